@@ -1,0 +1,100 @@
+# gpusort: PGXS build.
+#
+#   make demo        the main job on real data, on a private cluster
+#   make test        all tests, on a private cluster
+#   make, make install, make installcheck    as for any PGXS extension
+#
+#   WITH_CUDA=auto|yes|no   build the CUDA engine (auto: if nvcc is found);
+#                           standin: with a CPU in the device's place, for tests
+#   CUDA_ARCH="75 90 ..."   GPU architectures; the last one also as PTX
+#   WERROR=1                warnings are errors
+#   PG_CONFIG=...           the server to build for
+
+EXTENSION = gpusort
+MODULE_big = gpusort
+DATA = sql/gpusort--0.1.0.sql
+
+OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/sortrun.o src/engine.o \
+	src/sqlarray.o \
+	src/sort_array.o src/sort_agg.o src/status.o
+
+# C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
+CXX_OBJS = src/engine_cpu.o
+
+REGRESS = functions aggregate settings errors
+REGRESS_OPTS = --inputdir=test --load-extension=gpusort
+
+WITH_CUDA ?= auto
+CUDA_ARCH ?= 75 80 86 89 90 100 120
+NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+ifeq ($(WITH_CUDA),no)
+NVCC :=
+else ifeq ($(WITH_CUDA)$(NVCC),yes)
+$(error WITH_CUDA=yes, but no nvcc was found; set NVCC=/path/to/nvcc)
+endif
+
+CUDA_C_OBJS = src/control.o src/pool.o src/engine_cuda.o src/service.o
+ifeq ($(WITH_CUDA),standin)
+OBJS += $(CUDA_C_OBJS) test/standin/device.o
+PG_CPPFLAGS += -DUSE_CUDA
+cuda_found = CUDA engine: a stand-in for tests
+else ifneq ($(NVCC),)
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+OBJS += $(CUDA_C_OBJS)
+CUDA_OBJS = kernels/device.o kernels/lane.o kernels/sort.o kernels/mppsort.o kernels/quicksort.o kernels/cub_sort.o
+PG_CPPFLAGS += -DUSE_CUDA
+cuda_found = CUDA engine: yes ($(NVCC), architectures $(CUDA_ARCH))
+NVCCFLAGS = -O3 -std=c++17 -lineinfo $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall
+SHLIB_LINK += $(CUDA_OBJS) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+else
+cuda_found = CUDA engine: no (nvcc not found or WITH_CUDA=no); the CPU engine is built
+endif
+
+ifdef WERROR
+PG_CFLAGS += -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
+NVCCFLAGS += -Werror all-warnings
+endif
+PG_CPPFLAGS += -I$(srcdir)/src -I$(srcdir)/kernels
+SHLIB_LINK += $(CXX_OBJS) -lhwy_contrib -lhwy -lstdc++ -lpthread
+EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) test/standin/device.o kernels/*.o build test/unit/*_test test/kernels/kernel_test
+
+# No function here is worth inlining into a query; build without bitcode.
+override with_llvm := no
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+
+# These two install what is missing, PGXS included, and build by themselves.
+.PHONY: demo test
+ifneq ($(filter demo test,$(MAKECMDGOALS)),)
+demo:
+	@bash bench/demo.sh
+test:
+	@bash test/run.sh
+else ifeq ($(PGXS),)
+$(error $(PG_CONFIG) was not found; install postgresql-server-dev, set PG_CONFIG, or run "make demo")
+else
+$(info $(cuda_found))
+include $(PGXS)
+
+# The encoding loops are there to be vectorised, which -O2 does not do.
+src/keytype.o: CFLAGS += -O3
+
+shlib = gpusort$(DLSUFFIX)
+$(shlib): $(CXX_OBJS) $(CUDA_OBJS)
+$(OBJS): $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h
+$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h)
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
+		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<
+kernels/%.o: kernels/%.cu $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) -c -o $@ $<
+
+# Needs a device to run, not to build.
+test/kernels/kernel_test: test/kernels/kernel_test.cu $(wildcard $(srcdir)/test/kernels/*.cuh) $(CUDA_OBJS)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) -I$(srcdir)/kernels -o $@ $< $(CUDA_OBJS) -lcudart_static -ldl -lrt -lpthread
+endif

@@ -1,0 +1,163 @@
+/*
+ * sort.h - what the files of kernels/ share: status, memory, the sorts.
+ *
+ * Nothing outside kernels/ (and test/kernels/) includes this.  The plain C
+ * door is gpusort_cuda.h.
+ *
+ * Every algorithm here sorts nothing but unsigned integers of 4 or 8 bytes,
+ * ascending, and may be unstable.  Stable row numbers come from packing: a
+ * 4-byte key in front of its row is a unique 8-byte key, and an 8-byte key
+ * is two such sorts, low half first (sort.cu).  So a new algorithm is one
+ * function of the same shape as those at the end of this file.
+ *
+ * Sorts are given two buffers and leave the result in either one, and say
+ * which.  What else they need comes from Memory, which counts every byte
+ * against the limit that all lanes share.
+ *
+ * Errors: every function returns a GpusortCudaStatus, and details what CUDA
+ * said in run.err.  GPUSORT_TRY is the one way to call CUDA.
+ */
+#ifndef GPUSORT_SORT_H
+#define GPUSORT_SORT_H
+
+#include "gpusort_cuda.h"
+
+#include <cuda_runtime.h>
+
+namespace gpusort
+{
+
+/* Device memory of a process: what may be held, and what is. */
+struct Budget {
+	cudaMemPool_t pool;
+	uint64_t limit; /* bytes */
+	uint64_t used;	/* bytes in live Memory objects; may exceed limit only if that was lowered since */
+};
+
+/* What tests make go wrong after the sort, to walk the paths that no input reaches. */
+enum Spoil { SPOIL_NOTHING = 0, SPOIL_ORDER, SPOIL_KEY };
+
+/* One sort on its way: where it runs, what it may use, where it reports. */
+struct Run {
+	cudaStream_t stream;
+	Budget *budget;
+	GpusortCudaError *err;	   /* never NULL */
+	GpusortCudaReport *report; /* never NULL */
+	int sm_count;
+	int shared_optin; /* bytes of shared memory that a block may ask for */
+	int bins;		  /* mppsort's h, 2 to 1024; 0: it chooses */
+	Spoil spoil;
+};
+
+/* Turns what CUDA returned into a status. Errors that are not sticky are cleared. */
+GpusortCudaStatus check(cudaError_t code, const char *call, GpusortCudaError *err);
+
+/* Reports a misuse or a broken promise that CUDA knows nothing of. */
+GpusortCudaStatus fail(GpusortCudaStatus status, const char *call, const char *text, GpusortCudaError *err);
+
+/* Calls CUDA, or one of our own functions by GPUSORT_PASS, and returns what went wrong. */
+#define GPUSORT_TRY(call, err)                                                                                         \
+	do {                                                                                                               \
+		GpusortCudaStatus try_status = ::gpusort::check((call), #call, (err));                                         \
+		if (try_status != GPUSORT_CUDA_OK) return try_status;                                                          \
+	} while (0)
+
+#define GPUSORT_PASS(call)                                                                                             \
+	do {                                                                                                               \
+		GpusortCudaStatus pass_status = (call);                                                                        \
+		if (pass_status != GPUSORT_CUDA_OK) return pass_status;                                                        \
+	} while (0)
+
+/* A launch returns nothing: its error is fetched right after, under the kernel's name. */
+#define GPUSORT_LAUNCHED(name, err) GPUSORT_PASS(::gpusort::check(cudaGetLastError(), (name), (err)))
+
+/*
+ * A piece of device memory, counted in a budget.  Allocated and freed in the
+ * order of a stream, so that freeing needs no wait and the next allocation
+ * takes the same bytes again.
+ */
+class Memory
+{
+  public:
+	Memory() = default;
+	Memory(const Memory &) = delete;
+	Memory &operator=(const Memory &) = delete;
+	~Memory()
+	{
+		release();
+	}
+
+	/* Frees what it held, then takes bytes (0 becomes 1: no sort needs to know). */
+	GpusortCudaStatus allocate(Budget *budget, cudaStream_t stream, size_t bytes, GpusortCudaError *err);
+	GpusortCudaStatus allocate(Run &run, size_t bytes)
+	{
+		return allocate(run.budget, run.stream, bytes, run.err);
+	}
+	void release();
+	void swap(Memory &other);
+
+	template <typename T> T *as() const
+	{
+		return static_cast<T *>(data_);
+	}
+	size_t bytes() const
+	{
+		return bytes_;
+	}
+
+  private:
+	void *data_ = nullptr; /* NULL: nothing held, and the rest means nothing */
+	size_t bytes_ = 0;
+	Budget *budget_ = nullptr;
+	cudaStream_t stream_ = nullptr;
+};
+
+/* Notes a launch in the report, which keeps the largest one. */
+void note_launch(Run &run, uint64_t blocks, int threads);
+
+/*
+ * Sorts what keys holds as sort says.  Afterwards keys holds the sorted keys
+ * and rows, if wanted, their input positions.  On failure both are undefined.
+ * The order has been checked on the device when this returns.
+ */
+GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
+
+/*
+ * The algorithms.  keys and spare have room for count keys each; sorted is
+ * set to the one that holds the result.  K is uint32_t or uint64_t.
+ */
+template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus quicksort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus cub_sort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+
+/* CUB with rows: stable, so rows that start as 0, 1, 2, ... end as stable input positions. */
+template <typename K>
+GpusortCudaStatus cub_sort_pairs(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare, uint32_t count,
+								 K **keys_sorted, uint32_t **rows_sorted);
+
+/* A range of keys that an algorithm gave up on. */
+struct Range {
+	uint64_t start, size;
+	uint64_t in_spare; /* 0: its keys are in keys, else in spare */
+};
+
+/*
+ * Finishes for an algorithm whose depth ran out: all of keys is sorted but
+ * for these ranges, an array in device memory; their keys belong there in
+ * order.  A few are sorted one by one, many by sorting everything.
+ */
+template <typename K>
+GpusortCudaStatus cub_finish(Run &run, const Range *ranges, uint64_t range_count, K *keys, K *spare, uint64_t count,
+							 K **sorted);
+
+} // namespace gpusort
+
+/* The one device of a process; its fields are what a Run takes from it. */
+struct GpusortCudaDevice {
+	int ordinal;
+	int sm_count;
+	int shared_optin;
+	gpusort::Budget budget;
+};
+
+#endif /* GPUSORT_SORT_H */

@@ -1,0 +1,131 @@
+/* sql/gpusort--0.1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION gpusort" to load this file. \quit
+
+--
+-- Sorting arrays
+--
+
+CREATE FUNCTION gpu_sort("array" anyarray)
+RETURNS anyarray
+AS 'MODULE_PATHNAME', 'gpu_sort'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+CREATE FUNCTION gpu_sort("array" anyarray, descending boolean)
+RETURNS anyarray
+AS 'MODULE_PATHNAME', 'gpu_sort'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+CREATE FUNCTION gpu_sort("array" anyarray, descending boolean, nulls_first boolean)
+RETURNS anyarray
+AS 'MODULE_PATHNAME', 'gpu_sort'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+COMMENT ON FUNCTION gpu_sort(anyarray) IS
+'sorts the elements of an array, ascending, NULLs last';
+COMMENT ON FUNCTION gpu_sort(anyarray, boolean) IS
+'sorts the elements of an array, NULLs last if ascending, first if descending';
+COMMENT ON FUNCTION gpu_sort(anyarray, boolean, boolean) IS
+'sorts the elements of an array, in the direction and with the NULLs where asked';
+
+CREATE FUNCTION gpu_argsort("array" anyarray)
+RETURNS integer[]
+AS 'MODULE_PATHNAME', 'gpu_argsort'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+CREATE FUNCTION gpu_argsort("array" anyarray, descending boolean)
+RETURNS integer[]
+AS 'MODULE_PATHNAME', 'gpu_argsort'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+CREATE FUNCTION gpu_argsort("array" anyarray, descending boolean, nulls_first boolean)
+RETURNS integer[]
+AS 'MODULE_PATHNAME', 'gpu_argsort'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+COMMENT ON FUNCTION gpu_argsort(anyarray) IS
+'positions, from 1, of the elements in ascending order, NULLs last; equal elements keep their order';
+COMMENT ON FUNCTION gpu_argsort(anyarray, boolean) IS
+'positions, from 1, of the elements in order, NULLs last if ascending, first if descending; equal elements keep their order';
+COMMENT ON FUNCTION gpu_argsort(anyarray, boolean, boolean) IS
+'positions, from 1, of the elements in the order asked for; equal elements keep their order';
+
+--
+-- Sorting columns
+--
+
+CREATE FUNCTION gpu_sort_agg_transfn(internal, anynonarray)
+RETURNS internal
+AS 'MODULE_PATHNAME'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_sort_agg_finalfn(internal, anynonarray)
+RETURNS anyarray
+AS 'MODULE_PATHNAME'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE AGGREGATE gpu_sort_agg(anynonarray)
+(
+  SFUNC = gpu_sort_agg_transfn,
+  STYPE = internal,
+  SSPACE = 128,
+  FINALFUNC = gpu_sort_agg_finalfn,
+  FINALFUNC_EXTRA,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+COMMENT ON FUNCTION gpu_sort_agg_transfn(internal, anynonarray) IS
+'gpu_sort_agg(): adds a value';
+COMMENT ON FUNCTION gpu_sort_agg_finalfn(internal, anynonarray) IS
+'gpu_sort_agg(): sorts the values';
+COMMENT ON AGGREGATE gpu_sort_agg(anynonarray) IS
+'array of the values in ascending order, NULLs last: array_agg(value ORDER BY value)';
+
+--
+-- Inspection
+--
+
+CREATE FUNCTION gpusort_status(
+  OUT engine text,
+  OUT available boolean,
+  OUT detail text,
+  OUT device text,
+  OUT device_memory bigint,
+  OUT driver text,
+  OUT runtime text,
+  OUT pool_bytes bigint,
+  OUT pool_used bigint,
+  OUT service_pid integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
+
+COMMENT ON FUNCTION gpusort_status() IS
+'the engines, whether each can be used or why not, and the shared memory for keys';
+
+CREATE FUNCTION gpusort_last_sort(
+  OUT rows bigint,
+  OUT key_type text,
+  OUT engine text,
+  OUT algorithm text,
+  OUT gather_ms double precision,
+  OUT gather_bytes bigint,
+  OUT copy_in_ms double precision,
+  OUT copy_in_bytes bigint,
+  OUT kernels_ms double precision,
+  OUT copy_out_ms double precision,
+  OUT copy_out_bytes bigint,
+  OUT return_ms double precision,
+  OUT pinned boolean,
+  OUT blocks integer,
+  OUT threads integer,
+  OUT bins integer,
+  OUT total_ms double precision,
+  OUT reason text)
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION gpusort_last_sort() IS
+'the last sort of this session: engine, sizes, and where the time went; NULLs before the first';

@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *		Differences between the PostgreSQL versions that gpusort builds for.
+ *
+ * The only file with PG_VERSION_NUM in it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_COMPAT_H
+#define GPUSORT_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "gpusort needs PostgreSQL 15 or later"
+#endif
+
+/* 18: modules say their name and version */
+#if PG_VERSION_NUM >= 180000
+#define GPUSORT_MODULE_MAGIC \
+	PG_MODULE_MAGIC_EXT(.name = "gpusort", .version = GPUSORT_VERSION)
+#else
+#define GPUSORT_MODULE_MAGIC	PG_MODULE_MAGIC
+#endif
+
+#endif							/* GPUSORT_COMPAT_H */

@@ -1,0 +1,73 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine.c
+ *		Which accelerators there are, and which one a sort may use.
+ *
+ * The table below is the only place where the build with or without CUDA
+ * shows in the rest of the extension.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "engine.h"
+#include "guc.h"
+
+const GpusortEngine *const gpusort_engines[] = {
+#ifdef USE_CUDA
+	&gpusort_engine_cuda,
+#endif
+	NULL
+};
+
+const GpusortEngine *
+gpusort_engine_choose(const char **reason)
+{
+	*reason = NULL;
+	if (gpusort_engine_choice == GPUSORT_ENGINE_CPU)
+		return NULL;
+
+	if (gpusort_engines[0] == NULL)
+	{
+		*reason = "gpusort was built without CUDA.";
+		if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("gpusort engine \"cuda\" is not available"),
+					 errdetail("%s", *reason),
+					 errhint("Set gpusort.engine to \"auto\" or \"cpu\", or build gpusort where nvcc is installed.")));
+	}
+	return gpusort_engines[0];
+}
+
+bool
+gpusort_engine_may_gather(void)
+{
+	return gpusort_engines[0] == NULL || gpusort_engines[0]->may_gather();
+}
+
+void
+gpusort_engine_declined(const GpusortEngine *engine, const char *reason)
+{
+	static bool warned = false;
+
+	if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("gpusort engine \"%s\" could not sort", engine->name),
+				 errdetail("%s", reason),
+				 errhint("Set gpusort.engine to \"auto\" to sort on the CPU instead; "
+						 "gpusort_status() shows the state of every engine.")));
+
+	if (!warned)
+	{
+		warned = true;
+		ereport(WARNING,
+				(errmsg("gpusort sorts on the CPU because engine \"%s\" cannot be used", engine->name),
+				 errdetail("%s", reason),
+				 errhint("Set gpusort.engine to \"cpu\" to silence this warning.")));
+	}
+	else
+		ereport(DEBUG1,
+				(errmsg_internal("gpusort sorts on the CPU: %s", reason)));
+}

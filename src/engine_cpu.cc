@@ -1,0 +1,746 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine_cpu.cc
+ *		The CPU engine: histogram, partition, then VQSort of each bin.
+ *
+ * The plan is mppSort's, with a processor's cache in the place of a block's
+ * shared memory: find the range of the keys, spread them into 256 bins by
+ * their leading bits within that range (one counting and one moving pass, each
+ * by all threads), and sort the bins one by one.  A bin fits the L2 cache,
+ * where VQSort runs at twice its speed in memory, and bins are what threads
+ * share out and what bounds the time to the next look at the cancel flag.
+ *
+ * Positions are sorted by packing: the top 32 bits of the key's distance from
+ * the smallest key, and the row number below them, make one 64-bit element.
+ * All elements differ, so any sort is stable.  Where the distance needs more
+ * than 32 bits, rows that agree in the prefix are looked at again, by the
+ * bits that tell them apart; PostgreSQL calls this an abbreviated key.
+ *
+ * Input that is in order already, or in reverse, is recognised and copied.
+ *
+ * VQSort: Wassenberg, Blacher, Giesen, Sanders, "Vectorized and
+ * performance-portable Quicksort", arXiv 2205.05982, in libhwy.  Only its
+ * entry points for unsigned integers are used: in 1.0.3 the one for floats
+ * loses NaN and infinities and the one for 64-bit pairs corrupts payloads.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "engine_cpu.h"
+
+#include <hwy/contrib/sort/vqsort.h>
+#include <hwy/targets.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <atomic>
+
+#include "engine_cpu_scan.h"
+
+namespace
+{
+
+constexpr int BIN_BITS = 8;
+constexpr size_t BINS = size_t(1) << BIN_BITS;
+constexpr int MAX_THREADS = 64;
+
+/* Up to here insertion sort beats the set-up of a vector sort. */
+constexpr size_t INSERTION_KEYS = 24;
+
+/* Up to here, alone in its thread, VQSort beats partitioning first. */
+constexpr size_t DIRECT_KEYS = 128 * 1024;
+
+/* The most that is given to VQSort at once: a few milliseconds. */
+constexpr size_t LARGEST_BIN = 512 * 1024;
+
+/* Keys looked at between two looks at the cancel flag. */
+constexpr size_t STRIDE = 1024 * 1024;
+
+constexpr size_t HUGE_PAGE = size_t(2) * 1024 * 1024;
+
+/* malloc, with huge pages where they pay; NULL if there is no memory. */
+void *
+allocate(size_t bytes)
+{
+	void	   *mem = malloc(bytes ? bytes : 1);
+
+#ifdef MADV_HUGEPAGE
+	if (mem != NULL && bytes >= 2 * HUGE_PAGE)
+	{
+		uintptr_t	begin = (uintptr_t(mem) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+		uintptr_t	end = (uintptr_t(mem) + bytes) & ~(HUGE_PAGE - 1);
+
+		(void) madvise((void *) begin, end - begin, MADV_HUGEPAGE);
+	}
+#endif
+	return mem;
+}
+
+/* ----------------------------------------------------------------
+ *		Threads
+ * ----------------------------------------------------------------
+ */
+
+/* What the threads of one call share. */
+struct Crew
+{
+	const GpusortCpuOptions *options;
+	int			threads;
+	std::atomic<bool> cancelled;
+	std::atomic<bool> no_memory;
+
+	/* True if work should stop.  Only the calling thread asks the caller. */
+	bool
+	stopped(int thread)
+	{
+		if (thread == 0 && options->cancelled != NULL &&
+			options->cancelled(options->cancel_arg))
+			cancelled = true;
+		return cancelled || no_memory;
+	}
+
+	GpusortCpuStatus
+	status() const
+	{
+		return cancelled ? GPUSORT_CPU_CANCELLED :
+			no_memory ? GPUSORT_CPU_NO_MEMORY : GPUSORT_CPU_OK;
+	}
+};
+
+template <typename Work>
+struct Share
+{
+	Work	   *work;
+	int			thread;
+};
+
+template <typename Work>
+void *
+run_share(void *arg)
+{
+	Share<Work> *share = static_cast<Share<Work> *>(arg);
+
+	(*share->work) (share->thread);
+	return NULL;
+}
+
+/*
+ * Calls work(0) to work(threads - 1), each in a thread of its own as far as
+ * threads can be made, and returns when all are done.  Signals are for the
+ * calling thread alone: the others inherit a full mask.
+ */
+template <typename Work>
+void
+in_parallel(int threads, Work work)
+{
+	pthread_t	ids[MAX_THREADS];
+	Share<Work> shares[MAX_THREADS];
+	bool		made[MAX_THREADS] = {false};
+	sigset_t	all;
+	sigset_t	old;
+
+	if (threads > 1)
+	{
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		for (int i = 1; i < threads; i++)
+		{
+			shares[i] = {&work, i};
+			made[i] = pthread_create(&ids[i], NULL, run_share<Work>, &shares[i]) == 0;
+		}
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	}
+	work(0);
+	for (int i = 1; i < threads; i++)
+	{
+		if (made[i])
+			pthread_join(ids[i], NULL);
+		else
+			work(i);
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		Sorting a range in place, by one thread
+ * ----------------------------------------------------------------
+ */
+
+inline int
+bit_length(uint64_t value)
+{
+	return value == 0 ? 0 : 64 - __builtin_clzll(value);
+}
+
+/* The shift that leaves the leading BIN_BITS of numbers up to range. */
+inline int
+bin_shift(uint64_t range)
+{
+	int			bits = bit_length(range);
+
+	return bits > BIN_BITS ? bits - BIN_BITS : 0;
+}
+
+template <typename Elem>
+void
+insertion_sort(Elem *elems, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+	{
+		Elem		elem = elems[i];
+		size_t		j = i;
+
+		for (; j > 0 && elem < elems[j - 1]; j--)
+			elems[j] = elems[j - 1];
+		elems[j] = elem;
+	}
+}
+
+/*
+ * Sorts elems.  More than LARGEST_BIN are partitioned by their own range
+ * first, through scratch memory; each level uses up BIN_BITS of it, so the
+ * depth is at most 8.
+ */
+template <typename Elem>
+void
+sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thread)
+{
+	Elem		min;
+	Elem		max;
+	size_t		start[BINS + 1] = {0};
+	size_t		next[BINS];
+	int			shift;
+	Elem	   *scratch;
+
+	if (n <= INSERTION_KEYS)
+	{
+		insertion_sort(elems, n);
+		return;
+	}
+	if (n <= LARGEST_BIN)
+	{
+		sorter(elems, n, hwy::SortAscending());
+		return;
+	}
+
+	min = max = elems[0];
+	gpusort_scan_range(elems, n, &min, &max);
+	if (min == max || crew->stopped(thread))
+		return;
+	scratch = static_cast<Elem *>(allocate(n * sizeof(Elem)));
+	if (scratch == NULL)
+	{
+		crew->no_memory = true;
+		return;
+	}
+	shift = bin_shift(max - min);
+	for (size_t i = 0; i < n; i++)
+		start[((elems[i] - min) >> shift) + 1]++;
+	for (size_t bin = 0; bin < BINS; bin++)
+	{
+		start[bin + 1] += start[bin];
+		next[bin] = start[bin];
+	}
+	memcpy(scratch, elems, n * sizeof(Elem));
+	for (size_t i = 0; i < n; i++)
+		elems[next[(scratch[i] - min) >> shift]++] = scratch[i];
+	free(scratch);
+
+	/* a bin of a single value is in order */
+	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
+		sort_range(elems + start[bin], start[bin + 1] - start[bin], sorter, crew, thread);
+}
+
+/* ----------------------------------------------------------------
+ *		The input
+ * ----------------------------------------------------------------
+ */
+
+template <typename Key>
+struct Input
+{
+	const GpusortSpan *spans;
+	size_t		nspans;
+	size_t		n;
+
+	/* Calls use(keys, count, position) for pieces of [begin, end), in order. */
+	template <typename Use>
+	void
+	each_piece(size_t begin, size_t end, Use use) const
+	{
+		size_t		span_begin = 0;
+
+		for (size_t i = 0; i < nspans && span_begin < end; i++)
+		{
+			const Key  *keys = static_cast<const Key *>(spans[i].keys);
+			size_t		span_end = span_begin + spans[i].count;
+			size_t		from = begin > span_begin ? begin : span_begin;
+			size_t		to = end < span_end ? end : span_end;
+
+			for (; from < to; from += STRIDE)
+			{
+				size_t		count = to - from < STRIDE ? to - from : STRIDE;
+
+				if (!use(keys + (from - span_begin), count, from))
+					return;
+			}
+			span_begin = span_end;
+		}
+	}
+
+	/* The key at a position. */
+	Key
+	at(size_t position) const
+	{
+		size_t		i = 0;
+
+		while (position >= spans[i].count)
+			position -= spans[i++].count;
+		return static_cast<const Key *>(spans[i].keys)[position];
+	}
+};
+
+template <typename Key>
+Input<Key>
+make_input(const GpusortSpan *spans, size_t nspans)
+{
+	Input<Key>	input = {spans, nspans, 0};
+
+	for (size_t i = 0; i < nspans; i++)
+		input.n += spans[i].count;
+	return input;
+}
+
+enum Order
+{
+	UNORDERED,
+	ASCENDING,
+	DESCENDING					/* strictly */
+};
+
+/* Whether the input is in order already; random input is told by its head. */
+template <typename Key>
+Order
+find_order(const Input<Key> &input, Crew *crew)
+{
+	bool		ascending = true;
+	bool		descending = true;
+	Key			last = 0;
+
+	input.each_piece(0, input.n, [&](const Key *keys, size_t count, size_t position) {
+		if (position > 0)
+		{
+			ascending &= last <= keys[0];
+			descending &= last > keys[0];
+		}
+		for (size_t i = 1; i < count && (ascending || descending); i++)
+		{
+			ascending &= keys[i - 1] <= keys[i];
+			descending &= keys[i - 1] > keys[i];
+		}
+		last = keys[count - 1];
+		return (ascending || descending) && !crew->stopped(0);
+	});
+	return ascending ? ASCENDING : descending ? DESCENDING : UNORDERED;
+}
+
+/* ----------------------------------------------------------------
+ *		Elements: what is moved and sorted
+ * ----------------------------------------------------------------
+ */
+
+/* The keys alone. */
+template <typename KeyType>
+struct KeyElements
+{
+	typedef KeyType Key;
+	typedef KeyType Elem;
+
+	Key			min;
+
+	Elem
+	make(Key distance, size_t position) const
+	{
+		(void) position;
+		return distance + min;
+	}
+
+	void
+	finish(Elem *elems, size_t n, size_t position, const hwy::Sorter &sorter,
+		   Crew *crew, int thread) const
+	{
+		(void) elems;
+		(void) n;
+		(void) position;
+		(void) sorter;
+		(void) crew;
+		(void) thread;
+	}
+};
+
+/*
+ * Orders elements (prefix << 32 | row) with equal prefixes by their whole
+ * keys, then rows.  Takes the rows' keys apart as the top level does: by the
+ * range that these rows have.
+ */
+template <typename Key>
+void
+repair(uint64_t *elems, size_t n, const Input<Key> &input, const hwy::Sorter &sorter,
+	   Crew *crew, int thread)
+{
+	uint64_t	few[2 * INSERTION_KEYS];
+	uint64_t   *keys = few;
+	uint64_t	min = UINT64_MAX;
+	uint64_t	max = 0;
+	int			shift;
+
+	if (n > 2 * INSERTION_KEYS)
+	{
+		if (crew->stopped(thread))
+			return;
+		keys = static_cast<uint64_t *>(allocate(n * sizeof(uint64_t)));
+		if (keys == NULL)
+		{
+			crew->no_memory = true;
+			return;
+		}
+	}
+	for (size_t i = 0; i < n; i++)
+	{
+		keys[i] = input.at(uint32_t(elems[i]));
+		min = keys[i] < min ? keys[i] : min;
+		max = keys[i] > max ? keys[i] : max;
+	}
+
+	/* rows are in order already where the keys are all equal */
+	if (min < max)
+	{
+		shift = bit_length(max - min) > 32 ? bit_length(max - min) - 32 : 0;
+		for (size_t i = 0; i < n; i++)
+			elems[i] = ((keys[i] - min) >> shift) << 32 | uint32_t(elems[i]);
+		sort_range(elems, n, sorter, crew, thread);
+	}
+	else
+		shift = 0;
+	if (keys != few)
+		free(keys);
+
+	for (size_t begin = 0; shift > 0 && begin < n;)
+	{
+		size_t		end = begin + 1;
+
+		while (end < n && elems[end] >> 32 == elems[begin] >> 32)
+			end++;
+		if (end - begin > 1)
+			repair(elems + begin, end - begin, input, sorter, crew, thread);
+		begin = end;
+	}
+}
+
+/* Row numbers, with as much of the key in front as fits. */
+template <typename KeyType>
+struct RowElements
+{
+	typedef KeyType Key;
+	typedef uint64_t Elem;
+
+	const Input<Key> *input;
+	uint32_t   *rows;
+	int			prefix_shift;	/* bits of the key that did not fit */
+
+	Elem
+	make(Key distance, size_t position) const
+	{
+		return uint64_t(distance >> prefix_shift) << 32 | uint32_t(position);
+	}
+
+	void
+	finish(Elem *elems, size_t n, size_t position, const hwy::Sorter &sorter,
+		   Crew *crew, int thread) const
+	{
+		for (size_t begin = 0; prefix_shift > 0 && begin < n;)
+		{
+			size_t		end = begin + 1;
+
+			while (end < n && elems[end] >> 32 == elems[begin] >> 32)
+				end++;
+			if (end - begin > 1)
+				repair(elems + begin, end - begin, *input, sorter, crew, thread);
+			begin = end;
+		}
+		for (size_t i = 0; i < n; i++)
+			rows[position + i] = uint32_t(elems[i]);
+	}
+};
+
+/* ----------------------------------------------------------------
+ *		The pipeline
+ * ----------------------------------------------------------------
+ */
+
+/* The smallest and the largest key. */
+template <typename Key>
+void
+find_range(const Input<Key> &input, Crew *crew, Key *min, Key *max)
+{
+	Key			mins[MAX_THREADS];
+	Key			maxs[MAX_THREADS];
+
+	in_parallel(crew->threads, [&](int thread) {
+		Key			low = Key(~Key(0));
+		Key			high = 0;
+
+		input.each_piece(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
+						 [&](const Key *keys, size_t count, size_t) {
+							 gpusort_scan_range(keys, count, &low, &high);
+							 return !crew->stopped(thread);
+						 });
+		mins[thread] = low;
+		maxs[thread] = high;
+	});
+	*min = mins[0];
+	*max = maxs[0];
+	for (int i = 1; i < crew->threads; i++)
+	{
+		*min = mins[i] < *min ? mins[i] : *min;
+		*max = maxs[i] > *max ? maxs[i] : *max;
+	}
+}
+
+/*
+ * Moves the input's elements to out, bin by bin, and sorts each bin.
+ * Thread t's keys of bin b go to next[t][b] and up: thread after thread within
+ * a bin, so that rows stay in order.
+ */
+template <typename Elements>
+void
+partition_and_sort(const Input<typename Elements::Key> &input, Crew *crew,
+				   const Elements &elements, typename Elements::Key min,
+				   typename Elements::Key max, typename Elements::Elem *out)
+{
+	typedef typename Elements::Key Key;
+	int			shift = bin_shift(max - min);
+	int			threads = crew->threads;
+	size_t		(*next)[BINS] = static_cast<size_t (*)[BINS]>(allocate(threads * sizeof(*next)));
+	size_t		start[BINS + 1];
+	size_t		position = 0;
+	std::atomic<size_t> next_bin(0);
+
+	if (next == NULL)
+	{
+		crew->no_memory = true;
+		return;
+	}
+
+	in_parallel(threads, [&](int thread) {
+		size_t	   *count_of = next[thread];
+
+		memset(count_of, 0, sizeof(*next));
+		input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
+						 [&](const Key *keys, size_t count, size_t) {
+							 for (size_t i = 0; i < count; i++)
+								 count_of[Key(keys[i] - min) >> shift]++;
+							 return !crew->stopped(thread);
+						 });
+	});
+
+	for (size_t bin = 0; bin < BINS; bin++)
+	{
+		start[bin] = position;
+		for (int thread = 0; thread < threads; thread++)
+		{
+			size_t		count = next[thread][bin];
+
+			next[thread][bin] = position;
+			position += count;
+		}
+	}
+	start[BINS] = position;
+
+	if (!crew->stopped(0))
+		in_parallel(threads, [&](int thread) {
+			size_t	   *to = next[thread];
+
+			input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
+							 [&](const Key *keys, size_t count, size_t first) {
+								 for (size_t i = 0; i < count; i++)
+								 {
+									 Key			distance = keys[i] - min;
+
+									 out[to[distance >> shift]++] = elements.make(distance, first + i);
+								 }
+								 return !crew->stopped(thread);
+							 });
+		});
+	free(next);
+
+	if (!crew->stopped(0))
+		in_parallel(threads, [&](int thread) {
+			hwy::Sorter sorter;
+			size_t		bin;
+
+			while ((bin = next_bin++) < BINS && !crew->stopped(thread))
+			{
+				size_t		n = start[bin + 1] - start[bin];
+
+				/* a bin of one key value has its rows in order already */
+				if (n > 1 && shift > 0)
+					sort_range(out + start[bin], n, sorter, crew, thread);
+				elements.finish(out + start[bin], n, start[bin], sorter, crew, thread);
+			}
+		});
+}
+
+GpusortCpuStatus
+begin(Crew *crew, const GpusortCpuOptions *options, GpusortCpuReport *report)
+{
+	crew->options = options;
+	crew->threads = options->threads < 1 ? 1 :
+		options->threads > MAX_THREADS ? MAX_THREADS : options->threads;
+	crew->cancelled = false;
+	crew->no_memory = false;
+	report->threads = crew->threads;
+	report->bins = 1;
+	return GPUSORT_CPU_OK;
+}
+
+template <typename Key>
+void
+copy_keys(const Input<Key> &input, Key *out, bool reverse, Crew *crew)
+{
+	in_parallel(crew->threads, [&](int thread) {
+		input.each_piece(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
+						 [&](const Key *keys, size_t count, size_t position) {
+							 if (!reverse && out + position != keys)
+								 memcpy(out + position, keys, count * sizeof(Key));
+							 for (size_t i = 0; reverse && i < count; i++)
+								 out[input.n - 1 - position - i] = keys[i];
+							 return !crew->stopped(thread);
+						 });
+	});
+}
+
+template <typename Key>
+GpusortCpuStatus
+sort_keys(const GpusortSpan *spans, size_t nspans, Key *out,
+		  const GpusortCpuOptions *options, GpusortCpuReport *report)
+{
+	Input<Key>	input = make_input<Key>(spans, nspans);
+	Crew		crew;
+	KeyElements<Key> elements;
+	Key			min;
+	Key			max;
+	Key		   *copy = NULL;
+	GpusortSpan copy_span;
+	Order		order;
+
+	begin(&crew, options, report);
+	if (input.n <= DIRECT_KEYS)
+	{
+		crew.threads = report->threads = 1;
+		copy_keys(input, out, false, &crew);
+		if (input.n <= INSERTION_KEYS)
+			insertion_sort(out, input.n);
+		else if (!crew.cancelled)
+		{
+			/* kept: its scratch memory is allocated once */
+			static const hwy::Sorter sorter;
+
+			sorter(out, input.n, hwy::SortAscending());
+		}
+		return crew.status();
+	}
+
+	/* partitioning needs its input to stay where it is */
+	if (spans[0].keys == out)
+	{
+		copy = static_cast<Key *>(allocate(input.n * sizeof(Key)));
+		if (copy == NULL)
+			return GPUSORT_CPU_NO_MEMORY;
+		copy_keys(input, copy, false, &crew);
+		copy_span = {copy, input.n};
+		input.spans = &copy_span;
+		input.nspans = 1;
+	}
+
+	order = find_order(input, &crew);
+	if (order != UNORDERED && !crew.cancelled)
+		copy_keys(input, out, order == DESCENDING, &crew);
+	else if (!crew.cancelled)
+	{
+		find_range(input, &crew, &min, &max);
+		elements.min = min;
+		report->bins = BINS;
+		if (!crew.cancelled)
+			partition_and_sort(input, &crew, elements, min, max, out);
+	}
+	free(copy);
+	return crew.status();
+}
+
+template <typename Key>
+GpusortCpuStatus
+sort_rows(const GpusortSpan *spans, size_t nspans, uint32_t *rows,
+		  const GpusortCpuOptions *options, GpusortCpuReport *report)
+{
+	Input<Key>	input = make_input<Key>(spans, nspans);
+	Crew		crew;
+	Order		order;
+	Key			min;
+	Key			max;
+
+	begin(&crew, options, report);
+	if (input.n <= DIRECT_KEYS)
+		crew.threads = report->threads = 1;
+	order = find_order(input, &crew);
+	if (order != UNORDERED)
+	{
+		for (size_t i = 0; i < input.n; i++)
+			rows[i] = uint32_t(order == ASCENDING ? i : input.n - 1 - i);
+		return crew.status();
+	}
+	find_range(input, &crew, &min, &max);
+	if (!crew.cancelled)
+	{
+		int			bits = bit_length(uint64_t(max - min));
+		RowElements<Key> elements = {&input, rows, bits > 32 ? bits - 32 : 0};
+		uint64_t   *elems = static_cast<uint64_t *>(allocate(input.n * sizeof(uint64_t)));
+
+		if (elems == NULL)
+			return GPUSORT_CPU_NO_MEMORY;
+		report->bins = BINS;
+		partition_and_sort(input, &crew, elements, min, max, elems);
+		free(elems);
+	}
+	return crew.status();
+}
+
+}								/* namespace */
+
+GpusortCpuStatus
+gpusort_cpu_sort(const GpusortSpan *spans, size_t nspans, int key_bytes, void *out,
+				 const GpusortCpuOptions *options, GpusortCpuReport *report)
+{
+	if (key_bytes == 4)
+		return sort_keys(spans, nspans, static_cast<uint32_t *>(out), options, report);
+	return sort_keys(spans, nspans, static_cast<uint64_t *>(out), options, report);
+}
+
+GpusortCpuStatus
+gpusort_cpu_argsort(const GpusortSpan *spans, size_t nspans, int key_bytes, uint32_t *rows,
+					const GpusortCpuOptions *options, GpusortCpuReport *report)
+{
+	if (key_bytes == 4)
+		return sort_rows<uint32_t>(spans, nspans, rows, options, report);
+	return sort_rows<uint64_t>(spans, nspans, rows, options, report);
+}
+
+const char *
+gpusort_cpu_target(void)
+{
+	/* the best target is the lowest bit set */
+	int64_t		targets = hwy::SupportedTargets();
+
+	return hwy::TargetName(targets & -targets);
+}

@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine_cpu.h
+ *		The CPU engine: histogram, partition, then VQSort of each bin.
+ *
+ * The same plan as mppSort on the device: keys are range-compressed, spread
+ * into bins by their leading bits, and bins small enough for the cache are
+ * sorted one by one, by as many threads as the caller allows.  Bins also
+ * bound the time between two looks at the caller's cancel flag.
+ *
+ * No PostgreSQL type and no C++ type appears here.  Nothing is raised:
+ * every function returns a GpusortCpuStatus and leaves its input as it was.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_ENGINE_CPU_H
+#define GPUSORT_ENGINE_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+typedef enum GpusortCpuStatus
+{
+	GPUSORT_CPU_OK = 0,
+	GPUSORT_CPU_CANCELLED,		/* cancelled() said so; output undefined */
+	GPUSORT_CPU_NO_MEMORY		/* scratch could not be allocated */
+} GpusortCpuStatus;
+
+/* A piece of the input: count keys of the call's width, in input order. */
+typedef struct GpusortSpan
+{
+	const void *keys;
+	size_t		count;
+} GpusortSpan;
+
+/*
+ * How a call may run.  threads counts the calling thread; 1 makes none.
+ * cancelled is called by the calling thread alone, at least every 50 ms or
+ * so; it must not longjmp.  NULL never cancels.
+ */
+typedef struct GpusortCpuOptions
+{
+	int			threads;
+	bool		(*cancelled) (void *arg);
+	void	   *cancel_arg;
+} GpusortCpuOptions;
+
+/* What a call did, for gpusort_last_sort(). */
+typedef struct GpusortCpuReport
+{
+	int			threads;		/* threads that ran */
+	uint32_t	bins;			/* bins of the first partition, 1 if none */
+} GpusortCpuReport;
+
+/*
+ * Sorts the keys of all spans (key_bytes 4 or 8, unsigned, ascending) into
+ * out, which has room for their sum and overlaps no span, except that a
+ * single span may be out itself.
+ */
+extern GpusortCpuStatus gpusort_cpu_sort(const GpusortSpan *spans, size_t nspans,
+										 int key_bytes, void *out,
+										 const GpusortCpuOptions *options,
+										 GpusortCpuReport *report);
+
+/*
+ * Writes to rows the input positions (from 0, counted through all spans,
+ * fewer than 2^32) of the keys in ascending order; equal keys keep their
+ * input order.  Scratch is malloc'ed and freed here.
+ */
+extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortSpan *spans, size_t nspans,
+											int key_bytes, uint32_t *rows,
+											const GpusortCpuOptions *options,
+											GpusortCpuReport *report);
+
+/* The instruction set in use, such as "AVX3"; static storage. */
+extern const char *gpusort_cpu_target(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif							/* GPUSORT_ENGINE_CPU_H */

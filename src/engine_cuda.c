@@ -1,0 +1,432 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine_cuda.c
+ *		The CUDA engine as a backend sees it: chunks, a request, a wait.
+ *
+ * No CUDA here: a context costs a process a quarter of a second and half a
+ * gigabyte of device memory, so one process, the GPU service, has the only
+ * one.  A backend fills chunks of shared memory that the service uploads as
+ * soon as each is full, submits its request, and sleeps on its latch until
+ * sorted blocks arrive in a few more chunks, which it empties in turn.
+ *
+ * The input chunks are not touched until the backend has its whole result.
+ * Whatever becomes of the service, the sort run can start over from them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "control.h"
+#include "engine.h"
+#include "guc.h"
+#include "pool.h"
+#include "service.h"
+
+/* The backend's side of a request. */
+typedef struct CudaRun
+{
+	int			index;			/* of the request; -1 once released */
+	uint32		serial;
+	int			open_chunk;		/* being filled; -1: none */
+	uint32		open_bytes;
+	uint32		fetched;		/* result blocks handed out */
+	uint64		fetched_rows;
+	MemoryContextCallback callback;
+} CudaRun;
+
+/* Requests that this process holds, and how many may gather at a time. */
+static int	held_requests = 0;
+
+#define MAX_GATHERING	2
+
+static const char *const algorithm_names[] = {"auto", "mppsort", "quicksort", "cub"};
+
+static inline GpusortRequest *
+request_of(const CudaRun *cuda)
+{
+	return &gpusort_control->requests[cuda->index];
+}
+
+/* Gives back request and chunks, or has the service do it when it may use them. */
+static void
+release_request(CudaRun *cuda)
+{
+	GpusortRequest *request;
+
+	if (cuda->index < 0)
+		return;
+	request = request_of(cuda);
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	if (request->serial == cuda->serial && request->pid == MyProcPid)
+	{
+		GpusortRequestState state = gpusort_request_state(request);
+
+		if (gpusort_control->service_pid == 0 ||
+			state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_FAILED)
+			gpusort_control_free_request(cuda->index);
+		else
+			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
+	}
+	LWLockRelease(&gpusort_control->lock);
+	cuda->index = -1;
+	held_requests--;
+	gpusort_service_wake();
+}
+
+static void
+release_callback(void *arg)
+{
+	release_request((CudaRun *) arg);
+}
+
+/*
+ * On exit: contexts are usually reset by then, but not always after FATAL.
+ * A request found here is left for the service, or freed.
+ */
+static void
+backend_exit(int code, Datum arg)
+{
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_pool_exit();
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	{
+		GpusortRequest *request = &gpusort_control->requests[i];
+
+		if (request->pid != MyProcPid ||
+			gpusort_request_state(request) == GPUSORT_REQUEST_FREE)
+			continue;
+		if (gpusort_control->service_pid == 0)
+			gpusort_control_free_request(i);
+		else
+			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
+		request->pid = 0;
+	}
+	LWLockRelease(&gpusort_control->lock);
+	gpusort_service_wake();
+}
+
+/* A free request slot, taken, or -1. */
+static int
+take_request(const GpusortRunSpec *spec)
+{
+	int			index = -1;
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	{
+		GpusortRequest *request = &gpusort_control->requests[i];
+
+		if (gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
+			continue;
+		request->serial++;
+		request->pid = MyProcPid;
+		request->latch = MyLatch;
+		request->rows = 0;
+		request->key_bytes = spec->key_bytes;
+		request->want_rows = spec->rows;
+		request->algorithm = gpusort_algorithm;
+		request->bins = gpusort_bins;
+		request->first_chunk = request->last_chunk = -1;
+		request->nring = 0;
+		request->error[0] = '\0';
+		pg_atomic_write_u32(&request->nclosed, 0);
+		pg_atomic_write_u32(&request->ready, 0);
+		pg_atomic_write_u32(&request->consumed, 0);
+		pg_write_barrier();
+		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_GATHERING);
+		index = i;
+		break;
+	}
+	LWLockRelease(&gpusort_control->lock);
+	return index;
+}
+
+static bool
+cuda_may_gather(void)
+{
+	return held_requests < MAX_GATHERING;
+}
+
+static const char *
+cuda_attach(GpusortRun *run)
+{
+	static bool exit_registered = false;
+	const char *reason = NULL;
+	CudaRun    *cuda;
+	int			chunk;
+
+	if (!gpusort_control_attach(&reason))
+		return reason;
+	reason = gpusort_service_start();
+	if (reason != NULL)
+		return reason;
+	if (!exit_registered)
+	{
+		before_shmem_exit(backend_exit, 0);
+		exit_registered = true;
+	}
+
+	cuda = MemoryContextAllocZero(run->cxt, sizeof(CudaRun));
+	cuda->open_chunk = -1;
+	cuda->index = take_request(&run->spec);
+	if (cuda->index < 0)
+	{
+		pfree(cuda);
+		return "Every request slot of the GPU service is in use.";
+	}
+	held_requests++;
+	cuda->serial = request_of(cuda)->serial;
+	cuda->callback.func = release_callback;
+	cuda->callback.arg = cuda;
+	MemoryContextRegisterResetCallback(run->cxt, &cuda->callback);
+	run->engine_state = cuda;
+
+	/* the first result chunk now: a request that is submitted can finish */
+	chunk = gpusort_pool_take(cuda->index, &reason);
+	CHECK_FOR_INTERRUPTS();
+	if (chunk < 0)
+	{
+		release_request(cuda);
+		return reason;
+	}
+	request_of(cuda)->ring[0] = chunk;
+	request_of(cuda)->nring = 1;
+	return NULL;
+}
+
+/* Hands the open chunk over to the service. */
+static void
+close_chunk(CudaRun *cuda)
+{
+	GpusortRequest *request = request_of(cuda);
+	int			chunk = cuda->open_chunk;
+
+	if (chunk < 0)
+		return;
+	gpusort_control->chunks[chunk].bytes = cuda->open_bytes;
+	if (request->last_chunk < 0)
+		request->first_chunk = chunk;
+	else
+		gpusort_control->chunks[request->last_chunk].next = chunk;
+	request->last_chunk = chunk;
+	pg_write_barrier();
+	pg_atomic_fetch_add_u32(&request->nclosed, 1);
+	cuda->open_chunk = -1;
+	gpusort_service_wake();
+}
+
+/* Why a request is not served (any more); run's context. */
+static const char *
+failure_of(GpusortRun *run, GpusortRequest *request)
+{
+	return MemoryContextStrdup(run->cxt, request->error[0] != '\0' ? request->error :
+							   "The GPU service ended.");
+}
+
+static const char *
+cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
+{
+	CudaRun    *cuda = run->engine_state;
+	const char *reason = NULL;
+	int			chunk;
+
+	if (gpusort_request_state(request_of(cuda)) == GPUSORT_REQUEST_FAILED)
+		return failure_of(run, request_of(cuda));
+
+	close_chunk(cuda);
+	chunk = gpusort_pool_take(cuda->index, &reason);
+	CHECK_FOR_INTERRUPTS();
+	if (chunk < 0)
+		return reason;
+	cuda->open_chunk = chunk;
+	cuda->open_bytes = 0;
+	*keys = gpusort_pool_map(chunk);
+	if (*keys == NULL)
+		return "A segment of the chunk pool could not be mapped.";
+	*bytes = GPUSORT_CHUNK_BYTES;
+	return NULL;
+}
+
+static void
+cuda_commit(GpusortRun *run, size_t bytes)
+{
+	((CudaRun *) run->engine_state)->open_bytes = bytes;
+}
+
+static void
+wait_for_service(void)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 1000L, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+static const char *
+cuda_sort(GpusortRun *run)
+{
+	CudaRun    *cuda = run->engine_state;
+	GpusortRequest *request = request_of(cuda);
+	const char *reason;
+
+	close_chunk(cuda);
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	if (gpusort_request_state(request) == GPUSORT_REQUEST_GATHERING)
+	{
+		request->rows = run->rows;
+		request->sequence = gpusort_control->next_sequence++;
+		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_SUBMITTED);
+	}
+	LWLockRelease(&gpusort_control->lock);
+	gpusort_service_wake();
+
+	for (;;)
+	{
+		switch (gpusort_request_state(request))
+		{
+			case GPUSORT_REQUEST_RETURNING:
+			case GPUSORT_REQUEST_FINISHED:
+				return NULL;
+			case GPUSORT_REQUEST_FAILED:
+				pg_read_barrier();
+				return failure_of(run, request);
+			default:
+				break;
+		}
+		reason = gpusort_service_wait();
+		if (reason != NULL && gpusort_request_state(request) == GPUSORT_REQUEST_SUBMITTED)
+			return reason;
+		wait_for_service();
+	}
+}
+
+static const char *
+cuda_fetch(GpusortRun *run, GpusortBlock *block)
+{
+	CudaRun    *cuda = run->engine_state;
+	GpusortRequest *request = request_of(cuda);
+	size_t		width = run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
+	int			chunk;
+
+	/* the block handed out before is done with */
+	if (pg_atomic_read_u32(&request->consumed) != cuda->fetched)
+	{
+		pg_atomic_write_u32(&request->consumed, cuda->fetched);
+		gpusort_service_wake();
+	}
+
+	while (pg_atomic_read_u32(&request->ready) == cuda->fetched)
+	{
+		if (gpusort_request_state(request) == GPUSORT_REQUEST_FAILED)
+			return failure_of(run, request);
+		wait_for_service();
+	}
+	pg_read_barrier();
+	chunk = request->ring[cuda->fetched % request->nring];
+	block->data = gpusort_pool_map(chunk);
+	if (block->data == NULL)
+		return "A segment of the chunk pool could not be mapped.";
+	block->count = Min(run->rows - cuda->fetched_rows, GPUSORT_CHUNK_BYTES / width);
+	cuda->fetched++;
+	cuda->fetched_rows += block->count;
+	return NULL;
+}
+
+static void
+cuda_leave(GpusortRun *run)
+{
+	CudaRun    *cuda = run->engine_state;
+	GpusortRequest *request = request_of(cuda);
+	GpusortRequestState state;
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	state = gpusort_request_state(request);
+	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED)
+		pg_atomic_write_u32(&request->state, gpusort_control->service_pid == 0 ?
+							GPUSORT_REQUEST_FINISHED : GPUSORT_REQUEST_LEFT);
+	LWLockRelease(&gpusort_control->lock);
+	gpusort_service_wake();
+
+	if (state == GPUSORT_REQUEST_FINISHED && run->result != NULL)
+	{
+		GpusortReport *report = &run->result->report;
+
+		report->engine = "cuda";
+		report->algorithm = algorithm_names[request->algorithm_used];
+		report->copy_in_ms = request->copy_in_ms;
+		report->copy_in_bytes = run->rows * run->spec.key_bytes;
+		report->kernels_ms = request->kernels_ms;
+		report->copy_out_ms = request->copy_out_ms;
+		report->copy_out_bytes = run->rows * (run->spec.rows ? sizeof(uint32) : run->spec.key_bytes);
+		report->pinned = request->pinned;
+		report->blocks = request->blocks;
+		report->threads = request->threads;
+		report->bins = request->bins_used;
+	}
+}
+
+static void
+cuda_release(GpusortRun *run)
+{
+	release_request((CudaRun *) run->engine_state);
+}
+
+static void
+cuda_preload(void)
+{
+	gpusort_control_request_memory();
+	gpusort_service_preload();
+}
+
+static void
+cuda_describe(GpusortEngineInfo *info)
+{
+	const char *reason = NULL;
+
+	if (gpusort_control_attach(&reason))
+	{
+		reason = gpusort_service_start();
+		if (reason == NULL)
+			reason = gpusort_service_wait();
+	}
+	if (gpusort_control == NULL)
+	{
+		strlcpy(info->detail, reason, sizeof(info->detail));
+		return;
+	}
+
+	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
+	info->available = reason == NULL;
+	strlcpy(info->detail, reason ? reason : "GPU service ready", sizeof(info->detail));
+	strlcpy(info->device, gpusort_control->device, sizeof(info->device));
+	info->device_memory = gpusort_control->device_memory;
+	if (gpusort_control->driver_version > 0)
+		snprintf(info->driver, sizeof(info->driver), "CUDA %d.%d",
+				 gpusort_control->driver_version / 1000, gpusort_control->driver_version % 1000 / 10);
+	if (gpusort_control->runtime_version > 0)
+		snprintf(info->runtime, sizeof(info->runtime), "CUDA %d.%d",
+				 gpusort_control->runtime_version / 1000, gpusort_control->runtime_version % 1000 / 10);
+	info->service_pid = gpusort_control->service_pid;
+	LWLockRelease(&gpusort_control->lock);
+	gpusort_pool_usage(&info->pool_bytes, &info->pool_used);
+}
+
+const GpusortEngine gpusort_engine_cuda = {
+	.name = "cuda",
+	.preload = cuda_preload,
+	.describe = cuda_describe,
+	.may_gather = cuda_may_gather,
+	.attach = cuda_attach,
+	.reserve = cuda_reserve,
+	.commit = cuda_commit,
+	.sort = cuda_sort,
+	.fetch = cuda_fetch,
+	.leave = cuda_leave,
+	.release = cuda_release,
+};

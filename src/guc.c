@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ *
+ * guc.c
+ *		Defines the settings gpusort.*
+ *
+ * What a session may choose (engine, algorithm, bins, the smallest input
+ * worth a device) is USERSET: no choice changes a result.  What the whole
+ * cluster shares (pinned memory, device memory, the life of the GPU service)
+ * is SIGHUP: the administrator's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/guc.h"
+
+#include "guc.h"
+
+int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
+int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
+int			gpusort_bins = 256;
+int			gpusort_min_rows = 1000000;
+int			gpusort_pool_limit = 4096;
+int			gpusort_device_memory_limit = 0;
+int			gpusort_service_idle_timeout = 60;
+
+static const struct config_enum_entry engine_options[] = {
+	{"auto", GPUSORT_ENGINE_AUTO, false},
+	{"cpu", GPUSORT_ENGINE_CPU, false},
+	{"cuda", GPUSORT_ENGINE_CUDA, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry algorithm_options[] = {
+	{"auto", GPUSORT_ALGORITHM_AUTO, false},
+	{"mppsort", GPUSORT_ALGORITHM_MPPSORT, false},
+	{"quicksort", GPUSORT_ALGORITHM_QUICKSORT, false},
+	{"cub", GPUSORT_ALGORITHM_CUB, false},
+	{NULL, 0, false}
+};
+
+void
+gpusort_guc_define(void)
+{
+	DefineCustomEnumVariable("gpusort.engine",
+							 "Selects the engine that sorts.",
+							 "\"auto\" uses the GPU where it is available and falls back to the CPU; "
+							 "\"cuda\" raises an error where it would fall back.",
+							 &gpusort_engine_choice,
+							 GPUSORT_ENGINE_AUTO,
+							 engine_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("gpusort.algorithm",
+							 "Selects the algorithm that the GPU sorts with.",
+							 NULL,
+							 &gpusort_algorithm,
+							 GPUSORT_ALGORITHM_AUTO,
+							 algorithm_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpusort.bins",
+							"Sets the number of bins of one mppSort partition.",
+							NULL,
+							&gpusort_bins,
+							256, 2, 1024,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpusort.min_rows",
+							"Sets the number of rows from which a sort may use the GPU.",
+							"Smaller inputs are sorted by the backend itself.",
+							&gpusort_min_rows,
+							1000000, 0, INT_MAX,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpusort.pool_limit",
+							"Sets the maximum shared memory for keys on their way to and from the GPU.",
+							"Sorts that find the pool exhausted use the CPU.",
+							&gpusort_pool_limit,
+							4096, 64, 16384,
+							PGC_SIGHUP, GUC_UNIT_MB,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpusort.device_memory_limit",
+							"Sets the maximum device memory that gpusort may hold.",
+							"0 allows nine tenths of what is free when the GPU service starts.",
+							&gpusort_device_memory_limit,
+							0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MB,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpusort.service_idle_timeout",
+							"Sets the time after which an idle GPU service gives its memory back.",
+							"A service started on demand ends; a preloaded one stays and keeps "
+							"only its context. 0 disables this.",
+							&gpusort_service_idle_timeout,
+							60, 0, INT_MAX / 1000,
+							PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+
+	MarkGUCPrefixReserved("gpusort");
+}

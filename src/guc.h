@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * guc.h
+ *		The settings gpusort.*
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_GUC_H
+#define GPUSORT_GUC_H
+
+typedef enum GpusortEngineChoice
+{
+	GPUSORT_ENGINE_AUTO,
+	GPUSORT_ENGINE_CPU,
+	GPUSORT_ENGINE_CUDA
+} GpusortEngineChoice;
+
+typedef enum GpusortAlgorithm
+{
+	GPUSORT_ALGORITHM_AUTO,
+	GPUSORT_ALGORITHM_MPPSORT,
+	GPUSORT_ALGORITHM_QUICKSORT,
+	GPUSORT_ALGORITHM_CUB
+} GpusortAlgorithm;
+
+extern int	gpusort_engine_choice;	/* GpusortEngineChoice */
+extern int	gpusort_algorithm;	/* GpusortAlgorithm */
+extern int	gpusort_bins;
+extern int	gpusort_min_rows;
+extern int	gpusort_pool_limit; /* MB */
+extern int	gpusort_device_memory_limit;	/* MB; 0: by what is free */
+extern int	gpusort_service_idle_timeout;	/* s; 0: never */
+
+extern void gpusort_guc_define(void);
+
+#endif							/* GPUSORT_GUC_H */

@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * keytype.h
+ *		The types that gpusort sorts, and their values as key bits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_KEYTYPE_H
+#define GPUSORT_KEYTYPE_H
+
+#include "keybits.h"
+
+/* How a value's bits become a key; see keybits.h. */
+typedef enum GpusortKind
+{
+	GPUSORT_KIND_INT2,
+	GPUSORT_KIND_INT4,
+	GPUSORT_KIND_INT8,
+	GPUSORT_KIND_FLOAT4,
+	GPUSORT_KIND_FLOAT8
+} GpusortKind;
+
+typedef struct GpusortType
+{
+	Oid			typid;			/* base type */
+	const char *name;			/* as users write it, for reports */
+	GpusortKind kind;
+	uint8		value_bytes;	/* stored size; values of an array are contiguous */
+	uint8		key_bytes;		/* 4 or 8 */
+	char		align;
+} GpusortType;
+
+/*
+ * The entry for a type or a domain over it.  Raises an error that names the
+ * supported types where there is none.  The entry lives for ever.
+ */
+extern const GpusortType *gpusort_type_get(Oid typid);
+
+/*
+ * Encodes count values to keys: value keys, or rank keys (equal values, equal
+ * keys) where rank is true.  descending complements them.
+ */
+extern void gpusort_type_encode(const GpusortType *type, const void *values,
+								size_t count, bool descending, bool rank,
+								void *keys);
+
+/* Decodes count value keys; values may be keys itself if the sizes agree. */
+extern void gpusort_type_decode(const GpusortType *type, const void *keys,
+								size_t count, bool descending, void *values);
+
+#endif							/* GPUSORT_KEYTYPE_H */

@@ -1,0 +1,320 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool.c
+ *		The pool of shared chunks that keys travel in.
+ *
+ * Backends write keys into chunks, and the service, which has them registered
+ * with CUDA, copies them to the device at full speed without touching them.
+ * Making and first touching such memory costs five times as much as writing
+ * it, in every process, so chunks are kept for the next sort, and a backend is
+ * given chunks that it has mapped before where there are any.
+ *
+ * Chunks come in segments of dynamic shared memory, which the postmaster
+ * removes after a crash.  A segment is pinned until gpusort_pool_trim() finds
+ * it unused.  Other backends may still have it mapped then: its pages are
+ * given back at once all the same, by MADV_REMOVE, and they unmap it when they
+ * next look.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/mman.h>
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "control.h"
+#include "guc.h"
+#include "pool.h"
+
+/* This process's view of a segment: valid while the handles agree. */
+typedef struct MappedSegment
+{
+	dsm_handle	handle;
+	dsm_segment *segment;		/* NULL: not mapped */
+	char	   *base;
+} MappedSegment;
+
+static MappedSegment mapped[GPUSORT_MAX_SEGMENTS];
+
+/* The slot that this process is making a segment for, or -1. */
+static int	creating_slot = -1;
+
+void		(*gpusort_pool_on_map) (int segment, char *base) = NULL;
+void		(*gpusort_pool_on_unmap) (int segment, char *base) = NULL;
+
+static void
+remember(int index, dsm_handle handle, dsm_segment *segment)
+{
+	mapped[index].handle = handle;
+	mapped[index].segment = segment;
+	mapped[index].base = dsm_segment_address(segment);
+	if (gpusort_pool_on_map)
+		gpusort_pool_on_map(index, mapped[index].base);
+}
+
+static void
+unmap(int index)
+{
+	if (gpusort_pool_on_unmap)
+		gpusort_pool_on_unmap(index, mapped[index].base);
+	dsm_detach(mapped[index].segment);
+	mapped[index].segment = NULL;
+}
+
+/* Unmaps what others have dropped. */
+static void
+unmap_stale(void)
+{
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+	{
+		if (mapped[i].segment != NULL &&
+			mapped[i].handle != gpusort_control->segments[i].handle)
+			unmap(i);
+	}
+}
+
+static bool
+is_mapped(int index)
+{
+	return mapped[index].segment != NULL &&
+		mapped[index].handle == gpusort_control->segments[index].handle;
+}
+
+/* A free chunk, preferably one that this process has mapped, or -1. */
+static int
+find_free(void)
+{
+	int			found = -1;
+
+	for (int chunk = 0; chunk < GPUSORT_MAX_CHUNKS; chunk++)
+	{
+		int			segment = chunk / GPUSORT_SEGMENT_CHUNKS;
+
+		if (gpusort_control->segments[segment].handle == DSM_HANDLE_INVALID ||
+			gpusort_control->chunks[chunk].request >= 0)
+			continue;
+		if (is_mapped(segment))
+			return chunk;
+		if (found < 0)
+			found = chunk;
+	}
+	return found;
+}
+
+static void
+hold(int chunk, int request)
+{
+	gpusort_control->chunks[chunk].request = request;
+	gpusort_control->chunks[chunk].next = -1;
+	gpusort_control->chunks[chunk].bytes = 0;
+}
+
+/* A slot for a new segment, or -1 if the limit is reached. */
+static int
+find_segment_slot(void)
+{
+	int			limit = Min(GPUSORT_MAX_SEGMENTS,
+							(int) ((uint64) gpusort_pool_limit * 1024 * 1024 / GPUSORT_SEGMENT_BYTES));
+	int			slot = -1;
+	int			count = 0;
+
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+	{
+		GpusortSegment *segment = &gpusort_control->segments[i];
+
+		if (segment->handle != DSM_HANDLE_INVALID || segment->creating)
+			count++;
+		else if (slot < 0)
+			slot = i;
+	}
+	return count < limit ? slot : -1;
+}
+
+/*
+ * Makes a segment that outlives this backend.  dsm_create() raises an error
+ * when /dev/shm is full; a resource owner of our own lets us drop what it
+ * left behind and go on without aborting the transaction.  Returns NULL with
+ * *reason.
+ */
+static dsm_segment *
+create_segment(const char **reason)
+{
+	static char message[160];
+	MemoryContext cxt = CurrentMemoryContext;
+	ResourceOwner old = CurrentResourceOwner;
+	ResourceOwner owner = ResourceOwnerCreate(NULL, "gpusort segment");
+	dsm_segment *volatile segment = NULL;
+
+	strlcpy(message, "There are too many dynamic shared memory segments.", sizeof(message));
+	CurrentResourceOwner = owner;
+	PG_TRY();
+	{
+		segment = dsm_create(GPUSORT_SEGMENT_BYTES, DSM_CREATE_NULL_IF_MAXSEGMENTS);
+		if (segment != NULL)
+		{
+			dsm_pin_mapping(segment);
+			dsm_pin_segment(segment);
+		}
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(cxt);
+		error = CopyErrorData();
+		FlushErrorState();
+		snprintf(message, sizeof(message), "The chunk pool could not grow: %s.", error->message);
+		FreeErrorData(error);
+		segment = NULL;
+	}
+	PG_END_TRY();
+	CurrentResourceOwner = old;
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, false);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, false);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, false);
+	ResourceOwnerDelete(owner);
+
+	if (segment == NULL)
+		*reason = message;
+	return segment;
+}
+
+int
+gpusort_pool_take_existing(int request)
+{
+	int			chunk;
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	unmap_stale();
+	chunk = find_free();
+	if (chunk >= 0)
+		hold(chunk, request);
+	LWLockRelease(&gpusort_control->lock);
+	return chunk;
+}
+
+int
+gpusort_pool_take(int request, const char **reason)
+{
+	int			chunk = gpusort_pool_take_existing(request);
+	int			slot;
+	dsm_segment *segment;
+
+	if (chunk >= 0)
+		return chunk;
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	slot = find_segment_slot();
+	if (slot >= 0)
+		gpusort_control->segments[slot].creating = true;
+	creating_slot = slot;
+	LWLockRelease(&gpusort_control->lock);
+	if (slot < 0)
+	{
+		*reason = "The chunk pool is exhausted (gpusort.pool_limit).";
+		return -1;
+	}
+
+	segment = create_segment(reason);
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_control->segments[slot].creating = false;
+	creating_slot = -1;
+	if (segment != NULL)
+	{
+		gpusort_control->segments[slot].handle = dsm_segment_handle(segment);
+		chunk = slot * GPUSORT_SEGMENT_CHUNKS;
+		hold(chunk, request);
+	}
+	LWLockRelease(&gpusort_control->lock);
+	if (segment != NULL)
+		remember(slot, dsm_segment_handle(segment), segment);
+	return chunk;
+}
+
+char *
+gpusort_pool_map(int chunk)
+{
+	int			index = chunk / GPUSORT_SEGMENT_CHUNKS;
+
+	if (!is_mapped(index))
+	{
+		dsm_handle	handle = gpusort_control->segments[index].handle;
+		dsm_segment *segment;
+
+		if (mapped[index].segment != NULL)
+			unmap(index);
+		segment = dsm_attach(handle);
+		if (segment == NULL)
+			return NULL;
+		dsm_pin_mapping(segment);
+		remember(index, handle, segment);
+	}
+	return mapped[index].base + (chunk % GPUSORT_SEGMENT_CHUNKS) * GPUSORT_CHUNK_BYTES;
+}
+
+void
+gpusort_pool_exit(void)
+{
+	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
+	if (creating_slot >= 0)
+		gpusort_control->segments[creating_slot].creating = false;
+	creating_slot = -1;
+}
+
+void
+gpusort_pool_give(int chunk)
+{
+	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
+	gpusort_control->chunks[chunk].request = -1;
+}
+
+void
+gpusort_pool_trim(void)
+{
+	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+	{
+		dsm_handle	handle = gpusort_control->segments[i].handle;
+		bool		in_use = false;
+
+		if (handle == DSM_HANDLE_INVALID)
+			continue;
+		for (int j = 0; j < GPUSORT_SEGMENT_CHUNKS; j++)
+			in_use |= gpusort_control->chunks[i * GPUSORT_SEGMENT_CHUNKS + j].request >= 0;
+		if (in_use)
+			continue;
+
+		if (is_mapped(i))
+		{
+			if (gpusort_pool_on_unmap)
+				gpusort_pool_on_unmap(i, mapped[i].base);
+#ifdef MADV_REMOVE
+			(void) madvise(mapped[i].base, GPUSORT_SEGMENT_BYTES, MADV_REMOVE);
+#endif
+			dsm_detach(mapped[i].segment);
+			mapped[i].segment = NULL;
+		}
+		gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
+		dsm_unpin_segment(handle);
+	}
+}
+
+void
+gpusort_pool_usage(uint64 *exist, uint64 *used)
+{
+	*exist = *used = 0;
+	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
+	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
+	{
+		if (gpusort_control->segments[i / GPUSORT_SEGMENT_CHUNKS].handle == DSM_HANDLE_INVALID)
+			continue;
+		*exist += GPUSORT_CHUNK_BYTES;
+		if (gpusort_control->chunks[i].request >= 0)
+			*used += GPUSORT_CHUNK_BYTES;
+	}
+	LWLockRelease(&gpusort_control->lock);
+}

@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.h
+ *		What a sort did and where its time went: gpusort_last_sort().
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_REPORT_H
+#define GPUSORT_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Stages overlap: an upload runs while rows are gathered, the result is
+ * returned while the rest of it is still copied out.  So each stage is at
+ * most the total, but their sum may exceed it.
+ */
+typedef struct GpusortReport
+{
+	uint64_t	rows;
+	const char *key_type;
+	const char *engine;
+	const char *algorithm;
+	double		gather_ms;		/* first key reserved until sort is called */
+	uint64_t	gather_bytes;
+	double		copy_in_ms;		/* to the device */
+	uint64_t	copy_in_bytes;
+	double		kernels_ms;		/* the sort itself, on either engine */
+	double		copy_out_ms;	/* from the device */
+	uint64_t	copy_out_bytes;
+	double		return_ms;		/* sorted until the caller has its result */
+	bool		pinned;			/* keys lay in registered memory */
+	int			blocks;
+	int			threads;
+	int			bins;
+	double		total_ms;
+	const char *reason;			/* why not the accelerator; NULL: no such case */
+} GpusortReport;
+
+/* Keeps a copy as this session's last sort. */
+extern void gpusort_report_keep(const GpusortReport *report);
+
+#endif							/* GPUSORT_REPORT_H */

@@ -1,0 +1,427 @@
+/*-------------------------------------------------------------------------
+ *
+ * sortrun.c
+ *		Gathers keys in blocks, has them sorted, hands the result out.
+ *
+ * Keys are never moved while a run grows: memory comes in blocks, each as
+ * large as all before it until they reach BLOCK_BYTES.  The first keys lie in
+ * the run itself, so that a run of a few rows is a single allocation, which
+ * is what an aggregate over thousands of small groups needs.
+ *
+ * A run stays in the backend until it has gpusort.min_rows keys.  Then, if
+ * the settings allow, an accelerator takes it: the keys so far are copied to
+ * the accelerator's memory and later ones are written there directly.  A
+ * backend may have thousands of runs, one for each group of an aggregate; when
+ * as many are gathering as the accelerator likes, the others go there when
+ * they are sorted.
+ *
+ * Whatever an accelerator does, the blocks hold every key until the run ends.
+ * When it declines, runs out of memory, or dies, even between two blocks of
+ * its result, the CPU engine sorts the blocks.  Both engines produce the same
+ * sequence, so the result is simply continued at the row where it broke off.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "optimizer/cost.h"
+#include "utils/memutils.h"
+
+#include "engine.h"
+#include "engine_cpu.h"
+#include "guc.h"
+#include "memory.h"
+
+#define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)
+
+/* More threads than this do not make the memory faster. */
+#define MAX_THREADS		16
+#define MIN_ROWS_PER_THREAD 50000
+
+/* Opens a block at the end of the list. */
+static void
+add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
+{
+	GpusortRunBlock *block;
+
+	if (run->nblocks == run->maxblocks)
+	{
+		Size		bytes_now = sizeof(GpusortRunBlock) * run->maxblocks;
+		GpusortRunBlock *larger = MemoryContextAlloc(run->cxt, 2 * bytes_now);
+
+		memcpy(larger, run->blocks, bytes_now);
+		if (run->blocks != run->inline_blocks)
+			pfree(run->blocks);
+		run->blocks = larger;
+		run->maxblocks *= 2;
+	}
+	block = &run->blocks[run->nblocks++];
+	block->keys = keys;
+	block->count = 0;
+	block->capacity = bytes / run->spec.key_bytes;
+	block->local = local;
+}
+
+GpusortRun *
+gpusort_run_begin(const GpusortRunSpec *spec)
+{
+	GpusortRun *run = palloc(sizeof(GpusortRun));
+
+	memset(run, 0, offsetof(GpusortRun, inline_blocks));
+	run->cxt = CurrentMemoryContext;
+	run->spec = *spec;
+	run->declined = spec->resumable;
+	run->blocks = run->inline_blocks;
+	run->maxblocks = GPUSORT_RUN_INLINE_BLOCKS;
+	if (spec->expected_rows * spec->key_bytes <= GPUSORT_RUN_INLINE_BYTES)
+		add_block(run, (char *) run->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
+	INSTR_TIME_SET_CURRENT(run->begun);
+	return run;
+}
+
+uint64_t
+gpusort_run_rows(const GpusortRun *run)
+{
+	return run->rows;
+}
+
+/* The CPU engine will sort this run, because engine will not. */
+static void
+decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
+{
+	run->declined = true;
+	run->reason = reason;
+	if (run->engine != NULL)
+		engine->leave(run);
+	gpusort_engine_declined(engine, reason);
+}
+
+/* Is the run with an accelerator that still means to sort it? */
+static inline bool
+accelerated(const GpusortRun *run)
+{
+	return run->engine != NULL && !run->declined;
+}
+
+static void
+free_blocks(GpusortRun *run)
+{
+	for (int i = 0; i < run->nblocks; i++)
+	{
+		if (run->blocks[i].local && run->blocks[i].keys != (char *) run->inline_keys)
+			pfree(run->blocks[i].keys);
+	}
+	if (run->blocks != run->inline_blocks)
+		pfree(run->blocks);
+}
+
+/* Copies the keys gathered so far to the accelerator's memory. */
+static const char *
+copy_blocks(GpusortRun *run)
+{
+	size_t		width = run->spec.key_bytes;
+	char	   *to = NULL;
+	size_t		room = 0;
+	size_t		filled = 0;
+
+	for (int i = 0; i < run->nblocks; i++)
+	{
+		const char *from = run->blocks[i].keys;
+		size_t		left = run->blocks[i].count * width;
+
+		while (left > 0)
+		{
+			size_t		bytes;
+
+			if (filled == room)
+			{
+				const char *reason = run->engine->reserve(run, &to, &room);
+
+				if (reason != NULL)
+					return reason;
+				filled = 0;
+				CHECK_FOR_INTERRUPTS();
+			}
+			bytes = Min(left, room - filled);
+			memcpy(to + filled, from, bytes);
+			filled += bytes;
+			run->engine->commit(run, filled);
+			from += bytes;
+			left -= bytes;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Hands the run, with the keys gathered so far, to an accelerator, if the
+ * settings ask for one and it agrees.
+ */
+static void
+seek_accelerator(GpusortRun *run)
+{
+	const GpusortEngine *engine = gpusort_engine_choose(&run->reason);
+	const char *reason;
+
+	if (engine == NULL)
+	{
+		run->declined = true;
+		return;
+	}
+	reason = engine->attach(run);
+	if (reason == NULL)
+	{
+		run->engine = engine;
+		reason = copy_blocks(run);
+	}
+	if (reason != NULL)
+		decline(run, engine, reason);
+}
+
+void *
+gpusort_run_reserve(GpusortRun *run, size_t *room)
+{
+	size_t		width = run->spec.key_bytes;
+	GpusortRunBlock *last = run->nblocks > 0 ? &run->blocks[run->nblocks - 1] : NULL;
+
+	if (last == NULL || last->count == last->capacity)
+	{
+		char	   *keys = NULL;
+		size_t		bytes = 0;
+
+		if (!run->declined && run->engine == NULL && gpusort_engine_may_gather() &&
+			Max(run->rows, run->spec.expected_rows) >= (uint64) gpusort_min_rows)
+			seek_accelerator(run);
+		if (accelerated(run))
+		{
+			const char *reason = run->engine->reserve(run, &keys, &bytes);
+
+			if (reason != NULL)
+				decline(run, run->engine, reason);
+		}
+		if (accelerated(run))
+		{
+			run->borrows = true;
+			add_block(run, keys, bytes, false);
+		}
+		else
+		{
+			/* all at once if the caller knows how much, else as much again */
+			bytes = run->rows < run->spec.expected_rows ?
+				(run->spec.expected_rows - run->rows) * width :
+				Min(run->rows * width, BLOCK_BYTES);
+			bytes = Max(bytes, GPUSORT_RUN_INLINE_BYTES);
+			add_block(run, gpusort_memory_alloc(run->cxt, bytes), bytes, true);
+		}
+		last = &run->blocks[run->nblocks - 1];
+	}
+	*room = last->capacity - last->count;
+	return last->keys + last->count * width;
+}
+
+void
+gpusort_run_commit(GpusortRun *run, size_t count)
+{
+	GpusortRunBlock *last = &run->blocks[run->nblocks - 1];
+
+	Assert(last->count + count <= last->capacity);
+	last->count += count;
+	run->rows += count;
+	if (!last->local && accelerated(run))
+		run->engine->commit(run, last->count * run->spec.key_bytes);
+}
+
+/* True if CHECK_FOR_INTERRUPTS() would raise; called inside the CPU engine. */
+static bool
+interrupted(void *arg)
+{
+	return InterruptPending && InterruptHoldoffCount == 0 && CritSectionCount == 0 &&
+		(ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0));
+}
+
+/*
+ * How many threads the CPU engine may use: as many processes as core would
+ * give the query, and not more than there are processors.  A parallel worker
+ * has its share already.
+ */
+static int
+cpu_threads(uint64 rows)
+{
+	static int	processors = 0;
+	int			threads;
+
+	if (IsParallelWorker() || rows < 2 * MIN_ROWS_PER_THREAD)
+		return 1;
+	if (processors == 0)
+		processors = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
+	threads = Min(1 + max_parallel_workers_per_gather, processors);
+	threads = Min(threads, (int) Min(rows / MIN_ROWS_PER_THREAD, MAX_THREADS));
+	return Max(threads, 1);
+}
+
+/* Sorts all blocks with the CPU engine into data. */
+static void
+sort_on_cpu(GpusortRun *run, void *data)
+{
+	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
+	GpusortSpan *spans = inline_spans;
+	GpusortCpuOptions options = {cpu_threads(run->rows), interrupted, NULL};
+	GpusortCpuReport cpu = {1, 1};
+	GpusortCpuStatus status;
+
+	if (run->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
+		spans = palloc(sizeof(GpusortSpan) * run->nblocks);
+	for (int i = 0; i < run->nblocks; i++)
+	{
+		spans[i].keys = run->blocks[i].keys;
+		spans[i].count = run->blocks[i].count;
+	}
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (run->spec.rows)
+			status = gpusort_cpu_argsort(spans, run->nblocks, run->spec.key_bytes,
+										 data, &options, &cpu);
+		else
+			status = gpusort_cpu_sort(spans, run->nblocks, run->spec.key_bytes,
+									  data, &options, &cpu);
+	} while (status == GPUSORT_CPU_CANCELLED);
+
+	if (status == GPUSORT_CPU_NO_MEMORY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %d bytes.",
+						   run->rows, run->spec.key_bytes)));
+
+	if (spans != inline_spans)
+		pfree(spans);
+	run->result->data = data;
+	run->result->report.engine = "cpu";
+	run->result->report.algorithm = "vqsort";
+	run->result->report.threads = cpu.threads;
+	run->result->report.bins = cpu.bins;
+}
+
+static size_t
+result_bytes(const GpusortRun *run)
+{
+	return run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
+}
+
+void
+gpusort_run_sort(GpusortRun *run, void *out)
+{
+	GpusortRunResult *result = MemoryContextAllocZero(run->cxt, sizeof(GpusortRunResult));
+
+	Assert(run->result == NULL);
+	run->result = result;
+	result->out = out;
+	INSTR_TIME_SET_CURRENT(result->sort_begun);
+
+	if (!run->declined && run->engine == NULL && run->rows > 0 &&
+		run->rows >= (uint64) gpusort_min_rows)
+		seek_accelerator(run);
+	if (accelerated(run))
+	{
+		const char *reason = run->engine->sort(run);
+
+		if (reason != NULL)
+			decline(run, run->engine, reason);
+	}
+	if (!accelerated(run))
+	{
+		if (out == NULL)
+			out = gpusort_memory_alloc(run->cxt, Max(run->rows, 1) * result_bytes(run));
+		sort_on_cpu(run, out);
+	}
+	INSTR_TIME_SET_CURRENT(result->sort_done);
+}
+
+bool
+gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
+{
+	GpusortRunResult *result = run->result;
+
+	if (result->fetched == run->rows)
+		return false;
+
+	if (accelerated(run))
+	{
+		const char *reason = run->engine->fetch(run, block);
+
+		if (reason == NULL)
+		{
+			result->fetched += block->count;
+			return true;
+		}
+
+		/*
+		 * out may hold earlier blocks in a form of the caller's own, so the
+		 * whole result goes elsewhere.
+		 */
+		decline(run, run->engine, reason);
+		sort_on_cpu(run, gpusort_memory_alloc(run->cxt, run->rows * result_bytes(run)));
+	}
+	block->data = (char *) result->data + result->fetched * result_bytes(run);
+	block->count = run->rows - result->fetched;
+	result->fetched = run->rows;
+	return true;
+}
+
+static double
+milliseconds(instr_time begin, instr_time end)
+{
+	INSTR_TIME_SUBTRACT(end, begin);
+	return INSTR_TIME_GET_MILLISEC(end);
+}
+
+void
+gpusort_run_finish(GpusortRun *run)
+{
+	GpusortRunResult *result = run->result;
+	GpusortReport *report = &result->report;
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	report->rows = run->rows;
+	report->key_type = run->spec.key_type;
+	report->gather_bytes = run->rows * run->spec.key_bytes;
+	report->gather_ms = milliseconds(run->begun, result->sort_begun);
+	report->return_ms = milliseconds(result->sort_done, now);
+	report->total_ms = milliseconds(run->begun, now);
+	if (accelerated(run))
+		run->engine->leave(run);
+	else
+		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
+	report->reason = run->reason;
+	gpusort_report_keep(report);
+	if (result->data != NULL && result->data != result->out)
+		pfree(result->data);
+	pfree(result);
+	run->result = NULL;
+
+	/* whoever sorts these keys again does it here */
+	run->declined = true;
+	if (run->engine != NULL && !run->borrows)
+	{
+		run->engine->release(run);
+		run->engine = NULL;
+	}
+}
+
+void
+gpusort_run_end(GpusortRun *run)
+{
+	if (run->result != NULL)
+		gpusort_run_finish(run);
+	if (run->engine != NULL)
+		run->engine->release(run);
+	free_blocks(run);
+	pfree(run);
+}

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * sortrun.h
+ *		The sort run: the one seam between those who have rows to sort and
+ *		the engines that sort them.
+ *
+ * A run is begun with a specification; its caller reserves room for keys,
+ * writes them there, commits them, as often as there are more; sorts; fetches
+ * the sorted blocks until none is left; and ends the run.
+ *
+ * Keys are unsigned integers (keybits.h) in ascending order.  Which engine
+ * sorts, where the keys lie meanwhile, and whether an engine failed and
+ * another took over does not show here.  Neither PostgreSQL's types nor
+ * CUDA's do.
+ *
+ * Every function may raise an error; a run that is not ended is released with
+ * the memory context it was begun in.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_SORTRUN_H
+#define GPUSORT_SORTRUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct GpusortRun GpusortRun;
+
+typedef struct GpusortRunSpec
+{
+	const char *key_type;		/* for reports; static storage */
+	uint64_t	expected_rows;	/* 0: not known */
+	uint8_t		key_bytes;		/* 4 or 8 */
+	bool		rows;			/* fetch input positions instead of keys; equal
+								 * keys keep their input order; below 2^32 keys */
+	bool		resumable;		/* keys will be added after a sort; such a run
+								 * stays in the backend */
+} GpusortRunSpec;
+
+/* A piece of the result.  Valid until the next fetch or the run's end. */
+typedef struct GpusortBlock
+{
+	const void *data;			/* keys, or input positions from 0 (uint32_t) */
+	size_t		count;
+} GpusortBlock;
+
+/* Begins a run in the current memory context. */
+extern GpusortRun *gpusort_run_begin(const GpusortRunSpec *spec);
+
+/*
+ * Room for more keys, at least one; *room is set to how many.  What was
+ * reserved before and not committed is forgotten.
+ */
+extern void *gpusort_run_reserve(GpusortRun *run, size_t *room);
+
+/* Adds the first count keys of what was reserved last; then reserve again. */
+extern void gpusort_run_commit(GpusortRun *run, size_t count);
+
+/* How many keys were committed. */
+extern uint64_t gpusort_run_rows(const GpusortRun *run);
+
+/*
+ * Sorts what was committed.  out, if not NULL, is room for the whole result,
+ * aligned for its elements; an engine may put blocks in place there.
+ */
+extern void gpusort_run_sort(GpusortRun *run, void *out);
+
+/*
+ * The next block of the result, or false when there is none.  Blocks come in
+ * order; one whose data points into out, at its own place, needs no copy.
+ */
+extern bool gpusort_run_fetch(GpusortRun *run, GpusortBlock *block);
+
+/*
+ * Reports the sort to gpusort_last_sort() and leaves the device.  The keys
+ * stay: if they are sorted again, that is done in the backend.
+ */
+extern void gpusort_run_finish(GpusortRun *run);
+
+/* Finishes the run and frees it. */
+extern void gpusort_run_end(GpusortRun *run);
+
+#endif							/* GPUSORT_SORTRUN_H */

@@ -1,0 +1,168 @@
+/*
+ * kernel_test.cu - every algorithm of kernels/ on every input we know of.
+ *
+ *	kernel_test [--quick] [--sanitize] [--large] [--lane] [--random N] [--seed S] [--speed]
+ *
+ *	--quick		sizes around every limit of the kernels, all distributions
+ *	--sanitize	a small part of that, short enough for compute-sanitizer
+ *	--large		up to and beyond 2^32 keys; needs some 100 GB of device memory
+ *	--lane		the C interface: pieces, several lanes, the memory limit
+ *	--random	N sorts of random size, width, distribution and algorithm
+ *	--speed		medians of 7, a table
+ *
+ * distributions.cuh has the inputs, harness.cuh says what is checked.
+ *
+ * The last line is "N passed, M failed"; the status is 0 if M is.
+ */
+#include "harness.cuh"
+#include "lane_test.cuh"
+#include "speed_test.cuh"
+
+/* ---- modes ---- */
+
+template <typename K>
+static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Distribution> &distributions,
+					  const std::vector<int> &bins)
+{
+	Case<K> one;
+	for (uint64_t n : sizes) {
+		for (Distribution d : distributions) {
+			one.make(d, n, n + 1, true);
+			for (int rows = 0; rows < 2; rows++) {
+				for (int b : bins)
+					one.run_one(GPUSORT_CUDA_MPPSORT, rows, b, gpusort::SPOIL_NOTHING);
+				one.run_one(GPUSORT_CUDA_QUICKSORT, rows, 256, gpusort::SPOIL_NOTHING);
+				one.run_one(GPUSORT_CUDA_CUB, rows, 256, gpusort::SPOIL_NOTHING);
+			}
+		}
+	}
+}
+
+/* The paths behind the check after the sort. */
+template <typename K> static void run_spoiled(uint64_t n)
+{
+	Case<K> one;
+	one.make(UNIFORM, n, 5, true);
+	for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
+		for (int rows = 0; rows < 2; rows++) {
+			one.run_one(algorithm, rows, 256, gpusort::SPOIL_ORDER);
+			one.run_one(algorithm, rows, 256, gpusort::SPOIL_KEY);
+		}
+	}
+}
+
+static void mode_quick()
+{
+	/* clang-format off */
+	std::vector<uint64_t> sizes = {
+		0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193,
+		65535, 65536, 65537, 100000, 1000000};
+	/* clang-format on */
+	run_sizes<uint32_t>(sizes, all_distributions(), {0, 256, 1024, 2, 3});
+	run_sizes<uint64_t>(sizes, all_distributions(), {0, 256, 1024, 2, 3});
+	/* Enough keys for more levels than there are, and so for CUB's end of it; and larger chunks. */
+	std::vector<Distribution> skewed = {UNIFORM, ZIPF, BUCKET_KILLER, OUTLIER, AND_OF_8, DENSE};
+	run_sizes<uint32_t>({20000000}, skewed, {0, 2});
+	run_sizes<uint64_t>({20000000}, skewed, {0, 2});
+	run_spoiled<uint32_t>(100000);
+	run_spoiled<uint64_t>(100000);
+}
+
+static void mode_sanitize()
+{
+	run_sizes<uint32_t>({0, 2, 33}, {UNIFORM}, {0});
+	run_sizes<uint32_t>({8193}, {UNIFORM, ZIPF}, {256});
+	run_sizes<uint64_t>({4097}, {BUCKET_KILLER}, {2});
+	run_sizes<uint64_t>({20001}, {OUTLIER}, {1024, 3});
+	/* One list too long for a block of quicksort, without the dear sorts of the rows. */
+	Case<uint32_t> one;
+	one.make(UNIFORM, 70001, 1, false);
+	one.run_one(GPUSORT_CUDA_QUICKSORT, false, 0, gpusort::SPOIL_NOTHING);
+	one.run_one(GPUSORT_CUDA_MPPSORT, false, 0, gpusort::SPOIL_NOTHING);
+}
+
+template <typename K> static void run_large(uint64_t n, const std::vector<Distribution> &distributions, bool with_rows)
+{
+	size_t free_bytes, total_bytes;
+	MUST(cudaStreamSynchronize(stream));
+	MUST(cudaMemPoolTrimTo(budget.pool, 0));
+	MUST(cudaMemGetInfo(&free_bytes, &total_bytes));
+	if (n * (with_rows ? 5 * sizeof(K) + 16 : 4 * sizeof(K) + 1) > free_bytes) {
+		printf("skipped: %llu keys of %d bytes do not fit\n", (unsigned long long)n, (int)sizeof(K));
+		return;
+	}
+	Case<K> one;
+	for (Distribution d : distributions) {
+		one.make(d, n, n, with_rows);
+		for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
+			one.run_one(algorithm, false, 256, gpusort::SPOIL_NOTHING);
+			if (with_rows) one.run_one(algorithm, true, 256, gpusort::SPOIL_NOTHING);
+		}
+	}
+}
+
+static void mode_large()
+{
+	run_large<uint32_t>(1000000000, {UNIFORM, ZIPF, BUCKET_KILLER, TWO_VALUES}, true);
+	run_large<uint64_t>(500000000, {UNIFORM, EXPONENTIAL, OUTLIER, CLUSTERS}, true);
+	for (int64_t off = -1; off <= 1; off++)
+		run_large<uint32_t>((UINT64_C(1) << 31) + off, {UNIFORM, SORTED, OUTLIER}, false);
+	run_large<uint32_t>((UINT64_C(1) << 32) + 1, {UNIFORM, TWO_VALUES, BUCKET_KILLER}, false);
+}
+
+template <typename K> static void run_random(uint64_t seed)
+{
+	static const int BINS[] = {0, 2, 3, 7, 16, 100, 256, 300, 512, 1000, 1024};
+	uint64_t h = hash(seed);
+	uint64_t n = (uint64_t)exp2((double)(h % 2300) / 100.0) + hash(h) % 3;
+	Case<K> one;
+	one.make((Distribution)(hash(h + 1) % DISTRIBUTIONS), n, seed, true);
+	one.run_one((GpusortCudaAlgorithm)(hash(h + 2) % 4), hash(h + 3) & 1, BINS[hash(h + 4) % 11],
+				gpusort::SPOIL_NOTHING);
+}
+
+static void mode_random(uint64_t trials, uint64_t seed)
+{
+	for (uint64_t i = 0; i < trials; i++) {
+		if (hash(seed + i) >> 63)
+			run_random<uint32_t>(seed + i);
+		else
+			run_random<uint64_t>(seed + i);
+	}
+}
+
+/* ---- main ---- */
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = 1, trials = 0;
+	setvbuf(stdout, nullptr, _IOLBF, 0);
+	set_up();
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--seed") && i + 1 < argc)
+			seed = strtoull(argv[++i], nullptr, 10);
+		else if (!strcmp(argv[i], "--random") && i + 1 < argc)
+			trials = strtoull(argv[++i], nullptr, 10);
+	}
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--quick"))
+			mode_quick();
+		else if (!strcmp(argv[i], "--sanitize"))
+			mode_sanitize();
+		else if (!strcmp(argv[i], "--large"))
+			mode_large();
+		else if (!strcmp(argv[i], "--lane"))
+			mode_lane();
+		else if (!strcmp(argv[i], "--speed"))
+			mode_speed();
+		else if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--random"))
+			i++;
+		else {
+			printf("unknown option: %s\n", argv[i]);
+			return 2;
+		}
+	}
+	mode_random(trials, seed);
+	printf("%llu passed, %llu failed\n", passed, failed);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,194 @@
+/*
+ * lane_test.cuh - kernel_test --lane: the C interface as the service uses it.
+ *
+ * Several lanes at once, their uploads in pieces that interleave; sorts by
+ * each algorithm; downloads in pieces, polled; the memory limit met while
+ * uploading and while sorting; CUDA's own refusal; registered memory; lanes
+ * of none and of one key.  The reference is std::stable_sort on the host.
+ */
+#ifndef GPUSORT_LANE_TEST_CUH
+#define GPUSORT_LANE_TEST_CUH
+
+#include "harness.cuh"
+
+/* ---- the C interface ---- */
+
+/* Uploads from host memory in pieces of odd sizes. */
+static GpusortCudaStatus upload_pieces(GpusortCudaLane *lane, const void *host, size_t bytes, size_t piece)
+{
+	for (size_t at = 0; at < bytes; at += piece) {
+		GpusortCudaStatus status =
+			gpusort_cuda_upload(lane, (const char *)host + at, std::min(piece, bytes - at), &error);
+		if (status != GPUSORT_CUDA_OK) return status;
+	}
+	return GPUSORT_CUDA_OK;
+}
+
+template <typename K> struct LaneCase {
+	GpusortCudaLane *lane;
+	std::vector<K> keys, out;
+	std::vector<uint32_t> rows;
+
+	void fill(uint64_t n, uint64_t seed)
+	{
+		keys.resize(n);
+		out.assign(n, 0);
+		rows.assign(n, 0);
+		for (uint64_t i = 0; i < n; i++)
+			keys[i] = (K)(hash(seed + i) % (n / 2 + 1));
+	}
+
+	void check(const char *what)
+	{
+		std::vector<uint32_t> good(keys.size());
+		for (size_t i = 0; i < good.size(); i++)
+			good[i] = (uint32_t)i;
+		std::stable_sort(good.begin(), good.end(), [&](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
+		bool same = good == rows;
+		for (size_t i = 0; i < good.size() && same; i++)
+			same = out[i] == keys[good[i]];
+		expect(same, what);
+	}
+};
+
+/* Lanes of one width at once: pieces of all are uploaded in turn, then each is sorted, then all downloaded. */
+template <typename K> static void run_lanes(GpusortCudaDevice *dev)
+{
+	const int LANES = 4;
+	const size_t PIECE = 100000;
+	LaneCase<K> lanes[LANES];
+	GpusortCudaReport report;
+	size_t most = 0;
+
+	for (int l = 0; l < LANES; l++) {
+		lanes[l].fill(50000 + 250000 * l, l);
+		most = std::max(most, lanes[l].keys.size() * sizeof(K));
+		/* Registered, so that uploads are still under way when the first lane sorts. */
+		MUST_PASS(gpusort_cuda_register(lanes[l].keys.data(), lanes[l].keys.size() * sizeof(K), &error));
+		MUST_PASS(gpusort_cuda_lane_open(dev, &lanes[l].lane, &error));
+	}
+	for (size_t at = 0; at < most; at += PIECE) {
+		for (LaneCase<K> &one : lanes) {
+			size_t bytes = one.keys.size() * sizeof(K);
+			if (at < bytes)
+				MUST_PASS(
+					gpusort_cuda_upload(one.lane, (char *)one.keys.data() + at, std::min(PIECE, bytes - at), &error));
+		}
+	}
+	for (int l = 0; l < LANES; l++) {
+		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), true, (GpusortCudaAlgorithm)l, 0};
+		MUST_PASS(gpusort_cuda_sort(lanes[l].lane, &sort, &report, &error));
+		expect(report.algorithm == (l == 0 ? GPUSORT_CUDA_CUB : (GpusortCudaAlgorithm)l) && !report.resorted &&
+				   report.kernels_ms > 0 && report.bins == (l == GPUSORT_CUDA_MPPSORT ? 256 : 0),
+			   "report of a lane's sort");
+	}
+	for (LaneCase<K> &one : lanes) {
+		uint64_t n = one.keys.size(), cut = n / 3;
+		MUST_PASS(gpusort_cuda_download(one.lane, false, 0, one.out.data(), cut * sizeof(K), &error));
+		MUST_PASS(gpusort_cuda_download(one.lane, false, cut * sizeof(K), one.out.data() + cut, (n - cut) * sizeof(K),
+										&error));
+		MUST_PASS(gpusort_cuda_download(one.lane, true, 0, one.rows.data(), n * sizeof(uint32_t), &error));
+	}
+	for (LaneCase<K> &one : lanes) {
+		uint64_t finished = 0;
+		while (finished < 3)
+			MUST_PASS(gpusort_cuda_downloaded(one.lane, &finished, &error));
+		expect(gpusort_cuda_uploaded(one.lane, &error) == GPUSORT_CUDA_OK, "uploads are done after a sort");
+		gpusort_cuda_lane_report(one.lane, &report);
+		expect(report.upload_ms > 0 && report.download_ms > 0, "copies are timed");
+		one.check("sorted through a lane");
+		gpusort_cuda_lane_close(one.lane);
+		MUST_PASS(gpusort_cuda_unregister(one.keys.data(), &error));
+	}
+	expect(gpusort_cuda_memory_used(dev) == 0, "closed lanes hold no memory");
+}
+
+/* The limit is met while uploading and while sorting, and the lane goes on or is closed. */
+static void run_limits(GpusortCudaDevice *dev)
+{
+	LaneCase<uint64_t> one;
+	GpusortCudaReport report;
+	uint64_t finished = 0;
+	one.fill(500000, 9);
+	const size_t bytes = one.keys.size() * sizeof(uint64_t);
+	GpusortCudaSort sort = {one.keys.size(), 8, true, GPUSORT_CUDA_MPPSORT, 0};
+
+	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
+	gpusort_cuda_set_memory_limit(dev, bytes / 2);
+	expect(upload_pieces(one.lane, one.keys.data(), bytes, bytes) == GPUSORT_CUDA_NO_MEMORY, "upload over the limit");
+	MUST_PASS(upload_pieces(one.lane, one.keys.data(), 8000, 1000));
+	gpusort_cuda_set_memory_limit(dev, 3 * bytes / 2 + 8000);
+	MUST_PASS(upload_pieces(one.lane, one.keys.data() + 1000, bytes - 8000, bytes - 8000));
+	expect(gpusort_cuda_sort(one.lane, &sort, &report, &error) == GPUSORT_CUDA_NO_MEMORY, "sort over the limit");
+	gpusort_cuda_lane_close(one.lane);
+	expect(gpusort_cuda_memory_used(dev) == 0, "a lane that failed holds no memory once closed");
+
+	gpusort_cuda_set_memory_limit(dev, 0);
+	gpusort_cuda_trim(dev);
+	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
+	MUST_PASS(upload_pieces(one.lane, one.keys.data(), bytes, 12345 * 8));
+	MUST_PASS(gpusort_cuda_sort(one.lane, &sort, &report, &error));
+	expect(gpusort_cuda_download(one.lane, false, bytes, one.out.data(), 8, &error) == GPUSORT_CUDA_FAULT,
+		   "download past the end is refused");
+	MUST_PASS(gpusort_cuda_download(one.lane, false, 0, one.out.data(), bytes, &error));
+	MUST_PASS(gpusort_cuda_download(one.lane, true, 0, one.rows.data(), bytes / 2, &error));
+	while (finished < 2)
+		MUST_PASS(gpusort_cuda_downloaded(one.lane, &finished, &error));
+	one.check("sorted after memory was short");
+	gpusort_cuda_lane_close(one.lane);
+
+	/* More than the device has: CUDA itself refuses, and the device still works. */
+	gpusort_cuda_set_memory_limit(dev, UINT64_MAX);
+	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
+	Memory huge;
+	gpusort::Budget *shared_budget = &budget;
+	expect(huge.allocate(shared_budget, stream, (size_t)1 << 44, &error) == GPUSORT_CUDA_NO_MEMORY,
+		   "CUDA's own refusal is no fault");
+	MUST_PASS(upload_pieces(one.lane, one.keys.data(), bytes, bytes));
+	GpusortCudaSort plain = {one.keys.size(), 8, false, GPUSORT_CUDA_AUTO, 0};
+	expect(gpusort_cuda_sort(one.lane, &plain, &report, &error) == GPUSORT_CUDA_OK, "a sort after CUDA's refusal");
+	gpusort_cuda_lane_close(one.lane);
+	gpusort_cuda_lane_close(nullptr);
+}
+
+static void mode_lane()
+{
+	GpusortCudaDevice *dev;
+	GpusortCudaInfo info;
+	void *pinned = nullptr;
+
+	MUST_PASS(gpusort_cuda_probe(&info, &error));
+	MUST_PASS(gpusort_cuda_open(&dev, 0, &info, &error));
+	printf("%s, %d.%d, %d SM, driver %d, runtime %d, %llu of %llu MB free\n", info.name, info.cc_major, info.cc_minor,
+		   info.sm_count, info.driver_version, info.runtime_version, (unsigned long long)info.free_memory >> 20,
+		   (unsigned long long)info.total_memory >> 20);
+	run_lanes<uint32_t>(dev);
+	run_lanes<uint64_t>(dev);
+	run_limits(dev);
+
+	/* Registered memory, an empty and a single-key lane. */
+	if (posix_memalign(&pinned, 4096, 1 << 20) != 0) exit(2);
+	memset(pinned, 1, 1 << 20);
+	expect(gpusort_cuda_register(pinned, 1 << 20, &error) == GPUSORT_CUDA_OK, "register");
+	for (uint64_t n = 0; n < 2; n++) {
+		GpusortCudaLane *lane;
+		GpusortCudaReport report;
+		GpusortCudaSort sort = {n, 4, true, GPUSORT_CUDA_MPPSORT, 0};
+		uint32_t out[2] = {7, 7};
+		uint64_t finished = 0;
+		MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
+		MUST_PASS(gpusort_cuda_upload(lane, pinned, 4 * n, &error));
+		expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_OK, "sort of none or one");
+		MUST_PASS(gpusort_cuda_download(lane, false, 0, &out[0], 4 * n, &error));
+		MUST_PASS(gpusort_cuda_download(lane, true, 0, &out[1], 4 * n, &error));
+		while (finished < 2)
+			MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
+		expect(n == 0 || (out[0] == 0x01010101 && out[1] == 0), "the only key and its row");
+		gpusort_cuda_lane_close(lane);
+	}
+	expect(gpusort_cuda_unregister(pinned, &error) == GPUSORT_CUDA_OK, "unregister");
+	free(pinned);
+	gpusort_cuda_close(dev);
+}
+
+#endif /* GPUSORT_LANE_TEST_CUH */

@@ -1,0 +1,326 @@
+/*-------------------------------------------------------------------------
+ *
+ * device.c
+ *		A stand-in for the device: gpusort_cuda.h on the CPU, for tests.
+ *
+ * Built by "make WITH_CUDA=standin" in place of kernels/, so that the GPU
+ * service, the chunk pool and the requests can be tested on a machine without
+ * a GPU.  Device memory is malloc'ed, copies are done at once, but are only
+ * reported as done one poll later, so that the service's waits are exercised.
+ *
+ * The environment variable GPUSORT_STANDIN, "call:status[:n]", makes the n-th
+ * and later calls (default: all) of open, upload, sort or download fail with
+ * no_driver, old_driver, no_device, no_memory, unsorted or fault.
+ * GPUSORT_STANDIN_SLOW is a number of milliseconds that every sort takes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "gpusort_cuda.h"
+
+struct GpusortCudaDevice
+{
+	uint64_t	limit;
+	uint64_t	used;
+};
+
+struct GpusortCudaLane
+{
+	GpusortCudaDevice *dev;
+	char	   *keys;
+	uint64_t	capacity;
+	uint64_t	bytes;
+	uint32_t   *rows;
+	uint64_t	nrows;
+	bool		upload_pending;
+	uint64_t	queued;			/* downloads */
+	uint64_t	reported;
+};
+
+static GpusortCudaDevice the_device;
+
+/* The status that the environment asks for this call, or OK. */
+static GpusortCudaStatus
+planned(const char *call, int *count, GpusortCudaError *err)
+{
+	static const struct
+	{
+		const char *name;
+		GpusortCudaStatus status;
+	}			statuses[] = {
+		{"no_driver", GPUSORT_CUDA_NO_DRIVER},
+		{"old_driver", GPUSORT_CUDA_OLD_DRIVER},
+		{"no_device", GPUSORT_CUDA_NO_DEVICE},
+		{"no_memory", GPUSORT_CUDA_NO_MEMORY},
+		{"unsorted", GPUSORT_CUDA_UNSORTED},
+		{"fault", GPUSORT_CUDA_FAULT},
+	};
+	const char *plan = getenv("GPUSORT_STANDIN");
+	char		plan_call[16];
+	char		plan_status[16];
+	int			from = 1;
+
+	memset(err, 0, sizeof(*err));
+	++*count;
+	if (plan == NULL || sscanf(plan, "%15[^:]:%15[^:]:%d", plan_call, plan_status, &from) < 2 ||
+		strcmp(plan_call, call) != 0 || *count < from)
+		return GPUSORT_CUDA_OK;
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+	{
+		if (strcmp(plan_status, statuses[i].name) == 0)
+		{
+			err->code = 999;
+			snprintf(err->call, sizeof(err->call), "%s", call);
+			snprintf(err->text, sizeof(err->text), "planned by the test");
+			return statuses[i].status;
+		}
+	}
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *err)
+{
+	static int	count = 0;
+
+	memset(info, 0, sizeof(*info));
+	info->driver_version = 12020;
+	info->runtime_version = 13000;
+	return planned("open", &count, err);
+}
+
+GpusortCudaStatus
+gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit,
+				  GpusortCudaInfo *info, GpusortCudaError *err)
+{
+	memset(err, 0, sizeof(*err));
+	snprintf(info->name, sizeof(info->name), "stand-in device");
+	info->total_memory = info->free_memory = UINT64_C(8) << 30;
+	the_device.used = 0;
+	gpusort_cuda_set_memory_limit(&the_device, memory_limit);
+	*dev = &the_device;
+	return GPUSORT_CUDA_OK;
+}
+
+void
+gpusort_cuda_close(GpusortCudaDevice *dev)
+{
+	(void) dev;
+}
+
+void
+gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
+{
+	dev->limit = memory_limit ? memory_limit : UINT64_C(8) << 30;
+}
+
+uint64_t
+gpusort_cuda_memory_used(const GpusortCudaDevice *dev)
+{
+	return dev->used;
+}
+
+void
+gpusort_cuda_trim(GpusortCudaDevice *dev)
+{
+	(void) dev;
+}
+
+GpusortCudaStatus
+gpusort_cuda_register(void *mem, size_t bytes, GpusortCudaError *err)
+{
+	(void) mem;
+	(void) bytes;
+	memset(err, 0, sizeof(*err));
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_unregister(void *mem, GpusortCudaError *err)
+{
+	(void) mem;
+	memset(err, 0, sizeof(*err));
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCudaError *err)
+{
+	memset(err, 0, sizeof(*err));
+	*lane = calloc(1, sizeof(GpusortCudaLane));
+	if (*lane == NULL)
+		return GPUSORT_CUDA_NO_MEMORY;
+	(*lane)->dev = dev;
+	return GPUSORT_CUDA_OK;
+}
+
+void
+gpusort_cuda_lane_close(GpusortCudaLane *lane)
+{
+	if (lane == NULL)
+		return;
+	lane->dev->used -= lane->capacity;
+	free(lane->keys);
+	free(lane->rows);
+	free(lane);
+}
+
+GpusortCudaStatus
+gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
+{
+	static int	count = 0;
+	GpusortCudaStatus status = planned("upload", &count, err);
+
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	if (lane->bytes + bytes > lane->capacity)
+	{
+		uint64_t	capacity = 2 * (lane->bytes + bytes);
+		char	   *keys;
+
+		if (lane->dev->used - lane->capacity + capacity > lane->dev->limit)
+			return GPUSORT_CUDA_NO_MEMORY;
+		keys = realloc(lane->keys, capacity);
+		if (keys == NULL)
+			return GPUSORT_CUDA_NO_MEMORY;
+		lane->dev->used += capacity - lane->capacity;
+		lane->keys = keys;
+		lane->capacity = capacity;
+	}
+	memcpy(lane->keys + lane->bytes, host, bytes);
+	lane->bytes += bytes;
+	lane->upload_pending = true;
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err)
+{
+	bool		pending = lane->upload_pending;
+
+	memset(err, 0, sizeof(*err));
+	lane->upload_pending = false;
+	return pending ? GPUSORT_CUDA_BUSY : GPUSORT_CUDA_OK;
+}
+
+static uint64_t
+key_at(const char *keys, int width, uint64_t i)
+{
+	return width == 4 ? ((const uint32_t *) keys)[i] : ((const uint64_t *) keys)[i];
+}
+
+/* Least significant digit first, with row numbers; stable. */
+static bool
+radix_sort(char *keys, uint32_t *rows, int width, uint64_t n)
+{
+	char	   *from = keys;
+	char	   *to = malloc(n * width + 1);
+	uint32_t   *rows_from = rows;
+	uint32_t   *rows_to = malloc(n * sizeof(uint32_t) + 1);
+	char	   *scratch = to;
+	uint32_t   *rows_scratch = rows_to;
+	bool		done = to != NULL && rows_to != NULL;
+
+	for (int shift = 0; done && shift < 8 * width; shift += 8)
+	{
+		uint64_t	start[257] = {0};
+
+		for (uint64_t i = 0; i < n; i++)
+			start[((key_at(from, width, i) >> shift) & 255) + 1]++;
+		for (int d = 0; d < 256; d++)
+			start[d + 1] += start[d];
+		for (uint64_t i = 0; i < n; i++)
+		{
+			uint64_t	position = start[(key_at(from, width, i) >> shift) & 255]++;
+
+			memcpy(to + position * width, from + i * width, width);
+			rows_to[position] = rows_from[i];
+		}
+		{
+			char	   *swap = from;
+			uint32_t   *rows_swap = rows_from;
+
+			from = to;
+			to = swap;
+			rows_from = rows_to;
+			rows_to = rows_swap;
+		}
+	}
+	/* an even number of passes: the result is where the input was */
+	free(scratch);
+	free(rows_scratch);
+	return done;
+}
+
+GpusortCudaStatus
+gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
+				  GpusortCudaReport *report, GpusortCudaError *err)
+{
+	static int	count = 0;
+	GpusortCudaStatus status = planned("sort", &count, err);
+	const char *slow = getenv("GPUSORT_STANDIN_SLOW");
+
+	if (slow != NULL)
+	{
+		struct timespec time = {atoi(slow) / 1000, atoi(slow) % 1000 * 1000000L};
+
+		nanosleep(&time, NULL);
+	}
+	memset(report, 0, sizeof(*report));
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	if (lane->bytes < sort->rows * sort->key_bytes)
+	{
+		snprintf(err->call, sizeof(err->call), "gpusort_cuda_sort");
+		snprintf(err->text, sizeof(err->text), "fewer keys than rows");
+		return GPUSORT_CUDA_FAULT;
+	}
+	lane->rows = malloc(sort->rows * sizeof(uint32_t) + 1);
+	if (lane->rows == NULL)
+		return GPUSORT_CUDA_NO_MEMORY;
+	for (uint64_t i = 0; i < sort->rows; i++)
+		lane->rows[i] = (uint32_t) i;
+	if (!radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows))
+		return GPUSORT_CUDA_NO_MEMORY;
+	report->algorithm = sort->algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_CUB : sort->algorithm;
+	report->blocks = 1;
+	report->threads = 1;
+	report->bins = sort->algorithm == GPUSORT_CUDA_MPPSORT ? sort->bins : 0;
+	report->kernels_ms = 0.001;
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host,
+					  size_t bytes, GpusortCudaError *err)
+{
+	static int	count = 0;
+	GpusortCudaStatus status = planned("download", &count, err);
+
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	memcpy(host, (rows ? (char *) lane->rows : lane->keys) + offset, bytes);
+	lane->queued++;
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err)
+{
+	memset(err, 0, sizeof(*err));
+	*finished = lane->reported;
+	lane->reported = lane->queued;
+	return GPUSORT_CUDA_OK;
+}
+
+void
+gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
+{
+	(void) lane;
+	memset(report, 0, sizeof(*report));
+	report->upload_ms = report->download_ms = 0.001;
+}
