@@ -1,0 +1,267 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine_cpu_test.c
+ *		Tests the CPU engine against qsort().
+ *
+ * Every distribution x size x key width x split into spans x threads: the
+ * sorted keys must be what qsort() makes of them, the positions what it makes
+ * of (key, position) pairs, and the input must be as it was.
+ *
+ * With an argument, that is the largest size: for sanitizers and valgrind.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine_cpu.h"
+
+typedef struct Pair
+{
+	uint64_t	key;
+	uint32_t	row;
+} Pair;
+
+static int
+compare_pairs(const void *a, const void *b)
+{
+	const Pair *x = a;
+	const Pair *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static const char *const distributions[] = {
+	"uniform", "constant", "two values", "sorted", "reverse", "reverse with ties",
+	"few distinct", "gaussian", "outlier and dense", "zipf", "exponential", "two clusters",
+	"low bits only", "high bits only", "equal prefix", "runs of equal prefix", "organ pipe",
+	"sawtooth", "almost sorted", "extremes"
+};
+
+#define NDISTRIBUTIONS	((int) (sizeof(distributions) / sizeof(distributions[0])))
+
+/* The i-th of n keys; 32-bit keys are its upper half unless it is small. */
+static uint64_t
+make_key(int distribution, size_t i, size_t n)
+{
+	uint64_t	r = random_bits();
+
+	switch (distribution)
+	{
+		case 0:
+			return r;
+		case 1:
+			return UINT64_C(0x123456789ABCDEF0);
+		case 2:
+			return r & 1 ? UINT64_MAX : 0;
+		case 3:
+			return (uint64_t) i << 33;
+		case 4:
+			return (uint64_t) (n - i) << 33;
+		case 5:
+			return (uint64_t) ((n - i) / 3) << 33;
+		case 6:
+			return (r % 100) << 40;
+		case 7:
+			return (r >> 2) + (random_bits() >> 2) / 2 + (random_bits() >> 2) / 2;
+		case 8:
+			return i == n / 2 ? UINT64_MAX : (r % 100000) << 32;
+		case 9:
+			return (uint64_t) (1e9 / (1 + r % 1000000)) << 32;
+		case 10:
+			return r >> (random_bits() % 64);
+		case 11:
+			return (r & 1 ? UINT64_C(0xF000000000000000) : 0) + ((r >> 8) % 1000 << 32);
+		case 12:
+			return (UINT64_C(0xABCDEF) << 40) + (r % 65536 << 20);
+		case 13:
+			return r & UINT64_C(0xFF00000000000000);
+		case 14:
+			return (UINT64_C(0xABCDEF01) << 32) + (r & 0xFFFFFFFF);
+		case 15:
+			return ((r % 1000) << 52) + (random_bits() % 5);
+		case 16:
+			return (uint64_t) (i < n / 2 ? i : n - i) << 34;
+		case 17:
+			return (uint64_t) (i % 1000) << 40;
+		case 18:
+			return r % 1000 == 0 ? r : (uint64_t) i << 33;
+		default:
+			return r % 3 == 0 ? UINT64_MAX : r % 3 == 1 ? 0 : r;
+	}
+}
+
+/* Splits n keys into spans; returns how many. */
+static size_t
+split(const char *keys, size_t n, int width, int way, GpusortSpan *spans)
+{
+	size_t		nspans = 0;
+	size_t		done = 0;
+
+	while (done < n || nspans == 0)
+	{
+		size_t		count = way == 0 ? n : way == 1 ? n / 3 + 1 : (nspans % 2 ? 0 : n / 17 + 1);
+
+		if (count > n - done)
+			count = n - done;
+		spans[nspans].keys = keys + done * width;
+		spans[nspans++].count = count;
+		done += count;
+	}
+	return nspans;
+}
+
+static void
+check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, int width)
+{
+	char	   *before = malloc(n * width + 1);
+	char	   *out = malloc(n * width + 1);
+	uint32_t   *rows = malloc(n * sizeof(uint32_t) + 1);
+	GpusortSpan spans[64];
+
+	memcpy(before, keys, n * width);
+	for (int way = 0; way < 3; way++)
+	{
+		size_t		nspans = split(keys, n, width, way, spans);
+
+		for (int threads = 1; threads <= 4; threads += threads)
+		{
+			GpusortCpuOptions options = {threads, NULL, NULL};
+			GpusortCpuReport report;
+			size_t		wrong = 0;
+			GpusortCpuStatus status;
+
+			memset(out, 0xEE, n * width);
+			status = gpusort_cpu_sort(spans, nspans, width, out, &options, &report);
+			for (size_t i = 0; i < n; i++)
+				wrong += width == 4 ? ((uint32_t *) out)[i] != expected[i].key :
+					((uint64_t *) out)[i] != expected[i].key;
+			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
+				  "sort %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
+
+			wrong = 0;
+			memset(rows, 0xEE, n * sizeof(uint32_t));
+			status = gpusort_cpu_argsort(spans, nspans, width, rows, &options, &report);
+			for (size_t i = 0; i < n; i++)
+				wrong += rows[i] != expected[i].row;
+			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
+				  "argsort %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
+		}
+	}
+	CHECK(memcmp(before, keys, n * width) == 0, "input of %s n=%zu changed", what, n);
+
+	/* a single span may be sorted where it is */
+	{
+		GpusortSpan span = {before, n};
+		GpusortCpuOptions options = {2, NULL, NULL};
+		GpusortCpuReport report;
+		size_t		wrong = 0;
+
+		gpusort_cpu_sort(&span, 1, width, before, &options, &report);
+		for (size_t i = 0; i < n; i++)
+			wrong += width == 4 ? ((uint32_t *) before)[i] != expected[i].key :
+				((uint64_t *) before)[i] != expected[i].key;
+		CHECK(wrong == 0, "sort in place %s n=%zu width=%d: %zu wrong", what, n, width, wrong);
+	}
+	free(before);
+	free(out);
+	free(rows);
+}
+
+static void
+check_distribution(int distribution, size_t n, int width)
+{
+	char	   *keys = malloc(n * width + 1);
+	Pair	   *expected = malloc(n * sizeof(Pair) + 1);
+
+	for (size_t i = 0; i < n; i++)
+	{
+		uint64_t	key = make_key(distribution, i, n);
+
+		if (width == 4)
+		{
+			key >>= 32;
+			((uint32_t *) keys)[i] = (uint32_t) key;
+		}
+		else
+			((uint64_t *) keys)[i] = key;
+		expected[i].key = key;
+		expected[i].row = (uint32_t) i;
+	}
+	qsort(expected, n, sizeof(Pair), compare_pairs);
+	check_sorts(distributions[distribution], keys, expected, n, width);
+	free(keys);
+	free(expected);
+}
+
+static int	calls_left;
+
+static bool
+cancel_later(void *arg)
+{
+	(void) arg;
+	return --calls_left < 0;
+}
+
+/* A cancelled call says so, and leaves the input alone. */
+static void
+check_cancel(size_t n)
+{
+	uint64_t   *keys = malloc(n * sizeof(uint64_t));
+	uint64_t   *before = malloc(n * sizeof(uint64_t));
+	uint64_t   *out = malloc(n * sizeof(uint64_t));
+	GpusortSpan span = {keys, n};
+	GpusortCpuOptions options = {2, cancel_later, NULL};
+	GpusortCpuReport report;
+	int			cancelled = 0;
+
+	for (size_t i = 0; i < n; i++)
+		before[i] = keys[i] = random_bits();
+	for (int calls = 0; calls < 60; calls += 3)
+	{
+		GpusortCpuStatus status;
+
+		calls_left = calls;
+		status = gpusort_cpu_sort(&span, 1, 8, out, &options, &report);
+		CHECK((status == GPUSORT_CPU_CANCELLED) == (calls_left < 0) && status != GPUSORT_CPU_NO_MEMORY,
+			  "sort cancelled at call %d", calls);
+		cancelled += status == GPUSORT_CPU_CANCELLED;
+		calls_left = calls;
+		status = gpusort_cpu_argsort(&span, 1, 8, (uint32_t *) out, &options, &report);
+		CHECK((status == GPUSORT_CPU_CANCELLED) == (calls_left < 0) && status != GPUSORT_CPU_NO_MEMORY,
+			  "argsort cancelled at call %d", calls);
+	}
+	CHECK(cancelled > 5, "only %d sorts were cancelled", cancelled);
+	CHECK(memcmp(before, keys, n * sizeof(uint64_t)) == 0, "a cancelled sort changed its input");
+	free(keys);
+	free(before);
+	free(out);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const size_t sizes[] = {
+		0, 1, 2, 15, 16, 17, 24, 25, 31, 32, 33, 1023, 1024, 1025, 100000,
+		128 * 1024, 128 * 1024 + 1, 512 * 1024 + 1, 1000000
+	};
+	size_t		largest = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= largest; i++)
+		for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
+			for (int width = 4; width <= 8; width += 4)
+				check_distribution(distribution, sizes[i], width);
+	if (largest >= 1000000)
+	{
+		static const int large[] = {0, 8, 9, 14};
+
+		for (int i = 0; i < 4; i++)
+			for (int width = 4; width <= 8; width += 4)
+				check_distribution(large[i], 5000000, width);
+		check_cancel(5000000);
+	}
+	return check_summary();
+}
