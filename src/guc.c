@@ -21,7 +21,7 @@
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
 int			gpusort_bins = 256;
-int			gpusort_min_rows = 1000000;
+int			gpusort_min_rows = 200000;
 int			gpusort_pool_limit = 4096;
 int			gpusort_device_memory_limit = 0;
 int			gpusort_service_idle_timeout = 60;
@@ -75,7 +75,7 @@ gpusort_guc_define(void)
 							"Sets the number of rows from which a sort may use the GPU.",
 							"Smaller inputs are sorted by the backend itself.",
 							&gpusort_min_rows,
-							1000000, 0, INT_MAX,
+							200000, 0, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
 

@@ -1,0 +1,141 @@
+# shellcheck shell=bash
+#
+# cluster.sh - packages, builds and private clusters, for make test and make demo.
+#
+# Sourced.  Everything happens in a folder of its own below $TMPDIR, with a
+# server that listens on a socket in that folder only and belongs to an
+# unprivileged user.  Existing clusters are neither used nor touched, and
+# installing the server package creates none.  The folder and the server are
+# gone when the script ends, however it ends.
+
+# What pg_config belongs to, once packages are there.
+PG_CONFIG=${PG_CONFIG:-pg_config}
+
+if [ "$(id -u)" = 0 ]; then
+  sudo=()
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  sudo=(sudo)
+else
+  sudo=(false)
+fi
+
+say() {
+  printf '\n== %s\n' "$*"
+}
+
+# pg_config, PGXS and the server are all there
+have_server() {
+  command -v "$PG_CONFIG" >/dev/null && [ -f "$("$PG_CONFIG" --pgxs)" ] &&
+    [ -x "$("$PG_CONFIG" --bindir)/postgres" ]
+}
+
+# Debian's major version that is installed, or the one to install
+server_major() {
+  if have_server; then
+    "$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/'
+  else
+    apt-cache depends postgresql 2>/dev/null | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -1
+  fi
+}
+
+# Installs, of the packages named, those that are missing.
+apt_install() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${missing[*]}"
+  if [ "${sudo[0]:-}" = false ]; then
+    echo "These packages are missing, and installing them needs root: ${missing[*]}" >&2
+    return 1
+  fi
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}" >"$work/apt.log" 2>&1 ||
+    { tail -20 "$work/apt.log"; return 1; }
+}
+
+# Everything to build and test with; more packages as arguments.
+install_packages() {
+  local major
+  if ! command -v apt-get >/dev/null; then
+    have_server || { echo "Install PostgreSQL with its development files, g++, make and libhwy." >&2; return 1; }
+    return 0
+  fi
+  if ! have_server && [ "${sudo[0]:-}" != false ]; then
+    "${sudo[@]}" apt-get update -q >/dev/null
+    apt_install postgresql-common
+    # the package would make and start a cluster of its own
+    "${sudo[@]}" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' \
+      /etc/postgresql-common/createcluster.conf
+  fi
+  major=$(server_major)
+  # package lists may be missing on a machine that has the server already
+  apt-cache show "postgresql-$major-pgtap" >/dev/null 2>&1 || "${sudo[@]}" apt-get update -q >/dev/null || true
+  apt_install make gcc g++ libc6-dev "postgresql-$major" "postgresql-server-dev-$major" libhwy-dev "$@"
+  have_server || { echo "pg_config of PostgreSQL $major was not found" >&2; return 1; }
+}
+
+# Builds in the folder $1 with the make arguments that follow, and installs.
+build_and_install() {
+  local folder=$1 install=()
+  shift
+  make -C "$folder" -s -j"$(nproc)" "$@"
+  [ -w "$("$PG_CONFIG" --pkglibdir)" ] || install=("${sudo[@]}")
+  "${install[@]}" make -C "$folder" -s install "$@" >/dev/null
+}
+
+# Runs a command as the user that owns the cluster.
+as_cluster_user() {
+  if [ "$(id -u)" = 0 ]; then
+    (cd "$work" && runuser -u "$cluster_user" -- env HOME="$work" "$@")
+  else
+    (cd "$work" && "$@")
+  fi
+}
+
+# Starts a new cluster; arguments are lines for postgresql.conf.
+start_cluster() {
+  stop_cluster
+  PGDATA=$work/data
+  rm -rf "$PGDATA"
+  as_cluster_user "$bindir/initdb" -D "$PGDATA" -A trust -U postgres -E UTF8 --locale=C.UTF-8 >"$work/initdb.log"
+  {
+    echo "listen_addresses = ''"
+    echo "unix_socket_directories = '$work'"
+    echo "port = 57432"
+    echo "fsync = off"
+    echo "max_wal_size = 4GB"
+    echo "jit = off"
+    printf '%s\n' "$@"
+  } >>"$PGDATA/postgresql.conf"
+  as_cluster_user "$bindir/pg_ctl" -D "$PGDATA" -w -t 120 -l "$work/server.log" start >/dev/null ||
+    { tail -30 "$work/server.log"; return 1; }
+}
+
+stop_cluster() {
+  if [ -f "${PGDATA:-/nonexistent}/postmaster.pid" ]; then
+    as_cluster_user "$bindir/pg_ctl" -D "$PGDATA" -m fast -w stop >/dev/null || true
+  fi
+}
+
+clean_up() {
+  stop_cluster
+  rm -rf "$work"
+}
+
+# The folder, and what follows from the server that is installed.
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpusort.XXXXXX")
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+use_server() {
+  bindir=$("$PG_CONFIG" --bindir)
+  if [ "$(id -u)" = 0 ]; then
+    cluster_user=postgres
+    chown "$cluster_user" "$work"
+  fi
+  export PGHOST=$work PGPORT=57432 PGUSER=postgres PGDATABASE=postgres
+  export PATH=$bindir:$PATH
+  unset PGOPTIONS PGSERVICE PGPASSWORD PGSSLMODE
+}

@@ -1,0 +1,157 @@
+#!/bin/bash
+#
+# run.sh - make test: installs what is missing, builds, runs all tests.
+#
+# Two builds are tested.  The first has a stand-in for the device, a CPU that
+# answers in its place, so that the GPU service, the chunk pool and every
+# failure of a device are tested on any machine.  The second is the real one:
+# whatever WITH_CUDA finds.  Where a GPU answers, the suites run once more on
+# it, against the same expected results.
+#
+# Each group counts its tests; the last line is the sum.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=test/cluster.sh
+. "$tree/test/cluster.sh"
+
+passed=0
+failed=0
+
+# Adds a group's counts and shows them.
+count() {
+  passed=$((passed + $2))
+  failed=$((failed + $3))
+  printf '%-46s %8d passed, %d failed\n' "$1" "$2" "$3"
+}
+
+# A C program that closes with "N passed, M failed".
+run_unit() {
+  local name=$1 last
+  shift
+  "$@" >"$work/unit.log" 2>&1 || true
+  last=$(tail -1 "$work/unit.log")
+  if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    [ "${BASH_REMATCH[2]}" = 0 ] || grep -m 20 'not ok' "$work/unit.log" || true
+    count "$name" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  else
+    tail -20 "$work/unit.log"
+    count "$name" 0 1
+  fi
+}
+
+# pg_regress, with PGOPTIONS as given.
+run_regress() {
+  local name=$1 options=${2:-} out=$work/regress tests good
+  read -ra tests <<<"$(sed -n 's/^REGRESS = //p' "$tree/Makefile")"
+  rm -rf "$out"
+  mkdir -p "$out"
+  cp -r "$tree/test/sql" "$out/sql"
+  cp -r "$tree/expected" "$out/expected"
+  chmod -R a+rX "$out"
+  [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$out"
+  as_cluster_user env PGOPTIONS="$options" "$pgxs/test/regress/pg_regress" \
+    --inputdir="$out" --outputdir="$out" --bindir="$bindir" --dbname=gpusort_regress \
+    --load-extension=gpusort "${tests[@]}" >"$work/regress.log" 2>&1 || true
+  good=$(grep -cE '^(test .*\.\.\. +ok|ok [0-9]+ )' "$work/regress.log" || true)
+  [ "$good" = "${#tests[@]}" ] || { tail -40 "$work/regress.log"; head -200 "$out/regression.diffs" 2>/dev/null || true; }
+  count "$name" "$good" $((${#tests[@]} - good))
+}
+
+# prove or pg_prove over files; counts files and tests as TAP does.
+run_prove() {
+  local name=$1 total
+  shift
+  if "$@" >"$work/prove.log" 2>&1; then
+    total=$(sed -n 's/.*Tests=\([0-9]*\),.*/\1/p' "$work/prove.log" | tail -1)
+    if [ "${total:-0}" -gt 0 ]; then
+      count "$name" "$total" 0
+    else
+      cat "$work/prove.log"
+      count "$name" 0 1
+    fi
+  else
+    grep -vE '^ok|^# Looks|\.\. ok$' "$work/prove.log" | tail -60
+    count "$name" 0 "$(grep -cE '^ *#? *Failed test' "$work/prove.log" || echo 1)"
+  fi
+}
+
+run_pgtap() {
+  psql -qXc 'DROP DATABASE IF EXISTS gpusort_pgtap' -c 'CREATE DATABASE gpusort_pgtap'
+  psql -qX gpusort_pgtap -c 'CREATE EXTENSION gpusort' -c 'CREATE EXTENSION pgtap'
+  run_prove "$1" env PGOPTIONS="${2:-}" pg_prove -j 2 -d gpusort_pgtap "$tree"/test/pgtap/*.sql
+}
+
+# TAP tests, which make servers of their own.
+run_tap() {
+  local name=$1 perl_lib=$pgxs/test/perl
+  shift
+  rm -rf "$work/tap"
+  mkdir -p "$work/tap"
+  cp "$@" "$work/tap/"
+  [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/tap"
+  run_prove "$name" as_cluster_user env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE \
+    TESTDIR="$work/tap" TESTDATADIR="$work/tap/tmp_check" TESTLOGDIR="$work/tap/tmp_check/log" \
+    PG_REGRESS="$pgxs/test/regress/pg_regress" \
+    prove -I "$perl_lib" -I "$work/tap" "${@/#*\//$work/tap/}"
+}
+
+have_gpu() {
+  [ "$(psql -qXtAc "SELECT available FROM gpusort_status() WHERE engine = 'cuda'" gpusort_pgtap)" = t ]
+}
+
+server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
+
+install_packages
+major=$(server_major)
+if command -v apt-get >/dev/null; then
+  apt_install "postgresql-$major-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl
+fi
+use_server
+pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
+say "$("$PG_CONFIG" --version)"
+
+say "build with a stand-in for the device"
+mkdir "$work/standin"
+tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude='./.*' . | tar -C "$work/standin" -x
+build_and_install "$work/standin" WITH_CUDA=standin
+start_cluster "${server_settings[@]}"
+run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
+stop_cluster
+run_tap "stand-in device" "$tree"/test/t/*standin*.pl
+
+say "build"
+build_and_install "$tree"
+
+run_unit "key encoding" bash -c "
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/keybits_test' '$tree/test/unit/keybits_test.c' -lm &&
+  '$work/keybits_test'"
+run_unit "CPU engine" bash -c "
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
+    '$tree/src/engine_cpu.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
+  '$work/engine_cpu_test'"
+
+start_cluster "${server_settings[@]}"
+run_regress "regress"
+run_pgtap "properties"
+if have_gpu; then
+  run_pgtap "properties, on the GPU" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
+  for algorithm in auto mppsort quicksort cub; do
+    run_regress "regress, on the GPU, $algorithm" \
+      "-c gpusort.engine=cuda -c gpusort.min_rows=0 -c gpusort.algorithm=$algorithm"
+  done
+fi
+stop_cluster
+if [ -f "$tree/kernels/sort.o" ]; then
+  say "kernel tests are built; they run where there is a GPU"
+  make -C "$tree" -s test/kernels/kernel_test
+  if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
+    run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
+  fi
+fi
+run_tap "server" "$tree"/test/t/001*.pl
+
+say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

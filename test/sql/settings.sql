@@ -1,0 +1,44 @@
+--
+-- Settings
+--
+LOAD 'gpusort';
+SELECT name, boot_val, unit, context, min_val, max_val, enumvals
+FROM pg_settings WHERE name LIKE 'gpusort.%' ORDER BY name COLLATE "C";
+
+-- none changes a result
+SELECT setseed(0.75);
+CREATE TABLE t AS SELECT (random() * 1000)::int k FROM generate_series(1, 20000);
+CREATE TABLE expected AS SELECT array_agg(k ORDER BY k) a FROM t;
+SET gpusort.engine = 'cpu';
+SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT engine, algorithm, rows, key_type, gather_bytes, copy_in_bytes, pinned, reason FROM gpusort_last_sort();
+SET max_parallel_workers_per_gather = 0;
+SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+RESET max_parallel_workers_per_gather;
+SET gpusort.bins = 2;
+SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SET gpusort.bins = 1024;
+SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+RESET gpusort.bins;
+SET gpusort.algorithm = 'quicksort';
+SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SET gpusort.algorithm = 'mppsort';
+SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+RESET gpusort.algorithm;
+
+-- below gpusort.min_rows the backend sorts, whatever the engine
+SET gpusort.engine = 'cuda';
+SET gpusort.min_rows = 20001;
+SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT engine, rows, reason FROM gpusort_last_sort();
+DROP TABLE t, expected;
+
+-- what is not allowed
+\set VERBOSITY terse
+SET gpusort.engine = 'tpu';
+SET gpusort.algorithm = 'bogosort';
+SET gpusort.bins = 1;
+SET gpusort.bins = 1025;
+SET gpusort.min_rows = -1;
+SET gpusort.pool_limit = '1GB';
+SET gpusort.nonesuch = 1;
