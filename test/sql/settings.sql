@@ -10,26 +10,26 @@ SELECT setseed(0.75);
 CREATE TABLE t AS SELECT (random() * 1000)::int k FROM generate_series(1, 20000);
 CREATE TABLE expected AS SELECT array_agg(k ORDER BY k) a FROM t;
 SET gpusort.engine = 'cpu';
-SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 SELECT engine, algorithm, rows, key_type, gather_bytes, copy_in_bytes, pinned, reason FROM gpusort_last_sort();
 SET max_parallel_workers_per_gather = 0;
-SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 RESET max_parallel_workers_per_gather;
 SET gpusort.bins = 2;
-SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 SET gpusort.bins = 1024;
-SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 RESET gpusort.bins;
 SET gpusort.algorithm = 'quicksort';
-SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 SET gpusort.algorithm = 'mppsort';
-SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 RESET gpusort.algorithm;
 
 -- below gpusort.min_rows the backend sorts, whatever the engine
 SET gpusort.engine = 'cuda';
 SET gpusort.min_rows = 20001;
-SELECT gpu_sort_agg(k) = a FROM t, expected GROUP BY a;
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 SELECT engine, rows, reason FROM gpusort_last_sort();
 DROP TABLE t, expected;
 
