@@ -24,7 +24,7 @@
  * the next sort starts a new service.
  *
  * Signals are blocked whenever CUDA may be running, so that its threads
- * inherit a full mask and no handler of PostgreSQL's ever runs in one of them.
+ * inherit the mask and no handler of PostgreSQL's ever runs in one of them.
  *
  *-------------------------------------------------------------------------
  */
@@ -681,7 +681,9 @@ gpusort_service_main(Datum arg)
 	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
 	before_shmem_exit(service_exit, 0);
 
+	/* SIGQUIT's handler only calls _exit(): any thread may run it */
 	sigfillset(&all);
+	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	open_device();
 	gpusort_pool_on_map = register_segment;

@@ -1,0 +1,84 @@
+# gpusort in a server of its own: with and without preload, cancelled, killed,
+# and without room for its service.  Whatever device there is or is not.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('main');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+gpusort.min_rows = 1000
+shared_buffers = 256MB
+work_mem = 1GB
+fsync = off
+CONF
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t AS SELECT (i * 7919::bigint % 3000000)::int k FROM generate_series(0, 2999999) i;
+CREATE TABLE big (a int[]);
+ALTER TABLE big ALTER a SET STORAGE EXTERNAL;
+INSERT INTO big SELECT array_agg(k) FROM t, generate_series(1, 10);
+SQL
+
+sub check_sort
+{
+	my ($name) = @_;
+	my ($rc, $stdout, $stderr) = $node->psql('postgres',
+		"SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(0, 2999999) i) FROM t;"
+		. "SELECT gpu_sort(a, true) = (SELECT array_agg(k ORDER BY k DESC) FROM t, generate_series(1, 10)) FROM big");
+	is("$rc $stdout", "0 t\nt", "$name: right order");
+	my $warnings = () = $stderr =~ /WARNING:/g;
+	cmp_ok($warnings, '<=', 1, "$name: at most one warning");
+	like($stderr, $warnings ? qr/DETAIL:  \S+/ : qr/^$/, "$name: and that with its reason");
+}
+
+check_sort('not preloaded');
+
+# a timeout in each kind of sort, and while the pool holds keys
+foreach my $query ('SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 30)',
+	'SELECT cardinality(gpu_argsort(a)) FROM big, generate_series(1, 30)',
+	'SELECT cardinality(gpu_sort_agg(k)) FROM t, generate_series(1, 30)')
+{
+	foreach my $engine ('auto', 'cpu')
+	{
+		my $begun = time;
+		my ($rc, $stdout, $stderr) =
+		  $node->psql('postgres', "SET gpusort.engine = $engine; SET statement_timeout = '400ms'; $query");
+		like($stderr, qr/canceling statement due to statement timeout/, "$engine: $query is cancelled");
+		cmp_ok(time - $begun, '<', 5, "$engine: $query in time");
+	}
+}
+
+# an error in the middle of an aggregate
+my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT cardinality(gpu_sort_agg(10 / (2000000 - k))) FROM t');
+like($stderr, qr/division by zero/, 'an error while gathering');
+
+# a backend that is told to go
+$node->psql('postgres', "SET gpusort.engine = 'auto'; SELECT pg_terminate_backend(pg_backend_pid()), cardinality(gpu_sort(a)) FROM big");
+
+ok($node->poll_query_until('postgres', "SELECT max(pool_used) = 0 FROM gpusort_status()"), 'nothing of the pool is held');
+check_sort('after all that');
+
+# no room for the service
+$node->append_conf('postgresql.conf', "max_worker_processes = 0\n");
+$node->restart;
+check_sort('no worker slot');
+
+# preloaded
+$node->append_conf('postgresql.conf', "max_worker_processes = 8\nshared_preload_libraries = 'gpusort'\n");
+$node->restart;
+check_sort('preloaded');
+$node->stop('fast');
+$node->start;
+check_sort('restarted');
+$node->stop('immediate');
+$node->start;
+check_sort('after a crash');
+$node->stop;
+
+done_testing();

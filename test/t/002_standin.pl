@@ -1,0 +1,196 @@
+# The GPU service, the chunk pool and every failure of a device, with the
+# stand-in device (test/standin/device.c) that does as the environment says.
+
+use strict;
+use warnings;
+
+use IPC::Run qw(start timeout);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $node = PostgreSQL::Test::Cluster->new('standin');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+gpusort.min_rows = 1000
+shared_buffers = 256MB
+work_mem = 1GB
+max_connections = 60
+fsync = off
+CONF
+
+# 10 million integers come back in three chunks
+my $rows = 10_000_000;
+my $big = "SELECT cardinality(a), a[1], a[5000000], a[$rows] FROM "
+  . "(SELECT gpu_sort_agg((i * 7919::bigint % $rows)::int) a FROM generate_series(1, $rows) i) s";
+my $big_result = "$rows|0|4999999|" . ($rows - 1);
+
+sub restart_with
+{
+	my ($plan, $slow) = @_;
+	# the service may be deep in a slow sort
+	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
+	local $ENV{GPUSORT_STANDIN} = $plan;
+	local $ENV{GPUSORT_STANDIN_SLOW} = $slow;
+	delete $ENV{GPUSORT_STANDIN} unless $plan;
+	delete $ENV{GPUSORT_STANDIN_SLOW} unless $slow;
+	$node->start;
+}
+
+# The service has no row in pg_stat_activity: it is in no database.
+sub service_pids
+{
+	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+	return map { /^\s*(\d+)/ } grep { /gpusort service/ } `ps -o pid=,args= --ppid $postmaster`;
+}
+
+# Waits until there are this many services.
+sub poll_services
+{
+	my ($count) = @_;
+	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return 1 if scalar(service_pids()) == $count;
+		usleep(100_000);
+	}
+	return 0;
+}
+
+sub pool_is_free
+{
+	my ($name) = @_;
+	$node->poll_query_until('postgres',
+		"SELECT max(pool_used) = 0 FROM gpusort_status()")
+	  or diag('pool still in use');
+	is( $node->safe_psql('postgres', "SELECT max(pool_used) FROM gpusort_status()"),
+		0, "$name: nothing of the pool is held");
+}
+
+restart_with('', '');
+$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+if ($node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'") != 1)
+{
+	plan skip_all => 'this build has no stand-in device';
+}
+
+#
+# Without a failure
+#
+is( $node->safe_psql('postgres', "$big; SELECT engine, pinned, rows, copy_in_bytes FROM gpusort_last_sort()"),
+	"$big_result\ncuda|t|$rows|" . 4 * $rows, 'a result of several chunks');
+pool_is_free('no failure');
+
+#
+# Failures: the CPU takes over, or it is an error if the device was demanded
+#
+my %reason = (
+	'open:no_driver' => qr/No NVIDIA driver was found/,
+	'open:old_driver' => qr/driver supports CUDA 12\.2, but gpusort was built with CUDA 13\.0/,
+	'open:no_device' => qr/finds no usable device/,
+	'upload:no_memory' => qr/too little memory/,
+	'upload:fault' => qr/CUDA call upload failed: planned by the test \(error 999\)/,
+	'upload:fault:2' => qr/CUDA call upload failed/,
+	'sort:no_memory' => qr/too little memory/,
+	'sort:unsorted' => qr/out of order/,
+	'sort:fault' => qr/CUDA call sort failed/,
+	'download:fault' => qr/CUDA call download failed/,
+	'download:fault:3' => qr/CUDA call download failed/);
+
+foreach my $plan (sort keys %reason)
+{
+	restart_with($plan, '');
+	my ($rc, $stdout, $stderr) = $node->psql('postgres',
+		"$big; SELECT engine FROM gpusort_last_sort(); $big; SELECT engine, reason FROM gpusort_last_sort()");
+	my @lines = split /\n/, $stdout;
+	is("$rc $lines[0] $lines[1] $lines[2]", "0 $big_result cpu $big_result", "$plan: the CPU sorts");
+	like($lines[3], $reason{$plan}, "$plan: gpusort_last_sort() says why");
+	my $warnings = () = $stderr =~ /WARNING:/g;
+	is($warnings, 1, "$plan: one warning in a session");
+	like($stderr, $reason{$plan}, "$plan: with the reason");
+	pool_is_free($plan);
+
+	($rc, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET gpusort.engine = 'cuda'; $big");
+	like($stderr, qr/ERROR:  55000.*HINT:  Set gpusort\.engine to "auto"/s, "$plan: an error if the device is demanded");
+	pool_is_free("$plan, demanded");
+}
+
+#
+# The service dies while a backend waits for it
+#
+restart_with('', 20000);
+my ($stdin, $stdout, $stderr) = ('', '', '');
+my $psql = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $big, '-c',
+	'SELECT engine, reason FROM gpusort_last_sort()' ], '>', \$stdout, '2>', \$stderr, timeout(60);
+my $waiting = "SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%gpu_sort_agg%' "
+  . "AND wait_event_type = 'Extension' AND pid <> pg_backend_pid()";
+ok($node->poll_query_until('postgres', $waiting), 'a backend waits for the service');
+kill 'TERM', service_pids();
+$psql->finish;
+is($stdout, "$big_result\ncpu|The GPU service was shut down.\n", 'service terminated: the CPU sorts');
+restart_with('', 20000);
+
+#
+# Cancel, timeout and termination while waiting
+#
+foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
+{
+	($stdout, $stderr) = ('', '');
+	$psql = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $big ],
+	  '>', \$stdout, '2>', \$stderr, timeout(60);
+	ok($node->poll_query_until('postgres', $waiting), "$how: a backend waits");
+	my $begun = time;
+	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE query LIKE '%gpu_sort_agg%' AND pid <> pg_backend_pid()");
+	$psql->finish;
+	cmp_ok(time - $begun, '<', 5, "$how: is answered long before the device is done");
+	like($stderr, $how eq 'pg_cancel_backend' ? qr/canceling statement/ : qr/terminating connection/, "$how: with its error");
+	restart_with('', 20000);
+}
+my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '3s'; $big");
+like($err, qr/canceling statement due to statement timeout/, 'statement_timeout while waiting');
+restart_with('', 500);
+$node->psql('postgres', "SET statement_timeout = '2s'; $big");
+pool_is_free('statement_timeout');
+
+#
+# The pool runs out; the device's memory does, with others waiting
+#
+$node->append_conf('postgresql.conf', "gpusort.pool_limit = 64MB\n");
+restart_with('', '');
+($rc, $out, $err) = $node->psql('postgres',
+	"SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 3000000) i; SELECT engine FROM gpusort_last_sort();"
+	. "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000000::bigint) i; SELECT engine, reason FROM gpusort_last_sort()");
+is($out, "3000000\ncuda\n10000000\ncpu|The chunk pool is exhausted (gpusort.pool_limit).", 'pool exhausted: the CPU sorts');
+like($err, qr/WARNING:.*pool is exhausted/s, 'pool exhausted: a warning');
+pool_is_free('pool exhausted');
+$node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\ngpusort.device_memory_limit = 100MB\n");
+
+restart_with('', '');
+$node->pgbench('--no-vacuum --client=32 --jobs=2 --transactions=2', 0, [qr{processed: 64/64}], [qr{^$}],
+	'32 backends with little device memory', {
+		'001_sorts' => q{
+SET gpusort.engine = 'cuda';
+SELECT 1 / (cardinality(gpu_sort_agg(i)) = 2000000)::int FROM generate_series(1, 2000000::bigint) i;
+}});
+is(scalar(service_pids()), 1, 'one service serves all');
+pool_is_free('32 backends');
+
+#
+# An idle service ends, and is started again when it is needed
+#
+$node->append_conf('postgresql.conf', "gpusort.service_idle_timeout = 1\n");
+restart_with('', '');
+is($node->safe_psql('postgres', $big), $big_result, 'a sort');
+ok(poll_services(0), 'the idle service ends');
+is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'and comes back');
+
+#
+# Started with the server
+#
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'gpusort'\n");
+restart_with('', '');
+ok(poll_services(1), 'preloaded: the service starts with the server');
+is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'preloaded: a sort');
+$node->stop;
+
+done_testing();
