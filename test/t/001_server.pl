@@ -64,6 +64,26 @@ $node->psql('postgres', "SET gpusort.engine = 'auto'; SELECT pg_terminate_backen
 ok($node->poll_query_until('postgres', "SELECT max(pool_used) = 0 FROM gpusort_status()"), 'nothing of the pool is held');
 check_sort('after all that');
 
+# a backend that is killed: the server restarts its processes, and goes on
+$node->append_conf('postgresql.conf', "restart_after_crash = on\n");
+$node->reload;
+($rc, $stdout, $stderr) = $node->psql('postgres',
+	"DO LANGUAGE plpgsql \$\$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', "
+	. "format('(sleep 0.5; kill -9 %s) >/dev/null 2>&1 &', pg_backend_pid())); END \$\$;"
+	. 'SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 100)');
+like($stderr, qr/server closed the connection|connection to server was lost/, 'a backend is killed in a sort');
+$node->poll_query_until('postgres', 'SELECT true');
+check_sort('after the kill');
+
+# no room for chunks: files cannot grow beyond 48 MB, segments are 64 MB
+$node->stop;
+my @limited = ('sh', '-c', 'ulimit -f 98304; exec "$@"', 'sh',
+	'pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile, 'start');
+run_log(\@limited) or die 'could not start the server with limited file sizes';
+check_sort('shared memory full');
+run_log(['pg_ctl', '-w', '-D', $node->data_dir, 'stop']);
+$node->start;
+
 # no room for the service
 $node->append_conf('postgresql.conf', "max_worker_processes = 0\n");
 $node->restart;
