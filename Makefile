@@ -14,7 +14,7 @@ EXTENSION = gpusort
 MODULE_big = gpusort
 DATA = sql/gpusort--0.1.0.sql
 
-OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/sortrun.o src/engine.o \
+OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/sortrun.o src/engine.o \
 	src/sqlarray.o \
 	src/sort_array.o src/sort_agg.o src/status.o
 
@@ -80,7 +80,7 @@ $(info $(cuda_found))
 include $(PGXS)
 
 # The encoding loops are there to be vectorised, which -O2 does not do.
-src/keytype.o: CFLAGS += -O3
+src/encode.o src/keytype.o: CFLAGS += -O3
 
 shlib = gpusort$(DLSUFFIX)
 $(shlib): $(CXX_OBJS) $(CUDA_OBJS)

@@ -28,7 +28,8 @@ typedef struct GpusortRunBlock
 	char	   *keys;
 	size_t		count;			/* committed keys */
 	size_t		capacity;		/* keys that fit */
-	bool		local;			/* palloc'ed by the run; else an accelerator's */
+	bool		local;			/* palloc'ed by the run; else lent, or an
+								 * accelerator's */
 } GpusortRunBlock;
 
 /* A sort and its result. */
@@ -62,6 +63,7 @@ struct GpusortRun
 	GpusortRunBlock *blocks;
 	int			nblocks;
 	int			maxblocks;
+	GpusortEncoding encoding;	/* of the blocks' words; none but for lent ones */
 
 	/*
 	 * The accelerator that has taken the run, or NULL.  declined: none will

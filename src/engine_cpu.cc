@@ -225,7 +225,7 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 	}
 
 	min = max = elems[0];
-	gpusort_scan_range(elems, n, &min, &max);
+	gpusort_scan_words(elems, n, Elem(0), &min, &max);
 	if (min == max || crew->stopped(thread))
 		return;
 	scratch = static_cast<Elem *>(allocate(n * sizeof(Elem)));
@@ -257,14 +257,75 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
  * ----------------------------------------------------------------
  */
 
-template <typename Key>
+/* The encodings, for both widths: a word's key, and the range of many. */
+template <typename KeyType>
+struct Words
+{
+	typedef KeyType Key;
+
+	Key			flip;
+
+	Key operator()(Key word) const { return word ^ flip; }
+	void
+	scan(const Key *words, size_t n, Key *min, Key *max) const
+	{
+		gpusort_scan_words(words, n, flip, min, max);
+	}
+};
+
+inline uint32_t float_key(uint32_t word) { return gpusort_key_float4(word); }
+inline uint64_t float_key(uint64_t word) { return gpusort_key_float8(word); }
+inline uint32_t rank_key(uint32_t word) { return gpusort_rank_float4(word); }
+inline uint64_t rank_key(uint64_t word) { return gpusort_rank_float8(word); }
+
+template <typename KeyType>
+struct Floats
+{
+	typedef KeyType Key;
+
+	Key			flip;
+
+	Key operator()(Key word) const { return float_key(word) ^ flip; }
+	void
+	scan(const Key *words, size_t n, Key *min, Key *max) const
+	{
+		gpusort_scan_floats(words, n, flip, min, max);
+	}
+};
+
+template <typename KeyType>
+struct Ranks
+{
+	typedef KeyType Key;
+
+	Key			flip;
+
+	Key operator()(Key word) const { return rank_key(word) ^ flip; }
+	void
+	scan(const Key *words, size_t n, Key *min, Key *max) const
+	{
+		gpusort_scan_ranks(words, n, flip, min, max);
+	}
+};
+
+template <typename Encoding>
 struct Input
 {
+	typedef typename Encoding::Key Key;
+
 	const GpusortSpan *spans;
 	size_t		nspans;
 	size_t		n;
+	Encoding	key_of;
 
-	/* Calls use(keys, count, position) for pieces of [begin, end), in order. */
+	explicit Input(const GpusortCpuInput &input):
+		spans(input.spans), nspans(input.nspans), n(0), key_of{Key(input.encoding.flip)}
+	{
+		for (size_t i = 0; i < nspans; i++)
+			n += spans[i].count;
+	}
+
+	/* Calls use(words, count, position) for pieces of [begin, end), in order. */
 	template <typename Use>
 	void
 	each_piece(size_t begin, size_t end, Use use) const
@@ -273,7 +334,7 @@ struct Input
 
 		for (size_t i = 0; i < nspans && span_begin < end; i++)
 		{
-			const Key  *keys = static_cast<const Key *>(spans[i].keys);
+			const Key  *words = static_cast<const Key *>(spans[i].words);
 			size_t		span_end = span_begin + spans[i].count;
 			size_t		from = begin > span_begin ? begin : span_begin;
 			size_t		to = end < span_end ? end : span_end;
@@ -282,7 +343,7 @@ struct Input
 			{
 				size_t		count = to - from < STRIDE ? to - from : STRIDE;
 
-				if (!use(keys + (from - span_begin), count, from))
+				if (!use(words + (from - span_begin), count, from))
 					return;
 			}
 			span_begin = span_end;
@@ -297,20 +358,9 @@ struct Input
 
 		while (position >= spans[i].count)
 			position -= spans[i++].count;
-		return static_cast<const Key *>(spans[i].keys)[position];
+		return key_of(static_cast<const Key *>(spans[i].words)[position]);
 	}
 };
-
-template <typename Key>
-Input<Key>
-make_input(const GpusortSpan *spans, size_t nspans)
-{
-	Input<Key>	input = {spans, nspans, 0};
-
-	for (size_t i = 0; i < nspans; i++)
-		input.n += spans[i].count;
-	return input;
-}
 
 enum Order
 {
@@ -320,26 +370,27 @@ enum Order
 };
 
 /* Whether the input is in order already; random input is told by its head. */
-template <typename Key>
+template <typename In>
 Order
-find_order(const Input<Key> &input, Crew *crew)
+find_order(const In &input, Crew *crew)
 {
+	typedef typename In::Key Key;
 	bool		ascending = true;
 	bool		descending = true;
 	Key			last = 0;
 
-	input.each_piece(0, input.n, [&](const Key *keys, size_t count, size_t position) {
-		if (position > 0)
+	input.each_piece(0, input.n, [&](const Key *words, size_t count, size_t position) {
+		for (size_t i = 0; i < count && (ascending || descending); i++)
 		{
-			ascending &= last <= keys[0];
-			descending &= last > keys[0];
+			Key			key = input.key_of(words[i]);
+
+			if (position + i > 0)
+			{
+				ascending &= last <= key;
+				descending &= last > key;
+			}
+			last = key;
 		}
-		for (size_t i = 1; i < count && (ascending || descending); i++)
-		{
-			ascending &= keys[i - 1] <= keys[i];
-			descending &= keys[i - 1] > keys[i];
-		}
-		last = keys[count - 1];
 		return (ascending || descending) && !crew->stopped(0);
 	});
 	return ascending ? ASCENDING : descending ? DESCENDING : UNORDERED;
@@ -384,9 +435,9 @@ struct KeyElements
  * keys, then rows.  Takes the rows' keys apart as the top level does: by the
  * range that these rows have.
  */
-template <typename Key>
+template <typename In>
 void
-repair(uint64_t *elems, size_t n, const Input<Key> &input, const hwy::Sorter &sorter,
+repair(uint64_t *elems, size_t n, const In &input, const hwy::Sorter &sorter,
 	   Crew *crew, int thread)
 {
 	uint64_t	few[2 * INSERTION_KEYS];
@@ -439,13 +490,13 @@ repair(uint64_t *elems, size_t n, const Input<Key> &input, const hwy::Sorter &so
 }
 
 /* Row numbers, with as much of the key in front as fits. */
-template <typename KeyType>
+template <typename In>
 struct RowElements
 {
-	typedef KeyType Key;
+	typedef typename In::Key Key;
 	typedef uint64_t Elem;
 
-	const Input<Key> *input;
+	const In   *input;
 	uint32_t   *rows;
 	int			prefix_shift;	/* bits of the key that did not fit */
 
@@ -480,10 +531,11 @@ struct RowElements
  */
 
 /* The smallest and the largest key. */
-template <typename Key>
+template <typename In>
 void
-find_range(const Input<Key> &input, Crew *crew, Key *min, Key *max)
+find_range(const In &input, Crew *crew, typename In::Key *min, typename In::Key *max)
 {
+	typedef typename In::Key Key;
 	Key			mins[MAX_THREADS];
 	Key			maxs[MAX_THREADS];
 
@@ -492,8 +544,8 @@ find_range(const Input<Key> &input, Crew *crew, Key *min, Key *max)
 		Key			high = 0;
 
 		input.each_piece(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
-						 [&](const Key *keys, size_t count, size_t) {
-							 gpusort_scan_range(keys, count, &low, &high);
+						 [&](const Key *words, size_t count, size_t) {
+							 input.key_of.scan(words, count, &low, &high);
 							 return !crew->stopped(thread);
 						 });
 		mins[thread] = low;
@@ -513,13 +565,13 @@ find_range(const Input<Key> &input, Crew *crew, Key *min, Key *max)
  * Thread t's keys of bin b go to next[t][b] and up: thread after thread within
  * a bin, so that rows stay in order.
  */
-template <typename Elements>
+template <typename In, typename Elements>
 void
-partition_and_sort(const Input<typename Elements::Key> &input, Crew *crew,
-				   const Elements &elements, typename Elements::Key min,
-				   typename Elements::Key max, typename Elements::Elem *out)
+partition_and_sort(const In &input, Crew *crew, const Elements &elements,
+				   typename In::Key min, typename In::Key max,
+				   typename Elements::Elem *out)
 {
-	typedef typename Elements::Key Key;
+	typedef typename In::Key Key;
 	int			shift = bin_shift(max - min);
 	int			threads = crew->threads;
 	size_t		(*next)[BINS] = static_cast<size_t (*)[BINS]>(allocate(threads * sizeof(*next)));
@@ -538,9 +590,9 @@ partition_and_sort(const Input<typename Elements::Key> &input, Crew *crew,
 
 		memset(count_of, 0, sizeof(*next));
 		input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
-						 [&](const Key *keys, size_t count, size_t) {
+						 [&](const Key *words, size_t count, size_t) {
 							 for (size_t i = 0; i < count; i++)
-								 count_of[Key(keys[i] - min) >> shift]++;
+								 count_of[Key(input.key_of(words[i]) - min) >> shift]++;
 							 return !crew->stopped(thread);
 						 });
 	});
@@ -563,10 +615,10 @@ partition_and_sort(const Input<typename Elements::Key> &input, Crew *crew,
 			size_t	   *to = next[thread];
 
 			input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
-							 [&](const Key *keys, size_t count, size_t first) {
+							 [&](const Key *words, size_t count, size_t first) {
 								 for (size_t i = 0; i < count; i++)
 								 {
-									 Key			distance = keys[i] - min;
+									 Key			distance = input.key_of(words[i]) - min;
 
 									 out[to[distance >> shift]++] = elements.make(distance, first + i);
 								 }
@@ -605,34 +657,35 @@ begin(Crew *crew, const GpusortCpuOptions *options, GpusortCpuReport *report)
 	return GPUSORT_CPU_OK;
 }
 
-template <typename Key>
+/* Encodes the input into out, or from its end. */
+template <typename In>
 void
-copy_keys(const Input<Key> &input, Key *out, bool reverse, Crew *crew)
+copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 {
+	typedef typename In::Key Key;
+
 	in_parallel(crew->threads, [&](int thread) {
 		input.each_piece(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
-						 [&](const Key *keys, size_t count, size_t position) {
-							 if (!reverse && out + position != keys)
-								 memcpy(out + position, keys, count * sizeof(Key));
-							 for (size_t i = 0; reverse && i < count; i++)
-								 out[input.n - 1 - position - i] = keys[i];
+						 [&](const Key *words, size_t count, size_t position) {
+							 Key		   *to = reverse ? out + (input.n - 1 - position) : out + position;
+							 ptrdiff_t	step = reverse ? -1 : 1;
+
+							 for (size_t i = 0; i < count; i++)
+								 to[ptrdiff_t(i) * step] = input.key_of(words[i]);
 							 return !crew->stopped(thread);
 						 });
 	});
 }
 
-template <typename Key>
+template <typename Encoding>
 GpusortCpuStatus
-sort_keys(const GpusortSpan *spans, size_t nspans, Key *out,
+sort_keys(const GpusortCpuInput &described, void *result,
 		  const GpusortCpuOptions *options, GpusortCpuReport *report)
 {
-	Input<Key>	input = make_input<Key>(spans, nspans);
+	typedef typename Encoding::Key Key;
+	Input<Encoding> input(described);
+	Key		   *out = static_cast<Key *>(result);
 	Crew		crew;
-	KeyElements<Key> elements;
-	Key			min;
-	Key			max;
-	Key		   *copy = NULL;
-	GpusortSpan copy_span;
 	Order		order;
 
 	begin(&crew, options, report);
@@ -652,39 +705,29 @@ sort_keys(const GpusortSpan *spans, size_t nspans, Key *out,
 		return crew.status();
 	}
 
-	/* partitioning needs its input to stay where it is */
-	if (spans[0].keys == out)
-	{
-		copy = static_cast<Key *>(allocate(input.n * sizeof(Key)));
-		if (copy == NULL)
-			return GPUSORT_CPU_NO_MEMORY;
-		copy_keys(input, copy, false, &crew);
-		copy_span = {copy, input.n};
-		input.spans = &copy_span;
-		input.nspans = 1;
-	}
-
 	order = find_order(input, &crew);
 	if (order != UNORDERED && !crew.cancelled)
 		copy_keys(input, out, order == DESCENDING, &crew);
 	else if (!crew.cancelled)
 	{
+		Key			min;
+		Key			max;
+
 		find_range(input, &crew, &min, &max);
-		elements.min = min;
 		report->bins = BINS;
 		if (!crew.cancelled)
-			partition_and_sort(input, &crew, elements, min, max, out);
+			partition_and_sort(input, &crew, KeyElements<Key>{min}, min, max, out);
 	}
-	free(copy);
 	return crew.status();
 }
 
-template <typename Key>
+template <typename Encoding>
 GpusortCpuStatus
-sort_rows(const GpusortSpan *spans, size_t nspans, uint32_t *rows,
+sort_rows(const GpusortCpuInput &described, uint32_t *rows,
 		  const GpusortCpuOptions *options, GpusortCpuReport *report)
 {
-	Input<Key>	input = make_input<Key>(spans, nspans);
+	typedef typename Encoding::Key Key;
+	Input<Encoding> input(described);
 	Crew		crew;
 	Order		order;
 	Key			min;
@@ -704,7 +747,7 @@ sort_rows(const GpusortSpan *spans, size_t nspans, uint32_t *rows,
 	if (!crew.cancelled)
 	{
 		int			bits = bit_length(uint64_t(max - min));
-		RowElements<Key> elements = {&input, rows, bits > 32 ? bits - 32 : 0};
+		RowElements<Input<Encoding>> elements = {&input, rows, bits > 32 ? bits - 32 : 0};
 		uint64_t   *elems = static_cast<uint64_t *>(allocate(input.n * sizeof(uint64_t)));
 
 		if (elems == NULL)
@@ -716,24 +759,42 @@ sort_rows(const GpusortSpan *spans, size_t nspans, uint32_t *rows,
 	return crew.status();
 }
 
+/* Calls sort with a value of the encoding's type, for the width that input has. */
+template <typename Sort>
+GpusortCpuStatus
+with_encoding(const GpusortCpuInput *input, Sort sort)
+{
+	bool		narrow = input->key_bytes == 4;
+
+	switch (input->encoding.kind)
+	{
+		case GPUSORT_ENCODING_FLOAT:
+			return narrow ? sort(Floats<uint32_t>()) : sort(Floats<uint64_t>());
+		case GPUSORT_ENCODING_FLOAT_RANK:
+			return narrow ? sort(Ranks<uint32_t>()) : sort(Ranks<uint64_t>());
+		default:
+			return narrow ? sort(Words<uint32_t>()) : sort(Words<uint64_t>());
+	}
+}
+
 }								/* namespace */
 
 GpusortCpuStatus
-gpusort_cpu_sort(const GpusortSpan *spans, size_t nspans, int key_bytes, void *out,
+gpusort_cpu_sort(const GpusortCpuInput *input, void *out,
 				 const GpusortCpuOptions *options, GpusortCpuReport *report)
 {
-	if (key_bytes == 4)
-		return sort_keys(spans, nspans, static_cast<uint32_t *>(out), options, report);
-	return sort_keys(spans, nspans, static_cast<uint64_t *>(out), options, report);
+	return with_encoding(input, [&](auto encoding) {
+		return sort_keys<decltype(encoding)>(*input, out, options, report);
+	});
 }
 
 GpusortCpuStatus
-gpusort_cpu_argsort(const GpusortSpan *spans, size_t nspans, int key_bytes, uint32_t *rows,
+gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows,
 					const GpusortCpuOptions *options, GpusortCpuReport *report)
 {
-	if (key_bytes == 4)
-		return sort_rows<uint32_t>(spans, nspans, rows, options, report);
-	return sort_rows<uint64_t>(spans, nspans, rows, options, report);
+	return with_encoding(input, [&](auto encoding) {
+		return sort_rows<decltype(encoding)>(*input, rows, options, report);
+	});
 }
 
 const char *

@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "keybits.h"
+
 #ifdef __cplusplus
 extern "C"
 {
@@ -32,12 +34,21 @@ typedef enum GpusortCpuStatus
 	GPUSORT_CPU_NO_MEMORY		/* scratch could not be allocated */
 } GpusortCpuStatus;
 
-/* A piece of the input: count keys of the call's width, in input order. */
+/* A piece of the input: count words of the key's width, in input order. */
 typedef struct GpusortSpan
 {
-	const void *keys;
+	const void *words;
 	size_t		count;
 } GpusortSpan;
+
+/* What to sort.  Keys are made of the words each time they are looked at. */
+typedef struct GpusortCpuInput
+{
+	const GpusortSpan *spans;
+	size_t		nspans;
+	int			key_bytes;		/* 4 or 8 */
+	GpusortEncoding encoding;
+} GpusortCpuInput;
 
 /*
  * How a call may run.  threads counts the calling thread; 1 makes none.
@@ -59,12 +70,10 @@ typedef struct GpusortCpuReport
 } GpusortCpuReport;
 
 /*
- * Sorts the keys of all spans (key_bytes 4 or 8, unsigned, ascending) into
- * out, which has room for their sum and overlaps no span, except that a
- * single span may be out itself.
+ * Sorts the input's keys (unsigned, ascending) into out, which has room for
+ * all and overlaps no span.
  */
-extern GpusortCpuStatus gpusort_cpu_sort(const GpusortSpan *spans, size_t nspans,
-										 int key_bytes, void *out,
+extern GpusortCpuStatus gpusort_cpu_sort(const GpusortCpuInput *input, void *out,
 										 const GpusortCpuOptions *options,
 										 GpusortCpuReport *report);
 
@@ -73,8 +82,7 @@ extern GpusortCpuStatus gpusort_cpu_sort(const GpusortSpan *spans, size_t nspans
  * fewer than 2^32) of the keys in ascending order; equal keys keep their
  * input order.  Scratch is malloc'ed and freed here.
  */
-extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortSpan *spans, size_t nspans,
-											int key_bytes, uint32_t *rows,
+extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows,
 											const GpusortCpuOptions *options,
 											GpusortCpuReport *report);
 

@@ -14,29 +14,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "keybits.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define GPUSORT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define GPUSORT_CLONES
 #endif
 
-/* Lowers *min and raises *max to the keys' range. */
-#define GPUSORT_SCAN_RANGE(key_t) \
+/* Lowers *min and raises *max to the range of the words' keys. */
+#define GPUSORT_SCAN_RANGE(name, word_t, key_of) \
 	GPUSORT_CLONES static void \
-	gpusort_scan_range(const key_t *keys, size_t n, key_t *min, key_t *max) \
+	name(const word_t *words, size_t n, word_t flip, word_t *min, word_t *max) \
 	{ \
-		key_t		low = *min; \
-		key_t		high = *max; \
+		word_t		low = *min; \
+		word_t		high = *max; \
 		for (size_t i = 0; i < n; i++) \
 		{ \
-			low = keys[i] < low ? keys[i] : low; \
-			high = keys[i] > high ? keys[i] : high; \
+			word_t		key = key_of(words[i]) ^ flip; \
+			low = key < low ? key : low; \
+			high = key > high ? key : high; \
 		} \
 		*min = low; \
 		*max = high; \
 	}
 
-GPUSORT_SCAN_RANGE(uint32_t)
-GPUSORT_SCAN_RANGE(uint64_t)
+GPUSORT_SCAN_RANGE(gpusort_scan_words, uint32_t, gpusort_key_word4)
+GPUSORT_SCAN_RANGE(gpusort_scan_words, uint64_t, gpusort_key_word8)
+GPUSORT_SCAN_RANGE(gpusort_scan_floats, uint32_t, gpusort_key_float4)
+GPUSORT_SCAN_RANGE(gpusort_scan_floats, uint64_t, gpusort_key_float8)
+GPUSORT_SCAN_RANGE(gpusort_scan_ranks, uint32_t, gpusort_rank_float4)
+GPUSORT_SCAN_RANGE(gpusort_scan_ranks, uint64_t, gpusort_rank_float8)
 
 #endif							/* GPUSORT_ENGINE_CPU_SCAN_H */

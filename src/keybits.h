@@ -139,4 +139,34 @@ gpusort_rank_float8(uint64_t bits)
 	return gpusort_key_float8(bits);
 }
 
+static inline uint32_t
+gpusort_key_word4(uint32_t word)
+{
+	return word;
+}
+
+static inline uint64_t
+gpusort_key_word8(uint64_t word)
+{
+	return word;
+}
+
+/*
+ * How the words that values are stored in become keys: by one of the maps
+ * above, then exclusive-or with flip, which holds the sign bit of integers
+ * and, for descending order, the complement.
+ */
+typedef enum GpusortEncodingKind
+{
+	GPUSORT_ENCODING_WORD,		/* as it is */
+	GPUSORT_ENCODING_FLOAT,		/* value key */
+	GPUSORT_ENCODING_FLOAT_RANK /* rank key */
+} GpusortEncodingKind;
+
+typedef struct GpusortEncoding
+{
+	GpusortEncodingKind kind;
+	uint64_t	flip;			/* its low 32 bits, for words of 4 bytes */
+} GpusortEncoding;
+
 #endif							/* GPUSORT_KEYBITS_H */

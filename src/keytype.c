@@ -3,9 +3,9 @@
  * keytype.c
  *		The types that gpusort sorts, and their values as key bits.
  *
- * Encoding and decoding are the only passes over the values that the backend
- * makes itself, so each is one tight loop per kind and direction, which the
- * compiler vectorises: about as fast as memcpy.
+ * Decoding is the only pass over the values that the backend makes itself, so
+ * it is one tight loop per kind, which the compiler vectorises: about as fast
+ * as memcpy.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,16 +47,40 @@ gpusort_type_get(Oid typid)
 			 errhint("Cast the values to a supported type, or use ORDER BY.")));
 }
 
-/* One loop per kind; flip is 0 or all ones. */
-#define ENCODE_LOOP(in_t, out_t, function) \
-	do { \
-		const in_t *in = (const in_t *) values; \
-		out_t	   *out = (out_t *) keys; \
-		out_t		flip = descending ? (out_t) ~(out_t) 0 : 0; \
-		for (size_t i = 0; i < count; i++) \
-			out[i] = function(in[i]) ^ flip; \
-	} while (0)
+GpusortEncoding
+gpusort_type_encoding(const GpusortType *type, bool descending, bool rank)
+{
+	GpusortEncoding encoding = {GPUSORT_ENCODING_WORD, 0};
 
+	switch (type->kind)
+	{
+		case GPUSORT_KIND_INT2:
+		case GPUSORT_KIND_INT4:
+			encoding.flip = GPUSORT_SIGN32;
+			break;
+		case GPUSORT_KIND_INT8:
+			encoding.flip = GPUSORT_SIGN64;
+			break;
+		case GPUSORT_KIND_FLOAT4:
+		case GPUSORT_KIND_FLOAT8:
+			encoding.kind = rank ? GPUSORT_ENCODING_FLOAT_RANK : GPUSORT_ENCODING_FLOAT;
+			break;
+	}
+	if (descending)
+		encoding.flip = ~encoding.flip;
+	return encoding;
+}
+
+void
+gpusort_type_widen(const int16 *values, size_t count, bool descending, uint32 *keys)
+{
+	uint32		flip = descending ? PG_UINT32_MAX : 0;
+
+	for (size_t i = 0; i < count; i++)
+		keys[i] = gpusort_key_int2(values[i]) ^ flip;
+}
+
+/* One loop per kind; flip is 0 or all ones. */
 #define DECODE_LOOP(in_t, out_t, function) \
 	do { \
 		const in_t *in = (const in_t *) keys; \
@@ -65,36 +89,6 @@ gpusort_type_get(Oid typid)
 		for (size_t i = 0; i < count; i++) \
 			out[i] = (out_t) function(in[i] ^ flip); \
 	} while (0)
-
-void
-gpusort_type_encode(const GpusortType *type, const void *values, size_t count,
-					bool descending, bool rank, void *keys)
-{
-	switch (type->kind)
-	{
-		case GPUSORT_KIND_INT2:
-			ENCODE_LOOP(int16_t, uint32_t, gpusort_key_int2);
-			break;
-		case GPUSORT_KIND_INT4:
-			ENCODE_LOOP(int32_t, uint32_t, gpusort_key_int4);
-			break;
-		case GPUSORT_KIND_INT8:
-			ENCODE_LOOP(int64_t, uint64_t, gpusort_key_int8);
-			break;
-		case GPUSORT_KIND_FLOAT4:
-			if (rank)
-				ENCODE_LOOP(uint32_t, uint32_t, gpusort_rank_float4);
-			else
-				ENCODE_LOOP(uint32_t, uint32_t, gpusort_key_float4);
-			break;
-		case GPUSORT_KIND_FLOAT8:
-			if (rank)
-				ENCODE_LOOP(uint64_t, uint64_t, gpusort_rank_float8);
-			else
-				ENCODE_LOOP(uint64_t, uint64_t, gpusort_key_float8);
-			break;
-	}
-}
 
 void
 gpusort_type_decode(const GpusortType *type, const void *keys, size_t count,

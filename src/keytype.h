@@ -37,12 +37,15 @@ typedef struct GpusortType
 extern const GpusortType *gpusort_type_get(Oid typid);
 
 /*
- * Encodes count values to keys: value keys, or rank keys (equal values, equal
- * keys) where rank is true.  descending complements them.
+ * How the values of a type that is stored in as many bytes as its keys become
+ * keys: value keys, or rank keys (equal values, equal keys) where rank is true.
  */
-extern void gpusort_type_encode(const GpusortType *type, const void *values,
-								size_t count, bool descending, bool rank,
-								void *keys);
+extern GpusortEncoding gpusort_type_encoding(const GpusortType *type, bool descending,
+											 bool rank);
+
+/* Encodes count smallint values, which are narrower than their keys. */
+extern void gpusort_type_widen(const int16 *values, size_t count, bool descending,
+							   uint32 *keys);
 
 /* Decodes count value keys; values may be keys itself if the sizes agree. */
 extern void gpusort_type_decode(const GpusortType *type, const void *keys,

@@ -3,9 +3,9 @@
  * sort_array.c
  *		gpu_sort() and gpu_argsort(): arrays in, arrays out.
  *
- * An array's values are encoded straight from its packed data into the sort
- * run's memory, and the result's values are decoded, or sorted in place, in
- * the result array: one pass each way, and nothing per element but that.
+ * An array's packed values are lent to the sort run as they are, and the
+ * result's values are decoded, or sorted in place, in the result array.
+ * Nothing is copied in between that an engine would not move anyway.
  *
  * NULLs never reach an engine.  For gpu_sort() their number is all that
  * matters; gpu_argsort() lists their positions, and maps the engine's count
@@ -81,7 +81,10 @@ read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 	input->nulls_first = PG_NARGS() > 2 ? PG_GETARG_BOOL(2) : input->descending;
 }
 
-/* Begins a run and gives it all values; rank as for gpusort_type_encode(). */
+/*
+ * Begins a run and gives it all values; rank as for gpusort_type_encoding().
+ * The values stay part of the run: the array must outlive it.
+ */
 static GpusortRun *
 gather(const ArrayInput *input, bool rank)
 {
@@ -94,17 +97,25 @@ gather(const ArrayInput *input, bool rank)
 		.rows = rank,
 	};
 	GpusortRun *run = gpusort_run_begin(&spec);
-	const char *values = input->values;
+	const int16 *narrow = (const int16 *) input->values;
+
+	if (type->value_bytes == type->key_bytes)
+	{
+		GpusortEncoding encoding = gpusort_type_encoding(type, input->descending, rank);
+
+		gpusort_run_lend(run, input->values, nvalues, &encoding);
+		return run;
+	}
 
 	while (nvalues > 0)
 	{
 		size_t		room;
-		void	   *keys = gpusort_run_reserve(run, &room);
+		uint32	   *keys = gpusort_run_reserve(run, &room);
 		size_t		count = Min(Min(nvalues, room), ENCODE_ROWS);
 
-		gpusort_type_encode(type, values, count, input->descending, rank, keys);
+		gpusort_type_widen(narrow, count, input->descending, keys);
 		gpusort_run_commit(run, count);
-		values += count * type->value_bytes;
+		narrow += count;
 		nvalues -= count;
 		CHECK_FOR_INTERRUPTS();
 	}

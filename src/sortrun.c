@@ -31,6 +31,7 @@
 #include "optimizer/cost.h"
 #include "utils/memutils.h"
 
+#include "encode.h"
 #include "engine.h"
 #include "engine_cpu.h"
 #include "guc.h"
@@ -150,7 +151,7 @@ copy_blocks(GpusortRun *run)
 				CHECK_FOR_INTERRUPTS();
 			}
 			bytes = Min(left, room - filled);
-			memcpy(to + filled, from, bytes);
+			gpusort_encode(&run->encoding, width, from, bytes / width, to + filled);
 			filled += bytes;
 			run->engine->commit(run, filled);
 			from += bytes;
@@ -227,6 +228,20 @@ gpusort_run_reserve(GpusortRun *run, size_t *room)
 }
 
 void
+gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
+				 const GpusortEncoding *encoding)
+{
+	Assert(run->rows == 0);
+	run->nblocks = 0;
+	add_block(run, (char *) words, count * run->spec.key_bytes, false);
+	run->blocks[0].count = count;
+	run->rows = count;
+	run->encoding = *encoding;
+	if (count > 0 && count >= (size_t) gpusort_min_rows && gpusort_engine_may_gather())
+		seek_accelerator(run);
+}
+
+void
 gpusort_run_commit(GpusortRun *run, size_t count)
 {
 	GpusortRunBlock *last = &run->blocks[run->nblocks - 1];
@@ -272,6 +287,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 {
 	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
 	GpusortSpan *spans = inline_spans;
+	GpusortCpuInput input;
 	GpusortCpuOptions options = {cpu_threads(run->rows), interrupted, NULL};
 	GpusortCpuReport cpu = {1, 1};
 	GpusortCpuStatus status;
@@ -280,19 +296,21 @@ sort_on_cpu(GpusortRun *run, void *data)
 		spans = palloc(sizeof(GpusortSpan) * run->nblocks);
 	for (int i = 0; i < run->nblocks; i++)
 	{
-		spans[i].keys = run->blocks[i].keys;
+		spans[i].words = run->blocks[i].keys;
 		spans[i].count = run->blocks[i].count;
 	}
+	input.spans = spans;
+	input.nspans = run->nblocks;
+	input.key_bytes = run->spec.key_bytes;
+	input.encoding = run->encoding;
 
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (run->spec.rows)
-			status = gpusort_cpu_argsort(spans, run->nblocks, run->spec.key_bytes,
-										 data, &options, &cpu);
+			status = gpusort_cpu_argsort(&input, data, &options, &cpu);
 		else
-			status = gpusort_cpu_sort(spans, run->nblocks, run->spec.key_bytes,
-									  data, &options, &cpu);
+			status = gpusort_cpu_sort(&input, data, &options, &cpu);
 	} while (status == GPUSORT_CPU_CANCELLED);
 
 	if (status == GPUSORT_CPU_NO_MEMORY)

@@ -25,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "keybits.h"
+
 typedef struct GpusortRun GpusortRun;
 
 typedef struct GpusortRunSpec
@@ -56,6 +58,15 @@ extern void *gpusort_run_reserve(GpusortRun *run, size_t *room);
 
 /* Adds the first count keys of what was reserved last; then reserve again. */
 extern void gpusort_run_commit(GpusortRun *run, size_t count);
+
+/*
+ * Gives the run all its keys at once, as words that it only reads, encoded as
+ * it goes; they must stay until the run is finished.  Saves the memory that
+ * keys would take, whose first touch costs as much as the sort.  Nothing may
+ * be reserved in such a run.
+ */
+extern void gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
+							 const GpusortEncoding *encoding);
 
 /* How many keys were committed. */
 extern uint64_t gpusort_run_rows(const GpusortRun *run);

@@ -129,7 +129,7 @@ run_unit "key encoding" bash -c "
   '$work/keybits_test'"
 run_unit "CPU engine" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
-    '$tree/src/engine_cpu.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
+    '$tree/src/encode.c' '$tree/src/engine_cpu.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
   '$work/engine_cpu_test'"
 
 start_cluster "${server_settings[@]}"

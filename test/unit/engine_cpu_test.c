@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "encode.h"
 #include "engine_cpu.h"
 
 typedef struct Pair
@@ -107,7 +108,7 @@ split(const char *keys, size_t n, int width, int way, GpusortSpan *spans)
 
 		if (count > n - done)
 			count = n - done;
-		spans[nspans].keys = keys + done * width;
+		spans[nspans].words = keys + done * width;
 		spans[nspans++].count = count;
 		done += count;
 	}
@@ -129,13 +130,14 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 
 		for (int threads = 1; threads <= 4; threads += threads)
 		{
+			GpusortCpuInput input = {spans, nspans, width, {GPUSORT_ENCODING_WORD, 0}};
 			GpusortCpuOptions options = {threads, NULL, NULL};
 			GpusortCpuReport report;
 			size_t		wrong = 0;
 			GpusortCpuStatus status;
 
 			memset(out, 0xEE, n * width);
-			status = gpusort_cpu_sort(spans, nspans, width, out, &options, &report);
+			status = gpusort_cpu_sort(&input, out, &options, &report);
 			for (size_t i = 0; i < n; i++)
 				wrong += width == 4 ? ((uint32_t *) out)[i] != expected[i].key :
 					((uint64_t *) out)[i] != expected[i].key;
@@ -144,7 +146,7 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 
 			wrong = 0;
 			memset(rows, 0xEE, n * sizeof(uint32_t));
-			status = gpusort_cpu_argsort(spans, nspans, width, rows, &options, &report);
+			status = gpusort_cpu_argsort(&input, rows, &options, &report);
 			for (size_t i = 0; i < n; i++)
 				wrong += rows[i] != expected[i].row;
 			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
@@ -153,19 +155,6 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 	}
 	CHECK(memcmp(before, keys, n * width) == 0, "input of %s n=%zu changed", what, n);
 
-	/* a single span may be sorted where it is */
-	{
-		GpusortSpan span = {before, n};
-		GpusortCpuOptions options = {2, NULL, NULL};
-		GpusortCpuReport report;
-		size_t		wrong = 0;
-
-		gpusort_cpu_sort(&span, 1, width, before, &options, &report);
-		for (size_t i = 0; i < n; i++)
-			wrong += width == 4 ? ((uint32_t *) before)[i] != expected[i].key :
-				((uint64_t *) before)[i] != expected[i].key;
-		CHECK(wrong == 0, "sort in place %s n=%zu width=%d: %zu wrong", what, n, width, wrong);
-	}
 	free(before);
 	free(out);
 	free(rows);
@@ -197,6 +186,56 @@ check_distribution(int distribution, size_t n, int width)
 	free(expected);
 }
 
+/* Sorting encoded words is sorting their keys. */
+static void
+check_encoding(GpusortEncodingKind kind, uint64_t flip, size_t n, int width)
+{
+	GpusortEncoding encoding = {kind, flip};
+	char	   *words = calloc(n, width);
+	char	   *keys = malloc(n * width);
+	Pair	   *expected = malloc(n * sizeof(Pair));
+	uint64_t   *out = malloc(n * sizeof(uint64_t));
+	GpusortSpan span = {words, n};
+	GpusortCpuInput input = {&span, 1, width, encoding};
+	GpusortCpuOptions options = {2, NULL, NULL};
+	GpusortCpuReport report;
+	size_t		wrong = 0;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		uint64_t	word = random_bits();
+
+		/* a third are zeros, infinities and NaN */
+		if (word % 3 == 0)
+			word = (word & UINT64_C(0x8000000080000000)) |
+				(word % 2 ? UINT64_C(0x7FF000007F800000) : word % 5 ? UINT64_C(0x7FFFFFFF7FFFFFFF) : 0);
+		if (width == 4)
+			((uint32_t *) words)[i] = (uint32_t) word;
+		else
+			((uint64_t *) words)[i] = word;
+	}
+	gpusort_encode(&encoding, width, words, n, keys);
+	for (size_t i = 0; i < n; i++)
+	{
+		expected[i].key = width == 4 ? ((uint32_t *) keys)[i] : ((uint64_t *) keys)[i];
+		expected[i].row = (uint32_t) i;
+	}
+	qsort(expected, n, sizeof(Pair), compare_pairs);
+	gpusort_cpu_sort(&input, out, &options, &report);
+	for (size_t i = 0; i < n; i++)
+		wrong += expected[i].key != (width == 4 ? ((uint32_t *) out)[i] : out[i]);
+	CHECK(wrong == 0, "encoding %d n=%zu width=%d: %zu keys wrong", kind, n, width, wrong);
+	wrong = 0;
+	gpusort_cpu_argsort(&input, (uint32_t *) out, &options, &report);
+	for (size_t i = 0; i < n; i++)
+		wrong += expected[i].row != ((uint32_t *) out)[i];
+	CHECK(wrong == 0, "encoding %d n=%zu width=%d: %zu rows wrong", kind, n, width, wrong);
+	free(words);
+	free(keys);
+	free(expected);
+	free(out);
+}
+
 static int	calls_left;
 
 static bool
@@ -214,6 +253,7 @@ check_cancel(size_t n)
 	uint64_t   *before = malloc(n * sizeof(uint64_t));
 	uint64_t   *out = malloc(n * sizeof(uint64_t));
 	GpusortSpan span = {keys, n};
+	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}};
 	GpusortCpuOptions options = {2, cancel_later, NULL};
 	GpusortCpuReport report;
 	int			cancelled = 0;
@@ -225,12 +265,12 @@ check_cancel(size_t n)
 		GpusortCpuStatus status;
 
 		calls_left = calls;
-		status = gpusort_cpu_sort(&span, 1, 8, out, &options, &report);
+		status = gpusort_cpu_sort(&input, out, &options, &report);
 		CHECK((status == GPUSORT_CPU_CANCELLED) == (calls_left < 0) && status != GPUSORT_CPU_NO_MEMORY,
 			  "sort cancelled at call %d", calls);
 		cancelled += status == GPUSORT_CPU_CANCELLED;
 		calls_left = calls;
-		status = gpusort_cpu_argsort(&span, 1, 8, (uint32_t *) out, &options, &report);
+		status = gpusort_cpu_argsort(&input, (uint32_t *) out, &options, &report);
 		CHECK((status == GPUSORT_CPU_CANCELLED) == (calls_left < 0) && status != GPUSORT_CPU_NO_MEMORY,
 			  "argsort cancelled at call %d", calls);
 	}
@@ -254,6 +294,14 @@ main(int argc, char **argv)
 		for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
 			for (int width = 4; width <= 8; width += 4)
 				check_distribution(distribution, sizes[i], width);
+	for (int kind = GPUSORT_ENCODING_WORD; kind <= GPUSORT_ENCODING_FLOAT_RANK; kind++)
+		for (int width = 4; width <= 8; width += 4)
+			for (size_t n = 10; n <= 1000000 && n <= largest; n *= 10)
+			{
+				check_encoding(kind, 0, n, width);
+				check_encoding(kind, ~UINT64_C(0), n, width);
+				check_encoding(kind, width == 4 ? GPUSORT_SIGN32 : GPUSORT_SIGN64, n, width);
+			}
 	if (largest >= 1000000)
 	{
 		static const int large[] = {0, 8, 9, 14};
