@@ -299,8 +299,11 @@ cuda_sort(GpusortRun *run)
 			default:
 				break;
 		}
+		/* that may have waited, and taken the wake-up that was meant for us */
 		reason = gpusort_service_wait();
-		if (reason != NULL && gpusort_request_state(request) == GPUSORT_REQUEST_SUBMITTED)
+		if (gpusort_request_state(request) != GPUSORT_REQUEST_SUBMITTED)
+			continue;
+		if (reason != NULL)
 			return reason;
 		wait_for_service();
 	}

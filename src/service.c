@@ -861,6 +861,8 @@ gpusort_service_start(void)
 const char *
 gpusort_service_wait(void)
 {
+	TimestampTz begun = GetCurrentTimestamp();
+
 	for (;;)
 	{
 		const char *reason = gpusort_service_start();
@@ -869,6 +871,9 @@ gpusort_service_wait(void)
 			return reason;
 		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 			return NULL;
+		/* a driver may hang; nobody has to wait for that */
+		if (TimestampDifferenceExceeds(begun, GetCurrentTimestamp(), START_TIMEOUT_MS))
+			return "The GPU service takes too long to start.";
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 20L, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
