@@ -15,8 +15,7 @@ MODULE_big = gpusort
 DATA = sql/gpusort--0.1.0.sql
 
 OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/sortrun.o src/engine.o \
-	src/sqlarray.o \
-	src/sort_array.o src/sort_agg.o src/status.o
+	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
 CXX_OBJS = src/engine_cpu.o
@@ -33,7 +32,8 @@ else ifeq ($(WITH_CUDA)$(NVCC),yes)
 $(error WITH_CUDA=yes, but no nvcc was found; set NVCC=/path/to/nvcc)
 endif
 
-CUDA_C_OBJS = src/control.o src/pool.o src/engine_cuda.o src/service.o
+CUDA_C_OBJS = src/control.o src/pool.o src/engine_cuda.o \
+	src/service.o src/service_job.o src/service_start.o
 ifeq ($(WITH_CUDA),standin)
 OBJS += $(CUDA_C_OBJS) test/standin/device.o
 PG_CPPFLAGS += -DUSE_CUDA
@@ -85,7 +85,7 @@ src/encode.o src/keytype.o: CFLAGS += -O3
 shlib = gpusort$(DLSUFFIX)
 $(shlib): $(CXX_OBJS) $(CUDA_OBJS)
 $(OBJS): $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h
-$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h)
+$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/keybits.h
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<

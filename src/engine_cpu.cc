@@ -29,22 +29,15 @@
 
 #include <hwy/contrib/sort/vqsort.h>
 #include <hwy/targets.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include <atomic>
-
-#include "engine_cpu_scan.h"
+#include "engine_cpu_input.h"
 
 namespace
 {
 
 constexpr int BIN_BITS = 8;
 constexpr size_t BINS = size_t(1) << BIN_BITS;
-constexpr int MAX_THREADS = 64;
 
 /* Up to here insertion sort beats the set-up of a vector sort. */
 constexpr size_t INSERTION_KEYS = 24;
@@ -54,113 +47,6 @@ constexpr size_t DIRECT_KEYS = 128 * 1024;
 
 /* The most that is given to VQSort at once: a few milliseconds. */
 constexpr size_t LARGEST_BIN = 512 * 1024;
-
-/* Keys looked at between two looks at the cancel flag. */
-constexpr size_t STRIDE = 1024 * 1024;
-
-constexpr size_t HUGE_PAGE = size_t(2) * 1024 * 1024;
-
-/* malloc, with huge pages where they pay; NULL if there is no memory. */
-void *
-allocate(size_t bytes)
-{
-	void	   *mem = malloc(bytes ? bytes : 1);
-
-#ifdef MADV_HUGEPAGE
-	if (mem != NULL && bytes >= 2 * HUGE_PAGE)
-	{
-		uintptr_t	begin = (uintptr_t(mem) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-		uintptr_t	end = (uintptr_t(mem) + bytes) & ~(HUGE_PAGE - 1);
-
-		(void) madvise((void *) begin, end - begin, MADV_HUGEPAGE);
-	}
-#endif
-	return mem;
-}
-
-/* ----------------------------------------------------------------
- *		Threads
- * ----------------------------------------------------------------
- */
-
-/* What the threads of one call share. */
-struct Crew
-{
-	const GpusortCpuOptions *options;
-	int			threads;
-	std::atomic<bool> cancelled;
-	std::atomic<bool> no_memory;
-
-	/* True if work should stop.  Only the calling thread asks the caller. */
-	bool
-	stopped(int thread)
-	{
-		if (thread == 0 && options->cancelled != NULL &&
-			options->cancelled(options->cancel_arg))
-			cancelled = true;
-		return cancelled || no_memory;
-	}
-
-	GpusortCpuStatus
-	status() const
-	{
-		return cancelled ? GPUSORT_CPU_CANCELLED :
-			no_memory ? GPUSORT_CPU_NO_MEMORY : GPUSORT_CPU_OK;
-	}
-};
-
-template <typename Work>
-struct Share
-{
-	Work	   *work;
-	int			thread;
-};
-
-template <typename Work>
-void *
-run_share(void *arg)
-{
-	Share<Work> *share = static_cast<Share<Work> *>(arg);
-
-	(*share->work) (share->thread);
-	return NULL;
-}
-
-/*
- * Calls work(0) to work(threads - 1), each in a thread of its own as far as
- * threads can be made, and returns when all are done.  Signals are for the
- * calling thread alone: the others inherit a full mask.
- */
-template <typename Work>
-void
-in_parallel(int threads, Work work)
-{
-	pthread_t	ids[MAX_THREADS];
-	Share<Work> shares[MAX_THREADS];
-	bool		made[MAX_THREADS] = {false};
-	sigset_t	all;
-	sigset_t	old;
-
-	if (threads > 1)
-	{
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &old);
-		for (int i = 1; i < threads; i++)
-		{
-			shares[i] = {&work, i};
-			made[i] = pthread_create(&ids[i], NULL, run_share<Work>, &shares[i]) == 0;
-		}
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
-	}
-	work(0);
-	for (int i = 1; i < threads; i++)
-	{
-		if (made[i])
-			pthread_join(ids[i], NULL);
-		else
-			work(i);
-	}
-}
 
 /* ----------------------------------------------------------------
  *		Sorting a range in place, by one thread
@@ -250,150 +136,6 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 	/* a bin of a single value is in order */
 	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
 		sort_range(elems + start[bin], start[bin + 1] - start[bin], sorter, crew, thread);
-}
-
-/* ----------------------------------------------------------------
- *		The input
- * ----------------------------------------------------------------
- */
-
-/* The encodings, for both widths: a word's key, and the range of many. */
-template <typename KeyType>
-struct Words
-{
-	typedef KeyType Key;
-
-	Key			flip;
-
-	Key operator()(Key word) const { return word ^ flip; }
-	void
-	scan(const Key *words, size_t n, Key *min, Key *max) const
-	{
-		gpusort_scan_words(words, n, flip, min, max);
-	}
-};
-
-inline uint32_t float_key(uint32_t word) { return gpusort_key_float4(word); }
-inline uint64_t float_key(uint64_t word) { return gpusort_key_float8(word); }
-inline uint32_t rank_key(uint32_t word) { return gpusort_rank_float4(word); }
-inline uint64_t rank_key(uint64_t word) { return gpusort_rank_float8(word); }
-
-template <typename KeyType>
-struct Floats
-{
-	typedef KeyType Key;
-
-	Key			flip;
-
-	Key operator()(Key word) const { return float_key(word) ^ flip; }
-	void
-	scan(const Key *words, size_t n, Key *min, Key *max) const
-	{
-		gpusort_scan_floats(words, n, flip, min, max);
-	}
-};
-
-template <typename KeyType>
-struct Ranks
-{
-	typedef KeyType Key;
-
-	Key			flip;
-
-	Key operator()(Key word) const { return rank_key(word) ^ flip; }
-	void
-	scan(const Key *words, size_t n, Key *min, Key *max) const
-	{
-		gpusort_scan_ranks(words, n, flip, min, max);
-	}
-};
-
-template <typename Encoding>
-struct Input
-{
-	typedef typename Encoding::Key Key;
-
-	const GpusortSpan *spans;
-	size_t		nspans;
-	size_t		n;
-	Encoding	key_of;
-
-	explicit Input(const GpusortCpuInput &input):
-		spans(input.spans), nspans(input.nspans), n(0), key_of{Key(input.encoding.flip)}
-	{
-		for (size_t i = 0; i < nspans; i++)
-			n += spans[i].count;
-	}
-
-	/* Calls use(words, count, position) for pieces of [begin, end), in order. */
-	template <typename Use>
-	void
-	each_piece(size_t begin, size_t end, Use use) const
-	{
-		size_t		span_begin = 0;
-
-		for (size_t i = 0; i < nspans && span_begin < end; i++)
-		{
-			const Key  *words = static_cast<const Key *>(spans[i].words);
-			size_t		span_end = span_begin + spans[i].count;
-			size_t		from = begin > span_begin ? begin : span_begin;
-			size_t		to = end < span_end ? end : span_end;
-
-			for (; from < to; from += STRIDE)
-			{
-				size_t		count = to - from < STRIDE ? to - from : STRIDE;
-
-				if (!use(words + (from - span_begin), count, from))
-					return;
-			}
-			span_begin = span_end;
-		}
-	}
-
-	/* The key at a position. */
-	Key
-	at(size_t position) const
-	{
-		size_t		i = 0;
-
-		while (position >= spans[i].count)
-			position -= spans[i++].count;
-		return key_of(static_cast<const Key *>(spans[i].words)[position]);
-	}
-};
-
-enum Order
-{
-	UNORDERED,
-	ASCENDING,
-	DESCENDING					/* strictly */
-};
-
-/* Whether the input is in order already; random input is told by its head. */
-template <typename In>
-Order
-find_order(const In &input, Crew *crew)
-{
-	typedef typename In::Key Key;
-	bool		ascending = true;
-	bool		descending = true;
-	Key			last = 0;
-
-	input.each_piece(0, input.n, [&](const Key *words, size_t count, size_t position) {
-		for (size_t i = 0; i < count && (ascending || descending); i++)
-		{
-			Key			key = input.key_of(words[i]);
-
-			if (position + i > 0)
-			{
-				ascending &= last <= key;
-				descending &= last > key;
-			}
-			last = key;
-		}
-		return (ascending || descending) && !crew->stopped(0);
-	});
-	return ascending ? ASCENDING : descending ? DESCENDING : UNORDERED;
 }
 
 /* ----------------------------------------------------------------

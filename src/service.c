@@ -8,15 +8,8 @@
  * it has been idle for a while.  It owns the CUDA context, so a query pays
  * neither for a context nor for pinning memory.
  *
- * Its loop looks at every request in turn and moves each one step on: upload
- * what has been gathered, sort what is complete (first submitted, first
- * sorted), download while there is an empty result chunk.  Copies of one
- * request run while another is sorted; nothing waits here but for the device.
- *
- * Device memory: requests still gathering hold what they have uploaded, but
- * the request that is first in line may take it from them; they upload again
- * later.  So a sort fails for lack of device memory only if it does not fit
- * alone.
+ * Its loop looks at every request in turn and moves each one step on
+ * (service_job.c).
  *
  * A CUDA error that is not about memory may have poisoned the context, which
  * cannot be repaired within a process.  The service then ends, after marking
@@ -42,34 +35,18 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-#include "control.h"
-#include "gpusort_cuda.h"
 #include "guc.h"
 #include "pool.h"
 #include "service.h"
+#include "service_job.h"
 
 #define POLL_MICROSECONDS		20	/* between looks at a busy device */
 #define POLLS_BEFORE_SLEEP		500 /* then 1 ms at a time */
 #define TRIM_AFTER_MS			1000	/* idle device memory is given back */
 
-/* The service's own side of a request. */
-typedef struct Job
-{
-	uint32		serial;			/* of the request that the rest is about */
-	GpusortCudaLane *lane;		/* NULL: nothing is on the device */
-	int			next_chunk;		/* to upload; -1: the first */
-	uint32		uploaded;		/* chunks queued for upload */
-	bool		starved;		/* gave its device memory up until first in line */
-	uint64		bytes;			/* of the result */
-	uint32		nblocks;		/* of the result */
-	uint32		queued;			/* blocks queued for download */
-} Job;
+GpusortCudaDevice *gpusort_service_device = NULL;
 
-static Job	jobs[GPUSORT_MAX_REQUESTS];
-static GpusortCudaDevice *device = NULL;
-
-/* Did cudaHostRegister accept every segment? */
-static bool segment_registered[GPUSORT_MAX_SEGMENTS];
+bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
 /*
  * Why the service ends, for requests in flight and, if it is a failure, for
@@ -78,12 +55,6 @@ static bool segment_registered[GPUSORT_MAX_SEGMENTS];
 static char ending[160];
 static bool ending_is_failure = false;
 static int	retry_after_ms = 0;
-
-static inline GpusortRequest *
-request_of(const Job *job)
-{
-	return &gpusort_control->requests[job - jobs];
-}
 
 /* ----------------------------------------------------------------
  *		Ending
@@ -158,341 +129,16 @@ end_in_fault(const GpusortCudaError *err)
 
 	snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).",
 			 err->call, err->text, err->code);
-	device = NULL;
+	gpusort_service_device = NULL;
 	end_in_failure(1, 1000, reason);
 }
 
-static void
-check_fault(GpusortCudaStatus status, const GpusortCudaError *err)
+void
+gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
 {
 	if (status != GPUSORT_CUDA_OK && status != GPUSORT_CUDA_BUSY &&
 		status != GPUSORT_CUDA_NO_MEMORY && status != GPUSORT_CUDA_UNSORTED)
 		end_in_fault(err);
-}
-
-/* ----------------------------------------------------------------
- *		Requests
- * ----------------------------------------------------------------
- */
-
-static void
-drop_lane(Job *job)
-{
-	gpusort_cuda_lane_close(job->lane);
-	job->lane = NULL;
-	job->uploaded = 0;
-	job->next_chunk = -1;
-}
-
-static void
-fail_request(Job *job, const char *reason)
-{
-	GpusortRequest *request = request_of(job);
-
-	drop_lane(job);
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	switch (gpusort_request_state(request))
-	{
-		case GPUSORT_REQUEST_GATHERING:
-		case GPUSORT_REQUEST_SUBMITTED:
-		case GPUSORT_REQUEST_RETURNING:
-			strlcpy(request->error, reason, sizeof(request->error));
-			pg_write_barrier();
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
-			SetLatch(request->latch);
-			break;
-		default:
-			break;				/* the backend has gone already */
-	}
-	LWLockRelease(&gpusort_control->lock);
-}
-
-/* Changes a request's state unless its backend has changed it meanwhile. */
-static bool
-advance_request(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
-{
-	bool		advanced;
-
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	advanced = gpusort_request_state(request) == from;
-	if (advanced)
-		pg_atomic_write_u32(&request->state, to);
-	LWLockRelease(&gpusort_control->lock);
-	return advanced;
-}
-
-/* The submitted request that is first in line, or NULL. */
-static Job *
-first_in_line(void)
-{
-	Job		   *first = NULL;
-
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-
-		if (gpusort_request_state(request) == GPUSORT_REQUEST_SUBMITTED &&
-			(first == NULL || request->sequence < request_of(first)->sequence))
-			first = &jobs[i];
-	}
-	return first;
-}
-
-/*
- * The device has no memory for job.  Takes some from a request that can wait;
- * fails the job if none holds any.
- */
-static void
-out_of_device_memory(Job *job)
-{
-	bool		others = false;
-
-	if (job != first_in_line())
-	{
-		drop_lane(job);
-		job->starved = true;
-		return;
-	}
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		if (&jobs[i] == job || jobs[i].lane == NULL)
-			continue;
-		others = true;
-		if (gpusort_request_state(&gpusort_control->requests[i]) != GPUSORT_REQUEST_RETURNING)
-		{
-			drop_lane(&jobs[i]);
-			jobs[i].starved = true;
-			return;
-		}
-	}
-	if (!others)
-	{
-		char		reason[160];
-
-		snprintf(reason, sizeof(reason),
-				 "The device has too little memory to sort " UINT64_FORMAT " keys of %d bytes "
-				 "(gpusort.device_memory_limit).",
-				 request_of(job)->rows, request_of(job)->key_bytes);
-		fail_request(job, reason);
-	}
-}
-
-/* Queues every complete chunk for upload.  True if all are. */
-static bool
-upload(Job *job)
-{
-	GpusortRequest *request = request_of(job);
-	uint32		nclosed = pg_atomic_read_u32(&request->nclosed);
-	GpusortCudaError err;
-	GpusortCudaStatus status;
-
-	pg_read_barrier();
-	if (job->starved && job != first_in_line())
-		return false;
-	if (job->lane == NULL && nclosed > 0)
-	{
-		status = gpusort_cuda_lane_open(device, &job->lane, &err);
-		check_fault(status, &err);
-		if (status != GPUSORT_CUDA_OK)
-		{
-			out_of_device_memory(job);
-			return false;
-		}
-	}
-	while (job->uploaded < nclosed)
-	{
-		int			chunk = job->uploaded == 0 ? request->first_chunk :
-			gpusort_control->chunks[job->next_chunk].next;
-		char	   *keys = gpusort_pool_map(chunk);
-
-		if (keys == NULL)
-		{
-			fail_request(job, "A segment of the chunk pool could not be mapped.");
-			return false;
-		}
-		if (!segment_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
-			request->pinned = false;
-		status = gpusort_cuda_upload(job->lane, keys, gpusort_control->chunks[chunk].bytes, &err);
-		check_fault(status, &err);
-		if (status != GPUSORT_CUDA_OK)
-		{
-			out_of_device_memory(job);
-			return false;
-		}
-		job->next_chunk = chunk;
-		job->uploaded++;
-	}
-	return true;
-}
-
-/* Sorts a job whose keys are all on the device. */
-static void
-sort_job(Job *job)
-{
-	GpusortRequest *request = request_of(job);
-	GpusortCudaSort sort = {
-		.rows = request->rows,
-		.key_bytes = request->key_bytes,
-		.with_rows = request->want_rows,
-		.algorithm = (GpusortCudaAlgorithm) request->algorithm,
-		.bins = request->bins,
-	};
-	GpusortCudaReport report;
-	GpusortCudaError err;
-	GpusortCudaStatus status = gpusort_cuda_sort(job->lane, &sort, &report, &err);
-
-	check_fault(status, &err);
-	if (status == GPUSORT_CUDA_NO_MEMORY)
-	{
-		/* what the sort left of the keys is not known: upload again */
-		drop_lane(job);
-		out_of_device_memory(job);
-		return;
-	}
-	if (status == GPUSORT_CUDA_UNSORTED)
-	{
-		ereport(LOG,
-				(errmsg("gpusort found the device's result out of order twice"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", request->rows, request->key_bytes)));
-		fail_request(job, "The device's result was out of order.");
-		return;
-	}
-	if (report.resorted)
-		ereport(LOG,
-				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", request->rows, request->key_bytes)));
-
-	request->algorithm_used = report.algorithm;
-	request->kernels_ms = report.kernels_ms;
-	request->blocks = report.blocks;
-	request->threads = report.threads;
-	request->bins_used = report.bins;
-
-	job->bytes = request->rows * (request->want_rows ? sizeof(uint32) : request->key_bytes);
-	job->nblocks = (job->bytes + GPUSORT_CHUNK_BYTES - 1) / GPUSORT_CHUNK_BYTES;
-	job->queued = 0;
-	while (request->nring < GPUSORT_RING && (uint32) request->nring < job->nblocks)
-	{
-		int			chunk = gpusort_pool_take_existing(job - jobs);
-
-		if (chunk < 0)
-			break;
-		request->ring[request->nring++] = chunk;
-	}
-	if (advance_request(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
-		SetLatch(request->latch);
-}
-
-/* Downloads into empty result chunks and publishes what has arrived. */
-static void
-return_result(Job *job)
-{
-	GpusortRequest *request = request_of(job);
-	uint32		consumed = pg_atomic_read_u32(&request->consumed);
-	GpusortCudaReport report;
-	GpusortCudaError err;
-	uint64		finished;
-
-	while (job->queued < job->nblocks && job->queued < consumed + request->nring)
-	{
-		int			chunk = request->ring[job->queued % request->nring];
-		uint64		offset = (uint64) job->queued * GPUSORT_CHUNK_BYTES;
-		char	   *to = gpusort_pool_map(chunk);
-
-		if (to == NULL)
-		{
-			fail_request(job, "A segment of the chunk pool could not be mapped.");
-			return;
-		}
-		check_fault(gpusort_cuda_download(job->lane, request->want_rows, offset, to,
-										  Min(GPUSORT_CHUNK_BYTES, job->bytes - offset), &err), &err);
-		job->queued++;
-	}
-
-	check_fault(gpusort_cuda_downloaded(job->lane, &finished, &err), &err);
-	if (finished == pg_atomic_read_u32(&request->ready))
-		return;
-	if (finished == job->nblocks)
-	{
-		gpusort_cuda_lane_report(job->lane, &report);
-		request->copy_in_ms = report.upload_ms;
-		request->copy_out_ms = report.download_ms;
-		drop_lane(job);
-		/* the last block says that all of the report is there */
-		pg_write_barrier();
-		if (!advance_request(request, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
-			return;
-	}
-	pg_write_barrier();
-	pg_atomic_write_u32(&request->ready, (uint32) finished);
-	SetLatch(request->latch);
-}
-
-/* Moves one request on.  True if the device is, or soon will be, at work for it. */
-static bool
-step_job(Job *job)
-{
-	GpusortRequest *request = request_of(job);
-	GpusortRequestState state = gpusort_request_state(request);
-	GpusortCudaError err;
-
-	pg_read_barrier();
-	if (job->serial != request->serial)
-	{
-		drop_lane(job);
-		job->serial = request->serial;
-		job->starved = false;
-		request->pinned = true;
-	}
-
-	switch (state)
-	{
-		case GPUSORT_REQUEST_FREE:
-		case GPUSORT_REQUEST_FAILED:
-		case GPUSORT_REQUEST_FINISHED:
-			if (job->lane != NULL)
-				drop_lane(job);
-			return false;
-
-		case GPUSORT_REQUEST_LEFT:
-			drop_lane(job);
-			advance_request(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
-			return false;
-
-		case GPUSORT_REQUEST_ABANDONED:
-			drop_lane(job);
-			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-			gpusort_control_free_request(job - jobs);
-			LWLockRelease(&gpusort_control->lock);
-			return false;
-
-		case GPUSORT_REQUEST_GATHERING:
-			upload(job);
-			if (job->lane == NULL)
-				return false;
-			{
-				GpusortCudaStatus status = gpusort_cuda_uploaded(job->lane, &err);
-
-				check_fault(status, &err);
-				return status == GPUSORT_CUDA_BUSY;
-			}
-
-		case GPUSORT_REQUEST_SUBMITTED:
-			if (upload(job) && job == first_in_line())
-			{
-				GpusortCudaStatus status = gpusort_cuda_uploaded(job->lane, &err);
-
-				check_fault(status, &err);
-				if (status == GPUSORT_CUDA_OK)
-					sort_job(job);
-			}
-			return true;
-
-		case GPUSORT_REQUEST_RETURNING:
-			return_result(job);
-			return job->queued > pg_atomic_read_u32(&request->ready);
-	}
-	return false;
 }
 
 /* ----------------------------------------------------------------
@@ -510,7 +156,7 @@ register_segment(int segment, char *base)
 {
 	GpusortCudaError err;
 
-	segment_registered[segment] =
+	gpusort_service_registered[segment] =
 		gpusort_cuda_register(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK;
 }
 
@@ -519,9 +165,9 @@ unregister_segment(int segment, char *base)
 {
 	GpusortCudaError err;
 
-	if (segment_registered[segment])
+	if (gpusort_service_registered[segment])
 		(void) gpusort_cuda_unregister(base, &err);
-	segment_registered[segment] = false;
+	gpusort_service_registered[segment] = false;
 }
 
 /* Gives back everything that is not in use; the context stays. */
@@ -531,17 +177,16 @@ give_memory_back(void)
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_pool_trim();
 	LWLockRelease(&gpusort_control->lock);
-	gpusort_cuda_trim(device);
+	gpusort_cuda_trim(gpusort_service_device);
 }
 
 /* Ends CUDA in good order. */
 static void
 close_device(void)
 {
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-		drop_lane(&jobs[i]);
-	gpusort_cuda_close(device);
-	device = NULL;
+	gpusort_job_drop_all();
+	gpusort_cuda_close(gpusort_service_device);
+	gpusort_service_device = NULL;
 }
 
 static void
@@ -556,7 +201,7 @@ open_device(void)
 	memset(&err, 0, sizeof(err));
 	status = gpusort_cuda_probe(&info, &err);
 	if (status == GPUSORT_CUDA_OK)
-		status = gpusort_cuda_open(&device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
+		status = gpusort_cuda_open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
 								   &info, &err);
 
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
@@ -706,17 +351,11 @@ gpusort_service_main(Datum arg)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
-			gpusort_cuda_set_memory_limit(device, (uint64) gpusort_device_memory_limit * 1024 * 1024);
+			gpusort_cuda_set_memory_limit(gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024);
 		}
 
 		for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-		{
-			if (jobs[i].lane == NULL &&
-				gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
-				continue;
-			idle = false;
-			busy |= step_job(&jobs[i]);
-		}
+			busy |= gpusort_job_step(i, &idle);
 
 		if (!idle)
 		{
@@ -729,7 +368,7 @@ gpusort_service_main(Datum arg)
 
 			if (!trimmed && TimestampDifferenceExceeds(idle_since, now, TRIM_AFTER_MS))
 			{
-				gpusort_cuda_trim(device);
+				gpusort_cuda_trim(gpusort_service_device);
 				trimmed = true;
 			}
 			if (gpusort_service_idle_timeout > 0 &&
@@ -759,133 +398,4 @@ gpusort_service_main(Datum arg)
 			 idle && gpusort_service_idle_timeout > 0 ? gpusort_service_idle_timeout * 1000L :
 			 60000L);
 	}
-}
-
-/* ----------------------------------------------------------------
- *		What backends call
- * ----------------------------------------------------------------
- */
-
-static void
-fill_worker(BackgroundWorker *worker, bool permanent)
-{
-	memset(worker, 0, sizeof(*worker));
-	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
-	worker->bgw_start_time = BgWorkerStart_ConsistentState;
-	worker->bgw_restart_time = permanent ? 60 : BGW_NEVER_RESTART;
-	strlcpy(worker->bgw_library_name, "gpusort", BGW_MAXLEN);
-	strlcpy(worker->bgw_function_name, "gpusort_service_main", BGW_MAXLEN);
-	strlcpy(worker->bgw_name, "gpusort service", BGW_MAXLEN);
-	strlcpy(worker->bgw_type, "gpusort service", BGW_MAXLEN);
-	worker->bgw_main_arg = BoolGetDatum(permanent);
-}
-
-void
-gpusort_service_preload(void)
-{
-	BackgroundWorker worker;
-
-	fill_worker(&worker, true);
-	RegisterBackgroundWorker(&worker);
-}
-
-/* Why the service is down; static. */
-static const char *
-copy_failure(void)
-{
-	static char reason[160];
-
-	strlcpy(reason, gpusort_control->failure, sizeof(reason));
-	return reason;
-}
-
-#define START_TIMEOUT_MS	15000
-
-const char *
-gpusort_service_start(void)
-{
-	BackgroundWorker worker;
-	TimestampTz now;
-	const char *reason = NULL;
-	bool		start = false;
-
-	if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
-		return NULL;
-
-	now = GetCurrentTimestamp();
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	if (gpusort_control->service_pid == 0)
-	{
-		bool		overdue =
-			pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_STARTING &&
-			TimestampDifferenceExceeds(gpusort_control->started_at, now, START_TIMEOUT_MS);
-
-		if (overdue)
-		{
-			pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-			strlcpy(gpusort_control->failure, "The GPU service did not start; see the server log.",
-					sizeof(gpusort_control->failure));
-			gpusort_control->retry_at = now + 60 * USECS_PER_SEC;
-		}
-		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_DOWN)
-		{
-			if (gpusort_control->failure[0] != '\0' && now < gpusort_control->retry_at)
-				reason = copy_failure();
-			else
-			{
-				start = true;
-				gpusort_control->started_at = now;
-				pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
-			}
-		}
-	}
-	LWLockRelease(&gpusort_control->lock);
-	if (!start)
-		return reason;
-
-	fill_worker(&worker, false);
-	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
-	{
-		LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-		strlcpy(gpusort_control->failure,
-				"No background worker slot is free for the GPU service (max_worker_processes).",
-				sizeof(gpusort_control->failure));
-		gpusort_control->retry_at = now + USECS_PER_SEC;
-		reason = copy_failure();
-		LWLockRelease(&gpusort_control->lock);
-	}
-	return reason;
-}
-
-const char *
-gpusort_service_wait(void)
-{
-	TimestampTz begun = GetCurrentTimestamp();
-
-	for (;;)
-	{
-		const char *reason = gpusort_service_start();
-
-		if (reason != NULL)
-			return reason;
-		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
-			return NULL;
-		/* a driver may hang; nobody has to wait for that */
-		if (TimestampDifferenceExceeds(begun, GetCurrentTimestamp(), START_TIMEOUT_MS))
-			return "The GPU service takes too long to start.";
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 20L, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-void
-gpusort_service_wake(void)
-{
-	Latch	   *latch = gpusort_control->service_latch;
-
-	if (latch != NULL)
-		SetLatch(latch);
 }

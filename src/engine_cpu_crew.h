@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine_cpu_crew.h
+ *		The CPU engine's threads and memory.
+ *
+ * A call's crew is the calling thread and as many others as it may have.  They
+ * live for one phase of the work: making a thread costs a few microseconds, a
+ * phase takes milliseconds.  None of them touches anything of PostgreSQL's.
+ * C++, for engine_cpu.cc alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_ENGINE_CPU_CREW_H
+#define GPUSORT_ENGINE_CPU_CREW_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <atomic>
+
+#include "engine_cpu.h"
+
+namespace
+{
+
+constexpr int MAX_THREADS = 64;
+
+constexpr size_t HUGE_PAGE = size_t(2) * 1024 * 1024;
+
+/* malloc, with huge pages where they pay; NULL if there is no memory. */
+void *
+allocate(size_t bytes)
+{
+	void	   *mem = malloc(bytes ? bytes : 1);
+
+#ifdef MADV_HUGEPAGE
+	if (mem != NULL && bytes >= 2 * HUGE_PAGE)
+	{
+		uintptr_t	begin = (uintptr_t(mem) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+		uintptr_t	end = (uintptr_t(mem) + bytes) & ~(HUGE_PAGE - 1);
+
+		(void) madvise((void *) begin, end - begin, MADV_HUGEPAGE);
+	}
+#endif
+	return mem;
+}
+
+/* What the threads of one call share. */
+struct Crew
+{
+	const GpusortCpuOptions *options;
+	int			threads;
+	std::atomic<bool> cancelled;
+	std::atomic<bool> no_memory;
+
+	/* True if work should stop.  Only the calling thread asks the caller. */
+	bool
+	stopped(int thread)
+	{
+		if (thread == 0 && options->cancelled != NULL &&
+			options->cancelled(options->cancel_arg))
+			cancelled = true;
+		return cancelled || no_memory;
+	}
+
+	GpusortCpuStatus
+	status() const
+	{
+		return cancelled ? GPUSORT_CPU_CANCELLED :
+			no_memory ? GPUSORT_CPU_NO_MEMORY : GPUSORT_CPU_OK;
+	}
+};
+
+template <typename Work>
+struct Share
+{
+	Work	   *work;
+	int			thread;
+};
+
+template <typename Work>
+void *
+run_share(void *arg)
+{
+	Share<Work> *share = static_cast<Share<Work> *>(arg);
+
+	(*share->work) (share->thread);
+	return NULL;
+}
+
+/*
+ * Calls work(0) to work(threads - 1), each in a thread of its own as far as
+ * threads can be made, and returns when all are done.  Signals are for the
+ * calling thread alone: the others inherit a full mask.
+ */
+template <typename Work>
+void
+in_parallel(int threads, Work work)
+{
+	pthread_t	ids[MAX_THREADS];
+	Share<Work> shares[MAX_THREADS];
+	bool		made[MAX_THREADS] = {false};
+	sigset_t	all;
+	sigset_t	old;
+
+	if (threads > 1)
+	{
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		for (int i = 1; i < threads; i++)
+		{
+			shares[i] = {&work, i};
+			made[i] = pthread_create(&ids[i], NULL, run_share<Work>, &shares[i]) == 0;
+		}
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	}
+	work(0);
+	for (int i = 1; i < threads; i++)
+	{
+		if (made[i])
+			pthread_join(ids[i], NULL);
+		else
+			work(i);
+	}
+}
+
+}								/* namespace */
+
+#endif							/* GPUSORT_ENGINE_CPU_CREW_H */
