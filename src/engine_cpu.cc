@@ -502,21 +502,27 @@ sort_rows(const GpusortCpuInput &described, uint32_t *rows,
 }
 
 /* Calls sort with a value of the encoding's type, for the width that input has. */
+template <typename Key, typename Sort>
+GpusortCpuStatus
+with_width(GpusortEncodingKind kind, Sort sort)
+{
+	switch (kind)
+	{
+		case GPUSORT_ENCODING_FLOAT:
+			return sort(Encoded<Key, GPUSORT_ENCODING_FLOAT>());
+		case GPUSORT_ENCODING_FLOAT_RANK:
+			return sort(Encoded<Key, GPUSORT_ENCODING_FLOAT_RANK>());
+		default:
+			return sort(Encoded<Key, GPUSORT_ENCODING_WORD>());
+	}
+}
+
 template <typename Sort>
 GpusortCpuStatus
 with_encoding(const GpusortCpuInput *input, Sort sort)
 {
-	bool		narrow = input->key_bytes == 4;
-
-	switch (input->encoding.kind)
-	{
-		case GPUSORT_ENCODING_FLOAT:
-			return narrow ? sort(Floats<uint32_t>()) : sort(Floats<uint64_t>());
-		case GPUSORT_ENCODING_FLOAT_RANK:
-			return narrow ? sort(Ranks<uint32_t>()) : sort(Ranks<uint64_t>());
-		default:
-			return narrow ? sort(Words<uint32_t>()) : sort(Words<uint64_t>());
-	}
+	return input->key_bytes == 4 ? with_width<uint32_t>(input->encoding.kind, sort) :
+		with_width<uint64_t>(input->encoding.kind, sort);
 }
 
 }								/* namespace */

@@ -22,54 +22,38 @@ namespace
 /* Words looked at between two looks at the cancel flag. */
 constexpr size_t STRIDE = 1024 * 1024;
 
-/* The encodings, for both widths: a word's key, and the range of many. */
-template <typename KeyType>
-struct Words
-{
-	typedef KeyType Key;
-
-	Key			flip;
-
-	Key operator()(Key word) const { return word ^ flip; }
-	void
-	scan(const Key *words, size_t n, Key *min, Key *max) const
-	{
-		gpusort_scan_words(words, n, flip, min, max);
-	}
-};
-
 inline uint32_t float_key(uint32_t word) { return gpusort_key_float4(word); }
 inline uint64_t float_key(uint64_t word) { return gpusort_key_float8(word); }
 inline uint32_t rank_key(uint32_t word) { return gpusort_rank_float4(word); }
 inline uint64_t rank_key(uint64_t word) { return gpusort_rank_float8(word); }
 
-template <typename KeyType>
-struct Floats
+/* An encoding of words of KeyType: one word's key, and the range of many. */
+template <typename KeyType, GpusortEncodingKind kind>
+struct Encoded
 {
 	typedef KeyType Key;
 
 	Key			flip;
 
-	Key operator()(Key word) const { return float_key(word) ^ flip; }
-	void
-	scan(const Key *words, size_t n, Key *min, Key *max) const
+	Key operator()(Key word) const
 	{
-		gpusort_scan_floats(words, n, flip, min, max);
+		if constexpr (kind == GPUSORT_ENCODING_WORD)
+			return word ^ flip;
+		else if constexpr (kind == GPUSORT_ENCODING_FLOAT)
+			return float_key(word) ^ flip;
+		else
+			return rank_key(word) ^ flip;
 	}
-};
 
-template <typename KeyType>
-struct Ranks
-{
-	typedef KeyType Key;
-
-	Key			flip;
-
-	Key operator()(Key word) const { return rank_key(word) ^ flip; }
 	void
 	scan(const Key *words, size_t n, Key *min, Key *max) const
 	{
-		gpusort_scan_ranks(words, n, flip, min, max);
+		if constexpr (kind == GPUSORT_ENCODING_WORD)
+			gpusort_scan_words(words, n, flip, min, max);
+		else if constexpr (kind == GPUSORT_ENCODING_FLOAT)
+			gpusort_scan_floats(words, n, flip, min, max);
+		else
+			gpusort_scan_ranks(words, n, flip, min, max);
 	}
 };
 
