@@ -103,7 +103,7 @@ DROP TABLE indexed;
 -- larger arrays, against core
 SELECT setseed(0.25);
 SELECT gpu_sort(a) = b AND gpu_sort(a, true) = c AND gpu_argsort(a) = d
-FROM (SELECT array_agg(x) a, array_agg(x ORDER BY x) b, array_agg(x ORDER BY x DESC) c,
+FROM (SELECT array_agg(x ORDER BY o) a, array_agg(x ORDER BY x) b, array_agg(x ORDER BY x DESC) c,
              array_agg(o ORDER BY x, o) d
       FROM (SELECT (random() * 1000000)::int x, i o FROM generate_series(1, 150000) i) s) t;
 
