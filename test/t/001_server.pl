@@ -69,7 +69,7 @@ $node->append_conf('postgresql.conf', "restart_after_crash = on\n");
 $node->reload;
 ($rc, $stdout, $stderr) = $node->psql('postgres',
 	"DO LANGUAGE plpgsql \$\$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', "
-	. "format('(sleep 0.5; kill -9 %s) >/dev/null 2>&1 &', pg_backend_pid())); END \$\$;"
+	. "format('cat >/dev/null; (sleep 0.5; kill -9 %s) >/dev/null 2>&1 &', pg_backend_pid())); END \$\$;"
 	. 'SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 100)');
 like($stderr, qr/server closed the connection|connection to server was lost/, 'a backend is killed in a sort');
 $node->poll_query_until('postgres', 'SELECT true');
