@@ -11,8 +11,9 @@
 #   PG_CONFIG=...           the server to build for
 
 EXTENSION = gpusort
+EXTVERSION = 0.1.0
 MODULE_big = gpusort
-DATA = sql/gpusort--0.1.0.sql
+DATA = sql/gpusort--$(EXTVERSION).sql
 
 OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/sortrun.o src/engine.o \
 	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o
@@ -56,7 +57,7 @@ ifdef WERROR
 PG_CFLAGS += -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 NVCCFLAGS += -Werror all-warnings
 endif
-PG_CPPFLAGS += -I$(srcdir)/src -I$(srcdir)/kernels
+PG_CPPFLAGS += -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
 SHLIB_LINK += $(CXX_OBJS) -lhwy_contrib -lhwy -lstdc++ -lpthread
 EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) test/standin/device.o kernels/*.o build test/unit/*_test test/kernels/kernel_test
 
