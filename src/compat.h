@@ -22,4 +22,11 @@
 #define GPUSORT_MODULE_MAGIC	PG_MODULE_MAGIC
 #endif
 
+/* 18: in front of a function's declaration, as C11's _Noreturn */
+#if PG_VERSION_NUM >= 180000
+#define GPUSORT_NORETURN	pg_noreturn
+#else
+#define GPUSORT_NORETURN	__attribute__((noreturn))
+#endif
+
 #endif							/* GPUSORT_COMPAT_H */

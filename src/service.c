@@ -35,6 +35,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "guc.h"
 #include "pool.h"
 #include "service.h"
@@ -107,8 +108,7 @@ service_exit(int code, Datum arg)
 }
 
 /* Ends the service for a reason that makes it useless to start another at once. */
-static void
-pg_attribute_noreturn()
+GPUSORT_NORETURN static void
 end_in_failure(int exit_code, int retry_ms, const char *reason)
 {
 	strlcpy(ending, reason, sizeof(ending));
@@ -121,8 +121,7 @@ end_in_failure(int exit_code, int retry_ms, const char *reason)
 }
 
 /* The device may be lost: no further CUDA call in this process. */
-static void
-pg_attribute_noreturn()
+GPUSORT_NORETURN static void
 end_in_fault(const GpusortCudaError *err)
 {
 	char		reason[160];
