@@ -107,7 +107,7 @@ server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 12
 install_packages
 major=$(server_major)
 if command -v apt-get >/dev/null; then
-  apt_install "postgresql-$major-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl
+  apt_install "postgresql-$major-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
 fi
 use_server
 pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
