@@ -25,7 +25,8 @@ say() {
 
 # pg_config, PGXS and the server are all there
 have_server() {
-  command -v "$PG_CONFIG" >/dev/null && [ -f "$("$PG_CONFIG" --pgxs)" ] &&
+  # Debian's pg_config exists before what it is to tell about
+  command -v "$PG_CONFIG" >/dev/null && [ -f "$("$PG_CONFIG" --pgxs 2>/dev/null)" ] &&
     [ -x "$("$PG_CONFIG" --bindir)/postgres" ]
 }
 
