@@ -19,8 +19,7 @@ BEGIN
     $q$SELECT gpu_sort(ARRAY[[1], [2]])$q$,
     $q$SELECT gpu_sort(1)$q$,
     $q$SELECT gpu_sort_agg(ARRAY[1])$q$,
-    $q$SELECT gpu_sort()$q$,
-    $q$SELECT gpu_sort_agg_transfn(NULL, 1)$q$
+    $q$SELECT gpu_sort()$q$
   ] LOOP
     BEGIN
       EXECUTE query;
