@@ -185,6 +185,8 @@ static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_lim
 				err);
 	dev->ordinal = info->ordinal;
 	dev->sm_count = info->sm_count;
+	GPUSORT_TRY(cudaHostAlloc(&dev->mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault), err);
+	GPUSORT_TRY(cudaEventCreateWithFlags(&dev->posted, cudaEventDisableTiming), err);
 
 	memset(&props, 0, sizeof(props));
 	props.allocType = cudaMemAllocationTypePinned;
@@ -217,6 +219,8 @@ GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_lim
 void gpusort_cuda_close(GpusortCudaDevice *dev)
 {
 	if (dev == nullptr) return;
+	if (dev->posted != nullptr) (void)cudaEventDestroy(dev->posted);
+	if (dev->mailbox != nullptr) (void)cudaFreeHost(dev->mailbox);
 	if (dev->budget.pool != nullptr) (void)cudaMemPoolDestroy(dev->budget.pool);
 	delete dev;
 }

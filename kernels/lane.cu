@@ -211,6 +211,8 @@ static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort 
 	run.report = &lane->report;
 	run.sm_count = lane->dev->sm_count;
 	run.shared_optin = lane->dev->shared_optin;
+	run.mailbox = lane->dev->mailbox;
+	run.posted = lane->dev->posted;
 	/* The caller's setting has the same bounds; a value beyond them is no reason to fail. */
 	run.bins = sort->bins > MOST_BINS ? MOST_BINS : (sort->bins < 2 ? 0 : sort->bins);
 

@@ -2,30 +2,30 @@
  * mppsort.cu - mppSort: histogram, scan, partition, and a sort of each bin.
  *
  * The pipeline and the kernels' names are mppSort's: blockAndGlobalHisto
- * counts each block's keys by bin in shared memory (a row of the matrix HH)
- * and all keys (Hg); globalHistoScan makes each bin's first position of Hg
- * (SHg); verticalScanHH makes each block's place within each bin of the
- * columns of HH (PSv); PartitionKernel moves every key to SHg + PSv + its
- * rank, from counters in shared memory alone, so that no two blocks contend;
- * sortBins sorts each bin in shared memory.
+ * counts each block's keys by bin in shared memory and all keys (Hg);
+ * globalHistoScan makes each bin's first position of Hg (SHg); the vertical
+ * scan, each block's place within each bin (PSv), comes with the counting;
+ * PartitionKernel moves every key to SHg + PSv + its rank, from counters in
+ * shared memory alone, so that no two blocks contend; sortBins sorts each bin
+ * in shared memory.
  *
  * Bins are of equal width over the range of the keys there are (min and max
- * are taken first), so key to bin is a subtraction and a shift.  That fails
- * on skew: one outlier, and every other key is in one bin.  Hence:
+ * are taken first), as many as make them fit a block, or on two levels, when
+ * the first makes about as many as the second.  Equal widths fail on skew:
+ * one outlier, and every other key is in one bin.  Hence:
  *
  *	a bin too large to sort at once becomes a segment, and all segments of a
- *		level go through the same five kernels again, each over its own range,
+ *		level go through the same kernels again, each over its own range,
  *		taken anew where a bin got more than its share;
  *	a segment with no more values than bins is not moved: its counts say what
  *		to write, so constant or few-valued keys are done after one read;
  *	small neighbouring bins are sorted together, so that thousands of tiny
  *		ones do not cost a block each;
+ *	keys that the first pass finds in order, or in reverse, are done at once;
  *	after MAX_LEVELS, which only few bins and heavy skew reach, CUB finishes.
  *
- * Within a bin only the bits below its width are sorted, by 8-bit digits and
- * CUB's block-wide ranking.  The sort of bins is the same for all levels and
- * runs once, at the end.  The host waits once a level, for the work list's
- * length.
+ * The device never waits for the host: how much there is for the next level
+ * is known once bins are dealt, and the host learns it while they are moved.
  */
 #include "mppsort_kernels.cuh"
 #include "sort_bins.cuh"
@@ -42,189 +42,282 @@ __global__ void leaveSegments(const Segment *segments, uint64_t count, Range *ra
 	if (i < count) ranges[i] = {segments[i].start, segments[i].size, in_spare};
 }
 
+/* For keys that one block sorts: a list of one bin, whose range nobody has taken. */
+__global__ void dealEverything(Lists lists, uint32_t count)
+{
+	*lists.tally = {};
+	lists.tally->bins = 1;
+	lists.bins[0] = {0, ~UINT64_C(0), 0, count, 0};
+}
+
 /* ---- launchers ---- */
 
 /* What PartitionKernel has besides, with room to spare. */
 static const size_t STATIC_SHARED = 4096;
 
-template <typename K> static size_t partition_shared(int bins)
+/* How a run is cut up. */
+struct Plan {
+	int bins;			 /* of the first level, and at most of a later one */
+	uint32_t largest;	 /* keys that a block sorts */
+	uint32_t mean_bin;	 /* keys that a bin should get */
+	uint32_t chunk_keys; /* keys that a block moves */
+	uint32_t tile_bytes; /* keys that it moves at a time */
+	int bin_threads;	 /* LARGE_THREADS or SMALL_THREADS */
+};
+
+static size_t partition_shared(const Plan &plan)
 {
-	return (2 * sizeof(uint64_t) + sizeof(unsigned)) * (bins + 1) + sizeof(uint64_t) +
-		   sizeof(K) * Tuning<K>::partition_items * PARTITION_THREADS;
+	return (sizeof(uint64_t) + sizeof(unsigned)) * (plan.bins + 1) + plan.tile_bytes;
 }
 
 /*
- * The memory of a run: two sets of segments and chunks, for a level and its
- * next, and room for bins.  A segment of a later level has more than the
- * largest bin's keys.  Groups begin in different stretches unless a larger
- * bin lies between, so there are at most a stretch's share of keys and two
- * for each larger bin or segment, of every level.
+ * Evenly spread keys give bins whose sizes differ by the square root of their
+ * mean, so bins may be nearly as large as a block takes.  A few keys are cut
+ * into more bins than that, for every multiprocessor to have some.
+ */
+template <typename K> static Plan make_plan(const Run &run, uint64_t count)
+{
+	Plan plan;
+	const uint64_t blocks = 2 * (uint64_t)run.sm_count;
+	uint64_t chunk = (count + blocks - 1) / blocks;
+
+	plan.tile_bytes = PARTITION_BYTES * PARTITION_THREADS;
+	if (plan.tile_bytes * 4 / 3 > (size_t)run.shared_optin) plan.tile_bytes /= 2;
+	const uint32_t tile = plan.tile_bytes / sizeof(K);
+
+	plan.bin_threads = LARGE_THREADS;
+	if (count / blocks <= SMALL_THREADS * BIN_ITEMS * 15 / 16) plan.bin_threads = SMALL_THREADS;
+	if (bin_shared<K>(LARGE_THREADS) + STATIC_SHARED > (size_t)run.shared_optin) plan.bin_threads = SMALL_THREADS;
+	plan.largest = plan.bin_threads * BIN_ITEMS;
+	plan.mean_bin = plan.largest * 15 / 16;
+	if (count / blocks < plan.mean_bin) plan.mean_bin = (uint32_t)(count / blocks < 512 ? 512 : count / blocks);
+
+	const uint64_t most_tiles = 4;
+	uint64_t want = (count + plan.mean_bin - 1) / plan.mean_bin;
+	if (want > MAX_BINS) {
+		uint64_t root = 1;
+		while (root * root < want)
+			root++;
+		want = root < MAX_BINS ? root : MAX_BINS;
+	}
+	plan.bins = run.bins ? run.bins : (int)want;
+	if (plan.bins < 2) plan.bins = 2;
+	while (partition_shared(plan) + STATIC_SHARED > (size_t)run.shared_optin && plan.bins > 2)
+		plan.bins /= 2;
+
+	if (chunk > most_tiles * tile) chunk = most_tiles * tile;
+	plan.chunk_keys = (uint32_t)((chunk + PARTITION_THREADS - 1) / PARTITION_THREADS * PARTITION_THREADS);
+	if (plan.chunk_keys > tile) plan.chunk_keys = (uint32_t)((plan.chunk_keys + tile - 1) / tile * tile);
+	return plan;
+}
+
+/*
+ * The memory of a run, in one piece: what must be zero at first, two sets of
+ * segments and chunks, for a level and its next, and room for bins.  A segment
+ * of a later level has more than the largest bin's keys.  Groups begin in
+ * different stretches unless a larger bin lies between, so there are at most
+ * a stretch's share of keys and two for each larger bin or segment, of every
+ * level.
  */
 struct Workspace {
-	Memory segments[2], chunks[2], bins[CLASSES], tally, hg, hh;
-	uint64_t segment_room, chunk_room, bin_room[CLASSES];
+	Memory memory, hg[2], psv[2];
+	Tally *tally;
+	Look *look;
+	unsigned long long *first_hg, *first_psv;
+	Segment *segments[2];
+	uint32_t *chunks[2];
+	Bin *bins, *stubborn;
+	uint64_t segment_room, chunk_room, bin_room;
 };
 
-template <typename K>
-static GpusortCudaStatus make_workspace(Run &run, uint64_t count, uint32_t chunk_keys, Workspace &work)
+static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &plan, Workspace &work)
 {
-	const uint64_t largest = Tuning<K>::largest_bin;
-	work.segment_room = count / largest + 1;
-	work.chunk_room = count / chunk_keys + work.segment_room + 1;
-	work.bin_room[0] = count / GROUP + 4 * MAX_LEVELS * work.segment_room;
-	work.bin_room[1] = count / 1024 + 1;
-	work.bin_room[2] = count / 2048 + 1;
-	work.bin_room[3] = count / 4096 + 1;
+	const uint64_t first_chunks = (count + plan.chunk_keys - 1) / plan.chunk_keys;
+	work.segment_room = count / plan.largest + 1;
+	work.chunk_room = count / plan.chunk_keys + work.segment_room + 1;
+	work.bin_room = 4 * count / plan.largest + 4 * MAX_LEVELS * work.segment_room;
+
+	size_t at = 0;
+	auto carve = [&at](size_t bytes) {
+		size_t start = at;
+		at += (bytes + 255) / 256 * 256;
+		return start;
+	};
+	const size_t tally = carve(sizeof(Tally));
+	const size_t look = carve(sizeof(Look));
+	const size_t hg = carve(plan.bins * sizeof(uint64_t));
+	const size_t zeros = at;
+	const size_t psv = carve(first_chunks * plan.bins * sizeof(uint64_t));
+	const size_t segments[2] = {carve(work.segment_room * sizeof(Segment)), carve(work.segment_room * sizeof(Segment))};
+	const size_t chunks[2] = {carve(work.chunk_room * sizeof(uint32_t)), carve(work.chunk_room * sizeof(uint32_t))};
+	const size_t bins = carve(work.bin_room * sizeof(Bin));
+	const size_t stubborn = carve(work.bin_room * sizeof(Bin));
+
+	GPUSORT_PASS(work.memory.allocate(run, at));
+	char *base = work.memory.as<char>();
+	work.tally = (Tally *)(base + tally);
+	work.look = (Look *)(base + look);
+	work.first_hg = (unsigned long long *)(base + hg);
+	work.first_psv = (unsigned long long *)(base + psv);
 	for (int i = 0; i < 2; i++) {
-		GPUSORT_PASS(work.segments[i].allocate(run, work.segment_room * sizeof(Segment)));
-		GPUSORT_PASS(work.chunks[i].allocate(run, work.chunk_room * sizeof(uint32_t)));
+		work.segments[i] = (Segment *)(base + segments[i]);
+		work.chunks[i] = (uint32_t *)(base + chunks[i]);
 	}
-	for (int c = 0; c < CLASSES; c++)
-		GPUSORT_PASS(work.bins[c].allocate(run, work.bin_room[c] * sizeof(Bin)));
-	GPUSORT_PASS(work.tally.allocate(run, sizeof(Tally)));
+	work.bins = (Bin *)(base + bins);
+	work.stubborn = (Bin *)(base + stubborn);
+	GPUSORT_TRY(cudaMemsetAsync(base, 0, zeros, run.stream), run.err);
 	return GPUSORT_CUDA_OK;
 }
 
-/* One level of the pipeline over all its segments: five launches and their histograms' memory. */
-template <typename K>
-static GpusortCudaStatus run_level(Run &run, Workspace &work, const Lists &lists, int level, const Tally &now, K *keys,
-								   K *spare)
+template <typename K> static auto partition_kernel(const Plan &plan) -> void (*)(const K *, K *, K *, Level)
 {
-	Segment *segments = work.segments[level % 2].as<Segment>();
-	const uint32_t *chunks = work.chunks[level % 2].as<uint32_t>();
-	K *source = level % 2 ? spare : keys;
-	K *target = level % 2 ? keys : spare;
+	const int items = PARTITION_BYTES / sizeof(K);
+	return plan.tile_bytes == PARTITION_BYTES * PARTITION_THREADS ? PartitionKernel<K, items>
+																  : PartitionKernel<K, items / 2>;
+}
+
+/* A later level's histograms, whose sizes the level before has told, and what takes its segments' ranges. */
+template <typename K>
+static GpusortCudaStatus prepare_level(Run &run, Workspace &work, const Lists &lists, const Tally &now, int number,
+									   const K *source, Level &level)
+{
+	Memory &hg = work.hg[number % 2];
+	Memory &psv = work.psv[number % 2];
+	level.segments = work.segments[number % 2];
+	level.chunks = work.chunks[number % 2];
+	GPUSORT_PASS(hg.allocate(run, now.hg * sizeof(uint64_t)));
+	GPUSORT_PASS(psv.allocate(run, now.hh * sizeof(uint64_t)));
+	level.hg = hg.as<unsigned long long>();
+	level.psv = psv.as<unsigned long long>();
+	GPUSORT_TRY(cudaMemsetAsync(level.hg, 0, now.hg * sizeof(uint64_t), run.stream), run.err);
+	GPUSORT_TRY(cudaMemsetAsync(lists.tally, 0, offsetof(Tally, bins), run.stream), run.err);
+	if (now.unranged > 0) {
+		takeRange<K><<<(unsigned)now.chunks, RANGE_THREADS, 0, run.stream>>>(source, level);
+		GPUSORT_LAUNCHED("takeRange", run.err);
+	}
+	return GPUSORT_CUDA_OK;
+}
+
+/*
+ * One level of the pipeline over all its segments, queued.  run.posted comes
+ * when the tally of the next is in the mailbox, long before the keys have moved.
+ */
+template <typename K, int THREADS>
+static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &lists, const Tally &now, int number,
+									 const Level &level, K *keys, K *spare)
+{
+	K *source = number % 2 ? spare : keys;
+	K *target = number % 2 ? keys : spare;
 	const unsigned blocks = (unsigned)now.chunks;
-	const size_t shared = partition_shared<K>(lists.most_bins);
 
-	if (work.hg.bytes() < now.hg * sizeof(uint64_t)) GPUSORT_PASS(work.hg.allocate(run, now.hg * sizeof(uint64_t)));
-	if (work.hh.bytes() < now.hh * sizeof(uint64_t)) GPUSORT_PASS(work.hh.allocate(run, now.hh * sizeof(uint64_t)));
-	unsigned long long *hg = work.hg.as<unsigned long long>();
-	unsigned long long *hh = work.hh.as<unsigned long long>();
-	GPUSORT_TRY(cudaMemsetAsync(hg, 0, now.hg * sizeof(uint64_t), run.stream), run.err);
-
-	takeRange<<<blocks, RANGE_THREADS, 0, run.stream>>>(source, segments, chunks, lists.chunk_keys);
-	GPUSORT_LAUNCHED("takeRange", run.err);
-	blockAndGlobalHisto<<<blocks, HISTO_THREADS, 0, run.stream>>>(source, segments, chunks, lists.chunk_keys, hg, hh);
+	blockAndGlobalHisto<K><<<blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
 	GPUSORT_LAUNCHED("blockAndGlobalHisto", run.err);
-	globalHistoScan<K><<<(unsigned)now.segments, SCAN_THREADS, 0, run.stream>>>(segments, hg, lists, level % 2 ? 0 : 1);
+	globalHistoScan<K>
+		<<<(unsigned)now.segments, SCAN_THREADS, 0, run.stream>>>(level, lists, plan.largest, number % 2 ? 0 : 1);
 	GPUSORT_LAUNCHED("globalHistoScan", run.err);
-
-	/* As many threads a column as an average segment has use for. */
-	unsigned rows = 1;
-	while (rows < 32 && rows * now.segments < now.chunks)
-		rows *= 2;
-	verticalScanHH<<<dim3((unsigned)now.segments, (lists.most_bins + WARP - 1) / WARP), dim3(WARP, rows), 0,
-					 run.stream>>>(segments, hh, lists.chunk_keys);
-	GPUSORT_LAUNCHED("verticalScanHH", run.err);
-	PartitionKernel<K><<<blocks, PARTITION_THREADS, shared, run.stream>>>(source, target, keys, segments, chunks,
-																		  lists.chunk_keys, hg, hh);
+	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
+	partition_kernel<K>(plan)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(source, target, keys,
+																								 level);
 	GPUSORT_LAUNCHED("PartitionKernel", run.err);
 	note_launch(run, blocks, PARTITION_THREADS);
-	return GPUSORT_CUDA_OK;
+	return sort_bins<K, THREADS>(run, lists, now.bins, now.hg, keys, spare);
 }
 
-/* The first level's only segment: everything. */
-static GpusortCudaStatus begin_levels(Run &run, Workspace &work, int bins, uint64_t count, uint32_t chunk_keys,
-									  Tally &now)
+/* All levels, and what they leave to others. */
+template <typename K, int THREADS>
+static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, K *keys, K *spare, K **sorted)
 {
-	Segment all = {};
-	all.size = count;
-	all.lo = ~0ull;
-	all.bins = bins;
-	now.segments = 1;
-	now.chunks = (count + chunk_keys - 1) / chunk_keys;
-	now.hg = all.bins;
-	now.hh = all.bins * now.chunks;
-	GPUSORT_TRY(cudaMemcpyAsync(work.segments[0].as<Segment>(), &all, sizeof(all), cudaMemcpyHostToDevice, run.stream),
-				run.err);
-	GPUSORT_TRY(cudaMemsetAsync(work.chunks[0].as<uint32_t>(), 0, now.chunks * sizeof(uint32_t), run.stream), run.err);
-	GPUSORT_TRY(cudaMemsetAsync(work.tally.as<Tally>(), 0, sizeof(Tally), run.stream), run.err);
-	return GPUSORT_CUDA_OK;
-}
-
-template <typename K> static GpusortCudaStatus sort_small(Run &run, K *keys, K *spare, uint64_t count)
-{
-	Memory list;
-	Lists lists = {};
-	Tally tally = {};
-	Bin all = {};
-	all.size = (uint32_t)count;
-	all.bits = 8 * sizeof(K);
-	int c = count <= 1024 ? 0 : count <= 2048 ? 1 : count <= 4096 ? 2 : 3;
-	GPUSORT_PASS(list.allocate(run, sizeof(Bin)));
-	GPUSORT_TRY(cudaMemcpyAsync(list.as<Bin>(), &all, sizeof(all), cudaMemcpyHostToDevice, run.stream), run.err);
-	lists.bins[c] = list.as<Bin>();
-	tally.bins[c] = 1;
-	return sort_bins(run, lists, tally, keys, spare);
-}
-
-/* Unless told: 256 bins, or up to 1024 if one level of these leaves bins half as large as a block sorts. */
-template <typename K> static int choose_bins(uint64_t count)
-{
-	for (int bins = DEFAULT_BINS; bins <= MAX_BINS; bins *= 2) {
-		if (count / bins <= Tuning<K>::largest_bin / 2) return bins;
-	}
-	return DEFAULT_BINS;
-}
-
-template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted)
-{
-	const uint32_t tile = Tuning<K>::partition_items * PARTITION_THREADS;
-	uint32_t chunk_keys = tile;
 	Workspace work;
 	Lists lists = {};
+	Level level = {};
 	Tally now = {};
 
-	*sorted = keys;
-	if (count < 2) return GPUSORT_CUDA_OK;
-	int bins = run.bins ? run.bins : choose_bins<K>(count);
-	while (partition_shared<K>(bins) + STATIC_SHARED > (size_t)run.shared_optin && bins > 2)
-		bins /= 2;
-	run.report->bins = bins;
-	if (count <= Tuning<K>::largest_bin) return sort_small(run, keys, spare, count);
-
-	/* A block for each chunk: some for every multiprocessor, and few rows in HH. */
-	while (chunk_keys < 8 * tile && chunk_keys * 16ull * run.sm_count < count)
-		chunk_keys *= 2;
-	GPUSORT_TRY(cudaFuncSetAttribute(PartitionKernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-									 (int)partition_shared<K>(bins)),
+	GPUSORT_TRY(cudaFuncSetAttribute(partition_kernel<K>(plan), cudaFuncAttributeMaxDynamicSharedMemorySize,
+									 (int)partition_shared(plan)),
 				run.err);
-	GPUSORT_PASS(make_workspace<K>(run, count, chunk_keys, work));
-	GPUSORT_PASS(begin_levels(run, work, bins, count, chunk_keys, now));
+	GPUSORT_PASS((prepare_bins<K, THREADS>(run)));
+	GPUSORT_PASS(make_workspace(run, count, plan, work));
 
 	lists.segment_room = work.segment_room;
 	lists.chunk_room = work.chunk_room;
-	for (int c = 0; c < CLASSES; c++) {
-		lists.bins[c] = work.bins[c].as<Bin>();
-		lists.bin_room[c] = work.bin_room[c];
-	}
-	lists.tally = work.tally.as<Tally>();
-	lists.chunk_keys = chunk_keys;
-	lists.most_bins = bins;
+	lists.bin_room = work.bin_room;
+	lists.bins = work.bins;
+	lists.stubborn = work.stubborn;
+	lists.tally = work.tally;
+	lists.mailbox = (Tally *)run.mailbox;
+	lists.chunk_keys = plan.chunk_keys;
+	lists.most_bins = plan.bins;
+	lists.mean_bin = plan.mean_bin;
 
-	int level;
-	for (level = 0; level < MAX_LEVELS && now.segments > 0; level++) {
-		lists.segments = work.segments[(level + 1) % 2].as<Segment>();
-		lists.chunks = work.chunks[(level + 1) % 2].as<uint32_t>();
-		/* The four counts of the next level are the first in the tally. */
-		GPUSORT_TRY(cudaMemsetAsync(lists.tally, 0, offsetof(Tally, bins), run.stream), run.err);
-		GPUSORT_PASS(run_level(run, work, lists, level, now, keys, spare));
-		GPUSORT_TRY(cudaMemcpyAsync(&now, lists.tally, sizeof(now), cudaMemcpyDeviceToHost, run.stream), run.err);
-		GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
+	level.look = work.look;
+	level.count = count;
+	level.bins = plan.bins;
+	level.chunk_keys = plan.chunk_keys;
+	level.hg = work.first_hg;
+	level.psv = work.first_psv;
+	now.segments = 1;
+	now.chunks = (count + plan.chunk_keys - 1) / plan.chunk_keys;
+	now.hg = plan.bins;
+
+	const uint64_t vectors = count * sizeof(K) / 16 + 1;
+	const uint64_t look_blocks = (vectors + LOOK_THREADS - 1) / LOOK_THREADS;
+	const uint64_t look_most = 4 * (uint64_t)run.sm_count;
+	lookAtKeys<K><<<(unsigned)(look_blocks < look_most ? look_blocks : look_most), LOOK_THREADS, 0, run.stream>>>(
+		keys, count, work.look);
+	GPUSORT_LAUNCHED("lookAtKeys", run.err);
+
+	int number;
+	for (number = 0; number < MAX_LEVELS && now.segments > 0; number++) {
+		lists.segments = work.segments[(number + 1) % 2];
+		lists.chunks = work.chunks[(number + 1) % 2];
+		if (number > 0) GPUSORT_PASS(prepare_level(run, work, lists, now, number, number % 2 ? spare : keys, level));
+		GPUSORT_PASS((queue_level<K, THREADS>(run, plan, lists, now, number, level, keys, spare)));
+		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
+		now = *lists.mailbox;
 		if (now.lost > 0)
 			return fail(GPUSORT_CUDA_UNSORTED, "globalHistoScan", "a work list of mppSort is full", run.err);
 	}
-
-	GPUSORT_PASS(sort_bins(run, lists, now, keys, spare));
+	GPUSORT_PASS((sort_stubborn_bins<K, THREADS>(run, lists, 4 * run.sm_count, keys, spare)));
 	if (now.segments == 0) return GPUSORT_CUDA_OK;
 
 	Memory ranges;
 	GPUSORT_PASS(ranges.allocate(run, now.segments * sizeof(Range)));
 	leaveSegments<<<(unsigned)((now.segments + 255) / 256), 256, 0, run.stream>>>(lists.segments, now.segments,
-																				  ranges.as<Range>(), level % 2);
+																				  ranges.as<Range>(), number % 2);
 	GPUSORT_LAUNCHED("leaveSegments", run.err);
 	return cub_finish(run, ranges.as<Range>(), now.segments, keys, spare, count, sorted);
+}
+
+/* So few keys that one block sorts them. */
+template <typename K> static GpusortCudaStatus sort_few(Run &run, K *keys, K *spare, uint64_t count)
+{
+	Memory memory;
+	Lists lists = {};
+	GPUSORT_PASS(memory.allocate(run, sizeof(Tally) + 2 * sizeof(Bin)));
+	lists.tally = memory.as<Tally>();
+	lists.bins = (Bin *)(lists.tally + 1);
+	lists.stubborn = lists.bins + 1;
+	dealEverything<<<1, 1, 0, run.stream>>>(lists, (uint32_t)count);
+	GPUSORT_LAUNCHED("dealEverything", run.err);
+	if (count <= SMALL_THREADS * BIN_ITEMS) {
+		GPUSORT_PASS((prepare_bins<K, SMALL_THREADS>(run)));
+		GPUSORT_PASS((sort_bins<K, SMALL_THREADS>(run, lists, 0, 1, keys, spare)));
+		return sort_stubborn_bins<K, SMALL_THREADS>(run, lists, 1, keys, spare);
+	}
+	GPUSORT_PASS((prepare_bins<K, LARGE_THREADS>(run)));
+	GPUSORT_PASS((sort_bins<K, LARGE_THREADS>(run, lists, 0, 1, keys, spare)));
+	return sort_stubborn_bins<K, LARGE_THREADS>(run, lists, 1, keys, spare);
+}
+
+template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted)
+{
+	*sorted = keys;
+	if (count < 2) return GPUSORT_CUDA_OK;
+	const Plan plan = make_plan<K>(run, count);
+	run.report->bins = plan.bins;
+	if (count <= LARGEST_BIN) return sort_few(run, keys, spare, count);
+	if (plan.bin_threads == SMALL_THREADS) return run_levels<K, SMALL_THREADS>(run, plan, count, keys, spare, sorted);
+	return run_levels<K, LARGE_THREADS>(run, plan, count, keys, spare, sorted);
 }
 
 template GpusortCudaStatus mppsort(Run &, uint32_t *, uint32_t *, uint64_t, uint32_t **);

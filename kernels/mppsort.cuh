@@ -3,18 +3,18 @@
  *
  * mppsort.cu tells the algorithm.  Its data, from large to small:
  *
- *	Segment		keys to be partitioned by one range and one shift; the first
- *				level has one, later ones as many as bins were too large
+ *	Segment		keys to be partitioned over one range; the first level has one,
+ *				later ones as many as bins were too large
  *	chunk		a block's part of a segment, always of the same size, so that
  *				a row of HH is a chunk's; the table of chunks says whose each is
- *	Bin			keys to be sorted by one block, at the end
+ *	Bin			keys to be sorted by one block
  *	Tally		the lists' lengths, all that the host ever reads back
  *
  * Lists grow by atomic additions to the tally, so their order varies from run
  * to run.  The result does not: every entry says where its keys belong.
  *
- * Keys of both widths are counted in 64 bits, and so are positions: a bin of
- * equal keys may be larger than 2^32.
+ * Positions and counts are of 64 bits: a bin of equal keys may be larger than
+ * 2^32.
  */
 #ifndef GPUSORT_MPPSORT_CUH
 #define GPUSORT_MPPSORT_CUH
@@ -24,38 +24,65 @@
 namespace gpusort
 {
 
-static const int DEFAULT_BINS = 256;
-static const int MAX_BINS = 1024;
+static const int MAX_BINS = 2560;
 static const int MAX_LEVELS = 10;
 static const int WARP = 32;
 static const unsigned ALL_LANES = 0xffffffff;
 
-/* A segment gets as many bins as make them this large, if its keys are spread evenly. */
-static const uint64_t MEAN_BIN = 1024;
-
-/* Bins that begin in the same stretch of this many keys are sorted together. */
-static const uint32_t GROUP = 512;
-
 /* A bin that got this many times its share has a range of its own taken. */
 static const uint64_t SKEWED = 4;
 
+static const int LOOK_THREADS = 512;
 static const int RANGE_THREADS = 256;
 static const int HISTO_THREADS = 512;
-static const int SCAN_THREADS = 256;
+static const int SCAN_THREADS = 1024;
 static const int PARTITION_THREADS = 512;
-static const int DIGIT_BITS = 8;
 
-/* Sizes of block that sort bins: a bin goes to the smallest that holds it. */
-static const int CLASSES = 4;
+/* A block that sorts bins: keys a thread, and threads if bins are as large as they may be, or smaller. */
+static const int BIN_ITEMS = 16;
+static const int LARGE_THREADS = 512;
+static const int SMALL_THREADS = 256;
+static const uint32_t LARGEST_BIN = BIN_ITEMS * LARGE_THREADS;
 
-template <typename K> struct Tuning;
-template <> struct Tuning<uint32_t> {
-	static const int partition_items = 16;
-	static const uint32_t largest_bin = 8192;
+/* Bytes of keys that a thread of PartitionKernel has in its tile; half of it where shared memory is scarce. */
+static const int PARTITION_BYTES = 128;
+
+/* What one pass over the keys found. All zeros before. */
+struct Look {
+	unsigned long long not_lo, hi; /* not_lo: the complement of the smallest key, in the keys' width */
+	unsigned falls, rises;		   /* not 0: some key is below, above the one before it */
 };
-template <> struct Tuning<uint64_t> {
-	static const int partition_items = 8;
-	static const uint32_t largest_bin = 4096;
+
+/*
+ * Cuts a range into bins of equal width: the range is stretched to 32 bits,
+ * of which a multiplication makes the number of the bin.  Monotone, below the
+ * number of bins, and with at least as many bins as values no two values
+ * share one.
+ */
+template <typename K> struct Scale {
+	K lo;
+	int up;			 /* the range's leading zeros */
+	uint32_t factor; /* at least bins, at most twice that and one */
+
+	__device__ Scale(K low, K high, uint32_t bins)
+	{
+		K span = high - low;
+		lo = low;
+		up = span == 0 ? 0 : (sizeof(K) == 8 ? __clzll(span) : __clz((uint32_t)span));
+		uint32_t most = stretched(high);
+		factor = (uint32_t)min(((uint64_t)bins << 32) / ((uint64_t)most + 1), (uint64_t)UINT32_MAX);
+	}
+
+	__device__ uint32_t stretched(K key) const
+	{
+		K from_lo = (K)(key - lo) << up;
+		return sizeof(K) == 8 ? (uint32_t)((uint64_t)from_lo >> 32) : (uint32_t)from_lo;
+	}
+
+	__device__ unsigned bin(K key) const
+	{
+		return __umulhi(stretched(key), factor);
+	}
 };
 
 /*
@@ -68,48 +95,110 @@ struct Segment {
 	unsigned long long lo, hi;
 	uint64_t hg, hh;
 	uint64_t first_chunk; /* of the level's chunks, those from here on are this segment's */
-	uint32_t bins;		  /* at most so many */
-	uint32_t ranged;	  /* lo and hi are known; else they are lo > hi until takeRange has run */
+	uint32_t bins;
+	uint16_t ranged;  /* lo and hi are known; else they are lo > hi until takeRange has run */
+	uint16_t ordered; /* an Ordered; only a first level's */
 };
 
-/* A bin, or neighbouring bins, to be sorted: size keys in [base, base + 2^bits). */
+/* What keys the bins of a segment have. A division for each would take longer than all else about them. */
+template <typename K> struct Bounds {
+	uint64_t lo, hi;
+	uint64_t inverse; /* 2^64 / factor, rounded down */
+	uint32_t factor;
+	int up;
+
+	__device__ Bounds(const Scale<K> &scale, const Segment &segment)
+		: lo(segment.lo), hi(segment.hi), inverse(~UINT64_C(0) / scale.factor), factor(scale.factor), up(scale.up)
+	{
+	}
+
+	/* The smallest key of bin b or a later one, if that is at most hi. */
+	__device__ uint64_t first(unsigned b) const
+	{
+		uint64_t least = __umul64hi((uint64_t)b << 32, inverse);
+		while (least * factor >> 32 < b)
+			least++;
+		if (sizeof(K) == 4) return lo + ((least + ((UINT64_C(1) << up) - 1)) >> up);
+		if (up <= 32) return lo + (least << (32 - up));
+		return lo + ((least + ((UINT64_C(1) << (up - 32)) - 1)) >> (up - 32));
+	}
+
+	__device__ uint64_t lowest(unsigned b) const
+	{
+		return b == 0 ? lo : first(b);
+	}
+
+	/* b + 1 may be past the last bin: then first is no key, and may have wrapped. */
+	__device__ uint64_t highest(unsigned b) const
+	{
+		uint64_t next = first(b + 1);
+		return next > lo && next <= hi ? next - 1 : hi;
+	}
+};
+
+enum Ordered { NOT_ORDERED, ASCENDING, DESCENDING };
+
+/* As few values as bins: keys are not moved but written from their counts. */
+__device__ inline bool few_values(const Segment &segment)
+{
+	return segment.hi - segment.lo < segment.bins;
+}
+
+/* A bin, or neighbouring bins, to be sorted: size keys in [lo, hi], or lo > hi if that is not known. */
 struct Bin {
-	uint64_t start, base;
+	uint64_t start, lo, hi;
 	uint32_t size;
-	uint16_t bits;
-	uint16_t in_spare; /* 0: in keys, else in spare */
+	uint32_t in_spare; /* 0: in keys, else in spare */
 };
 
-/* What a level deals out. Reset before each level, but for bins, which gather over all. */
+/* What a level deals out. Reset before each level, but for the last three. */
 struct Tally {
 	unsigned long long segments, chunks, hg, hh; /* of the next level */
-	unsigned long long bins[CLASSES];
+	unsigned long long unranged;				 /* segments whose range must be taken */
+	unsigned long long tickets;					 /* segments whose scan is done */
+	unsigned long long bins, stubborn;
 	unsigned long long lost; /* entries that a list had no room for; never, by the sizes below */
 };
 
-/* The next level's work, and the bins to sort. */
+/* The next level's work, the bins to sort, and those that one attempt did not sort. */
 struct Lists {
 	Segment *segments;
 	uint32_t *chunks; /* chunk's segment */
-	Bin *bins[CLASSES];
-	uint64_t segment_room, chunk_room, bin_room[CLASSES];
+	Bin *bins, *stubborn;
+	uint64_t segment_room, chunk_room, bin_room;
 	Tally *tally;
+	Tally *mailbox; /* in host memory: the tally when a level's bins are dealt */
 	uint32_t chunk_keys;
 	uint32_t most_bins;
+	uint32_t mean_bin; /* keys that a bin should get */
 };
 
-/* The smallest shift that leaves fewer than bins values of [lo, hi]. 0: each value has its bin. */
-__device__ inline int shift_of(const Segment &segment)
+/* A level's work: a list of segments and whose each chunk is, or, first of all, everything. */
+struct Level {
+	Segment *segments; /* NULL: the first level */
+	const uint32_t *chunks;
+	const Look *look; /* this and the next two: of the first level */
+	uint64_t count;
+	uint32_t bins;
+	uint32_t chunk_keys;
+	unsigned long long *hg, *psv;
+};
+
+template <typename K> __device__ inline Segment first_segment(const Level &level)
 {
-	unsigned long long range = segment.hi - segment.lo;
-	if (range < segment.bins) return 0;
-	int shift = (64 - __clzll(range)) - (31 - __clz(segment.bins));
-	return (range >> (shift - 1)) < segment.bins ? shift - 1 : shift;
+	Segment all = {};
+	all.size = level.count;
+	all.lo = (K)~level.look->not_lo;
+	all.hi = level.look->hi;
+	all.bins = level.bins;
+	all.ranged = 1;
+	all.ordered = !level.look->falls ? ASCENDING : !level.look->rises ? DESCENDING : NOT_ORDERED;
+	return all;
 }
 
-__device__ inline unsigned bins_used(const Segment &segment, int shift)
+template <typename K> __device__ inline Segment segment_of_chunk(const Level &level)
 {
-	return (unsigned)((segment.hi - segment.lo) >> shift) + 1;
+	return level.segments ? level.segments[level.chunks[blockIdx.x]] : first_segment<K>(level);
 }
 
 /* A block's part of its segment: keys [begin, end) counted from the segment's start. */

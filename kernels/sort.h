@@ -34,6 +34,9 @@ struct Budget {
 	uint64_t used;	/* bytes in live Memory objects; may exceed limit only if that was lowered since */
 };
 
+/* Enough for what any algorithm tells the host while it runs. */
+static const size_t MAILBOX_BYTES = 256;
+
 /* What tests make go wrong after the sort, to walk the paths that no input reaches. */
 enum Spoil { SPOIL_NOTHING = 0, SPOIL_ORDER, SPOIL_KEY };
 
@@ -44,8 +47,10 @@ struct Run {
 	GpusortCudaError *err;	   /* never NULL */
 	GpusortCudaReport *report; /* never NULL */
 	int sm_count;
-	int shared_optin; /* bytes of shared memory that a block may ask for */
-	int bins;		  /* mppsort's h, 2 to 1024; 0: it chooses */
+	int shared_optin;	/* bytes of shared memory that a block may ask for */
+	int bins;			/* mppsort's h, 2 to 1024; 0: it chooses */
+	void *mailbox;		/* MAILBOX_BYTES of pinned host memory, which kernels may write to */
+	cudaEvent_t posted; /* recorded when the mailbox has been written */
 	Spoil spoil;
 };
 
@@ -158,6 +163,8 @@ struct GpusortCudaDevice {
 	int sm_count;
 	int shared_optin;
 	gpusort::Budget budget;
+	void *mailbox; /* of all runs: sorts are synchronous */
+	cudaEvent_t posted;
 };
 
 #endif /* GPUSORT_SORT_H */

@@ -38,6 +38,8 @@ static cudaStream_t stream;
 static gpusort::Budget budget;
 static GpusortCudaError error;
 static int sm_count, shared_optin;
+static void *mailbox;
+static cudaEvent_t posted;
 static unsigned long long passed, failed;
 
 /* A test that cannot go on says why and ends. */
@@ -115,6 +117,8 @@ static gpusort::Run make_run(GpusortCudaReport *report, int bins)
 	run.report = report;
 	run.sm_count = sm_count;
 	run.shared_optin = shared_optin;
+	run.mailbox = mailbox;
+	run.posted = posted;
 	run.bins = bins;
 	return run;
 }
@@ -223,6 +227,8 @@ static void set_up()
 	MUST(cudaSetDevice(0));
 	MUST(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, 0));
 	MUST(cudaDeviceGetAttribute(&shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+	MUST(cudaHostAlloc(&mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault));
+	MUST(cudaEventCreateWithFlags(&posted, cudaEventDisableTiming));
 	MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	props.allocType = cudaMemAllocationTypePinned;
 	props.location.type = cudaMemLocationTypeDevice;
