@@ -52,90 +52,116 @@ __global__ void dealEverything(Lists lists, uint32_t count)
 
 /* ---- launchers ---- */
 
-/* What PartitionKernel has besides, with room to spare. */
+/* What kernels have besides, with room to spare. */
 static const size_t STATIC_SHARED = 4096;
+
+/* Keys to a bin, if there are enough of them: a first level's histogram is part of what few keys take. */
+static const uint32_t FIRST_COUNTED = 2048;
+static const uint32_t LATER_COUNTED = 256;
+
+static const uint64_t MOST_TILES = 4;
 
 /* How a run is cut up. */
 struct Plan {
-	int bins;			 /* of the first level, and at most of a later one */
-	uint32_t largest;	 /* keys that a block sorts */
-	uint32_t mean_bin;	 /* keys that a bin should get */
-	uint32_t chunk_keys; /* keys that a block moves */
-	uint32_t tile_bytes; /* keys that it moves at a time */
-	int bin_threads;	 /* LARGE_THREADS or SMALL_THREADS */
+	Segment everything;
+	Sizes sizes;
+	uint32_t chunk_keys;   /* keys that a block moves */
+	uint32_t count_chunks; /* so many times more that it counts in the first level */
+	uint32_t tile_bytes;   /* keys that it moves at a time */
+	int bin_threads;	   /* LARGE_THREADS or SMALL_THREADS */
 };
 
 static size_t partition_shared(const Plan &plan)
 {
-	return (sizeof(uint64_t) + sizeof(unsigned)) * (plan.bins + 1) + plan.tile_bytes;
+	return (sizeof(uint64_t) + sizeof(unsigned)) * (plan.sizes.uneven_targets + 1) +
+		   sizeof(Lookup) * (MAX_BINS / WARP) + plan.tile_bytes;
 }
 
 /*
- * Evenly spread keys give bins whose sizes differ by the square root of their
- * mean, so bins may be nearly as large as a block takes.  A few keys are cut
- * into more bins than that, for every multiprocessor to have some.
+ * Keys that a bin should get, if a block of so many threads is to sort it:
+ * six standard deviations less than fit, where keys are spread evenly.
  */
+static uint32_t mean_of(int threads)
+{
+	const uint32_t largest = threads * BIN_ITEMS;
+	return largest - 6 * (uint32_t)sqrt((double)largest);
+}
+
+/* Few keys are cut into more bins than that, for every multiprocessor to have some. */
 template <typename K> static Plan make_plan(const Run &run, uint64_t count)
 {
-	Plan plan;
+	Plan plan = {};
+	Sizes &sizes = plan.sizes;
 	const uint64_t blocks = 2 * (uint64_t)run.sm_count;
 	uint64_t chunk = (count + blocks - 1) / blocks;
 
 	plan.tile_bytes = PARTITION_BYTES * PARTITION_THREADS;
-	if (plan.tile_bytes * 4 / 3 > (size_t)run.shared_optin) plan.tile_bytes /= 2;
+	/* Smaller blocks are faster, but make more bins; the few of one level had better be few. */
+	const bool few_bins = count / blocks <= mean_of(SMALL_THREADS);
+	const bool many_bins = count / MAX_TARGETS > mean_of(LARGE_THREADS);
+	const bool scarce = bin_shared<K>(LARGE_THREADS) + STATIC_SHARED > (size_t)run.shared_optin;
+	plan.bin_threads = few_bins || many_bins || scarce ? SMALL_THREADS : LARGE_THREADS;
+	sizes.largest = plan.bin_threads * BIN_ITEMS;
+	sizes.mean = mean_of(plan.bin_threads);
+	if (count / blocks < sizes.mean) sizes.mean = (uint32_t)(count / blocks < 512 ? 512 : count / blocks);
+	sizes.most_targets = run.bins ? run.bins : MAX_TARGETS;
+	sizes.uneven_targets = run.bins ? 2 * run.bins + 4 : MAX_UNEVEN_TARGETS;
+	sizes.counted = FIRST_COUNTED;
+	sizes.most_bins = MAX_BINS;
+	if (scan_shared(MAX_BINS) + STATIC_SHARED > (size_t)run.shared_optin) sizes.most_bins = MAX_BINS / 2;
+	if (partition_shared(plan) + STATIC_SHARED > (size_t)run.shared_optin) plan.tile_bytes /= 2;
 	const uint32_t tile = plan.tile_bytes / sizeof(K);
 
-	plan.bin_threads = LARGE_THREADS;
-	if (count / blocks <= SMALL_THREADS * BIN_ITEMS * 15 / 16) plan.bin_threads = SMALL_THREADS;
-	if (bin_shared<K>(LARGE_THREADS) + STATIC_SHARED > (size_t)run.shared_optin) plan.bin_threads = SMALL_THREADS;
-	plan.largest = plan.bin_threads * BIN_ITEMS;
-	plan.mean_bin = plan.largest * 15 / 16;
-	if (count / blocks < plan.mean_bin) plan.mean_bin = (uint32_t)(count / blocks < 512 ? 512 : count / blocks);
+	plan.everything.size = count;
+	plan.everything.ranged = 1;
+	set_targets(plan.everything, sizes);
+	sizes.counted = LATER_COUNTED;
 
-	const uint64_t most_tiles = 4;
-	uint64_t want = (count + plan.mean_bin - 1) / plan.mean_bin;
-	if (want > MAX_BINS) {
-		uint64_t root = 1;
-		while (root * root < want)
-			root++;
-		want = root < MAX_BINS ? root : MAX_BINS;
-	}
-	plan.bins = run.bins ? run.bins : (int)want;
-	if (plan.bins < 2) plan.bins = 2;
-	while (partition_shared(plan) + STATIC_SHARED > (size_t)run.shared_optin && plan.bins > 2)
-		plan.bins /= 2;
-
-	if (chunk > most_tiles * tile) chunk = most_tiles * tile;
+	if (chunk > MOST_TILES * tile) chunk = MOST_TILES * tile;
 	plan.chunk_keys = (uint32_t)((chunk + PARTITION_THREADS - 1) / PARTITION_THREADS * PARTITION_THREADS);
 	if (plan.chunk_keys > tile) plan.chunk_keys = (uint32_t)((plan.chunk_keys + tile - 1) / tile * tile);
+	plan.count_chunks = (uint32_t)(count / plan.chunk_keys / (4 * run.sm_count));
+	if (plan.count_chunks < 1) plan.count_chunks = 1;
 	return plan;
 }
 
 /*
  * The memory of a run, in one piece: what must be zero at first, two sets of
  * segments and chunks, for a level and its next, and room for bins.  A segment
- * of a later level has more than the largest bin's keys.  Groups begin in
- * different stretches unless a larger bin lies between, so there are at most
- * a stretch's share of keys and two for each larger bin or segment, of every
- * level.
+ * of a later level has more than the largest bin's keys.  A segment is cut
+ * into at most two targets for each stretch of half a block's keys, or more,
+ * and two for the rest; so much for every level.
  */
 struct Workspace {
-	Memory memory, hg[2], psv[2];
+	Memory memory, hg[2], targets[2];
 	Tally *tally;
 	Look *look;
-	unsigned long long *first_hg, *first_psv;
+	unsigned long long *first_hg;
+	void *first_targets;
 	Segment *segments[2];
 	uint32_t *chunks[2];
 	Bin *bins, *stubborn;
 	uint64_t segment_room, chunk_room, bin_room;
 };
 
+/* Cursors, lookup tables and splits of a level. */
+static size_t targets_bytes(uint64_t bins, uint64_t segments)
+{
+	return bins * sizeof(uint64_t) + (bins / WARP + 1) * sizeof(Lookup) + segments * sizeof(Split);
+}
+
+static void set_targets_memory(Level &level, void *memory, uint64_t bins, uint64_t segments)
+{
+	level.cursors = (unsigned long long *)memory;
+	level.lookup = (Lookup *)(level.cursors + bins);
+	level.splits = (Split *)(level.lookup + bins / WARP + 1);
+}
+
 static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &plan, Workspace &work)
 {
-	const uint64_t first_chunks = (count + plan.chunk_keys - 1) / plan.chunk_keys;
-	work.segment_room = count / plan.largest + 1;
+	work.segment_room = count / plan.sizes.largest + 1;
 	work.chunk_room = count / plan.chunk_keys + work.segment_room + 1;
-	work.bin_room = 4 * count / plan.largest + 4 * MAX_LEVELS * work.segment_room;
+	work.bin_room = 6 * MAX_LEVELS * work.segment_room + plan.everything.targets;
 
 	size_t at = 0;
 	auto carve = [&at](size_t bytes) {
@@ -145,9 +171,9 @@ static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &pl
 	};
 	const size_t tally = carve(sizeof(Tally));
 	const size_t look = carve(sizeof(Look));
-	const size_t hg = carve(plan.bins * sizeof(uint64_t));
+	const size_t hg = carve(plan.everything.bins * sizeof(uint64_t));
 	const size_t zeros = at;
-	const size_t psv = carve(first_chunks * plan.bins * sizeof(uint64_t));
+	const size_t targets = carve(targets_bytes(plan.everything.bins, 1));
 	const size_t segments[2] = {carve(work.segment_room * sizeof(Segment)), carve(work.segment_room * sizeof(Segment))};
 	const size_t chunks[2] = {carve(work.chunk_room * sizeof(uint32_t)), carve(work.chunk_room * sizeof(uint32_t))};
 	const size_t bins = carve(work.bin_room * sizeof(Bin));
@@ -158,7 +184,7 @@ static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &pl
 	work.tally = (Tally *)(base + tally);
 	work.look = (Look *)(base + look);
 	work.first_hg = (unsigned long long *)(base + hg);
-	work.first_psv = (unsigned long long *)(base + psv);
+	work.first_targets = base + targets;
 	for (int i = 0; i < 2; i++) {
 		work.segments[i] = (Segment *)(base + segments[i]);
 		work.chunks[i] = (uint32_t *)(base + chunks[i]);
@@ -182,13 +208,14 @@ static GpusortCudaStatus prepare_level(Run &run, Workspace &work, const Lists &l
 									   const K *source, Level &level)
 {
 	Memory &hg = work.hg[number % 2];
-	Memory &psv = work.psv[number % 2];
+	Memory &targets = work.targets[number % 2];
 	level.segments = work.segments[number % 2];
+	level.count_chunks = 1;
 	level.chunks = work.chunks[number % 2];
 	GPUSORT_PASS(hg.allocate(run, now.hg * sizeof(uint64_t)));
-	GPUSORT_PASS(psv.allocate(run, now.hh * sizeof(uint64_t)));
+	GPUSORT_PASS(targets.allocate(run, targets_bytes(now.hg, now.segments)));
 	level.hg = hg.as<unsigned long long>();
-	level.psv = psv.as<unsigned long long>();
+	set_targets_memory(level, targets.as<void>(), now.hg, now.segments);
 	GPUSORT_TRY(cudaMemsetAsync(level.hg, 0, now.hg * sizeof(uint64_t), run.stream), run.err);
 	GPUSORT_TRY(cudaMemsetAsync(lists.tally, 0, offsetof(Tally, bins), run.stream), run.err);
 	if (now.unranged > 0) {
@@ -202,7 +229,7 @@ static GpusortCudaStatus prepare_level(Run &run, Workspace &work, const Lists &l
  * One level of the pipeline over all its segments, queued.  run.posted comes
  * when the tally of the next is in the mailbox, long before the keys have moved.
  */
-template <typename K, int THREADS>
+template <typename K>
 static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &lists, const Tally &now, int number,
 									 const Level &level, K *keys, K *spare)
 {
@@ -210,17 +237,31 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 	K *target = number % 2 ? keys : spare;
 	const unsigned blocks = (unsigned)now.chunks;
 
-	blockAndGlobalHisto<K><<<blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
+	const unsigned count_blocks = (blocks + level.count_chunks - 1) / level.count_chunks;
+	blockAndGlobalHisto<K><<<count_blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
 	GPUSORT_LAUNCHED("blockAndGlobalHisto", run.err);
-	globalHistoScan<K>
-		<<<(unsigned)now.segments, SCAN_THREADS, 0, run.stream>>>(level, lists, plan.largest, number % 2 ? 0 : 1);
+	if (number == 0 && now.most_bins > LATER_SCAN_THREADS * 4)
+		globalHistoScan<K, FIRST_SCAN_THREADS>
+			<<<1, FIRST_SCAN_THREADS, scan_shared(now.most_bins), run.stream>>>(level, lists, 1);
+	else
+		globalHistoScan<K, LATER_SCAN_THREADS>
+			<<<(unsigned)now.segments, LATER_SCAN_THREADS, scan_shared(now.most_bins), run.stream>>>(
+				level, lists, number % 2 ? 0 : 1);
 	GPUSORT_LAUNCHED("globalHistoScan", run.err);
 	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
 	partition_kernel<K>(plan)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(source, target, keys,
 																								 level);
 	GPUSORT_LAUNCHED("PartitionKernel", run.err);
 	note_launch(run, blocks, PARTITION_THREADS);
-	return sort_bins<K, THREADS>(run, lists, now.bins, now.hg, keys, spare);
+	return GPUSORT_CUDA_OK;
+}
+
+/* The first level's bins are sorted without waiting for their number: at most these. */
+static uint64_t most_bins(const Plan &plan)
+{
+	const uint64_t uneven = 4 * (plan.everything.size / plan.sizes.largest + 1);
+	const uint64_t most = plan.sizes.uneven_targets;
+	return uneven < most ? (uneven > plan.everything.targets ? uneven : plan.everything.targets) : most;
 }
 
 /* All levels, and what they leave to others. */
@@ -235,6 +276,14 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	GPUSORT_TRY(cudaFuncSetAttribute(partition_kernel<K>(plan), cudaFuncAttributeMaxDynamicSharedMemorySize,
 									 (int)partition_shared(plan)),
 				run.err);
+	GPUSORT_TRY(cudaFuncSetAttribute(globalHistoScan<K, FIRST_SCAN_THREADS>,
+									 cudaFuncAttributeMaxDynamicSharedMemorySize,
+									 (int)scan_shared(plan.sizes.most_bins)),
+				run.err);
+	GPUSORT_TRY(cudaFuncSetAttribute(globalHistoScan<K, LATER_SCAN_THREADS>,
+									 cudaFuncAttributeMaxDynamicSharedMemorySize,
+									 (int)scan_shared(plan.sizes.most_bins)),
+				run.err);
 	GPUSORT_PASS((prepare_bins<K, THREADS>(run)));
 	GPUSORT_PASS(make_workspace(run, count, plan, work));
 
@@ -246,21 +295,20 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	lists.tally = work.tally;
 	lists.mailbox = (Tally *)run.mailbox;
 	lists.chunk_keys = plan.chunk_keys;
-	lists.most_bins = plan.bins;
-	lists.mean_bin = plan.mean_bin;
+	lists.sizes = plan.sizes;
 
+	level.first = plan.everything;
 	level.look = work.look;
-	level.count = count;
-	level.bins = plan.bins;
 	level.chunk_keys = plan.chunk_keys;
+	level.count_chunks = plan.count_chunks;
 	level.hg = work.first_hg;
-	level.psv = work.first_psv;
+	set_targets_memory(level, work.first_targets, plan.everything.bins, 1);
 	now.segments = 1;
 	now.chunks = (count + plan.chunk_keys - 1) / plan.chunk_keys;
-	now.hg = plan.bins;
+	now.hg = plan.everything.bins;
+	now.most_bins = plan.everything.bins;
 
-	const uint64_t vectors = count * sizeof(K) / 16 + 1;
-	const uint64_t look_blocks = (vectors + LOOK_THREADS - 1) / LOOK_THREADS;
+	const uint64_t look_blocks = count * sizeof(K) / LOOK_BYTES + 1;
 	const uint64_t look_most = 4 * (uint64_t)run.sm_count;
 	lookAtKeys<K><<<(unsigned)(look_blocks < look_most ? look_blocks : look_most), LOOK_THREADS, 0, run.stream>>>(
 		keys, count, work.look);
@@ -271,11 +319,15 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 		lists.segments = work.segments[(number + 1) % 2];
 		lists.chunks = work.chunks[(number + 1) % 2];
 		if (number > 0) GPUSORT_PASS(prepare_level(run, work, lists, now, number, number % 2 ? spare : keys, level));
-		GPUSORT_PASS((queue_level<K, THREADS>(run, plan, lists, now, number, level, keys, spare)));
+		GPUSORT_PASS(queue_level(run, plan, lists, now, number, level, keys, spare));
+		if (number == 0) GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, 0, most_bins(plan), keys, spare)));
 		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
+		const uint64_t before = now.bins;
 		now = *lists.mailbox;
 		if (now.lost > 0)
 			return fail(GPUSORT_CUDA_UNSORTED, "globalHistoScan", "a work list of mppSort is full", run.err);
+		if (number > 0 && now.bins > before)
+			GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, before, now.bins - before, keys, spare)));
 	}
 	GPUSORT_PASS((sort_stubborn_bins<K, THREADS>(run, lists, 4 * run.sm_count, keys, spare)));
 	if (now.segments == 0) return GPUSORT_CUDA_OK;
@@ -314,7 +366,7 @@ template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uin
 	*sorted = keys;
 	if (count < 2) return GPUSORT_CUDA_OK;
 	const Plan plan = make_plan<K>(run, count);
-	run.report->bins = plan.bins;
+	run.report->bins = (int)plan.everything.targets;
 	if (count <= LARGEST_BIN) return sort_few(run, keys, spare, count);
 	if (plan.bin_threads == SMALL_THREADS) return run_levels<K, SMALL_THREADS>(run, plan, count, keys, spare, sorted);
 	return run_levels<K, LARGE_THREADS>(run, plan, count, keys, spare, sorted);

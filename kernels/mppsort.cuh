@@ -4,9 +4,10 @@
  * mppsort.cu tells the algorithm.  Its data, from large to small:
  *
  *	Segment		keys to be partitioned over one range; the first level has one,
- *				later ones as many as bins were too large
- *	chunk		a block's part of a segment, always of the same size, so that
- *				a row of HH is a chunk's; the table of chunks says whose each is
+ *				later ones as many as targets were too large to sort
+ *	chunk		a block's part of a segment; the table of chunks says whose each is
+ *	Split		how a segment's bins, which are counted, make the targets that
+ *				its keys are moved to
  *	Bin			keys to be sorted by one block
  *	Tally		the lists' lengths, all that the host ever reads back
  *
@@ -21,10 +22,15 @@
 
 #include "sort.h"
 
+#include <math.h>
+
 namespace gpusort
 {
 
-static const int MAX_BINS = 2560;
+/* Bins that are counted, and targets that keys are moved to: a target is some bins in a row. */
+static const int MAX_BINS = 8192;
+static const int MAX_TARGETS = 1280;
+static const int MAX_UNEVEN_TARGETS = 2048;
 static const int MAX_LEVELS = 10;
 static const int WARP = 32;
 static const unsigned ALL_LANES = 0xffffffff;
@@ -33,9 +39,11 @@ static const unsigned ALL_LANES = 0xffffffff;
 static const uint64_t SKEWED = 4;
 
 static const int LOOK_THREADS = 512;
+static const int LOOK_BYTES = LOOK_THREADS * 64; /* that a block reads at a time */
 static const int RANGE_THREADS = 256;
 static const int HISTO_THREADS = 512;
-static const int SCAN_THREADS = 1024;
+static const int FIRST_SCAN_THREADS = 1024;
+static const int LATER_SCAN_THREADS = 256;
 static const int PARTITION_THREADS = 512;
 
 /* A block that sorts bins: keys a thread, and threads if bins are as large as they may be, or smaller. */
@@ -85,20 +93,69 @@ template <typename K> struct Scale {
 	}
 };
 
+enum Ordered { NOT_ORDERED, ASCENDING, DESCENDING };
+
 /*
  * Keys still to be partitioned: [start, start + size) of the level's source
- * buffer, all in [lo, hi].  Its bins' counters are hg .. hg + bins of Hg; the
- * block of its chunk c has the row that begins at hh + c * bins of HH.
+ * buffer, all in [lo, hi].  Its bins' counters are Hg[hg .. hg + bins); hg is
+ * a multiple of 32.
  */
 struct Segment {
 	uint64_t start, size;
 	unsigned long long lo, hi;
-	uint64_t hg, hh;
+	uint64_t hg;
 	uint64_t first_chunk; /* of the level's chunks, those from here on are this segment's */
+	uint32_t targets;	  /* as many as it should have; divides bins */
 	uint32_t bins;
 	uint16_t ranged;  /* lo and hi are known; else they are lo > hi until takeRange has run */
 	uint16_t ordered; /* an Ordered; only a first level's */
 };
+
+/*
+ * A segment's targets: every group bins make one, or, group being 0, the
+ * Lookup tables say which.  crowded is a target that gets a large part of all
+ * keys; NO_TARGET if there is none.
+ */
+struct Split {
+	uint32_t targets, group, crowded;
+};
+
+/* 32 bins: which of them are the first of a target, and how many targets began before these. */
+struct Lookup {
+	uint32_t first, before;
+};
+
+static const uint32_t NO_TARGET = ~0u;
+static const uint32_t CROWDED_PART = 3; /* one in so many */
+
+/* What keys to cut into pieces has to know: also how finely they are counted. */
+struct Sizes {
+	uint32_t largest;		 /* keys that a block sorts */
+	uint32_t mean;			 /* keys that a target should get, if all goes well */
+	uint32_t most_targets;	 /* 2 to MAX_TARGETS */
+	uint32_t counted;		 /* keys to a bin, if there are enough of them */
+	uint32_t most_bins;		 /* MAX_BINS, or less where shared memory is scarce */
+	uint32_t uneven_targets; /* at most so many where keys are spread unevenly */
+};
+
+/*
+ * How many targets and bins a segment should have: targets that a block can
+ * sort, or, if these are too many, about as many as each of them will have.
+ */
+__host__ __device__ inline void set_targets(Segment &segment, const Sizes &sizes)
+{
+	uint64_t want = (segment.size + sizes.mean - 1) / sizes.mean;
+	if (want > sizes.most_targets) {
+		uint64_t root = (uint64_t)sqrt((double)want) + 1;
+		want = root < sizes.most_targets ? root : sizes.most_targets;
+	}
+	if (want < 2) want = 2;
+	uint64_t group = segment.size / want / sizes.counted;
+	if (group > sizes.most_bins / want) group = sizes.most_bins / want;
+	if (group < 1) group = 1;
+	segment.targets = (uint32_t)want;
+	segment.bins = (uint32_t)(want * group);
+}
 
 /* What keys the bins of a segment have. A division for each would take longer than all else about them. */
 template <typename K> struct Bounds {
@@ -136,8 +193,6 @@ template <typename K> struct Bounds {
 	}
 };
 
-enum Ordered { NOT_ORDERED, ASCENDING, DESCENDING };
-
 /* As few values as bins: keys are not moved but written from their counts. */
 __device__ inline bool few_values(const Segment &segment)
 {
@@ -153,9 +208,10 @@ struct Bin {
 
 /* What a level deals out. Reset before each level, but for the last three. */
 struct Tally {
-	unsigned long long segments, chunks, hg, hh; /* of the next level */
-	unsigned long long unranged;				 /* segments whose range must be taken */
-	unsigned long long tickets;					 /* segments whose scan is done */
+	unsigned long long segments, chunks, hg; /* of the next level */
+	unsigned long long unranged;			 /* segments whose range must be taken */
+	unsigned long long most_bins;			 /* of a segment */
+	unsigned long long tickets;				 /* segments whose scan is done */
 	unsigned long long bins, stubborn;
 	unsigned long long lost; /* entries that a list had no room for; never, by the sizes below */
 };
@@ -169,48 +225,47 @@ struct Lists {
 	Tally *tally;
 	Tally *mailbox; /* in host memory: the tally when a level's bins are dealt */
 	uint32_t chunk_keys;
-	uint32_t most_bins;
-	uint32_t mean_bin; /* keys that a bin should get */
+	Sizes sizes;
 };
 
 /* A level's work: a list of segments and whose each chunk is, or, first of all, everything. */
 struct Level {
-	Segment *segments; /* NULL: the first level */
+	Segment *segments; /* NULL: the first level, */
+	Segment first;	   /* which has this one, but for what look has found */
+	const Look *look;
 	const uint32_t *chunks;
-	const Look *look; /* this and the next two: of the first level */
-	uint64_t count;
-	uint32_t bins;
 	uint32_t chunk_keys;
-	unsigned long long *hg, *psv;
+	uint32_t count_chunks;		 /* that a block counts in one go; 1 but for the first level */
+	unsigned long long *hg;		 /* each segment's bins: their counts, then SHg, where they begin */
+	unsigned long long *cursors; /* each segment's targets: where the next key goes */
+	Lookup *lookup;				 /* of bins 32 i to 32 i + 31, counted as hg is */
+	Split *splits;				 /* each segment's */
 };
 
-template <typename K> __device__ inline Segment first_segment(const Level &level)
+__device__ inline uint32_t index_of_chunk(const Level &level)
 {
-	Segment all = {};
-	all.size = level.count;
+	return level.segments ? level.chunks[blockIdx.x] : 0;
+}
+
+template <typename K> __device__ inline Segment segment_of(const Level &level, uint32_t index)
+{
+	if (level.segments) return level.segments[index];
+	Segment all = level.first;
 	all.lo = (K)~level.look->not_lo;
 	all.hi = level.look->hi;
-	all.bins = level.bins;
-	all.ranged = 1;
 	all.ordered = !level.look->falls ? ASCENDING : !level.look->rises ? DESCENDING : NOT_ORDERED;
 	return all;
 }
 
-template <typename K> __device__ inline Segment segment_of_chunk(const Level &level)
-{
-	return level.segments ? level.segments[level.chunks[blockIdx.x]] : first_segment<K>(level);
-}
-
 /* A block's part of its segment: keys [begin, end) counted from the segment's start. */
 struct Part {
-	uint64_t chunk, begin, end;
+	uint64_t begin, end;
 };
 
-__device__ inline Part part_of(const Segment &segment, uint32_t chunk_keys)
+__device__ inline Part part_of(const Segment &segment, uint64_t chunk_keys)
 {
 	Part part;
-	part.chunk = blockIdx.x - segment.first_chunk;
-	part.begin = part.chunk * chunk_keys;
+	part.begin = (blockIdx.x - segment.first_chunk) * chunk_keys;
 	part.end = min(part.begin + chunk_keys, segment.size);
 	return part;
 }

@@ -5,11 +5,17 @@
  * a segment (globalHistoScan).  All segments of a level are in the same
  * launch, and blocks of different segments know nothing of each other.
  *
- * Hg, HH, SHg and PSv are mppSort's names.  SHg takes Hg's place, and PSv is
- * what HH would become by its vertical scan, without one: when a block adds
- * its counts to Hg, the addition returns what other blocks added before, and
- * that is the block's place in the bin.  The order of blocks within a bin is
- * then that of their arrival; equal keys being all alike, nobody can tell.
+ * Hg and SHg are mppSort's names: the bins' counts, and where each begins.
+ * Its matrices HH and PSv, each block's counts and their vertical scan, shrink
+ * to an atomic addition: when a block adds its tile's counts to where the next
+ * keys of each target go, the addition returns what others have taken before
+ * it, and that is the tile's place in the target (verticalScan).  The order
+ * of tiles within a target is then that of their arrival; equal keys being
+ * all alike, nobody can tell.
+ *
+ * Bins are finer than targets, so that unevenly spread keys can be cut into
+ * targets of about equal size: bins are counted, and neighbouring ones joined.
+ * A bin that is too large all by itself becomes a target of its own.
  *
  * What keeps these fast is that counting and ranking are atomic additions in
  * a block's own shared memory, at the same cost for any number of bins.
@@ -167,16 +173,15 @@ template <typename K> __global__ void __launch_bounds__(RANGE_THREADS) takeRange
 	atomicMax(&segment->hi, (unsigned long long)hi);
 }
 
-/* Hg, and for each block its row of PSv. Few values need no PSv, one value needs neither. */
+/* Hg. A segment of one value needs none. */
 template <typename K> __global__ void __launch_bounds__(HISTO_THREADS) blockAndGlobalHisto(const K *keys, Level level)
 {
 	__shared__ unsigned counts[MAX_BINS];
-	const Segment segment = segment_of_chunk<K>(level);
+	const Segment segment = segment_of<K>(level, index_of_chunk(level));
 	if (segment.lo == segment.hi || segment.ordered) return;
-	const Part part = part_of(segment, level.chunk_keys);
+	const Part part = part_of(segment, level.chunk_keys * level.count_chunks);
 	const K *from = keys + segment.start + part.begin;
 	const Scale<K> scale((K)segment.lo, (K)segment.hi, segment.bins);
-	const bool few = few_values(segment);
 
 	for (unsigned b = threadIdx.x; b < segment.bins; b += HISTO_THREADS)
 		counts[b] = 0;
@@ -186,21 +191,18 @@ template <typename K> __global__ void __launch_bounds__(HISTO_THREADS) blockAndG
 	__syncthreads();
 	for (unsigned b = threadIdx.x; b < segment.bins; b += HISTO_THREADS) {
 		unsigned count = counts[b];
-		if (count == 0) continue;
-		unsigned long long before = atomicAdd(&level.hg[segment.hg + b], (unsigned long long)count);
-		if (!few) level.psv[segment.hh + part.chunk * segment.bins + b] = before;
+		if (count > 0) atomicAdd(&level.hg[segment.hg + b], (unsigned long long)count);
 	}
 }
 
 __device__ inline void deal_segment(const Lists &lists, Segment segment)
 {
+	set_targets(segment, lists.sizes);
 	unsigned long long chunks = (segment.size + lists.chunk_keys - 1) / lists.chunk_keys;
-	unsigned long long bins = (segment.size + lists.mean_bin - 1) / lists.mean_bin;
-	segment.bins = (unsigned)max(2ull, min(bins, (unsigned long long)lists.most_bins));
-	segment.hg = atomicAdd(&lists.tally->hg, (unsigned long long)segment.bins);
-	segment.hh = atomicAdd(&lists.tally->hh, segment.bins * chunks);
+	segment.hg = atomicAdd(&lists.tally->hg, (segment.bins + WARP - 1ull) / WARP * WARP);
 	segment.first_chunk = atomicAdd(&lists.tally->chunks, chunks);
 	if (!segment.ranged) atomicAdd(&lists.tally->unranged, 1ull);
+	atomicMax(&lists.tally->most_bins, (unsigned long long)segment.bins);
 
 	unsigned long long at = atomicAdd(&lists.tally->segments, 1ull);
 	if (at >= lists.segment_room || segment.first_chunk + chunks > lists.chunk_room) {
@@ -226,115 +228,185 @@ __device__ inline void post_tally(const Lists &lists)
 		to[i] = from[i];
 }
 
-static const unsigned NO_GROUP = ~0u;
-static const unsigned TOO_LARGE = NO_GROUP - 1;
-
 /*
- * The last bin to be sorted together with bin b; NO_GROUP if b is empty or
- * not the first of its group.  A bin is TOO_LARGE, or fills much of a block
- * (sorted alone), or is sorted with those that begin in the same stretch of
- * half a block's keys.  A bin of the first two kinds covers more than a
- * stretch, so none that follows it begins in its stretch, and a group is never
- * torn.  A group ends less than a stretch and half a block after its stretch
- * began: it fits.
+ * What globalHistoScan knows of its segment in shared memory: starts[b] is
+ * where bin b begins, starts[bins] the segment's size; first[t] is the first
+ * bin of target t, first[targets] is bins.
  */
-__device__ inline unsigned last_of_group(const unsigned long long *starts, unsigned bins, unsigned b, uint32_t largest)
+struct ScanShared {
+	unsigned first_of_stretch[MAX_UNEVEN_TARGETS];
+	uint16_t first[MAX_UNEVEN_TARGETS + 2];
+	unsigned crowded;
+	unsigned words[MAX_BINS / WARP]; /* bit b: bin b is the first of a target */
+	unsigned long long starts[1];	 /* as many as bins, and one */
+};
+
+static size_t scan_shared(uint64_t most_bins)
 {
-	const uint32_t stretch = largest / 2;
-	const uint32_t small = largest - stretch;
-	const unsigned long long start = starts[b];
-	const unsigned long long size = starts[b + 1] - start;
-	if (size == 0) return NO_GROUP;
-	if (size > largest) return TOO_LARGE;
-	if (size > small) return b;
-
-	/* The leader of a group is its first bin that is not empty. */
-	int before = (int)b - 1;
-	while (before >= 0 && starts[before] == start)
-		before--;
-	if (before >= 0 && start - starts[before] <= small && starts[before] / stretch == start / stretch) return NO_GROUP;
-
-	unsigned last = b;
-	for (unsigned next = b + 1; next < bins && starts[next] / stretch == start / stretch; next++) {
-		unsigned long long next_size = starts[next + 1] - starts[next];
-		if (next_size > small) break;
-		if (next_size > 0) last = next;
-	}
-	return last;
+	return sizeof(ScanShared) + most_bins * sizeof(unsigned long long);
 }
 
-/* SHg, in place of Hg; and deals the bins out. */
-template <typename K>
-__global__ void __launch_bounds__(SCAN_THREADS)
-	globalHistoScan(Level level, Lists lists, uint32_t largest, uint32_t target_in_spare)
+/* Equal numbers of bins to a target, if no target gets too large that way. All threads call. */
+__device__ inline bool split_evenly(const Segment &segment, const Sizes &sizes, ScanShared &shared, Split &split)
 {
-	typedef cub::BlockScan<unsigned long long, SCAN_THREADS> Scan;
-	const int ITEMS = (MAX_BINS + SCAN_THREADS - 1) / SCAN_THREADS;
-	__shared__ typename Scan::TempStorage scan;
-	__shared__ unsigned long long starts[MAX_BINS + 1];
+	const uint64_t share = segment.size / segment.targets;
+	const uint64_t limit = share <= sizes.largest ? sizes.largest : 2 * share;
+	const unsigned group = segment.bins / segment.targets;
+	int too_large = 0;
+	for (unsigned t = threadIdx.x; t < segment.targets; t += blockDim.x)
+		too_large |= shared.starts[(t + 1) * group] - shared.starts[t * group] > limit;
+	if (__syncthreads_or(too_large)) return false;
+	for (unsigned t = threadIdx.x; t <= segment.targets; t += blockDim.x)
+		shared.first[t] = (uint16_t)(t * group);
+	split = {segment.targets, group, NO_TARGET};
+	__syncthreads();
+	return true;
+}
 
-	const Segment segment = level.segments ? level.segments[blockIdx.x] : first_segment<K>(level);
+/*
+ * Targets of about equal size: the bins that begin in the same stretch of
+ * keys, but a bin that is as large as a stretch, or larger, is a target of its
+ * own.  Such a bin is the last that begins in its stretch, so the others are
+ * neighbours, and fewer than two stretches of keys.  A stretch is a power of
+ * two of keys.  All threads call.
+ */
+template <int THREADS>
+__device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes, ScanShared &shared, Split &split,
+									  Lookup *lookup)
+{
+	typedef cub::BlockScan<unsigned, THREADS, cub::BLOCK_SCAN_WARP_SCANS> Scan;
+	__shared__ typename Scan::TempStorage scan;
+	const unsigned words = (segment.bins + WARP - 1) / WARP;
+	const uint64_t share = segment.size / segment.targets;
+	uint64_t least = share <= sizes.largest ? sizes.largest / 2 : share;
+	least = max(least, segment.size / (sizes.uneven_targets / 2 - 1) + 1);
+	int shift = 0; /* of a stretch */
+	while ((UINT64_C(1) << shift) < least)
+		shift++;
+
+	for (unsigned i = threadIdx.x; i <= segment.size >> shift; i += THREADS)
+		shared.first_of_stretch[i] = ~0u;
+	if (threadIdx.x == 0) shared.crowded = NO_TARGET;
+	__syncthreads();
+	for (unsigned b = threadIdx.x; b < segment.bins; b += THREADS) {
+		uint64_t size = shared.starts[b + 1] - shared.starts[b];
+		if (size > 0 && size >> shift == 0) atomicMin(&shared.first_of_stretch[shared.starts[b] >> shift], b);
+	}
+	__syncthreads();
+	for (unsigned w = threadIdx.x / WARP; w < words; w += THREADS / WARP) {
+		const unsigned b = w * WARP + threadIdx.x % WARP;
+		bool begins = false;
+		if (b < segment.bins) {
+			uint64_t size = shared.starts[b + 1] - shared.starts[b];
+			begins = size >> shift > 0 || (size > 0 && shared.first_of_stretch[shared.starts[b] >> shift] == b);
+		}
+		const unsigned bits = __ballot_sync(ALL_LANES, begins);
+		if (threadIdx.x % WARP == 0) shared.words[w] = bits;
+	}
+	__syncthreads();
+	static_assert(MAX_BINS / WARP <= THREADS, "a thread must have a word at most");
+	const unsigned bits = threadIdx.x < words ? shared.words[threadIdx.x] : 0;
+	unsigned before, targets;
+	Scan(scan).ExclusiveSum(__popc(bits), before, targets);
+	if (threadIdx.x < words) lookup[threadIdx.x] = {bits, before};
+	for (unsigned left = bits; left != 0; left &= left - 1)
+		shared.first[before++] = (uint16_t)(threadIdx.x * WARP + __ffs(left) - 1);
+	if (threadIdx.x == 0) shared.first[targets] = (uint16_t)segment.bins;
+	__syncthreads();
+	for (unsigned t = threadIdx.x; t < targets; t += THREADS) {
+		uint64_t size = shared.starts[shared.first[t + 1]] - shared.starts[shared.first[t]];
+		if (size >= segment.size / CROWDED_PART) shared.crowded = t; /* any will do */
+	}
+	__syncthreads();
+	split = {targets, 0, shared.crowded};
+}
+
+/* SHg, in place of Hg; joins bins to targets; and deals these out, to be sorted or to be partitioned again. */
+template <typename K, int SCAN_THREADS>
+__global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lists lists, uint32_t target_in_spare)
+{
+	typedef cub::BlockScan<unsigned long long, SCAN_THREADS, cub::BLOCK_SCAN_WARP_SCANS> Scan;
+	__shared__ typename Scan::TempStorage scan;
+	extern __shared__ unsigned long long memory[];
+	ScanShared &shared = *(ScanShared *)memory;
+
+	const Segment segment = segment_of<K>(level, blockIdx.x);
 	if (segment.lo == segment.hi || segment.ordered) {
 		post_tally(lists);
 		return;
 	}
-	const Scale<K> scale((K)segment.lo, (K)segment.hi, segment.bins);
-	const Bounds<K> bounds(scale, segment);
 	const unsigned bins = segment.bins;
 	const unsigned per_thread = (bins + SCAN_THREADS - 1) / SCAN_THREADS;
+	const bool few = few_values(segment);
 	unsigned long long *row = level.hg + segment.hg;
 
-	/* Each thread has per_thread bins in a row, at most ITEMS. */
-	unsigned long long own[ITEMS], sum = 0;
-#pragma unroll
-	for (int i = 0; i < ITEMS; i++) {
-		const unsigned b = threadIdx.x * per_thread + i;
-		own[i] = i < per_thread && b < bins ? row[b] : 0;
-		sum += own[i];
-	}
-	Scan(scan).ExclusiveSum(sum, sum);
-#pragma unroll
-	for (int i = 0; i < ITEMS; i++) {
-		const unsigned b = threadIdx.x * per_thread + i;
-		if (i < per_thread && b < bins) {
-			row[b] = sum;
-			starts[b] = sum;
-		}
-		sum += own[i];
-	}
-	if (threadIdx.x == 0) starts[bins] = segment.size;
+	for (unsigned b = threadIdx.x; b < bins; b += SCAN_THREADS)
+		shared.starts[b] = row[b];
 	__syncthreads();
-	if (few_values(segment)) { /* PartitionKernel writes these from SHg */
+	/* Each thread has per_thread bins in a row. */
+	const unsigned first_bin = min(threadIdx.x * per_thread, bins);
+	const unsigned past_bin = min(first_bin + per_thread, bins);
+	unsigned long long sum = 0;
+	for (unsigned b = first_bin; b < past_bin; b++)
+		sum += shared.starts[b];
+	Scan(scan).ExclusiveSum(sum, sum);
+	for (unsigned b = first_bin; b < past_bin; b++) {
+		unsigned long long count = shared.starts[b];
+		shared.starts[b] = sum;
+		if (few) row[b] = sum;
+		sum += count;
+	}
+	if (threadIdx.x == 0) shared.starts[bins] = segment.size;
+	__syncthreads();
+	if (few) { /* PartitionKernel writes these from SHg */
 		post_tally(lists);
 		return;
 	}
 
-	for (unsigned first = threadIdx.x / WARP * WARP; first < bins; first += SCAN_THREADS) {
-		const unsigned b = first + threadIdx.x % WARP;
-		const unsigned last = b < bins ? last_of_group(starts, bins, b, largest) : NO_GROUP;
-		if (last == TOO_LARGE) {
+	Split split;
+	if (!split_evenly(segment, lists.sizes, shared, split))
+		split_unevenly<SCAN_THREADS>(segment, lists.sizes, shared, split, level.lookup + segment.hg / WARP);
+	if (threadIdx.x == 0) level.splits[blockIdx.x] = split;
+
+	const Scale<K> scale((K)segment.lo, (K)segment.hi, bins);
+	const Bounds<K> bounds(scale, segment);
+	for (unsigned first = threadIdx.x / WARP * WARP; first < split.targets; first += SCAN_THREADS) {
+		const unsigned t = first + threadIdx.x % WARP;
+		uint64_t start = 0, size = 0;
+		unsigned low = 0, past = 0;
+		if (t < split.targets) {
+			low = shared.first[t];
+			past = shared.first[t + 1];
+			start = shared.starts[low];
+			size = shared.starts[past] - start;
+			if (shared.starts[low + 1] - start == size) past = low + 1;
+			level.cursors[segment.hg + t] = start;
+		}
+		if (size > lists.sizes.largest) {
 			Segment child = {};
-			child.start = segment.start + starts[b];
-			child.size = starts[b + 1] - starts[b];
-			child.ranged = child.size <= SKEWED * (segment.size / bins);
-			child.lo = child.ranged ? bounds.lowest(b) : ~0ull;
-			child.hi = child.ranged ? bounds.highest(b) : 0;
+			child.start = segment.start + start;
+			child.size = size;
+			/* A bin that got all these keys may have few values: only a narrower range makes progress. */
+			child.ranged = past - low > 1 || size <= SKEWED * (segment.size / bins);
+			child.lo = child.ranged ? bounds.lowest(low) : ~0ull;
+			child.hi = child.ranged ? bounds.highest(past - 1) : 0;
 			deal_segment(lists, child);
 		}
-		const unsigned leaders = __ballot_sync(ALL_LANES, last < bins);
+		const bool sortable = size > 0 && size <= lists.sizes.largest;
+		const unsigned dealt = __ballot_sync(ALL_LANES, sortable);
 		unsigned long long at = 0;
-		if (threadIdx.x % WARP == 0 && leaders) at = atomicAdd(&lists.tally->bins, (unsigned long long)__popc(leaders));
-		at = __shfl_sync(ALL_LANES, at, 0) + __popc(leaders & ((1u << threadIdx.x % WARP) - 1));
-		if (last >= bins) continue;
+		if (threadIdx.x % WARP == 0 && dealt) at = atomicAdd(&lists.tally->bins, (unsigned long long)__popc(dealt));
+		at = __shfl_sync(ALL_LANES, at, 0) + __popc(dealt & ((1u << threadIdx.x % WARP) - 1));
+		if (!sortable) continue;
 		if (at >= lists.bin_room) {
 			atomicAdd(&lists.tally->lost, 1ull);
 			continue;
 		}
 		Bin bin;
-		bin.start = segment.start + starts[b];
-		bin.size = (uint32_t)(starts[last + 1] - starts[b]);
-		bin.lo = bounds.lowest(b);
-		bin.hi = bounds.highest(last);
+		bin.start = segment.start + start;
+		bin.size = (uint32_t)size;
+		bin.lo = bounds.lowest(low);
+		bin.hi = bounds.highest(past - 1);
 		bin.in_spare = target_in_spare;
 		lists.bins[at] = bin;
 	}
@@ -390,47 +462,161 @@ template <typename K, int ITEMS> __device__ inline void load_tile(K *keys, const
 	}
 }
 
-typedef cub::BlockScan<unsigned, PARTITION_THREADS> TileScan;
+typedef cub::BlockScan<unsigned, PARTITION_THREADS, cub::BLOCK_SCAN_WARP_SCANS> TileScan;
 
-/* Counts become starts in the tile, and places are made less by these (and may wrap, and will wrap back). */
-__device__ inline void scan_tile(unsigned *counts, unsigned long long *place, unsigned bins,
-								 TileScan::TempStorage &scan)
+/*
+ * A tile's counts become starts in the tile, and place[t] what to add to a
+ * key's place in the tile to get its place in the segment (it may wrap, and
+ * will wrap back).  Each target's cursor moves on by the tile's count, and
+ * where it was is the tile's place.
+ */
+__device__ inline void verticalScan(unsigned *counts, unsigned long long *place, unsigned long long *cursors,
+									unsigned targets, TileScan::TempStorage &scan)
 {
-	const unsigned per_thread = (bins + PARTITION_THREADS - 1) / PARTITION_THREADS;
-	const unsigned first = min(threadIdx.x * per_thread, bins);
-	const unsigned past = min(first + per_thread, bins);
+	const unsigned per_thread = (targets + PARTITION_THREADS - 1) / PARTITION_THREADS;
+	const unsigned first = min(threadIdx.x * per_thread, targets);
+	const unsigned past = min(first + per_thread, targets);
 	unsigned sum = 0;
-	for (unsigned b = first; b < past; b++)
-		sum += counts[b];
+	for (unsigned t = first; t < past; t++) {
+		unsigned count = counts[t];
+		if (count > 0) place[t] = atomicAdd(&cursors[t], (unsigned long long)count);
+		sum += count;
+	}
 	TileScan(scan).ExclusiveSum(sum, sum);
-	for (unsigned b = first; b < past; b++) {
-		unsigned count = counts[b];
-		counts[b] = sum;
-		place[b] -= sum;
+	for (unsigned t = first; t < past; t++) {
+		unsigned count = counts[t];
+		counts[t] = sum;
+		place[t] -= sum;
 		sum += count;
 	}
 }
 
+/* A key's target, evenly: its bin divided by the bins a target has, exactly so, as bins are below 2^13. */
+template <typename K> struct EvenTargets {
+	Scale<K> scale;
+	uint32_t inverse; /* 2^31 / group, rounded up */
+
+	__device__ unsigned of(K key) const
+	{
+		return __umulhi(scale.bin(key) << 1, inverse);
+	}
+	/* The place in the tile of a key, of which each thread has one. */
+	__device__ unsigned take_place(K key, unsigned *counts) const
+	{
+		return atomicAdd(&counts[of(key)], 1u);
+	}
+};
+
+/* The same unevenly, by the table. */
+template <typename K> struct UnevenTargets {
+	Scale<K> scale;
+	const Lookup *lookup;
+	uint32_t crowded;
+
+	__device__ unsigned of(K key) const
+	{
+		const unsigned bin = scale.bin(key);
+		const Lookup word = lookup[bin / WARP];
+		return word.before + __popc(word.first << (WARP - 1 - bin % WARP)) - 1;
+	}
+	/* Additions to one counter wait for one another: a warp's keys of a crowded target take one together. */
+	__device__ unsigned take_place(K key, unsigned *counts) const
+	{
+		const unsigned t = of(key);
+		if (crowded == NO_TARGET) return atomicAdd(&counts[t], 1u);
+		const unsigned lanes = __ballot_sync(ALL_LANES, t == crowded);
+		unsigned place = 0;
+		if (t != crowded || (lanes & lanes_below()) == 0)
+			place = atomicAdd(&counts[t], t == crowded ? (unsigned)__popc(lanes) : 1u);
+		const unsigned first = __shfl_sync(ALL_LANES, place, lanes ? __ffs(lanes) - 1 : 0);
+		return t == crowded ? first + __popc(lanes & lanes_below()) : place;
+	}
+	static __device__ unsigned lanes_below()
+	{
+		return (1u << threadIdx.x % WARP) - 1;
+	}
+};
+
 /*
- * Moves a block's keys to their bins, tile by tile.  A tile is counted, its
- * counts are scanned, it is put together by bin in shared memory, each key
- * where an atomic addition to its bin's start says, and written from there,
- * so that neighbouring threads write to neighbouring places.  While it is
- * written, the next tile is read.
- *
- * Shared: place[bins], counts[bins], the tile.  Between tiles place is where
- * the bin's next key goes; within one, that less the bin's start in the tile,
- * so that adding a key's place in the tile gives its target.
+ * Moves a block's keys to their targets, tile by tile.  A tile is counted, its
+ * counts are scanned, it is put together by target in shared memory, each key
+ * where an atomic addition to its target's start says, and written from
+ * there, so that neighbouring threads write to neighbouring places.  While it
+ * is written, the next tile is read.
+ */
+template <typename K, int ITEMS, typename Targets>
+__device__ inline void move_keys(const K *from, K *to, uint32_t left, unsigned long long *cursors,
+								 const Targets &targets, unsigned target_count, unsigned long long *place, K *tile,
+								 unsigned *counts, TileScan::TempStorage &scan)
+{
+	const uint32_t TILE = ITEMS * PARTITION_THREADS;
+	K keys[ITEMS];
+	load_tile<K, ITEMS>(keys, from, min(left, TILE));
+	for (unsigned t = threadIdx.x; t < target_count; t += PARTITION_THREADS)
+		counts[t] = 0;
+	__syncthreads();
+
+	while (left > 0) {
+		const uint32_t filled = min(left, TILE);
+		if (filled == TILE) {
+#pragma unroll
+			for (int i = 0; i < ITEMS; i++)
+				atomicAdd(&counts[targets.of(keys[i])], 1u);
+		} else {
+#pragma unroll
+			for (int i = 0; i < ITEMS; i++)
+				if (i * PARTITION_THREADS + threadIdx.x < filled) atomicAdd(&counts[targets.of(keys[i])], 1u);
+		}
+		__syncthreads();
+		verticalScan(counts, place, cursors, target_count, scan);
+		__syncthreads();
+		if (filled == TILE) {
+#pragma unroll
+			for (int i = 0; i < ITEMS; i++)
+				tile[targets.take_place(keys[i], counts)] = keys[i];
+		} else {
+#pragma unroll
+			for (int i = 0; i < ITEMS; i++)
+				if (i * PARTITION_THREADS + threadIdx.x < filled)
+					tile[atomicAdd(&counts[targets.of(keys[i])], 1u)] = keys[i];
+		}
+		__syncthreads();
+
+		left -= filled;
+		from += TILE;
+		load_tile<K, ITEMS>(keys, from, min(left, TILE));
+		for (unsigned t = threadIdx.x; t < target_count; t += PARTITION_THREADS)
+			counts[t] = 0;
+		if (filled == TILE) {
+#pragma unroll 2
+			for (int i = 0; i < ITEMS; i++) {
+				K key = tile[i * PARTITION_THREADS + threadIdx.x];
+				to[place[targets.of(key)] + i * PARTITION_THREADS] = key;
+			}
+		} else {
+			for (unsigned at = threadIdx.x; at < filled; at += PARTITION_THREADS) {
+				K key = tile[at];
+				to[place[targets.of(key)] + at - threadIdx.x] = key;
+			}
+		}
+		__syncthreads();
+	}
+}
+
+/*
+ * A level's keys to their targets, from source to target.  Keys in order stay
+ * or are reversed, and few values are written, both home, that is to keys.
+ * Shared: place[targets], the tile, counts[targets], the lookup.
  */
 template <typename K, int ITEMS>
 __global__ void __launch_bounds__(PARTITION_THREADS, 2)
 	PartitionKernel(const K *source, K *target, K *home, Level level)
 {
-	const uint32_t TILE = ITEMS * PARTITION_THREADS;
 	__shared__ typename TileScan::TempStorage scan;
 	extern __shared__ unsigned long long shared[];
 
-	const Segment segment = segment_of_chunk<K>(level);
+	const uint32_t index = index_of_chunk(level);
+	const Segment segment = segment_of<K>(level, index);
 	const Part part = part_of(segment, level.chunk_keys);
 	if (segment.ordered) {
 		if (segment.ordered == DESCENDING) reverse_chunk(home, segment.size, part);
@@ -441,70 +627,25 @@ __global__ void __launch_bounds__(PARTITION_THREADS, 2)
 		return;
 	}
 
-	const unsigned bins = segment.bins;
-	const Scale<K> scale((K)segment.lo, (K)segment.hi, bins);
-	unsigned long long *place = shared;
-	K *tile = (K *)(place + bins);
-	unsigned *counts = (unsigned *)(tile + TILE);
+	const Split split = level.splits[index];
+	const Scale<K> scale((K)segment.lo, (K)segment.hi, segment.bins);
+	K *tile = (K *)(shared + split.targets);
+	unsigned *counts = (unsigned *)(tile + ITEMS * PARTITION_THREADS);
+	Lookup *lookup = (Lookup *)(counts + (split.targets + 1) / 2 * 2);
+	unsigned long long *cursors = level.cursors + segment.hg;
 	const K *from = source + segment.start + part.begin + threadIdx.x;
 	K *to = target + segment.start + threadIdx.x;
-	uint32_t left = (uint32_t)(part.end - part.begin);
+	const uint32_t left = (uint32_t)(part.end - part.begin);
 
-	K keys[ITEMS];
-	load_tile<K, ITEMS>(keys, from, min(left, TILE));
-	for (unsigned b = threadIdx.x; b < bins; b += PARTITION_THREADS) {
-		place[b] = level.hg[segment.hg + b] + level.psv[segment.hh + part.chunk * bins + b];
-		counts[b] = 0;
-	}
-	__syncthreads();
-
-	while (left > 0) {
-		const uint32_t filled = min(left, TILE);
-		if (filled == TILE) {
-#pragma unroll
-			for (int i = 0; i < ITEMS; i++)
-				atomicAdd(&counts[scale.bin(keys[i])], 1u);
-		} else {
-#pragma unroll
-			for (int i = 0; i < ITEMS; i++)
-				if (i * PARTITION_THREADS + threadIdx.x < filled) atomicAdd(&counts[scale.bin(keys[i])], 1u);
-		}
-		__syncthreads();
-		scan_tile(counts, place, bins, scan);
-		__syncthreads();
-		if (filled == TILE) {
-#pragma unroll
-			for (int i = 0; i < ITEMS; i++)
-				tile[atomicAdd(&counts[scale.bin(keys[i])], 1u)] = keys[i];
-		} else {
-#pragma unroll
-			for (int i = 0; i < ITEMS; i++)
-				if (i * PARTITION_THREADS + threadIdx.x < filled)
-					tile[atomicAdd(&counts[scale.bin(keys[i])], 1u)] = keys[i];
-		}
-		__syncthreads();
-
-		left -= filled;
-		from += TILE;
-		load_tile<K, ITEMS>(keys, from, min(left, TILE));
-		if (filled == TILE) {
-#pragma unroll 2
-			for (int i = 0; i < ITEMS; i++) {
-				K key = tile[i * PARTITION_THREADS + threadIdx.x];
-				to[place[scale.bin(key)] + i * PARTITION_THREADS] = key;
-			}
-		} else {
-			for (unsigned at = threadIdx.x; at < filled; at += PARTITION_THREADS) {
-				K key = tile[at];
-				to[place[scale.bin(key)] + at - threadIdx.x] = key;
-			}
-		}
-		__syncthreads();
-		for (unsigned b = threadIdx.x; b < bins; b += PARTITION_THREADS) {
-			place[b] += counts[b];
-			counts[b] = 0;
-		}
-		__syncthreads();
+	if (split.group > 0) {
+		const uint32_t inverse = (0x80000000u + split.group - 1) / split.group;
+		move_keys<K, ITEMS>(from, to, left, cursors, EvenTargets<K>{scale, inverse}, split.targets, shared, tile,
+							counts, scan);
+	} else {
+		for (unsigned w = threadIdx.x; w * WARP < segment.bins; w += PARTITION_THREADS)
+			lookup[w] = level.lookup[segment.hg / WARP + w];
+		move_keys<K, ITEMS>(from, to, left, cursors, UnevenTargets<K>{scale, lookup, split.crowded}, split.targets,
+							shared, tile, counts, scan);
 	}
 }
 

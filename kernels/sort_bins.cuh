@@ -8,31 +8,28 @@
  * keys, by comparisons.  For these every thread takes 16 keys in a row into
  * registers and sorts them by as many steps of odd-even transposition
  * (Knuth, volume 3, 5.3.4) as the fullest box has keys: exchanges happen
- * within boxes only, and none has more to do.  A second round, half a window
- * further, puts right the boxes that two threads shared, if no box is larger
- * than half a window and one.  Costs do not depend on the width of the keys'
+ * within boxes only, and none has more to do.  Windows half a window further
+ * on put right the boxes that two threads shared, if no box is larger than
+ * half a window and one; else another round may.  Costs do not depend on the width of the keys'
  * range, as a radix sort's do.
  *
  * A bin with a fuller box is either in order now (its boxes hold one value
- * each), or stubborn, and goes to a second kernel, which sorts 8-bit digits
- * from the lowest, in the way of onesweep (Adinets and Merrill 2022) but
- * within a block, with CUB's ranking by warp-wide matching.
+ * each), or stubborn, and goes to a second kernel, a block's merge sort.
  */
 #ifndef GPUSORT_SORT_BINS_CUH
 #define GPUSORT_SORT_BINS_CUH
 
 #include "mppsort.cuh"
 
-#include <cub/block/block_radix_rank.cuh>
+#include <cub/block/block_merge_sort.cuh>
 #include <cub/block/block_scan.cuh>
 
 namespace gpusort
 {
 
-static const int DIGIT_BITS = 8;
-
-/* The largest box that the two rounds sort wherever it lies. */
+/* The largest box that one round over all windows sorts wherever it lies; and the rounds that a larger one gets. */
 static const unsigned FULLEST_BOX = BIN_ITEMS / 2 + 1;
+static const int MOST_ROUNDS = 2;
 
 /* ---- kernels ---- */
 
@@ -80,14 +77,28 @@ template <typename K> __device__ inline void sort_window(K *low, K *high, unsign
 		(i < HALF ? low[i] : high[i - HALF]) = own[i];
 }
 
-/* All threads call: range becomes that of the bin's keys, of which each thread has some. */
-template <typename K> __device__ inline void take_bin_range(const K *own, const Bin &bin, unsigned long long *range)
+/* What a block sorts bins with, besides a tile of keys and the boxes. */
+template <int THREADS> struct BinShared {
+	typedef cub::BlockScan<unsigned, THREADS, cub::BLOCK_SCAN_WARP_SCANS> Scan;
+	typename Scan::TempStorage scan;
+	unsigned fullest;
+	unsigned long long lo, hi;
+};
+
+/* All threads call: lo and hi become the range of the bin's keys, of which each thread has some. */
+template <typename K, int THREADS>
+__device__ inline void take_bin_range(const K *own, unsigned size, BinShared<THREADS> &shared)
 {
 	K lo = (K) ~(K)0;
 	K hi = 0;
+	if (threadIdx.x == 0) {
+		shared.lo = ~0ull;
+		shared.hi = 0;
+	}
+	__syncthreads();
 #pragma unroll
 	for (int i = 0; i < BIN_ITEMS; i++) {
-		if (i * blockDim.x + threadIdx.x >= bin.size) continue;
+		if (i * THREADS + threadIdx.x >= size) continue;
 		lo = min(lo, own[i]);
 		hi = max(hi, own[i]);
 	}
@@ -96,10 +107,102 @@ template <typename K> __device__ inline void take_bin_range(const K *own, const 
 		hi = max(hi, __shfl_xor_sync(ALL_LANES, hi, lanes));
 	}
 	if (threadIdx.x % WARP == 0) {
-		atomicMin(&range[0], (unsigned long long)lo);
-		atomicMax(&range[1], (unsigned long long)hi);
+		atomicMin(&shared.lo, (unsigned long long)lo);
+		atomicMax(&shared.hi, (unsigned long long)hi);
 	}
 	__syncthreads();
+}
+
+/* A bin's keys into registers, and no keys in any box. */
+template <typename K, int THREADS>
+__device__ inline void load_bin(const K *from, unsigned size, K *own, unsigned *boxes, BinShared<THREADS> &shared)
+{
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++)
+		if (i * THREADS + threadIdx.x < size) own[i] = from[i * THREADS + threadIdx.x];
+	for (unsigned i = threadIdx.x; i < bin_places(THREADS) / 4; i += THREADS)
+		((uint4 *)boxes)[i] = make_uint4(0, 0, 0, 0);
+	if (threadIdx.x == 0) shared.fullest = 0;
+	__syncthreads();
+}
+
+/* Counts become starts; each thread has 16 boxes from its window on. Returns what is in the fullest one. */
+template <int THREADS> __device__ inline unsigned scan_boxes(unsigned *boxes, BinShared<THREADS> &shared)
+{
+	typedef typename BinShared<THREADS>::Scan Scan;
+	unsigned *own = boxes + padded(threadIdx.x * BIN_ITEMS);
+	unsigned sum = 0, most = 0;
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++) {
+		sum += own[i];
+		most = max(most, own[i]);
+	}
+	for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
+		most = max(most, __shfl_xor_sync(ALL_LANES, most, lanes));
+	if (threadIdx.x % WARP == 0) atomicMax(&shared.fullest, most);
+	Scan(shared.scan).ExclusiveSum(sum, sum);
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++) {
+		unsigned in_box = own[i];
+		own[i] = sum;
+		sum += in_box;
+	}
+	__syncthreads();
+	return shared.fullest;
+}
+
+/* Keys into their boxes' places; then what a window may have behind the last key. box(key) is a place in boxes. */
+template <typename K, int THREADS, typename Box>
+__device__ inline void fill_tile(const K *own, unsigned size, unsigned *boxes, K *tile, Box box)
+{
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++)
+		if (i * THREADS + threadIdx.x < size) tile[padded(atomicAdd(&boxes[box(own[i])], 1u))] = own[i];
+	if (threadIdx.x < WARP) tile[padded(size + threadIdx.x)] = (K) ~(K)0;
+	__syncthreads();
+}
+
+/*
+ * Sorts within boxes, of which the fullest has most keys, or looks it up:
+ * in_box(key) says how many the key's box has.  False: not all could be
+ * sorted.  A box may be as full as it likes if it is in order already, as one
+ * of equal keys is.
+ */
+template <typename K, int THREADS, typename InBox>
+__device__ inline bool sort_boxes(K *tile, unsigned size, unsigned most, BinShared<THREADS> &shared, InBox in_box)
+{
+	K *own = tile + padded(threadIdx.x * BIN_ITEMS);
+	K *next = tile + padded((threadIdx.x + 1) * BIN_ITEMS);
+	for (int round = 0; most > 1; round++) {
+		if (most > FULLEST_BOX) {
+			unsigned worst = 0;
+			for (unsigned at = threadIdx.x + 1; at < size; at += THREADS) {
+				K key = tile[padded(at)];
+				if (tile[padded(at - 1)] > key) worst = max(worst, in_box(key));
+			}
+			if (threadIdx.x == 0) shared.fullest = 0;
+			if (!__syncthreads_or(worst > 0)) break;
+			if (worst > 0) atomicMax(&shared.fullest, worst);
+			__syncthreads();
+			most = shared.fullest;
+			if (most > BIN_ITEMS || round == MOST_ROUNDS) return false;
+		}
+		if (threadIdx.x * BIN_ITEMS < size) sort_window(own, own + BIN_ITEMS / 2, most);
+		__syncthreads();
+		if (threadIdx.x * BIN_ITEMS + BIN_ITEMS / 2 < size) sort_window(own + BIN_ITEMS / 2, next, most);
+		__syncthreads();
+		if (most <= FULLEST_BOX) break;
+	}
+	return true;
+}
+
+template <typename K, int THREADS> __device__ inline void store_tile(const K *tile, K *to, unsigned size)
+{
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++) {
+		unsigned at = i * THREADS + threadIdx.x;
+		if (at < size) to[at] = tile[padded(at)];
+	}
 }
 
 /* One block a bin of bins[first ..), of which the tally says how many.  Shared: the tile of keys, a counter a box. */
@@ -107,16 +210,11 @@ template <typename K, int THREADS>
 __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1536 : 1024) / THREADS)
 	sortBins(Lists lists, unsigned long long first, const K *keys, const K *spare, K *home)
 {
-	typedef cub::BlockScan<unsigned, THREADS, cub::BLOCK_SCAN_WARP_SCANS> Scan;
-	__shared__ typename Scan::TempStorage scan;
-	__shared__ unsigned fullest;
-	__shared__ unsigned long long range[2]; /* lo and hi */
-	extern __shared__ unsigned long long shared[];
-	K *tile = (K *)shared;
+	__shared__ BinShared<THREADS> shared;
+	extern __shared__ unsigned long long memory[];
+	K *tile = (K *)memory;
 	unsigned *boxes = (unsigned *)(tile + bin_places(THREADS));
-	/* Where this thread's 16 places begin, and the next thread's. */
-	const unsigned window = padded(threadIdx.x * BIN_ITEMS);
-	const unsigned next_window = padded((threadIdx.x + 1) * BIN_ITEMS);
+
 	if (first + blockIdx.x >= lists.tally->bins) return;
 	const Bin bin = lists.bins[first + blockIdx.x];
 	const unsigned size = bin.size;
@@ -125,150 +223,153 @@ __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1536 : 1024) / THRE
 			home[bin.start + i] = (K)bin.lo;
 		return;
 	}
-	const K *from = (bin.in_spare ? spare : keys) + bin.start + threadIdx.x;
-
 	K own[BIN_ITEMS];
-#pragma unroll
-	for (int i = 0; i < BIN_ITEMS; i++)
-		if (i * THREADS + threadIdx.x < size) own[i] = from[i * THREADS];
-	for (unsigned i = threadIdx.x; i < bin_places(THREADS) / 4; i += THREADS)
-		((uint4 *)boxes)[i] = make_uint4(0, 0, 0, 0);
-	if (threadIdx.x == 0) {
-		fullest = 0;
-		range[0] = bin.lo;
-		range[1] = bin.hi;
+	load_bin((bin.in_spare ? spare : keys) + bin.start, size, own, boxes, shared);
+	K lo = (K)bin.lo;
+	K hi = (K)bin.hi;
+	if (bin.lo > bin.hi) {
+		take_bin_range(own, size, shared);
+		lo = (K)shared.lo;
+		hi = (K)shared.hi;
 	}
-	__syncthreads();
-	if (bin.lo > bin.hi) take_bin_range(own, bin, range);
-	const Scale<K> scale((K)range[0], (K)range[1], THREADS * BIN_ITEMS);
+	const Scale<K> scale(lo, hi, THREADS * BIN_ITEMS);
 #pragma unroll
 	for (int i = 0; i < BIN_ITEMS; i++)
 		if (i * THREADS + threadIdx.x < size) atomicAdd(&boxes[padded(scale.bin(own[i]))], 1u);
 	__syncthreads();
-
-	unsigned sum = 0, most = 0;
-#pragma unroll
-	for (int i = 0; i < BIN_ITEMS; i++) {
-		sum += boxes[window + i];
-		most = max(most, boxes[window + i]);
-	}
-	for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
-		most = max(most, __shfl_xor_sync(ALL_LANES, most, lanes));
-	if (threadIdx.x % WARP == 0) atomicMax(&fullest, most);
-	Scan(scan).ExclusiveSum(sum, sum);
-#pragma unroll
-	for (int i = 0; i < BIN_ITEMS; i++) {
-		unsigned in_box = boxes[window + i];
-		boxes[window + i] = sum;
-		sum += in_box;
-	}
-	__syncthreads();
-	most = fullest;
-#pragma unroll
-	for (int i = 0; i < BIN_ITEMS; i++)
-		if (i * THREADS + threadIdx.x < size) tile[padded(atomicAdd(&boxes[padded(scale.bin(own[i]))], 1u))] = own[i];
-	/* What the last windows have besides keys stays behind these. */
-	if (threadIdx.x < WARP) tile[padded(size + threadIdx.x)] = (K) ~(K)0;
-	__syncthreads();
-
-	if (most > FULLEST_BOX) {
-		int wrong = 0;
-		for (unsigned at = threadIdx.x + 1; at < size; at += THREADS)
-			wrong |= tile[padded(at - 1)] > tile[padded(at)];
-		if (__syncthreads_or(wrong)) {
-			if (threadIdx.x == 0) lists.stubborn[atomicAdd(&lists.tally->stubborn, 1ull)] = bin;
-			return;
-		}
-	} else if (most > 1) {
-		if (threadIdx.x * BIN_ITEMS < size) sort_window(tile + window, tile + window + BIN_ITEMS / 2, most);
-		__syncthreads();
-		if (threadIdx.x * BIN_ITEMS + BIN_ITEMS / 2 < size)
-			sort_window(tile + window + BIN_ITEMS / 2, tile + next_window, most);
-		__syncthreads();
-	}
-	K *to = home + bin.start + threadIdx.x;
-#pragma unroll
-	for (int i = 0; i < BIN_ITEMS; i++)
-		if (i * THREADS + threadIdx.x < size) to[i * THREADS] = tile[padded(i * THREADS + threadIdx.x)];
+	const unsigned most = scan_boxes(boxes, shared);
+	fill_tile<K, THREADS>(own, size, boxes, tile, [&](K key) { return padded(scale.bin(key)); });
+	/* Boxes end now where they began. */
+	auto in_box = [&](K key) {
+		const unsigned box = scale.bin(key);
+		return boxes[padded(box)] - (box == 0 ? 0 : boxes[padded(box - 1)]);
+	};
+	if (sort_boxes<K, THREADS>(tile, size, most, shared, in_box))
+		store_tile<K, THREADS>(tile, home + bin.start, size);
+	else if (threadIdx.x == 0)
+		lists.stubborn[atomicAdd(&lists.tally->stubborn, 1ull)] = bin;
 }
 
-/* What CUB's ranking asks for each key: bits [first, first + count) of it. */
-struct Digits {
-	int first;
-	unsigned mask;
-
-	template <typename K> __device__ unsigned Digit(K key) const
+template <typename K> struct Ascending {
+	__device__ bool operator()(K a, K b) const
 	{
-		return (unsigned)(key >> first) & mask;
+		return a < b;
 	}
 };
 
+/* The product of two numbers below 2^bits(K) and 2^32: its part below 2^bits(K), which stays, and the part above. */
+__device__ inline unsigned multiply(uint32_t &fraction, unsigned by)
+{
+	const uint64_t product = (uint64_t)fraction * by;
+	fraction = (uint32_t)product;
+	return (unsigned)(product >> 32);
+}
+
+__device__ inline unsigned multiply(uint64_t &fraction, unsigned by)
+{
+	const unsigned above = (unsigned)__umul64hi(fraction, by);
+	fraction *= by;
+	return above;
+}
+
 /*
- * Stubborn bins, by 8-bit digits from the lowest.  Keys count from the bin's
- * lo; places that the bin does not fill hold all ones and, the ranking being
- * stable, stay behind every key that is all ones.
- *
- * Wide bins of 8-byte keys try their leading 24 bits first: few keys are
- * rarely equal in these, and if the keys are then in order, they are sorted.
+ * Stubborn bins: boxes again and again.  The keys of a box that is too full
+ * get as many new boxes as they are, each key by where it lies within the
+ * range of the old one, which is what the last multiplication left over; until
+ * no box is too full, or its keys do not part.  If that is not enough, a
+ * block's merge sort, which does not care how keys are spread.  Shared: the
+ * tile and the boxes, or the merge's.
  */
 template <typename K, int THREADS>
-__global__ void __launch_bounds__(THREADS) sortStubbornBins(Lists lists, const K *keys, const K *spare, K *home)
+__global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1024 : 768) / THREADS)
+	sortStubbornBins(Lists lists, const K *keys, const K *spare, K *home)
 {
-	typedef cub::BlockRadixRankMatchEarlyCounts<THREADS, DIGIT_BITS, false> Rank;
-	const int LEADING_BITS = 24;
-	const int WIDE_BITS = 40;
-	const int ITEMS = BIN_ITEMS;
-	__shared__ typename Rank::TempStorage rank;
-	extern __shared__ unsigned long long shared[];
-	K *tile = (K *)shared;
+	const int MERGE_ITEMS = BIN_ITEMS + 1; /* an odd number keeps CUB's merge out of the same banks */
+	const int MOST_TIMES = 6;
+	typedef cub::BlockMergeSort<K, THREADS, MERGE_ITEMS> Merge;
+	__shared__ BinShared<THREADS> shared;
+	extern __shared__ unsigned long long memory[];
+	typename Merge::TempStorage &merge = *(typename Merge::TempStorage *)memory;
+	K *tile = (K *)memory;
+	unsigned *boxes = (unsigned *)(tile + bin_places(THREADS));
+	const unsigned window = padded(threadIdx.x * BIN_ITEMS);
 	const unsigned long long count = lists.tally->stubborn;
 
 	for (unsigned long long b = blockIdx.x; b < count; b += gridDim.x) {
 		const Bin bin = lists.stubborn[b];
 		const K *from = (bin.in_spare ? spare : keys) + bin.start;
-		const bool ranged = bin.lo <= bin.hi;
-		const K base = ranged ? (K)bin.lo : 0;
-		const int bits = ranged ? 64 - __clzll(bin.hi - bin.lo) : 8 * (int)sizeof(K);
-		const int striped = threadIdx.x / WARP * (WARP * ITEMS) + threadIdx.x % WARP;
-
-		K own[ITEMS];
+		const unsigned size = bin.size;
+		K fraction[BIN_ITEMS];	 /* of its box's range, where the key lies; so far, the key */
+		unsigned box[BIN_ITEMS]; /* where it begins, and how many keys it has in the upper half */
+		load_bin(from, size, fraction, boxes, shared);
+		take_bin_range(fraction, size, shared);
+		const K lo = (K)shared.lo;
+		const int up = shared.hi == shared.lo ? 0 : __clzll(shared.hi - shared.lo) - (64 - 8 * (int)sizeof(K));
 #pragma unroll
-		for (int i = 0; i < ITEMS; i++) {
-			unsigned at = striped + i * WARP;
-			own[i] = at < bin.size ? (K)(from[at] - base) : (K) ~(K)0;
+		for (int i = 0; i < BIN_ITEMS; i++) {
+			fraction[i] = (K)(fraction[i] - lo) << up;
+			box[i] = size << 16;
 		}
-
-		int from_bit = bits > WIDE_BITS ? bits - LEADING_BITS : 0;
-		for (;;) {
-			for (int bit = from_bit; bit < bits; bit += DIGIT_BITS) {
-				int ranks[ITEMS];
-				Digits digits = {bit, (1u << min(DIGIT_BITS, bits - bit)) - 1};
-				Rank(rank).RankKeys(own, ranks, digits);
-				__syncthreads();
+		unsigned most = size;
+		for (int time = 0; time < MOST_TIMES; time++) {
 #pragma unroll
-				for (int i = 0; i < ITEMS; i++)
-					tile[ranks[i]] = own[i];
-				__syncthreads();
-				if (bit + DIGIT_BITS >= bits) break;
-#pragma unroll
-				for (int i = 0; i < ITEMS; i++)
-					own[i] = tile[striped + i * WARP];
-				__syncthreads();
+			for (int i = 0; i < BIN_ITEMS; i++) {
+				unsigned place = box[i] & 0xffff;
+				if (box[i] >> 16 > FULLEST_BOX) place += multiply(fraction[i], box[i] >> 16);
+				place = padded(place);
+				box[i] = (box[i] & 0xffff0000) | place;
+				if (i * THREADS + threadIdx.x < size) atomicAdd(&boxes[place], 1u);
 			}
-			if (from_bit == 0) break;
-
-			int wrong = 0;
-			for (unsigned at = threadIdx.x + 1; at < bin.size; at += THREADS)
-				wrong |= tile[at - 1] > tile[at];
-			if (!__syncthreads_or(wrong)) break;
-#pragma unroll
-			for (int i = 0; i < ITEMS; i++)
-				own[i] = tile[striped + i * WARP];
 			__syncthreads();
-			from_bit = 0;
+			int again = 0; /* a box has changed, and may change again */
+#pragma unroll
+			for (int i = 0; i < BIN_ITEMS; i++) {
+				const unsigned in_box = boxes[box[i] & 0xffff];
+				again |= in_box > FULLEST_BOX && in_box != box[i] >> 16;
+				box[i] = (box[i] & 0xffff) | in_box << 16;
+			}
+			again = __syncthreads_or(again);
+			most = scan_boxes(boxes, shared);
+#pragma unroll
+			for (int i = 0; i < BIN_ITEMS; i++)
+				box[i] = (box[i] & 0xffff0000) | boxes[box[i] & 0xffff];
+			__syncthreads();
+#pragma unroll
+			for (int i = 0; i < BIN_ITEMS; i++)
+				boxes[window + i] = 0;
+			if (threadIdx.x == 0) shared.fullest = 0;
+			__syncthreads();
+			if (!again) break;
 		}
-		for (unsigned at = threadIdx.x; at < bin.size; at += THREADS)
-			home[bin.start + at] = tile[at] + base;
+
+		/* A box's first place counts its keys. */
+#pragma unroll
+		for (int i = 0; i < BIN_ITEMS; i++) {
+			if (i * THREADS + threadIdx.x >= size) continue;
+			const unsigned start = box[i] & 0xffff;
+			tile[padded(start + atomicAdd(&boxes[padded(start)], 1u))] = from[i * THREADS + threadIdx.x];
+		}
+		if (threadIdx.x < WARP) tile[padded(size + threadIdx.x)] = (K) ~(K)0;
+		__syncthreads();
+
+		/* Boxes that are too full and not in order are as good as unknown: they are tried like those of 16. */
+		auto in_box = [&](K) { return (unsigned)BIN_ITEMS; };
+		if (!sort_boxes<K, THREADS>(tile, size, most, shared, in_box)) {
+			__syncthreads();
+			K own[MERGE_ITEMS];
+#pragma unroll
+			for (int i = 0; i < MERGE_ITEMS; i++) {
+				unsigned at = i * THREADS + threadIdx.x;
+				own[i] = at < size ? from[at] : (K) ~(K)0;
+			}
+			Merge(merge).Sort(own, Ascending<K>());
+			__syncthreads();
+#pragma unroll
+			for (int i = 0; i < MERGE_ITEMS; i++)
+				if (threadIdx.x * MERGE_ITEMS + i < size) tile[padded(threadIdx.x * MERGE_ITEMS + i)] = own[i];
+			__syncthreads();
+		}
+		store_tile<K, THREADS>(tile, home + bin.start, size);
 		__syncthreads();
 	}
 }
@@ -282,7 +383,7 @@ template <typename K, int THREADS> static GpusortCudaStatus prepare_bins(Run &ru
 									 (int)bin_shared<K>(THREADS)),
 				run.err);
 	GPUSORT_TRY(cudaFuncSetAttribute(sortStubbornBins<K, THREADS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-									 (int)(sizeof(K) * THREADS * BIN_ITEMS)),
+									 (int)bin_shared<K>(THREADS)),
 				run.err);
 	return GPUSORT_CUDA_OK;
 }
@@ -302,7 +403,7 @@ template <typename K, int THREADS>
 static GpusortCudaStatus sort_stubborn_bins(Run &run, const Lists &lists, uint64_t blocks, K *keys, K *spare)
 {
 	sortStubbornBins<K, THREADS>
-		<<<(unsigned)blocks, THREADS, sizeof(K) * THREADS * BIN_ITEMS, run.stream>>>(lists, keys, spare, keys);
+		<<<(unsigned)blocks, THREADS, bin_shared<K>(THREADS), run.stream>>>(lists, keys, spare, keys);
 	GPUSORT_LAUNCHED("sortStubbornBins", run.err);
 	return GPUSORT_CUDA_OK;
 }
