@@ -19,12 +19,12 @@ MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
 OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/sortrun.o src/engine.o \
-	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o
+	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
 CXX_OBJS = src/engine_cpu.o
 
-REGRESS = functions aggregate settings errors
+REGRESS = functions aggregate settings errors bench
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
 
 WITH_CUDA ?= auto
