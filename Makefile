@@ -2,6 +2,9 @@
 #
 #   make demo        the main job on real data, on a private cluster
 #   make test        all tests, on a private cluster
+#   make bench-gpu   the device's sorts beside CUB and thrust; ARGS="--quick"
+#                    and so on; needs nvcc, and no PostgreSQL
+#   make bench-gpu-plot    draws what it measured
 #   make, make install, make installcheck    as for any PGXS extension
 #
 #   WITH_CUDA=auto|yes|no   build the CUDA engine (auto: if nvcc is found);
@@ -16,12 +19,12 @@ MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
 OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/sortrun.o src/engine.o \
-	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o
+	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
 CXX_OBJS = src/engine_cpu.o
 
-REGRESS = functions aggregate settings errors
+REGRESS = functions aggregate settings errors bench
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
 
 WITH_CUDA ?= auto
@@ -59,13 +62,16 @@ NVCCFLAGS += -Werror all-warnings
 endif
 PG_CPPFLAGS += -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
 SHLIB_LINK += $(CXX_OBJS) -lhwy_contrib -lhwy -lstdc++ -lpthread
-EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) test/standin/device.o kernels/*.o build test/unit/*_test test/kernels/kernel_test
+EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) test/standin/device.o kernels/*.o build test/unit/*_test test/kernels/kernel_test bench/bench_gpu
 
 # No function here is worth inlining into a query; build without bitcode.
 override with_llvm := no
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+
+# What is made of kernels/ alone, which works without PostgreSQL.
+DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
 
 # These two install what is missing, PGXS included, and build by themselves.
 .PHONY: demo test
@@ -74,6 +80,8 @@ demo:
 	@bash bench/demo.sh
 test:
 	@bash test/run.sh
+else ifeq ($(filter-out $(DEVICE_GOALS),$(or $(MAKECMDGOALS),all)),)
+srcdir = .
 else ifeq ($(PGXS),)
 $(error $(PG_CONFIG) was not found; install postgresql-server-dev, set PG_CONFIG, or run "make demo")
 else
@@ -90,12 +98,26 @@ $(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/key
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<
+endif
+
 kernels/%.o: kernels/%.cu $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) -c -o $@ $<
 
-# Needs a device to run, not to build.
+# These need a device to run, not to build.
 test/kernels/kernel_test: test/kernels/kernel_test.cu $(wildcard $(srcdir)/test/kernels/*.cuh) $(CUDA_OBJS)
+bench/bench_gpu: bench/bench_gpu.cu $(wildcard $(srcdir)/bench/*.cuh $(srcdir)/test/kernels/*.cuh) $(CUDA_OBJS)
+test/kernels/kernel_test bench/bench_gpu:
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) -I$(srcdir)/kernels -o $@ $< $(CUDA_OBJS) -lcudart_static -ldl -lrt -lpthread
+
+.PHONY: bench-gpu bench-gpu-plot
+ifneq ($(CUDA_OBJS),)
+bench-gpu: bench/bench_gpu
+	bench/bench_gpu $(ARGS)
+else
+bench-gpu:
+	@echo "make bench-gpu builds CUDA code: install nvcc or set NVCC=/path/to/nvcc, and leave WITH_CUDA=auto" >&2; exit 1
 endif
+bench-gpu-plot:
+	gnuplot bench/gpu.gp

@@ -267,9 +267,10 @@ __device__ inline unsigned multiply(uint32_t &fraction, unsigned by)
 
 __device__ inline unsigned multiply(uint64_t &fraction, unsigned by)
 {
-	const unsigned above = (unsigned)__umul64hi(fraction, by);
-	fraction *= by;
-	return above;
+	const uint64_t low = (fraction & 0xffffffff) * by;
+	const uint64_t high = (fraction >> 32) * by + (low >> 32);
+	fraction = high << 32 | (low & 0xffffffff);
+	return (unsigned)(high >> 32);
 }
 
 /*
@@ -325,7 +326,7 @@ __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1024 : 768) / THREA
 #pragma unroll
 			for (int i = 0; i < BIN_ITEMS; i++) {
 				const unsigned in_box = boxes[box[i] & 0xffff];
-				again |= in_box > FULLEST_BOX && in_box != box[i] >> 16;
+				again |= in_box > BIN_ITEMS && in_box != box[i] >> 16;
 				box[i] = (box[i] & 0xffff) | in_box << 16;
 			}
 			again = __syncthreads_or(again);

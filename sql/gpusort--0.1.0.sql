@@ -129,3 +129,57 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION gpusort_last_sort() IS
 'the last sort of this session: engine, sizes, and where the time went; NULLs before the first';
+
+--
+-- Measuring
+--
+
+CREATE FUNCTION gpusort_bench(
+  rows bigint DEFAULT 10000000,
+  key_type regtype DEFAULT 'integer',
+  distribution text DEFAULT 'uniform',
+  repeats integer DEFAULT 5,
+  OUT n bigint,
+  OUT engine text,
+  OUT algorithm text,
+  OUT copy_in_ms double precision,
+  OUT sort_ms double precision,
+  OUT copy_out_ms double precision,
+  OUT total_ms double precision,
+  OUT mkeys_per_s double precision,
+  OUT speedup double precision,
+  OUT verified boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000000 ROWS 30;
+
+COMMENT ON FUNCTION gpusort_bench(bigint, regtype, text, integer) IS
+'sorts up to so many generated values by every engine and algorithm and returns the median times; speedup is against the CPU engine';
+
+CREATE FUNCTION gpusort_bench_crossover(
+  rows bigint DEFAULT 10000000,
+  key_type regtype DEFAULT 'integer',
+  distribution text DEFAULT 'uniform',
+  repeats integer DEFAULT 5)
+RETURNS bigint
+LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE COST 10000000
+BEGIN ATOMIC
+  WITH gpu AS (
+    SELECT b.n, b.speedup
+    FROM gpusort_bench($1, $2, $3, $4) b
+    WHERE b.engine <> 'cpu'
+      AND b.algorithm = coalesce(current_setting('gpusort.algorithm', true), 'auto'))
+  SELECT min(gpu.n)
+  FROM gpu
+  WHERE gpu.n > coalesce((SELECT max(slow.n) FROM gpu slow WHERE slow.speedup <= 1), 0);
+END;
+
+COMMENT ON FUNCTION gpusort_bench_crossover(bigint, regtype, text, integer) IS
+'the smallest measured number of rows from which on the GPU is faster than the CPU engine, to set gpusort.min_rows to; NULL if there is none';
+
+-- A call keeps the server's one GPU and several processors busy for seconds,
+-- and takes memory for twice its rows.  It tells the administrator what to set,
+-- and other users nothing that they need: as with pgstattuple(), let those who
+-- may do that be named.
+REVOKE EXECUTE ON FUNCTION gpusort_bench(bigint, regtype, text, integer) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION gpusort_bench_crossover(bigint, regtype, text, integer) FROM PUBLIC;

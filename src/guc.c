@@ -14,8 +14,6 @@
 
 #include <limits.h>
 
-#include "utils/guc.h"
-
 #include "guc.h"
 
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
@@ -33,7 +31,7 @@ static const struct config_enum_entry engine_options[] = {
 	{NULL, 0, false}
 };
 
-static const struct config_enum_entry algorithm_options[] = {
+const struct config_enum_entry gpusort_algorithm_options[] = {
 	{"auto", GPUSORT_ALGORITHM_AUTO, false},
 	{"mppsort", GPUSORT_ALGORITHM_MPPSORT, false},
 	{"quicksort", GPUSORT_ALGORITHM_QUICKSORT, false},
@@ -59,7 +57,7 @@ gpusort_guc_define(void)
 							 NULL,
 							 &gpusort_algorithm,
 							 GPUSORT_ALGORITHM_AUTO,
-							 algorithm_options,
+							 gpusort_algorithm_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 

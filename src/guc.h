@@ -8,6 +8,8 @@
 #ifndef GPUSORT_GUC_H
 #define GPUSORT_GUC_H
 
+#include "utils/guc.h"
+
 typedef enum GpusortEngineChoice
 {
 	GPUSORT_ENGINE_AUTO,
@@ -30,6 +32,9 @@ extern int	gpusort_min_rows;
 extern int	gpusort_pool_limit; /* MB */
 extern int	gpusort_device_memory_limit;	/* MB; 0: by what is free */
 extern int	gpusort_service_idle_timeout;	/* s; 0: never */
+
+/* The values of gpusort.algorithm, up to a NULL name. */
+extern const struct config_enum_entry gpusort_algorithm_options[];
 
 extern void gpusort_guc_define(void);
 

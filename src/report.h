@@ -41,4 +41,7 @@ typedef struct GpusortReport
 /* Keeps a copy as this session's last sort. */
 extern void gpusort_report_keep(const GpusortReport *report);
 
+/* That copy, until the next sort.  Its engine is NULL before the first. */
+extern const GpusortReport *gpusort_report_last(void);
+
 #endif							/* GPUSORT_REPORT_H */

@@ -33,6 +33,12 @@ gpusort_report_keep(const GpusortReport *report)
 		strlcpy(last_reason, report->reason, sizeof(last_reason));
 }
 
+const GpusortReport *
+gpusort_report_last(void)
+{
+	return &last_sort;
+}
+
 static void
 put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *info)
 {

@@ -145,8 +145,8 @@ if have_gpu; then
 fi
 stop_cluster
 if [ -f "$tree/kernels/sort.o" ]; then
-  say "kernel tests are built; they run where there is a GPU"
-  make -C "$tree" -s test/kernels/kernel_test
+  say "kernel tests and benchmark are built; the tests run where there is a GPU"
+  make -C "$tree" -s test/kernels/kernel_test bench/bench_gpu
   if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi

@@ -1,5 +1,5 @@
 /*
- * distributions.cuh - the inputs that kernel_test.cu sorts.
+ * distributions.cuh - the inputs that kernel_test and bench_gpu sort.
  *
  * A key is a function of its position, the number of keys and a seed, so that
  * any number of keys is made on the device without copies, and a failure can

@@ -1,22 +1,21 @@
 /*
  * kernel_test.cu - every algorithm of kernels/ on every input we know of.
  *
- *	kernel_test [--quick] [--sanitize] [--large] [--lane] [--random N] [--seed S] [--speed]
+ *	kernel_test [--quick] [--sanitize] [--large] [--lane] [--random N] [--seed S]
  *
  *	--quick		sizes around every limit of the kernels, all distributions
  *	--sanitize	a small part of that, short enough for compute-sanitizer
  *	--large		up to and beyond 2^32 keys; needs some 100 GB of device memory
  *	--lane		the C interface: pieces, several lanes, the memory limit
  *	--random	N sorts of random size, width, distribution and algorithm
- *	--speed		medians of 7, a table
  *
- * distributions.cuh has the inputs, harness.cuh says what is checked.
+ * distributions.cuh has the inputs, harness.cuh says what is checked.  How fast
+ * all this is, bench/bench_gpu.cu tells.
  *
  * The last line is "N passed, M failed"; the status is 0 if M is.
  */
 #include "harness.cuh"
 #include "lane_test.cuh"
-#include "speed_test.cuh"
 
 /* ---- modes ---- */
 
@@ -83,11 +82,7 @@ static void mode_sanitize()
 
 template <typename K> static void run_large(uint64_t n, const std::vector<Distribution> &distributions, bool with_rows)
 {
-	size_t free_bytes, total_bytes;
-	MUST(cudaStreamSynchronize(stream));
-	MUST(cudaMemPoolTrimTo(budget.pool, 0));
-	MUST(cudaMemGetInfo(&free_bytes, &total_bytes));
-	if (n * (with_rows ? 5 * sizeof(K) + 16 : 4 * sizeof(K) + 1) > free_bytes) {
+	if (n * (with_rows ? 5 * sizeof(K) + 16 : 4 * sizeof(K) + 1) > free_memory()) {
 		printf("skipped: %llu keys of %d bytes do not fit\n", (unsigned long long)n, (int)sizeof(K));
 		return;
 	}
@@ -137,7 +132,7 @@ int main(int argc, char **argv)
 {
 	uint64_t seed = 1, trials = 0;
 	setvbuf(stdout, nullptr, _IOLBF, 0);
-	set_up();
+	set_up(0);
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--seed") && i + 1 < argc)
 			seed = strtoull(argv[++i], nullptr, 10);
@@ -153,8 +148,6 @@ int main(int argc, char **argv)
 			mode_large();
 		else if (!strcmp(argv[i], "--lane"))
 			mode_lane();
-		else if (!strcmp(argv[i], "--speed"))
-			mode_speed();
 		else if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--random"))
 			i++;
 		else {

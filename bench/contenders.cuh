@@ -1,0 +1,213 @@
+/*
+ * contenders.cuh - the sorts that bench_gpu measures, in one table.
+ *
+ * gpusort's own algorithms are measured as the functions of kernels/sort.h, and
+ * as a sort from SQL gets them ("-checked"): through sort_on_device, with the
+ * digests of the keys before and after.  Only that sorts positions.
+ *
+ * Their rivals are what a CUDA programmer would call instead, at its best:
+ *
+ *	cub-radix-32, -64	cub::DeviceRadixSort with a DoubleBuffer, scratch memory
+ *						allocated beforehand, and the count as 32 or 64 bits,
+ *						for which CUB has different tile sizes: the faster of
+ *						the two is "CUB"
+ *	cub-merge			cub::DeviceMergeSort, in place
+ *	thrust				thrust::sort and thrust::stable_sort_by_key (for these
+ *						keys also what sort_by_key runs), with the allocation
+ *						and the wait inside, which the call consists of
+ *
+ * A sort of positions includes numbering them, for everyone.
+ */
+#ifndef GPUSORT_CONTENDERS_CUH
+#define GPUSORT_CONTENDERS_CUH
+
+#include "../test/kernels/on_device.cuh"
+
+#include <cub/device/device_merge_sort.cuh>
+#include <cub/device/device_radix_sort.cuh>
+#include <exception>
+#include <new>
+#include <string>
+#include <thrust/execution_policy.h>
+#include <thrust/sort.h>
+#include <vector>
+
+using gpusort::Run;
+
+/* As the algorithms of kernels/sort.h: sorted is set to keys or spare. */
+template <typename K> using KeySort = GpusortCudaStatus (*)(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+
+/* Also fills rows, whose content before does not matter, or rows_spare, with stable positions. */
+template <typename K>
+using PairSort = GpusortCudaStatus (*)(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
+									   uint32_t count, K **keys_sorted, uint32_t **rows_sorted);
+
+template <typename K> struct Contender {
+	const char *name;
+	GpusortCudaAlgorithm algorithm; /* for sort_on_device; AUTO: not one of gpusort's */
+	KeySort<K> keys;
+	PairSort<K> pairs; /* NULL: only by sort_on_device, or not at all */
+};
+
+/* ---- rivals ---- */
+
+/* Of the rivals; grown in the round that warms up, kept for those that are timed. */
+static Memory scratch;
+
+static GpusortCudaStatus grow_scratch(Run &run, size_t bytes)
+{
+	return scratch.bytes() >= bytes ? GPUSORT_CUDA_OK : scratch.allocate(run, bytes);
+}
+
+template <typename K, typename Count>
+static GpusortCudaStatus radix_keys(Run &run, K *keys, K *spare, uint64_t count, K **sorted)
+{
+	cub::DoubleBuffer<K> buffers(keys, spare);
+	const int bits = 8 * sizeof(K);
+	size_t bytes = 0;
+	GPUSORT_TRY(cub::DeviceRadixSort::SortKeys(nullptr, bytes, buffers, (Count)count, 0, bits, run.stream), run.err);
+	GPUSORT_PASS(grow_scratch(run, bytes));
+	GPUSORT_TRY(cub::DeviceRadixSort::SortKeys(scratch.as<void>(), bytes, buffers, (Count)count, 0, bits, run.stream),
+				run.err);
+	*sorted = buffers.Current();
+	return GPUSORT_CUDA_OK;
+}
+
+template <typename K, typename Count>
+static GpusortCudaStatus radix_pairs(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
+									 uint32_t count, K **keys_sorted, uint32_t **rows_sorted)
+{
+	cub::DoubleBuffer<K> buffers(keys, keys_spare);
+	cub::DoubleBuffer<uint32_t> row_buffers(rows, rows_spare);
+	const int bits = 8 * sizeof(K);
+	size_t bytes = 0;
+	make_rows(rows, count);
+	GPUSORT_TRY(
+		cub::DeviceRadixSort::SortPairs(nullptr, bytes, buffers, row_buffers, (Count)count, 0, bits, run.stream),
+		run.err);
+	GPUSORT_PASS(grow_scratch(run, bytes));
+	GPUSORT_TRY(cub::DeviceRadixSort::SortPairs(scratch.as<void>(), bytes, buffers, row_buffers, (Count)count, 0, bits,
+												run.stream),
+				run.err);
+	*keys_sorted = buffers.Current();
+	*rows_sorted = row_buffers.Current();
+	return GPUSORT_CUDA_OK;
+}
+
+struct Less {
+	template <typename K> __host__ __device__ bool operator()(const K &a, const K &b) const
+	{
+		return a < b;
+	}
+};
+
+template <typename K> static GpusortCudaStatus merge_keys(Run &run, K *keys, K *, uint64_t count, K **sorted)
+{
+	size_t bytes = 0;
+	*sorted = keys;
+	GPUSORT_TRY(cub::DeviceMergeSort::SortKeys(nullptr, bytes, keys, (uint32_t)count, Less(), run.stream), run.err);
+	GPUSORT_PASS(grow_scratch(run, bytes));
+	GPUSORT_TRY(cub::DeviceMergeSort::SortKeys(scratch.as<void>(), bytes, keys, (uint32_t)count, Less(), run.stream),
+				run.err);
+	return GPUSORT_CUDA_OK;
+}
+
+/* Thrust raises what it cannot do. */
+template <typename Call> static GpusortCudaStatus call_thrust(Run &run, Call call)
+{
+	try {
+		call();
+	} catch (const std::bad_alloc &e) {
+		(void)cudaGetLastError();
+		return gpusort::fail(GPUSORT_CUDA_NO_MEMORY, "thrust", e.what(), run.err);
+	} catch (const std::exception &e) {
+		return gpusort::fail(GPUSORT_CUDA_FAULT, "thrust", e.what(), run.err);
+	}
+	return GPUSORT_CUDA_OK;
+}
+
+template <typename K> static GpusortCudaStatus thrust_keys(Run &run, K *keys, K *, uint64_t count, K **sorted)
+{
+	*sorted = keys;
+	return call_thrust(run, [&] { thrust::sort(thrust::cuda::par.on(run.stream), keys, keys + count); });
+}
+
+template <typename K>
+static GpusortCudaStatus thrust_pairs(Run &run, K *keys, K *, uint32_t *rows, uint32_t *, uint32_t count,
+									  K **keys_sorted, uint32_t **rows_sorted)
+{
+	*keys_sorted = keys;
+	*rows_sorted = rows;
+	make_rows(rows, count);
+	return call_thrust(run,
+					   [&] { thrust::stable_sort_by_key(thrust::cuda::par.on(run.stream), keys, keys + count, rows); });
+}
+
+/* ---- the table ---- */
+
+template <typename K>
+static const Contender<K> CONTENDERS[] = {
+	{"mppsort", GPUSORT_CUDA_MPPSORT, gpusort::mppsort<K>, nullptr},
+	{"quicksort", GPUSORT_CUDA_QUICKSORT, gpusort::quicksort<K>, nullptr},
+	{"cub", GPUSORT_CUDA_CUB, gpusort::cub_sort<K>, nullptr},
+	{"cub-radix-32", GPUSORT_CUDA_AUTO, radix_keys<K, uint32_t>, radix_pairs<K, uint32_t>},
+	{"cub-radix-64", GPUSORT_CUDA_AUTO, radix_keys<K, uint64_t>, radix_pairs<K, uint64_t>},
+	{"cub-merge", GPUSORT_CUDA_AUTO, merge_keys<K>, nullptr},
+	{"thrust", GPUSORT_CUDA_AUTO, thrust_keys<K>, thrust_pairs<K>},
+};
+
+/* ---- what is measured of them ---- */
+
+template <typename K> struct Entry {
+	std::string name;
+	const Contender<K> *contender;
+	bool with_rows;
+	bool checked; /* by sort_on_device */
+};
+
+/* With rows or without; names: those asked for, none for all. */
+template <typename K> static std::vector<Entry<K>> entries(bool with_rows, const std::vector<std::string> &names)
+{
+	std::vector<Entry<K>> list;
+	auto add = [&](const std::string &name, const Contender<K> &contender, bool checked) {
+		if (names.empty() || std::find(names.begin(), names.end(), name) != names.end())
+			list.push_back({name, &contender, with_rows, checked});
+	};
+	for (const Contender<K> &contender : CONTENDERS<K>) {
+		if (!with_rows || contender.pairs) add(contender.name, contender, false);
+	}
+	for (const Contender<K> &contender : CONTENDERS<K>) {
+		if (contender.algorithm != GPUSORT_CUDA_AUTO) add(std::string(contender.name) + "-checked", contender, true);
+	}
+	return list;
+}
+
+/* Where a sort finds its input and leaves its result. */
+template <typename K> struct Buffers {
+	Memory keys, keys_spare;
+	Memory rows, rows_spare; /* with rows only */
+	K *sorted;
+	uint32_t *rows_sorted; /* NULL without rows */
+};
+
+/* Sorts what buffers.keys holds. */
+template <typename K>
+static GpusortCudaStatus sort_once(Run &run, const Entry<K> &entry, Buffers<K> &buffers, uint64_t n)
+{
+	const Contender<K> &contender = *entry.contender;
+	K *keys = buffers.keys.template as<K>(), *keys_spare = buffers.keys_spare.template as<K>();
+	buffers.rows_sorted = nullptr;
+	if (entry.checked) {
+		GpusortCudaSort sort = {n, (int)sizeof(K), entry.with_rows, contender.algorithm, 0};
+		GPUSORT_PASS(gpusort::sort_on_device(run, sort, buffers.keys, buffers.rows));
+		buffers.sorted = buffers.keys.template as<K>();
+		if (entry.with_rows) buffers.rows_sorted = buffers.rows.template as<uint32_t>();
+		return GPUSORT_CUDA_OK;
+	}
+	if (!entry.with_rows) return contender.keys(run, keys, keys_spare, n, &buffers.sorted);
+	return contender.pairs(run, keys, keys_spare, buffers.rows.template as<uint32_t>(),
+						   buffers.rows_spare.template as<uint32_t>(), (uint32_t)n, &buffers.sorted,
+						   &buffers.rows_sorted);
+}
+
+#endif /* GPUSORT_CONTENDERS_CUH */

@@ -1,0 +1,177 @@
+/*
+ * on_device.cuh - what kernel_test and bench_gpu share: the device, inputs
+ * that are made on it, and a check of results there.
+ *
+ * The check needs no reference for keys alone: neighbours in order, and the
+ * same sum of hashes as the input.  With rows, each key must also be found at
+ * its row of the input, and keys and rows must be those of a reference.
+ *
+ * What is no result of a sort but stops the program (no device, no memory for
+ * the input) exits with status 2.
+ */
+#ifndef GPUSORT_ON_DEVICE_CUH
+#define GPUSORT_ON_DEVICE_CUH
+
+#include "../../kernels/sort.h"
+#include "distributions.cuh"
+
+#include <algorithm>
+#include <stdio.h>
+#include <stdlib.h>
+
+using gpusort::Memory;
+
+static const int THREADS = 256;
+
+/* Found by a check on the device: of the input, and of the result. */
+struct Found {
+	unsigned long long wrong; /* 0 for the input */
+	unsigned long long sum;
+};
+
+static cudaStream_t stream;
+static gpusort::Budget budget;
+static GpusortCudaError error;
+static int sm_count, shared_optin;
+static void *mailbox;
+static cudaEvent_t posted;
+
+/* A program that cannot go on says why and ends. */
+static void must(cudaError_t code, const char *what)
+{
+	if (code == cudaSuccess) return;
+	printf("%s: %s\n", what, cudaGetErrorString(code));
+	exit(2);
+}
+#define MUST(call) must((call), #call)
+
+static void must_pass(GpusortCudaStatus status, const char *what)
+{
+	if (status == GPUSORT_CUDA_OK) return;
+	printf("%s: status %d, %s: %s\n", what, status, error.call, error.text);
+	exit(2);
+}
+#define MUST_PASS(call) must_pass((call), #call)
+
+/* ---- kernels ---- */
+
+template <typename K> __global__ void makeKeys(K *keys, Distribution distribution, uint64_t n, uint64_t seed)
+{
+	for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (uint64_t)blockDim.x)
+		keys[i] = make_key<K>(distribution, i, n, seed);
+}
+
+__global__ void makeRows(uint32_t *rows, uint64_t n)
+{
+	for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (uint64_t)blockDim.x)
+		rows[i] = (uint32_t)i;
+}
+
+/* Against the reference (NULL: none) and against what needs none. rows may be NULL. */
+template <typename K>
+__global__ void checkKeys(const K *input, const K *keys, const uint32_t *rows, const K *good_keys,
+						  const uint32_t *good_rows, uint64_t n, Found *before, Found *after)
+{
+	unsigned long long wrong = 0, in = 0, out = 0;
+	for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (uint64_t)blockDim.x) {
+		K key = keys[i];
+		in += hash(hash(input[i]) + 1);
+		out += hash(hash(key) + 1);
+		wrong += good_keys && good_keys[i] != key;
+		if (i > 0) wrong += keys[i - 1] > key;
+		if (!rows) continue;
+		wrong += good_rows[i] != rows[i] || rows[i] >= n || input[rows[i]] != key;
+		if (i > 0) wrong += keys[i - 1] == key && rows[i - 1] >= rows[i];
+	}
+	if (wrong) atomicAdd(&after->wrong, wrong);
+	atomicAdd(&before->sum, in);
+	atomicAdd(&after->sum, out);
+}
+
+/* ---- launchers ---- */
+
+static unsigned grid(uint64_t n)
+{
+	return (unsigned)std::min<uint64_t>((n + THREADS - 1) / THREADS + 1, 8192);
+}
+
+static void take(Memory &memory, uint64_t bytes)
+{
+	MUST_PASS(memory.allocate(&budget, stream, bytes, &error));
+}
+
+/* n keys, unsigned. The memory must have room for them. */
+template <typename K> static void make_keys(const Memory &keys, Distribution distribution, uint64_t n, uint64_t seed)
+{
+	makeKeys<<<grid(n), THREADS, 0, stream>>>(keys.as<K>(), distribution, n, seed);
+	MUST(cudaGetLastError());
+}
+
+/* The rows 0 to n - 1. */
+static void make_rows(uint32_t *rows, uint64_t n)
+{
+	makeRows<<<grid(n), THREADS, 0, stream>>>(rows, n);
+	MUST(cudaGetLastError());
+}
+
+/* Checks a result (rows, good_keys and good_rows as for checkKeys) and waits for what was found of input and result. */
+template <typename K>
+static void check_result(const K *input, const K *keys, const uint32_t *rows, const K *good_keys,
+						 const uint32_t *good_rows, uint64_t n, Found found[2])
+{
+	Memory device;
+	take(device, 2 * sizeof(Found));
+	MUST(cudaMemsetAsync(device.as<Found>(), 0, 2 * sizeof(Found), stream));
+	checkKeys<<<grid(n), THREADS, 0, stream>>>(input, keys, rows, good_keys, good_rows, n, device.as<Found>(),
+											   device.as<Found>() + 1);
+	MUST(cudaGetLastError());
+	MUST(cudaMemcpyAsync(found, device.as<Found>(), 2 * sizeof(Found), cudaMemcpyDeviceToHost, stream));
+	MUST(cudaStreamSynchronize(stream));
+}
+
+/* ---- the device ---- */
+
+static gpusort::Run make_run(GpusortCudaReport *report, int bins)
+{
+	gpusort::Run run = {};
+	run.stream = stream;
+	run.budget = &budget;
+	run.err = &error;
+	run.report = report;
+	run.sm_count = sm_count;
+	run.shared_optin = shared_optin;
+	run.mailbox = mailbox;
+	run.posted = posted;
+	run.bins = bins;
+	return run;
+}
+
+/* Gives back what the pool keeps, then says what is free, in bytes. */
+static size_t free_memory()
+{
+	size_t free_bytes, total_bytes;
+	MUST(cudaStreamSynchronize(stream));
+	MUST(cudaMemPoolTrimTo(budget.pool, 0));
+	MUST(cudaMemGetInfo(&free_bytes, &total_bytes));
+	return free_bytes;
+}
+
+static void set_up(int ordinal)
+{
+	cudaMemPoolProps props = {};
+	uint64_t keep = UINT64_MAX;
+	MUST(cudaSetDevice(ordinal));
+	MUST(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, ordinal));
+	MUST(cudaHostAlloc(&mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault));
+	MUST(cudaEventCreateWithFlags(&posted, cudaEventDisableTiming));
+	MUST(cudaDeviceGetAttribute(&shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal));
+	MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	props.allocType = cudaMemAllocationTypePinned;
+	props.location.type = cudaMemLocationTypeDevice;
+	props.location.id = ordinal;
+	MUST(cudaMemPoolCreate(&budget.pool, &props));
+	MUST(cudaMemPoolSetAttribute(budget.pool, cudaMemPoolAttrReleaseThreshold, &keep));
+	budget.limit = UINT64_MAX;
+}
+
+#endif /* GPUSORT_ON_DEVICE_CUH */
