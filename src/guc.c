@@ -37,6 +37,8 @@ static const struct config_enum_entry algorithm_options[] = {
 	{"auto", GPUSORT_ALGORITHM_AUTO, false},
 	{"mppsort", GPUSORT_ALGORITHM_MPPSORT, false},
 	{"quicksort", GPUSORT_ALGORITHM_QUICKSORT, false},
+	{"mergesort", GPUSORT_ALGORITHM_MERGESORT, false},
+	{"radixsort", GPUSORT_ALGORITHM_RADIXSORT, false},
 	{"cub", GPUSORT_ALGORITHM_CUB, false},
 	{NULL, 0, false}
 };

@@ -141,7 +141,7 @@ run_regress "regress"
 run_pgtap "properties"
 if have_gpu; then
   run_pgtap "properties, on the GPU" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
-  for algorithm in auto mppsort quicksort cub; do
+  for algorithm in auto mppsort quicksort mergesort radixsort cub; do
     run_regress "regress, on the GPU, $algorithm" \
       "-c gpusort.engine=cuda -c gpusort.min_rows=0 -c gpusort.algorithm=$algorithm"
   done
