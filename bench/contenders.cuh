@@ -149,6 +149,8 @@ template <typename K>
 static const Contender<K> CONTENDERS[] = {
 	{"mppsort", GPUSORT_CUDA_MPPSORT, gpusort::mppsort<K>, nullptr},
 	{"quicksort", GPUSORT_CUDA_QUICKSORT, gpusort::quicksort<K>, nullptr},
+	{"mergesort", GPUSORT_CUDA_MERGESORT, gpusort::mergesort<K>, nullptr},
+	{"radixsort", GPUSORT_CUDA_RADIXSORT, gpusort::radixsort<K>, nullptr},
 	{"cub", GPUSORT_CUDA_CUB, gpusort::cub_sort<K>, nullptr},
 	{"cub-radix-32", GPUSORT_CUDA_AUTO, radix_keys<K, uint32_t>, radix_pairs<K, uint32_t>},
 	{"cub-radix-64", GPUSORT_CUDA_AUTO, radix_keys<K, uint64_t>, radix_pairs<K, uint64_t>},

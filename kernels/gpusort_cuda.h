@@ -58,7 +58,9 @@ typedef enum GpusortCudaAlgorithm {
 	GPUSORT_CUDA_AUTO = 0,
 	GPUSORT_CUDA_MPPSORT,
 	GPUSORT_CUDA_QUICKSORT,
-	GPUSORT_CUDA_CUB
+	GPUSORT_CUDA_CUB,
+	GPUSORT_CUDA_MERGESORT,
+	GPUSORT_CUDA_RADIXSORT
 } GpusortCudaAlgorithm;
 
 typedef struct GpusortCudaDevice GpusortCudaDevice;

@@ -261,6 +261,12 @@ static GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Mem
 	case GPUSORT_CUDA_QUICKSORT:
 		GPUSORT_PASS(quicksort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
+	case GPUSORT_CUDA_MERGESORT:
+		GPUSORT_PASS(mergesort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
+		break;
+	case GPUSORT_CUDA_RADIXSORT:
+		GPUSORT_PASS(radixsort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
+		break;
 	default:
 		GPUSORT_PASS(cub_sort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;

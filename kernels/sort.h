@@ -8,7 +8,8 @@
  * ascending, and may be unstable.  Stable row numbers come from packing: a
  * 4-byte key in front of its row is a unique 8-byte key, and an 8-byte key
  * is two such sorts, low half first (sort.cu).  So a new algorithm is one
- * function of the same shape as those at the end of this file.
+ * function of the same shape as those at the end of this file.  (What merge
+ * sort does beyond that, items of any order, is in mergesort.cuh.)
  *
  * Sorts are given two buffers and leave the result in either one, and say
  * which.  What else they need comes from Memory, which counts every byte
@@ -133,6 +134,8 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
  */
 template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
 template <typename K> GpusortCudaStatus quicksort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus mergesort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus radixsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
 template <typename K> GpusortCudaStatus cub_sort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
 
 /* CUB with rows: stable, so rows that start as 0, 1, 2, ... end as stable input positions. */

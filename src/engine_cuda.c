@@ -45,7 +45,7 @@ static int	held_requests = 0;
 
 #define MAX_GATHERING	2
 
-static const char *const algorithm_names[] = {"auto", "mppsort", "quicksort", "cub"};
+static const char *const algorithm_names[] = {"auto", "mppsort", "quicksort", "cub", "mergesort", "radixsort"};
 
 static inline GpusortRequest *
 request_of(const CudaRun *cuda)

@@ -35,6 +35,8 @@ const struct config_enum_entry gpusort_algorithm_options[] = {
 	{"auto", GPUSORT_ALGORITHM_AUTO, false},
 	{"mppsort", GPUSORT_ALGORITHM_MPPSORT, false},
 	{"quicksort", GPUSORT_ALGORITHM_QUICKSORT, false},
+	{"mergesort", GPUSORT_ALGORITHM_MERGESORT, false},
+	{"radixsort", GPUSORT_ALGORITHM_RADIXSORT, false},
 	{"cub", GPUSORT_ALGORITHM_CUB, false},
 	{NULL, 0, false}
 };

@@ -132,13 +132,16 @@ run_unit "CPU engine" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
     '$tree/src/encode.c' '$tree/src/engine_cpu.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
   '$work/engine_cpu_test'"
+run_unit "cuts of sorted runs" bash -c "
+  ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \
+    '$tree/test/unit/merge_path_test.cc' && '$work/merge_path_test'"
 
 start_cluster "${server_settings[@]}"
 run_regress "regress"
 run_pgtap "properties"
 if have_gpu; then
   run_pgtap "properties, on the GPU" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
-  for algorithm in auto mppsort quicksort cub; do
+  for algorithm in auto mppsort quicksort mergesort radixsort cub; do
     run_regress "regress, on the GPU, $algorithm" \
       "-c gpusort.engine=cuda -c gpusort.min_rows=0 -c gpusort.algorithm=$algorithm"
   done

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <vector>
 
-static const char *const ALGORITHM_NAMES[] = {"auto", "mppsort", "quicksort", "cub"};
+static const char *const ALGORITHM_NAMES[] = {"auto", "mppsort", "quicksort", "cub", "mergesort", "radixsort"};
 
 static unsigned long long passed, failed;
 
@@ -99,7 +99,8 @@ template <typename K> struct Case {
 	}
 };
 
-static const GpusortCudaAlgorithm ALGORITHMS[] = {GPUSORT_CUDA_MPPSORT, GPUSORT_CUDA_QUICKSORT, GPUSORT_CUDA_CUB};
+static const std::vector<GpusortCudaAlgorithm> ALGORITHMS = {
+	GPUSORT_CUDA_MPPSORT, GPUSORT_CUDA_QUICKSORT, GPUSORT_CUDA_MERGESORT, GPUSORT_CUDA_RADIXSORT, GPUSORT_CUDA_CUB};
 
 static std::vector<Distribution> all_distributions()
 {

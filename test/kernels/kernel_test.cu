@@ -16,6 +16,7 @@
  */
 #include "harness.cuh"
 #include "lane_test.cuh"
+#include "merge_test.cuh"
 
 /* ---- modes ---- */
 
@@ -28,10 +29,11 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 		for (Distribution d : distributions) {
 			one.make(d, n, n + 1, true);
 			for (int rows = 0; rows < 2; rows++) {
+				for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
+					if (algorithm != GPUSORT_CUDA_MPPSORT) one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
+				}
 				for (int b : bins)
 					one.run_one(GPUSORT_CUDA_MPPSORT, rows, b, gpusort::SPOIL_NOTHING);
-				one.run_one(GPUSORT_CUDA_QUICKSORT, rows, 256, gpusort::SPOIL_NOTHING);
-				one.run_one(GPUSORT_CUDA_CUB, rows, 256, gpusort::SPOIL_NOTHING);
 			}
 		}
 	}
@@ -59,12 +61,19 @@ static void mode_quick()
 	/* clang-format on */
 	run_sizes<uint32_t>(sizes, all_distributions(), {0, 256, 1024, 2, 3});
 	run_sizes<uint64_t>(sizes, all_distributions(), {0, 256, 1024, 2, 3});
+	/* Around the tiles of merge sort, one and several. */
+	std::vector<uint64_t> tiles = {2815, 2816, 2817, 4351, 4352, 4353,	5631,
+								   5632, 5633, 8703, 8704, 8705, 26113, 300000};
+	std::vector<Distribution> orders = {UNIFORM, SORTED, REVERSE, TWO_VALUES, ALMOST_SORTED, ORGAN_PIPE, ALL_ONES};
+	run_sizes<uint32_t>(tiles, orders, {0});
+	run_sizes<uint64_t>(tiles, orders, {0});
 	/* Enough keys for more levels than there are, and so for CUB's end of it; and larger chunks. */
 	std::vector<Distribution> skewed = {UNIFORM, ZIPF, BUCKET_KILLER, OUTLIER, AND_OF_8, DENSE};
 	run_sizes<uint32_t>({20000000}, skewed, {0, 2});
 	run_sizes<uint64_t>({20000000}, skewed, {0, 2});
 	run_spoiled<uint32_t>(100000);
 	run_spoiled<uint64_t>(100000);
+	mode_merge({0, 1, 2, 33, 2816, 4353, 5633, 8705, 100000, 3000000});
 }
 
 static void mode_sanitize()
@@ -73,11 +82,12 @@ static void mode_sanitize()
 	run_sizes<uint32_t>({8193}, {UNIFORM, ZIPF}, {256});
 	run_sizes<uint64_t>({4097}, {BUCKET_KILLER}, {2});
 	run_sizes<uint64_t>({20001}, {OUTLIER}, {1024, 3});
-	/* One list too long for a block of quicksort, without the dear sorts of the rows. */
+	/* One list too long for a block of quicksort, and several passes of merges, without the dear sorts of the rows. */
 	Case<uint32_t> one;
 	one.make(UNIFORM, 70001, 1, false);
-	one.run_one(GPUSORT_CUDA_QUICKSORT, false, 0, gpusort::SPOIL_NOTHING);
-	one.run_one(GPUSORT_CUDA_MPPSORT, false, 0, gpusort::SPOIL_NOTHING);
+	for (GpusortCudaAlgorithm algorithm : ALGORITHMS)
+		one.run_one(algorithm, false, 0, gpusort::SPOIL_NOTHING);
+	mode_merge({20001});
 }
 
 template <typename K> static void run_large(uint64_t n, const std::vector<Distribution> &distributions, bool with_rows)
@@ -112,7 +122,8 @@ template <typename K> static void run_random(uint64_t seed)
 	uint64_t n = (uint64_t)exp2((double)(h % 2300) / 100.0) + hash(h) % 3;
 	Case<K> one;
 	one.make((Distribution)(hash(h + 1) % DISTRIBUTIONS), n, seed, true);
-	one.run_one((GpusortCudaAlgorithm)(hash(h + 2) % 4), hash(h + 3) & 1, BINS[hash(h + 4) % 11],
+	uint64_t algorithm = hash(h + 2) % (ALGORITHMS.size() + 1);
+	one.run_one(algorithm ? ALGORITHMS[algorithm - 1] : GPUSORT_CUDA_AUTO, hash(h + 3) & 1, BINS[hash(h + 4) % 11],
 				gpusort::SPOIL_NOTHING);
 }
 

@@ -54,7 +54,7 @@ template <typename K> struct LaneCase {
 /* Lanes of one width at once: pieces of all are uploaded in turn, then each is sorted, then all downloaded. */
 template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 {
-	const int LANES = 4;
+	const int LANES = 6;
 	const size_t PIECE = 100000;
 	LaneCase<K> lanes[LANES];
 	GpusortCudaReport report;

@@ -24,6 +24,10 @@ SET gpusort.algorithm = 'quicksort';
 SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 SET gpusort.algorithm = 'mppsort';
 SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
+SET gpusort.algorithm = 'mergesort';
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
+SET gpusort.algorithm = 'radixsort';
+SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 RESET gpusort.algorithm;
 
 -- below gpusort.min_rows the backend sorts, whatever the engine

@@ -81,6 +81,15 @@ is( $node->safe_psql('postgres', "$big; SELECT engine, pinned, rows, copy_in_byt
 	"$big_result\ncuda|t|$rows|" . 4 * $rows, 'a result of several chunks');
 pool_is_free('no failure');
 
+# each algorithm is asked for and reported under the same name
+foreach my $algorithm (qw(mppsort quicksort mergesort radixsort cub))
+{
+	is( $node->safe_psql('postgres',
+			"SET gpusort.algorithm = '$algorithm'; SELECT gpu_sort_agg(i % 1000) IS NULL FROM generate_series(1, 5000) i; "
+			  . "SELECT algorithm, engine FROM gpusort_last_sort()"),
+		"f\n$algorithm|cuda", "$algorithm is what the device sorts by");
+}
+
 #
 # Failures: the CPU takes over, or it is an error if the device was demanded
 #
