@@ -45,7 +45,7 @@ cuda_found = CUDA engine: a stand-in for tests
 else ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 OBJS += $(CUDA_C_OBJS)
-CUDA_OBJS = kernels/device.o kernels/lane.o kernels/sort.o kernels/mppsort.o kernels/quicksort.o \
+CUDA_OBJS = kernels/device.o kernels/lane.o kernels/sort.o kernels/argsort.o kernels/mppsort.o kernels/quicksort.o \
 	kernels/mergesort.o kernels/radixsort.o kernels/cub_sort.o
 PG_CPPFLAGS += -DUSE_CUDA
 cuda_found = CUDA engine: yes ($(NVCC), architectures $(CUDA_ARCH))

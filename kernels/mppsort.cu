@@ -3,26 +3,26 @@
  *
  * The pipeline and the kernels' names are mppSort's: blockAndGlobalHisto
  * counts each block's keys by bin in shared memory and all keys (Hg);
- * globalHistoScan makes each bin's first position of Hg (SHg); the vertical
- * scan, each block's place within each bin (PSv), comes with the counting;
+ * globalHistoScan makes each bin's first position of Hg (SHg) and joins bins
+ * to targets; verticalScan finds each tile's place within each target (PSv);
  * PartitionKernel moves every key to SHg + PSv + its rank, from counters in
- * shared memory alone, so that no two blocks contend; sortBins sorts each bin
- * in shared memory.
+ * shared memory; sortBins sorts each bin in shared memory.
  *
  * Bins are of equal width over the range of the keys there are (min and max
- * are taken first), as many as make them fit a block, or on two levels, when
- * the first makes about as many as the second.  Equal widths fail on skew:
- * one outlier, and every other key is in one bin.  Hence:
+ * are taken first), finer than the targets that they are joined to: as many
+ * targets as make them fit a block, or on two levels, when the first makes
+ * about as many as the second.  Equal widths fail on skew: one outlier, and
+ * every other key is in one bin.  Hence:
  *
- *	a bin too large to sort at once becomes a segment, and all segments of a
- *		level go through the same kernels again, each over its own range,
- *		taken anew where a bin got more than its share;
+ *	a target too large to sort at once becomes a segment, and all segments of
+ *		a level go through the same kernels again, each over its own range,
+ *		taken anew where one bin got more than its share;
  *	a segment with no more values than bins is not moved: its counts say what
  *		to write, so constant or few-valued keys are done after one read;
- *	small neighbouring bins are sorted together, so that thousands of tiny
- *		ones do not cost a block each;
  *	keys that the first pass finds in order, or in reverse, are done at once;
- *	after MAX_LEVELS, which only few bins and heavy skew reach, CUB finishes.
+ *	keys that are spread unevenly on every scale would take many levels: CUB
+ *		sorts them, once the first level's counts have shown it, if they are
+ *		many; and what is left after MAX_LEVELS.
  *
  * The device never waits for the host: how much there is for the next level
  * is known once bins are dealt, and the host learns it while they are moved.
@@ -60,6 +60,10 @@ static const uint32_t FIRST_COUNTED = 2048;
 static const uint32_t LATER_COUNTED = 256;
 
 static const uint64_t MOST_TILES = 4;
+
+/* From so many keys on, waiting for the first level's tally before its keys are moved costs nothing to speak of. */
+static const uint64_t WORTH_WAITING = (uint64_t)1 << 25;
+static const uint64_t MANY_CROWDS = 24;
 
 /* How a run is cut up. */
 struct Plan {
@@ -226,12 +230,24 @@ static GpusortCudaStatus prepare_level(Run &run, Workspace &work, const Lists &l
 }
 
 /*
+ * Keys that are spread unevenly on every scale, as sums and products of bits
+ * are: crowded bins of very different sizes at first, and the same again
+ * within each, level by level.  An input of few values or of a few clusters
+ * has fewer crowds, or nothing besides.
+ */
+static bool uneven_throughout(const Tally &first, uint64_t count)
+{
+	return first.crowds >= MANY_CROWDS && first.crowd_keys > count / 3 && first.crowd_keys < count - count / 64;
+}
+
+/*
  * One level of the pipeline over all its segments, queued.  run.posted comes
  * when the tally of the next is in the mailbox, long before the keys have moved.
+ * Keys that the first level shows to be hopeless are not moved.
  */
 template <typename K>
 static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &lists, const Tally &now, int number,
-									 const Level &level, K *keys, K *spare)
+									 const Level &level, K *keys, K *spare, bool *hopeless)
 {
 	K *source = number % 2 ? spare : keys;
 	K *target = number % 2 ? keys : spare;
@@ -249,6 +265,11 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 				level, lists, number % 2 ? 0 : 1);
 	GPUSORT_LAUNCHED("globalHistoScan", run.err);
 	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
+	if (number == 0 && level.first.size >= WORTH_WAITING) {
+		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
+		*hopeless = uneven_throughout(*lists.mailbox, level.first.size);
+		if (*hopeless) return GPUSORT_CUDA_OK;
+	}
 	partition_kernel<K>(plan)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(source, target, keys,
 																								 level);
 	GPUSORT_LAUNCHED("PartitionKernel", run.err);
@@ -272,6 +293,7 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	Lists lists = {};
 	Level level = {};
 	Tally now = {};
+	bool hopeless = false;
 
 	GPUSORT_TRY(cudaFuncSetAttribute(partition_kernel<K>(plan), cudaFuncAttributeMaxDynamicSharedMemorySize,
 									 (int)partition_shared(plan)),
@@ -298,7 +320,7 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	lists.sizes = plan.sizes;
 
 	level.first = plan.everything;
-	level.look = work.look;
+	level.look = run.look;
 	level.chunk_keys = plan.chunk_keys;
 	level.count_chunks = plan.count_chunks;
 	level.hg = work.first_hg;
@@ -308,18 +330,18 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	now.hg = plan.everything.bins;
 	now.most_bins = plan.everything.bins;
 
-	const uint64_t look_blocks = count * sizeof(K) / LOOK_BYTES + 1;
-	const uint64_t look_most = 4 * (uint64_t)run.sm_count;
-	lookAtKeys<K><<<(unsigned)(look_blocks < look_most ? look_blocks : look_most), LOOK_THREADS, 0, run.stream>>>(
-		keys, count, work.look);
-	GPUSORT_LAUNCHED("lookAtKeys", run.err);
+	if (level.look == nullptr) {
+		GPUSORT_PASS((look_at_keys<K, HASH_NOTHING>(run, keys, count, work.look)));
+		level.look = work.look;
+	}
 
 	int number;
 	for (number = 0; number < MAX_LEVELS && now.segments > 0; number++) {
 		lists.segments = work.segments[(number + 1) % 2];
 		lists.chunks = work.chunks[(number + 1) % 2];
 		if (number > 0) GPUSORT_PASS(prepare_level(run, work, lists, now, number, number % 2 ? spare : keys, level));
-		GPUSORT_PASS(queue_level(run, plan, lists, now, number, level, keys, spare));
+		GPUSORT_PASS(queue_level(run, plan, lists, now, number, level, keys, spare, &hopeless));
+		if (hopeless) return cub_sort(run, keys, spare, count, sorted);
 		if (number == 0) GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, 0, most_bins(plan), keys, spare)));
 		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
 		const uint64_t before = now.bins;

@@ -38,8 +38,6 @@ static const unsigned ALL_LANES = 0xffffffff;
 /* A bin that got this many times its share has a range of its own taken. */
 static const uint64_t SKEWED = 4;
 
-static const int LOOK_THREADS = 512;
-static const int LOOK_BYTES = LOOK_THREADS * 64; /* that a block reads at a time */
 static const int RANGE_THREADS = 256;
 static const int HISTO_THREADS = 512;
 static const int FIRST_SCAN_THREADS = 1024;
@@ -54,12 +52,6 @@ static const uint32_t LARGEST_BIN = BIN_ITEMS * LARGE_THREADS;
 
 /* Bytes of keys that a thread of PartitionKernel has in its tile; half of it where shared memory is scarce. */
 static const int PARTITION_BYTES = 128;
-
-/* What one pass over the keys found. All zeros before. */
-struct Look {
-	unsigned long long not_lo, hi; /* not_lo: the complement of the smallest key, in the keys' width */
-	unsigned falls, rises;		   /* not 0: some key is below, above the one before it */
-};
 
 /*
  * Cuts a range into bins of equal width: the range is stretched to 32 bits,
@@ -211,6 +203,7 @@ struct Tally {
 	unsigned long long segments, chunks, hg; /* of the next level */
 	unsigned long long unranged;			 /* segments whose range must be taken */
 	unsigned long long most_bins;			 /* of a segment */
+	unsigned long long crowds, crowd_keys;	 /* segments that come of one bin, and their keys */
 	unsigned long long tickets;				 /* segments whose scan is done */
 	unsigned long long bins, stubborn;
 	unsigned long long lost; /* entries that a list had no room for; never, by the sizes below */

@@ -23,90 +23,13 @@
 #ifndef GPUSORT_MPPSORT_KERNELS_CUH
 #define GPUSORT_MPPSORT_KERNELS_CUH
 
+#include "look.cuh"
 #include "mppsort.cuh"
 
 #include <cub/block/block_scan.cuh>
 
 namespace gpusort
 {
-
-/*
- * Range compression, and whether there is anything to do at all: the first
- * pass over all keys.  Each thread has 16 bytes of them and the key after.
- */
-template <typename K>
-__global__ void __launch_bounds__(LOOK_THREADS) lookAtKeys(const K *keys, uint64_t count, Look *look)
-{
-	const int VECTOR = 16 / sizeof(K);
-	const int AHEAD = 4;
-	const uint64_t vectors = count / VECTOR;
-	const uint64_t step = gridDim.x * (uint64_t)LOOK_THREADS;
-	__shared__ K not_lows[LOOK_THREADS / WARP], highs[LOOK_THREADS / WARP];
-	K not_lo = 0, hi = 0;
-	int falls = 0, rises = 0;
-
-	for (uint64_t first = blockIdx.x * (uint64_t)LOOK_THREADS; first < vectors; first += AHEAD * step) {
-		uint4 loaded[AHEAD];
-		K next[AHEAD];
-#pragma unroll
-		for (int a = 0; a < AHEAD; a++) {
-			uint64_t v = first + a * step + threadIdx.x;
-			if (v < vectors) {
-				loaded[a] = ((const uint4 *)keys)[v];
-				next[a] = (v + 1) * VECTOR < count ? keys[(v + 1) * VECTOR] : 0;
-			}
-		}
-#pragma unroll
-		for (int a = 0; a < AHEAD; a++) {
-			uint64_t v = first + a * step + threadIdx.x;
-			if (v >= vectors) continue;
-			const K *own = (const K *)&loaded[a];
-#pragma unroll
-			for (int i = 0; i < VECTOR; i++) {
-				not_lo = max(not_lo, (K)~own[i]);
-				hi = max(hi, own[i]);
-				if (i > 0) {
-					falls |= own[i] < own[i - 1];
-					rises |= own[i] > own[i - 1];
-				}
-			}
-			if ((v + 1) * VECTOR < count) {
-				falls |= next[a] < own[VECTOR - 1];
-				rises |= next[a] > own[VECTOR - 1];
-			}
-		}
-	}
-	if (blockIdx.x == 0 && threadIdx.x < count % VECTOR) {
-		uint64_t i = vectors * VECTOR + threadIdx.x;
-		K key = keys[i];
-		not_lo = max(not_lo, (K)~key);
-		hi = max(hi, key);
-		if (i + 1 < count) {
-			falls |= keys[i + 1] < key;
-			rises |= keys[i + 1] > key;
-		}
-	}
-
-	for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
-		not_lo = max(not_lo, __shfl_xor_sync(ALL_LANES, not_lo, lanes));
-		hi = max(hi, __shfl_xor_sync(ALL_LANES, hi, lanes));
-	}
-	if (threadIdx.x % WARP == 0) {
-		not_lows[threadIdx.x / WARP] = not_lo;
-		highs[threadIdx.x / WARP] = hi;
-	}
-	falls = __syncthreads_or(falls);
-	rises = __syncthreads_or(rises);
-	if (threadIdx.x != 0) return;
-	for (int i = 0; i < LOOK_THREADS / WARP; i++) {
-		not_lo = max(not_lo, not_lows[i]);
-		hi = max(hi, highs[i]);
-	}
-	atomicMax(&look->not_lo, (unsigned long long)not_lo);
-	atomicMax(&look->hi, (unsigned long long)hi);
-	if (falls) look->falls = 1;
-	if (rises) look->rises = 1;
-}
 
 /*
  * Calls use(key) for each of count keys, in the block's threads as they come:
@@ -391,6 +314,10 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 			child.lo = child.ranged ? bounds.lowest(low) : ~0ull;
 			child.hi = child.ranged ? bounds.highest(past - 1) : 0;
 			deal_segment(lists, child);
+			if (past - low == 1) {
+				atomicAdd(&lists.tally->crowds, 1ull);
+				atomicAdd(&lists.tally->crowd_keys, (unsigned long long)size);
+			}
 		}
 		const bool sortable = size > 0 && size <= lists.sizes.largest;
 		const unsigned dealt = __ballot_sync(ALL_LANES, sortable);

@@ -1,26 +1,17 @@
 /*
- * sort.cu - one sort from end to end: rows, algorithm, and the check.
+ * sort.cu - one sort from end to end: a look, the algorithm, the check.
  *
- * The algorithms know two things only, keys of 4 and keys of 8 bytes, and may
- * be unstable.  This file makes everything else of them:
- *
- *	4-byte keys with rows	the key in front of its row is unique and orders as
- *							(key, row), so any sort of it is stable.
- *	8-byte keys with rows	two sorts, as a radix sort has digits of 32 bits:
- *							by (low half, row), then by (high half, rank so
- *							far).  The keys are gathered once at the end.
- *	CUB with rows			its own stable sort of pairs, which moves less.
- *
- * No result leaves unchecked.  Before the sort the keys (with their rows) are
- * hashed and summed, which no order can change; afterwards one pass takes the
- * sum again and compares neighbours: keys ascending, and (key, row) strictly
- * so.  Together these say that it is the input, and in order, but for a
- * chance of 2^-32 that several wrong keys make up for one another.  A wrong
+ * No result leaves unchecked.  The first pass over the keys (look.cuh) hashes
+ * and sums them, with their rows if these are wanted; after the sort one pass
+ * takes the sum again and compares neighbours: keys ascending, and (key, row)
+ * strictly so.  Together these say that it is the input, and in order, but for
+ * a chance of 2^-32 that several wrong keys make up for one another.  A wrong
  * order is put right by CUB and reported; a wrong sum means that keys were
  * lost, and the caller, who still has them, must sort otherwise.  This costs
- * two reads of the keys.
+ * two reads of the keys, of which the first is not lost: what it tells of
+ * their range and order, the sort need not find out.
  */
-#include "sort.h"
+#include "look.cuh"
 
 namespace gpusort
 {
@@ -30,46 +21,19 @@ static const int BLOCKS_PER_SM = 16;
 static const int WARP = 32;
 static const int DIGEST_ITEMS = 8;
 
-/* From here on AUTO is mppSort, where it is faster at all. */
-static const uint64_t MPPSORT_ROWS = (uint64_t)1 << 20;
-
 /* What a pass over all keys found. */
 struct Digest {
 	unsigned long long sum;		 /* of the hash of each (key, row); of each key, if without rows */
 	unsigned long long disorder; /* neighbours out of order */
 };
 
+/* What is known of a sort's input and of its output. */
+struct Checked {
+	Look before;
+	Digest after;
+};
+
 /* ---- kernels ---- */
-
-/*
- * Hashes of a key, and of a key with its row.  Each is a multiplication, a
- * shift and a multiplication, a bijection of what it is given, so that one
- * key in another's place always changes the sum.  4-byte keys alone stay in
- * 32 bits: 64-bit multiplications would take longer than reading the keys.
- */
-__device__ inline uint32_t mix(uint32_t key)
-{
-	key *= 0x85ebca6bu;
-	key ^= key >> 15;
-	return key * 0xc2b2ae35u;
-}
-
-__device__ inline uint64_t mix(uint64_t key)
-{
-	key *= UINT64_C(0xbf58476d1ce4e5b9);
-	key ^= key >> 32;
-	return key * UINT64_C(0x94d049bb133111eb);
-}
-
-__device__ inline uint64_t mix(uint32_t key, uint32_t row)
-{
-	return mix((uint64_t)key << 32 | row);
-}
-
-__device__ inline uint64_t mix(uint64_t key, uint32_t row)
-{
-	return mix(key + mix((uint64_t)row + 1));
-}
 
 __device__ inline uint64_t grid_first()
 {
@@ -82,14 +46,14 @@ __device__ inline uint64_t grid_step()
 }
 
 /*
- * CHECK: sum and order of keys, with rows unless those are NULL.  Not CHECK:
- * the sum alone, where row i is i if numbered.  Each thread has its loads of a
- * tile in flight together, and takes the key before its own from its
- * neighbour.  One atomic a warp, into a digest that starts as zeros.
+ * Sum and order of sorted keys, with their rows unless those are NULL.  Each
+ * thread has its loads of a tile in flight together, and takes the key before
+ * its own from its neighbour.  One atomic a warp, into a digest that starts as
+ * zeros.
  */
-template <typename K, bool CHECK>
+template <typename K>
 __global__ void __launch_bounds__(THREADS)
-	digestKeys(const K *keys, const uint32_t *rows, bool numbered, uint64_t count, Digest *digest)
+	digestKeys(const K *keys, const uint32_t *rows, uint64_t count, Digest *digest)
 {
 	const uint64_t tile = THREADS * DIGEST_ITEMS;
 	uint64_t sum = 0;
@@ -101,13 +65,12 @@ __global__ void __launch_bounds__(THREADS)
 		for (int j = 0; j < DIGEST_ITEMS; j++) {
 			uint64_t i = begin + j * THREADS + threadIdx.x;
 			own[j] = i < count ? keys[i] : 0;
-			own_rows[j] = rows ? (i < count ? rows[i] : 0) : (numbered ? (uint32_t)i : 0);
+			own_rows[j] = rows && i < count ? rows[i] : 0;
 		}
 #pragma unroll
 		for (int j = 0; j < DIGEST_ITEMS; j++) {
 			uint64_t i = begin + j * THREADS + threadIdx.x;
-			if (i < count) sum += rows || numbered ? mix(own[j], own_rows[j]) : mix(own[j]);
-			if (!CHECK) continue;
+			if (i < count) sum += rows ? mix(own[j], own_rows[j]) : mix(own[j]);
 			K before = __shfl_up_sync(0xffffffff, own[j], 1);
 			uint32_t row_before = __shfl_up_sync(0xffffffff, own_rows[j], 1);
 			if (i == 0 || i >= count) continue;
@@ -125,58 +88,6 @@ __global__ void __launch_bounds__(THREADS)
 	if (threadIdx.x % WARP == 0) {
 		atomicAdd(&digest->sum, (unsigned long long)sum);
 		if (disorder) atomicAdd(&digest->disorder, (unsigned long long)disorder);
-	}
-}
-
-__global__ void numberRows(uint32_t *rows, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		rows[i] = (uint32_t)i;
-}
-
-/*
- * (key, row) of 4-byte keys; (low half, row) of 8-byte keys.  A row takes as
- * few bits as all rows need, so that the sort sees no bits that never change.
- */
-template <typename K> __global__ void packRows(const K *keys, uint64_t *packed, int row_bits, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		packed[i] = (uint64_t)(uint32_t)keys[i] << row_bits | i;
-}
-
-__device__ inline uint32_t packed_row(uint64_t packed, int row_bits)
-{
-	return (uint32_t)(packed & ((UINT64_C(1) << row_bits) - 1));
-}
-
-/* Splits what packRows packed from 4-byte keys. */
-__global__ void unpackRows(const uint64_t *packed, uint32_t *keys, uint32_t *rows, int row_bits, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
-		uint64_t pair = packed[i];
-		keys[i] = (uint32_t)(pair >> row_bits);
-		rows[i] = packed_row(pair, row_bits);
-	}
-}
-
-/* From (low half, row) in order, keeps the rows and packs (high half, rank). In place. */
-__global__ void packHighHalves(const uint64_t *keys, uint64_t *packed, uint32_t *by_low, int row_bits, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
-		uint32_t row = packed_row(packed[i], row_bits);
-		by_low[i] = row;
-		packed[i] = keys[row] >> 32 << row_bits | i;
-	}
-}
-
-/* From (high half, rank) in order, the rows and their keys. In place: packed becomes the keys. */
-__global__ void gatherKeys(const uint64_t *keys, uint64_t *packed, const uint32_t *by_low, uint32_t *rows, int row_bits,
-						   uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
-		uint32_t row = by_low[packed_row(packed[i], row_bits)];
-		rows[i] = row;
-		packed[i] = keys[row];
 	}
 }
 
@@ -216,40 +127,21 @@ static unsigned blocks_for(const Run &run, uint64_t count)
 	return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* Bits that number count rows from 0. */
-static int bits_of_rows(uint64_t count)
-{
-	int bits = 1;
-	while (bits < 32 && (count - 1) >> bits != 0)
-		bits++;
-	return bits;
-}
-
-/* Queues a pass over keys in input order, for its sum. */
+/* Passes over what the sort left, and waits for all that was found, before and after. */
 template <typename K>
-static GpusortCudaStatus digest_input(Run &run, const K *keys, bool numbered, uint64_t count, Digest *digest)
+static GpusortCudaStatus digest_output(Run &run, const K *keys, const uint32_t *rows, uint64_t count, Checked *device,
+									   Checked &checked)
 {
-	digestKeys<K, false><<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys, nullptr, numbered, count, digest);
+	GPUSORT_TRY(cudaMemsetAsync(&device->after, 0, sizeof(Digest), run.stream), run.err);
+	digestKeys<K><<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys, rows, count, &device->after);
 	GPUSORT_LAUNCHED("digestKeys", run.err);
-	return GPUSORT_CUDA_OK;
-}
-
-/* Passes over what the sort left, and waits for both digests, before and after. */
-template <typename K>
-static GpusortCudaStatus digest_output(Run &run, const K *keys, const uint32_t *rows, uint64_t count, Digest *digests,
-									   Digest found[2])
-{
-	GPUSORT_TRY(cudaMemsetAsync(digests + 1, 0, sizeof(Digest), run.stream), run.err);
-	digestKeys<K, true><<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys, rows, false, count, digests + 1);
-	GPUSORT_LAUNCHED("digestKeys", run.err);
-	GPUSORT_TRY(cudaMemcpyAsync(found, digests, 2 * sizeof(Digest), cudaMemcpyDeviceToHost, run.stream), run.err);
+	GPUSORT_TRY(cudaMemcpyAsync(&checked, device, sizeof(checked), cudaMemcpyDeviceToHost, run.stream), run.err);
 	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
 	return GPUSORT_CUDA_OK;
 }
 
-/* Keys alone. */
 template <typename K>
-static GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, uint64_t count)
+GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, uint64_t count)
 {
 	Memory spare;
 	K *sorted = nullptr;
@@ -275,65 +167,8 @@ static GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Mem
 	return GPUSORT_CUDA_OK;
 }
 
-/* CUB's sort of pairs, from keys in input order. */
-template <typename K> static GpusortCudaStatus sort_pairs_cub(Run &run, Memory &keys, Memory &rows, uint64_t count)
-{
-	Memory keys_spare, rows_spare;
-	K *keys_sorted = nullptr;
-	uint32_t *rows_sorted = nullptr;
-	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
-	GPUSORT_PASS(keys_spare.allocate(run, count * sizeof(K)));
-	GPUSORT_PASS(rows_spare.allocate(run, count * sizeof(uint32_t)));
-	numberRows<<<blocks_for(run, count), THREADS, 0, run.stream>>>(rows.as<uint32_t>(), count);
-	GPUSORT_LAUNCHED("numberRows", run.err);
-	GPUSORT_PASS(cub_sort_pairs(run, keys.as<K>(), keys_spare.as<K>(), rows.as<uint32_t>(), rows_spare.as<uint32_t>(),
-								(uint32_t)count, &keys_sorted, &rows_sorted));
-	if (keys_sorted != keys.as<K>()) keys.swap(keys_spare);
-	if (rows_sorted != rows.as<uint32_t>()) rows.swap(rows_spare);
-	return GPUSORT_CUDA_OK;
-}
-
-static GpusortCudaStatus sort_packed(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, Memory &rows,
-									 uint64_t count)
-{
-	Memory packed;
-	const unsigned blocks = blocks_for(run, count);
-	const int row_bits = bits_of_rows(count);
-	GPUSORT_PASS(packed.allocate(run, count * sizeof(uint64_t)));
-	packRows<<<blocks, THREADS, 0, run.stream>>>(keys.as<uint32_t>(), packed.as<uint64_t>(), row_bits, count);
-	GPUSORT_LAUNCHED("packRows", run.err);
-	keys.release();
-	GPUSORT_PASS(sort_keys<uint64_t>(run, algorithm, packed, count));
-	GPUSORT_PASS(keys.allocate(run, count * sizeof(uint32_t)));
-	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
-	unpackRows<<<blocks, THREADS, 0, run.stream>>>(packed.as<uint64_t>(), keys.as<uint32_t>(), rows.as<uint32_t>(),
-												   row_bits, count);
-	GPUSORT_LAUNCHED("unpackRows", run.err);
-	return GPUSORT_CUDA_OK;
-}
-
-static GpusortCudaStatus sort_halves(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, Memory &rows,
-									 uint64_t count)
-{
-	Memory packed, by_low;
-	const unsigned blocks = blocks_for(run, count);
-	const int row_bits = bits_of_rows(count);
-	GPUSORT_PASS(packed.allocate(run, count * sizeof(uint64_t)));
-	packRows<<<blocks, THREADS, 0, run.stream>>>(keys.as<uint64_t>(), packed.as<uint64_t>(), row_bits, count);
-	GPUSORT_LAUNCHED("packRows", run.err);
-	GPUSORT_PASS(sort_keys<uint64_t>(run, algorithm, packed, count));
-	GPUSORT_PASS(by_low.allocate(run, count * sizeof(uint32_t)));
-	packHighHalves<<<blocks, THREADS, 0, run.stream>>>(keys.as<uint64_t>(), packed.as<uint64_t>(),
-													   by_low.as<uint32_t>(), row_bits, count);
-	GPUSORT_LAUNCHED("packHighHalves", run.err);
-	GPUSORT_PASS(sort_keys<uint64_t>(run, algorithm, packed, count));
-	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
-	gatherKeys<<<blocks, THREADS, 0, run.stream>>>(keys.as<uint64_t>(), packed.as<uint64_t>(), by_low.as<uint32_t>(),
-												   rows.as<uint32_t>(), row_bits, count);
-	GPUSORT_LAUNCHED("gatherKeys", run.err);
-	keys.swap(packed);
-	return GPUSORT_CUDA_OK;
-}
+template GpusortCudaStatus sort_keys<uint32_t>(Run &, GpusortCudaAlgorithm, Memory &, uint64_t);
+template GpusortCudaStatus sort_keys<uint64_t>(Run &, GpusortCudaAlgorithm, Memory &, uint64_t);
 
 /* The second way, after the first left its keys complete but in the wrong order. */
 template <typename K>
@@ -348,7 +183,7 @@ static GpusortCudaStatus sort_again(Run &run, Memory &keys, Memory &rows, bool w
 	GPUSORT_LAUNCHED("restoreKeys", run.err);
 	keys.swap(input);
 	input.release();
-	return sort_pairs_cub<K>(run, keys, rows, count);
+	return argsort<K>(run, GPUSORT_CUDA_CUB, keys, rows, count);
 }
 
 template <typename K>
@@ -356,20 +191,21 @@ static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, M
 {
 	const uint64_t count = sort.rows;
 	const GpusortCudaAlgorithm algorithm = run.report->algorithm;
-	Memory digests;
-	Digest found[2]; /* before and after the sort */
+	Memory memory;
+	Checked checked;
 
-	GPUSORT_PASS(digests.allocate(run, sizeof(found)));
-	GPUSORT_TRY(cudaMemsetAsync(digests.as<Digest>(), 0, sizeof(found), run.stream), run.err);
-	GPUSORT_PASS(digest_input(run, keys.as<K>(), sort.with_rows, count, digests.as<Digest>()));
-	if (!sort.with_rows)
-		GPUSORT_PASS(sort_keys<K>(run, algorithm, keys, count));
-	else if (algorithm == GPUSORT_CUDA_CUB)
-		GPUSORT_PASS(sort_pairs_cub<K>(run, keys, rows, count));
-	else if (sizeof(K) == sizeof(uint32_t))
-		GPUSORT_PASS(sort_packed(run, algorithm, keys, rows, count));
+	GPUSORT_PASS(memory.allocate(run, sizeof(Checked)));
+	Checked *device = memory.as<Checked>();
+	Look *look = &device->before;
+	GPUSORT_TRY(cudaMemsetAsync(look, 0, sizeof(Look), run.stream), run.err);
+	if (sort.with_rows)
+		GPUSORT_PASS((look_at_keys<K, HASH_NUMBERED>(run, keys.as<K>(), count, look)));
 	else
-		GPUSORT_PASS(sort_halves(run, algorithm, keys, rows, count));
+		GPUSORT_PASS((look_at_keys<K, HASH_KEYS>(run, keys.as<K>(), count, look)));
+	run.look = look;
+	GPUSORT_PASS(sort.with_rows ? argsort<K>(run, algorithm, keys, rows, count)
+								: sort_keys<K>(run, algorithm, keys, count));
+	run.look = nullptr;
 
 	uint32_t *row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
 	if (run.spoil != SPOIL_NOTHING) {
@@ -377,29 +213,18 @@ static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, M
 		GPUSORT_LAUNCHED("spoilKeys", run.err);
 	}
 
-	GPUSORT_PASS(digest_output(run, keys.as<K>(), row_list, count, digests.as<Digest>(), found));
-	if (found[1].sum != found[0].sum)
+	GPUSORT_PASS(digest_output(run, keys.as<K>(), row_list, count, device, checked));
+	if (checked.after.sum != checked.before.sum)
 		return fail(GPUSORT_CUDA_UNSORTED, "digestKeys", "keys were lost in the sort", run.err);
-	if (found[1].disorder == 0) return GPUSORT_CUDA_OK;
+	if (checked.after.disorder == 0) return GPUSORT_CUDA_OK;
 
 	run.report->resorted = true;
 	GPUSORT_PASS(sort_again<K>(run, keys, rows, sort.with_rows, count));
 	row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
-	GPUSORT_PASS(digest_output(run, keys.as<K>(), row_list, count, digests.as<Digest>(), found));
-	if (found[1].sum != found[0].sum || found[1].disorder != 0)
+	GPUSORT_PASS(digest_output(run, keys.as<K>(), row_list, count, device, checked));
+	if (checked.after.sum != checked.before.sum || checked.after.disorder != 0)
 		return fail(GPUSORT_CUDA_UNSORTED, "digestKeys", "keys are out of order, also after a second sort", run.err);
 	return GPUSORT_CUDA_OK;
-}
-
-/*
- * Measured on an H200: mppSort is 1.4 to 1.5 times as fast as CUB for evenly
- * spread 8-byte keys from a million up (down to 0.5 on strong skew), and slower
- * for 4-byte keys and with rows.
- */
-static GpusortCudaAlgorithm choose_algorithm(const GpusortCudaSort &sort)
-{
-	bool wide = sort.key_bytes == 8 && !sort.with_rows;
-	return wide && sort.rows >= MPPSORT_ROWS ? GPUSORT_CUDA_MPPSORT : GPUSORT_CUDA_CUB;
 }
 
 GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
@@ -411,7 +236,7 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 	if (keys.bytes() < sort.rows * sort.key_bytes)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", run.err);
 
-	run.report->algorithm = sort.algorithm == GPUSORT_CUDA_AUTO ? choose_algorithm(sort) : sort.algorithm;
+	run.report->algorithm = sort.algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_MPPSORT : sort.algorithm;
 	run.report->blocks = run.report->threads = 0;
 	run.report->bins = 0;
 	run.report->resorted = false;

@@ -41,6 +41,13 @@ static const size_t MAILBOX_BYTES = 256;
 /* What tests make go wrong after the sort, to walk the paths that no input reaches. */
 enum Spoil { SPOIL_NOTHING = 0, SPOIL_ORDER, SPOIL_KEY };
 
+/* What one pass over the keys found, in device memory (look.cuh). All zeros before. */
+struct Look {
+	unsigned long long not_lo, hi; /* not_lo: the complement of the smallest key, in the keys' width */
+	unsigned long long sum;		   /* of the keys' hashes */
+	unsigned falls, rises;		   /* not 0: some key is below, above the one before it */
+};
+
 /* One sort on its way: where it runs, what it may use, where it reports. */
 struct Run {
 	cudaStream_t stream;
@@ -53,6 +60,7 @@ struct Run {
 	void *mailbox;		/* MAILBOX_BYTES of pinned host memory, which kernels may write to */
 	cudaEvent_t posted; /* recorded when the mailbox has been written */
 	Spoil spoil;
+	const Look *look; /* of the keys that are to be sorted, on the device; NULL: nobody has looked */
 };
 
 /* Turns what CUDA returned into a status. Errors that are not sticky are cleared. */
@@ -127,6 +135,17 @@ void note_launch(Run &run, uint64_t blocks, int threads);
  * The order has been checked on the device when this returns.
  */
 GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
+
+/* Keys alone, by an algorithm that is not AUTO. Afterwards keys holds the sorted keys. */
+template <typename K>
+GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, uint64_t count);
+
+/*
+ * Keys with their rows, by any algorithm (argsort.cu).  run.look is of keys.
+ * Afterwards keys holds the sorted keys and rows their stable input positions.
+ */
+template <typename K>
+GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, Memory &rows, uint64_t count);
 
 /*
  * The algorithms.  keys and spare have room for count keys each; sorted is

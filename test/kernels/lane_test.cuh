@@ -78,8 +78,9 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 	for (int l = 0; l < LANES; l++) {
 		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), true, (GpusortCudaAlgorithm)l, 0};
 		MUST_PASS(gpusort_cuda_sort(lanes[l].lane, &sort, &report, &error));
-		expect(report.algorithm == (l == 0 ? GPUSORT_CUDA_CUB : (GpusortCudaAlgorithm)l) && !report.resorted &&
-				   report.kernels_ms > 0 && report.bins == (l == GPUSORT_CUDA_MPPSORT ? 256 : 0),
+		const GpusortCudaAlgorithm ran = l == 0 ? GPUSORT_CUDA_MPPSORT : (GpusortCudaAlgorithm)l;
+		expect(report.algorithm == ran && !report.resorted && report.kernels_ms > 0 &&
+				   (report.bins > 0) == (ran == GPUSORT_CUDA_MPPSORT),
 			   "report of a lane's sort");
 	}
 	for (LaneCase<K> &one : lanes) {
