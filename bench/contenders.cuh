@@ -16,7 +16,9 @@
  *						keys also what sort_by_key runs), with the allocation
  *						and the wait inside, which the call consists of
  *
- * A sort of positions includes numbering them, for everyone.
+ * A sort of positions includes numbering them, for everyone.  The rivals sort
+ * pairs and have the sorted keys too; gpusort's leave only positions, which is
+ * all that its callers take.
  */
 #ifndef GPUSORT_CONTENDERS_CUH
 #define GPUSORT_CONTENDERS_CUH
@@ -200,9 +202,9 @@ static GpusortCudaStatus sort_once(Run &run, const Entry<K> &entry, Buffers<K> &
 	K *keys = buffers.keys.template as<K>(), *keys_spare = buffers.keys_spare.template as<K>();
 	buffers.rows_sorted = nullptr;
 	if (entry.checked) {
-		GpusortCudaSort sort = {n, (int)sizeof(K), entry.with_rows, contender.algorithm, 0};
+		GpusortCudaSort sort = {n, (int)sizeof(K), entry.with_rows, contender.algorithm, 0, false};
 		GPUSORT_PASS(gpusort::sort_on_device(run, sort, buffers.keys, buffers.rows));
-		buffers.sorted = buffers.keys.template as<K>();
+		buffers.sorted = entry.with_rows ? nullptr : buffers.keys.template as<K>();
 		if (entry.with_rows) buffers.rows_sorted = buffers.rows.template as<uint32_t>();
 		return GPUSORT_CUDA_OK;
 	}

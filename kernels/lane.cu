@@ -223,7 +223,7 @@ static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort 
 	GPUSORT_TRY(cudaStreamSynchronize(lane->stream), err);
 	GPUSORT_TRY(cudaEventElapsedTime(&ms, lane->sort_begin, lane->sort_end), err);
 	lane->report.kernels_ms = ms;
-	lane->out_keys = sort->rows * sort->key_bytes;
+	lane->out_keys = sort->with_rows && !sort->keys_too ? 0 : sort->rows * sort->key_bytes;
 	lane->out_rows = sort->with_rows ? sort->rows * sizeof(uint32_t) : 0;
 	return GPUSORT_CUDA_OK;
 }

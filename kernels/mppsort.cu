@@ -341,6 +341,10 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 		lists.chunks = work.chunks[(number + 1) % 2];
 		if (number > 0) GPUSORT_PASS(prepare_level(run, work, lists, now, number, number % 2 ? spare : keys, level));
 		GPUSORT_PASS(queue_level(run, plan, lists, now, number, level, keys, spare, &hopeless));
+		if (hopeless && run.may_refuse) {
+			run.refused = true;
+			return GPUSORT_CUDA_OK;
+		}
 		if (hopeless) return cub_sort(run, keys, spare, count, sorted);
 		if (number == 0) GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, 0, most_bins(plan), keys, spare)));
 		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);

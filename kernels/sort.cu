@@ -91,6 +91,18 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
+__global__ void numberRows(uint32_t *rows, uint64_t count)
+{
+	for (uint64_t i = grid_first(); i < count; i += grid_step())
+		rows[i] = (uint32_t)i;
+}
+
+template <typename K> __global__ void gatherKeys(const K *keys, const uint32_t *rows, K *sorted, uint64_t count)
+{
+	for (uint64_t i = grid_first(); i < count; i += grid_step())
+		sorted[i] = keys[rows[i]];
+}
+
 /* Puts keys back where they came from. rows is a permutation, or the sum would have differed. */
 template <typename K> __global__ void restoreKeys(const K *keys, const uint32_t *rows, K *input, uint64_t count)
 {
@@ -170,6 +182,24 @@ GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &ke
 template GpusortCudaStatus sort_keys<uint32_t>(Run &, GpusortCudaAlgorithm, Memory &, uint64_t);
 template GpusortCudaStatus sort_keys<uint64_t>(Run &, GpusortCudaAlgorithm, Memory &, uint64_t);
 
+/* CUB's sort of pairs, from keys in input order. */
+template <typename K> static GpusortCudaStatus sort_pairs_cub(Run &run, Memory &keys, Memory &rows, uint64_t count)
+{
+	Memory keys_spare, rows_spare;
+	K *keys_sorted = nullptr;
+	uint32_t *rows_sorted = nullptr;
+	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
+	GPUSORT_PASS(keys_spare.allocate(run, count * sizeof(K)));
+	GPUSORT_PASS(rows_spare.allocate(run, count * sizeof(uint32_t)));
+	numberRows<<<blocks_for(run, count), THREADS, 0, run.stream>>>(rows.as<uint32_t>(), count);
+	GPUSORT_LAUNCHED("numberRows", run.err);
+	GPUSORT_PASS(cub_sort_pairs(run, keys.as<K>(), keys_spare.as<K>(), rows.as<uint32_t>(), rows_spare.as<uint32_t>(),
+								(uint32_t)count, &keys_sorted, &rows_sorted));
+	if (keys_sorted != keys.as<K>()) keys.swap(keys_spare);
+	if (rows_sorted != rows.as<uint32_t>()) rows.swap(rows_spare);
+	return GPUSORT_CUDA_OK;
+}
+
 /* The second way, after the first left its keys complete but in the wrong order. */
 template <typename K>
 static GpusortCudaStatus sort_again(Run &run, Memory &keys, Memory &rows, bool with_rows, uint64_t count)
@@ -183,9 +213,10 @@ static GpusortCudaStatus sort_again(Run &run, Memory &keys, Memory &rows, bool w
 	GPUSORT_LAUNCHED("restoreKeys", run.err);
 	keys.swap(input);
 	input.release();
-	return argsort<K>(run, GPUSORT_CUDA_CUB, keys, rows, count);
+	return sort_pairs_cub<K>(run, keys, rows, count);
 }
 
+/* Keys alone, or, by CUB, with rows. */
 template <typename K>
 static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
@@ -203,7 +234,7 @@ static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, M
 	else
 		GPUSORT_PASS((look_at_keys<K, HASH_KEYS>(run, keys.as<K>(), count, look)));
 	run.look = look;
-	GPUSORT_PASS(sort.with_rows ? argsort<K>(run, algorithm, keys, rows, count)
+	GPUSORT_PASS(sort.with_rows ? sort_pairs_cub<K>(run, keys, rows, count)
 								: sort_keys<K>(run, algorithm, keys, count));
 	run.look = nullptr;
 
@@ -219,12 +250,42 @@ static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, M
 	if (checked.after.disorder == 0) return GPUSORT_CUDA_OK;
 
 	run.report->resorted = true;
+	run.spoil = SPOIL_NOTHING;
 	GPUSORT_PASS(sort_again<K>(run, keys, rows, sort.with_rows, count));
 	row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
 	GPUSORT_PASS(digest_output(run, keys.as<K>(), row_list, count, device, checked));
 	if (checked.after.sum != checked.before.sum || checked.after.disorder != 0)
 		return fail(GPUSORT_CUDA_UNSORTED, "digestKeys", "keys are out of order, also after a second sort", run.err);
 	return GPUSORT_CUDA_OK;
+}
+
+/* The keys in the order of their rows. */
+template <typename K> static GpusortCudaStatus gather_keys(Run &run, Memory &keys, const Memory &rows, uint64_t count)
+{
+	Memory sorted;
+	GPUSORT_PASS(sorted.allocate(run, count * sizeof(K)));
+	gatherKeys<<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys.as<K>(), rows.as<uint32_t>(), sorted.as<K>(),
+																   count);
+	GPUSORT_LAUNCHED("gatherKeys", run.err);
+	keys.swap(sorted);
+	return GPUSORT_CUDA_OK;
+}
+
+/* Rows by an algorithm, or by CUB if that is better, or if the first order is wrong. */
+template <typename K>
+static GpusortCudaStatus sort_rows_and_check(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
+{
+	Outcome outcome = OUTCOME_REFUSED;
+	if (run.report->algorithm != GPUSORT_CUDA_CUB)
+		GPUSORT_PASS(argsort<K>(run, run.report->algorithm, keys, rows, sort.rows, outcome));
+	if (outcome == OUTCOME_SORTED) return sort.keys_too ? gather_keys<K>(run, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
+	if (outcome == OUTCOME_LOST)
+		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "keys were lost in the sort", run.err);
+	if (outcome == OUTCOME_DISORDER) {
+		run.report->resorted = true;
+		run.spoil = SPOIL_NOTHING;
+	}
+	return sort_and_check<K>(run, sort, keys, rows);
 }
 
 GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
@@ -247,8 +308,11 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 		GPUSORT_TRY(cudaMemsetAsync(rows.as<uint32_t>(), 0, sizeof(uint32_t), run.stream), run.err);
 		return GPUSORT_CUDA_OK;
 	}
-	if (sort.key_bytes == 4) return sort_and_check<uint32_t>(run, sort, keys, rows);
-	return sort_and_check<uint64_t>(run, sort, keys, rows);
+	if (sort.with_rows)
+		return sort.key_bytes == 4 ? sort_rows_and_check<uint32_t>(run, sort, keys, rows)
+								   : sort_rows_and_check<uint64_t>(run, sort, keys, rows);
+	return sort.key_bytes == 4 ? sort_and_check<uint32_t>(run, sort, keys, rows)
+							   : sort_and_check<uint64_t>(run, sort, keys, rows);
 }
 
 } // namespace gpusort

@@ -61,6 +61,8 @@ struct Run {
 	cudaEvent_t posted; /* recorded when the mailbox has been written */
 	Spoil spoil;
 	const Look *look; /* of the keys that are to be sorted, on the device; NULL: nobody has looked */
+	bool may_refuse;  /* an algorithm that is no good for these keys may leave them as they are, */
+	bool refused;	  /* and sets this */
 };
 
 /* Turns what CUDA returned into a status. Errors that are not sticky are cleared. */
@@ -130,8 +132,9 @@ class Memory
 void note_launch(Run &run, uint64_t blocks, int threads);
 
 /*
- * Sorts what keys holds as sort says.  Afterwards keys holds the sorted keys
- * and rows, if wanted, their input positions.  On failure both are undefined.
+ * Sorts what keys holds as sort says.  Afterwards keys holds the sorted keys,
+ * or, if rows are wanted, rows holds their input positions in sorted order, and
+ * keys is undefined unless it is wanted too.  On failure both are undefined.
  * The order has been checked on the device when this returns.
  */
 GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
@@ -140,12 +143,18 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 template <typename K>
 GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, uint64_t count);
 
-/*
- * Keys with their rows, by any algorithm (argsort.cu).  run.look is of keys.
- * Afterwards keys holds the sorted keys and rows their stable input positions.
- */
+/* How a sort of rows went. All but the first leave the keys as they were, for another sort to begin with. */
+enum Outcome {
+	OUTCOME_SORTED,
+	OUTCOME_REFUSED, /* a sort of pairs is faster */
+	OUTCOME_DISORDER,
+	OUTCOME_LOST /* other keys came out than went in */
+};
+
+/* The stable order of keys, which are not touched, by any algorithm but AUTO and CUB; checked (argsort.cu). */
 template <typename K>
-GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, Memory &rows, uint64_t count);
+GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
+						  Outcome &outcome);
 
 /*
  * The algorithms.  keys and spare have room for count keys each; sorted is

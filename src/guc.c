@@ -18,7 +18,7 @@
 
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
-int			gpusort_bins = 256;
+int			gpusort_bins = 0;
 int			gpusort_min_rows = 200000;
 int			gpusort_pool_limit = 4096;
 int			gpusort_device_memory_limit = 0;
@@ -40,6 +40,16 @@ const struct config_enum_entry gpusort_algorithm_options[] = {
 	{"cub", GPUSORT_ALGORITHM_CUB, false},
 	{NULL, 0, false}
 };
+
+/* One bin would never get a sort anywhere. */
+static bool
+check_bins(int *newval, void **extra, GucSource source)
+{
+	if (*newval != 1)
+		return true;
+	GUC_check_errdetail("\"%s\" must be 0 or at least 2.", "gpusort.bins");
+	return false;
+}
 
 void
 gpusort_guc_define(void)
@@ -64,12 +74,12 @@ gpusort_guc_define(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.bins",
-							"Sets the number of bins of one mppSort partition.",
-							NULL,
+							"Sets the number of bins that one mppSort partition aims at.",
+							"0 lets the sort choose.",
 							&gpusort_bins,
-							256, 2, 1024,
+							0, 0, 1024,
 							PGC_USERSET, 0,
-							NULL, NULL, NULL);
+							check_bins, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.min_rows",
 							"Sets the number of rows from which a sort may use the GPU.",

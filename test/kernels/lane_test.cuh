@@ -76,7 +76,7 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 		}
 	}
 	for (int l = 0; l < LANES; l++) {
-		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), true, (GpusortCudaAlgorithm)l, 0};
+		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), true, (GpusortCudaAlgorithm)l, 0, true};
 		MUST_PASS(gpusort_cuda_sort(lanes[l].lane, &sort, &report, &error));
 		const GpusortCudaAlgorithm ran = l == 0 ? GPUSORT_CUDA_MPPSORT : (GpusortCudaAlgorithm)l;
 		expect(report.algorithm == ran && !report.resorted && report.kernels_ms > 0 &&
@@ -112,7 +112,7 @@ static void run_limits(GpusortCudaDevice *dev)
 	uint64_t finished = 0;
 	one.fill(500000, 9);
 	const size_t bytes = one.keys.size() * sizeof(uint64_t);
-	GpusortCudaSort sort = {one.keys.size(), 8, true, GPUSORT_CUDA_MPPSORT, 0};
+	GpusortCudaSort sort = {one.keys.size(), 8, true, GPUSORT_CUDA_MPPSORT, 0, true};
 
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
 	gpusort_cuda_set_memory_limit(dev, bytes / 2);
@@ -174,7 +174,7 @@ static void mode_lane()
 	for (uint64_t n = 0; n < 2; n++) {
 		GpusortCudaLane *lane;
 		GpusortCudaReport report;
-		GpusortCudaSort sort = {n, 4, true, GPUSORT_CUDA_MPPSORT, 0};
+		GpusortCudaSort sort = {n, 4, true, GPUSORT_CUDA_MPPSORT, 0, true};
 		uint32_t out[2] = {7, 7};
 		uint64_t finished = 0;
 		MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));

@@ -67,21 +67,21 @@ __global__ void makeRows(uint32_t *rows, uint64_t n)
 		rows[i] = (uint32_t)i;
 }
 
-/* Against the reference (NULL: none) and against what needs none. rows may be NULL. */
+/* Against the reference (NULL: none) and against what needs none. rows may be NULL, or keys, which are then rows'. */
 template <typename K>
 __global__ void checkKeys(const K *input, const K *keys, const uint32_t *rows, const K *good_keys,
 						  const uint32_t *good_rows, uint64_t n, Found *before, Found *after)
 {
 	unsigned long long wrong = 0, in = 0, out = 0;
 	for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (uint64_t)blockDim.x) {
-		K key = keys[i];
+		K key = keys ? keys[i] : input[rows[i] < n ? rows[i] : 0];
 		in += hash(hash(input[i]) + 1);
 		out += hash(hash(key) + 1);
 		wrong += good_keys && good_keys[i] != key;
-		if (i > 0) wrong += keys[i - 1] > key;
+		if (keys && i > 0) wrong += keys[i - 1] > key;
 		if (!rows) continue;
 		wrong += good_rows[i] != rows[i] || rows[i] >= n || input[rows[i]] != key;
-		if (i > 0) wrong += keys[i - 1] == key && rows[i - 1] >= rows[i];
+		if (keys && i > 0) wrong += keys[i - 1] == key && rows[i - 1] >= rows[i];
 	}
 	if (wrong) atomicAdd(&after->wrong, wrong);
 	atomicAdd(&before->sum, in);

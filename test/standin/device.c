@@ -289,7 +289,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	report->algorithm = sort->algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_CUB : sort->algorithm;
 	report->blocks = 1;
 	report->threads = 1;
-	report->bins = sort->algorithm == GPUSORT_CUDA_MPPSORT ? sort->bins : 0;
+	report->bins = sort->algorithm == GPUSORT_CUDA_MPPSORT ? (sort->bins > 0 ? sort->bins : 256) : 0;
 	report->kernels_ms = 0.001;
 	return GPUSORT_CUDA_OK;
 }
