@@ -19,7 +19,7 @@ OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/sortr
 	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
-CXX_OBJS = src/engine_cpu.o
+CXX_OBJS = src/engine_cpu.o src/engine_cpu_merge.o
 
 REGRESS = functions aggregate settings errors
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort

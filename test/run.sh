@@ -133,6 +133,11 @@ run_unit "CPU engine" bash -c "
     '$tree/src/encode.c' '$tree/src/engine_cpu.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
   '$work/engine_cpu_test'"
 
+run_unit "merge of pieces" bash -c "
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \
+    '$tree/src/engine_cpu_merge.o' -lstdc++ -lpthread &&
+  '$work/engine_cpu_merge_test'"
+
 start_cluster "${server_settings[@]}"
 run_regress "regress"
 run_pgtap "properties"
