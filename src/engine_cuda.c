@@ -9,6 +9,11 @@
  * soon as each is full, submits its request, and sleeps on its latch until
  * sorted blocks arrive in a few more chunks, which it empties in turn.
  *
+ * A run that the device cannot hold at once comes back as sorted pieces, from
+ * the time that the first is sorted, which may be long before the last key is
+ * there.  The backend collects them (pieces.c) whenever it asks for another
+ * chunk and while it waits, and merges them when they are fetched.
+ *
  * The input chunks are not touched until the backend has its whole result.
  * Whatever becomes of the service, the sort run can start over from them.
  *
@@ -25,6 +30,7 @@
 #include "control.h"
 #include "engine.h"
 #include "guc.h"
+#include "pieces.h"
 #include "pool.h"
 #include "service.h"
 
@@ -35,8 +41,10 @@ typedef struct CudaRun
 	uint32		serial;
 	int			open_chunk;		/* being filled; -1: none */
 	uint32		open_bytes;
+	uint32		reserved_at;	/* in it, what was reserved last begins there */
 	uint32		fetched;		/* result blocks handed out */
 	uint64		fetched_rows;
+	GpusortPieces *pieces;		/* collected so far; NULL: not in pieces */
 	MemoryContextCallback callback;
 } CudaRun;
 
@@ -128,12 +136,14 @@ take_request(const GpusortRunSpec *spec)
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
 		request->rows = 0;
+		request->expected_rows = spec->expected_rows;
 		request->key_bytes = spec->key_bytes;
 		request->want_rows = spec->rows;
 		request->algorithm = gpusort_algorithm;
 		request->bins = gpusort_bins;
 		request->first_chunk = request->last_chunk = -1;
 		request->nring = 0;
+		request->in_pieces = false;
 		request->error[0] = '\0';
 		pg_atomic_write_u32(&request->nclosed, 0);
 		pg_atomic_write_u32(&request->ready, 0);
@@ -229,6 +239,52 @@ failure_of(GpusortRun *run, GpusortRequest *request)
 							   "The GPU service ended.");
 }
 
+/* Tells the service that the blocks fetched so far are done with. */
+static void
+consume_blocks(CudaRun *cuda)
+{
+	GpusortRequest *request = request_of(cuda);
+
+	if (pg_atomic_read_u32(&request->consumed) != cuda->fetched)
+	{
+		pg_atomic_write_u32(&request->consumed, cuda->fetched);
+		gpusort_service_wake();
+	}
+}
+
+/* Collects the blocks of pieces that are there.  The whole run's are left to fetch. */
+static const char *
+collect_pieces(GpusortRun *run)
+{
+	CudaRun    *cuda = run->engine_state;
+	GpusortRequest *request = request_of(cuda);
+
+	while (pg_atomic_read_u32(&request->ready) != cuda->fetched)
+	{
+		const char *block;
+		const char *reason;
+		int			slot;
+
+		pg_read_barrier();
+		if (!request->in_pieces)
+			break;
+		if (cuda->pieces == NULL)
+			cuda->pieces = gpusort_pieces_create(run->cxt, run->spec.key_bytes, run->spec.rows,
+												 GPUSORT_CHUNK_BYTES);
+		slot = cuda->fetched % request->nring;
+		block = gpusort_pool_map(request->ring[slot]);
+		if (block == NULL)
+			return "A segment of the chunk pool could not be mapped.";
+		reason = gpusort_pieces_add(cuda->pieces, block, request->piece_rows[slot]);
+		if (reason != NULL)
+			return reason;
+		cuda->fetched++;
+		consume_blocks(cuda);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return NULL;
+}
+
 static const char *
 cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 {
@@ -239,13 +295,25 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	if (gpusort_request_state(request_of(cuda)) == GPUSORT_REQUEST_FAILED)
 		return failure_of(run, request_of(cuda));
 
+	/* a chunk that gathered keys were copied to has room left */
+	if (cuda->open_chunk >= 0 && cuda->open_bytes < GPUSORT_CHUNK_BYTES)
+	{
+		cuda->reserved_at = cuda->open_bytes;
+		*keys = gpusort_pool_map(cuda->open_chunk) + cuda->open_bytes;
+		*bytes = GPUSORT_CHUNK_BYTES - cuda->open_bytes;
+		return NULL;
+	}
+
 	close_chunk(cuda);
+	reason = collect_pieces(run);
+	if (reason != NULL)
+		return reason;
 	chunk = gpusort_pool_take(cuda->index, &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
 		return reason;
 	cuda->open_chunk = chunk;
-	cuda->open_bytes = 0;
+	cuda->open_bytes = cuda->reserved_at = 0;
 	*keys = gpusort_pool_map(chunk);
 	if (*keys == NULL)
 		return "A segment of the chunk pool could not be mapped.";
@@ -256,7 +324,9 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 static void
 cuda_commit(GpusortRun *run, size_t bytes)
 {
-	((CudaRun *) run->engine_state)->open_bytes = bytes;
+	CudaRun    *cuda = run->engine_state;
+
+	cuda->open_bytes = cuda->reserved_at + bytes;
 }
 
 static void
@@ -288,11 +358,21 @@ cuda_sort(GpusortRun *run)
 
 	for (;;)
 	{
-		switch (gpusort_request_state(request))
+		GpusortRequestState state = gpusort_request_state(request);
+
+		pg_read_barrier();
+		reason = collect_pieces(run);
+		if (reason != NULL)
+			return reason;
+		switch (state)
 		{
 			case GPUSORT_REQUEST_RETURNING:
 			case GPUSORT_REQUEST_FINISHED:
-				return NULL;
+				if (!request->in_pieces ||
+					(cuda->pieces != NULL && gpusort_pieces_rows(cuda->pieces) == run->rows))
+					return NULL;
+				wait_for_service();
+				continue;
 			case GPUSORT_REQUEST_FAILED:
 				pg_read_barrier();
 				return failure_of(run, request);
@@ -301,7 +381,8 @@ cuda_sort(GpusortRun *run)
 		}
 		/* that may have waited, and taken the wake-up that was meant for us */
 		reason = gpusort_service_wait();
-		if (gpusort_request_state(request) != GPUSORT_REQUEST_SUBMITTED)
+		if (gpusort_request_state(request) != GPUSORT_REQUEST_SUBMITTED ||
+			pg_atomic_read_u32(&request->ready) != cuda->fetched)
 			continue;
 		if (reason != NULL)
 			return reason;
@@ -317,13 +398,17 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	size_t		width = run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
 	int			chunk;
 
-	/* the block handed out before is done with */
-	if (pg_atomic_read_u32(&request->consumed) != cuda->fetched)
+	if (cuda->pieces != NULL)
 	{
-		pg_atomic_write_u32(&request->consumed, cuda->fetched);
-		gpusort_service_wake();
+		GpusortRunResult *result = run->result;
+		char	   *out = result->out;
+
+		return gpusort_pieces_merge(cuda->pieces, run->rows - result->fetched,
+									out != NULL ? out + result->fetched * width : NULL,
+									&block->data, &block->count);
 	}
 
+	consume_blocks(cuda);
 	while (pg_atomic_read_u32(&request->ready) == cuda->fetched)
 	{
 		if (gpusort_request_state(request) == GPUSORT_REQUEST_FAILED)
@@ -348,6 +433,10 @@ cuda_leave(GpusortRun *run)
 	GpusortRequest *request = request_of(cuda);
 	GpusortRequestState state;
 
+	if (cuda->pieces != NULL)
+		gpusort_pieces_free(cuda->pieces);
+	cuda->pieces = NULL;
+
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	state = gpusort_request_state(request);
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED)
@@ -366,7 +455,9 @@ cuda_leave(GpusortRun *run)
 		report->copy_in_bytes = run->rows * run->spec.key_bytes;
 		report->kernels_ms = request->kernels_ms;
 		report->copy_out_ms = request->copy_out_ms;
-		report->copy_out_bytes = run->rows * (run->spec.rows ? sizeof(uint32) : run->spec.key_bytes);
+		report->copy_out_bytes = run->rows * ((run->spec.rows ? sizeof(uint32) : 0) +
+											  (run->spec.rows && !request->in_pieces ? 0 : run->spec.key_bytes));
+		report->pieces = request->pieces;
 		report->pinned = request->pinned;
 		report->blocks = request->blocks;
 		report->threads = request->threads;
