@@ -64,7 +64,7 @@ typedef struct GpusortRequest
 	/* the backend's: what to sort */
 	uint64		sequence;		/* place in line; the service may move it back */
 	uint64		rows;			/* set when submitted */
-	uint64		expected_rows;	/* 0: not known */
+	uint64		expected_rows;	/* at least so many, as far as known */
 	uint8		key_bytes;
 	bool		want_rows;
 	uint8		algorithm;		/* GpusortAlgorithm */

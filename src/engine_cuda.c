@@ -23,7 +23,6 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -32,25 +31,22 @@
 #include "guc.h"
 #include "pieces.h"
 #include "pool.h"
+#include "request.h"
 #include "service.h"
 
 /* The backend's side of a request. */
 typedef struct CudaRun
 {
-	int			index;			/* of the request; -1 once released */
-	uint32		serial;
+	GpusortHeldRequest held;
 	int			open_chunk;		/* being filled; -1: none */
 	uint32		open_bytes;
 	uint32		reserved_at;	/* in it, what was reserved last begins there */
 	uint32		fetched;		/* result blocks handed out */
 	uint64		fetched_rows;
 	GpusortPieces *pieces;		/* collected so far; NULL: not in pieces */
-	MemoryContextCallback callback;
 } CudaRun;
 
-/* Requests that this process holds, and how many may gather at a time. */
-static int	held_requests = 0;
-
+/* Requests of one process that may gather at a time. */
 #define MAX_GATHERING	2
 
 static const char *const algorithm_names[] = {"auto", "mppsort", "quicksort", "cub"};
@@ -58,115 +54,18 @@ static const char *const algorithm_names[] = {"auto", "mppsort", "quicksort", "c
 static inline GpusortRequest *
 request_of(const CudaRun *cuda)
 {
-	return &gpusort_control->requests[cuda->index];
-}
-
-/* Gives back request and chunks, or has the service do it when it may use them. */
-static void
-release_request(CudaRun *cuda)
-{
-	GpusortRequest *request;
-
-	if (cuda->index < 0)
-		return;
-	request = request_of(cuda);
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	if (request->serial == cuda->serial && request->pid == MyProcPid)
-	{
-		GpusortRequestState state = gpusort_request_state(request);
-
-		if (gpusort_control->service_pid == 0 ||
-			state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_FAILED)
-			gpusort_control_free_request(cuda->index);
-		else
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
-	}
-	LWLockRelease(&gpusort_control->lock);
-	cuda->index = -1;
-	held_requests--;
-	gpusort_service_wake();
-}
-
-static void
-release_callback(void *arg)
-{
-	release_request((CudaRun *) arg);
-}
-
-/*
- * On exit: contexts are usually reset by then, but not always after FATAL.
- * A request found here is left for the service, or freed.
- */
-static void
-backend_exit(int code, Datum arg)
-{
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	gpusort_pool_exit();
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-
-		if (request->pid != MyProcPid ||
-			gpusort_request_state(request) == GPUSORT_REQUEST_FREE)
-			continue;
-		if (gpusort_control->service_pid == 0)
-			gpusort_control_free_request(i);
-		else
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
-		request->pid = 0;
-	}
-	LWLockRelease(&gpusort_control->lock);
-	gpusort_service_wake();
-}
-
-/* A free request slot, taken, or -1. */
-static int
-take_request(const GpusortRunSpec *spec)
-{
-	int			index = -1;
-
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-
-		if (gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
-			continue;
-		request->serial++;
-		request->pid = MyProcPid;
-		request->latch = MyLatch;
-		request->rows = 0;
-		request->expected_rows = spec->expected_rows;
-		request->key_bytes = spec->key_bytes;
-		request->want_rows = spec->rows;
-		request->algorithm = gpusort_algorithm;
-		request->bins = gpusort_bins;
-		request->first_chunk = request->last_chunk = -1;
-		request->nring = 0;
-		request->in_pieces = false;
-		request->error[0] = '\0';
-		pg_atomic_write_u32(&request->nclosed, 0);
-		pg_atomic_write_u32(&request->ready, 0);
-		pg_atomic_write_u32(&request->consumed, 0);
-		pg_write_barrier();
-		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_GATHERING);
-		index = i;
-		break;
-	}
-	LWLockRelease(&gpusort_control->lock);
-	return index;
+	return &gpusort_control->requests[cuda->held.index];
 }
 
 static bool
 cuda_may_gather(void)
 {
-	return held_requests < MAX_GATHERING;
+	return gpusort_requests_held() < MAX_GATHERING;
 }
 
 static const char *
 cuda_attach(GpusortRun *run)
 {
-	static bool exit_registered = false;
 	const char *reason = NULL;
 	CudaRun    *cuda;
 	int			chunk;
@@ -176,33 +75,22 @@ cuda_attach(GpusortRun *run)
 	reason = gpusort_service_start();
 	if (reason != NULL)
 		return reason;
-	if (!exit_registered)
-	{
-		before_shmem_exit(backend_exit, 0);
-		exit_registered = true;
-	}
 
 	cuda = MemoryContextAllocZero(run->cxt, sizeof(CudaRun));
 	cuda->open_chunk = -1;
-	cuda->index = take_request(&run->spec);
-	if (cuda->index < 0)
+	if (!gpusort_request_take(&cuda->held, run))
 	{
 		pfree(cuda);
 		return "Every request slot of the GPU service is in use.";
 	}
-	held_requests++;
-	cuda->serial = request_of(cuda)->serial;
-	cuda->callback.func = release_callback;
-	cuda->callback.arg = cuda;
-	MemoryContextRegisterResetCallback(run->cxt, &cuda->callback);
 	run->engine_state = cuda;
 
 	/* the first result chunk now: a request that is submitted can finish */
-	chunk = gpusort_pool_take(cuda->index, &reason);
+	chunk = gpusort_pool_take(cuda->held.index, &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
 	{
-		release_request(cuda);
+		gpusort_request_release(&cuda->held);
 		return reason;
 	}
 	request_of(cuda)->ring[0] = chunk;
@@ -308,7 +196,7 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	reason = collect_pieces(run);
 	if (reason != NULL)
 		return reason;
-	chunk = gpusort_pool_take(cuda->index, &reason);
+	chunk = gpusort_pool_take(cuda->held.index, &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
 		return reason;
@@ -468,7 +356,7 @@ cuda_leave(GpusortRun *run)
 static void
 cuda_release(GpusortRun *run)
 {
-	release_request((CudaRun *) run->engine_state);
+	gpusort_request_release(&((CudaRun *) run->engine_state)->held);
 }
 
 static void
