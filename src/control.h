@@ -46,7 +46,7 @@ typedef enum GpusortRequestState
 	GPUSORT_REQUEST_FREE,
 	GPUSORT_REQUEST_GATHERING,	/* * backend, from FREE: it adds chunks */
 	GPUSORT_REQUEST_SUBMITTED,	/* * backend: all keys are there */
-	GPUSORT_REQUEST_RETURNING,	/* * service: sorted, results flow */
+	GPUSORT_REQUEST_RETURNING,	/* * service: all is sorted, results flow */
 	GPUSORT_REQUEST_FINISHED,	/* service: every result is in its chunk */
 	GPUSORT_REQUEST_FAILED,		/* service: error says why */
 	GPUSORT_REQUEST_LEFT,		/* * backend: stop, but let me keep the chunks;

@@ -18,7 +18,8 @@
  * sorted already is taken only from requests that still gather, since it may
  * be long before those fetch it.  If nothing can be taken and nothing will be
  * returned, the piece is made smaller.  So a sort fails for lack of device
- * memory only if a single chunk does not fit alone.
+ * memory only if a single chunk does not fit alone, or no longer a piece that
+ * was taken when a part of it had been fetched.
  *
  *-------------------------------------------------------------------------
  */

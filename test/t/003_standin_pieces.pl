@@ -158,18 +158,38 @@ foreach my $pair ([ 'upload 2', 'sort 1' ], [ 'download 1', 'sort 2' ], [ 'uploa
 	cmp_ok(place_of($pair->[0], @lines), '<', place_of($pair->[1], @lines), "$pair->[0] is queued before $pair->[1]");
 }
 
+# A row that comes when the holder of a lock has gone, and a holder.
+my $late_row = 'SELECT -1 FROM (SELECT pg_advisory_lock_shared(1) OFFSET 0) l';
+
+sub hold_late_row
+{
+	my $holder = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'SELECT pg_advisory_lock(1)',
+		'-c', 'SELECT pg_sleep(3600)' ], '>', \my $stdout, '2>', \my $stderr,
+	  timeout(4 * $PostgreSQL::Test::Utils::timeout_default);
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+	return $holder;
+}
+
+sub let_late_row_come
+{
+	my ($holder) = @_;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+	$holder->finish;
+}
+
 # the first piece is sorted long before the last key is there
 my ($out, $err) = ('', '');
-my $psql = in_background('SELECT cardinality(gpu_sort_agg(i8)) FROM (SELECT i8 FROM t UNION ALL '
-	  . 'SELECT 1 FROM (SELECT pg_sleep(600) OFFSET 0) s) u', \$out, \$err);
-my $sleeping = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-ok($node->poll_query_until('postgres', $sleeping), 'a backend still gathers');
-ok(poll_trace('sort 4'), 'but its first piece is sorted');
-ok($node->poll_query_until('postgres', $sleeping), 'while it still gathers');
-$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+my $holder = hold_late_row();
+my $psql = in_background("SELECT cardinality(gpu_sort_agg(i8)) FROM (SELECT i8 FROM t UNION ALL $late_row) u", \$out, \$err);
+my $gathering = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory'";
+ok($node->poll_query_until('postgres', $gathering), 'a backend gathers');
+ok(poll_trace('sort 4'), 'and its first piece is sorted');
+is($node->safe_psql('postgres', $gathering), 't', 'while it still gathers');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'");
 $psql->finish;
 like($err, qr/canceling statement/, 'cancelled while it gathers');
 pool_is_free('cancelled while it gathers');
+let_late_row_come($holder);
 
 #
 # Nobody waits for more than a piece, or for one who does not fetch
@@ -186,17 +206,21 @@ cmp_ok($sorts, '<', 6, 'is sorted in between');
 $psql->finish;
 is($out . $err, "t\ncuda|5|\n", 'and both results are right');
 
-# 300 MB: the first piece is 8 chunks; 4 of them are on their way, and nobody fetches them
+# 300 MB: the first piece is 8 chunks, and 4 of them are on their way when its backend waits
 restart_with('300MB', '', '');
-$psql = in_background('SELECT cardinality(gpu_sort_agg(i)) FROM (SELECT i FROM generate_series(1, 19000000::bigint) i UNION ALL '
-	  . 'SELECT 1 FROM (SELECT pg_sleep(600) OFFSET 0) s) u', \$out, \$err);
-ok($node->poll_query_until('postgres', $sleeping), 'a backend gathers, with a sorted piece on the device');
+$holder = hold_late_row();
+($out, $err) = ('', '');
+$psql = in_background("SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(-1, 18999999::bigint) i) FROM "
+	  . "(SELECT i * 7919 % 19000000 AS k FROM generate_series(1, 19000000::bigint) i UNION ALL $late_row) u", \$out, \$err);
+ok($node->poll_query_until('postgres', $gathering), 'a backend gathers, with a sorted piece on the device');
 ok(poll_trace('sort 1'), 'of more blocks than it has room for');
 is( $node->safe_psql('postgres', 'SELECT gpu_sort_agg(-i) = (SELECT array_agg(i) FROM generate_series(-11000000, -1::bigint) i) '
 	  . "FROM generate_series(1, 11000000::bigint) i; $last"),
 	"t\ncuda|1|", 'another gets its memory');
-$psql->signal('INT');
+is($node->safe_psql('postgres', $gathering), 't', 'while it still gathers');
+let_late_row_come($holder);
 $psql->finish;
+is($out . $err, "t\ncuda|2|\n", 'and the piece is sorted again, and continued where it broke off');
 
 #
 # What was taken from the device, or did not fit, is sorted again
