@@ -13,7 +13,8 @@
  * upload, sort or download fail with no_driver, old_driver, no_device,
  * no_memory, unsorted or fault.  GPUSORT_STANDIN_SLOW is a number of
  * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
- * which every upload, sort and download is added, with its lane's number.
+ * which every upload, sort and download is added, with its lane's number and
+ * its bytes.
  *
  * Memory is counted as lanes count it: a key buffer that doubles, and for the
  * time of a sort a spare one, with rows also two times (key, row).
@@ -92,14 +93,14 @@ planned(const char *call, int *count, GpusortCudaError *err)
 }
 
 static void
-trace(const GpusortCudaLane *lane, const char *call)
+trace(const GpusortCudaLane *lane, const char *call, uint64_t bytes)
 {
 	const char *name = getenv("GPUSORT_STANDIN_TRACE");
 	FILE	   *file = name != NULL ? fopen(name, "a") : NULL;
 
 	if (file != NULL)
 	{
-		fprintf(file, "%s %d\n", call, lane->number);
+		fprintf(file, "%s %d: %llu\n", call, lane->number, (unsigned long long) bytes);
 		fclose(file);
 	}
 }
@@ -217,7 +218,7 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 		lane->keys = keys;
 		lane->capacity = capacity;
 	}
-	trace(lane, "upload");
+	trace(lane, "upload", bytes);
 	memcpy(lane->keys + lane->bytes, host, bytes);
 	lane->bytes += bytes;
 	lane->upload_pending = true;
@@ -294,7 +295,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 
 	if (sort->with_rows)
 		scratch += sort->rows * (sort->key_bytes + sizeof(uint32_t));
-	trace(lane, "sort");
+	trace(lane, "sort", sort->rows * sort->key_bytes);
 	if (slow != NULL)
 	{
 		struct timespec time = {atoi(slow) / 1000, atoi(slow) % 1000 * 1000000L};
@@ -341,7 +342,7 @@ gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *h
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	trace(lane, "download");
+	trace(lane, "download", bytes);
 	memcpy(host, (rows ? (char *) lane->rows : lane->keys) + offset, bytes);
 	lane->queued++;
 	return GPUSORT_CUDA_OK;
