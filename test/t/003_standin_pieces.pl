@@ -217,8 +217,8 @@ $psql = in_background("SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM genera
 	  . "(SELECT i * 7919 % 19000000 AS k FROM generate_series(1, 19000000::bigint) i UNION ALL $late_row) u", \$out, \$err);
 ok($node->poll_query_until('postgres', $gathering), 'a backend gathers, with a sorted piece on the device');
 ok(poll_trace('sort 1'), 'of more blocks than it has room for');
-is( $node->safe_psql('postgres', 'SELECT gpu_sort_agg(-i) = (SELECT array_agg(i) FROM generate_series(-11000000, -1::bigint) i) '
-	  . "FROM generate_series(1, 11000000::bigint) i; $last"),
+is( $node->safe_psql('postgres', 'SELECT gpu_sort_agg(-i) = (SELECT array_agg(i) FROM generate_series(-13000000, -1::bigint) i) '
+	  . "FROM generate_series(1, 13000000::bigint) i; $last"),
 	"t\ncuda|1|", 'another gets its memory');
 is($node->safe_psql('postgres', $gathering), 't', 'while it still gathers');
 let_late_row_come($holder);
