@@ -159,38 +159,49 @@ foreach my $pair ([ 'upload 2', 'sort 1' ], [ 'download 1', 'sort 2' ], [ 'uploa
 	cmp_ok(place_of($pair->[0], @lines), '<', place_of($pair->[1], @lines), "$pair->[0] is queued before $pair->[1]");
 }
 
-# A row that comes when the holder of a lock has gone, and a holder.
-my $late_row = 'SELECT -1 FROM (SELECT pg_advisory_lock_shared(1) OFFSET 0) l';
-
-sub hold_late_row
+# A row that comes when the holder of a lock has gone; a holder; and its end.
+sub late_row
 {
-	my $holder = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'SELECT pg_advisory_lock(1)',
-		'-c', 'SELECT pg_sleep(3600)' ], '>', \my $stdout, '2>', \my $stderr,
+	my ($lock) = @_;
+	return "SELECT -$lock FROM (SELECT pg_advisory_lock_shared($lock) OFFSET 0) l";
+}
+
+sub hold
+{
+	my ($lock) = @_;
+	my $holder = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', "SELECT pg_advisory_lock($lock)",
+		'-c', "SELECT pg_sleep(3600 + $lock)" ], '>', \my $stdout, '2>', \my $stderr,
 	  timeout(4 * $PostgreSQL::Test::Utils::timeout_default);
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%3600 + $lock)'");
 	return $holder;
 }
 
-sub let_late_row_come
+sub let_go
 {
-	my ($holder) = @_;
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+	my ($lock, $holder) = @_;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%3600 + $lock)'");
 	$holder->finish;
+}
+
+# True while a backend waits for its late row.
+sub waits_for
+{
+	my ($lock) = @_;
+	return "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = $lock AND NOT granted";
 }
 
 # the first piece is sorted long before the last key is there
 my ($out, $err) = ('', '');
-my $holder = hold_late_row();
-my $psql = in_background("SELECT cardinality(gpu_sort_agg(i8)) FROM (SELECT i8 FROM t UNION ALL $late_row) u", \$out, \$err);
-my $gathering = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory'";
-ok($node->poll_query_until('postgres', $gathering), 'a backend gathers');
+my $holder = hold(1);
+my $psql = in_background('SELECT cardinality(gpu_sort_agg(i8)) FROM (SELECT i8 FROM t UNION ALL ' . late_row(1) . ') u', \$out, \$err);
+ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
 ok(poll_trace('sort 4'), 'and its first piece is sorted');
-is($node->safe_psql('postgres', $gathering), 't', 'while it still gathers');
-$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'");
+is($node->safe_psql('postgres', waits_for(1)), 't', 'while it still gathers');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sort_agg%' AND pid <> pg_backend_pid()");
 $psql->finish;
 like($err, qr/canceling statement/, 'cancelled while it gathers');
 pool_is_free('cancelled while it gathers');
-let_late_row_come($holder);
+let_go(1, $holder);
 
 #
 # Nobody waits for more than a piece, or for one who does not fetch
@@ -209,19 +220,24 @@ cmp_ok($others, '<=', 2, 'waits for a piece, or two if the second had just begun
 $psql->finish;
 is($out . $err, "t\ncuda|5|\n", 'and both results are right');
 
-# 300 MB: the first piece is 8 chunks, and 4 of them are on their way when its backend waits
+# 300 MB: the first piece is 8 chunks.  Some of them are back, and the rest on the device, when its backend waits.
 restart_with('300MB', '', '');
-$holder = hold_late_row();
+$holder = hold(1);
+my $second_holder = hold(2);
 ($out, $err) = ('', '');
-$psql = in_background("SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(-1, 18999999::bigint) i) FROM "
-	  . "(SELECT i * 7919 % 19000000 AS k FROM generate_series(1, 19000000::bigint) i UNION ALL $late_row) u", \$out, \$err);
-ok($node->poll_query_until('postgres', $gathering), 'a backend gathers, with a sorted piece on the device');
-ok(poll_trace('sort 1'), 'of more blocks than it has room for');
+$psql = in_background('SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(-2, 21199999::bigint) i) FROM '
+	  . '(SELECT i * 7919 % 21200000 AS k FROM generate_series(1, 19000000::bigint) i UNION ALL ' . late_row(1)
+	  . ' UNION ALL SELECT i * 7919 % 21200000 AS k FROM generate_series(19000001, 21200000::bigint) i UNION ALL ' . late_row(2)
+	  . ') u', \$out, \$err);
+ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
+ok(poll_trace('download 1'), 'and its first piece is sorted');
+let_go(1, $holder);
+ok($node->poll_query_until('postgres', waits_for(2)), 'gathers more, and fetches some of the piece');
 is( $node->safe_psql('postgres', 'SELECT gpu_sort_agg(-i) = (SELECT array_agg(i) FROM generate_series(-13000000, -1::bigint) i) '
 	  . "FROM generate_series(1, 13000000::bigint) i; $last"),
 	"t\ncuda|1|", 'another gets its memory');
-is($node->safe_psql('postgres', $gathering), 't', 'while it still gathers');
-let_late_row_come($holder);
+is($node->safe_psql('postgres', waits_for(2)), 't', 'while it still gathers');
+let_go(2, $second_holder);
 $psql->finish;
 is($out . $err, "t\ncuda|2|\n", 'and the piece is sorted again, and continued where it broke off');
 
