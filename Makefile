@@ -18,11 +18,11 @@ EXTVERSION = 0.1.0
 MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
-OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/sortrun.o src/engine.o \
+OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/cpu_options.o src/sortrun.o src/engine.o \
 	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
-CXX_OBJS = src/engine_cpu.o
+CXX_OBJS = src/engine_cpu.o src/engine_cpu_merge.o
 
 REGRESS = functions aggregate settings errors bench
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
@@ -36,8 +36,8 @@ else ifeq ($(WITH_CUDA)$(NVCC),yes)
 $(error WITH_CUDA=yes, but no nvcc was found; set NVCC=/path/to/nvcc)
 endif
 
-CUDA_C_OBJS = src/control.o src/pool.o src/engine_cuda.o \
-	src/service.o src/service_job.o src/service_start.o
+CUDA_C_OBJS = src/control.o src/pool.o src/pieces.o src/request.o src/engine_cuda.o \
+	src/service.o src/service_job.o src/service_piece.o src/service_start.o
 ifeq ($(WITH_CUDA),standin)
 OBJS += $(CUDA_C_OBJS) test/standin/device.o
 PG_CPPFLAGS += -DUSE_CUDA

@@ -132,9 +132,12 @@ template <typename K> static Plan make_plan(const Run &run, uint64_t count)
 /*
  * The memory of a run, in one piece: what must be zero at first, two sets of
  * segments and chunks, for a level and its next, and room for bins.  A segment
- * of a later level has more than the largest bin's keys.  A segment is cut
- * into at most two targets for each stretch of half a block's keys, or more,
- * and two for the rest; so much for every level.
+ * of a later level has more than the largest bin's keys.
+ *
+ * Evenly cut, a segment deals bins of about the mean.  Otherwise, a bin with a
+ * quarter of the largest one's keys or more takes these away for good; one
+ * with fewer has a target of its own size or larger beside it, or is its
+ * segment's last, of which each level has no more than segments.
  */
 struct Workspace {
 	Memory memory, hg[2], targets[2];
@@ -144,7 +147,8 @@ struct Workspace {
 	void *first_targets;
 	Segment *segments[2];
 	uint32_t *chunks[2];
-	Bin *bins, *stubborn;
+	Bin *bins;
+	uint32_t *stubborn;
 	uint64_t segment_room, chunk_room, bin_room;
 };
 
@@ -165,7 +169,7 @@ static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &pl
 {
 	work.segment_room = count / plan.sizes.largest + 1;
 	work.chunk_room = count / plan.chunk_keys + work.segment_room + 1;
-	work.bin_room = 6 * MAX_LEVELS * work.segment_room + plan.everything.targets;
+	work.bin_room = (8 + 2 * MAX_LEVELS) * work.segment_room + count / plan.sizes.mean + plan.everything.targets;
 
 	size_t at = 0;
 	auto carve = [&at](size_t bytes) {
@@ -181,7 +185,7 @@ static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &pl
 	const size_t segments[2] = {carve(work.segment_room * sizeof(Segment)), carve(work.segment_room * sizeof(Segment))};
 	const size_t chunks[2] = {carve(work.chunk_room * sizeof(uint32_t)), carve(work.chunk_room * sizeof(uint32_t))};
 	const size_t bins = carve(work.bin_room * sizeof(Bin));
-	const size_t stubborn = carve(work.bin_room * sizeof(Bin));
+	const size_t stubborn = carve(work.bin_room * sizeof(uint32_t));
 
 	GPUSORT_PASS(work.memory.allocate(run, at));
 	char *base = work.memory.as<char>();
@@ -194,7 +198,7 @@ static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &pl
 		work.chunks[i] = (uint32_t *)(base + chunks[i]);
 	}
 	work.bins = (Bin *)(base + bins);
-	work.stubborn = (Bin *)(base + stubborn);
+	work.stubborn = (uint32_t *)(base + stubborn);
 	GPUSORT_TRY(cudaMemsetAsync(base, 0, zeros, run.stream), run.err);
 	return GPUSORT_CUDA_OK;
 }
@@ -371,10 +375,10 @@ template <typename K> static GpusortCudaStatus sort_few(Run &run, K *keys, K *sp
 {
 	Memory memory;
 	Lists lists = {};
-	GPUSORT_PASS(memory.allocate(run, sizeof(Tally) + 2 * sizeof(Bin)));
+	GPUSORT_PASS(memory.allocate(run, sizeof(Tally) + sizeof(Bin) + sizeof(uint32_t)));
 	lists.tally = memory.as<Tally>();
 	lists.bins = (Bin *)(lists.tally + 1);
-	lists.stubborn = lists.bins + 1;
+	lists.stubborn = (uint32_t *)(lists.bins + 1);
 	dealEverything<<<1, 1, 0, run.stream>>>(lists, (uint32_t)count);
 	GPUSORT_LAUNCHED("dealEverything", run.err);
 	if (count <= SMALL_THREADS * BIN_ITEMS) {

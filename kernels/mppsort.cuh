@@ -213,7 +213,8 @@ struct Tally {
 struct Lists {
 	Segment *segments;
 	uint32_t *chunks; /* chunk's segment */
-	Bin *bins, *stubborn;
+	Bin *bins;
+	uint32_t *stubborn; /* of bins */
 	uint64_t segment_room, chunk_room, bin_room;
 	Tally *tally;
 	Tally *mailbox; /* in host memory: the tally when a level's bins are dealt */

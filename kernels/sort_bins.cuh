@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1536 : 1024) / THRE
 	if (sort_boxes<K, THREADS>(tile, size, most, shared, in_box))
 		store_tile<K, THREADS>(tile, home + bin.start, size);
 	else if (threadIdx.x == 0)
-		lists.stubborn[atomicAdd(&lists.tally->stubborn, 1ull)] = bin;
+		lists.stubborn[atomicAdd(&lists.tally->stubborn, 1ull)] = (uint32_t)(first + blockIdx.x);
 }
 
 template <typename K> struct Ascending {
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1024 : 768) / THREA
 	const unsigned long long count = lists.tally->stubborn;
 
 	for (unsigned long long b = blockIdx.x; b < count; b += gridDim.x) {
-		const Bin bin = lists.stubborn[b];
+		const Bin bin = lists.bins[lists.stubborn[b]];
 		const K *from = (bin.in_spare ? spare : keys) + bin.start;
 		const unsigned size = bin.size;
 		K fraction[BIN_ITEMS];	 /* of its box's range, where the key lies; so far, the key */

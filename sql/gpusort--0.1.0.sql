@@ -122,6 +122,7 @@ CREATE FUNCTION gpusort_last_sort(
   OUT blocks integer,
   OUT threads integer,
   OUT bins integer,
+  OUT pieces integer,
   OUT total_ms double precision,
   OUT reason text)
 AS 'MODULE_PATHNAME'

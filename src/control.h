@@ -46,7 +46,7 @@ typedef enum GpusortRequestState
 	GPUSORT_REQUEST_FREE,
 	GPUSORT_REQUEST_GATHERING,	/* * backend, from FREE: it adds chunks */
 	GPUSORT_REQUEST_SUBMITTED,	/* * backend: all keys are there */
-	GPUSORT_REQUEST_RETURNING,	/* * service: sorted, results flow */
+	GPUSORT_REQUEST_RETURNING,	/* * service: all is sorted, results flow */
 	GPUSORT_REQUEST_FINISHED,	/* service: every result is in its chunk */
 	GPUSORT_REQUEST_FAILED,		/* service: error says why */
 	GPUSORT_REQUEST_LEFT,		/* * backend: stop, but let me keep the chunks;
@@ -62,8 +62,9 @@ typedef struct GpusortRequest
 	Latch	   *latch;
 
 	/* the backend's: what to sort */
-	uint64		sequence;		/* order of submission */
+	uint64		sequence;		/* place in line; the service may move it back */
 	uint64		rows;			/* set when submitted */
+	uint64		expected_rows;	/* at least so many, as far as known */
 	uint8		key_bytes;
 	bool		want_rows;
 	uint8		algorithm;		/* GpusortAlgorithm */
@@ -80,9 +81,17 @@ typedef struct GpusortRequest
 	/*
 	 * Result blocks of GPUSORT_CHUNK_BYTES, but for the last: block b lies in
 	 * ring[b % nring], from when ready > b until consumed > b.
+	 *
+	 * A run that is too large for the device is sorted in_pieces, which is
+	 * known before its first block is ready.  Then each piece is returned as
+	 * soon as it is sorted, also while keys are still gathered: the blocks of
+	 * its keys and, if want_rows, those of their positions in the piece, which
+	 * has piece_rows[b % nring] rows.
 	 */
 	int			ring[GPUSORT_RING];
+	uint64		piece_rows[GPUSORT_RING];
 	int			nring;
+	bool		in_pieces;
 	pg_atomic_uint32 ready;		/* service's */
 	pg_atomic_uint32 consumed;	/* backend's */
 
@@ -92,6 +101,7 @@ typedef struct GpusortRequest
 	int			blocks;
 	int			threads;
 	int			bins_used;
+	int			pieces;
 	double		copy_in_ms;
 	double		kernels_ms;
 	double		copy_out_ms;

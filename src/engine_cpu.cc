@@ -386,19 +386,6 @@ partition_and_sort(const In &input, Crew *crew, const Elements &elements,
 		});
 }
 
-GpusortCpuStatus
-begin(Crew *crew, const GpusortCpuOptions *options, GpusortCpuReport *report)
-{
-	crew->options = options;
-	crew->threads = options->threads < 1 ? 1 :
-		options->threads > MAX_THREADS ? MAX_THREADS : options->threads;
-	crew->cancelled = false;
-	crew->no_memory = false;
-	report->threads = crew->threads;
-	report->bins = 1;
-	return GPUSORT_CPU_OK;
-}
-
 /* Encodes the input into out, or from its end. */
 template <typename In>
 void
@@ -427,10 +414,10 @@ sort_keys(const GpusortCpuInput &described, void *result,
 	typedef typename Encoding::Key Key;
 	Input<Encoding> input(described);
 	Key		   *out = static_cast<Key *>(result);
-	Crew		crew;
+	Crew		crew(options);
 	Order		order;
 
-	begin(&crew, options, report);
+	*report = {crew.threads, 1};
 	if (input.n <= DIRECT_KEYS)
 	{
 		crew.threads = report->threads = 1;
@@ -470,12 +457,12 @@ sort_rows(const GpusortCpuInput &described, uint32_t *rows,
 {
 	typedef typename Encoding::Key Key;
 	Input<Encoding> input(described);
-	Crew		crew;
+	Crew		crew(options);
 	Order		order;
 	Key			min;
 	Key			max;
 
-	begin(&crew, options, report);
+	*report = {crew.threads, 1};
 	if (input.n <= DIRECT_KEYS)
 		crew.threads = report->threads = 1;
 	order = find_order(input, &crew);

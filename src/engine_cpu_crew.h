@@ -6,7 +6,7 @@
  * A call's crew is the calling thread and as many others as it may have.  They
  * live for one phase of the work: making a thread costs a few microseconds, a
  * phase takes milliseconds.  None of them touches anything of PostgreSQL's.
- * C++, for engine_cpu.cc alone.
+ * C++, for the engine_cpu*.cc files alone.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,6 +54,13 @@ struct Crew
 	int			threads;
 	std::atomic<bool> cancelled;
 	std::atomic<bool> no_memory;
+
+	explicit Crew(const GpusortCpuOptions *options):
+		options(options),
+		threads(options->threads < 1 ? 1 : options->threads > MAX_THREADS ? MAX_THREADS : options->threads),
+		cancelled(false), no_memory(false)
+	{
+	}
 
 	/* True if work should stop.  Only the calling thread asks the caller. */
 	bool

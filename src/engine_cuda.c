@@ -9,6 +9,11 @@
  * soon as each is full, submits its request, and sleeps on its latch until
  * sorted blocks arrive in a few more chunks, which it empties in turn.
  *
+ * A run that the device cannot hold at once comes back as sorted pieces, from
+ * the time that the first is sorted, which may be long before the last key is
+ * there.  The backend collects them (pieces.c) whenever it asks for another
+ * chunk and while it waits, and merges them when they are fetched.
+ *
  * The input chunks are not touched until the backend has its whole result.
  * Whatever becomes of the service, the sort run can start over from them.
  *
@@ -18,31 +23,30 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "control.h"
 #include "engine.h"
 #include "guc.h"
+#include "pieces.h"
 #include "pool.h"
+#include "request.h"
 #include "service.h"
 
 /* The backend's side of a request. */
 typedef struct CudaRun
 {
-	int			index;			/* of the request; -1 once released */
-	uint32		serial;
+	GpusortHeldRequest held;
 	int			open_chunk;		/* being filled; -1: none */
 	uint32		open_bytes;
+	uint32		reserved_at;	/* in it, what was reserved last begins there */
 	uint32		fetched;		/* result blocks handed out */
 	uint64		fetched_rows;
-	MemoryContextCallback callback;
+	GpusortPieces *pieces;		/* collected so far; NULL: not in pieces */
 } CudaRun;
 
-/* Requests that this process holds, and how many may gather at a time. */
-static int	held_requests = 0;
-
+/* Requests of one process that may gather at a time. */
 #define MAX_GATHERING	2
 
 static const char *const algorithm_names[] = {"auto", "mppsort", "quicksort", "cub", "mergesort", "radixsort"};
@@ -50,113 +54,18 @@ static const char *const algorithm_names[] = {"auto", "mppsort", "quicksort", "c
 static inline GpusortRequest *
 request_of(const CudaRun *cuda)
 {
-	return &gpusort_control->requests[cuda->index];
-}
-
-/* Gives back request and chunks, or has the service do it when it may use them. */
-static void
-release_request(CudaRun *cuda)
-{
-	GpusortRequest *request;
-
-	if (cuda->index < 0)
-		return;
-	request = request_of(cuda);
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	if (request->serial == cuda->serial && request->pid == MyProcPid)
-	{
-		GpusortRequestState state = gpusort_request_state(request);
-
-		if (gpusort_control->service_pid == 0 ||
-			state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_FAILED)
-			gpusort_control_free_request(cuda->index);
-		else
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
-	}
-	LWLockRelease(&gpusort_control->lock);
-	cuda->index = -1;
-	held_requests--;
-	gpusort_service_wake();
-}
-
-static void
-release_callback(void *arg)
-{
-	release_request((CudaRun *) arg);
-}
-
-/*
- * On exit: contexts are usually reset by then, but not always after FATAL.
- * A request found here is left for the service, or freed.
- */
-static void
-backend_exit(int code, Datum arg)
-{
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	gpusort_pool_exit();
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-
-		if (request->pid != MyProcPid ||
-			gpusort_request_state(request) == GPUSORT_REQUEST_FREE)
-			continue;
-		if (gpusort_control->service_pid == 0)
-			gpusort_control_free_request(i);
-		else
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
-		request->pid = 0;
-	}
-	LWLockRelease(&gpusort_control->lock);
-	gpusort_service_wake();
-}
-
-/* A free request slot, taken, or -1. */
-static int
-take_request(const GpusortRunSpec *spec)
-{
-	int			index = -1;
-
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-
-		if (gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
-			continue;
-		request->serial++;
-		request->pid = MyProcPid;
-		request->latch = MyLatch;
-		request->rows = 0;
-		request->key_bytes = spec->key_bytes;
-		request->want_rows = spec->rows;
-		request->algorithm = gpusort_algorithm;
-		request->bins = gpusort_bins;
-		request->first_chunk = request->last_chunk = -1;
-		request->nring = 0;
-		request->error[0] = '\0';
-		pg_atomic_write_u32(&request->nclosed, 0);
-		pg_atomic_write_u32(&request->ready, 0);
-		pg_atomic_write_u32(&request->consumed, 0);
-		pg_write_barrier();
-		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_GATHERING);
-		index = i;
-		break;
-	}
-	LWLockRelease(&gpusort_control->lock);
-	return index;
+	return &gpusort_control->requests[cuda->held.index];
 }
 
 static bool
 cuda_may_gather(void)
 {
-	return held_requests < MAX_GATHERING;
+	return gpusort_requests_held() < MAX_GATHERING;
 }
 
 static const char *
 cuda_attach(GpusortRun *run)
 {
-	static bool exit_registered = false;
 	const char *reason = NULL;
 	CudaRun    *cuda;
 	int			chunk;
@@ -166,33 +75,22 @@ cuda_attach(GpusortRun *run)
 	reason = gpusort_service_start();
 	if (reason != NULL)
 		return reason;
-	if (!exit_registered)
-	{
-		before_shmem_exit(backend_exit, 0);
-		exit_registered = true;
-	}
 
 	cuda = MemoryContextAllocZero(run->cxt, sizeof(CudaRun));
 	cuda->open_chunk = -1;
-	cuda->index = take_request(&run->spec);
-	if (cuda->index < 0)
+	if (!gpusort_request_take(&cuda->held, run))
 	{
 		pfree(cuda);
 		return "Every request slot of the GPU service is in use.";
 	}
-	held_requests++;
-	cuda->serial = request_of(cuda)->serial;
-	cuda->callback.func = release_callback;
-	cuda->callback.arg = cuda;
-	MemoryContextRegisterResetCallback(run->cxt, &cuda->callback);
 	run->engine_state = cuda;
 
 	/* the first result chunk now: a request that is submitted can finish */
-	chunk = gpusort_pool_take(cuda->index, &reason);
+	chunk = gpusort_pool_take(cuda->held.index, &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
 	{
-		release_request(cuda);
+		gpusort_request_release(&cuda->held);
 		return reason;
 	}
 	request_of(cuda)->ring[0] = chunk;
@@ -229,6 +127,52 @@ failure_of(GpusortRun *run, GpusortRequest *request)
 							   "The GPU service ended.");
 }
 
+/* Tells the service that the blocks fetched so far are done with. */
+static void
+consume_blocks(CudaRun *cuda)
+{
+	GpusortRequest *request = request_of(cuda);
+
+	if (pg_atomic_read_u32(&request->consumed) != cuda->fetched)
+	{
+		pg_atomic_write_u32(&request->consumed, cuda->fetched);
+		gpusort_service_wake();
+	}
+}
+
+/* Collects the blocks of pieces that are there.  The whole run's are left to fetch. */
+static const char *
+collect_pieces(GpusortRun *run)
+{
+	CudaRun    *cuda = run->engine_state;
+	GpusortRequest *request = request_of(cuda);
+
+	while (pg_atomic_read_u32(&request->ready) != cuda->fetched)
+	{
+		const char *block;
+		const char *reason;
+		int			slot;
+
+		pg_read_barrier();
+		if (!request->in_pieces)
+			break;
+		if (cuda->pieces == NULL)
+			cuda->pieces = gpusort_pieces_create(run->cxt, run->spec.key_bytes, run->spec.rows,
+												 GPUSORT_CHUNK_BYTES);
+		slot = cuda->fetched % request->nring;
+		block = gpusort_pool_map(request->ring[slot]);
+		if (block == NULL)
+			return "A segment of the chunk pool could not be mapped.";
+		reason = gpusort_pieces_add(cuda->pieces, block, request->piece_rows[slot]);
+		if (reason != NULL)
+			return reason;
+		cuda->fetched++;
+		consume_blocks(cuda);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return NULL;
+}
+
 static const char *
 cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 {
@@ -239,13 +183,25 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	if (gpusort_request_state(request_of(cuda)) == GPUSORT_REQUEST_FAILED)
 		return failure_of(run, request_of(cuda));
 
+	/* a chunk that gathered keys were copied to has room left */
+	if (cuda->open_chunk >= 0 && cuda->open_bytes < GPUSORT_CHUNK_BYTES)
+	{
+		cuda->reserved_at = cuda->open_bytes;
+		*keys = gpusort_pool_map(cuda->open_chunk) + cuda->open_bytes;
+		*bytes = GPUSORT_CHUNK_BYTES - cuda->open_bytes;
+		return NULL;
+	}
+
 	close_chunk(cuda);
-	chunk = gpusort_pool_take(cuda->index, &reason);
+	reason = collect_pieces(run);
+	if (reason != NULL)
+		return reason;
+	chunk = gpusort_pool_take(cuda->held.index, &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
 		return reason;
 	cuda->open_chunk = chunk;
-	cuda->open_bytes = 0;
+	cuda->open_bytes = cuda->reserved_at = 0;
 	*keys = gpusort_pool_map(chunk);
 	if (*keys == NULL)
 		return "A segment of the chunk pool could not be mapped.";
@@ -256,7 +212,9 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 static void
 cuda_commit(GpusortRun *run, size_t bytes)
 {
-	((CudaRun *) run->engine_state)->open_bytes = bytes;
+	CudaRun    *cuda = run->engine_state;
+
+	cuda->open_bytes = cuda->reserved_at + bytes;
 }
 
 static void
@@ -288,11 +246,21 @@ cuda_sort(GpusortRun *run)
 
 	for (;;)
 	{
-		switch (gpusort_request_state(request))
+		GpusortRequestState state = gpusort_request_state(request);
+
+		pg_read_barrier();
+		reason = collect_pieces(run);
+		if (reason != NULL)
+			return reason;
+		switch (state)
 		{
 			case GPUSORT_REQUEST_RETURNING:
 			case GPUSORT_REQUEST_FINISHED:
-				return NULL;
+				if (!request->in_pieces ||
+					(cuda->pieces != NULL && gpusort_pieces_rows(cuda->pieces) == run->rows))
+					return NULL;
+				wait_for_service();
+				continue;
 			case GPUSORT_REQUEST_FAILED:
 				pg_read_barrier();
 				return failure_of(run, request);
@@ -301,7 +269,8 @@ cuda_sort(GpusortRun *run)
 		}
 		/* that may have waited, and taken the wake-up that was meant for us */
 		reason = gpusort_service_wait();
-		if (gpusort_request_state(request) != GPUSORT_REQUEST_SUBMITTED)
+		if (gpusort_request_state(request) != GPUSORT_REQUEST_SUBMITTED ||
+			pg_atomic_read_u32(&request->ready) != cuda->fetched)
 			continue;
 		if (reason != NULL)
 			return reason;
@@ -317,13 +286,17 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	size_t		width = run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
 	int			chunk;
 
-	/* the block handed out before is done with */
-	if (pg_atomic_read_u32(&request->consumed) != cuda->fetched)
+	if (cuda->pieces != NULL)
 	{
-		pg_atomic_write_u32(&request->consumed, cuda->fetched);
-		gpusort_service_wake();
+		GpusortRunResult *result = run->result;
+		char	   *out = result->out;
+
+		return gpusort_pieces_merge(cuda->pieces, run->rows - result->fetched,
+									out != NULL ? out + result->fetched * width : NULL,
+									&block->data, &block->count);
 	}
 
+	consume_blocks(cuda);
 	while (pg_atomic_read_u32(&request->ready) == cuda->fetched)
 	{
 		if (gpusort_request_state(request) == GPUSORT_REQUEST_FAILED)
@@ -348,6 +321,10 @@ cuda_leave(GpusortRun *run)
 	GpusortRequest *request = request_of(cuda);
 	GpusortRequestState state;
 
+	if (cuda->pieces != NULL)
+		gpusort_pieces_free(cuda->pieces);
+	cuda->pieces = NULL;
+
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	state = gpusort_request_state(request);
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED)
@@ -366,7 +343,9 @@ cuda_leave(GpusortRun *run)
 		report->copy_in_bytes = run->rows * run->spec.key_bytes;
 		report->kernels_ms = request->kernels_ms;
 		report->copy_out_ms = request->copy_out_ms;
-		report->copy_out_bytes = run->rows * (run->spec.rows ? sizeof(uint32) : run->spec.key_bytes);
+		report->copy_out_bytes = run->rows * ((run->spec.rows ? sizeof(uint32) : 0) +
+											  (run->spec.rows && !request->in_pieces ? 0 : run->spec.key_bytes));
+		report->pieces = request->pieces;
 		report->pinned = request->pinned;
 		report->blocks = request->blocks;
 		report->threads = request->threads;
@@ -377,7 +356,7 @@ cuda_leave(GpusortRun *run)
 static void
 cuda_release(GpusortRun *run)
 {
-	release_request((CudaRun *) run->engine_state);
+	gpusort_request_release(&((CudaRun *) run->engine_state)->held);
 }
 
 static void

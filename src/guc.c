@@ -99,6 +99,7 @@ gpusort_guc_define(void)
 
 	DefineCustomIntVariable("gpusort.device_memory_limit",
 							"Sets the maximum device memory that gpusort may hold.",
+							"Larger sorts are done in pieces. "
 							"0 allows nine tenths of what is free when the GPU service starts.",
 							&gpusort_device_memory_limit,
 							0, 0, INT_MAX,

@@ -29,11 +29,13 @@ typedef struct GpusortReport
 	double		kernels_ms;		/* the sort itself, on either engine */
 	double		copy_out_ms;	/* from the device */
 	uint64_t	copy_out_bytes;
-	double		return_ms;		/* sorted until the caller has its result */
+	double		return_ms;		/* sorted until the caller has its result; with the
+								 * merge, if it was sorted in pieces */
 	bool		pinned;			/* keys lay in registered memory */
 	int			blocks;
 	int			threads;
 	int			bins;
+	int			pieces;			/* that the device sorted; 0: not on a device */
 	double		total_ms;
 	const char *reason;			/* why not the accelerator; NULL: no such case */
 } GpusortReport;

@@ -47,6 +47,9 @@
 
 GpusortCudaDevice *gpusort_service_device = NULL;
 
+/* Bytes free when it was opened. */
+static uint64 device_free_memory = 0;
+
 bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
 /*
@@ -188,6 +191,13 @@ close_device(void)
 	gpusort_service_device = NULL;
 }
 
+uint64
+gpusort_service_memory(void)
+{
+	return gpusort_device_memory_limit > 0 ?
+		(uint64) gpusort_device_memory_limit * 1024 * 1024 : device_free_memory / 10 * 9;
+}
+
 static void
 open_device(void)
 {
@@ -203,6 +213,7 @@ open_device(void)
 		status = gpusort_cuda_open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
 								   &info, &err);
 
+	device_free_memory = info.free_memory;
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	strlcpy(gpusort_control->device, info.name, sizeof(gpusort_control->device));
 	gpusort_control->device_memory = info.total_memory;

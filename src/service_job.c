@@ -1,62 +1,58 @@
 /*-------------------------------------------------------------------------
  *
  * service_job.c
- *		The GPU service: what it does for a request.
+ *		The GPU service: whose turn it is, and who gets the memory.
  *
  * A request is moved on one step at a time: upload what has been gathered,
- * sort when it is complete (first submitted, first sorted), download while
- * there is an empty result chunk.  Copies of one request run while another is
+ * sort what is complete, download while there is an empty result chunk.
+ * Copies of one request, or piece (service_piece.c), run while another is
  * sorted; nothing waits here but for the device.
  *
- * Device memory: requests still gathering hold what they have uploaded, but
- * the request that is first in line may take it from them; they upload again
- * later.  So a sort fails for lack of device memory only if it does not fit
- * alone.
+ * Requests stand in line when they have something to sort: first come, first
+ * served, but a request that is sorted in pieces goes back to the end of the
+ * line after each, so that nobody waits for more than one piece of it.  While
+ * it waits for its own sorted pieces to leave the device, it is not in line.
+ *
+ * Device memory: requests hold what they have uploaded, but the one that is
+ * first in line may take it from them; they upload again later.  What is
+ * sorted already is taken only from requests that still gather, since it may
+ * be long before those fetch it.  If nothing can be taken and nothing will be
+ * returned, the piece is made smaller.  So a sort fails for lack of device
+ * memory only if a single chunk does not fit alone, or no longer a piece that
+ * was taken when a part of it had been fetched.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "guc.h"
-#include "pool.h"
 #include "service_job.h"
 
-/* The service's own side of a request. */
-typedef struct Job
-{
-	uint32		serial;			/* of the request that the rest is about */
-	GpusortCudaLane *lane;		/* NULL: nothing is on the device */
-	int			next_chunk;		/* to upload; -1: the first */
-	uint32		uploaded;		/* chunks queued for upload */
-	bool		starved;		/* gave its device memory up until first in line */
-	uint64		bytes;			/* of the result */
-	uint32		nblocks;		/* of the result */
-	uint32		queued;			/* blocks queued for download */
-} Job;
+static GpusortJob jobs[GPUSORT_MAX_REQUESTS];
 
-static Job	jobs[GPUSORT_MAX_REQUESTS];
-
-static inline GpusortRequest *
-request_of(const Job *job)
+/* Is any of the job's pieces, from p on, on the device? */
+static bool
+holds_memory(GpusortJob *job, uint32 p)
 {
-	return &gpusort_control->requests[job - jobs];
+	for (; p < job->begun; p++)
+	{
+		if (gpusort_job_piece(job, p)->lane != NULL)
+			return true;
+	}
+	return false;
 }
 
 static void
-drop_lane(Job *job)
+drop_job(GpusortJob *job)
 {
-	gpusort_cuda_lane_close(job->lane);
-	job->lane = NULL;
-	job->uploaded = 0;
-	job->next_chunk = -1;
+	gpusort_piece_drop(job, job->returned);
 }
 
 static void
-fail_request(Job *job, const char *reason)
+fail_request(GpusortJob *job, const char *reason)
 {
-	GpusortRequest *request = request_of(job);
+	GpusortRequest *request = job->request;
 
-	drop_lane(job);
+	drop_job(job);
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	switch (gpusort_request_state(request))
 	{
@@ -88,276 +84,279 @@ advance_request(GpusortRequest *request, GpusortRequestState from, GpusortReques
 	return advanced;
 }
 
-/* The submitted request that is first in line, or NULL. */
-static Job *
+/* ----------------------------------------------------------------
+ *		The line
+ * ----------------------------------------------------------------
+ */
+
+/* Has the request something to sort, and does not wait for its own pieces to leave? */
+static bool
+in_line(GpusortJob *job)
+{
+	GpusortRequestState state = gpusort_request_state(job->request);
+
+	if (job->serial != job->request->serial || job->sorted == job->begun ||
+		(state != GPUSORT_REQUEST_SUBMITTED && state != GPUSORT_REQUEST_GATHERING))
+		return false;
+	return gpusort_piece_complete(job, job->sorted) &&
+		(gpusort_job_piece(job, job->sorted)->lane != NULL || job->returned == job->sorted);
+}
+
+static GpusortJob *
 first_in_line(void)
 {
-	Job		   *first = NULL;
+	GpusortJob *first = NULL;
 
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-
-		if (gpusort_request_state(request) == GPUSORT_REQUEST_SUBMITTED &&
-			(first == NULL || request->sequence < request_of(first)->sequence))
+		if (jobs[i].request != NULL && in_line(&jobs[i]) &&
+			(first == NULL || jobs[i].request->sequence < first->request->sequence))
 			first = &jobs[i];
 	}
 	return first;
 }
 
+static void
+go_to_end_of_line(GpusortRequest *request)
+{
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	request->sequence = gpusort_control->next_sequence++;
+	LWLockRelease(&gpusort_control->lock);
+}
+
+/* Takes what the job has on the device, from piece p on. */
+static void
+starve(GpusortJob *job, uint32 p)
+{
+	gpusort_piece_drop(job, p);
+	job->starved = true;
+}
+
 /*
- * The device has no memory for job.  Takes some from a request that can wait;
- * fails the job if none holds any.
+ * The device has no memory for job.  Takes some from whoever can wait; if
+ * nobody holds any, makes the piece smaller, or fails the job.
  */
 static void
-out_of_device_memory(Job *job)
+out_of_device_memory(GpusortJob *job)
 {
-	bool		others = false;
+	char		reason[160];
 
 	if (job != first_in_line())
 	{
-		drop_lane(job);
-		job->starved = true;
+		starve(job, job->sorted);
+		return;
+	}
+	if (holds_memory(job, job->sorted + 1))
+	{
+		starve(job, job->sorted + 1);
 		return;
 	}
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
-		if (&jobs[i] == job || jobs[i].lane == NULL)
-			continue;
-		others = true;
-		if (gpusort_request_state(&gpusort_control->requests[i]) != GPUSORT_REQUEST_RETURNING)
+		if (&jobs[i] != job && holds_memory(&jobs[i], jobs[i].sorted))
 		{
-			drop_lane(&jobs[i]);
-			jobs[i].starved = true;
+			starve(&jobs[i], jobs[i].sorted);
 			return;
 		}
 	}
-	if (!others)
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
-		char		reason[160];
-
-		snprintf(reason, sizeof(reason),
-				 "The device has too little memory to sort " UINT64_FORMAT " keys of %d bytes "
-				 "(gpusort.device_memory_limit).",
-				 request_of(job)->rows, request_of(job)->key_bytes);
-		fail_request(job, reason);
+		if (!holds_memory(&jobs[i], jobs[i].returned) || jobs[i].returned == jobs[i].sorted)
+			continue;
+		if (&jobs[i] == job)
+			starve(job, job->sorted);
+		else if (gpusort_request_state(jobs[i].request) == GPUSORT_REQUEST_GATHERING)
+			starve(&jobs[i], jobs[i].returned);
+		return;
 	}
+	if (gpusort_piece_shrink(job))
+		return;
+	snprintf(reason, sizeof(reason),
+			 "The device has too little memory to sort even %zu MB of keys (gpusort.device_memory_limit).",
+			 GPUSORT_CHUNK_BYTES / (1024 * 1024));
+	fail_request(job, reason);
 }
 
-/* Queues every complete chunk for upload.  True if all are. */
+/* ----------------------------------------------------------------
+ *		The steps
+ * ----------------------------------------------------------------
+ */
+
+/* Goes on after a step of a piece; false if the job cannot. */
 static bool
-upload(Job *job)
+went_well(GpusortJob *job, GpusortPieceOutcome outcome)
 {
-	GpusortRequest *request = request_of(job);
-	uint32		nclosed = pg_atomic_read_u32(&request->nclosed);
-	GpusortCudaError err;
-	GpusortCudaStatus status;
-
-	pg_read_barrier();
-	if (job->starved && job != first_in_line())
-		return false;
-	if (job->lane == NULL && nclosed > 0)
-	{
-		status = gpusort_cuda_lane_open(gpusort_service_device, &job->lane, &err);
-		gpusort_service_check(status, &err);
-		if (status != GPUSORT_CUDA_OK)
-		{
-			out_of_device_memory(job);
-			return false;
-		}
-	}
-	while (job->uploaded < nclosed)
-	{
-		int			chunk = job->uploaded == 0 ? request->first_chunk :
-			gpusort_control->chunks[job->next_chunk].next;
-		char	   *keys = gpusort_pool_map(chunk);
-
-		if (keys == NULL)
-		{
-			fail_request(job, "A segment of the chunk pool could not be mapped.");
-			return false;
-		}
-		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
-			request->pinned = false;
-		status = gpusort_cuda_upload(job->lane, keys, gpusort_control->chunks[chunk].bytes, &err);
-		gpusort_service_check(status, &err);
-		if (status != GPUSORT_CUDA_OK)
-		{
-			out_of_device_memory(job);
-			return false;
-		}
-		job->next_chunk = chunk;
-		job->uploaded++;
-	}
-	return true;
+	if (outcome == GPUSORT_PIECE_NO_MEMORY)
+		out_of_device_memory(job);
+	else if (outcome == GPUSORT_PIECE_FAILED)
+		fail_request(job, job->failure);
+	return outcome == GPUSORT_PIECE_OK;
 }
 
-/* Sorts a job whose keys are all on the device. */
+/* Queues what there is for upload, as many pieces as fit. */
 static void
-sort_job(Job *job)
+upload(GpusortJob *job)
 {
-	GpusortRequest *request = request_of(job);
-	GpusortCudaSort sort = {
-		.rows = request->rows,
-		.key_bytes = request->key_bytes,
-		.with_rows = request->want_rows,
-		.algorithm = (GpusortCudaAlgorithm) request->algorithm,
-		.bins = request->bins,
-	};
-	GpusortCudaReport report;
-	GpusortCudaError err;
-	GpusortCudaStatus status = gpusort_cuda_sort(job->lane, &sort, &report, &err);
-
-	gpusort_service_check(status, &err);
-	if (status == GPUSORT_CUDA_NO_MEMORY)
-	{
-		/* what the sort left of the keys is not known: upload again */
-		drop_lane(job);
-		out_of_device_memory(job);
+	if (job->starved && job != first_in_line())
 		return;
-	}
-	if (status == GPUSORT_CUDA_UNSORTED)
+	for (uint32 p = job->sorted; p < job->begun; p++)
 	{
-		ereport(LOG,
-				(errmsg("gpusort found the device's result out of order twice"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", request->rows, request->key_bytes)));
-		fail_request(job, "The device's result was out of order.");
+		if (gpusort_job_piece(job, p)->lane == NULL &&
+			(job->starved ? p > job->returned : !gpusort_piece_fits(job, p)))
+			return;
+		if (!went_well(job, gpusort_piece_upload(job, p)))
+			return;
+	}
+}
+
+/* Downloads what is sorted and publishes what has arrived. */
+static void
+return_result(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	uint32		ready;
+
+	if (job->returned == job->sorted || !went_well(job, gpusort_piece_return(job, &ready)) ||
+		ready == pg_atomic_read_u32(&request->ready))
 		return;
-	}
-	if (report.resorted)
-		ereport(LOG,
-				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", request->rows, request->key_bytes)));
 
-	request->algorithm_used = report.algorithm;
-	request->kernels_ms = report.kernels_ms;
-	request->blocks = report.blocks;
-	request->threads = report.threads;
-	request->bins_used = report.bins;
+	/* the last block says that all of the report is there */
+	pg_write_barrier();
+	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING && job->returned == job->begun &&
+		!advance_request(request, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
+		return;
+	pg_write_barrier();
+	pg_atomic_write_u32(&request->ready, ready);
+	SetLatch(request->latch);
+}
 
-	job->bytes = request->rows * (request->want_rows ? sizeof(uint32) : request->key_bytes);
-	job->nblocks = (job->bytes + GPUSORT_CHUNK_BYTES - 1) / GPUSORT_CHUNK_BYTES;
-	job->queued = 0;
-	while (request->nring < GPUSORT_RING && (uint32) request->nring < job->nblocks)
-	{
-		int			chunk = gpusort_pool_take_existing(job - jobs);
+/* Sorts the job's next piece, all of which is on the device. */
+static void
+sort_piece(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	uint32		p = job->sorted;
+	GpusortPieceOutcome outcome = gpusort_piece_sort(job);
 
-		if (chunk < 0)
-			break;
-		request->ring[request->nring++] = chunk;
-	}
-	if (advance_request(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
+	/* what a sort that failed left of the keys is not known: upload again */
+	if (outcome == GPUSORT_PIECE_NO_MEMORY)
+		gpusort_piece_drop(job, p);
+	if (!went_well(job, outcome))
+		return;
+
+	job->starved = false;
+	request->pieces = p + 1;
+	if (!gpusort_piece_last(job, p))
+		go_to_end_of_line(request);
+	else if (advance_request(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
 		SetLatch(request->latch);
 }
 
-/* Downloads into empty result chunks and publishes what has arrived. */
+/* One step of a request whose keys are not all sorted. */
 static void
-return_result(Job *job)
+work(GpusortJob *job)
 {
-	GpusortRequest *request = request_of(job);
-	uint32		consumed = pg_atomic_read_u32(&request->consumed);
-	GpusortCudaReport report;
+	bool		was_whole = job->begun < 2;
+
+	gpusort_piece_begin(job);
+	if (was_whole && job->begun >= 2 &&
+		gpusort_request_state(job->request) == GPUSORT_REQUEST_GATHERING)
+		go_to_end_of_line(job->request);
+	upload(job);
+	return_result(job);
+	if (job->sorted < job->begun && gpusort_piece_uploaded(job, job->sorted) &&
+		job == first_in_line())
+	{
+		sort_piece(job);
+		return_result(job);
+	}
+}
+
+/* Are copies of the job in flight? */
+static bool
+copies(GpusortJob *job)
+{
 	GpusortCudaError err;
-	uint64		finished;
 
-	while (job->queued < job->nblocks && job->queued < consumed + request->nring)
+	if (job->returned < job->sorted &&
+		gpusort_job_piece(job, job->returned)->queued > gpusort_job_piece(job, job->returned)->sent)
+		return true;
+	for (uint32 p = job->sorted; p < job->begun; p++)
 	{
-		int			chunk = request->ring[job->queued % request->nring];
-		uint64		offset = (uint64) job->queued * GPUSORT_CHUNK_BYTES;
-		char	   *to = gpusort_pool_map(chunk);
+		GpusortPiece *piece = gpusort_job_piece(job, p);
 
-		if (to == NULL)
+		if (piece->lane != NULL)
 		{
-			fail_request(job, "A segment of the chunk pool could not be mapped.");
-			return;
-		}
-		gpusort_service_check(gpusort_cuda_download(job->lane, request->want_rows, offset, to,
-										  Min(GPUSORT_CHUNK_BYTES, job->bytes - offset), &err), &err);
-		job->queued++;
-	}
+			GpusortCudaStatus status = gpusort_cuda_uploaded(piece->lane, &err);
 
-	gpusort_service_check(gpusort_cuda_downloaded(job->lane, &finished, &err), &err);
-	if (finished == pg_atomic_read_u32(&request->ready))
-		return;
-	if (finished == job->nblocks)
-	{
-		gpusort_cuda_lane_report(job->lane, &report);
-		request->copy_in_ms = report.upload_ms;
-		request->copy_out_ms = report.download_ms;
-		drop_lane(job);
-		/* the last block says that all of the report is there */
-		pg_write_barrier();
-		if (!advance_request(request, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
-			return;
+			gpusort_service_check(status, &err);
+			if (status == GPUSORT_CUDA_BUSY)
+				return true;
+		}
 	}
-	pg_write_barrier();
-	pg_atomic_write_u32(&request->ready, (uint32) finished);
-	SetLatch(request->latch);
+	return false;
+}
+
+/* The request is used again: nothing known about it holds. */
+static void
+begin_job(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+
+	drop_job(job);
+	/* the backend may be about to fill it in */
+	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
+	job->serial = request->serial;
+	gpusort_piece_reset(job);
+	LWLockRelease(&gpusort_control->lock);
+	job->starved = false;
+	request->pinned = true;
+	request->blocks = request->threads = request->bins_used = request->pieces = 0;
+	request->copy_in_ms = request->kernels_ms = request->copy_out_ms = 0;
 }
 
 /* Moves one request on.  True if the device is, or soon will be, at work for it. */
 static bool
-step_job(Job *job)
+step_job(GpusortJob *job)
 {
-	GpusortRequest *request = request_of(job);
+	GpusortRequest *request = job->request;
 	GpusortRequestState state = gpusort_request_state(request);
-	GpusortCudaError err;
 
 	pg_read_barrier();
 	if (job->serial != request->serial)
-	{
-		drop_lane(job);
-		job->serial = request->serial;
-		job->starved = false;
-		request->pinned = true;
-	}
+		begin_job(job);
 
 	switch (state)
 	{
 		case GPUSORT_REQUEST_FREE:
 		case GPUSORT_REQUEST_FAILED:
 		case GPUSORT_REQUEST_FINISHED:
-			if (job->lane != NULL)
-				drop_lane(job);
+			drop_job(job);
 			return false;
 
 		case GPUSORT_REQUEST_LEFT:
-			drop_lane(job);
+			drop_job(job);
 			advance_request(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
 			return false;
 
 		case GPUSORT_REQUEST_ABANDONED:
-			drop_lane(job);
+			drop_job(job);
 			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-			gpusort_control_free_request(job - jobs);
+			gpusort_control_free_request(request - gpusort_control->requests);
 			LWLockRelease(&gpusort_control->lock);
 			return false;
 
 		case GPUSORT_REQUEST_GATHERING:
-			upload(job);
-			if (job->lane == NULL)
-				return false;
-			{
-				GpusortCudaStatus status = gpusort_cuda_uploaded(job->lane, &err);
-
-				gpusort_service_check(status, &err);
-				return status == GPUSORT_CUDA_BUSY;
-			}
+			work(job);
+			return copies(job) || in_line(job);
 
 		case GPUSORT_REQUEST_SUBMITTED:
-			if (upload(job) && job == first_in_line())
-			{
-				GpusortCudaStatus status = gpusort_cuda_uploaded(job->lane, &err);
-
-				gpusort_service_check(status, &err);
-				if (status == GPUSORT_CUDA_OK)
-					sort_job(job);
-			}
+			work(job);
 			return true;
 
 		case GPUSORT_REQUEST_RETURNING:
 			return_result(job);
-			return job->queued > pg_atomic_read_u32(&request->ready);
+			return copies(job);
 	}
 	return false;
 }
@@ -365,9 +364,11 @@ step_job(Job *job)
 bool
 gpusort_job_step(int index, bool *idle)
 {
-	Job		   *job = &jobs[index];
+	GpusortJob *job = &jobs[index];
 
-	if (job->lane == NULL && gpusort_request_state(request_of(job)) == GPUSORT_REQUEST_FREE)
+	job->request = &gpusort_control->requests[index];
+	if (gpusort_request_state(job->request) == GPUSORT_REQUEST_FREE &&
+		!holds_memory(job, job->returned))
 		return false;
 	*idle = false;
 	return step_job(job);
@@ -377,5 +378,5 @@ void
 gpusort_job_drop_all(void)
 {
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-		drop_lane(&jobs[i]);
+		drop_job(&jobs[i]);
 }

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * service_job.h
- *		What the service's loop (service.c) and its handling of requests
- *		(service_job.c) need of each other.  Nobody else includes this.
+ *		What the service's loop (service.c), its handling of requests
+ *		(service_job.c) and of their pieces (service_piece.c) need of each
+ *		other.  Nobody else includes this.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,11 +13,68 @@
 #include "control.h"
 #include "gpusort_cuda.h"
 
+/* Pieces of a request on the device: one comes, one is sorted, one goes. */
+#define GPUSORT_MAX_PIECES	3
+
+/* A stretch of a request's chunks, sorted by itself: often all of them. */
+typedef struct GpusortPiece
+{
+	GpusortCudaLane *lane;		/* NULL: nothing of it is on the device */
+	uint32		first;			/* its first chunk, counted in the request */
+	uint32		most;			/* chunks; fewer if no more come */
+	int			before;			/* the chunk before it, or -1 */
+	int			last;			/* the chunk uploaded last, or before */
+	uint32		uploaded;		/* chunks queued for upload */
+	uint64		rows;			/* in those */
+
+	/* once sorted: blocks of the result, see control.h */
+	uint32		nblocks;
+	uint32		nkey_blocks;	/* keys come first, the rest are rows */
+	uint32		queued;			/* for download */
+	uint32		resumed;		/* of which before this lane was opened */
+	uint32		sent;			/* the backend knows of these */
+} GpusortPiece;
+
+/* The service's own side of a request. */
+typedef struct GpusortJob
+{
+	GpusortRequest *request;
+	uint32		serial;			/* of the use of the request that the rest is about */
+
+	/*
+	 * Piece p is pieces[p % GPUSORT_MAX_PIECES], for returned <= p < begun.
+	 * Those below sorted are; returned <= sorted <= begun, and begun - returned
+	 * is at most GPUSORT_MAX_PIECES.
+	 */
+	GpusortPiece pieces[GPUSORT_MAX_PIECES];
+	uint32		returned;
+	uint32		sorted;
+	uint32		begun;
+
+	uint32		piece_chunks;	/* for the next piece to be begun */
+	uint32		blocks;			/* of the pieces returned */
+	bool		starved;		/* gave device memory up; uploads no more until
+								 * first in line, and one piece only */
+	char		failure[160];	/* why a piece failed */
+} GpusortJob;
+
+static inline GpusortPiece *
+gpusort_job_piece(GpusortJob *job, uint32 p)
+{
+	return &job->pieces[p % GPUSORT_MAX_PIECES];
+}
+
 /* The device, while it is open. */
 extern GpusortCudaDevice *gpusort_service_device;
 
 /* Did cudaHostRegister accept every segment? */
 extern bool gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
+
+/*
+ * About how many bytes of device memory there are to share: the limit that is
+ * set, or the one that the device took for itself when it was opened.
+ */
+extern uint64 gpusort_service_memory(void);
 
 /*
  * Ends the service if status says that the device may be lost.  Errors about
@@ -32,5 +90,58 @@ extern bool gpusort_job_step(int index, bool *idle);
 
 /* Gives up what every request has on the device. */
 extern void gpusort_job_drop_all(void);
+
+/* ---- pieces ---- */
+
+/* How a step of a piece went.  FAILED: the job's failure says why. */
+typedef enum GpusortPieceOutcome
+{
+	GPUSORT_PIECE_OK,
+	GPUSORT_PIECE_NO_MEMORY,
+	GPUSORT_PIECE_FAILED
+} GpusortPieceOutcome;
+
+/*
+ * Bytes of device memory with which that many chunks of the request's keys
+ * can be uploaded and sorted.
+ */
+extern uint64 gpusort_piece_memory(const GpusortRequest *request, uint32 chunks);
+
+/* Forgets all pieces and decides how large those of the request shall be. */
+extern void gpusort_piece_reset(GpusortJob *job);
+
+/* Begins pieces for the chunks that there are. */
+extern void gpusort_piece_begin(GpusortJob *job);
+
+/* Will no more chunks come to piece p, which is begun? */
+extern bool gpusort_piece_complete(const GpusortJob *job, uint32 p);
+
+/* Is piece p, which is begun, the one that no other will follow? */
+extern bool gpusort_piece_last(const GpusortJob *job, uint32 p);
+
+/* Is the device likely to have room for piece p beside the job's others? */
+extern bool gpusort_piece_fits(GpusortJob *job, uint32 p);
+
+/* Queues the piece's chunks that there are for upload. */
+extern GpusortPieceOutcome gpusort_piece_upload(GpusortJob *job, uint32 p);
+
+/* Is the piece complete and on the device? */
+extern bool gpusort_piece_uploaded(GpusortJob *job, uint32 p);
+
+/* Sorts the piece that is next, which is on the device. */
+extern GpusortPieceOutcome gpusort_piece_sort(GpusortJob *job);
+
+/*
+ * Queues downloads of the oldest sorted piece into empty result chunks; *ready
+ * is how many blocks of the whole result have arrived.  If that is all of the
+ * piece, it has been returned, and is gone from the device.
+ */
+extern GpusortPieceOutcome gpusort_piece_return(GpusortJob *job, uint32 *ready);
+
+/* Takes pieces from p on off the device; they are uploaded and sorted again. */
+extern void gpusort_piece_drop(GpusortJob *job, uint32 p);
+
+/* Makes the oldest unsorted piece smaller.  False if it must not, or cannot, be. */
+extern bool gpusort_piece_shrink(GpusortJob *job);
 
 #endif							/* GPUSORT_SERVICE_JOB_H */

@@ -24,13 +24,10 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
-#include "access/parallel.h"
 #include "miscadmin.h"
-#include "optimizer/cost.h"
 #include "utils/memutils.h"
 
+#include "cpu_options.h"
 #include "encode.h"
 #include "engine.h"
 #include "engine_cpu.h"
@@ -38,10 +35,6 @@
 #include "memory.h"
 
 #define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)
-
-/* More threads than this do not make the memory faster. */
-#define MAX_THREADS		16
-#define MIN_ROWS_PER_THREAD 50000
 
 /* Fewer keys are sorted in less time than it takes to read the clock. */
 #define MIN_TIMED_ROWS	32
@@ -253,34 +246,6 @@ gpusort_run_commit(GpusortRun *run, size_t count)
 		run->engine->commit(run, last->count * run->spec.key_bytes);
 }
 
-/* True if CHECK_FOR_INTERRUPTS() would raise; called inside the CPU engine. */
-static bool
-interrupted(void *arg)
-{
-	return InterruptPending && InterruptHoldoffCount == 0 && CritSectionCount == 0 &&
-		(ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0));
-}
-
-/*
- * How many threads the CPU engine may use: as many processes as core would
- * give the query, and not more than there are processors.  A parallel worker
- * has its share already.
- */
-static int
-cpu_threads(uint64 rows)
-{
-	static int	processors = 0;
-	int			threads;
-
-	if (IsParallelWorker() || rows < 2 * MIN_ROWS_PER_THREAD)
-		return 1;
-	if (processors == 0)
-		processors = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
-	threads = Min(1 + max_parallel_workers_per_gather, processors);
-	threads = Min(threads, (int) Min(rows / MIN_ROWS_PER_THREAD, MAX_THREADS));
-	return Max(threads, 1);
-}
-
 /* Sorts all blocks with the CPU engine into data. */
 static void
 sort_on_cpu(GpusortRun *run, void *data)
@@ -288,7 +253,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
 	GpusortSpan *spans = inline_spans;
 	GpusortCpuInput input;
-	GpusortCpuOptions options = {cpu_threads(run->rows), interrupted, NULL};
+	GpusortCpuOptions options = gpusort_cpu_options(run->rows);
 	GpusortCpuReport cpu = {1, 1};
 	GpusortCpuStatus status;
 

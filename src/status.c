@@ -98,8 +98,8 @@ Datum
 gpusort_last_sort(PG_FUNCTION_ARGS)
 {
 	TupleDesc	tupdesc;
-	Datum		values[18];
-	bool		nulls[18] = {0};
+	Datum		values[19];
+	bool		nulls[19] = {0};
 	bool		device = last_sort.copy_in_bytes > 0;
 	int			i = 0;
 
@@ -131,6 +131,8 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 	values[i++] = Int32GetDatum(last_sort.threads);
 	nulls[i] = last_sort.bins == 0;
 	values[i++] = Int32GetDatum(last_sort.bins);
+	nulls[i] = last_sort.pieces == 0;
+	values[i++] = Int32GetDatum(last_sort.pieces);
 	values[i++] = Float8GetDatum(last_sort.total_ms);
 	nulls[i] = last_reason[0] == '\0';
 	values[i++] = CStringGetTextDatum(last_reason);

@@ -136,6 +136,11 @@ run_unit "cuts of sorted runs" bash -c "
   ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \
     '$tree/test/unit/merge_path_test.cc' && '$work/merge_path_test'"
 
+run_unit "merge of pieces" bash -c "
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \
+    '$tree/src/engine_cpu_merge.o' -lstdc++ -lpthread &&
+  '$work/engine_cpu_merge_test'"
+
 start_cluster "${server_settings[@]}"
 run_regress "regress"
 run_pgtap "properties"

@@ -16,8 +16,8 @@ SET LOCAL gpusort.engine = 'cpu';
 SELECT is((SELECT gpu_sort_agg(-i) FROM generate_series(1, 300000) i)[1], -300000, 'a sort on the CPU');
 SELECT is((SELECT (rows, key_type, engine, gather_bytes, pinned)::text FROM gpusort_last_sort()),
           '(300000,integer,cpu,1200000,f)', 'is reported');
-SELECT is((SELECT (copy_in_ms, copy_in_bytes, copy_out_ms, copy_out_bytes, reason)::text FROM gpusort_last_sort()),
-          '(,,,,)', 'without copies and without excuses');
+SELECT is((SELECT (copy_in_ms, copy_in_bytes, copy_out_ms, copy_out_bytes, pieces, reason)::text FROM gpusort_last_sort()),
+          '(,,,,,)', 'without copies, pieces and excuses');
 SELECT ok((SELECT total_ms > 0 AND least(gather_ms, kernels_ms, return_ms) >= 0
                   AND greatest(gather_ms, kernels_ms, return_ms) <= total_ms FROM gpusort_last_sort()),
           'no stage takes longer than the whole');
@@ -36,7 +36,7 @@ SELECT is((SELECT engine = 'cuda' FROM gpusort_last_sort()),
           (SELECT available FROM gpusort_status() WHERE engine = 'cuda'), 'is the device''s if there is one');
 SELECT is((SELECT reason IS NULL FROM gpusort_last_sort()),
           (SELECT available FROM gpusort_status() WHERE engine = 'cuda'), 'or says why it was not');
-SELECT ok((SELECT engine = 'cpu' OR (copy_in_bytes = 1200000 AND copy_out_bytes = 1200000 AND pinned
+SELECT ok((SELECT engine = 'cpu' OR (copy_in_bytes = 1200000 AND copy_out_bytes = 1200000 AND pinned AND pieces = 1
                                      AND kernels_ms <= total_ms) FROM gpusort_last_sort()),
           'with what was copied there and back');
 SELECT * FROM finish();

@@ -8,13 +8,20 @@
  * a GPU.  Device memory is malloc'ed, copies are done at once, but are only
  * reported as done one poll later, so that the service's waits are exercised.
  *
- * The environment variable GPUSORT_STANDIN, "call:status[:n]", makes the n-th
- * and later calls (default: all) of open, upload, sort or download fail with
- * no_driver, old_driver, no_device, no_memory, unsorted or fault.
- * GPUSORT_STANDIN_SLOW is a number of milliseconds that every sort takes.
+ * The environment variable GPUSORT_STANDIN, "call:status[:n[-m]]", makes the
+ * n-th and later calls (default: all), or those up to the m-th, of open,
+ * upload, sort or download fail with no_driver, old_driver, no_device,
+ * no_memory, unsorted or fault.  GPUSORT_STANDIN_SLOW is a number of
+ * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
+ * which every upload, sort and download is added, with its lane's number and
+ * its bytes.
+ *
+ * Memory is counted as lanes count it: a key buffer that doubles, and for the
+ * time of a sort a spare one, with rows also two times (key, row).
  *
  *-------------------------------------------------------------------------
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +33,13 @@ struct GpusortCudaDevice
 {
 	uint64_t	limit;
 	uint64_t	used;
+	int			lanes;			/* opened so far */
 };
 
 struct GpusortCudaLane
 {
 	GpusortCudaDevice *dev;
+	int			number;
 	char	   *keys;
 	uint64_t	capacity;
 	uint64_t	bytes;
@@ -63,11 +72,12 @@ planned(const char *call, int *count, GpusortCudaError *err)
 	char		plan_call[16];
 	char		plan_status[16];
 	int			from = 1;
+	int			to = INT_MAX;
 
 	memset(err, 0, sizeof(*err));
 	++*count;
-	if (plan == NULL || sscanf(plan, "%15[^:]:%15[^:]:%d", plan_call, plan_status, &from) < 2 ||
-		strcmp(plan_call, call) != 0 || *count < from)
+	if (plan == NULL || sscanf(plan, "%15[^:]:%15[^:]:%d-%d", plan_call, plan_status, &from, &to) < 2 ||
+		strcmp(plan_call, call) != 0 || *count < from || *count > to)
 		return GPUSORT_CUDA_OK;
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
 	{
@@ -80,6 +90,19 @@ planned(const char *call, int *count, GpusortCudaError *err)
 		}
 	}
 	return GPUSORT_CUDA_OK;
+}
+
+static void
+trace(const GpusortCudaLane *lane, const char *call, uint64_t bytes)
+{
+	const char *name = getenv("GPUSORT_STANDIN_TRACE");
+	FILE	   *file = name != NULL ? fopen(name, "a") : NULL;
+
+	if (file != NULL)
+	{
+		fprintf(file, "%s %d: %llu\n", call, lane->number, (unsigned long long) bytes);
+		fclose(file);
+	}
 }
 
 GpusortCudaStatus
@@ -155,6 +178,7 @@ gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCu
 	if (*lane == NULL)
 		return GPUSORT_CUDA_NO_MEMORY;
 	(*lane)->dev = dev;
+	(*lane)->number = ++dev->lanes;
 	return GPUSORT_CUDA_OK;
 }
 
@@ -163,7 +187,7 @@ gpusort_cuda_lane_close(GpusortCudaLane *lane)
 {
 	if (lane == NULL)
 		return;
-	lane->dev->used -= lane->capacity;
+	lane->dev->used -= lane->capacity + lane->nrows * sizeof(uint32_t);
 	free(lane->keys);
 	free(lane->rows);
 	free(lane);
@@ -179,10 +203,13 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 		return status;
 	if (lane->bytes + bytes > lane->capacity)
 	{
-		uint64_t	capacity = 2 * (lane->bytes + bytes);
+		uint64_t	capacity = 2 * lane->capacity;
 		char	   *keys;
 
-		if (lane->dev->used - lane->capacity + capacity > lane->dev->limit)
+		/* old and new are there together for a moment */
+		if (capacity < lane->bytes + bytes || lane->dev->used + capacity > lane->dev->limit)
+			capacity = lane->bytes + bytes;
+		if (lane->dev->used + capacity > lane->dev->limit)
 			return GPUSORT_CUDA_NO_MEMORY;
 		keys = realloc(lane->keys, capacity);
 		if (keys == NULL)
@@ -191,6 +218,7 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 		lane->keys = keys;
 		lane->capacity = capacity;
 	}
+	trace(lane, "upload", bytes);
 	memcpy(lane->keys + lane->bytes, host, bytes);
 	lane->bytes += bytes;
 	lane->upload_pending = true;
@@ -263,7 +291,11 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	static int	count = 0;
 	GpusortCudaStatus status = planned("sort", &count, err);
 	const char *slow = getenv("GPUSORT_STANDIN_SLOW");
+	uint64_t	scratch = sort->rows * sort->key_bytes;
 
+	if (sort->with_rows)
+		scratch += sort->rows * (sort->key_bytes + sizeof(uint32_t));
+	trace(lane, "sort", sort->rows * sort->key_bytes);
 	if (slow != NULL)
 	{
 		struct timespec time = {atoi(slow) / 1000, atoi(slow) % 1000 * 1000000L};
@@ -279,9 +311,16 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 		snprintf(err->text, sizeof(err->text), "fewer keys than rows");
 		return GPUSORT_CUDA_FAULT;
 	}
+	if (lane->dev->used + scratch > lane->dev->limit)
+		return GPUSORT_CUDA_NO_MEMORY;
 	lane->rows = malloc(sort->rows * sizeof(uint32_t) + 1);
 	if (lane->rows == NULL)
 		return GPUSORT_CUDA_NO_MEMORY;
+	if (sort->with_rows)
+	{
+		lane->nrows = sort->rows;
+		lane->dev->used += lane->nrows * sizeof(uint32_t);
+	}
 	for (uint64_t i = 0; i < sort->rows; i++)
 		lane->rows[i] = (uint32_t) i;
 	if (!radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows))
@@ -303,6 +342,7 @@ gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *h
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
+	trace(lane, "download", bytes);
 	memcpy(host, (rows ? (char *) lane->rows : lane->keys) + offset, bytes);
 	lane->queued++;
 	return GPUSORT_CUDA_OK;

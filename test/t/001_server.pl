@@ -75,6 +75,15 @@ like($stderr, qr/server closed the connection|connection to server was lost/, 'a
 $node->poll_query_until('postgres', 'SELECT true');
 check_sort('after the kill');
 
+# less device memory than the array needs, where there is a device
+$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 67MB\n");
+$node->restart;
+check_sort('little device memory');
+is( $node->safe_psql('postgres', 'SELECT cardinality(gpu_argsort(a)), cardinality(gpu_sort(a)) FROM big;'
+	  . "SELECT engine = 'cpu' OR pieces > 4 FROM gpusort_last_sort()"),
+	"30000000|30000000\nt", 'little device memory: sorted in pieces');
+$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 0\n");
+
 # no room for chunks: files cannot grow beyond 48 MB, segments are 64 MB
 $node->stop;
 my @limited = ('sh', '-c', 'ulimit -f 98304; exec "$@"', 'sh',

@@ -1,0 +1,417 @@
+/*-------------------------------------------------------------------------
+ *
+ * service_piece.c
+ *		The GPU service: what it does for a piece of a request.
+ *
+ * A run that the device can hold is one piece.  One that it cannot is cut at
+ * chunk boundaries, as an external sort makes its runs: whenever a piece has
+ * as many chunks as it may and another chunk comes, the next piece begins.
+ * So nobody needs to know how many keys there will be, and a run is cut while
+ * it is still gathered, if need be.
+ *
+ * Each piece has a lane to itself, and lanes have streams of their own.  While
+ * one piece is sorted, the next is on its way to the device and the one before
+ * is on its way back.  Pieces are as large as this permits, and a power of two
+ * of chunks, because a lane's buffer doubles.
+ *
+ * The first piece is an exception where the number of keys is not known: as
+ * long as a run may still fit the device whole, which is better than in
+ * pieces, it is not cut.
+ *
+ * Input chunks are only read.  A piece can be taken off the device at any
+ * time, and be uploaded and sorted again: the same keys in the same order, so
+ * that its result can be continued at the block where it broke off.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/pg_bitutils.h"
+
+#include "pool.h"
+#include "service_job.h"
+
+/* ----------------------------------------------------------------
+ *		How large
+ * ----------------------------------------------------------------
+ */
+
+/* A lane's key buffer doubles as chunks come. */
+static uint64
+buffer_bytes(uint32 chunks)
+{
+	return (uint64) pg_nextpower2_32(chunks) * GPUSORT_CHUNK_BYTES;
+}
+
+static uint64
+rows_in(const GpusortRequest *request, uint32 chunks)
+{
+	return (uint64) chunks * GPUSORT_CHUNK_BYTES / request->key_bytes;
+}
+
+/*
+ * The sorts in kernels/ want the keys and a spare buffer of their size; with
+ * rows, two of (key, row) and the rows of the first half of 8-byte keys.
+ * CUB's and mppSort's tables are below a sixteenth of that.
+ */
+uint64
+gpusort_piece_memory(const GpusortRequest *request, uint32 chunks)
+{
+	uint64		rows = rows_in(request, chunks);
+	uint64		bytes = buffer_bytes(chunks) + rows * request->key_bytes;
+
+	if (request->want_rows)
+		bytes += rows * (request->key_bytes + sizeof(uint32));
+	return bytes + bytes / 16;
+}
+
+/* The most chunks that fit the device, or 1. */
+static uint32
+largest_piece(const GpusortRequest *request)
+{
+	uint32		chunks = 1;
+
+	while (chunks < GPUSORT_MAX_CHUNKS &&
+		   gpusort_piece_memory(request, chunks + 1) <= gpusort_service_memory())
+		chunks++;
+	return chunks;
+}
+
+/* The most chunks of which one piece is sorted, one comes and one goes, or 1. */
+static uint32
+overlapping_piece(const GpusortRequest *request)
+{
+	uint32		chunks = 1;
+
+	for (;;)
+	{
+		uint32		more = 2 * chunks;
+		uint64		coming = buffer_bytes(more);
+		uint64		going = coming + (request->want_rows ? rows_in(request, more) * sizeof(uint32) : 0);
+
+		if (more > GPUSORT_MAX_CHUNKS ||
+			gpusort_piece_memory(request, more) + coming + going > gpusort_service_memory())
+			return chunks;
+		chunks = more;
+	}
+}
+
+void
+gpusort_piece_reset(GpusortJob *job)
+{
+	const GpusortRequest *request = job->request;
+
+	job->returned = job->sorted = job->begun = 0;
+	job->blocks = 0;
+	job->piece_chunks = largest_piece(request);
+	if (request->expected_rows > rows_in(request, job->piece_chunks))
+		job->piece_chunks = overlapping_piece(request);
+}
+
+/* ----------------------------------------------------------------
+ *		Where one ends and the next begins
+ * ----------------------------------------------------------------
+ */
+
+/* The request's chunk behind chunk, which must be there; its first for -1. */
+static int
+chunk_behind(const GpusortRequest *request, int chunk)
+{
+	return chunk < 0 ? request->first_chunk : gpusort_control->chunks[chunk].next;
+}
+
+/* How many chunks there are from the piece's first on. */
+static uint32
+chunks_from(const GpusortJob *job, const GpusortPiece *piece)
+{
+	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
+
+	pg_read_barrier();
+	return nclosed - piece->first;
+}
+
+static bool
+is_gathering(const GpusortJob *job)
+{
+	bool		gathering = gpusort_request_state(job->request) == GPUSORT_REQUEST_GATHERING;
+
+	pg_read_barrier();
+	return gathering;
+}
+
+void
+gpusort_piece_begin(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+
+	while (job->begun - job->returned < GPUSORT_MAX_PIECES)
+	{
+		GpusortPiece *piece = gpusort_job_piece(job, job->begun);
+
+		memset(piece, 0, sizeof(*piece));
+		piece->before = -1;
+		if (job->begun > 0)
+		{
+			/* that one may be returned, but is not overwritten yet */
+			const GpusortPiece *previous = gpusort_job_piece(job, job->begun - 1);
+
+			if (chunks_from(job, previous) <= previous->most)
+				return;
+			piece->first = previous->first + previous->most;
+			piece->before = previous->before;
+			for (uint32 i = 0; i < previous->most; i++)
+				piece->before = chunk_behind(request, piece->before);
+			job->piece_chunks = Min(job->piece_chunks, overlapping_piece(request));
+			request->in_pieces = true;
+		}
+		else if (chunks_from(job, piece) == 0)
+			return;
+		piece->last = piece->before;
+		piece->most = job->piece_chunks;
+		job->begun++;
+	}
+}
+
+bool
+gpusort_piece_complete(const GpusortJob *job, uint32 p)
+{
+	const GpusortPiece *piece = &job->pieces[p % GPUSORT_MAX_PIECES];
+
+	return !is_gathering(job) || chunks_from(job, piece) > piece->most;
+}
+
+bool
+gpusort_piece_last(const GpusortJob *job, uint32 p)
+{
+	const GpusortPiece *piece = &job->pieces[p % GPUSORT_MAX_PIECES];
+
+	return !is_gathering(job) && chunks_from(job, piece) <= piece->most;
+}
+
+void
+gpusort_piece_drop(GpusortJob *job, uint32 p)
+{
+	job->sorted = Min(job->sorted, p);
+	for (; p < job->begun; p++)
+	{
+		GpusortPiece *piece = gpusort_job_piece(job, p);
+
+		gpusort_cuda_lane_close(piece->lane);
+		piece->lane = NULL;
+		piece->last = piece->before;
+		piece->uploaded = 0;
+		piece->rows = 0;
+		piece->queued = piece->sent;
+	}
+}
+
+bool
+gpusort_piece_shrink(GpusortJob *job)
+{
+	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
+	uint32		chunks = Min(piece->most, chunks_from(job, piece));
+
+	/* what has been sent is of a piece that ends where it ended */
+	if (chunks <= 1 || piece->sent > 0)
+		return false;
+	gpusort_piece_drop(job, job->sorted);
+	job->piece_chunks = Min(pg_prevpower2_32(chunks - 1), overlapping_piece(job->request));
+	piece->most = job->piece_chunks;
+	job->begun = job->sorted + 1;
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *		There and back
+ * ----------------------------------------------------------------
+ */
+
+bool
+gpusort_piece_fits(GpusortJob *job, uint32 p)
+{
+	const GpusortPiece *piece = gpusort_job_piece(job, p);
+	const GpusortPiece *next = gpusort_job_piece(job, job->sorted);
+	uint64		bytes = gpusort_cuda_memory_used(gpusort_service_device) + buffer_bytes(piece->most);
+
+	/* what is in the job's way alone, the service's line will decide about */
+	if (p == job->returned)
+		return true;
+	/* one piece or the other will be sorted meanwhile */
+	bytes += gpusort_piece_memory(job->request, next->most) - buffer_bytes(next->most);
+	return bytes <= gpusort_service_memory();
+}
+
+static GpusortPieceOutcome
+unmapped(GpusortJob *job)
+{
+	strlcpy(job->failure, "A segment of the chunk pool could not be mapped.", sizeof(job->failure));
+	return GPUSORT_PIECE_FAILED;
+}
+
+GpusortPieceOutcome
+gpusort_piece_upload(GpusortJob *job, uint32 p)
+{
+	GpusortRequest *request = job->request;
+	GpusortPiece *piece = gpusort_job_piece(job, p);
+	uint32		chunks = Min(piece->most, chunks_from(job, piece));
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	if (piece->lane == NULL)
+	{
+		status = gpusort_cuda_lane_open(gpusort_service_device, &piece->lane, &err);
+		gpusort_service_check(status, &err);
+		if (status != GPUSORT_CUDA_OK)
+			return GPUSORT_PIECE_NO_MEMORY;
+	}
+	while (piece->uploaded < chunks)
+	{
+		int			chunk = chunk_behind(request, piece->last);
+		uint32		bytes = gpusort_control->chunks[chunk].bytes;
+		char	   *keys = gpusort_pool_map(chunk);
+
+		if (keys == NULL)
+			return unmapped(job);
+		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
+			request->pinned = false;
+		status = gpusort_cuda_upload(piece->lane, keys, bytes, &err);
+		gpusort_service_check(status, &err);
+		if (status != GPUSORT_CUDA_OK)
+			return GPUSORT_PIECE_NO_MEMORY;
+		piece->last = chunk;
+		piece->uploaded++;
+		piece->rows += bytes / request->key_bytes;
+	}
+	return GPUSORT_PIECE_OK;
+}
+
+bool
+gpusort_piece_uploaded(GpusortJob *job, uint32 p)
+{
+	GpusortPiece *piece = gpusort_job_piece(job, p);
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	if (piece->lane == NULL || !gpusort_piece_complete(job, p) ||
+		piece->uploaded < Min(piece->most, chunks_from(job, piece)))
+		return false;
+	status = gpusort_cuda_uploaded(piece->lane, &err);
+	gpusort_service_check(status, &err);
+	return status == GPUSORT_CUDA_OK;
+}
+
+static uint32
+blocks_of(uint64 bytes)
+{
+	return (bytes + GPUSORT_CHUNK_BYTES - 1) / GPUSORT_CHUNK_BYTES;
+}
+
+/* Notes how a sort went, as the sum or the largest of all pieces. */
+static void
+add_report(GpusortRequest *request, const GpusortCudaReport *report)
+{
+	request->algorithm_used = report->algorithm;
+	request->kernels_ms += report->kernels_ms;
+	request->blocks = Max(request->blocks, report->blocks);
+	request->threads = Max(request->threads, report->threads);
+	request->bins_used = Max(request->bins_used, report->bins);
+}
+
+GpusortPieceOutcome
+gpusort_piece_sort(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
+	GpusortCudaSort sort = {
+		.rows = piece->rows,
+		.key_bytes = request->key_bytes,
+		.with_rows = request->want_rows,
+		.algorithm = (GpusortCudaAlgorithm) request->algorithm,
+		.bins = request->bins,
+		.keys_too = request->want_rows && request->in_pieces,
+	};
+	GpusortCudaReport report;
+	GpusortCudaError err;
+	GpusortCudaStatus status = gpusort_cuda_sort(piece->lane, &sort, &report, &err);
+
+	gpusort_service_check(status, &err);
+	if (status == GPUSORT_CUDA_NO_MEMORY)
+		return GPUSORT_PIECE_NO_MEMORY;
+	if (status == GPUSORT_CUDA_UNSORTED)
+	{
+		ereport(LOG,
+				(errmsg("gpusort found the device's result out of order twice"),
+				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", piece->rows, request->key_bytes)));
+		strlcpy(job->failure, "The device's result was out of order.", sizeof(job->failure));
+		return GPUSORT_PIECE_FAILED;
+	}
+	if (report.resorted)
+		ereport(LOG,
+				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
+				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", piece->rows, request->key_bytes)));
+	add_report(request, &report);
+
+	/* a whole run's keys are nobody's concern if rows are wanted */
+	piece->nkey_blocks = request->want_rows && !request->in_pieces ? 0 :
+		blocks_of(piece->rows * request->key_bytes);
+	piece->nblocks = piece->nkey_blocks;
+	if (request->want_rows)
+		piece->nblocks += blocks_of(piece->rows * sizeof(uint32));
+	piece->queued = piece->resumed = piece->sent;
+
+	/* the ring has one chunk; until a block is sent, it may get more */
+	while (job->blocks + piece->sent == 0 && request->nring < GPUSORT_RING &&
+		   (request->in_pieces || (uint32) request->nring < piece->nblocks))
+	{
+		int			chunk = gpusort_pool_take_existing(request - gpusort_control->requests);
+
+		if (chunk < 0)
+			break;
+		request->ring[request->nring++] = chunk;
+	}
+	job->sorted++;
+	return GPUSORT_PIECE_OK;
+}
+
+GpusortPieceOutcome
+gpusort_piece_return(GpusortJob *job, uint32 *ready)
+{
+	GpusortRequest *request = job->request;
+	GpusortPiece *piece = gpusort_job_piece(job, job->returned);
+	uint32		consumed = pg_atomic_read_u32(&request->consumed);
+	GpusortCudaReport report;
+	GpusortCudaError err;
+	uint64		finished;
+
+	while (piece->queued < piece->nblocks &&
+		   job->blocks + piece->queued < consumed + request->nring)
+	{
+		bool		rows = piece->queued >= piece->nkey_blocks;
+		uint64		size = piece->rows * (rows ? sizeof(uint32) : request->key_bytes);
+		uint64		offset = (uint64) (piece->queued - (rows ? piece->nkey_blocks : 0)) * GPUSORT_CHUNK_BYTES;
+		int			slot = (job->blocks + piece->queued) % request->nring;
+		char	   *to = gpusort_pool_map(request->ring[slot]);
+
+		if (to == NULL)
+			return unmapped(job);
+		request->piece_rows[slot] = piece->rows;
+		gpusort_service_check(gpusort_cuda_download(piece->lane, rows, offset, to,
+													Min(GPUSORT_CHUNK_BYTES, size - offset), &err), &err);
+		piece->queued++;
+	}
+
+	gpusort_service_check(gpusort_cuda_downloaded(piece->lane, &finished, &err), &err);
+	piece->sent = piece->resumed + (uint32) finished;
+	*ready = job->blocks + piece->sent;
+	if (piece->sent == piece->nblocks)
+	{
+		gpusort_cuda_lane_report(piece->lane, &report);
+		request->copy_in_ms += report.upload_ms;
+		request->copy_out_ms += report.download_ms;
+		gpusort_cuda_lane_close(piece->lane);
+		piece->lane = NULL;
+		job->blocks += piece->nblocks;
+		job->returned++;
+	}
+	return GPUSORT_PIECE_OK;
+}
