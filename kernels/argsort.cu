@@ -21,6 +21,8 @@
  */
 #include "look.cuh"
 
+#include <cub/block/block_merge_sort.cuh>
+
 namespace gpusort
 {
 
@@ -31,6 +33,11 @@ static const int BLOCKS_PER_SM = 16;
 /* Runs of equal prefixes up to this are put in order by one thread. */
 static const uint64_t LONGEST_TIE = 32;
 
+/* From so many keys on, a sample of them is looked at first, and ties among these may call everything off. */
+static const uint64_t WORTH_SAMPLING = (uint64_t)1 << 24;
+static const int SAMPLE = 256;
+static const unsigned MANY_TIES = SAMPLE / 8;
+
 /* What is found out on the device about a sort of packed keys. */
 struct Packed {
 	Look look;						  /* at the packed keys, without their sum */
@@ -38,6 +45,7 @@ struct Packed {
 	unsigned long long disorder;	  /* neighbours out of order */
 	unsigned long long ties;		  /* neighbours with equal prefixes that are not whole keys */
 	unsigned long long long_ties;	  /* not 0: a disorder within too long a run of these */
+	unsigned long long sampled_ties;  /* of SAMPLE keys in order: neighbours of equal prefixes and different keys */
 };
 
 /* How keys were packed, which every kernel finds out for itself from the look at them. */
@@ -80,6 +88,30 @@ __device__ inline unsigned long long warp_sum(unsigned long long own)
 	for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
 		own += __shfl_down_sync(0xffffffff, own, lanes);
 	return own;
+}
+
+struct Below {
+	__device__ bool operator()(uint64_t a, uint64_t b) const
+	{
+		return a < b;
+	}
+};
+
+/* One block. The sample's places are those that a hash picks. */
+__global__ void __launch_bounds__(SAMPLE)
+	sampleTies(const uint64_t *keys, const Look *look, int row_bits, uint64_t count, Packed *found)
+{
+	typedef cub::BlockMergeSort<uint64_t, SAMPLE, 1> Sort;
+	__shared__ typename Sort::TempStorage sort;
+	__shared__ uint64_t sorted[SAMPLE];
+	const Packing<uint64_t> packing(look, row_bits);
+	uint64_t key[1] = {keys[mix((uint64_t)threadIdx.x + 1) % count]};
+	Sort(sort).Sort(key, Below());
+	sorted[threadIdx.x] = key[0];
+	__syncthreads();
+	const uint64_t next = sorted[min(threadIdx.x + 1, SAMPLE - 1)];
+	const int ties = __syncthreads_count(key[0] != next && packing.prefix(key[0]) == packing.prefix(next));
+	if (threadIdx.x == 0) found->sampled_ties = ties;
 }
 
 /* (key, row), or as much of it as fits; and what a look at that would find. Keys in order stay so. */
@@ -145,6 +177,7 @@ __global__ void repairTies(const uint64_t *packed, const uint64_t *keys, uint32_
 		const uint64_t mask = (UINT64_C(1) << row_bits) - 1;
 		if (packed[i + 1] >> row_bits != prefix) continue;
 		/* Rows move while others look on; packed does not. */
+		if (*(volatile unsigned long long *)&found->long_ties) return;
 		if (keys[packed[i] & mask] <= keys[packed[i + 1] & mask]) continue;
 
 		uint64_t start = i;
@@ -197,6 +230,19 @@ static int bits_of_rows(uint64_t count)
 	return bits;
 }
 
+/* Whether a sample says that prefixes do not decide the order. Waits for it. */
+static GpusortCudaStatus expect_ties(Run &run, const uint64_t *keys, const Look *look, uint64_t count, Packed *device,
+									 bool &many)
+{
+	Packed found;
+	sampleTies<<<1, SAMPLE, 0, run.stream>>>(keys, look, bits_of_rows(count), count, device);
+	GPUSORT_LAUNCHED("sampleTies", run.err);
+	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, run.stream), run.err);
+	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
+	many = found.sampled_ties > MANY_TIES;
+	return GPUSORT_CUDA_OK;
+}
+
 template <typename K>
 GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
 						  Outcome &outcome)
@@ -212,15 +258,22 @@ GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory
 	Look *look = (Look *)(device + 1);
 	GPUSORT_TRY(cudaMemsetAsync(device, 0, sizeof(Packed) + sizeof(Look), run.stream), run.err);
 	GPUSORT_PASS((look_at_keys<K, HASH_NOTHING>(run, keys.as<K>(), count, look)));
+	if (sizeof(K) == 8 && count >= WORTH_SAMPLING) {
+		bool many;
+		GPUSORT_PASS(expect_ties(run, keys.as<uint64_t>(), look, count, device, many));
+		if (many) outcome = OUTCOME_REFUSED;
+		if (many) return GPUSORT_CUDA_OK;
+	}
 	GPUSORT_PASS(packed.allocate(run, count * sizeof(uint64_t)));
 	packKeys<K><<<blocks, THREADS, 0, run.stream>>>(keys.as<K>(), packed.as<uint64_t>(), look, row_bits, count, device);
 	GPUSORT_LAUNCHED("packKeys", run.err);
 
 	run.look = &device->look;
 	run.may_refuse = true;
+	run.refuse_crowds = sizeof(K) == 4;
 	GpusortCudaStatus status = sort_keys<uint64_t>(run, algorithm, packed, count);
 	run.look = nullptr;
-	run.may_refuse = false;
+	run.may_refuse = run.refuse_crowds = false;
 	GPUSORT_PASS(status);
 	if (run.refused) {
 		run.refused = false;

@@ -271,7 +271,8 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
 	if (number == 0 && level.first.size >= WORTH_WAITING) {
 		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
-		*hopeless = uneven_throughout(*lists.mailbox, level.first.size);
+		*hopeless = uneven_throughout(*lists.mailbox, level.first.size) ||
+					(run.refuse_crowds && lists.mailbox->crowd_keys > level.first.size / 2);
 		if (*hopeless) return GPUSORT_CUDA_OK;
 	}
 	partition_kernel<K>(plan)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(source, target, keys,

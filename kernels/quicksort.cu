@@ -52,6 +52,9 @@ static const int STACK = 20;
 /* Keys that the bitonic network takes: what a tile's buffer holds, 16 KB. */
 template <typename K> constexpr unsigned BITONIC = TILE * 8 / sizeof(K);
 
+/* Log of the keys that a thread has of the network's. */
+template <typename K> constexpr int LEAF_BITS = sizeof(K) == 4 ? 4 : 3;
+
 /*
  * Keys to be partitioned, [start, start + size) of a source buffer.  below
  * and above count the keys already placed at its left and right end.
@@ -241,30 +244,95 @@ __global__ void dealLists(const List *lists, uint64_t count, Work work, uint64_t
 	deal_list(work, list.start + list.size - list.above, list.above, target_in_spare, last_level);
 }
 
-/* size keys of shared memory, padded with all ones to a power of two. Batcher 1968. */
-template <typename K> __device__ void bitonic_sort(K *keys, unsigned size)
+/* Where place p of the network's keys is, so that threads with neighbouring places use different banks. */
+__host__ __device__ constexpr unsigned padded(unsigned p)
 {
-	unsigned padded = 2;
-	while (padded < size)
-		padded *= 2;
-	for (unsigned i = size + threadIdx.x; i < padded; i += THREADS)
-		keys[i] = (K) ~(K)0;
-	for (unsigned run = 2; run <= padded; run *= 2) {
-		for (unsigned step = run / 2; step > 0; step /= 2) {
-			__syncthreads();
-			for (unsigned i = threadIdx.x; i < padded / 2; i += THREADS) {
-				unsigned low = 2 * i - (i & (step - 1));
-				unsigned high = low + step;
-				K a = keys[low];
-				K b = keys[high];
-				if ((a > b) == ((low & run) == 0)) {
-					keys[low] = b;
-					keys[high] = a;
-				}
+	return p + p / WARP;
+}
+
+/*
+ * Compares and exchanges keys whose places differ by 2^top, then by half as
+ * much, and so on down to 2^low: a part of a bitonic network's steps that
+ * merge runs of so many keys.  These are few enough for a thread to have all
+ * keys that meet in them in registers: those whose places differ in the
+ * LEAF_BITS bits from low on.  Descending runs are complemented on the way.
+ */
+template <typename K> __device__ inline void bitonic_pass(K *keys, unsigned size, unsigned run, int low, int top)
+{
+	const int BITS = LEAF_BITS<K>;
+	const unsigned t = threadIdx.x;
+	const unsigned base = (t >> low << (low + BITS)) | (t & ((1u << low) - 1));
+	if (t >= size >> BITS) return;
+	const K flip = (base & run) == 0 ? 0 : (K) ~(K)0;
+	K own[1 << BITS];
+#pragma unroll
+	for (int j = 0; j < 1 << BITS; j++)
+		own[j] = keys[padded(base | j << low)] ^ flip;
+#pragma unroll
+	for (int bit = BITS - 1; bit >= 0; bit--) {
+		if (bit > top - low) continue;
+#pragma unroll
+		for (int j = 0; j < 1 << BITS; j++) {
+			if (j >> bit & 1) continue;
+			K smaller = min(own[j], own[j | 1 << bit]);
+			own[j | 1 << bit] = max(own[j], own[j | 1 << bit]);
+			own[j] = smaller;
+		}
+	}
+#pragma unroll
+	for (int j = 0; j < 1 << BITS; j++)
+		keys[padded(base | j << low)] = own[j] ^ flip;
+}
+
+/* The first steps: each thread sorts what it has of the keys, up or down. */
+template <typename K> __device__ inline void bitonic_begin(K *keys, unsigned size)
+{
+	const int ITEMS = 1 << LEAF_BITS<K>;
+	const unsigned base = threadIdx.x * ITEMS;
+	if (base >= size) return;
+	const K flip = (base & ITEMS) == 0 ? 0 : (K) ~(K)0;
+	K own[ITEMS];
+#pragma unroll
+	for (int j = 0; j < ITEMS; j++)
+		own[j] = keys[padded(base + j)] ^ flip;
+#pragma unroll
+	for (int run = 2; run <= ITEMS; run *= 2) {
+#pragma unroll
+		for (int step = run / 2; step > 0; step /= 2) {
+#pragma unroll
+			for (int j = 0; j < ITEMS; j++) {
+				if (j & step) continue;
+				K smaller = min(own[j], own[j | step]);
+				K larger = max(own[j], own[j | step]);
+				const bool up = (j & run) == 0 || run == ITEMS;
+				own[j] = up ? smaller : larger;
+				own[j | step] = up ? larger : smaller;
 			}
 		}
 	}
+#pragma unroll
+	for (int j = 0; j < ITEMS; j++)
+		keys[padded(base + j)] = own[j] ^ flip;
+}
+
+/* size keys at padded places, filled up with all ones to a power of two. Batcher 1968. All threads call. */
+template <typename K> __device__ void bitonic_sort(K *keys, unsigned size)
+{
+	const int BITS = LEAF_BITS<K>;
+	unsigned whole = 1 << BITS;
+	while (whole < size)
+		whole *= 2;
+	for (unsigned i = size + threadIdx.x; i < whole; i += THREADS)
+		keys[padded(i)] = (K) ~(K)0;
 	__syncthreads();
+	bitonic_begin(keys, whole);
+	__syncthreads();
+	for (int bits = BITS + 1; 1u << bits <= whole; bits++) {
+		for (int top = bits - 1; top >= 0; top -= BITS) {
+			bitonic_pass(keys, whole, 1u << bits, max(top - BITS + 1, 0), top);
+			__syncthreads();
+		}
+	}
 }
 
 /* A list on a block's stack. */
@@ -281,7 +349,7 @@ __global__ void __launch_bounds__(THREADS) sortLists(const Range *ranges, K *key
 {
 	__shared__ union {
 		Partition<K> partition;
-		K keys[BITONIC<K>];
+		K keys[padded(BITONIC<K>)];
 	} shared;
 	__shared__ Pending stack[STACK];
 	__shared__ unsigned long long below, above;
@@ -302,10 +370,10 @@ __global__ void __launch_bounds__(THREADS) sortLists(const Range *ranges, K *key
 
 		if (list.size <= BITONIC<K>) {
 			for (unsigned i = threadIdx.x; i < list.size; i += THREADS)
-				shared.keys[i] = source[i];
+				shared.keys[padded(i)] = source[i];
 			bitonic_sort(shared.keys, list.size);
 			for (unsigned i = threadIdx.x; i < list.size; i += THREADS)
-				home[i] = shared.keys[i];
+				home[i] = shared.keys[padded(i)];
 			__syncthreads();
 			continue;
 		}

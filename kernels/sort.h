@@ -61,8 +61,10 @@ struct Run {
 	cudaEvent_t posted; /* recorded when the mailbox has been written */
 	Spoil spoil;
 	const Look *look; /* of the keys that are to be sorted, on the device; NULL: nobody has looked */
-	bool may_refuse;  /* an algorithm that is no good for these keys may leave them as they are, */
-	bool refused;	  /* and sets this */
+	/* An algorithm that is no good for these keys may leave them as they are, and says so. */
+	bool may_refuse;
+	bool refuse_crowds; /* also if most keys crowd in a few places, which costs it a level more */
+	bool refused;
 };
 
 /* Turns what CUDA returned into a status. Errors that are not sticky are cleared. */
