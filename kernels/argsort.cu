@@ -36,7 +36,7 @@ static const uint64_t LONGEST_TIE = 32;
 /* From so many keys on, a sample of them is looked at first, and ties among these may call everything off. */
 static const uint64_t WORTH_SAMPLING = (uint64_t)1 << 24;
 static const int SAMPLE = 256;
-static const unsigned MANY_TIES = SAMPLE / 8;
+static const unsigned MANY_TIES = SAMPLE / 32;
 
 /* What is found out on the device about a sort of packed keys. */
 struct Packed {
