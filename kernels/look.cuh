@@ -87,22 +87,24 @@ __global__ void __launch_bounds__(LOOK_THREADS) lookAtKeys(const K *keys, uint64
 #pragma unroll
 		for (int a = 0; a < AHEAD; a++) {
 			uint64_t v = first + a * step + threadIdx.x;
-			if (v < vectors) {
-				loaded[a] = ((const uint4 *)keys)[v];
+			if (v < vectors) loaded[a] = ((const uint4 *)keys)[v];
+			/* Other lanes have the next key from their neighbour. */
+			if (threadIdx.x % LANES == LANES - 1 || v + 1 == vectors)
 				next[a] = (v + 1) * VECTOR < count ? keys[(v + 1) * VECTOR] : 0;
-			}
 		}
 #pragma unroll
 		for (int a = 0; a < AHEAD; a++) {
 			uint64_t v = first + a * step + threadIdx.x;
+			const K *few = (const K *)&loaded[a];
+			const K neighbour = __shfl_down_sync(0xffffffff, few[0], 1);
 			if (v >= vectors) continue;
-			const K *four = (const K *)&loaded[a];
+			if (threadIdx.x % LANES != LANES - 1 && v + 1 != vectors) next[a] = neighbour;
 #pragma unroll
 			for (int i = 0; i < VECTOR; i++) {
-				own.add(four[i], v * VECTOR + i);
-				if (i > 0) own.compare(four[i - 1], four[i]);
+				own.add(few[i], v * VECTOR + i);
+				if (i > 0) own.compare(few[i - 1], few[i]);
 			}
-			if ((v + 1) * VECTOR < count) own.compare(four[VECTOR - 1], next[a]);
+			if ((v + 1) * VECTOR < count) own.compare(few[VECTOR - 1], next[a]);
 		}
 	}
 	if (blockIdx.x == 0 && threadIdx.x < count % VECTOR) {

@@ -19,18 +19,11 @@ namespace gpusort
 static const int THREADS = 256;
 static const int BLOCKS_PER_SM = 16;
 static const int WARP = 32;
-static const int DIGEST_ITEMS = 8;
-
-/* What a pass over all keys found. */
-struct Digest {
-	unsigned long long sum;		 /* of the hash of each (key, row); of each key, if without rows */
-	unsigned long long disorder; /* neighbours out of order */
-};
+static const int ROWS_AHEAD = 8;
 
 /* What is known of a sort's input and of its output. */
 struct Checked {
-	Look before;
-	Digest after;
+	Look before, after;
 };
 
 /* ---- kernels ---- */
@@ -46,49 +39,44 @@ __device__ inline uint64_t grid_step()
 }
 
 /*
- * Sum and order of sorted keys, with their rows unless those are NULL.  Each
- * thread has its loads of a tile in flight together, and takes the key before
- * its own from its neighbour.  One atomic a warp, into a digest that starts as
- * zeros.
+ * Sum and order of sorted keys with their rows, into a look that starts as
+ * zeros: falls is set unless (key, row) ascends strictly.  Each thread has its
+ * loads of a tile in flight together, and takes the key before its own from
+ * its neighbour.
  */
 template <typename K>
-__global__ void __launch_bounds__(THREADS)
-	digestKeys(const K *keys, const uint32_t *rows, uint64_t count, Digest *digest)
+__global__ void __launch_bounds__(THREADS) lookAtRows(const K *keys, const uint32_t *rows, uint64_t count, Look *look)
 {
-	const uint64_t tile = THREADS * DIGEST_ITEMS;
+	const uint64_t tile = THREADS * ROWS_AHEAD;
 	uint64_t sum = 0;
-	uint64_t disorder = 0;
+	bool falls = false;
 	for (uint64_t begin = blockIdx.x * tile; begin < count; begin += gridDim.x * tile) {
-		K own[DIGEST_ITEMS];
-		uint32_t own_rows[DIGEST_ITEMS];
+		K own[ROWS_AHEAD];
+		uint32_t own_rows[ROWS_AHEAD];
 #pragma unroll
-		for (int j = 0; j < DIGEST_ITEMS; j++) {
+		for (int j = 0; j < ROWS_AHEAD; j++) {
 			uint64_t i = begin + j * THREADS + threadIdx.x;
 			own[j] = i < count ? keys[i] : 0;
-			own_rows[j] = rows && i < count ? rows[i] : 0;
+			own_rows[j] = i < count ? rows[i] : 0;
 		}
 #pragma unroll
-		for (int j = 0; j < DIGEST_ITEMS; j++) {
+		for (int j = 0; j < ROWS_AHEAD; j++) {
 			uint64_t i = begin + j * THREADS + threadIdx.x;
-			if (i < count) sum += rows ? mix(own[j], own_rows[j]) : mix(own[j]);
+			if (i < count) sum += mix(own[j], own_rows[j]);
 			K before = __shfl_up_sync(0xffffffff, own[j], 1);
 			uint32_t row_before = __shfl_up_sync(0xffffffff, own_rows[j], 1);
 			if (i == 0 || i >= count) continue;
 			if (threadIdx.x % WARP == 0) {
 				before = keys[i - 1];
-				row_before = rows ? rows[i - 1] : 0;
+				row_before = rows[i - 1];
 			}
-			disorder += before > own[j] || (before == own[j] && rows && row_before >= own_rows[j]);
+			falls |= before > own[j] || (before == own[j] && row_before >= own_rows[j]);
 		}
 	}
-	for (int step = WARP / 2; step > 0; step /= 2) {
+	for (int step = WARP / 2; step > 0; step /= 2)
 		sum += __shfl_down_sync(0xffffffff, sum, step);
-		disorder += __shfl_down_sync(0xffffffff, disorder, step);
-	}
-	if (threadIdx.x % WARP == 0) {
-		atomicAdd(&digest->sum, (unsigned long long)sum);
-		if (disorder) atomicAdd(&digest->disorder, (unsigned long long)disorder);
-	}
+	if (threadIdx.x % WARP == 0) atomicAdd(&look->sum, (unsigned long long)sum);
+	if (falls) look->falls = 1;
 }
 
 __global__ void numberRows(uint32_t *rows, uint64_t count)
@@ -141,12 +129,16 @@ static unsigned blocks_for(const Run &run, uint64_t count)
 
 /* Passes over what the sort left, and waits for all that was found, before and after. */
 template <typename K>
-static GpusortCudaStatus digest_output(Run &run, const K *keys, const uint32_t *rows, uint64_t count, Checked *device,
-									   Checked &checked)
+static GpusortCudaStatus look_at_output(Run &run, const K *keys, const uint32_t *rows, uint64_t count, Checked *device,
+										Checked &checked)
 {
-	GPUSORT_TRY(cudaMemsetAsync(&device->after, 0, sizeof(Digest), run.stream), run.err);
-	digestKeys<K><<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys, rows, count, &device->after);
-	GPUSORT_LAUNCHED("digestKeys", run.err);
+	GPUSORT_TRY(cudaMemsetAsync(&device->after, 0, sizeof(Look), run.stream), run.err);
+	if (rows == nullptr) {
+		GPUSORT_PASS((look_at_keys<K, HASH_KEYS>(run, keys, count, &device->after)));
+	} else {
+		lookAtRows<K><<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys, rows, count, &device->after);
+		GPUSORT_LAUNCHED("lookAtRows", run.err);
+	}
 	GPUSORT_TRY(cudaMemcpyAsync(&checked, device, sizeof(checked), cudaMemcpyDeviceToHost, run.stream), run.err);
 	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
 	return GPUSORT_CUDA_OK;
@@ -244,18 +236,19 @@ static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, M
 		GPUSORT_LAUNCHED("spoilKeys", run.err);
 	}
 
-	GPUSORT_PASS(digest_output(run, keys.as<K>(), row_list, count, device, checked));
+	GPUSORT_PASS(look_at_output(run, keys.as<K>(), row_list, count, device, checked));
 	if (checked.after.sum != checked.before.sum)
-		return fail(GPUSORT_CUDA_UNSORTED, "digestKeys", "keys were lost in the sort", run.err);
-	if (checked.after.disorder == 0) return GPUSORT_CUDA_OK;
+		return fail(GPUSORT_CUDA_UNSORTED, "look_at_output", "keys were lost in the sort", run.err);
+	if (!checked.after.falls) return GPUSORT_CUDA_OK;
 
 	run.report->resorted = true;
 	run.spoil = SPOIL_NOTHING;
 	GPUSORT_PASS(sort_again<K>(run, keys, rows, sort.with_rows, count));
 	row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
-	GPUSORT_PASS(digest_output(run, keys.as<K>(), row_list, count, device, checked));
-	if (checked.after.sum != checked.before.sum || checked.after.disorder != 0)
-		return fail(GPUSORT_CUDA_UNSORTED, "digestKeys", "keys are out of order, also after a second sort", run.err);
+	GPUSORT_PASS(look_at_output(run, keys.as<K>(), row_list, count, device, checked));
+	if (checked.after.sum != checked.before.sum || checked.after.falls)
+		return fail(GPUSORT_CUDA_UNSORTED, "look_at_output", "keys are out of order, also after a second sort",
+					run.err);
 	return GPUSORT_CUDA_OK;
 }
 

@@ -98,6 +98,7 @@ typedef struct GpusortRequest
 	/* the service's: how it went; complete in FINISHED */
 	uint8		algorithm_used;
 	bool		pinned;
+	bool		resorted;		/* the device's check failed once, and CUB sorted again */
 	int			blocks;
 	int			threads;
 	int			bins_used;

@@ -337,6 +337,13 @@ cuda_leave(GpusortRun *run)
 	{
 		GpusortReport *report = &run->result->report;
 
+		if (request->resorted)
+			ereport(WARNING,
+					(errmsg("gpusort found a result of the GPU out of order and sorted it again"),
+					 errdetail("The result is right now: algorithm \"%s\" left " UINT64_FORMAT " keys of %d bytes out of order, \"cub\" did not.",
+							   algorithm_names[request->algorithm_used], run->rows, run->spec.key_bytes),
+					 errhint("Report this, and set gpusort.algorithm to \"cub\" meanwhile.")));
+
 		report->engine = "cuda";
 		report->algorithm = algorithm_names[request->algorithm_used];
 		report->copy_in_ms = request->copy_in_ms;

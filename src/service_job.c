@@ -311,6 +311,7 @@ begin_job(GpusortJob *job)
 	LWLockRelease(&gpusort_control->lock);
 	job->starved = false;
 	request->pinned = true;
+	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
 	request->copy_in_ms = request->kernels_ms = request->copy_out_ms = 0;
 }

@@ -311,6 +311,7 @@ static void
 add_report(GpusortRequest *request, const GpusortCudaReport *report)
 {
 	request->algorithm_used = report->algorithm;
+	request->resorted |= report->resorted;
 	request->kernels_ms += report->kernels_ms;
 	request->blocks = Max(request->blocks, report->blocks);
 	request->threads = Max(request->threads, report->threads);

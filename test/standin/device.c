@@ -11,7 +11,8 @@
  * The environment variable GPUSORT_STANDIN, "call:status[:n[-m]]", makes the
  * n-th and later calls (default: all), or those up to the m-th, of open,
  * upload, sort or download fail with no_driver, old_driver, no_device,
- * no_memory, unsorted or fault.  GPUSORT_STANDIN_SLOW is a number of
+ * no_memory, unsorted or fault; "sort:resorted" makes them succeed at the
+ * second attempt.  GPUSORT_STANDIN_SLOW is a number of
  * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
  * which every upload, sort and download is added, with its lane's number and
  * its bytes.
@@ -325,7 +326,8 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 		lane->rows[i] = (uint32_t) i;
 	if (!radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows))
 		return GPUSORT_CUDA_NO_MEMORY;
-	report->algorithm = sort->algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_CUB : sort->algorithm;
+	report->algorithm = sort->algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_MPPSORT : sort->algorithm;
+	report->resorted = getenv("GPUSORT_STANDIN") != NULL && strcmp(getenv("GPUSORT_STANDIN"), "sort:resorted") == 0;
 	report->blocks = 1;
 	report->threads = 1;
 	report->bins = sort->algorithm == GPUSORT_CUDA_MPPSORT ? (sort->bins > 0 ? sort->bins : 256) : 0;

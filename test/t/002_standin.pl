@@ -125,6 +125,18 @@ foreach my $plan (sort keys %reason)
 }
 
 #
+# A result that the check after the sort did not let pass at first
+#
+{
+	restart_with('sort:resorted', '');
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()");
+	is("$rc $stdout", "0 $big_result\ncuda", 'sorted again: the right result, of the GPU');
+	like($stderr, qr/WARNING:  gpusort found a result of the GPU out of order and sorted it again/,
+		'sorted again: a warning says so');
+	pool_is_free('sorted again');
+}
+
+#
 # gpusort_bench() demands the device for as long as it measures it
 #
 restart_with('', '');
