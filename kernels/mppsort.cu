@@ -57,7 +57,7 @@ static const size_t STATIC_SHARED = 4096;
 
 /* Keys to a bin, if there are enough of them: a first level's histogram is part of what few keys take. */
 static const uint32_t FIRST_COUNTED = 2048;
-static const uint32_t LATER_COUNTED = 256;
+static const uint32_t LATER_COUNTED = 512;
 
 static const uint64_t MOST_TILES = 4;
 
@@ -124,7 +124,7 @@ template <typename K> static Plan make_plan(const Run &run, uint64_t count)
 	if (chunk > MOST_TILES * tile) chunk = MOST_TILES * tile;
 	plan.chunk_keys = (uint32_t)((chunk + PARTITION_THREADS - 1) / PARTITION_THREADS * PARTITION_THREADS);
 	if (plan.chunk_keys > tile) plan.chunk_keys = (uint32_t)((plan.chunk_keys + tile - 1) / tile * tile);
-	plan.count_chunks = (uint32_t)(count / plan.chunk_keys / (4 * run.sm_count));
+	plan.count_chunks = (uint32_t)(count / plan.chunk_keys / (2 * run.sm_count));
 	if (plan.count_chunks < 1) plan.count_chunks = 1;
 	return plan;
 }

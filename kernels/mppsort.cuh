@@ -39,7 +39,7 @@ static const unsigned ALL_LANES = 0xffffffff;
 static const uint64_t SKEWED = 4;
 
 static const int RANGE_THREADS = 256;
-static const int HISTO_THREADS = 512;
+static const int HISTO_THREADS = 1024;
 static const int FIRST_SCAN_THREADS = 1024;
 static const int LATER_SCAN_THREADS = 256;
 static const int PARTITION_THREADS = 512;

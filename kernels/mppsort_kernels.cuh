@@ -248,8 +248,8 @@ __device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes
 template <typename K, int SCAN_THREADS>
 __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lists lists, uint32_t target_in_spare)
 {
-	typedef cub::BlockScan<unsigned long long, SCAN_THREADS, cub::BLOCK_SCAN_WARP_SCANS> Scan;
-	__shared__ typename Scan::TempStorage scan;
+	static_assert(SCAN_THREADS / WARP <= WARP, "a lane must have a part at most");
+	__shared__ unsigned long long parts[SCAN_THREADS / WARP];
 	extern __shared__ unsigned long long memory[];
 	ScanShared &shared = *(ScanShared *)memory;
 
@@ -259,25 +259,35 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 		return;
 	}
 	const unsigned bins = segment.bins;
-	const unsigned per_thread = (bins + SCAN_THREADS - 1) / SCAN_THREADS;
 	const bool few = few_values(segment);
 	unsigned long long *row = level.hg + segment.hg;
 
-	for (unsigned b = threadIdx.x; b < bins; b += SCAN_THREADS)
-		shared.starts[b] = row[b];
-	__syncthreads();
-	/* Each thread has per_thread bins in a row. */
-	const unsigned first_bin = min(threadIdx.x * per_thread, bins);
-	const unsigned past_bin = min(first_bin + per_thread, bins);
+	/* Each warp scans its part of the bins, then adds what the parts before have. */
+	const unsigned lane = threadIdx.x % WARP;
+	const unsigned warp = threadIdx.x / WARP;
+	const unsigned per_warp = (bins + SCAN_THREADS - 1) / SCAN_THREADS * WARP;
+	const unsigned begin = min(warp * per_warp, bins);
+	const unsigned end = min(begin + per_warp, bins);
 	unsigned long long sum = 0;
-	for (unsigned b = first_bin; b < past_bin; b++)
-		sum += shared.starts[b];
-	Scan(scan).ExclusiveSum(sum, sum);
-	for (unsigned b = first_bin; b < past_bin; b++) {
-		unsigned long long count = shared.starts[b];
-		shared.starts[b] = sum;
-		if (few) row[b] = sum;
-		sum += count;
+	for (unsigned base = begin; base < end; base += WARP) {
+		const unsigned long long count = base + lane < end ? row[base + lane] : 0;
+		unsigned long long scanned = count;
+		for (unsigned lanes = 1; lanes < WARP; lanes *= 2) {
+			unsigned long long before = __shfl_up_sync(ALL_LANES, scanned, lanes);
+			if (lane >= lanes) scanned += before;
+		}
+		if (base + lane < end) shared.starts[base + lane] = sum + scanned - count;
+		sum += __shfl_sync(ALL_LANES, scanned, WARP - 1);
+	}
+	if (lane == 0) parts[warp] = sum;
+	__syncthreads();
+	unsigned long long before = lane < warp ? parts[lane] : 0;
+	for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
+		before += __shfl_xor_sync(ALL_LANES, before, lanes);
+	for (unsigned b = begin + lane; b < end; b += WARP) {
+		const unsigned long long start = shared.starts[b] + before;
+		shared.starts[b] = start;
+		if (few) row[b] = start;
 	}
 	if (threadIdx.x == 0) shared.starts[bins] = segment.size;
 	__syncthreads();
