@@ -61,10 +61,6 @@ static const uint32_t LATER_COUNTED = 512;
 
 static const uint64_t MOST_TILES = 4;
 
-/* From so many keys on, waiting for the first level's tally before its keys are moved costs nothing to speak of. */
-static const uint64_t WORTH_WAITING = (uint64_t)1 << 25;
-static const uint64_t MANY_CROWDS = 24;
-
 /* How a run is cut up. */
 struct Plan {
 	Segment everything;
@@ -234,24 +230,12 @@ static GpusortCudaStatus prepare_level(Run &run, Workspace &work, const Lists &l
 }
 
 /*
- * Keys that are spread unevenly on every scale, as sums and products of bits
- * are: crowded bins of very different sizes at first, and the same again
- * within each, level by level.  An input of few values or of a few clusters
- * has fewer crowds, or nothing besides.
- */
-static bool uneven_throughout(const Tally &first, uint64_t count)
-{
-	return first.crowds >= MANY_CROWDS && first.crowd_keys > count / 3 && first.crowd_keys < count - count / 64;
-}
-
-/*
  * One level of the pipeline over all its segments, queued.  run.posted comes
  * when the tally of the next is in the mailbox, long before the keys have moved.
- * Keys that the first level shows to be hopeless are not moved.
  */
 template <typename K>
 static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &lists, const Tally &now, int number,
-									 const Level &level, K *keys, K *spare, bool *hopeless)
+									 const Level &level, K *keys, K *spare)
 {
 	K *source = number % 2 ? spare : keys;
 	K *target = number % 2 ? keys : spare;
@@ -269,12 +253,6 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 				level, lists, number % 2 ? 0 : 1);
 	GPUSORT_LAUNCHED("globalHistoScan", run.err);
 	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
-	if (number == 0 && level.first.size >= WORTH_WAITING) {
-		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
-		*hopeless = uneven_throughout(*lists.mailbox, level.first.size) ||
-					(run.refuse_crowds && lists.mailbox->crowd_keys > level.first.size / 2);
-		if (*hopeless) return GPUSORT_CUDA_OK;
-	}
 	partition_kernel<K>(plan)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(source, target, keys,
 																								 level);
 	GPUSORT_LAUNCHED("PartitionKernel", run.err);
@@ -298,7 +276,7 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	Lists lists = {};
 	Level level = {};
 	Tally now = {};
-	bool hopeless = false;
+	const bool one_level = count / plan.sizes.mean < plan.sizes.most_targets;
 
 	GPUSORT_TRY(cudaFuncSetAttribute(partition_kernel<K>(plan), cudaFuncAttributeMaxDynamicSharedMemorySize,
 									 (int)partition_shared(plan)),
@@ -326,6 +304,8 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 
 	level.first = plan.everything;
 	level.look = run.look;
+	level.tally = work.tally;
+	level.refuse_crowds = run.refuse_crowds;
 	level.chunk_keys = plan.chunk_keys;
 	level.count_chunks = plan.count_chunks;
 	level.hg = work.first_hg;
@@ -345,19 +325,17 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 		lists.segments = work.segments[(number + 1) % 2];
 		lists.chunks = work.chunks[(number + 1) % 2];
 		if (number > 0) GPUSORT_PASS(prepare_level(run, work, lists, now, number, number % 2 ? spare : keys, level));
-		GPUSORT_PASS(queue_level(run, plan, lists, now, number, level, keys, spare, &hopeless));
-		if (hopeless && run.may_refuse) {
-			run.refused = true;
-			return GPUSORT_CUDA_OK;
-		}
-		if (hopeless) return cub_sort(run, keys, spare, count, sorted);
-		if (number == 0) GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, 0, most_bins(plan), keys, spare)));
+		GPUSORT_PASS(queue_level(run, plan, lists, now, number, level, keys, spare));
+		if (number == 0 && one_level)
+			GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, 0, most_bins(plan), keys, spare)));
 		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
 		const uint64_t before = now.bins;
 		now = *lists.mailbox;
+		if (now.hopeless && run.may_refuse) run.refused = true;
+		if (now.hopeless) return run.may_refuse ? GPUSORT_CUDA_OK : cub_sort(run, keys, spare, count, sorted);
 		if (now.lost > 0)
 			return fail(GPUSORT_CUDA_UNSORTED, "globalHistoScan", "a work list of mppSort is full", run.err);
-		if (number > 0 && now.bins > before)
+		if (!(number == 0 && one_level) && now.bins > before)
 			GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, before, now.bins - before, keys, spare)));
 	}
 	GPUSORT_PASS((sort_stubborn_bins<K, THREADS>(run, lists, 4 * run.sm_count, keys, spare)));

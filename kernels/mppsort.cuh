@@ -35,6 +35,10 @@ static const int MAX_LEVELS = 10;
 static const int WARP = 32;
 static const unsigned ALL_LANES = 0xffffffff;
 
+/* Of this many keys on, some are hopeless: those with so many crowded bins (mppsort_kernels.cuh). */
+static const uint64_t WORTH_GIVING_UP = (uint64_t)1 << 23;
+static const uint64_t MANY_CROWDS = 24;
+
 /* A bin that got this many times its share has a range of its own taken. */
 static const uint64_t SKEWED = 4;
 
@@ -204,6 +208,7 @@ struct Tally {
 	unsigned long long unranged;			 /* segments whose range must be taken */
 	unsigned long long most_bins;			 /* of a segment */
 	unsigned long long crowds, crowd_keys;	 /* segments that come of one bin, and their keys */
+	unsigned long long hopeless;			 /* not 0: better left to CUB */
 	unsigned long long tickets;				 /* segments whose scan is done */
 	unsigned long long bins, stubborn;
 	unsigned long long lost; /* entries that a list had no room for; never, by the sizes below */
@@ -227,6 +232,8 @@ struct Level {
 	Segment *segments; /* NULL: the first level, */
 	Segment first;	   /* which has this one, but for what look has found */
 	const Look *look;
+	const Tally *tally;
+	bool refuse_crowds;
 	const uint32_t *chunks;
 	uint32_t chunk_keys;
 	uint32_t count_chunks;		 /* that a block counts in one go; 1 but for the first level */

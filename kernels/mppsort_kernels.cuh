@@ -137,14 +137,37 @@ __device__ inline void deal_segment(const Lists &lists, Segment segment)
 		lists.chunks[segment.first_chunk + i] = (uint32_t)at;
 }
 
-/* The last block of a level to come here tells the host what there is to do next. */
-__device__ inline void post_tally(const Lists &lists)
+/*
+ * Keys that are spread unevenly on every scale, as sums and products of bits
+ * are: crowded bins of very different sizes at first, and the same again
+ * within each, level by level.  An input of few values or of a few clusters
+ * has fewer crowds, or nothing besides.
+ */
+__device__ inline bool uneven_throughout(const Tally &tally, const Level &level)
+{
+	const uint64_t count = level.first.size;
+	if (count < WORTH_GIVING_UP) return false;
+	if (level.refuse_crowds && tally.crowd_keys > count / 2) return true;
+	return tally.crowds >= MANY_CROWDS && tally.crowd_keys > count / 3 && tally.crowd_keys < count - count / 64;
+}
+
+/*
+ * The last block of a level to come here tells the host what there is to do
+ * next; or that there is nothing, a first level having shown that keys are
+ * hopeless.  Then they are not moved, either.
+ */
+__device__ inline void post_tally(const Lists &lists, const Level &level)
 {
 	__syncthreads();
 	if (threadIdx.x != 0) return;
 	__threadfence();
 	if (atomicAdd(&lists.tally->tickets, 1ull) != gridDim.x - 1) return;
 	__threadfence();
+	if (level.segments == nullptr && uneven_throughout(*lists.tally, level)) {
+		lists.tally->hopeless = 1;
+		lists.tally->bins = 0;
+		lists.tally->segments = 0;
+	}
 	const volatile unsigned long long *from = (const volatile unsigned long long *)lists.tally;
 	volatile unsigned long long *to = (volatile unsigned long long *)lists.mailbox;
 	for (unsigned i = 0; i < sizeof(Tally) / sizeof(*from); i++)
@@ -255,7 +278,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 
 	const Segment segment = segment_of<K>(level, blockIdx.x);
 	if (segment.lo == segment.hi || segment.ordered) {
-		post_tally(lists);
+		post_tally(lists, level);
 		return;
 	}
 	const unsigned bins = segment.bins;
@@ -292,7 +315,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 	if (threadIdx.x == 0) shared.starts[bins] = segment.size;
 	__syncthreads();
 	if (few) { /* PartitionKernel writes these from SHg */
-		post_tally(lists);
+		post_tally(lists, level);
 		return;
 	}
 
@@ -347,7 +370,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 		bin.in_spare = target_in_spare;
 		lists.bins[at] = bin;
 	}
-	post_tally(lists);
+	post_tally(lists, level);
 }
 
 /* Descending keys: each block changes its chunk of the lower half for its mirror image. */
@@ -552,6 +575,7 @@ __global__ void __launch_bounds__(PARTITION_THREADS, 2)
 	__shared__ typename TileScan::TempStorage scan;
 	extern __shared__ unsigned long long shared[];
 
+	if (level.segments == nullptr && level.tally->hopeless) return;
 	const uint32_t index = index_of_chunk(level);
 	const Segment segment = segment_of<K>(level, index);
 	const Part part = part_of(segment, level.chunk_keys);
