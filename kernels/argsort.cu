@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(SAMPLE)
 	__syncthreads();
 	const uint64_t next = sorted[min(threadIdx.x + 1, SAMPLE - 1)];
 	const int ties = __syncthreads_count(key[0] != next && packing.prefix(key[0]) == packing.prefix(next));
-	if (threadIdx.x == 0) found->sampled_ties = ties;
+	if (threadIdx.x == 0) found->sampled_ties = look->falls ? ties : 0; /* keys in order need no sort */
 }
 
 /* (key, row), or as much of it as fits; and what a look at that would find. Keys in order stay so. */
@@ -132,6 +132,9 @@ __global__ void __launch_bounds__(THREADS)
 	if (grid_first() == 0) {
 		found->look.not_lo = ~0ull;
 		found->look.hi = packing.prefix((K)look->hi) << row_bits | ((UINT64_C(1) << row_bits) - 1);
+		found->look.dense_lo = packing.prefix((K)look->dense_lo) << row_bits;
+		found->look.dense_hi = packing.prefix((K)look->dense_hi) << row_bits | ((UINT64_C(1) << row_bits) - 1);
+		if (look->dense_lo > look->dense_hi) found->look.dense_lo = ~0ull;
 		found->look.falls = look->falls;
 		found->look.rises = 1;
 	}
@@ -202,6 +205,31 @@ __global__ void repairTies(const uint64_t *packed, const uint64_t *keys, uint32_
 			rows[to] = row;
 		}
 	}
+}
+
+/* What repairTies left: ties in strict order of (key, row), and the sum of all rows' hashes as it was packed. */
+__global__ void __launch_bounds__(THREADS) checkTies(const uint64_t *packed, const uint64_t *keys, const uint32_t *rows,
+													 int row_bits, uint64_t count, Packed *found)
+{
+	const uint64_t mask = (UINT64_C(1) << row_bits) - 1;
+	uint64_t before = 0, after = 0;
+	unsigned disorder = 0;
+	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
+		before += mix((packed[i] & mask) + 1);
+		after += mix((uint64_t)rows[i] + 1);
+		if (i == 0 || packed[i - 1] >> row_bits != packed[i] >> row_bits) continue;
+		if (rows[i] >= count || rows[i - 1] >= count) continue; /* the sums differ, then */
+		const uint64_t one = keys[rows[i - 1]];
+		const uint64_t two = keys[rows[i]];
+		disorder += one > two || (one == two && rows[i - 1] >= rows[i]);
+	}
+	before = warp_sum(before);
+	after = warp_sum(after);
+	disorder = (unsigned)warp_sum(disorder);
+	if (threadIdx.x % WARP != 0) return;
+	atomicAdd(&found->before, (unsigned long long)before);
+	atomicAdd(&found->after, (unsigned long long)after);
+	if (disorder) atomicAdd(&found->disorder, (unsigned long long)disorder);
 }
 
 /* For tests: what a broken sort might leave. count is at least 2. */
@@ -301,9 +329,15 @@ GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory
 	repairTies<<<blocks, THREADS, 0, run.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
 												   row_bits, count, device);
 	GPUSORT_LAUNCHED("repairTies", run.err);
+	checkTies<<<blocks, THREADS, 0, run.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
+												  row_bits, count, device);
+	GPUSORT_LAUNCHED("checkTies", run.err);
 	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, run.stream), run.err);
 	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
-	if (found.long_ties > 0) outcome = OUTCOME_REFUSED;
+	if (found.long_ties > 0)
+		outcome = OUTCOME_REFUSED;
+	else if (found.before != found.after || found.disorder > 0)
+		outcome = OUTCOME_DISORDER; /* the keys are all there, whatever the rows are */
 	return GPUSORT_CUDA_OK;
 }
 

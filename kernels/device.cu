@@ -125,8 +125,11 @@ static void clear_error(GpusortCudaError *err)
 static bool usable(int ordinal, const cudaDeviceProp &prop)
 {
 	int mode = 0, pools = 0;
-	if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, ordinal) != cudaSuccess) return false;
-	if (cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, ordinal) != cudaSuccess) return false;
+	if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, ordinal) != cudaSuccess ||
+		cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, ordinal) != cudaSuccess) {
+		(void)cudaGetLastError();
+		return false;
+	}
 	return 10 * prop.major + prop.minor >= OLDEST_CC && mode != cudaComputeModeProhibited && pools != 0;
 }
 
@@ -228,9 +231,14 @@ void gpusort_cuda_close(GpusortCudaDevice *dev)
 void gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
 {
 	size_t free_bytes = 0, total_bytes = 0;
+	uint64_t reserved = 0; /* by the pool: what lanes hold, and what it keeps for them */
 	if (memory_limit == 0) {
-		if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return;
-		memory_limit = (free_bytes + dev->budget.used) / 10 * 9;
+		if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess ||
+			cudaMemPoolGetAttribute(dev->budget.pool, cudaMemPoolAttrReservedMemCurrent, &reserved) != cudaSuccess) {
+			(void)cudaGetLastError(); /* a lost context shows in the next call */
+			return;
+		}
+		memory_limit = (free_bytes + reserved) / 10 * 9;
 	}
 	dev->budget.limit = memory_limit;
 }

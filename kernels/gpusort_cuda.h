@@ -69,11 +69,11 @@ typedef struct GpusortCudaLane GpusortCudaLane;
 /* What to sort: the lane's first rows keys, unsigned and ascending. */
 typedef struct GpusortCudaSort {
 	uint64_t rows;
-	int key_bytes;                  /* 4 or 8 */
-    bool with_rows;                 /* instead of the keys, the stable input position (uint32) of each; rows < 2^32 */
+	int key_bytes;  /* 4 or 8 */
+	bool with_rows; /* instead of the keys, the stable input position (uint32) of each; rows < 2^32 */
 	GpusortCudaAlgorithm algorithm;
-	int bins;                       /* mppsort's h, 2 to 1024; 0: 256, or more where that saves a level */
-    bool keys_too;                  /* with_rows: the sorted keys as well, fetched by row, which takes as long as the sort */
+	int bins;      /* mppsort's h, 2 to 1024; 0: as many as suit the input */
+	bool keys_too; /* with_rows: the sorted keys as well, fetched by row, which takes as long as the sort */
 } GpusortCudaSort;
 
 /* How a sort went, for gpusort_last_sort(). Times are of CUDA events. */

@@ -72,10 +72,13 @@ static GpusortCudaStatus make_idle_copy(GpusortCudaLane *lane, GpusortCudaError 
 	if (lane->idle != nullptr) return GPUSORT_CUDA_OK;
 	Copy *copy = new (std::nothrow) Copy();
 	if (copy == nullptr) return fail(GPUSORT_CUDA_NO_MEMORY, "cudaEventCreate", "out of host memory", err);
-	lane->idle = copy; /* from here on lane_close frees it */
-	GPUSORT_TRY(cudaEventCreate(&copy->begin), err);
-	GPUSORT_TRY(cudaEventCreate(&copy->end), err);
-	return GPUSORT_CUDA_OK;
+	GpusortCudaStatus status = check(cudaEventCreate(&copy->begin), "cudaEventCreate", err);
+	if (status == GPUSORT_CUDA_OK) status = check(cudaEventCreate(&copy->end), "cudaEventCreate", err);
+	if (status == GPUSORT_CUDA_OK)
+		lane->idle = copy;
+	else
+		free_copies(copy);
+	return status;
 }
 
 static GpusortCudaStatus queue_copy(GpusortCudaLane *lane, Copies *copies, void *to, const void *from, size_t bytes,

@@ -69,7 +69,54 @@ template <typename K, Hashed HASHED> struct Looked {
 	}
 };
 
-/* Each thread has 16 bytes of keys and the key after, several times over. look: zeros before. keys: 16-byte aligned. */
+/*
+ * One block: a range that holds nearly all keys, from the second smallest and
+ * the second largest value of a sample.  Its places are those that a hash
+ * picks.  Floating-point keys are so unevenly spread that most bins over
+ * their whole range would stay empty: half of those between 0 and 1 are in a
+ * hundredth of the bits' range.
+ */
+template <typename K> __device__ void sample_range(const K *keys, uint64_t count, Look *look)
+{
+	const int EACH = 8;
+	const int ROUNDS = 2;
+	__shared__ unsigned long long least[ROUNDS], most[ROUNDS];
+	K own[EACH];
+	if (threadIdx.x < ROUNDS) {
+		least[threadIdx.x] = ~0ull;
+		most[threadIdx.x] = 0;
+	}
+#pragma unroll
+	for (int i = 0; i < EACH; i++)
+		own[i] = keys[__umul64hi(mix((uint64_t)threadIdx.x * EACH + i + 1), count)];
+	__syncthreads();
+#pragma unroll
+	for (int r = 0; r < ROUNDS; r++) {
+		K low = (K) ~(K)0;
+		K high = 0;
+#pragma unroll
+		for (int i = 0; i < EACH; i++) {
+			if (r == 0 || own[i] > (K)least[r - 1]) low = min(low, own[i]);
+			if (r == 0 || own[i] < (K)most[r - 1]) high = max(high, own[i]);
+		}
+		for (int lanes = 16; lanes > 0; lanes /= 2) {
+			low = min(low, __shfl_xor_sync(0xffffffff, low, lanes));
+			high = max(high, __shfl_xor_sync(0xffffffff, high, lanes));
+		}
+		if (threadIdx.x % 32 == 0) {
+			atomicMin(&least[r], (unsigned long long)low);
+			atomicMax(&most[r], (unsigned long long)high);
+		}
+		__syncthreads();
+	}
+	if (threadIdx.x == 0) {
+		look->dense_lo = least[ROUNDS - 1];
+		look->dense_hi = most[ROUNDS - 1];
+	}
+}
+
+/* The last block samples. Of the others, each thread has 16 bytes of keys and the key after, several times over. look:
+ * zeros before. keys: 16-byte aligned. */
 template <typename K, Hashed HASHED>
 __global__ void __launch_bounds__(LOOK_THREADS) lookAtKeys(const K *keys, uint64_t count, Look *look)
 {
@@ -77,10 +124,14 @@ __global__ void __launch_bounds__(LOOK_THREADS) lookAtKeys(const K *keys, uint64
 	const int AHEAD = LOOK_BYTES / LOOK_THREADS / 16;
 	const int LANES = 32;
 	const uint64_t vectors = count / VECTOR;
-	const uint64_t step = gridDim.x * (uint64_t)LOOK_THREADS;
+	const uint64_t step = (gridDim.x - 1) * (uint64_t)LOOK_THREADS;
 	__shared__ Looked<K, HASHED> found[LOOK_THREADS / LANES];
 	Looked<K, HASHED> own;
 
+	if (blockIdx.x == gridDim.x - 1) {
+		sample_range(keys, count, look);
+		return;
+	}
 	for (uint64_t first = blockIdx.x * (uint64_t)LOOK_THREADS; first < vectors; first += AHEAD * step) {
 		uint4 loaded[AHEAD];
 		K next[AHEAD];
@@ -141,7 +192,7 @@ static GpusortCudaStatus look_at_keys(Run &run, const K *keys, uint64_t count, L
 	const uint64_t blocks = count * sizeof(K) / LOOK_BYTES + 1;
 	const uint64_t most = LOOK_BLOCKS_PER_SM * (uint64_t)run.sm_count;
 	lookAtKeys<K, HASHED>
-		<<<(unsigned)(blocks < most ? blocks : most), LOOK_THREADS, 0, run.stream>>>(keys, count, look);
+		<<<(unsigned)(blocks < most ? blocks : most) + 1, LOOK_THREADS, 0, run.stream>>>(keys, count, look);
 	GPUSORT_LAUNCHED("lookAtKeys", run.err);
 	return GPUSORT_CUDA_OK;
 }

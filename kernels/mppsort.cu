@@ -24,7 +24,7 @@
  *		sorts them, once the first level's counts have shown it, if they are
  *		many; and what is left after MAX_LEVELS.
  *
- * The device never waits for the host: how much there is for the next level
+ * The device does not wait for the host: how much there is for the next level
  * is known once bins are dealt, and the host learns it while they are moved.
  */
 #include "mppsort_kernels.cuh"
@@ -52,11 +52,8 @@ __global__ void dealEverything(Lists lists, uint32_t count)
 
 /* ---- launchers ---- */
 
-/* What kernels have besides, with room to spare. */
-static const size_t STATIC_SHARED = 4096;
-
 /* Keys to a bin, if there are enough of them: a first level's histogram is part of what few keys take. */
-static const uint32_t FIRST_COUNTED = 2048;
+static const uint32_t FIRST_COUNTED = 512;
 static const uint32_t LATER_COUNTED = 512;
 
 static const uint64_t MOST_TILES = 4;
@@ -69,12 +66,16 @@ struct Plan {
 	uint32_t count_chunks; /* so many times more that it counts in the first level */
 	uint32_t tile_bytes;   /* keys that it moves at a time */
 	int bin_threads;	   /* LARGE_THREADS or SMALL_THREADS */
+	uint64_t one_block;	   /* so many keys need no partition */
 };
 
+/* Of PartitionKernel: for keys that are moved, or for values that are written. */
 static size_t partition_shared(const Plan &plan)
 {
-	return (sizeof(uint64_t) + sizeof(unsigned)) * (plan.sizes.uneven_targets + 1) +
-		   sizeof(Lookup) * (MAX_BINS / WARP) + plan.tile_bytes;
+	const size_t moved = (sizeof(uint64_t) + sizeof(unsigned)) * (plan.sizes.uneven_targets + 1) +
+						 sizeof(Lookup) * (MAX_BINS / WARP) + plan.tile_bytes;
+	const size_t written = sizeof(uint64_t) * plan.sizes.most_bins;
+	return moved > written ? moved : written;
 }
 
 /*
@@ -101,11 +102,14 @@ template <typename K> static Plan make_plan(const Run &run, uint64_t count)
 	const bool many_bins = count / MAX_TARGETS > mean_of(LARGE_THREADS);
 	const bool scarce = bin_shared<K>(LARGE_THREADS) + STATIC_SHARED > (size_t)run.shared_optin;
 	plan.bin_threads = few_bins || many_bins || scarce ? SMALL_THREADS : LARGE_THREADS;
+	plan.one_block = (scarce ? SMALL_THREADS : LARGE_THREADS) * BIN_ITEMS;
 	sizes.largest = plan.bin_threads * BIN_ITEMS;
 	sizes.mean = mean_of(plan.bin_threads);
 	if (count / blocks < sizes.mean) sizes.mean = (uint32_t)(count / blocks < 512 ? 512 : count / blocks);
 	sizes.most_targets = run.bins ? run.bins : MAX_TARGETS;
-	sizes.uneven_targets = run.bins ? 2 * run.bins + 4 : MAX_UNEVEN_TARGETS;
+	sizes.uneven_targets = MAX_UNEVEN_TARGETS;
+	if (run.bins && run.bins < MAX_UNEVEN_TARGETS / 2 - 2) sizes.uneven_targets = 2 * run.bins + 4;
+	if (scarce && sizes.uneven_targets > MAX_UNEVEN_TARGETS / 2) sizes.uneven_targets = MAX_UNEVEN_TARGETS / 2;
 	sizes.counted = FIRST_COUNTED;
 	sizes.most_bins = MAX_BINS;
 	if (scan_shared(MAX_BINS) + STATIC_SHARED > (size_t)run.shared_optin) sizes.most_bins = MAX_BINS / 2;
@@ -199,11 +203,14 @@ static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &pl
 	return GPUSORT_CUDA_OK;
 }
 
-template <typename K> static auto partition_kernel(const Plan &plan) -> void (*)(const K *, K *, K *, Level)
+template <typename K> using PartitionFunction = void (*)(const K *, K *, K *, Level);
+
+template <typename K> static PartitionFunction<K> partition_kernel(const Plan &plan, bool first)
 {
 	const int items = PARTITION_BYTES / sizeof(K);
-	return plan.tile_bytes == PARTITION_BYTES * PARTITION_THREADS ? PartitionKernel<K, items>
-																  : PartitionKernel<K, items / 2>;
+	if (plan.tile_bytes == PARTITION_BYTES * PARTITION_THREADS)
+		return first ? PartitionKernel<K, items, true> : PartitionKernel<K, items, false>;
+	return first ? PartitionKernel<K, items / 2, true> : PartitionKernel<K, items / 2, false>;
 }
 
 /* A later level's histograms, whose sizes the level before has told, and what takes its segments' ranges. */
@@ -242,7 +249,10 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 	const unsigned blocks = (unsigned)now.chunks;
 
 	const unsigned count_blocks = (blocks + level.count_chunks - 1) / level.count_chunks;
-	blockAndGlobalHisto<K><<<count_blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
+	if (number == 0)
+		blockAndGlobalHisto<K, true><<<count_blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
+	else
+		blockAndGlobalHisto<K, false><<<count_blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
 	GPUSORT_LAUNCHED("blockAndGlobalHisto", run.err);
 	if (number == 0 && now.most_bins > LATER_SCAN_THREADS * 4)
 		globalHistoScan<K, FIRST_SCAN_THREADS>
@@ -253,15 +263,15 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 				level, lists, number % 2 ? 0 : 1);
 	GPUSORT_LAUNCHED("globalHistoScan", run.err);
 	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
-	partition_kernel<K>(plan)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(source, target, keys,
-																								 level);
+	partition_kernel<K>(plan, number == 0)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(
+		source, target, keys, level);
 	GPUSORT_LAUNCHED("PartitionKernel", run.err);
 	note_launch(run, blocks, PARTITION_THREADS);
 	return GPUSORT_CUDA_OK;
 }
 
 /* The first level's bins are sorted without waiting for their number: at most these. */
-static uint64_t most_bins(const Plan &plan)
+static uint64_t most_first_bins(const Plan &plan)
 {
 	const uint64_t uneven = 4 * (plan.everything.size / plan.sizes.largest + 1);
 	const uint64_t most = plan.sizes.uneven_targets;
@@ -278,18 +288,6 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	Tally now = {};
 	const bool one_level = count / plan.sizes.mean < plan.sizes.most_targets;
 
-	GPUSORT_TRY(cudaFuncSetAttribute(partition_kernel<K>(plan), cudaFuncAttributeMaxDynamicSharedMemorySize,
-									 (int)partition_shared(plan)),
-				run.err);
-	GPUSORT_TRY(cudaFuncSetAttribute(globalHistoScan<K, FIRST_SCAN_THREADS>,
-									 cudaFuncAttributeMaxDynamicSharedMemorySize,
-									 (int)scan_shared(plan.sizes.most_bins)),
-				run.err);
-	GPUSORT_TRY(cudaFuncSetAttribute(globalHistoScan<K, LATER_SCAN_THREADS>,
-									 cudaFuncAttributeMaxDynamicSharedMemorySize,
-									 (int)scan_shared(plan.sizes.most_bins)),
-				run.err);
-	GPUSORT_PASS((prepare_bins<K, THREADS>(run)));
 	GPUSORT_PASS(make_workspace(run, count, plan, work));
 
 	lists.segment_room = work.segment_room;
@@ -320,6 +318,14 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 		level.look = work.look;
 	}
 
+	/* Asked for while the device has begun to look. */
+	for (bool first : {true, false})
+		GPUSORT_PASS(allow_shared(run, partition_kernel<K>(plan, first), partition_shared(plan)));
+	const size_t scan_bytes = scan_shared(plan.sizes.most_bins);
+	GPUSORT_PASS(allow_shared(run, globalHistoScan<K, FIRST_SCAN_THREADS>, scan_bytes));
+	GPUSORT_PASS(allow_shared(run, globalHistoScan<K, LATER_SCAN_THREADS>, scan_bytes));
+	GPUSORT_PASS((prepare_bins<K, THREADS>(run)));
+
 	int number;
 	for (number = 0; number < MAX_LEVELS && now.segments > 0; number++) {
 		lists.segments = work.segments[(number + 1) % 2];
@@ -327,12 +333,17 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 		if (number > 0) GPUSORT_PASS(prepare_level(run, work, lists, now, number, number % 2 ? spare : keys, level));
 		GPUSORT_PASS(queue_level(run, plan, lists, now, number, level, keys, spare));
 		if (number == 0 && one_level)
-			GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, 0, most_bins(plan), keys, spare)));
+			GPUSORT_PASS((sort_bins<K, THREADS>(run, lists, 0, most_first_bins(plan), keys, spare)));
 		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
 		const uint64_t before = now.bins;
 		now = *lists.mailbox;
 		if (now.hopeless && run.may_refuse) run.refused = true;
-		if (now.hopeless) return run.may_refuse ? GPUSORT_CUDA_OK : cub_sort(run, keys, spare, count, sorted);
+		if (now.hopeless && run.may_refuse) return GPUSORT_CUDA_OK;
+		if (now.hopeless) {
+			run.report->algorithm = GPUSORT_CUDA_CUB;
+			run.report->bins = 0;
+			return cub_sort(run, keys, spare, count, sorted);
+		}
 		if (now.lost > 0)
 			return fail(GPUSORT_CUDA_UNSORTED, "globalHistoScan", "a work list of mppSort is full", run.err);
 		if (!(number == 0 && one_level) && now.bins > before)
@@ -376,7 +387,7 @@ template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uin
 	if (count < 2) return GPUSORT_CUDA_OK;
 	const Plan plan = make_plan<K>(run, count);
 	run.report->bins = (int)plan.everything.targets;
-	if (count <= LARGEST_BIN) return sort_few(run, keys, spare, count);
+	if (count <= plan.one_block) return sort_few(run, keys, spare, count);
 	if (plan.bin_threads == SMALL_THREADS) return run_levels<K, SMALL_THREADS>(run, plan, count, keys, spare, sorted);
 	return run_levels<K, LARGE_THREADS>(run, plan, count, keys, spare, sorted);
 }

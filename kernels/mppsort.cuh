@@ -30,14 +30,21 @@ namespace gpusort
 /* Bins that are counted, and targets that keys are moved to: a target is some bins in a row. */
 static const int MAX_BINS = 8192;
 static const int MAX_TARGETS = 1280;
-static const int MAX_UNEVEN_TARGETS = 2048;
+static const int MAX_UNEVEN_TARGETS = 2560;
 static const int MAX_LEVELS = 10;
+
+/* Bytes of shared memory that a kernel has besides what it asks for at its launch, with room to spare. */
+static const size_t STATIC_SHARED = 4096;
+
 static const int WARP = 32;
 static const unsigned ALL_LANES = 0xffffffff;
 
 /* Of this many keys on, some are hopeless: those with so many crowded bins (mppsort_kernels.cuh). */
 static const uint64_t WORTH_GIVING_UP = (uint64_t)1 << 23;
 static const uint64_t MANY_CROWDS = 24;
+
+/* A range that holds nearly all keys is worth something if it is at most this part of the whole. */
+static const uint64_t DENSE_PART = 4;
 
 /* A bin that got this many times its share has a range of its own taken. */
 static const uint64_t SKEWED = 4;
@@ -61,10 +68,10 @@ static const int PARTITION_BYTES = 128;
  * Cuts a range into bins of equal width: the range is stretched to 32 bits,
  * of which a multiplication makes the number of the bin.  Monotone, below the
  * number of bins, and with at least as many bins as values no two values
- * share one.
+ * share one.  CLAMPED: keys below and above the range are as its ends.
  */
-template <typename K> struct Scale {
-	K lo;
+template <typename K, bool CLAMPED = false> struct Scale {
+	K lo, hi;
 	int up;			 /* the range's leading zeros */
 	uint32_t factor; /* at least bins, at most twice that and one */
 
@@ -72,6 +79,7 @@ template <typename K> struct Scale {
 	{
 		K span = high - low;
 		lo = low;
+		hi = high;
 		up = span == 0 ? 0 : (sizeof(K) == 8 ? __clzll(span) : __clz((uint32_t)span));
 		uint32_t most = stretched(high);
 		factor = (uint32_t)min(((uint64_t)bins << 32) / ((uint64_t)most + 1), (uint64_t)UINT32_MAX);
@@ -79,7 +87,7 @@ template <typename K> struct Scale {
 
 	__device__ uint32_t stretched(K key) const
 	{
-		K from_lo = (K)(key - lo) << up;
+		K from_lo = (K)((CLAMPED ? min(max(key, lo), hi) : key) - lo) << up;
 		return sizeof(K) == 8 ? (uint32_t)((uint64_t)from_lo >> 32) : (uint32_t)from_lo;
 	}
 
@@ -99,6 +107,7 @@ enum Ordered { NOT_ORDERED, ASCENDING, DESCENDING };
 struct Segment {
 	uint64_t start, size;
 	unsigned long long lo, hi;
+	unsigned long long dense_lo, dense_hi; /* what bins divide: the range, or, in the first level, most of it */
 	uint64_t hg;
 	uint64_t first_chunk; /* of the level's chunks, those from here on are this segment's */
 	uint32_t targets;	  /* as many as it should have; divides bins */
@@ -155,25 +164,27 @@ __host__ __device__ inline void set_targets(Segment &segment, const Sizes &sizes
 
 /* What keys the bins of a segment have. A division for each would take longer than all else about them. */
 template <typename K> struct Bounds {
-	uint64_t lo, hi;
+	uint64_t lo, hi, dense_lo;
 	uint64_t inverse; /* 2^64 / factor, rounded down */
 	uint32_t factor;
 	int up;
+	unsigned last; /* the bin of dense_hi, and of all above */
 
 	__device__ Bounds(const Scale<K> &scale, const Segment &segment)
-		: lo(segment.lo), hi(segment.hi), inverse(~UINT64_C(0) / scale.factor), factor(scale.factor), up(scale.up)
+		: lo(segment.lo), hi(segment.hi), dense_lo(segment.dense_lo), inverse(~UINT64_C(0) / scale.factor),
+		  factor(scale.factor), up(scale.up), last(scale.bin((K)segment.dense_hi))
 	{
 	}
 
-	/* The smallest key of bin b or a later one, if that is at most hi. */
+	/* The smallest key of bin b or a later one; b is from 1 to last. */
 	__device__ uint64_t first(unsigned b) const
 	{
 		uint64_t least = __umul64hi((uint64_t)b << 32, inverse);
 		while (least * factor >> 32 < b)
 			least++;
-		if (sizeof(K) == 4) return lo + ((least + ((UINT64_C(1) << up) - 1)) >> up);
-		if (up <= 32) return lo + (least << (32 - up));
-		return lo + ((least + ((UINT64_C(1) << (up - 32)) - 1)) >> (up - 32));
+		if (sizeof(K) == 4) return dense_lo + ((least + ((UINT64_C(1) << up) - 1)) >> up);
+		if (up <= 32) return dense_lo + (least << (32 - up));
+		return dense_lo + ((least + ((UINT64_C(1) << (up - 32)) - 1)) >> (up - 32));
 	}
 
 	__device__ uint64_t lowest(unsigned b) const
@@ -181,11 +192,9 @@ template <typename K> struct Bounds {
 		return b == 0 ? lo : first(b);
 	}
 
-	/* b + 1 may be past the last bin: then first is no key, and may have wrapped. */
 	__device__ uint64_t highest(unsigned b) const
 	{
-		uint64_t next = first(b + 1);
-		return next > lo && next <= hi ? next - 1 : hi;
+		return b >= last ? hi : first(b + 1) - 1;
 	}
 };
 
@@ -250,12 +259,30 @@ __device__ inline uint32_t index_of_chunk(const Level &level)
 
 template <typename K> __device__ inline Segment segment_of(const Level &level, uint32_t index)
 {
-	if (level.segments) return level.segments[index];
+	if (level.segments) {
+		Segment segment = level.segments[index];
+		segment.dense_lo = segment.lo;
+		segment.dense_hi = segment.hi;
+		return segment;
+	}
 	Segment all = level.first;
-	all.lo = (K)~level.look->not_lo;
-	all.hi = level.look->hi;
-	all.ordered = !level.look->falls ? ASCENDING : !level.look->rises ? DESCENDING : NOT_ORDERED;
+	const Look look = *level.look;
+	all.lo = (K)~look.not_lo;
+	all.hi = look.hi;
+	const bool dense = look.dense_lo < look.dense_hi && look.dense_hi - look.dense_lo < (all.hi - all.lo) / DENSE_PART;
+	all.dense_lo = dense && !few_values(all) ? look.dense_lo : all.lo;
+	all.dense_hi = dense && !few_values(all) ? look.dense_hi : all.hi;
+	all.ordered = !look.falls ? ASCENDING : !look.rises ? DESCENDING : NOT_ORDERED;
 	return all;
+}
+
+/* A kernel may ask for this much shared memory at its launch. */
+template <typename Kernel> static GpusortCudaStatus allow_shared(Run &run, Kernel kernel, size_t bytes)
+{
+	if (bytes + STATIC_SHARED > (size_t)run.shared_optin)
+		return fail(GPUSORT_CUDA_FAULT, "cudaFuncSetAttribute", "more shared memory than the device has", run.err);
+	GPUSORT_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes), run.err);
+	return GPUSORT_CUDA_OK;
 }
 
 /* A block's part of its segment: keys [begin, end) counted from the segment's start. */

@@ -97,14 +97,15 @@ template <typename K> __global__ void __launch_bounds__(RANGE_THREADS) takeRange
 }
 
 /* Hg. A segment of one value needs none. */
-template <typename K> __global__ void __launch_bounds__(HISTO_THREADS) blockAndGlobalHisto(const K *keys, Level level)
+template <typename K, bool FIRST>
+__global__ void __launch_bounds__(HISTO_THREADS) blockAndGlobalHisto(const K *keys, Level level)
 {
 	__shared__ unsigned counts[MAX_BINS];
 	const Segment segment = segment_of<K>(level, index_of_chunk(level));
 	if (segment.lo == segment.hi || segment.ordered) return;
 	const Part part = part_of(segment, level.chunk_keys * level.count_chunks);
 	const K *from = keys + segment.start + part.begin;
-	const Scale<K> scale((K)segment.lo, (K)segment.hi, segment.bins);
+	const Scale<K, FIRST> scale((K)segment.dense_lo, (K)segment.dense_hi, segment.bins);
 
 	for (unsigned b = threadIdx.x; b < segment.bins; b += HISTO_THREADS)
 		counts[b] = 0;
@@ -192,6 +193,8 @@ static size_t scan_shared(uint64_t most_bins)
 	return sizeof(ScanShared) + most_bins * sizeof(unsigned long long);
 }
 
+static const uint64_t FEW_STRETCHES = 64;
+
 /* Equal numbers of bins to a target, if no target gets too large that way. All threads call. */
 __device__ inline bool split_evenly(const Segment &segment, const Sizes &sizes, ScanShared &shared, Split &split)
 {
@@ -214,18 +217,21 @@ __device__ inline bool split_evenly(const Segment &segment, const Sizes &sizes, 
  * keys, but a bin that is as large as a stretch, or larger, is a target of its
  * own.  Such a bin is the last that begins in its stretch, so the others are
  * neighbours, and fewer than two stretches of keys.  A stretch is a power of
- * two of keys.  All threads call.
+ * two of keys.  The first bin and the last one that has keys may be wider than
+ * the others, and are targets of their own, too.  All threads call.
  */
 template <int THREADS>
-__device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes, ScanShared &shared, Split &split,
-									  Lookup *lookup)
+__device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes, unsigned last, ScanShared &shared,
+									  Split &split, Lookup *lookup)
 {
 	typedef cub::BlockScan<unsigned, THREADS, cub::BLOCK_SCAN_WARP_SCANS> Scan;
 	__shared__ typename Scan::TempStorage scan;
 	const unsigned words = (segment.bins + WARP - 1) / WARP;
 	const uint64_t share = segment.size / segment.targets;
 	uint64_t least = share <= sizes.largest ? sizes.largest / 2 : share;
-	least = max(least, segment.size / (sizes.uneven_targets / 2 - 1) + 1);
+	const uint64_t possible = segment.size / (sizes.uneven_targets / 2 - 2) + 1;
+	/* Too many for one level: then few, of which the next level has more to do. */
+	if (possible > least) least = max(possible, segment.size / FEW_STRETCHES);
 	int shift = 0; /* of a stretch */
 	while ((UINT64_C(1) << shift) < least)
 		shift++;
@@ -236,7 +242,8 @@ __device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes
 	__syncthreads();
 	for (unsigned b = threadIdx.x; b < segment.bins; b += THREADS) {
 		uint64_t size = shared.starts[b + 1] - shared.starts[b];
-		if (size > 0 && size >> shift == 0) atomicMin(&shared.first_of_stretch[shared.starts[b] >> shift], b);
+		if (size > 0 && size >> shift == 0 && b > 0 && b < last)
+			atomicMin(&shared.first_of_stretch[shared.starts[b] >> shift], b);
 	}
 	__syncthreads();
 	for (unsigned w = threadIdx.x / WARP; w < words; w += THREADS / WARP) {
@@ -244,7 +251,8 @@ __device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes
 		bool begins = false;
 		if (b < segment.bins) {
 			uint64_t size = shared.starts[b + 1] - shared.starts[b];
-			begins = size >> shift > 0 || (size > 0 && shared.first_of_stretch[shared.starts[b] >> shift] == b);
+			begins = size >> shift > 0 || (size > 0 && (b == 0 || b >= last)) ||
+					 (size > 0 && shared.first_of_stretch[shared.starts[b] >> shift] == b);
 		}
 		const unsigned bits = __ballot_sync(ALL_LANES, begins);
 		if (threadIdx.x % WARP == 0) shared.words[w] = bits;
@@ -319,13 +327,14 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 		return;
 	}
 
+	const Scale<K> scale((K)segment.dense_lo, (K)segment.dense_hi, bins);
+	const Bounds<K> bounds(scale, segment);
 	Split split;
 	if (!split_evenly(segment, lists.sizes, shared, split))
-		split_unevenly<SCAN_THREADS>(segment, lists.sizes, shared, split, level.lookup + segment.hg / WARP);
+		split_unevenly<SCAN_THREADS>(segment, lists.sizes, bounds.last, shared, split,
+									 level.lookup + segment.hg / WARP);
 	if (threadIdx.x == 0) level.splits[blockIdx.x] = split;
 
-	const Scale<K> scale((K)segment.lo, (K)segment.hi, bins);
-	const Bounds<K> bounds(scale, segment);
 	for (unsigned first = threadIdx.x / WARP * WARP; first < split.targets; first += SCAN_THREADS) {
 		const unsigned t = first + threadIdx.x % WARP;
 		uint64_t start = 0, size = 0;
@@ -343,7 +352,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 			child.start = segment.start + start;
 			child.size = size;
 			/* A bin that got all these keys may have few values: only a narrower range makes progress. */
-			child.ranged = past - low > 1 || size <= SKEWED * (segment.size / bins);
+			child.ranged = (past - low > 1 && size < segment.size) || size <= SKEWED * (segment.size / bins) ||
+						   bounds.lowest(low) == bounds.highest(past - 1);
 			child.lo = child.ranged ? bounds.lowest(low) : ~0ull;
 			child.hi = child.ranged ? bounds.highest(past - 1) : 0;
 			deal_segment(lists, child);
@@ -452,8 +462,8 @@ __device__ inline void verticalScan(unsigned *counts, unsigned long long *place,
 }
 
 /* A key's target, evenly: its bin divided by the bins a target has, exactly so, as bins are below 2^13. */
-template <typename K> struct EvenTargets {
-	Scale<K> scale;
+template <typename K, bool FIRST> struct EvenTargets {
+	Scale<K, FIRST> scale;
 	uint32_t inverse; /* 2^31 / group, rounded up */
 
 	__device__ unsigned of(K key) const
@@ -468,8 +478,8 @@ template <typename K> struct EvenTargets {
 };
 
 /* The same unevenly, by the table. */
-template <typename K> struct UnevenTargets {
-	Scale<K> scale;
+template <typename K, bool FIRST> struct UnevenTargets {
+	Scale<K, FIRST> scale;
 	const Lookup *lookup;
 	uint32_t crowded;
 
@@ -568,14 +578,14 @@ __device__ inline void move_keys(const K *from, K *to, uint32_t left, unsigned l
  * or are reversed, and few values are written, both home, that is to keys.
  * Shared: place[targets], the tile, counts[targets], the lookup.
  */
-template <typename K, int ITEMS>
+template <typename K, int ITEMS, bool FIRST>
 __global__ void __launch_bounds__(PARTITION_THREADS, 2)
 	PartitionKernel(const K *source, K *target, K *home, Level level)
 {
 	__shared__ typename TileScan::TempStorage scan;
 	extern __shared__ unsigned long long shared[];
 
-	if (level.segments == nullptr && level.tally->hopeless) return;
+	if (FIRST && level.tally->hopeless) return;
 	const uint32_t index = index_of_chunk(level);
 	const Segment segment = segment_of<K>(level, index);
 	const Part part = part_of(segment, level.chunk_keys);
@@ -589,7 +599,7 @@ __global__ void __launch_bounds__(PARTITION_THREADS, 2)
 	}
 
 	const Split split = level.splits[index];
-	const Scale<K> scale((K)segment.lo, (K)segment.hi, segment.bins);
+	const Scale<K, FIRST> scale((K)segment.dense_lo, (K)segment.dense_hi, segment.bins);
 	K *tile = (K *)(shared + split.targets);
 	unsigned *counts = (unsigned *)(tile + ITEMS * PARTITION_THREADS);
 	Lookup *lookup = (Lookup *)(counts + (split.targets + 1) / 2 * 2);
@@ -600,13 +610,13 @@ __global__ void __launch_bounds__(PARTITION_THREADS, 2)
 
 	if (split.group > 0) {
 		const uint32_t inverse = (0x80000000u + split.group - 1) / split.group;
-		move_keys<K, ITEMS>(from, to, left, cursors, EvenTargets<K>{scale, inverse}, split.targets, shared, tile,
+		move_keys<K, ITEMS>(from, to, left, cursors, EvenTargets<K, FIRST>{scale, inverse}, split.targets, shared, tile,
 							counts, scan);
 	} else {
 		for (unsigned w = threadIdx.x; w * WARP < segment.bins; w += PARTITION_THREADS)
 			lookup[w] = level.lookup[segment.hg / WARP + w];
-		move_keys<K, ITEMS>(from, to, left, cursors, UnevenTargets<K>{scale, lookup, split.crowded}, split.targets,
-							shared, tile, counts, scan);
+		move_keys<K, ITEMS>(from, to, left, cursors, UnevenTargets<K, FIRST>{scale, lookup, split.crowded},
+							split.targets, shared, tile, counts, scan);
 	}
 }
 

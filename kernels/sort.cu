@@ -274,6 +274,8 @@ static GpusortCudaStatus sort_rows_and_check(Run &run, const GpusortCudaSort &so
 	if (outcome == OUTCOME_SORTED) return sort.keys_too ? gather_keys<K>(run, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
 	if (outcome == OUTCOME_LOST)
 		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "keys were lost in the sort", run.err);
+	run.report->algorithm = GPUSORT_CUDA_CUB;
+	run.report->bins = 0;
 	if (outcome == OUTCOME_DISORDER) {
 		run.report->resorted = true;
 		run.spoil = SPOIL_NOTHING;

@@ -6,8 +6,8 @@
  *
  * Every algorithm here sorts nothing but unsigned integers of 4 or 8 bytes,
  * ascending, and may be unstable.  Stable row numbers come from packing: a
- * 4-byte key in front of its row is a unique 8-byte key, and an 8-byte key
- * is two such sorts, low half first (sort.cu).  So a new algorithm is one
+ * key, or as much of it as fits, in front of its row is a unique 8-byte key
+ * (argsort.cu).  So a new algorithm is one
  * function of the same shape as those at the end of this file.  (What merge
  * sort does beyond that, items of any order, is in mergesort.cuh.)
  *
@@ -43,9 +43,10 @@ enum Spoil { SPOIL_NOTHING = 0, SPOIL_ORDER, SPOIL_KEY };
 
 /* What one pass over the keys found, in device memory (look.cuh). All zeros before. */
 struct Look {
-	unsigned long long not_lo, hi; /* not_lo: the complement of the smallest key, in the keys' width */
-	unsigned long long sum;		   /* of the keys' hashes */
-	unsigned falls, rises;		   /* not 0: some key is below, above the one before it */
+	unsigned long long not_lo, hi;		   /* not_lo: the complement of the smallest key, in the keys' width */
+	unsigned long long sum;				   /* of the keys' hashes */
+	unsigned long long dense_lo, dense_hi; /* but for some in a thousand, keys are in here; or lo > hi: no telling */
+	unsigned falls, rises;				   /* not 0: some key is below, above the one before it */
 };
 
 /* One sort on its way: where it runs, what it may use, where it reports. */

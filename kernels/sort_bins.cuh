@@ -33,6 +33,16 @@ static const int MOST_ROUNDS = 2;
 
 /* ---- kernels ---- */
 
+/* Threads of a multiprocessor, of so many that would be good to have: Turing has no more than 1024. */
+constexpr int resident(int threads)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+	return threads < 1024 ? threads : 1024;
+#else
+	return threads;
+#endif
+}
+
 /* Where in shared memory place p is, so that threads with 16 places in a row use different banks. */
 __device__ constexpr unsigned padded(unsigned p)
 {
@@ -207,7 +217,7 @@ template <typename K, int THREADS> __device__ inline void store_tile(const K *ti
 
 /* One block a bin of bins[first ..), of which the tally says how many.  Shared: the tile of keys, a counter a box. */
 template <typename K, int THREADS>
-__global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1536 : 1024) / THREADS)
+__global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1536 : 1024) / THREADS)
 	sortBins(Lists lists, unsigned long long first, const K *keys, const K *spare, K *home)
 {
 	__shared__ BinShared<THREADS> shared;
@@ -282,7 +292,7 @@ __device__ inline unsigned multiply(uint64_t &fraction, unsigned by)
  * tile and the boxes, or the merge's.
  */
 template <typename K, int THREADS>
-__global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1024 : 768) / THREADS)
+__global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1024 : 768) / THREADS)
 	sortStubbornBins(Lists lists, const K *keys, const K *spare, K *home)
 {
 	const int MERGE_ITEMS = BIN_ITEMS + 1; /* an odd number keeps CUB's merge out of the same banks */
@@ -308,7 +318,7 @@ __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1024 : 768) / THREA
 		const int up = shared.hi == shared.lo ? 0 : __clzll(shared.hi - shared.lo) - (64 - 8 * (int)sizeof(K));
 #pragma unroll
 		for (int i = 0; i < BIN_ITEMS; i++) {
-			fraction[i] = (K)(fraction[i] - lo) << up;
+			fraction[i] = i * THREADS + threadIdx.x < size ? (K)(fraction[i] - lo) << up : 0;
 			box[i] = size << 16;
 		}
 		unsigned most = size;
@@ -326,7 +336,7 @@ __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1024 : 768) / THREA
 #pragma unroll
 			for (int i = 0; i < BIN_ITEMS; i++) {
 				const unsigned in_box = boxes[box[i] & 0xffff];
-				again |= in_box > BIN_ITEMS && in_box != box[i] >> 16;
+				again |= i * THREADS + threadIdx.x < size && in_box > BIN_ITEMS && in_box != box[i] >> 16;
 				box[i] = (box[i] & 0xffff) | in_box << 16;
 			}
 			again = __syncthreads_or(again);
@@ -380,12 +390,8 @@ __global__ void __launch_bounds__(THREADS, (sizeof(K) == 4 ? 1024 : 768) / THREA
 /* The kernels may ask for this much shared memory; to be called once a run. */
 template <typename K, int THREADS> static GpusortCudaStatus prepare_bins(Run &run)
 {
-	GPUSORT_TRY(cudaFuncSetAttribute(sortBins<K, THREADS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-									 (int)bin_shared<K>(THREADS)),
-				run.err);
-	GPUSORT_TRY(cudaFuncSetAttribute(sortStubbornBins<K, THREADS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-									 (int)bin_shared<K>(THREADS)),
-				run.err);
+	GPUSORT_PASS(allow_shared(run, sortBins<K, THREADS>, bin_shared<K>(THREADS)));
+	GPUSORT_PASS(allow_shared(run, sortStubbornBins<K, THREADS>, bin_shared<K>(THREADS)));
 	return GPUSORT_CUDA_OK;
 }
 

@@ -123,6 +123,7 @@ close_chunk(CudaRun *cuda)
 static const char *
 failure_of(GpusortRun *run, GpusortRequest *request)
 {
+	pg_read_barrier();
 	return MemoryContextStrdup(run->cxt, request->error[0] != '\0' ? request->error :
 							   "The GPU service ended.");
 }
@@ -135,6 +136,8 @@ consume_blocks(CudaRun *cuda)
 
 	if (pg_atomic_read_u32(&request->consumed) != cuda->fetched)
 	{
+		/* the blocks have been read before the service may write them again */
+		pg_memory_barrier();
 		pg_atomic_write_u32(&request->consumed, cuda->fetched);
 		gpusort_service_wake();
 	}

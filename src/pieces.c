@@ -120,7 +120,8 @@ gpusort_pieces_add(GpusortPieces *pieces, const void *block, uint64 piece_rows)
 	if (pieces->received == 0 && !begin_piece(pieces, piece_rows))
 		return no_memory;
 	piece = &pieces->pieces[pieces->npieces - 1];
-	Assert(piece->count == piece_rows);
+	if (piece->count != piece_rows)
+		return "The GPU service returned a piece of another size.";
 
 	if (pieces->received < key_size)
 	{

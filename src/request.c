@@ -101,6 +101,7 @@ take_slot(const GpusortRun *run)
 		request->serial++;
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
+		request->sequence = gpusort_control->next_sequence++;
 		request->rows = 0;
 		request->expected_rows = Max(run->rows, run->spec.expected_rows);
 		request->key_bytes = run->spec.key_bytes;

@@ -84,6 +84,25 @@ advance_request(GpusortRequest *request, GpusortRequestState from, GpusortReques
 	return advanced;
 }
 
+/*
+ * The last block, which says that all of the report is there.  Whoever sees
+ * the state may free the slot, and another run may take it: nothing of it is
+ * touched after that.
+ */
+static void
+finish_request(GpusortRequest *request, uint32 ready)
+{
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING)
+	{
+		pg_write_barrier();
+		pg_atomic_write_u32(&request->ready, ready);
+		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FINISHED);
+		SetLatch(request->latch);
+	}
+	LWLockRelease(&gpusort_control->lock);
+}
+
 /* ----------------------------------------------------------------
  *		The line
  * ----------------------------------------------------------------
@@ -220,11 +239,11 @@ return_result(GpusortJob *job)
 		ready == pg_atomic_read_u32(&request->ready))
 		return;
 
-	/* the last block says that all of the report is there */
-	pg_write_barrier();
-	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING && job->returned == job->begun &&
-		!advance_request(request, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
+	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING && job->returned == job->begun)
+	{
+		finish_request(request, ready);
 		return;
+	}
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->ready, ready);
 	SetLatch(request->latch);

@@ -51,17 +51,16 @@ rows_in(const GpusortRequest *request, uint32 chunks)
 
 /*
  * The sorts in kernels/ want the keys and a spare buffer of their size; with
- * rows, two of (key, row) and the rows of the first half of 8-byte keys.
- * CUB's and mppSort's tables are below a sixteenth of that.
+ * rows, two buffers of (key, row) packed into 8 bytes.  CUB's and mppSort's
+ * tables are below a sixteenth of that.
  */
 uint64
 gpusort_piece_memory(const GpusortRequest *request, uint32 chunks)
 {
 	uint64		rows = rows_in(request, chunks);
-	uint64		bytes = buffer_bytes(chunks) + rows * request->key_bytes;
+	uint64		bytes = buffer_bytes(chunks);
 
-	if (request->want_rows)
-		bytes += rows * (request->key_bytes + sizeof(uint32));
+	bytes += rows * (request->want_rows ? 2 * sizeof(uint64) : request->key_bytes);
 	return bytes + bytes / 16;
 }
 
@@ -329,12 +328,16 @@ gpusort_piece_sort(GpusortJob *job)
 		.with_rows = request->want_rows,
 		.algorithm = (GpusortCudaAlgorithm) request->algorithm,
 		.bins = request->bins,
-		.keys_too = request->want_rows && request->in_pieces,
 	};
 	GpusortCudaReport report;
 	GpusortCudaError err;
-	GpusortCudaStatus status = gpusort_cuda_sort(piece->lane, &sort, &report, &err);
+	GpusortCudaStatus status;
 
+	/* chunks may have come since the last look: then this is not all */
+	if (!gpusort_piece_last(job, job->sorted))
+		request->in_pieces = true;
+	sort.keys_too = request->want_rows && request->in_pieces;
+	status = gpusort_cuda_sort(piece->lane, &sort, &report, &err);
 	gpusort_service_check(status, &err);
 	if (status == GPUSORT_CUDA_NO_MEMORY)
 		return GPUSORT_PIECE_NO_MEMORY;
@@ -382,6 +385,7 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 	uint32		consumed = pg_atomic_read_u32(&request->consumed);
 	GpusortCudaReport report;
 	GpusortCudaError err;
+	GpusortCudaStatus status;
 	uint64		finished;
 
 	while (piece->queued < piece->nblocks &&
@@ -396,8 +400,15 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		if (to == NULL)
 			return unmapped(job);
 		request->piece_rows[slot] = piece->rows;
-		gpusort_service_check(gpusort_cuda_download(piece->lane, rows, offset, to,
-													Min(GPUSORT_CHUNK_BYTES, size - offset), &err), &err);
+		status = gpusort_cuda_download(piece->lane, rows, offset, to,
+									   Min(GPUSORT_CHUNK_BYTES, size - offset), &err);
+		gpusort_service_check(status, &err);
+		/* not the device's memory: a copy takes none of it */
+		if (status != GPUSORT_CUDA_OK)
+		{
+			strlcpy(job->failure, "The GPU service has too little memory.", sizeof(job->failure));
+			return GPUSORT_PIECE_FAILED;
+		}
 		piece->queued++;
 	}
 

@@ -71,6 +71,14 @@ static void mode_quick()
 	std::vector<Distribution> skewed = {UNIFORM, ZIPF, BUCKET_KILLER, OUTLIER, AND_OF_8, DENSE};
 	run_sizes<uint32_t>({20000000}, skewed, {0, 2});
 	run_sizes<uint64_t>({20000000}, skewed, {0, 2});
+	/* As on devices with less shared memory: of compute capability 7.5, and 8.6. */
+	const int optin = shared_optin;
+	for (int less : {65536, 101376}) {
+		shared_optin = less;
+		run_sizes<uint32_t>({4096, 4097, 8192, 100000, 1000000}, skewed, {0, 1024});
+		run_sizes<uint64_t>({4096, 4097, 8192, 100000, 1000000}, skewed, {0, 1024});
+	}
+	shared_optin = optin;
 	run_spoiled<uint32_t>(100000);
 	run_spoiled<uint64_t>(100000);
 	mode_merge({0, 1, 2, 33, 2816, 4353, 5633, 8705, 100000, 3000000});

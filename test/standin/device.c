@@ -295,7 +295,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	uint64_t	scratch = sort->rows * sort->key_bytes;
 
 	if (sort->with_rows)
-		scratch += sort->rows * (sort->key_bytes + sizeof(uint32_t));
+		scratch = sort->rows * 2 * sizeof(uint64_t);
 	trace(lane, "sort", sort->rows * sort->key_bytes);
 	if (slow != NULL)
 	{

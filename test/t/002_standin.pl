@@ -103,6 +103,7 @@ my %reason = (
 	'sort:no_memory' => qr/too little memory/,
 	'sort:unsorted' => qr/out of order/,
 	'sort:fault' => qr/CUDA call sort failed/,
+	'download:no_memory' => qr/too little memory/,
 	'download:fault' => qr/CUDA call download failed/,
 	'download:fault:3' => qr/CUDA call download failed/);
 
