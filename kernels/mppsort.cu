@@ -18,7 +18,7 @@
  *		a level go through the same kernels again, each over its own range,
  *		taken anew where one bin got more than its share;
  *	a segment with no more values than bins is not moved: its counts say what
- *		to write, so constant or few-valued keys are done after one read;
+ *		to write, so few-valued keys are done after two reads;
  *	keys that the first pass finds in order, or in reverse, are done at once;
  *	keys that are spread unevenly on every scale would take many levels: CUB
  *		sorts them, once the first level's counts have shown it, if they are
@@ -28,6 +28,7 @@
  * is known once bins are dealt, and the host learns it while they are moved.
  */
 #include "mppsort_kernels.cuh"
+#include "mppsort_scan.cuh"
 #include "sort_bins.cuh"
 
 namespace gpusort

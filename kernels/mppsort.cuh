@@ -246,7 +246,7 @@ struct Level {
 	const uint32_t *chunks;
 	uint32_t chunk_keys;
 	uint32_t count_chunks;		 /* that a block counts in one go; 1 but for the first level */
-	unsigned long long *hg;		 /* each segment's bins: their counts, then SHg, where they begin */
+	unsigned long long *hg;		 /* each segment's bins: their counts; for few values then SHg, where they begin */
 	unsigned long long *cursors; /* each segment's targets: where the next key goes */
 	Lookup *lookup;				 /* of bins 32 i to 32 i + 31, counted as hg is */
 	Split *splits;				 /* each segment's */

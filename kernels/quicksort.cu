@@ -4,7 +4,7 @@
  * After Cederman and Tsigas, "GPU-Quicksort: A Practical Quicksort Algorithm
  * for Graphics Processors" (2009), in three phases:
  *
- *	lists longer than LONG_LIST	partitionLists: a list's chunks go to as many
+ *	long lists					partitionLists: a list's chunks go to as many
  *								blocks, which reserve room at its two ends by
  *								one atomic addition a tile and end.
  *	shorter lists				sortLists: one block takes a list and keeps
@@ -22,9 +22,9 @@
  * Should depth run out all the same, CUB's radix sort finishes those lists.
  *
  * It exists as a comparison-shaped second engine and for what it teaches; it
- * makes log2(n / LONG_LIST) passes where mppsort.cu makes two or three.
+ * makes log2(n / 65536) passes and more where mppsort.cu makes two or three.
  */
-#include "sort.h"
+#include "bitonic.cuh"
 
 #include <cub/block/block_scan.cuh>
 
@@ -33,7 +33,7 @@ namespace gpusort
 
 static const int WARP = 32;
 static const unsigned ALL_LANES = 0xffffffff;
-static const int THREADS = 256;
+static const int THREADS = BITONIC_THREADS;
 static const int ITEMS = 8;
 static const int TILE = THREADS * ITEMS;
 /* Longer lists are partitioned by many blocks: fewer keys where that keeps all multiprocessors busy. */
@@ -48,12 +48,6 @@ static const int BLOCK_DEPTH = 48;
 
 /* The smaller half is sorted first, so the stack holds at most log2(LONG_LIST) lists and one. */
 static const int STACK = 20;
-
-/* Keys that the bitonic network takes: what a tile's buffer holds, 16 KB. */
-template <typename K> constexpr unsigned BITONIC = TILE * 8 / sizeof(K);
-
-/* Log of the keys that a thread has of the network's. */
-template <typename K> constexpr int LEAF_BITS = sizeof(K) == 4 ? 4 : 3;
 
 /*
  * Keys to be partitioned, [start, start + size) of a source buffer.  below
@@ -244,97 +238,6 @@ __global__ void dealLists(const List *lists, uint64_t count, Work work, uint64_t
 	deal_list(work, list.start + list.size - list.above, list.above, target_in_spare, last_level);
 }
 
-/* Where place p of the network's keys is, so that threads with neighbouring places use different banks. */
-__host__ __device__ constexpr unsigned padded(unsigned p)
-{
-	return p + p / WARP;
-}
-
-/*
- * Compares and exchanges keys whose places differ by 2^top, then by half as
- * much, and so on down to 2^low: a part of a bitonic network's steps that
- * merge runs of so many keys.  These are few enough for a thread to have all
- * keys that meet in them in registers: those whose places differ in the
- * LEAF_BITS bits from low on.  Descending runs are complemented on the way.
- */
-template <typename K> __device__ inline void bitonic_pass(K *keys, unsigned size, unsigned run, int low, int top)
-{
-	const int BITS = LEAF_BITS<K>;
-	const unsigned t = threadIdx.x;
-	const unsigned base = (t >> low << (low + BITS)) | (t & ((1u << low) - 1));
-	if (t >= size >> BITS) return;
-	const K flip = (base & run) == 0 ? 0 : (K) ~(K)0;
-	K own[1 << BITS];
-#pragma unroll
-	for (int j = 0; j < 1 << BITS; j++)
-		own[j] = keys[padded(base | j << low)] ^ flip;
-#pragma unroll
-	for (int bit = BITS - 1; bit >= 0; bit--) {
-		if (bit > top - low) continue;
-#pragma unroll
-		for (int j = 0; j < 1 << BITS; j++) {
-			if (j >> bit & 1) continue;
-			K smaller = min(own[j], own[j | 1 << bit]);
-			own[j | 1 << bit] = max(own[j], own[j | 1 << bit]);
-			own[j] = smaller;
-		}
-	}
-#pragma unroll
-	for (int j = 0; j < 1 << BITS; j++)
-		keys[padded(base | j << low)] = own[j] ^ flip;
-}
-
-/* The first steps: each thread sorts what it has of the keys, up or down. */
-template <typename K> __device__ inline void bitonic_begin(K *keys, unsigned size)
-{
-	const int ITEMS = 1 << LEAF_BITS<K>;
-	const unsigned base = threadIdx.x * ITEMS;
-	if (base >= size) return;
-	const K flip = (base & ITEMS) == 0 ? 0 : (K) ~(K)0;
-	K own[ITEMS];
-#pragma unroll
-	for (int j = 0; j < ITEMS; j++)
-		own[j] = keys[padded(base + j)] ^ flip;
-#pragma unroll
-	for (int run = 2; run <= ITEMS; run *= 2) {
-#pragma unroll
-		for (int step = run / 2; step > 0; step /= 2) {
-#pragma unroll
-			for (int j = 0; j < ITEMS; j++) {
-				if (j & step) continue;
-				K smaller = min(own[j], own[j | step]);
-				K larger = max(own[j], own[j | step]);
-				const bool up = (j & run) == 0 || run == ITEMS;
-				own[j] = up ? smaller : larger;
-				own[j | step] = up ? larger : smaller;
-			}
-		}
-	}
-#pragma unroll
-	for (int j = 0; j < ITEMS; j++)
-		keys[padded(base + j)] = own[j] ^ flip;
-}
-
-/* size keys at padded places, filled up with all ones to a power of two. Batcher 1968. All threads call. */
-template <typename K> __device__ void bitonic_sort(K *keys, unsigned size)
-{
-	const int BITS = LEAF_BITS<K>;
-	unsigned whole = 1 << BITS;
-	while (whole < size)
-		whole *= 2;
-	for (unsigned i = size + threadIdx.x; i < whole; i += THREADS)
-		keys[padded(i)] = (K) ~(K)0;
-	__syncthreads();
-	bitonic_begin(keys, whole);
-	__syncthreads();
-	for (int bits = BITS + 1; 1u << bits <= whole; bits++) {
-		for (int top = bits - 1; top >= 0; top -= BITS) {
-			bitonic_pass(keys, whole, 1u << bits, max(top - BITS + 1, 0), top);
-			__syncthreads();
-		}
-	}
-}
-
 /* A list on a block's stack. */
 struct Pending {
 	uint64_t start;
@@ -349,7 +252,7 @@ __global__ void __launch_bounds__(THREADS) sortLists(const Range *ranges, K *key
 {
 	__shared__ union {
 		Partition<K> partition;
-		K keys[padded(BITONIC<K>)];
+		K keys[network_place(BITONIC<K>)];
 	} shared;
 	__shared__ Pending stack[STACK];
 	__shared__ unsigned long long below, above;
@@ -370,10 +273,10 @@ __global__ void __launch_bounds__(THREADS) sortLists(const Range *ranges, K *key
 
 		if (list.size <= BITONIC<K>) {
 			for (unsigned i = threadIdx.x; i < list.size; i += THREADS)
-				shared.keys[padded(i)] = source[i];
+				shared.keys[network_place(i)] = source[i];
 			bitonic_sort(shared.keys, list.size);
 			for (unsigned i = threadIdx.x; i < list.size; i += THREADS)
-				home[i] = shared.keys[padded(i)];
+				home[i] = shared.keys[network_place(i)];
 			__syncthreads();
 			continue;
 		}

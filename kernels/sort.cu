@@ -2,12 +2,11 @@
  * sort.cu - one sort from end to end: a look, the algorithm, the check.
  *
  * No result leaves unchecked.  The first pass over the keys (look.cuh) hashes
- * and sums them, with their rows if these are wanted; after the sort one pass
- * takes the sum again and compares neighbours: keys ascending, and (key, row)
- * strictly so.  Together these say that it is the input, and in order, but for
- * a chance of 2^-32 that several wrong keys make up for one another.  A wrong
- * order is put right by CUB and reported; a wrong sum means that keys were
- * lost, and the caller, who still has them, must sort otherwise.  This costs
+ * and sums them, with their rows if CUB sorts pairs (argsort.cu checks what it
+ * sorts itself); after the sort one pass takes the sum again and compares
+ * neighbours: keys ascending, and (key, row) strictly so.  Together these say that it is the input, and in order, but
+ * for a chance of 2^-32 that several wrong keys make up for one another.  A wrong order is put right by CUB and
+ * reported; a wrong sum means that keys were lost, and the caller, who still has them, must sort otherwise.  This costs
  * two reads of the keys, of which the first is not lost: what it tells of
  * their range and order, the sort need not find out.
  */

@@ -3,15 +3,15 @@
  *
  * A bin has at most 16 keys a thread and a range, over which its keys are
  * mostly spread evenly.  So it is sorted as one would sort an address book:
- * into as many boxes of equal width as there are keys, one atomic addition a
- * key to count and one to place; and what is in a box, rarely more than seven
- * keys, by comparisons.  For these every thread takes 16 keys in a row into
- * registers and sorts them by as many steps of odd-even transposition
+ * into as many boxes of equal width as a block may have keys, one atomic
+ * addition a key to count and one to place; and what is in a box, rarely more
+ * than seven keys, by comparisons.  For these every thread takes 16 keys in a
+ * row into registers and sorts them by as many steps of odd-even transposition
  * (Knuth, volume 3, 5.3.4) as the fullest box has keys: exchanges happen
  * within boxes only, and none has more to do.  Windows half a window further
  * on put right the boxes that two threads shared, if no box is larger than
- * half a window and one; else another round may.  Costs do not depend on the width of the keys'
- * range, as a radix sort's do.
+ * half a window and one; else another round may.  Costs do not depend on the
+ * width of the keys' range, as a radix sort's do.
  *
  * A bin with a fuller box is either in order now (its boxes hold one value
  * each), or stubborn, and goes to a second kernel, a block's merge sort.
