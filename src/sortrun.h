@@ -33,12 +33,24 @@ typedef struct GpusortRunSpec
 {
 	const char *key_type;		/* for reports; static storage */
 	uint64_t	expected_rows;	/* 0: not known */
-	uint8_t		key_bytes;		/* 4 or 8 */
+	uint8_t		key_bytes;		/* of a key's word: 4 or 8 */
+	uint8_t		words;			/* of a key, most significant first; 0 is 1.
+								 * Several are of 8 bytes, and need rows */
 	bool		rows;			/* fetch input positions instead of keys; equal
 								 * keys keep their input order; below 2^32 keys */
 	bool		resumable;		/* keys will be added after a sort; such a run
 								 * stays in the backend */
 } GpusortRunSpec;
+
+/* Words of a key, at most. */
+#define GPUSORT_MAX_WORDS	16
+
+/* Bytes from one key to the next: a key's words lie side by side. */
+static inline size_t
+gpusort_spec_width(const GpusortRunSpec *spec)
+{
+	return (size_t) spec->key_bytes * (spec->words > 1 ? spec->words : 1);
+}
 
 /* A piece of the result.  Valid until the next fetch or the run's end. */
 typedef struct GpusortBlock
