@@ -13,7 +13,7 @@
 #ifndef GPUSORT_LOOK_CUH
 #define GPUSORT_LOOK_CUH
 
-#include "sort.h"
+#include "launch.cuh"
 
 namespace gpusort
 {
@@ -128,6 +128,7 @@ __global__ void __launch_bounds__(LOOK_THREADS) lookAtKeys(const K *keys, uint64
 	__shared__ Looked<K, HASHED> found[LOOK_THREADS / LANES];
 	Looked<K, HASHED> own;
 
+	next_may_begin();
 	if (blockIdx.x == gridDim.x - 1) {
 		sample_range(keys, count, look);
 		return;

@@ -204,14 +204,35 @@ static GpusortCudaStatus make_workspace(Run &run, uint64_t count, const Plan &pl
 	return GPUSORT_CUDA_OK;
 }
 
-template <typename K> using PartitionFunction = void (*)(const K *, K *, K *, Level);
+template <typename K, int ITEMS, bool FIRST>
+static GpusortCudaStatus launch_partition_of(Run &run, const Plan &plan, unsigned blocks, K *source, K *target, K *keys,
+											 const Level &level)
+{
+	return launch_after<PartitionKernel<K, ITEMS, FIRST>>(run, "PartitionKernel", blocks, PARTITION_THREADS,
+														  partition_shared(plan), source, target, keys, level);
+}
 
-template <typename K> static PartitionFunction<K> partition_kernel(const Plan &plan, bool first)
+template <typename K>
+static GpusortCudaStatus launch_partition(Run &run, const Plan &plan, bool first, unsigned blocks, K *source, K *target,
+										  K *keys, const Level &level)
 {
 	const int items = PARTITION_BYTES / sizeof(K);
 	if (plan.tile_bytes == PARTITION_BYTES * PARTITION_THREADS)
-		return first ? PartitionKernel<K, items, true> : PartitionKernel<K, items, false>;
-	return first ? PartitionKernel<K, items / 2, true> : PartitionKernel<K, items / 2, false>;
+		return first ? launch_partition_of<K, items, true>(run, plan, blocks, source, target, keys, level)
+					 : launch_partition_of<K, items, false>(run, plan, blocks, source, target, keys, level);
+	return first ? launch_partition_of<K, items / 2, true>(run, plan, blocks, source, target, keys, level)
+				 : launch_partition_of<K, items / 2, false>(run, plan, blocks, source, target, keys, level);
+}
+
+template <typename K> static GpusortCudaStatus allow_partition(Run &run, const Plan &plan)
+{
+	const int items = PARTITION_BYTES / sizeof(K);
+	if (plan.tile_bytes == PARTITION_BYTES * PARTITION_THREADS) {
+		GPUSORT_PASS(allow_shared(run, PartitionKernel<K, items, true>, partition_shared(plan)));
+		return allow_shared(run, PartitionKernel<K, items, false>, partition_shared(plan));
+	}
+	GPUSORT_PASS(allow_shared(run, PartitionKernel<K, items / 2, true>, partition_shared(plan)));
+	return allow_shared(run, PartitionKernel<K, items / 2, false>, partition_shared(plan));
 }
 
 /* A later level's histograms, whose sizes the level before has told, and what takes its segments' ranges. */
@@ -250,23 +271,22 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 	const unsigned blocks = (unsigned)now.chunks;
 
 	const unsigned count_blocks = (blocks + level.count_chunks - 1) / level.count_chunks;
+	const uint32_t in_spare = number % 2 ? 0 : 1;
 	if (number == 0)
-		blockAndGlobalHisto<K, true><<<count_blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
+		GPUSORT_PASS((launch_after<blockAndGlobalHisto<K, true>>(run, "blockAndGlobalHisto", count_blocks,
+																 HISTO_THREADS, 0, source, level)));
 	else
-		blockAndGlobalHisto<K, false><<<count_blocks, HISTO_THREADS, 0, run.stream>>>(source, level);
-	GPUSORT_LAUNCHED("blockAndGlobalHisto", run.err);
+		GPUSORT_PASS((launch_after<blockAndGlobalHisto<K, false>>(run, "blockAndGlobalHisto", count_blocks,
+																  HISTO_THREADS, 0, source, level)));
 	if (number == 0 && now.most_bins > LATER_SCAN_THREADS * 4)
-		globalHistoScan<K, FIRST_SCAN_THREADS>
-			<<<1, FIRST_SCAN_THREADS, scan_shared(now.most_bins), run.stream>>>(level, lists, 1);
+		GPUSORT_PASS((launch_after<globalHistoScan<K, FIRST_SCAN_THREADS>>(
+			run, "globalHistoScan", 1, FIRST_SCAN_THREADS, scan_shared(now.most_bins), level, lists, in_spare)));
 	else
-		globalHistoScan<K, LATER_SCAN_THREADS>
-			<<<(unsigned)now.segments, LATER_SCAN_THREADS, scan_shared(now.most_bins), run.stream>>>(
-				level, lists, number % 2 ? 0 : 1);
-	GPUSORT_LAUNCHED("globalHistoScan", run.err);
+		GPUSORT_PASS((launch_after<globalHistoScan<K, LATER_SCAN_THREADS>>(
+			run, "globalHistoScan", (unsigned)now.segments, LATER_SCAN_THREADS, scan_shared(now.most_bins), level,
+			lists, in_spare)));
 	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
-	partition_kernel<K>(plan, number == 0)<<<blocks, PARTITION_THREADS, partition_shared(plan), run.stream>>>(
-		source, target, keys, level);
-	GPUSORT_LAUNCHED("PartitionKernel", run.err);
+	GPUSORT_PASS(launch_partition(run, plan, number == 0, blocks, source, target, keys, level));
 	note_launch(run, blocks, PARTITION_THREADS);
 	return GPUSORT_CUDA_OK;
 }
@@ -320,8 +340,7 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	}
 
 	/* Asked for while the device has begun to look. */
-	for (bool first : {true, false})
-		GPUSORT_PASS(allow_shared(run, partition_kernel<K>(plan, first), partition_shared(plan)));
+	GPUSORT_PASS(allow_partition<K>(run, plan));
 	const size_t scan_bytes = scan_shared(plan.sizes.most_bins);
 	GPUSORT_PASS(allow_shared(run, globalHistoScan<K, FIRST_SCAN_THREADS>, scan_bytes));
 	GPUSORT_PASS(allow_shared(run, globalHistoScan<K, LATER_SCAN_THREADS>, scan_bytes));

@@ -95,6 +95,8 @@ template <typename K, bool FIRST>
 __global__ void __launch_bounds__(HISTO_THREADS) blockAndGlobalHisto(const K *keys, Level level)
 {
 	__shared__ unsigned counts[MAX_BINS];
+	next_may_begin();
+	after_previous();
 	const Segment segment = segment_of<K>(level, index_of_chunk(level));
 	if (segment.lo == segment.hi || segment.ordered) return;
 	const Part part = part_of(segment, level.chunk_keys * level.count_chunks);
@@ -315,6 +317,8 @@ __global__ void __launch_bounds__(PARTITION_THREADS, 2)
 	__shared__ typename TileScan::TempStorage scan;
 	extern __shared__ unsigned long long shared[];
 
+	next_may_begin();
+	after_previous();
 	if (FIRST && level.tally->hopeless) return;
 	const uint32_t index = index_of_chunk(level);
 	const Segment segment = segment_of<K>(level, index);

@@ -13,6 +13,7 @@
 #ifndef GPUSORT_MPPSORT_SCAN_CUH
 #define GPUSORT_MPPSORT_SCAN_CUH
 
+#include "launch.cuh"
 #include "mppsort.cuh"
 
 #include <cub/block/block_scan.cuh>
@@ -185,6 +186,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 	extern __shared__ unsigned long long memory[];
 	ScanShared &shared = *(ScanShared *)memory;
 
+	next_may_begin();
+	after_previous();
 	const Segment segment = segment_of<K>(level, blockIdx.x);
 	if (segment.lo == segment.hi || segment.ordered) {
 		post_tally(lists, level);

@@ -19,6 +19,7 @@
 #ifndef GPUSORT_SORT_BINS_CUH
 #define GPUSORT_SORT_BINS_CUH
 
+#include "launch.cuh"
 #include "mppsort.cuh"
 
 #include <cub/block/block_merge_sort.cuh>
@@ -225,6 +226,8 @@ __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1536 : 1024
 	K *tile = (K *)memory;
 	unsigned *boxes = (unsigned *)(tile + bin_places(THREADS));
 
+	next_may_begin();
+	after_previous();
 	if (first + blockIdx.x >= lists.tally->bins) return;
 	const Bin bin = lists.bins[first + blockIdx.x];
 	const unsigned size = bin.size;
@@ -304,6 +307,7 @@ __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1024 : 768)
 	K *tile = (K *)memory;
 	unsigned *boxes = (unsigned *)(tile + bin_places(THREADS));
 	const unsigned window = padded(threadIdx.x * BIN_ITEMS);
+	after_previous();
 	const unsigned long long count = lists.tally->stubborn;
 
 	for (unsigned long long b = blockIdx.x; b < count; b += gridDim.x) {
@@ -399,9 +403,8 @@ template <typename K, int THREADS> static GpusortCudaStatus prepare_bins(Run &ru
 template <typename K, int THREADS>
 static GpusortCudaStatus sort_bins(Run &run, const Lists &lists, uint64_t first, uint64_t blocks, K *keys, K *spare)
 {
-	sortBins<K, THREADS>
-		<<<(unsigned)blocks, THREADS, bin_shared<K>(THREADS), run.stream>>>(lists, first, keys, spare, keys);
-	GPUSORT_LAUNCHED("sortBins", run.err);
+	GPUSORT_PASS((launch_after<sortBins<K, THREADS>>(run, "sortBins", (unsigned)blocks, THREADS, bin_shared<K>(THREADS),
+													 lists, (unsigned long long)first, keys, spare, keys)));
 	note_launch(run, blocks, THREADS);
 	return GPUSORT_CUDA_OK;
 }
@@ -409,10 +412,8 @@ static GpusortCudaStatus sort_bins(Run &run, const Lists &lists, uint64_t first,
 template <typename K, int THREADS>
 static GpusortCudaStatus sort_stubborn_bins(Run &run, const Lists &lists, uint64_t blocks, K *keys, K *spare)
 {
-	sortStubbornBins<K, THREADS>
-		<<<(unsigned)blocks, THREADS, bin_shared<K>(THREADS), run.stream>>>(lists, keys, spare, keys);
-	GPUSORT_LAUNCHED("sortStubbornBins", run.err);
-	return GPUSORT_CUDA_OK;
+	return launch_after<sortStubbornBins<K, THREADS>>(run, "sortStubbornBins", (unsigned)blocks, THREADS,
+													  bin_shared<K>(THREADS), lists, keys, spare, keys);
 }
 
 } // namespace gpusort
