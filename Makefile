@@ -22,7 +22,7 @@ OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/cpu_o
 	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
-CXX_OBJS = src/engine_cpu.o src/engine_cpu_merge.o
+CXX_OBJS = src/engine_cpu.o src/engine_cpu_words.o src/engine_cpu_merge.o
 
 REGRESS = functions aggregate settings errors bench
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort

@@ -34,7 +34,7 @@ typedef enum GpusortCpuStatus
 	GPUSORT_CPU_NO_MEMORY		/* scratch could not be allocated */
 } GpusortCpuStatus;
 
-/* A piece of the input: count words of the key's width, in input order. */
+/* A piece of the input: count keys, in input order. */
 typedef struct GpusortSpan
 {
 	const void *words;
@@ -46,8 +46,10 @@ typedef struct GpusortCpuInput
 {
 	const GpusortSpan *spans;
 	size_t		nspans;
-	int			key_bytes;		/* 4 or 8 */
-	GpusortEncoding encoding;
+	int			key_bytes;		/* of a word: 4 or 8 */
+	GpusortEncoding encoding;	/* none for keys of several words */
+	int			words;			/* of a key, at most 16, side by side, the most
+								 * significant first; 0 is 1; of 8 bytes if several */
 } GpusortCpuInput;
 
 /*
@@ -70,8 +72,8 @@ typedef struct GpusortCpuReport
 } GpusortCpuReport;
 
 /*
- * Sorts the input's keys (unsigned, ascending) into out, which has room for
- * all and overlaps no span.
+ * Sorts the input's keys, of one word (unsigned, ascending), into out, which
+ * has room for all and overlaps no span.
  */
 extern GpusortCpuStatus gpusort_cpu_sort(const GpusortCpuInput *input, void *out,
 										 const GpusortCpuOptions *options,
@@ -79,12 +81,17 @@ extern GpusortCpuStatus gpusort_cpu_sort(const GpusortCpuInput *input, void *out
 
 /*
  * Writes to rows the input positions (from 0, counted through all spans,
- * fewer than 2^32) of the keys in ascending order; equal keys keep their
- * input order.  Scratch is malloc'ed and freed here.
+ * fewer than 2^32) of the keys in ascending order, which for several words is
+ * lexicographic; equal keys keep their input order.  Scratch is malloc'ed and freed here.
  */
 extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows,
 											const GpusortCpuOptions *options,
 											GpusortCpuReport *report);
+
+/*
+ * Bytes that sorting n keys, or their rows, needs at most besides the result.
+ */
+extern size_t gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads);
 
 /* The instruction set in use, such as "AVX3"; static storage. */
 extern const char *gpusort_cpu_target(void);

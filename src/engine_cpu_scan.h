@@ -24,7 +24,7 @@
 
 /* Lowers *min and raises *max to the range of the words' keys. */
 #define GPUSORT_SCAN_RANGE(name, word_t, key_of) \
-	GPUSORT_CLONES static void \
+	GPUSORT_CLONES __attribute__((unused)) static void \
 	name(const word_t *words, size_t n, word_t flip, word_t *min, word_t *max) \
 	{ \
 		word_t		low = *min; \

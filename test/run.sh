@@ -130,7 +130,7 @@ run_unit "key encoding" bash -c "
   '$work/keybits_test'"
 run_unit "CPU engine" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
-    '$tree/src/encode.c' '$tree/src/engine_cpu.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
+    '$tree/src/encode.c' '$tree/src/engine_cpu.o' '$tree/src/engine_cpu_words.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
   '$work/engine_cpu_test'"
 run_unit "cuts of sorted runs" bash -c "
   ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \

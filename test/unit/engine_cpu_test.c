@@ -5,7 +5,8 @@
  *
  * Every distribution x size x key width x split into spans x threads: the
  * sorted keys must be what qsort() makes of them, the positions what it makes
- * of (key, position) pairs, and the input must be as it was.
+ * of (key, position) pairs, and the input must be as it was.  Positions of keys
+ * of several words must be what a merge sort makes of them.
  *
  * With an argument, that is the largest size: for sanitizers and valgrind.
  *
@@ -130,7 +131,7 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 
 		for (int threads = 1; threads <= 4; threads += threads)
 		{
-			GpusortCpuInput input = {spans, nspans, width, {GPUSORT_ENCODING_WORD, 0}};
+			GpusortCpuInput input = {spans, nspans, width, {GPUSORT_ENCODING_WORD, 0}, 1};
 			GpusortCpuOptions options = {threads, NULL, NULL};
 			GpusortCpuReport report;
 			size_t		wrong = 0;
@@ -196,7 +197,7 @@ check_encoding(GpusortEncodingKind kind, uint64_t flip, size_t n, int width)
 	Pair	   *expected = malloc(n * sizeof(Pair));
 	uint64_t   *out = malloc(n * sizeof(uint64_t));
 	GpusortSpan span = {words, n};
-	GpusortCpuInput input = {&span, 1, width, encoding};
+	GpusortCpuInput input = {&span, 1, width, encoding, 1};
 	GpusortCpuOptions options = {2, NULL, NULL};
 	GpusortCpuReport report;
 	size_t		wrong = 0;
@@ -253,7 +254,7 @@ check_cancel(size_t n)
 	uint64_t   *before = malloc(n * sizeof(uint64_t));
 	uint64_t   *out = malloc(n * sizeof(uint64_t));
 	GpusortSpan span = {keys, n};
-	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}};
+	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, 1};
 	GpusortCpuOptions options = {2, cancel_later, NULL};
 	GpusortCpuReport report;
 	int			cancelled = 0;
@@ -281,6 +282,190 @@ check_cancel(size_t n)
 	free(out);
 }
 
+/* ----------------------------------------------------------------
+ *		Keys of several words
+ * ----------------------------------------------------------------
+ */
+
+static const char *const shapes[] = {
+	"random", "few first words", "few of each", "many and an integer", "constant first", "last differs",
+	"sorted", "reverse", "reverse with ties", "equal", "two first words", "first in pairs",
+	"outliers in each", "at a power of two", "small ranges", "almost sorted"
+};
+
+#define NSHAPES		((int) (sizeof(shapes) / sizeof(shapes[0])))
+
+static void
+make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
+{
+	for (int w = 0; w < words; w++)
+	{
+		uint64_t	r = random_bits();
+		int			last = w == words - 1;
+
+		switch (shape)
+		{
+			case 0:
+				key[w] = r;
+				break;
+			case 1:
+				/* far apart, so that each takes 64 bits */
+				key[w] = w > 0 ? r : (r % 10) * UINT64_C(0x1999999999999999);
+				break;
+			case 2:
+				key[w] = (r % 3) * UINT64_C(0x5555555555555555);
+				break;
+			case 3:
+				key[w] = last ? r >> 32 : r % 1000;
+				break;
+			case 4:
+				key[w] = w == 0 ? UINT64_C(0x123456789ABCDEF0) : r;
+				break;
+			case 5:
+				key[w] = last ? r % (n + 1) : UINT64_MAX;
+				break;
+			case 6:
+				key[w] = w == 0 ? i / 4 : i;
+				break;
+			case 7:
+				key[w] = w == 0 ? (n - i) / 4 : n - i;
+				break;
+			case 8:
+				key[w] = (n - i) / 4;
+				break;
+			case 9:
+				key[w] = UINT64_C(0xFEDCBA9876543210);
+				break;
+			case 10:
+				key[w] = w > 0 ? r : r & GPUSORT_SIGN64;
+				break;
+			case 11:
+				/* ties of two, many of which the next word decides */
+				key[w] = w == 0 ? (i * 7919 % n / 2) * (UINT64_MAX / (n + 1)) : r;
+				break;
+			case 12:
+				key[w] = r % 10007 == 0 ? UINT64_MAX : r % 1000;
+				break;
+			case 13:
+				key[w] = (UINT64_C(1) << 40) - 500 + r % 1000 + (r % 4999 == 0 ? UINT64_C(1) << 62 : 0);
+				break;
+			case 14:
+				key[w] = UINT64_MAX - r % (w + 2);
+				break;
+			default:
+				key[w] = w == 0 ? i / 3 : r % 1000 == 0 ? r : i;
+				break;
+		}
+	}
+}
+
+/* Below zero, zero or above; the simple way. */
+static int
+compare_words(const uint64_t *a, const uint64_t *b, int words)
+{
+	for (int w = 0; w < words; w++)
+		if (a[w] != b[w])
+			return a[w] < b[w] ? -1 : 1;
+	return 0;
+}
+
+/* Merges pairs of sorted stretches of rows, then pairs of those. */
+static void
+sort_simply(const uint64_t *keys, int words, uint32_t *rows, uint32_t *scratch, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		rows[i] = (uint32_t) i;
+	for (size_t width = 1; width < n; width *= 2)
+	{
+		for (size_t begin = 0; begin < n; begin += 2 * width)
+		{
+			size_t		middle = begin + width < n ? begin + width : n;
+			size_t		end = middle + width < n ? middle + width : n;
+			size_t		a = begin;
+			size_t		b = middle;
+
+			for (size_t i = begin; i < end; i++)
+			{
+				if (b == end || (a < middle &&
+								 compare_words(keys + (size_t) rows[a] * words,
+											   keys + (size_t) rows[b] * words, words) <= 0))
+					scratch[i] = rows[a++];
+				else
+					scratch[i] = rows[b++];
+			}
+		}
+		memcpy(rows, scratch, n * sizeof(uint32_t));
+	}
+}
+
+static void
+check_words(int shape, size_t n, int words, int way)
+{
+	size_t		width = words * sizeof(uint64_t);
+	uint64_t   *keys = malloc(n * width + 1);
+	uint64_t   *before = malloc(n * width + 1);
+	uint32_t   *expected = malloc(n * sizeof(uint32_t) + 1);
+	uint32_t   *rows = malloc(n * sizeof(uint32_t) + 1);
+	GpusortSpan spans[64];
+
+	for (size_t i = 0; i < n; i++)
+		make_words(shape, i, n, words, keys + i * words);
+	memcpy(before, keys, n * width);
+	sort_simply(keys, words, expected, rows, n);
+	for (int threads = 1; threads <= 3; threads += 2)
+	{
+		GpusortCpuInput input = {
+			spans, split((char *) keys, n, (int) width, way, spans), 8, {GPUSORT_ENCODING_WORD, 0}, words
+		};
+		GpusortCpuOptions options = {threads, NULL, NULL};
+		GpusortCpuReport report;
+		size_t		wrong = 0;
+		GpusortCpuStatus status;
+
+		memset(rows, 0xEE, n * sizeof(uint32_t));
+		status = gpusort_cpu_argsort(&input, rows, &options, &report);
+		for (size_t i = 0; i < n; i++)
+			wrong += rows[i] != expected[i];
+		CHECK(status == GPUSORT_CPU_OK && wrong == 0,
+			  "argsort %s n=%zu words=%d way=%d threads=%d: %zu wrong",
+			  shapes[shape], n, words, way, threads, wrong);
+	}
+	CHECK(memcmp(before, keys, n * width) == 0, "input of %s n=%zu words=%d changed", shapes[shape], n, words);
+	free(keys);
+	free(before);
+	free(expected);
+	free(rows);
+}
+
+/* As check_cancel(), where all threads and each alone repair ties. */
+static void
+check_words_cancel(int shape, size_t n, int words)
+{
+	uint64_t   *keys = malloc(n * words * sizeof(uint64_t));
+	uint32_t   *rows = malloc(n * sizeof(uint32_t));
+	GpusortSpan span = {keys, n};
+	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, words};
+	GpusortCpuOptions options = {3, cancel_later, NULL};
+	GpusortCpuReport report;
+	int			cancelled = 0;
+
+	for (size_t i = 0; i < n; i++)
+		make_words(shape, i, n, words, keys + i * words);
+	for (int calls = 0; calls < 40; calls += 4)
+	{
+		GpusortCpuStatus status;
+
+		calls_left = calls;
+		status = gpusort_cpu_argsort(&input, rows, &options, &report);
+		CHECK((status == GPUSORT_CPU_CANCELLED) == (calls_left < 0) && status != GPUSORT_CPU_NO_MEMORY,
+			  "%s of %d words cancelled at call %d", shapes[shape], words, calls);
+		cancelled += status == GPUSORT_CPU_CANCELLED;
+	}
+	CHECK(cancelled > 3, "only %d sorts of %s were cancelled", cancelled, shapes[shape]);
+	free(keys);
+	free(rows);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -288,7 +473,7 @@ main(int argc, char **argv)
 		0, 1, 2, 15, 16, 17, 24, 25, 31, 32, 33, 1023, 1024, 1025, 100000,
 		128 * 1024, 128 * 1024 + 1, 512 * 1024 + 1, 1000000
 	};
-	size_t		largest = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000;
+	size_t		largest = argc > 1 ? strtoul(argv[1], NULL, 10) : 1 << 20;
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= largest; i++)
 		for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
@@ -302,8 +487,26 @@ main(int argc, char **argv)
 				check_encoding(kind, ~UINT64_C(0), n, width);
 				check_encoding(kind, width == 4 ? GPUSORT_SIGN32 : GPUSORT_SIGN64, n, width);
 			}
+	for (int shape = 0; shape < NSHAPES; shape++)
+	{
+		static const size_t few[] = {0, 1, 2, 3, 12, 13, 31, 1000};
+		static const int words[] = {2, 3, 4, 16};
+
+		for (int i = 0; i < 4; i++)
+		{
+			for (int j = 0; j < 8; j++)
+				check_words(shape, few[j], words[i], j % 3);
+			if (largest >= 100003)
+				check_words(shape, 100003, words[i], i % 3);
+		}
+		if (largest >= 1 << 20)
+			check_words(shape, 1 << 20, words[shape % 3], 2);
+	}
 	if (largest >= 1000000)
 	{
+		check_words_cancel(1, 1000000, 2);
+		check_words_cancel(5, 1000000, 16);
+		check_words_cancel(12, 1000000, 3);
 		static const int large[] = {0, 8, 9, 14};
 
 		for (int i = 0; i < 4; i++)
