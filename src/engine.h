@@ -26,9 +26,10 @@ typedef struct GpusortEngine GpusortEngine;
 typedef struct GpusortRunBlock
 {
 	char	   *keys;
-	size_t		count;			/* committed keys */
-	size_t		capacity;		/* keys that fit */
-	bool		local;			/* palloc'ed by the run; else lent, or an
+	uint64		first;			/* keys in the blocks before */
+	uint64		count;			/* committed keys */
+	uint64		capacity:63;	/* keys that fit; none is split */
+	uint64		local:1;		/* palloc'ed by the run; else lent, or an
 								 * accelerator's */
 } GpusortRunBlock;
 
@@ -48,7 +49,8 @@ typedef struct GpusortRunResult
  * keys in itself, and is kept below 256 bytes, which is a palloc chunk's size.
  */
 #define GPUSORT_RUN_INLINE_BYTES	64
-#define GPUSORT_RUN_INLINE_BLOCKS	2
+#define GPUSORT_RUN_LOG_INLINE_BLOCKS	1
+#define GPUSORT_RUN_INLINE_BLOCKS	(1 << GPUSORT_RUN_LOG_INLINE_BLOCKS)
 
 struct GpusortRun
 {
@@ -61,9 +63,12 @@ struct GpusortRun
 	 * final.  blocks is inline_blocks until there are more.
 	 */
 	GpusortRunBlock *blocks;
-	int			nblocks;
-	int			maxblocks;
+	Size		local_bytes;	/* of the blocks' keys outside of the run */
 	GpusortEncoding encoding;	/* of the blocks' words; none but for lent ones */
+	int			nblocks;
+	uint8		log_maxblocks;	/* there is room for 1 << this many */
+	bool		declined;
+	bool		borrows;		/* some blocks are the accelerator's memory */
 
 	/*
 	 * The accelerator that has taken the run, or NULL.  declined: none will
@@ -72,8 +77,6 @@ struct GpusortRun
 	 */
 	const GpusortEngine *engine;
 	void	   *engine_state;
-	bool		declined;
-	bool		borrows;		/* some blocks are the accelerator's memory */
 	const char *reason;
 
 	instr_time	begun;
@@ -117,7 +120,10 @@ struct GpusortEngine
 	/* takes the run, before it gets any keys; registers its own clean-up */
 	const char *(*attach) (GpusortRun *run);
 
-	/* memory for more keys in *keys; what was reserved before is complete */
+	/*
+	 * memory for more keys in *keys, one at least; what was reserved before is
+	 * complete.  A rest of *bytes too small for a key stays unused.
+	 */
 	const char *(*reserve) (GpusortRun *run, char **keys, size_t *bytes);
 
 	/* keys at the start of what was reserved last have grown to bytes */

@@ -36,6 +36,11 @@
 
 #define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)
 
+/* The smallest block outside of the run. */
+#define FIRST_ROWS		8
+
+StaticAssertDecl(sizeof(GpusortRun) <= 256, "a run of a few keys takes one small chunk");
+
 /* Fewer keys are sorted in less time than it takes to read the clock. */
 #define MIN_TIMED_ROWS	32
 
@@ -45,21 +50,22 @@ add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
 {
 	GpusortRunBlock *block;
 
-	if (run->nblocks == run->maxblocks)
+	if (run->nblocks == 1 << run->log_maxblocks)
 	{
-		Size		bytes_now = sizeof(GpusortRunBlock) * run->maxblocks;
+		Size		bytes_now = sizeof(GpusortRunBlock) << run->log_maxblocks;
 		GpusortRunBlock *larger = MemoryContextAlloc(run->cxt, 2 * bytes_now);
 
 		memcpy(larger, run->blocks, bytes_now);
 		if (run->blocks != run->inline_blocks)
 			pfree(run->blocks);
 		run->blocks = larger;
-		run->maxblocks *= 2;
+		run->log_maxblocks++;
 	}
 	block = &run->blocks[run->nblocks++];
 	block->keys = keys;
+	block->first = run->rows;
 	block->count = 0;
-	block->capacity = bytes / run->spec.key_bytes;
+	block->capacity = bytes / gpusort_spec_width(&run->spec);
 	block->local = local;
 }
 
@@ -67,23 +73,69 @@ GpusortRun *
 gpusort_run_begin(const GpusortRunSpec *spec)
 {
 	GpusortRun *run = palloc(sizeof(GpusortRun));
+	size_t		width = gpusort_spec_width(spec);
 
+	Assert(spec->words <= 1 ||
+		   (spec->words <= GPUSORT_MAX_WORDS && spec->key_bytes == 8 && spec->rows));
 	memset(run, 0, offsetof(GpusortRun, inline_blocks));
 	run->cxt = CurrentMemoryContext;
 	run->spec = *spec;
 	run->declined = spec->resumable;
 	run->blocks = run->inline_blocks;
-	run->maxblocks = GPUSORT_RUN_INLINE_BLOCKS;
-	if (spec->expected_rows * spec->key_bytes <= GPUSORT_RUN_INLINE_BYTES)
+	run->log_maxblocks = GPUSORT_RUN_LOG_INLINE_BLOCKS;
+	if (width <= GPUSORT_RUN_INLINE_BYTES &&
+		spec->expected_rows * width <= GPUSORT_RUN_INLINE_BYTES)
 		add_block(run, (char *) run->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
 	INSTR_TIME_SET_CURRENT(run->begun);
 	return run;
+}
+
+/* Of a row of the result. */
+static size_t
+result_bytes(const GpusortRun *run)
+{
+	return run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
 }
 
 uint64_t
 gpusort_run_rows(const GpusortRun *run)
 {
 	return run->rows;
+}
+
+const void *
+gpusort_run_key(const GpusortRun *run, uint64_t row)
+{
+	const GpusortRunBlock *block = run->blocks;
+
+	Assert(row < run->rows);
+	/* the last block that begins at or before the row; without branches */
+	for (int left = run->nblocks; left > 1;)
+	{
+		int			half = left / 2;
+
+		block = block[half].first <= row ? block + half : block;
+		left -= half;
+	}
+	return block->keys + (row - block->first) * gpusort_spec_width(&run->spec);
+}
+
+size_t
+gpusort_run_memory(const GpusortRun *run)
+{
+	const GpusortRunBlock *last = run->nblocks > 0 ? &run->blocks[run->nblocks - 1] : NULL;
+	size_t		bytes = sizeof(GpusortRun) + run->local_bytes;
+
+	if (run->blocks != run->inline_blocks)
+		bytes += sizeof(GpusortRunBlock) << run->log_maxblocks;
+	/* an accelerator has all keys, and what was reserved last */
+	if (run->engine != NULL)
+		bytes += run->rows * gpusort_spec_width(&run->spec);
+	if (run->borrows && !last->local)
+		bytes += (last->capacity - last->count) * gpusort_spec_width(&run->spec);
+	return bytes + run->rows * result_bytes(run) +
+		gpusort_cpu_scratch(run->rows, run->spec.key_bytes, run->spec.rows,
+							gpusort_cpu_options(run->rows).threads);
 }
 
 /* The CPU engine will sort this run, because engine will not. */
@@ -120,7 +172,7 @@ free_blocks(GpusortRun *run)
 static const char *
 copy_blocks(GpusortRun *run)
 {
-	size_t		width = run->spec.key_bytes;
+	size_t		width = gpusort_spec_width(&run->spec);
 	char	   *to = NULL;
 	size_t		room = 0;
 	size_t		filled = 0;
@@ -134,7 +186,7 @@ copy_blocks(GpusortRun *run)
 		{
 			size_t		bytes;
 
-			if (filled == room)
+			if (room - filled < width)
 			{
 				const char *reason = run->engine->reserve(run, &to, &room);
 
@@ -143,8 +195,9 @@ copy_blocks(GpusortRun *run)
 				filled = 0;
 				CHECK_FOR_INTERRUPTS();
 			}
-			bytes = Min(left, room - filled);
-			gpusort_encode(&run->encoding, width, from, bytes / width, to + filled);
+			bytes = Min(left, (room - filled) / width * width);
+			gpusort_encode(&run->encoding, run->spec.key_bytes, from,
+						   bytes / run->spec.key_bytes, to + filled);
 			filled += bytes;
 			run->engine->commit(run, filled);
 			from += bytes;
@@ -182,7 +235,7 @@ seek_accelerator(GpusortRun *run)
 void *
 gpusort_run_reserve(GpusortRun *run, size_t *room)
 {
-	size_t		width = run->spec.key_bytes;
+	size_t		width = gpusort_spec_width(&run->spec);
 	GpusortRunBlock *last = run->nblocks > 0 ? &run->blocks[run->nblocks - 1] : NULL;
 
 	if (last == NULL || last->count == last->capacity)
@@ -211,8 +264,9 @@ gpusort_run_reserve(GpusortRun *run, size_t *room)
 			bytes = run->rows < run->spec.expected_rows ?
 				(run->spec.expected_rows - run->rows) * width :
 				Min(run->rows * width, BLOCK_BYTES);
-			bytes = Max(bytes, GPUSORT_RUN_INLINE_BYTES);
+			bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
 			add_block(run, gpusort_memory_alloc(run->cxt, bytes), bytes, true);
+			run->local_bytes += bytes;
 		}
 		last = &run->blocks[run->nblocks - 1];
 	}
@@ -224,7 +278,7 @@ void
 gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 				 const GpusortEncoding *encoding)
 {
-	Assert(run->rows == 0);
+	Assert(run->rows == 0 && run->spec.words <= 1);
 	run->nblocks = 0;
 	add_block(run, (char *) words, count * run->spec.key_bytes, false);
 	run->blocks[0].count = count;
@@ -243,7 +297,7 @@ gpusort_run_commit(GpusortRun *run, size_t count)
 	last->count += count;
 	run->rows += count;
 	if (!last->local && accelerated(run))
-		run->engine->commit(run, last->count * run->spec.key_bytes);
+		run->engine->commit(run, last->count * gpusort_spec_width(&run->spec));
 }
 
 /* Sorts all blocks with the CPU engine into data. */
@@ -268,6 +322,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 	input.nspans = run->nblocks;
 	input.key_bytes = run->spec.key_bytes;
 	input.encoding = run->encoding;
+	input.words = run->spec.words;
 
 	do
 	{
@@ -283,7 +338,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
 				 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %d bytes.",
-						   run->rows, run->spec.key_bytes)));
+						   run->rows, (int) gpusort_spec_width(&run->spec))));
 
 	if (spans != inline_spans)
 		pfree(spans);
@@ -292,12 +347,6 @@ sort_on_cpu(GpusortRun *run, void *data)
 	run->result->report.algorithm = "vqsort";
 	run->result->report.threads = cpu.threads;
 	run->result->report.bins = cpu.bins;
-}
-
-static size_t
-result_bytes(const GpusortRun *run)
-{
-	return run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
 }
 
 void
@@ -382,7 +431,7 @@ gpusort_run_finish(GpusortRun *run)
 		INSTR_TIME_SET_CURRENT(now);
 	report->rows = run->rows;
 	report->key_type = run->spec.key_type;
-	report->gather_bytes = run->rows * run->spec.key_bytes;
+	report->gather_bytes = run->rows * gpusort_spec_width(&run->spec);
 	report->gather_ms = milliseconds(run->begun, result->sort_begun);
 	report->return_ms = milliseconds(result->sort_done, now);
 	report->total_ms = milliseconds(run->begun, now);
@@ -442,6 +491,7 @@ gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count)
 		.threads = 1,
 	};
 
+	Assert(!spec->rows && spec->words <= 1);
 	if (count >= (size_t) gpusort_min_rows)
 		return false;
 	if (spec->key_bytes == 4)

@@ -72,16 +72,30 @@ extern void *gpusort_run_reserve(GpusortRun *run, size_t *room);
 extern void gpusort_run_commit(GpusortRun *run, size_t count);
 
 /*
- * Gives the run all its keys at once, as words that it only reads, encoded as
- * it goes; they must stay until the run is finished.  Saves the memory that
- * keys would take, whose first touch costs as much as the sort.  Nothing may
- * be reserved in such a run.
+ * Gives the run all its keys, of one word, at once, as words that it only
+ * reads, encoded as it goes; they must stay until the run is finished.  Saves
+ * the memory that keys would take, whose first touch costs as much as the sort.
+ * Nothing may be reserved in such a run.
  */
 extern void gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 							 const GpusortEncoding *encoding);
 
 /* How many keys were committed. */
 extern uint64_t gpusort_run_rows(const GpusortRun *run);
+
+/*
+ * The key of an input row, from 0, that was committed, or the word that was
+ * lent; read only, and there until the run ends, sorted or not.
+ */
+extern const void *gpusort_run_key(const GpusortRun *run, uint64_t row);
+
+/*
+ * Bytes that the run holds for its keys now, in the backend and in an
+ * accelerator's chunks, and those that the CPU engine would need besides, at
+ * most, to sort them, result included.  Lent words do not count.  For callers
+ * that keep to a limit; takes a few nanoseconds.
+ */
+extern size_t gpusort_run_memory(const GpusortRun *run);
 
 /*
  * Sorts what was committed.  out, if not NULL, is room for the whole result,
