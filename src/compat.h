@@ -29,4 +29,13 @@
 #define GPUSORT_NORETURN	__attribute__((noreturn))
 #endif
 
+/* 18: orderings are told by a CompareType, and may be other access methods' */
+#if PG_VERSION_NUM >= 180000
+#define GPUSORT_ORDERING		CompareType
+#define GPUSORT_ORDERING_DESC	COMPARE_GT
+#else
+#define GPUSORT_ORDERING		int16
+#define GPUSORT_ORDERING_DESC	BTGreaterStrategyNumber
+#endif
+
 #endif							/* GPUSORT_COMPAT_H */

@@ -84,6 +84,16 @@ run_pgtap() {
   run_prove "$1" env PGOPTIONS="${2:-}" pg_prove -j 2 -d gpusort_pgtap "$tree"/test/pgtap/*.sql
 }
 
+# Row keys, by a module of its own, made of the objects that were built last.
+run_rowkey() {
+  local module=$work/gpusort_rowkey_test
+  "${CC:-cc}" -O2 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
+    -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$("$PG_CONFIG" --includedir-server)" \
+    -o "$module.so" "$tree/test/rowkey/rowkey_test.c" "$tree"/src/rowkey*.o
+  psql -qXc 'SET client_min_messages = warning' -c 'DROP DATABASE IF EXISTS gpusort_rowkey' -c 'CREATE DATABASE gpusort_rowkey'
+  run_prove "$1" pg_prove -d gpusort_rowkey --set "module=$module" "$tree/test/rowkey/rowkey.sql"
+}
+
 # TAP tests, which make servers of their own.
 run_tap() {
   local name=$1 perl_lib=$pgxs/test/perl
@@ -144,6 +154,7 @@ run_unit "merge of pieces" bash -c "
 start_cluster "${server_settings[@]}"
 run_regress "regress"
 run_pgtap "properties"
+run_rowkey "row keys"
 if have_gpu; then
   run_pgtap "properties, on the GPU" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
   for algorithm in auto mppsort quicksort mergesort radixsort cub; do

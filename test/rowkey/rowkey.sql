@@ -1,0 +1,222 @@
+-- Row keys order rows as core's ORDER BY does: every type, alone and beside
+-- others, with NULLs on both sides, ascending and descending, over values that
+-- are hard to tell apart.  Run on a database of its own, with :module set to
+-- the module that rowkey_test.c becomes.
+\set ECHO none
+\set QUIET 1
+\pset format unaligned
+\pset tuples_only true
+\pset pager off
+\set ON_ERROR_STOP 1
+SET client_min_messages = warning;
+SET max_parallel_workers_per_gather = 0;
+CREATE EXTENSION pgtap;
+CREATE EXTENSION citext;
+
+CREATE FUNCTION rowkey_check(query text, order_by text) RETURNS text
+	LANGUAGE c STRICT AS :'module', 'rowkey_check';
+CREATE FUNCTION rowkey_refusal(query text, order_by text) RETURNS text
+	LANGUAGE c STRICT AS :'module', 'rowkey_refusal';
+
+-- The values of one kind: a table with a column v, each value twice, two NULLs.
+CREATE FUNCTION make_values(name text, type text, VARIADIC literals text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('CREATE TABLE %I (v %s)', name, type);
+	EXECUTE format('INSERT INTO %I SELECT unnest($1 || $1)::%s', name, type) USING literals;
+	EXECUTE format('INSERT INTO %I VALUES (NULL), (NULL)', name);
+END $$;
+
+-- One kind alone, in both directions, NULLs at both ends; then less its NULLs.
+CREATE FUNCTION check_alone(name text, expected text, ascending text = 'ASC', descending text = 'DESC')
+RETURNS SETOF text LANGUAGE sql AS $$
+	SELECT is(rowkey_check(format('SELECT v FROM %I', name), format('v %s NULLS %s', direction, nulls)),
+			  expected, format('%s %s NULLS %s', name, direction, nulls))
+	FROM unnest(ARRAY[ascending, descending]) direction, unnest(ARRAY['FIRST', 'LAST']) nulls
+	UNION ALL
+	SELECT is(rowkey_check(format('SELECT v FROM %I WHERE v IS NOT NULL', name), format('v %s', direction)),
+			  expected, format('%s %s, not null', name, direction))
+	FROM unnest(ARRAY[ascending, descending]) direction
+$$;
+
+-- Random strings over an alphabet, which collide often: count of them, of up to longest characters.
+CREATE FUNCTION random_strings(alphabet text, longest int, count int) RETURNS text[]
+LANGUAGE sql AS $$
+	SELECT array_agg((SELECT coalesce(string_agg(substr(alphabet, 1 + floor(random() * length(alphabet))::int, 1), ''), '')
+					  FROM generate_series(1, floor(random() * (longest + 1))::int + 0 * i)))
+	FROM generate_series(1, count) i
+$$;
+\o /dev/null
+SELECT setseed(0.5);
+
+CREATE TYPE mood AS ENUM ('m2', 'm4');
+ALTER TYPE mood ADD VALUE 'm1' BEFORE 'm2';
+ALTER TYPE mood ADD VALUE 'm3' AFTER 'm2';
+ALTER TYPE mood ADD VALUE 'm5';
+ALTER TYPE mood ADD VALUE 'm2a' BEFORE 'm3';
+ALTER TYPE mood ADD VALUE 'm0' BEFORE 'm1';
+CREATE DOMAIN score AS int4 CHECK (VALUE > -100);
+CREATE DOMAIN high_score AS score;
+CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE COLLATION libc (provider = libc, locale = 'C.UTF-8');
+CREATE COLLATION en (provider = icu, locale = 'en');
+DO $$ BEGIN
+	-- not all builds have it; where it is missing, C stands in
+	CREATE COLLATION bytes (provider = builtin, locale = 'C.UTF-8');
+EXCEPTION WHEN OTHERS THEN
+	CREATE COLLATION bytes (provider = libc, locale = 'POSIX');
+END $$;
+
+SELECT make_values('bool', 'bool', 't', 'f');
+SELECT make_values('int2', 'int2', VARIADIC ARRAY[-32768, -32767, -1, 0, 1, 255, 256, 32766, 32767]::text[]);
+SELECT make_values('int4', 'int4', VARIADIC ARRAY[-2147483648, -2147483647, -65536, -1, 0, 1, 65536, 2147483646, 2147483647]::text[]);
+SELECT make_values('int8', 'int8', VARIADIC ARRAY[-9223372036854775808, -9223372036854775807, -4294967296, -1, 0, 1,
+	4294967296, 9223372036854775806, 9223372036854775807]::text[]);
+SELECT make_values('int8_ends', 'int8', VARIADIC ARRAY[-9223372036854775808, -1, 0, 1, 9223372036854775807]::text[]);
+SELECT make_values('float4', 'float4', 'NaN', 'Infinity', '-Infinity', '0', '-0', '1e-45', '-1e-45', '1.5', '-1.5', '3.4e38', '-3.4e38');
+SELECT make_values('float8', 'float8', 'NaN', 'Infinity', '-Infinity', '0', '-0', '5e-324', '-5e-324', '1.5', '-1.5', '1.7e308', '-1.7e308');
+SELECT make_values('date', 'date', 'infinity', '-infinity', '4713-01-01 BC', '5874897-12-31', '2000-01-01', '1999-12-31');
+SELECT make_values('time', 'time', '00:00', '24:00', '23:59:59.999999', '00:00:00.000001', '12:00');
+SELECT make_values('timestamp', 'timestamp', 'infinity', '-infinity', '4713-01-01 BC', '294276-12-31 23:59:59.999999', '2000-01-01');
+SELECT make_values('timestamptz', 'timestamptz', 'infinity', '-infinity', '4713-01-02 BC', '294276-12-31 00:00+00', '2000-01-01 00:00+00');
+SELECT make_values('timetz', 'timetz', '00:00+00', '01:00+01', '02:00+02', '23:00-01', '24:00+15:59:59', '00:00-15:59:59', '12:00+05:30', '12:00+00');
+INSERT INTO timetz SELECT timezone(z, '12:00+00'::timetz) FROM unnest(ARRAY['590000 hours', '-590000 hours', '100 hours']::interval[]) z;
+SELECT make_values('interval', 'interval', '0', '1 mon', '30 days', '720 hours', '29 days 24:00:00.000001', '1 mon -1 day', '29 days',
+	'-1 mon', '-30 days', '-1 mon 1 day', '-1 us', '1 us', '178956970 years 7 mons', '-178956970 years -8 mons',
+	'2147483647 days 2562047788:00:54.775807', '-2147483648 days -2562047788:00:54.775807', '2562047788:00:54.775807');
+SELECT make_values('money', 'money', '-92233720368547758.08', '-92233720368547758.07', '0', '1', '92233720368547758.06', '92233720368547758.07');
+SELECT make_values('oid', 'oid', '0', '1', '2147483647', '2147483648', '4294967295');
+SELECT make_values('regclass', 'regclass', 'pg_class', 'pg_proc', 'pg_type');
+SELECT make_values('xid8', 'xid8', '0', '1', '9223372036854775808', '18446744073709551614', '18446744073709551615');
+SELECT make_values('pg_lsn', 'pg_lsn', '0/0', '0/1', '7FFFFFFF/FFFFFFFF', '80000000/0', 'FFFFFFFF/FFFFFFFE', 'FFFFFFFF/FFFFFFFF');
+SELECT make_values('tid', 'tid', '(0,0)', '(0,1)', '(0,65535)', '(1,0)', '(4294967295,65535)', '(4294967295,0)', '(65536,1)');
+SELECT make_values('uuid', 'uuid', '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001',
+	'00000000-0000-0000-0000-000000000002', '00000000-0000-0001-0000-000000000000', '7fffffff-ffff-ffff-ffff-ffffffffffff',
+	'ffffffff-ffff-ffff-0000-000000000000', 'ffffffff-ffff-ffff-ffff-fffffffffffd',
+	'ffffffff-ffff-ffff-ffff-fffffffffffe', 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+SELECT make_values('uuid_ends', 'uuid', '00000000-0000-0000-0000-000000000000', '12345678-1234-1234-1234-123456789012',
+	'ffffffff-ffff-ffff-ffff-ffffffffffff');
+SELECT make_values('macaddr', 'macaddr', '00:00:00:00:00:00', '00:00:00:00:00:01', '00:00:01:00:00:00', '7f:ff:ff:00:00:00', '80:00:00:00:00:00', 'ff:ff:ff:ff:ff:ff');
+SELECT make_values('macaddr8', 'macaddr8', '00:00:00:00:00:00:00:00', '00:00:00:00:00:00:00:01', '80:00:00:00:00:00:00:00',
+	'ff:ff:ff:ff:ff:ff:ff:fe', 'ff:ff:ff:ff:ff:ff:ff:ff');
+SELECT make_values('inet4', 'inet', '0.0.0.0/0', '0.0.0.0/1', '0.0.0.0', '10.0.0.0/8', '10.0.0.0/16', '10.0.0.1/8', '10.0.0.1/16', '10.0.0.1', '10.1.0.0/16',
+	'10.128.0.0/9', '10.64.0.1/8', '255.255.255.255', '255.255.255.255/31', '255.255.255.255/0', '128.0.0.0/1', '127.255.255.255');
+SELECT make_values('inet', 'inet', '0.0.0.0/0', '10.0.0.1/8', '255.255.255.255', '::/0', '::', '::1', '::2', '::3', '::4', '::1/127', '::ffff:10.0.0.1', 'fe80::1/64',
+	'fe80::2/64', 'fe80::/10', 'fe80::1/65', 'fe80:0:0:0:8000::/65', '8000::/1', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/0');
+SELECT make_values('cidr', 'cidr', '10.0.0.0/8', '10.0.0.0/16', '10.1.0.0/16', '0.0.0.0/0', '255.255.255.255/32');
+SELECT make_values('enum', 'mood', VARIADIC enum_range(NULL::mood)::text[]);
+SELECT make_values('domain', 'high_score', '-1', '0', '99');
+SELECT make_values('char', '"char"', '', 'a', 'b', 'Z');
+INSERT INTO "char" SELECT i::"char" FROM generate_series(-128, 127) i;
+
+-- strings: heads of each other, at the lengths where words end
+SELECT make_values('text', 'text COLLATE "C"', VARIADIC ARRAY['', ' ', 'a', 'b', 'aa', 'ab', 'Z', 'é', 'ÿ', '日本語', 'zzzzzzzz', E'\x01', repeat(chr(1114111), 5)] ||
+	array_agg(s) || array_agg(s || ' ') || array_agg(s || E'\x01') || random_strings('ab', 17, 30))
+FROM generate_series(0, 20) n, LATERAL (SELECT substr('the same long head', 1, n)) x(s);
+SELECT make_values('short_text', 'text COLLATE "C"', VARIADIC random_strings(E'ab \x01', 15, 60));
+SELECT make_values('varchar', 'varchar COLLATE bytes', VARIADIC random_strings('aB', 18, 60) ||
+	ARRAY[repeat('x', 15), repeat('x', 16), repeat('x', 17), repeat('x', 16) || 'a']);
+SELECT make_values('bpchar', 'bpchar(20) COLLATE "C"', VARIADIC random_strings(E'a \x01', 18, 60) ||
+	ARRAY[repeat('x', 15), repeat('x', 15) || '  x', repeat('x', 15) || ' x', repeat('x', 15) || '  ']);
+SELECT make_values('bpchar_free', 'bpchar COLLATE "C"', VARIADIC random_strings('a  ', 16, 60) || ARRAY['', ' ', repeat(' ', 30), 'a' || repeat(' ', 30)]);
+SELECT make_values('name', 'name', VARIADIC random_strings('ab', 17, 60) || ARRAY['', repeat('x', 63), repeat('x', 62), repeat('x', 15), repeat('x', 16)]);
+SELECT make_values('bytea', 'bytea', VARIADIC ARRAY['\x', '\x00', '\x0000', '\xff', '\xff00', '\x' || repeat('00', 15), '\x' || repeat('00', 16), '\x' || repeat('00', 17),
+	'\x' || repeat('ff', 14), '\x' || repeat('ff', 15), '\x' || repeat('ff', 16), '\x' || repeat('ff', 14) || '00', '\x' || repeat('ff', 15) || '00', '\x' || repeat('ff', 14) || '0000'] ||
+	(SELECT array_agg('\x' || replace(replace(s, 'a', '00'), 'b', 'ff')) FROM unnest(random_strings('aaab', 18, 60)) s));
+SELECT make_values('short_bytea', 'bytea', VARIADIC
+	(SELECT array_agg('\x' || replace(replace(s, 'a', '00'), 'b', '01')) FROM unnest(random_strings('aaab', 15, 60)) s));
+SELECT make_values('icu', 'text COLLATE en', VARIADIC ARRAY['', ' ', 'a', 'A', 'á', 'b', 'B', 'résumé', 'resume', 'Resume', 'co-op', 'coop', '日本', E'a\u0301', 'zzzzzzzzzzzzzzzz', 'zzzzzzzzzzzzzzza'] ||
+	random_strings('aAbBáé -', 12, 80));
+SELECT make_values('icu_nocase', 'text COLLATE nocase', VARIADIC ARRAY['', 'a', 'A', 'á', 'b', 'B', 'ABC', 'abc'] || random_strings('aAbB', 10, 80));
+SELECT make_values('icu_bpchar', 'bpchar(12) COLLATE en', VARIADIC random_strings('aA  ', 12, 60));
+
+-- numerics: of all lengths and headers; 1.0 is 1.00; zeros with scales
+SELECT make_values('numeric', 'numeric', VARIADIC ARRAY['NaN', 'Infinity', '-Infinity', '0', '0.00', '-0.000', '1', '1.0', '1.00', '-1', '-1.0', '0.1', '0.10', '9999', '10000', '10001',
+	'99999999', '100000000', '1e-20', '-1e-20', '1e1000', '-1e1000', '1e-1000', '-1e-1000', '9e131071', '-9e131071', '1e131068', '1e-16383', '-1e-16383', '9.9e-16382',
+	'1234567890123456789012345678', '1234567890123456789012345679', '12345678901234567890123456781', '12345678901234567890123456781.5',
+	'-1234567890123456789012345678', '-1234567890123456789012345678.5', '1234567890123456789012345678.0001', '1234567890123456789012345678.0002',
+	'9999999999999999999999999999', '9999999999999999999999999999.9999', '1e252', '1e256', '1e260', '1e-256', '1e-260', '1e-264',
+	(SELECT string_agg('1234567890', '') FROM generate_series(1, 200))] ||
+	(SELECT array_agg((CASE WHEN random() < 0.5 THEN '-' ELSE '' END) || floor(random() * 1000) || 'e' || floor(random() * 12 - 6)) FROM generate_series(1, 60)));
+SELECT make_values('short_numeric', 'numeric', VARIADIC ARRAY['NaN', 'Infinity', '-Infinity', '0', '0.00', '1.0', '1.00', '-1.0', '9999999999999999999999999999', '-9999999999999999999999999999'] ||
+	(SELECT array_agg((random() * 1e6 - 5e5)::numeric(20, 4)::text) FROM generate_series(1, 60)));
+SELECT make_values('fixed_numeric', 'numeric(10,2)', VARIADIC (SELECT array_agg((random() * 100 - 50)::text) FROM generate_series(1, 100)));
+
+-- values that are compressed, or stored elsewhere
+CREATE TABLE toasted (t text COLLATE "C", c bpchar COLLATE "C", b bytea, n numeric, i text COLLATE en);
+ALTER TABLE toasted ALTER t SET STORAGE EXTENDED, ALTER b SET STORAGE EXTERNAL, ALTER n SET STORAGE EXTERNAL;
+INSERT INTO toasted
+SELECT repeat(s, 2000 + i::int % 3), s || repeat(' ', 10000), convert_to(repeat(s, 3000), 'UTF8'),
+	   (CASE WHEN i % 2 = 0 THEN '-' ELSE '' END || repeat('1234', 3000) || i % 3)::numeric, repeat(s, 3000)
+FROM unnest(random_strings('ab', 3, 20)) WITH ORDINALITY AS x(s, i) WHERE s <> '';
+INSERT INTO toasted SELECT s, s, s::bytea, 5, s FROM unnest(ARRAY['a', 'b', 'ab', 'aaaaaaaaaaaaaaaa']) s;
+
+\o
+SELECT * FROM no_plan();
+
+SELECT check_alone(name, 'exact') FROM unnest(ARRAY['bool', 'char', 'int2', 'int4', 'float4', 'float8', 'date', 'time', 'timestamp', 'timestamptz',
+	'timetz', 'interval', 'oid', 'regclass', 'tid', 'macaddr', 'inet4', 'cidr', 'enum', 'domain', 'int8_ends', 'uuid_ends',
+	'short_text', 'short_bytea', 'short_numeric', 'fixed_numeric']) name;
+-- two values share a word with each other at each end of 64 and 128 bits
+SELECT check_alone(name, 'lossy') FROM unnest(ARRAY['int8', 'money', 'xid8', 'pg_lsn', 'macaddr8', 'uuid', 'inet',
+	'text', 'varchar', 'bpchar', 'name', 'bytea', 'icu', 'icu_nocase', 'icu_bpchar', 'numeric']) name;
+SELECT check_alone('bpchar_free', 'cautious');
+SELECT check_alone('text', 'lossy', 'USING ~<~', 'USING ~>~');
+SELECT check_alone('icu', 'lossy', 'USING ~<~', 'USING ~>~');
+SELECT check_alone('bpchar', 'lossy', 'USING ~<~', 'USING ~>~');
+SELECT is(rowkey_check('SELECT t FROM toasted', 't'), 'lossy', 'compressed text');
+SELECT is(rowkey_check('SELECT c FROM toasted', 'c'), 'cautious', 'compressed blanks');
+SELECT is(rowkey_check('SELECT b FROM toasted', 'b DESC'), 'lossy', 'bytea stored elsewhere');
+SELECT is(rowkey_check('SELECT n FROM toasted', 'n'), 'lossy', 'numeric stored elsewhere');
+SELECT is(rowkey_check('SELECT i FROM toasted', 'i'), 'lossy', 'compressed text under ICU');
+SELECT is(rowkey_check('SELECT t, c, b, n, i FROM toasted', 'c, n DESC, b, t, i'), 'lossy', 'all of them');
+
+-- pairs of kinds: what the first leaves open, the second must not decide
+CREATE TABLE kinds AS
+SELECT * FROM unnest(ARRAY['bool', 'int4', 'int8', 'int8_ends', 'float8', 'uuid', 'inet', 'enum', 'text', 'short_text',
+	'bpchar', 'bytea', 'numeric', 'interval', 'timetz', 'icu']) WITH ORDINALITY AS kind(name, n);
+SELECT matches(rowkey_check(
+		format('SELECT v1, v2 FROM (SELECT a.v v1, b.v v2 FROM %I a, %I b ORDER BY random() LIMIT 3000) s', a.name, b.name),
+		format('v1 %s NULLS %s, v2 %s NULLS %s',
+			   CASE WHEN x & 1 = 0 THEN 'ASC' ELSE 'DESC' END, CASE WHEN x & 2 = 0 THEN 'FIRST' ELSE 'LAST' END,
+			   CASE WHEN x & 4 = 0 THEN 'ASC' ELSE 'DESC' END, CASE WHEN x & 8 = 0 THEN 'FIRST' ELSE 'LAST' END)),
+	CASE WHEN a.name = 'icu' OR a.name IN ('int8', 'uuid', 'inet', 'text', 'bpchar', 'bytea', 'numeric') THEN '^lossy$'
+		 ELSE '^(exact|lossy|cautious)$' END,
+	format('%s, %s: %s', a.name, b.name, x))
+FROM kinds a, kinds b, LATERAL (SELECT (a.n * 7 + b.n * 3 + i * 5)::int & 15 AS x FROM generate_series(1, 2) i) d;
+
+-- exact columns stay exact together
+SELECT is(rowkey_check('SELECT a.v v1, b.v v2, c.v v3 FROM int8_ends a, int4 b, uuid_ends c', o), 'exact', o)
+FROM unnest(ARRAY['v1, v2, v3', 'v3 DESC, v1 NULLS FIRST, v2 DESC NULLS LAST', 'v2 DESC, v3 NULLS FIRST, v1 DESC']) o;
+-- both crowded words of a column, with something after them
+SELECT is(rowkey_check('SELECT a.v v1, b.v v2, c.v v3 FROM int8 a, int8 b, int2 c', o), 'lossy', o)
+FROM unnest(ARRAY['v1, v2, v3', 'v1 DESC, v2 DESC, v3', 'v1 NULLS FIRST, v2 DESC NULLS LAST, v3']) o;
+-- nothing follows ICU's word
+SELECT is(rowkey_check('SELECT a.v v1, b.v v2 FROM (SELECT v FROM icu WHERE v IS NULL) a, int4 b', 'v1, v2'), 'lossy', 'NULL under ICU, and more');
+
+SELECT is(rowkey_refusal(q, o), wanted, coalesce(wanted, 'no refusal: ' || q))
+FROM (VALUES
+	('SELECT v FROM int4', 'v', NULL),
+	('SELECT v FROM icu', 'v', NULL),
+	('SELECT v::text COLLATE libc AS v FROM text', 'v USING ~<~', NULL),
+	('SELECT v::citext AS v FROM text', 'v', 'type citext is not supported'),
+	('SELECT v::score[] AS v FROM (VALUES (ARRAY[1]), (NULL)) x(v)', 'v', 'type score[] is not supported'),
+	('SELECT ARRAY[v] AS v FROM tid', 'v', 'type tid[] is not supported'),
+	('SELECT int4range(v, NULL) AS v FROM int2', 'v', 'type int4range is not supported'),
+	('SELECT x AS v FROM int4 x', 'v', 'type public.int4 is not supported'),
+	('SELECT to_jsonb(v) AS v FROM int4', 'v', 'type jsonb is not supported'),
+	('SELECT v::int::bit(4) AS v FROM int2', 'v', 'type bit is not supported'),
+	('SELECT v COLLATE en AS v FROM name', 'v', 'column 1 of type name compares by ICU'),
+	('SELECT a.v, b.v COLLATE libc AS t FROM int4 a, text b', 'v, t', 'collation "libc" of column 2 compares by libc'),
+	('SELECT a.v, b.v COLLATE libc AS t FROM icu a, text b', 'v, t', 'collation "libc" of column 2 compares by libc'),
+	('SELECT a.v, b.v COLLATE libc AS t FROM icu a, text b', 't, v', 'collation "libc" of column 1 compares by libc')
+	) cases(q, o, wanted);
+-- sixteen words are taken, seventeen are not
+SELECT is(rowkey_refusal('SELECT ' || columns || ' FROM int4', order_by), wanted, coalesce(wanted, 'no refusal: 16 columns'))
+FROM (SELECT n, string_agg('v + ' || i || ' AS v' || i, ', ') AS columns, string_agg('v' || i, ', ') AS order_by
+	  FROM (VALUES (16), (17)) limits(n), generate_series(1, n) i GROUP BY n) x
+	 JOIN (VALUES (16, NULL), (17, 'the key of 17 columns is longer than 16 words')) cases(n, wanted) USING (n);
+SELECT is(rowkey_check('SELECT ' || string_agg('v % ' || i || ' AS v' || i, ', ') || ' FROM short_numeric', string_agg('v' || i, ', ')),
+	'exact', 'sixteen words') FROM generate_series(2, 9) i;
+
+SELECT * FROM finish();

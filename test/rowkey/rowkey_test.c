@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * rowkey_test.c
+ *		Row keys against core's ORDER BY.
+ *
+ * A module of its own, for tests only.  Its functions take a query and what is
+ * to be written after ORDER BY, have PostgreSQL plan the two together, and
+ * read the columns off the Sort node on top of the plan, as the GpuSort node
+ * does.  What that plan returns is core's order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "common/pg_prng.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "port/pg_bitutils.h"
+#include "utils/builtins.h"
+#include "utils/plancache.h"
+
+#include "rowkey.h"
+#include "sortrun.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(rowkey_refusal);
+PG_FUNCTION_INFO_V1(rowkey_check);
+
+/* All pairs of rows are compared up to so many rows, beyond that a sample. */
+#define ALL_PAIRS_ROWS	200
+#define SAMPLE_PAIRS	5000
+
+/* What follows the words must stay as it is. */
+#define CANARY	UINT64CONST(0xC0FFEE0DDBA11)
+
+typedef struct Rows
+{
+	int			count;
+	int			words;
+	uint64	   *keys;			/* words + 1 each */
+	int		   *encoded;		/* order in which rows are encoded */
+	TupleTableSlot *a;
+	TupleTableSlot *b;
+	int			i;				/* the pair that was compared last */
+	int			j;
+} Rows;
+
+/* Plans the query with its ORDER BY; reads the columns off the Sort node. */
+static SPIPlanPtr
+prepare(FunctionCallInfo fcinfo, GpusortSortColumn **columns, int *ncolumns)
+{
+	char	   *sql = psprintf("SELECT * FROM (%s) q ORDER BY %s",
+							   text_to_cstring(PG_GETARG_TEXT_PP(0)),
+							   text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	SPIPlanPtr	prepared = SPI_prepare(sql, 0, NULL);
+	CachedPlan *cached;
+	Sort	   *sort;
+
+	if (prepared == NULL)
+		elog(ERROR, "could not prepare: %s", sql);
+	cached = SPI_plan_get_cached_plan(prepared);
+	sort = (Sort *) linitial_node(PlannedStmt, cached->stmt_list)->planTree;
+	if (!IsA(sort, Sort))
+		elog(ERROR, "the plan's top node is no Sort: %s", sql);
+
+	*ncolumns = sort->numCols;
+	*columns = palloc(sizeof(GpusortSortColumn) * sort->numCols);
+	for (int i = 0; i < sort->numCols; i++)
+	{
+		TargetEntry *entry = list_nth(sort->plan.targetlist, sort->sortColIdx[i] - 1);
+
+		if (entry->resjunk)
+			elog(ERROR, "ORDER BY must name the query's columns: %s", sql);
+		(*columns)[i].attno = sort->sortColIdx[i];
+		(*columns)[i].sort_operator = sort->sortOperators[i];
+		(*columns)[i].collation = sort->collations[i];
+		(*columns)[i].nulls_first = sort->nullsFirst[i];
+		(*columns)[i].type = exprType((Node *) entry->expr);
+	}
+	/* a plan that is not saved belongs to no resource owner */
+	ReleaseCachedPlan(cached, NULL);
+	return prepared;
+}
+
+/* Why gpusort cannot order the query so, or NULL. */
+Datum
+rowkey_refusal(PG_FUNCTION_ARGS)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	GpusortSortColumn *columns;
+	int			ncolumns;
+	const char *refusal;
+	text	   *result = NULL;
+
+	SPI_connect();
+	prepare(fcinfo, &columns, &ncolumns);
+	refusal = gpusort_rowkey_refusal(columns, ncolumns);
+	if (refusal != NULL)
+	{
+		MemoryContextSwitchTo(caller);
+		result = cstring_to_text(refusal);
+	}
+	SPI_finish();
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(result);
+}
+
+static int
+compare_words(const Rows *rows, int i, int j)
+{
+	const uint64 *a = rows->keys + (Size) i * (rows->words + 1);
+	const uint64 *b = rows->keys + (Size) j * (rows->words + 1);
+
+	for (int word = 0; word < rows->words; word++)
+	{
+		if (a[word] != b[word])
+			return a[word] < b[word] ? -1 : 1;
+	}
+	return 0;
+}
+
+static void
+shuffle(int *numbers, int count, pg_prng_state *random)
+{
+	for (int i = count - 1; i > 0; i--)
+	{
+		int			j = pg_prng_uint64_range(random, 0, i);
+		int			number = numbers[i];
+
+		numbers[i] = numbers[j];
+		numbers[j] = number;
+	}
+}
+
+/*
+ * The pair of rows i < j in core's order.  NULL if their words and the
+ * comparators agree with it; *tie is set if words left it to the comparators.
+ */
+static const char *
+check_pair(GpusortRowKey *key, Rows *rows, int i, int j, bool *tie)
+{
+	int			order;
+	int			backwards;
+	int			word_order = compare_words(rows, i, j);
+
+	rows->i = i;
+	rows->j = j;
+	ExecStoreHeapTuple(SPI_tuptable->vals[i], rows->a, false);
+	ExecStoreHeapTuple(SPI_tuptable->vals[j], rows->b, false);
+	order = gpusort_rowkey_compare(key, rows->a, rows->b);
+	if (order > 0)
+		return "the comparators contradict core's order";
+	backwards = gpusort_rowkey_compare(key, rows->b, rows->a);
+	if ((order < 0 && backwards <= 0) || (order == 0 && backwards != 0))
+		return "the comparators contradict themselves";
+	if (word_order > 0)
+		return "the words contradict core's order";
+	if (word_order < 0 && order == 0)
+		return "equal rows have different words";
+	if (word_order == 0 && order != 0)
+	{
+		*tie = true;
+		if (!gpusort_rowkey_lossy(key))
+			return "unequal rows have equal words, and the key is not lossy";
+	}
+	return NULL;
+}
+
+/* Encodes all rows, in the order rows->encoded; checks what it can by itself. */
+static const char *
+encode_rows(GpusortRowKey *key, Rows *rows)
+{
+	uint64		vary = 0;
+	int			varying = 0;
+	int			stride = rows->words + 1;
+
+	for (int i = 0; i < rows->count; i++)
+	{
+		int			row = rows->encoded[i];
+		uint64	   *words = rows->keys + (Size) row * stride;
+
+		memset(words, 0x5A, sizeof(uint64) * rows->words);
+		words[rows->words] = CANARY;
+		ExecStoreHeapTuple(SPI_tuptable->vals[row], rows->a, false);
+		gpusort_rowkey_encode(key, rows->a, words);
+		if (words[rows->words] != CANARY)
+			return "more words were written than there are";
+	}
+	for (int word = 0; word < rows->words; word++)
+	{
+		vary = 0;
+		for (int row = 1; row < rows->count; row++)
+			vary |= rows->keys[(Size) row * stride + word] ^ rows->keys[word];
+		varying += pg_popcount64(vary);
+	}
+	if (varying > gpusort_rowkey_bits(key))
+		return psprintf("%d bits vary of %d", varying, gpusort_rowkey_bits(key));
+	return NULL;
+}
+
+/*
+ * 'exact' if the words decide all, 'lossy' if they left a pair of unequal rows
+ * to the comparators and said so, 'cautious' if they said so without one; or
+ * what is wrong.  Rows are encoded in three orders, with a reset in between.
+ */
+Datum
+rowkey_check(PG_FUNCTION_ARGS)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	GpusortSortColumn *columns;
+	int			ncolumns;
+	SPIPlanPtr	prepared;
+	GpusortRowKey *key;
+	Rows		rows = {0};
+	const char *wrong = NULL;
+	bool		tie = false;
+	bool		lossy = false;
+	pg_prng_state random;
+	text	   *result;
+
+	SPI_connect();
+	prepared = prepare(fcinfo, &columns, &ncolumns);
+	if (SPI_execute_plan(prepared, NULL, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not run the query");
+	rows.count = SPI_processed;
+	if (rows.count < 2)
+		elog(ERROR, "the query has %d rows", rows.count);
+
+	key = gpusort_rowkey_begin(columns, ncolumns);
+	rows.words = gpusort_rowkey_words(key);
+	if (rows.words < 1 || rows.words > GPUSORT_MAX_WORDS)
+		elog(ERROR, "%d words", rows.words);
+	rows.keys = palloc_extended(sizeof(uint64) * (rows.words + 1) * rows.count, MCXT_ALLOC_HUGE);
+	rows.encoded = palloc(sizeof(int) * rows.count);
+	rows.a = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsHeapTuple);
+	rows.b = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsHeapTuple);
+	for (int row = 0; row < rows.count; row++)
+		rows.encoded[row] = row;
+
+	pg_prng_seed(&random, 1);
+	for (int turn = 0; turn < 3 && wrong == NULL; turn++)
+	{
+		gpusort_rowkey_reset(key);
+		shuffle(rows.encoded, rows.count, &random);
+		wrong = encode_rows(key, &rows);
+
+		for (int i = 0; i + 1 < rows.count && wrong == NULL; i++)
+		{
+			int			end = rows.count <= ALL_PAIRS_ROWS ? rows.count : i + 2;
+
+			CHECK_FOR_INTERRUPTS();
+			for (int j = i + 1; j < end && wrong == NULL; j++)
+				wrong = check_pair(key, &rows, i, j, &tie);
+		}
+		for (int pair = 0; rows.count > ALL_PAIRS_ROWS && pair < SAMPLE_PAIRS && wrong == NULL; pair++)
+		{
+			int			i = pg_prng_uint64_range(&random, 0, rows.count - 2);
+			int			j = pg_prng_uint64_range(&random, i + 1, rows.count - 1);
+
+			wrong = check_pair(key, &rows, i, j, &tie);
+		}
+		lossy |= gpusort_rowkey_lossy(key);
+	}
+
+	if (wrong != NULL)
+		wrong = psprintf("rows %d and %d of %d: %s", rows.i, rows.j, rows.count, wrong);
+	else
+		wrong = !lossy ? "exact" : tie ? "lossy" : "cautious";
+
+	MemoryContextSwitchTo(caller);
+	result = cstring_to_text(wrong);
+	ExecDropSingleTupleTableSlot(rows.a);
+	ExecDropSingleTupleTableSlot(rows.b);
+	SPI_finish();
+	PG_RETURN_TEXT_P(result);
+}
