@@ -86,12 +86,18 @@ run_pgtap() {
 
 # Row keys, by a module of its own, made of the objects that were built last.
 run_rowkey() {
-  local module=$work/gpusort_rowkey_test
+  local module=$work/gpusort_rowkey_test database
   "${CC:-cc}" -O2 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
     -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$("$PG_CONFIG" --includedir-server)" \
     -o "$module.so" "$tree/test/rowkey/rowkey_test.c" "$tree"/src/rowkey*.o
-  psql -qXc 'SET client_min_messages = warning' -c 'DROP DATABASE IF EXISTS gpusort_rowkey' -c 'CREATE DATABASE gpusort_rowkey'
+  psql -qXc 'CREATE DATABASE gpusort_rowkey' \
+    -c "CREATE DATABASE gpusort_rowkey_c TEMPLATE template0 LOCALE 'C'" \
+    -c "CREATE DATABASE gpusort_rowkey_icu TEMPLATE template0 LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'en'"
   run_prove "$1" pg_prove -d gpusort_rowkey --set "module=$module" "$tree/test/rowkey/rowkey.sql"
+  for database in gpusort_rowkey:libc gpusort_rowkey_c:bytes gpusort_rowkey_icu:icu; do
+    run_prove "$1, default collation by ${database#*:}" pg_prove -d "${database%:*}" --set "module=$module" \
+      --set "comparer=${database#*:}" "$tree/test/rowkey/default_collation.sql"
+  done
 }
 
 # TAP tests, which make servers of their own.

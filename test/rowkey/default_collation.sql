@@ -1,0 +1,29 @@
+-- What the database's own collation makes of text.  :comparer is who compares
+-- by it (libc, bytes or icu), :module the module that rowkey_test.c becomes.
+\set ECHO none
+\set QUIET 1
+\pset format unaligned
+\pset tuples_only true
+\pset pager off
+\set ON_ERROR_STOP 1
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE OR REPLACE FUNCTION rowkey_check(query text, order_by text) RETURNS text
+	LANGUAGE c STRICT AS :'module', 'rowkey_check';
+CREATE OR REPLACE FUNCTION rowkey_refusal(query text, order_by text) RETURNS text
+	LANGUAGE c STRICT AS :'module', 'rowkey_refusal';
+CREATE TEMPORARY TABLE strings (t text, v varchar, b bpchar, n name);
+INSERT INTO strings
+SELECT s, s, s, s FROM unnest(ARRAY['', 'a', 'A', 'b', 'B', 'aB', 'Ab', 'a b', 'a-b', 'ab', 'Z', 'zz', NULL]) s;
+
+SELECT * FROM no_plan();
+SELECT :'comparer' = 'libc' AS libc \gset
+\if :libc
+SELECT is(rowkey_refusal('SELECT * FROM strings', c), 'collation "default" of column 1 compares by libc', c)
+FROM unnest(ARRAY['t', 'v', 'b', 't DESC', 't, n']) c;
+\else
+SELECT is(rowkey_check('SELECT * FROM strings', c), CASE :'comparer' WHEN 'bytes' THEN 'exact' ELSE 'cautious' END, c)
+FROM unnest(ARRAY['t', 'v', 'b', 't DESC', 'v NULLS FIRST', 'b DESC NULLS LAST']) c;
+\endif
+SELECT is(rowkey_check('SELECT * FROM strings', c), 'exact', c) FROM unnest(ARRAY['n', 't USING ~<~', 'b USING ~>~']) c;
+SELECT * FROM finish();
