@@ -114,6 +114,18 @@ run_tap() {
     prove -I "$perl_lib" -I "$work/tap" "${@/#*\//$work/tap/}"
 }
 
+# Builds what is tested from inside a backend, as a module that
+# GPUSORT_TEST_MODULE names.  -Bsymbolic: it calls its own copy of the code,
+# not that of a gpusort.so that is loaded, too.
+build_test_module() {
+  local flags
+  read -ra flags <<<"$("$PG_CONFIG" --cppflags)"
+  export GPUSORT_TEST_MODULE=$work/spill_test.so
+  "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
+    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" \
+    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,memory}.c
+}
+
 have_gpu() {
   [ "$(psql -qXtAc "SELECT available FROM gpusort_status() WHERE engine = 'cuda'" gpusort_pgtap)" = t ]
 }
@@ -157,6 +169,10 @@ run_unit "merge of pieces" bash -c "
     '$tree/src/engine_cpu_merge.o' -lstdc++ -lpthread &&
   '$work/engine_cpu_merge_test'"
 
+run_unit "tree of losers" bash -c "
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/losertree_test' '$tree/test/unit/losertree_test.c' &&
+  '$work/losertree_test'"
+
 start_cluster "${server_settings[@]}"
 run_regress "regress"
 run_pgtap "properties"
@@ -177,6 +193,8 @@ if [ -f "$tree/kernels/sort.o" ]; then
   fi
 fi
 run_tap "server" "$tree"/test/t/001*.pl
+build_test_module
+run_tap "spill" "$tree"/test/spill/*.pl
 
 say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
 echo "$passed passed, $failed failed"

@@ -1,0 +1,118 @@
+# Sorted runs on disk and their merge (src/spill.c), by test/spill/spill_test.c:
+# right rows in a stable order whatever the sizes, and temporary files that
+# obey the settings and are gone after every kind of end.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $module = $ENV{GPUSORT_TEST_MODULE} or die 'GPUSORT_TEST_MODULE is not set';
+
+my $node = PostgreSQL::Test::Cluster->new('spill');
+$node->init;
+$node->append_conf('postgresql.conf', "fsync = off\n");
+$node->start;
+$node->safe_psql('postgres', <<"SQL");
+CREATE FUNCTION spill_check(rows bigint, words integer, tuple_bytes_max integer, runs integer, memory_kb integer, seed bigint, lossy boolean)
+RETURNS text AS '$module' LANGUAGE C STRICT;
+CREATE FUNCTION spill_cancel(step text) RETURNS void AS '$module' LANGUAGE C STRICT;
+CREATE FUNCTION spill_bench(rows bigint, words integer, tuple_bytes integer, runs integer, memory_kb integer,
+  OUT write_ns float8, OUT merge_ns float8, OUT write_mb_s float8) AS '$module' LANGUAGE C STRICT;
+SQL
+
+sub is_empty
+{
+	my ($name) = @_;
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ls_tmpdir()'), '0', "$name: no temporary file is left");
+}
+
+# rows, words, longest tuple, runs, memory, lossy => runs not empty
+foreach my $case (
+	[ 20000, 1, 0, 1, 64, 'f', '1 runs, no waste, not compared', 'one run' ],
+	[ 20000, 1, 0, 3, 64, 'f', '2 runs, no waste, not compared', 'words only' ],
+	[ 20000, 3, 0, 4, 64, 'f', '3 runs, no waste, not compared', 'several words only' ],
+	[ 20000, 16, 0, 20, 64, 'f', '19 runs, no waste, not compared', 'the most words only, more runs than buffers' ],
+	[ 20000, 1, 60, 4, 64, 'f', '3 runs, no waste, not compared', 'tuples' ],
+	[ 20000, 1, 60, 4, 64, 't', '3 runs, no waste, compared', 'tuples, lossy words' ],
+	[ 20000, 2, 500, 5, 64, 't', '4 runs, no waste, compared', 'one run more than buffers' ],
+	[ 100000, 2, 200, 250, 8192, 't', '249 runs, no waste, compared', 'a buffer for each run' ],
+	[ 20000, 2, 200, 1000, 16384, 't', 'R runs, no waste, compared', 'more runs than are merged at once' ],
+	[ 100000, 1, 100, 1000, 64, 't', '999 runs, no waste, compared', '1000 runs in 64 kB' ],
+	[ 500, 1, 100, 1000, 64, 'f', 'R runs, no waste, not compared', 'runs of one row and of none' ],
+	[ 3000, 2, 50000, 10, 64, 't', '9 runs, no waste, compared', 'tuples longer than an extent' ],
+	[ 300, 1, 5000000, 10, 64, 'f', '9 runs, no waste, not compared', 'tuples longer than all memory' ],
+	[ 2000, 1, 16400, 10, 64, 't', '9 runs, no waste, compared', 'tuples about as long as an extent' ],
+	[ 20000, 1, 60, 20, 0, 't', '19 runs, no waste, compared', 'no memory' ])
+{
+	my ($rows, $words, $bytes, $runs, $memory, $lossy, $expected, $name) = @$case;
+	my $wrong = 0;
+	foreach my $seed (1 .. 3)
+	{
+		my ($rc, $got, $stderr) = $node->psql('postgres', "SELECT spill_check($rows, $words, $bytes, $runs, $memory, $seed, '$lossy')");
+		$got =~ s/^\d+/R/ if $expected =~ /^R/;
+		$wrong++ if "$got$stderr" ne $expected;
+		diag("$name, seed $seed: $got$stderr") if "$got$stderr" ne $expected;
+	}
+	is($wrong, 0, $name);
+}
+is_empty('after all these');
+
+# settings that concern temporary files
+my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET temp_file_limit = '1MB'; SELECT spill_check(100000, 1, 60, 10, 64, 1, false)");
+like($stderr, qr/ERROR:  temporary file size exceeds temp_file_limit \(1024kB\)/, 'temp_file_limit');
+is_empty('temp_file_limit');
+is( $node->safe_psql('postgres', <<'SQL'), '0', 'temp_file_limit in a subtransaction: no temporary file is left after it');
+BEGIN;
+DO LANGUAGE plpgsql $$
+BEGIN
+  SET LOCAL temp_file_limit = '1MB';
+  PERFORM spill_check(100000, 1, 60, 10, 64, 1, false);
+  RAISE 'no error';
+EXCEPTION WHEN configuration_limit_exceeded THEN
+END $$;
+SELECT count(*) FROM pg_ls_tmpdir();
+COMMIT;
+SQL
+is( $node->safe_psql('postgres', "SET temp_file_limit = '10MB'; SELECT spill_check(500000, 1, 0, 250, 64, 1, false)"),
+	'249 runs, no waste, not compared', 'merging 250 runs of 4 MB in all, three at a time, stays below 10 MB');
+
+# written once, and by four merges of three runs each, which leave 4 of 244
+my ($written) = $node->safe_psql('postgres',
+	'EXPLAIN (ANALYZE, BUFFERS, FORMAT YAML) SELECT spill_check(1000000, 1, 0, 244, 64, 1, false)') =~ /Temp Written Blocks: (\d+)/;
+cmp_ok($written * 8192, '>', 2 * 8000000, 'runs are merged before the last merge');
+cmp_ok($written * 8192, '<=', 5.2 * 8000000, 'those that are smallest');
+
+my $tablespace = PostgreSQL::Test::Utils::tempdir();
+$node->safe_psql('postgres', "CREATE TABLESPACE space LOCATION '$tablespace'");
+$node->safe_psql('postgres', "SET temp_tablespaces = space; SET log_temp_files = 0; SELECT spill_check(20000, 1, 60, 10, 64, 1, false)");
+like(slurp_file($node->logfile), qr{LOG:  temporary file: path "pg_tblspc/[^"]*/pgsql_tmp/[^"]*", size \d{6,}},
+	'temp_tablespaces and log_temp_files');
+
+# cancelled, at each step
+foreach my $step ('write', 'merge', 'next')
+{
+	($rc, $stdout, $stderr) = $node->psql('postgres', "SELECT spill_cancel('$step')");
+	like($stderr, qr/ERROR:  canceling statement due to user request/, "cancelled: $step");
+	is_empty("cancelled: $step");
+	is($node->safe_psql('postgres', <<"SQL"), '0', "cancelled in a subtransaction: $step: no temporary file is left after it");
+BEGIN;
+DO LANGUAGE plpgsql \$\$
+BEGIN
+  PERFORM spill_cancel('$step');
+  RAISE 'no error';
+EXCEPTION WHEN query_canceled THEN
+END \$\$;
+SELECT count(*) FROM pg_ls_tmpdir();
+COMMIT;
+SQL
+}
+
+# what maintainers measure with: works
+is($node->safe_psql('postgres', 'SELECT write_ns > 0, merge_ns > 0, write_mb_s > 0 FROM spill_bench(10000, 1, 40, 10, 1024)'),
+	't|t|t', 'the benchmark');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,409 @@
+/*-------------------------------------------------------------------------
+ *
+ * spill_test.c
+ *		SQL functions that test src/spill.c.
+ *
+ * Not part of the extension: test/run.sh builds this file and the code it
+ * tests as a module of its own, and test/spill/spill.pl calls it.
+ *
+ * A row of spill_check() says where it was written, as run and place in it,
+ * and all else follows from that: its words, the order that these hide, its
+ * length and every byte of its tuple.  So a row that comes back is checked by
+ * making it again, and that all come back by counting each run's.  Words are
+ * of few values, so that ties are common, in every word.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "common/pg_prng.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "utils/builtins.h"
+
+#include "sortrun.h"
+#include "spill.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(spill_check);
+PG_FUNCTION_INFO_V1(spill_cancel);
+PG_FUNCTION_INFO_V1(spill_bench);
+
+/* What every row of a run is, before it is sorted and written. */
+typedef struct Row
+{
+	uint64		words[GPUSORT_MAX_WORDS];
+	uint64		hidden;			/* order of rows of equal words, if lossy */
+} Row;
+
+/* How a tuple begins; bytes made from run and place follow. */
+typedef struct TupleStart
+{
+	uint32		t_len;
+	uint32		run;
+	uint64		place;
+	uint64		hidden;
+} TupleStart;
+
+typedef struct Check
+{
+	int			words;
+	int			tuple_bytes_max;	/* 0: no tuples */
+	bool		lossy;
+	uint64		seed;
+	int			nruns;
+	uint64	   *run_rows;
+	Row		  **rows;			/* of each run, in order */
+	uint64	   *returned;		/* of each run, so far */
+	uint64		compared;
+} Check;
+
+static void
+fill_row(const Check *check, pg_prng_state *random, Row *row)
+{
+	memset(row, 0, sizeof(*row));
+	for (int i = 0; i < check->words; i++)
+	{
+		/* the most significant word also takes the extreme values */
+		row->words[i] = pg_prng_uint64_range(random, 0, 20);
+		if (i == 0 && row->words[i] == 20)
+			row->words[i] = PG_UINT64_MAX;
+		else if (i == 0)
+			row->words[i] <<= 59;
+	}
+	if (check->lossy)
+		row->hidden = pg_prng_uint64_range(random, 0, 5);
+}
+
+static int
+compare_words(const Check *check, const uint64 *a, const uint64 *b)
+{
+	for (int i = 0; i < check->words; i++)
+	{
+		if (a[i] != b[i])
+			return a[i] < b[i] ? -1 : 1;
+	}
+	return 0;
+}
+
+static int
+compare_rows(const void *a, const void *b, void *arg)
+{
+	const Row  *x = a;
+	const Row  *y = b;
+	int			order = compare_words(arg, x->words, y->words);
+
+	if (order == 0 && x->hidden != y->hidden)
+		order = x->hidden < y->hidden ? -1 : 1;
+	return order;
+}
+
+static int
+compare_tuples(void *arg, MinimalTuple a, MinimalTuple b)
+{
+	const TupleStart *x = (const TupleStart *) a;
+	const TupleStart *y = (const TupleStart *) b;
+
+	((Check *) arg)->compared++;
+	return x->hidden == y->hidden ? 0 : x->hidden < y->hidden ? -1 : 1;
+}
+
+/* The tuple of a row, in room for the longest. */
+static void
+fill_tuple(const Check *check, uint32 run, uint64 place, TupleStart *tuple)
+{
+	pg_prng_state random;
+	int			most = check->tuple_bytes_max;
+	uint64		bits;
+
+	pg_prng_seed(&random, check->seed ^ ((uint64) run << 40) ^ place);
+	/* most tuples are short, so that extents hold many, and some the longest */
+	if (pg_prng_uint64_range(&random, 0, 15) != 0)
+		most = Min(most, 100);
+	tuple->t_len = pg_prng_uint64_range(&random, Min(sizeof(TupleStart), most), most);
+	tuple->run = run;
+	tuple->place = place;
+	tuple->hidden = check->rows[run][place].hidden;
+	bits = pg_prng_uint64(&random) | 1;
+	for (Size i = sizeof(TupleStart); i < tuple->t_len; i++)
+		((unsigned char *) tuple)[i] = (unsigned char) ((bits * i) >> 32);
+}
+
+/* Which of a run's rows a row without a tuple is: the next one. */
+static int
+find_run(const Check *check, const uint64 *words)
+{
+	for (int run = 0; run < check->nruns; run++)
+	{
+		if (check->returned[run] < check->run_rows[run] &&
+			compare_words(check, check->rows[run][check->returned[run]].words, words) == 0)
+			return run;
+	}
+	elog(ERROR, "words that are of no run's next row");
+	return -1;					/* keep compiler quiet */
+}
+
+static void
+check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
+{
+	const uint64 *words;
+	MinimalTuple tuple;
+	Row		   *last = NULL;
+	int			last_run = 0;
+	uint64		count = 0;
+
+	gpusort_spill_merge(spill);
+	memset(check->returned, 0, check->nruns * sizeof(uint64));
+	while (gpusort_spill_next(spill, &words, &tuple))
+	{
+		const TupleStart *start = (const TupleStart *) tuple;
+		int			run;
+		Row		   *row;
+
+		if ((tuple != NULL) != (check->tuple_bytes_max > 0))
+			elog(ERROR, "row " UINT64_FORMAT ": a tuple where there is none, or none", count);
+		if (tuple != NULL && ((uintptr_t) tuple % MAXIMUM_ALIGNOF != 0 || start->run >= check->nruns))
+			elog(ERROR, "row " UINT64_FORMAT ": not aligned, or no tuple of ours", count);
+		run = tuple != NULL ? start->run : find_run(check, words);
+		if (check->returned[run] == check->run_rows[run])
+			elog(ERROR, "row " UINT64_FORMAT ": run %d has no more", count, run);
+		row = &check->rows[run][check->returned[run]];
+		if (compare_words(check, row->words, words) != 0)
+			elog(ERROR, "row " UINT64_FORMAT ": wrong words", count);
+		if (tuple != NULL)
+		{
+			fill_tuple(check, run, check->returned[run], expected);
+			if (start->t_len != expected->t_len || memcmp(start, expected, expected->t_len) != 0)
+				elog(ERROR, "row " UINT64_FORMAT ": wrong tuple", count);
+		}
+		if (last != NULL)
+		{
+			int			order = compare_rows(last, row, check);
+
+			if (order > 0)
+				elog(ERROR, "row " UINT64_FORMAT ": not in order", count);
+			if (order == 0 && run < last_run)
+				elog(ERROR, "row " UINT64_FORMAT ": not stable", count);
+		}
+		last = row;
+		last_run = run;
+		check->returned[run]++;
+		count++;
+	}
+	for (int run = 0; run < check->nruns; run++)
+	{
+		if (check->returned[run] != check->run_rows[run])
+			elog(ERROR, "run %d: " UINT64_FORMAT " rows of " UINT64_FORMAT,
+				 run, check->returned[run], check->run_rows[run]);
+	}
+	for (int i = 0; i < 2; i++)
+	{
+		if (gpusort_spill_next(spill, &words, &tuple))
+			elog(ERROR, "a row after the last");
+	}
+}
+
+/* How many rows each run has: from none to several times the mean. */
+static void
+share_rows(Check *check, uint64 rows, pg_prng_state *random)
+{
+	for (uint64 i = 0; i < rows; i++)
+	{
+		uint64		run = pg_prng_uint64_range(random, 0, check->nruns - 1);
+
+		if (pg_prng_bool(random))
+			run = pg_prng_uint64_range(random, 0, run);
+		check->run_rows[run]++;
+	}
+	/* where there are enough, one without any, and one with one */
+	if (check->nruns > 2)
+	{
+		check->run_rows[0] += check->run_rows[1] + check->run_rows[2] - 1;
+		check->run_rows[1] = 0;
+		check->run_rows[2] = 1;
+	}
+}
+
+/*
+ * spill_check(rows bigint, words integer, tuple_bytes_max integer,
+ *		runs integer, memory_kb integer, seed bigint, lossy boolean) returns text
+ *
+ * Writes runs of so many rows in all, merges them twice, and raises an error
+ * if a row is missing, changed, out of order, or not stable, or rows, runs
+ * and bytes are not counted right.  Returns how many runs were not empty,
+ * whether the file took much more than the rows and an extent for each run,
+ * merges included, and whether compare was called.
+ */
+Datum
+spill_check(PG_FUNCTION_ARGS)
+{
+	uint64		rows = PG_GETARG_INT64(0);
+	Check		check = {0};
+	Size		memory = (Size) PG_GETARG_INT32(4) * 1024;
+	uint64		extent = (memory < 8 * 1024 * 1024 ? 16 : 256) * 1024;
+	pg_prng_state random;
+	TupleStart *tuple;
+	GpusortSpill *spill;
+	int			filled = 0;
+	uint64		bytes = 0;
+	char	   *result;
+
+	check.words = PG_GETARG_INT32(1);
+	check.tuple_bytes_max = PG_GETARG_INT32(2);
+	check.nruns = PG_GETARG_INT32(3);
+	check.seed = PG_GETARG_INT64(5);
+	check.lossy = PG_GETARG_BOOL(6);
+	if (rows < 3 || check.nruns < 1 || check.words < 1 || check.words > GPUSORT_MAX_WORDS ||
+		(check.tuple_bytes_max == 0 ? check.lossy : check.tuple_bytes_max < sizeof(TupleStart)))
+		elog(ERROR, "spill_check: no such test");
+
+	pg_prng_seed(&random, check.seed);
+	check.run_rows = palloc0(check.nruns * sizeof(uint64));
+	check.returned = palloc0(check.nruns * sizeof(uint64));
+	check.rows = palloc0(check.nruns * sizeof(Row *));
+	tuple = palloc0(Max(check.tuple_bytes_max, sizeof(TupleStart)));
+	share_rows(&check, rows, &random);
+
+	spill = gpusort_spill_begin(check.words, memory, compare_tuples, &check);
+	for (int run = 0; run < check.nruns; run++)
+	{
+		check.rows[run] = MemoryContextAllocHuge(CurrentMemoryContext,
+												 (check.run_rows[run] + 1) * sizeof(Row));
+		for (uint64 i = 0; i < check.run_rows[run]; i++)
+			fill_row(&check, &random, &check.rows[run][i]);
+		qsort_arg(check.rows[run], check.run_rows[run], sizeof(Row), compare_rows, &check);
+
+		/* not known from the start, as in a sort that meets its first long text */
+		if (check.lossy && run == check.nruns / 2)
+			gpusort_spill_set_lossy(spill);
+		filled += check.run_rows[run] > 0;
+		gpusort_spill_begin_run(spill);
+		for (uint64 i = 0; i < check.run_rows[run]; i++)
+		{
+			if (check.tuple_bytes_max > 0)
+			{
+				fill_tuple(&check, run, i, tuple);
+				bytes += tuple->t_len;
+			}
+			bytes += check.words * sizeof(uint64);
+			gpusort_spill_write(spill, check.rows[run][i].words,
+								check.tuple_bytes_max > 0 ? (MinimalTuple) tuple : NULL);
+		}
+		gpusort_spill_end_run(spill);
+	}
+	if (gpusort_spill_bytes(spill) < bytes)
+		elog(ERROR, "fewer bytes than were written");
+	if (gpusort_spill_rows(spill) != rows || gpusort_spill_runs(spill) != filled)
+		elog(ERROR, "rows or runs were not counted right");
+
+	check_merge(&check, spill, tuple);
+	check_merge(&check, spill, tuple);
+	result = psprintf("%d runs, %s, %s", filled,
+					  gpusort_spill_bytes(spill) <= bytes + bytes / 4 + filled * extent ? "no waste" : "waste",
+					  check.compared > 0 ? "compared" : "not compared");
+	gpusort_spill_end(spill);
+	PG_RETURN_TEXT_P(cstring_to_text(result));
+}
+
+/*
+ * spill_cancel(step text) returns void
+ *
+ * Sends itself a request to cancel in the midst of a spill: before a "write",
+ * before a "merge" that has more runs than buffers, or before the "next" of
+ * half the rows.  Nothing here looks at it, and what is left of the step has
+ * many extents.
+ */
+Datum
+spill_cancel(PG_FUNCTION_ARGS)
+{
+	char	   *step = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	GpusortSpill *spill = gpusort_spill_begin(1, 64 * 1024, NULL, NULL);
+	const uint64 *words;
+	MinimalTuple tuple;
+
+	for (int run = 0; run < 10; run++)
+	{
+		if (run == 9 && strcmp(step, "write") == 0)
+			kill(MyProcPid, SIGINT);
+		gpusort_spill_begin_run(spill);
+		for (uint64 i = 0; i < 100000; i++)
+			gpusort_spill_write(spill, &i, NULL);
+		gpusort_spill_end_run(spill);
+	}
+	if (strcmp(step, "merge") == 0)
+		kill(MyProcPid, SIGINT);
+	gpusort_spill_merge(spill);
+	for (int i = 0; gpusort_spill_next(spill, &words, &tuple); i++)
+	{
+		if (i == 500000 && strcmp(step, "next") == 0)
+			kill(MyProcPid, SIGINT);
+	}
+	elog(ERROR, "not cancelled");
+	PG_RETURN_NULL();
+}
+
+/*
+ * spill_bench(rows bigint, words integer, tuple_bytes integer, runs integer,
+ *		memory_kb integer, OUT write_ns float8, OUT merge_ns float8,
+ *		OUT write_mb_s float8)
+ *
+ * What writing and what merging costs a row, of tuples of one length.
+ */
+Datum
+spill_bench(PG_FUNCTION_ARGS)
+{
+	uint64		rows = PG_GETARG_INT64(0);
+	int			words = PG_GETARG_INT32(1);
+	int			tuple_bytes = PG_GETARG_INT32(2);
+	int			runs = PG_GETARG_INT32(3);
+	MinimalTuple tuple = palloc0(Max(tuple_bytes, sizeof(TupleStart)));
+	GpusortSpill *spill;
+	pg_prng_state random;
+	instr_time	begun;
+	instr_time	written;
+	instr_time	merged;
+	uint64		key[GPUSORT_MAX_WORDS] = {0};
+	const uint64 *got;
+	MinimalTuple got_tuple;
+	uint64		bytes = 0;
+	TupleDesc	tupdesc;
+	Datum		values[3];
+	bool		nulls[3] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	pg_prng_seed(&random, 1);
+	tuple->t_len = tuple_bytes;
+
+	INSTR_TIME_SET_CURRENT(begun);
+	spill = gpusort_spill_begin(words, (Size) PG_GETARG_INT32(4) * 1024, NULL, NULL);
+	for (int run = 0; run < runs; run++)
+	{
+		key[0] = 0;
+		gpusort_spill_begin_run(spill);
+		for (uint64 i = 0; i < rows / runs; i++)
+		{
+			key[0] += pg_prng_uint64(&random) >> 40;
+			gpusort_spill_write(spill, key, tuple_bytes > 0 ? tuple : NULL);
+		}
+		gpusort_spill_end_run(spill);
+	}
+	INSTR_TIME_SET_CURRENT(written);
+	gpusort_spill_merge(spill);
+	while (gpusort_spill_next(spill, &got, &got_tuple))
+		bytes += words * sizeof(uint64) + (got_tuple != NULL ? got_tuple->t_len : 0);
+	INSTR_TIME_SET_CURRENT(merged);
+	gpusort_spill_end(spill);
+
+	INSTR_TIME_SUBTRACT(merged, written);
+	INSTR_TIME_SUBTRACT(written, begun);
+	values[0] = Float8GetDatum(INSTR_TIME_GET_DOUBLE(written) * 1e9 / rows);
+	values[1] = Float8GetDatum(INSTR_TIME_GET_DOUBLE(merged) * 1e9 / rows);
+	values[2] = Float8GetDatum(bytes / INSTR_TIME_GET_DOUBLE(written) / 1e6);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
+}
