@@ -131,6 +131,30 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpusort_last_sort() IS
 'the last sort of this session: engine, sizes, and where the time went; NULLs before the first';
 
+CREATE FUNCTION gpusort_activity_list(
+  OUT pid integer,
+  OUT phase text,
+  OUT rows bigint,
+  OUT bytes bigint,
+  OUT engine text,
+  OUT started timestamp with time zone)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
+
+COMMENT ON FUNCTION gpusort_activity_list() IS
+'what gpusort_activity shows';
+
+CREATE VIEW gpusort_activity AS
+  SELECT a.pid, a.phase, a.rows, a.bytes, a.engine, a.started
+  FROM gpusort_activity_list() a;
+
+COMMENT ON VIEW gpusort_activity IS
+'sorts that have been running for a second or more, in all sessions: process, phase (gathering, sorting, merging or returning), rows and bytes of this phase so far, engine, and start; of other users'' sorts the process only, unless the caller has the privileges of pg_read_all_stats';
+
+-- Details of other users' sorts are left out by the function.
+GRANT SELECT ON gpusort_activity TO PUBLIC;
+
 --
 -- Measuring
 --

@@ -14,6 +14,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "activity.h"
 #include "compat.h"
 #include "engine.h"
 #include "guc.h"
@@ -29,6 +30,7 @@ _PG_init(void)
 
 	if (process_shared_preload_libraries_in_progress)
 	{
+		gpusort_activity_preload();
 		for (int i = 0; gpusort_engines[i] != NULL; i++)
 			gpusort_engines[i]->preload();
 	}

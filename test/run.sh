@@ -194,7 +194,7 @@ if [ -f "$tree/kernels/sort.o" ]; then
 fi
 run_tap "server" "$tree"/test/t/001*.pl
 build_test_module
-run_tap "spill" "$tree"/test/spill/*.pl
+run_tap "spill and activity" "$tree"/test/spill/*.pl
 
 say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
 echo "$passed passed, $failed failed"

@@ -1,0 +1,146 @@
+# View gpusort_activity (src/activity.c), by test/spill/activity_test.c: who is
+# seen by whom, and that nobody is who has ended, in whatever way.
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $module = $ENV{GPUSORT_TEST_MODULE} or die 'GPUSORT_TEST_MODULE is not set';
+
+my $node = PostgreSQL::Test::Cluster->new('activity');
+$node->init;
+$node->append_conf('postgresql.conf', "fsync = off\n");
+$node->start;
+$node->safe_psql('postgres', <<"SQL");
+CREATE EXTENSION gpusort;
+CREATE FUNCTION activity_begin(sort integer, age float8, transaction boolean) RETURNS void AS '$module' LANGUAGE C;
+CREATE FUNCTION activity_report(sort integer, phase integer, rows bigint, bytes bigint, engine text) RETURNS void AS '$module' LANGUAGE C;
+CREATE FUNCTION activity_end(sort integer) RETURNS void AS '$module' LANGUAGE C;
+CREATE FUNCTION activity_forge(owner text) RETURNS integer AS '$module' LANGUAGE C;
+CREATE FUNCTION activity_fill_memory() RETURNS integer AS '$module' LANGUAGE C;
+CREATE ROLE alice LOGIN;
+CREATE ROLE bob LOGIN;
+CREATE ROLE carol LOGIN IN ROLE pg_read_all_stats;
+CREATE ROLE dave LOGIN IN ROLE alice;
+SQL
+
+my $count = 'SELECT count(*) FROM gpusort_activity';
+my $mine = q{SELECT pid = pg_backend_pid(), phase, rows, bytes, engine, now() - started BETWEEN '9 s' AND '1 h' FROM gpusort_activity;};
+
+# what the statements return, less rows of nothing but voids
+sub result_of
+{
+	my ($sql, %options) = @_;
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sql, on_error_stop => 0, %options);
+	return join("\n", grep { !/^\|*$/ } split(/\n/, $stdout));
+}
+
+sub check_report
+{
+	my ($name) = @_;
+	is( result_of("SELECT activity_begin(0, 10, true), activity_report(0, 0, 100, 800, NULL); $mine"), '',
+		"$name: over with its transaction");
+	is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 100, 800, NULL); $mine COMMIT; $count"),
+		"t|gathering|100|800||t\n0", "$name: seen before");
+}
+
+is($node->safe_psql('postgres', $count), '0', 'nothing at first');
+check_report('not preloaded');
+
+is( result_of(<<"SQL"), <<"RESULT" =~ s/\n$//r, 'every phase and engine is seen, and the end');
+BEGIN;
+SELECT activity_begin(0, 10, true), activity_report(0, 1, 4294967296, 8589934592, 'cpu'); $mine
+SELECT activity_report(0, 2, 0, 0, 'cuda'); $mine
+SELECT activity_report(0, 3, 1, 2, 'twelve chars'); $mine
+SELECT activity_end(0), activity_end(0); $count;
+SELECT activity_report(0, 3, 1, 2, 'cpu'); $mine
+SELECT activity_begin(0, 11, true); $count;
+SELECT activity_report(0, 0, 5, 6, NULL); $mine
+SELECT activity_begin(0, 0, true); $count;
+COMMIT;
+SQL
+t|sorting|4294967296|8589934592|cpu|t
+t|merging|0|0|cuda|t
+t|returning|1|2|twelve c|t
+0
+t|returning|1|2|cpu|t
+0
+t|gathering|5|6||t
+0
+RESULT
+
+is( result_of("BEGIN; SELECT activity_begin(0, -3600, true), activity_report(0, 0, 1, 2, NULL); $count; SELECT activity_end(0)"),
+	'0', 'a sort that has not run for a second is not seen');
+is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10, true), "
+	  . "activity_report(1, 1, 3, 4, 'cpu'); SELECT pid = pg_backend_pid(), phase FROM gpusort_activity ORDER BY 2; SELECT activity_end(0); $mine"),
+	"t|gathering\nt|sorting\nt|sorting|3|4|cpu|t", 'two sorts of one process');
+
+# ends by error, and by the process's end
+is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count; SELECT 1 / 0; ROLLBACK; $count"),
+	"1\n0", 'an error ends it');
+is( result_of("SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10, false), "
+	  . "activity_report(1, 0, 1, 2, NULL); $count"),
+	'2', 'two sorts in a session that ends');
+ok($node->poll_query_until('postgres', "$count", '0'), 'its end ends them');
+result_of("SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, NULL); SELECT pg_terminate_backend(pg_backend_pid())");
+ok($node->poll_query_until('postgres', "$count", '0'), 'so does termination');
+
+# who sees what
+my %sessions;
+foreach my $role ('alice', 'bob')
+{
+	my ($in, $out) = ('', '');
+	$sessions{$role} = IPC::Run::start(
+		[ 'psql', '-qXAt', '-d', $node->connstr('postgres') . " user=$role application_name=$role",
+			'-c', "SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, '$role')",
+			'-c', 'SELECT pg_sleep(600)' ], \$in, \$out);
+}
+ok($node->poll_query_until('postgres', "$count", '2'), 'sorts of two users');
+my $seen = "SELECT count(*), count(phase), count(rows), count(bytes), count(started), string_agg(engine, ' ' ORDER BY engine), "
+  . "bool_and(pid IN (SELECT pid FROM pg_stat_activity)) FROM gpusort_activity";
+foreach my $case (
+	[ 'postgres', '2|2|2|2|2|alice bob|t', 'a superuser' ],
+	[ 'carol', '2|2|2|2|2|alice bob|t', 'a member of pg_read_all_stats' ],
+	[ 'alice', '2|1|1|1|1|alice|t', 'one of them' ],
+	[ 'dave', '2|1|1|1|1|alice|t', 'a member of one of them' ])
+{
+	my ($role, $expected, $name) = @$case;
+	is(result_of($seen, extra_params => [ '-U', $role ]), $expected, "$name sees what is theirs, of others that they sort");
+}
+result_of('SELECT pg_terminate_backend(pid) FROM gpusort_activity');
+$_->finish foreach values %sessions;
+ok($node->poll_query_until('postgres', "$count", '0'), 'both are gone');
+
+# all slots taken: by a living process, and by what is none
+is( result_of("SELECT activity_forge('me'); SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count"),
+	"128\n128", 'no free slot: a sort that cannot be seen goes on');
+ok($node->poll_query_until('postgres', "$count", '0'), 'they end with their process');
+foreach my $forged ('number', 'pid')
+{
+	is( result_of("SELECT activity_forge('$forged'); $count; BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $mine COMMIT; $count"),
+		"128\n0\nt|gathering|1|2||t\n0", "a process of another $forged is none, and its slot free");
+	$node->restart;
+}
+
+# no room, and room that was asked for
+my ($rc, $stdout, $stderr) = $node->psql('postgres', <<"SQL");
+SELECT activity_fill_memory();
+SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL);
+$count;
+SQL
+like("$rc|$stdout", qr/^0\|\d+\n\|\n0$/, 'no shared memory left: a sort goes on');
+my ($left) = $stdout =~ /^(\d+)/;
+like($stderr, qr/WARNING:  gpusort cannot show what sorts are doing\n.*DETAIL:  .*8192 bytes.*\n.*shared_preload_libraries/s,
+	'and the view says why it shows none');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'gpusort'\n");
+$node->restart;
+cmp_ok($node->safe_psql('postgres', 'SELECT activity_fill_memory()'), '>=', $left + 8, 'preloaded: there is room for it');
+$node->restart;
+check_report('preloaded');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * activity_test.c
+ *		SQL functions that test src/activity.c.
+ *
+ * Sorts that are none: they begin, report and end as told.  The file that is
+ * tested is included, so that what only a fault could leave in shared memory
+ * can be put there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "../../src/activity.c"
+
+PG_FUNCTION_INFO_V1(activity_begin);
+PG_FUNCTION_INFO_V1(activity_report);
+PG_FUNCTION_INFO_V1(activity_end);
+PG_FUNCTION_INFO_V1(activity_forge);
+PG_FUNCTION_INFO_V1(activity_fill_memory);
+
+static GpusortActivity activities[2];
+
+/*
+ * activity_begin(sort integer, age float8, transaction boolean) returns void
+ *
+ * Begins sort 0 or 1, as of so many seconds ago, in a memory context that
+ * ends with the transaction, or with none.
+ */
+Datum
+activity_begin(PG_FUNCTION_ARGS)
+{
+	GpusortActivity *activity = &activities[PG_GETARG_INT32(0)];
+
+	gpusort_activity_begin(activity, PG_GETARG_BOOL(2) ? TopTransactionContext : TopMemoryContext);
+	activity->started_at -= (TimestampTz) (PG_GETARG_FLOAT8(1) * USECS_PER_SEC);
+	PG_RETURN_VOID();
+}
+
+/* activity_report(sort integer, phase integer, rows bigint, bytes bigint, engine text) returns void */
+Datum
+activity_report(PG_FUNCTION_ARGS)
+{
+	gpusort_activity_report(&activities[PG_GETARG_INT32(0)], (GpusortPhase) PG_GETARG_INT32(1),
+							PG_GETARG_INT64(2), PG_GETARG_INT64(3),
+							PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	PG_RETURN_VOID();
+}
+
+/* activity_end(sort integer) returns void */
+Datum
+activity_end(PG_FUNCTION_ARGS)
+{
+	gpusort_activity_end(&activities[PG_GETARG_INT32(0)]);
+	PG_RETURN_VOID();
+}
+
+/*
+ * activity_forge(owner text) returns integer
+ *
+ * Takes all free slots in the name of this process ("me"), of this pid with
+ * another's number ("number"), or of this number with a pid that no process
+ * has ("pid").  Returns how many.
+ */
+Datum
+activity_forge(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	uint64		owner = owner_of(MyProc, MyProcPid);
+	int			count = 0;
+
+	if (strcmp(name, "number") == 0)
+		owner += UINT64CONST(1) << 32;
+	else if (strcmp(name, "pid") == 0)
+		owner |= UINT64CONST(0x7fffffff);
+	if (!attach())
+		elog(ERROR, "could not attach");
+	for (int i = 0; i < SLOTS; i++)
+	{
+		uint64		none = OWNER_NONE;
+
+		if (pg_atomic_compare_exchange_u64(&slots[i].owner, &none, owner))
+			count++;
+	}
+	PG_RETURN_INT32(count);
+}
+
+/*
+ * activity_fill_memory() returns integer
+ *
+ * Takes the shared memory that is left for late comers; how many kB it was.
+ */
+Datum
+activity_fill_memory(PG_FUNCTION_ARGS)
+{
+	int			count = 0;
+
+	while (ShmemAllocNoError(1024) != NULL)
+		count++;
+	PG_RETURN_INT32(count);
+}
