@@ -1,0 +1,134 @@
+/*
+ * quicksort_leaf.cuh - one block takes a list of some ten thousand keys.
+ *
+ * The second and third phase of quicksort.cu: the block partitions the list
+ * and what becomes of it through the same two buffers, with a stack in shared
+ * memory, down to what a bitonic network sorts there (bitonic.cuh).  Blocks
+ * are as many as the device runs at a time; one that is done takes the next
+ * list, so that long ones and short ones even out.
+ */
+#ifndef GPUSORT_QUICKSORT_LEAF_CUH
+#define GPUSORT_QUICKSORT_LEAF_CUH
+
+#include "quicksort_partition.cuh"
+
+namespace gpusort
+{
+
+/* What one block takes at most. */
+static const uint64_t LONGEST_SHORTER = 65536;
+
+/* Partitions of one block's lists before it gives up; 16 halvings get from LONGEST_SHORTER to a single key. */
+static const int BLOCK_DEPTH = 48;
+
+/* The smaller half is sorted first, so the stack holds at most log2(LONGEST_SHORTER) lists and one. */
+static const int STACK = 20;
+
+/* A list on a block's stack. */
+struct Pending {
+	uint64_t start;
+	uint32_t size;
+	uint16_t in_spare;
+	uint16_t depth;
+};
+
+template <typename K> struct LeafShared {
+	union {
+		Partition<K> partition;
+		K keys[network_place(BITONIC<K>)];
+	};
+	Pending stack[STACK];
+	unsigned long long below, above;
+	uint64_t next; /* of the ranges */
+};
+
+/* A list that the network takes, which lies in shared memory. All threads call. */
+template <typename K>
+__device__ void sort_by_network(LeafShared<K> &shared, const Pending &list, K *keys, const K *spare)
+{
+	const K *source = (list.in_spare ? spare : keys) + list.start;
+	for (unsigned i = threadIdx.x; i < list.size; i += THREADS)
+		shared.keys[network_place(i)] = source[i];
+	bitonic_sort(shared.keys, list.size);
+	for (unsigned i = threadIdx.x; i < list.size; i += THREADS)
+		keys[list.start + i] = shared.keys[network_place(i)];
+	__syncthreads();
+}
+
+/* The list at the bottom of the stack, put there by thread 0. home is keys. All threads call. */
+template <typename K> __device__ void sort_list(LeafShared<K> &shared, K *keys, K *spare, const Work &work)
+{
+	int depth = 1; /* of the stack; every thread counts alike */
+	__syncthreads();
+	while (depth > 0) {
+		depth--;
+		if (shared.stack[depth].size <= BITONIC<K>) {
+			sort_by_network(shared, shared.stack[depth], keys, spare);
+			continue;
+		}
+		const Pending list = shared.stack[depth];
+		K *source = (list.in_spare ? spare : keys) + list.start;
+		K *target = (list.in_spare ? keys : spare) + list.start;
+		K *home = keys + list.start;
+		if (list.depth >= BLOCK_DEPTH) {
+			if (threadIdx.x == 0) give_up(work, list.start, list.size, list.in_spare);
+			__syncthreads();
+			continue;
+		}
+
+		if (threadIdx.x < WARP) {
+			K pivot = sample_pivot((const K *)(list.in_spare ? spare : keys), list.start, list.size);
+			if (threadIdx.x == 0) {
+				shared.below = 0;
+				shared.above = 0;
+				shared.partition.begin(target, list.size, pivot, &shared.below, &shared.above);
+			}
+		}
+		__syncthreads();
+		for (unsigned at = 0; at < list.size; at += TILE)
+			shared.partition.run(source + at, min((unsigned)TILE, list.size - at));
+		const uint32_t left = (uint32_t)shared.below;
+		const uint32_t right = (uint32_t)shared.above;
+		const K pivot = shared.partition.pivot;
+		/* The source is not read again: home may be it. */
+		for (uint32_t i = left + threadIdx.x; i < list.size - right; i += THREADS)
+			home[i] = pivot;
+
+		const uint16_t other = (uint16_t)(1 - list.in_spare);
+		const uint16_t deeper = (uint16_t)(list.depth + 1);
+		const Pending lower = {list.start, left, other, deeper};
+		const Pending upper = {list.start + list.size - right, right, other, deeper};
+		const Pending larger = left > right ? lower : upper;
+		const Pending smaller = left > right ? upper : lower;
+		if (threadIdx.x == 0) {
+			shared.stack[depth] = larger;
+			shared.stack[depth + 1] = smaller;
+		}
+		depth += larger.size > 0;
+		depth += smaller.size > 0;
+		__syncthreads();
+	}
+}
+
+/* Sorts the shorter lists from first on, each by one block; work.now is the level that comes next. */
+template <typename K> __global__ void __launch_bounds__(THREADS) sortLists(K *keys, K *spare, Work work, uint64_t first)
+{
+	__shared__ LeafShared<K> shared;
+	const uint64_t end = min((uint64_t)work.totals->shorter, work.shorter_room); /* only levels add to it */
+	uint64_t at = first + blockIdx.x;
+	while (at < end) {
+		if (threadIdx.x == 0) {
+			const unsigned taken = atomicAdd(&work.now.dealt->shorter_taken, 1u);
+			const Range range = work.shorter[at];
+			shared.stack[0] = {range.start, (uint32_t)range.size, (uint16_t)range.in_spare, 0};
+			shared.next = first + gridDim.x + taken;
+		}
+		sort_list(shared, keys, spare, work);
+		at = shared.next;
+		__syncthreads();
+	}
+}
+
+} // namespace gpusort
+
+#endif /* GPUSORT_QUICKSORT_LEAF_CUH */
