@@ -23,15 +23,15 @@
  * included, and a level's blocks, as many as the device runs at a time, take
  * chunks while there are any.  The host queues as many levels as there should
  * be, with some to spare, and sortLists; only then it waits, and looks
- * whether lists remain, for which it queues some more.  A level that nothing
- * is left for takes two microseconds, a wait twenty.
+ * whether lists remain, for which it queues some more.  A level with nothing
+ * to do costs a launch, which is far less than a wait.
  *
  * The pivot is a median of 96 keys from places that a hash of the list's
  * position picks, which patterns made to fool a fixed choice do not know.
  * Should depth run out all the same, CUB's radix sort finishes those lists.
  *
  * It exists as a comparison-shaped second engine and for what it teaches; it
- * makes log2(n / 8192) passes and more where mppsort.cu makes two or three.
+ * makes log2(n / 4096) passes and more where mppsort.cu makes two or three.
  */
 #include "quicksort_leaf.cuh"
 
@@ -194,11 +194,11 @@ static_assert(sizeof(Letter) <= MAILBOX_BYTES, "a letter must fit the mailbox");
 /* How a run is cut up, and its memory, in one piece: what must be zero at first, then the work lists. */
 struct Course {
 	Memory memory;
-	Work work;		  /* but for now, next and last_level */
-	WorkList even[2]; /* of even levels, of odd ones; but for dealt */
-	Dealt *dealt;	  /* of each level, of which there are two more than depth */
-	uint32_t depth;	  /* levels that partition; one more may have equal keys left to write */
-	uint32_t expected;
+	Work work;		   /* but for now, next and last_level */
+	WorkList lists[2]; /* of even levels, of odd ones; but for dealt */
+	Dealt *dealt;	   /* of each level, of which there are two more than depth */
+	uint32_t depth;	   /* levels that partition; one more may have equal keys left to write */
+	uint32_t expected; /* levels that should do */
 	unsigned partition_blocks, sort_blocks;
 };
 
@@ -248,17 +248,17 @@ template <typename K> static GpusortCudaStatus set_course(Run &run, uint64_t cou
 	work.totals = (Totals *)(base + totals);
 	course.dealt = (Dealt *)(base + dealt);
 	for (int i = 0; i < 2; i++)
-		course.even[i] = {(List *)(base + lists[i]), (uint32_t *)(base + chunks[i]), nullptr};
+		course.lists[i] = {(List *)(base + lists[i]), (uint32_t *)(base + chunks[i]), nullptr};
 	work.shorter = (Range *)(base + shorter);
 	work.given_up = (Range *)(base + given_up);
 	GPUSORT_TRY(cudaMemsetAsync(base, 0, zeros, run.stream), run.err);
 	return GPUSORT_CUDA_OK;
 }
 
-/* The lists of a level, of which there are depth + 2 with those that are empty. */
+/* The lists of a level up to depth + 1, which is always empty. */
 static WorkList lists_of(const Course &course, uint32_t level)
 {
-	WorkList lists = course.even[level % 2];
+	WorkList lists = course.lists[level % 2];
 	lists.dealt = course.dealt + level;
 	return lists;
 }
