@@ -117,7 +117,8 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 		word1 = (uint64) digits[3] << 50 | (uint64) digits[4] << 36 |
 			(uint64) digits[5] << 22 | (uint64) digits[6] << 8 | (whole ? 0 : 1);
 
-		if (negative && ndigits > 0)
+		/* zero is positive */
+		if (negative)
 		{
 			word0 ^= MAGNITUDE;
 			word1 = ~word1;

@@ -133,12 +133,15 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 	column->abbreviation = ssup;
 }
 
-/* The flag for NULL takes the abbreviated key's last bit. */
+/*
+ * An abbreviated key is a Datum, 4 or 8 bytes.  The flag for NULL takes the
+ * place of the last bit.
+ */
 uint64
 gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value)
 {
 	SortSupport ssup = column->abbreviation;
-	uint64		head = DatumGetUInt64(ssup->abbrev_converter(value, ssup));
+	uint64		head = (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
 
 	return ((head >> 1) ^ column->flip) | column->base;
 }

@@ -184,17 +184,16 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	if (!get_ordering_op_properties(from->sort_operator, &opfamily, &opcintype, &ordering))
 		return psprintf("operator %u of column %d is no btree ordering", from->sort_operator, place);
 
-	/* families in initdb's range of OIDs are PostgreSQL's own */
-	if (opfamily < FirstNormalObjectId)
+	for (int i = 0; i < lengthof(row_types) && type == NULL; i++)
 	{
-		for (int i = 0; i < lengthof(row_types) && type == NULL; i++)
-		{
-			if (row_types[i].typid == opcintype)
-				type = &row_types[i];
-		}
+		if (row_types[i].typid == opcintype)
+			type = &row_types[i];
 	}
 	if (type == NULL || !IsBinaryCoercible(getBaseType(from->type), opcintype))
 		return psprintf("type %s is not supported", format_type_be(from->type));
+	/* families in initdb's range of OIDs are PostgreSQL's own */
+	if (opfamily >= FirstNormalObjectId)
+		return psprintf("the operator family of column %d is not built in", place);
 
 	if (type->typid == TEXTOID || type->typid == BPCHAROID ||
 		type->typid == BYTEAOID || type->typid == NAMEOID)

@@ -55,6 +55,14 @@ ALTER TYPE mood ADD VALUE 'm3' AFTER 'm2';
 ALTER TYPE mood ADD VALUE 'm5';
 ALTER TYPE mood ADD VALUE 'm2a' BEFORE 'm3';
 ALTER TYPE mood ADD VALUE 'm0' BEFORE 'm1';
+-- the order of ~~~<: by the last digit
+CREATE FUNCTION last_digit_cmp(int4, int4) RETURNS int4 LANGUAGE sql IMMUTABLE AS 'SELECT abs($1 % 10) - abs($2 % 10)';
+CREATE FUNCTION last_digit_lt(int4, int4) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT abs($1 % 10) < abs($2 % 10)';
+CREATE FUNCTION last_digit_eq(int4, int4) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT abs($1 % 10) = abs($2 % 10)';
+CREATE OPERATOR ~~~< (FUNCTION = last_digit_lt, LEFTARG = int4, RIGHTARG = int4);
+CREATE OPERATOR ~~~= (FUNCTION = last_digit_eq, LEFTARG = int4, RIGHTARG = int4);
+CREATE OPERATOR CLASS last_digit_ops FOR TYPE int4 USING btree AS
+	OPERATOR 1 ~~~<, OPERATOR 3 ~~~=, FUNCTION 1 last_digit_cmp(int4, int4);
 CREATE DOMAIN score AS int4 CHECK (VALUE > -100);
 CREATE DOMAIN high_score AS score;
 CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -102,7 +110,7 @@ SELECT make_values('macaddr8', 'macaddr8', '00:00:00:00:00:00:00:00', '00:00:00:
 SELECT make_values('inet4', 'inet', '0.0.0.0/0', '0.0.0.0/1', '0.0.0.0', '10.0.0.0/8', '10.0.0.0/16', '10.0.0.1/8', '10.0.0.1/16', '10.0.0.1', '10.1.0.0/16',
 	'10.128.0.0/9', '10.64.0.1/8', '255.255.255.255', '255.255.255.255/31', '255.255.255.255/0', '128.0.0.0/1', '127.255.255.255');
 SELECT make_values('inet', 'inet', '0.0.0.0/0', '10.0.0.1/8', '255.255.255.255', '::/0', '::', '::1', '::2', '::3', '::4', '::1/127', '::ffff:10.0.0.1', 'fe80::1/64',
-	'fe80::2/64', 'fe80::/10', 'fe80::1/65', 'fe80:0:0:0:8000::/65', '8000::/1', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/0');
+	'fe80::2/64', 'fe80::/10', 'fe80::1/65', 'fe80:0:0:0:8000::/65', 'fe80::8000:1/96', 'fe80::1/112', 'fe80::8000:1/112', '8000::/1', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/0');
 SELECT make_values('cidr', 'cidr', '10.0.0.0/8', '10.0.0.0/16', '10.1.0.0/16', '0.0.0.0/0', '255.255.255.255/32');
 SELECT make_values('enum', 'mood', VARIADIC enum_range(NULL::mood)::text[]);
 SELECT make_values('domain', 'high_score', '-1', '0', '99');
@@ -200,6 +208,7 @@ FROM (VALUES
 	('SELECT v FROM icu', 'v', NULL),
 	('SELECT v::text COLLATE libc AS v FROM text', 'v USING ~<~', NULL),
 	('SELECT v::citext AS v FROM text', 'v', 'type citext is not supported'),
+	('SELECT v FROM int4', 'v USING ~~~<', 'the operator family of column 1 is not built in'),
 	('SELECT v::score[] AS v FROM (VALUES (ARRAY[1]), (NULL)) x(v)', 'v', 'type score[] is not supported'),
 	('SELECT ARRAY[v] AS v FROM tid', 'v', 'type tid[] is not supported'),
 	('SELECT int4range(v, NULL) AS v FROM int2', 'v', 'type int4range is not supported'),

@@ -46,6 +46,7 @@ typedef struct Rows
 	int		   *encoded;		/* order in which rows are encoded */
 	TupleTableSlot *a;
 	TupleTableSlot *b;
+	int			reset_before;	/* the row, counted as they are encoded */
 	int			i;				/* the pair that was compared last */
 	int			j;
 	bool		lossy;			/* said before the last reset or now */
@@ -174,8 +175,8 @@ check_pair(GpusortRowKey *key, Rows *rows, int i, int j, bool *tie)
 }
 
 /*
- * Encodes all rows, in the order rows->encoded and with a reset half way, which
- * must not matter; checks what it can by itself.
+ * Encodes all rows, in the order rows->encoded and with a reset before the
+ * first or half way, which must not matter; checks what it can by itself.
  */
 static const char *
 encode_rows(GpusortRowKey *key, Rows *rows)
@@ -189,9 +190,10 @@ encode_rows(GpusortRowKey *key, Rows *rows)
 		int			row = rows->encoded[i];
 		uint64	   *words = rows->keys + (Size) row * stride;
 
-		if (i == rows->count / 2)
+		if (i == rows->reset_before)
 		{
-			rows->lossy |= gpusort_rowkey_lossy(key);
+			if (i > 0)
+				rows->lossy |= gpusort_rowkey_lossy(key);
 			gpusort_rowkey_reset(key);
 		}
 		memset(words, 0x5A, sizeof(uint64) * rows->words);
@@ -259,6 +261,7 @@ rowkey_check(PG_FUNCTION_ARGS)
 		if (turn > 0)
 			key = gpusort_rowkey_begin(columns, ncolumns);
 		rows.lossy = false;
+		rows.reset_before = turn == 0 ? 0 : rows.count / 2;
 		shuffle(rows.encoded, rows.count, &random);
 		wrong = encode_rows(key, &rows);
 
