@@ -29,7 +29,7 @@ struct KeyElements
 	Key			min;
 
 	Elem
-	make(Key distance, size_t position) const
+	operator()(Key distance, size_t position) const
 	{
 		(void) position;
 		return distance + min;

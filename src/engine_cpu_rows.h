@@ -197,6 +197,31 @@ repair(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
 }
 
 /*
+ * Whether any of the elements from begin on, AHEAD of them, agrees with the one
+ * after it in all but the row; if so, fetches the keys of those that do.
+ */
+template <typename In>
+bool
+fetch_ties(const RowSort<In> &sort, const uint64_t *elems, size_t n, size_t begin)
+{
+	size_t		end = begin + AHEAD < n ? begin + AHEAD : n - 1;
+	uint64_t	limit = uint64_t(1) << sort.row_bits;
+	bool		any = false;
+
+	for (size_t i = begin; i < end; i++)
+		any |= (elems[i] ^ elems[i + 1]) < limit;
+	for (size_t i = begin; any && i < end; i++)
+	{
+		if ((elems[i] ^ elems[i + 1]) < limit)
+		{
+			__builtin_prefetch(sort.input->row(sort.row_of(elems[i])));
+			__builtin_prefetch(sort.input->row(sort.row_of(elems[i + 1])));
+		}
+	}
+	return any;
+}
+
+/*
  * Completes the order of elements that are sorted by the first bits of the
  * keys.  They belong at position of the result.
  */
@@ -205,47 +230,43 @@ void
 repair_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
 			const hwy::Sorter &sorter, int thread)
 {
-	size_t		fetched = 0;
-	size_t		look = ROWS_STRIDE;
-	bool		tied = false;	/* the last row fetched ahead, with the next */
+	uint64_t	limit = uint64_t(1) << sort->row_bits;
+	size_t		begin = 0;		/* all before are in order */
+	bool		ties;
+	bool		ties_ahead;
 
-	if (bits >= sort->input->bits)
+	if (n < 2 || bits >= sort->input->bits)
 		return;
 
-	for (size_t begin = 0; begin < n;)
+	ties_ahead = fetch_ties(*sort, elems, n, 0);
+	for (size_t stretch = 0; stretch < n; stretch += AHEAD)
 	{
-		uint64_t	prefix = elems[begin] >> sort->row_bits;
-		size_t		end = begin + 1;
+		size_t		stretch_end = stretch + AHEAD < n ? stretch + AHEAD : n;
 
-		if (fetched < begin)
+		if (stretch % ROWS_STRIDE == 0 && stretch > 0 && sort->crew->stopped(thread))
+			return;
+
+		/*
+		 * Elements that have been repaired agree or not by other bits than
+		 * those ahead, but they lie before begin.
+		 */
+		ties = ties_ahead;
+		ties_ahead = stretch_end < n && fetch_ties(*sort, elems, n, stretch_end);
+		if (!ties && begin < stretch_end)
+			begin = stretch_end;
+		while (begin < stretch_end)
 		{
-			fetched = begin;
-			tied = false;
-		}
-		for (; fetched + 1 < n && fetched < begin + AHEAD; fetched++)
-		{
-			bool		tie = elems[fetched] >> sort->row_bits == elems[fetched + 1] >> sort->row_bits;
+			size_t		end = begin + 1;
 
-			if (tie || tied)
-				__builtin_prefetch(sort->input->row(sort->row_of(elems[fetched])));
-			tied = tie;
-		}
-
-		while (end < n && elems[end] >> sort->row_bits == prefix)
-			end++;
-		if (end - begin > sort->large)
-			sort->put_off(position + begin, end - begin, bits);
-		else if (end - begin > FEW_ROWS)
-			repair(sort, elems + begin, end - begin, position + begin, bits, sorter, thread);
-		else if (end - begin > 1)
-			compare_few(*sort, elems + begin, end - begin);
-		begin = end;
-
-		if (begin >= look)
-		{
-			if (sort->crew->stopped(thread))
-				return;
-			look = begin + ROWS_STRIDE;
+			while (end < n && (elems[begin] ^ elems[end]) < limit)
+				end++;
+			if (end - begin > sort->large)
+				sort->put_off(position + begin, end - begin, bits);
+			else if (end - begin > FEW_ROWS)
+				repair(sort, elems + begin, end - begin, position + begin, bits, sorter, thread);
+			else if (end - begin > 1)
+				compare_few(*sort, elems + begin, end - begin);
+			begin = end;
 		}
 	}
 }
@@ -261,6 +282,7 @@ struct RowElements
 
 	RowSort<In> *sort;
 	size_t		begin;			/* the tie's, in the result */
+	int			row_bits;		/* as in the sort */
 	int			excess;			/* bits of a distance that do not fit */
 	int			bin_bits;		/* bits of the keys that bins agree in */
 	int			bits;			/* and those that elements decide */
@@ -270,24 +292,28 @@ struct RowElements
 	 * The bins' bits of an element are shifted out of it.
 	 */
 	RowElements(RowSort<In> *sort, size_t begin, uint64_t range, int end):
-		sort(sort), begin(begin), excess(sort->excess(bin_shift(range))),
+		sort(sort), begin(begin), row_bits(sort->row_bits),
+		excess(sort->excess(bin_shift(range))),
 		bin_bits(end - bin_shift(range)), bits(end - excess)
 	{
 	}
 
 	template <typename Distance>
 	Elem
-	make(Distance distance, size_t position) const
+	operator()(Distance distance, size_t position) const
 	{
-		return uint64_t(distance) >> excess << sort->row_bits |
+		return uint64_t(distance) >> excess << row_bits |
 			(TIE ? sort->rows[begin + position] : uint32_t(position));
 	}
 
 	void
 	store(const Elem *elems, size_t n, size_t position) const
 	{
+		uint32_t   *rows = sort->rows + begin + position;
+		uint64_t	mask = (uint64_t(1) << row_bits) - 1;
+
 		for (size_t i = 0; i < n; i++)
-			sort->rows[begin + position + i] = sort->row_of(elems[i]);
+			rows[i] = uint32_t(elems[i] & mask);
 	}
 
 	bool

@@ -13,7 +13,7 @@
  * What is moved and sorted, an element, is made of a key's distance and its
  * position by a class of elements:
  *
- *	make		the element
+ *	()			the element
  *	put_off		called with a bin's elements before they are sorted; true if
  *				they are left to a later time
  *	finish		called with a bin's elements when they are sorted
@@ -151,7 +151,6 @@ partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
 {
 	typedef typename In::Word Word;
 	int			shift = bin_shift(distance_of.range);
-	size_t		words = input.words();
 	int			threads = crew->threads;
 	size_t		(*next)[BINS] = static_cast<size_t (*)[BINS]>(allocate(threads * sizeof(*next)));
 	size_t		start[BINS + 1];
@@ -170,8 +169,11 @@ partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
 		memset(count_of, 0, sizeof(*next));
 		input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
 						 [&](const Word *row, size_t count, size_t) {
+							 const Distance distance = distance_of;	/* these stay in registers */
+							 const size_t words = input.words();
+
 							 for (size_t i = 0; i < count; i++)
-								 count_of[distance_of(row + i * words) >> shift]++;
+								 count_of[distance(row + i * words) >> shift]++;
 							 return !crew->stopped(thread);
 						 });
 	});
@@ -195,11 +197,15 @@ partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
 
 			input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
 							 [&](const Word *row, size_t count, size_t first) {
+								 const Distance distance = distance_of;
+								 const Elements make = elements;
+								 const size_t words = input.words();
+
 								 for (size_t i = 0; i < count; i++)
 								 {
-									 auto		distance = distance_of(row + i * words);
+									 auto		number = distance(row + i * words);
 
-									 out[to[distance >> shift]++] = elements.make(distance, first + i);
+									 out[to[number >> shift]++] = make(number, first + i);
 								 }
 								 return !crew->stopped(thread);
 							 });
