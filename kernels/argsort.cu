@@ -19,16 +19,13 @@
  * before and after, and that they ascend strictly.  It costs no pass of its
  * own: one is taken while packing, the other while unpacking.
  */
+#include "grid.cuh"
 #include "look.cuh"
 
 #include <cub/block/block_merge_sort.cuh>
 
 namespace gpusort
 {
-
-static const int THREADS = 256;
-static const int WARP = 32;
-static const int BLOCKS_PER_SM = 16;
 
 /* Runs of equal prefixes up to this are put in order by one thread. */
 static const uint64_t LONGEST_TIE = 32;
@@ -71,24 +68,6 @@ template <typename K> struct Packing {
 };
 
 /* ---- kernels ---- */
-
-__device__ inline uint64_t grid_first()
-{
-	return blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
-}
-
-__device__ inline uint64_t grid_step()
-{
-	return gridDim.x * (uint64_t)blockDim.x;
-}
-
-/* The sum of what all lanes have, in lane 0. */
-__device__ inline unsigned long long warp_sum(unsigned long long own)
-{
-	for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
-		own += __shfl_down_sync(0xffffffff, own, lanes);
-	return own;
-}
 
 struct Below {
 	__device__ bool operator()(uint64_t a, uint64_t b) const
@@ -241,13 +220,6 @@ __global__ void spoilPacked(uint64_t *packed, uint64_t count, bool lose)
 }
 
 /* ---- launchers ---- */
-
-static unsigned blocks_for(const Run &run, uint64_t count)
-{
-	uint64_t blocks = (count + THREADS - 1) / THREADS;
-	uint64_t most = (uint64_t)run.sm_count * BLOCKS_PER_SM;
-	return (unsigned)(blocks < most ? blocks : most);
-}
 
 /* Bits that number count rows from 0. */
 static int bits_of_rows(uint64_t count)

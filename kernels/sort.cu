@@ -10,14 +10,12 @@
  * two reads of the keys, of which the first is not lost: what it tells of
  * their range and order, the sort need not find out.
  */
+#include "grid.cuh"
 #include "look.cuh"
 
 namespace gpusort
 {
 
-static const int THREADS = 256;
-static const int BLOCKS_PER_SM = 16;
-static const int WARP = 32;
 static const int ROWS_AHEAD = 8;
 
 /* What is known of a sort's input and of its output. */
@@ -26,16 +24,6 @@ struct Checked {
 };
 
 /* ---- kernels ---- */
-
-__device__ inline uint64_t grid_first()
-{
-	return blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
-}
-
-__device__ inline uint64_t grid_step()
-{
-	return gridDim.x * (uint64_t)blockDim.x;
-}
 
 /*
  * Sum and order of sorted keys with their rows, into a look that starts as
@@ -72,8 +60,7 @@ __global__ void __launch_bounds__(THREADS) lookAtRows(const K *keys, const uint3
 			falls |= before > own[j] || (before == own[j] && row_before >= own_rows[j]);
 		}
 	}
-	for (int step = WARP / 2; step > 0; step /= 2)
-		sum += __shfl_down_sync(0xffffffff, sum, step);
+	sum = warp_sum(sum);
 	if (threadIdx.x % WARP == 0) atomicAdd(&look->sum, (unsigned long long)sum);
 	if (falls) look->falls = 1;
 }
@@ -117,13 +104,6 @@ void note_launch(Run &run, uint64_t blocks, int threads)
 	if (blocks <= (uint64_t)run.report->blocks) return;
 	run.report->blocks = blocks > INT32_MAX ? INT32_MAX : (int)blocks;
 	run.report->threads = threads;
-}
-
-static unsigned blocks_for(const Run &run, uint64_t count)
-{
-	uint64_t blocks = (count + THREADS - 1) / THREADS;
-	uint64_t most = (uint64_t)run.sm_count * BLOCKS_PER_SM;
-	return (unsigned)(blocks < most ? blocks : most);
 }
 
 /* Passes over what the sort left, and waits for all that was found, before and after. */
