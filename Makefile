@@ -46,8 +46,8 @@ cuda_found = CUDA engine: a stand-in for tests
 else ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 OBJS += $(CUDA_C_OBJS)
-CUDA_OBJS = kernels/device.o kernels/lane.o kernels/sort.o kernels/argsort.o kernels/mppsort.o kernels/quicksort.o \
-	kernels/mergesort.o kernels/radixsort.o kernels/cub_sort.o
+CUDA_OBJS = kernels/device.o kernels/lane.o kernels/sort.o kernels/argsort.o kernels/wordsort.o kernels/mppsort.o \
+	kernels/quicksort.o kernels/mergesort.o kernels/radixsort.o kernels/cub_sort.o
 PG_CPPFLAGS += -DUSE_CUDA
 cuda_found = CUDA engine: yes ($(NVCC), architectures $(CUDA_ARCH))
 NVCCFLAGS = -O3 -std=c++17 -lineinfo $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \

@@ -69,11 +69,10 @@ template <typename K> GpusortCudaStatus cub_sort(Run &run, K *keys, K *spare, ui
 
 template <typename K>
 GpusortCudaStatus cub_sort_pairs(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare, uint32_t count,
-								 K **keys_sorted, uint32_t **rows_sorted)
+								 K **keys_sorted, uint32_t **rows_sorted, int bits)
 {
 	cub::DoubleBuffer<K> key_buffers(keys, keys_spare);
 	cub::DoubleBuffer<uint32_t> row_buffers(rows, rows_spare);
-	const int bits = 8 * sizeof(K);
 	size_t bytes = 0;
 	Memory scratch;
 
@@ -125,9 +124,9 @@ GpusortCudaStatus cub_finish(Run &run, const Range *ranges, uint64_t range_count
 template GpusortCudaStatus cub_sort(Run &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
 template GpusortCudaStatus cub_sort(Run &, uint64_t *, uint64_t *, uint64_t, uint64_t **);
 template GpusortCudaStatus cub_sort_pairs(Run &, uint32_t *, uint32_t *, uint32_t *, uint32_t *, uint32_t, uint32_t **,
-										  uint32_t **);
+										  uint32_t **, int);
 template GpusortCudaStatus cub_sort_pairs(Run &, uint64_t *, uint64_t *, uint32_t *, uint32_t *, uint32_t, uint64_t **,
-										  uint32_t **);
+										  uint32_t **, int);
 template GpusortCudaStatus cub_finish(Run &, const Range *, uint64_t, uint32_t *, uint32_t *, uint64_t, uint32_t **);
 template GpusortCudaStatus cub_finish(Run &, const Range *, uint64_t, uint64_t *, uint64_t *, uint64_t, uint64_t **);
 

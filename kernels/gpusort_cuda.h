@@ -66,7 +66,11 @@ typedef enum GpusortCudaAlgorithm {
 typedef struct GpusortCudaDevice GpusortCudaDevice;
 typedef struct GpusortCudaLane GpusortCudaLane;
 
-/* What to sort: the lane's first rows keys, unsigned and ascending. */
+/* Words of a key, at most. */
+#define GPUSORT_CUDA_MAX_WORDS 16
+
+/* What to sort: the lane's first rows keys, unsigned and ascending. A key of several words
+ * has them side by side, the most significant one first. */
 typedef struct GpusortCudaSort {
 	uint64_t rows;
 	int key_bytes;  /* 4 or 8 */
@@ -74,11 +78,18 @@ typedef struct GpusortCudaSort {
 	GpusortCudaAlgorithm algorithm;
 	int bins;      /* mppsort's h, 2 to 1024; 0: as many as suit the input */
 	bool keys_too; /* with_rows: the sorted keys as well, fetched by row, which takes as long as the sort */
+	int words;     /* of a key, to GPUSORT_CUDA_MAX_WORDS; 0 is 1. Several: 8 bytes each, with_rows, not keys_too */
 } GpusortCudaSort;
+
+/* Bytes from one key to the next. */
+static inline size_t gpusort_cuda_width(const GpusortCudaSort *sort)
+{
+	return (size_t)sort->key_bytes * (sort->words > 1 ? sort->words : 1);
+}
 
 /* How a sort went, for gpusort_last_sort(). Times are of CUDA events. */
 typedef struct GpusortCudaReport {
-	GpusortCudaAlgorithm algorithm; /* the one that ran; never AUTO */
+	GpusortCudaAlgorithm algorithm; /* the one that ran, or CUB if it took over; never AUTO */
 	int blocks, threads, bins;      /* of the largest launch; bins 0 unless mppsort */
 	double upload_ms;               /* sum over the lane's uploads */
 	double kernels_ms;

@@ -206,7 +206,7 @@ static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort 
 	gpusort::Run run = {};
 	float ms = 0;
 
-	if (sort->rows * sort->key_bytes > lane->filled)
+	if (sort->rows * gpusort_cuda_width(sort) > lane->filled)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", err);
 	run.stream = lane->stream;
 	run.budget = &lane->dev->budget;

@@ -106,6 +106,13 @@ void note_launch(Run &run, uint64_t blocks, int threads)
 	run.report->threads = threads;
 }
 
+GpusortCudaStatus number_rows(Run &run, uint32_t *rows, uint64_t count)
+{
+	numberRows<<<blocks_for(run, count), THREADS, 0, run.stream>>>(rows, count);
+	GPUSORT_LAUNCHED("numberRows", run.err);
+	return GPUSORT_CUDA_OK;
+}
+
 /* Passes over what the sort left, and waits for all that was found, before and after. */
 template <typename K>
 static GpusortCudaStatus look_at_output(Run &run, const K *keys, const uint32_t *rows, uint64_t count, Checked *device,
@@ -162,8 +169,7 @@ template <typename K> static GpusortCudaStatus sort_pairs_cub(Run &run, Memory &
 	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
 	GPUSORT_PASS(keys_spare.allocate(run, count * sizeof(K)));
 	GPUSORT_PASS(rows_spare.allocate(run, count * sizeof(uint32_t)));
-	numberRows<<<blocks_for(run, count), THREADS, 0, run.stream>>>(rows.as<uint32_t>(), count);
-	GPUSORT_LAUNCHED("numberRows", run.err);
+	GPUSORT_PASS(number_rows(run, rows.as<uint32_t>(), count));
 	GPUSORT_PASS(cub_sort_pairs(run, keys.as<K>(), keys_spare.as<K>(), rows.as<uint32_t>(), rows_spare.as<uint32_t>(),
 								(uint32_t)count, &keys_sorted, &rows_sorted));
 	if (keys_sorted != keys.as<K>()) keys.swap(keys_spare);
@@ -268,7 +274,11 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys are neither 4 nor 8 bytes", run.err);
 	if (sort.with_rows && sort.rows > UINT32_MAX)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many rows to number in 32 bits", run.err);
-	if (keys.bytes() < sort.rows * sort.key_bytes)
+	if (sort.words > 1 && (sort.words > GPUSORT_CUDA_MAX_WORDS || sort.key_bytes != 8))
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many words, or not of 8 bytes", run.err);
+	if (sort.words > 1 && (!sort.with_rows || sort.keys_too))
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words give rows only", run.err);
+	if (keys.bytes() < sort.rows * gpusort_cuda_width(&sort))
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", run.err);
 
 	run.report->algorithm = sort.algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_MPPSORT : sort.algorithm;
@@ -282,6 +292,7 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 		GPUSORT_TRY(cudaMemsetAsync(rows.as<uint32_t>(), 0, sizeof(uint32_t), run.stream), run.err);
 		return GPUSORT_CUDA_OK;
 	}
+	if (sort.words > 1) return sort_words(run, sort, keys, rows);
 	if (sort.with_rows)
 		return sort.key_bytes == 4 ? sort_rows_and_check<uint32_t>(run, sort, keys, rows)
 								   : sort_rows_and_check<uint64_t>(run, sort, keys, rows);

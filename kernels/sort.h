@@ -7,7 +7,8 @@
  * Every algorithm here sorts nothing but unsigned integers of 4 or 8 bytes,
  * ascending, and may be unstable.  Stable row numbers come from packing: a
  * key, or as much of it as fits, in front of its row is a unique 8-byte key
- * (argsort.cu).  So a new algorithm is one
+ * (argsort.cu); keys of several words are sorted by as few such sorts as will
+ * do (wordsort.cu).  So a new algorithm is one
  * function of the same shape as those at the end of this file.  (What merge
  * sort does beyond that, items of any order, is in mergesort.cuh.)
  *
@@ -134,6 +135,9 @@ class Memory
 /* Notes a launch in the report, which keeps the largest one. */
 void note_launch(Run &run, uint64_t blocks, int threads);
 
+/* Queues the rows 0 to count - 1. */
+GpusortCudaStatus number_rows(Run &run, uint32_t *rows, uint64_t count);
+
 /*
  * Sorts what keys holds as sort says.  Afterwards keys holds the sorted keys,
  * or, if rows are wanted, rows holds their input positions in sorted order, and
@@ -160,6 +164,13 @@ GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory
 						  Outcome &outcome);
 
 /*
+ * The stable order of keys of several words, which are not touched, in rows,
+ * by any algorithm but AUTO; checked (wordsort.cu).  sort has been looked at:
+ * at least 2 rows, fewer than 2^32, and as many keys.
+ */
+GpusortCudaStatus sort_words(Run &run, const GpusortCudaSort &sort, const Memory &keys, Memory &rows);
+
+/*
  * The algorithms.  keys and spare have room for count keys each; sorted is
  * set to the one that holds the result.  K is uint32_t or uint64_t.
  */
@@ -169,10 +180,11 @@ template <typename K> GpusortCudaStatus mergesort(Run &run, K *keys, K *spare, u
 template <typename K> GpusortCudaStatus radixsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
 template <typename K> GpusortCudaStatus cub_sort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
 
-/* CUB with rows: stable, so rows that start as 0, 1, 2, ... end as stable input positions. */
+/* CUB with rows: stable, so rows that start as 0, 1, 2, ... end as stable input positions. Of the keys, only so many
+ * low bits are looked at. */
 template <typename K>
 GpusortCudaStatus cub_sort_pairs(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare, uint32_t count,
-								 K **keys_sorted, uint32_t **rows_sorted);
+								 K **keys_sorted, uint32_t **rows_sorted, int bits = 8 * sizeof(K));
 
 /* A range of keys that an algorithm gave up on. */
 struct Range {

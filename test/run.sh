@@ -163,6 +163,9 @@ run_unit "CPU engine" bash -c "
 run_unit "cuts of sorted runs" bash -c "
   ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \
     '$tree/test/unit/merge_path_test.cc' && '$work/merge_path_test'"
+run_unit "levels of several words" bash -c "
+  ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/word_plan_test' \
+    '$tree/test/unit/word_plan_test.cc' && '$work/word_plan_test'"
 
 run_unit "merge of pieces" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \

@@ -17,6 +17,7 @@
 #include "harness.cuh"
 #include "lane_test.cuh"
 #include "merge_test.cuh"
+#include "words_test.cuh"
 
 /* ---- modes ---- */
 
@@ -82,6 +83,7 @@ static void mode_quick()
 	run_spoiled<uint32_t>(100000);
 	run_spoiled<uint64_t>(100000);
 	mode_merge({0, 1, 2, 33, 2816, 4353, 5633, 8705, 100000, 3000000});
+	mode_words_quick();
 }
 
 static void mode_sanitize()
@@ -96,6 +98,7 @@ static void mode_sanitize()
 	for (GpusortCudaAlgorithm algorithm : ALGORITHMS)
 		one.run_one(algorithm, false, 0, gpusort::SPOIL_NOTHING);
 	mode_merge({20001});
+	mode_words_sanitize();
 }
 
 template <typename K> static void run_large(uint64_t n, const std::vector<Distribution> &distributions, bool with_rows)

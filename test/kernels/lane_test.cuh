@@ -104,6 +104,47 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 	expect(gpusort_cuda_memory_used(dev) == 0, "closed lanes hold no memory");
 }
 
+/* Keys of three words, uploaded by whole keys as chunks bring them; none but the rows come back. */
+static void run_words_lane(GpusortCudaDevice *dev)
+{
+	const uint64_t n = 300000;
+	const int words = 3;
+	const size_t width = words * sizeof(uint64_t);
+	std::vector<uint64_t> keys(n * words);
+	std::vector<uint32_t> rows(n), good(n);
+	GpusortCudaSort sort = {n, 8, true, GPUSORT_CUDA_AUTO, 0, false, words};
+	GpusortCudaLane *lane;
+	GpusortCudaReport report;
+	uint64_t finished = 0;
+
+	for (uint64_t i = 0; i < keys.size(); i++)
+		keys[i] = i % words == 0 ? hash(i) % 100 : hash(i);
+	for (uint64_t i = 0; i < n; i++)
+		good[i] = (uint32_t)i;
+	std::stable_sort(good.begin(), good.end(), [&](uint32_t a, uint32_t b) {
+		const uint64_t *one = &keys[(size_t)a * words], *two = &keys[(size_t)b * words];
+		return std::lexicographical_compare(one, one + words, two, two + words);
+	});
+	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
+	MUST_PASS(upload_pieces(lane, keys.data(), n * width, 70000 * width));
+	sort.rows = n + 1;
+	expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_FAULT, "more keys of words than there are");
+	gpusort_cuda_lane_close(lane);
+
+	sort.rows = n;
+	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
+	MUST_PASS(upload_pieces(lane, keys.data(), n * width, 70000 * width));
+	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
+	expect(gpusort_cuda_download(lane, false, 0, keys.data(), 8, &error) == GPUSORT_CUDA_FAULT,
+		   "keys of several words do not come back");
+	MUST_PASS(gpusort_cuda_download(lane, true, 0, rows.data(), n * sizeof(uint32_t), &error));
+	while (finished < 1)
+		MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
+	expect(rows == good, "keys of several words, through a lane");
+	gpusort_cuda_lane_close(lane);
+	expect(gpusort_cuda_memory_used(dev) == 0, "a lane of several words holds no memory once closed");
+}
+
 /* The limit is met while uploading and while sorting, and the lane goes on or is closed. */
 static void run_limits(GpusortCudaDevice *dev)
 {
@@ -165,6 +206,7 @@ static void mode_lane()
 		   (unsigned long long)info.total_memory >> 20);
 	run_lanes<uint32_t>(dev);
 	run_lanes<uint64_t>(dev);
+	run_words_lane(dev);
 	run_limits(dev);
 
 	/* Registered memory, an empty and a single-key lane. */

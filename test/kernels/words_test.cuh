@@ -1,0 +1,212 @@
+/*
+ * words_test.cuh - sorts of rows by keys of several words.
+ *
+ * The reference is std::stable_sort on the host.  Shapes are chosen by what
+ * they make of the sort: how many levels there are, whether words straddle
+ * them, whether a level's prefixes decide, whether there is anything to sort.
+ */
+#ifndef GPUSORT_WORDS_TEST_CUH
+#define GPUSORT_WORDS_TEST_CUH
+
+#include "harness.cuh"
+
+/* clang-format off */
+enum Shape {
+	FULL_WORDS,		/* as many levels as words */
+	NARROW_WORDS,	/* all of them in one level */
+	STRADDLERS,		/* 40 bits each */
+	FEW_FIRST,		/* few values in all words but the last */
+	FEW_KEYS,		/* few keys in all, of full words */
+	CONSTANT_WORDS, /* every other word is */
+	BOTH_ENDS,		/* high and low bits, none between: prefixes that do not decide, and so CUB */
+	LAST_DIFFERS,	/* nothing but the last word */
+	ALL_EQUAL,
+	IN_ORDER,
+	BUT_ONE,		/* in order but for the last two keys */
+	REVERSED,
+	SHAPES
+};
+/* clang-format on */
+
+static const char *const SHAPE_NAMES[] = {"full words", "narrow words", "straddlers", "few first",
+										  "few keys",	"constant",		"both ends",  "last differs",
+										  "all equal",	"in order",		"but one",	  "reversed"};
+
+/* A word of key i of n. */
+static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_t n)
+{
+	const uint64_t h = hash(hash(i * words + place) + n);
+	const bool last = place == words - 1;
+	switch (shape) {
+	case NARROW_WORDS:
+		return UINT64_C(1) << 63 | (h & ((UINT64_C(1) << 64 / (words > 1 ? words : 2)) - 1));
+	case STRADDLERS:
+		return h >> 24;
+	case FEW_FIRST:
+		return last ? h : h % 3;
+	case FEW_KEYS:
+		return hash(hash(i) % 50 * words + place);
+	case CONSTANT_WORDS:
+		return place % 2 == 0 ? ~UINT64_C(0) : h % 1000;
+	case BOTH_ENDS:
+		return h << 62 | (h >> 2 & 1023);
+	case LAST_DIFFERS:
+		return last ? h % (n / 2 + 1) : UINT64_C(0x123456789abcdef0);
+	case ALL_EQUAL:
+		return UINT64_C(0xfedcba9876543210) + place;
+	case IN_ORDER:
+		return last ? i * 3 : i * words / (n + 1);
+	case BUT_ONE:
+		return last && i + 1 == n ? 0 : make_word(LAST_DIFFERS, 0, place, words, n) + (last ? i : 0);
+	case REVERSED:
+		return make_word(IN_ORDER, n - 1 - i / 2, place, words, n);
+	default:
+		return h;
+	}
+}
+
+/* Keys and the order of their rows. */
+struct WordsCase {
+	Shape shape;
+	uint64_t n;
+	int words;
+	std::vector<uint64_t> keys;
+	std::vector<uint32_t> good;
+
+	void make(Shape with_shape, uint64_t count, int with_words)
+	{
+		shape = with_shape;
+		n = count;
+		words = with_words;
+		keys.resize(n * words);
+		good.resize(n);
+		for (uint64_t i = 0; i < keys.size(); i++)
+			keys[i] = make_word(shape, i / words, (int)(i % words), words, n);
+		for (uint64_t i = 0; i < n; i++)
+			good[i] = (uint32_t)i;
+		std::stable_sort(good.begin(), good.end(), [&](uint32_t a, uint32_t b) {
+			const uint64_t *one = &keys[(size_t)a * words], *two = &keys[(size_t)b * words];
+			return std::lexicographical_compare(one, one + words, two, two + words);
+		});
+	}
+
+	void run_one(GpusortCudaAlgorithm algorithm, gpusort::Spoil spoil)
+	{
+		GpusortCudaReport report = {};
+		GpusortCudaSort sort = {n, 8, true, algorithm, 0, false, words};
+		gpusort::Run run = make_run(&report, 0);
+		Memory device_keys, device_rows;
+		std::vector<uint32_t> rows(n);
+		std::vector<uint64_t> keys_after(keys.size());
+		char what[200];
+
+		snprintf(what, sizeof(what), "%s %d words n=%llu %s spoil=%d", ALGORITHM_NAMES[algorithm], words,
+				 (unsigned long long)n, SHAPE_NAMES[shape], spoil);
+		run.spoil = spoil;
+		take(device_keys, keys.size() * sizeof(uint64_t));
+		MUST(cudaMemcpyAsync(device_keys.as<uint64_t>(), keys.data(), keys.size() * sizeof(uint64_t),
+							 cudaMemcpyHostToDevice, stream));
+		GpusortCudaStatus status = gpusort::sort_on_device(run, sort, device_keys, device_rows);
+		if (spoil == gpusort::SPOIL_KEY) {
+			expect(status == GPUSORT_CUDA_UNSORTED, what);
+			return;
+		}
+		if (status != GPUSORT_CUDA_OK) {
+			expect(false, what);
+			printf("  status %d, %s: %s\n", status, error.call, error.text);
+			if (status == GPUSORT_CUDA_FAULT) exit(2);
+			return;
+		}
+		MUST(cudaMemcpyAsync(rows.data(), device_rows.as<uint32_t>(), n * sizeof(uint32_t), cudaMemcpyDeviceToHost,
+							 stream));
+		MUST(cudaMemcpyAsync(keys_after.data(), device_keys.as<uint64_t>(), keys.size() * sizeof(uint64_t),
+							 cudaMemcpyDeviceToHost, stream));
+		MUST(cudaStreamSynchronize(stream));
+		const bool resorted = spoil == gpusort::SPOIL_ORDER;
+		/* One word is sorted as ever: those keys are not kept. */
+		bool good_result =
+			rows == good && report.resorted == resorted && (words == 1 || keys_after == keys) &&
+			(report.algorithm == algorithm || report.algorithm == GPUSORT_CUDA_CUB || algorithm == GPUSORT_CUDA_AUTO);
+		if (!expect(good_result, what) && failed <= 40) {
+			uint64_t i = 0;
+			while (i < n && rows[i] == good[i])
+				i++;
+			printf("  rows differ at %llu, %s, %s\n", (unsigned long long)i,
+				   report.resorted ? "sorted again" : "sorted once", ALGORITHM_NAMES[report.algorithm]);
+		}
+	}
+};
+
+static void run_words(const std::vector<uint64_t> &sizes, const std::vector<int> &all_words,
+					  const std::vector<Shape> &shapes)
+{
+	WordsCase one;
+	for (uint64_t n : sizes) {
+		for (int words : all_words) {
+			for (Shape shape : shapes) {
+				one.make(shape, n, words);
+				for (GpusortCudaAlgorithm algorithm : ALGORITHMS)
+					one.run_one(algorithm, gpusort::SPOIL_NOTHING);
+			}
+		}
+	}
+}
+
+/* The paths behind the checks: argsort's of a level, and for CUB the one of all words. */
+static void run_words_spoiled()
+{
+	WordsCase one;
+	for (Shape shape : {FULL_WORDS, NARROW_WORDS}) {
+		one.make(shape, 100000, 3);
+		for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
+			one.run_one(algorithm, gpusort::SPOIL_ORDER);
+			one.run_one(algorithm, gpusort::SPOIL_KEY);
+		}
+	}
+}
+
+/* What cannot be asked for. */
+static void run_words_refused()
+{
+	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_CUDA_AUTO, 0, false, GPUSORT_CUDA_MAX_WORDS + 1},
+									 {10, 4, true, GPUSORT_CUDA_AUTO, 0, false, 2},
+									 {10, 8, false, GPUSORT_CUDA_AUTO, 0, false, 2},
+									 {10, 8, true, GPUSORT_CUDA_AUTO, 0, true, 2},
+									 {11, 8, true, GPUSORT_CUDA_AUTO, 0, false, 2},
+									 {UINT64_C(1) << 32, 8, true, GPUSORT_CUDA_AUTO, 0, false, 2}};
+	for (const GpusortCudaSort &sort : sorts) {
+		GpusortCudaReport report = {};
+		gpusort::Run run = make_run(&report, 0);
+		Memory keys, rows;
+		take(keys, 10 * 2 * sizeof(uint64_t));
+		expect(gpusort::sort_on_device(run, sort, keys, rows) == GPUSORT_CUDA_FAULT, "a sort that makes no sense");
+	}
+}
+
+static std::vector<Shape> all_shapes()
+{
+	std::vector<Shape> all;
+	for (int s = 0; s < SHAPES; s++)
+		all.push_back((Shape)s);
+	return all;
+}
+
+static void mode_words_quick()
+{
+	run_words({0, 1, 2, 31, 1000, 100003, 1 << 20}, {1, 2, 3, 4, 16}, all_shapes());
+	/* Every number of words that threads are dealt to; with 2 blocks at least. */
+	run_words({2, 5000}, {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, {FULL_WORDS, IN_ORDER, BUT_ONE, LAST_DIFFERS});
+	/* Enough keys for a sample that calls a level's sort off. */
+	run_words({17000000}, {2}, {FULL_WORDS, BOTH_ENDS});
+	run_words_spoiled();
+	run_words_refused();
+}
+
+static void mode_words_sanitize()
+{
+	run_words({2}, {2}, all_shapes());
+	run_words({3001}, {2, 3}, {FULL_WORDS, NARROW_WORDS, BOTH_ENDS, BUT_ONE});
+	run_words({1000}, {16}, {STRADDLERS});
+}
+
+#endif /* GPUSORT_WORDS_TEST_CUH */
