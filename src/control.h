@@ -65,14 +65,16 @@ typedef struct GpusortRequest
 	uint64		sequence;		/* place in line; the service may move it back */
 	uint64		rows;			/* set when submitted */
 	uint64		expected_rows;	/* at least so many, as far as known */
-	uint8		key_bytes;
+	uint8		key_bytes;		/* of a key's word */
+	uint8		words;			/* of a key; several only if want_rows */
 	bool		want_rows;
 	uint8		algorithm;		/* GpusortAlgorithm */
 	uint16		bins;
 
 	/*
 	 * Input chunks, a list through chunks[].next.  The first nclosed of them
-	 * are complete and linked; the service reads no further.
+	 * are complete and linked; the service reads no further.  Each holds whole
+	 * keys, and all but the last as many as have room.
 	 */
 	int			first_chunk;
 	int			last_chunk;
@@ -86,7 +88,8 @@ typedef struct GpusortRequest
 	 * known before its first block is ready.  Then each piece is returned as
 	 * soon as it is sorted, also while keys are still gathered: the blocks of
 	 * its keys and, if want_rows, those of their positions in the piece, which
-	 * has piece_rows[b % nring] rows.
+	 * has piece_rows[b % nring] rows.  Keys of several words are not sorted in
+	 * pieces: such a request fails.
 	 */
 	int			ring[GPUSORT_RING];
 	uint64		piece_rows[GPUSORT_RING];
@@ -157,6 +160,13 @@ extern bool gpusort_control_attach(const char **reason);
 
 /* Frees a request's slot and chunks.  The lock is held exclusively. */
 extern void gpusort_control_free_request(int request);
+
+/* Bytes from one of the request's keys to the next. */
+static inline Size
+gpusort_request_width(const GpusortRequest *request)
+{
+	return (Size) request->key_bytes * request->words;
+}
 
 static inline GpusortRequestState
 gpusort_request_state(GpusortRequest *request)

@@ -98,6 +98,13 @@ cuda_attach(GpusortRun *run)
 	return NULL;
 }
 
+/* Bytes of a chunk that keys may take: whole ones only. */
+static inline Size
+chunk_room(const GpusortRun *run)
+{
+	return GPUSORT_CHUNK_BYTES - GPUSORT_CHUNK_BYTES % gpusort_spec_width(&run->spec);
+}
+
 /* Hands the open chunk over to the service. */
 static void
 close_chunk(CudaRun *cuda)
@@ -187,11 +194,11 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 		return failure_of(run, request_of(cuda));
 
 	/* a chunk that gathered keys were copied to has room left */
-	if (cuda->open_chunk >= 0 && cuda->open_bytes < GPUSORT_CHUNK_BYTES)
+	if (cuda->open_chunk >= 0 && cuda->open_bytes < chunk_room(run))
 	{
 		cuda->reserved_at = cuda->open_bytes;
 		*keys = gpusort_pool_map(cuda->open_chunk) + cuda->open_bytes;
-		*bytes = GPUSORT_CHUNK_BYTES - cuda->open_bytes;
+		*bytes = chunk_room(run) - cuda->open_bytes;
 		return NULL;
 	}
 
@@ -208,7 +215,7 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	*keys = gpusort_pool_map(chunk);
 	if (*keys == NULL)
 		return "A segment of the chunk pool could not be mapped.";
-	*bytes = GPUSORT_CHUNK_BYTES;
+	*bytes = chunk_room(run);
 	return NULL;
 }
 
@@ -344,13 +351,14 @@ cuda_leave(GpusortRun *run)
 			ereport(WARNING,
 					(errmsg("gpusort found a result of the GPU out of order and sorted it again"),
 					 errdetail("The result is right now: algorithm \"%s\" left " UINT64_FORMAT " keys of %d bytes out of order, \"cub\" did not.",
-							   algorithm_names[request->algorithm_used], run->rows, run->spec.key_bytes),
+							   algorithm_names[request->algorithm_used], run->rows,
+							   (int) gpusort_spec_width(&run->spec)),
 					 errhint("Report this, and set gpusort.algorithm to \"cub\" meanwhile.")));
 
 		report->engine = "cuda";
 		report->algorithm = algorithm_names[request->algorithm_used];
 		report->copy_in_ms = request->copy_in_ms;
-		report->copy_in_bytes = run->rows * run->spec.key_bytes;
+		report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
 		report->kernels_ms = request->kernels_ms;
 		report->copy_out_ms = request->copy_out_ms;
 		report->copy_out_bytes = run->rows * ((run->spec.rows ? sizeof(uint32) : 0) +

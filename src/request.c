@@ -105,6 +105,7 @@ take_slot(const GpusortRun *run)
 		request->rows = 0;
 		request->expected_rows = Max(run->rows, run->spec.expected_rows);
 		request->key_bytes = run->spec.key_bytes;
+		request->words = Max(run->spec.words, 1);
 		request->want_rows = run->spec.rows;
 		request->algorithm = gpusort_algorithm;
 		request->bins = gpusort_bins;

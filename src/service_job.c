@@ -19,7 +19,7 @@
  * be long before those fetch it.  If nothing can be taken and nothing will be
  * returned, the piece is made smaller.  So a sort fails for lack of device
  * memory only if a single chunk does not fit alone, or no longer a piece that
- * was taken when a part of it had been fetched.
+ * was taken when a part of it had been fetched, or a run that is not cut.
  *
  *-------------------------------------------------------------------------
  */
@@ -158,8 +158,6 @@ starve(GpusortJob *job, uint32 p)
 static void
 out_of_device_memory(GpusortJob *job)
 {
-	char		reason[160];
-
 	if (job != first_in_line())
 	{
 		starve(job, job->sorted);
@@ -188,12 +186,8 @@ out_of_device_memory(GpusortJob *job)
 			starve(&jobs[i], jobs[i].returned);
 		return;
 	}
-	if (gpusort_piece_shrink(job))
-		return;
-	snprintf(reason, sizeof(reason),
-			 "The device has too little memory to sort even %zu MB of keys (gpusort.device_memory_limit).",
-			 GPUSORT_CHUNK_BYTES / (1024 * 1024));
-	fail_request(job, reason);
+	if (!gpusort_piece_shrink(job))
+		fail_request(job, job->failure);
 }
 
 /* ----------------------------------------------------------------
@@ -277,7 +271,8 @@ work(GpusortJob *job)
 {
 	bool		was_whole = job->begun < 2;
 
-	gpusort_piece_begin(job);
+	if (!went_well(job, gpusort_piece_begin(job)))
+		return;
 	if (was_whole && job->begun >= 2 &&
 		gpusort_request_state(job->request) == GPUSORT_REQUEST_GATHERING)
 		go_to_end_of_line(job->request);

@@ -110,8 +110,11 @@ extern uint64 gpusort_piece_memory(const GpusortRequest *request, uint32 chunks)
 /* Forgets all pieces and decides how large those of the request shall be. */
 extern void gpusort_piece_reset(GpusortJob *job);
 
-/* Begins pieces for the chunks that there are. */
-extern void gpusort_piece_begin(GpusortJob *job);
+/*
+ * Begins pieces for the chunks that there are.  Fails if it would have to, but
+ * must not, cut the request.
+ */
+extern GpusortPieceOutcome gpusort_piece_begin(GpusortJob *job);
 
 /* Will no more chunks come to piece p, which is begun? */
 extern bool gpusort_piece_complete(const GpusortJob *job, uint32 p);
@@ -141,7 +144,10 @@ extern GpusortPieceOutcome gpusort_piece_return(GpusortJob *job, uint32 *ready);
 /* Takes pieces from p on off the device; they are uploaded and sorted again. */
 extern void gpusort_piece_drop(GpusortJob *job, uint32 p);
 
-/* Makes the oldest unsorted piece smaller.  False if it must not, or cannot, be. */
+/*
+ * Makes the oldest unsorted piece smaller.  False if it must not, or cannot,
+ * be: the job's failure says why.
+ */
 extern bool gpusort_piece_shrink(GpusortJob *job);
 
 #endif							/* GPUSORT_SERVICE_JOB_H */

@@ -18,6 +18,10 @@
  * long as a run may still fit the device whole, which is better than in
  * pieces, it is not cut.
  *
+ * Keys of several words are not cut: their merge would want them all back,
+ * which is what sorting rows spares.  A run of those that does not fit, or is
+ * known not to, fails before it is sorted.
+ *
  * Input chunks are only read.  A piece can be taken off the device at any
  * time, and be uploaded and sorted again: the same keys in the same order, so
  * that its result can be continued at the block where it broke off.
@@ -46,13 +50,14 @@ buffer_bytes(uint32 chunks)
 static uint64
 rows_in(const GpusortRequest *request, uint32 chunks)
 {
-	return (uint64) chunks * GPUSORT_CHUNK_BYTES / request->key_bytes;
+	return chunks * (uint64) (GPUSORT_CHUNK_BYTES / gpusort_request_width(request));
 }
 
 /*
  * The sorts in kernels/ want the keys and a spare buffer of their size; with
- * rows, two buffers of (key, row) packed into 8 bytes.  CUB's and mppSort's
- * tables are below a sixteenth of that.
+ * rows, two buffers of (key, row) packed into 8 bytes; with keys of several
+ * words also the 8 bytes that are sorted at a time, and the order so far.
+ * CUB's and mppSort's tables are below a sixteenth of that.
  */
 uint64
 gpusort_piece_memory(const GpusortRequest *request, uint32 chunks)
@@ -61,6 +66,8 @@ gpusort_piece_memory(const GpusortRequest *request, uint32 chunks)
 	uint64		bytes = buffer_bytes(chunks);
 
 	bytes += rows * (request->want_rows ? 2 * sizeof(uint64) : request->key_bytes);
+	if (request->words > 1)
+		bytes += rows * (sizeof(uint64) + sizeof(uint32));
 	return bytes + bytes / 16;
 }
 
@@ -103,7 +110,7 @@ gpusort_piece_reset(GpusortJob *job)
 	job->returned = job->sorted = job->begun = 0;
 	job->blocks = 0;
 	job->piece_chunks = largest_piece(request);
-	if (request->expected_rows > rows_in(request, job->piece_chunks))
+	if (request->words == 1 && request->expected_rows > rows_in(request, job->piece_chunks))
 		job->piece_chunks = overlapping_piece(request);
 }
 
@@ -138,11 +145,24 @@ is_gathering(const GpusortJob *job)
 	return gathering;
 }
 
-void
+/* The request needs more than one piece.  May it have them? */
+static bool
+may_cut(GpusortJob *job)
+{
+	if (job->request->words == 1)
+		return true;
+	strlcpy(job->failure, "The device has too little memory, and keys of several words are not sorted in pieces (gpusort.device_memory_limit).",
+			sizeof(job->failure));
+	return false;
+}
+
+GpusortPieceOutcome
 gpusort_piece_begin(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
 
+	if (request->expected_rows > rows_in(request, job->piece_chunks) && !may_cut(job))
+		return GPUSORT_PIECE_FAILED;
 	while (job->begun - job->returned < GPUSORT_MAX_PIECES)
 	{
 		GpusortPiece *piece = gpusort_job_piece(job, job->begun);
@@ -155,7 +175,9 @@ gpusort_piece_begin(GpusortJob *job)
 			const GpusortPiece *previous = gpusort_job_piece(job, job->begun - 1);
 
 			if (chunks_from(job, previous) <= previous->most)
-				return;
+				return GPUSORT_PIECE_OK;
+			if (!may_cut(job))
+				return GPUSORT_PIECE_FAILED;
 			piece->first = previous->first + previous->most;
 			piece->before = previous->before;
 			for (uint32 i = 0; i < previous->most; i++)
@@ -164,11 +186,12 @@ gpusort_piece_begin(GpusortJob *job)
 			request->in_pieces = true;
 		}
 		else if (chunks_from(job, piece) == 0)
-			return;
+			return GPUSORT_PIECE_OK;
 		piece->last = piece->before;
 		piece->most = job->piece_chunks;
 		job->begun++;
 	}
+	return GPUSORT_PIECE_OK;
 }
 
 bool
@@ -212,6 +235,13 @@ gpusort_piece_shrink(GpusortJob *job)
 
 	/* what has been sent is of a piece that ends where it ended */
 	if (chunks <= 1 || piece->sent > 0)
+	{
+		snprintf(job->failure, sizeof(job->failure),
+				 "The device has too little memory to sort even %zu MB of keys (gpusort.device_memory_limit).",
+				 GPUSORT_CHUNK_BYTES / (1024 * 1024));
+		return false;
+	}
+	if (!may_cut(job))
 		return false;
 	gpusort_piece_drop(job, job->sorted);
 	job->piece_chunks = Min(pg_prevpower2_32(chunks - 1), overlapping_piece(job->request));
@@ -279,7 +309,7 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 			return GPUSORT_PIECE_NO_MEMORY;
 		piece->last = chunk;
 		piece->uploaded++;
-		piece->rows += bytes / request->key_bytes;
+		piece->rows += bytes / gpusort_request_width(request);
 	}
 	return GPUSORT_PIECE_OK;
 }
@@ -325,6 +355,7 @@ gpusort_piece_sort(GpusortJob *job)
 	GpusortCudaSort sort = {
 		.rows = piece->rows,
 		.key_bytes = request->key_bytes,
+		.words = request->words,
 		.with_rows = request->want_rows,
 		.algorithm = (GpusortCudaAlgorithm) request->algorithm,
 		.bins = request->bins,
@@ -335,7 +366,11 @@ gpusort_piece_sort(GpusortJob *job)
 
 	/* chunks may have come since the last look: then this is not all */
 	if (!gpusort_piece_last(job, job->sorted))
+	{
+		if (!may_cut(job))
+			return GPUSORT_PIECE_FAILED;
 		request->in_pieces = true;
+	}
 	sort.keys_too = request->want_rows && request->in_pieces;
 	status = gpusort_cuda_sort(piece->lane, &sort, &report, &err);
 	gpusort_service_check(status, &err);
@@ -345,14 +380,14 @@ gpusort_piece_sort(GpusortJob *job)
 	{
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order twice"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", piece->rows, request->key_bytes)));
+				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_request_width(request))));
 		strlcpy(job->failure, "The device's result was out of order.", sizeof(job->failure));
 		return GPUSORT_PIECE_FAILED;
 	}
 	if (report.resorted)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %d bytes.", piece->rows, request->key_bytes)));
+				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_request_width(request))));
 	add_report(request, &report);
 
 	/* a whole run's keys are nobody's concern if rows are wanted */

@@ -18,7 +18,8 @@
  * its bytes.
  *
  * Memory is counted as lanes count it: a key buffer that doubles, and for the
- * time of a sort a spare one, with rows also two times (key, row).
+ * time of a sort a spare one, with rows instead two times (key, row), and with
+ * several words also a level of the keys and the rows' order so far.
  *
  *-------------------------------------------------------------------------
  */
@@ -285,6 +286,59 @@ radix_sort(char *keys, uint32_t *rows, int width, uint64_t n)
 	return done;
 }
 
+/* Is the key of row a above that of row b? */
+static bool
+key_above(const uint64_t *keys, int words, uint32_t a, uint32_t b)
+{
+	for (int w = 0; w < words; w++)
+	{
+		uint64_t	of_a = keys[(uint64_t) a * words + w];
+		uint64_t	of_b = keys[(uint64_t) b * words + w];
+
+		if (of_a != of_b)
+			return of_a > of_b;
+	}
+	return false;
+}
+
+/* Merges runs of rows that double; stable.  The keys stay. */
+static bool
+merge_sort(const uint64_t *keys, uint32_t *rows, int words, uint64_t n)
+{
+	uint32_t   *spare = malloc(n * sizeof(uint32_t) + 1);
+	uint32_t   *from = rows;
+	uint32_t   *to = spare;
+
+	if (spare == NULL)
+		return false;
+	for (uint64_t run = 1; run < n; run *= 2)
+	{
+		uint32_t   *swap = from;
+
+		for (uint64_t start = 0; start < n; start += 2 * run)
+		{
+			uint64_t	middle = start + run < n ? start + run : n;
+			uint64_t	end = middle + run < n ? middle + run : n;
+			uint64_t	left = start;
+			uint64_t	right = middle;
+
+			for (uint64_t i = start; i < end; i++)
+			{
+				if (right == end || (left < middle && !key_above(keys, words, from[left], from[right])))
+					to[i] = from[left++];
+				else
+					to[i] = from[right++];
+			}
+		}
+		from = to;
+		to = swap;
+	}
+	if (from != rows)
+		memcpy(rows, from, n * sizeof(uint32_t));
+	free(spare);
+	return true;
+}
+
 GpusortCudaStatus
 gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 				  GpusortCudaReport *report, GpusortCudaError *err)
@@ -292,11 +346,15 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	static int	count = 0;
 	GpusortCudaStatus status = planned("sort", &count, err);
 	const char *slow = getenv("GPUSORT_STANDIN_SLOW");
-	uint64_t	scratch = sort->rows * sort->key_bytes;
+	uint64_t	bytes = sort->rows * gpusort_cuda_width(sort);
+	uint64_t	scratch = bytes;
+	bool		sorted;
 
 	if (sort->with_rows)
 		scratch = sort->rows * 2 * sizeof(uint64_t);
-	trace(lane, "sort", sort->rows * sort->key_bytes);
+	if (sort->words > 1)
+		scratch += sort->rows * (sizeof(uint64_t) + sizeof(uint32_t));
+	trace(lane, "sort", bytes);
 	if (slow != NULL)
 	{
 		struct timespec time = {atoi(slow) / 1000, atoi(slow) % 1000 * 1000000L};
@@ -306,10 +364,10 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	memset(report, 0, sizeof(*report));
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	if (lane->bytes < sort->rows * sort->key_bytes)
+	if (lane->bytes < bytes || (sort->words > 1 && (!sort->with_rows || sort->keys_too || sort->key_bytes != 8)))
 	{
 		snprintf(err->call, sizeof(err->call), "gpusort_cuda_sort");
-		snprintf(err->text, sizeof(err->text), "fewer keys than rows");
+		snprintf(err->text, sizeof(err->text), "fewer keys than rows, or words that cannot be");
 		return GPUSORT_CUDA_FAULT;
 	}
 	if (lane->dev->used + scratch > lane->dev->limit)
@@ -324,7 +382,9 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	}
 	for (uint64_t i = 0; i < sort->rows; i++)
 		lane->rows[i] = (uint32_t) i;
-	if (!radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows))
+	sorted = sort->words > 1 ? merge_sort((const uint64_t *) lane->keys, lane->rows, sort->words, sort->rows) :
+		radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows);
+	if (!sorted)
 		return GPUSORT_CUDA_NO_MEMORY;
 	report->algorithm = sort->algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_MPPSORT : sort->algorithm;
 	report->resorted = getenv("GPUSORT_STANDIN") != NULL && strcmp(getenv("GPUSORT_STANDIN"), "sort:resorted") == 0;
