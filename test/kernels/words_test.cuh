@@ -21,7 +21,7 @@ enum Shape {
 	BOTH_ENDS,		/* high and low bits, none between: prefixes that do not decide, and so CUB */
 	LAST_DIFFERS,	/* nothing but the last word */
 	ALL_EQUAL,
-	IN_ORDER,
+	IN_ORDER,		/* by the first word alone; no other word is */
 	BUT_ONE,		/* in order but for the last two keys */
 	REVERSED,
 	SHAPES
@@ -55,7 +55,7 @@ static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_
 	case ALL_EQUAL:
 		return UINT64_C(0xfedcba9876543210) + place;
 	case IN_ORDER:
-		return last ? i * 3 : i * words / (n + 1);
+		return place == 0 ? i << 32 : h;
 	case BUT_ONE:
 		return last && i + 1 == n ? 0 : make_word(LAST_DIFFERS, 0, place, words, n) + (last ? i : 0);
 	case REVERSED:
@@ -123,9 +123,11 @@ struct WordsCase {
 							 cudaMemcpyDeviceToHost, stream));
 		MUST(cudaStreamSynchronize(stream));
 		const bool resorted = spoil == gpusort::SPOIL_ORDER;
+		/* What is in order is not sorted, or mppSort would say by how many bins. */
+		const bool idle = words == 1 || shape != IN_ORDER || report.bins == 0;
 		/* One word is sorted as ever: those keys are not kept. */
 		bool good_result =
-			rows == good && report.resorted == resorted && (words == 1 || keys_after == keys) &&
+			rows == good && report.resorted == resorted && idle && (words == 1 || keys_after == keys) &&
 			(report.algorithm == algorithm || report.algorithm == GPUSORT_CUDA_CUB || algorithm == GPUSORT_CUDA_AUTO);
 		if (!expect(good_result, what) && failed <= 40) {
 			uint64_t i = 0;
