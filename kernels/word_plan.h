@@ -47,7 +47,7 @@ struct WordPlan {
 struct WordLevel {
 	int parts;
 	int bits;				 /* of its keys, 1 to 64 */
-	uint64_t mask;			 /* of these bits, and perhaps of more that are always 0 */
+	uint64_t mask;			 /* of these bits */
 	int word[MOST_WORDS];	 /* of a part */
 	int shift[MOST_WORDS];	 /* of its distance: to the left, or if negative to the right; -63 to 63 */
 	uint64_t lo[MOST_WORDS]; /* what that is the distance from */
@@ -70,16 +70,14 @@ inline WordPlan plan_words(const uint64_t *lo, const uint64_t *hi, int words)
 	return plan;
 }
 
-/* One of the plan's levels; 0 is the least significant. */
-inline WordLevel level_of_plan(const WordPlan &plan, int level)
+/* So many bits of the plan's long integer from begin on, 1 to 64 of those that it has. */
+inline WordLevel bits_of_plan(const WordPlan &plan, int begin, int bits)
 {
-	const int begin = level * plan.level_bits;
-	const int rest = plan.total_bits - begin;
 	WordLevel made = {};
-	made.bits = rest < plan.level_bits ? rest : plan.level_bits;
-	made.mask = ~UINT64_C(0) >> (64 - plan.level_bits);
+	made.bits = bits;
+	made.mask = ~UINT64_C(0) >> (64 - bits);
 	for (int w = 0; w < plan.words; w++) {
-		if (plan.low[w] + plan.bits[w] <= begin || plan.low[w] >= begin + plan.level_bits || plan.bits[w] == 0)
+		if (plan.low[w] + plan.bits[w] <= begin || plan.low[w] >= begin + bits || plan.bits[w] == 0)
 			continue;
 		made.word[made.parts] = w;
 		made.shift[made.parts] = plan.low[w] - begin;
@@ -87,6 +85,20 @@ inline WordLevel level_of_plan(const WordPlan &plan, int level)
 		made.parts++;
 	}
 	return made;
+}
+
+/* One of the plan's levels; 0 is the least significant. */
+inline WordLevel level_of_plan(const WordPlan &plan, int level)
+{
+	const int begin = level * plan.level_bits;
+	const int rest = plan.total_bits - begin;
+	return bits_of_plan(plan, begin, rest < plan.level_bits ? rest : plan.level_bits);
+}
+
+/* The most significant bits of a plan of several levels. */
+inline WordLevel top_of_plan(const WordPlan &plan)
+{
+	return bits_of_plan(plan, plan.total_bits - 64, 64);
 }
 
 /* A level of the key whose words these are. */

@@ -9,6 +9,11 @@
  * bits: each one is stable and keeps the order of those before it.  A level's
  * keys are made when it is sorted, from words that stay where they are.
  *
+ * Where there are several levels, the 64 most significant bits alone are tried
+ * first.  They often tell nearly all keys apart, and short ties are put in
+ * order by whole keys, as argsort does with prefixes.  Only if ties are long
+ * was that sort in vain, and the levels are sorted.
+ *
  * The first pass also finds rows that are in order already, which then need no
  * sort.
  *
@@ -17,139 +22,10 @@
  * levels: rows ascend strictly by (key, row), and the sum of their hashes is
  * that of all rows.  As everywhere, a wrong order is sorted again by CUB.
  */
-#include "grid.cuh"
-#include "look.cuh"
-#include "word_plan.h"
+#include "wordsort_kernels.cuh"
 
 namespace gpusort
 {
-
-static_assert(MOST_WORDS == GPUSORT_CUDA_MAX_WORDS, "a plan must have room for every word");
-
-/* What one pass over all keys found, in device memory. All zeros before. */
-struct WordsLook {
-	unsigned long long not_lo[MOST_WORDS], hi[MOST_WORDS]; /* at each place, as in Look */
-	unsigned falls;										   /* not 0: some key is below the one before it */
-};
-
-/* What a pass over a result found. All zeros before. */
-struct RowsFound {
-	unsigned long long before, after; /* sums of hashes: of all rows, and of those that are there */
-	unsigned disorder;				  /* not 0: some row is not above the one before it */
-};
-
-/* ---- kernels ---- */
-
-/* Do the words before this one, as many as there are, equal those of the next key? */
-__device__ inline bool same_before(const uint64_t *word, int before, int words)
-{
-	for (int back = 1; back <= before; back++) {
-		if (word[-back] != word[words - back]) return false;
-	}
-	return true;
-}
-
-/*
- * Words are read as they lie.  A block has as many threads at work as make
- * whole keys, and so has each step of the grid: a thread always sees words of
- * the same place.
- */
-__global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uint64_t count, int words, WordsLook *look)
-{
-	const int AHEAD = 4;
-	__shared__ uint64_t not_lo[THREADS], hi[THREADS];
-	const unsigned at_work = THREADS / words * words;
-	const int place = threadIdx.x % words;
-	const uint64_t all = count * words;
-	const uint64_t step = gridDim.x * (uint64_t)at_work;
-	uint64_t own_not_lo = 0, own_hi = 0;
-	bool falls = false;
-
-	for (uint64_t first = blockIdx.x * (uint64_t)at_work + threadIdx.x; threadIdx.x < at_work && first < all;
-		 first += AHEAD * step) {
-		uint64_t word[AHEAD];
-#pragma unroll
-		for (int a = 0; a < AHEAD; a++)
-			word[a] = first + a * step < all ? keys[first + a * step] : 0;
-#pragma unroll
-		for (int a = 0; a < AHEAD; a++) {
-			const uint64_t i = first + a * step;
-			if (i >= all) continue;
-			own_not_lo = max(own_not_lo, ~word[a]);
-			own_hi = max(own_hi, word[a]);
-			/* One fall is enough to know: with keys in no order, this is soon over. */
-			if (!falls && i + words < all && word[a] > keys[i + words]) falls = same_before(keys + i, place, words);
-		}
-	}
-
-	not_lo[threadIdx.x] = own_not_lo;
-	hi[threadIdx.x] = own_hi;
-	falls = __syncthreads_or(falls) != 0;
-	if (threadIdx.x == 0 && falls) look->falls = 1;
-	if (threadIdx.x >= words) return;
-	for (unsigned other = threadIdx.x + words; other < at_work; other += words) {
-		own_not_lo = max(own_not_lo, not_lo[other]);
-		own_hi = max(own_hi, hi[other]);
-	}
-	atomicMax(&look->not_lo[threadIdx.x], (unsigned long long)own_not_lo);
-	atomicMax(&look->hi[threadIdx.x], (unsigned long long)own_hi);
-}
-
-/* A level's keys, in the order so far; NULL: in that of the input. */
-__global__ void __launch_bounds__(THREADS)
-	cutLevel(const uint64_t *keys, int words, const uint32_t *order, const __grid_constant__ WordLevel level,
-			 uint64_t *cut, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
-		const uint64_t row = order ? order[i] : i;
-		cut[i] = level_key(level, keys + row * words);
-	}
-}
-
-/* Rows of the order so far become rows of the input. */
-__global__ void __launch_bounds__(THREADS) composeRows(const uint32_t *order, uint32_t *rows, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		rows[i] = order[rows[i]];
-}
-
-__global__ void __launch_bounds__(THREADS)
-	checkRows(const uint64_t *keys, int words, const uint32_t *rows, uint64_t count, RowsFound *found)
-{
-	uint64_t before = 0, after = 0;
-	bool disorder = false;
-	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
-		const uint32_t two = rows[i];
-		before += mix(i + 1);
-		after += mix((uint64_t)two + 1);
-		if (i == 0) continue;
-		const uint32_t one = rows[i - 1];
-		if (one >= count || two >= count) continue; /* the sums differ, then */
-		int w = 0;
-		uint64_t of_one, of_two;
-		do {
-			of_one = keys[(uint64_t)one * words + w];
-			of_two = keys[(uint64_t)two * words + w];
-		} while (of_one == of_two && ++w < words);
-		disorder |= of_one > of_two || (of_one == of_two && one >= two);
-	}
-	before = warp_sum(before);
-	after = warp_sum(after);
-	if (disorder) found->disorder = 1;
-	if (threadIdx.x % WARP != 0) return;
-	atomicAdd(&found->before, (unsigned long long)before);
-	atomicAdd(&found->after, (unsigned long long)after);
-}
-
-/* For tests: what a broken sort might leave. count is at least 2. */
-__global__ void spoilRows(uint32_t *rows, uint64_t count, bool lose)
-{
-	const uint32_t row = rows[0];
-	rows[0] = rows[count - 1];
-	if (!lose) rows[count - 1] = row;
-}
-
-/* ---- launchers ---- */
 
 /* Passes over all keys, and waits for what was found. */
 static GpusortCudaStatus look_at_words(Run &run, const Memory &keys, int words, uint64_t count, WordsLook &look)
@@ -224,18 +100,59 @@ static GpusortCudaStatus check_rows(Run &run, const Memory &keys, int words, con
 	return GPUSORT_CUDA_OK;
 }
 
-/* One level after the other, and the check. There is at least one. */
+/* Makes a level's keys, in the order so far. */
+static GpusortCudaStatus cut_level(Run &run, const Memory &keys, int words, const WordLevel &level, const Memory &rows,
+								   Memory &cut, uint64_t count)
+{
+	GPUSORT_PASS(cut.allocate(run, count * sizeof(uint64_t)));
+	cutLevel<<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys.as<uint64_t>(), words, rows.as<uint32_t>(), level,
+																 cut.as<uint64_t>(), count);
+	GPUSORT_LAUNCHED("cutLevel", run.err);
+	return GPUSORT_CUDA_OK;
+}
+
+/* By the most significant bits, and the others where these are the same; REFUSED if ties are long. */
+static GpusortCudaStatus sort_by_top(Run &run, GpusortCudaAlgorithm algorithm, const WordPlan &plan, const Memory &keys,
+									 Memory &rows, uint64_t count, Outcome &outcome)
+{
+	Memory cut, sorted, device;
+	RowsFound found;
+	const WordLevel top = top_of_plan(plan);
+	GPUSORT_PASS(cut_level(run, keys, plan.words, top, sorted, cut, count));
+	GPUSORT_PASS(argsort_level(run, algorithm, cut, sorted, count, outcome));
+	if (outcome != OUTCOME_SORTED) return GPUSORT_CUDA_OK;
+	cut.release();
+	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
+	GPUSORT_PASS(device.allocate(run, sizeof(found)));
+	GPUSORT_TRY(cudaMemsetAsync(device.as<RowsFound>(), 0, sizeof(found), run.stream), run.err);
+	GPUSORT_TRY(cudaMemcpyAsync(rows.as<uint32_t>(), sorted.as<uint32_t>(), count * sizeof(uint32_t),
+								cudaMemcpyDeviceToDevice, run.stream),
+				run.err);
+	repairRows<<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys.as<uint64_t>(), plan.words, top,
+																   sorted.as<uint32_t>(), rows.as<uint32_t>(), count,
+																   device.as<RowsFound>());
+	GPUSORT_LAUNCHED("repairRows", run.err);
+	GPUSORT_TRY(cudaMemcpyAsync(&found, device.as<RowsFound>(), sizeof(found), cudaMemcpyDeviceToHost, run.stream),
+				run.err);
+	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
+	if (found.disorder) outcome = OUTCOME_REFUSED;
+	return GPUSORT_CUDA_OK;
+}
+
+/* The top, or one level after the other, and the check. There is at least one. */
 static GpusortCudaStatus sort_levels(Run &run, GpusortCudaAlgorithm algorithm, const WordPlan &plan, const Memory &keys,
 									 Memory &rows, uint64_t count, Outcome &outcome)
 {
 	Memory cut;
+	if (plan.levels > 1 && algorithm != GPUSORT_CUDA_CUB) {
+		GPUSORT_PASS(sort_by_top(run, algorithm, plan, keys, rows, count, outcome));
+		if (outcome == OUTCOME_SORTED) return check_rows(run, keys, plan.words, rows, count, outcome);
+		if (outcome != OUTCOME_REFUSED) return GPUSORT_CUDA_OK;
+	}
 	rows.release();
 	for (int l = 0; l < plan.levels; l++) {
 		const WordLevel level = level_of_plan(plan, l);
-		GPUSORT_PASS(cut.allocate(run, count * sizeof(uint64_t)));
-		cutLevel<<<blocks_for(run, count), THREADS, 0, run.stream>>>(
-			keys.as<uint64_t>(), plan.words, rows.as<uint32_t>(), level, cut.as<uint64_t>(), count);
-		GPUSORT_LAUNCHED("cutLevel", run.err);
+		GPUSORT_PASS(cut_level(run, keys, plan.words, level, rows, cut, count));
 		outcome = OUTCOME_REFUSED;
 		if (algorithm != GPUSORT_CUDA_CUB) GPUSORT_PASS(argsort_level(run, algorithm, cut, rows, count, outcome));
 		if (outcome == OUTCOME_DISORDER || outcome == OUTCOME_LOST) return GPUSORT_CUDA_OK;

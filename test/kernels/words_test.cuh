@@ -15,7 +15,8 @@ enum Shape {
 	FULL_WORDS,		/* as many levels as words */
 	NARROW_WORDS,	/* all of them in one level */
 	STRADDLERS,		/* 40 bits each */
-	FEW_FIRST,		/* few values in all words but the last */
+	FEW_FIRST,		/* few values in all words but the last: long ties, and so every level */
+	SHORT_TIES,		/* some four keys alike in all words but the last */
 	FEW_KEYS,		/* few keys in all, of full words */
 	CONSTANT_WORDS, /* every other word is */
 	BOTH_ENDS,		/* high and low bits, none between: prefixes that do not decide, and so CUB */
@@ -28,9 +29,9 @@ enum Shape {
 };
 /* clang-format on */
 
-static const char *const SHAPE_NAMES[] = {"full words", "narrow words", "straddlers", "few first",
-										  "few keys",	"constant",		"both ends",  "last differs",
-										  "all equal",	"in order",		"but one",	  "reversed"};
+static const char *const SHAPE_NAMES[] = {"full words", "narrow words", "straddlers", "few first",	  "short ties",
+										  "few keys",	"constant",		"both ends",  "last differs", "all equal",
+										  "in order",	"but one",		"reversed"};
 
 /* A word of key i of n. */
 static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_t n)
@@ -43,7 +44,9 @@ static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_
 	case STRADDLERS:
 		return h >> 24;
 	case FEW_FIRST:
-		return last ? h : h % 3;
+		return last ? h : hash(h % 3);
+	case SHORT_TIES:
+		return last ? h : hash(hash(i) % (n / 4 + 1) * words + place);
 	case FEW_KEYS:
 		return hash(hash(i) % 50 * words + place);
 	case CONSTANT_WORDS:
@@ -207,7 +210,7 @@ static void mode_words_quick()
 static void mode_words_sanitize()
 {
 	run_words({2}, {2}, all_shapes());
-	run_words({3001}, {2, 3}, {FULL_WORDS, NARROW_WORDS, BOTH_ENDS, BUT_ONE});
+	run_words({3001}, {2, 3}, {FULL_WORDS, NARROW_WORDS, SHORT_TIES, FEW_FIRST, BOTH_ENDS, BUT_ONE});
 	run_words({1000}, {16}, {STRADDLERS});
 }
 

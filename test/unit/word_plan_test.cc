@@ -74,6 +74,7 @@ check_bits(const std::vector<int> &bits, const char *name)
 	const std::vector<Key> keys = make_keys(bits, lo, 60);
 	std::vector<WordLevel> levels;
 	int			level_bits = 0;
+	int			decided = 0;	/* pairs, by the top */
 	bool		sizes_good = true;
 
 	for (int l = 0; l < plan.levels; l++)
@@ -105,8 +106,18 @@ check_bits(const std::vector<int> &bits, const char *name)
 				order = of_a < of_b ? -1 : of_a > of_b;
 			}
 			CHECK(order == (a < b ? -1 : a > b), "%s, %d words: levels say %d", name, words, order);
+			if (plan.levels > 1)
+			{
+				uint64_t	top_of_a = level_key(top_of_plan(plan), a.data());
+				uint64_t	top_of_b = level_key(top_of_plan(plan), b.data());
+
+				CHECK(top_of_a == top_of_b || (top_of_a < top_of_b) == (a < b), "%s, %d words: the top says otherwise",
+					  name, words);
+				decided += top_of_a != top_of_b;
+			}
 		}
 	}
+	CHECK(plan.levels < 2 || decided > 0, "%s, %d words: the top decides nothing", name, words);
 }
 
 int

@@ -1,0 +1,190 @@
+/*
+ * wordsort_kernels.cuh - the kernels of wordsort.cu.
+ *
+ * Each goes over all keys, or rows, once.  Words lie side by side, a key
+ * behind the other, and are never moved: what is sorted are integers cut from
+ * them and row numbers, and what is compared is fetched by row.
+ */
+#ifndef GPUSORT_WORDSORT_KERNELS_CUH
+#define GPUSORT_WORDSORT_KERNELS_CUH
+
+#include "grid.cuh"
+#include "look.cuh"
+#include "word_plan.h"
+
+namespace gpusort
+{
+
+static_assert(MOST_WORDS == GPUSORT_CUDA_MAX_WORDS, "a plan must have room for every word");
+
+/* What one pass over all keys found, in device memory. All zeros before. */
+struct WordsLook {
+	unsigned long long not_lo[MOST_WORDS], hi[MOST_WORDS]; /* at each place, as in Look */
+	unsigned falls;										   /* not 0: some key is below the one before it */
+};
+
+/* What a pass over a result found. All zeros before. */
+struct RowsFound {
+	unsigned long long before, after; /* sums of hashes: of all rows, and of those that are there */
+	unsigned disorder;				  /* not 0: some row is not above the one before it */
+};
+
+/* Ties up to this are put in order by one thread. */
+static const uint64_t LONGEST_TIE = 32;
+
+/* -1, 0 or 1: the order of two keys. */
+__device__ inline int order_of(const uint64_t *one, const uint64_t *two, int words)
+{
+	for (int w = 0; w < words; w++) {
+		if (one[w] != two[w]) return one[w] < two[w] ? -1 : 1;
+	}
+	return 0;
+}
+
+/* Do the words before this one, as many as there are, equal those of the next key? */
+__device__ inline bool same_before(const uint64_t *word, int before, int words)
+{
+	for (int back = 1; back <= before; back++) {
+		if (word[-back] != word[words - back]) return false;
+	}
+	return true;
+}
+
+/*
+ * Words are read as they lie.  A block has as many threads at work as make
+ * whole keys, and so has each step of the grid: a thread always sees words of
+ * the same place.
+ */
+__global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uint64_t count, int words, WordsLook *look)
+{
+	const int AHEAD = 4;
+	__shared__ uint64_t not_lo[THREADS], hi[THREADS];
+	const unsigned at_work = THREADS / words * words;
+	const int place = threadIdx.x % words;
+	const uint64_t all = count * words;
+	const uint64_t step = gridDim.x * (uint64_t)at_work;
+	uint64_t own_not_lo = 0, own_hi = 0;
+	bool falls = false;
+
+	for (uint64_t first = blockIdx.x * (uint64_t)at_work + threadIdx.x; threadIdx.x < at_work && first < all;
+		 first += AHEAD * step) {
+		uint64_t word[AHEAD];
+#pragma unroll
+		for (int a = 0; a < AHEAD; a++)
+			word[a] = first + a * step < all ? keys[first + a * step] : 0;
+#pragma unroll
+		for (int a = 0; a < AHEAD; a++) {
+			const uint64_t i = first + a * step;
+			if (i >= all) continue;
+			own_not_lo = max(own_not_lo, ~word[a]);
+			own_hi = max(own_hi, word[a]);
+			/* One fall is enough to know: with keys in no order, this is soon over. */
+			if (!falls && i + words < all && word[a] > keys[i + words]) falls = same_before(keys + i, place, words);
+		}
+	}
+
+	not_lo[threadIdx.x] = own_not_lo;
+	hi[threadIdx.x] = own_hi;
+	falls = __syncthreads_or(falls) != 0;
+	if (threadIdx.x == 0 && falls) look->falls = 1;
+	if (threadIdx.x >= words) return;
+	for (unsigned other = threadIdx.x + words; other < at_work; other += words) {
+		own_not_lo = max(own_not_lo, not_lo[other]);
+		own_hi = max(own_hi, hi[other]);
+	}
+	atomicMax(&look->not_lo[threadIdx.x], (unsigned long long)own_not_lo);
+	atomicMax(&look->hi[threadIdx.x], (unsigned long long)own_hi);
+}
+
+/* A level's keys, in the order so far; NULL: in that of the input. */
+__global__ void __launch_bounds__(THREADS)
+	cutLevel(const uint64_t *keys, int words, const uint32_t *order, const __grid_constant__ WordLevel level,
+			 uint64_t *cut, uint64_t count)
+{
+	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
+		const uint64_t row = order ? order[i] : i;
+		cut[i] = level_key(level, keys + row * words);
+	}
+}
+
+/* Rows of the order so far become rows of the input. */
+__global__ void __launch_bounds__(THREADS) composeRows(const uint32_t *order, uint32_t *rows, uint64_t count)
+{
+	for (uint64_t i = grid_first(); i < count; i += grid_step())
+		rows[i] = order[rows[i]];
+}
+
+/*
+ * Puts ties in order: rows is in the order of the top level, and repaired its
+ * copy.  Of each tie, the thread that finds the first two keys out of order
+ * sorts all rows, by insertion, which is stable.  Threads look at rows and
+ * write to repaired, so that none sees what another moves.
+ */
+__global__ void __launch_bounds__(THREADS)
+	repairRows(const uint64_t *keys, int words, const __grid_constant__ WordLevel top, const uint32_t *rows,
+			   uint32_t *repaired, uint64_t count, RowsFound *found)
+{
+	auto key = [=](uint32_t row) { return keys + (uint64_t)row * words; };
+	for (uint64_t i = grid_first(); i + 1 < count; i += grid_step()) {
+		if (order_of(key(rows[i]), key(rows[i + 1]), words) <= 0) continue;
+		if (*(volatile unsigned *)&found->disorder) return;
+
+		const uint64_t tie = level_key(top, key(rows[i]));
+		uint64_t start = i;
+		bool first = true;
+		while (start > 0 && i - start <= LONGEST_TIE && level_key(top, key(rows[start - 1])) == tie) {
+			first = first && order_of(key(rows[start - 1]), key(rows[start]), words) <= 0;
+			start--;
+		}
+		uint64_t end = i + 2;
+		while (end < count && end - start <= LONGEST_TIE && level_key(top, key(rows[end])) == tie)
+			end++;
+		if (end - start > LONGEST_TIE) {
+			found->disorder = 1;
+			continue;
+		}
+		if (!first) continue;
+		for (uint64_t j = start + 1; j < end; j++) {
+			const uint32_t row = repaired[j];
+			uint64_t to = j;
+			for (; to > start && order_of(key(repaired[to - 1]), key(row), words) > 0; to--)
+				repaired[to] = repaired[to - 1];
+			repaired[to] = row;
+		}
+	}
+}
+
+__global__ void __launch_bounds__(THREADS)
+	checkRows(const uint64_t *keys, int words, const uint32_t *rows, uint64_t count, RowsFound *found)
+{
+	uint64_t before = 0, after = 0;
+	bool disorder = false;
+	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
+		const uint32_t two = rows[i];
+		before += mix(i + 1);
+		after += mix((uint64_t)two + 1);
+		if (i == 0) continue;
+		const uint32_t one = rows[i - 1];
+		if (one >= count || two >= count) continue; /* the sums differ, then */
+		const int order = order_of(keys + (uint64_t)one * words, keys + (uint64_t)two * words, words);
+		disorder |= order > 0 || (order == 0 && one >= two);
+	}
+	before = warp_sum(before);
+	after = warp_sum(after);
+	if (disorder) found->disorder = 1;
+	if (threadIdx.x % WARP != 0) return;
+	atomicAdd(&found->before, (unsigned long long)before);
+	atomicAdd(&found->after, (unsigned long long)after);
+}
+
+/* For tests: what a broken sort might leave. count is at least 2. */
+__global__ void spoilRows(uint32_t *rows, uint64_t count, bool lose)
+{
+	const uint32_t row = rows[0];
+	rows[0] = rows[count - 1];
+	if (!lose) rows[count - 1] = row;
+}
+
+} // namespace gpusort
+
+#endif /* GPUSORT_WORDSORT_KERNELS_CUH */
