@@ -38,6 +38,33 @@
 #define GPUSORT_ORDERING_DESC	BTGreaterStrategyNumber
 #endif
 
+/* 18: disabled nodes are counted, and costs do not hold them */
+#if PG_VERSION_NUM >= 180000
+#define gpusort_cost_core(path, rows, width) \
+	cost_sort(path, NULL, NIL, 0, 0.0, rows, width, 0.0, work_mem, -1.0)
+#else
+#define gpusort_cost_core(path, rows, width) \
+	cost_sort(path, NULL, NIL, 0.0, rows, width, 0.0, work_mem, -1.0)
+#endif
+
+/* 18: explain.h was split */
+#if PG_VERSION_NUM >= 180000
+#define GPUSORT_EXPLAIN_STATE_H		"commands/explain_state.h"
+#define GPUSORT_EXPLAIN_FORMAT_H	"commands/explain_format.h"
+#else
+#define GPUSORT_EXPLAIN_STATE_H		"commands/explain.h"
+#define GPUSORT_EXPLAIN_FORMAT_H	"commands/explain.h"
+#endif
+
+/* 16: whether to copy what is not passed by value */
+#if PG_VERSION_NUM >= 160000
+#define gpusort_tuplesort_getdatum(state, forward, value, isnull) \
+	tuplesort_getdatum(state, forward, false, value, isnull, NULL)
+#else
+#define gpusort_tuplesort_getdatum(state, forward, value, isnull) \
+	tuplesort_getdatum(state, forward, value, isnull, NULL)
+#endif
+
 /* 16: a read from a temporary file that raises an error if there is less */
 #if PG_VERSION_NUM < 160000
 #define BufFileReadExact(file, ptr, size) \

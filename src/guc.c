@@ -14,8 +14,14 @@
 
 #include <limits.h>
 
+#include "miscadmin.h"
+#include "utils/guc.h"
+
 #include "guc.h"
 
+bool		gpusort_enabled = true;
+bool		gpusort_force = false;
+int			gpusort_memory_limit = -1;
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
 int			gpusort_bins = 0;
@@ -51,9 +57,41 @@ check_bins(int *newval, void **extra, GucSource source)
 	return false;
 }
 
+Size
+gpusort_guc_memory_limit(void)
+{
+	if (gpusort_memory_limit >= 0)
+		return (Size) gpusort_memory_limit * 1024;
+	return (Size) (work_mem * 1024.0 * hash_mem_multiplier);
+}
+
 void
 gpusort_guc_define(void)
 {
+	DefineCustomBoolVariable("gpusort.enabled",
+							 "Lets GpuSort do the work of Sort in query plans.",
+							 NULL,
+							 &gpusort_enabled,
+							 true,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("gpusort.force",
+							 "Uses GpuSort wherever it can sort, whatever it costs.",
+							 "For tests.",
+							 &gpusort_force,
+							 false,
+							 PGC_USERSET, GUC_NOT_IN_SAMPLE,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpusort.memory_limit",
+							"Sets the memory that one GpuSort may use before it writes to temporary files.",
+							"-1 uses work_mem times hash_mem_multiplier.",
+							&gpusort_memory_limit,
+							-1, -1, INT_MAX,
+							PGC_USERSET, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+
 	DefineCustomEnumVariable("gpusort.engine",
 							 "Selects the engine that sorts.",
 							 "\"auto\" uses the GPU where it is available and falls back to the CPU; "

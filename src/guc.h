@@ -27,6 +27,9 @@ typedef enum GpusortAlgorithm
 	GPUSORT_ALGORITHM_RADIXSORT
 } GpusortAlgorithm;
 
+extern bool gpusort_enabled;
+extern bool gpusort_force;
+extern int	gpusort_memory_limit;	/* kB; -1: by work_mem */
 extern int	gpusort_engine_choice;	/* GpusortEngineChoice */
 extern int	gpusort_algorithm;	/* GpusortAlgorithm */
 extern int	gpusort_bins;
@@ -39,5 +42,8 @@ extern int	gpusort_service_idle_timeout;	/* s; 0: never */
 extern const struct config_enum_entry gpusort_algorithm_options[];
 
 extern void gpusort_guc_define(void);
+
+/* Bytes that one sort of the plan node may use in the backend. */
+extern Size gpusort_guc_memory_limit(void);
 
 #endif							/* GPUSORT_GUC_H */

@@ -29,7 +29,7 @@ static const GpusortType types[] = {
 };
 
 const GpusortType *
-gpusort_type_get(Oid typid)
+gpusort_type_find(Oid typid)
 {
 	Oid			base = getBaseType(typid);
 
@@ -38,7 +38,16 @@ gpusort_type_get(Oid typid)
 		if (types[i].typid == base)
 			return &types[i];
 	}
+	return NULL;
+}
 
+const GpusortType *
+gpusort_type_get(Oid typid)
+{
+	const GpusortType *type = gpusort_type_find(typid);
+
+	if (type != NULL)
+		return type;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("gpusort cannot sort values of type %s", format_type_be(typid)),

@@ -36,6 +36,9 @@ typedef struct GpusortType
  */
 extern const GpusortType *gpusort_type_get(Oid typid);
 
+/* The same, or NULL where there is none. */
+extern const GpusortType *gpusort_type_find(Oid typid);
+
 /*
  * How the values of a type that is stored in as many bytes as its keys become
  * keys: value keys, or rank keys (equal values, equal keys) where rank is true.
