@@ -155,6 +155,17 @@ COMMENT ON VIEW gpusort_activity IS
 -- Details of other users' sorts are left out by the function.
 GRANT SELECT ON gpusort_activity TO PUBLIC;
 
+CREATE FUNCTION gpusort_counters(
+  OUT sorts bigint,
+  OUT core_sorts bigint,
+  OUT rows bigint)
+RETURNS record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION gpusort_counters() IS
+'since the server started: sorts that GpuSort did in query plans, those it left to core when it ran, and the rows of the former';
+
 --
 -- Measuring
 --

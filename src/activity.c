@@ -63,7 +63,19 @@ typedef struct ActivitySlot
 
 StaticAssertDecl(sizeof(ActivitySlot) == 64, "a slot must be a cache line");
 
-static ActivitySlot *slots = NULL;	/* of this cluster, once attached */
+/* What this cluster's processes share. */
+typedef struct ActivityShared
+{
+	/* all sorts since the server started: those done here, and by core */
+	pg_atomic_uint64 sorts;
+	pg_atomic_uint64 core_sorts;
+	pg_atomic_uint64 rows;		/* of sorts */
+	char		unused[40];		/* of the counters' cache line */
+	ActivitySlot slots[SLOTS];
+} ActivityShared;
+
+static ActivityShared *shared = NULL;	/* once attached */
+static ActivitySlot *slots = NULL;	/* shared->slots */
 static bool no_room = false;	/* attaching has failed */
 static bool exiting = false;	/* this process has given back its slots */
 static bool exit_registered = false;
@@ -71,6 +83,7 @@ static bool exit_registered = false;
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
+PG_FUNCTION_INFO_V1(gpusort_counters);
 
 /*
  * Shared memory
@@ -81,7 +94,7 @@ shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-	RequestAddinShmemSpace(SLOTS * sizeof(ActivitySlot));
+	RequestAddinShmemSpace(sizeof(ActivityShared));
 }
 
 void
@@ -92,8 +105,13 @@ gpusort_activity_preload(void)
 }
 
 static void
-init_slots(ActivitySlot *slot)
+init_shared(ActivityShared *created)
 {
+	ActivitySlot *slot = created->slots;
+
+	pg_atomic_init_u64(&created->sorts, 0);
+	pg_atomic_init_u64(&created->core_sorts, 0);
+	pg_atomic_init_u64(&created->rows, 0);
 	for (int i = 0; i < SLOTS; i++, slot++)
 	{
 		pg_atomic_init_u64(&slot->owner, OWNER_NONE);
@@ -105,12 +123,12 @@ init_slots(ActivitySlot *slot)
 	}
 }
 
-/* Sets slots; false if there is no room for them. */
+/* Sets shared and slots; false if there is no room for them. */
 static bool
 attach(void)
 {
 	MemoryContext cxt = CurrentMemoryContext;
-	ActivitySlot *volatile found_slots = NULL;
+	ActivityShared *volatile found_shared = NULL;
 	bool		found;
 
 	if (slots != NULL)
@@ -121,9 +139,9 @@ attach(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	PG_TRY();
 	{
-		found_slots = ShmemInitStruct("gpusort activity", SLOTS * sizeof(ActivitySlot), &found);
+		found_shared = ShmemInitStruct("gpusort activity", sizeof(ActivityShared), &found);
 		if (!found)
-			init_slots(found_slots);
+			init_shared(found_shared);
 	}
 	PG_CATCH();
 	{
@@ -135,9 +153,10 @@ attach(void)
 	PG_END_TRY();
 	LWLockRelease(AddinShmemInitLock);
 
-	slots = found_slots;
-	no_room = (slots == NULL);
-	return slots != NULL;
+	shared = found_shared;
+	slots = shared != NULL ? shared->slots : NULL;
+	no_room = (shared == NULL);
+	return shared != NULL;
 }
 
 /*
@@ -298,9 +317,39 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 	}
 }
 
+void
+gpusort_activity_count(bool by_core, uint64 rows)
+{
+	if (!attach())
+		return;
+	pg_atomic_fetch_add_u64(by_core ? &shared->core_sorts : &shared->sorts, 1);
+	if (!by_core)
+		pg_atomic_fetch_add_u64(&shared->rows, rows);
+}
+
 /*
  * The view's side
  */
+
+/* gpusort_counters() returns record */
+Datum
+gpusort_counters(PG_FUNCTION_ARGS)
+{
+	TupleDesc	tupdesc;
+	Datum		values[3];
+	bool		nulls[3] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	memset(values, 0, sizeof(values));
+	if (attach())
+	{
+		values[0] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->sorts));
+		values[1] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->core_sorts));
+		values[2] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->rows));
+	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
+}
 
 static const char *
 phase_name(uint32 phase)

@@ -62,6 +62,9 @@ extern void gpusort_activity_report(GpusortActivity *activity, GpusortPhase phas
 /* The sort is over.  May be called again, and without begin. */
 extern void gpusort_activity_end(GpusortActivity *activity);
 
+/* Counts a sort of the plan node, for gpusort_counters(); by_core: handed over. */
+extern void gpusort_activity_count(bool by_core, uint64 rows);
+
 /* Asks for room in main shared memory; from _PG_init when preloaded. */
 extern void gpusort_activity_preload(void);
 

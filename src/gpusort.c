@@ -18,6 +18,7 @@
 #include "compat.h"
 #include "engine.h"
 #include "guc.h"
+#include "sortnode.h"
 
 GPUSORT_MODULE_MAGIC;
 
@@ -27,6 +28,7 @@ void
 _PG_init(void)
 {
 	gpusort_guc_define();
+	gpusort_plan_init();
 
 	if (process_shared_preload_libraries_in_progress)
 	{

@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * rowstore.h
+ *		The rows of a sort, in input order, in large blocks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_ROWSTORE_H
+#define GPUSORT_ROWSTORE_H
+
+#include "executor/tuptable.h"
+
+typedef struct GpusortRowStore
+{
+	MemoryContext cxt;
+	MinimalTuple *tuples;		/* by row number */
+	uint64		rows;
+	uint64		max_rows;		/* that fit tuples */
+	char	   *next;			/* the free part of the newest block, */
+	char	   *end;			/* MAXALIGNed at both ends */
+	Size		block_bytes;	/* of the block after it */
+	Size		max_block_bytes;
+	Size		bytes;			/* all that is allocated */
+} GpusortRowStore;
+
+/*
+ * An empty store; what it will allocate lives in the current memory context.
+ * memory: what its owner may use in all, from which it takes a sensible size
+ * for its blocks.
+ */
+extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory);
+
+/* Copies the slot's row to the end of the store. */
+extern void gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
+
+#endif							/* GPUSORT_ROWSTORE_H */

@@ -1,0 +1,457 @@
+/*-------------------------------------------------------------------------
+ *
+ * sortnode_gather.c
+ *		GpuSort reads its child: keys into a sort run, rows into a store.
+ *
+ * A row's key is written straight to where the engine will read it, and the
+ * row to where it will be returned from; nothing is allocated for a row.
+ *
+ * When both together reach the memory limit, the rows so far are sorted and
+ * written to a temporary file as a run (spill.c), and reading goes on with
+ * empty memory.  Only a result that must be read backward or again is not
+ * spilled here: core's tuplesort gets all rows then, as it does when more
+ * rows have come than a LIMIT makes worth sorting.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "guc.h"
+#include "keybits.h"
+#include "sortnode.h"
+
+/* Rows between two looks at the time, for gpusort_activity. */
+#define REPORT_ROWS		65536
+
+/* A LIMIT makes core's bounded sort the better one from so many times its rows on. */
+#define BOUND_FACTOR	2
+#define BOUND_SLACK		10000
+
+/* ----------------------------------------------------------------
+ *		A run
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Begins an empty run and, unless rows are values, an empty store.  What an
+ * earlier run had is freed: all of that is in run_cxt.
+ */
+static void
+begin_run(GpusortNode *node)
+{
+	GpusortRunSpec spec = {.words = 1, .key_bytes = 8};
+	MemoryContext old;
+
+	MemoryContextReset(node->run_cxt);
+	old = MemoryContextSwitchTo(node->run_cxt);
+
+	if (node->value_type != NULL)
+	{
+		spec.key_type = node->value_type->name;
+		spec.key_bytes = node->value_type->key_bytes;
+	}
+	else
+	{
+		spec.key_type = "row";
+		spec.words = gpusort_rowkey_words(node->key);
+		spec.rows = true;
+		gpusort_rowkey_reset(node->key);
+		gpusort_rowstore_begin(&node->store, node->memory_limit);
+	}
+	node->run = gpusort_run_begin(&spec);
+	MemoryContextSwitchTo(old);
+}
+
+/* Of the whole sort, so far. */
+static inline uint64
+rows_gathered(const GpusortNode *node)
+{
+	return node->nulls + (node->run != NULL ? gpusort_run_rows(node->run) : 0) +
+		(node->spill != NULL ? gpusort_spill_rows(node->spill) : 0);
+}
+
+static inline Size
+memory_in_use(const GpusortNode *node)
+{
+	return gpusort_run_memory(node->run) + node->store.bytes;
+}
+
+/* ----------------------------------------------------------------
+ *		Handing over to core
+ * ----------------------------------------------------------------
+ */
+
+static void
+begin_core(GpusortNode *node, const char *reason)
+{
+	TupleDesc	desc = node->slot->tts_tupleDescriptor;
+	int			options = TUPLESORT_NONE;
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+	node->stats.core_reason = reason;
+	if (node->random_access)
+		options |= TUPLESORT_RANDOMACCESS;
+	if (node->bound >= 0)
+		options |= TUPLESORT_ALLOWBOUNDED;
+	if (node->value_type != NULL)
+		node->core = tuplesort_begin_datum(TupleDescAttr(desc, 0)->atttypid,
+										   node->operators[0], node->collations[0],
+										   node->nulls_first[0], work_mem, NULL, options);
+	else
+		node->core = tuplesort_begin_heap(desc, node->ncolumns, node->attnos, node->operators,
+										  node->collations, node->nulls_first, work_mem, NULL,
+										  options);
+	if (node->bound >= 0)
+		tuplesort_set_bound(node->core, node->bound);
+	MemoryContextSwitchTo(old);
+}
+
+/* Gives core the rows gathered so far, in the order they came in. */
+static void
+hand_over(GpusortNode *node, const char *reason)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+
+	begin_core(node, reason);
+	for (uint64 i = 0; i < rows; i++)
+	{
+		if (i % REPORT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (node->value_type != NULL)
+			tuplesort_putdatum(node->core, gpusort_node_value(node, gpusort_run_key(node->run, i), 0), false);
+		else
+		{
+			ExecStoreMinimalTuple(node->store.tuples[i], node->left, false);
+			tuplesort_puttupleslot(node->core, node->left);
+		}
+	}
+	for (uint64 i = 0; i < node->nulls; i++)
+		tuplesort_putdatum(node->core, (Datum) 0, true);
+	ExecClearTuple(node->left);
+	gpusort_run_end(node->run);
+	node->run = NULL;
+	MemoryContextReset(node->run_cxt);
+}
+
+/* Reads what is left of the child, in core's way. */
+static void
+read_into_core(GpusortNode *node)
+{
+	PlanState  *child = outerPlanState(node);
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+
+		if (TupIsNull(slot))
+			break;
+		if (node->value_type != NULL)
+		{
+			slot_getsomeattrs(slot, 1);
+			tuplesort_putdatum(node->core, slot->tts_values[0], slot->tts_isnull[0]);
+		}
+		else
+			tuplesort_puttupleslot(node->core, slot);
+	}
+	tuplesort_performsort(node->core);
+	node->source = GPUSORT_SOURCE_CORE;
+}
+
+/* ----------------------------------------------------------------
+ *		Spilling
+ * ----------------------------------------------------------------
+ */
+
+/* The order of two rows whose keys have the same words. */
+static int
+compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
+{
+	GpusortNode *node = arg;
+
+	ExecStoreMinimalTuple(a, node->left, false);
+	ExecStoreMinimalTuple(b, node->right, false);
+	return gpusort_rowkey_compare(node->key, node->left, node->right);
+}
+
+/* Sorts the run and writes it to a file; run and store are gone then. */
+static void
+spill_run(GpusortNode *node)
+{
+	bool		values = node->value_type != NULL;
+
+	if (node->spill == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+		node->spill = gpusort_spill_begin(values ? 1 : gpusort_rowkey_words(node->key),
+										  node->memory_limit, compare_rows, node);
+		MemoryContextSwitchTo(old);
+	}
+	if (!values && gpusort_rowkey_lossy(node->key))
+		gpusort_spill_set_lossy(node->spill);
+
+	gpusort_node_sort_run(node, false);
+	gpusort_spill_begin_run(node->spill);
+	do
+	{
+		for (uint64 i = 0; i < node->count; i++)
+		{
+			if (values)
+			{
+				uint64		word = node->value_type->key_bytes == 8 ?
+					((const uint64 *) node->block)[i] : ((const uint32 *) node->block)[i];
+
+				gpusort_spill_write(node->spill, &word, NULL);
+			}
+			else
+			{
+				uint32		row = ((const uint32 *) node->block)[i];
+
+				gpusort_spill_write(node->spill, gpusort_run_key(node->run, row),
+									node->store.tuples[row]);
+			}
+		}
+	} while (gpusort_node_next_block(node));
+	gpusort_spill_end_run(node->spill);
+	ExecClearTuple(node->left);
+	ExecClearTuple(node->right);
+	gpusort_node_end_run(node);
+
+	begin_run(node);
+}
+
+/* ----------------------------------------------------------------
+ *		Gathering
+ * ----------------------------------------------------------------
+ */
+
+/* How far the loop may go before it must look up. */
+typedef struct Room
+{
+	char	   *next;			/* where the next key goes */
+	char	   *end;
+	char	   *begin;			/* keys from here to next are not committed */
+	size_t		width;			/* bytes of a key */
+	Size		store_limit;	/* bytes that the store may have */
+} Room;
+
+static void
+commit(GpusortNode *node, Room *room)
+{
+	if (room->next > room->begin)
+		gpusort_run_commit(node->run, (room->next - room->begin) / room->width);
+	room->begin = room->next;
+}
+
+/*
+ * Makes room for at least one more key.  False if core has to go on, and has
+ * got all rows.
+ */
+static bool
+make_room(GpusortNode *node, Room *room)
+{
+	uint64		rows;
+	size_t		keys;
+
+	commit(node, room);
+	rows = gpusort_run_rows(node->run);
+	CHECK_FOR_INTERRUPTS();
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
+							rows_gathered(node), memory_in_use(node), node->stats.engine);
+	node->stats.memory = Max(node->stats.memory, memory_in_use(node));
+
+	if (node->bound >= 0 && rows > BOUND_FACTOR * (uint64) node->bound + BOUND_SLACK)
+	{
+		hand_over(node, "many more rows than the LIMIT fetches");
+		return false;
+	}
+	if (rows > 0 && (memory_in_use(node) >= node->memory_limit || rows >= PG_UINT32_MAX - PG_INT16_MAX))
+	{
+		if (node->random_access)
+		{
+			hand_over(node, "the result is read backward or again and exceeds gpusort.memory_limit");
+			return false;
+		}
+		spill_run(node);
+	}
+	room->begin = room->next = gpusort_run_reserve(node->run, &keys);
+	room->end = room->next + Min(keys, REPORT_ROWS) * room->width;
+	room->store_limit = gpusort_run_memory(node->run) < node->memory_limit ?
+		node->memory_limit - gpusort_run_memory(node->run) : 0;
+	return true;
+}
+
+/* The child's only column, whose values are their own rows.  False: core goes on. */
+static bool
+gather_values(GpusortNode *node)
+{
+	PlanState  *child = outerPlanState(node);
+	Room		room = {.width = node->value_type->key_bytes};
+	GpusortKind kind = node->value_type->kind;
+	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+		Datum		value;
+
+		if (TupIsNull(slot))
+			break;
+		slot_getsomeattrs(slot, 1);
+		if (slot->tts_isnull[0])
+		{
+			node->nulls++;
+			continue;
+		}
+		if (unlikely(room.next == room.end) && !make_room(node, &room))
+		{
+			/* core has all rows but this one */
+			tuplesort_putdatum(node->core, slot->tts_values[0], false);
+			return false;
+		}
+		value = slot->tts_values[0];
+		switch (kind)
+		{
+			case GPUSORT_KIND_INT2:
+				*(uint32 *) room.next = gpusort_key_int2(DatumGetInt16(value)) ^ (uint32) flip;
+				break;
+			case GPUSORT_KIND_INT4:
+				*(uint32 *) room.next = gpusort_key_int4(DatumGetInt32(value)) ^ (uint32) flip;
+				break;
+			case GPUSORT_KIND_FLOAT4:
+				*(uint32 *) room.next = gpusort_key_float4(DatumGetUInt32(value)) ^ (uint32) flip;
+				break;
+			case GPUSORT_KIND_INT8:
+				*(uint64 *) room.next = gpusort_key_int8(DatumGetInt64(value)) ^ flip;
+				break;
+			case GPUSORT_KIND_FLOAT8:
+				*(uint64 *) room.next = gpusort_key_float8((uint64) DatumGetInt64(value)) ^ flip;
+				break;
+		}
+		room.next += room.width;
+	}
+	commit(node, &room);
+	return true;
+}
+
+/* Whole rows.  False: core goes on. */
+static bool
+gather_rows(GpusortNode *node)
+{
+	PlanState  *child = outerPlanState(node);
+	Room		room = {.width = sizeof(uint64) * gpusort_rowkey_words(node->key)};
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+
+		if (TupIsNull(slot))
+			break;
+		if (unlikely(room.next == room.end || node->store.bytes > room.store_limit) &&
+			!make_room(node, &room))
+		{
+			tuplesort_puttupleslot(node->core, slot);
+			return false;
+		}
+		gpusort_rowkey_encode(node->key, slot, (uint64 *) room.next);
+		room.next += room.width;
+		gpusort_rowstore_append(&node->store, slot);
+	}
+	commit(node, &room);
+	return true;
+}
+
+/* Why core's sort has to do it from the start, or NULL. */
+static const char *
+core_reason(GpusortNode *node)
+{
+	if (!gpusort_enabled)
+		return "gpusort.enabled is off";
+	if (node->css.ss.ps.state->es_epq_active != NULL)
+		return "a row is rechecked";
+	return NULL;
+}
+
+/* Takes what no sort has used yet. */
+static void
+begin_sort(GpusortNode *node)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+	node->memory_limit = gpusort_guc_memory_limit();
+	memset(&node->store, 0, sizeof(node->store));
+	if (node->value_type == NULL)
+	{
+		node->key = gpusort_rowkey_begin(node->columns, node->ncolumns);
+		node->stats.key_bits = gpusort_rowkey_bits(node->key);
+	}
+	else
+		node->stats.key_bits = 8 * node->value_type->value_bytes;
+	node->run_cxt = AllocSetContextCreate(node->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(old);
+	begin_run(node);
+}
+
+/* All rows are read: sorts those that are in memory. */
+static void
+end_gathering(GpusortNode *node)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, node->begun);
+	node->stats.gather_ms += INSTR_TIME_GET_MILLISEC(now);
+	node->stats.memory = Max(node->stats.memory, memory_in_use(node));
+
+	node->nulls_before = node->nulls_first[0] ? node->nulls : 0;
+	node->nulls_after = node->nulls - node->nulls_before;
+	if (node->spill == NULL)
+	{
+		gpusort_node_sort_run(node, node->random_access);
+		node->source = node->value_type != NULL ? GPUSORT_SOURCE_VALUES : GPUSORT_SOURCE_ROWS;
+		return;
+	}
+	if (gpusort_run_rows(node->run) > 0)
+		spill_run(node);
+	gpusort_node_end_run(node);
+	MemoryContextReset(node->run_cxt);
+	node->stats.disk = Max(node->stats.disk, gpusort_spill_bytes(node->spill));
+	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
+	gpusort_spill_merge(node->spill);
+	node->source = GPUSORT_SOURCE_SPILL;
+}
+
+/*
+ * The child is called in the caller's memory context, the query's: what it
+ * allocates is its own.
+ */
+void
+gpusort_node_gather(GpusortNode *node)
+{
+	const char *reason = core_reason(node);
+	bool		mine = false;
+
+	node->stats.sorts++;
+	node->stats.core_reason = NULL;
+	node->nulls = 0;
+	node->position = 0;
+	node->at_end = false;
+	INSTR_TIME_SET_CURRENT(node->begun);
+	gpusort_activity_begin(&node->activity, node->cxt);
+	if (reason != NULL)
+		begin_core(node, reason);
+	else
+	{
+		begin_sort(node);
+		mine = node->value_type != NULL ? gather_values(node) : gather_rows(node);
+	}
+	if (mine)
+		end_gathering(node);
+	else
+		read_into_core(node);
+	gpusort_activity_count(!mine, mine ? rows_gathered(node) : 0);
+}

@@ -1,0 +1,363 @@
+/*-------------------------------------------------------------------------
+ *
+ * sortnode_result.c
+ *		GpuSort returns its rows.
+ *
+ * The engine gives the order as row numbers, and each row is then fetched
+ * from wherever in the store its turn had come when it was read: a miss of
+ * every cache for each row, which costs as much as all the rest.  So rows are
+ * asked for ahead of time: first the place where a row's address is, then the
+ * row itself.
+ *
+ * Where the words of the keys are not the whole truth (long strings), rows
+ * with equal words are sorted by the columns' own comparators before the
+ * first is returned.  Rows that those call equal stay as they came in.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+
+#include "compat.h"
+#include "memory.h"
+#include "report.h"
+#include "sortnode.h"
+
+/* Rows between asking for a row's address and for the row, and returning it. */
+#define ADDRESS_AHEAD	64
+#define ROW_AHEAD		32
+
+/* Comparisons, or groups of equal keys, between two looks at interrupts. */
+#define INTERRUPT_STEPS 16384
+
+/* ----------------------------------------------------------------
+ *		Sorting
+ * ----------------------------------------------------------------
+ */
+
+/* qsort_arg comparator of row numbers whose keys have equal words */
+static int
+compare_tied(const void *a, const void *b, void *arg)
+{
+	GpusortNode *node = arg;
+	uint32		left = *(const uint32 *) a;
+	uint32		right = *(const uint32 *) b;
+	int			order;
+
+	if (++node->steps % INTERRUPT_STEPS == 0)
+		CHECK_FOR_INTERRUPTS();
+	ExecStoreMinimalTuple(node->store.tuples[left], node->left, false);
+	ExecStoreMinimalTuple(node->store.tuples[right], node->right, false);
+	order = gpusort_rowkey_compare(node->key, node->left, node->right);
+	if (order == 0)
+		order = left < right ? -1 : 1;
+	return order;
+}
+
+/* Puts rows whose keys have equal words into their real order. */
+static void
+settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
+{
+	size_t		width = sizeof(uint64) * gpusort_rowkey_words(node->key);
+
+	for (uint64 begin = 0, end; begin < rows; begin = end)
+	{
+		const void *key = gpusort_run_key(node->run, order[begin]);
+
+		for (end = begin + 1; end < rows; end++)
+		{
+			if (end + ROW_AHEAD < rows)
+				__builtin_prefetch(gpusort_run_key(node->run, order[end + ROW_AHEAD]));
+			if (memcmp(key, gpusort_run_key(node->run, order[end]), width) != 0)
+				break;
+		}
+		if (end - begin > 1)
+			qsort_arg(order + begin, end - begin, sizeof(uint32), compare_tied, node);
+		if (++node->steps % INTERRUPT_STEPS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	ExecClearTuple(node->left);
+	ExecClearTuple(node->right);
+}
+
+/* Fetches all of the result into out. */
+static void
+fetch_whole(GpusortNode *node, char *out, size_t width)
+{
+	GpusortBlock block;
+
+	node->block = out;
+	node->count = 0;
+	node->whole = true;
+	while (gpusort_run_fetch(node->run, &block))
+	{
+		char	   *to = out + node->count * width;
+
+		if (block.data != to)
+			memcpy(to, block.data, block.count * width);
+		node->count += block.count;
+	}
+}
+
+void
+gpusort_node_sort_run(GpusortNode *node, bool want_whole)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+	bool		lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
+	size_t		width = node->value_type != NULL ? node->value_type->key_bytes : sizeof(uint32);
+
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_SORTING, rows, node->stats.memory, NULL);
+	if (want_whole || lossy)
+	{
+		char	   *out = gpusort_memory_alloc(node->run_cxt, Max(rows, 1) * width);
+
+		gpusort_run_sort(node->run, out);
+		fetch_whole(node, out, width);
+		node->sorted = true;
+		gpusort_node_note_run(node);
+	}
+	else
+	{
+		gpusort_run_sort(node->run, NULL);
+		node->sorted = true;
+		node->whole = false;
+		if (!gpusort_node_next_block(node))
+			node->count = 0;
+		node->whole = (node->count == rows);
+	}
+	if (lossy)
+		settle_ties(node, (uint32 *) node->block, rows);
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_RETURNING, rows, node->stats.memory,
+							node->stats.engine);
+}
+
+bool
+gpusort_node_next_block(GpusortNode *node)
+{
+	GpusortBlock block;
+
+	if (node->whole || !gpusort_run_fetch(node->run, &block))
+		return false;
+	node->block = block.data;
+	node->count = block.count;
+	node->position = 0;
+	return true;
+}
+
+void
+gpusort_node_note_run(GpusortNode *node)
+{
+	const GpusortReport *report;
+
+	if (!node->sorted)
+		return;
+	gpusort_run_finish(node->run);
+	report = gpusort_report_last();
+	node->sorted = false;
+	node->stats.engine = report->engine;
+	node->stats.algorithm = report->algorithm;
+	node->stats.copy_in_ms += report->copy_in_ms;
+	node->stats.sort_ms += report->kernels_ms;
+	node->stats.copy_out_ms += report->copy_out_ms;
+	strlcpy(node->stats.engine_reason, report->reason ? report->reason : "",
+			sizeof(node->stats.engine_reason));
+}
+
+void
+gpusort_node_end_run(GpusortNode *node)
+{
+	gpusort_node_note_run(node);
+	gpusort_run_end(node->run);
+	node->run = NULL;
+}
+
+/* ----------------------------------------------------------------
+ *		Returning
+ * ----------------------------------------------------------------
+ */
+
+Datum
+gpusort_node_value(const GpusortNode *node, const void *keys, uint64 i)
+{
+	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
+
+	switch (node->value_type->kind)
+	{
+		case GPUSORT_KIND_INT2:
+			return Int16GetDatum(gpusort_unkey_int2(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_INT4:
+			return Int32GetDatum(gpusort_unkey_int4(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_FLOAT4:
+			return UInt32GetDatum(gpusort_unkey_float4(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_INT8:
+			return Int64GetDatum(gpusort_unkey_int8(((const uint64 *) keys)[i] ^ flip));
+		case GPUSORT_KIND_FLOAT8:
+			return Int64GetDatum((int64) gpusort_unkey_float8(((const uint64 *) keys)[i] ^ flip));
+	}
+	pg_unreachable();
+}
+
+static inline TupleTableSlot *
+return_value(GpusortNode *node, Datum value, bool isnull)
+{
+	TupleTableSlot *slot = node->slot;
+
+	ExecClearTuple(slot);
+	slot->tts_values[0] = value;
+	slot->tts_isnull[0] = isnull;
+	return ExecStoreVirtualTuple(slot);
+}
+
+/* Row i of the block at hand. */
+static inline TupleTableSlot *
+return_row(GpusortNode *node, uint64 i)
+{
+	const uint32 *order = node->block;
+
+	return ExecStoreMinimalTuple(node->store.tuples[order[i]], node->slot, false);
+}
+
+static inline void
+look_ahead(GpusortNode *node, uint64 i)
+{
+	const uint32 *order = node->block;
+
+	if (likely(i + ADDRESS_AHEAD < node->count))
+	{
+		char	   *row = (char *) node->store.tuples[order[i + ROW_AHEAD]];
+
+		__builtin_prefetch(&node->store.tuples[order[i + ADDRESS_AHEAD]]);
+		__builtin_prefetch(row);
+		__builtin_prefetch(row + 64);
+	}
+}
+
+/* Row i of the whole result, which for values begins or ends with the NULLs. */
+static TupleTableSlot *
+return_ith(GpusortNode *node, uint64 i)
+{
+	if (node->source == GPUSORT_SOURCE_ROWS)
+		return return_row(node, i);
+	if (i < node->nulls_before || i - node->nulls_before >= node->count)
+		return return_value(node, (Datum) 0, true);
+	return return_value(node, gpusort_node_value(node, node->block, i - node->nulls_before), false);
+}
+
+/* The next row either way, stepping as tuplesort does: see tuplesort_gettuple_common(). */
+static TupleTableSlot *
+next_of_whole(GpusortNode *node, bool forward)
+{
+	uint64		rows = node->count + node->nulls_before + node->nulls_after;
+
+	if (forward)
+	{
+		if (node->position < rows)
+		{
+			if (node->source == GPUSORT_SOURCE_ROWS)
+				look_ahead(node, node->position);
+			return return_ith(node, node->position++);
+		}
+		node->at_end = true;
+		return ExecClearTuple(node->slot);
+	}
+	if (node->position == 0)
+		return ExecClearTuple(node->slot);
+
+	/* from the end, the last row is next; else the one before the current one */
+	if (node->at_end)
+		node->at_end = false;
+	else if (--node->position == 0)
+		return ExecClearTuple(node->slot);
+	return return_ith(node, node->position - 1);
+}
+
+/* The next row of a result that comes in blocks: forward, once. */
+static TupleTableSlot *
+next_of_blocks(GpusortNode *node)
+{
+	if (node->nulls_before > 0)
+	{
+		node->nulls_before--;
+		return return_value(node, (Datum) 0, true);
+	}
+	if (node->position < node->count || gpusort_node_next_block(node))
+	{
+		uint64		i = node->position++;
+
+		if (node->source == GPUSORT_SOURCE_VALUES)
+			return return_value(node, gpusort_node_value(node, node->block, i), false);
+		look_ahead(node, i);
+		return return_row(node, i);
+	}
+	if (node->nulls_after > 0)
+	{
+		node->nulls_after--;
+		return return_value(node, (Datum) 0, true);
+	}
+	return ExecClearTuple(node->slot);
+}
+
+static TupleTableSlot *
+next_of_spill(GpusortNode *node)
+{
+	const uint64 *words;
+	MinimalTuple tuple;
+
+	if (node->nulls_before > 0)
+	{
+		node->nulls_before--;
+		return return_value(node, (Datum) 0, true);
+	}
+	if (gpusort_spill_next(node->spill, &words, &tuple))
+	{
+		uint32		narrow;
+
+		if (node->value_type == NULL)
+			return ExecStoreMinimalTuple(tuple, node->slot, false);
+		narrow = (uint32) words[0];
+		return return_value(node, gpusort_node_value(node, node->value_type->key_bytes == 8 ?
+													 (const void *) words : &narrow, 0), false);
+	}
+	if (node->nulls_after > 0)
+	{
+		node->nulls_after--;
+		return return_value(node, (Datum) 0, true);
+	}
+	return ExecClearTuple(node->slot);
+}
+
+static TupleTableSlot *
+next_of_core(GpusortNode *node, bool forward)
+{
+	TupleTableSlot *slot = node->slot;
+
+	if (node->value_type == NULL)
+	{
+		(void) tuplesort_gettupleslot(node->core, forward, false, slot, NULL);
+		return slot;
+	}
+	ExecClearTuple(slot);
+	if (gpusort_tuplesort_getdatum(node->core, forward, &slot->tts_values[0], &slot->tts_isnull[0]))
+		ExecStoreVirtualTuple(slot);
+	return slot;
+}
+
+TupleTableSlot *
+gpusort_node_next(GpusortNode *node, bool forward)
+{
+	switch (node->source)
+	{
+		case GPUSORT_SOURCE_ROWS:
+		case GPUSORT_SOURCE_VALUES:
+			return node->whole ? next_of_whole(node, forward) : next_of_blocks(node);
+		case GPUSORT_SOURCE_SPILL:
+			return next_of_spill(node);
+		case GPUSORT_SOURCE_CORE:
+			return next_of_core(node, forward);
+		case GPUSORT_SOURCE_NONE:
+			break;
+	}
+	elog(ERROR, "GpuSort has nothing to return");
+}
