@@ -2,6 +2,8 @@
 #
 #   make demo        the main job on real data, on a private cluster
 #   make test        all tests, on a private cluster
+#   make check-core  PostgreSQL's own test suites with gpusort doing their sorts;
+#                    SUITE=core|isolation|both, CONF="a=1 b=2 | c=3", PGSRC=folder
 #   make bench-gpu   the device's sorts beside CUB and thrust; ARGS="--quick"
 #                    and so on; needs nvcc, and no PostgreSQL
 #   make bench-gpu-plot    draws what it measured
@@ -78,12 +80,14 @@ PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
 
 # These two install what is missing, PGXS included, and build by themselves.
-.PHONY: demo test
-ifneq ($(filter demo test,$(MAKECMDGOALS)),)
+.PHONY: demo test check-core
+ifneq ($(filter demo test check-core,$(MAKECMDGOALS)),)
 demo:
 	@bash bench/demo.sh
 test:
 	@bash test/run.sh
+check-core:
+	@bash test/check-core.sh
 else ifeq ($(filter-out $(DEVICE_GOALS),$(or $(MAKECMDGOALS),all)),)
 srcdir = .
 else ifeq ($(PGXS),)

@@ -1,0 +1,264 @@
+#!/bin/bash
+#
+# check-core.sh - make check-core: PostgreSQL's own test suites, with gpusort
+# doing every Sort that it can.
+#
+# The suites of core (parallel_schedule) and isolation come from the source of
+# the installed server's version, or of the nearest of the same major that can
+# be had; they run with the server package's pg_regress against a private
+# cluster that preloads gpusort.  Each configuration runs twice: on the stock
+# server first, whose output joins the expected one wherever it differs, so
+# that neither another minor version nor a setting counts against gpusort.
+# check_core.pl tells legal differences, plans and the order of equal rows,
+# from faults.  The last line has the sums; the exit status is 0 if nothing was
+# wrong, nothing crashed or leaked, and all suites ran to their end.
+#
+#   SUITE=core|isolation|both   what to run; both
+#   CONF="a=1 b=2 | c=3"        configurations, instead of the three below
+#   PGSRC=folder                PostgreSQL's source
+#   PRELOAD=library             preload this one; nothing is built or installed
+#
+# Reports, logs and the source are kept in build/.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=test/cluster.sh
+. "$tree/test/cluster.sh"
+
+suites=(core isolation)
+[ "${SUITE:-both}" = both ] || suites=("$SUITE")
+reports=$tree/build/check-core
+force="gpusort.force=on gpusort.min_rows=0"
+
+# The source's folder, from PGSRC, an earlier run, Debian or postgresql.org.
+find_source() {
+  local version
+  if [ -n "${PGSRC:-}" ]; then
+    source=$PGSRC
+    return
+  fi
+  version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/')
+  source=$(find_kept)
+  [ -n "$source" ] || fetch_from_debian || true
+  source=$(find_kept)
+  [ -n "$source" ] || fetch_from_postgresql "$version"
+  source=$(find_kept)
+  [ -n "$source" ]
+}
+
+find_kept() {
+  find "$tree/build" -maxdepth 1 -type d -name "postgresql-$major.*" 2>/dev/null | sort -V | tail -1
+}
+
+# Only the suites are of use.
+unpack() {
+  mkdir -p "$tree/build"
+  tar -C "$tree/build" -xf "$1" --wildcards '*/src/test/regress' '*/src/test/isolation'
+}
+
+# Asks apt, with lists and settings of its own, for the same packages' source.
+fetch_from_debian() {
+  local apt=$work/apt file versions candidate
+  command -v apt-get >/dev/null || return 1
+  mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/archives/partial"
+  for file in /etc/apt/sources.list.d/*.sources; do
+    [ ! -f "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/parts/${file##*/}"
+  done
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+    [ ! -f "$file" ] || sed -n 's/^deb\(-src\)\? /deb-src /p' "$file" >"$apt/parts/${file##*/}"
+  done
+  # its name ends the list of parts that apt reads
+  [ ! -f "$apt/parts/sources.list" ] || mv "$apt/parts/sources.list" "$apt/parts/main.list"
+  set -- -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::lists=$apt/lists" \
+    -o "Dir::Cache=$apt" -o APT::Sandbox::User=
+  apt-get "$@" update -q >"$work/apt.log" 2>&1 || true
+  versions=$(apt-cache "$@" showsrc "postgresql-$major" 2>/dev/null | sed -n 's/^Version: //p' | sort -u -V -r)
+  # the installed version first, then the newest: a repository may list what it no longer has
+  for candidate in $(dpkg-query -W -f '${source:Version}' "postgresql-$major" 2>/dev/null) $versions; do
+    (cd "$apt" && apt-get "$@" source -q --download-only "postgresql-$major=$candidate") >>"$work/apt.log" 2>&1 || continue
+    unpack "$apt/postgresql-${major}_${candidate%-*}.orig.tar.bz2" && return 0
+  done
+  return 1
+}
+
+fetch_from_postgresql() {
+  local url=https://ftp.postgresql.org/pub/source/v$1/postgresql-$1.tar.bz2
+  if command -v curl >/dev/null; then
+    curl -sfL -m 300 -o "$work/source.tar.bz2" "$url"
+  else
+    wget -q -T 300 -O "$work/source.tar.bz2" "$url"
+  fi && unpack "$work/source.tar.bz2"
+}
+
+# What the suites load: regress.so, and two modules of contrib.
+make_modules() {
+  local module
+  mkdir -p "$work/lib"
+  # shellcheck disable=SC2046
+  ${CC:-cc} -O2 -fPIC -shared -fwrapv -fno-strict-aliasing -w $("$PG_CONFIG" --cppflags) \
+    -I"$("$PG_CONFIG" --includedir-server)" -o "$work/lib/regress.so" "$source/src/test/regress/regress.c"
+  for module in refint autoinc; do
+    ln -sf "$("$PG_CONFIG" --pkglibdir)/$module.so" "$work/lib/$module.so"
+  done
+}
+
+# A private copy of a suite, as expected from the stock server.
+copy_suite() {
+  local name=$1 from=$source/src/test/regress part
+  [ "$name" = core ] || from=$source/src/test/isolation
+  rm -rf "${work:?}/in/$name"
+  mkdir -p "$work/in/$name"
+  for part in sql specs expected data parallel_schedule isolation_schedule resultmap; do
+    [ ! -e "$from/$part" ] || cp -r "$from/$part" "$work/in/$name/"
+  done
+}
+
+# Lines of postgresql.conf from a configuration a=1 b=2.
+config_lines() {
+  local setting
+  for setting in $1; do
+    printf "%s = '%s'\n" "${setting%%=*}" "${setting#*=}"
+  done
+}
+
+# Runs a suite on the server that is up; results go to $work/out/SUITE.
+run_suite() {
+  local name=$1 program=$pgxs/test/regress/pg_regress rc=0 begun=$SECONDS
+  local arguments=(--dbname=regression "--schedule=$work/in/core/parallel_schedule" --max-concurrent-tests=20)
+  if [ "$name" = isolation ]; then
+    program=$pgxs/test/isolation/pg_isolation_regress
+    arguments=(--dbname=isolation_regression "--schedule=$work/in/isolation/isolation_schedule")
+  fi
+  rm -rf "${work:?}/out/$name"
+  mkdir -p "$work/out/$name"
+  [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/out" "$work/in"
+  (cd "$work/out/$name" && as_cluster_user timeout -k 10 1800 "$program" --bindir="$bindir" --dlpath="$work/lib" \
+    --inputdir="$work/in/$name" --outputdir="$work/out/$name" --host="$work" --port="$PGPORT" --user=postgres \
+    --no-locale --encoding=UTF8 "${arguments[@]}") >"$work/out/$name/pg_regress.log" 2>&1 || rc=$?
+  ran=$(grep -cE '^(test)? +\S+ +\.\.\. |^(not )?ok [0-9]' "$work/out/$name/pg_regress.log" || true)
+  differ=$(grep -cE '\.\.\. FAILED|^not ok' "$work/out/$name/pg_regress.log" || true)
+  echo "$2 $name: $ran tests, $differ differ, $((SECONDS - begun)) s"
+  if [ "$rc" -gt 1 ] || [ "$ran" = 0 ]; then
+    tail -5 "$work/out/$name/pg_regress.log"
+    echo "$2 $name did not run to its end"
+    unfinished=$((unfinished + 1))
+  fi
+}
+
+# The stock server's outputs that are not as expected become one more expected
+# output of their tests.
+run_baseline() {
+  local name test n
+  start_cluster "max_prepared_transactions = 2" "$(config_lines "$1")"
+  for name in "${suites[@]}"; do
+    copy_suite "$name"
+    run_suite "$name" stock
+    sed -nE 's/^(test)? +(\S+) +\.\.\. FAILED.*/\2/p; s/^not ok [0-9]+ +[-+] (\S+).*/\1/p' \
+      "$work/out/$name/pg_regress.log" >"$work/differing"
+    while read -r test; do
+      n=9
+      while [ -e "$work/in/$name/expected/${test}_$n.out" ]; do n=$((n - 1)); done
+      cp "$work/out/$name/results/$test.out" "$work/in/$name/expected/${test}_$n.out"
+    done <"$work/differing"
+  done
+  stop_cluster
+  rm -f "$work/server.log"
+}
+
+# Faults that only the server's log and files tell of.
+count_crashes_and_leaks() {
+  local log=$work/server.log
+  local died='was terminated by signal|was terminated by exception|PANIC:|TRAP: '
+  local left='leak:|leaked|resource was not closed|problem in (alloc set|slab|generation)|detected write past chunk'
+  left+='|could not find block containing chunk|pfree called with invalid pointer'
+  crashes=$(grep -cE "$died" "$log" || true)
+  leaks=$(grep -cE "$left" "$log" || true)
+  grep -hE "$died|Failed process was running|$left" "$log" | sort | uniq -c | sort -rn | head -10 || true
+  find "$PGDATA/base/pgsql_tmp" "$PGDATA/pg_tblspc" -path '*pgsql_tmp*' -type f >"$work/left_files" 2>/dev/null || true
+  if [ -s "$work/left_files" ]; then
+    echo "temporary files left: $(wc -l <"$work/left_files")"
+    leaks=$((leaks + 1))
+  fi
+}
+
+show_counters() {
+  psql -qX -d postgres -c 'CREATE EXTENSION IF NOT EXISTS gpusort' -c 'SELECT * FROM gpusort_counters()' 2>&1 || true
+}
+
+# One configuration with gpusort.
+run_configuration() {
+  local config=$1 name counts used=0
+  say "${config:-defaults}"
+  run_baseline "$(tr ' ' '\n' <<<"$config" | grep -v '^gpusort\.' | tr '\n' ' ' || true)"
+  start_cluster "max_prepared_transactions = 2" "shared_preload_libraries = '$preload'" "$(config_lines "$config")"
+  has_node=$(psql -qXtAc "SELECT count(*) FROM pg_settings WHERE name = 'gpusort.force'")
+  for name in "${suites[@]}"; do
+    mkdir -p "$reports/$number"
+    run_suite "$name" gpusort
+    perl "$tree/test/check_core.pl" "$name" "$work/in/$name/expected" "$work/out/$name/results" \
+      "$tree/test/core_ties.tsv" "$reports/$number" >"$work/judged" || { echo "check_core.pl failed"; exit 1; }
+    sed '$d' "$work/judged"
+    read -ra counts <<<"$(tail -1 "$work/judged")"
+    for ((i = 0; i < ${#counts[@]}; i += 2)); do
+      sums[${counts[i]}]=$((${sums[${counts[i]}]:-0} + counts[i + 1]))
+      [ "${counts[i]}" != GPUSORT ] || used=$((used + counts[i + 1]))
+    done
+    tests=$((tests + ran))
+    cp "$work/out/$name/regression.diffs" "$reports/$number/$name.diffs" 2>/dev/null || true
+  done
+  show_counters
+  count_crashes_and_leaks
+  stop_cluster
+  if [ -f "$PGDATA/postmaster.pid" ]; then
+    echo "the server did not stop"
+    leaks=$((leaks + 1))
+    as_cluster_user "$bindir/pg_ctl" -D "$PGDATA" -m immediate -w stop >/dev/null || true
+  fi
+  mv "$work/server.log" "$reports/$number/"
+  sums[CRASH]=$((sums[CRASH] + crashes))
+  sums[LEAK]=$((sums[LEAK] + leaks))
+  echo "plans with GpuSort: $used lines"
+  # core's suite shows hundreds of sorts in plans
+  if [ "$has_node" = 1 ] && [ "$used" = 0 ] && [[ " ${suites[*]} " = *" core "* && $config = *gpusort.force=on* ]]; then
+    echo "no plan of core's suite had a GpuSort: nothing was tested"
+    unfinished=$((unfinished + 1))
+  fi
+}
+
+install_packages
+major=$(server_major)
+if command -v apt-get >/dev/null; then
+  apt_install perl bzip2
+fi
+use_server
+pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
+preload=${PRELOAD:-gpusort}
+[ -n "${PRELOAD:-}" ] || build_and_install "$tree"
+find_source || { echo "PostgreSQL $major's source could not be had; set PGSRC=folder" >&2; exit 3; }
+make_modules
+chmod a+rx "$work" "$work/lib"
+rm -rf "$reports"
+mkdir -p "$reports"
+say "$("$PG_CONFIG" --version), tests of ${source##*/}"
+
+if [ -n "${CONF:-}" ]; then
+  IFS='|' read -ra configurations <<<"$CONF"
+else
+  parallel=debug_parallel_query
+  [ "$major" -ge 16 ] || parallel=force_parallel_mode
+  configurations=("$force" "$force work_mem=64kB" "$force $parallel=regress")
+fi
+
+declare -A sums=([CRASH]=0 [LEAK]=0)
+unfinished=0 tests=0 number=0
+for configuration in "${configurations[@]}"; do
+  number=$((number + 1))
+  run_configuration "$configuration"
+done
+
+say "reports: $reports"
+echo "passed $((tests - sums[FAULTY])) failed $((sums[FAULTY]))"
+echo "wrong ${sums[WRONG]} ties ${sums[TIE]} order ${sums[ORDER]} noorder ${sums[NOORDER]} plan ${sums[PLAN]}" \
+  "crash ${sums[CRASH]} leak ${sums[LEAK]}"
+[ "$((sums[WRONG] + sums[ORDER] + sums[CRASH] + sums[LEAK] + unfinished))" = 0 ]
