@@ -1,0 +1,450 @@
+# Random queries, with GpuSort and without: the two answers must be the same.
+#
+# Tables of random types, sizes, NULL shares and numbers of distinct values are
+# queried with random ORDER BY lists in every way in which an executor reads a
+# sort: to its end, to a LIMIT, back and forth by cursors, again and again as the
+# inner side of a join, and below DISTINCT, GROUP BY, windows and merge joins;
+# under random planner settings and small memory limits.  Each query runs twice
+# in the server: gpusort.enabled = off, then on and forced.
+#
+# What must be equal: the key columns in sequence, by the types' own equality
+# (1.0 and 1.00, -0 and 0 are equal keys, and either may come first), and whole
+# rows as a multiset, unless the query may choose among rows with equal keys.
+# The comparison itself is tested first, with answers that differ.
+#
+#   SEED=n    the same cases again; printed when a case fails
+#   CASES=n   500
+#
+# Without the setting gpusort.force there is no node to test, and core is compared
+# with core.  With it, half of the cases must have used the node, or it fails.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $seed = $ENV{SEED} // int(rand(1_000_000_000));
+my $cases = $ENV{CASES} // 500;
+srand($seed);
+
+# A number below n; one of a list; true in p of 100.
+sub below { return int(rand($_[0])) }
+sub pick { return $_[ below(scalar @_) ] }
+sub chance { return rand(100) < $_[0] }
+
+# Types: how to make a value of R, a whole number in [0, D), and special values.
+# R and D are replaced.  The third is true for types that have collations.
+my %types = (
+	int2 => [ '((R) % 65536 - 32768)::int2', '{32767,-32768,0,-1}' ],
+	int4 => [ '((R) - D / 2)::int4', '{2147483647,-2147483648,0,-1}' ],
+	int8 => [ '((R) - D / 2) * 4294967291', '{9223372036854775807,-9223372036854775808,0,-1}' ],
+	oid => [ '(R)::oid', '{0,2147483648,4294967295}' ],
+	bool => [ '(R) % 2 = 0', '{t,f}' ],
+	float4 => [ '(((R) - D / 2) / 7.0)::float4', '{NaN,Infinity,-Infinity,0,-0,1e-45,-1e-45,3.4e38,-3.4e38}' ],
+	float8 => [ '(((R) - D / 2) / 7.0)::float8', '{NaN,Infinity,-Infinity,0,-0,5e-324,-5e-324,1.7e308,-1.7e308}' ],
+	numeric => [ '((R) - D / 2)::numeric / (10::numeric ^ ((R) % 9)) * (1 + 1e25 * ((R) % 3))',
+		'{NaN,Infinity,-Infinity,0,0.00,1,1.0,1.000,-1,1e100,1e-100,-1e-100,12345678901234567890.123456789,'
+		  . '12345678901234567890.12345679,9999,10000,10001,0.0001,99999999}' ],
+	text => [ "CASE (R) % 4 WHEN 0 THEN md5((R)::text) WHEN 1 THEN 'more than sixteen bytes that are the same ' || (R) "
+		  . "WHEN 2 THEN translate((R)::text, '0123456789', 'aAáÁbBzZ- ') ELSE (R)::text END",
+		"{\"\",\" \",a,A,aa,\"a \",\x01,ä,ß,ss,\xF0\x9F\x98\x80,z}", 1 ],
+	varchar => [ "translate((R)::text, '0123456789', 'abcABC_é ')::varchar", '{"",a,A,"a "}', 1 ],
+	'char(12)' => [ "translate((R)::text, '0123456789', 'abcABC_é ')::char(12)", '{"",a,A,"a  ",b}', 1 ],
+	name => [ "md5((R)::text)::name", '{"",a,A}', 1 ],
+	'"char"' => [ 'chr(33 + ((R) % 90)::int)::"char"', '{a,z}' ],
+	bytea => [ "decode(repeat('00', ((R) % 3)::int) || md5((R)::text), 'hex')",
+		'{"","\\\\x00","\\\\x0000","\\\\xff","\\\\x00ff"}' ],
+	date => [ "date '2000-01-01' + ((R) % 200000 - 100000)::int", '{infinity,-infinity,4713-01-01 BC,5874897-12-31}' ],
+	time => [ "time '00:00' + ((R) % 86400000) * interval '1 ms'", '{00:00,24:00,23:59:59.999999}' ],
+	timetz => [ "((time '00:00' + ((R) % 86400) * interval '1 s')::text || ('{+00,-05,+13:30,+01}'::text[])[1 + (R) % 4])::timetz",
+		'{00:00+00,01:00+01,24:00-15}' ],
+	timestamp => [ "timestamp '2000-01-01' + ((R) - D / 2) * interval '1 s'", '{infinity,-infinity,4713-01-01 00:00:00 BC}' ],
+	timestamptz => [ "timestamptz '2000-01-01 UTC' + ((R) - D / 2) * interval '1 s'", '{infinity,-infinity}' ],
+	interval => [ "CASE (R) % 3 WHEN 0 THEN ((R) % 100 - 50) * interval '1 mon' WHEN 1 THEN ((R) % 3000 - 1500) * interval '1 day' "
+		  . "ELSE ((R) % 100000 - 50000) * interval '1 hour 7 s' END",
+		'{1 mon,30 days,720:00:00,-1 mon,-30 days,178000000 years,-178000000 years,0}' ],
+	uuid => [ 'md5((R)::text)::uuid', '{00000000-0000-0000-0000-000000000000,ffffffff-ffff-ffff-ffff-ffffffffffff}' ],
+	macaddr => [ 'substr(md5((R)::text), 1, 12)::macaddr', '{00:00:00:00:00:00,ff:ff:ff:ff:ff:ff}' ],
+	macaddr8 => [ 'substr(md5((R)::text), 1, 16)::macaddr8', '{00:00:00:00:00:00:00:00}' ],
+	inet => [ "CASE (R) % 3 WHEN 0 THEN inet '2001:db8::/40' + (R) ELSE set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int) END",
+		'{0.0.0.0/0,10.0.0.0/8,10.0.0.0/9,10.0.0.0,"::/0","::1"}' ],
+	cidr => [ "network(set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int))", '{0.0.0.0/0,10.0.0.0/8,"::/0"}' ],
+	colour => [ "('{z,k,m,a}'::colour[])[1 + (R) % 4]", '{z,k,m,a}' ],
+	small => [ '((R) % 1000)::int', '{0,999}' ],
+	# no keys for the device
+	'int[]' => [ 'ARRAY[(R) % 10, (R) % 3]::int[]', undef ],
+	jsonb => [ 'to_jsonb((R) % 1000)', undef ],
+	varbit => [ '((R) % 4096)::int::bit(12)::varbit', undef ],
+	int4range => [ 'int4range(((R) % 50)::int, ((R) % 50 + (R) % 7)::int)', undef ]);
+my @all_types = sort keys %types;
+my @keyed_types = grep { defined $types{$_}[1] } @all_types;
+my @collations = ('C', 'C', 'default', 'en-x-icu', 'und-x-icu', 'nocase');
+
+# SQL that makes the table t anew, and what is known of it.
+sub make_table
+{
+	my %table = (rows => pick(0, 1, 2, 10, 10, (1000) x 8, (20000) x 3));
+	my (@columns, @values);
+	my $n = 3 + below(5);
+	foreach my $i (1 .. $n)
+	{
+		my $type = chance(10) ? pick(@all_types) : pick(@keyed_types);
+		my ($value, $special, $collated) = @{ $types{$type} };
+		my $distinct = pick(1, 3, 10, 1000, 2_000_000_000, 2_000_000_000);
+		my $nulls = pick(0, 0, 0, 2, 50, 100);
+		my $salt = below(1_000_000_000);
+		$value =~ s/\bR\b/rnd(i, $salt, $distinct)/g;
+		$value =~ s/\bD\b/$distinct/g;
+		$value = "CASE WHEN rnd(i, $salt + 1, 12) = 0 THEN "
+		  . "('$special'::$type\[])[1 + rnd(i, $salt + 2, cardinality('$special'::$type\[]))] ELSE $value END"
+		  if defined $special;
+		$value = "CASE WHEN rnd(i, $salt + 3, 100) >= $nulls THEN $value END" if $nulls;
+		push @{ $table{columns} }, { name => "c$i", collated => $collated };
+		push @columns, "c$i $type" . ($collated && chance(50) ? ' COLLATE "' . pick(@collations) . '"' : '');
+		push @values, $value;
+	}
+	$table{sql} = 'DROP TABLE IF EXISTS t; CREATE TABLE t (id int, ' . join(', ', @columns) . ', pad text); '
+	  . "INSERT INTO t SELECT i, " . join(', ', @values) . ", repeat('pad', (rnd(i, 7, 30))::int) "
+	  . "FROM generate_series(1, $table{rows}) i;";
+	$table{sql} .= ' ANALYZE t;' if chance(70);
+	return \%table;
+}
+
+# Keys k1, k2...: what is selected, what is ordered by, and their number.
+sub make_keys
+{
+	my ($table, $alias) = @_;
+	my $n = pick(1, 1, 2, 2, 3, 4);
+	my (@select, @order, @names);
+	foreach my $i (1 .. $n)
+	{
+		my $column = pick(@{ $table->{columns} });
+		my $value = "$alias.$column->{name}";
+		if (chance(8))
+		{
+			$value = pick("$value IS NULL", "$alias.id % 7", "length($value\::text)", "- $alias.id");
+		}
+		elsif ($column->{collated} && chance(40))
+		{
+			$value .= ' COLLATE "' . pick(@collations) . '"';
+		}
+		push @select, "$value AS k$i";
+		push @names, "k$i";
+		push @order, "k$i" . pick('', '', ' ASC', ' DESC', ' DESC') . pick('', '', '', ' NULLS FIRST', ' NULLS LAST');
+	}
+	return (join(', ', @select), join(', ', @order), @names);
+}
+
+# A query on t: its text, how it is read, with which steps of a cursor, and what
+# is compared: columns in sequence, and whether all rows as a multiset.
+sub make_query
+{
+	my ($table) = @_;
+	my ($keys, $order, @names) = make_keys($table, 't');
+	my $list = join ', ', @names;
+	my @columns = map { "t.$_->{name}" } @{ $table->{columns} };
+	my $rest = pick('', ', t.id', ', t.id', ', t.*', ', t.id, t.pad', ', t.id, ' . pick(@columns) . ' AS p');
+	my $plain = "SELECT $keys$rest FROM t" . pick('', '', '', ' WHERE t.id % 3 <> 0') . " ORDER BY $order";
+	my %case = (how => 'table', steps => [], names => \@names, rows => 1, sql => $plain);
+	my $kind = pick('plain', 'plain', 'plain', 'limit', 'limit', 'ties', 'distinct', 'distinct on', 'group', 'window',
+		'join', 'cte', 'cursor', 'cursor', 'hold', 'loop', 'lateral', 'lateral', 'lateral limit');
+	$case{kind} = $kind;
+
+	if ($kind eq 'limit')
+	{
+		$case{sql} .= ' LIMIT ' . pick(0, 1, 10, 500, 30000, 'NULL', '(SELECT 20)');
+		$case{sql} .= ' OFFSET ' . pick(0, 1, 7, 900) if chance(40);
+		$case{rows} = 0;
+	}
+	elsif ($kind eq 'ties')
+	{
+		$case{sql} .= ' FETCH FIRST ' . pick(1, 10, 500) . ' ROWS WITH TIES';
+	}
+	elsif ($kind eq 'distinct')
+	{
+		@case{ 'sql', 'rows' } = ("SELECT DISTINCT $keys FROM t ORDER BY $order", 0);
+	}
+	elsif ($kind eq 'distinct on')
+	{
+		$case{sql} = "SELECT DISTINCT ON (k1) $keys, t.id FROM t ORDER BY $order, t.id";
+	}
+	elsif ($kind eq 'group')
+	{
+		$case{sql} = "SELECT $list, count(*) AS n, sum(id) AS s FROM (SELECT $keys, t.id FROM t) g GROUP BY $list ORDER BY $order";
+		@case{ 'names', 'rows' } = ([ @names, 'n', 's' ], 0);
+	}
+	elsif ($kind eq 'window')
+	{
+		my $by = pick("ORDER BY $order", "PARTITION BY $names[0] ORDER BY $order", "PARTITION BY $names[-1]");
+		$case{sql} = "SELECT *, rank() OVER w AS r, count(*) OVER w AS n FROM (SELECT $keys, t.id FROM t) g WINDOW w AS ($by)";
+		$case{sql} .= " ORDER BY $order";
+	}
+	elsif ($kind eq 'join')
+	{
+		my @on = map { "a.$_->{name} = b.$_->{name}" } (pick(@{ $table->{columns} })) x 1, (pick(@{ $table->{columns} })) x below(2);
+		my ($k, $o, @n) = make_keys($table, 'a');
+		@case{ 'sql', 'names' } = ("SELECT $k, a.id, b.id AS other FROM (SELECT * FROM t WHERE id <= 300) a "
+			  . pick('JOIN', 'JOIN', 'LEFT JOIN', 'FULL JOIN')
+			  . " (SELECT * FROM t WHERE id BETWEEN 100 AND 400) b ON " . join(' AND ', @on) . " ORDER BY $o", \@n);
+		$case{settings} = { enable_hashjoin => 'off', enable_nestloop => 'off' };
+	}
+	elsif ($kind eq 'cte')
+	{
+		my $outer = pick($order, join ', ', reverse @names);
+		my $limit = pick('', ' LIMIT 200');
+		$case{sql} = "WITH x AS MATERIALIZED ($plain) SELECT * FROM x ORDER BY $outer$limit";
+		$case{rows} = 0 if $limit;
+	}
+	elsif ($kind eq 'cursor' || $kind eq 'hold')
+	{
+		my $n = $table->{rows};
+		@case{ 'how', 'rows' } = ($kind, 0);
+		@{ $case{steps} } = map {
+			pick('FETCH FORWARD ' . pick(1, 5, 100), 'FETCH BACKWARD ' . pick(1, 5, 100), 'FETCH FIRST', 'FETCH LAST',
+				'FETCH ABSOLUTE ' . (below($n + 3) - 1), 'FETCH RELATIVE ' . (below(21) - 10), 'MOVE FORWARD ' . below($n + 2),
+				'MOVE BACKWARD ALL', 'MOVE BACKWARD ' . below($n + 2), 'MOVE LAST', 'FETCH NEXT', 'FETCH PRIOR')
+		} 1 .. 3 + below(12);
+		push @{ $case{steps} }, 'MOVE ABSOLUTE 0', 'FETCH ALL' if $n <= 1000;
+		$case{no_scroll} = 1, $case{steps} = [ 'FETCH 3', 'MOVE 50', 'FETCH 1000' ] if chance(15);
+	}
+	elsif ($kind eq 'loop')
+	{
+		$case{how} = 'loop';
+	}
+	elsif ($kind =~ /lateral/)
+	{
+		# the parameter changes what is sorted, or the limit alone
+		my $inner = $kind eq 'lateral' ? "WHERE t.id % 5 <> o.i % 3 ORDER BY $order" : "ORDER BY $order LIMIT "
+		  . pick('o.i * 7', '20 - o.i', 'CASE WHEN o.i > 2 THEN NULL ELSE 9 END');
+		$case{sql} = "SELECT o.i, s.* FROM generate_series(1, 4) o(i), LATERAL (SELECT $keys$rest FROM t $inner) s";
+		@case{ 'names', 'rows' } = ([ 'i', @names ], $kind eq 'lateral');
+	}
+	return \%case;
+}
+
+# Planner settings for both runs.
+sub make_settings
+{
+	my ($case) = @_;
+	my %set = %{ $case->{settings} // {} };
+	$set{work_mem} = pick('64kB', '64kB', '256kB', '4MB', '64MB');
+	$set{$_} //= 'off' foreach grep { chance(50) } 'enable_hashagg', 'enable_incremental_sort', 'enable_material';
+	$set{enable_hashagg} = 'off' if chance(60);
+	if (chance(30))
+	{
+		@set{ 'max_parallel_workers_per_gather', 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size' } =
+		  (pick(1, 2), 0, 0, 0);
+	}
+	return \%set;
+}
+
+sub quote_list
+{
+	return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]';
+}
+
+# The server side.
+my $schema = <<'SQL';
+CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TYPE colour AS ENUM ('z', 'm', 'a');
+ALTER TYPE colour ADD VALUE 'k' BEFORE 'm';
+CREATE DOMAIN small AS int CHECK (VALUE < 1000);
+CREATE TABLE verdict (case_no int, nodes int, verdict text);
+
+CREATE FUNCTION rnd(i bigint, salt bigint, d bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS 'SELECT (hashint8extended(i, salt) & 9223372036854775807) % d';
+
+-- Reads q in the way "how" into the table "name"; trace tells of what has no row.
+CREATE PROCEDURE read_query(q text, how text, steps text[], name text, INOUT trace text) LANGUAGE plpgsql AS $$
+DECLARE
+	step text;
+	r record;
+	n int;
+	got text[] := '{}';
+BEGIN
+	IF how = 'table' THEN
+		EXECUTE format('CREATE TEMP TABLE %I AS %s', name, q);
+		RETURN;
+	END IF;
+	EXECUTE format('CREATE TEMP TABLE %I AS %s WITH NO DATA', name, q);
+	IF how = 'loop' THEN
+		FOR r IN EXECUTE q LOOP
+			got := got || r::text;
+		END LOOP;
+	ELSE
+		EXECUTE format('DECLARE h %s FOR %s', how, q);
+		IF how LIKE '%HOLD' THEN
+			COMMIT;
+		END IF;
+		FOREACH step IN ARRAY steps LOOP
+			n := 0;
+			IF step LIKE 'MOVE%' THEN
+				EXECUTE step || ' IN h';
+				GET DIAGNOSTICS n = ROW_COUNT;
+			ELSE
+				FOR r IN EXECUTE step || ' FROM h' LOOP
+					got := got || r::text;
+					n := n + 1;
+				END LOOP;
+			END IF;
+			trace := concat(trace, ' ', n);
+		END LOOP;
+		EXECUTE 'CLOSE h';
+	END IF;
+	-- the offset keeps the cast from being done once for each column
+	EXECUTE format('INSERT INTO %I SELECT (y.c).* FROM (SELECT x::%I AS c FROM unnest($1) x OFFSET 0) y', name, name) USING got;
+END $$;
+
+-- Runs q_off and q_on, each under its settings (name, value, name...), and compares.
+CREATE PROCEDURE compare(case_no int, q_off text, q_on text, how text, steps text[], names text[], all_rows boolean,
+	set_both text[], set_off text[], set_on text[]) LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+	nodes int := 0;
+	trace text;
+	traces text[] := '{}';
+	counts bigint[] := '{}';
+	sums numeric[] := '{}';
+	n bigint;
+	s numeric;
+	settings text[];
+BEGIN
+	DROP TABLE IF EXISTS r_1, r_2;
+	FOR i IN 1..2 LOOP
+		settings := set_both || CASE i WHEN 1 THEN set_off ELSE set_on END;
+		FOR j IN 1..coalesce(cardinality(settings), 0) BY 2 LOOP
+			PERFORM set_config(settings[j], settings[j + 1], false);
+		END LOOP;
+		CALL read_query(CASE i WHEN 1 THEN q_off ELSE q_on END, how, steps, 'r_' || i, trace);
+		traces[i] := trace;
+		trace := NULL;
+	END LOOP;
+	FOR line IN EXECUTE 'EXPLAIN (COSTS off) ' || CASE WHEN how LIKE '%CURSOR%' THEN format('DECLARE h %s FOR ', how) ELSE '' END || q_on LOOP
+		nodes := nodes + (line LIKE '%(GpuSort)%')::int;
+	END LOOP;
+	FOR j IN 1..cardinality(settings) BY 2 LOOP
+		EXECUTE format('SET %s TO DEFAULT', settings[j]);
+	END LOOP;
+	FOR j IN 1..coalesce(cardinality(set_off), 0) BY 2 LOOP
+		PERFORM set_config(set_off[j], set_off[j + 1], false);
+	END LOOP;
+
+	FOR i IN 1..2 LOOP
+		EXECUTE format('SELECT count(*), sum(hashtextextended(x::text, 0)::numeric) FROM r_%s x', i) INTO n, s;
+		counts[i] := n;
+		sums[i] := s;
+	END LOOP;
+	EXECUTE format('SELECT min(row_no) FROM (SELECT row_number() OVER () AS row_no, * FROM r_1) a
+		JOIN (SELECT row_number() OVER () AS row_no, * FROM r_2) b USING (row_no) WHERE NOT (%s)',
+		(SELECT string_agg(format('a.%I IS NOT DISTINCT FROM b.%I', x, x), ' AND ') FROM unnest(names) x)) INTO n;
+	INSERT INTO verdict VALUES (case_no, nodes,
+		CASE WHEN counts[1] <> counts[2] THEN format('%s rows, not %s', counts[2], counts[1])
+			WHEN traces[1] <> traces[2] THEN format('the cursor moved by%s, not%s', traces[2], traces[1])
+			WHEN n IS NOT NULL THEN format('other keys in row %s', n)
+			WHEN all_rows AND sums[1] IS DISTINCT FROM sums[2] THEN 'other rows'
+			ELSE 'same' END);
+END $$;
+SQL
+
+my $node = PostgreSQL::Test::Cluster->new('random');
+$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
+$node->append_conf('postgresql.conf', <<'CONF');
+shared_preload_libraries = 'gpusort'
+fsync = off
+autovacuum = off
+jit = off
+client_min_messages = warning
+CONF
+$node->start;
+
+my $has_node = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'gpusort.force'");
+my $limit = $node->safe_psql('postgres', "SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
+my @off = $has_node ? ('gpusort.enabled', 'off') : ();
+note("SEED=$seed CASES=$cases");
+diag('there is no gpusort.force: core is compared with core') unless $has_node;
+
+# databases by their default collation
+my %databases = (
+	c => "LOCALE 'C'",
+	libc => "LOCALE 'C.UTF-8'",
+	icu => "LOCALE_PROVIDER icu ICU_LOCALE 'en' LOCALE 'C.UTF-8'");
+
+sub call
+{
+	my ($i, $off, $on, $case, $both, $with) = @_;
+	my $how = { cursor => 'SCROLL CURSOR', hold => 'SCROLL CURSOR WITH HOLD' }->{ $case->{how} } // $case->{how};
+	$how =~ s/SCROLL/NO SCROLL/ if $case->{no_scroll};
+	return "CALL compare($i, \$q\$$off\$q\$, \$q\$$on\$q\$, '$how', " . quote_list(@{ $case->{steps} }) . ', '
+	  . quote_list(@{ $case->{names} }) . ', ' . ($case->{rows} ? 'true' : 'false') . ', '
+	  . join(', ', map { quote_list(@$_) } $both, \@off, $with) . ');';
+}
+
+# Runs SQL in a database and returns what it said, with the verdicts.
+sub run_sql
+{
+	my ($database, $sql) = @_;
+	my ($rc, $stdout, $stderr) = $node->psql($database, "$sql\nSELECT case_no, nodes, verdict FROM verdict ORDER BY 1;",
+		on_error_stop => 0, extra_params => ['-q']);
+	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/, $stdout;
+	return ($stderr, %verdicts);
+}
+
+# the comparison sees a difference
+$node->safe_psql('postgres', $schema);
+{
+	my %case = (how => 'table', steps => [], names => ['k1'], rows => 1);
+	my $q = 'SELECT i / 2 AS k1, i FROM generate_series(1, 20) i ORDER BY';
+	my ($stderr, %verdicts) = run_sql('postgres', join "\n",
+		call(1, "$q k1", "$q k1 DESC", \%case, [], []),
+		call(2, "$q k1, i", "$q k1, i DESC", \%case, [], []),
+		call(3, "$q k1", "$q k1 LIMIT 19", \%case, [], []),
+		call(4, "$q k1", "SELECT k1, i + (i = 7)::int AS i FROM ($q k1) s", \%case, [], []),
+		call(5, "$q k1", "$q k1 DESC", { %case, how => 'loop' }, [], []),
+		call(6, "$q k1", "$q k1 DESC", { %case, how => 'hold', steps => [ 'MOVE 3', 'FETCH BACKWARD 1' ] }, [], []));
+	is(join(', ', $stderr, map { $verdicts{$_} ? $verdicts{$_}[1] : 'none' } 1 .. 6),
+		', other keys in row 1, same, 19 rows, not 20, other rows, other keys in row 1, other keys in row 1',
+		'the comparison tells different answers');
+}
+
+my ($used, $done) = (0, 0);
+foreach my $database (sort keys %databases)
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING 'UTF8' $databases{$database}");
+	$node->safe_psql($database, $schema);
+	my (%sql, $table);
+	my $share = int($cases / 3) + ($database eq 'c' ? $cases % 3 : 0);
+	my $script = '';
+	foreach my $i (1 .. $share)
+	{
+		if ($i % 8 == 1)
+		{
+			$table = make_table();
+			$script .= "$table->{sql}\n";
+		}
+		my $case = make_query($table);
+		my @both = %{ make_settings($case) };
+		my @with = $has_node ? ('gpusort.enabled', 'on', 'gpusort.force', 'on', 'gpusort.min_rows', 0) : ();
+		push @with, 'gpusort.memory_limit', $limit if $limit ne '' && chance(50);
+		$sql{$i} = join "\n", $table->{sql}, "-- $case->{kind}: $case->{how} @{ $case->{steps} }", "-- @both @with", $case->{sql};
+		$script .= call($i, $case->{sql}, $case->{sql}, $case, \@both, \@with) . "\n";
+	}
+	my ($stderr, %verdicts) = run_sql($database, $script);
+	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $share;
+	is(scalar @bad, 0, "$share queries, $databases{$database}");
+	diag("SEED=$seed CASES=$cases, database $database, case $_: "
+		  . ($verdicts{$_} ? $verdicts{$_}[1] : 'an error') . "\n$sql{$_}\n") foreach grep { defined } @bad[ 0 .. 2 ];
+	diag(substr($stderr, 0, 3000)) if $stderr =~ /ERROR|WARNING|connection/;
+	$done += grep { $verdicts{$_} } 1 .. $share;
+	$used += grep { $verdicts{$_} && $verdicts{$_}[0] > 0 } 1 .. $share;
+	last if $stderr =~ /server closed the connection|connection to server was lost/;
+}
+SKIP:
+{
+	skip('there is no GpuSort node', 1) unless $has_node;
+	cmp_ok($used, '>=', $done / 2, "$used of $done plans had a GpuSort");
+}
+$node->stop;
+
+done_testing();
