@@ -106,7 +106,7 @@ run_tap() {
   shift
   rm -rf "$work/tap"
   mkdir -p "$work/tap"
-  cp "$@" "$work/tap/"
+  cp "$tree"/test/t/* "$work/tap/"
   [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/tap"
   run_prove "$name" as_cluster_user env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE \
     TESTDIR="$work/tap" TESTDATADIR="$work/tap/tmp_check" TESTLOGDIR="$work/tap/tmp_check/log" \
@@ -126,6 +126,23 @@ build_test_module() {
     -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,memory}.c
 }
 
+# PostgreSQL's own suite, with gpusort in the place of its sorts.
+run_core() {
+  local rc=0 counts
+  PRELOAD=gpusort SUITE=core CONF="gpusort.force=on gpusort.min_rows=0" \
+    bash "$tree/test/check-core.sh" >"$work/core.log" 2>&1 || rc=$?
+  read -ra counts <<<"$(grep -E '^passed [0-9]+ failed [0-9]+$' "$work/core.log")"
+  if [ "$rc" = 0 ]; then
+    count "$1" "${counts[1]}" "${counts[3]}"
+  elif [ "$rc" = 3 ]; then
+    say "skipped: $1"
+    tail -1 "$work/core.log"
+  else
+    grep -vE '^ +[a-z0-9_.]+ +[A-Z]+=' "$work/core.log" | tail -100
+    count "$1" "${counts[1]:-0}" "$((${counts[3]:-0} + (${counts[3]:-0} == 0)))"
+  fi
+}
+
 have_gpu() {
   [ "$(psql -qXtAc "SELECT available FROM gpusort_status() WHERE engine = 'cuda'" gpusort_pgtap)" = t ]
 }
@@ -143,7 +160,7 @@ say "$("$PG_CONFIG" --version)"
 
 say "build with a stand-in for the device"
 mkdir "$work/standin"
-tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude='./.*' . | tar -C "$work/standin" -x
+tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
 build_and_install "$work/standin" WITH_CUDA=standin
 start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
@@ -198,6 +215,8 @@ fi
 run_tap "server" "$tree"/test/t/001*.pl
 build_test_module
 run_tap "spill and activity" "$tree"/test/spill/*.pl
+run_tap "random queries" "$tree"/test/t/020*.pl
+run_core "PostgreSQL's own suite"
 
 say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
 echo "$passed passed, $failed failed"

@@ -21,13 +21,13 @@
 use strict;
 use warnings;
 
+use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $seed = $ENV{SEED} // int(rand(1_000_000_000));
 my $cases = $ENV{CASES} // 500;
-srand($seed);
 
 # A number below n; one of a list; true in p of 100.
 sub below { return int(rand($_[0])) }
@@ -58,17 +58,19 @@ my %types = (
 		'{"","\\\\x00","\\\\x0000","\\\\xff","\\\\x00ff"}' ],
 	date => [ "date '2000-01-01' + ((R) % 200000 - 100000)::int", '{infinity,-infinity,4713-01-01 BC,5874897-12-31}' ],
 	time => [ "time '00:00' + ((R) % 86400000) * interval '1 ms'", '{00:00,24:00,23:59:59.999999}' ],
-	timetz => [ "((time '00:00' + ((R) % 86400) * interval '1 s')::text || ('{+00,-05,+13:30,+01}'::text[])[1 + (R) % 4])::timetz",
+	timetz => [ "((time '00:00' + ((R) % 86400) * interval '1 s')::text "
+		  . "|| ('{+00,-05,+13:30,+01}'::text[])[1 + (R) % 4])::timetz",
 		'{00:00+00,01:00+01,24:00-15}' ],
 	timestamp => [ "timestamp '2000-01-01' + ((R) - D / 2) * interval '1 s'", '{infinity,-infinity,4713-01-01 00:00:00 BC}' ],
 	timestamptz => [ "timestamptz '2000-01-01 UTC' + ((R) - D / 2) * interval '1 s'", '{infinity,-infinity}' ],
-	interval => [ "CASE (R) % 3 WHEN 0 THEN ((R) % 100 - 50) * interval '1 mon' WHEN 1 THEN ((R) % 3000 - 1500) * interval '1 day' "
-		  . "ELSE ((R) % 100000 - 50000) * interval '1 hour 7 s' END",
+	interval => [ "CASE (R) % 3 WHEN 0 THEN ((R) % 100 - 50) * interval '1 mon' "
+		  . "WHEN 1 THEN ((R) % 3000 - 1500) * interval '1 day' ELSE ((R) % 100000 - 50000) * interval '1 hour 7 s' END",
 		'{1 mon,30 days,720:00:00,-1 mon,-30 days,178000000 years,-178000000 years,0}' ],
 	uuid => [ 'md5((R)::text)::uuid', '{00000000-0000-0000-0000-000000000000,ffffffff-ffff-ffff-ffff-ffffffffffff}' ],
 	macaddr => [ 'substr(md5((R)::text), 1, 12)::macaddr', '{00:00:00:00:00:00,ff:ff:ff:ff:ff:ff}' ],
 	macaddr8 => [ 'substr(md5((R)::text), 1, 16)::macaddr8', '{00:00:00:00:00:00:00:00}' ],
-	inet => [ "CASE (R) % 3 WHEN 0 THEN inet '2001:db8::/40' + (R) ELSE set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int) END",
+	inet => [ "CASE (R) % 3 WHEN 0 THEN inet '2001:db8::/40' + (R) "
+		  . "ELSE set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int) END",
 		'{0.0.0.0/0,10.0.0.0/8,10.0.0.0/9,10.0.0.0,"::/0","::1"}' ],
 	cidr => [ "network(set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int))", '{0.0.0.0/0,10.0.0.0/8,"::/0"}' ],
 	colour => [ "('{z,k,m,a}'::colour[])[1 + (R) % 4]", '{z,k,m,a}' ],
@@ -108,11 +110,12 @@ sub make_table
 	$table{sql} = 'DROP TABLE IF EXISTS t; CREATE TABLE t (id int, ' . join(', ', @columns) . ', pad text); '
 	  . "INSERT INTO t SELECT i, " . join(', ', @values) . ", repeat('pad', (rnd(i, 7, 30))::int) "
 	  . "FROM generate_series(1, $table{rows}) i;";
+	$table{sql} .= ' CREATE INDEX ON t (id);';
 	$table{sql} .= ' ANALYZE t;' if chance(70);
 	return \%table;
 }
 
-# Keys k1, k2...: what is selected, what is ordered by, and their number.
+# Keys: their expressions, the ORDER BY list that calls them k1, k2..., and these names.
 sub make_keys
 {
 	my ($table, $alias) = @_;
@@ -130,11 +133,16 @@ sub make_keys
 		{
 			$value .= ' COLLATE "' . pick(@collations) . '"';
 		}
-		push @select, "$value AS k$i";
+		push @select, $value;
 		push @names, "k$i";
 		push @order, "k$i" . pick('', '', ' ASC', ' DESC', ' DESC') . pick('', '', '', ' NULLS FIRST', ' NULLS LAST');
 	}
-	return (join(', ', @select), join(', ', @order), @names);
+	return (\@select, join(', ', @order), @names);
+}
+
+sub name_keys
+{
+	return join ', ', map { "$_[$_] AS k" . ($_ + 1) } 0 .. $#_;
 }
 
 # A query on t: its text, how it is read, with which steps of a cursor, and what
@@ -142,14 +150,15 @@ sub make_keys
 sub make_query
 {
 	my ($table) = @_;
-	my ($keys, $order, @names) = make_keys($table, 't');
+	my ($expressions, $order, @names) = make_keys($table, 't');
+	my $keys = name_keys(@$expressions);
 	my $list = join ', ', @names;
 	my @columns = map { "t.$_->{name}" } @{ $table->{columns} };
 	my $rest = pick('', ', t.id', ', t.id', ', t.*', ', t.id, t.pad', ', t.id, ' . pick(@columns) . ' AS p');
 	my $plain = "SELECT $keys$rest FROM t" . pick('', '', '', ' WHERE t.id % 3 <> 0') . " ORDER BY $order";
 	my %case = (how => 'table', steps => [], names => \@names, rows => 1, sql => $plain);
 	my $kind = pick('plain', 'plain', 'plain', 'limit', 'limit', 'ties', 'distinct', 'distinct on', 'group', 'window',
-		'join', 'cte', 'cursor', 'cursor', 'hold', 'loop', 'lateral', 'lateral', 'lateral limit');
+		'join', 'cte', 'cursor', 'cursor', 'hold', 'loop', 'prepared', 'update', 'hidden', 'lateral', 'lateral', 'lateral limit');
 	$case{kind} = $kind;
 
 	if ($kind eq 'limit')
@@ -172,7 +181,8 @@ sub make_query
 	}
 	elsif ($kind eq 'group')
 	{
-		$case{sql} = "SELECT $list, count(*) AS n, sum(id) AS s FROM (SELECT $keys, t.id FROM t) g GROUP BY $list ORDER BY $order";
+		$case{sql} = "SELECT $list, count(*) AS n, sum(id) AS s FROM (SELECT $keys, t.id FROM t) g "
+		  . "GROUP BY $list ORDER BY $order";
 		@case{ 'names', 'rows' } = ([ @names, 'n', 's' ], 0);
 	}
 	elsif ($kind eq 'window')
@@ -183,9 +193,9 @@ sub make_query
 	}
 	elsif ($kind eq 'join')
 	{
-		my @on = map { "a.$_->{name} = b.$_->{name}" } (pick(@{ $table->{columns} })) x 1, (pick(@{ $table->{columns} })) x below(2);
+		my @on = map { my $c = pick(@{ $table->{columns} })->{name}; "a.$c = b.$c" } 0 .. below(2);
 		my ($k, $o, @n) = make_keys($table, 'a');
-		@case{ 'sql', 'names' } = ("SELECT $k, a.id, b.id AS other FROM (SELECT * FROM t WHERE id <= 300) a "
+		@case{ 'sql', 'names' } = ('SELECT ' . name_keys(@$k) . ", a.id, b.id AS other FROM (SELECT * FROM t WHERE id <= 300) a "
 			  . pick('JOIN', 'JOIN', 'LEFT JOIN', 'FULL JOIN')
 			  . " (SELECT * FROM t WHERE id BETWEEN 100 AND 400) b ON " . join(' AND ', @on) . " ORDER BY $o", \@n);
 		$case{settings} = { enable_hashjoin => 'off', enable_nestloop => 'off' };
@@ -209,17 +219,30 @@ sub make_query
 		push @{ $case{steps} }, 'MOVE ABSOLUTE 0', 'FETCH ALL' if $n <= 1000;
 		$case{no_scroll} = 1, $case{steps} = [ 'FETCH 3', 'MOVE 50', 'FETCH 1000' ] if chance(15);
 	}
-	elsif ($kind eq 'loop')
+	elsif ($kind eq 'loop' || $kind eq 'prepared')
 	{
-		$case{how} = 'loop';
+		$case{how} = $kind;
+	}
+	elsif ($kind eq 'update')
+	{
+		$case{sql} .= ' FOR UPDATE';
+	}
+	elsif ($kind eq 'hidden')
+	{
+		# keys that are sorted by but not returned, and looked up by id
+		my $by = $order =~ s/k(\d)/($expressions->[$1 - 1])/gr;
+		my @looked_up = map { "(SELECT " . s/\bt\./u./gr . " FROM t u WHERE u.id = s.id)" } @$expressions;
+		$case{sql} = 'SELECT ' . name_keys(@looked_up) . ", s.id FROM (SELECT t.id FROM t ORDER BY $by OFFSET 0) s";
 	}
 	elsif ($kind =~ /lateral/)
 	{
-		# the parameter changes what is sorted, or the limit alone
+		# The parameter changes what is sorted, or the limit alone.  Core's parallel
+		# workers keep the first limit when they start again, and lose rows by that.
 		my $inner = $kind eq 'lateral' ? "WHERE t.id % 5 <> o.i % 3 ORDER BY $order" : "ORDER BY $order LIMIT "
 		  . pick('o.i * 7', '20 - o.i', 'CASE WHEN o.i > 2 THEN NULL ELSE 9 END');
 		$case{sql} = "SELECT o.i, s.* FROM generate_series(1, 4) o(i), LATERAL (SELECT $keys$rest FROM t $inner) s";
 		@case{ 'names', 'rows' } = ([ 'i', @names ], $kind eq 'lateral');
+		$case{settings} = { max_parallel_workers_per_gather => 0 } if $kind eq 'lateral limit';
 	}
 	return \%case;
 }
@@ -232,7 +255,7 @@ sub make_settings
 	$set{work_mem} = pick('64kB', '64kB', '256kB', '4MB', '64MB');
 	$set{$_} //= 'off' foreach grep { chance(50) } 'enable_hashagg', 'enable_incremental_sort', 'enable_material';
 	$set{enable_hashagg} = 'off' if chance(60);
-	if (chance(30))
+	if (!exists $set{max_parallel_workers_per_gather} && chance(30))
 	{
 		@set{ 'max_parallel_workers_per_gather', 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size' } =
 		  (pick(1, 2), 0, 0, 0);
@@ -245,109 +268,7 @@ sub quote_list
 	return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]';
 }
 
-# The server side.
-my $schema = <<'SQL';
-CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-CREATE TYPE colour AS ENUM ('z', 'm', 'a');
-ALTER TYPE colour ADD VALUE 'k' BEFORE 'm';
-CREATE DOMAIN small AS int CHECK (VALUE < 1000);
-CREATE TABLE verdict (case_no int, nodes int, verdict text);
-
-CREATE FUNCTION rnd(i bigint, salt bigint, d bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
-AS 'SELECT (hashint8extended(i, salt) & 9223372036854775807) % d';
-
--- Reads q in the way "how" into the table "name"; trace tells of what has no row.
-CREATE PROCEDURE read_query(q text, how text, steps text[], name text, INOUT trace text) LANGUAGE plpgsql AS $$
-DECLARE
-	step text;
-	r record;
-	n int;
-	got text[] := '{}';
-BEGIN
-	IF how = 'table' THEN
-		EXECUTE format('CREATE TEMP TABLE %I AS %s', name, q);
-		RETURN;
-	END IF;
-	EXECUTE format('CREATE TEMP TABLE %I AS %s WITH NO DATA', name, q);
-	IF how = 'loop' THEN
-		FOR r IN EXECUTE q LOOP
-			got := got || r::text;
-		END LOOP;
-	ELSE
-		EXECUTE format('DECLARE h %s FOR %s', how, q);
-		IF how LIKE '%HOLD' THEN
-			COMMIT;
-		END IF;
-		FOREACH step IN ARRAY steps LOOP
-			n := 0;
-			IF step LIKE 'MOVE%' THEN
-				EXECUTE step || ' IN h';
-				GET DIAGNOSTICS n = ROW_COUNT;
-			ELSE
-				FOR r IN EXECUTE step || ' FROM h' LOOP
-					got := got || r::text;
-					n := n + 1;
-				END LOOP;
-			END IF;
-			trace := concat(trace, ' ', n);
-		END LOOP;
-		EXECUTE 'CLOSE h';
-	END IF;
-	-- the offset keeps the cast from being done once for each column
-	EXECUTE format('INSERT INTO %I SELECT (y.c).* FROM (SELECT x::%I AS c FROM unnest($1) x OFFSET 0) y', name, name) USING got;
-END $$;
-
--- Runs q_off and q_on, each under its settings (name, value, name...), and compares.
-CREATE PROCEDURE compare(case_no int, q_off text, q_on text, how text, steps text[], names text[], all_rows boolean,
-	set_both text[], set_off text[], set_on text[]) LANGUAGE plpgsql AS $$
-DECLARE
-	line text;
-	nodes int := 0;
-	trace text;
-	traces text[] := '{}';
-	counts bigint[] := '{}';
-	sums numeric[] := '{}';
-	n bigint;
-	s numeric;
-	settings text[];
-BEGIN
-	DROP TABLE IF EXISTS r_1, r_2;
-	FOR i IN 1..2 LOOP
-		settings := set_both || CASE i WHEN 1 THEN set_off ELSE set_on END;
-		FOR j IN 1..coalesce(cardinality(settings), 0) BY 2 LOOP
-			PERFORM set_config(settings[j], settings[j + 1], false);
-		END LOOP;
-		CALL read_query(CASE i WHEN 1 THEN q_off ELSE q_on END, how, steps, 'r_' || i, trace);
-		traces[i] := trace;
-		trace := NULL;
-	END LOOP;
-	FOR line IN EXECUTE 'EXPLAIN (COSTS off) ' || CASE WHEN how LIKE '%CURSOR%' THEN format('DECLARE h %s FOR ', how) ELSE '' END || q_on LOOP
-		nodes := nodes + (line LIKE '%(GpuSort)%')::int;
-	END LOOP;
-	FOR j IN 1..cardinality(settings) BY 2 LOOP
-		EXECUTE format('SET %s TO DEFAULT', settings[j]);
-	END LOOP;
-	FOR j IN 1..coalesce(cardinality(set_off), 0) BY 2 LOOP
-		PERFORM set_config(set_off[j], set_off[j + 1], false);
-	END LOOP;
-
-	FOR i IN 1..2 LOOP
-		EXECUTE format('SELECT count(*), sum(hashtextextended(x::text, 0)::numeric) FROM r_%s x', i) INTO n, s;
-		counts[i] := n;
-		sums[i] := s;
-	END LOOP;
-	EXECUTE format('SELECT min(row_no) FROM (SELECT row_number() OVER () AS row_no, * FROM r_1) a
-		JOIN (SELECT row_number() OVER () AS row_no, * FROM r_2) b USING (row_no) WHERE NOT (%s)',
-		(SELECT string_agg(format('a.%I IS NOT DISTINCT FROM b.%I', x, x), ' AND ') FROM unnest(names) x)) INTO n;
-	INSERT INTO verdict VALUES (case_no, nodes,
-		CASE WHEN counts[1] <> counts[2] THEN format('%s rows, not %s', counts[2], counts[1])
-			WHEN traces[1] <> traces[2] THEN format('the cursor moved by%s, not%s', traces[2], traces[1])
-			WHEN n IS NOT NULL THEN format('other keys in row %s', n)
-			WHEN all_rows AND sums[1] IS DISTINCT FROM sums[2] THEN 'other rows'
-			ELSE 'same' END);
-END $$;
-SQL
-
+my $schema = slurp_file("$FindBin::Bin/random.sql");
 my $node = PostgreSQL::Test::Cluster->new('random');
 $node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
 $node->append_conf('postgresql.conf', <<'CONF');
@@ -355,6 +276,7 @@ shared_preload_libraries = 'gpusort'
 fsync = off
 autovacuum = off
 jit = off
+restart_after_crash = on
 client_min_messages = warning
 CONF
 $node->start;
@@ -381,12 +303,16 @@ sub call
 	  . join(', ', map { quote_list(@$_) } $both, \@off, $with) . ');';
 }
 
-# Runs SQL in a database and returns what it said, with the verdicts.
+# Runs SQL in a database and returns what it said, with the verdicts so far if it
+# lost its server.
 sub run_sql
 {
 	my ($database, $sql) = @_;
-	my ($rc, $stdout, $stderr) = $node->psql($database, "$sql\nSELECT case_no, nodes, verdict FROM verdict ORDER BY 1;",
-		on_error_stop => 0, extra_params => ['-q']);
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
+	append_to_file($script, $sql);
+	my ($rc, $ignored, $stderr) = $node->psql($database, "\\i $script", on_error_stop => 0);
+	$node->poll_query_until($database, 'SELECT true');
+	my $stdout = $node->safe_psql($database, 'SELECT case_no, nodes, verdict FROM verdict');
 	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/, $stdout;
 	return ($stderr, %verdicts);
 }
@@ -408,12 +334,14 @@ $node->safe_psql('postgres', $schema);
 		'the comparison tells different answers');
 }
 
-my ($used, $done) = (0, 0);
+my ($used, $done, $number) = (0, 0, 0);
 foreach my $database (sort keys %databases)
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING 'UTF8' $databases{$database}");
 	$node->safe_psql($database, $schema);
 	my (%sql, $table);
+	# others draw from the same numbers in between
+	srand(3 * $seed + $number++);
 	my $share = int($cases / 3) + ($database eq 'c' ? $cases % 3 : 0);
 	my $script = '';
 	foreach my $i (1 .. $share)
@@ -424,7 +352,8 @@ foreach my $database (sort keys %databases)
 			$script .= "$table->{sql}\n";
 		}
 		my $case = make_query($table);
-		my @both = %{ make_settings($case) };
+		my $settings = make_settings($case);
+		my @both = map { $_ => $settings->{$_} } sort keys %$settings;
 		my @with = $has_node ? ('gpusort.enabled', 'on', 'gpusort.force', 'on', 'gpusort.min_rows', 0) : ();
 		push @with, 'gpusort.memory_limit', $limit if $limit ne '' && chance(50);
 		$sql{$i} = join "\n", $table->{sql}, "-- $case->{kind}: $case->{how} @{ $case->{steps} }", "-- @both @with", $case->{sql};

@@ -1,0 +1,115 @@
+-- random.sql - the server side of 020_random.pl: types, and procedures that run a
+-- query in two ways and compare the answers.
+
+CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TYPE colour AS ENUM ('z', 'm', 'a');
+ALTER TYPE colour ADD VALUE 'k' BEFORE 'm';
+CREATE DOMAIN small AS int CHECK (VALUE < 1000);
+CREATE TABLE verdict (case_no int, nodes int, verdict text);
+
+CREATE FUNCTION rnd(i bigint, salt bigint, d bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS 'SELECT (hashint8extended(i, salt) & 9223372036854775807) % d';
+
+-- Reads q in the way "how" into the table "name", whose physical order is the
+-- order of arrival.  The steps are those of a cursor; trace has their row counts.
+CREATE PROCEDURE read_query(q text, how text, steps text[], name text, INOUT trace text) LANGUAGE plpgsql AS $$
+DECLARE
+	step text;
+	r record;
+	n int;
+	got text[] := '{}';
+BEGIN
+	IF how = 'table' THEN
+		EXECUTE format('CREATE TEMP TABLE %I AS %s', name, q);
+		RETURN;
+	ELSIF how = 'prepared' THEN
+		EXECUTE 'PREPARE p AS ' || q;
+		EXECUTE 'CREATE TEMP TABLE shape AS EXECUTE p';
+		EXECUTE format('CREATE TEMP TABLE %I AS EXECUTE p', name);
+		EXECUTE 'DEALLOCATE p';
+		DROP TABLE shape;
+		RETURN;
+	END IF;
+	EXECUTE format('CREATE TEMP TABLE shape AS %s WITH NO DATA', q);
+	IF how = 'loop' THEN
+		FOR r IN EXECUTE q LOOP
+			got := got || r::text;
+		END LOOP;
+	ELSE
+		EXECUTE format('DECLARE h %s FOR %s', how, q);
+		IF how LIKE '%HOLD' THEN
+			COMMIT;
+		END IF;
+		FOREACH step IN ARRAY steps LOOP
+			n := 0;
+			IF step LIKE 'MOVE%' THEN
+				EXECUTE step || ' IN h';
+				GET DIAGNOSTICS n = ROW_COUNT;
+			ELSE
+				FOR r IN EXECUTE step || ' FROM h' LOOP
+					got := got || r::text;
+					n := n + 1;
+				END LOOP;
+			END IF;
+			trace := concat(trace, ' ', n);
+		END LOOP;
+		EXECUTE 'CLOSE h';
+	END IF;
+	-- The offset keeps the cast from being done once for each column.  INSERT would
+	-- fill gaps, and the order be lost; this does not.
+	EXECUTE format('CREATE TEMP TABLE %I AS SELECT (y.c).* FROM (SELECT x::shape AS c FROM unnest($1) x OFFSET 0) y', name)
+		USING got;
+	DROP TABLE shape;
+END $$;
+
+-- Runs q_off and q_on, each under its settings (name, value, name...), compares
+-- the columns "names" in sequence and, if all_rows, the rows as a multiset, and
+-- leaves a row in verdict, with the number of GpuSort nodes in the plan of q_on.
+CREATE PROCEDURE compare(case_no int, q_off text, q_on text, how text, steps text[], names text[], all_rows boolean,
+	set_both text[], set_off text[], set_on text[]) LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+	nodes int := 0;
+	trace text;
+	traces text[] := '{}';
+	counts bigint[] := '{}';
+	sums numeric[] := '{}';
+	n bigint;
+	s numeric;
+	settings text[];
+BEGIN
+	DROP TABLE IF EXISTS r_1, r_2, shape;
+	FOR i IN 1..2 LOOP
+		settings := set_both || CASE i WHEN 1 THEN set_off ELSE set_on END;
+		FOR j IN 1..coalesce(cardinality(settings), 0) BY 2 LOOP
+			PERFORM set_config(settings[j], settings[j + 1], false);
+		END LOOP;
+		CALL read_query(CASE i WHEN 1 THEN q_off ELSE q_on END, how, steps, 'r_' || i, trace);
+		traces[i] := trace;
+		trace := NULL;
+	END LOOP;
+	FOR line IN EXECUTE concat('EXPLAIN (COSTS off) ', CASE WHEN how LIKE '%CURSOR%' THEN format('DECLARE h %s FOR ', how) END, q_on) LOOP
+		nodes := nodes + (line LIKE '%(GpuSort)%')::int;
+	END LOOP;
+	FOR j IN 1..cardinality(settings) BY 2 LOOP
+		EXECUTE format('SET %s TO DEFAULT', settings[j]);
+	END LOOP;
+	FOR j IN 1..coalesce(cardinality(set_off), 0) BY 2 LOOP
+		PERFORM set_config(set_off[j], set_off[j + 1], false);
+	END LOOP;
+
+	FOR i IN 1..2 LOOP
+		EXECUTE format('SELECT count(*), sum(hashtextextended(x::text, 0)::numeric) FROM r_%s x', i) INTO n, s;
+		counts[i] := n;
+		sums[i] := s;
+	END LOOP;
+	EXECUTE format('SELECT min(row_no) FROM (SELECT row_number() OVER () AS row_no, * FROM r_1) a
+		JOIN (SELECT row_number() OVER () AS row_no, * FROM r_2) b USING (row_no) WHERE NOT (%s)',
+		(SELECT string_agg(format('a.%I IS NOT DISTINCT FROM b.%I', x, x), ' AND ') FROM unnest(names) x)) INTO n;
+	INSERT INTO verdict VALUES (case_no, nodes,
+		CASE WHEN counts[1] <> counts[2] THEN format('%s rows, not %s', counts[2], counts[1])
+			WHEN traces[1] <> traces[2] THEN format('the cursor moved by%s, not%s', traces[2], traces[1])
+			WHEN n IS NOT NULL THEN format('other keys in row %s', n)
+			WHEN all_rows AND sums[1] IS DISTINCT FROM sums[2] THEN 'other rows'
+			ELSE 'same' END);
+END $$;
