@@ -1,0 +1,170 @@
+--
+-- ORDER BY itself: GpuSort in the place of Sort
+--
+
+LOAD 'gpusort';
+SET max_parallel_workers_per_gather = 0;
+SET jit = off;
+
+CREATE TABLE o AS
+SELECT i AS id, i % 7 AS a, CASE WHEN i % 11 > 0 THEN (i * 7919) % 1000 END AS k,
+       (i * 7919 % 1000)::text AS t, ((i * 31) % 97)::float8 / 8 AS f, (i % 13)::numeric / 4 AS n
+FROM generate_series(1, 1000) AS i;
+ANALYZE o;
+
+-- small inputs stay with core; large ones are expected to be cheaper here
+EXPLAIN (COSTS OFF) SELECT * FROM o ORDER BY k;
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 10;
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 900000;
+SET gpusort.enabled = off;
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
+RESET gpusort.enabled;
+
+-- the price of a sort counts where plans are chosen
+CREATE TABLE wide AS SELECT (i * 7919) % 100003 AS k, repeat('x', 100) AS filler FROM generate_series(1, 40000) AS i;
+CREATE INDEX ON wide (k);
+VACUUM ANALYZE wide;
+SET work_mem = '64MB';
+SET random_page_cost = 3;
+SET gpusort.enabled = off;
+EXPLAIN (COSTS OFF) SELECT * FROM wide ORDER BY k;
+RESET gpusort.enabled;
+EXPLAIN (COSTS OFF) SELECT * FROM wide ORDER BY k;
+RESET work_mem;
+RESET random_page_cost;
+DROP TABLE wide;
+
+-- from here on, every sort
+SET gpusort.force = on;
+SET gpusort.min_rows = 0;
+
+EXPLAIN (COSTS OFF) SELECT * FROM o ORDER BY a DESC, k NULLS FIRST, t COLLATE "C" USING ~>~;
+EXPLAIN (COSTS OFF) SELECT DISTINCT ON (a) a, k FROM o ORDER BY a, k DESC NULLS LAST;
+EXPLAIN (COSTS OFF) SELECT a, row_number() OVER (ORDER BY f, id) FROM o;
+SET enable_hashagg = off;
+EXPLAIN (COSTS OFF) SELECT t COLLATE "C", count(*) FROM o GROUP BY 1;
+RESET enable_hashagg;
+SET enable_hashjoin = off;
+SET enable_nestloop = off;
+EXPLAIN (COSTS OFF) SELECT * FROM o x JOIN o y USING (id);
+SELECT count(*), sum(x.id * y.a) FROM o x JOIN o y USING (k);
+RESET enable_hashjoin;
+RESET enable_nestloop;
+EXPLAIN (COSTS OFF) SELECT a, k, count(*) FROM o GROUP BY GROUPING SETS ((a, k), (k));
+EXPLAIN (COSTS OFF, VERBOSE) WITH c AS MATERIALIZED (SELECT a, id FROM o ORDER BY id) SELECT * FROM c ORDER BY a;
+
+-- what EXPLAIN ANALYZE adds; numbers, engine and algorithm are the machine's
+CREATE FUNCTION explain_analyze(query text, options text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+BEGIN
+    FOR line IN EXECUTE format('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, %s) %s', options, query) LOOP
+        RETURN NEXT regexp_replace(regexp_replace(line, '\d+(\.\d+)?', 'N', 'g'), '(Engine|Algorithm): .*', '\1: E');
+    END LOOP;
+END
+$$;
+SELECT explain_analyze('SELECT id FROM o ORDER BY id DESC', 'TIMING OFF');
+SELECT explain_analyze('SELECT * FROM o ORDER BY a, k', 'TIMING ON');
+SET gpusort.memory_limit = '64kB';
+SELECT explain_analyze('SELECT * FROM o, generate_series(1, 4) ORDER BY a, k', 'TIMING OFF');
+RESET gpusort.memory_limit;
+CREATE FUNCTION explain_keys(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || query INTO plan;
+    RETURN QUERY SELECT k FROM json_object_keys(plan -> 0 -> 'Plan') AS k WHERE k !~ 'Copy|Cost|Plan|Actual|Loops';
+END
+$$;
+SELECT explain_keys('SELECT * FROM o ORDER BY a, k');
+
+-- results: stable, whatever the key
+SELECT id, a, k FROM o WHERE id <= 30 ORDER BY a DESC, k NULLS FIRST;
+SELECT string_agg(id::text, ' ') FROM (SELECT id FROM o WHERE id <= 40 ORDER BY a) AS s;
+SELECT string_agg(id::text, ' ') FROM (SELECT id FROM o WHERE id <= 40 ORDER BY a DESC) AS s;
+SELECT k FROM o WHERE id <= 24 ORDER BY k DESC;
+SELECT k FROM o WHERE id <= 24 ORDER BY k NULLS FIRST LIMIT 5 OFFSET 1;
+SELECT f, n, t FROM o WHERE id <= 12 ORDER BY n DESC, f, t COLLATE "C";
+SELECT v FROM (VALUES (1e0), ('NaN'), (-0.0::float8), (0), ('-Infinity'), (NULL), ('Infinity'), ('-NaN')) AS s (v) ORDER BY v DESC;
+SELECT DISTINCT ON (a) a, k, id FROM o ORDER BY a, k DESC NULLS LAST, id;
+SELECT * FROM o WHERE false ORDER BY k;
+SELECT k FROM o WHERE false ORDER BY k;
+
+-- an ORDER BY that gpusort leaves to core says why
+SET client_min_messages = debug1;
+SELECT v FROM (VALUES ('{2,1}'::int[]), ('{1}')) AS s (v) ORDER BY v;
+SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
+RESET client_min_messages;
+
+-- cursors, back and forth
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT id, k FROM o WHERE id <= 20 ORDER BY k, id;
+FETCH 3 FROM c;
+FETCH BACKWARD 2 FROM c;
+FETCH LAST FROM c;
+FETCH FORWARD 1 FROM c;
+FETCH BACKWARD 2 FROM c;
+FETCH ABSOLUTE 4 FROM c;
+FETCH RELATIVE -2 FROM c;
+MOVE FIRST FROM c;
+FETCH PRIOR FROM c;
+FETCH NEXT FROM c;
+CLOSE c;
+DECLARE c SCROLL CURSOR FOR SELECT k FROM o WHERE id <= 20 ORDER BY k DESC;
+FETCH 3 FROM c;
+FETCH BACKWARD 5 FROM c;
+MOVE ALL FROM c;
+FETCH BACKWARD 3 FROM c;
+FETCH FORWARD 9 FROM c;
+COMMIT;
+
+-- the same where memory does not suffice to keep the result: core keeps it
+SET gpusort.memory_limit = '64kB';
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT id, k FROM o, generate_series(1, 4) ORDER BY k, id;
+FETCH 2 FROM c;
+FETCH LAST FROM c;
+FETCH BACKWARD 2 FROM c;
+COMMIT;
+SELECT count(*), count(DISTINCT id), bool_and(ok) FROM (
+    SELECT id, row(k IS NULL, k, id) >= lag(row(k IS NULL, k, id)) OVER () IS NOT false AS ok
+    FROM (SELECT id, k FROM o, generate_series(1, 4) ORDER BY k, id) AS s) AS s;
+SELECT count(*), bool_and(ok) FROM (
+    SELECT k >= lag(k) OVER () IS NOT false AS ok
+    FROM (SELECT g AS k FROM o, generate_series(1, 20) AS g ORDER BY g) AS s) AS s;
+RESET gpusort.memory_limit;
+
+-- again and again, with other parameters and with the same
+SELECT x.a, s.k FROM generate_series(1, 3) AS x (a),
+    LATERAL (SELECT k FROM o WHERE o.a = x.a ORDER BY k DESC NULLS LAST LIMIT 2) AS s;
+SELECT x, (SELECT string_agg(k::text, ' ') FROM (SELECT k FROM o WHERE id < x ORDER BY k) AS s) FROM generate_series(5, 7) AS x;
+DO $$
+DECLARE
+    r record;
+    last int := 0;
+BEGIN
+    FOR r IN SELECT id, k FROM o ORDER BY k NULLS FIRST, id LOOP
+        ASSERT coalesce(r.k, 0) >= last;
+        last := coalesce(r.k, 0);
+    END LOOP;
+END
+$$;
+
+-- a plan that outlives gpusort.enabled
+PREPARE p AS SELECT k FROM o WHERE id <= 5 ORDER BY k;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE p;
+SET gpusort.enabled = off;
+EXECUTE p;
+SELECT explain_analyze('EXECUTE p', 'TIMING OFF');
+RESET gpusort.enabled;
+DEALLOCATE p;
+
+-- rows that change under the sort are rechecked by core
+BEGIN;
+SELECT id FROM o WHERE id <= 3 ORDER BY k FOR UPDATE;
+ROLLBACK;
+
+DROP TABLE o CASCADE;
+DROP FUNCTION explain_analyze, explain_keys;
