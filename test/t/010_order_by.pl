@@ -1,0 +1,148 @@
+# A GpuSort that does not get to its end: cancelled in each of its phases,
+# by an error of its child, for want of temporary files, by a subtransaction's
+# abort, or because nobody asks for more.  Afterwards nothing is left: no
+# temporary file, no row in gpusort_activity, no warning in the log; and the
+# session sorts on.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = PostgreSQL::Test::Cluster->new('order_by');
+$node->init;
+$node->append_conf(
+	'postgresql.conf', q(
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+gpusort.min_rows = 0
+gpusort.memory_limit = '1GB'
+max_parallel_workers_per_gather = 0
+jit = off
+));
+$node->start;
+$node->safe_psql('postgres', q(
+CREATE EXTENSION gpusort;
+CREATE TABLE t AS SELECT (g * 7919::bigint % 1000003)::int AS k, md5(g::text) AS filler FROM generate_series(1, 300000) AS g;
+-- a key that its first bytes do not decide: compared one by one
+CREATE TABLE tied AS SELECT repeat('x', 40) || (g * 7919::bigint % 1000003)::text COLLATE "C" AS k FROM generate_series(1, 300000) AS g;
+CREATE FUNCTION fails_at(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF n = 250000 THEN RAISE 'the child fails'; END IF;
+	RETURN n;
+END $$;
+CREATE FUNCTION dawdles(n int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+	IF n % 100 = 0 THEN PERFORM pg_sleep(0.002); END IF;
+	RETURN n;
+END $$;
+VACUUM ANALYZE;
+));
+
+# Runs statements in one session, of which some fail; then the session must
+# still sort right, and nothing may be left.
+sub survives
+{
+	my ($name, $error, @statements) = @_;
+	my $check = q(SELECT count(*), bool_and(ok), (SELECT count(*) FROM pg_ls_tmpdir()), (SELECT count(*) FROM gpusort_activity)
+FROM (SELECT k >= lag(k) OVER () IS NOT false AS ok FROM (SELECT * FROM t ORDER BY k) AS s) AS s);
+	my ($out, $err);
+	my $log = -s $node->logfile;
+	my $begun = time;
+
+	# each -c is a transaction of its own, and goes on after an error
+	my $rc = $node->psql('postgres', join("\n", @statements, "RESET ALL;", $check . ";"),
+		stdout => \$out, stderr => \$err, on_error_stop => 0);
+	like($err, $error, "$name: the error");
+	is((split /\n/, $out)[-1], '300000|t|0|0', "$name: the session sorts on, and nothing is left");
+	unlike(slurp_file($node->logfile, $log), qr/WARNING|leak|PANIC|TRAP/, "$name: nothing to warn of");
+	return;
+}
+
+my $timeout = qr/canceling statement due to statement timeout/;
+my $fresh = "SET statement_timeout = '300ms';";
+
+survives('cancelled while gathering', $timeout, $fresh,
+	'SELECT count(*) FROM (SELECT dawdles(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
+survives('cancelled while gathering values', $timeout, $fresh,
+	'SELECT count(*) FROM (SELECT dawdles(k) FROM t ORDER BY 1 OFFSET 0) AS s;');
+survives('cancelled while ties are settled', $timeout, $fresh,
+	'SELECT count(*) FROM (SELECT x.k, y.g FROM tied AS x, generate_series(1, 20) AS y (g) ORDER BY x.k OFFSET 0) AS s;');
+survives('cancelled while spilling', $timeout, "SET gpusort.memory_limit = '4MB';", $fresh,
+	'SELECT count(*) FROM (SELECT * FROM t, generate_series(1, 100) ORDER BY k OFFSET 0) AS s;');
+survives('cancelled while returning', $timeout, $fresh,
+	'SELECT count(dawdles(k)) FROM (SELECT k, filler FROM t ORDER BY k OFFSET 0) AS s;');
+survives('cancelled while merging', $timeout, "SET gpusort.memory_limit = '2MB';", "SET statement_timeout = '1500ms';",
+	'SELECT count(dawdles(k)) FROM (SELECT k, filler FROM t ORDER BY k OFFSET 0) AS s;');
+
+survives('the child fails', qr/the child fails/,
+	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
+survives('the child fails after spilling', qr/the child fails/, "SET gpusort.memory_limit = '2MB';",
+	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
+survives('temp_file_limit', qr/temporary file size exceeds temp_file_limit \(8192kB\)/,
+	"SET gpusort.memory_limit = '2MB';", "SET temp_file_limit = '8MB';",
+	'SELECT count(*) FROM (SELECT * FROM t ORDER BY k OFFSET 0) AS s;');
+
+# a plpgsql block with a handler is a subtransaction
+survives('a subtransaction is rolled back', qr/^$/, "SET gpusort.memory_limit = '2MB';", q(
+DO $$
+BEGIN
+	FOR i IN 1 .. 3 LOOP
+		BEGIN
+			PERFORM fails_at(k) FROM t ORDER BY 1;
+			RAISE 'not reached';
+		EXCEPTION WHEN raise_exception THEN
+			IF sqlerrm <> 'the child fails' THEN RAISE; END IF;
+		END;
+	END LOOP;
+END $$;));
+survives('a cursor opened in a subtransaction that is rolled back', qr/^$/, "SET gpusort.memory_limit = '2MB';",
+	'BEGIN;', 'SAVEPOINT s;', 'DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k;', 'FETCH 3 FROM c;',
+	'ROLLBACK TO s;', 'COMMIT;');
+survives('a portal is closed early', qr/^$/, "SET gpusort.memory_limit = '2MB';",
+	'BEGIN;', 'DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k;', 'FETCH 3 FROM c;', 'CLOSE c;', 'COMMIT;');
+survives('a portal is left open', qr/^$/, "SET gpusort.memory_limit = '2MB';",
+	'BEGIN;', 'DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k;', 'FETCH 3 FROM c;', 'COMMIT;');
+
+# a cursor that outlives the subtransaction in which it began to spill
+is($node->safe_psql('postgres', q(
+SET gpusort.memory_limit = '2MB';
+BEGIN;
+DECLARE c NO SCROLL CURSOR FOR SELECT k FROM t ORDER BY k, filler;
+SAVEPOINT s;
+MOVE 10 FROM c;
+RELEASE s;
+MOVE 299980 FROM c;
+FETCH 1 FROM c;
+COMMIT;)), $node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k FROM t ORDER BY k OFFSET 299990 LIMIT 1;'),
+	'a cursor outlives the subtransaction that it was first read in');
+is($node->safe_psql('postgres', q(
+SET gpusort.memory_limit = '2MB';
+BEGIN;
+DECLARE c CURSOR WITH HOLD FOR SELECT k FROM t ORDER BY k, filler;
+COMMIT;
+MOVE 299990 FROM c;
+FETCH 1 FROM c;)), $node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k FROM t ORDER BY k OFFSET 299990 LIMIT 1;'),
+	'a cursor is held over the end of its transaction');
+
+# what a sort is at, seen from another session, while it goes on
+my $slow = $node->background_psql('postgres', on_error_stop => 0);
+$slow->query_until(qr/begun/, q(
+\echo begun
+SELECT count(*) FROM (SELECT dawdles(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;
+));
+ok($node->poll_query_until('postgres', q(
+SELECT count(*) = 1 FROM gpusort_activity WHERE phase = 'gathering' AND rows > 0 AND bytes > 0 AND pid <> pg_backend_pid())),
+	'a sort is seen gathering');
+$node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM gpusort_activity');
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM gpusort_activity'), 'and is gone when it was cancelled');
+$slow->quit;
+
+is($node->safe_psql('postgres', 'SELECT sorts > 10 AND core_sorts >= 0 AND rows > 300000 FROM gpusort_counters()'), 't',
+	'sorts are counted');
+
+$node->stop;
+done_testing();
