@@ -11,7 +11,8 @@
 # that neither another minor version nor a setting counts against gpusort.
 # check_core.pl tells legal differences, plans and the order of equal rows,
 # from faults.  The last line has the sums; the exit status is 0 if nothing was
-# wrong, nothing crashed or leaked, and all suites ran to their end.
+# wrong, nothing crashed or leaked, and all suites ran to their end, and 3 if
+# there is no source.
 #
 #   SUITE=core|isolation|both   what to run; both
 #   CONF="a=1 b=2 | c=3"        configurations, instead of the three below
@@ -68,8 +69,6 @@ fetch_from_debian() {
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
     [ ! -f "$file" ] || sed -n 's/^deb\(-src\)\? /deb-src /p' "$file" >"$apt/parts/${file##*/}"
   done
-  # its name ends the list of parts that apt reads
-  [ ! -f "$apt/parts/sources.list" ] || mv "$apt/parts/sources.list" "$apt/parts/main.list"
   set -- -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::lists=$apt/lists" \
     -o "Dir::Cache=$apt" -o APT::Sandbox::User=
   apt-get "$@" update -q >"$work/apt.log" 2>&1 || true
