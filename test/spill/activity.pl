@@ -131,11 +131,13 @@ my ($rc, $stdout, $stderr) = $node->psql('postgres', <<"SQL");
 SELECT activity_fill_memory();
 SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL);
 $count;
+SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5);
 SQL
-like("$rc|$stdout", qr/^0\|\d+\n\|\n0$/, 'no shared memory left: a sort goes on');
+like("$rc|$stdout", qr/^3\|\d+\n\|\n0$/, 'no shared memory left: a sort goes on');
 my ($left) = $stdout =~ /^(\d+)/;
 like($stderr, qr/WARNING:  gpusort cannot show what sorts are doing\n.*DETAIL:  .*8192 bytes.*\n.*shared_preload_libraries/s,
 	'and the view says why it shows none');
+like($stderr, qr/ERROR:  canceling statement due to user request/, 'and the session can still be cancelled');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'gpusort'\n");
 $node->restart;
 cmp_ok($node->safe_psql('postgres', 'SELECT activity_fill_memory()'), '>=', $left + 8, 'preloaded: there is room for it');
