@@ -62,7 +62,7 @@ is_empty('after all these');
 
 # settings that concern temporary files
 my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET temp_file_limit = '1MB'; SELECT spill_check(100000, 1, 60, 10, 64, 1, false)");
-like($stderr, qr/ERROR:  temporary file size exceeds temp_file_limit \(1024kB\)/, 'temp_file_limit');
+like($stderr, qr/ERROR:  temporary file size exceeds "?temp_file_limit"? \(1024kB\)/, 'temp_file_limit');
 is_empty('temp_file_limit');
 is( $node->safe_psql('postgres', <<'SQL'), '0', 'temp_file_limit in a subtransaction: no temporary file is left after it');
 BEGIN;
