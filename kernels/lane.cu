@@ -179,6 +179,16 @@ static GpusortCudaStatus grow_keys(GpusortCudaLane *lane, size_t bytes, GpusortC
 									lane->stream),
 					err);
 	lane->keys.swap(grown);
+	grown.release();
+
+	/*
+	 * The sort will want as much again.  Mapping that takes as long as a third
+	 * of the sort; done now, while keys are still coming, the pool has it by
+	 * then.  If there is no room, that is for the sort to find out.
+	 */
+	Memory spare;
+	GpusortCudaError ignored;
+	(void)spare.allocate(&lane->dev->budget, lane->stream, lane->keys.bytes(), &ignored);
 	return GPUSORT_CUDA_OK;
 }
 

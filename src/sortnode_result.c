@@ -219,7 +219,8 @@ return_row(GpusortNode *node, uint64 i)
 	return ExecStoreMinimalTuple(node->store.tuples[order[i]], node->slot, false);
 }
 
-static inline void
+/* always_inline: gcc takes a function that only prefetches for one without effect, and drops its calls */
+static pg_attribute_always_inline void
 look_ahead(GpusortNode *node, uint64 i)
 {
 	const uint32 *order = node->block;
