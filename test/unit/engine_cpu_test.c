@@ -499,7 +499,8 @@ main(int argc, char **argv)
 			if (largest >= 100003)
 				check_words(shape, 100003, words[i], i % 3);
 		}
-		if (largest >= 1 << 20)
+		/* where ties are large enough for all threads, and others */
+		if (largest >= 1 << 20 && shape % 5 < 3)
 			check_words(shape, 1 << 20, words[shape % 3], 2);
 	}
 	if (largest >= 1000000)
