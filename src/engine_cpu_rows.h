@@ -207,16 +207,18 @@ fetch_ties(const RowSort<In> &sort, const uint64_t *elems, size_t n, size_t begi
 	size_t		end = begin + AHEAD < n ? begin + AHEAD : n - 1;
 	uint64_t	limit = uint64_t(1) << sort.row_bits;
 	bool		any = false;
+	bool		tied = begin > 0 && (elems[begin - 1] ^ elems[begin]) < limit;
 
 	for (size_t i = begin; i < end; i++)
 		any |= (elems[i] ^ elems[i + 1]) < limit;
 	for (size_t i = begin; any && i < end; i++)
 	{
-		if ((elems[i] ^ elems[i + 1]) < limit)
-		{
+		bool		tie = (elems[i] ^ elems[i + 1]) < limit;
+
+		/* a tie's last one, too */
+		if (tie || tied)
 			__builtin_prefetch(sort.input->row(sort.row_of(elems[i])));
-			__builtin_prefetch(sort.input->row(sort.row_of(elems[i + 1])));
-		}
+		tied = tie;
 	}
 	return any;
 }
