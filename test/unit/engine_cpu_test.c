@@ -290,7 +290,8 @@ check_cancel(size_t n)
 static const char *const shapes[] = {
 	"random", "few first words", "few of each", "many and an integer", "constant first", "last differs",
 	"sorted", "reverse", "reverse with ties", "equal", "two first words", "first in pairs",
-	"outliers in each", "at a power of two", "small ranges", "almost sorted"
+	"outliers in each", "at a power of two", "small ranges", "crowds in a tie",
+	"almost sorted"
 };
 
 #define NSHAPES		((int) (sizeof(shapes) / sizeof(shapes[0])))
@@ -351,6 +352,13 @@ make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 				break;
 			case 14:
 				key[w] = UINT64_MAX - r % (w + 2);
+				break;
+			case 15:
+				/* most rows tie, and crowd where high bits carry */
+				if (w == 0)
+					key[w] = r % 10 ? 128 : r >> 56;
+				else
+					key[w] = key[0] != 128 ? r : ((r >> 56) % 20 + 1) * UINT64_C(0x0B0B0B0B0B0B0B0B) + r % 5000;
 				break;
 			default:
 				key[w] = w == 0 ? i / 3 : r % 1000 == 0 ? r : i;
@@ -501,7 +509,7 @@ main(int argc, char **argv)
 		}
 		/* where ties are large enough for all threads, and others */
 		if (largest >= 1 << 20 && shape % 5 < 3)
-			check_words(shape, 1 << 20, words[shape % 3], 2);
+			check_words(shape, 1 << 20, words[(shape + 1) % 3], 2);
 	}
 	if (largest >= 1000000)
 	{
