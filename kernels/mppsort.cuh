@@ -43,6 +43,13 @@ static const unsigned ALL_LANES = 0xffffffff;
 static const uint64_t WORTH_GIVING_UP = (uint64_t)1 << 23;
 static const uint64_t MANY_CROWDS = 24;
 
+/*
+ * Of so many keys, the bins of floating-point numbers' upper octaves are
+ * crowded, too, but even within: crowds are those of more times the average.
+ */
+static const uint64_t VERY_MANY = (uint64_t)1 << 29;
+static const uint64_t CROWD = 16;
+
 /* A range that holds nearly all keys is worth something if it is at most this part of the whole. */
 static const uint64_t DENSE_PART = 4;
 

@@ -261,7 +261,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 			child.lo = child.ranged ? bounds.lowest(low) : ~0ull;
 			child.hi = child.ranged ? bounds.highest(past - 1) : 0;
 			deal_segment(lists, child);
-			if (past - low == 1) {
+			const uint64_t average = segment.size / bins;
+			if (past - low == 1 && (level.first.size < VERY_MANY || size > CROWD * average)) {
 				atomicAdd(&lists.tally->crowds, 1ull);
 				atomicAdd(&lists.tally->crowd_keys, (unsigned long long)size);
 			}
