@@ -33,9 +33,13 @@
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_ORDERING		CompareType
 #define GPUSORT_ORDERING_DESC	COMPARE_GT
+#define gpusort_pathkey_operator(pathkey, type) \
+	get_opfamily_member_for_cmptype((pathkey)->pk_opfamily, type, type, (pathkey)->pk_cmptype)
 #else
 #define GPUSORT_ORDERING		int16
 #define GPUSORT_ORDERING_DESC	BTGreaterStrategyNumber
+#define gpusort_pathkey_operator(pathkey, type) \
+	get_opfamily_member((pathkey)->pk_opfamily, type, type, (pathkey)->pk_strategy)
 #endif
 
 /* 18: disabled nodes are counted, and costs do not hold them */

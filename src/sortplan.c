@@ -317,8 +317,7 @@ sortable(List *pathkeys)
 	{
 		PathKey    *pathkey = lfirst_node(PathKey, lc);
 		EquivalenceMember *member = linitial(pathkey->pk_eclass->ec_members);
-		Oid			operator = get_opfamily_member(pathkey->pk_opfamily, member->em_datatype,
-												   member->em_datatype, pathkey->pk_strategy);
+		Oid			operator = gpusort_pathkey_operator(pathkey, member->em_datatype);
 
 		if (!OidIsValid(operator))
 			return false;

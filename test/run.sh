@@ -212,7 +212,7 @@ if [ -f "$tree/kernels/sort.o" ]; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi
 fi
-run_tap "server" "$tree"/test/t/001*.pl
+run_tap "server" "$tree"/test/t/{001,010}*.pl
 build_test_module
 run_tap "spill and activity" "$tree"/test/spill/*.pl
 run_tap "random queries" "$tree"/test/t/020*.pl
