@@ -60,6 +60,13 @@
 #define GPUSORT_EXPLAIN_FORMAT_H	"commands/explain.h"
 #endif
 
+/* 18: GROUP BY has a range table entry, which names no column to EXPLAIN */
+#if PG_VERSION_NUM >= 180000
+#define GPUSORT_EXPLAIN_RELATIONS(es)	((es)->rtable_size)
+#else
+#define GPUSORT_EXPLAIN_RELATIONS(es)	list_length((es)->rtable)
+#endif
+
 /* 16: whether to copy what is not passed by value */
 #if PG_VERSION_NUM >= 160000
 #define gpusort_tuplesort_getdatum(state, forward, value, isnull) \

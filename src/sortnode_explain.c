@@ -65,7 +65,7 @@ show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
 {
 	Plan	   *plan = node->css.ss.ps.plan;
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, plan, ancestors);
-	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
+	bool		prefix = GPUSORT_EXPLAIN_RELATIONS(es) > 1 || es->verbose;
 	List	   *keys = NIL;
 
 	for (int i = 0; i < node->ncolumns; i++)
