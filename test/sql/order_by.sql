@@ -41,7 +41,6 @@ SET gpusort.min_rows = 0;
 
 EXPLAIN (COSTS OFF) SELECT * FROM o ORDER BY a DESC, k NULLS FIRST, t COLLATE "C" USING ~>~;
 EXPLAIN (COSTS OFF) SELECT DISTINCT ON (a) a, k FROM o ORDER BY a, k DESC NULLS LAST;
-EXPLAIN (COSTS OFF) SELECT a, row_number() OVER (ORDER BY f, id) FROM o;
 SET enable_hashagg = off;
 EXPLAIN (COSTS OFF) SELECT t COLLATE "C", count(*) FROM o GROUP BY 1;
 RESET enable_hashagg;
@@ -59,14 +58,15 @@ CREATE FUNCTION explain_analyze(query text, options text) RETURNS SETOF text LAN
 DECLARE
     line text;
 BEGIN
-    FOR line IN EXECUTE format('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, %s) %s', options, query) LOOP
-        -- only a device has copies
-        CONTINUE WHEN line ~ 'Copy (In|Out) Time';
+    FOR line IN EXECUTE format('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, BUFFERS OFF, %s) %s', options, query) LOOP
+        -- the device's copies, and what 18 adds to core's own nodes
+        CONTINUE WHEN line ~ '^ *(Copy In Time|Copy Out Time|Storage|Window): ';
         RETURN NEXT regexp_replace(regexp_replace(line, '\d+(\.\d+)?', 'N', 'g'), '(Engine|Algorithm): .*', '\1: E');
     END LOOP;
 END
 $$;
 SELECT explain_analyze('SELECT id FROM o ORDER BY id DESC', 'TIMING OFF');
+SELECT explain_analyze('SELECT a, row_number() OVER (ORDER BY f, id) FROM o', 'TIMING OFF');
 SELECT explain_analyze('SELECT * FROM o ORDER BY a, k', 'TIMING ON');
 SET gpusort.memory_limit = '64kB';
 SELECT explain_analyze('SELECT * FROM o, generate_series(1, 4) ORDER BY a, k', 'TIMING OFF');
@@ -75,8 +75,8 @@ CREATE FUNCTION explain_keys(query text) RETURNS SETOF text LANGUAGE plpgsql AS 
 DECLARE
     plan json;
 BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || query INTO plan;
-    RETURN QUERY SELECT k FROM json_object_keys(plan -> 0 -> 'Plan') AS k WHERE k !~ 'Copy|Cost|Plan|Actual|Loops';
+    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS OFF, FORMAT JSON) ' || query INTO plan;
+    RETURN QUERY SELECT k FROM json_object_keys(plan -> 0 -> 'Plan') AS k WHERE k !~ 'Copy|Cost|Plan|Actual|Disabled';
 END
 $$;
 SELECT explain_keys('SELECT * FROM o ORDER BY a, k');
