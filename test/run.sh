@@ -107,6 +107,7 @@ run_tap() {
   rm -rf "$work/tap"
   mkdir -p "$work/tap"
   cp "$tree"/test/t/* "$work/tap/"
+  cp "$@" "$work/tap/"
   [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/tap"
   run_prove "$name" as_cluster_user env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE \
     TESTDIR="$work/tap" TESTDATADIR="$work/tap/tmp_check" TESTLOGDIR="$work/tap/tmp_check/log" \

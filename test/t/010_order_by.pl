@@ -82,7 +82,7 @@ survives('the child fails', qr/the child fails/,
 	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
 survives('the child fails after spilling', qr/the child fails/, "SET gpusort.memory_limit = '2MB';",
 	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
-survives('temp_file_limit', qr/temporary file size exceeds temp_file_limit \(8192kB\)/,
+survives('temp_file_limit', qr/temporary file size exceeds "?temp_file_limit"? \(8192kB\)/,
 	"SET gpusort.memory_limit = '2MB';", "SET temp_file_limit = '8MB';",
 	'SELECT count(*) FROM (SELECT * FROM t ORDER BY k OFFSET 0) AS s;');
 
