@@ -167,6 +167,7 @@ start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
 stop_cluster
 run_tap "stand-in device" "$tree"/test/t/*standin*.pl
+SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
 
 say "build"
 build_and_install "$tree"

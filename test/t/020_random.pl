@@ -14,6 +14,7 @@
 #
 #   SEED=n    the same cases again; printed when a case fails
 #   CASES=n   500
+#   SETTINGS="a=1 b=2"   more of them for the server, such as another engine
 #
 # Without the setting gpusort.force there is no node to test, and core is compared
 # with core.  With it, half of the cases must have used the node, or it fails.
@@ -279,6 +280,7 @@ jit = off
 restart_after_crash = on
 client_min_messages = warning
 CONF
+$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
 $node->start;
 
 my $has_node = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'gpusort.force'");
