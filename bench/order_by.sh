@@ -1,0 +1,176 @@
+#!/bin/bash
+#
+# order_by.sh - ORDER BY with GpuSort against core's Sort.
+#
+#   bench/order_by.sh [ROWS [CSV]]      default: ten million, bench/order_by.csv
+#   WORKERS=8 bench/order_by.sh         with max_parallel_workers_per_gather = 8;
+#                                       default: 0, one process and one thread
+#   PARTS="query crossover planning"    what to measure; default: all three
+#
+# Measures the library that make has built in this tree, on a private cluster
+# (test/cluster.sh) that is gone at the end; builds and installs nothing.
+#
+#   query      Each ORDER BY over ROWS rows of some 100 bytes: by core, by the
+#              CPU engine, by the GPU if one answers, and without ORDER BY.
+#              Nothing is forced: "node" says what the planner took.  Medians of
+#              five after one to warm up; OFFSET 1e10 swallows the rows.
+#   crossover  Small tables, GpuSort forced: the times that EXPLAIN (ANALYZE,
+#              TIMING OFF) gives for the execution, medians of 21.
+#   planning   pgbench -S, transactions a second with and without the library,
+#              by turns; "ms" is the time of one transaction.
+#
+# In every round each contender runs once, so that a drift of the machine's
+# speed meets all of them.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=test/cluster.sh
+. "$tree/test/cluster.sh"
+
+rows=${1:-10000000}
+csv=$(realpath "${2:-$tree/bench/order_by.csv}")
+workers=${WORKERS:-0}
+parts=${PARTS:-query crossover planning}
+
+[ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
+mkdir "$work/lib"
+cp "$tree/gpusort.so" "$work/lib/"
+chmod -R a+rX "$work"
+use_server
+start_cluster "dynamic_library_path = '$work/lib:\$libdir'" \
+  "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \
+  "max_wal_size = 32GB" "autovacuum = off" \
+  "max_worker_processes = 32" "max_parallel_workers = 32" \
+  "max_parallel_workers_per_gather = $workers" "gpusort.pool_limit = 16GB"
+
+bench() {
+  PGOPTIONS='-c client_min_messages=error -c session_preload_libraries=gpusort' \
+    psql -qXtA -v ON_ERROR_STOP=1 -v rows="$rows" "$@"
+}
+
+# Only a device makes this work.
+cuda=false
+if bench -c "SET gpusort.engine = cuda" -c "SET gpusort.min_rows = 0" -c "SET gpusort.force = on" \
+  -c "SELECT g FROM generate_series(1, 1000) g ORDER BY g" >/dev/null 2>&1; then
+  cuda=true
+fi
+
+say "$(psql -XtA -c 'SHOW server_version' | sed 's/ .*//'), $rows rows, workers: $workers, GPU: $cuda,$(uptime | sed 's/.*load/ load/')"
+
+bench -v cuda=$cuda <<'SQL'
+CREATE TABLE t AS
+SELECT (random() * 4294967295 - 2147483648)::int AS k,
+       (random() * 999)::int AS a,
+       i::int8 AS id,
+       timestamptz '2024-01-01' + random() * 31536e3 * interval '1 second' AS ts,
+       substr(encode(decode(md5(random()::text), 'hex'), 'base64'), 1, 20) COLLATE "C" AS txt,
+       (random() * 1e9)::numeric(12, 2) AS num
+FROM generate_series(1, :rows) AS i;
+VACUUM ANALYZE t;
+
+CREATE TABLE contenders (contender text, enabled text, engine text, ordered boolean);
+INSERT INTO contenders VALUES ('unordered', 'off', 'cpu', false), ('core', 'off', 'cpu', true), ('cpu', 'on', 'cpu', true);
+INSERT INTO contenders SELECT 'cuda', 'on', 'cuda', true WHERE :cuda;
+
+CREATE TABLE results (place serial, part text, query text, n bigint, contender text, node text, ms float8);
+
+-- Runs a query by all contenders, rounds times.  executor: time by EXPLAIN.
+CREATE FUNCTION measure(part text, query text, n bigint, source text, columns text, sort_key text,
+                        rounds int, executor boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  c contenders;
+  statement text;
+  plan json;
+  begun timestamptz;
+  ms float8;
+BEGIN
+  FOR i IN 0..rounds LOOP
+    FOR c IN SELECT * FROM contenders LOOP
+      PERFORM set_config('gpusort.enabled', c.enabled, true), set_config('gpusort.engine', c.engine, true);
+      statement := format('SELECT %s FROM %s %s OFFSET 1e10', columns, source,
+                          CASE WHEN c.ordered THEN 'ORDER BY ' || sort_key ELSE '' END);
+      IF executor THEN
+        EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || statement INTO plan;
+        ms := plan -> 0 ->> 'Execution Time';
+      ELSE
+        begun := clock_timestamp();
+        EXECUTE statement;
+        ms := 1000 * extract(epoch FROM clock_timestamp() - begun);
+        EXECUTE 'EXPLAIN (FORMAT JSON) ' || statement INTO plan;
+      END IF;
+      plan := plan -> 0 -> 'Plan' -> 'Plans' -> 0;
+      IF i > 0 THEN
+        INSERT INTO results (part, query, n, contender, node, ms) SELECT part, query, n, c.contender,
+          coalesce(plan ->> 'Custom Plan Provider', plan ->> 'Node Type'), ms;
+      END IF;
+    END LOOP;
+  END LOOP;
+END $$;
+SQL
+
+# memory SIZE: both sides'
+memory() {
+  printf "SET work_mem = '%s'; SET gpusort.memory_limit = '%s';" "$1" "$1"
+}
+in_memory=$(memory "$((64 + rows * 400 / 1048576))MB")
+
+# query NAME COLUMNS KEY [MEMORY]
+query() {
+  bench -c "${4:-$in_memory}" -c "SELECT measure('query', '$1', $rows, 't', '$2', '$3', 5, false)" >/dev/null
+  echo "$1"
+}
+
+if [[ $parts = *query* ]]; then
+  query 'k' 'k' 'k'
+  query '* by k' '*' 'k'
+  query '* by a and k' '*' 'a, k'
+  query '* by ts and id' '*' 'ts, id'
+  query '* by txt (C)' '*' 'txt'
+  query '* by txt (ICU)' '*' 'txt COLLATE "und-x-icu"'
+  query '* by num' '*' 'num'
+  tenth=$(memory "$(bench -c "SELECT greatest(64, pg_table_size('t') / 10240)")kB")
+  query '* by k spilling' '*' 'k' "$tenth"
+fi
+
+if [[ $parts = *crossover* ]]; then
+  for n in 300 1000 3000 10000 30000 100000 300000 1000000; do
+    [ "$n" -le "$rows" ] || continue
+    bench -c "CREATE TABLE t$n AS SELECT * FROM t LIMIT $n" -c "VACUUM ANALYZE t$n"
+    # shellcheck disable=SC2016
+    bench -c "$in_memory" -c "SET gpusort.force = on" -c "SET gpusort.min_rows = 0" -c "
+      SELECT measure('crossover', query, $n, 't$n', columns, sort_key, 21, true)
+      FROM (VALUES ('k', 'k', 'k'), ('* by k', '*', 'k'), ('* by a and k', '*', 'a, k'), ('* by txt (C)', '*', 'txt'))
+      AS queries (query, columns, sort_key)" >/dev/null
+  done
+  echo "crossover"
+fi
+
+if [[ $parts = *planning* ]]; then
+  pgbench -i -q -s 10 2>/dev/null
+  for round in {0..20}; do
+    for library in core gpusort gpusort core; do
+      tps=$(PGOPTIONS="-c session_preload_libraries=${library#core}" pgbench -n -S -T 1 2>/dev/null |
+        sed -n 's/^tps = \([0-9.]*\).*/\1/p')
+      [ "$round" = 0 ] || bench -c "INSERT INTO results (part, query, n, contender, node, ms)
+        SELECT 'planning', 'pgbench -S', 0, '$library', 'Index Scan', 1000.0 / $tps"
+    done
+  done
+  echo "planning"
+fi
+
+bench <<'SQL' >"$csv"
+\pset format csv
+\pset tuples_only off
+SELECT part, query, n, contender, string_agg(DISTINCT node, '/') AS node,
+       round(percentile_cont(0.5) WITHIN GROUP (ORDER BY ms)::numeric, 4) AS ms_median,
+       round(min(ms)::numeric, 4) AS ms_min, round(max(ms)::numeric, 4) AS ms_max
+FROM results GROUP BY part, query, n, contender
+ORDER BY min(min(place)) OVER (PARTITION BY part, query), n, min(place);
+SQL
+say "times core's speed"
+awk -F, -v OFS=, 'NR > 1' "$csv" | bench -c "CREATE TEMP TABLE csv (part text, query text, n bigint, contender text, node text, ms float8, low float8, high float8)" \
+  -c "\\copy csv FROM STDIN (FORMAT csv)" -c "\\pset tuples_only off" -c "\\pset format aligned" -c "
+  SELECT c.part, c.query, c.n, g.contender, g.node, c.ms AS core_ms, g.ms, round((c.ms / g.ms)::numeric, 3) AS times
+  FROM csv c JOIN csv g USING (part, query, n)
+  WHERE c.contender = 'core' AND g.contender <> 'core' ORDER BY 1 DESC, 2, 3, 4"
