@@ -77,11 +77,12 @@ prove_column() {
   [ "$verdict" = 'same as ORDER BY' ]
 }
 
-# time_query NAME ENGINE QUERY: a line of the table, median of three
+# time_query NAME ENGINE QUERY [COMMAND]: a line of the table, median of three,
+# in a session that begins with the command
 reference=
 time_query() {
   local ms
-  ms=$(query -c "SET gpusort.engine = $2" -c "SELECT milliseconds(\$q\$$3\$q\$)")
+  ms=$(query -c "${4:-}" -c "SET gpusort.engine = $2" -c "SELECT milliseconds(\$q\$$3\$q\$)")
   [ -n "$reference" ] || reference=$ms
   printf '  %-46s %9.1f ms %8.1f x\n' "$1" "$ms" "$(echo "$reference $ms" | awk '{print $1 / $2}')"
 }
@@ -142,6 +143,16 @@ time_query "intarray: sort(array)" cpu "SELECT sort(a) FROM arrays"
 for engine in $engines; do
   time_query "gpusort: gpu_sort(array), $engine" "$engine" "SELECT gpu_sort(a) FROM arrays"
 done
+
+say "ORDER BY itself, ten million rows, median of three"
+reference=
+time_query "core: SELECT * ORDER BY k, f" cpu "SELECT * FROM t ORDER BY k, f OFFSET 1e10"
+for engine in $engines; do
+  time_query "GpuSort: SELECT * ORDER BY k, f, $engine" "$engine" "SELECT * FROM t ORDER BY k, f OFFSET 1e10" "LOAD 'gpusort'"
+done
+echo
+query -c "LOAD 'gpusort'" -c 'SET max_parallel_workers_per_gather = 0' \
+  -c 'EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM flights ORDER BY time_hour, dep_delay DESC NULLS LAST'
 
 say "where the time goes in gpu_sort(array), ms"
 for engine in $engines; do

@@ -10,7 +10,7 @@ set output svg
 set datafile separator ","
 set grid ytics lc rgb "#dddddd"
 set yrange [0:*]
-set key top left samplen 2
+set key outside top center horizontal samplen 2
 set ylabel "times core's speed"
 
 colour(e) = e eq "cuda" ? 0x2a9d5c : 0x336791
@@ -30,13 +30,15 @@ set style histogram clustered gap 1
 set style fill solid 0.9 noborder
 set boxwidth 0.9
 set xtics rotate by -35 noenhanced
-set bmargin 6
+set bmargin 7
+set tmargin 5
 plot for [e in engines] ratios("query", e) using 3:xtic(1) lc rgb colour(e) title name(e), \
      1 lc rgb "#9e9e9e" title "core"
 
-set title "by the number of rows"
+set title words(engines) > 1 ? "by the number of rows; dashed: GPU" : "by the number of rows"
 set style data linespoints
 set xtics norotate
+set bmargin 4
 set logscale x 10
 set xrange [250:1.3e6]
 set xtics ("300" 300, "1K" 1e3, "3K" 3e3, "10K" 1e4, "30K" 1e5 / 3.333, "100K" 1e5, "300K" 3e5, "1M" 1e6)
@@ -45,7 +47,7 @@ unset ylabel
 queries = "'k' '* by k' '* by a and k' '* by txt (C)'"
 shade(i) = i == 1 ? 0x336791 : i == 2 ? 0x8fb8de : i == 3 ? 0x2a9d5c : 0xd1495b
 plot for [e in engines] for [i = 1:words(queries)] of(word(queries, i), e) using 2:3 \
-       with linespoints pt (e eq "cuda" ? 5 : 7) ps 0.5 lw 2 dt dash(e) lc rgb shade(i) \
-       title (words(engines) > 1 ? word(queries, i) . ", " . name(e) : word(queries, i)) noenhanced, \
-     1 lc rgb "#9e9e9e" title "core"
+       pt (e eq "cuda" ? 5 : 7) ps 0.5 lw 2 dt dash(e) lc rgb shade(i) \
+       title (e eq "cuda" ? "" : word(queries, i)) noenhanced, \
+     1 lc rgb "#9e9e9e" notitle
 unset multiplot
