@@ -42,13 +42,14 @@
 	get_opfamily_member((pathkey)->pk_opfamily, type, type, (pathkey)->pk_strategy)
 #endif
 
-/* 18: disabled nodes are counted, and costs do not hold them */
+/* Core's cost of a sort in path->total_cost.  Until 18, it holds disable_cost. */
 #if PG_VERSION_NUM >= 180000
 #define gpusort_cost_core(path, rows, width) \
 	cost_sort(path, NULL, NIL, 0, 0.0, rows, width, 0.0, work_mem, -1.0)
 #else
 #define gpusort_cost_core(path, rows, width) \
-	cost_sort(path, NULL, NIL, 0.0, rows, width, 0.0, work_mem, -1.0)
+	(cost_sort(path, NULL, NIL, 0.0, rows, width, 0.0, work_mem, -1.0), \
+	 (path)->total_cost -= enable_sort ? 0.0 : disable_cost)
 #endif
 
 /* 18: explain.h was split */

@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
+
 #include "engine.h"
 #include "guc.h"
 
@@ -59,7 +61,8 @@ gpusort_engine_declined(const GpusortEngine *engine, const char *reason)
 				 errhint("Set gpusort.engine to \"auto\" to sort on the CPU instead; "
 						 "gpusort_status() shows the state of every engine.")));
 
-	if (!warned)
+	/* each parallel worker would say it again, and every query has new ones */
+	if (!warned && !IsParallelWorker())
 	{
 		warned = true;
 		ereport(WARNING,

@@ -22,6 +22,8 @@
 bool		gpusort_enabled = true;
 bool		gpusort_force = false;
 int			gpusort_memory_limit = -1;
+#define MIN_MEMORY_LIMIT	64	/* kB, as work_mem's; less makes a file of single rows */
+
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
 int			gpusort_bins = 0;
@@ -61,7 +63,7 @@ Size
 gpusort_guc_memory_limit(void)
 {
 	if (gpusort_memory_limit >= 0)
-		return (Size) gpusort_memory_limit * 1024;
+		return (Size) Max(gpusort_memory_limit, MIN_MEMORY_LIMIT) * 1024;
 	return (Size) (work_mem * 1024.0 * hash_mem_multiplier);
 }
 

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "storage/itemptr.h"
+#include "utils/builtins.h"
 #include "utils/inet.h"
 #include "utils/uuid.h"
 
@@ -31,6 +32,7 @@ struct GpusortRowKey
 	bool		truncated;		/* not all columns have words */
 	int			encoded;		/* columns that have words: the first so many */
 	int			last_encoded;	/* greatest attribute number among these */
+	int			prefix_column;	/* the first that is not whole in its words, or -1 */
 	int			ncolumns;
 	int			last;			/* greatest attribute number of all */
 	SortSupport comparators;	/* of all columns */
@@ -79,6 +81,24 @@ gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
 	return plan_columns(columns, ncolumns, NULL, &encoded, &words);
 }
 
+/* May the words of such a column be but the beginning of a value? */
+static bool
+may_cut(GpusortRowKind kind)
+{
+	switch (kind)
+	{
+		case GPUSORT_ROW_ABBREVIATED:
+		case GPUSORT_ROW_TEXT:
+		case GPUSORT_ROW_BPCHAR:
+		case GPUSORT_ROW_NAME:
+		case GPUSORT_ROW_NUMERIC:
+		case GPUSORT_ROW_INET:
+			return true;
+		default:
+			return false;
+	}
+}
+
 GpusortRowKey *
 gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 {
@@ -102,6 +122,12 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 			gpusort_rowenum_begin(column);
 		else if (column->kind == GPUSORT_ROW_ABBREVIATED)
 			gpusort_rowicu_begin(column, &columns[i]);
+	}
+	key->prefix_column = -1;
+	for (int i = 0; i < key->encoded && key->prefix_column < 0; i++)
+	{
+		if (may_cut(key->columns[i].kind))
+			key->prefix_column = i;
 	}
 	key->truncated = key->encoded < ncolumns;
 	key->lossy = key->truncated;
@@ -297,12 +323,13 @@ gpusort_rowkey_reset(GpusortRowKey *key)
 }
 
 int
-gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b)
+gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b,
+							int first, int past)
 {
 	slot_getsomeattrs(a, key->last);
 	slot_getsomeattrs(b, key->last);
 
-	for (int i = 0; i < key->ncolumns; i++)
+	for (int i = first; i < past; i++)
 	{
 		SortSupport ssup = &key->comparators[i];
 		int			attribute = ssup->ssup_attno - 1;
@@ -314,4 +341,43 @@ gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b)
 			return order;
 	}
 	return 0;
+}
+
+int
+gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b)
+{
+	return gpusort_rowkey_compare_part(key, a, b, 0, key->ncolumns);
+}
+
+int
+gpusort_rowkey_prefix_column(const GpusortRowKey *key)
+{
+	return key->prefix_column;
+}
+
+bool
+gpusort_rowkey_descends(const GpusortRowKey *key)
+{
+	return key->comparators[key->prefix_column].ssup_reverse;
+}
+
+int
+gpusort_rowkey_compare_values(GpusortRowKey *key, Datum a, bool a_isnull, Datum b, bool b_isnull)
+{
+	return ApplySortComparator(a, a_isnull, b, b_isnull, &key->comparators[key->prefix_column]);
+}
+
+bool
+gpusort_rowkey_bytes(const GpusortRowKey *key, Datum value, const char **bytes, Size *length)
+{
+	GpusortRowKind kind = key->columns[key->prefix_column].kind;
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+
+	if ((kind != GPUSORT_ROW_TEXT && kind != GPUSORT_ROW_BPCHAR) || gpusort_varlena_remote(datum))
+		return false;
+	*bytes = VARDATA_ANY(datum);
+	*length = VARSIZE_ANY_EXHDR(datum);
+	if (kind == GPUSORT_ROW_BPCHAR)
+		*length = bpchartruelen((char *) *bytes, *length);
+	return true;
 }

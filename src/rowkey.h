@@ -78,4 +78,30 @@ extern void gpusort_rowkey_reset(GpusortRowKey *key);
  */
 extern int gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b);
 
+/* The same by some of the columns only: those from first, counted from 0, up to past. */
+extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b,
+									   int first, int past);
+
+/*
+ * The first column of the list, from 0, whose words may be but the beginning
+ * of a value, or -1 if there is none.  Rows of equal words nearly always have
+ * equal values before it; those that share the word next to NULL's may not.
+ */
+extern int gpusort_rowkey_prefix_column(const GpusortRowKey *key);
+
+/* Is that column in descending order? */
+extern bool gpusort_rowkey_descends(const GpusortRowKey *key);
+
+/* The order of two values of that column, DESC and NULLs included. */
+extern int gpusort_rowkey_compare_values(GpusortRowKey *key, Datum a, bool a_isnull,
+										 Datum b, bool b_isnull);
+
+/*
+ * The bytes that a value of that column, not NULL, is ordered by: memcmp, then
+ * the shorter first, complemented by DESC.  They are the value's own.  False
+ * if its type has another order, or the value is compressed or stored apart.
+ */
+extern bool gpusort_rowkey_bytes(const GpusortRowKey *key, Datum value,
+								 const char **bytes, Size *length);
+
 #endif							/* GPUSORT_ROWKEY_H */

@@ -90,6 +90,11 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 		has_null |= slot->tts_isnull[i];
 	header = MAXALIGN(SizeofMinimalTupleHeader + (has_null ? BITMAPLEN(desc->natts) : 0));
 	data = heap_compute_data_size(desc, slot->tts_values, slot->tts_isnull);
+	if (!AllocSizeIsValid(header + data))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row is too large to be sorted"),
+				 errdetail("It takes %zu bytes; the maximum is %zu.", header + data, MaxAllocSize)));
 
 	tuple = add_row(store, header + data);
 	memset(tuple, 0, MAXALIGN(header + data));

@@ -107,7 +107,6 @@ typedef struct GpusortNode
 	bool		marked_at_end;
 
 	TupleTableSlot *slot;		/* of the result */
-	uint32		steps;			/* of anything, between looks at interrupts */
 	TupleTableSlot *left;		/* two rows to compare */
 	TupleTableSlot *right;
 	GpusortNodeStats stats;
@@ -124,6 +123,12 @@ extern void gpusort_node_gather(GpusortNode *node);
 
 /* Sorts the run, which has all its rows; afterwards block, count and whole are set. */
 extern void gpusort_node_sort_run(GpusortNode *node, bool want_whole);
+
+/*
+ * Puts rows of equal words, which the run has sorted, in the order that the
+ * columns' comparators say; order is the whole result.  In sortnode_ties.c.
+ */
+extern void gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows);
 
 /* The result's next block, if it comes in several.  False at the end. */
 extern bool gpusort_node_next_block(GpusortNode *node);

@@ -130,6 +130,8 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 		ExplainPropertyInteger("Disk", "kB", (stats->disk + 1023) / 1024, es);
 		ExplainPropertyInteger("Runs", NULL, stats->runs, es);
 	}
-	if (es->timing && css->ss.ps.instrument != NULL && css->ss.ps.instrument->need_timer)
+	/* what parallel workers did is not known here, but is in instrument */
+	if (es->timing && css->ss.ps.instrument != NULL && css->ss.ps.instrument->need_timer &&
+		css->ss.ps.worker_instrument == NULL)
 		show_milliseconds(node, es);
 }

@@ -116,6 +116,7 @@ hand_over(GpusortNode *node, const char *reason)
 {
 	uint64		rows = gpusort_run_rows(node->run);
 
+	Assert(node->spill == NULL);	/* core gets what is in memory */
 	begin_core(node, reason);
 	for (uint64 i = 0; i < rows; i++)
 	{
@@ -172,6 +173,7 @@ compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
 {
 	GpusortNode *node = arg;
 
+	CHECK_FOR_INTERRUPTS();
 	ExecStoreMinimalTuple(a, node->left, false);
 	ExecStoreMinimalTuple(b, node->right, false);
 	return gpusort_rowkey_compare(node->key, node->left, node->right);
@@ -256,6 +258,7 @@ make_room(GpusortNode *node, Room *room)
 {
 	uint64		rows;
 	size_t		keys;
+	bool		too_many;		/* to number in 32 bits, with what may come before the next look */
 
 	commit(node, room);
 	rows = gpusort_run_rows(node->run);
@@ -264,16 +267,19 @@ make_room(GpusortNode *node, Room *room)
 							rows_gathered(node), memory_in_use(node), node->stats.engine);
 	node->stats.memory = Max(node->stats.memory, memory_in_use(node));
 
-	if (node->bound >= 0 && rows > BOUND_FACTOR * (uint64) node->bound + BOUND_SLACK)
+	if (node->bound >= 0 && node->spill == NULL && rows > BOUND_FACTOR * (uint64) node->bound + BOUND_SLACK)
 	{
 		hand_over(node, "many more rows than the LIMIT fetches");
 		return false;
 	}
-	if (rows > 0 && (memory_in_use(node) >= node->memory_limit || rows >= PG_UINT32_MAX - PG_INT16_MAX))
+	too_many = node->value_type == NULL && rows > PG_UINT32_MAX - REPORT_ROWS;
+	if (rows > 0 && (memory_in_use(node) >= node->memory_limit || too_many))
 	{
 		if (node->random_access)
 		{
-			hand_over(node, "the result is read backward or again and exceeds gpusort.memory_limit");
+			hand_over(node, too_many ?
+					  "the result is read backward or again and has too many rows to number" :
+					  "the result is read backward or again and exceeds gpusort.memory_limit");
 			return false;
 		}
 		spill_run(node);
@@ -421,6 +427,8 @@ end_gathering(GpusortNode *node)
 	MemoryContextReset(node->run_cxt);
 	node->stats.disk = Max(node->stats.disk, gpusort_spill_bytes(node->spill));
 	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(node->spill),
+							gpusort_spill_bytes(node->spill), node->stats.engine);
 	gpusort_spill_merge(node->spill);
 	node->source = GPUSORT_SOURCE_SPILL;
 }

@@ -9,10 +9,6 @@
  * asked for ahead of time: first the place where a row's address is, then the
  * row itself.
  *
- * Where the words of the keys are not the whole truth (long strings), rows
- * with equal words are sorted by the columns' own comparators before the
- * first is returned.  Rows that those call equal stay as they came in.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -29,58 +25,10 @@
 #define ADDRESS_AHEAD	64
 #define ROW_AHEAD		32
 
-/* Comparisons, or groups of equal keys, between two looks at interrupts. */
-#define INTERRUPT_STEPS 16384
-
 /* ----------------------------------------------------------------
  *		Sorting
  * ----------------------------------------------------------------
  */
-
-/* qsort_arg comparator of row numbers whose keys have equal words */
-static int
-compare_tied(const void *a, const void *b, void *arg)
-{
-	GpusortNode *node = arg;
-	uint32		left = *(const uint32 *) a;
-	uint32		right = *(const uint32 *) b;
-	int			order;
-
-	if (++node->steps % INTERRUPT_STEPS == 0)
-		CHECK_FOR_INTERRUPTS();
-	ExecStoreMinimalTuple(node->store.tuples[left], node->left, false);
-	ExecStoreMinimalTuple(node->store.tuples[right], node->right, false);
-	order = gpusort_rowkey_compare(node->key, node->left, node->right);
-	if (order == 0)
-		order = left < right ? -1 : 1;
-	return order;
-}
-
-/* Puts rows whose keys have equal words into their real order. */
-static void
-settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
-{
-	size_t		width = sizeof(uint64) * gpusort_rowkey_words(node->key);
-
-	for (uint64 begin = 0, end; begin < rows; begin = end)
-	{
-		const void *key = gpusort_run_key(node->run, order[begin]);
-
-		for (end = begin + 1; end < rows; end++)
-		{
-			if (end + ROW_AHEAD < rows)
-				__builtin_prefetch(gpusort_run_key(node->run, order[end + ROW_AHEAD]));
-			if (memcmp(key, gpusort_run_key(node->run, order[end]), width) != 0)
-				break;
-		}
-		if (end - begin > 1)
-			qsort_arg(order + begin, end - begin, sizeof(uint32), compare_tied, node);
-		if (++node->steps % INTERRUPT_STEPS == 0)
-			CHECK_FOR_INTERRUPTS();
-	}
-	ExecClearTuple(node->left);
-	ExecClearTuple(node->right);
-}
 
 /* Fetches all of the result into out. */
 static void
@@ -128,7 +76,16 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 		node->whole = (node->count == rows);
 	}
 	if (lossy)
-		settle_ties(node, (uint32 *) node->block, rows);
+	{
+		instr_time	begun;
+		instr_time	now;
+
+		INSTR_TIME_SET_CURRENT(begun);
+		gpusort_node_settle_ties(node, (uint32 *) node->block, rows);
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_SUBTRACT(now, begun);
+		node->stats.sort_ms += INSTR_TIME_GET_MILLISEC(now);
+	}
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_RETURNING, rows, node->stats.memory,
 							node->stats.engine);
 }

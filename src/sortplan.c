@@ -259,9 +259,6 @@ replace_sorts(Plan *plan, Bound bound)
 			((SubqueryScan *) plan)->subplan =
 				replace_sorts(((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : unbounded);
 			break;
-		case T_CustomScan:
-			replace_in_list(((CustomScan *) plan)->custom_plans, unbounded);
-			break;
 		default:
 			break;
 	}
@@ -355,9 +352,30 @@ offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
 {
 	PathTarget *target = root->upper_targets[UPPERREL_ORDERED];
 
-	if (path->pathtarget != target)
+	/* a set operation has none: its rows are as they should be */
+	if (target != NULL && path->pathtarget != target)
 		path = apply_projection_to_path(root, rel, path, target);
 	add_path(rel, path);
+}
+
+/* Has the query a LIMIT that leaves the sort to core, or may have? */
+static bool
+few_wanted(Query *parse, double rows)
+{
+	Const	   *count = (Const *) parse->limitCount;
+	Const	   *offset = (Const *) parse->limitOffset;
+	double		wanted;
+
+	if (count == NULL)
+		return false;
+	if (!IsA(count, Const) || (offset != NULL && !IsA(offset, Const)))
+		return true;
+	if (count->constisnull)
+		return false;
+	wanted = (double) DatumGetInt64(count->constvalue);
+	if (offset != NULL && !offset->constisnull)
+		wanted += (double) DatumGetInt64(offset->constvalue);
+	return wanted * 2 < rows;
 }
 
 /* Offers the sorts that create_ordered_paths() did, at our price. */
@@ -367,7 +385,8 @@ price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordere
 	Path	   *input = input_rel->cheapest_total_path;
 	Path	   *path;
 
-	if (root->limit_tuples >= 0 && root->limit_tuples * 2 < input->rows)
+	/* root->limit_tuples is unset above grouping and set operations */
+	if (few_wanted(root->parse, input->rows))
 		return;
 	if (!sortable(root->sort_pathkeys))
 		return;

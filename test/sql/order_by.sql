@@ -93,7 +93,46 @@ SELECT DISTINCT ON (a) a, k, id FROM o ORDER BY a, k DESC NULLS LAST, id;
 SELECT * FROM o WHERE false ORDER BY k;
 SELECT k FROM o WHERE false ORDER BY k;
 
--- an ORDER BY that gpusort leaves to core says why
+-- rows that the words of their keys do not decide: groups of strings that are
+-- sorted by bytes, and of values that are compared
+CREATE TABLE ties AS SELECT g AS id, g % 3 AS b, 'https://www.example.org/page/' || md5((g % 9000)::text) AS u FROM generate_series(1, 20000) AS g;
+INSERT INTO ties SELECT id, b, left(u, 20 + id % 40) FROM ties WHERE id % 10 = 0;
+INSERT INTO ties SELECT id, b, repeat(u, 200) FROM ties WHERE id % 1000 = 0;
+CREATE FUNCTION as_core(query text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    rows text := format('SELECT md5(string_agg(s::text, '';'')) FROM (%s) AS s', query);
+    mine text;
+    cores text;
+BEGIN
+    SET LOCAL gpusort.enabled = on;
+    EXECUTE rows INTO mine;
+    SET LOCAL gpusort.enabled = off;
+    EXECUTE rows INTO cores;
+    SET LOCAL gpusort.enabled = on;
+    RETURN mine = cores;
+END
+$$;
+SELECT as_core('SELECT u FROM ties ORDER BY u COLLATE "C"');
+SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE "C" DESC, id');
+SELECT as_core('SELECT * FROM ties ORDER BY b, u COLLATE "C", id DESC');
+SELECT as_core('SELECT * FROM ties ORDER BY u::bpchar COLLATE "C", id DESC');
+SELECT as_core($$SELECT id, convert_to(u, 'UTF8') || decode(repeat('00', id % 5), 'hex') AS v FROM ties ORDER BY v DESC, id$$);
+SELECT as_core('SELECT id, (repeat($$9$$, 40) || id)::numeric AS n FROM ties ORDER BY n DESC, id');
+SET gpusort.memory_limit = '200kB';
+SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE "C" DESC, id');
+RESET gpusort.memory_limit;
+DROP TABLE ties;
+
+-- wide rows spill, then more narrow ones come than the LIMIT fetches
+SET work_mem = '4MB';
+SELECT k, length(w) FROM (
+    SELECT g AS k, CASE WHEN g <= 200 THEN repeat(chr(65 + g % 20), 200000) ELSE 'n' END AS w
+    FROM generate_series(1, 40000) AS g ORDER BY g LIMIT 3) AS s;
+RESET work_mem;
+
+-- an ORDER BY that gpusort leaves to core says why (once caches are warm, and have nothing to say)
+EXPLAIN (COSTS OFF) SELECT v FROM (VALUES ('{2,1}'::int[]), ('{1}')) AS s (v) ORDER BY v;
+EXPLAIN (COSTS OFF) SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
 SET client_min_messages = debug1;
 SELECT v FROM (VALUES ('{2,1}'::int[]), ('{1}')) AS s (v) ORDER BY v;
 SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
@@ -169,4 +208,4 @@ SELECT id FROM o WHERE id <= 3 ORDER BY k FOR UPDATE;
 ROLLBACK;
 
 DROP TABLE o CASCADE;
-DROP FUNCTION explain_analyze, explain_keys;
+DROP FUNCTION explain_analyze, explain_keys, as_core;
