@@ -152,7 +152,7 @@ foreach my $case (
 pool_is_free('no failure');
 
 # each run that is spilled
-like(explained($several, 'large', "SET gpusort.memory_limit = '32MB'; "), qr/^ *Engine: cuda\n.*^ *Runs: [2-9]/ms, 'spilled runs are of the device');
+like(explained($several, 'large', "SET gpusort.memory_limit = '32MB'; "), qr/^ *Engine: cuda\n.*^ *Runs: [3-9]/ms, 'spilled runs are of the device');
 is($node->safe_psql('postgres', "SET gpusort.memory_limit = '32MB'; SET gpusort.engine = 'cuda'; " . ordered($several, 'large')),
 	right($several, 'large'), 'and merge into the right order');
 pool_is_free('spilled runs');
