@@ -44,8 +44,8 @@ set xrange [250:1.3e6]
 set xtics ("300" 300, "1K" 1e3, "3K" 3e3, "10K" 1e4, "30K" 1e5 / 3.333, "100K" 1e5, "300K" 3e5, "1M" 1e6)
 set xlabel "rows"
 unset ylabel
-queries = "'k' '* by k' '* by a and k' '* by txt (C)'"
-shade(i) = i == 1 ? 0x336791 : i == 2 ? 0x8fb8de : i == 3 ? 0x2a9d5c : 0xd1495b
+queries = "'k' '* by k' '* by a and k' '* by txt (C)' '* by id'"
+shade(i) = i == 1 ? 0x336791 : i == 2 ? 0x8fb8de : i == 3 ? 0x2a9d5c : i == 4 ? 0xd1495b : 0x8a8a8a
 plot for [e in engines] for [i = 1:words(queries)] of(word(queries, i), e) using 2:3 \
        pt (e eq "cuda" ? 5 : 7) ps 0.5 lw 2 dt dash(e) lc rgb shade(i) \
        title (e eq "cuda" ? "" : word(queries, i)) noenhanced, \

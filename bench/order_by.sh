@@ -129,6 +129,8 @@ if [[ $parts = *query* ]]; then
   query '* by txt (C)' '*' 'txt'
   query '* by txt (ICU)' '*' 'txt COLLATE "und-x-icu"'
   query '* by num' '*' 'num'
+  query '* by a' '*' 'a'
+  query '* by id' '*' 'id'
   tenth=$(memory "$(bench -c "SELECT greatest(64, pg_table_size('t') / 10240)")kB")
   query '* by k spilling' '*' 'k' "$tenth"
 fi
@@ -137,10 +139,10 @@ if [[ $parts = *crossover* ]]; then
   for n in 300 1000 3000 10000 30000 100000 300000 1000000; do
     [ "$n" -le "$rows" ] || continue
     bench -c "CREATE TABLE t$n AS SELECT * FROM t LIMIT $n" -c "VACUUM ANALYZE t$n"
-    # shellcheck disable=SC2016
     bench -c "$in_memory" -c "SET gpusort.force = on" -c "SET gpusort.min_rows = 0" -c "
       SELECT measure('crossover', query, $n, 't$n', columns, sort_key, 21, true)
-      FROM (VALUES ('k', 'k', 'k'), ('* by k', '*', 'k'), ('* by a and k', '*', 'a, k'), ('* by txt (C)', '*', 'txt'))
+      FROM (VALUES ('k', 'k', 'k'), ('* by k', '*', 'k'), ('* by a and k', '*', 'a, k'), ('* by txt (C)', '*', 'txt'),
+                   ('* by txt (ICU)', '*', 'txt COLLATE \"und-x-icu\"'), ('* by num', '*', 'num'), ('* by id', '*', 'id'))
       AS queries (query, columns, sort_key)" >/dev/null
   done
   echo "crossover"
