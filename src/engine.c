@@ -49,7 +49,7 @@ gpusort_engine_may_gather(void)
 }
 
 void
-gpusort_engine_declined(const GpusortEngine *engine, const char *reason)
+gpusort_engine_declined(const GpusortEngine *engine, const char *reason, bool quiet)
 {
 	static bool warned = false;
 
@@ -62,7 +62,7 @@ gpusort_engine_declined(const GpusortEngine *engine, const char *reason)
 						 "gpusort_status() shows the state of every engine.")));
 
 	/* each parallel worker would say it again, and every query has new ones */
-	if (!warned && !IsParallelWorker())
+	if (!warned && !quiet && !IsParallelWorker())
 	{
 		warned = true;
 		ereport(WARNING,

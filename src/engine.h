@@ -160,8 +160,9 @@ extern bool gpusort_engine_may_gather(void);
 
 /*
  * Called when an accelerator has given a reason: raises it as an error if the
- * settings demand the accelerator, else shows it as a warning once a session.
+ * settings demand the accelerator, else shows it as a warning once a session,
+ * or, if quiet, to those alone who look at debug messages.
  */
-extern void gpusort_engine_declined(const GpusortEngine *engine, const char *reason);
+extern void gpusort_engine_declined(const GpusortEngine *engine, const char *reason, bool quiet);
 
 #endif							/* GPUSORT_ENGINE_H */

@@ -43,7 +43,8 @@
 static void
 begin_run(GpusortNode *node)
 {
-	GpusortRunSpec spec = {.words = 1, .key_bytes = 8};
+	/* EXPLAIN says which engine it was, and why */
+	GpusortRunSpec spec = {.words = 1, .key_bytes = 8, .quiet = true};
 	MemoryContext old;
 
 	MemoryContextReset(node->run_cxt);

@@ -146,7 +146,7 @@ decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
 	run->reason = reason;
 	if (run->engine != NULL)
 		engine->leave(run);
-	gpusort_engine_declined(engine, reason);
+	gpusort_engine_declined(engine, reason, run->spec.quiet);
 }
 
 /* Is the run with an accelerator that still means to sort it? */

@@ -38,6 +38,8 @@ typedef struct GpusortRunSpec
 								 * Several are of 8 bytes, and need rows */
 	bool		rows;			/* fetch input positions instead of keys; equal
 								 * keys keep their input order; below 2^32 keys */
+	bool		quiet;			/* no warning if no accelerator can be used: nobody
+								 * asked for one in so many words */
 	bool		resumable;		/* keys will be added after a sort; such a run
 								 * stays in the backend */
 } GpusortRunSpec;
