@@ -40,6 +40,9 @@
 
 #define PREFETCH_AHEAD	12
 
+/* Between two looks at interrupts: each may be a miss of every cache. */
+#define INTERRUPT_ROWS	1024
+
 /* A row of a group, by the value that the words hold only a part of. */
 typedef struct TiedRow
 {
@@ -130,6 +133,12 @@ common_bytes(const TiedRow *rows, uint64 n, Size skip)
 	{
 		Size		most = Min(common, rows[i].length);
 
+		CHECK_FOR_INTERRUPTS();
+		if (memcmp(rows[0].bytes + skip, rows[i].bytes + skip, most - skip) == 0)
+		{
+			common = most;
+			continue;
+		}
 		for (common = skip; common < most && rows[0].bytes[common] == rows[i].bytes[common];)
 			common++;
 	}
@@ -192,7 +201,11 @@ sort_bytes(GpusortNode *node, TiedRow *rows, uint64 n, Size skip, int round)
 	words = gpusort_memory_alloc(node->run_cxt, n * sizeof(uint64));
 	order = gpusort_memory_alloc(node->run_cxt, n * sizeof(uint32));
 	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		words[i] = word_at(&rows[i], skip);
+	}
 	order_words(words, n, gpusort_rowkey_descends(node->key), order);
 
 	sorted = gpusort_memory_alloc(node->run_cxt, n * sizeof(TiedRow));
@@ -206,7 +219,7 @@ sort_bytes(GpusortNode *node, TiedRow *rows, uint64 n, Size skip, int round)
 		bool		longer = true;
 
 		for (end = begin; end < n && words[order[end]] == words[order[begin]]; end++)
-			longer &= rows[end].length > skip + sizeof(uint64);
+			longer &= rows[end].length >= skip + sizeof(uint64);
 		if (end - begin < 2)
 			continue;
 		if (longer)
@@ -234,7 +247,7 @@ take_values(GpusortNode *node, const uint32 *order, uint64 n, TiedRow *rows, boo
 	{
 		TiedRow    *row = &rows[i];
 
-		if (i % 1024 == 0)
+		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(node->store.tuples[order[i + PREFETCH_AHEAD]]);
@@ -280,7 +293,6 @@ void
 gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
 	size_t		width = sizeof(uint64) * gpusort_rowkey_words(node->key);
-	uint64		looked = 0;
 
 	for (uint64 begin = 0, end; begin < rows; begin = end)
 	{
@@ -288,6 +300,8 @@ gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 
 		for (end = begin + 1; end < rows; end++)
 		{
+			if (end % INTERRUPT_ROWS == 0)
+				CHECK_FOR_INTERRUPTS();
 			if (end + PREFETCH_AHEAD < rows)
 				__builtin_prefetch(gpusort_run_key(node->run, order[end + PREFETCH_AHEAD]));
 			if (memcmp(key, gpusort_run_key(node->run, order[end]), width) != 0)
@@ -295,11 +309,6 @@ gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 		}
 		if (end - begin > 1)
 			settle_group(node, order + begin, end - begin);
-		if (end - looked > 16384)
-		{
-			CHECK_FOR_INTERRUPTS();
-			looked = end;
-		}
 	}
 	ExecClearTuple(node->left);
 	ExecClearTuple(node->right);
