@@ -12,16 +12,17 @@
  * The constants are measured on core's scale, by the CPU engine with one
  * thread, less the time of the same query without ORDER BY (bench/order_by.sh:
  * rows of 90 bytes by one integer and by two, 1,000 to 1,000,000 of them).
- * There, core's sorts take 5.1 ns for each cpu_operator_cost that the model
- * gives them, and GpuSort takes 11 of these for a row and 2 for each column,
- * by least squares of the relative errors; keys of eight columns bear that out.
+ * The scale is a coarse one: a cpu_operator_cost of core's sort is 4 to 7 ns,
+ * more in larger sorts.  By least squares of the relative errors, three runs
+ * gave GpuSort 9 to 12 of these for a row and 1 to 3 for each column; with
+ * eight columns, a column is 1 to 2.
  *
- * The same fit says that beginning a sort costs nothing to speak of.  But the
- * model does not know that small sorts stay in the processor's caches: it has
- * core take 27 us for 300 rows, and 12 is true.  So the two break even at some
- * 1,000 rows, instead of 100, and less than 0.1 ms is to be won below 3,000.
- * The set-up cost is there to make the planner's break-even agree: it is at
- * 2,100 rows for one column, 2,400 for two, and 14,000 for eight.
+ * Beginning a sort costs nothing that could be measured so.  But the model
+ * does not know that small sorts stay in the processor's caches: of 300 rows,
+ * core sorts in 12 us what would be 20 or more by the scale.  So the two break
+ * even at some 1,000 rows, instead of 100, and 0.1 to 0.2 ms is to be won at
+ * 3,000.  The set-up cost is there to make the planner's break-even agree: it
+ * is at 2,000 rows for one column, 2,400 for two, and 14,000 for eight.
  *
  * What exceeds the memory limit is written and read once, as core's would be.
  *
