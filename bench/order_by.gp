@@ -31,7 +31,7 @@ set style fill solid 0.9 noborder
 set boxwidth 0.9
 set xtics rotate by -35 noenhanced
 set bmargin 7
-set tmargin 5
+set tmargin 6
 plot for [e in engines] ratios("query", e) using 3:xtic(1) lc rgb colour(e) title name(e), \
      1 lc rgb "#9e9e9e" title "core"
 
