@@ -54,4 +54,31 @@ extern void gpusort_type_widen(const int16 *values, size_t count, bool descendin
 extern void gpusort_type_decode(const GpusortType *type, const void *keys,
 								size_t count, bool descending, void *values);
 
+/*
+ * Writes one value's value key to to, which has room for a key of its kind.
+ * flip: 0, or all ones for descending order.  For loops over single rows.
+ */
+static inline void
+gpusort_type_store_key(GpusortKind kind, Datum value, uint64 flip, void *to)
+{
+	switch (kind)
+	{
+		case GPUSORT_KIND_INT2:
+			*(uint32 *) to = gpusort_key_int2(DatumGetInt16(value)) ^ (uint32) flip;
+			break;
+		case GPUSORT_KIND_INT4:
+			*(uint32 *) to = gpusort_key_int4(DatumGetInt32(value)) ^ (uint32) flip;
+			break;
+		case GPUSORT_KIND_FLOAT4:
+			*(uint32 *) to = gpusort_key_float4(DatumGetUInt32(value)) ^ (uint32) flip;
+			break;
+		case GPUSORT_KIND_INT8:
+			*(uint64 *) to = gpusort_key_int8(DatumGetInt64(value)) ^ flip;
+			break;
+		case GPUSORT_KIND_FLOAT8:
+			*(uint64 *) to = gpusort_key_float8((uint64) DatumGetInt64(value)) ^ flip;
+			break;
+	}
+}
+
 #endif							/* GPUSORT_KEYTYPE_H */

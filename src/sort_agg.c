@@ -144,7 +144,6 @@ Datum
 gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 {
 	SortAggState *state;
-	Datum		value;
 
 	/* the argument is internal: only an aggregate's own state can get here */
 	if (likely(!PG_ARGISNULL(0)))
@@ -160,25 +159,7 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 
 	if (unlikely(state->next == state->end))
 		renew_room(state);
-	value = PG_GETARG_DATUM(1);
-	switch (state->type->kind)
-	{
-		case GPUSORT_KIND_INT2:
-			*(uint32 *) state->next = gpusort_key_int2(DatumGetInt16(value));
-			break;
-		case GPUSORT_KIND_INT4:
-			*(uint32 *) state->next = gpusort_key_int4(DatumGetInt32(value));
-			break;
-		case GPUSORT_KIND_FLOAT4:
-			*(uint32 *) state->next = gpusort_key_float4(DatumGetUInt32(value));
-			break;
-		case GPUSORT_KIND_INT8:
-			*(uint64 *) state->next = gpusort_key_int8(DatumGetInt64(value));
-			break;
-		case GPUSORT_KIND_FLOAT8:
-			*(uint64 *) state->next = gpusort_key_float8((uint64) DatumGetInt64(value));
-			break;
-	}
+	gpusort_type_store_key(state->type->kind, PG_GETARG_DATUM(1), 0, state->next);
 	state->next += state->type->key_bytes;
 	PG_RETURN_POINTER(state);
 }

@@ -304,7 +304,6 @@ gather_values(GpusortNode *node)
 	for (;;)
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
-		Datum		value;
 
 		if (TupIsNull(slot))
 			break;
@@ -320,25 +319,7 @@ gather_values(GpusortNode *node)
 			tuplesort_putdatum(node->core, slot->tts_values[0], false);
 			return false;
 		}
-		value = slot->tts_values[0];
-		switch (kind)
-		{
-			case GPUSORT_KIND_INT2:
-				*(uint32 *) room.next = gpusort_key_int2(DatumGetInt16(value)) ^ (uint32) flip;
-				break;
-			case GPUSORT_KIND_INT4:
-				*(uint32 *) room.next = gpusort_key_int4(DatumGetInt32(value)) ^ (uint32) flip;
-				break;
-			case GPUSORT_KIND_FLOAT4:
-				*(uint32 *) room.next = gpusort_key_float4(DatumGetUInt32(value)) ^ (uint32) flip;
-				break;
-			case GPUSORT_KIND_INT8:
-				*(uint64 *) room.next = gpusort_key_int8(DatumGetInt64(value)) ^ flip;
-				break;
-			case GPUSORT_KIND_FLOAT8:
-				*(uint64 *) room.next = gpusort_key_float8((uint64) DatumGetInt64(value)) ^ flip;
-				break;
-		}
+		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
 		room.next += room.width;
 	}
 	commit(node, &room);
