@@ -12,8 +12,9 @@
  * evenly spread keys of 64 bits, some 8000 are such neighbours.
  *
  * Long stretches of equal prefixes and different keys are no case for that,
- * and neither are keys that mppSort would rather not sort: the caller is told,
- * and sorts pairs.  The keys are not touched.
+ * nor 4-byte keys of which most occur often, and neither are keys that mppSort
+ * would rather not sort: the caller is told, and sorts pairs.  The keys are
+ * not touched.
  *
  * The check is made of what was sorted: the sum of the packed integers' hashes
  * before and after, and that they ascend strictly.  It costs no pass of its
@@ -30,10 +31,15 @@ namespace gpusort
 /* Runs of equal prefixes up to this are put in order by one thread. */
 static const uint64_t LONGEST_TIE = 32;
 
-/* From so many keys on, a sample of them is looked at first, and ties among these may call everything off. */
+/*
+ * From so many keys on, a sample of them is looked at first, and ties among
+ * these may call everything off.  8-byte keys tie by their prefixes.  4-byte
+ * keys tie if they are equal: packed with their rows they are crowds of 8-byte
+ * keys, while a sort of pairs by 4 bytes moves less and does not mind.
+ */
 static const uint64_t WORTH_SAMPLING = (uint64_t)1 << 24;
 static const int SAMPLE = 256;
-static const unsigned MANY_TIES = SAMPLE / 32;
+template <typename K> constexpr unsigned MANY_TIES = sizeof(K) == 4 ? SAMPLE / 2 : SAMPLE / 32;
 
 /* What is found out on the device about a sort of packed keys. */
 struct Packed {
@@ -42,7 +48,7 @@ struct Packed {
 	unsigned long long disorder;	  /* neighbours out of order */
 	unsigned long long ties;		  /* neighbours with equal prefixes that are not whole keys */
 	unsigned long long long_ties;	  /* not 0: a disorder within too long a run of these */
-	unsigned long long sampled_ties;  /* of SAMPLE keys in order: neighbours of equal prefixes and different keys */
+	unsigned long long sampled_ties;  /* of SAMPLE keys in order: neighbours that tie */
 };
 
 /* How keys were packed, which every kernel finds out for itself from the look at them. */
@@ -77,19 +83,22 @@ struct Below {
 };
 
 /* One block. The sample's places are those that a hash picks. */
+template <typename K>
 __global__ void __launch_bounds__(SAMPLE)
-	sampleTies(const uint64_t *keys, const Look *look, int row_bits, uint64_t count, Packed *found)
+	sampleTies(const K *keys, const Look *look, int row_bits, uint64_t count, Packed *found)
 {
 	typedef cub::BlockMergeSort<uint64_t, SAMPLE, 1> Sort;
 	__shared__ typename Sort::TempStorage sort;
 	__shared__ uint64_t sorted[SAMPLE];
-	const Packing<uint64_t> packing(look, row_bits);
+	const Packing<uint64_t> packing(look, row_bits); /* 8-byte keys' */
 	uint64_t key[1] = {keys[mix((uint64_t)threadIdx.x + 1) % count]};
 	Sort(sort).Sort(key, Below());
 	sorted[threadIdx.x] = key[0];
 	__syncthreads();
 	const uint64_t next = sorted[min(threadIdx.x + 1, SAMPLE - 1)];
-	const int ties = __syncthreads_count(key[0] != next && packing.prefix(key[0]) == packing.prefix(next));
+	const bool equal = key[0] == next;
+	const bool ties_next = sizeof(K) == 4 ? equal : !equal && packing.prefix(key[0]) == packing.prefix(next);
+	const int ties = __syncthreads_count(threadIdx.x + 1 < SAMPLE && ties_next);
 	if (threadIdx.x == 0) found->sampled_ties = look->falls ? ties : 0; /* keys in order need no sort */
 }
 
@@ -231,15 +240,16 @@ static int bits_of_rows(uint64_t count)
 }
 
 /* Whether a sample says that prefixes do not decide the order. Waits for it. */
-static GpusortCudaStatus expect_ties(Run &run, const uint64_t *keys, const Look *look, uint64_t count, Packed *device,
+template <typename K>
+static GpusortCudaStatus expect_ties(Run &run, const K *keys, const Look *look, uint64_t count, Packed *device,
 									 bool &many)
 {
 	Packed found;
-	sampleTies<<<1, SAMPLE, 0, run.stream>>>(keys, look, bits_of_rows(count), count, device);
+	sampleTies<K><<<1, SAMPLE, 0, run.stream>>>(keys, look, bits_of_rows(count), count, device);
 	GPUSORT_LAUNCHED("sampleTies", run.err);
 	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, run.stream), run.err);
 	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
-	many = found.sampled_ties > MANY_TIES;
+	many = found.sampled_ties > MANY_TIES<K>;
 	return GPUSORT_CUDA_OK;
 }
 
@@ -258,9 +268,9 @@ GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory
 	Look *look = (Look *)(device + 1);
 	GPUSORT_TRY(cudaMemsetAsync(device, 0, sizeof(Packed) + sizeof(Look), run.stream), run.err);
 	GPUSORT_PASS((look_at_keys<K, HASH_NOTHING>(run, keys.as<K>(), count, look)));
-	if (sizeof(K) == 8 && count >= WORTH_SAMPLING) {
+	if (count >= WORTH_SAMPLING) {
 		bool many;
-		GPUSORT_PASS(expect_ties(run, keys.as<uint64_t>(), look, count, device, many));
+		GPUSORT_PASS(expect_ties<K>(run, keys.as<K>(), look, count, device, many));
 		if (many) outcome = OUTCOME_REFUSED;
 		if (many) return GPUSORT_CUDA_OK;
 	}
@@ -269,10 +279,12 @@ GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory
 	GPUSORT_LAUNCHED("packKeys", run.err);
 
 	run.look = &device->look;
+	run.looked = true;
 	run.may_refuse = true;
 	run.refuse_crowds = sizeof(K) == 4;
 	GpusortCudaStatus status = sort_keys<uint64_t>(run, algorithm, packed, count);
 	run.look = nullptr;
+	run.looked = false;
 	run.may_refuse = run.refuse_crowds = false;
 	GPUSORT_PASS(status);
 	if (run.refused) {

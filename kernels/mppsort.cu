@@ -8,8 +8,8 @@
  * PartitionKernel moves every key to SHg + PSv + its rank, from counters in
  * shared memory; sortBins sorts each bin in shared memory.
  *
- * Bins are of equal width over the range of the keys there are (min and max
- * are taken first), finer than the targets that they are joined to: as many
+ * Bins are of equal width over the range of the keys there are (a sample tells
+ * it, and what lies outside is counted at its ends), finer than the targets that they are joined to: as many
  * targets as make them fit a block, or on two levels, when the first makes
  * about as many as the second.  Equal widths fail on skew: one outlier, and
  * every other key is in one bin.  Hence:
@@ -258,6 +258,19 @@ static GpusortCudaStatus prepare_level(Run &run, Workspace &work, const Lists &l
 	return GPUSORT_CUDA_OK;
 }
 
+/* The first level's histogram, of keys that nobody has looked at: a block a multiprocessor. */
+template <typename K> static GpusortCudaStatus look_and_count(Run &run, const Level &level, const K *keys)
+{
+	const uint64_t most = (level.first.size * sizeof(K) + HISTO_THREADS * 16 - 1) / (HISTO_THREADS * 16);
+	const unsigned blocks = most < (uint64_t)run.sm_count ? (unsigned)most : (unsigned)run.sm_count;
+	if (run.look == nullptr)
+		lookAndHisto<K, HASH_NOTHING><<<blocks, HISTO_THREADS, 0, run.stream>>>(keys, level, level.look);
+	else
+		lookAndHisto<K, HASH_KEYS><<<blocks, HISTO_THREADS, 0, run.stream>>>(keys, level, level.look);
+	GPUSORT_LAUNCHED("lookAndHisto", run.err);
+	return GPUSORT_CUDA_OK;
+}
+
 /*
  * One level of the pipeline over all its segments, queued.  run.posted comes
  * when the tally of the next is in the mailbox, long before the keys have moved.
@@ -272,10 +285,10 @@ static GpusortCudaStatus queue_level(Run &run, const Plan &plan, const Lists &li
 
 	const unsigned count_blocks = (blocks + level.count_chunks - 1) / level.count_chunks;
 	const uint32_t in_spare = number % 2 ? 0 : 1;
-	if (number == 0)
+	if (number == 0 && !level.sampled)
 		GPUSORT_PASS((launch_after<blockAndGlobalHisto<K, true>>(run, "blockAndGlobalHisto", count_blocks,
 																 HISTO_THREADS, 0, source, level)));
-	else
+	if (number > 0)
 		GPUSORT_PASS((launch_after<blockAndGlobalHisto<K, false>>(run, "blockAndGlobalHisto", count_blocks,
 																  HISTO_THREADS, 0, source, level)));
 	if (number == 0 && now.most_bins > LATER_SCAN_THREADS * 4)
@@ -334,10 +347,9 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 	now.hg = plan.everything.bins;
 	now.most_bins = plan.everything.bins;
 
-	if (level.look == nullptr) {
-		GPUSORT_PASS((look_at_keys<K, HASH_NOTHING>(run, keys, count, work.look)));
-		level.look = work.look;
-	}
+	level.sampled = !run.looked;
+	if (level.look == nullptr) level.look = work.look;
+	if (level.sampled) GPUSORT_PASS(look_and_count(run, level, keys));
 
 	/* Asked for while the device has begun to look. */
 	GPUSORT_PASS(allow_partition<K>(run, plan));
@@ -407,7 +419,10 @@ template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uin
 	if (count < 2) return GPUSORT_CUDA_OK;
 	const Plan plan = make_plan<K>(run, count);
 	run.report->bins = (int)plan.everything.targets;
-	if (count <= plan.one_block) return sort_few(run, keys, spare, count);
+	if (count <= plan.one_block) {
+		GPUSORT_PASS(look_first(run, keys, count));
+		return sort_few(run, keys, spare, count);
+	}
 	if (plan.bin_threads == SMALL_THREADS) return run_levels<K, SMALL_THREADS>(run, plan, count, keys, spare, sorted);
 	return run_levels<K, LARGE_THREADS>(run, plan, count, keys, spare, sorted);
 }

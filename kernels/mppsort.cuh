@@ -53,6 +53,9 @@ static const uint64_t CROWD = 16;
 /* A range that holds nearly all keys is worth something if it is at most this part of the whole. */
 static const uint64_t DENSE_PART = 4;
 
+/* A sampled range is widened by this part of it on both sides, more than a sample is likely to miss. */
+static const int SAMPLE_MARGIN = 512;
+
 /* A bin that got this many times its share has a range of its own taken. */
 static const uint64_t SKEWED = 4;
 
@@ -183,7 +186,7 @@ template <typename K> struct Bounds {
 	{
 	}
 
-	/* The smallest key of bin b or a later one; b is from 1 to last. */
+	/* The smallest key that bin b or a later one may have; b is from 1 to last. */
 	__device__ uint64_t first(unsigned b) const
 	{
 		uint64_t least = __umul64hi((uint64_t)b << 32, inverse);
@@ -196,19 +199,20 @@ template <typename K> struct Bounds {
 
 	__device__ uint64_t lowest(unsigned b) const
 	{
-		return b == 0 ? lo : first(b);
+		return b == 0 ? lo : max(first(b), lo);
 	}
 
 	__device__ uint64_t highest(unsigned b) const
 	{
-		return b >= last ? hi : first(b + 1) - 1;
+		return b >= last ? hi : min(first(b + 1) - 1, hi);
 	}
 };
 
-/* As few values as bins: keys are not moved but written from their counts. */
+/* As few values as bins, each with its own: keys are not moved but written from their counts. */
 __device__ inline bool few_values(const Segment &segment)
 {
-	return segment.hi - segment.lo < segment.bins;
+	return segment.dense_lo <= segment.lo && segment.hi <= segment.dense_hi &&
+		   segment.dense_hi - segment.dense_lo < segment.bins;
 }
 
 /* A bin, or neighbouring bins, to be sorted: size keys in [lo, hi], or lo > hi if that is not known. */
@@ -247,8 +251,9 @@ struct Lists {
 struct Level {
 	Segment *segments; /* NULL: the first level, */
 	Segment first;	   /* which has this one, but for what look has found */
-	const Look *look;
+	Look *look;
 	const Tally *tally;
+	bool sampled; /* the first level's bins divide the range that look has of a sample, as it is */
 	bool refuse_crowds;
 	const uint32_t *chunks;
 	uint32_t chunk_keys;
@@ -277,8 +282,9 @@ template <typename K> __device__ inline Segment segment_of(const Level &level, u
 	all.lo = (K)~look.not_lo;
 	all.hi = look.hi;
 	const bool dense = look.dense_lo < look.dense_hi && look.dense_hi - look.dense_lo < (all.hi - all.lo) / DENSE_PART;
-	all.dense_lo = dense && !few_values(all) ? look.dense_lo : all.lo;
-	all.dense_hi = dense && !few_values(all) ? look.dense_hi : all.hi;
+	const bool few = all.hi - all.lo < all.bins;
+	all.dense_lo = level.sampled || (dense && !few) ? look.dense_lo : all.lo;
+	all.dense_hi = level.sampled || (dense && !few) ? look.dense_hi : all.hi;
 	all.ordered = !look.falls ? ASCENDING : !look.rises ? DESCENDING : NOT_ORDERED;
 	return all;
 }

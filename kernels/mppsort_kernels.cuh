@@ -90,7 +90,95 @@ template <typename K> __global__ void __launch_bounds__(RANGE_THREADS) takeRange
 	atomicMax(&segment->hi, (unsigned long long)hi);
 }
 
-/* Hg. A segment of one value needs none. */
+/*
+ * Which range the first level's bins divide, before anybody has looked at all
+ * keys.  A sample's second smallest and second largest value, and a little
+ * more on both sides, are the range of evenly spread keys, and leave outliers
+ * aside.  A range of fewer values than bins is widened until each value has a
+ * bin, so that few values can be written from their counts.  All threads of a
+ * block call.
+ */
+template <typename K, int THREADS>
+__device__ inline void sampled_range(const Sample<K, THREADS> &sample, uint32_t bins, K &lo, K &hi)
+{
+	const Sampled<K> ends = ends_of(sample);
+	const K most = (K) ~(K)0;
+	const bool inner = ends.least[1] < ends.most[1];
+	lo = inner ? ends.least[1] : ends.least[0];
+	hi = inner ? ends.most[1] : ends.most[0];
+	const K margin = (hi - lo) / SAMPLE_MARGIN;
+	lo = lo < margin ? 0 : lo - margin;
+	hi = most - hi < margin ? most : hi + margin;
+	if (hi - lo < bins - 1) {
+		const K half = (K)(bins - 1 - (hi - lo)) / 2;
+		lo = lo < half ? 0 : lo - half;
+		if (most - lo < bins - 1) lo = most - (bins - 1);
+		hi = lo + (bins - 1);
+	}
+}
+
+/*
+ * Hg of the first level, and all that there is to know of the keys, in one
+ * read of them.  Each block takes the same sample for itself, while its first
+ * keys are on their way.
+ */
+template <typename K, Hashed HASHED>
+__global__ void __launch_bounds__(HISTO_THREADS, 1) lookAndHisto(const K *keys, Level level, Look *look)
+{
+	__shared__ unsigned counts[MAX_BINS];
+	const uint64_t count = level.first.size;
+	const unsigned bins = level.first.bins;
+	const uint64_t vectors = count / Ahead<K, 1>::VECTOR;
+	const uint64_t step = gridDim.x * (uint64_t)HISTO_THREADS;
+	const int HALF = LOOK_AHEAD / 2;
+	Looked<K, HASHED> own;
+	Sample<K, HISTO_THREADS> sample;
+	Ahead<K, HALF> one, two; /* one is in flight while the other is counted */
+
+	next_may_begin();
+	sample.load(keys, count);
+	uint64_t first = blockIdx.x * (uint64_t)HISTO_THREADS;
+	one.load(keys, count, first, step);
+	two.load(keys, count, first + HALF * step, step);
+	for (unsigned b = threadIdx.x; b < bins; b += HISTO_THREADS)
+		counts[b] = 0;
+	K lo, hi;
+	sampled_range(sample, bins, lo, hi);
+	if (threadIdx.x == 0 && blockIdx.x == 0) {
+		look->dense_lo = lo;
+		look->dense_hi = hi;
+	}
+	__syncthreads();
+	const Scale<K, true> scale(lo, hi, bins);
+
+	auto add = [&](K key, uint64_t i) {
+		own.add(key, i);
+		atomicAdd(&counts[scale.bin(key)], 1u);
+	};
+	auto compare = [&](K key, K next) { own.compare(key, next); };
+	while (first < vectors) {
+		one.use(count, first, step, add, compare);
+		one.load(keys, count, first + 2 * HALF * step, step);
+		two.use(count, first + HALF * step, step, add, compare);
+		two.load(keys, count, first + 3 * HALF * step, step);
+		first += 2 * HALF * step;
+	}
+	if (blockIdx.x == 0 && threadIdx.x < count % one.VECTOR) {
+		uint64_t i = vectors * one.VECTOR + threadIdx.x;
+		add(keys[i], i);
+		if (i + 1 < count) compare(keys[i], keys[i + 1]);
+	}
+	__syncthreads();
+	/* Each block begins elsewhere: additions to the same counter wait for one another. */
+	const unsigned from = (unsigned)((uint64_t)bins * blockIdx.x / gridDim.x);
+	for (unsigned i = threadIdx.x; i < bins; i += HISTO_THREADS) {
+		const unsigned b = i + from < bins ? i + from : i + from - bins;
+		if (counts[b] > 0) atomicAdd(&level.hg[b], (unsigned long long)counts[b]);
+	}
+	tell_looked<HISTO_THREADS>(own, look);
+}
+
+/* Hg of segments whose ranges are known. One of one value needs none. */
 template <typename K, bool FIRST>
 __global__ void __launch_bounds__(HISTO_THREADS) blockAndGlobalHisto(const K *keys, Level level)
 {
@@ -132,7 +220,7 @@ __device__ void write_values(K *home, const Segment &segment, const Part &part, 
 							 unsigned long long *starts)
 {
 	const unsigned values = (unsigned)(segment.hi - segment.lo) + 1;
-	const Scale<K> scale((K)segment.lo, (K)segment.hi, segment.bins);
+	const Scale<K> scale((K)segment.dense_lo, (K)segment.dense_hi, segment.bins);
 	for (unsigned v = threadIdx.x; v < values; v += PARTITION_THREADS)
 		starts[v] = values > 1 ? shg[segment.hg + scale.bin((K)(segment.lo + v))] : 0;
 	__syncthreads();

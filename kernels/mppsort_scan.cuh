@@ -46,35 +46,47 @@ __device__ inline void deal_segment(const Lists &lists, Segment segment)
  * within each, level by level.  An input of few values or of a few clusters
  * has fewer crowds, or nothing besides.
  */
-__device__ inline bool uneven_throughout(const Tally &tally, const Level &level)
+__device__ inline bool uneven_throughout(uint64_t crowds, uint64_t crowd_keys, const Level &level)
 {
 	const uint64_t count = level.first.size;
 	if (count < WORTH_GIVING_UP) return false;
-	if (level.refuse_crowds && tally.crowd_keys > count / 2) return true;
-	return tally.crowds >= MANY_CROWDS && tally.crowd_keys > count / 3 && tally.crowd_keys < count - count / 64;
+	if (level.refuse_crowds && crowd_keys > count / 2) return true;
+	return crowds >= MANY_CROWDS && crowd_keys > count / 3 && crowd_keys < count - count / 64;
 }
 
 /*
  * The last block of a level to come here tells the host what there is to do
  * next; or that there is nothing, a first level having shown that keys are
- * hopeless.  Then they are not moved, either.
+ * hopeless.  Then they are not moved, either.  All threads call.  A warp's
+ * lanes have a word of the tally each: one after the other, words would take
+ * as long as all the rest of this.
  */
 __device__ inline void post_tally(const Lists &lists, const Level &level)
 {
+	const unsigned WORDS = sizeof(Tally) / sizeof(unsigned long long);
+	const unsigned CROWDS = offsetof(Tally, crowds) / sizeof(unsigned long long);
+	const unsigned CROWD_KEYS = offsetof(Tally, crowd_keys) / sizeof(unsigned long long);
+	static_assert(WORDS <= WARP, "a lane must have a word at most");
+	if (gridDim.x > 1) __threadfence();
 	__syncthreads();
-	if (threadIdx.x != 0) return;
-	__threadfence();
-	if (atomicAdd(&lists.tally->tickets, 1ull) != gridDim.x - 1) return;
-	__threadfence();
-	if (level.segments == nullptr && uneven_throughout(*lists.tally, level)) {
-		lists.tally->hopeless = 1;
-		lists.tally->bins = 0;
-		lists.tally->segments = 0;
+	if (threadIdx.x >= WARP) return;
+	if (gridDim.x > 1) {
+		const bool last = threadIdx.x == 0 && atomicAdd(&lists.tally->tickets, 1ull) == gridDim.x - 1;
+		if (!__shfl_sync(ALL_LANES, last, 0)) return;
+		__threadfence();
 	}
-	const volatile unsigned long long *from = (const volatile unsigned long long *)lists.tally;
-	volatile unsigned long long *to = (volatile unsigned long long *)lists.mailbox;
-	for (unsigned i = 0; i < sizeof(Tally) / sizeof(*from); i++)
-		to[i] = from[i];
+	unsigned long long *from = (unsigned long long *)lists.tally;
+	unsigned long long word = threadIdx.x < WORDS ? *(volatile unsigned long long *)&from[threadIdx.x] : 0;
+	const uint64_t crowds = __shfl_sync(ALL_LANES, word, CROWDS);
+	const uint64_t crowd_keys = __shfl_sync(ALL_LANES, word, CROWD_KEYS);
+	if (level.segments == nullptr && uneven_throughout(crowds, crowd_keys, level)) {
+		unsigned long long *mine = &from[min(threadIdx.x, WORDS - 1)];
+		const bool stops = mine == &lists.tally->bins || mine == &lists.tally->segments;
+		if (mine == &lists.tally->hopeless) word = 1;
+		if (stops) word = 0;
+		if (stops || mine == &lists.tally->hopeless) *mine = word;
+	}
+	if (threadIdx.x < WORDS) ((volatile unsigned long long *)lists.mailbox)[threadIdx.x] = word;
 }
 
 /*
@@ -86,8 +98,9 @@ struct ScanShared {
 	unsigned first_of_stretch[MAX_UNEVEN_TARGETS];
 	uint16_t first[MAX_UNEVEN_TARGETS + 2];
 	unsigned crowded;
-	unsigned words[MAX_BINS / WARP]; /* bit b: bin b is the first of a target */
-	unsigned long long starts[1];	 /* as many as bins, and one */
+	unsigned long long dealt;	   /* bins to be sorted */
+	Lookup words[MAX_BINS / WARP]; /* as it will be in the level's table */
+	unsigned long long starts[1];  /* as many as bins, and one */
 };
 
 static size_t scan_shared(uint64_t most_bins)
@@ -157,16 +170,20 @@ __device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes
 					 (size > 0 && shared.first_of_stretch[shared.starts[b] >> shift] == b);
 		}
 		const unsigned bits = __ballot_sync(ALL_LANES, begins);
-		if (threadIdx.x % WARP == 0) shared.words[w] = bits;
+		if (threadIdx.x % WARP == 0) shared.words[w].first = bits;
 	}
 	__syncthreads();
 	static_assert(MAX_BINS / WARP <= THREADS, "a thread must have a word at most");
-	const unsigned bits = threadIdx.x < words ? shared.words[threadIdx.x] : 0;
+	const unsigned bits = threadIdx.x < words ? shared.words[threadIdx.x].first : 0;
 	unsigned before, targets;
 	Scan(scan).ExclusiveSum(__popc(bits), before, targets);
-	if (threadIdx.x < words) lookup[threadIdx.x] = {bits, before};
-	for (unsigned left = bits; left != 0; left &= left - 1)
-		shared.first[before++] = (uint16_t)(threadIdx.x * WARP + __ffs(left) - 1);
+	if (threadIdx.x < words) lookup[threadIdx.x] = shared.words[threadIdx.x] = {bits, before};
+	__syncthreads();
+	for (unsigned b = threadIdx.x; b < segment.bins; b += THREADS) {
+		const Lookup word = shared.words[b / WARP];
+		const unsigned up_to = word.first << (WARP - 1 - b % WARP);
+		if (up_to >> (WARP - 1)) shared.first[word.before + __popc(up_to) - 1] = (uint16_t)b;
+	}
 	if (threadIdx.x == 0) shared.first[targets] = (uint16_t)segment.bins;
 	__syncthreads();
 	for (unsigned t = threadIdx.x; t < targets; t += THREADS) {
@@ -197,24 +214,38 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 	const bool few = few_values(segment);
 	unsigned long long *row = level.hg + segment.hg;
 
-	/* Each warp scans its part of the bins, then adds what the parts before have. */
+	/* Each warp scans its part of the bins, then adds what the parts before have. Several loads are in flight. */
 	const unsigned lane = threadIdx.x % WARP;
 	const unsigned warp = threadIdx.x / WARP;
 	const unsigned per_warp = (bins + SCAN_THREADS - 1) / SCAN_THREADS * WARP;
 	const unsigned begin = min(warp * per_warp, bins);
 	const unsigned end = min(begin + per_warp, bins);
+	const unsigned AHEAD = 4;
 	unsigned long long sum = 0;
-	for (unsigned base = begin; base < end; base += WARP) {
-		const unsigned long long count = base + lane < end ? row[base + lane] : 0;
-		unsigned long long scanned = count;
-		for (unsigned lanes = 1; lanes < WARP; lanes *= 2) {
-			unsigned long long before = __shfl_up_sync(ALL_LANES, scanned, lanes);
-			if (lane >= lanes) scanned += before;
+	for (unsigned base = begin; base < end; base += AHEAD * WARP) {
+		unsigned long long count[AHEAD];
+#pragma unroll
+		for (unsigned a = 0; a < AHEAD; a++) {
+			const unsigned b = base + a * WARP + lane;
+			count[a] = b < end ? row[b] : 0;
 		}
-		if (base + lane < end) shared.starts[base + lane] = sum + scanned - count;
-		sum += __shfl_sync(ALL_LANES, scanned, WARP - 1);
+#pragma unroll
+		for (unsigned a = 0; a < AHEAD; a++) {
+			const unsigned b = base + a * WARP + lane;
+			if (base + a * WARP >= end) break;
+			unsigned long long scanned = count[a];
+			for (unsigned lanes = 1; lanes < WARP; lanes *= 2) {
+				unsigned long long before = __shfl_up_sync(ALL_LANES, scanned, lanes);
+				if (lane >= lanes) scanned += before;
+			}
+			if (b < end) shared.starts[b] = sum + scanned - count[a];
+			sum += __shfl_sync(ALL_LANES, scanned, WARP - 1);
+		}
 	}
 	if (lane == 0) parts[warp] = sum;
+	/* Divisions take long; here they hide behind what other warps wait for. */
+	const Scale<K> scale((K)segment.dense_lo, (K)segment.dense_hi, bins);
+	const Bounds<K> bounds(scale, segment);
 	__syncthreads();
 	unsigned long long before = lane < warp ? parts[lane] : 0;
 	for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
@@ -225,20 +256,21 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 		if (few) row[b] = start;
 	}
 	if (threadIdx.x == 0) shared.starts[bins] = segment.size;
+	if (threadIdx.x == 0) shared.dealt = 0;
 	__syncthreads();
 	if (few) { /* PartitionKernel writes these from SHg */
 		post_tally(lists, level);
 		return;
 	}
 
-	const Scale<K> scale((K)segment.dense_lo, (K)segment.dense_hi, bins);
-	const Bounds<K> bounds(scale, segment);
 	Split split;
 	if (!split_evenly(segment, lists.sizes, shared, split))
 		split_unevenly<SCAN_THREADS>(segment, lists.sizes, bounds.last, shared, split,
 									 level.lookup + segment.hg / WARP);
 	if (threadIdx.x == 0) level.splits[blockIdx.x] = split;
 
+	/* The first level's bins are the first of all, and its one block need not ask others how many there are. */
+	unsigned long long *dealt_so_far = level.segments ? &lists.tally->bins : &shared.dealt;
 	for (unsigned first = threadIdx.x / WARP * WARP; first < split.targets; first += SCAN_THREADS) {
 		const unsigned t = first + threadIdx.x % WARP;
 		uint64_t start = 0, size = 0;
@@ -261,8 +293,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 			child.lo = child.ranged ? bounds.lowest(low) : ~0ull;
 			child.hi = child.ranged ? bounds.highest(past - 1) : 0;
 			deal_segment(lists, child);
-			const uint64_t average = segment.size / bins;
-			if (past - low == 1 && (level.first.size < VERY_MANY || size > CROWD * average)) {
+			if (past - low == 1 && (level.first.size < VERY_MANY || size > CROWD * (segment.size / bins))) {
 				atomicAdd(&lists.tally->crowds, 1ull);
 				atomicAdd(&lists.tally->crowd_keys, (unsigned long long)size);
 			}
@@ -270,7 +301,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 		const bool sortable = size > 0 && size <= lists.sizes.largest;
 		const unsigned dealt = __ballot_sync(ALL_LANES, sortable);
 		unsigned long long at = 0;
-		if (threadIdx.x % WARP == 0 && dealt) at = atomicAdd(&lists.tally->bins, (unsigned long long)__popc(dealt));
+		if (threadIdx.x % WARP == 0 && dealt) at = atomicAdd(dealt_so_far, (unsigned long long)__popc(dealt));
 		at = __shfl_sync(ALL_LANES, at, 0) + __popc(dealt & ((1u << threadIdx.x % WARP) - 1));
 		if (!sortable) continue;
 		if (at >= lists.bin_room) {
@@ -284,6 +315,10 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 		bin.hi = bounds.highest(past - 1);
 		bin.in_spare = target_in_spare;
 		lists.bins[at] = bin;
+	}
+	if (level.segments == nullptr) {
+		__syncthreads();
+		if (threadIdx.x == 0) lists.tally->bins = shared.dealt;
 	}
 	post_tally(lists, level);
 }

@@ -8,7 +8,8 @@
  * for a chance of 2^-32 that several wrong keys make up for one another.  A wrong order is put right by CUB and
  * reported; a wrong sum means that keys were lost, and the caller, who still has them, must sort otherwise.  This costs
  * two reads of the keys, of which the first is not lost: what it tells of
- * their range and order, the sort need not find out.
+ * their range and order, the sort need not find out.  mppSort takes it while
+ * it counts.
  */
 #include "grid.cuh"
 #include "look.cuh"
@@ -206,14 +207,16 @@ static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, M
 	Checked *device = memory.as<Checked>();
 	Look *look = &device->before;
 	GPUSORT_TRY(cudaMemsetAsync(look, 0, sizeof(Look), run.stream), run.err);
-	if (sort.with_rows)
+	if (sort.with_rows) {
 		GPUSORT_PASS((look_at_keys<K, HASH_NUMBERED>(run, keys.as<K>(), count, look)));
-	else
-		GPUSORT_PASS((look_at_keys<K, HASH_KEYS>(run, keys.as<K>(), count, look)));
-	run.look = look;
-	GPUSORT_PASS(sort.with_rows ? sort_pairs_cub<K>(run, keys, rows, count)
-								: sort_keys<K>(run, algorithm, keys, count));
-	run.look = nullptr;
+		GPUSORT_PASS(sort_pairs_cub<K>(run, keys, rows, count));
+	} else {
+		run.look = look;
+		if (algorithm != GPUSORT_CUDA_MPPSORT) GPUSORT_PASS(look_first(run, keys.as<K>(), count));
+		GPUSORT_PASS(sort_keys<K>(run, algorithm, keys, count));
+		run.look = nullptr;
+		run.looked = false;
+	}
 
 	uint32_t *row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
 	if (run.spoil != SPOIL_NOTHING) {

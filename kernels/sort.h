@@ -62,7 +62,8 @@ struct Run {
 	void *mailbox;		/* MAILBOX_BYTES of pinned host memory, which kernels may write to */
 	cudaEvent_t posted; /* recorded when the mailbox has been written */
 	Spoil spoil;
-	const Look *look; /* of the keys that are to be sorted, on the device; NULL: nobody has looked */
+	Look *look;	 /* of the keys that are to be sorted, on the device; NULL: nobody wants one */
+	bool looked; /* it has been taken; else mppsort takes it, with the sum of keys alone, as it goes */
 	/* An algorithm that is no good for these keys may leave them as they are, and says so. */
 	bool may_refuse;
 	bool refuse_crowds; /* also if most keys crowd in a few places, which costs it a level more */
