@@ -41,7 +41,7 @@ static const unsigned ALL_LANES = 0xffffffff;
 
 /* Of this many keys on, some are hopeless: those with so many crowded bins (mppsort_kernels.cuh). */
 static const uint64_t WORTH_GIVING_UP = (uint64_t)1 << 23;
-static const uint64_t MANY_CROWDS = 24;
+static const uint64_t MANY_CROWDS = 20;
 
 /*
  * Of so many keys, the bins of floating-point numbers' upper octaves are

@@ -44,14 +44,14 @@ __device__ inline void deal_segment(const Lists &lists, Segment segment)
  * Keys that are spread unevenly on every scale, as sums and products of bits
  * are: crowded bins of very different sizes at first, and the same again
  * within each, level by level.  An input of few values or of a few clusters
- * has fewer crowds, or nothing besides.
+ * has fewer crowds, or little besides.
  */
 __device__ inline bool uneven_throughout(uint64_t crowds, uint64_t crowd_keys, const Level &level)
 {
 	const uint64_t count = level.first.size;
 	if (count < WORTH_GIVING_UP) return false;
 	if (level.refuse_crowds && crowd_keys > count / 2) return true;
-	return crowds >= MANY_CROWDS && crowd_keys > count / 3 && crowd_keys < count - count / 64;
+	return crowds >= MANY_CROWDS && crowd_keys > count / 4 && crowd_keys < count - count / 8;
 }
 
 /*
