@@ -46,7 +46,7 @@ typedef enum GpusortRequestState
 	GPUSORT_REQUEST_FREE,
 	GPUSORT_REQUEST_GATHERING,	/* * backend, from FREE: it adds chunks */
 	GPUSORT_REQUEST_SUBMITTED,	/* * backend: all keys are there */
-	GPUSORT_REQUEST_RETURNING,	/* * service: all is sorted, results flow */
+	GPUSORT_REQUEST_RETURNING,	/* * service: all has been sorted, results flow */
 	GPUSORT_REQUEST_FINISHED,	/* service: every result is in its chunk */
 	GPUSORT_REQUEST_FAILED,		/* service: error says why */
 	GPUSORT_REQUEST_LEFT,		/* * backend: stop, but let me keep the chunks;
@@ -97,6 +97,16 @@ typedef struct GpusortRequest
 	bool		in_pieces;
 	pg_atomic_uint32 ready;		/* service's */
 	pg_atomic_uint32 consumed;	/* backend's */
+
+	/*
+	 * Where the next service goes on, if blocks are ready when this one ends for
+	 * having nothing to do: with piece resume_piece, which begins after that many
+	 * chunks and blocks, and has resume_most chunks at most.
+	 */
+	uint32		resume_piece;
+	uint32		resume_chunks;
+	uint32		resume_blocks;
+	uint32		resume_most;
 
 	/* the service's: how it went; complete in FINISHED */
 	uint8		algorithm_used;

@@ -227,13 +227,28 @@ cuda_commit(GpusortRun *run, size_t bytes)
 	cuda->open_bytes = cuda->reserved_at + bytes;
 }
 
-static void
-wait_for_service(void)
+/*
+ * Waits until the request is in another state, or has another block ready, or
+ * for a second.  The service is started if it has ended, which it may if this
+ * backend has fetched nothing for long.  Returns a reason if it will not come.
+ */
+static const char *
+wait_for_service(CudaRun *cuda, GpusortRequestState state)
 {
+	GpusortRequest *request = request_of(cuda);
+	const char *reason = gpusort_service_wait();
+
+	/* that may have waited, and taken the wake-up that was meant for us */
+	if (gpusort_request_state(request) != state ||
+		pg_atomic_read_u32(&request->ready) != cuda->fetched)
+		return NULL;
+	if (reason != NULL)
+		return reason;
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 1000L, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	return NULL;
 }
 
 static const char *
@@ -269,22 +284,16 @@ cuda_sort(GpusortRun *run)
 				if (!request->in_pieces ||
 					(cuda->pieces != NULL && gpusort_pieces_rows(cuda->pieces) == run->rows))
 					return NULL;
-				wait_for_service();
-				continue;
+				break;
 			case GPUSORT_REQUEST_FAILED:
 				pg_read_barrier();
 				return failure_of(run, request);
 			default:
 				break;
 		}
-		/* that may have waited, and taken the wake-up that was meant for us */
-		reason = gpusort_service_wait();
-		if (gpusort_request_state(request) != GPUSORT_REQUEST_SUBMITTED ||
-			pg_atomic_read_u32(&request->ready) != cuda->fetched)
-			continue;
+		reason = wait_for_service(cuda, state);
 		if (reason != NULL)
 			return reason;
-		wait_for_service();
 	}
 }
 
@@ -309,9 +318,14 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	consume_blocks(cuda);
 	while (pg_atomic_read_u32(&request->ready) == cuda->fetched)
 	{
-		if (gpusort_request_state(request) == GPUSORT_REQUEST_FAILED)
+		GpusortRequestState state = gpusort_request_state(request);
+		const char *reason;
+
+		if (state == GPUSORT_REQUEST_FAILED)
 			return failure_of(run, request);
-		wait_for_service();
+		reason = wait_for_service(cuda, state);
+		if (reason != NULL)
+			return reason;
 	}
 	pg_read_barrier();
 	chunk = request->ring[cuda->fetched % request->nring];

@@ -149,7 +149,8 @@ gpusort_guc_define(void)
 	DefineCustomIntVariable("gpusort.service_idle_timeout",
 							"Sets the time after which an idle GPU service gives its memory back.",
 							"A service started on demand ends; a preloaded one stays and keeps "
-							"only its context. 0 disables this.",
+							"only its context. A sort that waits for its query for so long gives "
+							"its device memory back, too. 0 disables this.",
 							&gpusort_service_idle_timeout,
 							60, 0, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S,

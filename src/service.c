@@ -5,7 +5,8 @@
  *
  * A background worker without a database.  It is started with the server if
  * gpusort is preloaded, else by the first backend that needs it, and ends when
- * it has been idle for a while.  It owns the CUDA context, so a query pays
+ * it has been idle for a while, which it also is if it only waits for backends
+ * that do nothing.  It owns the CUDA context, so a query pays
  * neither for a context nor for pinning memory.
  *
  * Its loop looks at every request in turn and moves each one step on
@@ -92,7 +93,7 @@ service_exit(int code, Datum arg)
 			case GPUSORT_REQUEST_GATHERING:
 			case GPUSORT_REQUEST_SUBMITTED:
 			case GPUSORT_REQUEST_RETURNING:
-				/* who came while an idle service was ending is for the next one */
+				/* who came while an idle service was ending, or was parked, is for the next one */
 				if (ending[0] != '\0')
 				{
 					strlcpy(request->error, ending, sizeof(request->error));
@@ -265,17 +266,6 @@ become_service(void)
 	return alone;
 }
 
-static bool
-no_requests(void)
-{
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		if (gpusort_request_state(&gpusort_control->requests[i]) != GPUSORT_REQUEST_FREE)
-			return false;
-	}
-	return true;
-}
-
 static void
 announce_ready(void)
 {
@@ -391,7 +381,7 @@ gpusort_service_main(Datum arg)
 				if (!permanent)
 				{
 					LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-					ending_now = no_requests();
+					ending_now = gpusort_job_hand_over();
 					if (ending_now)
 						pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
 					LWLockRelease(&gpusort_control->lock);
@@ -405,7 +395,7 @@ gpusort_service_main(Datum arg)
 			}
 		}
 		rest(busy, &polls, idle && !trimmed ? TRIM_AFTER_MS :
-			 idle && gpusort_service_idle_timeout > 0 ? gpusort_service_idle_timeout * 1000L :
+			 gpusort_service_idle_timeout > 0 ? gpusort_service_idle_timeout * 1000L :
 			 60000L);
 	}
 }

@@ -15,19 +15,41 @@
  *
  * Device memory: requests hold what they have uploaded, but the one that is
  * first in line may take it from them; they upload again later.  What is
- * sorted already is taken only from requests that still gather, since it may
- * be long before those fetch it.  If nothing can be taken and nothing will be
+ * sorted already is taken only from requests that still gather and those whose
+ * backend has not fetched for a second, since it may be long before those do;
+ * they are sorted again.  If nothing can be taken and nothing will be
  * returned, the piece is made smaller.  So a sort fails for lack of device
  * memory only if a single chunk does not fit alone, or no longer a piece that
  * was taken when a part of it had been fetched, or a run that is not cut.
+ *
+ * A backend may take its time: its query waits for a lock, or its client holds
+ * a cursor open.  When a request has waited for its backend for longer than
+ * gpusort.service_idle_timeout, it is parked: what it has on the device is
+ * given back, and it no longer keeps the service from ending.  Nothing is lost
+ * by that: its chunks hold the keys, and its ring holds the results so far.
+ * As soon as the backend goes on, this service or the next one sorts again and
+ * continues at the block where the result broke off.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "utils/timestamp.h"
+
+#include "guc.h"
 #include "service_job.h"
 
+#define TAKE_AFTER_MS		1000	/* a backend has not fetched what others want the room of */
+
 static GpusortJob jobs[GPUSORT_MAX_REQUESTS];
+
+/* Is the request one that the service has something to do for, or will have? */
+static bool
+is_active(GpusortRequestState state)
+{
+	return state == GPUSORT_REQUEST_GATHERING || state == GPUSORT_REQUEST_SUBMITTED ||
+		state == GPUSORT_REQUEST_RETURNING;
+}
 
 /* Is any of the job's pieces, from p on, on the device? */
 static bool
@@ -114,8 +136,8 @@ in_line(GpusortJob *job)
 {
 	GpusortRequestState state = gpusort_request_state(job->request);
 
-	if (job->serial != job->request->serial || job->sorted == job->begun ||
-		(state != GPUSORT_REQUEST_SUBMITTED && state != GPUSORT_REQUEST_GATHERING))
+	if (job->serial != job->request->serial || job->sorted == job->begun || job->parked ||
+		!is_active(state))
 		return false;
 	return gpusort_piece_complete(job, job->sorted) &&
 		(gpusort_job_piece(job, job->sorted)->lane != NULL || job->returned == job->sorted);
@@ -151,6 +173,22 @@ starve(GpusortJob *job, uint32 p)
 	job->starved = true;
 }
 
+/* Takes all that the job has on the device, until its backend does more. */
+static void
+park(GpusortJob *job)
+{
+	starve(job, job->returned);
+	job->parked = true;
+}
+
+/* Has the job waited for its backend for so long? */
+static bool
+has_waited(const GpusortJob *job, int ms)
+{
+	return job->waiting_since != 0 &&
+		TimestampDifferenceExceeds(job->waiting_since, GetCurrentTimestamp(), ms);
+}
+
 /*
  * The device has no memory for job.  Takes some from whoever can wait; if
  * nobody holds any, makes the piece smaller, or fails the job.
@@ -184,6 +222,8 @@ out_of_device_memory(GpusortJob *job)
 			starve(job, job->sorted);
 		else if (gpusort_request_state(jobs[i].request) == GPUSORT_REQUEST_GATHERING)
 			starve(&jobs[i], jobs[i].returned);
+		else if (has_waited(&jobs[i], TAKE_AFTER_MS))
+			park(&jobs[i]);
 		return;
 	}
 	if (!gpusort_piece_shrink(job))
@@ -311,7 +351,10 @@ copies(GpusortJob *job)
 	return false;
 }
 
-/* The request is used again: nothing known about it holds. */
+/*
+ * The request is used again, or was another service's: nothing known about it
+ * holds.
+ */
 static void
 begin_job(GpusortJob *job)
 {
@@ -322,8 +365,12 @@ begin_job(GpusortJob *job)
 	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	job->serial = request->serial;
 	gpusort_piece_reset(job);
+	if (is_active(gpusort_request_state(request)) && pg_atomic_read_u32(&request->ready) > 0)
+		gpusort_piece_resume(job);
 	LWLockRelease(&gpusort_control->lock);
 	job->starved = false;
+	job->parked = false;
+	job->waiting_since = 0;
 	request->pinned = true;
 	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
@@ -362,18 +409,39 @@ step_job(GpusortJob *job)
 			return false;
 
 		case GPUSORT_REQUEST_GATHERING:
+		case GPUSORT_REQUEST_SUBMITTED:
+		case GPUSORT_REQUEST_RETURNING:
 			work(job);
 			return copies(job) || in_line(job);
-
-		case GPUSORT_REQUEST_SUBMITTED:
-			work(job);
-			return true;
-
-		case GPUSORT_REQUEST_RETURNING:
-			return_result(job);
-			return copies(job);
 	}
 	return false;
+}
+
+/* Has the backend done anything since this was asked last? */
+static bool
+has_moved(GpusortJob *job)
+{
+	GpusortRequestState state = gpusort_request_state(job->request);
+	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
+	uint32		consumed = pg_atomic_read_u32(&job->request->consumed);
+	bool		moved = state != job->seen_state || nclosed != job->seen_nclosed ||
+		consumed != job->seen_consumed || job->serial != job->request->serial;
+
+	job->seen_state = state;
+	job->seen_nclosed = nclosed;
+	job->seen_consumed = consumed;
+	return moved;
+}
+
+/* There is nothing to do for the job now.  Sees how long that has been so. */
+static void
+wait_for_backend(GpusortJob *job)
+{
+	if (has_moved(job) || job->waiting_since == 0)
+		job->waiting_since = GetCurrentTimestamp();
+	else if (gpusort_service_idle_timeout > 0 &&
+			 has_waited(job, gpusort_service_idle_timeout * 1000))
+		park(job);
 }
 
 bool
@@ -381,12 +449,49 @@ gpusort_job_step(int index, bool *idle)
 {
 	GpusortJob *job = &jobs[index];
 
+	GpusortRequestState state;
+	bool		busy;
+
 	job->request = &gpusort_control->requests[index];
-	if (gpusort_request_state(job->request) == GPUSORT_REQUEST_FREE &&
-		!holds_memory(job, job->returned))
+	state = gpusort_request_state(job->request);
+	if ((state == GPUSORT_REQUEST_FREE || state == GPUSORT_REQUEST_FINISHED ||
+		 state == GPUSORT_REQUEST_FAILED) && !holds_memory(job, job->returned))
 		return false;
+	if (job->parked)
+	{
+		if (!has_moved(job))
+			return false;
+		job->parked = false;
+		go_to_end_of_line(job->request);
+	}
 	*idle = false;
-	return step_job(job);
+	busy = step_job(job);
+	if (busy || !is_active(gpusort_request_state(job->request)))
+		job->waiting_since = 0;
+	else
+		wait_for_backend(job);
+	return busy;
+}
+
+bool
+gpusort_job_hand_over(void)
+{
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	{
+		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
+
+		if (state == GPUSORT_REQUEST_FREE || state == GPUSORT_REQUEST_FINISHED ||
+			state == GPUSORT_REQUEST_FAILED)
+			continue;
+		if (!jobs[i].parked || has_moved(&jobs[i]))
+		{
+			/* has_moved() has forgotten that it has */
+			jobs[i].parked = false;
+			return false;
+		}
+		gpusort_piece_note(&jobs[i]);
+	}
+	return true;
 }
 
 void

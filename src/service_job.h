@@ -55,6 +55,18 @@ typedef struct GpusortJob
 	uint32		blocks;			/* of the pieces returned */
 	bool		starved;		/* gave device memory up; uploads no more until
 								 * first in line, and one piece only */
+
+	/*
+	 * Since when there is nothing to do for the request but to wait for its
+	 * backend, 0 if there is, and what the backend had done by then.  parked:
+	 * that was long ago, and the request has nothing on the device, nor will
+	 * before its backend does more.
+	 */
+	TimestampTz waiting_since;
+	GpusortRequestState seen_state;
+	uint32		seen_nclosed;
+	uint32		seen_consumed;
+	bool		parked;
 	char		failure[160];	/* why a piece failed */
 } GpusortJob;
 
@@ -84,9 +96,16 @@ extern void gpusort_service_check(GpusortCudaStatus status, const GpusortCudaErr
 
 /*
  * Moves one request on.  True if the device is, or soon will be, at work for
- * it; *idle is cleared if there is a request at all.
+ * it; *idle is cleared if there is a request that is not parked.
  */
 extern bool gpusort_job_step(int index, bool *idle);
+
+/*
+ * The service is about to end because it is idle.  False if a backend has
+ * come, or come back, meanwhile; else all is noted that the next service needs
+ * to go on with what is parked.  The control lock is held exclusively.
+ */
+extern bool gpusort_job_hand_over(void);
 
 /* Gives up what every request has on the device. */
 extern void gpusort_job_drop_all(void);
@@ -109,6 +128,13 @@ extern uint64 gpusort_piece_memory(const GpusortRequest *request, uint32 chunks)
 
 /* Forgets all pieces and decides how large those of the request shall be. */
 extern void gpusort_piece_reset(GpusortJob *job);
+
+/*
+ * Notes in the request which piece is the oldest that is not returned, and, in
+ * another service, begins with that one after a reset.
+ */
+extern void gpusort_piece_note(GpusortJob *job);
+extern void gpusort_piece_resume(GpusortJob *job);
 
 /*
  * Begins pieces for the chunks that there are.  Fails if it would have to, but

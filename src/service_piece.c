@@ -126,6 +126,39 @@ chunk_behind(const GpusortRequest *request, int chunk)
 	return chunk < 0 ? request->first_chunk : gpusort_control->chunks[chunk].next;
 }
 
+void
+gpusort_piece_note(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	const GpusortPiece *piece = gpusort_job_piece(job, job->returned);
+
+	/* the last piece is complete, and sorted, only once no more keys come */
+	Assert(job->returned < job->begun || pg_atomic_read_u32(&request->ready) == 0);
+	request->resume_piece = job->returned;
+	request->resume_chunks = piece->first;
+	request->resume_blocks = job->blocks;
+	request->resume_most = piece->most;
+}
+
+void
+gpusort_piece_resume(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	GpusortPiece *piece = gpusort_job_piece(job, request->resume_piece);
+
+	job->returned = job->sorted = request->resume_piece;
+	job->begun = job->returned + 1;
+	job->blocks = request->resume_blocks;
+	memset(piece, 0, sizeof(*piece));
+	piece->first = request->resume_chunks;
+	piece->most = request->resume_most;
+	piece->before = -1;
+	for (uint32 i = 0; i < piece->first; i++)
+		piece->before = chunk_behind(request, piece->before);
+	piece->last = piece->before;
+	piece->sent = piece->queued = pg_atomic_read_u32(&request->ready) - job->blocks;
+}
+
 /* How many chunks there are from the piece's first on. */
 static uint32
 chunks_from(const GpusortJob *job, const GpusortPiece *piece)

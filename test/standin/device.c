@@ -14,8 +14,8 @@
  * no_memory, unsorted or fault; "sort:resorted" makes them succeed at the
  * second attempt.  GPUSORT_STANDIN_SLOW is a number of
  * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
- * which every upload, sort and download is added, with its lane's number and
- * its bytes.
+ * which every upload, sort, download and close is added, with its lane's number
+ * and its bytes, for a close those of device memory that the lane had.
  *
  * Memory is counted as lanes count it: a key buffer that doubles, and for the
  * time of a sort a spare one, with rows instead two times (key, row), and with
@@ -189,6 +189,7 @@ gpusort_cuda_lane_close(GpusortCudaLane *lane)
 {
 	if (lane == NULL)
 		return;
+	trace(lane, "close", lane->capacity + lane->nrows * sizeof(uint32_t));
 	lane->dev->used -= lane->capacity + lane->nrows * sizeof(uint32_t);
 	free(lane->keys);
 	free(lane->rows);
