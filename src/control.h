@@ -178,6 +178,16 @@ gpusort_request_width(const GpusortRequest *request)
 	return (Size) request->key_bytes * request->words;
 }
 
+/*
+ * May a service be using requests' chunks?  One that is starting has not looked
+ * at them, and one that has announced its end will not again.  The lock is held.
+ */
+static inline bool
+gpusort_control_served(void)
+{
+	return pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY;
+}
+
 static inline GpusortRequestState
 gpusort_request_state(GpusortRequest *request)
 {

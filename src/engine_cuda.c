@@ -352,8 +352,8 @@ cuda_leave(GpusortRun *run)
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	state = gpusort_request_state(request);
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED)
-		pg_atomic_write_u32(&request->state, gpusort_control->service_pid == 0 ?
-							GPUSORT_REQUEST_FINISHED : GPUSORT_REQUEST_LEFT);
+		pg_atomic_write_u32(&request->state, gpusort_control_served() ?
+							GPUSORT_REQUEST_LEFT : GPUSORT_REQUEST_FINISHED);
 	LWLockRelease(&gpusort_control->lock);
 	gpusort_service_wake();
 

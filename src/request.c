@@ -44,7 +44,7 @@ gpusort_request_release(GpusortHeldRequest *held)
 	{
 		GpusortRequestState state = gpusort_request_state(request);
 
-		if (gpusort_control->service_pid == 0 ||
+		if (!gpusort_control_served() ||
 			state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_FAILED)
 			gpusort_control_free_request(held->index);
 		else
@@ -75,7 +75,7 @@ backend_exit(int code, Datum arg)
 		if (request->pid != MyProcPid ||
 			gpusort_request_state(request) == GPUSORT_REQUEST_FREE)
 			continue;
-		if (gpusort_control->service_pid == 0)
+		if (!gpusort_control_served())
 			gpusort_control_free_request(i);
 		else
 			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);

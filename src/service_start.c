@@ -8,6 +8,11 @@
  * not started again at once: its reason is good for a while, so that a
  * machine without a driver does not fork at every query.
  *
+ * A driver may hang.  Who asks for a service that has been starting for
+ * START_TIMEOUT_MS, be it for the first time, is told so at once: whoever comes
+ * first waits that long, and nobody else has to.  If the service starts after
+ * all, it is used from then on.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -62,18 +67,22 @@ gpusort_service_start(void)
 	TimestampTz now;
 	const char *reason = NULL;
 	bool		start = false;
+	bool		overdue;
 
 	if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 		return NULL;
 
 	now = GetCurrentTimestamp();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	if (gpusort_control->service_pid == 0)
+	overdue = pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_STARTING &&
+		TimestampDifferenceExceeds(gpusort_control->started_at, now, START_TIMEOUT_MS);
+	if (gpusort_control->service_pid != 0)
 	{
-		bool		overdue =
-			pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_STARTING &&
-			TimestampDifferenceExceeds(gpusort_control->started_at, now, START_TIMEOUT_MS);
-
+		if (overdue)
+			reason = "The GPU service takes too long to start.";
+	}
+	else
+	{
 		if (overdue)
 		{
 			pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
@@ -125,9 +134,9 @@ gpusort_service_wait(void)
 			return reason;
 		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 			return NULL;
-		/* a driver may hang; nobody has to wait for that */
+		/* the one that is ending may hang, too */
 		if (TimestampDifferenceExceeds(begun, GetCurrentTimestamp(), START_TIMEOUT_MS))
-			return "The GPU service takes too long to start.";
+			return "The GPU service takes too long to end and start again.";
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 20L, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);

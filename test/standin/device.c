@@ -10,9 +10,9 @@
  *
  * The environment variable GPUSORT_STANDIN, "call:status[:n[-m]]", makes the
  * n-th and later calls (default: all), or those up to the m-th, of open,
- * upload, sort or download fail with no_driver, old_driver, no_device,
- * no_memory, unsorted or fault; "sort:resorted" makes them succeed at the
- * second attempt.  GPUSORT_STANDIN_SLOW is a number of
+ * upload, sort, download or unregister fail with no_driver, old_driver, no_device,
+ * no_memory, unsorted or fault, or never return: hang.  "sort:resorted" makes
+ * them succeed at the second attempt.  GPUSORT_STANDIN_SLOW is a number of
  * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
  * which every upload, sort, download and close is added, with its lane's number
  * and its bytes, for a close those of device memory that the lane had.
@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "gpusort_cuda.h"
 
@@ -81,6 +82,8 @@ planned(const char *call, int *count, GpusortCudaError *err)
 	if (plan == NULL || sscanf(plan, "%15[^:]:%15[^:]:%d-%d", plan_call, plan_status, &from, &to) < 2 ||
 		strcmp(plan_call, call) != 0 || *count < from || *count > to)
 		return GPUSORT_CUDA_OK;
+	while (strcmp(plan_status, "hang") == 0)
+		pause();
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
 	{
 		if (strcmp(plan_status, statuses[i].name) == 0)
@@ -167,9 +170,10 @@ gpusort_cuda_register(void *mem, size_t bytes, GpusortCudaError *err)
 GpusortCudaStatus
 gpusort_cuda_unregister(void *mem, GpusortCudaError *err)
 {
+	static int	count = 0;
+
 	(void) mem;
-	memset(err, 0, sizeof(*err));
-	return GPUSORT_CUDA_OK;
+	return planned("unregister", &count, err);
 }
 
 GpusortCudaStatus

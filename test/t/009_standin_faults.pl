@@ -230,6 +230,22 @@ restart_with("gpusort.pool_limit = 64MB\ngpusort.device_memory_limit = 120MB\ngp
 	cmp_ok(traced('sort \d+'), '>=', 3, 'by the device');
 	leave($session);
 }
-$node->stop;
+
+#
+# A driver that hangs when the service starts costs one sort its patience, and others nothing
+#
+restart_with('', GPUSORT_STANDIN => 'open:hang');
+{
+	my $query = "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last";
+	is($node->safe_psql('postgres', $query), "10000\ncpu||The GPU service takes too long to start.",
+		'a driver that hangs: the CPU sorts');
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET statement_timeout = '10s'; $query");
+	is("$rc $stdout", "0 10000\ncpu||The GPU service takes too long to start.", 'and the next sort does not wait');
+	like($stderr, qr/WARNING:.*takes too long to start/s, 'but warns');
+	is( $node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"),
+		'f|The GPU service takes too long to start.', 'and gpusort_status() says why');
+	pool_is_free('a driver that hangs');
+}
+$node->stop('immediate');
 
 done_testing();
