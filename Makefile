@@ -42,7 +42,7 @@ $(error WITH_CUDA=yes, but no nvcc was found; set NVCC=/path/to/nvcc)
 endif
 
 CUDA_C_OBJS = src/control.o src/pool.o src/pieces.o src/request.o src/engine_cuda.o \
-	src/service.o src/service_job.o src/service_piece.o src/service_start.o
+	src/service.o src/service_job.o src/service_piece.o src/service_start.o src/service_watch.o
 ifeq ($(WITH_CUDA),standin)
 OBJS += $(CUDA_C_OBJS) test/standin/device.o
 PG_CPPFLAGS += -DUSE_CUDA

@@ -15,7 +15,8 @@
  * A CUDA error that is not about memory may have poisoned the context, which
  * cannot be repaired within a process.  The service then ends, after marking
  * every request as failed; the backends sort on the CPU from their chunks, and
- * the next sort starts a new service.
+ * the next sort starts a new service.  So it does, by its watchdog
+ * (service_watch.c), when a call does not come back.
  *
  * Signals are blocked whenever CUDA may be running, so that its threads
  * inherit the mask and no handler of PostgreSQL's ever runs in one of them.
@@ -25,6 +26,7 @@
 #include "postgres.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
@@ -111,9 +113,9 @@ service_exit(int code, Datum arg)
 	LWLockRelease(&gpusort_control->lock);
 }
 
-/* Ends the service for a reason that makes it useless to start another at once. */
-GPUSORT_NORETURN static void
-end_in_failure(int exit_code, int retry_ms, const char *reason)
+/* Notes a reason to end the service that makes it useless to start another at once. */
+static void
+set_ending(int retry_ms, const char *reason)
 {
 	strlcpy(ending, reason, sizeof(ending));
 	ending_is_failure = true;
@@ -121,6 +123,12 @@ end_in_failure(int exit_code, int retry_ms, const char *reason)
 	ereport(LOG,
 			(errmsg("gpusort service is ending"),
 			 errdetail("%s", reason)));
+}
+
+GPUSORT_NORETURN static void
+end_in_failure(int exit_code, int retry_ms, const char *reason)
+{
+	set_ending(retry_ms, reason);
 	proc_exit(exit_code);
 }
 
@@ -134,6 +142,42 @@ end_in_fault(const GpusortCudaError *err)
 			 err->call, err->text, err->code);
 	gpusort_service_device = NULL;
 	end_in_failure(1, 1000, reason);
+}
+
+static const char *
+hang_reason(int patience_ms)
+{
+	static char reason[160];
+
+	snprintf(reason, sizeof(reason), "The device did not finish what it was at within %d seconds.",
+			 patience_ms / 1000);
+	return reason;
+}
+
+void
+gpusort_service_hangs(int patience_ms)
+{
+	gpusort_service_device = NULL;
+	end_in_failure(1, 60000, hang_reason(patience_ms));
+}
+
+/*
+ * The watchdog ends the service, whose own thread is stuck in a call.  Not by
+ * exit(), whose handlers of CUDA's may wait for the device, too.
+ */
+static void
+end_in_hang(int patience_ms)
+{
+	set_ending(60000, hang_reason(patience_ms));
+	shmem_exit(1);
+	_exit(1);
+}
+
+/* That is also why leaving by exit() is watched. */
+static void
+watch_exit(int code, Datum arg)
+{
+	gpusort_watch_begin(GPUSORT_PATIENCE_MS);
 }
 
 void
@@ -159,8 +203,8 @@ register_segment(int segment, char *base)
 {
 	GpusortCudaError err;
 
-	gpusort_service_registered[segment] =
-		gpusort_cuda_register(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK;
+	GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, gpusort_service_registered[segment] =
+					gpusort_cuda_register(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK);
 }
 
 static void
@@ -169,7 +213,7 @@ unregister_segment(int segment, char *base)
 	GpusortCudaError err;
 
 	if (gpusort_service_registered[segment])
-		(void) gpusort_cuda_unregister(base, &err);
+		GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, (void) gpusort_cuda_unregister(base, &err));
 	gpusort_service_registered[segment] = false;
 }
 
@@ -180,7 +224,7 @@ give_memory_back(void)
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_pool_trim();
 	LWLockRelease(&gpusort_control->lock);
-	gpusort_cuda_trim(gpusort_service_device);
+	GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
 }
 
 /* Ends CUDA in good order. */
@@ -188,7 +232,7 @@ static void
 close_device(void)
 {
 	gpusort_job_drop_all();
-	gpusort_cuda_close(gpusort_service_device);
+	GPUSORT_WATCHED(0, gpusort_cuda_close(gpusort_service_device));
 	gpusort_service_device = NULL;
 }
 
@@ -209,10 +253,12 @@ open_device(void)
 
 	memset(&info, 0, sizeof(info));
 	memset(&err, 0, sizeof(err));
+	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
 	status = gpusort_cuda_probe(&info, &err);
 	if (status == GPUSORT_CUDA_OK)
 		status = gpusort_cuda_open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
 								   &info, &err);
+	gpusort_watch_end();
 
 	device_free_memory = info.free_memory;
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
@@ -330,6 +376,8 @@ gpusort_service_main(Datum arg)
 	sigfillset(&all);
 	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
+	gpusort_watch_start(end_in_hang);
+	on_proc_exit(watch_exit, 0);
 	open_device();
 	gpusort_pool_on_map = register_segment;
 	gpusort_pool_on_unmap = unregister_segment;
@@ -351,7 +399,8 @@ gpusort_service_main(Datum arg)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
-			gpusort_cuda_set_memory_limit(gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024);
+			GPUSORT_WATCHED(0, gpusort_cuda_set_memory_limit(gpusort_service_device,
+															 (uint64) gpusort_device_memory_limit * 1024 * 1024));
 		}
 
 		for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
@@ -368,7 +417,7 @@ gpusort_service_main(Datum arg)
 
 			if (!trimmed && TimestampDifferenceExceeds(idle_since, now, TRIM_AFTER_MS))
 			{
-				gpusort_cuda_trim(gpusort_service_device);
+				GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
 				trimmed = true;
 			}
 			if (gpusort_service_idle_timeout > 0 &&

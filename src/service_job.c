@@ -341,14 +341,44 @@ copies(GpusortJob *job)
 
 		if (piece->lane != NULL)
 		{
-			GpusortCudaStatus status = gpusort_cuda_uploaded(piece->lane, &err);
+			GpusortCudaStatus status;
 
+			GPUSORT_WATCHED(0, status = gpusort_cuda_uploaded(piece->lane, &err));
 			gpusort_service_check(status, &err);
 			if (status == GPUSORT_CUDA_BUSY)
 				return true;
 		}
 	}
 	return false;
+}
+
+/* Ends the service if the job's copies do not get on, copying being whether there are any. */
+static void
+watch_copies(GpusortJob *job, bool copying)
+{
+	int			patience_ms = gpusort_watch_patience(gpusort_cuda_memory_used(gpusort_service_device));
+	uint64		seen = job->blocks;
+	TimestampTz now;
+
+	if (!copying)
+	{
+		job->copying_since = 0;
+		return;
+	}
+	for (uint32 p = job->returned; p < job->begun; p++)
+	{
+		GpusortPiece *piece = gpusort_job_piece(job, p);
+
+		seen += piece->uploaded + piece->queued + piece->sent;
+	}
+	now = GetCurrentTimestamp();
+	if (job->copying_since == 0 || seen != job->copies_seen)
+	{
+		job->copying_since = now;
+		job->copies_seen = seen;
+	}
+	else if (TimestampDifferenceExceeds(job->copying_since, now, patience_ms))
+		gpusort_service_hangs(patience_ms);
 }
 
 /*
@@ -370,7 +400,7 @@ begin_job(GpusortJob *job)
 	LWLockRelease(&gpusort_control->lock);
 	job->starved = false;
 	job->parked = false;
-	job->waiting_since = 0;
+	job->waiting_since = job->copying_since = 0;
 	request->pinned = true;
 	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
@@ -383,6 +413,7 @@ step_job(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
 	GpusortRequestState state = gpusort_request_state(request);
+	bool		copying;
 
 	pg_read_barrier();
 	if (job->serial != request->serial)
@@ -412,7 +443,9 @@ step_job(GpusortJob *job)
 		case GPUSORT_REQUEST_SUBMITTED:
 		case GPUSORT_REQUEST_RETURNING:
 			work(job);
-			return copies(job) || in_line(job);
+			copying = copies(job);
+			watch_copies(job, copying);
+			return copying || in_line(job);
 	}
 	return false;
 }

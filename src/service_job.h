@@ -12,6 +12,7 @@
 
 #include "control.h"
 #include "gpusort_cuda.h"
+#include "service_watch.h"
 
 /* Pieces of a request on the device: one comes, one is sorted, one goes. */
 #define GPUSORT_MAX_PIECES	3
@@ -67,6 +68,10 @@ typedef struct GpusortJob
 	uint32		seen_nclosed;
 	uint32		seen_consumed;
 	bool		parked;
+	/* Since when copies are in flight with none queued or finished; 0: none are. */
+	TimestampTz copying_since;
+	uint64		copies_seen;
+
 	char		failure[160];	/* why a piece failed */
 } GpusortJob;
 
@@ -75,6 +80,12 @@ gpusort_job_piece(GpusortJob *job, uint32 p)
 {
 	return &job->pieces[p % GPUSORT_MAX_PIECES];
 }
+
+/*
+ * Ends the service because something that the device should have finished in
+ * this time has not come to an end.
+ */
+extern void gpusort_service_hangs(int patience_ms);
 
 /* The device, while it is open. */
 extern GpusortCudaDevice *gpusort_service_device;

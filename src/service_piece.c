@@ -243,6 +243,16 @@ gpusort_piece_last(const GpusortJob *job, uint32 p)
 	return !is_gathering(job) && chunks_from(job, piece) <= piece->most;
 }
 
+/* Closing waits for the copies in flight. */
+static void
+close_lane(GpusortPiece *piece)
+{
+	if (piece->lane != NULL)
+		GPUSORT_WATCHED(gpusort_cuda_memory_used(gpusort_service_device),
+						gpusort_cuda_lane_close(piece->lane));
+	piece->lane = NULL;
+}
+
 void
 gpusort_piece_drop(GpusortJob *job, uint32 p)
 {
@@ -251,8 +261,7 @@ gpusort_piece_drop(GpusortJob *job, uint32 p)
 	{
 		GpusortPiece *piece = gpusort_job_piece(job, p);
 
-		gpusort_cuda_lane_close(piece->lane);
-		piece->lane = NULL;
+		close_lane(piece);
 		piece->last = piece->before;
 		piece->uploaded = 0;
 		piece->rows = 0;
@@ -321,7 +330,8 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 
 	if (piece->lane == NULL)
 	{
-		status = gpusort_cuda_lane_open(gpusort_service_device, &piece->lane, &err);
+		GPUSORT_WATCHED(0,
+						status = gpusort_cuda_lane_open(gpusort_service_device, &piece->lane, &err));
 		gpusort_service_check(status, &err);
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
@@ -336,7 +346,8 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 			return unmapped(job);
 		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
 			request->pinned = false;
-		status = gpusort_cuda_upload(piece->lane, keys, bytes, &err);
+		GPUSORT_WATCHED(piece->rows * gpusort_request_width(request) + bytes,
+						status = gpusort_cuda_upload(piece->lane, keys, bytes, &err));
 		gpusort_service_check(status, &err);
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
@@ -357,7 +368,7 @@ gpusort_piece_uploaded(GpusortJob *job, uint32 p)
 	if (piece->lane == NULL || !gpusort_piece_complete(job, p) ||
 		piece->uploaded < Min(piece->most, chunks_from(job, piece)))
 		return false;
-	status = gpusort_cuda_uploaded(piece->lane, &err);
+	GPUSORT_WATCHED(0, status = gpusort_cuda_uploaded(piece->lane, &err));
 	gpusort_service_check(status, &err);
 	return status == GPUSORT_CUDA_OK;
 }
@@ -405,7 +416,8 @@ gpusort_piece_sort(GpusortJob *job)
 		request->in_pieces = true;
 	}
 	sort.keys_too = request->want_rows && request->in_pieces;
-	status = gpusort_cuda_sort(piece->lane, &sort, &report, &err);
+	GPUSORT_WATCHED(piece->rows * gpusort_request_width(request),
+					status = gpusort_cuda_sort(piece->lane, &sort, &report, &err));
 	gpusort_service_check(status, &err);
 	if (status == GPUSORT_CUDA_NO_MEMORY)
 		return GPUSORT_PIECE_NO_MEMORY;
@@ -468,8 +480,9 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		if (to == NULL)
 			return unmapped(job);
 		request->piece_rows[slot] = piece->rows;
-		status = gpusort_cuda_download(piece->lane, rows, offset, to,
-									   Min(GPUSORT_CHUNK_BYTES, size - offset), &err);
+		GPUSORT_WATCHED(GPUSORT_CHUNK_BYTES,
+						status = gpusort_cuda_download(piece->lane, rows, offset, to,
+													   Min(GPUSORT_CHUNK_BYTES, size - offset), &err));
 		gpusort_service_check(status, &err);
 		/* not the device's memory: a copy takes none of it */
 		if (status != GPUSORT_CUDA_OK)
@@ -480,7 +493,8 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		piece->queued++;
 	}
 
-	gpusort_service_check(gpusort_cuda_downloaded(piece->lane, &finished, &err), &err);
+	GPUSORT_WATCHED(0, status = gpusort_cuda_downloaded(piece->lane, &finished, &err));
+	gpusort_service_check(status, &err);
 	piece->sent = piece->resumed + (uint32) finished;
 	*ready = job->blocks + piece->sent;
 	if (piece->sent == piece->nblocks)
@@ -488,8 +502,7 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		gpusort_cuda_lane_report(piece->lane, &report);
 		request->copy_in_ms += report.upload_ms;
 		request->copy_out_ms += report.download_ms;
-		gpusort_cuda_lane_close(piece->lane);
-		piece->lane = NULL;
+		close_lane(piece);
 		job->blocks += piece->nblocks;
 		job->returned++;
 	}

@@ -11,8 +11,8 @@
  * The environment variable GPUSORT_STANDIN, "call:status[:n[-m]]", makes the
  * n-th and later calls (default: all), or those up to the m-th, of open,
  * upload, sort, download or unregister fail with no_driver, old_driver, no_device,
- * no_memory, unsorted or fault, or never return: hang.  "sort:resorted" makes
- * them succeed at the second attempt.  GPUSORT_STANDIN_SLOW is a number of
+ * no_memory, unsorted or fault, or never return: hang.  "uploaded:busy"
+ * makes uploads never arrive, and "sort:resorted" makes sorts succeed at the second attempt.  GPUSORT_STANDIN_SLOW is a number of
  * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
  * which every upload, sort, download and close is added, with its lane's number
  * and its bytes, for a close those of device memory that the lane had.
@@ -70,6 +70,7 @@ planned(const char *call, int *count, GpusortCudaError *err)
 		{"no_memory", GPUSORT_CUDA_NO_MEMORY},
 		{"unsorted", GPUSORT_CUDA_UNSORTED},
 		{"fault", GPUSORT_CUDA_FAULT},
+		{"busy", GPUSORT_CUDA_BUSY},
 	};
 	const char *plan = getenv("GPUSORT_STANDIN");
 	char		plan_call[16];
@@ -235,7 +236,8 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 GpusortCudaStatus
 gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err)
 {
-	bool		pending = lane->upload_pending;
+	static int	count = 0;
+	bool		pending = lane->upload_pending || planned("uploaded", &count, err) == GPUSORT_CUDA_BUSY;
 
 	memset(err, 0, sizeof(*err));
 	lane->upload_pending = false;

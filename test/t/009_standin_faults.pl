@@ -246,6 +246,26 @@ restart_with('', GPUSORT_STANDIN => 'open:hang');
 		'f|The GPU service takes too long to start.', 'and gpusort_status() says why');
 	pool_is_free('a driver that hangs');
 }
-$node->stop('immediate');
+
+#
+# A device that hangs: its service ends, and nothing else does
+#
+foreach my $plan ('sort:hang', 'uploaded:busy')
+{
+	restart_with('', GPUSORT_STANDIN => $plan);
+	my $session = session();
+	my $reason = 'The device did not finish what it was at within 30 seconds.';
+	is(answer($session, "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
+		"10000\ncpu||$reason", "$plan: the CPU sorts");
+	like($session->{err}, qr/WARNING:.*\Q$reason\E/s, "$plan: with a warning");
+	ok(poll(sub { !service_pids() }), "$plan: the service has ended");
+	is(answer($session, 'SELECT 1'), 1, "$plan: and no other process has");
+	like($node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"),
+		qr/^f\|\Q$reason\E/, "$plan: gpusort_status() says why");
+	leave($session);
+	pool_is_free($plan);
+	# were a slot or a lock left behind, this would not end
+	$node->stop('fast');
+}
 
 done_testing();
