@@ -170,9 +170,9 @@ collect_pieces(GpusortRun *run)
 			cuda->pieces = gpusort_pieces_create(run->cxt, run->spec.key_bytes, run->spec.rows,
 												 GPUSORT_CHUNK_BYTES);
 		slot = cuda->fetched % request->nring;
-		block = gpusort_pool_map(request->ring[slot]);
+		block = gpusort_pool_map(request->ring[slot], &reason);
 		if (block == NULL)
-			return "A segment of the chunk pool could not be mapped.";
+			return reason;
 		reason = gpusort_pieces_add(cuda->pieces, block, request->piece_rows[slot]);
 		if (reason != NULL)
 			return reason;
@@ -197,7 +197,7 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	if (cuda->open_chunk >= 0 && cuda->open_bytes < chunk_room(run))
 	{
 		cuda->reserved_at = cuda->open_bytes;
-		*keys = gpusort_pool_map(cuda->open_chunk) + cuda->open_bytes;
+		*keys = gpusort_pool_map(cuda->open_chunk, &reason) + cuda->open_bytes;
 		*bytes = chunk_room(run) - cuda->open_bytes;
 		return NULL;
 	}
@@ -212,9 +212,9 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 		return reason;
 	cuda->open_chunk = chunk;
 	cuda->open_bytes = cuda->reserved_at = 0;
-	*keys = gpusort_pool_map(chunk);
+	*keys = gpusort_pool_map(chunk, &reason);
 	if (*keys == NULL)
-		return "A segment of the chunk pool could not be mapped.";
+		return reason;
 	*bytes = chunk_room(run);
 	return NULL;
 }
@@ -303,6 +303,7 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	CudaRun    *cuda = run->engine_state;
 	GpusortRequest *request = request_of(cuda);
 	size_t		width = run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
+	const char *reason = NULL;
 	int			chunk;
 
 	if (cuda->pieces != NULL)
@@ -319,7 +320,6 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	while (pg_atomic_read_u32(&request->ready) == cuda->fetched)
 	{
 		GpusortRequestState state = gpusort_request_state(request);
-		const char *reason;
 
 		if (state == GPUSORT_REQUEST_FAILED)
 			return failure_of(run, request);
@@ -329,9 +329,9 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	}
 	pg_read_barrier();
 	chunk = request->ring[cuda->fetched % request->nring];
-	block->data = gpusort_pool_map(chunk);
+	block->data = gpusort_pool_map(chunk, &reason);
 	if (block->data == NULL)
-		return "A segment of the chunk pool could not be mapped.";
+		return reason;
 	block->count = Min(run->rows - cuda->fetched_rows, GPUSORT_CHUNK_BYTES / width);
 	cuda->fetched++;
 	cuda->fetched_rows += block->count;

@@ -134,13 +134,14 @@ find_segment_slot(void)
 }
 
 /*
- * Makes a segment that outlives this backend.  dsm_create() raises an error
- * when /dev/shm is full; a resource owner of our own lets us drop what it
- * left behind and go on without aborting the transaction.  Returns NULL with
- * *reason.
+ * Makes a segment that outlives this process, or maps the one that handle
+ * names.  dsm_create() and dsm_attach() raise an error when /dev/shm is full or
+ * there are too many files open or mappings; a resource owner of our own lets
+ * us drop what they left behind and go on without aborting the transaction, or,
+ * in the service, without ending.  Returns NULL with *reason.
  */
 static dsm_segment *
-create_segment(const char **reason)
+open_segment(dsm_handle handle, const char **reason)
 {
 	static char message[160];
 	MemoryContext cxt = CurrentMemoryContext;
@@ -148,16 +149,19 @@ create_segment(const char **reason)
 	ResourceOwner owner = ResourceOwnerCreate(NULL, "gpusort segment");
 	dsm_segment *volatile segment = NULL;
 
-	strlcpy(message, "There are too many dynamic shared memory segments.", sizeof(message));
+	strlcpy(message, handle == DSM_HANDLE_INVALID ? "There are too many dynamic shared memory segments." :
+			"A segment of the chunk pool has gone.", sizeof(message));
 	CurrentResourceOwner = owner;
 	PG_TRY();
 	{
-		segment = dsm_create(GPUSORT_SEGMENT_BYTES, DSM_CREATE_NULL_IF_MAXSEGMENTS);
+		if (handle == DSM_HANDLE_INVALID)
+			segment = dsm_create(GPUSORT_SEGMENT_BYTES, DSM_CREATE_NULL_IF_MAXSEGMENTS);
+		else
+			segment = dsm_attach(handle);
 		if (segment != NULL)
-		{
 			dsm_pin_mapping(segment);
+		if (segment != NULL && handle == DSM_HANDLE_INVALID)
 			dsm_pin_segment(segment);
-		}
 	}
 	PG_CATCH();
 	{
@@ -166,7 +170,9 @@ create_segment(const char **reason)
 		MemoryContextSwitchTo(cxt);
 		error = CopyErrorData();
 		FlushErrorState();
-		snprintf(message, sizeof(message), "The chunk pool could not grow: %s.", error->message);
+		snprintf(message, sizeof(message), handle == DSM_HANDLE_INVALID ?
+				 "The chunk pool could not grow: %s." : "A segment of the chunk pool could not be mapped: %s.",
+				 error->message);
 		FreeErrorData(error);
 		segment = NULL;
 	}
@@ -218,7 +224,7 @@ gpusort_pool_take(int request, const char **reason)
 		return -1;
 	}
 
-	segment = create_segment(reason);
+	segment = open_segment(DSM_HANDLE_INVALID, reason);
 
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_control->segments[slot].creating = false;
@@ -236,7 +242,7 @@ gpusort_pool_take(int request, const char **reason)
 }
 
 char *
-gpusort_pool_map(int chunk)
+gpusort_pool_map(int chunk, const char **reason)
 {
 	int			index = chunk / GPUSORT_SEGMENT_CHUNKS;
 
@@ -247,10 +253,9 @@ gpusort_pool_map(int chunk)
 
 		if (mapped[index].segment != NULL)
 			unmap(index);
-		segment = dsm_attach(handle);
+		segment = open_segment(handle, reason);
 		if (segment == NULL)
 			return NULL;
-		dsm_pin_mapping(segment);
 		remember(index, handle, segment);
 	}
 	return mapped[index].base + (chunk % GPUSORT_SEGMENT_CHUNKS) * GPUSORT_CHUNK_BYTES;

@@ -18,10 +18,10 @@ extern int	gpusort_pool_take(int request, const char **reason);
 extern int	gpusort_pool_take_existing(int request);
 
 /*
- * The chunk's memory in this process; NULL if its segment cannot be mapped.
- * Stays valid while the chunk is held.
+ * The chunk's memory in this process; NULL with a static *reason if its segment
+ * cannot be mapped.  Stays valid while the chunk is held.
  */
-extern char *gpusort_pool_map(int chunk);
+extern char *gpusort_pool_map(int chunk, const char **reason);
 
 /* Returns a chunk.  The control lock is held exclusively. */
 extern void gpusort_pool_give(int chunk);

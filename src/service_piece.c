@@ -313,9 +313,9 @@ gpusort_piece_fits(GpusortJob *job, uint32 p)
 }
 
 static GpusortPieceOutcome
-unmapped(GpusortJob *job)
+unmapped(GpusortJob *job, const char *reason)
 {
-	strlcpy(job->failure, "A segment of the chunk pool could not be mapped.", sizeof(job->failure));
+	strlcpy(job->failure, reason, sizeof(job->failure));
 	return GPUSORT_PIECE_FAILED;
 }
 
@@ -340,10 +340,11 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 	{
 		int			chunk = chunk_behind(request, piece->last);
 		uint32		bytes = gpusort_control->chunks[chunk].bytes;
-		char	   *keys = gpusort_pool_map(chunk);
+		const char *reason = NULL;
+		char	   *keys = gpusort_pool_map(chunk, &reason);
 
 		if (keys == NULL)
-			return unmapped(job);
+			return unmapped(job, reason);
 		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
 			request->pinned = false;
 		GPUSORT_WATCHED(piece->rows * gpusort_request_width(request) + bytes,
@@ -475,10 +476,11 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		uint64		size = piece->rows * (rows ? sizeof(uint32) : request->key_bytes);
 		uint64		offset = (uint64) (piece->queued - (rows ? piece->nkey_blocks : 0)) * GPUSORT_CHUNK_BYTES;
 		int			slot = (job->blocks + piece->queued) % request->nring;
-		char	   *to = gpusort_pool_map(request->ring[slot]);
+		const char *reason = NULL;
+		char	   *to = gpusort_pool_map(request->ring[slot], &reason);
 
 		if (to == NULL)
-			return unmapped(job);
+			return unmapped(job, reason);
 		request->piece_rows[slot] = piece->rows;
 		GPUSORT_WATCHED(GPUSORT_CHUNK_BYTES,
 						status = gpusort_cuda_download(piece->lane, rows, offset, to,

@@ -232,6 +232,48 @@ restart_with("gpusort.pool_limit = 64MB\ngpusort.device_memory_limit = 120MB\ngp
 }
 
 #
+# A segment of the pool that cannot be mapped
+#
+sub remove_segments
+{
+	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+	# those that the server's processes have mapped, and are as large as the pool's
+	my %files = map { m{(/dev/shm/PostgreSQL\.\d+)} ? ($1 => 1) : () } map { split /\n/, (-r $_ ? slurp_file($_) : '') }
+	  map { "/proc/$_/maps" } split ' ', `ps -o pid= --ppid $postmaster`;
+	return unlink grep { -s $_ == 64 * 1024 * 1024 } keys %files;
+}
+
+restart_with('');
+{
+	my $query = "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last";
+	my $first = session();
+	is(answer($first, $query), "10000\ncuda|1|", 'the pool has a segment');
+	is(remove_segments(), 1, 'which can no longer be mapped');
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', $query);
+	like("$rc $stdout", qr/^0 10000\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'a backend cannot map it: the CPU sorts');
+	like($stderr, qr/WARNING:.*could not be mapped/s, 'with a warning');
+	is(answer($first, $query), "10000\ncuda|1|", 'who has mapped it may use it');
+	leave($first);
+	pool_is_free('a backend cannot map it');
+}
+restart_with('');
+{
+	my ($out, $err) = ('', '');
+	my $holder = hold();
+	my $psql = in_background('SELECT cardinality(gpu_sort_agg(k)) FROM (SELECT k FROM t WHERE k < 10000 UNION ALL ' . late_row() . ') AS u', \$out, \$err);
+	ok($node->poll_query_until('postgres', $waits), 'a backend gathers');
+	ok(poll(sub { service_pids() }), 'and there is a service');
+	is(remove_segments(), 1, 'which cannot map the segment');
+	my @pids = service_pids();
+	leave($holder);
+	$psql->finish;
+	like($out, qr/^10001\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'the CPU sorts');
+	like($err, qr/^WARNING:.*could not be mapped/s, 'with a warning');
+	is_deeply([ service_pids() ], \@pids, 'and the service goes on');
+	pool_is_free('the service cannot map it');
+}
+
+#
 # A driver that hangs when the service starts costs one sort its patience, and others nothing
 #
 restart_with('', GPUSORT_STANDIN => 'open:hang');
