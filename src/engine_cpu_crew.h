@@ -52,22 +52,26 @@ struct Crew
 {
 	const GpusortCpuOptions *options;
 	int			threads;
+	pthread_t	caller;
 	std::atomic<bool> cancelled;
 	std::atomic<bool> no_memory;
 
 	explicit Crew(const GpusortCpuOptions *options):
 		options(options),
 		threads(options->threads < 1 ? 1 : options->threads > MAX_THREADS ? MAX_THREADS : options->threads),
-		cancelled(false), no_memory(false)
+		caller(pthread_self()), cancelled(false), no_memory(false)
 	{
 	}
 
-	/* True if work should stop.  Only the calling thread asks the caller. */
+	/*
+	 * True if work should stop.  Only the calling thread asks the caller; it may
+	 * be doing the work of a thread that could not be made.
+	 */
 	bool
 	stopped(int thread)
 	{
-		if (thread == 0 && options->cancelled != NULL &&
-			options->cancelled(options->cancel_arg))
+		if ((thread == 0 || pthread_equal(pthread_self(), caller)) &&
+			options->cancelled != NULL && options->cancelled(options->cancel_arg))
 			cancelled = true;
 		return cancelled || no_memory;
 	}

@@ -8,10 +8,19 @@
  * of (key, position) pairs, and the input must be as it was.  Positions of keys
  * of several words must be what a merge sort makes of them.
  *
+ * Threads can be made to be refused by the system: the work is done, and can be
+ * cancelled, all the same.
+ *
  * With an argument, that is the largest size: for sanitizers and valgrind.
  *
  *-------------------------------------------------------------------------
  */
+#define _GNU_SOURCE
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +33,22 @@ typedef struct Pair
 	uint64_t	key;
 	uint32_t	row;
 } Pair;
+
+/* Stands before libc's: every n-th thread cannot be made; 0: all can. */
+static int	refuse_every = 0;
+
+int
+pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start) (void *), void *arg)
+{
+	static int	(*create) (pthread_t *, const pthread_attr_t *, void *(*) (void *), void *) = NULL;
+	static int	calls = 0;
+
+	if (refuse_every > 0 && ++calls % refuse_every == 0)
+		return EAGAIN;
+	if (create == NULL)
+		*(void **) &create = dlsym(RTLD_NEXT, "pthread_create");
+	return create(thread, attr, start, arg);
+}
 
 static int
 compare_pairs(const void *a, const void *b)
@@ -282,6 +307,35 @@ check_cancel(size_t n)
 	free(out);
 }
 
+/* However many threads there are, the one that calls asks often whether to stop. */
+static void
+check_cancel_without_threads(size_t n)
+{
+	uint64_t   *keys = malloc(n * sizeof(uint64_t));
+	uint64_t   *out = malloc(n * sizeof(uint64_t));
+	GpusortSpan span = {keys, n};
+	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, 1};
+	GpusortCpuReport report;
+	int			asked[2];
+
+	for (size_t i = 0; i < n; i++)
+		keys[i] = random_bits();
+	for (int refused = 0; refused < 2; refused++)
+	{
+		GpusortCpuOptions options = {refused ? 8 : 1, cancel_later, NULL};
+
+		refuse_every = refused;
+		calls_left = INT_MAX;
+		CHECK(gpusort_cpu_sort(&input, out, &options, &report) == GPUSORT_CPU_OK, "a sort without threads");
+		asked[refused] = INT_MAX - calls_left;
+	}
+	refuse_every = 0;
+	CHECK(asked[1] >= asked[0], "asked %d times, %d by one thread that does the work of eight",
+		  asked[0], asked[1]);
+	free(keys);
+	free(out);
+}
+
 /* ----------------------------------------------------------------
  *		Keys of several words
  * ----------------------------------------------------------------
@@ -522,6 +576,14 @@ main(int argc, char **argv)
 			for (int width = 4; width <= 8; width += 4)
 				check_distribution(large[i], 5000000, width);
 		check_cancel(5000000);
+		check_cancel_without_threads(5000000);
+		for (refuse_every = 1; refuse_every <= 2; refuse_every++)
+		{
+			check_distribution(0, 1000000, 8);
+			check_words(12, 1000000, 3, 2);
+			check_cancel(5000000);
+		}
+		refuse_every = 0;
 	}
 	return check_summary();
 }
