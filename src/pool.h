@@ -26,7 +26,7 @@ extern char *gpusort_pool_map(int chunk, const char **reason);
 /* Returns a chunk.  The control lock is held exclusively. */
 extern void gpusort_pool_give(int chunk);
 
-/* Forgets a segment that this process was making when it had to exit.  Likewise. */
+/* Forgets a segment that this process was making when an error or its exit came between.  Likewise. */
 extern void gpusort_pool_exit(void);
 
 /* Drops segments without a chunk in use.  The control lock is held exclusively. */

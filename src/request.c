@@ -40,6 +40,8 @@ gpusort_request_release(GpusortHeldRequest *held)
 		return;
 	request = &gpusort_control->requests[held->index];
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	/* an error may have left it; no segment is made in the middle of this */
+	gpusort_pool_exit();
 	if (request->serial == held->serial && request->pid == MyProcPid)
 	{
 		GpusortRequestState state = gpusort_request_state(request);
@@ -66,6 +68,8 @@ release_callback(void *arg)
 static void
 backend_exit(int code, Datum arg)
 {
+	/* FATAL does not, before this; nothing that this process does is left half done */
+	LWLockReleaseAll();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_pool_exit();
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)

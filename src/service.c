@@ -72,6 +72,12 @@ static int	retry_after_ms = 0;
 static void
 service_exit(int code, Datum arg)
 {
+	/*
+	 * An error, or the watchdog, ends the service wherever it is, be it with the
+	 * control lock held.  Callbacks that want locks run before the one that
+	 * releases them in general (ProcKill).
+	 */
+	LWLockReleaseAll();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_control->service_pid = 0;
 	gpusort_control->service_latch = NULL;
