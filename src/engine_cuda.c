@@ -112,7 +112,8 @@ close_chunk(CudaRun *cuda)
 	GpusortRequest *request = request_of(cuda);
 	int			chunk = cuda->open_chunk;
 
-	if (chunk < 0)
+	/* an empty one would be a piece of its own, or a word too many to cut */
+	if (chunk < 0 || cuda->open_bytes == 0)
 		return;
 	gpusort_control->chunks[chunk].bytes = cuda->open_bytes;
 	if (request->last_chunk < 0)
@@ -357,7 +358,8 @@ cuda_leave(GpusortRun *run)
 	LWLockRelease(&gpusort_control->lock);
 	gpusort_service_wake();
 
-	if (state == GPUSORT_REQUEST_FINISHED && run->result != NULL)
+	/* in FINISHED all is there; in RETURNING the keys have been sorted, but not all have come back */
+	if ((state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING) && run->result != NULL)
 	{
 		GpusortReport *report = &run->result->report;
 
@@ -375,7 +377,7 @@ cuda_leave(GpusortRun *run)
 		report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
 		report->kernels_ms = request->kernels_ms;
 		report->copy_out_ms = request->copy_out_ms;
-		report->copy_out_bytes = run->rows * ((run->spec.rows ? sizeof(uint32) : 0) +
+		report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) * ((run->spec.rows ? sizeof(uint32) : 0) +
 											  (run->spec.rows && !request->in_pieces ? 0 : run->spec.key_bytes));
 		report->pieces = request->pieces;
 		report->pinned = request->pinned;

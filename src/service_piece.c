@@ -435,6 +435,9 @@ gpusort_piece_sort(GpusortJob *job)
 				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
 				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_request_width(request))));
 	add_report(request, &report);
+	/* every upload has come to its end */
+	gpusort_cuda_lane_report(piece->lane, &report);
+	request->copy_in_ms += report.upload_ms;
 
 	/* a whole run's keys are nobody's concern if rows are wanted */
 	piece->nkey_blocks = request->want_rows && !request->in_pieces ? 0 :
@@ -502,7 +505,6 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 	if (piece->sent == piece->nblocks)
 	{
 		gpusort_cuda_lane_report(piece->lane, &report);
-		request->copy_in_ms += report.upload_ms;
 		request->copy_out_ms += report.download_ms;
 		close_lane(piece);
 		job->blocks += piece->nblocks;

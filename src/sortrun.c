@@ -365,6 +365,12 @@ gpusort_run_sort(GpusortRun *run, void *out)
 	if (!run->declined && run->engine == NULL && run->rows > 0 &&
 		run->rows >= (uint64) gpusort_min_rows)
 		seek_accelerator(run);
+	if (accelerated(run) && run->rows == 0)
+	{
+		/* more was expected; there is nothing that an accelerator could do */
+		run->declined = true;
+		run->engine->leave(run);
+	}
 	if (accelerated(run))
 	{
 		const char *reason = run->engine->sort(run);

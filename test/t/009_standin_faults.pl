@@ -74,6 +74,7 @@ sub pool_is_free
 }
 
 my $last = 'SELECT engine, pieces, reason FROM gpusort_last_sort()';
+my $cursor = 'BEGIN; SET LOCAL cursor_tuple_fraction = 1; DECLARE c NO SCROLL CURSOR FOR SELECT k FROM t WHERE k < %s ORDER BY k; FETCH c';
 
 # A background psql that gives its output to ${$_[1]} and ${$_[2]}.
 sub in_background
@@ -141,7 +142,6 @@ SQL
 #
 # A backend that does not fetch keeps neither the device's memory nor the service
 #
-my $cursor = 'BEGIN; SET LOCAL cursor_tuple_fraction = 1; DECLARE c NO SCROLL CURSOR FOR SELECT k FROM t WHERE k < %s ORDER BY k; FETCH c';
 my $rest = 'SELECT count(*), sum(k * place %% 1000003) FROM rest(%s)';
 $node->safe_psql('postgres', <<'SQL');
 -- the rest of cursor c, and where each row came; few rows at a time, as clients fetch
@@ -230,6 +230,21 @@ restart_with("gpusort.pool_limit = 64MB\ngpusort.device_memory_limit = 120MB\ngp
 	cmp_ok(traced('sort \d+'), '>=', 3, 'by the device');
 	leave($session);
 }
+
+#
+# Figures of a sort that is not read to its end, and chunks that are just full
+#
+restart_with('gpusort.pool_limit = 64MB');
+{
+	my $session = session();
+	answer($session, sprintf($cursor, 5000000));
+	is( answer($session, 'CLOSE c; SELECT engine, rows, algorithm, copy_in_bytes, copy_out_bytes FROM gpusort_last_sort()'),
+		'cuda|5000000|mppsort|40000000|16777216', 'not read to its end: the figures so far');
+	leave($session);
+}
+restart_with('gpusort.device_memory_limit = 67MB');
+is( $node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(k)) FROM t WHERE k < 2097152; $last"),
+	"2097152\ncuda|1|", 'a chunk that is just full is one piece');
 
 #
 # A segment of the pool that cannot be mapped
