@@ -118,6 +118,4 @@ gpusort_control_free_request(int index)
 	request->nring = 0;
 	request->pid = 0;
 	pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FREE);
-	if (gpusort_control->service_pid == 0)
-		gpusort_pool_trim();
 }

@@ -64,7 +64,10 @@ unmap(int index)
 	mapped[index].segment = NULL;
 }
 
-/* Unmaps what others have dropped. */
+/*
+ * Unmaps what others have dropped.  The lock need not be held: what is dropped
+ * has no chunk of ours, and what is dropped just now can wait.
+ */
 static void
 unmap_stale(void)
 {
@@ -193,8 +196,8 @@ gpusort_pool_take_existing(int request)
 {
 	int			chunk;
 
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	unmap_stale();
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	chunk = find_free();
 	if (chunk >= 0)
 		hold(chunk, request);
@@ -277,23 +280,39 @@ gpusort_pool_give(int chunk)
 	gpusort_control->chunks[chunk].request = -1;
 }
 
+/* Is a chunk of the segment in use? */
+static bool
+in_use(int index)
+{
+	for (int i = 0; i < GPUSORT_SEGMENT_CHUNKS; i++)
+	{
+		if (gpusort_control->chunks[index * GPUSORT_SEGMENT_CHUNKS + i].request >= 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A segment is taken out of the table under the lock, and is this process's
+ * alone to destroy from then on.  That takes long: pages are given back, and
+ * the service has them unregistered first.
+ */
 void
 gpusort_pool_trim(void)
 {
-	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 	{
-		dsm_handle	handle = gpusort_control->segments[i].handle;
-		bool		in_use = false;
+		dsm_handle	handle;
 
+		LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+		handle = in_use(i) ? DSM_HANDLE_INVALID : gpusort_control->segments[i].handle;
+		if (handle != DSM_HANDLE_INVALID)
+			gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
+		LWLockRelease(&gpusort_control->lock);
 		if (handle == DSM_HANDLE_INVALID)
 			continue;
-		for (int j = 0; j < GPUSORT_SEGMENT_CHUNKS; j++)
-			in_use |= gpusort_control->chunks[i * GPUSORT_SEGMENT_CHUNKS + j].request >= 0;
-		if (in_use)
-			continue;
 
-		if (is_mapped(i))
+		if (mapped[i].segment != NULL && mapped[i].handle == handle)
 		{
 			if (gpusort_pool_on_unmap)
 				gpusort_pool_on_unmap(i, mapped[i].base);
@@ -303,7 +322,6 @@ gpusort_pool_trim(void)
 			dsm_detach(mapped[i].segment);
 			mapped[i].segment = NULL;
 		}
-		gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
 		dsm_unpin_segment(handle);
 	}
 }

@@ -29,7 +29,7 @@ extern void gpusort_pool_give(int chunk);
 /* Forgets a segment that this process was making when an error or its exit came between.  Likewise. */
 extern void gpusort_pool_exit(void);
 
-/* Drops segments without a chunk in use.  The control lock is held exclusively. */
+/* Drops segments without a chunk in use.  The control lock is not held. */
 extern void gpusort_pool_trim(void);
 
 /* Bytes that exist and bytes that requests hold. */

@@ -35,6 +35,7 @@ void
 gpusort_request_release(GpusortHeldRequest *held)
 {
 	GpusortRequest *request;
+	bool		unserved;
 
 	if (held->index < 0)
 		return;
@@ -52,9 +53,13 @@ gpusort_request_release(GpusortHeldRequest *held)
 		else
 			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
 	}
+	unserved = gpusort_control->service_pid == 0;
 	LWLockRelease(&gpusort_control->lock);
 	held->index = -1;
 	held_requests--;
+	/* no service will */
+	if (unserved)
+		gpusort_pool_trim();
 	gpusort_service_wake();
 }
 
@@ -68,6 +73,8 @@ release_callback(void *arg)
 static void
 backend_exit(int code, Datum arg)
 {
+	bool		unserved;
+
 	/* FATAL does not, before this; nothing that this process does is left half done */
 	LWLockReleaseAll();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
@@ -85,7 +92,10 @@ backend_exit(int code, Datum arg)
 			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
 		request->pid = 0;
 	}
+	unserved = gpusort_control->service_pid == 0;
 	LWLockRelease(&gpusort_control->lock);
+	if (unserved)
+		gpusort_pool_trim();
 	gpusort_service_wake();
 }
 

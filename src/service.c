@@ -114,9 +114,9 @@ service_exit(int code, Datum arg)
 				break;
 		}
 	}
+	LWLockRelease(&gpusort_control->lock);
 	gpusort_pool_on_unmap = NULL;
 	gpusort_pool_trim();
-	LWLockRelease(&gpusort_control->lock);
 }
 
 /* Notes a reason to end the service that makes it useless to start another at once. */
@@ -200,9 +200,8 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
  */
 
 /*
- * Registered memory is copied at full speed; other memory is, slowly.  Called
- * under the control lock or not, so it must not raise: a fault shows at the
- * next CUDA call.
+ * Registered memory is copied at full speed; other memory is, slowly.  Must
+ * not raise: a fault shows at the next CUDA call.
  */
 static void
 register_segment(int segment, char *base)
@@ -227,9 +226,7 @@ unregister_segment(int segment, char *base)
 static void
 give_memory_back(void)
 {
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_pool_trim();
-	LWLockRelease(&gpusort_control->lock);
 	GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
 }
 

@@ -15,7 +15,8 @@
  * makes uploads never arrive, and "sort:resorted" makes sorts succeed at the second attempt.  GPUSORT_STANDIN_SLOW is a number of
  * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
  * which every upload, sort, download and close is added, with its lane's number
- * and its bytes, for a close those of device memory that the lane had.
+ * and its bytes, for a close those of device memory that the lane had, and
+ * every unregister, as of lane 0.
  *
  * Memory is counted as lanes count it: a key buffer that doubles, and for the
  * time of a sort a spare one, with rows instead two times (key, row), and with
@@ -172,8 +173,10 @@ GpusortCudaStatus
 gpusort_cuda_unregister(void *mem, GpusortCudaError *err)
 {
 	static int	count = 0;
+	static const GpusortCudaLane none;
 
 	(void) mem;
+	trace(&none, "unregister", 0);
 	return planned("unregister", &count, err);
 }
 

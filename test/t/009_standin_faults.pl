@@ -305,6 +305,18 @@ restart_with('', GPUSORT_STANDIN => 'open:hang');
 }
 
 #
+# Memory that takes long to be given back does not hold up others
+#
+restart_with('gpusort.service_idle_timeout = 1', GPUSORT_STANDIN => 'unregister:hang');
+{
+	my $query = 'SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i';
+	is($node->safe_psql('postgres', $query), 10000, 'the service has memory to give back');
+	ok(poll(sub { traced('unregister \d+') }), 'which takes long');
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET statement_timeout = '2s'; $query", timeout => 20);
+	like($stderr, qr/canceling statement due to statement timeout/, 'a sort that has to wait for it can be cancelled');
+}
+
+#
 # A device that hangs: its service ends, and nothing else does
 #
 foreach my $plan ('sort:hang', 'uploaded:busy')
