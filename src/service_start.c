@@ -17,6 +17,8 @@
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
+
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -27,6 +29,21 @@
 
 #define START_TIMEOUT_MS	15000
 
+/*
+ * The file that this code was loaded from, for the worker to load, too: who
+ * loads gpusort by its path need not have it where a bare name is looked for.
+ */
+static const char *
+library_name(size_t room)
+{
+	Dl_info		info;
+
+	if (dladdr((void *) gpusort_service_main, &info) != 0 && info.dli_fname != NULL &&
+		strlen(info.dli_fname) < room)
+		return info.dli_fname;
+	return "gpusort";
+}
+
 static void
 fill_worker(BackgroundWorker *worker, bool permanent)
 {
@@ -34,7 +51,8 @@ fill_worker(BackgroundWorker *worker, bool permanent)
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker->bgw_start_time = BgWorkerStart_ConsistentState;
 	worker->bgw_restart_time = permanent ? 60 : BGW_NEVER_RESTART;
-	strlcpy(worker->bgw_library_name, "gpusort", BGW_MAXLEN);
+	strlcpy(worker->bgw_library_name, library_name(sizeof(worker->bgw_library_name)),
+			sizeof(worker->bgw_library_name));
 	strlcpy(worker->bgw_function_name, "gpusort_service_main", BGW_MAXLEN);
 	strlcpy(worker->bgw_name, "gpusort service", BGW_MAXLEN);
 	strlcpy(worker->bgw_type, "gpusort service", BGW_MAXLEN);

@@ -289,6 +289,19 @@ restart_with('');
 }
 
 #
+# A library that is loaded by its path, and is not found by its name
+#
+my $library = `pg_config --pkglibdir` =~ s/\s+\z//r . '/gpusort';
+restart_with("dynamic_library_path = ''\nsession_preload_libraries = '$library'");
+is($node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
+	"10000\ncuda|1|", 'a service that is started on demand');
+restart_with("dynamic_library_path = ''\nsession_preload_libraries = ''\nshared_preload_libraries = '$library'");
+ok(poll(sub { service_pids() }), 'a service that is started with the server');
+is($node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
+	"10000\ncuda|1|", 'and serves');
+$node->append_conf('postgresql.conf', "dynamic_library_path = '\$libdir'\nsession_preload_libraries = 'gpusort'\nshared_preload_libraries = ''");
+
+#
 # A driver that hangs when the service starts costs one sort its patience, and others nothing
 #
 restart_with('', GPUSORT_STANDIN => 'open:hang');
