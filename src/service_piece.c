@@ -447,8 +447,8 @@ gpusort_piece_sort(GpusortJob *job)
 		piece->nblocks += blocks_of(piece->rows * sizeof(uint32));
 	piece->queued = piece->resumed = piece->sent;
 
-	/* the ring has one chunk; until a block is sent, it may get more */
-	while (job->blocks + piece->sent == 0 && request->nring < GPUSORT_RING &&
+	/* the ring has one chunk; until a block has its place there, it may get more */
+	while (job->blocks + gpusort_job_piece(job, job->returned)->queued == 0 && request->nring < GPUSORT_RING &&
 		   (request->in_pieces || (uint32) request->nring < piece->nblocks))
 	{
 		int			chunk = gpusort_pool_take_existing(request - gpusort_control->requests);
