@@ -10,7 +10,8 @@
 #   make, make install, make installcheck    as for any PGXS extension
 #
 #   WITH_CUDA=auto|yes|no   build the CUDA engine (auto: if nvcc is found);
-#                           standin: with a CPU in the device's place, for tests
+#                           standin: with a CPU in the device's place and faults
+#                           on demand (src/fault.c), for tests
 #   CUDA_ARCH="75 90 ..."   GPU architectures; the last one also as PTX
 #   WERROR=1                warnings are errors
 #   PG_CONFIG=...           the server to build for
@@ -44,8 +45,8 @@ endif
 CUDA_C_OBJS = src/control.o src/pool.o src/pieces.o src/request.o src/engine_cuda.o \
 	src/service.o src/service_job.o src/service_piece.o src/service_start.o src/service_watch.o
 ifeq ($(WITH_CUDA),standin)
-OBJS += $(CUDA_C_OBJS) test/standin/device.o
-PG_CPPFLAGS += -DUSE_CUDA
+OBJS += $(CUDA_C_OBJS) src/fault.o test/standin/device.o
+PG_CPPFLAGS += -DUSE_CUDA -DGPUSORT_FAULTS
 cuda_found = CUDA engine: a stand-in for tests
 else ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
@@ -68,7 +69,7 @@ NVCCFLAGS += -Werror all-warnings
 endif
 PG_CPPFLAGS += -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
 SHLIB_LINK += $(CXX_OBJS) -lhwy_contrib -lhwy -lstdc++ -lpthread
-EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) test/standin/device.o kernels/*.o build test/unit/*_test test/kernels/kernel_test bench/bench_gpu
+EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) src/fault.o test/standin/device.o kernels/*.o build test/unit/*_test test/kernels/kernel_test bench/bench_gpu
 
 # No function here is worth inlining into a query; build without bitcode.
 override with_llvm := no

@@ -135,6 +135,21 @@ typedef struct GpusortSegment
 	bool		creating;		/* some backend is about to set handle */
 } GpusortSegment;
 
+#ifdef GPUSORT_FAULTS
+/* What is to fail, see fault.c: here, so that the service knows. */
+typedef struct GpusortFaultPlan
+{
+	pg_atomic_uint32 site;		/* GpusortFaultSite; set last, cleared first */
+	int			owner;			/* pid of the backend that set it */
+	uint32		from;			/* the first pass to fail, from 1 */
+	bool		persistent;		/* those after it fail, too */
+	int			sqlstate;		/* of the error to raise, or 0 */
+	int			status;			/* to return, if no error is raised */
+	pg_atomic_uint32 passes;	/* so far */
+	int			lanes;			/* that the stand-in device has open */
+} GpusortFaultPlan;
+#endif
+
 typedef struct GpusortControl
 {
 	int			tranche;
@@ -158,6 +173,10 @@ typedef struct GpusortControl
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
 	GpusortChunk chunks[GPUSORT_MAX_CHUNKS];
 	GpusortRequest requests[GPUSORT_MAX_REQUESTS];
+
+#ifdef GPUSORT_FAULTS
+	GpusortFaultPlan fault;
+#endif
 } GpusortControl;
 
 extern GpusortControl *gpusort_control;

@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "fault.h"
 #include "guc.h"
 
 bool		gpusort_enabled = true;
@@ -156,5 +157,8 @@ gpusort_guc_define(void)
 							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 
+#ifdef GPUSORT_FAULTS
+	gpusort_fault_define();
+#endif
 	MarkGUCPrefixReserved("gpusort");
 }

@@ -16,6 +16,7 @@
 
 #include "utils/memutils.h"
 
+#include "fault.h"
 #include "memory.h"
 
 #define HUGE_PAGE	((Size) 2 * 1024 * 1024)
@@ -36,8 +37,10 @@ gpusort_memory_advise(void *mem, Size size)
 void *
 gpusort_memory_alloc(MemoryContext cxt, Size size)
 {
-	void	   *mem = MemoryContextAllocHuge(cxt, size);
+	void	   *mem;
 
+	(void) GPUSORT_FAULT(MEMORY);
+	mem = MemoryContextAllocHuge(cxt, size);
 	if (size >= 2 * HUGE_PAGE)
 		gpusort_memory_advise(mem, size);
 	return mem;

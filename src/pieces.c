@@ -26,6 +26,7 @@
 
 #include "cpu_options.h"
 #include "engine_cpu_merge.h"
+#include "fault.h"
 #include "memory.h"
 #include "pieces.h"
 
@@ -71,9 +72,12 @@ gpusort_pieces_create(MemoryContext cxt, int key_bytes, bool with_rows,
 static void *
 allocate(GpusortPieces *pieces, Size size)
 {
-	void	   *mem = MemoryContextAllocExtended(pieces->cxt, Max(size, 1),
-												 MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	void	   *mem;
 
+	if (GPUSORT_FAULT(PIECE))
+		return NULL;
+	mem = MemoryContextAllocExtended(pieces->cxt, Max(size, 1),
+									 MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	if (mem != NULL)
 		gpusort_memory_advise(mem, size);
 	return mem;

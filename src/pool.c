@@ -26,6 +26,7 @@
 #include "utils/resowner.h"
 
 #include "control.h"
+#include "fault.h"
 #include "guc.h"
 #include "pool.h"
 
@@ -158,9 +159,12 @@ open_segment(dsm_handle handle, const char **reason)
 	PG_TRY();
 	{
 		if (handle == DSM_HANDLE_INVALID)
+		{
+			(void) GPUSORT_FAULT(SEGMENT);
 			segment = dsm_create(GPUSORT_SEGMENT_BYTES, DSM_CREATE_NULL_IF_MAXSEGMENTS);
+		}
 		else
-			segment = dsm_attach(handle);
+			segment = GPUSORT_FAULT(MAP) ? NULL : dsm_attach(handle);
 		if (segment != NULL)
 			dsm_pin_mapping(segment);
 		if (segment != NULL && handle == DSM_HANDLE_INVALID)
@@ -198,20 +202,28 @@ gpusort_pool_take_existing(int request)
 
 	unmap_stale();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	chunk = find_free();
+	chunk = GPUSORT_FAULT(FREE_CHUNK) ? -1 : find_free();
 	if (chunk >= 0)
 		hold(chunk, request);
 	LWLockRelease(&gpusort_control->lock);
 	return chunk;
 }
 
+static const char *const pool_is_exhausted = "The chunk pool is exhausted (gpusort.pool_limit).";
+
 int
 gpusort_pool_take(int request, const char **reason)
 {
-	int			chunk = gpusort_pool_take_existing(request);
+	int			chunk;
 	int			slot;
 	dsm_segment *segment;
 
+	if (GPUSORT_FAULT(CHUNK))
+	{
+		*reason = pool_is_exhausted;
+		return -1;
+	}
+	chunk = gpusort_pool_take_existing(request);
 	if (chunk >= 0)
 		return chunk;
 
@@ -223,7 +235,7 @@ gpusort_pool_take(int request, const char **reason)
 	LWLockRelease(&gpusort_control->lock);
 	if (slot < 0)
 	{
-		*reason = "The chunk pool is exhausted (gpusort.pool_limit).";
+		*reason = pool_is_exhausted;
 		return -1;
 	}
 

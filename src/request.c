@@ -18,6 +18,7 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
+#include "fault.h"
 #include "guc.h"
 #include "pool.h"
 #include "request.h"
@@ -105,6 +106,8 @@ take_slot(const GpusortRun *run)
 {
 	int			index = -1;
 
+	if (GPUSORT_FAULT(REQUEST))
+		return -1;
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{

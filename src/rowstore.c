@@ -18,6 +18,7 @@
 #include "access/htup_details.h"
 #include "utils/memutils.h"
 
+#include "fault.h"
 #include "memory.h"
 #include "rowstore.h"
 
@@ -39,6 +40,7 @@ gpusort_rowstore_begin(GpusortRowStore *store, Size memory)
 static pg_noinline void
 grow(GpusortRowStore *store, Size bytes)
 {
+	(void) GPUSORT_FAULT(ROWSTORE);
 	if (store->rows == store->max_rows)
 	{
 		uint64		max_rows = Max(FIRST_ROWS, 2 * store->max_rows);

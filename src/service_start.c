@@ -25,6 +25,7 @@
 #include "utils/timestamp.h"
 
 #include "control.h"
+#include "fault.h"
 #include "service.h"
 
 #define START_TIMEOUT_MS	15000
@@ -125,7 +126,7 @@ gpusort_service_start(void)
 		return reason;
 
 	fill_worker(&worker, false);
-	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+	if (GPUSORT_FAULT(WORKER) || !RegisterDynamicBackgroundWorker(&worker, NULL))
 	{
 		LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);

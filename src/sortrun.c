@@ -31,6 +31,7 @@
 #include "encode.h"
 #include "engine.h"
 #include "engine_cpu.h"
+#include "fault.h"
 #include "guc.h"
 #include "memory.h"
 
@@ -327,7 +328,9 @@ sort_on_cpu(GpusortRun *run, void *data)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (run->spec.rows)
+		if (GPUSORT_FAULT(SCRATCH))
+			status = GPUSORT_CPU_NO_MEMORY;
+		else if (run->spec.rows)
 			status = gpusort_cpu_argsort(&input, data, &options, &cpu);
 		else
 			status = gpusort_cpu_sort(&input, data, &options, &cpu);

@@ -37,6 +37,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "fault.h"
 #include "losertree.h"
 #include "memory.h"
 #include "sortrun.h"
@@ -160,6 +161,7 @@ gpusort_spill_begin(int words, Size memory, GpusortSpillCompare compare, void *a
 	spill->runs = palloc(spill->maxruns * sizeof(SpillRun));
 	spill->out_buffer = palloc(spill->extent_bytes);
 
+	(void) GPUSORT_FAULT(SPILL_FILE);
 	PrepareTempTablespaces();
 	spill->file = BufFileCreateTemp(false);
 	MemoryContextSwitchTo(old);
@@ -225,6 +227,7 @@ write_extent(GpusortSpill *spill, bool more)
 	extent->next = more ? take_extent(spill) : -1;
 	extent->used = spill->out_next - spill->out_buffer - sizeof(SpillExtent);
 	seek_extent(spill, spill->out_extent);
+	(void) GPUSORT_FAULT(SPILL_WRITE);
 	BufFileWrite(spill->file, spill->out_buffer, spill->out_next - spill->out_buffer);
 	spill->out_run.bytes += extent->used;
 	spill->out_extent = extent->next;
@@ -352,6 +355,7 @@ read_extent(GpusortSpill *spill, SpillInput *input)
 	if (input->extent < 0)
 		elog(ERROR, "run in temporary file ends within a row");
 	seek_extent(spill, input->extent);
+	(void) GPUSORT_FAULT(SPILL_READ);
 	BufFileReadExact(spill->file, extent, sizeof(SpillExtent));
 	if (extent->used <= 0 || extent->used > spill->extent_bytes - sizeof(SpillExtent))
 		elog(ERROR, "extent " INT64_FORMAT " of temporary file has " INT64_FORMAT " bytes",

@@ -3,8 +3,8 @@
 # run.sh - make test: installs what is missing, builds, runs all tests.
 #
 # Two builds are tested.  The first has a stand-in for the device, a CPU that
-# answers in its place, so that the GPU service, the chunk pool and every
-# failure of a device are tested on any machine.  The second is the real one:
+# answers in its place, and faults on demand (src/fault.c), so that the GPU
+# service, the chunk pool and every failure are tested on any machine.  The second is the real one:
 # whatever WITH_CUDA finds.  Where a GPU answers, the suites run once more on
 # it, against the same expected results.
 #

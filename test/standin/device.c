@@ -8,11 +8,12 @@
  * a GPU.  Device memory is malloc'ed, copies are done at once, but are only
  * reported as done one poll later, so that the service's waits are exercised.
  *
- * The environment variable GPUSORT_STANDIN, "call:status[:n[-m]]", makes the
- * n-th and later calls (default: all), or those up to the m-th, of open,
- * upload, sort, download or unregister fail with no_driver, old_driver, no_device,
- * no_memory, unsorted or fault, or never return: hang.  "uploaded:busy"
- * makes uploads never arrive, and "sort:resorted" makes sorts succeed at the second attempt.  GPUSORT_STANDIN_SLOW is a number of
+ * Every call is a site of src/fault.c.  It also fails as the environment
+ * variable GPUSORT_STANDIN says, "site:status[:n[-m]]": at the n-th and later
+ * passes (default: all), or those up to the m-th, in the life of a service; or
+ * never returns: hang.  "uploaded:busy" makes uploads never arrive, and
+ * "sort:resorted" makes sorts succeed, but only at the second attempt.
+ * GPUSORT_STANDIN_SLOW is a number of
  * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
  * which every upload, sort, download and close is added, with its lane's number
  * and its bytes, for a close those of device memory that the lane had, and
@@ -31,6 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fault.h"
 #include "gpusort_cuda.h"
 
 struct GpusortCudaDevice
@@ -38,6 +40,7 @@ struct GpusortCudaDevice
 	uint64_t	limit;
 	uint64_t	used;
 	int			lanes;			/* opened so far */
+	int			open_lanes;
 };
 
 struct GpusortCudaLane
@@ -56,47 +59,36 @@ struct GpusortCudaLane
 
 static GpusortCudaDevice the_device;
 
-/* The status that the environment asks for this call, or OK. */
+/* The status that the environment, or else gpusort.fault, asks for here, or OK. */
 static GpusortCudaStatus
-planned(const char *call, int *count, GpusortCudaError *err)
+planned(GpusortFaultSite site, GpusortCudaError *err)
 {
-	static const struct
-	{
-		const char *name;
-		GpusortCudaStatus status;
-	}			statuses[] = {
-		{"no_driver", GPUSORT_CUDA_NO_DRIVER},
-		{"old_driver", GPUSORT_CUDA_OLD_DRIVER},
-		{"no_device", GPUSORT_CUDA_NO_DEVICE},
-		{"no_memory", GPUSORT_CUDA_NO_MEMORY},
-		{"unsorted", GPUSORT_CUDA_UNSORTED},
-		{"fault", GPUSORT_CUDA_FAULT},
-		{"busy", GPUSORT_CUDA_BUSY},
-	};
+	static int	passes[GPUSORT_FAULT_SITES];
 	const char *plan = getenv("GPUSORT_STANDIN");
-	char		plan_call[16];
+	char		plan_site[16];
 	char		plan_status[16];
 	int			from = 1;
 	int			to = INT_MAX;
+	GpusortCudaStatus status = GPUSORT_CUDA_OK;
 
 	memset(err, 0, sizeof(*err));
-	++*count;
-	if (plan == NULL || sscanf(plan, "%15[^:]:%15[^:]:%d-%d", plan_call, plan_status, &from, &to) < 2 ||
-		strcmp(plan_call, call) != 0 || *count < from || *count > to)
-		return GPUSORT_CUDA_OK;
-	while (strcmp(plan_status, "hang") == 0)
-		pause();
-	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+	passes[site]++;
+	if (plan != NULL && sscanf(plan, "%15[^:]:%15[^:]:%d-%d", plan_site, plan_status, &from, &to) >= 2 &&
+		strcmp(plan_site, gpusort_fault_name(site)) == 0 && passes[site] >= from && passes[site] <= to)
 	{
-		if (strcmp(plan_status, statuses[i].name) == 0)
-		{
-			err->code = 999;
-			snprintf(err->call, sizeof(err->call), "%s", call);
-			snprintf(err->text, sizeof(err->text), "planned by the test");
-			return statuses[i].status;
-		}
+		while (strcmp(plan_status, "hang") == 0)
+			pause();
+		status = gpusort_fault_status(plan_status);
 	}
-	return GPUSORT_CUDA_OK;
+	if (status == GPUSORT_CUDA_OK)
+		status = gpusort_fault_pass(site);
+	if (status != GPUSORT_CUDA_OK)
+	{
+		err->code = 999;
+		snprintf(err->call, sizeof(err->call), "%s", gpusort_fault_name(site));
+		snprintf(err->text, sizeof(err->text), "planned by the test");
+	}
+	return status;
 }
 
 static void
@@ -115,12 +107,10 @@ trace(const GpusortCudaLane *lane, const char *call, uint64_t bytes)
 GpusortCudaStatus
 gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *err)
 {
-	static int	count = 0;
-
 	memset(info, 0, sizeof(*info));
 	info->driver_version = 12020;
 	info->runtime_version = 13000;
-	return planned("open", &count, err);
+	return planned(GPUSORT_FAULT_OPEN, err);
 }
 
 GpusortCudaStatus
@@ -131,6 +121,8 @@ gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit,
 	snprintf(info->name, sizeof(info->name), "stand-in device");
 	info->total_memory = info->free_memory = UINT64_C(8) << 30;
 	the_device.used = 0;
+	the_device.open_lanes = 0;
+	gpusort_fault_count_lanes(0);
 	gpusort_cuda_set_memory_limit(&the_device, memory_limit);
 	*dev = &the_device;
 	return GPUSORT_CUDA_OK;
@@ -165,30 +157,33 @@ gpusort_cuda_register(void *mem, size_t bytes, GpusortCudaError *err)
 {
 	(void) mem;
 	(void) bytes;
-	memset(err, 0, sizeof(*err));
-	return GPUSORT_CUDA_OK;
+	return planned(GPUSORT_FAULT_REGISTER, err);
 }
 
 GpusortCudaStatus
 gpusort_cuda_unregister(void *mem, GpusortCudaError *err)
 {
-	static int	count = 0;
 	static const GpusortCudaLane none;
 
 	(void) mem;
 	trace(&none, "unregister", 0);
-	return planned("unregister", &count, err);
+	return planned(GPUSORT_FAULT_UNREGISTER, err);
 }
 
 GpusortCudaStatus
 gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCudaError *err)
 {
-	memset(err, 0, sizeof(*err));
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_LANE, err);
+
+	*lane = NULL;
+	if (status != GPUSORT_CUDA_OK)
+		return status;
 	*lane = calloc(1, sizeof(GpusortCudaLane));
 	if (*lane == NULL)
 		return GPUSORT_CUDA_NO_MEMORY;
 	(*lane)->dev = dev;
 	(*lane)->number = ++dev->lanes;
+	gpusort_fault_count_lanes(++dev->open_lanes);
 	return GPUSORT_CUDA_OK;
 }
 
@@ -201,14 +196,14 @@ gpusort_cuda_lane_close(GpusortCudaLane *lane)
 	lane->dev->used -= lane->capacity + lane->nrows * sizeof(uint32_t);
 	free(lane->keys);
 	free(lane->rows);
+	gpusort_fault_count_lanes(--lane->dev->open_lanes);
 	free(lane);
 }
 
 GpusortCudaStatus
 gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
 {
-	static int	count = 0;
-	GpusortCudaStatus status = planned("upload", &count, err);
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_UPLOAD, err);
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
@@ -222,6 +217,9 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 			capacity = lane->bytes + bytes;
 		if (lane->dev->used + capacity > lane->dev->limit)
 			return GPUSORT_CUDA_NO_MEMORY;
+		status = planned(GPUSORT_FAULT_ALLOCATE, err);
+		if (status != GPUSORT_CUDA_OK)
+			return status;
 		keys = realloc(lane->keys, capacity);
 		if (keys == NULL)
 			return GPUSORT_CUDA_NO_MEMORY;
@@ -239,10 +237,11 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 GpusortCudaStatus
 gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err)
 {
-	static int	count = 0;
-	bool		pending = lane->upload_pending || planned("uploaded", &count, err) == GPUSORT_CUDA_BUSY;
+	bool		pending = lane->upload_pending;
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_UPLOADED, err);
 
-	memset(err, 0, sizeof(*err));
+	if (status != GPUSORT_CUDA_OK)
+		return status;
 	lane->upload_pending = false;
 	return pending ? GPUSORT_CUDA_BUSY : GPUSORT_CUDA_OK;
 }
@@ -271,6 +270,9 @@ radix_sort(char *keys, uint32_t *rows, int width, uint64_t n)
 
 		for (uint64_t i = 0; i < n; i++)
 			start[((key_at(from, width, i) >> shift) & 255) + 1]++;
+		/* one digit that all keys have orders nothing */
+		if (n > 0 && start[((key_at(from, width, 0) >> shift) & 255) + 1] == n)
+			continue;
 		for (int d = 0; d < 256; d++)
 			start[d + 1] += start[d];
 		for (uint64_t i = 0; i < n; i++)
@@ -290,7 +292,11 @@ radix_sort(char *keys, uint32_t *rows, int width, uint64_t n)
 			rows_to = rows_swap;
 		}
 	}
-	/* an even number of passes: the result is where the input was */
+	if (done && from != keys)
+	{
+		memcpy(keys, from, n * width);
+		memcpy(rows, rows_from, n * sizeof(uint32_t));
+	}
 	free(scratch);
 	free(rows_scratch);
 	return done;
@@ -353,8 +359,7 @@ GpusortCudaStatus
 gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 				  GpusortCudaReport *report, GpusortCudaError *err)
 {
-	static int	count = 0;
-	GpusortCudaStatus status = planned("sort", &count, err);
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_SORT, err);
 	const char *slow = getenv("GPUSORT_STANDIN_SLOW");
 	uint64_t	bytes = sort->rows * gpusort_cuda_width(sort);
 	uint64_t	scratch = bytes;
@@ -382,6 +387,9 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	}
 	if (lane->dev->used + scratch > lane->dev->limit)
 		return GPUSORT_CUDA_NO_MEMORY;
+	status = planned(GPUSORT_FAULT_ALLOCATE, err);
+	if (status != GPUSORT_CUDA_OK)
+		return status;
 	lane->rows = malloc(sort->rows * sizeof(uint32_t) + 1);
 	if (lane->rows == NULL)
 		return GPUSORT_CUDA_NO_MEMORY;
@@ -409,8 +417,7 @@ GpusortCudaStatus
 gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host,
 					  size_t bytes, GpusortCudaError *err)
 {
-	static int	count = 0;
-	GpusortCudaStatus status = planned("download", &count, err);
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_DOWNLOAD, err);
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
@@ -423,10 +430,12 @@ gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *h
 GpusortCudaStatus
 gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err)
 {
-	memset(err, 0, sizeof(*err));
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_DOWNLOADED, err);
+
 	*finished = lane->reported;
-	lane->reported = lane->queued;
-	return GPUSORT_CUDA_OK;
+	if (status == GPUSORT_CUDA_OK)
+		lane->reported = lane->queued;
+	return status;
 }
 
 void
