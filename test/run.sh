@@ -127,6 +127,15 @@ build_test_module() {
     -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,memory}.c
 }
 
+# Builds the driver that says no, and one without an entry point, in a folder
+# that GPUSORT_FAKE_DRIVER names.
+build_fake_driver() {
+  export GPUSORT_FAKE_DRIVER=$work/fakedriver
+  mkdir -p "$GPUSORT_FAKE_DRIVER/empty"
+  "${CC:-cc}" -O2 -Wall -Wextra -Werror -fPIC -shared -o "$GPUSORT_FAKE_DRIVER/libcuda.so.1" "$tree/test/fakedriver/libcuda.c"
+  "${CC:-cc}" -shared -o "$GPUSORT_FAKE_DRIVER/empty/libcuda.so.1" -x c /dev/null
+}
+
 # PostgreSQL's own suite, with gpusort in the place of its sorts.
 run_core() {
   local rc=0 counts
@@ -215,6 +224,12 @@ if [ -f "$tree/kernels/sort.o" ]; then
   fi
 fi
 run_tap "server" "$tree"/test/t/{001,010}*.pl
+if grep -qa 'libcuda\.so\.1' "$tree/gpusort.so"; then
+  build_fake_driver
+  run_tap "drivers without a device" "$tree"/test/t/006*.pl
+else
+  say "skipped, for a build without CUDA: drivers without a device"
+fi
 build_test_module
 run_tap "spill and activity" "$tree"/test/spill/*.pl
 run_tap "random queries" "$tree"/test/t/020*.pl
