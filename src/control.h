@@ -163,6 +163,7 @@ typedef struct GpusortControl
 	TimestampTz started_at;		/* when STARTING was set */
 	TimestampTz retry_at;		/* not to be started before, after a failure */
 	char		failure[160];	/* why it is DOWN; empty: for no bad reason */
+	int			pool_limit;		/* MB, the service's gpusort.pool_limit; 0: no service yet */
 
 	/* the device, once READY was reached */
 	char		device[64];

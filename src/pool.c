@@ -116,12 +116,28 @@ hold(int chunk, int request)
 	gpusort_control->chunks[chunk].bytes = 0;
 }
 
+/*
+ * Segments that there may be.  A session that had an opinion of
+ * gpusort.pool_limit before the library was loaded has lost it then, but the
+ * configuration file's, too: its value is the built-in default.  The service
+ * takes no client's options, so what it read counts as well.
+ */
+static int
+segment_limit(void)
+{
+	int			limit = gpusort_pool_limit;
+
+	if (gpusort_control->pool_limit > 0)
+		limit = Min(limit, gpusort_control->pool_limit);
+	return Min(GPUSORT_MAX_SEGMENTS,
+			   (int) ((uint64) limit * 1024 * 1024 / GPUSORT_SEGMENT_BYTES));
+}
+
 /* A slot for a new segment, or -1 if the limit is reached. */
 static int
 find_segment_slot(void)
 {
-	int			limit = Min(GPUSORT_MAX_SEGMENTS,
-							(int) ((uint64) gpusort_pool_limit * 1024 * 1024 / GPUSORT_SEGMENT_BYTES));
+	int			limit = segment_limit();
 	int			slot = -1;
 	int			count = 0;
 

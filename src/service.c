@@ -309,6 +309,7 @@ become_service(void)
 		gpusort_control->service_pid = MyProcPid;
 		gpusort_control->service_latch = MyLatch;
 		gpusort_control->started_at = GetCurrentTimestamp();
+		gpusort_control->pool_limit = gpusort_pool_limit;
 		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
 	}
 	LWLockRelease(&gpusort_control->lock);
@@ -402,6 +403,9 @@ gpusort_service_main(Datum arg)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
+			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+			gpusort_control->pool_limit = gpusort_pool_limit;
+			LWLockRelease(&gpusort_control->lock);
 			GPUSORT_WATCHED(0, gpusort_cuda_set_memory_limit(gpusort_service_device,
 															 (uint64) gpusort_device_memory_limit * 1024 * 1024));
 		}
