@@ -31,8 +31,9 @@ interrupted(void *arg)
 }
 
 /*
- * As many processes as core would give the query, and not more than there are
- * processors.  A parallel worker has its share already.
+ * As many processes as core would give the query at most, and not more than
+ * there are processors.  Anybody may set the first two limits, the third is
+ * the administrator's.  A parallel worker has its share already.
  */
 static int
 threads_for(uint64 rows)
@@ -44,7 +45,8 @@ threads_for(uint64 rows)
 		return 1;
 	if (processors == 0)
 		processors = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
-	threads = Min(1 + max_parallel_workers_per_gather, processors);
+	threads = Min(max_parallel_workers_per_gather, max_parallel_workers);
+	threads = Min(1 + Min(threads, max_worker_processes), processors);
 	threads = Min(threads, (int) Min(rows / MIN_ROWS_PER_THREAD, MAX_THREADS));
 	return Max(threads, 1);
 }
