@@ -368,6 +368,13 @@ phase_name(uint32 phase)
 	return "unknown";
 }
 
+bool
+gpusort_activity_is_visible(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), role);
+}
+
 /* Adds the sort in a slot, if there is one. */
 static void
 put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
@@ -399,9 +406,7 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	if (pg_atomic_read_u64(&slot->owner) != owner)
 		return;					/* has just ended */
 
-	/* as in pg_stat_activity */
-	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
-		!has_privs_of_role(GetUserId(), role))
+	if (!gpusort_activity_is_visible(role))
 		memset(nulls + 1, true, sizeof(nulls) - sizeof(nulls[0]));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

@@ -62,6 +62,9 @@ extern void gpusort_activity_report(GpusortActivity *activity, GpusortPhase phas
 /* The sort is over.  May be called again, and without begin. */
 extern void gpusort_activity_end(GpusortActivity *activity);
 
+/* May the current user see what sorts of that role do, as in pg_stat_activity? */
+extern bool gpusort_activity_is_visible(Oid role);
+
 /* Counts a sort of the plan node, for gpusort_counters(); by_core: handed over. */
 extern void gpusort_activity_count(bool by_core, uint64 rows);
 

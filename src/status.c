@@ -11,8 +11,10 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
+#include "activity.h"
 #include "engine.h"
 #include "engine_cpu.h"
 #include "report.h"
@@ -24,10 +26,17 @@ PG_FUNCTION_INFO_V1(gpusort_last_sort);
 static GpusortReport last_sort;
 static char last_reason[256];
 
+/*
+ * Who it was done for: not the session's user in a SECURITY DEFINER function,
+ * or before SET ROLE.
+ */
+static Oid	last_user;
+
 void
 gpusort_report_keep(const GpusortReport *report)
 {
 	last_sort = *report;
+	last_user = GetUserId();
 	last_reason[0] = '\0';
 	if (report->reason != NULL)
 		strlcpy(last_reason, report->reason, sizeof(last_reason));
@@ -93,7 +102,7 @@ gpusort_status(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* gpusort_last_sort() returns record: NULLs before a session's first sort */
+/* gpusort_last_sort() returns record: NULLs before a session's first sort, and of other users' */
 Datum
 gpusort_last_sort(PG_FUNCTION_ARGS)
 {
@@ -105,7 +114,7 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	if (last_sort.engine == NULL)
+	if (last_sort.engine == NULL || !gpusort_activity_is_visible(last_user))
 		PG_RETURN_NULL();
 
 	values[i++] = Int64GetDatum((int64) last_sort.rows);
