@@ -103,7 +103,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 
 COMMENT ON FUNCTION gpusort_status() IS
-'the engines, whether each can be used or why not, and the shared memory for keys';
+'the engines, whether each can be used or why not, and the shared memory for the keys of all users together; starts the GPU service if need be, as a sort would';
 
 CREATE FUNCTION gpusort_last_sort(
   OUT rows bigint,
@@ -129,7 +129,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION gpusort_last_sort() IS
-'the last sort of this session: engine, sizes, and where the time went; NULLs before the first';
+'the last sort of this session: engine, sizes, and where the time went; NULLs before the first, and if it was done as another user, as in a SECURITY DEFINER function, unless the caller has the privileges of that user or of pg_read_all_stats';
 
 CREATE FUNCTION gpusort_activity_list(
   OUT pid integer,
@@ -164,7 +164,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION gpusort_counters() IS
-'since the server started: sorts that GpuSort did in query plans, those it left to core when it ran, and the rows of the former';
+'since the server started: sorts that GpuSort did in query plans, those it left to core when it ran, and the rows of the former, of all users together';
 
 --
 -- Measuring
@@ -200,14 +200,19 @@ CREATE FUNCTION gpusort_bench_crossover(
 RETURNS bigint
 LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE COST 10000000
 BEGIN ATOMIC
+  -- every name is looked up now, so whoever may create objects in this schema
+  -- must find no gap to put a better fitting operator or function in
   WITH gpu AS (
     SELECT b.n, b.speedup
     FROM gpusort_bench($1, $2, $3, $4) b
-    WHERE b.engine <> 'cpu'
-      AND b.algorithm = coalesce(current_setting('gpusort.algorithm', true), 'auto'))
-  SELECT min(gpu.n)
+    WHERE b.engine OPERATOR(pg_catalog.<>) 'cpu'::pg_catalog.text
+      AND b.algorithm OPERATOR(pg_catalog.=)
+          coalesce(pg_catalog.current_setting('gpusort.algorithm'::pg_catalog.text, true), 'auto'::pg_catalog.text))
+  SELECT pg_catalog.min(gpu.n)
   FROM gpu
-  WHERE gpu.n > coalesce((SELECT max(slow.n) FROM gpu slow WHERE slow.speedup <= 1), 0);
+  WHERE gpu.n OPERATOR(pg_catalog.>)
+        coalesce((SELECT pg_catalog.max(slow.n) FROM gpu slow
+                  WHERE slow.speedup OPERATOR(pg_catalog.<=) 1::pg_catalog.float8), 0::pg_catalog.int8);
 END;
 
 COMMENT ON FUNCTION gpusort_bench_crossover(bigint, regtype, text, integer) IS

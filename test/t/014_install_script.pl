@@ -1,0 +1,192 @@
+# The extension's SQL script against whoever may create objects in its schema:
+# objects that fit better than those meant are made before it, and must be used
+# neither when it is run nor by what it made; objects of the names it creates
+# must stop it.  CREATE EXTENSION looks names up in pg_catalog first and then in
+# the extension's schema, so it is there that an attacker waits.
+#
+# In part, what pgspot checks (github.com/timescale/pgspot): its rule is said
+# where one is covered.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('install_script');
+$node->init;
+$node->append_conf('postgresql.conf', "fsync = off\n");
+$node->start;
+$node->safe_psql('postgres', q(
+CREATE ROLE mallory LOGIN;
+CREATE SCHEMA evil AUTHORIZATION mallory;
+));
+
+#
+# The text
+#
+my ($sharedir, $err) = run_command([ 'pg_config', '--sharedir' ]);
+my @scripts = glob("$sharedir/extension/gpusort--*.sql");
+cmp_ok(scalar(@scripts), '>', 0, 'there are scripts');
+
+# Less comments and literals.  A body is checked as one of its statements, so none may be a string.
+sub code_of
+{
+	my ($text) = @_;
+	$text =~ s/--[^\n]*|\/\*.*?\*\/|'(?:[^']|'')*'/ /gs;
+	return $text;
+}
+
+foreach my $script (@scripts)
+{
+	my $name = $script =~ s/.*\///r;
+	my $text = slurp_file($script);
+	like($text, qr/^\\echo .* \\quit$/m, "$name is not for psql");
+	my $code = code_of($text =~ s/^\\echo .*$//mr);
+
+	# PS010, PS002, PS005 to PS015: what is there already is neither replaced nor adopted
+	unlike($code, qr/\bOR\s+REPLACE\b|\bIF\s+NOT\s+EXISTS\b|\bCREATE\s+SCHEMA\b/i, "$name takes nothing over");
+	# no string is run, none is kept to be looked up by whoever calls it (PS001, PS003, PS004)
+	unlike($code, qr/\$\w*\$|\bDO\b|\bEXECUTE\s+(?!ON\b)|\bSECURITY\s+DEFINER\b|\bSET\s+(LOCAL\s+)?search_path\b/i,
+		"$name has no body that is looked up later");
+	# PS016, PS017, and operators in what is looked up now
+	foreach my $body ($code =~ /\bBEGIN\s+ATOMIC\b.*?\bEND\s*;|\bCREATE\s+VIEW\b.*?;/gsi)
+	{
+		my $what = join ' ', (split ' ', $body)[ 0 .. 4 ];
+		my @unqualified = grep { !/^(coalesce|operator|as|gpusort_\w+|gpu_\w+)$/i } $body =~ /(?<![.\w])(\w+)\s*\(/g;
+		is("@unqualified", '', "$name: functions are qualified in: $what");
+		unlike($body =~ s/OPERATOR\(pg_catalog\.[^)\w]+\)//gr, qr/[-+*\/<>=~!@#%^&|`?]/, "$name: operators are qualified in: $what");
+	}
+}
+
+#
+# Better fitting objects
+#
+my $traps = q(
+DO $do$
+DECLARE
+	types text[] := '{int2,int4,int8,float4,float8,numeric,text,varchar,bpchar,name,bool,oid,regtype}';
+	l text;
+	r text;
+	o text;
+	p record;
+	body text := $$BEGIN RAISE EXCEPTION 'a trap has snapped'; END$$;
+BEGIN
+	-- types go last: they would be meant from then on
+	FOREACH l IN ARRAY types LOOP
+		FOREACH r IN ARRAY types LOOP
+			EXECUTE format('CREATE FUNCTION evil.trap(pg_catalog.%s, pg_catalog.%s) RETURNS bool LANGUAGE plpgsql AS %L', l, r, body);
+			FOREACH o IN ARRAY '{=,<>,<,<=,>,>=}'::text[] LOOP
+				EXECUTE format('CREATE OPERATOR evil.%s (LEFTARG = pg_catalog.%s, RIGHTARG = pg_catalog.%s, FUNCTION = evil.trap)', o, l, r);
+			END LOOP;
+		END LOOP;
+		EXECUTE format('CREATE FUNCTION evil.trap_state(pg_catalog.%1$s, pg_catalog.%1$s) RETURNS pg_catalog.%1$s LANGUAGE plpgsql AS %2$L', l, body);
+		FOREACH o IN ARRAY '{min,max}'::text[] LOOP
+			EXECUTE format('CREATE AGGREGATE evil.%s(pg_catalog.%s) (SFUNC = evil.trap_state, STYPE = pg_catalog.%2$s)', o, l);
+		END LOOP;
+		EXECUTE format('CREATE FUNCTION evil.current_setting(pg_catalog.%s, bool) RETURNS text LANGUAGE plpgsql AS %L', l, body);
+		IF l <> 'text' THEN
+			EXECUTE format('CREATE FUNCTION evil.gpusort_bench(int8, regtype, %s, int4) RETURNS TABLE (n int8, engine text, algorithm text, speedup float8) LANGUAGE plpgsql AS %L', l, body);
+		END IF;
+	END LOOP;
+	EXECUTE format('CREATE FUNCTION evil.gpusort_bench(VARIADIC text[]) RETURNS TABLE (n int8, engine text, algorithm text, speedup float8) LANGUAGE plpgsql AS %L', body);
+	EXECUTE format('CREATE FUNCTION evil.gpusort_activity_list(VARIADIC int4[]) RETURNS TABLE (pid int, phase text, rows int8, bytes int8, engine text, started timestamptz) LANGUAGE plpgsql AS %L', body);
+	FOREACH l IN ARRAY '{text,regtype,int8,int4,float8,bool,anyarray,anynonarray,internal,record}'::text[] LOOP
+		EXECUTE format('CREATE DOMAIN evil.%I AS pg_catalog.int2', l);
+	END LOOP;
+END
+$do$;
+);
+
+# members of the extension, and what a view's rule refers to
+my $members = q(
+WITH members AS (
+	SELECT classid, objid FROM pg_depend
+	WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'gpusort')),
+parts AS (
+	SELECT classid, objid FROM members
+	UNION ALL SELECT d.classid, d.objid FROM pg_depend d JOIN members m ON (d.refclassid, d.refobjid) = (m.classid, m.objid) WHERE d.deptype IN ('i', 'a')
+	UNION ALL SELECT 'pg_rewrite'::regclass, r.oid FROM pg_rewrite r JOIN members m ON m.classid = 'pg_class'::regclass AND r.ev_class = m.objid)
+);
+# what they depend on otherwise; not recorded: what came with the server
+my $foreign = "$members " . q(
+SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0) || ': ' || pg_describe_object(d.refclassid, d.refobjid, 0)
+FROM pg_depend d JOIN parts p USING (classid, objid)
+WHERE d.refobjid >= 16384 AND d.refclassid NOT IN ('pg_extension'::regclass, 'pg_namespace'::regclass)
+  AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM parts)
+  -- a view's row type and the array of it
+  AND NOT (d.refclassid = 'pg_type'::regclass AND EXISTS (SELECT FROM parts WHERE classid = 'pg_type'::regclass AND objid = d.refobjid)));
+
+my ($rc, $stdout, $stderr) = $node->psql('postgres', $traps, extra_params => [ '-U', 'mallory' ]);
+is("$rc $stderr", '0 ', 'traps are laid');
+foreach my $case (
+	[ 'in the schema that traps were laid in', 'SET search_path = evil, pg_catalog;', '', 'evil' ],
+	[ 'in that schema, by name', '', 'SCHEMA evil', 'evil' ],
+	[ 'in another schema, with that first in the path', 'SET search_path = evil, public;', 'SCHEMA public', 'public' ],
+	[ 'with traps in pg_temp', 'CREATE DOMAIN pg_temp.text AS int; CREATE DOMAIN pg_temp.regtype AS int; CREATE TEMP TABLE gpusort_activity (a int);', 'SCHEMA public', 'public' ])
+{
+	my ($name, $before, $schema, $target) = @$case;
+	is($node->psql('postgres', "$before CREATE EXTENSION gpusort $schema"), 0, "installed $name");
+	is($node->safe_psql('postgres', q(SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'gpusort')), $target, "$name: it is there");
+	is($node->safe_psql('postgres', $foreign), '', "$name: refers to nothing but its own");
+
+	# all that can be called, by names that mean what they say
+	my $t = 'pg_catalog';
+	my $calls = "SET client_min_messages = error; SET search_path = evil, pg_catalog;\n" . join(";\n",
+		"SELECT $target.gpu_sort('{2,1}'::$t._int4), $target.gpu_sort('{2,1}'::$t._int4, true), $target.gpu_argsort('{2,1}'::$t._int4, true, false)",
+		"SELECT $target.gpu_sort_agg(g) FROM $t.generate_series(1::$t.int4, 3::$t.int4) AS g",
+		"SELECT $t.count(*) FROM $target.gpusort_activity",
+		"SELECT (l).rows FROM $target.gpusort_last_sort() AS l",
+		"SELECT (c).core_sorts FROM $target.gpusort_counters() AS c",
+		"SELECT $t.count(*) FROM $target.gpusort_status()",
+		"SELECT $t.count($target.gpusort_bench_crossover(10000::$t.int8, 'pg_catalog.int4'::$t.regtype, 'uniform'::$t.text, 1::$t.int4)) OPERATOR($t.<) 2::$t.int8");
+	($rc, $stdout, $stderr) = $node->psql('postgres', $calls);
+	is("$rc $stdout$stderr", "0 {1,2}|{2,1}|{1,2}\n{1,2,3}\n0\n3\n0\n2\nt", "$name: no trap snaps");
+	$node->safe_psql('postgres', 'DROP EXTENSION gpusort');
+}
+
+# would they have?
+($rc, $stdout, $stderr) = $node->psql('postgres', q(SET search_path = evil; SELECT 1.5::pg_catalog.float8 <= 1));
+like($stderr, qr/a trap has snapped/, 'an operator that fits better is a trap');
+($rc, $stdout, $stderr) = $node->psql('postgres', q(SET search_path = evil; SELECT gpusort_bench(1::pg_catalog.int8, 'int4'::pg_catalog.regtype, 'x'::pg_catalog.varchar, 1)));
+like($stderr, qr/a trap has snapped/, 'so is a function');
+
+#
+# Functions and views of its own: bodies that were looked up when they were made
+#
+$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+is($node->safe_psql('postgres', "$members " . q(
+SELECT string_agg(DISTINCT lanname || CASE WHEN lanname = 'sql' THEN CASE WHEN prosqlbody IS NULL THEN ', a string' ELSE ', parsed' END ELSE '' END, '; ')
+FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid JOIN pg_language l ON l.oid = prolang)),
+	'c; internal; sql, parsed', 'functions are of C, aggregates, or parsed');
+is($node->safe_psql('postgres', "$members " . q(
+SELECT count(*) FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+WHERE prosecdef OR probin NOT IN ('$libdir/gpusort'))), '0', 'C functions are of the installed library, and none acts as its owner');
+my @made = split /\n/, $node->safe_psql('postgres', "$members " . q(
+SELECT format('CREATE FUNCTION taken.%I(%s) RETURNS int LANGUAGE plpgsql AS %L', proname, oidvectortypes(proargtypes), 'BEGIN RETURN 1; END')
+FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+WHERE NOT 'internal'::regtype = ANY (proargtypes)
+UNION ALL
+SELECT unnest(ARRAY[format('CREATE VIEW taken.%I AS SELECT 1 AS a', relname), format('CREATE TABLE taken.%I (a int)', relname),
+	format('CREATE TYPE taken.%I AS (a int)', relname), format('CREATE DOMAIN taken.%I AS int', relname)])
+FROM pg_class c JOIN members m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid));
+$node->safe_psql('postgres', 'DROP EXTENSION gpusort');
+
+#
+# Names that are taken (CVE-2022-2625)
+#
+cmp_ok(scalar(@made), '>', 10, 'names to take');
+foreach my $taker (@made)
+{
+	$node->safe_psql('postgres', 'CREATE SCHEMA taken AUTHORIZATION mallory; GRANT CREATE ON SCHEMA taken TO mallory');
+	($rc, $stdout, $stderr) = $node->psql('postgres', $taker, extra_params => [ '-U', 'mallory' ]);
+	is("$rc $stderr", '0 ', $taker);
+	($rc, $stdout, $stderr) = $node->psql('postgres', 'CREATE EXTENSION gpusort SCHEMA taken');
+	like($stderr, qr/^psql:<stdin>:1: ERROR:  \w+ "?gpu\w+.* already exists/, 'the extension is not installed over it');
+	$node->safe_psql('postgres', 'SET client_min_messages = error; DROP SCHEMA taken CASCADE');
+}
+is($node->safe_psql('postgres', q(SELECT count(*) FROM pg_extension WHERE extname = 'gpusort')), '0', 'it never was');
+
+$node->stop;
+done_testing();
