@@ -30,7 +30,7 @@ OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/cpu_o
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
 CXX_OBJS = src/engine_cpu.o src/engine_cpu_words.o src/engine_cpu_merge.o
 
-REGRESS = functions aggregate settings errors bench order_by
+REGRESS = functions aggregate settings errors bench order_by privileges
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
 
 WITH_CUDA ?= auto

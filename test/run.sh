@@ -175,7 +175,7 @@ build_and_install "$work/standin" WITH_CUDA=standin
 start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
 stop_cluster
-run_tap "stand-in device" "$tree"/test/t/*standin*.pl
+run_tap "stand-in device" "$tree"/test/t/{*standin*,013*}.pl
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
 
 say "build"
@@ -223,7 +223,7 @@ if [ -f "$tree/kernels/sort.o" ]; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi
 fi
-run_tap "server" "$tree"/test/t/{001,010}*.pl
+run_tap "server" "$tree"/test/t/{001,010,013,014}*.pl
 if grep -qa 'libcuda\.so\.1' "$tree/gpusort.so"; then
   build_fake_driver
   run_tap "drivers without a device" "$tree"/test/t/006*.pl
