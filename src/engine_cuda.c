@@ -63,6 +63,20 @@ cuda_may_gather(void)
 	return gpusort_requests_held() < MAX_GATHERING;
 }
 
+/*
+ * Are there chunks for the keys that are known to come, and one for the result?
+ * A run that begins without them would hold others up, fail for all that, and
+ * leave its slot for the service to clear.
+ */
+static bool
+has_room(const GpusortRun *run)
+{
+	uint64		rows = Max(Max(run->rows, run->spec.expected_rows), 1);
+	uint64		chunk_rows = GPUSORT_CHUNK_BYTES / gpusort_spec_width(&run->spec);
+
+	return (rows + chunk_rows - 1) / chunk_rows + 1 <= (uint64) gpusort_pool_room();
+}
+
 static const char *
 cuda_attach(GpusortRun *run)
 {
@@ -75,6 +89,8 @@ cuda_attach(GpusortRun *run)
 	reason = gpusort_service_start();
 	if (reason != NULL)
 		return reason;
+	if (!has_room(run))
+		return GPUSORT_POOL_EXHAUSTED;
 
 	cuda = MemoryContextAllocZero(run->cxt, sizeof(CudaRun));
 	cuda->open_chunk = -1;

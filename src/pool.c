@@ -133,6 +133,29 @@ segment_limit(void)
 			   (int) ((uint64) limit * 1024 * 1024 / GPUSORT_SEGMENT_BYTES));
 }
 
+int
+gpusort_pool_room(void)
+{
+	int			room = 0;
+	int			count = 0;
+
+	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+	{
+		GpusortSegment *segment = &gpusort_control->segments[i];
+
+		if (segment->handle == DSM_HANDLE_INVALID && !segment->creating)
+			continue;
+		count++;
+		if (segment->creating)
+			continue;
+		for (int j = 0; j < GPUSORT_SEGMENT_CHUNKS; j++)
+			room += gpusort_control->chunks[i * GPUSORT_SEGMENT_CHUNKS + j].request < 0;
+	}
+	LWLockRelease(&gpusort_control->lock);
+	return room + Max(segment_limit() - count, 0) * GPUSORT_SEGMENT_CHUNKS;
+}
+
 /* A slot for a new segment, or -1 if the limit is reached. */
 static int
 find_segment_slot(void)
@@ -225,8 +248,6 @@ gpusort_pool_take_existing(int request)
 	return chunk;
 }
 
-static const char *const pool_is_exhausted = "The chunk pool is exhausted (gpusort.pool_limit).";
-
 int
 gpusort_pool_take(int request, const char **reason)
 {
@@ -236,7 +257,7 @@ gpusort_pool_take(int request, const char **reason)
 
 	if (GPUSORT_FAULT(CHUNK))
 	{
-		*reason = pool_is_exhausted;
+		*reason = GPUSORT_POOL_EXHAUSTED;
 		return -1;
 	}
 	chunk = gpusort_pool_take_existing(request);
@@ -251,7 +272,7 @@ gpusort_pool_take(int request, const char **reason)
 	LWLockRelease(&gpusort_control->lock);
 	if (slot < 0)
 	{
-		*reason = pool_is_exhausted;
+		*reason = GPUSORT_POOL_EXHAUSTED;
 		return -1;
 	}
 

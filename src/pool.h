@@ -8,6 +8,9 @@
 #ifndef GPUSORT_POOL_H
 #define GPUSORT_POOL_H
 
+/* The reason when gpusort.pool_limit allows no more. */
+#define GPUSORT_POOL_EXHAUSTED	"The chunk pool is exhausted (gpusort.pool_limit)."
+
 /*
  * Takes a free chunk for a request, making a segment if there is none and
  * gpusort.pool_limit allows.  Returns -1 if not, with a static *reason.
@@ -16,6 +19,12 @@ extern int	gpusort_pool_take(int request, const char **reason);
 
 /* The same without making a segment, for the service. */
 extern int	gpusort_pool_take_existing(int request);
+
+/*
+ * How many chunks could be taken now.  Others may take them before the caller
+ * does, so this is only good for not beginning what would fail.
+ */
+extern int	gpusort_pool_room(void);
 
 /*
  * The chunk's memory in this process; NULL with a static *reason if its segment
