@@ -2,6 +2,8 @@
 #
 #   make demo        the main job on real data, on a private cluster
 #   make test        all tests, on a private cluster
+#   make test-long   a hundred clients sort for a minute; DURATION=600 CLIENTS=50
+#                    and so on, see test/load.sh
 #   make check-core  PostgreSQL's own test suites with gpusort doing their sorts;
 #                    SUITE=core|isolation|both, CONF="a=1 b=2 | c=3", PGSRC=folder
 #   make bench-gpu   the device's sorts beside CUB and thrust; ARGS="--quick"
@@ -80,13 +82,15 @@ PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 # What is made of kernels/ alone, which works without PostgreSQL.
 DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
 
-# These two install what is missing, PGXS included, and build by themselves.
-.PHONY: demo test check-core
-ifneq ($(filter demo test check-core,$(MAKECMDGOALS)),)
+# These install what is missing, PGXS included, and build by themselves.
+.PHONY: demo test test-long check-core
+ifneq ($(filter demo test test-long check-core,$(MAKECMDGOALS)),)
 demo:
 	@bash bench/demo.sh
 test:
 	@bash test/run.sh
+test-long:
+	@bash test/load.sh
 check-core:
 	@bash test/check-core.sh
 else ifeq ($(filter-out $(DEVICE_GOALS),$(or $(MAKECMDGOALS),all)),)

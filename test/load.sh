@@ -1,0 +1,254 @@
+#!/bin/bash
+#
+# load.sh - make test-long: many clients that sort at the same time.
+#
+# pgbench's clients sort small and large arrays, and rows by ORDER BY in memory
+# and by way of temporary files, and check every result (test/load/setup.sql).
+# Afterwards no sort has failed; the pool of chunks has kept within its limit,
+# of which it is short; and all memory is back: the service's, that of a
+# session that took part and stays, chunks, temporary files, the device's.
+# Where there is a GPU and nvcc, the device is that, else the stand-in.
+#
+# Fair is: no client waits more than FAIR times as long for the small arrays
+# that the device sorts for it, on average, as the client in the middle.  Such
+# an array takes microseconds to sort; the time is that of the line.  Since that
+# depends on the machine, FAIR=0 only tells.
+#
+#   DURATION=60      seconds; 600 is the long soak
+#   CLIENTS=100
+#   FAIR=10          0: report, but do not judge
+#   POOL=1GB         gpusort.pool_limit
+#   DEVICE=512MB     gpusort.device_memory_limit
+#   BUILD=no         nothing is built or installed: that is done
+#
+# The last line counts the checks; the exit status is 0 if none failed.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=test/cluster.sh
+. "$tree/test/cluster.sh"
+
+duration=${DURATION:-60}
+clients=${CLIENTS:-100}
+fair=${FAIR:-10}
+pool=${POOL:-1GB}
+device=${DEVICE:-512MB}
+
+# What may be left: caches of the server's, and the allocator's spare memory,
+# which it is told to keep small.
+slack_kb=$((32 * 1024))
+export MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=1048576
+
+passed=0
+failed=0
+
+# check NAME COMMAND...
+check() {
+  local name=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+    echo "ok - $name"
+  else
+    failed=$((failed + 1))
+    echo "not ok - $name"
+  fi
+}
+
+query() {
+  psql -qXAt -F ' ' -v ON_ERROR_STOP=1 -c "$1"
+}
+
+have_nvidia() {
+  command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1
+}
+
+build() {
+  if have_nvidia; then
+    say "build, with the GPU"
+    build_and_install "$tree"
+  else
+    say "build, with a stand-in for the device"
+    mkdir "$work/standin"
+    tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
+    build_and_install "$work/standin" WITH_CUDA=standin
+  fi
+}
+
+# ---- memory, in kB ----
+
+# of a process's own
+own_kb() {
+  awk '/^RssAnon:/ { print $2 }' "/proc/$1/status"
+}
+
+# of chunks, in a process's map: without the server's main shared memory
+mapped_kb() {
+  awk '/^[0-9a-f]+-/ { chunks = $6 ~ /^\/dev\/shm\/PostgreSQL/ } /^Rss:/ && chunks { sum += $2 } END { print sum + 0 }' "/proc/$1/smaps"
+}
+
+# The files of dynamic shared memory that the server's processes have mapped.
+mapped_files() {
+  local postmaster process
+  postmaster=$(head -1 "$PGDATA/postmaster.pid")
+  for process in $(cat "/proc/$postmaster/task/$postmaster/children"); do
+    awk '$6 ~ /^\/dev\/shm\/PostgreSQL/ { print $6 }' "/proc/$process/maps" 2>/dev/null || true
+  done | sort -u
+}
+
+# What segments of the pool, which have 64 MB, have of /dev/shm.  A session that
+# maps one keeps its file, but not its pages, until it next looks.
+segments_kb() {
+  { xargs -r stat -c '%s %b' 2>/dev/null || true; } | awk '$1 == 64 * 1024 * 1024 { sum += $2 / 2 } END { print sum + 0 }'
+}
+
+# of the device, by whomever; nothing where that cannot be told
+device_kb() {
+  if have_nvidia; then
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '/^[0-9]+$/ { sum += $1 * 1024; n++ } END { if (n) print sum }'
+  fi
+}
+
+# Until the service has been idle and has given everything back.
+wait_for_idle() {
+  local tries
+  for ((tries = 0; tries < 300; tries++)); do
+    [ "$(query "SELECT max(pool_bytes) FROM gpusort_status()")" != 0 ] || return 0
+    sleep 0.1
+  done
+  echo "the pool still has bytes, in use: $(query "SELECT max(pool_bytes), max(pool_used) FROM gpusort_status()")" >&2
+  return 1
+}
+
+# ---- a session that stays ----
+
+start_guest() {
+  mkfifo "$work/guest.in"
+  psql -qXAt -v ON_ERROR_STOP=1 <"$work/guest.in" >"$work/guest.out" 2>"$work/guest.err" &
+  guest=$!
+  exec 8>"$work/guest.in"
+  guest_says 'SELECT pg_backend_pid();'
+  guest_backend=$(head -1 "$work/guest.out")
+}
+
+# Gives it statements and waits until they are done.
+guest_says() {
+  guest_said=$((${guest_said:-0} + 1))
+  printf '%s\n\\echo done %d\n' "$1" "$guest_said" >&8
+  until grep -q "^done $guest_said\$" "$work/guest.out"; do
+    kill -0 "$guest" 2>/dev/null || { cat "$work/guest.err" >&2; return 1; }
+    sleep 0.05
+  done
+}
+
+rounds() {
+  local i
+  for ((i = 0; i < $1; i++)); do
+    echo 'SELECT load.round(-1);'
+  done
+}
+
+# ---- the run ----
+
+install_packages
+use_server
+[ "${BUILD:-yes}" = no ] || build
+start_cluster "shared_preload_libraries = 'gpusort'" "max_connections = $((clients + 20))" "shared_buffers = 256MB" \
+  "gpusort.pool_limit = '$pool'" "gpusort.device_memory_limit = '$device'" "gpusort.service_idle_timeout = 1s" \
+  "max_parallel_workers_per_gather = 0"
+export PGOPTIONS="-c gpusort.force=on -c gpusort.min_rows=1000 -c gpusort.memory_limit=64MB -c client_min_messages=error"
+psql -qX -v ON_ERROR_STOP=1 -f "$tree/test/load/setup.sql"
+start_guest
+say "$("$PG_CONFIG" --version), $(query "SELECT coalesce(device, 'no device: ' || detail) FROM gpusort_status() WHERE engine = 'cuda'"), $(nproc) processors, $clients clients, $duration s"
+
+# libraries, caches, kernels: what is there once, stays
+guest_says "$(rounds 3)"
+# of a spilled sort, the last run is seen, which may be too small
+check "the device does every kind of sort" \
+  [ "$(query "SELECT count(DISTINCT kind) FROM load.sorts WHERE engine = 'cuda' AND kind <> 'spill'")" = 5 ]
+wait_for_idle
+service=$(query "SELECT max(service_pid) FROM gpusort_status()")
+own_service=$(own_kb "$service")
+own_guest=$(own_kb "$guest_backend")
+on_device=$(device_kb)
+query "TRUNCATE load.sorts"
+
+psql -qXAt >"$work/pool.samples" 2>&1 <<<"SELECT max(pool_bytes), max(pool_used) FROM gpusort_status() \\watch 0.2" &
+sampler=$!
+scripts=()
+for script in array@60 argsort@10 order_by@15 spill@5 cursor@5 large@5; do
+  scripts+=(-f "$tree/test/load/${script/@/.sql@}")
+done
+pgbench_status=0
+pgbench -n -c "$clients" -j "$(nproc)" -T "$duration" "${scripts[@]}" postgres >"$work/pgbench.out" 2>"$work/pgbench.err" &
+pgbench=$!
+# meanwhile, the guest does as they do
+while kill -0 "$pgbench" 2>/dev/null; do
+  guest_says "$(rounds 1)"
+  mapped_files >>"$work/mapped.files"
+done
+wait "$pgbench" || pgbench_status=$?
+kill "$sampler"
+wait "$sampler" 2>/dev/null || true
+
+grep -vE '^pgbench: .*(pghost|client)|^$' "$work/pgbench.err" | head -20 >&2 || true
+check "no client had an error: $(query "SELECT count(*) || ' sorts, ' || coalesce(sum(rows), 0) || ' rows' FROM load.sorts")" \
+  [ "$pgbench_status$(sed -n 's/^number of failed transactions: \([0-9]*\) .*/\1/p' "$work/pgbench.out")" = 00 ]
+check "every client sorted" [ "$(query "SELECT count(DISTINCT client) FROM load.sorts WHERE client >= 0")" = "$clients" ]
+check "the server's log has no error, and no warning but of sorts that the CPU did" \
+  bash -c "! grep -E '(ERROR|FATAL|PANIC|WARNING):' '$work/server.log' | grep -v 'gpusort sorts on the CPU because'"
+check "the service is the one that it was" [ "$(query "SELECT max(service_pid) FROM gpusort_status()")" = "$service" ]
+check "the device sorted for most of the clients" \
+  [ "$(query "SELECT 2 * count(DISTINCT client) > $clients FROM load.sorts WHERE client >= 0 AND engine = 'cuda'")" = t ]
+
+limit=$(query "SELECT pg_size_bytes('$pool')")
+read -r peak used samples < <(awk -F'|' '/^[0-9]/ { n++; if ($1 > peak) peak = $1; if ($2 > used) used = $2 } END { printf "%.0f %.0f %d\n", peak, used, n }' "$work/pool.samples")
+check "the pool kept to its limit: $((peak >> 20)) MB of $((limit >> 20)), $((used >> 20)) in use at most, in $samples samples" \
+  [ "$((samples > 0 && used > 0 && peak <= limit))" = 1 ]
+
+# ---- afterwards ----
+
+check "the pool is given back" wait_for_idle
+# they have gone, but their processes may need a moment
+for ((tries = 0; tries < 100; tries++)); do
+  [ "$(query "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")" -gt 2 ] || break
+  sleep 0.1
+done
+# check_back NAME BEFORE NOW, in kB
+check_back() {
+  check "$1 is back: $(($2 / 1024)) MB before, $(($3 / 1024)) now" [ "$3" -le "$(($2 + slack_kb))" ]
+}
+check_back "the service's memory" "$own_service" "$(own_kb "$service")"
+check_back "a session's memory" "$own_guest" "$(own_kb "$guest_backend")"
+check "and chunks have left its map" [ "$(mapped_kb "$guest_backend")" -le 1024 ]
+left=$(sort -u "$work/mapped.files" | segments_kb)
+check "no page of /dev/shm is left to $(sort -u "$work/mapped.files" | wc -l) files that were seen mapped: $left kB" [ "$left" = 0 ]
+[ -z "$on_device" ] || check_back "the device's memory" "$on_device" "$(device_kb)"
+check "no temporary file is left" [ "$(query "SELECT count(*) FROM pg_ls_tmpdir()")" = 0 ]
+check "no sort is left" [ "$(query "SELECT count(*) FROM gpusort_activity")" = 0 ]
+
+say "milliseconds from call to result, where the device sorts; slowest: the slowest client's mean, times that of the client in the middle"
+psql -X -P footer=off <<'SQL'
+WITH clients AS (
+	SELECT kind, client, avg(ms) AS mean FROM load.sorts WHERE client >= 0 AND engine = 'cuda' GROUP BY kind, client),
+ratios AS (
+	SELECT kind, max(mean) / percentile_cont(0.5) WITHIN GROUP (ORDER BY mean) AS slowest FROM clients GROUP BY kind)
+SELECT kind, count(*) AS sorts, (100.0 * count(*) FILTER (WHERE engine = 'cuda') / count(*))::numeric(4, 1) AS "% on device",
+       (percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) FILTER (WHERE engine = 'cuda'))::numeric(9, 1) AS median,
+       (percentile_cont(0.99) WITHIN GROUP (ORDER BY ms) FILTER (WHERE engine = 'cuda'))::numeric(9, 1) AS "99 %",
+       (max(ms) FILTER (WHERE engine = 'cuda'))::numeric(9, 1) AS max, slowest::numeric(9, 2)
+FROM load.sorts LEFT JOIN ratios USING (kind) WHERE client >= 0 GROUP BY kind, slowest ORDER BY median;
+SELECT count(*) AS "left to the CPU", reason FROM load.sorts WHERE engine = 'cpu' GROUP BY reason ORDER BY 1 DESC;
+SQL
+slowest=$(query "WITH clients AS (SELECT avg(ms) AS mean FROM load.sorts WHERE kind = 'array' AND engine = 'cuda' AND client >= 0 GROUP BY client)
+SELECT max(mean) / percentile_cont(0.5) WITHIN GROUP (ORDER BY mean) FROM clients")
+if [ "$fair" != 0 ]; then
+  check "nobody waits for small arrays $fair times as long as the client in the middle" \
+    awk "BEGIN { exit !($slowest <= $fair) }"
+fi
+
+exec 8>&-
+wait "$guest" || true
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,1 @@
+SELECT load.glance(:client_id);

@@ -1,0 +1,1 @@
+SELECT load.sort_large(:client_id);
