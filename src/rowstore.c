@@ -9,7 +9,8 @@
  * in huge pages.  A row that lies in a buffer or a minimal tuple is copied as
  * it is; one that was computed is formed where it will stay.
  *
- * Nothing is freed but with the memory context.
+ * A row is never freed alone: all go together, with the memory context or to
+ * make room for others.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,6 +37,68 @@ gpusort_rowstore_begin(GpusortRowStore *store, Size memory)
 	store->max_block_bytes = Min(MAX_BLOCK_BYTES, Max(FIRST_BLOCK_BYTES, MAXALIGN(memory / 16)));
 }
 
+static void
+enter_block(GpusortRowStore *store, GpusortRowBlock *block)
+{
+	store->last = block;
+	store->next = (char *) block + MAXALIGN(sizeof(GpusortRowBlock));
+	store->end = (char *) block + block->bytes;
+}
+
+/* Frees the blocks from *link on. */
+static void
+free_blocks(GpusortRowStore *store, GpusortRowBlock **link)
+{
+	GpusortRowBlock *block = *link;
+
+	*link = NULL;
+	while (block != NULL)
+	{
+		GpusortRowBlock *next = block->next;
+
+		store->bytes -= block->bytes;
+		pfree(block);
+		block = next;
+	}
+}
+
+void
+gpusort_rowstore_reset(GpusortRowStore *store)
+{
+	GpusortRowBlock **link = &store->first;
+
+	/* what was not needed this time might be missed elsewhere */
+	while (*link != NULL && *link != store->last)
+		link = &(*link)->next;
+	free_blocks(store, link);
+	store->rows = 0;
+	store->last = NULL;
+	store->next = store->end = NULL;
+}
+
+/* Goes on to the next block, with room for that many bytes. */
+static void
+add_block(GpusortRowStore *store, Size bytes)
+{
+	GpusortRowBlock **link = store->last == NULL ? &store->first : &store->last->next;
+
+	bytes += MAXALIGN(sizeof(GpusortRowBlock));
+	/* the rows are not what they were */
+	if (*link != NULL && (*link)->bytes < bytes)
+		free_blocks(store, link);
+	if (*link == NULL)
+	{
+		Size		block_bytes = Max(store->block_bytes, bytes);
+
+		*link = gpusort_memory_alloc(store->cxt, block_bytes);
+		(*link)->next = NULL;
+		(*link)->bytes = block_bytes;
+		store->bytes += block_bytes;
+		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
+	}
+	enter_block(store, *link);
+}
+
 /* Room for a tuple of that many bytes, and for its pointer. */
 static pg_noinline void
 grow(GpusortRowStore *store, Size bytes)
@@ -52,14 +115,7 @@ grow(GpusortRowStore *store, Size bytes)
 		store->max_rows = max_rows;
 	}
 	if (store->end - store->next < bytes)
-	{
-		Size		block_bytes = Max(store->block_bytes, bytes);
-
-		store->next = gpusort_memory_alloc(store->cxt, block_bytes);
-		store->end = store->next + block_bytes;
-		store->bytes += block_bytes;
-		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
-	}
+		add_block(store, bytes);
 }
 
 /* The place of the next row, which takes that many bytes. */

@@ -10,15 +10,24 @@
 
 #include "executor/tuptable.h"
 
+/* Where a block begins; rows follow. */
+typedef struct GpusortRowBlock
+{
+	struct GpusortRowBlock *next;
+	Size		bytes;			/* this head included */
+} GpusortRowBlock;
+
 typedef struct GpusortRowStore
 {
 	MemoryContext cxt;
 	MinimalTuple *tuples;		/* by row number */
 	uint64		rows;
 	uint64		max_rows;		/* that fit tuples */
-	char	   *next;			/* the free part of the newest block, */
+	GpusortRowBlock *first;
+	GpusortRowBlock *last;		/* the one being filled; those after it wait */
+	char	   *next;			/* its free part, */
 	char	   *end;			/* MAXALIGNed at both ends */
-	Size		block_bytes;	/* of the block after it */
+	Size		block_bytes;	/* of the next one to be allocated */
 	Size		max_block_bytes;
 	Size		bytes;			/* all that is allocated */
 } GpusortRowStore;
@@ -29,6 +38,12 @@ typedef struct GpusortRowStore
  * for its blocks.
  */
 extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory);
+
+/*
+ * Forgets the rows, but keeps the memory of full blocks for others: to touch
+ * fresh memory costs more than to copy a row there.
+ */
+extern void gpusort_rowstore_reset(GpusortRowStore *store);
 
 /* Copies the slot's row to the end of the store. */
 extern void gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);

@@ -81,6 +81,7 @@ typedef struct GpusortNode
 	MemoryContext run_cxt;		/* what goes when a run is spilled */
 	GpusortRun *run;
 	bool		sorted;			/* the run is, and is still to be noted in stats */
+	MemoryContext store_cxt;	/* of the store's rows, whose memory stays */
 	GpusortRowStore store;		/* not for values */
 	uint64		nulls;			/* for values: counted, and returned first or last */
 	GpusortSpill *spill;		/* NULL: all is in memory */
@@ -135,6 +136,30 @@ extern bool gpusort_node_next_block(GpusortNode *node);
 
 /* The next row, or an empty slot at the end. */
 extern TupleTableSlot *gpusort_node_next(GpusortNode *node, bool forward);
+
+/* Rows between asking for a row's address and for the row, and using it. */
+#define GPUSORT_ADDRESS_AHEAD	64
+#define GPUSORT_ROW_AHEAD		32
+
+/*
+ * Asks for what row i + GPUSORT_ROW_AHEAD of the block at hand will need, and
+ * for the address of a later one.  always_inline: gcc takes a function that
+ * only prefetches for one without effect, and drops its calls.
+ */
+static pg_attribute_always_inline void
+gpusort_node_look_ahead(const GpusortNode *node, uint64 i)
+{
+	const uint32 *order = node->block;
+
+	if (likely(i + GPUSORT_ADDRESS_AHEAD < node->count))
+	{
+		const char *row = (const char *) node->store.tuples[order[i + GPUSORT_ROW_AHEAD]];
+
+		__builtin_prefetch(&node->store.tuples[order[i + GPUSORT_ADDRESS_AHEAD]]);
+		__builtin_prefetch(row);
+		__builtin_prefetch(row + 64);
+	}
+}
 
 /* A key of the value type as a value. */
 extern Datum gpusort_node_value(const GpusortNode *node, const void *keys, uint64 i);

@@ -38,7 +38,8 @@
 
 /*
  * Begins an empty run and, unless rows are values, an empty store.  What an
- * earlier run had is freed: all of that is in run_cxt.
+ * earlier run had is freed: all of that is in run_cxt.  The store's memory is
+ * used again.
  */
 static void
 begin_run(GpusortNode *node)
@@ -61,7 +62,7 @@ begin_run(GpusortNode *node)
 		spec.words = gpusort_rowkey_words(node->key);
 		spec.rows = true;
 		gpusort_rowkey_reset(node->key);
-		gpusort_rowstore_begin(&node->store, node->memory_limit);
+		gpusort_rowstore_reset(&node->store);
 	}
 	node->run = gpusort_run_begin(&spec);
 	MemoryContextSwitchTo(old);
@@ -137,6 +138,7 @@ hand_over(GpusortNode *node, const char *reason)
 	gpusort_run_end(node->run);
 	node->run = NULL;
 	MemoryContextReset(node->run_cxt);
+	MemoryContextReset(node->store_cxt);
 }
 
 /* Reads what is left of the child, in core's way. */
@@ -180,7 +182,37 @@ compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
 	return gpusort_rowkey_compare(node->key, node->left, node->right);
 }
 
-/* Sorts the run and writes it to a file; run and store are gone then. */
+/* Writes the values of the block at hand. */
+static void
+spill_values(GpusortNode *node)
+{
+	bool		wide = node->value_type->key_bytes == sizeof(uint64);
+
+	for (uint64 i = 0; i < node->count; i++)
+	{
+		uint64		word = wide ? ((const uint64 *) node->block)[i] : ((const uint32 *) node->block)[i];
+
+		gpusort_spill_write(node->spill, &word, NULL);
+	}
+}
+
+/* Writes the rows of the block at hand, each of which is a miss of every cache, as is its key. */
+static void
+spill_rows(GpusortNode *node)
+{
+	const uint32 *order = node->block;
+
+	for (uint64 i = 0; i < node->count; i++)
+	{
+		gpusort_node_look_ahead(node, i);
+		if (likely(i + GPUSORT_ROW_AHEAD < node->count))
+			__builtin_prefetch(gpusort_run_key(node->run, order[i + GPUSORT_ROW_AHEAD]));
+		gpusort_spill_write(node->spill, gpusort_run_key(node->run, order[i]),
+							node->store.tuples[order[i]]);
+	}
+}
+
+/* Sorts the run and writes it to a file; run and store are empty then. */
 static void
 spill_run(GpusortNode *node)
 {
@@ -201,23 +233,10 @@ spill_run(GpusortNode *node)
 	gpusort_spill_begin_run(node->spill);
 	do
 	{
-		for (uint64 i = 0; i < node->count; i++)
-		{
-			if (values)
-			{
-				uint64		word = node->value_type->key_bytes == 8 ?
-					((const uint64 *) node->block)[i] : ((const uint32 *) node->block)[i];
-
-				gpusort_spill_write(node->spill, &word, NULL);
-			}
-			else
-			{
-				uint32		row = ((const uint32 *) node->block)[i];
-
-				gpusort_spill_write(node->spill, gpusort_run_key(node->run, row),
-									node->store.tuples[row]);
-			}
-		}
+		if (values)
+			spill_values(node);
+		else
+			spill_rows(node);
 	} while (gpusort_node_next_block(node));
 	gpusort_spill_end_run(node->spill);
 	ExecClearTuple(node->left);
@@ -371,7 +390,6 @@ begin_sort(GpusortNode *node)
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
 	node->memory_limit = gpusort_guc_memory_limit();
-	memset(&node->store, 0, sizeof(node->store));
 	if (node->value_type == NULL)
 	{
 		node->key = gpusort_rowkey_begin(node->columns, node->ncolumns);
@@ -380,6 +398,9 @@ begin_sort(GpusortNode *node)
 	else
 		node->stats.key_bits = 8 * node->value_type->value_bytes;
 	node->run_cxt = AllocSetContextCreate(node->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
+	node->store_cxt = AllocSetContextCreate(node->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(node->store_cxt);
+	gpusort_rowstore_begin(&node->store, node->memory_limit);
 	MemoryContextSwitchTo(old);
 	begin_run(node);
 }
@@ -407,6 +428,7 @@ end_gathering(GpusortNode *node)
 		spill_run(node);
 	gpusort_node_end_run(node);
 	MemoryContextReset(node->run_cxt);
+	MemoryContextReset(node->store_cxt);
 	node->stats.disk = Max(node->stats.disk, gpusort_spill_bytes(node->spill));
 	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(node->spill),

@@ -21,10 +21,6 @@
 #include "report.h"
 #include "sortnode.h"
 
-/* Rows between asking for a row's address and for the row, and returning it. */
-#define ADDRESS_AHEAD	64
-#define ROW_AHEAD		32
-
 /* ----------------------------------------------------------------
  *		Sorting
  * ----------------------------------------------------------------
@@ -184,22 +180,6 @@ return_row(GpusortNode *node, uint64 i)
 	return ExecStoreMinimalTuple(node->store.tuples[order[i]], node->slot, false);
 }
 
-/* always_inline: gcc takes a function that only prefetches for one without effect, and drops its calls */
-static pg_attribute_always_inline void
-look_ahead(GpusortNode *node, uint64 i)
-{
-	const uint32 *order = node->block;
-
-	if (likely(i + ADDRESS_AHEAD < node->count))
-	{
-		char	   *row = (char *) node->store.tuples[order[i + ROW_AHEAD]];
-
-		__builtin_prefetch(&node->store.tuples[order[i + ADDRESS_AHEAD]]);
-		__builtin_prefetch(row);
-		__builtin_prefetch(row + 64);
-	}
-}
-
 /* Row i of the whole result, which for values begins or ends with the NULLs. */
 static TupleTableSlot *
 return_ith(GpusortNode *node, uint64 i)
@@ -222,7 +202,7 @@ next_of_whole(GpusortNode *node, bool forward)
 		if (node->position < rows)
 		{
 			if (node->source == GPUSORT_SOURCE_ROWS)
-				look_ahead(node, node->position);
+				gpusort_node_look_ahead(node, node->position);
 			return return_ith(node, node->position++);
 		}
 		node->at_end = true;
@@ -254,7 +234,7 @@ next_of_blocks(GpusortNode *node)
 
 		if (node->source == GPUSORT_SOURCE_VALUES)
 			return return_value(node, gpusort_node_value(node, node->block, i), false);
-		look_ahead(node, i);
+		gpusort_node_look_ahead(node, i);
 		return return_row(node, i);
 	}
 	if (node->nulls_after > 0)
