@@ -77,21 +77,6 @@
 	tuplesort_getdatum(state, forward, value, isnull, NULL)
 #endif
 
-/* 16: a read from a temporary file that raises an error if there is less */
-#if PG_VERSION_NUM < 160000
-#define BufFileReadExact(file, ptr, size) \
-	do { \
-		size_t		asked_ = (size); \
-		size_t		read_ = BufFileRead(file, ptr, asked_); \
-\
-		if (read_ != asked_) \
-			ereport(ERROR, \
-					(errcode_for_file_access(), \
-					 errmsg("could not read from temporary file: read only %zu of %zu bytes", \
-							read_, asked_))); \
-	} while (0)
-#endif
-
 /* 17: a process's number is its place in the array, and no longer written there */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) GetNumberFromPGProc(proc))

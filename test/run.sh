@@ -124,7 +124,7 @@ build_test_module() {
   export GPUSORT_TEST_MODULE=$work/spill_test.so
   "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
     -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" \
-    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,memory}.c
+    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,spill_merge,spill_file,memory}.c
 }
 
 # Builds the driver that says no, and one without an entry point, in a folder
