@@ -26,10 +26,11 @@
  *
  * Of the two values in a crowded word, whichever came first keeps exact words
  * in what follows.  The other's are set to zeros if it sorts below, or to ones
- * if above (in bits that vary at all), which puts it entirely on the right side of the first.  (The tie
- * that is possible, with a first one that happens to be followed by zeros, is
- * left to the comparators likewise.)  So a column of timestamps that are often
- * 'infinity' costs nothing, unless the microsecond before turns up.
+ * if above (in bits that vary at all), which puts it entirely on the right
+ * side of the first.  (The tie that is possible, with a first one that happens
+ * to be followed by zeros, is left to the comparators likewise.)  So a column
+ * of timestamps that are often 'infinity' costs nothing, unless the
+ * microsecond before turns up.
  *
  * Nothing here depends on the order in which an engine takes the words up.
  *

@@ -219,53 +219,52 @@ next_of_whole(GpusortNode *node, bool forward)
 	return return_ith(node, node->position - 1);
 }
 
-/* The next row of a result that comes in blocks: forward, once. */
-static TupleTableSlot *
-next_of_blocks(GpusortNode *node)
+/* The next row of a result that comes in blocks, or NULL at the end. */
+static inline TupleTableSlot *
+next_in_blocks(GpusortNode *node)
 {
-	if (node->nulls_before > 0)
-	{
-		node->nulls_before--;
-		return return_value(node, (Datum) 0, true);
-	}
-	if (node->position < node->count || gpusort_node_next_block(node))
-	{
-		uint64		i = node->position++;
+	uint64		i;
 
-		if (node->source == GPUSORT_SOURCE_VALUES)
-			return return_value(node, gpusort_node_value(node, node->block, i), false);
-		gpusort_node_look_ahead(node, i);
-		return return_row(node, i);
-	}
-	if (node->nulls_after > 0)
-	{
-		node->nulls_after--;
-		return return_value(node, (Datum) 0, true);
-	}
-	return ExecClearTuple(node->slot);
+	if (node->position == node->count && !gpusort_node_next_block(node))
+		return NULL;
+	i = node->position++;
+	if (node->source == GPUSORT_SOURCE_VALUES)
+		return return_value(node, gpusort_node_value(node, node->block, i), false);
+	gpusort_node_look_ahead(node, i);
+	return return_row(node, i);
 }
 
-static TupleTableSlot *
-next_of_spill(GpusortNode *node)
+/* The next row of the merge, or NULL at the end. */
+static inline TupleTableSlot *
+next_in_spill(GpusortNode *node)
 {
 	const uint64 *words;
 	MinimalTuple tuple;
+	uint32		narrow;
+
+	if (!gpusort_spill_next(node->spill, &words, &tuple))
+		return NULL;
+	if (node->value_type == NULL)
+		return ExecStoreMinimalTuple(tuple, node->slot, false);
+	narrow = (uint32) words[0];
+	return return_value(node, gpusort_node_value(node, node->value_type->key_bytes == 8 ?
+												 (const void *) words : &narrow, 0), false);
+}
+
+/* The next row of a result that can be read forward only, once. */
+static TupleTableSlot *
+next_of_stream(GpusortNode *node)
+{
+	TupleTableSlot *slot;
 
 	if (node->nulls_before > 0)
 	{
 		node->nulls_before--;
 		return return_value(node, (Datum) 0, true);
 	}
-	if (gpusort_spill_next(node->spill, &words, &tuple))
-	{
-		uint32		narrow;
-
-		if (node->value_type == NULL)
-			return ExecStoreMinimalTuple(tuple, node->slot, false);
-		narrow = (uint32) words[0];
-		return return_value(node, gpusort_node_value(node, node->value_type->key_bytes == 8 ?
-													 (const void *) words : &narrow, 0), false);
-	}
+	slot = node->source == GPUSORT_SOURCE_SPILL ? next_in_spill(node) : next_in_blocks(node);
+	if (likely(slot != NULL))
+		return slot;
 	if (node->nulls_after > 0)
 	{
 		node->nulls_after--;
@@ -297,9 +296,9 @@ gpusort_node_next(GpusortNode *node, bool forward)
 	{
 		case GPUSORT_SOURCE_ROWS:
 		case GPUSORT_SOURCE_VALUES:
-			return node->whole ? next_of_whole(node, forward) : next_of_blocks(node);
+			return node->whole ? next_of_whole(node, forward) : next_of_stream(node);
 		case GPUSORT_SOURCE_SPILL:
-			return next_of_spill(node);
+			return next_of_stream(node);
 		case GPUSORT_SOURCE_CORE:
 			return next_of_core(node, forward);
 		case GPUSORT_SOURCE_NONE:
