@@ -15,6 +15,8 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
+#include "fmgr.h"
 #include "storage/itemptr.h"
 #include "utils/builtins.h"
 #include "utils/inet.h"
@@ -32,7 +34,7 @@ struct GpusortRowKey
 	bool		truncated;		/* not all columns have words */
 	int			encoded;		/* columns that have words: the first so many */
 	int			last_encoded;	/* greatest attribute number among these */
-	int			prefix_column;	/* the first that is not whole in its words, or -1 */
+	int			open_column;	/* that the last row's words ended with, if one did */
 	int			ncolumns;
 	int			last;			/* greatest attribute number of all */
 	SortSupport comparators;	/* of all columns */
@@ -81,24 +83,6 @@ gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
 	return plan_columns(columns, ncolumns, NULL, &encoded, &words);
 }
 
-/* May the words of such a column be but the beginning of a value? */
-static bool
-may_cut(GpusortRowKind kind)
-{
-	switch (kind)
-	{
-		case GPUSORT_ROW_ABBREVIATED:
-		case GPUSORT_ROW_TEXT:
-		case GPUSORT_ROW_BPCHAR:
-		case GPUSORT_ROW_NAME:
-		case GPUSORT_ROW_NUMERIC:
-		case GPUSORT_ROW_INET:
-			return true;
-		default:
-			return false;
-	}
-}
-
 GpusortRowKey *
 gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 {
@@ -122,12 +106,6 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 			gpusort_rowenum_begin(column);
 		else if (column->kind == GPUSORT_ROW_ABBREVIATED)
 			gpusort_rowicu_begin(column, &columns[i]);
-	}
-	key->prefix_column = -1;
-	for (int i = 0; i < key->encoded && key->prefix_column < 0; i++)
-	{
-		if (may_cut(key->columns[i].kind))
-			key->prefix_column = i;
 	}
 	key->truncated = key->encoded < ncolumns;
 	key->lossy = key->truncated;
@@ -186,6 +164,7 @@ static pg_noinline void
 close_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end, bool above)
 {
 	key->lossy = true;
+	key->open_column = column - key->columns;
 	for (words += column->words, column++; words < end; words += column->words, column++)
 	{
 		words[0] = above ? column->greatest : 0;
@@ -350,34 +329,51 @@ gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b)
 }
 
 int
-gpusort_rowkey_prefix_column(const GpusortRowKey *key)
+gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
 {
-	return key->prefix_column;
+	uint64		words[GPUSORT_MAX_WORDS];
+
+	key->open_column = key->truncated ? key->encoded : -1;
+	gpusort_rowkey_encode(key, slot, words);
+	return key->open_column;
 }
 
 bool
-gpusort_rowkey_descends(const GpusortRowKey *key)
+gpusort_rowkey_descends(const GpusortRowKey *key, int column)
 {
-	return key->comparators[key->prefix_column].ssup_reverse;
+	return key->comparators[column].ssup_reverse;
 }
 
 int
-gpusort_rowkey_compare_values(GpusortRowKey *key, Datum a, bool a_isnull, Datum b, bool b_isnull)
+gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a, bool a_isnull,
+							  Datum b, bool b_isnull)
 {
-	return ApplySortComparator(a, a_isnull, b, b_isnull, &key->comparators[key->prefix_column]);
+	return ApplySortComparator(a, a_isnull, b, b_isnull, &key->comparators[column]);
 }
 
 bool
-gpusort_rowkey_bytes(const GpusortRowKey *key, Datum value, const char **bytes, Size *length)
+gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column)
 {
-	GpusortRowKind kind = key->columns[key->prefix_column].kind;
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	GpusortRowKind kind = key->columns[column].kind;
 
-	if ((kind != GPUSORT_ROW_TEXT && kind != GPUSORT_ROW_BPCHAR) || gpusort_varlena_remote(datum))
-		return false;
+	return column < key->encoded && (kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR);
+}
+
+void
+gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
+					 const char **bytes, Size *length)
+{
+	struct varlena *datum = PG_DETOAST_DATUM_PACKED(value);
+
+	Assert(gpusort_rowkey_by_bytes(key, column));
 	*bytes = VARDATA_ANY(datum);
 	*length = VARSIZE_ANY_EXHDR(datum);
-	if (kind == GPUSORT_ROW_BPCHAR)
+	if (key->columns[column].kind == GPUSORT_ROW_BPCHAR)
 		*length = bpchartruelen((char *) *bytes, *length);
-	return true;
+}
+
+Size
+gpusort_rowkey_remote_bytes(Datum value)
+{
+	return gpusort_varlena_remote(DatumGetPointer(value)) ? toast_raw_datum_size(value) : 0;
 }

@@ -83,25 +83,32 @@ extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, Tu
 									   int first, int past);
 
 /*
- * The first column of the list, from 0, whose words may be but the beginning
- * of a value, or -1 if there is none.  Rows of equal words nearly always have
- * equal values before it; those that share the word next to NULL's may not.
+ * The first column of the list, from 0, that the words of a row, which was
+ * encoded before, leave open, or -1 if they hold all of it.  Rows of equal
+ * words nearly always have equal values before it; those that share the word
+ * next to NULL's may not.
  */
-extern int gpusort_rowkey_prefix_column(const GpusortRowKey *key);
+extern int gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot);
 
-/* Is that column in descending order? */
-extern bool gpusort_rowkey_descends(const GpusortRowKey *key);
+/* Is a column in descending order? */
+extern bool gpusort_rowkey_descends(const GpusortRowKey *key, int column);
 
-/* The order of two values of that column, DESC and NULLs included. */
-extern int gpusort_rowkey_compare_values(GpusortRowKey *key, Datum a, bool a_isnull,
+/* The order of two values of a column, DESC and NULLs included. */
+extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a, bool a_isnull,
 										 Datum b, bool b_isnull);
 
+/* Is a column ordered by bytes: memcmp, then the shorter first, complemented by DESC? */
+extern bool gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column);
+
 /*
- * The bytes that a value of that column, not NULL, is ordered by: memcmp, then
- * the shorter first, complemented by DESC.  They are the value's own.  False
- * if its type has another order, or the value is compressed or stored apart.
+ * The bytes that a value, not NULL, of such a column is ordered by.  They are
+ * the value's own, or, if it is compressed or stored apart, allocated in the
+ * current memory context.
  */
-extern bool gpusort_rowkey_bytes(const GpusortRowKey *key, Datum value,
+extern void gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 								 const char **bytes, Size *length);
+
+/* How many bytes gpusort_rowkey_bytes() would allocate. */
+extern Size gpusort_rowkey_remote_bytes(Datum value);
 
 #endif							/* GPUSORT_ROWKEY_H */

@@ -126,6 +126,26 @@ extern void gpusort_node_gather(GpusortNode *node);
 extern void gpusort_node_sort_run(GpusortNode *node, bool want_whole);
 
 /*
+ * Bytes a tied row that settling takes at most, besides what the engine needs
+ * to sort it, and values that are compressed or stored apart.
+ */
+#define GPUSORT_TIE_BYTES		28
+
+/*
+ * What the sort holds, and will need to sort what it has gathered: with every
+ * row tied, if keys may tie.
+ */
+static inline Size
+gpusort_node_memory(const GpusortNode *node)
+{
+	Size		bytes = gpusort_run_memory(node->run) + node->store.bytes;
+
+	if (node->key != NULL && gpusort_rowkey_lossy(node->key))
+		bytes += gpusort_run_rows(node->run) * GPUSORT_TIE_BYTES;
+	return bytes;
+}
+
+/*
  * Puts rows of equal words, which the run has sorted, in the order that the
  * columns' comparators say; order is the whole result.  In sortnode_ties.c.
  */

@@ -76,12 +76,6 @@ rows_gathered(const GpusortNode *node)
 		(node->spill != NULL ? gpusort_spill_rows(node->spill) : 0);
 }
 
-static inline Size
-memory_in_use(const GpusortNode *node)
-{
-	return gpusort_run_memory(node->run) + node->store.bytes;
-}
-
 /* ----------------------------------------------------------------
  *		Handing over to core
  * ----------------------------------------------------------------
@@ -279,13 +273,15 @@ make_room(GpusortNode *node, Room *room)
 	uint64		rows;
 	size_t		keys;
 	bool		too_many;		/* to number in 32 bits, with what may come before the next look */
+	Size		memory;
 
 	commit(node, room);
 	rows = gpusort_run_rows(node->run);
+	memory = gpusort_node_memory(node);
 	CHECK_FOR_INTERRUPTS();
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
-							rows_gathered(node), memory_in_use(node), node->stats.engine);
-	node->stats.memory = Max(node->stats.memory, memory_in_use(node));
+							rows_gathered(node), memory, node->stats.engine);
+	node->stats.memory = Max(node->stats.memory, memory);
 
 	if (node->bound >= 0 && node->spill == NULL && rows > BOUND_FACTOR * (uint64) node->bound + BOUND_SLACK)
 	{
@@ -293,7 +289,7 @@ make_room(GpusortNode *node, Room *room)
 		return false;
 	}
 	too_many = node->value_type == NULL && rows > PG_UINT32_MAX - REPORT_ROWS;
-	if (rows > 0 && (memory_in_use(node) >= node->memory_limit || too_many))
+	if (rows > 0 && (memory >= node->memory_limit || too_many))
 	{
 		if (node->random_access)
 		{
@@ -306,8 +302,8 @@ make_room(GpusortNode *node, Room *room)
 	}
 	room->begin = room->next = gpusort_run_reserve(node->run, &keys);
 	room->end = room->next + Min(keys, REPORT_ROWS) * room->width;
-	room->store_limit = gpusort_run_memory(node->run) < node->memory_limit ?
-		node->memory_limit - gpusort_run_memory(node->run) : 0;
+	memory = gpusort_node_memory(node) - node->store.bytes;
+	room->store_limit = memory < node->memory_limit ? node->memory_limit - memory : 0;
 	return true;
 }
 
@@ -414,7 +410,7 @@ end_gathering(GpusortNode *node)
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, node->begun);
 	node->stats.gather_ms += INSTR_TIME_GET_MILLISEC(now);
-	node->stats.memory = Max(node->stats.memory, memory_in_use(node));
+	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node));
 
 	node->nulls_before = node->nulls_first[0] ? node->nulls : 0;
 	node->nulls_after = node->nulls - node->nulls_before;

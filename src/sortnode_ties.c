@@ -38,20 +38,45 @@
 /* Rounds of 8 bytes; a comparison finds the rest. */
 #define MAX_ROUNDS		32
 
+/*
+ * Values that are compressed or stored apart may take what is left of the
+ * memory limit, or this part of it, in a group; else its values are compared
+ * one by one.
+ */
+#define REMOTE_PART		16
+
 #define PREFETCH_AHEAD	12
 
 /* Between two looks at interrupts: each may be a miss of every cache. */
 #define INTERRUPT_ROWS	1024
 
-/* A row of a group, by the value that the words hold only a part of. */
+/* A row of a group, by its value in the column that the words leave open. */
 typedef struct TiedRow
 {
+	union
+	{
+		Datum		value;		/* points into the row */
+		const char *bytes;		/* its bytes, if these are what it is sorted by */
+	};
 	uint32		row;
-	bool		isnull;
-	Datum		value;			/* points into the row */
-	const char *bytes;			/* its bytes, if these are what it is sorted by */
-	Size		length;
+	uint32		length:30;		/* of bytes */
+	uint32		isnull:1;		/* the value is; bytes never are */
+	uint32		tied:1;			/* its word was the one before's */
 } TiedRow;
+
+/* 28 bytes a row, and the engine's: the words, their order, and the rows */
+StaticAssertDecl(sizeof(TiedRow) + sizeof(uint64) + sizeof(uint32) == GPUSORT_TIE_BYTES,
+				 "what settling ties takes is counted against the limit");
+
+/* How rows of equal words are told apart. */
+typedef struct TiedGroup
+{
+	GpusortNode *node;
+	MemoryContext values;		/* those that were compressed or stored apart */
+	Size		room;			/* for these */
+	int			column;			/* of the ORDER BY list, which the words leave open */
+	bool		descending;
+} TiedGroup;
 
 static inline int
 by_row_number(uint32 a, uint32 b)
@@ -82,11 +107,11 @@ compare_numbers(const void *a, const void *b, void *arg)
 
 /* What is left to compare of two rows whose values are equal. */
 static int
-compare_rest(GpusortNode *node, const TiedRow *a, const TiedRow *b)
+compare_rest(const TiedGroup *group, const TiedRow *a, const TiedRow *b)
 {
-	int			next = gpusort_rowkey_prefix_column(node->key) + 1;
+	int			next = group->column + 1;
 
-	return next < node->ncolumns ? compare_rows(node, a->row, b->row, next) :
+	return next < group->node->ncolumns ? compare_rows(group->node, a->row, b->row, next) :
 		by_row_number(a->row, b->row);
 }
 
@@ -94,22 +119,22 @@ compare_rest(GpusortNode *node, const TiedRow *a, const TiedRow *b)
 static int
 compare_values(const void *a, const void *b, void *arg)
 {
-	GpusortNode *node = arg;
+	const TiedGroup *group = arg;
 	const TiedRow *left = a;
 	const TiedRow *right = b;
 	int			order;
 
 	CHECK_FOR_INTERRUPTS();
-	order = gpusort_rowkey_compare_values(node->key, left->value, left->isnull,
-										  right->value, right->isnull);
-	return order != 0 ? order : compare_rest(node, left, right);
+	order = gpusort_rowkey_compare_values(group->node->key, group->column,
+										  left->value, left->isnull, right->value, right->isnull);
+	return order != 0 ? order : compare_rest(group, left, right);
 }
 
-/* The same, by bytes; neither is NULL. */
+/* The same, by bytes. */
 static int
 compare_bytes(const void *a, const void *b, void *arg)
 {
-	GpusortNode *node = arg;
+	const TiedGroup *group = arg;
 	const TiedRow *left = a;
 	const TiedRow *right = b;
 	int			order;
@@ -119,8 +144,8 @@ compare_bytes(const void *a, const void *b, void *arg)
 	if (order == 0)
 		order = left->length < right->length ? -1 : left->length > right->length;
 	if (order == 0)
-		return compare_rest(node, left, right);
-	return gpusort_rowkey_descends(node->key) ? (order < 0 ? 1 : -1) : order;
+		return compare_rest(group, left, right);
+	return group->descending ? (order < 0 ? 1 : -1) : order;
 }
 
 /* How many bytes all strings have in common; the first skip are known to be. */
@@ -184,116 +209,174 @@ order_words(const uint64 *words, uint64 n, bool descending, uint32 *order)
 				 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " strings.", n)));
 }
 
-/* Sorts by bytes, of which the first skip are equal. */
+/* Sorts by the 8 bytes from skip on, and marks the rows that these leave tied. */
 static void
-sort_bytes(GpusortNode *node, TiedRow *rows, uint64 n, Size skip, int round)
+sort_by_word(TiedGroup *group, TiedRow *rows, uint64 n, Size skip)
 {
-	uint64	   *words;
-	uint32	   *order;
+	MemoryContext cxt = group->node->run_cxt;
+	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
+	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
 	TiedRow    *sorted;
 
-	if (n <= FEW_ROWS || round == MAX_ROUNDS)
-	{
-		qsort_arg(rows, n, sizeof(TiedRow), compare_bytes, node);
-		return;
-	}
-	skip = common_bytes(rows, n, skip);
-	words = gpusort_memory_alloc(node->run_cxt, n * sizeof(uint64));
-	order = gpusort_memory_alloc(node->run_cxt, n * sizeof(uint32));
 	for (uint64 i = 0; i < n; i++)
 	{
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		words[i] = word_at(&rows[i], skip);
 	}
-	order_words(words, n, gpusort_rowkey_descends(node->key), order);
+	order_words(words, n, group->descending, order);
 
-	sorted = gpusort_memory_alloc(node->run_cxt, n * sizeof(TiedRow));
+	sorted = gpusort_memory_alloc(cxt, n * sizeof(TiedRow));
 	for (uint64 i = 0; i < n; i++)
+	{
 		sorted[i] = rows[order[i]];
+		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
+	}
 	memcpy(rows, sorted, n * sizeof(TiedRow));
 	pfree(sorted);
-
-	for (uint64 begin = 0, end; begin < n; begin = end)
-	{
-		bool		longer = true;
-
-		for (end = begin; end < n && words[order[end]] == words[order[begin]]; end++)
-			longer &= rows[end].length >= skip + sizeof(uint64);
-		if (end - begin < 2)
-			continue;
-		if (longer)
-			sort_bytes(node, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
-		else
-			qsort_arg(rows + begin, end - begin, sizeof(TiedRow), compare_bytes, node);
-	}
 	pfree(order);
 	pfree(words);
 }
 
 /*
- * Takes the values that words hold a part of out of their rows.  False if a
- * column before is not the same in all of them.
+ * Sorts by bytes, of which the first skip are equal.  Nothing but the marks is
+ * kept while groups go round again, however many rounds there are.
+ */
+static void
+sort_bytes(TiedGroup *group, TiedRow *rows, uint64 n, Size skip, int round)
+{
+	if (n <= FEW_ROWS || round == MAX_ROUNDS)
+	{
+		qsort_arg(rows, n, sizeof(TiedRow), compare_bytes, group);
+		return;
+	}
+	skip = common_bytes(rows, n, skip);
+	sort_by_word(group, rows, n, skip);
+
+	for (uint64 begin = 0, end; begin < n; begin = end)
+	{
+		bool		longer = rows[begin].length >= skip + sizeof(uint64);
+
+		for (end = begin + 1; end < n && rows[end].tied; end++)
+			longer &= rows[end].length >= skip + sizeof(uint64);
+		if (end - begin < 2)
+			continue;
+		if (longer)
+			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
+		else
+			qsort_arg(rows + begin, end - begin, sizeof(TiedRow), compare_bytes, group);
+	}
+}
+
+/* Takes the bytes of a value.  False if there is no room for them. */
+static bool
+take_bytes(TiedGroup *group, Datum value, TiedRow *row)
+{
+	Size		remote = gpusort_rowkey_remote_bytes(value);
+	MemoryContext old;
+	Size		length;
+
+	if (remote > group->room)
+		return false;
+	group->room -= remote;
+	old = MemoryContextSwitchTo(group->values);
+	gpusort_rowkey_bytes(group->node->key, group->column, value, &row->bytes, &length);
+	MemoryContextSwitchTo(old);
+	row->length = length;
+	return true;
+}
+
+/*
+ * Takes the values of the open column, or their bytes, out of the rows.  False
+ * if a column before is not the same in all of them, or they have no bytes.
  */
 static bool
-take_values(GpusortNode *node, const uint32 *order, uint64 n, TiedRow *rows, bool *by_bytes)
+take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool by_bytes)
 {
-	int			column = gpusort_rowkey_prefix_column(node->key);
-	bool		same = true;
+	GpusortNode *node = group->node;
 
-	*by_bytes = true;
 	ExecStoreMinimalTuple(node->store.tuples[order[0]], node->right, false);
-	for (uint64 i = 0; i < n && same; i++)
+	for (uint64 i = 0; i < n; i++)
 	{
 		TiedRow    *row = &rows[i];
+		Datum		value;
+		bool		isnull;
 
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(node->store.tuples[order[i + PREFETCH_AHEAD]]);
 		ExecStoreMinimalTuple(node->store.tuples[order[i]], node->left, false);
-		same = column == 0 ||
-			gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, column) == 0;
+		if (group->column > 0 &&
+			gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, group->column) != 0)
+			return false;
+		value = slot_getattr(node->left, node->attnos[group->column], &isnull);
 		row->row = order[i];
-		row->value = slot_getattr(node->left, node->attnos[column], &row->isnull);
-		*by_bytes = *by_bytes && !row->isnull &&
-			gpusort_rowkey_bytes(node->key, row->value, &row->bytes, &row->length);
+		row->isnull = isnull;
+		if (!by_bytes)
+			row->value = value;
+		else if (isnull || !take_bytes(group, value, row))
+			return false;
 	}
-	return same;
+	return true;
 }
 
 /* Sorts rows whose keys have equal words. */
 static void
-settle_group(GpusortNode *node, uint32 *order, uint64 n)
+settle_group(TiedGroup *group, uint32 *order, uint64 n)
 {
+	GpusortNode *node = group->node;
+	Size		room = group->room;
 	TiedRow    *rows;
-	bool		by_bytes;
 
-	if (n <= FEW_ROWS || gpusort_rowkey_prefix_column(node->key) < 0)
+	if (n <= FEW_ROWS)
 	{
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, node);
 		return;
 	}
-	rows = gpusort_memory_alloc(node->run_cxt, n * sizeof(TiedRow));
-	if (!take_values(node, order, n, rows, &by_bytes))
+	ExecStoreMinimalTuple(node->store.tuples[order[0]], node->left, false);
+	group->column = gpusort_rowkey_open_column(node->key, node->left);
+	if (group->column < 0)
+	{
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, node);
+		return;
+	}
+	group->descending = gpusort_rowkey_descends(node->key, group->column);
+
+	rows = gpusort_memory_alloc(node->run_cxt, n * sizeof(TiedRow));
+	if (gpusort_rowkey_by_bytes(node->key, group->column) && take_values(group, order, n, rows, true))
+		sort_bytes(group, rows, n, 0, 0);
+	else if (take_values(group, order, n, rows, false))
+		qsort_arg(rows, n, sizeof(TiedRow), compare_values, group);
 	else
 	{
-		if (by_bytes)
-			sort_bytes(node, rows, n, 0, 0);
-		else
-			qsort_arg(rows, n, sizeof(TiedRow), compare_values, node);
-		for (uint64 i = 0; i < n; i++)
-			order[i] = rows[i].row;
+		qsort_arg(order, n, sizeof(uint32), compare_numbers, node);
+		n = 0;
 	}
+	for (uint64 i = 0; i < n; i++)
+		order[i] = rows[i].row;
 	pfree(rows);
+	if (group->room < room)
+	{
+		Size		bytes = gpusort_node_memory(node) + room - group->room;
+
+		node->stats.memory = Max(node->stats.memory, bytes);
+		MemoryContextReset(group->values);
+		group->room = room;
+	}
 }
 
 void
 gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
 	size_t		width = sizeof(uint64) * gpusort_rowkey_words(node->key);
+	Size		memory = gpusort_node_memory(node);
+	TiedGroup	group = {.node = node};
 
+	group.values = AllocSetContextCreate(node->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
+	group.room = node->memory_limit / REMOTE_PART;
+	if (memory < node->memory_limit)
+		group.room = Max(group.room, node->memory_limit - memory);
 	for (uint64 begin = 0, end; begin < rows; begin = end)
 	{
 		const void *key = gpusort_run_key(node->run, order[begin]);
@@ -308,8 +391,9 @@ gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 				break;
 		}
 		if (end - begin > 1)
-			settle_group(node, order + begin, end - begin);
+			settle_group(&group, order + begin, end - begin);
 	}
+	MemoryContextDelete(group.values);
 	ExecClearTuple(node->left);
 	ExecClearTuple(node->right);
 }

@@ -118,10 +118,29 @@ SELECT as_core('SELECT * FROM ties ORDER BY b, u COLLATE "C", id DESC');
 SELECT as_core('SELECT * FROM ties ORDER BY u::bpchar COLLATE "C", id DESC');
 SELECT as_core($$SELECT id, convert_to(u, 'UTF8') || decode(repeat('00', id % 5), 'hex') AS v FROM ties ORDER BY v DESC, id$$);
 SELECT as_core('SELECT id, (repeat($$9$$, 40) || id)::numeric AS n FROM ties ORDER BY n DESC, id');
+-- strings that are cut behind one that is not, or that is NULL
+SELECT as_core('SELECT * FROM ties ORDER BY left(md5(b::text), 9) COLLATE "C", u COLLATE "C", id DESC');
+SELECT as_core('SELECT * FROM ties ORDER BY nullif(b, 1)::text COLLATE "C", u COLLATE "C" DESC, id');
 SET gpusort.memory_limit = '200kB';
 SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE "C" DESC, id');
 RESET gpusort.memory_limit;
+-- what settling ties takes is counted: 28 bytes a row
+CREATE FUNCTION memory_of(sort_key text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    EXECUTE format('EXPLAIN (ANALYZE, FORMAT JSON) SELECT u COLLATE "C" AS tied, left(u, 15) COLLATE "C" AS whole FROM ties
+                    WHERE length(u) < 100 ORDER BY %I', sort_key) INTO plan;
+    RETURN plan -> 0 -> 'Plan' ->> 'Memory';
+END
+$$;
+SELECT abs(memory_of('tied') - memory_of('whole') - count(*) * 28 / 1024) <= 1 AS counted FROM ties WHERE length(u) < 100;
 DROP TABLE ties;
+
+-- rows that get longer, and shorter again, from one spilled run to the next
+SET gpusort.memory_limit = '300kB';
+SELECT as_core('SELECT g, repeat(chr(65 + g % 20), 10 + 1500 * (g / 2000 % 2)) AS w FROM generate_series(1, 10000) AS g ORDER BY g % 100, g');
+RESET gpusort.memory_limit;
 
 -- wide rows spill, then more narrow ones come than the LIMIT fetches
 SET work_mem = '4MB';
