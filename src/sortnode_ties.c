@@ -45,7 +45,9 @@
  */
 #define REMOTE_PART		16
 
+/* How far ahead a row is asked for, and a key, which is looked at for less time. */
 #define PREFETCH_AHEAD	12
+#define KEY_AHEAD		32
 
 /* Between two looks at interrupts: each may be a miss of every cache. */
 #define INTERRUPT_ROWS	1024
@@ -366,10 +368,23 @@ settle_group(TiedGroup *group, uint32 *order, uint64 n)
 	}
 }
 
+/* The first word nearly always tells. */
+static inline bool
+equal_words(const uint64 *a, const uint64 *b, int words)
+{
+	for (int i = 0; i < words; i++)
+	{
+		if (a[i] != b[i])
+			return false;
+	}
+	return true;
+}
+
 void
 gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
-	size_t		width = sizeof(uint64) * gpusort_rowkey_words(node->key);
+	int			words = gpusort_rowkey_words(node->key);
+	const uint64 *key = rows > 0 ? gpusort_run_key(node->run, order[0]) : NULL;
 	Size		memory = gpusort_node_memory(node);
 	TiedGroup	group = {.node = node};
 
@@ -379,19 +394,21 @@ gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 		group.room = Max(group.room, node->memory_limit - memory);
 	for (uint64 begin = 0, end; begin < rows; begin = end)
 	{
-		const void *key = gpusort_run_key(node->run, order[begin]);
+		const uint64 *next = NULL;
 
 		for (end = begin + 1; end < rows; end++)
 		{
 			if (end % INTERRUPT_ROWS == 0)
 				CHECK_FOR_INTERRUPTS();
-			if (end + PREFETCH_AHEAD < rows)
-				__builtin_prefetch(gpusort_run_key(node->run, order[end + PREFETCH_AHEAD]));
-			if (memcmp(key, gpusort_run_key(node->run, order[end]), width) != 0)
+			if (end + KEY_AHEAD < rows)
+				__builtin_prefetch(gpusort_run_key(node->run, order[end + KEY_AHEAD]));
+			next = gpusort_run_key(node->run, order[end]);
+			if (!equal_words(key, next, words))
 				break;
 		}
 		if (end - begin > 1)
 			settle_group(&group, order + begin, end - begin);
+		key = next;
 	}
 	MemoryContextDelete(group.values);
 	ExecClearTuple(node->left);
