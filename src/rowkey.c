@@ -83,6 +83,22 @@ gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
 	return plan_columns(columns, ncolumns, NULL, &encoded, &words);
 }
 
+int
+gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings)
+{
+	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
+	int			encoded;
+	int			words;
+
+	(void) plan_columns(columns, ncolumns, planned, &encoded, &words);
+	*strings = false;
+	for (int i = 0; i < encoded; i++)
+		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
+			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_NAME;
+	pfree(planned);
+	return words;
+}
+
 GpusortRowKey *
 gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 {

@@ -38,6 +38,12 @@ typedef struct GpusortRowKey GpusortRowKey;
 extern const char *gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns);
 
 /*
+ * Words of a key of columns that are not refused.  *strings is set to whether
+ * these may hold but the beginning of a string.
+ */
+extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings);
+
+/*
  * Begins to make keys of rows, in the current memory context, which holds all
  * that is allocated here and later; the key is freed with it.  Raises an error
  * for columns that gpusort_rowkey_refusal() refuses.

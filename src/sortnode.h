@@ -204,7 +204,11 @@ extern void gpusort_plan_init(void);
 
 /* ---- sortcost.c ---- */
 
-/* What a sort by gpusort costs, input not included, in the planner's units. */
-extern double gpusort_cost_sort(double rows, int width, int words);
+/*
+ * What a sort by gpusort costs, input not included, in the planner's units, by
+ * columns that gpusort_rowkey_refusal() does not refuse.
+ */
+extern double gpusort_cost_sort(double rows, int width,
+								const GpusortSortColumn *columns, int ncolumns);
 
 #endif							/* GPUSORT_SORTNODE_H */

@@ -17,7 +17,13 @@
  *
  * Where a plan is chosen by what a sort costs, the planner should know our
  * price.  For the final ORDER BY, sorts of the cheapest paths are offered once
- * more at that price, as ordinary SortPaths, which will become GpuSorts.
+ * more at that price, as ordinary SortPaths, which will become GpuSorts.  Not
+ * so below windows, DISTINCT, GROUP BY and merge joins, where the sort is not
+ * the path that is offered but lies inside of one: there the whole of
+ * create_window_paths(), create_distinct_paths(), add_paths_to_grouping_rel()
+ * and joinpath.c would have to be done again, each of which core changes with
+ * every version, to win only where the two prices part a sorted plan and a
+ * hashed one.  Those sorts are replaced all the same once they are chosen.
  *
  * Left to core: what rowkey.c refuses; what is cheaper there, such as small
  * inputs; and a Sort whose consumer fetches but a small part of the rows, of
@@ -55,13 +61,6 @@ static create_upper_paths_hook_type previous_create_upper_paths;
  * ----------------------------------------------------------------
  */
 
-/* Words of a key of n columns, about: the planner has no use for more. */
-static inline int
-words_about(int ncolumns)
-{
-	return Min(ncolumns, GPUSORT_MAX_WORDS);
-}
-
 /*
  * How many rows a sort's consumer will fetch, or -1 if that is not known or
  * all.  exact: no consumer will ever fetch more.
@@ -84,24 +83,12 @@ core_cost(Plan *child)
 	return path.total_cost;
 }
 
-static Cost
-our_cost(Sort *sort)
+/* What the sort is by; palloc'ed. */
+static GpusortSortColumn *
+sort_columns(Sort *sort)
 {
-	Plan	   *child = outerPlan(sort);
-
-	return gpusort_cost_sort(child->plan_rows, child->plan_width, words_about(sort->numCols));
-}
-
-/* Why core has to do it, or NULL. */
-static const char *
-refuse_sort(Sort *sort, Bound bound)
-{
-	Plan	   *child = outerPlan(sort);
 	GpusortSortColumn *columns = palloc(sort->numCols * sizeof(GpusortSortColumn));
-	const char *reason;
 
-	if (!gpusort_force && bound.rows >= 0 && child->plan_rows > 2 * bound.rows)
-		return "few of the rows are wanted";
 	for (int i = 0; i < sort->numCols; i++)
 	{
 		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[i]);
@@ -115,9 +102,27 @@ refuse_sort(Sort *sort, Bound bound)
 				.type = exprType((Node *) entry->expr),
 		};
 	}
+	return columns;
+}
+
+/* Why core has to do it; or NULL, and *cost is set to what it costs here. */
+static const char *
+refuse_sort(Sort *sort, Bound bound, Cost *cost)
+{
+	Plan	   *child = outerPlan(sort);
+	GpusortSortColumn *columns;
+	const char *reason;
+
+	if (!gpusort_force && bound.rows >= 0 && child->plan_rows > 2 * bound.rows)
+		return "few of the rows are wanted";
+	columns = sort_columns(sort);
 	reason = gpusort_rowkey_refusal(columns, sort->numCols);
-	if (reason == NULL && !gpusort_force && our_cost(sort) >= core_cost(child))
-		reason = "core's sort is expected to be faster";
+	if (reason == NULL)
+	{
+		*cost = gpusort_cost_sort(child->plan_rows, child->plan_width, columns, sort->numCols);
+		if (!gpusort_force && *cost >= core_cost(child))
+			reason = "core's sort is expected to be faster";
+	}
 	pfree(columns);
 	return reason;
 }
@@ -158,7 +163,7 @@ booleans(const bool *array, int n)
 }
 
 static Plan *
-make_gpusort(Sort *sort, Bound bound)
+make_gpusort(Sort *sort, Bound bound, Cost cost)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	Plan	   *plan = &scan->scan.plan;
@@ -185,7 +190,7 @@ make_gpusort(Sort *sort, Bound bound)
 									  makeString(psprintf("%.0f", bound.exact ? bound.rows : -1.0)));
 	scan->methods = &gpusort_node_methods;
 
-	plan->startup_cost = outerPlan(sort)->total_cost + our_cost(sort);
+	plan->startup_cost = outerPlan(sort)->total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
 	return plan;
 }
@@ -267,10 +272,11 @@ replace_sorts(Plan *plan, Bound bound)
 
 	if (IsA(plan, Sort))
 	{
-		const char *reason = refuse_sort((Sort *) plan, bound);
+		Cost		cost;
+		const char *reason = refuse_sort((Sort *) plan, bound, &cost);
 
 		if (reason == NULL)
-			return make_gpusort((Sort *) plan, bound);
+			return make_gpusort((Sort *) plan, bound, cost);
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));
@@ -302,9 +308,12 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
  * ----------------------------------------------------------------
  */
 
-/* Can gpusort order by these pathkeys? */
-static bool
-sortable(List *pathkeys)
+/*
+ * What gpusort would order by for these pathkeys, palloc'ed, or NULL if it
+ * cannot.
+ */
+static GpusortSortColumn *
+pathkey_columns(List *pathkeys)
 {
 	GpusortSortColumn *columns = palloc(list_length(pathkeys) * sizeof(GpusortSortColumn));
 	int			n = 0;
@@ -317,7 +326,7 @@ sortable(List *pathkeys)
 		Oid			operator = gpusort_pathkey_operator(pathkey, member->em_datatype);
 
 		if (!OidIsValid(operator))
-			return false;
+			return NULL;
 		columns[n] = (GpusortSortColumn)
 		{
 			.attno = n + 1,
@@ -328,16 +337,16 @@ sortable(List *pathkeys)
 		};
 		n++;
 	}
-	return gpusort_rowkey_refusal(columns, n) == NULL;
+	return gpusort_rowkey_refusal(columns, n) == NULL ? columns : NULL;
 }
 
 /* A sort of input at our price, or NULL if core's is cheaper. */
 static Path *
-price_sort(PlannerInfo *root, RelOptInfo *rel, Path *input)
+price_sort(PlannerInfo *root, RelOptInfo *rel, Path *input, const GpusortSortColumn *columns)
 {
 	SortPath   *path = create_sort_path(root, rel, input, root->sort_pathkeys, -1);
 	Cost		cost = gpusort_cost_sort(input->rows, input->pathtarget->width,
-										 words_about(list_length(root->sort_pathkeys)));
+										 columns, list_length(root->sort_pathkeys));
 	Cost		saved = path->path.total_cost - input->total_cost - cost;
 
 	if (saved <= 0)
@@ -384,22 +393,24 @@ price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordere
 {
 	Path	   *input = input_rel->cheapest_total_path;
 	Path	   *path;
+	GpusortSortColumn *columns;
 
 	/* root->limit_tuples is unset above grouping and set operations */
 	if (few_wanted(root->parse, input->rows))
 		return;
-	if (!sortable(root->sort_pathkeys))
+	columns = pathkey_columns(root->sort_pathkeys);
+	if (columns == NULL)
 		return;
 
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input)) != NULL)
+		(path = price_sort(root, ordered_rel, input, columns)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
 		return;
 	input = linitial(input_rel->partial_pathlist);
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input)) != NULL)
+		(path = price_sort(root, ordered_rel, input, columns)) != NULL)
 	{
 		double		rows = input->rows * input->parallel_workers;
 
