@@ -111,6 +111,7 @@ grow(GpusortRowStore *store, Size bytes)
 		store->tuples = store->tuples == NULL ?
 			MemoryContextAllocHuge(store->cxt, max_rows * sizeof(MinimalTuple)) :
 			repalloc_huge(store->tuples, max_rows * sizeof(MinimalTuple));
+		gpusort_memory_advise(store->tuples, max_rows * sizeof(MinimalTuple));
 		store->bytes += (max_rows - store->max_rows) * sizeof(MinimalTuple);
 		store->max_rows = max_rows;
 	}

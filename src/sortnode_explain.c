@@ -8,6 +8,15 @@
  * is on, where its time went: gather includes the child's time, return is
  * what was spent in this node after the sort.
  *
+ * Below a Gather, that is the leader's own sort; of the workers' sorts only
+ * rows and times are shown, which core collects.  For the rest they would need
+ * the custom scan's shared memory, which core sets up for a parallel-aware plan
+ * node only: EXPLAIN would then say "Parallel Custom Scan" of what is not one
+ * sort done in parallel, and the memory is gone before it could be read, for
+ * core retrieves the statistics of its own nodes alone.  Nor can an extension
+ * write into the groups that EXPLAIN keeps for workers: the functions are
+ * static.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
