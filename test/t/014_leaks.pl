@@ -1,0 +1,169 @@
+# Nothing grows: each kind of query runs RUNS times in one session, after a
+# quarter as many to warm up, and the session is measured before, half way and
+# after.  Caches grow and shrink at times; what leaks grows in both halves.
+#
+#   contexts    bytes in use in all memory contexts: what was palloc'ed
+#   anonymous   private memory that was touched, and data, private memory that is
+#               mapped: what was malloc'ed, and what contexts have kept
+#   files       open file descriptors, and temporary files
+#   service_*   the same two of the GPU service, where there is one
+#   pool        bytes of the chunk pool in use, and active, sorts in gpusort_activity
+#
+# A query that loses a single allocation loses at least 16 bytes each time, so
+# contexts may grow by half of that.  What malloc gets from the kernel moves by
+# some pages; 64 kB in each half let pass less than 128 bytes a query of 1,000.
+#
+#   RUNS=n    1000
+#   SETTINGS="a=1 b=2"   more of them for the server, such as another engine
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $runs = $ENV{RUNS} // 1000;
+
+my $node = PostgreSQL::Test::Cluster->new('leaks');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+gpusort.min_rows = 100
+gpusort.service_idle_timeout = 0
+max_parallel_workers_per_gather = 0
+fsync = off
+autovacuum = off
+jit = off
+client_min_messages = error
+log_statement = none
+log_min_error_statement = panic
+CONF
+$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
+$node->start;
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION gpusort;
+CREATE TABLE t AS SELECT CASE WHEN i % 11 > 0 THEN i * 7919 % 1009 END AS k, i * 31 % 97 / 8.0::float8 AS f,
+  repeat('the first bytes are all the same ', 2) || i * 7919 % 1009 AS tied, (i % 13)::numeric / 7 * 1e20 AS n, i
+FROM generate_series(1, 300) i;
+CREATE TABLE wide AS SELECT i * 7919 % 10007 AS k, (repeat('x', 100) || i * 7919 % 1009) COLLATE "C" AS filler FROM generate_series(1, 1500) i;
+CREATE TABLE arrays AS SELECT array_agg(k) AS k, array_agg(f) AS f, array_agg(i::int2) AS i FROM t;
+CREATE FUNCTION fails_at(n int, at int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF n = at THEN RAISE 'fails'; END IF;
+	RETURN n;
+END $$;
+CREATE PROCEDURE catches(query text) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE query;
+	RAISE SQLSTATE 'XX000' USING MESSAGE = 'should have failed';
+EXCEPTION WHEN raise_exception THEN
+	NULL;
+END $$;
+
+CREATE TABLE measured (kind text, turn int, contexts bigint, anonymous bigint, data bigint, files bigint, temporary bigint,
+  service_anonymous bigint, service_data bigint, pool bigint, active bigint);
+CREATE FUNCTION bytes_of(process text, file text, line text) RETURNS bigint LANGUAGE sql AS $$
+SELECT substring(pg_read_file('/proc/' || process || '/' || file) FROM line || ':\s*(\d+) kB')::bigint * 1024 $$;
+-- the GPU service drops what it holds when it next looks, which may be after the query
+CREATE PROCEDURE measure(kind text, turn int) LANGUAGE plpgsql AS $$
+DECLARE
+	service text;
+BEGIN
+	SELECT max(nullif(service_pid, 0)) INTO service FROM gpusort_status();
+	FOR i IN 1 .. 500 LOOP
+		EXIT WHEN (SELECT max(pool_used) FROM gpusort_status()) IS NOT DISTINCT FROM 0;
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+	INSERT INTO measured SELECT kind, turn, (SELECT sum(used_bytes) FROM pg_backend_memory_contexts),
+	  bytes_of('self', 'smaps_rollup', 'Anonymous'), bytes_of('self', 'status', 'VmData'),
+	  (SELECT count(*) FROM pg_ls_dir('/proc/self/fd')), (SELECT count(*) FROM pg_ls_tmpdir()),
+	  bytes_of(service, 'smaps_rollup', 'Anonymous'), bytes_of(service, 'status', 'VmData'),
+	  (SELECT max(pool_used) FROM gpusort_status()), (SELECT count(*) FROM gpusort_activity);
+END $$;
+VACUUM ANALYZE;
+SQL
+
+# \; makes one message, and outside of a block one transaction, of several statements
+my @kinds = (
+	[ 'rows', 'SELECT * FROM t ORDER BY k, f;' ],
+	[ 'values', 'SELECT i FROM t ORDER BY i DESC;' ],
+	[ 'ties', 'SELECT * FROM t ORDER BY tied COLLATE "C", n;' ],
+	[ 'core sorts', 'SELECT * FROM t ORDER BY ARRAY[k];' ],
+	[ 'bounded', 'SELECT * FROM t ORDER BY k, i LIMIT 10;' ],
+	[ 'sorted again', 'SELECT o.x, s.* FROM generate_series(1, 4) o(x), LATERAL (SELECT * FROM t WHERE i % 5 <> x ORDER BY f OFFSET 1) s;' ],
+	[ 'merge joins', 'SELECT a.i FROM t a JOIN t b USING (k);', 'SET enable_hashjoin = off; SET enable_nestloop = off;' ],
+	[ 'windows', 'SELECT DISTINCT rank() OVER (PARTITION BY f ORDER BY k), n FROM t ORDER BY n;' ],
+	[ 'spilled', 'SELECT * FROM wide ORDER BY k, filler;', "SET gpusort.memory_limit = '64kB';" ],
+	[ 'spilled, bounded', 'SELECT * FROM wide ORDER BY k, filler LIMIT 1400;', "SET gpusort.memory_limit = '64kB';" ],
+	[ 'spilled, closed early', 'BEGIN\; DECLARE c NO SCROLL CURSOR FOR SELECT * FROM wide ORDER BY k\; FETCH 7 FROM c\; CLOSE c\; COMMIT;',
+		"SET gpusort.memory_limit = '64kB';" ],
+	[ 'handed to core', 'BEGIN\; DECLARE c SCROLL CURSOR FOR SELECT * FROM wide ORDER BY k\; FETCH 7 FROM c\; CLOSE c\; COMMIT;',
+		"SET gpusort.memory_limit = '64kB';" ],
+	[ 'closed early', 'BEGIN\; DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k\; FETCH 7 FROM c\; CLOSE c\; COMMIT;' ],
+	[ 'left open', 'BEGIN\; DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k\; FETCH 7 FROM c\; COMMIT;' ],
+	[ 'rolled back', 'BEGIN\; SAVEPOINT s\; DECLARE c NO SCROLL CURSOR FOR SELECT * FROM wide ORDER BY k\; FETCH 7 FROM c\; ROLLBACK TO s\; COMMIT;',
+		"SET gpusort.memory_limit = '64kB';" ],
+	[ 'back and forth', 'BEGIN\; DECLARE c SCROLL CURSOR FOR SELECT * FROM t ORDER BY k\; FETCH 9 FROM c\; FETCH -5 FROM c\; '
+		  . 'FETCH LAST FROM c\; FETCH ABSOLUTE 3 FROM c\; COMMIT;' ],
+	[ 'held', 'BEGIN\; DECLARE c CURSOR WITH HOLD FOR SELECT * FROM t ORDER BY k\; COMMIT\; FETCH 7 FROM c\; CLOSE c;' ],
+	[ 'prepared', 'EXECUTE p(5);', 'PREPARE p(int) AS SELECT * FROM t WHERE i <> $1 ORDER BY k DESC;' ],
+	[ 'the child fails', "CALL catches('SELECT fails_at(i, 200), f FROM t ORDER BY 1, 2');" ],
+	[ 'the child of values fails', "CALL catches('SELECT fails_at(i, 200) FROM t ORDER BY 1');" ],
+	[ 'fails when spilled', q{CALL catches('SELECT fails_at(k, 3463), filler FROM wide ORDER BY 1, 2');},
+		"SET gpusort.memory_limit = '64kB';" ],
+	[ 'fails while returning', q{CALL catches('SELECT fails_at(i, 200) FROM (SELECT * FROM t ORDER BY k OFFSET 0) s');} ],
+	[ 'uncaught', 'SELECT fails_at(i, 200), f FROM t ORDER BY 1, 2;' ],
+	[ 'arrays', 'SELECT gpu_sort(k), gpu_sort(f, true), gpu_argsort(i), gpu_argsort(k, false, true) FROM arrays;' ],
+	[ 'aggregates', 'SELECT gpu_sort_agg(k), gpu_sort_agg(f), gpu_sort_agg(i::int2) FROM t;' ],
+	[ 'aggregates of groups', 'SELECT f, gpu_sort_agg(k) FROM t GROUP BY f;' ],
+	[ 'aggregates that fail', q{CALL catches('SELECT gpu_sort_agg(fails_at(i, 200)) FROM t');} ],
+	[ 'explained', 'EXPLAIN (ANALYZE) SELECT * FROM t ORDER BY k;' ],
+	[ 'inspected', 'SELECT * FROM gpusort_last_sort(), gpusort_counters(), gpusort_status() LEFT JOIN gpusort_activity ON true;' ]);
+
+my $half = int($runs / 2);
+my $warm_up = int($runs / 4) + 1;
+my $script = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
+my $measure = "CALL measure('%s', %d);\n";
+my $sql = "\\o /dev/null\n" . sprintf($measure, 'begin', 0) x 20;
+foreach my $kind (@kinds)
+{
+	my ($name, $query, $settings) = (@$kind, '');
+
+	$sql .= "$settings\n" . "$query\n" x $warm_up . sprintf($measure, $name, 0) . sprintf($measure, $name, 1)
+	  . ("$query\n" x $half . sprintf($measure, $name, 2)) . ("$query\n" x $half . sprintf($measure, $name, 3)) . "RESET ALL;\n";
+}
+append_to_file($script, $sql);
+my ($rc, $stdout, $stderr) = $node->psql('postgres', "\\i $script", on_error_stop => 0);
+my @errors = grep { /ERROR/ } split /\n/, $stderr;
+is(scalar(grep { !/ERROR:  fails$/ } @errors), 0, 'no other errors') or diag(@errors > 5 ? @errors[ 0 .. 4 ] : @errors);
+is(scalar(@errors), $warm_up + 2 * $half, 'and each of those');
+
+# what the node did not sort was not tested
+my ($sorts, $by_core) = split /\|/, $node->safe_psql('postgres', 'SELECT sorts, core_sorts FROM gpusort_counters()');
+cmp_ok($sorts - $by_core, '>', 15 * $runs, 'GpuSort sorted');
+is($node->safe_psql('postgres', 'SELECT bool_and(contexts > 0 AND anonymous > 0 AND data > 0 AND files > 0), count(service_data) > 0 FROM measured'),
+	($ENV{SETTINGS} // '') =~ /engine=cuda/ ? 't|t' : 't|f', 'everything was measured');
+cmp_ok($node->safe_psql('postgres', "SELECT temp_files FROM pg_stat_database WHERE datname = 'postgres'"), '>=', 5 * $runs, 'and spilled');
+
+my %allowed = (contexts => 4 * $runs, anonymous => 65536, data => 65536, files => 4, temporary => 0, service_anonymous => 65536,
+	service_data => 65536, pool => 0, active => 0);
+my @columns = sort keys %allowed;
+foreach my $kind (@kinds)
+{
+	my ($name) = @$kind;
+	my @grown = split /\|/, $node->safe_psql('postgres', 'SELECT ' . join(', ', map { "coalesce(least(b.$_ - a.$_, c.$_ - b.$_), 0)" } @columns)
+		  . " FROM measured a JOIN measured b USING (kind) JOIN measured c USING (kind) "
+		  . "WHERE kind = '$name' AND a.turn = 1 AND b.turn = 2 AND c.turn = 3");
+	my @too_much = map { "$columns[$_] by $grown[$_]" } grep { $grown[$_] > $allowed{ $columns[$_] } } 0 .. $#columns;
+
+	note("$name: ", join ', ', map { "$columns[$_] $grown[$_]" } 0 .. $#columns);
+	ok(@grown == @columns && !@too_much, "$name: nothing grows") or diag("$name, $runs times: ", join ', ', @too_much);
+}
+is($node->safe_psql('postgres', 'SELECT coalesce(max(pool), 0), max(active), max(temporary) FROM measured'), '0|0|0', 'and nothing is left');
+unlike(slurp_file($node->logfile), qr/WARNING|leaked|PANIC|TRAP/, 'nothing to warn of');
+
+$node->stop;
+done_testing();
