@@ -178,7 +178,7 @@ stop_cluster
 run_tap "stand-in device" "$tree"/test/t/{*standin*,013*}.pl
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
-SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/014*.pl
+SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/018*.pl
 
 say "build"
 build_and_install "$tree"
@@ -235,7 +235,7 @@ fi
 build_test_module
 run_tap "spill and activity" "$tree"/test/spill/*.pl
 run_tap "random queries" "$tree"/test/t/020*.pl
-run_tap "leaks" "$tree"/test/t/014*.pl
+run_tap "leaks" "$tree"/test/t/018*.pl
 run_core "PostgreSQL's own suite"
 
 say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
