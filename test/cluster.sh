@@ -95,6 +95,9 @@ as_cluster_user() {
   fi
 }
 
+# The environment of servers that start_cluster starts, beside ours.
+server_environment=()
+
 # Starts a new cluster; arguments are lines for postgresql.conf.
 start_cluster() {
   stop_cluster
@@ -110,7 +113,7 @@ start_cluster() {
     echo "jit = off"
     printf '%s\n' "$@"
   } >>"$PGDATA/postgresql.conf"
-  as_cluster_user "$bindir/pg_ctl" -D "$PGDATA" -w -t 120 -l "$work/server.log" start >/dev/null ||
+  as_cluster_user env "${server_environment[@]}" "$bindir/pg_ctl" -D "$PGDATA" -w -t 120 -l "$work/server.log" start >/dev/null ||
     { tail -30 "$work/server.log"; return 1; }
 }
 

@@ -1,0 +1,132 @@
+#!/bin/bash
+#
+# instruments.sh - make test-instruments: the tests that exist, under tools that
+# see more than a wrong result.
+#
+#   PARTS="sanitizers"   which; all by default
+#   QUICK=yes            for make test: less of each, about a minute in all
+#
+# sanitizers
+#   gpusort.so is built with AddressSanitizer and UndefinedBehaviorSanitizer, and
+#   the distribution's server started with their runtimes preloaded.  Any report
+#   and any process that ends abnormally is a failure.  The build has the stand-in
+#   for a device, so that it has both engines.
+#
+#   AddressSanitizer sees what malloc gave: blocks of memory contexts, single
+#   chunks only from 8 kB on, which sort keys and rows are.  It watches the
+#   server's own memcpy() and the like, too.
+#
+#   Excluded, and why:
+#   detect_leaks=0       the server frees nothing at its end; see test/t/018_leaks.pl
+#   detect_stack_use_after_return=0, use_sigaltstack=0    check_stack_depth()
+#                        measures the real stack, and children get theirs by fork
+#   vptr                 needs type information, and the C++ here is built without
+#
+# What was installed before is put back at the end.  The last line counts the
+# checks; the exit status is 0 if none failed.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=test/cluster.sh
+. "$tree/test/cluster.sh"
+# shellcheck source=test/suites.sh
+. "$tree/test/suites.sh"
+
+parts=${PARTS:-sanitizers}
+quick=${QUICK:-no}
+
+# ---- the library that was installed ----
+
+keep_installed() {
+  installed=$("$PG_CONFIG" --pkglibdir)/gpusort.so
+  [ ! -f "$installed" ] || cp -p "$installed" "$work/installed.so"
+  trap 'put_back_installed; clean_up' EXIT
+}
+
+put_back_installed() {
+  local writes=()
+  [ -w "$(dirname "$installed")" ] || writes=("${sudo[@]}")
+  stop_cluster
+  if [ -f "$work/installed.so" ]; then
+    "${writes[@]}" cp -p "$work/installed.so" "$installed"
+  else
+    "${writes[@]}" rm -f "$installed"
+  fi
+}
+
+# A copy of the tree, to be built otherwise.
+copy_tree() {
+  mkdir -p "$1"
+  tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$1" -x
+}
+
+# ---- sanitizers ----
+
+# Nothing was reported, and no process ended by a signal or with an error.
+check_reports() {
+  local logs=("$work"/server.log "$work"/tap/tmp_check/log/*.log) ended
+  if compgen -G "$work/reports/*" >/dev/null; then
+    head -n 60 "$work"/reports/*
+    count "$1, reports" 0 1
+    rm -f "$work"/reports/*
+  else
+    count "$1, reports" 1 0
+  fi
+  # tests end processes on purpose, but not like this
+  ended=$(grep -hE 'terminated by signal (4|6|7|8|11)\b' "${logs[@]}" 2>/dev/null | head -5 || true)
+  [ -z "$ended" ] || { echo "$ended"; count "$1, crashes" 0 1; }
+}
+
+run_sanitizers() {
+  local flags="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all" runtime=()
+  local cc="gcc $flags" cxx="g++ $flags" options library
+  say "sanitizers: build"
+  copy_tree "$work/sanitized"
+  build_and_install "$work/sanitized" WITH_CUDA=standin CC="$cc" CXX="$cxx"
+
+  mkdir "$work/reports"
+  chmod 777 "$work/reports"
+  for library in libasan libubsan; do
+    runtime+=("$(readlink -f "$(gcc -print-file-name=$library.so)")")
+  done
+  options="log_path=$work/reports/report:abort_on_error=1:halt_on_error=1:print_stacktrace=1"
+  "${CC:-cc}" -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/early.so" "$tree/test/instruments/early.c"
+  chmod 755 "$work/early.so"
+  runtime+=("$work/early.so")
+  server_environment=(
+    "LD_PRELOAD=${runtime[*]}"
+    "ASAN_OPTIONS=$options:detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0"
+    "UBSAN_OPTIONS=$options")
+
+  start_cluster "${server_settings[@]}"
+  run_regress "sanitizers: regress"
+  run_regress "sanitizers: regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
+  [ "$quick" = yes ] || run_pgtap "sanitizers: properties"
+  stop_cluster
+  check_reports "sanitizers: regress"
+  if [ "$quick" != yes ]; then
+    run_tap "sanitizers: server" "$tree"/test/t/{001,010,020}*.pl
+    run_tap "sanitizers: stand-in device" "$tree"/test/t/*standin*.pl
+    SETTINGS="gpusort.engine=cuda" run_tap "sanitizers: random queries, stand-in device" "$tree"/test/t/020*.pl
+    check_reports "sanitizers: servers"
+  fi
+  server_environment=()
+}
+
+server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
+
+install_packages
+if command -v apt-get >/dev/null; then
+  apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
+fi
+use_server
+pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
+keep_installed
+
+for part in $parts; do
+  "run_$part"
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
