@@ -4,6 +4,8 @@
 #   make test        all tests, on a private cluster
 #   make test-long   a hundred clients sort for a minute; DURATION=600 CLIENTS=50
 #                    and so on, see test/load.sh
+#   make test-instruments    the tests under sanitizers and valgrind, and fuzzing;
+#                    PARTS="fuzz" and so on: see test/instruments.sh
 #   make check-core  PostgreSQL's own test suites with gpusort doing their sorts;
 #                    SUITE=core|isolation|both, CONF="a=1 b=2 | c=3", PGSRC=folder
 #   make bench-gpu   the device's sorts beside CUB and thrust; ARGS="--quick"
@@ -83,14 +85,16 @@ PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
 
 # These install what is missing, PGXS included, and build by themselves.
-.PHONY: demo test test-long check-core
-ifneq ($(filter demo test test-long check-core,$(MAKECMDGOALS)),)
+.PHONY: demo test test-long test-instruments check-core
+ifneq ($(filter demo test test-long test-instruments check-core,$(MAKECMDGOALS)),)
 demo:
 	@bash bench/demo.sh
 test:
 	@bash test/run.sh
 test-long:
 	@bash test/load.sh
+test-instruments:
+	@bash test/instruments.sh
 check-core:
 	@bash test/check-core.sh
 else ifeq ($(filter-out $(DEVICE_GOALS),$(or $(MAKECMDGOALS),all)),)

@@ -55,6 +55,19 @@ build_fake_driver() {
   "${CC:-cc}" -shared -o "$GPUSORT_FAKE_DRIVER/empty/libcuda.so.1" -x c /dev/null
 }
 
+# A part of test/instruments.sh, shortened.
+run_instrument() {
+  local rc=0 last
+  QUICK=yes PARTS=$2 bash "$tree/test/instruments.sh" >"$work/instruments.log" 2>&1 || rc=$?
+  last=$(tail -1 "$work/instruments.log")
+  [ "$rc" = 0 ] || tail -150 "$work/instruments.log"
+  if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    count "$1" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  else
+    count "$1" 0 1
+  fi
+}
+
 # PostgreSQL's own suite, with gpusort in the place of its sorts.
 run_core() {
   local rc=0 counts
@@ -155,6 +168,7 @@ build_test_module
 run_tap "spill and activity" "$tree"/test/spill/*.pl
 run_tap "random queries" "$tree"/test/t/020*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl
+run_instrument "sanitizers" sanitizers
 run_core "PostgreSQL's own suite"
 
 say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
