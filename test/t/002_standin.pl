@@ -4,11 +4,10 @@
 use strict;
 use warnings;
 
-use IPC::Run qw(start timeout);
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = PostgreSQL::Test::Cluster->new('standin');
 $node->init;
@@ -26,60 +25,16 @@ my $big = "SELECT cardinality(a), a[1], a[5000000], a[$rows] FROM "
   . "(SELECT gpu_sort_agg((i * 7919::bigint % $rows)::int) a FROM generate_series(1, $rows) i) s";
 my $big_result = "$rows|0|4999999|" . ($rows - 1);
 
-sub restart_with
-{
-	my ($plan, $slow) = @_;
-	# the service may be deep in a slow sort
-	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
-	local $ENV{GPUSORT_STANDIN} = $plan;
-	local $ENV{GPUSORT_STANDIN_SLOW} = $slow;
-	delete $ENV{GPUSORT_STANDIN} unless $plan;
-	delete $ENV{GPUSORT_STANDIN_SLOW} unless $slow;
-	$node->start;
-}
-
-# The service has no row in pg_stat_activity: it is in no database.
-sub service_pids
-{
-	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
-	return map { /^\s*(\d+)/ } grep { /gpusort service/ } `ps -o pid=,args= --ppid $postmaster`;
-}
-
-# Waits until there are this many services.
-sub poll_services
-{
-	my ($count) = @_;
-	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		return 1 if scalar(service_pids()) == $count;
-		usleep(100_000);
-	}
-	return 0;
-}
-
-sub pool_is_free
-{
-	my ($name) = @_;
-	$node->poll_query_until('postgres',
-		"SELECT max(pool_used) = 0 FROM gpusort_status()")
-	  or diag('pool still in use');
-	is( $node->safe_psql('postgres', "SELECT max(pool_used) FROM gpusort_status()"),
-		0, "$name: nothing of the pool is held");
-}
-
-restart_with('', '');
+restart_with($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
-if ($node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'") != 1)
-{
-	plan skip_all => 'this build has no stand-in device';
-}
+skip_without_standin($node);
 
 #
 # Without a failure
 #
 is( $node->safe_psql('postgres', "$big; SELECT engine, pinned, rows, copy_in_bytes FROM gpusort_last_sort()"),
 	"$big_result\ncuda|t|$rows|" . 4 * $rows, 'a result of several chunks');
-pool_is_free('no failure');
+pool_is_free($node, 'no failure');
 
 # each algorithm is asked for and reported under the same name
 foreach my $algorithm (qw(mppsort quicksort mergesort radixsort cub))
@@ -109,7 +64,7 @@ my %reason = (
 
 foreach my $plan (sort keys %reason)
 {
-	restart_with($plan, '');
+	restart_with($node, plan => $plan);
 	my ($rc, $stdout, $stderr) = $node->psql('postgres',
 		"$big; SELECT engine FROM gpusort_last_sort(); $big; SELECT engine, reason FROM gpusort_last_sort()");
 	my @lines = split /\n/, $stdout;
@@ -118,29 +73,29 @@ foreach my $plan (sort keys %reason)
 	my $warnings = () = $stderr =~ /WARNING:/g;
 	is($warnings, 1, "$plan: one warning in a session");
 	like($stderr, $reason{$plan}, "$plan: with the reason");
-	pool_is_free($plan);
+	pool_is_free($node, $plan);
 
 	($rc, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET gpusort.engine = 'cuda'; $big");
 	like($stderr, qr/ERROR:  55000.*HINT:  Set gpusort\.engine to "auto"/s, "$plan: an error if the device is demanded");
-	pool_is_free("$plan, demanded");
+	pool_is_free($node, "$plan, demanded");
 }
 
 #
 # A result that the check after the sort did not let pass at first
 #
 {
-	restart_with('sort:resorted', '');
+	restart_with($node, plan => 'sort:resorted');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()");
 	is("$rc $stdout", "0 $big_result\ncuda", 'sorted again: the right result, of the GPU');
 	like($stderr, qr/WARNING:  gpusort found a result of the GPU out of order and sorted it again/,
 		'sorted again: a warning says so');
-	pool_is_free('sorted again');
+	pool_is_free($node, 'sorted again');
 }
 
 #
 # gpusort_bench() demands the device for as long as it measures it
 #
-restart_with('', '');
+restart_with($node);
 is( $node->safe_psql('postgres', <<'SQL'), "t|t|t\ncpu|quicksort|77", 'gpusort_bench: every algorithm, whatever is set, and as it was');
 SET gpusort.engine = 'cpu';
 SET gpusort.algorithm = 'quicksort';
@@ -152,16 +107,16 @@ SELECT array_agg(DISTINCT algorithm ORDER BY algorithm) FILTER (WHERE engine = '
 FROM gpusort_bench(6000000, 'float8', 'few', 1);
 SELECT current_setting('gpusort.engine'), current_setting('gpusort.algorithm'), current_setting('gpusort.min_rows');
 SQL
-pool_is_free('gpusort_bench');
+pool_is_free($node, 'gpusort_bench');
 
-restart_with('open:no_driver', '');
+restart_with($node, plan => 'open:no_driver');
 {
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT DISTINCT engine FROM gpusort_bench(10000, repeats => 1); SELECT gpusort_bench_crossover(10000) IS NULL');
 	is("$rc $stdout", "0 cpu\nt", 'gpusort_bench without a device: the CPU engine only');
 	like($stderr, qr/NOTICE:  gpusort_bench measures the CPU engine only\nDETAIL:  No NVIDIA driver was found/, 'with the reason');
 }
 
-restart_with('sort:no_memory:3', '');
+restart_with($node, plan => 'sort:no_memory:3');
 {
 	my ($rc, $stdout, $stderr) = $node->psql('postgres',
 		"SET gpusort.min_rows = 77; SELECT * FROM gpusort_bench(10000, repeats => 1);\n"
@@ -170,9 +125,9 @@ restart_with('sort:no_memory:3', '');
 	is($stdout, 'auto|auto|77', 'gpusort_bench: the settings are as they were after an error');
 	like($stderr, qr/ERROR:  gpusort engine "cuda" could not sort.*CONTEXT:  gpusort_bench, 10000 rows, engine "cuda", algorithm "\w+"/s, 'which says what failed');
 }
-pool_is_free('gpusort_bench, after an error');
+pool_is_free($node, 'gpusort_bench, after an error');
 
-restart_with('', 20000);
+restart_with($node, slow => 20000);
 {
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET statement_timeout = '3s'; SELECT * FROM gpusort_bench(10000)");
 	like($stderr, qr/canceling statement due to statement timeout/, 'gpusort_bench is cancelled while the device sorts');
@@ -181,78 +136,75 @@ restart_with('', 20000);
 #
 # The service dies while a backend waits for it
 #
-restart_with('', 20000);
-my ($stdin, $stdout, $stderr) = ('', '', '');
-my $psql = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $big, '-c',
-	'SELECT engine, reason FROM gpusort_last_sort()' ], '>', \$stdout, '2>', \$stderr, timeout(60);
+restart_with($node, slow => 20000);
+my ($stdout, $stderr);
+my $psql = in_background($node, \$stdout, \$stderr, $big, 'SELECT engine, reason FROM gpusort_last_sort()');
 my $waiting = "SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%gpu_sort_agg%' "
   . "AND wait_event_type = 'Extension' AND pid <> pg_backend_pid()";
 ok($node->poll_query_until('postgres', $waiting), 'a backend waits for the service');
-kill 'TERM', service_pids();
+kill 'TERM', service_pids($node);
 $psql->finish;
 is($stdout, "$big_result\ncpu|The GPU service was shut down.\n", 'service terminated: the CPU sorts');
-restart_with('', 20000);
+restart_with($node, slow => 20000);
 
 #
 # Cancel, timeout and termination while waiting
 #
 foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
-	($stdout, $stderr) = ('', '');
-	$psql = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $big ],
-	  '>', \$stdout, '2>', \$stderr, timeout(60);
+	$psql = in_background($node, \$stdout, \$stderr, $big);
 	ok($node->poll_query_until('postgres', $waiting), "$how: a backend waits");
 	my $begun = time;
 	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE query LIKE '%gpu_sort_agg%' AND pid <> pg_backend_pid()");
 	$psql->finish;
 	cmp_ok(time - $begun, '<', 5, "$how: is answered long before the device is done");
 	like($stderr, $how eq 'pg_cancel_backend' ? qr/canceling statement/ : qr/terminating connection/, "$how: with its error");
-	restart_with('', 20000);
+	restart_with($node, slow => 20000);
 }
 my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '3s'; $big");
 like($err, qr/canceling statement due to statement timeout/, 'statement_timeout while waiting');
-restart_with('', 500);
+restart_with($node, slow => 500);
 $node->psql('postgres', "SET statement_timeout = '2s'; $big");
-pool_is_free('statement_timeout');
+pool_is_free($node, 'statement_timeout');
 
 #
 # The pool runs out; the device's memory does, with others waiting
 #
 $node->append_conf('postgresql.conf', "gpusort.pool_limit = 64MB\n");
-restart_with('', '');
+restart_with($node);
 ($rc, $out, $err) = $node->psql('postgres',
 	"SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 3000000) i; SELECT engine FROM gpusort_last_sort();"
 	. "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000000::bigint) i; SELECT engine, reason FROM gpusort_last_sort()");
 is($out, "3000000\ncuda\n10000000\ncpu|The chunk pool is exhausted (gpusort.pool_limit).", 'pool exhausted: the CPU sorts');
 like($err, qr/WARNING:.*pool is exhausted/s, 'pool exhausted: a warning');
-pool_is_free('pool exhausted');
+pool_is_free($node, 'pool exhausted');
 $node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\ngpusort.device_memory_limit = 100MB\n");
 
-restart_with('', '');
+restart_with($node);
 $node->pgbench('--no-vacuum --client=32 --jobs=2 --transactions=2', 0, [qr{processed: 64/64}], [qr{^$}],
 	'32 backends with little device memory', {
 		'001_sorts' => q{
 SET gpusort.engine = 'cuda';
 SELECT 1 / (cardinality(gpu_sort_agg(i)) = 2000000)::int FROM generate_series(1, 2000000::bigint) i;
 }});
-is(scalar(service_pids()), 1, 'one service serves all');
-pool_is_free('32 backends');
+is(scalar(service_pids($node)), 1, 'one service serves all');
+pool_is_free($node, '32 backends');
 
 #
 # An idle service ends, and is started again when it is needed
 #
 $node->append_conf('postgresql.conf', "gpusort.service_idle_timeout = 1\n");
-restart_with('', '');
+restart_with($node);
 is($node->safe_psql('postgres', $big), $big_result, 'a sort');
-ok(poll_services(0), 'the idle service ends');
+ok(poll_services($node, 0), 'the idle service ends');
 is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'and comes back');
 
 #
 # Started with the server
 #
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'gpusort'\n");
-restart_with('', '');
-ok(poll_services(1), 'preloaded: the service starts with the server');
+restart_with($node);
+ok(poll_services($node, 1), 'preloaded: the service starts with the server');
 is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'preloaded: a sort');
 $node->stop;
 

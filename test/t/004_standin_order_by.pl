@@ -6,14 +6,12 @@
 use strict;
 use warnings;
 
-use IPC::Run qw(start timeout);
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = PostgreSQL::Test::Cluster->new('standin_order_by');
-my $trace = $node->basedir . '/trace';
 $node->init;
 $node->append_conf('postgresql.conf', <<'CONF');
 session_preload_libraries = 'gpusort'
@@ -27,48 +25,6 @@ work_mem = 1GB
 fsync = off
 jit = off
 CONF
-
-# Starts the server anew, with so much device memory, and an empty trace.
-sub restart_with
-{
-	my ($limit, $plan, $slow) = @_;
-	# the service may be deep in a slow sort
-	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
-	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = $limit\n");
-	unlink $trace;
-	local $ENV{GPUSORT_STANDIN_TRACE} = $trace;
-	local $ENV{GPUSORT_STANDIN} = $plan;
-	local $ENV{GPUSORT_STANDIN_SLOW} = $slow;
-	delete $ENV{GPUSORT_STANDIN} unless $plan;
-	delete $ENV{GPUSORT_STANDIN_SLOW} unless $slow;
-	$node->start;
-}
-
-# Waits until the device has begun with such a thing: "upload 1", "sort 1".
-sub poll_trace
-{
-	my ($what) = @_;
-	foreach (1 .. 20 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		return 1 if -e $trace && slurp_file($trace) =~ /^$what:/m;
-		usleep(50_000);
-	}
-	return 0;
-}
-
-# The service has no row in pg_stat_activity: it is in no database.
-sub service_pids
-{
-	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
-	return map { /^\s*(\d+)/ } grep { /gpusort service/ } `ps -o pid=,args= --ppid $postmaster`;
-}
-
-sub pool_is_free
-{
-	my ($name) = @_;
-	ok($node->poll_query_until('postgres', "SELECT max(pool_used) = 0 FROM gpusort_status()"),
-		"$name: nothing of the pool is held");
-}
 
 my $last = 'SELECT engine, pieces, reason FROM gpusort_last_sort()';
 
@@ -99,20 +55,9 @@ sub explained
 		  . "EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT id, k, few, f, word FROM $from ORDER BY $order");
 }
 
-# A background psql that gives its output to ${$_[1]} and ${$_[2]}.
-sub in_background
-{
-	my ($query, $stdout, $stderr) = @_;
-	return start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $query, '-c', $last ],
-	  '>', $stdout, '2>', $stderr, timeout(2 * $PostgreSQL::Test::Utils::timeout_default);
-}
-
-restart_with('8GB', '', '');
+restart_with($node, limit => '8GB');
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
-if ($node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'") != 1)
-{
-	plan skip_all => 'this build has no stand-in device';
-}
+skip_without_standin($node);
 
 # large: a key of three words takes two chunks of 16 MB, one of one word two with all rows of t
 $node->safe_psql('postgres', <<'SQL');
@@ -149,13 +94,13 @@ foreach my $case (
 		right($whole, $from) . "\ncuda|1|", "ORDER BY $order");
 	like(explained($order, $from), qr/\(GpuSort\).*^ *Engine: cuda\n/ms, "ORDER BY $order: EXPLAIN tells the engine");
 }
-pool_is_free('no failure');
+pool_is_free($node, 'no failure');
 
 # each run that is spilled
 like(explained($several, 'large', "SET gpusort.memory_limit = '32MB'; "), qr/^ *Engine: cuda\n.*^ *Runs: [3-9]/ms, 'spilled runs are of the device');
 is($node->safe_psql('postgres', "SET gpusort.memory_limit = '32MB'; SET gpusort.engine = 'cuda'; " . ordered($several, 'large')),
 	right($several, 'large'), 'and merge into the right order');
-pool_is_free('spilled runs');
+pool_is_free($node, 'spilled runs');
 
 # a result that is read back and forth, and one that is not read to its end
 is( $node->safe_psql('postgres', <<'SQL'), "100000|100000|1|100000|cuda", 'a scroll cursor');
@@ -183,24 +128,24 @@ foreach my $end ('CLOSE c', 'COMMIT', 'ROLLBACK', 'SELECT 1 / 0')
 	my ($rc, $stdout, $stderr) = $node->psql('postgres',
 		"BEGIN; DECLARE c CURSOR FOR SELECT id FROM large ORDER BY $several; FETCH 1 FROM c; $end; "
 		  . "SELECT max(pool_used) FROM gpusort_status()", on_error_stop => 0);
-	pool_is_free("not read to its end, $end");
+	pool_is_free($node, "not read to its end, $end");
 }
 
 #
 # What the device has too little memory for
 #
-restart_with('67MB', '', '');
+restart_with($node, limit => '67MB');
 my $too_little = 'The device has too little memory, and keys of several words are not sorted in pieces';
 {
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', ordered($several, 't') . "; $last");
 	like("$rc $stdout", qr/^0 \Q@{[right($several, 't')]}\E\ncpu\|\|$too_little/, 'several words that do not fit: the CPU sorts');
 	unlike($stderr, qr/WARNING/, 'quietly: nobody asked for a device');
 	like(explained($several, 't'), qr/^ *Engine: cpu\n.*^ *Reason: $too_little/ms, 'and EXPLAIN tells why');
-	pool_is_free('several words that do not fit');
+	pool_is_free($node, 'several words that do not fit');
 
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, 't'));
 	like($stderr, qr/ERROR:.*$too_little/s, 'an error if the device is demanded');
-	pool_is_free('several words that do not fit, demanded');
+	pool_is_free($node, 'several words that do not fit, demanded');
 }
 is($node->safe_psql('postgres', ordered('few', 't') . "; $last"), right('few, id', 't') . "\ncuda|2|", 'one word: in pieces');
 
@@ -218,23 +163,23 @@ foreach my $case (
 	[ 'download:fault', qr/CUDA call download failed/ ])
 {
 	my ($plan, $reason) = @$case;
-	restart_with('8GB', $plan, '');
+	restart_with($node, limit => '8GB', plan => $plan);
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', ordered($several, 'large') . "; $last");
 	like("$rc $stdout", qr/^0 \Q@{[right($several, 'large')]}\E\ncpu\|\|$reason/, "$plan: the CPU sorts");
 	unlike($stderr, qr/WARNING/, "$plan: quietly");
 	like(explained('word, id', 'small'), qr/^ *Engine: cpu\n.*^ *Reason: $reason/ms, "$plan: EXPLAIN tells why");
-	pool_is_free($plan);
+	pool_is_free($node, $plan);
 
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, 'large'));
 	like($stderr, qr/ERROR:  .*gpusort engine "cuda"/s, "$plan: an error if the device is demanded");
-	pool_is_free("$plan, demanded");
+	pool_is_free($node, "$plan, demanded");
 }
 foreach my $plan ('upload:fault:3', 'sort:fault:2', 'sort:no_memory:2-2', 'download:fault:3-3')
 {
-	restart_with('8GB', $plan, '');
+	restart_with($node, limit => '8GB', plan => $plan);
 	is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '32MB'; SET client_min_messages = error; " . ordered($several, 'large')),
 		right($several, 'large'), "$plan, in a later run than the first");
-	pool_is_free("$plan, spilled");
+	pool_is_free($node, "$plan, spilled");
 }
 
 #
@@ -245,47 +190,39 @@ foreach my $order ($several, 'few, word COLLATE "en-x-icu", id')
 {
 	my $from = $order eq $several ? 'large' : 'small';
 	my $expected = right($order, $from);
-	restart_with('8GB', '', 20000);
-	($out, $err) = ('', '');
-	$psql = in_background(ordered($order, $from), \$out, \$err);
-	ok(poll_trace('sort 1'), 'the device sorts');
-	kill 'TERM', service_pids();
+	restart_with($node, limit => '8GB', slow => 20000);
+	$psql = in_background($node, \$out, \$err, ordered($order, $from), $last);
+	ok(poll_trace($node, 'sort 1'), 'the device sorts');
+	kill 'TERM', service_pids($node);
 	$psql->finish;
 	is($out, "$expected\ncpu||The GPU service was shut down.\n", "service terminated: ORDER BY $order");
-	pool_is_free('service terminated');
+	pool_is_free($node, 'service terminated');
 }
 
 # a row that comes late, when all others are gathered and the first chunk is on the device
 {
-	restart_with('8GB', '', '');
-	my $holder = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', 'SELECT pg_advisory_lock(1)',
-		'-c', 'SELECT pg_sleep(3600)' ], '>', \my $ignored, '2>', \my $ignored_too,
-	  timeout(4 * $PostgreSQL::Test::Utils::timeout_default);
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
-	my $from = '(SELECT * FROM large UNION ALL SELECT -1, 0, 0::smallint, 0, NULL FROM (SELECT pg_advisory_lock_shared(1) OFFSET 0) AS l) AS u';
-	($out, $err) = ('', '');
-	$psql = in_background(ordered($several, $from), \$out, \$err);
-	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"),
-		'a backend gathers');
-	ok(poll_trace('upload 1'), 'and the device has some of it');
-	kill 'TERM', service_pids();
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sleep(3600)'");
-	$holder->finish;
+	restart_with($node, limit => '8GB');
+	my $holder = hold($node, 1);
+	my $from = "(SELECT * FROM large UNION ALL SELECT id, 0, 0::smallint, 0, NULL FROM (@{[late_row(1)]}) AS l (id)) AS u";
+	$psql = in_background($node, \$out, \$err, ordered($several, $from), $last);
+	ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
+	ok(poll_trace($node, 'upload 1'), 'and the device has some of it');
+	kill 'TERM', service_pids($node);
+	let_go($node, 1, $holder);
 	$psql->finish;
 	# nobody holds the lock any more
 	is($out, right($several, $from) . "\ncpu||The GPU service was shut down.\n", 'service terminated while a backend gathers');
-	pool_is_free('service terminated while a backend gathers');
+	pool_is_free($node, 'service terminated while a backend gathers');
 }
 foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
-	restart_with('8GB', '', 2000);
-	($out, $err) = ('', '');
-	$psql = in_background(ordered($several, 'large'), \$out, \$err);
-	ok(poll_trace('sort 1'), 'the device sorts');
+	restart_with($node, limit => '8GB', slow => 2000);
+	$psql = in_background($node, \$out, \$err, ordered($several, 'large'), $last);
+	ok(poll_trace($node, 'sort 1'), 'the device sorts');
 	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE query LIKE '%ORDER BY few%' AND pid <> pg_backend_pid()");
 	$psql->finish;
 	like($err, qr/canceling statement|terminating connection/, $how);
-	pool_is_free($how);
+	pool_is_free($node, $how);
 }
 $node->stop;
 

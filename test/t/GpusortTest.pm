@@ -1,0 +1,206 @@
+# What the TAP tests share: servers on the stand-in device (test/standin/device.c),
+# its trace and its holds, the GPU service's process, sessions in the background,
+# rows that come late, and what must not be left behind.
+
+package GpusortTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+our @EXPORT = qw(
+  restart_with skip_without_standin
+  traced place_of poll_trace forget_trace hold_device release_device
+  service_pids poll_until poll_services
+  in_background late_row hold let_go waits_for
+  pool_is_free segments_of
+);
+
+my $timeout = $PostgreSQL::Test::Utils::timeout_default;
+
+# The file that the device adds every call to.
+sub trace_of
+{
+	my ($node) = @_;
+	return $node->basedir . '/trace';
+}
+
+# Starts the server anew, with an empty trace and nothing held.  plan and slow
+# are GPUSORT_STANDIN and GPUSORT_STANDIN_SLOW, limit is the device's memory.
+sub restart_with
+{
+	my ($node, %how) = @_;
+	my $holds = $node->basedir . '/holds';
+	# the service may be deep in a slow sort
+	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
+	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = $how{limit}\n") if $how{limit};
+	unlink trace_of($node);
+	mkdir $holds;
+	unlink glob("$holds/*");
+	local $ENV{GPUSORT_STANDIN_TRACE} = trace_of($node);
+	local $ENV{GPUSORT_STANDIN_HOLD} = $holds;
+	local $ENV{GPUSORT_STANDIN} = $how{plan};
+	local $ENV{GPUSORT_STANDIN_SLOW} = $how{slow};
+	delete $ENV{GPUSORT_STANDIN} unless $how{plan};
+	delete $ENV{GPUSORT_STANDIN_SLOW} unless $how{slow};
+	$node->start;
+	return;
+}
+
+# Ends a test whose server has no stand-in device.
+sub skip_without_standin
+{
+	my ($node) = @_;
+	my $devices = $node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'");
+	plan skip_all => 'this build has no stand-in device' if $devices != 1;
+	return;
+}
+
+# What the device did, in order: "open 0: 0", "upload 1: 40000", ..., "sort 1: 40000", ... by lane.
+sub traced
+{
+	my ($node) = @_;
+	return -e trace_of($node) ? split(/\n/, slurp_file(trace_of($node))) : ();
+}
+
+# The place of the first line of the trace that begins so, or one behind its end.
+sub place_of
+{
+	my ($what, @lines) = @_;
+	foreach my $i (0 .. $#lines)
+	{
+		return $i if $lines[$i] =~ /^$what:/;
+	}
+	return scalar @lines;
+}
+
+# Waits until such a thing is so.
+sub poll_until
+{
+	my ($is_so) = @_;
+	foreach (1 .. 20 * $timeout)
+	{
+		return 1 if $is_so->();
+		usleep(50_000);
+	}
+	return 0;
+}
+
+# Waits until the device has begun with such a thing: "upload 1", "sort \d+".
+sub poll_trace
+{
+	my ($node, $what) = @_;
+	return poll_until(sub { my @lines = traced($node); return place_of($what, @lines) < @lines; });
+}
+
+sub forget_trace
+{
+	my ($node) = @_;
+	unlink trace_of($node);
+	return;
+}
+
+# The device stops in every such call, open, upload, sort, download or close,
+# or in those that it is held in already no longer.
+sub hold_device
+{
+	my ($node, $call) = @_;
+	append_to_file($node->basedir . "/holds/$call", '');
+	return;
+}
+
+sub release_device
+{
+	my ($node) = @_;
+	unlink glob($node->basedir . '/holds/*');
+	return;
+}
+
+# The service has no row in pg_stat_activity: it is in no database.
+sub service_pids
+{
+	my ($node) = @_;
+	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+	return map { /^\s*(\d+)/ } grep { /gpusort service/ } `ps -o pid=,args= --ppid $postmaster`;
+}
+
+# Waits until there are this many services.
+sub poll_services
+{
+	my ($node, $count) = @_;
+	return poll_until(sub { return scalar(service_pids($node)) == $count; });
+}
+
+# A psql in the background that runs each statement by itself, and goes on
+# after errors.  Its output goes to $$stdout and $$stderr.
+sub in_background
+{
+	my ($node, $stdout, $stderr, @statements) = @_;
+	($$stdout, $$stderr) = ('', '');
+	return IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') . ' application_name=background',
+			map { ('-c', $_) } @statements ],
+		'<', \'', '>', $stdout, '2>', $stderr, IPC::Run::timeout(4 * $timeout));
+}
+
+# A row that comes when the holder of a lock has gone; a holder; and its end.
+sub late_row
+{
+	my ($lock) = @_;
+	return "SELECT -$lock FROM (SELECT pg_advisory_lock_shared($lock) OFFSET 0) l";
+}
+
+sub hold
+{
+	my ($node, $lock) = @_;
+	my $holder = in_background($node, \my $stdout, \my $stderr,
+		"SELECT pg_advisory_lock($lock)", "SELECT pg_sleep(3600 + $lock)");
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%3600 + $lock)'")
+	  or die "nobody holds lock $lock";
+	return $holder;
+}
+
+sub let_go
+{
+	my ($node, $lock, $holder) = @_;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%3600 + $lock)'");
+	$holder->finish;
+	return;
+}
+
+# True while a backend waits for its late row.
+sub waits_for
+{
+	my ($lock) = @_;
+	return "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = $lock AND NOT granted";
+}
+
+sub pool_is_free
+{
+	my ($node, $name) = @_;
+	return ok($node->poll_query_until('postgres', 'SELECT max(pool_used) = 0 FROM gpusort_status()'),
+		"$name: nothing of the pool is held");
+}
+
+# The files in /dev/shm that a process has mapped, as far as they are still there.
+sub segments_of
+{
+	my (@pids) = @_;
+	my %files;
+	foreach my $pid (@pids)
+	{
+		open(my $maps, '<', "/proc/$pid/maps") or next;
+		while (my $line = <$maps>)
+		{
+			$files{$1} = 1 if $line =~ m{(/dev/shm/PostgreSQL\.\d+)$};
+		}
+		close($maps);
+	}
+	return sort keys %files;
+}
+
+1;
