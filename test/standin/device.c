@@ -13,11 +13,12 @@
  * passes (default: all), or those up to the m-th, in the life of a service; or
  * never returns: hang.  "uploaded:busy" makes uploads never arrive, and
  * "sort:resorted" makes sorts succeed, but only at the second attempt.
- * GPUSORT_STANDIN_SLOW is a number of
- * milliseconds that every sort takes.  GPUSORT_STANDIN_TRACE names a file to
- * which every upload, sort, download and close is added, with its lane's number
- * and its bytes, for a close those of device memory that the lane had, and
- * every unregister, as of lane 0.
+ * GPUSORT_STANDIN_SLOW is a number of milliseconds that every sort takes.
+ * GPUSORT_STANDIN_HOLD names a folder: as long as it has a file of that name,
+ * open, sort and close do not return, and an upload or download is not reported
+ * as done.  GPUSORT_STANDIN_TRACE names a file to which every call of these and
+ * every unregister is added, with its lane's number (0: none) and its bytes, for
+ * a lane's close those of device memory that it had.
  *
  * Memory is counted as lanes count it: a key buffer that doubles, and for the
  * time of a sort a spare one, with rows instead two times (key, row), and with
@@ -92,16 +93,44 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 }
 
 static void
-trace(const GpusortCudaLane *lane, const char *call, uint64_t bytes)
+trace(const char *call, int lane, uint64_t bytes)
 {
 	const char *name = getenv("GPUSORT_STANDIN_TRACE");
 	FILE	   *file = name != NULL ? fopen(name, "a") : NULL;
 
 	if (file != NULL)
 	{
-		fprintf(file, "%s %d: %llu\n", call, lane->number, (unsigned long long) bytes);
+		fprintf(file, "%s %d: %llu\n", call, lane, (unsigned long long) bytes);
 		fclose(file);
 	}
+}
+
+static void
+sleep_ms(int ms)
+{
+	struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+
+	nanosleep(&time, NULL);
+}
+
+/* Does the test hold such calls at the moment? */
+static bool
+is_held(const char *call)
+{
+	const char *folder = getenv("GPUSORT_STANDIN_HOLD");
+	char		name[1024];
+
+	if (folder == NULL)
+		return false;
+	snprintf(name, sizeof(name), "%s/%s", folder, call);
+	return access(name, F_OK) == 0;
+}
+
+static void
+wait_while_held(const char *call)
+{
+	while (is_held(call))
+		sleep_ms(5);
 }
 
 GpusortCudaStatus
@@ -110,6 +139,8 @@ gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *err)
 	memset(info, 0, sizeof(*info));
 	info->driver_version = 12020;
 	info->runtime_version = 13000;
+	trace("open", 0, 0);
+	wait_while_held("open");
 	return planned(GPUSORT_FAULT_OPEN, err);
 }
 
@@ -132,6 +163,8 @@ void
 gpusort_cuda_close(GpusortCudaDevice *dev)
 {
 	(void) dev;
+	trace("close", 0, 0);
+	wait_while_held("close");
 }
 
 void
@@ -163,10 +196,8 @@ gpusort_cuda_register(void *mem, size_t bytes, GpusortCudaError *err)
 GpusortCudaStatus
 gpusort_cuda_unregister(void *mem, GpusortCudaError *err)
 {
-	static const GpusortCudaLane none;
-
 	(void) mem;
-	trace(&none, "unregister", 0);
+	trace("unregister", 0, 0);
 	return planned(GPUSORT_FAULT_UNREGISTER, err);
 }
 
@@ -192,7 +223,7 @@ gpusort_cuda_lane_close(GpusortCudaLane *lane)
 {
 	if (lane == NULL)
 		return;
-	trace(lane, "close", lane->capacity + lane->nrows * sizeof(uint32_t));
+	trace("close", lane->number, lane->capacity + lane->nrows * sizeof(uint32_t));
 	lane->dev->used -= lane->capacity + lane->nrows * sizeof(uint32_t);
 	free(lane->keys);
 	free(lane->rows);
@@ -227,7 +258,7 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 		lane->keys = keys;
 		lane->capacity = capacity;
 	}
-	trace(lane, "upload", bytes);
+	trace("upload", lane->number, bytes);
 	memcpy(lane->keys + lane->bytes, host, bytes);
 	lane->bytes += bytes;
 	lane->upload_pending = true;
@@ -242,7 +273,7 @@ gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err)
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	lane->upload_pending = false;
+	lane->upload_pending = pending && is_held("upload");
 	return pending ? GPUSORT_CUDA_BUSY : GPUSORT_CUDA_OK;
 }
 
@@ -369,13 +400,10 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 		scratch = sort->rows * 2 * sizeof(uint64_t);
 	if (sort->words > 1)
 		scratch += sort->rows * (sizeof(uint64_t) + sizeof(uint32_t));
-	trace(lane, "sort", bytes);
+	trace("sort", lane->number, bytes);
+	wait_while_held("sort");
 	if (slow != NULL)
-	{
-		struct timespec time = {atoi(slow) / 1000, atoi(slow) % 1000 * 1000000L};
-
-		nanosleep(&time, NULL);
-	}
+		sleep_ms(atoi(slow));
 	memset(report, 0, sizeof(*report));
 	if (status != GPUSORT_CUDA_OK)
 		return status;
@@ -421,7 +449,7 @@ gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *h
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	trace(lane, "download", bytes);
+	trace("download", lane->number, bytes);
 	memcpy(host, (rows ? (char *) lane->rows : lane->keys) + offset, bytes);
 	lane->queued++;
 	return GPUSORT_CUDA_OK;
@@ -433,7 +461,7 @@ gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaEr
 	GpusortCudaStatus status = planned(GPUSORT_FAULT_DOWNLOADED, err);
 
 	*finished = lane->reported;
-	if (status == GPUSORT_CUDA_OK)
+	if (status == GPUSORT_CUDA_OK && !is_held("download"))
 		lane->reported = lane->queued;
 	return status;
 }
