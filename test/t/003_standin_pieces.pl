@@ -94,7 +94,7 @@ foreach my $pair ([ 'upload 2', 'sort 1' ], [ 'download 1', 'sort 2' ], [ 'uploa
 
 # the first piece is sorted long before the last key is there
 my ($out, $err);
-my $holder = hold($node, 1);
+hold($node, 1);
 my $psql = in_background($node, \$out, \$err,
 	'SELECT cardinality(gpu_sort_agg(i8)) FROM (SELECT i8 FROM t UNION ALL ' . late_row(1) . ') u', $last);
 ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
@@ -104,7 +104,7 @@ $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activit
 $psql->finish;
 like($err, qr/canceling statement/, 'cancelled while it gathers');
 pool_is_free($node, 'cancelled while it gathers');
-let_go($node, 1, $holder);
+let_go($node, 1);
 
 #
 # Nobody waits for more than a piece, or for one who does not fetch
@@ -125,21 +125,21 @@ is($out . $err, "t\ncuda|5|\n", 'and both results are right');
 
 # 300 MB: the first piece is 8 chunks.  Some of them are back, and the rest on the device, when its backend waits.
 restart_with($node, limit => '300MB');
-$holder = hold($node, 1);
-my $second_holder = hold($node, 2);
+hold($node, 1);
+hold($node, 2);
 $psql = in_background($node, \$out, \$err, 'SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(-2, 21199999::bigint) i) FROM '
 	  . '(SELECT i * 7919 % 21200000 AS k FROM generate_series(1, 19000000::bigint) i UNION ALL ' . late_row(1)
 	  . ' UNION ALL SELECT i * 7919 % 21200000 AS k FROM generate_series(19000001, 21200000::bigint) i UNION ALL ' . late_row(2)
 	  . ') u', $last);
 ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
 ok(poll_trace($node, 'download 1'), 'and its first piece is sorted');
-let_go($node, 1, $holder);
+let_go($node, 1);
 ok($node->poll_query_until('postgres', waits_for(2)), 'gathers more, and fetches some of the piece');
 is( $node->safe_psql('postgres', 'SELECT gpu_sort_agg(-i) = (SELECT array_agg(i) FROM generate_series(-13000000, -1::bigint) i) '
 	  . "FROM generate_series(1, 13000000::bigint) i; $last"),
 	"t\ncuda|1|", 'another gets its memory');
 is($node->safe_psql('postgres', waits_for(2)), 't', 'while it still gathers');
-let_go($node, 2, $second_holder);
+let_go($node, 2);
 $psql->finish;
 is($out . $err, "t\ncuda|2|\n", 'and the piece is sorted again, and continued where it broke off');
 

@@ -202,15 +202,14 @@ foreach my $order ($several, 'few, word COLLATE "en-x-icu", id')
 # a row that comes late, when all others are gathered and the first chunk is on the device
 {
 	restart_with($node, limit => '8GB');
-	my $holder = hold($node, 1);
+	hold($node, 1);
 	my $from = "(SELECT * FROM large UNION ALL SELECT id, 0, 0::smallint, 0, NULL FROM (@{[late_row(1)]}) AS l (id)) AS u";
 	$psql = in_background($node, \$out, \$err, ordered($several, $from), $last);
 	ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
 	ok(poll_trace($node, 'upload 1'), 'and the device has some of it');
 	kill 'TERM', service_pids($node);
-	let_go($node, 1, $holder);
+	let_go($node, 1);
 	$psql->finish;
-	# nobody holds the lock any more
 	is($out, right($several, $from) . "\ncpu||The GPU service was shut down.\n", 'service terminated while a backend gathers');
 	pool_is_free($node, 'service terminated while a backend gathers');
 }

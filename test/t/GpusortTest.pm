@@ -16,7 +16,8 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   restart_with skip_without_standin
   traced place_of poll_trace forget_trace hold_device release_device
-  service_pids poll_until poll_services
+  ask end_session poll_until poll
+  service_pids poll_services
   in_background late_row hold let_go waits_for
   pool_is_free segments_of
 );
@@ -30,12 +31,36 @@ sub trace_of
 	return $node->basedir . '/trace';
 }
 
+# One session for what a test asks again and again, and for the locks that it
+# holds.  It is begun when it is needed, and ended before its server is.
+my %sessions;
+
+sub ask
+{
+	my ($node, $query) = @_;
+	if (!$sessions{ $node->name })
+	{
+		$sessions{ $node->name } = $node->background_psql('postgres');
+		$sessions{ $node->name }->set_query_timer_restart;
+	}
+	return $sessions{ $node->name }->query_safe($query);
+}
+
+sub end_session
+{
+	my ($node) = @_;
+	my $session = delete $sessions{ $node->name };
+	$session->quit if $session;
+	return;
+}
+
 # Starts the server anew, with an empty trace and nothing held.  plan and slow
 # are GPUSORT_STANDIN and GPUSORT_STANDIN_SLOW, limit is the device's memory.
 sub restart_with
 {
 	my ($node, %how) = @_;
 	my $holds = $node->basedir . '/holds';
+	end_session($node);
 	# the service may be deep in a slow sort
 	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
 	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = $how{limit}\n") if $how{limit};
@@ -83,12 +108,19 @@ sub place_of
 sub poll_until
 {
 	my ($is_so) = @_;
-	foreach (1 .. 20 * $timeout)
+	foreach (1 .. 50 * $timeout)
 	{
 		return 1 if $is_so->();
-		usleep(50_000);
+		usleep(20_000);
 	}
 	return 0;
+}
+
+# Waits until a query returns true.
+sub poll
+{
+	my ($node, $query) = @_;
+	return poll_until(sub { return ask($node, $query) eq 't'; });
 }
 
 # Waits until the device has begun with such a thing: "upload 1", "sort \d+".
@@ -147,7 +179,7 @@ sub in_background
 		'<', \'', '>', $stdout, '2>', $stderr, IPC::Run::timeout(4 * $timeout));
 }
 
-# A row that comes when the holder of a lock has gone; a holder; and its end.
+# A row that comes when a lock is let go, which this test holds until then.
 sub late_row
 {
 	my ($lock) = @_;
@@ -157,18 +189,14 @@ sub late_row
 sub hold
 {
 	my ($node, $lock) = @_;
-	my $holder = in_background($node, \my $stdout, \my $stderr,
-		"SELECT pg_advisory_lock($lock)", "SELECT pg_sleep(3600 + $lock)");
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%3600 + $lock)'")
-	  or die "nobody holds lock $lock";
-	return $holder;
+	ask($node, "SELECT pg_advisory_lock($lock)");
+	return;
 }
 
 sub let_go
 {
-	my ($node, $lock, $holder) = @_;
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%3600 + $lock)'");
-	$holder->finish;
+	my ($node, $lock) = @_;
+	ask($node, "SELECT pg_advisory_unlock($lock)");
 	return;
 }
 
@@ -182,7 +210,7 @@ sub waits_for
 sub pool_is_free
 {
 	my ($node, $name) = @_;
-	return ok($node->poll_query_until('postgres', 'SELECT max(pool_used) = 0 FROM gpusort_status()'),
+	return ok(poll($node, 'SELECT max(pool_used) = 0 FROM gpusort_status()'),
 		"$name: nothing of the pool is held");
 }
 
