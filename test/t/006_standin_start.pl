@@ -1,0 +1,89 @@
+# Servers that start, stop and start again, with gpusort in
+# shared_preload_libraries, in session_preload_libraries or in none, where there
+# is a device and where there is none for one reason or another: sorts work at
+# once, tell which engine did it and why, and look for a device that is not
+# there only once in a while.
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('start');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+gpusort.force = on
+gpusort.min_rows = 1000
+max_parallel_workers_per_gather = 0
+fsync = off
+jit = off
+CONF
+restart_with($node);
+$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+skip_without_standin($node);
+$node->safe_psql('postgres', 'CREATE TABLE t AS SELECT hashint4(i) AS k FROM generate_series(1, 5000) AS i');
+
+my $sort = 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; SELECT engine, reason FROM gpusort_last_sort()';
+my %device = (
+	'' => '',
+	'open:no_driver' => 'No NVIDIA driver was found.',
+	'open:old_driver' => 'The NVIDIA driver supports CUDA 12.2, but gpusort was built with CUDA 13.0.',
+	'open:no_device' => 'The NVIDIA driver finds no usable device: planned by the test.',
+	'open:no_memory' => 'CUDA call open failed: planned by the test (error 999).',
+	'open:fault' => 'CUDA call open failed: planned by the test (error 999).');
+
+foreach my $preload ('none', 'session', 'shared')
+{
+	$node->append_conf('postgresql.conf', "session_preload_libraries = '" . ($preload eq 'session' ? 'gpusort' : '') . "'\n"
+		  . "shared_preload_libraries = '" . ($preload eq 'shared' ? 'gpusort' : '') . "'\n");
+	foreach my $plan (sort keys %device)
+	{
+		my $reason = $device{$plan};
+		my $engine = $reason ? 'cpu' : 'cuda';
+		my $name = "preload $preload, " . ($plan || 'a device');
+		my $log = -s $node->logfile;
+		restart_with($node, plan => $plan);
+		if ($preload eq 'shared' && $engine eq 'cuda')
+		{
+			ok(poll_services($node, 1), "$name: the service starts with the server");
+		}
+		else
+		{
+			is(scalar(service_pids($node)), 0, "$name: no service before it is needed") if $preload ne 'shared';
+		}
+
+		# a plan first: what it needs is there from a session's first statement on
+		like($node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT k FROM t ORDER BY k'),
+			$preload eq 'none' ? qr/^Sort\n/ : qr/^Custom Scan \(GpuSort\)\n/, "$name: ORDER BY");
+		foreach my $session (1, 2)
+		{
+			my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
+			is("$rc $stdout", "0 t\n$engine|$reason", "$name: session $session sorts");
+			like($stderr, $reason ? qr/^[^\n]*WARNING:.*DETAIL:  \Q$reason\E/s : qr/^$/, "$name: session $session is told why");
+		}
+		is($node->safe_psql('postgres', "SELECT available, detail, service_pid IS NULL FROM gpusort_status() WHERE engine = 'cuda'"),
+			$reason ? "f|$reason|t" : 't|GPU service ready|f', "$name: gpusort_status()");
+		my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");
+		is($rc, $reason ? 3 : 0, "$name: the device is demanded");
+		like($stderr, qr/ERROR:.*DETAIL:  \Q$reason\E/s, "$name: and missed") if $reason;
+		is($node->safe_psql('postgres', "SET gpusort.engine = 'cpu'; $sort"), "t\ncpu|", "$name: the CPU is demanded");
+		is(scalar(grep { /^open/ } traced($node)), 1, "$name: one look for a device");
+		is(scalar(service_pids($node)), $reason ? 0 : 1, "$name: " . ($reason ? 'no service' : 'one service'));
+
+		# stopped in good order, and crashed, if not by restart_with()
+		my @segments = segments_of(service_pids($node));
+		cmp_ok(scalar(@segments), '>', 0, "$name: the service has shared memory") if !$reason;
+		end_session($node);
+		$node->stop($plan eq '' ? 'smart' : 'fast');
+		is(join(' ', grep { -e } @segments), '', "$name: none is left behind") if !$reason;
+		unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak|exited with exit code [^01]/, "$name: the log has nothing of a crash");
+	}
+}
+restart_with($node);
+is($node->safe_psql('postgres', $sort), "t\ncuda|", 'a device is found again');
+$node->stop;
+
+done_testing();

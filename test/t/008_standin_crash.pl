@@ -1,0 +1,223 @@
+# Processes that are killed while sorts are in every state: the GPU service, a
+# backend that gathers, one that waits for the device, one that has spilled, a
+# parallel worker, the postmaster.  Afterwards the server sorts on, and there is
+# no temporary file, no chunk and no segment of shared memory of before.
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('crash');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+restart_after_crash = on
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+gpusort.min_rows = 1000
+max_parallel_workers_per_gather = 0
+max_connections = 30
+work_mem = 1GB
+fsync = off
+jit = off
+CONF
+restart_with($node, limit => '8GB');
+$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+skip_without_standin($node);
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
+CREATE FUNCTION stops_at(place bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+	IF place = 10 THEN PERFORM pg_sleep(3600); END IF;
+	RETURN true;
+END $$;
+ALTER TABLE t SET (parallel_workers = 2);
+VACUUM ANALYZE t;
+SQL
+
+my $files = 'SELECT count(*) FROM pg_ls_tmpdir()';
+my $parallel = join '; ', map { "SET $_" } 'max_parallel_workers_per_gather = 2', 'parallel_setup_cost = 0',
+  'parallel_tuple_cost = 0', 'parallel_leader_participation = off';
+
+# Sorts of each engine and kind, as the server should do them at any time.
+sub sorts_on
+{
+	my ($name) = @_;
+	is( $node->safe_psql('postgres', "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; SELECT engine, reason FROM gpusort_last_sort()"),
+		"t\ncuda|", "$name: the device sorts");
+	is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '1MB'; "
+		  . "SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s"),
+		'30000|t', "$name: and what it sorts can be spilled");
+	is( $node->safe_psql('postgres', "SELECT max(pool_used) FROM gpusort_status(); $files; SELECT count(*) FROM gpusort_activity"),
+		"0\n0\n0", "$name: nothing is held");
+	end_session($node);
+	return;
+}
+
+# Three sorts that do not end: one gathers, one is on the device, one has
+# spilled its rows and merges them.  Returns their pids by name, and the service's.
+my @running;
+
+sub run_sorts
+{
+	my %sorts = (
+		gathers => "SELECT cardinality(gpu_sort_agg(k)) FROM (SELECT k FROM t UNION ALL SELECT 1 FROM (SELECT pg_sleep(3600) OFFSET 0) AS s) AS u",
+		merges => "SET gpusort.memory_limit = '1MB'; SELECT count(stops_at(place)) FROM "
+		  . "(SELECT row_number() OVER () AS place FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s",
+		sorts => 'SELECT cardinality(gpu_sort_agg(k)) FROM t');
+	my %pids;
+	@running = ();
+	foreach my $sort (sort keys %sorts)
+	{
+		# the one that waits comes last
+		if ($sort eq 'sorts')
+		{
+			forget_trace($node);
+			hold_device($node, 'sort');
+		}
+		my ($out, $err);
+		push @running, in_background($node, \$out, \$err, "SET application_name = '$sort'; $sorts{$sort}");
+		my $event = $sort eq 'sorts' ? 'Extension' : 'PgSleep';
+		my $state = "FROM pg_stat_activity WHERE application_name = '$sort' AND wait_event = '$event'";
+		ok(poll($node, "SELECT count(*) = 1 $state"), "a backend $sort") or return;
+		$pids{$sort} = ask($node, "SELECT pid $state");
+	}
+	ok(poll_trace($node, 'sort \d+'), 'on the device');
+	cmp_ok(ask($node, $files), '>', 0, 'there are temporary files');
+	end_session($node);
+	($pids{service}) = service_pids($node);
+	return %pids;
+}
+
+# Waits until the server is back from a crash that began behind such a place of the log.
+sub is_back
+{
+	my ($log) = @_;
+	return poll_until(sub { return slurp_file($node->logfile, $log) =~ /all server processes terminated; reinitializing/; })
+	  && $node->poll_query_until('postgres', 'SELECT true');
+}
+
+foreach my $preload ('', 'gpusort')
+{
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$preload'\n");
+	restart_with($node);
+	foreach my $victim ('service', 'gathers', 'sorts', 'merges')
+	{
+		my $name = ($preload ? 'preloaded, ' : '') . ($victim eq 'service' ? 'the service is killed' : "who $victim is killed");
+		my %pids = run_sorts();
+		my @segments = segments_of(values %pids);
+		cmp_ok(scalar(@segments), '>', 0, "$name: there is shared memory");
+		my $log = -s $node->logfile;
+		kill 'KILL', $pids{$victim};
+		ok(is_back($log), "$name: the server comes back, though the device is held");
+		release_device($node);
+		$_->finish foreach @running;
+		is(join(' ', grep { -e } @segments), '', "$name: shared memory is gone");
+		is(join(' ', grep { kill 0, $_ } values %pids), '', "$name: and so are the processes");
+		is($node->safe_psql('postgres', $files), '0', "$name: and the temporary files");
+		ok(poll_services($node, 1), "$name: and the service is back") if $preload;
+		sorts_on($name);
+	}
+}
+
+#
+# A preloaded service that is told to go comes back when it is needed
+#
+{
+	my ($pid) = service_pids($node);
+	kill 'TERM', $pid;
+	ok(poll_services($node, 0), 'a preloaded service is terminated');
+	sorts_on('a preloaded service was terminated');
+	is(scalar(service_pids($node)), 1, 'and another one did it');
+}
+
+#
+# The postmaster is killed: all the others find out by themselves
+#
+foreach my $preload ('gpusort', '')
+{
+	my $name = ($preload ? 'preloaded, ' : '') . 'the postmaster is killed';
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$preload'\n");
+	restart_with($node);
+	my %pids = run_sorts();
+	my @segments = segments_of(values %pids);
+	$node->kill9;
+	release_device($node);
+	$_->finish foreach @running;
+	ok(poll_until(sub { return !grep { kill 0, $_ } values %pids; }), "$name: the processes end");
+	restart_with($node);
+	is(join(' ', grep { -e } @segments), '', "$name: the next one removes the shared memory");
+	is($node->safe_psql('postgres', $files), '0', "$name: and the temporary files");
+	sorts_on($name);
+}
+
+#
+# A server that is stopped while it sorts
+#
+foreach my $mode ('fast', 'immediate')
+{
+	my %pids = run_sorts();
+	my @segments = segments_of(values %pids);
+	my $log = -s $node->logfile;
+	# fast: who waits for the device goes at once, the service when it can
+	release_device($node) if $mode eq 'fast';
+	$node->stop($mode);
+	$_->finish foreach @running;
+	is(join(' ', grep { -e } @segments), '', "stopped, $mode: shared memory is gone");
+	is(join(' ', grep { kill 0, $_ } values %pids), '', "stopped, $mode: the processes are gone");
+	unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak/, "stopped, $mode: in order") if $mode eq 'fast';
+	restart_with($node);
+	is($node->safe_psql('postgres', $files), '0', "stopped, $mode: no temporary file is left");
+	sorts_on("stopped, $mode");
+}
+
+#
+# A parallel plan, whose workers are on the device: one may have got all rows
+#
+like($node->safe_psql('postgres', "$parallel; EXPLAIN (COSTS OFF) SELECT k, word FROM t ORDER BY k"),
+	qr/Gather Merge.*Workers Planned: 2.*GpuSort/s, 'workers sort');
+foreach my $how ('killed', 'terminated', 'cancelled')
+{
+	my $name = "parallel workers, $how";
+	my $workers = "FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'Extension'";
+	my ($out, $err);
+	hold_device($node, 'sort');
+	my $psql = in_background($node, \$out, \$err, "$parallel; SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s", $files);
+	ok(poll($node, "SELECT count(*) > 0 $workers"), "$name: they wait for the device");
+	my $pid = ask($node, "SELECT min(pid) $workers");
+	my $log = -s $node->logfile;
+	if ($how eq 'killed')
+	{
+		end_session($node);
+		kill 'KILL', $pid;
+		ok(is_back($log), "$name: the server comes back");
+	}
+	ask($node, "SELECT pg_terminate_backend($pid)") if $how eq 'terminated';
+	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'background' AND backend_type = 'client backend'")
+	  if $how eq 'cancelled';
+	if ($how eq 'killed')
+	{
+		release_device($node);
+		$psql->finish;
+		like($err, qr/server closed the connection|connection to server was lost/, "$name: the leader goes, too");
+	}
+	else
+	{
+		ok(poll($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"),
+			"$name: all go while the device is held");
+		$psql->finish;
+		like($err, $how eq 'terminated' ? qr/terminating (?:background worker|connection)/ : qr/canceling statement/, "$name: the leader has the error");
+		is($out, "0\n", "$name: and goes on without temporary files");
+		release_device($node);
+		pool_is_free($node, $name);
+	}
+	sorts_on($name);
+}
+is($node->safe_psql('postgres', "$parallel; SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s"),
+	'30000|t', 'parallel workers sort on');
+
+$node->stop;
+done_testing();
