@@ -1,0 +1,208 @@
+# The limits that sorts on the device run into, and what shakes them: every
+# request slot taken, shared memory of each kind and too little of it, no free
+# worker, device memory that is taken away under load, storms of signals.
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $node = PostgreSQL::Test::Cluster->new('limits');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+gpusort.min_rows = 1000
+max_parallel_workers_per_gather = 0
+max_connections = 30
+work_mem = 1GB
+fsync = off
+jit = off
+CONF
+restart_with($node, limit => '8GB');
+$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+skip_without_standin($node);
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
+CREATE TABLE large AS SELECT hashint8(i)::bigint AS k FROM generate_series(1, 2500000::bigint) AS i;
+VACUUM ANALYZE;
+SQL
+
+my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
+my $sort = "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; $last";
+
+#
+# Every request slot taken: by cursors of one session, which are behind their first block
+#
+SKIP:
+{
+	my ($room) = map { (split)[3] } grep { m{/dev/shm$} } `df -Pm /dev/shm 2>/dev/null`;
+	my ($memory) = slurp_file('/proc/meminfo') =~ /MemAvailable: +(\d+)/;
+	skip('96 requests take 3 GB of shared memory', 7) if ($room // 0) < 4096 || ($memory // 0) < 6_000_000;
+
+	my $in = "BEGIN;\n" . join('', map { "DECLARE c$_ NO SCROLL CURSOR FOR SELECT k, word FROM t ORDER BY k;\nMOVE 1 FROM c$_;\n" } 1 .. 100)
+	  . "\\echo ready\n";
+	my ($out, $err) = ('', '');
+	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	$psql->pump until $out =~ /ready/ || $err =~ /ERROR/;
+	is($out . $err, "ready\n", 'a hundred cursors of one session');
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
+	is("$rc $stdout", "0 t\ncpu|Every request slot of the GPU service is in use.", 'every slot taken: the CPU sorts');
+	like($stderr, qr/WARNING:/, 'every slot taken: with a warning');
+	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");
+	like($stderr, qr/ERROR:.*Every request slot/s, 'every slot taken: an error if the device is demanded');
+	$in .= "SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s;\nMOVE ALL FROM c1; FETCH BACKWARD 1 FROM c1;\n";
+	$psql->pump until $err =~ /ERROR/;
+	$in .= "ROLLBACK;\n$sort;\n";
+	$psql->finish;
+	like($out, qr/ready\n30000\nt\ncuda\|\n$/, 'every slot taken: the session sorts, and is served when its cursors are gone');
+	pool_is_free($node, 'every slot taken');
+	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'every slot taken: and so is another');
+}
+
+#
+# No worker for the service: others have them all, until one ends
+#
+# the launcher of logical replication is one, the other a parallel worker
+$node->append_conf('postgresql.conf', "max_worker_processes = 2\n");
+restart_with($node);
+{
+	my ($out, $err);
+	my $reason = 'No background worker slot is free for the GPU service (max_worker_processes).';
+	my $psql = in_background($node, \$out, \$err, 'SET max_parallel_workers_per_gather = 1; SET parallel_setup_cost = 0; '
+		  . 'SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SELECT count(*) FROM t WHERE pg_sleep(0.1) IS NOT NULL');
+	ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), 'a parallel worker');
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
+	is("$rc $stdout", "0 t\ncpu|$reason", 'no worker slot: the CPU sorts');
+	like($stderr, qr/WARNING:.*DETAIL:  \Q$reason\E/s, 'no worker slot: with a warning');
+	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'background' AND backend_type = 'client backend'");
+	$psql->finish;
+	ok(poll_until(sub { return ($node->psql('postgres', $sort))[1] eq "t\ncuda|"; }), 'a free worker slot: the device sorts');
+}
+$node->append_conf('postgresql.conf', "max_worker_processes = 8\n");
+
+#
+# Shared memory of each kind
+#
+foreach my $type ('mmap', 'sysv')
+{
+	$node->append_conf('postgresql.conf', "dynamic_shared_memory_type = $type\n");
+	restart_with($node, limit => '67MB');
+	my $dir = $node->data_dir . '/pg_dynshmem';
+	is($node->safe_psql('postgres', "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM large; SELECT engine, pieces > 1 FROM gpusort_last_sort()"),
+		"t\ncuda|t", "$type: in pieces");
+	cmp_ok(scalar(grep { -s > 60_000_000 } glob("$dir/*")), '>', 0, "$type: segments are files") if $type eq 'mmap';
+	pool_is_free($node, $type);
+	end_session($node);
+	$node->stop;
+	is(join(' ', glob("$dir/*")), '', "$type: none is left behind");
+}
+$node->append_conf('postgresql.conf', "dynamic_shared_memory_type = posix\n");
+
+#
+# Too little shared memory
+#
+# Starts the server with a /dev/shm of 50 MB, if this user may have one, or with
+# files that cannot grow beyond 48 MB.  A segment takes 64 MB.
+{
+	my $start = 'exec pg_ctl -w -D "$0" -l "$1" start >/dev/null';
+	my $id = "--map-user=$> --map-group=" . ($) + 0);
+	my $own = "mount -t tmpfs -o size=50m,mode=1777 gpusort /dev/shm && exec unshare $id sh -c '$start' \"\$0\" \"\$1\"";
+	my @server = ($node->data_dir, $node->logfile);
+	my $kind = 'a /dev/shm of 50 MB';
+	if (system('unshare', '-Urm', 'sh', '-c', "mount -t tmpfs gpusort /dev/shm && unshare $id true >/dev/null 2>&1") == 0
+		&& run_log([ 'unshare', '-Urm', 'sh', '-c', $own, @server ]))
+	{
+		like($node->safe_psql('postgres', "SELECT 1"), qr/^1$/, "$kind: the server starts");
+	}
+	else
+	{
+		$kind = 'files of at most 48 MB';
+		ok(run_log([ 'sh', '-c', "ulimit -f 98304; $start", @server ]), "$kind: the server starts");
+	}
+	foreach my $time ('first', 'second')
+	{
+		my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
+		like("$rc $stdout", qr/^0 t\ncpu\|The chunk pool could not grow: could not resize shared memory segment .*(?:No space left on device|File too large)/,
+			"$kind: the CPU sorts, $time time");
+		like($stderr, qr/WARNING:.*DETAIL:  The chunk pool could not grow/s, "$kind: with a warning, $time time");
+	}
+	is($node->safe_psql('postgres', "SELECT pool_bytes, pool_used FROM gpusort_status() WHERE engine = 'cuda'"), '0|0', "$kind: there is no pool");
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', "BEGIN; $sort; SELECT count(*) FROM t; COMMIT; SET gpusort.engine = 'cuda'; $sort");
+	like($stdout, qr/\n30000$/, "$kind: a transaction goes on");
+	like($stderr, qr/ERROR:.*could not grow/s, "$kind: an error if the device is demanded");
+	run_log([ 'pg_ctl', '-w', '-m', 'fast', '-D', $node->data_dir, 'stop' ]);
+}
+
+#
+# Device memory is taken away under load, and given back
+#
+restart_with($node, limit => '8GB');
+{
+	my $script = $node->basedir . '/load.sql';
+	append_to_file($script, <<'SQL');
+SET gpusort.engine = 'cuda';
+SELECT 1 / (count(*) = 2500000 AND bool_and(up))::int FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k FROM large ORDER BY k OFFSET 0) AS s) AS s;
+SQL
+	my ($out, $err) = ('', '');
+	my $pgbench = IPC::Run::start([ 'pgbench', '-n', '-c', '3', '-j', '1', '-t', '2', '-f', $script, $node->connstr('postgres') ],
+		'>', \$out, '2>', \$err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+	my $reloads = 0;
+	while ($pgbench->pumpable)
+	{
+		$node->append_conf('postgresql.conf', 'gpusort.device_memory_limit = ' . (qw(67MB 300MB 100MB 8GB))[ $reloads++ % 4 ] . "\n");
+		ask($node, 'SELECT pg_reload_conf()');
+		usleep(30_000);
+		$pgbench->pump_nb;
+	}
+	$pgbench->finish;
+	like($out, qr{processed: 6/6}, "device memory changed $reloads times under load: right results");
+	unlike($err, qr/ERROR|aborted|WARNING/, 'and no error');
+	cmp_ok(scalar(grep { /^sort/ } traced($node)), '>=', 6, 'of the device');
+	pool_is_free($node, 'device memory changed under load');
+	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 67MB\n");
+	ask($node, 'SELECT pg_reload_conf()');
+	ok(poll_until(sub { return $node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large; SELECT pieces > 1 FROM gpusort_last_sort()') eq "2500000\nt"; }),
+		'less of it is obeyed');
+	is(scalar(service_pids($node)), 1, 'by the same service');
+}
+
+#
+# Signals that wake everybody for nothing
+#
+foreach my $signal ('ALRM', 'URG', 'USR1')
+{
+	restart_with($node, slow => 300);
+	my $pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'background'";
+	my ($out, $err);
+	hold_device($node, 'sort');
+	my $psql = in_background($node, \$out, \$err, 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM large; SELECT engine, pieces FROM gpusort_last_sort()',
+		"SET gpusort.memory_limit = '1MB'; SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s",
+		"SET statement_timeout = '200ms'; SELECT cardinality(gpu_sort_agg(k)) FROM t");
+	ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event_type = 'Extension'"),
+		"$signal: a backend waits for the device");
+	my @pids = (ask($node, $pid), service_pids($node));
+	my $sent = 0;
+	while ($psql->pumpable)
+	{
+		$sent++ if kill($signal, @pids) == 2;
+		release_device($node) if $sent == 100;
+		usleep(300);
+		$psql->pump_nb;
+	}
+	$psql->finish;
+	cmp_ok($sent, '>=', 100, "$signal: a storm of them");
+	is($out, "t\ncuda|2\n30000|t\n", "$signal: sorts go on");
+	is($err, "ERROR:  canceling statement due to statement timeout\n", "$signal: and a timeout is a timeout");
+	is(join(' ', service_pids($node)), $pids[1], "$signal: the service goes on");
+	pool_is_free($node, $signal);
+}
+
+$node->stop;
+done_testing();
