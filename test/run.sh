@@ -157,7 +157,7 @@ if [ -f "$tree/kernels/sort.o" ]; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi
 fi
-run_tap "server" "$tree"/test/t/{001,010,013,014}*.pl
+run_tap "server" "$tree"/test/t/{001,010,012,013,014}*.pl
 if grep -qa 'libcuda\.so\.1' "$tree/gpusort.so"; then
   build_fake_driver
   run_tap "drivers without a device" "$tree"/test/t/006*.pl
