@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -50,7 +51,7 @@ else
 	$full = qr/File too large/;
 	@server = ('sh', '-c', "ulimit -f 40960; $start");
 }
-ok(run_log([ @server, $node->data_dir, $node->logfile ]), "$kind: the server starts");
+ok(start_by($node, @server, $node->data_dir, $node->logfile), "$kind: the server starts");
 $node->safe_psql('postgres', "CREATE TABLESPACE small LOCATION '$space'");
 
 my $all = 'SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT * FROM t WHERE k %s ORDER BY k, filler OFFSET 0) AS s) AS s;';
@@ -86,6 +87,6 @@ foreach my $case (
 		"$name: which goes on");
 	unlike(slurp_file($node->logfile, $log), qr/WARNING|PANIC|TRAP|leak/, "$name: nothing to warn of");
 }
-run_log([ 'pg_ctl', '-w', '-m', 'fast', '-D', $node->data_dir, 'stop' ]);
+$node->stop;
 
 done_testing();

@@ -14,7 +14,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  restart_with skip_without_standin
+  restart_with start_by skip_without_standin
   traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   service_pids poll_services
@@ -75,6 +75,15 @@ sub restart_with
 	delete $ENV{GPUSORT_STANDIN_SLOW} unless $how{slow};
 	$node->start;
 	return;
+}
+
+# Starts the server by such a command; it is stopped whatever comes.
+sub start_by
+{
+	my ($node, @command) = @_;
+	my $started = run_log(\@command);
+	$node->_update_pid(1) if $started;
+	return $started;
 }
 
 # Ends a test whose server has no stand-in device.

@@ -1,0 +1,240 @@
+# gpusort in the life of a cluster: two databases at once, DROP EXTENSION and
+# ALTER EXTENSION UPDATE while sorts run, dump and restore, a hot standby, its
+# conflicts and its promotion, pg_upgrade.
+
+use strict;
+use warnings;
+
+use File::Basename qw(basename dirname);
+use File::Copy qw(copy);
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $conf = <<'CONF';
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+gpusort.min_rows = 1000
+max_parallel_workers_per_gather = 0
+max_connections = 30
+hot_standby_feedback = off
+max_standby_streaming_delay = 0
+autovacuum = off
+fsync = off
+jit = off
+CONF
+my $node = PostgreSQL::Test::Cluster->new('cluster');
+$node->init(allows_streaming => 1);
+$node->append_conf('postgresql.conf', $conf);
+restart_with($node);
+$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+skip_without_standin($node);
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
+CREATE TABLE arrays AS SELECT i AS id, array_agg(hashint8(i * 10 + j)) AS a FROM generate_series(1, 100::bigint) AS i, generate_series(1, 10) AS j GROUP BY i;
+CREATE INDEX arrays_sorted ON arrays ((gpu_sort(a)));
+CREATE VIEW groups AS SELECT id % 10 AS g, gpu_sort_agg(k) AS a FROM t GROUP BY 1;
+CREATE MATERIALIZED VIEW sorted AS SELECT row_number() OVER () AS place, k, word FROM (SELECT k, word FROM t ORDER BY k, id) AS s;
+CREATE ROLE measures;
+GRANT EXECUTE ON FUNCTION gpusort_bench(bigint, regtype, text, integer) TO measures;
+VACUUM ANALYZE;
+SQL
+
+my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
+my $sort = "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; $last";
+my $spilled = "SET gpusort.memory_limit = '1MB'; SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s";
+# what the objects hold that gpusort made, and who may do what with it
+my $contents = <<'SQL';
+SELECT md5(string_agg(g::text, ' ' ORDER BY g::text)) FROM groups AS g;
+SELECT md5(string_agg(s::text, ' ' ORDER BY place)) FROM sorted AS s;
+SET enable_seqscan = off;
+SELECT count(*) FROM arrays AS x WHERE gpu_sort(x.a) = (SELECT gpu_sort(y.a) FROM arrays AS y WHERE y.id = 7);
+SELECT md5(string_agg(p.oid::regprocedure::text || coalesce((SELECT string_agg(acl::text, ',' ORDER BY acl::text) FROM unnest(p.proacl) AS acl), ''), ' ' ORDER BY p.oid::regprocedure::text))
+FROM pg_proc AS p, pg_depend AS d, pg_extension AS e WHERE d.objid = p.oid AND d.refobjid = e.oid AND d.deptype = 'e' AND e.extname = 'gpusort';
+SELECT has_function_privilege('measures', 'gpusort_bench(bigint, regtype, text, integer)', 'EXECUTE'), count(obj_description(oid)) = count(*) FROM pg_proc WHERE proname LIKE 'gpu%sort%';
+SELECT extversion FROM pg_extension WHERE extname = 'gpusort';
+SQL
+my $held = $node->safe_psql('postgres', $contents);
+like($held, qr/^\w{32}\n\w{32}\n1\n\w{32}\nt\|t\n0\.1\.0$/, 'objects that need gpusort');
+
+#
+# Two databases at once
+#
+$node->safe_psql('postgres', 'CREATE DATABASE other TEMPLATE postgres');
+{
+	hold_device($node, 'sort');
+	my ($out, $err, $other_out, $other_err);
+	my $psql = in_background($node, \$out, \$err, $sort);
+	my $other = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('other') . ' application_name=background', '-c', $sort, '-c', $last ],
+		'<', \'', '>', \$other_out, '2>', \$other_err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+	ok(poll($node, "SELECT count(DISTINCT datname) = 2 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event_type = 'Extension'"),
+		'sorts of two databases wait for the device');
+	is(scalar(service_pids($node)), 1, 'for one service');
+	release_device($node);
+	$_->finish foreach $psql, $other;
+	is($out . $other_out, "t\ncuda|\nt\ncuda|\ncuda|\n", 'and are both served');
+	pool_is_free($node, 'two databases');
+}
+
+#
+# The extension is dropped while its functions sort, in one of the databases
+#
+{
+	forget_trace($node);
+	hold_device($node, 'sort');
+	my ($out, $err);
+	my $psql = in_background($node, \$out, \$err, 'PREPARE p AS SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s', 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t');
+	ok(poll_trace($node, 'sort \d+'), 'a sort runs');
+	like(($node->psql('postgres', 'DROP EXTENSION gpusort'))[2], qr/cannot drop extension gpusort because other objects depend on it/, 'which others need');
+	$node->safe_psql('postgres', 'DROP VIEW groups; DROP INDEX arrays_sorted; DROP EXTENSION gpusort');
+	release_device($node);
+	$psql->finish;
+	is("$out$err", "t\n", 'dropped while it sorts: the sort ends well');
+	like($node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT k, word FROM t ORDER BY k'), qr/GpuSort/, 'dropped: the planner has no need of it');
+	like(($node->psql('postgres', $sort))[2], qr/function gpu_sort_agg\(.*\) does not exist/, 'dropped: its functions are gone');
+	end_session($node);
+	is($node->safe_psql('other', $sort), "t\ncuda|", 'dropped: another database has it');
+	$node->safe_psql('postgres', "CREATE SCHEMA s; CREATE EXTENSION gpusort SCHEMA s; SET search_path = s, public; $sort");
+	$node->safe_psql('postgres', 'ALTER EXTENSION gpusort SET SCHEMA public');
+	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'and created again, in one schema and another');
+	pool_is_free($node, 'dropped');
+}
+
+#
+# Dump and restore; database other has everything still
+#
+{
+	my $dump = $node->basedir . '/dump';
+	$node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, $node->connstr('other') ], 'pg_dump');
+	my ($sql) = run_command([ 'pg_restore', '-f', '-', $dump ]);
+	unlike($sql, qr/CREATE (?:FUNCTION|AGGREGATE) /, 'of what is the extension\'s own, only that is dumped');
+	$node->safe_psql('postgres', 'CREATE DATABASE restored TEMPLATE template0');
+	$node->command_ok([ 'pg_restore', '-d', $node->connstr('restored'), $dump ], 'pg_restore');
+	is($node->safe_psql('restored', $contents), $held, 'restored: all is as it was');
+	$node->safe_psql('restored', 'REFRESH MATERIALIZED VIEW sorted; REINDEX INDEX arrays_sorted');
+	is($node->safe_psql('restored', $contents), $held, 'refreshed: all is as it was');
+	$node->safe_psql('postgres', 'DROP DATABASE restored');
+}
+
+#
+# A hot standby
+#
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+restart_with($standby);
+$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+is($standby->safe_psql('other', "SELECT pg_is_in_recovery(); $sort"), "t\nt\ncuda|", 'standby: the device sorts');
+is($standby->safe_psql('other', $spilled), '30000|t', 'standby: ORDER BY spills');
+is($standby->safe_psql('other', $contents), $held, 'standby: all is as on the primary');
+
+# what the primary has removed: the sort is in the way of replay, and goes
+foreach my $case (
+	[ 'on the device', 'sort', 'SELECT cardinality(gpu_sort_agg(k)) FROM gone%d' ],
+	[ 'with spilled rows', '', "SET gpusort.memory_limit = '1MB'; SELECT count(pg_sleep(3600)) FROM (SELECT k, word FROM gone%d ORDER BY k OFFSET 0) AS s" ])
+{
+	my ($name, $hold, $query) = @$case;
+	my $table = $hold ? 1 : 2;
+	$node->safe_psql('other', "CREATE TABLE gone$table AS SELECT * FROM t");
+	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+	hold_device($standby, $hold) if $hold;
+	my ($out, $err);
+	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $standby->connstr('other') . ' application_name=background', '-c', sprintf($query, $table),
+			'-c', 'SELECT count(*) FROM pg_ls_tmpdir()' ], '<', \'', '>', \$out, '2>', \$err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+	ok(poll($standby, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event IN ('Extension', 'PgSleep')"),
+		"standby: a sort $name");
+	$node->safe_psql('other', "DROP TABLE gone$table");
+	$psql->finish;
+	like($err, qr/ERROR:  canceling statement due to conflict with recovery/, "standby: a sort $name is in the way");
+	is($out, "0\n", "standby: a sort $name leaves no file");
+	release_device($standby);
+	pool_is_free($standby, "standby: a sort $name");
+}
+
+# promoted while a sort is on the device
+{
+	hold_device($standby, 'sort');
+	forget_trace($standby);
+	my ($out, $err);
+	my $psql = in_background($standby, \$out, \$err, "BEGIN; $sort; COMMIT", 'SELECT pg_is_in_recovery()');
+	ok(poll_trace($standby, 'sort \d+'), 'standby: a sort');
+	end_session($standby);
+	my @service = service_pids($standby);
+	$standby->promote;
+	release_device($standby);
+	$psql->finish;
+	is($out . $err, "t\ncuda|\nf\n", 'promoted: the sort ends well');
+	is(join(' ', service_pids($standby)), "@service", 'promoted: the same service goes on');
+	is($standby->safe_psql('other', "CREATE TABLE copy AS SELECT * FROM t; REFRESH MATERIALIZED VIEW sorted; $contents"), $held, 'promoted: sorts as before, and writes');
+	pool_is_free($standby, 'promoted');
+	end_session($standby);
+	$standby->stop;
+}
+
+#
+# Another version's script: in a server program of its own that finds its
+# share directory beside itself, as PostgreSQL's programs do
+#
+{
+	my ($bindir, $sharedir, $libdir) = map { my ($dir) = run_command([ 'pg_config', "--$_" ]); $dir } 'bindir', 'sharedir', 'pkglibdir';
+	my $private = PostgreSQL::Test::Utils::tempdir();
+	my $extensions = "$private$sharedir/extension";
+	system('mkdir', '-p', "$private$bindir", $extensions, dirname("$private$libdir")) == 0 or die "could not make $private";
+	copy("$bindir/postgres", "$private$bindir/postgres") && chmod(0755, "$private$bindir/postgres") or die "could not copy postgres: $!";
+	symlink($_, "$private$sharedir/" . basename($_)) foreach grep { basename($_) ne 'extension' } glob("$sharedir/*");
+	symlink($_, "$extensions/" . basename($_)) foreach glob("$sharedir/extension/*");
+	symlink($libdir, "$private$libdir") or die "could not link libraries: $!";
+	append_to_file("$extensions/gpusort--0.1.0--0.1.1.sql", <<'SQL');
+\echo Use "ALTER EXTENSION gpusort UPDATE" to load this file. \quit
+CREATE FUNCTION gpu_sort_down(anyarray) RETURNS anyarray LANGUAGE SQL IMMUTABLE STRICT AS 'SELECT gpu_sort($1, true)';
+CREATE OR REPLACE FUNCTION gpu_argsort("array" anyarray) RETURNS integer[] AS 'MODULE_PATHNAME', 'gpu_argsort' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 2000;
+SQL
+	end_session($node);
+	$node->stop;
+	local $ENV{GPUSORT_STANDIN_HOLD} = $node->basedir . '/holds';
+	local $ENV{GPUSORT_STANDIN_TRACE} = $node->basedir . '/trace';
+	start_by($node, 'pg_ctl', '-w', '-p', "$private$bindir/postgres", '-D', $node->data_dir, '-l', $node->logfile, 'start')
+	  or die 'could not start the private server program';
+	is($node->safe_psql('other', "SELECT version FROM pg_available_extension_versions WHERE name = 'gpusort' ORDER BY 1"), "0.1.0\n0.1.1", 'a later version is there');
+
+	forget_trace($node);
+	hold_device($node, 'sort');
+	my ($out, $err);
+	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('other'), '-c', $sort, '-c', 'SELECT gpu_sort_down(ARRAY[1, 3, 2])' ],
+		'<', \'', '>', \$out, '2>', \$err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+	ok(poll_trace($node, 'sort \d+'), 'update: a sort runs');
+	$node->safe_psql('other', "ALTER EXTENSION gpusort UPDATE TO '0.1.1'");
+	release_device($node);
+	$psql->finish;
+	is($out . $err, "t\ncuda|\n{3,2,1}\n", 'update: the sort ends well, and its session has what is new');
+	my $objects = join("\n", (split(/\n/, $held))[ 0 .. 2 ]);
+	like($node->safe_psql('other', $contents), qr/^\Q$objects\E\n.*\nt\|f\n0\.1\.1$/s, 'update: all else is as it was');
+	end_session($node);
+	$node->stop;
+	$node->start;
+}
+
+#
+# pg_upgrade: of what was restored, to the same version
+#
+{
+	$node->safe_psql('postgres', 'DROP DATABASE other WITH (FORCE); CREATE DATABASE other TEMPLATE template0');
+	my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
+	$node->command_ok([ 'pg_restore', '-d', $node->connstr('other'), $node->basedir . '/dump' ], 'to be upgraded');
+	$node->stop;
+	my $new = PostgreSQL::Test::Cluster->new('new');
+	$new->init;
+	$new->append_conf('postgresql.conf', $conf);
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	chdir($dir);
+	command_ok([ 'pg_upgrade', '--no-sync', '-d', $node->data_dir, '-D', $new->data_dir, '-b', $bindir, '-B', $bindir,
+			'-s', $new->host, '-p', $node->port, '-P', $new->port ], 'pg_upgrade');
+	restart_with($new);
+	is($new->safe_psql('other', $contents), $held, 'upgraded: all is as it was');
+	is($new->safe_psql('other', $sort), "t\ncuda|", 'upgraded: the device sorts');
+	is($new->safe_psql('other', $spilled), '30000|t', 'upgraded: ORDER BY spills');
+	$new->stop;
+}
+
+done_testing();
