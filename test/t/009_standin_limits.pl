@@ -143,6 +143,8 @@ $node->append_conf('postgresql.conf', "dynamic_shared_memory_type = posix\n");
 # Device memory is taken away under load, and given back
 #
 restart_with($node, limit => '8GB');
+is($node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large; SELECT pieces FROM gpusort_last_sort()'), "2200000\n1",
+	'enough device memory: sorted whole');
 {
 	my $script = $node->basedir . '/load.sql';
 	append_to_file($script, <<'SQL');
@@ -177,13 +179,13 @@ SQL
 #
 foreach my $signal ('ALRM', 'URG', 'USR1')
 {
-	restart_with($node, slow => 300);
+	restart_with($node, slow => 30);
 	my $pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'background'";
 	my ($out, $err);
 	hold_device($node, 'sort');
 	my $psql = in_background($node, \$out, \$err, 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM large; SELECT engine, pieces FROM gpusort_last_sort()',
 		"SET gpusort.memory_limit = '1MB'; SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s",
-		"SET statement_timeout = '200ms'; SELECT cardinality(gpu_sort_agg(k)) FROM t");
+		"SET statement_timeout = '200ms'; SELECT count(s) FROM generate_series(1, 1000) AS i, LATERAL (SELECT gpu_sort_agg(k) AS s FROM t WHERE id > i OFFSET 0) AS s");
 	ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event_type = 'Extension'"),
 		"$signal: a backend waits for the device");
 	my @pids = (ask($node, $pid), service_pids($node));

@@ -113,15 +113,16 @@ sub place_of
 	return scalar @lines;
 }
 
-# Waits until such a thing is so.
+# Waits until such a thing is so, or too long.
 sub poll_until
 {
 	my ($is_so) = @_;
-	foreach (1 .. 50 * $timeout)
+	my $end = time + $timeout;
+	do
 	{
 		return 1 if $is_so->();
 		usleep(20_000);
-	}
+	} while (time < $end);
 	return 0;
 }
 
