@@ -134,6 +134,7 @@ my %sites = (
 	spill_read => ['58030'],
 	open => [ 'no_driver', 'fault' ],
 	register => ['no_memory'],
+	unregister => ['fault'],
 	lane => [ 'no_memory', 'fault' ],
 	allocate => ['no_memory'],
 	upload => [ 'no_memory', 'fault' ],
