@@ -34,9 +34,12 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+#include "storage/proc.h"
 #include "utils/timestamp.h"
 
 #include "guc.h"
+#include "request_check.h"
 #include "service_job.h"
 
 #define TAKE_AFTER_MS		1000	/* a backend has not fetched what others want the room of */
@@ -389,6 +392,7 @@ static void
 begin_job(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
+	bool		sound = true;
 
 	drop_job(job);
 	/* the backend may be about to fill it in */
@@ -396,8 +400,14 @@ begin_job(GpusortJob *job)
 	job->serial = request->serial;
 	gpusort_piece_reset(job);
 	if (is_active(gpusort_request_state(request)) && pg_atomic_read_u32(&request->ready) > 0)
-		gpusort_piece_resume(job);
+	{
+		sound = gpusort_request_resume_sound(request);
+		if (sound)
+			gpusort_piece_resume(job);
+	}
 	LWLockRelease(&gpusort_control->lock);
+	if (!sound)
+		fail_request(job, GPUSORT_REQUEST_DAMAGED);
 	job->starved = false;
 	job->parked = false;
 	job->waiting_since = job->copying_since = 0;
@@ -405,6 +415,37 @@ begin_job(GpusortJob *job)
 	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
 	request->copy_in_ms = request->kernels_ms = request->copy_out_ms = 0;
+}
+
+/* Is it the latch of a process, current or not? */
+static bool
+is_process_latch(const Latch *latch)
+{
+	uintptr_t	first = (uintptr_t) &ProcGlobal->allProcs[0].procLatch;
+	uintptr_t	offset = (uintptr_t) latch - first;
+
+	return (uintptr_t) latch >= first && offset % sizeof(PGPROC) == 0 &&
+		offset / sizeof(PGPROC) < ProcGlobal->allProcCount;
+}
+
+/*
+ * Fails the request if its backend has damaged it.  If the latch is, too, the
+ * backend finds out when it next looks by itself.
+ */
+static void
+check_request(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+
+	if (!is_active(gpusort_request_state(request)))
+		return;
+	pg_read_barrier();
+	if (is_process_latch(request->latch) &&
+		gpusort_request_sound(gpusort_control, request - gpusort_control->requests))
+		return;
+	if (!is_process_latch(request->latch))
+		request->latch = MyLatch;
+	fail_request(job, GPUSORT_REQUEST_DAMAGED);
 }
 
 /* Moves one request on.  True if the device is, or soon will be, at work for it. */
@@ -417,7 +458,10 @@ step_job(GpusortJob *job)
 
 	pg_read_barrier();
 	if (job->serial != request->serial)
+	{
 		begin_job(job);
+		state = gpusort_request_state(request);
+	}
 
 	switch (state)
 	{
@@ -498,6 +542,7 @@ gpusort_job_step(int index, bool *idle)
 		go_to_end_of_line(job->request);
 	}
 	*idle = false;
+	check_request(job);
 	busy = step_job(job);
 	if (busy || !is_active(gpusort_request_state(job->request)))
 		job->waiting_since = 0;

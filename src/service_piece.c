@@ -33,6 +33,7 @@
 #include "port/pg_bitutils.h"
 
 #include "pool.h"
+#include "request_check.h"
 #include "service_job.h"
 
 /* ----------------------------------------------------------------
@@ -109,6 +110,12 @@ gpusort_piece_reset(GpusortJob *job)
 
 	job->returned = job->sorted = job->begun = 0;
 	job->blocks = 0;
+	/* a request that is over may have been damaged, and has no more pieces */
+	if (!gpusort_request_spec_sound(request))
+	{
+		job->piece_chunks = 1;
+		return;
+	}
 	job->piece_chunks = largest_piece(request);
 	if (request->words == 1 && request->expected_rows > rows_in(request, job->piece_chunks))
 		job->piece_chunks = overlapping_piece(request);
@@ -119,11 +126,18 @@ gpusort_piece_reset(GpusortJob *job)
  * ----------------------------------------------------------------
  */
 
-/* The request's chunk behind chunk, which must be there; its first for -1. */
+/* The request's chunk behind chunk, its first for -1; -1 if that is damaged. */
 static int
 chunk_behind(const GpusortRequest *request, int chunk)
 {
-	return chunk < 0 ? request->first_chunk : gpusort_control->chunks[chunk].next;
+	return gpusort_request_chunk_behind(gpusort_control, request - gpusort_control->requests, chunk);
+}
+
+static GpusortPieceOutcome
+damaged(GpusortJob *job)
+{
+	strlcpy(job->failure, GPUSORT_REQUEST_DAMAGED, sizeof(job->failure));
+	return GPUSORT_PIECE_FAILED;
 }
 
 void
@@ -166,7 +180,7 @@ chunks_from(const GpusortJob *job, const GpusortPiece *piece)
 	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
 
 	pg_read_barrier();
-	return nclosed - piece->first;
+	return nclosed > piece->first ? nclosed - piece->first : 0;
 }
 
 static bool
@@ -214,7 +228,11 @@ gpusort_piece_begin(GpusortJob *job)
 			piece->first = previous->first + previous->most;
 			piece->before = previous->before;
 			for (uint32 i = 0; i < previous->most; i++)
+			{
 				piece->before = chunk_behind(request, piece->before);
+				if (piece->before < 0)
+					return damaged(job);
+			}
 			job->piece_chunks = Min(job->piece_chunks, overlapping_piece(request));
 			request->in_pieces = true;
 		}
@@ -336,6 +354,10 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
 	}
+	if (piece->uploaded < chunks &&
+		!gpusort_request_chunks_sound(gpusort_control, request - gpusort_control->requests,
+									  piece->last, chunks - piece->uploaded))
+		return damaged(job);
 	while (piece->uploaded < chunks)
 	{
 		int			chunk = chunk_behind(request, piece->last);
@@ -447,6 +469,8 @@ gpusort_piece_sort(GpusortJob *job)
 		piece->nblocks += blocks_of(piece->rows * sizeof(uint32));
 	piece->queued = piece->resumed = piece->sent;
 
+	if (!gpusort_request_ring_sound(gpusort_control, request - gpusort_control->requests))
+		return damaged(job);
 	/* the ring has one chunk; until a block has its place there, it may get more */
 	while (job->blocks + gpusort_job_piece(job, job->returned)->queued == 0 && request->nring < GPUSORT_RING &&
 		   (request->in_pieces || (uint32) request->nring < piece->nblocks))
@@ -472,6 +496,8 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 	GpusortCudaStatus status;
 	uint64		finished;
 
+	if (!gpusort_request_ring_sound(gpusort_control, request - gpusort_control->requests))
+		return damaged(job);
 	while (piece->queued < piece->nblocks &&
 		   job->blocks + piece->queued < consumed + request->nring)
 	{

@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * request_check.h
+ *		Can the GPU service act on a request as it stands?
+ *
+ * A request is written by its backend and lies in shared memory.  If that
+ * backend has gone wrong, its query may fail, but the service sorts for all
+ * the others: it looks at what it is about to use as an index, a divisor or a
+ * length, each time before it moves the request on.  What is damaged between
+ * two looks is caught by the next; within one, as anywhere in shared memory,
+ * it is not.
+ *
+ * Nothing here needs a server to be linked: test/fuzz/request_fuzz.c is.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_REQUEST_CHECK_H
+#define GPUSORT_REQUEST_CHECK_H
+
+#include "control.h"
+#include "gpusort_cuda.h"
+
+#define GPUSORT_REQUEST_DAMAGED "The request to the GPU service was damaged."
+
+/* A byte that is neither 0 nor 1 is no bool, and must not be read as one. */
+static inline bool
+gpusort_request_bool_sound(const bool *value)
+{
+	return *(const uint8 *) value <= 1;
+}
+
+/* Is what is to be sorted something that the device's sorts take? */
+static inline bool
+gpusort_request_spec_sound(const GpusortRequest *request)
+{
+	if (!gpusort_request_bool_sound(&request->want_rows) ||
+		!gpusort_request_bool_sound(&request->in_pieces) ||
+		!gpusort_request_bool_sound(&request->resorted))
+		return false;
+	if (request->key_bytes != 4 && request->key_bytes != 8)
+		return false;
+	if (request->words < 1 || request->words > GPUSORT_CUDA_MAX_WORDS)
+		return false;
+	if (request->words > 1 && (request->key_bytes != 8 || !request->want_rows || request->in_pieces))
+		return false;
+	return request->algorithm <= GPUSORT_CUDA_RADIXSORT && request->bins <= 1024;
+}
+
+/* Is it a chunk that exists and that the request, of this number, holds? */
+static inline bool
+gpusort_request_holds(const GpusortControl *control, int index, int chunk)
+{
+	return chunk >= 0 && chunk < GPUSORT_MAX_CHUNKS &&
+		control->chunks[chunk].request == index &&
+		control->segments[chunk / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID;
+}
+
+/* The request's chunk behind chunk, or its first for -1; -1 if that is none of its. */
+static inline int
+gpusort_request_chunk_behind(const GpusortControl *control, int index, int chunk)
+{
+	int			next;
+
+	if (chunk < 0)
+		next = control->requests[index].first_chunk;
+	else
+		next = control->chunks[chunk].next;
+	return gpusort_request_holds(control, index, next) ? next : -1;
+}
+
+/* Can count chunks behind that one be followed and read?  The request's spec is sound. */
+static inline bool
+gpusort_request_chunks_sound(const GpusortControl *control, int index, int chunk, uint32 count)
+{
+	Size		width = gpusort_request_width(&control->requests[index]);
+
+	for (; count > 0; count--)
+	{
+		chunk = gpusort_request_chunk_behind(control, index, chunk);
+		if (chunk < 0 || control->chunks[chunk].bytes > GPUSORT_CHUNK_BYTES ||
+			control->chunks[chunk].bytes % width != 0)
+			return false;
+	}
+	return true;
+}
+
+/* The chunks for results: at least one, and each the request's own. */
+static inline bool
+gpusort_request_ring_sound(const GpusortControl *control, int index)
+{
+	const GpusortRequest *request = &control->requests[index];
+
+	if (request->nring < 1 || request->nring > GPUSORT_RING)
+		return false;
+	for (int i = 0; i < request->nring; i++)
+	{
+		if (!gpusort_request_holds(control, index, request->ring[i]))
+			return false;
+	}
+	return true;
+}
+
+/* What the service before this one noted, if it has sent results. */
+static inline bool
+gpusort_request_resume_sound(GpusortRequest *request)
+{
+	uint32		nclosed = pg_atomic_read_u32(&request->nclosed);
+
+	return gpusort_request_spec_sound(request) &&
+		nclosed <= GPUSORT_MAX_CHUNKS && request->resume_chunks <= nclosed &&
+		request->resume_most >= 1 && request->resume_most <= GPUSORT_MAX_CHUNKS &&
+		request->resume_blocks <= pg_atomic_read_u32(&request->ready);
+}
+
+/*
+ * All that a step needs, for as many chunks as the request says it has.  It gets its
+ * ring before the first of them.
+ */
+static inline bool
+gpusort_request_sound(GpusortControl *control, int index)
+{
+	uint32		nclosed = pg_atomic_read_u32(&control->requests[index].nclosed);
+
+	pg_read_barrier();
+	if (!gpusort_request_spec_sound(&control->requests[index]))
+		return false;
+	return nclosed == 0 ||
+		(nclosed <= GPUSORT_MAX_CHUNKS && gpusort_request_ring_sound(control, index) &&
+		 gpusort_request_chunks_sound(control, index, -1, nclosed));
+}
+
+#endif							/* GPUSORT_REQUEST_CHECK_H */
