@@ -3,7 +3,7 @@
 # instruments.sh - make test-instruments: the tests that exist, under tools that
 # see more than a wrong result.
 #
-#   PARTS="sanitizers"   which; all by default
+#   PARTS="sanitizers fuzz"   which; all by default
 #   QUICK=yes            for make test: less of each, about a minute in all
 #
 # sanitizers
@@ -23,6 +23,13 @@
 #   vptr                 needs type information, and the C++ here is built without
 #   signed overflow      in C, is defined: PostgreSQL's flags have -fwrapv
 #
+# fuzz
+#   libFuzzer, where clang has it, else random bytes, feed test/fuzz/*_fuzz.c,
+#   which are built with both sanitizers: the encoding of keys, and the service's
+#   handling of requests that their backends have damaged.  SECONDS_EACH=30 each.
+#   What fails is shown as base64; the bytes, in a file, are the argument with
+#   which the target repeats it.
+#
 # What was installed before is put back at the end.  The last line counts the
 # checks; the exit status is 0 if none failed.
 
@@ -34,8 +41,10 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=test/suites.sh
 . "$tree/test/suites.sh"
 
-parts=${PARTS:-sanitizers}
+parts=${PARTS:-sanitizers fuzz}
 quick=${QUICK:-no}
+seconds=${SECONDS_EACH:-30}
+[ "$quick" != yes ] || seconds=${SECONDS_EACH:-8}
 
 # ---- the library that was installed ----
 
@@ -117,6 +126,46 @@ run_sanitizers() {
     check_reports "sanitizers: servers"
   fi
   server_environment=()
+}
+
+# ---- fuzz ----
+
+fuzz_flags=(-g -O1 -fwrapv -fno-sanitize-recover=all -Wall -Wno-unused-parameter)
+
+# shellcheck disable=SC2054
+# Sets fuzz_cc, the compiler and what makes a target a program.
+choose_fuzzer() {
+  # a quick run takes what is there
+  if [ "$quick" != yes ] && command -v apt-get >/dev/null; then
+    apt_install clang || true
+  fi
+  fuzz_cc=(clang -fsanitize=fuzzer,address,undefined -Wno-ignored-attributes)
+  if ! "${fuzz_cc[@]}" -I"$tree/src" -o "$work/probe" "$tree"/test/fuzz/key_fuzz.c "$tree/src/encode.c" -lm >/dev/null 2>&1; then
+    fuzz_cc=("${CC:-cc}" -DFUZZ_RANDOM -fsanitize=address,undefined)
+  fi
+  echo "fuzzing by ${fuzz_cc[0]}, $seconds seconds each"
+}
+
+# fuzz NAME FILES AND FLAGS...: builds the target and feeds it.
+fuzz() {
+  local name=$1 target=$work/fuzz
+  shift
+  if "${fuzz_cc[@]}" "${fuzz_flags[@]}" -I"$tree/src" -I"$tree/kernels" -o "$target" "$@" >"$work/fuzz.log" 2>&1 &&
+    (cd "$work" && "$target" -max_total_time="$seconds" -artifact_prefix="$work/") >"$work/fuzz.log" 2>&1; then
+    count "$name" 1 0
+  else
+    tail -40 "$work/fuzz.log"
+    count "$name" 0 1
+  fi
+}
+
+run_fuzz() {
+  local server_flags
+  choose_fuzzer
+  read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
+  fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/encode.c" -lm
+  fuzz "fuzz: requests to the service" -DUSE_CUDA "${server_flags[@]}" \
+    "$tree/test/fuzz/request_fuzz.c" "$tree/src/service_piece.c"
 }
 
 server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")

@@ -1,0 +1,328 @@
+/*-------------------------------------------------------------------------
+ *
+ * request_fuzz.c
+ *		Fuzz target: whatever a backend leaves in its request, the GPU service
+ *		goes on.
+ *
+ * The service's own code (src/service_job.c and service_piece.c) is driven
+ * without a server: what it calls of PostgreSQL, of the pool and of the device
+ * is below, and does nothing but check what it is given.  A request of a few
+ * chunks is set up beside another backend's, which is sound.  Then the input's
+ * bytes are commands: write garbage somewhere into the request or its chunks, or
+ * have the service take a step.
+ *
+ * What must hold: only chunks that exist and that the request holds are mapped;
+ * of those, only bytes that they have are read and written; and the other
+ * request comes to its end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/proc.h"
+
+#include "../../src/service_job.c"
+#include "pool.h"
+
+/* the C library's, not PostgreSQL's own */
+#undef fprintf
+#undef vsnprintf
+
+#include "fuzz.h"
+
+#define VICTIM	1				/* the request that is written to */
+#define OTHER	2				/* and the one that is not */
+#define CHUNKS	6				/* of each, its ring's one included */
+
+/* ---- what is PostgreSQL's ---- */
+
+static PROC_HDR proc_header;
+static PGPROC processes[3];
+
+PROC_HDR   *ProcGlobal = &proc_header;
+struct Latch *MyLatch = &processes[0].procLatch;
+
+bool LWLockAcquire(LWLock *lock, LWLockMode mode) { return true; }
+void LWLockRelease(LWLock *lock) { }
+bool errstart(int elevel, const char *domain) { return false; }
+bool errstart_cold(int elevel, const char *domain) { return false; }
+void errfinish(const char *filename, int lineno, const char *funcname) { }
+int errmsg(const char *fmt,...) { return 0; }
+int errdetail(const char *fmt,...) { return 0; }
+
+int
+pg_snprintf(char *str, size_t count, const char *fmt,...)
+{
+	va_list		args;
+	int			length;
+
+	va_start(args, fmt);
+	length = vsnprintf(str, count, fmt, args);
+	va_end(args);
+	return length;
+}
+
+#if !HAVE_DECL_STRLCPY
+size_t
+strlcpy(char *to, const char *from, size_t size)
+{
+	return pg_snprintf(to, size, "%s", from);
+}
+#endif
+
+void
+SetLatch(Latch *latch)
+{
+	FUZZ_CHECK(latch == &processes[0].procLatch || latch == &processes[1].procLatch ||
+			   latch == &processes[2].procLatch);
+}
+
+/* ---- the control block and the pool ---- */
+
+GpusortControl *gpusort_control;
+
+void
+gpusort_control_free_request(int request)
+{
+	pg_atomic_write_u32(&gpusort_control->requests[request].state, GPUSORT_REQUEST_FREE);
+}
+
+char *
+gpusort_pool_map(int chunk)
+{
+	FUZZ_CHECK(chunk >= 0 && chunk < GPUSORT_MAX_CHUNKS);
+	FUZZ_CHECK(gpusort_control->segments[chunk / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID);
+	FUZZ_CHECK(gpusort_control->chunks[chunk].request == VICTIM ||
+			   gpusort_control->chunks[chunk].request == OTHER);
+	/* never read or written here: a name for the chunk */
+	return (char *) ((uintptr_t) (chunk + 1) * GPUSORT_CHUNK_BYTES);
+}
+
+int
+gpusort_pool_take_existing(int request)
+{
+	return -1;
+}
+
+/* ---- the service and the device ---- */
+
+struct GpusortCudaLane
+{
+	uint64		bytes;
+	uint64		rows;
+	uint64		key_bytes;
+	uint64		queued;
+};
+
+GpusortCudaDevice *gpusort_service_device = NULL;
+bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
+
+/* Enough for the two, if nobody asks for more than there is. */
+uint64
+gpusort_service_memory(void)
+{
+	return 16 * CHUNKS * GPUSORT_CHUNK_BYTES;
+}
+
+void
+gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
+{
+	FUZZ_CHECK(status != GPUSORT_CUDA_FAULT);
+}
+
+uint64_t
+gpusort_cuda_memory_used(const GpusortCudaDevice *dev)
+{
+	return 0;
+}
+
+GpusortCudaStatus
+gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCudaError *err)
+{
+	*lane = calloc(1, sizeof(GpusortCudaLane));
+	return GPUSORT_CUDA_OK;
+}
+
+void
+gpusort_cuda_lane_close(GpusortCudaLane *lane)
+{
+	free(lane);
+}
+
+GpusortCudaStatus
+gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
+{
+	FUZZ_CHECK(bytes <= GPUSORT_CHUNK_BYTES && (uintptr_t) host % GPUSORT_CHUNK_BYTES == 0);
+	lane->bytes += bytes;
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err)
+{
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaReport *report,
+				  GpusortCudaError *err)
+{
+	FUZZ_CHECK(sort->key_bytes == 4 || sort->key_bytes == 8);
+	FUZZ_CHECK(sort->words >= 1 && sort->words <= GPUSORT_CUDA_MAX_WORDS);
+	FUZZ_CHECK(sort->words == 1 || (sort->key_bytes == 8 && sort->with_rows && !sort->keys_too));
+	FUZZ_CHECK(sort->algorithm <= GPUSORT_CUDA_RADIXSORT && sort->bins <= 1024);
+	memset(report, 0, sizeof(*report));
+	if (sort->rows * gpusort_cuda_width(sort) > lane->bytes)
+		return GPUSORT_CUDA_NO_MEMORY;
+	lane->rows = sort->rows;
+	lane->key_bytes = sort->key_bytes;
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, size_t bytes,
+					  GpusortCudaError *err)
+{
+	uint64		size = lane->rows * (rows ? sizeof(uint32) : lane->key_bytes);
+
+	FUZZ_CHECK(bytes <= GPUSORT_CHUNK_BYTES && (uintptr_t) host % GPUSORT_CHUNK_BYTES == 0);
+	FUZZ_CHECK(offset <= size && bytes <= size - offset);
+	lane->queued++;
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err)
+{
+	*finished = lane->queued;
+	return GPUSORT_CUDA_OK;
+}
+
+void
+gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
+{
+	memset(report, 0, sizeof(*report));
+}
+
+/* ---- the target ---- */
+
+/* A request for chunks that are all there but the last, as a backend makes it. */
+static void
+submit(int index, int process)
+{
+	GpusortRequest *request = &gpusort_control->requests[index];
+	int			first = index * CHUNKS;
+
+	request->serial = 1;
+	request->pid = process;
+	request->latch = &processes[process].procLatch;
+	request->sequence = index;
+	request->key_bytes = 4;
+	request->words = 1;
+	request->want_rows = index == VICTIM;
+	request->ring[0] = first;
+	request->nring = 1;
+	request->first_chunk = first + 1;
+	request->last_chunk = first + CHUNKS - 1;
+	for (int i = 0; i < CHUNKS; i++)
+	{
+		GpusortChunk *chunk = &gpusort_control->chunks[first + i];
+
+		gpusort_control->segments[(first + i) / GPUSORT_SEGMENT_CHUNKS].handle = 1 + first + i;
+		chunk->request = index;
+		chunk->next = i > 0 && i < CHUNKS - 1 ? first + i + 1 : -1;
+		chunk->bytes = i == 0 ? 0 : i < CHUNKS - 1 ? GPUSORT_CHUNK_BYTES : 400;
+	}
+	pg_atomic_write_u32(&request->nclosed, CHUNKS - 1);
+	pg_atomic_write_u32(&request->state, index == VICTIM ? GPUSORT_REQUEST_GATHERING : GPUSORT_REQUEST_SUBMITTED);
+}
+
+static void
+step(void)
+{
+	GpusortRequest *other = &gpusort_control->requests[OTHER];
+	bool		idle;
+
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+		gpusort_job_step(i, &idle);
+	/* its backend takes what has arrived */
+	pg_atomic_write_u32(&other->consumed, pg_atomic_read_u32(&other->ready));
+}
+
+/* Numbers that are more likely to matter than random ones. */
+static const uint64 numbers[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 17, VICTIM * CHUNKS, VICTIM * CHUNKS + 3, OTHER * CHUNKS + 1,
+	GPUSORT_MAX_CHUNKS - 1, GPUSORT_MAX_CHUNKS, GPUSORT_CHUNK_BYTES, GPUSORT_CHUNK_BYTES + 4, 32767, 65535, INT_MAX,
+	UINT_MAX, PG_UINT64_MAX};
+
+/* Writes a number of 1, 2, 4 or 8 bytes to the request or its chunks; returns what of data is left. */
+static const uint8_t *
+scribble(const uint8_t *data, const uint8_t *end)
+{
+	uint64		number;
+	size_t		width = (size_t) 1 << (data[0] & 3);
+	char	   *where;
+	size_t		room;
+	size_t		place;
+
+	if (data[0] & 4)
+	{
+		where = (char *) &gpusort_control->requests[VICTIM];
+		room = sizeof(GpusortRequest) - sizeof(gpusort_control->requests[0].error);
+	}
+	else
+	{
+		where = (char *) &gpusort_control->chunks[VICTIM * CHUNKS];
+		room = CHUNKS * sizeof(GpusortChunk);
+	}
+	place = data[1] * width % room;
+	number = numbers[data[2] % lengthof(numbers)];
+	data += 3;
+	if (data[-1] >= 128 && end - data >= 8)
+	{
+		memcpy(&number, data, 8);
+		data += 8;
+	}
+	memcpy(where + place, &number, Min(width, room - place));
+	return data;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const uint8_t *end = data + size;
+
+	proc_header.allProcs = processes;
+	proc_header.allProcCount = lengthof(processes);
+	gpusort_control = calloc(1, sizeof(GpusortControl));
+	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
+		gpusort_control->chunks[i].request = -1;
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+		gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
+	memset(jobs, 0, sizeof(jobs));
+	submit(VICTIM, 1);
+	submit(OTHER, 2);
+
+	while (end - data >= 3)
+	{
+		if (data[0] & 8)
+		{
+			step();
+			data++;
+		}
+		else
+			data = scribble(data, end);
+	}
+
+	/* the end of the input is the end of the backend, whatever it left behind */
+	for (int i = 0; i < 40; i++)
+		step();
+	pg_atomic_write_u32(&gpusort_control->requests[VICTIM].state, GPUSORT_REQUEST_ABANDONED);
+	for (int i = 0; i < 40; i++)
+		step();
+	FUZZ_CHECK(gpusort_request_state(&gpusort_control->requests[OTHER]) == GPUSORT_REQUEST_FINISHED);
+	FUZZ_CHECK(pg_atomic_read_u32(&gpusort_control->requests[OTHER].ready) == CHUNKS - 1);
+	gpusort_job_drop_all();
+	free(gpusort_control);
+	return 0;
+}
