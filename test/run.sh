@@ -55,6 +55,16 @@ build_fake_driver() {
   "${CC:-cc}" -shared -o "$GPUSORT_FAKE_DRIVER/empty/libcuda.so.1" -x c /dev/null
 }
 
+# The same for what plays a backend whose requests to the service are damaged.
+build_damage_module() {
+  local flags
+  read -ra flags <<<"$("$PG_CONFIG" --cppflags)"
+  export GPUSORT_DAMAGE_MODULE=$work/damage_test.so
+  "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
+    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -DUSE_CUDA -I"$("$PG_CONFIG" --includedir-server)" \
+    -I"$tree/src" -I"$tree/kernels" -o "$GPUSORT_DAMAGE_MODULE" "$tree"/test/damage/*.c "$tree"/src/{pool,control}.c
+}
+
 # A part of test/instruments.sh, shortened.
 run_instrument() {
   local rc=0 last
@@ -109,6 +119,8 @@ run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_ro
 stop_cluster
 run_tap "stand-in device" "$tree"/test/t/{*standin*,013*}.pl
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
+build_damage_module
+run_tap "damaged requests, stand-in device" "$tree"/test/damage/*.pl
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
 SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/018*.pl
 

@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * damage_test.c
+ *		A backend whose requests to the GPU service are damaged, for tests only.
+ *
+ * It takes a slot and chunks as request.c does, writes garbage over some of it,
+ * and only then lets the service see it.  The module is built with a copy of
+ * src/pool.c and src/control.c of its own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+
+#include "control.h"
+#include "pool.h"
+#include "request_check.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(damage_request);
+
+/* what pool.c reads of the settings */
+int			gpusort_pool_limit = 4096;
+
+#define CHUNKS	3				/* of keys; each has KEYS */
+#define KEYS	1000
+
+static int
+take_slot(void)
+{
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	{
+		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
+			return i;
+	}
+	elog(ERROR, "no request is free");
+}
+
+/* Numbers that are more likely to matter, and some that are not. */
+static uint64
+some_number(pg_prng_state *random)
+{
+	static const uint64 numbers[] = {0, 1, 2, 3, 5, 9, 16, 17, 95, GPUSORT_MAX_CHUNKS - 1, GPUSORT_MAX_CHUNKS, 32767,
+	GPUSORT_CHUNK_BYTES, GPUSORT_CHUNK_BYTES + 4, INT_MAX, UINT_MAX, PG_UINT64_MAX};
+
+	return pg_prng_bool(random) ? numbers[pg_prng_uint64_range(random, 0, lengthof(numbers) - 1)] : pg_prng_uint64(random);
+}
+
+static void
+scribble(pg_prng_state *random, void *where, Size room)
+{
+	Size		width = (Size) 1 << pg_prng_uint64_range(random, 0, 3);
+	Size		place = pg_prng_uint64_range(random, 0, room / width - 1) * width;
+	uint64		number = some_number(random);
+
+	memcpy((char *) where + place, &number, width);
+}
+
+/*
+ * damage_request(seed bigint, damage integer) returns text
+ *
+ * Submits a request that was damaged in so many places, and waits until the
+ * service has done with it.  What became of it: 'damaged' if the service said
+ * so, 'failed' for another reason, 'finished', 'freed', or 'waits' if nothing
+ * did for a while, as for one that looks as if its keys were still gathered.
+ */
+Datum
+damage_request(PG_FUNCTION_ARGS)
+{
+	int			damage = PG_GETARG_INT32(1);
+	const char *reason = NULL;
+	const char *outcome = "waits";
+	pg_prng_state random;
+	int			chunks[CHUNKS + 1];
+	int			index;
+	GpusortRequest *request;
+	uint32		serial;
+	Latch	   *latch;
+
+	if (!gpusort_control_attach(&reason))
+		elog(ERROR, "%s", reason);
+	pg_prng_seed(&random, PG_GETARG_INT64(0));
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	index = take_slot();
+	request = &gpusort_control->requests[index];
+	/* a state that nobody acts on, until the chunks are there */
+	pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
+	LWLockRelease(&gpusort_control->lock);
+	for (int i = 0; i <= CHUNKS; i++)
+	{
+		chunks[i] = gpusort_pool_take(index, &reason);
+		if (chunks[i] < 0)
+			elog(ERROR, "%s", reason);
+	}
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	request->serial++;
+	request->pid = MyProcPid;
+	request->latch = MyLatch;
+	request->sequence = gpusort_control->next_sequence++;
+	request->rows = request->expected_rows = CHUNKS * KEYS;
+	request->key_bytes = 4;
+	request->words = 1;
+	request->want_rows = pg_prng_bool(&random);
+	request->algorithm = 0;
+	request->bins = 0;
+	request->in_pieces = false;
+	request->ring[0] = chunks[0];
+	request->nring = 1;
+	request->first_chunk = chunks[1];
+	request->last_chunk = chunks[CHUNKS];
+	for (int i = 1; i <= CHUNKS; i++)
+	{
+		uint32	   *keys = (uint32 *) gpusort_pool_map(chunks[i]);
+
+		for (int j = 0; j < KEYS; j++)
+			keys[j] = pg_prng_uint32(&random);
+		gpusort_control->chunks[chunks[i]].bytes = KEYS * sizeof(uint32);
+		gpusort_control->chunks[chunks[i]].next = i < CHUNKS ? chunks[i + 1] : -1;
+	}
+	pg_atomic_write_u32(&request->ready, 0);
+	pg_atomic_write_u32(&request->consumed, 0);
+	pg_atomic_write_u32(&request->nclosed, CHUNKS);
+	for (int i = 0; i < damage; i++)
+	{
+		GpusortChunk *chunk = &gpusort_control->chunks[chunks[pg_prng_uint64_range(&random, 0, CHUNKS)]];
+
+		switch (pg_prng_uint64_range(&random, 0, 3))
+		{
+			case 0:
+				chunk->next = (int16) some_number(&random);
+				break;
+			case 1:
+				chunk->bytes = (uint32) some_number(&random);
+				break;
+			default:
+				scribble(&random, &request->serial, sizeof(GpusortRequest) - offsetof(GpusortRequest, serial));
+		}
+	}
+	serial = request->serial;
+	pg_write_barrier();
+	pg_atomic_write_u32(&request->state, pg_prng_uint64_range(&random, GPUSORT_REQUEST_GATHERING, GPUSORT_REQUEST_ABANDONED));
+	latch = gpusort_control->service_latch;
+	LWLockRelease(&gpusort_control->lock);
+	if (latch != NULL)
+		SetLatch(latch);
+
+	for (int i = 0; i < 10 && strcmp(outcome, "waits") == 0; i++)
+	{
+		/* once it is free, it may soon be somebody else's */
+		switch (request->serial == serial ? gpusort_request_state(request) : GPUSORT_REQUEST_FREE)
+		{
+			case GPUSORT_REQUEST_FAILED:
+				outcome = strncmp(request->error, GPUSORT_REQUEST_DAMAGED, sizeof(request->error)) == 0 ?
+					"damaged" : "failed";
+				break;
+			case GPUSORT_REQUEST_FINISHED:
+				outcome = "finished";
+				break;
+			case GPUSORT_REQUEST_FREE:
+				outcome = "freed";
+				break;
+			default:
+				(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 5L, 0);
+				ResetLatch(MyLatch);
+				CHECK_FOR_INTERRUPTS();
+		}
+	}
+
+	/* the service frees it, unless it has */
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	if (request->serial == serial && gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
+		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
+	latch = gpusort_control->service_latch;
+	LWLockRelease(&gpusort_control->lock);
+	if (latch != NULL)
+		SetLatch(latch);
+	PG_RETURN_TEXT_P(cstring_to_text(outcome));
+}
