@@ -3,7 +3,7 @@
 # instruments.sh - make test-instruments: the tests that exist, under tools that
 # see more than a wrong result.
 #
-#   PARTS="sanitizers fuzz"   which; all by default
+#   PARTS="sanitizers fuzz valgrind"   which; all by default
 #   QUICK=yes            for make test: less of each, about a minute in all
 #
 # sanitizers
@@ -30,6 +30,11 @@
 #   What fails is shown as base64; the bytes, in a file, are the argument with
 #   which the target repeats it.
 #
+# valgrind
+#   The distribution's server runs test/instruments/valgrind.sql, each feature of
+#   the CPU engine once, in one process under memcheck.  An error fails if a
+#   function of gpusort is in its stack; see test/instruments/valgrind.supp.
+#
 # What was installed before is put back at the end.  The last line counts the
 # checks; the exit status is 0 if none failed.
 
@@ -41,7 +46,7 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=test/suites.sh
 . "$tree/test/suites.sh"
 
-parts=${PARTS:-sanitizers fuzz}
+parts=${PARTS:-sanitizers fuzz valgrind}
 quick=${QUICK:-no}
 seconds=${SECONDS_EACH:-30}
 [ "$quick" != yes ] || seconds=${SECONDS_EACH:-8}
@@ -166,6 +171,44 @@ run_fuzz() {
   fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/encode.c" -lm
   fuzz "fuzz: requests to the service" -DUSE_CUDA "${server_flags[@]}" \
     "$tree/test/fuzz/request_fuzz.c" "$tree/src/service_piece.c"
+}
+
+# ---- valgrind ----
+
+# Errors in valgrind's log that have gpusort in their stack.
+our_errors() {
+  sed -E 's/^==[0-9]+== ?//' "$1" | awk -v RS= '/^[A-Z].*\n +at / && /gpusort/'
+}
+
+run_valgrind() {
+  local out=$work/valgrind.out errors
+  if command -v apt-get >/dev/null; then
+    apt_install valgrind
+  fi
+  say "valgrind: build"
+  copy_tree "$work/plain"
+  build_and_install "$work/plain" WITH_CUDA=no
+  start_cluster "session_preload_libraries = 'gpusort'" "shared_buffers = 16MB"
+  stop_cluster
+  as_cluster_user valgrind --leak-check=no --num-callers=30 --suppressions=/dev/fd/4 --log-file="$work/valgrind.log" \
+    "$bindir/postgres" --single -D "$PGDATA" postgres \
+    <"$tree/test/instruments/valgrind.sql" 4<"$tree/test/instruments/valgrind.supp" >"$out" 2>&1 || true
+
+  # all of it ran: two of its statements fail
+  if [ "$(grep -c 'ERROR:  division by zero' "$out")" = 2 ] && [ "$(grep -c 'ERROR\|FATAL\|PANIC' "$out")" = 2 ] &&
+    grep -q 'Custom Scan (GpuSort)' "$out"; then
+    count "valgrind: statements" 1 0
+  else
+    tail -40 "$out"
+    count "valgrind: statements" 0 1
+  fi
+  errors=$(our_errors "$work/valgrind.log")
+  if grep -q 'ERROR SUMMARY' "$work/valgrind.log" && [ -z "$errors" ]; then
+    count "valgrind: errors" 1 0
+  else
+    head -100 <<<"$errors"
+    count "valgrind: errors" 0 1
+  fi
 }
 
 server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
