@@ -21,7 +21,13 @@
 static inline int
 gpusort_watch_patience(uint64 bytes)
 {
-	return GPUSORT_PATIENCE_MS +
+	int			patience = GPUSORT_PATIENCE_MS;
+
+#ifdef GPUSORT_FAULTS
+	if (getenv("GPUSORT_STANDIN_PATIENCE") != NULL)
+		patience = atoi(getenv("GPUSORT_STANDIN_PATIENCE"));
+#endif
+	return patience +
 		(int) Min(bytes / (1024 * 1024) * GPUSORT_PATIENCE_MS_PER_GB / 1024, INT_MAX / 2);
 }
 

@@ -13,7 +13,8 @@
  * passes (default: all), or those up to the m-th, in the life of a service; or
  * never returns: hang.  "uploaded:busy" makes uploads never arrive, and
  * "sort:resorted" makes sorts succeed, but only at the second attempt.
- * GPUSORT_STANDIN_SLOW is a number of milliseconds that every sort takes.
+ * GPUSORT_STANDIN_SLOW is a number of milliseconds that every sort takes, and
+ * GPUSORT_STANDIN_PATIENCE so many that the service waits for a call.
  * GPUSORT_STANDIN_HOLD names a folder: as long as it has a file of that name,
  * open, sort and close do not return, and an upload or download is not reported
  * as done.  GPUSORT_STANDIN_TRACE names a file to which every call of these and

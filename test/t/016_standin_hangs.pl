@@ -334,9 +334,9 @@ restart_with('gpusort.service_idle_timeout = 1', GPUSORT_STANDIN => 'unregister:
 #
 foreach my $plan ('sort:hang', 'uploaded:busy')
 {
-	restart_with('', GPUSORT_STANDIN => $plan);
+	restart_with('', GPUSORT_STANDIN => $plan, GPUSORT_STANDIN_PATIENCE => 5000);
 	my $session = session();
-	my $reason = 'The device did not finish what it was at within 30 seconds.';
+	my $reason = 'The device did not finish what it was at within 5 seconds.';
 	is(answer($session, "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
 		"10000\ncpu||$reason", "$plan: the CPU sorts");
 	like($session->{err}, qr/WARNING:.*\Q$reason\E/s, "$plan: with a warning");
