@@ -229,8 +229,9 @@ $node->safe_psql('postgres', 'CREATE ROLE someone');
 ($result, $stdout, $stderr) = $node->psql('postgres', "SET ROLE someone; SET gpusort.fault = 'chunk:1:refused'");
 like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.fault"/, 'and belongs to superusers');
 
+my $well;
 begin_session();
-foreach my $name (sort keys %sorts)
+SORTS: foreach my $name (sort keys %sorts)
 {
 	foreach my $mode (@modes[ @{ $sorts{$name}->{modes} // [ 0, 1, 2 ] } ])
 	{
@@ -245,7 +246,7 @@ foreach my $name (sort keys %sorts)
 					my $nth = 0;
 					my $fired = 1;
 
-					while ($fired && @wrong < 5 && $nth < 500)
+					while ($fired && @wrong < 3 && $nth < 500)
 					{
 						my @found;
 
@@ -258,13 +259,15 @@ foreach my $name (sort keys %sorts)
 				}
 			}
 		}
-		is(join("\n", @wrong), '', "$name, every fault $mode->{name}");
+		# what one fault has left behind would be found after all others, too
+		$well = is(join("\n", @wrong), '', "$name, every fault $mode->{name}");
+		last SORTS unless $well;
 	}
 }
-is(join(' ', sort keys %sites_fired), join(' ', sort keys %sites), 'every site was passed in some sort');
+is(join(' ', sort keys %sites_fired), join(' ', sort keys %sites), 'every site was passed in some sort') if $well;
 
 # a device that never gets ready
-foreach my $site ('uploaded', 'downloaded')
+foreach my $site ($well ? ('uploaded', 'downloaded') : ())
 {
 	foreach my $name ('gpu_sort_agg', 'ORDER BY several words', 'gpu_sort in pieces')
 	{
