@@ -18,6 +18,7 @@
 #include "utils/builtins.h"
 
 #include "control.h"
+#include "fault.h"
 #include "pool.h"
 #include "request_check.h"
 
@@ -25,8 +26,14 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(damage_request);
 
-/* what pool.c reads of the settings */
+/* what pool.c wants of the others */
 int			gpusort_pool_limit = 4096;
+
+int
+gpusort_fault_pass(GpusortFaultSite site)
+{
+	return 0;
+}
 
 #define CHUNKS	3				/* of keys; each has KEYS */
 #define KEYS	1000
@@ -118,8 +125,10 @@ damage_request(PG_FUNCTION_ARGS)
 	request->last_chunk = chunks[CHUNKS];
 	for (int i = 1; i <= CHUNKS; i++)
 	{
-		uint32	   *keys = (uint32 *) gpusort_pool_map(chunks[i]);
+		uint32	   *keys = (uint32 *) gpusort_pool_map(chunks[i], &reason);
 
+		if (keys == NULL)
+			elog(ERROR, "%s", reason);
 		for (int j = 0; j < KEYS; j++)
 			keys[j] = pg_prng_uint32(&random);
 		gpusort_control->chunks[chunks[i]].bytes = KEYS * sizeof(uint32);

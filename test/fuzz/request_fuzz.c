@@ -34,6 +34,7 @@
 #define VICTIM	1				/* the request that is written to */
 #define OTHER	2				/* and the one that is not */
 #define CHUNKS	6				/* of each, its ring's one included */
+#define SPARE	100				/* a chunk that is free, and the one behind it */
 
 /* ---- what is PostgreSQL's ---- */
 
@@ -45,6 +46,8 @@ struct Latch *MyLatch = &processes[0].procLatch;
 
 bool LWLockAcquire(LWLock *lock, LWLockMode mode) { return true; }
 void LWLockRelease(LWLock *lock) { }
+TimestampTz GetCurrentTimestamp(void) { static TimestampTz now = 0; return now += 100000; }
+bool TimestampDifferenceExceeds(TimestampTz from, TimestampTz to, int ms) { return to - from >= ms * INT64CONST(1000); }
 bool errstart(int elevel, const char *domain) { return false; }
 bool errstart_cold(int elevel, const char *domain) { return false; }
 void errfinish(const char *filename, int lineno, const char *funcname) { }
@@ -89,7 +92,7 @@ gpusort_control_free_request(int request)
 }
 
 char *
-gpusort_pool_map(int chunk)
+gpusort_pool_map(int chunk, const char **reason)
 {
 	FUZZ_CHECK(chunk >= 0 && chunk < GPUSORT_MAX_CHUNKS);
 	FUZZ_CHECK(gpusort_control->segments[chunk / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID);
@@ -99,13 +102,30 @@ gpusort_pool_map(int chunk)
 	return (char *) ((uintptr_t) (chunk + 1) * GPUSORT_CHUNK_BYTES);
 }
 
+/* One more for each, now and then: a ring that grows. */
 int
 gpusort_pool_take_existing(int request)
 {
-	return -1;
+	GpusortChunk *chunk = &gpusort_control->chunks[request == VICTIM ? SPARE : SPARE + 1];
+
+	if (chunk->request >= 0)
+		return -1;
+	chunk->request = request;
+	return chunk - gpusort_control->chunks;
 }
 
 /* ---- the service and the device ---- */
+
+int			gpusort_service_idle_timeout = 1;
+
+void gpusort_watch_begin(int patience_ms) { }
+void gpusort_watch_end(void) { }
+
+void
+gpusort_service_hangs(int patience_ms)
+{
+	FUZZ_CHECK(!"the device hangs");
+}
 
 struct GpusortCudaLane
 {
@@ -300,6 +320,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 		gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
 	memset(jobs, 0, sizeof(jobs));
+	gpusort_control->segments[SPARE / GPUSORT_SEGMENT_CHUNKS].handle = 1;
 	submit(VICTIM, 1);
 	submit(OTHER, 2);
 

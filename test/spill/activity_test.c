@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "storage/shmem.h"
 #include "utils/memutils.h"
 
 #include "../../src/activity.c"
