@@ -64,7 +64,8 @@ put_back_installed() {
   [ -w "$(dirname "$installed")" ] || writes=("${sudo[@]}")
   stop_cluster
   if [ -f "$work/installed.so" ]; then
-    "${writes[@]}" cp -p "$work/installed.so" "$installed"
+    # a new file: servers may have the old one mapped
+    "${writes[@]}" install -m 755 "$work/installed.so" "$installed"
   else
     "${writes[@]}" rm -f "$installed"
   fi
