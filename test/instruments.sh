@@ -111,9 +111,9 @@ run_sanitizers() {
     runtime+=("$(readlink -f "$(gcc -print-file-name=$library.so)")")
   done
   options="log_path=$work/reports/report:abort_on_error=1:halt_on_error=1:print_stacktrace=1"
-  "${CC:-cc}" -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/early.so" "$tree/test/instruments/early.c"
-  chmod 755 "$work/early.so"
-  runtime+=("$work/early.so")
+  "${CC:-cc}" -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/demangle.so" "$tree/test/instruments/demangle.c"
+  chmod 755 "$work/demangle.so"
+  runtime+=("$work/demangle.so")
   server_environment=(
     "LD_PRELOAD=${runtime[*]}"
     "ASAN_OPTIONS=$options:detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0"
