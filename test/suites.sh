@@ -10,10 +10,12 @@ passed=0
 failed=0
 
 # Adds a group's counts and shows them.
+counted=0
 count() {
   passed=$((passed + $2))
   failed=$((failed + $3))
-  printf '%-46s %8d passed, %d failed\n' "$1" "$2" "$3"
+  printf '%-46s %8d passed, %d failed, %d s\n' "$1" "$2" "$3" $((SECONDS - counted))
+  counted=$SECONDS
 }
 
 # A C program that closes with "N passed, M failed".
