@@ -27,6 +27,9 @@
 /* Rows between two looks at the time, for gpusort_activity. */
 #define REPORT_ROWS		65536
 
+/* Rows, at least, between two looks at the memory that they take. */
+#define LOOK_ROWS		256
+
 /* A LIMIT makes core's bounded sort the better one from so many times its rows on. */
 #define BOUND_FACTOR	2
 #define BOUND_SLACK		10000
@@ -301,7 +304,9 @@ make_room(GpusortNode *node, Room *room)
 		spill_run(node);
 	}
 	room->begin = room->next = gpusort_run_reserve(node->run, &keys);
-	room->end = room->next + Min(keys, REPORT_ROWS) * room->width;
+	/* what is reserved may be far more than the limit allows */
+	rows = Max(gpusort_run_rows(node->run), LOOK_ROWS);
+	room->end = room->next + Min(keys, Min(rows, REPORT_ROWS)) * room->width;
 	memory = gpusort_node_memory(node) - node->store.bytes;
 	room->store_limit = memory < node->memory_limit ? node->memory_limit - memory : 0;
 	return true;

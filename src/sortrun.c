@@ -124,16 +124,18 @@ gpusort_run_key(const GpusortRun *run, uint64_t row)
 size_t
 gpusort_run_memory(const GpusortRun *run)
 {
-	const GpusortRunBlock *last = run->nblocks > 0 ? &run->blocks[run->nblocks - 1] : NULL;
 	size_t		bytes = sizeof(GpusortRun) + run->local_bytes;
 
 	if (run->blocks != run->inline_blocks)
 		bytes += sizeof(GpusortRunBlock) << run->log_maxblocks;
-	/* an accelerator has all keys, and what was reserved last */
+
+	/*
+	 * An accelerator has all keys.  The room that its last chunk has left is
+	 * counted where chunks are; here, a caller with a small limit would see it
+	 * used up by the first key there, and begin one run after the other.
+	 */
 	if (run->engine != NULL)
 		bytes += run->rows * gpusort_spec_width(&run->spec);
-	if (run->borrows && !last->local)
-		bytes += (last->capacity - last->count) * gpusort_spec_width(&run->spec);
 	return bytes + run->rows * result_bytes(run) +
 		gpusort_cpu_scratch(run->rows, run->spec.key_bytes, run->spec.rows,
 							gpusort_cpu_options(run->rows).threads);

@@ -92,10 +92,10 @@ extern uint64_t gpusort_run_rows(const GpusortRun *run);
 extern const void *gpusort_run_key(const GpusortRun *run, uint64_t row);
 
 /*
- * Bytes that the run holds for its keys now, in the backend and in an
- * accelerator's chunks, and those that the CPU engine would need besides, at
- * most, to sort them, result included.  Lent words do not count.  For callers
- * that keep to a limit; takes a few nanoseconds.
+ * Bytes that the run holds for its keys now, in the backend and, as far as they
+ * are used, in an accelerator's chunks, and those that the CPU engine would need
+ * besides, at most, to sort them, result included.  Lent words do not count.
+ * For callers that keep to a limit; takes a few nanoseconds.
  */
 extern size_t gpusort_run_memory(const GpusortRun *run);
 

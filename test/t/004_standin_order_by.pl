@@ -100,6 +100,8 @@ pool_is_free($node, 'no failure');
 like(explained($several, 'large', "SET gpusort.memory_limit = '32MB'; "), qr/^ *Engine: cuda\n.*^ *Runs: [3-9]/ms, 'spilled runs are of the device');
 is($node->safe_psql('postgres', "SET gpusort.memory_limit = '32MB'; SET gpusort.engine = 'cuda'; " . ordered($several, 'large')),
 	right($several, 'large'), 'and merge into the right order');
+# a chunk that is larger than the limit makes no run of a few rows
+like(explained($several, 'small', "SET gpusort.memory_limit = '1MB'; SET gpusort.min_rows = 0; "), qr/^ *Engine: cuda\n.*^ *Runs: \d\d?$/ms, 'runs are as large as the limit');
 pool_is_free($node, 'spilled runs');
 
 # a result that is read back and forth, and one that is not read to its end
