@@ -130,7 +130,11 @@ hand_over(GpusortNode *node, const char *reason)
 		}
 	}
 	for (uint64 i = 0; i < node->nulls; i++)
+	{
+		if (i % REPORT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		tuplesort_putdatum(node->core, (Datum) 0, true);
+	}
 	ExecClearTuple(node->left);
 	gpusort_run_end(node->run);
 	node->run = NULL;

@@ -231,6 +231,8 @@ sort_by_word(TiedGroup *group, TiedRow *rows, uint64 n, Size skip)
 	sorted = gpusort_memory_alloc(cxt, n * sizeof(TiedRow));
 	for (uint64 i = 0; i < n; i++)
 	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		sorted[i] = rows[order[i]];
 		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
 	}
