@@ -107,7 +107,7 @@ service_exit(int code, Datum arg)
 					strlcpy(request->error, ending, sizeof(request->error));
 					pg_write_barrier();
 					pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
-					SetLatch(request->latch);
+					gpusort_job_wake(request);
 				}
 				break;
 			default:
@@ -325,7 +325,7 @@ announce_ready(void)
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
 		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_SUBMITTED)
-			SetLatch(gpusort_control->requests[i].latch);
+			gpusort_job_wake(&gpusort_control->requests[i]);
 	}
 	LWLockRelease(&gpusort_control->lock);
 }

@@ -428,6 +428,13 @@ is_process_latch(const Latch *latch)
 		offset / sizeof(PGPROC) < ProcGlobal->allProcCount;
 }
 
+void
+gpusort_job_wake(GpusortRequest *request)
+{
+	if (is_process_latch(request->latch))
+		SetLatch(request->latch);
+}
+
 /*
  * Fails the request if its backend has damaged it.  If the latch is, too, the
  * backend finds out when it next looks by itself.

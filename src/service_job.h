@@ -105,6 +105,9 @@ extern uint64 gpusort_service_memory(void);
  */
 extern void gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err);
 
+/* Wakes the request's backend, unless what should be its latch is none. */
+extern void gpusort_job_wake(GpusortRequest *request);
+
 /*
  * Moves one request on.  True if the device is, or soon will be, at work for
  * it; *idle is cleared if there is a request that is not parked.
