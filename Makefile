@@ -25,7 +25,7 @@ EXTVERSION = 0.1.0
 MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
-OBJS = src/gpusort.o src/guc.o src/keytype.o src/memory.o src/encode.o src/cpu_options.o src/sortrun.o src/engine.o \
+OBJS = src/gpusort.o src/guc.o src/shmem.o src/keytype.o src/memory.o src/encode.o src/cpu_options.o src/sortrun.o src/engine.o \
 	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o \
 	src/rowkey.o src/rowkey_type.o src/rowkey_fixed.o src/rowkey_text.o src/rowkey_numeric.o src/rowstore.o src/spill.o src/spill_merge.o src/spill_file.o \
 	src/activity.o src/sortnode.o src/sortnode_gather.o src/sortnode_result.o src/sortnode_ties.o src/sortnode_explain.o \
@@ -37,6 +37,12 @@ CXX_OBJS = src/engine_cpu.o src/engine_cpu_words.o src/engine_cpu_merge.o
 REGRESS = functions aggregate settings errors bench order_by privileges
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
 
+# "make install" takes what "make" built, unless told otherwise: root may not
+# find nvcc where another user did.
+installs := $(if $(filter-out install installcheck uninstall clean,$(or $(MAKECMDGOALS),all)),,$(if $(filter undefined file,$(origin WITH_CUDA)),$(wildcard build/config)))
+ifneq ($(installs),)
+WITH_CUDA ?= $(lastword $(shell cat build/config))
+endif
 WITH_CUDA ?= auto
 CUDA_ARCH ?= 75 80 86 89 90 100 120
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
@@ -52,18 +58,21 @@ ifeq ($(WITH_CUDA),standin)
 OBJS += $(CUDA_C_OBJS) src/fault.o test/standin/device.o
 PG_CPPFLAGS += -DUSE_CUDA -DGPUSORT_FAULTS
 cuda_found = CUDA engine: a stand-in for tests
+cuda_kind = standin
 else ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 OBJS += $(CUDA_C_OBJS)
 CUDA_OBJS = kernels/device.o kernels/lane.o kernels/sort.o kernels/argsort.o kernels/wordsort.o kernels/mppsort.o \
 	kernels/quicksort.o kernels/mergesort.o kernels/radixsort.o kernels/cub_sort.o
 PG_CPPFLAGS += -DUSE_CUDA
+cuda_kind = auto
 cuda_found = CUDA engine: yes ($(NVCC), architectures $(CUDA_ARCH))
 NVCCFLAGS = -O3 -std=c++17 -lineinfo $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall
 SHLIB_LINK += $(CUDA_OBJS) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
 else
+cuda_kind = no
 cuda_found = CUDA engine: no (nvcc not found or WITH_CUDA=no); the CPU engine is built
 endif
 
@@ -80,6 +89,13 @@ override with_llvm := no
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+
+# What is built is noted, and built anew when that changes (but for WERROR).
+noted = $(shell mkdir -p build && { [ "$$(cat build/$(1) 2>/dev/null)" = "$(2)" ] || echo "$(2)" >build/$(1); })
+ifeq ($(installs)$(findstring n,$(firstword -$(MAKEFLAGS))),)
+$(call noted,config,$(shell $(PG_CONFIG) --version --includedir-server 2>/dev/null) $(cuda_kind))
+$(if $(CUDA_OBJS),$(call noted,config_cuda,$(NVCC) $(CUDA_ARCH)))
+endif
 
 # What is made of kernels/ alone, which works without PostgreSQL.
 DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
@@ -109,15 +125,15 @@ include $(PGXS)
 src/encode.o src/keytype.o: CFLAGS += -O3
 
 shlib = gpusort$(DLSUFFIX)
-$(shlib): $(CXX_OBJS) $(CUDA_OBJS)
-$(OBJS): $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h
+$(shlib): $(CXX_OBJS) $(CUDA_OBJS) build/config
+$(OBJS): build/config $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h
 $(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/keybits.h
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<
 endif
 
-kernels/%.o: kernels/%.cu $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh)
+kernels/%.o: kernels/%.cu build/config_cuda $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) -c -o $@ $<
 
@@ -138,3 +154,6 @@ bench-gpu:
 endif
 bench-gpu-plot:
 	gnuplot bench/gpu.gp
+
+# They are written above, if they are.
+build/config build/config_cuda: ;

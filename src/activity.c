@@ -15,9 +15,7 @@
  * one be left behind all the same, its process is not found any more: then
  * readers pass over it, and the next sort may take it.
  *
- * Like the GPU service's control block (control.c), the slots need no preload:
- * without it, they are made in the room that PostgreSQL sets aside for such
- * late comers.
+ * The slots need no preload (shmem.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -29,16 +27,15 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "activity.h"
 #include "compat.h"
+#include "shmem.h"
 
 #define SLOTS			128
 
@@ -80,8 +77,6 @@ static bool no_room = false;	/* attaching has failed */
 static bool exiting = false;	/* this process has given back its slots */
 static bool exit_registered = false;
 
-static shmem_request_hook_type prev_shmem_request_hook = NULL;
-
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
 PG_FUNCTION_INFO_V1(gpusort_counters);
 
@@ -89,24 +84,16 @@ PG_FUNCTION_INFO_V1(gpusort_counters);
  * Shared memory
  */
 
-static void
-shmem_request(void)
-{
-	if (prev_shmem_request_hook)
-		prev_shmem_request_hook();
-	RequestAddinShmemSpace(sizeof(ActivityShared));
-}
-
 void
 gpusort_activity_preload(void)
 {
-	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = shmem_request;
+	gpusort_shmem_request(sizeof(ActivityShared));
 }
 
 static void
-init_shared(ActivityShared *created)
+init_shared(void *made)
 {
+	ActivityShared *created = made;
 	ActivitySlot *slot = created->slots;
 
 	pg_atomic_init_u64(&created->sorts, 0);
@@ -127,33 +114,11 @@ init_shared(ActivityShared *created)
 static bool
 attach(void)
 {
-	MemoryContext cxt = CurrentMemoryContext;
-	ActivityShared *volatile found_shared = NULL;
-	bool		found;
-
 	if (slots != NULL)
 		return true;
 	if (no_room)
 		return false;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	PG_TRY();
-	{
-		found_shared = ShmemInitStruct("gpusort activity", sizeof(ActivityShared), &found);
-		if (!found)
-			init_shared(found_shared);
-	}
-	PG_CATCH();
-	{
-		/* the only error here is that the spare room has been used up */
-		MemoryContextSwitchTo(cxt);
-		FlushErrorState();
-		HOLD_INTERRUPTS();		/* the error reset what LWLockRelease resumes */
-	}
-	PG_END_TRY();
-	LWLockRelease(AddinShmemInitLock);
-
-	shared = found_shared;
+	shared = gpusort_shmem_attach("gpusort activity", sizeof(ActivityShared), init_shared);
 	slots = shared != NULL ? shared->slots : NULL;
 	no_room = (shared == NULL);
 	return shared != NULL;

@@ -4,46 +4,32 @@
  *		The control block in shared memory.
  *
  * Without shared_preload_libraries the block is made by the first backend
- * that needs it, from the 100 kB that PostgreSQL sets aside for such late
- * comers; pg_prewarm does the same.
+ * that needs it (shmem.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
-#include "utils/memutils.h"
-
 #include "control.h"
 #include "pool.h"
+#include "shmem.h"
 
 StaticAssertDecl(sizeof(GpusortControl) < 50000,
 				 "control block must leave room for other extensions");
 
 GpusortControl *gpusort_control = NULL;
 
-static shmem_request_hook_type prev_shmem_request_hook = NULL;
-
-static void
-shmem_request(void)
-{
-	if (prev_shmem_request_hook)
-		prev_shmem_request_hook();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(GpusortControl)));
-}
-
 void
 gpusort_control_request_memory(void)
 {
-	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = shmem_request;
+	gpusort_shmem_request(sizeof(GpusortControl));
 }
 
 static void
-init_control(GpusortControl *control)
+init_control(void *made)
 {
+	GpusortControl *control = made;
+
 	memset(control, 0, sizeof(*control));
 	control->tranche = LWLockNewTrancheId();
 	LWLockInitialize(&control->lock, control->tranche);
@@ -66,33 +52,12 @@ init_control(GpusortControl *control)
 bool
 gpusort_control_attach(const char **reason)
 {
-	volatile bool attached = true;
-	MemoryContext cxt = CurrentMemoryContext;
-	GpusortControl *volatile control = NULL;
-	bool		found;
+	GpusortControl *control = gpusort_control;
 
-	if (gpusort_control != NULL)
+	if (control != NULL)
 		return true;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	PG_TRY();
-	{
-		control = ShmemInitStruct("gpusort", sizeof(GpusortControl), &found);
-		if (!found)
-			init_control(control);
-	}
-	PG_CATCH();
-	{
-		/* the only error here is that the spare room has been used up */
-		MemoryContextSwitchTo(cxt);
-		FlushErrorState();
-		HOLD_INTERRUPTS();		/* the error reset what LWLockRelease resumes */
-		attached = false;
-	}
-	PG_END_TRY();
-	LWLockRelease(AddinShmemInitLock);
-
-	if (!attached)
+	control = gpusort_shmem_attach("gpusort", sizeof(GpusortControl), init_control);
+	if (control == NULL)
 	{
 		*reason = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
 		return false;

@@ -43,7 +43,7 @@ build_test_module() {
   export GPUSORT_TEST_MODULE=$work/spill_test.so
   "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
     -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" \
-    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,spill_merge,spill_file,memory}.c
+    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,spill_merge,spill_file,memory,shmem}.c
 }
 
 # Builds the driver that says no, and one without an entry point, in a folder
@@ -62,7 +62,7 @@ build_damage_module() {
   export GPUSORT_DAMAGE_MODULE=$work/damage_test.so
   "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
     -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -DUSE_CUDA -DGPUSORT_FAULTS -I"$("$PG_CONFIG" --includedir-server)" \
-    -I"$tree/src" -I"$tree/kernels" -o "$GPUSORT_DAMAGE_MODULE" "$tree"/test/damage/*.c "$tree"/src/{pool,control}.c
+    -I"$tree/src" -I"$tree/kernels" -o "$GPUSORT_DAMAGE_MODULE" "$tree"/test/damage/*.c "$tree"/src/{pool,control,shmem}.c
 }
 
 # A part of test/instruments.sh, shortened.

@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "storage/shmem.h"
 #include "utils/memutils.h"
 
 #include "../../src/activity.c"
