@@ -11,24 +11,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('crash');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-restart_after_crash = on
-session_preload_libraries = 'gpusort'
-gpusort.force = on
-gpusort.min_rows = 1000
-max_parallel_workers_per_gather = 0
-max_connections = 30
-work_mem = 1GB
-fsync = off
-jit = off
-CONF
-restart_with($node, limit => '8GB');
-$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
-skip_without_standin($node);
+my $node = ordering_node('crash', 'restart_after_crash = on');
 $node->safe_psql('postgres', <<'SQL');
-CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
 CREATE FUNCTION stops_at(place bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
 	IF place = 10 THEN PERFORM pg_sleep(3600); END IF;

@@ -12,23 +12,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $node = PostgreSQL::Test::Cluster->new('limits');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-session_preload_libraries = 'gpusort'
-gpusort.force = on
-gpusort.min_rows = 1000
-max_parallel_workers_per_gather = 0
-max_connections = 30
-work_mem = 1GB
-fsync = off
-jit = off
-CONF
-restart_with($node, limit => '8GB');
-$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
-skip_without_standin($node);
+my $node = ordering_node('limits');
 $node->safe_psql('postgres', <<'SQL');
-CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
 CREATE TABLE large AS SELECT hashint8(i)::bigint AS k FROM generate_series(1, 2200000::bigint) AS i;
 VACUUM ANALYZE;
 SQL

@@ -9,12 +9,13 @@ use warnings;
 
 use Exporter 'import';
 use IPC::Run ();
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  restart_with start_by skip_without_standin
+  ordering_node restart_with start_by skip_without_standin
   traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   service_pids poll_services
@@ -93,6 +94,33 @@ sub skip_without_standin
 	my $devices = $node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'");
 	plan skip_all => 'this build has no stand-in device' if $devices != 1;
 	return;
+}
+
+# A server that sorts t's 30,000 rows on the stand-in device wherever it can,
+# with more settings if need be; the test is skipped without such a device.
+sub ordering_node
+{
+	my ($name, $settings) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init;
+	$node->append_conf('postgresql.conf', <<'CONF');
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+gpusort.min_rows = 1000
+max_parallel_workers_per_gather = 0
+max_connections = 30
+work_mem = 1GB
+fsync = off
+jit = off
+CONF
+	$node->append_conf('postgresql.conf', $settings) if $settings;
+	restart_with($node, limit => '8GB');
+	$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+	skip_without_standin($node);
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
+SQL
+	return $node;
 }
 
 # What the device did, in order: "open 0: 0", "upload 1: 40000", ..., "sort 1: 40000", ... by lane.
