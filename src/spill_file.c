@@ -96,18 +96,37 @@ blocks(Size bytes)
 	return (bytes + BLCKSZ - 1) / BLCKSZ;
 }
 
+/* Around what EXPLAIN (BUFFERS) has the time of, where track_io_timing asks for it. */
+static instr_time
+begin_io(void)
+{
+	instr_time	begun;
+
+	INSTR_TIME_SET_ZERO(begun);
+	if (track_io_timing)
+		INSTR_TIME_SET_CURRENT(begun);
+	return begun;
+}
+
+static void
+end_io(instr_time begun, instr_time *total)
+{
+	instr_time	ended;
+
+	if (!track_io_timing)
+		return;
+	INSTR_TIME_SET_CURRENT(ended);
+	INSTR_TIME_ACCUM_DIFF(*total, ended, begun);
+}
+
 void
 gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, Size bytes)
 {
 	off_t		offset;
 	File		to = find_extent(file, extent, &offset);
 	Size		written = 0;
-	instr_time	begun;
-	instr_time	ended;
+	instr_time	begun = begin_io();
 
-	INSTR_TIME_SET_ZERO(begun);
-	if (track_io_timing)
-		INSTR_TIME_SET_CURRENT(begun);
 	(void) GPUSORT_FAULT(SPILL_WRITE);
 	while (written < bytes)
 	{
@@ -121,11 +140,7 @@ gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, 
 					 errmsg("could not write to file \"%s\": %m", FilePathName(to))));
 		written += count;
 	}
-	if (track_io_timing)
-	{
-		INSTR_TIME_SET_CURRENT(ended);
-		INSTR_TIME_ACCUM_DIFF(pgBufferUsage.temp_blk_write_time, ended, begun);
-	}
+	end_io(begun, &pgBufferUsage.temp_blk_write_time);
 	pgBufferUsage.temp_blks_written += blocks(bytes);
 }
 
@@ -135,12 +150,8 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 	off_t		offset;
 	File		from = find_extent(file, extent, &offset);
 	Size		got = 0;
-	instr_time	begun;
-	instr_time	ended;
+	instr_time	begun = begin_io();
 
-	INSTR_TIME_SET_ZERO(begun);
-	if (track_io_timing)
-		INSTR_TIME_SET_CURRENT(begun);
 	(void) GPUSORT_FAULT(SPILL_READ);
 	while (got < file->extent_bytes)
 	{
@@ -155,11 +166,7 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 			break;
 		got += count;
 	}
-	if (track_io_timing)
-	{
-		INSTR_TIME_SET_CURRENT(ended);
-		INSTR_TIME_ACCUM_DIFF(pgBufferUsage.temp_blk_read_time, ended, begun);
-	}
+	end_io(begun, &pgBufferUsage.temp_blk_read_time);
 	pgBufferUsage.temp_blks_read += blocks(got);
 	return got;
 }
