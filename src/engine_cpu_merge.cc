@@ -11,16 +11,9 @@
  * exchanging elements; bisecting the value of the key is simpler, and takes
  * 64 steps at most).  From there on every thread is on its own.
  *
- * A thread merges by a tree of losers (Knuth, The Art of Computer Programming
- * 3, 5.4.1): a node remembers who lost there, so that the next key of the
- * piece that won has to be compared only with those on its own way up.  A
- * contestant is a key with its piece's number below it in one integer.  So one
- * comparison also decides between equal keys, for the earlier piece, which
- * makes the merge stable; and the loop has no branch that depends on the keys.
- *
- * Measured, one thread, 20 million random keys of either width: 4 ns a key for
- * 2 pieces, 5 for 4, 6 for 8, 7 to 8 for 16.  Passes of two-way merges take
- * 2.6 ns a pass, so they win for 2 and 3 pieces only, and need a second buffer.
+ * A thread merges by a tree of losers (engine_cpu_tournament.h).  Passes of
+ * two-way merges take 2.6 ns a key and pass, so they win for 2 and 3 pieces
+ * only, and need a second buffer.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,17 +22,13 @@
 #include <string.h>
 
 #include "engine_cpu_crew.h"
+#include "engine_cpu_tournament.h"
 
 namespace
 {
 
 /* Keys merged between two looks at the cancel flag: some milliseconds. */
 constexpr size_t STRIDE = 256 * 1024;
-
-/* A contestant: the key in the upper bits, the piece's number below. */
-template <typename Key> struct Contest;
-template <> struct Contest<uint32_t> { typedef uint64_t Entry; };
-template <> struct Contest<uint64_t> { typedef unsigned __int128 Entry; };
 
 /* What a thread has left of a piece. */
 template <typename Key>
@@ -126,75 +115,46 @@ select_first(const GpusortSortedPiece *pieces, size_t npieces, size_t rank,
 	}
 }
 
-/* A tree of losers over the cursors, as many as leaves. */
+/* The cursors' keys, in a tournament. */
 template <typename Key>
-class Tournament
+struct Heads
 {
-  public:
-	typedef typename Contest<Key>::Entry Entry;
+	typedef Tournament<Key, Heads> Tree;
 
-	/* Above every contestant: no piece has that number. */
-	static constexpr Entry EXHAUSTED = ~Entry(0);
+	static constexpr bool TIES = false;
 
-	/* nodes has room for 2 * leaves entries, leaves is a power of two. */
-	Tournament(Cursor<Key> *cursors, size_t ncursors, Entry *nodes, size_t leaves):
-		cursors(cursors), nodes(nodes), leaves(leaves)
-	{
-		/* bottom up, a node first holds its winner */
-		for (size_t i = 0; i < leaves; i++)
-			nodes[leaves + i] = i < ncursors ? head(i) : EXHAUSTED;
-		for (size_t node = leaves - 1; node > 0; node--)
-			nodes[node] = nodes[2 * node] < nodes[2 * node + 1] ? nodes[2 * node] : nodes[2 * node + 1];
-		winner = nodes[1];
-		/* top down, it is replaced by the loser: the child that is not the winner */
-		for (size_t node = 1; node < leaves; node++)
-			nodes[node] = nodes[2 * node] == nodes[node] ? nodes[2 * node + 1] : nodes[2 * node];
-	}
-
-	/* Takes the next count keys, which there are. */
-	template <bool ROWS>
-	void
-	take(size_t count, Key *keys_out, uint32_t *rows_out)
-	{
-		Entry		won = winner;
-
-		for (size_t i = 0; i < count; i++)
-		{
-			size_t		piece = uint32_t(won);
-			Cursor<Key> *cursor = &cursors[piece];
-
-			if (ROWS)
-				rows_out[i] = *cursor->row++;
-			else
-				keys_out[i] = Key(won >> 32);
-			cursor->key++;
-			won = head(piece);
-			for (size_t node = (leaves + piece) / 2; node > 0; node /= 2)
-			{
-				Entry		other = nodes[node];
-				bool		lost = other < won;
-
-				nodes[node] = lost ? won : other;
-				won = lost ? other : won;
-			}
-		}
-		winner = won;
-	}
-
-  private:
 	Cursor<Key> *cursors;
-	Entry	   *nodes;			/* [1, leaves): losers */
-	size_t		leaves;
-	Entry		winner;
 
-	Entry
+	typename Contest<Key>::Entry
 	head(size_t piece) const
 	{
 		const Cursor<Key> &cursor = cursors[piece];
 
-		return cursor.key < cursor.end ? Entry(*cursor.key) << 32 | piece : EXHAUSTED;
+		return cursor.key < cursor.end ? Tree::entry(*cursor.key, piece) : Tree::EXHAUSTED;
 	}
 };
+
+/* Takes the next count keys, which there are. */
+template <typename Key, bool ROWS>
+void
+take(Tournament<Key, Heads<Key>> *tournament, const Heads<Key> &heads, size_t count,
+	 Key *keys_out, uint32_t *rows_out)
+{
+	Tournament<Key, Heads<Key>> tree = *tournament;
+
+	for (size_t i = 0; i < count; i++)
+	{
+		Cursor<Key> *cursor = &heads.cursors[tree.winner()];
+
+		if (ROWS)
+			rows_out[i] = *cursor->row++;
+		else
+			keys_out[i] = tree.key();
+		cursor->key++;
+		tree.replace(heads);
+	}
+	*tournament = tree;
+}
 
 /* Merges what lies between the positions begin and end of each piece. */
 template <typename Key, bool ROWS>
@@ -202,17 +162,13 @@ void
 merge_stretch(const GpusortSortedPiece *pieces, size_t npieces, const size_t *begin,
 			  const size_t *end, void *out, size_t position, Crew *crew, int thread)
 {
-	typedef typename Tournament<Key>::Entry Entry;
-	size_t		leaves = 1;
+	typedef typename Contest<Key>::Entry Entry;
 	size_t		count = 0;
 	Key		   *keys_out = static_cast<Key *>(out) + position;
 	uint32_t   *rows_out = static_cast<uint32_t *>(out) + position;
 
-	while (leaves < npieces)
-		leaves *= 2;
-
 	Cursor<Key> *cursors = static_cast<Cursor<Key> *>(allocate(npieces * sizeof(Cursor<Key>)));
-	Entry	   *nodes = static_cast<Entry *>(allocate(2 * leaves * sizeof(Entry)));
+	Entry	   *nodes = static_cast<Entry *>(allocate(tournament_nodes(npieces) * sizeof(Entry)));
 
 	if (cursors == NULL || nodes == NULL)
 		crew->no_memory = true;
@@ -226,13 +182,14 @@ merge_stretch(const GpusortSortedPiece *pieces, size_t npieces, const size_t *be
 			count += end[i] - begin[i];
 		}
 
-		Tournament<Key> tournament(cursors, npieces, nodes, leaves);
+		Heads<Key>	heads = {cursors};
+		Tournament<Key, Heads<Key>> tournament(heads, npieces, nodes);
 
 		while (count > 0 && !crew->stopped(thread))
 		{
 			size_t		now = count < STRIDE ? count : STRIDE;
 
-			tournament.template take<ROWS>(now, keys_out, rows_out);
+			take<Key, ROWS>(&tournament, heads, now, keys_out, rows_out);
 			keys_out += now;
 			rows_out += now;
 			count -= now;

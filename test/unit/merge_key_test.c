@@ -1,0 +1,140 @@
+/*-------------------------------------------------------------------------
+ *
+ * merge_key_test.c
+ *		Tests kernels/merge_key.h: merge keys never contradict the words.
+ *
+ * Of any two keys, whether their words lie in the range that merge keys were
+ * settled for, at its ends, or beyond, the one with the smaller merge key must
+ * be the smaller; and if both have the same and that is called exact, the keys
+ * must be the same.  Where all bits fit, merge keys must tell apart any two
+ * keys in the range.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "check.h"
+#include "merge_key.h"
+
+#define KEYS	60
+
+static int
+compare_words(const uint64_t *a, const uint64_t *b, int words)
+{
+	for (int w = 0; w < words; w++)
+		if (a[w] != b[w])
+			return a[w] < b[w] ? -1 : 1;
+	return 0;
+}
+
+/* A word in the range, one of its ends, one next to them, or any. */
+static uint64_t
+word_near(uint64_t lo, uint64_t hi)
+{
+	uint64_t	r = random_bits();
+
+	switch (random_bits() % 8)
+	{
+		case 0:
+			return lo;
+		case 1:
+			return hi;
+		case 2:
+			return lo - r % 3;
+		case 3:
+			return hi + r % 3;
+		case 4:
+			return r % 2 ? 0 : UINT64_MAX;
+		case 5:
+			return r;
+		default:
+			return hi - lo == UINT64_MAX ? r : lo + r % (hi - lo + 1);
+	}
+}
+
+/* Settles, and tells whether all words fit the merge key. */
+static bool
+fits_whole(GpusortMergeKey *settled, const uint64_t *lo, const uint64_t *hi, int words)
+{
+	int			bits = 0;
+
+	gpusort_merge_key_settle(settled, lo, hi, words);
+	for (int w = 0; w < settled->parts; w++)
+		bits += settled->bits[w];
+	return settled->parts == words && bits <= 64;
+}
+
+static void
+check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
+{
+	GpusortMergeKey settled;
+	uint64_t	keys[KEYS][GPUSORT_MERGE_KEY_WORDS];
+	uint64_t	made[KEYS];
+	int			wrong = 0;
+	int			inexact = 0;
+	bool		fits = fits_whole(&settled, lo, hi, words);
+
+	CHECK(gpusort_merge_key_sound(&settled, words), "unsound for %d words", words);
+	for (int i = 0; i < KEYS; i++)
+	{
+		bool		like = i > 0 && random_bits() % 2;
+		int			from = like ? (int) (random_bits() % i) : 0;
+		int			same = like ? (int) (random_bits() % (words + 1)) : 0;
+
+		for (int w = 0; w < words; w++)
+			keys[i][w] = w < same ? keys[from][w] : word_near(lo[w], hi[w]);
+		made[i] = gpusort_merge_key_make(&settled, keys[i]);
+	}
+	for (int i = 0; i < KEYS; i++)
+	{
+		bool		in_range = fits;
+
+		for (int j = 0; j < KEYS; j++)
+		{
+			int			order = compare_words(keys[i], keys[j], words);
+
+			wrong += made[i] < made[j] && order >= 0;
+			wrong += made[i] == made[j] && gpusort_merge_key_exact(&settled, made[i]) && order != 0;
+		}
+		for (int w = 0; w < words; w++)
+			in_range &= keys[i][w] >= lo[w] && keys[i][w] <= hi[w];
+		inexact += in_range && !gpusort_merge_key_exact(&settled, made[i]);
+	}
+	CHECK(wrong == 0, "%d pairs of %d words in disorder", wrong, words);
+	CHECK(inexact == 0, "%d keys of %d words in the range are not exact", inexact, words);
+}
+
+int
+main(void)
+{
+	static const int widths[] = {0, 1, 2, 7, 16, 31, 32, 33, 61, 62, 63, 64};
+	const int	nwidths = sizeof(widths) / sizeof(widths[0]);
+	int			whole = 0;
+
+	for (int words = 1; words <= GPUSORT_MERGE_KEY_WORDS; words++)
+		for (int round = 0; round < 3000; round++)
+		{
+			uint64_t	lo[GPUSORT_MERGE_KEY_WORDS];
+			uint64_t	hi[GPUSORT_MERGE_KEY_WORDS];
+
+			/* some ranges begin or end where words do */
+			for (int w = 0; w < words; w++)
+			{
+				int			bits = widths[random_bits() % (round % 2 ? nwidths : 4)];
+				uint64_t	span = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
+				int			place = random_bits() % 3;
+
+				lo[w] = place == 0 ? 0 : place == 1 ? UINT64_MAX - span : random_bits() % (UINT64_MAX - span + (span > 0));
+				hi[w] = lo[w] + span;
+			}
+			check_pairs(lo, hi, words);
+			if (words == 3 && round % 2 == 0)
+			{
+				GpusortMergeKey settled;
+
+				whole += fits_whole(&settled, lo, hi, words);
+			}
+		}
+	CHECK(whole > 1000, "only %d of 1500 small keys are whole in their merge keys", whole);
+	return check_summary();
+}
