@@ -32,7 +32,7 @@ OBJS = src/gpusort.o src/guc.o src/shmem.o src/keytype.o src/memory.o src/encode
 	src/sortcost.o src/sortplan.o
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
-CXX_OBJS = src/engine_cpu.o src/engine_cpu_words.o src/engine_cpu_merge.o
+CXX_OBJS = src/engine_cpu.o src/engine_cpu_words.o src/engine_cpu_merge.o src/engine_cpu_merge_words.o
 
 REGRESS = functions aggregate settings errors bench order_by privileges
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
@@ -126,8 +126,8 @@ src/encode.o src/keytype.o: CFLAGS += -O3
 
 shlib = gpusort$(DLSUFFIX)
 $(shlib): $(CXX_OBJS) $(CUDA_OBJS) build/config
-$(OBJS): build/config $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h
-$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/keybits.h
+$(OBJS): build/config $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h $(srcdir)/kernels/merge_key.h
+$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/keybits.h $(srcdir)/kernels/merge_key.h
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<

@@ -22,6 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "merge_key.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -67,7 +69,7 @@ typedef struct GpusortCudaDevice GpusortCudaDevice;
 typedef struct GpusortCudaLane GpusortCudaLane;
 
 /* Words of a key, at most. */
-#define GPUSORT_CUDA_MAX_WORDS 16
+#define GPUSORT_CUDA_MAX_WORDS GPUSORT_MERGE_KEY_WORDS
 
 /* What to sort: the lane's first rows keys, unsigned and ascending. A key of several words
  * has them side by side, the most significant one first. */
@@ -78,7 +80,9 @@ typedef struct GpusortCudaSort {
 	GpusortCudaAlgorithm algorithm;
 	int bins;      /* mppsort's h, 2 to 1024; 0: as many as suit the input */
 	bool keys_too; /* with_rows: the sorted keys as well, fetched by row, which takes as long as the sort */
-	int words;     /* of a key, to GPUSORT_CUDA_MAX_WORDS; 0 is 1. Several: 8 bytes each, with_rows, not keys_too */
+	int words;     /* of a key, to GPUSORT_CUDA_MAX_WORDS; 0 is 1. Several: 8 bytes each, with_rows */
+	GpusortMergeKey *merge_key; /* keys_too of several words: what they are made of, 8 bytes each; settled
+								 * by the sort if it has no parts, else sound for words */
 } GpusortCudaSort;
 
 /* Bytes from one key to the next. */

@@ -279,8 +279,12 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many rows to number in 32 bits", run.err);
 	if (sort.words > 1 && (sort.words > GPUSORT_CUDA_MAX_WORDS || sort.key_bytes != 8))
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many words, or not of 8 bytes", run.err);
-	if (sort.words > 1 && (!sort.with_rows || sort.keys_too))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words give rows only", run.err);
+	if (sort.words > 1 && !sort.with_rows)
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words are sorted by row", run.err);
+	if (sort.words > 1 && sort.keys_too &&
+		(sort.merge_key == nullptr ||
+		 (sort.merge_key->parts != 0 && !gpusort_merge_key_sound(sort.merge_key, sort.words))))
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "no such merge keys", run.err);
 	if (keys.bytes() < sort.rows * gpusort_cuda_width(&sort))
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", run.err);
 
@@ -289,13 +293,13 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 	run.report->bins = 0;
 	run.report->resorted = false;
 
+	if (sort.words > 1 && sort.rows > 0) return sort_words(run, sort, keys, rows);
 	if (sort.rows < 2) {
 		if (!sort.with_rows) return GPUSORT_CUDA_OK;
 		GPUSORT_PASS(rows.allocate(run, sizeof(uint32_t)));
 		GPUSORT_TRY(cudaMemsetAsync(rows.as<uint32_t>(), 0, sizeof(uint32_t), run.stream), run.err);
 		return GPUSORT_CUDA_OK;
 	}
-	if (sort.words > 1) return sort_words(run, sort, keys, rows);
 	if (sort.with_rows)
 		return sort.key_bytes == 4 ? sort_rows_and_check<uint32_t>(run, sort, keys, rows)
 								   : sort_rows_and_check<uint64_t>(run, sort, keys, rows);

@@ -165,11 +165,12 @@ GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory
 						  Outcome &outcome);
 
 /*
- * The stable order of keys of several words, which are not touched, in rows,
- * by any algorithm but AUTO; checked (wordsort.cu).  sort has been looked at:
- * at least 2 rows, fewer than 2^32, and as many keys.
+ * The stable order of keys of several words in rows, by any algorithm but AUTO;
+ * checked (wordsort.cu).  The keys are not touched, or if they are wanted, too,
+ * replaced by their merge keys, sorted.  sort has been looked at: at least one
+ * row, fewer than 2^32, as many keys, and a sound merge_key or none settled.
  */
-GpusortCudaStatus sort_words(Run &run, const GpusortCudaSort &sort, const Memory &keys, Memory &rows);
+GpusortCudaStatus sort_words(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
 
 /*
  * The algorithms.  keys and spare have room for count keys each; sorted is

@@ -21,6 +21,8 @@
  * rows in the order so far.  The result is checked against the words, not the
  * levels: rows ascend strictly by (key, row), and the sum of their hashes is
  * that of all rows.  As everywhere, a wrong order is sorted again by CUB.
+ *
+ * Of a run in pieces, each row comes with 8 bytes to be merged by (merge_key.h).
  */
 #include "wordsort_kernels.cuh"
 
@@ -164,34 +166,56 @@ static GpusortCudaStatus sort_levels(Run &run, GpusortCudaAlgorithm algorithm, c
 	return check_rows(run, keys, plan.words, rows, count, outcome);
 }
 
-GpusortCudaStatus sort_words(Run &run, const GpusortCudaSort &sort, const Memory &keys, Memory &rows)
+/* Sorts by the levels of a plan, again by CUB if the order is wrong. */
+static GpusortCudaStatus sort_by_plan(Run &run, const WordPlan &plan, const Memory &keys, Memory &rows, uint64_t count)
 {
-	WordsLook look;
-	uint64_t lo[MOST_WORDS], hi[MOST_WORDS];
 	Outcome outcome;
 
-	GPUSORT_PASS(look_at_words(run, keys, sort.words, sort.rows, look));
-	if (!look.falls) {
-		GPUSORT_PASS(rows.allocate(run, sort.rows * sizeof(uint32_t)));
-		return number_rows(run, rows.as<uint32_t>(), sort.rows);
-	}
-	for (int w = 0; w < sort.words; w++) {
-		lo[w] = ~look.not_lo[w];
-		hi[w] = look.hi[w];
-	}
-	const WordPlan plan = plan_words(lo, hi, sort.words);
-	GPUSORT_PASS(sort_levels(run, run.report->algorithm, plan, keys, rows, sort.rows, outcome));
+	GPUSORT_PASS(sort_levels(run, run.report->algorithm, plan, keys, rows, count, outcome));
 	if (outcome == OUTCOME_DISORDER) {
 		run.report->algorithm = GPUSORT_CUDA_CUB;
 		run.report->resorted = true;
 		run.spoil = SPOIL_NOTHING;
-		GPUSORT_PASS(sort_levels(run, GPUSORT_CUDA_CUB, plan, keys, rows, sort.rows, outcome));
+		GPUSORT_PASS(sort_levels(run, GPUSORT_CUDA_CUB, plan, keys, rows, count, outcome));
 	}
 	if (run.report->algorithm == GPUSORT_CUDA_CUB) run.report->bins = 0;
 	if (outcome == OUTCOME_LOST) return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "rows were lost in the sort", run.err);
 	if (outcome != OUTCOME_SORTED)
 		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "rows are out of order, also after a second sort", run.err);
 	return GPUSORT_CUDA_OK;
+}
+
+/* The keys' place is taken by their merge keys, in the order of rows. */
+static GpusortCudaStatus make_merge_keys(Run &run, const GpusortCudaSort &sort, Memory &keys, const Memory &rows)
+{
+	Memory made;
+	GPUSORT_PASS(made.allocate(run, sort.rows * sizeof(uint64_t)));
+	mergeKeys<<<blocks_for(run, sort.rows), THREADS, 0, run.stream>>>(
+		keys.as<uint64_t>(), sort.words, rows.as<uint32_t>(), *sort.merge_key, made.as<uint64_t>(), sort.rows);
+	GPUSORT_LAUNCHED("mergeKeys", run.err);
+	keys.swap(made);
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus sort_words(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
+{
+	WordsLook look;
+	uint64_t lo[MOST_WORDS], hi[MOST_WORDS];
+
+	GPUSORT_PASS(look_at_words(run, keys, sort.words, sort.rows, look));
+	for (int w = 0; w < sort.words; w++) {
+		lo[w] = ~look.not_lo[w];
+		hi[w] = look.hi[w];
+	}
+	if (look.falls) {
+		GPUSORT_PASS(sort_by_plan(run, plan_words(lo, hi, sort.words), keys, rows, sort.rows));
+	} else {
+		GPUSORT_PASS(rows.allocate(run, sort.rows * sizeof(uint32_t)));
+		GPUSORT_PASS(number_rows(run, rows.as<uint32_t>(), sort.rows));
+	}
+	if (!sort.keys_too) return GPUSORT_CUDA_OK;
+	if (sort.merge_key->parts == 0) gpusort_merge_key_settle(sort.merge_key, lo, hi, sort.words);
+	return make_merge_keys(run, sort, keys, rows);
 }
 
 } // namespace gpusort

@@ -107,6 +107,15 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
+/* The merge keys of a piece's keys, in the order of rows. */
+__global__ void __launch_bounds__(THREADS)
+	mergeKeys(const uint64_t *keys, int words, const uint32_t *rows, const __grid_constant__ GpusortMergeKey settled,
+			  uint64_t *made, uint64_t count)
+{
+	for (uint64_t i = grid_first(); i < count; i += grid_step())
+		made[i] = gpusort_merge_key_make(&settled, keys + (uint64_t)rows[i] * words);
+}
+
 /* Rows of the order so far become rows of the input. */
 __global__ void __launch_bounds__(THREADS) composeRows(const uint32_t *order, uint32_t *rows, uint64_t count)
 {

@@ -14,7 +14,7 @@
 #include "pool.h"
 #include "shmem.h"
 
-StaticAssertDecl(sizeof(GpusortControl) < 50000,
+StaticAssertDecl(sizeof(GpusortControl) < 51000,
 				 "control block must leave room for other extensions");
 
 GpusortControl *gpusort_control = NULL;

@@ -19,6 +19,8 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 
+#include "merge_key.h"
+
 #define GPUSORT_MAX_REQUESTS	96
 #define GPUSORT_CHUNK_BYTES		((size_t) 16 * 1024 * 1024)
 #define GPUSORT_SEGMENT_CHUNKS	4
@@ -88,13 +90,14 @@ typedef struct GpusortRequest
 	 * known before its first block is ready.  Then each piece is returned as
 	 * soon as it is sorted, also while keys are still gathered: the blocks of
 	 * its keys and, if want_rows, those of their positions in the piece, which
-	 * has piece_rows[b % nring] rows.  Keys of several words are not sorted in
-	 * pieces: such a request fails.
+	 * has piece_rows[b % nring] rows.  What comes back of keys of several words
+	 * is made as merge_key says, once there is a piece.
 	 */
 	int			ring[GPUSORT_RING];
 	uint64		piece_rows[GPUSORT_RING];
 	int			nring;
 	bool		in_pieces;
+	GpusortMergeKey merge_key;	/* service's */
 	pg_atomic_uint32 ready;		/* service's */
 	pg_atomic_uint32 consumed;	/* backend's */
 

@@ -17,6 +17,7 @@
 
 #include "portability/instr_time.h"
 
+#include "engine_cpu.h"
 #include "report.h"
 #include "sortrun.h"
 
@@ -85,6 +86,12 @@ struct GpusortRun
 	GpusortRunBlock inline_blocks[GPUSORT_RUN_INLINE_BLOCKS];
 	uint64		inline_keys[GPUSORT_RUN_INLINE_BYTES / sizeof(uint64)];
 };
+
+/*
+ * Describes the run's keys, of which no more will come, for the CPU engine.
+ * spans: room for as many as the run has blocks, which input then points to.
+ */
+extern void gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input);
 
 /* One row of gpusort_status(). */
 typedef struct GpusortEngineInfo

@@ -15,6 +15,7 @@
 #define GPUSORT_ENGINE_CPU_MERGE_H
 
 #include "engine_cpu.h"
+#include "merge_key.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -42,6 +43,16 @@ typedef struct GpusortSortedPiece
 extern GpusortCpuStatus gpusort_cpu_merge(GpusortSortedPiece *pieces, size_t npieces,
 										  int key_bytes, size_t count, void *out,
 										  const GpusortCpuOptions *options);
+
+/*
+ * The same for keys of several words, which are in the input, in lexicographic
+ * order: the pieces' rows are rows of the input, and their keys, of 8 bytes, are
+ * made of what is there as settled.  out gets the rows.
+ */
+extern GpusortCpuStatus gpusort_cpu_merge_words(GpusortSortedPiece *pieces, size_t npieces,
+												const GpusortCpuInput *input,
+												const GpusortMergeKey *settled, size_t count,
+												uint32_t *out, const GpusortCpuOptions *options);
 
 #ifdef __cplusplus
 }

@@ -44,6 +44,7 @@ typedef struct CudaRun
 	uint32		fetched;		/* result blocks handed out */
 	uint64		fetched_rows;
 	GpusortPieces *pieces;		/* collected so far; NULL: not in pieces */
+	GpusortSpan *spans;			/* the input of pieces of several words, once merged */
 } CudaRun;
 
 /* Requests of one process that may gather at a time. */
@@ -128,7 +129,7 @@ close_chunk(CudaRun *cuda)
 	GpusortRequest *request = request_of(cuda);
 	int			chunk = cuda->open_chunk;
 
-	/* an empty one would be a piece of its own, or a word too many to cut */
+	/* an empty one might be a piece of its own */
 	if (chunk < 0 || cuda->open_bytes == 0)
 		return;
 	gpusort_control->chunks[chunk].bytes = cuda->open_bytes;
@@ -314,6 +315,28 @@ cuda_sort(GpusortRun *run)
 	}
 }
 
+/* The next rows of a run that came back in pieces. */
+static const char *
+merge_pieces(GpusortRun *run, GpusortBlock *block)
+{
+	CudaRun    *cuda = run->engine_state;
+	GpusortRunResult *result = run->result;
+	char	   *out = result->out;
+	size_t		width = run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
+
+	if (run->spec.words > 1 && cuda->spans == NULL)
+	{
+		GpusortCpuInput input;
+
+		cuda->spans = MemoryContextAlloc(run->cxt, sizeof(GpusortSpan) * run->nblocks);
+		gpusort_run_describe(run, cuda->spans, &input);
+		gpusort_pieces_of_words(cuda->pieces, &input, &request_of(cuda)->merge_key);
+	}
+	return gpusort_pieces_merge(cuda->pieces, run->rows - result->fetched,
+								out != NULL ? out + result->fetched * width : NULL,
+								&block->data, &block->count);
+}
+
 static const char *
 cuda_fetch(GpusortRun *run, GpusortBlock *block)
 {
@@ -324,14 +347,7 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	int			chunk;
 
 	if (cuda->pieces != NULL)
-	{
-		GpusortRunResult *result = run->result;
-		char	   *out = result->out;
-
-		return gpusort_pieces_merge(cuda->pieces, run->rows - result->fetched,
-									out != NULL ? out + result->fetched * width : NULL,
-									&block->data, &block->count);
-	}
+		return merge_pieces(run, block);
 
 	consume_blocks(cuda);
 	while (pg_atomic_read_u32(&request->ready) == cuda->fetched)
@@ -365,6 +381,9 @@ cuda_leave(GpusortRun *run)
 	if (cuda->pieces != NULL)
 		gpusort_pieces_free(cuda->pieces);
 	cuda->pieces = NULL;
+	if (cuda->spans != NULL)
+		pfree(cuda->spans);
+	cuda->spans = NULL;
 
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	state = gpusort_request_state(request);
@@ -378,6 +397,7 @@ cuda_leave(GpusortRun *run)
 	if ((state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING) && run->result != NULL)
 	{
 		GpusortReport *report = &run->result->report;
+		bool		keys_back = !run->spec.rows || request->in_pieces;
 
 		if (request->resorted)
 			ereport(WARNING,
@@ -393,8 +413,8 @@ cuda_leave(GpusortRun *run)
 		report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
 		report->kernels_ms = request->kernels_ms;
 		report->copy_out_ms = request->copy_out_ms;
-		report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) * ((run->spec.rows ? sizeof(uint32) : 0) +
-											  (run->spec.rows && !request->in_pieces ? 0 : run->spec.key_bytes));
+		report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) *
+			((run->spec.rows ? sizeof(uint32) : 0) + (keys_back ? run->spec.key_bytes : 0));
 		report->pieces = request->pieces;
 		report->pinned = request->pinned;
 		report->blocks = request->blocks;

@@ -50,6 +50,9 @@ struct GpusortPieces
 	Size		received;
 	uint64		rows;			/* of the complete ones */
 	char	   *merged;			/* MERGE_ROWS of the result, or NULL */
+	bool		of_words;		/* keys have several words, and these hold: */
+	GpusortCpuInput input;
+	GpusortMergeKey settled;
 };
 
 static const char *const no_memory = "The backend has too little memory for the sorted pieces.";
@@ -149,6 +152,15 @@ gpusort_pieces_add(GpusortPieces *pieces, const void *block, uint64 piece_rows)
 	return NULL;
 }
 
+void
+gpusort_pieces_of_words(GpusortPieces *pieces, const GpusortCpuInput *input,
+						const GpusortMergeKey *settled)
+{
+	pieces->of_words = true;
+	pieces->input = *input;
+	pieces->settled = *settled;
+}
+
 uint64
 gpusort_pieces_rows(const GpusortPieces *pieces)
 {
@@ -173,8 +185,12 @@ gpusort_pieces_merge(GpusortPieces *pieces, uint64 left, void *out,
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		status = gpusort_cpu_merge(pieces->pieces, pieces->npieces, pieces->key_bytes,
-								   *count, (void *) *data, &options);
+		if (pieces->of_words)
+			status = gpusort_cpu_merge_words(pieces->pieces, pieces->npieces, &pieces->input,
+											 &pieces->settled, *count, (void *) *data, &options);
+		else
+			status = gpusort_cpu_merge(pieces->pieces, pieces->npieces, pieces->key_bytes,
+									   *count, (void *) *data, &options);
 	} while (status == GPUSORT_CPU_CANCELLED);
 	return status == GPUSORT_CPU_NO_MEMORY ? no_memory : NULL;
 }

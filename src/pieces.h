@@ -8,6 +8,9 @@
 #ifndef GPUSORT_PIECES_H
 #define GPUSORT_PIECES_H
 
+#include "engine_cpu.h"
+#include "merge_key.h"
+
 typedef struct GpusortPieces GpusortPieces;
 
 /*
@@ -24,6 +27,14 @@ extern GpusortPieces *gpusort_pieces_create(MemoryContext cxt, int key_bytes, bo
  * least one.  Returns a static reason if there is no memory for it, else NULL.
  */
 extern const char *gpusort_pieces_add(GpusortPieces *pieces, const void *block, uint64 piece_rows);
+
+/*
+ * Keys have several words, and the pieces' keys are made of them as settled:
+ * where that does not decide, the merge looks into input, which was sorted and
+ * stays until the pieces are freed.  Said once, when all pieces are there.
+ */
+extern void gpusort_pieces_of_words(GpusortPieces *pieces, const GpusortCpuInput *input,
+									const GpusortMergeKey *settled);
 
 /* Rows of the pieces that are complete. */
 extern uint64 gpusort_pieces_rows(const GpusortPieces *pieces);

@@ -129,6 +129,7 @@ take_slot(const GpusortRun *run)
 		request->first_chunk = request->last_chunk = -1;
 		request->nring = 0;
 		request->in_pieces = false;
+		request->merge_key.parts = 0;
 		request->error[0] = '\0';
 		pg_atomic_write_u32(&request->nclosed, 0);
 		pg_atomic_write_u32(&request->ready, 0);

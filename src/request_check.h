@@ -41,7 +41,7 @@ gpusort_request_spec_sound(const GpusortRequest *request)
 		return false;
 	if (request->words < 1 || request->words > GPUSORT_CUDA_MAX_WORDS)
 		return false;
-	if (request->words > 1 && (request->key_bytes != 8 || !request->want_rows || request->in_pieces))
+	if (request->words > 1 && (request->key_bytes != 8 || !request->want_rows))
 		return false;
 	return request->algorithm <= GPUSORT_CUDA_RADIXSORT && request->bins <= 1024;
 }

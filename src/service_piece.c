@@ -18,9 +18,10 @@
  * long as a run may still fit the device whole, which is better than in
  * pieces, it is not cut.
  *
- * Keys of several words are not cut: their merge would want them all back,
- * which is what sorting rows spares.  A run of those that does not fit, or is
- * known not to, fails before it is sorted.
+ * Where rows are wanted, the sorted keys of a piece come back with them, for
+ * the merge; of keys of several words, 8 bytes each, which the first piece
+ * settles how to make (merge_key.h).  That is kept in the request, with which
+ * it outlives any piece.
  *
  * Input chunks are only read.  A piece can be taken off the device at any
  * time, and be uploaded and sorted again: the same keys in the same order, so
@@ -117,7 +118,7 @@ gpusort_piece_reset(GpusortJob *job)
 		return;
 	}
 	job->piece_chunks = largest_piece(request);
-	if (request->words == 1 && request->expected_rows > rows_in(request, job->piece_chunks))
+	if (request->expected_rows > rows_in(request, job->piece_chunks))
 		job->piece_chunks = overlapping_piece(request);
 }
 
@@ -192,24 +193,11 @@ is_gathering(const GpusortJob *job)
 	return gathering;
 }
 
-/* The request needs more than one piece.  May it have them? */
-static bool
-may_cut(GpusortJob *job)
-{
-	if (job->request->words == 1)
-		return true;
-	strlcpy(job->failure, "The device has too little memory, and keys of several words are not sorted in pieces (gpusort.device_memory_limit).",
-			sizeof(job->failure));
-	return false;
-}
-
 GpusortPieceOutcome
 gpusort_piece_begin(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
 
-	if (request->expected_rows > rows_in(request, job->piece_chunks) && !may_cut(job))
-		return GPUSORT_PIECE_FAILED;
 	while (job->begun - job->returned < GPUSORT_MAX_PIECES)
 	{
 		GpusortPiece *piece = gpusort_job_piece(job, job->begun);
@@ -223,8 +211,6 @@ gpusort_piece_begin(GpusortJob *job)
 
 			if (chunks_from(job, previous) <= previous->most)
 				return GPUSORT_PIECE_OK;
-			if (!may_cut(job))
-				return GPUSORT_PIECE_FAILED;
 			piece->first = previous->first + previous->most;
 			piece->before = previous->before;
 			for (uint32 i = 0; i < previous->most; i++)
@@ -301,8 +287,6 @@ gpusort_piece_shrink(GpusortJob *job)
 				 GPUSORT_CHUNK_BYTES / (1024 * 1024));
 		return false;
 	}
-	if (!may_cut(job))
-		return false;
 	gpusort_piece_drop(job, job->sorted);
 	job->piece_chunks = Min(pg_prevpower2_32(chunks - 1), overlapping_piece(job->request));
 	piece->most = job->piece_chunks;
@@ -419,6 +403,7 @@ gpusort_piece_sort(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
 	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
+	GpusortMergeKey merge_key = request->merge_key;
 	GpusortCudaSort sort = {
 		.rows = piece->rows,
 		.key_bytes = request->key_bytes,
@@ -426,6 +411,7 @@ gpusort_piece_sort(GpusortJob *job)
 		.with_rows = request->want_rows,
 		.algorithm = (GpusortCudaAlgorithm) request->algorithm,
 		.bins = request->bins,
+		.merge_key = &merge_key,
 	};
 	GpusortCudaReport report;
 	GpusortCudaError err;
@@ -433,12 +419,10 @@ gpusort_piece_sort(GpusortJob *job)
 
 	/* chunks may have come since the last look: then this is not all */
 	if (!gpusort_piece_last(job, job->sorted))
-	{
-		if (!may_cut(job))
-			return GPUSORT_PIECE_FAILED;
 		request->in_pieces = true;
-	}
-	sort.keys_too = request->want_rows && request->in_pieces;
+	sort.keys_too = sort.with_rows && request->in_pieces;
+	if (merge_key.parts != 0 && !gpusort_merge_key_sound(&merge_key, sort.words))
+		return damaged(job);
 	GPUSORT_WATCHED(piece->rows * gpusort_request_width(request),
 					status = gpusort_cuda_sort(piece->lane, &sort, &report, &err));
 	gpusort_service_check(status, &err);
@@ -456,16 +440,16 @@ gpusort_piece_sort(GpusortJob *job)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
 				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_request_width(request))));
+	request->merge_key = merge_key;
 	add_report(request, &report);
 	/* every upload has come to its end */
 	gpusort_cuda_lane_report(piece->lane, &report);
 	request->copy_in_ms += report.upload_ms;
 
 	/* a whole run's keys are nobody's concern if rows are wanted */
-	piece->nkey_blocks = request->want_rows && !request->in_pieces ? 0 :
-		blocks_of(piece->rows * request->key_bytes);
+	piece->nkey_blocks = !sort.with_rows || sort.keys_too ? blocks_of(piece->rows * sort.key_bytes) : 0;
 	piece->nblocks = piece->nkey_blocks;
-	if (request->want_rows)
+	if (sort.with_rows)
 		piece->nblocks += blocks_of(piece->rows * sizeof(uint32));
 	piece->queued = piece->resumed = piece->sent;
 

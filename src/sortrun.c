@@ -303,6 +303,21 @@ gpusort_run_commit(GpusortRun *run, size_t count)
 		run->engine->commit(run, last->count * gpusort_spec_width(&run->spec));
 }
 
+void
+gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input)
+{
+	for (int i = 0; i < run->nblocks; i++)
+	{
+		spans[i].words = run->blocks[i].keys;
+		spans[i].count = run->blocks[i].count;
+	}
+	input->spans = spans;
+	input->nspans = run->nblocks;
+	input->key_bytes = run->spec.key_bytes;
+	input->encoding = run->encoding;
+	input->words = run->spec.words;
+}
+
 /* Sorts all blocks with the CPU engine into data. */
 static void
 sort_on_cpu(GpusortRun *run, void *data)
@@ -316,16 +331,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 
 	if (run->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
 		spans = palloc(sizeof(GpusortSpan) * run->nblocks);
-	for (int i = 0; i < run->nblocks; i++)
-	{
-		spans[i].words = run->blocks[i].keys;
-		spans[i].count = run->blocks[i].count;
-	}
-	input.spans = spans;
-	input.nspans = run->nblocks;
-	input.key_bytes = run->spec.key_bytes;
-	input.encoding = run->encoding;
-	input.words = run->spec.words;
+	gpusort_run_describe(run, spans, &input);
 
 	do
 	{

@@ -141,9 +141,13 @@ run_unit "levels of several words" bash -c "
   ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/word_plan_test' \
     '$tree/test/unit/word_plan_test.cc' && '$work/word_plan_test'"
 
+run_unit "keys to merge by" bash -c "
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_key_test' '$tree/test/unit/merge_key_test.c' &&
+  '$work/merge_key_test'"
+
 run_unit "merge of pieces" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \
-    '$tree/src/engine_cpu_merge.o' -lstdc++ -lpthread &&
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \
+    '$tree'/src/engine_cpu_merge{,_words}.o -lstdc++ -lpthread &&
   '$work/engine_cpu_merge_test'"
 
 run_unit "tree of losers" bash -c "

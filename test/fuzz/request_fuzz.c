@@ -190,7 +190,9 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCud
 {
 	FUZZ_CHECK(sort->key_bytes == 4 || sort->key_bytes == 8);
 	FUZZ_CHECK(sort->words >= 1 && sort->words <= GPUSORT_CUDA_MAX_WORDS);
-	FUZZ_CHECK(sort->words == 1 || (sort->key_bytes == 8 && sort->with_rows && !sort->keys_too));
+	FUZZ_CHECK(sort->words == 1 || (sort->key_bytes == 8 && sort->with_rows));
+	FUZZ_CHECK(sort->words == 1 || !sort->keys_too || sort->merge_key->parts == 0 ||
+			   gpusort_merge_key_sound(sort->merge_key, sort->words));
 	FUZZ_CHECK(sort->algorithm <= GPUSORT_CUDA_RADIXSORT && sort->bins <= 1024);
 	memset(report, 0, sizeof(*report));
 	if (sort->rows * gpusort_cuda_width(sort) > lane->bytes)

@@ -68,6 +68,15 @@ static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_
 	}
 }
 
+static bool same_merge_key(const GpusortMergeKey &a, const GpusortMergeKey &b)
+{
+	if (a.words != b.words || a.parts != b.parts) return false;
+	for (int w = 0; w < a.parts; w++) {
+		if (a.bits[w] != b.bits[w] || a.floor[w] != b.floor[w]) return false;
+	}
+	return true;
+}
+
 /* Keys and the order of their rows. */
 struct WordsCase {
 	Shape shape;
@@ -93,18 +102,44 @@ struct WordsCase {
 		});
 	}
 
-	void run_one(GpusortCudaAlgorithm algorithm, gpusort::Spoil spoil)
+	/* What merge keys are settled for by the first so many keys, at least one. */
+	GpusortMergeKey settled_by(uint64_t count) const
 	{
+		std::vector<uint64_t> lo(keys.begin(), keys.begin() + words), hi = lo;
+		GpusortMergeKey settled = {};
+		for (uint64_t i = 0; i < count * words; i++) {
+			lo[i % words] = std::min(lo[i % words], keys[i]);
+			hi[i % words] = std::max(hi[i % words], keys[i]);
+		}
+		gpusort_merge_key_settle(&settled, lo.data(), hi.data(), words);
+		return settled;
+	}
+
+	/* Are these the merge keys of all keys in good order? */
+	bool merge_keys_good(const GpusortMergeKey &settled, const uint64_t *made) const
+	{
+		for (uint64_t i = 0; i < n; i++) {
+			if (made[i] != gpusort_merge_key_make(&settled, &keys[(size_t)good[i] * words])) return false;
+		}
+		return true;
+	}
+
+	/* With merge keys, too: settled by the sort, or by a part of the keys. */
+	void run_one(GpusortCudaAlgorithm algorithm, gpusort::Spoil spoil, bool merge_keys = false)
+	{
+		const bool by_part = merge_keys && algorithm != GPUSORT_CUDA_MPPSORT;
+		const GpusortMergeKey by_all = merge_keys ? settled_by(n) : GpusortMergeKey();
+		GpusortMergeKey merge_key = by_part ? settled_by(n / 4 + 1) : GpusortMergeKey();
 		GpusortCudaReport report = {};
-		GpusortCudaSort sort = {n, 8, true, algorithm, 0, false, words};
+		GpusortCudaSort sort = {n, 8, true, algorithm, 0, merge_keys, words, &merge_key};
 		gpusort::Run run = make_run(&report, 0);
 		Memory device_keys, device_rows;
 		std::vector<uint32_t> rows(n);
 		std::vector<uint64_t> keys_after(keys.size());
 		char what[200];
 
-		snprintf(what, sizeof(what), "%s %d words n=%llu %s spoil=%d", ALGORITHM_NAMES[algorithm], words,
-				 (unsigned long long)n, SHAPE_NAMES[shape], spoil);
+		snprintf(what, sizeof(what), "%s %d words n=%llu %s%s spoil=%d", ALGORITHM_NAMES[algorithm], words,
+				 (unsigned long long)n, SHAPE_NAMES[shape], merge_keys ? " merge keys" : "", spoil);
 		run.spoil = spoil;
 		take(device_keys, keys.size() * sizeof(uint64_t));
 		MUST(cudaMemcpyAsync(device_keys.as<uint64_t>(), keys.data(), keys.size() * sizeof(uint64_t),
@@ -122,15 +157,18 @@ struct WordsCase {
 		}
 		MUST(cudaMemcpyAsync(rows.data(), device_rows.as<uint32_t>(), n * sizeof(uint32_t), cudaMemcpyDeviceToHost,
 							 stream));
-		MUST(cudaMemcpyAsync(keys_after.data(), device_keys.as<uint64_t>(), keys.size() * sizeof(uint64_t),
-							 cudaMemcpyDeviceToHost, stream));
+		MUST(cudaMemcpyAsync(keys_after.data(), device_keys.as<uint64_t>(),
+							 (merge_keys ? n : keys.size()) * sizeof(uint64_t), cudaMemcpyDeviceToHost, stream));
 		MUST(cudaStreamSynchronize(stream));
 		const bool resorted = spoil == gpusort::SPOIL_ORDER;
 		/* What is in order is not sorted, or mppSort would say by how many bins. */
 		const bool idle = words == 1 || shape != IN_ORDER || report.bins == 0;
 		/* One word is sorted as ever: those keys are not kept. */
+		const bool good_keys = words == 1 || (merge_keys ? merge_keys_good(merge_key, keys_after.data()) &&
+															   (by_part || same_merge_key(merge_key, by_all))
+														 : keys_after == keys);
 		bool good_result =
-			rows == good && report.resorted == resorted && idle && (words == 1 || keys_after == keys) &&
+			rows == good && report.resorted == resorted && idle && good_keys &&
 			(report.algorithm == algorithm || report.algorithm == GPUSORT_CUDA_CUB || algorithm == GPUSORT_CUDA_AUTO);
 		if (!expect(good_result, what) && failed <= 40) {
 			uint64_t i = 0;
@@ -152,6 +190,8 @@ static void run_words(const std::vector<uint64_t> &sizes, const std::vector<int>
 				one.make(shape, n, words);
 				for (GpusortCudaAlgorithm algorithm : ALGORITHMS)
 					one.run_one(algorithm, gpusort::SPOIL_NOTHING);
+				for (GpusortCudaAlgorithm algorithm : {GPUSORT_CUDA_MPPSORT, GPUSORT_CUDA_CUB})
+					if (words > 1 && n > 0) one.run_one(algorithm, gpusort::SPOIL_NOTHING, true);
 			}
 		}
 	}
@@ -173,10 +213,12 @@ static void run_words_spoiled()
 /* What cannot be asked for. */
 static void run_words_refused()
 {
+	GpusortMergeKey unsound = {3, 1, {64}, {0}};
 	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_CUDA_AUTO, 0, false, GPUSORT_CUDA_MAX_WORDS + 1},
 									 {10, 4, true, GPUSORT_CUDA_AUTO, 0, false, 2},
 									 {10, 8, false, GPUSORT_CUDA_AUTO, 0, false, 2},
 									 {10, 8, true, GPUSORT_CUDA_AUTO, 0, true, 2},
+									 {10, 8, true, GPUSORT_CUDA_AUTO, 0, true, 2, &unsound},
 									 {11, 8, true, GPUSORT_CUDA_AUTO, 0, false, 2},
 									 {UINT64_C(1) << 32, 8, true, GPUSORT_CUDA_AUTO, 0, false, 2}};
 	for (const GpusortCudaSort &sort : sorts) {

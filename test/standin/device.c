@@ -387,6 +387,38 @@ merge_sort(const uint64_t *keys, uint32_t *rows, int words, uint64_t n)
 	return true;
 }
 
+/* Puts the merge keys of the rows in the place of the keys. */
+static bool
+make_merge_keys(GpusortCudaLane *lane, const GpusortCudaSort *sort)
+{
+	const uint64_t *keys = (const uint64_t *) lane->keys;
+	uint64_t   *made = malloc(sort->rows * sizeof(uint64_t) + 1);
+	uint64_t	lo[GPUSORT_CUDA_MAX_WORDS];
+	uint64_t	hi[GPUSORT_CUDA_MAX_WORDS];
+
+	if (made == NULL)
+		return false;
+	for (int w = 0; w < sort->words; w++)
+	{
+		lo[w] = UINT64_MAX;
+		hi[w] = 0;
+		for (uint64_t i = 0; i < sort->rows; i++)
+		{
+			uint64_t	word = keys[i * sort->words + w];
+
+			lo[w] = word < lo[w] ? word : lo[w];
+			hi[w] = word > hi[w] ? word : hi[w];
+		}
+	}
+	if (sort->merge_key->parts == 0)
+		gpusort_merge_key_settle(sort->merge_key, lo, hi, sort->words);
+	for (uint64_t i = 0; i < sort->rows; i++)
+		made[i] = gpusort_merge_key_make(sort->merge_key, keys + (uint64_t) lane->rows[i] * sort->words);
+	memcpy(lane->keys, made, sort->rows * sizeof(uint64_t));
+	free(made);
+	return true;
+}
+
 GpusortCudaStatus
 gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 				  GpusortCudaReport *report, GpusortCudaError *err)
@@ -408,7 +440,9 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	memset(report, 0, sizeof(*report));
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	if (lane->bytes < bytes || (sort->words > 1 && (!sort->with_rows || sort->keys_too || sort->key_bytes != 8)))
+	if (lane->bytes < bytes || (sort->words > 1 && (!sort->with_rows || sort->key_bytes != 8)) ||
+		(sort->words > 1 && sort->keys_too &&
+		 (sort->merge_key == NULL || (sort->merge_key->parts != 0 && !gpusort_merge_key_sound(sort->merge_key, sort->words)))))
 	{
 		snprintf(err->call, sizeof(err->call), "gpusort_cuda_sort");
 		snprintf(err->text, sizeof(err->text), "fewer keys than rows, or words that cannot be");
@@ -431,7 +465,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 		lane->rows[i] = (uint32_t) i;
 	sorted = sort->words > 1 ? merge_sort((const uint64_t *) lane->keys, lane->rows, sort->words, sort->rows) :
 		radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows);
-	if (!sorted)
+	if (!sorted || (sort->words > 1 && sort->keys_too && !make_merge_keys(lane, sort)))
 		return GPUSORT_CUDA_NO_MEMORY;
 	report->algorithm = sort->algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_MPPSORT : sort->algorithm;
 	report->resorted = getenv("GPUSORT_STANDIN") != NULL && strcmp(getenv("GPUSORT_STANDIN"), "sort:resorted") == 0;

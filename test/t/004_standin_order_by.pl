@@ -1,7 +1,7 @@
 # ORDER BY through the stand-in device (test/standin/device.c): keys of several
-# words, which are not cut into pieces; whole results and results in blocks;
-# spilled runs, each of which goes to the device; and every failure on the way.
-# Whatever happens, the rows come in core's order.
+# words; whole results, results in blocks and in pieces; spilled runs, each of
+# which goes to the device; and every failure on the way.  Whatever happens, the
+# rows come in core's order.
 
 use strict;
 use warnings;
@@ -134,22 +134,64 @@ foreach my $end ('CLOSE c', 'COMMIT', 'ROLLBACK', 'SELECT 1 / 0')
 }
 
 #
-# What the device has too little memory for
+# What the device has too little memory for: a piece is a chunk, 699,050 rows of three words
 #
 restart_with($node, limit => '67MB');
-my $too_little = 'The device has too little memory, and keys of several words are not sorted in pieces';
+foreach my $case (
+	[ $several, 4 ],
+	# each piece is beyond what the first one settled, above or below
+	[ 'few, id, k', 4 ],
+	[ 'few IS NULL, id DESC, k', 4 ],
+	# words that tell few rows apart, and all of them alike
+	[ 'few, f, word, id', 5 ],
+	[ 'few, few % 2', 3 ],
+	[ 'few IS NULL, few < 100', 3 ],
+	# what the words leave open is settled with the rows
+	[ 'few, word COLLATE "en-x-icu", k, id', 3 ],
+	[ 'few', 2 ])
 {
-	my ($rc, $stdout, $stderr) = $node->psql('postgres', ordered($several, 't') . "; $last");
-	like("$rc $stdout", qr/^0 \Q@{[right($several, 't')]}\E\ncpu\|\|$too_little/, 'several words that do not fit: the CPU sorts');
-	unlike($stderr, qr/WARNING/, 'quietly: nobody asked for a device');
-	like(explained($several, 't'), qr/^ *Engine: cpu\n.*^ *Reason: $too_little/ms, 'and EXPLAIN tells why');
-	pool_is_free($node, 'several words that do not fit');
-
-	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, 't'));
-	like($stderr, qr/ERROR:.*$too_little/s, 'an error if the device is demanded');
-	pool_is_free($node, 'several words that do not fit, demanded');
+	my ($order, $pieces) = @$case;
+	my $whole = $order =~ /\b(id|id, k|id DESC, k)$/ ? $order : "$order, id";
+	is($node->safe_psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($order, 't') . "; $last"),
+		right($whole, 't') . "\ncuda|$pieces|", "ORDER BY $order: in pieces, and in core's order");
 }
-is($node->safe_psql('postgres', ordered('few', 't') . "; $last"), right('few, id', 't') . "\ncuda|2|", 'one word: in pieces');
+is( $node->safe_psql('postgres', ordered($several, 't') . "; SELECT copy_in_bytes, copy_out_bytes FROM gpusort_last_sort()"),
+	right($several, 't') . "\n52800000|26400000", 'eight bytes of a key come back with its row');
+pool_is_free($node, 'in pieces');
+is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '60MB'; SET gpusort.engine = 'cuda'; " . ordered($several, 't')),
+	right($several, 't'), 'runs in pieces are spilled, and merged');
+pool_is_free($node, 'runs in pieces');
+
+# failures half way: the CPU sorts what the device was given
+foreach my $case (
+	[ '67MB', 'upload:fault:3', qr/CUDA call upload failed/ ],
+	[ '67MB', 'sort:fault:2', qr/CUDA call sort failed/ ],
+	[ '67MB', 'sort:unsorted:3', qr/.*out of order/ ],
+	[ '67MB', 'download:fault:3', qr/CUDA call download failed/ ],
+	[ '20MB', '', qr/.*too little memory/ ])
+{
+	my ($limit, $plan, $reason) = @$case;
+	restart_with($node, limit => $limit, plan => $plan);
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', ordered($several, 't') . "; $last");
+	like("$rc $stdout", qr/^0 \Q@{[right($several, 't')]}\E\ncpu\|\|$reason/, "pieces, $limit $plan: the CPU sorts");
+	unlike($stderr, qr/WARNING/, "pieces, $limit $plan: quietly: nobody asked for a device");
+	pool_is_free($node, "pieces, $limit $plan");
+}
+
+# a run that was whole is cut, and a piece taken off the device is sorted again as it was
+restart_with($node, limit => '8GB', plan => 'sort:no_memory:1-1');
+is($node->safe_psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, 't') . "; $last"),
+	right($several, 't') . "\ncuda|2|", 'a whole run that does not fit is cut');
+restart_with($node, limit => '145MB', plan => 'sort:no_memory:2-2');
+my $twice = '(SELECT * FROM t UNION ALL SELECT * FROM t) AS u';
+is($node->safe_psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, $twice) . "; $last"),
+	right($several, $twice) . "\ncuda|5|", 'a piece that does not fit is made smaller');
+restart_with($node, limit => '100MB');
+$node->pgbench('--no-vacuum --client=6 --jobs=2 --transactions=2', 0, [qr{processed: 12/12}], [qr{^$}],
+	'6 backends with more than the device holds', {
+		'004_words' => "SELECT 1 / ((" . ordered($several, 't') . ") = @{[right($several, 't')]})::int;"
+});
+pool_is_free($node, '6 backends');
 
 #
 # Failures: the CPU sorts what the device was given, be it all or a run

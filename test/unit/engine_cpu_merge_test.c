@@ -6,7 +6,7 @@
  * Every number of pieces x their sizes x distribution x key width x threads x
  * way to ask for the result: merged keys must be what qsort() makes of all
  * keys, merged rows what it makes of (key, row), and the pieces must be as
- * they were.
+ * they were.  The same for rows by keys of several words.
  *
  * With an argument, that is the largest size: for sanitizers and valgrind.
  *
@@ -201,6 +201,150 @@ check_merges(int npieces, int shape, int distribution, size_t size, int width)
 	free(out);
 }
 
+/* ----------------------------------------------------------------
+ *		Keys of several words
+ * ----------------------------------------------------------------
+ */
+
+#define MAX_WORDS	16
+
+typedef struct WordRow
+{
+	const uint64_t *key;
+	int			words;
+	uint32_t	row;
+} WordRow;
+
+static int
+compare_word_rows(const void *a, const void *b)
+{
+	const WordRow *x = a;
+	const WordRow *y = b;
+
+	for (int w = 0; w < x->words; w++)
+		if (x->key[w] != y->key[w])
+			return x->key[w] < y->key[w] ? -1 : 1;
+	return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* Settles merge keys by the words of a piece. */
+static void
+settle(GpusortMergeKey *settled, const uint64_t *keys, size_t n, int words)
+{
+	uint64_t	lo[MAX_WORDS];
+	uint64_t	hi[MAX_WORDS];
+
+	for (int w = 0; w < words; w++)
+	{
+		lo[w] = UINT64_MAX;
+		hi[w] = 0;
+		for (size_t i = 0; i < n; i++)
+		{
+			uint64_t	word = keys[i * words + w];
+
+			lo[w] = word < lo[w] ? word : lo[w];
+			hi[w] = word > hi[w] ? word : hi[w];
+		}
+	}
+	gpusort_merge_key_settle(settled, lo, hi, words);
+}
+
+static void
+check_word_merges(int npieces, int shape, int distribution, size_t size, int words)
+{
+	GpusortSortedPiece pieces[MAX_PIECES];
+	GpusortSpan spans[MAX_PIECES];
+	GpusortMergeKey settled = {0};
+	GpusortCpuInput input = {spans, 0, 8, {GPUSORT_ENCODING_WORD, 0}, words};
+	size_t		sizes[MAX_PIECES];
+	size_t		n = 0;
+	uint64_t   *keys;
+	uint64_t   *merge_keys;
+	WordRow    *sorted;
+	uint32_t   *rows;
+	uint32_t   *out;
+	size_t		begin = 0;
+
+	for (int i = 0; i < npieces; i++)
+		n += sizes[i] = make_size(shape, i, npieces, size);
+	keys = malloc(n * words * sizeof(uint64_t) + 1);
+	merge_keys = malloc(n * sizeof(uint64_t) + 1);
+	sorted = malloc(n * sizeof(WordRow) + 1);
+	rows = malloc(n * sizeof(uint32_t) + 1);
+	out = malloc(n * sizeof(uint32_t) + 1);
+
+	/* the distribution is that of the last word; those before it have few values, or one, or move on */
+	for (size_t i = 0; i < n; i++)
+	{
+		for (int w = 0; w < words - 1; w++)
+			keys[i * words + w] = distribution % 3 == 2 ? random_bits() % 3 + (i >> 10) :
+				distribution % 2 ? UINT64_MAX : random_bits() % 3 - 1;
+		keys[i * words + words - 1] = make_key(distribution, i);
+		sorted[i].key = &keys[i * words];
+		sorted[i].words = words;
+		sorted[i].row = (uint32_t) i;
+	}
+	for (int i = 0; i < npieces; i++)
+	{
+		qsort(sorted + begin, sizes[i], sizeof(WordRow), compare_word_rows);
+		if (settled.parts == 0 && sizes[i] > 0)
+			settle(&settled, keys + begin * words, sizes[i], words);
+		for (size_t j = begin; j < begin + sizes[i]; j++)
+		{
+			rows[j] = sorted[j].row;
+			merge_keys[j] = gpusort_merge_key_make(&settled, sorted[j].key);
+		}
+		pieces[i].keys = merge_keys + begin;
+		pieces[i].rows = rows + begin;
+		pieces[i].count = sizes[i];
+		begin += sizes[i];
+	}
+	qsort(sorted, n, sizeof(WordRow), compare_word_rows);
+
+	/* spans end elsewhere than pieces do, and some are empty */
+	for (size_t done = 0; done < n || input.nspans == 0; input.nspans++)
+	{
+		size_t		left = n - done;
+		size_t		count = input.nspans == MAX_PIECES - 1 ? left : input.nspans % 4 == 1 ? 0 : left / 2 + (left < 10 ? left : 0);
+
+		count = count < left ? count : left;
+		spans[input.nspans].words = keys + done * words;
+		spans[input.nspans].count = count;
+		done += count;
+	}
+
+	for (int threads = 1; threads <= 5; threads += 2)
+	{
+		for (int way = 0; way < 2; way++)
+		{
+			GpusortCpuOptions options = {threads, NULL, NULL};
+			size_t		step = way == 0 ? n : n / 5 + 1;
+			size_t		wrong = 0;
+			size_t		taken = 0;
+			GpusortCpuStatus status = GPUSORT_CPU_OK;
+
+			for (int i = 0; i < npieces; i++)
+				pieces[i].taken = 0;
+			memset(out, 0xEE, n * sizeof(uint32_t));
+			for (size_t done = 0; done < n && status == GPUSORT_CPU_OK; done += step)
+				status = gpusort_cpu_merge_words(pieces, npieces, &input, &settled,
+												 n - done < step ? n - done : step, out + done, &options);
+			for (size_t i = 0; i < n; i++)
+				wrong += out[i] != sorted[i].row;
+			for (int i = 0; i < npieces; i++)
+				taken += pieces[i].taken == pieces[i].count;
+			CHECK(status == GPUSORT_CPU_OK && wrong == 0 && taken == (size_t) npieces,
+				  "%d words: %d pieces, %s, %s, n=%zu threads=%d way=%d: %zu wrong",
+				  words, npieces, shapes[shape], distributions[distribution], n, threads, way, wrong);
+		}
+	}
+	free(keys);
+	free(merge_keys);
+	free(sorted);
+	free(rows);
+	free(out);
+}
+
 static int	calls_left;
 
 static bool
@@ -210,31 +354,59 @@ cancel_later(void *arg)
 	return --calls_left < 0;
 }
 
-/* A cancelled call says so, and has taken nothing: it can be repeated. */
+/*
+ * A cancelled call says so, and has taken nothing: it can be repeated.  Words,
+ * if several, are alike but the last, and their merge keys tell next to nothing.
+ */
 static void
-check_cancel(size_t n)
+check_cancel(size_t n, int words)
 {
-	uint64_t   *keys = malloc(n * sizeof(uint64_t));
-	uint64_t   *out = malloc(n * sizeof(uint64_t));
+	uint64_t   *keys = malloc(n * words * sizeof(uint64_t));
+	uint32_t   *rows = malloc(n * sizeof(uint32_t));
+	uint64_t   *merged_keys = malloc(n * sizeof(uint64_t));
+	uint32_t   *merged_rows = malloc(n * sizeof(uint32_t));
+	uint64_t   *made = calloc(n, sizeof(uint64_t));
+	GpusortSpan span = {keys, n};
+	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, words};
+	GpusortMergeKey settled = {0};
 	GpusortSortedPiece pieces[2] = {{keys, NULL, n / 2, 0}, {keys + n / 2, NULL, n - n / 2, 0}};
 	GpusortCpuOptions options = {2, cancel_later, NULL};
 	int			cancelled = 0;
 	size_t		wrong = 0;
 
+	memset(keys, 0, n * words * sizeof(uint64_t));
+	settle(&settled, keys, 1, words);
 	for (size_t i = 0; i < n; i++)
-		keys[i] = i % (n / 2);
+	{
+		keys[i * words + words - 1] = i % (n / 2);
+		rows[i] = (uint32_t) i;
+		made[i] = gpusort_merge_key_make(&settled, keys + i * words);
+	}
+	if (words > 1)
+	{
+		pieces[0].keys = pieces[1].keys = made;
+		pieces[0].rows = rows;
+		pieces[1].rows = rows + n / 2;
+	}
 	for (calls_left = 0; calls_left < 1000; calls_left = ++cancelled)
 	{
-		if (gpusort_cpu_merge(pieces, 2, 8, n, out, &options) == GPUSORT_CPU_OK)
+		GpusortCpuStatus status = words > 1 ?
+			gpusort_cpu_merge_words(pieces, 2, &input, &settled, n, merged_rows, &options) :
+			gpusort_cpu_merge(pieces, 2, 8, n, merged_keys, &options);
+
+		if (status == GPUSORT_CPU_OK)
 			break;
 		CHECK(pieces[0].taken == 0 && pieces[1].taken == 0, "a cancelled merge took keys");
 	}
 	for (size_t i = 0; i < n; i++)
-		wrong += out[i] != i / 2;
-	CHECK(wrong == 0, "a merge after %d cancelled ones: %zu wrong", cancelled, wrong);
-	CHECK(cancelled > 2, "only %d merges were cancelled", cancelled);
+		wrong += words > 1 ? merged_rows[i] != i / 2 + i % 2 * (n / 2) : merged_keys[i] != i / 2;
+	CHECK(wrong == 0, "a merge of %d words after %d cancelled ones: %zu wrong", words, cancelled, wrong);
+	CHECK(cancelled > 2, "only %d merges of %d words were cancelled", cancelled, words);
 	free(keys);
-	free(out);
+	free(rows);
+	free(made);
+	free(merged_keys);
+	free(merged_rows);
 }
 
 int
@@ -250,12 +422,21 @@ main(int argc, char **argv)
 				for (int width = 4; width <= 8; width += 4)
 					for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++)
 						check_merges(counts[i], shape, distribution, sizes[j], width);
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		for (int shape = 0; shape < NSHAPES; shape++)
+			for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
+				for (int words = 2; words <= MAX_WORDS; words += 7)
+					for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++)
+						check_word_merges(counts[i], shape, distribution, sizes[j], words);
 	if (largest >= 1000000)
 	{
 		for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
 			for (int width = 4; width <= 8; width += 4)
 				check_merges(13, 1, distribution, 1000000, width);
-		check_cancel(2000000);
+		for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
+			check_word_merges(13, 1, distribution, 1000000, 2);
+		check_cancel(2000000, 1);
+		check_cancel(2000000, 2);
 	}
 	return check_summary();
 }
