@@ -29,20 +29,18 @@ constexpr int MAX_THREADS = 64;
 
 constexpr size_t HUGE_PAGE = size_t(2) * 1024 * 1024;
 
-/* malloc, with huge pages where they pay; NULL if there is no memory. */
+/* malloc, beginning with a huge page where that pays; NULL if there is no memory. */
 void *
 allocate(size_t bytes)
 {
-	void	   *mem = malloc(bytes ? bytes : 1);
+	void	   *mem = NULL;
 
+	if (bytes < HUGE_PAGE)
+		return malloc(bytes ? bytes : 1);
+	if (posix_memalign(&mem, HUGE_PAGE, bytes) != 0)
+		return NULL;
 #ifdef MADV_HUGEPAGE
-	if (mem != NULL && bytes >= 2 * HUGE_PAGE)
-	{
-		uintptr_t	begin = (uintptr_t(mem) + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-		uintptr_t	end = (uintptr_t(mem) + bytes) & ~(HUGE_PAGE - 1);
-
-		(void) madvise((void *) begin, end - begin, MADV_HUGEPAGE);
-	}
+	(void) madvise(mem, bytes & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
 #endif
 	return mem;
 }

@@ -55,7 +55,7 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_SORTING, rows, node->stats.memory, NULL);
 	if (want_whole || lossy)
 	{
-		char	   *out = gpusort_memory_alloc(node->run_cxt, Max(rows, 1) * width);
+		char	   *out = gpusort_memory_alloc_pages(node->run_cxt, Max(rows, 1) * width);
 
 		gpusort_run_sort(node->run, out);
 		fetch_whole(node, out, width);

@@ -165,7 +165,8 @@ free_blocks(GpusortRun *run)
 	for (int i = 0; i < run->nblocks; i++)
 	{
 		if (run->blocks[i].local && run->blocks[i].keys != (char *) run->inline_keys)
-			pfree(run->blocks[i].keys);
+			gpusort_memory_free(run->blocks[i].keys,
+								run->blocks[i].capacity * gpusort_spec_width(&run->spec));
 	}
 	if (run->blocks != run->inline_blocks)
 		pfree(run->blocks);
@@ -268,7 +269,8 @@ gpusort_run_reserve(GpusortRun *run, size_t *room)
 				(run->spec.expected_rows - run->rows) * width :
 				Min(run->rows * width, BLOCK_BYTES);
 			bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
-			add_block(run, gpusort_memory_alloc(run->cxt, bytes), bytes, true);
+			bytes -= bytes % width;
+			add_block(run, gpusort_memory_alloc_pages(run->cxt, bytes), bytes, true);
 			run->local_bytes += bytes;
 		}
 		last = &run->blocks[run->nblocks - 1];
@@ -392,7 +394,7 @@ gpusort_run_sort(GpusortRun *run, void *out)
 	if (!accelerated(run))
 	{
 		if (out == NULL)
-			out = gpusort_memory_alloc(run->cxt, Max(run->rows, 1) * result_bytes(run));
+			out = gpusort_memory_alloc_pages(run->cxt, Max(run->rows, 1) * result_bytes(run));
 		sort_on_cpu(run, out);
 	}
 	if (run->rows >= MIN_TIMED_ROWS)
@@ -422,7 +424,7 @@ gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
 		 * whole result goes elsewhere.
 		 */
 		decline(run, run->engine, reason);
-		sort_on_cpu(run, gpusort_memory_alloc(run->cxt, run->rows * result_bytes(run)));
+		sort_on_cpu(run, gpusort_memory_alloc_pages(run->cxt, run->rows * result_bytes(run)));
 	}
 	block->data = (char *) result->data + result->fetched * result_bytes(run);
 	block->count = run->rows - result->fetched;
@@ -459,7 +461,7 @@ gpusort_run_finish(GpusortRun *run)
 	report->reason = run->reason;
 	gpusort_report_keep(report);
 	if (result->data != NULL && result->data != result->out)
-		pfree(result->data);
+		gpusort_memory_free(result->data, Max(run->rows, 1) * result_bytes(run));
 	pfree(result);
 	run->result = NULL;
 
