@@ -9,6 +9,11 @@
  * in huge pages.  A row that lies in a buffer or a minimal tuple is copied as
  * it is; one that was computed is formed where it will stay.
  *
+ * Rows are found again by their numbers, in another order, and each look at
+ * where a row lies is a miss of every cache if there are many.  So a place is
+ * 4 bytes, not an address: a block and where in it.  To number the blocks of
+ * any number of rows in 11 bits, they are counted anew for every half million.
+ *
  * A row is never freed alone: all go together, with the memory context or to
  * make room for others.
  *
@@ -24,99 +29,151 @@
 #include "rowstore.h"
 
 #define FIRST_BLOCK_BYTES	((Size) 8 * 1024)
-#define MAX_BLOCK_BYTES		((Size) 16 * 1024 * 1024)
+#define MAX_BLOCK_BYTES		((Size) GPUSORT_ROW_BLOCK_UNITS * MAXIMUM_ALIGNOF)
 #define FIRST_ROWS			256
+#define FIRST_ENTRIES		16
+
+/* Blocks that a segment's places can tell apart. */
+#define SEGMENT_BLOCKS		(1 << (32 - GPUSORT_ROW_BLOCK_BITS))
 
 void
 gpusort_rowstore_begin(GpusortRowStore *store, Size memory)
 {
 	memset(store, 0, sizeof(GpusortRowStore));
 	store->cxt = CurrentMemoryContext;
+	store->block = -1;
+	store->limit = memory;
 	store->block_bytes = FIRST_BLOCK_BYTES;
 	/* what a block leaves unused must not matter to a small limit */
 	store->max_block_bytes = Min(MAX_BLOCK_BYTES, Max(FIRST_BLOCK_BYTES, MAXALIGN(memory / 16)));
 }
 
-static void
-enter_block(GpusortRowStore *store, GpusortRowBlock *block)
+void
+gpusort_rowstore_limit(GpusortRowStore *store, Size bytes)
 {
-	store->last = block;
-	store->next = (char *) block + MAXALIGN(sizeof(GpusortRowBlock));
-	store->end = (char *) block + block->bytes;
+	store->limit = bytes;
+	store->over = store->full || store->bytes > bytes;
 }
 
-/* Frees the blocks from *link on. */
+/* Frees the blocks from one on. */
 static void
-free_blocks(GpusortRowStore *store, GpusortRowBlock **link)
+free_blocks(GpusortRowStore *store, int from)
 {
-	GpusortRowBlock *block = *link;
-
-	*link = NULL;
-	while (block != NULL)
+	while (store->nblocks > from)
 	{
-		GpusortRowBlock *next = block->next;
+		GpusortRowBlock *block = &store->blocks[--store->nblocks];
 
 		store->bytes -= block->bytes;
-		pfree(block);
-		block = next;
+		gpusort_memory_free(block->rows, block->bytes);
 	}
 }
 
 void
 gpusort_rowstore_reset(GpusortRowStore *store)
 {
-	GpusortRowBlock **link = &store->first;
-
 	/* what was not needed this time might be missed elsewhere */
-	while (*link != NULL && *link != store->last)
-		link = &(*link)->next;
-	free_blocks(store, link);
-	store->rows = 0;
-	store->last = NULL;
+	free_blocks(store, Max(store->block, 0));
+	store->rows = store->max_rows = 0;
+	store->block = -1;
 	store->next = store->end = NULL;
+	store->full = false;
+	gpusort_rowstore_limit(store, store->limit);
+}
+
+/* Makes an array larger, or makes it. */
+static void *
+grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes)
+{
+	int			old_max = *max;
+
+	*max = Max(FIRST_ENTRIES, 2 * old_max);
+	store->bytes += (*max - old_max) * entry_bytes;
+	return array == NULL ? MemoryContextAlloc(store->cxt, *max * entry_bytes) :
+		repalloc(array, *max * entry_bytes);
 }
 
 /* Goes on to the next block, with room for that many bytes. */
 static void
-add_block(GpusortRowStore *store, Size bytes)
+next_block(GpusortRowStore *store, Size bytes)
 {
-	GpusortRowBlock **link = store->last == NULL ? &store->first : &store->last->next;
+	int			next = store->block + 1;
+	GpusortRowBlock *block;
 
-	bytes += MAXALIGN(sizeof(GpusortRowBlock));
+	if (next == store->max_blocks)
+		store->blocks = grow_array(store, store->blocks, &store->max_blocks, sizeof(GpusortRowBlock));
+	block = &store->blocks[next];
 	/* the rows are not what they were */
-	if (*link != NULL && (*link)->bytes < bytes)
-		free_blocks(store, link);
-	if (*link == NULL)
+	if (next < store->nblocks && block->bytes < bytes)
+		free_blocks(store, next);
+	if (next == store->nblocks)
 	{
-		Size		block_bytes = Max(store->block_bytes, bytes);
-
-		*link = gpusort_memory_alloc(store->cxt, block_bytes);
-		(*link)->next = NULL;
-		(*link)->bytes = block_bytes;
-		store->bytes += block_bytes;
+		block->bytes = Max(store->block_bytes, bytes);
+		block->rows = gpusort_memory_alloc_pages(store->cxt, block->bytes);
+		store->nblocks++;
+		store->bytes += block->bytes;
 		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
 	}
-	enter_block(store, *link);
+	store->block = next;
+	store->next = block->rows;
+	/* places do not reach further; a larger block is for one row */
+	store->end = block->rows + Min(block->bytes, Max(MAX_BLOCK_BYTES, bytes));
 }
 
-/* Room for a tuple of that many bytes, and for its pointer. */
+/* Goes on to the next segment, or makes the first one larger. */
+static void
+more_places(GpusortRowStore *store)
+{
+	int			number = store->rows / GPUSORT_ROW_SEGMENT_ROWS;
+	uint32		rows = store->rows % GPUSORT_ROW_SEGMENT_ROWS;
+	GpusortRowSegment *segment;
+
+	if (number == store->max_segments)
+		store->segments = grow_array(store, store->segments, &store->max_segments,
+									 sizeof(GpusortRowSegment));
+	segment = &store->segments[number];
+	if (number == store->nsegments)
+	{
+		memset(segment, 0, sizeof(GpusortRowSegment));
+		store->nsegments++;
+	}
+	if (rows == 0)
+		segment->first_block = store->block;
+	if (rows == segment->max_rows)
+	{
+		uint32		max_rows = number > 0 ? GPUSORT_ROW_SEGMENT_ROWS : Max(FIRST_ROWS, 2 * rows);
+		uint32	   *places = gpusort_memory_alloc_pages(store->cxt, max_rows * sizeof(uint32));
+
+		if (rows > 0)
+		{
+			memcpy(places, segment->places, rows * sizeof(uint32));
+			gpusort_memory_free(segment->places, rows * sizeof(uint32));
+		}
+		store->bytes += (max_rows - rows) * sizeof(uint32);
+		segment->places = places;
+		segment->max_rows = max_rows;
+	}
+	store->places = segment->places;
+	store->max_rows = store->rows - rows + segment->max_rows;
+}
+
+/* Room for a tuple of that many bytes, and for its place. */
 static pg_noinline void
 grow(GpusortRowStore *store, Size bytes)
 {
-	(void) GPUSORT_FAULT(ROWSTORE);
-	if (store->rows == store->max_rows)
-	{
-		uint64		max_rows = Max(FIRST_ROWS, 2 * store->max_rows);
+	int			block;
 
-		store->tuples = store->tuples == NULL ?
-			MemoryContextAllocHuge(store->cxt, max_rows * sizeof(MinimalTuple)) :
-			repalloc_huge(store->tuples, max_rows * sizeof(MinimalTuple));
-		gpusort_memory_advise(store->tuples, max_rows * sizeof(MinimalTuple));
-		store->bytes += (max_rows - store->max_rows) * sizeof(MinimalTuple);
-		store->max_rows = max_rows;
-	}
+	(void) GPUSORT_FAULT(ROWSTORE);
 	if (store->end - store->next < bytes)
-		add_block(store, bytes);
+		next_block(store, bytes);
+	if (store->rows == store->max_rows)
+		more_places(store);
+
+	block = store->block - store->segments[store->rows / GPUSORT_ROW_SEGMENT_ROWS].first_block;
+	Assert(block < SEGMENT_BLOCKS);
+	store->next_place = block * GPUSORT_ROW_BLOCK_UNITS +
+		(store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
+	store->full = block == SEGMENT_BLOCKS - 1;
+	gpusort_rowstore_limit(store, store->limit);
 }
 
 /* The place of the next row, which takes that many bytes. */
@@ -129,8 +186,9 @@ add_row(GpusortRowStore *store, Size bytes)
 	if (unlikely(store->rows == store->max_rows || store->end - store->next < bytes))
 		grow(store, bytes);
 	tuple = (MinimalTuple) store->next;
-	store->tuples[store->rows++] = tuple;
 	store->next += bytes;
+	store->places[store->rows++ % GPUSORT_ROW_SEGMENT_ROWS] = store->next_place;
+	store->next_place += bytes / MAXIMUM_ALIGNOF;
 	return tuple;
 }
 

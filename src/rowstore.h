@@ -10,26 +10,55 @@
 
 #include "executor/tuptable.h"
 
-/* Where a block begins; rows follow. */
+/* Memory for rows, one behind the other. */
 typedef struct GpusortRowBlock
 {
-	struct GpusortRowBlock *next;
-	Size		bytes;			/* this head included */
+	char	   *rows;
+	Size		bytes;
 } GpusortRowBlock;
+
+/*
+ * The places of GPUSORT_ROW_SEGMENT_ROWS rows, in input order.  A place is a
+ * block, counted from first_block, times GPUSORT_ROW_BLOCK_UNITS, and units of
+ * MAXIMUM_ALIGNOF within it.
+ */
+#define GPUSORT_ROW_SEGMENT_BITS	19
+#define GPUSORT_ROW_SEGMENT_ROWS	(1 << GPUSORT_ROW_SEGMENT_BITS)
+#define GPUSORT_ROW_BLOCK_BITS		21
+#define GPUSORT_ROW_BLOCK_UNITS		(1 << GPUSORT_ROW_BLOCK_BITS)
+
+typedef struct GpusortRowSegment
+{
+	uint32	   *places;
+	uint32		max_rows;		/* that there is room for; fewer in the first only */
+	int			first_block;
+} GpusortRowSegment;
 
 typedef struct GpusortRowStore
 {
 	MemoryContext cxt;
-	MinimalTuple *tuples;		/* by row number */
 	uint64		rows;
-	uint64		max_rows;		/* that fit tuples */
-	GpusortRowBlock *first;
-	GpusortRowBlock *last;		/* the one being filled; those after it wait */
-	char	   *next;			/* its free part, */
-	char	   *end;			/* MAXALIGNed at both ends */
-	Size		block_bytes;	/* of the next one to be allocated */
-	Size		max_block_bytes;
+	GpusortRowSegment *segments;
+	GpusortRowBlock *blocks;
+	int			nsegments;		/* that have memory */
+	int			max_segments;
+	int			nblocks;		/* that have memory */
+	int			max_blocks;
+	int			block;			/* the one being filled, or -1; those after it wait */
+
+	/* the free part of that block, MAXALIGNed at both ends, and of the segment */
+	char	   *next;
+	char	   *end;
+	uint32	   *places;
+	uint64		max_rows;		/* until this segment is full */
+	uint32		next_place;
+
+	bool		full;			/* see gpusort_rowstore_full() */
+	bool		over;			/* full, or bytes > limit */
+	Size		limit;
 	Size		bytes;			/* all that is allocated */
+	Size		block_bytes;	/* of the next block to be allocated */
+	Size		max_block_bytes;
 } GpusortRowStore;
 
 /*
@@ -45,7 +74,46 @@ extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory);
  */
 extern void gpusort_rowstore_reset(GpusortRowStore *store);
 
+/* Sets the bytes beyond which the store is over its limit. */
+extern void gpusort_rowstore_limit(GpusortRowStore *store, Size bytes);
+
+/*
+ * Whether places do not reach beyond the block being filled: then no row may
+ * be appended.  That takes rows of 64 kB each, half a million of them.
+ */
+static inline bool
+gpusort_rowstore_full(const GpusortRowStore *store)
+{
+	return store->full;
+}
+
+/* Whether it is full, or over its limit. */
+static inline bool
+gpusort_rowstore_over(const GpusortRowStore *store)
+{
+	return store->over;
+}
+
 /* Copies the slot's row to the end of the store. */
 extern void gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
+
+/* Where a row's place is. */
+static inline const uint32 *
+gpusort_rowstore_place(const GpusortRowStore *store, uint32 row)
+{
+	return &store->segments[row >> GPUSORT_ROW_SEGMENT_BITS].places[row % GPUSORT_ROW_SEGMENT_ROWS];
+}
+
+/* A row, by its number. */
+static inline MinimalTuple
+gpusort_rowstore_row(const GpusortRowStore *store, uint32 row)
+{
+	uint32		place = *gpusort_rowstore_place(store, row);
+	uint32		block = store->segments[row >> GPUSORT_ROW_SEGMENT_BITS].first_block +
+		(place >> GPUSORT_ROW_BLOCK_BITS);
+
+	return (MinimalTuple) (store->blocks[block].rows +
+						   (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF);
+}
 
 #endif							/* GPUSORT_ROWSTORE_H */

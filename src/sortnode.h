@@ -157,13 +157,13 @@ extern bool gpusort_node_next_block(GpusortNode *node);
 /* The next row, or an empty slot at the end. */
 extern TupleTableSlot *gpusort_node_next(GpusortNode *node, bool forward);
 
-/* Rows between asking for a row's address and for the row, and using it. */
-#define GPUSORT_ADDRESS_AHEAD	64
+/* Rows between asking for a row's place and for the row, and using it. */
+#define GPUSORT_PLACE_AHEAD	64
 #define GPUSORT_ROW_AHEAD		32
 
 /*
  * Asks for what row i + GPUSORT_ROW_AHEAD of the block at hand will need, and
- * for the address of a later one.  always_inline: gcc takes a function that
+ * for the place of a later one.  always_inline: gcc takes a function that
  * only prefetches for one without effect, and drops its calls.
  */
 static pg_attribute_always_inline void
@@ -171,11 +171,11 @@ gpusort_node_look_ahead(const GpusortNode *node, uint64 i)
 {
 	const uint32 *order = node->block;
 
-	if (likely(i + GPUSORT_ADDRESS_AHEAD < node->count))
+	if (likely(i + GPUSORT_PLACE_AHEAD < node->count))
 	{
-		const char *row = (const char *) node->store.tuples[order[i + GPUSORT_ROW_AHEAD]];
+		const char *row = (const char *) gpusort_rowstore_row(&node->store, order[i + GPUSORT_ROW_AHEAD]);
 
-		__builtin_prefetch(&node->store.tuples[order[i + GPUSORT_ADDRESS_AHEAD]]);
+		__builtin_prefetch(gpusort_rowstore_place(&node->store, order[i + GPUSORT_PLACE_AHEAD]));
 		__builtin_prefetch(row);
 		__builtin_prefetch(row + 64);
 	}

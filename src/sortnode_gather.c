@@ -125,7 +125,7 @@ hand_over(GpusortNode *node, const char *reason)
 			tuplesort_putdatum(node->core, gpusort_node_value(node, gpusort_run_key(node->run, i), 0), false);
 		else
 		{
-			ExecStoreMinimalTuple(node->store.tuples[i], node->left, false);
+			ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, i), node->left, false);
 			tuplesort_puttupleslot(node->core, node->left);
 		}
 	}
@@ -209,7 +209,7 @@ spill_rows(GpusortNode *node)
 		if (likely(i + GPUSORT_ROW_AHEAD < node->count))
 			__builtin_prefetch(gpusort_run_key(node->run, order[i + GPUSORT_ROW_AHEAD]));
 		gpusort_spill_write(node->spill, gpusort_run_key(node->run, order[i]),
-							node->store.tuples[order[i]]);
+							gpusort_rowstore_row(&node->store, order[i]));
 	}
 }
 
@@ -259,7 +259,6 @@ typedef struct Room
 	char	   *end;
 	char	   *begin;			/* keys from here to next are not committed */
 	size_t		width;			/* bytes of a key */
-	Size		store_limit;	/* bytes that the store may have */
 } Room;
 
 static void
@@ -279,7 +278,7 @@ make_room(GpusortNode *node, Room *room)
 {
 	uint64		rows;
 	size_t		keys;
-	bool		too_many;		/* to number in 32 bits, with what may come before the next look */
+	bool		too_many;		/* to number, with what may come before the next look */
 	Size		memory;
 
 	commit(node, room);
@@ -295,13 +294,14 @@ make_room(GpusortNode *node, Room *room)
 		hand_over(node, "many more rows than the LIMIT fetches");
 		return false;
 	}
-	too_many = node->value_type == NULL && rows > PG_UINT32_MAX - REPORT_ROWS;
+	too_many = node->value_type == NULL &&
+		(rows > PG_UINT32_MAX - REPORT_ROWS || gpusort_rowstore_full(&node->store));
 	if (rows > 0 && (memory >= node->memory_limit || too_many))
 	{
 		if (node->random_access)
 		{
 			hand_over(node, too_many ?
-					  "the result is read backward or again and has too many rows to number" :
+					  "the result is read backward or again and has too many rows, or too large ones, to number" :
 					  "the result is read backward or again and exceeds gpusort.memory_limit");
 			return false;
 		}
@@ -312,7 +312,7 @@ make_room(GpusortNode *node, Room *room)
 	rows = Max(gpusort_run_rows(node->run), LOOK_ROWS);
 	room->end = room->next + Min(keys, Min(rows, REPORT_ROWS)) * room->width;
 	memory = gpusort_node_memory(node) - node->store.bytes;
-	room->store_limit = memory < node->memory_limit ? node->memory_limit - memory : 0;
+	gpusort_rowstore_limit(&node->store, memory < node->memory_limit ? node->memory_limit - memory : 0);
 	return true;
 }
 
@@ -363,7 +363,7 @@ gather_rows(GpusortNode *node)
 
 		if (TupIsNull(slot))
 			break;
-		if (unlikely(room.next == room.end || node->store.bytes > room.store_limit) &&
+		if (unlikely(room.next == room.end || gpusort_rowstore_over(&node->store)) &&
 			!make_room(node, &room))
 		{
 			tuplesort_puttupleslot(node->core, slot);

@@ -6,8 +6,8 @@
  * The engine gives the order as row numbers, and each row is then fetched
  * from wherever in the store its turn had come when it was read: a miss of
  * every cache for each row, which costs as much as all the rest.  So rows are
- * asked for ahead of time: first the place where a row's address is, then the
- * row itself.
+ * asked for ahead of time: first where the store has a row's place, then the row
+ * itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -177,7 +177,7 @@ return_row(GpusortNode *node, uint64 i)
 {
 	const uint32 *order = node->block;
 
-	return ExecStoreMinimalTuple(node->store.tuples[order[i]], node->slot, false);
+	return ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->slot, false);
 }
 
 /* Row i of the whole result, which for values begins or ends with the NULLs. */

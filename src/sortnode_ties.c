@@ -92,8 +92,8 @@ compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
 {
 	int			order;
 
-	ExecStoreMinimalTuple(node->store.tuples[a], node->left, false);
-	ExecStoreMinimalTuple(node->store.tuples[b], node->right, false);
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, a), node->left, false);
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, b), node->right, false);
 	order = gpusort_rowkey_compare_part(node->key, node->left, node->right, column, node->ncolumns);
 	return order != 0 ? order : by_row_number(a, b);
 }
@@ -299,7 +299,7 @@ take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool
 {
 	GpusortNode *node = group->node;
 
-	ExecStoreMinimalTuple(node->store.tuples[order[0]], node->right, false);
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->right, false);
 	for (uint64 i = 0; i < n; i++)
 	{
 		TiedRow    *row = &rows[i];
@@ -309,8 +309,8 @@ take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (i + PREFETCH_AHEAD < n)
-			__builtin_prefetch(node->store.tuples[order[i + PREFETCH_AHEAD]]);
-		ExecStoreMinimalTuple(node->store.tuples[order[i]], node->left, false);
+			__builtin_prefetch(gpusort_rowstore_row(&node->store, order[i + PREFETCH_AHEAD]));
+		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
 		if (group->column > 0 &&
 			gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, group->column) != 0)
 			return false;
@@ -338,7 +338,7 @@ settle_group(TiedGroup *group, uint32 *order, uint64 n)
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, node);
 		return;
 	}
-	ExecStoreMinimalTuple(node->store.tuples[order[0]], node->left, false);
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->left, false);
 	group->column = gpusort_rowkey_open_column(node->key, node->left);
 	if (group->column < 0)
 	{

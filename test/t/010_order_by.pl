@@ -107,6 +107,26 @@ survives('a portal is closed early', qr/^$/, "SET gpusort.memory_limit = '2MB';"
 survives('a portal is left open', qr/^$/, "SET gpusort.memory_limit = '2MB';",
 	'BEGIN;', 'DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k;', 'FETCH 3 FROM c;', 'COMMIT;');
 
+# rows that take several of the store's segments and blocks, in memory that
+# others had before: short ones in the blocks of very long ones, too
+sub in_order
+{
+	my ($name, $memory, $rows, $length, $runs) = @_;
+	my $query = "SELECT g, $length AS length, repeat('x', $length) AS x FROM generate_series(1, $rows) AS g ORDER BY -g";
+
+	like($node->safe_psql('postgres', "SET gpusort.memory_limit = '$memory'; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $query OFFSET $rows"),
+		$runs, "$name: the runs");
+	is($node->safe_psql('postgres', qq(
+SET gpusort.memory_limit = '$memory';
+SELECT count(*), bool_and(g = $rows + 1 - n AND length(x) = length)
+FROM (SELECT row_number() OVER () AS n, * FROM ($query) AS s) AS s;)), "$rows|t", "$name: the order");
+	return;
+}
+
+in_order('a million rows', '1GB', 1100000, '8 + g % 13', qr/^(?!.*Runs)/s);
+in_order('a million rows after a million', '100MB', 2200000, '8 + g % 13', qr/Runs: [2-9]\b/);
+in_order('short rows after long ones', '90MB', 350000, 'CASE WHEN g <= 3 THEN 40000000 ELSE 180 + g % 7 END', qr/Runs: [2-9]\b/);
+
 # a cursor that outlives the subtransaction in which it began to spill
 is($node->safe_psql('postgres', q(
 SET gpusort.memory_limit = '2MB';
