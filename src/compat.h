@@ -68,6 +68,13 @@
 #define GPUSORT_EXPLAIN_RELATIONS(es)	list_length((es)->rtable)
 #endif
 
+/* 18: what tuples are taken apart by is kept in a short form */
+#if PG_VERSION_NUM >= 180000
+#define GPUSORT_ATTRIBUTE(desc, i)	TupleDescCompactAttr(desc, i)
+#else
+#define GPUSORT_ATTRIBUTE(desc, i)	TupleDescAttr(desc, i)
+#endif
+
 /* 16: whether to copy what is not passed by value */
 #if PG_VERSION_NUM >= 160000
 #define gpusort_tuplesort_getdatum(state, forward, value, isnull) \

@@ -235,12 +235,12 @@ copy_heap_tuple(GpusortRowStore *store, HeapTuple from)
 void
 gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 {
-	if (TTS_IS_VIRTUAL(slot))
+	HeapTuple	source = gpusort_rowstore_source(slot);
+
+	if (source != NULL)
+		copy_heap_tuple(store, source);
+	else if (TTS_IS_VIRTUAL(slot))
 		form_row(store, slot);
-	else if (TTS_IS_BUFFERTUPLE(slot) && ((BufferHeapTupleTableSlot *) slot)->base.tuple != NULL)
-		copy_heap_tuple(store, ((BufferHeapTupleTableSlot *) slot)->base.tuple);
-	else if (TTS_IS_HEAPTUPLE(slot) && ((HeapTupleTableSlot *) slot)->tuple != NULL)
-		copy_heap_tuple(store, ((HeapTupleTableSlot *) slot)->tuple);
 	else
 	{
 		bool		should_free;

@@ -8,6 +8,7 @@
 #ifndef GPUSORT_ROWSTORE_H
 #define GPUSORT_ROWSTORE_H
 
+#include "access/htup_details.h"
 #include "executor/tuptable.h"
 
 /* Memory for rows, one behind the other. */
@@ -34,6 +35,9 @@ typedef struct GpusortRowSegment
 	int			first_block;
 } GpusortRowSegment;
 
+/* How far ahead of a row its page is asked for. */
+#define GPUSORT_ROW_FETCH_BYTES		512
+
 typedef struct GpusortRowStore
 {
 	MemoryContext cxt;
@@ -59,6 +63,9 @@ typedef struct GpusortRowStore
 	Size		bytes;			/* all that is allocated */
 	Size		block_bytes;	/* of the next block to be allocated */
 	Size		max_block_bytes;
+
+	uintptr_t	source;			/* of the last row that lay in a page, */
+	uintptr_t	fetched;		/* and down to where that was asked for */
 } GpusortRowStore;
 
 /*
@@ -114,6 +121,36 @@ gpusort_rowstore_row(const GpusortRowStore *store, uint32 row)
 
 	return (MinimalTuple) (store->blocks[block].rows +
 						   (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF);
+}
+
+/* The slot's row as it lies in a page or elsewhere, or NULL if it does not. */
+static inline HeapTuple
+gpusort_rowstore_source(TupleTableSlot *slot)
+{
+	if (TTS_IS_BUFFERTUPLE(slot))
+		return ((BufferHeapTupleTableSlot *) slot)->base.tuple;
+	if (TTS_IS_HEAPTUPLE(slot))
+		return ((HeapTupleTableSlot *) slot)->tuple;
+	return NULL;
+}
+
+/*
+ * Asks for the rows that follow one in a page, if they lie before it, as they
+ * do where a page was filled row by row.
+ */
+static inline void
+gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTuple source)
+{
+	uintptr_t	row = (uintptr_t) source->t_data;
+
+	if (store->source - row <= GPUSORT_ROW_FETCH_BYTES)
+	{
+		if (row - store->fetched > GPUSORT_ROW_FETCH_BYTES)
+			store->fetched = row;
+		for (; store->fetched > row - GPUSORT_ROW_FETCH_BYTES; store->fetched -= 64)
+			__builtin_prefetch((const char *) store->fetched - 64);
+	}
+	store->source = row;
 }
 
 #endif							/* GPUSORT_ROWSTORE_H */

@@ -88,6 +88,7 @@ read_plan(GpusortNode *node, CustomScan *scan)
 		node->operators[i] = list_nth_oid(operators, i);
 		node->collations[i] = list_nth_oid(collations, i);
 		node->nulls_first[i] = list_nth_int(nulls_first, i);
+		node->last_attno = Max(node->last_attno, node->attnos[i]);
 		node->columns[i] = (GpusortSortColumn)
 		{
 			.attno = node->attnos[i],
@@ -142,6 +143,7 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	if (css->ss.ps.ps_ProjInfo != NULL)
 		elog(ERROR, "the target list of GpuSort differs from its input");
 	node->slot = css->ss.ss_ScanTupleSlot;
+	node->keys = ExecStoreAllNullTuple(ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsVirtual));
 	node->left = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->right = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);

@@ -59,6 +59,7 @@ typedef struct GpusortNode
 	Oid		   *operators;
 	Oid		   *collations;
 	bool	   *nulls_first;
+	int			last_attno;		/* the greatest of attnos */
 	int64		bound;			/* no more rows than this will be fetched; -1: all may be */
 
 	/*
@@ -108,6 +109,7 @@ typedef struct GpusortNode
 	bool		marked_at_end;
 
 	TupleTableSlot *slot;		/* of the result */
+	TupleTableSlot *keys;		/* the sort columns of a row; the others have no values */
 	TupleTableSlot *left;		/* two rows to compare */
 	TupleTableSlot *right;
 	GpusortNodeStats stats;

@@ -16,10 +16,12 @@
  */
 #include "postgres.h"
 
+#include "access/tupmacs.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "guc.h"
 #include "keybits.h"
 #include "sortnode.h"
@@ -350,6 +352,32 @@ gather_values(GpusortNode *node)
 	return true;
 }
 
+/*
+ * The row's sort columns in a slot: node->keys, if they can be read where they
+ * are in the tuple, which saves taking apart all that comes before them.
+ */
+static pg_attribute_always_inline TupleTableSlot *
+key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
+{
+	TupleTableSlot *keys = node->keys;
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+
+	if (HeapTupleHasNulls(source) || HeapTupleHeaderGetNatts(source->t_data) < node->last_attno)
+		return slot;
+	for (int i = 0; i < node->ncolumns; i++)
+	{
+		int			attribute = node->attnos[i] - 1;
+		int			offset = GPUSORT_ATTRIBUTE(desc, attribute)->attcacheoff;
+
+		if (offset < 0)
+			return slot;
+		keys->tts_values[attribute] = fetchatt(GPUSORT_ATTRIBUTE(desc, attribute),
+											   (char *) source->t_data + source->t_data->t_hoff + offset);
+		keys->tts_isnull[attribute] = false;
+	}
+	return keys;
+}
+
 /* Whole rows.  False: core goes on. */
 static bool
 gather_rows(GpusortNode *node)
@@ -360,6 +388,8 @@ gather_rows(GpusortNode *node)
 	for (;;)
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
+		TupleTableSlot *keys = slot;
+		HeapTuple	source;
 
 		if (TupIsNull(slot))
 			break;
@@ -369,7 +399,13 @@ gather_rows(GpusortNode *node)
 			tuplesort_puttupleslot(node->core, slot);
 			return false;
 		}
-		gpusort_rowkey_encode(node->key, slot, (uint64 *) room.next);
+		source = gpusort_rowstore_source(slot);
+		if (source != NULL)
+		{
+			gpusort_rowstore_fetch_ahead(&node->store, source);
+			keys = key_columns(node, slot, source);
+		}
+		gpusort_rowkey_encode(node->key, keys, (uint64 *) room.next);
 		room.next += room.width;
 		gpusort_rowstore_append(&node->store, slot);
 	}
