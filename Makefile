@@ -27,7 +27,7 @@ DATA = sql/gpusort--$(EXTVERSION).sql
 
 OBJS = src/gpusort.o src/guc.o src/shmem.o src/keytype.o src/memory.o src/encode.o src/cpu_options.o src/sortrun.o src/engine.o \
 	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o \
-	src/rowkey.o src/rowkey_type.o src/rowkey_fixed.o src/rowkey_text.o src/rowkey_numeric.o src/rowstore.o src/spill.o src/spill_merge.o src/spill_file.o \
+	src/rowkey.o src/rowkey_type.o src/rowkey_fixed.o src/rowkey_text.o src/rowkey_icu.o src/rowkey_icu_code.o src/rowkey_icu_read.o src/rowkey_numeric.o src/rowstore.o src/spill.o src/spill_merge.o src/spill_file.o \
 	src/activity.o src/sortnode.o src/sortnode_gather.o src/sortnode_result.o src/sortnode_ties.o src/sortnode_explain.o \
 	src/sortcost.o src/sortplan.o
 

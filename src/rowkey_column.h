@@ -98,7 +98,9 @@ typedef struct GpusortRowColumn
 	uint64		greatest_next;	/* and of the second; both flips are within */
 	uint64		base;			/* flag: the bit on the values' side */
 	GpusortEnumRanks *ranks;	/* enum */
-	SortSupport abbreviation;	/* text under ICU */
+	struct GpusortIcu *icu;		/* text under ICU, by its weights */
+	SortSupport abbreviation;	/* the same, by ICU's sort keys if icu is NULL */
+	bool		blank_padded;	/* text under ICU: trailing blanks do not count */
 } GpusortRowColumn;
 
 /*

@@ -14,12 +14,13 @@
  * The last byte is 1 to 17, or that complemented: never all zeros or all ones,
  * which are left to NULL.
  *
- * Where ICU decides, there is one word, the head of ICU's sort key, as
- * PostgreSQL itself makes it to abbreviate the sort's first column.  tuplesort
- * gives abbreviated keys up when they turn out to tell too few strings apart
- * (abbrev_abort).  A key's words are on their way by then, so that is not done
- * here: they cost time in that case, and leave the ties to the comparator as
- * it would have had them without.
+ * Where ICU decides, there is one word, of the primary weights that the string
+ * begins with (rowkey_icu.c).  Where that cannot be made, it is the head of
+ * ICU's sort key, as PostgreSQL itself makes it to abbreviate the sort's first
+ * column.  tuplesort gives abbreviated keys up when they turn out to tell too
+ * few strings apart (abbrev_abort).  A key's words are on their way by then, so
+ * that is not done here: they cost time in that case, and leave the ties to the
+ * comparator as it would have had them without.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +31,7 @@
 #include "utils/builtins.h"
 
 #include "rowkey_column.h"
+#include "rowkey_icu.h"
 
 /* Bytes of a string in its words */
 #define HEAD_BYTES	15
@@ -118,8 +120,13 @@ gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 void
 gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 {
-	SortSupport ssup = palloc0(sizeof(SortSupportData));
+	SortSupport ssup;
 
+	column->icu = gpusort_icu_find(from->collation);
+	if (column->icu != NULL)
+		return;
+
+	ssup = palloc0(sizeof(SortSupportData));
 	ssup->ssup_cxt = CurrentMemoryContext;
 	ssup->ssup_collation = from->collation;
 	ssup->ssup_nulls_first = from->nulls_first;
@@ -133,15 +140,39 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 	column->abbreviation = ssup;
 }
 
+/* The word of a value by its weights, all of which is fetched, as core does. */
+static inline uint64
+encode_weights(const GpusortRowColumn *column, Datum value)
+{
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	struct varlena *copy = NULL;
+	Size		length;
+	uint64		word;
+
+	if (unlikely(gpusort_varlena_remote(datum)))
+		datum = copy = pg_detoast_datum_packed(datum);
+	length = VARSIZE_ANY_EXHDR(datum);
+	if (column->blank_padded)
+		length = bpchartruelen(VARDATA_ANY(datum), length);
+	word = gpusort_icu_word(column->icu, VARDATA_ANY(datum), length);
+	if (unlikely(copy != NULL))
+		pfree(copy);
+	return word;
+}
+
 /*
- * An abbreviated key is a Datum, 4 or 8 bytes.  The flag for NULL takes the
- * place of the last bit.
+ * Either word leaves a bit for NULL's flag: an abbreviated key is a Datum, 4
+ * or 8 bytes, of which the last bit is given up.
  */
 uint64
 gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value)
 {
 	SortSupport ssup = column->abbreviation;
-	uint64		head = (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
+	uint64		head;
 
-	return ((head >> 1) ^ column->flip) | column->base;
+	if (column->icu != NULL)
+		head = encode_weights(column, value);
+	else
+		head = ((uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM)) >> 1;
+	return (head ^ column->flip) | column->base;
 }

@@ -9,10 +9,10 @@
  * its own type is called (a domain, varchar, cidr, regclass).
  *
  * Text is ordered by its bytes under the C collation and its equals, and in
- * the pattern_ops families under any.  Under ICU, PostgreSQL's own abbreviated
- * keys are taken, the head of ICU's sort key.  libc's collations have nothing
- * of the kind that PostgreSQL trusts (varlena.c, varstr_sortsupport), so they
- * are refused.
+ * the pattern_ops families under any.  Under ICU, its primary weights are
+ * taken, or PostgreSQL's own abbreviated keys, the head of ICU's sort key.
+ * libc's collations have nothing of the kind that PostgreSQL trusts (varlena.c,
+ * varstr_sortsupport), so they are refused.
  *
  *-------------------------------------------------------------------------
  */
@@ -77,7 +77,7 @@ static const RowType row_types[] = {
 	{INETOID, GPUSORT_ROW_INET, 2, 63, 128, 0},
 };
 
-/* The first 63 bits of an abbreviated key, which has 64 */
+/* A word of weights, or the first 63 bits of an abbreviated key, which has 64 */
 static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
 
 /* Who compares texts under a collation */
@@ -210,6 +210,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->bits = type->bits;
 	column->width = type->width;
 	column->prefix = type->kind == GPUSORT_ROW_ABBREVIATED;
+	column->blank_padded = column->prefix && opcintype == BPCHAROID;
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;
 

@@ -17,6 +17,10 @@ CREATE FUNCTION rowkey_check(query text, order_by text) RETURNS text
 	LANGUAGE c STRICT AS :'module', 'rowkey_check';
 CREATE FUNCTION rowkey_refusal(query text, order_by text) RETURNS text
 	LANGUAGE c STRICT AS :'module', 'rowkey_refusal';
+CREATE FUNCTION rowkey_distinct(query text, order_by text) RETURNS int
+	LANGUAGE c STRICT AS :'module', 'rowkey_distinct';
+CREATE FUNCTION rowkey_by_weights() RETURNS bool
+	LANGUAGE c STRICT AS :'module', 'rowkey_by_weights';
 
 -- The values of one kind: a table with a column v, each value twice, two NULLs.
 CREATE FUNCTION make_values(name text, type text, VARIADIC literals text[]) RETURNS void
@@ -138,6 +142,63 @@ SELECT make_values('icu', 'text COLLATE en', VARIADIC ARRAY['', ' ', 'a', 'A', '
 SELECT make_values('icu_nocase', 'text COLLATE nocase', VARIADIC ARRAY['', 'a', 'A', 'á', 'b', 'B', 'ABC', 'abc'] || random_strings('aAbB', 10, 80));
 SELECT make_values('icu_bpchar', 'bpchar(12) COLLATE en', VARIADIC random_strings('aA  ', 12, 60));
 
+-- Under ICU, what is beside a character may change its weights, and settings
+-- of the collation all of them.  Random strings of characters that do so.
+CREATE FUNCTION chars(VARIADIC ranges text[]) RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(chr(c), '') FROM unnest(ranges) range,
+		LATERAL (SELECT split_part(range, '-', 1), split_part(range, '-', 2)) part(first, last),
+		generate_series(('x' || lpad(first, 8, '0'))::bit(32)::int, ('x' || lpad(coalesce(nullif(last, ''), first), 8, '0'))::bit(32)::int) c
+$$;
+CREATE TABLE icu_alphabets AS
+SELECT name, letters FROM (SELECT chars('300-30C', '323', '328', '338'), chars('1', '8', '7F', 'AD', '34F', '200B', '200D', '2060', 'FEFF')) parts(marks, ignorable),
+LATERAL (VALUES
+	('ascii', chars('20-7E')),
+	('latin', 'aeioucnszAEIOUCNSZ' || chars('C0-17F') || marks),
+	('digraphs', 'cchhddzzggyyllnnjjssijaeoCHDZSYLNJAaaårv·' || marks || ignorable),
+	('ignorable', 'aaabbbABch' || ignorable),
+	('greek, cyrillic', chars('386-3CE', '400-45F') || marks),
+	('hangul', chars('1100-1112', '1161-1175', '11A8-11C2', 'AC00-AC40')),
+	('thai, lao', chars('E01-E3A', 'E40-E4E', 'E81-E82', 'EC0-EC4', 'EC8-ECD')),
+	('japanese', 'ーーー' || chars('3041-3060', '3099-309E', '30A1-30B0', '30FC-30FE', '4E00-4E20')),
+	('semitic', chars('5B0-5BD', '5D0-5EA', '621-652')),
+	('indic', chars('901-963', 'F40-F47', 'F71-F80', 'FB2-FB3')),
+	('emoji', chars('1F600-1F610', '1F3FB-1F3FF', '200D', 'FE0F', '2764')),
+	('odd', 'chLl4' || marks || chars('FFFD-FFFF', 'FDD0-FDD1', 'D7FF', 'E000', '10000', '10FFFF', '378', 'F900', '2F800', '20000', '1D15E', '11100', '11127')),
+	('any', (SELECT string_agg(chr(c), '') FROM (SELECT floor(random() * 65535)::int + 1 AS c FROM generate_series(1, 300)) x WHERE c NOT BETWEEN 55296 AND 57343))
+	) alphabets(name, letters);
+-- short ones, and such that have the beginning in common
+CREATE TABLE icu_strings AS
+SELECT unnest(random_strings(letters, 12, 40) || (SELECT array_agg(substr(letters, 1, 8) || s) FROM unnest(random_strings(substr(letters, 1, 4), 6, 20)) s)) AS s
+FROM icu_alphabets;
+INSERT INTO icu_strings SELECT s || t FROM unnest(ARRAY['', 'a', 'A', E'a\u0301', 'á', repeat('x', 15), repeat(' ', 300), repeat(E'\x01', 300)]) s, unnest(ARRAY['', 'b', 'B', 'ch', 'c' || E'\u0301' || 'h']) t;
+-- so long that all that come after it are looked up
+INSERT INTO icu_strings VALUES (repeat('x', 300000));
+-- what is missing in a version is left out
+CREATE TABLE icu_collations (name text);
+CREATE PROCEDURE try_collation(locale text, rules text = NULL) LANGUAGE plpgsql AS $$
+DECLARE
+	name text := locale || coalesce(' ' || rules, '');
+BEGIN
+	EXECUTE format('CREATE COLLATION %I (provider = icu, locale = %L', name, locale) ||
+		CASE WHEN rules IS NULL THEN '' ELSE format(', rules = %L', rules) END || ')';
+	INSERT INTO icu_collations VALUES (name);
+EXCEPTION WHEN OTHERS THEN
+	RAISE DEBUG 'collation % is left out: %', name, SQLERRM;
+END $$;
+DO $$ DECLARE
+	locale text;
+	rules text;
+BEGIN
+	FOREACH locale IN ARRAY ARRAY['und', 'en-US', 'de', 'de-u-co-phonebk', 'sv', 'da', 'es-u-co-trad', 'cs', 'hu', 'sk', 'hr', 'vi', 'th', 'lo',
+		'ja', 'ko', 'zh', 'zh-u-co-stroke', 'ar', 'he', 'hi', 'ru', 'el', 'und-u-ks-level1', 'und-u-ks-level2', 'und-u-ks-level4', 'und-u-kf-upper',
+		'und-u-kn-true', 'und-u-ka-shifted', 'und-u-ka-shifted-kv-symbol', 'und-u-kc', 'und-u-kr-grek-latn', 'und-u-kk-true'] LOOP
+		CALL try_collation(locale);
+	END LOOP;
+	FOREACH rules IN ARRAY ARRAY['&c<k', '&a<ch<<<Ch', '&b=x|c', '[reorder Grek]', '&9<x', '[alternate shifted]'] LOOP
+		CALL try_collation('und', rules);
+	END LOOP;
+END $$;
+
 -- numerics: of all lengths and headers; 1.0 is 1.00; zeros with scales
 SELECT make_values('numeric', 'numeric', VARIADIC ARRAY['NaN', 'Infinity', '-Infinity', '0', '0.00', '-0.000', '1', '1.0', '1.00', '-1', '-1.0', '0.1', '0.10', '9999', '10000', '10001',
 	'99999999', '100000000', '1e-20', '-1e-20', '1e1000', '-1e1000', '1e-1000', '-1e-1000', '9e131071', '-9e131071', '1e131068', '1e-16383', '-1e-16383', '9.9e-16382',
@@ -161,6 +222,15 @@ INSERT INTO toasted SELECT s, s, s::bytea, 5, s FROM unnest(ARRAY['a', 'b', 'ab'
 
 \o
 SELECT * FROM no_plan();
+
+-- before all else under ICU: the words do not change when strings begin to be looked up
+SELECT is(rowkey_check(format('SELECT s COLLATE %I AS s FROM icu_strings', name), 's'), 'lossy', 'ICU: ' || name) FROM icu_collations;
+SELECT ok(count(*) > 30, 'ICU: collations') FROM icu_collations;
+-- ICU's sort key has eight letters in its head
+SELECT is(rowkey_distinct($$SELECT 'pneumonias' || chr(i) COLLATE "und" AS s FROM generate_series(ascii('a'), ascii('z')) i$$, 's'),
+	CASE WHEN rowkey_by_weights() THEN 26 ELSE 1 END, 'ICU: the eleventh letter counts');
+SELECT is(rowkey_distinct($$SELECT 'pneu' || chr(i) || 'x' COLLATE "und-u-kn-true" AS s FROM generate_series(ascii('a'), ascii('z')) i$$, 's'),
+	26, 'ICU: sort keys are taken for numbers');
 
 SELECT check_alone(name, 'exact') FROM unnest(ARRAY['bool', 'char', 'int2', 'int4', 'float4', 'float8', 'date', 'time', 'timestamp', 'timestamptz',
 	'timetz', 'interval', 'oid', 'regclass', 'tid', 'macaddr', 'inet4', 'cidr', 'enum', 'domain', 'int8_ends', 'uuid_ends',

@@ -24,12 +24,15 @@
 #include "utils/plancache.h"
 
 #include "rowkey.h"
+#include "rowkey_icu_read.h"
 #include "sortrun.h"
 
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(rowkey_refusal);
 PG_FUNCTION_INFO_V1(rowkey_check);
+PG_FUNCTION_INFO_V1(rowkey_distinct);
+PG_FUNCTION_INFO_V1(rowkey_by_weights);
 
 /* All pairs of rows are compared up to so many rows, beyond that a sample. */
 #define ALL_PAIRS_ROWS	200
@@ -293,4 +296,58 @@ rowkey_check(PG_FUNCTION_ARGS)
 	ExecDropSingleTupleTableSlot(rows.b);
 	SPI_finish();
 	PG_RETURN_TEXT_P(result);
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	uint64		left = *(const uint64 *) a;
+	uint64		right = *(const uint64 *) b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* How many different keys of one word the rows have. */
+Datum
+rowkey_distinct(PG_FUNCTION_ARGS)
+{
+	GpusortSortColumn *columns;
+	int			ncolumns;
+	SPIPlanPtr	prepared;
+	GpusortRowKey *key;
+	TupleTableSlot *slot;
+	uint64	   *keys;
+	int			distinct = 0;
+
+	SPI_connect();
+	prepared = prepare(fcinfo, &columns, &ncolumns);
+	if (SPI_execute_plan(prepared, NULL, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not run the query");
+	key = gpusort_rowkey_begin(columns, ncolumns);
+	if (gpusort_rowkey_words(key) != 1)
+		elog(ERROR, "%d words", gpusort_rowkey_words(key));
+	keys = palloc(sizeof(uint64) * SPI_processed);
+	slot = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsHeapTuple);
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		ExecStoreHeapTuple(SPI_tuptable->vals[row], slot, false);
+		gpusort_rowkey_encode(key, slot, &keys[row]);
+	}
+	qsort(keys, SPI_processed, sizeof(uint64), by_value);
+	for (uint64 row = 0; row < SPI_processed; row++)
+		distinct += row == 0 || keys[row] != keys[row - 1];
+	ExecDropSingleTupleTableSlot(slot);
+	SPI_finish();
+	PG_RETURN_INT32(distinct);
+}
+
+/* Whether texts under ICU get their words by weights in this build. */
+Datum
+rowkey_by_weights(PG_FUNCTION_ARGS)
+{
+#ifdef GPUSORT_HAVE_ICU
+	PG_RETURN_BOOL(true);
+#else
+	PG_RETURN_BOOL(false);
+#endif
 }
