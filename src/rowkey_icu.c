@@ -73,8 +73,8 @@ gpusort_icu_word(GpusortIcu *icu, const char *data, Size length)
 #define MAX_IGNORED		256
 
 /* Flags of a character; the first two are those of contractions */
-#define CHAR_SECOND		0x01
-#define CHAR_FIRST		0x02	/* CHAR_SECOND << 1 */
+#define CHAR_LATER		0x01
+#define CHAR_FIRST		0x02	/* CHAR_LATER << 1 */
 #define CHAR_EXACT		0x04	/* has one weight, with a cell of its own */
 #define CHAR_INEXACT	0x08	/* has one weight */
 #define CHAR_SEVERAL	0x10	/* has any number of them */
@@ -107,7 +107,8 @@ struct GpusortIcu
 
 	/* What is known once there is a list */
 	uint8	   *firsts;			/* bits of characters that are first in one of its strings */
-	uint8	   *seconds;		/* likewise, second */
+	uint8	   *others;			/* likewise, that come later in one */
+	bool		jamo;			/* some of these are jamo, which Hangul's syllables are made of */
 	IcuChar    *expansions;		/* the weights of characters that have several, or none */
 	uint32		nexpansions;
 	uint32		max_expansions;
@@ -169,6 +170,7 @@ describe_char(GpusortIcu *icu, uint32 character)
 	int			count;
 
 	if (gpusort_icu_interacts(character) ||
+		(icu->jamo && character >= 0xAC00 && character < 0xD7A4) ||
 		(count = gpusort_icu_weights(&icu->reader, character, weights)) > GPUSORT_ICU_WEIGHTS)
 	{
 		result.flags = CHAR_CONTEXT;
@@ -191,8 +193,8 @@ describe_char(GpusortIcu *icu, uint32 character)
 	}
 	if (icu->firsts[character / 8] & 1 << character % 8)
 		result.flags |= CHAR_FIRST;
-	if (icu->seconds[character / 8] & 1 << character % 8)
-		result.flags |= CHAR_SECOND;
+	if (icu->others[character / 8] & 1 << character % 8)
+		result.flags |= CHAR_LATER;
 	return result;
 }
 
@@ -212,8 +214,10 @@ make_list(GpusortIcu *icu)
 	IcuChar    *ascii;
 
 	icu->firsts = bits;
-	icu->seconds = bits + CHAR_BITS_BYTES;
-	gpusort_icu_contractions(&icu->reader, icu->firsts, icu->seconds);
+	icu->others = bits + CHAR_BITS_BYTES;
+	gpusort_icu_contractions(&icu->reader, icu->firsts, icu->others);
+	for (int jamo = 0x1100; jamo < 0x1200; jamo += 8)
+		icu->jamo |= icu->firsts[jamo / 8] != 0 || icu->others[jamo / 8] != 0;
 	icu->max_expansions = 256;
 	icu->expansions = MemoryContextAlloc(icu->cxt, icu->max_expansions * sizeof(IcuChar));
 	ascii = MemoryContextAlloc(icu->cxt, 2 * PAGE_CHARS * sizeof(IcuChar));
@@ -285,7 +289,7 @@ append_by_chars(GpusortIcu *icu, GpusortIcuWord *word, const unsigned char **at,
 		const unsigned char *begin = next;
 		const IcuChar *c = look_up(icu, &next, end);
 
-		if (unlikely(c == NULL || ((c->flags & CHAR_CONTEXT) | (c->flags & CHAR_SECOND & before >> 1)) != 0))
+		if (unlikely(c == NULL || ((c->flags & CHAR_CONTEXT) | (c->flags & CHAR_LATER & before >> 1)) != 0))
 			return false;
 		/* not before: this one might have been part of the last */
 		if (gpusort_icucode_full(&now))
@@ -344,7 +348,7 @@ append_by_icu(GpusortIcu *icu, GpusortIcuWord *word, const unsigned char **at, c
 		const IcuChar *c = icu->listed ? look_up(icu, &next, end) : NULL;
 		bool		context = c == NULL || (c->flags & CHAR_CONTEXT);
 
-		if (chars >= PIECE_CHARS && plain && !context && !(c->flags & CHAR_SECOND))
+		if (chars >= PIECE_CHARS && plain && !context && !(c->flags & CHAR_LATER))
 			break;
 		plain = !context;
 		n = put_char(icu, n, read_char(at, end));

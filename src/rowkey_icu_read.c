@@ -382,8 +382,14 @@ gpusort_icu_interacts(uint32 character)
 		u_getIntPropertyValue(character, UCHAR_LEAD_CANONICAL_COMBINING_CLASS) != 0;
 }
 
+static inline void
+set_bit(uint8 *bits, uint16 character)
+{
+	bits[character / 8] |= 1 << character % 8;
+}
+
 void
-gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *seconds)
+gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *others)
 {
 	UErrorCode	status = U_ZERO_ERROR;
 	USet	   *set = uset_openEmpty();
@@ -396,12 +402,12 @@ gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *s
 		UChar		string[256];
 		int32_t		length = uset_getItem(set, i, &start, &end, string, lengthof(string), &status);
 
-		if (length >= 2 && U_SUCCESS(status) &&
-			!gpusort_icu_interacts(string[0]) && !gpusort_icu_interacts(string[1]))
-		{
-			firsts[string[0] / 8] |= 1 << string[0] % 8;
-			seconds[string[1] / 8] |= 1 << string[1] % 8;
-		}
+		if (length < 2 || U_FAILURE(status) ||
+			gpusort_icu_interacts(string[0]) || gpusort_icu_interacts(string[1]))
+			continue;
+		set_bit(firsts, string[0]);
+		for (int32 unit = 1; unit < length; unit++)
+			set_bit(others, string[unit]);
 	}
 	uset_close(set);
 	check_status(status);

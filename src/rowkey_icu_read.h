@@ -80,12 +80,12 @@ extern int	gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint3
 extern bool gpusort_icu_interacts(uint32 character);
 
 /*
- * Sets the bits of characters of 16 bits that are first, and second, in the
- * strings that have weights of their own, and in those made of a context and
- * of what has other weights after it.  Left out are strings that a character
- * of the above kind tells as early.  8 kB each.
+ * Sets the bits of characters of 16 bits that are first, and of those that come
+ * later, in the strings that have weights of their own, and in those made of a
+ * context and of what has other weights after it.  Left out are strings of
+ * which the first or the second character is of the above kind.  8 kB each.
  */
-extern void gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *seconds);
+extern void gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *others);
 
 #endif							/* GPUSORT_HAVE_ICU */
 

@@ -140,7 +140,7 @@ SELECT make_values('short_bytea', 'bytea', VARIADIC
 SELECT make_values('icu', 'text COLLATE en', VARIADIC ARRAY['', ' ', 'a', 'A', 'á', 'b', 'B', 'résumé', 'resume', 'Resume', 'co-op', 'coop', '日本', E'a\u0301', 'zzzzzzzzzzzzzzzz', 'zzzzzzzzzzzzzzza'] ||
 	random_strings('aAbBáé -', 12, 80));
 SELECT make_values('icu_nocase', 'text COLLATE nocase', VARIADIC ARRAY['', 'a', 'A', 'á', 'b', 'B', 'ABC', 'abc'] || random_strings('aAbB', 10, 80));
-SELECT make_values('icu_bpchar', 'bpchar(12) COLLATE en', VARIADIC random_strings('aA  ', 12, 60));
+SELECT make_values('icu_bpchar', 'bpchar(12) COLLATE en', VARIADIC random_strings(E'aA  \t', 12, 60));
 
 -- Under ICU, what is beside a character may change its weights, and settings
 -- of the collation all of them.  Random strings of characters that do so.
@@ -154,21 +154,24 @@ SELECT name, letters FROM (SELECT chars('300-30C', '323', '328', '338'), chars('
 LATERAL (VALUES
 	('ascii', chars('20-7E')),
 	('latin', 'aeioucnszAEIOUCNSZ' || chars('C0-17F') || marks),
+	('marks', 'aaaeoucAO' || marks),
 	('digraphs', 'cchhddzzggyyllnnjjssijaeoCHDZSYLNJAaaårv·' || marks || ignorable),
 	('ignorable', 'aaabbbABch' || ignorable),
 	('greek, cyrillic', chars('386-3CE', '400-45F') || marks),
 	('hangul', chars('1100-1112', '1161-1175', '11A8-11C2', 'AC00-AC40')),
 	('thai, lao', chars('E01-E3A', 'E40-E4E', 'E81-E82', 'EC0-EC4', 'EC8-ECD')),
 	('japanese', 'ーーー' || chars('3041-3060', '3099-309E', '30A1-30B0', '30FC-30FE', '4E00-4E20')),
+	('kana', 'ああアカかーーーゝ' || chars('3099-309A')),
 	('semitic', chars('5B0-5BD', '5D0-5EA', '621-652')),
 	('indic', chars('901-963', 'F40-F47', 'F71-F80', 'FB2-FB3')),
 	('emoji', chars('1F600-1F610', '1F3FB-1F3FF', '200D', 'FE0F', '2764')),
+	('starts', 'aaLL44' || chars('FDD0-FDD1', '1F600')),
 	('odd', 'chLl4' || marks || chars('FFFD-FFFF', 'FDD0-FDD1', 'D7FF', 'E000', '10000', '10FFFF', '378', 'F900', '2F800', '20000', '1D15E', '11100', '11127')),
 	('any', (SELECT string_agg(chr(c), '') FROM (SELECT floor(random() * 65535)::int + 1 AS c FROM generate_series(1, 300)) x WHERE c NOT BETWEEN 55296 AND 57343))
 	) alphabets(name, letters);
 -- short ones, and such that have the beginning in common
 CREATE TABLE icu_strings AS
-SELECT unnest(random_strings(letters, 12, 40) || (SELECT array_agg(substr(letters, 1, 8) || s) FROM unnest(random_strings(substr(letters, 1, 4), 6, 20)) s)) AS s
+SELECT unnest(random_strings(letters, 12, 60) || (SELECT array_agg(substr(letters, 1, 8) || s) FROM unnest(random_strings(substr(letters, 1, 4), 6, 20)) s)) AS s
 FROM icu_alphabets;
 INSERT INTO icu_strings SELECT s || t FROM unnest(ARRAY['', 'a', 'A', E'a\u0301', 'á', repeat('x', 15), repeat(' ', 300), repeat(E'\x01', 300)]) s, unnest(ARRAY['', 'b', 'B', 'ch', 'c' || E'\u0301' || 'h']) t;
 -- so long that all that come after it are looked up
@@ -190,7 +193,7 @@ DO $$ DECLARE
 	rules text;
 BEGIN
 	FOREACH locale IN ARRAY ARRAY['und', 'en-US', 'de', 'de-u-co-phonebk', 'sv', 'da', 'es-u-co-trad', 'cs', 'hu', 'sk', 'hr', 'vi', 'th', 'lo',
-		'ja', 'ko', 'zh', 'zh-u-co-stroke', 'ar', 'he', 'hi', 'ru', 'el', 'und-u-ks-level1', 'und-u-ks-level2', 'und-u-ks-level4', 'und-u-kf-upper',
+		'ja', 'ko', 'ko-u-co-searchjl', 'zh', 'zh-u-co-stroke', 'ar', 'bo', 'he', 'hi', 'ru', 'el', 'und-u-ks-level1', 'und-u-ks-level2', 'und-u-ks-level4', 'und-u-kf-upper',
 		'und-u-kn-true', 'und-u-ka-shifted', 'und-u-ka-shifted-kv-symbol', 'und-u-kc', 'und-u-kr-grek-latn', 'und-u-kk-true'] LOOP
 		CALL try_collation(locale);
 	END LOOP;
