@@ -150,15 +150,17 @@ CREATE FUNCTION chars(VARIADIC ranges text[]) RETURNS text LANGUAGE sql AS $$
 		generate_series(('x' || lpad(first, 8, '0'))::bit(32)::int, ('x' || lpad(coalesce(nullif(last, ''), first), 8, '0'))::bit(32)::int) c
 $$;
 CREATE TABLE icu_alphabets AS
-SELECT name, letters FROM (SELECT chars('300-30C', '323', '328', '338'), chars('1', '8', '7F', 'AD', '34F', '200B', '200D', '2060', 'FEFF')) parts(marks, ignorable),
+SELECT name, letters FROM (SELECT chars('300-30C', '323', '328', '329', '338'), chars('1', '8', '7F', 'AD', '34F', '200B', '200D', '2060', 'FEFF')) parts(marks, ignorable),
 LATERAL (VALUES
 	('ascii', chars('20-7E')),
 	('latin', 'aeioucnszAEIOUCNSZ' || chars('C0-17F') || marks),
-	('marks', 'aaaeoucAO' || marks),
+	('marks', 'aaaeoucAO' || chars('329') || marks),
+	('few marks', 'ab' || chars('329', '30A')),
 	('digraphs', 'cchhddzzggyyllnnjjssijaeoCHDZSYLNJAaaårv·' || marks || ignorable),
 	('ignorable', 'aaabbbABch' || ignorable),
 	('greek, cyrillic', chars('386-3CE', '400-45F') || marks),
 	('hangul', chars('1100-1112', '1161-1175', '11A8-11C2', 'AC00-AC40')),
+	('jamo', '가고까' || chars('1100-1103', '1161', '1169', '11A8')),
 	('thai, lao', chars('E01-E3A', 'E40-E4E', 'E81-E82', 'EC0-EC4', 'EC8-ECD')),
 	('japanese', 'ーーー' || chars('3041-3060', '3099-309E', '30A1-30B0', '30FC-30FE', '4E00-4E20')),
 	('kana', 'ああアカかーーーゝ' || chars('3099-309A')),
