@@ -63,7 +63,7 @@ gpusort_icu_word(GpusortIcu *icu, const char *data, Size length)
 #include "rowkey_icu_code.h"
 
 /* So many bytes are read before ICU's list is asked for; a string counts for some more. */
-#define UNLISTED_BYTES	(256 * 1024)
+#define UNLISTED_BYTES	(512 * 1024)
 #define STRING_BYTES	16
 
 /* Characters that ICU is given at a time, or more until they can be cut off */

@@ -73,7 +73,7 @@ install_packages() {
   major=$(server_major)
   # package lists may be missing on a machine that has the server already
   apt-cache show "postgresql-$major-pgtap" >/dev/null 2>&1 || "${sudo[@]}" apt-get update -q >/dev/null || true
-  apt_install make gcc g++ libc6-dev "postgresql-$major" "postgresql-server-dev-$major" libhwy-dev
+  apt_install make gcc g++ libc6-dev "postgresql-$major" "postgresql-server-dev-$major" libhwy-dev libicu-dev
   have_server || { echo "pg_config of PostgreSQL $major was not found" >&2; return 1; }
 }
 

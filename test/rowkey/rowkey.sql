@@ -177,7 +177,7 @@ SELECT unnest(random_strings(letters, 12, 60) || (SELECT array_agg(substr(letter
 FROM icu_alphabets;
 INSERT INTO icu_strings SELECT s || t FROM unnest(ARRAY['', 'a', 'A', E'a\u0301', 'á', repeat('x', 15), repeat(' ', 300), repeat(E'\x01', 300)]) s, unnest(ARRAY['', 'b', 'B', 'ch', 'c' || E'\u0301' || 'h']) t;
 -- so long that all that come after it are looked up
-INSERT INTO icu_strings VALUES (repeat('x', 300000));
+INSERT INTO icu_strings VALUES (repeat('x', 600000));
 -- what is missing in a version is left out
 CREATE TABLE icu_collations (name text);
 CREATE PROCEDURE try_collation(locale text, rules text = NULL) LANGUAGE plpgsql AS $$
