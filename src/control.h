@@ -136,6 +136,7 @@ typedef struct GpusortSegment
 {
 	dsm_handle	handle;			/* DSM_HANDLE_INVALID: no such segment */
 	bool		creating;		/* some backend is about to set handle */
+	bool		gone;			/* by name: only who has mapped it can use it */
 } GpusortSegment;
 
 #ifdef GPUSORT_FAULTS

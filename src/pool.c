@@ -15,6 +15,12 @@
  * given back at once all the same, by MADV_REMOVE, and they unmap it when they
  * next look.
  *
+ * A segment's file may be removed behind the server's back; systemd does so
+ * with RemoveIPC when a user logs out.  The first process that misses it marks
+ * the segment as gone.  Its free chunks are then offered to nobody, and it is
+ * dropped with its last chunk in use.  A process that cannot map a segment
+ * for reasons of its own, such as too many open files, leaves it to the others.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -98,6 +104,7 @@ find_free(void)
 		int			segment = chunk / GPUSORT_SEGMENT_CHUNKS;
 
 		if (gpusort_control->segments[segment].handle == DSM_HANDLE_INVALID ||
+			gpusort_control->segments[segment].gone ||
 			gpusort_control->chunks[chunk].request >= 0)
 			continue;
 		if (is_mapped(segment))
@@ -114,6 +121,65 @@ hold(int chunk, int request)
 	gpusort_control->chunks[chunk].request = request;
 	gpusort_control->chunks[chunk].next = -1;
 	gpusort_control->chunks[chunk].bytes = 0;
+}
+
+/* Is a chunk of the segment in use? */
+static bool
+in_use(int index)
+{
+	for (int i = 0; i < GPUSORT_SEGMENT_CHUNKS; i++)
+	{
+		if (gpusort_control->chunks[index * GPUSORT_SEGMENT_CHUNKS + i].request >= 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Drops a segment, if it is one and no chunk of it is in use.  It is taken out
+ * of the table under the lock, and is this process's alone to destroy from then
+ * on.  That takes long: pages are given back, and the service has them
+ * unregistered first.
+ */
+static void
+drop_unused(int index)
+{
+	GpusortSegment *segment = &gpusort_control->segments[index];
+	dsm_handle	handle;
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	handle = in_use(index) ? DSM_HANDLE_INVALID : segment->handle;
+	if (handle != DSM_HANDLE_INVALID)
+	{
+		segment->handle = DSM_HANDLE_INVALID;
+		segment->gone = false;
+	}
+	LWLockRelease(&gpusort_control->lock);
+	if (handle == DSM_HANDLE_INVALID)
+		return;
+
+	if (mapped[index].segment != NULL && mapped[index].handle == handle)
+	{
+		if (gpusort_pool_on_unmap)
+			gpusort_pool_on_unmap(index, mapped[index].base);
+#ifdef MADV_REMOVE
+		(void) madvise(mapped[index].base, GPUSORT_SEGMENT_BYTES, MADV_REMOVE);
+#endif
+		dsm_detach(mapped[index].segment);
+		mapped[index].segment = NULL;
+	}
+	dsm_unpin_segment(handle);
+}
+
+/* Segments that few can use would be in the way of others, as long as there is a limit. */
+static void
+drop_gone(void)
+{
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+	{
+		if (gpusort_control->segments[i].gone)
+			drop_unused(i);
+	}
 }
 
 /*
@@ -139,6 +205,7 @@ gpusort_pool_room(void)
 	int			room = 0;
 	int			count = 0;
 
+	drop_gone();
 	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 	{
@@ -147,7 +214,7 @@ gpusort_pool_room(void)
 		if (segment->handle == DSM_HANDLE_INVALID && !segment->creating)
 			continue;
 		count++;
-		if (segment->creating)
+		if (segment->creating || segment->gone)
 			continue;
 		for (int j = 0; j < GPUSORT_SEGMENT_CHUNKS; j++)
 			room += gpusort_control->chunks[i * GPUSORT_SEGMENT_CHUNKS + j].request < 0;
@@ -181,10 +248,11 @@ find_segment_slot(void)
  * names.  dsm_create() and dsm_attach() raise an error when /dev/shm is full or
  * there are too many files open or mappings; a resource owner of our own lets
  * us drop what they left behind and go on without aborting the transaction, or,
- * in the service, without ending.  Returns NULL with *reason.
+ * in the service, without ending.  Returns NULL with *reason, and with *gone if
+ * no other process could map it either.
  */
 static dsm_segment *
-open_segment(dsm_handle handle, const char **reason)
+open_segment(dsm_handle handle, bool *gone, const char **reason)
 {
 	static char message[160];
 	MemoryContext cxt = CurrentMemoryContext;
@@ -192,6 +260,7 @@ open_segment(dsm_handle handle, const char **reason)
 	ResourceOwner owner = ResourceOwnerCreate(NULL, "gpusort segment");
 	dsm_segment *volatile segment = NULL;
 
+	*gone = false;
 	strlcpy(message, handle == DSM_HANDLE_INVALID ? "There are too many dynamic shared memory segments." :
 			"A segment of the chunk pool has gone.", sizeof(message));
 	CurrentResourceOwner = owner;
@@ -219,6 +288,7 @@ open_segment(dsm_handle handle, const char **reason)
 		snprintf(message, sizeof(message), handle == DSM_HANDLE_INVALID ?
 				 "The chunk pool could not grow: %s." : "A segment of the chunk pool could not be mapped: %s.",
 				 error->message);
+		*gone = error->sqlerrcode == ERRCODE_UNDEFINED_FILE;
 		FreeErrorData(error);
 		segment = NULL;
 	}
@@ -253,6 +323,7 @@ gpusort_pool_take(int request, const char **reason)
 {
 	int			chunk;
 	int			slot;
+	bool		gone;
 	dsm_segment *segment;
 
 	if (GPUSORT_FAULT(CHUNK))
@@ -264,6 +335,7 @@ gpusort_pool_take(int request, const char **reason)
 	if (chunk >= 0)
 		return chunk;
 
+	drop_gone();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	slot = find_segment_slot();
 	if (slot >= 0)
@@ -276,7 +348,7 @@ gpusort_pool_take(int request, const char **reason)
 		return -1;
 	}
 
-	segment = open_segment(DSM_HANDLE_INVALID, reason);
+	segment = open_segment(DSM_HANDLE_INVALID, &gone, reason);
 
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_control->segments[slot].creating = false;
@@ -301,11 +373,18 @@ gpusort_pool_map(int chunk, const char **reason)
 	if (!is_mapped(index))
 	{
 		dsm_handle	handle = gpusort_control->segments[index].handle;
+		bool		gone;
 		dsm_segment *segment;
 
 		if (mapped[index].segment != NULL)
 			unmap(index);
-		segment = open_segment(handle, reason);
+		segment = open_segment(handle, &gone, reason);
+		if (gone)
+		{
+			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+			gpusort_control->segments[index].gone = gpusort_control->segments[index].handle == handle;
+			LWLockRelease(&gpusort_control->lock);
+		}
 		if (segment == NULL)
 			return NULL;
 		remember(index, handle, segment);
@@ -329,50 +408,11 @@ gpusort_pool_give(int chunk)
 	gpusort_control->chunks[chunk].request = -1;
 }
 
-/* Is a chunk of the segment in use? */
-static bool
-in_use(int index)
-{
-	for (int i = 0; i < GPUSORT_SEGMENT_CHUNKS; i++)
-	{
-		if (gpusort_control->chunks[index * GPUSORT_SEGMENT_CHUNKS + i].request >= 0)
-			return true;
-	}
-	return false;
-}
-
-/*
- * A segment is taken out of the table under the lock, and is this process's
- * alone to destroy from then on.  That takes long: pages are given back, and
- * the service has them unregistered first.
- */
 void
 gpusort_pool_trim(void)
 {
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
-	{
-		dsm_handle	handle;
-
-		LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-		handle = in_use(i) ? DSM_HANDLE_INVALID : gpusort_control->segments[i].handle;
-		if (handle != DSM_HANDLE_INVALID)
-			gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
-		LWLockRelease(&gpusort_control->lock);
-		if (handle == DSM_HANDLE_INVALID)
-			continue;
-
-		if (mapped[i].segment != NULL && mapped[i].handle == handle)
-		{
-			if (gpusort_pool_on_unmap)
-				gpusort_pool_on_unmap(i, mapped[i].base);
-#ifdef MADV_REMOVE
-			(void) madvise(mapped[i].base, GPUSORT_SEGMENT_BYTES, MADV_REMOVE);
-#endif
-			dsm_detach(mapped[i].segment);
-			mapped[i].segment = NULL;
-		}
-		dsm_unpin_segment(handle);
-	}
+		drop_unused(i);
 }
 
 void

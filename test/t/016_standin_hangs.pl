@@ -267,7 +267,9 @@ restart_with('');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', $query);
 	like("$rc $stdout", qr/^0 10000\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'a backend cannot map it: the CPU sorts');
 	like($stderr, qr/WARNING:.*could not be mapped/s, 'with a warning');
-	is(answer($first, $query), "10000\ncuda|1|", 'who has mapped it may use it');
+	is($node->safe_psql('postgres', $query), "10000\ncuda|1|", 'the next one is not offered it');
+	is(answer($first, $query), "10000\ncuda|1|", 'nor who has mapped it');
+	is($node->safe_psql('postgres', 'SELECT max(pool_bytes) / 1048576 FROM gpusort_status()'), 64, 'it is gone from the pool');
 	leave($first);
 	pool_is_free('a backend cannot map it');
 }
@@ -284,6 +286,8 @@ restart_with('');
 	$psql->finish;
 	like($out, qr/^10001\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'the CPU sorts');
 	like($err, qr/^WARNING:.*could not be mapped/s, 'with a warning');
+	is($node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
+		"10000\ncuda|1|", 'the next sort is the device\'s');
 	is_deeply([ service_pids() ], \@pids, 'and the service goes on');
 	pool_is_free('the service cannot map it');
 }
