@@ -28,6 +28,8 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "access/parallel.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -240,6 +242,20 @@ set_plan(const ParsedPlan *new)
 		pg_atomic_write_u32(&plan->site, new->site);
 	}
 	LWLockRelease(&gpusort_control->lock);
+}
+
+static void
+wait_for_ever(int code, Datum arg)
+{
+	for (;;)
+		pause();
+}
+
+/* As if another thread were stuck with a lock that this needs. */
+void
+gpusort_fault_block_end(void)
+{
+	before_shmem_exit(wait_for_ever, 0);
 }
 
 static void

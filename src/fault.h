@@ -60,6 +60,9 @@ extern const char *gpusort_fault_name(GpusortFaultSite site);
 extern int	gpusort_fault_status(const char *name);
 extern void gpusort_fault_count_lanes(int lanes);
 
+/* For the same: from now on, this process gets stuck when it ends. */
+extern void gpusort_fault_block_end(void);
+
 #define GPUSORT_FAULT(site)		gpusort_fault_pass(GPUSORT_FAULT_##site)
 
 #else

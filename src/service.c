@@ -126,15 +126,15 @@ set_ending(int retry_ms, const char *reason)
 	strlcpy(ending, reason, sizeof(ending));
 	ending_is_failure = true;
 	retry_after_ms = retry_ms;
-	ereport(LOG,
-			(errmsg("gpusort service is ending"),
-			 errdetail("%s", reason)));
 }
 
 GPUSORT_NORETURN static void
 end_in_failure(int exit_code, int retry_ms, const char *reason)
 {
 	set_ending(retry_ms, reason);
+	ereport(LOG,
+			(errmsg("gpusort service is ending"),
+			 errdetail("%s", reason)));
 	proc_exit(exit_code);
 }
 
@@ -155,8 +155,7 @@ hang_reason(int patience_ms)
 {
 	static char reason[160];
 
-	snprintf(reason, sizeof(reason), "The device did not finish what it was at within %d seconds.",
-			 patience_ms / 1000);
+	snprintf(reason, sizeof(reason), GPUSORT_HANG_REASON, patience_ms / 1000);
 	return reason;
 }
 
@@ -168,14 +167,25 @@ gpusort_service_hangs(int patience_ms)
 }
 
 /*
- * The watchdog ends the service, whose own thread is stuck in a call.  Not by
- * exit(), whose handlers of CUDA's may wait for the device, too.
+ * The watchdog, which has told the log, ends the service, whose own thread is
+ * stuck in a call.  Not by exit(), whose handlers of CUDA's may wait for the
+ * device, too.  An error must not go to where the other thread wants its errors:
+ * who exits with a 2 has crashed.
  */
 static void
 end_in_hang(int patience_ms)
 {
 	set_ending(60000, hang_reason(patience_ms));
-	shmem_exit(1);
+	PG_TRY();
+	{
+		shmem_exit(1);
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		_exit(2);
+	}
+	PG_END_TRY();
 	_exit(1);
 }
 

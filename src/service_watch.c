@@ -18,6 +18,14 @@
  * watchdog has taken over.  A call that returns then finds that out, and waits
  * for its end.
  *
+ * That rule does not cover the C library, whose locks the stuck thread, or one
+ * of the driver's, may hold: malloc's, say.  So the log is told first, by
+ * write(), and the kernel is asked for a SIGALRM in a while: both are safe
+ * whatever is held.  Only then is shared memory put in order, for which much of
+ * PostgreSQL runs.  If that succeeds, the process exits as if by an error and
+ * nobody else ends.  If it gets stuck, too, SIGALRM ends the process, and the
+ * postmaster, for which that is a crash, restarts the others.
+ *
  * Time is counted in looks, so that what a stopped process has slept through,
  * watchdog and all, does not count.
  *
@@ -29,6 +37,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "miscadmin.h"
 #include "port/atomics.h"
 
 #include "service_watch.h"
@@ -39,6 +48,37 @@
 static pg_atomic_uint64 call;
 static pg_atomic_uint32 call_patience_ms;
 static void (*on_hang) (int patience_ms) = NULL;	/* NULL: nobody looks */
+
+/*
+ * A line for the log.  No ereport(), which allocates memory and has a buffer of
+ * stderr's to lock; PostgreSQL's own snprintf() does neither.
+ */
+static void
+tell_log(int patience_ms)
+{
+	char		line[200];
+
+	snprintf(line, sizeof(line), "LOG:  gpusort service (PID %d) is ending: " GPUSORT_HANG_REASON "\n",
+			 MyProcPid, patience_ms / 1000);
+	if (write(STDERR_FILENO, line, strlen(line)) < 0)
+		return;					/* nobody is left to be told */
+}
+
+/* The kernel ends the process if it does not end before long. */
+static void
+end_before_long(void)
+{
+	struct sigaction action;
+	sigset_t	alarm_signal;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = SIG_DFL;
+	sigaction(SIGALRM, &action, NULL);
+	sigemptyset(&alarm_signal);
+	sigaddset(&alarm_signal, SIGALRM);
+	pthread_sigmask(SIG_UNBLOCK, &alarm_signal, NULL);
+	alarm(Max(gpusort_watch_patience(0) / 1000, 1));
+}
 
 static void *
 watch(void *arg)
@@ -60,7 +100,11 @@ watch(void *arg)
 		seen = now;
 		if (now % 2 == 1 && looks >= patience_ms / LOOK_MS &&
 			pg_atomic_compare_exchange_u64(&call, &now, TAKEN_OVER))
+		{
+			end_before_long();
+			tell_log(patience_ms);
 			on_hang(patience_ms);
+		}
 	}
 	return NULL;
 }

@@ -31,10 +31,14 @@ gpusort_watch_patience(uint64 bytes)
 		(int) Min(bytes / (1024 * 1024) * GPUSORT_PATIENCE_MS_PER_GB / 1024, INT_MAX / 2);
 }
 
+/* What the log, and who waits, is told of a call that took that many seconds. */
+#define GPUSORT_HANG_REASON	"The device did not finish what it was at within %d seconds."
+
 /*
- * Starts the watchdog.  When a call takes too long, hangs() is called, in a
- * thread that is then the only one to run any of PostgreSQL's code; it must not
- * return.  If no thread can be had, nothing is watched.
+ * Starts the watchdog.  When a call takes too long, the log is told and hangs()
+ * is called, in a thread that is then the only one to run any of PostgreSQL's
+ * code; it must not return.  A process that then does not end within
+ * GPUSORT_PATIENCE_MS is killed.  If no thread can be had, nothing is watched.
  */
 extern void gpusort_watch_start(void (*hangs) (int patience_ms));
 

@@ -11,8 +11,9 @@
  * Every call is a site of src/fault.c.  It also fails as the environment
  * variable GPUSORT_STANDIN says, "site:status[:n[-m]]": at the n-th and later
  * passes (default: all), or those up to the m-th, in the life of a service; or
- * never returns: hang.  "uploaded:busy" makes uploads never arrive, and
- * "sort:resorted" makes sorts succeed, but only at the second attempt.
+ * never returns: hang; or that, and keeps the service from ending in order, too:
+ * stuck.  "uploaded:busy" makes uploads never arrive, and "sort:resorted" makes
+ * sorts succeed, but only at the second attempt.
  * GPUSORT_STANDIN_SLOW is a number of milliseconds that every sort takes, and
  * GPUSORT_STANDIN_PATIENCE so many that the service waits for a call.
  * GPUSORT_STANDIN_HOLD names a folder: as long as it has a file of that name,
@@ -78,7 +79,9 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 	if (plan != NULL && sscanf(plan, "%15[^:]:%15[^:]:%d-%d", plan_site, plan_status, &from, &to) >= 2 &&
 		strcmp(plan_site, gpusort_fault_name(site)) == 0 && passes[site] >= from && passes[site] <= to)
 	{
-		while (strcmp(plan_status, "hang") == 0)
+		if (strcmp(plan_status, "stuck") == 0)
+			gpusort_fault_block_end();
+		while (strcmp(plan_status, "hang") == 0 || strcmp(plan_status, "stuck") == 0)
 			pause();
 		status = gpusort_fault_status(plan_status);
 	}

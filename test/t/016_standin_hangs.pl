@@ -339,6 +339,7 @@ restart_with('gpusort.service_idle_timeout = 1', GPUSORT_STANDIN => 'unregister:
 foreach my $plan ('sort:hang', 'uploaded:busy')
 {
 	restart_with('', GPUSORT_STANDIN => $plan, GPUSORT_STANDIN_PATIENCE => 5000);
+	my $log = -s $node->logfile;
 	my $session = session();
 	my $reason = 'The device did not finish what it was at within 5 seconds.';
 	is(answer($session, "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
@@ -348,9 +349,25 @@ foreach my $plan ('sort:hang', 'uploaded:busy')
 	is(answer($session, 'SELECT 1'), 1, "$plan: and no other process has");
 	like($node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"),
 		qr/^f\|\Q$reason\E/, "$plan: gpusort_status() says why");
+	like(slurp_file($node->logfile, $log), qr/LOG:  gpusort service .*is ending.*\Q$reason\E/s, "$plan: and so does the log");
 	leave($session);
 	pool_is_free($plan);
 	# were a slot or a lock left behind, this would not end
+	$node->stop('fast');
+}
+
+#
+# One that hangs with a lock that the service needs to end: the kernel ends it
+#
+restart_with('restart_after_crash = on', GPUSORT_STANDIN => 'sort:stuck', GPUSORT_STANDIN_PATIENCE => 1000);
+{
+	my $log = -s $node->logfile;
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i',
+		timeout => $PostgreSQL::Test::Utils::timeout_default, timed_out => \my $late);
+	like($stderr, qr/server closed the connection|connection to server was lost/, 'stuck for good: a crash for all');
+	ok($node->poll_query_until('postgres', 'SELECT true'), 'stuck for good: the server comes back');
+	like(slurp_file($node->logfile, $log), qr/LOG:  gpusort service .*is ending: The device did not finish what it was at within 1 second.*Alarm clock/s,
+		'stuck for good: the log says why');
 	$node->stop('fast');
 }
 
