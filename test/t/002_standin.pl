@@ -19,11 +19,11 @@ max_connections = 60
 fsync = off
 CONF
 
-# 10 million integers come back in three chunks
-my $rows = 10_000_000;
-my $big = "SELECT cardinality(a), a[1], a[5000000], a[$rows] FROM "
-  . "(SELECT gpu_sort_agg((i * 7919::bigint % $rows)::int) a FROM generate_series(1, $rows) i) s";
-my $big_result = "$rows|0|4999999|" . ($rows - 1);
+# as few values of 8 bytes as come back in three chunks of 16 MB
+my $rows = 4_200_000;
+my $big = "SELECT cardinality(a), a[1], a[2000000], a[$rows] FROM "
+  . "(SELECT gpu_sort_agg(i * 7919 % $rows) a FROM generate_series(1::bigint, $rows) i) s";
+my $big_result = "$rows|0|1999999|" . ($rows - 1);
 
 restart_with($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
@@ -33,7 +33,7 @@ skip_without_standin($node);
 # Without a failure
 #
 is( $node->safe_psql('postgres', "$big; SELECT engine, pinned, rows, copy_in_bytes FROM gpusort_last_sort()"),
-	"$big_result\ncuda|t|$rows|" . 4 * $rows, 'a result of several chunks');
+	"$big_result\ncuda|t|$rows|" . 8 * $rows, 'a result of several chunks');
 pool_is_free($node, 'no failure');
 
 # each algorithm is asked for and reported under the same name
@@ -136,31 +136,33 @@ restart_with($node, slow => 20000);
 #
 # The service dies while a backend waits for it
 #
-restart_with($node, slow => 20000);
+restart_with($node);
+hold_device($node, 'sort');
 my ($stdout, $stderr);
 my $psql = in_background($node, \$stdout, \$stderr, $big, 'SELECT engine, reason FROM gpusort_last_sort()');
 my $waiting = "SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%gpu_sort_agg%' "
   . "AND wait_event_type = 'Extension' AND pid <> pg_backend_pid()";
 ok($node->poll_query_until('postgres', $waiting), 'a backend waits for the service');
 kill 'TERM', service_pids($node);
+release_device($node);
 $psql->finish;
 is($stdout, "$big_result\ncpu|The GPU service was shut down.\n", 'service terminated: the CPU sorts');
-restart_with($node, slow => 20000);
 
 #
-# Cancel, timeout and termination while waiting
+# Cancel, timeout and termination while waiting: answered while the device is at it
 #
 foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
+	restart_with($node);
+	hold_device($node, 'sort');
 	$psql = in_background($node, \$stdout, \$stderr, $big);
 	ok($node->poll_query_until('postgres', $waiting), "$how: a backend waits");
-	my $begun = time;
 	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE query LIKE '%gpu_sort_agg%' AND pid <> pg_backend_pid()");
 	$psql->finish;
-	cmp_ok(time - $begun, '<', 5, "$how: is answered long before the device is done");
-	like($stderr, $how eq 'pg_cancel_backend' ? qr/canceling statement/ : qr/terminating connection/, "$how: with its error");
-	restart_with($node, slow => 20000);
+	like($stderr, $how eq 'pg_cancel_backend' ? qr/canceling statement/ : qr/terminating connection/, "$how: has its error");
 }
+restart_with($node);
+hold_device($node, 'sort');
 my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '3s'; $big");
 like($err, qr/canceling statement due to statement timeout/, 'statement_timeout while waiting');
 restart_with($node, slow => 500);
@@ -181,7 +183,7 @@ pool_is_free($node, 'pool exhausted');
 $node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\ngpusort.device_memory_limit = 100MB\n");
 
 restart_with($node);
-$node->pgbench('--no-vacuum --client=32 --jobs=2 --transactions=2', 0, [qr{processed: 64/64}], [qr{^$}],
+$node->pgbench('--no-vacuum --client=32 --jobs=2 --transactions=1', 0, [qr{processed: 32/32}], [qr{^$}],
 	'32 backends with little device memory', {
 		'001_sorts' => q{
 SET gpusort.engine = 'cuda';
