@@ -1,0 +1,40 @@
+-- Row keys of random values order them as the types' comparators do.  :module
+-- is the module that test/rowkey becomes.  For :seconds in all, rounds of 100
+-- rows each are made from :seed, the next number and so on; what fails tells
+-- which, and is repeated with that :seed and 0 :seconds.
+\set ECHO none
+\set QUIET 1
+\pset format unaligned
+\pset tuples_only true
+\pset pager off
+\set ON_ERROR_STOP 1
+\if :{?seed}
+\else
+SELECT extract(epoch FROM now())::bigint AS seed \gset
+\endif
+\if :{?seconds}
+\else
+\set seconds 0
+\endif
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE FUNCTION pg_temp.rowkey_random(kind text, seed bigint, rows integer) RETURNS text
+	LANGUAGE c STRICT AS :'module', 'rowkey_random';
+CREATE FUNCTION pg_temp.rounds(kind text, seed bigint, seconds double precision, OUT wrong text, OUT rounds bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+	until timestamptz := clock_timestamp() + seconds * interval '1 second';
+BEGIN
+	rounds := 0;
+	LOOP
+		wrong := format('seed %s: ', seed + rounds) || pg_temp.rowkey_random(kind, seed + rounds, 100);
+		rounds := rounds + 1;
+		EXIT WHEN wrong IS NOT NULL OR clock_timestamp() >= until;
+	END LOOP;
+END $$;
+
+SELECT plan(12);
+SELECT is(wrong, NULL, format('%s: %s rounds from seed %s on', kind, rounds, :seed))
+FROM unnest(ARRAY['text', 'bpchar', 'name', 'bytea', 'numeric', 'int8', 'float8', 'interval', 'timetz', 'uuid', 'inet', 'lists']) AS kind,
+	 LATERAL pg_temp.rounds(kind, :seed, :seconds * CASE kind WHEN 'lists' THEN 0.45 ELSE 0.05 END);
+SELECT * FROM finish();
