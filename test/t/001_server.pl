@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use GpusortTest qw(is_back);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -39,18 +40,16 @@ sub check_sort
 
 check_sort('not preloaded');
 
-# a timeout in each kind of sort, and while the pool holds keys
-foreach my $query ('SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 30)',
-	'SELECT cardinality(gpu_argsort(a)) FROM big, generate_series(1, 30)',
-	'SELECT cardinality(gpu_sort_agg(k)) FROM t, generate_series(1, 30)')
+# a timeout in each kind of sort, and while the pool holds keys: none of them would end by itself
+foreach my $query ('SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 100000)',
+	'SELECT cardinality(gpu_argsort(a)) FROM big, generate_series(1, 100000)',
+	'SELECT cardinality(gpu_sort_agg(k)) FROM t, generate_series(1, 100000)')
 {
 	foreach my $engine ('auto', 'cpu')
 	{
-		my $begun = time;
 		my ($rc, $stdout, $stderr) =
 		  $node->psql('postgres', "SET gpusort.engine = $engine; SET statement_timeout = '400ms'; $query");
 		like($stderr, qr/canceling statement due to statement timeout/, "$engine: $query is cancelled");
-		cmp_ok(time - $begun, '<', 5, "$engine: $query in time");
 	}
 }
 
@@ -67,12 +66,13 @@ check_sort('after all that');
 # a backend that is killed: the server restarts its processes, and goes on
 $node->append_conf('postgresql.conf', "restart_after_crash = on\n");
 $node->reload;
+my $log = -s $node->logfile;
 ($rc, $stdout, $stderr) = $node->psql('postgres',
 	"DO LANGUAGE plpgsql \$\$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', "
 	. "format('cat >/dev/null; (sleep 0.5; kill -9 %s) >/dev/null 2>&1 &', pg_backend_pid())); END \$\$;"
 	. 'SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 100)');
 like($stderr, qr/server closed the connection|connection to server was lost/, 'a backend is killed in a sort');
-$node->poll_query_until('postgres', 'SELECT true');
+ok(is_back($node, $log), 'the server comes back');
 check_sort('after the kill');
 
 # less device memory than the array needs, where there is a device

@@ -76,14 +76,6 @@ sub run_sorts
 	return %pids;
 }
 
-# Waits until the server is back from a crash that began behind such a place of the log.
-sub is_back
-{
-	my ($log) = @_;
-	return poll_until(sub { return slurp_file($node->logfile, $log) =~ /all server processes terminated; reinitializing/; })
-	  && $node->poll_query_until('postgres', 'SELECT true');
-}
-
 foreach my $preload ('', 'gpusort')
 {
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$preload'\n");
@@ -96,7 +88,7 @@ foreach my $preload ('', 'gpusort')
 		cmp_ok(scalar(@segments), '>', 0, "$name: there is shared memory");
 		my $log = -s $node->logfile;
 		kill 'KILL', $pids{$victim};
-		ok(is_back($log), "$name: the server comes back, though the device is held");
+		ok(is_back($node, $log), "$name: the server comes back, though the device is held");
 		release_device($node);
 		$_->finish foreach @running;
 		is(join(' ', grep { -e } @segments), '', "$name: shared memory is gone");
@@ -177,7 +169,7 @@ foreach my $how ('killed', 'terminated', 'cancelled')
 	{
 		end_session($node);
 		kill 'KILL', $pid;
-		ok(is_back($log), "$name: the server comes back");
+		ok(is_back($node, $log), "$name: the server comes back");
 	}
 	ask($node, "SELECT pg_terminate_backend($pid)") if $how eq 'terminated';
 	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'background' AND backend_type = 'client backend'")

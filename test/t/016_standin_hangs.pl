@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use GpusortTest qw(is_back);
 use IPC::Run qw(start timeout pump);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -365,7 +366,7 @@ restart_with('restart_after_crash = on', GPUSORT_STANDIN => 'sort:stuck', GPUSOR
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i',
 		timeout => $PostgreSQL::Test::Utils::timeout_default, timed_out => \my $late);
 	like($stderr, qr/server closed the connection|connection to server was lost/, 'stuck for good: a crash for all');
-	ok($node->poll_query_until('postgres', 'SELECT true'), 'stuck for good: the server comes back');
+	ok(is_back($node, $log), 'stuck for good: the server comes back');
 	like(slurp_file($node->logfile, $log), qr/LOG:  gpusort service .*is ending: The device did not finish what it was at within 1 second.*Alarm clock/s,
 		'stuck for good: the log says why');
 	$node->stop('fast');

@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  ordering_node restart_with start_by skip_without_standin
+  ordering_node restart_with start_by is_back skip_without_standin
   traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   service_pids poll_services
@@ -85,6 +85,16 @@ sub start_by
 	my $started = run_log(\@command);
 	$node->_update_pid(1) if $started;
 	return $started;
+}
+
+# Waits until the server is back from a crash that began behind such a place of
+# the log.  Before the postmaster knows of it, one may still connect, and be
+# thrown out later.
+sub is_back
+{
+	my ($node, $log) = @_;
+	return poll_until(sub { return slurp_file($node->logfile, $log) =~ /all server processes terminated; reinitializing/; })
+	  && $node->poll_query_until('postgres', 'SELECT true');
 }
 
 # Ends a test whose server has no stand-in device.
