@@ -16,6 +16,10 @@
 #   chunks only from 8 kB on, which sort keys and rows are.  It watches the
 #   server's own memcpy() and the like, too.
 #
+#   TAP tests run two at a time, those of the stand-in but 009, for which see
+#   test/run.sh: whole, they take 8 minutes of the 15 that all parts take together
+#   on two cores.
+#
 #   Excluded, and why:
 #   detect_leaks=0       the server frees nothing at its end; see test/t/018_leaks.pl
 #   detect_stack_use_after_return=0, use_sigaltstack=0    check_stack_depth()
@@ -28,7 +32,9 @@
 #   which are built with both sanitizers: the encoding of keys, and the service's
 #   handling of requests that their backends have damaged.  SECONDS_EACH=30 each.
 #   What fails is shown as base64; the bytes, in a file, are the argument with
-#   which the target repeats it.
+#   which the target repeats it.  Row keys, which need a server's types, are
+#   those of random values, made in a server by test/rowkey/random_keys.c, which
+#   is built in the same way; what fails is shown with its seed.
 #
 # valgrind
 #   The distribution's server runs test/instruments/valgrind.sql, each feature of
@@ -98,14 +104,13 @@ check_reports() {
   fi
 }
 
-run_sanitizers() {
-  local flags="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all" runtime=()
-  local cc="gcc $flags" cxx="g++ $flags" options library
-  say "sanitizers: build"
-  copy_tree "$work/sanitized"
-  build_and_install "$work/sanitized" WITH_CUDA=standin CC="$cc" CXX="$cxx"
+sanitizer_flags="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all"
 
-  mkdir "$work/reports"
+# Servers that are started from now on have the sanitizers' runtimes, and write
+# what these find to $work/reports.
+sanitize_servers() {
+  local runtime=() options library
+  mkdir -p "$work/reports"
   chmod 777 "$work/reports"
   for library in libasan libubsan; do
     runtime+=("$(readlink -f "$(gcc -print-file-name=$library.so)")")
@@ -118,7 +123,15 @@ run_sanitizers() {
     "LD_PRELOAD=${runtime[*]}"
     "ASAN_OPTIONS=$options:detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0"
     "UBSAN_OPTIONS=$options")
+}
 
+run_sanitizers() {
+  local cc="gcc $sanitizer_flags" cxx="g++ $sanitizer_flags"
+  say "sanitizers: build"
+  copy_tree "$work/sanitized"
+  build_and_install "$work/sanitized" WITH_CUDA=standin CC="$cc" CXX="$cxx"
+
+  sanitize_servers
   start_cluster "${server_settings[@]}"
   run_regress "sanitizers: regress"
   run_regress "sanitizers: regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
@@ -126,10 +139,14 @@ run_sanitizers() {
   stop_cluster
   check_reports "sanitizers: regress"
   if [ "$quick" != yes ]; then
-    run_tap "sanitizers: server" "$tree"/test/t/{001,010,020}*.pl
-    run_tap "sanitizers: stand-in device" "$tree"/test/t/*standin*.pl
+    tap_jobs=2 run_tap "sanitizers: server" "$tree"/test/t/{001,010,020}*.pl
+    check_reports "sanitizers: server"
+    tap_jobs=2 run_tap "sanitizers: stand-in device" "$tree"/test/t/{002,003,004,016,005,006,007,008,011}*.pl
+    check_reports "sanitizers: stand-in device"
+    run_tap "sanitizers: limits, stand-in device" "$tree"/test/t/009*.pl
+    check_reports "sanitizers: limits, stand-in device"
     SETTINGS="gpusort.engine=cuda" run_tap "sanitizers: random queries, stand-in device" "$tree"/test/t/020*.pl
-    check_reports "sanitizers: servers"
+    check_reports "sanitizers: random queries, stand-in device"
   fi
   server_environment=()
 }
@@ -165,6 +182,22 @@ fuzz() {
   fi
 }
 
+# Row keys of random values: in a server without gpusort, by a module of their own.
+fuzz_row_keys() {
+  local name="fuzz: row keys" module=$work/random_keys.so server_flags
+  read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
+  # shellcheck disable=SC2086
+  gcc $sanitizer_flags "${fuzz_flags[@]}" "${server_flags[@]}" -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" \
+    -o "$module" "$tree"/test/rowkey/*.c "$tree"/src/rowkey*.c
+  chmod 755 "$module"
+  sanitize_servers
+  start_cluster
+  run_prove "$name" pg_prove -d postgres --set "module=$module" --set "seconds=$seconds" "$tree/test/rowkey/random.sql"
+  stop_cluster
+  check_reports "$name"
+  server_environment=()
+}
+
 run_fuzz() {
   local server_flags
   choose_fuzzer
@@ -172,6 +205,7 @@ run_fuzz() {
   fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/encode.c" -lm
   fuzz "fuzz: requests to the service" -DUSE_CUDA "${server_flags[@]}" \
     "$tree/test/fuzz/request_fuzz.c" "$tree/src/service_piece.c"
+  fuzz_row_keys
 }
 
 # ---- valgrind ----

@@ -76,7 +76,10 @@ run_pgtap() {
   run_prove "$1" env PGOPTIONS="${2:-}" pg_prove -j 2 -d gpusort_pgtap "$tree"/test/pgtap/*.sql
 }
 
-# TAP tests, which make servers of their own.
+# TAP tests, which make servers of their own: in folders of their own, and
+# listening nowhere but there.  tap_jobs=2 runs two at a time, for tests that
+# look at nothing but their servers and need not have the machine for themselves.
+tap_jobs=1
 run_tap() {
   local name=$1 perl_lib=$pgxs/test/perl
   shift
@@ -88,5 +91,5 @@ run_tap() {
   run_prove "$name" as_cluster_user env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE "${server_environment[@]}" \
     TESTDIR="$work/tap" TESTDATADIR="$work/tap/tmp_check" TESTLOGDIR="$work/tap/tmp_check/log" \
     PG_REGRESS="$pgxs/test/regress/pg_regress" \
-    prove -I "$perl_lib" -I "$work/tap" "${@/#*\//$work/tap/}"
+    prove -j "$tap_jobs" -I "$perl_lib" -I "$work/tap" "${@/#*\//$work/tap/}"
 }
