@@ -16,9 +16,8 @@
 #   chunks only from 8 kB on, which sort keys and rows are.  It watches the
 #   server's own memcpy() and the like, too.
 #
-#   TAP tests run two at a time, those of the stand-in but 009, for which see
-#   test/run.sh: whole, they take 8 minutes of the 15 that all parts take together
-#   on two cores.
+#   TAP tests run whole, two at a time: they take most of the time that all parts
+#   take together.
 #
 #   Excluded, and why:
 #   detect_leaks=0       the server frees nothing at its end; see test/t/018_leaks.pl
@@ -141,9 +140,9 @@ run_sanitizers() {
   if [ "$quick" != yes ]; then
     tap_jobs=2 run_tap "sanitizers: server" "$tree"/test/t/{001,010,020}*.pl
     check_reports "sanitizers: server"
-    tap_jobs=2 run_tap "sanitizers: stand-in device" "$tree"/test/t/{002,003,004,016,005,006,007,008,011}*.pl
+    tap_jobs=2 run_tap "sanitizers: stand-in device" "${standin_tests[@]}"
     check_reports "sanitizers: stand-in device"
-    run_tap "sanitizers: limits, stand-in device" "$tree"/test/t/009*.pl
+    run_tap "sanitizers: limits, stand-in device" "${limits_test[@]}"
     check_reports "sanitizers: limits, stand-in device"
     SETTINGS="gpusort.engine=cuda" run_tap "sanitizers: random queries, stand-in device" "$tree"/test/t/020*.pl
     check_reports "sanitizers: random queries, stand-in device"

@@ -117,9 +117,8 @@ build_and_install "$work/standin" WITH_CUDA=standin
 start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
 stop_cluster
-# 009 takes all of what there is of this and that
-tap_jobs=2 run_tap "stand-in device" "$tree"/test/t/{002,003,004,016,005,006,007,008,011,013}*.pl
-run_tap "limits, stand-in device" "$tree"/test/t/009*.pl
+tap_jobs=2 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/013*.pl
+run_tap "limits, stand-in device" "${limits_test[@]}"
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
 build_damage_module
 run_tap "damaged requests, stand-in device" "$tree"/test/damage/*.pl

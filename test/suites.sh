@@ -76,6 +76,11 @@ run_pgtap() {
   run_prove "$1" env PGOPTIONS="${2:-}" pg_prove -j 2 -d gpusort_pgtap "$tree"/test/pgtap/*.sql
 }
 
+# TAP tests of the stand-in device: those that can run beside others, and one
+# that takes all there is of shared memory.
+mapfile -t standin_tests < <(find "$tree/test/t" -name '*standin*.pl' ! -name '009_*' | sort)
+limits_test=("$tree"/test/t/009_*.pl)
+
 # TAP tests, which make servers of their own: in folders of their own, and
 # listening nowhere but there.  tap_jobs=2 runs two at a time, for tests that
 # look at nothing but their servers and need not have the machine for themselves.
