@@ -10,7 +10,8 @@
  *	reordering	Scripts change places, as Cyrillic goes before Latin for
  *				Russian.  The first bytes of their weights change by as much.
  *
- * Nor is one that compares digits as numbers: ICU makes weights of these.
+ * A collation that compares digits as numbers is not taken: their weights depend
+ * on how many there are.
  *
  * The functions are those of the library that the server has loaded, which may
  * be another one than that of the headers.  They have its version in their
@@ -28,26 +29,15 @@
 #include <unicode/uscript.h>
 #include <unicode/uset.h>
 
-#define WEAK(function)	extern __typeof__(function) function __attribute__((weak))
+#define FUNCTIONS(_) \
+	_(u_errorName) _(u_getIntPropertyMaxValue) _(u_getIntPropertyValue) \
+	_(ucol_closeElements) _(ucol_getAttribute) _(ucol_getContractionsAndExpansions) \
+	_(ucol_getLocaleByType) _(ucol_getReorderCodes) _(ucol_getSortKey) _(ucol_getVariableTop) \
+	_(ucol_next) _(ucol_openElements) _(ucol_setText) _(uscript_getSampleString) \
+	_(uset_close) _(uset_getItem) _(uset_getItemCount) _(uset_openEmpty)
 
-WEAK(u_errorName);
-WEAK(u_getIntPropertyMaxValue);
-WEAK(u_getIntPropertyValue);
-WEAK(ucol_closeElements);
-WEAK(ucol_getAttribute);
-WEAK(ucol_getContractionsAndExpansions);
-WEAK(ucol_getLocaleByType);
-WEAK(ucol_getReorderCodes);
-WEAK(ucol_getSortKey);
-WEAK(ucol_getVariableTop);
-WEAK(ucol_next);
-WEAK(ucol_openElements);
-WEAK(ucol_setText);
-WEAK(uscript_getSampleString);
-WEAK(uset_close);
-WEAK(uset_getItem);
-WEAK(uset_getItemCount);
-WEAK(uset_openEmpty);
+#define WEAK(function)	extern __typeof__(function) function __attribute__((weak));
+FUNCTIONS(WEAK)
 
 /* A noncharacter: before a character, it makes the first weight of its script. */
 #define SCRIPT_START	0xFDD1
@@ -88,11 +78,8 @@ static const struct
 static bool
 functions_found(void)
 {
-	return u_errorName && u_getIntPropertyMaxValue && u_getIntPropertyValue &&
-		ucol_closeElements && ucol_getAttribute && ucol_getContractionsAndExpansions &&
-		ucol_getLocaleByType && ucol_getReorderCodes && ucol_getSortKey && ucol_getVariableTop &&
-		ucol_next && ucol_openElements && ucol_setText && uscript_getSampleString &&
-		uset_close && uset_getItem && uset_getItemCount && uset_openEmpty;
+#define FOUND(function)	&& function != NULL
+	return true FUNCTIONS(FOUND);
 }
 
 static void
