@@ -176,6 +176,9 @@ CREATE TABLE icu_strings AS
 SELECT unnest(random_strings(letters, 12, 60) || (SELECT array_agg(substr(letters, 1, 8) || s) FROM unnest(random_strings(substr(letters, 1, 4), 6, 20)) s)) AS s
 FROM icu_alphabets;
 INSERT INTO icu_strings SELECT s || t FROM unnest(ARRAY['', 'a', 'A', E'a\u0301', 'á', repeat('x', 15), repeat(' ', 300), repeat(E'\x01', 300)]) s, unnest(ARRAY['', 'b', 'B', 'ch', 'c' || E'\u0301' || 'h']) t;
+-- contractions of three letters, everywhere after a character that is left to ICU
+INSERT INTO icu_strings SELECT chars('1F600') || repeat(chars('F40'), i) || chars('F42', 'F51') || t
+FROM generate_series(0, 6) i, unnest(string_to_array(chars('F40-F69', '61'), NULL)) t;
 -- so long that all that come after it are looked up
 INSERT INTO icu_strings VALUES (repeat('x', 600000));
 -- what is missing in a version is left out
