@@ -42,9 +42,8 @@ FUNCTIONS(WEAK)
 /* A noncharacter: before a character, it makes the first weight of its script. */
 #define SCRIPT_START	0xFDD1
 
-/* The first byte of U+FFFE's weight, which separates fields; where the weights of scripts end */
-#define LEAD_SEPARATOR	0x02
-#define UNASSIGNED		0xFE00
+#define LEAD_SEPARATOR	0x02	/* first byte of U+FFFE's weight, which separates fields */
+#define UNASSIGNED		0xFE00	/* where the weights of scripts end */
 
 /*
  * Letters, digits and signs that are likely, and how likely beside others of
@@ -145,6 +144,7 @@ gpusort_icu_next(GpusortIcuReader *reader)
 	return 0;
 }
 
+/* All weights of n units, as gpusort_icu_weights() has them of a character. */
 static int
 read_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
 {
@@ -175,10 +175,7 @@ gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint32 *weights)
 	return read_weights(reader, &text, 1, weights);
 }
 
-/*
- * Begins the next range, if it is moved by another shift than the last one.
- * False if there are too many.
- */
+/* Begins a range, if its shift is not the last one's.  False if there are too many. */
 static bool
 add_range(GpusortIcuReader *reader, uint16 start, uint8 shift)
 {
@@ -260,7 +257,6 @@ read_reordering(GpusortIcuReader *reader)
 	return true;
 }
 
-/* False if the attribute is not known, or not what it is to be. */
 static bool
 attribute_is(const GpusortIcuReader *reader, UColAttribute attribute, UColAttributeValue value)
 {
@@ -297,13 +293,14 @@ gpusort_icu_open(GpusortIcuReader *reader)
 	return U_SUCCESS(status) && read_reordering(reader);
 }
 
-/* The first byte of a character's weight, 0 if it has none */
+/* The first byte of a character's weight */
 static uint8
 lead_of(GpusortIcuReader *reader, uint32 character)
 {
-	uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
+	uint32		weights[GPUSORT_ICU_WEIGHTS + 1] = {0};
 
-	return gpusort_icu_weights(reader, character, weights) > 0 ? weights[0] >> 24 : 0;
+	gpusort_icu_weights(reader, character, weights);
+	return weights[0] >> 24;
 }
 
 /* Makes a group of the first bytes from one to another, of which it has the name. */
