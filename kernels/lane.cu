@@ -44,7 +44,7 @@ struct GpusortCudaLane {
 	GpusortCudaDevice *dev;
 	cudaStream_t stream;
 	cudaEvent_t sort_begin, sort_end;
-	Memory keys;				 /* what was uploaded; once sorted, the sorted keys */
+	Memory keys;				 /* what was uploaded; once sorted, the sorted keys or merge keys */
 	Memory rows;				 /* once sorted with rows, the input positions */
 	uint64_t filled;			 /* bytes of keys uploaded */
 	bool sorted;				 /* no upload may follow */

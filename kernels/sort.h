@@ -142,7 +142,8 @@ GpusortCudaStatus number_rows(Run &run, uint32_t *rows, uint64_t count);
 /*
  * Sorts what keys holds as sort says.  Afterwards keys holds the sorted keys,
  * or, if rows are wanted, rows holds their input positions in sorted order, and
- * keys is undefined unless it is wanted too.  On failure both are undefined.
+ * keys is undefined unless it is wanted too; of several words, keys then holds
+ * the sorted merge keys.  On failure both are undefined.
  * The order has been checked on the device when this returns.
  */
 GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows);

@@ -38,6 +38,9 @@ typedef enum GpusortServiceState
 	GPUSORT_SERVICE_READY
 } GpusortServiceState;
 
+/* Why a request of which nothing makes sense is not served. */
+#define GPUSORT_REQUEST_DAMAGED "The request to the GPU service was damaged."
+
 /*
  * A request's life.  Every change is made under the control lock; who may
  * make it is said behind each state.  The service touches a request's chunks

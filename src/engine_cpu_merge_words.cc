@@ -27,14 +27,17 @@
 namespace
 {
 
-/* Rows merged between two looks at the cancel flag: some milliseconds. */
+/* Rows merged between two looks at the cancel flag: milliseconds, dozens of them with long ties. */
 constexpr size_t MERGE_STRIDE = 64 * 1024;
+
+/* The first rows, by which to tell whether words are looked at often. */
+constexpr size_t FIRST_STRIDE = MERGE_STRIDE / 16;
 
 /* Keys of a piece that are on their way to the cache; a power of two. */
 constexpr size_t AHEAD = 16;
 
-/* Words are asked for ahead if they are looked at this often in a stride. */
-constexpr size_t OFTEN = MERGE_STRIDE / 16;
+/* Words are asked for ahead if they are looked at for one row in so many. */
+constexpr size_t OFTEN = 16;
 
 /* What is merged. */
 struct Merged
@@ -288,16 +291,16 @@ merge_stretch(const Merged &merged, const size_t *begin, const size_t *end, uint
 		Heads		heads = {merged, cursors, false, 0};
 		Heads::Tree tournament(heads, npieces, nodes);
 
-		while (count > 0 && !crew->stopped(thread))
+		for (size_t stride = FIRST_STRIDE; count > 0 && !crew->stopped(thread); stride = MERGE_STRIDE)
 		{
-			size_t		now = count < MERGE_STRIDE ? count : MERGE_STRIDE;
+			size_t		now = count < stride ? count : stride;
 
 			heads.looks = 0;
 			if (heads.ahead)
 				take<true>(&tournament, heads, now, out);
 			else
 				take<false>(&tournament, heads, now, out);
-			look_ahead(&heads, heads.looks >= OFTEN);
+			look_ahead(&heads, heads.looks >= now / OFTEN);
 			out += now;
 			count -= now;
 		}

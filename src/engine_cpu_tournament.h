@@ -62,9 +62,9 @@ class Tournament
 		return Entry(key) << 32 | piece;
 	}
 
-	/* nodes: room for tournament_nodes(npieces) entries. */
-	Tournament(const Heads &heads, size_t npieces, Entry *nodes):
-		nodes(nodes), leaves(tournament_nodes(npieces) / 2)
+	/* room: for tournament_nodes(npieces) entries. */
+	Tournament(const Heads &heads, size_t npieces, Entry *room):
+		nodes(room), leaves(tournament_nodes(npieces) / 2)
 	{
 		/* bottom up, a node first holds its winner */
 		for (size_t i = 0; i < leaves; i++)

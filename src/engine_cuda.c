@@ -326,11 +326,14 @@ merge_pieces(GpusortRun *run, GpusortBlock *block)
 
 	if (run->spec.words > 1 && cuda->spans == NULL)
 	{
+		GpusortMergeKey settled = request_of(cuda)->merge_key;
 		GpusortCpuInput input;
 
+		if (!gpusort_merge_key_sound(&settled, run->spec.words))
+			return GPUSORT_REQUEST_DAMAGED;
 		cuda->spans = MemoryContextAlloc(run->cxt, sizeof(GpusortSpan) * run->nblocks);
 		gpusort_run_describe(run, cuda->spans, &input);
-		gpusort_pieces_of_words(cuda->pieces, &input, &request_of(cuda)->merge_key);
+		gpusort_pieces_of_words(cuda->pieces, &input, &settled);
 	}
 	return gpusort_pieces_merge(cuda->pieces, run->rows - result->fetched,
 								out != NULL ? out + result->fetched * width : NULL,

@@ -9,8 +9,9 @@
  * original order there would be no stable one either.  So pieces are collected
  * in memory of the backend's, while the device is at work on the next ones,
  * and the input stays what it was until the whole result is there.  That takes
- * as much memory as the keys and rows do, less than the CPU engine would want
- * to sort positions, and none of the shared pool's.
+ * as much memory as the keys (or, of several words, what is merged by) and rows
+ * do, less than the CPU engine would want to sort positions, and none of the
+ * shared pool's.
  *
  * Memory that cannot be had is no error here: the CPU engine may do with less.
  *

@@ -20,8 +20,6 @@
 #include "control.h"
 #include "gpusort_cuda.h"
 
-#define GPUSORT_REQUEST_DAMAGED "The request to the GPU service was damaged."
-
 /* A byte that is neither 0 nor 1 is no bool, and must not be read as one. */
 static inline bool
 gpusort_request_bool_sound(const bool *value)
@@ -29,7 +27,16 @@ gpusort_request_bool_sound(const bool *value)
 	return *(const uint8 *) value <= 1;
 }
 
-/* Is what is to be sorted something that the device's sorts take? */
+/* Are keys of so many words, of so many bytes each, something that the device's sorts take? */
+static inline bool
+gpusort_request_keys_sound(int key_bytes, int words, bool want_rows)
+{
+	if (words == 1)
+		return key_bytes == 4 || key_bytes == 8;
+	return words > 1 && words <= GPUSORT_CUDA_MAX_WORDS && key_bytes == 8 && want_rows;
+}
+
+/* Is what is to be sorted, and how, something that they take? */
 static inline bool
 gpusort_request_spec_sound(const GpusortRequest *request)
 {
@@ -37,13 +44,8 @@ gpusort_request_spec_sound(const GpusortRequest *request)
 		!gpusort_request_bool_sound(&request->in_pieces) ||
 		!gpusort_request_bool_sound(&request->resorted))
 		return false;
-	if (request->key_bytes != 4 && request->key_bytes != 8)
-		return false;
-	if (request->words < 1 || request->words > GPUSORT_CUDA_MAX_WORDS)
-		return false;
-	if (request->words > 1 && (request->key_bytes != 8 || !request->want_rows))
-		return false;
-	return request->algorithm <= GPUSORT_CUDA_RADIXSORT && request->bins <= 1024;
+	return gpusort_request_keys_sound(request->key_bytes, request->words, request->want_rows) &&
+		request->algorithm <= GPUSORT_CUDA_RADIXSORT && request->bins <= 1024;
 }
 
 /* Is it a chunk that exists and that the request, of this number, holds? */

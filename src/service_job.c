@@ -20,7 +20,7 @@
  * they are sorted again.  If nothing can be taken and nothing will be
  * returned, the piece is made smaller.  So a sort fails for lack of device
  * memory only if a single chunk does not fit alone, or no longer a piece that
- * was taken when a part of it had been fetched, or a run that is not cut.
+ * was taken when a part of it had been fetched.
  *
  * A backend may take its time: its query waits for a lock, or its client holds
  * a cursor open.  When a request has waited for its backend for longer than

@@ -42,6 +42,11 @@ typedef struct GpusortJob
 	GpusortRequest *request;
 	uint32		serial;			/* of the use of the request that the rest is about */
 
+	/* what it said when that began, and may no longer say if it is damaged */
+	uint8		key_bytes;
+	uint8		words;
+	bool		want_rows;
+
 	/*
 	 * Piece p is pieces[p % GPUSORT_MAX_PIECES], for returned <= p < begun.
 	 * Those below sorted are; returned <= sorted <= begun, and begun - returned
@@ -74,6 +79,13 @@ typedef struct GpusortJob
 
 	char		failure[160];	/* why a piece failed */
 } GpusortJob;
+
+/* Bytes from one key of the request to the next. */
+static inline Size
+gpusort_job_width(const GpusortJob *job)
+{
+	return (Size) job->key_bytes * job->words;
+}
 
 static inline GpusortPiece *
 gpusort_job_piece(GpusortJob *job, uint32 p)
@@ -138,9 +150,12 @@ typedef enum GpusortPieceOutcome
  * Bytes of device memory with which that many chunks of the request's keys
  * can be uploaded and sorted.
  */
-extern uint64 gpusort_piece_memory(const GpusortRequest *request, uint32 chunks);
+extern uint64 gpusort_piece_memory(const GpusortJob *job, uint32 chunks);
 
-/* Forgets all pieces and decides how large those of the request shall be. */
+/*
+ * Forgets all pieces, reads what is to be sorted, and decides how large the
+ * request's pieces shall be.
+ */
 extern void gpusort_piece_reset(GpusortJob *job);
 
 /*
@@ -150,10 +165,7 @@ extern void gpusort_piece_reset(GpusortJob *job);
 extern void gpusort_piece_note(GpusortJob *job);
 extern void gpusort_piece_resume(GpusortJob *job);
 
-/*
- * Begins pieces for the chunks that there are.  Fails if it would have to, but
- * must not, cut the request.
- */
+/* Begins pieces for the chunks that there are.  Fails if these are damaged. */
 extern GpusortPieceOutcome gpusort_piece_begin(GpusortJob *job);
 
 /* Will no more chunks come to piece p, which is begun? */
@@ -185,8 +197,8 @@ extern GpusortPieceOutcome gpusort_piece_return(GpusortJob *job, uint32 *ready);
 extern void gpusort_piece_drop(GpusortJob *job, uint32 p);
 
 /*
- * Makes the oldest unsorted piece smaller.  False if it must not, or cannot,
- * be: the job's failure says why.
+ * Makes the oldest unsorted piece smaller.  False if it cannot be, or a part of
+ * it has been sent: the job's failure says why.
  */
 extern bool gpusort_piece_shrink(GpusortJob *job);
 

@@ -50,9 +50,9 @@ buffer_bytes(uint32 chunks)
 }
 
 static uint64
-rows_in(const GpusortRequest *request, uint32 chunks)
+rows_in(const GpusortJob *job, uint32 chunks)
 {
-	return chunks * (uint64) (GPUSORT_CHUNK_BYTES / gpusort_request_width(request));
+	return chunks * (uint64) (GPUSORT_CHUNK_BYTES / gpusort_job_width(job));
 }
 
 /*
@@ -62,32 +62,32 @@ rows_in(const GpusortRequest *request, uint32 chunks)
  * CUB's and mppSort's tables are below a sixteenth of that.
  */
 uint64
-gpusort_piece_memory(const GpusortRequest *request, uint32 chunks)
+gpusort_piece_memory(const GpusortJob *job, uint32 chunks)
 {
-	uint64		rows = rows_in(request, chunks);
+	uint64		rows = rows_in(job, chunks);
 	uint64		bytes = buffer_bytes(chunks);
 
-	bytes += rows * (request->want_rows ? 2 * sizeof(uint64) : request->key_bytes);
-	if (request->words > 1)
+	bytes += rows * (job->want_rows ? 2 * sizeof(uint64) : job->key_bytes);
+	if (job->words > 1)
 		bytes += rows * (sizeof(uint64) + sizeof(uint32));
 	return bytes + bytes / 16;
 }
 
 /* The most chunks that fit the device, or 1. */
 static uint32
-largest_piece(const GpusortRequest *request)
+largest_piece(const GpusortJob *job)
 {
 	uint32		chunks = 1;
 
 	while (chunks < GPUSORT_MAX_CHUNKS &&
-		   gpusort_piece_memory(request, chunks + 1) <= gpusort_service_memory())
+		   gpusort_piece_memory(job, chunks + 1) <= gpusort_service_memory())
 		chunks++;
 	return chunks;
 }
 
 /* The most chunks of which one piece is sorted, one comes and one goes, or 1. */
 static uint32
-overlapping_piece(const GpusortRequest *request)
+overlapping_piece(const GpusortJob *job)
 {
 	uint32		chunks = 1;
 
@@ -95,10 +95,15 @@ overlapping_piece(const GpusortRequest *request)
 	{
 		uint32		more = 2 * chunks;
 		uint64		coming = buffer_bytes(more);
-		uint64		going = coming + (request->want_rows ? rows_in(request, more) * sizeof(uint32) : 0);
+		uint64		going = coming;
 
+		/* of keys of several words, 8 bytes are left */
+		if (job->words > 1)
+			going = rows_in(job, more) * sizeof(uint64);
+		if (job->want_rows)
+			going += rows_in(job, more) * sizeof(uint32);
 		if (more > GPUSORT_MAX_CHUNKS ||
-			gpusort_piece_memory(request, more) + coming + going > gpusort_service_memory())
+			gpusort_piece_memory(job, more) + coming + going > gpusort_service_memory())
 			return chunks;
 		chunks = more;
 	}
@@ -111,15 +116,19 @@ gpusort_piece_reset(GpusortJob *job)
 
 	job->returned = job->sorted = job->begun = 0;
 	job->blocks = 0;
+	job->key_bytes = request->key_bytes;
+	job->words = request->words;
+	job->want_rows = gpusort_request_bool_sound(&request->want_rows) && request->want_rows;
 	/* a request that is over may have been damaged, and has no more pieces */
-	if (!gpusort_request_spec_sound(request))
+	if (!gpusort_request_keys_sound(job->key_bytes, job->words, job->want_rows))
 	{
-		job->piece_chunks = 1;
+		job->key_bytes = sizeof(uint64);
+		job->words = job->piece_chunks = 1;
 		return;
 	}
-	job->piece_chunks = largest_piece(request);
-	if (request->expected_rows > rows_in(request, job->piece_chunks))
-		job->piece_chunks = overlapping_piece(request);
+	job->piece_chunks = largest_piece(job);
+	if (request->expected_rows > rows_in(job, job->piece_chunks))
+		job->piece_chunks = overlapping_piece(job);
 }
 
 /* ----------------------------------------------------------------
@@ -219,7 +228,7 @@ gpusort_piece_begin(GpusortJob *job)
 				if (piece->before < 0)
 					return damaged(job);
 			}
-			job->piece_chunks = Min(job->piece_chunks, overlapping_piece(request));
+			job->piece_chunks = Min(job->piece_chunks, overlapping_piece(job));
 			request->in_pieces = true;
 		}
 		else if (chunks_from(job, piece) == 0)
@@ -288,7 +297,7 @@ gpusort_piece_shrink(GpusortJob *job)
 		return false;
 	}
 	gpusort_piece_drop(job, job->sorted);
-	job->piece_chunks = Min(pg_prevpower2_32(chunks - 1), overlapping_piece(job->request));
+	job->piece_chunks = Min(pg_prevpower2_32(chunks - 1), overlapping_piece(job));
 	piece->most = job->piece_chunks;
 	job->begun = job->sorted + 1;
 	return true;
@@ -310,7 +319,7 @@ gpusort_piece_fits(GpusortJob *job, uint32 p)
 	if (p == job->returned)
 		return true;
 	/* one piece or the other will be sorted meanwhile */
-	bytes += gpusort_piece_memory(job->request, next->most) - buffer_bytes(next->most);
+	bytes += gpusort_piece_memory(job, next->most) - buffer_bytes(next->most);
 	return bytes <= gpusort_service_memory();
 }
 
@@ -353,14 +362,14 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 			return unmapped(job, reason);
 		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
 			request->pinned = false;
-		GPUSORT_WATCHED(piece->rows * gpusort_request_width(request) + bytes,
+		GPUSORT_WATCHED(piece->rows * gpusort_job_width(job) + bytes,
 						status = gpusort_cuda_upload(piece->lane, keys, bytes, &err));
 		gpusort_service_check(status, &err);
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
 		piece->last = chunk;
 		piece->uploaded++;
-		piece->rows += bytes / gpusort_request_width(request);
+		piece->rows += bytes / gpusort_job_width(job);
 	}
 	return GPUSORT_PIECE_OK;
 }
@@ -406,9 +415,9 @@ gpusort_piece_sort(GpusortJob *job)
 	GpusortMergeKey merge_key = request->merge_key;
 	GpusortCudaSort sort = {
 		.rows = piece->rows,
-		.key_bytes = request->key_bytes,
-		.words = request->words,
-		.with_rows = request->want_rows,
+		.key_bytes = job->key_bytes,
+		.words = job->words,
+		.with_rows = job->want_rows,
 		.algorithm = (GpusortCudaAlgorithm) request->algorithm,
 		.bins = request->bins,
 		.merge_key = &merge_key,
@@ -423,7 +432,7 @@ gpusort_piece_sort(GpusortJob *job)
 	sort.keys_too = sort.with_rows && request->in_pieces;
 	if (merge_key.parts != 0 && !gpusort_merge_key_sound(&merge_key, sort.words))
 		return damaged(job);
-	GPUSORT_WATCHED(piece->rows * gpusort_request_width(request),
+	GPUSORT_WATCHED(piece->rows * gpusort_job_width(job),
 					status = gpusort_cuda_sort(piece->lane, &sort, &report, &err));
 	gpusort_service_check(status, &err);
 	if (status == GPUSORT_CUDA_NO_MEMORY)
@@ -432,14 +441,14 @@ gpusort_piece_sort(GpusortJob *job)
 	{
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order twice"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_request_width(request))));
+				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_job_width(job))));
 		strlcpy(job->failure, "The device's result was out of order.", sizeof(job->failure));
 		return GPUSORT_PIECE_FAILED;
 	}
 	if (report.resorted)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_request_width(request))));
+				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_job_width(job))));
 	request->merge_key = merge_key;
 	add_report(request, &report);
 	/* every upload has come to its end */
@@ -486,7 +495,7 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		   job->blocks + piece->queued < consumed + request->nring)
 	{
 		bool		rows = piece->queued >= piece->nkey_blocks;
-		uint64		size = piece->rows * (rows ? sizeof(uint32) : request->key_bytes);
+		uint64		size = piece->rows * (rows ? sizeof(uint32) : job->key_bytes);
 		uint64		offset = (uint64) (piece->queued - (rows ? piece->nkey_blocks : 0)) * GPUSORT_CHUNK_BYTES;
 		int			slot = (job->blocks + piece->queued) % request->nring;
 		const char *reason = NULL;

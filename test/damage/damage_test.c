@@ -119,6 +119,7 @@ damage_request(PG_FUNCTION_ARGS)
 	request->algorithm = 0;
 	request->bins = 0;
 	request->in_pieces = false;
+	request->merge_key.parts = 0;
 	request->ring[0] = chunks[0];
 	request->nring = 1;
 	request->first_chunk = chunks[1];

@@ -104,7 +104,7 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 	expect(gpusort_cuda_memory_used(dev) == 0, "closed lanes hold no memory");
 }
 
-/* Keys of three words, uploaded by whole keys as chunks bring them; none but the rows come back. */
+/* Keys of three words, uploaded by whole keys as chunks bring them; the rows come back, alone and with merge keys. */
 static void run_words_lane(GpusortCudaDevice *dev)
 {
 	const uint64_t n = 300000;
@@ -141,6 +141,25 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	while (finished < 1)
 		MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
 	expect(rows == good, "keys of several words, through a lane");
+	gpusort_cuda_lane_close(lane);
+
+	GpusortMergeKey settled = {};
+	std::vector<uint64_t> made(n), good_made(n);
+	sort.keys_too = true;
+	sort.merge_key = &settled;
+	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
+	MUST_PASS(upload_pieces(lane, keys.data(), n * width, 70000 * width));
+	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
+	expect(gpusort_cuda_memory_used(dev) < n * width, "of several words, the keys' memory is given back");
+	expect(gpusort_cuda_download(lane, false, n * 8, made.data(), 8, &error) == GPUSORT_CUDA_FAULT,
+		   "no more merge keys than rows come back");
+	MUST_PASS(gpusort_cuda_download(lane, false, 0, made.data(), n * sizeof(uint64_t), &error));
+	MUST_PASS(gpusort_cuda_download(lane, true, 0, rows.data(), n * sizeof(uint32_t), &error));
+	for (finished = 0; finished < 2;)
+		MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
+	for (uint64_t i = 0; i < n; i++)
+		good_made[i] = gpusort_merge_key_make(&settled, &keys[(size_t)good[i] * words]);
+	expect(rows == good && made == good_made && settled.parts > 0, "merge keys, through a lane");
 	gpusort_cuda_lane_close(lane);
 	expect(gpusort_cuda_memory_used(dev) == 0, "a lane of several words holds no memory once closed");
 }
