@@ -171,13 +171,36 @@ return_value(GpusortNode *node, Datum value, bool isnull)
 	return slot;
 }
 
-/* Row i of the block at hand. */
+/*
+ * Row i of the block at hand; ExecStoreMinimalTuple() in line.  What a minimal
+ * tuple's slot has that is not set here has not changed since begin_node().
+ */
 static inline TupleTableSlot *
 return_row(GpusortNode *node, uint64 i)
 {
 	const uint32 *order = node->block;
+	MinimalTuple tuple = gpusort_rowstore_row(&node->store, order[i]);
+	TupleTableSlot *slot = node->slot;
+	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
 
-	return ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->slot, false);
+	/* somebody has made the last row the slot's own */
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 0;
+	minimal->off = 0;
+	minimal->mintuple = tuple;
+	minimal->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	minimal->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	return slot;
+}
+
+/* The row at position in the block at hand; steps on. */
+static inline TupleTableSlot *
+return_next_row(GpusortNode *node)
+{
+	gpusort_node_look_ahead(node, node->position);
+	return return_row(node, node->position++);
 }
 
 /* Row i of the whole result, which for values begins or ends with the NULLs. */
@@ -200,11 +223,7 @@ next_of_whole(GpusortNode *node, bool forward)
 	if (forward)
 	{
 		if (node->position < rows)
-		{
-			if (node->source == GPUSORT_SOURCE_ROWS)
-				gpusort_node_look_ahead(node, node->position);
 			return return_ith(node, node->position++);
-		}
 		node->at_end = true;
 		return ExecClearTuple(node->slot);
 	}
@@ -223,15 +242,11 @@ next_of_whole(GpusortNode *node, bool forward)
 static inline TupleTableSlot *
 next_in_blocks(GpusortNode *node)
 {
-	uint64		i;
-
 	if (node->position == node->count && !gpusort_node_next_block(node))
 		return NULL;
-	i = node->position++;
-	if (node->source == GPUSORT_SOURCE_VALUES)
-		return return_value(node, gpusort_node_value(node, node->block, i), false);
-	gpusort_node_look_ahead(node, i);
-	return return_row(node, i);
+	if (node->source == GPUSORT_SOURCE_ROWS)
+		return return_next_row(node);
+	return return_value(node, gpusort_node_value(node, node->block, node->position++), false);
 }
 
 /* The next row of the merge, or NULL at the end. */
@@ -292,6 +307,10 @@ next_of_core(GpusortNode *node, bool forward)
 TupleTableSlot *
 gpusort_node_next(GpusortNode *node, bool forward)
 {
+	/* the next row of the block, or of the whole: most calls end here */
+	if (likely(node->source == GPUSORT_SOURCE_ROWS && forward && node->position < node->count))
+		return return_next_row(node);
+
 	switch (node->source)
 	{
 		case GPUSORT_SOURCE_ROWS:
