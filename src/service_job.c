@@ -464,7 +464,8 @@ step_job(GpusortJob *job)
 	bool		copying;
 
 	pg_read_barrier();
-	if (job->serial != request->serial)
+	/* serials begin with 1, but one that is damaged may be what no job has yet */
+	if (job->serial != request->serial || job->words == 0)
 	{
 		begin_job(job);
 		state = gpusort_request_state(request);

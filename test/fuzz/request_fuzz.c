@@ -231,7 +231,7 @@ gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
 
 /* A request for chunks that are all there but the last, as a backend makes it. */
 static void
-submit(int index, int process)
+submit(int index, int process, int words)
 {
 	GpusortRequest *request = &gpusort_control->requests[index];
 	int			first = index * CHUNKS;
@@ -240,8 +240,8 @@ submit(int index, int process)
 	request->pid = process;
 	request->latch = &processes[process].procLatch;
 	request->sequence = index;
-	request->key_bytes = 4;
-	request->words = 1;
+	request->key_bytes = words > 1 ? 8 : 4;
+	request->words = words;
 	request->want_rows = index == VICTIM;
 	request->ring[0] = first;
 	request->nring = 1;
@@ -323,8 +323,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
 	memset(jobs, 0, sizeof(jobs));
 	gpusort_control->segments[SPARE / GPUSORT_SEGMENT_CHUNKS].handle = 1;
-	submit(VICTIM, 1);
-	submit(OTHER, 2);
+	submit(VICTIM, 1, 1 + size % 2);
+	submit(OTHER, 2, 1);
 
 	while (end - data >= 3)
 	{
