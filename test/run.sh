@@ -187,6 +187,7 @@ run_tap "random queries" "$tree"/test/t/020*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl
 run_instrument "sanitizers" sanitizers
 run_instrument "fuzzing" fuzz
+run_instrument "valgrind" valgrind
 run_core "PostgreSQL's own suite"
 
 say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
