@@ -16,18 +16,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include <atomic>
 
 #include "engine_cpu.h"
+#include "huge_page.h"
 
 namespace
 {
 
 constexpr int MAX_THREADS = 64;
-
-constexpr size_t HUGE_PAGE = size_t(2) * 1024 * 1024;
 
 /* malloc, beginning with a huge page where that pays; NULL if there is no memory. */
 void *
@@ -35,13 +33,11 @@ allocate(size_t bytes)
 {
 	void	   *mem = NULL;
 
-	if (bytes < HUGE_PAGE)
+	if (bytes < GPUSORT_HUGE_PAGE)
 		return malloc(bytes ? bytes : 1);
-	if (posix_memalign(&mem, HUGE_PAGE, bytes) != 0)
+	if (posix_memalign(&mem, GPUSORT_HUGE_PAGE, bytes) != 0)
 		return NULL;
-#ifdef MADV_HUGEPAGE
-	(void) madvise(mem, bytes & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
-#endif
+	gpusort_huge_pages_ask(mem, bytes);
 	return mem;
 }
 

@@ -3,10 +3,8 @@
  * memory.c
  *		Large buffers.
  *
- * A fresh buffer costs more to touch for the first time (0.38 s a GiB in 4 kB
- * pages) than to sort.  With transparent huge pages the kernel faults 2 MB at
- * a time, several times faster; it has to be asked where they are set to
- * "madvise", as Debian sets them.
+ * Most of what a sort costs is memory that is touched for the first time, so
+ * large buffers come in huge pages where these pay (huge_page.c).
  *
  * A buffer that malloc() has put anywhere begins and ends with parts of a huge
  * page, which come in small ones: of 16 MB, an eighth.  So the buffers that
@@ -18,25 +16,11 @@
  */
 #include "postgres.h"
 
-#include <sys/mman.h>
-
 #include "utils/memutils.h"
 
 #include "fault.h"
+#include "huge_page.h"
 #include "memory.h"
-
-void
-gpusort_memory_advise(void *mem, Size size)
-{
-#ifdef MADV_HUGEPAGE
-	uintptr_t	begin = TYPEALIGN(GPUSORT_HUGE_PAGE, (uintptr_t) mem);
-	uintptr_t	end = TYPEALIGN_DOWN(GPUSORT_HUGE_PAGE, (uintptr_t) mem + size);
-
-	/* a hint: a kernel that declines costs time only */
-	if (begin < end)
-		(void) madvise((void *) begin, end - begin, MADV_HUGEPAGE);
-#endif
-}
 
 void *
 gpusort_memory_alloc(MemoryContext cxt, Size size)
@@ -46,7 +30,7 @@ gpusort_memory_alloc(MemoryContext cxt, Size size)
 	(void) GPUSORT_FAULT(MEMORY);
 	mem = MemoryContextAllocHuge(cxt, size);
 	if (size >= 2 * GPUSORT_HUGE_PAGE)
-		gpusort_memory_advise(mem, size);
+		gpusort_huge_pages_ask(mem, size);
 	return mem;
 }
 
@@ -62,7 +46,7 @@ gpusort_memory_alloc_pages(MemoryContext cxt, Size size)
 	chunk = MemoryContextAllocHuge(cxt, size + GPUSORT_HUGE_PAGE);
 	mem = (void **) TYPEALIGN(GPUSORT_HUGE_PAGE, (uintptr_t) chunk + sizeof(void *));
 	mem[-1] = chunk;
-	gpusort_memory_advise(mem, size);
+	gpusort_huge_pages_ask(mem, size);
 	return mem;
 }
 

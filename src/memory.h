@@ -8,9 +8,6 @@
 #ifndef GPUSORT_MEMORY_H
 #define GPUSORT_MEMORY_H
 
-/* What the kernel can map at once, where huge pages are to be had. */
-#define GPUSORT_HUGE_PAGE	((Size) 2 * 1024 * 1024)
-
 /* Allocates in cxt, past 1 GB too.  Raises out of memory. */
 extern void *gpusort_memory_alloc(MemoryContext cxt, Size size);
 
@@ -22,8 +19,5 @@ extern void *gpusort_memory_alloc_pages(MemoryContext cxt, Size size);
 
 /* Frees what gpusort_memory_alloc_pages() returned for this size. */
 extern void gpusort_memory_free(void *mem, Size size);
-
-/* Asks for huge pages for the whole pages within [mem, mem + size). */
-extern void gpusort_memory_advise(void *mem, Size size);
 
 #endif							/* GPUSORT_MEMORY_H */

@@ -28,7 +28,7 @@
 #include "cpu_options.h"
 #include "engine_cpu_merge.h"
 #include "fault.h"
-#include "memory.h"
+#include "huge_page.h"
 #include "pieces.h"
 
 /* Rows merged by one call. */
@@ -83,7 +83,7 @@ allocate(GpusortPieces *pieces, Size size)
 	mem = MemoryContextAllocExtended(pieces->cxt, Max(size, 1),
 									 MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	if (mem != NULL)
-		gpusort_memory_advise(mem, size);
+		gpusort_huge_pages_ask(mem, size);
 	return mem;
 }
 
