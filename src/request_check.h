@@ -70,12 +70,10 @@ gpusort_request_chunk_behind(const GpusortControl *control, int index, int chunk
 	return gpusort_request_holds(control, index, next) ? next : -1;
 }
 
-/* Can count chunks behind that one be followed and read?  The request's spec is sound. */
+/* Can count chunks behind that one be followed and read, as keys of so many bytes each? */
 static inline bool
-gpusort_request_chunks_sound(const GpusortControl *control, int index, int chunk, uint32 count)
+gpusort_request_chunks_sound(const GpusortControl *control, int index, int chunk, uint32 count, Size width)
 {
-	Size		width = gpusort_request_width(&control->requests[index]);
-
 	for (; count > 0; count--)
 	{
 		chunk = gpusort_request_chunk_behind(control, index, chunk);
@@ -86,20 +84,26 @@ gpusort_request_chunks_sound(const GpusortControl *control, int index, int chunk
 	return true;
 }
 
-/* The chunks for results: at least one, and each the request's own. */
-static inline bool
-gpusort_request_ring_sound(const GpusortControl *control, int index)
+/*
+ * Copies the numbers of the chunks for results to ring, once and for all, and
+ * returns how many there are: at least one, and each the request's own; or 0 if
+ * that is not so.
+ */
+static inline int
+gpusort_request_read_ring(const GpusortControl *control, int index, int ring[GPUSORT_RING])
 {
-	const GpusortRequest *request = &control->requests[index];
+	const volatile GpusortRequest *request = &control->requests[index];
+	int			nring = request->nring;
 
-	if (request->nring < 1 || request->nring > GPUSORT_RING)
-		return false;
-	for (int i = 0; i < request->nring; i++)
+	if (nring < 1 || nring > GPUSORT_RING)
+		return 0;
+	for (int i = 0; i < nring; i++)
 	{
-		if (!gpusort_request_holds(control, index, request->ring[i]))
-			return false;
+		ring[i] = request->ring[i];
+		if (!gpusort_request_holds(control, index, ring[i]))
+			return 0;
 	}
-	return true;
+	return nring;
 }
 
 /* What the service before this one noted, if it has sent results. */
@@ -115,20 +119,21 @@ gpusort_request_resume_sound(GpusortRequest *request)
 }
 
 /*
- * All that a step needs, for as many chunks as the request says it has.  It gets its
- * ring before the first of them.
+ * All that a step needs, for as many chunks as the request says it has, of keys of
+ * so many bytes each.  It gets its ring before the first of them.
  */
 static inline bool
-gpusort_request_sound(GpusortControl *control, int index)
+gpusort_request_sound(GpusortControl *control, int index, Size width)
 {
 	uint32		nclosed = pg_atomic_read_u32(&control->requests[index].nclosed);
+	int			ring[GPUSORT_RING];
 
 	pg_read_barrier();
 	if (!gpusort_request_spec_sound(&control->requests[index]))
 		return false;
 	return nclosed == 0 ||
-		(nclosed <= GPUSORT_MAX_CHUNKS && gpusort_request_ring_sound(control, index) &&
-		 gpusort_request_chunks_sound(control, index, -1, nclosed));
+		(nclosed <= GPUSORT_MAX_CHUNKS && gpusort_request_read_ring(control, index, ring) > 0 &&
+		 gpusort_request_chunks_sound(control, index, -1, nclosed, width));
 }
 
 #endif							/* GPUSORT_REQUEST_CHECK_H */

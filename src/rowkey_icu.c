@@ -21,7 +21,8 @@
  *				characters that have other weights after some (Japanese ー).
  *				ICU lists them.  Looking up ends where the first two characters
  *				of one are side by side: only marks can come in between.
- *	others		beyond 16 bits, such as emoji.
+ *	others		beyond 16 bits, such as emoji.  ICU reads no more of these than
+ *				it has to, either.
  *
  * Where one of these turns up, ICU reads on from the character before, until the
  * next one is none of them; that costs what ICU's sort key would.  A character
@@ -54,6 +55,8 @@ gpusort_icu_word(GpusortIcu *icu, const char *data, Size length)
 
 #else
 
+#include <unicode/utf8.h>
+
 #include "catalog/pg_collation.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -68,6 +71,9 @@ gpusort_icu_word(GpusortIcu *icu, const char *data, Size length)
 
 /* Characters that ICU is given at a time, or more until they can be cut off */
 #define PIECE_CHARS		4
+
+/* UTF-16 units that a buffer for ICU to read keeps room for */
+#define MOST_KEPT_UNITS		4096
 
 /* Characters without weights that are looked up at a time, between looks at interrupts */
 #define MAX_IGNORED		256
@@ -182,6 +188,7 @@ describe_char(GpusortIcu *icu, uint32 character)
 	{
 		if (icu->nexpansions + count > icu->max_expansions)
 		{
+			/* a character has fewer weights than there is room for at first */
 			icu->expansions = repalloc(icu->expansions, icu->max_expansions * 2 * sizeof(IcuChar));
 			icu->max_expansions *= 2;
 		}
@@ -218,6 +225,7 @@ make_list(GpusortIcu *icu)
 	gpusort_icu_contractions(&icu->reader, icu->firsts, icu->others);
 	for (int jamo = 0x1100; jamo < 0x1200; jamo += 8)
 		icu->jamo |= icu->firsts[jamo / 8] != 0 || icu->others[jamo / 8] != 0;
+	icu->nexpansions = 0;
 	icu->max_expansions = 256;
 	icu->expansions = MemoryContextAlloc(icu->cxt, icu->max_expansions * sizeof(IcuChar));
 	ascii = MemoryContextAlloc(icu->cxt, 2 * PAGE_CHARS * sizeof(IcuChar));
@@ -227,22 +235,19 @@ make_list(GpusortIcu *icu)
 }
 
 /*
- * The code point at *at, which is moved past it.  U+FFFD for a byte that none
- * begins with, or too few: a server may be made to store these.
+ * The code point at *at, which is moved past it.  What is no UTF-8, which a
+ * server may be made to store, is as many U+FFFD as ICU reads.
  */
 static inline uint32
 read_char(const unsigned char **at, const unsigned char *end)
 {
 	const unsigned char *c = *at;
-	int			length = pg_utf_mblen(c);
+	int32		length = 0;
+	UChar32		character;
 
-	if (length > end - c || (length == 1 && *c >= 0x80))
-	{
-		*at = c + 1;
-		return 0xFFFD;
-	}
+	U8_NEXT_OR_FFFD(c, length, (int32) Min(end - c, 4), character);
 	*at = c + length;
-	return utf8_to_unicode(c);
+	return character;
 }
 
 /* The character that begins at *at, which is moved past it; NULL if it is not of 16 bits. */
@@ -332,6 +337,27 @@ put_char(GpusortIcu *icu, int32 n, uint32 character)
 }
 
 /*
+ * The flags of the character that begins at *at, which is moved past it, as far
+ * as they tell where ICU may stop.
+ */
+static inline uint8
+look_for_cut(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
+{
+	const unsigned char *begin = *at;
+	const IcuChar *c = look_up(icu, at, end);
+	uint32		character;
+	uint32		unit;
+
+	if (c != NULL)
+		return c->flags;
+	/* beyond 16 bits: in a string of ICU's list, its units come later */
+	character = read_char(&begin, end);
+	unit = 0xD7C0 + (character >> 10);
+	return (gpusort_icu_interacts(character) ? CHAR_CONTEXT : 0) |
+		(icu->others[unit / 8] & 1 << unit % 8 ? CHAR_LATER : 0);
+}
+
+/*
  * Has ICU read on, up to where no character acts across the cut.  True when the
  * word is complete.
  */
@@ -345,10 +371,10 @@ append_by_icu(GpusortIcu *icu, GpusortIcuWord *word, const unsigned char **at, c
 	for (int chars = 0; *at < end; chars++)
 	{
 		const unsigned char *next = *at;
-		const IcuChar *c = icu->listed ? look_up(icu, &next, end) : NULL;
-		bool		context = c == NULL || (c->flags & CHAR_CONTEXT);
+		uint8		flags = icu->listed ? look_for_cut(icu, &next, end) : CHAR_CONTEXT;
+		bool		context = (flags & CHAR_CONTEXT) != 0;
 
-		if (chars >= PIECE_CHARS && plain && !context && !(c->flags & CHAR_LATER))
+		if (chars >= PIECE_CHARS && plain && !context && !(flags & CHAR_LATER))
 			break;
 		plain = !context;
 		n = put_char(icu, n, read_char(at, end));
@@ -360,6 +386,13 @@ append_by_icu(GpusortIcu *icu, GpusortIcuWord *word, const unsigned char **at, c
 		IcuChar		weight = describe_weight(&icu->code, primary);
 
 		append_weight(icu, word, &weight);
+	}
+	/* no text's buffers are kept, here or in ICU, that are much larger than others' */
+	if (n > MOST_KEPT_UNITS)
+	{
+		icu->buffer = repalloc(icu->buffer, MOST_KEPT_UNITS * sizeof(uint16));
+		icu->buffer_size = MOST_KEPT_UNITS;
+		gpusort_icu_start(&icu->reader, icu->buffer, 0);
 	}
 	return *at == end || gpusort_icucode_full(word);
 }

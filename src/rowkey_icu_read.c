@@ -383,15 +383,27 @@ gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *o
 	{
 		UChar32		start;
 		UChar32		end;
-		UChar		string[256];
-		int32_t		length = uset_getItem(set, i, &start, &end, string, lengthof(string), &status);
+		UChar		short_string[64];
+		UChar	   *string = short_string;
+		int32_t		length = uset_getItem(set, i, &start, &end, string, lengthof(short_string), &status);
 
-		if (length < 2 || U_FAILURE(status) ||
-			gpusort_icu_interacts(string[0]) || gpusort_icu_interacts(string[1]))
-			continue;
-		set_bit(firsts, string[0]);
-		for (int32 unit = 1; unit < length; unit++)
-			set_bit(others, string[unit]);
+		if (status == U_BUFFER_OVERFLOW_ERROR)
+		{
+			/* nothing was copied */
+			status = U_ZERO_ERROR;
+			string = palloc(length * sizeof(UChar));
+			uset_getItem(set, i, &start, &end, string, length, &status);
+		}
+		if (U_SUCCESS(status) && length >= 2)
+		{
+			/* else ICU is asked for them in any case */
+			if (!gpusort_icu_interacts(string[0]) && !gpusort_icu_interacts(string[1]))
+				set_bit(firsts, string[0]);
+			for (int32 unit = 1; unit < length; unit++)
+				set_bit(others, string[unit]);
+		}
+		if (string != short_string)
+			pfree(string);
 	}
 	uset_close(set);
 	check_status(status);

@@ -80,10 +80,10 @@ extern int	gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint3
 extern bool gpusort_icu_interacts(uint32 character);
 
 /*
- * Sets the bits of characters of 16 bits that are first, and of those that come
- * later, in the strings that have weights of their own, and in those made of a
- * context and of what has other weights after it.  Left out are strings of
- * which the first or the second character is of the above kind.  8 kB each.
+ * Sets the bits of UTF-16 units that are first, and of those that come later,
+ * in the strings that have weights of their own, and in those made of a context
+ * and of what has other weights after it.  A first one is left out where it or
+ * the second is of the above kind.  8 kB each.
  */
 extern void gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *others);
 

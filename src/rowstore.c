@@ -170,7 +170,7 @@ grow(GpusortRowStore *store, Size bytes)
 
 	block = store->block - store->segments[store->rows / GPUSORT_ROW_SEGMENT_ROWS].first_block;
 	Assert(block < SEGMENT_BLOCKS);
-	store->next_place = block * GPUSORT_ROW_BLOCK_UNITS +
+	store->next_place = (uint32) block * GPUSORT_ROW_BLOCK_UNITS +
 		(store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
 	store->full = block == SEGMENT_BLOCKS - 1;
 	gpusort_rowstore_limit(store, store->limit);

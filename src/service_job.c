@@ -443,12 +443,15 @@ static void
 check_request(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
+	Size		width;
 
 	if (!is_active(gpusort_request_state(request)))
 		return;
 	pg_read_barrier();
+	width = job->serial == request->serial && job->words > 0 ?
+		gpusort_job_width(job) : Max(gpusort_request_width(request), 1);
 	if (is_process_latch(request->latch) &&
-		gpusort_request_sound(gpusort_control, request - gpusort_control->requests))
+		gpusort_request_sound(gpusort_control, request - gpusort_control->requests, width))
 		return;
 	if (!is_process_latch(request->latch))
 		request->latch = MyLatch;

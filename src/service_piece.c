@@ -349,15 +349,18 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 	}
 	if (piece->uploaded < chunks &&
 		!gpusort_request_chunks_sound(gpusort_control, request - gpusort_control->requests,
-									  piece->last, chunks - piece->uploaded))
+									  piece->last, chunks - piece->uploaded, gpusort_job_width(job)))
 		return damaged(job);
 	while (piece->uploaded < chunks)
 	{
 		int			chunk = chunk_behind(request, piece->last);
-		uint32		bytes = gpusort_control->chunks[chunk].bytes;
+		uint32		bytes = chunk < 0 ? 0 : *(volatile uint32 *) &gpusort_control->chunks[chunk].bytes;
 		const char *reason = NULL;
-		char	   *keys = gpusort_pool_map(chunk, &reason);
+		char	   *keys;
 
+		if (chunk < 0 || bytes > GPUSORT_CHUNK_BYTES)
+			return damaged(job);
+		keys = gpusort_pool_map(chunk, &reason);
 		if (keys == NULL)
 			return unmapped(job, reason);
 		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
@@ -422,6 +425,8 @@ gpusort_piece_sort(GpusortJob *job)
 		.bins = request->bins,
 		.merge_key = &merge_key,
 	};
+	int			ring[GPUSORT_RING];
+	int			nring;
 	GpusortCudaReport report;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
@@ -462,17 +467,19 @@ gpusort_piece_sort(GpusortJob *job)
 		piece->nblocks += blocks_of(piece->rows * sizeof(uint32));
 	piece->queued = piece->resumed = piece->sent;
 
-	if (!gpusort_request_ring_sound(gpusort_control, request - gpusort_control->requests))
+	nring = gpusort_request_read_ring(gpusort_control, request - gpusort_control->requests, ring);
+	if (nring == 0)
 		return damaged(job);
 	/* the ring has one chunk; until a block has its place there, it may get more */
-	while (job->blocks + gpusort_job_piece(job, job->returned)->queued == 0 && request->nring < GPUSORT_RING &&
-		   (request->in_pieces || (uint32) request->nring < piece->nblocks))
+	while (job->blocks + gpusort_job_piece(job, job->returned)->queued == 0 && nring < GPUSORT_RING &&
+		   (request->in_pieces || (uint32) nring < piece->nblocks))
 	{
 		int			chunk = gpusort_pool_take_existing(request - gpusort_control->requests);
 
 		if (chunk < 0)
 			break;
-		request->ring[request->nring++] = chunk;
+		request->ring[nring] = chunk;
+		request->nring = ++nring;
 	}
 	job->sorted++;
 	return GPUSORT_PIECE_OK;
@@ -484,22 +491,24 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 	GpusortRequest *request = job->request;
 	GpusortPiece *piece = gpusort_job_piece(job, job->returned);
 	uint32		consumed = pg_atomic_read_u32(&request->consumed);
+	int			ring[GPUSORT_RING];
+	int			nring = gpusort_request_read_ring(gpusort_control, request - gpusort_control->requests, ring);
 	GpusortCudaReport report;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 	uint64		finished;
 
-	if (!gpusort_request_ring_sound(gpusort_control, request - gpusort_control->requests))
+	if (nring == 0)
 		return damaged(job);
 	while (piece->queued < piece->nblocks &&
-		   job->blocks + piece->queued < consumed + request->nring)
+		   job->blocks + piece->queued < consumed + nring)
 	{
 		bool		rows = piece->queued >= piece->nkey_blocks;
 		uint64		size = piece->rows * (rows ? sizeof(uint32) : job->key_bytes);
 		uint64		offset = (uint64) (piece->queued - (rows ? piece->nkey_blocks : 0)) * GPUSORT_CHUNK_BYTES;
-		int			slot = (job->blocks + piece->queued) % request->nring;
+		int			slot = (job->blocks + piece->queued) % nring;
 		const char *reason = NULL;
-		char	   *to = gpusort_pool_map(request->ring[slot], &reason);
+		char	   *to = gpusort_pool_map(ring[slot], &reason);
 
 		if (to == NULL)
 			return unmapped(job, reason);

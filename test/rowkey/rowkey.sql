@@ -179,6 +179,10 @@ INSERT INTO icu_strings SELECT s || t FROM unnest(ARRAY['', 'a', 'A', E'a\u0301'
 -- contractions of three letters, everywhere after a character that is left to ICU
 INSERT INTO icu_strings SELECT chars('1F600') || repeat(chars('F40'), i) || chars('F42', 'F51') || t
 FROM generate_series(0, 6) i, unnest(string_to_array(chars('F40-F69', '61'), NULL)) t;
+-- and of ones that begin with what is left to ICU
+INSERT INTO icu_strings SELECT repeat(chars('1F600'), i) || s || t
+FROM generate_series(0, 6) i, unnest(ARRAY[chars('1F468'), chars('1F468', '200D'), chars('1F468', '200D', '2695'), 'x', E'x\u0301', E'x\u0301y', E'x\u0301yz']) s,
+	unnest(ARRAY['', 'a', 'y', 'z', chars('2695'), chars('1F600')]) t;
 -- so long that all that come after it are looked up
 INSERT INTO icu_strings VALUES (repeat('x', 600000));
 -- what is missing in a version is left out
@@ -199,10 +203,10 @@ DO $$ DECLARE
 BEGIN
 	FOREACH locale IN ARRAY ARRAY['und', 'en-US', 'de', 'de-u-co-phonebk', 'sv', 'da', 'es-u-co-trad', 'cs', 'hu', 'sk', 'hr', 'vi', 'th', 'lo',
 		'ja', 'ko', 'ko-u-co-searchjl', 'zh', 'zh-u-co-stroke', 'ar', 'bo', 'he', 'hi', 'ru', 'el', 'und-u-ks-level1', 'und-u-ks-level2', 'und-u-ks-level4', 'und-u-kf-upper',
-		'und-u-kn-true', 'und-u-ka-shifted', 'und-u-ka-shifted-kv-symbol', 'und-u-kc', 'und-u-kr-grek-latn', 'und-u-kk-true'] LOOP
+		'und-u-kn-true', 'und-u-co-emoji', 'und-u-ka-shifted', 'und-u-ka-shifted-kv-symbol', 'und-u-kc', 'und-u-kr-grek-latn', 'und-u-kk-true'] LOOP
 		CALL try_collation(locale);
 	END LOOP;
-	FOREACH rules IN ARRAY ARRAY['&c<k', '&a<ch<<<Ch', '&b=x|c', '[reorder Grek]', '&9<x', '[alternate shifted]'] LOOP
+	FOREACH rules IN ARRAY ARRAY['&c<k', '&a<ch<<<Ch', '&b=x|c', E'&a<<<x\u0301yz', '[reorder Grek]', '&9<x', '[alternate shifted]'] LOOP
 		CALL try_collation('und', rules);
 	END LOOP;
 END $$;
