@@ -17,6 +17,7 @@
 
 #include "check.h"
 #include "engine_cpu_merge.h"
+#include "words.h"
 
 #define MAX_PIECES	64
 
@@ -220,11 +221,9 @@ compare_word_rows(const void *a, const void *b)
 {
 	const WordRow *x = a;
 	const WordRow *y = b;
+	int			order = compare_words(x->key, y->key, x->words);
 
-	for (int w = 0; w < x->words; w++)
-		if (x->key[w] != y->key[w])
-			return x->key[w] < y->key[w] ? -1 : 1;
-	return x->row < y->row ? -1 : x->row > y->row;
+	return order != 0 ? order : x->row < y->row ? -1 : x->row > y->row;
 }
 
 /* Settles merge keys by the words of a piece. */

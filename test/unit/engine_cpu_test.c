@@ -27,6 +27,7 @@
 #include "check.h"
 #include "encode.h"
 #include "engine_cpu.h"
+#include "words.h"
 
 typedef struct Pair
 {
@@ -419,16 +420,6 @@ make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 				break;
 		}
 	}
-}
-
-/* Below zero, zero or above; the simple way. */
-static int
-compare_words(const uint64_t *a, const uint64_t *b, int words)
-{
-	for (int w = 0; w < words; w++)
-		if (a[w] != b[w])
-			return a[w] < b[w] ? -1 : 1;
-	return 0;
 }
 
 /* Merges pairs of sorted stretches of rows, then pairs of those. */

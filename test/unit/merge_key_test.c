@@ -15,17 +15,9 @@
 
 #include "check.h"
 #include "merge_key.h"
+#include "words.h"
 
 #define KEYS	60
-
-static int
-compare_words(const uint64_t *a, const uint64_t *b, int words)
-{
-	for (int w = 0; w < words; w++)
-		if (a[w] != b[w])
-			return a[w] < b[w] ? -1 : 1;
-	return 0;
-}
 
 /* A word in the range, one of its ends, one next to them, or any. */
 static uint64_t
