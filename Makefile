@@ -25,7 +25,7 @@ EXTVERSION = 0.1.0
 MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
-OBJS = src/gpusort.o src/guc.o src/shmem.o src/keytype.o src/memory.o src/huge_page.o src/encode.o src/cpu_options.o src/sortrun.o src/engine.o \
+OBJS = src/gpusort.o src/guc.o src/shmem.o src/keytype.o src/memory.o src/large_memory.o src/huge_page.o src/encode.o src/cpu_options.o src/sortrun.o src/engine.o \
 	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o \
 	src/rowkey.o src/rowkey_type.o src/rowkey_fixed.o src/rowkey_text.o src/rowkey_icu.o src/rowkey_icu_code.o src/rowkey_icu_read.o src/rowkey_numeric.o src/rowstore.o src/spill.o src/spill_merge.o src/spill_file.o \
 	src/activity.o src/sortnode.o src/sortnode_gather.o src/sortnode_result.o src/sortnode_ties.o src/sortnode_explain.o \
@@ -127,7 +127,7 @@ src/encode.o src/keytype.o: CFLAGS += -O3
 shlib = gpusort$(DLSUFFIX)
 $(shlib): $(CXX_OBJS) $(CUDA_OBJS) build/config
 $(OBJS): build/config $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h $(srcdir)/kernels/merge_key.h
-$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/keybits.h $(srcdir)/src/huge_page.h $(srcdir)/kernels/merge_key.h
+$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/keybits.h $(srcdir)/src/huge_page.h $(srcdir)/src/large_memory.h $(srcdir)/kernels/merge_key.h
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<

@@ -5,7 +5,7 @@
 #   bench/order_by.sh [ROWS [CSV]]      default: ten million, bench/order_by.csv
 #   WORKERS=8 bench/order_by.sh         with max_parallel_workers_per_gather = 8;
 #                                       default: 0, one process and one thread
-#   PARTS="query crossover planning"    what to measure; default: all three
+#   PARTS="query first crossover planning"    what to measure; default: all four
 #
 # Measures the library that make has built in this tree, on a private cluster
 # (test/cluster.sh) that is gone at the end; builds and installs nothing.
@@ -14,6 +14,8 @@
 #              CPU engine, by the GPU if one answers, and without ORDER BY.
 #              Nothing is forced: "node" says what the planner took.  Medians of
 #              five after one to warm up; OFFSET 1e10 swallows the rows.
+#   first      A session's first sort, which has no memory of another's; medians
+#              of five sessions, which have read the table before.
 #   crossover  Small tables, GpuSort forced: the times that EXPLAIN (ANALYZE,
 #              TIMING OFF) gives for the execution, medians of 21.
 #   planning   pgbench -S, transactions a second with and without the library,
@@ -31,7 +33,7 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 rows=${1:-10000000}
 csv=$(realpath "${2:-$tree/bench/order_by.csv}")
 workers=${WORKERS:-0}
-parts=${PARTS:-query crossover planning}
+parts=${PARTS:-query first crossover planning}
 
 [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
 mkdir "$work/lib"
@@ -75,9 +77,10 @@ INSERT INTO contenders SELECT 'cuda', 'on', 'cuda', true WHERE :cuda;
 
 CREATE TABLE results (place serial, part text, query text, n bigint, contender text, node text, ms float8);
 
--- Runs a query by all contenders, rounds times.  executor: time by EXPLAIN.
+-- Runs a query by all contenders, or one, rounds times, after one time more to
+-- warm up.  executor: time by EXPLAIN.
 CREATE FUNCTION measure(part text, query text, n bigint, source text, columns text, sort_key text,
-                        rounds int, executor boolean) RETURNS void LANGUAGE plpgsql AS $$
+                        rounds int, executor boolean, only_by text DEFAULT NULL, warm_up boolean DEFAULT true) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   c contenders;
   statement text;
@@ -85,8 +88,8 @@ DECLARE
   begun timestamptz;
   ms float8;
 BEGIN
-  FOR i IN 0..rounds LOOP
-    FOR c IN SELECT * FROM contenders LOOP
+  FOR i IN 1 - warm_up::int .. rounds LOOP
+    FOR c IN SELECT * FROM contenders WHERE contender = only_by OR only_by IS NULL LOOP
       PERFORM set_config('gpusort.enabled', c.enabled, true), set_config('gpusort.engine', c.engine, true);
       statement := format('SELECT %s FROM %s %s OFFSET 1e10', columns, source,
                           CASE WHEN c.ordered THEN 'ORDER BY ' || sort_key ELSE '' END);
@@ -133,6 +136,18 @@ if [[ $parts = *query* ]]; then
   query '* by id' '*' 'id'
   tenth=$(memory "$(bench -c "SELECT greatest(64, pg_table_size('t') / 10240)")kB")
   query '* by k spilling' '*' 'k' "$tenth"
+fi
+
+if [[ $parts = *first* ]]; then
+  for _ in {1..5}; do
+    for contender in $(bench -c "SELECT contender FROM contenders WHERE ordered"); do
+      for key in 'k' 'ts and id'; do
+        bench -c "$in_memory" -c "SELECT * FROM t OFFSET 1e10" -c "
+          SELECT measure('first', '* by $key', $rows, 't', '*', '${key/ and/,}', 1, false, '$contender', false)" >/dev/null
+      done
+    done
+  done
+  echo "first"
 fi
 
 if [[ $parts = *crossover* ]]; then

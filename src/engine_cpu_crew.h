@@ -20,25 +20,32 @@
 #include <atomic>
 
 #include "engine_cpu.h"
-#include "huge_page.h"
+#include "large_memory.h"
 
 namespace
 {
 
 constexpr int MAX_THREADS = 64;
 
-/* malloc, beginning with a huge page where that pays; NULL if there is no memory. */
-void *
-allocate(size_t bytes)
+/* Room for n objects, which are not initialized; NULL if there is no memory. */
+template <typename T>
+T *
+allocate(size_t n)
 {
-	void	   *mem = NULL;
+	size_t		bytes = n * sizeof(T);
 
-	if (bytes < GPUSORT_HUGE_PAGE)
-		return malloc(bytes ? bytes : 1);
-	if (posix_memalign(&mem, GPUSORT_HUGE_PAGE, bytes) != 0)
-		return NULL;
-	gpusort_huge_pages_ask(mem, bytes);
-	return mem;
+	return static_cast<T *>(bytes < GPUSORT_LARGE_BYTES ? malloc(bytes ? bytes : 1) : gpusort_large_alloc(bytes));
+}
+
+/* Frees what allocate() returned for n, or NULL. */
+template <typename T>
+void
+release(T *mem, size_t n)
+{
+	if (n * sizeof(T) < GPUSORT_LARGE_BYTES)
+		free(mem);
+	else if (mem != NULL)
+		gpusort_large_free(mem, n * sizeof(T));
 }
 
 /* What the threads of one call share. */

@@ -52,7 +52,7 @@ struct Rows
 
 	~Rows()
 	{
-		free(first);
+		release(first, nspans);
 	}
 
 	Rows(const Rows &) = delete;
@@ -97,7 +97,7 @@ struct Rows
 	{
 		size_t		position = 0;
 
-		first = static_cast<size_t *>(allocate(nspans * sizeof(size_t)));
+		first = allocate<size_t>(nspans);
 		for (size_t i = 0; first != NULL && i < nspans; i++)
 		{
 			first[i] = position;

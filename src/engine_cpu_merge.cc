@@ -167,8 +167,8 @@ merge_stretch(const GpusortSortedPiece *pieces, size_t npieces, const size_t *be
 	Key		   *keys_out = static_cast<Key *>(out) + position;
 	uint32_t   *rows_out = static_cast<uint32_t *>(out) + position;
 
-	Cursor<Key> *cursors = static_cast<Cursor<Key> *>(allocate(npieces * sizeof(Cursor<Key>)));
-	Entry	   *nodes = static_cast<Entry *>(allocate(tournament_nodes(npieces) * sizeof(Entry)));
+	Cursor<Key> *cursors = allocate<Cursor<Key>>(npieces);
+	Entry	   *nodes = allocate<Entry>(tournament_nodes(npieces));
 
 	if (cursors == NULL || nodes == NULL)
 		crew->no_memory = true;
@@ -195,8 +195,8 @@ merge_stretch(const GpusortSortedPiece *pieces, size_t npieces, const size_t *be
 			count -= now;
 		}
 	}
-	free(cursors);
-	free(nodes);
+	release(cursors, npieces);
+	release(nodes, tournament_nodes(npieces));
 }
 
 template <typename Key>
@@ -208,7 +208,8 @@ merge(GpusortSortedPiece *pieces, size_t npieces, size_t count, void *out,
 	int			threads = crew.threads;
 
 	/* bounds[t] and bounds[t + 1] enclose thread t's stretch; then scratch */
-	size_t	   *bounds = static_cast<size_t *>(allocate((threads + 3) * npieces * sizeof(size_t)));
+	size_t		nbounds = (threads + 3) * npieces;
+	size_t	   *bounds = allocate<size_t>(nbounds);
 	size_t	   *last = bounds + threads * npieces;
 
 	if (bounds == NULL)
@@ -229,7 +230,7 @@ merge(GpusortSortedPiece *pieces, size_t npieces, size_t count, void *out,
 
 	for (size_t i = 0; i < npieces && crew.status() == GPUSORT_CPU_OK; i++)
 		pieces[i].taken = last[i];
-	free(bounds);
+	release(bounds, nbounds);
 	return crew.status();
 }
 

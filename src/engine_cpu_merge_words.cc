@@ -269,9 +269,8 @@ merge_stretch(const Merged &merged, const size_t *begin, const size_t *end, uint
 			  Crew *crew, int thread)
 {
 	size_t		npieces = merged.npieces;
-	Cursor	   *cursors = static_cast<Cursor *>(allocate(npieces * sizeof(Cursor)));
-	Heads::Tree::Entry *nodes =
-		static_cast<Heads::Tree::Entry *>(allocate(tournament_nodes(npieces) * sizeof(Heads::Tree::Entry)));
+	Cursor	   *cursors = allocate<Cursor>(npieces);
+	Heads::Tree::Entry *nodes = allocate<Heads::Tree::Entry>(tournament_nodes(npieces));
 	size_t		count = 0;
 
 	if (cursors == NULL || nodes == NULL)
@@ -305,8 +304,8 @@ merge_stretch(const Merged &merged, const size_t *begin, const size_t *end, uint
 			count -= now;
 		}
 	}
-	free(cursors);
-	free(nodes);
+	release(cursors, npieces);
+	release(nodes, tournament_nodes(npieces));
 }
 
 }								/* namespace */
@@ -321,12 +320,13 @@ gpusort_cpu_merge_words(GpusortSortedPiece *pieces, size_t npieces, const Gpusor
 	int			threads = crew.threads;
 
 	/* bounds[t] and bounds[t + 1] enclose thread t's stretch; then its scratch */
-	size_t	   *bounds = static_cast<size_t *>(allocate((3 * threads + 1) * npieces * sizeof(size_t)));
+	size_t		nbounds = (3 * threads + 1) * npieces;
+	size_t	   *bounds = allocate<size_t>(nbounds);
 	size_t	   *scratch = bounds + (threads + 1) * npieces;
 
 	if (bounds == NULL || !merged.input.index())
 	{
-		free(bounds);
+		release(bounds, nbounds);
 		return GPUSORT_CPU_NO_MEMORY;
 	}
 	for (size_t i = 0; i < npieces; i++)
@@ -345,6 +345,6 @@ gpusort_cpu_merge_words(GpusortSortedPiece *pieces, size_t npieces, const Gpusor
 		});
 	for (size_t i = 0; i < npieces && crew.status() == GPUSORT_CPU_OK; i++)
 		pieces[i].taken = bounds[threads * npieces + i];
-	free(bounds);
+	release(bounds, nbounds);
 	return crew.status();
 }

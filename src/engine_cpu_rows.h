@@ -166,7 +166,7 @@ repair(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
 	{
 		if (crew->stopped(thread))
 			return;
-		keys = static_cast<uint64_t *>(allocate(n * sizeof(uint64_t)));
+		keys = allocate<uint64_t>(n);
 		if (keys == NULL)
 		{
 			crew->no_memory = true;
@@ -187,7 +187,7 @@ repair(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
 		for (size_t i = 0; i < n; i++)
 			elems[i] = keys[i] >> excess << sort->row_bits | sort->row_of(elems[i]);
 		if (keys != local)
-			free(keys);
+			release(keys, n);
 		/* rows are in order already where the keys are all equal */
 		if (differing != 0)
 			sort_range(elems, n, sorter, crew, thread);
@@ -345,7 +345,7 @@ sort_tie(RowSort<In> *sort, const Tie &tie)
 {
 	typedef Input<Encoded<uint64_t, GPUSORT_ENCODING_WORD>> Gathered;
 	Crew	   *crew = sort->crew;
-	uint64_t   *keys = static_cast<uint64_t *>(allocate(tie.n * sizeof(uint64_t)));
+	uint64_t   *keys = allocate<uint64_t>(tie.n);
 	const uint32_t *rows = sort->rows + tie.begin;
 	GpusortSpan span = {keys, tie.n};
 	int			end = 0;
@@ -385,7 +385,7 @@ sort_tie(RowSort<In> *sort, const Tie &tie)
 		else if (end < sort->input->bits)
 			sort->put_off(tie.begin, tie.n, end);
 	}
-	free(keys);
+	release(keys, tie.n);
 }
 
 /* Sorts the rows of an input: gpusort_cpu_argsort() for keys of one sort. */
@@ -395,6 +395,7 @@ sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCp
 {
 	Crew		crew(options);
 	RowSort<In> sort;
+	size_t		max_ties;
 	Order		order;
 
 	if (input->n <= DIRECT_KEYS)
@@ -414,8 +415,9 @@ sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCp
 	sort.row_bits = bit_length(input->n - 1);
 	sort.large = large_tie(input->n);
 	sort.nties = 0;
-	sort.elems = static_cast<uint64_t *>(allocate(input->n * sizeof(uint64_t)));
-	sort.ties = static_cast<Tie *>(allocate((input->n / sort.large + 1) * sizeof(Tie)));
+	max_ties = input->n / sort.large + 1;
+	sort.elems = allocate<uint64_t>(input->n);
+	sort.ties = allocate<Tie>(max_ties);
 	if (!input->index() || sort.elems == NULL || sort.ties == NULL)
 		crew.no_memory = true;
 	else if (input->n <= FEW_ROWS)
@@ -443,8 +445,8 @@ sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCp
 			sort_tie(&sort, tie);
 		}
 	}
-	free(sort.elems);
-	free(sort.ties);
+	release(sort.elems, input->n);
+	release(sort.ties, max_ties);
 	return crew.status();
 }
 

@@ -109,7 +109,7 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 	gpusort_scan_words(elems, n, Elem(0), &min, &max);
 	if (min == max || crew->stopped(thread))
 		return;
-	scratch = static_cast<Elem *>(allocate(n * sizeof(Elem)));
+	scratch = allocate<Elem>(n);
 	if (scratch == NULL)
 	{
 		crew->no_memory = true;
@@ -126,7 +126,7 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 	memcpy(scratch, elems, n * sizeof(Elem));
 	for (size_t i = 0; i < n; i++)
 		elems[next[(scratch[i] - min) >> shift]++] = scratch[i];
-	free(scratch);
+	release(scratch, n);
 
 	/* a bin of a single value is in order */
 	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
@@ -152,7 +152,7 @@ partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
 	typedef typename In::Word Word;
 	int			shift = bin_shift(distance_of.range);
 	int			threads = crew->threads;
-	size_t		(*next)[BINS] = static_cast<size_t (*)[BINS]>(allocate(threads * sizeof(*next)));
+	size_t		(*next)[BINS] = allocate<size_t[BINS]>(threads);
 	size_t		start[BINS + 1];
 	size_t		position = 0;
 	std::atomic<size_t> next_bin(0);
@@ -210,7 +210,7 @@ partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
 								 return !crew->stopped(thread);
 							 });
 		});
-	free(next);
+	release(next, threads);
 
 	if (!crew->stopped(0))
 		in_parallel(threads, [&](int thread) {

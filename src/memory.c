@@ -4,13 +4,11 @@
  *		Large buffers.
  *
  * Most of what a sort costs is memory that is touched for the first time, so
- * large buffers come in huge pages where these pay (huge_page.c).
+ * large buffers come in huge pages where these pay (huge_page.c), and those
+ * that nobody else gets to see are kept for the next sort (large_memory.c).
  *
- * A buffer that malloc() has put anywhere begins and ends with parts of a huge
- * page, which come in small ones: of 16 MB, an eighth.  So the buffers that
- * most bytes go to begin with a whole one.  What is allocated in excess for
- * that is address space; it is never touched but for the pointer before the
- * buffer, to what is to be freed.
+ * Such a buffer is not a chunk of a memory context, but goes with one: a reset
+ * callback, allocated there, frees it.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +17,22 @@
 #include "utils/memutils.h"
 
 #include "fault.h"
-#include "huge_page.h"
+#include "large_memory.h"
 #include "memory.h"
+
+#define OFFER_MS		1000
+#define GIVE_BACK_MS	10000
+
+/* What is kept at most. */
+#define MAX_KEPT_BYTES	((Size) 2 * 1024 * 1024 * 1024)
+
+/* A large buffer of a context's. */
+typedef struct OwnedBuffer
+{
+	MemoryContextCallback callback;
+	void	   *mem;			/* NULL: it has been freed */
+	Size		size;
+} OwnedBuffer;
 
 void *
 gpusort_memory_alloc(MemoryContext cxt, Size size)
@@ -28,30 +40,73 @@ gpusort_memory_alloc(MemoryContext cxt, Size size)
 	void	   *mem;
 
 	(void) GPUSORT_FAULT(MEMORY);
-	mem = MemoryContextAllocHuge(cxt, size);
+	mem = MemoryContextAllocExtended(cxt, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	if (mem == NULL)
+	{
+		/* what is kept may be what is missing */
+		gpusort_large_give_back();
+		mem = MemoryContextAllocHuge(cxt, size);
+	}
 	if (size >= 2 * GPUSORT_HUGE_PAGE)
 		gpusort_huge_pages_ask(mem, size);
 	return mem;
 }
 
+/* Where a buffer's owner is noted: in the room right before it. */
+static OwnedBuffer **
+owner_of(void *mem)
+{
+	return (OwnedBuffer **) mem - 1;
+}
+
+static void
+free_buffer(void *owned)
+{
+	OwnedBuffer *buffer = owned;
+
+	if (buffer->mem == NULL)
+		return;
+	gpusort_large_free(buffer->mem, buffer->size);
+	buffer->mem = NULL;
+}
+
 void *
 gpusort_memory_alloc_pages(MemoryContext cxt, Size size)
 {
-	void	   *chunk;
-	void	  **mem;
+	OwnedBuffer *buffer;
 
-	if (size < GPUSORT_HUGE_PAGE)
+	if (size < GPUSORT_LARGE_BYTES)
 		return gpusort_memory_alloc(cxt, size);
 	(void) GPUSORT_FAULT(MEMORY);
-	chunk = MemoryContextAllocHuge(cxt, size + GPUSORT_HUGE_PAGE);
-	mem = (void **) TYPEALIGN(GPUSORT_HUGE_PAGE, (uintptr_t) chunk + sizeof(void *));
-	mem[-1] = chunk;
-	gpusort_huge_pages_ask(mem, size);
-	return mem;
+	buffer = MemoryContextAlloc(cxt, sizeof(OwnedBuffer));
+	buffer->mem = gpusort_large_alloc(size);
+	buffer->size = size;
+	if (buffer->mem == NULL)
+	{
+		pfree(buffer);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Failed on request of size %zu in memory context \"%s\".", size, cxt->name)));
+	}
+	*owner_of(buffer->mem) = buffer;
+	buffer->callback.func = free_buffer;
+	buffer->callback.arg = buffer;
+	MemoryContextRegisterResetCallback(cxt, &buffer->callback);
+	return buffer->mem;
 }
 
 void
 gpusort_memory_free(void *mem, Size size)
 {
-	pfree(size < GPUSORT_HUGE_PAGE ? mem : ((void **) mem)[-1]);
+	if (size < GPUSORT_LARGE_BYTES)
+		pfree(mem);
+	else
+		free_buffer(*owner_of(mem));
+}
+
+void
+gpusort_memory_keep(Size bytes)
+{
+	gpusort_large_keep(Min(bytes, MAX_KEPT_BYTES), OFFER_MS, GIVE_BACK_MS);
 }

@@ -13,11 +13,19 @@ extern void *gpusort_memory_alloc(MemoryContext cxt, Size size);
 
 /*
  * The same for buffers that stay within this library: a large one begins with
- * a huge page.  To be freed by gpusort_memory_free(), or with cxt.
+ * a huge page, and may have been another's before.  To be freed by
+ * gpusort_memory_free(), or with cxt, to which a large one is tied, though its
+ * bytes are not counted there.
  */
 extern void *gpusort_memory_alloc_pages(MemoryContext cxt, Size size);
 
 /* Frees what gpusort_memory_alloc_pages() returned for this size. */
 extern void gpusort_memory_free(void *mem, Size size);
+
+/*
+ * Sets how many bytes of such buffers, freed, the session may keep for its next
+ * sort: for ten seconds, of which nine the kernel may take them.
+ */
+extern void gpusort_memory_keep(Size bytes);
 
 #endif							/* GPUSORT_MEMORY_H */

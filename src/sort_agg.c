@@ -80,6 +80,7 @@ run_spec(const SortAggState *state)
 	GpusortRunSpec spec = {
 		.key_type = state->type->name,
 		.key_bytes = state->type->key_bytes,
+		.counted = true,
 		.resumable = state->window,
 	};
 

@@ -88,6 +88,7 @@ gpusort_run_begin(const GpusortRunSpec *spec)
 		spec->expected_rows * width <= GPUSORT_RUN_INLINE_BYTES)
 		add_block(run, (char *) run->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
 	INSTR_TIME_SET_CURRENT(run->begun);
+	gpusort_memory_keep(gpusort_guc_memory_limit());
 	return run;
 }
 
@@ -164,9 +165,14 @@ free_blocks(GpusortRun *run)
 {
 	for (int i = 0; i < run->nblocks; i++)
 	{
-		if (run->blocks[i].local && run->blocks[i].keys != (char *) run->inline_keys)
-			gpusort_memory_free(run->blocks[i].keys,
-								run->blocks[i].capacity * gpusort_spec_width(&run->spec));
+		GpusortRunBlock *block = &run->blocks[i];
+
+		if (!block->local || block->keys == (char *) run->inline_keys)
+			continue;
+		if (run->spec.counted)
+			pfree(block->keys);
+		else
+			gpusort_memory_free(block->keys, block->capacity * gpusort_spec_width(&run->spec));
 	}
 	if (run->blocks != run->inline_blocks)
 		pfree(run->blocks);
@@ -270,7 +276,9 @@ gpusort_run_reserve(GpusortRun *run, size_t *room)
 				Min(run->rows * width, BLOCK_BYTES);
 			bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
 			bytes -= bytes % width;
-			add_block(run, gpusort_memory_alloc_pages(run->cxt, bytes), bytes, true);
+			keys = run->spec.counted ? gpusort_memory_alloc(run->cxt, bytes) :
+				gpusort_memory_alloc_pages(run->cxt, bytes);
+			add_block(run, keys, bytes, true);
 			run->local_bytes += bytes;
 		}
 		last = &run->blocks[run->nblocks - 1];

@@ -43,7 +43,7 @@ build_test_module() {
   export GPUSORT_TEST_MODULE=$work/spill_test.so
   "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
     -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" \
-    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,spill_merge,spill_file,memory,huge_page,shmem}.c
+    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,spill_merge,spill_file,memory,large_memory,huge_page,shmem}.c
 }
 
 # Builds the driver that says no, and one without an entry point, in a folder
@@ -133,8 +133,11 @@ run_unit "key encoding" bash -c "
   '$work/keybits_test'"
 run_unit "CPU engine" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
-    '$tree/src/encode.c' '$tree/src/huge_page.c' '$tree/src/engine_cpu.o' '$tree/src/engine_cpu_words.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
+    '$tree/src/encode.c' '$tree'/src/{large_memory,huge_page}.c '$tree/src/engine_cpu.o' '$tree/src/engine_cpu_words.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
   '$work/engine_cpu_test'"
+run_unit "large buffers" bash -c "
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/large_memory_test' '$tree/test/unit/large_memory_test.c' \
+    '$tree'/src/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
 run_unit "cuts of sorted runs" bash -c "
   ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \
     '$tree/test/unit/merge_path_test.cc' && '$work/merge_path_test'"
@@ -148,7 +151,7 @@ run_unit "keys to merge by" bash -c "
 
 run_unit "merge of pieces" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \
-    '$tree/src/huge_page.c' '$tree'/src/engine_cpu_merge{,_words}.o -lstdc++ -lpthread &&
+    '$tree'/src/{large_memory,huge_page}.c '$tree'/src/engine_cpu_merge{,_words}.o -lstdc++ -lpthread &&
   '$work/engine_cpu_merge_test'"
 
 run_unit "tree of losers" bash -c "
@@ -174,7 +177,7 @@ if [ -f "$tree/kernels/sort.o" ]; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi
 fi
-tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014}*.pl
+tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017}*.pl
 if grep -qa 'libcuda\.so\.1' "$tree/gpusort.so"; then
   build_fake_driver
   run_tap "drivers without a device" "$tree"/test/t/015*.pl
