@@ -80,6 +80,8 @@ END $$;
 SELECT version() \g (tuples_only=on)
 SELECT * FROM gpusort_status() \g (tuples_only=on)
 SET work_mem = '4GB';
+-- what is called core's is core's
+SET gpusort.enabled = off;
 \o /dev/null
 SELECT bench_arrays(5);
 SELECT bench_columns(5);
