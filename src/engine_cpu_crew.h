@@ -34,7 +34,18 @@ allocate(size_t n)
 {
 	size_t		bytes = n * sizeof(T);
 
-	return static_cast<T *>(bytes < GPUSORT_LARGE_BYTES ? malloc(bytes ? bytes : 1) : gpusort_large_alloc(bytes));
+	void	   *mem;
+
+	if (bytes >= GPUSORT_LARGE_BYTES)
+		return static_cast<T *>(gpusort_large_alloc(bytes));
+	mem = malloc(bytes ? bytes : 1);
+	if (mem == NULL)
+	{
+		/* what is kept may be what is missing */
+		gpusort_large_give_back();
+		mem = malloc(bytes ? bytes : 1);
+	}
+	return static_cast<T *>(mem);
 }
 
 /* Frees what allocate() returned for n, or NULL. */

@@ -19,6 +19,7 @@
  *
  * Sizes are rounded up, to eight for each doubling, so that sorts of nearly as
  * many rows share buffers.
+ * A buffer stays with the size of pages that it began with.
  *
  *-------------------------------------------------------------------------
  */
@@ -170,28 +171,46 @@ milliseconds(void)
 }
 
 /*
- * Does what a buffer's age asks for.  Within the lock, lest somebody use it
- * while the kernel is told that its contents do not matter.
+ * Does what the oldest buffer's age asks for, if it is old enough.  To be called,
+ * and returning, with the lock, which others have meanwhile.
  */
-static void
-age(int i, uint64_t now)
+static bool
+age_one(void)
 {
-	uint64_t	aged = now - kept[i].freed;
-	size_t		size = kept[i].size;
+	const struct timespec moment = {0, 100000};
+	uint64_t	now = milliseconds();
 
-	if (aged >= give_back_ms)
-		unmap(take(i), size);
-	else if (aged >= offer_ms && !kept[i].offered)
+	for (int i = 0; i < nkept; i++)
 	{
-		kept[i].offered = true;
+		uint64_t	aged = now - kept[i].freed;
+		size_t		size = kept[i].size;
+
+		if (aged >= give_back_ms)
+		{
+			char	   *mem = take(i);
+
+			pthread_mutex_unlock(&lock);
+			unmap(mem, size);
+			pthread_mutex_lock(&lock);
+			return true;
+		}
+		if (aged >= offer_ms && !kept[i].offered)
+		{
+			kept[i].offered = true;
 #ifdef MADV_FREE
-		/* a kernel that declines leaves it as it is */
-		(void) madvise(kept[i].mem, size, MADV_FREE);
+			/* within the lock, lest somebody use it; a kernel may decline */
+			(void) madvise(kept[i].mem, size, MADV_FREE);
 #endif
+			pthread_mutex_unlock(&lock);
+			nanosleep(&moment, NULL);
+			pthread_mutex_lock(&lock);
+			return true;
+		}
 	}
+	return false;
 }
 
-/* Looks at all of them, four times at least before one that has just been freed is due. */
+/* Looks at them four times at least before one that has just been freed is due. */
 static void *
 age_all(void *arg)
 {
@@ -205,8 +224,8 @@ age_all(void *arg)
 		pthread_mutex_unlock(&lock);
 		nanosleep(&pause, NULL);
 		pthread_mutex_lock(&lock);
-		for (int i = nkept - 1; i >= 0; i--)
-			age(i, milliseconds());
+		while (age_one())
+			;
 	}
 	ageing = false;
 	pthread_mutex_unlock(&lock);

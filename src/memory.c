@@ -66,6 +66,9 @@ free_buffer(void *owned)
 
 	if (buffer->mem == NULL)
 		return;
+#ifdef CLOBBER_FREED_MEMORY
+	memset(buffer->mem, 0x7F, buffer->size);
+#endif
 	gpusort_large_free(buffer->mem, buffer->size);
 	buffer->mem = NULL;
 }
@@ -105,8 +108,20 @@ gpusort_memory_free(void *mem, Size size)
 		free_buffer(*owner_of(mem));
 }
 
+/* Called for each run: there may be a million small ones. */
 void
 gpusort_memory_keep(Size bytes)
 {
+	static Size set = 0;
+
+	if (bytes == set)
+		return;
+	set = bytes;
 	gpusort_large_keep(Min(bytes, MAX_KEPT_BYTES), OFFER_MS, GIVE_BACK_MS);
+}
+
+void
+gpusort_memory_give_back(void)
+{
+	gpusort_large_give_back();
 }

@@ -24,8 +24,12 @@ extern void gpusort_memory_free(void *mem, Size size);
 
 /*
  * Sets how many bytes of such buffers, freed, the session may keep for its next
- * sort: for ten seconds, of which nine the kernel may take them.
+ * sort: for ten seconds, of which nine the kernel may take them.  What was set
+ * last holds for all buffers.
  */
 extern void gpusort_memory_keep(Size bytes);
+
+/* Frees what is kept: for a sort that goes on with other memory. */
+extern void gpusort_memory_give_back(void);
 
 #endif							/* GPUSORT_MEMORY_H */

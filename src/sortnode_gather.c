@@ -24,6 +24,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "keybits.h"
+#include "memory.h"
 #include "sortnode.h"
 
 /* Rows between two looks at the time, for gpusort_activity. */
@@ -142,6 +143,7 @@ hand_over(GpusortNode *node, const char *reason)
 	node->run = NULL;
 	MemoryContextReset(node->run_cxt);
 	MemoryContextReset(node->store_cxt);
+	gpusort_memory_give_back();
 }
 
 /* Reads what is left of the child, in core's way. */
@@ -470,6 +472,7 @@ end_gathering(GpusortNode *node)
 	gpusort_node_end_run(node);
 	MemoryContextReset(node->run_cxt);
 	MemoryContextReset(node->store_cxt);
+	gpusort_memory_give_back();
 	node->stats.disk = Max(node->stats.disk, gpusort_spill_bytes(node->spill));
 	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(node->spill),

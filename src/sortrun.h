@@ -40,8 +40,9 @@ typedef struct GpusortRunSpec
 								 * keys keep their input order; below 2^32 keys */
 	bool		quiet;			/* no warning if no accelerator can be used: nobody
 								 * asked for one in so many words */
-	bool		counted;		/* keys are in chunks of the memory context, by whose
-								 * size core tells how much an aggregate takes */
+	bool		counted;		/* keys in the backend are in chunks of the memory
+								 * context, by whose size core tells how much an
+								 * aggregate takes */
 	bool		resumable;		/* keys will be added after a sort; such a run
 								 * stays in the backend */
 } GpusortRunSpec;

@@ -138,6 +138,9 @@ run_unit "CPU engine" bash -c "
 run_unit "large buffers" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/large_memory_test' '$tree/test/unit/large_memory_test.c' \
     '$tree'/src/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
+run_unit "large buffers, guarded" bash -c "
+  ${CC:-cc} -O1 -g -fsanitize=address,undefined -fno-sanitize-recover -Wall -Wextra -Werror -I'$tree/src' -o '$work/large_memory_test' \
+    '$tree/test/unit/large_memory_test.c' '$tree'/src/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
 run_unit "cuts of sorted runs" bash -c "
   ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \
     '$tree/test/unit/merge_path_test.cc' && '$work/merge_path_test'"
