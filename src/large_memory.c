@@ -18,14 +18,13 @@
  * is kept.  It knows nothing of PostgreSQL, and sleeps.
  *
  * Sizes are rounded up, to eight for each doubling, so that sorts of nearly as
- * many rows share buffers.
- * A buffer stays with the size of pages that it began with.
+ * many rows share buffers.  A buffer stays with the size of pages that it began
+ * with.
  *
  *-------------------------------------------------------------------------
  */
 #include "large_memory.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
