@@ -33,7 +33,6 @@ T *
 allocate(size_t n)
 {
 	size_t		bytes = n * sizeof(T);
-
 	void	   *mem;
 
 	if (bytes >= GPUSORT_LARGE_BYTES)

@@ -39,7 +39,7 @@
 #include "utils/timestamp.h"
 
 #include "guc.h"
-#include "request_check.h"
+#include "service_check.h"
 #include "service_job.h"
 
 #define TAKE_AFTER_MS		1000	/* a backend has not fetched what others want the room of */

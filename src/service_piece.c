@@ -34,7 +34,7 @@
 #include "port/pg_bitutils.h"
 
 #include "pool.h"
-#include "request_check.h"
+#include "service_check.h"
 #include "service_job.h"
 
 /* ----------------------------------------------------------------

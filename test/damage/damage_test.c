@@ -20,7 +20,7 @@
 #include "control.h"
 #include "fault.h"
 #include "pool.h"
-#include "request_check.h"
+#include "service_check.h"
 
 PG_MODULE_MAGIC;
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * request_check.h
+ * service_check.h
  *		Can the GPU service act on a request as it stands?
  *
  * A request is written by its backend and lies in shared memory.  If that
@@ -14,8 +14,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_REQUEST_CHECK_H
-#define GPUSORT_REQUEST_CHECK_H
+#ifndef GPUSORT_SERVICE_CHECK_H
+#define GPUSORT_SERVICE_CHECK_H
 
 #include "control.h"
 #include "gpusort_cuda.h"
@@ -136,4 +136,4 @@ gpusort_request_sound(GpusortControl *control, int index, Size width)
 		 gpusort_request_chunks_sound(control, index, -1, nclosed, width));
 }
 
-#endif							/* GPUSORT_REQUEST_CHECK_H */
+#endif							/* GPUSORT_SERVICE_CHECK_H */
