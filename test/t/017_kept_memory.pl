@@ -71,6 +71,7 @@ sub gives_back
 	return;
 }
 
+# within one statement, so that no time passes
 my ($rows, $kb) = split /\|/, $session->query_safe('SELECT * FROM sorts(\'t\')');
 is($rows, 400000, 'a sort');
 cmp_ok($kb, '>=', $before + $sort_kb, 'its memory is kept');
@@ -98,6 +99,7 @@ SELECT own_kb();
 SQL
 }
 cmp_ok($kept{'1GB'} - $kept{'1MB'}, '>=', $sort_kb, 'no more is kept than gpusort.memory_limit');
+
 # memory that is kept is not in memory contexts, but an aggregate's has to be
 my $plan = $node->safe_psql('postgres', <<'SQL');
 SET work_mem = '8MB';
