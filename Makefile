@@ -15,7 +15,7 @@
 #
 #   WITH_CUDA=auto|yes|no   build the CUDA engine (auto: if nvcc is found);
 #                           standin: with a CPU in the device's place and faults
-#                           on demand (src/fault.c), for tests
+#                           on demand (src/base/fault.c), for tests
 #   CUDA_ARCH="75 90 ..."   GPU architectures; the last one also as PTX
 #   WERROR=1                warnings are errors
 #   PG_CONFIG=...           the server to build for
@@ -25,14 +25,15 @@ EXTVERSION = 0.1.0
 MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
-OBJS = src/gpusort.o src/guc.o src/shmem.o src/keytype.o src/memory.o src/large_memory.o src/huge_page.o src/encode.o src/cpu_options.o src/sortrun.o src/engine.o \
-	src/sqlarray.o src/sort_array.o src/sort_agg.o src/status.o src/bench.o \
-	src/rowkey.o src/rowkey_type.o src/rowkey_fixed.o src/rowkey_text.o src/rowkey_icu.o src/rowkey_icu_code.o src/rowkey_icu_read.o src/rowkey_numeric.o src/rowstore.o src/spill.o src/spill_merge.o src/spill_file.o \
-	src/activity.o src/sortnode.o src/sortnode_gather.o src/sortnode_result.o src/sortnode_ties.o src/sortnode_explain.o \
-	src/sortcost.o src/sortplan.o
+# Every C file of a folder is built.  src/gpu and src/service are the CUDA
+# engine's; fault*.c inject faults and go into the stand-in build alone.
+FAULT_OBJS = src/base/fault.o src/gpu/fault_setting.o
+c_objs = $(patsubst %.c,%.o,$(wildcard $(addsuffix /*.c,$(1))))
+OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src src/base src/key src/run src/store src/functions src/node src/plan))
+CUDA_C_OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src/gpu src/service))
 
 # C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
-CXX_OBJS = src/engine_cpu.o src/engine_cpu_words.o src/engine_cpu_merge.o src/engine_cpu_merge_words.o
+CXX_OBJS = $(patsubst %.cc,%.o,$(wildcard src/cpu/*.cc))
 
 REGRESS = functions aggregate settings errors bench order_by privileges
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
@@ -52,22 +53,19 @@ else ifeq ($(WITH_CUDA)$(NVCC),yes)
 $(error WITH_CUDA=yes, but no nvcc was found; set NVCC=/path/to/nvcc)
 endif
 
-CUDA_C_OBJS = src/control.o src/pool.o src/pieces.o src/request.o src/engine_cuda.o \
-	src/service.o src/service_job.o src/service_piece.o src/service_start.o src/service_watch.o
 ifeq ($(WITH_CUDA),standin)
-OBJS += $(CUDA_C_OBJS) src/fault.o test/standin/device.o
+OBJS += $(CUDA_C_OBJS) $(FAULT_OBJS) test/standin/device.o
 PG_CPPFLAGS += -DUSE_CUDA -DGPUSORT_FAULTS
 cuda_found = CUDA engine: a stand-in for tests
 cuda_kind = standin
 else ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 OBJS += $(CUDA_C_OBJS)
-CUDA_OBJS = kernels/device.o kernels/lane.o kernels/sort.o kernels/argsort.o kernels/wordsort.o kernels/mppsort.o \
-	kernels/quicksort.o kernels/mergesort.o kernels/radixsort.o kernels/cub_sort.o
+CUDA_OBJS = $(patsubst %.cu,%.o,$(wildcard kernels/*.cu))
 PG_CPPFLAGS += -DUSE_CUDA
 cuda_kind = auto
 cuda_found = CUDA engine: yes ($(NVCC), architectures $(CUDA_ARCH))
-NVCCFLAGS = -O3 -std=c++17 -lineinfo $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+NVCCFLAGS = -O3 -std=c++17 -MMD -MP -lineinfo $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall
 SHLIB_LINK += $(CUDA_OBJS) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
@@ -80,9 +78,11 @@ ifdef WERROR
 PG_CFLAGS += -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 NVCCFLAGS += -Werror all-warnings
 endif
-PG_CPPFLAGS += -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
+# -MMD: the compiler notes which headers an object was made of.
+PG_CPPFLAGS += -MMD -MP -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
 SHLIB_LINK += $(CXX_OBJS) -lhwy_contrib -lhwy -lstdc++ -lpthread
-EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) src/fault.o test/standin/device.o kernels/*.o build test/unit/*_test test/kernels/kernel_test bench/bench_gpu
+EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) $(FAULT_OBJS) test/standin/device.o kernels/*.o build \
+	src/*.d src/*/*.d test/standin/*.d kernels/*.d test/kernels/*.d bench/*.d test/kernels/kernel_test bench/bench_gpu
 
 # No function here is worth inlining into a query; build without bitcode.
 override with_llvm := no
@@ -122,27 +122,26 @@ $(info $(cuda_found))
 include $(PGXS)
 
 # The encoding loops are there to be vectorised, which -O2 does not do.
-src/encode.o src/keytype.o: CFLAGS += -O3
+src/key/encode.o src/key/keytype.o: CFLAGS += -O3
 
 shlib = gpusort$(DLSUFFIX)
 $(shlib): $(CXX_OBJS) $(CUDA_OBJS) build/config
-$(OBJS): build/config $(wildcard $(srcdir)/src/*.h) $(srcdir)/kernels/gpusort_cuda.h $(srcdir)/kernels/merge_key.h
-$(CXX_OBJS): %.o: %.cc $(wildcard $(srcdir)/src/engine_cpu*.h) $(srcdir)/src/keybits.h $(srcdir)/src/huge_page.h $(srcdir)/src/large_memory.h $(srcdir)/kernels/merge_key.h
+$(OBJS): build/config
+$(CXX_OBJS): %.o: %.cc build/config
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<
 endif
 
-kernels/%.o: kernels/%.cu build/config_cuda $(wildcard $(srcdir)/kernels/*.h $(srcdir)/kernels/*.cuh)
+kernels/%.o: kernels/%.cu build/config_cuda
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) -c -o $@ $<
 
 # These need a device to run, not to build.
-test/kernels/kernel_test: test/kernels/kernel_test.cu $(wildcard $(srcdir)/test/kernels/*.cuh) $(CUDA_OBJS)
-bench/bench_gpu: bench/bench_gpu.cu $(wildcard $(srcdir)/bench/*.cuh $(srcdir)/test/kernels/*.cuh) $(CUDA_OBJS)
+test/kernels/kernel_test bench/bench_gpu: %: %.cu $(CUDA_OBJS)
 test/kernels/kernel_test bench/bench_gpu:
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCCFLAGS) -I$(srcdir)/kernels -o $@ $< $(CUDA_OBJS) -lcudart_static -ldl -lrt -lpthread
+	$(NVCC) $(NVCCFLAGS) -MF $@.d -I$(srcdir)/kernels -o $@ $< $(CUDA_OBJS) -lcudart_static -ldl -lrt -lpthread
 
 .PHONY: bench-gpu bench-gpu-plot
 ifneq ($(CUDA_OBJS),)
@@ -157,3 +156,5 @@ bench-gpu-plot:
 
 # They are written above, if they are.
 build/config build/config_cuda: ;
+
+-include $(patsubst %.o,%.d,$(OBJS) $(CXX_OBJS) $(CUDA_OBJS)) test/kernels/kernel_test.d bench/bench_gpu.d

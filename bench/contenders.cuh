@@ -46,7 +46,7 @@ using PairSort = GpusortCudaStatus (*)(Run &run, K *keys, K *keys_spare, uint32_
 
 template <typename K> struct Contender {
 	const char *name;
-	GpusortCudaAlgorithm algorithm; /* for sort_on_device; AUTO: not one of gpusort's */
+	GpusortAlgorithm algorithm; /* for sort_on_device; AUTO: not one of gpusort's */
 	KeySort<K> keys;
 	PairSort<K> pairs; /* NULL: only by sort_on_device, or not at all */
 };
@@ -149,15 +149,15 @@ static GpusortCudaStatus thrust_pairs(Run &run, K *keys, K *, uint32_t *rows, ui
 
 template <typename K>
 static const Contender<K> CONTENDERS[] = {
-	{"mppsort", GPUSORT_CUDA_MPPSORT, gpusort::mppsort<K>, nullptr},
-	{"quicksort", GPUSORT_CUDA_QUICKSORT, gpusort::quicksort<K>, nullptr},
-	{"mergesort", GPUSORT_CUDA_MERGESORT, gpusort::mergesort<K>, nullptr},
-	{"radixsort", GPUSORT_CUDA_RADIXSORT, gpusort::radixsort<K>, nullptr},
-	{"cub", GPUSORT_CUDA_CUB, gpusort::cub_sort<K>, nullptr},
-	{"cub-radix-32", GPUSORT_CUDA_AUTO, radix_keys<K, uint32_t>, radix_pairs<K, uint32_t>},
-	{"cub-radix-64", GPUSORT_CUDA_AUTO, radix_keys<K, uint64_t>, radix_pairs<K, uint64_t>},
-	{"cub-merge", GPUSORT_CUDA_AUTO, merge_keys<K>, nullptr},
-	{"thrust", GPUSORT_CUDA_AUTO, thrust_keys<K>, thrust_pairs<K>},
+	{"mppsort", GPUSORT_ALGORITHM_MPPSORT, gpusort::mppsort<K>, nullptr},
+	{"quicksort", GPUSORT_ALGORITHM_QUICKSORT, gpusort::quicksort<K>, nullptr},
+	{"mergesort", GPUSORT_ALGORITHM_MERGESORT, gpusort::mergesort<K>, nullptr},
+	{"radixsort", GPUSORT_ALGORITHM_RADIXSORT, gpusort::radixsort<K>, nullptr},
+	{"cub", GPUSORT_ALGORITHM_CUB, gpusort::cub_sort<K>, nullptr},
+	{"cub-radix-32", GPUSORT_ALGORITHM_AUTO, radix_keys<K, uint32_t>, radix_pairs<K, uint32_t>},
+	{"cub-radix-64", GPUSORT_ALGORITHM_AUTO, radix_keys<K, uint64_t>, radix_pairs<K, uint64_t>},
+	{"cub-merge", GPUSORT_ALGORITHM_AUTO, merge_keys<K>, nullptr},
+	{"thrust", GPUSORT_ALGORITHM_AUTO, thrust_keys<K>, thrust_pairs<K>},
 };
 
 /* ---- what is measured of them ---- */
@@ -181,7 +181,7 @@ template <typename K> static std::vector<Entry<K>> entries(bool with_rows, const
 		if (!with_rows || contender.pairs) add(contender.name, contender, false);
 	}
 	for (const Contender<K> &contender : CONTENDERS<K>) {
-		if (contender.algorithm != GPUSORT_CUDA_AUTO) add(std::string(contender.name) + "-checked", contender, true);
+		if (contender.algorithm != GPUSORT_ALGORITHM_AUTO) add(std::string(contender.name) + "-checked", contender, true);
 	}
 	return list;
 }

@@ -21,13 +21,13 @@
  * row by row against CUB's stable sort of pairs.
  *
  * Floats are fractions in [0, 1) that are distributed as the integers are, in
- * the same encoding as in SQL (src/keybits.h): half of all keys differ in 23
+ * the same encoding as in SQL (src/key/keybits.h): half of all keys differ in 23
  * (or 52) bits only, which is what makes them another input to a sort.
  */
 #ifndef GPUSORT_MEASURE_CUH
 #define GPUSORT_MEASURE_CUH
 
-#include "../src/keybits.h"
+#include "../src/key/keybits.h"
 #include "contenders.cuh"
 
 #include <chrono>

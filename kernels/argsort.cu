@@ -254,7 +254,7 @@ static GpusortCudaStatus expect_ties(Run &run, const K *keys, const Look *look, 
 }
 
 template <typename K>
-GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
+GpusortCudaStatus argsort(Run &run, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
 						  Outcome &outcome)
 {
 	Memory packed, found_memory;
@@ -325,9 +325,9 @@ GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory
 	return GPUSORT_CUDA_OK;
 }
 
-template GpusortCudaStatus argsort<uint32_t>(Run &, GpusortCudaAlgorithm, const Memory &, Memory &, uint64_t,
+template GpusortCudaStatus argsort<uint32_t>(Run &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
 											 Outcome &);
-template GpusortCudaStatus argsort<uint64_t>(Run &, GpusortCudaAlgorithm, const Memory &, Memory &, uint64_t,
+template GpusortCudaStatus argsort<uint64_t>(Run &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
 											 Outcome &);
 
 } // namespace gpusort

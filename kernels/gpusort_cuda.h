@@ -1,7 +1,7 @@
 /*
  * gpusort_cuda.h - the one door between C and CUDA.
  *
- * The GPU service (src/service.c) calls these functions and nothing else of
+ * The GPU service (src/service/main.c) calls these functions and nothing else of
  * CUDA.  They take and return plain C types, never raise, never exit, and
  * report what CUDA said in a GpusortCudaError.  No function may be called
  * before fork(): the postmaster must never reach this file.
@@ -22,6 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "algorithm.h"
+#include "max_words.h"
 #include "merge_key.h"
 
 #ifdef __cplusplus
@@ -56,20 +58,8 @@ typedef struct GpusortCudaInfo {
 	uint64_t free_memory;  /* bytes, when opened */
 } GpusortCudaInfo;
 
-typedef enum GpusortCudaAlgorithm {
-	GPUSORT_CUDA_AUTO = 0,
-	GPUSORT_CUDA_MPPSORT,
-	GPUSORT_CUDA_QUICKSORT,
-	GPUSORT_CUDA_CUB,
-	GPUSORT_CUDA_MERGESORT,
-	GPUSORT_CUDA_RADIXSORT
-} GpusortCudaAlgorithm;
-
 typedef struct GpusortCudaDevice GpusortCudaDevice;
 typedef struct GpusortCudaLane GpusortCudaLane;
-
-/* Words of a key, at most. */
-#define GPUSORT_CUDA_MAX_WORDS GPUSORT_MERGE_KEY_WORDS
 
 /* What to sort: the lane's first rows keys, unsigned and ascending. A key of several words
  * has them side by side, the most significant one first. */
@@ -77,10 +67,10 @@ typedef struct GpusortCudaSort {
 	uint64_t rows;
 	int key_bytes;  /* 4 or 8 */
 	bool with_rows; /* instead of the keys, the stable input position (uint32) of each; rows < 2^32 */
-	GpusortCudaAlgorithm algorithm;
+	GpusortAlgorithm algorithm;
 	int bins;      /* mppsort's h, 2 to 1024; 0: as many as suit the input */
 	bool keys_too; /* with_rows: the sorted keys as well, fetched by row, which takes as long as the sort */
-	int words;     /* of a key, to GPUSORT_CUDA_MAX_WORDS; 0 is 1. Several: 8 bytes each, with_rows */
+	int words;     /* of a key, to GPUSORT_MAX_WORDS; 0 is 1. Several: 8 bytes each, with_rows */
 	GpusortMergeKey *merge_key; /* keys_too of several words: what they are made of, 8 bytes each; settled
 								 * by the sort if it has no parts, else sound for words */
 } GpusortCudaSort;
@@ -93,7 +83,7 @@ static inline size_t gpusort_cuda_width(const GpusortCudaSort *sort)
 
 /* How a sort went, for gpusort_last_sort(). Times are of CUDA events. */
 typedef struct GpusortCudaReport {
-	GpusortCudaAlgorithm algorithm; /* the one that ran, or CUB if it took over; never AUTO */
+	GpusortAlgorithm algorithm; /* the one that ran, or CUB if it took over; never AUTO */
 	int blocks, threads, bins;      /* of the largest launch; bins 0 unless mppsort */
 	double upload_ms;               /* sum over the lane's uploads */
 	double kernels_ms;

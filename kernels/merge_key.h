@@ -27,14 +27,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "max_words.h"
+
 #ifdef __CUDACC__
 #define GPUSORT_MERGE_KEY_CALL static inline __host__ __device__
 #else
 #define GPUSORT_MERGE_KEY_CALL static inline
 #endif
 
-/* Words of a key, at most, and those that are looked at. */
-#define GPUSORT_MERGE_KEY_WORDS 16
+/* Words of a key that are looked at, at most. */
 #define GPUSORT_MERGE_KEY_PARTS 6
 
 typedef struct GpusortMergeKey {
@@ -64,7 +65,7 @@ static inline bool gpusort_merge_key_sound(const GpusortMergeKey *settled, int w
 {
 	int used = 0;
 
-	if (settled->words != words || words < 1 || words > GPUSORT_MERGE_KEY_WORDS) return false;
+	if (settled->words != words || words < 1 || words > GPUSORT_MAX_WORDS) return false;
 	if (settled->parts < 1 || settled->parts > words || settled->parts > GPUSORT_MERGE_KEY_PARTS) return false;
 	for (int w = 0; w < settled->parts; w++) {
 		if (used >= 64 || settled->bits[w] < 1 || settled->bits[w] > 64) return false;

@@ -372,7 +372,7 @@ static GpusortCudaStatus run_levels(Run &run, const Plan &plan, uint64_t count, 
 		if (now.hopeless && run.may_refuse) run.refused = true;
 		if (now.hopeless && run.may_refuse) return GPUSORT_CUDA_OK;
 		if (now.hopeless) {
-			run.report->algorithm = GPUSORT_CUDA_CUB;
+			run.report->algorithm = GPUSORT_ALGORITHM_CUB;
 			run.report->bins = 0;
 			return cub_sort(run, keys, spare, count, sorted);
 		}

@@ -66,12 +66,6 @@ __global__ void __launch_bounds__(THREADS) lookAtRows(const K *keys, const uint3
 	if (falls) look->falls = 1;
 }
 
-__global__ void numberRows(uint32_t *rows, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		rows[i] = (uint32_t)i;
-}
-
 template <typename K> __global__ void gatherKeys(const K *keys, const uint32_t *rows, K *sorted, uint64_t count)
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step())
@@ -100,20 +94,6 @@ template <typename K> __global__ void spoilKeys(K *keys, uint32_t *rows, uint64_
 
 /* ---- launchers ---- */
 
-void note_launch(Run &run, uint64_t blocks, int threads)
-{
-	if (blocks <= (uint64_t)run.report->blocks) return;
-	run.report->blocks = blocks > INT32_MAX ? INT32_MAX : (int)blocks;
-	run.report->threads = threads;
-}
-
-GpusortCudaStatus number_rows(Run &run, uint32_t *rows, uint64_t count)
-{
-	numberRows<<<blocks_for(run, count), THREADS, 0, run.stream>>>(rows, count);
-	GPUSORT_LAUNCHED("numberRows", run.err);
-	return GPUSORT_CUDA_OK;
-}
-
 /* Passes over what the sort left, and waits for all that was found, before and after. */
 template <typename K>
 static GpusortCudaStatus look_at_output(Run &run, const K *keys, const uint32_t *rows, uint64_t count, Checked *device,
@@ -132,22 +112,22 @@ static GpusortCudaStatus look_at_output(Run &run, const K *keys, const uint32_t 
 }
 
 template <typename K>
-GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, uint64_t count)
+GpusortCudaStatus sort_keys(Run &run, GpusortAlgorithm algorithm, Memory &keys, uint64_t count)
 {
 	Memory spare;
 	K *sorted = nullptr;
 	GPUSORT_PASS(spare.allocate(run, count * sizeof(K)));
 	switch (algorithm) {
-	case GPUSORT_CUDA_MPPSORT:
+	case GPUSORT_ALGORITHM_MPPSORT:
 		GPUSORT_PASS(mppsort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
-	case GPUSORT_CUDA_QUICKSORT:
+	case GPUSORT_ALGORITHM_QUICKSORT:
 		GPUSORT_PASS(quicksort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
-	case GPUSORT_CUDA_MERGESORT:
+	case GPUSORT_ALGORITHM_MERGESORT:
 		GPUSORT_PASS(mergesort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
-	case GPUSORT_CUDA_RADIXSORT:
+	case GPUSORT_ALGORITHM_RADIXSORT:
 		GPUSORT_PASS(radixsort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
 	default:
@@ -158,8 +138,8 @@ GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &ke
 	return GPUSORT_CUDA_OK;
 }
 
-template GpusortCudaStatus sort_keys<uint32_t>(Run &, GpusortCudaAlgorithm, Memory &, uint64_t);
-template GpusortCudaStatus sort_keys<uint64_t>(Run &, GpusortCudaAlgorithm, Memory &, uint64_t);
+template GpusortCudaStatus sort_keys<uint32_t>(Run &, GpusortAlgorithm, Memory &, uint64_t);
+template GpusortCudaStatus sort_keys<uint64_t>(Run &, GpusortAlgorithm, Memory &, uint64_t);
 
 /* CUB's sort of pairs, from keys in input order. */
 template <typename K> static GpusortCudaStatus sort_pairs_cub(Run &run, Memory &keys, Memory &rows, uint64_t count)
@@ -182,7 +162,7 @@ template <typename K> static GpusortCudaStatus sort_pairs_cub(Run &run, Memory &
 template <typename K>
 static GpusortCudaStatus sort_again(Run &run, Memory &keys, Memory &rows, bool with_rows, uint64_t count)
 {
-	if (!with_rows) return sort_keys<K>(run, GPUSORT_CUDA_CUB, keys, count);
+	if (!with_rows) return sort_keys<K>(run, GPUSORT_ALGORITHM_CUB, keys, count);
 
 	Memory input;
 	GPUSORT_PASS(input.allocate(run, count * sizeof(K)));
@@ -199,7 +179,7 @@ template <typename K>
 static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
 	const uint64_t count = sort.rows;
-	const GpusortCudaAlgorithm algorithm = run.report->algorithm;
+	const GpusortAlgorithm algorithm = run.report->algorithm;
 	Memory memory;
 	Checked checked;
 
@@ -212,7 +192,7 @@ static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, M
 		GPUSORT_PASS(sort_pairs_cub<K>(run, keys, rows, count));
 	} else {
 		run.look = look;
-		if (algorithm != GPUSORT_CUDA_MPPSORT) GPUSORT_PASS(look_first(run, keys.as<K>(), count));
+		if (algorithm != GPUSORT_ALGORITHM_MPPSORT) GPUSORT_PASS(look_first(run, keys.as<K>(), count));
 		GPUSORT_PASS(sort_keys<K>(run, algorithm, keys, count));
 		run.look = nullptr;
 		run.looked = false;
@@ -257,12 +237,12 @@ template <typename K>
 static GpusortCudaStatus sort_rows_and_check(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
 	Outcome outcome = OUTCOME_REFUSED;
-	if (run.report->algorithm != GPUSORT_CUDA_CUB)
+	if (run.report->algorithm != GPUSORT_ALGORITHM_CUB)
 		GPUSORT_PASS(argsort<K>(run, run.report->algorithm, keys, rows, sort.rows, outcome));
 	if (outcome == OUTCOME_SORTED) return sort.keys_too ? gather_keys<K>(run, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
 	if (outcome == OUTCOME_LOST)
 		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "keys were lost in the sort", run.err);
-	run.report->algorithm = GPUSORT_CUDA_CUB;
+	run.report->algorithm = GPUSORT_ALGORITHM_CUB;
 	run.report->bins = 0;
 	if (outcome == OUTCOME_DISORDER) {
 		run.report->resorted = true;
@@ -277,7 +257,7 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys are neither 4 nor 8 bytes", run.err);
 	if (sort.with_rows && sort.rows > UINT32_MAX)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many rows to number in 32 bits", run.err);
-	if (sort.words > 1 && (sort.words > GPUSORT_CUDA_MAX_WORDS || sort.key_bytes != 8))
+	if (sort.words > 1 && (sort.words > GPUSORT_MAX_WORDS || sort.key_bytes != 8))
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many words, or not of 8 bytes", run.err);
 	if (sort.words > 1 && !sort.with_rows)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words are sorted by row", run.err);
@@ -288,7 +268,7 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 	if (keys.bytes() < sort.rows * gpusort_cuda_width(&sort))
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", run.err);
 
-	run.report->algorithm = sort.algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_MPPSORT : sort.algorithm;
+	run.report->algorithm = sort.algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort.algorithm;
 	run.report->blocks = run.report->threads = 0;
 	run.report->bins = 0;
 	run.report->resorted = false;

@@ -150,7 +150,7 @@ GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &
 
 /* Keys alone, by an algorithm that is not AUTO. Afterwards keys holds the sorted keys. */
 template <typename K>
-GpusortCudaStatus sort_keys(Run &run, GpusortCudaAlgorithm algorithm, Memory &keys, uint64_t count);
+GpusortCudaStatus sort_keys(Run &run, GpusortAlgorithm algorithm, Memory &keys, uint64_t count);
 
 /* How a sort of rows went. All but the first leave the keys as they were, for another sort to begin with. */
 enum Outcome {
@@ -162,7 +162,7 @@ enum Outcome {
 
 /* The stable order of keys, which are not touched, by any algorithm but AUTO and CUB; checked (argsort.cu). */
 template <typename K>
-GpusortCudaStatus argsort(Run &run, GpusortCudaAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
+GpusortCudaStatus argsort(Run &run, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
 						  Outcome &outcome);
 
 /*

@@ -21,6 +21,8 @@
 
 #include <stdint.h>
 
+#include "max_words.h"
+
 #ifdef __CUDACC__
 #define GPUSORT_BOTH_SIDES __host__ __device__
 #else
@@ -30,17 +32,14 @@
 namespace gpusort
 {
 
-/* Words of a key, at most. */
-static const int MOST_WORDS = 16;
-
 struct WordPlan {
-	int words;				 /* of a key, 1 to MOST_WORDS */
+	int words;				 /* of a key, 1 to GPUSORT_MAX_WORDS */
 	int levels;				 /* 0: all keys are the same */
 	int level_bits;			 /* of every level but the most significant, which may have fewer */
 	int total_bits;			 /* of all levels */
-	uint64_t lo[MOST_WORDS]; /* the smallest word at each place */
-	int bits[MOST_WORDS];	 /* that its distances need, 0 to 64 */
-	int low[MOST_WORDS];	 /* where these begin in the long integer, counted from its lowest bit */
+	uint64_t lo[GPUSORT_MAX_WORDS]; /* the smallest word at each place */
+	int bits[GPUSORT_MAX_WORDS];	 /* that its distances need, 0 to 64 */
+	int low[GPUSORT_MAX_WORDS];	 /* where these begin in the long integer, counted from its lowest bit */
 };
 
 /* What a level is made of: parts of one word or more. */
@@ -48,9 +47,9 @@ struct WordLevel {
 	int parts;
 	int bits;				 /* of its keys, 1 to 64 */
 	uint64_t mask;			 /* of these bits */
-	int word[MOST_WORDS];	 /* of a part */
-	int shift[MOST_WORDS];	 /* of its distance: to the left, or if negative to the right; -63 to 63 */
-	uint64_t lo[MOST_WORDS]; /* what that is the distance from */
+	int word[GPUSORT_MAX_WORDS];	 /* of a part */
+	int shift[GPUSORT_MAX_WORDS];	 /* of its distance: to the left, or if negative to the right; -63 to 63 */
+	uint64_t lo[GPUSORT_MAX_WORDS]; /* what that is the distance from */
 };
 
 /* The plan for keys whose words are between lo and hi at each place. */

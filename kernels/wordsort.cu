@@ -65,7 +65,7 @@ static GpusortCudaStatus sort_pairs_of_level(Run &run, Memory &cut, int bits, Me
 }
 
 /* The same by an algorithm; the level's keys stay, and unless the outcome is SORTED so does the order. */
-static GpusortCudaStatus argsort_level(Run &run, GpusortCudaAlgorithm algorithm, const Memory &cut, Memory &rows,
+static GpusortCudaStatus argsort_level(Run &run, GpusortAlgorithm algorithm, const Memory &cut, Memory &rows,
 									   uint64_t count, Outcome &outcome)
 {
 	Memory sorted;
@@ -114,7 +114,7 @@ static GpusortCudaStatus cut_level(Run &run, const Memory &keys, int words, cons
 }
 
 /* By the most significant bits, and the others where these are the same; REFUSED if ties are long. */
-static GpusortCudaStatus sort_by_top(Run &run, GpusortCudaAlgorithm algorithm, const WordPlan &plan, const Memory &keys,
+static GpusortCudaStatus sort_by_top(Run &run, GpusortAlgorithm algorithm, const WordPlan &plan, const Memory &keys,
 									 Memory &rows, uint64_t count, Outcome &outcome)
 {
 	Memory cut, sorted, device;
@@ -142,11 +142,11 @@ static GpusortCudaStatus sort_by_top(Run &run, GpusortCudaAlgorithm algorithm, c
 }
 
 /* The top, or one level after the other, and the check. There is at least one. */
-static GpusortCudaStatus sort_levels(Run &run, GpusortCudaAlgorithm algorithm, const WordPlan &plan, const Memory &keys,
+static GpusortCudaStatus sort_levels(Run &run, GpusortAlgorithm algorithm, const WordPlan &plan, const Memory &keys,
 									 Memory &rows, uint64_t count, Outcome &outcome)
 {
 	Memory cut;
-	if (plan.levels > 1 && algorithm != GPUSORT_CUDA_CUB) {
+	if (plan.levels > 1 && algorithm != GPUSORT_ALGORITHM_CUB) {
 		GPUSORT_PASS(sort_by_top(run, algorithm, plan, keys, rows, count, outcome));
 		if (outcome == OUTCOME_SORTED) return check_rows(run, keys, plan.words, rows, count, outcome);
 		if (outcome != OUTCOME_REFUSED) return GPUSORT_CUDA_OK;
@@ -156,10 +156,10 @@ static GpusortCudaStatus sort_levels(Run &run, GpusortCudaAlgorithm algorithm, c
 		const WordLevel level = level_of_plan(plan, l);
 		GPUSORT_PASS(cut_level(run, keys, plan.words, level, rows, cut, count));
 		outcome = OUTCOME_REFUSED;
-		if (algorithm != GPUSORT_CUDA_CUB) GPUSORT_PASS(argsort_level(run, algorithm, cut, rows, count, outcome));
+		if (algorithm != GPUSORT_ALGORITHM_CUB) GPUSORT_PASS(argsort_level(run, algorithm, cut, rows, count, outcome));
 		if (outcome == OUTCOME_DISORDER || outcome == OUTCOME_LOST) return GPUSORT_CUDA_OK;
 		if (outcome == OUTCOME_SORTED) continue;
-		run.report->algorithm = GPUSORT_CUDA_CUB;
+		run.report->algorithm = GPUSORT_ALGORITHM_CUB;
 		GPUSORT_PASS(sort_pairs_of_level(run, cut, level.bits, rows, count));
 	}
 	cut.release();
@@ -173,12 +173,12 @@ static GpusortCudaStatus sort_by_plan(Run &run, const WordPlan &plan, const Memo
 
 	GPUSORT_PASS(sort_levels(run, run.report->algorithm, plan, keys, rows, count, outcome));
 	if (outcome == OUTCOME_DISORDER) {
-		run.report->algorithm = GPUSORT_CUDA_CUB;
+		run.report->algorithm = GPUSORT_ALGORITHM_CUB;
 		run.report->resorted = true;
 		run.spoil = SPOIL_NOTHING;
-		GPUSORT_PASS(sort_levels(run, GPUSORT_CUDA_CUB, plan, keys, rows, count, outcome));
+		GPUSORT_PASS(sort_levels(run, GPUSORT_ALGORITHM_CUB, plan, keys, rows, count, outcome));
 	}
-	if (run.report->algorithm == GPUSORT_CUDA_CUB) run.report->bins = 0;
+	if (run.report->algorithm == GPUSORT_ALGORITHM_CUB) run.report->bins = 0;
 	if (outcome == OUTCOME_LOST) return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "rows were lost in the sort", run.err);
 	if (outcome != OUTCOME_SORTED)
 		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "rows are out of order, also after a second sort", run.err);
@@ -200,7 +200,7 @@ static GpusortCudaStatus make_merge_keys(Run &run, const GpusortCudaSort &sort, 
 GpusortCudaStatus sort_words(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
 	WordsLook look;
-	uint64_t lo[MOST_WORDS], hi[MOST_WORDS];
+	uint64_t lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS];
 
 	GPUSORT_PASS(look_at_words(run, keys, sort.words, sort.rows, look));
 	for (int w = 0; w < sort.words; w++) {

@@ -15,11 +15,9 @@
 namespace gpusort
 {
 
-static_assert(MOST_WORDS == GPUSORT_CUDA_MAX_WORDS, "a plan must have room for every word");
-
 /* What one pass over all keys found, in device memory. All zeros before. */
 struct WordsLook {
-	unsigned long long not_lo[MOST_WORDS], hi[MOST_WORDS]; /* at each place, as in Look */
+	unsigned long long not_lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS]; /* at each place, as in Look */
 	unsigned falls;										   /* not 0: some key is below the one before it */
 };
 

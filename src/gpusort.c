@@ -14,20 +14,34 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "activity.h"
+#include "base/activity.h"
 #include "compat.h"
-#include "engine.h"
+#include "gpu/client.h"
+#include "gpu/fault_setting.h"
 #include "guc.h"
-#include "sortnode.h"
+#include "plan/plan.h"
+#include "run/engine.h"
 
 GPUSORT_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
+/* Every accelerator built in, NULL at the end: the one place where CUDA shows. */
+static const GpusortEngine *const engines[] = {
+#ifdef USE_CUDA
+	&gpusort_engine_cuda,
+#endif
+	NULL
+};
+
 void
 _PG_init(void)
 {
+#ifdef GPUSORT_FAULTS
+	gpusort_fault_define();
+#endif
 	gpusort_guc_define();
+	gpusort_engines = engines;
 	gpusort_plan_init();
 
 	if (process_shared_preload_libraries_in_progress)

@@ -17,7 +17,6 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "fault.h"
 #include "guc.h"
 
 bool		gpusort_enabled = true;
@@ -40,13 +39,9 @@ static const struct config_enum_entry engine_options[] = {
 	{NULL, 0, false}
 };
 
+#define ALGORITHM_OPTION(constant, name) {name, GPUSORT_ALGORITHM_##constant, false},
 const struct config_enum_entry gpusort_algorithm_options[] = {
-	{"auto", GPUSORT_ALGORITHM_AUTO, false},
-	{"mppsort", GPUSORT_ALGORITHM_MPPSORT, false},
-	{"quicksort", GPUSORT_ALGORITHM_QUICKSORT, false},
-	{"mergesort", GPUSORT_ALGORITHM_MERGESORT, false},
-	{"radixsort", GPUSORT_ALGORITHM_RADIXSORT, false},
-	{"cub", GPUSORT_ALGORITHM_CUB, false},
+	GPUSORT_ALGORITHMS(ALGORITHM_OPTION)
 	{NULL, 0, false}
 };
 
@@ -157,8 +152,5 @@ gpusort_guc_define(void)
 							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 
-#ifdef GPUSORT_FAULTS
-	gpusort_fault_define();
-#endif
 	MarkGUCPrefixReserved("gpusort");
 }

@@ -10,22 +10,14 @@
 
 #include "utils/guc.h"
 
+#include "algorithm.h"
+
 typedef enum GpusortEngineChoice
 {
 	GPUSORT_ENGINE_AUTO,
 	GPUSORT_ENGINE_CPU,
 	GPUSORT_ENGINE_CUDA
 } GpusortEngineChoice;
-
-typedef enum GpusortAlgorithm
-{
-	GPUSORT_ALGORITHM_AUTO,
-	GPUSORT_ALGORITHM_MPPSORT,
-	GPUSORT_ALGORITHM_QUICKSORT,
-	GPUSORT_ALGORITHM_CUB,
-	GPUSORT_ALGORITHM_MERGESORT,
-	GPUSORT_ALGORITHM_RADIXSORT
-} GpusortAlgorithm;
 
 extern bool gpusort_enabled;
 extern bool gpusort_force;

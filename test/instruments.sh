@@ -79,7 +79,7 @@ put_back_installed() {
 # A copy of the tree, to be built otherwise.
 copy_tree() {
   mkdir -p "$1"
-  tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$1" -x
+  tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$1" -x
 }
 
 # ---- sanitizers ----
@@ -162,7 +162,7 @@ choose_fuzzer() {
     apt_install clang || true
   fi
   fuzz_cc=(clang -fsanitize=fuzzer,address,undefined -Wno-ignored-attributes)
-  if ! "${fuzz_cc[@]}" -I"$tree/src" -o "$work/probe" "$tree"/test/fuzz/key_fuzz.c "$tree/src/encode.c" -lm >/dev/null 2>&1; then
+  if ! "${fuzz_cc[@]}" -I"$tree/src" -I"$tree/kernels" -o "$work/probe" "$tree"/test/fuzz/key_fuzz.c "$tree/src/key/encode.c" -lm >/dev/null 2>&1; then
     fuzz_cc=("${CC:-cc}" -DFUZZ_RANDOM -fsanitize=address,undefined)
   fi
   echo "fuzzing by ${fuzz_cc[0]}, $seconds seconds each"
@@ -186,8 +186,8 @@ fuzz_row_keys() {
   local name="fuzz: row keys" module=$work/random_keys.so server_flags
   read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
   # shellcheck disable=SC2086
-  gcc $sanitizer_flags "${fuzz_flags[@]}" "${server_flags[@]}" -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" \
-    -o "$module" "$tree"/test/rowkey/*.c "$tree"/src/rowkey*.c
+  gcc $sanitizer_flags "${fuzz_flags[@]}" "${server_flags[@]}" -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$tree/kernels" \
+    -o "$module" "$tree"/test/rowkey/*.c "$tree"/src/key/{rowkey,column,fixed,text,numeric,icu,icu_code,icu_read}.c
   chmod 755 "$module"
   sanitize_servers
   start_cluster
@@ -201,9 +201,9 @@ run_fuzz() {
   local server_flags
   choose_fuzzer
   read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
-  fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/encode.c" -lm
+  fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/key/encode.c" -lm
   fuzz "fuzz: requests to the service" -DUSE_CUDA "${server_flags[@]}" \
-    "$tree/test/fuzz/request_fuzz.c" "$tree/src/service_piece.c"
+    "$tree/test/fuzz/request_fuzz.c" "$tree/src/service/piece.c" "$tree/src/gpu/control.c"
   fuzz_row_keys
 }
 

@@ -71,7 +71,7 @@ build() {
   else
     say "build, with a stand-in for the device"
     mkdir "$work/standin"
-    tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
+    tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
     build_and_install "$work/standin" WITH_CUDA=standin
   fi
 }

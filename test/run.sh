@@ -3,7 +3,7 @@
 # run.sh - make test: installs what is missing, builds, runs all tests.
 #
 # Two builds are tested.  The first has a stand-in for the device, a CPU that
-# answers in its place, and faults on demand (src/fault.c), so that the GPU
+# answers in its place, and faults on demand (src/base/fault.c), so that the GPU
 # service, the chunk pool and every failure are tested on any machine.  The second is the real one:
 # whatever WITH_CUDA finds.  Where a GPU answers, the suites run once more on
 # it, against the same expected results.
@@ -22,8 +22,8 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 run_rowkey() {
   local module=$work/gpusort_rowkey_test database
   "${CC:-cc}" -O2 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
-    -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$("$PG_CONFIG" --includedir-server)" \
-    -o "$module.so" "$tree/test/rowkey/rowkey_test.c" "$tree"/src/rowkey*.o
+    -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$tree/kernels" -I"$("$PG_CONFIG" --includedir-server)" \
+    -o "$module.so" "$tree/test/rowkey/rowkey_test.c" "$tree"/src/key/{rowkey,column,fixed,text,numeric,icu,icu_code,icu_read}.o
   psql -qXc 'CREATE DATABASE gpusort_rowkey' \
     -c "CREATE DATABASE gpusort_rowkey_c TEMPLATE template0 LOCALE 'C'" \
     -c "CREATE DATABASE gpusort_rowkey_icu TEMPLATE template0 LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'en'"
@@ -42,8 +42,8 @@ build_test_module() {
   read -ra flags <<<"$("$PG_CONFIG" --cppflags)"
   export GPUSORT_TEST_MODULE=$work/spill_test.so
   "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
-    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" \
-    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/{spill,spill_merge,spill_file,memory,large_memory,huge_page,shmem}.c
+    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" -I"$tree/kernels" \
+    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/store/{spill,spill_merge,spill_file}.c "$tree"/src/base/{memory,large_memory,huge_page,shmem}.c
 }
 
 # Builds the driver that says no, and one without an entry point, in a folder
@@ -62,7 +62,7 @@ build_damage_module() {
   export GPUSORT_DAMAGE_MODULE=$work/damage_test.so
   "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
     -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -DUSE_CUDA -DGPUSORT_FAULTS -I"$("$PG_CONFIG" --includedir-server)" \
-    -I"$tree/src" -I"$tree/kernels" -o "$GPUSORT_DAMAGE_MODULE" "$tree"/test/damage/*.c "$tree"/src/{pool,control,shmem}.c
+    -I"$tree/src" -I"$tree/kernels" -o "$GPUSORT_DAMAGE_MODULE" "$tree"/test/damage/*.c "$tree"/src/gpu/{pool,control}.c "$tree"/src/base/shmem.c
 }
 
 # A part of test/instruments.sh, shortened.
@@ -112,7 +112,7 @@ say "$("$PG_CONFIG" --version)"
 
 say "build with a stand-in for the device"
 mkdir "$work/standin"
-tar -C "$tree" -c --exclude='*.o' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
+tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
 build_and_install "$work/standin" WITH_CUDA=standin
 start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
@@ -128,19 +128,20 @@ SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"
 say "build"
 build_and_install "$tree"
 
+run_unit "floors and circles" perl "$tree/test/layers.pl" "$tree"
 run_unit "key encoding" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/keybits_test' '$tree/test/unit/keybits_test.c' -lm &&
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/keybits_test' '$tree/test/unit/keybits_test.c' -lm &&
   '$work/keybits_test'"
 run_unit "CPU engine" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
-    '$tree/src/encode.c' '$tree'/src/{large_memory,huge_page}.c '$tree/src/engine_cpu.o' '$tree/src/engine_cpu_words.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
+    '$tree/src/key/encode.c' '$tree'/src/base/{large_memory,huge_page}.c '$tree/src/cpu/cpu.o' '$tree/src/cpu/words.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
   '$work/engine_cpu_test'"
 run_unit "large buffers" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/large_memory_test' '$tree/test/unit/large_memory_test.c' \
-    '$tree'/src/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/large_memory_test' '$tree/test/unit/large_memory_test.c' \
+    '$tree'/src/base/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
 run_unit "large buffers, guarded" bash -c "
-  ${CC:-cc} -O1 -g -fsanitize=address,undefined -fno-sanitize-recover -Wall -Wextra -Werror -I'$tree/src' -o '$work/large_memory_test' \
-    '$tree/test/unit/large_memory_test.c' '$tree'/src/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
+  ${CC:-cc} -O1 -g -fsanitize=address,undefined -fno-sanitize-recover -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/large_memory_test' \
+    '$tree/test/unit/large_memory_test.c' '$tree'/src/base/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
 run_unit "cuts of sorted runs" bash -c "
   ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \
     '$tree/test/unit/merge_path_test.cc' && '$work/merge_path_test'"
@@ -154,11 +155,11 @@ run_unit "keys to merge by" bash -c "
 
 run_unit "merge of pieces" bash -c "
   ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \
-    '$tree'/src/{large_memory,huge_page}.c '$tree'/src/engine_cpu_merge{,_words}.o -lstdc++ -lpthread &&
+    '$tree'/src/base/{large_memory,huge_page}.c '$tree'/src/cpu/merge{,_words}.o -lstdc++ -lpthread &&
   '$work/engine_cpu_merge_test'"
 
 run_unit "tree of losers" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -o '$work/losertree_test' '$tree/test/unit/losertree_test.c' &&
+  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/losertree_test' '$tree/test/unit/losertree_test.c' &&
   '$work/losertree_test'"
 
 start_cluster "${server_settings[@]}"

@@ -3,9 +3,9 @@
  * damage_test.c
  *		A backend whose requests to the GPU service are damaged, for tests only.
  *
- * It takes a slot and chunks as request.c does, writes garbage over some of it,
+ * It takes a slot and chunks as gpu/request.c does, writes garbage over some of it,
  * and only then lets the service see it.  The module is built with a copy of
- * src/pool.c and src/control.c of its own.
+ * src/gpu/pool.c and src/gpu/control.c of its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,16 +17,16 @@
 #include "storage/latch.h"
 #include "utils/builtins.h"
 
-#include "control.h"
-#include "fault.h"
-#include "pool.h"
-#include "service_check.h"
+#include "base/fault.h"
+#include "gpu/control.h"
+#include "gpu/pool.h"
+#include "service/check.h"
 
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(damage_request);
 
-/* what pool.c wants of the others */
+/* what gpu/pool.c wants of the others */
 int			gpusort_pool_limit = 4096;
 
 int

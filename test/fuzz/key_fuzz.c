@@ -14,7 +14,7 @@
  */
 #include <math.h>
 
-#include "encode.h"
+#include "key/encode.h"
 #include "fuzz.h"
 
 #define MAX_VALUES 64

@@ -4,7 +4,7 @@
  *		Fuzz target: whatever a backend leaves in its request, the GPU service
  *		goes on.
  *
- * The service's own code (src/service_job.c and service_piece.c) is driven
+ * The service's own code (src/service/job.c and service/piece.c) is driven
  * without a server: what it calls of PostgreSQL, of the pool and of the device
  * is below, and does nothing but check what it is given.  A request of a few
  * chunks is set up beside another backend's, which is sound.  Then the input's
@@ -22,8 +22,8 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
-#include "../../src/service_job.c"
-#include "pool.h"
+#include "../../src/service/job.c"
+#include "gpu/pool.h"
 
 /* the C library's, not PostgreSQL's own */
 #undef fprintf
@@ -46,6 +46,9 @@ struct Latch *MyLatch = &processes[0].procLatch;
 
 bool LWLockAcquire(LWLock *lock, LWLockMode mode) { return true; }
 void LWLockRelease(LWLock *lock) { }
+int LWLockNewTrancheId(void) { return 0; }
+void LWLockInitialize(LWLock *lock, int tranche_id) { }
+void LWLockRegisterTranche(int tranche_id, const char *tranche_name) { }
 TimestampTz GetCurrentTimestamp(void) { static TimestampTz now = 0; return now += 100000; }
 bool TimestampDifferenceExceeds(TimestampTz from, TimestampTz to, int ms) { return to - from >= ms * INT64CONST(1000); }
 bool errstart(int elevel, const char *domain) { return false; }
@@ -83,10 +86,11 @@ SetLatch(Latch *latch)
 
 /* ---- the control block and the pool ---- */
 
-GpusortControl *gpusort_control;
+void gpusort_shmem_request(Size size) { }
+void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made)) { return NULL; }
 
 void
-gpusort_control_free_request(int request)
+gpusort_pool_free_request(int request)
 {
 	pg_atomic_write_u32(&gpusort_control->requests[request].state, GPUSORT_REQUEST_FREE);
 }
@@ -189,11 +193,11 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCud
 				  GpusortCudaError *err)
 {
 	FUZZ_CHECK(sort->key_bytes == 4 || sort->key_bytes == 8);
-	FUZZ_CHECK(sort->words >= 1 && sort->words <= GPUSORT_CUDA_MAX_WORDS);
+	FUZZ_CHECK(sort->words >= 1 && sort->words <= GPUSORT_MAX_WORDS);
 	FUZZ_CHECK(sort->words == 1 || (sort->key_bytes == 8 && sort->with_rows));
 	FUZZ_CHECK(sort->words == 1 || !sort->keys_too || sort->merge_key->parts == 0 ||
 			   gpusort_merge_key_sound(sort->merge_key, sort->words));
-	FUZZ_CHECK(sort->algorithm <= GPUSORT_CUDA_RADIXSORT && sort->bins <= 1024);
+	FUZZ_CHECK(sort->algorithm <= GPUSORT_ALGORITHM_RADIXSORT && sort->bins <= 1024);
 	memset(report, 0, sizeof(*report));
 	/* which would be a fault */
 	FUZZ_CHECK(sort->rows * gpusort_cuda_width(sort) <= lane->bytes);

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <vector>
 
-static const char *const ALGORITHM_NAMES[] = {"auto", "mppsort", "quicksort", "cub", "mergesort", "radixsort"};
-
 static unsigned long long passed, failed;
 
 static bool expect(bool good, const char *what)
@@ -63,7 +61,7 @@ template <typename K> struct Case {
 	}
 
 	/* Sorts a copy of the input and checks it. */
-	void run_one(GpusortCudaAlgorithm algorithm, bool with_rows, int bins, gpusort::Spoil spoil)
+	void run_one(GpusortAlgorithm algorithm, bool with_rows, int bins, gpusort::Spoil spoil)
 	{
 		GpusortCudaReport report = {};
 		const bool keys_too = with_rows && n % 2 == 1;
@@ -73,7 +71,7 @@ template <typename K> struct Case {
 		Found found[2];
 		char what[200];
 
-		snprintf(what, sizeof(what), "%s u%d%s n=%llu %s bins=%d seed=%llu spoil=%d", ALGORITHM_NAMES[algorithm],
+		snprintf(what, sizeof(what), "%s u%d%s n=%llu %s bins=%d seed=%llu spoil=%d", gpusort_algorithm_name(algorithm),
 				 (int)sizeof(K) * 8, with_rows ? " rows" : "", (unsigned long long)n, DISTRIBUTION_NAMES[distribution],
 				 bins, (unsigned long long)seed, spoil);
 		run.spoil = spoil;
@@ -100,8 +98,8 @@ template <typename K> struct Case {
 	}
 };
 
-static const std::vector<GpusortCudaAlgorithm> ALGORITHMS = {
-	GPUSORT_CUDA_MPPSORT, GPUSORT_CUDA_QUICKSORT, GPUSORT_CUDA_MERGESORT, GPUSORT_CUDA_RADIXSORT, GPUSORT_CUDA_CUB};
+static const std::vector<GpusortAlgorithm> ALGORITHMS = {
+	GPUSORT_ALGORITHM_MPPSORT, GPUSORT_ALGORITHM_QUICKSORT, GPUSORT_ALGORITHM_MERGESORT, GPUSORT_ALGORITHM_RADIXSORT, GPUSORT_ALGORITHM_CUB};
 
 static std::vector<Distribution> all_distributions()
 {

@@ -30,11 +30,11 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 		for (Distribution d : distributions) {
 			one.make(d, n, n + 1, true);
 			for (int rows = 0; rows < 2; rows++) {
-				for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
-					if (algorithm != GPUSORT_CUDA_MPPSORT) one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
+				for (GpusortAlgorithm algorithm : ALGORITHMS) {
+					if (algorithm != GPUSORT_ALGORITHM_MPPSORT) one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
 				}
 				for (int b : bins)
-					one.run_one(GPUSORT_CUDA_MPPSORT, rows, b, gpusort::SPOIL_NOTHING);
+					one.run_one(GPUSORT_ALGORITHM_MPPSORT, rows, b, gpusort::SPOIL_NOTHING);
 			}
 		}
 	}
@@ -45,7 +45,7 @@ template <typename K> static void run_spoiled(uint64_t n)
 {
 	Case<K> one;
 	one.make(UNIFORM, n, 5, true);
-	for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
+	for (GpusortAlgorithm algorithm : ALGORITHMS) {
 		for (int rows = 0; rows < 2; rows++) {
 			one.run_one(algorithm, rows, 256, gpusort::SPOIL_ORDER);
 			one.run_one(algorithm, rows, 256, gpusort::SPOIL_KEY);
@@ -95,7 +95,7 @@ static void mode_sanitize()
 	/* One list too long for a block of quicksort, and several passes of merges, without the dear sorts of the rows. */
 	Case<uint32_t> one;
 	one.make(UNIFORM, 70001, 1, false);
-	for (GpusortCudaAlgorithm algorithm : ALGORITHMS)
+	for (GpusortAlgorithm algorithm : ALGORITHMS)
 		one.run_one(algorithm, false, 0, gpusort::SPOIL_NOTHING);
 	mode_merge({20001});
 	mode_words_sanitize();
@@ -110,7 +110,7 @@ template <typename K> static void run_large(uint64_t n, const std::vector<Distri
 	Case<K> one;
 	for (Distribution d : distributions) {
 		one.make(d, n, n, with_rows);
-		for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
+		for (GpusortAlgorithm algorithm : ALGORITHMS) {
 			one.run_one(algorithm, false, 256, gpusort::SPOIL_NOTHING);
 			if (with_rows) one.run_one(algorithm, true, 256, gpusort::SPOIL_NOTHING);
 		}
@@ -134,7 +134,7 @@ template <typename K> static void run_random(uint64_t seed)
 	Case<K> one;
 	one.make((Distribution)(hash(h + 1) % DISTRIBUTIONS), n, seed, true);
 	uint64_t algorithm = hash(h + 2) % (ALGORITHMS.size() + 1);
-	one.run_one(algorithm ? ALGORITHMS[algorithm - 1] : GPUSORT_CUDA_AUTO, hash(h + 3) & 1, BINS[hash(h + 4) % 11],
+	one.run_one(algorithm ? ALGORITHMS[algorithm - 1] : GPUSORT_ALGORITHM_AUTO, hash(h + 3) & 1, BINS[hash(h + 4) % 11],
 				gpusort::SPOIL_NOTHING);
 }
 

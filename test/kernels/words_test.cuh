@@ -125,9 +125,9 @@ struct WordsCase {
 	}
 
 	/* With merge keys, too: settled by the sort, or by a part of the keys. */
-	void run_one(GpusortCudaAlgorithm algorithm, gpusort::Spoil spoil, bool merge_keys = false)
+	void run_one(GpusortAlgorithm algorithm, gpusort::Spoil spoil, bool merge_keys = false)
 	{
-		const bool by_part = merge_keys && algorithm != GPUSORT_CUDA_MPPSORT;
+		const bool by_part = merge_keys && algorithm != GPUSORT_ALGORITHM_MPPSORT;
 		const GpusortMergeKey by_all = merge_keys ? settled_by(n) : GpusortMergeKey();
 		GpusortMergeKey merge_key = by_part ? settled_by(n / 4 + 1) : GpusortMergeKey();
 		GpusortCudaReport report = {};
@@ -138,7 +138,7 @@ struct WordsCase {
 		std::vector<uint64_t> keys_after(keys.size());
 		char what[200];
 
-		snprintf(what, sizeof(what), "%s %d words n=%llu %s%s spoil=%d", ALGORITHM_NAMES[algorithm], words,
+		snprintf(what, sizeof(what), "%s %d words n=%llu %s%s spoil=%d", gpusort_algorithm_name(algorithm), words,
 				 (unsigned long long)n, SHAPE_NAMES[shape], merge_keys ? " merge keys" : "", spoil);
 		run.spoil = spoil;
 		take(device_keys, keys.size() * sizeof(uint64_t));
@@ -169,13 +169,13 @@ struct WordsCase {
 														 : keys_after == keys);
 		bool good_result =
 			rows == good && report.resorted == resorted && idle && good_keys &&
-			(report.algorithm == algorithm || report.algorithm == GPUSORT_CUDA_CUB || algorithm == GPUSORT_CUDA_AUTO);
+			(report.algorithm == algorithm || report.algorithm == GPUSORT_ALGORITHM_CUB || algorithm == GPUSORT_ALGORITHM_AUTO);
 		if (!expect(good_result, what) && failed <= 40) {
 			uint64_t i = 0;
 			while (i < n && rows[i] == good[i])
 				i++;
 			printf("  rows differ at %llu, %s, %s\n", (unsigned long long)i,
-				   report.resorted ? "sorted again" : "sorted once", ALGORITHM_NAMES[report.algorithm]);
+				   report.resorted ? "sorted again" : "sorted once", gpusort_algorithm_name(report.algorithm));
 		}
 	}
 };
@@ -188,9 +188,9 @@ static void run_words(const std::vector<uint64_t> &sizes, const std::vector<int>
 		for (int words : all_words) {
 			for (Shape shape : shapes) {
 				one.make(shape, n, words);
-				for (GpusortCudaAlgorithm algorithm : ALGORITHMS)
+				for (GpusortAlgorithm algorithm : ALGORITHMS)
 					one.run_one(algorithm, gpusort::SPOIL_NOTHING);
-				for (GpusortCudaAlgorithm algorithm : {GPUSORT_CUDA_MPPSORT, GPUSORT_CUDA_CUB})
+				for (GpusortAlgorithm algorithm : {GPUSORT_ALGORITHM_MPPSORT, GPUSORT_ALGORITHM_CUB})
 					if (words > 1 && n > 0) one.run_one(algorithm, gpusort::SPOIL_NOTHING, true);
 			}
 		}
@@ -203,7 +203,7 @@ static void run_words_spoiled()
 	WordsCase one;
 	for (Shape shape : {FULL_WORDS, NARROW_WORDS}) {
 		one.make(shape, 100000, 3);
-		for (GpusortCudaAlgorithm algorithm : ALGORITHMS) {
+		for (GpusortAlgorithm algorithm : ALGORITHMS) {
 			one.run_one(algorithm, gpusort::SPOIL_ORDER);
 			one.run_one(algorithm, gpusort::SPOIL_KEY);
 		}
@@ -214,13 +214,13 @@ static void run_words_spoiled()
 static void run_words_refused()
 {
 	GpusortMergeKey unsound = {3, 1, {64}, {0}};
-	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_CUDA_AUTO, 0, false, GPUSORT_CUDA_MAX_WORDS + 1},
-									 {10, 4, true, GPUSORT_CUDA_AUTO, 0, false, 2},
-									 {10, 8, false, GPUSORT_CUDA_AUTO, 0, false, 2},
-									 {10, 8, true, GPUSORT_CUDA_AUTO, 0, true, 2},
-									 {10, 8, true, GPUSORT_CUDA_AUTO, 0, true, 2, &unsound},
-									 {11, 8, true, GPUSORT_CUDA_AUTO, 0, false, 2},
-									 {UINT64_C(1) << 32, 8, true, GPUSORT_CUDA_AUTO, 0, false, 2}};
+	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, GPUSORT_MAX_WORDS + 1},
+									 {10, 4, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2},
+									 {10, 8, false, GPUSORT_ALGORITHM_AUTO, 0, false, 2},
+									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, 0, true, 2},
+									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, 0, true, 2, &unsound},
+									 {11, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2},
+									 {UINT64_C(1) << 32, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2}};
 	for (const GpusortCudaSort &sort : sorts) {
 		GpusortCudaReport report = {};
 		gpusort::Run run = make_run(&report, 0);

@@ -27,7 +27,7 @@
 #include "utils/typcache.h"
 
 #include "random_values.h"
-#include "rowkey.h"
+#include "key/rowkey.h"
 
 PG_FUNCTION_INFO_V1(rowkey_random);
 

@@ -23,9 +23,9 @@
 #include "utils/builtins.h"
 #include "utils/plancache.h"
 
-#include "rowkey.h"
-#include "rowkey_icu_read.h"
-#include "sortrun.h"
+#include "key/icu_read.h"
+#include "key/rowkey.h"
+#include "run/run.h"
 
 PG_MODULE_MAGIC;
 

@@ -1,4 +1,4 @@
-# View gpusort_activity (src/activity.c), by test/spill/activity_test.c: who is
+# View gpusort_activity (src/base/activity.c), by test/spill/activity_test.c: who is
 # seen by whom, and that nobody is who has ended, in whatever way.
 
 use strict;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * activity_test.c
- *		SQL functions that test src/activity.c.
+ *		SQL functions that test src/base/activity.c.
  *
  * Sorts that are none: they begin, report and end as told.  The file that is
  * tested is included, so that what only a fault could leave in shared memory
@@ -14,7 +14,7 @@
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
-#include "../../src/activity.c"
+#include "../../src/base/activity.c"
 
 PG_FUNCTION_INFO_V1(activity_begin);
 PG_FUNCTION_INFO_V1(activity_report);

@@ -1,4 +1,4 @@
-# Sorted runs on disk and their merge (src/spill.c), by test/spill/spill_test.c:
+# Sorted runs on disk and their merge (src/store/spill.c), by test/spill/spill_test.c:
 # right rows in a stable order whatever the sizes, and temporary files that
 # obey the settings and are gone after every kind of end.
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * spill_test.c
- *		SQL functions that test src/spill.c.
+ *		SQL functions that test src/store/spill.c.
  *
  * Not part of the extension: test/run.sh builds this file and the code it
  * tests as a module of its own, and test/spill/spill.pl calls it.
@@ -25,8 +25,8 @@
 #include "portability/instr_time.h"
 #include "utils/builtins.h"
 
-#include "sortrun.h"
-#include "spill.h"
+#include "run/run.h"
+#include "store/spill.h"
 
 PG_MODULE_MAGIC;
 

@@ -8,7 +8,7 @@
  * a GPU.  Device memory is malloc'ed, copies are done at once, but are only
  * reported as done one poll later, so that the service's waits are exercised.
  *
- * Every call is a site of src/fault.c.  It also fails as the environment
+ * Every call is a site of src/base/fault.c.  It also fails as the environment
  * variable GPUSORT_STANDIN says, "site:status[:n[-m]]": at the n-th and later
  * passes (default: all), or those up to the m-th, in the life of a service; or
  * never returns: hang; or that, and keeps the service from ending in order, too:
@@ -35,7 +35,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fault.h"
+#include "base/fault.h"
+#include "gpu/fault_setting.h"
 #include "gpusort_cuda.h"
 
 struct GpusortCudaDevice
@@ -77,7 +78,7 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 	memset(err, 0, sizeof(*err));
 	passes[site]++;
 	if (plan != NULL && sscanf(plan, "%15[^:]:%15[^:]:%d-%d", plan_site, plan_status, &from, &to) >= 2 &&
-		strcmp(plan_site, gpusort_fault_name(site)) == 0 && passes[site] >= from && passes[site] <= to)
+		strcmp(plan_site, gpusort_fault_sites[site].name) == 0 && passes[site] >= from && passes[site] <= to)
 	{
 		if (strcmp(plan_status, "stuck") == 0)
 			gpusort_fault_block_end();
@@ -90,7 +91,7 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 	if (status != GPUSORT_CUDA_OK)
 	{
 		err->code = 999;
-		snprintf(err->call, sizeof(err->call), "%s", gpusort_fault_name(site));
+		snprintf(err->call, sizeof(err->call), "%s", gpusort_fault_sites[site].name);
 		snprintf(err->text, sizeof(err->text), "planned by the test");
 	}
 	return status;
@@ -396,8 +397,8 @@ make_merge_keys(GpusortCudaLane *lane, const GpusortCudaSort *sort)
 {
 	const uint64_t *keys = (const uint64_t *) lane->keys;
 	uint64_t   *made = malloc(sort->rows * sizeof(uint64_t) + 1);
-	uint64_t	lo[GPUSORT_CUDA_MAX_WORDS];
-	uint64_t	hi[GPUSORT_CUDA_MAX_WORDS];
+	uint64_t	lo[GPUSORT_MAX_WORDS];
+	uint64_t	hi[GPUSORT_MAX_WORDS];
 
 	if (made == NULL)
 		return false;
@@ -470,11 +471,11 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 		radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows);
 	if (!sorted || (sort->words > 1 && sort->keys_too && !make_merge_keys(lane, sort)))
 		return GPUSORT_CUDA_NO_MEMORY;
-	report->algorithm = sort->algorithm == GPUSORT_CUDA_AUTO ? GPUSORT_CUDA_MPPSORT : sort->algorithm;
+	report->algorithm = sort->algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort->algorithm;
 	report->resorted = getenv("GPUSORT_STANDIN") != NULL && strcmp(getenv("GPUSORT_STANDIN"), "sort:resorted") == 0;
 	report->blocks = 1;
 	report->threads = 1;
-	report->bins = sort->algorithm == GPUSORT_CUDA_MPPSORT ? (sort->bins > 0 ? sort->bins : 256) : 0;
+	report->bins = sort->algorithm == GPUSORT_ALGORITHM_MPPSORT ? (sort->bins > 0 ? sort->bins : 256) : 0;
 	report->kernels_ms = 0.001;
 	return GPUSORT_CUDA_OK;
 }

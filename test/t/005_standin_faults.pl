@@ -1,4 +1,4 @@
-# Every fault that src/fault.c can make, in every kind of sort: the first pass
+# Every fault that src/base/fault.c can make, in every kind of sort: the first pass
 # of each site fails, then the second, and so on until the sort is done without
 # another pass; alone, with all that follow, and in a subtransaction with the
 # device demanded.  Each time, the result is right or the error is the one that

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "engine_cpu_merge.h"
+#include "cpu/merge.h"
 #include "words.h"
 
 #define MAX_PIECES	64
@@ -207,7 +207,6 @@ check_merges(int npieces, int shape, int distribution, size_t size, int width)
  * ----------------------------------------------------------------
  */
 
-#define MAX_WORDS	16
 
 typedef struct WordRow
 {
@@ -230,8 +229,8 @@ compare_word_rows(const void *a, const void *b)
 static void
 settle(GpusortMergeKey *settled, const uint64_t *keys, size_t n, int words)
 {
-	uint64_t	lo[MAX_WORDS];
-	uint64_t	hi[MAX_WORDS];
+	uint64_t	lo[GPUSORT_MAX_WORDS];
+	uint64_t	hi[GPUSORT_MAX_WORDS];
 
 	for (int w = 0; w < words; w++)
 	{
@@ -424,7 +423,7 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		for (int shape = 0; shape < NSHAPES; shape++)
 			for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
-				for (int words = 2; words <= MAX_WORDS; words += 7)
+				for (int words = 2; words <= GPUSORT_MAX_WORDS; words += 7)
 					for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++)
 						check_word_merges(counts[i], shape, distribution, sizes[j], words);
 	if (largest >= 1000000)

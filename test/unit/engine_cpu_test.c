@@ -25,8 +25,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "encode.h"
-#include "engine_cpu.h"
+#include "cpu/cpu.h"
+#include "key/encode.h"
 #include "words.h"
 
 typedef struct Pair

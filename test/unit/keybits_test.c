@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * keybits_test.c
- *		Tests src/keybits.h against PostgreSQL's comparison rules.
+ *		Tests src/key/keybits.h against PostgreSQL's comparison rules.
  *
  * The rules are written out here once more, from float.h and nbtcompare.c:
  * NaN equals NaN and is above everything else, -0 equals +0.  Keys have to
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "keybits.h"
+#include "key/keybits.h"
 
 static float
 to_float4(uint32_t bits)

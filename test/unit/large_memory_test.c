@@ -7,7 +7,7 @@
  * two had at once, or that was offered while in use, would not hold what was
  * written to both its ends.
  */
-#include "large_memory.h"
+#include "base/large_memory.h"
 
 #include <dirent.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * losertree_test.c
- *		Tests src/losertree.h: merges of every small number of inputs.
+ *		Tests src/base/losertree.h: merges of every small number of inputs.
  *
  * Inputs are arrays of ascending keys, some of them empty, of few values so
  * that most matches are ties, and up to UINT64_MAX, which is also the key of
@@ -11,7 +11,7 @@
  *-------------------------------------------------------------------------
  */
 #include "check.h"
-#include "losertree.h"
+#include "base/losertree.h"
 
 #define MAX_INPUTS	70
 #define MAX_ROWS	50

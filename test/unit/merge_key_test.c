@@ -60,7 +60,7 @@ static void
 check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
 {
 	GpusortMergeKey settled;
-	uint64_t	keys[KEYS][GPUSORT_MERGE_KEY_WORDS];
+	uint64_t	keys[KEYS][GPUSORT_MAX_WORDS];
 	uint64_t	made[KEYS];
 	int			wrong = 0;
 	int			inexact = 0;
@@ -103,11 +103,11 @@ main(void)
 	const int	nwidths = sizeof(widths) / sizeof(widths[0]);
 	int			whole = 0;
 
-	for (int words = 1; words <= GPUSORT_MERGE_KEY_WORDS; words++)
+	for (int words = 1; words <= GPUSORT_MAX_WORDS; words++)
 		for (int round = 0; round < 3000; round++)
 		{
-			uint64_t	lo[GPUSORT_MERGE_KEY_WORDS];
-			uint64_t	hi[GPUSORT_MERGE_KEY_WORDS];
+			uint64_t	lo[GPUSORT_MAX_WORDS];
+			uint64_t	hi[GPUSORT_MAX_WORDS];
 
 			/* some ranges begin or end where words do */
 			for (int w = 0; w < words; w++)

@@ -123,7 +123,7 @@ check_bits(const std::vector<int> &bits, const char *name)
 int
 main(void)
 {
-	for (int words = 1; words <= MOST_WORDS; words++)
+	for (int words = 1; words <= GPUSORT_MAX_WORDS; words++)
 	{
 		check_bits(std::vector<int>(words, 64), "full words");
 		check_bits(std::vector<int>(words, 0), "constant words");

@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault.c
+ *		Fault injection, in builds for tests.
+ *
+ * Tests fail the first allocation (or open, or copy) of a sort, then the
+ * second, and so on until the sort passes the site less often than that.  Each
+ * pass fails once alone, as a hiccup, and once together with all later passes,
+ * as with a device that is gone or a disk that is full.  SQLite tests itself
+ * so (test/malloc_common.tcl there).  test/t/005_standin_faults.pl covers every
+ * site and kind of sort.
+ *
+ * The plan says which site fails and how.  It lies in shared memory, where the
+ * GPU service finds it, and belongs to the backend that set it.  Other backends
+ * ignore it.  A superuser sets it by gpusort.fault (gpu/fault_setting.c).
+ *
+ * Only "make WITH_CUDA=standin" builds this file.  In all other builds
+ * GPUSORT_FAULT() is 0.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+
+#include "base/fault.h"
+#include "base/shmem.h"
+
+const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
+	[GPUSORT_FAULT_NONE] = {"", 0},
+	[GPUSORT_FAULT_WORKER] = {"worker", GPUSORT_FAULT_REFUSES},
+	[GPUSORT_FAULT_REQUEST] = {"request", GPUSORT_FAULT_REFUSES},
+	[GPUSORT_FAULT_CHUNK] = {"chunk", GPUSORT_FAULT_REFUSES},
+	[GPUSORT_FAULT_SEGMENT] = {"segment", GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_PIECE] = {"piece", GPUSORT_FAULT_REFUSES},
+	[GPUSORT_FAULT_MEMORY] = {"memory", GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_SCRATCH] = {"scratch", GPUSORT_FAULT_REFUSES},
+	[GPUSORT_FAULT_ROWSTORE] = {"rowstore", GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_SPILL_FILE] = {"spill_file", GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_SPILL_WRITE] = {"spill_write", GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_SPILL_READ] = {"spill_read", GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_FREE_CHUNK] = {"free_chunk", GPUSORT_FAULT_REFUSES},
+	[GPUSORT_FAULT_MAP] = {"map", GPUSORT_FAULT_REFUSES | GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_OPEN] = {"open", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_REGISTER] = {"register", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_UNREGISTER] = {"unregister", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_LANE] = {"lane", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_ALLOCATE] = {"allocate", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_UPLOAD] = {"upload", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_UPLOADED] = {"uploaded", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_SORT] = {"sort", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_DOWNLOAD] = {"download", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_DOWNLOADED] = {"downloaded", GPUSORT_FAULT_RETURNS},
+};
+
+typedef struct SharedPlan
+{
+	int			tranche;
+	LWLock		lock;
+	pg_atomic_uint32 site;		/* GpusortFaultSite; set last, cleared first */
+	int			owner;			/* pid of the backend that set the plan */
+	GpusortFaultPlan plan;		/* constant while site is set */
+	pg_atomic_uint32 passes;	/* of the site, since the plan was set */
+	int			lanes;			/* that the stand-in device has open */
+} SharedPlan;
+
+static SharedPlan *shared = NULL;
+static bool serves = false;		/* this process is the GPU service */
+
+static void
+init_shared(void *made)
+{
+	memset(made, 0, sizeof(SharedPlan));
+	((SharedPlan *) made)->tranche = LWLockNewTrancheId();
+	LWLockInitialize(&((SharedPlan *) made)->lock, ((SharedPlan *) made)->tranche);
+	pg_atomic_init_u32(&((SharedPlan *) made)->site, GPUSORT_FAULT_NONE);
+	pg_atomic_init_u32(&((SharedPlan *) made)->passes, 0);
+}
+
+static bool
+attach(void)
+{
+	if (shared == NULL)
+	{
+		shared = gpusort_shmem_attach("gpusort faults", sizeof(SharedPlan), init_shared);
+		if (shared != NULL)
+			LWLockRegisterTranche(shared->tranche, "gpusort_faults");
+	}
+	return shared != NULL;
+}
+
+int
+gpusort_fault_pass(GpusortFaultSite site)
+{
+	const GpusortFaultPlan *plan;
+	uint32		pass;
+
+	if (shared == NULL || pg_atomic_read_u32(&shared->site) != site)
+		return 0;
+	pg_read_barrier();
+	if (shared->owner != MyProcPid && !serves)
+		return 0;
+	plan = &shared->plan;
+	pass = pg_atomic_add_fetch_u32(&shared->passes, 1);
+	if (pass < plan->from || (pass > plan->from && !plan->persistent))
+		return 0;
+	if (plan->sqlstate != 0)
+		ereport(ERROR,
+				(errcode(plan->sqlstate),
+				 errmsg("gpusort.fault: %s failed", gpusort_fault_sites[site].name)));
+	return plan->status;
+}
+
+static void
+end_plan(int code, Datum arg)
+{
+	static const GpusortFaultPlan none;
+
+	(void) gpusort_fault_set_plan(&none);
+}
+
+bool
+gpusort_fault_set_plan(const GpusortFaultPlan *plan)
+{
+	static bool exit_registered = false;
+
+	if (plan->site == GPUSORT_FAULT_NONE && shared == NULL)
+		return true;
+	if (!attach())
+		return false;
+	if (plan->site != GPUSORT_FAULT_NONE && !exit_registered)
+	{
+		before_shmem_exit(end_plan, 0);
+		exit_registered = true;
+	}
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (shared->owner == MyProcPid || plan->site != GPUSORT_FAULT_NONE)
+	{
+		pg_atomic_write_u32(&shared->site, GPUSORT_FAULT_NONE);
+		pg_write_barrier();
+		shared->owner = MyProcPid;
+		shared->plan = *plan;
+		if (plan->site != GPUSORT_FAULT_NONE)
+			pg_atomic_write_u32(&shared->passes, 0);
+		pg_write_barrier();
+		pg_atomic_write_u32(&shared->site, plan->site);
+	}
+	LWLockRelease(&shared->lock);
+	return true;
+}
+
+void
+gpusort_fault_serve(void)
+{
+	serves = attach();
+}
+
+void
+gpusort_fault_counts(unsigned *passes, int *lanes)
+{
+	*passes = shared == NULL ? 0 : pg_atomic_read_u32(&shared->passes);
+	*lanes = shared == NULL ? 0 : shared->lanes;
+}
+
+void
+gpusort_fault_count_lanes(int lanes)
+{
+	if (shared != NULL)
+		shared->lanes = lanes;
+}
+
+static void
+wait_for_ever(int code, Datum arg)
+{
+	for (;;)
+		pause();
+}
+
+/* As if another thread held a lock that this process needs to exit. */
+void
+gpusort_fault_block_end(void)
+{
+	before_shmem_exit(wait_for_ever, 0);
+}

@@ -1,0 +1,340 @@
+/*-------------------------------------------------------------------------
+ *
+ * large_memory.c
+ *		Buffers of many pages, which are used again.
+ *
+ * Most of what a sort costs may be memory that is touched for the first time:
+ * 0.4 s a GiB in small pages at best, and 1.4 to 2.8 s on a virtual machine
+ * whose host had taken it back.  malloc() returns so large a buffer to the
+ * kernel when it is freed, and the session's next sort pays again.  So it is
+ * kept for the next buffer of its size.
+ *
+ * Others must not miss it.  What is kept ages, each buffer by itself and in
+ * steps, as in jemalloc: it stays as it is for sorts that follow at once; then
+ * it is offered to the kernel, which takes it if it needs memory, and only then
+ * (MADV_FREE; 60 ms a GiB, and as much again to use it); then it is unmapped.
+ * A session may be idle for days, and timeouts of PostgreSQL's own kind do not
+ * survive an error, so a thread sees to it, which is there as long as something
+ * is kept.  It knows nothing of PostgreSQL, and sleeps.
+ *
+ * Sizes are rounded up, to eight for each doubling, so that sorts of nearly as
+ * many rows share buffers.  A buffer stays with the size of pages that it began
+ * with.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/large_memory.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+
+/* AddressSanitizer is to see who goes beyond a buffer, as it does malloc's. */
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(mem, bytes)	((void) (mem), (void) (bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(mem, bytes) ((void) (mem), (void) (bytes))
+#endif
+
+/* Buffers that can be kept. */
+#define MAX_KEPT		256
+
+/* The thread looks at what is kept as often, or more often. */
+#define LOOK_MS			250
+
+/* The thread's stack, with room for what libraries have for each thread. */
+#define STACK_BYTES		(256 * 1024)
+
+typedef struct KeptBuffer
+{
+	char	   *mem;
+	size_t		size;			/* rounded up */
+	uint64_t	freed;			/* when, in milliseconds */
+	bool		offered;
+} KeptBuffer;
+
+/*
+ * The buffers kept, the last one freed last.  All of this is the lock's.  It is
+ * held for system calls at most; who is thrown out of it by a signal, as by
+ * FATAL in a handler, is stuck as one thrown out of malloc() is.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static KeptBuffer kept[MAX_KEPT];
+static int	nkept = 0;
+static size_t kept_bytes = 0;
+static size_t kept_limit = 0;
+static uint64_t offer_ms = 0;
+static uint64_t give_back_ms = 0;
+static bool ageing = false;		/* there is a thread */
+
+/* What a buffer of that many bytes takes, but for the page before it. */
+static size_t
+round_up(size_t bytes)
+{
+	size_t		step = GPUSORT_HUGE_PAGE;
+
+	while (step <= bytes / 16)
+		step *= 2;
+	return (bytes + step - 1) / step * step;
+}
+
+static size_t
+page_bytes(void)
+{
+	return (size_t) sysconf(_SC_PAGESIZE);
+}
+
+/* Lets nobody touch a buffer and the page before it, but these bytes and the owner's. */
+static void
+guard(char *mem, size_t size, size_t bytes)
+{
+	ASAN_POISON_MEMORY_REGION(mem - page_bytes(), page_bytes() - sizeof(void *));
+	ASAN_UNPOISON_MEMORY_REGION(mem - sizeof(void *), bytes + sizeof(void *));
+	ASAN_POISON_MEMORY_REGION(mem + bytes, size - bytes);
+}
+
+/* Unmaps a buffer, with the page before it. */
+static void
+unmap(char *mem, size_t size)
+{
+	ASAN_UNPOISON_MEMORY_REGION(mem - page_bytes(), size + page_bytes());
+	(void) munmap(mem - page_bytes(), size + page_bytes());
+}
+
+/* A fresh one, with a page before it. */
+static char *
+map(size_t size)
+{
+	size_t		page = page_bytes();
+	size_t		all = size + page + GPUSORT_HUGE_PAGE;
+	char	   *begin = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char	   *mem;
+
+	if (begin == MAP_FAILED)
+		return NULL;
+	mem = (char *) (((uintptr_t) begin + page + GPUSORT_HUGE_PAGE - 1) & ~(GPUSORT_HUGE_PAGE - 1));
+	if (mem - page > begin)
+		(void) munmap(begin, (size_t) (mem - page - begin));
+	if (mem + size < begin + all)
+		(void) munmap(mem + size, (size_t) (begin + all - mem) - size);
+	gpusort_huge_pages_ask(mem, size);
+	return mem;
+}
+
+/* Takes a buffer off those that are kept. */
+static char *
+take(int i)
+{
+	char	   *mem = kept[i].mem;
+
+	kept_bytes -= kept[i].size;
+	nkept--;
+	for (; i < nkept; i++)
+		kept[i] = kept[i + 1];
+	return mem;
+}
+
+/* Unmaps the oldest ones until so many bytes are left, and so many buffers. */
+static void
+shrink(size_t bytes, int buffers)
+{
+	while (nkept > 0 && (kept_bytes > bytes || nkept > buffers))
+	{
+		size_t		size = kept[0].size;
+
+		unmap(take(0), size);
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		Ageing
+ * ----------------------------------------------------------------
+ */
+
+static uint64_t
+milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+/*
+ * Does what the oldest buffer's age asks for, if it is old enough.  To be called,
+ * and returning, with the lock, which others have meanwhile.
+ */
+static bool
+age_one(void)
+{
+	const struct timespec moment = {0, 100000};
+	uint64_t	now = milliseconds();
+
+	for (int i = 0; i < nkept; i++)
+	{
+		uint64_t	aged = now - kept[i].freed;
+		size_t		size = kept[i].size;
+
+		if (aged >= give_back_ms)
+		{
+			char	   *mem = take(i);
+
+			pthread_mutex_unlock(&lock);
+			unmap(mem, size);
+			pthread_mutex_lock(&lock);
+			return true;
+		}
+		if (aged >= offer_ms && !kept[i].offered)
+		{
+			kept[i].offered = true;
+#ifdef MADV_FREE
+			/* within the lock, lest somebody use it; a kernel may decline */
+			(void) madvise(kept[i].mem, size, MADV_FREE);
+#endif
+			pthread_mutex_unlock(&lock);
+			nanosleep(&moment, NULL);
+			pthread_mutex_lock(&lock);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Looks at them four times at least before one that has just been freed is due. */
+static void *
+age_all(void *arg)
+{
+	(void) arg;
+	pthread_mutex_lock(&lock);
+	while (nkept > 0)
+	{
+		uint64_t	look_ms = offer_ms / 4 < LOOK_MS ? offer_ms / 4 : LOOK_MS;
+		struct timespec pause = {0, (long) look_ms * 1000000};
+
+		pthread_mutex_unlock(&lock);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&lock);
+		while (age_one())
+			;
+	}
+	ageing = false;
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+/* Makes the thread, to which no signal comes.  False if that fails. */
+static bool
+begin_ageing(void)
+{
+	pthread_attr_t attributes;
+	pthread_t	thread;
+	sigset_t	all;
+	sigset_t	old;
+	bool		made;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return false;
+	(void) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	(void) pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	made = pthread_create(&thread, &attributes, age_all, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attributes);
+	return made;
+}
+
+/* ----------------------------------------------------------------
+ *		Allocating and freeing
+ * ----------------------------------------------------------------
+ */
+
+void *
+gpusort_large_alloc(size_t bytes)
+{
+	size_t		size = round_up(bytes);
+	char	   *mem = NULL;
+
+	if (size < bytes)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	for (int i = nkept - 1; i >= 0 && mem == NULL; i--)
+		if (kept[i].size == size)
+			mem = take(i);
+	pthread_mutex_unlock(&lock);
+
+	if (mem == NULL)
+		mem = map(size);
+	if (mem == NULL)
+	{
+		/* what is of no use here may be what is missing */
+		gpusort_large_give_back();
+		mem = map(size);
+	}
+	if (mem != NULL)
+		guard(mem, size, bytes);
+	return mem;
+}
+
+void
+gpusort_large_free(void *mem, size_t bytes)
+{
+	size_t		size = round_up(bytes);
+	bool		keep;
+
+	pthread_mutex_lock(&lock);
+	keep = size <= kept_limit;
+	if (keep)
+	{
+		guard(mem, size, 0);
+		shrink(kept_limit - size, MAX_KEPT - 1);
+		kept[nkept++] = (KeptBuffer) {mem, size, milliseconds(), false};
+		kept_bytes += size;
+		if (!ageing)
+			ageing = begin_ageing();
+		if (!ageing)
+			shrink(0, 0);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!keep)
+		unmap(mem, size);
+}
+
+void
+gpusort_large_keep(size_t bytes, unsigned offer_after_ms, unsigned give_back_after_ms)
+{
+	pthread_mutex_lock(&lock);
+	kept_limit = bytes;
+	offer_ms = offer_after_ms;
+	give_back_ms = give_back_after_ms;
+	shrink(kept_limit, MAX_KEPT);
+	pthread_mutex_unlock(&lock);
+}
+
+size_t
+gpusort_large_kept(void)
+{
+	size_t		bytes;
+
+	pthread_mutex_lock(&lock);
+	bytes = kept_bytes;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
+void
+gpusort_large_give_back(void)
+{
+	pthread_mutex_lock(&lock);
+	shrink(0, 0);
+	pthread_mutex_unlock(&lock);
+}

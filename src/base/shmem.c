@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.c
+ *		Room in PostgreSQL's main shared memory, with or without preload.
+ *
+ * With shared_preload_libraries, room is asked for in time.  Without, it is
+ * taken by the first backend that needs it, from the 100 kB that PostgreSQL
+ * sets aside for such late comers; pg_prewarm does the same.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "base/shmem.h"
+
+static Size requested = 0;
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+
+static void
+request_all(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	RequestAddinShmemSpace(requested);
+}
+
+void
+gpusort_shmem_request(Size size)
+{
+	if (requested == 0)
+	{
+		prev_shmem_request_hook = shmem_request_hook;
+		shmem_request_hook = request_all;
+	}
+	requested += CACHELINEALIGN(size);
+}
+
+void *
+gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made))
+{
+	MemoryContext cxt = CurrentMemoryContext;
+	void	   *volatile shared = NULL;
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	PG_TRY();
+	{
+		shared = ShmemInitStruct(name, size, &found);
+		if (!found)
+			init(shared);
+	}
+	PG_CATCH();
+	{
+		/* the only error here is that the spare room has been used up */
+		MemoryContextSwitchTo(cxt);
+		FlushErrorState();
+		HOLD_INTERRUPTS();		/* the error reset what LWLockRelease resumes */
+	}
+	PG_END_TRY();
+	LWLockRelease(AddinShmemInitLock);
+	return shared;
+}

@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.h
+ *		The smallest and largest of many keys, with the widest vectors at hand.
+ *
+ * Everything else that is hot in the CPU engine is either in VQSort, which
+ * chooses its instructions at run time, or scatters and cannot be vectorised.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_CPU_SCAN_H
+#define GPUSORT_CPU_SCAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "key/keybits.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define GPUSORT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define GPUSORT_CLONES
+#endif
+
+/* Lowers *min and raises *max to the range of the words' keys. */
+#define GPUSORT_SCAN_RANGE(name, word_t, key_of) \
+	GPUSORT_CLONES __attribute__((unused)) static void \
+	name(const word_t *words, size_t n, word_t flip, word_t *min, word_t *max) \
+	{ \
+		word_t		low = *min; \
+		word_t		high = *max; \
+		for (size_t i = 0; i < n; i++) \
+		{ \
+			word_t		key = key_of(words[i]) ^ flip; \
+			low = key < low ? key : low; \
+			high = key > high ? key : high; \
+		} \
+		*min = low; \
+		*max = high; \
+	}
+
+GPUSORT_SCAN_RANGE(gpusort_scan_words, uint32_t, gpusort_key_word4)
+GPUSORT_SCAN_RANGE(gpusort_scan_words, uint64_t, gpusort_key_word8)
+GPUSORT_SCAN_RANGE(gpusort_scan_floats, uint32_t, gpusort_key_float4)
+GPUSORT_SCAN_RANGE(gpusort_scan_floats, uint64_t, gpusort_key_float8)
+GPUSORT_SCAN_RANGE(gpusort_scan_ranks, uint32_t, gpusort_rank_float4)
+GPUSORT_SCAN_RANGE(gpusort_scan_ranks, uint64_t, gpusort_rank_float8)
+
+#endif							/* GPUSORT_CPU_SCAN_H */

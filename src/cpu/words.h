@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * words.h
+ *		The CPU engine: positions of keys of several words.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_CPU_WORDS_H
+#define GPUSORT_CPU_WORDS_H
+
+#include "cpu/cpu.h"
+
+/* gpusort_cpu_argsort() for an input whose keys have several words. */
+extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows,
+												  const GpusortCpuOptions *options,
+												  GpusortCpuReport *report);
+
+#endif							/* GPUSORT_CPU_WORDS_H */

@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * array.c
+ *		gpu_sort() and gpu_argsort(): arrays in, arrays out.
+ *
+ * An array's packed values are lent to the sort run as they are, and the
+ * result's values are decoded, or sorted in place, in the result array.
+ * Nothing is copied in between that an engine would not move anyway.
+ *
+ * NULLs never reach an engine.  For gpu_sort() their number is all that
+ * matters; gpu_argsort() lists their positions, and maps the engine's count
+ * of values back to positions where there are any.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+
+#include "base/memory.h"
+#include "functions/result_array.h"
+
+/* Values encoded between two looks at pending interrupts. */
+#define ENCODE_ROWS		((size_t) 4 * 1024 * 1024)
+
+/* An argument array: its values are contiguous, its NULLs are not among them. */
+typedef struct ArrayInput
+{
+	const GpusortType *type;
+	Oid			elemtype;		/* of the array: perhaps a domain over type */
+	const char *values;
+	const bits8 *nulls;			/* NULL if there are none */
+	uint64		nitems;
+	uint64		nnulls;
+	bool		descending;
+	bool		nulls_first;
+} ArrayInput;
+
+PG_FUNCTION_INFO_V1(gpu_sort);
+PG_FUNCTION_INFO_V1(gpu_argsort);
+
+/* The flat form of argument 0, not copied if an expanded array has one. */
+static ArrayType *
+flat_array(FunctionCallInfo fcinfo)
+{
+	AnyArrayType *array = PG_GETARG_ANY_ARRAY_P(0);
+
+	if (!VARATT_IS_EXPANDED_HEADER(array))
+		return &array->flt;
+	if (array->xpn.fvalue != NULL)
+		return array->xpn.fvalue;
+	return PG_GETARG_ARRAYTYPE_P(0);
+}
+
+static void
+read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
+{
+	ArrayType  *array = flat_array(fcinfo);
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot sort a multidimensional array"),
+				 errdetail("The array has %d dimensions.", ARR_NDIM(array)),
+				 errhint("Sort the elements of a slice, or of all dimensions: gpu_sort(ARRAY(SELECT unnest(...))).")));
+
+	input->elemtype = ARR_ELEMTYPE(array);
+	input->type = gpusort_type_get(input->elemtype);
+	input->values = ARR_DATA_PTR(array);
+	input->nulls = ARR_NULLBITMAP(array);
+	input->nitems = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	input->nnulls = 0;
+	if (input->nulls != NULL)
+	{
+		for (uint64 i = 0; i < input->nitems; i++)
+			input->nnulls += !(input->nulls[i / 8] & (1 << (i % 8)));
+	}
+	input->descending = PG_NARGS() > 1 && PG_GETARG_BOOL(1);
+	input->nulls_first = PG_NARGS() > 2 ? PG_GETARG_BOOL(2) : input->descending;
+}
+
+/*
+ * Begins a run and gives it all values; rank as for gpusort_type_encoding().
+ * The values stay part of the run: the array must outlive it.
+ */
+static GpusortRun *
+gather(const ArrayInput *input, bool rank)
+{
+	const GpusortType *type = input->type;
+	uint64		nvalues = input->nitems - input->nnulls;
+	GpusortRunSpec spec = {
+		.key_type = type->name,
+		.expected_rows = nvalues,
+		.key_bytes = type->key_bytes,
+		.rows = rank,
+	};
+	GpusortRun *run = gpusort_run_begin(&spec);
+	const int16 *narrow = (const int16 *) input->values;
+
+	if (type->value_bytes == type->key_bytes)
+	{
+		GpusortEncoding encoding = gpusort_type_encoding(type, input->descending, rank);
+
+		gpusort_run_lend(run, input->values, nvalues, &encoding);
+		return run;
+	}
+
+	while (nvalues > 0)
+	{
+		size_t		room;
+		uint32	   *keys = gpusort_run_reserve(run, &room);
+		size_t		count = Min(Min(nvalues, room), ENCODE_ROWS);
+
+		gpusort_type_widen(narrow, count, input->descending, keys);
+		gpusort_run_commit(run, count);
+		narrow += count;
+		nvalues -= count;
+		CHECK_FOR_INTERRUPTS();
+	}
+	return run;
+}
+
+Datum
+gpu_sort(PG_FUNCTION_ARGS)
+{
+	ArrayInput	input;
+	GpusortRun *run;
+	ArrayType  *result;
+	char	   *values;
+
+	read_arguments(fcinfo, &input);
+	if (input.nitems == 0)
+		PG_RETURN_ARRAYTYPE_P(construct_empty_array(input.elemtype));
+
+	run = gather(&input, false);
+	result = gpusort_array_build(input.elemtype, input.type->value_bytes,
+								 input.nitems - input.nnulls, input.nnulls,
+								 input.nulls_first, &values);
+	gpusort_array_fill(run, input.type, input.descending, values);
+	gpusort_run_end(run);
+	PG_RETURN_ARRAYTYPE_P(result);
+}
+
+/*
+ * Splits the positions 1 to nitems, in order: those of NULLs to nulls, those
+ * of values to values.
+ */
+static void
+split_positions(const ArrayInput *input, int32 *nulls, int32 *values)
+{
+	for (uint64 i = 0; i < input->nitems; i++)
+	{
+		if (input->nulls[i / 8] & (1 << (i % 8)))
+			*values++ = i + 1;
+		else
+			*nulls++ = i + 1;
+	}
+}
+
+Datum
+gpu_argsort(PG_FUNCTION_ARGS)
+{
+	ArrayInput	input;
+	GpusortRun *run;
+	ArrayType  *result;
+	GpusortBlock block;
+	GpusortReport report;
+	char	   *data;
+	int32	   *positions;
+	int32	   *value_positions = NULL;
+
+	read_arguments(fcinfo, &input);
+	if (input.nitems == 0)
+		PG_RETURN_ARRAYTYPE_P(construct_empty_array(INT4OID));
+
+	run = gather(&input, true);
+	result = gpusort_array_build(INT4OID, sizeof(int32), input.nitems, 0, false, &data);
+	positions = (int32 *) data;
+	if (input.nnulls > 0)
+	{
+		uint64		nvalues = input.nitems - input.nnulls;
+
+		value_positions = gpusort_memory_alloc(CurrentMemoryContext, Max(nvalues, 1) * sizeof(int32));
+		split_positions(&input, input.nulls_first ? positions : positions + nvalues,
+						value_positions);
+		if (input.nulls_first)
+			positions += input.nnulls;
+	}
+
+	gpusort_run_sort(run, positions);
+	while (gpusort_run_fetch(run, &block))
+	{
+		const uint32 *rows = block.data;
+
+		for (size_t i = 0; i < block.count; i++)
+			positions[i] = value_positions ? value_positions[rows[i]] : (int32) (rows[i] + 1);
+		positions += block.count;
+		CHECK_FOR_INTERRUPTS();
+	}
+	gpusort_run_finish(run, &report);
+	gpusort_report_keep(&report);
+	gpusort_run_end(run);
+	if (value_positions != NULL)
+		pfree(value_positions);
+	PG_RETURN_ARRAYTYPE_P(result);
+}

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * control.c
+ *		The control block in shared memory.
+ *
+ * Without shared_preload_libraries the block is made by the first backend
+ * that needs it (base/shmem.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/proc.h"
+
+#include "base/shmem.h"
+#include "gpu/control.h"
+
+StaticAssertDecl(sizeof(GpusortControl) < 51000,
+				 "control block must leave room for other extensions");
+
+GpusortControl *gpusort_control = NULL;
+
+void
+gpusort_control_request_memory(void)
+{
+	gpusort_shmem_request(sizeof(GpusortControl));
+}
+
+static void
+init_control(void *made)
+{
+	GpusortControl *control = made;
+
+	memset(control, 0, sizeof(*control));
+	control->tranche = LWLockNewTrancheId();
+	LWLockInitialize(&control->lock, control->tranche);
+	pg_atomic_init_u32(&control->service_state, GPUSORT_SERVICE_DOWN);
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+		control->segments[i].handle = DSM_HANDLE_INVALID;
+	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
+		control->chunks[i].request = -1;
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	{
+		GpusortRequest *request = &control->requests[i];
+
+		pg_atomic_init_u32(&request->state, GPUSORT_REQUEST_FREE);
+		pg_atomic_init_u32(&request->nclosed, 0);
+		pg_atomic_init_u32(&request->ready, 0);
+		pg_atomic_init_u32(&request->consumed, 0);
+	}
+}
+
+bool
+gpusort_control_attach(const char **reason)
+{
+	GpusortControl *control = gpusort_control;
+
+	if (control != NULL)
+		return true;
+	control = gpusort_shmem_attach("gpusort", sizeof(GpusortControl), init_control);
+	if (control == NULL)
+	{
+		*reason = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
+		return false;
+	}
+	LWLockRegisterTranche(control->tranche, "gpusort");
+	gpusort_control = control;
+	return true;
+}
+
+bool
+gpusort_control_is_latch(const Latch *latch)
+{
+	uintptr_t	first = (uintptr_t) &ProcGlobal->allProcs[0].procLatch;
+	uintptr_t	offset = (uintptr_t) latch - first;
+
+	return (uintptr_t) latch >= first && offset % sizeof(PGPROC) == 0 &&
+		offset / sizeof(PGPROC) < ProcGlobal->allProcCount;
+}
+
+void
+gpusort_control_wake(const GpusortRequest *request)
+{
+	if (gpusort_control_is_latch(request->latch))
+		SetLatch(request->latch);
+}

@@ -1,0 +1,182 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault_setting.c
+ *		The settings gpusort.fault and gpusort.fault_report, in builds for tests.
+ *
+ * gpusort.fault is "site:N:code" or "site:N+:code": the N-th pass of the site
+ * by this backend or by the GPU service fails, or the N-th and all later ones.
+ * gpusort_fault_sites[] (base/fault.c) has the sites and how each can fail.  The
+ * code is a SQLSTATE, which is raised as an error; "refused", for a call that
+ * says that there is none; or the name of a status of gpusort_cuda.h, which the
+ * stand-in device returns.
+ *
+ * gpusort.fault_report tells how often the site was passed since the plan was
+ * set, and what sorts hold: requests, chunks, segments being made and lanes.
+ * Between two sorts all of these must be 0.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "base/fault.h"
+#include "gpu/control.h"
+#include "gpu/fault_setting.h"
+#include "gpu/request.h"
+#include "gpusort_cuda.h"
+
+static const struct
+{
+	const char *name;
+	GpusortCudaStatus status;
+}			statuses[] = {
+	{"busy", GPUSORT_CUDA_BUSY},
+	{"no_driver", GPUSORT_CUDA_NO_DRIVER},
+	{"old_driver", GPUSORT_CUDA_OLD_DRIVER},
+	{"no_device", GPUSORT_CUDA_NO_DEVICE},
+	{"no_memory", GPUSORT_CUDA_NO_MEMORY},
+	{"unsorted", GPUSORT_CUDA_UNSORTED},
+	{"fault", GPUSORT_CUDA_FAULT},
+};
+
+static char *fault_setting;
+static char *report_setting;
+
+int
+gpusort_fault_status(const char *name)
+{
+	for (int i = 0; i < lengthof(statuses); i++)
+	{
+		if (strcmp(name, statuses[i].name) == 0)
+			return statuses[i].status;
+	}
+	return 0;
+}
+
+static const char *
+list_sites(void)
+{
+	static char list[512] = "The sites are";
+
+	if (strchr(list, ':') == NULL)
+	{
+		for (int i = 1; i < GPUSORT_FAULT_SITES; i++)
+			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s %s", i == 1 ? ":" : ",", gpusort_fault_sites[i].name);
+	}
+	return list;
+}
+
+/* Returns NULL, or what is wrong with the text. */
+static const char *
+parse_plan(const char *text, GpusortFaultPlan *plan)
+{
+	char		name[32];
+	int			used = 0;
+	const char *code;
+	int			fails_by = 0;
+
+	memset(plan, 0, sizeof(*plan));
+	if (text == NULL || text[0] == '\0')
+		return NULL;
+	if (sscanf(text, "%31[^:]:%u%n", name, &plan->from, &used) < 2 || plan->from < 1)
+		return "It is not of the form site:N:code or site:N+:code.";
+	plan->persistent = text[used] == '+';
+	code = text + used + plan->persistent;
+	if (*code++ != ':')
+		return "It is not of the form site:N:code or site:N+:code.";
+
+	for (int i = 1; i < GPUSORT_FAULT_SITES; i++)
+	{
+		if (strcmp(name, gpusort_fault_sites[i].name) == 0)
+		{
+			plan->site = i;
+			fails_by = gpusort_fault_sites[i].fails_by;
+		}
+	}
+	if (plan->site == GPUSORT_FAULT_NONE)
+		return list_sites();
+	if ((fails_by & GPUSORT_FAULT_REFUSES) != 0 && strcmp(code, "refused") == 0)
+		plan->status = 1;
+	else if ((fails_by & GPUSORT_FAULT_RETURNS) != 0)
+		plan->status = gpusort_fault_status(code);
+	else if ((fails_by & GPUSORT_FAULT_RAISES) != 0 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && code[5] == '\0')
+		plan->sqlstate = MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
+	return plan->status == 0 && plan->sqlstate == 0 ? "The site does not fail with this code." : NULL;
+}
+
+static bool
+check_fault(char **newval, void **extra, GucSource source)
+{
+	GpusortFaultPlan plan;
+	const char *reason = parse_plan(*newval, &plan);
+
+	if (reason != NULL)
+		GUC_check_errdetail("%s", reason);
+	return reason == NULL;
+}
+
+static void
+assign_fault(const char *newval, void *extra)
+{
+	GpusortFaultPlan plan;
+	const char *reason;
+
+	if (!IsUnderPostmaster || IsParallelWorker() || parse_plan(newval, &plan) != NULL ||
+		(plan.site == GPUSORT_FAULT_NONE && gpusort_control == NULL) ||
+		!gpusort_control_attach(&reason) || !gpusort_fault_set_plan(&plan))
+		return;
+	/* a service that has failed need not be waited for */
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_control->retry_at = 0;
+	LWLockRelease(&gpusort_control->lock);
+}
+
+static const char *
+show_report(void)
+{
+	static char report[128];
+	int			requests = 0;
+	int			chunks = 0;
+	int			making = 0;
+	unsigned	passes;
+	int			lanes;
+
+	gpusort_fault_counts(&passes, &lanes);
+	if (gpusort_control == NULL)
+		return "passes=0";
+	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+		requests += gpusort_request_state(&gpusort_control->requests[i]) != GPUSORT_REQUEST_FREE;
+	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
+		chunks += gpusort_control->chunks[i].request >= 0;
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+		making += gpusort_control->segments[i].creating;
+	snprintf(report, sizeof(report), "passes=%u requests=%d of_these=%d chunks=%d segments_being_made=%d lanes=%d",
+			 passes, requests, gpusort_requests_held(), chunks, making,
+			 gpusort_control->service_pid != 0 ? lanes : 0);
+	LWLockRelease(&gpusort_control->lock);
+	return report;
+}
+
+void
+gpusort_fault_define(void)
+{
+	DefineCustomStringVariable("gpusort.fault",
+							   "Makes a pass of a site fail, as \"site:N:code\" or \"site:N+:code\".",
+							   "For tests.",
+							   &fault_setting,
+							   "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   check_fault, assign_fault, NULL);
+
+	DefineCustomStringVariable("gpusort.fault_report",
+							   "Shows how often the site was passed, and what sorts hold.",
+							   "For tests.",
+							   &report_setting,
+							   "",
+							   PGC_INTERNAL, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   NULL, NULL, show_report);
+}

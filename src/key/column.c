@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * column.c
+ *		Which columns gpusort can order by, and the plan for each.
+ *
+ * What decides is the sort operator.  It belongs to a btree operator family,
+ * which must be one of PostgreSQL's own, since others may order as they like;
+ * and the type that the operator takes tells how to read the value, whatever
+ * its own type is called (a domain, varchar, cidr, regclass).
+ *
+ * Text is ordered by its bytes under the C collation and its equals, and in
+ * the pattern_ops families under any.  Under ICU, its primary weights are
+ * taken, or PostgreSQL's own abbreviated keys, the head of ICU's sort key.
+ * libc's collations have nothing of the kind that PostgreSQL trusts (varlena.c,
+ * varstr_sortsupport), so they are refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/transam.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "parser/parse_coerce.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "key/column.h"
+#include "key/keybits.h"
+
+/* How a value fits beside NULL; column.h tells of the plans. */
+typedef struct RowType
+{
+	Oid			typid;			/* what the sort operator takes */
+	GpusortRowKind kind;
+	uint8		words;
+	uint8		width;			/* flag: bits of the value in the first word; else 0 */
+	uint8		bits;			/* of all words that can vary */
+	uint64		sign;			/* what turns a signed integer to an unsigned one */
+} RowType;
+
+static const RowType row_types[] = {
+	{BOOLOID, GPUSORT_ROW_BYTE, 1, 1, 2, 0},
+	{CHAROID, GPUSORT_ROW_BYTE, 1, 8, 9, 0},
+	{INT2OID, GPUSORT_ROW_INT2, 1, 16, 17, UINT64_C(0x8000)},
+	{INT4OID, GPUSORT_ROW_INT4, 1, 32, 33, GPUSORT_SIGN32},
+	{DATEOID, GPUSORT_ROW_INT4, 1, 32, 33, GPUSORT_SIGN32},
+	{OIDOID, GPUSORT_ROW_INT4, 1, 32, 33, 0},
+	{FLOAT4OID, GPUSORT_ROW_FLOAT4, 1, 32, 33, 0},
+	{ANYENUMOID, GPUSORT_ROW_ENUM, 1, 32, 33, 0},
+	{MACADDROID, GPUSORT_ROW_MACADDR, 1, 48, 49, 0},
+	{TIDOID, GPUSORT_ROW_TID, 1, 48, 49, 0},
+	{FLOAT8OID, GPUSORT_ROW_FLOAT8, 1, 0, 64, 0},
+	{INT8OID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
+	{TIMEOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
+	{TIMESTAMPOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
+	{TIMESTAMPTZOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
+	{CASHOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
+	{XID8OID, GPUSORT_ROW_INT8, 1, 0, 64, 0},
+	{PG_LSNOID, GPUSORT_ROW_INT8, 1, 0, 64, 0},
+	{MACADDR8OID, GPUSORT_ROW_MACADDR8, 1, 0, 64, 0},
+	{UUIDOID, GPUSORT_ROW_UUID, 2, 0, 128, 0},
+	{TEXTOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
+	{BYTEAOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
+	{BPCHAROID, GPUSORT_ROW_BPCHAR, 2, 0, 128, 0},
+	{NAMEOID, GPUSORT_ROW_NAME, 2, 0, 128, 0},
+	{NUMERICOID, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0},
+	{INTERVALOID, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
+	{TIMETZOID, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0},
+	{INETOID, GPUSORT_ROW_INET, 2, 63, 128, 0},
+};
+
+/* A word of weights, or the first 63 bits of an abbreviated key, which has 64 */
+static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
+
+/* Who compares texts under a collation */
+typedef enum Comparer
+{
+	COMPARER_BYTES,
+	COMPARER_ICU,
+	COMPARER_LIBC
+} Comparer;
+
+/* The builtin provider, of 17 and later, which has byte order throughout */
+#define PROVIDER_BUILTIN	'b'
+
+/*
+ * Asks the catalogs what pg_locale.c asks them, as pg_locale.h cannot be
+ * included: it wants the headers of ICU, which PostgreSQL's development
+ * packages do not bring along.
+ */
+static Comparer
+collation_comparer(Oid collation)
+{
+	bool		is_default = collation == DEFAULT_COLLATION_OID;
+	int			cache = is_default ? DATABASEOID : COLLOID;
+	Oid			oid = is_default ? MyDatabaseId : collation;
+	HeapTuple	tuple = SearchSysCache1(cache, ObjectIdGetDatum(oid));
+	char		provider;
+	Comparer	comparer = COMPARER_LIBC;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for the locale of collation %u", collation);
+	if (is_default)
+		provider = ((Form_pg_database) GETSTRUCT(tuple))->datlocprovider;
+	else
+		provider = ((Form_pg_collation) GETSTRUCT(tuple))->collprovider;
+
+	if (provider == COLLPROVIDER_ICU)
+		comparer = COMPARER_ICU;
+	else if (provider == PROVIDER_BUILTIN)
+		comparer = COMPARER_BYTES;
+	else
+	{
+		bool		isnull;
+		Datum		locale = SysCacheGetAttr(cache, tuple,
+											 is_default ? Anum_pg_database_datcollate :
+											 Anum_pg_collation_collcollate, &isnull);
+
+		if (!isnull)
+		{
+			char	   *name = TextDatumGetCString(locale);
+
+			if (strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0)
+				comparer = COMPARER_BYTES;
+			pfree(name);
+		}
+	}
+	ReleaseSysCache(tuple);
+	return comparer;
+}
+
+/*
+ * Chooses between bytes and ICU for a text column; *type is its entry.  NULL,
+ * or why neither.
+ */
+static const char *
+resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
+{
+	/* bytea has no collation, and these families do not look at theirs */
+	if ((*type)->typid == BYTEAOID ||
+		opfamily == TEXT_PATTERN_BTREE_FAM_OID ||
+		opfamily == BPCHAR_PATTERN_BTREE_FAM_OID)
+		return NULL;
+	if (!OidIsValid(collation))
+		return psprintf("the collation of column %d is not determined", place);
+	switch (collation_comparer(collation))
+	{
+		case COMPARER_BYTES:
+			return NULL;
+		case COMPARER_ICU:
+			/* name has no abbreviated keys (varlena.c) */
+			if ((*type)->kind == GPUSORT_ROW_NAME)
+				return psprintf("column %d of type name compares by ICU", place);
+			*type = &icu_type;
+			return NULL;
+		case COMPARER_LIBC:
+			break;
+	}
+	return psprintf("collation \"%s\" of column %d compares by libc",
+					get_collation_name(collation), place);
+}
+
+const char *
+gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColumn *column)
+{
+	const RowType *type = NULL;
+	const char *refusal;
+	Oid			opfamily;
+	Oid			opcintype;
+	GPUSORT_ORDERING ordering;
+	uint64		complement;
+	int			bits_first;
+
+	if (from->attno <= 0)
+		return psprintf("column %d is a system column", place);
+	if (!get_ordering_op_properties(from->sort_operator, &opfamily, &opcintype, &ordering))
+		return psprintf("operator %u of column %d is no btree ordering", from->sort_operator, place);
+
+	for (int i = 0; i < lengthof(row_types) && type == NULL; i++)
+	{
+		if (row_types[i].typid == opcintype)
+			type = &row_types[i];
+	}
+	if (type == NULL || !IsBinaryCoercible(getBaseType(from->type), opcintype))
+		return psprintf("type %s is not supported", format_type_be(from->type));
+	/* families in initdb's range of OIDs are PostgreSQL's own */
+	if (opfamily >= FirstNormalObjectId)
+		return psprintf("the operator family of column %d is not built in", place);
+
+	if (type->typid == TEXTOID || type->typid == BPCHAROID ||
+		type->typid == BYTEAOID || type->typid == NAMEOID)
+	{
+		refusal = resolve_text(&type, opfamily, from->collation, place);
+		if (refusal != NULL)
+			return refusal;
+	}
+
+	memset(column, 0, sizeof(*column));
+	column->kind = type->kind;
+	column->attribute = from->attno - 1;
+	column->words = type->words;
+	column->bits = type->bits;
+	column->width = type->width;
+	column->prefix = type->kind == GPUSORT_ROW_ABBREVIATED;
+	column->blank_padded = column->prefix && opcintype == BPCHAROID;
+	column->descending = ordering == GPUSORT_ORDERING_DESC;
+	column->nulls_first = from->nulls_first;
+
+	bits_first = type->width > 0 ? type->width + 1 : 64;
+	column->greatest = PG_UINT64_MAX >> (64 - bits_first);
+	if (type->words > 1)
+		column->greatest_next = PG_UINT64_MAX >> (64 - (type->bits - bits_first));
+
+	complement = column->descending ? PG_UINT64_MAX : 0;
+	column->flip_next = complement & column->greatest_next;
+	if (type->width > 0)
+	{
+		uint64		flag = UINT64CONST(1) << type->width;
+
+		column->flip = (complement & (flag - 1)) ^ type->sign;
+		column->base = from->nulls_first ? flag : 0;
+		column->null_word = flag ^ column->base;
+	}
+	else
+	{
+		column->flip = complement ^ type->sign;
+		column->null_word = from->nulls_first ? 0 : PG_UINT64_MAX;
+		column->null_next = column->null_word;
+	}
+	return NULL;
+}

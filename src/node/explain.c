@@ -1,0 +1,146 @@
+/*-------------------------------------------------------------------------
+ *
+ * explain.c
+ *		GpuSort in EXPLAIN.
+ *
+ * The sort key is shown as core shows a Sort's; its functions for that are
+ * static in explain.c.  With ANALYZE follow what the sort did and, if timing
+ * is on, where its time went: gather includes the child's time, return is
+ * what was spent in this node after the sort.
+ *
+ * Below a Gather, that is the leader's own sort; of the workers' sorts only
+ * rows and times are shown, which core collects.  For the rest they would need
+ * the custom scan's shared memory, which core sets up for a parallel-aware plan
+ * node only: EXPLAIN would then say "Parallel Custom Scan" of what is not one
+ * sort done in parallel, and the memory is gone before it could be read, for
+ * core retrieves the statistics of its own nodes alone.  Nor can an extension
+ * write into the groups that EXPLAIN keeps for workers: the functions are
+ * static.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compat.h"
+
+#include GPUSORT_EXPLAIN_STATE_H
+#include GPUSORT_EXPLAIN_FORMAT_H
+#include "nodes/nodeFuncs.h"
+#include "parser/parsetree.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
+#include "utils/typcache.h"
+
+#include "node/node.h"
+
+/* show_sortorder_options() */
+static void
+append_order(StringInfo buf, Node *expr, const GpusortSortColumn *column)
+{
+	TypeCacheEntry *type = lookup_type_cache(exprType(expr), TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
+	bool		reverse = false;
+
+	if (OidIsValid(column->collation) && column->collation != get_typcollation(exprType(expr)))
+	{
+		char	   *name = get_collation_name(column->collation);
+
+		if (name == NULL)
+			elog(ERROR, "cache lookup failed for collation %u", column->collation);
+		appendStringInfo(buf, " COLLATE %s", quote_identifier(name));
+	}
+	if (column->sort_operator == type->gt_opr)
+	{
+		appendStringInfoString(buf, " DESC");
+		reverse = true;
+	}
+	else if (column->sort_operator != type->lt_opr)
+	{
+		char	   *name = get_opname(column->sort_operator);
+
+		if (name == NULL)
+			elog(ERROR, "cache lookup failed for operator %u", column->sort_operator);
+		appendStringInfo(buf, " USING %s", name);
+		(void) get_equality_op_for_ordering_op(column->sort_operator, &reverse);
+	}
+	if (column->nulls_first && !reverse)
+		appendStringInfoString(buf, " NULLS FIRST");
+	else if (!column->nulls_first && reverse)
+		appendStringInfoString(buf, " NULLS LAST");
+}
+
+static void
+show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
+{
+	Plan	   *plan = node->css.ss.ps.plan;
+	List	   *context = set_deparse_context_plan(es->deparse_cxt, plan, ancestors);
+	bool		prefix = GPUSORT_EXPLAIN_RELATIONS(es) > 1 || es->verbose;
+	List	   *keys = NIL;
+
+	for (int i = 0; i < node->ncolumns; i++)
+	{
+		TargetEntry *entry = get_tle_by_resno(plan->targetlist, node->attnos[i]);
+		StringInfoData key;
+
+		if (entry == NULL)
+			elog(ERROR, "no tlist entry for key %d", node->attnos[i]);
+		initStringInfo(&key);
+		appendStringInfoString(&key, deparse_expression((Node *) entry->expr, context, prefix, true));
+		append_order(&key, (Node *) entry->expr, &node->columns[i]);
+		keys = lappend(keys, key.data);
+	}
+	ExplainPropertyList("Sort Key", keys, es);
+}
+
+static void
+show_milliseconds(GpusortNode *node, ExplainState *es)
+{
+	GpusortNodeStats *stats = &node->stats;
+	double		total = node->css.ss.ps.instrument->total * 1000.0;
+
+	ExplainPropertyFloat("Gather Time", "ms", stats->gather_ms, 3, es);
+	if (stats->copy_in_ms > 0 || stats->copy_out_ms > 0)
+	{
+		ExplainPropertyFloat("Copy In Time", "ms", stats->copy_in_ms, 3, es);
+		ExplainPropertyFloat("Copy Out Time", "ms", stats->copy_out_ms, 3, es);
+	}
+	ExplainPropertyFloat("Sort Time", "ms", stats->sort_ms, 3, es);
+	ExplainPropertyFloat("Return Time", "ms",
+						 Max(total - stats->gather_ms - stats->sort_ms, 0), 3, es);
+}
+
+void
+gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
+{
+	GpusortNode *node = (GpusortNode *) css;
+	GpusortNodeStats *stats = &node->stats;
+
+	show_sort_key(node, ancestors, es);
+	if (!es->analyze || stats->sorts == 0)
+		return;
+
+	if (node->run != NULL)
+		gpusort_node_note_run(node);
+	if (stats->core_reason != NULL)
+	{
+		ExplainPropertyText("Engine", "core", es);
+		ExplainPropertyText("Reason", stats->core_reason, es);
+		return;
+	}
+	ExplainPropertyText("Engine", stats->engine ? stats->engine : "none", es);
+	if (stats->engine != NULL)
+		ExplainPropertyText("Algorithm", stats->algorithm, es);
+	if (stats->engine_reason[0] != '\0' && es->verbose)
+		ExplainPropertyText("Reason", stats->engine_reason, es);
+	ExplainPropertyInteger("Key Bits", NULL, stats->key_bits, es);
+	ExplainPropertyInteger("Memory", "kB", (stats->memory + 1023) / 1024, es);
+	if (stats->runs > 0)
+	{
+		ExplainPropertyInteger("Disk", "kB", (stats->disk + 1023) / 1024, es);
+		ExplainPropertyInteger("Runs", NULL, stats->runs, es);
+	}
+	/* what parallel workers did is not known here, but is in instrument */
+	if (es->timing && css->ss.ps.instrument != NULL && css->ss.ps.instrument->need_timer &&
+		css->ss.ps.worker_instrument == NULL)
+		show_milliseconds(node, es);
+}

@@ -1,0 +1,513 @@
+/*-------------------------------------------------------------------------
+ *
+ * gather.c
+ *		GpuSort reads its child: keys into a sort run, rows into a store.
+ *
+ * A row's key is written straight to where the engine will read it, and the
+ * row to where it will be returned from; nothing is allocated for a row.
+ *
+ * When both together reach the memory limit, the rows so far are sorted and
+ * written to a temporary file as a run (store/spill.c), and reading goes on with
+ * empty memory.  Only a result that must be read backward or again is not
+ * spilled here: core's tuplesort gets all rows then, as it does when more
+ * rows have come than a LIMIT makes worth sorting.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tupmacs.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/memory.h"
+#include "compat.h"
+#include "guc.h"
+#include "key/keybits.h"
+#include "node/node.h"
+
+/* Rows between two looks at the time, for gpusort_activity. */
+#define REPORT_ROWS		65536
+
+/* Rows, at least, between two looks at the memory that they take. */
+#define LOOK_ROWS		256
+
+/* A LIMIT makes core's bounded sort the better one from so many times its rows on. */
+#define BOUND_FACTOR	2
+#define BOUND_SLACK		10000
+
+/* ----------------------------------------------------------------
+ *		A run
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Begins an empty run and, unless rows are values, an empty store.  What an
+ * earlier run had is freed: all of that is in run_cxt.  The store's memory is
+ * used again.
+ */
+static void
+begin_run(GpusortNode *node)
+{
+	/* EXPLAIN says which engine it was, and why */
+	GpusortRunSpec spec = {.words = 1, .key_bytes = 8, .quiet = true};
+	MemoryContext old;
+
+	MemoryContextReset(node->run_cxt);
+	old = MemoryContextSwitchTo(node->run_cxt);
+
+	if (node->value_type != NULL)
+	{
+		spec.key_type = node->value_type->name;
+		spec.key_bytes = node->value_type->key_bytes;
+	}
+	else
+	{
+		spec.key_type = "row";
+		spec.words = gpusort_rowkey_words(node->key);
+		spec.rows = true;
+		gpusort_rowkey_reset(node->key);
+		gpusort_rowstore_reset(&node->store);
+	}
+	node->run = gpusort_run_begin(&spec);
+	MemoryContextSwitchTo(old);
+}
+
+/* Of the whole sort, so far. */
+static inline uint64
+rows_gathered(const GpusortNode *node)
+{
+	return node->nulls + (node->run != NULL ? gpusort_run_rows(node->run) : 0) +
+		(node->spill != NULL ? gpusort_spill_rows(node->spill) : 0);
+}
+
+/* ----------------------------------------------------------------
+ *		Handing over to core
+ * ----------------------------------------------------------------
+ */
+
+static void
+begin_core(GpusortNode *node, const char *reason)
+{
+	TupleDesc	desc = node->slot->tts_tupleDescriptor;
+	int			options = TUPLESORT_NONE;
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+	node->stats.core_reason = reason;
+	if (node->random_access)
+		options |= TUPLESORT_RANDOMACCESS;
+	if (node->bound >= 0)
+		options |= TUPLESORT_ALLOWBOUNDED;
+	if (node->value_type != NULL)
+		node->core = tuplesort_begin_datum(TupleDescAttr(desc, 0)->atttypid,
+										   node->operators[0], node->collations[0],
+										   node->nulls_first[0], work_mem, NULL, options);
+	else
+		node->core = tuplesort_begin_heap(desc, node->ncolumns, node->attnos, node->operators,
+										  node->collations, node->nulls_first, work_mem, NULL,
+										  options);
+	if (node->bound >= 0)
+		tuplesort_set_bound(node->core, node->bound);
+	MemoryContextSwitchTo(old);
+}
+
+/* Gives core the rows gathered so far, in the order they came in. */
+static void
+hand_over(GpusortNode *node, const char *reason)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+
+	Assert(node->spill == NULL);	/* core gets what is in memory */
+	begin_core(node, reason);
+	for (uint64 i = 0; i < rows; i++)
+	{
+		if (i % REPORT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (node->value_type != NULL)
+			tuplesort_putdatum(node->core, gpusort_node_value(node, gpusort_run_key(node->run, i), 0), false);
+		else
+		{
+			ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, i), node->left, false);
+			tuplesort_puttupleslot(node->core, node->left);
+		}
+	}
+	for (uint64 i = 0; i < node->nulls; i++)
+	{
+		if (i % REPORT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		tuplesort_putdatum(node->core, (Datum) 0, true);
+	}
+	ExecClearTuple(node->left);
+	gpusort_run_end(node->run);
+	node->run = NULL;
+	MemoryContextReset(node->run_cxt);
+	MemoryContextReset(node->store_cxt);
+	gpusort_memory_give_back();
+}
+
+/* Reads what is left of the child, in core's way. */
+static void
+read_into_core(GpusortNode *node)
+{
+	PlanState  *child = outerPlanState(node);
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+
+		if (TupIsNull(slot))
+			break;
+		if (node->value_type != NULL)
+		{
+			slot_getsomeattrs(slot, 1);
+			tuplesort_putdatum(node->core, slot->tts_values[0], slot->tts_isnull[0]);
+		}
+		else
+			tuplesort_puttupleslot(node->core, slot);
+	}
+	tuplesort_performsort(node->core);
+	node->source = GPUSORT_SOURCE_CORE;
+}
+
+/* ----------------------------------------------------------------
+ *		Spilling
+ * ----------------------------------------------------------------
+ */
+
+/* The order of two rows whose keys have the same words. */
+static int
+compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
+{
+	GpusortNode *node = arg;
+
+	CHECK_FOR_INTERRUPTS();
+	ExecStoreMinimalTuple(a, node->left, false);
+	ExecStoreMinimalTuple(b, node->right, false);
+	return gpusort_rowkey_compare(node->key, node->left, node->right);
+}
+
+/* Writes the values of the block at hand. */
+static void
+spill_values(GpusortNode *node)
+{
+	bool		wide = node->value_type->key_bytes == sizeof(uint64);
+
+	for (uint64 i = 0; i < node->count; i++)
+	{
+		uint64		word = wide ? ((const uint64 *) node->block)[i] : ((const uint32 *) node->block)[i];
+
+		gpusort_spill_write(node->spill, &word, NULL);
+	}
+}
+
+/* Writes the rows of the block at hand, each of which is a miss of every cache, as is its key. */
+static void
+spill_rows(GpusortNode *node)
+{
+	const uint32 *order = node->block;
+
+	for (uint64 i = 0; i < node->count; i++)
+	{
+		gpusort_node_look_ahead(node, i);
+		if (likely(i + GPUSORT_ROW_AHEAD < node->count))
+			__builtin_prefetch(gpusort_run_key(node->run, order[i + GPUSORT_ROW_AHEAD]));
+		gpusort_spill_write(node->spill, gpusort_run_key(node->run, order[i]),
+							gpusort_rowstore_row(&node->store, order[i]));
+	}
+}
+
+/* Sorts the run and writes it to a file; run and store are empty then. */
+static void
+spill_run(GpusortNode *node)
+{
+	bool		values = node->value_type != NULL;
+
+	if (node->spill == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+		node->spill = gpusort_spill_begin(values ? 1 : gpusort_rowkey_words(node->key),
+										  node->memory_limit, compare_rows, node);
+		MemoryContextSwitchTo(old);
+	}
+	if (!values && gpusort_rowkey_lossy(node->key))
+		gpusort_spill_set_lossy(node->spill);
+
+	gpusort_node_sort_run(node, false);
+	gpusort_spill_begin_run(node->spill);
+	do
+	{
+		if (values)
+			spill_values(node);
+		else
+			spill_rows(node);
+	} while (gpusort_node_next_block(node));
+	gpusort_spill_end_run(node->spill);
+	ExecClearTuple(node->left);
+	ExecClearTuple(node->right);
+	gpusort_node_end_run(node);
+
+	begin_run(node);
+}
+
+/* ----------------------------------------------------------------
+ *		Gathering
+ * ----------------------------------------------------------------
+ */
+
+/* How far the loop may go before it must look up. */
+typedef struct Room
+{
+	char	   *next;			/* where the next key goes */
+	char	   *end;
+	char	   *begin;			/* keys from here to next are not committed */
+	size_t		width;			/* bytes of a key */
+} Room;
+
+static void
+commit(GpusortNode *node, Room *room)
+{
+	if (room->next > room->begin)
+		gpusort_run_commit(node->run, (room->next - room->begin) / room->width);
+	room->begin = room->next;
+}
+
+/*
+ * Makes room for at least one more key.  False if core has to go on, and has
+ * got all rows.
+ */
+static bool
+make_room(GpusortNode *node, Room *room)
+{
+	uint64		rows;
+	size_t		keys;
+	bool		too_many;		/* to number, with what may come before the next look */
+	Size		memory;
+
+	commit(node, room);
+	rows = gpusort_run_rows(node->run);
+	memory = gpusort_node_memory(node);
+	CHECK_FOR_INTERRUPTS();
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
+							rows_gathered(node), memory, node->stats.engine);
+	node->stats.memory = Max(node->stats.memory, memory);
+
+	if (node->bound >= 0 && node->spill == NULL && rows > BOUND_FACTOR * (uint64) node->bound + BOUND_SLACK)
+	{
+		hand_over(node, "many more rows than the LIMIT fetches");
+		return false;
+	}
+	too_many = node->value_type == NULL &&
+		(rows > PG_UINT32_MAX - REPORT_ROWS || gpusort_rowstore_full(&node->store));
+	if (rows > 0 && (memory >= node->memory_limit || too_many))
+	{
+		if (node->random_access)
+		{
+			hand_over(node, too_many ?
+					  "the result is read backward or again and has too many rows, or too large ones, to number" :
+					  "the result is read backward or again and exceeds gpusort.memory_limit");
+			return false;
+		}
+		spill_run(node);
+	}
+	room->begin = room->next = gpusort_run_reserve(node->run, &keys);
+	/* what is reserved may be far more than the limit allows */
+	rows = Max(gpusort_run_rows(node->run), LOOK_ROWS);
+	room->end = room->next + Min(keys, Min(rows, REPORT_ROWS)) * room->width;
+	memory = gpusort_node_memory(node) - node->store.bytes;
+	gpusort_rowstore_limit(&node->store, memory < node->memory_limit ? node->memory_limit - memory : 0);
+	return true;
+}
+
+/* The child's only column, whose values are their own rows.  False: core goes on. */
+static bool
+gather_values(GpusortNode *node)
+{
+	PlanState  *child = outerPlanState(node);
+	Room		room = {.width = node->value_type->key_bytes};
+	GpusortKind kind = node->value_type->kind;
+	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+
+		if (TupIsNull(slot))
+			break;
+		slot_getsomeattrs(slot, 1);
+		if (slot->tts_isnull[0])
+		{
+			node->nulls++;
+			continue;
+		}
+		if (unlikely(room.next == room.end) && !make_room(node, &room))
+		{
+			/* core has all rows but this one */
+			tuplesort_putdatum(node->core, slot->tts_values[0], false);
+			return false;
+		}
+		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
+		room.next += room.width;
+	}
+	commit(node, &room);
+	return true;
+}
+
+/*
+ * The row's sort columns in a slot: node->keys, if they can be read where they
+ * are in the tuple, which saves taking apart all that comes before them.
+ */
+static pg_attribute_always_inline TupleTableSlot *
+key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
+{
+	TupleTableSlot *keys = node->keys;
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+
+	if (HeapTupleHasNulls(source) || HeapTupleHeaderGetNatts(source->t_data) < node->last_attno)
+		return slot;
+	for (int i = 0; i < node->ncolumns; i++)
+	{
+		int			attribute = node->attnos[i] - 1;
+		int			offset = GPUSORT_ATTRIBUTE(desc, attribute)->attcacheoff;
+
+		if (offset < 0)
+			return slot;
+		keys->tts_values[attribute] = fetchatt(GPUSORT_ATTRIBUTE(desc, attribute),
+											   (char *) source->t_data + source->t_data->t_hoff + offset);
+		keys->tts_isnull[attribute] = false;
+	}
+	return keys;
+}
+
+/* Whole rows.  False: core goes on. */
+static bool
+gather_rows(GpusortNode *node)
+{
+	PlanState  *child = outerPlanState(node);
+	Room		room = {.width = sizeof(uint64) * gpusort_rowkey_words(node->key)};
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+		TupleTableSlot *keys = slot;
+		HeapTuple	source;
+
+		if (TupIsNull(slot))
+			break;
+		if (unlikely(room.next == room.end || gpusort_rowstore_over(&node->store)) &&
+			!make_room(node, &room))
+		{
+			tuplesort_puttupleslot(node->core, slot);
+			return false;
+		}
+		source = gpusort_rowstore_source(slot);
+		if (source != NULL)
+		{
+			gpusort_rowstore_fetch_ahead(&node->store, source);
+			keys = key_columns(node, slot, source);
+		}
+		gpusort_rowkey_encode(node->key, keys, (uint64 *) room.next);
+		room.next += room.width;
+		gpusort_rowstore_append(&node->store, slot);
+	}
+	commit(node, &room);
+	return true;
+}
+
+/* Why core's sort has to do it from the start, or NULL. */
+static const char *
+core_reason(GpusortNode *node)
+{
+	if (!gpusort_enabled)
+		return "gpusort.enabled is off";
+	if (node->css.ss.ps.state->es_epq_active != NULL)
+		return "a row is rechecked";
+	return NULL;
+}
+
+/* Takes what no sort has used yet. */
+static void
+begin_sort(GpusortNode *node)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+	node->memory_limit = gpusort_guc_memory_limit();
+	if (node->value_type == NULL)
+	{
+		node->key = gpusort_rowkey_begin(node->columns, node->ncolumns);
+		node->stats.key_bits = gpusort_rowkey_bits(node->key);
+	}
+	else
+		node->stats.key_bits = 8 * node->value_type->value_bytes;
+	node->run_cxt = AllocSetContextCreate(node->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
+	node->store_cxt = AllocSetContextCreate(node->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(node->store_cxt);
+	gpusort_rowstore_begin(&node->store, node->memory_limit);
+	MemoryContextSwitchTo(old);
+	begin_run(node);
+}
+
+/* All rows are read: sorts those that are in memory. */
+static void
+end_gathering(GpusortNode *node)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, node->begun);
+	node->stats.gather_ms += INSTR_TIME_GET_MILLISEC(now);
+	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node));
+
+	node->nulls_before = node->nulls_first[0] ? node->nulls : 0;
+	node->nulls_after = node->nulls - node->nulls_before;
+	if (node->spill == NULL)
+	{
+		gpusort_node_sort_run(node, node->random_access);
+		node->source = node->value_type != NULL ? GPUSORT_SOURCE_VALUES : GPUSORT_SOURCE_ROWS;
+		return;
+	}
+	if (gpusort_run_rows(node->run) > 0)
+		spill_run(node);
+	gpusort_node_end_run(node);
+	MemoryContextReset(node->run_cxt);
+	MemoryContextReset(node->store_cxt);
+	gpusort_memory_give_back();
+	node->stats.disk = Max(node->stats.disk, gpusort_spill_bytes(node->spill));
+	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(node->spill),
+							gpusort_spill_bytes(node->spill), node->stats.engine);
+	gpusort_spill_merge(node->spill);
+	node->source = GPUSORT_SOURCE_SPILL;
+}
+
+/*
+ * The child is called in the caller's memory context, the query's: what it
+ * allocates is its own.
+ */
+void
+gpusort_node_gather(GpusortNode *node)
+{
+	const char *reason = core_reason(node);
+	bool		mine = false;
+
+	node->stats.sorts++;
+	node->stats.core_reason = NULL;
+	node->nulls = 0;
+	node->position = 0;
+	node->at_end = false;
+	INSTR_TIME_SET_CURRENT(node->begun);
+	gpusort_activity_begin(&node->activity, node->cxt);
+	if (reason != NULL)
+		begin_core(node, reason);
+	else
+	{
+		begin_sort(node);
+		mine = node->value_type != NULL ? gather_values(node) : gather_rows(node);
+	}
+	if (mine)
+		end_gathering(node);
+	else
+		read_into_core(node);
+	gpusort_activity_count(!mine, mine ? rows_gathered(node) : 0);
+}

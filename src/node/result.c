@@ -1,0 +1,327 @@
+/*-------------------------------------------------------------------------
+ *
+ * result.c
+ *		GpuSort returns its rows.
+ *
+ * The engine gives the order as row numbers, and each row is then fetched
+ * from wherever in the store its turn had come when it was read: a miss of
+ * every cache for each row, which costs as much as all the rest.  So rows are
+ * asked for ahead of time: first where the store has a row's place, then the row
+ * itself.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+
+#include "base/memory.h"
+#include "compat.h"
+#include "node/node.h"
+#include "run/report.h"
+
+/* ----------------------------------------------------------------
+ *		Sorting
+ * ----------------------------------------------------------------
+ */
+
+/* Fetches all of the result into out. */
+static void
+fetch_whole(GpusortNode *node, char *out, size_t width)
+{
+	GpusortBlock block;
+
+	node->block = out;
+	node->count = 0;
+	node->whole = true;
+	while (gpusort_run_fetch(node->run, &block))
+	{
+		char	   *to = out + node->count * width;
+
+		if (block.data != to)
+			memcpy(to, block.data, block.count * width);
+		node->count += block.count;
+	}
+}
+
+void
+gpusort_node_sort_run(GpusortNode *node, bool want_whole)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+	bool		lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
+	size_t		width = node->value_type != NULL ? node->value_type->key_bytes : sizeof(uint32);
+
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_SORTING, rows, node->stats.memory, NULL);
+	if (want_whole || lossy)
+	{
+		char	   *out = gpusort_memory_alloc_pages(node->run_cxt, Max(rows, 1) * width);
+
+		gpusort_run_sort(node->run, out);
+		fetch_whole(node, out, width);
+		node->sorted = true;
+		gpusort_node_note_run(node);
+	}
+	else
+	{
+		gpusort_run_sort(node->run, NULL);
+		node->sorted = true;
+		node->whole = false;
+		if (!gpusort_node_next_block(node))
+			node->count = 0;
+		node->whole = (node->count == rows);
+	}
+	if (lossy)
+	{
+		instr_time	begun;
+		instr_time	now;
+
+		INSTR_TIME_SET_CURRENT(begun);
+		gpusort_node_settle_ties(node, (uint32 *) node->block, rows);
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_SUBTRACT(now, begun);
+		node->stats.sort_ms += INSTR_TIME_GET_MILLISEC(now);
+	}
+	gpusort_activity_report(&node->activity, GPUSORT_PHASE_RETURNING, rows, node->stats.memory,
+							node->stats.engine);
+}
+
+bool
+gpusort_node_next_block(GpusortNode *node)
+{
+	GpusortBlock block;
+
+	if (node->whole || !gpusort_run_fetch(node->run, &block))
+		return false;
+	node->block = block.data;
+	node->count = block.count;
+	node->position = 0;
+	return true;
+}
+
+void
+gpusort_node_note_run(GpusortNode *node)
+{
+	GpusortReport report;
+
+	if (!node->sorted)
+		return;
+	gpusort_run_finish(node->run, &report);
+	gpusort_report_keep(&report);
+	node->sorted = false;
+	node->stats.engine = report.engine;
+	node->stats.algorithm = report.algorithm;
+	node->stats.copy_in_ms += report.copy_in_ms;
+	node->stats.sort_ms += report.kernels_ms;
+	node->stats.copy_out_ms += report.copy_out_ms;
+	strlcpy(node->stats.engine_reason, report.reason ? report.reason : "",
+			sizeof(node->stats.engine_reason));
+}
+
+void
+gpusort_node_end_run(GpusortNode *node)
+{
+	gpusort_node_note_run(node);
+	gpusort_run_end(node->run);
+	node->run = NULL;
+}
+
+/* ----------------------------------------------------------------
+ *		Returning
+ * ----------------------------------------------------------------
+ */
+
+Datum
+gpusort_node_value(const GpusortNode *node, const void *keys, uint64 i)
+{
+	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
+
+	switch (node->value_type->kind)
+	{
+		case GPUSORT_KIND_INT2:
+			return Int16GetDatum(gpusort_unkey_int2(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_INT4:
+			return Int32GetDatum(gpusort_unkey_int4(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_FLOAT4:
+			return UInt32GetDatum(gpusort_unkey_float4(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_INT8:
+			return Int64GetDatum(gpusort_unkey_int8(((const uint64 *) keys)[i] ^ flip));
+		case GPUSORT_KIND_FLOAT8:
+			return Int64GetDatum((int64) gpusort_unkey_float8(((const uint64 *) keys)[i] ^ flip));
+	}
+	pg_unreachable();
+}
+
+/*
+ * ExecClearTuple() and ExecStoreVirtualTuple() in line: two calls a row would
+ * be a fifth of what a value costs.
+ */
+static inline TupleTableSlot *
+return_value(GpusortNode *node, Datum value, bool isnull)
+{
+	TupleTableSlot *slot = node->slot;
+
+	/* somebody has made the last value the slot's own */
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	slot->tts_values[0] = value;
+	slot->tts_isnull[0] = isnull;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 1;
+	return slot;
+}
+
+/*
+ * Row i of the block at hand; ExecStoreMinimalTuple() in line.  What a minimal
+ * tuple's slot has that is not set here has not changed since begin_node().
+ */
+static inline TupleTableSlot *
+return_row(GpusortNode *node, uint64 i)
+{
+	const uint32 *order = node->block;
+	MinimalTuple tuple = gpusort_rowstore_row(&node->store, order[i]);
+	TupleTableSlot *slot = node->slot;
+	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
+
+	/* somebody has made the last row the slot's own */
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 0;
+	minimal->off = 0;
+	minimal->mintuple = tuple;
+	minimal->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	minimal->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	return slot;
+}
+
+/* The row at position in the block at hand; steps on. */
+static inline TupleTableSlot *
+return_next_row(GpusortNode *node)
+{
+	gpusort_node_look_ahead(node, node->position);
+	return return_row(node, node->position++);
+}
+
+/* Row i of the whole result, which for values begins or ends with the NULLs. */
+static TupleTableSlot *
+return_ith(GpusortNode *node, uint64 i)
+{
+	if (node->source == GPUSORT_SOURCE_ROWS)
+		return return_row(node, i);
+	if (i < node->nulls_before || i - node->nulls_before >= node->count)
+		return return_value(node, (Datum) 0, true);
+	return return_value(node, gpusort_node_value(node, node->block, i - node->nulls_before), false);
+}
+
+/* The next row either way, stepping as tuplesort does: see tuplesort_gettuple_common(). */
+static TupleTableSlot *
+next_of_whole(GpusortNode *node, bool forward)
+{
+	uint64		rows = node->count + node->nulls_before + node->nulls_after;
+
+	if (forward)
+	{
+		if (node->position < rows)
+			return return_ith(node, node->position++);
+		node->at_end = true;
+		return ExecClearTuple(node->slot);
+	}
+	if (node->position == 0)
+		return ExecClearTuple(node->slot);
+
+	/* from the end, the last row is next; else the one before the current one */
+	if (node->at_end)
+		node->at_end = false;
+	else if (--node->position == 0)
+		return ExecClearTuple(node->slot);
+	return return_ith(node, node->position - 1);
+}
+
+/* The next row of a result that comes in blocks, or NULL at the end. */
+static inline TupleTableSlot *
+next_in_blocks(GpusortNode *node)
+{
+	if (node->position == node->count && !gpusort_node_next_block(node))
+		return NULL;
+	if (node->source == GPUSORT_SOURCE_ROWS)
+		return return_next_row(node);
+	return return_value(node, gpusort_node_value(node, node->block, node->position++), false);
+}
+
+/* The next row of the merge, or NULL at the end. */
+static inline TupleTableSlot *
+next_in_spill(GpusortNode *node)
+{
+	const uint64 *words;
+	MinimalTuple tuple;
+	uint32		narrow;
+
+	if (!gpusort_spill_next(node->spill, &words, &tuple))
+		return NULL;
+	if (node->value_type == NULL)
+		return ExecStoreMinimalTuple(tuple, node->slot, false);
+	narrow = (uint32) words[0];
+	return return_value(node, gpusort_node_value(node, node->value_type->key_bytes == 8 ?
+												 (const void *) words : &narrow, 0), false);
+}
+
+/* The next row of a result that can be read forward only, once. */
+static TupleTableSlot *
+next_of_stream(GpusortNode *node)
+{
+	TupleTableSlot *slot;
+
+	if (node->nulls_before > 0)
+	{
+		node->nulls_before--;
+		return return_value(node, (Datum) 0, true);
+	}
+	slot = node->source == GPUSORT_SOURCE_SPILL ? next_in_spill(node) : next_in_blocks(node);
+	if (likely(slot != NULL))
+		return slot;
+	if (node->nulls_after > 0)
+	{
+		node->nulls_after--;
+		return return_value(node, (Datum) 0, true);
+	}
+	return ExecClearTuple(node->slot);
+}
+
+static TupleTableSlot *
+next_of_core(GpusortNode *node, bool forward)
+{
+	TupleTableSlot *slot = node->slot;
+
+	if (node->value_type == NULL)
+	{
+		(void) tuplesort_gettupleslot(node->core, forward, false, slot, NULL);
+		return slot;
+	}
+	ExecClearTuple(slot);
+	if (gpusort_tuplesort_getdatum(node->core, forward, &slot->tts_values[0], &slot->tts_isnull[0]))
+		ExecStoreVirtualTuple(slot);
+	return slot;
+}
+
+TupleTableSlot *
+gpusort_node_next(GpusortNode *node, bool forward)
+{
+	/* the next row of the block, or of the whole: most calls end here */
+	if (likely(node->source == GPUSORT_SOURCE_ROWS && forward && node->position < node->count))
+		return return_next_row(node);
+
+	switch (node->source)
+	{
+		case GPUSORT_SOURCE_ROWS:
+		case GPUSORT_SOURCE_VALUES:
+			return node->whole ? next_of_whole(node, forward) : next_of_stream(node);
+		case GPUSORT_SOURCE_SPILL:
+			return next_of_stream(node);
+		case GPUSORT_SOURCE_CORE:
+			return next_of_core(node, forward);
+		case GPUSORT_SOURCE_NONE:
+			break;
+	}
+	elog(ERROR, "GpuSort has nothing to return");
+}

@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine.c
+ *		Which accelerator a sort may use, and what is said when it cannot.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+
+#include "guc.h"
+#include "run/engine.h"
+
+const GpusortEngine *const *gpusort_engines;
+
+const GpusortEngine *
+gpusort_engine_choose(const char **reason)
+{
+	*reason = NULL;
+	if (gpusort_engine_choice == GPUSORT_ENGINE_CPU)
+		return NULL;
+
+	if (gpusort_engines[0] == NULL)
+	{
+		*reason = "gpusort was built without CUDA.";
+		if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("gpusort engine \"cuda\" is not available"),
+					 errdetail("%s", *reason),
+					 errhint("Set gpusort.engine to \"auto\" or \"cpu\", or build gpusort where nvcc is installed.")));
+	}
+	return gpusort_engines[0];
+}
+
+bool
+gpusort_engine_may_gather(void)
+{
+	return gpusort_engines[0] == NULL || gpusort_engines[0]->may_gather();
+}
+
+void
+gpusort_engine_declined(const GpusortEngine *engine, const char *reason, bool quiet)
+{
+	static bool warned = false;
+
+	if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("gpusort engine \"%s\" could not sort", engine->name),
+				 errdetail("%s", reason),
+				 errhint("Set gpusort.engine to \"auto\" to sort on the CPU instead; "
+						 "gpusort_status() shows the state of every engine.")));
+
+	/* each parallel worker would say it again, and every query has new ones */
+	if (!warned && !quiet && !IsParallelWorker())
+	{
+		warned = true;
+		ereport(WARNING,
+				(errmsg("gpusort sorts on the CPU because engine \"%s\" cannot be used", engine->name),
+				 errdetail("%s", reason),
+				 errhint("Set gpusort.engine to \"cpu\" to silence this warning.")));
+	}
+	else
+		ereport(DEBUG1,
+				(errmsg_internal("gpusort sorts on the CPU: %s", reason)));
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.c
+ *		Keeps the report of a session's last sort, for gpusort_last_sort().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "run/report.h"
+
+/* Its rows are 0, and its engine is NULL, before the session's first sort. */
+static GpusortReport last_sort;
+static char last_reason[256];
+
+/*
+ * The user that the sort was done for, who need not be the session's: a
+ * SECURITY DEFINER function and SET ROLE change it.
+ */
+static Oid	last_user;
+
+void
+gpusort_report_keep(const GpusortReport *report)
+{
+	last_sort = *report;
+	last_user = GetUserId();
+	if (report->reason != NULL)
+	{
+		strlcpy(last_reason, report->reason, sizeof(last_reason));
+		last_sort.reason = last_reason;
+	}
+}
+
+const GpusortReport *
+gpusort_report_last(void)
+{
+	return &last_sort;
+}
+
+Oid
+gpusort_report_user(void)
+{
+	return last_user;
+}

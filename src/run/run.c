@@ -1,0 +1,558 @@
+/*-------------------------------------------------------------------------
+ *
+ * run.c
+ *		Gathers keys in blocks, has them sorted, hands the result out.
+ *
+ * Keys are never moved while a run grows: memory comes in blocks, each as
+ * large as all before it until they reach BLOCK_BYTES.  The first keys lie in
+ * the run itself, so that a run of a few rows is a single allocation, which
+ * is what an aggregate over thousands of small groups needs.
+ *
+ * A run stays in the backend until it has gpusort.min_rows keys.  Then, if
+ * the settings allow, an accelerator takes it: the keys so far are copied to
+ * the accelerator's memory and later ones are written there directly.  A
+ * backend may have thousands of runs, one for each group of an aggregate; when
+ * as many are gathering as the accelerator likes, the others go there when
+ * they are sorted.
+ *
+ * Whatever an accelerator does, the blocks hold every key until the run ends.
+ * When it declines, runs out of memory, or dies, even between two blocks of
+ * its result, the CPU engine sorts the blocks.  Both engines produce the same
+ * sequence, so the result is simply continued at the row where it broke off.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/fault.h"
+#include "base/memory.h"
+#include "cpu/cpu.h"
+#include "guc.h"
+#include "key/encode.h"
+#include "run/cpu_options.h"
+#include "run/engine.h"
+
+#define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)
+
+/* The smallest block outside of the run. */
+#define FIRST_ROWS		8
+
+StaticAssertDecl(sizeof(GpusortRun) <= 256, "a run of a few keys takes one small chunk");
+
+/* Fewer keys are sorted in less time than it takes to read the clock. */
+#define MIN_TIMED_ROWS	32
+
+/* Opens a block at the end of the list. */
+static void
+add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
+{
+	GpusortRunBlock *block;
+
+	if (run->nblocks == 1 << run->log_maxblocks)
+	{
+		Size		bytes_now = sizeof(GpusortRunBlock) << run->log_maxblocks;
+		GpusortRunBlock *larger = MemoryContextAlloc(run->cxt, 2 * bytes_now);
+
+		memcpy(larger, run->blocks, bytes_now);
+		if (run->blocks != run->inline_blocks)
+			pfree(run->blocks);
+		run->blocks = larger;
+		run->log_maxblocks++;
+	}
+	block = &run->blocks[run->nblocks++];
+	block->keys = keys;
+	block->first = run->rows;
+	block->count = 0;
+	block->capacity = bytes / gpusort_spec_width(&run->spec);
+	block->local = local;
+}
+
+GpusortRun *
+gpusort_run_begin(const GpusortRunSpec *spec)
+{
+	GpusortRun *run = palloc(sizeof(GpusortRun));
+	size_t		width = gpusort_spec_width(spec);
+
+	Assert(spec->words <= 1 ||
+		   (spec->words <= GPUSORT_MAX_WORDS && spec->key_bytes == 8 && spec->rows));
+	memset(run, 0, offsetof(GpusortRun, inline_blocks));
+	run->cxt = CurrentMemoryContext;
+	run->spec = *spec;
+	run->declined = spec->resumable;
+	run->blocks = run->inline_blocks;
+	run->log_maxblocks = GPUSORT_RUN_LOG_INLINE_BLOCKS;
+	if (width <= GPUSORT_RUN_INLINE_BYTES &&
+		spec->expected_rows * width <= GPUSORT_RUN_INLINE_BYTES)
+		add_block(run, (char *) run->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
+	INSTR_TIME_SET_CURRENT(run->begun);
+	gpusort_memory_keep(gpusort_guc_memory_limit());
+	return run;
+}
+
+/* Of a row of the result. */
+static size_t
+result_bytes(const GpusortRun *run)
+{
+	return run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
+}
+
+uint64_t
+gpusort_run_rows(const GpusortRun *run)
+{
+	return run->rows;
+}
+
+const void *
+gpusort_run_key(const GpusortRun *run, uint64_t row)
+{
+	const GpusortRunBlock *block = run->blocks;
+
+	Assert(row < run->rows);
+	/* the last block that begins at or before the row; without branches */
+	for (int left = run->nblocks; left > 1;)
+	{
+		int			half = left / 2;
+
+		block = block[half].first <= row ? block + half : block;
+		left -= half;
+	}
+	return block->keys + (row - block->first) * gpusort_spec_width(&run->spec);
+}
+
+size_t
+gpusort_run_memory(const GpusortRun *run)
+{
+	size_t		bytes = sizeof(GpusortRun) + run->local_bytes;
+
+	if (run->blocks != run->inline_blocks)
+		bytes += sizeof(GpusortRunBlock) << run->log_maxblocks;
+
+	/*
+	 * An accelerator has all keys.  The room that its last chunk has left is
+	 * counted where chunks are; here, a caller with a small limit would see it
+	 * used up by the first key there, and begin one run after the other.
+	 */
+	if (run->engine != NULL)
+		bytes += run->rows * gpusort_spec_width(&run->spec);
+	return bytes + run->rows * result_bytes(run) +
+		gpusort_cpu_scratch(run->rows, run->spec.key_bytes, run->spec.rows,
+							gpusort_cpu_options(run->rows).threads);
+}
+
+/* The CPU engine will sort this run, because engine will not. */
+static void
+decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
+{
+	run->declined = true;
+	run->reason = reason;
+	if (run->engine != NULL)
+		engine->leave(run);
+	gpusort_engine_declined(engine, reason, run->spec.quiet);
+}
+
+/* Is the run with an accelerator that still means to sort it? */
+static inline bool
+accelerated(const GpusortRun *run)
+{
+	return run->engine != NULL && !run->declined;
+}
+
+static void
+free_blocks(GpusortRun *run)
+{
+	for (int i = 0; i < run->nblocks; i++)
+	{
+		GpusortRunBlock *block = &run->blocks[i];
+
+		if (!block->local || block->keys == (char *) run->inline_keys)
+			continue;
+		if (run->spec.counted)
+			pfree(block->keys);
+		else
+			gpusort_memory_free(block->keys, block->capacity * gpusort_spec_width(&run->spec));
+	}
+	if (run->blocks != run->inline_blocks)
+		pfree(run->blocks);
+}
+
+/* Copies the keys gathered so far to the accelerator's memory. */
+static const char *
+copy_blocks(GpusortRun *run)
+{
+	size_t		width = gpusort_spec_width(&run->spec);
+	char	   *to = NULL;
+	size_t		room = 0;
+	size_t		filled = 0;
+
+	for (int i = 0; i < run->nblocks; i++)
+	{
+		const char *from = run->blocks[i].keys;
+		size_t		left = run->blocks[i].count * width;
+
+		while (left > 0)
+		{
+			size_t		bytes;
+
+			if (room - filled < width)
+			{
+				const char *reason = run->engine->reserve(run, &to, &room);
+
+				if (reason != NULL)
+					return reason;
+				filled = 0;
+				CHECK_FOR_INTERRUPTS();
+			}
+			bytes = Min(left, (room - filled) / width * width);
+			gpusort_encode(&run->encoding, run->spec.key_bytes, from,
+						   bytes / run->spec.key_bytes, to + filled);
+			filled += bytes;
+			run->engine->commit(run, filled);
+			from += bytes;
+			left -= bytes;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Hands the run, with the keys gathered so far, to an accelerator, if the
+ * settings ask for one and it agrees.
+ */
+static void
+seek_accelerator(GpusortRun *run)
+{
+	const GpusortEngine *engine = gpusort_engine_choose(&run->reason);
+	const char *reason;
+
+	if (engine == NULL)
+	{
+		run->declined = true;
+		return;
+	}
+	reason = engine->attach(run);
+	if (reason == NULL)
+	{
+		run->engine = engine;
+		reason = copy_blocks(run);
+	}
+	if (reason != NULL)
+		decline(run, engine, reason);
+}
+
+void *
+gpusort_run_reserve(GpusortRun *run, size_t *room)
+{
+	size_t		width = gpusort_spec_width(&run->spec);
+	GpusortRunBlock *last = run->nblocks > 0 ? &run->blocks[run->nblocks - 1] : NULL;
+
+	if (last == NULL || last->count == last->capacity)
+	{
+		char	   *keys = NULL;
+		size_t		bytes = 0;
+
+		if (!run->declined && run->engine == NULL && gpusort_engine_may_gather() &&
+			Max(run->rows, run->spec.expected_rows) >= (uint64) gpusort_min_rows)
+			seek_accelerator(run);
+		if (accelerated(run))
+		{
+			const char *reason = run->engine->reserve(run, &keys, &bytes);
+
+			if (reason != NULL)
+				decline(run, run->engine, reason);
+		}
+		if (accelerated(run))
+		{
+			run->borrows = true;
+			add_block(run, keys, bytes, false);
+		}
+		else
+		{
+			/* all at once if the caller knows how much, else as much again */
+			bytes = run->rows < run->spec.expected_rows ?
+				(run->spec.expected_rows - run->rows) * width :
+				Min(run->rows * width, BLOCK_BYTES);
+			bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
+			bytes -= bytes % width;
+			keys = run->spec.counted ? gpusort_memory_alloc(run->cxt, bytes) :
+				gpusort_memory_alloc_pages(run->cxt, bytes);
+			add_block(run, keys, bytes, true);
+			run->local_bytes += bytes;
+		}
+		last = &run->blocks[run->nblocks - 1];
+	}
+	*room = last->capacity - last->count;
+	return last->keys + last->count * width;
+}
+
+void
+gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
+				 const GpusortEncoding *encoding)
+{
+	Assert(run->rows == 0 && run->spec.words <= 1);
+	run->nblocks = 0;
+	add_block(run, (char *) words, count * run->spec.key_bytes, false);
+	run->blocks[0].count = count;
+	run->rows = count;
+	run->encoding = *encoding;
+	if (count > 0 && count >= (size_t) gpusort_min_rows && gpusort_engine_may_gather())
+		seek_accelerator(run);
+}
+
+void
+gpusort_run_commit(GpusortRun *run, size_t count)
+{
+	GpusortRunBlock *last = &run->blocks[run->nblocks - 1];
+
+	Assert(last->count + count <= last->capacity);
+	last->count += count;
+	run->rows += count;
+	if (!last->local && accelerated(run))
+		run->engine->commit(run, last->count * gpusort_spec_width(&run->spec));
+}
+
+void
+gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input)
+{
+	for (int i = 0; i < run->nblocks; i++)
+	{
+		spans[i].words = run->blocks[i].keys;
+		spans[i].count = run->blocks[i].count;
+	}
+	input->spans = spans;
+	input->nspans = run->nblocks;
+	input->key_bytes = run->spec.key_bytes;
+	input->encoding = run->encoding;
+	input->words = run->spec.words;
+}
+
+/* Sorts all blocks with the CPU engine into data. */
+static void
+sort_on_cpu(GpusortRun *run, void *data)
+{
+	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
+	GpusortSpan *spans = inline_spans;
+	GpusortCpuInput input;
+	GpusortCpuOptions options = gpusort_cpu_options(run->rows);
+	GpusortCpuReport cpu = {1, 1};
+	GpusortCpuStatus status;
+
+	if (run->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
+		spans = palloc(sizeof(GpusortSpan) * run->nblocks);
+	gpusort_run_describe(run, spans, &input);
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (GPUSORT_FAULT(SCRATCH))
+			status = GPUSORT_CPU_NO_MEMORY;
+		else if (run->spec.rows)
+			status = gpusort_cpu_argsort(&input, data, &options, &cpu);
+		else
+			status = gpusort_cpu_sort(&input, data, &options, &cpu);
+	} while (status == GPUSORT_CPU_CANCELLED);
+
+	if (status == GPUSORT_CPU_NO_MEMORY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %d bytes.",
+						   run->rows, (int) gpusort_spec_width(&run->spec))));
+
+	if (spans != inline_spans)
+		pfree(spans);
+	run->result->data = data;
+	run->result->report.engine = "cpu";
+	run->result->report.algorithm = "vqsort";
+	run->result->report.threads = cpu.threads;
+	run->result->report.bins = cpu.bins;
+}
+
+void
+gpusort_run_sort(GpusortRun *run, void *out)
+{
+	GpusortRunResult *result = MemoryContextAllocZero(run->cxt, sizeof(GpusortRunResult));
+
+	Assert(run->result == NULL);
+	run->result = result;
+	result->out = out;
+	if (run->rows >= MIN_TIMED_ROWS)
+		INSTR_TIME_SET_CURRENT(result->sort_begun);
+	else
+		result->sort_begun = result->sort_done = run->begun;
+
+	if (!run->declined && run->engine == NULL && run->rows > 0 &&
+		run->rows >= (uint64) gpusort_min_rows)
+		seek_accelerator(run);
+	if (accelerated(run) && run->rows == 0)
+	{
+		/* more was expected; there is nothing that an accelerator could do */
+		run->declined = true;
+		run->engine->leave(run);
+	}
+	if (accelerated(run))
+	{
+		const char *reason = run->engine->sort(run);
+
+		if (reason != NULL)
+			decline(run, run->engine, reason);
+	}
+	if (!accelerated(run))
+	{
+		if (out == NULL)
+			out = gpusort_memory_alloc_pages(run->cxt, Max(run->rows, 1) * result_bytes(run));
+		sort_on_cpu(run, out);
+	}
+	if (run->rows >= MIN_TIMED_ROWS)
+		INSTR_TIME_SET_CURRENT(result->sort_done);
+}
+
+bool
+gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
+{
+	GpusortRunResult *result = run->result;
+
+	if (result->fetched == run->rows)
+		return false;
+
+	if (accelerated(run))
+	{
+		const char *reason = run->engine->fetch(run, block);
+
+		if (reason == NULL)
+		{
+			result->fetched += block->count;
+			return true;
+		}
+
+		/*
+		 * out may hold earlier blocks in a form of the caller's own, so the
+		 * whole result goes elsewhere.
+		 */
+		decline(run, run->engine, reason);
+		sort_on_cpu(run, gpusort_memory_alloc_pages(run->cxt, run->rows * result_bytes(run)));
+	}
+	block->data = (char *) result->data + result->fetched * result_bytes(run);
+	block->count = run->rows - result->fetched;
+	result->fetched = run->rows;
+	return true;
+}
+
+static double
+milliseconds(instr_time begin, instr_time end)
+{
+	INSTR_TIME_SUBTRACT(end, begin);
+	return INSTR_TIME_GET_MILLISEC(end);
+}
+
+void
+gpusort_run_finish(GpusortRun *run, GpusortReport *report)
+{
+	GpusortRunResult *result = run->result;
+	instr_time	now = run->begun;
+
+	if (run->rows >= MIN_TIMED_ROWS)
+		INSTR_TIME_SET_CURRENT(now);
+	if (accelerated(run))
+		run->engine->leave(run);
+	*report = result->report;
+	report->rows = run->rows;
+	report->key_type = run->spec.key_type;
+	report->gather_bytes = run->rows * gpusort_spec_width(&run->spec);
+	report->gather_ms = milliseconds(run->begun, result->sort_begun);
+	report->return_ms = milliseconds(result->sort_done, now);
+	report->total_ms = milliseconds(run->begun, now);
+	if (!accelerated(run))
+		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
+	report->reason = run->reason;
+	if (result->data != NULL && result->data != result->out)
+		gpusort_memory_free(result->data, Max(run->rows, 1) * result_bytes(run));
+	pfree(result);
+	run->result = NULL;
+
+	/* whoever sorts these keys again does it here */
+	run->declined = true;
+	if (run->engine != NULL && !run->borrows)
+	{
+		run->engine->release(run);
+		run->engine = NULL;
+	}
+}
+
+void
+gpusort_run_end(GpusortRun *run)
+{
+	GpusortReport report;
+
+	if (run->result != NULL)
+		gpusort_run_finish(run, &report);
+	if (run->engine != NULL)
+		run->engine->release(run);
+	free_blocks(run);
+	pfree(run);
+}
+
+#define INSERTION_SORT(key_t) \
+	do { \
+		key_t	   *k = keys; \
+		for (size_t i = 1; i < count; i++) \
+		{ \
+			key_t		key = k[i]; \
+			size_t		j = i; \
+			for (; j > 0 && k[j - 1] > key; j--) \
+				k[j] = k[j - 1]; \
+			k[j] = key; \
+		} \
+	} while (0)
+
+bool
+gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
+					 GpusortReport *report)
+{
+	Assert(!spec->rows && spec->words <= 1);
+	if (count >= (size_t) gpusort_min_rows)
+		return false;
+	if (spec->key_bytes == 4)
+		INSERTION_SORT(uint32);
+	else
+		INSERTION_SORT(uint64);
+	*report = (GpusortReport)
+	{
+		.rows = count,
+			.key_type = spec->key_type,
+			.engine = "cpu",
+			.algorithm = "insertion",
+			.gather_bytes = count * spec->key_bytes,
+			.threads = 1,
+	};
+	return true;
+}
+
+void
+gpusort_run_order_words(const uint64_t *words, size_t n, bool descending, uint32_t *order)
+{
+	GpusortSpan span = {words, n};
+	GpusortCpuInput input = {
+		.spans = &span,
+		.nspans = 1,
+		.key_bytes = sizeof(uint64),
+		.words = 1,
+		.encoding = {GPUSORT_ENCODING_WORD, descending ? PG_UINT64_MAX : 0},
+	};
+	GpusortCpuOptions options = gpusort_cpu_options(n);
+	GpusortCpuReport report;
+	GpusortCpuStatus status;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		status = gpusort_cpu_argsort(&input, order, &options, &report);
+	} while (status == GPUSORT_CPU_CANCELLED);
+	if (status == GPUSORT_CPU_NO_MEMORY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Could not allocate scratch memory to sort %zu words.", n)));
+}

@@ -1,0 +1,286 @@
+/*-------------------------------------------------------------------------
+ *
+ * device.c
+ *		The GPU service's device: opened, checked, closed, and how the
+ *		service ends when the device fails.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "gpu/pool.h"
+#include "guc.h"
+#include "service/device.h"
+#include "service/watch.h"
+
+GpusortCudaDevice *gpusort_service_device = NULL;
+
+/* Bytes free when it was opened. */
+static uint64 device_free_memory = 0;
+
+bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
+
+/*
+ * Why the service ends, for requests in flight and, if it is a failure, for
+ * gpusort_status().  Empty: it was idle.
+ */
+static char ending[160];
+static bool ending_is_failure = false;
+static int	retry_after_ms = 0;
+
+/* ----------------------------------------------------------------
+ *		Ending
+ * ----------------------------------------------------------------
+ */
+
+/* Leaves a consistent control block behind, however the process ends. */
+static void
+service_exit(int code, Datum arg)
+{
+	/*
+	 * An error, or the watchdog, ends the service wherever it is, be it with the
+	 * control lock held.  Callbacks that want locks run before the one that
+	 * releases them in general (ProcKill).
+	 */
+	LWLockReleaseAll();
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_control->service_pid = 0;
+	gpusort_control->service_latch = NULL;
+	strlcpy(gpusort_control->failure, ending_is_failure ? ending : "",
+			sizeof(gpusort_control->failure));
+	gpusort_control->retry_at = GetCurrentTimestamp() + retry_after_ms * INT64CONST(1000);
+	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
+
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	{
+		GpusortRequest *request = &gpusort_control->requests[i];
+
+		switch (gpusort_request_state(request))
+		{
+			case GPUSORT_REQUEST_ABANDONED:
+				gpusort_pool_free_request(i);
+				break;
+			case GPUSORT_REQUEST_LEFT:
+				pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FINISHED);
+				break;
+			case GPUSORT_REQUEST_GATHERING:
+			case GPUSORT_REQUEST_SUBMITTED:
+			case GPUSORT_REQUEST_RETURNING:
+				/* who came while an idle service was ending, or was parked, is for the next one */
+				if (ending[0] != '\0')
+				{
+					strlcpy(request->error, ending, sizeof(request->error));
+					pg_write_barrier();
+					pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
+					gpusort_control_wake(request);
+				}
+				break;
+			default:
+				break;
+		}
+	}
+	LWLockRelease(&gpusort_control->lock);
+	gpusort_pool_on_unmap = NULL;
+	gpusort_pool_trim();
+}
+
+/* Notes a reason to end the service that makes it useless to start another at once. */
+static void
+set_ending(int retry_ms, const char *reason)
+{
+	strlcpy(ending, reason, sizeof(ending));
+	ending_is_failure = true;
+	retry_after_ms = retry_ms;
+}
+
+GPUSORT_NORETURN static void
+end_in_failure(int exit_code, int retry_ms, const char *reason)
+{
+	set_ending(retry_ms, reason);
+	ereport(LOG,
+			(errmsg("gpusort service is ending"),
+			 errdetail("%s", reason)));
+	proc_exit(exit_code);
+}
+
+/* The device may be lost: no further CUDA call in this process. */
+GPUSORT_NORETURN static void
+end_in_fault(const GpusortCudaError *err)
+{
+	char		reason[160];
+
+	snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).",
+			 err->call, err->text, err->code);
+	gpusort_service_device = NULL;
+	end_in_failure(1, 1000, reason);
+}
+
+static const char *
+hang_reason(int patience_ms)
+{
+	static char reason[160];
+
+	snprintf(reason, sizeof(reason), GPUSORT_HANG_REASON, patience_ms / 1000);
+	return reason;
+}
+
+void
+gpusort_service_hangs(int patience_ms)
+{
+	gpusort_service_device = NULL;
+	end_in_failure(1, 60000, hang_reason(patience_ms));
+}
+
+/*
+ * The watchdog, which has told the log, ends the service, whose own thread is
+ * stuck in a call.  Not by exit(), whose handlers of CUDA's may wait for the
+ * device, too.  An error must not go to where the other thread wants its errors:
+ * who exits with a 2 has crashed.
+ */
+static void
+end_in_hang(int patience_ms)
+{
+	set_ending(60000, hang_reason(patience_ms));
+	PG_TRY();
+	{
+		shmem_exit(1);
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		_exit(2);
+	}
+	PG_END_TRY();
+	_exit(1);
+}
+
+/* That is also why leaving by exit() is watched. */
+static void
+watch_exit(int code, Datum arg)
+{
+	gpusort_watch_begin(GPUSORT_PATIENCE_MS);
+}
+
+void
+gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
+{
+	if (status != GPUSORT_CUDA_OK && status != GPUSORT_CUDA_BUSY &&
+		status != GPUSORT_CUDA_NO_MEMORY && status != GPUSORT_CUDA_UNSORTED)
+		end_in_fault(err);
+}
+
+/* ----------------------------------------------------------------
+ *		The device
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Registered memory is copied at full speed; other memory is, slowly.  Must
+ * not raise: a fault shows at the next CUDA call.
+ */
+static void
+register_segment(int segment, char *base)
+{
+	GpusortCudaError err;
+
+	GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, gpusort_service_registered[segment] =
+					gpusort_cuda_register(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK);
+}
+
+static void
+unregister_segment(int segment, char *base)
+{
+	GpusortCudaError err;
+
+	if (gpusort_service_registered[segment])
+		GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, (void) gpusort_cuda_unregister(base, &err));
+	gpusort_service_registered[segment] = false;
+}
+
+uint64
+gpusort_service_memory(void)
+{
+	return gpusort_device_memory_limit > 0 ?
+		(uint64) gpusort_device_memory_limit * 1024 * 1024 : device_free_memory / 10 * 9;
+}
+
+void
+gpusort_device_open(void)
+{
+	GpusortCudaInfo info;
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+	char		reason[160];
+
+	memset(&info, 0, sizeof(info));
+	memset(&err, 0, sizeof(err));
+	gpusort_watch_start(end_in_hang);
+	on_proc_exit(watch_exit, 0);
+	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
+	status = gpusort_cuda_probe(&info, &err);
+	if (status == GPUSORT_CUDA_OK)
+		status = gpusort_cuda_open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
+								   &info, &err);
+	gpusort_watch_end();
+
+	device_free_memory = info.free_memory;
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	strlcpy(gpusort_control->device, info.name, sizeof(gpusort_control->device));
+	gpusort_control->device_memory = info.total_memory;
+	gpusort_control->driver_version = info.driver_version;
+	gpusort_control->runtime_version = info.runtime_version;
+	LWLockRelease(&gpusort_control->lock);
+
+	switch (status)
+	{
+		case GPUSORT_CUDA_OK:
+			gpusort_pool_on_map = register_segment;
+			gpusort_pool_on_unmap = unregister_segment;
+			return;
+		case GPUSORT_CUDA_NO_DRIVER:
+			strlcpy(reason, "No NVIDIA driver was found.", sizeof(reason));
+			break;
+		case GPUSORT_CUDA_OLD_DRIVER:
+			snprintf(reason, sizeof(reason),
+					 "The NVIDIA driver supports CUDA %d.%d, but gpusort was built with CUDA %d.%d.",
+					 info.driver_version / 1000, info.driver_version % 1000 / 10,
+					 info.runtime_version / 1000, info.runtime_version % 1000 / 10);
+			break;
+		case GPUSORT_CUDA_NO_DEVICE:
+			snprintf(reason, sizeof(reason), "The NVIDIA driver finds no usable device: %s.", err.text);
+			break;
+		default:
+			snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).",
+					 err.call, err.text, err.code);
+			break;
+	}
+	/* a missing driver is not worth a look at every query */
+	end_in_failure(0, 60000, reason);
+}
+
+void
+gpusort_device_close(void)
+{
+	GPUSORT_WATCHED(0, gpusort_cuda_close(gpusort_service_device));
+	gpusort_service_device = NULL;
+}
+
+void
+gpusort_device_at_exit(void)
+{
+	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
+	before_shmem_exit(service_exit, 0);
+}
+
+void
+gpusort_device_end_idle(void)
+{
+	ending[0] = '\0';
+}

@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * device.h
+ *		The GPU service's device: opened, checked, closed, and how the
+ *		service ends when the device fails.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_SERVICE_DEVICE_H
+#define GPUSORT_SERVICE_DEVICE_H
+
+#include "gpu/control.h"
+#include "gpusort_cuda.h"
+
+/* The device, while it is open; else NULL. */
+extern GpusortCudaDevice *gpusort_service_device;
+
+/* Did cudaHostRegister accept every segment? */
+extern bool gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
+
+/*
+ * Opens the device, starts the watchdog, and from then on registers each
+ * segment of the pool that this process maps.  Ends the service if there is no
+ * usable device.
+ */
+extern void gpusort_device_open(void);
+
+/* Closes the device, which must have no lane open. */
+extern void gpusort_device_close(void);
+
+/*
+ * Device memory to share among requests, in bytes: gpusort.device_memory_limit,
+ * or if that is 0, nine tenths of what was free when the device was opened.
+ */
+extern uint64 gpusort_service_memory(void);
+
+/*
+ * Ends the service if status says that the device may be lost.  Errors about
+ * memory or order are the caller's.
+ */
+extern void gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err);
+
+/*
+ * Ends the service because something that the device should have finished in
+ * this time has not come to an end.
+ */
+extern void gpusort_service_hangs(int patience_ms);
+
+/*
+ * Registers the callback that leaves shared memory in order when this process
+ * ends, and says why it ends unless another reason is given later.
+ */
+extern void gpusort_device_at_exit(void);
+
+/* The service is about to end because it is idle, which is no failure. */
+extern void gpusort_device_end_idle(void);
+
+#endif							/* GPUSORT_SERVICE_DEVICE_H */

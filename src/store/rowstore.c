@@ -1,0 +1,253 @@
+/*-------------------------------------------------------------------------
+ *
+ * rowstore.c
+ *		The rows of a sort, in input order, in large blocks.
+ *
+ * tuplesort allocates each tuple by itself, 16 bytes of header each, and the
+ * pages that they touch one by one cost more than the copying.  Here rows are
+ * copied, as minimal tuples, one behind the other into blocks of up to 16 MB
+ * in huge pages.  A row that lies in a buffer or a minimal tuple is copied as
+ * it is; one that was computed is formed where it will stay.
+ *
+ * Rows are found again by their numbers, in another order, and each look at
+ * where a row lies is a miss of every cache if there are many.  So a place is
+ * 4 bytes, not an address: a block and where in it.  To number the blocks of
+ * any number of rows in 11 bits, they are counted anew for every half million.
+ *
+ * A row is never freed alone: all go together, with the memory context or to
+ * make room for others.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "utils/memutils.h"
+
+#include "base/fault.h"
+#include "base/memory.h"
+#include "store/rowstore.h"
+
+#define FIRST_BLOCK_BYTES	((Size) 8 * 1024)
+#define MAX_BLOCK_BYTES		((Size) GPUSORT_ROW_BLOCK_UNITS * MAXIMUM_ALIGNOF)
+#define FIRST_ROWS			256
+#define FIRST_ENTRIES		16
+
+/* Blocks that a segment's places can tell apart. */
+#define SEGMENT_BLOCKS		(1 << (32 - GPUSORT_ROW_BLOCK_BITS))
+
+void
+gpusort_rowstore_begin(GpusortRowStore *store, Size memory)
+{
+	memset(store, 0, sizeof(GpusortRowStore));
+	store->cxt = CurrentMemoryContext;
+	store->block = -1;
+	store->limit = memory;
+	store->block_bytes = FIRST_BLOCK_BYTES;
+	/* what a block leaves unused must not matter to a small limit */
+	store->max_block_bytes = Min(MAX_BLOCK_BYTES, Max(FIRST_BLOCK_BYTES, MAXALIGN(memory / 16)));
+}
+
+void
+gpusort_rowstore_limit(GpusortRowStore *store, Size bytes)
+{
+	store->limit = bytes;
+	store->over = store->full || store->bytes > bytes;
+}
+
+/* Frees the blocks from one on. */
+static void
+free_blocks(GpusortRowStore *store, int from)
+{
+	while (store->nblocks > from)
+	{
+		GpusortRowBlock *block = &store->blocks[--store->nblocks];
+
+		store->bytes -= block->bytes;
+		gpusort_memory_free(block->rows, block->bytes);
+	}
+}
+
+void
+gpusort_rowstore_reset(GpusortRowStore *store)
+{
+	/* what was not needed this time might be missed elsewhere */
+	free_blocks(store, Max(store->block, 0));
+	store->rows = store->max_rows = 0;
+	store->block = -1;
+	store->next = store->end = NULL;
+	store->full = false;
+	gpusort_rowstore_limit(store, store->limit);
+}
+
+/* Makes an array larger, or makes it. */
+static void *
+grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes)
+{
+	int			old_max = *max;
+
+	*max = Max(FIRST_ENTRIES, 2 * old_max);
+	store->bytes += (*max - old_max) * entry_bytes;
+	return array == NULL ? MemoryContextAlloc(store->cxt, *max * entry_bytes) :
+		repalloc(array, *max * entry_bytes);
+}
+
+/* Goes on to the next block, with room for that many bytes. */
+static void
+next_block(GpusortRowStore *store, Size bytes)
+{
+	int			next = store->block + 1;
+	GpusortRowBlock *block;
+
+	if (next == store->max_blocks)
+		store->blocks = grow_array(store, store->blocks, &store->max_blocks, sizeof(GpusortRowBlock));
+	block = &store->blocks[next];
+	/* the rows are not what they were */
+	if (next < store->nblocks && block->bytes < bytes)
+		free_blocks(store, next);
+	if (next == store->nblocks)
+	{
+		block->bytes = Max(store->block_bytes, bytes);
+		block->rows = gpusort_memory_alloc_pages(store->cxt, block->bytes);
+		store->nblocks++;
+		store->bytes += block->bytes;
+		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
+	}
+	store->block = next;
+	store->next = block->rows;
+	/* places do not reach further; a larger block is for one row */
+	store->end = block->rows + Min(block->bytes, Max(MAX_BLOCK_BYTES, bytes));
+}
+
+/* Goes on to the next segment, or makes the first one larger. */
+static void
+more_places(GpusortRowStore *store)
+{
+	int			number = store->rows / GPUSORT_ROW_SEGMENT_ROWS;
+	uint32		rows = store->rows % GPUSORT_ROW_SEGMENT_ROWS;
+	GpusortRowSegment *segment;
+
+	if (number == store->max_segments)
+		store->segments = grow_array(store, store->segments, &store->max_segments,
+									 sizeof(GpusortRowSegment));
+	segment = &store->segments[number];
+	if (number == store->nsegments)
+	{
+		memset(segment, 0, sizeof(GpusortRowSegment));
+		store->nsegments++;
+	}
+	if (rows == 0)
+		segment->first_block = store->block;
+	if (rows == segment->max_rows)
+	{
+		uint32		max_rows = number > 0 ? GPUSORT_ROW_SEGMENT_ROWS : Max(FIRST_ROWS, 2 * rows);
+		uint32	   *places = gpusort_memory_alloc_pages(store->cxt, max_rows * sizeof(uint32));
+
+		if (rows > 0)
+		{
+			memcpy(places, segment->places, rows * sizeof(uint32));
+			gpusort_memory_free(segment->places, rows * sizeof(uint32));
+		}
+		store->bytes += (max_rows - rows) * sizeof(uint32);
+		segment->places = places;
+		segment->max_rows = max_rows;
+	}
+	store->places = segment->places;
+	store->max_rows = store->rows - rows + segment->max_rows;
+}
+
+/* Room for a tuple of that many bytes, and for its place. */
+static pg_noinline void
+grow(GpusortRowStore *store, Size bytes)
+{
+	int			block;
+
+	(void) GPUSORT_FAULT(ROWSTORE);
+	if (store->end - store->next < bytes)
+		next_block(store, bytes);
+	if (store->rows == store->max_rows)
+		more_places(store);
+
+	block = store->block - store->segments[store->rows / GPUSORT_ROW_SEGMENT_ROWS].first_block;
+	Assert(block < SEGMENT_BLOCKS);
+	store->next_place = (uint32) block * GPUSORT_ROW_BLOCK_UNITS +
+		(store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
+	store->full = block == SEGMENT_BLOCKS - 1;
+	gpusort_rowstore_limit(store, store->limit);
+}
+
+/* The place of the next row, which takes that many bytes. */
+static inline MinimalTuple
+add_row(GpusortRowStore *store, Size bytes)
+{
+	MinimalTuple tuple;
+
+	bytes = MAXALIGN(bytes);
+	if (unlikely(store->rows == store->max_rows || store->end - store->next < bytes))
+		grow(store, bytes);
+	tuple = (MinimalTuple) store->next;
+	store->next += bytes;
+	store->places[store->rows++ % GPUSORT_ROW_SEGMENT_ROWS] = store->next_place;
+	store->next_place += bytes / MAXIMUM_ALIGNOF;
+	return tuple;
+}
+
+/* heap_form_minimal_tuple(), in place */
+static void
+form_row(GpusortRowStore *store, TupleTableSlot *slot)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+	bool		has_null = false;
+	Size		header;
+	Size		data;
+	MinimalTuple tuple;
+
+	slot_getallattrs(slot);
+	for (int i = 0; i < desc->natts; i++)
+		has_null |= slot->tts_isnull[i];
+	header = MAXALIGN(SizeofMinimalTupleHeader + (has_null ? BITMAPLEN(desc->natts) : 0));
+	data = heap_compute_data_size(desc, slot->tts_values, slot->tts_isnull);
+	if (!AllocSizeIsValid(header + data))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row is too large to be sorted"),
+				 errdetail("It takes %zu bytes; the maximum is %zu.", header + data, MaxAllocSize)));
+
+	tuple = add_row(store, header + data);
+	memset(tuple, 0, MAXALIGN(header + data));
+	tuple->t_len = header + data;
+	HeapTupleHeaderSetNatts(tuple, desc->natts);
+	tuple->t_hoff = header + MINIMAL_TUPLE_OFFSET;
+	heap_fill_tuple(desc, slot->tts_values, slot->tts_isnull, (char *) tuple + header, data,
+					&tuple->t_infomask, has_null ? tuple->t_bits : NULL);
+}
+
+static inline void
+copy_heap_tuple(GpusortRowStore *store, HeapTuple from)
+{
+	Size		bytes = from->t_len - MINIMAL_TUPLE_OFFSET;
+	MinimalTuple tuple = add_row(store, bytes);
+
+	memcpy(tuple, (char *) from->t_data + MINIMAL_TUPLE_OFFSET, bytes);
+	tuple->t_len = bytes;
+}
+
+void
+gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
+{
+	HeapTuple	source = gpusort_rowstore_source(slot);
+
+	if (source != NULL)
+		copy_heap_tuple(store, source);
+	else if (TTS_IS_VIRTUAL(slot))
+		form_row(store, slot);
+	else
+	{
+		bool		should_free;
+		MinimalTuple from = ExecFetchSlotMinimalTuple(slot, &should_free);
+
+		memcpy(add_row(store, from->t_len), from, from->t_len);
+		if (should_free)
+			heap_free_minimal_tuple(from);
+	}
+}
