@@ -14,7 +14,9 @@
 			each(RADIXSORT, "radixsort") each(CUB, "cub")
 
 #define GPUSORT_ALGORITHM_CONSTANT(constant, name) GPUSORT_ALGORITHM_##constant,
-typedef enum GpusortAlgorithm { GPUSORT_ALGORITHMS(GPUSORT_ALGORITHM_CONSTANT) GPUSORT_ALGORITHM_COUNT } GpusortAlgorithm;
+typedef enum GpusortAlgorithm {
+	GPUSORT_ALGORITHMS(GPUSORT_ALGORITHM_CONSTANT) GPUSORT_ALGORITHM_COUNT
+} GpusortAlgorithm;
 #undef GPUSORT_ALGORITHM_CONSTANT
 
 /* The name of an algorithm below GPUSORT_ALGORITHM_COUNT; static storage. */

@@ -45,7 +45,7 @@ gpusort_request_spec_sound(const GpusortRequest *request)
 		!gpusort_request_bool_sound(&request->resorted))
 		return false;
 	return gpusort_request_keys_sound(request->key_bytes, request->words, request->want_rows) &&
-		request->algorithm <= GPUSORT_ALGORITHM_RADIXSORT && request->bins <= 1024;
+		request->algorithm < GPUSORT_ALGORITHM_COUNT && request->bins <= 1024;
 }
 
 /* Is it a chunk that exists and that the request, of this number, holds? */
