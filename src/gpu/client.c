@@ -280,7 +280,6 @@ cuda_sort(GpusortRun *run)
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	if (gpusort_request_state(request) == GPUSORT_REQUEST_GATHERING)
 	{
-		request->rows = run->rows;
 		request->sequence = gpusort_control->next_sequence++;
 		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_SUBMITTED);
 	}

@@ -68,7 +68,6 @@ typedef struct GpusortRequest
 
 	/* the backend's: what to sort */
 	uint64		sequence;		/* place in line; the service may move it back */
-	uint64		rows;			/* set when submitted */
 	uint64		expected_rows;	/* at least so many, as far as known */
 	uint8		key_bytes;		/* of a key's word */
 	uint8		words;			/* of a key; several only if want_rows */

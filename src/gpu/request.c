@@ -119,7 +119,6 @@ take_slot(const GpusortRun *run)
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
 		request->sequence = gpusort_control->next_sequence++;
-		request->rows = 0;
 		request->expected_rows = Max(run->rows, run->spec.expected_rows);
 		request->key_bytes = run->spec.key_bytes;
 		request->words = Max(run->spec.words, 1);

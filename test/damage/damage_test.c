@@ -112,7 +112,7 @@ damage_request(PG_FUNCTION_ARGS)
 	request->pid = MyProcPid;
 	request->latch = MyLatch;
 	request->sequence = gpusort_control->next_sequence++;
-	request->rows = request->expected_rows = CHUNKS * KEYS;
+	request->expected_rows = CHUNKS * KEYS;
 	request->key_bytes = 4;
 	request->words = 1;
 	request->want_rows = pg_prng_bool(&random);
