@@ -20,6 +20,7 @@
 #include "gpu/fault_setting.h"
 #include "guc.h"
 #include "plan/plan.h"
+#include "run/cpu_options.h"
 #include "run/engine.h"
 
 GPUSORT_MODULE_MAGIC;
@@ -47,6 +48,7 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		gpusort_activity_preload();
+		gpusort_cpu_options_preload();
 		for (int i = 0; gpusort_engines[i] != NULL; i++)
 			gpusort_engines[i]->preload();
 	}

@@ -12,10 +12,12 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "utils/builtins.h"
 
 #include "base/activity.h"
 #include "cpu/cpu.h"
+#include "run/cpu_options.h"
 #include "run/engine.h"
 #include "run/report.h"
 
@@ -57,8 +59,9 @@ gpusort_status(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 
-	snprintf(info.detail, sizeof(info.detail), "VQSort (%s), %ld processors",
-			 gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN));
+	snprintf(info.detail, sizeof(info.detail), "VQSort (%s), %ld processors, %d of %d extra threads in use",
+			 gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN),
+			 gpusort_cpu_threads_used(), max_parallel_workers);
 	put_status(rsinfo, "cpu", &info);
 
 	for (int i = 0; gpusort_engines[i] != NULL; i++)

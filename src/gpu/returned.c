@@ -172,7 +172,7 @@ const char *
 gpusort_pieces_merge(GpusortPieces *pieces, uint64 left, void *out,
 					 const void **data, size_t *count)
 {
-	GpusortCpuOptions options = gpusort_cpu_options(Min(left, MERGE_ROWS));
+	GpusortCpuOptions options;
 	GpusortCpuStatus status;
 
 	if (out == NULL && pieces->merged == NULL)
@@ -186,12 +186,14 @@ gpusort_pieces_merge(GpusortPieces *pieces, uint64 left, void *out,
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
+		options = gpusort_cpu_options_take(*count);
 		if (pieces->of_words)
 			status = gpusort_cpu_merge_words(pieces->pieces, pieces->npieces, &pieces->input,
 											 &pieces->settled, *count, (void *) *data, &options);
 		else
 			status = gpusort_cpu_merge(pieces->pieces, pieces->npieces, pieces->key_bytes,
 									   *count, (void *) *data, &options);
+		gpusort_cpu_options_give(&options);
 	} while (status == GPUSORT_CPU_CANCELLED);
 	return status == GPUSORT_CPU_NO_MEMORY ? no_memory : NULL;
 }

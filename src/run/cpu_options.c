@@ -1,10 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_options.c
- *		How the CPU engine may run in this backend.
+ *		The options under which this backend calls the CPU engine.
  *
- * The engine knows nothing of PostgreSQL, so it is told how many threads the
- * query may have, and given a way to ask whether the query is to stop.
+ * The engine knows nothing of PostgreSQL.  So its caller says how many threads
+ * it may use, and gives it a callback that tells whether to stop.
+ *
+ * A thread of the engine takes a processor as a parallel worker does.  So one
+ * sort gets no more threads than core would give the query processes, and all
+ * sorts of the cluster together get at most max_parallel_workers threads beside
+ * the backends' own ones.  The count lies in shared memory.  A sort gets what is
+ * left, and never waits: with nothing left, the backend sorts alone.  Core's own
+ * parallel workers are not counted, because core does not publish their number.
+ *
+ * The count cannot be left wrong: no error is raised while threads are taken,
+ * and after a crash the postmaster makes shared memory anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,14 +25,50 @@
 #include "access/parallel.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
+#include "port/atomics.h"
 
+#include "base/shmem.h"
 #include "run/cpu_options.h"
 
-/* More threads than this do not make the memory faster. */
+/* More threads do not make a sort faster: memory bandwidth is used up. */
 #define MAX_THREADS		16
+/* Fewer rows are not worth starting a thread. */
 #define MIN_ROWS_PER_THREAD 50000
 
-/* True if CHECK_FOR_INTERRUPTS() would raise; called inside the CPU engine. */
+/* Threads in use in the cluster, beside the backends' own ones; in shared memory. */
+static pg_atomic_uint32 *used = NULL;
+
+static void
+init_used(void *made)
+{
+	pg_atomic_init_u32(made, 0);
+}
+
+/* Returns false if there is no shared memory for the count. */
+static bool
+attach(void)
+{
+	static bool tried = false;
+
+	if (!tried)
+		used = gpusort_shmem_attach("gpusort threads", sizeof(*used), init_used);
+	tried = true;
+	return used != NULL;
+}
+
+void
+gpusort_cpu_options_preload(void)
+{
+	gpusort_shmem_request(sizeof(*used));
+}
+
+int
+gpusort_cpu_threads_used(void)
+{
+	return attach() ? (int) pg_atomic_read_u32(used) : 0;
+}
+
+/* Would CHECK_FOR_INTERRUPTS() raise an error?  Called inside the CPU engine. */
 static bool
 interrupted(void *arg)
 {
@@ -31,12 +77,13 @@ interrupted(void *arg)
 }
 
 /*
- * As many processes as core would give the query at most, and not more than
- * there are processors.  Anybody may set the first two limits, the third is
- * the administrator's.  A parallel worker has its share already.
+ * The limits are those that core sets for the processes of one query, and the
+ * number of processors.  Users may set the first two; max_worker_processes is
+ * the administrator's.  A parallel worker is one of these processes already, so
+ * it sorts alone.
  */
-static int
-threads_for(uint64 rows)
+int
+gpusort_cpu_threads_most(uint64 rows)
 {
 	static int	processors = 0;
 	int			threads;
@@ -51,10 +98,37 @@ threads_for(uint64 rows)
 	return Max(threads, 1);
 }
 
-GpusortCpuOptions
-gpusort_cpu_options(uint64 rows)
+/* Takes at most wanted threads, as many as max_parallel_workers leaves. */
+static int
+take_threads(int wanted)
 {
-	GpusortCpuOptions options = {threads_for(rows), interrupted, NULL};
+	uint32		before;
+
+	if (wanted <= 0 || !attach())
+		return 0;
+	before = pg_atomic_read_u32(used);
+	for (;;)
+	{
+		int			taken = Min(wanted, max_parallel_workers - (int) before);
+
+		if (taken <= 0)
+			return 0;
+		if (pg_atomic_compare_exchange_u32(used, &before, before + taken))
+			return taken;
+	}
+}
+
+GpusortCpuOptions
+gpusort_cpu_options_take(uint64 rows)
+{
+	GpusortCpuOptions options = {1 + take_threads(gpusort_cpu_threads_most(rows) - 1), interrupted, NULL};
 
 	return options;
+}
+
+void
+gpusort_cpu_options_give(const GpusortCpuOptions *options)
+{
+	if (options->threads > 1)
+		pg_atomic_sub_fetch_u32(used, options->threads - 1);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_options.h
- *		How the CPU engine may run in this backend.
+ *		The options under which this backend calls the CPU engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,9 +11,21 @@
 #include "cpu/cpu.h"
 
 /*
- * The threads that work on so many rows may have, and a cancel flag that is
- * up when CHECK_FOR_INTERRUPTS() would raise.
+ * Options for one call of the CPU engine on this many rows: its threads, which
+ * count against max_parallel_workers until gpusort_cpu_options_give(), and a
+ * callback that tells the engine to stop when CHECK_FOR_INTERRUPTS() would raise
+ * an error.  Nothing may raise an error between take and give.
  */
-extern GpusortCpuOptions gpusort_cpu_options(uint64 rows);
+extern GpusortCpuOptions gpusort_cpu_options_take(uint64 rows);
+extern void gpusort_cpu_options_give(const GpusortCpuOptions *options);
+
+/* The most threads that a sort of this many rows may get, the backend's own one included. */
+extern int	gpusort_cpu_threads_most(uint64 rows);
+
+/* Threads in use in the whole cluster, not counting the backends' own ones. */
+extern int	gpusort_cpu_threads_used(void);
+
+/* Requests main shared memory for the count of threads; from _PG_init when preloaded. */
+extern void gpusort_cpu_options_preload(void);
 
 #endif							/* GPUSORT_RUN_CPU_OPTIONS_H */

@@ -139,7 +139,7 @@ gpusort_run_memory(const GpusortRun *run)
 		bytes += run->rows * gpusort_spec_width(&run->spec);
 	return bytes + run->rows * result_bytes(run) +
 		gpusort_cpu_scratch(run->rows, run->spec.key_bytes, run->spec.rows,
-							gpusort_cpu_options(run->rows).threads);
+							gpusort_cpu_threads_most(run->rows));
 }
 
 /* The CPU engine will sort this run, because engine will not. */
@@ -335,7 +335,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
 	GpusortSpan *spans = inline_spans;
 	GpusortCpuInput input;
-	GpusortCpuOptions options = gpusort_cpu_options(run->rows);
+	GpusortCpuOptions options;
 	GpusortCpuReport cpu = {1, 1};
 	GpusortCpuStatus status;
 
@@ -346,12 +346,14 @@ sort_on_cpu(GpusortRun *run, void *data)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
+		options = gpusort_cpu_options_take(run->rows);
 		if (GPUSORT_FAULT(SCRATCH))
 			status = GPUSORT_CPU_NO_MEMORY;
 		else if (run->spec.rows)
 			status = gpusort_cpu_argsort(&input, data, &options, &cpu);
 		else
 			status = gpusort_cpu_sort(&input, data, &options, &cpu);
+		gpusort_cpu_options_give(&options);
 	} while (status == GPUSORT_CPU_CANCELLED);
 
 	if (status == GPUSORT_CPU_NO_MEMORY)
@@ -541,14 +543,16 @@ gpusort_run_order_words(const uint64_t *words, size_t n, bool descending, uint32
 		.words = 1,
 		.encoding = {GPUSORT_ENCODING_WORD, descending ? PG_UINT64_MAX : 0},
 	};
-	GpusortCpuOptions options = gpusort_cpu_options(n);
+	GpusortCpuOptions options;
 	GpusortCpuReport report;
 	GpusortCpuStatus status;
 
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
+		options = gpusort_cpu_options_take(n);
 		status = gpusort_cpu_argsort(&input, order, &options, &report);
+		gpusort_cpu_options_give(&options);
 	} while (status == GPUSORT_CPU_CANCELLED);
 	if (status == GPUSORT_CPU_NO_MEMORY)
 		ereport(ERROR,
