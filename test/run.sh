@@ -55,6 +55,12 @@ build_fake_driver() {
   "${CC:-cc}" -shared -o "$GPUSORT_FAKE_DRIVER/empty/libcuda.so.1" -x c /dev/null
 }
 
+# Builds the clock that a test can set, as GPUSORT_FAKE_CLOCK_LIBRARY.
+build_fake_clock() {
+  export GPUSORT_FAKE_CLOCK_LIBRARY=$work/fakeclock.so
+  "${CC:-cc}" -O2 -Wall -Wextra -Werror -fPIC -shared -o "$GPUSORT_FAKE_CLOCK_LIBRARY" "$tree/test/fakeclock/clock.c"
+}
+
 # The same for what plays a backend whose requests to the service are damaged.
 build_damage_module() {
   local flags
@@ -117,6 +123,7 @@ build_and_install "$work/standin" WITH_CUDA=standin
 start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
 stop_cluster
+build_fake_clock
 tap_jobs=2 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/013*.pl
 run_tap "limits, stand-in device" "${limits_test[@]}"
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
@@ -181,7 +188,7 @@ if [ -f "$tree/kernels/sort.o" ]; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi
 fi
-tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017}*.pl
+tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,021}*.pl
 if grep -qa 'libcuda\.so\.1' "$tree/gpusort.so"; then
   build_fake_driver
   run_tap "drivers without a device" "$tree"/test/t/015*.pl

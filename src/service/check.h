@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * check.h
- *		Can the GPU service act on a request as it stands?
+ *		Checks whether the GPU service can act on a request.
  *
- * A request is written by its backend and lies in shared memory.  If that
- * backend has gone wrong, its query may fail, but the service sorts for all
- * the others: it looks at what it is about to use as an index, a divisor or a
- * length, each time before it moves the request on.  What is damaged between
- * two looks is caught by the next; within one, as anywhere in shared memory,
- * it is not.
+ * A backend writes its request into shared memory.  If that backend goes wrong,
+ * its own query may fail, but the service sorts for all other backends and must
+ * survive.  So before the service uses a field of a request as an index, a
+ * divisor or a length, it checks the field.  A value that changes between the
+ * check and the use is copied first, where it could do harm.
  *
- * Nothing here needs a server to be linked: test/fuzz/request_fuzz.c is.
+ * Nothing here calls a function of the server: test/fuzz/request_fuzz.c runs
+ * this code without one.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,14 +20,14 @@
 #include "gpu/control.h"
 #include "gpusort_cuda.h"
 
-/* A byte that is neither 0 nor 1 is no bool, and must not be read as one. */
+/* Reading a byte other than 0 or 1 as a bool is undefined behaviour. */
 static inline bool
 gpusort_request_bool_sound(const bool *value)
 {
 	return *(const uint8 *) value <= 1;
 }
 
-/* Are keys of so many words, of so many bytes each, something that the device's sorts take? */
+/* Can the device sort keys with this many words of this many bytes each? */
 static inline bool
 gpusort_request_keys_sound(int key_bytes, int words, bool want_rows)
 {
@@ -36,7 +36,7 @@ gpusort_request_keys_sound(int key_bytes, int words, bool want_rows)
 	return words > 1 && words <= GPUSORT_MAX_WORDS && key_bytes == 8 && want_rows;
 }
 
-/* Is what is to be sorted, and how, something that they take? */
+/* Can the device sort what the request describes? */
 static inline bool
 gpusort_request_spec_sound(const GpusortRequest *request)
 {
@@ -48,7 +48,7 @@ gpusort_request_spec_sound(const GpusortRequest *request)
 		request->algorithm < GPUSORT_ALGORITHM_COUNT && request->bins <= 1024;
 }
 
-/* Is it a chunk that exists and that the request, of this number, holds? */
+/* Does the chunk exist, and does the request with this index hold it? */
 static inline bool
 gpusort_request_holds(const GpusortControl *control, int index, int chunk)
 {
@@ -57,9 +57,9 @@ gpusort_request_holds(const GpusortControl *control, int index, int chunk)
 		control->segments[chunk / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID;
 }
 
-/* The request's chunk behind chunk, or its first for -1; -1 if that is none of its. */
+/* The request's chunk after chunk, or its first one if chunk is -1.  Returns -1 if the list is damaged. */
 static inline int
-gpusort_request_chunk_behind(const GpusortControl *control, int index, int chunk)
+gpusort_request_next_chunk(const GpusortControl *control, int index, int chunk)
 {
 	int			next;
 
@@ -70,24 +70,32 @@ gpusort_request_chunk_behind(const GpusortControl *control, int index, int chunk
 	return gpusort_request_holds(control, index, next) ? next : -1;
 }
 
-/* Can count chunks behind that one be followed and read, as keys of so many bytes each? */
+/* Does the chunk hold whole keys, of this width in bytes, and no more bytes than it has? */
+static inline bool
+gpusort_request_chunk_sound(const GpusortControl *control, int chunk, Size width)
+{
+	uint32		bytes = control->chunks[chunk].bytes;
+
+	return bytes <= GPUSORT_CHUNK_BYTES && bytes % width == 0;
+}
+
+/* Are the count chunks after chunk (-1: the first ones) in the request's list and sound? */
 static inline bool
 gpusort_request_chunks_sound(const GpusortControl *control, int index, int chunk, uint32 count, Size width)
 {
 	for (; count > 0; count--)
 	{
-		chunk = gpusort_request_chunk_behind(control, index, chunk);
-		if (chunk < 0 || control->chunks[chunk].bytes > GPUSORT_CHUNK_BYTES ||
-			control->chunks[chunk].bytes % width != 0)
+		chunk = gpusort_request_next_chunk(control, index, chunk);
+		if (chunk < 0 || !gpusort_request_chunk_sound(control, chunk, width))
 			return false;
 	}
 	return true;
 }
 
 /*
- * Copies the numbers of the chunks for results to ring, once and for all, and
- * returns how many there are: at least one, and each the request's own; or 0 if
- * that is not so.
+ * Copies the numbers of the request's result chunks to ring.  Returns how many
+ * there are, 1 to GPUSORT_RING, all of them the request's own; or 0 if the ring
+ * is damaged.
  */
 static inline int
 gpusort_request_read_ring(const GpusortControl *control, int index, int ring[GPUSORT_RING])
@@ -106,7 +114,7 @@ gpusort_request_read_ring(const GpusortControl *control, int index, int ring[GPU
 	return nring;
 }
 
-/* What the service before this one noted, if it has sent results. */
+/* Is the note sound by which the service before this one hands over a request with results? */
 static inline bool
 gpusort_request_resume_sound(GpusortRequest *request)
 {
@@ -118,22 +126,17 @@ gpusort_request_resume_sound(GpusortRequest *request)
 		request->resume_blocks <= pg_atomic_read_u32(&request->ready);
 }
 
-/*
- * All that a step needs, for as many chunks as the request says it has, of keys of
- * so many bytes each.  It gets its ring before the first of them.
- */
+/* Is the request sound, except for its chunks?  A backend fills the ring before it closes its first chunk. */
 static inline bool
-gpusort_request_sound(GpusortControl *control, int index, Size width)
+gpusort_request_sound(GpusortControl *control, int index)
 {
 	uint32		nclosed = pg_atomic_read_u32(&control->requests[index].nclosed);
 	int			ring[GPUSORT_RING];
 
 	pg_read_barrier();
-	if (!gpusort_request_spec_sound(&control->requests[index]))
-		return false;
-	return nclosed == 0 ||
-		(nclosed <= GPUSORT_MAX_CHUNKS && gpusort_request_read_ring(control, index, ring) > 0 &&
-		 gpusort_request_chunks_sound(control, index, -1, nclosed, width));
+	return gpusort_request_spec_sound(&control->requests[index]) &&
+		(nclosed == 0 ||
+		 (nclosed <= GPUSORT_MAX_CHUNKS && gpusort_request_read_ring(control, index, ring) > 0));
 }
 
 #endif							/* GPUSORT_SERVICE_CHECK_H */

@@ -4,6 +4,12 @@
  *		The GPU service's device: opened, checked, closed, and how the
  *		service ends when the device fails.
  *
+ * A CUDA error that is not about memory may have corrupted the CUDA context,
+ * which cannot be repaired within a process.  The service then marks every
+ * request as failed and ends.  The backends sort on the CPU from their chunks,
+ * and the next sort starts a new service.  The same happens, by the watchdog
+ * (service/watch.c), when a device call does not return.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -22,32 +28,35 @@
 
 GpusortCudaDevice *gpusort_service_device = NULL;
 
-/* Bytes free when it was opened. */
+/* Device memory that was free when the device was opened, in bytes. */
 static uint64 device_free_memory = 0;
 
 bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
 /*
- * Why the service ends, for requests in flight and, if it is a failure, for
- * gpusort_status().  Empty: it was idle.
+ * The reason why the service ends: for requests in flight and, if it is a
+ * failure, for gpusort_status().  Empty if the service ends because it is idle.
  */
 static char ending[160];
 static bool ending_is_failure = false;
-static int	retry_after_ms = 0;
+static int	retry_after_ms = 0; /* no new service is started for this long */
 
 /* ----------------------------------------------------------------
  *		Ending
  * ----------------------------------------------------------------
  */
 
-/* Leaves a consistent control block behind, however the process ends. */
+/*
+ * Puts the control block in order, however the process ends: a before_shmem_exit()
+ * callback.
+ */
 static void
 service_exit(int code, Datum arg)
 {
 	/*
-	 * An error, or the watchdog, ends the service wherever it is, be it with the
-	 * control lock held.  Callbacks that want locks run before the one that
-	 * releases them in general (ProcKill).
+	 * An error or the watchdog may end the service while it holds the control
+	 * lock.  This callback runs before ProcKill(), which would release all
+	 * locks, so it must do that itself.
 	 */
 	LWLockReleaseAll();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
@@ -73,7 +82,7 @@ service_exit(int code, Datum arg)
 			case GPUSORT_REQUEST_GATHERING:
 			case GPUSORT_REQUEST_SUBMITTED:
 			case GPUSORT_REQUEST_RETURNING:
-				/* who came while an idle service was ending, or was parked, is for the next one */
+				/* if the service ends idle, the next one serves parked requests and those that just came */
 				if (ending[0] != '\0')
 				{
 					strlcpy(request->error, ending, sizeof(request->error));
@@ -91,7 +100,7 @@ service_exit(int code, Datum arg)
 	gpusort_pool_trim();
 }
 
-/* Notes a reason to end the service that makes it useless to start another at once. */
+/* Notes a failure that ends the service.  No other service is started for retry_ms. */
 static void
 set_ending(int retry_ms, const char *reason)
 {
@@ -110,7 +119,7 @@ end_in_failure(int exit_code, int retry_ms, const char *reason)
 	proc_exit(exit_code);
 }
 
-/* The device may be lost: no further CUDA call in this process. */
+/* Ends the service after a CUDA error.  The device may be lost: this process must make no further CUDA call. */
 GPUSORT_NORETURN static void
 end_in_fault(const GpusortCudaError *err)
 {
@@ -139,10 +148,14 @@ gpusort_service_hangs(int patience_ms)
 }
 
 /*
- * The watchdog, which has told the log, ends the service, whose own thread is
- * stuck in a call.  Not by exit(), whose handlers of CUDA's may wait for the
- * device, too.  An error must not go to where the other thread wants its errors:
- * who exits with a 2 has crashed.
+ * Ends the service in the watchdog thread, which has written to the log
+ * already: the service's own thread is stuck in a device call.
+ *
+ * exit() would run CUDA's exit handlers, which may wait for the device, so this
+ * ends by _exit() after shmem_exit().  An error in shmem_exit() must not jump to
+ * PG_exception_stack, which is on the stuck thread's stack.  Exit status 2 tells
+ * the postmaster that the service crashed.  service/watch.c says why running
+ * PostgreSQL's code here is safe.
  */
 static void
 end_in_hang(int patience_ms)
@@ -161,7 +174,7 @@ end_in_hang(int patience_ms)
 	_exit(1);
 }
 
-/* That is also why leaving by exit() is watched. */
+/* Watches the process from here to its end: CUDA's exit handlers may wait for the device. */
 static void
 watch_exit(int code, Datum arg)
 {
@@ -182,8 +195,9 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
  */
 
 /*
- * Registered memory is copied at full speed; other memory is, slowly.  Must
- * not raise: a fault shows at the next CUDA call.
+ * Registers (pins) a segment with CUDA.  Unregistered memory is copied correctly,
+ * but 3 to 6 times slower.  Must not raise an error; if the device is lost, the
+ * next CUDA call reports that.
  */
 static void
 register_segment(int segment, char *base)
@@ -261,7 +275,7 @@ gpusort_device_open(void)
 					 err.call, err.text, err.code);
 			break;
 	}
-	/* a missing driver is not worth a look at every query */
+	/* without a driver, do not start a service for every query */
 	end_in_failure(0, 60000, reason);
 }
 

@@ -1,41 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * job.c
- *		The GPU service: whose turn it is, and who gets the memory.
+ *		The GPU service: the order of requests, and which of them get device
+ *		memory.
  *
- * A request is moved on one step at a time: upload what has been gathered,
- * sort what is complete, download while there is an empty result chunk.
- * Copies of one request, or piece (piece.c), run while another is
- * sorted; nothing waits here but for the device.
+ * The service moves each request on by one step at a time: it uploads the
+ * chunks that have been gathered, sorts a piece that is complete, and downloads
+ * while there is an empty result chunk.  Copies of one request, or of one piece
+ * (service/piece.c), run while another is sorted.  The service waits for nothing
+ * but the device.
  *
- * Requests stand in line when they have something to sort: first come, first
- * served, but a request that is sorted in pieces goes back to the end of the
- * line after each, so that nobody waits for more than one piece of it.  While
- * it waits for its own sorted pieces to leave the device, it is not in line.
+ * A request that has something to sort stands in line.  The line is first come,
+ * first served, with one exception: a request that is sorted in pieces goes back
+ * to the end of the line after each piece, so that others wait for one piece at
+ * most.  A request is not in line while its own sorted pieces leave the device.
  *
- * Device memory: requests hold what they have uploaded, but the one that is
- * first in line may take it from them; they upload again later.  What is
- * sorted already is taken only from requests that still gather and those whose
- * backend has not fetched for a second, since it may be long before those do;
- * they are sorted again.  If nothing can be taken and nothing will be
- * returned, the piece is made smaller.  So a sort fails for lack of device
- * memory only if a single chunk does not fit alone, or no longer a piece that
- * was taken when a part of it had been fetched.
+ * Device memory: a request holds what it has uploaded.  The first request in
+ * line may take that memory; the others then upload again later.  Sorted pieces
+ * are taken only from requests that still gather, and from those whose backend
+ * has fetched nothing for a second, because both may hold their memory for long;
+ * such pieces are sorted again.  If nothing can be taken and no download will
+ * free memory, the piece is made smaller.  So a sort fails for lack of device
+ * memory in two cases only: a single chunk does not fit the empty device, or a
+ * piece no longer fits that was taken when a part of it had been fetched.
  *
- * A backend may take its time: its query waits for a lock, or its client holds
- * a cursor open.  When a request has waited for its backend for longer than
- * gpusort.service_idle_timeout, it is parked: what it has on the device is
- * given back, and it no longer keeps the service from ending.  Nothing is lost
- * by that: its chunks hold the keys, and its ring holds the results so far.
- * As soon as the backend goes on, this service or the next one sorts again and
- * continues at the block where the result broke off.
+ * A backend may pause for long: its query waits for a lock, or its client holds
+ * a cursor open.  A request that has waited for its backend for
+ * gpusort.service_idle_timeout is parked: the service takes it off the device,
+ * and may end although the request is unfinished.  Nothing is lost, because the
+ * request's chunks hold the keys and its ring holds the results so far.  When
+ * the backend goes on, this service or the next one sorts again and continues
+ * at the block where the result broke off.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 #include "gpu/pool.h"
 #include "guc.h"
@@ -45,11 +46,24 @@
 #include "service/piece.h"
 #include "service/watch.h"
 
-#define TAKE_AFTER_MS		1000	/* a backend has not fetched what others want the room of */
+/* A sorted piece may be taken from a request whose backend has fetched nothing for this long. */
+#define TAKE_AFTER_MS		1000
 
+/* Progress of copies is watched in steps of at most this many ms. */
+#define STALL_STEP_MS		1000
+
+/* jobs[i] belongs to request i. */
 static GpusortJob jobs[GPUSORT_MAX_REQUESTS];
 
-/* Is the request one that the service has something to do for, or will have? */
+/*
+ * The jobs that this pass over the requests steps: those whose request is in
+ * use or has something on the device.  All others are not in line and hold no
+ * device memory.
+ */
+static GpusortJob *active[GPUSORT_MAX_REQUESTS];
+static int	nactive = 0;
+
+/* Has the service something to do for a request in this state, or will it have? */
 static bool
 is_active(GpusortRequestState state)
 {
@@ -57,7 +71,7 @@ is_active(GpusortRequestState state)
 		state == GPUSORT_REQUEST_RETURNING;
 }
 
-/* Is any of the job's pieces, from p on, on the device? */
+/* Is piece p of the job, or a later one, on the device? */
 static bool
 holds_memory(GpusortJob *job, uint32 p)
 {
@@ -75,6 +89,7 @@ drop_job(GpusortJob *job)
 	gpusort_piece_drop(job, job->returned);
 }
 
+/* Fails the request, unless its backend has left it meanwhile. */
 static void
 fail_request(GpusortJob *job, const char *reason)
 {
@@ -93,12 +108,12 @@ fail_request(GpusortJob *job, const char *reason)
 			SetLatch(request->latch);
 			break;
 		default:
-			break;				/* the backend has gone already */
+			break;
 	}
 	LWLockRelease(&gpusort_control->lock);
 }
 
-/* Changes a request's state unless its backend has changed it meanwhile. */
+/* Changes a request's state, unless its backend has changed it meanwhile. */
 static bool
 advance_request(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
 {
@@ -113,9 +128,9 @@ advance_request(GpusortRequest *request, GpusortRequestState from, GpusortReques
 }
 
 /*
- * The last block, which says that all of the report is there.  Whoever sees
- * the state may free the slot, and another run may take it: nothing of it is
- * touched after that.
+ * Publishes the last block and, by the state, the request's report.  The
+ * service must not touch the request afterwards: its backend may free the slot,
+ * and another run may take it.
  */
 static void
 finish_request(GpusortRequest *request, uint32 ready)
@@ -136,7 +151,7 @@ finish_request(GpusortRequest *request, uint32 ready)
  * ----------------------------------------------------------------
  */
 
-/* Has the request something to sort, and does not wait for its own pieces to leave? */
+/* Has the request something to sort, without having to wait for its own sorted pieces to leave? */
 static bool
 in_line(GpusortJob *job)
 {
@@ -154,11 +169,11 @@ first_in_line(void)
 {
 	GpusortJob *first = NULL;
 
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < nactive; i++)
 	{
-		if (jobs[i].request != NULL && in_line(&jobs[i]) &&
-			(first == NULL || jobs[i].request->sequence < first->request->sequence))
-			first = &jobs[i];
+		if (in_line(active[i]) &&
+			(first == NULL || active[i]->request->sequence < first->request->sequence))
+			first = active[i];
 	}
 	return first;
 }
@@ -171,7 +186,7 @@ go_to_end_of_line(GpusortRequest *request)
 	LWLockRelease(&gpusort_control->lock);
 }
 
-/* Takes what the job has on the device, from piece p on. */
+/* Takes the device memory of piece p of the job, and of all later ones. */
 static void
 starve(GpusortJob *job, uint32 p)
 {
@@ -179,7 +194,7 @@ starve(GpusortJob *job, uint32 p)
 	job->starved = true;
 }
 
-/* Takes all that the job has on the device, until its backend does more. */
+/* Takes all of the job's device memory, until its backend does more. */
 static void
 park(GpusortJob *job)
 {
@@ -187,17 +202,16 @@ park(GpusortJob *job)
 	job->parked = true;
 }
 
-/* Has the job waited for its backend for so long? */
+/* Has the job waited for its backend for this many ms? */
 static bool
-has_waited(const GpusortJob *job, int ms)
+has_waited(const GpusortJob *job, uint64 ms)
 {
-	return job->waiting_since != 0 &&
-		TimestampDifferenceExceeds(job->waiting_since, GetCurrentTimestamp(), ms);
+	return job->waiting_since != 0 && gpusort_watch_now() - job->waiting_since >= ms;
 }
 
 /*
- * The device has no memory for job.  Takes some from whoever can wait; if
- * nobody holds any, makes the piece smaller, or fails the job.
+ * The device has no memory for job.  Takes memory from a job that can wait.  If
+ * no job holds any, makes the piece smaller or fails the job.
  */
 static void
 out_of_device_memory(GpusortJob *job)
@@ -212,24 +226,26 @@ out_of_device_memory(GpusortJob *job)
 		starve(job, job->sorted + 1);
 		return;
 	}
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < nactive; i++)
 	{
-		if (&jobs[i] != job && holds_memory(&jobs[i], jobs[i].sorted))
+		if (active[i] != job && holds_memory(active[i], active[i]->sorted))
 		{
-			starve(&jobs[i], jobs[i].sorted);
+			starve(active[i], active[i]->sorted);
 			return;
 		}
 	}
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < nactive; i++)
 	{
-		if (!holds_memory(&jobs[i], jobs[i].returned) || jobs[i].returned == jobs[i].sorted)
+		GpusortJob *holder = active[i];
+
+		if (!holds_memory(holder, holder->returned) || holder->returned == holder->sorted)
 			continue;
-		if (&jobs[i] == job)
+		if (holder == job)
 			starve(job, job->sorted);
-		else if (gpusort_request_state(jobs[i].request) == GPUSORT_REQUEST_GATHERING)
-			starve(&jobs[i], jobs[i].returned);
-		else if (has_waited(&jobs[i], TAKE_AFTER_MS))
-			park(&jobs[i]);
+		else if (gpusort_request_state(holder->request) == GPUSORT_REQUEST_GATHERING)
+			starve(holder, holder->returned);
+		else if (has_waited(holder, TAKE_AFTER_MS))
+			park(holder);
 		return;
 	}
 	if (!gpusort_piece_shrink(job))
@@ -241,7 +257,7 @@ out_of_device_memory(GpusortJob *job)
  * ----------------------------------------------------------------
  */
 
-/* Goes on after a step of a piece; false if the job cannot. */
+/* Handles the outcome of a step of a piece.  Returns false if the job cannot go on now. */
 static bool
 went_well(GpusortJob *job, GpusortPieceOutcome outcome)
 {
@@ -252,7 +268,7 @@ went_well(GpusortJob *job, GpusortPieceOutcome outcome)
 	return outcome == GPUSORT_PIECE_OK;
 }
 
-/* Queues what there is for upload, as many pieces as fit. */
+/* Queues the gathered chunks for upload, in as many pieces as fit the device. */
 static void
 upload(GpusortJob *job)
 {
@@ -268,7 +284,7 @@ upload(GpusortJob *job)
 	}
 }
 
-/* Downloads what is sorted and publishes what has arrived. */
+/* Queues downloads of sorted blocks, and publishes the blocks that have arrived. */
 static void
 return_result(GpusortJob *job)
 {
@@ -289,7 +305,7 @@ return_result(GpusortJob *job)
 	SetLatch(request->latch);
 }
 
-/* Sorts the job's next piece, all of which is on the device. */
+/* Sorts the job's next piece, whose keys are all on the device. */
 static void
 sort_piece(GpusortJob *job)
 {
@@ -297,7 +313,7 @@ sort_piece(GpusortJob *job)
 	uint32		p = job->sorted;
 	GpusortPieceOutcome outcome = gpusort_piece_sort(job);
 
-	/* what a sort that failed left of the keys is not known: upload again */
+	/* a sort that failed may have overwritten the keys: upload them again */
 	if (outcome == GPUSORT_PIECE_NO_MEMORY)
 		gpusort_piece_drop(job, p);
 	if (!went_well(job, outcome))
@@ -311,7 +327,7 @@ sort_piece(GpusortJob *job)
 		SetLatch(request->latch);
 }
 
-/* One step of a request whose keys are not all sorted. */
+/* One step of a request that is not finished. */
 static void
 work(GpusortJob *job)
 {
@@ -358,17 +374,25 @@ copies(GpusortJob *job)
 	return false;
 }
 
-/* Ends the service if the job's copies do not get on, copying being whether there are any. */
+/*
+ * Ends the service if the job's copies are in flight (copying) and have made no
+ * progress for longer than the timeout.
+ *
+ * Time is the sum of the intervals between calls, of which each counts for
+ * STALL_STEP_MS at most.  So time in which the service did not run does not
+ * count: after a SIGSTOP, or a pause of the virtual machine, copies that have
+ * finished meanwhile are found finished.
+ */
 static void
 watch_copies(GpusortJob *job, bool copying)
 {
 	int			patience_ms = gpusort_watch_patience(gpusort_cuda_memory_used(gpusort_service_device));
 	uint64		seen = job->blocks;
-	TimestampTz now;
+	uint64		now;
 
 	if (!copying)
 	{
-		job->copying_since = 0;
+		job->stall_checked = 0;
 		return;
 	}
 	for (uint32 p = job->returned; p < job->begun; p++)
@@ -377,19 +401,54 @@ watch_copies(GpusortJob *job, bool copying)
 
 		seen += piece->uploaded + piece->queued + piece->sent;
 	}
-	now = GetCurrentTimestamp();
-	if (job->copying_since == 0 || seen != job->copies_seen)
-	{
-		job->copying_since = now;
-		job->copies_seen = seen;
-	}
-	else if (TimestampDifferenceExceeds(job->copying_since, now, patience_ms))
+	now = gpusort_watch_now();
+	if (job->stall_checked == 0 || seen != job->copies_seen)
+		job->stalled_ms = 0;
+	else
+		job->stalled_ms += Min(now - job->stall_checked, STALL_STEP_MS);
+	job->stall_checked = now;
+	job->copies_seen = seen;
+	if (job->stalled_ms > (uint64) patience_ms)
 		gpusort_service_hangs(patience_ms);
 }
 
+static int
+request_index(const GpusortJob *job)
+{
+	return job->request - gpusort_control->requests;
+}
+
+/* Is the job about the run that its request is used for now? */
+static bool
+is_current(const GpusortJob *job)
+{
+	/* serials begin with 1, but one that is damaged may be 0, as a job's is before its first request */
+	return job->serial == job->request->serial && job->words > 0;
+}
+
+/* Checks the chunks that came since the last look.  Returns false if they are damaged. */
+static bool
+check_new_chunks(GpusortJob *job)
+{
+	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
+
+	pg_read_barrier();
+	if (nclosed > GPUSORT_MAX_CHUNKS)
+		return false;
+	while (job->checked < nclosed)
+	{
+		job->checked_last = gpusort_request_next_chunk(gpusort_control, request_index(job), job->checked_last);
+		if (job->checked_last < 0 ||
+			!gpusort_request_chunk_sound(gpusort_control, job->checked_last, gpusort_job_width(job)))
+			return false;
+		job->checked++;
+	}
+	return true;
+}
+
 /*
- * The request is used again, or was another service's: nothing known about it
- * holds.
+ * Begins a job for a request that another backend uses now, or that another
+ * service began: nothing known about the request holds.
  */
 static void
 begin_job(GpusortJob *job)
@@ -398,14 +457,18 @@ begin_job(GpusortJob *job)
 	bool		sound = true;
 
 	drop_job(job);
-	/* the backend may be about to fill it in */
+	/* the lock keeps out a backend that is filling in the request */
 	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	job->serial = request->serial;
 	gpusort_piece_reset(job);
-	if (is_active(gpusort_request_state(request)) && pg_atomic_read_u32(&request->ready) > 0)
+	job->checked = 0;
+	job->checked_last = -1;
+	if (is_active(gpusort_request_state(request)))
 	{
-		sound = gpusort_request_resume_sound(request);
-		if (sound)
+		bool		resuming = pg_atomic_read_u32(&request->ready) > 0;
+
+		sound = check_new_chunks(job) && (!resuming || gpusort_request_resume_sound(request));
+		if (sound && resuming)
 			gpusort_piece_resume(job);
 	}
 	LWLockRelease(&gpusort_control->lock);
@@ -413,7 +476,7 @@ begin_job(GpusortJob *job)
 		fail_request(job, GPUSORT_REQUEST_DAMAGED);
 	job->starved = false;
 	job->parked = false;
-	job->waiting_since = job->copying_since = 0;
+	job->waiting_since = job->stall_checked = 0;
 	request->pinned = true;
 	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
@@ -421,29 +484,31 @@ begin_job(GpusortJob *job)
 }
 
 /*
- * Fails the request if its backend has damaged it.  If the latch is, too, the
- * backend finds out when it next looks by itself.
+ * Checks what a step of the job relies on.  Each chunk is checked once, when it
+ * comes; an upload checks it once more before it reads it.  Fails the request
+ * if its backend has damaged it.  If the damage includes the latch, nothing can
+ * wake the backend, which finds out when it next looks by itself, within 1 s.
  */
 static void
 check_request(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	Size		width;
 
 	if (!is_active(gpusort_request_state(request)))
 		return;
 	pg_read_barrier();
-	width = job->serial == request->serial && job->words > 0 ?
-		gpusort_job_width(job) : Max(gpusort_request_width(request), 1);
-	if (gpusort_control_is_latch(request->latch) &&
-		gpusort_request_sound(gpusort_control, request - gpusort_control->requests, width))
-		return;
-	if (!gpusort_control_is_latch(request->latch))
+	if (gpusort_control_is_latch(request->latch))
+	{
+		if (gpusort_request_sound(gpusort_control, request_index(job)) &&
+			(!is_current(job) || check_new_chunks(job)))
+			return;
+	}
+	else
 		request->latch = MyLatch;
 	fail_request(job, GPUSORT_REQUEST_DAMAGED);
 }
 
-/* Moves one request on.  True if the device is, or soon will be, at work for it. */
+/* Moves one request on.  Returns true if the device works, or soon will, for it. */
 static bool
 step_job(GpusortJob *job)
 {
@@ -452,8 +517,7 @@ step_job(GpusortJob *job)
 	bool		copying;
 
 	pg_read_barrier();
-	/* serials begin with 1, but one that is damaged may be what no job has yet */
-	if (job->serial != request->serial || job->words == 0)
+	if (!is_current(job))
 	{
 		begin_job(job);
 		state = gpusort_request_state(request);
@@ -475,7 +539,7 @@ step_job(GpusortJob *job)
 		case GPUSORT_REQUEST_ABANDONED:
 			drop_job(job);
 			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-			gpusort_pool_free_request(request - gpusort_control->requests);
+			gpusort_pool_free_request(request_index(job));
 			LWLockRelease(&gpusort_control->lock);
 			return false;
 
@@ -490,7 +554,7 @@ step_job(GpusortJob *job)
 	return false;
 }
 
-/* Has the backend done anything since this was asked last? */
+/* Has the backend done anything since the last call? */
 static bool
 has_moved(GpusortJob *job)
 {
@@ -506,30 +570,41 @@ has_moved(GpusortJob *job)
 	return moved;
 }
 
-/* There is nothing to do for the job now.  Sees how long that has been so. */
+/* There is nothing to do for the job now.  Parks it when that has been so for long. */
 static void
 wait_for_backend(GpusortJob *job)
 {
 	if (has_moved(job) || job->waiting_since == 0)
-		job->waiting_since = GetCurrentTimestamp();
+		job->waiting_since = gpusort_watch_now();
 	else if (gpusort_service_idle_timeout > 0 &&
-			 has_waited(job, gpusort_service_idle_timeout * 1000))
+			 has_waited(job, gpusort_service_idle_timeout * UINT64CONST(1000)))
 		park(job);
 }
 
-bool
-gpusort_job_step(int index, bool *idle)
+/* Collects the active jobs. */
+static void
+find_active(void)
 {
-	GpusortJob *job = &jobs[index];
+	nactive = 0;
+	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	{
+		GpusortJob *job = &jobs[i];
+		GpusortRequestState state;
 
-	GpusortRequestState state;
+		job->request = &gpusort_control->requests[i];
+		state = gpusort_request_state(job->request);
+		if ((state != GPUSORT_REQUEST_FREE && state != GPUSORT_REQUEST_FINISHED &&
+			 state != GPUSORT_REQUEST_FAILED) || holds_memory(job, job->returned))
+			active[nactive++] = job;
+	}
+}
+
+/* Moves one job on unless it is parked. */
+static bool
+step_unless_parked(GpusortJob *job, bool *idle)
+{
 	bool		busy;
 
-	job->request = &gpusort_control->requests[index];
-	state = gpusort_request_state(job->request);
-	if ((state == GPUSORT_REQUEST_FREE || state == GPUSORT_REQUEST_FINISHED ||
-		 state == GPUSORT_REQUEST_FAILED) && !holds_memory(job, job->returned))
-		return false;
 	if (job->parked)
 	{
 		if (!has_moved(job))
@@ -548,6 +623,17 @@ gpusort_job_step(int index, bool *idle)
 }
 
 bool
+gpusort_job_step_all(bool *idle)
+{
+	bool		busy = false;
+
+	find_active();
+	for (int i = 0; i < nactive; i++)
+		busy |= step_unless_parked(active[i], idle);
+	return busy;
+}
+
+bool
 gpusort_job_hand_over(void)
 {
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
@@ -559,7 +645,7 @@ gpusort_job_hand_over(void)
 			continue;
 		if (!jobs[i].parked || has_moved(&jobs[i]))
 		{
-			/* has_moved() has forgotten that it has */
+			/* has_moved() has noted what the backend did, and would say no next time */
 			jobs[i].parked = false;
 			return false;
 		}

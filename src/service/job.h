@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * job.h
- *		The GPU service: moves requests on, one step at a time.
+ *		The GPU service moves its requests on, one step at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,19 +9,21 @@
 #define GPUSORT_SERVICE_JOB_H
 
 /*
- * Moves one request on.  True if the device is, or soon will be, at work for
- * it; *idle is cleared if there is a request that is not parked.
+ * Moves every request one step on.  Returns true if the device works, or soon
+ * will, for one of them: then the caller must call again without waiting for
+ * its latch.  Sets *idle to false if there is a request that is not parked.
  */
-extern bool gpusort_job_step(int index, bool *idle);
+extern bool gpusort_job_step_all(bool *idle);
 
 /*
- * The service is about to end because it is idle.  False if a backend has
- * come, or come back, meanwhile; else all is noted that the next service needs
- * to go on with what is parked.  The control lock is held exclusively.
+ * Prepares the end of an idle service.  Returns false if a backend has come, or
+ * come back, meanwhile: the service must go on.  Otherwise notes in each parked
+ * request how the next service continues it.  The caller holds the control lock
+ * exclusively.
  */
 extern bool gpusort_job_hand_over(void);
 
-/* Gives up what every request has on the device. */
+/* Closes every lane: no request has anything on the device afterwards. */
 extern void gpusort_job_drop_all(void);
 
 #endif							/* GPUSORT_SERVICE_JOB_H */

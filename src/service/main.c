@@ -3,23 +3,18 @@
  * main.c
  *		The GPU service: the one process that calls CUDA.
  *
- * A background worker without a database.  It is started with the server if
- * gpusort is preloaded, else by the first backend that needs it, and ends when
- * it has been idle for a while, which it also is if it only waits for backends
- * that do nothing.  It owns the CUDA context, so a query pays
- * neither for a context nor for pinning memory.
+ * The service is a background worker without a database.  It starts with the
+ * server if gpusort is preloaded; otherwise the first backend that needs it
+ * starts it.  It owns the CUDA context, so that a query pays neither for a
+ * context nor for pinning memory.  It ends when it has been idle for
+ * gpusort.service_idle_timeout.  It counts as idle, too, when all its requests
+ * wait for backends that do nothing.
  *
- * Its loop looks at every request in turn and moves each one step on
- * (job.c).
+ * Its loop moves each request on by one step (service/job.c).  While the device
+ * works, it polls; otherwise it waits for its latch.
  *
- * A CUDA error that is not about memory may have poisoned the context, which
- * cannot be repaired within a process.  The service then ends, after marking
- * every request as failed; the backends sort on the CPU from their chunks, and
- * the next sort starts a new service.  So it does, by its watchdog
- * (watch.c), when a call does not come back.
- *
- * Signals are blocked whenever CUDA may be running, so that its threads
- * inherit the mask and no handler of PostgreSQL's ever runs in one of them.
+ * Signals are blocked except while the service waits.  So the threads that CUDA
+ * makes inherit the mask, and PostgreSQL's signal handlers never run in them.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,32 +43,17 @@
 
 PGDLLEXPORT void gpusort_service_main(Datum arg);
 
-#define POLL_MICROSECONDS		20	/* between looks at a busy device */
-#define POLLS_BEFORE_SLEEP		500 /* then 1 ms at a time */
-#define TRIM_AFTER_MS			1000	/* idle device memory is given back */
+#define POLL_MICROSECONDS		20	/* between two looks at a busy device */
+#define POLLS_BEFORE_SLEEP		500 /* after these, looks are 1 ms apart */
+#define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
+#define MAX_REST_MS				60000L	/* the longest wait for the latch */
 
 /* ----------------------------------------------------------------
  *		Process
  * ----------------------------------------------------------------
  */
 
-/* Gives back everything that is not in use; the context stays. */
-static void
-give_memory_back(void)
-{
-	gpusort_pool_trim();
-	GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
-}
-
-/* Ends CUDA in good order. */
-static void
-close_device(void)
-{
-	gpusort_job_drop_all();
-	gpusort_device_close();
-}
-
-/* True if this process is the service; false if another one is already. */
+/* Makes this process the service.  Returns false if another process is. */
 static bool
 become_service(void)
 {
@@ -93,6 +73,7 @@ become_service(void)
 	return alone;
 }
 
+/* From now on the service may use requests' chunks.  Wakes the backends that wait for that. */
 static void
 announce_ready(void)
 {
@@ -108,8 +89,9 @@ announce_ready(void)
 }
 
 /*
- * Sleeps until there is something to do, with signals let in.  busy: the
- * device is at work and must be polled.
+ * Waits for the next look, with signals let in: briefly while the device is busy,
+ * otherwise until the latch is set or idle_ms have passed.  *polls counts the
+ * looks since the device became busy.
  */
 static void
 rest(bool busy, int *polls, long idle_ms)
@@ -129,15 +111,119 @@ rest(bool busy, int *polls, long idle_ms)
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
+/* Ends the process in good order. */
+static void
+close_and_exit(void)
+{
+	gpusort_job_drop_all();
+	gpusort_device_close();
+	proc_exit(0);
+}
+
+static void
+reload_settings(void)
+{
+	ProcessConfigFile(PGC_SIGHUP);
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_control->pool_limit = gpusort_pool_limit;
+	LWLockRelease(&gpusort_control->lock);
+	GPUSORT_WATCHED(0, gpusort_cuda_set_memory_limit(gpusort_service_device,
+													 (uint64) gpusort_device_memory_limit * 1024 * 1024));
+}
+
+/* Since when the service is idle, and what it has given back since. */
+typedef struct IdleState
+{
+	uint64		since;			/* ms of the monotonic clock */
+	bool		trimmed;		/* unused device memory is given back */
+} IdleState;
+
+/* Gives back unused segments and device memory, and ends the service unless it is permanent. */
+static void
+time_out_idle(IdleState *idle, bool permanent)
+{
+	bool		ending = false;
+
+	gpusort_pool_trim();
+	GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
+	idle->since = gpusort_watch_now();
+	if (permanent)
+		return;
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	ending = gpusort_job_hand_over();
+	if (ending)
+		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
+	LWLockRelease(&gpusort_control->lock);
+	if (ending)
+	{
+		gpusort_device_end_idle();
+		close_and_exit();
+	}
+}
+
+/* Gives memory back while the service is idle, and ends it in the end.  Returns for how many ms it may wait. */
+static long
+be_idle(IdleState *idle, bool permanent)
+{
+	uint64		idle_ms = gpusort_watch_now() - idle->since;
+	uint64		timeout_ms = gpusort_service_idle_timeout * UINT64CONST(1000);
+
+	if (!idle->trimmed && idle_ms >= TRIM_AFTER_MS)
+	{
+		GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
+		idle->trimmed = true;
+	}
+	if (timeout_ms > 0 && idle_ms >= timeout_ms)
+		time_out_idle(idle, permanent);
+	return idle->trimmed ? MAX_REST_MS : TRIM_AFTER_MS;
+}
+
+/* The loop of the service; does not return. */
+static void
+serve(bool permanent)
+{
+	IdleState	idle_state = {gpusort_watch_now(), false};
+	int			polls = 0;
+
+	for (;;)
+	{
+		bool		idle = true;
+		bool		busy;
+		long		rest_ms = MAX_REST_MS;
+
+		ResetLatch(MyLatch);
+		if (ShutdownRequestPending)
+			close_and_exit();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			reload_settings();
+		}
+
+		busy = gpusort_job_step_all(&idle);
+		if (idle)
+			rest_ms = be_idle(&idle_state, permanent);
+		else
+		{
+			idle_state.since = gpusort_watch_now();
+			idle_state.trimmed = false;
+		}
+		if (gpusort_service_idle_timeout > 0)
+			rest_ms = Min(rest_ms, gpusort_service_idle_timeout * 1000L);
+		rest(busy, &polls, rest_ms);
+	}
+}
+
+/*
+ * Entry point of the background worker.  arg is true if the service was started
+ * with the server: such a service never ends for being idle.
+ */
 void
 gpusort_service_main(Datum arg)
 {
 	bool		permanent = DatumGetBool(arg);
 	const char *reason;
 	sigset_t	all;
-	TimestampTz idle_since;
-	bool		trimmed = false;
-	int			polls = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
@@ -155,78 +241,11 @@ gpusort_service_main(Datum arg)
 	gpusort_fault_serve();
 #endif
 
-	/* SIGQUIT's handler only calls _exit(): any thread may run it */
+	/* SIGQUIT's handler calls nothing but _exit(), so any thread may run it */
 	sigfillset(&all);
 	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	gpusort_device_open();
 	announce_ready();
-
-	idle_since = GetCurrentTimestamp();
-	for (;;)
-	{
-		bool		busy = false;
-		bool		idle = true;
-
-		ResetLatch(MyLatch);
-		if (ShutdownRequestPending)
-		{
-			close_device();
-			proc_exit(0);
-		}
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-			gpusort_control->pool_limit = gpusort_pool_limit;
-			LWLockRelease(&gpusort_control->lock);
-			GPUSORT_WATCHED(0, gpusort_cuda_set_memory_limit(gpusort_service_device,
-															 (uint64) gpusort_device_memory_limit * 1024 * 1024));
-		}
-
-		for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-			busy |= gpusort_job_step(i, &idle);
-
-		if (!idle)
-		{
-			idle_since = GetCurrentTimestamp();
-			trimmed = false;
-		}
-		else
-		{
-			TimestampTz now = GetCurrentTimestamp();
-
-			if (!trimmed && TimestampDifferenceExceeds(idle_since, now, TRIM_AFTER_MS))
-			{
-				GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
-				trimmed = true;
-			}
-			if (gpusort_service_idle_timeout > 0 &&
-				TimestampDifferenceExceeds(idle_since, now, gpusort_service_idle_timeout * 1000))
-			{
-				bool		ending_now = false;
-
-				give_memory_back();
-				idle_since = now;
-				if (!permanent)
-				{
-					LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-					ending_now = gpusort_job_hand_over();
-					if (ending_now)
-						pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-					LWLockRelease(&gpusort_control->lock);
-				}
-				if (ending_now)
-				{
-					gpusort_device_end_idle();
-					close_device();
-					proc_exit(0);
-				}
-			}
-		}
-		rest(busy, &polls, idle && !trimmed ? TRIM_AFTER_MS :
-			 gpusort_service_idle_timeout > 0 ? gpusort_service_idle_timeout * 1000L :
-			 60000L);
-	}
+	serve(permanent);
 }

@@ -1,31 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * piece.c
- *		The GPU service: what it does for a piece of a request.
+ *		The GPU service: the steps of one piece of a request.
  *
- * A run that the device can hold is one piece.  One that it cannot is cut at
- * chunk boundaries, as an external sort makes its runs: whenever a piece has
- * as many chunks as it may and another chunk comes, the next piece begins.
- * So nobody needs to know how many keys there will be, and a run is cut while
- * it is still gathered, if need be.
+ * A run that fits the device is one piece.  A larger run is cut at chunk
+ * boundaries, as an external sort cuts its input: when a piece has its most
+ * chunks and another chunk comes, the next piece begins.  So the number of keys
+ * need not be known in advance, and a run can be cut while it is gathered.
  *
- * Each piece has a lane to itself, and lanes have streams of their own.  While
- * one piece is sorted, the next is on its way to the device and the one before
- * is on its way back.  Pieces are as large as this permits, and a power of two
- * of chunks, because a lane's buffer doubles.
+ * Each piece has a lane of its own, and each lane has streams of its own.  While
+ * one piece is sorted, the next piece is copied to the device and the previous
+ * one is copied back.  Pieces are as large as this overlap permits.  Their size
+ * is a power of two of chunks, because a lane's buffer grows by doubling.
  *
- * The first piece is an exception where the number of keys is not known: as
- * long as a run may still fit the device whole, which is better than in
- * pieces, it is not cut.
+ * The first piece is an exception if the number of keys is not known: as long
+ * as the run may still fit the device whole, which is faster than pieces, it is
+ * not cut.
  *
- * Where rows are wanted, the sorted keys of a piece come back with them, for
- * the merge; of keys of several words, 8 bytes each, which the first piece
- * settles how to make (merge_key.h).  That is kept in the request, with which
- * it outlives any piece.
+ * If row numbers are wanted, the sorted keys of a piece come back with them,
+ * because the merge needs them.  Of keys of several words, 8 bytes come back;
+ * the first piece decides how these are made (kernels/merge_key.h).  The request
+ * keeps that decision, because it outlives the piece.
  *
- * Input chunks are only read.  A piece can be taken off the device at any
- * time, and be uploaded and sorted again: the same keys in the same order, so
- * that its result can be continued at the block where it broke off.
+ * The service only reads input chunks.  So it can take a piece off the device at
+ * any time, and upload and sort it again: the same keys in the same order, so
+ * that the result continues at the block where it broke off.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,11 +39,11 @@
 #include "service/watch.h"
 
 /* ----------------------------------------------------------------
- *		How large
+ *		The size of a piece
  * ----------------------------------------------------------------
  */
 
-/* A lane's key buffer doubles as chunks come. */
+/* Bytes of a lane's key buffer with this many chunks: the buffer grows by doubling. */
 static uint64
 buffer_bytes(uint32 chunks)
 {
@@ -58,13 +57,14 @@ rows_in(const GpusortJob *job, uint32 chunks)
 }
 
 /*
- * The sorts in kernels/ want the keys and a spare buffer of their size; with
- * rows, two buffers of (key, row) packed into 8 bytes; with keys of several
- * words also the 8 bytes that are sorted at a time, and the order so far.
- * CUB's and mppSort's tables are below a sixteenth of that.
+ * A sort in kernels/ needs the keys and a spare buffer of the same size.  With
+ * rows, the spare memory is two buffers of (key, row) packed into 8 bytes.  With
+ * keys of several words, it also needs the 8 bytes of each key that are sorted
+ * at a time, and the row order so far.  The tables of CUB and mppSort take less
+ * than 1/16 of that.
  */
-uint64
-gpusort_piece_memory(const GpusortJob *job, uint32 chunks)
+static uint64
+piece_memory(const GpusortJob *job, uint32 chunks)
 {
 	uint64		rows = rows_in(job, chunks);
 	uint64		bytes = buffer_bytes(chunks);
@@ -75,19 +75,19 @@ gpusort_piece_memory(const GpusortJob *job, uint32 chunks)
 	return bytes + bytes / 16;
 }
 
-/* The most chunks that fit the device, or 1. */
+/* The most chunks that the device can sort at once, at least 1. */
 static uint32
 largest_piece(const GpusortJob *job)
 {
 	uint32		chunks = 1;
 
 	while (chunks < GPUSORT_MAX_CHUNKS &&
-		   gpusort_piece_memory(job, chunks + 1) <= gpusort_service_memory())
+		   piece_memory(job, chunks + 1) <= gpusort_service_memory())
 		chunks++;
 	return chunks;
 }
 
-/* The most chunks of which one piece is sorted, one comes and one goes, or 1. */
+/* The most chunks with which one piece can be sorted while one arrives and one leaves, at least 1. */
 static uint32
 overlapping_piece(const GpusortJob *job)
 {
@@ -99,13 +99,13 @@ overlapping_piece(const GpusortJob *job)
 		uint64		coming = buffer_bytes(more);
 		uint64		going = coming;
 
-		/* of keys of several words, 8 bytes are left */
+		/* of a key of several words, 8 bytes are copied back */
 		if (job->words > 1)
 			going = rows_in(job, more) * sizeof(uint64);
 		if (job->want_rows)
 			going += rows_in(job, more) * sizeof(uint32);
 		if (more > GPUSORT_MAX_CHUNKS ||
-			gpusort_piece_memory(job, more) + coming + going > gpusort_service_memory())
+			piece_memory(job, more) + coming + going > gpusort_service_memory())
 			return chunks;
 		chunks = more;
 	}
@@ -121,7 +121,7 @@ gpusort_piece_reset(GpusortJob *job)
 	job->key_bytes = request->key_bytes;
 	job->words = request->words;
 	job->want_rows = gpusort_request_bool_sound(&request->want_rows) && request->want_rows;
-	/* a request that is over may have been damaged, and has no more pieces */
+	/* the request is damaged, and check_request() fails it: avoid a division by 0 until then */
 	if (!gpusort_request_keys_sound(job->key_bytes, job->words, job->want_rows))
 	{
 		job->key_bytes = sizeof(uint64);
@@ -134,15 +134,15 @@ gpusort_piece_reset(GpusortJob *job)
 }
 
 /* ----------------------------------------------------------------
- *		Where one ends and the next begins
+ *		The boundaries of pieces
  * ----------------------------------------------------------------
  */
 
-/* The request's chunk behind chunk, its first for -1; -1 if that is damaged. */
+/* The request's chunk after chunk, or its first one if chunk is -1.  Returns -1 if the list is damaged. */
 static int
-chunk_behind(const GpusortRequest *request, int chunk)
+next_chunk(const GpusortRequest *request, int chunk)
 {
-	return gpusort_request_chunk_behind(gpusort_control, request - gpusort_control->requests, chunk);
+	return gpusort_request_next_chunk(gpusort_control, request - gpusort_control->requests, chunk);
 }
 
 static GpusortPieceOutcome
@@ -158,7 +158,7 @@ gpusort_piece_note(GpusortJob *job)
 	GpusortRequest *request = job->request;
 	const GpusortPiece *piece = gpusort_job_piece(job, job->returned);
 
-	/* the last piece is complete, and sorted, only once no more keys come */
+	/* a parked request that has results has a piece that is not returned: it is not finished */
 	Assert(job->returned < job->begun || pg_atomic_read_u32(&request->ready) == 0);
 	request->resume_piece = job->returned;
 	request->resume_chunks = piece->first;
@@ -180,12 +180,12 @@ gpusort_piece_resume(GpusortJob *job)
 	piece->most = request->resume_most;
 	piece->before = -1;
 	for (uint32 i = 0; i < piece->first; i++)
-		piece->before = chunk_behind(request, piece->before);
+		piece->before = next_chunk(request, piece->before);
 	piece->last = piece->before;
 	piece->sent = piece->queued = pg_atomic_read_u32(&request->ready) - job->blocks;
 }
 
-/* How many chunks there are from the piece's first on. */
+/* The number of closed chunks of the request, from the piece's first one on. */
 static uint32
 chunks_from(const GpusortJob *job, const GpusortPiece *piece)
 {
@@ -217,7 +217,7 @@ gpusort_piece_begin(GpusortJob *job)
 		piece->before = -1;
 		if (job->begun > 0)
 		{
-			/* that one may be returned, but is not overwritten yet */
+			/* the previous piece may be returned already, but its slot is not reused yet */
 			const GpusortPiece *previous = gpusort_job_piece(job, job->begun - 1);
 
 			if (chunks_from(job, previous) <= previous->most)
@@ -226,7 +226,7 @@ gpusort_piece_begin(GpusortJob *job)
 			piece->before = previous->before;
 			for (uint32 i = 0; i < previous->most; i++)
 			{
-				piece->before = chunk_behind(request, piece->before);
+				piece->before = next_chunk(request, piece->before);
 				if (piece->before < 0)
 					return damaged(job);
 			}
@@ -258,7 +258,7 @@ gpusort_piece_last(const GpusortJob *job, uint32 p)
 	return !is_gathering(job) && chunks_from(job, piece) <= piece->most;
 }
 
-/* Closing waits for the copies in flight. */
+/* Closes the piece's lane, which waits for its copies in flight. */
 static void
 close_lane(GpusortPiece *piece)
 {
@@ -290,7 +290,7 @@ gpusort_piece_shrink(GpusortJob *job)
 	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
 	uint32		chunks = Min(piece->most, chunks_from(job, piece));
 
-	/* what has been sent is of a piece that ends where it ended */
+	/* blocks that were sent belong to a piece of this size */
 	if (chunks <= 1 || piece->sent > 0)
 	{
 		snprintf(job->failure, sizeof(job->failure),
@@ -306,7 +306,7 @@ gpusort_piece_shrink(GpusortJob *job)
 }
 
 /* ----------------------------------------------------------------
- *		There and back
+ *		Upload, sort, download
  * ----------------------------------------------------------------
  */
 
@@ -317,11 +317,11 @@ gpusort_piece_fits(GpusortJob *job, uint32 p)
 	const GpusortPiece *next = gpusort_job_piece(job, job->sorted);
 	uint64		bytes = gpusort_cuda_memory_used(gpusort_service_device) + buffer_bytes(piece->most);
 
-	/* what is in the job's way alone, the service's line will decide about */
+	/* the oldest piece always may try: job.c decides who gives up memory for it */
 	if (p == job->returned)
 		return true;
-	/* one piece or the other will be sorted meanwhile */
-	bytes += gpusort_piece_memory(job, next->most) - buffer_bytes(next->most);
+	/* while this piece is uploaded, the next one in order may be sorted, which takes spare memory */
+	bytes += piece_memory(job, next->most) - buffer_bytes(next->most);
 	return bytes <= gpusort_service_memory();
 }
 
@@ -355,7 +355,7 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 		return damaged(job);
 	while (piece->uploaded < chunks)
 	{
-		int			chunk = chunk_behind(request, piece->last);
+		int			chunk = next_chunk(request, piece->last);
 		uint32		bytes = chunk < 0 ? 0 : *(volatile uint32 *) &gpusort_control->chunks[chunk].bytes;
 		const char *reason = NULL;
 		char	   *keys;
@@ -400,7 +400,7 @@ blocks_of(uint64 bytes)
 	return (bytes + GPUSORT_CHUNK_BYTES - 1) / GPUSORT_CHUNK_BYTES;
 }
 
-/* Notes how a sort went, as the sum or the largest of all pieces. */
+/* Adds the report of one piece: times are added up, launch sizes are the largest of all pieces. */
 static void
 add_report(GpusortRequest *request, const GpusortCudaReport *report)
 {
@@ -412,11 +412,22 @@ add_report(GpusortRequest *request, const GpusortCudaReport *report)
 	request->bins_used = Max(request->bins_used, report->bins);
 }
 
-GpusortPieceOutcome
-gpusort_piece_sort(GpusortJob *job)
+/* Logs that the device returned a wrong order: twice, or once before CUB sorted again. */
+static void
+log_disorder(const GpusortJob *job, const GpusortPiece *piece, bool twice)
+{
+	ereport(LOG,
+			(twice ?
+			 errmsg("gpusort found the device's result out of order twice") :
+			 errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
+			 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_job_width(job))));
+}
+
+/* Sorts the piece on the device, as the request asks, and adds the sort's report to the request. */
+static GpusortPieceOutcome
+sort_on_device(GpusortJob *job, GpusortPiece *piece)
 {
 	GpusortRequest *request = job->request;
-	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
 	GpusortMergeKey merge_key = request->merge_key;
 	GpusortCudaSort sort = {
 		.rows = piece->rows,
@@ -425,18 +436,13 @@ gpusort_piece_sort(GpusortJob *job)
 		.with_rows = job->want_rows,
 		.algorithm = (GpusortAlgorithm) request->algorithm,
 		.bins = request->bins,
+		.keys_too = job->want_rows && request->in_pieces,
 		.merge_key = &merge_key,
 	};
-	int			ring[GPUSORT_RING];
-	int			nring;
 	GpusortCudaReport report;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	/* chunks may have come since the last look: then this is not all */
-	if (!gpusort_piece_last(job, job->sorted))
-		request->in_pieces = true;
-	sort.keys_too = sort.with_rows && request->in_pieces;
 	if (merge_key.parts != 0 && !gpusort_merge_key_sound(&merge_key, sort.words))
 		return damaged(job);
 	GPUSORT_WATCHED(piece->rows * gpusort_job_width(job),
@@ -446,45 +452,71 @@ gpusort_piece_sort(GpusortJob *job)
 		return GPUSORT_PIECE_NO_MEMORY;
 	if (status == GPUSORT_CUDA_UNSORTED)
 	{
-		ereport(LOG,
-				(errmsg("gpusort found the device's result out of order twice"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_job_width(job))));
+		log_disorder(job, piece, true);
 		strlcpy(job->failure, "The device's result was out of order.", sizeof(job->failure));
 		return GPUSORT_PIECE_FAILED;
 	}
 	if (report.resorted)
-		ereport(LOG,
-				(errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
-				 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_job_width(job))));
+		log_disorder(job, piece, false);
 	request->merge_key = merge_key;
 	add_report(request, &report);
-	/* every upload has come to its end */
+	/* a sort waits for all uploads, so their times are complete */
 	gpusort_cuda_lane_report(piece->lane, &report);
 	request->copy_in_ms += report.upload_ms;
 
-	/* a whole run's keys are nobody's concern if rows are wanted */
+	/* of a run that is sorted whole, row numbers come back without keys */
 	piece->nkey_blocks = !sort.with_rows || sort.keys_too ? blocks_of(piece->rows * sort.key_bytes) : 0;
 	piece->nblocks = piece->nkey_blocks;
 	if (sort.with_rows)
 		piece->nblocks += blocks_of(piece->rows * sizeof(uint32));
 	piece->queued = piece->resumed = piece->sent;
+	return GPUSORT_PIECE_OK;
+}
 
-	nring = gpusort_request_read_ring(gpusort_control, request - gpusort_control->requests, ring);
+/*
+ * Adds result chunks to the request's ring, as far as the piece needs them and
+ * the pool has them.  The ring must not grow once a block has its place there,
+ * because block b lies in ring[b % nring].
+ */
+static GpusortPieceOutcome
+grow_ring(GpusortJob *job, const GpusortPiece *piece)
+{
+	GpusortRequest *request = job->request;
+	int			index = request - gpusort_control->requests;
+	int			ring[GPUSORT_RING];
+	int			nring = gpusort_request_read_ring(gpusort_control, index, ring);
+
 	if (nring == 0)
 		return damaged(job);
-	/* the ring has one chunk; until a block has its place there, it may get more */
-	while (job->blocks + gpusort_job_piece(job, job->returned)->queued == 0 && nring < GPUSORT_RING &&
-		   (request->in_pieces || (uint32) nring < piece->nblocks))
+	if (job->blocks + gpusort_job_piece(job, job->returned)->queued > 0)
+		return GPUSORT_PIECE_OK;
+	while (nring < GPUSORT_RING && (request->in_pieces || (uint32) nring < piece->nblocks))
 	{
-		int			chunk = gpusort_pool_take_existing(request - gpusort_control->requests);
+		int			chunk = gpusort_pool_take_existing(index);
 
 		if (chunk < 0)
 			break;
 		request->ring[nring] = chunk;
 		request->nring = ++nring;
 	}
-	job->sorted++;
 	return GPUSORT_PIECE_OK;
+}
+
+GpusortPieceOutcome
+gpusort_piece_sort(GpusortJob *job)
+{
+	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
+	GpusortPieceOutcome outcome;
+
+	/* a chunk may have come since the last look: then more pieces follow */
+	if (!gpusort_piece_last(job, job->sorted))
+		job->request->in_pieces = true;
+	outcome = sort_on_device(job, piece);
+	if (outcome == GPUSORT_PIECE_OK)
+		outcome = grow_ring(job, piece);
+	if (outcome == GPUSORT_PIECE_OK)
+		job->sorted++;
+	return outcome;
 }
 
 GpusortPieceOutcome
@@ -519,7 +551,7 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 						status = gpusort_cuda_download(piece->lane, rows, offset, to,
 													   Min(GPUSORT_CHUNK_BYTES, size - offset), &err));
 		gpusort_service_check(status, &err);
-		/* not the device's memory: a copy takes none of it */
+		/* a download takes no device memory, so this is host memory */
 		if (status != GPUSORT_CUDA_OK)
 		{
 			strlcpy(job->failure, "The GPU service has too little memory.", sizeof(job->failure));

@@ -3,6 +3,11 @@
  * piece.h
  *		A request of the GPU service, its pieces, and the steps of a piece.
  *
+ * A job is the service's private state for a request.  A piece is a part of
+ * the request's chunks that the device sorts by itself; most requests have one
+ * piece.  Piece p goes through begin, upload, sort and return.  Pieces p+1 and
+ * p-1 may be uploaded and returned while piece p is sorted.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_SERVICE_PIECE_H
@@ -11,67 +16,76 @@
 #include "gpu/control.h"
 #include "gpusort_cuda.h"
 
-/* Pieces of a request on the device: one comes, one is sorted, one goes. */
+/* Pieces of a request on the device: one arrives, one is sorted, one leaves. */
 #define GPUSORT_MAX_PIECES	3
 
-/* A stretch of a request's chunks, sorted by itself: often all of them. */
 typedef struct GpusortPiece
 {
-	GpusortCudaLane *lane;		/* NULL: nothing of it is on the device */
-	uint32		first;			/* its first chunk, counted in the request */
-	uint32		most;			/* chunks; fewer if no more come */
-	int			before;			/* the chunk before it, or -1 */
-	int			last;			/* the chunk uploaded last, or before */
+	GpusortCudaLane *lane;		/* NULL: nothing of the piece is on the device */
+	uint32		first;			/* index of its first chunk within the request */
+	uint32		most;			/* the most chunks it may have */
+	int			before;			/* pool number of the chunk before it, or -1 */
+	int			last;			/* pool number of the chunk uploaded last, or before */
 	uint32		uploaded;		/* chunks queued for upload */
-	uint64		rows;			/* in those */
+	uint64		rows;			/* rows in the uploaded chunks */
 
-	/* once sorted: blocks of the result, see gpu/control.h */
-	uint32		nblocks;
-	uint32		nkey_blocks;	/* keys come first, the rest are rows */
-	uint32		queued;			/* for download */
-	uint32		resumed;		/* of which before this lane was opened */
-	uint32		sent;			/* the backend knows of these */
+	/* Set by the sort: blocks of the result, as in gpu/control.h. */
+	uint32		nblocks;		/* all blocks: keys, then row numbers */
+	uint32		nkey_blocks;	/* the blocks that hold keys */
+	uint32		queued;			/* blocks queued for download */
+	uint32		resumed;		/* blocks sent before this lane was opened */
+	uint32		sent;			/* blocks published to the backend */
 } GpusortPiece;
 
-/* The service's own side of a request. */
 typedef struct GpusortJob
 {
 	GpusortRequest *request;
-	uint32		serial;			/* of the use of the request that the rest is about */
+	uint32		serial;			/* the request's serial that this state is about */
 
-	/* what it said when that began, and may no longer say if it is damaged */
-	uint8		key_bytes;
-	uint8		words;
+	/* Copies of the request's fields from when the job began: the request may be damaged later. */
+	uint8		key_bytes;		/* bytes of a key word: 4 or 8 */
+	uint8		words;			/* words of a key; 0 before the first job */
 	bool		want_rows;
 
+	/* The first checked chunks of the request are sound; checked_last is the last of them, or -1. */
+	uint32		checked;
+	int			checked_last;
+
 	/*
-	 * Piece p is pieces[p % GPUSORT_MAX_PIECES], for returned <= p < begun.
-	 * Those below sorted are; returned <= sorted <= begun, and begun - returned
-	 * is at most GPUSORT_MAX_PIECES.
+	 * Piece p is pieces[p % GPUSORT_MAX_PIECES] for returned <= p < begun.
+	 * Pieces below sorted are sorted.  Invariants: returned <= sorted <= begun,
+	 * and begun - returned <= GPUSORT_MAX_PIECES.
 	 */
 	GpusortPiece pieces[GPUSORT_MAX_PIECES];
 	uint32		returned;
 	uint32		sorted;
 	uint32		begun;
 
-	uint32		piece_chunks;	/* for the next piece to be begun */
-	uint32		blocks;			/* of the pieces returned */
-	bool		starved;		/* gave device memory up; uploads no more until
-								 * first in line, and one piece only */
+	uint32		piece_chunks;	/* the most chunks of the next piece to begin */
+	uint32		blocks;			/* result blocks of the returned pieces */
+	bool		starved;		/* gave up device memory; uploads nothing until it is
+								 * first in line, and then one piece only */
 
 	/*
-	 * Since when there is nothing to do for the request but to wait for its
-	 * backend, 0 if there is, and what the backend had done by then.  parked:
-	 * that was long ago, and the request has nothing on the device, nor will
-	 * before its backend does more.
+	 * The service has had nothing to do for the request since waiting_since
+	 * (ms of the monotonic clock, 0: it has), except to wait for its backend.
+	 * The seen_ fields say what the backend had done by then.  A parked request
+	 * has waited for gpusort.service_idle_timeout: it has nothing on the device
+	 * until its backend does more.
 	 */
-	TimestampTz waiting_since;
+	uint64		waiting_since;
 	GpusortRequestState seen_state;
 	uint32		seen_nclosed;
 	uint32		seen_consumed;
 	bool		parked;
-	/* Since when copies are in flight with none queued or finished; 0: none are. */
-	TimestampTz copying_since;
+
+	/*
+	 * How long copies have been in flight without any progress, in ms, as far as
+	 * the service has watched.  copies_seen counts all copies queued and
+	 * finished, by which progress is recognised.
+	 */
+	uint64		stalled_ms;
+	uint64		stall_checked;	/* ms of the monotonic clock; 0: no copy is in flight */
 	uint64		copies_seen;
 
 	char		failure[160];	/* why a piece failed */
@@ -90,67 +104,63 @@ gpusort_job_piece(GpusortJob *job, uint32 p)
 	return &job->pieces[p % GPUSORT_MAX_PIECES];
 }
 
-/* How a step of a piece went.  FAILED: the job's failure says why. */
+/* The outcome of a step.  FAILED: job->failure says why. */
 typedef enum GpusortPieceOutcome
 {
 	GPUSORT_PIECE_OK,
-	GPUSORT_PIECE_NO_MEMORY,
+	GPUSORT_PIECE_NO_MEMORY,	/* the device has too little free memory now */
 	GPUSORT_PIECE_FAILED
 } GpusortPieceOutcome;
 
 /*
- * Bytes of device memory with which that many chunks of the request's keys
- * can be uploaded and sorted.
- */
-extern uint64 gpusort_piece_memory(const GpusortJob *job, uint32 chunks);
-
-/*
- * Forgets all pieces, reads what is to be sorted, and decides how large the
- * request's pieces shall be.
+ * Forgets all pieces, copies the request's description of its keys, and
+ * decides the size of the pieces.
  */
 extern void gpusort_piece_reset(GpusortJob *job);
 
 /*
- * Notes in the request which piece is the oldest that is not returned, and, in
- * another service, begins with that one after a reset.
+ * Notes the oldest unreturned piece in the request, so that another service can
+ * continue there: gpusort_piece_resume() begins with that piece, after a reset.
+ * The request's chunks are sound.
  */
 extern void gpusort_piece_note(GpusortJob *job);
 extern void gpusort_piece_resume(GpusortJob *job);
 
-/* Begins pieces for the chunks that there are.  Fails if these are damaged. */
+/* Begins pieces for the chunks that the request has by now.  FAILED if its chunk list is damaged. */
 extern GpusortPieceOutcome gpusort_piece_begin(GpusortJob *job);
 
-/* Will no more chunks come to piece p, which is begun? */
+/* Has piece p, which is begun, all the chunks that it will get? */
 extern bool gpusort_piece_complete(const GpusortJob *job, uint32 p);
 
-/* Is piece p, which is begun, the one that no other will follow? */
+/* Is piece p, which is begun, the request's last one? */
 extern bool gpusort_piece_last(const GpusortJob *job, uint32 p);
 
-/* Is the device likely to have room for piece p beside the job's others? */
+/* Is the device likely to have room for piece p beside the job's other pieces? */
 extern bool gpusort_piece_fits(GpusortJob *job, uint32 p);
 
-/* Queues the piece's chunks that there are for upload. */
+/* Queues the upload of those chunks of piece p that have come and are not queued yet. */
 extern GpusortPieceOutcome gpusort_piece_upload(GpusortJob *job, uint32 p);
 
-/* Is the piece complete and on the device? */
+/* Is piece p complete, and are all its keys on the device? */
 extern bool gpusort_piece_uploaded(GpusortJob *job, uint32 p);
 
-/* Sorts the piece that is next, which is on the device. */
+/* Sorts the next unsorted piece, whose keys are all on the device.  Waits for the device. */
 extern GpusortPieceOutcome gpusort_piece_sort(GpusortJob *job);
 
 /*
- * Queues downloads of the oldest sorted piece into empty result chunks; *ready
- * is how many blocks of the whole result have arrived.  If that is all of the
- * piece, it has been returned, and is gone from the device.
+ * Queues downloads of the oldest sorted piece into empty result chunks.  Sets
+ * *ready to the number of blocks of the whole result that have arrived.  When
+ * all blocks of the piece have arrived, closes its lane and counts it as
+ * returned.
  */
 extern GpusortPieceOutcome gpusort_piece_return(GpusortJob *job, uint32 *ready);
 
-/* Takes pieces from p on off the device; they are uploaded and sorted again. */
+/* Takes piece p and all later ones off the device; they will be uploaded and sorted again. */
 extern void gpusort_piece_drop(GpusortJob *job, uint32 p);
 
 /*
- * Makes the oldest unsorted piece smaller.  False if it cannot be, or a part of
- * it has been sent: the job's failure says why.
+ * Makes the oldest unsorted piece smaller.  Returns false, with job->failure
+ * set, if it has one chunk only or some of its result has been sent.
  */
 extern bool gpusort_piece_shrink(GpusortJob *job);
 

@@ -3,31 +3,49 @@
  * watch.c
  *		The GPU service's watchdog: ends a service whose device hangs.
  *
- * Most calls of CUDA wait for the device, and nothing interrupts them: with a
- * kernel that never ends or a driver that has lost its device, the service
- * would stay in one for ever, and all its backends with it.  So a thread looks
- * on, once a second.  When a call has taken too long, the thread ends the
- * process in the place of the one that is stuck.  The driver then ends what
+ * Most CUDA calls wait for the device, and nothing interrupts them.  With a
+ * kernel that never ends, or a driver that has lost its device, the service would
+ * stay in such a call forever, and all its backends would wait.  So a thread
+ * looks once a second.  When a call has exceeded its timeout, the thread ends
+ * the process in place of the thread that is stuck.  The driver then ends what
  * runs on the device.
  *
- * PostgreSQL's code is not made for threads.  The rule that keeps this right is
- * that only one of the two ever runs any of it: the service's own thread
- * between calls of the device, the watchdog once it has taken over, which it
- * can only in the middle of a call.  One atomic word decides: it is odd during
- * a call, another number for each, and the last of all numbers after the
- * watchdog has taken over.  A call that returns then finds that out, and waits
- * for its end.
+ * The watchdog must leave shared memory in order, for which it runs
+ * shmem_exit().  A mere _exit() would leave the process's PGPROC and its
+ * postmaster child slot in use.  The postmaster takes that for a crash: it kills
+ * every backend and reinitialises shared memory.  One hung GPU would then end
+ * all sessions of the server.
  *
- * That rule does not cover the C library, whose locks the stuck thread, or one
- * of the driver's, may hold: malloc's, say.  So the log is told first, by
- * write(), and the kernel is asked for a SIGALRM in a while: both are safe
- * whatever is held.  Only then is shared memory put in order, for which much of
- * PostgreSQL runs.  If that succeeds, the process exits as if by an error and
- * nobody else ends.  If it gets stuck, too, SIGALRM ends the process, and the
- * postmaster, for which that is a crash, restarts the others.
+ * PostgreSQL's code is not thread-safe.  It is safe here for these reasons:
  *
- * Time is counted in looks, so that what a stopped process has slept through,
- * watchdog and all, does not count.
+ *	1.	At any time, one thread at most runs it: the service's own thread
+ *		between device calls, or the watchdog after it has taken over, which it
+ *		can do only during a device call.  The atomic word "call" decides.  It
+ *		is odd during a call, changes with every call, and is TAKEN_OVER after
+ *		the watchdog's compare-and-exchange.  A device call that returns after
+ *		that finds TAKEN_OVER, and its thread pauses until the process ends.
+ *	2.	The compare-and-exchange is a full barrier, so the watchdog sees all
+ *		that the other thread wrote before its call.
+ *	3.	PostgreSQL keeps its state in plain variables, not in thread-local
+ *		ones, so the watchdog sees the same LWLocks, callbacks and PGPROC.
+ *	4.	PG_exception_stack points into the stuck thread's stack, so the
+ *		watchdog's caller sets its own (service/device.c).
+ *	5.	check_stack_depth() would raise an error in a second thread, because it
+ *		measures the distance from the first thread's stack.  No callback of
+ *		shmem_exit() calls it in PostgreSQL 15 to 19.  If one did, the caller's
+ *		handler would end the process as crashed.
+ *
+ * The C library is the exception to 1: the stuck thread, or a thread of the
+ * driver, may hold a lock of malloc() or stdio.  So the watchdog first does what
+ * is safe whatever is locked: it asks the kernel for a SIGALRM, and writes to
+ * the log by write().  Only then does it run shmem_exit().  If that blocks,
+ * SIGALRM kills the process, which the postmaster treats as a crash.
+ *
+ * test/t/016_standin_hangs.pl has both cases: after a hang no other process has
+ * ended and no slot or lock is left behind, and a watchdog that blocks is killed.
+ *
+ * The thread counts its own looks instead of reading a clock.  So time during
+ * which the process is stopped, and its watchdog with it, does not count.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,6 +53,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "miscadmin.h"
@@ -45,13 +64,22 @@
 #define LOOK_MS			1000
 #define TAKEN_OVER		PG_UINT64_MAX
 
-static pg_atomic_uint64 call;
-static pg_atomic_uint32 call_patience_ms;
-static void (*on_hang) (int patience_ms) = NULL;	/* NULL: nobody looks */
+static pg_atomic_uint64 call;	/* see 1. above */
+static pg_atomic_uint32 call_patience_ms;	/* timeout of the present call */
+static void (*on_hang) (int patience_ms) = NULL;	/* NULL: there is no watchdog */
+
+uint64
+gpusort_watch_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64) now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+}
 
 /*
- * A line for the log.  No ereport(), which allocates memory and has a buffer of
- * stderr's to lock; PostgreSQL's own snprintf() does neither.
+ * Writes a line to the log.  ereport() would allocate memory and lock stderr's
+ * buffer; PostgreSQL's own snprintf() does neither.
  */
 static void
 tell_log(int patience_ms)
@@ -61,12 +89,12 @@ tell_log(int patience_ms)
 	snprintf(line, sizeof(line), "LOG:  gpusort service (PID %d) is ending: " GPUSORT_HANG_REASON "\n",
 			 MyProcPid, patience_ms / 1000);
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)
-		return;					/* nobody is left to be told */
+		return;					/* the log is closed: nothing else can be done */
 }
 
-/* The kernel ends the process if it does not end before long. */
+/* Has the kernel kill the process if it does not end within the timeout. */
 static void
-end_before_long(void)
+set_alarm(void)
 {
 	struct sigaction action;
 	sigset_t	alarm_signal;
@@ -101,7 +129,7 @@ watch(void *arg)
 		if (now % 2 == 1 && looks >= patience_ms / LOOK_MS &&
 			pg_atomic_compare_exchange_u64(&call, &now, TAKEN_OVER))
 		{
-			end_before_long();
+			set_alarm();
 			tell_log(patience_ms);
 			on_hang(patience_ms);
 		}
@@ -128,7 +156,7 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 		on_hang = NULL;
 		ereport(LOG,
 				(errmsg("gpusort service could not start its watchdog"),
-				 errdetail("Should the device hang, so will the service.")));
+				 errdetail("If the device hangs, the service will hang, too.")));
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

@@ -9,15 +9,17 @@
 #define GPUSORT_SERVICE_WATCH_H
 
 /*
- * How long a call of the device may take: so long, and longer by a hundred
- * times what a slow device wants for each gigabyte that it has to copy or sort.
+ * The timeout of a device call: 30 s, plus 10 s for each GB that the call may
+ * have to copy or sort.  A slow device (PCIe 3.0 x4, unpinned memory) needs
+ * 0.1 s for a GB.
  */
 #define GPUSORT_PATIENCE_MS			30000
 #define GPUSORT_PATIENCE_MS_PER_GB	10000
 
-/* How long opening it may take: a driver may have many devices to wake up. */
+/* The timeout of opening the device: a driver may have to initialise many devices. */
 #define GPUSORT_OPEN_PATIENCE_MS	120000
 
+/* The timeout of a device call that copies or sorts this many bytes, in ms. */
 static inline int
 gpusort_watch_patience(uint64 bytes)
 {
@@ -31,22 +33,29 @@ gpusort_watch_patience(uint64 bytes)
 		(int) Min(bytes / (1024 * 1024) * GPUSORT_PATIENCE_MS_PER_GB / 1024, INT_MAX / 2);
 }
 
-/* What the log, and who waits, is told of a call that took that many seconds. */
+/* The text for the log and for waiting backends; %d is the timeout in seconds. */
 #define GPUSORT_HANG_REASON	"The device did not finish what it was at within %d seconds."
 
 /*
- * Starts the watchdog.  When a call takes too long, the log is told and hangs()
- * is called, in a thread that is then the only one to run any of PostgreSQL's
- * code; it must not return.  A process that then does not end within
- * GPUSORT_PATIENCE_MS is killed.  If no thread can be had, nothing is watched.
+ * Milliseconds of the monotonic clock, never 0.  Only differences mean
+ * anything.  Changes of the system's date and time do not affect it.
+ */
+extern uint64 gpusort_watch_now(void);
+
+/*
+ * Starts the watchdog thread.  When a device call exceeds its timeout, the
+ * thread writes a line to the log and calls hangs(), which must not return.
+ * From then on it is the only thread that runs PostgreSQL's code.  A process
+ * that does not end within GPUSORT_PATIENCE_MS after that is killed by SIGALRM.
+ * If no thread can be started, logs that, and nothing is watched.
  */
 extern void gpusort_watch_start(void (*hangs) (int patience_ms));
 
-/* The calling thread begins, and ends, something that may hang. */
+/* Called by the service's own thread around every device call. */
 extern void gpusort_watch_begin(int patience_ms);
 extern void gpusort_watch_end(void);
 
-/* A call of the device, with so many bytes to copy or sort. */
+/* Makes a device call that copies or sorts this many bytes, watched. */
 #define GPUSORT_WATCHED(bytes, call) \
 	do { \
 		gpusort_watch_begin(gpusort_watch_patience(bytes)); \

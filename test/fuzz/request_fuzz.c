@@ -49,8 +49,6 @@ void LWLockRelease(LWLock *lock) { }
 int LWLockNewTrancheId(void) { return 0; }
 void LWLockInitialize(LWLock *lock, int tranche_id) { }
 void LWLockRegisterTranche(int tranche_id, const char *tranche_name) { }
-TimestampTz GetCurrentTimestamp(void) { static TimestampTz now = 0; return now += 100000; }
-bool TimestampDifferenceExceeds(TimestampTz from, TimestampTz to, int ms) { return to - from >= ms * INT64CONST(1000); }
 bool errstart(int elevel, const char *domain) { return false; }
 bool errstart_cold(int elevel, const char *domain) { return false; }
 void errfinish(const char *filename, int lineno, const char *funcname) { }
@@ -122,6 +120,7 @@ gpusort_pool_take_existing(int request)
 
 int			gpusort_service_idle_timeout = 1;
 
+uint64 gpusort_watch_now(void) { static uint64 now = 0; return now += 100; }
 void gpusort_watch_begin(int patience_ms) { }
 void gpusort_watch_end(void) { }
 
@@ -270,8 +269,7 @@ step(void)
 	GpusortRequest *other = &gpusort_control->requests[OTHER];
 	bool		idle;
 
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-		gpusort_job_step(i, &idle);
+	gpusort_job_step_all(&idle);
 	/* its backend takes what has arrived */
 	pg_atomic_write_u32(&other->consumed, pg_atomic_read_u32(&other->ready));
 }
