@@ -1,24 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * run.c
- *		Gathers keys in blocks, has them sorted, hands the result out.
+ *		The sort run: gathers keys in blocks, has an engine sort them, hands out
+ *		the result.
  *
- * Keys are never moved while a run grows: memory comes in blocks, each as
- * large as all before it until they reach BLOCK_BYTES.  The first keys lie in
- * the run itself, so that a run of a few rows is a single allocation, which
- * is what an aggregate over thousands of small groups needs.
+ * Keys never move while a run grows: each new block is as large as all previous
+ * blocks together, up to BLOCK_BYTES.  The first keys lie in the run itself.  So
+ * a run of a few rows is a single allocation, which matters to aggregates over
+ * thousands of small groups.
  *
- * A run stays in the backend until it has gpusort.min_rows keys.  Then, if
- * the settings allow, an accelerator takes it: the keys so far are copied to
- * the accelerator's memory and later ones are written there directly.  A
- * backend may have thousands of runs, one for each group of an aggregate; when
- * as many are gathering as the accelerator likes, the others go there when
+ * A run stays in the backend until it has gpusort.min_rows keys.  Then, if the
+ * settings allow, an accelerator takes it: the keys so far are copied to the
+ * accelerator's memory, and later keys are written there directly.  A backend may
+ * have thousands of runs, one for each group of an aggregate.  When the maximum
+ * number of runs gathers in an accelerator's memory, further runs go there when
  * they are sorted.
  *
- * Whatever an accelerator does, the blocks hold every key until the run ends.
- * When it declines, runs out of memory, or dies, even between two blocks of
- * its result, the CPU engine sorts the blocks.  Both engines produce the same
- * sequence, so the result is simply continued at the row where it broke off.
+ * The blocks hold every key until the run ends.  If an accelerator declines the
+ * run, runs out of memory or dies, even between two blocks of its result, the CPU
+ * engine sorts the blocks.  All engines produce the same sequence, so the result
+ * continues at the row where it broke off.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,15 +38,15 @@
 
 #define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)
 
-/* The smallest block outside of the run. */
+/* Keys of the smallest block outside of the run. */
 #define FIRST_ROWS		8
 
-StaticAssertDecl(sizeof(GpusortRun) <= 256, "a run of a few keys takes one small chunk");
+StaticAssertDecl(sizeof(GpusortRun) <= 256, "a run of a few keys must fit an allocation of 256 bytes");
 
-/* Fewer keys are sorted in less time than it takes to read the clock. */
+/* Sorting fewer keys takes less time than reading the clock. */
 #define MIN_TIMED_ROWS	32
 
-/* Opens a block at the end of the list. */
+/* Adds an empty block: bytes at keys, which are local if the run allocated them. */
 static void
 add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
 {
@@ -92,7 +93,7 @@ gpusort_run_begin(const GpusortRunSpec *spec)
 	return run;
 }
 
-/* Of a row of the result. */
+/* Bytes of one row of the result. */
 static size_t
 result_bytes(const GpusortRun *run)
 {
@@ -111,7 +112,7 @@ gpusort_run_key(const GpusortRun *run, uint64_t row)
 	const GpusortRunBlock *block = run->blocks;
 
 	Assert(row < run->rows);
-	/* the last block that begins at or before the row; without branches */
+	/* binary search, without branches, for the last block that begins at or before the row */
 	for (int left = run->nblocks; left > 1;)
 	{
 		int			half = left / 2;
@@ -131,9 +132,9 @@ gpusort_run_memory(const GpusortRun *run)
 		bytes += sizeof(GpusortRunBlock) << run->log_maxblocks;
 
 	/*
-	 * An accelerator has all keys.  The room that its last chunk has left is
-	 * counted where chunks are; here, a caller with a small limit would see it
-	 * used up by the first key there, and begin one run after the other.
+	 * An accelerator has a copy of all keys.  Unused room in its last chunk does
+	 * not count: with a small limit, the first key there would use up the limit,
+	 * and the caller would begin one run after the other.
 	 */
 	if (run->engine != NULL)
 		bytes += run->rows * gpusort_spec_width(&run->spec);
@@ -142,7 +143,7 @@ gpusort_run_memory(const GpusortRun *run)
 							gpusort_cpu_threads_most(run->rows));
 }
 
-/* The CPU engine will sort this run, because engine will not. */
+/* Leaves the run to the CPU engine, because engine gave this reason not to sort it. */
 static void
 decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
 {
@@ -153,7 +154,7 @@ decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
 	gpusort_engine_declined(engine, reason, run->spec.quiet);
 }
 
-/* Is the run with an accelerator that still means to sort it? */
+/* Has an accelerator the run, and not declined it since? */
 static inline bool
 accelerated(const GpusortRun *run)
 {
@@ -178,7 +179,7 @@ free_blocks(GpusortRun *run)
 		pfree(run->blocks);
 }
 
-/* Copies the keys gathered so far to the accelerator's memory. */
+/* Copies the keys gathered so far to the accelerator's memory.  Returns a reason if it declines. */
 static const char *
 copy_blocks(GpusortRun *run)
 {
@@ -218,8 +219,8 @@ copy_blocks(GpusortRun *run)
 }
 
 /*
- * Hands the run, with the keys gathered so far, to an accelerator, if the
- * settings ask for one and it agrees.
+ * Hands the run with the keys gathered so far to an accelerator, if the settings
+ * allow one and it does not decline.
  */
 static void
 seek_accelerator(GpusortRun *run)
@@ -270,7 +271,7 @@ gpusort_run_reserve(GpusortRun *run, size_t *room)
 		}
 		else
 		{
-			/* all at once if the caller knows how much, else as much again */
+			/* one block for all expected rows, else a block as large as all before */
 			bytes = run->rows < run->spec.expected_rows ?
 				(run->spec.expected_rows - run->rows) * width :
 				Min(run->rows * width, BLOCK_BYTES);
@@ -328,7 +329,7 @@ gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput 
 	input->words = run->spec.words;
 }
 
-/* Sorts all blocks with the CPU engine into data. */
+/* Sorts all blocks by the CPU engine.  data has room for the result. */
 static void
 sort_on_cpu(GpusortRun *run, void *data)
 {
@@ -390,7 +391,7 @@ gpusort_run_sort(GpusortRun *run, void *out)
 		seek_accelerator(run);
 	if (accelerated(run) && run->rows == 0)
 	{
-		/* more was expected; there is nothing that an accelerator could do */
+		/* the run expected rows, so an accelerator took it, but none came */
 		run->declined = true;
 		run->engine->leave(run);
 	}
@@ -430,8 +431,8 @@ gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
 		}
 
 		/*
-		 * out may hold earlier blocks in a form of the caller's own, so the
-		 * whole result goes elsewhere.
+		 * The caller may have converted earlier blocks in out, so the CPU engine
+		 * writes the whole result elsewhere.
 		 */
 		decline(run, run->engine, reason);
 		sort_on_cpu(run, gpusort_memory_alloc_pages(run->cxt, run->rows * result_bytes(run)));
@@ -474,7 +475,7 @@ gpusort_run_finish(GpusortRun *run, GpusortReport *report)
 	pfree(result);
 	run->result = NULL;
 
-	/* whoever sorts these keys again does it here */
+	/* another sort of these keys is done by the CPU engine */
 	run->declined = true;
 	if (run->engine != NULL && !run->borrows)
 	{

@@ -1,20 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * run.h
- *		The sort run: the one seam between those who have rows to sort and
- *		the engines that sort them.
+ *		The sort run: the interface between code that has rows to sort and the
+ *		engines.
  *
- * A run is begun with a specification; its caller reserves room for keys,
- * writes them there, commits them, as often as there are more; sorts; fetches
- * the sorted blocks until none is left; and ends the run.
+ * The caller begins a run with a specification.  It reserves memory for keys,
+ * writes keys there and commits them, repeatedly.  Then it sorts the run, fetches
+ * the result block by block, and ends the run.
  *
- * Keys are unsigned integers (key/keybits.h) in ascending order.  Which engine
- * sorts, where the keys lie meanwhile, and whether an engine failed and
- * another took over does not show here.  Neither PostgreSQL's types nor
- * CUDA's do.
+ * Keys are unsigned integers (key/keybits.h); the order is ascending.  The caller
+ * does not see which engine sorts, where the keys lie, or whether one engine
+ * failed and another took over.  This header has no type of PostgreSQL or CUDA.
  *
- * Every function may raise an error; a run that is not ended is released with
- * the memory context it was begun in.
+ * Every function may raise an error.  A run that is not ended is released with
+ * the memory context in which it was begun.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,83 +31,87 @@ typedef struct GpusortRun GpusortRun;
 
 typedef struct GpusortRunSpec
 {
-	const char *key_type;		/* for reports; static storage */
-	uint64_t	expected_rows;	/* 0: not known */
-	uint8_t		key_bytes;		/* of a key's word: 4 or 8 */
-	uint8_t		words;			/* of a key, most significant first; 0 is 1.
-								 * Several are of 8 bytes, and need rows */
-	bool		rows;			/* fetch input positions instead of keys; equal
-								 * keys keep their input order; below 2^32 keys */
-	bool		quiet;			/* no warning if no accelerator can be used: nobody
-								 * asked for one in so many words */
-	bool		counted;		/* keys in the backend are in chunks of the memory
-								 * context, by whose size core tells how much an
-								 * aggregate takes */
-	bool		resumable;		/* keys will be added after a sort; such a run
-								 * stays in the backend */
+	const char *key_type;		/* name of the type for reports; static storage */
+	uint64_t	expected_rows;	/* rows that will come at least; 0: not known */
+	uint8_t		key_bytes;		/* bytes of a key word: 4 or 8 */
+	uint8_t		words;			/* words of a key, the most significant one first;
+								 * 0 means 1.  With several words, key_bytes is 8
+								 * and rows is true */
+	bool		rows;			/* fetch input positions instead of keys.  The sort is
+								 * stable; the run must have fewer than 2^32 keys */
+	bool		quiet;			/* do not warn if no accelerator can be used: the user
+								 * did not ask for one explicitly */
+	bool		counted;		/* allocate keys as chunks of the memory context, so
+								 * that HashAggregate sees how much memory its
+								 * aggregates take */
+	bool		resumable;		/* keys may be added after a sort; such a run never
+								 * uses an accelerator */
 } GpusortRunSpec;
 
-/* Bytes from one key to the next: a key's words lie side by side. */
+/* Bytes from one key to the next: the words of a key are contiguous. */
 static inline size_t
 gpusort_spec_width(const GpusortRunSpec *spec)
 {
 	return (size_t) spec->key_bytes * (spec->words > 1 ? spec->words : 1);
 }
 
-/* A piece of the result.  Valid until the next fetch or the run's end. */
+/* A contiguous part of the result.  Valid until the next fetch, or until the sort is finished. */
 typedef struct GpusortBlock
 {
-	const void *data;			/* keys, or input positions from 0 (uint32_t) */
-	size_t		count;
+	const void *data;			/* keys, or input positions counted from 0 (uint32_t) */
+	size_t		count;			/* elements of data */
 } GpusortBlock;
 
-/* Begins a run in the current memory context. */
+/* Begins a run in the current memory context.  Copies the specification. */
 extern GpusortRun *gpusort_run_begin(const GpusortRunSpec *spec);
 
 /*
- * Room for more keys, at least one; *room is set to how many.  What was
- * reserved before and not committed is forgotten.
+ * Returns memory for more keys, and sets *room to how many keys fit, at least
+ * one.  A reservation that was not committed is void.  The memory belongs to the
+ * run.
  */
 extern void *gpusort_run_reserve(GpusortRun *run, size_t *room);
 
-/* Adds the first count keys of what was reserved last; then reserve again. */
+/* Adds the first count keys of the last reservation, which is used up by that. */
 extern void gpusort_run_commit(GpusortRun *run, size_t count);
 
 /*
- * Gives the run all its keys, of one word, at once, as words that it only
- * reads, encoded as it goes; they must stay until the run is finished.  Saves
- * the memory that keys would take, whose first touch costs as much as the sort.
- * Nothing may be reserved in such a run.
+ * Gives an empty run all its keys at once: count words, which the run encodes
+ * when it reads them.  The run does not write to words; the caller keeps them
+ * unchanged until the sort is finished.  This saves a copy of the keys, whose
+ * first touch costs as much as the sort.  Keys have one word.  Nothing may be
+ * reserved in such a run.
  */
 extern void gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 							 const GpusortEncoding *encoding);
 
-/* How many keys were committed. */
+/* The number of committed or lent keys. */
 extern uint64_t gpusort_run_rows(const GpusortRun *run);
 
 /*
- * The key of an input row, from 0, that was committed, or the word that was
- * lent; read only, and there until the run ends, sorted or not.
+ * The key of an input row, counted from 0, or its lent word.  The caller must
+ * not change it.  Valid until the run ends, sorted or not.
  */
 extern const void *gpusort_run_key(const GpusortRun *run, uint64_t row);
 
 /*
- * Bytes that the run holds for its keys now, in the backend and, as far as they
- * are used, in an accelerator's chunks, and those that the CPU engine would need
- * besides, at most, to sort them, result included.  Lent words do not count.
- * For callers that keep to a limit; takes a few nanoseconds.
+ * Bytes of memory that the run takes: the keys, in the backend and in an
+ * accelerator's chunks, plus the most that the CPU engine would need to sort
+ * them, result included.  Lent words do not count.  For callers that keep to a
+ * memory limit; takes a few nanoseconds.
  */
 extern size_t gpusort_run_memory(const GpusortRun *run);
 
 /*
- * Sorts what was committed.  out, if not NULL, is room for the whole result,
- * aligned for its elements; an engine may put blocks in place there.
+ * Sorts the keys.  out, if not NULL, has room for the whole result and is aligned
+ * for its elements; an engine may write blocks of the result there.
  */
 extern void gpusort_run_sort(GpusortRun *run, void *out);
 
 /*
- * The next block of the result, or false when there is none.  Blocks come in
- * order; one whose data points into out, at its own place, needs no copy.
+ * Sets *block to the next block of the result; returns false at the end.  Blocks
+ * come in order.  If block->data points to the block's own place in out, the
+ * caller need not copy it.
  */
 extern bool gpusort_run_fetch(GpusortRun *run, GpusortBlock *block);
 
