@@ -10,7 +10,7 @@
 # Measures the library that make has built in this tree, on a private cluster
 # (test/cluster.sh) that it removes at the end.  Builds and installs nothing.
 #
-#   query      Each ORDER BY over ROWS rows of some 100 bytes: by core, by the
+#   query      Each ORDER BY over ROWS rows of some 90 bytes: by core, by the
 #              CPU engine, by the GPU if there is one, and without ORDER BY.
 #              Nothing is forced: the column "node" says which node the planner
 #              chose.  Medians of five runs after one to warm up.  OFFSET 1e10
