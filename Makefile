@@ -11,6 +11,7 @@
 #   make bench-gpu   the device's sorts beside CUB and thrust; ARGS="--quick"
 #                    and so on; needs nvcc, and no PostgreSQL
 #   make bench-gpu-plot    draws what it measured
+#   make docs        draws the pictures of docs/; needs GraphViz
 #   make, make install, make installcheck    as for any PGXS extension
 #
 #   WITH_CUDA=auto|yes|no   build the CUDA engine (auto: if nvcc is found);
@@ -97,8 +98,9 @@ $(call noted,config,$(shell $(PG_CONFIG) --version --includedir-server 2>/dev/nu
 $(if $(CUDA_OBJS),$(call noted,config_cuda,$(NVCC) $(CUDA_ARCH)))
 endif
 
-# What is made of kernels/ alone, which works without PostgreSQL.
-DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
+# Goals that need no PostgreSQL: those made of kernels/ alone, and pictures.
+PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
+DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES)
 
 # These install what is missing, PGXS included, and build by themselves.
 .PHONY: demo test test-long test-instruments check-core
@@ -153,6 +155,11 @@ bench-gpu:
 endif
 bench-gpu-plot:
 	gnuplot bench/gpu.gp
+
+.PHONY: docs
+docs: $(PICTURES)
+docs/%.svg: docs/%.dot
+	dot -Tsvg -o $@ $<
 
 # They are written above, if they are.
 build/config build/config_cuda: ;

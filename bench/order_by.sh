@@ -5,24 +5,25 @@
 #   bench/order_by.sh [ROWS [CSV]]      default: ten million, bench/order_by.csv
 #   WORKERS=8 bench/order_by.sh         with max_parallel_workers_per_gather = 8;
 #                                       default: 0, one process and one thread
-#   PARTS="query first crossover planning"    what to measure; default: all four
+#   PARTS="query first crossover planning"    the parts to run; default: all four
 #
 # Measures the library that make has built in this tree, on a private cluster
-# (test/cluster.sh) that is gone at the end; builds and installs nothing.
+# (test/cluster.sh) that it removes at the end.  Builds and installs nothing.
 #
-#   query      Each ORDER BY over ROWS rows of some 100 bytes: by core, by the
-#              CPU engine, by the GPU if one answers, and without ORDER BY.
-#              Nothing is forced: "node" says what the planner took.  Medians of
-#              five after one to warm up; OFFSET 1e10 swallows the rows.
-#   first      A session's first sort, which has no memory of another's; medians
-#              of five sessions, which have read the table before.
-#   crossover  Small tables, GpuSort forced: the times that EXPLAIN (ANALYZE,
-#              TIMING OFF) gives for the execution, medians of 21.
-#   planning   pgbench -S, transactions a second with and without the library,
-#              by turns; "ms" is the time of one transaction.
+#   query      Each ORDER BY over ROWS rows of some 90 bytes: by core, by the
+#              CPU engine, by the GPU if there is one, and without ORDER BY.
+#              Nothing is forced: the column "node" says which node the planner
+#              chose.  Medians of five runs after one to warm up.  OFFSET 1e10
+#              discards the rows.
+#   first      A session's first sort, which cannot use the memory of an earlier
+#              one.  Medians of five sessions, which have read the table before.
+#   crossover  Small tables, GpuSort forced.  The execution time that EXPLAIN
+#              (ANALYZE, TIMING OFF) shows, medians of 21.
+#   planning   pgbench -S with and without the library, by turns; "ms" is the
+#              time of one transaction.
 #
-# In every round each contender runs once, so that a drift of the machine's
-# speed meets all of them.
+# Each contender runs once in every round, so that a drift of the machine's
+# speed affects all of them alike.
 
 set -euo pipefail
 
@@ -51,7 +52,7 @@ bench() {
     psql -qXtA -v ON_ERROR_STOP=1 -v rows="$rows" "$@"
 }
 
-# Only a device makes this work.
+# With engine "cuda" this query is an error unless there is a device.
 cuda=false
 if bench -c "SET gpusort.engine = cuda" -c "SET gpusort.min_rows = 0" -c "SET gpusort.force = on" \
   -c "SELECT g FROM generate_series(1, 1000) g ORDER BY g" >/dev/null 2>&1; then
@@ -77,8 +78,8 @@ INSERT INTO contenders SELECT 'cuda', 'on', 'cuda', true WHERE :cuda;
 
 CREATE TABLE results (place serial, part text, query text, n bigint, contender text, node text, ms float8);
 
--- Runs a query by all contenders, or one, rounds times, after one time more to
--- warm up.  executor: time by EXPLAIN.
+-- Runs a query with all contenders, or with only_by, "rounds" times, after one
+-- run to warm up.  executor: take the execution time from EXPLAIN.
 CREATE FUNCTION measure(part text, query text, n bigint, source text, columns text, sort_key text,
                         rounds int, executor boolean, only_by text DEFAULT NULL, warm_up boolean DEFAULT true) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -112,7 +113,7 @@ BEGIN
 END $$;
 SQL
 
-# memory SIZE: both sides'
+# memory SIZE: sets the memory limits of core's Sort and of GpuSort
 memory() {
   printf "SET work_mem = '%s'; SET gpusort.memory_limit = '%s';" "$1" "$1"
 }

@@ -1,11 +1,11 @@
 #!/bin/bash
 #
-# run.sh - gpusort against what a user would pick instead, in one session.
+# run.sh - gpusort's functions against core and intarray, in one session.
 #
-# Uses the server that PGHOST, PGPORT, ... point to, with gpusort and intarray
-# installed there, and a database of its own.  Prints medians of five rounds;
-# in each round every contender runs once, so that a drift of the machine's
-# speed meets all of them.
+# Uses the server that PGHOST, PGPORT and so on point to, which must have gpusort
+# and intarray installed, and a database of its own.  Prints medians of five
+# rounds.  Each contender runs once in every round, so that a drift of the
+# machine's speed affects all of them alike.
 #
 #   bench/run.sh [ROWS]      default: ten million
 
@@ -25,7 +25,7 @@ SELECT (random() * 4294967295 - 2147483648)::int k, (random() * 1e6)::float4 f F
 VACUUM ANALYZE t;
 CREATE TABLE results (contender text, ms float8);
 
--- Sorts of arrays are timed from array in memory to array in memory.
+-- Sorts of arrays are timed from an array in memory to an array in memory.
 CREATE FUNCTION bench_arrays(rounds int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   a int[];
@@ -80,7 +80,7 @@ END $$;
 SELECT version() \g (tuples_only=on)
 SELECT * FROM gpusort_status() \g (tuples_only=on)
 SET work_mem = '4GB';
--- what is called core's is core's
+-- core's queries must be sorted by core
 SET gpusort.enabled = off;
 \o /dev/null
 SELECT bench_arrays(5);

@@ -1,5 +1,6 @@
-# gnuplot bench/speed.gp: writes bench/speed.svg from bench/speed.csv.
-# Time to sort n integers of a column into an array, by contender.
+# gnuplot bench/speed.gp: draws bench/speed.svg from bench/speed.csv, which has the
+# ratios that bench/run.sh printed.  The picture shows how many times as fast as core,
+# or intarray, gpusort sorts ten million integers.
 set terminal svg size 900,360 font "sans-serif,12" background "white"
 set output "bench/speed.svg"
 set datafile separator ","
