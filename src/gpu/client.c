@@ -1,21 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *		The CUDA engine as a backend sees it: chunks, a request, a wait.
+ *		The CUDA engine: a backend's side of sorting on the GPU.
  *
- * No CUDA here: a context costs a process a quarter of a second and half a
- * gigabyte of device memory, so one process, the GPU service, has the only
- * one.  A backend fills chunks of shared memory that the service uploads as
- * soon as each is full, submits its request, and sleeps on its latch until
- * sorted blocks arrive in a few more chunks, which it empties in turn.
+ * A backend makes no CUDA call: a CUDA context costs a process 0.25 s and
+ * 0.5 GB of device memory.  Only one process has a context, the GPU service.
+ * A backend writes its keys into chunks of shared memory; the service uploads
+ * each chunk as soon as it is full.  Then the backend submits its request and
+ * sleeps on its latch.  The service returns the sorted blocks in a ring of up
+ * to GPUSORT_RING chunks, from which the backend reads them.
  *
- * A run that the device cannot hold at once comes back as sorted pieces, from
- * the time that the first is sorted, which may be long before the last key is
- * there.  The backend collects them (returned.c) whenever it asks for another
- * chunk and while it waits, and merges them when they are fetched.
+ * A run that is too large for the device comes back as sorted pieces.  The
+ * first piece may come back while the backend still gathers keys.  The backend
+ * collects sorted pieces (gpu/returned.c) whenever it takes another chunk and
+ * while it waits, and merges them when the caller fetches the result.
  *
- * The input chunks are not touched until the backend has its whole result.
- * Whatever becomes of the service, the sort run can start over from them.
+ * Neither process changes the input chunks before the backend has its whole
+ * result.  If the service fails, the run can be sorted again from these chunks.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,20 +37,22 @@
 #include "guc.h"
 #include "run/engine.h"
 
-/* The backend's side of a request. */
+/* The engine's state of a run, allocated in the run's context. */
 typedef struct CudaRun
 {
 	GpusortHeldRequest held;
-	int			open_chunk;		/* being filled; -1: none */
-	uint32		open_bytes;
-	uint32		reserved_at;	/* in it, what was reserved last begins there */
-	uint32		fetched;		/* result blocks handed out */
-	uint64		fetched_rows;
-	GpusortPieces *pieces;		/* collected so far; NULL: not in pieces */
-	GpusortSpan *spans;			/* the input of pieces of several words, once merged */
+	int			open_chunk;		/* input chunk that is being filled; -1: none */
+	uint32		open_bytes;		/* bytes of committed keys in the open chunk */
+	uint32		reserved_at;	/* offset in the open chunk, in bytes, of the memory
+								 * that was reserved last */
+	uint32		fetched;		/* result blocks collected or handed out */
+	uint64		fetched_rows;	/* rows handed out; 0 if the result is in pieces */
+	GpusortPieces *pieces;		/* sorted pieces collected so far; NULL: none */
+	GpusortSpan *spans;			/* the run's blocks, for merging keys of several
+								 * words; NULL until the merge begins */
 } CudaRun;
 
-/* Requests of one process that may gather at a time. */
+/* The most requests of one process that gather at a time. */
 #define MAX_GATHERING	2
 
 static inline GpusortRequest *
@@ -65,9 +68,9 @@ cuda_may_gather(void)
 }
 
 /*
- * Are there chunks for the keys that are known to come, and one for the result?
- * A run that begins without them would hold others up, fail for all that, and
- * leave its slot for the service to clear.
+ * Are there free chunks for the keys that are expected, and one for the result?
+ * A run that began without them would hold up other runs and fail all the same,
+ * and the service would have to clear its request slot.
  */
 static bool
 has_room(const GpusortRun *run)
@@ -102,7 +105,7 @@ cuda_attach(GpusortRun *run)
 	}
 	run->engine_state = cuda;
 
-	/* the first result chunk now: a request that is submitted can finish */
+	/* take a result chunk before any input chunk: a submitted request can then finish */
 	chunk = gpusort_pool_take(cuda->held.index, &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
@@ -115,21 +118,21 @@ cuda_attach(GpusortRun *run)
 	return NULL;
 }
 
-/* Bytes of a chunk that keys may take: whole ones only. */
+/* The bytes of a chunk that keys may fill: a multiple of the key width. */
 static inline Size
 chunk_room(const GpusortRun *run)
 {
 	return GPUSORT_CHUNK_BYTES - GPUSORT_CHUNK_BYTES % gpusort_spec_width(&run->spec);
 }
 
-/* Hands the open chunk over to the service. */
+/* Hands the open chunk, if it has keys, over to the service. */
 static void
 close_chunk(CudaRun *cuda)
 {
 	GpusortRequest *request = request_of(cuda);
 	int			chunk = cuda->open_chunk;
 
-	/* an empty one might be a piece of its own */
+	/* the service might begin a piece with an empty chunk */
 	if (chunk < 0 || cuda->open_bytes == 0)
 		return;
 	gpusort_control->chunks[chunk].bytes = cuda->open_bytes;
@@ -144,7 +147,7 @@ close_chunk(CudaRun *cuda)
 	gpusort_service_wake();
 }
 
-/* Why a request is not served (any more); run's context. */
+/* The reason why a request has failed, copied into the run's context. */
 static const char *
 failure_of(GpusortRun *run, GpusortRequest *request)
 {
@@ -153,7 +156,7 @@ failure_of(GpusortRun *run, GpusortRequest *request)
 							   "The GPU service ended.");
 }
 
-/* Tells the service that the blocks fetched so far are done with. */
+/* Lets the service overwrite the blocks fetched so far. */
 static void
 consume_blocks(CudaRun *cuda)
 {
@@ -161,14 +164,17 @@ consume_blocks(CudaRun *cuda)
 
 	if (pg_atomic_read_u32(&request->consumed) != cuda->fetched)
 	{
-		/* the blocks have been read before the service may write them again */
+		/* complete all reads of the blocks before the service may overwrite them */
 		pg_memory_barrier();
 		pg_atomic_write_u32(&request->consumed, cuda->fetched);
 		gpusort_service_wake();
 	}
 }
 
-/* Collects the blocks of pieces that are there.  The whole run's are left to fetch. */
+/*
+ * Collects the blocks of sorted pieces that have arrived.  If the run is not in
+ * pieces, it leaves the blocks to cuda_fetch().
+ */
 static const char *
 collect_pieces(GpusortRun *run)
 {
@@ -211,7 +217,7 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	if (gpusort_request_state(request_of(cuda)) == GPUSORT_REQUEST_FAILED)
 		return failure_of(run, request_of(cuda));
 
-	/* a chunk that gathered keys were copied to has room left */
+	/* the open chunk has room left after run/run.c has copied a run's first keys there */
 	if (cuda->open_chunk >= 0 && cuda->open_bytes < chunk_room(run))
 	{
 		cuda->reserved_at = cuda->open_bytes;
@@ -246,9 +252,10 @@ cuda_commit(GpusortRun *run, size_t bytes)
 }
 
 /*
- * Waits until the request is in another state, or has another block ready, or
- * for a second.  The service is started if it has ended, which it may if this
- * backend has fetched nothing for long.  Returns a reason if it will not come.
+ * Waits until the request leaves the given state or a further block is ready,
+ * but at most 1 s while a service runs.  Starts the service again if it has
+ * ended: an idle service may end although a backend has not fetched its whole
+ * result.  Returns NULL, or a reason if the service does not start.
  */
 static const char *
 wait_for_service(CudaRun *cuda, GpusortRequestState state)
@@ -256,7 +263,7 @@ wait_for_service(CudaRun *cuda, GpusortRequestState state)
 	GpusortRequest *request = request_of(cuda);
 	const char *reason = gpusort_service_wait();
 
-	/* that may have waited, and taken the wake-up that was meant for us */
+	/* gpusort_service_wait() may have slept and reset the latch: look before sleeping */
 	if (gpusort_request_state(request) != state ||
 		pg_atomic_read_u32(&request->ready) != cuda->fetched)
 		return NULL;
@@ -314,7 +321,7 @@ cuda_sort(GpusortRun *run)
 	}
 }
 
-/* The next rows of a run that came back in pieces. */
+/* Fetches the next rows of a run that came back in sorted pieces. */
 static const char *
 merge_pieces(GpusortRun *run, GpusortBlock *block)
 {
@@ -325,14 +332,14 @@ merge_pieces(GpusortRun *run, GpusortBlock *block)
 
 	if (run->spec.words > 1 && cuda->spans == NULL)
 	{
-		GpusortMergeKey settled = request_of(cuda)->merge_key;
+		GpusortMergeKey merge_key = request_of(cuda)->merge_key;
 		GpusortCpuInput input;
 
-		if (!gpusort_merge_key_sound(&settled, run->spec.words))
+		if (!gpusort_merge_key_sound(&merge_key, run->spec.words))
 			return GPUSORT_REQUEST_DAMAGED;
 		cuda->spans = MemoryContextAlloc(run->cxt, sizeof(GpusortSpan) * run->nblocks);
 		gpusort_run_describe(run, cuda->spans, &input);
-		gpusort_pieces_of_words(cuda->pieces, &input, &settled);
+		gpusort_pieces_set_words(cuda->pieces, &input, &merge_key);
 	}
 	return gpusort_pieces_merge(cuda->pieces, run->rows - result->fetched,
 								out != NULL ? out + result->fetched * width : NULL,
@@ -373,6 +380,46 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	return NULL;
 }
 
+/* Warns that the check after a sort found the keys out of order. */
+static void
+warn_resorted(const GpusortRun *run, const GpusortRequest *request)
+{
+	ereport(WARNING,
+			(errmsg("gpusort found a result of the GPU out of order and sorted it again"),
+			 errdetail("Algorithm \"cub\" sorted the keys again, and the result is correct now. "
+					   "The sort had " UINT64_FORMAT " keys of %d bytes; gpusort.algorithm was \"%s\".",
+					   run->rows, (int) gpusort_spec_width(&run->spec),
+					   gpusort_algorithm_name(request->algorithm)),
+			 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
+}
+
+/*
+ * Fills in the result's report.  In state FINISHED the request has the complete
+ * report.  In RETURNING all keys are sorted, but some blocks have not come back.
+ */
+static void
+fill_report(GpusortRun *run, GpusortRequestState state)
+{
+	const CudaRun *cuda = run->engine_state;
+	const GpusortRequest *request = request_of(cuda);
+	GpusortReport *report = &run->result->report;
+	bool		keys_back = !run->spec.rows || request->in_pieces;
+
+	report->engine = "cuda";
+	report->algorithm = gpusort_algorithm_name(request->algorithm_used);
+	report->copy_in_ms = request->copy_in_ms;
+	report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
+	report->kernels_ms = request->kernels_ms;
+	report->copy_out_ms = request->copy_out_ms;
+	report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) *
+		((run->spec.rows ? sizeof(uint32) : 0) + (keys_back ? run->spec.key_bytes : 0));
+	report->pieces = request->pieces;
+	report->pinned = request->pinned;
+	report->blocks = request->blocks;
+	report->threads = request->threads;
+	report->bins = request->bins_used;
+}
+
 static void
 cuda_leave(GpusortRun *run)
 {
@@ -395,33 +442,11 @@ cuda_leave(GpusortRun *run)
 	LWLockRelease(&gpusort_control->lock);
 	gpusort_service_wake();
 
-	/* in FINISHED all is there; in RETURNING the keys have been sorted, but not all have come back */
 	if ((state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING) && run->result != NULL)
 	{
-		GpusortReport *report = &run->result->report;
-		bool		keys_back = !run->spec.rows || request->in_pieces;
-
 		if (request->resorted)
-			ereport(WARNING,
-					(errmsg("gpusort found a result of the GPU out of order and sorted it again"),
-					 errdetail("The result is right now: algorithm \"%s\" left " UINT64_FORMAT " keys of %d bytes out of order, \"cub\" did not.",
-							   gpusort_algorithm_name(request->algorithm_used), run->rows,
-							   (int) gpusort_spec_width(&run->spec)),
-					 errhint("Report this, and set gpusort.algorithm to \"cub\" meanwhile.")));
-
-		report->engine = "cuda";
-		report->algorithm = gpusort_algorithm_name(request->algorithm_used);
-		report->copy_in_ms = request->copy_in_ms;
-		report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
-		report->kernels_ms = request->kernels_ms;
-		report->copy_out_ms = request->copy_out_ms;
-		report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) *
-			((run->spec.rows ? sizeof(uint32) : 0) + (keys_back ? run->spec.key_bytes : 0));
-		report->pieces = request->pieces;
-		report->pinned = request->pinned;
-		report->blocks = request->blocks;
-		report->threads = request->threads;
-		report->bins = request->bins_used;
+			warn_resorted(run, request);
+		fill_report(run, state);
 	}
 }
 

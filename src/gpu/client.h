@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * client.h
- *		The CUDA engine as a backend sees it.
+ *		The CUDA engine: a backend's side of sorting on the GPU.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,7 @@
 
 #include "run/engine.h"
 
+/* The callbacks of the engine "cuda"; run/engine.h describes them. */
 extern const GpusortEngine gpusort_engine_cuda;
 
 #endif							/* GPUSORT_GPU_CLIENT_H */

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * control.c
- *		The control block in shared memory.
+ *		Makes the control block in shared memory and finds it again.
  *
- * Without shared_preload_libraries the block is made by the first backend
- * that needs it (base/shmem.c).
+ * The first process that needs the block makes it.  Without
+ * shared_preload_libraries it takes the memory from the spare room of
+ * PostgreSQL's main shared memory (base/shmem.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +17,7 @@
 #include "gpu/control.h"
 
 StaticAssertDecl(sizeof(GpusortControl) < 51000,
-				 "control block must leave room for other extensions");
+				 "the control block must leave room for other extensions");
 
 GpusortControl *gpusort_control = NULL;
 

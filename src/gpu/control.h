@@ -1,12 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * control.h
- *		What the backends and the GPU service share: requests, the chunk
- *		table, the state of the service.
+ *		The control block: shared memory of the backends and the GPU service.
  *
- * The control block is small enough for the spare room in PostgreSQL's main
- * shared memory, so that no preload is needed.  Keys are never in it: they
- * lie in chunks (pool.c) that live in dynamic shared memory.
+ * The control block holds the requests, the tables of chunks and segments, and
+ * the state of the service.  It fits into the spare room of PostgreSQL's main
+ * shared memory, so gpusort needs no preload.  It holds no keys: these are in
+ * chunks of dynamic shared memory (gpu/pool.c).
+ *
+ * The comments say for each field who writes it, who reads it, and how the two
+ * are ordered.  "The lock" is GpusortControl.lock.  "Under the lock" means that
+ * writers hold it exclusively and readers hold it at least shared.  "Published
+ * by X" means that no lock is needed: the writer writes the field, issues a
+ * write barrier and then changes X; the reader reads X, issues a read barrier
+ * and then reads the field.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,145 +28,234 @@
 
 #include "merge_key.h"
 
-#define GPUSORT_MAX_REQUESTS	96
+#define GPUSORT_MAX_REQUESTS	96	/* of all backends together */
 #define GPUSORT_CHUNK_BYTES		((size_t) 16 * 1024 * 1024)
-#define GPUSORT_SEGMENT_CHUNKS	4
+#define GPUSORT_SEGMENT_CHUNKS	4	/* chunks per segment */
 #define GPUSORT_SEGMENT_BYTES	(GPUSORT_SEGMENT_CHUNKS * GPUSORT_CHUNK_BYTES)
 #define GPUSORT_MAX_SEGMENTS	256
 #define GPUSORT_MAX_CHUNKS		(GPUSORT_MAX_SEGMENTS * GPUSORT_SEGMENT_CHUNKS)
 
-/* Result chunks that one request cycles through. */
+/* The most result chunks of a request, which form its ring. */
 #define GPUSORT_RING			4
 
 typedef enum GpusortServiceState
 {
-	GPUSORT_SERVICE_DOWN,		/* failure says why, unless it ended idle */
-	GPUSORT_SERVICE_STARTING,	/* registered; pid is set once it runs */
-	GPUSORT_SERVICE_READY
+	GPUSORT_SERVICE_DOWN,		/* no service; if it failed, failure says why */
+	GPUSORT_SERVICE_STARTING,	/* registered, or opening the device; service_pid
+								 * is set once the process runs */
+	GPUSORT_SERVICE_READY		/* serves requests */
 } GpusortServiceState;
 
-/* Why a request of which nothing makes sense is not served. */
+/* The reason of a request whose fields are out of range (service/check.h). */
 #define GPUSORT_REQUEST_DAMAGED "The request to the GPU service was damaged."
 
 /*
- * A request's life.  Every change is made under the control lock; who may
- * make it is said behind each state.  The service touches a request's chunks
- * in the states marked *, and only then.
+ * The life of a request.  B: the backend makes the change; S: the service does.
+ * Every change is made under the lock.
+ *
+ *   FREE -B-> GATHERING -B-> SUBMITTED -S-> RETURNING -S-> FINISHED -B-> FREE
+ *                 |              |              |
+ *                 +--------------+--------------+-S-> FAILED -B-> FREE
+ *                 |              |              |
+ *                 +--------------+--------------+-B-> LEFT -S-> FINISHED
+ *                 |              |              |
+ *                 +--------------+--------------+-B-> ABANDONED -S-> FREE
+ *
+ * A backend that has LEFT a request may still change it to ABANDONED.  An
+ * exiting backend sets ABANDONED for every request that it holds, in any state.
+ * If no service is READY, the backend makes the service's change itself: it
+ * sets FINISHED instead of LEFT, and FREE instead of ABANDONED.
+ *
+ * The service uses a request's chunks only in the states marked *.
  */
 typedef enum GpusortRequestState
 {
 	GPUSORT_REQUEST_FREE,
-	GPUSORT_REQUEST_GATHERING,	/* * backend, from FREE: it adds chunks */
-	GPUSORT_REQUEST_SUBMITTED,	/* * backend: all keys are there */
-	GPUSORT_REQUEST_RETURNING,	/* * service: all has been sorted, results flow */
-	GPUSORT_REQUEST_FINISHED,	/* service: every result is in its chunk */
-	GPUSORT_REQUEST_FAILED,		/* service: error says why */
-	GPUSORT_REQUEST_LEFT,		/* * backend: stop, but let me keep the chunks;
-								 * the service makes it FINISHED */
-	GPUSORT_REQUEST_ABANDONED	/* * backend: stop and free everything */
+	GPUSORT_REQUEST_GATHERING,	/* * the backend adds chunks of keys; the service
+								 * uploads them and may return sorted pieces */
+	GPUSORT_REQUEST_SUBMITTED,	/* * all keys are in chunks */
+	GPUSORT_REQUEST_RETURNING,	/* * all keys are sorted; the service puts the
+								 * result into the ring */
+	GPUSORT_REQUEST_FINISHED,	/* the last blocks of the result are in the ring,
+								 * or the service is done with a LEFT request */
+	GPUSORT_REQUEST_FAILED,		/* error says why */
+	GPUSORT_REQUEST_LEFT,		/* * the backend needs no more of the result, but keeps
+								 * its chunks: their keys are its input */
+	GPUSORT_REQUEST_ABANDONED	/* * the service is to free the request and its
+								 * chunks */
 } GpusortRequestState;
 
+/*
+ * One slot of the request table.  When a backend takes it (gpu/request.c), it also
+ * resets first_chunk, last_chunk, nclosed, nring, in_pieces, merge_key, ready,
+ * consumed and error.
+ */
 typedef struct GpusortRequest
 {
-	pg_atomic_uint32 state;		/* GpusortRequestState */
-	uint32		serial;			/* new for each use of the slot */
-	int			pid;			/* the backend, and how to wake it */
-	Latch	   *latch;
-
-	/* the backend's: what to sort */
-	uint64		sequence;		/* place in line; the service may move it back */
-	uint64		expected_rows;	/* at least so many, as far as known */
-	uint8		key_bytes;		/* of a key's word */
-	uint8		words;			/* of a key; several only if want_rows */
-	bool		want_rows;
-	uint8		algorithm;		/* GpusortAlgorithm */
-	uint16		bins;
+	/* GpusortRequestState; written under the lock, read by anyone without it */
+	pg_atomic_uint32 state;
 
 	/*
-	 * Input chunks, a list through chunks[].next.  The first nclosed of them
-	 * are complete and linked; the service reads no further.  Each holds whole
-	 * keys, and all but the last as many as have room.
+	 * The owner of the slot.  The backend writes these fields under the lock
+	 * when it takes the slot; state publishes them.
+	 */
+	uint32		serial;			/* counts the uses of the slot; the service sees by
+								 * it that the slot has a new request */
+	int			pid;			/* the backend's; set to 0 when the slot is freed or the
+								 * backend exits; backends read it under the lock */
+	Latch	   *latch;			/* the backend's; the service sets it, and replaces it
+								 * without the lock if it points to no latch */
+
+	/*
+	 * Place in line: the service sorts the request with the lowest number first.
+	 * The backend writes it when it takes the slot and again when it submits, the
+	 * service when it moves the request to the end of the line, both under
+	 * the lock.  Only the service reads it, without the lock.
+	 */
+	uint64		sequence;
+
+	/*
+	 * What to sort.  The backend writes these fields under the lock when it takes
+	 * the slot; state publishes them; then they stay as they are.
+	 */
+	uint64		expected_rows;	/* keys committed so far or the caller's estimate,
+								 * whichever is larger; 0: not known */
+	uint8		key_bytes;		/* bytes of one key word: 4 or 8 */
+	uint8		words;			/* words of one key: 1 to GPUSORT_MAX_WORDS; above 1
+								 * only with words of 8 bytes and want_rows */
+	bool		want_rows;		/* return input positions (uint32), not keys */
+	uint8		algorithm;		/* GpusortAlgorithm */
+	uint16		bins;			/* of mppsort: 2 to 1024; 0: the device chooses */
+
+	/*
+	 * Input chunks: a list from first_chunk through chunks[].next, -1 if empty.
+	 * The backend writes the three fields; nclosed publishes first_chunk and
+	 * the first nclosed chunks of the list, which are complete.  The service
+	 * reads no further, and never reads last_chunk.  Each chunk holds whole keys,
+	 * and each but the last has as many of them as fit.
 	 */
 	int			first_chunk;
 	int			last_chunk;
 	pg_atomic_uint32 nclosed;
 
 	/*
-	 * Result blocks of GPUSORT_CHUNK_BYTES, but for the last: block b lies in
-	 * ring[b % nring], from when ready > b until consumed > b.
+	 * The result is a sequence of blocks of GPUSORT_CHUNK_BYTES; only the last
+	 * block of the result, or of the keys or rows of a sorted piece, is smaller.
+	 * Block b is in chunk ring[b % nring] while consumed <= b < ready.
 	 *
-	 * A run that is too large for the device is sorted in_pieces, which is
-	 * known before its first block is ready.  Then each piece is returned as
-	 * soon as it is sorted, also while keys are still gathered: the blocks of
-	 * its keys and, if want_rows, those of their positions in the piece, which
-	 * has piece_rows[b % nring] rows.  What comes back of keys of several words
-	 * is made as merge_key says, once there is a piece.
+	 * If a run is too large for the device, in_pieces is true, and the service
+	 * returns each piece as soon as it is sorted, even in state GATHERING: first
+	 * the blocks of its keys and then, if want_rows, the blocks of its rows, which
+	 * are positions within the piece.  piece_rows[b % nring] is the number of
+	 * rows of the piece that block b belongs to.  Keys of several words come
+	 * back as merge keys of 8 bytes, made as merge_key says.
 	 */
-	int			ring[GPUSORT_RING];
-	uint64		piece_rows[GPUSORT_RING];
-	int			nring;
-	bool		in_pieces;
-	GpusortMergeKey merge_key;	/* service's */
-	pg_atomic_uint32 ready;		/* service's */
-	pg_atomic_uint32 consumed;	/* backend's */
 
 	/*
-	 * Where the next service goes on, if blocks are ready when this one ends for
-	 * having nothing to do: with piece resume_piece, which begins after that many
-	 * chunks and blocks, and has resume_most chunks at most.
+	 * The backend takes the first chunk of the ring; nclosed publishes it.  The
+	 * service may add chunks before the first block; ready publishes them.
 	 */
-	uint32		resume_piece;
-	uint32		resume_chunks;
-	uint32		resume_blocks;
-	uint32		resume_most;
+	int			ring[GPUSORT_RING];
+	uint64		piece_rows[GPUSORT_RING];	/* by the service; published by ready */
+	int			nring;			/* chunks in ring: 1 to GPUSORT_RING once gathering */
+	bool		in_pieces;		/* by the service; published by ready */
+	GpusortMergeKey merge_key;	/* by the service with the first sorted piece;
+								 * published by ready; no parts before that */
 
-	/* the service's: how it went; complete in FINISHED */
-	uint8		algorithm_used;
-	bool		pinned;
-	bool		resorted;		/* the device's check failed once, and CUB sorted again */
-	int			blocks;
-	int			threads;
-	int			bins_used;
-	int			pieces;
-	double		copy_in_ms;
+	/* blocks put into the ring; the service increases it, both sides read it */
+	pg_atomic_uint32 ready;
+
+	/*
+	 * Blocks that the backend has read, at most ready; the backend increases it,
+	 * the service reads it.  The backend issues a full barrier before, since the
+	 * service overwrites the blocks afterwards.
+	 */
+	pg_atomic_uint32 consumed;
+
+	/*
+	 * The first piece whose blocks are not all in the ring.  A service that ends
+	 * because it is idle writes these fields for the next service, under the lock.
+	 * The next service reads them under the lock if ready is above 0.
+	 */
+	uint32		resume_piece;	/* number of the piece, from 0 */
+	uint32		resume_chunks;	/* input chunks before the piece */
+	uint32		resume_blocks;	/* result blocks before the piece */
+	uint32		resume_most;	/* the most input chunks of the piece */
+
+	/*
+	 * The report.  The service resets these fields when it begins with the request,
+	 * and adds to them; states RETURNING and FINISHED publish them.  In RETURNING, copy_out_ms lacks the blocks not returned yet.
+	 */
+	uint8		algorithm_used; /* GpusortAlgorithm */
+	bool		pinned;			/* all input chunks were registered with CUDA */
+	bool		resorted;		/* the check after a sort failed, and CUB sorted again */
+	int			blocks;			/* largest launch: blocks of the grid */
+	int			threads;		/* largest launch: threads of a block */
+	int			bins_used;		/* of mppsort; 0 if another algorithm ran */
+	int			pieces;			/* pieces sorted */
+	double		copy_in_ms;		/* sum over all pieces, as the next two */
 	double		kernels_ms;
 	double		copy_out_ms;
-	char		error[160];
+
+	char		error[160];		/* by the service; published by state FAILED */
 } GpusortRequest;
 
+/*
+ * One chunk.  request is written under the lock by the process that takes or
+ * frees the chunk; the service reads it without the lock for its own requests.
+ * The taker also resets next and bytes, under the lock.  Then the backend that
+ * holds an input chunk writes both; its request's nclosed publishes them.
+ */
 typedef struct GpusortChunk
 {
-	int16		next;			/* in its request's list; -1 at the end */
-	int16		request;		/* who holds it; -1: free */
-	uint32		bytes;			/* of keys, once closed */
+	int16		next;			/* next input chunk of the request; -1: none */
+	int16		request;		/* index of the request that holds the chunk; -1: free */
+	uint32		bytes;			/* bytes of keys; 0 until the chunk is closed */
 } GpusortChunk;
 
+/*
+ * One slot of the segment table.  All fields are written under the lock, by the
+ * process that makes or drops the segment or finds it missing.  A process may
+ * read handle without the lock for a segment of which it holds a chunk, since
+ * such a segment is not dropped.  Where a stale value does no harm, it reads
+ * handle and gone of any segment without the lock.
+ */
 typedef struct GpusortSegment
 {
-	dsm_handle	handle;			/* DSM_HANDLE_INVALID: no such segment */
-	bool		creating;		/* some backend is about to set handle */
-	bool		gone;			/* by name: only who has mapped it can use it */
+	dsm_handle	handle;			/* DSM_HANDLE_INVALID: no segment */
+	bool		creating;		/* a backend is making the segment */
+	bool		gone;			/* its file was removed: no further process can map it */
 } GpusortSegment;
 
 typedef struct GpusortControl
 {
-	int			tranche;
+	int			tranche;		/* of the lock; constant */
 	LWLock		lock;
-	uint64		next_sequence;
+	uint64		next_sequence;	/* for GpusortRequest.sequence; under the lock */
 
-	/* the service */
-	pg_atomic_uint32 service_state;
-	int			service_pid;	/* 0: none runs */
-	Latch	   *service_latch;
-	TimestampTz started_at;		/* when STARTING was set */
-	TimestampTz retry_at;		/* not to be started before, after a failure */
-	char		failure[160];	/* why it is DOWN; empty: for no bad reason */
-	int			pool_limit;		/* MB, the service's gpusort.pool_limit; 0: no service yet */
+	/*
+	 * The state of the service, written under the lock by the service and by
+	 * backends that start it (gpu/start.c).  Backends read service_state and
+	 * service_latch also without the lock: the memory of a process latch
+	 * outlives the process.  Only the service writes service_pid, service_latch
+	 * and pool_limit.
+	 */
+	pg_atomic_uint32 service_state; /* GpusortServiceState */
+	int			service_pid;	/* 0: no service runs */
+	Latch	   *service_latch;	/* NULL: no service runs */
+	TimestampTz started_at;		/* when service_state last became STARTING */
+	TimestampTz retry_at;		/* after a failure: no backend starts a service before */
+	char		failure[160];	/* why the service is DOWN; empty: it has not failed */
+	int			pool_limit;		/* MB: gpusort.pool_limit as the service read it; 0: no
+								 * service has run yet */
 
-	/* the device, once READY was reached */
-	char		device[64];
-	uint64		device_memory;
-	int			driver_version;
+	/*
+	 * The device that the service opened or tried to open last, written by the
+	 * service and read by backends, under the lock.  Empty or 0 where not known.
+	 */
+	char		device[64];		/* name */
+	uint64		device_memory;	/* bytes */
+	int			driver_version; /* of CUDA: 13000 is 13.0 */
 	int			runtime_version;
 
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
@@ -167,21 +263,28 @@ typedef struct GpusortControl
 	GpusortRequest requests[GPUSORT_MAX_REQUESTS];
 } GpusortControl;
 
+/* NULL until gpusort_control_attach() has succeeded in this process. */
 extern GpusortControl *gpusort_control;
 
-/* Asks for room in main shared memory; from _PG_init when preloaded. */
+/* Reserves main shared memory for the block.  _PG_init calls it under preload. */
 extern void gpusort_control_request_memory(void);
 
-/* Sets gpusort_control.  False, with *reason, if there is no room for it. */
+/*
+ * Finds the control block, or makes it, and sets gpusort_control.  Returns false,
+ * with a static *reason, if main shared memory has no room for it.
+ */
 extern bool gpusort_control_attach(const char **reason);
 
-/* Is this the latch of a process, current or not? */
+/*
+ * Does the pointer point to the process latch of a PGPROC?  The PGPROC may belong
+ * to no process at the moment.
+ */
 extern bool gpusort_control_is_latch(const Latch *latch);
 
-/* Wakes the request's backend, unless what should be its latch is none. */
+/* Sets the latch of the request's backend; does nothing if it is no process latch. */
 extern void gpusort_control_wake(const GpusortRequest *request);
 
-/* Bytes from one of the request's keys to the next. */
+/* Bytes of one key of the request, from 4 to 8 * GPUSORT_MAX_WORDS. */
 static inline Size
 gpusort_request_width(const GpusortRequest *request)
 {
@@ -189,8 +292,9 @@ gpusort_request_width(const GpusortRequest *request)
 }
 
 /*
- * May a service be using requests' chunks?  One that is starting has not looked
- * at them, and one that has announced its end will not again.  The lock is held.
+ * May a service be using the chunks of requests?  A service that is STARTING has
+ * not used them yet; one that has set DOWN does not use them any more.  The
+ * caller holds the lock.
  */
 static inline bool
 gpusort_control_served(void)
@@ -198,6 +302,7 @@ gpusort_control_served(void)
 	return pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY;
 }
 
+/* Reads the state; it has no barrier. */
 static inline GpusortRequestState
 gpusort_request_state(GpusortRequest *request)
 {

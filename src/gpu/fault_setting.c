@@ -1,18 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * fault_setting.c
- *		The settings gpusort.fault and gpusort.fault_report, in builds for tests.
+ *		The settings gpusort.fault and gpusort.fault_report of builds for tests.
  *
- * gpusort.fault is "site:N:code" or "site:N+:code": the N-th pass of the site
- * by this backend or by the GPU service fails, or the N-th and all later ones.
- * gpusort_fault_sites[] (base/fault.c) has the sites and how each can fail.  The
- * code is a SQLSTATE, which is raised as an error; "refused", for a call that
- * says that there is none; or the name of a status of gpusort_cuda.h, which the
- * stand-in device returns.
+ * gpusort.fault has the form "site:N:code" or "site:N+:code".  It makes the N-th
+ * pass of the site fail, in this backend or in the GPU service; with "+", all
+ * later passes fail, too.  gpusort_fault_sites[] (base/fault.c) lists the sites
+ * and how each can fail.  The code is one of:
  *
- * gpusort.fault_report tells how often the site was passed since the plan was
- * set, and what sorts hold: requests, chunks, segments being made and lanes.
- * Between two sorts all of these must be 0.
+ *	a SQLSTATE: the site raises an error with it;
+ *	"refused": the call at the site reports that it has nothing to give;
+ *	the name of a status of gpusort_cuda.h: the stand-in device returns it.
+ *
+ * gpusort.fault_report shows how often the site was passed since the plan was
+ * set, and how many requests, chunks, segments in creation and lanes all sorts
+ * hold; "of_these" is the number of requests of this backend.  Between two sorts
+ * all numbers but the first must be 0.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,6 +59,7 @@ gpusort_fault_status(const char *name)
 	return 0;
 }
 
+/* A sentence with the names of all sites; static memory. */
 static const char *
 list_sites(void)
 {
@@ -69,7 +73,10 @@ list_sites(void)
 	return list;
 }
 
-/* Returns NULL, or what is wrong with the text. */
+/*
+ * Parses a value of gpusort.fault.  An empty value is the plan that nothing
+ * fails.  Returns NULL, or a static text that explains the error.
+ */
 static const char *
 parse_plan(const char *text, GpusortFaultPlan *plan)
 {
@@ -82,11 +89,11 @@ parse_plan(const char *text, GpusortFaultPlan *plan)
 	if (text == NULL || text[0] == '\0')
 		return NULL;
 	if (sscanf(text, "%31[^:]:%u%n", name, &plan->from, &used) < 2 || plan->from < 1)
-		return "It is not of the form site:N:code or site:N+:code.";
+		return "The value must have the form site:N:code or site:N+:code.";
 	plan->persistent = text[used] == '+';
 	code = text + used + plan->persistent;
 	if (*code++ != ':')
-		return "It is not of the form site:N:code or site:N+:code.";
+		return "The value must have the form site:N:code or site:N+:code.";
 
 	for (int i = 1; i < GPUSORT_FAULT_SITES; i++)
 	{
@@ -104,7 +111,7 @@ parse_plan(const char *text, GpusortFaultPlan *plan)
 		plan->status = gpusort_fault_status(code);
 	else if ((fails_by & GPUSORT_FAULT_RAISES) != 0 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && code[5] == '\0')
 		plan->sqlstate = MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
-	return plan->status == 0 && plan->sqlstate == 0 ? "The site does not fail with this code." : NULL;
+	return plan->status == 0 && plan->sqlstate == 0 ? "This site cannot fail with this code." : NULL;
 }
 
 static bool
@@ -128,7 +135,7 @@ assign_fault(const char *newval, void *extra)
 		(plan.site == GPUSORT_FAULT_NONE && gpusort_control == NULL) ||
 		!gpusort_control_attach(&reason) || !gpusort_fault_set_plan(&plan))
 		return;
-	/* a service that has failed need not be waited for */
+	/* let the next sort start a service at once, even if one has failed recently */
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_control->retry_at = 0;
 	LWLockRelease(&gpusort_control->lock);
@@ -165,7 +172,7 @@ void
 gpusort_fault_define(void)
 {
 	DefineCustomStringVariable("gpusort.fault",
-							   "Makes a pass of a site fail, as \"site:N:code\" or \"site:N+:code\".",
+							   "Makes the N-th pass of a site fail (\"site:N:code\"), or all from it on (\"site:N+:code\").",
 							   "For tests.",
 							   &fault_setting,
 							   "",
@@ -173,7 +180,7 @@ gpusort_fault_define(void)
 							   check_fault, assign_fault, NULL);
 
 	DefineCustomStringVariable("gpusort.fault_report",
-							   "Shows how often the site was passed, and what sorts hold.",
+							   "Shows how often the site of gpusort.fault was passed, and what sorts hold.",
 							   "For tests.",
 							   &report_setting,
 							   "",

@@ -1,17 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * fault_setting.h
- *		The settings gpusort.fault and gpusort.fault_report, in builds for tests.
+ *		The settings gpusort.fault and gpusort.fault_report of builds for tests.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_GPU_FAULT_SETTING_H
 #define GPUSORT_GPU_FAULT_SETTING_H
 
-/* Defines both; from _PG_init. */
+/* Defines both settings.  _PG_init calls it. */
 extern void gpusort_fault_define(void);
 
-/* The status of gpusort_cuda.h with that name, as tests write it; 0 if there is none. */
+/*
+ * The GpusortCudaStatus (gpusort_cuda.h) of a name such as "no_memory"; 0 if no
+ * status has this name.  Tests use the names in gpusort.fault and GPUSORT_STANDIN.
+ */
 extern int	gpusort_fault_status(const char *name);
 
 #endif							/* GPUSORT_GPU_FAULT_SETTING_H */

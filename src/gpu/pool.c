@@ -1,25 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * pool.c
- *		The pool of shared chunks that keys travel in.
+ *		The pool of shared chunks through which keys and results travel.
  *
- * Backends write keys into chunks, and the service, which has them registered
- * with CUDA, copies them to the device at full speed without touching them.
- * Making and first touching such memory costs five times as much as writing
- * it, in every process, so chunks are kept for the next sort, and a backend is
- * given chunks that it has mapped before where there are any.
+ * Backends write keys into chunks.  The service has the chunks registered with
+ * CUDA and copies them to the device at full speed; its CPU does not touch the
+ * keys.  Making such memory and touching it first costs five times as much as
+ * writing to it, in every process.  So chunks are kept for the next sort, and a
+ * process preferably takes a chunk that it has mapped already.
  *
  * Chunks come in segments of dynamic shared memory, which the postmaster
- * removes after a crash.  A segment is pinned until gpusort_pool_trim() finds
- * it unused.  Other backends may still have it mapped then: its pages are
- * given back at once all the same, by MADV_REMOVE, and they unmap it when they
- * next look.
+ * removes after a crash.  A segment stays pinned until gpusort_pool_trim() finds
+ * it unused.  Other processes may still have it mapped then.  MADV_REMOVE frees
+ * its pages at once all the same; the other processes unmap it when they next
+ * take a chunk.
  *
- * A segment's file may be removed behind the server's back; systemd does so
- * with RemoveIPC when a user logs out.  The first process that misses it marks
- * the segment as gone.  Its free chunks are then offered to nobody, and it is
- * dropped with its last chunk in use.  A process that cannot map a segment
- * for reasons of its own, such as too many open files, leaves it to the others.
+ * Other software may remove a segment's file: systemd does it with RemoveIPC
+ * when a user logs out.  The first process that misses the file marks the
+ * segment as gone.  The free chunks of such a segment are not taken any more,
+ * and it is dropped when its last chunk is free.  If a process cannot map a
+ * segment for another reason, such as too many open files, the segment remains
+ * for the other processes.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,22 +37,26 @@
 #include "gpu/pool.h"
 #include "guc.h"
 
-/* This process's view of a segment: valid while the handles agree. */
+/*
+ * This process's mapping of one slot of the segment table.  It is stale once
+ * the slot has another handle.
+ */
 typedef struct MappedSegment
 {
 	dsm_handle	handle;
 	dsm_segment *segment;		/* NULL: not mapped */
-	char	   *base;
+	char	   *base;			/* its GPUSORT_SEGMENT_BYTES */
 } MappedSegment;
 
 static MappedSegment mapped[GPUSORT_MAX_SEGMENTS];
 
-/* The slot that this process is making a segment for, or -1. */
+/* The slot for which this process is making a segment; -1: none. */
 static int	creating_slot = -1;
 
 void		(*gpusort_pool_on_map) (int segment, char *base) = NULL;
 void		(*gpusort_pool_on_unmap) (int segment, char *base) = NULL;
 
+/* Notes that this process has mapped a segment. */
 static void
 remember(int index, dsm_handle handle, dsm_segment *segment)
 {
@@ -72,8 +77,9 @@ unmap(int index)
 }
 
 /*
- * Unmaps what others have dropped.  The lock need not be held: what is dropped
- * has no chunk of ours, and what is dropped just now can wait.
+ * Unmaps segments that other processes have dropped.  This works without the
+ * lock: a dropped segment has no chunk of this process, and one that is dropped
+ * at this moment is unmapped by the next call.
  */
 static void
 unmap_stale(void)
@@ -93,7 +99,7 @@ is_mapped(int index)
 		mapped[index].handle == gpusort_control->segments[index].handle;
 }
 
-/* A free chunk, preferably one that this process has mapped, or -1. */
+/* Finds a free chunk, preferably one that this process has mapped; -1: none. */
 static int
 find_free(void)
 {
@@ -115,6 +121,7 @@ find_free(void)
 	return found;
 }
 
+/* Marks a chunk as held by a request. */
 static void
 hold(int chunk, int request)
 {
@@ -123,7 +130,7 @@ hold(int chunk, int request)
 	gpusort_control->chunks[chunk].bytes = 0;
 }
 
-/* Is a chunk of the segment in use? */
+/* Does a request hold a chunk of the segment? */
 static bool
 in_use(int index)
 {
@@ -136,10 +143,10 @@ in_use(int index)
 }
 
 /*
- * Drops a segment, if it is one and no chunk of it is in use.  It is taken out
- * of the table under the lock, and is this process's alone to destroy from then
- * on.  That takes long: pages are given back, and the service has them
- * unregistered first.
+ * Drops the segment of a slot, if the slot has one and no chunk of it is in use.
+ * Only the removal from the table needs the lock; after that no other process
+ * drops the segment.  The rest takes long and happens without the lock: the
+ * service unregisters the memory, and the kernel frees the pages.
  */
 static void
 drop_unused(int index)
@@ -171,7 +178,10 @@ drop_unused(int index)
 	dsm_unpin_segment(handle);
 }
 
-/* Segments that few can use would be in the way of others, as long as there is a limit. */
+/*
+ * Drops unused segments that are gone.  They count towards gpusort.pool_limit,
+ * but only processes that have them mapped could use them.
+ */
 static void
 drop_gone(void)
 {
@@ -183,10 +193,11 @@ drop_gone(void)
 }
 
 /*
- * Segments that there may be.  A session that had an opinion of
- * gpusort.pool_limit before the library was loaded has lost it then, but the
- * configuration file's, too: its value is the built-in default.  The service
- * takes no client's options, so what it read counts as well.
+ * The most segments that may exist.  A session may set gpusort.pool_limit before
+ * it loads the library.  Loading rejects that value, and the session is left with
+ * the built-in default instead of the configuration file's value.  No client sets
+ * options of the service, so its value is the configuration file's.  The
+ * smaller one of the two limits counts.
  */
 static int
 segment_limit(void)
@@ -223,7 +234,7 @@ gpusort_pool_room(void)
 	return room + Max(segment_limit() - count, 0) * GPUSORT_SEGMENT_CHUNKS;
 }
 
-/* A slot for a new segment, or -1 if the limit is reached. */
+/* Finds a slot for a new segment; -1: the limit is reached. */
 static int
 find_segment_slot(void)
 {
@@ -244,12 +255,15 @@ find_segment_slot(void)
 }
 
 /*
- * Makes a segment that outlives this process, or maps the one that handle
- * names.  dsm_create() and dsm_attach() raise an error when /dev/shm is full or
- * there are too many files open or mappings; a resource owner of our own lets
- * us drop what they left behind and go on without aborting the transaction, or,
- * in the service, without ending.  Returns NULL with *reason, and with *gone if
- * no other process could map it either.
+ * Makes a segment that outlives this process if handle is DSM_HANDLE_INVALID,
+ * else maps the segment of that handle.  Returns NULL if this fails, with a
+ * *reason in static memory; *gone is set if the segment's file does not exist,
+ * so that no other process could map it either.
+ *
+ * dsm_create() and dsm_attach() raise an error if /dev/shm is full, or if there
+ * are too many open files or mappings.  This must neither abort the backend's
+ * transaction nor end the service.  So the error is caught, and a resource owner
+ * of its own releases whatever the failed call left.
  */
 static dsm_segment *
 open_segment(dsm_handle handle, bool *gone, const char **reason)
@@ -262,7 +276,7 @@ open_segment(dsm_handle handle, bool *gone, const char **reason)
 
 	*gone = false;
 	strlcpy(message, handle == DSM_HANDLE_INVALID ? "There are too many dynamic shared memory segments." :
-			"A segment of the chunk pool has gone.", sizeof(message));
+			"A segment of the chunk pool no longer exists.", sizeof(message));
 	CurrentResourceOwner = owner;
 	PG_TRY();
 	{
@@ -393,7 +407,7 @@ gpusort_pool_map(int chunk, const char **reason)
 }
 
 void
-gpusort_pool_exit(void)
+gpusort_pool_forget_creation(void)
 {
 	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
 	if (creating_slot >= 0)
@@ -414,7 +428,7 @@ gpusort_pool_free_request(int index)
 	GpusortRequest *request = &gpusort_control->requests[index];
 
 	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
-	/* the open chunk and the ring are in no list */
+	/* search the table: the open chunk and the ring are in no list */
 	for (int chunk = 0; chunk < GPUSORT_MAX_CHUNKS; chunk++)
 	{
 		if (gpusort_control->chunks[chunk].request == index)

@@ -1,55 +1,76 @@
 /*-------------------------------------------------------------------------
  *
  * pool.h
- *		The pool of shared chunks that keys travel in.
+ *		The pool of shared chunks through which keys and results travel.
+ *
+ * Backends and the service use the pool.  Every function needs an attached
+ * control block (gpu/control.h).
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_GPU_POOL_H
 #define GPUSORT_GPU_POOL_H
 
-/* The reason when gpusort.pool_limit allows no more. */
+/* The reason if no chunk is free and gpusort.pool_limit allows no further segment. */
 #define GPUSORT_POOL_EXHAUSTED	"The chunk pool is exhausted (gpusort.pool_limit)."
 
 /*
- * Takes a free chunk for a request, making a segment if there is none and
- * gpusort.pool_limit allows.  Returns -1 if not, with a static *reason.
+ * Takes a free chunk for the request of this index, and makes a segment if no
+ * chunk is free.  Returns the chunk's number, or -1 with a *reason if
+ * gpusort.pool_limit allows no segment or making it fails.  The reason is in
+ * static memory, valid until the next call of this function or of
+ * gpusort_pool_map().  The caller does not hold the control lock.
  */
 extern int	gpusort_pool_take(int request, const char **reason);
 
-/* The same without making a segment, for the service. */
+/*
+ * Takes a free chunk without making a segment, for the service.  Returns -1 if
+ * no chunk is free.  The caller does not hold the control lock.
+ */
 extern int	gpusort_pool_take_existing(int request);
 
 /*
- * How many chunks could be taken now.  Others may take them before the caller
- * does, so this is only good for not beginning what would fail.
+ * The number of chunks that could be taken now.  Other processes may take them
+ * first, so this only tells a caller not to begin work that is bound to fail.
+ * Drops unused segments that are gone; the caller does not hold the control lock.
  */
 extern int	gpusort_pool_room(void);
 
 /*
- * The chunk's memory in this process; NULL with a static *reason if its segment
- * cannot be mapped.  Stays valid while the chunk is held.
+ * The address of a chunk's GPUSORT_CHUNK_BYTES in this process, valid while the
+ * chunk is held.  Maps its segment if necessary.  Returns NULL if that fails,
+ * with a *reason as above.  The caller does not hold the control lock.
  */
 extern char *gpusort_pool_map(int chunk, const char **reason);
 
-/* Returns a chunk.  The control lock is held exclusively. */
+/* Frees a chunk.  The caller holds the control lock exclusively. */
 extern void gpusort_pool_give(int chunk);
 
-/* Frees a request's slot and all its chunks.  Likewise. */
+/*
+ * Frees the slot of the request of this index and all its chunks.  The caller
+ * holds the control lock exclusively.
+ */
 extern void gpusort_pool_free_request(int request);
 
-/* Forgets a segment that this process was making when an error or its exit came between.  Likewise. */
-extern void gpusort_pool_exit(void);
+/*
+ * Clears the mark of a segment that this process was making when an error
+ * interrupted it.  The caller holds the control lock exclusively.
+ */
+extern void gpusort_pool_forget_creation(void);
 
-/* Drops segments without a chunk in use.  The control lock is not held. */
+/*
+ * Drops all segments of which no chunk is in use.  The caller does not hold the
+ * control lock.
+ */
 extern void gpusort_pool_trim(void);
 
-/* Bytes that exist and bytes that requests hold. */
+/* Sets *exist to the bytes of all segments and *used to the bytes of held chunks. */
 extern void gpusort_pool_usage(uint64 *exist, uint64 *used);
 
 /*
- * Called when this process maps a segment, and before it unmaps one.  The
- * service registers the memory with CUDA here.
+ * Callbacks, NULL in backends: called after this process has mapped a segment
+ * at base, and before it unmaps the segment.  With these the service registers
+ * the memory with CUDA and unregisters it.  They must not raise.
  */
 extern void (*gpusort_pool_on_map) (int segment, char *base);
 extern void (*gpusort_pool_on_unmap) (int segment, char *base);

@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * request.c
- *		A backend's hold on a request to the GPU service.
+ *		Takes and releases a backend's request to the GPU service.
  *
- * A request outlives an error of its backend, since the service may be copying
- * to and from its chunks just then.  So it is either given back, when the
- * service has nothing to do with it, or abandoned to the service.  That happens
- * with the run's memory context, however a transaction ends, and once more when
- * the process exits: contexts are usually reset by then, but not always after
- * FATAL.
+ * A backend that raises an error must not free its request at once: the service
+ * may be copying to and from its chunks.  So a backend frees its request itself
+ * only if the service does not use it; otherwise it abandons the request, and
+ * the service frees it.
+ *
+ * A reset callback of the run's memory context does this, however the
+ * transaction ends.  A second callback does it when the process exits: memory
+ * contexts are usually reset before, but not always after FATAL.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,8 +44,8 @@ gpusort_request_release(GpusortHeldRequest *held)
 		return;
 	request = &gpusort_control->requests[held->index];
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	/* an error may have left it; no segment is made in the middle of this */
-	gpusort_pool_exit();
+	/* an error may have interrupted gpusort_pool_take(), which does not run now */
+	gpusort_pool_forget_creation();
 	if (request->serial == held->serial && request->pid == MyProcPid)
 	{
 		GpusortRequestState state = gpusort_request_state(request);
@@ -58,7 +60,7 @@ gpusort_request_release(GpusortHeldRequest *held)
 	LWLockRelease(&gpusort_control->lock);
 	held->index = -1;
 	held_requests--;
-	/* no service will */
+	/* a service would trim the pool; without one, backends do */
 	if (unserved)
 		gpusort_pool_trim();
 	gpusort_service_wake();
@@ -70,16 +72,19 @@ release_callback(void *arg)
 	gpusort_request_release((GpusortHeldRequest *) arg);
 }
 
-/* A request found here is left for the service, or freed. */
+/* Abandons, or frees, every request that this process still holds. */
 static void
 backend_exit(int code, Datum arg)
 {
 	bool		unserved;
 
-	/* FATAL does not, before this; nothing that this process does is left half done */
+	/*
+	 * FATAL runs this callback before the one that releases all locks.  No code
+	 * under the control lock raises, so it left no change half done.
+	 */
 	LWLockReleaseAll();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	gpusort_pool_exit();
+	gpusort_pool_forget_creation();
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
 		GpusortRequest *request = &gpusort_control->requests[i];
@@ -100,7 +105,7 @@ backend_exit(int code, Datum arg)
 	gpusort_service_wake();
 }
 
-/* A free request, filled in for the run, or -1. */
+/* Takes a free slot and fills it in for the run.  Returns its index, or -1 if none is free. */
 static int
 take_slot(const GpusortRun *run)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * request.h
- *		A backend's hold on a request to the GPU service.
+ *		Takes and releases a backend's request to the GPU service.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,26 +11,29 @@
 #include "gpu/control.h"
 #include "run/engine.h"
 
+/* A request that this backend holds.  The caller provides the memory. */
 typedef struct GpusortHeldRequest
 {
-	int			index;			/* of the request; -1 once released */
-	uint32		serial;
-	MemoryContextCallback callback;
+	int			index;			/* in gpusort_control->requests; -1 once released */
+	uint32		serial;			/* the request's, to recognize it */
+	MemoryContextCallback callback; /* releases the request with the run's context */
 } GpusortHeldRequest;
 
 /*
- * Takes a free request for the run; false if there is none.  It is released
- * with the run's memory context, in which held lies, if not before.
+ * Takes a free request slot for the run and fills it in, in state GATHERING.
+ * Returns false if no slot is free.  held must be in the run's memory context; the
+ * request is released with this context at the latest.
  */
 extern bool gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run);
 
 /*
- * Gives back the request and its chunks, or has the service do it when it may
- * be using them.  May be called again.
+ * Releases the request and its chunks.  If the service may be using them, the
+ * backend abandons the request, and the service frees it.  A second call does
+ * nothing.
  */
 extern void gpusort_request_release(GpusortHeldRequest *held);
 
-/* How many requests this process holds. */
+/* The number of requests that this process holds. */
 extern int	gpusort_requests_held(void);
 
 #endif							/* GPUSORT_GPU_REQUEST_H */

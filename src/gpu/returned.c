@@ -1,22 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * returned.c
- *		The sorted pieces of a run, as they come back, and their merge.
+ *		Collects the sorted pieces of a run and merges them.
  *
- * A device that cannot hold a run sorts it in pieces.  A sorted piece is not
- * put back into the memory that its keys came from: if the device were lost
- * half way through, so would be the keys not returned yet, and without the
- * original order there would be no stable one either.  So pieces are collected
- * in memory of the backend's, while the device is at work on the next ones,
- * and the input stays what it was until the whole result is there.  That takes
- * as much memory as the keys (or, of several words, what is merged by) and rows
- * do, less than the CPU engine would want to sort positions, and none of the
- * shared pool's.
+ * A device that cannot hold a run sorts it in pieces.  The backend copies each
+ * sorted piece to memory of its own while the device works on the next ones.  It
+ * does not overwrite the input with sorted pieces: if the device were lost
+ * half way, the keys not returned yet would be lost, and a stable order could
+ * not be made without the input order.  So the input stays unchanged until the
+ * whole result has come.
  *
- * Memory that cannot be had is no error here: the CPU engine may do with less.
+ * The copies take as much memory as the keys (or, of keys of several words, the
+ * merge keys) and the rows.  That is less than the CPU engine needs to sort
+ * positions, and none of it is in the shared pool.  If there is no memory for a
+ * piece, this file returns a reason and raises no error, since the CPU engine
+ * may need less.
  *
- * The merge is done by the rows that the caller takes at a time, straight into
- * their place where the caller has one.
+ * The caller fetches the result a few rows at a time, and each fetch merges only
+ * these rows, directly into the caller's memory if the caller provides any.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,29 +32,30 @@
 #include "gpu/returned.h"
 #include "run/cpu_options.h"
 
-/* Rows merged by one call. */
+/* The most rows that one call merges. */
 #define MERGE_ROWS		((uint64) 4 * 1024 * 1024)
 
 struct GpusortPieces
 {
-	MemoryContext cxt;
-	int			key_bytes;
+	MemoryContext cxt;			/* where everything is allocated */
+	int			key_bytes;		/* bytes of one key in the pieces: 4 or 8 */
 	bool		with_rows;
 	Size		block_bytes;
 
-	/*
-	 * All are complete but perhaps the last: received counts the bytes of its
-	 * keys and rows that have come.
-	 */
+	/* in input order; all are complete except perhaps the last */
 	GpusortSortedPiece *pieces;
 	int			npieces;
 	int			maxpieces;
-	Size		received;
-	uint64		rows;			/* of the complete ones */
-	char	   *merged;			/* MERGE_ROWS of the result, or NULL */
-	bool		of_words;		/* keys have several words, and these hold: */
-	GpusortCpuInput input;
-	GpusortMergeKey settled;
+	Size		received;		/* bytes of the last piece's keys and rows that have
+								 * come; 0 if it is complete */
+	uint64		rows;			/* rows of the complete pieces */
+	char	   *merged;			/* room for MERGE_ROWS rows of the result, for callers
+								 * that provide none; NULL until it is needed */
+
+	/* gpusort_pieces_set_words() sets these */
+	bool		several_words;	/* the pieces' keys are merge keys */
+	GpusortCpuInput input;		/* the run's keys */
+	GpusortMergeKey merge_key;
 };
 
 static const char *const no_memory = "The backend has too little memory for the sorted pieces.";
@@ -73,6 +75,7 @@ gpusort_pieces_create(MemoryContext cxt, int key_bytes, bool with_rows,
 	return pieces;
 }
 
+/* Allocates size bytes, at least 1; NULL if there is no memory. */
 static void *
 allocate(GpusortPieces *pieces, Size size)
 {
@@ -87,7 +90,7 @@ allocate(GpusortPieces *pieces, Size size)
 	return mem;
 }
 
-/* Begins a piece.  False if there is no memory for it. */
+/* Adds an empty piece of count rows.  Returns false if there is no memory for it. */
 static bool
 begin_piece(GpusortPieces *pieces, uint64 count)
 {
@@ -109,7 +112,7 @@ begin_piece(GpusortPieces *pieces, uint64 count)
 	return piece->keys != NULL && (!pieces->with_rows || piece->rows != NULL);
 }
 
-/* Copies positions within a piece as positions in the whole input. */
+/* Copies rows; offset turns positions within a piece into input positions. */
 static void
 copy_rows(uint32 *to, const uint32 *from, Size count, uint32 offset)
 {
@@ -129,7 +132,7 @@ gpusort_pieces_add(GpusortPieces *pieces, const void *block, uint64 piece_rows)
 		return no_memory;
 	piece = &pieces->pieces[pieces->npieces - 1];
 	if (piece->count != piece_rows)
-		return "The GPU service returned a piece of another size.";
+		return "The GPU service returned a sorted piece of an unexpected size.";
 
 	if (pieces->received < key_size)
 	{
@@ -154,12 +157,12 @@ gpusort_pieces_add(GpusortPieces *pieces, const void *block, uint64 piece_rows)
 }
 
 void
-gpusort_pieces_of_words(GpusortPieces *pieces, const GpusortCpuInput *input,
-						const GpusortMergeKey *settled)
+gpusort_pieces_set_words(GpusortPieces *pieces, const GpusortCpuInput *input,
+						 const GpusortMergeKey *merge_key)
 {
-	pieces->of_words = true;
+	pieces->several_words = true;
 	pieces->input = *input;
-	pieces->settled = *settled;
+	pieces->merge_key = *merge_key;
 }
 
 uint64
@@ -187,9 +190,9 @@ gpusort_pieces_merge(GpusortPieces *pieces, uint64 left, void *out,
 	{
 		CHECK_FOR_INTERRUPTS();
 		options = gpusort_cpu_options_take(*count);
-		if (pieces->of_words)
+		if (pieces->several_words)
 			status = gpusort_cpu_merge_words(pieces->pieces, pieces->npieces, &pieces->input,
-											 &pieces->settled, *count, (void *) *data, &options);
+											 &pieces->merge_key, *count, (void *) *data, &options);
 		else
 			status = gpusort_cpu_merge(pieces->pieces, pieces->npieces, pieces->key_bytes,
 									   *count, (void *) *data, &options);

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * start.c
- *		The GPU service as others see it: started, waited for, woken.
+ *		Starts the GPU service, waits for it, and wakes it.
  *
- * Whoever first needs the service registers it as a dynamic background worker
- * and everybody waits for it on their own latch.  A service that failed is
- * not started again at once: its reason is good for a while, so that a
- * machine without a driver does not fork at every query.
+ * The first backend that needs the service registers it as a dynamic background
+ * worker.  Every backend that needs it waits on its own latch until it is ready.
+ * After a service has failed, backends do not start another one before retry_at,
+ * and use the reason of the failure until then.  Otherwise a machine without a
+ * driver would start a process at every query.
  *
- * A driver may hang.  Who asks for a service that has been starting for
- * START_TIMEOUT_MS, be it for the first time, is told so at once: whoever comes
- * first waits that long, and nobody else has to.  If the service starts after
- * all, it is used from then on.
+ * A driver may hang.  The first backend waits START_TIMEOUT_MS for a service
+ * that is starting.  After this time, every backend gives up at once, even at its
+ * first request.  If the service becomes ready after all, it is used from then on.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,11 +28,20 @@
 #include "gpu/control.h"
 #include "gpu/start.h"
 
+/* The longest wait for a service to start, or to end and start again. */
 #define START_TIMEOUT_MS	15000
 
+/* Backends start no service for this time after a registered one did not start. */
+#define RETRY_AFTER_TIMEOUT_MS	60000
+
+/* The same after there was no free background worker slot. */
+#define RETRY_AFTER_NO_SLOT_MS	1000
+
 /*
- * The file that this code was loaded from, for the worker to load, too: who
- * loads gpusort by its path need not have it where a bare name is looked for.
+ * The name by which the worker loads this library: the path of the file that
+ * this code was loaded from, if it is known and shorter than room bytes.  A
+ * library that was loaded by its path need not be in dynamic_library_path, where a
+ * bare name is looked up.
  */
 static const char *
 library_name(size_t room)
@@ -69,7 +78,7 @@ gpusort_service_preload(void)
 	RegisterBackgroundWorker(&worker);
 }
 
-/* Why the service is down; static. */
+/* Copies the reason of the service's failure to static memory.  The caller holds the lock. */
 static const char *
 copy_failure(void)
 {
@@ -79,65 +88,85 @@ copy_failure(void)
 	return reason;
 }
 
+/* Marks the service as failed.  The caller holds the lock exclusively. */
+static void
+set_failure(const char *reason, TimestampTz retry_at)
+{
+	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
+	strlcpy(gpusort_control->failure, reason, sizeof(gpusort_control->failure));
+	gpusort_control->retry_at = retry_at;
+}
+
+/*
+ * Returns true if the service is down and may be started.  It is then marked as
+ * STARTING, and this backend must register it.  Otherwise *reason says why no
+ * service will be ready soon, or is NULL if one will.  The caller holds the lock
+ * exclusively.
+ */
+static bool
+claim_start(TimestampTz now, const char **reason)
+{
+	uint32		state = pg_atomic_read_u32(&gpusort_control->service_state);
+	bool		overdue = state == GPUSORT_SERVICE_STARTING &&
+		TimestampDifferenceExceeds(gpusort_control->started_at, now, START_TIMEOUT_MS);
+
+	*reason = NULL;
+	if (gpusort_control->service_pid != 0)
+	{
+		if (overdue)
+			*reason = "The GPU service takes too long to start.";
+		return false;
+	}
+	if (overdue)
+		set_failure("The GPU service did not start; see the server log.",
+					now + RETRY_AFTER_TIMEOUT_MS * INT64CONST(1000));
+	else if (state != GPUSORT_SERVICE_DOWN)
+		return false;
+
+	if (gpusort_control->failure[0] != '\0' && now < gpusort_control->retry_at)
+	{
+		*reason = copy_failure();
+		return false;
+	}
+	gpusort_control->started_at = now;
+	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
+	return true;
+}
+
+/* Registers the service.  Returns NULL, or the reason if no worker slot is free. */
+static const char *
+register_service(TimestampTz now)
+{
+	BackgroundWorker worker;
+	const char *reason;
+
+	fill_worker(&worker, false);
+	if (!GPUSORT_FAULT(WORKER) && RegisterDynamicBackgroundWorker(&worker, NULL))
+		return NULL;
+
+	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	set_failure("No background worker slot is free for the GPU service (max_worker_processes).",
+				now + RETRY_AFTER_NO_SLOT_MS * INT64CONST(1000));
+	reason = copy_failure();
+	LWLockRelease(&gpusort_control->lock);
+	return reason;
+}
+
 const char *
 gpusort_service_start(void)
 {
-	BackgroundWorker worker;
 	TimestampTz now;
-	const char *reason = NULL;
-	bool		start = false;
-	bool		overdue;
+	const char *reason;
+	bool		claimed;
 
 	if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 		return NULL;
 
 	now = GetCurrentTimestamp();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	overdue = pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_STARTING &&
-		TimestampDifferenceExceeds(gpusort_control->started_at, now, START_TIMEOUT_MS);
-	if (gpusort_control->service_pid != 0)
-	{
-		if (overdue)
-			reason = "The GPU service takes too long to start.";
-	}
-	else
-	{
-		if (overdue)
-		{
-			pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-			strlcpy(gpusort_control->failure, "The GPU service did not start; see the server log.",
-					sizeof(gpusort_control->failure));
-			gpusort_control->retry_at = now + 60 * USECS_PER_SEC;
-		}
-		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_DOWN)
-		{
-			if (gpusort_control->failure[0] != '\0' && now < gpusort_control->retry_at)
-				reason = copy_failure();
-			else
-			{
-				start = true;
-				gpusort_control->started_at = now;
-				pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
-			}
-		}
-	}
+	claimed = claim_start(now, &reason);
 	LWLockRelease(&gpusort_control->lock);
-	if (!start)
-		return reason;
-
-	fill_worker(&worker, false);
-	if (GPUSORT_FAULT(WORKER) || !RegisterDynamicBackgroundWorker(&worker, NULL))
-	{
-		LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-		strlcpy(gpusort_control->failure,
-				"No background worker slot is free for the GPU service (max_worker_processes).",
-				sizeof(gpusort_control->failure));
-		gpusort_control->retry_at = now + USECS_PER_SEC;
-		reason = copy_failure();
-		LWLockRelease(&gpusort_control->lock);
-	}
-	return reason;
+	return claimed ? register_service(now) : reason;
 }
 
 const char *
@@ -153,7 +182,7 @@ gpusort_service_wait(void)
 			return reason;
 		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 			return NULL;
-		/* the one that is ending may hang, too */
+		/* gpusort_service_start() limits the time of a start; the service may also hang as it ends */
 		if (TimestampDifferenceExceeds(begun, GetCurrentTimestamp(), START_TIMEOUT_MS))
 			return "The GPU service takes too long to end and start again.";
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

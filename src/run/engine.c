@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * engine.c
- *		Which accelerator a sort may use, and what is said when it cannot.
+ *		Chooses the accelerator for a sort, and reports why one declined it.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +53,7 @@ gpusort_engine_declined(const GpusortEngine *engine, const char *reason, bool qu
 				 errhint("Set gpusort.engine to \"auto\" to sort on the CPU instead; "
 						 "gpusort_status() shows the state of every engine.")));
 
-	/* each parallel worker would say it again, and every query has new ones */
+	/* parallel workers do not warn: every query has new ones, and each would warn again */
 	if (!warned && !quiet && !IsParallelWorker())
 	{
 		warned = true;

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * engine.h
- *		What a sort run asks of an engine, and what an engine sees of a run.
+ *		The interface between a sort run and an engine.
  *
- * The CPU engine can sort any run from its blocks, wherever they lie, so it
- * needs no entry here: it is what run.c does when nobody else will.  An
- * accelerator brings memory of its own for the keys, from which it can start
- * to work while more are gathered.  It may decline or fail at any time, by
- * returning a reason; the blocks still hold every key then, and the CPU
- * engine takes over.
+ * The CPU engine sorts any run from its blocks, whatever memory they are in.  It
+ * needs no callbacks: run/run.c calls it if no accelerator sorts the run.
+ *
+ * An accelerator provides its own memory for the keys and can begin to work
+ * while more keys are gathered.  It may decline a run, or fail, at any time: the
+ * callback returns a reason.  The blocks hold every key even then, and run.c falls
+ * back to the CPU engine.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,31 +24,34 @@
 
 typedef struct GpusortEngine GpusortEngine;
 
-/* A stretch of committed keys. */
+/* Committed keys of a run in one allocation. */
 typedef struct GpusortRunBlock
 {
-	char	   *keys;
-	uint64		first;			/* keys in the blocks before */
+	char	   *keys;			/* count keys, side by side */
+	uint64		first;			/* number of keys in the blocks before this one */
 	uint64		count;			/* committed keys */
-	uint64		capacity:63;	/* keys that fit; none is split */
-	uint64		local:1;		/* palloc'ed by the run; else lent, or an
-								 * accelerator's */
+	uint64		capacity:63;	/* whole keys that fit */
+	uint64		local:1;		/* the run's own memory: inline_keys or allocated by
+								 * base/memory.h; else lent or an accelerator's */
 } GpusortRunBlock;
 
-/* A sort and its result. */
+/* A sort and its result, from gpusort_run_sort() to gpusort_run_finish(). */
 typedef struct GpusortRunResult
 {
-	void	   *out;			/* the caller's room for it, or NULL */
-	void	   *data;			/* the CPU engine's: out, or palloc'ed */
+	void	   *out;			/* the caller's memory for the result, or NULL */
+	void	   *data;			/* the CPU engine's result: out, or allocated by
+								 * gpusort_memory_alloc_pages(); NULL if an accelerator sorted */
 	uint64		fetched;		/* rows handed out so far */
 	instr_time	sort_begun;
 	instr_time	sort_done;
-	GpusortReport report;		/* complete when the run is finished */
+	GpusortReport report;		/* engines fill in their part; complete when the run is
+								 * finished */
 } GpusortRunResult;
 
 /*
- * An aggregate may have a million runs of a few keys.  Such a run has all its
- * keys in itself, and is kept below 256 bytes, which is a palloc chunk's size.
+ * An aggregate may have a million runs of a few keys each.  Such a run has its
+ * keys in the struct itself.  The struct has at most 256 bytes, so that a run takes
+ * one palloc chunk of 256 bytes.
  */
 #define GPUSORT_RUN_INLINE_BYTES	64
 #define GPUSORT_RUN_LOG_INLINE_BLOCKS	1
@@ -55,118 +59,134 @@ typedef struct GpusortRunResult
 
 struct GpusortRun
 {
-	MemoryContext cxt;
+	MemoryContext cxt;			/* the context in which the run was begun */
 	GpusortRunSpec spec;
-	uint64		rows;			/* committed, over all blocks */
+	uint64		rows;			/* committed keys of all blocks */
 
 	/*
-	 * Blocks in input order.  All but the last are closed: their count is
-	 * final.  blocks is inline_blocks until there are more.
+	 * Blocks in input order.  The count of all but the last is final.  blocks
+	 * points to inline_blocks until there are more than fit there.
 	 */
 	GpusortRunBlock *blocks;
-	Size		local_bytes;	/* of the blocks' keys outside of the run */
-	GpusortEncoding encoding;	/* of the blocks' words; none but for lent ones */
+	Size		local_bytes;	/* bytes allocated for blocks' keys, without inline_keys */
+	GpusortEncoding encoding;	/* turns the words in the blocks into keys; changes
+								 * nothing unless the words are lent */
 	int			nblocks;
-	uint8		log_maxblocks;	/* there is room for 1 << this many */
-	bool		declined;
-	bool		borrows;		/* some blocks are the accelerator's memory */
+	uint8		log_maxblocks;	/* blocks has room for 1 << log_maxblocks */
+	bool		declined;		/* no accelerator sorts the run, now or later */
+	bool		borrows;		/* some blocks are in the accelerator's memory */
 
 	/*
-	 * The accelerator that has taken the run, or NULL.  declined: none will
-	 * be asked (any more); reason says why, or is NULL where there was nothing
-	 * to ask for.
+	 * The accelerator that has taken the run, or NULL.  It stays set after it
+	 * has declined, while blocks may be in its memory.  reason says why no
+	 * accelerator sorts the run; it is NULL if none was asked for.
 	 */
 	const GpusortEngine *engine;
-	void	   *engine_state;
+	void	   *engine_state;	/* belongs to the accelerator */
 	const char *reason;
 
 	instr_time	begun;
-	GpusortRunResult *result;	/* from the sort until finished */
+	GpusortRunResult *result;	/* NULL before a sort and after its finish */
 
 	GpusortRunBlock inline_blocks[GPUSORT_RUN_INLINE_BLOCKS];
 	uint64		inline_keys[GPUSORT_RUN_INLINE_BYTES / sizeof(uint64)];
 };
 
 /*
- * Describes the run's keys, of which no more will come, for the CPU engine.
- * spans: room for as many as the run has blocks, which input then points to.
+ * Describes the run's keys to the CPU engine.  Sets the first nblocks spans, for
+ * which the caller provides the memory, and *input, which points to spans and to
+ * the run's blocks.  No keys are added to the run while input is in use.
  */
 extern void gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input);
 
-/* One row of gpusort_status(). */
+/* The state of an engine: one row of gpusort_status().  Empty or 0: not known. */
 typedef struct GpusortEngineInfo
 {
 	bool		available;
-	char		detail[256];	/* why not, or what is there */
-	char		device[64];		/* empty: none */
-	uint64		device_memory;
-	char		driver[32];
-	char		runtime[32];
-	uint64		pool_bytes;		/* shared memory that exists */
-	uint64		pool_used;		/* of which sorts hold */
-	int			service_pid;	/* 0: none */
+	char		detail[256];	/* why the engine is not available, or what it has */
+	char		device[64];		/* name */
+	uint64		device_memory;	/* bytes */
+	char		driver[32];		/* version */
+	char		runtime[32];	/* version */
+	uint64		pool_bytes;		/* bytes of shared memory allocated for keys */
+	uint64		pool_used;		/* bytes of it that sorts hold */
+	int			service_pid;	/* 0: no service runs */
 } GpusortEngineInfo;
 
 /*
- * An accelerator.  A returned reason is a phrase for errdetail, allocated in
- * the run's context or static; NULL means that the step succeeded.
+ * The callbacks of an accelerator.  Those that return a string return NULL if
+ * they succeed, else a reason: one sentence for errdetail, static or allocated in
+ * the run's context.
  */
 struct GpusortEngine
 {
-	const char *name;
+	const char *name;			/* as in gpusort.engine */
 
-	/* called from _PG_init while shared_preload_libraries are loaded */
+	/* _PG_init calls this while shared_preload_libraries are loaded */
 	void		(*preload) (void);
 
-	/* may start what is needed to find out, and wait for it */
+	/*
+	 * Fills in *info, which the caller has set to 0.  May start the service and
+	 * wait until it is ready.
+	 */
 	void		(*describe) (GpusortEngineInfo *info);
 
-	/* whether one more run of this process may gather in its memory */
+	/* May one more run of this process gather keys in the accelerator's memory? */
 	bool		(*may_gather) (void);
 
-	/* takes the run, before it gets any keys; registers its own clean-up */
+	/*
+	 * Takes a run, before the accelerator gets any of its keys.  Sets
+	 * engine_state and registers its own clean-up with the run's context.
+	 */
 	const char *(*attach) (GpusortRun *run);
 
 	/*
-	 * memory for more keys in *keys, one at least; what was reserved before is
-	 * complete.  A rest of *bytes too small for a key stays unused.
+	 * Sets *keys and *bytes to memory for more keys, at least one.  The keys in
+	 * memory reserved before are complete.  If *bytes is no multiple of the key
+	 * width, the rest stays unused.
 	 */
 	const char *(*reserve) (GpusortRun *run, char **keys, size_t *bytes);
 
-	/* keys at the start of what was reserved last have grown to bytes */
+	/*
+	 * Says how many bytes of the memory reserved last hold keys now.  A later call
+	 * for the same memory has a larger number.
+	 */
 	void		(*commit) (GpusortRun *run, size_t bytes);
 
-	/* sorts */
+	/* Sorts the run; returns once the result can be fetched. */
 	const char *(*sort) (GpusortRun *run);
 
-	/* the next rows of the result, in order; none when count is 0 */
+	/* Fetches the next rows of the result, at least one; valid until the next call. */
 	const char *(*fetch) (GpusortRun *run, GpusortBlock *block);
 
 	/*
-	 * Leaves the device and completes the result's report; the blocks stay readable
-	 * until release, which gives the memory back.  Both may be called in any
-	 * state, release also while a transaction aborts.
+	 * Ends the use of the device and fills in the report of run->result, if there
+	 * is one.  The blocks stay readable until release, which frees the memory.
+	 * Both may be called in any state, and release also while a transaction
+	 * aborts.
 	 */
 	void		(*leave) (GpusortRun *run);
 	void		(*release) (GpusortRun *run);
 };
 
-/* Every accelerator built in, NULL at the end; set by _PG_init. */
+/* All accelerators of this build, then NULL.  _PG_init sets it. */
 extern const GpusortEngine *const *gpusort_engines;
 
 /*
- * The accelerator that the settings ask for.  NULL if they ask for none;
- * raises an error if they demand one that was not built in.
+ * The accelerator that gpusort.engine asks for, or NULL.  If gpusort was built
+ * without one, sets *reason to a static text, else to NULL; raises an error if
+ * gpusort.engine demands the missing one.
  */
 extern const GpusortEngine *gpusort_engine_choose(const char **reason);
 
-/* Whether the accelerator, if there is one, will gather for one more run. */
+/* May one more run gather?  True also if there is no accelerator. */
 extern bool gpusort_engine_may_gather(void);
 
 /*
- * Called when an accelerator has given a reason: raises it as an error if the
- * settings demand the accelerator, else shows it as a warning once a session,
- * or, if quiet, to those alone who look at debug messages.
+ * Reports that an accelerator has declined a run.  If gpusort.engine demands it,
+ * raises the reason as an error.  Otherwise shows it as a warning, once per
+ * session; if that has been shown, or quiet is true, or in a parallel
+ * worker, as a debug message.
  */
 extern void gpusort_engine_declined(const GpusortEngine *engine, const char *reason, bool quiet);
 

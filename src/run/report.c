@@ -11,13 +11,13 @@
 
 #include "run/report.h"
 
-/* Its rows are 0, and its engine is NULL, before the session's first sort. */
+/* All zero, with a NULL engine, before the session's first sort. */
 static GpusortReport last_sort;
-static char last_reason[256];
+static char last_reason[256];	/* last_sort.reason points here, or is NULL */
 
 /*
- * The user that the sort was done for, who need not be the session's: a
- * SECURITY DEFINER function and SET ROLE change it.
+ * The user for whom the sort was done.  This may be another user than the
+ * session's: a SECURITY DEFINER function and SET ROLE change the current user.
  */
 static Oid	last_user;
 

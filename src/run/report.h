@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * report.h
- *		What a sort did and where its time went: gpusort_last_sort().
+ *		The report of a sort, which gpusort_last_sort() shows.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,41 +12,52 @@
 #include <stdint.h>
 
 /*
- * Stages overlap: an upload runs while rows are gathered, the result is
- * returned while the rest of it is still copied out.  So each stage is at
- * most the total, but their sum may exceed it.
+ * What one sort did, and where its time went, in milliseconds.  The stages
+ * overlap: keys are uploaded while rows are gathered, and the caller gets the
+ * first rows of the result while the rest is copied from the device.  So each
+ * stage is at most the total, but their sum may exceed it.  Runs of a few rows are
+ * not timed (run/run.c); gather_ms, return_ms and total_ms are 0 then.
  */
 typedef struct GpusortReport
 {
 	uint64_t	rows;
-	const char *key_type;
-	const char *engine;
-	const char *algorithm;
-	double		gather_ms;		/* first key reserved until sort is called */
-	uint64_t	gather_bytes;
-	double		copy_in_ms;		/* to the device */
+	const char *key_type;		/* static */
+	const char *engine;			/* "cpu" or an accelerator's name; static */
+	const char *algorithm;		/* static */
+	double		gather_ms;		/* from the begin of the run until its sort */
+	uint64_t	gather_bytes;	/* bytes of all keys */
+	double		copy_in_ms;		/* copies to the device; 0 if it was not used */
 	uint64_t	copy_in_bytes;
-	double		kernels_ms;		/* the sort itself, on either engine */
-	double		copy_out_ms;	/* from the device */
+	double		kernels_ms;		/* the sort itself, on the device or the CPU */
+	double		copy_out_ms;	/* copies from the device; 0 if it was not used */
 	uint64_t	copy_out_bytes;
-	double		return_ms;		/* sorted until the caller has its result; with the
-								 * merge, if it was sorted in pieces */
-	bool		pinned;			/* keys lay in registered memory */
-	int			blocks;
-	int			threads;
-	int			bins;
-	int			pieces;			/* that the device sorted; 0: not on a device */
-	double		total_ms;
-	const char *reason;			/* why not the accelerator; NULL: no such case */
+	double		return_ms;		/* from the end of the sort until the caller has the
+								 * result; includes the merge of sorted pieces */
+	bool		pinned;			/* all keys were in memory registered with CUDA */
+	int			blocks;			/* blocks of the largest kernel launch; 0: no device */
+	int			threads;		/* threads of a block of that launch, or threads of the CPU
+								 * engine */
+	int			bins;			/* bins of the first partition: 1 if the CPU engine made
+								 * none, 0 if the device did not run mppsort */
+	int			pieces;			/* pieces that the device sorted; 0: no device */
+	double		total_ms;		/* from the begin of the run until its finish */
+	const char *reason;			/* why no accelerator sorted; NULL if one did or was not
+								 * asked for; valid until the run ends */
 } GpusortReport;
 
-/* Keeps a copy as this session's last sort. */
+/*
+ * Keeps a copy of the report, and of its reason, as the session's last sort, done
+ * for the current user.
+ */
 extern void gpusort_report_keep(const GpusortReport *report);
 
-/* That copy, until the next sort.  Its engine is NULL before the first. */
+/*
+ * The report of the session's last sort; static, overwritten by the next
+ * gpusort_report_keep().  Its engine is NULL before the session's first sort.
+ */
 extern const GpusortReport *gpusort_report_last(void);
 
-/* The user that the last sort was done for. */
+/* The user for whom the last sort was done; InvalidOid before the first sort. */
 extern Oid	gpusort_report_user(void);
 
 #endif							/* GPUSORT_RUN_REPORT_H */

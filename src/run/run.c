@@ -148,7 +148,8 @@ static void
 decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
 {
 	run->declined = true;
-	run->reason = reason;
+	/* the engine may reuse its buffer for another run's reason */
+	run->reason = MemoryContextStrdup(run->cxt, reason);
 	if (run->engine != NULL)
 		engine->leave(run);
 	gpusort_engine_declined(engine, reason, run->spec.quiet);
