@@ -34,14 +34,15 @@
 #include <thrust/sort.h>
 #include <vector>
 
-using gpusort::Run;
+using gpusort::Context;
 
 /* As the algorithms of kernels/sort.h: sorted is set to keys or spare. */
-template <typename K> using KeySort = GpusortCudaStatus (*)(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K>
+using KeySort = GpusortCudaStatus (*)(Context &context, K *keys, K *spare, uint64_t count, K **sorted);
 
 /* Also fills rows, whose content before does not matter, or rows_spare, with stable positions. */
 template <typename K>
-using PairSort = GpusortCudaStatus (*)(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
+using PairSort = GpusortCudaStatus (*)(Context &context, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
 									   uint32_t count, K **keys_sorted, uint32_t **rows_sorted);
 
 template <typename K> struct Contender {
@@ -56,27 +57,29 @@ template <typename K> struct Contender {
 /* Of the rivals; grown in the round that warms up, kept for those that are timed. */
 static Memory scratch;
 
-static GpusortCudaStatus grow_scratch(Run &run, size_t bytes)
+static GpusortCudaStatus grow_scratch(Context &context, size_t bytes)
 {
-	return scratch.bytes() >= bytes ? GPUSORT_CUDA_OK : scratch.allocate(run, bytes);
+	return scratch.bytes() >= bytes ? GPUSORT_CUDA_OK : scratch.allocate(context, bytes);
 }
 
 template <typename K, typename Count>
-static GpusortCudaStatus radix_keys(Run &run, K *keys, K *spare, uint64_t count, K **sorted)
+static GpusortCudaStatus radix_keys(Context &context, K *keys, K *spare, uint64_t count, K **sorted)
 {
 	cub::DoubleBuffer<K> buffers(keys, spare);
 	const int bits = 8 * sizeof(K);
 	size_t bytes = 0;
-	GPUSORT_TRY(cub::DeviceRadixSort::SortKeys(nullptr, bytes, buffers, (Count)count, 0, bits, run.stream), run.err);
-	GPUSORT_PASS(grow_scratch(run, bytes));
-	GPUSORT_TRY(cub::DeviceRadixSort::SortKeys(scratch.as<void>(), bytes, buffers, (Count)count, 0, bits, run.stream),
-				run.err);
+	GPUSORT_TRY(cub::DeviceRadixSort::SortKeys(nullptr, bytes, buffers, (Count)count, 0, bits, context.stream),
+				context.err);
+	GPUSORT_PASS(grow_scratch(context, bytes));
+	GPUSORT_TRY(
+		cub::DeviceRadixSort::SortKeys(scratch.as<void>(), bytes, buffers, (Count)count, 0, bits, context.stream),
+		context.err);
 	*sorted = buffers.Current();
 	return GPUSORT_CUDA_OK;
 }
 
 template <typename K, typename Count>
-static GpusortCudaStatus radix_pairs(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
+static GpusortCudaStatus radix_pairs(Context &context, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
 									 uint32_t count, K **keys_sorted, uint32_t **rows_sorted)
 {
 	cub::DoubleBuffer<K> buffers(keys, keys_spare);
@@ -85,12 +88,12 @@ static GpusortCudaStatus radix_pairs(Run &run, K *keys, K *keys_spare, uint32_t 
 	size_t bytes = 0;
 	make_rows(rows, count);
 	GPUSORT_TRY(
-		cub::DeviceRadixSort::SortPairs(nullptr, bytes, buffers, row_buffers, (Count)count, 0, bits, run.stream),
-		run.err);
-	GPUSORT_PASS(grow_scratch(run, bytes));
+		cub::DeviceRadixSort::SortPairs(nullptr, bytes, buffers, row_buffers, (Count)count, 0, bits, context.stream),
+		context.err);
+	GPUSORT_PASS(grow_scratch(context, bytes));
 	GPUSORT_TRY(cub::DeviceRadixSort::SortPairs(scratch.as<void>(), bytes, buffers, row_buffers, (Count)count, 0, bits,
-												run.stream),
-				run.err);
+												context.stream),
+				context.err);
 	*keys_sorted = buffers.Current();
 	*rows_sorted = row_buffers.Current();
 	return GPUSORT_CUDA_OK;
@@ -103,46 +106,48 @@ struct Less {
 	}
 };
 
-template <typename K> static GpusortCudaStatus merge_keys(Run &run, K *keys, K *, uint64_t count, K **sorted)
+template <typename K> static GpusortCudaStatus merge_keys(Context &context, K *keys, K *, uint64_t count, K **sorted)
 {
 	size_t bytes = 0;
 	*sorted = keys;
-	GPUSORT_TRY(cub::DeviceMergeSort::SortKeys(nullptr, bytes, keys, (uint32_t)count, Less(), run.stream), run.err);
-	GPUSORT_PASS(grow_scratch(run, bytes));
-	GPUSORT_TRY(cub::DeviceMergeSort::SortKeys(scratch.as<void>(), bytes, keys, (uint32_t)count, Less(), run.stream),
-				run.err);
+	GPUSORT_TRY(cub::DeviceMergeSort::SortKeys(nullptr, bytes, keys, (uint32_t)count, Less(), context.stream),
+				context.err);
+	GPUSORT_PASS(grow_scratch(context, bytes));
+	GPUSORT_TRY(
+		cub::DeviceMergeSort::SortKeys(scratch.as<void>(), bytes, keys, (uint32_t)count, Less(), context.stream),
+		context.err);
 	return GPUSORT_CUDA_OK;
 }
 
 /* Thrust raises what it cannot do. */
-template <typename Call> static GpusortCudaStatus call_thrust(Run &run, Call call)
+template <typename Call> static GpusortCudaStatus call_thrust(Context &context, Call call)
 {
 	try {
 		call();
 	} catch (const std::bad_alloc &e) {
 		(void)cudaGetLastError();
-		return gpusort::fail(GPUSORT_CUDA_NO_MEMORY, "thrust", e.what(), run.err);
+		return gpusort::fail(GPUSORT_CUDA_NO_MEMORY, "thrust", e.what(), context.err);
 	} catch (const std::exception &e) {
-		return gpusort::fail(GPUSORT_CUDA_FAULT, "thrust", e.what(), run.err);
+		return gpusort::fail(GPUSORT_CUDA_FAULT, "thrust", e.what(), context.err);
 	}
 	return GPUSORT_CUDA_OK;
 }
 
-template <typename K> static GpusortCudaStatus thrust_keys(Run &run, K *keys, K *, uint64_t count, K **sorted)
+template <typename K> static GpusortCudaStatus thrust_keys(Context &context, K *keys, K *, uint64_t count, K **sorted)
 {
 	*sorted = keys;
-	return call_thrust(run, [&] { thrust::sort(thrust::cuda::par.on(run.stream), keys, keys + count); });
+	return call_thrust(context, [&] { thrust::sort(thrust::cuda::par.on(context.stream), keys, keys + count); });
 }
 
 template <typename K>
-static GpusortCudaStatus thrust_pairs(Run &run, K *keys, K *, uint32_t *rows, uint32_t *, uint32_t count,
+static GpusortCudaStatus thrust_pairs(Context &context, K *keys, K *, uint32_t *rows, uint32_t *, uint32_t count,
 									  K **keys_sorted, uint32_t **rows_sorted)
 {
 	*keys_sorted = keys;
 	*rows_sorted = rows;
 	make_rows(rows, count);
-	return call_thrust(run,
-					   [&] { thrust::stable_sort_by_key(thrust::cuda::par.on(run.stream), keys, keys + count, rows); });
+	return call_thrust(
+		context, [&] { thrust::stable_sort_by_key(thrust::cuda::par.on(context.stream), keys, keys + count, rows); });
 }
 
 /* ---- the table ---- */
@@ -181,7 +186,8 @@ template <typename K> static std::vector<Entry<K>> entries(bool with_rows, const
 		if (!with_rows || contender.pairs) add(contender.name, contender, false);
 	}
 	for (const Contender<K> &contender : CONTENDERS<K>) {
-		if (contender.algorithm != GPUSORT_ALGORITHM_AUTO) add(std::string(contender.name) + "-checked", contender, true);
+		if (contender.algorithm != GPUSORT_ALGORITHM_AUTO)
+			add(std::string(contender.name) + "-checked", contender, true);
 	}
 	return list;
 }
@@ -196,20 +202,20 @@ template <typename K> struct Buffers {
 
 /* Sorts what buffers.keys holds. */
 template <typename K>
-static GpusortCudaStatus sort_once(Run &run, const Entry<K> &entry, Buffers<K> &buffers, uint64_t n)
+static GpusortCudaStatus sort_once(Context &context, const Entry<K> &entry, Buffers<K> &buffers, uint64_t n)
 {
 	const Contender<K> &contender = *entry.contender;
 	K *keys = buffers.keys.template as<K>(), *keys_spare = buffers.keys_spare.template as<K>();
 	buffers.rows_sorted = nullptr;
 	if (entry.checked) {
 		GpusortCudaSort sort = {n, (int)sizeof(K), entry.with_rows, contender.algorithm, 0, false};
-		GPUSORT_PASS(gpusort::sort_on_device(run, sort, buffers.keys, buffers.rows));
+		GPUSORT_PASS(gpusort::sort_on_device(context, sort, buffers.keys, buffers.rows));
 		buffers.sorted = entry.with_rows ? nullptr : buffers.keys.template as<K>();
 		if (entry.with_rows) buffers.rows_sorted = buffers.rows.template as<uint32_t>();
 		return GPUSORT_CUDA_OK;
 	}
-	if (!entry.with_rows) return contender.keys(run, keys, keys_spare, n, &buffers.sorted);
-	return contender.pairs(run, keys, keys_spare, buffers.rows.template as<uint32_t>(),
+	if (!entry.with_rows) return contender.keys(context, keys, keys_spare, n, &buffers.sorted);
+	return contender.pairs(context, keys, keys_spare, buffers.rows.template as<uint32_t>(),
 						   buffers.rows_spare.template as<uint32_t>(), (uint32_t)n, &buffers.sorted,
 						   &buffers.rows_sorted);
 }

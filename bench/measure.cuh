@@ -92,11 +92,11 @@ template <typename K> class Bench
 		}
 		if (!with_rows) return;
 		GpusortCudaReport report = {};
-		Run run = make_run(&report, 0);
+		Context context = make_context(&report, 0);
 		GpusortCudaStatus status;
 		renew();
 		status =
-			radix_pairs<K, uint32_t>(run, buffers.keys.template as<K>(), buffers.keys_spare.template as<K>(),
+			radix_pairs<K, uint32_t>(context, buffers.keys.template as<K>(), buffers.keys_spare.template as<K>(),
 									 buffers.rows.template as<uint32_t>(), buffers.rows_spare.template as<uint32_t>(),
 									 (uint32_t)n, &buffers.sorted, &buffers.rows_sorted);
 		MUST_PASS(status);
@@ -172,7 +172,7 @@ template <typename K> class Bench
 	{
 		typedef std::chrono::steady_clock Clock;
 		GpusortCudaReport report = {};
-		Run run = make_run(&report, 0);
+		Context context = make_context(&report, 0);
 		Found found[2];
 		float event_ms = 0;
 		cudaEvent_t begin, end;
@@ -183,7 +183,7 @@ template <typename K> class Bench
 		MUST(cudaStreamSynchronize(stream));
 		Clock::time_point begun = Clock::now();
 		MUST(cudaEventRecord(begin, stream));
-		GpusortCudaStatus status = sort_once(run, entry, buffers, n);
+		GpusortCudaStatus status = sort_once(context, entry, buffers, n);
 		if (status == GPUSORT_CUDA_OK) {
 			MUST(cudaEventRecord(end, stream));
 			MUST(cudaStreamSynchronize(stream));

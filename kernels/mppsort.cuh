@@ -36,9 +36,6 @@ static const int MAX_LEVELS = 10;
 /* Bytes of shared memory that a kernel has besides what it asks for at its launch, with room to spare. */
 static const size_t STATIC_SHARED = 4096;
 
-static const int WARP = 32;
-static const unsigned ALL_LANES = 0xffffffff;
-
 /* Of this many keys on, some are hopeless: those with so many crowded bins (mppsort_kernels.cuh). */
 static const uint64_t WORTH_GIVING_UP = (uint64_t)1 << 23;
 static const uint64_t MANY_CROWDS = 20;
@@ -251,10 +248,10 @@ struct Lists {
 struct Level {
 	Segment *segments; /* NULL: the first level, */
 	Segment first;	   /* which has this one, but for what look has found */
-	Look *look;
+	KeySummary *summary;
 	const Tally *tally;
 	bool sampled; /* the first level's bins divide the range that look has of a sample, as it is */
-	bool refuse_crowds;
+	bool decline_crowds;
 	const uint32_t *chunks;
 	uint32_t chunk_keys;
 	uint32_t count_chunks;		 /* that a block counts in one go; 1 but for the first level */
@@ -278,23 +275,24 @@ template <typename K> __device__ inline Segment segment_of(const Level &level, u
 		return segment;
 	}
 	Segment all = level.first;
-	const Look look = *level.look;
-	all.lo = (K)~look.not_lo;
-	all.hi = look.hi;
-	const bool dense = look.dense_lo < look.dense_hi && look.dense_hi - look.dense_lo < (all.hi - all.lo) / DENSE_PART;
+	const KeySummary summary = *level.summary;
+	all.lo = (K)~summary.not_lo;
+	all.hi = summary.hi;
+	const bool dense =
+		summary.dense_lo < summary.dense_hi && summary.dense_hi - summary.dense_lo < (all.hi - all.lo) / DENSE_PART;
 	const bool few = all.hi - all.lo < all.bins;
-	all.dense_lo = level.sampled || (dense && !few) ? look.dense_lo : all.lo;
-	all.dense_hi = level.sampled || (dense && !few) ? look.dense_hi : all.hi;
-	all.ordered = !look.falls ? ASCENDING : !look.rises ? DESCENDING : NOT_ORDERED;
+	all.dense_lo = level.sampled || (dense && !few) ? summary.dense_lo : all.lo;
+	all.dense_hi = level.sampled || (dense && !few) ? summary.dense_hi : all.hi;
+	all.ordered = !summary.decreases ? ASCENDING : !summary.increases ? DESCENDING : NOT_ORDERED;
 	return all;
 }
 
 /* A kernel may ask for this much shared memory at its launch. */
-template <typename Kernel> static GpusortCudaStatus allow_shared(Run &run, Kernel kernel, size_t bytes)
+template <typename Kernel> static GpusortCudaStatus allow_shared(Context &context, Kernel kernel, size_t bytes)
 {
-	if (bytes + STATIC_SHARED > (size_t)run.shared_optin)
-		return fail(GPUSORT_CUDA_FAULT, "cudaFuncSetAttribute", "more shared memory than the device has", run.err);
-	GPUSORT_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes), run.err);
+	if (bytes + STATIC_SHARED > (size_t)context.shared_optin)
+		return fail(GPUSORT_CUDA_FAULT, "cudaFuncSetAttribute", "more shared memory than the device has", context.err);
+	GPUSORT_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes), context.err);
 	return GPUSORT_CUDA_OK;
 }
 

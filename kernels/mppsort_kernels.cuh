@@ -17,7 +17,7 @@
 #ifndef GPUSORT_MPPSORT_KERNELS_CUH
 #define GPUSORT_MPPSORT_KERNELS_CUH
 
-#include "look.cuh"
+#include "summary.cuh"
 #include "mppsort.cuh"
 
 #include <cub/block/block_scan.cuh>
@@ -101,7 +101,7 @@ template <typename K> __global__ void __launch_bounds__(RANGE_THREADS) takeRange
 template <typename K, int THREADS>
 __device__ inline void sampled_range(const Sample<K, THREADS> &sample, uint32_t bins, K &lo, K &hi)
 {
-	const Sampled<K> ends = ends_of(sample);
+	const SampleEnds<K> ends = ends_of(sample);
 	const K most = (K) ~(K)0;
 	const bool inner = ends.least[1] < ends.most[1];
 	lo = inner ? ends.least[1] : ends.least[0];
@@ -123,17 +123,17 @@ __device__ inline void sampled_range(const Sample<K, THREADS> &sample, uint32_t 
  * keys are on their way.
  */
 template <typename K, Hashed HASHED>
-__global__ void __launch_bounds__(HISTO_THREADS, 1) lookAndHisto(const K *keys, Level level, Look *look)
+__global__ void __launch_bounds__(HISTO_THREADS, 1) summarizeAndHisto(const K *keys, Level level, KeySummary *summary)
 {
 	__shared__ unsigned counts[MAX_BINS];
 	const uint64_t count = level.first.size;
 	const unsigned bins = level.first.bins;
-	const uint64_t vectors = count / Ahead<K, 1>::VECTOR;
+	const uint64_t vectors = count / Prefetch<K, 1>::VECTOR;
 	const uint64_t step = gridDim.x * (uint64_t)HISTO_THREADS;
-	const int HALF = LOOK_AHEAD / 2;
-	Looked<K, HASHED> own;
+	const int HALF = VECTORS_IN_FLIGHT / 2;
+	ThreadSummary<K, HASHED> own;
 	Sample<K, HISTO_THREADS> sample;
-	Ahead<K, HALF> one, two; /* one is in flight while the other is counted */
+	Prefetch<K, HALF> one, two; /* one is in flight while the other is counted */
 
 	next_may_begin();
 	sample.load(keys, count);
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(HISTO_THREADS, 1) lookAndHisto(const K *keys, 
 	K lo, hi;
 	sampled_range(sample, bins, lo, hi);
 	if (threadIdx.x == 0 && blockIdx.x == 0) {
-		look->dense_lo = lo;
-		look->dense_hi = hi;
+		summary->dense_lo = lo;
+		summary->dense_hi = hi;
 	}
 	__syncthreads();
 	const Scale<K, true> scale(lo, hi, bins);
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(HISTO_THREADS, 1) lookAndHisto(const K *keys, 
 		const unsigned b = i + from < bins ? i + from : i + from - bins;
 		if (counts[b] > 0) atomicAdd(&level.hg[b], (unsigned long long)counts[b]);
 	}
-	tell_looked<HISTO_THREADS>(own, look);
+	add_to_summary<HISTO_THREADS>(own, summary);
 }
 
 /* Hg of segments whose ranges are known. One of one value needs none. */

@@ -21,7 +21,7 @@
 namespace gpusort
 {
 
-__device__ inline void deal_segment(const Lists &lists, Segment segment)
+__device__ inline void add_segment(const Lists &lists, Segment segment)
 {
 	set_targets(segment, lists.sizes);
 	unsigned long long chunks = (segment.size + lists.chunk_keys - 1) / lists.chunk_keys;
@@ -50,7 +50,7 @@ __device__ inline bool uneven_throughout(uint64_t crowds, uint64_t crowd_keys, c
 {
 	const uint64_t count = level.first.size;
 	if (count < WORTH_GIVING_UP) return false;
-	if (level.refuse_crowds && crowd_keys > count / 2) return true;
+	if (level.decline_crowds && crowd_keys > count / 2) return true;
 	return crowds >= MANY_CROWDS && crowd_keys > count / 4 && crowd_keys < count - count / 8;
 }
 
@@ -98,7 +98,7 @@ struct ScanShared {
 	unsigned first_of_stretch[MAX_UNEVEN_TARGETS];
 	uint16_t first[MAX_UNEVEN_TARGETS + 2];
 	unsigned crowded;
-	unsigned long long dealt;	   /* bins to be sorted */
+	unsigned long long bins_added; /* bins to be sorted */
 	Lookup words[MAX_BINS / WARP]; /* as it will be in the level's table */
 	unsigned long long starts[1];  /* as many as bins, and one */
 };
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 		if (few) row[b] = start;
 	}
 	if (threadIdx.x == 0) shared.starts[bins] = segment.size;
-	if (threadIdx.x == 0) shared.dealt = 0;
+	if (threadIdx.x == 0) shared.bins_added = 0;
 	__syncthreads();
 	if (few) { /* PartitionKernel writes these from SHg */
 		post_tally(lists, level);
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 	if (threadIdx.x == 0) level.splits[blockIdx.x] = split;
 
 	/* The first level's bins are the first of all, and its one block need not ask others how many there are. */
-	unsigned long long *dealt_so_far = level.segments ? &lists.tally->bins : &shared.dealt;
+	unsigned long long *bins_counter = level.segments ? &lists.tally->bins : &shared.bins_added;
 	for (unsigned first = threadIdx.x / WARP * WARP; first < split.targets; first += SCAN_THREADS) {
 		const unsigned t = first + threadIdx.x % WARP;
 		uint64_t start = 0, size = 0;
@@ -292,17 +292,17 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 						   bounds.lowest(low) == bounds.highest(past - 1);
 			child.lo = child.ranged ? bounds.lowest(low) : ~0ull;
 			child.hi = child.ranged ? bounds.highest(past - 1) : 0;
-			deal_segment(lists, child);
+			add_segment(lists, child);
 			if (past - low == 1 && (level.first.size < VERY_MANY || size > CROWD * (segment.size / bins))) {
 				atomicAdd(&lists.tally->crowds, 1ull);
 				atomicAdd(&lists.tally->crowd_keys, (unsigned long long)size);
 			}
 		}
 		const bool sortable = size > 0 && size <= lists.sizes.largest;
-		const unsigned dealt = __ballot_sync(ALL_LANES, sortable);
+		const unsigned adds_bin = __ballot_sync(ALL_LANES, sortable);
 		unsigned long long at = 0;
-		if (threadIdx.x % WARP == 0 && dealt) at = atomicAdd(dealt_so_far, (unsigned long long)__popc(dealt));
-		at = __shfl_sync(ALL_LANES, at, 0) + __popc(dealt & ((1u << threadIdx.x % WARP) - 1));
+		if (threadIdx.x % WARP == 0 && adds_bin) at = atomicAdd(bins_counter, (unsigned long long)__popc(adds_bin));
+		at = __shfl_sync(ALL_LANES, at, 0) + __popc(adds_bin & ((1u << threadIdx.x % WARP) - 1));
 		if (!sortable) continue;
 		if (at >= lists.bin_room) {
 			atomicAdd(&lists.tally->lost, 1ull);
@@ -318,7 +318,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lis
 	}
 	if (level.segments == nullptr) {
 		__syncthreads();
-		if (threadIdx.x == 0) lists.tally->bins = shared.dealt;
+		if (threadIdx.x == 0) lists.tally->bins = shared.bins_added;
 	}
 	post_tally(lists, level);
 }

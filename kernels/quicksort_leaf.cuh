@@ -16,12 +16,12 @@ namespace gpusort
 {
 
 /* What one block takes at most. */
-static const uint64_t LONGEST_SHORTER = 65536;
+static const uint64_t LONGEST_SHORT_LIST = 65536;
 
-/* Partitions of one block's lists before it gives up; 16 halvings get from LONGEST_SHORTER to a single key. */
+/* Partitions of one block's lists before it gives up; 16 halvings get from LONGEST_SHORT_LIST to a single key. */
 static const int BLOCK_DEPTH = 48;
 
-/* The smaller half is sorted first, so the stack holds at most log2(LONGEST_SHORTER) lists and one. */
+/* The smaller half is sorted first, so the stack holds at most log2(LONGEST_SHORT_LIST) lists and one. */
 static const int STACK = 20;
 
 /* A list on a block's stack. */
@@ -86,7 +86,7 @@ template <typename K> __device__ void sort_list(LeafShared<K> &shared, K *keys, 
 		}
 		__syncthreads();
 		for (unsigned at = 0; at < list.size; at += TILE)
-			shared.partition.run(source + at, min((unsigned)TILE, list.size - at));
+			shared.partition.partition_tile(source + at, min((unsigned)TILE, list.size - at));
 		const uint32_t left = (uint32_t)shared.below;
 		const uint32_t right = (uint32_t)shared.above;
 		const K pivot = shared.partition.pivot;
@@ -114,12 +114,12 @@ template <typename K> __device__ void sort_list(LeafShared<K> &shared, K *keys, 
 template <typename K> __global__ void __launch_bounds__(THREADS) sortLists(K *keys, K *spare, Work work, uint64_t first)
 {
 	__shared__ LeafShared<K> shared;
-	const uint64_t end = min((uint64_t)work.totals->shorter, work.shorter_room); /* only levels add to it */
+	const uint64_t end = min((uint64_t)work.totals->short_lists, work.short_list_room); /* only levels add to it */
 	uint64_t at = first + blockIdx.x;
 	while (at < end) {
 		if (threadIdx.x == 0) {
-			const unsigned taken = atomicAdd(&work.now.dealt->shorter_taken, 1u);
-			const Range range = work.shorter[at];
+			const unsigned taken = atomicAdd(&work.now.counters->short_lists_taken, 1u);
+			const Range range = work.short_lists[at];
 			shared.stack[0] = {range.start, (uint32_t)range.size, (uint16_t)range.in_spare, 0};
 			shared.next = first + gridDim.x + taken;
 		}

@@ -28,8 +28,6 @@
 namespace gpusort
 {
 
-static const int WARP = 32;
-static const unsigned ALL_LANES = 0xffffffff;
 static const int THREADS = BITONIC_THREADS;
 static const int ITEMS = 8;
 static const int TILE = THREADS * ITEMS;
@@ -52,38 +50,38 @@ struct List {
 };
 
 /* How much of a level there is, and how far its blocks are.  All zeros before. */
-struct Dealt {
+struct LevelCounters {
 	unsigned long long lists_and_chunks; /* lists in the upper half, chunks in the lower: one addition for both */
 	unsigned lost;						 /* lists that had no room: never; if any, the level is not done */
 	unsigned chunks_taken;				 /* besides each block's first */
-	unsigned shorter_taken;				 /* likewise, by sortLists, if it comes before this level */
+	unsigned short_lists_taken;			 /* likewise, by sortLists, if it comes before this level */
 };
 
 /* The entries of a level, a table of whose each chunk is, and their numbers. */
 struct WorkList {
 	List *lists;
 	uint32_t *chunks;
-	Dealt *dealt;
+	LevelCounters *counters;
 };
 
 /* What gathers over all levels. */
 struct Totals {
-	unsigned long long shorter, given_up;
+	unsigned long long short_lists, given_up;
 	unsigned long long lost; /* entries of whatever list that had no room */
 };
 
 /* What the host is told between batches of levels. */
-struct Letter {
+struct HostReport {
 	unsigned long long lists; /* of the next level */
 	Totals totals;
 };
 
 struct Work {
 	WorkList now, next;
-	Range *shorter;	 /* lists for sortLists */
-	Range *given_up; /* for CUB */
+	Range *short_lists; /* lists for sortLists */
+	Range *given_up;	/* for CUB */
 	Totals *totals;
-	uint64_t list_room, chunk_room, shorter_room, given_up_room;
+	uint64_t list_room, chunk_room, short_list_room, given_up_room;
 	uint64_t long_list; /* up to so many keys are a shorter list; at least what the network takes */
 	uint32_t chunk_bits;
 	bool last_level; /* what would be partitioned in the next one is given up */
@@ -176,7 +174,7 @@ template <typename K> struct Partition {
 		list_above = above;
 	}
 
-	__device__ void run(const K *from, unsigned filled)
+	__device__ void partition_tile(const K *from, unsigned filled)
 	{
 		K keys[ITEMS];
 		unsigned mine = 0; /* keys below the pivot, and above in the upper half */

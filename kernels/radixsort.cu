@@ -7,14 +7,14 @@
  *					is a scan of the whole warp in one instruction: a lane counts
  *					in it the lanes before it.
  *	sortTilesByBits	merges a block's 32-key tiles in shared memory, by rank.
- *	cutRuns,			merge all runs by rank, twice as long each time, from one
+ *	cutLists,			merge all runs by rank, twice as long each time, from one
  *	mergeByRank		buffer to the other.
  *
  * By rank means: a key's place in the merge is its place in its own run plus
  * the number of the other run's keys before it, so every key finds its place
  * by a binary search and no thread waits for another.  To search in shared
  * memory, runs are cut: a splitter is taken from every STRIDE keys of both
- * runs, and its rank in the other run is found first, by cutRuns.  Between
+ * runs, and its rank in the other run is found first, by cutLists.  Between
  * two cuts there are at most STRIDE keys of each run, for one block
  * (Satish, Harris, Garland, "Designing Efficient Sorting Algorithms for
  * Manycore GPUs", 2009; the cuts are in merge_path.h).  Keys of the left run
@@ -29,9 +29,6 @@
 
 namespace gpusort
 {
-
-static const int WARP = 32;
-static const unsigned ALL_LANES = 0xffffffff;
 
 static const int SORT_THREADS = 512;
 static const int SORT_ITEMS = 8;
@@ -109,19 +106,19 @@ template <typename K> __global__ void __launch_bounds__(SORT_THREADS) sortTilesB
 	__syncthreads();
 
 #pragma unroll 1
-	for (unsigned run = WARP; run < TILE; run *= 2) {
+	for (unsigned length = WARP; length < TILE; length *= 2) {
 #pragma unroll
 		for (int i = 0; i < SORT_ITEMS; i++) {
 			const unsigned at = i * SORT_THREADS + threadIdx.x;
-			const unsigned start = at & ~(2 * run - 1);
-			const unsigned middle = min(start + run, filled);
-			const unsigned end = min(middle + run, filled);
+			const unsigned start = at & ~(2 * length - 1);
+			const unsigned middle = min(start + length, filled);
+			const unsigned end = min(middle + length, filled);
 			own[i] = keys[at];
 			places[i] = at;
 			if (at < middle)
-				places[i] = at + rank_in_run(keys + middle, end - middle, own[i], false);
+				places[i] = at + rank_in_list(keys + middle, end - middle, own[i], false);
 			else if (at < filled)
-				places[i] = at - run + rank_in_run(keys + start, run, own[i], true);
+				places[i] = at - length + rank_in_list(keys + start, length, own[i], true);
 		}
 		__syncthreads();
 #pragma unroll
@@ -140,11 +137,11 @@ template <typename K> __global__ void __launch_bounds__(SORT_THREADS) sortTilesB
 /* One thread a splitter: its cut, in the order of the merge. A pair's cuts are where its splitters are. */
 template <typename K>
 __global__ void __launch_bounds__(CUT_THREADS)
-	cutRuns(const K *from, Cut *cuts, uint64_t run_strides, uint64_t strides, uint64_t count)
+	cutLists(const K *from, Cut *cuts, uint64_t list_strides, uint64_t strides, uint64_t count)
 {
 	const uint64_t splitter = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	if (splitter >= strides) return;
-	const RunPair pair = pair_of_tile(splitter, run_strides, STRIDE<K>, count);
+	const ListPair pair = pair_of_tile(splitter, list_strides, STRIDE<K>, count);
 	const Cut cut = cut_at_splitter(from, pair, splitter * STRIDE<K> - pair.start);
 	cuts[pair.start / STRIDE<K> + number_of_cut(cut, STRIDE<K>)] = cut;
 }
@@ -152,12 +149,12 @@ __global__ void __launch_bounds__(CUT_THREADS)
 /* One block a cut: the keys from there to the next, at most a stride of each run. */
 template <typename K>
 __global__ void __launch_bounds__(MERGE_THREADS)
-	mergeByRank(const K *from, K *to, const Cut *cuts, uint64_t run_strides, uint64_t count)
+	mergeByRank(const K *from, K *to, const Cut *cuts, uint64_t list_strides, uint64_t count)
 {
 	const int ITEMS = 2 * STRIDE<K> / MERGE_THREADS;
 	__shared__ K keys[2 * STRIDE<K>], merged[2 * STRIDE<K>];
 
-	const RunPair pair = pair_of_tile(blockIdx.x, run_strides, STRIDE<K>, count);
+	const ListPair pair = pair_of_tile(blockIdx.x, list_strides, STRIDE<K>, count);
 	const uint64_t pair_end = pair.start + pair.left + pair.right;
 	const bool last = (blockIdx.x + UINT64_C(1)) * STRIDE<K> >= pair_end;
 	const Cut begin = cuts[blockIdx.x];
@@ -178,9 +175,9 @@ __global__ void __launch_bounds__(MERGE_THREADS)
 	for (int i = 0; i < ITEMS; i++) {
 		unsigned at = i * MERGE_THREADS + threadIdx.x;
 		if (at < left)
-			merged[at + rank_in_run(keys + left, right, keys[at], false)] = keys[at];
+			merged[at + rank_in_list(keys + left, right, keys[at], false)] = keys[at];
 		else if (at < left + right)
-			merged[at - left + rank_in_run(keys, left, keys[at], true)] = keys[at];
+			merged[at - left + rank_in_list(keys, left, keys[at], true)] = keys[at];
 	}
 	__syncthreads();
 #pragma unroll
@@ -192,7 +189,7 @@ __global__ void __launch_bounds__(MERGE_THREADS)
 
 /* ---- launchers ---- */
 
-template <typename K> GpusortCudaStatus radixsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted)
+template <typename K> GpusortCudaStatus radixsort(Context &context, K *keys, K *spare, uint64_t count, K **sorted)
 {
 	const uint64_t tiles = (count + TILE - 1) / TILE;
 	const uint64_t strides = (count + STRIDE<K> - 1) / STRIDE<K>;
@@ -202,28 +199,29 @@ template <typename K> GpusortCudaStatus radixsort(Run &run, K *keys, K *spare, u
 
 	*sorted = keys;
 	if (count < 2) return GPUSORT_CUDA_OK;
-	sortTilesByBits<<<(unsigned)tiles, SORT_THREADS, 0, run.stream>>>(keys, count);
-	GPUSORT_LAUNCHED("sortTilesByBits", run.err);
-	note_launch(run, tiles, SORT_THREADS);
+	sortTilesByBits<<<(unsigned)tiles, SORT_THREADS, 0, context.stream>>>(keys, count);
+	GPUSORT_LAUNCHED("sortTilesByBits", context.err);
+	note_launch(context, tiles, SORT_THREADS);
 	if (tiles == 1) return GPUSORT_CUDA_OK;
 
-	GPUSORT_PASS(cuts.allocate(run, strides * sizeof(Cut)));
-	for (uint64_t run_strides = TILE / STRIDE<K>; run_strides < strides; run_strides *= 2) {
-		cutRuns<<<(unsigned)((strides + CUT_THREADS - 1) / CUT_THREADS), CUT_THREADS, 0, run.stream>>>(
-			from, cuts.as<Cut>(), run_strides, strides, count);
-		GPUSORT_LAUNCHED("cutRuns", run.err);
-		mergeByRank<<<(unsigned)strides, MERGE_THREADS, 0, run.stream>>>(from, to, cuts.as<Cut>(), run_strides, count);
-		GPUSORT_LAUNCHED("mergeByRank", run.err);
+	GPUSORT_PASS(cuts.allocate(context, strides * sizeof(Cut)));
+	for (uint64_t list_strides = TILE / STRIDE<K>; list_strides < strides; list_strides *= 2) {
+		cutLists<<<(unsigned)((strides + CUT_THREADS - 1) / CUT_THREADS), CUT_THREADS, 0, context.stream>>>(
+			from, cuts.as<Cut>(), list_strides, strides, count);
+		GPUSORT_LAUNCHED("cutLists", context.err);
+		mergeByRank<<<(unsigned)strides, MERGE_THREADS, 0, context.stream>>>(from, to, cuts.as<Cut>(), list_strides,
+																			 count);
+		GPUSORT_LAUNCHED("mergeByRank", context.err);
 		K *merged = to;
 		to = from;
 		from = merged;
 	}
-	note_launch(run, strides, MERGE_THREADS);
+	note_launch(context, strides, MERGE_THREADS);
 	*sorted = from;
 	return GPUSORT_CUDA_OK;
 }
 
-template GpusortCudaStatus radixsort(Run &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
-template GpusortCudaStatus radixsort(Run &, uint64_t *, uint64_t *, uint64_t, uint64_t **);
+template GpusortCudaStatus radixsort(Context &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
+template GpusortCudaStatus radixsort(Context &, uint64_t *, uint64_t *, uint64_t, uint64_t **);
 
 } // namespace gpusort

@@ -392,27 +392,29 @@ __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1024 : 768)
 /* ---- launchers ---- */
 
 /* The kernels may ask for this much shared memory; to be called once a run. */
-template <typename K, int THREADS> static GpusortCudaStatus prepare_bins(Run &run)
+template <typename K, int THREADS> static GpusortCudaStatus prepare_bins(Context &context)
 {
-	GPUSORT_PASS(allow_shared(run, sortBins<K, THREADS>, bin_shared<K>(THREADS)));
-	GPUSORT_PASS(allow_shared(run, sortStubbornBins<K, THREADS>, bin_shared<K>(THREADS)));
+	GPUSORT_PASS(allow_shared(context, sortBins<K, THREADS>, bin_shared<K>(THREADS)));
+	GPUSORT_PASS(allow_shared(context, sortStubbornBins<K, THREADS>, bin_shared<K>(THREADS)));
 	return GPUSORT_CUDA_OK;
 }
 
 /* The bins that the last level dealt, of which there are at most blocks. */
 template <typename K, int THREADS>
-static GpusortCudaStatus sort_bins(Run &run, const Lists &lists, uint64_t first, uint64_t blocks, K *keys, K *spare)
+static GpusortCudaStatus sort_bins(Context &context, const Lists &lists, uint64_t first, uint64_t blocks, K *keys,
+								   K *spare)
 {
-	GPUSORT_PASS((launch_after<sortBins<K, THREADS>>(run, "sortBins", (unsigned)blocks, THREADS, bin_shared<K>(THREADS),
-													 lists, (unsigned long long)first, keys, spare, keys)));
-	note_launch(run, blocks, THREADS);
+	GPUSORT_PASS(
+		(launch_after<sortBins<K, THREADS>>(context, "sortBins", (unsigned)blocks, THREADS, bin_shared<K>(THREADS),
+											lists, (unsigned long long)first, keys, spare, keys)));
+	note_launch(context, blocks, THREADS);
 	return GPUSORT_CUDA_OK;
 }
 
 template <typename K, int THREADS>
-static GpusortCudaStatus sort_stubborn_bins(Run &run, const Lists &lists, uint64_t blocks, K *keys, K *spare)
+static GpusortCudaStatus sort_stubborn_bins(Context &context, const Lists &lists, uint64_t blocks, K *keys, K *spare)
 {
-	return launch_after<sortStubbornBins<K, THREADS>>(run, "sortStubbornBins", (unsigned)blocks, THREADS,
+	return launch_after<sortStubbornBins<K, THREADS>>(context, "sortStubbornBins", (unsigned)blocks, THREADS,
 													  bin_shared<K>(THREADS), lists, keys, spare, keys);
 }
 

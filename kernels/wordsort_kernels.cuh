@@ -9,16 +9,16 @@
 #define GPUSORT_WORDSORT_KERNELS_CUH
 
 #include "grid.cuh"
-#include "look.cuh"
+#include "summary.cuh"
 #include "word_plan.h"
 
 namespace gpusort
 {
 
 /* What one pass over all keys found, in device memory. All zeros before. */
-struct WordsLook {
-	unsigned long long not_lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS]; /* at each place, as in Look */
-	unsigned falls;										   /* not 0: some key is below the one before it */
+struct WordsSummary {
+	unsigned long long not_lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS]; /* at each place, as in KeySummary */
+	unsigned decreases; /* not 0: some key is below the one before it */
 };
 
 /* What a pass over a result found. All zeros before. */
@@ -53,7 +53,8 @@ __device__ inline bool same_before(const uint64_t *word, int before, int words)
  * whole keys, and so has each step of the grid: a thread always sees words of
  * the same place.
  */
-__global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uint64_t count, int words, WordsLook *look)
+__global__ void __launch_bounds__(THREADS)
+	summarizeWords(const uint64_t *keys, uint64_t count, int words, WordsSummary *summary)
 {
 	const int AHEAD = 4;
 	__shared__ uint64_t not_lo[THREADS], hi[THREADS];
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uin
 	const uint64_t all = count * words;
 	const uint64_t step = gridDim.x * (uint64_t)at_work;
 	uint64_t own_not_lo = 0, own_hi = 0;
-	bool falls = false;
+	bool decreases = false;
 
 	for (uint64_t first = blockIdx.x * (uint64_t)at_work + threadIdx.x; threadIdx.x < at_work && first < all;
 		 first += AHEAD * step) {
@@ -77,21 +78,22 @@ __global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uin
 			own_not_lo = max(own_not_lo, ~word[a]);
 			own_hi = max(own_hi, word[a]);
 			/* One fall is enough to know: with keys in no order, this is soon over. */
-			if (!falls && i + words < all && word[a] > keys[i + words]) falls = same_before(keys + i, place, words);
+			if (!decreases && i + words < all && word[a] > keys[i + words])
+				decreases = same_before(keys + i, place, words);
 		}
 	}
 
 	not_lo[threadIdx.x] = own_not_lo;
 	hi[threadIdx.x] = own_hi;
-	falls = __syncthreads_or(falls) != 0;
-	if (threadIdx.x == 0 && falls) look->falls = 1;
+	decreases = __syncthreads_or(decreases) != 0;
+	if (threadIdx.x == 0 && decreases) summary->decreases = 1;
 	if (threadIdx.x >= words) return;
 	for (unsigned other = threadIdx.x + words; other < at_work; other += words) {
 		own_not_lo = max(own_not_lo, not_lo[other]);
 		own_hi = max(own_hi, hi[other]);
 	}
-	atomicMax(&look->not_lo[threadIdx.x], (unsigned long long)own_not_lo);
-	atomicMax(&look->hi[threadIdx.x], (unsigned long long)own_hi);
+	atomicMax(&summary->not_lo[threadIdx.x], (unsigned long long)own_not_lo);
+	atomicMax(&summary->hi[threadIdx.x], (unsigned long long)own_hi);
 }
 
 /* A level's keys, in the order so far; NULL: in that of the input. */
@@ -168,8 +170,8 @@ __global__ void __launch_bounds__(THREADS)
 	bool disorder = false;
 	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
 		const uint32_t two = rows[i];
-		before += mix(i + 1);
-		after += mix((uint64_t)two + 1);
+		before += hash(i + 1);
+		after += hash((uint64_t)two + 1);
 		if (i == 0) continue;
 		const uint32_t one = rows[i - 1];
 		if (one >= count || two >= count) continue; /* the sums differ, then */

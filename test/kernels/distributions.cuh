@@ -6,7 +6,7 @@
  * be repeated from what was printed.
  *
  *	Helman, Bader, JaJa		uniform, gaussian, zero, bucket, staggered, sorted
- *	Thearling and Smith		and-of-k: entropy falls with k
+ *	Thearling and Smith		and-of-k: entropy decreases with k
  *	IPS4o					zipf, exponential, root-dup, two-dup, eight-dup,
  *							almost-sorted
  *	quicksort's enemies		organ-pipe, sawtooth, median-killer (McIlroy),

@@ -31,7 +31,8 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 			one.make(d, n, n + 1, true);
 			for (int rows = 0; rows < 2; rows++) {
 				for (GpusortAlgorithm algorithm : ALGORITHMS) {
-					if (algorithm != GPUSORT_ALGORITHM_MPPSORT) one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
+					if (algorithm != GPUSORT_ALGORITHM_MPPSORT)
+						one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
 				}
 				for (int b : bins)
 					one.run_one(GPUSORT_ALGORITHM_MPPSORT, rows, b, gpusort::SPOIL_NOTHING);

@@ -94,7 +94,7 @@ __global__ void checkItems(const T *items, uint64_t n, uint64_t values, ByKey le
 template <typename T> static void run_stable(uint64_t n, uint64_t values, bool descending)
 {
 	GpusortCudaReport report = {};
-	gpusort::Run run = make_run(&report, 0);
+	gpusort::Context context = make_context(&report, 0);
 	Memory items, spare, device;
 	unsigned long long wrong;
 	T *sorted;
@@ -105,7 +105,7 @@ template <typename T> static void run_stable(uint64_t n, uint64_t values, bool d
 	MUST_PASS(device.allocate(&budget, stream, sizeof(wrong), &error));
 	makeItems<<<grid(n), THREADS, 0, stream>>>(items.as<T>(), n, values);
 	MUST(cudaGetLastError());
-	MUST_PASS(gpusort::merge_sort(run, items.as<T>(), spare.as<T>(), n, ByKey{descending}, &sorted));
+	MUST_PASS(gpusort::merge_sort(context, items.as<T>(), spare.as<T>(), n, ByKey{descending}, &sorted));
 	MUST(cudaMemsetAsync(device.as<void>(), 0, sizeof(wrong), stream));
 	checkItems<<<grid(n), THREADS, 0, stream>>>(sorted, n, values, ByKey{descending}, device.as<unsigned long long>());
 	MUST(cudaGetLastError());

@@ -34,7 +34,7 @@ static gpusort::Budget budget;
 static GpusortCudaError error;
 static int sm_count, shared_optin;
 static void *mailbox;
-static cudaEvent_t posted;
+static cudaEvent_t mailbox_ready;
 
 /* A program that cannot go on says why and ends. */
 static void must(cudaError_t code, const char *what)
@@ -131,19 +131,19 @@ static void check_result(const K *input, const K *keys, const uint32_t *rows, co
 
 /* ---- the device ---- */
 
-static gpusort::Run make_run(GpusortCudaReport *report, int bins)
+static gpusort::Context make_context(GpusortCudaReport *report, int bins)
 {
-	gpusort::Run run = {};
-	run.stream = stream;
-	run.budget = &budget;
-	run.err = &error;
-	run.report = report;
-	run.sm_count = sm_count;
-	run.shared_optin = shared_optin;
-	run.mailbox = mailbox;
-	run.posted = posted;
-	run.bins = bins;
-	return run;
+	gpusort::Context context = {};
+	context.stream = stream;
+	context.budget = &budget;
+	context.err = &error;
+	context.report = report;
+	context.sm_count = sm_count;
+	context.shared_optin = shared_optin;
+	context.mailbox = mailbox;
+	context.mailbox_ready = mailbox_ready;
+	context.bins = bins;
+	return context;
 }
 
 /* Gives back what the pool keeps, then says what is free, in bytes. */
@@ -163,7 +163,7 @@ static void set_up(int ordinal)
 	MUST(cudaSetDevice(ordinal));
 	MUST(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, ordinal));
 	MUST(cudaHostAlloc(&mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault));
-	MUST(cudaEventCreateWithFlags(&posted, cudaEventDisableTiming));
+	MUST(cudaEventCreateWithFlags(&mailbox_ready, cudaEventDisableTiming));
 	MUST(cudaDeviceGetAttribute(&shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal));
 	MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	props.allocType = cudaMemAllocationTypePinned;

@@ -132,7 +132,7 @@ struct WordsCase {
 		GpusortMergeKey merge_key = by_part ? settled_by(n / 4 + 1) : GpusortMergeKey();
 		GpusortCudaReport report = {};
 		GpusortCudaSort sort = {n, 8, true, algorithm, 0, merge_keys, words, &merge_key};
-		gpusort::Run run = make_run(&report, 0);
+		gpusort::Context context = make_context(&report, 0);
 		Memory device_keys, device_rows;
 		std::vector<uint32_t> rows(n);
 		std::vector<uint64_t> keys_after(keys.size());
@@ -140,11 +140,11 @@ struct WordsCase {
 
 		snprintf(what, sizeof(what), "%s %d words n=%llu %s%s spoil=%d", gpusort_algorithm_name(algorithm), words,
 				 (unsigned long long)n, SHAPE_NAMES[shape], merge_keys ? " merge keys" : "", spoil);
-		run.spoil = spoil;
+		context.spoil = spoil;
 		take(device_keys, keys.size() * sizeof(uint64_t));
 		MUST(cudaMemcpyAsync(device_keys.as<uint64_t>(), keys.data(), keys.size() * sizeof(uint64_t),
 							 cudaMemcpyHostToDevice, stream));
-		GpusortCudaStatus status = gpusort::sort_on_device(run, sort, device_keys, device_rows);
+		GpusortCudaStatus status = gpusort::sort_on_device(context, sort, device_keys, device_rows);
 		if (spoil == gpusort::SPOIL_KEY) {
 			expect(status == GPUSORT_CUDA_UNSORTED, what);
 			return;
@@ -167,9 +167,9 @@ struct WordsCase {
 		const bool good_keys = words == 1 || (merge_keys ? merge_keys_good(merge_key, keys_after.data()) &&
 															   (by_part || same_merge_key(merge_key, by_all))
 														 : keys_after == keys);
-		bool good_result =
-			rows == good && report.resorted == resorted && idle && good_keys &&
-			(report.algorithm == algorithm || report.algorithm == GPUSORT_ALGORITHM_CUB || algorithm == GPUSORT_ALGORITHM_AUTO);
+		bool good_result = rows == good && report.resorted == resorted && idle && good_keys &&
+						   (report.algorithm == algorithm || report.algorithm == GPUSORT_ALGORITHM_CUB ||
+							algorithm == GPUSORT_ALGORITHM_AUTO);
 		if (!expect(good_result, what) && failed <= 40) {
 			uint64_t i = 0;
 			while (i < n && rows[i] == good[i])
@@ -223,10 +223,10 @@ static void run_words_refused()
 									 {UINT64_C(1) << 32, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2}};
 	for (const GpusortCudaSort &sort : sorts) {
 		GpusortCudaReport report = {};
-		gpusort::Run run = make_run(&report, 0);
+		gpusort::Context context = make_context(&report, 0);
 		Memory keys, rows;
 		take(keys, 10 * 2 * sizeof(uint64_t));
-		expect(gpusort::sort_on_device(run, sort, keys, rows) == GPUSORT_CUDA_FAULT, "a sort that makes no sense");
+		expect(gpusort::sort_on_device(context, sort, keys, rows) == GPUSORT_CUDA_FAULT, "a sort that makes no sense");
 	}
 }
 
