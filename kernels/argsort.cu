@@ -247,6 +247,14 @@ static int bits_of_rows(uint64_t count)
 	return bits;
 }
 
+/* Copies the kernels' report to the host and waits for it. */
+static GpusortCudaStatus fetch_found(Context &context, const PackedFound *device, PackedFound &found)
+{
+	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, context.stream), context.err);
+	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
+	return GPUSORT_CUDA_OK;
+}
+
 /* Sets many if a sample shows that prefixes do not decide the order. Waits for the device. */
 template <typename K>
 static GpusortCudaStatus expect_ties(Context &context, const K *keys, const KeySummary *summary, uint64_t count,
@@ -255,9 +263,42 @@ static GpusortCudaStatus expect_ties(Context &context, const K *keys, const KeyS
 	PackedFound found;
 	sampleTies<K><<<1, SAMPLE, 0, context.stream>>>(keys, summary, bits_of_rows(count), count, device);
 	GPUSORT_LAUNCHED("sampleTies", context.err);
-	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, context.stream), context.err);
-	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
+	GPUSORT_PASS(fetch_found(context, device, found));
 	many = found.sampled_ties > MANY_TIES<K>;
+	return GPUSORT_CUDA_OK;
+}
+
+/* Sorts the packed keys, whose summary is in device memory; declined: the algorithm left them as they were. */
+static GpusortCudaStatus sort_packed(const Context &context, GpusortAlgorithm algorithm, KeySummary *summary,
+									 bool decline_crowds, Memory &packed, uint64_t count, bool &declined)
+{
+	Context nested = context;
+	nested.summary = summary;
+	nested.summarized = true;
+	nested.may_decline = true;
+	nested.decline_crowds = decline_crowds;
+	GPUSORT_PASS(sort_keys<uint64_t>(nested, algorithm, packed, count));
+	declined = nested.declined;
+	return GPUSORT_CUDA_OK;
+}
+
+/* Puts rows whose prefixes are equal in the order of their 8-byte keys, and checks that. */
+static GpusortCudaStatus repair_ties(Context &context, const Memory &packed, const Memory &keys, Memory &rows,
+									 int row_bits, uint64_t count, PackedFound *device, Outcome &outcome)
+{
+	const unsigned blocks = blocks_for(context, count);
+	PackedFound found;
+	repairTies<<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
+													   row_bits, count, device);
+	GPUSORT_LAUNCHED("repairTies", context.err);
+	checkTies<<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
+													  row_bits, count, device);
+	GPUSORT_LAUNCHED("checkTies", context.err);
+	GPUSORT_PASS(fetch_found(context, device, found));
+	if (found.long_ties > 0)
+		outcome = OUTCOME_DECLINED;
+	else if (found.before != found.after || found.disorder > 0)
+		outcome = OUTCOME_DISORDER; /* the keys are all there, whatever the rows are */
 	return GPUSORT_CUDA_OK;
 }
 
@@ -269,6 +310,7 @@ GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Me
 	PackedFound found;
 	const unsigned blocks = blocks_for(context, count);
 	const int row_bits = bits_of_rows(count);
+	bool declined = false;
 
 	outcome = OUTCOME_SORTED;
 	GPUSORT_PASS(found_memory.allocate(context, sizeof(PackedFound) + sizeof(KeySummary)));
@@ -276,28 +318,18 @@ GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Me
 	KeySummary *summary = (KeySummary *)(device + 1);
 	GPUSORT_TRY(cudaMemsetAsync(device, 0, sizeof(PackedFound) + sizeof(KeySummary), context.stream), context.err);
 	GPUSORT_PASS((summarize_keys<K, HASH_NOTHING>(context, keys.as<K>(), count, summary)));
-	if (count >= WORTH_SAMPLING) {
-		bool many;
-		GPUSORT_PASS(expect_ties<K>(context, keys.as<K>(), summary, count, device, many));
-		if (many) outcome = OUTCOME_DECLINED;
-		if (many) return GPUSORT_CUDA_OK;
+	if (count >= WORTH_SAMPLING) GPUSORT_PASS(expect_ties<K>(context, keys.as<K>(), summary, count, device, declined));
+	if (declined) {
+		outcome = OUTCOME_DECLINED;
+		return GPUSORT_CUDA_OK;
 	}
+
 	GPUSORT_PASS(packed.allocate(context, count * sizeof(uint64_t)));
 	packKeys<K>
 		<<<blocks, THREADS, 0, context.stream>>>(keys.as<K>(), packed.as<uint64_t>(), summary, row_bits, count, device);
 	GPUSORT_LAUNCHED("packKeys", context.err);
-
-	context.summary = &device->summary;
-	context.summarized = true;
-	context.may_decline = true;
-	context.decline_crowds = sizeof(K) == 4;
-	GpusortCudaStatus status = sort_keys<uint64_t>(context, algorithm, packed, count);
-	context.summary = nullptr;
-	context.summarized = false;
-	context.may_decline = context.decline_crowds = false;
-	GPUSORT_PASS(status);
-	if (context.declined) {
-		context.declined = false;
+	GPUSORT_PASS(sort_packed(context, algorithm, &device->summary, sizeof(K) == 4, packed, count, declined));
+	if (declined) {
 		outcome = OUTCOME_DECLINED;
 		return GPUSORT_CUDA_OK;
 	}
@@ -310,28 +342,13 @@ GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Me
 	unpackRows<K><<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), rows.as<uint32_t>(), summary, row_bits,
 														  count, device);
 	GPUSORT_LAUNCHED("unpackRows", context.err);
-	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, context.stream), context.err);
-	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
+	GPUSORT_PASS(fetch_found(context, device, found));
 	if (found.before != found.after)
 		outcome = OUTCOME_LOST;
 	else if (found.disorder > 0)
 		outcome = OUTCOME_DISORDER;
 	if (outcome != OUTCOME_SORTED || found.ties == 0) return GPUSORT_CUDA_OK;
-
-	/* Only 8-byte keys have ties. */
-	repairTies<<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
-													   row_bits, count, device);
-	GPUSORT_LAUNCHED("repairTies", context.err);
-	checkTies<<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
-													  row_bits, count, device);
-	GPUSORT_LAUNCHED("checkTies", context.err);
-	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, context.stream), context.err);
-	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
-	if (found.long_ties > 0)
-		outcome = OUTCOME_DECLINED;
-	else if (found.before != found.after || found.disorder > 0)
-		outcome = OUTCOME_DISORDER; /* the keys are all there, whatever the rows are */
-	return GPUSORT_CUDA_OK;
+	return repair_ties(context, packed, keys, rows, row_bits, count, device, outcome); /* only 8-byte keys have ties */
 }
 
 template GpusortCudaStatus argsort<uint32_t>(Context &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,

@@ -42,7 +42,7 @@ typedef struct GpusortMergeKey {
 	uint8_t parts;
 	/* bits of each word's distance, 1 to 64; the last word's may not all fit */
 	uint8_t bits[GPUSORT_MERGE_KEY_PARTS];
-	/* the word from which each distance counts; UINT64_MAX - floor is its largest distance */
+	/* the word from which each distance counts */
 	uint64_t floor[GPUSORT_MERGE_KEY_PARTS];
 } GpusortMergeKey;
 

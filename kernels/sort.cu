@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(THREADS)
 	if (decreases) summary->decreases = 1;
 }
 
+/* Copies the keys into the order of rows. */
 template <typename K> __global__ void gatherKeys(const K *keys, const uint32_t *rows, K *sorted, uint64_t count)
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step())
@@ -196,11 +197,10 @@ static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort 
 		GPUSORT_PASS((summarize_keys<K, HASH_NUMBERED>(context, keys.as<K>(), count, summary)));
 		GPUSORT_PASS(sort_pairs_cub<K>(context, keys, rows, count));
 	} else {
-		context.summary = summary;
-		if (algorithm != GPUSORT_ALGORITHM_MPPSORT) GPUSORT_PASS(ensure_summary(context, keys.as<K>(), count));
-		GPUSORT_PASS(sort_keys<K>(context, algorithm, keys, count));
-		context.summary = nullptr;
-		context.summarized = false;
+		Context nested = context;
+		nested.summary = summary;
+		if (algorithm != GPUSORT_ALGORITHM_MPPSORT) GPUSORT_PASS(ensure_summary(nested, keys.as<K>(), count));
+		GPUSORT_PASS(sort_keys<K>(nested, algorithm, keys, count));
 	}
 
 	uint32_t *row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
@@ -211,7 +211,8 @@ static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort 
 
 	GPUSORT_PASS(summarize_output(context, keys.as<K>(), row_list, count, device, checked));
 	if (checked.after.sum != checked.before.sum)
-		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output", "keys were lost in the sort", context.err);
+		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output", "the sorted keys are not the keys of the input",
+					context.err);
 	if (!checked.after.decreases) return GPUSORT_CUDA_OK;
 
 	context.report->resorted = true;
@@ -220,8 +221,8 @@ static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort 
 	row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
 	GPUSORT_PASS(summarize_output(context, keys.as<K>(), row_list, count, device, checked));
 	if (checked.after.sum != checked.before.sum || checked.after.decreases)
-		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output", "keys are out of order, also after a second sort",
-					context.err);
+		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output",
+					"the keys are still out of order after a second sort by CUB", context.err);
 	return GPUSORT_CUDA_OK;
 }
 
@@ -248,7 +249,7 @@ static GpusortCudaStatus sort_rows_and_check(Context &context, const GpusortCuda
 	if (outcome == OUTCOME_SORTED)
 		return sort.keys_too ? gather_keys<K>(context, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
 	if (outcome == OUTCOME_LOST)
-		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "keys were lost in the sort", context.err);
+		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "the sorted keys are not the keys of the input", context.err);
 	context.report->algorithm = GPUSORT_ALGORITHM_CUB;
 	context.report->bins = 0;
 	if (outcome == OUTCOME_DISORDER) {
@@ -261,19 +262,24 @@ static GpusortCudaStatus sort_rows_and_check(Context &context, const GpusortCuda
 GpusortCudaStatus sort_on_device(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
 	if (sort.key_bytes != 4 && sort.key_bytes != 8)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys are neither 4 nor 8 bytes", context.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "key words must have 4 or 8 bytes", context.err);
 	if (sort.with_rows && sort.rows > UINT32_MAX)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many rows to number in 32 bits", context.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "a sort with rows can have at most 4294967295 rows",
+					context.err);
 	if (sort.words > 1 && (sort.words > GPUSORT_MAX_WORDS || sort.key_bytes != 8))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many words, or not of 8 bytes", context.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort",
+					"keys of several words can have at most 16 words, of 8 bytes each", context.err);
 	if (sort.words > 1 && !sort.with_rows)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words are sorted by row", context.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words can only be sorted with rows",
+					context.err);
 	if (sort.words > 1 && sort.keys_too &&
 		(sort.merge_key == nullptr ||
 		 (sort.merge_key->parts != 0 && !gpusort_merge_key_sound(sort.merge_key, sort.words))))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "no such merge keys", context.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "the layout of merge keys is missing or damaged",
+					context.err);
 	if (keys.bytes() < sort.rows * gpusort_cuda_width(&sort))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", context.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than are to be sorted",
+					context.err);
 
 	context.report->algorithm = sort.algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort.algorithm;
 	context.report->blocks = context.report->threads = 0;

@@ -71,10 +71,15 @@ struct Context {
 	void *mailbox;			   /* MAILBOX_BYTES of pinned host memory, which kernels may write to */
 	cudaEvent_t mailbox_ready; /* recorded when a kernel has written the mailbox */
 	Spoil spoil;
+
+	/*
+	 * The rest belongs to one sort of keys. The functions that check a result give it a copy of
+	 * the context with these fields of its own.
+	 */
 	KeySummary *summary; /* in device memory: summary of the keys to be sorted; NULL: not wanted */
 	/* summary is filled in; if it is not, mppSort fills it in while it counts, with the sum of the keys only */
 	bool summarized;
-	/* An algorithm that suits the keys badly may leave them untouched and set declined. */
+	/* an algorithm that suits the keys badly may leave them untouched and set declined */
 	bool may_decline;
 	/* also decline if most keys are in a few crowded bins, which costs mppSort one more level */
 	bool decline_crowds;
