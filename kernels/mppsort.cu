@@ -1,31 +1,38 @@
 /*
- * mppsort.cu - mppSort: histogram, scan, partition, and a sort of each bin.
+ * mppsort.cu
+ *		mppSort: histogram, scan, partition, and a sort of each bin.
  *
- * The pipeline and the kernels' names are mppSort's: blockAndGlobalHisto
- * counts each block's keys by bin in shared memory and all keys (Hg);
- * globalHistoScan makes each bin's first position of Hg (SHg) and joins bins
- * to targets; verticalScan finds each tile's place within each target (PSv);
- * PartitionKernel moves every key to SHg + PSv + its rank, from counters in
- * shared memory; sortBins sorts each bin in shared memory.
+ * The pipeline and the names of the kernels are mppSort's:
  *
- * Bins are of equal width over the range of the keys there are (a sample tells
- * it, and what lies outside is counted at its ends), finer than the targets that they are joined to: as many
- * targets as make them fit a block, or on two levels, when the first makes
- * about as many as the second.  Equal widths fail on skew: one outlier, and
- * every other key is in one bin.  Hence:
+ *	blockAndGlobalHisto		counts each block's keys by bin in shared memory, and
+ *							adds up the counts of all keys (Hg)
+ *	globalHistoScan			scans Hg into the first position of each bin (SHg),
+ *							and joins bins to targets
+ *	verticalScan			finds each tile's place within each target (PSv)
+ *	PartitionKernel			moves every key to SHg + PSv + its rank, which comes
+ *							from counters in shared memory
+ *	sortBins				sorts each bin in shared memory
  *
- *	a target too large to sort at once becomes a segment, and all segments of
- *		a level go through the same kernels again, each over its own range,
- *		taken anew where one bin got more than its share;
- *	a segment with no more values than bins is not moved: its counts say what
- *		to write, so few-valued keys are done after two reads;
- *	keys that the first pass finds in order, or in reverse, are done at once;
- *	keys that are spread unevenly on every scale would take many levels: CUB
- *		sorts them, once the first level's counts have shown it, if they are
- *		many; and what is left after MAX_LEVELS.
+ * The counted bins divide the range of the keys into equal widths. (A sample finds the range; keys
+ * outside of it are counted in the first or last bin.) They are finer than the targets, which are
+ * neighbouring bins joined together. There are as many targets as are needed for each to fit one block;
+ * if these are too many, keys are partitioned on two levels, with about as many targets on the first as
+ * on the second. Equal widths fail on skewed keys: with one outlier, all other keys are in one bin.
+ * Therefore:
  *
- * The device does not wait for the host: how much there is for the next level
- * is known once bins are dealt, and the host learns it while they are moved.
+ *	a target that is too large for one block becomes a segment. The same
+ *		kernels process all segments of a level together, each over its own
+ *		range, which is found anew if one bin got more than its share;
+ *	a segment with no more values than bins is not moved. Its counts determine
+ *		the sorted keys, so keys of few values are done after two reads;
+ *	keys that the first pass finds in order, or in reverse order, are done at
+ *		once;
+ *	many keys that are spread unevenly on every scale would need many levels.
+ *		The first level's counts show that, and CUB sorts them. CUB also sorts
+ *		the segments that are left after MAX_LEVELS.
+ *
+ * The device does not wait for the host: the size of the next level is known once the bins are scanned,
+ * and the host reads it while the keys are being moved.
  */
 #include "mppsort_kernels.cuh"
 #include "mppsort_scan.cuh"
@@ -36,14 +43,14 @@ namespace gpusort
 
 /* ---- kernels ---- */
 
-/* Turns the segments that are left after the last level into ranges for CUB. */
+/* Converts the segments that are left after the last level to ranges for CUB. */
 __global__ void segmentsToRanges(const Segment *segments, uint64_t count, Range *ranges, uint64_t in_spare)
 {
 	uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
 	if (i < count) ranges[i] = {segments[i].start, segments[i].size, in_spare};
 }
 
-/* For keys that one block sorts: a list of one bin, whose range nobody has taken. */
+/* For keys that one block sorts: makes a list of one bin, whose range is unknown. */
 __global__ void addOnlyBin(Lists lists, uint32_t count)
 {
 	*lists.tally = {};
@@ -53,24 +60,27 @@ __global__ void addOnlyBin(Lists lists, uint32_t count)
 
 /* ---- launchers ---- */
 
-/* Keys to a bin, if there are enough of them: a first level's histogram is part of what few keys take. */
-static const uint32_t FIRST_COUNTED = 512;
-static const uint32_t LATER_COUNTED = 512;
+/* Keys per counted bin, if there are enough keys for the most bins. */
+static const uint32_t COUNTED_KEYS = 512;
 
+/* The most tiles of a chunk. */
 static const uint64_t MOST_TILES = 4;
 
-/* How a run is cut up. */
+/* How the keys of one sort are divided among blocks. */
 struct Plan {
 	Segment everything;
 	Sizes sizes;
-	uint32_t chunk_keys;   /* keys that a block moves */
-	uint32_t count_chunks; /* so many times more that it counts in the first level */
-	uint32_t tile_bytes;   /* keys that it moves at a time */
-	int bin_threads;	   /* LARGE_THREADS or SMALL_THREADS */
-	uint64_t one_block;	   /* so many keys need no partition */
+	uint32_t chunk_keys;   /* keys that one block moves */
+	uint32_t count_chunks; /* chunks that one block counts in the first level */
+	uint32_t tile_bytes;   /* bytes of keys that one block moves at a time */
+	int bin_threads;	   /* that sort one bin: LARGE_THREADS or SMALL_THREADS */
+	uint64_t one_block;	   /* up to this many keys, one block sorts everything */
 };
 
-/* Of PartitionKernel: for keys that are moved, or for values that are written. */
+/*
+ * Bytes of dynamic shared memory of PartitionKernel: the larger of its needs for moving keys and for
+ * writing values.
+ */
 static size_t partition_shared(const Plan &plan)
 {
 	const size_t moved = (sizeof(uint64_t) + sizeof(unsigned)) * (plan.sizes.uneven_targets + 1) +
@@ -80,8 +90,8 @@ static size_t partition_shared(const Plan &plan)
 }
 
 /*
- * Keys that a bin should get, if a block of so many threads is to sort it:
- * six standard deviations less than fit, where keys are spread evenly.
+ * The mean number of keys that a bin should get if a block of this many threads sorts it: six standard
+ * deviations below what fits, for evenly spread keys.
  */
 static uint32_t mean_of(int threads)
 {
@@ -89,7 +99,10 @@ static uint32_t mean_of(int threads)
 	return largest - 6 * (uint32_t)sqrt((double)largest);
 }
 
-/* Few keys are cut into more bins than that, for every multiprocessor to have some. */
+/*
+ * Makes the plan for count keys. Few keys are divided into more bins than fit would require, so that
+ * every multiprocessor gets some.
+ */
 template <typename K> static Plan make_plan(const Context &context, uint64_t count)
 {
 	Plan plan = {};
@@ -98,7 +111,7 @@ template <typename K> static Plan make_plan(const Context &context, uint64_t cou
 	uint64_t chunk = (count + blocks - 1) / blocks;
 
 	plan.tile_bytes = PARTITION_BYTES * PARTITION_THREADS;
-	/* Smaller blocks are faster, but make more bins; the few of one level had better be few. */
+	/* Smaller blocks are faster but need more bins; if many keys are to be done on one level, fewer bins are better. */
 	const bool few_bins = count / blocks <= mean_of(SMALL_THREADS);
 	const bool many_bins = count / MAX_TARGETS > mean_of(LARGE_THREADS);
 	const bool scarce = bin_shared<K>(LARGE_THREADS) + STATIC_SHARED > (size_t)context.shared_optin;
@@ -111,7 +124,7 @@ template <typename K> static Plan make_plan(const Context &context, uint64_t cou
 	sizes.uneven_targets = MAX_UNEVEN_TARGETS;
 	if (context.bins && context.bins < MAX_UNEVEN_TARGETS / 2 - 2) sizes.uneven_targets = 2 * context.bins + 4;
 	if (scarce && sizes.uneven_targets > MAX_UNEVEN_TARGETS / 2) sizes.uneven_targets = MAX_UNEVEN_TARGETS / 2;
-	sizes.counted = FIRST_COUNTED;
+	sizes.counted = COUNTED_KEYS;
 	sizes.most_bins = MAX_BINS;
 	if (scan_shared(MAX_BINS) + STATIC_SHARED > (size_t)context.shared_optin) sizes.most_bins = MAX_BINS / 2;
 	if (partition_shared(plan) + STATIC_SHARED > (size_t)context.shared_optin) plan.tile_bytes /= 2;
@@ -120,7 +133,6 @@ template <typename K> static Plan make_plan(const Context &context, uint64_t cou
 	plan.everything.size = count;
 	plan.everything.ranged = 1;
 	set_targets(plan.everything, sizes);
-	sizes.counted = LATER_COUNTED;
 
 	if (chunk > MOST_TILES * tile) chunk = MOST_TILES * tile;
 	plan.chunk_keys = (uint32_t)((chunk + PARTITION_THREADS - 1) / PARTITION_THREADS * PARTITION_THREADS);
@@ -131,14 +143,15 @@ template <typename K> static Plan make_plan(const Context &context, uint64_t cou
 }
 
 /*
- * The memory of a context, in one piece: what must be zero at first, two sets of
- * segments and chunks, for a level and its next, and room for bins.  A segment
- * of a later level has more than the largest bin's keys.
+ * The device memory of one sort, in one buffer: first the parts that must be zero, then two sets of
+ * segments and chunks, for a level and for the next one, and room for bins.
  *
- * Evenly cut, a segment deals bins of about the mean.  Otherwise, a bin with a
- * quarter of the largest one's keys or more takes these away for good; one
- * with fewer has a target of its own size or larger beside it, or is its
- * segment's last, of which each level has no more than segments.
+ * The room is enough for any input. A segment of a later level has more keys than the largest bin, so
+ * there are at most count / largest of them. A segment that is split evenly gives bins of about
+ * sizes.mean keys. A segment that is split unevenly gives smaller ones, too. A bin with at least a
+ * quarter of sizes.largest keys removes these keys from all later levels. A bin with fewer keys lies
+ * beside a target of its own size or larger, or is the last one of its segment, and each level has at
+ * most segment_room segments.
  */
 struct Workspace {
 	Memory memory, hg[2], targets[2];
@@ -153,12 +166,13 @@ struct Workspace {
 	uint64_t segment_room, chunk_room, bin_room;
 };
 
-/* Cursors, lookup tables and splits of a level. */
+/* Bytes of a level's cursors, lookup tables and splits. */
 static size_t targets_bytes(uint64_t bins, uint64_t segments)
 {
 	return bins * sizeof(uint64_t) + (bins / WARP + 1) * sizeof(Lookup) + segments * sizeof(Split);
 }
 
+/* Divides memory, of targets_bytes() bytes, among a level's arrays. */
 static void set_targets_memory(Level &level, void *memory, uint64_t bins, uint64_t segments)
 {
 	level.cursors = (unsigned long long *)memory;
@@ -166,6 +180,7 @@ static void set_targets_memory(Level &level, void *memory, uint64_t bins, uint64
 	level.splits = (Split *)(level.lookup + bins / WARP + 1);
 }
 
+/* Allocates the workspace, and queues setting its first part to zero. */
 static GpusortCudaStatus make_workspace(Context &context, uint64_t count, const Plan &plan, Workspace &work)
 {
 	work.segment_room = count / plan.sizes.largest + 1;
@@ -212,6 +227,7 @@ static GpusortCudaStatus launch_partition_of(Context &context, const Plan &plan,
 														  partition_shared(plan), source, target, keys, level);
 }
 
+/* Queues PartitionKernel with the tile size of the plan. */
 template <typename K>
 static GpusortCudaStatus launch_partition(Context &context, const Plan &plan, bool first, unsigned blocks, K *source,
 										  K *target, K *keys, const Level &level)
@@ -235,7 +251,10 @@ template <typename K> static GpusortCudaStatus allow_partition(Context &context,
 	return allow_shared(context, PartitionKernel<K, items / 2, false>, partition_shared(plan));
 }
 
-/* A later level's histograms, whose sizes the level before has told, and what takes its segments' ranges. */
+/*
+ * Allocates a later level's histograms, whose sizes the previous level has reported, and finds the ranges
+ * of its segments.
+ */
 template <typename K>
 static GpusortCudaStatus prepare_level(Context &context, Workspace &work, const Lists &lists, const Tally &now,
 									   int number, const K *source, Level &level)
@@ -258,7 +277,7 @@ static GpusortCudaStatus prepare_level(Context &context, Workspace &work, const 
 	return GPUSORT_CUDA_OK;
 }
 
-/* The first level's histogram, of keys of which there is no summary yet: a block a multiprocessor. */
+/* Queues the first level's histogram of keys of which there is no summary yet: one block per multiprocessor. */
 template <typename K> static GpusortCudaStatus summarize_and_count(Context &context, const Level &level, const K *keys)
 {
 	const uint64_t most = (level.first.size * sizeof(K) + HISTO_THREADS * 16 - 1) / (HISTO_THREADS * 16);
@@ -272,8 +291,8 @@ template <typename K> static GpusortCudaStatus summarize_and_count(Context &cont
 }
 
 /*
- * One level of the pipeline over all its segments, queued.  context.mailbox_ready comes
- * when the tally of the next is in the mailbox, long before the keys have moved.
+ * Queues one level of the pipeline, over all its segments. context.mailbox_ready is recorded when the
+ * mailbox has the tally for the next level, long before the keys have moved.
  */
 template <typename K>
 static GpusortCudaStatus queue_level(Context &context, const Plan &plan, const Lists &lists, const Tally &now,
@@ -304,7 +323,10 @@ static GpusortCudaStatus queue_level(Context &context, const Plan &plan, const L
 	return GPUSORT_CUDA_OK;
 }
 
-/* The first level's bins are sorted without waiting for their number: at most these. */
+/*
+ * The most bins that the first level can have: with one level only, they are sorted without waiting for
+ * their number.
+ */
 static uint64_t most_first_bins(const Plan &plan)
 {
 	const uint64_t uneven = 4 * (plan.everything.size / plan.sizes.largest + 1);
@@ -312,18 +334,10 @@ static uint64_t most_first_bins(const Plan &plan)
 	return uneven < most ? (uneven > plan.everything.targets ? uneven : plan.everything.targets) : most;
 }
 
-/* All levels, and what they leave to others. */
-template <typename K, int THREADS>
-static GpusortCudaStatus run_levels(Context &context, const Plan &plan, uint64_t count, K *keys, K *spare, K **sorted)
+/* The lists that every level adds to. The lists of segments and chunks alternate between two buffers. */
+static Lists make_lists(const Context &context, const Plan &plan, const Workspace &work)
 {
-	Workspace work;
 	Lists lists = {};
-	Level level = {};
-	Tally now = {};
-	const bool one_level = count / plan.sizes.mean < plan.sizes.most_targets;
-
-	GPUSORT_PASS(make_workspace(context, count, plan, work));
-
 	lists.segment_room = work.segment_room;
 	lists.chunk_room = work.chunk_room;
 	lists.bin_room = work.bin_room;
@@ -333,30 +347,89 @@ static GpusortCudaStatus run_levels(Context &context, const Plan &plan, uint64_t
 	lists.mailbox = (Tally *)context.mailbox;
 	lists.chunk_keys = plan.chunk_keys;
 	lists.sizes = plan.sizes;
+	return lists;
+}
 
+/* The first level: one segment, which holds all keys. */
+static Level make_first_level(const Context &context, const Plan &plan, const Workspace &work)
+{
+	Level level = {};
 	level.first = plan.everything;
-	level.summary = context.summary;
+	level.summary = context.summary ? context.summary : work.summary;
+	level.sampled = !context.summarized;
 	level.tally = work.tally;
 	level.decline_crowds = context.decline_crowds;
 	level.chunk_keys = plan.chunk_keys;
 	level.count_chunks = plan.count_chunks;
 	level.hg = work.first_hg;
 	set_targets_memory(level, work.first_targets, plan.everything.bins, 1);
-	now.segments = 1;
-	now.chunks = (count + plan.chunk_keys - 1) / plan.chunk_keys;
-	now.hg = plan.everything.bins;
-	now.most_bins = plan.everything.bins;
+	return level;
+}
 
-	level.sampled = !context.summarized;
-	if (level.summary == nullptr) level.summary = work.summary;
-	if (level.sampled) GPUSORT_PASS(summarize_and_count(context, level, keys));
+/* The tally that describes the first level. */
+static Tally make_first_tally(const Plan &plan)
+{
+	Tally tally = {};
+	tally.segments = 1;
+	tally.chunks = (plan.everything.size + plan.chunk_keys - 1) / plan.chunk_keys;
+	tally.hg = plan.everything.bins;
+	tally.most_bins = plan.everything.bins;
+	return tally;
+}
 
-	/* Asked for while the device has begun to look. */
-	GPUSORT_PASS(allow_partition<K>(context, plan));
+/* Lets all kernels request the shared memory that they need at their launch. */
+template <typename K, int THREADS> static GpusortCudaStatus allow_all_shared(Context &context, const Plan &plan)
+{
 	const size_t scan_bytes = scan_shared(plan.sizes.most_bins);
+	GPUSORT_PASS(allow_partition<K>(context, plan));
 	GPUSORT_PASS(allow_shared(context, globalHistoScan<K, FIRST_SCAN_THREADS>, scan_bytes));
 	GPUSORT_PASS(allow_shared(context, globalHistoScan<K, LATER_SCAN_THREADS>, scan_bytes));
-	GPUSORT_PASS((prepare_bins<K, THREADS>(context)));
+	return prepare_bins<K, THREADS>(context);
+}
+
+/*
+ * Ends the sort after the first level's counts have shown that the keys are hopeless: declines them, or
+ * lets CUB sort. No key has been moved.
+ */
+template <typename K> static GpusortCudaStatus give_up(Context &context, K *keys, K *spare, uint64_t count, K **sorted)
+{
+	if (context.may_decline) {
+		context.declined = true;
+		return GPUSORT_CUDA_OK;
+	}
+	context.report->algorithm = GPUSORT_ALGORITHM_CUB;
+	context.report->bins = 0;
+	return cub_sort(context, keys, spare, count, sorted);
+}
+
+/* Lets CUB sort the segments that are left after the last level. */
+template <typename K>
+static GpusortCudaStatus finish_segments(Context &context, const Segment *segments, uint64_t segment_count,
+										 uint64_t in_spare, K *keys, K *spare, uint64_t count, K **sorted)
+{
+	Memory ranges;
+	GPUSORT_PASS(ranges.allocate(context, segment_count * sizeof(Range)));
+	segmentsToRanges<<<(unsigned)((segment_count + 255) / 256), 256, 0, context.stream>>>(segments, segment_count,
+																						  ranges.as<Range>(), in_spare);
+	GPUSORT_LAUNCHED("segmentsToRanges", context.err);
+	return cub_finish(context, ranges.as<Range>(), segment_count, keys, spare, count, sorted);
+}
+
+/* Partitions the keys level by level and sorts the bins, each by a block of THREADS. CUB sorts the rest. */
+template <typename K, int THREADS>
+static GpusortCudaStatus partition_and_sort(Context &context, const Plan &plan, uint64_t count, K *keys, K *spare,
+											K **sorted)
+{
+	Workspace work;
+	const bool one_level = count / plan.sizes.mean < plan.sizes.most_targets;
+
+	GPUSORT_PASS(make_workspace(context, count, plan, work));
+	Lists lists = make_lists(context, plan, work);
+	Level level = make_first_level(context, plan, work);
+	Tally now = make_first_tally(plan);
+	if (level.sampled) GPUSORT_PASS(summarize_and_count(context, level, keys));
+	/* These calls take some time on the host; meanwhile the device already reads the keys. */
+	GPUSORT_PASS((allow_all_shared<K, THREADS>(context, plan)));
 
 	int number;
 	for (number = 0; number < MAX_LEVELS && now.segments > 0; number++) {
@@ -370,13 +443,7 @@ static GpusortCudaStatus run_levels(Context &context, const Plan &plan, uint64_t
 		GPUSORT_TRY(cudaEventSynchronize(context.mailbox_ready), context.err);
 		const uint64_t before = now.bins;
 		now = *lists.mailbox;
-		if (now.hopeless && context.may_decline) context.declined = true;
-		if (now.hopeless && context.may_decline) return GPUSORT_CUDA_OK;
-		if (now.hopeless) {
-			context.report->algorithm = GPUSORT_ALGORITHM_CUB;
-			context.report->bins = 0;
-			return cub_sort(context, keys, spare, count, sorted);
-		}
+		if (now.hopeless) return give_up(context, keys, spare, count, sorted);
 		if (now.lost > 0)
 			return fail(GPUSORT_CUDA_UNSORTED, "globalHistoScan", "a work list of mppSort is full", context.err);
 		if (!(number == 0 && one_level) && now.bins > before)
@@ -384,16 +451,10 @@ static GpusortCudaStatus run_levels(Context &context, const Plan &plan, uint64_t
 	}
 	GPUSORT_PASS((sort_stubborn_bins<K, THREADS>(context, lists, 4 * context.sm_count, keys, spare)));
 	if (now.segments == 0) return GPUSORT_CUDA_OK;
-
-	Memory ranges;
-	GPUSORT_PASS(ranges.allocate(context, now.segments * sizeof(Range)));
-	segmentsToRanges<<<(unsigned)((now.segments + 255) / 256), 256, 0, context.stream>>>(
-		lists.segments, now.segments, ranges.as<Range>(), number % 2);
-	GPUSORT_LAUNCHED("segmentsToRanges", context.err);
-	return cub_finish(context, ranges.as<Range>(), now.segments, keys, spare, count, sorted);
+	return finish_segments(context, lists.segments, now.segments, number % 2, keys, spare, count, sorted);
 }
 
-/* So few keys that one block sorts them. */
+/* Sorts keys that are few enough for one block. */
 template <typename K> static GpusortCudaStatus sort_few(Context &context, K *keys, K *spare, uint64_t count)
 {
 	Memory memory;
@@ -425,8 +486,8 @@ template <typename K> GpusortCudaStatus mppsort(Context &context, K *keys, K *sp
 		return sort_few(context, keys, spare, count);
 	}
 	if (plan.bin_threads == SMALL_THREADS)
-		return run_levels<K, SMALL_THREADS>(context, plan, count, keys, spare, sorted);
-	return run_levels<K, LARGE_THREADS>(context, plan, count, keys, spare, sorted);
+		return partition_and_sort<K, SMALL_THREADS>(context, plan, count, keys, spare, sorted);
+	return partition_and_sort<K, LARGE_THREADS>(context, plan, count, keys, spare, sorted);
 }
 
 template GpusortCudaStatus mppsort(Context &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
