@@ -177,7 +177,8 @@ GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *er
 	}
 	if (info->ordinal < 0)
 		return fail(GPUSORT_CUDA_NO_DEVICE, "cudaGetDeviceCount",
-					devices == 0 ? "no CUDA device was found" : "no CUDA device of compute capability 7.5 or later",
+					devices == 0 ? "no CUDA device was found"
+								 : "no usable CUDA device of compute capability 7.5 or later",
 					err);
 	return GPUSORT_CUDA_OK;
 }

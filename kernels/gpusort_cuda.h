@@ -110,8 +110,10 @@ GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *er
  */
 GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
 									GpusortCudaError *err);
+/* Closes the device, after all lanes have been closed. NULL is allowed. The context lives until the process ends. */
 void gpusort_cuda_close(GpusortCudaDevice *dev);
 
+/* Sets the limit in bytes; 0: 90 % of the free memory plus the memory that the pool holds. */
 void gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit);
 
 /* The bytes of device memory that lanes hold now. */
@@ -124,6 +126,7 @@ void gpusort_cuda_trim(GpusortCudaDevice *dev);
 GpusortCudaStatus gpusort_cuda_register(void *mem, size_t bytes, GpusortCudaError *err);
 GpusortCudaStatus gpusort_cuda_unregister(void *mem, GpusortCudaError *err);
 
+/* Opens a lane, without keys; the caller closes *lane. On failure *lane is NULL. */
 GpusortCudaStatus gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCudaError *err);
 
 /*

@@ -66,6 +66,7 @@ static void free_copies(Copy *copy)
 	}
 }
 
+/* Makes sure that there is an idle pair of events. */
 static GpusortCudaStatus make_idle_copy(GpusortCudaLane *lane, GpusortCudaError *err)
 {
 	if (lane->idle != nullptr) return GPUSORT_CUDA_OK;
@@ -80,6 +81,7 @@ static GpusortCudaStatus make_idle_copy(GpusortCudaLane *lane, GpusortCudaError 
 	return status;
 }
 
+/* Queues a copy between two events that time it. */
 static GpusortCudaStatus queue_copy(GpusortCudaLane *lane, Copies *copies, void *to, const void *from, size_t bytes,
 									cudaMemcpyKind kind, GpusortCudaError *err)
 {
@@ -210,13 +212,14 @@ GpusortCudaStatus gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError 
 	return collect_copies(lane, &lane->uploads, err);
 }
 
+/* Sorts the lane's keys, timed by two events, and waits for the end. */
 static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaError *err)
 {
 	gpusort::Context context = {};
 	float ms = 0;
 
 	if (sort->rows * gpusort_cuda_width(sort) > lane->filled)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than are to be sorted", err);
 	context.stream = lane->stream;
 	context.budget = &lane->dev->budget;
 	context.err = err;
@@ -256,7 +259,8 @@ GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64
 	*err = {};
 	uint64_t held = rows ? lane->out_rows : lane->out_keys;
 	if (offset > held || bytes > held - offset)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_download", "more is asked for than was sorted", err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_download",
+					"the requested range is beyond the end of the sorted data", err);
 	const char *from = (rows ? lane->rows : lane->keys).as<char>();
 	return queue_copy(lane, &lane->downloads, host, from + offset, bytes, cudaMemcpyDeviceToHost, err);
 }

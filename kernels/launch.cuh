@@ -27,6 +27,7 @@ __device__ inline void after_previous()
 #endif
 }
 
+/* Allows the next kernel's blocks to start as soon as there is room for them. */
 __device__ inline void next_may_begin()
 {
 #if __CUDA_ARCH__ >= 900

@@ -58,6 +58,7 @@ template <> struct MergeItems<16> {
 	static const int items = 5;
 };
 
+/* How the kernels divide items of type T. */
 template <typename T> struct MergeTuning {
 	static const int warp = 32;
 	static const int items = MergeItems<sizeof(T)>::items;

@@ -1,56 +1,62 @@
 /*
- * quicksort.cu - GPU quicksort: many blocks a list, one block a list, bitonic.
+ * quicksort.cu
+ *		GPU quicksort: several blocks per list, then one block per list, then a bitonic network.
  *
- * After Cederman and Tsigas, "GPU-Quicksort: A Practical Quicksort Algorithm
- * for Graphics Processors" (2009), in three phases:
+ * After Cederman and Tsigas, "GPU-Quicksort: A Practical Quicksort Algorithm for Graphics Processors"
+ * (2009), in three phases:
  *
- *	long lists					partitionLists: a list's chunks go to as many
- *								blocks, which reserve room at its two ends by
- *								one atomic addition a tile and end.
- *	shorter lists				sortLists: one block takes a list and keeps
- *								partitioning, through the same two buffers and
- *								a stack in shared memory (quicksort_leaf.cuh).
- *	up to a bitonic network's	the same block sorts them in shared memory.
+ *	long lists			partitionLists: several blocks partition the chunks of a
+ *						list. For each tile they reserve places at both ends of
+ *						the list by an atomic addition each.
+ *	short lists			sortLists: one block takes a list and keeps partitioning it
+ *						through the same two buffers, with a stack in shared
+ *						memory (quicksort_leaf.cuh).
+ *	lists that fit a	the same block sorts them in shared memory.
+ *	bitonic network
  *
- * Keys below the pivot go to the list's left end, keys above to its right
- * end, in the other buffer; keys equal to the pivot are not moved at all but
- * counted by what is left between, and written to their final place.  So a
- * list of one value ends at once, and each step takes at least the pivot out.
+ * Keys below the pivot go to the left end of the list's positions in the other buffer, keys above it to
+ * the right end. Keys equal to the pivot are not moved: their number follows from the room between the
+ * two ends, and they are written to their final places. So a list of one value is done at once, and each
+ * step removes at least the pivot.
  *
- * In the paper the host waits after each level to learn of the next one's
- * lists.  Here they never leave the device: the block that finishes a list's
- * last chunk deals its two parts out to the next level, pivots and chunks
- * included, and a level's blocks, as many as the device runs at a time, take
- * chunks while there are any.  The host queues as many levels as there should
- * be, with some to spare, and sortLists; only then it waits, and looks
- * whether lists remain, for which it queues some more.  A level with nothing
- * to do costs a launch, which is far less than a wait.
+ * In the paper the host waits after each level to learn the lists of the next one. Here the lists stay on
+ * the device. The block that finishes the last chunk of a list adds the list's two parts to the next
+ * level, with their pivots and chunks. A level has as many blocks as the device can run at a time; each
+ * takes chunks until none is left. The host queues the expected number of levels, plus a few, and
+ * sortLists. Only then it waits, and queues more levels if lists remain. A level without work costs one
+ * launch, which is far less than a wait.
  *
- * The pivot is a median of 96 keys from places that a hash of the list's
- * position picks, which patterns made to fool a fixed choice do not know.
- * Should depth run out all the same, CUB's radix sort finishes those lists.
+ * The pivot is a median of 96 keys. A hash of the list's position picks their places, so input patterns
+ * that defeat a fixed choice do not work. If a list reaches the depth limit all the same, CUB's radix
+ * sort finishes it.
  *
- * It exists as a comparison-shaped second engine and for what it teaches; it
- * makes log2(n / 4096) passes and more where mppsort.cu makes two or three.
+ * Quicksort is here as a second engine that only compares keys, and for teaching. It makes at least
+ * log2(n / 4096) passes where mppsort.cu makes two or three.
  */
 #include "quicksort_leaf.cuh"
 
 namespace gpusort
 {
 
-/* Longer lists are partitioned by many blocks: fewer keys where that makes lists enough for all multiprocessors. */
+/*
+ * Lists longer than Work.long_list are partitioned by several blocks. That limit is lower than
+ * LONGEST_SHORT_LIST if this makes LISTS_PER_SM lists per multiprocessor.
+ */
 static const uint64_t LISTS_PER_SM = 64;
 
-/* Keys of a chunk, in tiles, at most; and chunks that a multiprocessor should get. */
+/* The most tiles of a chunk, and the number of chunks that each multiprocessor should get. */
 static const uint32_t CHUNK_TILES = 8;
 static const uint64_t CHUNKS_PER_SM = 16;
 
-/* Levels that are queued for lists which the first ones left. */
+/* The number of levels that are queued for the lists which the expected levels left. */
 static const uint32_t MORE_LEVELS = 4;
 
 /* ---- kernels ---- */
 
-/* Blocks that partitionLists should have on a multiprocessor at a time; Turing takes no more than 1024 threads. */
+/*
+ * The blocks of partitionLists that should be resident on a multiprocessor; Turing runs at most 1024
+ * threads there.
+ */
 constexpr int partition_blocks(size_t key_bytes)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -61,8 +67,8 @@ constexpr int partition_blocks(size_t key_bytes)
 }
 
 /*
- * Makes [start, start + size) of keys an entry of the next level.  If equal,
- * all of these keys are pivot; else a pivot is chosen.  A warp calls.
+ * Adds keys [start, start + size) to the next level's lists. equal: all of these keys are pivot;
+ * otherwise a pivot is chosen here. All lanes of one warp call.
  */
 template <typename K>
 __device__ void add_long_list(const Work &work, const K *keys, uint64_t start, uint64_t size, bool equal, K pivot)
@@ -71,7 +77,7 @@ __device__ void add_long_list(const Work &work, const K *keys, uint64_t start, u
 	const uint32_t chunks = (uint32_t)((size + (1u << work.chunk_bits) - 1) >> work.chunk_bits);
 	unsigned long long added = 0;
 
-	/* The pivot is looked for while the addition is on its way. */
+	/* The pivot is chosen while the addition is in flight. */
 	if (lane == 0) added = atomicAdd(&work.next.counters->lists_and_chunks, (1ull << 32) + chunks);
 	if (!equal) pivot = sample_pivot(keys, start, size);
 	added = __shfl_sync(ALL_LANES, added, 0);
@@ -87,7 +93,10 @@ __device__ void add_long_list(const Work &work, const K *keys, uint64_t start, u
 		work.next.chunks[first + i] = at;
 }
 
-/* Deals out [start, start + size) of keys, which is the spare buffer if in_spare. A warp calls. */
+/*
+ * Adds keys [start, start + size) to the next level, to the short lists or to those given up. keys is the
+ * spare buffer if in_spare is not 0. All lanes of one warp call.
+ */
 template <typename K>
 __device__ void add_list(const Work &work, const K *keys, uint64_t start, uint64_t size, uint64_t in_spare)
 {
@@ -103,22 +112,21 @@ __device__ void add_list(const Work &work, const K *keys, uint64_t start, uint64
 	}
 }
 
-/* The first list is everything: a long one for the first level, or a shorter one at once. One warp. */
+/* Adds all keys as the first list: a long one for the first level, or a short one. One warp. */
 template <typename K> __global__ void addFirstList(const K *keys, uint64_t count, Work work)
 {
 	add_list(work, keys, 0, count, 0);
 }
 
 /*
- * A list has been partitioned: each part is a warp's to deal out, and the
- * pivots between them are written, or, if they are many, become an entry of
- * the next level too.  All threads of a block call.
+ * Ends a partitioned list. One warp each adds the parts below and above the pivot. The pivots between
+ * them are written, or, if they are many, become an entry of the next level. All threads of a block call.
  */
 template <typename K>
 __device__ void finish_list(const Work &work, const List &list, const K *target, K *home, uint64_t target_in_spare)
 {
 	const int warp = threadIdx.x / WARP;
-	/* Other blocks have counted: not from a cache of this multiprocessor. */
+	/* Other blocks have counted, so do not read this multiprocessor's cache. */
 	const uint64_t below = __ldcg(&list.below);
 	const uint64_t above = __ldcg(&list.above);
 	const uint64_t start = list.start;
@@ -136,7 +144,7 @@ __device__ void finish_list(const Work &work, const List &list, const K *target,
 	if (warp == 1) add_list(work, target, start + list.size - above, above, target_in_spare);
 }
 
-/* One level: partitions its lists from source to target, and deals out the next. */
+/* Partitions the lists of one level from source to target, and adds their parts to the next level. */
 template <typename K>
 __global__ void __launch_bounds__(THREADS, partition_blocks(sizeof(K)))
 	partitionLists(const K *source, K *target, K *home, Work work, uint64_t target_in_spare)
@@ -165,7 +173,7 @@ __global__ void __launch_bounds__(THREADS, partition_blocks(sizeof(K)))
 				partition.partition_tile(from + at, min((uint32_t)TILE, length - at));
 		}
 
-		/* Whoever comes last has seen what the others wrote. */
+		/* The block that finishes a list's last chunk must see what the others have written. */
 		__syncthreads();
 		if (threadIdx.x == 0) {
 			__threadfence();
@@ -179,7 +187,7 @@ __global__ void __launch_bounds__(THREADS, partition_blocks(sizeof(K)))
 	}
 }
 
-/* Writes to the host's memory. One thread. */
+/* Writes the report in host memory. One thread. */
 __global__ void reportToHost(Work work, volatile HostReport *host_report)
 {
 	host_report->lists = work.now.counters->lists_and_chunks >> 32;
@@ -192,18 +200,21 @@ __global__ void reportToHost(Work work, volatile HostReport *host_report)
 
 static_assert(sizeof(HostReport) <= MAILBOX_BYTES, "a host_report must fit the mailbox");
 
-/* How a run is cut up, and its memory, in one piece: what must be zero at first, then the work lists. */
+/*
+ * How the keys of one sort are divided, and its device memory in one buffer: first the parts that must be
+ * zero, then the work lists.
+ */
 struct Schedule {
 	Memory memory;
-	Work work;				 /* but for now, next and last_level */
-	WorkList lists[2];		 /* of even levels, of odd ones; but for added */
-	LevelCounters *counters; /* of each level, of which there are two more than depth */
-	uint32_t depth;			 /* levels that partition; one more may have equal keys left to write */
-	uint32_t expected;		 /* levels that should do */
+	Work work;				 /* without now, next and last_level, which differ by level */
+	WorkList lists[2];		 /* of even and of odd levels, without counters */
+	LevelCounters *counters; /* one per level; there are depth + 2 */
+	uint32_t depth;			 /* levels that partition; one more level may write equal keys */
+	uint32_t expected;		 /* levels that should be enough */
 	unsigned partition_blocks, sort_blocks;
 };
 
-/* Sizes, and work lists that have room for any input (quicksort_partition.cuh). */
+/* Chooses the sizes, and allocates work lists with room for any input (quicksort_partition.cuh). */
 template <typename K> static GpusortCudaStatus make_schedule(Context &context, uint64_t count, Schedule &schedule)
 {
 	Work &work = schedule.work;
@@ -215,7 +226,7 @@ template <typename K> static GpusortCudaStatus make_schedule(Context &context, u
 	while (work.long_list << halvings < count)
 		halvings++;
 	schedule.depth = 8 + 2 * halvings;
-	/* Uneven halves make a few more than halvings. */
+	/* Uneven halves need a few more levels than halvings. */
 	schedule.expected = halvings == 0 ? 0 : halvings + halvings / 4 + 1;
 
 	work.chunk_bits = 0;
@@ -256,7 +267,7 @@ template <typename K> static GpusortCudaStatus make_schedule(Context &context, u
 	return GPUSORT_CUDA_OK;
 }
 
-/* The lists of a level up to depth + 1, which is always empty. */
+/* The work list of a level; level is at most depth + 1, which is always empty. */
 static WorkList lists_of(const Schedule &schedule, uint32_t level)
 {
 	WorkList lists = schedule.lists[level % 2];
@@ -264,7 +275,7 @@ static WorkList lists_of(const Schedule &schedule, uint32_t level)
 	return lists;
 }
 
-/* As many as run at a time, or fewer if there is never so much to do. */
+/* Sets blocks to the number that the device can run at a time, but at most to most. */
 template <typename Kernel>
 static GpusortCudaStatus resident_blocks(Context &context, Kernel kernel, uint64_t most, unsigned &blocks)
 {
@@ -275,7 +286,10 @@ static GpusortCudaStatus resident_blocks(Context &context, Kernel kernel, uint64
 	return GPUSORT_CUDA_OK;
 }
 
-/* Queues levels [level, end), sortLists for what they leave from first on, and the host_report. */
+/*
+ * Queues levels [level, end), then sortLists for the short lists from number first on, then the report to
+ * the host.
+ */
 template <typename K>
 static GpusortCudaStatus queue_levels(Context &context, const Schedule &schedule, uint32_t level, uint32_t end,
 									  uint64_t first, K *keys, K *spare)
@@ -314,7 +328,10 @@ template <typename K> GpusortCudaStatus quicksort(Context &context, K *keys, K *
 	GPUSORT_PASS(resident_blocks(context, partitionLists<K>, schedule.work.chunk_room, schedule.partition_blocks));
 	GPUSORT_PASS(resident_blocks(context, sortLists<K>, schedule.work.short_list_room, schedule.sort_blocks));
 
-	/* Once there are none left, or after the last level, which has equal keys alone, all is added out. */
+	/*
+	 * All work is done when the next level has no lists, or after level depth, which has only equal keys
+	 * to write.
+	 */
 	uint32_t level = 0;
 	uint32_t batch = schedule.expected;
 	do {

@@ -1,35 +1,33 @@
 /*
- * wordsort.cu - stable sorts of rows by keys of several words.
+ * wordsort.cu
+ *		Stable sorts of row numbers by keys of several words.
  *
- * A key of several words is a long integer.  One pass over all of them finds
- * each word's range, and so how few bits tell keys apart (word_plan.h); most
- * often 64 are enough, and what remains is one sort of integers with their
- * rows, as of any others (argsort.cu).  Else such sorts follow each other, the
- * least significant level first, as in a radix sort whose digits have up to 64
- * bits: each one is stable and keeps the order of those before it.  A level's
- * keys are made when it is sorted, from words that stay where they are.
+ * A key of several words is a long integer. One pass over all keys finds the range of each word, and
+ * thereby how few bits distinguish the keys (word_plan.h). Usually 64 bits are enough, and what remains
+ * is one sort of integers with their rows (argsort.cu). Otherwise such sorts follow each other, the least
+ * significant level first, as in a radix sort whose digits have up to 64 bits: each sort is stable and
+ * keeps the order of the ones before it. The keys of a level are made when the level is sorted; the words
+ * are never moved.
  *
- * Where there are several levels, the 64 most significant bits alone are tried
- * first.  They often tell nearly all keys apart, and short ties are put in
- * order by whole keys, as argsort does with prefixes.  Only if ties are long
- * was that sort in vain, and the levels are sorted.
+ * If there are several levels, the 64 most significant bits are tried first, alone. They often
+ * distinguish nearly all keys, and short ties are put in order by the whole keys, as argsort does with
+ * its prefixes. Only if there are long ties, that sort was in vain, and all levels are sorted.
  *
- * The first pass also finds rows that are in order already, which then need no
- * sort.
+ * The first pass also detects rows that are in order already and need no sort.
  *
- * Where argsort would rather have pairs sorted, CUB sorts that level with the
- * rows in the order so far.  The result is checked against the words, not the
- * levels: rows ascend strictly by (key, row), and the sum of their hashes is
- * that of all rows.  As everywhere, a wrong order is sorted again by CUB.
+ * If argsort declines a level, CUB sorts pairs of that level's keys and the rows in their order so far.
+ * The result is checked against the words, not the levels: rows must ascend strictly by (key, row), and
+ * the sum of their hashes must be that of all rows. A wrong order is sorted again by CUB, as in sort.cu.
  *
- * Of a run in pieces, each row comes with 8 bytes to be merged by (merge_key.h).
+ * If a run is sorted in pieces, each row also gets an 8-byte key by which the pieces are merged
+ * (merge_key.h).
  */
 #include "wordsort_kernels.cuh"
 
 namespace gpusort
 {
 
-/* Passes over all keys, and waits for what was found. */
+/* Finds the range of each word and whether the rows are in order already. Waits for the device. */
 static GpusortCudaStatus summarize_words(Context &context, const Memory &keys, int words, uint64_t count,
 										 WordsSummary &summary)
 {
@@ -48,7 +46,9 @@ static GpusortCudaStatus summarize_words(Context &context, const Memory &keys, i
 	return GPUSORT_CUDA_OK;
 }
 
-/* The order so far, or if rows holds none that of the input, is put in the order of the level's keys, which are lost.
+/*
+ * Sorts the rows, which are in their order so far, by the level's keys with CUB. If rows holds nothing
+ * yet, the order so far is that of the input. The level's keys are lost.
  */
 static GpusortCudaStatus sort_pairs_of_level(Context &context, Memory &cut, int bits, Memory &rows, uint64_t count)
 {
@@ -67,7 +67,10 @@ static GpusortCudaStatus sort_pairs_of_level(Context &context, Memory &cut, int 
 	return GPUSORT_CUDA_OK;
 }
 
-/* The same by an algorithm; the level's keys stay, and unless the outcome is SORTED so does the order. */
+/*
+ * The same by another algorithm. The level's keys stay as they are; so do the rows, unless the outcome is
+ * SORTED.
+ */
 static GpusortCudaStatus argsort_level(Context &context, GpusortAlgorithm algorithm, const Memory &cut, Memory &rows,
 									   uint64_t count, Outcome &outcome)
 {
@@ -83,7 +86,7 @@ static GpusortCudaStatus argsort_level(Context &context, GpusortAlgorithm algori
 	return GPUSORT_CUDA_OK;
 }
 
-/* Passes over the result, and waits for what was found. */
+/* Checks the result and waits for the device. */
 static GpusortCudaStatus check_rows(Context &context, const Memory &keys, int words, const Memory &rows, uint64_t count,
 									Outcome &outcome)
 {
@@ -105,7 +108,7 @@ static GpusortCudaStatus check_rows(Context &context, const Memory &keys, int wo
 	return GPUSORT_CUDA_OK;
 }
 
-/* Makes a level's keys, in the order so far. */
+/* Makes the keys of a level, in the order of the rows so far. */
 static GpusortCudaStatus cut_level(Context &context, const Memory &keys, int words, const WordLevel &level,
 								   const Memory &rows, Memory &cut, uint64_t count)
 {
@@ -116,7 +119,10 @@ static GpusortCudaStatus cut_level(Context &context, const Memory &keys, int wor
 	return GPUSORT_CUDA_OK;
 }
 
-/* By the most significant bits, and the others where these are the same; REFUSED if ties are long. */
+/*
+ * Sorts by the 64 most significant bits, and rows with equal bits by their whole keys. The outcome is
+ * DECLINED if there are long ties.
+ */
 static GpusortCudaStatus sort_by_top(Context &context, GpusortAlgorithm algorithm, const WordPlan &plan,
 									 const Memory &keys, Memory &rows, uint64_t count, Outcome &outcome)
 {
@@ -144,7 +150,10 @@ static GpusortCudaStatus sort_by_top(Context &context, GpusortAlgorithm algorith
 	return GPUSORT_CUDA_OK;
 }
 
-/* The top, or one level after the other, and the check. There is at least one. */
+/*
+ * Sorts by the most significant bits, or by one level after the other, and checks the result. The plan
+ * has at least one level.
+ */
 static GpusortCudaStatus sort_levels(Context &context, GpusortAlgorithm algorithm, const WordPlan &plan,
 									 const Memory &keys, Memory &rows, uint64_t count, Outcome &outcome)
 {
@@ -170,7 +179,7 @@ static GpusortCudaStatus sort_levels(Context &context, GpusortAlgorithm algorith
 	return check_rows(context, keys, plan.words, rows, count, outcome);
 }
 
-/* Sorts by the levels of a plan, again by CUB if the order is wrong. */
+/* Sorts by the levels of a plan, and again by CUB if the order is wrong. */
 static GpusortCudaStatus sort_by_plan(Context &context, const WordPlan &plan, const Memory &keys, Memory &rows,
 									  uint64_t count)
 {
@@ -185,13 +194,14 @@ static GpusortCudaStatus sort_by_plan(Context &context, const WordPlan &plan, co
 	}
 	if (context.report->algorithm == GPUSORT_ALGORITHM_CUB) context.report->bins = 0;
 	if (outcome == OUTCOME_LOST)
-		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "rows were lost in the sort", context.err);
+		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "the sorted rows are not the rows of the input", context.err);
 	if (outcome != OUTCOME_SORTED)
-		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "rows are out of order, also after a second sort", context.err);
+		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "the rows are still out of order after a second sort by CUB",
+					context.err);
 	return GPUSORT_CUDA_OK;
 }
 
-/* The keys' place is taken by their merge keys, in the order of rows. */
+/* Replaces the keys by their merge keys, in the order of the rows. */
 static GpusortCudaStatus make_merge_keys(Context &context, const GpusortCudaSort &sort, Memory &keys,
 										 const Memory &rows)
 {
