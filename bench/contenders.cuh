@@ -1,24 +1,24 @@
 /*
- * contenders.cuh - the sorts that bench_gpu measures, in one table.
+ * contenders.cuh
+ *		The table of the sorts that bench_gpu measures.
  *
- * gpusort's own algorithms are measured as the functions of kernels/sort.h, and
- * as a sort from SQL gets them ("-checked"): through sort_on_device, with the
- * digests of the keys before and after.  Only that sorts positions.
+ * gpusort's own algorithms are measured in two ways: as the functions of kernels/sort.h, and as a sort
+ * from SQL uses them ("-checked"), by sort_on_device, with the checks of the keys before and after. Only
+ * sort_on_device sorts positions.
  *
- * Their rivals are what a CUDA programmer would call instead, at its best:
+ * The rivals are the sorts that a CUDA programmer would call instead, at their best:
  *
- *	cub-radix-32, -64	cub::DeviceRadixSort with a DoubleBuffer, scratch memory
- *						allocated beforehand, and the count as 32 or 64 bits,
- *						for which CUB has different tile sizes: the faster of
- *						the two is "CUB"
+ *	cub-radix-32, -64	cub::DeviceRadixSort with a DoubleBuffer and scratch memory
+ *						allocated beforehand. The count has 32 or 64 bits, for
+ *						which CUB has different tile sizes; "CUB" is the faster of
+ *						the two
  *	cub-merge			cub::DeviceMergeSort, in place
- *	thrust				thrust::sort and thrust::stable_sort_by_key (for these
- *						keys also what sort_by_key runs), with the allocation
- *						and the wait inside, which the call consists of
+ *	thrust				thrust::sort and thrust::stable_sort_by_key (the same as
+ *						sort_by_key for these keys), including the allocation and
+ *						the wait that are part of the call
  *
- * A sort of positions includes numbering them, for everyone.  The rivals sort
- * pairs and have the sorted keys too; gpusort's leave only positions, which is
- * all that its callers take.
+ * A sort of positions includes numbering them, for all contenders. The rivals sort pairs and so return
+ * the sorted keys too; gpusort's sorts return only positions, which is all that its callers use.
  */
 #ifndef GPUSORT_CONTENDERS_CUH
 #define GPUSORT_CONTENDERS_CUH
@@ -36,25 +36,25 @@
 
 using gpusort::Context;
 
-/* As the algorithms of kernels/sort.h: sorted is set to keys or spare. */
+/* Like the algorithms of kernels/sort.h: sets *sorted to keys or spare. */
 template <typename K>
 using KeySort = GpusortCudaStatus (*)(Context &context, K *keys, K *spare, uint64_t count, K **sorted);
 
-/* Also fills rows, whose content before does not matter, or rows_spare, with stable positions. */
+/* Also fills rows or rows_spare, whatever they hold before, with stable positions. */
 template <typename K>
 using PairSort = GpusortCudaStatus (*)(Context &context, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
 									   uint32_t count, K **keys_sorted, uint32_t **rows_sorted);
 
 template <typename K> struct Contender {
 	const char *name;
-	GpusortAlgorithm algorithm; /* for sort_on_device; AUTO: not one of gpusort's */
+	GpusortAlgorithm algorithm; /* for sort_on_device; AUTO: not one of gpusort's algorithms */
 	KeySort<K> keys;
-	PairSort<K> pairs; /* NULL: only by sort_on_device, or not at all */
+	PairSort<K> pairs; /* NULL: sorts pairs only by sort_on_device, or not at all */
 };
 
 /* ---- rivals ---- */
 
-/* Of the rivals; grown in the round that warms up, kept for those that are timed. */
+/* Scratch memory of the rivals; it grows in the round that warms up and is kept for the timed ones. */
 static Memory scratch;
 
 static GpusortCudaStatus grow_scratch(Context &context, size_t bytes)
@@ -119,7 +119,7 @@ template <typename K> static GpusortCudaStatus merge_keys(Context &context, K *k
 	return GPUSORT_CUDA_OK;
 }
 
-/* Thrust raises what it cannot do. */
+/* Turns thrust's exceptions into a status. */
 template <typename Call> static GpusortCudaStatus call_thrust(Context &context, Call call)
 {
 	try {
@@ -174,7 +174,7 @@ template <typename K> struct Entry {
 	bool checked; /* by sort_on_device */
 };
 
-/* With rows or without; names: those asked for, none for all. */
+/* The contenders with or without rows. names: those asked for; empty: all. */
 template <typename K> static std::vector<Entry<K>> entries(bool with_rows, const std::vector<std::string> &names)
 {
 	std::vector<Entry<K>> list;
@@ -192,7 +192,7 @@ template <typename K> static std::vector<Entry<K>> entries(bool with_rows, const
 	return list;
 }
 
-/* Where a sort finds its input and leaves its result. */
+/* The buffers in which a sort finds its input and leaves its result. */
 template <typename K> struct Buffers {
 	Memory keys, keys_spare;
 	Memory rows, rows_spare; /* with rows only */
@@ -200,7 +200,7 @@ template <typename K> struct Buffers {
 	uint32_t *rows_sorted; /* NULL without rows */
 };
 
-/* Sorts what buffers.keys holds. */
+/* Sorts the contents of buffers.keys. */
 template <typename K>
 static GpusortCudaStatus sort_once(Context &context, const Entry<K> &entry, Buffers<K> &buffers, uint64_t n)
 {

@@ -1,10 +1,10 @@
 /*
- * harness.cuh - one case of kernel_test: an input, its reference, a sort, a check.
+ * harness.cuh
+ *		One case of kernel_test: an input, its reference, a sort, a check.
  *
- * A result must equal CUB's stable sort of pairs of the same input, key by
- * key and row by row, which is permutation, order and stability at once.
- * Since CUB is tested too, a result must also pass checks that need no
- * reference (on_device.cuh).
+ * A result must equal CUB's stable sort of pairs of the same input, key by key and row by row. That
+ * checks at once that it is a permutation, ordered and stable. Since CUB itself is tested too, a result
+ * must also pass checks that need no reference (on_device.cuh).
  */
 #ifndef GPUSORT_HARNESS_CUH
 #define GPUSORT_HARNESS_CUH
@@ -16,6 +16,7 @@
 
 static unsigned long long passed, failed;
 
+/* Counts a check. Prints what if it failed, for the first 40 failures. */
 static bool expect(bool good, const char *what)
 {
 	good ? passed++ : failed++;
@@ -27,7 +28,7 @@ static bool expect(bool good, const char *what)
 template <typename K> struct Case {
 	Distribution distribution;
 	uint64_t n, seed;
-	bool paired; /* good_rows is there */
+	bool paired; /* good_rows is filled in */
 	Memory input, good_keys, good_rows;
 
 	void make(Distribution d, uint64_t count, uint64_t with_seed, bool with_rows)
@@ -60,7 +61,7 @@ template <typename K> struct Case {
 		if (keys_sorted != good_keys.as<K>()) good_keys.swap(keys_spare);
 	}
 
-	/* Sorts a copy of the input and checks it. */
+	/* Sorts a copy of the input and checks the result. */
 	void run_one(GpusortAlgorithm algorithm, bool with_rows, int bins, gpusort::Spoil spoil)
 	{
 		GpusortCudaReport report = {};
