@@ -211,7 +211,7 @@ static void write_csv(FILE *csv, const KeyType &type, Distribution d, uint64_t n
 	fflush(csv);
 }
 
-/* ---- the run ---- */
+/* ---- the measurement ---- */
 
 template <typename K> static void run_type(const KeyType &type, const Options &options, FILE *csv, uint64_t *failures)
 {

@@ -10,7 +10,7 @@
 
 /* each(constant, name), in the order in which the setting lists them. */
 #define GPUSORT_ALGORITHMS(each)                                                                                       \
-	each(AUTO, "auto") /* chosen by the input; never reported as the algorithm that ran */                             \
+	each(AUTO, "auto") /* mppSort, or CUB for keys that suit it badly; never reported */                               \
 		each(MPPSORT, "mppsort") each(QUICKSORT, "quicksort") each(MERGESORT, "mergesort")                             \
 			each(RADIXSORT, "radixsort") each(CUB, "cub")
 

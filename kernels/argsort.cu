@@ -13,8 +13,8 @@
  * and put in order in place. With n = 2^26 uniformly distributed 64-bit keys, about 8000 neighbours have
  * equal prefixes.
  *
- * Three kinds of keys are declined, and the caller sorts pairs instead: keys with long runs of equal
- * prefixes but different values, 4-byte keys most of which occur often, and keys that mppSort declines.
+ * Three kinds of keys are declined, and the caller sorts pairs instead: keys with long ties, whose
+ * prefixes are equal but not the keys, 4-byte keys most of which occur often, and keys that mppSort declines.
  * The keys are never changed.
  *
  * The check works on the packed integers: the sums of their hashes before and after must agree, and the

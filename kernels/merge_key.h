@@ -47,81 +47,81 @@ typedef struct GpusortMergeKey {
 } GpusortMergeKey;
 
 /* Chooses the layout for keys of words words, most of which lie between lo[w] and hi[w] for each word w. */
-static inline void gpusort_merge_key_settle(GpusortMergeKey *settled, const uint64_t *lo, const uint64_t *hi, int words)
+static inline void gpusort_merge_key_settle(GpusortMergeKey *layout, const uint64_t *lo, const uint64_t *hi, int words)
 {
-	settled->words = (uint8_t)words;
-	settled->parts = 0;
+	layout->words = (uint8_t)words;
+	layout->parts = 0;
 	for (int w = 0, used = 0; w < words && w < GPUSORT_MERGE_KEY_PARTS && used < 64; w++) {
-		settled->floor[w] = lo[w] - (lo[w] > 0);
-		settled->bits[w] = 0;
-		for (uint64_t span = hi[w] + (hi[w] < UINT64_MAX) - settled->floor[w]; span != 0; span >>= 1)
-			settled->bits[w]++;
-		used += settled->bits[w];
-		settled->parts++;
+		layout->floor[w] = lo[w] - (lo[w] > 0);
+		layout->bits[w] = 0;
+		for (uint64_t span = hi[w] + (hi[w] < UINT64_MAX) - layout->floor[w]; span != 0; span >>= 1)
+			layout->bits[w]++;
+		used += layout->bits[w];
+		layout->parts++;
 	}
 }
 
 /* Can this layout have been chosen for keys of words words? False: it is damaged. */
-static inline bool gpusort_merge_key_sound(const GpusortMergeKey *settled, int words)
+static inline bool gpusort_merge_key_sound(const GpusortMergeKey *layout, int words)
 {
 	int used = 0;
 
-	if (settled->words != words || words < 1 || words > GPUSORT_MAX_WORDS) return false;
-	if (settled->parts < 1 || settled->parts > words || settled->parts > GPUSORT_MERGE_KEY_PARTS) return false;
-	for (int w = 0; w < settled->parts; w++) {
-		if (used >= 64 || settled->bits[w] < 1 || settled->bits[w] > 64) return false;
-		used += settled->bits[w];
+	if (layout->words != words || words < 1 || words > GPUSORT_MAX_WORDS) return false;
+	if (layout->parts < 1 || layout->parts > words || layout->parts > GPUSORT_MERGE_KEY_PARTS) return false;
+	for (int w = 0; w < layout->parts; w++) {
+		if (used >= 64 || layout->bits[w] < 1 || layout->bits[w] > 64) return false;
+		used += layout->bits[w];
 	}
 	return true;
 }
 
 /* The largest distance of word w: the end of the layout's range, or of the 64-bit words if that comes first. */
-GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_span(const GpusortMergeKey *settled, int w)
+GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_span(const GpusortMergeKey *layout, int w)
 {
-	const uint64_t span = ~UINT64_C(0) >> (64 - settled->bits[w]);
-	const uint64_t most = UINT64_MAX - settled->floor[w];
+	const uint64_t span = ~UINT64_C(0) >> (64 - layout->bits[w]);
+	const uint64_t most = UINT64_MAX - layout->floor[w];
 
 	return span < most ? span : most;
 }
 
 /* Does this distance stand for more than one value of word w? True at the ends of the range. */
-GPUSORT_MERGE_KEY_CALL bool gpusort_merge_key_is_end(const GpusortMergeKey *settled, int w, uint64_t distance)
+GPUSORT_MERGE_KEY_CALL bool gpusort_merge_key_is_end(const GpusortMergeKey *layout, int w, uint64_t distance)
 {
-	return (distance == 0 && settled->floor[w] > 0) ||
-		   (distance == gpusort_merge_key_span(settled, w) && distance < UINT64_MAX - settled->floor[w]);
+	return (distance == 0 && layout->floor[w] > 0) ||
+		   (distance == gpusort_merge_key_span(layout, w) && distance < UINT64_MAX - layout->floor[w]);
 }
 
 /* The merge key of the key with these words. */
-GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_make(const GpusortMergeKey *settled, const uint64_t *words)
+GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_make(const GpusortMergeKey *layout, const uint64_t *words)
 {
 	uint64_t made = 0;
 	int room = 64;
 
-	for (int w = 0; w < settled->parts; w++) {
-		const uint64_t span = gpusort_merge_key_span(settled, w);
-		uint64_t distance = words[w] < settled->floor[w] ? 0 : words[w] - settled->floor[w];
+	for (int w = 0; w < layout->parts; w++) {
+		const uint64_t span = gpusort_merge_key_span(layout, w);
+		uint64_t distance = words[w] < layout->floor[w] ? 0 : words[w] - layout->floor[w];
 
 		if (distance > span) distance = span;
-		room -= settled->bits[w];
+		room -= layout->bits[w];
 		made |= room >= 0 ? distance << room : distance >> -room;
-		if (gpusort_merge_key_is_end(settled, w, distance)) break;
+		if (gpusort_merge_key_is_end(layout, w, distance)) break;
 	}
 	return made;
 }
 
 /* Do all keys with this merge key have the same words? */
-static inline bool gpusort_merge_key_exact(const GpusortMergeKey *settled, uint64_t made)
+static inline bool gpusort_merge_key_exact(const GpusortMergeKey *layout, uint64_t made)
 {
 	int room = 64;
 
-	if (settled->parts < settled->words) return false;
-	for (int w = 0; w < settled->parts; w++) {
+	if (layout->parts < layout->words) return false;
+	for (int w = 0; w < layout->parts; w++) {
 		uint64_t distance;
 
-		room -= settled->bits[w];
+		room -= layout->bits[w];
 		if (room < 0) return false;
 		distance = made >> room;
-		if (gpusort_merge_key_is_end(settled, w, distance)) return false;
+		if (gpusort_merge_key_is_end(layout, w, distance)) return false;
 		made -= distance << room;
 	}
 	return true;

@@ -75,7 +75,8 @@ template <typename T> struct MergeTuning {
 				  "items are copied as bytes and live in shared memory");
 	static_assert(alignof(T) == sizeof(T), "items are read and written whole");
 	static_assert(items % 2 == 1, "threads' items must begin in different banks");
-	static_assert(sort_tile % merge_tile == 0 && (first_list & (first_list - 1)) == 0, "runs must be whole tiles");
+	static_assert(sort_tile % merge_tile == 0 && (first_list & (first_list - 1)) == 0,
+				  "lists must consist of whole tiles");
 	static_assert(sizeof(T) * (sort_tile + sort_threads / warp) <= 48 * 1024,
 				  "a tile must fit a block's shared memory");
 };

@@ -291,7 +291,8 @@ template <typename K> static GpusortCudaStatus summarize_and_count(Context &cont
 }
 
 /*
- * Queues one level of the pipeline, over all its segments. context.mailbox_ready is recorded when the
+ * Queues one level of the pipeline, over all its segments. number is the level's number, from 0: even
+ * levels move keys from keys to spare, odd levels move them back. context.mailbox_ready is recorded when the
  * mailbox has the tally for the next level, long before the keys have moved.
  */
 template <typename K>

@@ -58,10 +58,10 @@ static const uint64_t MANY_CROWDS = 20;
 static const uint64_t VERY_MANY = (uint64_t)1 << 29;
 static const uint64_t CROWD = 16;
 
-/* A range that holds nearly all keys is used if it is at most one DENSE_PARTth of the range of all keys. */
+/* A range that holds nearly all keys is used if it is narrower than 1 / DENSE_PART of the range of all keys. */
 static const uint64_t DENSE_PART = 4;
 
-/* A sampled range is widened by one SAMPLE_MARGINth on both sides: more than a sample is likely to miss. */
+/* A sampled range is widened by 1 / SAMPLE_MARGIN on both sides: more than a sample is likely to miss. */
 static const int SAMPLE_MARGIN = 512;
 
 /* The range of a bin with more than this many times its share of keys is found anew. */
@@ -80,7 +80,6 @@ static const int PARTITION_THREADS = 512;
 static const int BIN_ITEMS = 16;
 static const int LARGE_THREADS = 512;
 static const int SMALL_THREADS = 256;
-static const uint32_t LARGEST_BIN = BIN_ITEMS * LARGE_THREADS;
 
 /*
  * Bytes of keys that a thread of PartitionKernel has in its tile; half of that where shared memory is
@@ -96,7 +95,7 @@ static const int PARTITION_BYTES = 128;
  */
 template <typename K, bool CLAMPED = false> struct Scale {
 	K lo, hi;
-	int up;			 /* leading zero bits of hi - lo */
+	int shift;		 /* to the left, which stretches the range: leading zero bits of hi - lo */
 	uint32_t factor; /* at least bins, at most 2 * bins + 1 */
 
 	__device__ Scale(K low, K high, uint32_t bins)
@@ -104,14 +103,14 @@ template <typename K, bool CLAMPED = false> struct Scale {
 		K span = high - low;
 		lo = low;
 		hi = high;
-		up = span == 0 ? 0 : (sizeof(K) == 8 ? __clzll(span) : __clz((uint32_t)span));
+		shift = span == 0 ? 0 : (sizeof(K) == 8 ? __clzll(span) : __clz((uint32_t)span));
 		uint32_t most = stretched(high);
 		factor = (uint32_t)min(((uint64_t)bins << 32) / ((uint64_t)most + 1), (uint64_t)UINT32_MAX);
 	}
 
 	__device__ uint32_t stretched(K key) const
 	{
-		K from_lo = (K)((CLAMPED ? min(max(key, lo), hi) : key) - lo) << up;
+		K from_lo = (K)((CLAMPED ? min(max(key, lo), hi) : key) - lo) << shift;
 		return sizeof(K) == 8 ? (uint32_t)((uint64_t)from_lo >> 32) : (uint32_t)from_lo;
 	}
 
@@ -158,7 +157,7 @@ struct Lookup {
 };
 
 static const uint32_t NO_TARGET = ~0u;
-static const uint32_t CROWDED_PART = 3; /* a target with one third of a segment's keys is crowded */
+static const uint32_t CROWDED_PART = 3; /* a target with 1 / CROWDED_PART of its segment's keys or more is crowded */
 
 /* The sizes that decide how keys are divided. */
 struct Sizes {
@@ -198,12 +197,12 @@ template <typename K> struct Bounds {
 	uint64_t lo, hi, dense_lo;
 	uint64_t inverse; /* 2^64 / factor, rounded down */
 	uint32_t factor;
-	int up;
+	int shift;
 	unsigned last; /* the bin of dense_hi, and of all larger keys */
 
 	__device__ Bounds(const Scale<K> &scale, const Segment &segment)
 		: lo(segment.lo), hi(segment.hi), dense_lo(segment.dense_lo), inverse(~UINT64_C(0) / scale.factor),
-		  factor(scale.factor), up(scale.up), last(scale.bin((K)segment.dense_hi))
+		  factor(scale.factor), shift(scale.shift), last(scale.bin((K)segment.dense_hi))
 	{
 	}
 
@@ -213,9 +212,9 @@ template <typename K> struct Bounds {
 		uint64_t least = __umul64hi((uint64_t)b << 32, inverse);
 		while (least * factor >> 32 < b)
 			least++;
-		if (sizeof(K) == 4) return dense_lo + ((least + ((UINT64_C(1) << up) - 1)) >> up);
-		if (up <= 32) return dense_lo + (least << (32 - up));
-		return dense_lo + ((least + ((UINT64_C(1) << (up - 32)) - 1)) >> (up - 32));
+		if (sizeof(K) == 4) return dense_lo + ((least + ((UINT64_C(1) << shift) - 1)) >> shift);
+		if (shift <= 32) return dense_lo + (least << (32 - shift));
+		return dense_lo + ((least + ((UINT64_C(1) << (shift - 32)) - 1)) >> (shift - 32));
 	}
 
 	__device__ uint64_t lowest(unsigned b) const
@@ -254,7 +253,7 @@ struct Tally {
 	unsigned long long segments, chunks, hg; /* of the next level */
 	unsigned long long unranged;			 /* number of segments whose range must be found */
 	unsigned long long most_bins;			 /* the most bins of any segment */
-	unsigned long long crowds, crowd_keys;	 /* segments that consist of one bin, and their keys */
+	unsigned long long crowds, crowd_keys;	 /* segments made of one crowded bin, and their keys */
 	unsigned long long hopeless;			 /* not 0: the keys are better left to CUB */
 	unsigned long long tickets;				 /* number of segments whose scan is done */
 	unsigned long long bins, stubborn;

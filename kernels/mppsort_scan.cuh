@@ -64,7 +64,7 @@ __device__ inline void post_tally(const Lists &lists, const Level &level)
 	const unsigned WORDS = sizeof(Tally) / sizeof(unsigned long long);
 	const unsigned CROWDS = offsetof(Tally, crowds) / sizeof(unsigned long long);
 	const unsigned CROWD_KEYS = offsetof(Tally, crowd_keys) / sizeof(unsigned long long);
-	static_assert(WORDS <= WARP, "a lane must have a word at most");
+	static_assert(WORDS <= WARP, "each lane handles at most one word");
 	if (gridDim.x > 1) __threadfence();
 	__syncthreads();
 	if (threadIdx.x >= WARP) return;
@@ -173,7 +173,7 @@ __device__ inline void split_unevenly(const Segment &segment, const Sizes &sizes
 		if (threadIdx.x % WARP == 0) shared.words[w].first = bits;
 	}
 	__syncthreads();
-	static_assert(MAX_BINS / WARP <= THREADS, "a thread must have a word at most");
+	static_assert(MAX_BINS / WARP <= THREADS, "each thread handles at most one word");
 	const unsigned bits = threadIdx.x < words ? shared.words[threadIdx.x].first : 0;
 	unsigned before, targets;
 	Scan(scan).ExclusiveSum(__popc(bits), before, targets);
@@ -313,7 +313,7 @@ __device__ __forceinline__ void add_target_bins(const Lists &lists, const Segmen
 template <typename K, int SCAN_THREADS>
 __global__ void __launch_bounds__(SCAN_THREADS) globalHistoScan(Level level, Lists lists, uint32_t target_in_spare)
 {
-	static_assert(SCAN_THREADS / WARP <= WARP, "a lane must have a warp's sum at most");
+	static_assert(SCAN_THREADS / WARP <= WARP, "each lane adds at most one warp's sum");
 	__shared__ unsigned long long sums[SCAN_THREADS / WARP];
 	extern __shared__ unsigned long long memory[];
 	ScanShared &shared = *(ScanShared *)memory;

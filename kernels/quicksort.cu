@@ -198,7 +198,7 @@ __global__ void reportToHost(Work work, volatile HostReport *host_report)
 
 /* ---- launchers ---- */
 
-static_assert(sizeof(HostReport) <= MAILBOX_BYTES, "a host_report must fit the mailbox");
+static_assert(sizeof(HostReport) <= MAILBOX_BYTES, "the report must fit the mailbox");
 
 /*
  * How the keys of one sort are divided, and its device memory in one buffer: first the parts that must be

@@ -36,7 +36,7 @@ static const int MERGE_THREADS = 256;
 
 /* Keys from one splitter to the next. Two strides take 8 KB, whether keys have 4 or 8 bytes. */
 template <typename K> constexpr unsigned STRIDE = 4096 / sizeof(K);
-static_assert(TILE % STRIDE<uint32_t> == 0 && TILE % STRIDE<uint64_t> == 0, "runs must begin with a splitter");
+static_assert(TILE % STRIDE<uint32_t> == 0 && TILE % STRIDE<uint64_t> == 0, "lists must begin with a splitter");
 
 /* How many of the lanes asked have voted yes in the ballot. */
 __device__ inline unsigned count_lanes(unsigned ballot, unsigned asked)

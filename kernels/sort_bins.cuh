@@ -326,10 +326,10 @@ __device__ __forceinline__ void load_boxed(const K *from, unsigned size, BoxedKe
 	load_bin(from, size, own.fraction, boxes, shared);
 	take_bin_range(own.fraction, size, shared);
 	const K lo = (K)shared.lo;
-	const int up = shared.hi == shared.lo ? 0 : __clzll(shared.hi - shared.lo) - (64 - 8 * (int)sizeof(K));
+	const int shift = shared.hi == shared.lo ? 0 : __clzll(shared.hi - shared.lo) - (64 - 8 * (int)sizeof(K));
 #pragma unroll
 	for (int i = 0; i < BIN_ITEMS; i++) {
-		own.fraction[i] = i * THREADS + threadIdx.x < size ? (K)(own.fraction[i] - lo) << up : 0;
+		own.fraction[i] = i * THREADS + threadIdx.x < size ? (K)(own.fraction[i] - lo) << shift : 0;
 		own.box[i] = size << 16;
 	}
 }

@@ -23,7 +23,7 @@ enum Hashed { HASH_NOTHING, HASH_KEYS, HASH_NUMBERED };
 
 static const int SUMMARY_THREADS = 512;
 static const int VECTORS_IN_FLIGHT = 4; /* loads of 16 bytes that a thread has in flight */
-/* bytes that a block reads at a time */
+/* Bytes that a block reads at a time. */
 static const int SUMMARY_BYTES = SUMMARY_THREADS * VECTORS_IN_FLIGHT * 16;
 static const int SUMMARY_BLOCKS_PER_SM = 4;
 
@@ -87,7 +87,7 @@ template <int THREADS, typename K, Hashed HASHED>
 __device__ inline void add_to_summary(ThreadSummary<K, HASHED> own, KeySummary *summary)
 {
 	const int WARPS = THREADS / WARP;
-	static_assert(WARPS <= WARP, "a lane must have a warp at most");
+	static_assert(WARPS <= WARP, "each lane combines at most one warp");
 	__shared__ ThreadSummary<K, HASHED> found[WARPS];
 	own = of_warp(own);
 	if (threadIdx.x % WARP == 0) found[threadIdx.x / WARP] = own;
@@ -153,9 +153,9 @@ template <typename K> struct SampleEnds {
 	K least[2], most[2];
 };
 
-/* A thread's part of a sample of SAMPLE_KEYS keys. A hash picks the sample's places. */
 static const int SAMPLE_KEYS = 4096;
 
+/* A thread's part of a sample of SAMPLE_KEYS keys. A hash picks the sample's places. */
 template <typename K, int THREADS> struct Sample {
 	static const int EACH = SAMPLE_KEYS / THREADS;
 	K own[EACH];

@@ -24,7 +24,7 @@ enum Shape {
 	LAST_DIFFERS,	/* only the last word differs */
 	ALL_EQUAL,
 	IN_ORDER,		/* by the first word alone; no other word is in order */
-	ALMOST_IN_ORDER,		/* in order except for the last two keys */
+	ALMOST_IN_ORDER, /* in order except for the last two keys */
 	REVERSED,
 	SHAPES
 };

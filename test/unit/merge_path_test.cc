@@ -58,7 +58,7 @@ make_items(uint64_t count, uint64_t values)
 	return items;
 }
 
-/* Every diagonal of one pair of runs. */
+/* Every diagonal of one pair of lists. */
 static void
 check_diagonals(uint64_t left_count, uint64_t right_count, uint64_t values)
 {
