@@ -1,5 +1,6 @@
 /*
- * bench_gpu.cu - how fast the sorts of kernels/ are, beside CUB and thrust.
+ * bench_gpu.cu
+ *		Measures the sorts of kernels/, with CUB and thrust for comparison.
  *
  *	bench_gpu [--sizes LIST] [--types LIST] [--distributions LIST] [--algorithms LIST]
  *			  [--repeat N] [--quick] [--published] [--csv FILE]
@@ -7,25 +8,25 @@
  *	--sizes			numbers of keys; 64M is 64 * 2^20, 1G is 2^30
  *	--types			int4, float4, int8, float8: keys alone; int4+row, int8+row:
  *					stable sorts of positions
- *	--distributions	names of distributions.cuh, or "all"
- *	--algorithms	names as in the output (contenders.cuh says what they are)
- *	--repeat		sorts that are timed, of each contender in each case; default 7
+ *	--distributions	names from distributions.cuh, or "all"
+ *	--algorithms	names as in the output (see contenders.cuh)
+ *	--repeat		number of timed sorts of each contender in each case; default 7
  *	--quick			three sizes of int4 and int8, uniform, three repetitions
- *	--published		1M to 8M uniform int4, mppSort against thrust, in the form in
- *					which the figures of other mppSorts are published; of the other
- *					options, only --repeat and --csv count then
- *	--csv			where the figures go; default bench/gpu.csv, none for --published
+ *	--published		1M to 8M uniform int4, mppSort and thrust, in the form in which
+ *					results of other mppSort implementations are published; of the
+ *					other options, only --repeat and --csv have an effect then
+ *	--csv			output file; default bench/gpu.csv, none with --published
  *
- * LISTs are separated by commas.  Without options: all sizes of every type,
- * uniform, and 64M keys of the other common distributions, in a few minutes on
- * an H200.  Sizes that do not fit the device are skipped.
+ * LISTs are separated by commas. Without options: all sizes of every type with uniform keys, and 64M keys
+ * of the other common distributions, which takes a few minutes on an H200. Sizes that do not fit the
+ * device are skipped.
  *
- * Gkeys/s are made of the medians of CUDA events; measure.cuh has the rules.
- * A cell of the table is that median and, behind "~", by how much the fastest
- * and the slowest repetition differ, in percent of it.
+ * Gkeys/s are computed from the medians of times measured by CUDA events; measure.cuh has the rules. A
+ * cell of the table is that median and, after "~", the difference between the slowest and the fastest
+ * repetition in percent of the median.
  *
- * The status is 0 if every result was right, or if there is no device, which
- * it says; 1 if a result was wrong; 2 if an option was, or memory ran out.
+ * The exit status is 0 if every result was right or if there is no device, which the program reports; 1
+ * if a result was wrong; 2 if an option was wrong or memory ran out.
  */
 #include "measure.cuh"
 
@@ -36,7 +37,7 @@ static const KeyType TYPES[] = {
 
 static const uint64_t M = (uint64_t)1 << 20;
 static const uint64_t SIZES[] = {100000, M, 2 * M, 4 * M, 8 * M, 16 * M, 64 * M, 256 * M, 1024 * M};
-static const uint64_t ONE_SIZE = 64 * M; /* of the other distributions */
+static const uint64_t ONE_SIZE = 64 * M; /* for all distributions except uniform */
 static const Distribution COMMON[] = {UNIFORM, GAUSSIAN, ZERO,	   BUCKET,	 STAGGERED, SORTED,
 									  REVERSE, FEW,		 AND_OF_3, AND_OF_8, ZIPF,		OUTLIER};
 
@@ -47,7 +48,7 @@ struct Options {
 	std::vector<std::string> algorithms; /* empty: all */
 	int repeat = 7;
 	bool published = false;
-	const char *csv_name = nullptr; /* NULL: none */
+	const char *csv_name = nullptr; /* NULL: no file */
 };
 
 /* ---- options ---- */
@@ -69,7 +70,7 @@ static std::vector<std::string> split(const std::string &list)
 	return items;
 }
 
-/* Rows are numbered in 32 bits, and the rivals count in as many. */
+/* Row numbers have 32 bits, and the rivals use counts of 32 bits. */
 static uint64_t parse_size(const std::string &item)
 {
 	char *end;
@@ -188,6 +189,7 @@ static void print_cells(const std::vector<Timing> &timings, uint64_t n)
 	printf("\n");
 }
 
+/* One line of the published form, for mppSort and thrust. */
 static void print_published(const std::vector<Timing> &timings, uint64_t n)
 {
 	if (timings.size() != 2 || timings[0].ms.empty() || timings[1].ms.empty()) return;
@@ -209,7 +211,7 @@ static void write_csv(FILE *csv, const KeyType &type, Distribution d, uint64_t n
 	fflush(csv);
 }
 
-/* ---- the run ---- */
+/* ---- the measurement ---- */
 
 template <typename K> static void run_type(const KeyType &type, const Options &options, FILE *csv, uint64_t *failures)
 {

@@ -1,28 +1,27 @@
 /*
- * measure.cuh - one case of bench_gpu: an input, sorted in turns, timed, checked.
+ * measure.cuh
+ *		One case of bench_gpu: an input, sorted in turns, timed, checked.
  *
- * Clocks drift and machines differ from day to day, so only times of one run
- * are compared, and of one case: in each repetition every contender sorts
- * once, and the first to go is another one each time.  A first round, which
- * is checked like the others but not timed, loads the kernels and fills the
- * memory pool.
+ * Clock rates drift, and machines differ from day to day. So only times of one process and one case are
+ * compared: in each repetition every contender sorts once, and another one begins each time. A first
+ * round, which is checked but not timed, loads the kernels and fills the memory pool.
  *
- * Every sort starts from a fresh copy of the input on an idle device; what the
- * result may be returned in is overwritten before, so that an earlier result
- * is never taken for this one.  Two times are taken:
+ * Every sort starts from a fresh copy of the input on an idle device. The buffers that may return the
+ * result are overwritten first, so an earlier result is never mistaken for this one. Two times are
+ * measured:
  *
- *	ms		of CUDA events, recorded before the call and after it, so with all
- *			launches, allocations and waits that the host makes in between;
- *			Gkeys/s and everything that is quoted are made of it
- *	wall	of the host's clock, from the call until the device is idle again
+ *	ms		by CUDA events, recorded before and after the call, so it includes
+ *			all launches, allocations and waits that the host makes in between;
+ *			Gkeys/s and all quoted numbers are computed from it
+ *	wall	by the host's clock, from the call until the device is idle again
  *
- * Every result is checked on the device, outside the time: order, and the sum
- * of a hash of all keys against the input's; with rows, also key by key and
- * row by row against CUB's stable sort of pairs.
+ * Every result is checked on the device, outside the measured time: the order, and the sum of hashes of
+ * all keys against that of the input; with rows, also key by key and row by row against CUB's stable sort
+ * of pairs.
  *
- * Floats are fractions in [0, 1) that are distributed as the integers are, in
- * the same encoding as in SQL (src/key/keybits.h): half of all keys differ in 23
- * (or 52) bits only, which is what makes them another input to a sort.
+ * Floats are fractions in [0, 1), made from the integers of the same distribution and encoded as in SQL
+ * (src/key/keybits.h). Half of all keys differ in 23 (or 52) bits only, which makes them a different
+ * input to a sort.
  */
 #ifndef GPUSORT_MEASURE_CUH
 #define GPUSORT_MEASURE_CUH
@@ -41,7 +40,7 @@ struct KeyType {
 /* The times of one contender in one case. */
 struct Timing {
 	std::string name;
-	std::vector<double> ms, wall_ms; /* ascending; empty if it could not sort this */
+	std::vector<double> ms, wall_ms; /* ascending; empty if it could not sort this case */
 };
 
 static double median(const std::vector<double> &sorted)
@@ -55,7 +54,7 @@ static double median(const std::vector<double> &sorted)
 __device__ inline uint32_t float_key(uint32_t fraction)
 {
 	uint32_t bits = __float_as_uint((float)((double)fraction * 0x1p-32));
-	return (bits ^ GPUSORT_SIGN32) - GPUSORT_FLOAT4_ORIGIN; /* none is negative */
+	return (bits ^ GPUSORT_SIGN32) - GPUSORT_FLOAT4_ORIGIN; /* no fraction is negative */
 }
 
 __device__ inline uint64_t float_key(uint64_t fraction)
@@ -64,14 +63,14 @@ __device__ inline uint64_t float_key(uint64_t fraction)
 	return (bits ^ GPUSORT_SIGN64) - GPUSORT_FLOAT8_ORIGIN;
 }
 
-/* Integers to floats, in place. */
+/* Converts integers to floats, in place. */
 template <typename K> __global__ void floatKeys(K *keys, uint64_t n)
 {
 	for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (uint64_t)blockDim.x)
 		keys[i] = float_key(keys[i]);
 }
 
-/* Device memory that a case takes at most: what is held here, and what the greediest sort adds. */
+/* The most device memory that a case takes: for the benchmark's buffers and the sort that needs most. */
 static uint64_t memory_for(const KeyType &type, uint64_t n)
 {
 	uint64_t bytes = type.with_rows ? 8 * type.key_bytes + 32 : 6 * type.key_bytes;
@@ -81,7 +80,7 @@ static uint64_t memory_for(const KeyType &type, uint64_t n)
 template <typename K> class Bench
 {
   public:
-	/* Makes the input, and with rows its reference. The memory must be there. */
+	/* Makes the input and, with rows, its reference. There must be enough memory. */
 	Bench(const KeyType &type, Distribution distribution, uint64_t count) : n(count), with_rows(type.with_rows)
 	{
 		take(input, n * sizeof(K));
@@ -92,11 +91,11 @@ template <typename K> class Bench
 		}
 		if (!with_rows) return;
 		GpusortCudaReport report = {};
-		Run run = make_run(&report, 0);
+		Context context = make_context(&report, 0);
 		GpusortCudaStatus status;
 		renew();
 		status =
-			radix_pairs<K, uint32_t>(run, buffers.keys.template as<K>(), buffers.keys_spare.template as<K>(),
+			radix_pairs<K, uint32_t>(context, buffers.keys.template as<K>(), buffers.keys_spare.template as<K>(),
 									 buffers.rows.template as<uint32_t>(), buffers.rows_spare.template as<uint32_t>(),
 									 (uint32_t)n, &buffers.sorted, &buffers.rows_sorted);
 		MUST_PASS(status);
@@ -111,11 +110,11 @@ template <typename K> class Bench
 		scratch.release();
 	}
 
-	/* Measures all entries; adds results that are wrong to *failures. */
+	/* Measures all entries; adds the number of wrong results to *failures. */
 	std::vector<Timing> measure(const std::vector<Entry<K>> &list, int repeat, uint64_t *failures)
 	{
 		std::vector<Timing> timings;
-		std::vector<bool> out(list.size(), false); /* of the running */
+		std::vector<bool> out(list.size(), false); /* which entries have dropped out */
 		for (const Entry<K> &entry : list)
 			timings.push_back({entry.name, {}, {}});
 		for (int round = 0; round <= repeat; round++) {
@@ -148,14 +147,17 @@ template <typename K> class Bench
 		MUST(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyDeviceToDevice, stream));
 	}
 
-	/* Memory as it was before, with bytes that are no result. A sort that failed may have left less of it. */
+	/*
+	 * Overwrites a buffer with bytes that are no result. Allocates it again if a failed sort has left a
+	 * smaller one.
+	 */
 	void spoil(Memory &memory, uint64_t bytes)
 	{
 		if (memory.bytes() < bytes) take(memory, bytes);
 		MUST(cudaMemsetAsync(memory.as<void>(), 0xa5, bytes, stream));
 	}
 
-	/* The state that every sort starts from. */
+	/* Makes the state that every sort starts from. */
 	void renew()
 	{
 		if (buffers.keys.bytes() < n * sizeof(K)) take(buffers.keys, n * sizeof(K));
@@ -167,12 +169,12 @@ template <typename K> class Bench
 		}
 	}
 
-	/* Sorts once and checks. False, having said why, if this contender is out of the running. */
+	/* Sorts once and checks the result. Returns false, after printing why, if this contender drops out. */
 	bool sort(const Entry<K> &entry, double *ms, double *wall_ms, uint64_t *failures)
 	{
 		typedef std::chrono::steady_clock Clock;
 		GpusortCudaReport report = {};
-		Run run = make_run(&report, 0);
+		Context context = make_context(&report, 0);
 		Found found[2];
 		float event_ms = 0;
 		cudaEvent_t begin, end;
@@ -183,7 +185,7 @@ template <typename K> class Bench
 		MUST(cudaStreamSynchronize(stream));
 		Clock::time_point begun = Clock::now();
 		MUST(cudaEventRecord(begin, stream));
-		GpusortCudaStatus status = sort_once(run, entry, buffers, n);
+		GpusortCudaStatus status = sort_once(context, entry, buffers, n);
 		if (status == GPUSORT_CUDA_OK) {
 			MUST(cudaEventRecord(end, stream));
 			MUST(cudaStreamSynchronize(stream));

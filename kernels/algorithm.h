@@ -1,15 +1,16 @@
 /*
- * algorithm.h - the algorithms that the device sorts by, and their names.
+ * algorithm.h
+ *		The algorithms that the device sorts by, and their names.
  *
- * The names are the values of gpusort.algorithm and what reports show. Plain C,
- * for the host and the device.
+ * The names are the values of the setting gpusort.algorithm, and appear in reports. Plain C, for the host
+ * and the device.
  */
 #ifndef GPUSORT_ALGORITHM_H
 #define GPUSORT_ALGORITHM_H
 
 /* each(constant, name), in the order in which the setting lists them. */
 #define GPUSORT_ALGORITHMS(each)                                                                                       \
-	each(AUTO, "auto") /* the device's choice, by the input; never reported as what ran */                             \
+	each(AUTO, "auto") /* mppSort, or CUB for keys that suit it badly; never reported */                               \
 		each(MPPSORT, "mppsort") each(QUICKSORT, "quicksort") each(MERGESORT, "mergesort")                             \
 			each(RADIXSORT, "radixsort") each(CUB, "cub")
 
@@ -19,7 +20,7 @@ typedef enum GpusortAlgorithm {
 } GpusortAlgorithm;
 #undef GPUSORT_ALGORITHM_CONSTANT
 
-/* The name of an algorithm below GPUSORT_ALGORITHM_COUNT; static storage. */
+/* The name of an algorithm below GPUSORT_ALGORITHM_COUNT, in static storage. */
 static inline const char *gpusort_algorithm_name(GpusortAlgorithm algorithm)
 {
 #define GPUSORT_ALGORITHM_NAME(constant, name) name,

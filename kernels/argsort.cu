@@ -1,65 +1,67 @@
 /*
- * argsort.cu - stable sorts of rows, made of sorts of keys.
+ * argsort.cu
+ *		Stable sorts of row numbers, made of unstable sorts of integers.
  *
- * The algorithms sort unsigned integers and may be unstable.  A key in front
- * of its row is a unique integer that orders as (key, row), so any sort of it
- * is stable, and moves 8 bytes where a sort of pairs moves 12.  4-byte keys
- * fit into 8 bytes with their rows; 8-byte keys do, if they lie in a range
- * that leaves enough bits for the rows (the first pass told).  Else as many
- * leading bits of that range as there is room for are sorted: PostgreSQL's
- * abbreviated keys.  Neighbours with equal prefixes are then compared by their
- * full keys, fetched by row, and put in order where they are.  Of n = 2^26
- * evenly spread keys of 64 bits, some 8000 are such neighbours.
+ * The algorithms sort unsigned integers and may be unstable. A key and its row number, packed into one
+ * integer with the key in front, are unique and order as (key, row). So any sort of the packed integers
+ * is stable, and it moves 8 bytes per row where a sort of pairs moves 12.
  *
- * Long stretches of equal prefixes and different keys are no case for that,
- * nor 4-byte keys of which most occur often, and neither are keys that mppSort
- * would rather not sort: the caller is told, and sorts pairs.  The keys are
- * not touched.
+ * A 4-byte key always fits into 8 bytes with its row. An 8-byte key fits if the range of all keys, which
+ * the first pass finds, leaves enough bits for the row. Otherwise as many leading bits of the key's
+ * distance from the smallest key are packed as there is room for: a prefix, like PostgreSQL's abbreviated
+ * keys. After the sort, neighbours with equal prefixes are compared by their full keys, fetched by row,
+ * and put in order in place. With n = 2^26 uniformly distributed 64-bit keys, about 8000 neighbours have
+ * equal prefixes.
  *
- * The check is made of what was sorted: the sum of the packed integers' hashes
- * before and after, and that they ascend strictly.  It costs no pass of its
- * own: one is taken while packing, the other while unpacking.
+ * Three kinds of keys are declined, and the caller sorts pairs instead: keys with long ties, whose
+ * prefixes are equal but not the keys, 4-byte keys most of which occur often, and keys that mppSort declines.
+ * The keys are never changed.
+ *
+ * The check works on the packed integers: the sums of their hashes before and after must agree, and the
+ * integers must ascend strictly. It needs no pass of its own: packing computes the first sum, unpacking
+ * the second.
  */
 #include "grid.cuh"
-#include "look.cuh"
+#include "summary.cuh"
 
 #include <cub/block/block_merge_sort.cuh>
 
 namespace gpusort
 {
 
-/* Runs of equal prefixes up to this are put in order by one thread. */
+/* The longest tie, in rows of equal prefix, that one thread puts in order. */
 static const uint64_t LONGEST_TIE = 32;
 
 /*
- * From so many keys on, a sample of them is looked at first, and ties among
- * these may call everything off.  8-byte keys tie by their prefixes.  4-byte
- * keys tie if they are equal: packed with their rows they are crowds of 8-byte
- * keys, while a sort of pairs by 4 bytes moves less and does not mind.
+ * At this many keys and more, a sample is inspected first, and too many ties in it call the packed sort
+ * off. 8-byte keys tie if their prefixes are equal but the keys are not. 4-byte keys tie if they are
+ * equal: packed with their rows, equal keys become crowds of neighbouring 8-byte keys, which suit mppSort
+ * badly, while a sort of 4-byte pairs moves fewer bytes and is not slowed down.
  */
 static const uint64_t WORTH_SAMPLING = (uint64_t)1 << 24;
 static const int SAMPLE = 256;
 template <typename K> constexpr unsigned MANY_TIES = sizeof(K) == 4 ? SAMPLE / 2 : SAMPLE / 32;
 
-/* What is found out on the device about a sort of packed keys. */
-struct Packed {
-	Look look;						  /* at the packed keys, without their sum */
-	unsigned long long before, after; /* the sum of their hashes */
-	unsigned long long disorder;	  /* neighbours out of order */
-	unsigned long long ties;		  /* neighbours with equal prefixes that are not whole keys */
-	unsigned long long long_ties;	  /* not 0: a disorder within too long a run of these */
-	unsigned long long sampled_ties;  /* of SAMPLE keys in order: neighbours that tie */
+/* What the kernels report about a sort of packed keys. All zeros before. */
+struct PackedFound {
+	KeySummary summary;				  /* of the packed keys, except the sum of their hashes */
+	unsigned long long before, after; /* the sums of the packed keys' hashes, before and after the sort */
+	unsigned long long disorder;	  /* number of neighbours out of order */
+	/* number of neighbours with equal prefixes, where a prefix is not the whole key */
+	unsigned long long ties;
+	unsigned long long long_ties;	 /* not 0: a tie of more than LONGEST_TIE rows is out of order */
+	unsigned long long sampled_ties; /* of a sorted sample of SAMPLE keys: number of neighbours that tie */
 };
 
-/* How keys were packed, which every kernel finds out for itself from the look at them. */
+/* How keys are packed. Every kernel derives this from the keys' summary. */
 template <typename K> struct Packing {
 	K lo;
-	int dropped; /* low bits of the key that had no room */
+	int dropped; /* low bits of the key's distance from lo that do not fit */
 	int row_bits;
 
-	__device__ Packing(const Look *look, int bits) : lo((K)~look->not_lo), row_bits(bits)
+	__device__ Packing(const KeySummary *summary, int bits) : lo((K)~summary->not_lo), row_bits(bits)
 	{
-		const uint64_t span = look->hi - lo;
+		const uint64_t span = summary->hi - lo;
 		const int excess = (span == 0 ? 0 : 64 - __clzll(span)) + row_bits - 64;
 		dropped = excess > 0 ? excess : 0;
 	}
@@ -82,16 +84,16 @@ struct Below {
 	}
 };
 
-/* One block. The sample's places are those that a hash picks. */
+/* One block. A hash of the thread number picks the places of the sample. */
 template <typename K>
 __global__ void __launch_bounds__(SAMPLE)
-	sampleTies(const K *keys, const Look *look, int row_bits, uint64_t count, Packed *found)
+	sampleTies(const K *keys, const KeySummary *summary, int row_bits, uint64_t count, PackedFound *found)
 {
 	typedef cub::BlockMergeSort<uint64_t, SAMPLE, 1> Sort;
 	__shared__ typename Sort::TempStorage sort;
 	__shared__ uint64_t sorted[SAMPLE];
-	const Packing<uint64_t> packing(look, row_bits); /* 8-byte keys' */
-	uint64_t key[1] = {keys[mix((uint64_t)threadIdx.x + 1) % count]};
+	const Packing<uint64_t> packing(summary, row_bits); /* of 8-byte keys; not used for 4-byte keys */
+	uint64_t key[1] = {keys[hash((uint64_t)threadIdx.x + 1) % count]};
 	Sort(sort).Sort(key, Below());
 	sorted[threadIdx.x] = key[0];
 	__syncthreads();
@@ -99,41 +101,45 @@ __global__ void __launch_bounds__(SAMPLE)
 	const bool equal = key[0] == next;
 	const bool ties_next = sizeof(K) == 4 ? equal : !equal && packing.prefix(key[0]) == packing.prefix(next);
 	const int ties = __syncthreads_count(threadIdx.x + 1 < SAMPLE && ties_next);
-	if (threadIdx.x == 0) found->sampled_ties = look->falls ? ties : 0; /* keys in order need no sort */
+	/* keys in order need no sort */
+	if (threadIdx.x == 0) found->sampled_ties = summary->decreases ? ties : 0;
 }
 
-/* (key, row), or as much of it as fits; and what a look at that would find. Keys in order stay so. */
+/*
+ * Packs (prefix of the key, row) and writes the packed keys' summary, derived from that of the keys. Keys
+ * in order stay in order.
+ */
 template <typename K>
-__global__ void __launch_bounds__(THREADS)
-	packKeys(const K *keys, uint64_t *packed, const Look *look, int row_bits, uint64_t count, Packed *found)
+__global__ void __launch_bounds__(THREADS) packKeys(const K *keys, uint64_t *packed, const KeySummary *summary,
+													int row_bits, uint64_t count, PackedFound *found)
 {
-	const Packing<K> packing(look, row_bits);
+	const Packing<K> packing(summary, row_bits);
 	uint64_t sum = 0;
 #pragma unroll 4
 	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
 		const uint64_t pair = packing.prefix(keys[i]) << row_bits | i;
 		packed[i] = pair;
-		sum += mix(pair);
+		sum += hash(pair);
 	}
 	sum = warp_sum(sum);
 	if (threadIdx.x % WARP == 0) atomicAdd(&found->before, (unsigned long long)sum);
 	if (grid_first() == 0) {
-		found->look.not_lo = ~0ull;
-		found->look.hi = packing.prefix((K)look->hi) << row_bits | ((UINT64_C(1) << row_bits) - 1);
-		found->look.dense_lo = packing.prefix((K)look->dense_lo) << row_bits;
-		found->look.dense_hi = packing.prefix((K)look->dense_hi) << row_bits | ((UINT64_C(1) << row_bits) - 1);
-		if (look->dense_lo > look->dense_hi) found->look.dense_lo = ~0ull;
-		found->look.falls = look->falls;
-		found->look.rises = 1;
+		found->summary.not_lo = ~0ull;
+		found->summary.hi = packing.prefix((K)summary->hi) << row_bits | ((UINT64_C(1) << row_bits) - 1);
+		found->summary.dense_lo = packing.prefix((K)summary->dense_lo) << row_bits;
+		found->summary.dense_hi = packing.prefix((K)summary->dense_hi) << row_bits | ((UINT64_C(1) << row_bits) - 1);
+		if (summary->dense_lo > summary->dense_hi) found->summary.dense_lo = ~0ull;
+		found->summary.decreases = summary->decreases;
+		found->summary.increases = 1;
 	}
 }
 
-/* The rows of sorted packed keys, and whether these are as they should be. */
+/* Unpacks the rows of the sorted packed keys, and checks the order and the sum. */
 template <typename K>
-__global__ void __launch_bounds__(THREADS)
-	unpackRows(const uint64_t *packed, uint32_t *rows, const Look *look, int row_bits, uint64_t count, Packed *found)
+__global__ void __launch_bounds__(THREADS) unpackRows(const uint64_t *packed, uint32_t *rows, const KeySummary *summary,
+													  int row_bits, uint64_t count, PackedFound *found)
 {
-	const Packing<K> packing(look, row_bits);
+	const Packing<K> packing(summary, row_bits);
 	uint64_t sum = 0;
 	unsigned disorder = 0, ties = 0;
 #pragma unroll 4
@@ -141,7 +147,7 @@ __global__ void __launch_bounds__(THREADS)
 		const uint64_t pair = packed[i];
 		const uint64_t before = i > 0 ? packed[i - 1] : 0;
 		rows[i] = packing.row(pair);
-		sum += mix(pair);
+		sum += hash(pair);
 		disorder += i > 0 && before >= pair;
 		ties += i > 0 && packing.dropped > 0 && before >> row_bits == pair >> row_bits;
 	}
@@ -155,19 +161,18 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /*
- * Runs of equal prefixes in order of their whole keys.  A thread looks at one
- * pair of neighbours, and if that is the first of its run that is out of
- * order, it sorts the run: by insertion, which is stable, rows of equal keys
- * being in order.
+ * Puts rows of equal prefix in the order of their full keys. A thread inspects one pair of neighbours. If
+ * that is the first pair of its tie that is out of order, the thread sorts the tie by insertion, which is
+ * stable because rows of equal keys are already in order.
  */
 __global__ void repairTies(const uint64_t *packed, const uint64_t *keys, uint32_t *rows, int row_bits, uint64_t count,
-						   Packed *found)
+						   PackedFound *found)
 {
 	for (uint64_t i = grid_first(); i + 1 < count; i += grid_step()) {
 		const uint64_t prefix = packed[i] >> row_bits;
 		const uint64_t mask = (UINT64_C(1) << row_bits) - 1;
 		if (packed[i + 1] >> row_bits != prefix) continue;
-		/* Rows move while others look on; packed does not. */
+		/* While one thread moves rows, others read: they read packed, which does not change. */
 		if (*(volatile unsigned long long *)&found->long_ties) return;
 		if (keys[packed[i] & mask] <= keys[packed[i + 1] & mask]) continue;
 
@@ -195,18 +200,21 @@ __global__ void repairTies(const uint64_t *packed, const uint64_t *keys, uint32_
 	}
 }
 
-/* What repairTies left: ties in strict order of (key, row), and the sum of all rows' hashes as it was packed. */
+/*
+ * Checks the result of repairTies: within a tie (key, row) must ascend strictly, and the rows must be the
+ * same ones that were packed, by the sum of their hashes.
+ */
 __global__ void __launch_bounds__(THREADS) checkTies(const uint64_t *packed, const uint64_t *keys, const uint32_t *rows,
-													 int row_bits, uint64_t count, Packed *found)
+													 int row_bits, uint64_t count, PackedFound *found)
 {
 	const uint64_t mask = (UINT64_C(1) << row_bits) - 1;
 	uint64_t before = 0, after = 0;
 	unsigned disorder = 0;
 	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
-		before += mix((packed[i] & mask) + 1);
-		after += mix((uint64_t)rows[i] + 1);
+		before += hash((packed[i] & mask) + 1);
+		after += hash((uint64_t)rows[i] + 1);
 		if (i == 0 || packed[i - 1] >> row_bits != packed[i] >> row_bits) continue;
-		if (rows[i] >= count || rows[i - 1] >= count) continue; /* the sums differ, then */
+		if (rows[i] >= count || rows[i - 1] >= count) continue; /* the sums differ then */
 		const uint64_t one = keys[rows[i - 1]];
 		const uint64_t two = keys[rows[i]];
 		disorder += one > two || (one == two && rows[i - 1] >= rows[i]);
@@ -220,7 +228,7 @@ __global__ void __launch_bounds__(THREADS) checkTies(const uint64_t *packed, con
 	if (disorder) atomicAdd(&found->disorder, (unsigned long long)disorder);
 }
 
-/* For tests: what a broken sort might leave. count is at least 2. */
+/* For tests: damages the result as a faulty sort might. count is at least 2. */
 __global__ void spoilPacked(uint64_t *packed, uint64_t count, bool lose)
 {
 	uint64_t pair = packed[0];
@@ -230,7 +238,7 @@ __global__ void spoilPacked(uint64_t *packed, uint64_t count, bool lose)
 
 /* ---- launchers ---- */
 
-/* Bits that number count rows from 0. */
+/* The number of bits that hold the row numbers 0 to count - 1: 1 to 32. */
 static int bits_of_rows(uint64_t count)
 {
 	int bits = 1;
@@ -239,95 +247,113 @@ static int bits_of_rows(uint64_t count)
 	return bits;
 }
 
-/* Whether a sample says that prefixes do not decide the order. Waits for it. */
-template <typename K>
-static GpusortCudaStatus expect_ties(Run &run, const K *keys, const Look *look, uint64_t count, Packed *device,
-									 bool &many)
+/* Copies the kernels' report to the host and waits for it. */
+static GpusortCudaStatus fetch_found(Context &context, const PackedFound *device, PackedFound &found)
 {
-	Packed found;
-	sampleTies<K><<<1, SAMPLE, 0, run.stream>>>(keys, look, bits_of_rows(count), count, device);
-	GPUSORT_LAUNCHED("sampleTies", run.err);
-	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, run.stream), run.err);
-	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
+	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, context.stream), context.err);
+	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
+	return GPUSORT_CUDA_OK;
+}
+
+/* Sets many if a sample shows that prefixes do not decide the order. Waits for the device. */
+template <typename K>
+static GpusortCudaStatus expect_ties(Context &context, const K *keys, const KeySummary *summary, uint64_t count,
+									 PackedFound *device, bool &many)
+{
+	PackedFound found;
+	sampleTies<K><<<1, SAMPLE, 0, context.stream>>>(keys, summary, bits_of_rows(count), count, device);
+	GPUSORT_LAUNCHED("sampleTies", context.err);
+	GPUSORT_PASS(fetch_found(context, device, found));
 	many = found.sampled_ties > MANY_TIES<K>;
 	return GPUSORT_CUDA_OK;
 }
 
-template <typename K>
-GpusortCudaStatus argsort(Run &run, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
-						  Outcome &outcome)
+/* Sorts the packed keys, whose summary is in device memory; declined: the algorithm left them as they were. */
+static GpusortCudaStatus sort_packed(const Context &context, GpusortAlgorithm algorithm, KeySummary *summary,
+									 bool decline_crowds, Memory &packed, uint64_t count, bool &declined)
 {
-	Memory packed, found_memory;
-	Packed found;
-	const unsigned blocks = blocks_for(run, count);
-	const int row_bits = bits_of_rows(count);
+	Context nested = context;
+	nested.summary = summary;
+	nested.summarized = true;
+	nested.may_decline = true;
+	nested.decline_crowds = decline_crowds;
+	GPUSORT_PASS(sort_keys<uint64_t>(nested, algorithm, packed, count));
+	declined = nested.declined;
+	return GPUSORT_CUDA_OK;
+}
 
-	outcome = OUTCOME_SORTED;
-	GPUSORT_PASS(found_memory.allocate(run, sizeof(Packed) + sizeof(Look)));
-	Packed *device = found_memory.as<Packed>();
-	Look *look = (Look *)(device + 1);
-	GPUSORT_TRY(cudaMemsetAsync(device, 0, sizeof(Packed) + sizeof(Look), run.stream), run.err);
-	GPUSORT_PASS((look_at_keys<K, HASH_NOTHING>(run, keys.as<K>(), count, look)));
-	if (count >= WORTH_SAMPLING) {
-		bool many;
-		GPUSORT_PASS(expect_ties<K>(run, keys.as<K>(), look, count, device, many));
-		if (many) outcome = OUTCOME_REFUSED;
-		if (many) return GPUSORT_CUDA_OK;
-	}
-	GPUSORT_PASS(packed.allocate(run, count * sizeof(uint64_t)));
-	packKeys<K><<<blocks, THREADS, 0, run.stream>>>(keys.as<K>(), packed.as<uint64_t>(), look, row_bits, count, device);
-	GPUSORT_LAUNCHED("packKeys", run.err);
-
-	run.look = &device->look;
-	run.looked = true;
-	run.may_refuse = true;
-	run.refuse_crowds = sizeof(K) == 4;
-	GpusortCudaStatus status = sort_keys<uint64_t>(run, algorithm, packed, count);
-	run.look = nullptr;
-	run.looked = false;
-	run.may_refuse = run.refuse_crowds = false;
-	GPUSORT_PASS(status);
-	if (run.refused) {
-		run.refused = false;
-		outcome = OUTCOME_REFUSED;
-		return GPUSORT_CUDA_OK;
-	}
-	if (run.spoil != SPOIL_NOTHING) {
-		spoilPacked<<<1, 1, 0, run.stream>>>(packed.as<uint64_t>(), count, run.spoil == SPOIL_KEY);
-		GPUSORT_LAUNCHED("spoilPacked", run.err);
-	}
-
-	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
-	unpackRows<K>
-		<<<blocks, THREADS, 0, run.stream>>>(packed.as<uint64_t>(), rows.as<uint32_t>(), look, row_bits, count, device);
-	GPUSORT_LAUNCHED("unpackRows", run.err);
-	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, run.stream), run.err);
-	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
-	if (found.before != found.after)
-		outcome = OUTCOME_LOST;
-	else if (found.disorder > 0)
-		outcome = OUTCOME_DISORDER;
-	if (outcome != OUTCOME_SORTED || found.ties == 0) return GPUSORT_CUDA_OK;
-
-	/* Only 8-byte keys have ties. */
-	repairTies<<<blocks, THREADS, 0, run.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
-												   row_bits, count, device);
-	GPUSORT_LAUNCHED("repairTies", run.err);
-	checkTies<<<blocks, THREADS, 0, run.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
-												  row_bits, count, device);
-	GPUSORT_LAUNCHED("checkTies", run.err);
-	GPUSORT_TRY(cudaMemcpyAsync(&found, device, sizeof(found), cudaMemcpyDeviceToHost, run.stream), run.err);
-	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
+/* Puts rows whose prefixes are equal in the order of their 8-byte keys, and checks that. */
+static GpusortCudaStatus repair_ties(Context &context, const Memory &packed, const Memory &keys, Memory &rows,
+									 int row_bits, uint64_t count, PackedFound *device, Outcome &outcome)
+{
+	const unsigned blocks = blocks_for(context, count);
+	PackedFound found;
+	repairTies<<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
+													   row_bits, count, device);
+	GPUSORT_LAUNCHED("repairTies", context.err);
+	checkTies<<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), keys.as<uint64_t>(), rows.as<uint32_t>(),
+													  row_bits, count, device);
+	GPUSORT_LAUNCHED("checkTies", context.err);
+	GPUSORT_PASS(fetch_found(context, device, found));
 	if (found.long_ties > 0)
-		outcome = OUTCOME_REFUSED;
+		outcome = OUTCOME_DECLINED;
 	else if (found.before != found.after || found.disorder > 0)
 		outcome = OUTCOME_DISORDER; /* the keys are all there, whatever the rows are */
 	return GPUSORT_CUDA_OK;
 }
 
-template GpusortCudaStatus argsort<uint32_t>(Run &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
+template <typename K>
+GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows,
+						  uint64_t count, Outcome &outcome)
+{
+	Memory packed, found_memory;
+	PackedFound found;
+	const unsigned blocks = blocks_for(context, count);
+	const int row_bits = bits_of_rows(count);
+	bool declined = false;
+
+	outcome = OUTCOME_SORTED;
+	GPUSORT_PASS(found_memory.allocate(context, sizeof(PackedFound) + sizeof(KeySummary)));
+	PackedFound *device = found_memory.as<PackedFound>();
+	KeySummary *summary = (KeySummary *)(device + 1);
+	GPUSORT_TRY(cudaMemsetAsync(device, 0, sizeof(PackedFound) + sizeof(KeySummary), context.stream), context.err);
+	GPUSORT_PASS((summarize_keys<K, HASH_NOTHING>(context, keys.as<K>(), count, summary)));
+	if (count >= WORTH_SAMPLING) GPUSORT_PASS(expect_ties<K>(context, keys.as<K>(), summary, count, device, declined));
+	if (declined) {
+		outcome = OUTCOME_DECLINED;
+		return GPUSORT_CUDA_OK;
+	}
+
+	GPUSORT_PASS(packed.allocate(context, count * sizeof(uint64_t)));
+	packKeys<K>
+		<<<blocks, THREADS, 0, context.stream>>>(keys.as<K>(), packed.as<uint64_t>(), summary, row_bits, count, device);
+	GPUSORT_LAUNCHED("packKeys", context.err);
+	GPUSORT_PASS(sort_packed(context, algorithm, &device->summary, sizeof(K) == 4, packed, count, declined));
+	if (declined) {
+		outcome = OUTCOME_DECLINED;
+		return GPUSORT_CUDA_OK;
+	}
+	if (context.spoil != SPOIL_NOTHING) {
+		spoilPacked<<<1, 1, 0, context.stream>>>(packed.as<uint64_t>(), count, context.spoil == SPOIL_KEY);
+		GPUSORT_LAUNCHED("spoilPacked", context.err);
+	}
+
+	GPUSORT_PASS(rows.allocate(context, count * sizeof(uint32_t)));
+	unpackRows<K><<<blocks, THREADS, 0, context.stream>>>(packed.as<uint64_t>(), rows.as<uint32_t>(), summary, row_bits,
+														  count, device);
+	GPUSORT_LAUNCHED("unpackRows", context.err);
+	GPUSORT_PASS(fetch_found(context, device, found));
+	if (found.before != found.after)
+		outcome = OUTCOME_LOST;
+	else if (found.disorder > 0)
+		outcome = OUTCOME_DISORDER;
+	if (outcome != OUTCOME_SORTED || found.ties == 0) return GPUSORT_CUDA_OK;
+	return repair_ties(context, packed, keys, rows, row_bits, count, device, outcome); /* only 8-byte keys have ties */
+}
+
+template GpusortCudaStatus argsort<uint32_t>(Context &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
 											 Outcome &);
-template GpusortCudaStatus argsort<uint64_t>(Run &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
+template GpusortCudaStatus argsort<uint64_t>(Context &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
 											 Outcome &);
 
 } // namespace gpusort

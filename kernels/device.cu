@@ -1,21 +1,19 @@
 /*
- * device.cu - the device and its memory budget.
+ * device.cu
+ *		The device and its memory budget.
  *
- * Memory comes from a pool of our own (cudaMallocFromPoolAsync), which keeps
- * what is freed: allocating for the next sort then costs microseconds, and
- * gpusort_cuda_trim() gives the rest back.  The limit is ours too, counted in
- * Budget: a sort that does not fit gets NO_MEMORY before it takes memory away
- * from other programs on the device.
+ * Memory comes from a pool of our own (cudaMallocFromPoolAsync), which keeps freed memory. Allocating for
+ * the next sort then takes microseconds, and gpusort_cuda_trim() gives the memory back to the driver. The
+ * limit is also our own, counted in Budget: a sort that does not fit gets NO_MEMORY before it takes
+ * memory away from other programs on the device.
  *
- * Errors of CUDA are of two kinds: those that say no (out of memory, no
- * device), after which the context lives on and which are cleared here, and
- * all others, which may have poisoned it: FAULT.
+ * CUDA errors are of two kinds. After a refusal (out of memory, no device) the CUDA context still works;
+ * such errors are cleared here. Any other error may have destroyed the context: FAULT.
  *
- * Finding out that there is no device must be as dull as finding one, since
- * most servers have none: no driver library, a library without the kernel's
- * half (a container without the device nodes), a driver too old, and a driver
- * without a device it may use are four different answers, because the remedy
- * differs.  None of them makes a context.
+ * Most servers have no device, so finding none is a normal result. The four reasons have different
+ * remedies and so different statuses: no driver library, a driver library without the kernel module (a
+ * container without the device nodes), a driver that is too old, and a driver without a device that it
+ * may use. Probing makes no context.
  */
 #include "sort.h"
 
@@ -29,7 +27,7 @@ using gpusort::check;
 using gpusort::fail;
 using gpusort::Memory;
 
-static const int OLDEST_CC = 75; /* the oldest architecture that the kernels are built for */
+static const int OLDEST_CC = 75; /* compute capability 7.5, the oldest that the kernels are built for */
 
 /* ---- errors ---- */
 
@@ -48,7 +46,10 @@ GpusortCudaStatus gpusort::check(cudaError_t code, const char *call, GpusortCuda
 	err->code = code;
 	snprintf(err->call, sizeof(err->call), "%.*s", (int)strcspn(call, "("), call);
 	snprintf(err->text, sizeof(err->text), "%s", cudaGetErrorString(code));
-	/* Also kept as the last error, which the next launch would report as its own; a sticky one comes back. */
+	/*
+	 * CUDA also keeps the error as its last error, and the next launch check would report it: clear it.
+	 * An error that destroyed the context is reported again by the next call.
+	 */
 	(void)cudaGetLastError();
 	switch (code) {
 	case cudaErrorMemoryAllocation:
@@ -76,7 +77,7 @@ GpusortCudaStatus Memory::allocate(Budget *budget, cudaStream_t stream, size_t b
 
 	cudaError_t code = cudaMallocFromPoolAsync(&data_, bytes, budget->pool, stream);
 	if (code == cudaErrorMemoryAllocation) {
-		/* The pool may hold pieces that others freed and that do not fit: give them back, once. */
+		/* The pool may hold freed memory in blocks that do not fit: give it back to the driver, once. */
 		(void)cudaGetLastError();
 		GPUSORT_TRY(cudaStreamSynchronize(stream), err);
 		GPUSORT_TRY(cudaMemPoolTrimTo(budget->pool, 0), err);
@@ -94,7 +95,7 @@ GpusortCudaStatus Memory::allocate(Budget *budget, cudaStream_t stream, size_t b
 void Memory::release()
 {
 	if (data_ == nullptr) return;
-	/* Fails only if the context is lost, and the memory with it; the next call says so. */
+	/* Fails only if the context is lost, and its memory with it; the next call reports that. */
 	(void)cudaFreeAsync(data_, stream_);
 	budget_->used -= bytes_;
 	data_ = nullptr;
@@ -121,7 +122,10 @@ static void clear_error(GpusortCudaError *err)
 	memset(err, 0, sizeof(*err));
 }
 
-/* Fits our kernels, is allowed to be used, and has pools (some virtual GPUs have none). */
+/*
+ * Can the device run our kernels, may this process use it, and has it memory pools (some virtual GPUs
+ * have none)?
+ */
 static bool usable(int ordinal, const cudaDeviceProp &prop)
 {
 	int mode = 0, pools = 0;
@@ -152,7 +156,10 @@ GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *er
 	if (code != cudaSuccess) {
 		GpusortCudaStatus status = check(code, "cudaGetDeviceCount", err);
 		if (status == GPUSORT_CUDA_OLD_DRIVER) return status;
-		/* A library without the kernel's half of the driver, as in a container, says "no device" or "unknown". */
+		/*
+		 * A driver library without the kernel module, as in a container, reports "no device" or "unknown
+		 * error".
+		 */
 		if (access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0) return GPUSORT_CUDA_NO_DRIVER;
 		return status;
 	}
@@ -170,7 +177,8 @@ GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *er
 	}
 	if (info->ordinal < 0)
 		return fail(GPUSORT_CUDA_NO_DEVICE, "cudaGetDeviceCount",
-					devices == 0 ? "no CUDA device was found" : "no CUDA device of compute capability 7.5 or later",
+					devices == 0 ? "no CUDA device was found"
+								 : "no usable CUDA device of compute capability 7.5 or later",
 					err);
 	return GPUSORT_CUDA_OK;
 }
@@ -189,7 +197,7 @@ static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_lim
 	dev->ordinal = info->ordinal;
 	dev->sm_count = info->sm_count;
 	GPUSORT_TRY(cudaHostAlloc(&dev->mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault), err);
-	GPUSORT_TRY(cudaEventCreateWithFlags(&dev->posted, cudaEventDisableTiming), err);
+	GPUSORT_TRY(cudaEventCreateWithFlags(&dev->mailbox_ready, cudaEventDisableTiming), err);
 
 	memset(&props, 0, sizeof(props));
 	props.allocType = cudaMemAllocationTypePinned;
@@ -218,11 +226,11 @@ GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_lim
 	return status;
 }
 
-/* All lanes must be closed before. The context goes with the process. */
+/* All lanes must be closed before. The context lives until the process ends. */
 void gpusort_cuda_close(GpusortCudaDevice *dev)
 {
 	if (dev == nullptr) return;
-	if (dev->posted != nullptr) (void)cudaEventDestroy(dev->posted);
+	if (dev->mailbox_ready != nullptr) (void)cudaEventDestroy(dev->mailbox_ready);
 	if (dev->mailbox != nullptr) (void)cudaFreeHost(dev->mailbox);
 	if (dev->budget.pool != nullptr) (void)cudaMemPoolDestroy(dev->budget.pool);
 	delete dev;
@@ -231,11 +239,11 @@ void gpusort_cuda_close(GpusortCudaDevice *dev)
 void gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
 {
 	size_t free_bytes = 0, total_bytes = 0;
-	uint64_t reserved = 0; /* by the pool: what lanes hold, and what it keeps for them */
+	uint64_t reserved = 0; /* bytes that the pool holds: those of the lanes and those it keeps for reuse */
 	if (memory_limit == 0) {
 		if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess ||
 			cudaMemPoolGetAttribute(dev->budget.pool, cudaMemPoolAttrReservedMemCurrent, &reserved) != cudaSuccess) {
-			(void)cudaGetLastError(); /* a lost context shows in the next call */
+			(void)cudaGetLastError(); /* the next call reports a lost context */
 			return;
 		}
 		memory_limit = (free_bytes + reserved) / 10 * 9;
@@ -250,7 +258,7 @@ uint64_t gpusort_cuda_memory_used(const GpusortCudaDevice *dev)
 
 void gpusort_cuda_trim(GpusortCudaDevice *dev)
 {
-	/* Memory freed in a stream counts as free once the stream got there; a failure shows in the next call. */
+	/* Freed memory counts as free once its stream has reached the free; the next call reports a failure. */
 	(void)cudaDeviceSynchronize();
 	(void)cudaMemPoolTrimTo(dev->budget.pool, 0);
 }

@@ -1,19 +1,18 @@
 /*
- * gpusort_cuda.h - the one door between C and CUDA.
+ * gpusort_cuda.h
+ *		The only interface between C and CUDA.
  *
- * The GPU service (src/service/main.c) calls these functions and nothing else of
- * CUDA.  They take and return plain C types, never raise, never exit, and
- * report what CUDA said in a GpusortCudaError.  No function may be called
- * before fork(): the postmaster must never reach this file.
+ * The GPU service (src/service/main.c) uses CUDA through these functions only. They take and return plain
+ * C types, never raise an error, never exit, and report CUDA's message in a GpusortCudaError. None of
+ * them may be called before fork(): the postmaster must never call them.
  *
- * A device is opened once by a process.  A lane is the device's side of one
- * sort: a stream for its copies and kernels, its key buffer in device
- * memory, and events that time each stage.  Lanes are independent; copies of
- * one overlap kernels of another.
+ * A process opens a device once. A lane is the device side of one sort: a stream for its copies and
+ * kernels, its key buffer in device memory, and events that time each stage. Lanes are independent: the
+ * copies of one overlap the kernels of another.
  *
- * Threads: all calls come from one thread.  Ownership: host memory is the
- * caller's and must stay valid, and registered for speed, until the copy that
- * uses it is known to be done.
+ * Threads: one thread makes all calls. Ownership: host memory belongs to the caller. It must stay valid
+ * until the copy that uses it is known to be done, and should be registered (gpusort_cuda_register),
+ * which makes copies faster.
  */
 #ifndef GPUSORT_CUDA_H
 #define GPUSORT_CUDA_H
@@ -32,110 +31,137 @@ extern "C" {
 
 typedef enum GpusortCudaStatus {
 	GPUSORT_CUDA_OK = 0,
-	GPUSORT_CUDA_BUSY,       /* poll: not done yet */
-	GPUSORT_CUDA_NO_DRIVER,  /* no driver library, or one without a device node */
-	GPUSORT_CUDA_OLD_DRIVER, /* driver older than the runtime linked in */
-	GPUSORT_CUDA_NO_DEVICE,  /* driver works, no usable device */
-	GPUSORT_CUDA_NO_MEMORY,  /* device memory exhausted; the device still works */
-	GPUSORT_CUDA_UNSORTED,   /* the check after the sort failed, also after a retry with CUB */
-	GPUSORT_CUDA_FAULT       /* anything else: the context may be lost, end the process */
+	GPUSORT_CUDA_BUSY,		 /* poll: not done yet */
+	GPUSORT_CUDA_NO_DRIVER,	 /* no driver library, or one without a device node */
+	GPUSORT_CUDA_OLD_DRIVER, /* the driver is older than the CUDA runtime linked in */
+	GPUSORT_CUDA_NO_DEVICE,	 /* the driver works, but there is no usable device */
+	GPUSORT_CUDA_NO_MEMORY,	 /* the device memory or the limit is exhausted; the device still works */
+	GPUSORT_CUDA_UNSORTED,	 /* the check after the sort failed, also after a second sort by CUB */
+	GPUSORT_CUDA_FAULT		 /* any other error: the context may be lost, end the process */
 } GpusortCudaStatus;
 
 typedef struct GpusortCudaError {
-	int code;       /* cudaError_t; 0 when CUDA returned none */
-	char call[40];  /* the call that failed, such as "cudaMallocAsync" */
-	char text[128]; /* cudaGetErrorString() */
+	int code;		/* cudaError_t; 0 when the error is not CUDA's */
+	char call[40];	/* the call that failed, such as "cudaMallocAsync" */
+	char text[128]; /* cudaGetErrorString(), or our own message */
 } GpusortCudaError;
 
 typedef struct GpusortCudaInfo {
 	char name[64];
 	int ordinal;
-	int driver_version;  /* as cudaDriverGetVersion(): 13000 is 13.0; 0: no driver */
-	int runtime_version; /* of the runtime linked in */
+	int driver_version;	 /* as cudaDriverGetVersion(): 13000 is 13.0; 0: no driver */
+	int runtime_version; /* of the CUDA runtime linked in, in the same form */
 	int cc_major, cc_minor;
 	int sm_count;
 	uint64_t total_memory; /* bytes */
-	uint64_t free_memory;  /* bytes, when opened */
+	uint64_t free_memory;  /* bytes, when the device was opened */
 } GpusortCudaInfo;
 
 typedef struct GpusortCudaDevice GpusortCudaDevice;
 typedef struct GpusortCudaLane GpusortCudaLane;
 
-/* What to sort: the lane's first rows keys, unsigned and ascending. A key of several words
- * has them side by side, the most significant one first. */
+/*
+ * What to sort: the lane's first rows keys, unsigned and ascending. The words of a key are side by side,
+ * the most significant one first.
+ */
 typedef struct GpusortCudaSort {
 	uint64_t rows;
-	int key_bytes;  /* 4 or 8 */
-	bool with_rows; /* instead of the keys, the stable input position (uint32) of each; rows < 2^32 */
+	int key_bytes; /* bytes of one word: 4 or 8 */
+	/* return the stable input position (uint32) of each key instead of the keys; rows < 2^32 */
+	bool with_rows;
 	GpusortAlgorithm algorithm;
-	int bins;      /* mppsort's h, 2 to 1024; 0: as many as suit the input */
-	bool keys_too; /* with_rows: the sorted keys as well, fetched by row, which takes as long as the sort */
-	int words;     /* of a key, to GPUSORT_MAX_WORDS; 0 is 1. Several: 8 bytes each, with_rows */
-	GpusortMergeKey *merge_key; /* keys_too of several words: what they are made of, 8 bytes each; settled
-								 * by the sort if it has no parts, else sound for words */
+	int bins; /* mppSort's bin count h, 2 to 1024; 0: mppSort chooses */
+	/* with_rows: return the sorted keys too; fetching them by row takes as long as the sort */
+	bool keys_too;
+	/* of a key, up to GPUSORT_MAX_WORDS; 0 means 1. Several words: 8 bytes each, with_rows only */
+	int words;
+	/*
+	 * keys_too with several words: how the sort makes the 8-byte merge keys that it returns instead of
+	 * the keys. If it has no parts, the sort fills it in; otherwise it must be sound for words.
+	 */
+	GpusortMergeKey *merge_key;
 } GpusortCudaSort;
 
-/* Bytes from one key to the next. */
+/* The bytes from one key to the next. */
 static inline size_t gpusort_cuda_width(const GpusortCudaSort *sort)
 {
 	return (size_t)sort->key_bytes * (sort->words > 1 ? sort->words : 1);
 }
 
-/* How a sort went, for gpusort_last_sort(). Times are of CUDA events. */
+/* How a sort went, for gpusort_last_sort(). Times are measured by CUDA events. */
 typedef struct GpusortCudaReport {
-	GpusortAlgorithm algorithm; /* the one that ran, or CUB if it took over; never AUTO */
-	int blocks, threads, bins;      /* of the largest launch; bins 0 unless mppsort */
-	double upload_ms;               /* sum over the lane's uploads */
+	GpusortAlgorithm algorithm; /* the one that ran, or CUB if that took over; never AUTO */
+	int blocks, threads, bins;	/* of the largest launch; bins is 0 unless mppSort ran */
+	double upload_ms;			/* sum over the lane's uploads */
 	double kernels_ms;
-	double download_ms;             /* sum over the lane's finished downloads */
-	bool resorted;                  /* the check found disorder and CUB sorted again */
+	double download_ms; /* sum over the lane's finished downloads */
+	bool resorted;		/* the check found keys out of order, and CUB sorted again */
 } GpusortCudaReport;
 
-/* Asks the driver for its version and devices; makes no context. Fills what is known of info. */
+/*
+ * Asks the driver for its version and devices; makes no context. Fills in the fields of info that it
+ * learns, also on failure.
+ */
 GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *err);
 
-/* Makes the context on the device with the most memory. memory_limit: bytes of device
- * memory that all lanes together may hold, 0 for nine tenths of what is free. */
+/*
+ * Makes the context on the device with the most memory; the caller closes *dev. memory_limit: bytes of
+ * device memory that all lanes together may hold; 0: 90 % of the free memory. On failure *dev is NULL.
+ */
 GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
-                                    GpusortCudaError *err);
+									GpusortCudaError *err);
+/* Closes the device, after all lanes have been closed. NULL is allowed. The context lives until the process ends. */
 void gpusort_cuda_close(GpusortCudaDevice *dev);
 
+/* Sets the limit in bytes; 0: 90 % of the free memory plus the memory that the pool holds. */
 void gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit);
 
-/* Bytes of device memory held by lanes now. */
+/* The bytes of device memory that lanes hold now. */
 uint64_t gpusort_cuda_memory_used(const GpusortCudaDevice *dev);
 
-/* Gives cached device memory back to the driver. */
+/* Gives cached device memory back to the driver. Waits for all kernels. */
 void gpusort_cuda_trim(GpusortCudaDevice *dev);
 
-/* Pins host memory (page aligned) for this process. */
+/* Pins host memory (page-aligned) for this process, or undoes that. */
 GpusortCudaStatus gpusort_cuda_register(void *mem, size_t bytes, GpusortCudaError *err);
 GpusortCudaStatus gpusort_cuda_unregister(void *mem, GpusortCudaError *err);
 
+/* Opens a lane, without keys; the caller closes *lane. On failure *lane is NULL. */
 GpusortCudaStatus gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCudaError *err);
 
-/* Waits for what the lane has in flight, then frees its device memory. NULL is allowed. */
+/*
+ * Waits for the lane's copies and kernels in flight, then frees the lane and its device memory. NULL is
+ * allowed.
+ */
 void gpusort_cuda_lane_close(GpusortCudaLane *lane);
 
-/* Queues a copy of bytes from host behind the keys uploaded so far; grows the device buffer as needed. */
+/*
+ * Queues a copy of bytes bytes from host to the end of the keys uploaded so far; grows the device buffer
+ * as needed.
+ */
 GpusortCudaStatus gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err);
 
-/* OK once all queued uploads have left host memory, else BUSY. */
+/* OK once all queued uploads have been read from host memory; BUSY before. */
 GpusortCudaStatus gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err);
 
-/* Sorts what was uploaded; returns when the order has been checked on the device. */
+/* Sorts the uploaded keys. Returns when the order has been checked on the device. */
 GpusortCudaStatus gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaReport *report,
-                                    GpusortCudaError *err);
+									GpusortCudaError *err);
 
-/* Queues a copy of bytes, from byte offset of the sorted keys (rows: of the sorted input
- * positions), to host. Downloads finish in the order queued. */
+/*
+ * Queues a copy to host: bytes bytes, from the given byte offset of the sorted keys (rows: of the sorted
+ * input positions). Downloads finish in the order queued.
+ */
 GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, size_t bytes,
-                                        GpusortCudaError *err);
+										GpusortCudaError *err);
 
-/* How many of the downloads queued so far have finished. */
+/* Sets *finished to the number of downloads of this lane that have finished since it was opened. */
 GpusortCudaStatus gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err);
 
-/* The copies' times, complete once every copy is known to have finished. */
+/*
+ * Fills in the report, including the copies' times. These are complete once every copy is known to have
+ * finished.
+ */
 void gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report);
 
 #ifdef __cplusplus

@@ -1,21 +1,20 @@
 /*
- * lane.cu - the device's side of one sort: copies in, sort, copies out.
+ * lane.cu
+ *		The device side of one sort: uploads, the sort, downloads.
  *
- * A lane has one stream: its uploads, kernels and downloads run in the order
- * queued, while the copies of one lane overlap the kernels of another, which
- * is all the overlap that one copy engine in each direction can use.
+ * A lane has one stream. Its uploads, kernels and downloads run in the order in which they were queued,
+ * while the copies of one lane overlap the kernels of another. One copy engine in each direction cannot
+ * use more overlap than that.
  *
- * A lane's key buffer doubles as keys arrive, since nobody knows how many
- * will; if doubling does not fit the memory limit, it grows by just what is
- * needed.  The old buffer is freed in the stream's order, behind the copy.
+ * A lane's key buffer doubles as keys arrive, because their number is not known in advance. If the
+ * doubled size does not fit the memory limit, the buffer grows to the size that is needed. The old buffer
+ * is freed in stream order, after the copy.
  *
- * Copies are timed by a pair of events each.  Pairs wait in a queue until the
- * copy is done, are added up and used again, so that their number is bounded
- * by the copies in flight.
+ * A pair of events times each copy. Pairs wait in a queue until their copy is done; then their time is
+ * added up and they are reused, so there are never more pairs than copies in flight.
  *
- * A call that is refused (out of memory) leaves the lane as it was before the
- * call, except for the sort, which may have consumed the keys: such a lane
- * can only be closed.
+ * A call that returns NO_MEMORY leaves the lane as it was before the call. The exception is the sort,
+ * which may have destroyed the keys: after that the lane can only be closed.
  */
 #include "sort.h"
 
@@ -33,21 +32,21 @@ struct Copy {
 	cudaEvent_t begin, end;
 };
 
-/* Copies in one direction, in the order queued. */
+/* The copies of one direction, in the order queued. */
 struct Copies {
-	Copy *first, *last; /* both NULL: none in flight */
-	uint64_t finished;	/* how many are known to be done, ever */
-	double ms;			/* their times, added up */
+	Copy *first, *last; /* both NULL: no copy in flight */
+	uint64_t finished;	/* number of copies known to be done since the lane was opened */
+	double ms;			/* the sum of their times */
 };
 
 struct GpusortCudaLane {
 	GpusortCudaDevice *dev;
 	cudaStream_t stream;
 	cudaEvent_t sort_begin, sort_end;
-	Memory keys;				 /* what was uploaded; once sorted, the sorted keys or merge keys */
-	Memory rows;				 /* once sorted with rows, the input positions */
+	Memory keys;				 /* the uploaded keys; after the sort, the sorted keys or merge keys */
+	Memory rows;				 /* after a sort with rows, the sorted input positions */
 	uint64_t filled;			 /* bytes of keys uploaded */
-	bool sorted;				 /* no upload may follow */
+	bool sorted;				 /* the sort has begun; no upload may follow */
 	uint64_t out_keys, out_rows; /* bytes that may be downloaded */
 	Copies uploads, downloads;
 	Copy *idle;
@@ -67,6 +66,7 @@ static void free_copies(Copy *copy)
 	}
 }
 
+/* Makes sure that there is an idle pair of events. */
 static GpusortCudaStatus make_idle_copy(GpusortCudaLane *lane, GpusortCudaError *err)
 {
 	if (lane->idle != nullptr) return GPUSORT_CUDA_OK;
@@ -81,6 +81,7 @@ static GpusortCudaStatus make_idle_copy(GpusortCudaLane *lane, GpusortCudaError 
 	return status;
 }
 
+/* Queues a copy between two events that time it. */
 static GpusortCudaStatus queue_copy(GpusortCudaLane *lane, Copies *copies, void *to, const void *from, size_t bytes,
 									cudaMemcpyKind kind, GpusortCudaError *err)
 {
@@ -99,7 +100,7 @@ static GpusortCudaStatus queue_copy(GpusortCudaLane *lane, Copies *copies, void 
 	return GPUSORT_CUDA_OK;
 }
 
-/* Takes finished copies off the queue; BUSY if one is left. */
+/* Takes finished copies off the queue; BUSY if any copy is still in flight. */
 static GpusortCudaStatus collect_copies(GpusortCudaLane *lane, Copies *copies, GpusortCudaError *err)
 {
 	while (copies->first != nullptr) {
@@ -107,7 +108,7 @@ static GpusortCudaStatus collect_copies(GpusortCudaLane *lane, Copies *copies, G
 		float ms = 0;
 		cudaError_t code = cudaEventQuery(copy->end);
 		if (code == cudaErrorNotReady) {
-			(void)cudaGetLastError(); /* no error, but kept as the last one all the same */
+			(void)cudaGetLastError(); /* not an error, but CUDA keeps it as its last error */
 			return GPUSORT_CUDA_BUSY;
 		}
 		GPUSORT_PASS(check(code, "cudaEventQuery", err));
@@ -150,7 +151,7 @@ GpusortCudaStatus gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane
 void gpusort_cuda_lane_close(GpusortCudaLane *lane)
 {
 	if (lane == nullptr) return;
-	/* Whatever fails here does so because the context is lost; the process learns it from its next call. */
+	/* A failure here means that the context is lost; the process learns that from its next call. */
 	if (lane->stream != nullptr) (void)cudaStreamSynchronize(lane->stream);
 	lane->keys.release();
 	lane->rows.release();
@@ -163,7 +164,7 @@ void gpusort_cuda_lane_close(GpusortCudaLane *lane)
 	delete lane;
 }
 
-/* Makes room for bytes in all, keeping what was uploaded. On failure the lane is as before. */
+/* Grows the key buffer to hold bytes bytes in all and keeps its keys. On failure the lane is unchanged. */
 static GpusortCudaStatus grow_keys(GpusortCudaLane *lane, size_t bytes, GpusortCudaError *err)
 {
 	Memory grown;
@@ -182,9 +183,9 @@ static GpusortCudaStatus grow_keys(GpusortCudaLane *lane, size_t bytes, GpusortC
 	grown.release();
 
 	/*
-	 * The sort will want as much again.  Mapping that takes as long as a third
-	 * of the sort; done now, while keys are still coming, the pool has it by
-	 * then.  If there is no room, that is for the sort to find out.
+	 * The sort needs a second buffer of the same size. Mapping that much memory takes about a third of
+	 * the time of the sort. Allocating and freeing it now, while keys still arrive, leaves the memory in
+	 * the pool for the sort. If there is no room, the sort reports it.
 	 */
 	Memory spare;
 	GpusortCudaError ignored;
@@ -211,27 +212,28 @@ GpusortCudaStatus gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError 
 	return collect_copies(lane, &lane->uploads, err);
 }
 
+/* Sorts the lane's keys, timed by two events, and waits for the end. */
 static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaError *err)
 {
-	gpusort::Run run = {};
+	gpusort::Context context = {};
 	float ms = 0;
 
 	if (sort->rows * gpusort_cuda_width(sort) > lane->filled)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", err);
-	run.stream = lane->stream;
-	run.budget = &lane->dev->budget;
-	run.err = err;
-	run.report = &lane->report;
-	run.sm_count = lane->dev->sm_count;
-	run.shared_optin = lane->dev->shared_optin;
-	run.mailbox = lane->dev->mailbox;
-	run.posted = lane->dev->posted;
-	/* The caller's setting has the same bounds; a value beyond them is no reason to fail. */
-	run.bins = sort->bins > MOST_BINS ? MOST_BINS : (sort->bins < 2 ? 0 : sort->bins);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than are to be sorted", err);
+	context.stream = lane->stream;
+	context.budget = &lane->dev->budget;
+	context.err = err;
+	context.report = &lane->report;
+	context.sm_count = lane->dev->sm_count;
+	context.shared_optin = lane->dev->shared_optin;
+	context.mailbox = lane->dev->mailbox;
+	context.mailbox_ready = lane->dev->mailbox_ready;
+	/* The caller's setting has the same bounds, so a value outside of them is clamped, not refused. */
+	context.bins = sort->bins > MOST_BINS ? MOST_BINS : (sort->bins < 2 ? 0 : sort->bins);
 
 	lane->sorted = true;
 	GPUSORT_TRY(cudaEventRecord(lane->sort_begin, lane->stream), err);
-	GPUSORT_PASS(gpusort::sort_on_device(run, *sort, lane->keys, lane->rows));
+	GPUSORT_PASS(gpusort::sort_on_device(context, *sort, lane->keys, lane->rows));
 	GPUSORT_TRY(cudaEventRecord(lane->sort_end, lane->stream), err);
 	GPUSORT_TRY(cudaStreamSynchronize(lane->stream), err);
 	GPUSORT_TRY(cudaEventElapsedTime(&ms, lane->sort_begin, lane->sort_end), err);
@@ -257,7 +259,8 @@ GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64
 	*err = {};
 	uint64_t held = rows ? lane->out_rows : lane->out_keys;
 	if (offset > held || bytes > held - offset)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_download", "more is asked for than was sorted", err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_download",
+					"the requested range is beyond the end of the sorted data", err);
 	const char *from = (rows ? lane->rows : lane->keys).as<char>();
 	return queue_copy(lane, &lane->downloads, host, from + offset, bytes, cudaMemcpyDeviceToHost, err);
 }
@@ -273,7 +276,7 @@ GpusortCudaStatus gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finis
 void gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
 {
 	GpusortCudaError ignored;
-	/* A lost context shows in the calls that return a status; times are then what was known. */
+	/* Calls that return a status report a lost context; here the times are then those known so far. */
 	(void)collect_copies(lane, &lane->uploads, &ignored);
 	(void)collect_copies(lane, &lane->downloads, &ignored);
 	*report = lane->report;

@@ -1,5 +1,6 @@
 /*
- * launch.cu - what every sort launches or notes: row numbers, launch sizes.
+ * launch.cu
+ *		Small parts that every sort uses: row numbers, the report of launch sizes.
  */
 #include "grid.cuh"
 
@@ -12,17 +13,17 @@ __global__ void numberRows(uint32_t *rows, uint64_t count)
 		rows[i] = (uint32_t)i;
 }
 
-void note_launch(Run &run, uint64_t blocks, int threads)
+void note_launch(Context &context, uint64_t blocks, int threads)
 {
-	if (blocks <= (uint64_t)run.report->blocks) return;
-	run.report->blocks = blocks > INT32_MAX ? INT32_MAX : (int)blocks;
-	run.report->threads = threads;
+	if (blocks <= (uint64_t)context.report->blocks) return;
+	context.report->blocks = blocks > INT32_MAX ? INT32_MAX : (int)blocks;
+	context.report->threads = threads;
 }
 
-GpusortCudaStatus number_rows(Run &run, uint32_t *rows, uint64_t count)
+GpusortCudaStatus number_rows(Context &context, uint32_t *rows, uint64_t count)
 {
-	numberRows<<<blocks_for(run, count), THREADS, 0, run.stream>>>(rows, count);
-	GPUSORT_LAUNCHED("numberRows", run.err);
+	numberRows<<<blocks_for(context, count), THREADS, 0, context.stream>>>(rows, count);
+	GPUSORT_LAUNCHED("numberRows", context.err);
 	return GPUSORT_CUDA_OK;
 }
 

@@ -1,17 +1,15 @@
 /*
- * launch.cuh - launches whose start overlaps the end of the kernel before.
+ * launch.cuh
+ *		Launches whose start overlaps the end of the previous kernel.
  *
- * A small sort is a chain of kernels of a few microseconds each, with one or
- * two between any two of them in which nothing runs.  Since compute
- * capability 9.0 a kernel may be launched while the one before is still at
- * work (programmatic dependent launch, CUDA C++ Programming Guide): it waits,
- * in after_previous(), for that one to have ended and for what it wrote; until
- * then it may touch nothing but its parameters.  The one before says by
- * next_may_begin(), as early as it likes, that blocks which have no room of
- * their own any more may be followed by the next kernel's.
+ * A small sort is a chain of kernels of a few microseconds each, with a gap of one or two microseconds
+ * between any two of them. Since compute capability 9.0 a kernel can be launched while the previous one
+ * still runs (programmatic dependent launch, CUDA C++ Programming Guide). In after_previous() it waits
+ * until the previous kernel has ended and its writes are visible; before that it may read only its
+ * parameters. By calling next_may_begin() a kernel allows the next one's blocks to start as soon as all
+ * of its own blocks have started and leave room. It may call this at any time.
  *
- * A kernel that waits ends after the one it waited for, so a chain of such
- * kernels runs in order.
+ * A kernel that waits ends after the one that it waited for, so a chain of such kernels runs in order.
  */
 #ifndef GPUSORT_LAUNCH_CUH
 #define GPUSORT_LAUNCH_CUH
@@ -21,7 +19,7 @@
 namespace gpusort
 {
 
-/* To be called by every thread, before it reads or writes any memory. */
+/* Every thread calls this before it reads or writes memory. */
 __device__ inline void after_previous()
 {
 #if __CUDA_ARCH__ >= 900
@@ -29,6 +27,7 @@ __device__ inline void after_previous()
 #endif
 }
 
+/* Allows the next kernel's blocks to start as soon as there is room for them. */
 __device__ inline void next_may_begin()
 {
 #if __CUDA_ARCH__ >= 900
@@ -36,7 +35,7 @@ __device__ inline void next_may_begin()
 #endif
 }
 
-/* Does the kernel, as it was compiled for this device, wait? */
+/* Does the kernel, as compiled for this device, wait for the previous one? */
 template <auto KERNEL> static bool waits()
 {
 	cudaFuncAttributes attributes;
@@ -47,7 +46,7 @@ template <auto KERNEL> static bool waits()
 
 /* Launches a kernel that begins with after_previous(). */
 template <auto KERNEL, typename... Arguments>
-static GpusortCudaStatus launch_after(Run &run, const char *name, unsigned blocks, int threads, size_t shared,
+static GpusortCudaStatus launch_after(Context &context, const char *name, unsigned blocks, int threads, size_t shared,
 									  const Arguments &...arguments)
 {
 	static const bool overlap = waits<KERNEL>();
@@ -58,10 +57,10 @@ static GpusortCudaStatus launch_after(Run &run, const char *name, unsigned block
 	config.gridDim = dim3(blocks);
 	config.blockDim = dim3((unsigned)threads);
 	config.dynamicSmemBytes = shared;
-	config.stream = run.stream;
+	config.stream = context.stream;
 	config.attrs = &attribute;
 	config.numAttrs = overlap ? 1 : 0;
-	return check(cudaLaunchKernelEx(&config, KERNEL, arguments...), name, run.err);
+	return check(cudaLaunchKernelEx(&config, KERNEL, arguments...), name, context.err);
 }
 
 } // namespace gpusort

@@ -1,25 +1,23 @@
 /*
- * merge_key.h - 8 bytes by which sorted pieces of keys of several words are merged.
+ * merge_key.h
+ *		8-byte keys by which sorted pieces with keys of several words are merged.
  *
- * Pieces that are too many for the device are merged elsewhere, one row after
- * the other. Whole keys would be much to bring along, and the integers that a
- * piece is sorted by (word_plan.h) tell nothing about another piece's. So when
- * the first piece is sorted, it is settled how any key of the run is made 64
- * bits: the distances of its words from the smallest ones that the first piece
- * has, one behind the other, as many as there is room for.
+ * If a run does not fit the device, the device sorts it in pieces, and the backend merges the sorted
+ * pieces row by row. To send whole keys along with the rows would be a lot of data, and the integers that
+ * one piece is sorted by (word_plan.h) cannot be compared with those of another piece. So the sort of the
+ * first piece chooses a layout by which every key of the run is made into a 64-bit merge key: the
+ * distances of its words from the smallest words of the first piece, packed side by side, as many as fit.
  *
- * Later pieces may have smaller and larger words. Each word's range is wider
- * than what was seen, by one value at least, at both ends; what lies beyond
- * counts as its end, and of such a key no further word counts. So for any two
- * keys of the run:
+ * Later pieces may have smaller and larger words. The layout's range of each word is therefore wider than
+ * the first piece's, by at least one value at both ends. A word outside the range counts as the end of
+ * the range, and the words behind it are left out of the merge key. So for any two keys of the run:
  *
- *   the merge key of the smaller one is not above that of the other;
- *   if merge keys are the same and exact, so are the keys.
+ *	the merge key of the smaller one is not above that of the other;
+ *	if their merge keys are equal and exact, the keys are equal.
  *
- * Where they are the same and not exact, the words decide.
+ * If their merge keys are equal but not exact, the words decide.
  *
- * This is plain C, for the host and the device, and tested on any machine
- * (test/unit/merge_key_test.c).
+ * Plain C, for the host and the device. test/unit/merge_key_test.c tests it without a device.
  */
 #ifndef GPUSORT_MERGE_KEY_H
 #define GPUSORT_MERGE_KEY_H
@@ -35,92 +33,95 @@
 #define GPUSORT_MERGE_KEY_CALL static inline
 #endif
 
-/* Words of a key that are looked at, at most. */
+/* The most words of a key that a merge key contains. */
 #define GPUSORT_MERGE_KEY_PARTS 6
 
 typedef struct GpusortMergeKey {
-	uint8_t words;							 /* of a key */
-	uint8_t parts;							 /* words that are looked at, from the first on; 0: not settled yet */
-	uint8_t bits[GPUSORT_MERGE_KEY_PARTS];	 /* of a word's distance, 1 to 64; those of the last may not all fit */
-	uint64_t floor[GPUSORT_MERGE_KEY_PARTS]; /* what that is the distance from */
+	uint8_t words; /* of a key */
+	/* leading words that the merge key contains; 0: no layout chosen yet */
+	uint8_t parts;
+	/* bits of each word's distance, 1 to 64; the last word's may not all fit */
+	uint8_t bits[GPUSORT_MERGE_KEY_PARTS];
+	/* the word from which each distance counts */
+	uint64_t floor[GPUSORT_MERGE_KEY_PARTS];
 } GpusortMergeKey;
 
-/* Settles it for keys of so many words, which are mostly between lo and hi at each place. */
-static inline void gpusort_merge_key_settle(GpusortMergeKey *settled, const uint64_t *lo, const uint64_t *hi, int words)
+/* Chooses the layout for keys of words words, most of which lie between lo[w] and hi[w] for each word w. */
+static inline void gpusort_merge_key_settle(GpusortMergeKey *layout, const uint64_t *lo, const uint64_t *hi, int words)
 {
-	settled->words = (uint8_t)words;
-	settled->parts = 0;
+	layout->words = (uint8_t)words;
+	layout->parts = 0;
 	for (int w = 0, used = 0; w < words && w < GPUSORT_MERGE_KEY_PARTS && used < 64; w++) {
-		settled->floor[w] = lo[w] - (lo[w] > 0);
-		settled->bits[w] = 0;
-		for (uint64_t span = hi[w] + (hi[w] < UINT64_MAX) - settled->floor[w]; span != 0; span >>= 1)
-			settled->bits[w]++;
-		used += settled->bits[w];
-		settled->parts++;
+		layout->floor[w] = lo[w] - (lo[w] > 0);
+		layout->bits[w] = 0;
+		for (uint64_t span = hi[w] + (hi[w] < UINT64_MAX) - layout->floor[w]; span != 0; span >>= 1)
+			layout->bits[w]++;
+		used += layout->bits[w];
+		layout->parts++;
 	}
 }
 
-/* Is it something that might have been settled for keys of so many words? */
-static inline bool gpusort_merge_key_sound(const GpusortMergeKey *settled, int words)
+/* Can this layout have been chosen for keys of words words? False: it is damaged. */
+static inline bool gpusort_merge_key_sound(const GpusortMergeKey *layout, int words)
 {
 	int used = 0;
 
-	if (settled->words != words || words < 1 || words > GPUSORT_MAX_WORDS) return false;
-	if (settled->parts < 1 || settled->parts > words || settled->parts > GPUSORT_MERGE_KEY_PARTS) return false;
-	for (int w = 0; w < settled->parts; w++) {
-		if (used >= 64 || settled->bits[w] < 1 || settled->bits[w] > 64) return false;
-		used += settled->bits[w];
+	if (layout->words != words || words < 1 || words > GPUSORT_MAX_WORDS) return false;
+	if (layout->parts < 1 || layout->parts > words || layout->parts > GPUSORT_MERGE_KEY_PARTS) return false;
+	for (int w = 0; w < layout->parts; w++) {
+		if (used >= 64 || layout->bits[w] < 1 || layout->bits[w] > 64) return false;
+		used += layout->bits[w];
 	}
 	return true;
 }
 
-/* A word's largest distance: its range ends there, or where words do. */
-GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_span(const GpusortMergeKey *settled, int w)
+/* The largest distance of word w: the end of the layout's range, or of the 64-bit words if that comes first. */
+GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_span(const GpusortMergeKey *layout, int w)
 {
-	const uint64_t span = ~UINT64_C(0) >> (64 - settled->bits[w]);
-	const uint64_t most = UINT64_MAX - settled->floor[w];
+	const uint64_t span = ~UINT64_C(0) >> (64 - layout->bits[w]);
+	const uint64_t most = UINT64_MAX - layout->floor[w];
 
 	return span < most ? span : most;
 }
 
-/* Do words at this distance from the floor differ among each other? */
-GPUSORT_MERGE_KEY_CALL bool gpusort_merge_key_is_end(const GpusortMergeKey *settled, int w, uint64_t distance)
+/* Does this distance stand for more than one value of word w? True at the ends of the range. */
+GPUSORT_MERGE_KEY_CALL bool gpusort_merge_key_is_end(const GpusortMergeKey *layout, int w, uint64_t distance)
 {
-	return (distance == 0 && settled->floor[w] > 0) ||
-		   (distance == gpusort_merge_key_span(settled, w) && distance < UINT64_MAX - settled->floor[w]);
+	return (distance == 0 && layout->floor[w] > 0) ||
+		   (distance == gpusort_merge_key_span(layout, w) && distance < UINT64_MAX - layout->floor[w]);
 }
 
-/* The merge key of the key whose words these are. */
-GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_make(const GpusortMergeKey *settled, const uint64_t *words)
+/* The merge key of the key with these words. */
+GPUSORT_MERGE_KEY_CALL uint64_t gpusort_merge_key_make(const GpusortMergeKey *layout, const uint64_t *words)
 {
 	uint64_t made = 0;
 	int room = 64;
 
-	for (int w = 0; w < settled->parts; w++) {
-		const uint64_t span = gpusort_merge_key_span(settled, w);
-		uint64_t distance = words[w] < settled->floor[w] ? 0 : words[w] - settled->floor[w];
+	for (int w = 0; w < layout->parts; w++) {
+		const uint64_t span = gpusort_merge_key_span(layout, w);
+		uint64_t distance = words[w] < layout->floor[w] ? 0 : words[w] - layout->floor[w];
 
 		if (distance > span) distance = span;
-		room -= settled->bits[w];
+		room -= layout->bits[w];
 		made |= room >= 0 ? distance << room : distance >> -room;
-		if (gpusort_merge_key_is_end(settled, w, distance)) break;
+		if (gpusort_merge_key_is_end(layout, w, distance)) break;
 	}
 	return made;
 }
 
-/* Have all keys with this merge key the same words? */
-static inline bool gpusort_merge_key_exact(const GpusortMergeKey *settled, uint64_t made)
+/* Do all keys with this merge key have the same words? */
+static inline bool gpusort_merge_key_exact(const GpusortMergeKey *layout, uint64_t made)
 {
 	int room = 64;
 
-	if (settled->parts < settled->words) return false;
-	for (int w = 0; w < settled->parts; w++) {
+	if (layout->parts < layout->words) return false;
+	for (int w = 0; w < layout->parts; w++) {
 		uint64_t distance;
 
-		room -= settled->bits[w];
+		room -= layout->bits[w];
 		if (room < 0) return false;
 		distance = made >> room;
-		if (gpusort_merge_key_is_end(settled, w, distance)) return false;
+		if (gpusort_merge_key_is_end(layout, w, distance)) return false;
 		made -= distance << room;
 	}
 	return true;

@@ -1,10 +1,10 @@
 /*
- * mergesort.cu - merge sort of plain keys.
+ * mergesort.cu
+ *		Merge sort of plain keys.
  *
- * mergesort.cuh has the sort; here it gets an order.  For keys whose bits are
- * their order a radix sort makes fewer passes.  What merge sort has over it is
- * that its order may be anything, that no distribution of keys is bad for it,
- * and that ordered input costs only copies.
+ * The sort is in mergesort.cuh; this file gives it an order. For keys that order as their bits do, a
+ * radix sort makes fewer passes. Merge sort has three other advantages: its order can be anything, no
+ * distribution of keys is bad for it, and ordered input costs only copies.
  */
 #include "mergesort.cuh"
 
@@ -18,12 +18,12 @@ struct Ascending {
 	}
 };
 
-template <typename K> GpusortCudaStatus mergesort(Run &run, K *keys, K *spare, uint64_t count, K **sorted)
+template <typename K> GpusortCudaStatus mergesort(Context &context, K *keys, K *spare, uint64_t count, K **sorted)
 {
-	return merge_sort(run, keys, spare, count, Ascending(), sorted);
+	return merge_sort(context, keys, spare, count, Ascending(), sorted);
 }
 
-template GpusortCudaStatus mergesort(Run &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
-template GpusortCudaStatus mergesort(Run &, uint64_t *, uint64_t *, uint64_t, uint64_t **);
+template GpusortCudaStatus mergesort(Context &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
+template GpusortCudaStatus mergesort(Context &, uint64_t *, uint64_t *, uint64_t, uint64_t **);
 
 } // namespace gpusort

@@ -1,35 +1,35 @@
 /*
- * mergesort.cuh - merge sort of any items by any order, stable.
+ * mergesort.cuh
+ *		Stable merge sort of any items by any order.
  *
- * merge_sort() takes items of 4, 8 or 16 bytes and a functor that says
- * whether one goes before another, and so sorts what no radix sort can: keys
- * that their bits do not decide.  mergesort.cu makes the sort of plain keys
- * of it.  The steps, after Baxter's moderngpu and Merge Path (merge_path.h):
+ * merge_sort() takes items of 4, 8 or 16 bytes and a functor that says whether one item goes before
+ * another. So it sorts what no radix sort can: items that their bits do not order. mergesort.cu uses it
+ * to sort plain keys. The steps are those of Baxter's moderngpu, with Merge Path (merge_path.h):
  *
- *	sortTiles	one block a tile.  Each thread sorts a few neighbouring items in
+ *	sortTiles	one block per tile. Each thread sorts a few neighbouring items in
  *				registers by odd-even transposition, which exchanges only
- *				neighbours and so is stable; then runs are merged in shared
- *				memory, twice as long each time, each thread finding its part
- *				by Merge Path.
- *	splitRuns	cuts each pair of runs where a tile of the merge begins.
- *	mergeRuns	one block a tile of the merge: loads its parts of both runs,
- *				merges as sortTiles does, and stores it.
+ *				neighbours and so is stable. Then sorted lists are merged in
+ *				shared memory and double in length each time; each thread
+ *				finds its part of a merge by Merge Path.
+ *	splitLists	cuts each pair of lists where a tile of the merge begins.
+ *	mergeLists	one block per tile of the merge: loads its parts of both lists,
+ *				merges them as sortTiles does, and stores the result.
  *
- * The last two repeat, back and forth between the two buffers, until one run
- * is left: log2(count / tile) times.  All launches are known from the count;
- * the host never waits.
+ * The last two repeat, back and forth between the two buffers, until one list is left: log2(count / tile)
+ * times. The count determines all launches, so the host never waits.
  *
- * A pass reads and writes every item once, but takes longer than that: the
- * searches and merges in shared memory, where the lanes of a warp read from
- * wherever their merges are and run into each other's banks.  So:
+ * A pass reads and writes every item once, but takes longer than that. The time goes into the searches
+ * and merges in shared memory, where the lanes of a warp read from unrelated places and collide in banks.
+ * So:
  *
- *	tiles are as large as lets several blocks share a multiprocessor, since
- *		merging within a tile is cheaper than a pass;
- *	a thread has an odd number of items, so that threads that write theirs
- *		next to each other hit different banks;
- *	up to the size of a warp's part, a merge waits for its warp only;
- *	a tile that comes from one run alone is copied, so ordered input is as
- *		fast as memory.
+ *	tiles are as large as possible while several blocks still fit on a
+ *		multiprocessor, since merging within a tile is cheaper than a pass;
+ *	a thread has an odd number of items, so that threads that write their items
+ *		side by side use different banks;
+ *	while lists are within one warp's part of the tile, a merge synchronizes
+ *		that warp only;
+ *	a tile that comes from one list alone is copied, so ordered input is sorted
+ *		at the speed of memory.
  */
 #ifndef GPUSORT_MERGESORT_CUH
 #define GPUSORT_MERGESORT_CUH
@@ -43,10 +43,13 @@
 namespace gpusort
 {
 
-/* What an item's size decides. A tile has to fit 48 KB, what a block may have without asking. */
+/*
+ * Tuning by the size of an item. A tile must fit into 48 KB, the shared memory that a block has without
+ * requesting more.
+ */
 template <size_t BYTES> struct MergeItems;
 template <> struct MergeItems<4> {
-	static const int items = 17; /* a thread's; odd */
+	static const int items = 17; /* per thread; odd */
 };
 template <> struct MergeItems<8> {
 	static const int items = 11;
@@ -55,29 +58,32 @@ template <> struct MergeItems<16> {
 	static const int items = 5;
 };
 
+/* How the kernels divide items of type T. */
 template <typename T> struct MergeTuning {
 	static const int warp = 32;
 	static const int items = MergeItems<sizeof(T)>::items;
 	static const int sort_threads = 512;
 	static const int merge_threads = 256;
-	static const int split_threads = 64; /* a thread a tile: small blocks, to have some on every multiprocessor */
+	/* one thread per tile: small blocks, so that every multiprocessor gets some */
+	static const int split_threads = 64;
 	static const int sort_tile = sort_threads * items;
 	static const int merge_tile = merge_threads * items;
-	/* Runs of the first pass, in tiles of the merge: a power of two, so that pairs are found without division. */
-	static const int first_run = sort_tile / merge_tile;
+	/* Tiles per list in the first merge pass: a power of two, so that pairs are found without division. */
+	static const int first_list = sort_tile / merge_tile;
 
 	static_assert(std::is_trivially_copyable<T>::value && std::is_trivially_default_constructible<T>::value,
 				  "items are copied as bytes and live in shared memory");
 	static_assert(alignof(T) == sizeof(T), "items are read and written whole");
 	static_assert(items % 2 == 1, "threads' items must begin in different banks");
-	static_assert(sort_tile % merge_tile == 0 && (first_run & (first_run - 1)) == 0, "runs must be whole tiles");
+	static_assert(sort_tile % merge_tile == 0 && (first_list & (first_list - 1)) == 0,
+				  "lists must consist of whole tiles");
 	static_assert(sizeof(T) * (sort_tile + sort_threads / warp) <= 48 * 1024,
 				  "a tile must fit a block's shared memory");
 };
 
 /* ---- a block's part ---- */
 
-/* A thread's items in order, by exchanges of neighbours only. */
+/* Sorts a thread's items by exchanging only neighbours. */
 template <int ITEMS, typename T, typename Less> __device__ void sort_own(T (&own)[ITEMS], Less less)
 {
 #pragma unroll
@@ -93,7 +99,7 @@ template <int ITEMS, typename T, typename Less> __device__ void sort_own(T (&own
 	}
 }
 
-/* The same for items [begin, end) where they are: for the one tile that is not full. */
+/* Sorts items [begin, end) in place, by insertion: for the one tile that is not full. */
 template <typename T, typename Less> __device__ void insert_own(T *items, unsigned begin, unsigned end, Less less)
 {
 	for (unsigned i = begin + 1; i < end; i++) {
@@ -106,9 +112,9 @@ template <typename T, typename Less> __device__ void insert_own(T *items, unsign
 }
 
 /*
- * Items from[at], from[at + STEP], ... into registers and back, for a tile of
- * filled.  Behind its end the last item is read again, so that there is
- * nothing in registers or shared memory that less must not see.
+ * Copies items from[at], from[at + STEP], ... into registers and back. filled is the number of items in
+ * the tile. Beyond the end of the tile the last item is read again, so registers and shared memory never
+ * hold anything that less could not compare.
  */
 template <int STEP, int ITEMS, typename T>
 __device__ void load_items(T (&own)[ITEMS], const T *from, unsigned at, unsigned filled, bool full)
@@ -139,19 +145,17 @@ __device__ void store_items(const T (&own)[ITEMS], T *to, unsigned at, unsigned 
 }
 
 /*
- * The next items of the merge of items [left, left_end) and [right, right_end)
- * of shared memory; if there are fewer, the rest of merged is some item.
- * Reads one place further than ITEMS from its first place in the merge, and
- * the place of right_end.
+ * The next ITEMS items of the merge of items [left, left_end) and [right, right_end) in shared memory. If
+ * there are fewer, the rest of merged is arbitrary items. Reads one place beyond the ITEMS places of its
+ * output, and the place right_end.
  *
- * Nothing here branches: an item behind an end is compared like any other,
- * and not taken.
+ * Nothing here branches: an item beyond the end of its list is compared like any other, but not taken.
  */
 template <int ITEMS, typename T, typename Less>
 __device__ void merge_next(const T *items, unsigned left, unsigned left_end, unsigned right, unsigned right_end,
 						   T (&merged)[ITEMS], Less less)
 {
-	const unsigned both = left + right; /* each step moves one of them on */
+	const unsigned both = left + right; /* each step advances one of the two */
 	T from_left = items[left];
 	T from_right = items[right];
 #pragma unroll
@@ -159,7 +163,7 @@ __device__ void merge_next(const T *items, unsigned left, unsigned left_end, uns
 		const unsigned right_at = both + i - left;
 		const bool take_right = (right_at < right_end) & ((left >= left_end) | less(from_right, from_left));
 		merged[i] = take_right ? from_right : from_left;
-		/* One load for both ways, so that lanes that differ do not wait for each other. */
+		/* One load for both cases, so that lanes that differ do not wait for each other. */
 		const T next = items[(take_right ? right_at : left) + 1];
 		left += !take_right;
 		from_right = take_right ? next : from_right;
@@ -168,9 +172,9 @@ __device__ void merge_next(const T *items, unsigned left, unsigned left_end, uns
 }
 
 /*
- * A thread's part of the merges of a tile's runs: there are filled items, each
- * thread has ITEMS, and runs are of width threads.  merged is what belongs to
- * the thread's places, or some items where these are not filled.
+ * A thread's part of merging a tile's lists in pairs. The tile has filled items, each thread has ITEMS of
+ * them, and a list is width threads long. merged gets the items of the thread's places; those of places
+ * beyond filled are arbitrary.
  */
 template <int ITEMS, typename T, typename Less>
 __device__ void merge_own(const T *items, unsigned width, unsigned filled, T (&merged)[ITEMS], Less less)
@@ -189,9 +193,9 @@ __device__ void merge_own(const T *items, unsigned width, unsigned filled, T (&m
 /* ---- kernels ---- */
 
 /*
- * One block a tile, in place.  A warp has a part of the tile for itself until
- * that is one run.  Behind each part is one more place, since a merge reads
- * on behind its end, and there another warp would be writing.
+ * Sorts each tile in place, one block per tile. Each warp works alone on its part of the tile until that
+ * part is one list. Behind each part is one extra place, because a merge reads one place beyond its end,
+ * where another warp would be writing.
  */
 template <typename T, typename Less>
 __global__ void __launch_bounds__(MergeTuning<T>::sort_threads) sortTiles(T *all, uint64_t count, Less less)
@@ -208,7 +212,7 @@ __global__ void __launch_bounds__(MergeTuning<T>::sort_threads) sortTiles(T *all
 	const unsigned warp = threadIdx.x / WARP;
 	const unsigned striped = warp * WARP * ITEMS + threadIdx.x % WARP;
 	const unsigned mine = threadIdx.x * ITEMS;
-	T *part = items + warp; /* at the tile's places, moved by those between the parts */
+	T *part = items + warp; /* indexed like items, shifted by the extra places before this warp's part */
 	T own[ITEMS];
 
 	load_items<WARP>(own, all + begin, striped, filled, full);
@@ -241,23 +245,26 @@ __global__ void __launch_bounds__(MergeTuning<T>::sort_threads) sortTiles(T *all
 	store_items<WARP>(own, all + begin, striped, filled, full);
 }
 
-/* One thread a tile of the merge: how many items of the left run the tiles before it in its pair take. */
+/*
+ * One thread per tile of the merge: finds how many items of the left list go to the tiles before it in
+ * its pair.
+ */
 template <typename T, typename Less>
 __global__ void __launch_bounds__(MergeTuning<T>::split_threads)
-	splitRuns(const T *from, uint64_t *splits, uint64_t run_tiles, uint64_t tiles, uint64_t count, Less less)
+	splitLists(const T *from, uint64_t *splits, uint64_t list_tiles, uint64_t tiles, uint64_t count, Less less)
 {
 	const uint64_t tile = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	if (tile >= tiles) return;
-	const RunPair pair = pair_of_tile(tile, run_tiles, MergeTuning<T>::merge_tile, count);
+	const ListPair pair = pair_of_tile(tile, list_tiles, MergeTuning<T>::merge_tile, count);
 	const T *left = from + pair.start;
 	const uint64_t diagonal = tile * MergeTuning<T>::merge_tile - pair.start;
 	splits[tile] = merge_path(left, pair.left, left + pair.left, pair.right, diagonal, less);
 }
 
-/* One block a tile of the merge, cut as splitRuns says. */
+/* Merges one tile per block, cut as splitLists found. */
 template <typename T, typename Less>
 __global__ void __launch_bounds__(MergeTuning<T>::merge_threads)
-	mergeRuns(const T *from, T *to, const uint64_t *splits, uint64_t run_tiles, uint64_t count, Less less)
+	mergeLists(const T *from, T *to, const uint64_t *splits, uint64_t list_tiles, uint64_t count, Less less)
 {
 	typedef MergeTuning<T> Tuning;
 	const int ITEMS = Tuning::items;
@@ -266,14 +273,14 @@ __global__ void __launch_bounds__(MergeTuning<T>::merge_threads)
 	__shared__ T items[TILE + 1];
 
 	const uint64_t tile = blockIdx.x;
-	const RunPair pair = pair_of_tile(tile, run_tiles, TILE, count);
+	const ListPair pair = pair_of_tile(tile, list_tiles, TILE, count);
 	const uint64_t begin = tile * TILE - pair.start;
 	const uint64_t after = pair.left + pair.right - begin;
 	const bool full = after >= TILE;
 	const unsigned filled = full ? TILE : (unsigned)after;
 	const uint64_t split = splits[tile];
 	const unsigned left = (unsigned)((after <= TILE ? pair.left : splits[tile + 1]) - split);
-	/* Where place 0 of the tile would be, were it of the left run, and of the right. */
+	/* The address of place 0 of the tile, if the left list filled it, and if the right list did. */
 	const T *left_from = from + pair.start + split;
 	const T *right_from = from + pair.start + (pair.left - split - left) + begin;
 	T *target = to + pair.start + begin;
@@ -285,7 +292,7 @@ __global__ void __launch_bounds__(MergeTuning<T>::merge_threads)
 		return;
 	}
 
-	/* Straight to shared memory, through no register; behind the end the last item again. */
+	/* Copies to shared memory without going through registers; beyond the end the last item again. */
 #pragma unroll
 	for (int i = 0; i < ITEMS; i++) {
 		const unsigned at = threadIdx.x + i * THREADS;
@@ -311,13 +318,12 @@ __global__ void __launch_bounds__(MergeTuning<T>::merge_threads)
 /* ---- launchers ---- */
 
 /*
- * Sorts count items by less, stably; sorted is set to the buffer that has the
- * result, items or spare.  less(a, b) is called on the device, for items of
- * the input only, and must be a strict weak order.  8 bytes of memory a tile
- * besides.  Queued in run's stream; nothing is waited for.
+ * Sorts count items by less, stably. *sorted is set to the buffer with the result, items or spare.
+ * less(a, b) runs on the device, gets only items of the input, and must be a strict weak order. Takes 8
+ * bytes of device memory per tile. Everything is queued in the context's stream; the host does not wait.
  */
 template <typename T, typename Less>
-GpusortCudaStatus merge_sort(Run &run, T *items, T *spare, uint64_t count, Less less, T **sorted)
+GpusortCudaStatus merge_sort(Context &context, T *items, T *spare, uint64_t count, Less less, T **sorted)
 {
 	typedef MergeTuning<T> Tuning;
 	const uint64_t blocks = (count + Tuning::sort_tile - 1) / Tuning::sort_tile;
@@ -329,24 +335,24 @@ GpusortCudaStatus merge_sort(Run &run, T *items, T *spare, uint64_t count, Less 
 
 	*sorted = items;
 	if (count < 2) return GPUSORT_CUDA_OK;
-	sortTiles<<<(unsigned)blocks, Tuning::sort_threads, 0, run.stream>>>(items, count, less);
-	GPUSORT_LAUNCHED("sortTiles", run.err);
-	note_launch(run, blocks, Tuning::sort_threads);
+	sortTiles<<<(unsigned)blocks, Tuning::sort_threads, 0, context.stream>>>(items, count, less);
+	GPUSORT_LAUNCHED("sortTiles", context.err);
+	note_launch(context, blocks, Tuning::sort_threads);
 	if (blocks == 1) return GPUSORT_CUDA_OK;
 
-	GPUSORT_PASS(splits.allocate(run, tiles * sizeof(uint64_t)));
-	for (uint64_t run_tiles = Tuning::first_run; run_tiles < tiles; run_tiles *= 2) {
-		splitRuns<<<split_blocks, Tuning::split_threads, 0, run.stream>>>(from, splits.as<uint64_t>(), run_tiles, tiles,
-																		  count, less);
-		GPUSORT_LAUNCHED("splitRuns", run.err);
-		mergeRuns<<<(unsigned)tiles, Tuning::merge_threads, 0, run.stream>>>(from, to, splits.as<uint64_t>(), run_tiles,
-																			 count, less);
-		GPUSORT_LAUNCHED("mergeRuns", run.err);
+	GPUSORT_PASS(splits.allocate(context, tiles * sizeof(uint64_t)));
+	for (uint64_t list_tiles = Tuning::first_list; list_tiles < tiles; list_tiles *= 2) {
+		splitLists<<<split_blocks, Tuning::split_threads, 0, context.stream>>>(from, splits.as<uint64_t>(), list_tiles,
+																			   tiles, count, less);
+		GPUSORT_LAUNCHED("splitLists", context.err);
+		mergeLists<<<(unsigned)tiles, Tuning::merge_threads, 0, context.stream>>>(from, to, splits.as<uint64_t>(),
+																				  list_tiles, count, less);
+		GPUSORT_LAUNCHED("mergeLists", context.err);
 		T *merged = to;
 		to = from;
 		from = merged;
 	}
-	note_launch(run, tiles, Tuning::merge_threads);
+	note_launch(context, tiles, Tuning::merge_threads);
 	*sorted = from;
 	return GPUSORT_CUDA_OK;
 }

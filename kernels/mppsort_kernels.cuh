@@ -1,23 +1,23 @@
 /*
- * mppsort_kernels.cuh - range, histogram and partition of mppSort.
+ * mppsort_kernels.cuh
+ *		mppSort's kernels that find ranges, count and partition.
  *
- * One block a chunk.  All segments of a level are in the same launch, and
- * blocks of different segments know nothing of each other.
+ * One block per chunk. All segments of a level are in the same launch; blocks of different segments do
+ * not communicate.
  *
- * mppSort's matrices HH and PSv, each block's counts and their vertical scan,
- * shrink to an atomic addition: when a block adds its tile's counts to where
- * the next keys of each target go, the addition returns what others have taken
- * before it, and that is the tile's place in the target (verticalScan).  The
- * order of tiles within a target is then that of their arrival; equal keys
- * being all alike, nobody can tell.
+ * mppSort's matrices HH (each block's counts) and PSv (their vertical scan) are replaced by atomic
+ * additions. A block adds its tile's counts to the positions where the next keys of each target go. Each
+ * addition returns what other tiles have reserved before, which is the tile's place in the target
+ * (verticalScan). The tiles of a target are thus in the order of their arrival, which does not matter,
+ * since equal keys are indistinguishable.
  *
- * What keeps these fast is that counting and ranking are atomic additions in
- * a block's own shared memory, at the same cost for any number of bins.
+ * Counting and ranking are fast because they are atomic additions in a block's own shared memory, at the
+ * same cost for any number of bins.
  */
 #ifndef GPUSORT_MPPSORT_KERNELS_CUH
 #define GPUSORT_MPPSORT_KERNELS_CUH
 
-#include "look.cuh"
+#include "summary.cuh"
 #include "mppsort.cuh"
 
 #include <cub/block/block_scan.cuh>
@@ -26,8 +26,8 @@ namespace gpusort
 {
 
 /*
- * Calls use(key) for each of count keys, in the block's threads as they come:
- * 16 bytes at a time but for what lies before and after their bounds.
+ * Calls use(key) for each of count keys, in any order. The threads of a block share the keys and read 16
+ * bytes at a time, except before the first and after the last 16-byte boundary.
  */
 template <int THREADS, typename K, typename Use>
 __device__ inline void for_each_key(const K *from, uint32_t count, Use use)
@@ -57,7 +57,7 @@ __device__ inline void for_each_key(const K *from, uint32_t count, Use use)
 	if (tail + threadIdx.x < count) use(from[tail + threadIdx.x]);
 }
 
-/* lo and hi of a later level's segments that do not know theirs. */
+/* Finds lo and hi of a later level's segments that have no range yet. */
 template <typename K> __global__ void __launch_bounds__(RANGE_THREADS) takeRange(const K *keys, Level level)
 {
 	__shared__ K low[RANGE_THREADS / WARP], high[RANGE_THREADS / WARP];
@@ -91,17 +91,15 @@ template <typename K> __global__ void __launch_bounds__(RANGE_THREADS) takeRange
 }
 
 /*
- * Which range the first level's bins divide, before anybody has looked at all
- * keys.  A sample's second smallest and second largest value, and a little
- * more on both sides, are the range of evenly spread keys, and leave outliers
- * aside.  A range of fewer values than bins is widened until each value has a
- * bin, so that few values can be written from their counts.  All threads of a
- * block call.
+ * Chooses the range that the first level's bins divide, before all keys have been read. Evenly spread
+ * keys lie between the second smallest and the second largest value of a sample, widened a little on both
+ * sides; this leaves outliers out. A range with fewer values than bins is widened until each value has a
+ * bin, so that few values can be written from their counts. All threads of a block call.
  */
 template <typename K, int THREADS>
 __device__ inline void sampled_range(const Sample<K, THREADS> &sample, uint32_t bins, K &lo, K &hi)
 {
-	const Sampled<K> ends = ends_of(sample);
+	const SampleEnds<K> ends = ends_of(sample);
 	const K most = (K) ~(K)0;
 	const bool inner = ends.least[1] < ends.most[1];
 	lo = inner ? ends.least[1] : ends.least[0];
@@ -118,22 +116,21 @@ __device__ inline void sampled_range(const Sample<K, THREADS> &sample, uint32_t 
 }
 
 /*
- * Hg of the first level, and all that there is to know of the keys, in one
- * read of them.  Each block takes the same sample for itself, while its first
- * keys are on their way.
+ * Computes the first level's Hg and the keys' summary in one read of the keys. Each block takes the same
+ * sample while its first keys are being loaded.
  */
 template <typename K, Hashed HASHED>
-__global__ void __launch_bounds__(HISTO_THREADS, 1) lookAndHisto(const K *keys, Level level, Look *look)
+__global__ void __launch_bounds__(HISTO_THREADS, 1) summarizeAndHisto(const K *keys, Level level, KeySummary *summary)
 {
 	__shared__ unsigned counts[MAX_BINS];
 	const uint64_t count = level.first.size;
 	const unsigned bins = level.first.bins;
-	const uint64_t vectors = count / Ahead<K, 1>::VECTOR;
+	const uint64_t vectors = count / Prefetch<K, 1>::VECTOR;
 	const uint64_t step = gridDim.x * (uint64_t)HISTO_THREADS;
-	const int HALF = LOOK_AHEAD / 2;
-	Looked<K, HASHED> own;
+	const int HALF = VECTORS_IN_FLIGHT / 2;
+	ThreadSummary<K, HASHED> own;
 	Sample<K, HISTO_THREADS> sample;
-	Ahead<K, HALF> one, two; /* one is in flight while the other is counted */
+	Prefetch<K, HALF> one, two; /* one is being loaded while the other is counted */
 
 	next_may_begin();
 	sample.load(keys, count);
@@ -145,8 +142,8 @@ __global__ void __launch_bounds__(HISTO_THREADS, 1) lookAndHisto(const K *keys, 
 	K lo, hi;
 	sampled_range(sample, bins, lo, hi);
 	if (threadIdx.x == 0 && blockIdx.x == 0) {
-		look->dense_lo = lo;
-		look->dense_hi = hi;
+		summary->dense_lo = lo;
+		summary->dense_hi = hi;
 	}
 	__syncthreads();
 	const Scale<K, true> scale(lo, hi, bins);
@@ -169,16 +166,16 @@ __global__ void __launch_bounds__(HISTO_THREADS, 1) lookAndHisto(const K *keys, 
 		if (i + 1 < count) compare(keys[i], keys[i + 1]);
 	}
 	__syncthreads();
-	/* Each block begins elsewhere: additions to the same counter wait for one another. */
+	/* Each block begins at another bin: additions to the same counter wait for one another. */
 	const unsigned from = (unsigned)((uint64_t)bins * blockIdx.x / gridDim.x);
 	for (unsigned i = threadIdx.x; i < bins; i += HISTO_THREADS) {
 		const unsigned b = i + from < bins ? i + from : i + from - bins;
 		if (counts[b] > 0) atomicAdd(&level.hg[b], (unsigned long long)counts[b]);
 	}
-	tell_looked<HISTO_THREADS>(own, look);
+	add_to_summary<HISTO_THREADS>(own, summary);
 }
 
-/* Hg of segments whose ranges are known. One of one value needs none. */
+/* Computes Hg of segments whose ranges are known. A segment of one value needs no counts. */
 template <typename K, bool FIRST>
 __global__ void __launch_bounds__(HISTO_THREADS) blockAndGlobalHisto(const K *keys, Level level)
 {
@@ -203,7 +200,10 @@ __global__ void __launch_bounds__(HISTO_THREADS) blockAndGlobalHisto(const K *ke
 	}
 }
 
-/* Descending keys: each block changes its chunk of the lower half for its mirror image. */
+/*
+ * Reverses descending keys: each block exchanges its chunk of the lower half with the mirror image in the
+ * upper half.
+ */
 template <typename K> __device__ void reverse_chunk(K *keys, uint64_t count, const Part &part)
 {
 	const uint64_t end = min(part.end, count / 2);
@@ -214,7 +214,7 @@ template <typename K> __device__ void reverse_chunk(K *keys, uint64_t count, con
 	}
 }
 
-/* A segment of few values: its chunk's part of the sorted keys, from SHg. */
+/* Writes the block's part of the sorted keys of a segment of few values, from SHg. */
 template <typename K>
 __device__ void write_values(K *home, const Segment &segment, const Part &part, const unsigned long long *shg,
 							 unsigned long long *starts)
@@ -225,7 +225,7 @@ __device__ void write_values(K *home, const Segment &segment, const Part &part, 
 		starts[v] = values > 1 ? shg[segment.hg + scale.bin((K)(segment.lo + v))] : 0;
 	__syncthreads();
 	for (uint64_t i = part.begin + threadIdx.x; i < part.end; i += PARTITION_THREADS) {
-		/* The last value that begins at or before i; absent ones begin where the next does. */
+		/* Find the last value that begins at or before i. Absent values begin where the next one does. */
 		unsigned first = 0, past = values;
 		while (past - first > 1) {
 			unsigned middle = (first + past) / 2;
@@ -238,7 +238,7 @@ __device__ void write_values(K *home, const Segment &segment, const Part &part, 
 	}
 }
 
-/* A thread's keys of a tile, from its first on; there are filled in the tile. */
+/* Loads a thread's keys of a tile; the tile has filled keys. */
 template <typename K, int ITEMS> __device__ inline void load_tile(K *keys, const K *from, uint32_t filled)
 {
 	if (filled == ITEMS * PARTITION_THREADS) {
@@ -255,10 +255,9 @@ template <typename K, int ITEMS> __device__ inline void load_tile(K *keys, const
 typedef cub::BlockScan<unsigned, PARTITION_THREADS, cub::BLOCK_SCAN_WARP_SCANS> TileScan;
 
 /*
- * A tile's counts become starts in the tile, and place[t] what to add to a
- * key's place in the tile to get its place in the segment (it may wrap, and
- * will wrap back).  Each target's cursor moves on by the tile's count, and
- * where it was is the tile's place.
+ * Turns a tile's counts into starts in the tile, and place[t] into the number that is added to a key's
+ * place in the tile to get its place in the segment (the number may wrap around; adding it wraps back).
+ * Each target's cursor advances by the tile's count; its old value is the tile's place. All threads call.
  */
 __device__ inline void verticalScan(unsigned *counts, unsigned long long *place, unsigned long long *cursors,
 									unsigned targets, TileScan::TempStorage &scan)
@@ -281,7 +280,10 @@ __device__ inline void verticalScan(unsigned *counts, unsigned long long *place,
 	}
 }
 
-/* A key's target, evenly: its bin divided by the bins a target has, exactly so, as bins are below 2^13. */
+/*
+ * Finds a key's target where all targets have the same number of bins: the key's bin divided by that
+ * number. The result is exact, because bins are below 2^13.
+ */
 template <typename K, bool FIRST> struct EvenTargets {
 	Scale<K, FIRST> scale;
 	uint32_t inverse; /* 2^31 / group, rounded up */
@@ -290,14 +292,14 @@ template <typename K, bool FIRST> struct EvenTargets {
 	{
 		return __umulhi(scale.bin(key) << 1, inverse);
 	}
-	/* The place in the tile of a key, of which each thread has one. */
+	/* Takes a place in the tile for a key. All threads call, each with one key. */
 	__device__ unsigned take_place(K key, unsigned *counts) const
 	{
 		return atomicAdd(&counts[of(key)], 1u);
 	}
 };
 
-/* The same unevenly, by the table. */
+/* Finds a key's target by the Lookup table, where targets have different numbers of bins. */
 template <typename K, bool FIRST> struct UnevenTargets {
 	Scale<K, FIRST> scale;
 	const Lookup *lookup;
@@ -309,7 +311,10 @@ template <typename K, bool FIRST> struct UnevenTargets {
 		const Lookup word = lookup[bin / WARP];
 		return word.before + __popc(word.first << (WARP - 1 - bin % WARP)) - 1;
 	}
-	/* Additions to one counter wait for one another: a warp's keys of a crowded target take one together. */
+	/*
+	 * Additions to one counter wait for one another, so a warp makes one addition for all its keys of a
+	 * crowded target.
+	 */
 	__device__ unsigned take_place(K key, unsigned *counts) const
 	{
 		const unsigned t = of(key);
@@ -328,11 +333,10 @@ template <typename K, bool FIRST> struct UnevenTargets {
 };
 
 /*
- * Moves a block's keys to their targets, tile by tile.  A tile is counted, its
- * counts are scanned, it is put together by target in shared memory, each key
- * where an atomic addition to its target's start says, and written from
- * there, so that neighbouring threads write to neighbouring places.  While it
- * is written, the next tile is read.
+ * Moves a block's keys to their targets, tile by tile. For each tile: count its keys by target, scan the
+ * counts, collect the keys by target in shared memory (an atomic addition to the target's start gives
+ * each key its place), and write them from there, so that neighbouring threads write to neighbouring
+ * places. The next tile is read while this one is written.
  */
 template <typename K, int ITEMS, typename Targets>
 __device__ inline void move_keys(const K *from, K *to, uint32_t left, unsigned long long *cursors,
@@ -394,9 +398,9 @@ __device__ inline void move_keys(const K *from, K *to, uint32_t left, unsigned l
 }
 
 /*
- * A level's keys to their targets, from source to target.  Keys in order stay
- * or are reversed, and few values are written, both home, that is to keys.
- * Shared: place[targets], the tile, counts[targets], the lookup.
+ * Moves a level's keys from source to their targets in target. Exceptions: keys in order stay, descending
+ * keys are reversed, and keys of few values are written, the latter two in home, which is keys. Dynamic
+ * shared memory: place[targets], the tile, counts[targets], the lookup table.
  */
 template <typename K, int ITEMS, bool FIRST>
 __global__ void __launch_bounds__(PARTITION_THREADS, 2)

@@ -1,56 +1,62 @@
 /*
- * quicksort.cu - GPU quicksort: many blocks a list, one block a list, bitonic.
+ * quicksort.cu
+ *		GPU quicksort: several blocks per list, then one block per list, then a bitonic network.
  *
- * After Cederman and Tsigas, "GPU-Quicksort: A Practical Quicksort Algorithm
- * for Graphics Processors" (2009), in three phases:
+ * After Cederman and Tsigas, "GPU-Quicksort: A Practical Quicksort Algorithm for Graphics Processors"
+ * (2009), in three phases:
  *
- *	long lists					partitionLists: a list's chunks go to as many
- *								blocks, which reserve room at its two ends by
- *								one atomic addition a tile and end.
- *	shorter lists				sortLists: one block takes a list and keeps
- *								partitioning, through the same two buffers and
- *								a stack in shared memory (quicksort_leaf.cuh).
- *	up to a bitonic network's	the same block sorts them in shared memory.
+ *	long lists			partitionLists: several blocks partition the chunks of a
+ *						list. For each tile they reserve places at both ends of
+ *						the list by an atomic addition each.
+ *	short lists			sortLists: one block takes a list and keeps partitioning it
+ *						through the same two buffers, with a stack in shared
+ *						memory (quicksort_leaf.cuh).
+ *	lists that fit a	the same block sorts them in shared memory.
+ *	bitonic network
  *
- * Keys below the pivot go to the list's left end, keys above to its right
- * end, in the other buffer; keys equal to the pivot are not moved at all but
- * counted by what is left between, and written to their final place.  So a
- * list of one value ends at once, and each step takes at least the pivot out.
+ * Keys below the pivot go to the left end of the list's positions in the other buffer, keys above it to
+ * the right end. Keys equal to the pivot are not moved: their number follows from the room between the
+ * two ends, and they are written to their final places. So a list of one value is done at once, and each
+ * step removes at least the pivot.
  *
- * In the paper the host waits after each level to learn of the next one's
- * lists.  Here they never leave the device: the block that finishes a list's
- * last chunk deals its two parts out to the next level, pivots and chunks
- * included, and a level's blocks, as many as the device runs at a time, take
- * chunks while there are any.  The host queues as many levels as there should
- * be, with some to spare, and sortLists; only then it waits, and looks
- * whether lists remain, for which it queues some more.  A level with nothing
- * to do costs a launch, which is far less than a wait.
+ * In the paper the host waits after each level to learn the lists of the next one. Here the lists stay on
+ * the device. The block that finishes the last chunk of a list adds the list's two parts to the next
+ * level, with their pivots and chunks. A level has as many blocks as the device can run at a time; each
+ * takes chunks until none is left. The host queues the expected number of levels, plus a few, and
+ * sortLists. Only then it waits, and queues more levels if lists remain. A level without work costs one
+ * launch, which is far less than a wait.
  *
- * The pivot is a median of 96 keys from places that a hash of the list's
- * position picks, which patterns made to fool a fixed choice do not know.
- * Should depth run out all the same, CUB's radix sort finishes those lists.
+ * The pivot is a median of 96 keys. A hash of the list's position picks their places, so input patterns
+ * that defeat a fixed choice do not work. If a list reaches the depth limit all the same, CUB's radix
+ * sort finishes it.
  *
- * It exists as a comparison-shaped second engine and for what it teaches; it
- * makes log2(n / 4096) passes and more where mppsort.cu makes two or three.
+ * Quicksort is here as a second engine that only compares keys, and for teaching. It makes at least
+ * log2(n / 4096) passes where mppsort.cu makes two or three.
  */
 #include "quicksort_leaf.cuh"
 
 namespace gpusort
 {
 
-/* Longer lists are partitioned by many blocks: fewer keys where that makes lists enough for all multiprocessors. */
+/*
+ * Lists longer than Work.long_list are partitioned by several blocks. That limit is lower than
+ * LONGEST_SHORT_LIST if this makes LISTS_PER_SM lists per multiprocessor.
+ */
 static const uint64_t LISTS_PER_SM = 64;
 
-/* Keys of a chunk, in tiles, at most; and chunks that a multiprocessor should get. */
+/* The most tiles of a chunk, and the number of chunks that each multiprocessor should get. */
 static const uint32_t CHUNK_TILES = 8;
 static const uint64_t CHUNKS_PER_SM = 16;
 
-/* Levels that are queued for lists which the first ones left. */
+/* The number of levels that are queued for the lists which the expected levels left. */
 static const uint32_t MORE_LEVELS = 4;
 
 /* ---- kernels ---- */
 
-/* Blocks that partitionLists should have on a multiprocessor at a time; Turing takes no more than 1024 threads. */
+/*
+ * The blocks of partitionLists that should be resident on a multiprocessor; Turing runs at most 1024
+ * threads there.
+ */
 constexpr int partition_blocks(size_t key_bytes)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -61,24 +67,24 @@ constexpr int partition_blocks(size_t key_bytes)
 }
 
 /*
- * Makes [start, start + size) of keys an entry of the next level.  If equal,
- * all of these keys are pivot; else a pivot is chosen.  A warp calls.
+ * Adds keys [start, start + size) to the next level's lists. equal: all of these keys are pivot;
+ * otherwise a pivot is chosen here. All lanes of one warp call.
  */
 template <typename K>
-__device__ void deal_long(const Work &work, const K *keys, uint64_t start, uint64_t size, bool equal, K pivot)
+__device__ void add_long_list(const Work &work, const K *keys, uint64_t start, uint64_t size, bool equal, K pivot)
 {
 	const unsigned lane = threadIdx.x % WARP;
 	const uint32_t chunks = (uint32_t)((size + (1u << work.chunk_bits) - 1) >> work.chunk_bits);
-	unsigned long long dealt = 0;
+	unsigned long long added = 0;
 
-	/* The pivot is looked for while the addition is on its way. */
-	if (lane == 0) dealt = atomicAdd(&work.next.dealt->lists_and_chunks, (1ull << 32) + chunks);
+	/* The pivot is chosen while the addition is in flight. */
+	if (lane == 0) added = atomicAdd(&work.next.counters->lists_and_chunks, (1ull << 32) + chunks);
 	if (!equal) pivot = sample_pivot(keys, start, size);
-	dealt = __shfl_sync(ALL_LANES, dealt, 0);
-	const uint32_t at = (uint32_t)(dealt >> 32);
-	const uint32_t first = (uint32_t)dealt;
+	added = __shfl_sync(ALL_LANES, added, 0);
+	const uint32_t at = (uint32_t)(added >> 32);
+	const uint32_t first = (uint32_t)added;
 	if (at >= work.list_room || (uint64_t)first + chunks > work.chunk_room) {
-		if (lane == 0) atomicAdd(&work.next.dealt->lost, 1u);
+		if (lane == 0) atomicAdd(&work.next.counters->lost, 1u);
 		if (lane == 0) atomicAdd(&work.totals->lost, 1ull);
 		return;
 	}
@@ -87,37 +93,40 @@ __device__ void deal_long(const Work &work, const K *keys, uint64_t start, uint6
 		work.next.chunks[first + i] = at;
 }
 
-/* Deals out [start, start + size) of keys, which is the spare buffer if in_spare. A warp calls. */
+/*
+ * Adds keys [start, start + size) to the next level, to the short lists or to those given up. keys is the
+ * spare buffer if in_spare is not 0. All lanes of one warp call.
+ */
 template <typename K>
-__device__ void deal(const Work &work, const K *keys, uint64_t start, uint64_t size, uint64_t in_spare)
+__device__ void add_list(const Work &work, const K *keys, uint64_t start, uint64_t size, uint64_t in_spare)
 {
 	const bool one_lane = threadIdx.x % WARP == 0;
 	if (size > work.long_list && !work.last_level) {
-		deal_long(work, keys, start, size, false, K(0));
+		add_long_list(work, keys, start, size, false, K(0));
 	} else if (size > work.long_list) {
 		if (one_lane) give_up(work, start, size, in_spare);
 	} else if (size > 0) {
 		if (one_lane)
-			append_range(work.shorter, work.shorter_room, &work.totals->shorter, work.totals, {start, size, in_spare});
+			append_range(work.short_lists, work.short_list_room, &work.totals->short_lists, work.totals,
+						 {start, size, in_spare});
 	}
 }
 
-/* The first list is everything: a long one for the first level, or a shorter one at once. One warp. */
-template <typename K> __global__ void dealFirst(const K *keys, uint64_t count, Work work)
+/* Adds all keys as the first list: a long one for the first level, or a short one. One warp. */
+template <typename K> __global__ void addFirstList(const K *keys, uint64_t count, Work work)
 {
-	deal(work, keys, 0, count, 0);
+	add_list(work, keys, 0, count, 0);
 }
 
 /*
- * A list has been partitioned: each part is a warp's to deal out, and the
- * pivots between them are written, or, if they are many, become an entry of
- * the next level too.  All threads of a block call.
+ * Ends a partitioned list. One warp each adds the parts below and above the pivot. The pivots between
+ * them are written, or, if they are many, become an entry of the next level. All threads of a block call.
  */
 template <typename K>
-__device__ void close_list(const Work &work, const List &list, const K *target, K *home, uint64_t target_in_spare)
+__device__ void finish_list(const Work &work, const List &list, const K *target, K *home, uint64_t target_in_spare)
 {
 	const int warp = threadIdx.x / WARP;
-	/* Other blocks have counted: not from a cache of this multiprocessor. */
+	/* Other blocks have counted, so do not read this multiprocessor's cache. */
 	const uint64_t below = __ldcg(&list.below);
 	const uint64_t above = __ldcg(&list.above);
 	const uint64_t start = list.start;
@@ -129,13 +138,13 @@ __device__ void close_list(const Work &work, const List &list, const K *target, 
 		for (uint32_t i = threadIdx.x; i < (uint32_t)equal; i += THREADS)
 			home[start + below + i] = pivot;
 	} else if (warp == 2) {
-		deal_long(work, target, start + below, equal, true, pivot);
+		add_long_list(work, target, start + below, equal, true, pivot);
 	}
-	if (warp == 0) deal(work, target, start, below, target_in_spare);
-	if (warp == 1) deal(work, target, start + list.size - above, above, target_in_spare);
+	if (warp == 0) add_list(work, target, start, below, target_in_spare);
+	if (warp == 1) add_list(work, target, start + list.size - above, above, target_in_spare);
 }
 
-/* One level: partitions its lists from source to target, and deals out the next. */
+/* Partitions the lists of one level from source to target, and adds their parts to the next level. */
 template <typename K>
 __global__ void __launch_bounds__(THREADS, partition_blocks(sizeof(K)))
 	partitionLists(const K *source, K *target, K *home, Work work, uint64_t target_in_spare)
@@ -143,7 +152,7 @@ __global__ void __launch_bounds__(THREADS, partition_blocks(sizeof(K)))
 	__shared__ Partition<K> partition;
 	__shared__ uint32_t next;
 	__shared__ bool last;
-	const uint32_t chunks = work.now.dealt->lost > 0 ? 0 : (uint32_t)work.now.dealt->lists_and_chunks;
+	const uint32_t chunks = work.now.counters->lost > 0 ? 0 : (uint32_t)work.now.counters->lists_and_chunks;
 
 	uint32_t chunk = blockIdx.x;
 	while (chunk < chunks) {
@@ -161,72 +170,75 @@ __global__ void __launch_bounds__(THREADS, partition_blocks(sizeof(K)))
 			__syncthreads();
 			const K *from = source + list->start + begin;
 			for (uint32_t at = 0; at < length; at += TILE)
-				partition.run(from + at, min((uint32_t)TILE, length - at));
+				partition.partition_tile(from + at, min((uint32_t)TILE, length - at));
 		}
 
-		/* Whoever comes last has seen what the others wrote. */
+		/* The block that finishes a list's last chunk must see what the others have written. */
 		__syncthreads();
 		if (threadIdx.x == 0) {
 			__threadfence();
 			last = atomicAdd(&list->done, 1u) == list->chunks - 1 && !list->equal;
 			__threadfence();
 		}
-		if (threadIdx.x == WARP) next = gridDim.x + atomicAdd(&work.now.dealt->chunks_taken, 1u);
+		if (threadIdx.x == WARP) next = gridDim.x + atomicAdd(&work.now.counters->chunks_taken, 1u);
 		__syncthreads();
-		if (last) close_list(work, *list, target, home, target_in_spare);
+		if (last) finish_list(work, *list, target, home, target_in_spare);
 		chunk = next;
 	}
 }
 
-/* Writes to the host's memory. One thread. */
-__global__ void tellHost(Work work, volatile Letter *letter)
+/* Writes the report in host memory. One thread. */
+__global__ void reportToHost(Work work, volatile HostReport *host_report)
 {
-	letter->lists = work.now.dealt->lists_and_chunks >> 32;
-	letter->totals.shorter = work.totals->shorter;
-	letter->totals.given_up = work.totals->given_up;
-	letter->totals.lost = work.totals->lost;
+	host_report->lists = work.now.counters->lists_and_chunks >> 32;
+	host_report->totals.short_lists = work.totals->short_lists;
+	host_report->totals.given_up = work.totals->given_up;
+	host_report->totals.lost = work.totals->lost;
 }
 
 /* ---- launchers ---- */
 
-static_assert(sizeof(Letter) <= MAILBOX_BYTES, "a letter must fit the mailbox");
+static_assert(sizeof(HostReport) <= MAILBOX_BYTES, "the report must fit the mailbox");
 
-/* How a run is cut up, and its memory, in one piece: what must be zero at first, then the work lists. */
-struct Course {
+/*
+ * How the keys of one sort are divided, and its device memory in one buffer: first the parts that must be
+ * zero, then the work lists.
+ */
+struct Schedule {
 	Memory memory;
-	Work work;		   /* but for now, next and last_level */
-	WorkList lists[2]; /* of even levels, of odd ones; but for dealt */
-	Dealt *dealt;	   /* of each level, of which there are two more than depth */
-	uint32_t depth;	   /* levels that partition; one more may have equal keys left to write */
-	uint32_t expected; /* levels that should do */
+	Work work;				 /* without now, next and last_level, which differ by level */
+	WorkList lists[2];		 /* of even and of odd levels, without counters */
+	LevelCounters *counters; /* one per level; there are depth + 2 */
+	uint32_t depth;			 /* levels that partition; one more level may write equal keys */
+	uint32_t expected;		 /* levels that should be enough */
 	unsigned partition_blocks, sort_blocks;
 };
 
-/* Sizes, and work lists that have room for any input (quicksort_partition.cuh). */
-template <typename K> static GpusortCudaStatus set_course(Run &run, uint64_t count, Course &course)
+/* Chooses the sizes, and allocates work lists with room for any input (quicksort_partition.cuh). */
+template <typename K> static GpusortCudaStatus make_schedule(Context &context, uint64_t count, Schedule &schedule)
 {
-	Work &work = course.work;
+	Work &work = schedule.work;
 	uint32_t halvings = 0;
 
 	work.long_list = BITONIC<K>;
-	while (work.long_list < LONGEST_SHORTER && work.long_list * LISTS_PER_SM * run.sm_count < count)
+	while (work.long_list < LONGEST_SHORT_LIST && work.long_list * LISTS_PER_SM * context.sm_count < count)
 		work.long_list *= 2;
 	while (work.long_list << halvings < count)
 		halvings++;
-	course.depth = 8 + 2 * halvings;
-	/* Uneven halves make a few more than halvings. */
-	course.expected = halvings == 0 ? 0 : halvings + halvings / 4 + 1;
+	schedule.depth = 8 + 2 * halvings;
+	/* Uneven halves need a few more levels than halvings. */
+	schedule.expected = halvings == 0 ? 0 : halvings + halvings / 4 + 1;
 
 	work.chunk_bits = 0;
 	while (1 << work.chunk_bits < TILE)
 		work.chunk_bits++;
-	for (uint32_t tiles = 1; tiles < CHUNK_TILES && (CHUNKS_PER_SM * run.sm_count << work.chunk_bits) < count;
+	for (uint32_t tiles = 1; tiles < CHUNK_TILES && (CHUNKS_PER_SM * context.sm_count << work.chunk_bits) < count;
 		 tiles *= 2)
 		work.chunk_bits++;
 
 	work.list_room = count / work.long_list;
 	work.chunk_room = (count >> work.chunk_bits) + work.list_room;
-	work.shorter_room = course.depth * work.list_room + 1;
+	work.short_list_room = schedule.depth * work.list_room + 1;
 	work.given_up_room = count / BITONIC<K>;
 
 	size_t at = 0;
@@ -236,101 +248,107 @@ template <typename K> static GpusortCudaStatus set_course(Run &run, uint64_t cou
 		return start;
 	};
 	const size_t totals = carve(sizeof(Totals));
-	const size_t dealt = carve((course.depth + 2) * sizeof(Dealt));
+	const size_t counters = carve((schedule.depth + 2) * sizeof(LevelCounters));
 	const size_t zeros = at;
 	const size_t lists[2] = {carve(work.list_room * sizeof(List)), carve(work.list_room * sizeof(List))};
 	const size_t chunks[2] = {carve(work.chunk_room * sizeof(uint32_t)), carve(work.chunk_room * sizeof(uint32_t))};
-	const size_t shorter = carve(work.shorter_room * sizeof(Range));
+	const size_t short_lists = carve(work.short_list_room * sizeof(Range));
 	const size_t given_up = carve(work.given_up_room * sizeof(Range));
 
-	GPUSORT_PASS(course.memory.allocate(run, at));
-	char *base = course.memory.as<char>();
+	GPUSORT_PASS(schedule.memory.allocate(context, at));
+	char *base = schedule.memory.as<char>();
 	work.totals = (Totals *)(base + totals);
-	course.dealt = (Dealt *)(base + dealt);
+	schedule.counters = (LevelCounters *)(base + counters);
 	for (int i = 0; i < 2; i++)
-		course.lists[i] = {(List *)(base + lists[i]), (uint32_t *)(base + chunks[i]), nullptr};
-	work.shorter = (Range *)(base + shorter);
+		schedule.lists[i] = {(List *)(base + lists[i]), (uint32_t *)(base + chunks[i]), nullptr};
+	work.short_lists = (Range *)(base + short_lists);
 	work.given_up = (Range *)(base + given_up);
-	GPUSORT_TRY(cudaMemsetAsync(base, 0, zeros, run.stream), run.err);
+	GPUSORT_TRY(cudaMemsetAsync(base, 0, zeros, context.stream), context.err);
 	return GPUSORT_CUDA_OK;
 }
 
-/* The lists of a level up to depth + 1, which is always empty. */
-static WorkList lists_of(const Course &course, uint32_t level)
+/* The work list of a level; level is at most depth + 1, which is always empty. */
+static WorkList lists_of(const Schedule &schedule, uint32_t level)
 {
-	WorkList lists = course.lists[level % 2];
-	lists.dealt = course.dealt + level;
+	WorkList lists = schedule.lists[level % 2];
+	lists.counters = schedule.counters + level;
 	return lists;
 }
 
-/* As many as run at a time, or fewer if there is never so much to do. */
+/* Sets blocks to the number that the device can run at a time, but at most to most. */
 template <typename Kernel>
-static GpusortCudaStatus resident_blocks(Run &run, Kernel kernel, uint64_t most, unsigned &blocks)
+static GpusortCudaStatus resident_blocks(Context &context, Kernel kernel, uint64_t most, unsigned &blocks)
 {
 	int per_sm = 0;
-	GPUSORT_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, THREADS, 0), run.err);
-	blocks = (unsigned)(per_sm > 0 ? per_sm : 1) * (unsigned)run.sm_count;
+	GPUSORT_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, THREADS, 0), context.err);
+	blocks = (unsigned)(per_sm > 0 ? per_sm : 1) * (unsigned)context.sm_count;
 	if (most < blocks) blocks = (unsigned)most;
 	return GPUSORT_CUDA_OK;
 }
 
-/* Queues levels [level, end), sortLists for what they leave from first on, and the letter. */
+/*
+ * Queues levels [level, end), then sortLists for the short lists from number first on, then the report to
+ * the host.
+ */
 template <typename K>
-static GpusortCudaStatus queue_levels(Run &run, const Course &course, uint32_t level, uint32_t end, uint64_t first,
-									  K *keys, K *spare)
+static GpusortCudaStatus queue_levels(Context &context, const Schedule &schedule, uint32_t level, uint32_t end,
+									  uint64_t first, K *keys, K *spare)
 {
-	Work work = course.work;
+	Work work = schedule.work;
 	for (; level < end; level++) {
-		work.now = lists_of(course, level);
-		work.next = lists_of(course, level + 1);
-		work.last_level = level + 1 >= course.depth;
-		partitionLists<K><<<course.partition_blocks, THREADS, 0, run.stream>>>(
+		work.now = lists_of(schedule, level);
+		work.next = lists_of(schedule, level + 1);
+		work.last_level = level + 1 >= schedule.depth;
+		partitionLists<K><<<schedule.partition_blocks, THREADS, 0, context.stream>>>(
 			level % 2 ? spare : keys, level % 2 ? keys : spare, keys, work, level % 2 ? 0 : 1);
-		GPUSORT_LAUNCHED("partitionLists", run.err);
-		note_launch(run, course.partition_blocks, THREADS);
+		GPUSORT_LAUNCHED("partitionLists", context.err);
+		note_launch(context, schedule.partition_blocks, THREADS);
 	}
-	work.now = lists_of(course, end);
-	sortLists<K><<<course.sort_blocks, THREADS, 0, run.stream>>>(keys, spare, work, first);
-	GPUSORT_LAUNCHED("sortLists", run.err);
-	note_launch(run, course.sort_blocks, THREADS);
-	tellHost<<<1, 1, 0, run.stream>>>(work, (Letter *)run.mailbox);
-	GPUSORT_LAUNCHED("tellHost", run.err);
-	GPUSORT_TRY(cudaEventRecord(run.posted, run.stream), run.err);
+	work.now = lists_of(schedule, end);
+	sortLists<K><<<schedule.sort_blocks, THREADS, 0, context.stream>>>(keys, spare, work, first);
+	GPUSORT_LAUNCHED("sortLists", context.err);
+	note_launch(context, schedule.sort_blocks, THREADS);
+	reportToHost<<<1, 1, 0, context.stream>>>(work, (HostReport *)context.mailbox);
+	GPUSORT_LAUNCHED("reportToHost", context.err);
+	GPUSORT_TRY(cudaEventRecord(context.mailbox_ready, context.stream), context.err);
 	return GPUSORT_CUDA_OK;
 }
 
-template <typename K> GpusortCudaStatus quicksort(Run &run, K *keys, K *spare, uint64_t count, K **sorted)
+template <typename K> GpusortCudaStatus quicksort(Context &context, K *keys, K *spare, uint64_t count, K **sorted)
 {
-	Course course = {};
-	Letter letter = {};
+	Schedule schedule = {};
+	HostReport host_report = {};
 
 	*sorted = keys;
 	if (count < 2) return GPUSORT_CUDA_OK;
-	GPUSORT_PASS(set_course<K>(run, count, course));
-	course.work.next = lists_of(course, 0);
-	dealFirst<<<1, WARP, 0, run.stream>>>(keys, count, course.work);
-	GPUSORT_LAUNCHED("dealFirst", run.err);
-	GPUSORT_PASS(resident_blocks(run, partitionLists<K>, course.work.chunk_room, course.partition_blocks));
-	GPUSORT_PASS(resident_blocks(run, sortLists<K>, course.work.shorter_room, course.sort_blocks));
+	GPUSORT_PASS(make_schedule<K>(context, count, schedule));
+	schedule.work.next = lists_of(schedule, 0);
+	addFirstList<<<1, WARP, 0, context.stream>>>(keys, count, schedule.work);
+	GPUSORT_LAUNCHED("addFirstList", context.err);
+	GPUSORT_PASS(resident_blocks(context, partitionLists<K>, schedule.work.chunk_room, schedule.partition_blocks));
+	GPUSORT_PASS(resident_blocks(context, sortLists<K>, schedule.work.short_list_room, schedule.sort_blocks));
 
-	/* Once there are none left, or after the last level, which has equal keys alone, all is dealt out. */
+	/*
+	 * All work is done when the next level has no lists, or after level depth, which has only equal keys
+	 * to write.
+	 */
 	uint32_t level = 0;
-	uint32_t batch = course.expected;
+	uint32_t batch = schedule.expected;
 	do {
-		const uint32_t left = course.depth + 1 - level;
+		const uint32_t left = schedule.depth + 1 - level;
 		const uint32_t end = level + (batch < left ? batch : left);
-		GPUSORT_PASS(queue_levels(run, course, level, end, letter.totals.shorter, keys, spare));
-		GPUSORT_TRY(cudaEventSynchronize(run.posted), run.err);
-		letter = *(const Letter *)run.mailbox;
-		if (letter.totals.lost > 0)
-			return fail(GPUSORT_CUDA_UNSORTED, "partitionLists", "a work list of quicksort is full", run.err);
+		GPUSORT_PASS(queue_levels(context, schedule, level, end, host_report.totals.short_lists, keys, spare));
+		GPUSORT_TRY(cudaEventSynchronize(context.mailbox_ready), context.err);
+		host_report = *(const HostReport *)context.mailbox;
+		if (host_report.totals.lost > 0)
+			return fail(GPUSORT_CUDA_UNSORTED, "partitionLists", "a work list of quicksort is full", context.err);
 		level = end;
 		batch = MORE_LEVELS;
-	} while (letter.lists > 0 && level <= course.depth);
-	return cub_finish(run, course.work.given_up, letter.totals.given_up, keys, spare, count, sorted);
+	} while (host_report.lists > 0 && level <= schedule.depth);
+	return cub_finish(context, schedule.work.given_up, host_report.totals.given_up, keys, spare, count, sorted);
 }
 
-template GpusortCudaStatus quicksort(Run &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
-template GpusortCudaStatus quicksort(Run &, uint64_t *, uint64_t *, uint64_t, uint64_t **);
+template GpusortCudaStatus quicksort(Context &, uint32_t *, uint32_t *, uint64_t, uint32_t **);
+template GpusortCudaStatus quicksort(Context &, uint64_t *, uint64_t *, uint64_t, uint64_t **);
 
 } // namespace gpusort

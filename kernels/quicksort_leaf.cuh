@@ -1,11 +1,11 @@
 /*
- * quicksort_leaf.cuh - one block takes a list of some ten thousand keys.
+ * quicksort_leaf.cuh
+ *		One block sorts a list of about ten thousand keys.
  *
- * The second and third phase of quicksort.cu: the block partitions the list
- * and what becomes of it through the same two buffers, with a stack in shared
- * memory, down to what a bitonic network sorts there (bitonic.cuh).  Blocks
- * are as many as the device runs at a time; one that is done takes the next
- * list, so that long ones and short ones even out.
+ * The second and third phase of quicksort.cu. The block partitions the list, and the parts that result,
+ * through the same two buffers, with a stack in shared memory. It sorts parts that are small enough there
+ * with a bitonic network (bitonic.cuh). There are as many blocks as the device can run at a time; a block
+ * that is done takes the next list, which balances long and short lists.
  */
 #ifndef GPUSORT_QUICKSORT_LEAF_CUH
 #define GPUSORT_QUICKSORT_LEAF_CUH
@@ -15,13 +15,16 @@
 namespace gpusort
 {
 
-/* What one block takes at most. */
-static const uint64_t LONGEST_SHORTER = 65536;
+/* The most keys of a list that one block sorts. */
+static const uint64_t LONGEST_SHORT_LIST = 65536;
 
-/* Partitions of one block's lists before it gives up; 16 halvings get from LONGEST_SHORTER to a single key. */
+/*
+ * Partitioning steps after which a block gives a list up; 16 halvings get from LONGEST_SHORT_LIST to a
+ * single key.
+ */
 static const int BLOCK_DEPTH = 48;
 
-/* The smaller half is sorted first, so the stack holds at most log2(LONGEST_SHORTER) lists and one. */
+/* The smaller part is sorted first, so the stack holds at most log2(LONGEST_SHORT_LIST) + 1 lists. */
 static const int STACK = 20;
 
 /* A list on a block's stack. */
@@ -32,6 +35,7 @@ struct Pending {
 	uint16_t depth;
 };
 
+/* The shared memory of a block that sorts lists. */
 template <typename K> struct LeafShared {
 	union {
 		Partition<K> partition;
@@ -39,10 +43,10 @@ template <typename K> struct LeafShared {
 	};
 	Pending stack[STACK];
 	unsigned long long below, above;
-	uint64_t next; /* of the ranges */
+	uint64_t next; /* index of the block's next list among the short lists */
 };
 
-/* A list that the network takes, which lies in shared memory. All threads call. */
+/* Sorts a list that fits the network in shared memory. All threads call. */
 template <typename K>
 __device__ void sort_by_network(LeafShared<K> &shared, const Pending &list, K *keys, const K *spare)
 {
@@ -55,10 +59,10 @@ __device__ void sort_by_network(LeafShared<K> &shared, const Pending &list, K *k
 	__syncthreads();
 }
 
-/* The list at the bottom of the stack, put there by thread 0. home is keys. All threads call. */
+/* Sorts the only list on the stack, which thread 0 has put there. home is keys. All threads call. */
 template <typename K> __device__ void sort_list(LeafShared<K> &shared, K *keys, K *spare, const Work &work)
 {
-	int depth = 1; /* of the stack; every thread counts alike */
+	int depth = 1; /* of the stack; every thread counts it alike */
 	__syncthreads();
 	while (depth > 0) {
 		depth--;
@@ -86,11 +90,11 @@ template <typename K> __device__ void sort_list(LeafShared<K> &shared, K *keys, 
 		}
 		__syncthreads();
 		for (unsigned at = 0; at < list.size; at += TILE)
-			shared.partition.run(source + at, min((unsigned)TILE, list.size - at));
+			shared.partition.partition_tile(source + at, min((unsigned)TILE, list.size - at));
 		const uint32_t left = (uint32_t)shared.below;
 		const uint32_t right = (uint32_t)shared.above;
 		const K pivot = shared.partition.pivot;
-		/* The source is not read again: home may be it. */
+		/* The source is not read again, so home may be the source. */
 		for (uint32_t i = left + threadIdx.x; i < list.size - right; i += THREADS)
 			home[i] = pivot;
 
@@ -110,16 +114,20 @@ template <typename K> __device__ void sort_list(LeafShared<K> &shared, K *keys, 
 	}
 }
 
-/* Sorts the shorter lists from first on, each by one block; work.now is the level that comes next. */
+/*
+ * Sorts the short lists from number first on, each by one block. work.now is the level after the last one
+ * queued.
+ */
 template <typename K> __global__ void __launch_bounds__(THREADS) sortLists(K *keys, K *spare, Work work, uint64_t first)
 {
 	__shared__ LeafShared<K> shared;
-	const uint64_t end = min((uint64_t)work.totals->shorter, work.shorter_room); /* only levels add to it */
+	/* only partitionLists adds to it */
+	const uint64_t end = min((uint64_t)work.totals->short_lists, work.short_list_room);
 	uint64_t at = first + blockIdx.x;
 	while (at < end) {
 		if (threadIdx.x == 0) {
-			const unsigned taken = atomicAdd(&work.now.dealt->shorter_taken, 1u);
-			const Range range = work.shorter[at];
+			const unsigned taken = atomicAdd(&work.now.counters->short_lists_taken, 1u);
+			const Range range = work.short_lists[at];
 			shared.stack[0] = {range.start, (uint32_t)range.size, (uint16_t)range.in_spare, 0};
 			shared.next = first + gridDim.x + taken;
 		}

@@ -1,22 +1,23 @@
 /*
- * quicksort_partition.cuh - lists of keys, their pivots, a tile's partition.
+ * quicksort_partition.cuh
+ *		Lists of keys, their pivots, the partition of a tile.
  *
- * What the two phases of quicksort.cu have in common: the work lists through
- * which one level of many blocks hands on to the next and to sortLists
- * (quicksort_leaf.cuh), the choice of a pivot, and the partition of a tile.
+ * The parts that two phases of quicksort.cu share: the work lists through which a level of many blocks
+ * passes lists to the next level and to sortLists (quicksort_leaf.cuh), the choice of a pivot, and the
+ * partition of a tile.
  *
- * All work lists have room for whatever keys may do.  With n keys, L the
- * length up to which one block takes a list, and C the keys of a chunk:
+ * All work lists have room for any input. With n keys, L the most keys of a short list, and C the keys of
+ * a chunk:
  *
- *	lists		The entries of a level are disjoint and longer than L, so there
- *				are at most n / L of them.
- *	chunks		An entry of s keys has less than s / C + 1, a level at most
- *				n / C and one for each entry.
- *	shorter		An entry that is partitioned leaves at most two of {shorter
- *				list, entry to be partitioned}: these are a binary tree's nodes,
- *				whose leaves are one more than its inner nodes at most; and
- *				inner nodes are at most n / L in each of the levels.
- *	given up	These are disjoint too, and longer than the network takes.
+ *	lists		The lists of a level are disjoint and longer than L, so there are
+ *				at most n / L of them.
+ *	chunks		A list of s keys has fewer than s / C + 1 chunks, so a level has
+ *				at most n / C plus one for each list.
+ *	short lists	A list that is partitioned leaves at most two parts, each a short
+ *				list or a list to be partitioned. These are the nodes of a binary
+ *				tree, whose leaves are at most one more than its inner nodes; and
+ *				there are at most n / L inner nodes on each level.
+ *	given up	These are disjoint, too, and longer than the network takes.
  */
 #ifndef GPUSORT_QUICKSORT_PARTITION_CUH
 #define GPUSORT_QUICKSORT_PARTITION_CUH
@@ -28,8 +29,6 @@
 namespace gpusort
 {
 
-static const int WARP = 32;
-static const unsigned ALL_LANES = 0xffffffff;
 static const int THREADS = BITONIC_THREADS;
 static const int ITEMS = 8;
 static const int TILE = THREADS * ITEMS;
@@ -37,58 +36,64 @@ static const int TILE = THREADS * ITEMS;
 /* ---- work lists ---- */
 
 /*
- * An entry of a level's list: keys to be partitioned, [start, start + size)
- * of the level's source buffer.  below and above count those that are placed
- * at the left and right end of these positions in its target buffer.  Or, if
- * equal, all of these keys are the pivot and have only to be written home.
+ * A list of a level: keys to be partitioned, at positions [start, start + size) of the level's source
+ * buffer. below and above count the keys that have been placed at the left and at the right end of these
+ * positions in the target buffer. equal: all of these keys are the pivot and have only to be written
+ * home.
  */
 struct List {
 	uint64_t start, size;
 	uint64_t pivot;
 	unsigned long long below, above;
-	uint32_t first_chunk, chunks; /* these of the level's chunks are this list's */
-	uint32_t done;				  /* of its chunks */
+	/* the level's chunks [first_chunk, first_chunk + chunks) belong to this list */
+	uint32_t first_chunk, chunks;
+	uint32_t done; /* number of its chunks that are done */
 	uint32_t equal;
 };
 
-/* How much of a level there is, and how far its blocks are.  All zeros before. */
-struct Dealt {
-	unsigned long long lists_and_chunks; /* lists in the upper half, chunks in the lower: one addition for both */
-	unsigned lost;						 /* lists that had no room: never; if any, the level is not done */
-	unsigned chunks_taken;				 /* besides each block's first */
-	unsigned shorter_taken;				 /* likewise, by sortLists, if it comes before this level */
+/* The size of a level, and how far its blocks are. All zeros before. */
+struct LevelCounters {
+	/* lists in the upper half, chunks in the lower half: one addition counts both */
+	unsigned long long lists_and_chunks;
+	/* lists that had no room, always 0; otherwise the level is skipped */
+	unsigned lost;
+	unsigned chunks_taken; /* chunks taken, besides each block's first */
+	/* likewise short lists, by the sortLists that precedes this level */
+	unsigned short_lists_taken;
 };
 
-/* The entries of a level, a table of whose each chunk is, and their numbers. */
+/* The lists of a level, the list of each chunk, and their numbers. */
 struct WorkList {
 	List *lists;
 	uint32_t *chunks;
-	Dealt *dealt;
+	LevelCounters *counters;
 };
 
-/* What gathers over all levels. */
+/* Counters over all levels. */
 struct Totals {
-	unsigned long long shorter, given_up;
-	unsigned long long lost; /* entries of whatever list that had no room */
+	unsigned long long short_lists, given_up;
+	unsigned long long lost; /* entries of any list that had no room; always 0 */
 };
 
-/* What the host is told between batches of levels. */
-struct Letter {
-	unsigned long long lists; /* of the next level */
+/* The report to the host after each batch of levels. */
+struct HostReport {
+	unsigned long long lists; /* number of lists of the next level */
 	Totals totals;
 };
 
+/* The work lists and limits that all kernels of quicksort share. */
 struct Work {
 	WorkList now, next;
-	Range *shorter;	 /* lists for sortLists */
-	Range *given_up; /* for CUB */
+	Range *short_lists; /* lists for sortLists */
+	Range *given_up;	/* lists for CUB */
 	Totals *totals;
-	uint64_t list_room, chunk_room, shorter_room, given_up_room;
-	uint64_t long_list; /* up to so many keys are a shorter list; at least what the network takes */
+	uint64_t list_room, chunk_room, short_list_room, given_up_room;
+	uint64_t long_list; /* a list of up to this many keys is short; at least the network's size */
 	uint32_t chunk_bits;
-	bool last_level; /* what would be partitioned in the next one is given up */
+	bool last_level; /* the level after this one may not partition: its lists are given up */
 };
 
+/* Appends to an array with room for room ranges; counts the range as lost if it is full. */
 __device__ inline void append_range(Range *ranges, uint64_t room, unsigned long long *count, Totals *totals,
 									const Range &range)
 {
@@ -99,6 +104,7 @@ __device__ inline void append_range(Range *ranges, uint64_t room, unsigned long 
 		atomicAdd(&totals->lost, 1ull);
 }
 
+/* Leaves a list to CUB. */
 __device__ inline void give_up(const Work &work, uint64_t start, uint64_t size, uint64_t in_spare)
 {
 	append_range(work.given_up, work.given_up_room, &work.totals->given_up, work.totals, {start, size, in_spare});
@@ -106,6 +112,7 @@ __device__ inline void give_up(const Work &work, uint64_t start, uint64_t size, 
 
 /* ---- pivots ---- */
 
+/* The finalizer of SplitMix64: maps neighbouring numbers to unrelated ones. */
 __device__ inline uint64_t scatter(uint64_t x)
 {
 	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -113,7 +120,7 @@ __device__ inline uint64_t scatter(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-/* The upper median of a key of each lane; all lanes of the warp call and get it. */
+/* The upper median of one key per lane. All lanes of the warp call, and each gets the result. */
 template <typename K> __device__ K warp_median(K key)
 {
 	const int lane = threadIdx.x % WARP;
@@ -128,10 +135,10 @@ template <typename K> __device__ K warp_median(K key)
 }
 
 /*
- * All lanes of a warp call and get a pivot, which is one of the keys: the
- * median of the medians of three keys of each lane.  That comes closer to the
- * middle than the median of 32 keys (a standard deviation of 0.06 instead of
- * 0.09) and takes no longer, since the three loads do not wait for each other.
+ * Chooses a pivot, which is one of the keys: the median over all lanes of the median of three keys of
+ * each lane. All lanes of the warp call, and each gets the result. That is closer to the middle than the
+ * median of 32 keys (standard deviation 0.06 instead of 0.09 of the list) and takes no longer, because
+ * the three loads do not wait for each other.
  */
 template <typename K> __device__ K sample_pivot(const K *keys, uint64_t start, uint64_t size)
 {
@@ -147,14 +154,13 @@ template <typename K> __device__ K sample_pivot(const K *keys, uint64_t start, u
 /* ---- a tile ---- */
 
 /*
- * Partitions tiles of a list, each of at most TILE keys: those below the
- * pivot go to to[below ..), those above to to[.. size - above), where below
- * and above are reserved from the list's two counters, in shared or global
- * memory.  In shared memory.  Thread 0 begins a list; then, after a barrier,
- * all threads of the block run its tiles.
+ * Partitions tiles of a list, of at most TILE keys each. Keys below the pivot go to to[below ..), those
+ * above it to to[.. size - above). The places are reserved by atomic additions to the list's two
+ * counters, in shared or global memory. Lives in shared memory. Thread 0 calls begin() for a list; after
+ * a barrier, all threads of the block call partition_tile() for its tiles.
  *
- * What all threads know alike is read from here when it is needed, instead of
- * taking registers of everyone.
+ * Values that are the same for all threads are read from here when needed, so that they do not take
+ * registers of every thread.
  */
 template <typename K> struct Partition {
 	typedef cub::BlockScan<unsigned, THREADS> Scan;
@@ -162,9 +168,9 @@ template <typename K> struct Partition {
 	K *to;
 	uint64_t size;
 	unsigned long long *list_below, *list_above;
-	K *below_at, *above_at; /* where the tile's place 0 would go, if it is below, if it is above */
+	K *below_at, *above_at; /* where the tile's place 0 would go if it were below, or above, the pivot */
 	K pivot;
-	K tile[TILE]; /* keys below from its begin on, keys above from its end on */
+	K tile[TILE]; /* keys below fill it from its beginning, keys above from its end */
 
 	__device__ void begin(K *list_to, uint64_t list_size, K list_pivot, unsigned long long *below,
 						  unsigned long long *above)
@@ -176,10 +182,10 @@ template <typename K> struct Partition {
 		list_above = above;
 	}
 
-	__device__ void run(const K *from, unsigned filled)
+	__device__ void partition_tile(const K *from, unsigned filled)
 	{
 		K keys[ITEMS];
-		unsigned mine = 0; /* keys below the pivot, and above in the upper half */
+		unsigned mine = 0; /* number of keys below the pivot; in the upper half, of keys above it */
 		const K middle = pivot;
 #pragma unroll
 		for (int i = 0; i < ITEMS; i++) {
@@ -201,7 +207,7 @@ template <typename K> struct Partition {
 		}
 		unsigned left = before & 0xffff;
 		unsigned right = TILE - 1 - (before >> 16);
-		const K again = pivot; /* comparing once more is cheaper than to keep what was found */
+		const K again = pivot; /* comparing again is cheaper than keeping the results */
 #pragma unroll
 		for (int i = 0; i < ITEMS; i++) {
 			const bool is_below = keys[i] < again;

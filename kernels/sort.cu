@@ -1,43 +1,46 @@
 /*
- * sort.cu - one sort from end to end: a look, the algorithm, the check.
+ * sort.cu
+ *		One sort from end to end: summarize the keys, sort them, check the result.
  *
- * No result leaves unchecked.  The first pass over the keys (look.cuh) hashes
- * and sums them, with their rows if CUB sorts pairs (argsort.cu checks what it
- * sorts itself); after the sort one pass takes the sum again and compares
- * neighbours: keys ascending, and (key, row) strictly so.  Together these say that it is the input, and in order, but
- * for a chance of 2^-32 that several wrong keys make up for one another.  A wrong order is put right by CUB and
- * reported; a wrong sum means that keys were lost, and the caller, who still has them, must sort otherwise.  This costs
- * two reads of the keys, of which the first is not lost: what it tells of
- * their range and order, the sort need not find out.  mppSort takes it while
- * it counts.
+ * Every result is checked. The first pass over the keys (summary.cuh) adds up their hashes; if CUB sorts
+ * pairs, the hashes of (key, row). (argsort.cu checks its own sorts.) After the sort, a second pass
+ * computes the same sum and compares neighbours: keys must ascend, and (key, row) must ascend strictly.
+ * Together these prove that the result holds the input's keys in order, except for a probability of 2^-32
+ * that several wrong keys cancel out in the sum.
+ *
+ * If only the order is wrong, CUB sorts again and the report says so. If the sum is wrong, keys were
+ * lost, and the caller, which still has them, must sort another way.
+ *
+ * The check costs two reads of the keys. The first one also saves work: the algorithms use the range and
+ * the order that it finds. mppSort combines it with its own counting pass.
  */
 #include "grid.cuh"
-#include "look.cuh"
+#include "summary.cuh"
 
 namespace gpusort
 {
 
 static const int ROWS_AHEAD = 8;
 
-/* What is known of a sort's input and of its output. */
+/* The summaries of a sort's input and of its output. */
 struct Checked {
-	Look before, after;
+	KeySummary before, after;
 };
 
 /* ---- kernels ---- */
 
 /*
- * Sum and order of sorted keys with their rows, into a look that starts as
- * zeros: falls is set unless (key, row) ascends strictly.  Each thread has its
- * loads of a tile in flight together, and takes the key before its own from
- * its neighbour.
+ * Summarizes sorted keys with their rows. *summary starts as zeros; decreases is set unless (key, row)
+ * ascends strictly. Each thread keeps all loads of a tile in flight at once, and gets the key before its
+ * own from the neighbouring lane.
  */
 template <typename K>
-__global__ void __launch_bounds__(THREADS) lookAtRows(const K *keys, const uint32_t *rows, uint64_t count, Look *look)
+__global__ void __launch_bounds__(THREADS)
+	summarizeRows(const K *keys, const uint32_t *rows, uint64_t count, KeySummary *summary)
 {
 	const uint64_t tile = THREADS * ROWS_AHEAD;
 	uint64_t sum = 0;
-	bool falls = false;
+	bool decreases = false;
 	for (uint64_t begin = blockIdx.x * tile; begin < count; begin += gridDim.x * tile) {
 		K own[ROWS_AHEAD];
 		uint32_t own_rows[ROWS_AHEAD];
@@ -50,36 +53,37 @@ __global__ void __launch_bounds__(THREADS) lookAtRows(const K *keys, const uint3
 #pragma unroll
 		for (int j = 0; j < ROWS_AHEAD; j++) {
 			uint64_t i = begin + j * THREADS + threadIdx.x;
-			if (i < count) sum += mix(own[j], own_rows[j]);
-			K before = __shfl_up_sync(0xffffffff, own[j], 1);
-			uint32_t row_before = __shfl_up_sync(0xffffffff, own_rows[j], 1);
+			if (i < count) sum += hash(own[j], own_rows[j]);
+			K before = __shfl_up_sync(ALL_LANES, own[j], 1);
+			uint32_t row_before = __shfl_up_sync(ALL_LANES, own_rows[j], 1);
 			if (i == 0 || i >= count) continue;
 			if (threadIdx.x % WARP == 0) {
 				before = keys[i - 1];
 				row_before = rows[i - 1];
 			}
-			falls |= before > own[j] || (before == own[j] && row_before >= own_rows[j]);
+			decreases |= before > own[j] || (before == own[j] && row_before >= own_rows[j]);
 		}
 	}
 	sum = warp_sum(sum);
-	if (threadIdx.x % WARP == 0) atomicAdd(&look->sum, (unsigned long long)sum);
-	if (falls) look->falls = 1;
+	if (threadIdx.x % WARP == 0) atomicAdd(&summary->sum, (unsigned long long)sum);
+	if (decreases) summary->decreases = 1;
 }
 
+/* Copies the keys into the order of rows. */
 template <typename K> __global__ void gatherKeys(const K *keys, const uint32_t *rows, K *sorted, uint64_t count)
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step())
 		sorted[i] = keys[rows[i]];
 }
 
-/* Puts keys back where they came from. rows is a permutation, or the sum would have differed. */
+/* Puts keys back to their input positions. rows is a permutation, or the sums would have differed. */
 template <typename K> __global__ void restoreKeys(const K *keys, const uint32_t *rows, K *input, uint64_t count)
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step())
 		input[rows[i]] = keys[i];
 }
 
-/* For tests: what a broken sort might leave. count is at least 2. */
+/* For tests: damages the result as a faulty sort might. count is at least 2. */
 template <typename K> __global__ void spoilKeys(K *keys, uint32_t *rows, uint64_t count, bool lose)
 {
 	K key = keys[0];
@@ -94,197 +98,206 @@ template <typename K> __global__ void spoilKeys(K *keys, uint32_t *rows, uint64_
 
 /* ---- launchers ---- */
 
-/* Passes over what the sort left, and waits for all that was found, before and after. */
+/* Summarizes the sort's output and waits for both summaries, of the input and of the output. */
 template <typename K>
-static GpusortCudaStatus look_at_output(Run &run, const K *keys, const uint32_t *rows, uint64_t count, Checked *device,
-										Checked &checked)
+static GpusortCudaStatus summarize_output(Context &context, const K *keys, const uint32_t *rows, uint64_t count,
+										  Checked *device, Checked &checked)
 {
-	GPUSORT_TRY(cudaMemsetAsync(&device->after, 0, sizeof(Look), run.stream), run.err);
+	GPUSORT_TRY(cudaMemsetAsync(&device->after, 0, sizeof(KeySummary), context.stream), context.err);
 	if (rows == nullptr) {
-		GPUSORT_PASS((look_at_keys<K, HASH_KEYS>(run, keys, count, &device->after)));
+		GPUSORT_PASS((summarize_keys<K, HASH_KEYS>(context, keys, count, &device->after)));
 	} else {
-		lookAtRows<K><<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys, rows, count, &device->after);
-		GPUSORT_LAUNCHED("lookAtRows", run.err);
+		summarizeRows<K><<<blocks_for(context, count), THREADS, 0, context.stream>>>(keys, rows, count, &device->after);
+		GPUSORT_LAUNCHED("summarizeRows", context.err);
 	}
-	GPUSORT_TRY(cudaMemcpyAsync(&checked, device, sizeof(checked), cudaMemcpyDeviceToHost, run.stream), run.err);
-	GPUSORT_TRY(cudaStreamSynchronize(run.stream), run.err);
+	GPUSORT_TRY(cudaMemcpyAsync(&checked, device, sizeof(checked), cudaMemcpyDeviceToHost, context.stream),
+				context.err);
+	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
 	return GPUSORT_CUDA_OK;
 }
 
 template <typename K>
-GpusortCudaStatus sort_keys(Run &run, GpusortAlgorithm algorithm, Memory &keys, uint64_t count)
+GpusortCudaStatus sort_keys(Context &context, GpusortAlgorithm algorithm, Memory &keys, uint64_t count)
 {
 	Memory spare;
 	K *sorted = nullptr;
-	GPUSORT_PASS(spare.allocate(run, count * sizeof(K)));
+	GPUSORT_PASS(spare.allocate(context, count * sizeof(K)));
 	switch (algorithm) {
 	case GPUSORT_ALGORITHM_MPPSORT:
-		GPUSORT_PASS(mppsort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
+		GPUSORT_PASS(mppsort(context, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
 	case GPUSORT_ALGORITHM_QUICKSORT:
-		GPUSORT_PASS(quicksort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
+		GPUSORT_PASS(quicksort(context, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
 	case GPUSORT_ALGORITHM_MERGESORT:
-		GPUSORT_PASS(mergesort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
+		GPUSORT_PASS(mergesort(context, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
 	case GPUSORT_ALGORITHM_RADIXSORT:
-		GPUSORT_PASS(radixsort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
+		GPUSORT_PASS(radixsort(context, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
 	default:
-		GPUSORT_PASS(cub_sort(run, keys.as<K>(), spare.as<K>(), count, &sorted));
+		GPUSORT_PASS(cub_sort(context, keys.as<K>(), spare.as<K>(), count, &sorted));
 		break;
 	}
 	if (sorted != keys.as<K>()) keys.swap(spare);
 	return GPUSORT_CUDA_OK;
 }
 
-template GpusortCudaStatus sort_keys<uint32_t>(Run &, GpusortAlgorithm, Memory &, uint64_t);
-template GpusortCudaStatus sort_keys<uint64_t>(Run &, GpusortAlgorithm, Memory &, uint64_t);
+template GpusortCudaStatus sort_keys<uint32_t>(Context &, GpusortAlgorithm, Memory &, uint64_t);
+template GpusortCudaStatus sort_keys<uint64_t>(Context &, GpusortAlgorithm, Memory &, uint64_t);
 
-/* CUB's sort of pairs, from keys in input order. */
-template <typename K> static GpusortCudaStatus sort_pairs_cub(Run &run, Memory &keys, Memory &rows, uint64_t count)
+/* Sorts (key, row) pairs with CUB; the keys are in input order. */
+template <typename K>
+static GpusortCudaStatus sort_pairs_cub(Context &context, Memory &keys, Memory &rows, uint64_t count)
 {
 	Memory keys_spare, rows_spare;
 	K *keys_sorted = nullptr;
 	uint32_t *rows_sorted = nullptr;
-	GPUSORT_PASS(rows.allocate(run, count * sizeof(uint32_t)));
-	GPUSORT_PASS(keys_spare.allocate(run, count * sizeof(K)));
-	GPUSORT_PASS(rows_spare.allocate(run, count * sizeof(uint32_t)));
-	GPUSORT_PASS(number_rows(run, rows.as<uint32_t>(), count));
-	GPUSORT_PASS(cub_sort_pairs(run, keys.as<K>(), keys_spare.as<K>(), rows.as<uint32_t>(), rows_spare.as<uint32_t>(),
-								(uint32_t)count, &keys_sorted, &rows_sorted));
+	GPUSORT_PASS(rows.allocate(context, count * sizeof(uint32_t)));
+	GPUSORT_PASS(keys_spare.allocate(context, count * sizeof(K)));
+	GPUSORT_PASS(rows_spare.allocate(context, count * sizeof(uint32_t)));
+	GPUSORT_PASS(number_rows(context, rows.as<uint32_t>(), count));
+	GPUSORT_PASS(cub_sort_pairs(context, keys.as<K>(), keys_spare.as<K>(), rows.as<uint32_t>(),
+								rows_spare.as<uint32_t>(), (uint32_t)count, &keys_sorted, &rows_sorted));
 	if (keys_sorted != keys.as<K>()) keys.swap(keys_spare);
 	if (rows_sorted != rows.as<uint32_t>()) rows.swap(rows_spare);
 	return GPUSORT_CUDA_OK;
 }
 
-/* The second way, after the first left its keys complete but in the wrong order. */
+/* Sorts again with CUB, after an algorithm returned all keys but in the wrong order. */
 template <typename K>
-static GpusortCudaStatus sort_again(Run &run, Memory &keys, Memory &rows, bool with_rows, uint64_t count)
+static GpusortCudaStatus sort_again(Context &context, Memory &keys, Memory &rows, bool with_rows, uint64_t count)
 {
-	if (!with_rows) return sort_keys<K>(run, GPUSORT_ALGORITHM_CUB, keys, count);
+	if (!with_rows) return sort_keys<K>(context, GPUSORT_ALGORITHM_CUB, keys, count);
 
 	Memory input;
-	GPUSORT_PASS(input.allocate(run, count * sizeof(K)));
-	restoreKeys<<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys.as<K>(), rows.as<uint32_t>(), input.as<K>(),
-																	count);
-	GPUSORT_LAUNCHED("restoreKeys", run.err);
+	GPUSORT_PASS(input.allocate(context, count * sizeof(K)));
+	restoreKeys<<<blocks_for(context, count), THREADS, 0, context.stream>>>(keys.as<K>(), rows.as<uint32_t>(),
+																			input.as<K>(), count);
+	GPUSORT_LAUNCHED("restoreKeys", context.err);
 	keys.swap(input);
 	input.release();
-	return sort_pairs_cub<K>(run, keys, rows, count);
+	return sort_pairs_cub<K>(context, keys, rows, count);
 }
 
-/* Keys alone, or, by CUB, with rows. */
+/* Sorts keys alone by any algorithm, or keys with rows by CUB, and checks the result. */
 template <typename K>
-static GpusortCudaStatus sort_and_check(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
+static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
 	const uint64_t count = sort.rows;
-	const GpusortAlgorithm algorithm = run.report->algorithm;
+	const GpusortAlgorithm algorithm = context.report->algorithm;
 	Memory memory;
 	Checked checked;
 
-	GPUSORT_PASS(memory.allocate(run, sizeof(Checked)));
+	GPUSORT_PASS(memory.allocate(context, sizeof(Checked)));
 	Checked *device = memory.as<Checked>();
-	Look *look = &device->before;
-	GPUSORT_TRY(cudaMemsetAsync(look, 0, sizeof(Look), run.stream), run.err);
+	KeySummary *summary = &device->before;
+	GPUSORT_TRY(cudaMemsetAsync(summary, 0, sizeof(KeySummary), context.stream), context.err);
 	if (sort.with_rows) {
-		GPUSORT_PASS((look_at_keys<K, HASH_NUMBERED>(run, keys.as<K>(), count, look)));
-		GPUSORT_PASS(sort_pairs_cub<K>(run, keys, rows, count));
+		GPUSORT_PASS((summarize_keys<K, HASH_NUMBERED>(context, keys.as<K>(), count, summary)));
+		GPUSORT_PASS(sort_pairs_cub<K>(context, keys, rows, count));
 	} else {
-		run.look = look;
-		if (algorithm != GPUSORT_ALGORITHM_MPPSORT) GPUSORT_PASS(look_first(run, keys.as<K>(), count));
-		GPUSORT_PASS(sort_keys<K>(run, algorithm, keys, count));
-		run.look = nullptr;
-		run.looked = false;
+		Context nested = context;
+		nested.summary = summary;
+		if (algorithm != GPUSORT_ALGORITHM_MPPSORT) GPUSORT_PASS(ensure_summary(nested, keys.as<K>(), count));
+		GPUSORT_PASS(sort_keys<K>(nested, algorithm, keys, count));
 	}
 
 	uint32_t *row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
-	if (run.spoil != SPOIL_NOTHING) {
-		spoilKeys<<<1, 1, 0, run.stream>>>(keys.as<K>(), row_list, count, run.spoil == SPOIL_KEY);
-		GPUSORT_LAUNCHED("spoilKeys", run.err);
+	if (context.spoil != SPOIL_NOTHING) {
+		spoilKeys<<<1, 1, 0, context.stream>>>(keys.as<K>(), row_list, count, context.spoil == SPOIL_KEY);
+		GPUSORT_LAUNCHED("spoilKeys", context.err);
 	}
 
-	GPUSORT_PASS(look_at_output(run, keys.as<K>(), row_list, count, device, checked));
+	GPUSORT_PASS(summarize_output(context, keys.as<K>(), row_list, count, device, checked));
 	if (checked.after.sum != checked.before.sum)
-		return fail(GPUSORT_CUDA_UNSORTED, "look_at_output", "keys were lost in the sort", run.err);
-	if (!checked.after.falls) return GPUSORT_CUDA_OK;
+		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output", "the sorted keys are not the keys of the input",
+					context.err);
+	if (!checked.after.decreases) return GPUSORT_CUDA_OK;
 
-	run.report->resorted = true;
-	run.spoil = SPOIL_NOTHING;
-	GPUSORT_PASS(sort_again<K>(run, keys, rows, sort.with_rows, count));
+	context.report->resorted = true;
+	context.spoil = SPOIL_NOTHING;
+	GPUSORT_PASS(sort_again<K>(context, keys, rows, sort.with_rows, count));
 	row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
-	GPUSORT_PASS(look_at_output(run, keys.as<K>(), row_list, count, device, checked));
-	if (checked.after.sum != checked.before.sum || checked.after.falls)
-		return fail(GPUSORT_CUDA_UNSORTED, "look_at_output", "keys are out of order, also after a second sort",
-					run.err);
+	GPUSORT_PASS(summarize_output(context, keys.as<K>(), row_list, count, device, checked));
+	if (checked.after.sum != checked.before.sum || checked.after.decreases)
+		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output",
+					"the keys are still out of order after a second sort by CUB", context.err);
 	return GPUSORT_CUDA_OK;
 }
 
-/* The keys in the order of their rows. */
-template <typename K> static GpusortCudaStatus gather_keys(Run &run, Memory &keys, const Memory &rows, uint64_t count)
+/* Brings the keys into the order of their rows. */
+template <typename K>
+static GpusortCudaStatus gather_keys(Context &context, Memory &keys, const Memory &rows, uint64_t count)
 {
 	Memory sorted;
-	GPUSORT_PASS(sorted.allocate(run, count * sizeof(K)));
-	gatherKeys<<<blocks_for(run, count), THREADS, 0, run.stream>>>(keys.as<K>(), rows.as<uint32_t>(), sorted.as<K>(),
-																   count);
-	GPUSORT_LAUNCHED("gatherKeys", run.err);
+	GPUSORT_PASS(sorted.allocate(context, count * sizeof(K)));
+	gatherKeys<<<blocks_for(context, count), THREADS, 0, context.stream>>>(keys.as<K>(), rows.as<uint32_t>(),
+																		   sorted.as<K>(), count);
+	GPUSORT_LAUNCHED("gatherKeys", context.err);
 	keys.swap(sorted);
 	return GPUSORT_CUDA_OK;
 }
 
-/* Rows by an algorithm, or by CUB if that is better, or if the first order is wrong. */
+/* Sorts rows by the chosen algorithm, or by CUB if that is faster or if the first result is out of order. */
 template <typename K>
-static GpusortCudaStatus sort_rows_and_check(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
+static GpusortCudaStatus sort_rows_and_check(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
-	Outcome outcome = OUTCOME_REFUSED;
-	if (run.report->algorithm != GPUSORT_ALGORITHM_CUB)
-		GPUSORT_PASS(argsort<K>(run, run.report->algorithm, keys, rows, sort.rows, outcome));
-	if (outcome == OUTCOME_SORTED) return sort.keys_too ? gather_keys<K>(run, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
+	Outcome outcome = OUTCOME_DECLINED;
+	if (context.report->algorithm != GPUSORT_ALGORITHM_CUB)
+		GPUSORT_PASS(argsort<K>(context, context.report->algorithm, keys, rows, sort.rows, outcome));
+	if (outcome == OUTCOME_SORTED)
+		return sort.keys_too ? gather_keys<K>(context, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
 	if (outcome == OUTCOME_LOST)
-		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "keys were lost in the sort", run.err);
-	run.report->algorithm = GPUSORT_ALGORITHM_CUB;
-	run.report->bins = 0;
+		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "the sorted keys are not the keys of the input", context.err);
+	context.report->algorithm = GPUSORT_ALGORITHM_CUB;
+	context.report->bins = 0;
 	if (outcome == OUTCOME_DISORDER) {
-		run.report->resorted = true;
-		run.spoil = SPOIL_NOTHING;
+		context.report->resorted = true;
+		context.spoil = SPOIL_NOTHING;
 	}
-	return sort_and_check<K>(run, sort, keys, rows);
+	return sort_and_check<K>(context, sort, keys, rows);
 }
 
-GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
+GpusortCudaStatus sort_on_device(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
 	if (sort.key_bytes != 4 && sort.key_bytes != 8)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys are neither 4 nor 8 bytes", run.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "key words must have 4 or 8 bytes", context.err);
 	if (sort.with_rows && sort.rows > UINT32_MAX)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many rows to number in 32 bits", run.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "a sort with rows can have at most 4294967295 rows",
+					context.err);
 	if (sort.words > 1 && (sort.words > GPUSORT_MAX_WORDS || sort.key_bytes != 8))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "too many words, or not of 8 bytes", run.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort",
+					"keys of several words can have at most 16 words, of 8 bytes each", context.err);
 	if (sort.words > 1 && !sort.with_rows)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words are sorted by row", run.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words can only be sorted with rows",
+					context.err);
 	if (sort.words > 1 && sort.keys_too &&
 		(sort.merge_key == nullptr ||
 		 (sort.merge_key->parts != 0 && !gpusort_merge_key_sound(sort.merge_key, sort.words))))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "no such merge keys", run.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "the layout of merge keys is missing or damaged",
+					context.err);
 	if (keys.bytes() < sort.rows * gpusort_cuda_width(&sort))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than to be sorted", run.err);
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than are to be sorted",
+					context.err);
 
-	run.report->algorithm = sort.algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort.algorithm;
-	run.report->blocks = run.report->threads = 0;
-	run.report->bins = 0;
-	run.report->resorted = false;
+	context.report->algorithm = sort.algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort.algorithm;
+	context.report->blocks = context.report->threads = 0;
+	context.report->bins = 0;
+	context.report->resorted = false;
 
-	if (sort.words > 1 && sort.rows > 0) return sort_words(run, sort, keys, rows);
+	if (sort.words > 1 && sort.rows > 0) return sort_words(context, sort, keys, rows);
 	if (sort.rows < 2) {
 		if (!sort.with_rows) return GPUSORT_CUDA_OK;
-		GPUSORT_PASS(rows.allocate(run, sizeof(uint32_t)));
-		GPUSORT_TRY(cudaMemsetAsync(rows.as<uint32_t>(), 0, sizeof(uint32_t), run.stream), run.err);
+		GPUSORT_PASS(rows.allocate(context, sizeof(uint32_t)));
+		GPUSORT_TRY(cudaMemsetAsync(rows.as<uint32_t>(), 0, sizeof(uint32_t), context.stream), context.err);
 		return GPUSORT_CUDA_OK;
 	}
 	if (sort.with_rows)
-		return sort.key_bytes == 4 ? sort_rows_and_check<uint32_t>(run, sort, keys, rows)
-								   : sort_rows_and_check<uint64_t>(run, sort, keys, rows);
-	return sort.key_bytes == 4 ? sort_and_check<uint32_t>(run, sort, keys, rows)
-							   : sort_and_check<uint64_t>(run, sort, keys, rows);
+		return sort.key_bytes == 4 ? sort_rows_and_check<uint32_t>(context, sort, keys, rows)
+								   : sort_rows_and_check<uint64_t>(context, sort, keys, rows);
+	return sort.key_bytes == 4 ? sort_and_check<uint32_t>(context, sort, keys, rows)
+							   : sort_and_check<uint64_t>(context, sort, keys, rows);
 }
 
 } // namespace gpusort

@@ -1,23 +1,23 @@
 /*
- * sort.h - what the files of kernels/ share: status, memory, the sorts.
+ * sort.h
+ *		The interface that the files of kernels/ share: status, memory, algorithms.
  *
- * Nothing outside kernels/ (and test/kernels/) includes this.  The plain C
- * door is gpusort_cuda.h.
+ * Only kernels/ and test/kernels/ include this file. Everyone else uses the plain C interface,
+ * gpusort_cuda.h.
  *
- * Every algorithm here sorts nothing but unsigned integers of 4 or 8 bytes,
- * ascending, and may be unstable.  Stable row numbers come from packing: a
- * key, or as much of it as fits, in front of its row is a unique 8-byte key
- * (argsort.cu); keys of several words are sorted by as few such sorts as will
- * do (wordsort.cu).  So a new algorithm is one
- * function of the same shape as those at the end of this file.  (What merge
- * sort does beyond that, items of any order, is in mergesort.cuh.)
+ * Every algorithm sorts unsigned integers of 4 or 8 bytes, ascending, and may be unstable. argsort.cu
+ * makes stable sorts of row numbers out of these: it packs a key, or as many of its leading bits as fit,
+ * and its row number into one unique 8-byte integer. wordsort.cu sorts keys of several words by as few
+ * such sorts as possible. A new algorithm is therefore one function with the signature of those at the
+ * end of this file. (Merge sort can also sort items of any type by any order: see mergesort.cuh.)
  *
- * Sorts are given two buffers and leave the result in either one, and say
- * which.  What else they need comes from Memory, which counts every byte
- * against the limit that all lanes share.
+ * A sort gets two buffers, leaves its result in either one, and reports which. It allocates everything
+ * else through Memory, which counts every byte against the limit that all lanes of the process share.
  *
- * Errors: every function returns a GpusortCudaStatus, and details what CUDA
- * said in run.err.  GPUSORT_TRY is the one way to call CUDA.
+ * Errors: every function returns a GpusortCudaStatus and stores the details in context.err. All CUDA
+ * calls go through GPUSORT_TRY.
+ *
+ * Threads: one host thread makes all calls (gpusort_cuda.h).
  */
 #ifndef GPUSORT_SORT_H
 #define GPUSORT_SORT_H
@@ -29,54 +29,70 @@
 namespace gpusort
 {
 
-/* Device memory of a process: what may be held, and what is. */
+static const int WARP = 32;
+static const unsigned ALL_LANES = 0xffffffff; /* the mask of all lanes of a warp */
+
+/* The device memory budget of a process. */
 struct Budget {
 	cudaMemPool_t pool;
-	uint64_t limit; /* bytes */
-	uint64_t used;	/* bytes in live Memory objects; may exceed limit only if that was lowered since */
+	uint64_t limit; /* bytes that all Memory objects together may hold */
+	uint64_t used;	/* bytes in live Memory objects; exceeds limit only after the limit was lowered */
 };
 
-/* Enough for what any algorithm tells the host while it runs. */
+/* Bytes of the pinned host memory through which an algorithm's kernels report to the host. */
 static const size_t MAILBOX_BYTES = 256;
 
-/* What tests make go wrong after the sort, to walk the paths that no input reaches. */
+/* Faults that tests inject after the sort, to reach the error paths that no input reaches. */
 enum Spoil { SPOIL_NOTHING = 0, SPOIL_ORDER, SPOIL_KEY };
 
-/* What one pass over the keys found, in device memory (look.cuh). All zeros before. */
-struct Look {
-	unsigned long long not_lo, hi;		   /* not_lo: the complement of the smallest key, in the keys' width */
-	unsigned long long sum;				   /* of the keys' hashes */
-	unsigned long long dense_lo, dense_hi; /* but for some in a thousand, keys are in here; or lo > hi: no telling */
-	unsigned falls, rises;				   /* not 0: some key is below, above the one before it */
+/* What one pass over the keys finds, in device memory (summary.cuh). The caller sets it to zeros first. */
+struct KeySummary {
+	/* not_lo: the complement of the smallest key, within the key's width */
+	unsigned long long not_lo, hi;
+	unsigned long long sum; /* sum of the keys' hashes, modulo 2^64 */
+	/* about 99.9 % of the keys are in [dense_lo, dense_hi]; dense_lo > dense_hi: unknown */
+	unsigned long long dense_lo, dense_hi;
+	/* not 0: some key is below (decreases) or above (increases) the key before it */
+	unsigned decreases, increases;
 };
 
-/* One sort on its way: where it runs, what it may use, where it reports. */
-struct Run {
+/*
+ * The context of one sort: where it runs, what it may use, where it reports. The caller owns everything
+ * it points to.
+ */
+struct Context {
 	cudaStream_t stream;
 	Budget *budget;
 	GpusortCudaError *err;	   /* never NULL */
 	GpusortCudaReport *report; /* never NULL */
 	int sm_count;
-	int shared_optin;	/* bytes of shared memory that a block may ask for */
-	int bins;			/* mppsort's h, 2 to 1024; 0: it chooses */
-	void *mailbox;		/* MAILBOX_BYTES of pinned host memory, which kernels may write to */
-	cudaEvent_t posted; /* recorded when the mailbox has been written */
+	int shared_optin;		   /* the most bytes of shared memory that one block may request */
+	int bins;				   /* mppSort's bin count h, 2 to 1024; 0: mppSort chooses */
+	void *mailbox;			   /* MAILBOX_BYTES of pinned host memory, which kernels may write to */
+	cudaEvent_t mailbox_ready; /* recorded when a kernel has written the mailbox */
 	Spoil spoil;
-	Look *look;	 /* of the keys that are to be sorted, on the device; NULL: nobody wants one */
-	bool looked; /* it has been taken; else mppsort takes it, with the sum of keys alone, as it goes */
-	/* An algorithm that is no good for these keys may leave them as they are, and says so. */
-	bool may_refuse;
-	bool refuse_crowds; /* also if most keys crowd in a few places, which costs it a level more */
-	bool refused;
+
+	/*
+	 * The rest belongs to one sort of keys. The functions that check a result give it a copy of
+	 * the context with these fields of its own.
+	 */
+	KeySummary *summary; /* in device memory: summary of the keys to be sorted; NULL: not wanted */
+	/* summary is filled in; if it is not, mppSort fills it in while it counts, with the sum of the keys only */
+	bool summarized;
+	/* an algorithm that suits the keys badly may leave them untouched and set declined */
+	bool may_decline;
+	/* also decline if most keys are in a few crowded bins, which costs mppSort one more level */
+	bool decline_crowds;
+	bool declined;
 };
 
-/* Turns what CUDA returned into a status. Errors that are not sticky are cleared. */
+/* Converts a cudaError_t into a status and fills *err unless it is cudaSuccess. Clears CUDA's last error. */
 GpusortCudaStatus check(cudaError_t code, const char *call, GpusortCudaError *err);
 
-/* Reports a misuse or a broken promise that CUDA knows nothing of. */
+/* Fills *err for an error that CUDA did not report, and returns status. The texts are copied. */
 GpusortCudaStatus fail(GpusortCudaStatus status, const char *call, const char *text, GpusortCudaError *err);
 
-/* Calls CUDA, or one of our own functions by GPUSORT_PASS, and returns what went wrong. */
+/* GPUSORT_TRY calls CUDA, GPUSORT_PASS one of our own functions; both return from the caller on an error. */
 #define GPUSORT_TRY(call, err)                                                                                         \
 	do {                                                                                                               \
 		GpusortCudaStatus try_status = ::gpusort::check((call), #call, (err));                                         \
@@ -89,13 +105,13 @@ GpusortCudaStatus fail(GpusortCudaStatus status, const char *call, const char *t
 		if (pass_status != GPUSORT_CUDA_OK) return pass_status;                                                        \
 	} while (0)
 
-/* A launch returns nothing: its error is fetched right after, under the kernel's name. */
+/* A kernel launch returns no status: this fetches its error right after, under the kernel's name. */
 #define GPUSORT_LAUNCHED(name, err) GPUSORT_PASS(::gpusort::check(cudaGetLastError(), (name), (err)))
 
 /*
- * A piece of device memory, counted in a budget.  Allocated and freed in the
- * order of a stream, so that freeing needs no wait and the next allocation
- * takes the same bytes again.
+ * A buffer of device memory, counted in a budget. It is allocated and freed in the order of a stream:
+ * freeing does not wait, and the next allocation in that stream can reuse the same bytes. The stream must
+ * outlive the object.
  */
 class Memory
 {
@@ -108,11 +124,15 @@ class Memory
 		release();
 	}
 
-	/* Frees what it held, then takes bytes (0 becomes 1: no sort needs to know). */
+	/*
+	 * Frees the present buffer, then allocates bytes bytes (1 if bytes is 0, so that callers need no
+	 * special case). The contents are undefined. Errors: NO_MEMORY if the budget or the device is
+	 * exhausted.
+	 */
 	GpusortCudaStatus allocate(Budget *budget, cudaStream_t stream, size_t bytes, GpusortCudaError *err);
-	GpusortCudaStatus allocate(Run &run, size_t bytes)
+	GpusortCudaStatus allocate(Context &context, size_t bytes)
 	{
-		return allocate(run.budget, run.stream, bytes, run.err);
+		return allocate(context.budget, context.stream, bytes, context.err);
 	}
 	void release();
 	void swap(Memory &other);
@@ -127,93 +147,100 @@ class Memory
 	}
 
   private:
-	void *data_ = nullptr; /* NULL: nothing held, and the rest means nothing */
+	void *data_ = nullptr; /* NULL: no buffer, and the other members are undefined */
 	size_t bytes_ = 0;
 	Budget *budget_ = nullptr;
 	cudaStream_t stream_ = nullptr;
 };
 
-/* Notes a launch in the report, which keeps the largest one. */
-void note_launch(Run &run, uint64_t blocks, int threads);
+/* Records a launch in the report, which keeps the one with the most blocks. */
+void note_launch(Context &context, uint64_t blocks, int threads);
 
-/* Queues the rows 0 to count - 1. */
-GpusortCudaStatus number_rows(Run &run, uint32_t *rows, uint64_t count);
+/* Queues a kernel that fills rows, in device memory, with 0 to count - 1. */
+GpusortCudaStatus number_rows(Context &context, uint32_t *rows, uint64_t count);
 
 /*
- * Sorts what keys holds as sort says.  Afterwards keys holds the sorted keys,
- * or, if rows are wanted, rows holds their input positions in sorted order, and
- * keys is undefined unless it is wanted too; of several words, keys then holds
- * the sorted merge keys.  On failure both are undefined.
- * The order has been checked on the device when this returns.
+ * Sorts the keys that sort describes. Afterwards keys holds the sorted keys. If rows are wanted, rows
+ * holds their input positions in sorted order instead, and keys is undefined unless sort.keys_too is set;
+ * then, for keys of several words, it holds the sorted merge keys. On failure both are undefined. When
+ * this returns OK, the order has been checked on the device.
  */
-GpusortCudaStatus sort_on_device(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
+GpusortCudaStatus sort_on_device(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
 
-/* Keys alone, by an algorithm that is not AUTO. Afterwards keys holds the sorted keys. */
+/* Sorts keys without rows by an algorithm other than AUTO. Afterwards keys holds the sorted keys. */
 template <typename K>
-GpusortCudaStatus sort_keys(Run &run, GpusortAlgorithm algorithm, Memory &keys, uint64_t count);
+GpusortCudaStatus sort_keys(Context &context, GpusortAlgorithm algorithm, Memory &keys, uint64_t count);
 
-/* How a sort of rows went. All but the first leave the keys as they were, for another sort to begin with. */
+/*
+ * The result of a sort of rows. After all but OUTCOME_SORTED the keys are unchanged, so the caller can
+ * sort again.
+ */
 enum Outcome {
 	OUTCOME_SORTED,
-	OUTCOME_REFUSED, /* a sort of pairs is faster */
+	OUTCOME_DECLINED, /* a sort of (key, row) pairs is faster */
 	OUTCOME_DISORDER,
-	OUTCOME_LOST /* other keys came out than went in */
+	OUTCOME_LOST /* the result does not hold the same keys as the input */
 };
 
-/* The stable order of keys, which are not touched, by any algorithm but AUTO and CUB; checked (argsort.cu). */
+/*
+ * Writes the stable order of the keys to rows, by any algorithm except AUTO and CUB, and checks it
+ * (argsort.cu). The keys are not changed.
+ */
 template <typename K>
-GpusortCudaStatus argsort(Run &run, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows, uint64_t count,
-						  Outcome &outcome);
+GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows,
+						  uint64_t count, Outcome &outcome);
 
 /*
- * The stable order of keys of several words in rows, by any algorithm but AUTO;
- * checked (wordsort.cu).  The keys are not touched, or if they are wanted, too,
- * replaced by their merge keys, sorted.  sort has been looked at: at least one
- * row, fewer than 2^32, as many keys, and a sound merge_key or none settled.
+ * Writes the stable order of keys of several words to rows, by any algorithm except AUTO, and checks it
+ * (wordsort.cu). The keys are unchanged, unless sort.keys_too is set: then their sorted merge keys
+ * replace them. The caller has validated sort: 1 to 2^32 - 1 rows, keys holds that many keys, and
+ * merge_key is sound or has no parts yet.
  */
-GpusortCudaStatus sort_words(Run &run, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
+GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
 
 /*
- * The algorithms.  keys and spare have room for count keys each; sorted is
- * set to the one that holds the result.  K is uint32_t or uint64_t.
+ * The algorithms. K is uint32_t or uint64_t; keys and spare, in device memory, have room for count keys
+ * each. *sorted is set to the one that holds the result.
  */
-template <typename K> GpusortCudaStatus mppsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
-template <typename K> GpusortCudaStatus quicksort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
-template <typename K> GpusortCudaStatus mergesort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
-template <typename K> GpusortCudaStatus radixsort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
-template <typename K> GpusortCudaStatus cub_sort(Run &run, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus mppsort(Context &context, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus quicksort(Context &context, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus mergesort(Context &context, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus radixsort(Context &context, K *keys, K *spare, uint64_t count, K **sorted);
+template <typename K> GpusortCudaStatus cub_sort(Context &context, K *keys, K *spare, uint64_t count, K **sorted);
 
-/* CUB with rows: stable, so rows that start as 0, 1, 2, ... end as stable input positions. Of the keys, only so many
- * low bits are looked at. */
+/*
+ * CUB's stable sort of pairs: rows that start as 0, 1, 2, ... end as stable input positions. Compares
+ * only the low bits bits of the keys.
+ */
 template <typename K>
-GpusortCudaStatus cub_sort_pairs(Run &run, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare, uint32_t count,
-								 K **keys_sorted, uint32_t **rows_sorted, int bits = 8 * sizeof(K));
+GpusortCudaStatus cub_sort_pairs(Context &context, K *keys, K *keys_spare, uint32_t *rows, uint32_t *rows_spare,
+								 uint32_t count, K **keys_sorted, uint32_t **rows_sorted, int bits = 8 * sizeof(K));
 
-/* A range of keys that an algorithm gave up on. */
+/* A range of keys that an algorithm did not finish. */
 struct Range {
 	uint64_t start, size;
-	uint64_t in_spare; /* 0: its keys are in keys, else in spare */
+	uint64_t in_spare; /* 0: its keys are in keys; else in spare */
 };
 
 /*
- * Finishes for an algorithm whose depth ran out: all of keys is sorted but
- * for these ranges, an array in device memory; their keys belong there in
- * order.  A few are sorted one by one, many by sorting everything.
+ * Finishes the sort of an algorithm that reached its depth limit. All of keys is sorted except these
+ * ranges, an array in device memory; the sorted keys of each range belong at its own place in keys. A few
+ * ranges are sorted one by one; if there are many, everything is sorted again.
  */
 template <typename K>
-GpusortCudaStatus cub_finish(Run &run, const Range *ranges, uint64_t range_count, K *keys, K *spare, uint64_t count,
-							 K **sorted);
+GpusortCudaStatus cub_finish(Context &context, const Range *ranges, uint64_t range_count, K *keys, K *spare,
+							 uint64_t count, K **sorted);
 
 } // namespace gpusort
 
-/* The one device of a process; its fields are what a Run takes from it. */
+/* The one device of a process. Each sort's Context takes its fields from here. */
 struct GpusortCudaDevice {
 	int ordinal;
 	int sm_count;
 	int shared_optin;
 	gpusort::Budget budget;
-	void *mailbox; /* of all runs: sorts are synchronous */
-	cudaEvent_t posted;
+	void *mailbox; /* shared by all sorts, which are synchronous */
+	cudaEvent_t mailbox_ready;
 };
 
 #endif /* GPUSORT_SORT_H */

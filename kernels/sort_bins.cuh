@@ -1,20 +1,20 @@
 /*
- * sort_bins.cuh - the last step of mppSort: each bin in a block's shared memory.
+ * sort_bins.cuh
+ *		The last step of mppSort: a block sorts each bin in shared memory.
  *
- * A bin has at most 16 keys a thread and a range, over which its keys are
- * mostly spread evenly.  So it is sorted as one would sort an address book:
- * into as many boxes of equal width as a block may have keys, one atomic
- * addition a key to count and one to place; and what is in a box, rarely more
- * than seven keys, by comparisons.  For these every thread takes 16 keys in a
- * row into registers and sorts them by as many steps of odd-even transposition
- * (Knuth, volume 3, 5.3.4) as the fullest box has keys: exchanges happen
- * within boxes only, and none has more to do.  Windows half a window further
- * on put right the boxes that two threads shared, if no box is larger than
- * half a window and one; else another round may.  Costs do not depend on the
- * width of the keys' range, as a radix sort's do.
+ * A bin has at most 16 keys per thread, and its keys are mostly spread evenly over a known range. So it
+ * is sorted like an address book: into boxes of equal width, one per key that the block can hold, with one
+ * atomic addition per key to count and one to place it. The keys of a box, rarely more than seven, are
+ * then sorted by comparisons: each thread loads a window of 16 consecutive keys into registers and sorts
+ * it by odd-even transposition (Knuth, volume 3, 5.3.4), with as many steps as the fullest box has keys.
+ * More steps are not needed, because keys move only within their boxes.
  *
- * A bin with a fuller box is either in order now (its boxes hold one value
- * each), or stubborn, and goes to a second kernel, a block's merge sort.
+ * A second set of windows, half a window further on, sorts the boxes that straddle two windows. This is
+ * enough if no box has more keys than half a window and one; otherwise another round may be. The time
+ * does not depend on the width of the keys' range, as that of a radix sort does.
+ *
+ * A bin with a fuller box is in order already (if each of its boxes holds one value), or it is stubborn
+ * and goes to a second kernel, which ends with a block's merge sort.
  */
 #ifndef GPUSORT_SORT_BINS_CUH
 #define GPUSORT_SORT_BINS_CUH
@@ -28,13 +28,16 @@
 namespace gpusort
 {
 
-/* The largest box that one round over all windows sorts wherever it lies; and the rounds that a larger one gets. */
+/*
+ * The most keys of a box that one round over all windows sorts wherever the box lies, and the rounds for
+ * larger boxes.
+ */
 static const unsigned FULLEST_BOX = BIN_ITEMS / 2 + 1;
 static const int MOST_ROUNDS = 2;
 
 /* ---- kernels ---- */
 
-/* Threads of a multiprocessor, of so many that would be good to have: Turing has no more than 1024. */
+/* Threads that should be resident on a multiprocessor, at most 1024 on Turing. */
 constexpr int resident(int threads)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -44,26 +47,33 @@ constexpr int resident(int threads)
 #endif
 }
 
-/* Where in shared memory place p is, so that threads with 16 places in a row use different banks. */
+/*
+ * Where in shared memory key or box p is stored: padded, so that threads with 16 consecutive places use
+ * different banks.
+ */
 __device__ constexpr unsigned padded(unsigned p)
 {
 	return p + (p >> 5);
 }
 
-/* Places of a tile or of its boxes, in 16-byte units: the last window may end half a window past the last key. */
+/*
+ * Places of a tile or of its boxes, in whole 16-byte units. The last window may end half a window past
+ * the last key.
+ */
 __host__ __device__ constexpr unsigned bin_places(int threads)
 {
 	return ((threads * BIN_ITEMS + 2 * WARP) / WARP * (WARP + 1) + 3) / 4 * 4;
 }
 
+/* Bytes of dynamic shared memory of sortBins and sortStubbornBins. */
 template <typename K> constexpr size_t bin_shared(int threads)
 {
 	return (sizeof(K) + sizeof(unsigned)) * bin_places(threads);
 }
 
 /*
- * Sorts 16 keys by steps of odd-even transposition: 8 in a row from low on,
- * the other 8 from high on.
+ * Sorts 16 keys by steps steps of odd-even transposition: 8 consecutive keys from low on, and 8 from high
+ * on.
  */
 template <typename K> __device__ inline void sort_window(K *low, K *high, unsigned steps)
 {
@@ -88,7 +98,7 @@ template <typename K> __device__ inline void sort_window(K *low, K *high, unsign
 		(i < HALF ? low[i] : high[i - HALF]) = own[i];
 }
 
-/* What a block sorts bins with, besides a tile of keys and the boxes. */
+/* The shared memory with which a block sorts bins, besides the tile of keys and the boxes. */
 template <int THREADS> struct BinShared {
 	typedef cub::BlockScan<unsigned, THREADS, cub::BLOCK_SCAN_WARP_SCANS> Scan;
 	typename Scan::TempStorage scan;
@@ -96,7 +106,10 @@ template <int THREADS> struct BinShared {
 	unsigned long long lo, hi;
 };
 
-/* All threads call: lo and hi become the range of the bin's keys, of which each thread has some. */
+/*
+ * Sets shared.lo and shared.hi to the range of the bin's keys, which are in the threads' registers. All
+ * threads call.
+ */
 template <typename K, int THREADS>
 __device__ inline void take_bin_range(const K *own, unsigned size, BinShared<THREADS> &shared)
 {
@@ -124,7 +137,7 @@ __device__ inline void take_bin_range(const K *own, unsigned size, BinShared<THR
 	__syncthreads();
 }
 
-/* A bin's keys into registers, and no keys in any box. */
+/* Loads a bin's keys into registers and empties all boxes. All threads call. */
 template <typename K, int THREADS>
 __device__ inline void load_bin(const K *from, unsigned size, K *own, unsigned *boxes, BinShared<THREADS> &shared)
 {
@@ -137,7 +150,10 @@ __device__ inline void load_bin(const K *from, unsigned size, K *own, unsigned *
 	__syncthreads();
 }
 
-/* Counts become starts; each thread has 16 boxes from its window on. Returns what is in the fullest one. */
+/*
+ * Turns the counts of the boxes into starts; each thread has 16 boxes. Returns the number of keys in the
+ * fullest box. All threads call.
+ */
 template <int THREADS> __device__ inline unsigned scan_boxes(unsigned *boxes, BinShared<THREADS> &shared)
 {
 	typedef typename BinShared<THREADS>::Scan Scan;
@@ -162,7 +178,10 @@ template <int THREADS> __device__ inline unsigned scan_boxes(unsigned *boxes, Bi
 	return shared.fullest;
 }
 
-/* Keys into their boxes' places; then what a window may have behind the last key. box(key) is a place in boxes. */
+/*
+ * Places keys in their boxes, and fills the places behind the last key that a window may read. box(key)
+ * is an index into boxes. All threads call.
+ */
 template <typename K, int THREADS, typename Box>
 __device__ inline void fill_tile(const K *own, unsigned size, unsigned *boxes, K *tile, Box box)
 {
@@ -174,10 +193,9 @@ __device__ inline void fill_tile(const K *own, unsigned size, unsigned *boxes, K
 }
 
 /*
- * Sorts within boxes, of which the fullest has most keys, or looks it up:
- * in_box(key) says how many the key's box has.  False: not all could be
- * sorted.  A box may be as full as it likes if it is in order already, as one
- * of equal keys is.
+ * Sorts the keys within their boxes. most is the number of keys in the fullest box; in_box(key) is the
+ * number of keys in the key's box. Returns false if not all could be sorted. A box may hold any number of
+ * keys if it is in order already, as a box of equal keys is. All threads call.
  */
 template <typename K, int THREADS, typename InBox>
 __device__ inline bool sort_boxes(K *tile, unsigned size, unsigned most, BinShared<THREADS> &shared, InBox in_box)
@@ -216,7 +234,10 @@ template <typename K, int THREADS> __device__ inline void store_tile(const K *ti
 	}
 }
 
-/* One block a bin of bins[first ..), of which the tally says how many.  Shared: the tile of keys, a counter a box. */
+/*
+ * Sorts bins[first ..), one block per bin; the tally has their number. Dynamic shared memory: the tile of
+ * keys and a counter per box.
+ */
 template <typename K, int THREADS>
 __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1536 : 1024) / THREADS)
 	sortBins(Lists lists, unsigned long long first, const K *keys, const K *spare, K *home)
@@ -252,7 +273,7 @@ __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1536 : 1024
 	__syncthreads();
 	const unsigned most = scan_boxes(boxes, shared);
 	fill_tile<K, THREADS>(own, size, boxes, tile, [&](K key) { return padded(scale.bin(key)); });
-	/* Boxes end now where they began. */
+	/* After fill_tile, boxes[b] is where box b ends. */
 	auto in_box = [&](K key) {
 		const unsigned box = scale.bin(key);
 		return boxes[padded(box)] - (box == 0 ? 0 : boxes[padded(box - 1)]);
@@ -270,7 +291,10 @@ template <typename K> struct Ascending {
 	}
 };
 
-/* The product of two numbers below 2^bits(K) and 2^32: its part below 2^bits(K), which stays, and the part above. */
+/*
+ * Multiplies fraction, of 32 or 64 bits, by a number below 2^32. Returns the part of the product above
+ * fraction's width; fraction keeps the part below.
+ */
 __device__ inline unsigned multiply(uint32_t &fraction, unsigned by)
 {
 	const uint64_t product = (uint64_t)fraction * by;
@@ -286,27 +310,134 @@ __device__ inline unsigned multiply(uint64_t &fraction, unsigned by)
 	return (unsigned)(high >> 32);
 }
 
+/* A thread's keys of a stubborn bin, while its boxes are divided. */
+template <typename K> struct BoxedKeys {
+	/* where each key lies within the range of its box, as a fraction of 2^bits(K) */
+	K fraction[BIN_ITEMS];
+	/* the key's box: lower half: the place where the box begins; upper half: the number of its keys */
+	unsigned box[BIN_ITEMS];
+};
+
+/* Loads a bin's keys as fractions of the bin's range, all in one box. All threads call. */
+template <typename K, int THREADS>
+__device__ __forceinline__ void load_boxed(const K *from, unsigned size, BoxedKeys<K> &own, unsigned *boxes,
+										   BinShared<THREADS> &shared)
+{
+	load_bin(from, size, own.fraction, boxes, shared);
+	take_bin_range(own.fraction, size, shared);
+	const K lo = (K)shared.lo;
+	const int shift = shared.hi == shared.lo ? 0 : __clzll(shared.hi - shared.lo) - (64 - 8 * (int)sizeof(K));
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++) {
+		own.fraction[i] = i * THREADS + threadIdx.x < size ? (K)(own.fraction[i] - lo) << shift : 0;
+		own.box[i] = size << 16;
+	}
+}
+
 /*
- * Stubborn bins: boxes again and again.  The keys of a box that is too full
- * get as many new boxes as they are, each key by where it lies within the
- * range of the old one, which is what the last multiplication left over; until
- * no box is too full, or its keys do not part.  If that is not enough, a
- * block's merge sort, which does not care how keys are spread.  Shared: the
- * tile and the boxes, or the merge's.
+ * Divides each box that is too full into as many boxes as it has keys. Sets most to the number of keys in
+ * the fullest box. Returns whether dividing again may help: some box is still too full, but has changed.
+ * boxes is all zeros before and after. All threads call.
+ */
+template <typename K, int THREADS>
+__device__ __forceinline__ bool divide_boxes(unsigned size, BoxedKeys<K> &own, unsigned *boxes,
+											 BinShared<THREADS> &shared, unsigned &most)
+{
+	const unsigned window = padded(threadIdx.x * BIN_ITEMS);
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++) {
+		unsigned place = own.box[i] & 0xffff;
+		if (own.box[i] >> 16 > FULLEST_BOX) place += multiply(own.fraction[i], own.box[i] >> 16);
+		place = padded(place);
+		own.box[i] = (own.box[i] & 0xffff0000) | place;
+		if (i * THREADS + threadIdx.x < size) atomicAdd(&boxes[place], 1u);
+	}
+	__syncthreads();
+	int again = 0;
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++) {
+		const unsigned in_box = boxes[own.box[i] & 0xffff];
+		again |= i * THREADS + threadIdx.x < size && in_box > BIN_ITEMS && in_box != own.box[i] >> 16;
+		own.box[i] = (own.box[i] & 0xffff) | in_box << 16;
+	}
+	again = __syncthreads_or(again);
+	most = scan_boxes(boxes, shared);
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++)
+		own.box[i] = (own.box[i] & 0xffff0000) | boxes[own.box[i] & 0xffff];
+	__syncthreads();
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++)
+		boxes[window + i] = 0;
+	if (threadIdx.x == 0) shared.fullest = 0;
+	__syncthreads();
+	return again;
+}
+
+/*
+ * Copies a bin's keys into their boxes, in any order within a box, and fills the places behind the last
+ * key that a window may read. All threads call.
+ */
+template <typename K, int THREADS>
+__device__ __forceinline__ void fill_boxes(const K *from, unsigned size, const BoxedKeys<K> &own, unsigned *boxes,
+										   K *tile)
+{
+	/* A box's first counter counts the keys copied so far. */
+#pragma unroll
+	for (int i = 0; i < BIN_ITEMS; i++) {
+		if (i * THREADS + threadIdx.x >= size) continue;
+		const unsigned start = own.box[i] & 0xffff;
+		tile[padded(start + atomicAdd(&boxes[padded(start)], 1u))] = from[i * THREADS + threadIdx.x];
+	}
+	if (threadIdx.x < WARP) tile[padded(size + threadIdx.x)] = (K) ~(K)0;
+	__syncthreads();
+}
+
+/* A block's merge sort, whose time does not depend on the distribution of the keys. */
+template <typename K, int THREADS> struct BinMerge {
+	static const int ITEMS = BIN_ITEMS + 1; /* an odd number avoids bank conflicts in CUB's merge */
+	typedef cub::BlockMergeSort<K, THREADS, ITEMS> Sort;
+};
+
+/* Sorts a bin into tile by merge sort. storage is the same memory as tile. All threads call. */
+template <typename K, int THREADS>
+__device__ __forceinline__ void merge_bin(const K *from, unsigned size, K *tile,
+										  typename BinMerge<K, THREADS>::Sort::TempStorage &storage)
+{
+	const int ITEMS = BinMerge<K, THREADS>::ITEMS;
+	K own[ITEMS];
+	__syncthreads();
+#pragma unroll
+	for (int i = 0; i < ITEMS; i++) {
+		unsigned at = i * THREADS + threadIdx.x;
+		own[i] = at < size ? from[at] : (K) ~(K)0;
+	}
+	typename BinMerge<K, THREADS>::Sort(storage).Sort(own, Ascending<K>());
+	__syncthreads();
+#pragma unroll
+	for (int i = 0; i < ITEMS; i++)
+		if (threadIdx.x * ITEMS + i < size) tile[padded(threadIdx.x * ITEMS + i)] = own[i];
+	__syncthreads();
+}
+
+/*
+ * Sorts the bins that sortBins could not sort, by dividing boxes again and again. A box that is too full
+ * is divided into as many boxes as it has keys. A key's new box follows from where the key lies within
+ * the range of the old one, which is the remainder of the last multiplication. This ends when no box is
+ * too full or when dividing changes nothing. If keys are still out of order then, a block's merge sort
+ * sorts the bin, whatever its distribution. Dynamic shared memory: the tile and the boxes, or the merge's
+ * storage.
  */
 template <typename K, int THREADS>
 __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1024 : 768) / THREADS)
 	sortStubbornBins(Lists lists, const K *keys, const K *spare, K *home)
 {
-	const int MERGE_ITEMS = BIN_ITEMS + 1; /* an odd number keeps CUB's merge out of the same banks */
+	typedef typename BinMerge<K, THREADS>::Sort::TempStorage MergeStorage;
 	const int MOST_TIMES = 6;
-	typedef cub::BlockMergeSort<K, THREADS, MERGE_ITEMS> Merge;
 	__shared__ BinShared<THREADS> shared;
 	extern __shared__ unsigned long long memory[];
-	typename Merge::TempStorage &merge = *(typename Merge::TempStorage *)memory;
 	K *tile = (K *)memory;
 	unsigned *boxes = (unsigned *)(tile + bin_places(THREADS));
-	const unsigned window = padded(threadIdx.x * BIN_ITEMS);
 	after_previous();
 	const unsigned long long count = lists.tally->stubborn;
 
@@ -314,76 +445,18 @@ __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1024 : 768)
 		const Bin bin = lists.bins[lists.stubborn[b]];
 		const K *from = (bin.in_spare ? spare : keys) + bin.start;
 		const unsigned size = bin.size;
-		K fraction[BIN_ITEMS];	 /* of its box's range, where the key lies; so far, the key */
-		unsigned box[BIN_ITEMS]; /* where it begins, and how many keys it has in the upper half */
-		load_bin(from, size, fraction, boxes, shared);
-		take_bin_range(fraction, size, shared);
-		const K lo = (K)shared.lo;
-		const int up = shared.hi == shared.lo ? 0 : __clzll(shared.hi - shared.lo) - (64 - 8 * (int)sizeof(K));
-#pragma unroll
-		for (int i = 0; i < BIN_ITEMS; i++) {
-			fraction[i] = i * THREADS + threadIdx.x < size ? (K)(fraction[i] - lo) << up : 0;
-			box[i] = size << 16;
-		}
+		BoxedKeys<K> own;
+		load_boxed(from, size, own, boxes, shared);
 		unsigned most = size;
 		for (int time = 0; time < MOST_TIMES; time++) {
-#pragma unroll
-			for (int i = 0; i < BIN_ITEMS; i++) {
-				unsigned place = box[i] & 0xffff;
-				if (box[i] >> 16 > FULLEST_BOX) place += multiply(fraction[i], box[i] >> 16);
-				place = padded(place);
-				box[i] = (box[i] & 0xffff0000) | place;
-				if (i * THREADS + threadIdx.x < size) atomicAdd(&boxes[place], 1u);
-			}
-			__syncthreads();
-			int again = 0; /* a box has changed, and may change again */
-#pragma unroll
-			for (int i = 0; i < BIN_ITEMS; i++) {
-				const unsigned in_box = boxes[box[i] & 0xffff];
-				again |= i * THREADS + threadIdx.x < size && in_box > BIN_ITEMS && in_box != box[i] >> 16;
-				box[i] = (box[i] & 0xffff) | in_box << 16;
-			}
-			again = __syncthreads_or(again);
-			most = scan_boxes(boxes, shared);
-#pragma unroll
-			for (int i = 0; i < BIN_ITEMS; i++)
-				box[i] = (box[i] & 0xffff0000) | boxes[box[i] & 0xffff];
-			__syncthreads();
-#pragma unroll
-			for (int i = 0; i < BIN_ITEMS; i++)
-				boxes[window + i] = 0;
-			if (threadIdx.x == 0) shared.fullest = 0;
-			__syncthreads();
-			if (!again) break;
+			if (!divide_boxes(size, own, boxes, shared, most)) break;
 		}
+		fill_boxes<K, THREADS>(from, size, own, boxes, tile);
 
-		/* A box's first place counts its keys. */
-#pragma unroll
-		for (int i = 0; i < BIN_ITEMS; i++) {
-			if (i * THREADS + threadIdx.x >= size) continue;
-			const unsigned start = box[i] & 0xffff;
-			tile[padded(start + atomicAdd(&boxes[padded(start)], 1u))] = from[i * THREADS + threadIdx.x];
-		}
-		if (threadIdx.x < WARP) tile[padded(size + threadIdx.x)] = (K) ~(K)0;
-		__syncthreads();
-
-		/* Boxes that are too full and not in order are as good as unknown: they are tried like those of 16. */
+		/* The number of keys in a full box is not known here any more; BIN_ITEMS makes sort_boxes try. */
 		auto in_box = [&](K) { return (unsigned)BIN_ITEMS; };
-		if (!sort_boxes<K, THREADS>(tile, size, most, shared, in_box)) {
-			__syncthreads();
-			K own[MERGE_ITEMS];
-#pragma unroll
-			for (int i = 0; i < MERGE_ITEMS; i++) {
-				unsigned at = i * THREADS + threadIdx.x;
-				own[i] = at < size ? from[at] : (K) ~(K)0;
-			}
-			Merge(merge).Sort(own, Ascending<K>());
-			__syncthreads();
-#pragma unroll
-			for (int i = 0; i < MERGE_ITEMS; i++)
-				if (threadIdx.x * MERGE_ITEMS + i < size) tile[padded(threadIdx.x * MERGE_ITEMS + i)] = own[i];
-			__syncthreads();
-		}
+		if (!sort_boxes<K, THREADS>(tile, size, most, shared, in_box))
+			merge_bin<K, THREADS>(from, size, tile, *(MergeStorage *)memory);
 		store_tile<K, THREADS>(tile, home + bin.start, size);
 		__syncthreads();
 	}
@@ -391,28 +464,30 @@ __global__ void __launch_bounds__(THREADS, resident(sizeof(K) == 4 ? 1024 : 768)
 
 /* ---- launchers ---- */
 
-/* The kernels may ask for this much shared memory; to be called once a run. */
-template <typename K, int THREADS> static GpusortCudaStatus prepare_bins(Run &run)
+/* Lets the kernels request the shared memory that they need; to be called once per sort. */
+template <typename K, int THREADS> static GpusortCudaStatus prepare_bins(Context &context)
 {
-	GPUSORT_PASS(allow_shared(run, sortBins<K, THREADS>, bin_shared<K>(THREADS)));
-	GPUSORT_PASS(allow_shared(run, sortStubbornBins<K, THREADS>, bin_shared<K>(THREADS)));
+	GPUSORT_PASS(allow_shared(context, sortBins<K, THREADS>, bin_shared<K>(THREADS)));
+	GPUSORT_PASS(allow_shared(context, sortStubbornBins<K, THREADS>, bin_shared<K>(THREADS)));
 	return GPUSORT_CUDA_OK;
 }
 
-/* The bins that the last level dealt, of which there are at most blocks. */
+/* Queues the sort of the bins that the last level added; there are at most blocks of them. */
 template <typename K, int THREADS>
-static GpusortCudaStatus sort_bins(Run &run, const Lists &lists, uint64_t first, uint64_t blocks, K *keys, K *spare)
+static GpusortCudaStatus sort_bins(Context &context, const Lists &lists, uint64_t first, uint64_t blocks, K *keys,
+								   K *spare)
 {
-	GPUSORT_PASS((launch_after<sortBins<K, THREADS>>(run, "sortBins", (unsigned)blocks, THREADS, bin_shared<K>(THREADS),
-													 lists, (unsigned long long)first, keys, spare, keys)));
-	note_launch(run, blocks, THREADS);
+	GPUSORT_PASS(
+		(launch_after<sortBins<K, THREADS>>(context, "sortBins", (unsigned)blocks, THREADS, bin_shared<K>(THREADS),
+											lists, (unsigned long long)first, keys, spare, keys)));
+	note_launch(context, blocks, THREADS);
 	return GPUSORT_CUDA_OK;
 }
 
 template <typename K, int THREADS>
-static GpusortCudaStatus sort_stubborn_bins(Run &run, const Lists &lists, uint64_t blocks, K *keys, K *spare)
+static GpusortCudaStatus sort_stubborn_bins(Context &context, const Lists &lists, uint64_t blocks, K *keys, K *spare)
 {
-	return launch_after<sortStubbornBins<K, THREADS>>(run, "sortStubbornBins", (unsigned)blocks, THREADS,
+	return launch_after<sortStubbornBins<K, THREADS>>(context, "sortStubbornBins", (unsigned)blocks, THREADS,
 													  bin_shared<K>(THREADS), lists, keys, spare, keys);
 }
 

@@ -1,20 +1,18 @@
 /*
- * word_plan.h - how keys of several words are squeezed into few integers.
+ * word_plan.h
+ *		How keys of several words are packed into as few integers as possible.
  *
- * A key's words, most significant first, are compared one after the other.
- * As much is told by their distances from the smallest word at each place, of
- * which all keys together need only so many bits: a word that is the same in
- * all keys needs none, small integers and timestamps need few of 64.  So the
- * distances are written one behind the other, without a gap, and the long
- * integer that they make is cut into as few levels of at most 64 bits as will
- * do.  Words may straddle levels.
+ * Keys are compared word by word, the most significant word first. The distances of the words from the
+ * smallest word at each place order the same way, and need fewer bits: a word that is the same in all
+ * keys needs none, and small integers and timestamps need far fewer than 64. So the distances of a key
+ * are written side by side, without gaps, as one long integer. That integer is cut into as few levels of
+ * at most 64 bits as possible. A word may straddle two levels.
  *
- * Levels are of equal size, but for the most significant one, which has what
- * is left: the smaller the largest of them, the more often a level and a row
- * number are one integer of 64 bits (argsort.cu).
+ * All levels have the same number of bits, except the most significant one, which has the remainder. The
+ * smaller the largest level, the more often a level and a row number fit into one 64-bit integer
+ * (argsort.cu).
  *
- * This is plain C++ without CUDA, so that it is tested on any machine
- * (test/unit/word_plan_test.cc).
+ * Plain C++ without CUDA: test/unit/word_plan_test.cc tests it without a device.
  */
 #ifndef GPUSORT_WORD_PLAN_H
 #define GPUSORT_WORD_PLAN_H
@@ -33,26 +31,28 @@ namespace gpusort
 {
 
 struct WordPlan {
-	int words;				 /* of a key, 1 to GPUSORT_MAX_WORDS */
-	int levels;				 /* 0: all keys are the same */
-	int level_bits;			 /* of every level but the most significant, which may have fewer */
-	int total_bits;			 /* of all levels */
+	int words;	/* of a key, 1 to GPUSORT_MAX_WORDS */
+	int levels; /* 0: all keys are the same */
+	/* bits of every level except the most significant one, which may have fewer */
+	int level_bits;
+	int total_bits;					/* of all levels together */
 	uint64_t lo[GPUSORT_MAX_WORDS]; /* the smallest word at each place */
-	int bits[GPUSORT_MAX_WORDS];	 /* that its distances need, 0 to 64 */
-	int low[GPUSORT_MAX_WORDS];	 /* where these begin in the long integer, counted from its lowest bit */
+	int bits[GPUSORT_MAX_WORDS];	/* bits of the largest distance at each place, 0 to 64 */
+	int low[GPUSORT_MAX_WORDS];		/* position of the distance's lowest bit in the long integer */
 };
 
-/* What a level is made of: parts of one word or more. */
+/* A level: bits of the long integer, made of parts of one or more words. */
 struct WordLevel {
 	int parts;
-	int bits;				 /* of its keys, 1 to 64 */
-	uint64_t mask;			 /* of these bits */
-	int word[GPUSORT_MAX_WORDS];	 /* of a part */
-	int shift[GPUSORT_MAX_WORDS];	 /* of its distance: to the left, or if negative to the right; -63 to 63 */
-	uint64_t lo[GPUSORT_MAX_WORDS]; /* what that is the distance from */
+	int bits;					 /* of the level's keys, 1 to 64 */
+	uint64_t mask;				 /* the low bits bits */
+	int word[GPUSORT_MAX_WORDS]; /* of each part: which word it comes from */
+	/* of each part: left shift of the word's distance, -63 to 63; negative: to the right */
+	int shift[GPUSORT_MAX_WORDS];
+	uint64_t lo[GPUSORT_MAX_WORDS]; /* of each part: the word from which the distance counts */
 };
 
-/* The plan for keys whose words are between lo and hi at each place. */
+/* Makes the plan for keys whose words lie between lo[w] and hi[w] for each word w. */
 inline WordPlan plan_words(const uint64_t *lo, const uint64_t *hi, int words)
 {
 	WordPlan plan = {};
@@ -69,15 +69,17 @@ inline WordPlan plan_words(const uint64_t *lo, const uint64_t *hi, int words)
 	return plan;
 }
 
-/* So many bits of the plan's long integer from begin on, 1 to 64 of those that it has. */
+/*
+ * Bits [begin, begin + bits) of the plan's long integer, as a level. bits is 1 to 64, and the plan has
+ * them all.
+ */
 inline WordLevel bits_of_plan(const WordPlan &plan, int begin, int bits)
 {
 	WordLevel made = {};
 	made.bits = bits;
 	made.mask = ~UINT64_C(0) >> (64 - bits);
 	for (int w = 0; w < plan.words; w++) {
-		if (plan.low[w] + plan.bits[w] <= begin || plan.low[w] >= begin + bits || plan.bits[w] == 0)
-			continue;
+		if (plan.low[w] + plan.bits[w] <= begin || plan.low[w] >= begin + bits || plan.bits[w] == 0) continue;
 		made.word[made.parts] = w;
 		made.shift[made.parts] = plan.low[w] - begin;
 		made.lo[made.parts] = plan.lo[w];
@@ -86,7 +88,7 @@ inline WordLevel bits_of_plan(const WordPlan &plan, int begin, int bits)
 	return made;
 }
 
-/* One of the plan's levels; 0 is the least significant. */
+/* One level of the plan; level 0 is the least significant. */
 inline WordLevel level_of_plan(const WordPlan &plan, int level)
 {
 	const int begin = level * plan.level_bits;
@@ -94,13 +96,13 @@ inline WordLevel level_of_plan(const WordPlan &plan, int level)
 	return bits_of_plan(plan, begin, rest < plan.level_bits ? rest : plan.level_bits);
 }
 
-/* The most significant bits of a plan of several levels. */
+/* The 64 most significant bits of a plan of several levels. */
 inline WordLevel top_of_plan(const WordPlan &plan)
 {
 	return bits_of_plan(plan, plan.total_bits - 64, 64);
 }
 
-/* A level of the key whose words these are. */
+/* The level's key for the key with these words. */
 GPUSORT_BOTH_SIDES inline uint64_t level_key(const WordLevel &level, const uint64_t *words)
 {
 	uint64_t key = 0;

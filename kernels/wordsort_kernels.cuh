@@ -1,36 +1,39 @@
 /*
- * wordsort_kernels.cuh - the kernels of wordsort.cu.
+ * wordsort_kernels.cuh
+ *		The kernels of wordsort.cu.
  *
- * Each goes over all keys, or rows, once.  Words lie side by side, a key
- * behind the other, and are never moved: what is sorted are integers cut from
- * them and row numbers, and what is compared is fetched by row.
+ * Each kernel processes all keys, or all rows, once. The words of a key are side by side, and they are
+ * never moved: the kernels sort integers that are cut from the words, and row numbers, and fetch the
+ * words by row to compare them.
  */
 #ifndef GPUSORT_WORDSORT_KERNELS_CUH
 #define GPUSORT_WORDSORT_KERNELS_CUH
 
 #include "grid.cuh"
-#include "look.cuh"
+#include "summary.cuh"
 #include "word_plan.h"
 
 namespace gpusort
 {
 
-/* What one pass over all keys found, in device memory. All zeros before. */
-struct WordsLook {
-	unsigned long long not_lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS]; /* at each place, as in Look */
-	unsigned falls;										   /* not 0: some key is below the one before it */
+/* What one pass over all keys finds, in device memory. All zeros before. */
+struct WordsSummary {
+	/* per word of a key, as in KeySummary */
+	unsigned long long not_lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS];
+	unsigned decreases; /* not 0: some key is below the one before it */
 };
 
-/* What a pass over a result found. All zeros before. */
+/* What a pass over a result finds. All zeros before. */
 struct RowsFound {
-	unsigned long long before, after; /* sums of hashes: of all rows, and of those that are there */
-	unsigned disorder;				  /* not 0: some row is not above the one before it */
+	/* sums of hashes: of the row numbers 0 to count - 1, and of the result's rows */
+	unsigned long long before, after;
+	unsigned disorder; /* not 0: some (key, row) is not above the one before it */
 };
 
-/* Ties up to this are put in order by one thread. */
+/* The longest tie, in rows, that one thread puts in order. */
 static const uint64_t LONGEST_TIE = 32;
 
-/* -1, 0 or 1: the order of two keys. */
+/* The order of two keys: -1, 0 or 1. */
 __device__ inline int order_of(const uint64_t *one, const uint64_t *two, int words)
 {
 	for (int w = 0; w < words; w++) {
@@ -39,7 +42,7 @@ __device__ inline int order_of(const uint64_t *one, const uint64_t *two, int wor
 	return 0;
 }
 
-/* Do the words before this one, as many as there are, equal those of the next key? */
+/* Are the before words in front of this one equal to those of the next key? */
 __device__ inline bool same_before(const uint64_t *word, int before, int words)
 {
 	for (int back = 1; back <= before; back++) {
@@ -49,11 +52,12 @@ __device__ inline bool same_before(const uint64_t *word, int before, int words)
 }
 
 /*
- * Words are read as they lie.  A block has as many threads at work as make
- * whole keys, and so has each step of the grid: a thread always sees words of
- * the same place.
+ * Finds the range of the words at each place, and whether the keys are in order. Words are read in the
+ * order in which they lie. A block uses only as many threads as make whole keys, and the grid steps on by
+ * whole keys, so a thread always sees words of the same place.
  */
-__global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uint64_t count, int words, WordsLook *look)
+__global__ void __launch_bounds__(THREADS)
+	summarizeWords(const uint64_t *keys, uint64_t count, int words, WordsSummary *summary)
 {
 	const int AHEAD = 4;
 	__shared__ uint64_t not_lo[THREADS], hi[THREADS];
@@ -62,7 +66,7 @@ __global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uin
 	const uint64_t all = count * words;
 	const uint64_t step = gridDim.x * (uint64_t)at_work;
 	uint64_t own_not_lo = 0, own_hi = 0;
-	bool falls = false;
+	bool decreases = false;
 
 	for (uint64_t first = blockIdx.x * (uint64_t)at_work + threadIdx.x; threadIdx.x < at_work && first < all;
 		 first += AHEAD * step) {
@@ -76,25 +80,26 @@ __global__ void __launch_bounds__(THREADS) lookAtWords(const uint64_t *keys, uin
 			if (i >= all) continue;
 			own_not_lo = max(own_not_lo, ~word[a]);
 			own_hi = max(own_hi, word[a]);
-			/* One fall is enough to know: with keys in no order, this is soon over. */
-			if (!falls && i + words < all && word[a] > keys[i + words]) falls = same_before(keys + i, place, words);
+			/* One decrease is enough to know, and keys in random order have one soon. */
+			if (!decreases && i + words < all && word[a] > keys[i + words])
+				decreases = same_before(keys + i, place, words);
 		}
 	}
 
 	not_lo[threadIdx.x] = own_not_lo;
 	hi[threadIdx.x] = own_hi;
-	falls = __syncthreads_or(falls) != 0;
-	if (threadIdx.x == 0 && falls) look->falls = 1;
+	decreases = __syncthreads_or(decreases) != 0;
+	if (threadIdx.x == 0 && decreases) summary->decreases = 1;
 	if (threadIdx.x >= words) return;
 	for (unsigned other = threadIdx.x + words; other < at_work; other += words) {
 		own_not_lo = max(own_not_lo, not_lo[other]);
 		own_hi = max(own_hi, hi[other]);
 	}
-	atomicMax(&look->not_lo[threadIdx.x], (unsigned long long)own_not_lo);
-	atomicMax(&look->hi[threadIdx.x], (unsigned long long)own_hi);
+	atomicMax(&summary->not_lo[threadIdx.x], (unsigned long long)own_not_lo);
+	atomicMax(&summary->hi[threadIdx.x], (unsigned long long)own_hi);
 }
 
-/* A level's keys, in the order so far; NULL: in that of the input. */
+/* Makes a level's keys in the given order of rows; order NULL: in input order. */
 __global__ void __launch_bounds__(THREADS)
 	cutLevel(const uint64_t *keys, int words, const uint32_t *order, const __grid_constant__ WordLevel level,
 			 uint64_t *cut, uint64_t count)
@@ -105,16 +110,16 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* The merge keys of a piece's keys, in the order of rows. */
+/* Makes the merge keys of a piece, in the order of rows. */
 __global__ void __launch_bounds__(THREADS)
-	mergeKeys(const uint64_t *keys, int words, const uint32_t *rows, const __grid_constant__ GpusortMergeKey settled,
+	mergeKeys(const uint64_t *keys, int words, const uint32_t *rows, const __grid_constant__ GpusortMergeKey layout,
 			  uint64_t *made, uint64_t count)
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		made[i] = gpusort_merge_key_make(&settled, keys + (uint64_t)rows[i] * words);
+		made[i] = gpusort_merge_key_make(&layout, keys + (uint64_t)rows[i] * words);
 }
 
-/* Rows of the order so far become rows of the input. */
+/* Converts rows from positions in the order so far to input positions. */
 __global__ void __launch_bounds__(THREADS) composeRows(const uint32_t *order, uint32_t *rows, uint64_t count)
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step())
@@ -122,10 +127,9 @@ __global__ void __launch_bounds__(THREADS) composeRows(const uint32_t *order, ui
 }
 
 /*
- * Puts ties in order: rows is in the order of the top level, and repaired its
- * copy.  Of each tie, the thread that finds the first two keys out of order
- * sorts all rows, by insertion, which is stable.  Threads look at rows and
- * write to repaired, so that none sees what another moves.
+ * Puts ties in order. rows is ordered by the top level, and repaired is a copy of it. In each tie, the
+ * thread that finds the first two keys out of order sorts all of the tie's rows by insertion, which is
+ * stable. Threads read rows and write repaired, so that none sees rows that another one is moving.
  */
 __global__ void __launch_bounds__(THREADS)
 	repairRows(const uint64_t *keys, int words, const __grid_constant__ WordLevel top, const uint32_t *rows,
@@ -161,6 +165,7 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
+/* Checks that (key, row) ascends strictly, and sums up the hashes of all row numbers and of rows. */
 __global__ void __launch_bounds__(THREADS)
 	checkRows(const uint64_t *keys, int words, const uint32_t *rows, uint64_t count, RowsFound *found)
 {
@@ -168,11 +173,11 @@ __global__ void __launch_bounds__(THREADS)
 	bool disorder = false;
 	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
 		const uint32_t two = rows[i];
-		before += mix(i + 1);
-		after += mix((uint64_t)two + 1);
+		before += hash(i + 1);
+		after += hash((uint64_t)two + 1);
 		if (i == 0) continue;
 		const uint32_t one = rows[i - 1];
-		if (one >= count || two >= count) continue; /* the sums differ, then */
+		if (one >= count || two >= count) continue; /* the sums differ then */
 		const int order = order_of(keys + (uint64_t)one * words, keys + (uint64_t)two * words, words);
 		disorder |= order > 0 || (order == 0 && one >= two);
 	}
@@ -184,7 +189,7 @@ __global__ void __launch_bounds__(THREADS)
 	atomicAdd(&found->after, (unsigned long long)after);
 }
 
-/* For tests: what a broken sort might leave. count is at least 2. */
+/* For tests: damages the result as a faulty sort might. count is at least 2. */
 __global__ void spoilRows(uint32_t *rows, uint64_t count, bool lose)
 {
 	const uint32_t row = rows[0];

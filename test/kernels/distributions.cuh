@@ -1,20 +1,20 @@
 /*
- * distributions.cuh - the inputs that kernel_test and bench_gpu sort.
+ * distributions.cuh
+ *		The inputs that kernel_test and bench_gpu sort.
  *
- * A key is a function of its position, the number of keys and a seed, so that
- * any number of keys is made on the device without copies, and a failure can
- * be repeated from what was printed.
+ * A key is a function of its position, the number of keys and a seed. So any number of keys is made on
+ * the device without a copy, and a failure can be repeated from the values that were printed.
  *
  *	Helman, Bader, JaJa		uniform, gaussian, zero, bucket, staggered, sorted
  *	Thearling and Smith		and-of-k: entropy falls with k
  *	IPS4o					zipf, exponential, root-dup, two-dup, eight-dup,
  *							almost-sorted
- *	quicksort's enemies		organ-pipe, sawtooth, median-killer (McIlroy),
- *							periodic (fools strided samples), few values
- *	enemies of equal bins	outlier, low-outlier, bucket-killer (each bit
+ *	bad for quicksort		organ-pipe, sawtooth, median-killer (McIlroy),
+ *							periodic (defeats strided samples), few values
+ *	bad for equal bins		outlier, low-outlier, bucket-killer (each bit
  *							length equally often), clusters, dense
- *	enemies of prefixes		low-bits, high-bits, prefix (upper half equal)
- *	extremes				all-ones, which is also what padding looks like
+ *	bad for prefixes		low-bits, high-bits, prefix (upper half equal)
+ *	extremes				all-ones, which is also the value of padding
  */
 #ifndef GPUSORT_DISTRIBUTIONS_CUH
 #define GPUSORT_DISTRIBUTIONS_CUH

@@ -1,10 +1,10 @@
 /*
- * harness.cuh - one case of kernel_test: an input, its reference, a sort, a check.
+ * harness.cuh
+ *		One case of kernel_test: an input, its reference, a sort, a check.
  *
- * A result must equal CUB's stable sort of pairs of the same input, key by
- * key and row by row, which is permutation, order and stability at once.
- * Since CUB is tested too, a result must also pass checks that need no
- * reference (on_device.cuh).
+ * A result must equal CUB's stable sort of pairs of the same input, key by key and row by row. That
+ * checks at once that it is a permutation, ordered and stable. Since CUB itself is tested too, a result
+ * must also pass checks that need no reference (on_device.cuh).
  */
 #ifndef GPUSORT_HARNESS_CUH
 #define GPUSORT_HARNESS_CUH
@@ -16,6 +16,7 @@
 
 static unsigned long long passed, failed;
 
+/* Counts a check. Prints what if it failed, for the first 40 failures. */
 static bool expect(bool good, const char *what)
 {
 	good ? passed++ : failed++;
@@ -27,13 +28,13 @@ static bool expect(bool good, const char *what)
 template <typename K> struct Case {
 	Distribution distribution;
 	uint64_t n, seed;
-	bool paired; /* good_rows is there */
+	bool paired; /* good_rows is filled in */
 	Memory input, good_keys, good_rows;
 
 	void make(Distribution d, uint64_t count, uint64_t with_seed, bool with_rows)
 	{
 		GpusortCudaReport report = {};
-		gpusort::Run run = make_run(&report, 256);
+		gpusort::Context context = make_context(&report, 256);
 		Memory keys_spare, rows_spare;
 		K *keys_sorted;
 		uint32_t *rows_sorted;
@@ -48,25 +49,25 @@ template <typename K> struct Case {
 		make_keys<K>(input, d, n, seed);
 		MUST(cudaMemcpyAsync(good_keys.as<K>(), input.as<K>(), n * sizeof(K), cudaMemcpyDeviceToDevice, stream));
 		if (!paired) {
-			MUST_PASS(gpusort::cub_sort(run, good_keys.as<K>(), keys_spare.as<K>(), n, &keys_sorted));
+			MUST_PASS(gpusort::cub_sort(context, good_keys.as<K>(), keys_spare.as<K>(), n, &keys_sorted));
 		} else {
 			take(good_rows, n * sizeof(uint32_t));
 			take(rows_spare, n * sizeof(uint32_t));
 			make_rows(good_rows.as<uint32_t>(), n);
-			MUST_PASS(gpusort::cub_sort_pairs(run, good_keys.as<K>(), keys_spare.as<K>(), good_rows.as<uint32_t>(),
+			MUST_PASS(gpusort::cub_sort_pairs(context, good_keys.as<K>(), keys_spare.as<K>(), good_rows.as<uint32_t>(),
 											  rows_spare.as<uint32_t>(), (uint32_t)n, &keys_sorted, &rows_sorted));
 			if (rows_sorted != good_rows.as<uint32_t>()) good_rows.swap(rows_spare);
 		}
 		if (keys_sorted != good_keys.as<K>()) good_keys.swap(keys_spare);
 	}
 
-	/* Sorts a copy of the input and checks it. */
+	/* Sorts a copy of the input and checks the result. */
 	void run_one(GpusortAlgorithm algorithm, bool with_rows, int bins, gpusort::Spoil spoil)
 	{
 		GpusortCudaReport report = {};
 		const bool keys_too = with_rows && n % 2 == 1;
 		GpusortCudaSort sort = {n, (int)sizeof(K), with_rows, algorithm, bins, keys_too};
-		gpusort::Run run = make_run(&report, bins);
+		gpusort::Context context = make_context(&report, bins);
 		Memory keys, rows;
 		Found found[2];
 		char what[200];
@@ -74,10 +75,10 @@ template <typename K> struct Case {
 		snprintf(what, sizeof(what), "%s u%d%s n=%llu %s bins=%d seed=%llu spoil=%d", gpusort_algorithm_name(algorithm),
 				 (int)sizeof(K) * 8, with_rows ? " rows" : "", (unsigned long long)n, DISTRIBUTION_NAMES[distribution],
 				 bins, (unsigned long long)seed, spoil);
-		run.spoil = spoil;
+		context.spoil = spoil;
 		take(keys, n * sizeof(K));
 		MUST(cudaMemcpyAsync(keys.as<K>(), input.as<K>(), n * sizeof(K), cudaMemcpyDeviceToDevice, stream));
-		GpusortCudaStatus status = gpusort::sort_on_device(run, sort, keys, rows);
+		GpusortCudaStatus status = gpusort::sort_on_device(context, sort, keys, rows);
 		if (spoil == gpusort::SPOIL_KEY) {
 			expect(status == GPUSORT_CUDA_UNSORTED, what);
 			return;
@@ -98,8 +99,9 @@ template <typename K> struct Case {
 	}
 };
 
-static const std::vector<GpusortAlgorithm> ALGORITHMS = {
-	GPUSORT_ALGORITHM_MPPSORT, GPUSORT_ALGORITHM_QUICKSORT, GPUSORT_ALGORITHM_MERGESORT, GPUSORT_ALGORITHM_RADIXSORT, GPUSORT_ALGORITHM_CUB};
+static const std::vector<GpusortAlgorithm> ALGORITHMS = {GPUSORT_ALGORITHM_MPPSORT, GPUSORT_ALGORITHM_QUICKSORT,
+														 GPUSORT_ALGORITHM_MERGESORT, GPUSORT_ALGORITHM_RADIXSORT,
+														 GPUSORT_ALGORITHM_CUB};
 
 static std::vector<Distribution> all_distributions()
 {

@@ -1,18 +1,18 @@
 /*
- * kernel_test.cu - every algorithm of kernels/ on every input we know of.
+ * kernel_test.cu
+ *		Tests every algorithm of kernels/ on every input of distributions.cuh.
  *
  *	kernel_test [--quick] [--sanitize] [--large] [--lane] [--random N] [--seed S]
  *
  *	--quick		sizes around every limit of the kernels, all distributions
  *	--sanitize	a small part of that, short enough for compute-sanitizer
- *	--large		up to and beyond 2^32 keys; needs some 100 GB of device memory
- *	--lane		the C interface: pieces, several lanes, the memory limit
+ *	--large		up to and beyond 2^32 keys; needs about 100 GB of device memory
+ *	--lane		the C interface: uploads in parts, several lanes, the memory limit
  *	--random	N sorts of random size, width, distribution and algorithm
  *
- * distributions.cuh has the inputs, harness.cuh says what is checked.  How fast
- * all this is, bench/bench_gpu.cu tells.
+ * distributions.cuh has the inputs; harness.cuh describes the checks. bench/bench_gpu.cu measures speed.
  *
- * The last line is "N passed, M failed"; the status is 0 if M is.
+ * The last line is "N passed, M failed"; the exit status is 0 if M is 0.
  */
 #include "harness.cuh"
 #include "lane_test.cuh"
@@ -31,7 +31,8 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 			one.make(d, n, n + 1, true);
 			for (int rows = 0; rows < 2; rows++) {
 				for (GpusortAlgorithm algorithm : ALGORITHMS) {
-					if (algorithm != GPUSORT_ALGORITHM_MPPSORT) one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
+					if (algorithm != GPUSORT_ALGORITHM_MPPSORT)
+						one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
 				}
 				for (int b : bins)
 					one.run_one(GPUSORT_ALGORITHM_MPPSORT, rows, b, gpusort::SPOIL_NOTHING);
@@ -40,7 +41,7 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 	}
 }
 
-/* The paths behind the check after the sort. */
+/* Tests the repair and the errors after a sort whose result is damaged. */
 template <typename K> static void run_spoiled(uint64_t n)
 {
 	Case<K> one;
@@ -62,17 +63,17 @@ static void mode_quick()
 	/* clang-format on */
 	run_sizes<uint32_t>(sizes, all_distributions(), {0, 256, 1024, 2, 3});
 	run_sizes<uint64_t>(sizes, all_distributions(), {0, 256, 1024, 2, 3});
-	/* Around the tiles of merge sort, one and several. */
+	/* Sizes around one and several tiles of merge sort. */
 	std::vector<uint64_t> tiles = {2815, 2816, 2817, 4351, 4352, 4353,	5631,
 								   5632, 5633, 8703, 8704, 8705, 26113, 300000};
 	std::vector<Distribution> orders = {UNIFORM, SORTED, REVERSE, TWO_VALUES, ALMOST_SORTED, ORGAN_PIPE, ALL_ONES};
 	run_sizes<uint32_t>(tiles, orders, {0});
 	run_sizes<uint64_t>(tiles, orders, {0});
-	/* Enough keys for more levels than there are, and so for CUB's end of it; and larger chunks. */
+	/* Enough keys to need more levels than there are, so that CUB finishes them; and larger chunks. */
 	std::vector<Distribution> skewed = {UNIFORM, ZIPF, BUCKET_KILLER, OUTLIER, AND_OF_8, DENSE};
 	run_sizes<uint32_t>({20000000}, skewed, {0, 2});
 	run_sizes<uint64_t>({20000000}, skewed, {0, 2});
-	/* As on devices with less shared memory: of compute capability 7.5, and 8.6. */
+	/* As on devices with less shared memory: those of compute capability 7.5 and 8.6. */
 	const int optin = shared_optin;
 	for (int less : {65536, 101376}) {
 		shared_optin = less;
@@ -92,7 +93,10 @@ static void mode_sanitize()
 	run_sizes<uint32_t>({8193}, {UNIFORM, ZIPF}, {256});
 	run_sizes<uint64_t>({4097}, {BUCKET_KILLER}, {2});
 	run_sizes<uint64_t>({20001}, {OUTLIER}, {1024, 3});
-	/* One list too long for a block of quicksort, and several passes of merges, without the dear sorts of the rows. */
+	/*
+	 * One list too long for one block of quicksort, and several passes of merges, without the slow sorts
+	 * of rows.
+	 */
 	Case<uint32_t> one;
 	one.make(UNIFORM, 70001, 1, false);
 	for (GpusortAlgorithm algorithm : ALGORITHMS)

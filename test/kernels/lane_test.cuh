@@ -1,10 +1,11 @@
 /*
- * lane_test.cuh - kernel_test --lane: the C interface as the service uses it.
+ * lane_test.cuh
+ *		kernel_test --lane: the C interface, used as the GPU service uses it.
  *
- * Several lanes at once, their uploads in pieces that interleave; sorts by
- * each algorithm; downloads in pieces, polled; the memory limit met while
- * uploading and while sorting; CUDA's own refusal; registered memory; lanes
- * of none and of one key.  The reference is std::stable_sort on the host.
+ * Several lanes at once, with interleaved uploads in parts; sorts by each algorithm; downloads in parts,
+ * polled; the memory limit reached while uploading and while sorting; an allocation that CUDA itself
+ * refuses; registered memory; lanes with no key and with one key. The reference is std::stable_sort on
+ * the host.
  */
 #ifndef GPUSORT_LANE_TEST_CUH
 #define GPUSORT_LANE_TEST_CUH
@@ -13,12 +14,12 @@
 
 /* ---- the C interface ---- */
 
-/* Uploads from host memory in pieces of odd sizes. */
-static GpusortCudaStatus upload_pieces(GpusortCudaLane *lane, const void *host, size_t bytes, size_t piece)
+/* Uploads from host memory in parts of part_bytes. */
+static GpusortCudaStatus upload_parts(GpusortCudaLane *lane, const void *host, size_t bytes, size_t part_bytes)
 {
-	for (size_t at = 0; at < bytes; at += piece) {
+	for (size_t at = 0; at < bytes; at += part_bytes) {
 		GpusortCudaStatus status =
-			gpusort_cuda_upload(lane, (const char *)host + at, std::min(piece, bytes - at), &error);
+			gpusort_cuda_upload(lane, (const char *)host + at, std::min(part_bytes, bytes - at), &error);
 		if (status != GPUSORT_CUDA_OK) return status;
 	}
 	return GPUSORT_CUDA_OK;
@@ -51,11 +52,11 @@ template <typename K> struct LaneCase {
 	}
 };
 
-/* Lanes of one width at once: pieces of all are uploaded in turn, then each is sorted, then all downloaded. */
+/* Lanes of one width at once: uploads parts to all of them in turn, then sorts each, then downloads all. */
 template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 {
 	const int LANES = 6;
-	const size_t PIECE = 100000;
+	const size_t PART_BYTES = 100000;
 	LaneCase<K> lanes[LANES];
 	GpusortCudaReport report;
 	size_t most = 0;
@@ -63,16 +64,16 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 	for (int l = 0; l < LANES; l++) {
 		lanes[l].fill(50000 + 250000 * l, l);
 		most = std::max(most, lanes[l].keys.size() * sizeof(K));
-		/* Registered, so that uploads are still under way when the first lane sorts. */
+		/* Registered, so that uploads are still in flight when the first lane sorts. */
 		MUST_PASS(gpusort_cuda_register(lanes[l].keys.data(), lanes[l].keys.size() * sizeof(K), &error));
 		MUST_PASS(gpusort_cuda_lane_open(dev, &lanes[l].lane, &error));
 	}
-	for (size_t at = 0; at < most; at += PIECE) {
+	for (size_t at = 0; at < most; at += PART_BYTES) {
 		for (LaneCase<K> &one : lanes) {
 			size_t bytes = one.keys.size() * sizeof(K);
 			if (at < bytes)
-				MUST_PASS(
-					gpusort_cuda_upload(one.lane, (char *)one.keys.data() + at, std::min(PIECE, bytes - at), &error));
+				MUST_PASS(gpusort_cuda_upload(one.lane, (char *)one.keys.data() + at, std::min(PART_BYTES, bytes - at),
+											  &error));
 		}
 	}
 	for (int l = 0; l < LANES; l++) {
@@ -104,7 +105,10 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 	expect(gpusort_cuda_memory_used(dev) == 0, "closed lanes hold no memory");
 }
 
-/* Keys of three words, uploaded by whole keys as chunks bring them; the rows come back, alone and with merge keys. */
+/*
+ * Keys of three words, uploaded in whole keys, as from chunks. Downloads the rows, alone and with merge
+ * keys.
+ */
 static void run_words_lane(GpusortCudaDevice *dev)
 {
 	const uint64_t n = 300000;
@@ -126,14 +130,15 @@ static void run_words_lane(GpusortCudaDevice *dev)
 		return std::lexicographical_compare(one, one + words, two, two + words);
 	});
 	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
-	MUST_PASS(upload_pieces(lane, keys.data(), n * width, 70000 * width));
+	MUST_PASS(upload_parts(lane, keys.data(), n * width, 70000 * width));
 	sort.rows = n + 1;
-	expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_FAULT, "more keys of words than there are");
+	expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_FAULT,
+		   "more keys of words than were uploaded");
 	gpusort_cuda_lane_close(lane);
 
 	sort.rows = n;
 	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
-	MUST_PASS(upload_pieces(lane, keys.data(), n * width, 70000 * width));
+	MUST_PASS(upload_parts(lane, keys.data(), n * width, 70000 * width));
 	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
 	expect(gpusort_cuda_download(lane, false, 0, keys.data(), 8, &error) == GPUSORT_CUDA_FAULT,
 		   "keys of several words do not come back");
@@ -148,9 +153,9 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	sort.keys_too = true;
 	sort.merge_key = &settled;
 	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
-	MUST_PASS(upload_pieces(lane, keys.data(), n * width, 70000 * width));
+	MUST_PASS(upload_parts(lane, keys.data(), n * width, 70000 * width));
 	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
-	expect(gpusort_cuda_memory_used(dev) < n * width, "of several words, the keys' memory is given back");
+	expect(gpusort_cuda_memory_used(dev) < n * width, "the memory of keys of several words is given back");
 	expect(gpusort_cuda_download(lane, false, n * 8, made.data(), 8, &error) == GPUSORT_CUDA_FAULT,
 		   "no more merge keys than rows come back");
 	MUST_PASS(gpusort_cuda_download(lane, false, 0, made.data(), n * sizeof(uint64_t), &error));
@@ -164,7 +169,7 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	expect(gpusort_cuda_memory_used(dev) == 0, "a lane of several words holds no memory once closed");
 }
 
-/* The limit is met while uploading and while sorting, and the lane goes on or is closed. */
+/* Reaches the limit while uploading and while sorting; the lane continues, or is closed. */
 static void run_limits(GpusortCudaDevice *dev)
 {
 	LaneCase<uint64_t> one;
@@ -176,10 +181,10 @@ static void run_limits(GpusortCudaDevice *dev)
 
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
 	gpusort_cuda_set_memory_limit(dev, bytes / 2);
-	expect(upload_pieces(one.lane, one.keys.data(), bytes, bytes) == GPUSORT_CUDA_NO_MEMORY, "upload over the limit");
-	MUST_PASS(upload_pieces(one.lane, one.keys.data(), 8000, 1000));
+	expect(upload_parts(one.lane, one.keys.data(), bytes, bytes) == GPUSORT_CUDA_NO_MEMORY, "upload over the limit");
+	MUST_PASS(upload_parts(one.lane, one.keys.data(), 8000, 1000));
 	gpusort_cuda_set_memory_limit(dev, 3 * bytes / 2 + 8000);
-	MUST_PASS(upload_pieces(one.lane, one.keys.data() + 1000, bytes - 8000, bytes - 8000));
+	MUST_PASS(upload_parts(one.lane, one.keys.data() + 1000, bytes - 8000, bytes - 8000));
 	expect(gpusort_cuda_sort(one.lane, &sort, &report, &error) == GPUSORT_CUDA_NO_MEMORY, "sort over the limit");
 	gpusort_cuda_lane_close(one.lane);
 	expect(gpusort_cuda_memory_used(dev) == 0, "a lane that failed holds no memory once closed");
@@ -187,7 +192,7 @@ static void run_limits(GpusortCudaDevice *dev)
 	gpusort_cuda_set_memory_limit(dev, 0);
 	gpusort_cuda_trim(dev);
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
-	MUST_PASS(upload_pieces(one.lane, one.keys.data(), bytes, 12345 * 8));
+	MUST_PASS(upload_parts(one.lane, one.keys.data(), bytes, 12345 * 8));
 	MUST_PASS(gpusort_cuda_sort(one.lane, &sort, &report, &error));
 	expect(gpusort_cuda_download(one.lane, false, bytes, one.out.data(), 8, &error) == GPUSORT_CUDA_FAULT,
 		   "download past the end is refused");
@@ -204,8 +209,8 @@ static void run_limits(GpusortCudaDevice *dev)
 	Memory huge;
 	gpusort::Budget *shared_budget = &budget;
 	expect(huge.allocate(shared_budget, stream, (size_t)1 << 44, &error) == GPUSORT_CUDA_NO_MEMORY,
-		   "CUDA's own refusal is no fault");
-	MUST_PASS(upload_pieces(one.lane, one.keys.data(), bytes, bytes));
+		   "CUDA's own refusal is not a fault");
+	MUST_PASS(upload_parts(one.lane, one.keys.data(), bytes, bytes));
 	GpusortCudaSort plain = {one.keys.size(), 8, false, GPUSORT_ALGORITHM_AUTO, 0};
 	expect(gpusort_cuda_sort(one.lane, &plain, &report, &error) == GPUSORT_CUDA_OK, "a sort after CUDA's refusal");
 	gpusort_cuda_lane_close(one.lane);
@@ -228,7 +233,7 @@ static void mode_lane()
 	run_words_lane(dev);
 	run_limits(dev);
 
-	/* Registered memory, an empty and a single-key lane. */
+	/* Registered memory; a lane without keys and a lane with one key. */
 	if (posix_memalign(&pinned, 4096, 1 << 20) != 0) exit(2);
 	memset(pinned, 1, 1 << 20);
 	expect(gpusort_cuda_register(pinned, 1 << 20, &error) == GPUSORT_CUDA_OK, "register");
@@ -240,7 +245,7 @@ static void mode_lane()
 		uint64_t finished = 0;
 		MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
 		MUST_PASS(gpusort_cuda_upload(lane, pinned, 4 * n, &error));
-		expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_OK, "sort of none or one");
+		expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_OK, "sort of no key or one key");
 		MUST_PASS(gpusort_cuda_download(lane, false, 0, &out[0], 4 * n, &error));
 		MUST_PASS(gpusort_cuda_download(lane, true, 0, &out[1], 4 * n, &error));
 		while (finished < 2)

@@ -1,10 +1,10 @@
 /*
- * merge_test.cuh - merge_sort() by an order that looks at a part of the item only.
+ * merge_test.cuh
+ *		Tests merge_sort() with an order that compares only a part of the item.
  *
- * Items are a key and their input position, and only the key is compared:
- * afterwards items of equal keys have to be in the order of their positions,
- * which is stability, and each has to be the one that was made for its
- * position.  Items of 4, 8 and 16 bytes, few and many values, up and down.
+ * An item is a key and its input position, and only keys are compared. Afterwards items of equal keys
+ * must be in the order of their positions, which is stability, and each must be the item that was made
+ * for its position. Items have 4, 8 and 16 bytes, and few or many values; they are sorted up and down.
  */
 #ifndef GPUSORT_MERGE_TEST_CUH
 #define GPUSORT_MERGE_TEST_CUH
@@ -16,7 +16,7 @@ struct alignas(16) WideItem {
 	uint64_t key, position;
 };
 
-/* What an item of each size is made of. */
+/* Makes an item of each size. */
 __host__ __device__ inline void make_item(uint32_t *item, uint64_t key, uint64_t position)
 {
 	*item = (uint32_t)(key << 24 | position);
@@ -73,7 +73,10 @@ template <typename T> __global__ void makeItems(T *items, uint64_t n, uint64_t v
 		make_item(&items[i], hash(i) % values, i);
 }
 
-/* Each item once and the right one, since none is after itself; in order of key, then position. */
+/*
+ * Checks that items are in the order of (key, position), so that each occurs once, and that each is the
+ * one made for its position.
+ */
 template <typename T>
 __global__ void checkItems(const T *items, uint64_t n, uint64_t values, ByKey less, unsigned long long *wrong)
 {
@@ -94,7 +97,7 @@ __global__ void checkItems(const T *items, uint64_t n, uint64_t values, ByKey le
 template <typename T> static void run_stable(uint64_t n, uint64_t values, bool descending)
 {
 	GpusortCudaReport report = {};
-	gpusort::Run run = make_run(&report, 0);
+	gpusort::Context context = make_context(&report, 0);
 	Memory items, spare, device;
 	unsigned long long wrong;
 	T *sorted;
@@ -105,7 +108,7 @@ template <typename T> static void run_stable(uint64_t n, uint64_t values, bool d
 	MUST_PASS(device.allocate(&budget, stream, sizeof(wrong), &error));
 	makeItems<<<grid(n), THREADS, 0, stream>>>(items.as<T>(), n, values);
 	MUST(cudaGetLastError());
-	MUST_PASS(gpusort::merge_sort(run, items.as<T>(), spare.as<T>(), n, ByKey{descending}, &sorted));
+	MUST_PASS(gpusort::merge_sort(context, items.as<T>(), spare.as<T>(), n, ByKey{descending}, &sorted));
 	MUST(cudaMemsetAsync(device.as<void>(), 0, sizeof(wrong), stream));
 	checkItems<<<grid(n), THREADS, 0, stream>>>(sorted, n, values, ByKey{descending}, device.as<unsigned long long>());
 	MUST(cudaGetLastError());
@@ -116,7 +119,7 @@ template <typename T> static void run_stable(uint64_t n, uint64_t values, bool d
 	expect(wrong == 0, what);
 }
 
-/* Sizes up to 2^24, as many as a position of 4-byte items counts. */
+/* n is at most 2^24, because a 4-byte item has 24 bits for its position. */
 static void mode_merge(const std::vector<uint64_t> &sizes)
 {
 	for (uint64_t n : sizes) {

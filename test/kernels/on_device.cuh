@@ -1,13 +1,13 @@
 /*
- * on_device.cuh - what kernel_test and bench_gpu share: the device, inputs
- * that are made on it, and a check of results there.
+ * on_device.cuh
+ *		The parts that kernel_test and bench_gpu share: the device, inputs, checks.
  *
- * The check needs no reference for keys alone: neighbours in order, and the
- * same sum of hashes as the input.  With rows, each key must also be found at
- * its row of the input, and keys and rows must be those of a reference.
+ * Inputs are made and results are checked on the device. Keys alone are checked without a reference:
+ * neighbours must be in order, and the sum of hashes must be that of the input. With rows, each key must
+ * also be the key at its row of the input, and keys and rows must equal a reference.
  *
- * What is no result of a sort but stops the program (no device, no memory for
- * the input) exits with status 2.
+ * An error that is not the result of a sort (no device, no memory for the input) ends the program with
+ * exit status 2.
  */
 #ifndef GPUSORT_ON_DEVICE_CUH
 #define GPUSORT_ON_DEVICE_CUH
@@ -23,9 +23,9 @@ using gpusort::Memory;
 
 static const int THREADS = 256;
 
-/* Found by a check on the device: of the input, and of the result. */
+/* The result of a check, of the input and of the sorted keys. */
 struct Found {
-	unsigned long long wrong; /* 0 for the input */
+	unsigned long long wrong; /* number of wrong keys and rows; 0 for the input */
 	unsigned long long sum;
 };
 
@@ -34,9 +34,9 @@ static gpusort::Budget budget;
 static GpusortCudaError error;
 static int sm_count, shared_optin;
 static void *mailbox;
-static cudaEvent_t posted;
+static cudaEvent_t mailbox_ready;
 
-/* A program that cannot go on says why and ends. */
+/* Prints the reason and ends the program. */
 static void must(cudaError_t code, const char *what)
 {
 	if (code == cudaSuccess) return;
@@ -67,7 +67,10 @@ __global__ void makeRows(uint32_t *rows, uint64_t n)
 		rows[i] = (uint32_t)i;
 }
 
-/* Against the reference (NULL: none) and against what needs none. rows may be NULL, or keys, which are then rows'. */
+/*
+ * Checks keys against the reference (good_keys, NULL: none) and without it. rows may be NULL; keys may be
+ * NULL if rows are given, and are then fetched by row.
+ */
 template <typename K>
 __global__ void checkKeys(const K *input, const K *keys, const uint32_t *rows, const K *good_keys,
 						  const uint32_t *good_rows, uint64_t n, Found *before, Found *after)
@@ -100,21 +103,24 @@ static void take(Memory &memory, uint64_t bytes)
 	MUST_PASS(memory.allocate(&budget, stream, bytes, &error));
 }
 
-/* n keys, unsigned. The memory must have room for them. */
+/* Fills keys with n keys; they must have room. */
 template <typename K> static void make_keys(const Memory &keys, Distribution distribution, uint64_t n, uint64_t seed)
 {
 	makeKeys<<<grid(n), THREADS, 0, stream>>>(keys.as<K>(), distribution, n, seed);
 	MUST(cudaGetLastError());
 }
 
-/* The rows 0 to n - 1. */
+/* Fills rows with 0 to n - 1. */
 static void make_rows(uint32_t *rows, uint64_t n)
 {
 	makeRows<<<grid(n), THREADS, 0, stream>>>(rows, n);
 	MUST(cudaGetLastError());
 }
 
-/* Checks a result (rows, good_keys and good_rows as for checkKeys) and waits for what was found of input and result. */
+/*
+ * Checks a result (arguments as for checkKeys). Waits for the device. found[0] describes the input,
+ * found[1] the result.
+ */
 template <typename K>
 static void check_result(const K *input, const K *keys, const uint32_t *rows, const K *good_keys,
 						 const uint32_t *good_rows, uint64_t n, Found found[2])
@@ -131,22 +137,22 @@ static void check_result(const K *input, const K *keys, const uint32_t *rows, co
 
 /* ---- the device ---- */
 
-static gpusort::Run make_run(GpusortCudaReport *report, int bins)
+static gpusort::Context make_context(GpusortCudaReport *report, int bins)
 {
-	gpusort::Run run = {};
-	run.stream = stream;
-	run.budget = &budget;
-	run.err = &error;
-	run.report = report;
-	run.sm_count = sm_count;
-	run.shared_optin = shared_optin;
-	run.mailbox = mailbox;
-	run.posted = posted;
-	run.bins = bins;
-	return run;
+	gpusort::Context context = {};
+	context.stream = stream;
+	context.budget = &budget;
+	context.err = &error;
+	context.report = report;
+	context.sm_count = sm_count;
+	context.shared_optin = shared_optin;
+	context.mailbox = mailbox;
+	context.mailbox_ready = mailbox_ready;
+	context.bins = bins;
+	return context;
 }
 
-/* Gives back what the pool keeps, then says what is free, in bytes. */
+/* The free device memory in bytes, after giving back the memory that the pool keeps. */
 static size_t free_memory()
 {
 	size_t free_bytes, total_bytes;
@@ -163,7 +169,7 @@ static void set_up(int ordinal)
 	MUST(cudaSetDevice(ordinal));
 	MUST(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, ordinal));
 	MUST(cudaHostAlloc(&mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault));
-	MUST(cudaEventCreateWithFlags(&posted, cudaEventDisableTiming));
+	MUST(cudaEventCreateWithFlags(&mailbox_ready, cudaEventDisableTiming));
 	MUST(cudaDeviceGetAttribute(&shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal));
 	MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	props.allocType = cudaMemAllocationTypePinned;

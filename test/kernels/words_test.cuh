@@ -1,9 +1,10 @@
 /*
- * words_test.cuh - sorts of rows by keys of several words.
+ * words_test.cuh
+ *		Tests sorts of rows by keys of several words.
  *
- * The reference is std::stable_sort on the host.  Shapes are chosen by what
- * they make of the sort: how many levels there are, whether words straddle
- * them, whether a level's prefixes decide, whether there is anything to sort.
+ * The reference is std::stable_sort on the host. The shapes of the keys differ in the number of levels,
+ * in whether words straddle levels, in whether a level's prefixes decide the order, and in whether there
+ * is anything to sort.
  */
 #ifndef GPUSORT_WORDS_TEST_CUH
 #define GPUSORT_WORDS_TEST_CUH
@@ -13,25 +14,25 @@
 /* clang-format off */
 enum Shape {
 	FULL_WORDS,		/* as many levels as words */
-	NARROW_WORDS,	/* all of them in one level */
-	STRADDLERS,		/* 40 bits each */
-	FEW_FIRST,		/* few values in all words but the last: long ties, and so every level */
-	SHORT_TIES,		/* some four keys alike in all words but the last */
-	FEW_KEYS,		/* few keys in all, of full words */
-	CONSTANT_WORDS, /* every other word is */
-	BOTH_ENDS,		/* high and low bits, none between: prefixes that do not decide, and so CUB */
-	LAST_DIFFERS,	/* nothing but the last word */
+	NARROW_WORDS,	/* all words fit one level */
+	STRADDLERS,		/* 40 bits per word */
+	FEW_FIRST,		/* few values in all words except the last: long ties, and so every level is sorted */
+	SHORT_TIES,		/* about four keys have all words except the last in common */
+	FEW_KEYS,		/* few different keys, with full words */
+	CONSTANT_WORDS, /* every other word is the same in all keys */
+	BOTH_ENDS,		/* high and low bits, none between: prefixes do not decide, so CUB sorts */
+	LAST_DIFFERS,	/* only the last word differs */
 	ALL_EQUAL,
-	IN_ORDER,		/* by the first word alone; no other word is */
-	BUT_ONE,		/* in order but for the last two keys */
+	IN_ORDER,		/* by the first word alone; no other word is in order */
+	ALMOST_IN_ORDER, /* in order except for the last two keys */
 	REVERSED,
 	SHAPES
 };
 /* clang-format on */
 
-static const char *const SHAPE_NAMES[] = {"full words", "narrow words", "straddlers", "few first",	  "short ties",
-										  "few keys",	"constant",		"both ends",  "last differs", "all equal",
-										  "in order",	"but one",		"reversed"};
+static const char *const SHAPE_NAMES[] = {"full words", "narrow words",	   "straddlers", "few first",	 "short ties",
+										  "few keys",	"constant",		   "both ends",	 "last differs", "all equal",
+										  "in order",	"almost in order", "reversed"};
 
 /* A word of key i of n. */
 static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_t n)
@@ -59,7 +60,7 @@ static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_
 		return UINT64_C(0xfedcba9876543210) + place;
 	case IN_ORDER:
 		return place == 0 ? i << 32 : h;
-	case BUT_ONE:
+	case ALMOST_IN_ORDER:
 		return last && i + 1 == n ? 0 : make_word(LAST_DIFFERS, 0, place, words, n) + (last ? i : 0);
 	case REVERSED:
 		return make_word(IN_ORDER, n - 1 - i / 2, place, words, n);
@@ -102,7 +103,7 @@ struct WordsCase {
 		});
 	}
 
-	/* What merge keys are settled for by the first so many keys, at least one. */
+	/* The merge key layout that the first count keys choose; count is at least 1. */
 	GpusortMergeKey settled_by(uint64_t count) const
 	{
 		std::vector<uint64_t> lo(keys.begin(), keys.begin() + words), hi = lo;
@@ -115,7 +116,7 @@ struct WordsCase {
 		return settled;
 	}
 
-	/* Are these the merge keys of all keys in good order? */
+	/* Are these the merge keys of all keys in the right order? */
 	bool merge_keys_good(const GpusortMergeKey &settled, const uint64_t *made) const
 	{
 		for (uint64_t i = 0; i < n; i++) {
@@ -124,7 +125,10 @@ struct WordsCase {
 		return true;
 	}
 
-	/* With merge keys, too: settled by the sort, or by a part of the keys. */
+	/*
+	 * Sorts and checks. merge_keys: also asks for merge keys, with a layout chosen by the sort or by a
+	 * part of the keys.
+	 */
 	void run_one(GpusortAlgorithm algorithm, gpusort::Spoil spoil, bool merge_keys = false)
 	{
 		const bool by_part = merge_keys && algorithm != GPUSORT_ALGORITHM_MPPSORT;
@@ -132,7 +136,7 @@ struct WordsCase {
 		GpusortMergeKey merge_key = by_part ? settled_by(n / 4 + 1) : GpusortMergeKey();
 		GpusortCudaReport report = {};
 		GpusortCudaSort sort = {n, 8, true, algorithm, 0, merge_keys, words, &merge_key};
-		gpusort::Run run = make_run(&report, 0);
+		gpusort::Context context = make_context(&report, 0);
 		Memory device_keys, device_rows;
 		std::vector<uint32_t> rows(n);
 		std::vector<uint64_t> keys_after(keys.size());
@@ -140,11 +144,11 @@ struct WordsCase {
 
 		snprintf(what, sizeof(what), "%s %d words n=%llu %s%s spoil=%d", gpusort_algorithm_name(algorithm), words,
 				 (unsigned long long)n, SHAPE_NAMES[shape], merge_keys ? " merge keys" : "", spoil);
-		run.spoil = spoil;
+		context.spoil = spoil;
 		take(device_keys, keys.size() * sizeof(uint64_t));
 		MUST(cudaMemcpyAsync(device_keys.as<uint64_t>(), keys.data(), keys.size() * sizeof(uint64_t),
 							 cudaMemcpyHostToDevice, stream));
-		GpusortCudaStatus status = gpusort::sort_on_device(run, sort, device_keys, device_rows);
+		GpusortCudaStatus status = gpusort::sort_on_device(context, sort, device_keys, device_rows);
 		if (spoil == gpusort::SPOIL_KEY) {
 			expect(status == GPUSORT_CUDA_UNSORTED, what);
 			return;
@@ -161,15 +165,15 @@ struct WordsCase {
 							 (merge_keys ? n : keys.size()) * sizeof(uint64_t), cudaMemcpyDeviceToHost, stream));
 		MUST(cudaStreamSynchronize(stream));
 		const bool resorted = spoil == gpusort::SPOIL_ORDER;
-		/* What is in order is not sorted, or mppSort would say by how many bins. */
+		/* Keys in order must not be sorted: mppSort would report its number of bins. */
 		const bool idle = words == 1 || shape != IN_ORDER || report.bins == 0;
-		/* One word is sorted as ever: those keys are not kept. */
+		/* Keys of one word are sorted as usual, and not kept. */
 		const bool good_keys = words == 1 || (merge_keys ? merge_keys_good(merge_key, keys_after.data()) &&
 															   (by_part || same_merge_key(merge_key, by_all))
 														 : keys_after == keys);
-		bool good_result =
-			rows == good && report.resorted == resorted && idle && good_keys &&
-			(report.algorithm == algorithm || report.algorithm == GPUSORT_ALGORITHM_CUB || algorithm == GPUSORT_ALGORITHM_AUTO);
+		bool good_result = rows == good && report.resorted == resorted && idle && good_keys &&
+						   (report.algorithm == algorithm || report.algorithm == GPUSORT_ALGORITHM_CUB ||
+							algorithm == GPUSORT_ALGORITHM_AUTO);
 		if (!expect(good_result, what) && failed <= 40) {
 			uint64_t i = 0;
 			while (i < n && rows[i] == good[i])
@@ -197,7 +201,7 @@ static void run_words(const std::vector<uint64_t> &sizes, const std::vector<int>
 	}
 }
 
-/* The paths behind the checks: argsort's of a level, and for CUB the one of all words. */
+/* Damaged results: argsort checks those of a level, and wordsort those of all words, which CUB has sorted. */
 static void run_words_spoiled()
 {
 	WordsCase one;
@@ -210,7 +214,7 @@ static void run_words_spoiled()
 	}
 }
 
-/* What cannot be asked for. */
+/* Sorts that must be refused because their parameters make no sense. */
 static void run_words_refused()
 {
 	GpusortMergeKey unsound = {3, 1, {64}, {0}};
@@ -223,10 +227,11 @@ static void run_words_refused()
 									 {UINT64_C(1) << 32, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2}};
 	for (const GpusortCudaSort &sort : sorts) {
 		GpusortCudaReport report = {};
-		gpusort::Run run = make_run(&report, 0);
+		gpusort::Context context = make_context(&report, 0);
 		Memory keys, rows;
 		take(keys, 10 * 2 * sizeof(uint64_t));
-		expect(gpusort::sort_on_device(run, sort, keys, rows) == GPUSORT_CUDA_FAULT, "a sort that makes no sense");
+		expect(gpusort::sort_on_device(context, sort, keys, rows) == GPUSORT_CUDA_FAULT,
+			   "a sort with wrong parameters is refused");
 	}
 }
 
@@ -241,9 +246,10 @@ static std::vector<Shape> all_shapes()
 static void mode_words_quick()
 {
 	run_words({0, 1, 2, 31, 1000, 100003, 1 << 20}, {1, 2, 3, 4, 16}, all_shapes());
-	/* Every number of words that threads are dealt to; with 2 blocks at least. */
-	run_words({2, 5000}, {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, {FULL_WORDS, IN_ORDER, BUT_ONE, LAST_DIFFERS});
-	/* Enough keys for a sample that calls a level's sort off. */
+	/* Every number of words by which threads are divided, with at least two blocks. */
+	run_words({2, 5000}, {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+			  {FULL_WORDS, IN_ORDER, ALMOST_IN_ORDER, LAST_DIFFERS});
+	/* Enough keys for a sample to call the sort of a level off. */
 	run_words({17000000}, {2}, {FULL_WORDS, BOTH_ENDS});
 	run_words_spoiled();
 	run_words_refused();
@@ -252,7 +258,7 @@ static void mode_words_quick()
 static void mode_words_sanitize()
 {
 	run_words({2}, {2}, all_shapes());
-	run_words({3001}, {2, 3}, {FULL_WORDS, NARROW_WORDS, SHORT_TIES, FEW_FIRST, BOTH_ENDS, BUT_ONE});
+	run_words({3001}, {2, 3}, {FULL_WORDS, NARROW_WORDS, SHORT_TIES, FEW_FIRST, BOTH_ENDS, ALMOST_IN_ORDER});
 	run_words({1000}, {16}, {STRADDLERS});
 }
 

@@ -58,7 +58,7 @@ make_items(uint64_t count, uint64_t values)
 	return items;
 }
 
-/* Every diagonal of one pair of runs. */
+/* Every diagonal of one pair of lists. */
 static void
 check_diagonals(uint64_t left_count, uint64_t right_count, uint64_t values)
 {
@@ -91,7 +91,7 @@ check_diagonals(uint64_t left_count, uint64_t right_count, uint64_t values)
 	}
 }
 
-/* Sorts by tiles that Merge Path cuts, as mergeRuns does. */
+/* Sorts by tiles that Merge Path cuts, as mergeLists does. */
 static void
 check_merge_path_sort(uint64_t count, uint64_t tile_items, uint64_t values)
 {
@@ -103,11 +103,11 @@ check_merge_path_sort(uint64_t count, uint64_t tile_items, uint64_t values)
 	for (uint64_t tile = 0; tile < tiles; tile++)
 		std::stable_sort(from.begin() + tile * tile_items,
 						 from.begin() + std::min((tile + 1) * tile_items, count));
-	for (uint64_t run_tiles = 1; run_tiles < tiles; run_tiles *= 2)
+	for (uint64_t list_tiles = 1; list_tiles < tiles; list_tiles *= 2)
 	{
 		for (uint64_t tile = 0; tile < tiles; tile++)
 		{
-			RunPair		pair = pair_of_tile(tile, run_tiles, tile_items, count);
+			ListPair	pair = pair_of_tile(tile, list_tiles, tile_items, count);
 			const Item *left = from.data() + pair.start;
 			const Item *right = left + pair.left;
 			uint64_t	begin = tile * tile_items - pair.start;
@@ -135,20 +135,20 @@ check_rank_sort(uint64_t count, uint64_t stride, uint64_t values)
 	std::stable_sort(good.begin(), good.end());
 	for (uint64_t part = 0; part < strides; part++)
 		std::stable_sort(from.begin() + part * stride, from.begin() + std::min((part + 1) * stride, count));
-	for (uint64_t run_strides = 1; run_strides < strides; run_strides *= 2)
+	for (uint64_t list_strides = 1; list_strides < strides; list_strides *= 2)
 	{
 		std::vector<Cut> cuts(strides, Cut{UINT64_MAX, UINT64_MAX});
 
 		for (uint64_t i = 0; i < strides; i++)
 		{
-			RunPair		pair = pair_of_tile(i, run_strides, stride, count);
+			ListPair	pair = pair_of_tile(i, list_strides, stride, count);
 			Cut			cut = cut_at_splitter(from.data(), pair, i * stride - pair.start);
 
 			cuts[pair.start / stride + number_of_cut(cut, stride)] = cut;
 		}
 		for (uint64_t i = 0; i < strides; i++)
 		{
-			RunPair		pair = pair_of_tile(i, run_strides, stride, count);
+			ListPair	pair = pair_of_tile(i, list_strides, stride, count);
 			bool		is_last = (i + 1) * stride >= pair.start + pair.left + pair.right;
 			Cut			end = is_last ? Cut{pair.left, pair.right} : cuts[i + 1];
 			uint64_t	left_count = end.left - cuts[i].left;
@@ -163,9 +163,9 @@ check_rank_sort(uint64_t count, uint64_t stride, uint64_t values)
 				break;
 			}
 			for (uint64_t at = 0; at < left_count; at++)
-				target[at + rank_in_run(right, right_count, left[at], false)] = left[at];
+				target[at + rank_in_list(right, right_count, left[at], false)] = left[at];
 			for (uint64_t at = 0; at < right_count; at++)
-				target[at + rank_in_run(left, left_count, right[at], true)] = right[at];
+				target[at + rank_in_list(left, left_count, right[at], true)] = right[at];
 		}
 		from.swap(to);
 	}
@@ -174,31 +174,31 @@ check_rank_sort(uint64_t count, uint64_t stride, uint64_t values)
 		  in_bounds ? "" : ": too many items between two cuts");
 }
 
-/* The pairs of a run length: in order, without a gap, and each tile in its own; also beyond 2^32. */
+/* The pairs of lists of one length: in order, without a gap, and each tile in its own; also beyond 2^32. */
 static void
-check_pairs(uint64_t tiles, uint64_t run_tiles, uint64_t tile_items, uint64_t count)
+check_pairs(uint64_t tiles, uint64_t list_tiles, uint64_t tile_items, uint64_t count)
 {
 	uint64_t	expected_start = 0;
-	RunPair		pair = {0, 0, 0};
+	ListPair	pair = {0, 0, 0};
 	bool		good = true;
 
 	for (uint64_t tile = 0; tile < tiles; tile++)
 	{
-		if (tile % (2 * run_tiles) == 0)
+		if (tile % (2 * list_tiles) == 0)
 		{
-			pair = pair_of_tile(tile, run_tiles, tile_items, count);
-			good = good && pair.start == expected_start && pair.left > 0 && pair.left <= run_tiles * tile_items &&
-				pair.right <= run_tiles * tile_items && (pair.right == 0 || pair.left == run_tiles * tile_items);
+			pair = pair_of_tile(tile, list_tiles, tile_items, count);
+			good = good && pair.start == expected_start && pair.left > 0 && pair.left <= list_tiles * tile_items &&
+				pair.right <= list_tiles * tile_items && (pair.right == 0 || pair.left == list_tiles * tile_items);
 			expected_start += pair.left + pair.right;
 		}
 		else
 		{
-			RunPair		again = pair_of_tile(tile, run_tiles, tile_items, count);
+			ListPair	again = pair_of_tile(tile, list_tiles, tile_items, count);
 
 			good = good && again.start == pair.start && again.left == pair.left && again.right == pair.right;
 		}
 	}
-	CHECK(good && expected_start == count, "pairs of runs of %lu tiles of %lu, %lu items", (unsigned long) run_tiles,
+	CHECK(good && expected_start == count, "pairs of lists of %lu tiles of %lu, %lu items", (unsigned long) list_tiles,
 		  (unsigned long) tile_items, (unsigned long) count);
 }
 
@@ -234,8 +234,8 @@ main(void)
 		const uint64_t tile_items = 4352;
 		const uint64_t tiles = (count + tile_items - 1) / tile_items;
 
-		for (uint64_t run_tiles = 1; run_tiles < tiles; run_tiles *= 4)
-			check_pairs(tiles, run_tiles, tile_items, count);
+		for (uint64_t list_tiles = 1; list_tiles < tiles; list_tiles *= 4)
+			check_pairs(tiles, list_tiles, tile_items, count);
 	}
 	return check_summary();
 }
