@@ -69,7 +69,7 @@ typedef struct ActivityShared
 	/* totals of all GpuSort nodes since the server started */
 	pg_atomic_uint64 sorts;		/* sorts done by gpusort */
 	pg_atomic_uint64 core_sorts;	/* sorts handed over to tuplesort */
-	pg_atomic_uint64 rows;		/* rows of the former */
+	pg_atomic_uint64 rows;		/* rows sorted by gpusort */
 	char		unused[40];		/* rest of the counters' cache line */
 	ActivitySlot slots[SLOTS];
 } ActivityShared;

@@ -206,7 +206,7 @@ age_one(void)
 		{
 			kept[i].offered = true;
 #ifdef MADV_FREE
-			/* before unlocking: then another thread may use it.  Kernels may decline. */
+			/* with the lock held, so that no thread takes and fills it meanwhile */
 			(void) madvise(kept[i].mem, size, MADV_FREE);
 #endif
 			pthread_mutex_unlock(&lock);

@@ -73,7 +73,7 @@ free_blocks(GpusortRowStore *store, int from)
 void
 gpusort_rowstore_reset(GpusortRowStore *store)
 {
-	/* keep the full blocks; others may need the memory of the rest more */
+	/* keep the full blocks only: the memory of the others may be needed elsewhere */
 	free_blocks(store, Max(store->block, 0));
 	store->rows = store->max_rows = 0;
 	store->block = -1;
