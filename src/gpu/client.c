@@ -374,6 +374,41 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	return NULL;
 }
 
+/*
+ * Fills a report from a request that is in this state, if the keys have been
+ * sorted.  In RETURNING a part of the result is still on the device, and not
+ * counted; in FINISHED the report is complete.
+ */
+static void
+read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *report)
+{
+	const CudaRun *cuda = run->engine_state;
+	GpusortRequest *request = request_of(cuda);
+	bool		keys_back = !run->spec.rows || request->in_pieces;
+
+	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_RETURNING)
+		return;
+	report->engine = "cuda";
+	report->algorithm = gpusort_algorithm_name(request->algorithm_used);
+	report->copy_in_ms = request->copy_in_ms;
+	report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
+	report->kernels_ms = request->kernels_ms;
+	report->copy_out_ms = request->copy_out_ms;
+	report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) *
+		((run->spec.rows ? sizeof(uint32) : 0) + (keys_back ? run->spec.key_bytes : 0));
+	report->pieces = request->pieces;
+	report->pinned = request->pinned;
+	report->blocks = request->blocks;
+	report->threads = request->threads;
+	report->bins = request->bins_used;
+}
+
+static void
+cuda_report(const GpusortRun *run, GpusortReport *report)
+{
+	read_report(run, gpusort_request_state(request_of(run->engine_state)), report);
+}
+
 static void
 cuda_leave(GpusortRun *run)
 {
@@ -396,34 +431,16 @@ cuda_leave(GpusortRun *run)
 	LWLockRelease(&gpusort_control->lock);
 	gpusort_service_wake();
 
-	/* in FINISHED all is there; in RETURNING the keys have been sorted, but not all have come back */
-	if ((state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING) && run->result != NULL)
-	{
-		GpusortReport *report = &run->result->report;
-		bool		keys_back = !run->spec.rows || request->in_pieces;
-
-		if (request->resorted)
-			ereport(WARNING,
-					(errmsg("gpusort found a result of the GPU out of order and sorted it again"),
-					 errdetail("The result is right now: algorithm \"%s\" left " UINT64_FORMAT " keys of %d bytes out of order, \"cub\" did not.",
-							   gpusort_algorithm_name(request->algorithm_used), run->rows,
-							   (int) gpusort_spec_width(&run->spec)),
-					 errhint("Report this, and set gpusort.algorithm to \"cub\" meanwhile.")));
-
-		report->engine = "cuda";
-		report->algorithm = gpusort_algorithm_name(request->algorithm_used);
-		report->copy_in_ms = request->copy_in_ms;
-		report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
-		report->kernels_ms = request->kernels_ms;
-		report->copy_out_ms = request->copy_out_ms;
-		report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) *
-			((run->spec.rows ? sizeof(uint32) : 0) + (keys_back ? run->spec.key_bytes : 0));
-		report->pieces = request->pieces;
-		report->pinned = request->pinned;
-		report->blocks = request->blocks;
-		report->threads = request->threads;
-		report->bins = request->bins_used;
-	}
+	if (run->result == NULL)
+		return;
+	read_report(run, state, &run->result->report);
+	if (request->resorted && (state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING))
+		ereport(WARNING,
+				(errmsg("gpusort found a result of the GPU out of order and sorted it again"),
+				 errdetail("The result is right now: algorithm \"%s\" left " UINT64_FORMAT " keys of %d bytes out of order, \"cub\" did not.",
+						   gpusort_algorithm_name(request->algorithm_used), run->rows,
+						   (int) gpusort_spec_width(&run->spec)),
+				 errhint("Report this, and set gpusort.algorithm to \"cub\" meanwhile.")));
 }
 
 static void
@@ -482,6 +499,7 @@ const GpusortEngine gpusort_engine_cuda = {
 	.commit = cuda_commit,
 	.sort = cuda_sort,
 	.fetch = cuda_fetch,
+	.report = cuda_report,
 	.leave = cuda_leave,
 	.release = cuda_release,
 };

@@ -92,11 +92,10 @@ show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
 	ExplainPropertyList("Sort Key", keys, es);
 }
 
+/* total: ms spent in the node and its child */
 static void
-show_milliseconds(GpusortNode *node, ExplainState *es)
+show_milliseconds(const GpusortNodeStats *stats, double total, ExplainState *es)
 {
-	GpusortNodeStats *stats = &node->stats;
-	double		total = node->css.ss.ps.instrument->total * 1000.0;
 
 	ExplainPropertyFloat("Gather Time", "ms", stats->gather_ms, 3, es);
 	if (stats->copy_in_ms > 0 || stats->copy_out_ms > 0)
@@ -113,34 +112,33 @@ void
 gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	GpusortNode *node = (GpusortNode *) css;
-	GpusortNodeStats *stats = &node->stats;
+	const Instrumentation *instrument = css->ss.ps.instrument;
+	GpusortNodeStats stats;
 
 	show_sort_key(node, ancestors, es);
-	if (!es->analyze || stats->sorts == 0)
+	gpusort_node_stats(node, &stats);
+	if (!es->analyze || stats.sorts == 0)
 		return;
 
-	if (node->run != NULL)
-		gpusort_node_note_run(node);
-	if (stats->core_reason != NULL)
+	if (stats.core_reason != NULL)
 	{
 		ExplainPropertyText("Engine", "core", es);
-		ExplainPropertyText("Reason", stats->core_reason, es);
+		ExplainPropertyText("Reason", stats.core_reason, es);
 		return;
 	}
-	ExplainPropertyText("Engine", stats->engine ? stats->engine : "none", es);
-	if (stats->engine != NULL)
-		ExplainPropertyText("Algorithm", stats->algorithm, es);
-	if (stats->engine_reason[0] != '\0' && es->verbose)
-		ExplainPropertyText("Reason", stats->engine_reason, es);
-	ExplainPropertyInteger("Key Bits", NULL, stats->key_bits, es);
-	ExplainPropertyInteger("Memory", "kB", (stats->memory + 1023) / 1024, es);
-	if (stats->runs > 0)
+	ExplainPropertyText("Engine", stats.engine ? stats.engine : "none", es);
+	if (stats.algorithm != NULL)
+		ExplainPropertyText("Algorithm", stats.algorithm, es);
+	if (stats.engine_reason[0] != '\0' && es->verbose)
+		ExplainPropertyText("Reason", stats.engine_reason, es);
+	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
+	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);
+	if (stats.runs > 0)
 	{
-		ExplainPropertyInteger("Disk", "kB", (stats->disk + 1023) / 1024, es);
-		ExplainPropertyInteger("Runs", NULL, stats->runs, es);
+		ExplainPropertyInteger("Disk", "kB", (stats.disk + 1023) / 1024, es);
+		ExplainPropertyInteger("Runs", NULL, stats.runs, es);
 	}
 	/* what parallel workers did is not known here, but is in instrument */
-	if (es->timing && css->ss.ps.instrument != NULL && css->ss.ps.instrument->need_timer &&
-		css->ss.ps.worker_instrument == NULL)
-		show_milliseconds(node, es);
+	if (es->timing && instrument != NULL && instrument->need_timer && css->ss.ps.worker_instrument == NULL)
+		show_milliseconds(&stats, instrument->total * 1000.0, es);
 }

@@ -81,7 +81,7 @@ typedef struct GpusortNode
 	GpusortRowKey *key;			/* NULL for values */
 	MemoryContext run_cxt;		/* what goes when a run is spilled */
 	GpusortRun *run;
-	bool		sorted;			/* the run is, and is still to be noted in stats */
+	bool		sorted;			/* the run's sort is not finished, and not in stats */
 	MemoryContext store_cxt;	/* of the store's rows, whose memory stays */
 	GpusortRowStore store;		/* not for values */
 	uint64		nulls;			/* for values: counted, and returned first or last */
@@ -187,12 +187,12 @@ gpusort_node_look_ahead(const GpusortNode *node, uint64 i)
 extern Datum gpusort_node_value(const GpusortNode *node, const void *keys, uint64 i);
 
 /*
- * Notes in stats what the run's sort did, unless that was done.  Nothing more
- * may be fetched, unless the result is whole and was asked for as such.
+ * Copies the node's statistics, those of a sort whose result is still being
+ * returned included.  Reads only, so that a running query can be explained.
  */
-extern void gpusort_node_note_run(GpusortNode *node);
+extern void gpusort_node_stats(const GpusortNode *node, GpusortNodeStats *stats);
 
-/* The same, and ends the run. */
+/* Ends the run, and the sort of it, whose report is added to stats. */
 extern void gpusort_node_end_run(GpusortNode *node);
 
 /* ---- explain.c ---- */

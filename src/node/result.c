@@ -26,6 +26,46 @@
  * ----------------------------------------------------------------
  */
 
+static void
+add_report(GpusortNodeStats *stats, const GpusortReport *report)
+{
+	stats->engine = report->engine;
+	stats->algorithm = report->algorithm;
+	stats->copy_in_ms += report->copy_in_ms;
+	stats->sort_ms += report->kernels_ms;
+	stats->copy_out_ms += report->copy_out_ms;
+	strlcpy(stats->engine_reason, report->reason ? report->reason : "", sizeof(stats->engine_reason));
+}
+
+/*
+ * Finishes the run's sort and adds its report to stats.  Does nothing if the run
+ * is not sorted, or its sort is finished.  Afterwards nothing can be fetched.
+ */
+static void
+finish_sort(GpusortNode *node)
+{
+	GpusortReport report;
+
+	if (!node->sorted)
+		return;
+	node->sorted = false;
+	gpusort_run_finish(node->run, &report);
+	gpusort_report_keep(&report);
+	add_report(&node->stats, &report);
+}
+
+void
+gpusort_node_stats(const GpusortNode *node, GpusortNodeStats *stats)
+{
+	GpusortReport report;
+
+	*stats = node->stats;
+	if (!node->sorted)
+		return;
+	gpusort_run_report(node->run, &report);
+	add_report(stats, &report);
+}
+
 /* Fetches all of the result into out. */
 static void
 fetch_whole(GpusortNode *node, char *out, size_t width)
@@ -60,7 +100,7 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 		gpusort_run_sort(node->run, out);
 		fetch_whole(node, out, width);
 		node->sorted = true;
-		gpusort_node_note_run(node);
+		finish_sort(node);
 	}
 	else
 	{
@@ -100,28 +140,9 @@ gpusort_node_next_block(GpusortNode *node)
 }
 
 void
-gpusort_node_note_run(GpusortNode *node)
-{
-	GpusortReport report;
-
-	if (!node->sorted)
-		return;
-	gpusort_run_finish(node->run, &report);
-	gpusort_report_keep(&report);
-	node->sorted = false;
-	node->stats.engine = report.engine;
-	node->stats.algorithm = report.algorithm;
-	node->stats.copy_in_ms += report.copy_in_ms;
-	node->stats.sort_ms += report.kernels_ms;
-	node->stats.copy_out_ms += report.copy_out_ms;
-	strlcpy(node->stats.engine_reason, report.reason ? report.reason : "",
-			sizeof(node->stats.engine_reason));
-}
-
-void
 gpusort_node_end_run(GpusortNode *node)
 {
-	gpusort_node_note_run(node);
+	finish_sort(node);
 	gpusort_run_end(node->run);
 	node->run = NULL;
 }

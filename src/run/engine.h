@@ -142,6 +142,9 @@ struct GpusortEngine
 	/* the next rows of the result, in order; none when count is 0 */
 	const char *(*fetch) (GpusortRun *run, GpusortBlock *block);
 
+	/* fills in the engine's part of a sort's report, as far as it is known; reads only */
+	void		(*report) (const GpusortRun *run, GpusortReport *report);
+
 	/*
 	 * Leaves the device and completes the result's report; the blocks stay readable
 	 * until release, which gives the memory back.  Both may be called in any
