@@ -18,12 +18,16 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 
 #include "base/memory.h"
 #include "functions/result_array.h"
 
-/* Values encoded between two looks at pending interrupts. */
+/* Values encoded between two checks for interrupts. */
 #define ENCODE_ROWS		((size_t) 4 * 1024 * 1024)
+
+/* Positions written between two checks for interrupts; each may cost a cache miss. */
+#define POSITION_ROWS	((size_t) 64 * 1024)
 
 /* An argument array: its values are contiguous, its NULLs are not among them. */
 typedef struct ArrayInput
@@ -54,6 +58,17 @@ flat_array(FunctionCallInfo fcinfo)
 	return PG_GETARG_ARRAYTYPE_P(0);
 }
 
+/* The number of bits that are set among the first n bits of a bitmap. */
+static uint64
+count_bits(const bits8 *bitmap, uint64 n)
+{
+	uint64		count = pg_popcount((const char *) bitmap, n / 8);
+
+	if (n % 8 != 0)
+		count += pg_number_of_ones[bitmap[n / 8] & ((1 << (n % 8)) - 1)];
+	return count;
+}
+
 static void
 read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 {
@@ -73,10 +88,7 @@ read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 	input->nitems = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	input->nnulls = 0;
 	if (input->nulls != NULL)
-	{
-		for (uint64 i = 0; i < input->nitems; i++)
-			input->nnulls += !(input->nulls[i / 8] & (1 << (i % 8)));
-	}
+		input->nnulls = input->nitems - count_bits(input->nulls, input->nitems);
 	input->descending = PG_NARGS() > 1 && PG_GETARG_BOOL(1);
 	input->nulls_first = PG_NARGS() > 2 ? PG_GETARG_BOOL(2) : input->descending;
 }
@@ -152,10 +164,37 @@ split_positions(const ArrayInput *input, int32 *nulls, int32 *values)
 {
 	for (uint64 i = 0; i < input->nitems; i++)
 	{
+		if (i % POSITION_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		if (input->nulls[i / 8] & (1 << (i % 8)))
 			*values++ = i + 1;
 		else
 			*nulls++ = i + 1;
+	}
+}
+
+/*
+ * Turns count row numbers from 0 into array positions from 1.  value_positions
+ * has the position of each value, or is NULL if the array has no NULLs.
+ */
+static void
+number_rows(const uint32 *rows, size_t count, const int32 *value_positions, int32 *positions)
+{
+	for (size_t begin = 0; begin < count; begin += POSITION_ROWS)
+	{
+		size_t		end = Min(begin + POSITION_ROWS, count);
+
+		CHECK_FOR_INTERRUPTS();
+		if (value_positions != NULL)
+		{
+			for (size_t i = begin; i < end; i++)
+				positions[i] = value_positions[rows[i]];
+		}
+		else
+		{
+			for (size_t i = begin; i < end; i++)
+				positions[i] = (int32) (rows[i] + 1);
+		}
 	}
 }
 
@@ -192,12 +231,8 @@ gpu_argsort(PG_FUNCTION_ARGS)
 	gpusort_run_sort(run, positions);
 	while (gpusort_run_fetch(run, &block))
 	{
-		const uint32 *rows = block.data;
-
-		for (size_t i = 0; i < block.count; i++)
-			positions[i] = value_positions ? value_positions[rows[i]] : (int32) (rows[i] + 1);
+		number_rows(block.data, block.count, value_positions, positions);
 		positions += block.count;
-		CHECK_FOR_INTERRUPTS();
 	}
 	gpusort_run_finish(run, &report);
 	gpusort_report_keep(&report);

@@ -21,8 +21,6 @@
 #include "utils/builtins.h"
 #include "utils/portal.h"
 
-PG_MODULE_MAGIC;
-
 PG_FUNCTION_INFO_V1(explain_running);
 
 /*

@@ -1,4 +1,4 @@
-# EXPLAIN of queries that are still running (test/explain/explain_test.c), with
+# EXPLAIN of queries that are still running (test/running/explain_test.c), with
 # the stand-in device and with the CPU engine: it shows what GpuSort has done so
 # far, and changes nothing.  The query returns all its rows, in core's order.
 
@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $module = $ENV{GPUSORT_EXPLAIN_MODULE} or die 'GPUSORT_EXPLAIN_MODULE is not set';
+my $module = $ENV{GPUSORT_RUNNING_MODULE} or die 'GPUSORT_RUNNING_MODULE is not set';
 
 my $node = ordering_node('explain');
 # the values of "many" fill a result chunk of 16 MB, and begin another
