@@ -71,6 +71,18 @@ build_damage_module() {
     -I"$tree/src" -I"$tree/kernels" -o "$GPUSORT_DAMAGE_MODULE" "$tree"/test/damage/*.c "$tree"/src/gpu/{pool,control}.c "$tree"/src/base/shmem.c
 }
 
+# Builds what explains and interrupts a running query or function.  -Bsymbolic:
+# it has its own ProcessInterrupts(), which its copy of array.c calls.
+build_running_module() {
+  local flags
+  read -ra flags <<<"$("$PG_CONFIG" --cppflags)"
+  export GPUSORT_RUNNING_MODULE=$work/running_test.so
+  "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
+    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" -I"$tree/kernels" \
+    -o "$GPUSORT_RUNNING_MODULE" "$tree"/test/running/*.c "$tree"/src/functions/{array,result_array}.c \
+    "$tree"/src/key/{keytype,encode}.c "$tree"/src/base/{memory,large_memory,huge_page}.c
+}
+
 # A part of test/instruments.sh, shortened.
 run_instrument() {
   local rc=0 last
@@ -129,6 +141,8 @@ run_tap "limits, stand-in device" "${limits_test[@]}"
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
 build_damage_module
 run_tap "damaged requests, stand-in device" "$tree"/test/damage/*.pl
+build_running_module
+run_tap "EXPLAIN and interrupts, stand-in device" "$tree"/test/running/*.pl
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
 SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/018*.pl
 

@@ -394,17 +394,19 @@ warn_resorted(const GpusortRun *run, const GpusortRequest *request)
 }
 
 /*
- * Fills in the result's report.  In state FINISHED the request has the complete
- * report.  In RETURNING all keys are sorted, but some blocks have not come back.
+ * Fills in the request's part of a report, if the request is in this state and
+ * its keys have been sorted.  In state FINISHED the report is complete.  In
+ * RETURNING some blocks have not come back, and do not count.
  */
 static void
-fill_report(GpusortRun *run, GpusortRequestState state)
+read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *report)
 {
 	const CudaRun *cuda = run->engine_state;
 	const GpusortRequest *request = request_of(cuda);
-	GpusortReport *report = &run->result->report;
 	bool		keys_back = !run->spec.rows || request->in_pieces;
 
+	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_RETURNING)
+		return;
 	report->engine = "cuda";
 	report->algorithm = gpusort_algorithm_name(request->algorithm_used);
 	report->copy_in_ms = request->copy_in_ms;
@@ -418,6 +420,12 @@ fill_report(GpusortRun *run, GpusortRequestState state)
 	report->blocks = request->blocks;
 	report->threads = request->threads;
 	report->bins = request->bins_used;
+}
+
+static void
+cuda_report(const GpusortRun *run, GpusortReport *report)
+{
+	read_report(run, gpusort_request_state(request_of(run->engine_state)), report);
 }
 
 static void
@@ -442,12 +450,11 @@ cuda_leave(GpusortRun *run)
 	LWLockRelease(&gpusort_control->lock);
 	gpusort_service_wake();
 
-	if ((state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING) && run->result != NULL)
-	{
-		if (request->resorted)
-			warn_resorted(run, request);
-		fill_report(run, state);
-	}
+	if (run->result == NULL)
+		return;
+	if (request->resorted && (state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING))
+		warn_resorted(run, request);
+	read_report(run, state, &run->result->report);
 }
 
 static void
@@ -506,6 +513,7 @@ const GpusortEngine gpusort_engine_cuda = {
 	.commit = cuda_commit,
 	.sort = cuda_sort,
 	.fetch = cuda_fetch,
+	.report = cuda_report,
 	.leave = cuda_leave,
 	.release = cuda_release,
 };

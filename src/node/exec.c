@@ -1,21 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * exec.c
- *		GpuSort, the plan node: a custom scan in the place of a Sort.
+ *		The executor callbacks of GpuSort, a custom scan that replaces a Sort.
  *
- * The planner's work is over when plan/plan.c puts this node where a Sort
- * stood, so whatever is above it expects a Sort: rows as minimal tuples, the
- * same columns, rewinding, backward scans, mark and restore, all as
- * nodeSort.c does them.
+ * plan/plan.c puts this node into a plan that is already finished, so the node's
+ * parent has been planned for a Sort.  The node therefore behaves as nodeSort.c
+ * does: it returns minimal tuples with the same columns, and supports rewinding,
+ * backward scans, mark and restore.
  *
- * The node can fall back on core's own sort at any time until it returns its
- * first row, and does where that is better or where it cannot go on: when it
- * has been disabled since the plan was made, for the handful of rows of an
- * EvalPlanQual recheck, when many more rows come than a LIMIT will fetch, and
- * when the result must be in random access and does not fit the memory limit.
+ * Until it returns its first row, the node can hand all rows over to core's
+ * tuplesort.  It does so in four cases: gpusort.enabled was turned off after the
+ * plan was made; EvalPlanQual rechecks a row; many more rows come than a LIMIT
+ * will fetch; the result needs random access and exceeds the memory limit.
  *
- * Phases: gather.c reads the child, result.c returns rows,
- * explain.c shows what was done.
+ * gather.c reads the child, result.c sorts and returns rows, ties.c breaks ties,
+ * and explain.c shows the statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,7 +64,7 @@ create_state(CustomScan *scan)
 	return (Node *) node;
 }
 
-/* Unpacks custom_private, which plan/plan.c made. */
+/* Unpacks custom_private, which make_gpusort() in plan/plan.c packed. */
 static void
 read_plan(GpusortNode *node, CustomScan *scan)
 {
@@ -101,7 +100,10 @@ read_plan(GpusortNode *node, CustomScan *scan)
 	node->bound = strtoll(strVal(list_nth(scan->custom_private, 4)), NULL, 10);
 }
 
-/* Is a row nothing but one value, whose key can be decoded?  Then of what type? */
+/*
+ * If a row is a single pass-by-value column whose keys can be decoded, returns
+ * its type and sets descending.  NULL in all other cases.
+ */
 static const GpusortType *
 find_value_type(GpusortNode *node, TupleDesc desc)
 {
@@ -132,8 +134,9 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	node->value_type = find_value_type(node, desc);
 
 	/*
-	 * A custom scan returns virtual tuples unless it says otherwise; the
-	 * parents, which are set up after this, compile code for what it says.
+	 * The slot of a custom scan holds virtual tuples by default.  The parents
+	 * are initialized after this node and compile expressions for the kind of
+	 * slot that it announces here.
 	 */
 	if (node->value_type == NULL)
 	{
@@ -158,7 +161,7 @@ exec_node(CustomScanState *css)
 
 	if (unlikely(node->source == GPUSORT_SOURCE_NONE))
 	{
-		/* the child is read forward, whichever way the result is wanted */
+		/* the child is read forward even if the parent wants the last row first */
 		estate->es_direction = ForwardScanDirection;
 		gpusort_node_gather(node);
 		estate->es_direction = direction;
@@ -166,7 +169,7 @@ exec_node(CustomScanState *css)
 	return gpusort_node_next(node, ScanDirectionIsForward(direction));
 }
 
-/* Frees the sort: the next one begins with its first row. */
+/* Frees the sort.  The next exec_node() reads the child again and sorts anew. */
 static void
 forget_sort(GpusortNode *node)
 {
@@ -195,7 +198,7 @@ end_node(CustomScanState *css)
 	ExecEndNode(outerPlanState(css));
 }
 
-/* As ExecReScanSort(): reads the child again only if something may have changed. */
+/* As ExecReScanSort(): sorts again only if parameters changed or the result cannot be rewound. */
 static void
 rescan_node(CustomScanState *css)
 {
@@ -208,7 +211,7 @@ rescan_node(CustomScanState *css)
 	if (child->chgParam != NULL || !node->random_access)
 	{
 		forget_sort(node);
-		/* else the child is rescanned by its first ExecProcNode */
+		/* a child whose parameters changed is rescanned by its first ExecProcNode */
 		if (child->chgParam == NULL)
 			ExecReScan(child);
 	}

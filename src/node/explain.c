@@ -1,21 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * explain.c
- *		GpuSort in EXPLAIN.
+ *		What EXPLAIN shows of a GpuSort.
  *
- * The sort key is shown as core shows a Sort's; its functions for that are
- * static in explain.c.  With ANALYZE follow what the sort did and, if timing
- * is on, where its time went: gather includes the child's time, return is
- * what was spent in this node after the sort.
+ * The sort key looks as core's EXPLAIN prints it for a Sort.  This file repeats
+ * the code, because core's functions for it are static in its explain.c.  With
+ * ANALYZE, EXPLAIN also shows the engine, memory and disk use and, if timing is
+ * on, how long each stage took: "Gather Time" includes the child's time, "Return
+ * Time" is the time spent in this node after the sort.
  *
- * Below a Gather, that is the leader's own sort; of the workers' sorts only
- * rows and times are shown, which core collects.  For the rest they would need
- * the custom scan's shared memory, which core sets up for a parallel-aware plan
- * node only: EXPLAIN would then say "Parallel Custom Scan" of what is not one
- * sort done in parallel, and the memory is gone before it could be read, for
- * core retrieves the statistics of its own nodes alone.  Nor can an extension
- * write into the groups that EXPLAIN keeps for workers: the functions are
- * static.
+ * Explaining only reads the node, since extensions such as pg_query_state
+ * explain a query while it runs.
+ *
+ * Below a Gather, these lines describe the leader's own sort.  For the workers'
+ * sorts EXPLAIN shows rows and times, which core collects.  Workers could report
+ * more only through the custom scan's shared memory, and three things stand
+ * against that: core sets this memory up for parallel-aware nodes only, for
+ * which EXPLAIN prints "Parallel Custom Scan", as if all processes shared one
+ * sort; core frees it before EXPLAIN runs, and saves the statistics of its own
+ * node types only; and an extension cannot write into EXPLAIN's per-worker
+ * groups, because those functions are static.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +38,7 @@
 
 #include "node/node.h"
 
-/* show_sortorder_options() */
+/* Appends a column's collation, direction and NULLS option, as core's show_sortorder_options() does. */
 static void
 append_order(StringInfo buf, Node *expr, const GpusortSortColumn *column)
 {
@@ -92,11 +96,10 @@ show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
 	ExplainPropertyList("Sort Key", keys, es);
 }
 
+/* total: milliseconds spent in the node and its child */
 static void
-show_milliseconds(GpusortNode *node, ExplainState *es)
+show_milliseconds(const GpusortNodeStats *stats, double total, ExplainState *es)
 {
-	GpusortNodeStats *stats = &node->stats;
-	double		total = node->css.ss.ps.instrument->total * 1000.0;
 
 	ExplainPropertyFloat("Gather Time", "ms", stats->gather_ms, 3, es);
 	if (stats->copy_in_ms > 0 || stats->copy_out_ms > 0)
@@ -113,34 +116,33 @@ void
 gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	GpusortNode *node = (GpusortNode *) css;
-	GpusortNodeStats *stats = &node->stats;
+	const Instrumentation *instrument = css->ss.ps.instrument;
+	GpusortNodeStats stats;
 
 	show_sort_key(node, ancestors, es);
-	if (!es->analyze || stats->sorts == 0)
+	gpusort_node_stats(node, &stats);
+	if (!es->analyze || stats.sorts == 0)
 		return;
 
-	if (node->run != NULL)
-		gpusort_node_note_run(node);
-	if (stats->core_reason != NULL)
+	if (stats.core_reason != NULL)
 	{
 		ExplainPropertyText("Engine", "core", es);
-		ExplainPropertyText("Reason", stats->core_reason, es);
+		ExplainPropertyText("Reason", stats.core_reason, es);
 		return;
 	}
-	ExplainPropertyText("Engine", stats->engine ? stats->engine : "none", es);
-	if (stats->engine != NULL)
-		ExplainPropertyText("Algorithm", stats->algorithm, es);
-	if (stats->engine_reason[0] != '\0' && es->verbose)
-		ExplainPropertyText("Reason", stats->engine_reason, es);
-	ExplainPropertyInteger("Key Bits", NULL, stats->key_bits, es);
-	ExplainPropertyInteger("Memory", "kB", (stats->memory + 1023) / 1024, es);
-	if (stats->runs > 0)
+	ExplainPropertyText("Engine", stats.engine ? stats.engine : "none", es);
+	if (stats.algorithm != NULL)
+		ExplainPropertyText("Algorithm", stats.algorithm, es);
+	if (stats.engine_reason[0] != '\0' && es->verbose)
+		ExplainPropertyText("Reason", stats.engine_reason, es);
+	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
+	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);
+	if (stats.runs > 0)
 	{
-		ExplainPropertyInteger("Disk", "kB", (stats->disk + 1023) / 1024, es);
-		ExplainPropertyInteger("Runs", NULL, stats->runs, es);
+		ExplainPropertyInteger("Disk", "kB", (stats.disk + 1023) / 1024, es);
+		ExplainPropertyInteger("Runs", NULL, stats.runs, es);
 	}
-	/* what parallel workers did is not known here, but is in instrument */
-	if (es->timing && css->ss.ps.instrument != NULL && css->ss.ps.instrument->need_timer &&
-		css->ss.ps.worker_instrument == NULL)
-		show_milliseconds(node, es);
+	/* instrument has the sum of leader and workers, stats have the leader's times only */
+	if (es->timing && instrument != NULL && instrument->need_timer && css->ss.ps.worker_instrument == NULL)
+		show_milliseconds(&stats, instrument->total * 1000.0, es);
 }

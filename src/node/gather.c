@@ -1,16 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * gather.c
- *		GpuSort reads its child: keys into a sort run, rows into a store.
+ *		GpuSort reads its child: keys into a run, rows into a store.
  *
- * A row's key is written straight to where the engine will read it, and the
- * row to where it will be returned from; nothing is allocated for a row.
+ * A row's key is encoded directly into the memory that the engine sorts, and the
+ * row is copied directly to the place from which it will be returned.  So no
+ * memory is allocated per row.
  *
- * When both together reach the memory limit, the rows so far are sorted and
- * written to a temporary file as a run (store/spill.c), and reading goes on with
- * empty memory.  Only a result that must be read backward or again is not
- * spilled here: core's tuplesort gets all rows then, as it does when more
- * rows have come than a LIMIT makes worth sorting.
+ * When keys and rows together reach the memory limit, the node sorts them,
+ * writes them to a temporary file as a spilled run (store/spill.c), and goes on
+ * reading with empty memory.  A result that must support random access is not
+ * spilled: the node hands all rows over to core's tuplesort instead.  It also
+ * does so when many more rows arrive than a LIMIT fetches, because core's bounded
+ * sort is cheaper then.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,13 +29,13 @@
 #include "key/keybits.h"
 #include "node/node.h"
 
-/* Rows between two looks at the time, for gpusort_activity. */
+/* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
 #define REPORT_ROWS		65536
 
-/* Rows, at least, between two looks at the memory that they take. */
+/* Rows, at least, that are reserved between two checks of the memory limit. */
 #define LOOK_ROWS		256
 
-/* A LIMIT makes core's bounded sort the better one from so many times its rows on. */
+/* Core's bounded sort takes over at BOUND_FACTOR * LIMIT + BOUND_SLACK rows. */
 #define BOUND_FACTOR	2
 #define BOUND_SLACK		10000
 
@@ -43,14 +45,13 @@
  */
 
 /*
- * Begins an empty run and, unless rows are values, an empty store.  What an
- * earlier run had is freed: all of that is in run_cxt.  The store's memory is
- * used again.
+ * Begins an empty run and, for rows, empties the store.  Resetting run_cxt frees
+ * the memory of the previous run; the store keeps its memory for the next rows.
  */
 static void
 begin_run(GpusortNode *node)
 {
-	/* EXPLAIN says which engine it was, and why */
+	/* quiet, because EXPLAIN shows the engine and the reason */
 	GpusortRunSpec spec = {.words = 1, .key_bytes = 8, .quiet = true};
 	MemoryContext old;
 
@@ -74,7 +75,7 @@ begin_run(GpusortNode *node)
 	MemoryContextSwitchTo(old);
 }
 
-/* Of the whole sort, so far. */
+/* Rows of the whole sort that have been read so far. */
 static inline uint64
 rows_gathered(const GpusortNode *node)
 {
@@ -112,13 +113,13 @@ begin_core(GpusortNode *node, const char *reason)
 	MemoryContextSwitchTo(old);
 }
 
-/* Gives core the rows gathered so far, in the order they came in. */
+/* Gives core all rows gathered so far, in the order of arrival, and frees the run and the store. */
 static void
 hand_over(GpusortNode *node, const char *reason)
 {
 	uint64		rows = gpusort_run_rows(node->run);
 
-	Assert(node->spill == NULL);	/* core gets what is in memory */
+	Assert(node->spill == NULL);	/* otherwise core would miss the spilled rows */
 	begin_core(node, reason);
 	for (uint64 i = 0; i < rows; i++)
 	{
@@ -146,7 +147,7 @@ hand_over(GpusortNode *node, const char *reason)
 	gpusort_memory_give_back();
 }
 
-/* Reads what is left of the child, in core's way. */
+/* Puts the child's remaining rows into core's tuplesort, and sorts. */
 static void
 read_into_core(GpusortNode *node)
 {
@@ -175,7 +176,7 @@ read_into_core(GpusortNode *node)
  * ----------------------------------------------------------------
  */
 
-/* The order of two rows whose keys have the same words. */
+/* Compares two rows whose keys have the same words, for the merge of spilled runs. */
 static int
 compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
 {
@@ -187,7 +188,7 @@ compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
 	return gpusort_rowkey_compare(node->key, node->left, node->right);
 }
 
-/* Writes the values of the block at hand. */
+/* Writes the current block's values to the spilled run. */
 static void
 spill_values(GpusortNode *node)
 {
@@ -201,7 +202,10 @@ spill_values(GpusortNode *node)
 	}
 }
 
-/* Writes the rows of the block at hand, each of which is a miss of every cache, as is its key. */
+/*
+ * Writes the current block's rows and their keys to the spilled run.  Each row
+ * and each key is a cache miss, so both are prefetched.
+ */
 static void
 spill_rows(GpusortNode *node)
 {
@@ -217,7 +221,7 @@ spill_rows(GpusortNode *node)
 	}
 }
 
-/* Sorts the run and writes it to a file; run and store are empty then. */
+/* Sorts the run, writes it to the temporary file, and begins an empty run. */
 static void
 spill_run(GpusortNode *node)
 {
@@ -256,12 +260,12 @@ spill_run(GpusortNode *node)
  * ----------------------------------------------------------------
  */
 
-/* How far the loop may go before it must look up. */
+/* Reserved memory for keys, which a gather loop fills before it calls make_room() again. */
 typedef struct Room
 {
 	char	   *next;			/* where the next key goes */
-	char	   *end;
-	char	   *begin;			/* keys from here to next are not committed */
+	char	   *end;			/* end of the memory that may be filled */
+	char	   *begin;			/* keys from here to next are not committed yet */
 	size_t		width;			/* bytes of a key */
 } Room;
 
@@ -274,15 +278,17 @@ commit(GpusortNode *node, Room *room)
 }
 
 /*
- * Makes room for at least one more key.  False if core has to go on, and has
- * got all rows.
+ * Commits the keys written so far and makes room for at least one more.  Reports
+ * to gpusort_activity, enforces the limits and spills a run if need be.  False
+ * if all rows gathered so far were handed over to core, which then must get the
+ * remaining ones.
  */
 static bool
 make_room(GpusortNode *node, Room *room)
 {
 	uint64		rows;
 	size_t		keys;
-	bool		too_many;		/* to number, with what may come before the next look */
+	bool		too_many;		/* row numbers could exceed 32 bits before the next check */
 	Size		memory;
 
 	commit(node, room);
@@ -305,14 +311,14 @@ make_room(GpusortNode *node, Room *room)
 		if (node->random_access)
 		{
 			hand_over(node, too_many ?
-					  "the result is read backward or again and has too many rows, or too large ones, to number" :
-					  "the result is read backward or again and exceeds gpusort.memory_limit");
+					  "the result is read backward or repeatedly and has too many or too large rows" :
+					  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 			return false;
 		}
 		spill_run(node);
 	}
 	room->begin = room->next = gpusort_run_reserve(node->run, &keys);
-	/* what is reserved may be far more than the limit allows */
+	/* a reservation may exceed the memory limit by far, so use it in parts */
 	rows = Max(gpusort_run_rows(node->run), LOOK_ROWS);
 	room->end = room->next + Min(keys, Min(rows, REPORT_ROWS)) * room->width;
 	memory = gpusort_node_memory(node) - node->store.bytes;
@@ -320,7 +326,7 @@ make_room(GpusortNode *node, Room *room)
 	return true;
 }
 
-/* The child's only column, whose values are their own rows.  False: core goes on. */
+/* Gathers a child of one column as values.  False if core has taken over. */
 static bool
 gather_values(GpusortNode *node)
 {
@@ -343,7 +349,7 @@ gather_values(GpusortNode *node)
 		}
 		if (unlikely(room.next == room.end) && !make_room(node, &room))
 		{
-			/* core has all rows but this one */
+			/* core has all rows except this one */
 			tuplesort_putdatum(node->core, slot->tts_values[0], false);
 			return false;
 		}
@@ -355,8 +361,9 @@ gather_values(GpusortNode *node)
 }
 
 /*
- * The row's sort columns in a slot: node->keys, if they can be read where they
- * are in the tuple, which saves taking apart all that comes before them.
+ * Returns a slot that has the row's sort columns.  That is node->keys if each
+ * column's offset in the tuple is known, which saves deforming the columns in
+ * front of them, and slot in all other cases.
  */
 static pg_attribute_always_inline TupleTableSlot *
 key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
@@ -380,7 +387,7 @@ key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
 	return keys;
 }
 
-/* Whole rows.  False: core goes on. */
+/* Gathers whole rows.  False if core has taken over. */
 static bool
 gather_rows(GpusortNode *node)
 {
@@ -415,18 +422,18 @@ gather_rows(GpusortNode *node)
 	return true;
 }
 
-/* Why core's sort has to do it from the start, or NULL. */
+/* The reason to leave the whole sort to core before reading the child, or NULL. */
 static const char *
 core_reason(GpusortNode *node)
 {
 	if (!gpusort_enabled)
 		return "gpusort.enabled is off";
 	if (node->css.ss.ps.state->es_epq_active != NULL)
-		return "a row is rechecked";
+		return "a row is rechecked after a concurrent update";
 	return NULL;
 }
 
-/* Takes what no sort has used yet. */
+/* Allocates the state of a sort: key, contexts, store and run. */
 static void
 begin_sort(GpusortNode *node)
 {
@@ -448,7 +455,7 @@ begin_sort(GpusortNode *node)
 	begin_run(node);
 }
 
-/* All rows are read: sorts those that are in memory. */
+/* After the last row: sorts the rows in memory, or spills them and begins the merge. */
 static void
 end_gathering(GpusortNode *node)
 {
@@ -482,8 +489,8 @@ end_gathering(GpusortNode *node)
 }
 
 /*
- * The child is called in the caller's memory context, the query's: what it
- * allocates is its own.
+ * Calls the child in the caller's memory context, the query's, so that the
+ * child's allocations do not end up in the contexts of this node.
  */
 void
 gpusort_node_gather(GpusortNode *node)

@@ -1,8 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * node.h
- *		GpuSort, the plan node: what its files need of each other, and what
- *		the planner needs of it.
+ *		The state of a GpuSort plan node, and the functions its files share.
+ *
+ * plan/plan.c needs gpusort_node_methods only.  Everything else is for the files
+ * of src/node/.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,39 +22,44 @@
 #include "store/rowstore.h"
 #include "store/spill.h"
 
-/* Where the rows come from once all are read. */
+/* Where the node gets the rows that it returns. */
 typedef enum GpusortSource
 {
-	GPUSORT_SOURCE_NONE,		/* nothing is read yet */
-	GPUSORT_SOURCE_ROWS,		/* the store, in the order of the run's result */
-	GPUSORT_SOURCE_VALUES,		/* the run's result itself */
+	GPUSORT_SOURCE_NONE,		/* the child has not been read to its end */
+	GPUSORT_SOURCE_ROWS,		/* the store; the run's result is the order of its rows */
+	GPUSORT_SOURCE_VALUES,		/* the run's result, decoded */
 	GPUSORT_SOURCE_SPILL,		/* the merge of the spilled runs; forward only */
 	GPUSORT_SOURCE_CORE			/* core's tuplesort */
 } GpusortSource;
 
-/* What EXPLAIN ANALYZE shows, over all scans but where it says the last. */
+/*
+ * What EXPLAIN ANALYZE shows.  A node that is rescanned sorts several times:
+ * times are sums over all its sorts, memory, disk and runs are maxima, and the
+ * other fields describe its last sort.
+ */
 typedef struct GpusortNodeStats
 {
-	uint64		sorts;
-	const char *engine;			/* the last sort's, as the next four */
-	const char *algorithm;
-	int			key_bits;
-	const char *core_reason;	/* why core sorted; NULL: it did not */
-	char		engine_reason[256]; /* why not the accelerator; empty: no such case */
+	uint64		sorts;			/* sorts begun */
+	const char *engine;			/* static storage; NULL: no run is sorted yet */
+	const char *algorithm;		/* static storage; NULL: not known yet */
+	int			key_bits;		/* bits of a key */
+	const char *core_reason;	/* why core's tuplesort sorted; NULL: gpusort did */
+	char		engine_reason[256]; /* why the accelerator did not sort; empty: it did,
+									 * or the settings asked for none */
 	uint64		memory;			/* bytes, the most at any time */
-	uint64		disk;			/* bytes, of the largest sort */
-	int			runs;			/* spilled by it */
-	double		gather_ms;
-	double		copy_in_ms;
-	double		sort_ms;
-	double		copy_out_ms;
+	uint64		disk;			/* bytes of the largest temporary file */
+	int			runs;			/* spilled runs, the most of any sort */
+	double		gather_ms;		/* reading the child, spilling included */
+	double		copy_in_ms;		/* to the device */
+	double		sort_ms;		/* in the engines, tie-breaking included */
+	double		copy_out_ms;	/* from the device */
 } GpusortNodeStats;
 
 typedef struct GpusortNode
 {
 	CustomScanState css;
 
-	/* the plan's; arrays of ncolumns */
+	/* from the plan: ncolumns is the length of the ORDER BY list and of the arrays */
 	int			ncolumns;
 	GpusortSortColumn *columns;
 	AttrNumber *attnos;
@@ -60,82 +67,100 @@ typedef struct GpusortNode
 	Oid		   *collations;
 	bool	   *nulls_first;
 	int			last_attno;		/* the greatest of attnos */
-	int64		bound;			/* no more rows than this will be fetched; -1: all may be */
+	int64		bound;			/* the parent fetches at most this many rows; -1: maybe all */
 
 	/*
-	 * If the whole row is one value of a type whose keys can be decoded, no
-	 * row is kept: value_type says how.  Else value_type is NULL.
+	 * If a row is a single value of a type whose keys can be decoded, the node
+	 * keeps keys instead of rows and decodes them by value_type.  In all other
+	 * cases value_type is NULL.  "For values" and "for rows" below mean these
+	 * two cases.
 	 */
 	const GpusortType *value_type;
-	bool		descending;		/* of the only column */
-	bool		random_access;	/* backward, rewind, or mark may be asked for */
-	Size		memory_limit;	/* bytes */
+	bool		descending;		/* for values: ORDER BY ... DESC */
+	bool		random_access;	/* the parent may read backward, rewind or mark */
+	Size		memory_limit;	/* bytes that a sort may use in memory */
 
 	/*
-	 * One sort.  All of it lives in cxt, which is reset before the next.  At
-	 * any time the rows read so far are in the spilled runs, then in the run
-	 * and the store (row i of one is row i of the other), or all in core.
+	 * One sort.  It allocates everything in cxt, which is reset before the next
+	 * sort.  Of the rows read so far, the earlier ones are in spill and the
+	 * later ones in run and store; or all of them are in core.  Row i of the
+	 * run is row i of the store.
 	 */
 	MemoryContext cxt;
 	GpusortSource source;
-	GpusortRowKey *key;			/* NULL for values */
-	MemoryContext run_cxt;		/* what goes when a run is spilled */
-	GpusortRun *run;
-	bool		sorted;			/* the run is, and is still to be noted in stats */
-	MemoryContext store_cxt;	/* of the store's rows, whose memory stays */
-	GpusortRowStore store;		/* not for values */
-	uint64		nulls;			/* for values: counted, and returned first or last */
-	GpusortSpill *spill;		/* NULL: all is in memory */
-	Tuplesortstate *core;
+	GpusortRowKey *key;			/* for rows; NULL for values */
+	MemoryContext run_cxt;		/* the run and its result; reset when a run is spilled */
+	GpusortRun *run;			/* NULL: none, or it has been ended */
+	bool		sorted;			/* the run is sorted, and its report not yet in stats */
+	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
+	GpusortRowStore store;		/* for rows */
+	uint64		nulls;			/* for values: NULLs, which are only counted */
+	GpusortSpill *spill;		/* NULL: all rows are in memory */
+	Tuplesortstate *core;		/* NULL: core has not taken over */
 	GpusortActivity activity;
-	instr_time	begun;
+	instr_time	begun;			/* when the node began to read the child */
 
 	/*
-	 * The result of a run, as far as it is at hand: row numbers (uint32), or
-	 * the keys of values.  If whole, that is all of it, and position counts
-	 * rows of the whole result, NULLs included, as tuplesort's current does:
-	 * the row to be returned next, forward; at_end says that the end has been
-	 * asked for.  Else position counts in the block, and NULLs are counted
-	 * down.
+	 * The block of the result that is being returned: row numbers (uint32) for
+	 * rows, keys for values.  A whole result that was fetched for random access
+	 * or for tie-breaking is in run_cxt.  Any other block is valid until the next
+	 * is fetched or the run's sort is finished.
+	 *
+	 * whole: the block is the whole result of the sort.  Then position counts
+	 * rows of the result, NULLs included, and is that of the row that is
+	 * returned next when reading forward; at_end is set once the parent has
+	 * asked for a row behind the last.  These two work as tuplesort's "current"
+	 * and "eof_reached".
+	 *
+	 * If not whole, position counts rows of the block, and nulls_before and
+	 * nulls_after are counted down as NULLs are returned.
 	 */
 	const void *block;
-	uint64		count;
+	uint64		count;			/* rows in the block */
 	bool		whole;
 	uint64		position;
 	bool		at_end;
-	uint64		nulls_before;
-	uint64		nulls_after;
+	uint64		nulls_before;	/* NULLs to return before all values */
+	uint64		nulls_after;	/* NULLs to return after all values */
 	uint64		marked_position;
 	bool		marked_at_end;
 
-	TupleTableSlot *slot;		/* of the result */
-	TupleTableSlot *keys;		/* the sort columns of a row; the others have no values */
-	TupleTableSlot *left;		/* two rows to compare */
+	TupleTableSlot *slot;		/* the row that is returned */
+	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL */
+	TupleTableSlot *left;		/* left and right: two rows being compared */
 	TupleTableSlot *right;
-	GpusortNodeStats stats;
+	GpusortNodeStats stats;		/* without the run that is sorted: see gpusort_node_stats() */
 } GpusortNode;
 
 extern const CustomScanMethods gpusort_node_methods;
 
 /* ---- gather.c ---- */
 
-/* Reads all rows of the child and makes the result ready; sets source. */
+/*
+ * Reads the child to its end, sorts, and sets source.  Afterwards
+ * gpusort_node_next() returns the rows.
+ */
 extern void gpusort_node_gather(GpusortNode *node);
 
 /* ---- result.c ---- */
 
-/* Sorts the run, which has all its rows; afterwards block, count and whole are set. */
+/*
+ * Sorts the run and sets block, count and whole.  want_whole: fetches the whole
+ * result into one block, for random access.  Also counts the result as whole if
+ * it comes in one block, or if ties had to be broken in it.
+ */
 extern void gpusort_node_sort_run(GpusortNode *node, bool want_whole);
 
 /*
- * Bytes a tied row that settling takes at most, besides what the engine needs
- * to sort it, and values that are compressed or stored apart.
+ * The most memory that tie-breaking takes for a tied row, in bytes.  Not counted
+ * are the CPU engine's scratch memory, and values that are compressed or stored
+ * in a TOAST table.
  */
 #define GPUSORT_TIE_BYTES		28
 
 /*
- * What the sort holds, and will need to sort what it has gathered: with every
- * row tied, if keys may tie.
+ * Bytes that the sort holds, plus those that it will need to sort the rows it
+ * has gathered.  If keys are lossy, it counts every row as tied.
  */
 static inline Size
 gpusort_node_memory(const GpusortNode *node)
@@ -148,25 +173,32 @@ gpusort_node_memory(const GpusortNode *node)
 }
 
 /*
- * Puts rows of equal words, which the run has sorted, in the order that the
- * columns' comparators say; order is the whole result.  In ties.c.
+ * Breaks the ties in a run's whole result: sorts row numbers whose keys have
+ * equal words by the columns' comparators, in place.  order: all row numbers of
+ * the run, sorted by words; rows is their number.  In ties.c.
  */
-extern void gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows);
+extern void gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows);
 
-/* The result's next block, if it comes in several.  False at the end. */
+/*
+ * Fetches the next block of a result that comes in several; position becomes 0.
+ * False if there is no further block.
+ */
 extern bool gpusort_node_next_block(GpusortNode *node);
 
-/* The next row, or an empty slot at the end. */
+/*
+ * Returns the next row in this direction, or an empty slot at the end.  The row
+ * is valid until the next call.
+ */
 extern TupleTableSlot *gpusort_node_next(GpusortNode *node, bool forward);
 
-/* Rows between asking for a row's place and for the row, and using it. */
+/* The look-ahead of prefetches, in rows: of a row's place in the store, and of the row. */
 #define GPUSORT_PLACE_AHEAD	64
 #define GPUSORT_ROW_AHEAD		32
 
 /*
- * Asks for what row i + GPUSORT_ROW_AHEAD of the block at hand will need, and
- * for the place of a later one.  always_inline: gcc takes a function that
- * only prefetches for one without effect, and drops its calls.
+ * Prefetches row i + GPUSORT_ROW_AHEAD of the current block, and the place of
+ * row i + GPUSORT_PLACE_AHEAD.  always_inline: gcc considers a function that
+ * only prefetches to have no effect, and drops the calls.
  */
 static pg_attribute_always_inline void
 gpusort_node_look_ahead(const GpusortNode *node, uint64 i)
@@ -183,20 +215,22 @@ gpusort_node_look_ahead(const GpusortNode *node, uint64 i)
 	}
 }
 
-/* A key of the value type as a value. */
+/* Decodes key i of an array of keys of value_type, in the sort's direction. */
 extern Datum gpusort_node_value(const GpusortNode *node, const void *keys, uint64 i);
 
 /*
- * Notes in stats what the run's sort did, unless that was done.  Nothing more
- * may be fetched, unless the result is whole and was asked for as such.
+ * Copies the node's statistics and adds the report of the run whose result is
+ * being returned.  Only reads, because EXPLAIN may be asked for in the middle of
+ * a running query, which goes on afterwards.
  */
-extern void gpusort_node_note_run(GpusortNode *node);
+extern void gpusort_node_stats(const GpusortNode *node, GpusortNodeStats *stats);
 
-/* The same, and ends the run. */
+/* Finishes the run's sort, adds its report to stats, and frees the run and its result. */
 extern void gpusort_node_end_run(GpusortNode *node);
 
 /* ---- explain.c ---- */
 
+/* The ExplainCustomScan callback.  Only reads the node. */
 extern void gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es);
 
 #endif							/* GPUSORT_NODE_NODE_H */

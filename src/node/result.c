@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * result.c
- *		GpuSort returns its rows.
+ *		GpuSort sorts its run and returns the rows.
  *
- * The engine gives the order as row numbers, and each row is then fetched
- * from wherever in the store its turn had come when it was read: a miss of
- * every cache for each row, which costs as much as all the rest.  So rows are
- * asked for ahead of time: first where the store has a row's place, then the row
- * itself.
+ * The engine returns row numbers, and the node fetches each row from the store,
+ * which has the rows in the order of arrival.  Each fetch is a cache miss, and
+ * together they cost as much as everything else.  So the node prefetches two
+ * things ahead of time: first the entry of the store that has the row's address,
+ * later the row itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,49 @@
  * ----------------------------------------------------------------
  */
 
-/* Fetches all of the result into out. */
+/* Adds the report of one run's sort. */
+static void
+add_report(GpusortNodeStats *stats, const GpusortReport *report)
+{
+	stats->engine = report->engine;
+	stats->algorithm = report->algorithm;
+	stats->copy_in_ms += report->copy_in_ms;
+	stats->sort_ms += report->kernels_ms;
+	stats->copy_out_ms += report->copy_out_ms;
+	strlcpy(stats->engine_reason, report->reason ? report->reason : "", sizeof(stats->engine_reason));
+}
+
+/*
+ * Finishes the run's sort and adds its report to stats, unless that has been
+ * done or the run is not sorted.  Afterwards no block can be fetched, and the
+ * last one is not valid any more.
+ */
+static void
+finish_sort(GpusortNode *node)
+{
+	GpusortReport report;
+
+	if (!node->sorted)
+		return;
+	node->sorted = false;
+	gpusort_run_finish(node->run, &report);
+	gpusort_report_keep(&report);
+	add_report(&node->stats, &report);
+}
+
+void
+gpusort_node_stats(const GpusortNode *node, GpusortNodeStats *stats)
+{
+	GpusortReport report;
+
+	*stats = node->stats;
+	if (!node->sorted)
+		return;
+	gpusort_run_report(node->run, &report);
+	add_report(stats, &report);
+}
+
+/* Fetches the whole result into out; width: bytes of a row number or key. */
 static void
 fetch_whole(GpusortNode *node, char *out, size_t width)
 {
@@ -39,6 +81,7 @@ fetch_whole(GpusortNode *node, char *out, size_t width)
 	{
 		char	   *to = out + node->count * width;
 
+		CHECK_FOR_INTERRUPTS();
 		if (block.data != to)
 			memcpy(to, block.data, block.count * width);
 		node->count += block.count;
@@ -60,7 +103,7 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 		gpusort_run_sort(node->run, out);
 		fetch_whole(node, out, width);
 		node->sorted = true;
-		gpusort_node_note_run(node);
+		finish_sort(node);
 	}
 	else
 	{
@@ -77,7 +120,7 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 		instr_time	now;
 
 		INSTR_TIME_SET_CURRENT(begun);
-		gpusort_node_settle_ties(node, (uint32 *) node->block, rows);
+		gpusort_node_break_ties(node, (uint32 *) node->block, rows);
 		INSTR_TIME_SET_CURRENT(now);
 		INSTR_TIME_SUBTRACT(now, begun);
 		node->stats.sort_ms += INSTR_TIME_GET_MILLISEC(now);
@@ -100,28 +143,9 @@ gpusort_node_next_block(GpusortNode *node)
 }
 
 void
-gpusort_node_note_run(GpusortNode *node)
-{
-	GpusortReport report;
-
-	if (!node->sorted)
-		return;
-	gpusort_run_finish(node->run, &report);
-	gpusort_report_keep(&report);
-	node->sorted = false;
-	node->stats.engine = report.engine;
-	node->stats.algorithm = report.algorithm;
-	node->stats.copy_in_ms += report.copy_in_ms;
-	node->stats.sort_ms += report.kernels_ms;
-	node->stats.copy_out_ms += report.copy_out_ms;
-	strlcpy(node->stats.engine_reason, report.reason ? report.reason : "",
-			sizeof(node->stats.engine_reason));
-}
-
-void
 gpusort_node_end_run(GpusortNode *node)
 {
-	gpusort_node_note_run(node);
+	finish_sort(node);
 	gpusort_run_end(node->run);
 	node->run = NULL;
 }
@@ -153,15 +177,15 @@ gpusort_node_value(const GpusortNode *node, const void *keys, uint64 i)
 }
 
 /*
- * ExecClearTuple() and ExecStoreVirtualTuple() in line: two calls a row would
- * be a fifth of what a value costs.
+ * Does what ExecClearTuple() and ExecStoreVirtualTuple() do, inlined: the two
+ * calls would be a fifth of the cost of a value.
  */
 static inline TupleTableSlot *
 return_value(GpusortNode *node, Datum value, bool isnull)
 {
 	TupleTableSlot *slot = node->slot;
 
-	/* somebody has made the last value the slot's own */
+	/* the parent has materialized the last value */
 	if (unlikely(TTS_SHOULDFREE(slot)))
 		ExecClearTuple(slot);
 	slot->tts_values[0] = value;
@@ -172,8 +196,9 @@ return_value(GpusortNode *node, Datum value, bool isnull)
 }
 
 /*
- * Row i of the block at hand; ExecStoreMinimalTuple() in line.  What a minimal
- * tuple's slot has that is not set here has not changed since begin_node().
+ * Returns row i of the current block.  Does what ExecStoreMinimalTuple() does,
+ * inlined.  The slot's fields that are not set here have not changed since
+ * begin_node().
  */
 static inline TupleTableSlot *
 return_row(GpusortNode *node, uint64 i)
@@ -183,7 +208,7 @@ return_row(GpusortNode *node, uint64 i)
 	TupleTableSlot *slot = node->slot;
 	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
 
-	/* somebody has made the last row the slot's own */
+	/* the parent has materialized the last row */
 	if (unlikely(TTS_SHOULDFREE(slot)))
 		ExecClearTuple(slot);
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
@@ -195,7 +220,7 @@ return_row(GpusortNode *node, uint64 i)
 	return slot;
 }
 
-/* The row at position in the block at hand; steps on. */
+/* Returns the row at position in the current block, and advances position. */
 static inline TupleTableSlot *
 return_next_row(GpusortNode *node)
 {
@@ -203,7 +228,7 @@ return_next_row(GpusortNode *node)
 	return return_row(node, node->position++);
 }
 
-/* Row i of the whole result, which for values begins or ends with the NULLs. */
+/* Returns row i of a whole result.  A result of values begins or ends with the NULLs. */
 static TupleTableSlot *
 return_ith(GpusortNode *node, uint64 i)
 {
@@ -214,7 +239,7 @@ return_ith(GpusortNode *node, uint64 i)
 	return return_value(node, gpusort_node_value(node, node->block, i - node->nulls_before), false);
 }
 
-/* The next row either way, stepping as tuplesort does: see tuplesort_gettuple_common(). */
+/* Returns the next row of a whole result, in either direction; steps as tuplesort_gettuple_common() does. */
 static TupleTableSlot *
 next_of_whole(GpusortNode *node, bool forward)
 {
@@ -230,7 +255,7 @@ next_of_whole(GpusortNode *node, bool forward)
 	if (node->position == 0)
 		return ExecClearTuple(node->slot);
 
-	/* from the end, the last row is next; else the one before the current one */
+	/* behind the end, the last row is next; otherwise the row before the current one */
 	if (node->at_end)
 		node->at_end = false;
 	else if (--node->position == 0)
@@ -238,7 +263,7 @@ next_of_whole(GpusortNode *node, bool forward)
 	return return_ith(node, node->position - 1);
 }
 
-/* The next row of a result that comes in blocks, or NULL at the end. */
+/* Returns the next row of a result that comes in several blocks, or NULL at the end. */
 static inline TupleTableSlot *
 next_in_blocks(GpusortNode *node)
 {
@@ -249,7 +274,7 @@ next_in_blocks(GpusortNode *node)
 	return return_value(node, gpusort_node_value(node, node->block, node->position++), false);
 }
 
-/* The next row of the merge, or NULL at the end. */
+/* Returns the next row of the merge of spilled runs, or NULL at the end. */
 static inline TupleTableSlot *
 next_in_spill(GpusortNode *node)
 {
@@ -266,7 +291,7 @@ next_in_spill(GpusortNode *node)
 												 (const void *) words : &narrow, 0), false);
 }
 
-/* The next row of a result that can be read forward only, once. */
+/* Returns the next row of a result that can be read only once and forward. */
 static TupleTableSlot *
 next_of_stream(GpusortNode *node)
 {
@@ -307,7 +332,7 @@ next_of_core(GpusortNode *node, bool forward)
 TupleTableSlot *
 gpusort_node_next(GpusortNode *node, bool forward)
 {
-	/* the next row of the block, or of the whole: most calls end here */
+	/* most calls return the next row of the current block, whole or not */
 	if (likely(node->source == GPUSORT_SOURCE_ROWS && forward && node->position < node->count))
 		return return_next_row(node);
 

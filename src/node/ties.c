@@ -1,24 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * ties.c
- *		GpuSort settles what the words of its keys leave open.
+ *		GpuSort breaks ties: it sorts rows whose keys have equal words.
  *
- * Where words are but the beginning of a value (long strings), rows with equal
- * words are sorted by the columns' own comparators.  Done naively, by
- * comparing rows, that costs more than core's sort: each comparison would
- * deform two rows, and compare columns that are known to be equal.  So:
+ * The words of a lossy key hold only the beginning of a value, such as a long
+ * string.  So rows with equal words, a tie group, are sorted by the columns' own
+ * comparators.  Comparing whole rows would cost more than core's sort, since
+ * each comparison would deform two rows and compare columns that are known to be
+ * equal.  There are three ways instead:
  *
- *	a few rows	are compared as rows.
- *	strings		that order by their bytes are sorted as the keys were: what
- *				all of the group begin with is skipped, the next 8 bytes are a
- *				word, the CPU engine sorts the words, and groups that tie again
- *				go round again.  Web addresses, which are all alike for their
- *				first dozens of bytes, are decided in one round or two.  (Most
- *				significant digit first, with common prefixes skipped: the idea
- *				of McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993.)
- *	all others	are compared as values, which are taken out of their rows once.
+ * 1. A group of at most FEW_ROWS rows is sorted by comparing rows.
  *
- * Rows that the comparators call equal stay as they came in.
+ * 2. Strings that order by their bytes are sorted like keys.  The prefix that
+ *	  all strings of the group share is skipped, the next 8 bytes of each string
+ *	  become a word, and the CPU engine sorts the words.  Rows whose words are
+ *	  equal again form smaller groups, which get another round.  Web addresses,
+ *	  whose first dozens of bytes are all alike, take one or two rounds.  This is
+ *	  a radix sort by the most significant digit first that skips common
+ *	  prefixes: see McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993.
+ *
+ * 3. All other values are taken out of their rows once, and sorted by comparing
+ *	  values.
+ *
+ * Rows that are equal by all comparators stay in the order of arrival.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,52 +35,53 @@
 #include "base/memory.h"
 #include "node/node.h"
 
-/* Groups that are compared as rows: fewer than make taking values out pay. */
+/* In a group of at most this many rows, taking the values out does not pay. */
 #define FEW_ROWS		8
 
-/* Rounds of 8 bytes; a comparison finds the rest. */
+/* Rounds of 8 bytes each, at most; strings that still tie are compared. */
 #define MAX_ROUNDS		32
 
 /*
- * Values that are compressed or stored apart may take what is left of the
- * memory limit, or this part of it, in a group; else its values are compared
- * one by one.
+ * Compressed or TOASTed values of a group are expanded all at once if that takes
+ * at most the unused rest of the memory limit, or 1/REMOTE_PART of the limit if
+ * that is more.  Otherwise the rows are compared one pair at a time.
  */
 #define REMOTE_PART		16
 
-/* How far ahead a row is asked for, and a key, which is looked at for less time. */
+/* Look-ahead of prefetches in rows; it is longer for keys, since comparing a key takes less time. */
 #define PREFETCH_AHEAD	12
 #define KEY_AHEAD		32
 
-/* Between two looks at interrupts: each may be a miss of every cache. */
+/* Rows between two checks for interrupts; each row may cost a cache miss. */
 #define INTERRUPT_ROWS	1024
 
-/* A row of a group, by its value in the column that the words leave open. */
+/* A row of a tie group, with its value of the first column that the words do not decide. */
 typedef struct TiedRow
 {
 	union
 	{
 		Datum		value;		/* points into the row */
-		const char *bytes;		/* its bytes, if these are what it is sorted by */
+		const char *bytes;		/* the bytes that a string is sorted by */
 	};
-	uint32		row;
-	uint32		length:30;		/* of bytes */
-	uint32		isnull:1;		/* the value is; bytes never are */
-	uint32		tied:1;			/* its word was the one before's */
+	uint32		row;			/* row number in the store */
+	uint32		length:30;		/* number of bytes */
+	uint32		isnull:1;		/* the value is NULL; a row with bytes never is */
+	uint32		tied:1;			/* its last word equals that of the row before it */
 } TiedRow;
 
-/* 28 bytes a row, and the engine's: the words, their order, and the rows */
+/* Per row: a TiedRow, a word, and the word's place in the order. */
 StaticAssertDecl(sizeof(TiedRow) + sizeof(uint64) + sizeof(uint32) == GPUSORT_TIE_BYTES,
-				 "what settling ties takes is counted against the limit");
+				 "memory for breaking ties is counted against the limit");
 
-/* How rows of equal words are told apart. */
+/* What the sort of a tie group needs to know. */
 typedef struct TiedGroup
 {
 	GpusortNode *node;
-	MemoryContext values;		/* those that were compressed or stored apart */
-	Size		room;			/* for these */
-	int			column;			/* of the ORDER BY list, which the words leave open */
-	bool		descending;
+	MemoryContext values;		/* expanded values; reset after each group */
+	Size		room;			/* bytes that may still be expanded into values */
+	int			column;			/* first column of the ORDER BY list that the words do not
+								 * decide, from 0 */
+	bool		descending;		/* that column's direction */
 } TiedGroup;
 
 static inline int
@@ -85,7 +90,7 @@ by_row_number(uint32 a, uint32 b)
 	return a < b ? -1 : a > b;
 }
 
-/* The order of two rows from a column of the ORDER BY list on. */
+/* Compares two rows by the ORDER BY columns from this one on, then by row number. */
 static int
 compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
 {
@@ -97,16 +102,16 @@ compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
 	return order != 0 ? order : by_row_number(a, b);
 }
 
-/* qsort_arg comparator of row numbers */
+/* qsort_arg comparator of row numbers: compares whole rows. */
 static int
 compare_numbers(const void *a, const void *b, void *arg)
 {
-	/* a comparison may detoast megabytes, so each is a chance to stop, as in core */
+	/* a comparison may detoast megabytes, so check before each, as tuplesort does */
 	CHECK_FOR_INTERRUPTS();
 	return compare_rows(arg, *(const uint32 *) a, *(const uint32 *) b, 0);
 }
 
-/* What is left to compare of two rows whose values are equal. */
+/* Compares two rows with equal values by the columns after the group's. */
 static int
 compare_rest(const TiedGroup *group, const TiedRow *a, const TiedRow *b)
 {
@@ -116,7 +121,7 @@ compare_rest(const TiedGroup *group, const TiedRow *a, const TiedRow *b)
 		by_row_number(a->row, b->row);
 }
 
-/* qsort_arg comparator of TiedRows by their values */
+/* qsort_arg comparator of TiedRows: compares values, then the other columns. */
 static int
 compare_values(const void *a, const void *b, void *arg)
 {
@@ -131,7 +136,7 @@ compare_values(const void *a, const void *b, void *arg)
 	return order != 0 ? order : compare_rest(group, left, right);
 }
 
-/* The same, by bytes. */
+/* qsort_arg comparator of TiedRows: compares bytes, then the other columns. */
 static int
 compare_bytes(const void *a, const void *b, void *arg)
 {
@@ -149,7 +154,7 @@ compare_bytes(const void *a, const void *b, void *arg)
 	return group->descending ? (order < 0 ? 1 : -1) : order;
 }
 
-/* How many bytes all strings have in common; the first skip are known to be. */
+/* Returns the length of the prefix that all strings share, which is at least skip. */
 static Size
 common_bytes(const TiedRow *rows, uint64 n, Size skip)
 {
@@ -171,7 +176,7 @@ common_bytes(const TiedRow *rows, uint64 n, Size skip)
 	return common;
 }
 
-/* 8 bytes of a string from a place on, zeros if there are fewer, as a number */
+/* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
 static uint64
 word_at(const TiedRow *row, Size place)
 {
@@ -182,7 +187,7 @@ word_at(const TiedRow *row, Size place)
 	return pg_ntoh64(word);
 }
 
-/* Sorts by the 8 bytes from skip on, and marks the rows that these leave tied. */
+/* Sorts rows by the 8 bytes from skip on, and marks those that still tie. */
 static void
 sort_by_word(TiedGroup *group, TiedRow *rows, uint64 n, Size skip)
 {
@@ -207,15 +212,21 @@ sort_by_word(TiedGroup *group, TiedRow *rows, uint64 n, Size skip)
 		sorted[i] = rows[order[i]];
 		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
 	}
-	memcpy(rows, sorted, n * sizeof(TiedRow));
+	for (uint64 i = 0; i < n; i += INTERRUPT_ROWS)
+	{
+		CHECK_FOR_INTERRUPTS();
+		memcpy(rows + i, sorted + i, Min(n - i, INTERRUPT_ROWS) * sizeof(TiedRow));
+	}
 	pfree(sorted);
 	pfree(order);
 	pfree(words);
 }
 
 /*
- * Sorts by bytes, of which the first skip are equal.  Nothing but the marks is
- * kept while groups go round again, however many rounds there are.
+ * Sorts rows by their bytes, the first skip of which are equal.  round counts the
+ * recursion, which is at most MAX_ROUNDS deep.  sort_by_word() frees its memory
+ * before the recursion, so that memory does not grow with the rounds; the marks
+ * in rows tell the groups.
  */
 static void
 sort_bytes(TiedGroup *group, TiedRow *rows, uint64 n, Size skip, int round)
@@ -233,7 +244,11 @@ sort_bytes(TiedGroup *group, TiedRow *rows, uint64 n, Size skip, int round)
 		bool		longer = rows[begin].length >= skip + sizeof(uint64);
 
 		for (end = begin + 1; end < n && rows[end].tied; end++)
+		{
+			if (end % INTERRUPT_ROWS == 0)
+				CHECK_FOR_INTERRUPTS();
 			longer &= rows[end].length >= skip + sizeof(uint64);
+		}
 		if (end - begin < 2)
 			continue;
 		if (longer)
@@ -243,7 +258,7 @@ sort_bytes(TiedGroup *group, TiedRow *rows, uint64 n, Size skip, int round)
 	}
 }
 
-/* Takes the bytes of a value.  False if there is no room for them. */
+/* Sets row's bytes, and expands the value if need be.  False if that exceeds the room. */
 static bool
 take_bytes(TiedGroup *group, Datum value, TiedRow *row)
 {
@@ -262,8 +277,10 @@ take_bytes(TiedGroup *group, Datum value, TiedRow *row)
 }
 
 /*
- * Takes the values of the open column, or their bytes, out of the rows.  False
- * if a column before is not the same in all of them, or they have no bytes.
+ * Fills rows with the n row numbers in order and with the values, or bytes, of
+ * the group's column.  False if the rows cannot be sorted by these alone: a
+ * column before differs between rows, or bytes are wanted and a value is NULL or
+ * too large to be expanded.
  */
 static bool
 take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool by_bytes)
@@ -296,9 +313,9 @@ take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool
 	return true;
 }
 
-/* Sorts rows whose keys have equal words. */
+/* Sorts order, n row numbers whose keys have equal words. */
 static void
-settle_group(TiedGroup *group, uint32 *order, uint64 n)
+sort_group(TiedGroup *group, uint32 *order, uint64 n)
 {
 	GpusortNode *node = group->node;
 	Size		room = group->room;
@@ -329,7 +346,11 @@ settle_group(TiedGroup *group, uint32 *order, uint64 n)
 		n = 0;
 	}
 	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		order[i] = rows[i].row;
+	}
 	pfree(rows);
 	if (group->room < room)
 	{
@@ -341,7 +362,7 @@ settle_group(TiedGroup *group, uint32 *order, uint64 n)
 	}
 }
 
-/* The first word nearly always tells. */
+/* Whether two keys have equal words; nearly always, the first word decides. */
 static inline bool
 equal_words(const uint64 *a, const uint64 *b, int words)
 {
@@ -354,7 +375,7 @@ equal_words(const uint64 *a, const uint64 *b, int words)
 }
 
 void
-gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
+gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
 	int			words = gpusort_rowkey_words(node->key);
 	const uint64 *key = rows > 0 ? gpusort_run_key(node->run, order[0]) : NULL;
@@ -380,7 +401,7 @@ gpusort_node_settle_ties(GpusortNode *node, uint32 *order, uint64 rows)
 				break;
 		}
 		if (end - begin > 1)
-			settle_group(&group, order + begin, end - begin);
+			sort_group(&group, order + begin, end - begin);
 		key = next;
 	}
 	MemoryContextDelete(group.values);

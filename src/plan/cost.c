@@ -1,35 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * cost.c
- *		What a sort by gpusort costs, beside core's.
+ *		The estimated cost of a GpuSort, on the scale of core's sorts.
  *
- * In core's model a sort of n rows makes n log2 n comparisons at two
- * cpu_operator_costs each, and returns a row for one.  gpusort sorts by engine
- * what core compares one by one, so its price a row does not grow with n:
- * reading the keys off and fetching the rows in their new order is nearly all
- * of it.
+ * In core's model a sort of n rows makes n log2 n comparisons, each of which
+ * costs two cpu_operator_costs, and returns each row for one more.  In gpusort an
+ * engine replaces the comparisons, so the cost of a row does not grow with n.
+ * Nearly all of it is encoding the key and fetching the row in its new order.
  *
- * The constants are measured on core's scale, by the CPU engine with one
- * thread, less the time of the same query without ORDER BY (bench/order_by.sh:
- * rows of 90 bytes by one integer and by two, 1,000 to 1,000,000 of them).
- * The scale is a coarse one: a cpu_operator_cost of core's sort is 4 to 7 ns,
- * more in larger sorts.  By least squares of the relative errors, three runs
- * gave GpuSort 9 to 12 of these for a row and 1 to 3 for each column, of one
- * word; with eight columns, a column is 1 to 2.  A column of two words, such as
- * a uuid, a numeric or a string, costs as two columns do.  Where a string may
- * be longer than its words, the sorted rows are looked through for ties, at 3
- * a row (a million rows of 60 bytes by strings of 20 and of 12: 100 and 85 ns).
- * How long they are is not asked: a finished plan no longer says where a sort
- * column's values come from, and the set-up cost hides more than that.
+ * The constants are measured in units of cpu_operator_cost, with the CPU engine
+ * and one thread.  The time of the same query without ORDER BY is subtracted
+ * (bench/order_by.sh: 1,000 to 1,000,000 rows of 90 bytes, by one integer and by
+ * two).  The unit is coarse: one cpu_operator_cost of core's sort takes 4 to
+ * 7 ns, and more in larger sorts.  Fitted by least squares of the relative
+ * errors, three measurements gave 9 to 12 units for a row and 1 to 3 units for
+ * each column of one word; in sorts by eight columns, 1 to 2 units for a column.
+ * A column of two words, such as a uuid, a numeric or a string, costs as much as
+ * two columns.  If a string may be longer than its words, the sorted rows are
+ * searched for ties, at 3 units a row (a million rows of 60 bytes take 100 ns
+ * each by strings of 20 bytes, and 85 ns by strings of 12).  The model ignores
+ * the actual length of strings: a finished plan does not show where the values
+ * of a sort column come from, and the set-up cost hides a larger error.
  *
- * Beginning a sort costs nothing that could be measured so.  But the model
- * does not know that small sorts stay in the processor's caches: of 300 rows,
- * core sorts in 12 us what would be 20 or more by the scale.  So the two break
- * even at some 1,000 rows, instead of 100, and 0.1 to 0.2 ms is to be won at
- * 3,000.  The set-up cost is there to make the planner's break-even agree: it
- * is at 2,000 rows for one column, 2,400 for two, and 14,000 for eight.
+ * Beginning a sort takes no time that this method could measure.  But core's
+ * model does not know that small sorts stay in the processor's caches: core
+ * sorts 300 rows in 12 us, and the unit above would make it 20 us or more.  So
+ * core and gpusort take the same time at about 1,000 rows, not at 100 as the two
+ * models would say, and at 3,000 rows gpusort saves 0.1 to 0.2 ms.
+ * SETUP_OPERATORS corrects that.  With it, the planner's break-even is at 2,000
+ * rows for one column, at 2,400 for two and at 14,000 for eight.
  *
- * What exceeds the memory limit is written and read once, as core's would be.
+ * Rows beyond the memory limit are written and read once, as in core's model.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +45,7 @@
 #include "guc.h"
 #include "plan/plan.h"
 
-/* All in cpu_operator_costs */
+/* In units of cpu_operator_cost: once per sort, per row, per row and word, per row if keys may tie. */
 #define SETUP_OPERATORS		20000.0
 #define ROW_OPERATORS		11.0
 #define WORD_OPERATORS		2.0

@@ -1,38 +1,39 @@
 /*-------------------------------------------------------------------------
  *
  * plan.c
- *		GpuSort in the planner: where it stands, and what that changes.
+ *		The planner hooks: replace Sort by GpuSort, and offer paths at its cost.
  *
- * When a plan is finished, every Sort in it that gpusort can do, and do
- * cheaper, becomes a GpuSort over the same child.  This finds each Sort
- * wherever the planner put one: below ORDER BY, DISTINCT, GROUP BY, windows,
- * merge joins, Gather Merge, in subplans and CTEs.  A path of our own at
- * UPPERREL_ORDERED would have seen the first of these alone; taking SortState
- * over at run time would see all, but has no say in EXPLAIN and cannot mark
- * and restore.
+ * The planner_hook searches the finished plan and replaces every Sort by a
+ * GpuSort over the same child, if gpusort supports the sort and estimates it
+ * cheaper.  This finds all Sorts: for ORDER BY, DISTINCT, GROUP BY, windows,
+ * merge joins and Gather Merge, in subplans and CTEs.  The alternatives find or
+ * do less: a CustomPath at UPPERREL_ORDERED would see the final ORDER BY only,
+ * and taking over SortState at run time cannot show anything in EXPLAIN, nor
+ * mark and restore.
  *
- * The finished plan has passed setrefs.c, so the node is built as that would
- * have left it: custom_scan_tlist holds the Sort's target list, and the
- * target list consists of references to it.
+ * The finished plan has passed setrefs.c.  So this file builds the node as
+ * setrefs.c would have left it: custom_scan_tlist is the Sort's target list, and
+ * the node's own target list consists of references to it.
  *
- * Where a plan is chosen by what a sort costs, the planner should know our
- * price.  For the final ORDER BY, sorts of the cheapest paths are offered once
- * more at that price, as ordinary SortPaths, which will become GpuSorts.  Not
- * so below windows, DISTINCT, GROUP BY and merge joins, where the sort is not
- * the path that is offered but lies inside of one: there the whole of
- * create_window_paths(), create_distinct_paths(), add_paths_to_grouping_rel()
- * and joinpath.c would have to be done again, each of which core changes with
- * every version, to win only where the two prices part a sorted plan and a
- * hashed one.  They hardly ever do: hashing is priced lower still.  Of 69 plans,
- * for 23 queries of that kind over three million rows with 4 MB, 64 MB and 4 GB
- * of work_mem, our price would have changed four, all of them DISTINCT of
- * nearly unique values whose hash table does not fit, by 3.6 % of the cost at
- * most.  Those sorts are replaced all the same once they are chosen.
+ * Where the cost of a sort decides which plan is chosen, the planner should know
+ * GpuSort's cost.  For the final ORDER BY, the create_upper_paths_hook offers
+ * SortPaths over the cheapest input paths once more, at GpuSort's cost.  It does
+ * not do so for windows, DISTINCT, GROUP BY and merge joins, whose paths contain
+ * the sort.  There it would have to repeat create_window_paths(),
+ * create_distinct_paths(), add_paths_to_grouping_rel() and joinpath.c, which
+ * core changes in every version, and it would gain only where the cheaper sort
+ * makes a sorted plan beat a hashed one.  That is rare, because hashing costs
+ * even less.  In 69 plans, of 23 such queries over three million rows with a
+ * work_mem of 4 MB, 64 MB and 4 GB, GpuSort's cost would have changed four, by
+ * 3.6 % of the plan's cost at most.  All four were DISTINCT of nearly unique
+ * values whose hash table did not fit.  Once such a plan is chosen, the
+ * planner_hook replaces its sorts as well.
  *
- * Left to core: what key/rowkey.c refuses; what is cheaper there, such as small
- * inputs; and a Sort whose consumer fetches but a small part of the rows, of
- * which core keeps no more than those (a bounded sort).  nodeAgg.c's own sorts
- * for grouping sets are not plan nodes that run, and stay.
+ * Three kinds of Sort stay with core: those that key/rowkey.c refuses; those
+ * that cost less in core, such as small inputs; and those whose parent fetches
+ * only a small part of the rows, since core then keeps only that part in memory
+ * (a bounded sort).  The sorts of grouping sets, which nodeAgg.c executes
+ * itself, stay too: they are no plan nodes of their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,19 +67,16 @@ static create_upper_paths_hook_type previous_create_upper_paths;
  * ----------------------------------------------------------------
  */
 
-/*
- * How many rows a sort's consumer will fetch, or -1 if that is not known or
- * all.  exact: no consumer will ever fetch more.
- */
+/* How many rows the parent of a plan node will fetch from it. */
 typedef struct Bound
 {
-	double		rows;
-	bool		exact;
+	double		rows;			/* -1: all, or not known */
+	bool		exact;			/* rows is a maximum, not an estimate */
 } Bound;
 
 static const Bound unbounded = {-1, false};
 
-/* What the sort of a plan costs in core and here, input not included. */
+/* The cost of core's sort of a plan's rows, without the plan's own cost. */
 static Cost
 core_cost(Plan *child)
 {
@@ -88,7 +86,7 @@ core_cost(Plan *child)
 	return path.total_cost;
 }
 
-/* What the sort is by; palloc'ed. */
+/* Returns the columns of a Sort in a palloc'ed array of numCols. */
 static GpusortSortColumn *
 sort_columns(Sort *sort)
 {
@@ -110,7 +108,7 @@ sort_columns(Sort *sort)
 	return columns;
 }
 
-/* Why core has to do it; or NULL, and *cost is set to what it costs here. */
+/* Returns the reason to leave a Sort to core, or NULL after setting *cost to GpuSort's cost. */
 static const char *
 refuse_sort(Sort *sort, Bound bound, Cost *cost)
 {
@@ -119,7 +117,7 @@ refuse_sort(Sort *sort, Bound bound, Cost *cost)
 	const char *reason;
 
 	if (!gpusort_force && bound.rows >= 0 && child->plan_rows > 2 * bound.rows)
-		return "few of the rows are wanted";
+		return "only a small part of the rows is fetched";
 	columns = sort_columns(sort);
 	reason = gpusort_rowkey_refusal(columns, sort->numCols);
 	if (reason == NULL)
@@ -167,6 +165,11 @@ booleans(const bool *array, int n)
 	return list;
 }
 
+/*
+ * Makes a GpuSort in place of a Sort.  custom_private is a list of five: column
+ * numbers, operators, collations, NULLS FIRST flags, and the bound as a string,
+ * -1 if there is none.  read_plan() in node/exec.c unpacks it.
+ */
 static Plan *
 make_gpusort(Sort *sort, Bound bound, Cost cost)
 {
@@ -200,7 +203,7 @@ make_gpusort(Sort *sort, Bound bound, Cost cost)
 	return plan;
 }
 
-/* The rows that a Limit fetches from its child. */
+/* How many rows a Limit fetches from its child. */
 static Bound
 limit_bound(Limit *limit)
 {
@@ -221,7 +224,7 @@ limit_bound(Limit *limit)
 		bound.rows += (double) Max(DatumGetInt64(offset->constvalue), 0);
 	else
 		bound.exact = false;
-	/* beyond this, the sum is not a count of rows that a sort could keep */
+	/* no bounded sort keeps 10^15 rows or more */
 	return bound.rows < 1e15 ? bound : unbounded;
 }
 
@@ -237,8 +240,9 @@ replace_in_list(List *plans, Bound bound)
 }
 
 /*
- * plan with its Sorts replaced.  bound is what its consumer fetches from it;
- * it is passed on where ExecSetTupleBound() would.
+ * Replaces the Sorts in a plan and returns the new plan.  bound: how many rows
+ * the plan's parent fetches.  It is passed on to the child of those nodes through
+ * which ExecSetTupleBound() passes it.
  */
 static Plan *
 replace_sorts(Plan *plan, Bound bound)
@@ -309,13 +313,13 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 }
 
 /* ----------------------------------------------------------------
- *		Our price
+ *		Paths at GpuSort's cost
  * ----------------------------------------------------------------
  */
 
 /*
- * What gpusort would order by for these pathkeys, palloc'ed, or NULL if it
- * cannot.
+ * Returns the sort columns for these pathkeys in a palloc'ed array, or NULL if
+ * gpusort does not support them.
  */
 static GpusortSortColumn *
 pathkey_columns(List *pathkeys)
@@ -345,7 +349,7 @@ pathkey_columns(List *pathkeys)
 	return gpusort_rowkey_refusal(columns, n) == NULL ? columns : NULL;
 }
 
-/* A sort of input at our price, or NULL if core's is cheaper. */
+/* Returns a SortPath over input at GpuSort's cost, or NULL if core's sort costs no more. */
 static Path *
 price_sort(PlannerInfo *root, RelOptInfo *rel, Path *input, const GpusortSortColumn *columns)
 {
@@ -361,24 +365,25 @@ price_sort(PlannerInfo *root, RelOptInfo *rel, Path *input, const GpusortSortCol
 	return (Path *) path;
 }
 
+/* Adds a path with the final target list to the relation. */
 static void
 offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
 {
 	PathTarget *target = root->upper_targets[UPPERREL_ORDERED];
 
-	/* a set operation has none: its rows are as they should be */
+	/* a set operation has no such target: its rows need no projection */
 	if (target != NULL && path->pathtarget != target)
 		path = apply_projection_to_path(root, rel, path, target);
 	add_path(rel, path);
 }
 
-/* Has the query a LIMIT that leaves the sort to core, or may have? */
+/* Whether the query has a LIMIT that leaves, or may leave, the sort of these rows to core. */
 static bool
-few_wanted(Query *parse, double rows)
+limit_is_small(Query *parse, double rows)
 {
 	Const	   *count = (Const *) parse->limitCount;
 	Const	   *offset = (Const *) parse->limitOffset;
-	double		wanted;
+	double		fetched;
 
 	if (count == NULL)
 		return false;
@@ -386,13 +391,13 @@ few_wanted(Query *parse, double rows)
 		return true;
 	if (count->constisnull)
 		return false;
-	wanted = (double) DatumGetInt64(count->constvalue);
+	fetched = (double) DatumGetInt64(count->constvalue);
 	if (offset != NULL && !offset->constisnull)
-		wanted += (double) DatumGetInt64(offset->constvalue);
-	return wanted * 2 < rows;
+		fetched += (double) DatumGetInt64(offset->constvalue);
+	return fetched * 2 < rows;
 }
 
-/* Offers the sorts that create_ordered_paths() did, at our price. */
+/* Offers the same sorts as create_ordered_paths(), at GpuSort's cost. */
 static void
 price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel)
 {
@@ -401,7 +406,7 @@ price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordere
 	GpusortSortColumn *columns;
 
 	/* root->limit_tuples is unset above grouping and set operations */
-	if (few_wanted(root->parse, input->rows))
+	if (limit_is_small(root->parse, input->rows))
 		return;
 	columns = pathkey_columns(root->sort_pathkeys);
 	if (columns == NULL)

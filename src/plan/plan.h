@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * plan.h
- *		GpuSort in the planner: the hooks, and what a sort costs.
+ *		The planner hooks of GpuSort, and its cost model.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,12 +10,13 @@
 
 #include "key/rowkey.h"
 
-/* Sets the planner's hooks; from _PG_init. */
+/* Registers GpuSort and sets the planner hooks.  _PG_init calls it once. */
 extern void gpusort_plan_init(void);
 
 /*
- * What a sort by gpusort costs, input not included, in the planner's units, by
- * columns that gpusort_rowkey_refusal() does not refuse.
+ * The estimated cost of a GpuSort of a number of rows of width bytes each, without its
+ * input, in the planner's cost units.  gpusort_rowkey_refusal() must have
+ * accepted the columns.
  */
 extern double gpusort_cost_sort(double rows, int width,
 								const GpusortSortColumn *columns, int ncolumns);

@@ -159,6 +159,9 @@ struct GpusortEngine
 	/* Fetches the next rows of the result, at least one; valid until the next call. */
 	const char *(*fetch) (GpusortRun *run, GpusortBlock *block);
 
+	/* fills in the engine's part of a sort's report, as far as it is known; reads only */
+	void		(*report) (const GpusortRun *run, GpusortReport *report);
+
 	/*
 	 * Ends the use of the device and fills in the report of run->result, if there
 	 * is one.  The blocks stay readable until release, which frees the memory.

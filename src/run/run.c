@@ -451,17 +451,23 @@ milliseconds(instr_time begin, instr_time end)
 	return INSTR_TIME_GET_MILLISEC(end);
 }
 
-void
-gpusort_run_finish(GpusortRun *run, GpusortReport *report)
+/* The time, or, of a run too small to be timed, the time when it began. */
+static instr_time
+time_of_report(const GpusortRun *run)
 {
-	GpusortRunResult *result = run->result;
 	instr_time	now = run->begun;
 
 	if (run->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(now);
-	if (accelerated(run))
-		run->engine->leave(run);
-	*report = result->report;
+	return now;
+}
+
+/* Adds to the engine's part of a report the sizes and times that the run knows. */
+static void
+complete_report(const GpusortRun *run, instr_time now, GpusortReport *report)
+{
+	const GpusortRunResult *result = run->result;
+
 	report->rows = run->rows;
 	report->key_type = run->spec.key_type;
 	report->gather_bytes = run->rows * gpusort_spec_width(&run->spec);
@@ -471,6 +477,30 @@ gpusort_run_finish(GpusortRun *run, GpusortReport *report)
 	if (!accelerated(run))
 		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
 	report->reason = run->reason;
+}
+
+void
+gpusort_run_report(const GpusortRun *run, GpusortReport *report)
+{
+	*report = run->result->report;
+	if (accelerated(run))
+	{
+		report->engine = run->engine->name;
+		run->engine->report(run, report);
+	}
+	complete_report(run, time_of_report(run), report);
+}
+
+void
+gpusort_run_finish(GpusortRun *run, GpusortReport *report)
+{
+	GpusortRunResult *result = run->result;
+	instr_time	now = time_of_report(run);
+
+	if (accelerated(run))
+		run->engine->leave(run);
+	*report = result->report;
+	complete_report(run, now, report);
 	if (result->data != NULL && result->data != result->out)
 		gpusort_memory_free(result->data, Max(run->rows, 1) * result_bytes(run));
 	pfree(result);

@@ -116,6 +116,16 @@ extern void gpusort_run_sort(GpusortRun *run, void *out);
 extern bool gpusort_run_fetch(GpusortRun *run, GpusortBlock *block);
 
 /*
+ * Fills in the report of a sorted run that is not finished, with the times so
+ * far.  Reads only: EXPLAIN may call it between any two blocks of the result,
+ * also from CHECK_FOR_INTERRUPTS() within gpusort_run_fetch().
+ * report->algorithm is NULL while the engine has not told it.  report->engine is
+ * NULL while the CPU engine sorts a run again that an accelerator gave up.
+ * report->reason, if not NULL, is valid until the run ends.
+ */
+extern void gpusort_run_report(const GpusortRun *run, GpusortReport *report);
+
+/*
  * Ends a sort: fills in its report, leaves the device and frees the result.
  * The keys stay; a second sort of the same run is done in the backend.
  * report->reason, if not NULL, is valid until the run ends.
