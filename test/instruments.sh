@@ -76,19 +76,13 @@ put_back_installed() {
   fi
 }
 
-# A copy of the tree, to be built otherwise.
-copy_tree() {
-  mkdir -p "$1"
-  tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$1" -x
-}
-
 # ---- sanitizers ----
 
 # Nothing was reported, to a file or, as UndefinedBehaviorSanitizer does, to the
 # server's log, and no process ended like this, as tests let some on purpose.
 check_reports() {
   local logs=("$work/server.log") found
-  [ ! -d "$work/tap" ] || logs+=("$work"/tap/tmp_check/log/*.log)
+  [ ! -d "$work/check/tmp_check" ] || logs+=("$work"/check/tmp_check/log/*.log)
   found=$(
     find "$work/reports" -type f -exec head -n 60 {} +
     grep -hE -A 20 'runtime error: ' "${logs[@]}"
@@ -245,14 +239,8 @@ run_valgrind() {
   fi
 }
 
-server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
-
-install_packages
-if command -v apt-get >/dev/null; then
-  apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
-fi
+install_test_packages
 use_server
-pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
 keep_installed
 
 for part in $parts; do

@@ -70,8 +70,7 @@ build() {
     build_and_install "$tree"
   else
     say "build, with a stand-in for the device"
-    mkdir "$work/standin"
-    tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
+    copy_tree "$work/standin"
     build_and_install "$work/standin" WITH_CUDA=standin
   fi
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * engine_cpu_test.c
+ * cpu_test.c
  *		Tests the CPU engine against qsort().
  *
  * Every distribution x size x key width x split into spans x threads: the

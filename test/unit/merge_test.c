@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * engine_cpu_merge_test.c
+ * merge_test.c
  *		Tests the merge of sorted pieces against qsort().
  *
  * Every number of pieces x their sizes x distribution x key width x threads x
