@@ -3,23 +3,20 @@
  * merge_key_test.c
  *		Tests kernels/merge_key.h: merge keys never contradict the words.
  *
- * Of any two keys, whether their words lie in the range that merge keys were
- * settled for, at its ends, or beyond, the one with the smaller merge key must
- * be the smaller; and if both have the same and that is called exact, the keys
- * must be the same.  Where all bits fit, merge keys must tell apart any two
- * keys in the range.
+ * Merge keys are chosen for a range of each word; the tested words lie in the range,
+ * at its ends, or beyond it.  Of two keys, the one with the smaller merge key must be
+ * the smaller key.  If two keys have the same merge key, and it is exact, the keys must
+ * be equal.  If the bits of all words fit into the merge key, all merge keys of words
+ * in the range must be exact.
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-
 #include "check.h"
 #include "merge_key.h"
-#include "words.h"
 
 #define KEYS	60
 
-/* A word in the range, one of its ends, one next to them, or any. */
+/* A word in the range, at an end of the range, next to an end, or anywhere. */
 static uint64_t
 word_near(uint64_t lo, uint64_t hi)
 {
@@ -44,7 +41,7 @@ word_near(uint64_t lo, uint64_t hi)
 	}
 }
 
-/* Settles, and tells whether all words fit the merge key. */
+/* Chooses the bits of merge keys.  Returns whether all words fit into the merge key. */
 static bool
 fits_whole(GpusortMergeKey *settled, const uint64_t *lo, const uint64_t *hi, int words)
 {
@@ -56,6 +53,7 @@ fits_whole(GpusortMergeKey *settled, const uint64_t *lo, const uint64_t *hi, int
 	return settled->parts == words && bits <= 64;
 }
 
+/* Checks all pairs of random keys around a range. */
 static void
 check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
 {
@@ -66,7 +64,7 @@ check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
 	int			inexact = 0;
 	bool		fits = fits_whole(&settled, lo, hi, words);
 
-	CHECK(gpusort_merge_key_sound(&settled, words), "unsound for %d words", words);
+	CHECK(gpusort_merge_key_sound(&settled, words), "the merge key for %d words is unsound", words);
 	for (int i = 0; i < KEYS; i++)
 	{
 		bool		like = i > 0 && random_bits() % 2;
@@ -92,7 +90,7 @@ check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
 			in_range &= keys[i][w] >= lo[w] && keys[i][w] <= hi[w];
 		inexact += in_range && !gpusort_merge_key_exact(&settled, made[i]);
 	}
-	CHECK(wrong == 0, "%d pairs of %d words in disorder", wrong, words);
+	CHECK(wrong == 0, "%d pairs of %d words have merge keys in the wrong order", wrong, words);
 	CHECK(inexact == 0, "%d keys of %d words in the range are not exact", inexact, words);
 }
 
@@ -100,7 +98,6 @@ int
 main(void)
 {
 	static const int widths[] = {0, 1, 2, 7, 16, 31, 32, 33, 61, 62, 63, 64};
-	const int	nwidths = sizeof(widths) / sizeof(widths[0]);
 	int			whole = 0;
 
 	for (int words = 1; words <= GPUSORT_MAX_WORDS; words++)
@@ -109,10 +106,10 @@ main(void)
 			uint64_t	lo[GPUSORT_MAX_WORDS];
 			uint64_t	hi[GPUSORT_MAX_WORDS];
 
-			/* some ranges begin or end where words do */
+			/* some ranges begin at 0 or end at UINT64_MAX */
 			for (int w = 0; w < words; w++)
 			{
-				int			bits = widths[random_bits() % (round % 2 ? nwidths : 4)];
+				int			bits = widths[random_bits() % (round % 2 ? LENGTH(widths) : 4)];
 				uint64_t	span = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
 				int			place = random_bits() % 3;
 
@@ -127,6 +124,6 @@ main(void)
 				whole += fits_whole(&settled, lo, hi, words);
 			}
 		}
-	CHECK(whole > 1000, "only %d of 1500 small keys are whole in their merge keys", whole);
+	CHECK(whole > 1000, "only %d of 1500 small keys fit into their merge keys", whole);
 	return check_summary();
 }
