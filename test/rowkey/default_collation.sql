@@ -1,5 +1,5 @@
--- What the database's own collation makes of text.  :comparer is who compares
--- by it (libc, bytes or icu), :module the module that rowkey_test.c becomes.
+-- Row keys of text under the database's default collation.  :comparer says what compares
+-- text there (libc, bytes or icu), and :module is the module of rowkey_test.c.
 \set ECHO none
 \set QUIET 1
 \pset format unaligned
@@ -25,7 +25,7 @@ SELECT is(rowkey_refusal('SELECT * FROM strings', c), 'collation "default" of co
 FROM unnest(ARRAY['t', 'v', 'b', 't DESC', 't, n']) c;
 \else
 SELECT is(rowkey_check('SELECT * FROM strings', c), CASE WHEN :'comparer' = 'bytes' THEN 'exact'
-	-- the weights of a are those of A
+	-- the weights of a and A are equal
 	WHEN rowkey_by_weights() THEN 'lossy' ELSE 'cautious' END, c)
 FROM unnest(ARRAY['t', 'v', 'b', 't DESC', 'v NULLS FIRST', 'b DESC NULLS LAST']) c;
 \endif

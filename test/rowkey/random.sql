@@ -1,7 +1,7 @@
--- Row keys of random values order them as the types' comparators do.  :module
--- is the module that test/rowkey becomes.  For :seconds in all, rounds of 100
--- rows each are made from :seed, the next number and so on; what fails tells
--- which, and is repeated with that :seed and 0 :seconds.
+-- Row keys of random values have the order of the types' comparators.  :module is the
+-- module of test/rowkey.  The test runs for about :seconds in all.  Each round makes 100
+-- rows from a seed, which is :seed in the first round and grows by one.  A failure shows
+-- its seed; to repeat it, set :seed to it and :seconds to 0.
 \set ECHO none
 \set QUIET 1
 \pset format unaligned
