@@ -1,13 +1,6 @@
 -- Row keys of text under the database's default collation.  :comparer says what compares
 -- text there (libc, bytes or icu), and :module is the module of rowkey_test.c.
-\set ECHO none
-\set QUIET 1
-\pset format unaligned
-\pset tuples_only true
-\pset pager off
-\set ON_ERROR_STOP 1
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
+\ir include/setup.psql
 CREATE OR REPLACE FUNCTION rowkey_check(query text, order_by text) RETURNS text
 	LANGUAGE c STRICT AS :'module', 'rowkey_check';
 CREATE OR REPLACE FUNCTION rowkey_refusal(query text, order_by text) RETURNS text

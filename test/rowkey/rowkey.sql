@@ -1,15 +1,8 @@
 -- Row keys have the order of core's ORDER BY: every type, alone and with others, with
 -- NULLs at both ends, ascending and descending, for values that differ little.  The
 -- test needs a database of its own, and :module set to the module of rowkey_test.c.
-\set ECHO none
-\set QUIET 1
-\pset format unaligned
-\pset tuples_only true
-\pset pager off
-\set ON_ERROR_STOP 1
-SET client_min_messages = warning;
+\ir include/setup.psql
 SET max_parallel_workers_per_gather = 0;
-CREATE EXTENSION pgtap;
 CREATE EXTENSION citext;
 
 CREATE FUNCTION rowkey_check(query text, order_by text) RETURNS text
