@@ -6,7 +6,8 @@
 #   make prove_installcheck  the TAP tests, which start their own servers with the
 #                            installed build; PROVE_TESTS=test/t/010_order_by.pl
 #                            runs one of them
-#   make unit                the unit tests; needs no PostgreSQL
+#   make unit                the unit tests, without PostgreSQL; "make build/unit/cpu_test"
+#                            builds one of them
 #
 # These goals install missing packages, build, and use a private cluster:
 #   make demo              the main use case on real data
@@ -54,7 +55,7 @@ REGRESS_OPTS = --inputdir=test --load-extension=gpusort
 # These goals keep the kind of build that the last "make" noted in build/config,
 # unless WITH_CUDA is set: "make install" by root may not find the nvcc that
 # another user's "make" found.
-AS_BUILT_GOALS = install installcheck prove_installcheck unit uninstall clean
+AS_BUILT_GOALS = install installcheck prove_installcheck unit build/unit/% uninstall clean
 as_built := $(if $(filter-out $(AS_BUILT_GOALS),$(or $(MAKECMDGOALS),all)),,$(if $(filter undefined file,$(origin WITH_CUDA)),$(wildcard build/config)))
 ifneq ($(as_built),)
 WITH_CUDA ?= $(lastword $(shell cat build/config))
@@ -116,7 +117,7 @@ $(if $(CUDA_OBJS),$(call noted,config_cuda,$(NVCC) $(CUDA_ARCH)))
 endif
 
 # Goals that work without PostgreSQL.
-STANDALONE_GOALS = unit bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
+STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
 SCRIPT_GOALS = demo test test-long test-instruments check-core

@@ -73,7 +73,7 @@ my ($stdout, $stderr) = as_role('alice', "SELECT gpu_sort(ARRAY[2, 1]); SET gpus
 is($stdout, "{1,2}\n64MB", 'the limit of the pool holds');
 like($stderr, $told, 'alice cannot change the limit of the pool');
 
-# the service has the limit, though a session may have another default; the service is ready by now
+# each of these sessions is new; the service is ready by now
 my $gpu = $node->safe_psql('postgres', q(SELECT available FROM gpusort_status() WHERE engine = 'cuda'));
 foreach my $case (
 	[ 'before the library is loaded', "SET gpusort.pool_limit = '1GB'", '' ],

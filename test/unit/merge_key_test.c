@@ -43,28 +43,28 @@ word_near(uint64_t lo, uint64_t hi)
 
 /* Chooses the bits of merge keys.  Returns whether all words fit into the merge key. */
 static bool
-fits_whole(GpusortMergeKey *settled, const uint64_t *lo, const uint64_t *hi, int words)
+fits_whole(GpusortMergeKey *merge_key, const uint64_t *lo, const uint64_t *hi, int words)
 {
 	int			bits = 0;
 
-	gpusort_merge_key_settle(settled, lo, hi, words);
-	for (int w = 0; w < settled->parts; w++)
-		bits += settled->bits[w];
-	return settled->parts == words && bits <= 64;
+	gpusort_merge_key_settle(merge_key, lo, hi, words);
+	for (int w = 0; w < merge_key->parts; w++)
+		bits += merge_key->bits[w];
+	return merge_key->parts == words && bits <= 64;
 }
 
 /* Checks all pairs of random keys around a range. */
 static void
 check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
 {
-	GpusortMergeKey settled;
+	GpusortMergeKey merge_key;
 	uint64_t	keys[KEYS][GPUSORT_MAX_WORDS];
 	uint64_t	made[KEYS];
 	int			wrong = 0;
 	int			inexact = 0;
-	bool		fits = fits_whole(&settled, lo, hi, words);
+	bool		fits = fits_whole(&merge_key, lo, hi, words);
 
-	CHECK(gpusort_merge_key_sound(&settled, words), "the merge key for %d words is unsound", words);
+	CHECK(gpusort_merge_key_sound(&merge_key, words), "the merge key for %d words is unsound", words);
 	for (int i = 0; i < KEYS; i++)
 	{
 		bool		like = i > 0 && random_bits() % 2;
@@ -73,7 +73,7 @@ check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
 
 		for (int w = 0; w < words; w++)
 			keys[i][w] = w < same ? keys[from][w] : word_near(lo[w], hi[w]);
-		made[i] = gpusort_merge_key_make(&settled, keys[i]);
+		made[i] = gpusort_merge_key_make(&merge_key, keys[i]);
 	}
 	for (int i = 0; i < KEYS; i++)
 	{
@@ -84,11 +84,11 @@ check_pairs(const uint64_t *lo, const uint64_t *hi, int words)
 			int			order = compare_words(keys[i], keys[j], words);
 
 			wrong += made[i] < made[j] && order >= 0;
-			wrong += made[i] == made[j] && gpusort_merge_key_exact(&settled, made[i]) && order != 0;
+			wrong += made[i] == made[j] && gpusort_merge_key_exact(&merge_key, made[i]) && order != 0;
 		}
 		for (int w = 0; w < words; w++)
 			in_range &= keys[i][w] >= lo[w] && keys[i][w] <= hi[w];
-		inexact += in_range && !gpusort_merge_key_exact(&settled, made[i]);
+		inexact += in_range && !gpusort_merge_key_exact(&merge_key, made[i]);
 	}
 	CHECK(wrong == 0, "%d pairs of %d words have merge keys in the wrong order", wrong, words);
 	CHECK(inexact == 0, "%d keys of %d words in the range are not exact", inexact, words);
@@ -119,9 +119,9 @@ main(void)
 			check_pairs(lo, hi, words);
 			if (words == 3 && round % 2 == 0)
 			{
-				GpusortMergeKey settled;
+				GpusortMergeKey merge_key;
 
-				whole += fits_whole(&settled, lo, hi, words);
+				whole += fits_whole(&merge_key, lo, hi, words);
 			}
 		}
 	CHECK(whole > 1000, "only %d of 1500 small keys fit into their merge keys", whole);

@@ -201,7 +201,7 @@ compare_word_rows(const void *a, const void *b)
 
 /* Chooses the merge keys' bits by the n keys of a piece. */
 static void
-settle(GpusortMergeKey *settled, const uint64_t *keys, size_t n, int words)
+choose_merge_key(GpusortMergeKey *merge_key, const uint64_t *keys, size_t n, int words)
 {
 	uint64_t	lo[GPUSORT_MAX_WORDS];
 	uint64_t	hi[GPUSORT_MAX_WORDS];
@@ -218,7 +218,7 @@ settle(GpusortMergeKey *settled, const uint64_t *keys, size_t n, int words)
 			hi[w] = word > hi[w] ? word : hi[w];
 		}
 	}
-	gpusort_merge_key_settle(settled, lo, hi, words);
+	gpusort_merge_key_settle(merge_key, lo, hi, words);
 }
 
 static void
@@ -226,7 +226,7 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 {
 	GpusortSortedPiece pieces[MAX_PIECES];
 	GpusortSpan spans[MAX_PIECES];
-	GpusortMergeKey settled = {0};
+	GpusortMergeKey merge_key = {0};
 	GpusortCpuInput input = {spans, 0, 8, {GPUSORT_ENCODING_WORD, 0}, words};
 	size_t		sizes[MAX_PIECES];
 	size_t		n = 0;
@@ -259,12 +259,12 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 	for (int i = 0; i < npieces; i++)
 	{
 		qsort(sorted + begin, sizes[i], sizeof(WordRow), compare_word_rows);
-		if (settled.parts == 0 && sizes[i] > 0)
-			settle(&settled, keys + begin * words, sizes[i], words);
+		if (merge_key.parts == 0 && sizes[i] > 0)
+			choose_merge_key(&merge_key, keys + begin * words, sizes[i], words);
 		for (size_t j = begin; j < begin + sizes[i]; j++)
 		{
 			rows[j] = sorted[j].row;
-			merge_keys[j] = gpusort_merge_key_make(&settled, sorted[j].key);
+			merge_keys[j] = gpusort_merge_key_make(&merge_key, sorted[j].key);
 		}
 		pieces[i].keys = merge_keys + begin;
 		pieces[i].rows = rows + begin;
@@ -299,7 +299,7 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 				pieces[i].taken = 0;
 			memset(out, 0xEE, n * sizeof(uint32_t));
 			for (size_t done = 0; done < n && status == GPUSORT_CPU_OK; done += step)
-				status = gpusort_cpu_merge_words(pieces, npieces, &input, &settled,
+				status = gpusort_cpu_merge_words(pieces, npieces, &input, &merge_key,
 												 n - done < step ? n - done : step, out + done, &options);
 			for (size_t i = 0; i < n; i++)
 				wrong += out[i] != sorted[i].row;
@@ -332,19 +332,19 @@ check_cancel(size_t n, int words)
 	uint64_t   *made = calloc(n, sizeof(uint64_t));
 	GpusortSpan span = {keys, n};
 	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, words};
-	GpusortMergeKey settled = {0};
+	GpusortMergeKey merge_key = {0};
 	GpusortSortedPiece pieces[2] = {{keys, NULL, n / 2, 0}, {keys + n / 2, NULL, n - n / 2, 0}};
 	GpusortCpuOptions options = {2, cancel_later, NULL};
 	int			cancelled = 0;
 	size_t		wrong = 0;
 
 	memset(keys, 0, n * words * sizeof(uint64_t));
-	settle(&settled, keys, 1, words);
+	choose_merge_key(&merge_key, keys, 1, words);
 	for (size_t i = 0; i < n; i++)
 	{
 		keys[i * words + words - 1] = i % (n / 2);
 		rows[i] = (uint32_t) i;
-		made[i] = gpusort_merge_key_make(&settled, keys + i * words);
+		made[i] = gpusort_merge_key_make(&merge_key, keys + i * words);
 	}
 	if (words > 1)
 	{
@@ -355,7 +355,7 @@ check_cancel(size_t n, int words)
 	for (calls_left = 0; calls_left < 1000; calls_left = ++cancelled)
 	{
 		GpusortCpuStatus status = words > 1 ?
-			gpusort_cpu_merge_words(pieces, 2, &input, &settled, n, merged_rows, &options) :
+			gpusort_cpu_merge_words(pieces, 2, &input, &merge_key, n, merged_rows, &options) :
 			gpusort_cpu_merge(pieces, 2, 8, n, merged_keys, &options);
 
 		if (status == GPUSORT_CPU_OK)
