@@ -1,24 +1,39 @@
 # gpusort: PGXS build.
 #
-#   make demo        the main job on real data, on a private cluster
-#   make test        all tests, on a private cluster
-#   make test-long   a hundred clients sort for a minute; DURATION=600 CLIENTS=50
-#                    and so on, see test/load.sh
-#   make test-instruments    the tests under sanitizers and valgrind, and fuzzing;
-#                    PARTS="fuzz" and so on: see test/instruments.sh
-#   make check-core  PostgreSQL's own test suites with gpusort doing their sorts;
-#                    SUITE=core|isolation|both, CONF="a=1 b=2 | c=3", PGSRC=folder
-#   make bench-gpu   the device's sorts beside CUB and thrust; ARGS="--quick"
-#                    and so on; needs nvcc, and no PostgreSQL
-#   make bench-gpu-plot    draws what it measured
-#   make docs        draws the pictures of docs/; needs GraphViz
-#   make, make install, make installcheck    as for any PGXS extension
+# These goals need only what PGXS needs:
+#   make, make install
+#   make installcheck        the SQL suite, against a running server
+#   make prove_installcheck  the TAP tests, which start their own servers with the
+#                            installed build; PROVE_TESTS=test/t/010_order_by.pl
+#                            runs one of them
+#   make unit                the unit tests, without PostgreSQL; "make build/unit/cpu_test"
+#                            builds one of them
 #
-#   WITH_CUDA=auto|yes|no   build the CUDA engine (auto: if nvcc is found);
-#                           standin: with a CPU in the device's place and faults
-#                           on demand (src/base/fault.c), for tests
+# These goals install missing packages, build, and use a private cluster:
+#   make demo              the main use case on real data
+#   make test              all tests, in two builds
+#   make test-long         100 clients sort for a minute; DURATION=600 CLIENTS=50
+#                          and more: see test/load.sh
+#   make test-instruments  the tests under sanitizers and valgrind, and fuzzing;
+#                          PARTS="fuzz" and more: see test/instruments.sh
+#   make check-core        PostgreSQL's own test suites with gpusort doing their
+#                          sorts; SUITE=core|isolation|both,
+#                          CONF="a=1 b=2 | c=3", PGSRC=folder
+#
+# These goals need nvcc, but no PostgreSQL:
+#   make bench-gpu         benchmarks the GPU sorts against CUB and thrust;
+#                          ARGS="--quick" and more
+#   make bench-gpu-plot    plots the results of bench-gpu
+#
+#   make docs              draws the pictures of docs/; needs GraphViz
+#
+# Variables:
+#   WITH_CUDA=auto|yes|no   build the CUDA engine; auto: if nvcc is found
+#   WITH_CUDA=standin       build the CUDA engine with a CPU in place of the
+#                           device and with fault injection (src/base/fault.c),
+#                           for tests
 #   CUDA_ARCH="75 90 ..."   GPU architectures; the last one also as PTX
-#   WERROR=1                warnings are errors
+#   WERROR=1                turn warnings into errors
 #   PG_CONFIG=...           the server to build for
 
 EXTENSION = gpusort
@@ -26,23 +41,25 @@ EXTVERSION = 0.1.0
 MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
-# Every C file of a folder is built.  src/gpu and src/service are the CUDA
-# engine's; fault*.c inject faults and go into the stand-in build alone.
+# All C files of these folders are built.  src/gpu and src/service belong to the
+# CUDA engine.  FAULT_OBJS inject faults and belong to the stand-in build only.
 FAULT_OBJS = src/base/fault.o src/gpu/fault_setting.o
 c_objs = $(patsubst %.c,%.o,$(wildcard $(addsuffix /*.c,$(1))))
 OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src src/base src/key src/run src/store src/functions src/node src/plan))
 CUDA_C_OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src/gpu src/service))
 
-# C++ and CUDA objects stay out of OBJS: PGXS would want LLVM bitcode of each.
+# OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
 CXX_OBJS = $(patsubst %.cc,%.o,$(wildcard src/cpu/*.cc))
 
 REGRESS = functions aggregate settings errors bench order_by privileges
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
 
-# "make install" takes what "make" built, unless told otherwise: root may not
-# find nvcc where another user did.
-installs := $(if $(filter-out install installcheck uninstall clean,$(or $(MAKECMDGOALS),all)),,$(if $(filter undefined file,$(origin WITH_CUDA)),$(wildcard build/config)))
-ifneq ($(installs),)
+# These goals keep the kind of build that the last "make" noted in build/config,
+# unless WITH_CUDA is set: "make install" by root may not find the nvcc that
+# another user's "make" found.
+AS_BUILT_GOALS = install installcheck prove_installcheck unit build/unit/% uninstall clean
+as_built := $(if $(filter-out $(AS_BUILT_GOALS),$(or $(MAKECMDGOALS),all)),,$(if $(filter undefined file,$(origin WITH_CUDA)),$(wildcard build/config)))
+ifneq ($(as_built),)
 WITH_CUDA ?= $(lastword $(shell cat build/config))
 endif
 WITH_CUDA ?= auto
@@ -79,32 +96,36 @@ ifdef WERROR
 PG_CFLAGS += -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 NVCCFLAGS += -Werror all-warnings
 endif
-# -MMD: the compiler notes which headers an object was made of.
+# With -MMD the compiler writes the headers that an object depends on to a .d file.
 PG_CPPFLAGS += -MMD -MP -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
 SHLIB_LINK += $(CXX_OBJS) -lhwy_contrib -lhwy -lstdc++ -lpthread
 EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) $(FAULT_OBJS) test/standin/device.o kernels/*.o build \
-	src/*.d src/*/*.d test/standin/*.d kernels/*.d test/kernels/*.d bench/*.d test/kernels/kernel_test bench/bench_gpu
+	src/*.d src/*/*.d test/standin/*.d kernels/*.d test/kernels/*.d bench/*.d test/kernels/kernel_test bench/bench_gpu \
+	tmp_check
 
-# No function here is worth inlining into a query; build without bitcode.
+# JIT gains nothing by inlining these functions into a query, so no LLVM bitcode is built.
 override with_llvm := no
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 
-# What is built is noted, and built anew when that changes (but for WERROR).
+# build/config and build/config_cuda hold the settings of the last build.  Objects
+# depend on these files, so that a change of server, kind of build or architecture
+# rebuilds them.  A change of WERROR rebuilds nothing.
 noted = $(shell mkdir -p build && { [ "$$(cat build/$(1) 2>/dev/null)" = "$(2)" ] || echo "$(2)" >build/$(1); })
-ifeq ($(installs)$(findstring n,$(firstword -$(MAKEFLAGS))),)
+ifeq ($(as_built)$(findstring n,$(firstword -$(MAKEFLAGS))),)
 $(call noted,config,$(shell $(PG_CONFIG) --version --includedir-server 2>/dev/null) $(cuda_kind))
 $(if $(CUDA_OBJS),$(call noted,config_cuda,$(NVCC) $(CUDA_ARCH)))
 endif
 
-# Goals that need no PostgreSQL: those made of kernels/ alone, and pictures.
+# Goals that work without PostgreSQL.
 PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
-DEVICE_GOALS = bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES)
+STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES)
 
-# These install what is missing, PGXS included, and build by themselves.
-.PHONY: demo test test-long test-instruments check-core
-ifneq ($(filter demo test test-long test-instruments check-core,$(MAKECMDGOALS)),)
+# Goals whose scripts install missing packages, PGXS included, and call make again.
+SCRIPT_GOALS = demo test test-long test-instruments check-core
+.PHONY: $(SCRIPT_GOALS)
+ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 demo:
 	@bash bench/demo.sh
 test:
@@ -115,31 +136,42 @@ test-instruments:
 	@bash test/instruments.sh
 check-core:
 	@bash test/check-core.sh
-else ifeq ($(filter-out $(DEVICE_GOALS),$(or $(MAKECMDGOALS),all)),)
+else ifeq ($(filter-out $(STANDALONE_GOALS),$(or $(MAKECMDGOALS),all)),)
 srcdir = .
+override CPPFLAGS := $(PG_CPPFLAGS) $(CPPFLAGS)
 else ifeq ($(PGXS),)
 $(error $(PG_CONFIG) was not found; install postgresql-server-dev, set PG_CONFIG, or run "make demo")
 else
 $(info $(cuda_found))
 include $(PGXS)
 
-# The encoding loops are there to be vectorised, which -O2 does not do.
+# gcc vectorises the encoding loops at -O3 only.
 src/key/encode.o src/key/keytype.o: CFLAGS += -O3
 
 shlib = gpusort$(DLSUFFIX)
 $(shlib): $(CXX_OBJS) $(CUDA_OBJS) build/config
 $(OBJS): build/config
-$(CXX_OBJS): %.o: %.cc build/config
-	@mkdir -p $(@D)
+
+include $(srcdir)/test/modules.mk
+# PGXS has this recipe, and runs it after installcheck if TAP_TESTS is set.  It is
+# a goal of its own here, because the TAP tests take minutes and the SQL suite seconds.
+PROVE_TESTS ?= test/t/*.pl
+PG_PROVE_FLAGS += -I $(srcdir)/test/t
+.PHONY: prove_installcheck
+prove_installcheck: $(TEST_MODULES)
+	$(prove_installcheck)
+endif
+
+# The CPU engine needs no PostgreSQL, and depends neither on the server nor on WITH_CUDA.
+$(CXX_OBJS): %.o: %.cc
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(CPPFLAGS) -c -o $@ $<
-endif
 
 kernels/%.o: kernels/%.cu build/config_cuda
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) -c -o $@ $<
 
-# These need a device to run, not to build.
+# These programs need a GPU to run, but not to build.
 test/kernels/kernel_test bench/bench_gpu: %: %.cu $(CUDA_OBJS)
 test/kernels/kernel_test bench/bench_gpu:
 	@mkdir -p $(@D)
@@ -161,7 +193,9 @@ docs: $(PICTURES)
 docs/%.svg: docs/%.dot
 	dot -Tsvg -o $@ $<
 
-# They are written above, if they are.
+include test/unit/unit.mk
+
+# The calls of "noted" above write these files.
 build/config build/config_cuda: ;
 
 -include $(patsubst %.o,%.d,$(OBJS) $(CXX_OBJS) $(CUDA_OBJS)) test/kernels/kernel_test.d bench/bench_gpu.d

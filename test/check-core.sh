@@ -1,23 +1,23 @@
 #!/bin/bash
 #
-# check-core.sh - make check-core: PostgreSQL's own test suites, with gpusort
-# doing every Sort that it can.
+# check-core.sh - make check-core: runs PostgreSQL's own test suites, with gpusort doing
+# every Sort that it can.
 #
-# The suites of core (parallel_schedule) and isolation come from the source of
-# the installed server's version, or of the nearest of the same major that can
-# be had; they run with the server package's pg_regress against a private
-# cluster that preloads gpusort.  Each configuration runs twice: on the stock
-# server first, whose output joins the expected one wherever it differs, so
-# that neither another minor version nor a setting counts against gpusort.
-# check_core.pl tells legal differences, plans and the order of equal rows,
-# from faults.  The last line has the sums; the exit status is 0 if nothing was
-# wrong, nothing crashed or leaked, and all suites ran to their end, and 3 if
-# there is no source.
+# The suites core (parallel_schedule) and isolation come from the source of the installed
+# version, or of the nearest available version with the same major number.  The server
+# package's pg_regress runs them against a private cluster that preloads gpusort.  Each
+# configuration first runs on the stock server.  Where that output differs from the
+# expected one, it becomes one more expected output, so that differences of another
+# minor version or of a setting are not attributed to gpusort.  check_core.pl
+# distinguishes legal differences (plans, and the order of equal rows) from faults.
 #
-#   SUITE=core|isolation|both   what to run; both
+# The last line has the sums.  The exit status is 0 if nothing was wrong, nothing crashed
+# or leaked, and all suites ran to the end, and 3 if there is no source.
+#
+#   SUITE=core|isolation|both   the suites to run; both by default
 #   CONF="a=1 b=2 | c=3"        configurations, instead of the three below
 #   PGSRC=folder                PostgreSQL's source
-#   PRELOAD=library             preload this one; nothing is built or installed
+#   PRELOAD=library             preload this library; nothing is built or installed
 #
 # Reports, logs and the source are kept in build/.
 
@@ -32,7 +32,8 @@ suites=(core isolation)
 reports=$tree/build/check-core
 force="gpusort.force=on gpusort.min_rows=0"
 
-# The source's folder, from PGSRC, an earlier run, Debian or postgresql.org.
+# Sets $source to the source's folder: PGSRC, or a copy from an earlier run, from Debian or
+# from postgresql.org.
 find_source() {
   local version
   if [ -n "${PGSRC:-}" ]; then
@@ -52,13 +53,13 @@ find_kept() {
   find "$tree/build" -maxdepth 1 -type d -name "postgresql-$major.*" 2>/dev/null | sort -V | tail -1
 }
 
-# Only the suites are of use.
+# Unpacks the suites only.
 unpack() {
   mkdir -p "$tree/build"
   tar -C "$tree/build" -xf "$1" --wildcards '*/src/test/regress' '*/src/test/isolation'
 }
 
-# Asks apt, with lists and settings of its own, for the same packages' source.
+# Gets the source from Debian by apt, with private lists and settings.
 fetch_from_debian() {
   local apt=$work/apt file versions candidate
   command -v apt-get >/dev/null || return 1
@@ -73,7 +74,7 @@ fetch_from_debian() {
     -o "Dir::Cache=$apt" -o APT::Sandbox::User=
   apt-get "$@" update -q >"$work/apt.log" 2>&1 || true
   versions=$(apt-cache "$@" showsrc "postgresql-$major" 2>/dev/null | sed -n 's/^Version: //p' | sort -u -V -r)
-  # the installed version first, then the newest: a repository may list what it no longer has
+  # tries the installed version first, then the newest: a repository may list versions that it no longer has
   for candidate in $(dpkg-query -W -f '${source:Version}' "postgresql-$major" 2>/dev/null) $versions; do
     (cd "$apt" && apt-get "$@" source -q --download-only "postgresql-$major=$candidate") >>"$work/apt.log" 2>&1 || continue
     unpack "$apt/postgresql-${major}_${candidate%-*}.orig.tar.bz2" && return 0
@@ -90,7 +91,7 @@ fetch_from_postgresql() {
   fi && unpack "$work/source.tar.bz2"
 }
 
-# What the suites load: regress.so, and two modules of contrib.
+# Makes what the suites load: regress.so, and two modules of contrib.
 make_modules() {
   local module
   mkdir -p "$work/lib"
@@ -102,7 +103,7 @@ make_modules() {
   done
 }
 
-# A private copy of a suite, as expected from the stock server.
+# copy_suite NAME: makes a private copy of a suite with its expected output.
 copy_suite() {
   local name=$1 from=$source/src/test/regress part
   [ "$name" = core ] || from=$source/src/test/isolation
@@ -113,7 +114,7 @@ copy_suite() {
   done
 }
 
-# Lines of postgresql.conf from a configuration a=1 b=2.
+# config_lines CONFIGURATION: prints "a=1 b=2" as lines for postgresql.conf.
 config_lines() {
   local setting
   for setting in $1; do
@@ -121,7 +122,8 @@ config_lines() {
   done
 }
 
-# Runs a suite on the server that is up; results go to $work/out/SUITE.
+# run_suite SUITE SERVER: runs a suite on the running server, which is called SERVER in
+# messages.  Results go to $work/out/SUITE.
 run_suite() {
   local name=$1 program=$pgxs/test/regress/pg_regress rc=0 begun=$SECONDS
   local arguments=(--dbname=regression "--schedule=$work/in/core/parallel_schedule" --max-concurrent-tests=20)
@@ -145,8 +147,8 @@ run_suite() {
   fi
 }
 
-# The stock server's outputs that are not as expected become one more expected
-# output of their tests.
+# run_baseline CONFIGURATION: runs the suites on the stock server.  Unexpected outputs
+# become one more expected output of their tests.
 run_baseline() {
   local name test n
   start_cluster "max_prepared_transactions = 2" "$(config_lines "$1")"
@@ -165,7 +167,7 @@ run_baseline() {
   rm -f "$work/server.log"
 }
 
-# Faults that only the server's log and files tell of.
+# Counts crashes and leaks, which only the server's log and files show.
 count_crashes_and_leaks() {
   local log=$work/server.log
   local died='was terminated by signal|was terminated by exception|PANIC:|TRAP: '
@@ -185,7 +187,7 @@ show_counters() {
   psql -qX -d postgres -c 'CREATE EXTENSION IF NOT EXISTS gpusort' -c 'SELECT * FROM gpusort_counters()' 2>&1 || true
 }
 
-# One configuration with gpusort.
+# run_configuration CONFIGURATION: runs the suites with gpusort, after the baseline.
 run_configuration() {
   local config=$1 name counts used=0
   say "${config:-defaults}"
@@ -218,7 +220,7 @@ run_configuration() {
   sums[CRASH]=$((sums[CRASH] + crashes))
   sums[LEAK]=$((sums[LEAK] + leaks))
   echo "plans with GpuSort: $used lines"
-  # core's suite shows hundreds of sorts in plans
+  # the plans in core's expected output have hundreds of sorts
   if [ "$has_node" = 1 ] && [ "$used" = 0 ] && [[ " ${suites[*]} " = *" core "* && $config = *gpusort.force=on* ]]; then
     echo "no plan of core's suite had a GpuSort: nothing was tested"
     unfinished=$((unfinished + 1))
@@ -234,7 +236,7 @@ use_server
 pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
 preload=${PRELOAD:-gpusort}
 [ -n "${PRELOAD:-}" ] || build_and_install "$tree"
-find_source || { echo "PostgreSQL $major's source could not be had; set PGSRC=folder" >&2; exit 3; }
+find_source || { echo "PostgreSQL $major's source was not found; set PGSRC=folder" >&2; exit 3; }
 make_modules
 chmod a+rx "$work" "$work/lib"
 rm -rf "$reports"

@@ -1,27 +1,26 @@
 #!/usr/bin/perl
 #
-# check_core.pl - judges what a run of PostgreSQL's own test suites gave.
+# check_core.pl - classifies the differences in the output of PostgreSQL's test suites.
 #
 #   perl check_core.pl SUITE EXPECTED_DIR RESULTS_DIR TIES_FILE REPORT_DIR
 #
-# The suites compare text, and a server with another sort may differ from it in
-# ways that are right: SQL leaves open in which order rows with equal keys come,
-# and EXPLAIN is to show the other node.  So a file is cut into lines and result
-# tables, the two sequences are aligned by diff(1), and each table that differs
-# from what was expected is put into one of these classes:
+# The suites compare text, and the output of a server with another sort may differ and
+# still be right: SQL does not specify the order of rows with equal keys, and EXPLAIN shows
+# another node.  So this script cuts a file into lines and result tables, aligns the
+# expected and the actual sequence by diff(1), and assigns each difference to a class:
 #
 #   PLAN     the output of EXPLAIN.  Legal.
-#   TIE      the columns of ORDER BY have the same sequence, and the rows are the
-#            same ones; or the statement is in TIES_FILE, which lists those that
-#            show the order of equal rows where the text cannot tell (LIMIT,
-#            window functions, expressions that are not printed).  Legal.
-#   NOORDER  the same rows in another order, and nothing asked for one.  Legal.
-#   ORDER    the same rows in another order, and the text cannot tell whether
-#            that is right.  A fault until somebody has looked.
-#   WRONG    all else: other rows, another order of the keys, other messages.
+#   TIE      the ORDER BY columns have the same sequence and the rows are the same; or
+#            the statement is in TIES_FILE, which lists statements that show the order of
+#            equal rows in a way that the text does not reveal (LIMIT, window
+#            functions, expressions that are not printed).  Legal.
+#   NOORDER  the same rows in another order, without an ORDER BY.  Legal.
+#   ORDER    the same rows in another order, and the text does not show whether the
+#            order is right.  A fault until a person has checked it.
+#   WRONG    all other differences: other rows, another order of keys, other messages.
 #
-# A fault's statement and difference are printed, and all that differs goes to
-# REPORT_DIR.  The last line has the counts, GpuSort nodes seen in plans too.
+# A fault is printed with its statement and its difference, and all differences go to
+# REPORT_DIR.  The last line has the counts, also of GpuSort nodes in plans.
 
 use strict;
 use warnings;
@@ -31,7 +30,7 @@ use Digest::SHA qw(sha1_hex);
 die "usage: check_core.pl SUITE EXPECTED_DIR RESULTS_DIR TIES_FILE REPORT_DIR\n" unless @ARGV == 5;
 my ($suite, $expected_dir, $results_dir, $ties_file, $report_dir) = @ARGV;
 
-# What TIES_FILE names: test, tab, hash of the statement.
+# The statements in TIES_FILE: test, tab, hash of the statement.
 my %listed;
 foreach my $line (read_lines($ties_file))
 {
@@ -59,10 +58,10 @@ sub read_lines
 }
 
 # Cuts a file into tokens: { text => line } or
-# { head => two lines, rows => [...], statement => what it answers }.
+# { head => two lines, rows => [...], statement => the statement that it answers }.
 #
-# psql's tables begin with a blank and so do their rows; isolationtester's
-# begin anywhere, and end before the first empty line.
+# The lines of psql's tables begin with a blank.  Tables of isolationtester begin with any
+# character and end before the first empty line.
 sub parse
 {
 	my @lines = read_lines($_[0]);
@@ -129,7 +128,7 @@ sub is_plan
 	return scalar grep { /^\s*(->  |Sort Key: |Presorted Key: |Sort Method: |Custom Scan )/ } @{ $token->{rows} };
 }
 
-# A token on one line; in the second form, as it is aligned: plans are alike.
+# A token as one line.  For aligning, all plans are the same.
 sub flat
 {
 	my ($token, $aligning) = @_;
@@ -167,9 +166,8 @@ sub split_list
 	return @parts;
 }
 
-# The output columns by which a statement's last outer ORDER BY sorts: a
-# reference to their numbers, and whether these are all its keys; undef if
-# there is no ORDER BY.
+# The output columns by which a statement's last outer ORDER BY sorts.  Returns a reference
+# to their numbers, or undef if there is no ORDER BY, and whether they are all its keys.
 sub order_columns
 {
 	my ($statement, $header) = @_;
@@ -209,7 +207,7 @@ sub order_columns
 	return (\@columns, 1);
 }
 
-# The class of one difference, and why.
+# The class of one difference and the reason.
 sub judge
 {
 	my ($test, $want, $got, $statement) = @_;
@@ -239,8 +237,8 @@ sub judge
 	return ('WRONG', '');
 }
 
-# The number of tokens that differ, and pairs of them, aligned by diff, each with
-# its statement.
+# Aligns two sequences of tokens by diff.  Returns the number of different tokens and the
+# pairs of them, each with its statement.
 sub differences
 {
 	my ($want, $got) = @_;
@@ -290,7 +288,7 @@ sub min
 	return $_[0] < $_[1] ? $_[0] : $_[1];
 }
 
-# Judges a test by that of its expected files which is nearest.
+# Classifies a test's differences from the nearest of its expected files.
 sub judge_test
 {
 	my ($test, $file) = @_;

@@ -2,13 +2,12 @@
 #
 # cluster.sh - packages, builds and private clusters, for make test and make demo.
 #
-# Sourced.  Everything happens in a folder of its own below $TMPDIR, with a
-# server that listens on a socket in that folder only and belongs to an
-# unprivileged user.  Existing clusters are neither used nor touched, and
-# installing the server package creates none.  The folder and the server are
-# gone when the script ends, however it ends.
+# Source it.  It makes $work, a new folder below $TMPDIR, for all files.  The
+# server belongs to an unprivileged user and listens only on a socket in $work.
+# Existing clusters are not used, and installing the server package creates none.
+# At exit, also after an error or a signal, the server is stopped and $work removed.
 
-# What pg_config belongs to, once packages are there.
+# The server's pg_config.  It need not exist before install_packages.
 PG_CONFIG=${PG_CONFIG:-pg_config}
 
 if [ "$(id -u)" = 0 ]; then
@@ -23,14 +22,14 @@ say() {
   printf '\n== %s\n' "$*"
 }
 
-# pg_config, PGXS and the server are all there
+# True if pg_config, PGXS and the server are all installed.
 have_server() {
-  # Debian's pg_config exists before what it is to tell about
+  # Debian installs pg_config separately from PGXS and the server
   command -v "$PG_CONFIG" >/dev/null && [ -f "$("$PG_CONFIG" --pgxs 2>/dev/null)" ] &&
     [ -x "$("$PG_CONFIG" --bindir)/postgres" ]
 }
 
-# Debian's major version that is installed, or the one to install
+# Prints the major version of the installed server, or of the one to install.
 server_major() {
   if have_server; then
     "$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/'
@@ -39,7 +38,7 @@ server_major() {
   fi
 }
 
-# Installs, of the packages named, those that are missing.
+# apt_install PACKAGE...: installs those packages that are missing.
 apt_install() {
   local missing=() package
   for package in "$@"; do
@@ -56,7 +55,7 @@ apt_install() {
     { tail -20 "$work/apt.log"; return 1; }
 }
 
-# Everything to build with.
+# Installs the server and everything that the build needs.
 install_packages() {
   local major
   if ! command -v apt-get >/dev/null; then
@@ -66,7 +65,7 @@ install_packages() {
   if ! have_server && [ "${sudo[0]:-}" != false ]; then
     "${sudo[@]}" apt-get update -q >/dev/null
     apt_install postgresql-common
-    # the package would make and start a cluster of its own
+    # by default the server package creates and starts a cluster
     "${sudo[@]}" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' \
       /etc/postgresql-common/createcluster.conf
   fi
@@ -77,7 +76,14 @@ install_packages() {
   have_server || { echo "pg_config of PostgreSQL $major was not found" >&2; return 1; }
 }
 
-# Builds in the folder $1 with the make arguments that follow, and installs.
+# copy_tree FOLDER: copies the tree without anything that was built.
+copy_tree() {
+  mkdir -p "$1"
+  tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$1" -x
+}
+
+# build_and_install FOLDER [VARIABLE=VALUE...]: builds and installs there, with
+# these arguments of make.
 build_and_install() {
   local folder=$1 install=()
   shift
@@ -86,7 +92,7 @@ build_and_install() {
   "${install[@]}" make -C "$folder" -s install "$@" >/dev/null
 }
 
-# Runs a command as the user that owns the cluster.
+# as_cluster_user COMMAND...: runs a command in $work as the user that owns the cluster.
 as_cluster_user() {
   if [ "$(id -u)" = 0 ]; then
     (cd "$work" && runuser -u "$cluster_user" -- env HOME="$work" "$@")
@@ -95,10 +101,10 @@ as_cluster_user() {
   fi
 }
 
-# The environment of servers that start_cluster starts, beside ours.
+# Variables, as NAME=VALUE, that start_cluster and run_tap add to the environment of servers.
 server_environment=()
 
-# Starts a new cluster; arguments are lines for postgresql.conf.
+# start_cluster [LINE...]: starts a new cluster with these lines in postgresql.conf.
 start_cluster() {
   stop_cluster
   PGDATA=$work/data
@@ -128,11 +134,11 @@ clean_up() {
   rm -rf "$work"
 }
 
-# The folder, and what follows from the server that is installed.
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpusort.XXXXXX")
 trap clean_up EXIT
 trap 'exit 1' INT TERM
 
+# Sets the variables that depend on the installed server.
 use_server() {
   bindir=$("$PG_CONFIG" --bindir)
   if [ "$(id -u)" = 0 ]; then

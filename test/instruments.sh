@@ -1,47 +1,47 @@
 #!/bin/bash
 #
-# instruments.sh - make test-instruments: the tests that exist, under tools that
-# see more than a wrong result.
+# instruments.sh - make test-instruments: runs tests under the sanitizers and under
+# valgrind, and fuzzes.
 #
-#   PARTS="sanitizers fuzz valgrind"   which; all by default
-#   QUICK=yes            for make test: less of the first two, three minutes in all
+#   PARTS="sanitizers fuzz valgrind"   the parts to run; all by default
+#   QUICK=yes            the short form for make test: less of sanitizers and fuzz,
+#                        three minutes in all
 #
 # sanitizers
-#   gpusort.so is built with AddressSanitizer and UndefinedBehaviorSanitizer, and
-#   the distribution's server started with their runtimes preloaded.  Any report
-#   and any process that ends abnormally is a failure.  The build has the stand-in
-#   for a device, so that it has both engines.
+#   gpusort.so is built with AddressSanitizer and UndefinedBehaviorSanitizer, and the
+#   distribution's server is started with their runtimes preloaded.  A report, or a
+#   process that ends abnormally, is a failure.  The build has the stand-in device, so
+#   that both engines are tested.
 #
-#   AddressSanitizer sees what malloc gave: blocks of memory contexts, single
-#   chunks only from 8 kB on, which sort keys and rows are.  It watches the
-#   server's own memcpy() and the like, too.
+#   AddressSanitizer knows the blocks from malloc: the blocks of memory contexts, and
+#   single chunks from 8 kB on, which sort keys and rows are.  It also checks calls of
+#   memcpy() and similar functions in the server.
 #
-#   TAP tests run whole, two at a time: they take most of the time that all parts
-#   take together.
+#   All TAP tests run in full, two at a time.  They take most of the time of all parts.
 #
-#   Excluded, and why:
-#   detect_leaks=0       the server frees nothing at its end; see test/t/018_leaks.pl
-#   detect_stack_use_after_return=0, use_sigaltstack=0    check_stack_depth()
-#                        measures the real stack, and children get theirs by fork
-#   vptr                 needs type information, and the C++ here is built without
-#   signed overflow      in C, is defined: PostgreSQL's flags have -fwrapv
+#   These checks are off:
+#   detect_leaks         the server frees nothing when it ends; see test/t/018_leaks.pl
+#   detect_stack_use_after_return, use_sigaltstack    check_stack_depth() measures
+#                        the real stack, and child processes inherit theirs by fork
+#   vptr                 needs type information, and the C++ files are built without it
+#   signed overflow      is defined in C, because PostgreSQL's flags have -fwrapv
 #
 # fuzz
-#   libFuzzer, where clang has it, else random bytes, feed test/fuzz/*_fuzz.c,
-#   which are built with both sanitizers: the encoding of keys, and the service's
-#   handling of requests that their backends have damaged.  SECONDS_EACH=30 each.
-#   What fails is shown as base64; the bytes, in a file, are the argument with
-#   which the target repeats it.  Row keys, which need a server's types, are
-#   those of random values, made in a server by test/rowkey/random_keys.c, which
-#   is built in the same way; what fails is shown with its seed.
+#   libFuzzer, if clang has it, or random bytes feed test/fuzz/*_fuzz.c for
+#   SECONDS_EACH=30 seconds each.  The targets are built with both sanitizers, and are
+#   the encoding of keys and the service's handling of damaged requests.  An input that
+#   fails is shown as base64; to repeat it, write the decoded bytes to a file and give
+#   its name to the target as an argument.  Row keys need a server's types, so
+#   test/rowkey/random_keys.c makes random values in a server.  It is built in the same
+#   way, and a failure is shown with its seed.
 #
 # valgrind
-#   The distribution's server runs test/instruments/valgrind.sql, each feature of
-#   the CPU engine once, in one process under memcheck.  An error fails if a
-#   function of gpusort is in its stack; see test/instruments/valgrind.supp.
+#   The distribution's server runs test/instruments/valgrind.sql in one process under
+#   memcheck.  The script uses each feature of the CPU engine once.  An error is a
+#   failure if a function of gpusort is in its stack; see test/instruments/valgrind.supp.
 #
-# What was installed before is put back at the end.  The last line counts the
-# checks; the exit status is 0 if none failed.
+# At the end the gpusort.so that was installed before is put back.  The last line has
+# the counts of checks, and the exit status is 0 if none failed.
 
 set -euo pipefail
 
@@ -56,7 +56,7 @@ quick=${QUICK:-no}
 seconds=${SECONDS_EACH:-30}
 [ "$quick" != yes ] || seconds=${SECONDS_EACH:-20}
 
-# ---- the library that was installed ----
+# ---- the library that was installed before ----
 
 keep_installed() {
   installed=$("$PG_CONFIG" --pkglibdir)/gpusort.so
@@ -69,26 +69,21 @@ put_back_installed() {
   [ -w "$(dirname "$installed")" ] || writes=("${sudo[@]}")
   stop_cluster
   if [ -f "$work/installed.so" ]; then
-    # a new file: servers may have the old one mapped
+    # install makes a new file, because servers may have mapped the old one
     "${writes[@]}" install -m 755 "$work/installed.so" "$installed"
   else
     "${writes[@]}" rm -f "$installed"
   fi
 }
 
-# A copy of the tree, to be built otherwise.
-copy_tree() {
-  mkdir -p "$1"
-  tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$1" -x
-}
-
 # ---- sanitizers ----
 
-# Nothing was reported, to a file or, as UndefinedBehaviorSanitizer does, to the
-# server's log, and no process ended like this, as tests let some on purpose.
+# check_reports NAME: counts a check that there is no report and no crash.  Reports are
+# in files, and those of UndefinedBehaviorSanitizer in the server's log.  The signals
+# are those of crashes; tests end processes with other signals.
 check_reports() {
   local logs=("$work/server.log") found
-  [ ! -d "$work/tap" ] || logs+=("$work"/tap/tmp_check/log/*.log)
+  [ ! -d "$work/check/tmp_check" ] || logs+=("$work"/check/tmp_check/log/*.log)
   found=$(
     find "$work/reports" -type f -exec head -n 60 {} +
     grep -hE -A 20 'runtime error: ' "${logs[@]}"
@@ -105,8 +100,8 @@ check_reports() {
 
 sanitizer_flags="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all"
 
-# Servers that are started from now on have the sanitizers' runtimes, and write
-# what these find to $work/reports.
+# Makes servers that start from now on preload the sanitizers' runtimes, and write their
+# reports to $work/reports.
 sanitize_servers() {
   local runtime=() options library
   mkdir -p "$work/reports"
@@ -155,9 +150,9 @@ run_sanitizers() {
 fuzz_flags=(-g -O1 -fwrapv -fno-sanitize-recover=all -Wall -Wno-unused-parameter)
 
 # shellcheck disable=SC2054
-# Sets fuzz_cc, the compiler and what makes a target a program.
+# Sets fuzz_cc to the compiler and the flags that make a program of a target.
 choose_fuzzer() {
-  # a quick run takes what is there
+  # a quick run installs nothing
   if [ "$quick" != yes ] && command -v apt-get >/dev/null; then
     apt_install clang || true
   fi
@@ -168,7 +163,7 @@ choose_fuzzer() {
   echo "fuzzing by ${fuzz_cc[0]}, $seconds seconds each"
 }
 
-# fuzz NAME FILES AND FLAGS...: builds the target and feeds it.
+# fuzz NAME FILE OR FLAG...: builds a target and runs it.
 fuzz() {
   local name=$1 target=$work/fuzz
   shift
@@ -181,7 +176,7 @@ fuzz() {
   fi
 }
 
-# Row keys of random values: in a server without gpusort, by a module of their own.
+# Checks row keys of random values in a server without gpusort, by a module.
 fuzz_row_keys() {
   local name="fuzz: row keys" module=$work/random_keys.so server_flags
   read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
@@ -209,7 +204,7 @@ run_fuzz() {
 
 # ---- valgrind ----
 
-# Errors in valgrind's log that have gpusort in their stack.
+# our_errors LOG: prints the errors in valgrind's log that have gpusort in their stack.
 our_errors() {
   sed -E 's/^==[0-9]+== ?//' "$1" | awk -v RS= '/^[A-Z].*\n +at / && /gpusort/'
 }
@@ -228,7 +223,7 @@ run_valgrind() {
     "$bindir/postgres" --single -D "$PGDATA" postgres \
     <"$tree/test/instruments/valgrind.sql" 4<"$tree/test/instruments/valgrind.supp" >"$out" 2>&1 || true
 
-  # all of it ran: two of its statements fail
+  # the whole script ran if exactly two statements failed
   if [ "$(grep -c 'ERROR:  division by zero' "$out")" = 2 ] && [ "$(grep -c 'ERROR\|FATAL\|PANIC' "$out")" = 2 ] &&
     grep -q 'Custom Scan (GpuSort)' "$out"; then
     count "valgrind: statements" 1 0
@@ -245,14 +240,8 @@ run_valgrind() {
   fi
 }
 
-server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
-
-install_packages
-if command -v apt-get >/dev/null; then
-  apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
-fi
+install_test_packages
 use_server
-pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
 keep_installed
 
 for part in $parts; do

@@ -1,27 +1,27 @@
 #!/bin/bash
 #
-# load.sh - make test-long: many clients that sort at the same time.
+# load.sh - make test-long: many clients sort at the same time.
 #
-# pgbench's clients sort small and large arrays, and rows by ORDER BY in memory
-# and by way of temporary files, and check every result (test/load/setup.sql).
-# Afterwards no sort has failed; the pool of chunks has kept within its limit,
-# of which it is short; and all memory is back: the service's, that of a
-# session that took part and stays, chunks, temporary files, the device's.
-# Where there is a GPU and nvcc, the device is that, else the stand-in.
+# The clients of pgbench sort small and large arrays, and rows by ORDER BY in memory and
+# with temporary files, and check every result (test/load/setup.sql).  Afterwards no
+# sort may have failed, the pool must have kept to its limit, which is too small for
+# all clients, and all memory must be free again: the service's, that of a session that
+# sorted and stays connected, chunks, temporary files, and the device's.  The device is
+# the GPU if there are a GPU and nvcc, and the stand-in otherwise.
 #
-# Fair is: no client waits more than FAIR times as long for the small arrays
-# that the device sorts for it, on average, as the client in the middle.  Such
-# an array takes microseconds to sort; the time is that of the line.  Since that
-# depends on the machine, FAIR=0 only tells.
+# The test also checks fairness: the mean time that a client waits for its small arrays
+# may be at most FAIR times the median of all clients.  Sorting such an array takes
+# microseconds, so this time is spent waiting in line.  It depends on the machine;
+# with FAIR=0 the test only prints it.
 #
-#   DURATION=60      seconds; 600 is the long soak
+#   DURATION=60      seconds; 600 for a long run
 #   CLIENTS=100
-#   FAIR=10          0: report, but do not judge
+#   FAIR=10          0: print the times, but do not check them
 #   POOL=1GB         gpusort.pool_limit
 #   DEVICE=512MB     gpusort.device_memory_limit
-#   BUILD=no         nothing is built or installed: that is done
+#   BUILD=no         neither build nor install
 #
-# The last line counts the checks; the exit status is 0 if none failed.
+# The last line has the counts of checks, and the exit status is 0 if none failed.
 
 set -euo pipefail
 
@@ -35,15 +35,15 @@ fair=${FAIR:-10}
 pool=${POOL:-1GB}
 device=${DEVICE:-512MB}
 
-# What may be left: caches of the server's, and the allocator's spare memory,
-# which it is told to keep small.
+# A process may keep this much more than before: caches of the server, and free memory of
+# malloc, which these variables keep small.
 slack_kb=$((32 * 1024))
 export MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=1048576
 
 passed=0
 failed=0
 
-# check NAME COMMAND...
+# check NAME COMMAND...: counts a check that passes if the command succeeds.
 check() {
   local name=$1
   shift
@@ -70,21 +70,20 @@ build() {
     build_and_install "$tree"
   else
     say "build, with a stand-in for the device"
-    mkdir "$work/standin"
-    tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
+    copy_tree "$work/standin"
     build_and_install "$work/standin" WITH_CUDA=standin
   fi
 }
 
 # ---- memory, in kB ----
 
-# of a process's own
+# own_kb PID: a process's private memory.
 own_kb() {
   awk '/^RssAnon:/ { print $2 }' "/proc/$1/status"
 }
 
-# the least of a session's that has begun to wait for its client: it keeps
-# memory for ten seconds
+# resting_kb PID: the least private memory within 12 s of a session that waits for its
+# client.  A session keeps the memory of its last sort for ten seconds.
 resting_kb() {
   local tries least now
   least=$(own_kb "$1")
@@ -96,12 +95,13 @@ resting_kb() {
   echo "$least"
 }
 
-# of chunks, in a process's map: without the server's main shared memory
+# mapped_kb PID: the memory of chunks that a process has mapped, without the server's main
+# shared memory.
 mapped_kb() {
   awk '/^[0-9a-f]+-/ { chunks = $6 ~ /^\/dev\/shm\/PostgreSQL/ } /^Rss:/ && chunks { sum += $2 } END { print sum + 0 }' "/proc/$1/smaps"
 }
 
-# The files of dynamic shared memory that the server's processes have mapped.
+# Prints the files of dynamic shared memory that the server's processes have mapped.
 mapped_files() {
   local postmaster process
   postmaster=$(head -1 "$PGDATA/postmaster.pid")
@@ -110,20 +110,21 @@ mapped_files() {
   done | sort -u
 }
 
-# What segments of the pool, which have 64 MB, have of /dev/shm.  A session that
-# maps one keeps its file, but not its pages, until it next looks.
+# Reads names of files and prints how much of /dev/shm the pool's segments among them
+# take; a segment has 64 MB.  A session that has mapped a freed segment keeps
+# the file, but no pages, until its next sort.
 segments_kb() {
   { xargs -r stat -c '%s %b' 2>/dev/null || true; } | awk '$1 == 64 * 1024 * 1024 { sum += $2 / 2 } END { print sum + 0 }'
 }
 
-# of the device, by whomever; nothing where that cannot be told
+# Prints the device memory in use by all processes, or nothing if that is unknown.
 device_kb() {
   if have_nvidia; then
     nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '/^[0-9]+$/ { sum += $1 * 1024; n++ } END { if (n) print sum }'
   fi
 }
 
-# Until the service has been idle and has given everything back.
+# Waits up to 30 s until the service is idle and has freed the pool.
 wait_for_idle() {
   local tries
   for ((tries = 0; tries < 300; tries++)); do
@@ -134,7 +135,7 @@ wait_for_idle() {
   return 1
 }
 
-# ---- a session that stays ----
+# ---- a session that stays connected ----
 
 start_guest() {
   mkfifo "$work/guest.in"
@@ -145,7 +146,7 @@ start_guest() {
   guest_backend=$(head -1 "$work/guest.out")
 }
 
-# Gives it statements and waits until they are done.
+# guest_says STATEMENTS: gives them to the session and waits until they are done.
 guest_says() {
   guest_said=$((${guest_said:-0} + 1))
   printf '%s\n\\echo done %d\n' "$1" "$guest_said" >&8
@@ -175,9 +176,9 @@ psql -qX -v ON_ERROR_STOP=1 -f "$tree/test/load/setup.sql"
 start_guest
 say "$("$PG_CONFIG" --version), $(query "SELECT coalesce(device, 'no device: ' || detail) FROM gpusort_status() WHERE engine = 'cuda'"), $(nproc) processors, $clients clients, $duration s"
 
-# libraries, caches, kernels: what is there once, stays
+# loads libraries and kernels and fills caches, which use memory from then on
 guest_says "$(rounds 3)"
-# of a spilled sort, the last run is seen, which may be too small
+# spilled sorts do not count here: the report is that of the last run, which may be too small for the device
 check "the device does every kind of sort" \
   [ "$(query "SELECT count(DISTINCT kind) FROM load.sorts WHERE engine = 'cuda' AND kind <> 'spill'")" = 5 ]
 wait_for_idle
@@ -209,9 +210,9 @@ grep -vE '^pgbench: .*(pghost|client)|^$' "$work/pgbench.err" | head -20 >&2 || 
 check "no client had an error: $(query "SELECT count(*) || ' sorts, ' || coalesce(sum(rows), 0) || ' rows' FROM load.sorts")" \
   [ "$pgbench_status$(sed -n 's/^number of failed transactions: \([0-9]*\) .*/\1/p' "$work/pgbench.out")" = 00 ]
 check "every client sorted" [ "$(query "SELECT count(DISTINCT client) FROM load.sorts WHERE client >= 0")" = "$clients" ]
-check "the server's log has no error, and no warning but of sorts that the CPU did" \
+check "the server's log has no error, and no warning except for sorts that the CPU did" \
   bash -c "! grep -E '(ERROR|FATAL|PANIC|WARNING):' '$work/server.log' | grep -v 'gpusort sorts on the CPU because'"
-check "the service is the one that it was" [ "$(query "SELECT max(service_pid) FROM gpusort_status()")" = "$service" ]
+check "the service has not restarted" [ "$(query "SELECT max(service_pid) FROM gpusort_status()")" = "$service" ]
 check "the device sorted for most of the clients" \
   [ "$(query "SELECT 2 * count(DISTINCT client) > $clients FROM load.sorts WHERE client >= 0 AND engine = 'cuda'")" = t ]
 
@@ -222,26 +223,26 @@ check "the pool kept to its limit: $((peak >> 20)) MB of $((limit >> 20)), $((us
 
 # ---- afterwards ----
 
-check "the pool is given back" wait_for_idle
-# they have gone, but their processes may need a moment
+check "the pool is free again" wait_for_idle
+# the clients have disconnected, but their server processes may need a moment
 for ((tries = 0; tries < 100; tries++)); do
   [ "$(query "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")" -gt 2 ] || break
   sleep 0.1
 done
-# check_back NAME BEFORE NOW, in kB
+# check_back NAME BEFORE NOW: checks that memory, in kB, is free again.
 check_back() {
-  check "$1 is back: $(($2 / 1024)) MB before, $(($3 / 1024)) now" [ "$3" -le "$(($2 + slack_kb))" ]
+  check "$1 is free again: $(($2 / 1024)) MB before, $(($3 / 1024)) now" [ "$3" -le "$(($2 + slack_kb))" ]
 }
 check_back "the service's memory" "$own_service" "$(own_kb "$service")"
 check_back "a session's memory" "$own_guest" "$(resting_kb "$guest_backend")"
-check "and chunks have left its map" [ "$(mapped_kb "$guest_backend")" -le 1024 ]
+check "the session has unmapped the chunks" [ "$(mapped_kb "$guest_backend")" -le 1024 ]
 left=$(sort -u "$work/mapped.files" | segments_kb)
-check "no page of /dev/shm is left to $(sort -u "$work/mapped.files" | wc -l) files that were seen mapped: $left kB" [ "$left" = 0 ]
+check "no memory of /dev/shm is left in $(sort -u "$work/mapped.files" | wc -l) files that were mapped: $left kB" [ "$left" = 0 ]
 [ -z "$on_device" ] || check_back "the device's memory" "$on_device" "$(device_kb)"
 check "no temporary file is left" [ "$(query "SELECT count(*) FROM pg_ls_tmpdir()")" = 0 ]
-check "no sort is left" [ "$(query "SELECT count(*) FROM gpusort_activity")" = 0 ]
+check "no sort is left in gpusort_activity" [ "$(query "SELECT count(*) FROM gpusort_activity")" = 0 ]
 
-say "milliseconds from call to result, where the device sorts; slowest: the slowest client's mean, times that of the client in the middle"
+say "milliseconds from call to result, where the device sorts; slowest: the slowest client's mean, times the median of the clients"
 psql -X -P footer=off <<'SQL'
 WITH clients AS (
 	SELECT kind, client, avg(ms) AS mean FROM load.sorts WHERE client >= 0 AND engine = 'cuda' GROUP BY kind, client),
@@ -257,7 +258,7 @@ SQL
 slowest=$(query "WITH clients AS (SELECT avg(ms) AS mean FROM load.sorts WHERE kind = 'array' AND engine = 'cuda' AND client >= 0 GROUP BY client)
 SELECT max(mean) / percentile_cont(0.5) WITHIN GROUP (ORDER BY mean) FROM clients")
 if [ "$fair" != 0 ]; then
-  check "nobody waits for small arrays $fair times as long as the client in the middle" \
+  check "no client waits $fair times the median for small arrays" \
     awk "BEGIN { exit !($slowest <= $fair) }"
 fi
 

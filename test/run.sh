@@ -1,14 +1,14 @@
 #!/bin/bash
 #
-# run.sh - make test: installs what is missing, builds, runs all tests.
+# run.sh - make test: installs missing packages, builds, and runs all tests.
 #
-# Two builds are tested.  The first has a stand-in for the device, a CPU that
-# answers in its place, and faults on demand (src/base/fault.c), so that the GPU
-# service, the chunk pool and every failure are tested on any machine.  The second is the real one:
-# whatever WITH_CUDA finds.  Where a GPU answers, the suites run once more on
-# it, against the same expected results.
+# The tests run against two builds.  The first build has a CPU in place of the
+# device (test/standin/device.c) and fault injection (src/base/fault.c), so that the
+# GPU service, the chunk pool and every failure can be tested on any machine.  The
+# second build is the one that WITH_CUDA selects.  If that build finds a GPU, the
+# SQL suite and the pgTAP tests run on the GPU as well, with the same expected output.
 #
-# Each group counts its tests; the last line is the sum.
+# Each group of tests prints its counts, and the last line is their sum.
 
 set -euo pipefail
 
@@ -18,12 +18,10 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=test/suites.sh
 . "$tree/test/suites.sh"
 
-# Row keys, by a module of its own, made of the objects that were built last.
+# Runs the row key tests in three databases, whose default collations differ.
 run_rowkey() {
-  local module=$work/gpusort_rowkey_test database
-  "${CC:-cc}" -O2 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
-    -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$tree/kernels" -I"$("$PG_CONFIG" --includedir-server)" \
-    -o "$module.so" "$tree/test/rowkey/rowkey_test.c" "$tree"/src/key/{rowkey,column,fixed,text,numeric,icu,icu_code,icu_read}.o
+  local module=$work/check/build/rowkey_test database
+  make_check build/rowkey_test.so >/dev/null
   psql -qXc 'CREATE DATABASE gpusort_rowkey' \
     -c "CREATE DATABASE gpusort_rowkey_c TEMPLATE template0 LOCALE 'C'" \
     -c "CREATE DATABASE gpusort_rowkey_icu TEMPLATE template0 LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'en'"
@@ -34,56 +32,7 @@ run_rowkey() {
   done
 }
 
-# Builds what is tested from inside a backend, as a module that
-# GPUSORT_TEST_MODULE names.  -Bsymbolic: it calls its own copy of the code,
-# not that of a gpusort.so that is loaded, too.
-build_test_module() {
-  local flags
-  read -ra flags <<<"$("$PG_CONFIG" --cppflags)"
-  export GPUSORT_TEST_MODULE=$work/spill_test.so
-  "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
-    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" -I"$tree/kernels" \
-    -o "$GPUSORT_TEST_MODULE" "$tree"/test/spill/*.c "$tree"/src/store/{spill,spill_merge,spill_file}.c "$tree"/src/base/{memory,large_memory,huge_page,shmem}.c
-}
-
-# Builds the driver that says no, and one without an entry point, in a folder
-# that GPUSORT_FAKE_DRIVER names.
-build_fake_driver() {
-  export GPUSORT_FAKE_DRIVER=$work/fakedriver
-  mkdir -p "$GPUSORT_FAKE_DRIVER/empty"
-  "${CC:-cc}" -O2 -Wall -Wextra -Werror -fPIC -shared -o "$GPUSORT_FAKE_DRIVER/libcuda.so.1" "$tree/test/fakedriver/libcuda.c"
-  "${CC:-cc}" -shared -o "$GPUSORT_FAKE_DRIVER/empty/libcuda.so.1" -x c /dev/null
-}
-
-# Builds the clock that a test can set, as GPUSORT_FAKE_CLOCK_LIBRARY.
-build_fake_clock() {
-  export GPUSORT_FAKE_CLOCK_LIBRARY=$work/fakeclock.so
-  "${CC:-cc}" -O2 -Wall -Wextra -Werror -fPIC -shared -o "$GPUSORT_FAKE_CLOCK_LIBRARY" "$tree/test/fakeclock/clock.c"
-}
-
-# The same for what plays a backend whose requests to the service are damaged.
-build_damage_module() {
-  local flags
-  read -ra flags <<<"$("$PG_CONFIG" --cppflags)"
-  export GPUSORT_DAMAGE_MODULE=$work/damage_test.so
-  "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
-    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -DUSE_CUDA -DGPUSORT_FAULTS -I"$("$PG_CONFIG" --includedir-server)" \
-    -I"$tree/src" -I"$tree/kernels" -o "$GPUSORT_DAMAGE_MODULE" "$tree"/test/damage/*.c "$tree"/src/gpu/{pool,control}.c "$tree"/src/base/shmem.c
-}
-
-# Builds what explains and interrupts a running query or function.  -Bsymbolic:
-# it has its own ProcessInterrupts(), which its copy of array.c calls.
-build_running_module() {
-  local flags
-  read -ra flags <<<"$("$PG_CONFIG" --cppflags)"
-  export GPUSORT_RUNNING_MODULE=$work/running_test.so
-  "${CC:-cc}" -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
-    -fPIC -shared -Wl,-Bsymbolic "${flags[@]}" -I"$("$PG_CONFIG" --includedir-server)" -I"$tree/src" -I"$tree/kernels" \
-    -o "$GPUSORT_RUNNING_MODULE" "$tree"/test/running/*.c "$tree"/src/functions/{array,result_array}.c \
-    "$tree"/src/key/{keytype,encode}.c "$tree"/src/base/{memory,large_memory,huge_page}.c
-}
-
-# A part of test/instruments.sh, shortened.
+# run_instrument NAME PART: runs a part of test/instruments.sh in its short form.
 run_instrument() {
   local rc=0 last
   QUICK=yes PARTS=$2 bash "$tree/test/instruments.sh" >"$work/instruments.log" 2>&1 || rc=$?
@@ -96,7 +45,7 @@ run_instrument() {
   fi
 }
 
-# PostgreSQL's own suite, with gpusort in the place of its sorts.
+# Runs PostgreSQL's own regression tests with gpusort doing their sorts.
 run_core() {
   local rc=0 counts
   PRELOAD=gpusort SUITE=core CONF="gpusort.force=on gpusort.min_rows=0" \
@@ -113,75 +62,34 @@ run_core() {
   fi
 }
 
+# True if the installed build has found a GPU.
 have_gpu() {
   [ "$(psql -qXtAc "SELECT available FROM gpusort_status() WHERE engine = 'cuda'" gpusort_pgtap)" = t ]
 }
 
-server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
-
-install_packages
-major=$(server_major)
-if command -v apt-get >/dev/null; then
-  apt_install "postgresql-$major-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
-fi
+install_test_packages
 use_server
-pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
 say "$("$PG_CONFIG" --version)"
 
 say "build with a stand-in for the device"
-mkdir "$work/standin"
-tar -C "$tree" -c --exclude='*.[od]' --exclude='*.so' --exclude=.git --exclude=./build --exclude='./.*' . | tar -C "$work/standin" -x
+copy_tree "$work/standin"
 build_and_install "$work/standin" WITH_CUDA=standin
 start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
 stop_cluster
-build_fake_clock
 tap_jobs=2 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/013*.pl
 run_tap "limits, stand-in device" "${limits_test[@]}"
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
-build_damage_module
-run_tap "damaged requests, stand-in device" "$tree"/test/damage/*.pl
-build_running_module
-run_tap "EXPLAIN and interrupts, stand-in device" "$tree"/test/running/*.pl
+run_tap "damaged requests, stand-in device" "$tree"/test/t/019*.pl
+run_tap "running queries, stand-in device" "$tree"/test/t/{025,026}*.pl
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
 SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/018*.pl
 
 say "build"
 build_and_install "$tree"
 
-run_unit "floors and circles" perl "$tree/test/layers.pl" "$tree"
-run_unit "key encoding" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/keybits_test' '$tree/test/unit/keybits_test.c' -lm &&
-  '$work/keybits_test'"
-run_unit "CPU engine" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/engine_cpu_test' '$tree/test/unit/engine_cpu_test.c' \
-    '$tree/src/key/encode.c' '$tree'/src/base/{large_memory,huge_page}.c '$tree/src/cpu/cpu.o' '$tree/src/cpu/words.o' -lhwy_contrib -lhwy -lstdc++ -lpthread -lm &&
-  '$work/engine_cpu_test'"
-run_unit "large buffers" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/large_memory_test' '$tree/test/unit/large_memory_test.c' \
-    '$tree'/src/base/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
-run_unit "large buffers, guarded" bash -c "
-  ${CC:-cc} -O1 -g -fsanitize=address,undefined -fno-sanitize-recover -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/large_memory_test' \
-    '$tree/test/unit/large_memory_test.c' '$tree'/src/base/{large_memory,huge_page}.c -lpthread && '$work/large_memory_test'"
-run_unit "cuts of sorted runs" bash -c "
-  ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_path_test' \
-    '$tree/test/unit/merge_path_test.cc' && '$work/merge_path_test'"
-run_unit "levels of several words" bash -c "
-  ${CXX:-c++} -std=c++17 -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/word_plan_test' \
-    '$tree/test/unit/word_plan_test.cc' && '$work/word_plan_test'"
-
-run_unit "keys to merge by" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/kernels' -o '$work/merge_key_test' '$tree/test/unit/merge_key_test.c' &&
-  '$work/merge_key_test'"
-
-run_unit "merge of pieces" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/engine_cpu_merge_test' '$tree/test/unit/engine_cpu_merge_test.c' \
-    '$tree'/src/base/{large_memory,huge_page}.c '$tree'/src/cpu/merge{,_words}.o -lstdc++ -lpthread &&
-  '$work/engine_cpu_merge_test'"
-
-run_unit "tree of losers" bash -c "
-  ${CC:-cc} -O2 -Wall -Wextra -Werror -I'$tree/src' -I'$tree/kernels' -o '$work/losertree_test' '$tree/test/unit/losertree_test.c' &&
-  '$work/losertree_test'"
+run_unit "layers" perl "$tree/test/layers.pl" "$tree"
+run_unit "unit tests" make -C "$tree" -s unit
 
 start_cluster "${server_settings[@]}"
 run_regress "regress"
@@ -196,21 +104,15 @@ if have_gpu; then
 fi
 stop_cluster
 if [ -f "$tree/kernels/sort.o" ]; then
-  say "kernel tests and benchmark are built; the tests run where there is a GPU"
+  say "build the kernel tests and the benchmark; without a GPU the tests do not run"
   make -C "$tree" -s test/kernels/kernel_test bench/bench_gpu
   if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi
 fi
-tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,021}*.pl
-if grep -qa 'libcuda\.so\.1' "$tree/gpusort.so"; then
-  build_fake_driver
-  run_tap "drivers without a device" "$tree"/test/t/015*.pl
-else
-  say "skipped, for a build without CUDA: drivers without a device"
-fi
-build_test_module
-run_tap "spill and activity" "$tree"/test/spill/*.pl
+tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024}*.pl
+run_tap "drivers without a device" "$tree"/test/t/015*.pl
+run_tap "spill and activity" "$tree"/test/t/{021,022}*.pl
 run_tap "random queries" "$tree"/test/t/020*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl
 run_instrument "sanitizers" sanitizers

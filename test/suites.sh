@@ -2,14 +2,26 @@
 #
 # suites.sh - runs groups of tests and counts them, for make test and others.
 #
-# Sourced after cluster.sh.  A group is a program, a list of SQL files or a list
-# of TAP files, run against the build that was installed last; each adds its
-# counts to passed and failed, and shows what failed.
+# Source it after cluster.sh.  A group is a program, the SQL suite, a list of
+# pgTAP files or a list of TAP files, and tests the build that was installed last.
+# Each function takes the group's name first, adds the group's counts to $passed
+# and $failed, and shows the output of failed tests.
+
+server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
+
+# Installs the packages that the build and the tests need.
+install_test_packages() {
+  install_packages
+  if command -v apt-get >/dev/null; then
+    apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
+  fi
+}
 
 passed=0
 failed=0
 
-# Adds a group's counts and shows them.
+# count NAME PASSED FAILED: adds a group's counts and shows them with the seconds
+# since the last group.
 counted=0
 count() {
   passed=$((passed + $2))
@@ -18,14 +30,14 @@ count() {
   counted=$SECONDS
 }
 
-# A C program that closes with "N passed, M failed".
+# run_unit NAME COMMAND...: runs a program whose last line is "N passed, M failed".
 run_unit() {
   local name=$1 last
   shift
   "$@" >"$work/unit.log" 2>&1 || true
   last=$(tail -1 "$work/unit.log")
   if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-    [ "${BASH_REMATCH[2]}" = 0 ] || grep -m 20 'not ok' "$work/unit.log" || true
+    [ "${BASH_REMATCH[2]}" = 0 ] || grep -m 20 'not ok' "$work/unit.log" || tail -20 "$work/unit.log"
     count "$name" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
   else
     tail -20 "$work/unit.log"
@@ -33,25 +45,32 @@ run_unit() {
   fi
 }
 
-# pg_regress, with PGOPTIONS as given.
+# make_check GOAL [VARIABLE=VALUE...]: runs a goal of PGXS that tests the installed
+# build, as the cluster's user and in a copy of the tree in $work/check: prove's
+# tests cannot run as root, and that user may not be able to write in the tree.
+make_check() {
+  if [ ! -d "$work/check" ]; then
+    copy_tree "$work/check"
+    [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/check"
+  fi
+  as_cluster_user make -s -C "$work/check" "$@"
+}
+
+# run_regress NAME [OPTIONS]: runs the SQL suite against the running cluster, with
+# OPTIONS as PGOPTIONS.
 run_regress() {
-  local name=$1 options=${2:-} out=$work/regress tests good
+  local name=$1 tests good
   read -ra tests <<<"$(sed -n 's/^REGRESS = //p' "$tree/Makefile")"
-  rm -rf "$out"
-  mkdir -p "$out"
-  cp -r "$tree/test/sql" "$out/sql"
-  cp -r "$tree/expected" "$out/expected"
-  chmod -R a+rX "$out"
-  [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$out"
-  as_cluster_user env PGOPTIONS="$options" "$pgxs/test/regress/pg_regress" \
-    --inputdir="$out" --outputdir="$out" --bindir="$bindir" --dbname=gpusort_regress \
-    --load-extension=gpusort "${tests[@]}" >"$work/regress.log" 2>&1 || true
+  PGOPTIONS=${2:-} make_check installcheck >"$work/regress.log" 2>&1 || true
   good=$(grep -cE '^(test .*\.\.\. +ok|ok [0-9]+ )' "$work/regress.log" || true)
-  [ "$good" = "${#tests[@]}" ] || { tail -40 "$work/regress.log"; head -200 "$out/regression.diffs" 2>/dev/null || true; }
+  if [ "$good" != "${#tests[@]}" ]; then
+    tail -40 "$work/regress.log"
+    head -200 "$work/check/regression.diffs" 2>/dev/null || true
+  fi
   count "$name" "$good" $((${#tests[@]} - good))
 }
 
-# prove or pg_prove over files; counts files and tests as TAP does.
+# run_prove NAME COMMAND...: runs a command that ends with prove's summary.
 run_prove() {
   local name=$1 total bad
   shift
@@ -59,6 +78,9 @@ run_prove() {
     total=$(sed -n 's/.*Tests=\([0-9]*\),.*/\1/p' "$work/prove.log" | tail -1)
     if [ "${total:-0}" -gt 0 ]; then
       count "$name" "$total" 0
+    elif grep -q '^Result: NOTESTS' "$work/prove.log"; then
+      say "skipped: $name"
+      grep -E '\.\. skipped' "$work/prove.log" || true
     else
       cat "$work/prove.log"
       count "$name" 0 1
@@ -70,31 +92,28 @@ run_prove() {
   fi
 }
 
+# run_pgtap NAME [OPTIONS]: runs test/pgtap/ against the running cluster, with
+# OPTIONS as PGOPTIONS.
 run_pgtap() {
   psql -qXc 'SET client_min_messages = warning' -c 'DROP DATABASE IF EXISTS gpusort_pgtap' -c 'CREATE DATABASE gpusort_pgtap'
   psql -qX gpusort_pgtap -c 'CREATE EXTENSION gpusort' -c 'CREATE EXTENSION pgtap'
   run_prove "$1" env PGOPTIONS="${2:-}" pg_prove -j 2 -d gpusort_pgtap "$tree"/test/pgtap/*.sql
 }
 
-# TAP tests of the stand-in device: those that can run beside others, and one
-# that takes all there is of shared memory.
+# The TAP tests of the stand-in device.  limits_test allocates all available
+# shared memory, so it must not run beside other tests.
 mapfile -t standin_tests < <(find "$tree/test/t" -name '*standin*.pl' ! -name '009_*' | sort)
 limits_test=("$tree"/test/t/009_*.pl)
 
-# TAP tests, which make servers of their own: in folders of their own, and
-# listening nowhere but there.  tap_jobs=2 runs two at a time, for tests that
-# look at nothing but their servers and need not have the machine for themselves.
+# run_tap NAME FILES...: runs TAP tests, which start servers of their own.  The
+# caller may set tap_jobs=2 to run two at a time, for tests that look at their own
+# servers only and do not need the whole machine.
 tap_jobs=1
 run_tap() {
-  local name=$1 perl_lib=$pgxs/test/perl
+  local name=$1
   shift
-  rm -rf "$work/tap"
-  mkdir -p "$work/tap"
-  cp "$tree"/test/t/* "$work/tap/"
-  cp "$@" "$work/tap/"
-  [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/tap"
-  run_prove "$name" as_cluster_user env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE "${server_environment[@]}" \
-    TESTDIR="$work/tap" TESTDATADIR="$work/tap/tmp_check" TESTLOGDIR="$work/tap/tmp_check/log" \
-    PG_REGRESS="$pgxs/test/regress/pg_regress" \
-    prove -j "$tap_jobs" -I "$perl_lib" -I "$work/tap" "${@/#*\//$work/tap/}"
+  local files=("${@#"$tree/"}")
+  # make exports its arguments, so that the tests' servers have $server_environment
+  run_prove "$name" make_check prove_installcheck "${server_environment[@]}" \
+    PROVE_TESTS="${files[*]}" PROVE_FLAGS="-j $tap_jobs"
 }

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * damage_test.c
- *		A backend whose requests to the GPU service are damaged, for tests only.
+ *		A SQL function that submits a damaged request to the GPU service, for tests.
  *
- * It takes a slot and chunks as gpu/request.c does, writes garbage over some of it,
- * and only then lets the service see it.  The module is built with a copy of
- * src/gpu/pool.c and src/gpu/control.c of its own.
+ * It takes a request slot and chunks as gpu/request.c does, writes garbage to parts of
+ * them, and then shows the request to the service.  The module has its own copies of
+ * gpu/pool.c and gpu/control.c (see test/modules.mk).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(damage_request);
 
-/* what gpu/pool.c wants of the others */
+/* stand-ins for what gpu/pool.c needs from files outside this module */
 int			gpusort_pool_limit = 4096;
 
 int
@@ -35,9 +35,10 @@ gpusort_fault_pass(GpusortFaultSite site)
 	return 0;
 }
 
-#define CHUNKS	3				/* of keys; each has KEYS */
-#define KEYS	1000
+#define CHUNKS	3				/* chunks of keys in a request, without the ring's chunk */
+#define KEYS	1000			/* keys in a chunk */
 
+/* The index of a free request.  The caller holds the control block's lock. */
 static int
 take_slot(void)
 {
@@ -49,7 +50,7 @@ take_slot(void)
 	elog(ERROR, "no request is free");
 }
 
-/* Numbers that are more likely to matter, and some that are not. */
+/* A random number; half of the time one that is likely to matter, such as a limit. */
 static uint64
 some_number(pg_prng_state *random)
 {
@@ -59,6 +60,7 @@ some_number(pg_prng_state *random)
 	return pg_prng_bool(random) ? numbers[pg_prng_uint64_range(random, 0, lengthof(numbers) - 1)] : pg_prng_uint64(random);
 }
 
+/* Writes such a number of 1, 2, 4 or 8 bytes at a random place of room bytes. */
 static void
 scribble(pg_prng_state *random, void *where, Size room)
 {
@@ -72,10 +74,10 @@ scribble(pg_prng_state *random, void *where, Size room)
 /*
  * damage_request(seed bigint, damage integer) returns text
  *
- * Submits a request that was damaged in so many places, and waits until the
- * service has done with it.  What became of it: 'damaged' if the service said
- * so, 'failed' for another reason, 'finished', 'freed', or 'waits' if nothing
- * did for a while, as for one that looks as if its keys were still gathered.
+ * Submits a request with this number of damaged places, and waits up to 50 ms for the
+ * service.  Returns 'damaged' if the service reported the damage, 'failed' if the
+ * request failed for another reason, 'finished', 'freed', or 'waits' if the service did
+ * none of these, as for a request that seems to be still gathering keys.
  */
 Datum
 damage_request(PG_FUNCTION_ARGS)
@@ -97,7 +99,7 @@ damage_request(PG_FUNCTION_ARGS)
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	index = take_slot();
 	request = &gpusort_control->requests[index];
-	/* a state that nobody acts on, until the chunks are there */
+	/* the service ignores this state, so it keeps it until the chunks are taken */
 	pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
 	LWLockRelease(&gpusort_control->lock);
 	for (int i = 0; i <= CHUNKS; i++)
@@ -164,7 +166,7 @@ damage_request(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < 10 && strcmp(outcome, "waits") == 0; i++)
 	{
-		/* once it is free, it may soon be somebody else's */
+		/* a request that was freed may belong to another backend by now */
 		switch (request->serial == serial ? gpusort_request_state(request) : GPUSORT_REQUEST_FREE)
 		{
 			case GPUSORT_REQUEST_FAILED:
@@ -184,7 +186,7 @@ damage_request(PG_FUNCTION_ARGS)
 		}
 	}
 
-	/* the service frees it, unless it has */
+	/* tell the service to free the request, unless it has done so */
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	if (request->serial == serial && gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
 		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);

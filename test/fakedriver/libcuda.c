@@ -1,21 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * libcuda.c
- *		A driver that says no: libcuda.so.1 as CUDA's runtime sees it.
+ *		A CUDA driver without a device: a libcuda.so.1 for tests.
  *
- * The runtime that is linked into gpusort opens libcuda.so.1, asks for its
- * version, gets every other function from cuGetProcAddress(), and begins with
- * cuInit().  Here every function is the same one, which returns what the
- * environment variable FAKE_DRIVER_STATUS says (a CUresult); the version is
- * FAKE_DRIVER_VERSION, or newer than any.  So a build with CUDA can be shown
- * every way in which a driver fails to provide a device, on any machine.
+ * The CUDA runtime that is linked into gpusort opens libcuda.so.1, asks for its
+ * version, gets all other functions from cuGetProcAddress(), and calls cuInit() first.
+ * Here they all are the same function, which returns the environment variable
+ * FAKE_DRIVER_STATUS (a CUresult).  The version is FAKE_DRIVER_VERSION, or newer than
+ * any real one.  So a test on any machine can show a build with CUDA every way in which
+ * a driver fails to provide a device.
  *
- * Each call adds a line with the process's pid to the file that
- * FAKE_DRIVER_LOG names: the postmaster must never be among them, for CUDA
- * does not survive a fork.
+ * Each call adds a line with the process's pid to the file FAKE_DRIVER_LOG.  The
+ * postmaster must never be among these processes, because CUDA does not survive a fork.
  *
- * Preloaded (LD_PRELOAD), the library also makes the driver's device node seem
- * to be there, without which every failure means that there is no driver.
+ * If the library is preloaded (LD_PRELOAD), the driver's device node seems to exist.
+ * Without the node, CUDA reports each failure as a missing driver.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +29,7 @@ extern int	cuDriverGetVersion(int *version);
 extern int	cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags);
 extern int	cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *found);
 
+/* The value of an environment variable, or otherwise if it is not set. */
 static int
 from_environment(const char *name, int otherwise)
 {
@@ -51,7 +51,7 @@ log_call(const char *call)
 	}
 }
 
-/* Takes whatever it is given. */
+/* Stands for every function of the driver, whatever its arguments. */
 static int
 fail(void)
 {

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz.h
- *		What turns a fuzz target into a program.
+ *		Makes a program of a fuzz target.
  *
- * A target defines LLVMFuzzerTestOneInput() and aborts where something is
- * wrong.  With clang, libFuzzer feeds it, and finds its way by coverage.  Else
- * the driver here feeds it random bytes, for -max_total_time=N seconds, from
- * -seed=N, as libFuzzer's options are called, and tells the seed.
+ * A target defines LLVMFuzzerTestOneInput() and aborts at a failed check.  With clang,
+ * libFuzzer calls it and chooses inputs by coverage.  With other compilers, define
+ * FUZZ_RANDOM: the driver here calls it with random bytes for -max_total_time=N seconds
+ * from -seed=N, which are libFuzzer's option names, and prints the seed.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@ extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 	do { \
 		if (!(condition)) \
 		{ \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			fprintf(stderr, "%s:%d: failed check: %s\n", __FILE__, __LINE__, #condition); \
 			abort(); \
 		} \
 	} while (0)
@@ -66,7 +66,7 @@ main(int argc, char **argv)
 			uint64_t	bytes[64];
 			size_t		size = fuzz_random(&state) % sizeof(bytes);
 
-			/* all magnitudes, and all ones in front of them as often as zeros */
+			/* all magnitudes; the leading bits are all ones as often as all zeros */
 			for (size_t j = 0; j < 64; j++)
 				bytes[j] = (fuzz_random(&state) >> (fuzz_random(&state) % 64)) ^ -(fuzz_random(&state) & 1);
 			LLVMFuzzerTestOneInput((const uint8_t *) bytes, size);

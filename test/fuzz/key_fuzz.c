@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * key_fuzz.c
- *		Fuzz target: keys are ordered as their values, and give them back.
+ *		Fuzz target: keys have the order of their values, and value keys decode to them.
  *
- * The input is an array of words.  Each kind of value of fixed width is made of
- * them, encoded in both directions, and all pairs of neighbours are compared
- * with what PostgreSQL's comparators say of the values: integers as integers,
- * floats as float8_cmp_internal() does, where NaNs are equal and above all, and
- * -0 equals +0.  Value keys of unequal bits must differ, and be bit for bit what
- * went in when decoded; rank keys must be equal exactly for equal values.
+ * The input is an array of words.  They are read as values of each kind of fixed width
+ * and encoded for both directions.  The order of all pairs of keys must be that of
+ * PostgreSQL's comparators: integers compare as integers, and floats as in
+ * float8_cmp_internal(), where NaNs are equal to each other and above all other values,
+ * and -0 equals +0.  Value keys of different bits must differ and must decode to
+ * the same bits.  Rank keys must be equal if and only if the values are equal.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +42,7 @@ float_of(uint64_t bits, int width)
 	return f;
 }
 
-/* Of values a and b of a kind, as PostgreSQL orders them. */
+/* PostgreSQL's order of two values of a kind. */
 static int
 compare_values(GpusortEncodingKind kind, int width, uint64_t a, uint64_t b)
 {
@@ -74,7 +74,7 @@ check(GpusortEncodingKind kind, int width, int descending, const void *values, s
 	uint64_t	sign = width == 4 ? GPUSORT_SIGN32 : GPUSORT_SIGN64;
 	uint64_t	all = width == 4 ? UINT32_MAX : UINT64_MAX;
 	GpusortEncoding encoding = {kind, kind == GPUSORT_ENCODING_WORD ? sign : 0};
-	/* what is behind the last key is not written */
+	/* the byte behind the last key must not be written */
 	void	   *keys = malloc(n * width + 1);
 
 	if (descending)
@@ -123,7 +123,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check(kind, 8, descending, values, size / 8);
 		}
 	}
-	/* smallint is widened on its own way */
+	/* smallint is widened by functions of its own */
 	for (size_t i = 0; i < size / 4; i++)
 	{
 		int16_t		a = ((const int16_t *) values)[2 * i];

@@ -1,19 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * request_fuzz.c
- *		Fuzz target: whatever a backend leaves in its request, the GPU service
- *		goes on.
+ *		Fuzz target: the GPU service survives any content of a request.
  *
- * The service's own code (src/service/job.c and service/piece.c) is driven
- * without a server: what it calls of PostgreSQL, of the pool and of the device
- * is below, and does nothing but check what it is given.  A request of a few
- * chunks is set up beside another backend's, which is sound.  Then the input's
- * bytes are commands: write garbage somewhere into the request or its chunks, or
- * have the service take a step.
+ * The service's code (service/job.c and service/piece.c) runs without a server.  The
+ * functions of PostgreSQL, of the pool and of the device that it calls are below; they
+ * only check their arguments.  There are two requests of a few chunks, one of which
+ * stays sound.  The bytes of the input are commands: write garbage to some place of the
+ * other request or its chunks, or let the service take a step.
  *
- * What must hold: only chunks that exist and that the request holds are mapped;
- * of those, only bytes that they have are read and written; and the other
- * request comes to its end.
+ * The service must map only chunks that exist and that the request holds, must access
+ * only bytes within these chunks, and must finish the sound request.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,18 +22,18 @@
 #include "../../src/service/job.c"
 #include "gpu/pool.h"
 
-/* the C library's, not PostgreSQL's own */
+/* these functions are the C library's, not PostgreSQL's */
 #undef fprintf
 #undef vsnprintf
 
 #include "fuzz.h"
 
-#define VICTIM	1				/* the request that is written to */
-#define OTHER	2				/* and the one that is not */
-#define CHUNKS	6				/* of each, its ring's one included */
-#define SPARE	100				/* a chunk that is free, and the one behind it */
+#define VICTIM	1				/* the request that is damaged */
+#define OTHER	2				/* the request that stays sound */
+#define CHUNKS	6				/* chunks of each request, with the one of its ring */
+#define SPARE	100				/* this chunk and the next one are free */
 
-/* ---- what is PostgreSQL's ---- */
+/* ---- functions and variables of PostgreSQL ---- */
 
 static PROC_HDR proc_header;
 static PGPROC processes[3];
@@ -100,11 +97,11 @@ gpusort_pool_map(int chunk, const char **reason)
 	FUZZ_CHECK(gpusort_control->segments[chunk / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID);
 	FUZZ_CHECK(gpusort_control->chunks[chunk].request == VICTIM ||
 			   gpusort_control->chunks[chunk].request == OTHER);
-	/* never read or written here: a name for the chunk */
+	/* nothing accesses this memory; the address identifies the chunk */
 	return (char *) ((uintptr_t) (chunk + 1) * GPUSORT_CHUNK_BYTES);
 }
 
-/* One more for each, now and then: a ring that grows. */
+/* Each request can get one more chunk for its ring. */
 int
 gpusort_pool_take_existing(int request)
 {
@@ -141,7 +138,7 @@ struct GpusortCudaLane
 GpusortCudaDevice *gpusort_service_device = NULL;
 bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
-/* Enough for the two, if nobody asks for more than there is. */
+/* Enough for both requests. */
 uint64
 gpusort_service_memory(void)
 {
@@ -198,7 +195,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCud
 			   gpusort_merge_key_sound(sort->merge_key, sort->words));
 	FUZZ_CHECK(sort->algorithm < GPUSORT_ALGORITHM_COUNT && sort->bins <= 1024);
 	memset(report, 0, sizeof(*report));
-	/* which would be a fault */
+	/* more rows than uploaded keys would be a fault of the device */
 	FUZZ_CHECK(sort->rows * gpusort_cuda_width(sort) <= lane->bytes);
 	lane->rows = sort->rows;
 	lane->key_bytes = sort->key_bytes;
@@ -232,7 +229,7 @@ gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
 
 /* ---- the target ---- */
 
-/* A request for chunks that are all there but the last, as a backend makes it. */
+/* Makes a request with its chunks as a backend does. */
 static void
 submit(int index, int process, int words)
 {
@@ -270,7 +267,7 @@ step(void)
 	bool		idle;
 
 	gpusort_job_step_all(&idle);
-	/* its backend takes what has arrived */
+	/* the backend of the sound request takes the chunks that are ready */
 	pg_atomic_write_u32(&other->consumed, pg_atomic_read_u32(&other->ready));
 }
 
@@ -279,7 +276,7 @@ static const uint64 numbers[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 17, VICTIM * CHUNKS
 	GPUSORT_MAX_CHUNKS - 1, GPUSORT_MAX_CHUNKS, GPUSORT_CHUNK_BYTES, GPUSORT_CHUNK_BYTES + 4, 32767, 65535, INT_MAX,
 	UINT_MAX, PG_UINT64_MAX};
 
-/* Writes a number of 1, 2, 4 or 8 bytes to the request or its chunks; returns what of data is left. */
+/* Writes a number of 1, 2, 4 or 8 bytes to the request or its chunks.  Returns the rest of data. */
 static const uint8_t *
 scribble(const uint8_t *data, const uint8_t *end)
 {
@@ -339,7 +336,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			data = scribble(data, end);
 	}
 
-	/* the end of the input is the end of the backend, whatever it left behind */
+	/* at the end of the input the backend abandons its request */
 	for (int i = 0; i < 40; i++)
 		step();
 	pg_atomic_write_u32(&gpusort_control->requests[VICTIM].state, GPUSORT_REQUEST_ABANDONED);

@@ -1,14 +1,14 @@
 /*
- * demangle.c - a symbol that AddressSanitizer looks for.
+ * demangle.c - defines a symbol that AddressSanitizer looks up.
  *
- * Preloaded into a program that was not built with it, AddressSanitizer begins
- * with the first malloc().  In Debian's postgres, that is in a constructor of
- * libgpg-error, within bindtextdomain(); in psql and initdb, in one of
- * libp11-kit, within newlocale().  glibc holds a lock of its translations or
- * locales then.  AddressSanitizer looks for a demangler of Swift's, and when
- * there is none, asks dlerror(), which translates "undefined symbol": reader and
- * writer of a lock in one thread, they leave it in a state in which the program
- * waits for ever.  So here is one, that demangles nothing.
+ * If AddressSanitizer is preloaded into a program that was not built with it, it
+ * initialises itself at the first malloc().  In Debian's postgres, this call comes from a
+ * constructor of libgpg-error within bindtextdomain(); in psql and initdb, from one of
+ * libp11-kit within newlocale().  At that moment glibc holds the lock of its translations
+ * or locales.  AddressSanitizer then looks up Swift's demangler, and if there is none,
+ * calls dlerror(), which translates "undefined symbol" and takes the same lock again.
+ * One thread is then both reader and writer of the lock, and the program waits for ever.
+ * With this function the lookup succeeds.  It demangles nothing.
  */
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
--- What the clients of load.sh sort, and the functions that sort it, check the
--- result and raise an error if it is wrong.  load.sorts has a row for each sort.
+-- The tables that the clients of test/load.sh sort, and the functions that sort them,
+-- check the result and raise an error if it is wrong.  load.sorts gets a row per sort.
 
 CREATE EXTENSION gpusort;
 CREATE SCHEMA load;
@@ -9,14 +9,14 @@ SELECT g AS id, (g * 7919 % 97)::smallint AS few, hashint8extended(g, 0) AS k, r
 FROM generate_series(1, 100000) AS g;
 VACUUM ANALYZE load.t;
 
--- an array whose keys take two chunks of the pool, and what core makes of it
+-- an array whose keys take two chunks of the pool, and the same array sorted by core
 CREATE TABLE load.large (a bigint[], sorted bigint[]);
 ALTER TABLE load.large ALTER a SET STORAGE EXTERNAL, ALTER sorted SET STORAGE EXTERNAL;
 SET gpusort.enabled = off;
 INSERT INTO load.large
 SELECT array_agg(v), array_agg(v ORDER BY v) FROM (SELECT hashint8extended(g, 1) AS v FROM generate_series(1, 2200000) AS g) AS s;
 
--- ms: from the call, or the query, to its result
+-- ms is the time from the call or the start of the query to its result
 CREATE UNLOGGED TABLE load.sorts (client integer, kind text, rows bigint, engine text, reason text, ms double precision);
 
 CREATE FUNCTION load.note(client integer, kind text, began timestamptz, ended timestamptz) RETURNS void LANGUAGE sql AS $$
@@ -24,7 +24,7 @@ CREATE FUNCTION load.note(client integer, kind text, began timestamptz, ended ti
 	SELECT client, kind, l.rows, l.engine, l.reason, extract(epoch FROM ended - began) * 1000 FROM gpusort_last_sort() AS l
 $$;
 
--- n numbers, which core sorts as well
+-- sorts n numbers, and compares the result with core's
 CREATE FUNCTION load.sort_array(client integer, n integer, seed bigint) RETURNS void LANGUAGE plpgsql SET gpusort.enabled = off AS $$
 DECLARE
 	a bigint[] := ARRAY(SELECT hashint8extended(g, seed) FROM generate_series(1, n) AS g);
@@ -39,7 +39,7 @@ BEGIN
 END
 $$;
 
--- positions of n numbers, most of which are equal to others
+-- sorts the positions of n numbers, most of which are equal to others
 CREATE FUNCTION load.argsort(client integer, n integer, seed bigint) RETURNS void LANGUAGE plpgsql SET gpusort.enabled = off AS $$
 DECLARE
 	a bigint[] := ARRAY(SELECT hashint8extended(g, seed) % 1000 FROM generate_series(1, n) AS g);
@@ -70,7 +70,7 @@ BEGIN
 END
 $$;
 
--- a column, then rows by two columns; they spill if the session's memory is little
+-- sorts rows by two columns; the sort spills if gpusort.memory_limit is small
 CREATE FUNCTION load.order_by(client integer, kind text, n integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -88,7 +88,7 @@ BEGIN
 END
 $$;
 
--- the beginning of a result, the rest of which nobody fetches
+-- fetches only the first rows of a result
 CREATE FUNCTION load.glance(client integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -112,7 +112,7 @@ BEGIN
 END
 $$;
 
--- one of each
+-- does each kind of sort once
 CREATE FUNCTION load.round(client integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM load.sort_array(client, 2000, 1), load.argsort(client, 20000, 1), load.sort_large(client),

@@ -1,4 +1,4 @@
--- gpusort's order is core's: types with keys of 8 bytes.
+-- gpusort has core's order for types with keys of 8 bytes.
 \ir include/check.psql
 BEGIN;
 SELECT * FROM no_plan();

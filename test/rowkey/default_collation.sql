@@ -1,13 +1,6 @@
--- What the database's own collation makes of text.  :comparer is who compares
--- by it (libc, bytes or icu), :module the module that rowkey_test.c becomes.
-\set ECHO none
-\set QUIET 1
-\pset format unaligned
-\pset tuples_only true
-\pset pager off
-\set ON_ERROR_STOP 1
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
+-- Row keys of text under the database's default collation.  :comparer says what compares
+-- text there (libc, bytes or icu), and :module is the module of rowkey_test.c.
+\ir include/setup.psql
 CREATE OR REPLACE FUNCTION rowkey_check(query text, order_by text) RETURNS text
 	LANGUAGE c STRICT AS :'module', 'rowkey_check';
 CREATE OR REPLACE FUNCTION rowkey_refusal(query text, order_by text) RETURNS text
@@ -25,7 +18,7 @@ SELECT is(rowkey_refusal('SELECT * FROM strings', c), 'collation "default" of co
 FROM unnest(ARRAY['t', 'v', 'b', 't DESC', 't, n']) c;
 \else
 SELECT is(rowkey_check('SELECT * FROM strings', c), CASE WHEN :'comparer' = 'bytes' THEN 'exact'
-	-- the weights of a are those of A
+	-- the weights of a and A are equal
 	WHEN rowkey_by_weights() THEN 'lossy' ELSE 'cautious' END, c)
 FROM unnest(ARRAY['t', 'v', 'b', 't DESC', 'v NULLS FIRST', 'b DESC NULLS LAST']) c;
 \endif

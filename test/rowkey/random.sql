@@ -1,13 +1,8 @@
--- Row keys of random values order them as the types' comparators do.  :module
--- is the module that test/rowkey becomes.  For :seconds in all, rounds of 100
--- rows each are made from :seed, the next number and so on; what fails tells
--- which, and is repeated with that :seed and 0 :seconds.
-\set ECHO none
-\set QUIET 1
-\pset format unaligned
-\pset tuples_only true
-\pset pager off
-\set ON_ERROR_STOP 1
+-- Row keys of random values have the order of the types' comparators.  :module is the
+-- module of test/rowkey.  The test runs for about :seconds in all.  Each round makes 100
+-- rows from a seed, which is :seed in the first round and grows by one.  A failure shows
+-- its seed; to repeat it, set :seed to it and :seconds to 0.
+\ir include/setup.psql
 \if :{?seed}
 \else
 SELECT extract(epoch FROM now())::bigint AS seed \gset
@@ -16,8 +11,6 @@ SELECT extract(epoch FROM now())::bigint AS seed \gset
 \else
 \set seconds 0
 \endif
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE FUNCTION pg_temp.rowkey_random(kind text, seed bigint, rows integer) RETURNS text
 	LANGUAGE c STRICT AS :'module', 'rowkey_random';
 CREATE FUNCTION pg_temp.rounds(kind text, seed bigint, seconds double precision, OUT wrong text, OUT rounds bigint)

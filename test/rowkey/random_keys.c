@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * random_keys.c
- *		Row keys of random values against the types' own comparators.
+ *		Compares row keys of random values with the types' comparators.
  *
- * Part of the module of rowkey_test.c.  A seed makes an ORDER BY list and rows
- * of values that are hard to tell apart (random_values.c).  The rows are
- * encoded, and of every pair of them the words must say what the types' btree
- * comparators say: never the contrary, nothing of equal rows, and nothing of
- * unequal ones only if the key is lossy.  gpusort_rowkey_compare() must always
- * say the same.
+ * This file is part of the module of rowkey_test.c.  A seed determines an ORDER BY list
+ * and rows of similar values (random_values.c).  The rows are encoded, and every pair is
+ * compared.  The words must not contradict the types' btree comparators, the words of
+ * equal rows must be equal, and the words of unequal rows may be equal only if the key is
+ * lossy.  gpusort_rowkey_compare() must always agree with the comparators.
  *
- * Values lie in tuples, where short ones have short headers, or in none.
+ * The values lie in tuples, where short ones have short headers, or in virtual slots.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,18 +38,18 @@ PG_FUNCTION_INFO_V1(rowkey_random);
 typedef struct OrderedRows
 {
 	int			ncolumns;
-	int			kind[MAX_COLUMNS];
+	int			kind[MAX_COLUMNS];	/* indexes of random_kinds */
 	TypeCacheEntry *type[MAX_COLUMNS];
 	GpusortSortColumn columns[MAX_COLUMNS];
 	int			nrows;
-	Datum	   *values;			/* ncolumns for each row */
-	bool	   *nulls;
+	Datum	   *values;			/* ncolumns per row */
+	bool	   *nulls;			/* ncolumns per row */
 	GpusortRowKey *key;
-	int			nwords;
-	uint64	   *words;			/* nwords for each row */
+	int			nwords;			/* words of a key */
+	uint64	   *words;			/* nwords per row */
 } OrderedRows;
 
-/* A list of columns of that kind, or of any. */
+/* Makes a list of one column of the wanted kind, or of several columns of any kind if wanted is NULL. */
 static void
 make_list(OrderedRows *ordered, Maker *maker, const char *wanted)
 {
@@ -72,6 +71,7 @@ make_list(OrderedRows *ordered, Maker *maker, const char *wanted)
 	}
 }
 
+/* Makes random values for all rows. */
 static void
 make_rows(OrderedRows *ordered, Maker *maker)
 {
@@ -87,7 +87,7 @@ make_rows(OrderedRows *ordered, Maker *maker)
 			int			other = any(maker, row + 1) * ordered->ncolumns + c;
 
 			ordered->nulls[cell] = any(maker, 16) == 0;
-			/* columns after the first decide where it does not: it often repeats itself */
+			/* the first columns often repeat a value, so that later columns decide */
 			if (other != cell && any(maker, 4) < ordered->ncolumns - 1 - c)
 			{
 				ordered->values[cell] = ordered->values[other];
@@ -112,6 +112,7 @@ describe(const OrderedRows *ordered)
 	return desc;
 }
 
+/* Stores a row in a slot, as a tuple or as values. */
 static void
 store(const OrderedRows *ordered, int row, bool in_tuple, TupleTableSlot *slot)
 {
@@ -174,7 +175,7 @@ compare_by_words(const OrderedRows *ordered, int i, int j)
 	return 0;
 }
 
-/* What is wrong with a pair of rows, or NULL. */
+/* Returns what is wrong with a pair of rows, or NULL. */
 static const char *
 check_pair(const OrderedRows *ordered, int i, int j, int compared, bool lossy)
 {
@@ -224,6 +225,7 @@ explain(const OrderedRows *ordered, int i, int j, const char *wrong)
 	return message.data;
 }
 
+/* Encodes all rows and compares all pairs.  Returns what is wrong, or NULL. */
 static const char *
 check(OrderedRows *ordered, Maker *maker)
 {
@@ -269,9 +271,10 @@ check(OrderedRows *ordered, Maker *maker)
 }
 
 /*
- * rowkey_random(kind text, seed bigint, rows integer) RETURNS text: NULL, or
- * what is wrong with the rows that the seed makes of that kind, or, if that is
- * 'lists', of several columns of any.
+ * rowkey_random(kind text, seed bigint, rows integer) returns text
+ *
+ * Returns what is wrong with the rows that the seed makes of one column of this kind, or of
+ * several columns of any kind if kind is 'lists'.  Returns NULL if nothing is wrong.
  */
 Datum
 rowkey_random(PG_FUNCTION_ARGS)

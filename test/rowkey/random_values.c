@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * random_values.c
- *		Random values of types that row keys are made of, for random_keys.c.
+ *		Makes random values for random_keys.c.
  *
- * Values that differ at random are easily told apart.  So most are made of the
- * one before, as a string with the same head, a number with a digit more, the
- * same instant in another zone, an address of the same network; and many are at
- * the ends of what their types hold.  They are made as the types keep them, or
- * by their input functions, and need not be what users could write.
+ * Independent random values differ early and test little.  So most values are made from
+ * the one before: a string with the same first bytes, a number with one more digit, the
+ * same instant in another zone, an address of the same network.  Many others are at the
+ * ends of the type's range.  The values are made in the types' internal form or by
+ * their input functions, and some are values that users cannot write.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,14 +25,14 @@
 
 #include "random_values.h"
 
-/* The next string, of up to longest bytes: often with the head of the last. */
+/* Makes maker->string of up to longest bytes, often with the first bytes of the last one. */
 static void
 next_string(Maker *maker, int longest, const char *alphabet, int letters)
 {
 	int			length = any(maker, longest + 1);
 	int			kept = any(maker, 3) == 0 ? 0 : any(maker, Min(maker->length, length) + 1);
 
-	/* or all of it, and then one more or less */
+	/* or with all bytes of the last one and at most one more */
 	if (any(maker, 4) == 0)
 	{
 		kept = Min(maker->length, longest);
@@ -50,7 +50,7 @@ random_bytea(Maker *maker)
 	return PointerGetDatum(cstring_to_text_with_len(maker->string, maker->length));
 }
 
-/* Strings have no zero bytes: ones are as low. */
+/* Replaces zero bytes, which strings cannot have, by bytes of 1, the next lowest. */
 static void
 without_zeros(Maker *maker)
 {
@@ -89,8 +89,8 @@ random_name(Maker *maker)
 }
 
 /*
- * A sign, digits, some of them after the point, and an exponent: of all weights
- * and scales.  1e3, 1000 and 1000.0 are equal.
+ * A sign, digits before and after the point, and an exponent, so that all weights and
+ * scales occur, and also equal values such as 1e3, 1000 and 1000.0.
  */
 static Datum
 random_numeric(Maker *maker)
@@ -103,7 +103,7 @@ random_numeric(Maker *maker)
 		return DirectFunctionCall3(numeric_in, CStringGetDatum(specials[any(maker, lengthof(specials))]),
 								   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
 	next_string(maker, STRING_BYTES, "0000999915", 10);
-	/* a digit for each byte */
+	/* turn each byte into a digit */
 	for (int i = 0; i < maker->length; i++)
 	{
 		if (maker->string[i] < '0' || maker->string[i] > '9')
@@ -115,7 +115,7 @@ random_numeric(Maker *maker)
 			maker->exponent = any(maker, 147000) - 16000;
 			break;
 		case 1:
-			/* where short headers end */
+			/* around the largest exponents of numerics with short headers */
 			maker->exponent = (any(maker, 2) ? 252 : -252) + any(maker, 24) - 12;
 			break;
 		case 2:
@@ -136,7 +136,7 @@ random_numeric(Maker *maker)
 	return DirectFunctionCall3(numeric_in, CStringGetDatum(literal.data), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
 }
 
-/* A number, or a neighbour of the last one or of an end. */
+/* A random number, an end of a range, the last number, or a neighbour of that. */
 static uint64
 next_word(Maker *maker)
 {
@@ -175,7 +175,7 @@ random_float8(Maker *maker)
 	return Float8GetDatum(number);
 }
 
-/* The same sum in other units, less or more by a little, or any interval. */
+/* The last interval in other units, a slightly different one, or a random one. */
 static Datum
 random_interval(Maker *maker)
 {
@@ -221,7 +221,7 @@ random_interval(Maker *maker)
 	return IntervalPGetDatum(interval);
 }
 
-/* The same instant in another zone, the next microsecond, or any time. */
+/* The last instant in another zone, the next microsecond, or a random time. */
 static Datum
 random_timetz(Maker *maker)
 {
@@ -251,7 +251,7 @@ random_timetz(Maker *maker)
 	return TimeTzADTPGetDatum(time);
 }
 
-/* Any bytes, or the last with another bit. */
+/* Random bytes, the last address, or the last address with one bit flipped. */
 static void
 next_address(Maker *maker)
 {
@@ -274,7 +274,7 @@ random_uuid(Maker *maker)
 	return UUIDPGetDatum(uuid);
 }
 
-/* Both families, all lengths of netmasks, bits right of these */
+/* Addresses of both families, with netmasks of all lengths and bits behind the netmask. */
 static Datum
 random_inet(Maker *maker)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * random_values.h
- *		Random values of types that row keys are made of, for random_keys.c.
+ *		Random values of the types that row keys support, for random_keys.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,30 +12,30 @@
 #include "datatype/timestamp.h"
 #include "utils/date.h"
 
-#define STRING_BYTES	40		/* of the longest string */
+#define STRING_BYTES	40		/* bytes of the longest string */
 
-/* What random values are made with, and of. */
+/* The state of the random numbers, and the last values, from which new ones are made. */
 typedef struct Maker
 {
 	pg_prng_state random;
-	char		string[STRING_BYTES];	/* the last one made, which may have zeros */
-	int			length;
-	int			point;			/* of the last numeric: digits before it */
-	int			exponent;
-	uint64		word;			/* the last number made */
-	Interval	interval;
-	TimeTzADT	time;
-	unsigned char address[16];	/* of an inet or uuid */
+	char		string[STRING_BYTES];	/* the last string; may contain zero bytes */
+	int			length;			/* bytes of the last string */
+	int			point;			/* digits before the point of the last numeric */
+	int			exponent;		/* exponent of the last numeric */
+	uint64		word;			/* the last number */
+	Interval	interval;		/* the last interval */
+	TimeTzADT	time;			/* the last timetz */
+	unsigned char address[16];	/* bytes of the last inet or uuid */
 } Maker;
 
-/* Less than limit, which is positive. */
+/* A random number from 0 to limit - 1; limit is positive. */
 static inline int
 any(Maker *maker, int limit)
 {
 	return (int) pg_prng_uint64_range(&maker->random, 0, limit - 1);
 }
 
-/* A type, the collation that it is ordered by, and its next value: in the current memory context. */
+/* A type, its collation, and a function that makes its next value in the current memory context. */
 typedef struct RandomKind
 {
 	const char *name;

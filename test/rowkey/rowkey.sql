@@ -1,16 +1,8 @@
--- Row keys order rows as core's ORDER BY does: every type, alone and beside
--- others, with NULLs on both sides, ascending and descending, over values that
--- are hard to tell apart.  Run on a database of its own, with :module set to
--- the module that rowkey_test.c becomes.
-\set ECHO none
-\set QUIET 1
-\pset format unaligned
-\pset tuples_only true
-\pset pager off
-\set ON_ERROR_STOP 1
-SET client_min_messages = warning;
+-- Row keys have the order of core's ORDER BY: every type, alone and with others, with
+-- NULLs at both ends, ascending and descending, for values that differ little.  The
+-- test needs a database of its own, and :module set to the module of rowkey_test.c.
+\ir include/setup.psql
 SET max_parallel_workers_per_gather = 0;
-CREATE EXTENSION pgtap;
 CREATE EXTENSION citext;
 
 CREATE FUNCTION rowkey_check(query text, order_by text) RETURNS text
@@ -22,7 +14,7 @@ CREATE FUNCTION rowkey_distinct(query text, order_by text) RETURNS int
 CREATE FUNCTION rowkey_by_weights() RETURNS bool
 	LANGUAGE c STRICT AS :'module', 'rowkey_by_weights';
 
--- The values of one kind: a table with a column v, each value twice, two NULLs.
+-- Makes a table for one kind of values: column v has each value twice and two NULLs.
 CREATE FUNCTION make_values(name text, type text, VARIADIC literals text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -31,7 +23,7 @@ BEGIN
 	EXECUTE format('INSERT INTO %I VALUES (NULL), (NULL)', name);
 END $$;
 
--- One kind alone, in both directions, NULLs at both ends; then less its NULLs.
+-- Checks one kind alone, in both directions with NULLs at both ends, and without NULLs.
 CREATE FUNCTION check_alone(name text, expected text, ascending text = 'ASC', descending text = 'DESC')
 RETURNS SETOF text LANGUAGE sql AS $$
 	SELECT is(rowkey_check(format('SELECT v FROM %I', name), format('v %s NULLS %s', direction, nulls)),
@@ -43,7 +35,7 @@ RETURNS SETOF text LANGUAGE sql AS $$
 	FROM unnest(ARRAY[ascending, descending]) direction
 $$;
 
--- Random strings over an alphabet, which collide often: count of them, of up to longest characters.
+-- Makes count random strings of up to longest characters of an alphabet; many have equal beginnings.
 CREATE FUNCTION random_strings(alphabet text, longest int, count int) RETURNS text[]
 LANGUAGE sql AS $$
 	SELECT array_agg((SELECT coalesce(string_agg(substr(alphabet, 1 + floor(random() * length(alphabet))::int, 1), ''), '')
@@ -59,7 +51,7 @@ ALTER TYPE mood ADD VALUE 'm3' AFTER 'm2';
 ALTER TYPE mood ADD VALUE 'm5';
 ALTER TYPE mood ADD VALUE 'm2a' BEFORE 'm3';
 ALTER TYPE mood ADD VALUE 'm0' BEFORE 'm1';
--- the order of ~~~<: by the last digit
+-- the operator ~~~< orders integers by their last digit
 CREATE FUNCTION last_digit_cmp(int4, int4) RETURNS int4 LANGUAGE sql IMMUTABLE AS 'SELECT abs($1 % 10) - abs($2 % 10)';
 CREATE FUNCTION last_digit_lt(int4, int4) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT abs($1 % 10) < abs($2 % 10)';
 CREATE FUNCTION last_digit_eq(int4, int4) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT abs($1 % 10) = abs($2 % 10)';
@@ -73,7 +65,7 @@ CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', determinist
 CREATE COLLATION libc (provider = libc, locale = 'C.UTF-8');
 CREATE COLLATION en (provider = icu, locale = 'en');
 DO $$ BEGIN
-	-- not all builds have it; where it is missing, C stands in
+	-- not every version has this provider; without it libc's POSIX locale replaces it
 	CREATE COLLATION bytes (provider = builtin, locale = 'C.UTF-8');
 EXCEPTION WHEN OTHERS THEN
 	CREATE COLLATION bytes (provider = libc, locale = 'POSIX');
@@ -121,7 +113,7 @@ SELECT make_values('domain', 'high_score', '-1', '0', '99');
 SELECT make_values('char', '"char"', '', 'a', 'b', 'Z');
 INSERT INTO "char" SELECT i::"char" FROM generate_series(-128, 127) i;
 
--- strings: heads of each other, at the lengths where words end
+-- strings that are prefixes of each other, with the lengths at which words end
 SELECT make_values('text', 'text COLLATE "C"', VARIADIC ARRAY['', ' ', 'a', 'b', 'aa', 'ab', 'Z', 'é', 'ÿ', '日本語', 'zzzzzzzz', E'\x01', repeat(chr(1114111), 5)] ||
 	array_agg(s) || array_agg(s || ' ') || array_agg(s || E'\x01') || random_strings('ab', 17, 30))
 FROM generate_series(0, 20) n, LATERAL (SELECT substr('the same long head', 1, n)) x(s);
@@ -142,8 +134,8 @@ SELECT make_values('icu', 'text COLLATE en', VARIADIC ARRAY['', ' ', 'a', 'A', '
 SELECT make_values('icu_nocase', 'text COLLATE nocase', VARIADIC ARRAY['', 'a', 'A', 'á', 'b', 'B', 'ABC', 'abc'] || random_strings('aAbB', 10, 80));
 SELECT make_values('icu_bpchar', 'bpchar(12) COLLATE en', VARIADIC random_strings(E'aA  \t', 12, 60));
 
--- Under ICU, what is beside a character may change its weights, and settings
--- of the collation all of them.  Random strings of characters that do so.
+-- Under ICU the characters next to a character may change its weights, and settings of the
+-- collation may change all weights.  These alphabets have many such characters.
 CREATE FUNCTION chars(VARIADIC ranges text[]) RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(chr(c), '') FROM unnest(ranges) range,
 		LATERAL (SELECT split_part(range, '-', 1), split_part(range, '-', 2)) part(first, last),
@@ -171,21 +163,21 @@ LATERAL (VALUES
 	('odd', 'chLl4' || marks || chars('FFFD-FFFF', 'FDD0-FDD1', 'D7FF', 'E000', '10000', '10FFFF', '378', 'F900', '2F800', '20000', '1D15E', '11100', '11127')),
 	('any', (SELECT string_agg(chr(c), '') FROM (SELECT floor(random() * 65535)::int + 1 AS c FROM generate_series(1, 300)) x WHERE c NOT BETWEEN 55296 AND 57343))
 	) alphabets(name, letters);
--- short ones, and such that have the beginning in common
+-- short strings, and strings with a common beginning
 CREATE TABLE icu_strings AS
 SELECT unnest(random_strings(letters, 12, 60) || (SELECT array_agg(substr(letters, 1, 8) || s) FROM unnest(random_strings(substr(letters, 1, 4), 6, 20)) s)) AS s
 FROM icu_alphabets;
 INSERT INTO icu_strings SELECT s || t FROM unnest(ARRAY['', 'a', 'A', E'a\u0301', 'á', repeat('x', 15), repeat(' ', 300), repeat(E'\x01', 300)]) s, unnest(ARRAY['', 'b', 'B', 'ch', 'c' || E'\u0301' || 'h']) t;
--- contractions of three letters, everywhere after a character that is left to ICU
+-- contractions of three letters, at different distances after a character that is left to ICU
 INSERT INTO icu_strings SELECT chars('1F600') || repeat(chars('F40'), i) || chars('F42', 'F51') || t
 FROM generate_series(0, 6) i, unnest(string_to_array(chars('F40-F69', '61'), NULL)) t;
--- and of ones that begin with what is left to ICU
+-- contractions that begin with a character that is left to ICU
 INSERT INTO icu_strings SELECT repeat(chars('1F600'), i) || s || t
 FROM generate_series(0, 6) i, unnest(ARRAY[chars('1F468'), chars('1F468', '200D'), chars('1F468', '200D', '2695'), 'x', E'x\u0301', E'x\u0301y', E'x\u0301yz']) s,
 	unnest(ARRAY['', 'a', 'y', 'z', chars('2695'), chars('1F600')]) t;
--- so long that all that come after it are looked up
+-- a string so long that the weights of all later strings are looked up
 INSERT INTO icu_strings VALUES (repeat('x', 600000));
--- what is missing in a version is left out
+-- collations that a version of ICU lacks are left out
 CREATE TABLE icu_collations (name text);
 CREATE PROCEDURE try_collation(locale text, rules text = NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -211,7 +203,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- numerics: of all lengths and headers; 1.0 is 1.00; zeros with scales
+-- numerics of all lengths and with all headers, equal numerics such as 1.0 and 1.00, and zeros with scales
 SELECT make_values('numeric', 'numeric', VARIADIC ARRAY['NaN', 'Infinity', '-Infinity', '0', '0.00', '-0.000', '1', '1.0', '1.00', '-1', '-1.0', '0.1', '0.10', '9999', '10000', '10001',
 	'99999999', '100000000', '1e-20', '-1e-20', '1e1000', '-1e1000', '1e-1000', '-1e-1000', '9e131071', '-9e131071', '1e131068', '1e-16383', '-1e-16383', '9.9e-16382',
 	'1234567890123456789012345678', '1234567890123456789012345679', '12345678901234567890123456781', '12345678901234567890123456781.5',
@@ -223,7 +215,7 @@ SELECT make_values('short_numeric', 'numeric', VARIADIC ARRAY['NaN', 'Infinity',
 	(SELECT array_agg((random() * 1e6 - 5e5)::numeric(20, 4)::text) FROM generate_series(1, 60)));
 SELECT make_values('fixed_numeric', 'numeric(10,2)', VARIADIC (SELECT array_agg((random() * 100 - 50)::text) FROM generate_series(1, 100)));
 
--- values that are compressed, or stored elsewhere
+-- values that are compressed or stored out of line
 CREATE TABLE toasted (t text COLLATE "C", c bpchar COLLATE "C", b bytea, n numeric, i text COLLATE en);
 ALTER TABLE toasted ALTER t SET STORAGE EXTENDED, ALTER b SET STORAGE EXTERNAL, ALTER n SET STORAGE EXTERNAL;
 INSERT INTO toasted
@@ -235,19 +227,19 @@ INSERT INTO toasted SELECT s, s, s::bytea, 5, s FROM unnest(ARRAY['a', 'b', 'ab'
 \o
 SELECT * FROM no_plan();
 
--- before all else under ICU: the words do not change when strings begin to be looked up
+-- this comes before all other tests of ICU: the words must not change when the lookup of weights begins
 SELECT is(rowkey_check(format('SELECT s COLLATE %I AS s FROM icu_strings', name), 's'), 'lossy', 'ICU: ' || name) FROM icu_collations;
-SELECT ok(count(*) > 30, 'ICU: collations') FROM icu_collations;
--- ICU's sort key has eight letters in its head
+SELECT ok(count(*) > 30, 'ICU: there are more than 30 collations') FROM icu_collations;
+-- the first word of ICU's sort key has eight letters
 SELECT is(rowkey_distinct($$SELECT 'pneumonias' || chr(i) COLLATE "und" AS s FROM generate_series(ascii('a'), ascii('z')) i$$, 's'),
 	CASE WHEN rowkey_by_weights() THEN 26 ELSE 1 END, 'ICU: the eleventh letter counts');
 SELECT is(rowkey_distinct($$SELECT 'pneu' || chr(i) || 'x' COLLATE "und-u-kn-true" AS s FROM generate_series(ascii('a'), ascii('z')) i$$, 's'),
-	26, 'ICU: sort keys are taken for numbers');
+	26, 'ICU: words of numeric collations come from sort keys');
 
 SELECT check_alone(name, 'exact') FROM unnest(ARRAY['bool', 'char', 'int2', 'int4', 'float4', 'float8', 'date', 'time', 'timestamp', 'timestamptz',
 	'timetz', 'interval', 'oid', 'regclass', 'tid', 'macaddr', 'inet4', 'cidr', 'enum', 'domain', 'int8_ends', 'uuid_ends',
 	'short_text', 'short_bytea', 'short_numeric', 'fixed_numeric']) name;
--- two values share a word with each other at each end of 64 and 128 bits
+-- a word of 64 bits, or two of 128, have no room for NULL, so at each end of the range two values share a word
 SELECT check_alone(name, 'lossy') FROM unnest(ARRAY['int8', 'money', 'xid8', 'pg_lsn', 'macaddr8', 'uuid', 'inet',
 	'text', 'varchar', 'bpchar', 'name', 'bytea', 'icu', 'icu_nocase', 'icu_bpchar', 'numeric']) name;
 SELECT check_alone('bpchar_free', 'cautious');
@@ -256,12 +248,12 @@ SELECT check_alone('icu', 'lossy', 'USING ~<~', 'USING ~>~');
 SELECT check_alone('bpchar', 'lossy', 'USING ~<~', 'USING ~>~');
 SELECT is(rowkey_check('SELECT t FROM toasted', 't'), 'lossy', 'compressed text');
 SELECT is(rowkey_check('SELECT c FROM toasted', 'c'), 'cautious', 'compressed blanks');
-SELECT is(rowkey_check('SELECT b FROM toasted', 'b DESC'), 'lossy', 'bytea stored elsewhere');
-SELECT is(rowkey_check('SELECT n FROM toasted', 'n'), 'lossy', 'numeric stored elsewhere');
+SELECT is(rowkey_check('SELECT b FROM toasted', 'b DESC'), 'lossy', 'bytea stored out of line');
+SELECT is(rowkey_check('SELECT n FROM toasted', 'n'), 'lossy', 'numeric stored out of line');
 SELECT is(rowkey_check('SELECT i FROM toasted', 'i'), 'lossy', 'compressed text under ICU');
-SELECT is(rowkey_check('SELECT t, c, b, n, i FROM toasted', 'c, n DESC, b, t, i'), 'lossy', 'all of them');
+SELECT is(rowkey_check('SELECT t, c, b, n, i FROM toasted', 'c, n DESC, b, t, i'), 'lossy', 'all these types together');
 
--- pairs of kinds: what the first leaves open, the second must not decide
+-- pairs of kinds: if the words do not decide the first column, the words of the second column must not decide the order
 CREATE TABLE kinds AS
 SELECT * FROM unnest(ARRAY['bool', 'int4', 'int8', 'int8_ends', 'float8', 'uuid', 'inet', 'enum', 'text', 'short_text',
 	'bpchar', 'bytea', 'numeric', 'interval', 'timetz', 'icu']) WITH ORDINALITY AS kind(name, n);
@@ -275,14 +267,14 @@ SELECT matches(rowkey_check(
 	format('%s, %s: %s', a.name, b.name, x))
 FROM kinds a, kinds b, LATERAL (SELECT (a.n * 7 + b.n * 3 + i * 5)::int & 15 AS x FROM generate_series(1, 2) i) d;
 
--- exact columns stay exact together
+-- a key of exact columns is exact
 SELECT is(rowkey_check('SELECT a.v v1, b.v v2, c.v v3 FROM int8_ends a, int4 b, uuid_ends c', o), 'exact', o)
 FROM unnest(ARRAY['v1, v2, v3', 'v3 DESC, v1 NULLS FIRST, v2 DESC NULLS LAST', 'v2 DESC, v3 NULLS FIRST, v1 DESC']) o;
--- both crowded words of a column, with something after them
+-- columns whose values share words at both ends of the range, with a column after them
 SELECT is(rowkey_check('SELECT a.v v1, b.v v2, c.v v3 FROM int8 a, int8 b, int2 c', o), 'lossy', o)
 FROM unnest(ARRAY['v1, v2, v3', 'v1 DESC, v2 DESC, v3', 'v1 NULLS FIRST, v2 DESC NULLS LAST, v3']) o;
--- nothing follows ICU's word
-SELECT is(rowkey_check('SELECT a.v v1, b.v v2 FROM (SELECT v FROM icu WHERE v IS NULL) a, int4 b', 'v1, v2'), 'lossy', 'NULL under ICU, and more');
+-- the words of a text under ICU are the last words of a key
+SELECT is(rowkey_check('SELECT a.v v1, b.v v2 FROM (SELECT v FROM icu WHERE v IS NULL) a, int4 b', 'v1, v2'), 'lossy', 'NULL under ICU and another column');
 
 SELECT is(rowkey_refusal(q, o), wanted, coalesce(wanted, 'no refusal: ' || q))
 FROM (VALUES
@@ -302,12 +294,12 @@ FROM (VALUES
 	('SELECT a.v, b.v COLLATE libc AS t FROM icu a, text b', 'v, t', 'collation "libc" of column 2 compares by libc'),
 	('SELECT a.v, b.v COLLATE libc AS t FROM icu a, text b', 't, v', 'collation "libc" of column 1 compares by libc')
 	) cases(q, o, wanted);
--- sixteen words are taken, seventeen are not
+-- a key may have 16 words, but not 17
 SELECT is(rowkey_refusal('SELECT ' || columns || ' FROM int4', order_by), wanted, coalesce(wanted, 'no refusal: 16 columns'))
 FROM (SELECT n, string_agg('v + ' || i || ' AS v' || i, ', ') AS columns, string_agg('v' || i, ', ') AS order_by
 	  FROM (VALUES (16), (17)) limits(n), generate_series(1, n) i GROUP BY n) x
 	 JOIN (VALUES (16, NULL), (17, 'the key of 17 columns is longer than 16 words')) cases(n, wanted) USING (n);
 SELECT is(rowkey_check('SELECT ' || string_agg('v % ' || i || ' AS v' || i, ', ') || ' FROM short_numeric', string_agg('v' || i, ', ')),
-	'exact', 'sixteen words') FROM generate_series(2, 9) i;
+	'exact', 'a key of 16 words') FROM generate_series(2, 9) i;
 
 SELECT * FROM finish();

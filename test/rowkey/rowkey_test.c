@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * rowkey_test.c
- *		Row keys against core's ORDER BY.
+ *		SQL functions that compare row keys with core's ORDER BY.
  *
- * A module of its own, for tests only.  Its functions take a query and what is
- * to be written after ORDER BY, have PostgreSQL plan the two together, and
- * read the columns off the Sort node on top of the plan, as the GpuSort node
- * does.  What that plan returns is core's order.
+ * They are a module for tests (see test/modules.mk).  Each function takes a query and an
+ * ORDER BY list, lets PostgreSQL plan both together, and reads the columns from the
+ * Sort node on top of the plan, as the GpuSort node does.  The rows of the plan are in
+ * core's order.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,28 +34,28 @@ PG_FUNCTION_INFO_V1(rowkey_check);
 PG_FUNCTION_INFO_V1(rowkey_distinct);
 PG_FUNCTION_INFO_V1(rowkey_by_weights);
 
-/* All pairs of rows are compared up to so many rows, beyond that a sample. */
+/* Of up to ALL_PAIRS_ROWS rows, all pairs are compared; of more rows, a sample of pairs. */
 #define ALL_PAIRS_ROWS	200
 #define SAMPLE_PAIRS	5000
 
-/* What follows the words must stay as it is. */
+/* A word that follows the words of each key and must not be overwritten. */
 #define CANARY	UINT64CONST(0xC0FFEE0DDBA11)
 
 typedef struct Rows
 {
-	int			count;
-	int			words;
-	uint64	   *keys;			/* words + 1 each */
-	int		   *encoded;		/* order in which rows are encoded */
-	TupleTableSlot *a;
+	int			count;			/* rows */
+	int			words;			/* words of a key */
+	uint64	   *keys;			/* words + 1 per row, the last of them CANARY */
+	int		   *encoded;		/* the rows in the order in which they are encoded */
+	TupleTableSlot *a;			/* slots for a pair of rows */
 	TupleTableSlot *b;
-	int			reset_before;	/* the row, counted as they are encoded */
+	int			reset_before;	/* index in encoded of the row before which the key is reset */
 	int			i;				/* the pair that was compared last */
 	int			j;
-	bool		lossy;			/* said before the last reset or now */
+	bool		lossy;			/* whether the key was lossy before the last reset or is now */
 } Rows;
 
-/* Plans the query with its ORDER BY; reads the columns off the Sort node. */
+/* Plans the query with its ORDER BY, and reads the columns from the Sort node. */
 static SPIPlanPtr
 prepare(FunctionCallInfo fcinfo, GpusortSortColumn **columns, int *ncolumns)
 {
@@ -71,7 +71,7 @@ prepare(FunctionCallInfo fcinfo, GpusortSortColumn **columns, int *ncolumns)
 	cached = SPI_plan_get_cached_plan(prepared);
 	sort = (Sort *) linitial_node(PlannedStmt, cached->stmt_list)->planTree;
 	if (!IsA(sort, Sort))
-		elog(ERROR, "the plan's top node is no Sort: %s", sql);
+		elog(ERROR, "the plan's top node is not a Sort: %s", sql);
 
 	*ncolumns = sort->numCols;
 	*columns = palloc(sizeof(GpusortSortColumn) * sort->numCols);
@@ -87,12 +87,12 @@ prepare(FunctionCallInfo fcinfo, GpusortSortColumn **columns, int *ncolumns)
 		(*columns)[i].nulls_first = sort->nullsFirst[i];
 		(*columns)[i].type = exprType((Node *) entry->expr);
 	}
-	/* a plan that is not saved belongs to no resource owner */
+	/* no resource owner tracks a plan that is not saved */
 	ReleaseCachedPlan(cached, NULL);
 	return prepared;
 }
 
-/* Why gpusort cannot order the query so, or NULL. */
+/* rowkey_refusal(query text, order_by text) returns text: why gpusort cannot sort by the list, or NULL. */
 Datum
 rowkey_refusal(PG_FUNCTION_ARGS)
 {
@@ -144,8 +144,9 @@ shuffle(int *numbers, int count, pg_prng_state *random)
 }
 
 /*
- * The pair of rows i < j in core's order.  NULL if their words and the
- * comparators agree with it; *tie is set if words left it to the comparators.
+ * Checks rows i < j, which are in core's order.  Returns what is wrong, or NULL if the
+ * words and the comparators agree with core.  Sets *tie if the words of unequal rows
+ * are equal, so that the comparators must decide.
  */
 static const char *
 check_pair(GpusortRowKey *key, Rows *rows, int i, int j, bool *tie)
@@ -178,8 +179,9 @@ check_pair(GpusortRowKey *key, Rows *rows, int i, int j, bool *tie)
 }
 
 /*
- * Encodes all rows, in the order rows->encoded and with a reset before the
- * first or half way, which must not matter; checks what it can by itself.
+ * Encodes all rows in the order of rows->encoded, with a reset of the key before the
+ * first row or in the middle, which must make no difference.  Returns what is wrong
+ * with single keys, or NULL.
  */
 static const char *
 encode_rows(GpusortRowKey *key, Rows *rows)
@@ -204,7 +206,7 @@ encode_rows(GpusortRowKey *key, Rows *rows)
 		ExecStoreHeapTuple(SPI_tuptable->vals[row], rows->a, false);
 		gpusort_rowkey_encode(key, rows->a, words);
 		if (words[rows->words] != CANARY)
-			return "more words were written than there are";
+			return "more words were written than the key has";
 	}
 	rows->lossy |= gpusort_rowkey_lossy(key);
 	for (int word = 0; word < rows->words; word++)
@@ -215,14 +217,15 @@ encode_rows(GpusortRowKey *key, Rows *rows)
 		varying += pg_popcount64(vary);
 	}
 	if (varying > gpusort_rowkey_bits(key))
-		return psprintf("%d bits vary of %d", varying, gpusort_rowkey_bits(key));
+		return psprintf("%d bits vary, more than %d", varying, gpusort_rowkey_bits(key));
 	return NULL;
 }
 
 /*
- * 'exact' if the words decide all, 'lossy' if they left a pair of unequal rows
- * to the comparators and said so, 'cautious' if they said so without one; or
- * what is wrong.  Rows are encoded in three orders.
+ * rowkey_check(query text, order_by text) returns text: 'exact' if the words decide all
+ * pairs of rows, 'lossy' if the key is lossy and the words do not decide some pair of
+ * unequal rows, 'cautious' if the key is lossy though the words decide all pairs, or
+ * a description of what is wrong.  Encodes the rows in three orders.
  */
 Datum
 rowkey_check(PG_FUNCTION_ARGS)
@@ -260,7 +263,7 @@ rowkey_check(PG_FUNCTION_ARGS)
 	pg_prng_seed(&random, 1);
 	for (int turn = 0; turn < 3 && wrong == NULL; turn++)
 	{
-		/* which of two values comes first in a shared word is up to the order */
+		/* a new key, because the order of encoding may affect how values share a word */
 		if (turn > 0)
 			key = gpusort_rowkey_begin(columns, ncolumns);
 		rows.lossy = false;
@@ -307,7 +310,7 @@ by_value(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* How many different keys of one word the rows have. */
+/* rowkey_distinct(query text, order_by text) returns integer: the number of distinct keys, which have one word. */
 Datum
 rowkey_distinct(PG_FUNCTION_ARGS)
 {
@@ -341,7 +344,7 @@ rowkey_distinct(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(distinct);
 }
 
-/* Whether texts under ICU get their words by weights in this build. */
+/* rowkey_by_weights() returns boolean: whether this build makes words of texts under ICU from weights. */
 Datum
 rowkey_by_weights(PG_FUNCTION_ARGS)
 {

@@ -3,9 +3,9 @@
  * activity_test.c
  *		SQL functions that test src/base/activity.c.
  *
- * Sorts that are none: they begin, report and end as told.  The file that is
- * tested is included, so that what only a fault could leave in shared memory
- * can be put there.
+ * They begin, report and end sorts that do not exist.  The tested file is included here,
+ * so that these functions can write to shared memory what otherwise only a
+ * fault could leave there.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +27,8 @@ static GpusortActivity activities[2];
 /*
  * activity_begin(sort integer, age float8, transaction boolean) returns void
  *
- * Begins sort 0 or 1, as of so many seconds ago, in a memory context that
- * ends with the transaction, or with none.
+ * Begins sort 0 or 1, as if age seconds ago, in a memory context that ends with the
+ * transaction or with the session.
  */
 Datum
 activity_begin(PG_FUNCTION_ARGS)
@@ -61,9 +61,9 @@ activity_end(PG_FUNCTION_ARGS)
 /*
  * activity_forge(owner text) returns integer
  *
- * Takes all free slots in the name of this process ("me"), of this pid with
- * another's number ("number"), or of this number with a pid that no process
- * has ("pid").  Returns how many.
+ * Takes all free slots for an owner: this process ("me"), this pid with the number of
+ * another process ("number"), or this process's number with a pid that no process
+ * has ("pid").  Returns the number of slots taken.
  */
 Datum
 activity_forge(PG_FUNCTION_ARGS)
@@ -91,7 +91,7 @@ activity_forge(PG_FUNCTION_ARGS)
 /*
  * activity_fill_memory() returns integer
  *
- * Takes the shared memory that is left for late comers; how many kB it was.
+ * Allocates all spare shared memory of the server.  Returns its size in kB.
  */
 Datum
 activity_fill_memory(PG_FUNCTION_ARGS)

@@ -3,14 +3,14 @@
  * spill_test.c
  *		SQL functions that test src/store/spill.c.
  *
- * Not part of the extension: test/run.sh builds this file and the code it
- * tests as a module of its own, and test/spill/spill.pl calls it.
+ * They are not part of the extension: test/modules.mk builds this file with the code
+ * that it tests as a module, and test/t/021_spill.pl calls it.
  *
- * A row of spill_check() says where it was written, as run and place in it,
- * and all else follows from that: its words, the order that these hide, its
- * length and every byte of its tuple.  So a row that comes back is checked by
- * making it again, and that all come back by counting each run's.  Words are
- * of few values, so that ties are common, in every word.
+ * A tuple of spill_check() contains the spilled run and the position in it where the row
+ * was written, which determine everything else: the words, the order of rows with
+ * equal words, the tuple's length and each of its bytes.  So a row that comes back is
+ * checked by making it again, and the number of rows is checked for each spilled run.
+ * Words have few distinct values, so that ties are common in every word.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,35 +34,36 @@ PG_FUNCTION_INFO_V1(spill_check);
 PG_FUNCTION_INFO_V1(spill_cancel);
 PG_FUNCTION_INFO_V1(spill_bench);
 
-/* What every row of a run is, before it is sorted and written. */
+/* A row before it is sorted and written. */
 typedef struct Row
 {
 	uint64		words[GPUSORT_MAX_WORDS];
-	uint64		hidden;			/* order of rows of equal words, if lossy */
+	uint64		hidden;			/* orders rows with equal words if the key is lossy */
 } Row;
 
-/* How a tuple begins; bytes made from run and place follow. */
+/* The first fields of a tuple.  Bytes made from run and place follow. */
 typedef struct TupleStart
 {
-	uint32		t_len;
-	uint32		run;
-	uint64		place;
-	uint64		hidden;
+	uint32		t_len;			/* as in MinimalTupleData */
+	uint32		run;			/* the spilled run, from 0 */
+	uint64		place;			/* the position in the spilled run, from 0 */
+	uint64		hidden;			/* as in Row */
 } TupleStart;
 
 typedef struct Check
 {
-	int			words;
-	int			tuple_bytes_max;	/* 0: no tuples */
-	bool		lossy;
+	int			words;			/* words of a key */
+	int			tuple_bytes_max;	/* length of the longest tuple; 0: no tuples */
+	bool		lossy;			/* whether equal words may belong to unequal rows */
 	uint64		seed;
-	int			nruns;
-	uint64	   *run_rows;
-	Row		  **rows;			/* of each run, in order */
-	uint64	   *returned;		/* of each run, so far */
-	uint64		compared;
+	int			nruns;			/* spilled runs */
+	uint64	   *run_rows;		/* rows of each spilled run */
+	Row		  **rows;			/* the sorted rows of each spilled run */
+	uint64	   *returned;		/* rows of each spilled run that the merge has returned */
+	uint64		compared;		/* calls of compare_tuples() */
 } Check;
 
+/* Makes a random row. */
 static void
 fill_row(const Check *check, pg_prng_state *random, Row *row)
 {
@@ -113,7 +114,7 @@ compare_tuples(void *arg, MinimalTuple a, MinimalTuple b)
 	return x->hidden == y->hidden ? 0 : x->hidden < y->hidden ? -1 : 1;
 }
 
-/* The tuple of a row, in room for the longest. */
+/* Writes the tuple of a row to a buffer for the longest tuple. */
 static void
 fill_tuple(const Check *check, uint32 run, uint64 place, TupleStart *tuple)
 {
@@ -122,7 +123,7 @@ fill_tuple(const Check *check, uint32 run, uint64 place, TupleStart *tuple)
 	uint64		bits;
 
 	pg_prng_seed(&random, check->seed ^ ((uint64) run << 40) ^ place);
-	/* most tuples are short, so that extents hold many, and some the longest */
+	/* most tuples are short, so that extents hold many, and some have any length up to the longest */
 	if (pg_prng_uint64_range(&random, 0, 15) != 0)
 		most = Min(most, 100);
 	tuple->t_len = pg_prng_uint64_range(&random, Min(sizeof(TupleStart), most), most);
@@ -134,7 +135,7 @@ fill_tuple(const Check *check, uint32 run, uint64 place, TupleStart *tuple)
 		((unsigned char *) tuple)[i] = (unsigned char) ((bits * i) >> 32);
 }
 
-/* Which of a run's rows a row without a tuple is: the next one. */
+/* The spilled run of a row without a tuple: the first one whose next row has these words. */
 static int
 find_run(const Check *check, const uint64 *words)
 {
@@ -144,10 +145,11 @@ find_run(const Check *check, const uint64 *words)
 			compare_words(check, check->rows[run][check->returned[run]].words, words) == 0)
 			return run;
 	}
-	elog(ERROR, "words that are of no run's next row");
+	elog(ERROR, "no run's next row has these words");
 	return -1;					/* keep compiler quiet */
 }
 
+/* Merges the spilled runs and checks every row.  expected is a buffer for the longest tuple. */
 static void
 check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 {
@@ -166,12 +168,12 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 		Row		   *row;
 
 		if ((tuple != NULL) != (check->tuple_bytes_max > 0))
-			elog(ERROR, "row " UINT64_FORMAT ": a tuple where there is none, or none", count);
+			elog(ERROR, "row " UINT64_FORMAT ": a tuple is missing or unexpected", count);
 		if (tuple != NULL && ((uintptr_t) tuple % MAXIMUM_ALIGNOF != 0 || start->run >= check->nruns))
-			elog(ERROR, "row " UINT64_FORMAT ": not aligned, or no tuple of ours", count);
+			elog(ERROR, "row " UINT64_FORMAT ": the tuple is not aligned or has an unknown run", count);
 		run = tuple != NULL ? start->run : find_run(check, words);
 		if (check->returned[run] == check->run_rows[run])
-			elog(ERROR, "row " UINT64_FORMAT ": run %d has no more", count, run);
+			elog(ERROR, "row " UINT64_FORMAT ": run %d has no more rows", count, run);
 		row = &check->rows[run][check->returned[run]];
 		if (compare_words(check, row->words, words) != 0)
 			elog(ERROR, "row " UINT64_FORMAT ": wrong words", count);
@@ -204,11 +206,11 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 	for (int i = 0; i < 2; i++)
 	{
 		if (gpusort_spill_next(spill, &words, &tuple))
-			elog(ERROR, "a row after the last");
+			elog(ERROR, "a row came after the last one");
 	}
 }
 
-/* How many rows each run has: from none to several times the mean. */
+/* Distributes the rows to the spilled runs: from none to several times the mean. */
 static void
 share_rows(Check *check, uint64 rows, pg_prng_state *random)
 {
@@ -220,7 +222,7 @@ share_rows(Check *check, uint64 rows, pg_prng_state *random)
 			run = pg_prng_uint64_range(random, 0, run);
 		check->run_rows[run]++;
 	}
-	/* where there are enough, one without any, and one with one */
+	/* of three runs or more, one has no rows, and one has one row */
 	if (check->nruns > 2)
 	{
 		check->run_rows[0] += check->run_rows[1] + check->run_rows[2] - 1;
@@ -233,11 +235,11 @@ share_rows(Check *check, uint64 rows, pg_prng_state *random)
  * spill_check(rows bigint, words integer, tuple_bytes_max integer,
  *		runs integer, memory_kb integer, seed bigint, lossy boolean) returns text
  *
- * Writes runs of so many rows in all, merges them twice, and raises an error
- * if a row is missing, changed, out of order, or not stable, or rows, runs
- * and bytes are not counted right.  Returns how many runs were not empty,
- * whether the file took much more than the rows and an extent for each run,
- * merges included, and whether compare was called.
+ * Writes spilled runs that have this many rows together, and merges them twice.  Raises an
+ * error if a row is missing, changed, out of order or not stable, or if rows, runs
+ * or bytes are counted wrongly.  Returns the number of runs that were not empty, whether
+ * the file, merges included, took much more than the rows and one extent per run,
+ * and whether the comparator was called.
  */
 Datum
 spill_check(PG_FUNCTION_ARGS)
@@ -278,7 +280,7 @@ spill_check(PG_FUNCTION_ARGS)
 			fill_row(&check, &random, &check.rows[run][i]);
 		qsort_arg(check.rows[run], check.run_rows[run], sizeof(Row), compare_rows, &check);
 
-		/* not known from the start, as in a sort that meets its first long text */
+		/* lossy from the middle on, as in a sort that comes to its first long text */
 		if (check.lossy && run == check.nruns / 2)
 			gpusort_spill_set_lossy(spill);
 		filled += check.run_rows[run] > 0;
@@ -313,10 +315,9 @@ spill_check(PG_FUNCTION_ARGS)
 /*
  * spill_cancel(step text) returns void
  *
- * Sends itself a request to cancel in the midst of a spill: before a "write",
- * before a "merge" that has more runs than buffers, or before the "next" of
- * half the rows.  Nothing here looks at it, and what is left of the step has
- * many extents.
+ * Sends itself a cancel request during a spill: before a "write", before a "merge" of
+ * more runs than buffers, or in the middle of "next".  This function does not check
+ * for interrupts, so store/spill.c must, and the rest of each step has many extents.
  */
 Datum
 spill_cancel(PG_FUNCTION_ARGS)
@@ -352,7 +353,8 @@ spill_cancel(PG_FUNCTION_ARGS)
  *		memory_kb integer, OUT write_ns float8, OUT merge_ns float8,
  *		OUT write_mb_s float8)
  *
- * What writing and what merging costs a row, of tuples of one length.
+ * Returns the time per row for writing and for merging, and the speed of writing, with
+ * tuples of one length.
  */
 Datum
 spill_bench(PG_FUNCTION_ARGS)

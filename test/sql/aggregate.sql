@@ -1,5 +1,5 @@
 --
--- gpu_sort_agg(): the same as array_agg(value ORDER BY value)
+-- gpu_sort_agg() returns the same as array_agg(value ORDER BY value)
 --
 \pset null NULL
 
@@ -11,7 +11,7 @@ SELECT i % 300, n, n * 1000, n * 1000000000::bigint, n / 7.0, n / 7.0, date '200
 FROM (SELECT i, CASE WHEN i % 11 > 0 THEN (random() * 20000 - 10000)::int END n FROM generate_series(1, 5000) i) s;
 UPDATE numbers SET f4 = 'NaN', f8 = 'NaN', d = 'infinity', ts = '-infinity' WHERE g % 50 = 1;
 
--- every type, NULLs included
+-- every type, with NULLs
 SELECT gpu_sort_agg(i2) = array_agg(i2 ORDER BY i2) i2, gpu_sort_agg(i4) = array_agg(i4 ORDER BY i4) i4,
        gpu_sort_agg(i8) = array_agg(i8 ORDER BY i8) i8, gpu_sort_agg(f4) = array_agg(f4 ORDER BY f4) f4,
        gpu_sort_agg(f8) = array_agg(f8 ORDER BY f8) f8, gpu_sort_agg(d) = array_agg(d ORDER BY d) d,
@@ -37,14 +37,14 @@ SELECT g, a FROM (SELECT g / 100 g, gpu_sort_agg(DISTINCT i2 / 5000) a FROM numb
 SELECT g IS NULL total, count(*), bool_and(a = b)
 FROM (SELECT g, gpu_sort_agg(i4) a, array_agg(i4 ORDER BY i4) b FROM numbers GROUP BY ROLLUP (g)) s GROUP BY 1 ORDER BY 1;
 
--- groups of every small size, across the room in the state and in the first blocks
+-- groups of every small size: they fill the room in the state, then the first blocks
 SELECT bool_and(a = b AND c = d)
 FROM (SELECT n, gpu_sort_agg(x) a, array_agg(x ORDER BY x) b,
              gpu_sort_agg(x::int8) c, array_agg(x::int8 ORDER BY x) d
       FROM generate_series(1, 150) n, LATERAL (SELECT i * 7919 % 151 x FROM generate_series(1, n) i) s
       GROUP BY n) t;
 
--- FILTER, HAVING, several in one query, shared states
+-- FILTER, HAVING, several aggregates in one query, shared states
 SELECT gpu_sort_agg(i2) FILTER (WHERE i2 > 9950) FROM numbers;
 SELECT g FROM numbers GROUP BY g HAVING (gpu_sort_agg(i4))[1] < -9990000 ORDER BY g;
 SELECT gpu_sort_agg(i4) = gpu_sort_agg(i4), cardinality(gpu_sort_agg(i2)), cardinality(gpu_sort_agg(f8)) FROM numbers;
@@ -65,11 +65,11 @@ SELECT bool_and(a = (SELECT array_agg(x ORDER BY x) FROM unnest(b) x))
 FROM (SELECT gpu_sort_agg(i2) OVER w a, array_agg(i2) OVER w b
       FROM numbers WHERE g < 20 WINDOW w AS (ORDER BY g, i8)) s;
 
--- in subqueries that are run again
+-- in subqueries that are executed repeatedly
 SELECT g, (SELECT gpu_sort_agg(n.i2 / 2500) FROM numbers n WHERE n.g = o.g AND n.i2 IS NOT NULL)
 FROM generate_series(1, 3) o(g);
 
--- in a cursor, a prepared statement, parallel plans
+-- in a cursor, in a prepared statement, in parallel plans
 BEGIN;
 DECLARE c CURSOR FOR SELECT g, gpu_sort_agg(i2 / 5000) FROM numbers WHERE g < 3 GROUP BY g ORDER BY g;
 FETCH 2 FROM c;
@@ -86,7 +86,7 @@ SELECT gpu_sort_agg(i4) = array_agg(i4 ORDER BY i4) FROM numbers;
 SELECT count(*), bool_and(gpu_sort(ARRAY[i4, 0]) = ARRAY[least(i4, 0), greatest(i4, 0)]) FROM numbers WHERE i4 IS NOT NULL;
 RESET ALL;
 
--- an error half way, in a subtransaction; then once more
+-- an error half way, in a subtransaction, and a sort after it
 DO $$
 DECLARE
   result int[];

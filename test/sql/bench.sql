@@ -1,20 +1,20 @@
 --
 -- gpusort_bench()
 --
--- with the reason if there is no GPU, which is another one on each machine
+-- without a GPU a notice gives the reason, which differs between machines
 SET client_min_messages = warning;
 
--- sizes grow by four, and end with the one that was asked for
+-- sizes grow by a factor of four, and the last size is the requested one
 SELECT array_agg(DISTINCT n ORDER BY n) FROM gpusort_bench(10000, repeats => 1);
 SELECT array_agg(DISTINCT n ORDER BY n) FROM gpusort_bench(40000, repeats => 1);
 SELECT array_agg(DISTINCT n ORDER BY n) FROM gpusort_bench(100000, repeats => 1);
 
--- a row for the CPU engine and each size, which is what the others are compared with
+-- there is a row of the CPU engine for each size, with which the other rows are compared
 SELECT n, algorithm, total_ms >= sort_ms AND sort_ms > 0 AS timed, copy_in_ms, copy_out_ms,
        abs(mkeys_per_s - n / total_ms / 1000) < 1e-6 * mkeys_per_s AS rate, speedup, verified
 FROM gpusort_bench(50000, 'float8', 'zipf', 2) WHERE engine = 'cpu' ORDER BY n;
 
--- one for the GPU and each algorithm, if it can be used
+-- there is a row of the GPU for each algorithm, if there is a GPU
 SELECT array_agg(b.algorithm ORDER BY b.algorithm COLLATE "C") IS NOT DISTINCT FROM
        (SELECT array_agg(a ORDER BY a COLLATE "C") FROM pg_settings, unnest(enumvals) a
         WHERE name = 'gpusort.algorithm' AND (SELECT available FROM gpusort_status() WHERE engine = 'cuda')) AS all_algorithms,
@@ -28,7 +28,7 @@ FROM unnest(ARRAY['int4', 'int8', 'float4', 'float8']::regtype[]) t,
      LATERAL gpusort_bench(10000, t, d, 1)
 GROUP BY t, d ORDER BY t, d COLLATE "C";
 
--- the settings stay as they are, within the transaction too
+-- the settings do not change, not even within the transaction
 BEGIN;
 SET gpusort.engine = 'cpu';
 SET gpusort.algorithm = 'quicksort';
@@ -37,14 +37,14 @@ SELECT count(*) > 0 FROM gpusort_bench(10000, repeats => 1);
 SELECT current_setting('gpusort.engine'), current_setting('gpusort.algorithm'), current_setting('gpusort.min_rows');
 ROLLBACK;
 
--- the last sort is the last one measured
+-- gpusort_last_sort() shows the sort that was measured last
 SELECT rows, key_type FROM gpusort_last_sort();
 
--- the crossover is one of the sizes, or none
+-- the crossover is one of the sizes, or NULL
 SELECT gpusort_bench_crossover(10000, 'int8', 'sorted', 1) IN (10000) IS NOT FALSE;
 SELECT gpusort_bench_crossover(10000, 'int8', 'sorted', NULL);
 
--- it is where the GPU starts to be faster for good, with the algorithm that is set
+-- from this size on the GPU is faster at all larger sizes, with the algorithm that is set
 BEGIN;
 CREATE OR REPLACE FUNCTION gpusort_bench(
   rows bigint DEFAULT 10000000, key_type regtype DEFAULT 'integer', distribution text DEFAULT 'uniform', repeats integer DEFAULT 5,
@@ -71,7 +71,7 @@ SET LOCAL gpusort.algorithm = 'quicksort';
 SELECT gpusort_bench_crossover();
 ROLLBACK;
 
--- what is not allowed
+-- invalid arguments
 SELECT * FROM gpusort_bench(9999);
 SELECT * FROM gpusort_bench(1000000000000);
 SELECT * FROM gpusort_bench(10000, 'date');
@@ -80,7 +80,7 @@ SELECT * FROM gpusort_bench(10000, repeats => 0);
 SELECT * FROM gpusort_bench(10000, repeats => 101);
 SELECT * FROM gpusort_bench(NULL);
 
--- nor who
+-- roles without the privilege
 CREATE ROLE regress_gpusort;
 SET ROLE regress_gpusort;
 SELECT * FROM gpusort_bench(10000);

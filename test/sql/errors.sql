@@ -1,5 +1,5 @@
 --
--- Errors: what is refused, with which SQLSTATE, and that nothing breaks
+-- Errors: refused calls and their SQLSTATEs, and sorts after them
 --
 SELECT gpu_sort(ARRAY['b', 'a']);
 SELECT gpu_sort(ARRAY[1.5, 2]::numeric[]);
@@ -30,7 +30,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- gpusort_last_sort() is empty in a session without a sort, and after an error as it was
+-- gpusort_last_sort() is empty in a session without a sort, and unchanged after an error
 SELECT * FROM gpusort_last_sort() WHERE rows IS NOT NULL;
 SET gpusort.engine = 'cpu';
 SELECT gpu_sort(ARRAY[2, 1]);

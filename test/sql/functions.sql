@@ -18,7 +18,7 @@ SELECT gpu_sort(ARRAY['2024-02-29', 'infinity', '-infinity', '0001-01-01 BC', '1
 SELECT gpu_sort(ARRAY['2024-02-29 12:00', 'infinity', '-infinity', '1999-12-31 23:59:59.999999']::timestamp[]);
 SELECT gpu_sort(ARRAY['2024-02-29 12:00+02', 'infinity', '-infinity', '2024-02-29 11:00+00']::timestamptz[], true);
 
--- NULLs: last if ascending, first if descending, or where asked
+-- NULLs come last if ascending, first if descending, or as requested
 SELECT gpu_sort(ARRAY[2, NULL, 1, NULL, 3]);
 SELECT gpu_sort(ARRAY[2, NULL, 1, NULL, 3], true);
 SELECT gpu_sort(ARRAY[2, NULL, 1, NULL, 3], false, true);
@@ -43,7 +43,7 @@ SELECT gpu_sort(ARRAY[2, 1, 2, 1, 2]), gpu_argsort(ARRAY[2, 1, 2, 1, 2]);
 SELECT gpu_sort('[5:7]={3,1,2}'::int[]), gpu_argsort('[5:7]={3,1,2}'::int[]);
 SELECT array_lower(gpu_sort('[5:7]={3,1,2}'::int[]), 1);
 
--- positions: stable, NULLs in input order
+-- positions: the sort is stable, and NULLs keep the input's order
 SELECT gpu_argsort(ARRAY[30, 10, NULL, 20, 10, NULL]);
 SELECT gpu_argsort(ARRAY[30, 10, NULL, 20, 10, NULL], true);
 SELECT gpu_argsort(ARRAY[30, 10, NULL, 20, 10, NULL], false, true);
@@ -52,7 +52,7 @@ SELECT gpu_argsort(ARRAY['-0', 0, '-0', 0, 'NaN', '-1', 'NaN']::float8[]);
 SELECT gpu_argsort(ARRAY['-0', 0, '-0', 0, 'NaN', '-1', 'NaN']::float4[], true);
 SELECT gpu_argsort(ARRAY[5, 3, 5]::int2[]), gpu_argsort(ARRAY[5, 3, 5]::int8[]), gpu_argsort(ARRAY['2024-01-02', '2024-01-01']::date[]);
 
--- the bits that come back are those that went in
+-- values come back with the same bits
 SELECT array_agg(float8send(x) ORDER BY float8send(x))
 FROM unnest(gpu_sort(ARRAY['NaN', -'NaN'::float8, 1, '-0', 0, 'Infinity', -'NaN'::float8])) x;
 SELECT array_agg(float4send(x) ORDER BY float4send(x))
@@ -65,7 +65,7 @@ CREATE DOMAIN positive AS int CHECK (VALUE > 0);
 SELECT gpu_sort(ARRAY[3, 1, 2]::positive[]), pg_typeof(gpu_sort(ARRAY[3, 1, 2]::positive[]));
 DROP DOMAIN positive;
 
--- arrays that are not in their flat form, or not in line
+-- expanded arrays, and arrays that are stored out of line
 DO $$
 DECLARE
   a int[] := ARRAY[3, 1, 2];
@@ -89,7 +89,7 @@ SELECT gpu_sort(plain) = ARRAY(SELECT unnest(plain) ORDER BY 1),
 FROM toasted;
 DROP TABLE toasted;
 
--- as an index expression, in a view, in a prepared statement: an ordinary immutable function
+-- in an index expression, in a view, in a prepared statement: the function is immutable
 PREPARE sorted(int[]) AS SELECT gpu_sort($1, true);
 EXECUTE sorted('{1,3,2}');
 EXECUTE sorted('{}');
@@ -100,14 +100,14 @@ INSERT INTO indexed VALUES ('{2,1}'), ('{1,2}'), ('{3}');
 SELECT a FROM indexed WHERE gpu_sort(a) = '{1,2}' ORDER BY a;
 DROP TABLE indexed;
 
--- larger arrays, against core
+-- larger arrays, compared with core
 SELECT setseed(0.25);
 SELECT gpu_sort(a) = b AND gpu_sort(a, true) = c AND gpu_argsort(a) = d
 FROM (SELECT array_agg(x ORDER BY o) a, array_agg(x ORDER BY x) b, array_agg(x ORDER BY x DESC) c,
              array_agg(o ORDER BY x, o) d
       FROM (SELECT (random() * 1000000)::int x, i o FROM generate_series(1, 150000) i) s) t;
 
--- every object of the extension is documented; a view's row type, from 17 on a member of its own, is not one to users
+-- every object of the extension has a comment, except a view's row type, which is a member of the extension from version 17 on
 SELECT pg_describe_object(classid, objid, 0)
 FROM pg_depend d
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'

@@ -1,5 +1,5 @@
 --
--- ORDER BY itself: GpuSort in the place of Sort
+-- ORDER BY: GpuSort replaces Sort
 --
 
 LOAD 'gpusort';
@@ -12,7 +12,7 @@ SELECT i AS id, i % 7 AS a, CASE WHEN i % 11 > 0 THEN (i * 7919) % 1000 END AS k
 FROM generate_series(1, 1000) AS i;
 ANALYZE o;
 
--- small inputs stay with core; large ones are expected to be cheaper here
+-- small inputs are left to core; for large inputs GpuSort is expected to be cheaper
 EXPLAIN (COSTS OFF) SELECT * FROM o ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 10;
@@ -21,7 +21,7 @@ SET gpusort.enabled = off;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
 RESET gpusort.enabled;
 
--- the price of a sort counts where plans are chosen
+-- the cost of GpuSort affects the choice of plans
 CREATE TABLE wide AS SELECT (i * 7919) % 100003 AS k, repeat('x', 100) AS filler FROM generate_series(1, 40000) AS i;
 CREATE INDEX ON wide (k);
 VACUUM ANALYZE wide;
@@ -35,7 +35,7 @@ RESET work_mem;
 RESET random_page_cost;
 DROP TABLE wide;
 
--- from here on, every sort
+-- from here on, GpuSort does every sort
 SET gpusort.force = on;
 SET gpusort.min_rows = 0;
 
@@ -53,13 +53,13 @@ RESET enable_nestloop;
 EXPLAIN (COSTS OFF) SELECT a, k, count(*) FROM o GROUP BY GROUPING SETS ((a, k), (k));
 EXPLAIN (COSTS OFF, VERBOSE) WITH c AS MATERIALIZED (SELECT a, id FROM o ORDER BY id) SELECT * FROM c ORDER BY a;
 
--- what EXPLAIN ANALYZE adds; numbers, engine and algorithm are the machine's
+-- the lines that EXPLAIN ANALYZE adds; numbers, engine and algorithm depend on the machine
 CREATE FUNCTION explain_analyze(query text, options text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     line text;
 BEGIN
     FOR line IN EXECUTE format('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, BUFFERS OFF, %s) %s', options, query) LOOP
-        -- the device's copies, and what 18 adds to core's own nodes
+        -- lines about the device's copies, and lines that version 18 adds to core's nodes
         CONTINUE WHEN line ~ '^ *(Copy In Time|Copy Out Time|Storage|Window): ';
         RETURN NEXT regexp_replace(regexp_replace(line, '\d+(\.\d+)?', 'N', 'g'), '(Engine|Algorithm): .*', '\1: E');
     END LOOP;
@@ -81,7 +81,7 @@ END
 $$;
 SELECT explain_keys('SELECT * FROM o ORDER BY a, k');
 
--- results: stable, whatever the key
+-- results are stable for each kind of key
 SELECT id, a, k FROM o WHERE id <= 30 ORDER BY a DESC, k NULLS FIRST;
 SELECT string_agg(id::text, ' ') FROM (SELECT id FROM o WHERE id <= 40 ORDER BY a) AS s;
 SELECT string_agg(id::text, ' ') FROM (SELECT id FROM o WHERE id <= 40 ORDER BY a DESC) AS s;
@@ -93,8 +93,8 @@ SELECT DISTINCT ON (a) a, k, id FROM o ORDER BY a, k DESC NULLS LAST, id;
 SELECT * FROM o WHERE false ORDER BY k;
 SELECT k FROM o WHERE false ORDER BY k;
 
--- rows that the words of their keys do not decide: groups of strings that are
--- sorted by bytes, and of values that are compared
+-- rows that the words of their keys do not decide: tie groups of strings, which are
+-- sorted by bytes, and of values, which are compared
 CREATE TABLE ties AS SELECT g AS id, g % 3 AS b, 'https://www.example.org/page/' || md5((g % 9000)::text) AS u FROM generate_series(1, 20000) AS g;
 INSERT INTO ties SELECT id, b, left(u, 20 + id % 40) FROM ties WHERE id % 10 = 0;
 INSERT INTO ties SELECT id, b, repeat(u, 200) FROM ties WHERE id % 1000 = 0;
@@ -118,13 +118,13 @@ SELECT as_core('SELECT * FROM ties ORDER BY b, u COLLATE "C", id DESC');
 SELECT as_core('SELECT * FROM ties ORDER BY u::bpchar COLLATE "C", id DESC');
 SELECT as_core($$SELECT id, convert_to(u, 'UTF8') || decode(repeat('00', id % 5), 'hex') AS v FROM ties ORDER BY v DESC, id$$);
 SELECT as_core('SELECT id, (repeat($$9$$, 40) || id)::numeric AS n FROM ties ORDER BY n DESC, id');
--- strings that are cut behind one that is not, or that is NULL
+-- strings that the words cut off, after a string that they do not cut off or a NULL
 SELECT as_core('SELECT * FROM ties ORDER BY left(md5(b::text), 9) COLLATE "C", u COLLATE "C", id DESC');
 SELECT as_core('SELECT * FROM ties ORDER BY nullif(b, 1)::text COLLATE "C", u COLLATE "C" DESC, id');
 SET gpusort.memory_limit = '200kB';
 SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE "C" DESC, id');
 RESET gpusort.memory_limit;
--- what settling ties takes is counted: 28 bytes a row
+-- the memory for breaking ties is counted: 28 bytes per row
 CREATE FUNCTION memory_of(sort_key text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
     plan json;
@@ -137,19 +137,19 @@ $$;
 SELECT abs(memory_of('tied') - memory_of('whole') - count(*) * 28 / 1024) <= 1 AS counted FROM ties WHERE length(u) < 100;
 DROP TABLE ties;
 
--- rows that get longer, and shorter again, from one spilled run to the next
+-- rows get longer and shorter again from one spilled run to the next
 SET gpusort.memory_limit = '300kB';
 SELECT as_core('SELECT g, repeat(chr(65 + g % 20), 10 + 1500 * (g / 2000 % 2)) AS w FROM generate_series(1, 10000) AS g ORDER BY g % 100, g');
 RESET gpusort.memory_limit;
 
--- wide rows spill, then more narrow ones come than the LIMIT fetches
+-- wide rows spill, and then more narrow rows come than the LIMIT fetches
 SET work_mem = '4MB';
 SELECT k, length(w) FROM (
     SELECT g AS k, CASE WHEN g <= 200 THEN repeat(chr(65 + g % 20), 200000) ELSE 'n' END AS w
     FROM generate_series(1, 40000) AS g ORDER BY g LIMIT 3) AS s;
 RESET work_mem;
 
--- an ORDER BY that gpusort leaves to core says why (once caches are warm, and have nothing to say)
+-- if gpusort leaves an ORDER BY to core, a message says why (the caches are warm, so that they add no messages)
 EXPLAIN (COSTS OFF) SELECT v FROM (VALUES ('{2,1}'::int[]), ('{1}')) AS s (v) ORDER BY v;
 EXPLAIN (COSTS OFF) SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
 SET client_min_messages = debug1;
@@ -157,7 +157,7 @@ SELECT v FROM (VALUES ('{2,1}'::int[]), ('{1}')) AS s (v) ORDER BY v;
 SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
 RESET client_min_messages;
 
--- cursors, back and forth
+-- cursors that move back and forth
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id, k FROM o WHERE id <= 20 ORDER BY k, id;
 FETCH 3 FROM c;
@@ -179,7 +179,7 @@ FETCH BACKWARD 3 FROM c;
 FETCH FORWARD 9 FROM c;
 COMMIT;
 
--- the same where memory does not suffice to keep the result: core keeps it
+-- the same if memory does not suffice for the result: core's tuplesort does the sort
 SET gpusort.memory_limit = '64kB';
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id, k FROM o, generate_series(1, 4) ORDER BY k, id;
@@ -195,7 +195,7 @@ SELECT count(*), bool_and(ok) FROM (
     FROM (SELECT g AS k FROM o, generate_series(1, 20) AS g ORDER BY g) AS s) AS s;
 RESET gpusort.memory_limit;
 
--- again and again, with other parameters and with the same
+-- repeated execution with other parameters and with the same ones
 SELECT x.a, s.k FROM generate_series(1, 3) AS x (a),
     LATERAL (SELECT k FROM o WHERE o.a = x.a ORDER BY k DESC NULLS LAST LIMIT 2) AS s;
 SELECT x, (SELECT string_agg(k::text, ' ') FROM (SELECT k FROM o WHERE id < x ORDER BY k) AS s) FROM generate_series(5, 7) AS x;
@@ -211,7 +211,7 @@ BEGIN
 END
 $$;
 
--- a plan that outlives gpusort.enabled
+-- a plan made before gpusort.enabled was turned off
 PREPARE p AS SELECT k FROM o WHERE id <= 5 ORDER BY k;
 SET plan_cache_mode = force_generic_plan;
 EXECUTE p;
@@ -221,7 +221,7 @@ SELECT explain_analyze('EXECUTE p', 'TIMING OFF');
 RESET gpusort.enabled;
 DEALLOCATE p;
 
--- rows that change under the sort are rechecked by core
+-- core rechecks rows that change while they are sorted
 BEGIN;
 SELECT id FROM o WHERE id <= 3 ORDER BY k FOR UPDATE;
 ROLLBACK;

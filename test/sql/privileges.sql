@@ -1,5 +1,5 @@
 --
--- Privileges: sorting shows nobody what they may not read
+-- Privileges: a sort shows no role anything that it may not read
 --
 LOAD 'gpusort';
 SET gpusort.force = on;
@@ -25,7 +25,7 @@ CREATE POLICY own ON payroll.pay USING (boss = current_user);
 GRANT SELECT ON payroll.pay TO regress_gpusort_alice;
 GRANT SELECT (id, name) ON payroll.pay TO regress_gpusort_bob;
 
--- functions that tell what they are given, and are cheap enough to go first
+-- functions that print their arguments, and are cheap enough to be evaluated first
 CREATE FUNCTION payroll.leak(v text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS $$
 BEGIN
     RAISE NOTICE 'leak: %', v;
@@ -38,7 +38,7 @@ BEGIN
     RETURN v;
 END
 $$;
--- nodes in a query's plan
+-- the number of nodes of a kind in a query's plan
 CREATE FUNCTION payroll.nodes(query text, node text DEFAULT 'GpuSort') RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     line text;
@@ -53,7 +53,7 @@ $$;
 RESET ROLE;
 
 --
--- Row-level security: a third of the rows is alice's
+-- Row-level security: alice may see a third of the rows
 --
 SET ROLE regress_gpusort_alice;
 SELECT payroll.nodes('SELECT id, name, pay FROM payroll.pay ORDER BY pay');
@@ -66,7 +66,7 @@ SELECT name FROM payroll.pay ORDER BY payroll.leak_key(pay);
 SELECT DISTINCT ON (left(name, 4)) name FROM payroll.pay WHERE payroll.leak(name) ORDER BY left(name, 4), pay;
 SELECT name, row_number() OVER (ORDER BY pay DESC) FROM payroll.pay WHERE payroll.leak(name);
 
--- each side of a merge join is sorted
+-- a merge join sorts both sides
 SET enable_hashjoin = off;
 SET enable_nestloop = off;
 SELECT payroll.nodes('SELECT a.name, b.id FROM payroll.pay a JOIN payroll.pay b USING (pay)');
@@ -74,7 +74,7 @@ SELECT a.name, b.id FROM payroll.pay a JOIN payroll.pay b USING (pay) WHERE payr
 RESET enable_hashjoin;
 RESET enable_nestloop;
 
--- in parallel workers, back and forth, and by way of temporary files
+-- in parallel workers, with a scroll cursor, and with temporary files
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
@@ -98,14 +98,14 @@ RESET gpusort.memory_limit;
 SELECT gpu_sort_agg(pay), gpu_sort(array_agg(pay ORDER BY id)), gpu_argsort(array_agg(pay ORDER BY id)) FROM payroll.pay;
 SELECT gpu_sort_agg(pay), gpu_argsort(array_agg(pay), true) FROM payroll.pay WHERE payroll.leak(name);
 
--- as in core, whoever asks not to be filtered is refused
+-- as in core, row_security = off is an error
 SET row_security = off;
 SELECT id FROM payroll.pay ORDER BY pay;
 SELECT gpu_sort_agg(pay) FROM payroll.pay;
 RESET row_security;
 RESET ROLE;
 
--- a plan that is kept is not another role's
+-- a cached plan is not used for another role
 SET plan_cache_mode = force_generic_plan;
 PREPARE by_pay AS SELECT name FROM payroll.pay ORDER BY pay;
 PREPARE sorted AS SELECT gpu_sort_agg(pay) FROM payroll.pay;
@@ -121,7 +121,7 @@ DEALLOCATE ALL;
 RESET plan_cache_mode;
 
 --
--- Columns: bob may read id and name, but not order by pay
+-- Columns: bob may read id and name, but may not order by pay
 --
 ALTER TABLE payroll.pay DISABLE ROW LEVEL SECURITY;
 SET ROLE regress_gpusort_bob;
@@ -143,7 +143,7 @@ RESET ROLE;
 REVOKE ALL ON payroll.pay FROM regress_gpusort_bob;
 
 --
--- Views: what a security barrier holds back, no function of bob's is shown
+-- Views: bob's functions do not see rows that a security barrier hides
 --
 SET ROLE regress_gpusort_owner;
 CREATE VIEW payroll.barrier WITH (security_barrier) AS
@@ -159,17 +159,17 @@ SELECT payroll.nodes('SELECT name FROM payroll.barrier WHERE payroll.leak(name) 
 SELECT name FROM payroll.barrier WHERE payroll.leak(name) ORDER BY pay;
 SELECT name FROM payroll.barrier ORDER BY payroll.leak_key(pay) DESC;
 SELECT gpu_sort_agg(pay), gpu_argsort(array_agg(pay)) FROM payroll.barrier WHERE payroll.leak(name);
--- the sort is the view's, and the filter stays above it
+-- the sort belongs to the view, and the filter stays above it
 SELECT payroll.nodes('SELECT name FROM payroll.best WHERE payroll.leak(name)');
 SELECT name FROM payroll.best WHERE payroll.leak(name);
--- the function would have told: this view holds nothing back
+-- this view has no barrier, so the function prints the rows
 SELECT count(*) FROM (SELECT name FROM payroll.plain WHERE payroll.leak(name) ORDER BY pay OFFSET 0) AS s;
 SELECT id FROM payroll.invoker ORDER BY pay;
 SELECT id FROM payroll.pay ORDER BY id;
 RESET ROLE;
 
 --
--- SECURITY DEFINER: its sort is the owner's, and so is what there is to know of it
+-- SECURITY DEFINER: the sort runs as the owner, and only the owner may see its report
 --
 SET ROLE regress_gpusort_owner;
 CREATE FUNCTION payroll.ranking() RETURNS SETOF int LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -199,7 +199,7 @@ RESET ROLE;
 --
 -- The extension's own objects
 --
--- those withheld from PUBLIC; none can be planned below a barrier, or acts as another user
+-- functions that PUBLIC may not execute; no function is leakproof, and none is SECURITY DEFINER
 CREATE TEMP VIEW own AS
 SELECT p.oid::regprocedure AS function, has_function_privilege('regress_gpusort_bob', p.oid, 'EXECUTE') AS public, proleakproof, prosecdef
 FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
@@ -212,18 +212,18 @@ SELECT engine FROM gpusort_status() WHERE engine = 'cpu';
 SELECT count(*) FROM gpusort_activity;
 SELECT sorts > 0 AS counted FROM gpusort_counters();
 SELECT * FROM gpusort_bench(10000);
--- the aggregate's functions cannot be given another's state
+-- the aggregate's functions cannot be used with another state
 CREATE AGGREGATE pg_temp.forged (anynonarray) (SFUNC = gpu_sort_agg_transfn, STYPE = internal, FINALFUNC = gpu_sort_agg_finalfn, FINALFUNC_EXTRA);
 
 --
--- Settings: what all users share is not for one to set
+-- Settings: users may not change settings that all users share
 --
 SET gpusort.pool_limit = '16GB';
 SET gpusort.device_memory_limit = '64MB';
 SET gpusort.service_idle_timeout = 0;
 ALTER ROLE regress_gpusort_bob SET gpusort.pool_limit = '64MB';
 SELECT set_config('gpusort.pool_limit', '16GB', true);
--- nor threads for the CPU engine, where there are no processes for a query
+-- the CPU engine gets no threads if a query may have no parallel workers
 SET max_parallel_workers_per_gather = 8;
 SET max_parallel_workers = 0;
 SET gpusort.engine = 'cpu';

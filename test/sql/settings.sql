@@ -2,11 +2,11 @@
 -- Settings
 --
 LOAD 'gpusort';
--- builds for tests have those of faults, too
+-- the stand-in build also has settings for faults
 SELECT name, boot_val, unit, context, min_val, max_val, enumvals
 FROM pg_settings WHERE name LIKE 'gpusort.%' AND name NOT LIKE 'gpusort.fault%' ORDER BY name COLLATE "C";
 
--- none changes a result
+-- no setting changes a result
 SELECT setseed(0.75);
 CREATE TABLE t AS SELECT (random() * 1000)::int k FROM generate_series(1, 20000);
 CREATE TABLE expected AS SELECT array_agg(k ORDER BY k) a FROM t;
@@ -31,14 +31,14 @@ SET gpusort.algorithm = 'radixsort';
 SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 RESET gpusort.algorithm;
 
--- below gpusort.min_rows the backend sorts, whatever the engine
+-- below gpusort.min_rows the backend sorts, also with gpusort.engine = cuda
 SET gpusort.engine = 'cuda';
 SET gpusort.min_rows = 20001;
 SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 SELECT engine, rows, reason FROM gpusort_last_sort();
 DROP TABLE t, expected;
 
--- what is not allowed
+-- invalid values
 \set VERBOSITY terse
 SET gpusort.engine = 'tpu';
 SET gpusort.algorithm = 'bogosort';

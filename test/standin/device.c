@@ -1,30 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * device.c
- *		A stand-in for the device: gpusort_cuda.h on the CPU, for tests.
+ *		A stand-in for the device: implements gpusort_cuda.h on the CPU, for tests.
  *
- * Built by "make WITH_CUDA=standin" in place of kernels/, so that the GPU
- * service, the chunk pool and the requests can be tested on a machine without
- * a GPU.  Device memory is malloc'ed, copies are done at once, but are only
- * reported as done one poll later, so that the service's waits are exercised.
+ * "make WITH_CUDA=standin" builds it in place of kernels/, so that the GPU service,
+ * the chunk pool and the requests can be tested on a machine without a GPU.  Device
+ * memory is malloc'ed.  Copies are done at once, but reported as done one poll later,
+ * so that tests cover the service's waits.
  *
- * Every call is a site of src/base/fault.c.  It also fails as the environment
- * variable GPUSORT_STANDIN says, "site:status[:n[-m]]": at the n-th and later
- * passes (default: all), or those up to the m-th, in the life of a service; or
- * never returns: hang; or that, and keeps the service from ending in order, too:
- * stuck.  "uploaded:busy" makes uploads never arrive, and "sort:resorted" makes
- * sorts succeed, but only at the second attempt.
- * GPUSORT_STANDIN_SLOW is a number of milliseconds that every sort takes, and
- * GPUSORT_STANDIN_PATIENCE so many that the service waits for a call.
- * GPUSORT_STANDIN_HOLD names a folder: as long as it has a file of that name,
- * open, sort and close do not return, and an upload or download is not reported
- * as done.  GPUSORT_STANDIN_TRACE names a file to which every call of these and
- * every unregister is added, with its lane's number (0: none) and its bytes, for
- * a lane's close those of device memory that it had.
+ * Every call is a site of src/base/fault.c.  Environment variables control the device:
  *
- * Memory is counted as lanes count it: a key buffer that doubles, and for the
- * time of a sort a spare one, with rows instead two times (key, row), and with
- * several words also a level of the keys and the rows' order so far.
+ * GPUSORT_STANDIN, "site:status[:n[-m]]", makes the passes of a site from the n-th to
+ * the m-th fail, counted over the life of a service; by default n is 1 and there is no m.
+ * Three statuses are special: with "hang" the call never returns; with "stuck" it
+ * never returns and also prevents an orderly end of the service; "uploaded:busy" means
+ * that uploads never finish.  "sort:resorted" reports that each sort succeeded only
+ * at the second attempt.
+ *
+ * GPUSORT_STANDIN_SLOW is the time in ms that every sort takes at least.
+ * GPUSORT_STANDIN_PATIENCE is the time in ms that the service waits for a call.
+ *
+ * GPUSORT_STANDIN_HOLD names a folder.  While it contains a file of that name, open, sort
+ * and close do not return, and an upload or download is not reported as done.
+ *
+ * GPUSORT_STANDIN_TRACE names a file.  Each open, upload, sort, download, close and
+ * unregister adds a line with the lane's number (0: no lane) and a number of bytes; for
+ * the close of a lane these are the bytes of its device memory.
+ *
+ * Memory is counted as in kernels/: a lane has a key buffer that doubles.  A sort
+ * also takes a second buffer for keys; with rows it takes two buffers of (key, row)
+ * instead; and with several words it also takes a buffer for one level of the keys and
+ * one for the order of the rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,27 +49,27 @@ struct GpusortCudaDevice
 {
 	uint64_t	limit;
 	uint64_t	used;
-	int			lanes;			/* opened so far */
+	int			lanes;			/* lanes opened in the life of the service */
 	int			open_lanes;
 };
 
 struct GpusortCudaLane
 {
 	GpusortCudaDevice *dev;
-	int			number;
+	int			number;			/* from 1 */
 	char	   *keys;
-	uint64_t	capacity;
-	uint64_t	bytes;
-	uint32_t   *rows;
-	uint64_t	nrows;
-	bool		upload_pending;
-	uint64_t	queued;			/* downloads */
-	uint64_t	reported;
+	uint64_t	capacity;		/* bytes of the buffer at keys */
+	uint64_t	bytes;			/* bytes of uploaded keys */
+	uint32_t   *rows;			/* positions, after a sort */
+	uint64_t	nrows;			/* positions that count as device memory */
+	bool		upload_pending; /* whether an upload is not yet reported as done */
+	uint64_t	queued;			/* downloads begun */
+	uint64_t	reported;		/* downloads reported as done */
 };
 
 static GpusortCudaDevice the_device;
 
-/* The status that the environment, or else gpusort.fault, asks for here, or OK. */
+/* The status that GPUSORT_STANDIN or else gpusort.fault plans for this pass of a site, or OK. */
 static GpusortCudaStatus
 planned(GpusortFaultSite site, GpusortCudaError *err)
 {
@@ -97,6 +103,7 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 	return status;
 }
 
+/* Adds a line to the trace. */
 static void
 trace(const char *call, int lane, uint64_t bytes)
 {
@@ -118,7 +125,7 @@ sleep_ms(int ms)
 	nanosleep(&time, NULL);
 }
 
-/* Does the test hold such calls at the moment? */
+/* True while the test holds calls of this kind. */
 static bool
 is_held(const char *call)
 {
@@ -248,7 +255,7 @@ gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, Gpuso
 		uint64_t	capacity = 2 * lane->capacity;
 		char	   *keys;
 
-		/* old and new are there together for a moment */
+		/* the old and the new buffer exist at the same time */
 		if (capacity < lane->bytes + bytes || lane->dev->used + capacity > lane->dev->limit)
 			capacity = lane->bytes + bytes;
 		if (lane->dev->used + capacity > lane->dev->limit)
@@ -288,7 +295,7 @@ key_at(const char *keys, int width, uint64_t i)
 	return width == 4 ? ((const uint32_t *) keys)[i] : ((const uint64_t *) keys)[i];
 }
 
-/* Least significant digit first, with row numbers; stable. */
+/* Sorts keys with their rows from the least significant digit on.  Stable.  Returns false if out of memory. */
 static bool
 radix_sort(char *keys, uint32_t *rows, int width, uint64_t n)
 {
@@ -306,7 +313,7 @@ radix_sort(char *keys, uint32_t *rows, int width, uint64_t n)
 
 		for (uint64_t i = 0; i < n; i++)
 			start[((key_at(from, width, i) >> shift) & 255) + 1]++;
-		/* one digit that all keys have orders nothing */
+		/* a digit that is the same in all keys does not change the order */
 		if (n > 0 && start[((key_at(from, width, 0) >> shift) & 255) + 1] == n)
 			continue;
 		for (int d = 0; d < 256; d++)
@@ -338,7 +345,7 @@ radix_sort(char *keys, uint32_t *rows, int width, uint64_t n)
 	return done;
 }
 
-/* Is the key of row a above that of row b? */
+/* True if the key of row a is greater than that of row b. */
 static bool
 key_above(const uint64_t *keys, int words, uint32_t a, uint32_t b)
 {
@@ -353,7 +360,7 @@ key_above(const uint64_t *keys, int words, uint32_t a, uint32_t b)
 	return false;
 }
 
-/* Merges runs of rows that double; stable.  The keys stay. */
+/* Merges sorted lists of rows of doubling length.  Stable.  The keys do not move.  Returns false if out of memory. */
 static bool
 merge_sort(const uint64_t *keys, uint32_t *rows, int words, uint64_t n)
 {
@@ -363,14 +370,14 @@ merge_sort(const uint64_t *keys, uint32_t *rows, int words, uint64_t n)
 
 	if (spare == NULL)
 		return false;
-	for (uint64_t run = 1; run < n; run *= 2)
+	for (uint64_t length = 1; length < n; length *= 2)
 	{
 		uint32_t   *swap = from;
 
-		for (uint64_t start = 0; start < n; start += 2 * run)
+		for (uint64_t start = 0; start < n; start += 2 * length)
 		{
-			uint64_t	middle = start + run < n ? start + run : n;
-			uint64_t	end = middle + run < n ? middle + run : n;
+			uint64_t	middle = start + length < n ? start + length : n;
+			uint64_t	end = middle + length < n ? middle + length : n;
 			uint64_t	left = start;
 			uint64_t	right = middle;
 
@@ -391,7 +398,7 @@ merge_sort(const uint64_t *keys, uint32_t *rows, int words, uint64_t n)
 	return true;
 }
 
-/* Puts the merge keys of the rows in the place of the keys. */
+/* Replaces the keys by the merge keys of the sorted rows.  Returns false if out of memory. */
 static bool
 make_merge_keys(GpusortCudaLane *lane, const GpusortCudaSort *sort)
 {
@@ -449,7 +456,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 		 (sort->merge_key == NULL || (sort->merge_key->parts != 0 && !gpusort_merge_key_sound(sort->merge_key, sort->words)))))
 	{
 		snprintf(err->call, sizeof(err->call), "gpusort_cuda_sort");
-		snprintf(err->text, sizeof(err->text), "fewer keys than rows, or words that cannot be");
+		snprintf(err->text, sizeof(err->text), "fewer keys than rows, or an impossible kind of key");
 		return GPUSORT_CUDA_FAULT;
 	}
 	if (lane->dev->used + scratch > lane->dev->limit)

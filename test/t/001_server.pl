@@ -1,22 +1,15 @@
-# gpusort in a server of its own: with and without preload, cancelled, killed,
-# and without room for its service.  Whatever device there is or is not.
+# gpusort works with and without preload, after cancelled sorts, after crashes, and
+# without room for the GPU service.  The test suits every build and every machine.
 
 use strict;
 use warnings;
 
-use GpusortTest qw(is_back);
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-gpusort.min_rows = 1000
-shared_buffers = 256MB
-work_mem = 1GB
-fsync = off
-CONF
+my $node = new_node('main', settings => "gpusort.min_rows = 1000\nshared_buffers = 256MB\nwork_mem = 1GB\n");
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 $node->safe_psql('postgres', <<'SQL');
@@ -32,15 +25,15 @@ sub check_sort
 	my ($rc, $stdout, $stderr) = $node->psql('postgres',
 		"SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(0, 2999999) i) FROM t;"
 		. "SELECT record_image_eq(ROW(gpu_sort(a, true)), ROW(down)) FROM big");
-	is("$rc $stdout", "0 t\nt", "$name: right order");
-	my $warnings = () = $stderr =~ /WARNING:/g;
-	cmp_ok($warnings, '<=', 1, "$name: at most one warning");
-	like($stderr, $warnings ? qr/DETAIL:  \S+/ : qr/^$/, "$name: and that with its reason");
+	my $warnings = warnings_in($stderr);
+	is("$rc $stdout", "0 t\nt", "$name: the order is right");
+	cmp_ok($warnings, '<=', 1, "$name: there is at most one warning");
+	like($stderr, $warnings ? qr/DETAIL:  \S+/ : qr/^$/, "$name: the warning gives a reason");
 }
 
 check_sort('not preloaded');
 
-# a timeout in each kind of sort, and while the pool holds keys: none of them would end by itself
+# a timeout in each kind of sort, also while the pool holds keys; without it no query would end
 foreach my $query ('SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 100000)',
 	'SELECT cardinality(gpu_argsort(a)) FROM big, generate_series(1, 100000)',
 	'SELECT cardinality(gpu_sort_agg(k)) FROM t, generate_series(1, 100000)')
@@ -53,17 +46,15 @@ foreach my $query ('SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1,
 	}
 }
 
-# an error in the middle of an aggregate
 my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT cardinality(gpu_sort_agg(10 / (2000000 - k))) FROM t');
-like($stderr, qr/division by zero/, 'an error while gathering');
+like($stderr, qr/division by zero/, 'an error while gathering reaches the client');
 
-# a backend that is told to go
 $node->psql('postgres', "SET gpusort.engine = 'auto'; SELECT pg_terminate_backend(pg_backend_pid()), cardinality(gpu_sort(a)) FROM big");
 
-ok($node->poll_query_until('postgres', "SELECT max(pool_used) = 0 FROM gpusort_status()"), 'nothing of the pool is held');
-check_sort('after all that');
+ok($node->poll_query_until('postgres', "SELECT max(pool_used) = 0 FROM gpusort_status()"), 'all chunks of the pool are free');
+check_sort('after timeouts, an error and a termination');
 
-# a backend that is killed: the server restarts its processes, and goes on
+# after a backend is killed, the server restarts all its processes
 $node->append_conf('postgresql.conf', "restart_after_crash = on\n");
 $node->reload;
 my $log = -s $node->logfile;
@@ -71,34 +62,33 @@ my $log = -s $node->logfile;
 	"DO LANGUAGE plpgsql \$\$ BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', "
 	. "format('cat >/dev/null; (sleep 0.5; kill -9 %s) >/dev/null 2>&1 &', pg_backend_pid())); END \$\$;"
 	. 'SELECT cardinality(gpu_sort(a)) FROM big, generate_series(1, 100)');
-like($stderr, qr/server closed the connection|connection to server was lost/, 'a backend is killed in a sort');
-ok(is_back($node, $log), 'the server comes back');
+like($stderr, qr/server closed the connection|connection to server was lost/, 'killing a sorting backend ends its session');
+ok(is_back($node, $log), 'the server comes back after the kill');
 check_sort('after the kill');
 
-# less device memory than the array needs, where there is a device
+# less device memory than the array needs, if there is a device
 $node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 67MB\n");
 $node->restart;
 check_sort('little device memory');
 is( $node->safe_psql('postgres', 'SELECT cardinality(gpu_argsort(a)), cardinality(gpu_sort(a)) FROM big;'
 	  . "SELECT engine = 'cpu' OR pieces > 4 FROM gpusort_last_sort()"),
-	"30000000|30000000\nt", 'little device memory: sorted in pieces');
+	"30000000|30000000\nt", 'little device memory: the device sorts in pieces');
 $node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 0\n");
 
-# no room for chunks: files cannot grow beyond 48 MB, segments are 64 MB
+# no room for chunks: files cannot grow beyond 48 MB, and segments have 64 MB
 $node->stop;
 my @limited = ('sh', '-c', 'ulimit -f 98304; exec "$@"', 'sh',
 	'pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile, 'start');
-run_log(\@limited) or die 'could not start the server with limited file sizes';
+start_by($node, @limited) or die 'could not start the server with limited file sizes';
 check_sort('shared memory full');
-run_log(['pg_ctl', '-w', '-D', $node->data_dir, 'stop']);
+$node->stop;
 $node->start;
 
-# no room for the service
+# no background worker slot for the GPU service
 $node->append_conf('postgresql.conf', "max_worker_processes = 0\n");
 $node->restart;
 check_sort('no worker slot');
 
-# preloaded
 $node->append_conf('postgresql.conf', "max_worker_processes = 8\nshared_preload_libraries = 'gpusort'\n");
 $node->restart;
 check_sort('preloaded');

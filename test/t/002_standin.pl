@@ -1,5 +1,5 @@
-# The GPU service, the chunk pool and every failure of a device, with the
-# stand-in device (test/standin/device.c) that does as the environment says.
+# The GPU service, the chunk pool, and every failure of a device: the environment
+# tells the stand-in device (test/standin/device.c) which call fails.
 
 use strict;
 use warnings;
@@ -9,17 +9,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('standin');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-gpusort.min_rows = 1000
-shared_buffers = 256MB
-work_mem = 1GB
-max_connections = 60
-fsync = off
-CONF
+my $node = new_node('standin', settings => "gpusort.min_rows = 1000\nshared_buffers = 256MB\nwork_mem = 1GB\nmax_connections = 60\n");
 
-# as few values of 8 bytes as come back in three chunks of 16 MB
+# slightly more values of 8 bytes than two chunks of 16 MB hold: the result has three chunks
 my $rows = 4_200_000;
 my $big = "SELECT cardinality(a), a[1], a[2000000], a[$rows] FROM "
   . "(SELECT gpu_sort_agg(i * 7919 % $rows) a FROM generate_series(1::bigint, $rows) i) s";
@@ -33,20 +25,19 @@ skip_without_standin($node);
 # Without a failure
 #
 is( $node->safe_psql('postgres', "$big; SELECT engine, pinned, rows, copy_in_bytes FROM gpusort_last_sort()"),
-	"$big_result\ncuda|t|$rows|" . 8 * $rows, 'a result of several chunks');
+	"$big_result\ncuda|t|$rows|" . 8 * $rows, 'a result of several chunks is right');
 pool_is_free($node, 'no failure');
 
-# each algorithm is asked for and reported under the same name
 foreach my $algorithm (qw(mppsort quicksort mergesort radixsort cub))
 {
 	is( $node->safe_psql('postgres',
 			"SET gpusort.algorithm = '$algorithm'; SELECT gpu_sort_agg(i % 1000) IS NULL FROM generate_series(1, 5000) i; "
 			  . "SELECT algorithm, engine FROM gpusort_last_sort()"),
-		"f\n$algorithm|cuda", "$algorithm is what the device sorts by");
+		"f\n$algorithm|cuda", "the device sorts by $algorithm if that is set, and reports it");
 }
 
 #
-# Failures: the CPU takes over, or it is an error if the device was demanded
+# Failures: the CPU sorts, or, with gpusort.engine = cuda, the query fails
 #
 my %reason = (
 	'open:no_driver' => qr/No NVIDIA driver was found/,
@@ -70,33 +61,32 @@ foreach my $plan (sort keys %reason)
 	my @lines = split /\n/, $stdout;
 	is("$rc $lines[0] $lines[1] $lines[2]", "0 $big_result cpu $big_result", "$plan: the CPU sorts");
 	like($lines[3], $reason{$plan}, "$plan: gpusort_last_sort() says why");
-	my $warnings = () = $stderr =~ /WARNING:/g;
-	is($warnings, 1, "$plan: one warning in a session");
-	like($stderr, $reason{$plan}, "$plan: with the reason");
+	is(warnings_in($stderr), 1, "$plan: the session has one warning");
+	like($stderr, $reason{$plan}, "$plan: the warning gives the reason");
 	pool_is_free($node, $plan);
 
 	($rc, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET gpusort.engine = 'cuda'; $big");
-	like($stderr, qr/ERROR:  55000.*HINT:  Set gpusort\.engine to "auto"/s, "$plan: an error if the device is demanded");
-	pool_is_free($node, "$plan, demanded");
+	like($stderr, qr/ERROR:  55000.*HINT:  Set gpusort\.engine to "auto"/s, "$plan: an error if gpusort.engine is cuda");
+	pool_is_free($node, "$plan, gpusort.engine is cuda");
 }
 
 #
-# A result that the check after the sort did not let pass at first
+# The check after the sort finds the first result out of order
 #
 {
 	restart_with($node, plan => 'sort:resorted');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()");
-	is("$rc $stdout", "0 $big_result\ncuda", 'sorted again: the right result, of the GPU');
+	is("$rc $stdout", "0 $big_result\ncuda", 'sorted again: the GPU delivers the right result');
 	like($stderr, qr/WARNING:  gpusort found a result of the GPU out of order and sorted it again/,
 		'sorted again: a warning says so');
 	pool_is_free($node, 'sorted again');
 }
 
 #
-# gpusort_bench() demands the device for as long as it measures it
+# gpusort_bench() sets gpusort.engine to cuda while it measures the device
 #
 restart_with($node);
-is( $node->safe_psql('postgres', <<'SQL'), "t|t|t\ncpu|quicksort|77", 'gpusort_bench: every algorithm, whatever is set, and as it was');
+is( $node->safe_psql('postgres', <<'SQL'), "t|t|t\ncpu|quicksort|77", 'gpusort_bench measures every algorithm, and restores the settings');
 SET gpusort.engine = 'cpu';
 SET gpusort.algorithm = 'quicksort';
 SET gpusort.min_rows = 77;
@@ -112,8 +102,8 @@ pool_is_free($node, 'gpusort_bench');
 restart_with($node, plan => 'open:no_driver');
 {
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT DISTINCT engine FROM gpusort_bench(10000, repeats => 1); SELECT gpusort_bench_crossover(10000) IS NULL');
-	is("$rc $stdout", "0 cpu\nt", 'gpusort_bench without a device: the CPU engine only');
-	like($stderr, qr/NOTICE:  gpusort_bench measures the CPU engine only\nDETAIL:  No NVIDIA driver was found/, 'with the reason');
+	is("$rc $stdout", "0 cpu\nt", 'gpusort_bench without a device measures the CPU engine only');
+	like($stderr, qr/NOTICE:  gpusort_bench measures the CPU engine only\nDETAIL:  No NVIDIA driver was found/, 'gpusort_bench without a device: a notice gives the reason');
 }
 
 restart_with($node, plan => 'sort:no_memory:3');
@@ -122,15 +112,15 @@ restart_with($node, plan => 'sort:no_memory:3');
 		"SET gpusort.min_rows = 77; SELECT * FROM gpusort_bench(10000, repeats => 1);\n"
 		. "SELECT current_setting('gpusort.engine'), current_setting('gpusort.algorithm'), current_setting('gpusort.min_rows')",
 		on_error_stop => 0);
-	is($stdout, 'auto|auto|77', 'gpusort_bench: the settings are as they were after an error');
-	like($stderr, qr/ERROR:  gpusort engine "cuda" could not sort.*CONTEXT:  gpusort_bench, 10000 rows, engine "cuda", algorithm "\w+"/s, 'which says what failed');
+	is($stdout, 'auto|auto|77', 'gpusort_bench restores the settings after an error');
+	like($stderr, qr/ERROR:  gpusort engine "cuda" could not sort.*CONTEXT:  gpusort_bench, 10000 rows, engine "cuda", algorithm "\w+"/s, 'gpusort_bench: the error says what failed');
 }
 pool_is_free($node, 'gpusort_bench, after an error');
 
 restart_with($node, slow => 20000);
 {
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET statement_timeout = '3s'; SELECT * FROM gpusort_bench(10000)");
-	like($stderr, qr/canceling statement due to statement timeout/, 'gpusort_bench is cancelled while the device sorts');
+	like($stderr, qr/canceling statement due to statement timeout/, 'gpusort_bench can be cancelled while the device sorts');
 }
 
 #
@@ -149,7 +139,7 @@ $psql->finish;
 is($stdout, "$big_result\ncpu|The GPU service was shut down.\n", 'service terminated: the CPU sorts');
 
 #
-# Cancel, timeout and termination while waiting: answered while the device is at it
+# Cancel, timeout and termination take effect while the device is still busy
 #
 foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
@@ -159,18 +149,18 @@ foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
 	ok($node->poll_query_until('postgres', $waiting), "$how: a backend waits");
 	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE query LIKE '%gpu_sort_agg%' AND pid <> pg_backend_pid()");
 	$psql->finish;
-	like($stderr, $how eq 'pg_cancel_backend' ? qr/canceling statement/ : qr/terminating connection/, "$how: has its error");
+	like($stderr, $how eq 'pg_cancel_backend' ? qr/canceling statement/ : qr/terminating connection/, "$how: the session gets the error");
 }
 restart_with($node);
 hold_device($node, 'sort');
 my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '3s'; $big");
-like($err, qr/canceling statement due to statement timeout/, 'statement_timeout while waiting');
+like($err, qr/canceling statement due to statement timeout/, 'statement_timeout ends a sort that waits for the device');
 restart_with($node, slow => 500);
 $node->psql('postgres', "SET statement_timeout = '2s'; $big");
 pool_is_free($node, 'statement_timeout');
 
 #
-# The pool runs out; the device's memory does, with others waiting
+# The pool is exhausted; then device memory is, while others wait for it
 #
 $node->append_conf('postgresql.conf', "gpusort.pool_limit = 64MB\n");
 restart_with($node);
@@ -178,7 +168,7 @@ restart_with($node);
 	"SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 3000000) i; SELECT engine FROM gpusort_last_sort();"
 	. "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000000::bigint) i; SELECT engine, reason FROM gpusort_last_sort()");
 is($out, "3000000\ncuda\n10000000\ncpu|The chunk pool is exhausted (gpusort.pool_limit).", 'pool exhausted: the CPU sorts');
-like($err, qr/WARNING:.*pool is exhausted/s, 'pool exhausted: a warning');
+like($err, qr/WARNING:.*pool is exhausted/s, 'pool exhausted: a warning says so');
 pool_is_free($node, 'pool exhausted');
 $node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\ngpusort.device_memory_limit = 100MB\n");
 
@@ -189,25 +179,25 @@ $node->pgbench('--no-vacuum --client=32 --jobs=2 --transactions=1', 0, [qr{proce
 SET gpusort.engine = 'cuda';
 SELECT 1 / (cardinality(gpu_sort_agg(i)) = 2000000)::int FROM generate_series(1, 2000000::bigint) i;
 }});
-is(scalar(service_pids($node)), 1, 'one service serves all');
+is(scalar(service_pids($node)), 1, '32 backends: one service serves all');
 pool_is_free($node, '32 backends');
 
 #
-# An idle service ends, and is started again when it is needed
+# An idle service ends, and the next sort starts another one
 #
 $node->append_conf('postgresql.conf', "gpusort.service_idle_timeout = 1\n");
 restart_with($node);
-is($node->safe_psql('postgres', $big), $big_result, 'a sort');
-ok(poll_services($node, 0), 'the idle service ends');
-is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'and comes back');
+is($node->safe_psql('postgres', $big), $big_result, 'idle service: a sort');
+ok(poll_services($node, 0), 'an idle service ends');
+is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'the next sort starts another service');
 
 #
-# Started with the server
+# A preloaded service starts with the server
 #
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'gpusort'\n");
 restart_with($node);
 ok(poll_services($node, 1), 'preloaded: the service starts with the server');
-is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'preloaded: a sort');
+is($node->safe_psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()"), "$big_result\ncuda", 'preloaded: the device sorts');
 $node->stop;
 
 done_testing();

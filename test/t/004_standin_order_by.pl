@@ -1,7 +1,6 @@
-# ORDER BY through the stand-in device (test/standin/device.c): keys of several
-# words; whole results, results in blocks and in pieces; spilled runs, each of
-# which goes to the device; and every failure on the way.  Whatever happens, the
-# rows come in core's order.
+# ORDER BY on the stand-in device (test/standin/device.c): keys of several words,
+# results as a whole, in blocks and in pieces, spilled runs, each of which the
+# device sorts, and every failure.  In each case the rows have core's order.
 
 use strict;
 use warnings;
@@ -11,32 +10,20 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('standin_order_by');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-session_preload_libraries = 'gpusort'
-gpusort.force = on
-gpusort.min_rows = 1000
-max_parallel_workers_per_gather = 0
-shared_buffers = 512MB
-# rows arrive in the order of id, on which the order of ties depends
-synchronize_seqscans = off
-work_mem = 1GB
-fsync = off
-jit = off
-CONF
+# without synchronize_seqscans rows arrive in the order of id, on which the order of ties depends
+my $node = new_node('standin_order_by', order_by => 1,
+	settings => "gpusort.min_rows = 1000\nshared_buffers = 512MB\nwork_mem = 1GB\nsynchronize_seqscans = off\n");
 
 my $last = 'SELECT engine, pieces, reason FROM gpusort_last_sort()';
 
-# ORDER BY $order as one number, which another sequence of rows does not have.
+# A query for the sequence of rows as one number.
 sub ordered
 {
 	my ($order, $from) = @_;
-	return 'SELECT sum(hashint8extended(id, place)::numeric) FROM (SELECT id, row_number() OVER () AS place '
-	  . "FROM (SELECT id, k, few, f, word FROM $from ORDER BY $order) AS s) AS s";
+	return order_number("SELECT id, k, few, f, word FROM $from ORDER BY $order");
 }
 
-# What core has for that.
+# That number as core's sort gives it.
 my %core;
 
 sub right
@@ -47,7 +34,7 @@ sub right
 	return $core{$query};
 }
 
-# The node's lines in EXPLAIN, under such settings.
+# The output of EXPLAIN ANALYZE under these settings.
 sub explained
 {
 	my ($order, $from, $settings) = @_;
@@ -59,7 +46,7 @@ restart_with($node, limit => '8GB');
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 skip_without_standin($node);
 
-# large: a key of three words takes two chunks of 16 MB, one of one word two with all rows of t
+# Keys of three words take two chunks of 16 MB for view large, and so do keys of one word for table t.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t AS SELECT i AS id,
 	CASE WHEN i % 100 <> 0 THEN hashint8extended(i, 1) END AS k,
@@ -80,32 +67,32 @@ foreach my $case (
 	[ $several, 'large' ],
 	[ 'f DESC, word NULLS FIRST, id', 'small' ],
 	[ 'few NULLS FIRST, f, k, id', 'small' ],
-	# what the words leave open is settled with the rows
+	# columns that the words do not decide are compared in the rows
 	[ 'word DESC, id', 'small' ],
 	[ 'few, word COLLATE "en-x-icu", k, id', 'small' ],
-	# stable: id is not asked for
+	# the sort is stable, and ORDER BY does not contain id
 	[ 'few, f', 'small' ],
 	[ 'few', 'small' ])
 {
 	my ($order, $from) = @$case;
-	# core sorts by id where gpusort need not be told to
+	# core's sort is not stable, so it needs id
 	my $whole = $order =~ /\bid$/ ? $order : "$order, id";
 	is($node->safe_psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($order, $from) . "; $last"),
 		right($whole, $from) . "\ncuda|1|", "ORDER BY $order");
-	like(explained($order, $from), qr/\(GpuSort\).*^ *Engine: cuda\n/ms, "ORDER BY $order: EXPLAIN tells the engine");
+	like(explained($order, $from), qr/\(GpuSort\).*^ *Engine: cuda\n/ms, "ORDER BY $order: EXPLAIN shows the engine");
 }
 pool_is_free($node, 'no failure');
 
-# each run that is spilled
-like(explained($several, 'large', "SET gpusort.memory_limit = '32MB'; "), qr/^ *Engine: cuda\n.*^ *Runs: [3-9]/ms, 'spilled runs are of the device');
+# spilled runs
+like(explained($several, 'large', "SET gpusort.memory_limit = '32MB'; "), qr/^ *Engine: cuda\n.*^ *Runs: [3-9]/ms, 'the device sorts each spilled run');
 is($node->safe_psql('postgres', "SET gpusort.memory_limit = '32MB'; SET gpusort.engine = 'cuda'; " . ordered($several, 'large')),
-	right($several, 'large'), 'and merge into the right order');
-# a chunk that is larger than the limit makes no run of a few rows
-like(explained($several, 'small', "SET gpusort.memory_limit = '1MB'; SET gpusort.min_rows = 0; "), qr/^ *Engine: cuda\n.*^ *Runs: \d\d?$/ms, 'runs are as large as the limit');
+	right($several, 'large'), 'merging spilled runs gives the right order');
+# a limit below the size of a chunk does not make runs of a few rows
+like(explained($several, 'small', "SET gpusort.memory_limit = '1MB'; SET gpusort.min_rows = 0; "), qr/^ *Engine: cuda\n.*^ *Runs: \d\d?$/ms, 'spilled runs are about as large as the limit');
 pool_is_free($node, 'spilled runs');
 
-# a result that is read back and forth, and one that is not read to its end
-is( $node->safe_psql('postgres', <<'SQL'), "100000|100000|1|100000|cuda", 'a scroll cursor');
+# a result that is read back and forth, and results that are not read to their end
+is( $node->safe_psql('postgres', <<'SQL'), "100000|100000|1|100000|cuda", 'a scroll cursor reads back and forth');
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id FROM small ORDER BY id IS NULL, id;
 CREATE TEMP TABLE seen (place int, id bigint);
@@ -134,19 +121,19 @@ foreach my $end ('CLOSE c', 'COMMIT', 'ROLLBACK', 'SELECT 1 / 0')
 }
 
 #
-# What the device has too little memory for: a piece is a chunk, 699,050 rows of three words
+# Too little device memory: a piece is one chunk, which holds 699,050 rows of three words
 #
 restart_with($node, limit => '67MB');
 foreach my $case (
 	[ $several, 4 ],
-	# each piece is beyond what the first one settled, above or below
+	# the words of later pieces lie outside the range of the first piece, above or below it
 	[ 'few, id, k', 4 ],
 	[ 'few IS NULL, id DESC, k', 4 ],
-	# words that tell few rows apart, and all of them alike
+	# words with few distinct values, and words that are all equal
 	[ 'few, f, word, id', 5 ],
 	[ 'few, few % 2', 3 ],
 	[ 'few IS NULL, few < 100', 3 ],
-	# what the words leave open is settled with the rows
+	# columns that the words do not decide are compared in the rows
 	[ 'few, word COLLATE "en-x-icu", k, id', 3 ],
 	[ 'few', 2 ])
 {
@@ -156,13 +143,13 @@ foreach my $case (
 		right($whole, 't') . "\ncuda|$pieces|", "ORDER BY $order: in pieces, and in core's order");
 }
 is( $node->safe_psql('postgres', ordered($several, 't') . "; SELECT copy_in_bytes, copy_out_bytes FROM gpusort_last_sort()"),
-	right($several, 't') . "\n52800000|26400000", 'eight bytes of a key come back with its row');
+	right($several, 't') . "\n52800000|26400000", 'each row is copied back with 8 bytes of its key');
 pool_is_free($node, 'in pieces');
 is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '60MB'; SET gpusort.engine = 'cuda'; " . ordered($several, 't')),
-	right($several, 't'), 'runs in pieces are spilled, and merged');
+	right($several, 't'), 'runs that were sorted in pieces can be spilled and merged');
 pool_is_free($node, 'runs in pieces');
 
-# failures half way: the CPU sorts what the device was given
+# failures half way: the CPU sorts the rows of the whole run
 foreach my $case (
 	[ '67MB', 'upload:fault:3', qr/CUDA call upload failed/ ],
 	[ '67MB', 'sort:fault:2', qr/CUDA call sort failed/ ],
@@ -174,11 +161,11 @@ foreach my $case (
 	restart_with($node, limit => $limit, plan => $plan);
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', ordered($several, 't') . "; $last");
 	like("$rc $stdout", qr/^0 \Q@{[right($several, 't')]}\E\ncpu\|\|$reason/, "pieces, $limit $plan: the CPU sorts");
-	unlike($stderr, qr/WARNING/, "pieces, $limit $plan: quietly: nobody asked for a device");
+	unlike($stderr, qr/WARNING/, "pieces, $limit $plan: ORDER BY does not warn");
 	pool_is_free($node, "pieces, $limit $plan");
 }
 
-# a run that was whole is cut, and a piece taken off the device is sorted again as it was
+# a whole run is cut into pieces, and a piece that lost its device memory is sorted again
 restart_with($node, limit => '8GB', plan => 'sort:no_memory:1-1');
 is($node->safe_psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, 't') . "; $last"),
 	right($several, 't') . "\ncuda|2|", 'a whole run that does not fit is cut');
@@ -194,7 +181,7 @@ $node->pgbench('--no-vacuum --client=6 --jobs=2 --transactions=2', 0, [qr{proces
 pool_is_free($node, '6 backends');
 
 #
-# Failures: the CPU sorts what the device was given, be it all or a run
+# Failures: the CPU sorts the whole run, spilled or not
 #
 foreach my $case (
 	[ 'open:no_driver', qr/No NVIDIA driver was found/ ],
@@ -210,19 +197,19 @@ foreach my $case (
 	restart_with($node, limit => '8GB', plan => $plan);
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', ordered($several, 'large') . "; $last");
 	like("$rc $stdout", qr/^0 \Q@{[right($several, 'large')]}\E\ncpu\|\|$reason/, "$plan: the CPU sorts");
-	unlike($stderr, qr/WARNING/, "$plan: quietly");
-	like(explained('word, id', 'small'), qr/^ *Engine: cpu\n.*^ *Reason: $reason/ms, "$plan: EXPLAIN tells why");
+	unlike($stderr, qr/WARNING/, "$plan: ORDER BY does not warn");
+	like(explained('word, id', 'small'), qr/^ *Engine: cpu\n.*^ *Reason: $reason/ms, "$plan: EXPLAIN shows the reason");
 	pool_is_free($node, $plan);
 
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; " . ordered($several, 'large'));
-	like($stderr, qr/ERROR:  .*gpusort engine "cuda"/s, "$plan: an error if the device is demanded");
-	pool_is_free($node, "$plan, demanded");
+	like($stderr, qr/ERROR:  .*gpusort engine "cuda"/s, "$plan: an error if gpusort.engine is cuda");
+	pool_is_free($node, "$plan, gpusort.engine is cuda");
 }
 foreach my $plan ('upload:fault:3', 'sort:fault:2', 'sort:no_memory:2-2', 'download:fault:3-3')
 {
 	restart_with($node, limit => '8GB', plan => $plan);
 	is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '32MB'; SET client_min_messages = error; " . ordered($several, 'large')),
-		right($several, 'large'), "$plan, in a later run than the first");
+		right($several, 'large'), "$plan, when a later spilled run is sorted: the order is right");
 	pool_is_free($node, "$plan, spilled");
 }
 
@@ -243,14 +230,14 @@ foreach my $order ($several, 'few, word COLLATE "en-x-icu", id')
 	pool_is_free($node, 'service terminated');
 }
 
-# a row that comes late, when all others are gathered and the first chunk is on the device
+# one row arrives late, when the backend has gathered all others and the device has the first chunk
 {
 	restart_with($node, limit => '8GB');
 	hold($node, 1);
 	my $from = "(SELECT * FROM large UNION ALL SELECT id, 0, 0::smallint, 0, NULL FROM (@{[late_row(1)]}) AS l (id)) AS u";
 	$psql = in_background($node, \$out, \$err, ordered($several, $from), $last);
 	ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
-	ok(poll_trace($node, 'upload 1'), 'and the device has some of it');
+	ok(poll_trace($node, 'upload 1'), 'the device has the first chunk');
 	kill 'TERM', service_pids($node);
 	let_go($node, 1);
 	$psql->finish;
@@ -264,7 +251,7 @@ foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
 	ok(poll_trace($node, 'sort 1'), 'the device sorts');
 	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE query LIKE '%ORDER BY few%' AND pid <> pg_backend_pid()");
 	$psql->finish;
-	like($err, qr/canceling statement|terminating connection/, $how);
+	like($err, qr/canceling statement|terminating connection/, "$how ends a sort on the device");
 	pool_is_free($node, $how);
 }
 $node->stop;

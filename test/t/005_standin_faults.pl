@@ -1,40 +1,31 @@
-# Every fault that src/base/fault.c can make, in every kind of sort: the first pass
-# of each site fails, then the second, and so on until the sort is done without
-# another pass; alone, with all that follow, and in a subtransaction with the
-# device demanded.  Each time, the result is right or the error is the one that
-# was made, nothing stays behind, and the next sort is one of the device again.
+# Injects every fault of src/base/fault.c into every kind of sort.  The first pass
+# of a site fails, then the second, and so on until the sort ends before the site
+# fails.  There are three modes: one pass fails, that pass and all later ones fail,
+# and one pass fails in a subtransaction with gpusort.engine = cuda.  Each time the
+# result must be right or the error be the injected one, nothing may stay allocated,
+# and the device must do the next sort.
 
 use strict;
 use warnings;
 
-use IPC::Run qw(start timeout);
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('standin_faults');
-$node->init;
-# 67 MB: a piece is one chunk of 16 MB
-$node->append_conf('postgresql.conf', <<'CONF');
-session_preload_libraries = 'gpusort'
-gpusort.force = on
+# with 67 MB of device memory a piece is one chunk of 16 MB
+my $node = new_node('standin_faults', order_by => 1, settings => <<'CONF');
 gpusort.min_rows = 100
 gpusort.device_memory_limit = 67MB
 gpusort.pool_limit = 256MB
 gpusort.service_idle_timeout = 0
-max_parallel_workers_per_gather = 0
 synchronize_seqscans = off
 statement_timeout = 30s
 work_mem = 64MB
-fsync = off
-jit = off
 CONF
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
-if ($node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'") != 1)
-{
-	plan skip_all => 'this build has no stand-in device';
-}
+skip_without_standin($node);
 
 $node->safe_psql('postgres', <<'SQL');
 SET gpusort.engine = 'cpu';
@@ -60,7 +51,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN 'ERROR:  ' || sqlstate;
 END $$;
 
--- What sorts hold once the service has come to rest, and files.
+-- What sorts still hold when the service has nothing more to do, and the number of temporary files.
 CREATE FUNCTION held() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	report text;
@@ -74,16 +65,16 @@ BEGIN
 END $$;
 SQL
 
-# ORDER BY as one number, which another sequence of rows does not have.
+# A query for the sequence of rows as one number.
 sub ordered
 {
-	my ($by_what) = @_;
-	return 'SELECT sum(hashint8extended(id, place)::numeric) FROM (SELECT id, row_number() OVER () AS place '
-	  . "FROM (SELECT id, k, few, word FROM t ORDER BY $by_what) AS s) AS s";
+	my ($order) = @_;
+	return order_number("SELECT id, k, few, word FROM t ORDER BY $order");
 }
 
-# Kinds of sorts, and which one is the next, if not the same again.  Where 2
-# million values take their time, they are compared as bytes, and not in every mode.
+# The kinds of sorts.  "next" is the sort that follows a fault, if not the same one.
+# The arrays of 2.2 million values are slow, so they are compared as bytes and
+# are not sorted in every mode.
 my %sorts = (
 	'gpu_sort' => { query => "SELECT record_image_eq(ROW(gpu_sort(a)), ROW(sorted))::text FROM arrays WHERE name = 'small'" },
 	'gpu_sort_agg' => { query => "SELECT (gpu_sort_agg(k) = (SELECT sorted FROM arrays WHERE name = 'small'))::text FROM t" },
@@ -117,7 +108,7 @@ foreach my $sort (values %sorts)
 		"SET gpusort.enabled = off; SET gpusort.engine = 'cpu'; $sort->{query}");
 }
 
-# Sites, and what each is made to fail with.
+# The sites, and the codes that each fails with.
 my %sites = (
 	worker => ['refused'],
 	request => ['refused'],
@@ -142,45 +133,39 @@ my %sites = (
 	download => [ 'no_memory', 'fault' ],
 	downloaded => ['fault']);
 
-# What has to begin anew for a site to be passed; nothing for all others.
+# What must be started again for a site to be passed; the other sites need nothing.
 my %begins = (
 	(map { $_ => ['service'] } qw(worker segment open register)),
 	map => [ 'service', 'session' ]);
 
 my @modes = (
 	{ name => 'once', times => '', engine => 'auto' },
-	{ name => 'from then on', times => '+', engine => 'auto' },
-	{ name => 'once, device demanded, in a subtransaction', times => '', engine => 'cuda', subtransaction => 1 });
+	{ name => 'and all later ones', times => '+', engine => 'auto' },
+	{ name => 'once, gpusort.engine is cuda, in a subtransaction', times => '', engine => 'cuda', subtransaction => 1 });
 
-# A psql that stays.
-my ($psql, $in, $out, $err);
+# The session of all sorts.
+my $session;
 
 sub begin_session
 {
-	if ($psql)
-	{
-		$in .= "\\q\n";
-		$psql->finish;
-	}
-	($in, $out, $err) = ("\\set VERBOSITY sqlstate\n", '', '');
-	$psql = start [ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err,
-	  timeout(10 * $PostgreSQL::Test::Utils::timeout_default);
+	leave($session) if $session;
+	$session = session($node);
+	$session->{in} .= "\\set VERBOSITY sqlstate\n";
 }
 
-# The lines of its answer, and the errors.
-sub ask
+# The lines of the session's answer, and its messages.
+sub ask_session
 {
-	($out, $err) = ('', '');
-	$in .= join('', map { "$_;\n" } @_) . "\\echo done\n\\warn done\n";
-	$psql->pump until ($out =~ /^done$/m && $err =~ /^done$/m) || !$psql->pumpable;
-	return ([ grep { $_ ne 'done' } split /\n/, $out ], [ $err =~ /^(\w+:  .*)$/mg ]);
+	$session->{err} = '';
+	my @lines = split /\n/, answer($session, @_);
+	return (\@lines, [ $session->{err} =~ /^(\w+:  .*)$/mg ]);
 }
 
 my $nothing_held = 'requests=0 of_these=0 chunks=0 segments_being_made=0 lanes=0 files=0';
 my %sites_fired;
 
-# Makes one fault in one sort.  Returns whether the site was passed often
-# enough, and what is wrong.
+# Injects one fault into one sort.  Returns whether the sort reached the pass that
+# fails, and a list of what is wrong.
 sub try_fault
 {
 	my ($sort, $mode, $begin, $site, $nth, $code) = @_;
@@ -188,12 +173,12 @@ sub try_fault
 	my $next = $sorts{ $sort->{next} // '' } // $sort;
 	my @wrong;
 
-	# a service that fails gives up the whole pool, too
-	ask("SET gpusort.engine = 'auto'", "SET gpusort.fault = 'upload:1:fault'", $sorts{gpu_sort}->{query},
+	# a fault ends the service, which also frees the whole pool
+	ask_session("SET gpusort.engine = 'auto'", "SET gpusort.fault = 'upload:1:fault'", $sorts{gpu_sort}->{query},
 		'RESET gpusort.fault', 'SELECT held()') if $begin eq 'service';
 	begin_session() if $begin;
 
-	my ($answer, $errors) = ask($sort->{settings} // 'RESET gpusort.min_rows', "SET gpusort.engine = '$mode->{engine}'",
+	my ($answer, $errors) = ask_session($sort->{settings} // 'RESET gpusort.min_rows', "SET gpusort.engine = '$mode->{engine}'",
 		"SET gpusort.fault = '$site:$nth$mode->{times}:$code'", $query, 'SELECT held()', 'SHOW gpusort.fault_report');
 	my ($passes) = ($answer->[-1] // '') =~ /^passes=(\d+) /;
 	my $held = $answer->[-2] // 'unknown';
@@ -208,18 +193,18 @@ sub try_fault
 	}
 	push @wrong, "held: $held" if $held ne $nothing_held;
 
-	($answer, $errors) = ask('RESET gpusort.fault', 'RESET gpusort.memory_limit', 'RESET gpusort.min_rows',
+	($answer, $errors) = ask_session('RESET gpusort.fault', 'RESET gpusort.memory_limit', 'RESET gpusort.min_rows',
 		"SET gpusort.engine = 'cuda'", $next->{query}, 'SELECT held()');
 	$result = join(' ', @$answer, @$errors);
 	push @wrong, "next: $result" if $result ne "$next->{right} $nothing_held";
 	return ($fired, @wrong);
 }
 
-# the sites are those that there are
+# the list of sites is complete
 my ($result, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.fault = 'nowhere:1:refused'");
 my ($there) = $stderr =~ /The sites are: (.*)$/m;
-# (memory is unpinned between sorts: 016_standin_hangs.pl)
-is(join(', ', sort grep { $_ ne 'unregister' } split /, /, $there // ''), join(', ', sort keys %sites), 'every site is known');
+# (the service unpins memory between sorts: see 016_standin_hangs.pl)
+is(join(', ', sort grep { $_ ne 'unregister' } split /, /, $there // ''), join(', ', sort keys %sites), 'this test knows every site');
 foreach my $wrong ('chunk', 'chunk:0:refused', 'chunk:1', 'chunk:1:53200', 'memory:1:refused', 'upload:1:nothing')
 {
 	($result, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.fault = '$wrong'");
@@ -227,7 +212,7 @@ foreach my $wrong ('chunk', 'chunk:0:refused', 'chunk:1', 'chunk:1:53200', 'memo
 }
 $node->safe_psql('postgres', 'CREATE ROLE someone');
 ($result, $stdout, $stderr) = $node->psql('postgres', "SET ROLE someone; SET gpusort.fault = 'chunk:1:refused'");
-like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.fault"/, 'and belongs to superusers');
+like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.fault"/, 'only superusers may set gpusort.fault');
 
 my $well;
 begin_session();
@@ -259,27 +244,26 @@ SORTS: foreach my $name (sort keys %sorts)
 				}
 			}
 		}
-		# what one fault has left behind would be found after all others, too
-		$well = is(join("\n", @wrong), '', "$name, every fault $mode->{name}");
+		# anything that one fault leaves behind would show after all later faults as well
+		$well = is(join("\n", @wrong), '', "$name: every fault, $mode->{name}, is handled");
 		last SORTS unless $well;
 	}
 }
-is(join(' ', sort keys %sites_fired), join(' ', sort keys %sites), 'every site was passed in some sort') if $well;
+is(join(' ', sort keys %sites_fired), join(' ', sort keys %sites), 'every site failed in some sort') if $well;
 
-# a device that never gets ready
+# a device whose copies never finish
 foreach my $site ($well ? ('uploaded', 'downloaded') : ())
 {
 	foreach my $name ('gpu_sort_agg', 'ORDER BY several words', 'gpu_sort in pieces')
 	{
 		my $next = $sorts{ $sorts{$name}->{next} // $name };
-		my ($answer, $errors) = ask("SET gpusort.engine = 'cuda'", "SET gpusort.fault = '$site:1+:busy'", "SET statement_timeout = '200ms'",
+		my ($answer, $errors) = ask_session("SET gpusort.engine = 'cuda'", "SET gpusort.fault = '$site:1+:busy'", "SET statement_timeout = '200ms'",
 			$sorts{$name}->{query}, 'RESET statement_timeout', 'SELECT held()', 'RESET gpusort.fault', $next->{query}, 'SELECT held()');
 		is(join("\n", @$errors, @$answer), "ERROR:  57014\n$nothing_held\n$next->{right}\n$nothing_held",
-			"$name, $site is never true: the statement is cancelled");
+			"$name, $site never succeeds: the statement can be cancelled");
 	}
 }
-$in .= "\\q\n";
-$psql->finish;
+leave($session);
 $node->stop;
 
 done_testing();

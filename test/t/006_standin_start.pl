@@ -1,8 +1,7 @@
-# Servers that start, stop and start again, with gpusort in
-# shared_preload_libraries, in session_preload_libraries or in none, where there
-# is a device and where there is none for one reason or another: sorts work at
-# once, tell which engine did it and why, and look for a device that is not
-# there only once in a while.
+# Servers start, stop and start again, with gpusort in shared_preload_libraries, in
+# session_preload_libraries or in neither, with a device and without one for
+# several reasons.  Sorts work at once, gpusort_last_sort() shows the engine and the
+# reason, and a missing device is not looked for at each sort.
 
 use strict;
 use warnings;
@@ -12,15 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('start');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-gpusort.force = on
-gpusort.min_rows = 1000
-max_parallel_workers_per_gather = 0
-fsync = off
-jit = off
-CONF
+my $node = new_node('start', settings => "gpusort.force = on\ngpusort.min_rows = 1000\nmax_parallel_workers_per_gather = 0\n");
 restart_with($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 skip_without_standin($node);
@@ -52,38 +43,38 @@ foreach my $preload ('none', 'session', 'shared')
 		}
 		else
 		{
-			is(scalar(service_pids($node)), 0, "$name: no service before it is needed") if $preload ne 'shared';
+			is(scalar(service_pids($node)), 0, "$name: no service runs before the first sort") if $preload ne 'shared';
 		}
 
-		# a plan first: what it needs is there from a session's first statement on
+		# a plan comes first, because it must work from a session's first statement on
 		like($node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT k FROM t ORDER BY k'),
-			$preload eq 'none' ? qr/^Sort\n/ : qr/^Custom Scan \(GpuSort\)\n/, "$name: ORDER BY");
+			$preload eq 'none' ? qr/^Sort\n/ : qr/^Custom Scan \(GpuSort\)\n/, "$name: ORDER BY has the expected node");
 		foreach my $session (1, 2)
 		{
 			my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
 			is("$rc $stdout", "0 t\n$engine|$reason", "$name: session $session sorts");
-			like($stderr, $reason ? qr/^[^\n]*WARNING:.*DETAIL:  \Q$reason\E/s : qr/^$/, "$name: session $session is told why");
+			like($stderr, $reason ? qr/^[^\n]*WARNING:.*DETAIL:  \Q$reason\E/s : qr/^$/, "$name: session $session is warned if there is no device");
 		}
 		is($node->safe_psql('postgres', "SELECT available, detail, service_pid IS NULL FROM gpusort_status() WHERE engine = 'cuda'"),
-			$reason ? "f|$reason|t" : 't|GPU service ready|f', "$name: gpusort_status()");
+			$reason ? "f|$reason|t" : 't|GPU service ready|f', "$name: gpusort_status() shows the state of the device");
 		my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");
-		is($rc, $reason ? 3 : 0, "$name: the device is demanded");
-		like($stderr, qr/ERROR:.*DETAIL:  \Q$reason\E/s, "$name: and missed") if $reason;
-		is($node->safe_psql('postgres', "SET gpusort.engine = 'cpu'; $sort"), "t\ncpu|", "$name: the CPU is demanded");
-		is(scalar(grep { /^open/ } traced($node)), 1, "$name: one look for a device");
-		is(scalar(service_pids($node)), $reason ? 0 : 1, "$name: " . ($reason ? 'no service' : 'one service'));
+		is($rc, $reason ? 3 : 0, "$name: gpusort.engine = cuda fails only without a device");
+		like($stderr, qr/ERROR:.*DETAIL:  \Q$reason\E/s, "$name: the error has the reason") if $reason;
+		is($node->safe_psql('postgres', "SET gpusort.engine = 'cpu'; $sort"), "t\ncpu|", "$name: gpusort.engine = cpu works");
+		is(scalar(grep { /^open/ } traced($node)), 1, "$name: the device was looked for once");
+		is(scalar(service_pids($node)), $reason ? 0 : 1, "$name: " . ($reason ? 'no service runs' : 'one service runs'));
 
-		# stopped in good order, and crashed, if not by restart_with()
+		# an orderly stop; restart_with() tests the immediate stop
 		my @segments = segments_of(service_pids($node));
-		cmp_ok(scalar(@segments), '>', 0, "$name: the service has shared memory") if !$reason;
+		cmp_ok(scalar(@segments), '>', 0, "$name: the service has mapped shared memory") if !$reason;
 		end_session($node);
 		$node->stop($plan eq '' ? 'smart' : 'fast');
-		is(join(' ', grep { -e } @segments), '', "$name: none is left behind") if !$reason;
-		unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak|exited with exit code [^01]/, "$name: the log has nothing of a crash");
+		is(join(' ', grep { -e } @segments), '', "$name: stopping removes the shared memory") if !$reason;
+		unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak|exited with exit code [^01]/, "$name: the log shows no crash");
 	}
 }
 restart_with($node);
-is($node->safe_psql('postgres', $sort), "t\ncuda|", 'a device is found again');
+is($node->safe_psql('postgres', $sort), "t\ncuda|", 'after these starts a device is found again');
 $node->stop;
 
 done_testing();

@@ -1,8 +1,8 @@
-# Whoever stops a sort, by whatever way and in whatever phase, is answered at
-# once, also while the device is busy, and nothing of the sort is left: no
-# chunk of the pool, no temporary file, no row in gpusort_activity.  The session
-# sorts on if it lives.  Stopped are sorts on the stand-in device, which is held
-# in each of its calls, and by rows that come late.
+# A sort can be stopped in each phase and in each way, also while the device is busy:
+# the session answers at once, and the sort leaves no chunk of the pool, no temporary
+# file and no row in gpusort_activity.  A session that survives can sort again.  To
+# stop a sort in a phase, the test holds a call of the stand-in device or makes
+# a row come late.
 
 use strict;
 use warnings;
@@ -24,14 +24,14 @@ VACUUM ANALYZE t;
 SQL
 
 my $agg = 'SELECT cardinality(gpu_sort_agg(k)) FROM t';
-# places in a sorted result; its consumer stops at the tenth
+# a query for the positions in a sorted result; it waits at the tenth row
 sub read_slowly
 {
 	my ($columns, $from) = @_;
 	return "SELECT count(stops_at(place)) FROM (SELECT row_number() OVER () AS place FROM (SELECT $columns FROM $from ORDER BY k OFFSET 0) AS s) AS s";
 }
 
-# What shows that a session sorts: right rows, by the device or not.
+# True if a session can sort, on the device or not.
 my $sorts = 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t';
 my $files = 'SELECT count(*) FROM pg_ls_tmpdir()';
 my $is_background = "application_name = 'background'";
@@ -42,7 +42,7 @@ sub reaches
 	return sub { return poll($node, $query); };
 }
 
-# Waits for the service; two do if another was first in line.
+# Waits until $count backends wait for the service.
 sub waits_for_service
 {
 	my ($count) = @_;
@@ -55,11 +55,12 @@ sub nothing_is_left
 	release_device($node);
 	pool_is_free($node, $name);
 	return is(ask($node, "$files; SELECT count(*) FROM gpusort_activity"), "0\n0",
-		"$name: no temporary file and no activity is left");
+		"$name: no temporary file and no row in gpusort_activity is left");
 }
 
-# Phases: what is held on the device or by lock 1, the query, when it is there.
-# A query that waits for a lock can be stopped by lock_timeout.
+# Phases.  "held" is the call of the device that is held, "lock" says that a row
+# waits for lock 1, and "reached" waits until the query is in this phase.
+# lock_timeout can stop a query that waits for a lock.
 my @phases = (
 	{ name => 'gathering keys', lock => 1, reached => reaches(waits_for(1)),
 		query => 'SELECT cardinality(gpu_sort_agg(k)) FROM (SELECT k FROM t UNION ALL ' . late_row(1) . ') AS u' },
@@ -82,10 +83,10 @@ my @phases = (
 	{ name => 'merging runs', lock => 1, settings => "gpusort.memory_limit = '1MB'", files => 1, reached => reaches(waits_for(1)),
 		query => read_slowly('k, word', 't') });
 
-# Who is to be stopped: of two, the one that came last.
+# The backend to stop: the youngest one.
 my $victim = "(SELECT pid FROM pg_stat_activity WHERE $is_background ORDER BY backend_start DESC LIMIT 1)";
 
-# Stops a query that is in such a phase, and looks at what that left.
+# Stops a query in a phase, and checks that nothing of it is left.
 sub stop_in_phase
 {
 	my ($phase, $how) = @_;
@@ -104,7 +105,7 @@ sub stop_in_phase
 	}
 
 	my @statements;
-	# stopped in a transaction that goes on without what it had begun
+	# the transaction goes on after rolling back to the savepoint
 	@statements = ('BEGIN', 'SAVEPOINT s', $query, 'ROLLBACK TO s', $files, 'SELECT pg_advisory_lock_shared(2)', $sorts, 'COMMIT')
 	  if $how eq 'cancelled';
 	@statements = (<<"SQL", $sorts) if $how eq 'caught' || $how eq 'lock_timeout';
@@ -127,19 +128,19 @@ SQL
 
 	hold($node, 2);
 	my $psql = in_background($node, \$out, \$err, @settings, @statements);
-	# a timeout comes by itself
+	# a timeout needs no signal from here
 	if ($how !~ /timeout/)
 	{
-		ok($phase->{reached}->(), "$name: there");
-		cmp_ok(ask($node, $files), '>', 0, "$name: with temporary files") if $phase->{files};
+		ok($phase->{reached}->(), "$name: the query reaches the phase");
+		cmp_ok(ask($node, $files), '>', 0, "$name: there are temporary files") if $phase->{files};
 		my $function = $how eq 'terminated' ? 'pg_terminate_backend' : 'pg_cancel_backend';
 		ask($node, "SELECT $function($victim)");
 	}
 
-	# the answer comes while whatever it waited for is held
+	# the answer comes while the device or the row is still held
 	if ($how ne 'terminated')
 	{
-		ok(poll($node, waits_for(2)), "$name: answered");
+		ok(poll($node, waits_for(2)), "$name: the session answers");
 		let_go($node, 1) if $phase->{lock};
 		if ($other)
 		{
@@ -168,10 +169,10 @@ SQL
 		'lock_timeout' => [ qr/^t\n$/, qr/^NOTICE:  caught: 0 files\n$/ ],
 		'statement_timeout' => [ qr/^0\n\nt\n$/, qr/^ERROR:  canceling statement due to statement timeout\n$/ ],
 		'terminated' => [ qr/^$/, qr/FATAL:  terminating connection due to administrator command/ ]);
-	# of a lock that was waited for, psql says more
+	# psql adds context lines about the lock
 	$err =~ s/^CONTEXT:.*\n(?:PL\/pgSQL.*\n)*//mg;
-	like($out, $expected{$how}[0], "$name: the session's answers");
-	like($err, $expected{$how}[1], "$name: the error");
+	like($out, $expected{$how}[0], "$name: the session's answers are right");
+	like($err, $expected{$how}[1], "$name: the session gets the error");
 	nothing_is_left($name);
 	return;
 }
@@ -186,23 +187,23 @@ foreach my $phase (@phases)
 }
 
 #
-# While the service starts, and while it ends
+# While the service starts and while it ends
 #
 restart_with($node);
 hold_device($node, 'open');
 my ($out, $err);
 my $psql = in_background($node, \$out, \$err, $agg, $sorts);
 ok(poll_trace($node, 'open 0'), 'the service starts');
-ok(waits_for_service(1)->(), 'and is waited for');
+ok(waits_for_service(1)->(), 'a backend waits for the starting service');
 ask($node, "SELECT pg_cancel_backend($victim)");
 ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%= array_agg%' AND $is_background"),
-	'cancelled while the service starts: answered');
+	'cancelled while the service starts: the session answers');
 release_device($node);
 $psql->finish;
-is($out, "t\n", 'and the session sorts on');
+is($out, "t\n", 'cancelled while the service starts: the session sorts again');
 nothing_is_left('cancelled while the service starts');
 
-# the last of an idle service
+# while an idle service ends
 $node->append_conf('postgresql.conf', "gpusort.service_idle_timeout = 1\n");
 foreach my $how ('served', 'cancelled', 'terminated')
 {
@@ -211,8 +212,8 @@ foreach my $how ('served', 'cancelled', 'terminated')
 	hold_device($node, 'close');
 	ok(poll_trace($node, 'close 0'), 'an idle service ends');
 	$psql = in_background($node, \$out, \$err, $agg, 'SELECT engine, reason FROM gpusort_last_sort()');
-	ok(waits_for_service(1)->(), "$how while an idle service ends: waits");
-	is(scalar(service_pids($node)), 1, "$how while an idle service ends: which is still there");
+	ok(waits_for_service(1)->(), "$how while an idle service ends: a backend waits");
+	is(scalar(service_pids($node)), 1, "$how while an idle service ends: the service still runs");
 	ask($node, 'SELECT pg_' . ($how eq 'cancelled' ? 'cancel' : 'terminate') . "_backend($victim)")
 	  if $how ne 'served';
 	if ($how eq 'served')
@@ -220,17 +221,17 @@ foreach my $how ('served', 'cancelled', 'terminated')
 		release_device($node);
 	}
 	$psql->finish;
-	is($out, $how eq 'served' ? "30000\ncuda|\n" : $how eq 'cancelled' ? "|\n" : '', "$how while an idle service ends: the answer");
+	is($out, $how eq 'served' ? "30000\ncuda|\n" : $how eq 'cancelled' ? "|\n" : '', "$how while an idle service ends: the answer is right");
 	like($err, $how eq 'served' ? qr/^$/ : $how eq 'cancelled' ? qr/canceling statement/ : qr/terminating connection/,
-		"$how while an idle service ends: the error");
+		"$how while an idle service ends: the error is right");
 	nothing_is_left("$how while an idle service ends");
 	is($node->safe_psql('postgres', "$sorts; SELECT engine FROM gpusort_last_sort()"), "t\ncuda", "$how while an idle service ends: sorts go on");
 }
 $node->append_conf('postgresql.conf', "gpusort.service_idle_timeout = 60\n");
 
 #
-# A cursor in a session that is idle: behind its last block, in the middle of
-# what the device returns, of pieces, and of spilled runs
+# A cursor of an idle session: at the end of its rows, and in the middle of a
+# result of the device, of pieces, and of spilled runs
 #
 restart_with($node, limit => '67MB');
 $node->safe_psql('postgres', 'CREATE TABLE large AS SELECT hashint8(i) AS k FROM generate_series(1, 5000000::bigint) AS i');
@@ -255,13 +256,13 @@ foreach my $case (
 		$psql->pump until $out =~ /ready/;
 		if ($how ne 'timeout')
 		{
-			is(ask($node, $idle), 't', "idle in $name, $how: idle");
+			is(ask($node, $idle), 't', "idle in $name, $how: the session is idle");
 			is(ask($node, 'SELECT max(pool_used) > 0 FROM gpusort_status()'), $name eq 'runs' ? 'f' : 't',
-				"idle in $name, $how: holds what it needs");
+				"idle in $name, $how: only results of the device hold chunks");
 		}
 		if ($how eq 'cancelled')
 		{
-			# nobody is there to hear it: the cursor goes on
+			# an idle session ignores a cancel, and the cursor goes on
 			ask($node, "SELECT pg_cancel_backend($victim)");
 			$in .= "MOVE ALL FROM c; FETCH 1 FROM c; SELECT 'end'; $sorts; COMMIT;\n";
 		}
@@ -272,15 +273,15 @@ foreach my $case (
 		{
 			hold($node, 2);
 			$psql->pump until $in eq '';
-			ok(poll($node, waits_for(2)), "idle in $name, $how: answered");
+			ok(poll($node, waits_for(2)), "idle in $name, $how: the session answers");
 			nothing_is_left("idle in $name, $how, in its transaction");
 			let_go($node, 2);
 		}
-		ok(poll($node, $gone), "idle in $name, $how: gone") if $how eq 'terminated' || $how eq 'timeout';
+		ok(poll($node, $gone), "idle in $name, $how: the session has ended") if $how eq 'terminated' || $how eq 'timeout';
 		$psql->finish;
-		like($out, qr/(?:^|\n)end\n\n?t\n$/, "idle in $name, $how: the session sorts on") if $how ne 'terminated' && $how ne 'timeout';
+		like($out, qr/(?:^|\n)end\n\n?t\n$/, "idle in $name, $how: the session sorts again") if $how ne 'terminated' && $how ne 'timeout';
 		like(slurp_file($node->logfile, $log), qr/FATAL:  terminating connection due to idle-in-transaction timeout/,
-			"idle in $name, $how: and why") if $how eq 'timeout';
+			"idle in $name, $how: the log gives the reason") if $how eq 'timeout';
 		nothing_is_left("idle in $name, $how");
 	}
 }

@@ -1,7 +1,7 @@
-# Processes that are killed while sorts are in every state: the GPU service, a
-# backend that gathers, one that waits for the device, one that has spilled, a
-# parallel worker, the postmaster.  Afterwards the server sorts on, and there is
-# no temporary file, no chunk and no segment of shared memory of before.
+# Processes are killed while sorts are in different states: the GPU service, a backend
+# that gathers, one that waits for the device, one that has spilled, a parallel
+# worker, and the postmaster.  Afterwards the server can sort, and no temporary
+# file, chunk or segment of shared memory of the earlier sorts is left.
 
 use strict;
 use warnings;
@@ -26,23 +26,22 @@ my $files = 'SELECT count(*) FROM pg_ls_tmpdir()';
 my $parallel = join '; ', map { "SET $_" } 'max_parallel_workers_per_gather = 2', 'parallel_setup_cost = 0',
   'parallel_tuple_cost = 0', 'parallel_leader_participation = off';
 
-# Sorts of each engine and kind, as the server should do them at any time.
+# Checks that the device sorts, that sorts can spill, and that nothing is held.
 sub sorts_on
 {
 	my ($name) = @_;
 	is( $node->safe_psql('postgres', "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; SELECT engine, reason FROM gpusort_last_sort()"),
 		"t\ncuda|", "$name: the device sorts");
-	is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '1MB'; "
-		  . "SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s"),
-		'30000|t', "$name: and what it sorts can be spilled");
+	is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '1MB'; " . in_order('SELECT k, word FROM t ORDER BY k')),
+		'30000|t', "$name: a sort can spill");
 	is( $node->safe_psql('postgres', "SELECT max(pool_used) FROM gpusort_status(); $files; SELECT count(*) FROM gpusort_activity"),
 		"0\n0\n0", "$name: nothing is held");
 	end_session($node);
 	return;
 }
 
-# Three sorts that do not end: one gathers, one is on the device, one has
-# spilled its rows and merges them.  Returns their pids by name, and the service's.
+# Starts three sorts that do not end: one gathers, one is on the device, and one has
+# spilled its rows and merges them.  Returns their pids and the service's by name.
 my @running;
 
 sub run_sorts
@@ -56,7 +55,7 @@ sub run_sorts
 	@running = ();
 	foreach my $sort (sort keys %sorts)
 	{
-		# the one that waits comes last
+		# the device is held for the last of them only
 		if ($sort eq 'sorts')
 		{
 			forget_trace($node);
@@ -66,10 +65,10 @@ sub run_sorts
 		push @running, in_background($node, \$out, \$err, "SET application_name = '$sort'; $sorts{$sort}");
 		my $event = $sort eq 'sorts' ? 'Extension' : 'PgSleep';
 		my $state = "FROM pg_stat_activity WHERE application_name = '$sort' AND wait_event = '$event'";
-		ok(poll($node, "SELECT count(*) = 1 $state"), "a backend $sort") or return;
+		ok(poll($node, "SELECT count(*) = 1 $state"), "a backend that $sort is running") or return;
 		$pids{$sort} = ask($node, "SELECT pid $state");
 	}
-	ok(poll_trace($node, 'sort \d+'), 'on the device');
+	ok(poll_trace($node, 'sort \d+'), 'a sort is on the device');
 	cmp_ok(ask($node, $files), '>', 0, 'there are temporary files');
 	end_session($node);
 	($pids{service}) = service_pids($node);
@@ -82,36 +81,36 @@ foreach my $preload ('', 'gpusort')
 	restart_with($node);
 	foreach my $victim ('service', 'gathers', 'sorts', 'merges')
 	{
-		my $name = ($preload ? 'preloaded, ' : '') . ($victim eq 'service' ? 'the service is killed' : "who $victim is killed");
+		my $name = ($preload ? 'preloaded, ' : '') . ($victim eq 'service' ? 'the service is killed' : "the backend that $victim is killed");
 		my %pids = run_sorts();
 		my @segments = segments_of(values %pids);
-		cmp_ok(scalar(@segments), '>', 0, "$name: there is shared memory");
+		cmp_ok(scalar(@segments), '>', 0, "$name: shared memory is mapped");
 		my $log = -s $node->logfile;
 		kill 'KILL', $pids{$victim};
-		ok(is_back($node, $log), "$name: the server comes back, though the device is held");
+		ok(is_back($node, $log), "$name: the server comes back while the device is held");
 		release_device($node);
 		$_->finish foreach @running;
-		is(join(' ', grep { -e } @segments), '', "$name: shared memory is gone");
-		is(join(' ', grep { kill 0, $_ } values %pids), '', "$name: and so are the processes");
-		is($node->safe_psql('postgres', $files), '0', "$name: and the temporary files");
-		ok(poll_services($node, 1), "$name: and the service is back") if $preload;
+		is(join(' ', grep { -e } @segments), '', "$name: the shared memory is gone");
+		is(join(' ', grep { kill 0, $_ } values %pids), '', "$name: the processes are gone");
+		is($node->safe_psql('postgres', $files), '0', "$name: the temporary files are gone");
+		ok(poll_services($node, 1), "$name: the service is back") if $preload;
 		sorts_on($name);
 	}
 }
 
 #
-# A preloaded service that is told to go comes back when it is needed
+# After a preloaded service was terminated, the next sort starts another one
 #
 {
 	my ($pid) = service_pids($node);
 	kill 'TERM', $pid;
 	ok(poll_services($node, 0), 'a preloaded service is terminated');
 	sorts_on('a preloaded service was terminated');
-	is(scalar(service_pids($node)), 1, 'and another one did it');
+	is(scalar(service_pids($node)), 1, 'a preloaded service was terminated: another one runs');
 }
 
 #
-# The postmaster is killed: all the others find out by themselves
+# After the postmaster is killed, all other processes end by themselves
 #
 foreach my $preload ('gpusort', '')
 {
@@ -123,10 +122,10 @@ foreach my $preload ('gpusort', '')
 	$node->kill9;
 	release_device($node);
 	$_->finish foreach @running;
-	ok(poll_until(sub { return !grep { kill 0, $_ } values %pids; }), "$name: the processes end");
+	ok(poll_until(sub { return !grep { kill 0, $_ } values %pids; }), "$name: the other processes end");
 	restart_with($node);
-	is(join(' ', grep { -e } @segments), '', "$name: the next one removes the shared memory");
-	is($node->safe_psql('postgres', $files), '0', "$name: and the temporary files");
+	is(join(' ', grep { -e } @segments), '', "$name: the next start removes the shared memory");
+	is($node->safe_psql('postgres', $files), '0', "$name: the next start removes the temporary files");
 	sorts_on($name);
 }
 
@@ -138,23 +137,23 @@ foreach my $mode ('fast', 'immediate')
 	my %pids = run_sorts();
 	my @segments = segments_of(values %pids);
 	my $log = -s $node->logfile;
-	# fast: who waits for the device goes at once, the service when it can
+	# at a fast stop, backends end at once, and the service after the device's current call
 	release_device($node) if $mode eq 'fast';
 	$node->stop($mode);
 	$_->finish foreach @running;
-	is(join(' ', grep { -e } @segments), '', "stopped, $mode: shared memory is gone");
+	is(join(' ', grep { -e } @segments), '', "stopped, $mode: the shared memory is gone");
 	is(join(' ', grep { kill 0, $_ } values %pids), '', "stopped, $mode: the processes are gone");
-	unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak/, "stopped, $mode: in order") if $mode eq 'fast';
+	unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak/, "stopped, $mode: the log shows no crash and no leak") if $mode eq 'fast';
 	restart_with($node);
 	is($node->safe_psql('postgres', $files), '0', "stopped, $mode: no temporary file is left");
 	sorts_on("stopped, $mode");
 }
 
 #
-# A parallel plan, whose workers are on the device: one may have got all rows
+# A parallel plan whose workers are on the device; one worker may have all rows
 #
 like($node->safe_psql('postgres', "$parallel; EXPLAIN (COSTS OFF) SELECT k, word FROM t ORDER BY k"),
-	qr/Gather Merge.*Workers Planned: 2.*GpuSort/s, 'workers sort');
+	qr/Gather Merge.*Workers Planned: 2.*GpuSort/s, 'the plan has workers that sort');
 foreach my $how ('killed', 'terminated', 'cancelled')
 {
 	my $name = "parallel workers, $how";
@@ -162,7 +161,7 @@ foreach my $how ('killed', 'terminated', 'cancelled')
 	my ($out, $err);
 	hold_device($node, 'sort');
 	my $psql = in_background($node, \$out, \$err, "$parallel; SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s", $files);
-	ok(poll($node, "SELECT count(*) > 0 $workers"), "$name: they wait for the device");
+	ok(poll($node, "SELECT count(*) > 0 $workers"), "$name: workers wait for the device");
 	my $pid = ask($node, "SELECT min(pid) $workers");
 	my $log = -s $node->logfile;
 	if ($how eq 'killed')
@@ -178,22 +177,22 @@ foreach my $how ('killed', 'terminated', 'cancelled')
 	{
 		release_device($node);
 		$psql->finish;
-		like($err, qr/server closed the connection|connection to server was lost/, "$name: the leader goes, too");
+		like($err, qr/server closed the connection|connection to server was lost/, "$name: the leader's session ends as well");
 	}
 	else
 	{
 		ok(poll($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"),
-			"$name: all go while the device is held");
+			"$name: all workers end while the device is held");
 		$psql->finish;
-		like($err, $how eq 'terminated' ? qr/terminating (?:background worker|connection)/ : qr/canceling statement/, "$name: the leader has the error");
-		is($out, "0\n", "$name: and goes on without temporary files");
+		like($err, $how eq 'terminated' ? qr/terminating (?:background worker|connection)/ : qr/canceling statement/, "$name: the leader gets the error");
+		is($out, "0\n", "$name: the leader's session goes on without temporary files");
 		release_device($node);
 		pool_is_free($node, $name);
 	}
 	sorts_on($name);
 }
-is($node->safe_psql('postgres', "$parallel; SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s"),
-	'30000|t', 'parallel workers sort on');
+is($node->safe_psql('postgres', "$parallel; " . in_order('SELECT k, word FROM t ORDER BY k')),
+	'30000|t', 'parallel workers can sort after all this');
 
 $node->stop;
 done_testing();

@@ -1,6 +1,6 @@
-# The limits that sorts on the device run into, and what shakes them: every
-# request slot taken, shared memory of each kind and too little of it, no free
-# worker, device memory that is taken away under load, storms of signals.
+# Sorts on the device at the limits of the server and under stress: every request
+# slot taken, each kind of shared memory and too little of it, no free background
+# worker, less device memory under load, and many signals.
 
 use strict;
 use warnings;
@@ -22,13 +22,13 @@ my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 my $sort = "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; $last";
 
 #
-# Every request slot taken: by cursors of one session, which are behind their first block
+# Every request slot is taken by cursors of one session, which have read their first block
 #
 SKIP:
 {
 	my ($room) = map { (split)[3] } grep { m{/dev/shm$} } `df -Pm /dev/shm 2>/dev/null`;
 	my ($memory) = slurp_file('/proc/meminfo') =~ /MemAvailable: +(\d+)/;
-	skip('96 requests take 3 GB of shared memory', 7) if ($room // 0) < 4096 || ($memory // 0) < 6_000_000;
+	skip('96 requests need 3 GB of shared memory', 7) if ($room // 0) < 4096 || ($memory // 0) < 6_000_000;
 
 	my $in = "BEGIN;\n" . join('', map { "DECLARE c$_ NO SCROLL CURSOR FOR SELECT k, word FROM t ORDER BY k;\nMOVE 1 FROM c$_;\n" } 1 .. 100)
 	  . "\\echo ready\n";
@@ -36,25 +36,25 @@ SKIP:
 	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err,
 		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 	$psql->pump until $out =~ /ready/ || $err =~ /ERROR/;
-	is($out . $err, "ready\n", 'a hundred cursors of one session');
+	is($out . $err, "ready\n", 'a session opens 100 cursors');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
 	is("$rc $stdout", "0 t\ncpu|Every request slot of the GPU service is in use.", 'every slot taken: the CPU sorts');
-	like($stderr, qr/WARNING:/, 'every slot taken: with a warning');
+	like($stderr, qr/WARNING:/, 'every slot taken: a warning says so');
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");
-	like($stderr, qr/ERROR:.*Every request slot/s, 'every slot taken: an error if the device is demanded');
+	like($stderr, qr/ERROR:.*Every request slot/s, 'every slot taken: an error if gpusort.engine is cuda');
 	$in .= "SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s;\nMOVE ALL FROM c1; FETCH BACKWARD 1 FROM c1;\n";
 	$psql->pump until $err =~ /ERROR/;
 	$in .= "ROLLBACK;\n$sort;\n";
 	$psql->finish;
-	like($out, qr/ready\n30000\nt\ncuda\|\n$/, 'every slot taken: the session sorts, and is served when its cursors are gone');
+	like($out, qr/ready\n30000\nt\ncuda\|\n$/, 'every slot taken: the session can sort, and on the device after closing its cursors');
 	pool_is_free($node, 'every slot taken');
-	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'every slot taken: and so is another');
+	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'every slot taken: the device sorts for other sessions afterwards');
 }
 
 #
-# No worker for the service: others have them all, until one ends
+# No background worker slot for the service, until another worker ends
 #
-# the launcher of logical replication is one, the other a parallel worker
+# the launcher of logical replication has one slot, a parallel worker the other
 $node->append_conf('postgresql.conf', "max_worker_processes = 2\n");
 restart_with($node);
 {
@@ -62,18 +62,18 @@ restart_with($node);
 	my $reason = 'No background worker slot is free for the GPU service (max_worker_processes).';
 	my $psql = in_background($node, \$out, \$err, 'SET max_parallel_workers_per_gather = 1; SET parallel_setup_cost = 0; '
 		  . 'SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SELECT count(*) FROM t WHERE pg_sleep(0.1) IS NOT NULL');
-	ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), 'a parallel worker');
+	ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), 'a parallel worker has the last slot');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
 	is("$rc $stdout", "0 t\ncpu|$reason", 'no worker slot: the CPU sorts');
-	like($stderr, qr/WARNING:.*DETAIL:  \Q$reason\E/s, 'no worker slot: with a warning');
+	like($stderr, qr/WARNING:.*DETAIL:  \Q$reason\E/s, 'no worker slot: a warning says so');
 	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'background' AND backend_type = 'client backend'");
 	$psql->finish;
-	ok(poll_until(sub { return ($node->psql('postgres', $sort))[1] eq "t\ncuda|"; }), 'a free worker slot: the device sorts');
+	ok(poll_until(sub { return ($node->psql('postgres', $sort))[1] eq "t\ncuda|"; }), 'a worker slot is free again: the device sorts');
 }
 $node->append_conf('postgresql.conf', "max_worker_processes = 8\n");
 
 #
-# Shared memory of each kind
+# Each kind of shared memory
 #
 foreach my $type ('mmap', 'sysv')
 {
@@ -81,61 +81,44 @@ foreach my $type ('mmap', 'sysv')
 	restart_with($node, limit => '67MB');
 	my $dir = $node->data_dir . '/pg_dynshmem';
 	is($node->safe_psql('postgres', "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM large; SELECT engine, pieces > 1 FROM gpusort_last_sort()"),
-		"t\ncuda|t", "$type: in pieces");
-	cmp_ok(scalar(grep { -s > 60_000_000 } glob("$dir/*")), '>', 0, "$type: segments are files") if $type eq 'mmap';
+		"t\ncuda|t", "$type: the device sorts in pieces");
+	cmp_ok(scalar(grep { -s > 60_000_000 } glob("$dir/*")), '>', 0, "$type: the segments are files") if $type eq 'mmap';
 	pool_is_free($node, $type);
 	end_session($node);
 	$node->stop;
-	is(join(' ', glob("$dir/*")), '', "$type: none is left behind");
+	is(join(' ', glob("$dir/*")), '', "$type: stopping the server leaves no file");
 }
 $node->append_conf('postgresql.conf', "dynamic_shared_memory_type = posix\n");
 
 #
-# Too little shared memory
-#
-# Starts the server with a /dev/shm of 50 MB, if this user may have one, or with
-# files that cannot grow beyond 48 MB.  A segment takes 64 MB.
+# Too little shared memory: a segment takes 64 MB
 {
-	my $start = 'exec pg_ctl -w -D "$0" -l "$1" start >/dev/null';
-	my $id = "--map-user=$> --map-group=" . ($) + 0);
-	my $own = "mount -t tmpfs -o size=50m,mode=1777 gpusort /dev/shm && exec unshare $id sh -c '$start' \"\$0\" \"\$1\"";
-	my @server = ($node->data_dir, $node->logfile);
-	my $kind = 'a /dev/shm of 50 MB';
-	if (system('unshare', '-Urm', 'sh', '-c', "mount -t tmpfs gpusort /dev/shm && unshare $id true >/dev/null 2>&1") == 0
-		&& start_by($node, 'unshare', '-Urm', 'sh', '-c', $own, @server))
-	{
-		like($node->safe_psql('postgres', "SELECT 1"), qr/^1$/, "$kind: the server starts");
-	}
-	else
-	{
-		$kind = 'files of at most 48 MB';
-		ok(start_by($node, 'sh', '-c', "ulimit -f 98304; $start", @server), "$kind: the server starts");
-	}
+	my $started = start_with_little_room($node, '/dev/shm', 50, 1777, 48);
+	my $kind = $started eq 'mounted' ? 'a /dev/shm of 50 MB' : 'files of at most 48 MB';
+	ok($started, "$kind: the server starts");
 	foreach my $time ('first', 'second')
 	{
 		my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
 		like("$rc $stdout", qr/^0 t\ncpu\|The chunk pool could not grow: could not resize shared memory segment .*(?:No space left on device|File too large)/,
-			"$kind: the CPU sorts, $time time");
-		like($stderr, qr/WARNING:.*DETAIL:  The chunk pool could not grow/s, "$kind: with a warning, $time time");
+			"$kind: the CPU does the $time sort");
+		like($stderr, qr/WARNING:.*DETAIL:  The chunk pool could not grow/s, "$kind: the $time sort warns");
 	}
-	is($node->safe_psql('postgres', "SELECT pool_bytes, pool_used FROM gpusort_status() WHERE engine = 'cuda'"), '0|0', "$kind: there is no pool");
+	is($node->safe_psql('postgres', "SELECT pool_bytes, pool_used FROM gpusort_status() WHERE engine = 'cuda'"), '0|0', "$kind: the pool is empty");
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "BEGIN; $sort; SELECT count(*) FROM t; COMMIT; SET gpusort.engine = 'cuda'; $sort");
-	like($stdout, qr/\n30000$/, "$kind: a transaction goes on");
-	like($stderr, qr/ERROR:.*could not grow/s, "$kind: an error if the device is demanded");
+	like($stdout, qr/\n30000$/, "$kind: the transaction goes on");
+	like($stderr, qr/ERROR:.*could not grow/s, "$kind: an error if gpusort.engine is cuda");
 }
 
 #
-# Device memory is taken away under load, and given back
+# gpusort.device_memory_limit is lowered and raised under load
 #
 restart_with($node, limit => '8GB');
 is($node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large; SELECT pieces FROM gpusort_last_sort()'), "2200000\n1",
-	'enough device memory: sorted whole');
+	'with enough device memory a run is sorted whole');
 {
 	my $script = $node->basedir . '/load.sql';
-	append_to_file($script, <<'SQL');
-SET gpusort.engine = 'cuda';
-SELECT 1 / (count(*) = 2200000 AND bool_and(up))::int FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k FROM large ORDER BY k OFFSET 0) AS s) AS s;
-SQL
+	append_to_file($script, "SET gpusort.engine = 'cuda';\nSELECT 1 / (count = 2200000 AND bool_and)::int FROM ("
+		  . in_order('SELECT k FROM large ORDER BY k') . ") AS s;\n");
 	my ($out, $err) = ('', '');
 	my $pgbench = IPC::Run::start([ 'pgbench', '-n', '-c', '3', '-j', '1', '-t', '1', '-f', $script, $node->connstr('postgres') ],
 		'>', \$out, '2>', \$err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
@@ -148,19 +131,19 @@ SQL
 		$pgbench->pump_nb;
 	}
 	$pgbench->finish;
-	like($out, qr{processed: 3/3}, "device memory changed $reloads times under load: right results");
-	unlike($err, qr/ERROR|aborted|WARNING/, 'and no error');
-	cmp_ok(scalar(grep { /^sort/ } traced($node)), '>=', 3, 'of the device');
+	like($out, qr{processed: 3/3}, "device memory changed $reloads times under load: results are right");
+	unlike($err, qr/ERROR|aborted|WARNING/, 'device memory changed under load: there is no error');
+	cmp_ok(times_traced($node, 'sort \d+'), '>=', 3, 'device memory changed under load: the device sorts');
 	pool_is_free($node, 'device memory changed under load');
 	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 67MB\n");
 	ask($node, 'SELECT pg_reload_conf()');
 	ok(poll_until(sub { return $node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large; SELECT pieces > 1 FROM gpusort_last_sort()') eq "2200000\nt"; }),
-		'less of it is obeyed');
-	is(scalar(service_pids($node)), 1, 'by the same service');
+		'a lower limit takes effect');
+	is(scalar(service_pids($node)), 1, 'there is still one service');
 }
 
 #
-# Signals that wake everybody for nothing
+# Signals that wake the backend and the service without a reason
 #
 foreach my $signal ('ALRM', 'URG', 'USR1')
 {
@@ -169,7 +152,7 @@ foreach my $signal ('ALRM', 'URG', 'USR1')
 	my ($out, $err);
 	hold_device($node, 'sort');
 	my $psql = in_background($node, \$out, \$err, 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM large; SELECT engine, pieces FROM gpusort_last_sort()',
-		"SET gpusort.memory_limit = '1MB'; SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s",
+		"SET gpusort.memory_limit = '1MB'; " . in_order('SELECT k, word FROM t ORDER BY k'),
 		"SET statement_timeout = '200ms'; SELECT count(s) FROM generate_series(1, 1000) AS i, LATERAL (SELECT gpu_sort_agg(k) AS s FROM t WHERE id > i OFFSET 0) AS s");
 	ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event_type = 'Extension'"),
 		"$signal: a backend waits for the device");
@@ -183,9 +166,9 @@ foreach my $signal ('ALRM', 'URG', 'USR1')
 		$psql->pump_nb;
 	}
 	$psql->finish;
-	cmp_ok($sent, '>=', 100, "$signal: a storm of them");
+	cmp_ok($sent, '>=', 100, "$signal: a storm of signals is sent");
 	is($out, "t\ncuda|2\n30000|t\n", "$signal: sorts go on");
-	is($err, "ERROR:  canceling statement due to statement timeout\n", "$signal: and a timeout is a timeout");
+	is($err, "ERROR:  canceling statement due to statement timeout\n", "$signal: a timeout still works");
 	is(join(' ', service_pids($node)), $pids[1], "$signal: the service goes on");
 	pool_is_free($node, $signal);
 }

@@ -1,33 +1,22 @@
-# A GpuSort that does not get to its end: cancelled in each of its phases,
-# by an error of its child, for want of temporary files, by a subtransaction's
-# abort, or because nobody asks for more.  Afterwards nothing is left: no
-# temporary file, no row in gpusort_activity, no warning in the log; and the
-# session sorts on.
+# A GpuSort ends early: it is cancelled in one of its phases, its child fails, there
+# is no room for temporary files, a subtransaction is rolled back, or a cursor is
+# closed.  Afterwards no temporary file and no row in gpusort_activity is left,
+# the log has no warning, and the session can sort.
 
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
-my $node = PostgreSQL::Test::Cluster->new('order_by');
-$node->init;
-$node->append_conf(
-	'postgresql.conf', q(
-session_preload_libraries = 'gpusort'
-gpusort.force = on
-gpusort.min_rows = 0
-gpusort.memory_limit = '1GB'
-max_parallel_workers_per_gather = 0
-jit = off
-));
+my $node = new_node('order_by', order_by => 1, settings => "gpusort.min_rows = 0\ngpusort.memory_limit = '1GB'\n");
 $node->start;
 $node->safe_psql('postgres', q(
 CREATE EXTENSION gpusort;
 CREATE TABLE t AS SELECT (g * 7919::bigint % 1000003)::int AS k, md5(g::text) AS filler FROM generate_series(1, 300000) AS g;
--- a key that its first bytes do not decide: compared one by one
+-- the words do not decide this key, so its rows are compared
 CREATE TABLE tied AS SELECT repeat('x', 40) || (g * 7919::bigint % 1000003)::text COLLATE "C" AS k FROM generate_series(1, 300000) AS g;
 CREATE FUNCTION fails_at(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -42,8 +31,8 @@ END $$;
 VACUUM ANALYZE;
 ));
 
-# Runs statements in one session, of which some fail; then the session must
-# still sort right, and nothing may be left.
+# Runs statements in one session, some of which fail.  Afterwards the session must
+# sort correctly, and nothing may be left.
 sub survives
 {
 	my ($name, $error, @statements) = @_;
@@ -51,14 +40,13 @@ sub survives
 FROM (SELECT k >= lag(k) OVER () IS NOT false AS ok FROM (SELECT * FROM t ORDER BY k) AS s) AS s);
 	my ($out, $err);
 	my $log = -s $node->logfile;
-	my $begun = time;
 
-	# each -c is a transaction of its own, and goes on after an error
+	# each statement is a transaction by itself, and psql goes on after errors
 	my $rc = $node->psql('postgres', join("\n", @statements, "RESET ALL;", $check . ";"),
 		stdout => \$out, stderr => \$err, on_error_stop => 0);
-	like($err, $error, "$name: the error");
-	is((split /\n/, $out)[-1], '300000|t|0|0', "$name: the session sorts on, and nothing is left");
-	unlike(slurp_file($node->logfile, $log), qr/WARNING|leak|PANIC|TRAP/, "$name: nothing to warn of");
+	like($err, $error, "$name: the error is the expected one");
+	is((split /\n/, $out)[-1], '300000|t|0|0', "$name: the session can sort, and nothing is left");
+	unlike(slurp_file($node->logfile, $log), qr/WARNING|leak|PANIC|TRAP/, "$name: the log has no warning");
 	return;
 }
 
@@ -69,7 +57,7 @@ survives('cancelled while gathering', $timeout, $fresh,
 	'SELECT count(*) FROM (SELECT dawdles(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
 survives('cancelled while gathering values', $timeout, $fresh,
 	'SELECT count(*) FROM (SELECT dawdles(k) FROM t ORDER BY 1 OFFSET 0) AS s;');
-survives('cancelled while ties are settled', $timeout, $fresh,
+survives('cancelled while ties are broken', $timeout, $fresh,
 	'SELECT count(*) FROM (SELECT x.k, y.g FROM tied AS x, generate_series(1, 20) AS y (g) ORDER BY x.k OFFSET 0) AS s;');
 survives('cancelled while spilling', $timeout, "SET gpusort.memory_limit = '4MB';", $fresh,
 	'SELECT count(*) FROM (SELECT * FROM t, generate_series(1, 100) ORDER BY k OFFSET 0) AS s;');
@@ -82,7 +70,7 @@ survives('the child fails', qr/the child fails/,
 	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
 survives('the child fails after spilling', qr/the child fails/, "SET gpusort.memory_limit = '2MB';",
 	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
-survives('temp_file_limit', qr/temporary file size exceeds "?temp_file_limit"? \(8192kB\)/,
+survives('temp_file_limit is reached', qr/temporary file size exceeds "?temp_file_limit"? \(8192kB\)/,
 	"SET gpusort.memory_limit = '2MB';", "SET temp_file_limit = '8MB';",
 	'SELECT count(*) FROM (SELECT * FROM t ORDER BY k OFFSET 0) AS s;');
 
@@ -107,25 +95,25 @@ survives('a portal is closed early', qr/^$/, "SET gpusort.memory_limit = '2MB';"
 survives('a portal is left open', qr/^$/, "SET gpusort.memory_limit = '2MB';",
 	'BEGIN;', 'DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k;', 'FETCH 3 FROM c;', 'COMMIT;');
 
-# rows that take several of the store's segments and blocks, in memory that
-# others had before: short ones in the blocks of very long ones, too
-sub in_order
+# rows that need several segments and blocks of the row store, in memory that other
+# rows used before: also short rows in the blocks of very long ones
+sub check_order
 {
 	my ($name, $memory, $rows, $length, $runs) = @_;
 	my $query = "SELECT g, $length AS length, repeat('x', $length) AS x FROM generate_series(1, $rows) AS g ORDER BY -g";
 
 	like($node->safe_psql('postgres', "SET gpusort.memory_limit = '$memory'; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $query OFFSET $rows"),
-		$runs, "$name: the runs");
+		$runs, "$name: the number of runs is as expected");
 	is($node->safe_psql('postgres', qq(
 SET gpusort.memory_limit = '$memory';
 SELECT count(*), bool_and(g = $rows + 1 - n AND length(x) = length)
-FROM (SELECT row_number() OVER () AS n, * FROM ($query) AS s) AS s;)), "$rows|t", "$name: the order");
+FROM (SELECT row_number() OVER () AS n, * FROM ($query) AS s) AS s;)), "$rows|t", "$name: the order is right");
 	return;
 }
 
-in_order('a million rows', '1GB', 1100000, '8 + g % 13', qr/^(?!.*Runs)/s);
-in_order('a million rows after a million', '100MB', 2200000, '8 + g % 13', qr/Runs: [2-9]\b/);
-in_order('short rows after long ones', '90MB', 350000, 'CASE WHEN g <= 3 THEN 40000000 ELSE 180 + g % 7 END', qr/Runs: [2-9]\b/);
+check_order('a million rows', '1GB', 1100000, '8 + g % 13', qr/^(?!.*Runs)/s);
+check_order('a million rows after a million', '100MB', 2200000, '8 + g % 13', qr/Runs: [2-9]\b/);
+check_order('short rows after long ones', '90MB', 350000, 'CASE WHEN g <= 3 THEN 40000000 ELSE 180 + g % 7 END', qr/Runs: [2-9]\b/);
 
 # a cursor that outlives the subtransaction in which it began to spill
 is($node->safe_psql('postgres', q(
@@ -138,7 +126,7 @@ RELEASE s;
 MOVE 299980 FROM c;
 FETCH 1 FROM c;
 COMMIT;)), $node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k FROM t ORDER BY k OFFSET 299990 LIMIT 1;'),
-	'a cursor outlives the subtransaction that it was first read in');
+	'a cursor outlives the subtransaction in which it was first read');
 is($node->safe_psql('postgres', q(
 SET gpusort.memory_limit = '2MB';
 BEGIN;
@@ -146,9 +134,9 @@ DECLARE c CURSOR WITH HOLD FOR SELECT k FROM t ORDER BY k, filler;
 COMMIT;
 MOVE 299990 FROM c;
 FETCH 1 FROM c;)), $node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k FROM t ORDER BY k OFFSET 299990 LIMIT 1;'),
-	'a cursor is held over the end of its transaction');
+	'a cursor WITH HOLD outlives its transaction');
 
-# what a sort is at, seen from another session, while it goes on
+# another session sees a running sort in gpusort_activity
 my $slow = $node->background_psql('postgres', on_error_stop => 0);
 $slow->query_until(qr/begun/, q(
 \echo begun
@@ -156,9 +144,9 @@ SELECT count(*) FROM (SELECT dawdles(k), filler FROM t ORDER BY 1 OFFSET 0) AS s
 ));
 ok($node->poll_query_until('postgres', q(
 SELECT count(*) = 1 FROM gpusort_activity WHERE phase = 'gathering' AND rows > 0 AND bytes > 0 AND pid <> pg_backend_pid())),
-	'a sort is seen gathering');
+	'gpusort_activity shows a sort that gathers');
 $node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM gpusort_activity');
-ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM gpusort_activity'), 'and is gone when it was cancelled');
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM gpusort_activity'), 'gpusort_activity does not show a cancelled sort');
 $slow->quit;
 
 is($node->safe_psql('postgres', 'SELECT sorts > 10 AND core_sorts >= 0 AND rows > 300000 FROM gpusort_counters()'), 't',

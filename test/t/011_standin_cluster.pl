@@ -1,6 +1,6 @@
-# gpusort in the life of a cluster: two databases at once, DROP EXTENSION and
-# ALTER EXTENSION UPDATE while sorts run, dump and restore, a hot standby, its
-# conflicts and its promotion, pg_upgrade.
+# gpusort in the life of a cluster: sorts in two databases, DROP EXTENSION and
+# ALTER EXTENSION UPDATE while sorts run, dump and restore, a hot standby with
+# conflicts and promotion, and pg_upgrade.
 
 use strict;
 use warnings;
@@ -12,21 +12,14 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $conf = <<'CONF';
-session_preload_libraries = 'gpusort'
-gpusort.force = on
+my $settings = <<'CONF';
 gpusort.min_rows = 1000
-max_parallel_workers_per_gather = 0
 max_connections = 30
 hot_standby_feedback = off
 max_standby_streaming_delay = 0
 autovacuum = off
-fsync = off
-jit = off
 CONF
-my $node = PostgreSQL::Test::Cluster->new('cluster');
-$node->init(allows_streaming => 1);
-$node->append_conf('postgresql.conf', $conf);
+my $node = new_node('cluster', order_by => 1, settings => $settings, init => [ allows_streaming => 1 ]);
 restart_with($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 skip_without_standin($node);
@@ -43,8 +36,8 @@ SQL
 
 my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 my $sort = "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; $last";
-my $spilled = "SET gpusort.memory_limit = '1MB'; SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s) AS s";
-# what the objects hold that gpusort made, and who may do what with it
+my $spilled = "SET gpusort.memory_limit = '1MB'; " . in_order('SELECT k, word FROM t ORDER BY k');
+# the contents of objects that use gpusort, and the privileges on its functions
 my $contents = <<'SQL';
 SELECT md5(string_agg(g::text, ' ' ORDER BY g::text)) FROM groups AS g;
 SELECT md5(string_agg(s::text, ' ' ORDER BY place)) FROM sorted AS s;
@@ -56,64 +49,63 @@ SELECT has_function_privilege('measures', 'gpusort_bench(bigint, regtype, text, 
 SELECT extversion FROM pg_extension WHERE extname = 'gpusort';
 SQL
 my $held = $node->safe_psql('postgres', $contents);
-like($held, qr/^\w{32}\n\w{32}\n1\n\w{32}\nt\|t\n0\.1\.0$/, 'objects that need gpusort');
+like($held, qr/^\w{32}\n\w{32}\n1\n\w{32}\nt\|t\n0\.1\.0$/, 'objects that use gpusort have contents');
 
 #
-# Two databases at once
+# Sorts in two databases at the same time
 #
 $node->safe_psql('postgres', 'CREATE DATABASE other TEMPLATE postgres');
 {
 	hold_device($node, 'sort');
 	my ($out, $err, $other_out, $other_err);
 	my $psql = in_background($node, \$out, \$err, $sort);
-	my $other = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('other') . ' application_name=background', '-c', $sort, '-c', $last ],
-		'<', \'', '>', \$other_out, '2>', \$other_err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+	my $other = in_background($node, \$other_out, \$other_err, { dbname => 'other' }, $sort, $last);
 	ok(poll($node, "SELECT count(DISTINCT datname) = 2 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event_type = 'Extension'"),
-		'sorts of two databases wait for the device');
-	is(scalar(service_pids($node)), 1, 'for one service');
+		'two databases: both sorts wait for the device');
+	is(scalar(service_pids($node)), 1, 'two databases: there is one service');
 	release_device($node);
 	$_->finish foreach $psql, $other;
-	is($out . $other_out, "t\ncuda|\nt\ncuda|\ncuda|\n", 'and are both served');
+	is($out . $other_out, "t\ncuda|\nt\ncuda|\ncuda|\n", 'two databases: the device does both sorts');
 	pool_is_free($node, 'two databases');
 }
 
 #
-# The extension is dropped while its functions sort, in one of the databases
+# The extension is dropped in one of the databases while its functions sort
 #
 {
 	forget_trace($node);
 	hold_device($node, 'sort');
 	my ($out, $err);
 	my $psql = in_background($node, \$out, \$err, 'PREPARE p AS SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s', 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t');
-	ok(poll_trace($node, 'sort \d+'), 'a sort runs');
-	like(($node->psql('postgres', 'DROP EXTENSION gpusort'))[2], qr/cannot drop extension gpusort because other objects depend on it/, 'which others need');
+	ok(poll_trace($node, 'sort \d+'), 'dropped: a sort runs');
+	like(($node->psql('postgres', 'DROP EXTENSION gpusort'))[2], qr/cannot drop extension gpusort because other objects depend on it/, 'dropped: not while other objects depend on the extension');
 	$node->safe_psql('postgres', 'DROP VIEW groups; DROP INDEX arrays_sorted; DROP EXTENSION gpusort');
 	release_device($node);
 	$psql->finish;
-	is("$out$err", "t\n", 'dropped while it sorts: the sort ends well');
-	like($node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT k, word FROM t ORDER BY k'), qr/GpuSort/, 'dropped: the planner has no need of it');
-	like(($node->psql('postgres', $sort))[2], qr/function gpu_sort_agg\(.*\) does not exist/, 'dropped: its functions are gone');
+	is("$out$err", "t\n", 'dropped while it sorts: the sort succeeds');
+	like($node->safe_psql('postgres', 'EXPLAIN (COSTS OFF) SELECT k, word FROM t ORDER BY k'), qr/GpuSort/, 'dropped: ORDER BY still uses GpuSort');
+	like(($node->psql('postgres', $sort))[2], qr/function gpu_sort_agg\(.*\) does not exist/, 'dropped: the functions are gone');
 	end_session($node);
-	is($node->safe_psql('other', $sort), "t\ncuda|", 'dropped: another database has it');
+	is($node->safe_psql('other', $sort), "t\ncuda|", 'dropped: the other database still has the extension');
 	$node->safe_psql('postgres', "CREATE SCHEMA s; CREATE EXTENSION gpusort SCHEMA s; SET search_path = s, public; $sort");
 	$node->safe_psql('postgres', 'ALTER EXTENSION gpusort SET SCHEMA public');
-	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'and created again, in one schema and another');
+	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'dropped: the extension can be created again and moved to another schema');
 	pool_is_free($node, 'dropped');
 }
 
 #
-# Dump and restore; database other has everything still
+# Dump and restore of database other, which still has all objects
 #
 {
 	my $dump = $node->basedir . '/dump';
-	$node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, $node->connstr('other') ], 'pg_dump');
+	$node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, $node->connstr('other') ], 'pg_dump succeeds');
 	my ($sql) = run_command([ 'pg_restore', '-f', '-', $dump ]);
-	unlike($sql, qr/CREATE (?:FUNCTION|AGGREGATE) /, 'of what is the extension\'s own, only that is dumped');
+	unlike($sql, qr/CREATE (?:FUNCTION|AGGREGATE) /, 'the dump does not contain the extension\'s own objects');
 	$node->safe_psql('postgres', 'CREATE DATABASE restored TEMPLATE template0');
-	$node->command_ok([ 'pg_restore', '-d', $node->connstr('restored'), $dump ], 'pg_restore');
-	is($node->safe_psql('restored', $contents), $held, 'restored: all is as it was');
+	$node->command_ok([ 'pg_restore', '-d', $node->connstr('restored'), $dump ], 'pg_restore succeeds');
+	is($node->safe_psql('restored', $contents), $held, 'restored: the contents are the same');
 	$node->safe_psql('restored', 'REFRESH MATERIALIZED VIEW sorted; REINDEX INDEX arrays_sorted');
-	is($node->safe_psql('restored', $contents), $held, 'refreshed: all is as it was');
+	is($node->safe_psql('restored', $contents), $held, 'refreshed: the contents are the same');
 	$node->safe_psql('postgres', 'DROP DATABASE restored');
 }
 
@@ -126,10 +118,10 @@ $standby->init_from_backup($node, 'backup', has_streaming => 1);
 restart_with($standby);
 $node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 is($standby->safe_psql('other', "SELECT pg_is_in_recovery(); $sort"), "t\nt\ncuda|", 'standby: the device sorts');
-is($standby->safe_psql('other', $spilled), '30000|t', 'standby: ORDER BY spills');
-is($standby->safe_psql('other', $contents), $held, 'standby: all is as on the primary');
+is($standby->safe_psql('other', $spilled), '30000|t', 'standby: ORDER BY can spill');
+is($standby->safe_psql('other', $contents), $held, 'standby: the contents are those of the primary');
 
-# what the primary has removed: the sort is in the way of replay, and goes
+# a sort of a table that the primary drops conflicts with replay, and is cancelled
 foreach my $case (
 	[ 'on the device', 'sort', 'SELECT cardinality(gpu_sort_agg(k)) FROM gone%d' ],
 	[ 'with spilled rows', '', "SET gpusort.memory_limit = '1MB'; SELECT count(pg_sleep(3600)) FROM (SELECT k, word FROM gone%d ORDER BY k OFFSET 0) AS s" ])
@@ -140,14 +132,13 @@ foreach my $case (
 	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 	hold_device($standby, $hold) if $hold;
 	my ($out, $err);
-	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $standby->connstr('other') . ' application_name=background', '-c', sprintf($query, $table),
-			'-c', 'SELECT count(*) FROM pg_ls_tmpdir()' ], '<', \'', '>', \$out, '2>', \$err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+	my $psql = in_background($standby, \$out, \$err, { dbname => 'other' }, sprintf($query, $table), 'SELECT count(*) FROM pg_ls_tmpdir()');
 	ok(poll($standby, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event IN ('Extension', 'PgSleep')"),
-		"standby: a sort $name");
+		"standby: a sort $name runs");
 	$node->safe_psql('other', "DROP TABLE gone$table");
 	$psql->finish;
-	like($err, qr/ERROR:  canceling statement due to conflict with recovery/, "standby: a sort $name is in the way");
-	is($out, "0\n", "standby: a sort $name leaves no file");
+	like($err, qr/ERROR:  canceling statement due to conflict with recovery/, "standby: a sort $name is cancelled by a conflict with replay");
+	is($out, "0\n", "standby: a sort $name leaves no temporary file");
 	release_device($standby);
 	pool_is_free($standby, "standby: a sort $name");
 }
@@ -158,23 +149,23 @@ foreach my $case (
 	forget_trace($standby);
 	my ($out, $err);
 	my $psql = in_background($standby, \$out, \$err, "BEGIN; $sort; COMMIT", 'SELECT pg_is_in_recovery()');
-	ok(poll_trace($standby, 'sort \d+'), 'standby: a sort');
+	ok(poll_trace($standby, 'sort \d+'), 'standby: a sort runs before the promotion');
 	end_session($standby);
 	my @service = service_pids($standby);
 	$standby->promote;
 	release_device($standby);
 	$psql->finish;
-	is($out . $err, "t\ncuda|\nf\n", 'promoted: the sort ends well');
+	is($out . $err, "t\ncuda|\nf\n", 'promoted: the sort succeeds');
 	is(join(' ', service_pids($standby)), "@service", 'promoted: the same service goes on');
-	is($standby->safe_psql('other', "CREATE TABLE copy AS SELECT * FROM t; REFRESH MATERIALIZED VIEW sorted; $contents"), $held, 'promoted: sorts as before, and writes');
+	is($standby->safe_psql('other', "CREATE TABLE copy AS SELECT * FROM t; REFRESH MATERIALIZED VIEW sorted; $contents"), $held, 'promoted: the server sorts and writes, and the contents are the same');
 	pool_is_free($standby, 'promoted');
 	end_session($standby);
 	$standby->stop;
 }
 
 #
-# Another version's script: in a server program of its own that finds its
-# share directory beside itself, as PostgreSQL's programs do
+# An update script of a later version.  It lies in a private share directory, which
+# a copy of the server program finds by its own place.
 #
 {
 	my ($bindir, $sharedir, $libdir) = map { my ($dir) = run_command([ 'pg_config', "--$_" ]); $dir } 'bindir', 'sharedir', 'pkglibdir';
@@ -196,44 +187,41 @@ SQL
 	local $ENV{GPUSORT_STANDIN_TRACE} = $node->basedir . '/trace';
 	start_by($node, 'pg_ctl', '-w', '-p', "$private$bindir/postgres", '-D', $node->data_dir, '-l', $node->logfile, 'start')
 	  or die 'could not start the private server program';
-	is($node->safe_psql('other', "SELECT version FROM pg_available_extension_versions WHERE name = 'gpusort' ORDER BY 1"), "0.1.0\n0.1.1", 'a later version is there');
+	is($node->safe_psql('other', "SELECT version FROM pg_available_extension_versions WHERE name = 'gpusort' ORDER BY 1"), "0.1.0\n0.1.1", 'update: a later version is available');
 
 	forget_trace($node);
 	hold_device($node, 'sort');
 	my ($out, $err);
-	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('other'), '-c', $sort, '-c', 'SELECT gpu_sort_down(ARRAY[1, 3, 2])' ],
-		'<', \'', '>', \$out, '2>', \$err, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+	my $psql = in_background($node, \$out, \$err, { dbname => 'other' }, $sort, 'SELECT gpu_sort_down(ARRAY[1, 3, 2])');
 	ok(poll_trace($node, 'sort \d+'), 'update: a sort runs');
 	$node->safe_psql('other', "ALTER EXTENSION gpusort UPDATE TO '0.1.1'");
 	release_device($node);
 	$psql->finish;
-	is($out . $err, "t\ncuda|\n{3,2,1}\n", 'update: the sort ends well, and its session has what is new');
+	is($out . $err, "t\ncuda|\n{3,2,1}\n", 'update: the sort succeeds, and its session can call the new function');
 	my $objects = join("\n", (split(/\n/, $held))[ 0 .. 2 ]);
-	like($node->safe_psql('other', $contents), qr/^\Q$objects\E\n.*\nt\|f\n0\.1\.1$/s, 'update: all else is as it was');
+	like($node->safe_psql('other', $contents), qr/^\Q$objects\E\n.*\nt\|f\n0\.1\.1$/s, 'update: the contents are the same');
 	end_session($node);
 	$node->stop;
 	$node->start;
 }
 
 #
-# pg_upgrade: of what was restored, to the same version
+# pg_upgrade of the restored database to the same version
 #
 {
 	$node->safe_psql('postgres', 'DROP DATABASE other WITH (FORCE); CREATE DATABASE other TEMPLATE template0');
 	my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
-	$node->command_ok([ 'pg_restore', '-d', $node->connstr('other'), $node->basedir . '/dump' ], 'to be upgraded');
+	$node->command_ok([ 'pg_restore', '-d', $node->connstr('other'), $node->basedir . '/dump' ], 'upgraded: the dump is restored first');
 	$node->stop;
-	my $new = PostgreSQL::Test::Cluster->new('new');
-	$new->init;
-	$new->append_conf('postgresql.conf', $conf);
+	my $new = new_node('new', order_by => 1, settings => $settings);
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	chdir($dir);
 	command_ok([ 'pg_upgrade', '--no-sync', '-d', $node->data_dir, '-D', $new->data_dir, '-b', $bindir, '-B', $bindir,
-			'-s', $new->host, '-p', $node->port, '-P', $new->port ], 'pg_upgrade');
+			'-s', $new->host, '-p', $node->port, '-P', $new->port ], 'pg_upgrade succeeds');
 	restart_with($new);
-	is($new->safe_psql('other', $contents), $held, 'upgraded: all is as it was');
+	is($new->safe_psql('other', $contents), $held, 'upgraded: the contents are the same');
 	is($new->safe_psql('other', $sort), "t\ncuda|", 'upgraded: the device sorts');
-	is($new->safe_psql('other', $spilled), '30000|t', 'upgraded: ORDER BY spills');
+	is($new->safe_psql('other', $spilled), '30000|t', 'upgraded: ORDER BY can spill');
 	$new->stop;
 }
 

@@ -1,24 +1,16 @@
-# What roles see of each other's sorts, what they may set for each other, and
-# who may install the extension.  What a query may read is tested in
-# test/sql/privileges.sql.
+# Roles see of other roles' sorts only what they may see, cannot change settings
+# that all users share, and cannot install the extension.  test/sql/privileges.sql
+# tests what a query may read.
 
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('privileges');
-$node->init;
-$node->append_conf(
-	'postgresql.conf', q(
-gpusort.min_rows = 1000
-gpusort.pool_limit = 64MB
-max_parallel_workers_per_gather = 0
-fsync = off
-jit = off
-));
+my $node = new_node('privileges', settings => "gpusort.min_rows = 1000\ngpusort.pool_limit = 64MB\nmax_parallel_workers_per_gather = 0\n");
 $node->start;
 $node->safe_psql('postgres', q(
 CREATE EXTENSION gpusort;
@@ -34,7 +26,7 @@ END $$;
 CREATE DATABASE bobs OWNER bob;
 ));
 
-# the output and the errors of a role's statements
+# Runs a role's statements and returns their output and errors.
 sub as_role
 {
 	my ($role, $sql, %options) = @_;
@@ -45,7 +37,7 @@ sub as_role
 }
 
 #
-# A sort that goes on while others look
+# Other roles look at a running sort
 #
 my $bob = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'bob' ]);
 $bob->query_until(qr/begun/, q(
@@ -54,34 +46,34 @@ SET gpusort.force = on;
 \echo begun
 SELECT count(*) FROM (SELECT dawdles(g), 'x' FROM generate_series(1, 10000000) AS g ORDER BY 1 OFFSET 0) AS s;
 ));
-ok($node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM gpusort_activity'), q(bob's sort is seen));
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM gpusort_activity'), q(a superuser sees a row for bob's sort));
 my $look = 'SELECT count(pid), count(phase), count(rows), count(bytes), count(started) FROM gpusort_activity';
 foreach my $case (
-	[ 'postgres', $look, '1|1|1|1|1', 'a superuser sees it' ],
-	[ 'carol', $look, '1|1|1|1|1', 'and a member of pg_read_all_stats' ],
-	[ 'bob', $look, '1|1|1|1|1', 'and bob himself, from another session' ],
-	[ 'dave', $look, '1|1|1|1|1', 'and a member of bob' ],
-	[ 'alice', $look, '1|0|0|0|0', 'but of it, others see the process only' ],
-	[ 'postgres', "SET ROLE alice; $look", '1|0|0|0|0', 'also if they are others by SET ROLE' ],
-	[ 'alice', $look =~ s/gpusort_activity/gpusort_activity_list()/r, '1|0|0|0|0', q(and by the view's function) ])
+	[ 'postgres', $look, '1|1|1|1|1', 'a superuser sees all of it' ],
+	[ 'carol', $look, '1|1|1|1|1', 'a member of pg_read_all_stats sees all of it' ],
+	[ 'bob', $look, '1|1|1|1|1', 'bob himself sees all of it from another session' ],
+	[ 'dave', $look, '1|1|1|1|1', 'a member of role bob sees all of it' ],
+	[ 'alice', $look, '1|0|0|0|0', 'other roles see the process only' ],
+	[ 'postgres', "SET ROLE alice; $look", '1|0|0|0|0', 'a superuser who became another role sees the process only' ],
+	[ 'alice', $look =~ s/gpusort_activity/gpusort_activity_list()/r, '1|0|0|0|0', q(the view's function hides the same columns) ])
 {
 	my ($role, $sql, $expected, $name) = @$case;
 	my ($stdout, $stderr) = as_role($role, $sql);
 	is($stdout . $stderr, $expected, $name);
 }
 $node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM gpusort_activity');
-ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM gpusort_activity'), 'it is over');
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM gpusort_activity'), 'a cancelled sort is no longer shown');
 $bob->quit;
 
 #
-# What all share is set by the administrator, also by a name that no library knows yet
+# Only the administrator may change settings that all users share, also before the library is loaded
 #
 my $told = qr/parameter "gpusort.pool_limit" cannot be changed now/;
 my ($stdout, $stderr) = as_role('alice', "SELECT gpu_sort(ARRAY[2, 1]); SET gpusort.pool_limit = '1GB'; SHOW gpusort.pool_limit");
-is($stdout, "{1,2}\n64MB", 'the pool has a limit');
-like($stderr, $told, 'which is not for alice to set');
+is($stdout, "{1,2}\n64MB", 'the limit of the pool holds');
+like($stderr, $told, 'alice cannot change the limit of the pool');
 
-# the service's, in a session that has but the default; it is long ready
+# each of these sessions is new; the service is ready by now
 my $gpu = $node->safe_psql('postgres', q(SELECT available FROM gpusort_status() WHERE engine = 'cuda'));
 foreach my $case (
 	[ 'before the library is loaded', "SET gpusort.pool_limit = '1GB'", '' ],
@@ -91,26 +83,26 @@ foreach my $case (
 	my ($name, $sql, $settings) = @$case;
 	($stdout, $stderr) = as_role('alice', "$sql; SELECT cardinality(gpu_sort(array_agg(g))) FROM generate_series(1, 9000000::bigint) AS g; "
 		  . q(SELECT engine, reason FROM gpusort_last_sort(); SELECT max(pool_bytes) <= 64 * 1024 * 1024 FROM gpusort_status()), settings => $settings);
-	like($stderr, $told, "set $name: alice is told that she may not");
-	like($stdout, $gpu eq 't' ? qr/^9000000\ncpu\|The chunk pool is exhausted.*\nt$/m : qr/^9000000\ncpu\|.*\nt$/m, "set $name: and the limit holds");
+	like($stderr, $told, "set $name: alice gets a message that she may not");
+	like($stdout, $gpu eq 't' ? qr/^9000000\ncpu\|The chunk pool is exhausted.*\nt$/m : qr/^9000000\ncpu\|.*\nt$/m, "set $name: the limit holds");
 }
 ($stdout, $stderr) = as_role('alice', "ALTER ROLE alice SET gpusort.pool_limit = '1GB'");
-like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.pool_limit"/, 'not kept for a role');
+like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.pool_limit"/, 'alice cannot set the limit for her role');
 ($stdout, $stderr) = as_role('bob', "ALTER DATABASE bobs SET gpusort.device_memory_limit = '64MB'", database => 'bobs');
-like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.device_memory_limit"/, 'nor for a database');
+like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.device_memory_limit"/, 'bob cannot set a limit for his database');
 ($stdout, $stderr) = as_role('alice', "SET gpusort.memory_limit = '1MB'; SELECT gpu_sort(ARRAY[2, 1]); SHOW gpusort.memory_limit");
-is($stdout, "{1,2}\n1MB", q(what is a session's own may be set));
-is($stderr, '', 'and stays set when the library is loaded');
+is($stdout, "{1,2}\n1MB", q(every role may change the settings of its own sessions));
+is($stderr, '', 'such a setting may be changed before the library is loaded');
 
 #
-# The library is trusted code: its owner is not enough
+# Installing native code is for superusers, not for a database's owner
 #
 ($stdout, $stderr) = as_role('bob', 'CREATE EXTENSION gpusort', database => 'bobs');
 like($stderr, qr/permission denied to create extension "gpusort"/, q(a database's owner cannot install it));
 ($stdout, $stderr) = as_role('bob', q(CREATE FUNCTION gpu_sort(anyarray) RETURNS anyarray AS '$libdir/gpusort' LANGUAGE c), database => 'bobs');
-like($stderr, qr/permission denied for language c/, 'nor make its functions');
+like($stderr, qr/permission denied for language c/, q(a database's owner cannot create its functions));
 ($stdout, $stderr) = as_role('bob', q(LOAD 'gpusort'), database => 'bobs');
-like($stderr, qr/access to library "gpusort" is not allowed/, 'nor load it');
+like($stderr, qr/access to library "gpusort" is not allowed/, q(a database's owner cannot load the library));
 
 $node->stop;
 done_testing();

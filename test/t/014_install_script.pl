@@ -1,22 +1,22 @@
-# The extension's SQL script against whoever may create objects in its schema:
-# objects that fit better than those meant are made before it, and must be used
-# neither when it is run nor by what it made; objects of the names it creates
-# must stop it.  CREATE EXTENSION looks names up in pg_catalog first and then in
-# the extension's schema, so it is there that an attacker waits.
+# The extension's SQL script resists an attacker who may create objects in its
+# schema.  The attacker creates functions, operators and types that fit a call in
+# the script better than the intended ones: neither the script nor the objects that it
+# creates may use them.  An object with the name of one of the extension's objects
+# must stop the script.  CREATE EXTENSION looks up names in pg_catalog first and then
+# in the extension's schema, so an attacker uses this schema.
 #
-# In part, what pgspot checks (github.com/timescale/pgspot): its rule is said
-# where one is covered.
+# Some checks are those of pgspot (github.com/timescale/pgspot); PSnnn is the number
+# of its rule.
 
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = PostgreSQL::Test::Cluster->new('install_script');
-$node->init;
-$node->append_conf('postgresql.conf', "fsync = off\n");
+my $node = new_node('install_script');
 $node->start;
 $node->safe_psql('postgres', q(
 CREATE ROLE mallory LOGIN;
@@ -24,13 +24,14 @@ CREATE SCHEMA evil AUTHORIZATION mallory;
 ));
 
 #
-# The text
+# The text of the script
 #
 my ($sharedir, $err) = run_command([ 'pg_config', '--sharedir' ]);
 my @scripts = glob("$sharedir/extension/gpusort--*.sql");
 cmp_ok(scalar(@scripts), '>', 0, 'there are scripts');
 
-# Less comments and literals.  A body is checked as one of its statements, so none may be a string.
+# The text without comments and literals.  Function bodies are checked like other
+# statements, so none of them may be a string.
 sub code_of
 {
 	my ($text) = @_;
@@ -42,15 +43,15 @@ foreach my $script (@scripts)
 {
 	my $name = $script =~ s/.*\///r;
 	my $text = slurp_file($script);
-	like($text, qr/^\\echo .* \\quit$/m, "$name is not for psql");
+	like($text, qr/^\\echo .* \\quit$/m, "$name refuses to run in psql");
 	my $code = code_of($text =~ s/^\\echo .*$//mr);
 
-	# PS010, PS002, PS005 to PS015: what is there already is neither replaced nor adopted
-	unlike($code, qr/\bOR\s+REPLACE\b|\bIF\s+NOT\s+EXISTS\b|\bCREATE\s+SCHEMA\b/i, "$name takes nothing over");
-	# no string is run, none is kept to be looked up by whoever calls it (PS001, PS003, PS004)
+	# PS010, PS002, PS005 to PS015: the script neither replaces nor adopts existing objects
+	unlike($code, qr/\bOR\s+REPLACE\b|\bIF\s+NOT\s+EXISTS\b|\bCREATE\s+SCHEMA\b/i, "$name replaces and adopts nothing");
+	# PS001, PS003, PS004: no string is executed, and no body is a string whose names are looked up at each call
 	unlike($code, qr/\$\w*\$|\bDO\b|\bEXECUTE\s+(?!ON\b)|\bSECURITY\s+DEFINER\b|\bSET\s+(LOCAL\s+)?search_path\b/i,
-		"$name has no body that is looked up later");
-	# PS016, PS017, and operators in what is looked up now
+		"$name has no body whose names are looked up at each call");
+	# PS016, PS017: functions, and operators as well, in bodies whose names are looked up now
 	foreach my $body ($code =~ /\bBEGIN\s+ATOMIC\b.*?\bEND\s*;|\bCREATE\s+VIEW\b.*?;/gsi)
 	{
 		my $what = join ' ', (split ' ', $body)[ 0 .. 4 ];
@@ -61,7 +62,7 @@ foreach my $script (@scripts)
 }
 
 #
-# Better fitting objects
+# Objects that fit better than the intended ones
 #
 my $traps = q(
 DO $do$
@@ -73,7 +74,7 @@ DECLARE
 	p record;
 	body text := $$BEGIN RAISE EXCEPTION 'a trap has snapped'; END$$;
 BEGIN
-	-- types go last: they would be meant from then on
+	-- types are created last, because later statements here would use them
 	FOREACH l IN ARRAY types LOOP
 		FOREACH r IN ARRAY types LOOP
 			EXECUTE format('CREATE FUNCTION evil.trap(pg_catalog.%s, pg_catalog.%s) RETURNS bool LANGUAGE plpgsql AS %L', l, r, body);
@@ -99,7 +100,7 @@ END
 $do$;
 );
 
-# members of the extension, and what a view's rule refers to
+# the members of the extension and their parts, such as a view's rule
 my $members = q(
 WITH members AS (
 	SELECT classid, objid FROM pg_depend
@@ -109,7 +110,7 @@ parts AS (
 	UNION ALL SELECT d.classid, d.objid FROM pg_depend d JOIN members m ON (d.refclassid, d.refobjid) = (m.classid, m.objid) WHERE d.deptype IN ('i', 'a')
 	UNION ALL SELECT 'pg_rewrite'::regclass, r.oid FROM pg_rewrite r JOIN members m ON m.classid = 'pg_class'::regclass AND r.ev_class = m.objid)
 );
-# what they depend on otherwise; not recorded: what came with the server
+# other objects on which they depend; dependencies on the server's own objects are not recorded
 my $foreign = "$members " . q(
 SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0) || ': ' || pg_describe_object(d.refclassid, d.refobjid, 0)
 FROM pg_depend d JOIN parts p USING (classid, objid)
@@ -121,17 +122,17 @@ WHERE d.refobjid >= 16384 AND d.refclassid NOT IN ('pg_extension'::regclass, 'pg
 my ($rc, $stdout, $stderr) = $node->psql('postgres', $traps, extra_params => [ '-U', 'mallory' ]);
 is("$rc $stderr", '0 ', 'traps are laid');
 foreach my $case (
-	[ 'in the schema that traps were laid in', 'SET search_path = evil, pg_catalog;', '', 'evil' ],
-	[ 'in that schema, by name', '', 'SCHEMA evil', 'evil' ],
-	[ 'in another schema, with that first in the path', 'SET search_path = evil, public;', 'SCHEMA public', 'public' ],
+	[ 'in the schema with the traps', 'SET search_path = evil, pg_catalog;', '', 'evil' ],
+	[ 'in that schema by SCHEMA', '', 'SCHEMA evil', 'evil' ],
+	[ 'in another schema, with that schema first in search_path', 'SET search_path = evil, public;', 'SCHEMA public', 'public' ],
 	[ 'with traps in pg_temp', 'CREATE DOMAIN pg_temp.text AS int; CREATE DOMAIN pg_temp.regtype AS int; CREATE TEMP TABLE gpusort_activity (a int);', 'SCHEMA public', 'public' ])
 {
 	my ($name, $before, $schema, $target) = @$case;
 	is($node->psql('postgres', "$before CREATE EXTENSION gpusort $schema"), 0, "installed $name");
-	is($node->safe_psql('postgres', q(SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'gpusort')), $target, "$name: it is there");
-	is($node->safe_psql('postgres', $foreign), '', "$name: refers to nothing but its own");
+	is($node->safe_psql('postgres', q(SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'gpusort')), $target, "$name: the extension is in schema $target");
+	is($node->safe_psql('postgres', $foreign), '', "$name: its objects depend only on each other");
 
-	# all that can be called, by names that mean what they say
+	# calls everything that can be called, by qualified names
 	my $t = 'pg_catalog';
 	my $calls = "SET client_min_messages = error; SET search_path = evil, pg_catalog;\n" . join(";\n",
 		"SELECT $target.gpu_sort('{2,1}'::$t._int4), $target.gpu_sort('{2,1}'::$t._int4, true), $target.gpu_argsort('{2,1}'::$t._int4, true, false)",
@@ -146,23 +147,23 @@ foreach my $case (
 	$node->safe_psql('postgres', 'DROP EXTENSION gpusort');
 }
 
-# would they have?
+# do the traps work?
 ($rc, $stdout, $stderr) = $node->psql('postgres', q(SET search_path = evil; SELECT 1.5::pg_catalog.float8 <= 1));
 like($stderr, qr/a trap has snapped/, 'an operator that fits better is a trap');
 ($rc, $stdout, $stderr) = $node->psql('postgres', q(SET search_path = evil; SELECT gpusort_bench(1::pg_catalog.int8, 'int4'::pg_catalog.regtype, 'x'::pg_catalog.varchar, 1)));
-like($stderr, qr/a trap has snapped/, 'so is a function');
+like($stderr, qr/a trap has snapped/, 'a function that fits better is a trap');
 
 #
-# Functions and views of its own: bodies that were looked up when they were made
+# The extension's functions: names in their bodies were looked up when they were created
 #
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 is($node->safe_psql('postgres', "$members " . q(
 SELECT string_agg(DISTINCT lanname || CASE WHEN lanname = 'sql' THEN CASE WHEN prosqlbody IS NULL THEN ', a string' ELSE ', parsed' END ELSE '' END, '; ')
 FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid JOIN pg_language l ON l.oid = prolang)),
-	'c; internal; sql, parsed', 'functions are of C, aggregates, or parsed');
+	'c; internal; sql, parsed', 'functions are in C, aggregates, or parsed SQL');
 is($node->safe_psql('postgres', "$members " . q(
 SELECT count(*) FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
-WHERE prosecdef OR probin NOT IN ('$libdir/gpusort'))), '0', 'C functions are of the installed library, and none acts as its owner');
+WHERE prosecdef OR probin NOT IN ('$libdir/gpusort'))), '0', 'C functions are in the installed library, and no function runs with the rights of its owner');
 my @made = split /\n/, $node->safe_psql('postgres', "$members " . q(
 SELECT format('CREATE FUNCTION taken.%I(%s) RETURNS int LANGUAGE plpgsql AS %L', proname, oidvectortypes(proargtypes), 'BEGIN RETURN 1; END')
 FROM pg_proc p JOIN members m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
@@ -174,19 +175,19 @@ FROM pg_class c JOIN members m ON m.classid = 'pg_class'::regclass AND m.objid =
 $node->safe_psql('postgres', 'DROP EXTENSION gpusort');
 
 #
-# Names that are taken (CVE-2022-2625)
+# Names that other objects have already (CVE-2022-2625)
 #
-cmp_ok(scalar(@made), '>', 10, 'names to take');
+cmp_ok(scalar(@made), '>', 10, 'there are names to take');
 foreach my $taker (@made)
 {
 	$node->safe_psql('postgres', 'CREATE SCHEMA taken AUTHORIZATION mallory; GRANT CREATE ON SCHEMA taken TO mallory');
 	($rc, $stdout, $stderr) = $node->psql('postgres', $taker, extra_params => [ '-U', 'mallory' ]);
-	is("$rc $stderr", '0 ', $taker);
+	is("$rc $stderr", '0 ', "mallory may: $taker");
 	($rc, $stdout, $stderr) = $node->psql('postgres', 'CREATE EXTENSION gpusort SCHEMA taken');
-	like($stderr, qr/^psql:<stdin>:1: ERROR:  \w+ "?gpu\w+.* already exists/, 'the extension is not installed over it');
+	like($stderr, qr/^psql:<stdin>:1: ERROR:  \w+ "?gpu\w+.* already exists/, 'the extension cannot be installed over that object');
 	$node->safe_psql('postgres', 'SET client_min_messages = error; DROP SCHEMA taken CASCADE');
 }
-is($node->safe_psql('postgres', q(SELECT count(*) FROM pg_extension WHERE extname = 'gpusort')), '0', 'it never was');
+is($node->safe_psql('postgres', q(SELECT count(*) FROM pg_extension WHERE extname = 'gpusort')), '0', 'the extension was never installed');
 
 $node->stop;
 done_testing();

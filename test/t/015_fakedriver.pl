@@ -1,35 +1,29 @@
-# A build with CUDA, and drivers that provide no device: test/fakedriver/, built
-# into the folder that GPUSORT_FAKE_DRIVER names.  Whatever the driver says, the
-# server starts, with and without preload; sorts are the CPU's, and right; one
-# warning a session and gpusort_status() tell the true reason; only the service
-# ever calls the driver; and the server stops as it should.
+# A build with CUDA and drivers that provide no device (test/fakedriver/libcuda.c).
+# With each of the driver's answers the server starts, preloaded or not; the CPU
+# sorts; one warning per session and gpusort_status() give the reason; only the
+# service calls the driver; and the server stops normally.
 
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $driver = $ENV{GPUSORT_FAKE_DRIVER};
-my $node = PostgreSQL::Test::Cluster->new('fakedriver');
+my $driver = dirname(built_file('fakedriver/libcuda.so.1'));
+my $node = new_node('fakedriver', settings => "gpusort.min_rows = 1000\nlog_line_prefix = '%p %b '\n");
 my $library = $node->config_data('--pkglibdir') . '/gpusort.so';
 
-plan skip_all => 'GPUSORT_FAKE_DRIVER does not name a folder with a driver' unless $driver;
 plan skip_all => "$library was built without CUDA" unless slurp_file($library) =~ /libcuda\.so\.1/;
 
 my $calls = $node->basedir . '/calls';
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-gpusort.min_rows = 1000
-log_line_prefix = '%p %b '
-fsync = off
-CONF
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 $node->stop;
 
-# Lines of the file, without their ends.
+# The lines of a file, or none if there is no file.
 sub lines_of
 {
 	my ($file) = @_;
@@ -42,7 +36,8 @@ sub numbers
 	return join(' ', sort { $a <=> $b } keys %seen);
 }
 
-# node: as if the driver's kernel module were loaded, or as in a container.
+# $is{node} tells whether the driver's device node seems to exist; in a container it
+# may not.
 sub check_driver
 {
 	my ($name, $reason, $preload, %is) = @_;
@@ -69,26 +64,25 @@ sub check_driver
 		my ($rc, $stdout, $stderr) = $node->psql('postgres', "$sort; $last; $sort; $last");
 		my @lines = split /\n/, $stdout;
 
-		is("$rc $lines[0] $lines[2]", '0 t t', "$name: session $session has its order");
-		like($lines[1], qr/^cpu\|$reason$/, "$name: of the CPU, with the reason");
-		is($lines[3], $lines[1], "$name: and so has the next sort");
-		my $warnings = () = $stderr =~ /WARNING:/g;
-		is($warnings, 1, "$name: one warning");
-		like($stderr, qr/WARNING:  gpusort sorts on the CPU.*\nDETAIL:  $reason\n/, "$name: with the reason");
+		is("$rc $lines[0] $lines[2]", '0 t t', "$name: session $session gets the right order");
+		like($lines[1], qr/^cpu\|$reason$/, "$name: gpusort_last_sort() shows the CPU and the reason");
+		is($lines[3], $lines[1], "$name: the next sort has the same reason");
+		is(warnings_in($stderr), 1, "$name: the session has one warning");
+		like($stderr, qr/WARNING:  gpusort sorts on the CPU.*\nDETAIL:  $reason\n/, "$name: the warning gives the reason");
 	}
 	like($node->safe_psql('postgres', "SELECT available, detail, device, service_pid FROM gpusort_status() WHERE engine = 'cuda'"),
-		qr/^f\|$reason\|\|$/, "$name: gpusort_status()");
+		qr/^f\|$reason\|\|$/, "$name: gpusort_status() gives the reason");
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET gpusort.engine = 'cuda'; $sort");
-	like($stderr, qr/ERROR:  55000: gpusort engine "cuda" could not sort\nDETAIL:  $reason\n/, "$name: an error if the device is demanded");
+	like($stderr, qr/ERROR:  55000: gpusort engine "cuda" could not sort\nDETAIL:  $reason\n/, "$name: an error if gpusort.engine is cuda");
 
 	$node->stop('fast');
 	my @log = split /\n/, slurp_file($node->logfile, $log_begin);
 	my @services = map { /^(\d+) gpusort service LOG:  gpusort service is ending$/ ? $1 : () } @log;
 	my @callers = map { /^(\d+) / } lines_of($calls);
 
-	is(scalar(@services), 1, "$name: one service tried");
-	is(numbers(@callers), $is{empty} ? '' : numbers(@services), "$name: and nobody else called the driver");
-	ok(!(grep { $_ == $postmaster } @callers), "$name: the postmaster least of all");
+	is(scalar(@services), 1, "$name: one service was started");
+	is(numbers(@callers), $is{empty} ? '' : numbers(@services), "$name: only the service called the driver");
+	ok(!(grep { $_ == $postmaster } @callers), "$name: the postmaster did not call the driver");
 	is(join("\n", grep { /terminated by signal|exited with exit code [2-9]|PANIC|FATAL/ } @log), '', "$name: no process crashed");
 	like($log[-1], qr/database system is shut down/, "$name: the server stops");
 }
@@ -105,7 +99,7 @@ foreach my $preload (0, 1)
 	check_driver('not ready', qr/CUDA call cudaGetDeviceCount failed: system not yet initialized \(error 802\)\./, $preload, status => 802, node => 1);
 	check_driver('unknown error', qr/CUDA call cudaGetDeviceCount failed: unknown error \(error 999\)\./, $preload, status => 999, node => 1);
 
-	# without a device node, all that says is that there is no driver
+	# without a device node each answer of the driver means that there is no driver
 	next if $real_node;
 	check_driver('no device node', $no_driver, $preload, status => 100);
 	check_driver('no device node, unknown error', $no_driver, $preload, status => 999);

@@ -1,41 +1,38 @@
-# Nothing grows: each kind of query runs RUNS times in one session, after a
-# quarter as many to warm up, and the session is measured before, half way and
-# after.  Caches grow and shrink at times; what leaks grows in both halves.
+# No query leaks.  Each kind of query runs RUNS times in one session, after RUNS / 4
+# times to warm up, and the session is measured before, in the middle and after.
+# Caches grow and shrink, but a leak grows in both halves.
 #
-#   contexts    bytes in use in all memory contexts: what was palloc'ed
-#   anonymous   private memory that was touched, and data, private memory that is
-#               mapped: what was malloc'ed, and what contexts have kept
-#   files       open file descriptors, and temporary files
-#   service_*   the same two of the GPU service, where there is one
-#   pool        bytes of the chunk pool in use, and active, sorts in gpusort_activity
+#   contexts    bytes in use in all memory contexts, from palloc
+#   anonymous   bytes of touched private memory: malloc'ed, mmap'ed, or kept by contexts
+#   data        bytes of mapped private memory, from the same sources
+#   files       open file descriptors
+#   temporary   temporary files
+#   service_*   anonymous and data of the GPU service, if there is one
+#   pool        bytes of the chunk pool in use
+#   active      sorts in gpusort_activity
 #
-# A query that loses a single allocation loses at least 16 bytes each time, so
-# contexts may grow by half of that.  What malloc gets from the kernel moves by
-# some pages; 64 kB in each half let pass less than 128 bytes a query of 1,000.
+# A query that leaks one allocation leaks at least 16 bytes each time, so contexts may
+# grow by half of that.  The memory that malloc gets from the kernel varies by some
+# pages: with a limit of 64 kB per half, a leak below 128 bytes per query goes
+# unnoticed if RUNS is 1,000.
 #
-#   RUNS=n    1000
-#   SETTINGS="a=1 b=2"   more of them for the server, such as another engine
+#   RUNS=n               1000 by default
+#   SETTINGS="a=1 b=2"   more settings for the server, such as another engine
 
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $runs = $ENV{RUNS} // 1000;
 
-my $node = PostgreSQL::Test::Cluster->new('leaks');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-session_preload_libraries = 'gpusort'
-gpusort.force = on
+my $node = new_node('leaks', order_by => 1, settings => <<'CONF');
 gpusort.min_rows = 100
 gpusort.service_idle_timeout = 0
-max_parallel_workers_per_gather = 0
-fsync = off
 autovacuum = off
-jit = off
 client_min_messages = error
 log_statement = none
 log_min_error_statement = panic
@@ -67,7 +64,7 @@ CREATE TABLE measured (kind text, turn int, contexts bigint, anonymous bigint, d
   service_anonymous bigint, service_data bigint, pool bigint, active bigint);
 CREATE FUNCTION bytes_of(process text, file text, line text) RETURNS bigint LANGUAGE sql AS $$
 SELECT substring(pg_read_file('/proc/' || process || '/' || file) FROM line || ':\s*(\d+) kB')::bigint * 1024 $$;
--- the GPU service drops what it holds when it next looks, which may be after the query
+-- the GPU service may free a request's chunks after the end of the query, so this waits for that
 CREATE PROCEDURE measure(kind text, turn int) LANGUAGE plpgsql AS $$
 DECLARE
 	service text;
@@ -86,7 +83,7 @@ END $$;
 VACUUM ANALYZE;
 SQL
 
-# \; makes one message, and outside of a block one transaction, of several statements
+# \; sends several statements as one message, which is one transaction outside of a block
 my @kinds = (
 	[ 'rows', 'SELECT * FROM t ORDER BY k, f;' ],
 	[ 'values', 'SELECT i FROM t ORDER BY i DESC;' ],
@@ -138,15 +135,15 @@ foreach my $kind (@kinds)
 append_to_file($script, $sql);
 my ($rc, $stdout, $stderr) = $node->psql('postgres', "\\i $script", on_error_stop => 0);
 my @errors = grep { /ERROR/ } split /\n/, $stderr;
-is(scalar(grep { !/ERROR:  fails$/ } @errors), 0, 'no other errors') or diag(@errors > 5 ? @errors[ 0 .. 4 ] : @errors);
-is(scalar(@errors), $warm_up + 2 * $half, 'and each of those');
+is(scalar(grep { !/ERROR:  fails$/ } @errors), 0, 'there are only the expected errors') or diag(@errors > 5 ? @errors[ 0 .. 4 ] : @errors);
+is(scalar(@errors), $warm_up + 2 * $half, 'each expected error came');
 
-# what the node did not sort was not tested
+# GpuSort must have done the sorts, or nothing was tested
 my ($sorts, $by_core) = split /\|/, $node->safe_psql('postgres', 'SELECT sorts, core_sorts FROM gpusort_counters()');
-cmp_ok($sorts - $by_core, '>', 15 * $runs, 'GpuSort sorted');
+cmp_ok($sorts - $by_core, '>', 15 * $runs, 'GpuSort did the sorts');
 is($node->safe_psql('postgres', 'SELECT bool_and(contexts > 0 AND anonymous > 0 AND data > 0 AND files > 0), count(service_data) > 0 FROM measured'),
 	($ENV{SETTINGS} // '') =~ /engine=cuda/ ? 't|t' : 't|f', 'everything was measured');
-cmp_ok($node->safe_psql('postgres', "SELECT temp_files FROM pg_stat_database WHERE datname = 'postgres'"), '>=', 5 * $runs, 'and spilled');
+cmp_ok($node->safe_psql('postgres', "SELECT temp_files FROM pg_stat_database WHERE datname = 'postgres'"), '>=', 5 * $runs, 'sorts spilled');
 
 my %allowed = (contexts => 4 * $runs, anonymous => 65536, data => 65536, files => 4, temporary => 0, service_anonymous => 65536,
 	service_data => 65536, pool => 0, active => 0);
@@ -160,10 +157,10 @@ foreach my $kind (@kinds)
 	my @too_much = map { "$columns[$_] by $grown[$_]" } grep { $grown[$_] > $allowed{ $columns[$_] } } 0 .. $#columns;
 
 	note("$name: ", join ', ', map { "$columns[$_] $grown[$_]" } 0 .. $#columns);
-	ok(@grown == @columns && !@too_much, "$name: nothing grows") or diag("$name, $runs times: ", join ', ', @too_much);
+	ok(@grown == @columns && !@too_much, "$name: nothing leaks") or diag("$name, $runs times: ", join ', ', @too_much);
 }
-is($node->safe_psql('postgres', 'SELECT coalesce(max(pool), 0), max(active), max(temporary) FROM measured'), '0|0|0', 'and nothing is left');
-unlike(slurp_file($node->logfile), qr/WARNING:  (?!gpusort sorts on the CPU)|leaked|PANIC|TRAP/, 'nothing to warn of but a device that is not there');
+is($node->safe_psql('postgres', 'SELECT coalesce(max(pool), 0), max(active), max(temporary) FROM measured'), '0|0|0', 'no chunk, no activity and no temporary file is left');
+unlike(slurp_file($node->logfile), qr/WARNING:  (?!gpusort sorts on the CPU)|leaked|PANIC|TRAP/, 'the log has no warning, except that there may be no device');
 
 $node->stop;
 done_testing();

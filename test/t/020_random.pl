@@ -1,28 +1,29 @@
-# Random queries, with GpuSort and without: the two answers must be the same.
+# Random queries give the same answers with GpuSort and without.
 #
-# Tables of random types, sizes, NULL shares and numbers of distinct values are
-# queried with random ORDER BY lists in every way in which an executor reads a
-# sort: to its end, to a LIMIT, back and forth by cursors, again and again as the
-# inner side of a join, and below DISTINCT, GROUP BY, windows and merge joins;
-# under random planner settings and small memory limits.  Each query runs twice
-# in the server: gpusort.enabled = off, then on and forced.
+# The tables have random types, sizes, shares of NULLs and numbers of distinct values.
+# The queries have random ORDER BY lists, planner settings and small memory limits,
+# and read sorts in each way in which an executor does: to the end, up to a LIMIT,
+# back and forth by cursors, repeatedly as the inner side of a join, and below
+# DISTINCT, GROUP BY, windows and merge joins.  The server runs each query twice: with
+# gpusort.enabled = off, and with gpusort.enabled and gpusort.force on.
 #
-# What must be equal: the key columns in sequence, by the types' own equality
-# (1.0 and 1.00, -0 and 0 are equal keys, and either may come first), and whole
-# rows as a multiset, unless the query may choose among rows with equal keys.
-# The comparison itself is tested first, with answers that differ.
+# Two answers are equal if their key columns are the same in sequence, by the types'
+# own equality (1.0 and 1.00, or -0 and 0, are equal keys, so either may come first),
+# and if their rows are the same as a multiset, unless the query may choose among rows
+# with equal keys.  The test first checks that this comparison finds differences.
 #
-#   SEED=n    the same cases again; printed when a case fails
-#   CASES=n   500
-#   SETTINGS="a=1 b=2"   more of them for the server, such as another engine
+#   SEED=n               repeats the cases of an earlier run; printed when a case fails
+#   CASES=n              500 by default
+#   SETTINGS="a=1 b=2"   more settings for the server, such as another engine
 #
 # Without the setting gpusort.force there is no node to test, and core is compared
-# with core.  With it, half of the cases must have used the node, or it fails.
+# with core.  With it, the test fails if less than half of the cases used the node.
 
 use strict;
 use warnings;
 
 use FindBin;
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -30,13 +31,14 @@ use Test::More;
 my $seed = $ENV{SEED} // int(rand(1_000_000_000));
 my $cases = $ENV{CASES} // 500;
 
-# A number below n; one of a list; true in p of 100.
+# A number below n; an element of a list; true with a probability of p percent.
 sub below { return int(rand($_[0])) }
 sub pick { return $_[ below(scalar @_) ] }
 sub chance { return rand(100) < $_[0] }
 
-# Types: how to make a value of R, a whole number in [0, D), and special values.
-# R and D are replaced.  The third is true for types that have collations.
+# For each type: an expression for a value, an array of special values, and true if
+# the type has collations.  In the expression, R stands for an integer in [0, D),
+# and D for its bound.
 my %types = (
 	int2 => [ '((R) % 65536 - 32768)::int2', '{32767,-32768,0,-1}' ],
 	int4 => [ '((R) - D / 2)::int4', '{2147483647,-2147483648,0,-1}' ],
@@ -76,7 +78,7 @@ my %types = (
 	cidr => [ "network(set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int))", '{0.0.0.0/0,10.0.0.0/8,"::/0"}' ],
 	colour => [ "('{z,k,m,a}'::colour[])[1 + (R) % 4]", '{z,k,m,a}' ],
 	small => [ '((R) % 1000)::int', '{0,999}' ],
-	# no keys for the device
+	# types without keys for the device
 	'int[]' => [ 'ARRAY[(R) % 10, (R) % 3]::int[]', undef ],
 	jsonb => [ 'to_jsonb((R) % 1000)', undef ],
 	varbit => [ '((R) % 4096)::int::bit(12)::varbit', undef ],
@@ -85,7 +87,7 @@ my @all_types = sort keys %types;
 my @keyed_types = grep { defined $types{$_}[1] } @all_types;
 my @collations = ('C', 'C', 'default', 'en-x-icu', 'und-x-icu', 'nocase');
 
-# SQL that makes the table t anew, and what is known of it.
+# Makes a random table t: its SQL, its columns and its number of rows.
 sub make_table
 {
 	my %table = (rows => pick(0, 1, 2, 10, 10, (1000) x 8, (20000) x 3));
@@ -146,8 +148,8 @@ sub name_keys
 	return join ', ', map { "$_[$_] AS k" . ($_ + 1) } 0 .. $#_;
 }
 
-# A query on t: its text, how it is read, with which steps of a cursor, and what
-# is compared: columns in sequence, and whether all rows as a multiset.
+# Makes a random query on t: its text, how it is read, the steps of its cursor, the
+# columns that are compared in sequence, and whether all rows are compared as a multiset.
 sub make_query
 {
 	my ($table) = @_;
@@ -230,15 +232,15 @@ sub make_query
 	}
 	elsif ($kind eq 'hidden')
 	{
-		# keys that are sorted by but not returned, and looked up by id
+		# keys that are not in the sort's output; the query looks them up by id
 		my $by = $order =~ s/k(\d)/($expressions->[$1 - 1])/gr;
 		my @looked_up = map { "(SELECT " . s/\bt\./u./gr . " FROM t u WHERE u.id = s.id)" } @$expressions;
 		$case{sql} = 'SELECT ' . name_keys(@looked_up) . ", s.id FROM (SELECT t.id FROM t ORDER BY $by OFFSET 0) s";
 	}
 	elsif ($kind =~ /lateral/)
 	{
-		# The parameter changes what is sorted, or the limit alone.  Core's parallel
-		# workers keep the first limit when they start again, and lose rows by that.
+		# The parameter changes the sorted rows, or only the limit.  When core's parallel
+		# workers start again, they keep the first limit and lose rows.
 		my $inner = $kind eq 'lateral' ? "WHERE t.id % 5 <> o.i % 3 ORDER BY $order" : "ORDER BY $order LIMIT "
 		  . pick('o.i * 7', '20 - o.i', 'CASE WHEN o.i > 2 THEN NULL ELSE 9 END');
 		$case{sql} = "SELECT o.i, s.* FROM generate_series(1, 4) o(i), LATERAL (SELECT $keys$rest FROM t $inner) s";
@@ -270,13 +272,9 @@ sub quote_list
 }
 
 my $schema = slurp_file("$FindBin::Bin/random.sql");
-my $node = PostgreSQL::Test::Cluster->new('random');
-$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
-$node->append_conf('postgresql.conf', <<'CONF');
+my $node = new_node('random', init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
-fsync = off
 autovacuum = off
-jit = off
 restart_after_crash = on
 client_min_messages = warning
 CONF
@@ -287,7 +285,7 @@ my $has_node = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WH
 my $limit = $node->safe_psql('postgres', "SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
 my @off = $has_node ? ('gpusort.enabled', 'off') : ();
 note("SEED=$seed CASES=$cases");
-diag('there is no gpusort.force: core is compared with core') unless $has_node;
+diag('the server has no gpusort.force, so core is compared with core') unless $has_node;
 
 # databases by their default collation
 my %databases = (
@@ -305,8 +303,7 @@ sub call
 	  . join(', ', map { quote_list(@$_) } $both, \@off, $with) . ');';
 }
 
-# Runs SQL in a database and returns what it said, with the verdicts so far if it
-# lost its server.
+# Runs SQL in a database.  Returns the messages and the verdicts; after a crash, those so far.
 sub run_sql
 {
 	my ($database, $sql) = @_;
@@ -319,7 +316,7 @@ sub run_sql
 	return ($stderr, %verdicts);
 }
 
-# the comparison sees a difference
+# the comparison finds differences
 $node->safe_psql('postgres', $schema);
 {
 	my %case = (how => 'table', steps => [], names => ['k1'], rows => 1);
@@ -333,7 +330,7 @@ $node->safe_psql('postgres', $schema);
 		call(6, "$q k1", "$q k1 DESC", { %case, how => 'hold', steps => [ 'MOVE 3', 'FETCH BACKWARD 1' ] }, [], []));
 	is(join(', ', $stderr, map { $verdicts{$_} ? $verdicts{$_}[1] : 'none' } 1 .. 6),
 		', other keys in row 1, same, 19 rows, not 20, other rows, other keys in row 1, other keys in row 1',
-		'the comparison tells different answers');
+		'the comparison finds different answers');
 }
 
 my ($used, $done, $number) = (0, 0, 0);
@@ -342,7 +339,7 @@ foreach my $database (sort keys %databases)
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING 'UTF8' $databases{$database}");
 	$node->safe_psql($database, $schema);
 	my (%sql, $table);
-	# others draw from the same numbers in between
+	# code of other modules may have called rand() in between
 	srand(3 * $seed + $number++);
 	my $share = int($cases / 3) + ($database eq 'c' ? $cases % 3 : 0);
 	my $script = '';
@@ -363,7 +360,7 @@ foreach my $database (sort keys %databases)
 	}
 	my ($stderr, %verdicts) = run_sql($database, $script);
 	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $share;
-	is(scalar @bad, 0, "$share queries, $databases{$database}");
+	is(scalar @bad, 0, "$share queries give the same answers, $databases{$database}");
 	diag("SEED=$seed CASES=$cases, database $database, case $_: "
 		  . ($verdicts{$_} ? $verdicts{$_}[1] : 'an error') . "\n$sql{$_}\n") foreach grep { defined } @bad[ 0 .. 2 ];
 	diag(substr($stderr, 0, 3000)) if $stderr =~ /ERROR|WARNING|connection/;
@@ -373,7 +370,7 @@ foreach my $database (sort keys %databases)
 }
 SKIP:
 {
-	skip('there is no GpuSort node', 1) unless $has_node;
+	skip('the server has no GpuSort node', 1) unless $has_node;
 	cmp_ok($used, '>=', $done / 2, "$used of $done plans had a GpuSort");
 }
 $node->stop;

@@ -1,6 +1,9 @@
-# What the TAP tests share: servers on the stand-in device (test/standin/device.c),
-# its trace and its holds, the GPU service's process, sessions in the background,
-# rows that come late, and what must not be left behind.
+# GpusortTest.pm - functions that several TAP tests use.
+#
+# They start servers, also on the stand-in device (test/standin/device.c), wait for
+# states, read the trace of the device and hold its calls, find the processes of a
+# server, run sessions in the background, write the queries that compare an
+# order with core's, and check that a sort has freed everything.
 
 package GpusortTest;
 
@@ -15,25 +18,211 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  ordering_node restart_with start_by is_back skip_without_standin
-  traced place_of poll_trace forget_trace hold_device release_device
+  new_node ordering_node restart_with start_by start_with_little_room is_back
+  skip_without_standin built_file
+  traced times_traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
-  service_pids poll_services
-  in_background late_row hold let_go waits_for
-  pool_is_free segments_of
+  session answer leave in_background late_row hold let_go waits_for
+  child_pids service_pids poll_services segments_of
+  order_number in_order warnings_in pool_is_free
 );
 
 my $timeout = $PostgreSQL::Test::Utils::timeout_default;
 
-# The file that the device adds every call to.
+# ----------------------------------------------------------------
+# Servers
+# ----------------------------------------------------------------
+
+# Initialises a server without starting it.  $how{order_by} makes gpusort do every
+# ORDER BY that it can, without parallel workers; $how{settings} are lines for
+# postgresql.conf; $how{init} is a list of arguments for init().
+sub new_node
+{
+	my ($name, %how) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(@{ $how{init} // [] });
+	$node->append_conf('postgresql.conf', "fsync = off\njit = off\n");
+	$node->append_conf('postgresql.conf', <<'CONF') if $how{order_by};
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+max_parallel_workers_per_gather = 0
+CONF
+	$node->append_conf('postgresql.conf', $how{settings}) if $how{settings};
+	return $node;
+}
+
+# Starts a server that sorts the 30,000 rows of table t on the stand-in device
+# wherever it can.  $settings are more lines for postgresql.conf.  Skips the test
+# if the build has no such device.
+sub ordering_node
+{
+	my ($name, $settings) = @_;
+	my $node = new_node($name, order_by => 1,
+		settings => "gpusort.min_rows = 1000\nmax_connections = 30\nwork_mem = 1GB\n" . ($settings // ''));
+	restart_with($node, limit => '8GB');
+	$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
+	skip_without_standin($node);
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
+SQL
+	return $node;
+}
+
+# The file to which the device adds a line for every call.
 sub trace_of
 {
 	my ($node) = @_;
 	return $node->basedir . '/trace';
 }
 
-# One session for what a test asks again and again, and for the locks that it
-# holds.  It is begun when it is needed, and ended before its server is.
+# Restarts the server with an empty trace and nothing held.  $how{settings} are
+# lines for postgresql.conf, $how{limit} is gpusort.device_memory_limit, and plan,
+# slow and patience are GPUSORT_STANDIN, GPUSORT_STANDIN_SLOW and
+# GPUSORT_STANDIN_PATIENCE of test/standin/device.c.
+sub restart_with
+{
+	my ($node, %how) = @_;
+	my $holds = $node->basedir . '/holds';
+	my %env = (GPUSORT_STANDIN => $how{plan}, GPUSORT_STANDIN_SLOW => $how{slow}, GPUSORT_STANDIN_PATIENCE => $how{patience});
+	end_session($node);
+	# the service may hang or be in a slow sort
+	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
+	$node->append_conf('postgresql.conf', "$how{settings}\n") if $how{settings};
+	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = $how{limit}\n") if $how{limit};
+	unlink trace_of($node);
+	mkdir $holds;
+	unlink glob("$holds/*");
+	local %ENV = (%ENV, GPUSORT_STANDIN_TRACE => trace_of($node), GPUSORT_STANDIN_HOLD => $holds);
+	foreach my $name (keys %env)
+	{
+		delete $ENV{$name};
+		$ENV{$name} = $env{$name} if $env{$name};
+	}
+	$node->start;
+	return;
+}
+
+# Starts the server by a shell command.  The test's end stops it.
+sub start_by
+{
+	my ($node, @command) = @_;
+	my $started = run_log(\@command);
+	$node->_update_pid(1) if $started;
+	return $started;
+}
+
+# Starts the server with a file system of $mb MB at $dir, in a mount namespace of
+# its own, and returns 'mounted'.  If this user may not mount, starts the server
+# with files of at most $file_mb MB and returns 'limited'.  Returns '' if the server
+# did not start.
+sub start_with_little_room
+{
+	my ($node, $dir, $mb, $mode, $file_mb) = @_;
+	my $start = 'exec pg_ctl -w -D "$0" -l "$1" start >/dev/null';
+	my $id = "--map-user=$> --map-group=" . ($) + 0);
+	my $mount = "mount -t tmpfs -o size=${mb}m,mode=$mode gpusort '$dir'";
+	my @server = ($node->data_dir, $node->logfile);
+	my $blocks = $file_mb * 2048;
+	return 'mounted'
+	  if system("unshare -Urm sh -c \"$mount && unshare $id true\" >/dev/null 2>&1") == 0
+	  && start_by($node, 'unshare', '-Urm', 'sh', '-c', "$mount && exec unshare $id sh -c '$start' \"\$0\" \"\$1\"", @server);
+	return start_by($node, 'sh', '-c', "ulimit -f $blocks; $start", @server) ? 'limited' : '';
+}
+
+# Waits until the server is back from a crash that began after position $log of
+# its log.  Before the postmaster notices the crash, one can still connect and
+# is thrown out later.
+sub is_back
+{
+	my ($node, $log) = @_;
+	return poll_until(sub { return slurp_file($node->logfile, $log) =~ /all server processes terminated; reinitializing/; })
+	  && $node->poll_query_until('postgres', 'SELECT true');
+}
+
+# Skips the test if the server has no stand-in device.
+sub skip_without_standin
+{
+	my ($node) = @_;
+	my $devices = $node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'");
+	plan skip_all => 'this build has no stand-in device' if $devices != 1;
+	return;
+}
+
+# The path of a file that test/modules.mk builds for the tests.
+sub built_file
+{
+	my ($name) = @_;
+	my $file = "$ENV{TESTDIR}/build/$name";
+	die "$file is missing; run make prove_installcheck" if !-e $file;
+	return $file;
+}
+
+# ----------------------------------------------------------------
+# The stand-in device
+# ----------------------------------------------------------------
+
+# The lines of the trace in the order of the calls: "open 0: 0", "upload 1: 40000",
+# "sort 1: 40000" and so on; the first number is the lane's, the second counts bytes.
+sub traced
+{
+	my ($node) = @_;
+	return -e trace_of($node) ? split(/\n/, slurp_file(trace_of($node))) : ();
+}
+
+# How often the device has done this: "upload 1", "sort \d+".
+sub times_traced
+{
+	my ($node, $what) = @_;
+	return scalar grep { /^$what:/ } traced($node);
+}
+
+# The index of the first line that begins with $what, or the number of lines.
+sub place_of
+{
+	my ($what, @lines) = @_;
+	foreach my $i (0 .. $#lines)
+	{
+		return $i if $lines[$i] =~ /^$what:/;
+	}
+	return scalar @lines;
+}
+
+# Waits until the device has begun this: "upload 1", "sort \d+".
+sub poll_trace
+{
+	my ($node, $what) = @_;
+	return poll_until(sub { return times_traced($node, $what) > 0; });
+}
+
+sub forget_trace
+{
+	my ($node) = @_;
+	unlink trace_of($node);
+	return;
+}
+
+# Makes the device stop in every call of a kind: open, upload, sort, download or
+# close.  release_device() lets all calls go on.
+sub hold_device
+{
+	my ($node, $call) = @_;
+	append_to_file($node->basedir . "/holds/$call", '');
+	return;
+}
+
+sub release_device
+{
+	my ($node) = @_;
+	unlink glob($node->basedir . '/holds/*');
+	return;
+}
+
+# ----------------------------------------------------------------
+# Waiting
+# ----------------------------------------------------------------
+
+# A session of each server for queries that a test repeats and for the locks that
+# it holds.  ask() begins it.  It must be ended before its server is stopped.
 my %sessions;
 
 sub ask
@@ -55,103 +244,7 @@ sub end_session
 	return;
 }
 
-# Starts the server anew, with an empty trace and nothing held.  plan and slow
-# are GPUSORT_STANDIN and GPUSORT_STANDIN_SLOW, limit is the device's memory.
-sub restart_with
-{
-	my ($node, %how) = @_;
-	my $holds = $node->basedir . '/holds';
-	end_session($node);
-	# the service may be deep in a slow sort
-	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
-	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = $how{limit}\n") if $how{limit};
-	unlink trace_of($node);
-	mkdir $holds;
-	unlink glob("$holds/*");
-	local $ENV{GPUSORT_STANDIN_TRACE} = trace_of($node);
-	local $ENV{GPUSORT_STANDIN_HOLD} = $holds;
-	local $ENV{GPUSORT_STANDIN} = $how{plan};
-	local $ENV{GPUSORT_STANDIN_SLOW} = $how{slow};
-	delete $ENV{GPUSORT_STANDIN} unless $how{plan};
-	delete $ENV{GPUSORT_STANDIN_SLOW} unless $how{slow};
-	$node->start;
-	return;
-}
-
-# Starts the server by such a command; it is stopped whatever comes.
-sub start_by
-{
-	my ($node, @command) = @_;
-	my $started = run_log(\@command);
-	$node->_update_pid(1) if $started;
-	return $started;
-}
-
-# Waits until the server is back from a crash that began behind such a place of
-# the log.  Before the postmaster knows of it, one may still connect, and be
-# thrown out later.
-sub is_back
-{
-	my ($node, $log) = @_;
-	return poll_until(sub { return slurp_file($node->logfile, $log) =~ /all server processes terminated; reinitializing/; })
-	  && $node->poll_query_until('postgres', 'SELECT true');
-}
-
-# Ends a test whose server has no stand-in device.
-sub skip_without_standin
-{
-	my ($node) = @_;
-	my $devices = $node->safe_psql('postgres', "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'");
-	plan skip_all => 'this build has no stand-in device' if $devices != 1;
-	return;
-}
-
-# A server that sorts t's 30,000 rows on the stand-in device wherever it can,
-# with more settings if need be; the test is skipped without such a device.
-sub ordering_node
-{
-	my ($name, $settings) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init;
-	$node->append_conf('postgresql.conf', <<'CONF');
-session_preload_libraries = 'gpusort'
-gpusort.force = on
-gpusort.min_rows = 1000
-max_parallel_workers_per_gather = 0
-max_connections = 30
-work_mem = 1GB
-fsync = off
-jit = off
-CONF
-	$node->append_conf('postgresql.conf', $settings) if $settings;
-	restart_with($node, limit => '8GB');
-	$node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
-	skip_without_standin($node);
-	$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
-SQL
-	return $node;
-}
-
-# What the device did, in order: "open 0: 0", "upload 1: 40000", ..., "sort 1: 40000", ... by lane.
-sub traced
-{
-	my ($node) = @_;
-	return -e trace_of($node) ? split(/\n/, slurp_file(trace_of($node))) : ();
-}
-
-# The place of the first line of the trace that begins so, or one behind its end.
-sub place_of
-{
-	my ($what, @lines) = @_;
-	foreach my $i (0 .. $#lines)
-	{
-		return $i if $lines[$i] =~ /^$what:/;
-	}
-	return scalar @lines;
-}
-
-# Waits until such a thing is so, or too long.
+# Waits until a function returns true.  Returns false after the timeout.
 sub poll_until
 {
 	my ($is_so) = @_;
@@ -171,63 +264,55 @@ sub poll
 	return poll_until(sub { return ask($node, $query) eq 't'; });
 }
 
-# Waits until the device has begun with such a thing: "upload 1", "sort \d+".
-sub poll_trace
-{
-	my ($node, $what) = @_;
-	return poll_until(sub { my @lines = traced($node); return place_of($what, @lines) < @lines; });
-}
+# ----------------------------------------------------------------
+# Sessions
+# ----------------------------------------------------------------
 
-sub forget_trace
+# Starts a psql that answer() gives statements to.  leave() ends it.
+sub session
 {
 	my ($node) = @_;
-	unlink trace_of($node);
+	my %session = (in => '', out => '', err => '');
+	$session{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ],
+		'<', \$session{in}, '>', \$session{out}, '2>', \$session{err}, IPC::Run::timeout(10 * $timeout));
+	return \%session;
+}
+
+# Runs statements in a session and returns their output.  Messages are added to
+# $session->{err}.
+sub answer
+{
+	my ($session, @statements) = @_;
+	$session->{out} = '';
+	$session->{in} .= join('', map { "$_;\n" } @statements) . "\\echo done\n\\warn done\n";
+	$session->{psql}->pump
+	  until ($session->{out} =~ /^done\n\z/m && $session->{err} =~ /^done\n\z/m) || !$session->{psql}->pumpable;
+	s/^done\n\z//m foreach $session->{out}, $session->{err};
+	chomp $session->{out};
+	return $session->{out};
+}
+
+sub leave
+{
+	my ($session) = @_;
+	$session->{in} .= "\\q\n";
+	$session->{psql}->finish;
 	return;
 }
 
-# The device stops in every such call, open, upload, sort, download or close,
-# or in those that it is held in already no longer.
-sub hold_device
-{
-	my ($node, $call) = @_;
-	append_to_file($node->basedir . "/holds/$call", '');
-	return;
-}
-
-sub release_device
-{
-	my ($node) = @_;
-	unlink glob($node->basedir . '/holds/*');
-	return;
-}
-
-# The service has no row in pg_stat_activity: it is in no database.
-sub service_pids
-{
-	my ($node) = @_;
-	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
-	return map { /^\s*(\d+)/ } grep { /gpusort service/ } `ps -o pid=,args= --ppid $postmaster`;
-}
-
-# Waits until there are this many services.
-sub poll_services
-{
-	my ($node, $count) = @_;
-	return poll_until(sub { return scalar(service_pids($node)) == $count; });
-}
-
-# A psql in the background that runs each statement by itself, and goes on
-# after errors.  Its output goes to $$stdout and $$stderr.
+# Starts a psql that runs each statement by itself, and goes on after errors.  The
+# output goes to $$stdout and $$stderr.  The first statement may be { dbname => name }.
 sub in_background
 {
 	my ($node, $stdout, $stderr, @statements) = @_;
+	my $how = ref $statements[0] ? shift @statements : {};
 	($$stdout, $$stderr) = ('', '');
-	return IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') . ' application_name=background',
+	return IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr($how->{dbname} // 'postgres') . ' application_name=background',
 			map { ('-c', $_) } @statements ],
 		'<', \'', '>', $stdout, '2>', $stderr, IPC::Run::timeout(4 * $timeout));
 }
 
-# A row that comes when a lock is let go, which this test holds until then.
+# A query for one row that comes late: when the test lets go of a lock that it holds.
 sub late_row
 {
 	my ($lock) = @_;
@@ -248,21 +333,46 @@ sub let_go
 	return;
 }
 
-# True while a backend waits for its late row.
+# A query that is true while a backend waits for its late row.
 sub waits_for
 {
 	my ($lock) = @_;
 	return "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = $lock AND NOT granted";
 }
 
-sub pool_is_free
+# ----------------------------------------------------------------
+# Processes
+# ----------------------------------------------------------------
+
+# The pids and names, in one line each, of the server's processes without the postmaster.
+sub children
 {
-	my ($node, $name) = @_;
-	return ok(poll($node, 'SELECT max(pool_used) = 0 FROM gpusort_status()'),
-		"$name: nothing of the pool is held");
+	my ($node) = @_;
+	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+	return `ps -o pid=,args= --ppid $postmaster`;
 }
 
-# The files in /dev/shm that a process has mapped, as far as they are still there.
+sub child_pids
+{
+	my ($node) = @_;
+	return map { /^\s*(\d+)/ } children($node);
+}
+
+# The GPU service's pids.  It uses no database and has no row in pg_stat_activity.
+sub service_pids
+{
+	my ($node) = @_;
+	return map { /^\s*(\d+)/ } grep { /gpusort service/ } children($node);
+}
+
+# Waits until there are $count GPU services.
+sub poll_services
+{
+	my ($node, $count) = @_;
+	return poll_until(sub { return scalar(service_pids($node)) == $count; });
+}
+
+# The files in /dev/shm that processes have mapped and that still exist.
 sub segments_of
 {
 	my (@pids) = @_;
@@ -277,6 +387,38 @@ sub segments_of
 		close($maps);
 	}
 	return sort keys %files;
+}
+
+# ----------------------------------------------------------------
+# Checks
+# ----------------------------------------------------------------
+
+# A query for one number that depends on the sequence of rows of $query, which has a
+# column id: two sequences with the same number are the same.
+sub order_number
+{
+	my ($query) = @_;
+	return "SELECT sum(hashint8extended(id, place)::numeric) FROM (SELECT id, row_number() OVER () AS place FROM ($query) AS s) AS s";
+}
+
+# A query that counts the rows of $query and tells whether column k ascends.
+sub in_order
+{
+	my ($query) = @_;
+	return "SELECT count(*), bool_and(up) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up FROM ($query OFFSET 0) AS s) AS s";
+}
+
+sub warnings_in
+{
+	my ($stderr) = @_;
+	my $warnings = () = $stderr =~ /WARNING:/g;
+	return $warnings;
+}
+
+sub pool_is_free
+{
+	my ($node, $name) = @_;
+	return ok(poll($node, 'SELECT max(pool_used) = 0 FROM gpusort_status()'), "$name: all chunks of the pool are free");
 }
 
 1;

@@ -1,5 +1,5 @@
--- random.sql - the server side of 020_random.pl: types, and procedures that run a
--- query in two ways and compare the answers.
+-- random.sql - the SQL part of 020_random.pl: types, and procedures that run a query
+-- in two ways and compare the answers.
 
 CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 CREATE TYPE colour AS ENUM ('z', 'm', 'a');
@@ -10,8 +10,9 @@ CREATE TABLE verdict (case_no int, nodes int, verdict text);
 CREATE FUNCTION rnd(i bigint, salt bigint, d bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
 AS 'SELECT (hashint8extended(i, salt) & 9223372036854775807) % d';
 
--- Reads q in the way "how" into the table "name", whose physical order is the
--- order of arrival.  The steps are those of a cursor; trace has their row counts.
+-- Reads query q in the way "how" into a new table "name", whose physical order is the
+-- order in which the rows came.  "steps" are FETCH and MOVE commands of a cursor, and
+-- "trace" returns their row counts.
 CREATE PROCEDURE read_query(q text, how text, steps text[], name text, INOUT trace text) LANGUAGE plpgsql AS $$
 DECLARE
 	step text;
@@ -55,16 +56,16 @@ BEGIN
 		END LOOP;
 		EXECUTE 'CLOSE h';
 	END IF;
-	-- The offset keeps the cast from being done once for each column.  INSERT would
-	-- fill gaps, and the order be lost; this does not.
+	-- OFFSET keeps the planner from repeating the cast for each column.  INSERT could fill
+	-- gaps of the table and lose the order; CREATE TABLE AS does not.
 	EXECUTE format('CREATE TEMP TABLE %I AS SELECT (y.c).* FROM (SELECT x::shape AS c FROM unnest($1) x OFFSET 0) y', name)
 		USING got;
 	DROP TABLE shape;
 END $$;
 
--- Runs q_off and q_on, each under its settings (name, value, name...), compares
--- the columns "names" in sequence and, if all_rows, the rows as a multiset, and
--- leaves a row in verdict, with the number of GpuSort nodes in the plan of q_on.
+-- Runs q_off and q_on, each under its settings (name, value, name, ...), compares the
+-- columns "names" in sequence and, if all_rows, the rows as a multiset, and adds a row
+-- to table verdict with the number of GpuSort nodes in the plan of q_on.
 CREATE PROCEDURE compare(case_no int, q_off text, q_on text, how text, steps text[], names text[], all_rows boolean,
 	set_both text[], set_off text[], set_on text[]) LANGUAGE plpgsql AS $$
 DECLARE

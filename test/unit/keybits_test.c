@@ -3,15 +3,13 @@
  * keybits_test.c
  *		Tests src/key/keybits.h against PostgreSQL's comparison rules.
  *
- * The rules are written out here once more, from float.h and nbtcompare.c:
- * NaN equals NaN and is above everything else, -0 equals +0.  Keys have to
- * agree with them for every pair tried; value keys also have to come back as
- * the bits that went in.
+ * The rules are those of float.h and nbtcompare.c: NaN equals NaN and is above all
+ * other values, and -0 equals +0.  The order of keys must follow these rules
+ * for every tested pair, and value keys must decode to the bits of the value.
  *
  *-------------------------------------------------------------------------
  */
 #include <math.h>
-#include <string.h>
 
 #include "check.h"
 #include "key/keybits.h"
@@ -34,7 +32,7 @@ to_float8(uint64_t bits)
 	return value;
 }
 
-/* PostgreSQL's float8_cmp_internal(); float4 widens exactly */
+/* PostgreSQL's float8_cmp_internal().  A float4 widens to a float8 without loss. */
 static int
 compare_floats(double a, double b)
 {
@@ -92,7 +90,7 @@ static const uint32_t edges4[] = {
 	0x00000001, 0x80000001,		/* subnormals */
 	0x007FFFFF, 0x807FFFFF, 0x00800000, 0x80800000,
 	0x3F800000, 0xBF800000,		/* 1, -1 */
-	0x7F7FFFFF, 0xFF7FFFFF,		/* the largest finite */
+	0x7F7FFFFF, 0xFF7FFFFF,		/* largest and smallest finite value */
 	0x7F800000, 0xFF800000,		/* infinities */
 	0x7FC00000, 0xFFC00000,		/* quiet NaN */
 	0x7F800001, 0xFF800001,		/* signalling NaN */
@@ -113,19 +111,18 @@ static const int64_t edges_int[] = {
 	INT64_MAX - 1, INT64_MAX
 };
 
-#define LENGTH(array)	(sizeof(array) / sizeof((array)[0]))
 
 int
 main(void)
 {
-	for (size_t i = 0; i < LENGTH(edges4); i++)
-		for (size_t j = 0; j < LENGTH(edges4); j++)
+	for (int i = 0; i < LENGTH(edges4); i++)
+		for (int j = 0; j < LENGTH(edges4); j++)
 			check_float4_pair(edges4[i], edges4[j]);
-	for (size_t i = 0; i < LENGTH(edges8); i++)
-		for (size_t j = 0; j < LENGTH(edges8); j++)
+	for (int i = 0; i < LENGTH(edges8); i++)
+		for (int j = 0; j < LENGTH(edges8); j++)
 			check_float8_pair(edges8[i], edges8[j]);
-	for (size_t i = 0; i < LENGTH(edges_int); i++)
-		for (size_t j = 0; j < LENGTH(edges_int); j++)
+	for (int i = 0; i < LENGTH(edges_int); i++)
+		for (int j = 0; j < LENGTH(edges_int); j++)
 			check_int_pair(edges_int[i], edges_int[j]);
 
 	for (int i = 0; i < 10000000; i++)
@@ -139,7 +136,7 @@ main(void)
 		CHECK(gpusort_unkey_float8(gpusort_key_float8(a)) == a, "float8 %016llx", (unsigned long long) a);
 	}
 
-	/* bijections, for every bit pattern */
+	/* each bit pattern decodes to itself */
 	for (uint64_t bits = 0; bits <= UINT32_MAX; bits++)
 	{
 		if (gpusort_unkey_float4(gpusort_key_float4((uint32_t) bits)) != bits)
@@ -147,10 +144,10 @@ main(void)
 	}
 	for (int value = INT16_MIN; value <= INT16_MAX; value++)
 		CHECK(gpusort_unkey_int2(gpusort_key_int2((int16_t) value)) == value, "int2 %d", value);
-	for (size_t i = 0; i < LENGTH(edges8); i++)
-		CHECK(gpusort_unkey_float8(gpusort_key_float8(edges8[i])) == edges8[i], "float8 edge %zu", i);
+	for (int i = 0; i < LENGTH(edges8); i++)
+		CHECK(gpusort_unkey_float8(gpusort_key_float8(edges8[i])) == edges8[i], "float8 edge %d", i);
 
-	/* equal values are neighbours: no other value's key is between them */
+	/* the value keys of the two zeros are adjacent, so that no other value comes between them */
 	CHECK(gpusort_key_float4(0x80000000) + 1 == gpusort_key_float4(0), "float4 zeros");
 	CHECK(gpusort_key_float8(UINT64_C(0x8000000000000000)) + 1 == gpusort_key_float8(0), "float8 zeros");
 	CHECK(gpusort_key_float4(0xFF800000) == 0, "float4 -infinity is the smallest key");

@@ -1,20 +1,20 @@
-/*
- * large_memory_test.c - buffers that are kept, offered and given back.
+/*-------------------------------------------------------------------------
  *
- * What is unmapped is told by mincore(), which knows no pages there, and what is
- * offered by the kernel's count of such pages.  In the last part threads
- * allocate and free at random while buffers age within milliseconds; one that
- * two had at once, or that was offered while in use, would not hold what was
- * written to both its ends.
+ * large_memory_test.c
+ *		Tests base/large_memory.c: buffers that are kept, offered to the kernel, and given back.
+ *
+ * mincore() fails for unmapped pages, and the kernel counts the offered pages
+ * (LazyFree in smaps_rollup).  In the last part, threads allocate and free buffers at
+ * random while buffers age within milliseconds.  A buffer that two threads had at the
+ * same time, or that was offered while in use, would lose the numbers written to
+ * both its ends.
+ *
+ *-------------------------------------------------------------------------
  */
 #include "base/large_memory.h"
 
 #include <dirent.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@
 #define TURNS		20000
 #define HELD		8
 
-/* Nothing is to age while it is looked at. */
+/* milliseconds; so long that no buffer ages during a test */
 #define NEVER		3600000
 
 #ifndef __has_feature
@@ -47,6 +47,7 @@ is_mapped(char *mem)
 	return mincore(mem - (uintptr_t) mem % (uintptr_t) sysconf(_SC_PAGESIZE), 1, &page) == 0;
 }
 
+/* Writes a number before a buffer, to its first bytes and to its last bytes. */
 static void
 fill(char *mem, size_t bytes, size_t number)
 {
@@ -69,13 +70,13 @@ test_sizes(void)
 	{
 		char	   *mem = gpusort_large_alloc(bytes);
 
-		CHECK(mem != NULL && (uintptr_t) mem % GPUSORT_HUGE_PAGE == 0, "%zu bytes begin with a huge page", bytes);
+		CHECK(mem != NULL && (uintptr_t) mem % GPUSORT_HUGE_PAGE == 0, "a buffer of %zu bytes begins at a huge page", bytes);
 		fill(mem, bytes, bytes);
-		CHECK(is_filled(mem, bytes, bytes), "%zu bytes can be written", bytes);
+		CHECK(is_filled(mem, bytes, bytes), "a buffer of %zu bytes can be written", bytes);
 		gpusort_large_free(mem, bytes);
-		CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "%zu bytes are not kept if nothing is to be", bytes);
+		CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a buffer of %zu bytes is not kept if the limit is 0", bytes);
 	}
-	CHECK(gpusort_large_alloc(SIZE_MAX) == NULL && gpusort_large_alloc(SIZE_MAX / 2) == NULL, "too much is refused");
+	CHECK(gpusort_large_alloc(SIZE_MAX) == NULL && gpusort_large_alloc(SIZE_MAX / 2) == NULL, "impossible sizes are refused");
 }
 
 static void
@@ -87,32 +88,32 @@ test_keeping(void)
 	gpusort_large_keep(64 * MB, NEVER, NEVER);
 	mem = gpusort_large_alloc(17 * MB);
 	gpusort_large_free(mem, 17 * MB);
-	CHECK(gpusort_large_kept() == 18 * MB && is_mapped(mem), "a buffer is kept, rounded up");
+	CHECK(gpusort_large_kept() == 18 * MB && is_mapped(mem), "a freed buffer is kept, with its size rounded up");
 	other = gpusort_large_alloc(16 * MB);
-	CHECK(other != mem && gpusort_large_kept() == 18 * MB, "one of another size is not taken");
+	CHECK(other != mem && gpusort_large_kept() == 18 * MB, "a kept buffer of another size is not reused");
 	gpusort_large_free(other, 16 * MB);
-	CHECK(gpusort_large_alloc(18 * MB) == mem && gpusort_large_kept() == 16 * MB, "one of nearly the same size is");
-	CHECK(gpusort_large_alloc(16 * MB) == other && gpusort_large_kept() == 0, "and so is the first");
+	CHECK(gpusort_large_alloc(18 * MB) == mem && gpusort_large_kept() == 16 * MB, "a kept buffer of the same size after rounding is reused");
+	CHECK(gpusort_large_alloc(16 * MB) == other && gpusort_large_kept() == 0, "the other kept buffer is reused as well");
 	gpusort_large_free(other, 16 * MB);
 	gpusort_large_free(mem, 18 * MB);
 
 	mem = gpusort_large_alloc(66 * MB);
 	gpusort_large_free(mem, 66 * MB);
-	CHECK(gpusort_large_kept() == 34 * MB && !is_mapped(mem), "what exceeds the limit is not kept");
+	CHECK(gpusort_large_kept() == 34 * MB && !is_mapped(mem), "a buffer beyond the limit is not kept");
 	mem = gpusort_large_alloc(48 * MB);
 	gpusort_large_free(mem, 48 * MB);
-	CHECK(gpusort_large_kept() == 48 * MB && !is_mapped(other), "a newer one takes the place of older ones");
+	CHECK(gpusort_large_kept() == 48 * MB && !is_mapped(other), "a newly freed buffer displaces older ones");
 	gpusort_large_keep(47 * MB, NEVER, NEVER);
-	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a lower limit is obeyed at once");
+	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a lower limit takes effect at once");
 	gpusort_large_keep(64 * MB, NEVER, NEVER);
 	mem = gpusort_large_alloc(18 * MB);
 	gpusort_large_free(mem, 18 * MB);
-	CHECK(gpusort_large_kept() == 18 * MB, "one is kept");
+	CHECK(gpusort_large_kept() == 18 * MB, "a buffer is kept again");
 
 	gpusort_large_give_back();
-	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem) && !is_mapped(mem - 1), "what is given back is gone");
+	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem) && !is_mapped(mem - 1), "giving back unmaps kept buffers");
 	gpusort_large_give_back();
-	CHECK(gpusort_large_kept() == 0, "giving back nothing does nothing");
+	CHECK(gpusort_large_kept() == 0, "giving back works without kept buffers");
 }
 
 static void
@@ -120,22 +121,22 @@ test_many(void)
 {
 	static void *mem[300];
 
-	/* no huge page is to be touched of each */
+	/* without huge pages, the test touches only small pages */
 	(void) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	gpusort_large_keep(SIZE_MAX, NEVER, NEVER);
 	for (int i = 0; i < 300; i++)
 		mem[i] = gpusort_large_alloc(2 * MB);
 	for (int i = 0; i < 300; i++)
 		gpusort_large_free(mem[i], 2 * MB);
-	CHECK(gpusort_large_kept() == 256 * 2 * MB, "there is an end to the buffers kept, not %zu bytes", gpusort_large_kept());
-	CHECK(gpusort_large_alloc(2 * MB) == mem[299], "the one freed last is taken first");
+	CHECK(gpusort_large_kept() == 256 * 2 * MB, "256 buffers are kept at most, not %zu bytes", gpusort_large_kept());
+	CHECK(gpusort_large_alloc(2 * MB) == mem[299], "the buffer freed last is reused first");
 	gpusort_large_free(mem[299], 2 * MB);
 	gpusort_large_give_back();
 	(void) prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 }
 
 #ifndef GUARDED
-/* With little address space left, what is kept makes room for what is not. */
+/* When little address space is left, kept buffers are unmapped to make room for new ones. */
 static void
 test_shortage(void)
 {
@@ -149,22 +150,22 @@ test_shortage(void)
 	little.rlim_cur = size * 2;
 	setrlimit(RLIMIT_AS, &little);
 	mem = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	CHECK(gpusort_large_alloc(size) == NULL, "more than there is, is refused");
+	CHECK(gpusort_large_alloc(size) == NULL, "a size beyond the address space is refused");
 	munmap(mem, size);
 	little.rlim_cur = 1000 * MB;
 	setrlimit(RLIMIT_AS, &little);
 	mem = gpusort_large_alloc(600 * MB);
-	CHECK(mem != NULL, "there is room for one");
+	CHECK(mem != NULL, "a buffer of 600 MB fits in 1000 MB");
 	gpusort_large_free(mem, 600 * MB);
 	mem = gpusort_large_alloc(700 * MB);
-	CHECK(mem != NULL && gpusort_large_kept() == 0, "and for a larger one, instead of what is kept");
+	CHECK(mem != NULL && gpusort_large_kept() == 0, "a larger buffer displaces the kept one");
 	gpusort_large_free(mem, 700 * MB);
 	gpusort_large_give_back();
 	setrlimit(RLIMIT_AS, &before);
 }
 #endif
 
-/* Waits until a condition holds, or too long. */
+/* Waits up to 60 s until a condition holds.  Returns whether it does. */
 static bool
 wait_until(bool (*holds) (void))
 {
@@ -179,10 +180,10 @@ wait_until(bool (*holds) (void))
 	return false;
 }
 
-/* Where offered_bytes() looks for pages that the kernel has taken. */
+/* The buffer of 16 MB in which offered_bytes() looks for pages that the kernel has taken. */
 static char *offered;
 
-/* Of 16 MB there, those that the kernel has been offered, or -1 if it does not tell. */
+/* The bytes of that buffer that were offered to the kernel or taken by it; -1 if the kernel does not count them. */
 static long
 offered_bytes(void)
 {
@@ -240,19 +241,19 @@ test_ageing(void)
 	mem = offered = gpusort_large_alloc(16 * MB);
 	memset(mem, 1, 16 * MB);
 	gpusort_large_free(mem, 16 * MB);
-	CHECK(offered_bytes() < 0 || wait_until(is_offered), "it is offered when it is old enough");
-	CHECK(gpusort_large_kept() == 16 * MB && gpusort_large_alloc(16 * MB) == mem, "and can be used again");
+	CHECK(offered_bytes() < 0 || wait_until(is_offered), "a kept buffer is offered after its time");
+	CHECK(gpusort_large_kept() == 16 * MB && gpusort_large_alloc(16 * MB) == mem, "an offered buffer can be reused");
 	memset(mem, 2, 16 * MB);
-	CHECK(!is_offered() && mem[0] == 2 && mem[16 * MB - 1] == 2, "and written");
+	CHECK(!is_offered() && mem[0] == 2 && mem[16 * MB - 1] == 2, "a reused buffer can be written and is no longer offered");
 	gpusort_large_free(mem, 16 * MB);
 
 	gpusort_large_keep(64 * MB, 20, 60);
-	CHECK(wait_until(nothing_is_kept) && !is_mapped(mem), "and is gone when it is older");
-	CHECK(wait_until(no_thread_is_left), "and so is the thread that did it");
+	CHECK(wait_until(nothing_is_kept) && !is_mapped(mem), "a kept buffer is unmapped after its time");
+	CHECK(wait_until(no_thread_is_left), "the thread that unmaps buffers ends");
 
 	mem = gpusort_large_alloc(16 * MB);
 	gpusort_large_free(mem, 16 * MB);
-	CHECK(wait_until(nothing_is_kept) && !is_mapped(mem), "another comes for what is kept later");
+	CHECK(wait_until(nothing_is_kept) && !is_mapped(mem), "a new thread unmaps buffers that are kept later");
 }
 
 #ifdef GUARDED
@@ -261,12 +262,12 @@ test_guards(void)
 {
 	char	   *mem = gpusort_large_alloc(3 * MB);
 
-	CHECK(__asan_region_is_poisoned(mem, 3 * MB) == NULL, "a buffer may be used");
-	CHECK(__asan_region_is_poisoned(mem - sizeof(void *), sizeof(void *)) == NULL, "and the room before it");
-	CHECK(__asan_address_is_poisoned(mem + 3 * MB) && __asan_address_is_poisoned(mem - sizeof(void *) - 1), "and no more");
+	CHECK(__asan_region_is_poisoned(mem, 3 * MB) == NULL, "a buffer is not poisoned");
+	CHECK(__asan_region_is_poisoned(mem - sizeof(void *), sizeof(void *)) == NULL, "the word before a buffer is not poisoned");
+	CHECK(__asan_address_is_poisoned(mem + 3 * MB) && __asan_address_is_poisoned(mem - sizeof(void *) - 1), "the bytes around are poisoned");
 	gpusort_large_keep(64 * MB, NEVER, NEVER);
 	gpusort_large_free(mem, 3 * MB);
-	CHECK(__asan_address_is_poisoned(mem), "one that is kept may not be used");
+	CHECK(__asan_address_is_poisoned(mem), "a kept buffer is poisoned");
 	gpusort_large_give_back();
 }
 #endif
@@ -310,7 +311,7 @@ test_threads(void)
 	gpusort_large_keep(40 * MB, 4, 8);
 	for (size_t i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, allocate_and_free, (void *) (uintptr_t) random_bits());
-	CHECK(allocate_and_free((void *) (uintptr_t) random_bits()) == NULL, "this thread found buffers changed");
+	CHECK(allocate_and_free((void *) (uintptr_t) random_bits()) == NULL, "the main thread found buffers changed");
 	for (size_t i = 0; i < THREADS; i++)
 	{
 		void	   *wrong;
@@ -319,7 +320,7 @@ test_threads(void)
 		CHECK(wrong == NULL, "thread %zu found %ld buffers changed", i, (long) wrong);
 	}
 	CHECK(gpusort_large_kept() <= 40 * MB, "%zu bytes are kept", gpusort_large_kept());
-	CHECK(wait_until(nothing_is_kept) && wait_until(no_thread_is_left), "all is gone");
+	CHECK(wait_until(nothing_is_kept) && wait_until(no_thread_is_left), "all buffers and the thread are gone in the end");
 }
 
 int
@@ -329,7 +330,7 @@ main(void)
 	test_keeping();
 	test_many();
 #ifdef GUARDED
-	test_guards();				/* and no shortage, which AddressSanitizer does not bear */
+	test_guards();				/* AddressSanitizer cannot run in little address space */
 #else
 	test_shortage();
 #endif

@@ -3,10 +3,10 @@
  * losertree_test.c
  *		Tests src/base/losertree.h: merges of every small number of inputs.
  *
- * Inputs are arrays of ascending keys, some of them empty, of few values so
- * that most matches are ties, and up to UINT64_MAX, which is also the key of
- * an input that has ended.  Every row must come once, keys in order, and
- * equal keys in the order of their inputs and places.
+ * The inputs are arrays of ascending keys, and some are empty.  There are few distinct
+ * keys, so that most matches are ties, and UINT64_MAX is one of them, which is also the
+ * key of an input that has ended.  Each row must come once, keys must ascend, and equal
+ * keys must come in the order of their inputs and positions.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,24 +26,27 @@ typedef struct Inputs
 
 static Inputs in;
 
+/* The current key of an input. */
 static uint64_t
 key_of(uint32_t input)
 {
 	return in.next[input] < in.rows[input] ? in.keys[input][in.next[input]] : GPUSORT_LOSER_END;
 }
 
+/* The tie-break: decides equal keys by their inputs, and puts inputs that have ended last. */
 static bool
 before(void *arg, uint32_t a, uint32_t b)
 {
 	Inputs	   *inputs = arg;
 
 	inputs->calls++;
-	CHECK(a != b && key_of(a) == key_of(b), "a tie that is none, %u and %u", a, b);
+	CHECK(a != b && key_of(a) == key_of(b), "the tie-break was called for inputs %u and %u, which do not tie", a, b);
 	if (inputs->next[a] == inputs->rows[a] || inputs->next[b] == inputs->rows[b])
 		return inputs->next[a] < inputs->rows[a];
 	return a < b;
 }
 
+/* Merges inputs with random numbers of rows, whose keys ascend by steps below values. */
 static void
 merge(unsigned inputs, unsigned values)
 {
@@ -86,9 +89,9 @@ merge(unsigned inputs, unsigned values)
 		in.next[input]++;
 		gpusort_losertree_replace(&tree, key_of(input));
 	}
-	CHECK(wrong == 0, "%u inputs, steps below %u: a row out of order", inputs, values);
+	CHECK(wrong == 0, "%u inputs, steps below %u: a row is out of order", inputs, values);
 	CHECK(in.next[tree.winner.input] == in.rows[tree.winner.input],
-		  "%u inputs, steps below %u: a row after the last", inputs, values);
+		  "%u inputs, steps below %u: a row came after the last one", inputs, values);
 }
 
 int
@@ -99,6 +102,6 @@ main(void)
 		for (unsigned values = 1; values <= 1000; values *= 10)
 			merge(inputs, values);
 	}
-	CHECK(in.calls > 0, "no ties");
+	CHECK(in.calls > 0, "there were no ties");
 	return check_summary();
 }

@@ -3,10 +3,10 @@
  * merge_path_test.cc
  *		Tests kernels/merge_path.h against std::stable_sort and std::merge.
  *
- * The kernels do with a cut what each test does with it on the CPU: copy or
- * merge the two parts to where they belong.  So the test sorts whole arrays
- * by either way of cutting, of every length around a tile, of few and many
- * values, and looks at the input position of equal keys too.
+ * A kernel merges the two parts that a cut separates into their place; the test does
+ * the same on the CPU.  It sorts whole arrays by each way of cutting, with all lengths
+ * around a tile and with few and many distinct values, and also checks the input
+ * positions of equal keys.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,12 +23,12 @@ struct Item
 	uint32_t	key;
 	uint32_t	position;
 
-	/* what the merge by rank compares */
+	/* merging by rank compares items with these operators */
 	bool operator<(const Item &other) const { return key < other.key; }
 	bool operator<=(const Item &other) const { return key <= other.key; }
 };
 
-/* Fails if it is asked about what is no item of the input. */
+/* Compares keys.  Counts a failure if an argument is not an item of the input. */
 struct ByKey
 {
 	uint64_t	count;
@@ -58,7 +58,7 @@ make_items(uint64_t count, uint64_t values)
 	return items;
 }
 
-/* Every diagonal of one pair of lists. */
+/* Checks every diagonal of one pair of sorted lists. */
 static void
 check_diagonals(uint64_t left_count, uint64_t right_count, uint64_t values)
 {
@@ -70,7 +70,7 @@ check_diagonals(uint64_t left_count, uint64_t right_count, uint64_t values)
 	std::stable_sort(items.begin() + left_count, items.end());
 	std::merge(items.begin(), items.begin() + left_count, items.begin() + left_count, items.end(), merged.begin());
 
-	uint64_t	of_left = 0;	/* of the merge's items so far */
+	uint64_t	of_left = 0;	/* items of the left list among the merged items before the diagonal */
 
 	for (uint64_t diagonal = 0; diagonal <= items.size(); diagonal++)
 	{
@@ -91,7 +91,7 @@ check_diagonals(uint64_t left_count, uint64_t right_count, uint64_t values)
 	}
 }
 
-/* Sorts by tiles that Merge Path cuts, as mergeLists does. */
+/* Sorts by tiles that Merge Path cuts, as the kernel mergeLists does. */
 static void
 check_merge_path_sort(uint64_t count, uint64_t tile_items, uint64_t values)
 {
@@ -124,7 +124,7 @@ check_merge_path_sort(uint64_t count, uint64_t tile_items, uint64_t values)
 		  (unsigned long) tile_items, (unsigned long) values);
 }
 
-/* Sorts by parts that splitters cut, in which each item's rank is its place, as mergeByRank does. */
+/* Sorts by parts that splitters cut, where an item's rank is its place, as the kernel mergeByRank does. */
 static void
 check_rank_sort(uint64_t count, uint64_t stride, uint64_t values)
 {
@@ -174,7 +174,10 @@ check_rank_sort(uint64_t count, uint64_t stride, uint64_t values)
 		  in_bounds ? "" : ": too many items between two cuts");
 }
 
-/* The pairs of lists of one length: in order, without a gap, and each tile in its own; also beyond 2^32. */
+/*
+ * Checks the pairs of sorted lists of one length: they must come in order and without
+ * gaps, and each tile must belong to its pair, also beyond 2^32 items.
+ */
 static void
 check_pairs(uint64_t tiles, uint64_t list_tiles, uint64_t tile_items, uint64_t count)
 {
@@ -228,7 +231,7 @@ main(void)
 		}
 	}
 
-	/* As many items as a device holds, and one more than 32 bits count. */
+	/* 2^32 items, one more, and as many as a large device holds */
 	for (uint64_t count : {UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_C(30000000001)})
 	{
 		const uint64_t tile_items = 4352;

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * word_plan_test.cc
- *		Tests kernels/word_plan.h: levels decide as the words do.
+ *		Tests kernels/word_plan.h: levels order keys as the words do.
  *
- * The kernels sort by one level after the other and compare no words but in
- * the check, so of any two keys the levels, most significant first, must say
- * the same as the words; with as few levels as the words' ranges permit.
+ * The kernels sort by one level after the other, and compare words only when they check
+ * the result.  So the levels, the most significant first, must order any two keys
+ * as the words do.  There must be as few levels as the ranges of the words permit.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@ using namespace gpusort;
 
 typedef std::vector<uint64_t> Key;
 
-/* A number of so many bits; the outermost ones often enough that they are there. */
+/* A random number of at most this many bits; the smallest and the largest are frequent. */
 static uint64_t
 number_of(int bits)
 {
@@ -29,7 +29,7 @@ number_of(int bits)
 	return choice == 0 ? 0 : choice == 1 ? most : (uint64_t) random_bits() & most;
 }
 
-/* Keys whose words need so many bits, from lo on; some differ in their last word only. */
+/* Makes keys whose words are lo plus numbers of at most these bits.  Some differ in the last word only. */
 static std::vector<Key>
 make_keys(const std::vector<int> &bits, const Key &lo, int count)
 {
@@ -46,7 +46,7 @@ make_keys(const std::vector<int> &bits, const Key &lo, int count)
 		keys.push_back(key);
 	}
 
-	/* both ends of every word's range, so that it is as wide as was asked for */
+	/* both ends of the range of each word, so that the ranges have the full width */
 	keys.push_back(lo);
 	keys.push_back(lo);
 	for (size_t w = 0; w < bits.size(); w++)
@@ -54,6 +54,7 @@ make_keys(const std::vector<int> &bits, const Key &lo, int count)
 	return keys;
 }
 
+/* Checks the plan for words whose ranges have these widths in bits. */
 static void
 check_bits(const std::vector<int> &bits, const char *name)
 {
@@ -74,7 +75,7 @@ check_bits(const std::vector<int> &bits, const char *name)
 	const std::vector<Key> keys = make_keys(bits, lo, 60);
 	std::vector<WordLevel> levels;
 	int			level_bits = 0;
-	int			decided = 0;	/* pairs, by the top */
+	int			decided = 0;	/* pairs that the top level decides */
 	bool		sizes_good = true;
 
 	for (int l = 0; l < plan.levels; l++)
@@ -105,19 +106,19 @@ check_bits(const std::vector<int> &bits, const char *name)
 
 				order = of_a < of_b ? -1 : of_a > of_b;
 			}
-			CHECK(order == (a < b ? -1 : a > b), "%s, %d words: levels say %d", name, words, order);
+			CHECK(order == (a < b ? -1 : a > b), "%s, %d words: the levels give the wrong order, %d", name, words, order);
 			if (plan.levels > 1)
 			{
 				uint64_t	top_of_a = level_key(top_of_plan(plan), a.data());
 				uint64_t	top_of_b = level_key(top_of_plan(plan), b.data());
 
-				CHECK(top_of_a == top_of_b || (top_of_a < top_of_b) == (a < b), "%s, %d words: the top says otherwise",
+				CHECK(top_of_a == top_of_b || (top_of_a < top_of_b) == (a < b), "%s, %d words: the top level gives the wrong order",
 					  name, words);
 				decided += top_of_a != top_of_b;
 			}
 		}
 	}
-	CHECK(plan.levels < 2 || decided > 0, "%s, %d words: the top decides nothing", name, words);
+	CHECK(plan.levels < 2 || decided > 0, "%s, %d words: the top level decides nothing", name, words);
 }
 
 int
@@ -139,11 +140,11 @@ main(void)
 			check_bits(bits, "mixed words");
 		}
 	}
-	/* a word in three levels' reach, and levels that end where a word does */
-	check_bits({1, 64, 1}, "a straddler");
-	check_bits({64, 1}, "a bit more");
-	check_bits({1, 64}, "a bit before");
-	check_bits({32, 32, 0, 64}, "no straddler");
+	/* words that lie in two levels, and levels that end with a word */
+	check_bits({1, 64, 1}, "a word in two levels");
+	check_bits({64, 1}, "one bit more than a level");
+	check_bits({1, 64}, "one bit before a word");
+	check_bits({32, 32, 0, 64}, "no word in two levels");
 	check_bits({0, 0, 5, 0}, "one word");
 	return check_summary();
 }

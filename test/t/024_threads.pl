@@ -14,15 +14,11 @@ use Time::HiRes qw(usleep);
 my $processors = `getconf _NPROCESSORS_ONLN`;
 plan skip_all => 'one processor: every sort has one thread' if $processors < 2;
 
-my $node = PostgreSQL::Test::Cluster->new('threads');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
+my $node = new_node('threads', settings => <<'CONF');
 session_preload_libraries = 'gpusort'
 gpusort.engine = cpu
 max_parallel_workers = 1
 max_parallel_workers_per_gather = 8
-shared_buffers = 128MB
-fsync = off
 CONF
 $node->start;
 $node->safe_psql('postgres', <<'SQL');

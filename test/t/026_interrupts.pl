@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $module = $ENV{GPUSORT_RUNNING_MODULE} or die 'GPUSORT_RUNNING_MODULE is not set';
+my $module = built_file('running_test.so');
 
 my $node = PostgreSQL::Test::Cluster->new('interrupts');
 $node->init;

@@ -1,19 +1,18 @@
-# View gpusort_activity (src/base/activity.c), by test/spill/activity_test.c: who is
-# seen by whom, and that nobody is who has ended, in whatever way.
+# The view gpusort_activity (src/base/activity.c), called by test/spill/activity_test.c:
+# it shows each role what it may see, and no sort that has ended in any way.
 
 use strict;
 use warnings;
 
+use GpusortTest;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $module = $ENV{GPUSORT_TEST_MODULE} or die 'GPUSORT_TEST_MODULE is not set';
+my $module = built_file('spill_test.so');
 
-my $node = PostgreSQL::Test::Cluster->new('activity');
-$node->init;
-$node->append_conf('postgresql.conf', "fsync = off\n");
+my $node = new_node('activity');
 $node->start;
 $node->safe_psql('postgres', <<"SQL");
 CREATE EXTENSION gpusort;
@@ -31,7 +30,7 @@ SQL
 my $count = 'SELECT count(*) FROM gpusort_activity';
 my $mine = q{SELECT pid = pg_backend_pid(), phase, rows, bytes, engine, now() - started BETWEEN '9 s' AND '1 h' FROM gpusort_activity;};
 
-# what the statements return, less rows of nothing but voids
+# The output of the statements, without rows that contain only void values.
 sub result_of
 {
 	my ($sql, %options) = @_;
@@ -43,15 +42,15 @@ sub check_report
 {
 	my ($name) = @_;
 	is( result_of("SELECT activity_begin(0, 10, true), activity_report(0, 0, 100, 800, NULL); $mine"), '',
-		"$name: over with its transaction");
+		"$name: a sort ends with its transaction");
 	is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 100, 800, NULL); $mine COMMIT; $count"),
-		"t|gathering|100|800||t\n0", "$name: seen before");
+		"t|gathering|100|800||t\n0", "$name: a sort is shown until its transaction ends");
 }
 
-is($node->safe_psql('postgres', $count), '0', 'nothing at first');
+is($node->safe_psql('postgres', $count), '0', 'at first the view is empty');
 check_report('not preloaded');
 
-is( result_of(<<"SQL"), <<"RESULT" =~ s/\n$//r, 'every phase and engine is seen, and the end');
+is( result_of(<<"SQL"), <<"RESULT" =~ s/\n$//r, 'the view shows each phase and engine, and the end of a sort');
 BEGIN;
 SELECT activity_begin(0, 10, true), activity_report(0, 1, 4294967296, 8589934592, 'cpu'); $mine
 SELECT activity_report(0, 2, 0, 0, 'cuda'); $mine
@@ -74,22 +73,22 @@ t|gathering|5|6||t
 RESULT
 
 is( result_of("BEGIN; SELECT activity_begin(0, -3600, true), activity_report(0, 0, 1, 2, NULL); $count; SELECT activity_end(0)"),
-	'0', 'a sort that has not run for a second is not seen');
+	'0', 'a sort that has run for less than a second is not shown');
 is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10, true), "
 	  . "activity_report(1, 1, 3, 4, 'cpu'); SELECT pid = pg_backend_pid(), phase FROM gpusort_activity ORDER BY 2; SELECT activity_end(0); $mine"),
-	"t|gathering\nt|sorting\nt|sorting|3|4|cpu|t", 'two sorts of one process');
+	"t|gathering\nt|sorting\nt|sorting|3|4|cpu|t", 'two sorts of one process are shown');
 
-# ends by error, and by the process's end
+# a sort ends by an error and by the end of its process
 is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count; SELECT 1 / 0; ROLLBACK; $count"),
-	"1\n0", 'an error ends it');
+	"1\n0", 'an error ends a sort');
 is( result_of("SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, NULL), activity_begin(1, 10, false), "
 	  . "activity_report(1, 0, 1, 2, NULL); $count"),
-	'2', 'two sorts in a session that ends');
-ok($node->poll_query_until('postgres', "$count", '0'), 'its end ends them');
+	'2', 'two sorts are shown before their session ends');
+ok($node->poll_query_until('postgres', "$count", '0'), 'the end of a session ends its sorts');
 result_of("SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, NULL); SELECT pg_terminate_backend(pg_backend_pid())");
-ok($node->poll_query_until('postgres', "$count", '0'), 'so does termination');
+ok($node->poll_query_until('postgres', "$count", '0'), 'the termination of a session ends its sorts');
 
-# who sees what
+# roles and what they see
 my %sessions;
 foreach my $role ('alice', 'bob')
 {
@@ -99,34 +98,34 @@ foreach my $role ('alice', 'bob')
 			'-c', "SELECT activity_begin(0, 10, false), activity_report(0, 0, 1, 2, '$role')",
 			'-c', 'SELECT pg_sleep(600)' ], \$in, \$out);
 }
-ok($node->poll_query_until('postgres', "$count", '2'), 'sorts of two users');
+ok($node->poll_query_until('postgres', "$count", '2'), 'sorts of two users are shown');
 my $seen = "SELECT count(*), count(phase), count(rows), count(bytes), count(started), string_agg(engine, ' ' ORDER BY engine), "
   . "bool_and(pid IN (SELECT pid FROM pg_stat_activity)) FROM gpusort_activity";
 foreach my $case (
 	[ 'postgres', '2|2|2|2|2|alice bob|t', 'a superuser' ],
 	[ 'carol', '2|2|2|2|2|alice bob|t', 'a member of pg_read_all_stats' ],
-	[ 'alice', '2|1|1|1|1|alice|t', 'one of them' ],
-	[ 'dave', '2|1|1|1|1|alice|t', 'a member of one of them' ])
+	[ 'alice', '2|1|1|1|1|alice|t', 'the owner of one sort' ],
+	[ 'dave', '2|1|1|1|1|alice|t', 'a member of that owner\'s role' ])
 {
 	my ($role, $expected, $name) = @$case;
-	is(result_of($seen, extra_params => [ '-U', $role ]), $expected, "$name sees what is theirs, of others that they sort");
+	is(result_of($seen, extra_params => [ '-U', $role ]), $expected, "$name sees the details that it may see, and of other sorts the process");
 }
 result_of('SELECT pg_terminate_backend(pid) FROM gpusort_activity');
 $_->finish foreach values %sessions;
-ok($node->poll_query_until('postgres', "$count", '0'), 'both are gone');
+ok($node->poll_query_until('postgres', "$count", '0'), 'both sorts have ended');
 
-# all slots taken: by a living process, and by what is none
+# all slots are taken by a live process, and by pids of processes that do not exist
 is( result_of("SELECT activity_forge('me'); SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count"),
-	"128\n128", 'no free slot: a sort that cannot be seen goes on');
-ok($node->poll_query_until('postgres', "$count", '0'), 'they end with their process');
+	"128\n128", 'no free slot: a sort that cannot be shown goes on');
+ok($node->poll_query_until('postgres', "$count", '0'), 'the slots become free with the end of their process');
 foreach my $forged ('number', 'pid')
 {
 	is( result_of("SELECT activity_forge('$forged'); $count; BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $mine COMMIT; $count"),
-		"128\n0\nt|gathering|1|2||t\n0", "a process of another $forged is none, and its slot free");
+		"128\n0\nt|gathering|1|2||t\n0", "a slot whose process has another $forged is free");
 	$node->restart;
 }
 
-# no room, and room that was asked for
+# no shared memory is left, and shared memory was requested at the server's start
 my ($rc, $stdout, $stderr) = $node->psql('postgres', <<"SQL");
 SELECT activity_fill_memory();
 SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL);
@@ -136,12 +135,12 @@ SQL
 like("$rc|$stdout", qr/^3\|\d+\n\|\n0$/, 'no shared memory left: a sort goes on');
 my ($left) = $stdout =~ /^(\d+)/;
 like($stderr, qr/WARNING:  gpusort cannot show what sorts are doing\n.*DETAIL:  .*8192 bytes.*\n.*shared_preload_libraries/s,
-	'and the view says why it shows none');
-like($stderr, qr/ERROR:  canceling statement due to user request/, 'and the session can still be cancelled');
+	'no shared memory left: a warning says why the view is empty');
+like($stderr, qr/ERROR:  canceling statement due to user request/, 'no shared memory left: the session can be cancelled');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'gpusort'\n");
 $node->restart;
-# 8 kB more, less what the whole of shared memory may be rounded up by before and not now
-cmp_ok($node->safe_psql('postgres', 'SELECT activity_fill_memory()'), '>', $left, 'preloaded: there is room for it');
+# a preloaded library has requested 8 kB more; the rounding of the whole shared memory may hide a part of it
+cmp_ok($node->safe_psql('postgres', 'SELECT activity_fill_memory()'), '>', $left, 'preloaded: more shared memory is left');
 $node->restart;
 check_report('preloaded');
 

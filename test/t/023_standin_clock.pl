@@ -1,6 +1,6 @@
 # A change of the system's time does not end a service whose device works: its
 # timeouts are measured by the monotonic clock.  The server runs with a clock
-# that this test sets (test/fakeclock/clock.c, built as GPUSORT_FAKE_CLOCK_LIBRARY).
+# that this test sets (test/fakeclock/clock.c).
 
 use strict;
 use warnings;
@@ -10,9 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $library = $ENV{GPUSORT_FAKE_CLOCK_LIBRARY};
-plan skip_all => 'GPUSORT_FAKE_CLOCK_LIBRARY names no library' if !$library;
-
+my $library = built_file('fakeclock.so');
 my $node = ordering_node('clock');
 my $clock = $node->basedir . '/clock';
 my $sort = 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t';

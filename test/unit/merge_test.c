@@ -1,50 +1,29 @@
 /*-------------------------------------------------------------------------
  *
- * engine_cpu_merge_test.c
+ * merge_test.c
  *		Tests the merge of sorted pieces against qsort().
  *
- * Every number of pieces x their sizes x distribution x key width x threads x
- * way to ask for the result: merged keys must be what qsort() makes of all
- * keys, merged rows what it makes of (key, row), and the pieces must be as
- * they were.  The same for rows by keys of several words.
+ * For each number of pieces, distribution of their sizes, distribution of keys, key
+ * width and number of threads, the result is fetched at once and in five parts.
+ * Merged keys and merged rows must be those of a qsort() of all (key, row) pairs, and
+ * the pieces must be unchanged.  The same holds for rows with keys of several words.
  *
- * With an argument, that is the largest size: for sanitizers and valgrind.
+ * An argument limits the size of the inputs, for sanitizers and valgrind.
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "check.h"
 #include "cpu/merge.h"
-#include "words.h"
 
 #define MAX_PIECES	64
 
-typedef struct Pair
-{
-	uint64_t	key;
-	uint32_t	row;
-} Pair;
-
-static int
-compare_pairs(const void *a, const void *b)
-{
-	const Pair *x = a;
-	const Pair *y = b;
-
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	return x->row < y->row ? -1 : x->row > y->row;
-}
-
-/* Keys of 4 bytes are the upper half. */
 static const char *const distributions[] = {
 	"uniform", "constant", "largest", "two values", "few distinct", "pieces apart", "pieces apart, falling"
 };
 
-#define NDISTRIBUTIONS	((int) (sizeof(distributions) / sizeof(distributions[0])))
+#define NDISTRIBUTIONS	LENGTH(distributions)
 
+/* The i-th key.  A key of 4 bytes is its upper half. */
 static uint64_t
 make_key(int distribution, size_t i)
 {
@@ -71,9 +50,9 @@ make_key(int distribution, size_t i)
 
 static const char *const shapes[] = {"equal", "random", "some empty", "single keys", "one large", "all empty"};
 
-#define NSHAPES	((int) (sizeof(shapes) / sizeof(shapes[0])))
+#define NSHAPES	LENGTH(shapes)
 
-/* The size of the piece-th of npieces that should have some n keys. */
+/* The number of keys of one of npieces sorted pieces, which have about n keys together. */
 static size_t
 make_size(int shape, int piece, int npieces, size_t n)
 {
@@ -94,7 +73,7 @@ make_size(int shape, int piece, int npieces, size_t n)
 	}
 }
 
-/* Merges all of n keys, step at a time. */
+/* Merges n keys, or their rows, of out_width bytes each into out.  Each call merges step of them. */
 static GpusortCpuStatus
 merge_all(GpusortSortedPiece *pieces, int npieces, int width, size_t n, size_t step,
 		  size_t out_width, char *out, int threads)
@@ -136,7 +115,7 @@ check_merges(int npieces, int shape, int distribution, size_t size, int width)
 	rows = malloc(n * sizeof(uint32_t) + 1);
 	out = malloc(n * sizeof(uint64_t) + 1);
 
-	/* each piece as a stable sort leaves it; its rows follow the earlier pieces' */
+	/* each piece is stably sorted, and its rows follow those of the pieces before it */
 	for (int i = 0; i < npieces; i++)
 	{
 		for (size_t j = begin; j < begin + sizes[i]; j++)
@@ -147,10 +126,7 @@ check_merges(int npieces, int shape, int distribution, size_t size, int width)
 		qsort(pairs + begin, sizes[i], sizeof(Pair), compare_pairs);
 		for (size_t j = begin; j < begin + sizes[i]; j++)
 		{
-			if (width == 4)
-				((uint32_t *) keys)[j] = (uint32_t) pairs[j].key;
-			else
-				((uint64_t *) keys)[j] = pairs[j].key;
+			set_key(keys, width, j, pairs[j].key);
 			rows[j] = pairs[j].row;
 		}
 		pieces[i].keys = keys + begin * width;
@@ -165,7 +141,7 @@ check_merges(int npieces, int shape, int distribution, size_t size, int width)
 		for (int way = 0; way < 2; way++)
 		{
 			size_t		step = way == 0 ? n : n / 5 + 1;
-			size_t		wrong = 0;
+			size_t		wrong;
 			size_t		taken = 0;
 			GpusortCpuStatus status;
 
@@ -173,21 +149,18 @@ check_merges(int npieces, int shape, int distribution, size_t size, int width)
 				pieces[i].rows = NULL;
 			memset(out, 0xEE, n * width);
 			status = merge_all(pieces, npieces, width, n, step, width, out, threads);
-			for (size_t i = 0; i < n; i++)
-				wrong += width == 4 ? ((uint32_t *) out)[i] != pairs[i].key : ((uint64_t *) out)[i] != pairs[i].key;
+			wrong = count_wrong_keys(out, width, pairs, n);
 			for (int i = 0; i < npieces; i++)
 				taken += pieces[i].taken == pieces[i].count;
 			CHECK(status == GPUSORT_CPU_OK && wrong == 0 && taken == (size_t) npieces,
 				  "keys: %d pieces, %s, %s, n=%zu width=%d threads=%d way=%d: %zu wrong",
 				  npieces, shapes[shape], distributions[distribution], n, width, threads, way, wrong);
 
-			wrong = 0;
 			for (int i = 0; i < npieces; i++)
 				pieces[i].rows = rows + ((const char *) pieces[i].keys - keys) / width;
 			memset(out, 0xEE, n * sizeof(uint32_t));
 			status = merge_all(pieces, npieces, width, n, step, sizeof(uint32_t), out, threads);
-			for (size_t i = 0; i < n; i++)
-				wrong += ((uint32_t *) out)[i] != pairs[i].row;
+			wrong = count_wrong_rows((uint32_t *) out, pairs, n);
 			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
 				  "rows: %d pieces, %s, %s, n=%zu width=%d threads=%d way=%d: %zu wrong",
 				  npieces, shapes[shape], distributions[distribution], n, width, threads, way, wrong);
@@ -207,7 +180,7 @@ check_merges(int npieces, int shape, int distribution, size_t size, int width)
  * ----------------------------------------------------------------
  */
 
-
+/* A key of several words and its position in the input. */
 typedef struct WordRow
 {
 	const uint64_t *key;
@@ -215,6 +188,7 @@ typedef struct WordRow
 	uint32_t	row;
 } WordRow;
 
+/* For qsort(): by key, then by position. */
 static int
 compare_word_rows(const void *a, const void *b)
 {
@@ -225,9 +199,9 @@ compare_word_rows(const void *a, const void *b)
 	return order != 0 ? order : x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Settles merge keys by the words of a piece. */
+/* Chooses the merge keys' bits by the n keys of a piece. */
 static void
-settle(GpusortMergeKey *settled, const uint64_t *keys, size_t n, int words)
+choose_merge_key(GpusortMergeKey *merge_key, const uint64_t *keys, size_t n, int words)
 {
 	uint64_t	lo[GPUSORT_MAX_WORDS];
 	uint64_t	hi[GPUSORT_MAX_WORDS];
@@ -244,7 +218,7 @@ settle(GpusortMergeKey *settled, const uint64_t *keys, size_t n, int words)
 			hi[w] = word > hi[w] ? word : hi[w];
 		}
 	}
-	gpusort_merge_key_settle(settled, lo, hi, words);
+	gpusort_merge_key_settle(merge_key, lo, hi, words);
 }
 
 static void
@@ -252,7 +226,7 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 {
 	GpusortSortedPiece pieces[MAX_PIECES];
 	GpusortSpan spans[MAX_PIECES];
-	GpusortMergeKey settled = {0};
+	GpusortMergeKey merge_key = {0};
 	GpusortCpuInput input = {spans, 0, 8, {GPUSORT_ENCODING_WORD, 0}, words};
 	size_t		sizes[MAX_PIECES];
 	size_t		n = 0;
@@ -271,7 +245,7 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 	rows = malloc(n * sizeof(uint32_t) + 1);
 	out = malloc(n * sizeof(uint32_t) + 1);
 
-	/* the distribution is that of the last word; those before it have few values, or one, or move on */
+	/* the last word has the distribution; the words before it have few values, one value, or ascend slowly */
 	for (size_t i = 0; i < n; i++)
 	{
 		for (int w = 0; w < words - 1; w++)
@@ -285,12 +259,12 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 	for (int i = 0; i < npieces; i++)
 	{
 		qsort(sorted + begin, sizes[i], sizeof(WordRow), compare_word_rows);
-		if (settled.parts == 0 && sizes[i] > 0)
-			settle(&settled, keys + begin * words, sizes[i], words);
+		if (merge_key.parts == 0 && sizes[i] > 0)
+			choose_merge_key(&merge_key, keys + begin * words, sizes[i], words);
 		for (size_t j = begin; j < begin + sizes[i]; j++)
 		{
 			rows[j] = sorted[j].row;
-			merge_keys[j] = gpusort_merge_key_make(&settled, sorted[j].key);
+			merge_keys[j] = gpusort_merge_key_make(&merge_key, sorted[j].key);
 		}
 		pieces[i].keys = merge_keys + begin;
 		pieces[i].rows = rows + begin;
@@ -299,7 +273,7 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 	}
 	qsort(sorted, n, sizeof(WordRow), compare_word_rows);
 
-	/* spans end elsewhere than pieces do, and some are empty */
+	/* the ends of spans are not the ends of pieces, and some spans are empty */
 	for (size_t done = 0; done < n || input.nspans == 0; input.nspans++)
 	{
 		size_t		left = n - done;
@@ -325,7 +299,7 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 				pieces[i].taken = 0;
 			memset(out, 0xEE, n * sizeof(uint32_t));
 			for (size_t done = 0; done < n && status == GPUSORT_CPU_OK; done += step)
-				status = gpusort_cpu_merge_words(pieces, npieces, &input, &settled,
+				status = gpusort_cpu_merge_words(pieces, npieces, &input, &merge_key,
 												 n - done < step ? n - done : step, out + done, &options);
 			for (size_t i = 0; i < n; i++)
 				wrong += out[i] != sorted[i].row;
@@ -343,18 +317,10 @@ check_word_merges(int npieces, int shape, int distribution, size_t size, int wor
 	free(out);
 }
 
-static int	calls_left;
-
-static bool
-cancel_later(void *arg)
-{
-	(void) arg;
-	return --calls_left < 0;
-}
-
 /*
- * A cancelled call says so, and has taken nothing: it can be repeated.  Words,
- * if several, are alike but the last, and their merge keys tell next to nothing.
+ * A cancelled call reports that and takes no keys from the pieces, so that it can be
+ * repeated.  Of several words only the last one differs, and the merge keys, which are
+ * chosen by one key, decide almost nothing.
  */
 static void
 check_cancel(size_t n, int words)
@@ -366,19 +332,19 @@ check_cancel(size_t n, int words)
 	uint64_t   *made = calloc(n, sizeof(uint64_t));
 	GpusortSpan span = {keys, n};
 	GpusortCpuInput input = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, words};
-	GpusortMergeKey settled = {0};
+	GpusortMergeKey merge_key = {0};
 	GpusortSortedPiece pieces[2] = {{keys, NULL, n / 2, 0}, {keys + n / 2, NULL, n - n / 2, 0}};
 	GpusortCpuOptions options = {2, cancel_later, NULL};
 	int			cancelled = 0;
 	size_t		wrong = 0;
 
 	memset(keys, 0, n * words * sizeof(uint64_t));
-	settle(&settled, keys, 1, words);
+	choose_merge_key(&merge_key, keys, 1, words);
 	for (size_t i = 0; i < n; i++)
 	{
 		keys[i * words + words - 1] = i % (n / 2);
 		rows[i] = (uint32_t) i;
-		made[i] = gpusort_merge_key_make(&settled, keys + i * words);
+		made[i] = gpusort_merge_key_make(&merge_key, keys + i * words);
 	}
 	if (words > 1)
 	{
@@ -389,7 +355,7 @@ check_cancel(size_t n, int words)
 	for (calls_left = 0; calls_left < 1000; calls_left = ++cancelled)
 	{
 		GpusortCpuStatus status = words > 1 ?
-			gpusort_cpu_merge_words(pieces, 2, &input, &settled, n, merged_rows, &options) :
+			gpusort_cpu_merge_words(pieces, 2, &input, &merge_key, n, merged_rows, &options) :
 			gpusort_cpu_merge(pieces, 2, 8, n, merged_keys, &options);
 
 		if (status == GPUSORT_CPU_OK)
@@ -414,18 +380,16 @@ main(int argc, char **argv)
 	static const size_t sizes[] = {1, 2, 100, 5000};
 	size_t		largest = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000;
 
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+	for (int i = 0; i < LENGTH(counts); i++)
 		for (int shape = 0; shape < NSHAPES; shape++)
 			for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
-				for (int width = 4; width <= 8; width += 4)
-					for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++)
+				for (int j = 0; j < LENGTH(sizes); j++)
+				{
+					for (int width = 4; width <= 8; width += 4)
 						check_merges(counts[i], shape, distribution, sizes[j], width);
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-		for (int shape = 0; shape < NSHAPES; shape++)
-			for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
-				for (int words = 2; words <= GPUSORT_MAX_WORDS; words += 7)
-					for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++)
+					for (int words = 2; words <= GPUSORT_MAX_WORDS; words += 7)
 						check_word_merges(counts[i], shape, distribution, sizes[j], words);
+				}
 	if (largest >= 1000000)
 	{
 		for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)

@@ -1,19 +1,18 @@
-# Sorted runs on disk and their merge (src/store/spill.c), by test/spill/spill_test.c:
-# right rows in a stable order whatever the sizes, and temporary files that
-# obey the settings and are gone after every kind of end.
+# Spilled runs and their merge (src/store/spill.c), called by test/spill/spill_test.c:
+# rows of any size come back in a stable order, temporary files obey the settings, and
+# no file is left however a merge ends.
 
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $module = $ENV{GPUSORT_TEST_MODULE} or die 'GPUSORT_TEST_MODULE is not set';
+my $module = built_file('spill_test.so');
 
-my $node = PostgreSQL::Test::Cluster->new('spill');
-$node->init;
-$node->append_conf('postgresql.conf', "fsync = off\n");
+my $node = new_node('spill');
 $node->start;
 $node->safe_psql('postgres', <<"SQL");
 CREATE FUNCTION spill_check(rows bigint, words integer, tuple_bytes_max integer, runs integer, memory_kb integer, seed bigint, lossy boolean)
@@ -29,7 +28,7 @@ sub is_empty
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ls_tmpdir()'), '0', "$name: no temporary file is left");
 }
 
-# rows, words, longest tuple, runs, memory, lossy => runs not empty
+# rows, words of a key, longest tuple, runs, memory in kB, lossy, and the result with the runs that are not empty
 foreach my $case (
 	[ 20000, 1, 0, 1, 64, 'f', '1 runs, no waste, not compared', 'one run' ],
 	[ 20000, 1, 0, 3, 64, 'f', '2 runs, no waste, not compared', 'words only' ],
@@ -56,13 +55,13 @@ foreach my $case (
 		$wrong++ if "$got$stderr" ne $expected;
 		diag("$name, seed $seed: $got$stderr") if "$got$stderr" ne $expected;
 	}
-	is($wrong, 0, $name);
+	is($wrong, 0, "merged in order: $name");
 }
-is_empty('after all these');
+is_empty('after all these merges');
 
-# settings that concern temporary files
+# the settings for temporary files
 my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET temp_file_limit = '1MB'; SELECT spill_check(100000, 1, 60, 10, 64, 1, false)");
-like($stderr, qr/ERROR:  temporary file size exceeds "?temp_file_limit"? \(1024kB\)/, 'temp_file_limit');
+like($stderr, qr/ERROR:  temporary file size exceeds "?temp_file_limit"? \(1024kB\)/, 'temp_file_limit ends a merge');
 is_empty('temp_file_limit');
 is( $node->safe_psql('postgres', <<'SQL'), '0', 'temp_file_limit in a subtransaction: no temporary file is left after it');
 BEGIN;
@@ -79,25 +78,25 @@ SQL
 is( $node->safe_psql('postgres', "SET temp_file_limit = '10MB'; SELECT spill_check(500000, 1, 0, 250, 64, 1, false)"),
 	'249 runs, no waste, not compared', 'merging 250 runs of 4 MB in all, three at a time, stays below 10 MB');
 
-# written once, and by four merges of three runs each, which leave 4 of 244
+# rows are written once as runs, and once more in each of four levels of three-way merges, which leave 4 of 244 runs
 my ($written) = $node->safe_psql('postgres',
 	'EXPLAIN (ANALYZE, BUFFERS, FORMAT YAML) SELECT spill_check(1000000, 1, 0, 244, 64, 1, false)') =~ /Temp Written Blocks: (\d+)/;
 cmp_ok($written * 8192, '>', 2 * 8000000, 'runs are merged before the last merge');
-cmp_ok($written * 8192, '<=', 5.2 * 8000000, 'those that are smallest');
+cmp_ok($written * 8192, '<=', 5.2 * 8000000, 'the smallest runs are merged first');
 
 my $tablespace = PostgreSQL::Test::Utils::tempdir();
 $node->safe_psql('postgres', "CREATE TABLESPACE space LOCATION '$tablespace'");
 $node->safe_psql('postgres', "SET temp_tablespaces = space; SET log_temp_files = 0; SELECT spill_check(20000, 1, 60, 10, 64, 1, false)");
 like(slurp_file($node->logfile), qr{LOG:  temporary file: path "pg_tblspc/[^"]*/pgsql_tmp/[^"]*", size \d{6,}},
-	'temp_tablespaces and log_temp_files');
+	'temp_tablespaces and log_temp_files apply');
 
 # cancelled, at each step
 foreach my $step ('write', 'merge', 'next')
 {
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SELECT spill_cancel('$step')");
-	like($stderr, qr/ERROR:  canceling statement due to user request/, "cancelled: $step");
-	is_empty("cancelled: $step");
-	is($node->safe_psql('postgres', <<"SQL"), '0', "cancelled in a subtransaction: $step: no temporary file is left after it");
+	like($stderr, qr/ERROR:  canceling statement due to user request/, "cancelled during $step");
+	is_empty("cancelled during $step");
+	is($node->safe_psql('postgres', <<"SQL"), '0', "cancelled during $step in a subtransaction: no temporary file is left");
 BEGIN;
 DO LANGUAGE plpgsql \$\$
 BEGIN
@@ -110,9 +109,9 @@ COMMIT;
 SQL
 }
 
-# what maintainers measure with: works
+# the benchmark is for maintainers; it must work
 is($node->safe_psql('postgres', 'SELECT write_ns > 0, merge_ns > 0, write_mb_s > 0 FROM spill_bench(10000, 1, 40, 10, 1024)'),
-	't|t|t', 'the benchmark');
+	't|t|t', 'the benchmark works');
 
 $node->stop;
 done_testing();

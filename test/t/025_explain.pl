@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $module = $ENV{GPUSORT_RUNNING_MODULE} or die 'GPUSORT_RUNNING_MODULE is not set';
+my $module = built_file('running_test.so');
 
 my $node = ordering_node('explain');
 # the values of "many" fill a result chunk of 16 MB, and begin another

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * engine_cpu_test.c
+ * cpu_test.c
  *		Tests the CPU engine against qsort().
  *
- * Every distribution x size x key width x split into spans x threads: the
- * sorted keys must be what qsort() makes of them, the positions what it makes
- * of (key, position) pairs, and the input must be as it was.  Positions of keys
- * of several words must be what a merge sort makes of them.
+ * For each distribution, size, key width, way of cutting the input into spans, and
+ * number of threads, the sorted keys and positions must be those of a qsort() of
+ * (key, position) pairs, and the input must be unchanged.  Positions of keys of
+ * several words must be those of a merge sort.
  *
- * Threads can be made to be refused by the system: the work is done, and can be
- * cancelled, all the same.
+ * The test can also make pthread_create() fail.  The engine must then do the work
+ * with fewer threads, and the caller must still be able to cancel it.
  *
- * With an argument, that is the largest size: for sanitizers and valgrind.
+ * An argument limits the size of the inputs, for sanitizers and valgrind.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,23 +21,15 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "check.h"
 #include "cpu/cpu.h"
 #include "key/encode.h"
-#include "words.h"
 
-typedef struct Pair
-{
-	uint64_t	key;
-	uint32_t	row;
-} Pair;
-
-/* Stands before libc's: every n-th thread cannot be made; 0: all can. */
+/* Every n-th thread cannot be made; 0: all can. */
 static int	refuse_every = 0;
 
+/* Replaces the function of the C library, which it calls unless it refuses the thread. */
 int
 pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start) (void *), void *arg)
 {
@@ -51,17 +43,6 @@ pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start) (vo
 	return create(thread, attr, start, arg);
 }
 
-static int
-compare_pairs(const void *a, const void *b)
-{
-	const Pair *x = a;
-	const Pair *y = b;
-
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	return x->row < y->row ? -1 : x->row > y->row;
-}
-
 static const char *const distributions[] = {
 	"uniform", "constant", "two values", "sorted", "reverse", "reverse with ties",
 	"few distinct", "gaussian", "outlier and dense", "zipf", "exponential", "two clusters",
@@ -69,9 +50,9 @@ static const char *const distributions[] = {
 	"sawtooth", "almost sorted", "extremes"
 };
 
-#define NDISTRIBUTIONS	((int) (sizeof(distributions) / sizeof(distributions[0])))
+#define NDISTRIBUTIONS	LENGTH(distributions)
 
-/* The i-th of n keys; 32-bit keys are its upper half unless it is small. */
+/* The i-th of n keys.  A key of 4 bytes is its upper half. */
 static uint64_t
 make_key(int distribution, size_t i, size_t n)
 {
@@ -122,7 +103,7 @@ make_key(int distribution, size_t i, size_t n)
 	}
 }
 
-/* Splits n keys into spans; returns how many. */
+/* Splits n keys of width bytes into at most 64 spans, in one of three ways.  Returns the number of spans. */
 static size_t
 split(const char *keys, size_t n, int width, int way, GpusortSpan *spans)
 {
@@ -160,22 +141,18 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 			GpusortCpuInput input = {spans, nspans, width, {GPUSORT_ENCODING_WORD, 0}, 1};
 			GpusortCpuOptions options = {threads, NULL, NULL};
 			GpusortCpuReport report;
-			size_t		wrong = 0;
+			size_t		wrong;
 			GpusortCpuStatus status;
 
 			memset(out, 0xEE, n * width);
 			status = gpusort_cpu_sort(&input, out, &options, &report);
-			for (size_t i = 0; i < n; i++)
-				wrong += width == 4 ? ((uint32_t *) out)[i] != expected[i].key :
-					((uint64_t *) out)[i] != expected[i].key;
+			wrong = count_wrong_keys(out, width, expected, n);
 			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
 				  "sort %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
 
-			wrong = 0;
 			memset(rows, 0xEE, n * sizeof(uint32_t));
 			status = gpusort_cpu_argsort(&input, rows, &options, &report);
-			for (size_t i = 0; i < n; i++)
-				wrong += rows[i] != expected[i].row;
+			wrong = count_wrong_rows(rows, expected, n);
 			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
 				  "argsort %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
 		}
@@ -195,17 +172,9 @@ check_distribution(int distribution, size_t n, int width)
 
 	for (size_t i = 0; i < n; i++)
 	{
-		uint64_t	key = make_key(distribution, i, n);
-
-		if (width == 4)
-		{
-			key >>= 32;
-			((uint32_t *) keys)[i] = (uint32_t) key;
-		}
-		else
-			((uint64_t *) keys)[i] = key;
-		expected[i].key = key;
+		expected[i].key = make_key(distribution, i, n) >> (width == 4 ? 32 : 0);
 		expected[i].row = (uint32_t) i;
+		set_key(keys, width, i, expected[i].key);
 	}
 	qsort(expected, n, sizeof(Pair), compare_pairs);
 	check_sorts(distributions[distribution], keys, expected, n, width);
@@ -213,7 +182,7 @@ check_distribution(int distribution, size_t n, int width)
 	free(expected);
 }
 
-/* Sorting encoded words is sorting their keys. */
+/* An engine that encodes the words must give the same order as a sort of encoded keys. */
 static void
 check_encoding(GpusortEncodingKind kind, uint64_t flip, size_t n, int width)
 {
@@ -226,36 +195,30 @@ check_encoding(GpusortEncodingKind kind, uint64_t flip, size_t n, int width)
 	GpusortCpuInput input = {&span, 1, width, encoding, 1};
 	GpusortCpuOptions options = {2, NULL, NULL};
 	GpusortCpuReport report;
-	size_t		wrong = 0;
+	size_t		wrong;
 
 	for (size_t i = 0; i < n; i++)
 	{
 		uint64_t	word = random_bits();
 
-		/* a third are zeros, infinities and NaN */
+		/* a third of the words are zeros, infinities and NaN */
 		if (word % 3 == 0)
 			word = (word & UINT64_C(0x8000000080000000)) |
 				(word % 2 ? UINT64_C(0x7FF000007F800000) : word % 5 ? UINT64_C(0x7FFFFFFF7FFFFFFF) : 0);
-		if (width == 4)
-			((uint32_t *) words)[i] = (uint32_t) word;
-		else
-			((uint64_t *) words)[i] = word;
+		set_key(words, width, i, word);
 	}
 	gpusort_encode(&encoding, width, words, n, keys);
 	for (size_t i = 0; i < n; i++)
 	{
-		expected[i].key = width == 4 ? ((uint32_t *) keys)[i] : ((uint64_t *) keys)[i];
+		expected[i].key = get_key(keys, width, i);
 		expected[i].row = (uint32_t) i;
 	}
 	qsort(expected, n, sizeof(Pair), compare_pairs);
 	gpusort_cpu_sort(&input, out, &options, &report);
-	for (size_t i = 0; i < n; i++)
-		wrong += expected[i].key != (width == 4 ? ((uint32_t *) out)[i] : out[i]);
+	wrong = count_wrong_keys(out, width, expected, n);
 	CHECK(wrong == 0, "encoding %d n=%zu width=%d: %zu keys wrong", kind, n, width, wrong);
-	wrong = 0;
 	gpusort_cpu_argsort(&input, (uint32_t *) out, &options, &report);
-	for (size_t i = 0; i < n; i++)
-		wrong += expected[i].row != ((uint32_t *) out)[i];
+	wrong = count_wrong_rows((uint32_t *) out, expected, n);
 	CHECK(wrong == 0, "encoding %d n=%zu width=%d: %zu rows wrong", kind, n, width, wrong);
 	free(words);
 	free(keys);
@@ -263,16 +226,7 @@ check_encoding(GpusortEncodingKind kind, uint64_t flip, size_t n, int width)
 	free(out);
 }
 
-static int	calls_left;
-
-static bool
-cancel_later(void *arg)
-{
-	(void) arg;
-	return --calls_left < 0;
-}
-
-/* A cancelled call says so, and leaves the input alone. */
+/* A cancelled call reports that, and does not change the input. */
 static void
 check_cancel(size_t n)
 {
@@ -308,7 +262,7 @@ check_cancel(size_t n)
 	free(out);
 }
 
-/* However many threads there are, the one that calls asks often whether to stop. */
+/* The calling thread asks as often whether to stop when it does the work of refused threads. */
 static void
 check_cancel_without_threads(size_t n)
 {
@@ -349,8 +303,9 @@ static const char *const shapes[] = {
 	"almost sorted"
 };
 
-#define NSHAPES		((int) (sizeof(shapes) / sizeof(shapes[0])))
+#define NSHAPES		LENGTH(shapes)
 
+/* Makes the i-th of n keys of several words. */
 static void
 make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 {
@@ -365,7 +320,7 @@ make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 				key[w] = r;
 				break;
 			case 1:
-				/* far apart, so that each takes 64 bits */
+				/* values so far apart that the word needs 64 bits */
 				key[w] = w > 0 ? r : (r % 10) * UINT64_C(0x1999999999999999);
 				break;
 			case 2:
@@ -396,7 +351,7 @@ make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 				key[w] = w > 0 ? r : r & GPUSORT_SIGN64;
 				break;
 			case 11:
-				/* ties of two, many of which the next word decides */
+				/* tie groups of two keys, many of which the next word decides */
 				key[w] = w == 0 ? (i * 7919 % n / 2) * (UINT64_MAX / (n + 1)) : r;
 				break;
 			case 12:
@@ -409,7 +364,7 @@ make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 				key[w] = UINT64_MAX - r % (w + 2);
 				break;
 			case 15:
-				/* most rows tie, and crowd where high bits carry */
+				/* most rows tie on the first word, and their next words form 20 dense clusters */
 				if (w == 0)
 					key[w] = r % 10 ? 128 : r >> 56;
 				else
@@ -422,7 +377,7 @@ make_words(int shape, size_t i, size_t n, int words, uint64_t *key)
 	}
 }
 
-/* Merges pairs of sorted stretches of rows, then pairs of those. */
+/* The expected order: a stable merge sort of the positions.  scratch has room for n positions. */
 static void
 sort_simply(const uint64_t *keys, int words, uint32_t *rows, uint32_t *scratch, size_t n)
 {
@@ -490,7 +445,7 @@ check_words(int shape, size_t n, int words, int way)
 	free(rows);
 }
 
-/* As check_cancel(), where all threads and each alone repair ties. */
+/* As check_cancel(), for keys whose ties need work by all threads or by each thread alone. */
 static void
 check_words_cancel(int shape, size_t n, int words)
 {
@@ -528,7 +483,7 @@ main(int argc, char **argv)
 	};
 	size_t		largest = argc > 1 ? strtoul(argv[1], NULL, 10) : 1 << 20;
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= largest; i++)
+	for (size_t i = 0; i < (size_t) LENGTH(sizes) && sizes[i] <= largest; i++)
 		for (int distribution = 0; distribution < NDISTRIBUTIONS; distribution++)
 			for (int width = 4; width <= 8; width += 4)
 				check_distribution(distribution, sizes[i], width);
@@ -552,7 +507,7 @@ main(int argc, char **argv)
 			if (largest >= 100003)
 				check_words(shape, 100003, words[i], i % 3);
 		}
-		/* where ties are large enough for all threads, and others */
+		/* tie groups that are large enough for all threads, and others */
 		if (largest >= 1 << 20 && shape % 5 < 3)
 			check_words(shape, 1 << 20, words[(shape + 1) % 3], 2);
 	}

@@ -1,0 +1,49 @@
+# test/modules.mk - builds what the tests load into servers, in build/.
+#
+# $(call test_module,NAME,SOURCES,FLAGS) builds build/NAME.so, a module for
+# CREATE FUNCTION, and adds it to TEST_MODULES.  A module has its own copies of the
+# gpusort files that it tests, and -Bsymbolic makes it call these copies and not
+# those of a gpusort.so in the same process.  FLAGS come after the build's own
+# flags without those of the kind of build, so that the modules are the same in
+# each kind.
+module_cppflags = $(filter-out -DUSE_CUDA -DGPUSORT_FAULTS,$(CPPFLAGS))
+module_warnings = -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
+
+define test_module
+build/$(1)/%.o: %.c build/config
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(CFLAGS_SL) $$(module_warnings) $$(module_cppflags) $(3) -c -o $$@ $$<
+build/$(1)$(DLSUFFIX): $(patsubst %.c,build/$(1)/%.o,$(2))
+	$$(CC) -shared -Wl,-Bsymbolic -o $$@ $$^
+-include $(patsubst %.c,build/$(1)/%.d,$(2))
+TEST_MODULES += build/$(1)$(DLSUFFIX)
+endef
+
+$(eval $(call test_module,rowkey_test,$(wildcard test/rowkey/*.c) \
+	$(patsubst %,src/key/%.c,rowkey column fixed text numeric icu icu_code icu_read)))
+$(eval $(call test_module,spill_test,$(wildcard test/spill/*.c) \
+	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory huge_page shmem)))
+$(eval $(call test_module,damage_test,$(wildcard test/damage/*.c) src/gpu/pool.c src/gpu/control.c src/base/shmem.c,\
+	-DUSE_CUDA -DGPUSORT_FAULTS))
+
+# Code that runs inside a query: its own ProcessInterrupts() counts the checks of
+# its copies of array.c and result_array.c.
+$(eval $(call test_module,running_test,$(wildcard test/running/*.c) \
+	$(patsubst %,src/functions/%.c,array result_array) $(patsubst %,src/key/%.c,keytype encode) \
+	$(patsubst %,src/base/%.c,memory large_memory huge_page)))
+
+# A clock that a test can set: see test/fakeclock/clock.c.
+build/fakeclock.so: test/fakeclock/clock.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -Werror -fPIC -shared -o $@ $<
+TEST_MODULES += build/fakeclock.so
+
+# A CUDA driver without a device, and one without any function: see test/fakedriver/libcuda.c.
+fake_drivers = build/fakedriver/libcuda.so.1 build/fakedriver/empty/libcuda.so.1
+build/fakedriver/libcuda.so.1: test/fakedriver/libcuda.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -Werror -fPIC -shared -o $@ $<
+build/fakedriver/empty/libcuda.so.1:
+	@mkdir -p $(@D)
+	$(CC) -shared -o $@ -x c /dev/null
+TEST_MODULES += $(fake_drivers)

@@ -1,0 +1,50 @@
+# test/unit/unit.mk - builds and runs the unit tests: "make unit".
+#
+# A unit test is a C or C++ program that needs no PostgreSQL.  It prints each
+# failed check and, as its last line, "N passed, M failed".  The table below
+# lists what each program is linked with.  Only src/cpu/ is linked as it was
+# built for gpusort.so; everything else is compiled into build/unit/.
+
+unit_objects = $(patsubst %,build/unit/%.o,$(1))
+large_memory = src/base/large_memory src/base/huge_page
+
+build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
+build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o
+build/unit/merge_test: $(call unit_objects,test/unit/merge_test $(large_memory)) src/cpu/merge.o src/cpu/merge_words.o
+build/unit/large_memory_test: $(call unit_objects,test/unit/large_memory_test $(large_memory))
+build/unit/large_memory_asan_test: $(call unit_objects,$(addprefix asan/,test/unit/large_memory_test $(large_memory)))
+build/unit/losertree_test: $(call unit_objects,test/unit/losertree_test)
+build/unit/merge_key_test: $(call unit_objects,test/unit/merge_key_test)
+build/unit/merge_path_test: $(call unit_objects,test/unit/merge_path_test)
+build/unit/word_plan_test: $(call unit_objects,test/unit/word_plan_test)
+
+UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test merge_test large_memory_test large_memory_asan_test \
+	losertree_test merge_key_test merge_path_test word_plan_test)
+
+# This flag applies to the program's objects as well, which are its own.
+build/unit/large_memory_asan_test: UNIT_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover
+
+unit_compile = -O2 $(UNIT_FLAGS) -Wall -Wextra -Werror -MMD -MP -Isrc -Ikernels -c -o $@ $<
+
+build/unit/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(unit_compile)
+build/unit/asan/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(unit_compile)
+build/unit/%.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 $(unit_compile)
+$(UNIT_TESTS):
+	$(CXX) $(UNIT_FLAGS) -o $@ $^ -lhwy_contrib -lhwy -lpthread -lm
+
+# Shows each program's output behind its name, and the sum as the last line.  A
+# program that dies prints no summary, which fails, too.
+.PHONY: unit
+unit: $(UNIT_TESTS)
+	@for test in $(UNIT_TESTS); do $$test 2>&1 | sed "s,^,$${test##*/}: ,"; done | awk -v programs=$(words $(UNIT_TESTS)) \
+		'{ print; fflush() } \
+		/: [0-9]+ passed, [0-9]+ failed$$/ { passed += $$2; failed += $$4; ended++ } \
+		END { failed += programs - ended; print passed " passed, " failed " failed"; exit failed > 0 }'
+
+-include $(shell find build/unit -name '*.d' 2>/dev/null)
