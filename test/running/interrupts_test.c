@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * interrupts_test.c
- *		How often gpu_argsort() checks for interrupts, for interrupts.pl.
+ *		How often gpu_argsort() checks for interrupts, for test/t/026_interrupts.pl.
  *
  * The module has its own copy of src/functions/array.c, of which each
  * CHECK_FOR_INTERRUPTS() ends in the ProcessInterrupts() below, and a run that

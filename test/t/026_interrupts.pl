@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
