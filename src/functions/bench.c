@@ -1,25 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * bench.c
- *		gpusort_bench(): what each engine takes on this server, by size.
+ *		gpusort_bench() measures each engine and algorithm on this server.
  *
- * Whether a GPU pays depends on the GPU, the bus, the processors and how many
- * of them a sort may use, so gpusort.min_rows is best measured where it is to
- * hold.  A sort here is what gpu_sort() does with an array in memory, from its
- * values to sorted values: the same lent words, the same run, the same
- * decoding.  The engines take turns, since a server's speed drifts; a first
- * turn, which is checked but not counted, maps the memory, starts the GPU
- * service and loads the kernels.
+ * It answers the question from how many rows on the GPU pays.  The answer depends
+ * on the GPU, the bus, the processors and how many of them a sort may use, and
+ * includes copies, shared memory and the GPU service.  So gpusort.min_rows has to
+ * be measured in the server that it is set for.  bench/bench_gpu.cu cannot do
+ * that: it needs nvcc, and measures the device's algorithms alone.  A PL/pgSQL
+ * function around gpu_sort() and gpusort_last_sort() would be shorter than this
+ * file.  But it would spend most of its time on generating and copying arrays, and
+ * could check the engines against each other only.
  *
- * Values are made of 64-bit fractions of the type's range, from a fixed seed,
- * so that two calls sort the same.  Every result is checked: its keys ascend,
- * and the sum of their hashes is the input's.
+ * One measured sort does what gpu_sort() does with an array in memory: it lends
+ * the values to a run, sorts, and decodes into an array.  The engines take turns,
+ * because a server's speed drifts.  A first turn is checked but not counted.  It
+ * maps the memory, starts the GPU service and loads the kernels.
  *
- * Engine and algorithm are chosen by the settings, as for any sort, but in a
- * nest level of their own for each sort, as a function's SET clause does it:
- * an error or a cancel leaves the session as it was.  Memory is taken once, for
- * the largest input and its result, and a run's for each sort; an error frees
- * both with the call's context.
+ * Values are made from 64-bit fractions of the type's range, with a fixed seed,
+ * so that two calls sort the same values.  Every result is checked: its keys
+ * ascend, and the sum of their hashes equals the input's.
+ *
+ * The settings choose engine and algorithm, as for any sort.  Each sort sets them
+ * in a nest level of its own, as a function's SET clause does, so that an error
+ * or a cancel leaves the session's settings as they were.  The call allocates
+ * memory for the largest input and its result once, and memory for a run per
+ * sort.  After an error, the call's memory context frees both.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,7 +56,7 @@
 #define BENCH_SEED		1
 #define FRACTION_UNIT	(1.0 / 18446744073709551616.0)	/* 2^-64 */
 
-/* Values made or checked between two looks at pending interrupts. */
+/* Values made or checked between two checks for interrupts. */
 #define STEP_ROWS		((size_t) 1024 * 1024)
 /* Keys encoded at a time to be checked. */
 #define CHECK_KEYS		1024
@@ -60,30 +66,22 @@ typedef enum Distribution
 	BENCH_UNIFORM,
 	BENCH_SORTED,
 	BENCH_REVERSE,
-	BENCH_FEW,					/* sixteen values */
-	BENCH_ZIPF					/* from the range's low end, the lowest most often */
+	BENCH_FEW,					/* 16 different values */
+	BENCH_ZIPF					/* the lowest value of the range is the most frequent */
 } Distribution;
 
 static const char *const distribution_names[] = {"uniform", "sorted", "reverse", "few", "zipf"};
 
-/* What the times of a sort are taken apart into. */
-typedef enum Stage
-{
-	STAGE_COPY_IN,
-	STAGE_SORT,
-	STAGE_COPY_OUT,
-	STAGE_TOTAL
-} Stage;
-
-#define NSTAGES			(STAGE_TOTAL + 1)
-
-/* One engine with one algorithm, and its times for the size being measured. */
+/* One engine with one algorithm, and the times of its sorts of the current size. */
 typedef struct Contender
 {
 	const char *engine;
-	const char *algorithm;		/* NULL: the engine has but one */
+	const char *algorithm;		/* setting; NULL: the engine has only one */
 	const char *reported;		/* the algorithm to show; static storage */
-	double		ms[NSTAGES][MAX_REPEATS];
+	double		copy_in_ms[MAX_REPEATS];
+	double		sort_ms[MAX_REPEATS];
+	double		copy_out_ms[MAX_REPEATS];
+	double		total_ms[MAX_REPEATS];
 } Contender;
 
 typedef struct Bench
@@ -94,20 +92,22 @@ typedef struct Bench
 	int			repeats;
 	int			ncontenders;
 	Contender	contenders[MAX_CONTENDERS]; /* the CPU engine is the first */
-	int64		n;				/* the size being measured */
-	const Contender *running;	/* for an error's context */
-	MemoryContext run_cxt;		/* reset after each sort */
-	char	   *values;			/* n, the input */
-	char	   *sorted;			/* n, the output */
-	uint64		input_sum;		/* of the hashes of the input's keys */
+	int64		n;				/* number of values that are sorted */
+	const Contender *running;	/* for the context of errors; NULL: no sort is running */
+	MemoryContext run_cxt;		/* of one run; reset after each sort */
+	char	   *values;			/* input: n values */
+	char	   *sorted;			/* output: n values */
+	uint64		input_sum;		/* sum of the hashes of the input's keys */
 } Bench;
 
 PG_FUNCTION_INFO_V1(gpusort_bench);
 
-/*
- * arguments
+/* ----------------------------------------------------------------
+ *		Arguments
+ * ----------------------------------------------------------------
  */
 
+/* Reads and checks the arguments; *rows is the largest size to measure. */
 static void
 read_arguments(FunctionCallInfo fcinfo, Bench *bench, int64 *rows)
 {
@@ -124,8 +124,8 @@ read_arguments(FunctionCallInfo fcinfo, Bench *bench, int64 *rows)
 	if (typid != INT4OID && typid != INT8OID && typid != FLOAT4OID && typid != FLOAT8OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("gpusort_bench cannot make values of type %s", format_type_be(typid)),
-				 errdetail("Possible types are integer, bigint, real and double precision.")));
+				 errmsg("gpusort_bench cannot generate values of type %s", format_type_be(typid)),
+				 errdetail("Supported types are integer, bigint, real and double precision.")));
 	bench->type = gpusort_type_get(typid);
 	bench->encoding = gpusort_type_encoding(bench->type, false, false);
 
@@ -137,8 +137,8 @@ read_arguments(FunctionCallInfo fcinfo, Bench *bench, int64 *rows)
 	if (d == lengthof(distribution_names))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("distribution \"%s\" is not known", distribution),
-				 errdetail("Possible distributions are uniform, sorted, reverse, few and zipf.")));
+				 errmsg("unrecognized distribution: \"%s\"", distribution),
+				 errdetail("Supported distributions are uniform, sorted, reverse, few and zipf.")));
 	bench->distribution = (Distribution) d;
 
 	bench->repeats = PG_GETARG_INT32(3);
@@ -158,7 +158,7 @@ add_contender(Bench *bench, const char *engine, const char *algorithm)
 	contender->algorithm = algorithm;
 }
 
-/* The CPU engine and, with each of its algorithms, the accelerator, if it can be used. */
+/* Lists the CPU engine and, if the accelerator is available, each of its algorithms. */
 static void
 find_contenders(Bench *bench)
 {
@@ -179,11 +179,12 @@ find_contenders(Bench *bench)
 	}
 }
 
-/*
- * input
+/* ----------------------------------------------------------------
+ *		Generating values
+ * ----------------------------------------------------------------
  */
 
-/* The i-th of n numbers of a distribution, as a fraction of 2^64. */
+/* Makes the i-th of n numbers of a distribution, as a fraction of 2^64. */
 static uint64
 make_fraction(Distribution distribution, uint64 i, uint64 n, pg_prng_state *state)
 {
@@ -198,7 +199,7 @@ make_fraction(Distribution distribution, uint64 i, uint64 n, pg_prng_state *stat
 		case BENCH_FEW:
 			return (pg_prng_uint64(state) & 15) << 60;
 		case BENCH_ZIPF:
-			/* exponent 1.8, as far as 31 bits reach */
+			/* exponent 1.8, cut off at 2^31 - 1 */
 			return (uint64) Min(pow(1.0 - pg_prng_double(state), -1.25), 2147483647.0) << 32;
 		case BENCH_UNIFORM:
 			break;
@@ -206,7 +207,7 @@ make_fraction(Distribution distribution, uint64 i, uint64 n, pg_prng_state *stat
 	return pg_prng_uint64(state);
 }
 
-/* Integers use their whole range, floats are from 0 to 1. */
+/* Integers cover their whole range, floats the range from 0 to 1. */
 #define MAKE_LOOP(value_t, expression) \
 	do { \
 		value_t    *out = (value_t *) bench->values; \
@@ -244,22 +245,24 @@ make_values(Bench *bench)
 				MAKE_LOOP(float8, fraction * FRACTION_UNIT);
 				break;
 			case GPUSORT_KIND_INT2:
-				elog(ERROR, "gpusort_bench makes no smallint");
+				elog(ERROR, "gpusort_bench cannot generate smallint");
 		}
 	}
 }
 
-/*
- * check
+/* ----------------------------------------------------------------
+ *		Checking results
+ * ----------------------------------------------------------------
  */
 
-/* Reads keys of either width. */
+/* Returns key i of an array of keys of 4 or 8 bytes. */
 static inline uint64
 key_at(const uint64 *keys, int width, size_t i)
 {
 	return width == 4 ? ((const uint32 *) keys)[i] : keys[i];
 }
 
+/* The finalizer of SplitMix64 (Steele, Lea and Flood, 2014). */
 static inline uint64
 hash_key(uint64 key)
 {
@@ -269,12 +272,13 @@ hash_key(uint64 key)
 }
 
 /*
- * The sum of the hashes of n values' keys, which their order does not change.
- * *disorder is set to the first position whose key is smaller than the one
- * before it, or to n.
+ * Returns the sum of the hashes of n values' keys, which does not depend on their
+ * order.  Sets *disorder to the first position, from 0, whose key is smaller than
+ * the one before it, or to n.  Clears a result, so that an engine that writes
+ * nothing does not pass with the result of the engine before it.
  */
 static uint64
-examine(const Bench *bench, const char *values, int64 *disorder)
+examine(const Bench *bench, char *values, int64 *disorder)
 {
 	int			width = bench->type->key_bytes;
 	uint64		keys[CHECK_KEYS];
@@ -298,10 +302,13 @@ examine(const Bench *bench, const char *values, int64 *disorder)
 				*disorder = begin + i;
 			before = key;
 		}
+		if (values == bench->sorted)
+			memset(values + begin * width, 0, count * width);
 	}
 	return sum;
 }
 
+/* Raises an error if the result is not the input's values in ascending order. */
 static void
 verify(const Bench *bench)
 {
@@ -317,15 +324,16 @@ verify(const Bench *bench)
 	if (sum != bench->input_sum)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("gpusort engine \"%s\" returned other values than it was given", bench->running->engine),
-				 errdetail("The hashes of " INT64_FORMAT " values differ.", bench->n)));
+				 errmsg("gpusort engine \"%s\" returned values that differ from its input", bench->running->engine),
+				 errdetail("The checksums of " INT64_FORMAT " values differ.", bench->n)));
 }
 
-/*
- * measure
+/* ----------------------------------------------------------------
+ *		Measuring
+ * ----------------------------------------------------------------
  */
 
-/* For the length of the nest level; an error of a setting's own is raised. */
+/* Sets a setting until the end of the nest level; raises the setting's own errors. */
 static void
 set_option(const char *name, const char *value)
 {
@@ -361,7 +369,7 @@ sort_once(Bench *bench, const Contender *contender)
 	AtEOXact_GUC(true, nestlevel);
 }
 
-/* One turn of every contender; turn -1 is not counted. */
+/* Every contender sorts once; the times of turn -1 are not kept. */
 static void
 take_turn(Bench *bench, int turn)
 {
@@ -372,7 +380,6 @@ take_turn(Bench *bench, int turn)
 
 		CHECK_FOR_INTERRUPTS();
 		bench->running = contender;
-		memset(bench->sorted, 0, bench->n * bench->type->value_bytes);
 		sort_once(bench, contender);
 		report = gpusort_report_last();
 		Assert(strcmp(report->engine, contender->engine) == 0);
@@ -381,10 +388,10 @@ take_turn(Bench *bench, int turn)
 		contender->reported = contender->algorithm != NULL ? contender->algorithm : report->algorithm;
 		if (turn < 0)
 			continue;
-		contender->ms[STAGE_COPY_IN][turn] = report->copy_in_ms;
-		contender->ms[STAGE_SORT][turn] = report->kernels_ms;
-		contender->ms[STAGE_COPY_OUT][turn] = report->copy_out_ms;
-		contender->ms[STAGE_TOTAL][turn] = report->total_ms;
+		contender->copy_in_ms[turn] = report->copy_in_ms;
+		contender->sort_ms[turn] = report->kernels_ms;
+		contender->copy_out_ms[turn] = report->copy_out_ms;
+		contender->total_ms[turn] = report->total_ms;
 	}
 }
 
@@ -397,7 +404,7 @@ compare_ms(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorts times, count of them. */
+/* Returns the median of count times, and sorts them. */
 static double
 median(double *times, int count)
 {
@@ -405,39 +412,40 @@ median(double *times, int count)
 	return (times[(count - 1) / 2] + times[count / 2]) / 2;
 }
 
+/* Returns a row for each contender at the current size. */
 static void
 put_rows(ReturnSetInfo *rsinfo, Bench *bench)
 {
-	double		cpu_ms = median(bench->contenders[0].ms[STAGE_TOTAL], bench->repeats);
+	int			repeats = bench->repeats;
+	double		cpu_ms = median(bench->contenders[0].total_ms, repeats);
 
 	for (int i = 0; i < bench->ncontenders; i++)
 	{
 		Contender  *contender = &bench->contenders[i];
 		bool		device = contender->algorithm != NULL;
-		double		ms[NSTAGES];
+		double		total_ms = median(contender->total_ms, repeats);
 		Datum		values[10];
 		bool		nulls[10] = {0};
 		int			c = 0;
 
-		for (int stage = 0; stage < NSTAGES; stage++)
-			ms[stage] = median(contender->ms[stage], bench->repeats);
 		values[c++] = Int64GetDatum(bench->n);
 		values[c++] = CStringGetTextDatum(contender->engine);
 		values[c++] = CStringGetTextDatum(contender->reported);
 		nulls[c] = !device;
-		values[c++] = Float8GetDatum(ms[STAGE_COPY_IN]);
-		values[c++] = Float8GetDatum(ms[STAGE_SORT]);
+		values[c++] = Float8GetDatum(median(contender->copy_in_ms, repeats));
+		values[c++] = Float8GetDatum(median(contender->sort_ms, repeats));
 		nulls[c] = !device;
-		values[c++] = Float8GetDatum(ms[STAGE_COPY_OUT]);
-		values[c++] = Float8GetDatum(ms[STAGE_TOTAL]);
-		values[c++] = Float8GetDatum(bench->n / ms[STAGE_TOTAL] / 1000);
-		values[c++] = Float8GetDatum(cpu_ms / ms[STAGE_TOTAL]);
+		values[c++] = Float8GetDatum(median(contender->copy_out_ms, repeats));
+		values[c++] = Float8GetDatum(total_ms);
+		values[c++] = Float8GetDatum(bench->n / total_ms / 1000);
+		values[c++] = Float8GetDatum(cpu_ms / total_ms);
 		values[c++] = BoolGetDatum(true);
 		Assert(c == lengthof(values));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 }
 
+/* Error context callback: names the sort that failed. */
 static void
 bench_context(void *arg)
 {
