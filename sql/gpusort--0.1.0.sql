@@ -27,7 +27,7 @@ COMMENT ON FUNCTION gpu_sort(anyarray) IS
 COMMENT ON FUNCTION gpu_sort(anyarray, boolean) IS
 'sorts the elements of an array, NULLs last if ascending, first if descending';
 COMMENT ON FUNCTION gpu_sort(anyarray, boolean, boolean) IS
-'sorts the elements of an array, in the direction and with the NULLs where asked';
+'sorts the elements of an array, ascending or descending, NULLs first or last';
 
 CREATE FUNCTION gpu_argsort("array" anyarray)
 RETURNS integer[]
@@ -45,11 +45,11 @@ AS 'MODULE_PATHNAME', 'gpu_argsort'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
 
 COMMENT ON FUNCTION gpu_argsort(anyarray) IS
-'positions, from 1, of the elements in ascending order, NULLs last; equal elements keep their order';
+'positions (from 1) of the elements in ascending order, NULLs last; equal elements keep their order';
 COMMENT ON FUNCTION gpu_argsort(anyarray, boolean) IS
-'positions, from 1, of the elements in order, NULLs last if ascending, first if descending; equal elements keep their order';
+'positions (from 1) of the elements in sorted order, NULLs last if ascending, first if descending; equal elements keep their order';
 COMMENT ON FUNCTION gpu_argsort(anyarray, boolean, boolean) IS
-'positions, from 1, of the elements in the order asked for; equal elements keep their order';
+'positions (from 1) of the elements in sorted order, ascending or descending, NULLs first or last; equal elements keep their order';
 
 --
 -- Sorting columns
@@ -77,11 +77,11 @@ CREATE AGGREGATE gpu_sort_agg(anynonarray)
 );
 
 COMMENT ON FUNCTION gpu_sort_agg_transfn(internal, anynonarray) IS
-'gpu_sort_agg(): adds a value';
+'transition function of gpu_sort_agg()';
 COMMENT ON FUNCTION gpu_sort_agg_finalfn(internal, anynonarray) IS
-'gpu_sort_agg(): sorts the values';
+'final function of gpu_sort_agg()';
 COMMENT ON AGGREGATE gpu_sort_agg(anynonarray) IS
-'array of the values in ascending order, NULLs last: array_agg(value ORDER BY value)';
+'values as an array in ascending order, NULLs last, like array_agg(value ORDER BY value)';
 
 --
 -- Inspection
@@ -103,7 +103,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 
 COMMENT ON FUNCTION gpusort_status() IS
-'the engines, whether each can be used or why not, and the shared memory for the keys of all users together; starts the GPU service if need be, as a sort would';
+'engines, whether each is available or the reason why not, and the shared memory that holds the keys of all users; starts the GPU service if it is not running, as a sort does';
 
 CREATE FUNCTION gpusort_last_sort(
   OUT rows bigint,
@@ -129,7 +129,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION gpusort_last_sort() IS
-'the last sort of this session: engine, sizes, and where the time went; NULLs before the first, and if it was done as another user, as in a SECURITY DEFINER function, unless the caller has the privileges of that user or of pg_read_all_stats';
+'last sort of this session: engine, sizes, and the time of each stage; NULL before the first sort, and if the sort ran as another user, as in a SECURITY DEFINER function, unless the caller has the privileges of that user or of pg_read_all_stats';
 
 CREATE FUNCTION gpusort_activity_list(
   OUT pid integer,
@@ -143,16 +143,16 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 
 COMMENT ON FUNCTION gpusort_activity_list() IS
-'what gpusort_activity shows';
+'rows of the view gpusort_activity';
 
 CREATE VIEW gpusort_activity AS
   SELECT a.pid, a.phase, a.rows, a.bytes, a.engine, a.started
   FROM gpusort_activity_list() a;
 
 COMMENT ON VIEW gpusort_activity IS
-'sorts that have been running for a second or more, in all sessions: process, phase (gathering, sorting, merging or returning), rows and bytes of this phase so far, engine, and start; of other users'' sorts the process only, unless the caller has the privileges of pg_read_all_stats';
+'sorts of all sessions that have been running for at least one second: process, phase (gathering, sorting, merging or returning), rows and bytes of this phase so far, engine, and start time; for sorts of other users the process only, unless the caller has the privileges of pg_read_all_stats';
 
--- Details of other users' sorts are left out by the function.
+-- gpusort_activity_list() hides the details of other users' sorts.
 GRANT SELECT ON gpusort_activity TO PUBLIC;
 
 CREATE FUNCTION gpusort_counters(
@@ -164,7 +164,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION gpusort_counters() IS
-'since the server started: sorts that GpuSort did in query plans, those it left to core when it ran, and the rows of the former, of all users together';
+'counts since the server started, of all users together: sorts that GpuSort nodes did, sorts that they left to core when they ran, and rows that GpuSort nodes sorted';
 
 --
 -- Measuring
@@ -190,7 +190,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000000 ROWS 30;
 
 COMMENT ON FUNCTION gpusort_bench(bigint, regtype, text, integer) IS
-'sorts up to so many generated values by every engine and algorithm and returns the median times; speedup is against the CPU engine';
+'sorts generated values, from 10,000 to the given number, with every engine and algorithm, and returns the median times; speedup is relative to the CPU engine';
 
 CREATE FUNCTION gpusort_bench_crossover(
   rows bigint DEFAULT 10000000,
@@ -200,8 +200,9 @@ CREATE FUNCTION gpusort_bench_crossover(
 RETURNS bigint
 LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE COST 10000000
 BEGIN ATOMIC
-  -- every name is looked up now, so whoever may create objects in this schema
-  -- must find no gap to put a better fitting operator or function in
+  -- CREATE EXTENSION resolves every name below.  Names of pg_catalog are qualified
+  -- and all argument types match exactly, so that no object that another user
+  -- creates in this schema can match better.
   WITH gpu AS (
     SELECT b.n, b.speedup
     FROM gpusort_bench($1, $2, $3, $4) b
@@ -216,11 +217,11 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION gpusort_bench_crossover(bigint, regtype, text, integer) IS
-'the smallest measured number of rows from which on the GPU is faster than the CPU engine, to set gpusort.min_rows to; NULL if there is none';
+'smallest measured number of rows from which on the GPU is faster than the CPU engine, as a value for gpusort.min_rows; NULL if there is none';
 
--- A call keeps the server's one GPU and several processors busy for seconds,
--- and takes memory for twice its rows.  It tells the administrator what to set,
--- and other users nothing that they need: as with pgstattuple(), let those who
--- may do that be named.
+-- A call keeps the server's GPU and several processors busy for seconds, and
+-- takes memory for twice its rows.  Only the administrator, who sets
+-- gpusort.min_rows, needs the result.  So the administrator grants the right to
+-- call these functions, as for pgstattuple().
 REVOKE EXECUTE ON FUNCTION gpusort_bench(bigint, regtype, text, integer) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION gpusort_bench_crossover(bigint, regtype, text, integer) FROM PUBLIC;

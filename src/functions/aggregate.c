@@ -3,18 +3,18 @@
  * aggregate.c
  *		gpu_sort_agg(value): array_agg(value ORDER BY value) in one pass.
  *
- * The transition function is all that runs for each row, so it does nothing
- * but count a NULL, or encode a value and store it where keys go next: a
- * pointer that is renewed once a block.  The type is looked up once a group.
+ * Only the transition function runs for each row, so it does the minimum: it
+ * counts a NULL, or encodes a value and stores the key at a pointer.  The pointer
+ * leads to new memory once per block.  The type is looked up once per call site.
  *
- * There may be a million groups of a few rows.  The state has room for those
- * itself, and is no larger than array_agg's; a sort run is begun when it
- * overflows.
+ * A query may have a million groups of a few rows each.  So the state itself has
+ * room for a few keys, and is no larger than array_agg's.  A run begins when
+ * that room is full.
  *
- * The final function may be called again: as a window aggregate between
- * transitions, and by another aggregate that shares the state.  So it never
- * ends a run that has the state's keys; that goes with the aggregate's memory
- * context.
+ * PostgreSQL may call the final function several times for one state: between
+ * transitions of a window aggregate, and for another aggregate that shares the
+ * state.  So the final function does not end the state's run.  The run is freed
+ * with the aggregate's memory context.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,18 +29,19 @@ typedef struct SortAggState
 	const GpusortType *type;
 	MemoryContext cxt;
 	GpusortRun *run;			/* NULL: all keys are in first_keys */
-	char	   *begin;			/* keys from here to next are not in the run yet */
+	char	   *begin;			/* keys from here to next are not committed to the run */
 	char	   *next;			/* where the next key goes */
-	char	   *end;			/* of the room there */
-	uint64		nnulls;
-	Oid			elemtype;
-	bool		window;
-	uint64		first_keys[4];	/* as many keys as fit, from the start */
+	char	   *end;			/* end of the memory that next points into */
+	uint64		nnulls;			/* NULLs, which are only counted */
+	Oid			elemtype;		/* of the result: type, or a domain over it */
+	bool		window;			/* a window aggregate: keys may follow a sort */
+	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
 } SortAggState;
 
 PG_FUNCTION_INFO_V1(gpu_sort_agg_transfn);
 PG_FUNCTION_INFO_V1(gpu_sort_agg_finalfn);
 
+/* Makes the state of a new group in the aggregate's memory context. */
 static SortAggState *
 begin_state(FunctionCallInfo fcinfo)
 {
@@ -57,7 +58,7 @@ begin_state(FunctionCallInfo fcinfo)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("could not determine input data type")));
 
-	/* the lookup is kept from one group to the next */
+	/* fn_extra keeps the type from one group to the next */
 	if (fcinfo->flinfo->fn_extra == NULL)
 		fcinfo->flinfo->fn_extra = (void *) gpusort_type_get(elemtype);
 	type = fcinfo->flinfo->fn_extra;
@@ -95,7 +96,7 @@ begin_run(const SortAggState *state)
 	return gpusort_run_begin(&spec);
 }
 
-/* Gives the run the keys that are in the state itself. */
+/* Copies the keys in the state itself to a run. */
 static void
 add_first_keys(GpusortRun *run, const SortAggState *state)
 {
@@ -108,7 +109,7 @@ add_first_keys(GpusortRun *run, const SortAggState *state)
 	gpusort_run_commit(run, count);
 }
 
-/* Gives the run the keys that were written to its memory since it was reserved. */
+/* Commits the keys that were written to the run's memory since the last commit. */
 static void
 commit_keys(SortAggState *state)
 {
@@ -117,6 +118,7 @@ commit_keys(SortAggState *state)
 	state->begin = state->next;
 }
 
+/* Makes room for at least one more key: in a new run, if the state's own room is full. */
 static void
 renew_room(SortAggState *state)
 {
@@ -146,7 +148,7 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 {
 	SortAggState *state;
 
-	/* the argument is internal: only an aggregate's own state can get here */
+	/* SQL cannot make a value of type internal, so this is a state made here */
 	if (likely(!PG_ARGISNULL(0)))
 		state = (SortAggState *) PG_GETARG_POINTER(0);
 	else
@@ -165,7 +167,10 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(state);
 }
 
-/* The result of a group whose keys are all in its state, or NULL for a run's. */
+/*
+ * Returns the sorted array of a group whose keys are all in its state, or NULL
+ * if gpusort.min_rows sends even these keys to an accelerator.
+ */
 static ArrayType *
 sort_first_keys(const SortAggState *state)
 {

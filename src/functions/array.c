@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * array.c
- *		gpu_sort() and gpu_argsort(): arrays in, arrays out.
+ *		gpu_sort() and gpu_argsort() sort an array into a new array.
  *
- * An array's packed values are lent to the sort run as they are, and the
- * result's values are decoded, or sorted in place, in the result array.
- * Nothing is copied in between that an engine would not move anyway.
+ * The run reads the values in the array itself: they are lent to it, not copied.
+ * The engine sorts into the result array, or the result's values are decoded
+ * into it.
  *
- * NULLs never reach an engine.  For gpu_sort() their number is all that
- * matters; gpu_argsort() lists their positions, and maps the engine's count
- * of values back to positions where there are any.
+ * NULLs never reach an engine.  gpu_sort() needs only their number.  For an
+ * array with NULLs, gpu_argsort() lists the positions of NULLs and of values, and
+ * translates the engine's row numbers, which count values only, to positions.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,14 +29,14 @@
 /* Positions written between two checks for interrupts; each may cost a cache miss. */
 #define POSITION_ROWS	((size_t) 64 * 1024)
 
-/* An argument array: its values are contiguous, its NULLs are not among them. */
+/* An argument array.  Its values are contiguous; NULLs take no place among them. */
 typedef struct ArrayInput
 {
 	const GpusortType *type;
-	Oid			elemtype;		/* of the array: perhaps a domain over type */
+	Oid			elemtype;		/* element type: type, or a domain over it */
 	const char *values;
-	const bits8 *nulls;			/* NULL if there are none */
-	uint64		nitems;
+	const bits8 *nulls;			/* null bitmap, a bit is 0 for NULL; NULL: no bitmap */
+	uint64		nitems;			/* elements, NULLs included */
 	uint64		nnulls;
 	bool		descending;
 	bool		nulls_first;
@@ -45,7 +45,7 @@ typedef struct ArrayInput
 PG_FUNCTION_INFO_V1(gpu_sort);
 PG_FUNCTION_INFO_V1(gpu_argsort);
 
-/* The flat form of argument 0, not copied if an expanded array has one. */
+/* Returns argument 0 as a flat array, without a copy if it is one or has one. */
 static ArrayType *
 flat_array(FunctionCallInfo fcinfo)
 {
@@ -69,6 +69,7 @@ count_bits(const bits8 *bitmap, uint64 n)
 	return count;
 }
 
+/* Reads and checks the arguments; counts the NULLs. */
 static void
 read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 {
@@ -79,7 +80,7 @@ read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot sort a multidimensional array"),
 				 errdetail("The array has %d dimensions.", ARR_NDIM(array)),
-				 errhint("Sort the elements of a slice, or of all dimensions: gpu_sort(ARRAY(SELECT unnest(...))).")));
+				 errhint("To sort the elements of all dimensions as one array, use gpu_sort(ARRAY(SELECT unnest(...))).")));
 
 	input->elemtype = ARR_ELEMTYPE(array);
 	input->type = gpusort_type_get(input->elemtype);
@@ -94,8 +95,8 @@ read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 }
 
 /*
- * Begins a run and gives it all values; rank as for gpusort_type_encoding().
- * The values stay part of the run: the array must outlive it.
+ * Begins a run of all values.  rank as for gpusort_type_encoding().  The run may
+ * read the values in the array, so the array must live until the run is ended.
  */
 static GpusortRun *
 gather(const ArrayInput *input, bool rank)
@@ -134,6 +135,7 @@ gather(const ArrayInput *input, bool rank)
 	return run;
 }
 
+/* gpu_sort(anyarray [, descending boolean [, nulls_first boolean]]) returns anyarray */
 Datum
 gpu_sort(PG_FUNCTION_ARGS)
 {
@@ -155,10 +157,7 @@ gpu_sort(PG_FUNCTION_ARGS)
 	PG_RETURN_ARRAYTYPE_P(result);
 }
 
-/*
- * Splits the positions 1 to nitems, in order: those of NULLs to nulls, those
- * of values to values.
- */
+/* Writes the positions of NULLs and of values, from 1 and in order, to these two arrays. */
 static void
 split_positions(const ArrayInput *input, int32 *nulls, int32 *values)
 {
@@ -198,6 +197,7 @@ number_rows(const uint32 *rows, size_t count, const int32 *value_positions, int3
 	}
 }
 
+/* gpu_argsort(anyarray [, descending boolean [, nulls_first boolean]]) returns integer[] */
 Datum
 gpu_argsort(PG_FUNCTION_ARGS)
 {

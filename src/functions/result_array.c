@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * result_array.c
- *		Arrays of fixed-width values, read and built without a copy.
+ *		Builds result arrays of fixed-width values without a copy.
  *
- * construct_md_array() wants a Datum an element: 8 bytes and a function call
- * for each.  The values of the types that gpusort sorts lie packed in an
- * array, so a result is made as an empty shell into which the engine's blocks
- * are decoded, or which the engine sorts in place.
+ * construct_md_array() takes a Datum of 8 bytes for each element, and calls a
+ * function for each.  In arrays of the types that gpusort sorts, values lie side
+ * by side without padding.  So this file makes an array with room for the
+ * values.  The engine sorts into that room, or its blocks are decoded into it.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 #include "base/memory.h"
 #include "functions/result_array.h"
 
-/* Values decoded between two looks at pending interrupts. */
+/* Values decoded between two checks for interrupts. */
 #define DECODE_ROWS		((size_t) 4 * 1024 * 1024)
 
 void
@@ -35,7 +35,7 @@ gpusort_array_check_size(int value_bytes, uint64 nvalues, uint64 nnulls)
 				 errhint("Sort fewer values at a time, for example by GROUP BY on a range of the values.")));
 }
 
-/* Sets count bits from bit first on; the bitmap is zero there. */
+/* Sets count bits of a bitmap of zeros, from bit first on. */
 static void
 set_bits(bits8 *bitmap, uint64 first, uint64 count)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * result_array.h
- *		Arrays of fixed-width values, read and built without a copy.
+ *		Builds result arrays of fixed-width values without a copy.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,20 +14,23 @@
 #include "run/run.h"
 
 /*
- * Builds a one-dimensional array, lower bound 1, of nvalues values and nnulls
- * NULLs, which stand together in front or behind.  *values is set to the room
- * for the values.  Raises an error if the array would be too large.
+ * Allocates a one-dimensional array of nvalues values of value_bytes each and
+ * nnulls NULLs, in the current memory context.  Its lower bound is 1, and the
+ * NULLs are in front of all values or behind them.  Sets *values to the
+ * uninitialized room for the values.  Raises an error if the array would be too
+ * large.
  */
 extern ArrayType *gpusort_array_build(Oid elemtype, int value_bytes,
 									  uint64 nvalues, uint64 nnulls,
 									  bool nulls_first, char **values);
 
-/* Raises the error that an array of this many elements deserves, if any. */
+/* Raises an error if an array cannot hold this many elements, or would exceed 1 GB. */
 extern void gpusort_array_check_size(int value_bytes, uint64 nvalues, uint64 nnulls);
 
 /*
- * Sorts the run's keys, decodes them to values, which has room for all, and
- * keeps the report of the sort.
+ * Sorts the run's keys and decodes them to values, which has room for all of
+ * them.  Finishes the sort and keeps its report for gpusort_last_sort(); the
+ * caller ends the run.
  */
 extern void gpusort_array_fill(GpusortRun *run, const GpusortType *type,
 							   bool descending, char *values);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *		gpusort_status() and gpusort_last_sort(): what there is, and what it did.
+ *		gpusort_status() shows the engines, gpusort_last_sort() the last sort.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +48,7 @@ put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *i
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* gpusort_status() returns setof record: one row an engine */
+/* gpusort_status() returns setof record: one row per engine */
 Datum
 gpusort_status(PG_FUNCTION_ARGS)
 {
@@ -76,7 +76,10 @@ gpusort_status(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* gpusort_last_sort() returns record: NULLs before a session's first sort, and of other users' */
+/*
+ * gpusort_last_sort() returns record: NULL before the session's first sort, or if
+ * that sort was done for a user whose activity the current user may not see
+ */
 Datum
 gpusort_last_sort(PG_FUNCTION_ARGS)
 {
