@@ -50,7 +50,7 @@
 
 #define FIRST_SIZE		10000
 #define SIZE_FACTOR		4
-#define MAX_ROWS		((int64) MaxArraySize)	/* what an array can hold */
+#define MAX_ROWS		((int64) MaxArraySize)	/* the most elements of an array */
 #define MAX_REPEATS		100
 #define MAX_CONTENDERS	16
 #define BENCH_SEED		1

@@ -11,8 +11,8 @@
  * writes them to a temporary file as a spilled run (store/spill.c), and goes on
  * reading with empty memory.  A result that must support random access is not
  * spilled: the node hands all rows over to core's tuplesort instead.  It also
- * does so when so many more rows arrive than a LIMIT fetches that core's bounded
- * sort is cheaper.
+ * does so when many more rows arrive than a LIMIT fetches, because core's bounded
+ * sort is cheaper then.
  *
  *-------------------------------------------------------------------------
  */

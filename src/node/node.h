@@ -102,8 +102,9 @@ typedef struct GpusortNode
 
 	/*
 	 * The block of the result that is being returned: row numbers (uint32) for
-	 * rows, keys for values.  It is valid until the next block is fetched or
-	 * the run's sort is finished.
+	 * rows, keys for values.  A whole result that was fetched for random access
+	 * or for tie-breaking is in run_cxt.  Any other block is valid until the next
+	 * is fetched or the run's sort is finished.
 	 *
 	 * whole: the block is the whole result of the sort.  Then position counts
 	 * rows of the result, NULLs included, and is that of the row that is
@@ -125,7 +126,7 @@ typedef struct GpusortNode
 	bool		marked_at_end;
 
 	TupleTableSlot *slot;		/* the row that is returned */
-	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are not set */
+	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL */
 	TupleTableSlot *left;		/* left and right: two rows being compared */
 	TupleTableSlot *right;
 	GpusortNodeStats stats;		/* without the run that is sorted: see gpusort_node_stats() */
