@@ -319,8 +319,8 @@ verify(const Bench *bench)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("gpusort engine \"%s\" returned values out of order", bench->running->engine),
-				 errdetail("Of " INT64_FORMAT " values, the one at position " INT64_FORMAT " is less than the one before it.",
-						   bench->n, disorder + 1)));
+				 errdetail("The value at position " INT64_FORMAT " of " INT64_FORMAT " is less than the one before it.",
+						   disorder + 1, bench->n)));
 	if (sum != bench->input_sum)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
