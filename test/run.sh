@@ -23,7 +23,7 @@ run_rowkey() {
   local module=$work/gpusort_rowkey_test database
   "${CC:-cc}" -O2 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
     -fPIC -shared -Wl,-Bsymbolic -I"$tree/src" -I"$tree/kernels" -I"$("$PG_CONFIG" --includedir-server)" \
-    -o "$module.so" "$tree/test/rowkey/rowkey_test.c" "$tree"/src/key/{rowkey,column,fixed,text,numeric,icu,icu_code,icu_read}.o
+    -o "$module.so" "$tree/test/rowkey/rowkey_test.c" "$tree"/src/key/{rowkey,column,fixed,text,numeric,icu,icu_read}.o
   psql -qXc 'CREATE DATABASE gpusort_rowkey' \
     -c "CREATE DATABASE gpusort_rowkey_c TEMPLATE template0 LOCALE 'C'" \
     -c "CREATE DATABASE gpusort_rowkey_icu TEMPLATE template0 LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'en'"

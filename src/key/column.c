@@ -77,8 +77,8 @@ static const RowType row_types[] = {
 	{INETOID, GPUSORT_ROW_INET, 2, 63, 128, 0},
 };
 
-/* A word of weights, or the first 63 bits of an abbreviated key, which has 64 */
-static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
+/* text and bpchar under ICU: 127 bits of weights, or an abbreviated key of 64 bits */
+static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
 
 /* Who compares texts under a collation */
 typedef enum Comparer

@@ -54,7 +54,6 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_ENUM,			/* the label's enumsortorder, a float4 */
 	GPUSORT_ROW_MACADDR,
 	GPUSORT_ROW_TID,
-	GPUSORT_ROW_ABBREVIATED,	/* text under ICU: always a prefix */
 	/* code, one word */
 	GPUSORT_ROW_FLOAT8,
 	/* crowded, one word */
@@ -70,7 +69,8 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_NUMERIC,
 	GPUSORT_ROW_INTERVAL,
 	GPUSORT_ROW_TIMETZ,
-	GPUSORT_ROW_INET
+	GPUSORT_ROW_INET,
+	GPUSORT_ROW_ABBREVIATED		/* text and bpchar under ICU: always a prefix */
 } GpusortRowKind;
 
 /* The two values of a crowded word */
@@ -123,9 +123,11 @@ extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, 
 extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
-/* The one word of a label, or of a text under ICU. */
+/* The same for text under ICU, whose two words are always a prefix. */
+extern void gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+
+/* The one word of a label. */
 extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
-extern uint64 gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value);
 
 /* What hangs on such a column, in the current memory context. */
 extern void gpusort_rowenum_begin(GpusortRowColumn *column);

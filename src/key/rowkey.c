@@ -291,7 +291,7 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 				words[0] = (part ^ column->flip) | column->base;
 				break;
 			case GPUSORT_ROW_ABBREVIATED:
-				words[0] = gpusort_rowicu_encode(column, value);
+				gpusort_rowicu_encode(column, value, words);
 				whole = false;
 				break;
 		}
