@@ -41,7 +41,7 @@
 #define WEAK(function)	extern __typeof__(function) function __attribute__((weak));
 FUNCTIONS(WEAK)
 
-/* This noncharacter and a character of a script have the script's first weight. */
+/* This noncharacter, before any character of a script, has the script's first weight. */
 #define SCRIPT_START	0xFDD1
 
 #define LEAD_SEPARATOR	0x02	/* first byte of the weight of U+FFFE, which separates fields */
@@ -96,8 +96,8 @@ reorder(const GpusortIcuReader *reader, uint32 primary)
 
 /*
  * An element holds the upper half of a weight.  If the lower half is not zero,
- * a second element holds it, which has both bits of 0xC0 set.  No other element
- * has.
+ * the next element holds it.  Such a second element has both bits of 0xC0 set,
+ * and no other element has.
  */
 uint32
 gpusort_icu_next(GpusortIcuReader *reader)
