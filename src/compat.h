@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *		Differences between the PostgreSQL versions that gpusort builds for.
+ *		Differences between the PostgreSQL versions that gpusort supports.
  *
- * The only file with PG_VERSION_NUM in it.
+ * No other file uses PG_VERSION_NUM.  Each comment begins with the version that
+ * made the change.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +15,7 @@
 #error "gpusort needs PostgreSQL 15 or later"
 #endif
 
-/* 18: modules say their name and version */
+/* 18: the magic block has the module's name and version */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_MODULE_MAGIC \
 	PG_MODULE_MAGIC_EXT(.name = "gpusort", .version = GPUSORT_VERSION)
@@ -22,14 +23,14 @@
 #define GPUSORT_MODULE_MAGIC	PG_MODULE_MAGIC
 #endif
 
-/* 18: in front of a function's declaration, as C11's _Noreturn */
+/* 18: pg_noreturn, which precedes a function's declaration as C11's _Noreturn does */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_NORETURN	pg_noreturn
 #else
 #define GPUSORT_NORETURN	__attribute__((noreturn))
 #endif
 
-/* 18: orderings are told by a CompareType, and may be other access methods' */
+/* 18: a CompareType replaces the btree strategy, for orderings of any access method */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_ORDERING		CompareType
 #define GPUSORT_ORDERING_DESC	COMPARE_GT
@@ -42,7 +43,10 @@
 	get_opfamily_member((pathkey)->pk_opfamily, type, type, (pathkey)->pk_strategy)
 #endif
 
-/* Core's cost of a sort in path->total_cost.  Until 18, it holds disable_cost. */
+/*
+ * 18: cost_sort() has a new argument, and no longer adds disable_cost.  Sets
+ * path->total_cost to core's cost of a sort, without disable_cost.
+ */
 #if PG_VERSION_NUM >= 180000
 #define gpusort_cost_core(path, rows, width) \
 	cost_sort(path, NULL, NIL, 0, 0.0, rows, width, 0.0, work_mem, -1.0)
@@ -52,7 +56,7 @@
 	 (path)->total_cost -= enable_sort ? 0.0 : disable_cost)
 #endif
 
-/* 18: explain.h was split */
+/* 18: explain.h was split into several headers */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_EXPLAIN_STATE_H		"commands/explain_state.h"
 #define GPUSORT_EXPLAIN_FORMAT_H	"commands/explain_format.h"
@@ -61,21 +65,21 @@
 #define GPUSORT_EXPLAIN_FORMAT_H	"commands/explain.h"
 #endif
 
-/* 18: GROUP BY has a range table entry, which names no column to EXPLAIN */
+/* 18: the range table may end with an entry for GROUP BY, which EXPLAIN does not count */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_EXPLAIN_RELATIONS(es)	((es)->rtable_size)
 #else
 #define GPUSORT_EXPLAIN_RELATIONS(es)	list_length((es)->rtable)
 #endif
 
-/* 18: what tuples are taken apart by is kept in a short form */
+/* 18: tuple descriptors have CompactAttributes, which suffice to deform tuples */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_ATTRIBUTE(desc, i)	TupleDescCompactAttr(desc, i)
 #else
 #define GPUSORT_ATTRIBUTE(desc, i)	TupleDescAttr(desc, i)
 #endif
 
-/* 16: whether to copy what is not passed by value */
+/* 16: tuplesort_getdatum() has the argument copy */
 #if PG_VERSION_NUM >= 160000
 #define gpusort_tuplesort_getdatum(state, forward, value, isnull) \
 	tuplesort_getdatum(state, forward, false, value, isnull, NULL)
@@ -84,7 +88,7 @@
 	tuplesort_getdatum(state, forward, value, isnull, NULL)
 #endif
 
-/* 17: a process's number is its place in the array, and no longer written there */
+/* 17: the number of a PGPROC is its index in the array; the field pgprocno is gone */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) GetNumberFromPGProc(proc))
 #else

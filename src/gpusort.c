@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * gpusort.c
- *		The module: magic block and _PG_init.
+ *		The module's magic block and _PG_init().
  *
- * Loading the library defines the settings and nothing else.  In particular
- * no CUDA function is called here: under shared_preload_libraries this is the
- * postmaster, and CUDA does not survive a fork.
+ * Loading the library defines the settings, installs the hooks and, when
+ * preloading, requests shared memory.  It calls no CUDA function: under
+ * shared_preload_libraries _PG_init() runs in the postmaster, and CUDA's state
+ * does not survive a fork.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +27,7 @@ GPUSORT_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
-/* Every accelerator built in, NULL at the end: the one place where CUDA shows. */
+/* All accelerators of this build, ended by NULL.  No other file asks whether CUDA is built in. */
 static const GpusortEngine *const engines[] = {
 #ifdef USE_CUDA
 	&gpusort_engine_cuda,

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * guc.c
- *		Defines the settings gpusort.*
+ *		The settings gpusort.*
  *
- * What a session may choose (engine, algorithm, bins, the smallest input
- * worth a device) is USERSET: no choice changes a result.  What the whole
- * cluster shares (pinned memory, device memory, the life of the GPU service)
- * is SIGHUP: the administrator's.
+ * Settings of a single sort, such as the engine, the algorithm, the number of
+ * bins and the smallest input for the GPU, are PGC_USERSET: none of them changes
+ * a result.  Settings of resources that the whole cluster shares, which are
+ * pinned memory, device memory and the GPU service, are PGC_SIGHUP.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,8 @@
 bool		gpusort_enabled = true;
 bool		gpusort_force = false;
 int			gpusort_memory_limit = -1;
-#define MIN_MEMORY_LIMIT	64	/* kB, as work_mem's; less makes a file of single rows */
+#define MIN_MEMORY_LIMIT	64	/* kB, as for work_mem; with less, each row would be a
+								 * spilled run */
 
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
@@ -45,7 +46,7 @@ const struct config_enum_entry gpusort_algorithm_options[] = {
 	{NULL, 0, false}
 };
 
-/* One bin would never get a sort anywhere. */
+/* A partition into one bin would never divide the input. */
 static bool
 check_bins(int *newval, void **extra, GucSource source)
 {
@@ -67,7 +68,7 @@ void
 gpusort_guc_define(void)
 {
 	DefineCustomBoolVariable("gpusort.enabled",
-							 "Lets GpuSort do the work of Sort in query plans.",
+							 "Enables the planner's use of GpuSort in place of Sort.",
 							 NULL,
 							 &gpusort_enabled,
 							 true,
@@ -75,16 +76,16 @@ gpusort_guc_define(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("gpusort.force",
-							 "Uses GpuSort wherever it can sort, whatever it costs.",
-							 "For tests.",
+							 "Forces the planner to use GpuSort wherever possible, regardless of cost.",
+							 "This is for testing.",
 							 &gpusort_force,
 							 false,
 							 PGC_USERSET, GUC_NOT_IN_SAMPLE,
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.memory_limit",
-							"Sets the memory that one GpuSort may use before it writes to temporary files.",
-							"-1 uses work_mem times hash_mem_multiplier.",
+							"Sets the maximum memory that each GpuSort may use before it writes to temporary files.",
+							"-1 means work_mem times hash_mem_multiplier.",
 							&gpusort_memory_limit,
 							-1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_KB,
@@ -92,8 +93,8 @@ gpusort_guc_define(void)
 
 	DefineCustomEnumVariable("gpusort.engine",
 							 "Selects the engine that sorts.",
-							 "\"auto\" uses the GPU where it is available and falls back to the CPU; "
-							 "\"cuda\" raises an error where it would fall back.",
+							 "\"auto\" uses the GPU if it is available, and otherwise falls back to the CPU. "
+							 "\"cuda\" raises an error instead of falling back.",
 							 &gpusort_engine_choice,
 							 GPUSORT_ENGINE_AUTO,
 							 engine_options,
@@ -101,7 +102,7 @@ gpusort_guc_define(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("gpusort.algorithm",
-							 "Selects the algorithm that the GPU sorts with.",
+							 "Selects the algorithm with which the GPU sorts.",
 							 NULL,
 							 &gpusort_algorithm,
 							 GPUSORT_ALGORITHM_AUTO,
@@ -110,43 +111,43 @@ gpusort_guc_define(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.bins",
-							"Sets the number of bins that one mppSort partition aims at.",
-							"0 lets the sort choose.",
+							"Sets the target number of bins of each mppSort partition.",
+							"0 lets mppSort choose the number.",
 							&gpusort_bins,
 							0, 0, 1024,
 							PGC_USERSET, 0,
 							check_bins, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.min_rows",
-							"Sets the number of rows from which a sort may use the GPU.",
-							"Smaller inputs are sorted by the backend itself.",
+							"Sets the minimum number of rows for a sort on the GPU.",
+							"Backends sort smaller inputs on the CPU.",
 							&gpusort_min_rows,
 							200000, 0, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.pool_limit",
-							"Sets the maximum shared memory for keys on their way to and from the GPU.",
-							"Sorts that find the pool exhausted use the CPU.",
+							"Sets the maximum shared memory for transferring keys to and from the GPU.",
+							"Sorts use the CPU while this pool is exhausted.",
 							&gpusort_pool_limit,
 							4096, 64, 16384,
 							PGC_SIGHUP, GUC_UNIT_MB,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.device_memory_limit",
-							"Sets the maximum device memory that gpusort may hold.",
-							"Larger sorts are done in pieces. "
-							"0 allows nine tenths of what is free when the GPU service starts.",
+							"Sets the maximum device memory that gpusort may allocate.",
+							"Larger inputs are sorted in pieces. "
+							"0 means nine tenths of the device memory that is free when the GPU service starts.",
 							&gpusort_device_memory_limit,
 							0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MB,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.service_idle_timeout",
-							"Sets the time after which an idle GPU service gives its memory back.",
-							"A service started on demand ends; a preloaded one stays and keeps "
-							"only its context. A sort that waits for its query for so long gives "
-							"its device memory back, too. 0 disables this.",
+							"Sets the idle time after which the GPU service releases its memory.",
+							"A service that was started on demand exits; a preloaded service keeps running "
+							"and keeps only its CUDA context. A sort that waits for its query during this "
+							"time releases its device memory, too. 0 disables the timeout.",
 							&gpusort_service_idle_timeout,
 							60, 0, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S,

@@ -21,21 +21,22 @@ typedef enum GpusortEngineChoice
 
 extern bool gpusort_enabled;
 extern bool gpusort_force;
-extern int	gpusort_memory_limit;	/* kB; -1: by work_mem */
+extern int	gpusort_memory_limit;	/* kB; -1: work_mem times hash_mem_multiplier */
 extern int	gpusort_engine_choice;	/* GpusortEngineChoice */
 extern int	gpusort_algorithm;	/* GpusortAlgorithm */
-extern int	gpusort_bins;
+extern int	gpusort_bins;		/* 2 to 1024; 0: mppSort chooses */
 extern int	gpusort_min_rows;
 extern int	gpusort_pool_limit; /* MB */
-extern int	gpusort_device_memory_limit;	/* MB; 0: by what is free */
-extern int	gpusort_service_idle_timeout;	/* s; 0: never */
+extern int	gpusort_device_memory_limit;	/* MB; 0: nine tenths of the free memory */
+extern int	gpusort_service_idle_timeout;	/* s; 0: no timeout */
 
-/* The values of gpusort.algorithm, up to a NULL name. */
+/* The values of gpusort.algorithm, ended by an entry without a name */
 extern const struct config_enum_entry gpusort_algorithm_options[];
 
+/* Defines all settings; _PG_init() calls this once. */
 extern void gpusort_guc_define(void);
 
-/* Bytes that one sort of the plan node may use in the backend. */
+/* Returns how many bytes of backend memory one GpuSort node may use. */
 extern Size gpusort_guc_memory_limit(void);
 
 #endif							/* GPUSORT_GUC_H */

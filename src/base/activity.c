@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * activity.c
- *		What sorts are doing, for all sessions to see: view gpusort_activity.
+ *		Progress of running sorts, for the view gpusort_activity.
  *
- * Sorts that run for more than a second take one of a few slots in main
- * shared memory, with one compare-and-swap, and keep it up to date with plain
- * atomic stores.  There is no lock: a slot has one writer, and a reader that
- * finds it the same process's before and after has a row, whose rows and
- * bytes may be of two reports.  Shorter sorts never touch shared memory.
+ * A sort that runs for more than a second takes one of SLOTS slots in main
+ * shared memory, with one compare-and-swap, and updates it with plain atomic
+ * stores.  There is no lock, because each slot has only one writer.  A reader
+ * compares the slot's owner before and after it reads the rest.  If the owner is
+ * the same, the reader has a row of the view; its number of rows and its number
+ * of bytes may come from two successive reports.  Shorter sorts do not touch the
+ * slots; they only count themselves when they end.
  *
- * A slot says which process holds it, by pid and by the number of its PGPROC.
- * It is given back when the sort ends, when the memory context that the sort
- * lives in is reset, or when the process exits, whichever comes first.  Should
- * one be left behind all the same, its process is not found any more: then
- * readers pass over it, and the next sort may take it.
+ * The owner of a slot is a pid and the number of the process's PGPROC.  The
+ * process gives the slot back when the sort ends, when the sort's memory context
+ * is reset, or when the process exits, whichever happens first.  If a process
+ * nevertheless leaves a slot behind, readers skip the slot because there is no
+ * such process any more, and the next sort may take it.
  *
- * The slots need no preload (shmem.c).
+ * The slots need no shared_preload_libraries (base/shmem.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -39,43 +41,44 @@
 
 #define SLOTS			128
 
-/* Owners that are no process: nobody, and somebody about to be one. */
+/* Owners that are not a process: the slot is free, or a process is taking it. */
 #define OWNER_NONE		UINT64CONST(0)
 #define OWNER_CLAIMING	PG_UINT64_MAX
 
 typedef struct ActivitySlot
 {
 	/*
-	 * PGPROC's number + 1 above 32 bits of pid.  The rest counts only if this
-	 * is a process, and then is its to write.
+	 * The number of the owner's PGPROC plus 1 in the upper 32 bits, and its pid
+	 * in the lower 32 bits.  Only the owner writes the other fields.  They have
+	 * no meaning while the slot has no owner.
 	 */
 	pg_atomic_uint64 owner;
 	pg_atomic_uint64 started;	/* TimestampTz */
-	pg_atomic_uint64 rows;
-	pg_atomic_uint64 bytes;
-	pg_atomic_uint64 engine;	/* up to 8 characters, zeros behind them */
+	pg_atomic_uint64 rows;		/* rows done in this phase */
+	pg_atomic_uint64 bytes;		/* bytes done in this phase */
+	pg_atomic_uint64 engine;	/* up to 8 characters, padded with zeros */
 	pg_atomic_uint32 phase;		/* GpusortPhase */
 	uint32		unused[5];
 } ActivitySlot;
 
 StaticAssertDecl(sizeof(ActivitySlot) == 64, "a slot must be a cache line");
 
-/* What this cluster's processes share. */
+/* In main shared memory */
 typedef struct ActivityShared
 {
-	/* all sorts since the server started: those done here, and by core */
-	pg_atomic_uint64 sorts;
-	pg_atomic_uint64 core_sorts;
-	pg_atomic_uint64 rows;		/* of sorts */
-	char		unused[40];		/* of the counters' cache line */
+	/* totals of all GpuSort nodes since the server started */
+	pg_atomic_uint64 sorts;		/* sorts done by gpusort */
+	pg_atomic_uint64 core_sorts;	/* sorts handed over to tuplesort */
+	pg_atomic_uint64 rows;		/* rows sorted by gpusort */
+	char		unused[40];		/* rest of the counters' cache line */
 	ActivitySlot slots[SLOTS];
 } ActivityShared;
 
-static ActivityShared *shared = NULL;	/* once attached */
+static ActivityShared *shared = NULL;	/* NULL until attached */
 static ActivitySlot *slots = NULL;	/* shared->slots */
-static bool no_room = false;	/* attaching has failed */
+static bool no_room = false;	/* attaching has failed; it is not tried again */
 static bool exiting = false;	/* this process has given back its slots */
-static bool exit_registered = false;
+static bool exit_registered = false;	/* give_back_all() will be called */
 
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
 PG_FUNCTION_INFO_V1(gpusort_counters);
@@ -110,7 +113,7 @@ init_shared(void *made)
 	}
 }
 
-/* Sets shared and slots; false if there is no room for them. */
+/* Sets shared and slots.  Returns false if shared memory has no room for them. */
 static bool
 attach(void)
 {
@@ -134,7 +137,7 @@ owner_of(PGPROC *proc, int pid)
 	return ((uint64) GPUSORT_PROC_NUMBER(proc) + 1) << 32 | (uint32) pid;
 }
 
-/* The process that holds a slot, or NULL if it is gone. */
+/* Returns the process that owns a slot, or NULL if there is none or it has exited. */
 static PGPROC *
 find_owner(uint64 owner)
 {
@@ -150,7 +153,7 @@ find_owner(uint64 owner)
 static void
 give_back(ActivitySlot *slot)
 {
-	/* what was reported must not be taken for the next owner's */
+	/* this owner's reports must not become visible as the next owner's */
 	pg_write_barrier();
 	pg_atomic_write_u64(&slot->owner, OWNER_NONE);
 }
@@ -170,13 +173,14 @@ give_back_all(int code, Datum arg)
 }
 
 /*
- * Takes a slot, from 1, or returns 0.  It shows to nobody until its owner is
- * set, so that it is seen complete or not at all.
+ * Takes a slot and returns its number, from 1, or 0 if all are taken.  Its owner
+ * is OWNER_CLAIMING, which hides it from readers until the caller has filled it
+ * in and sets the owner.
  */
 static int
 take_slot(TimestampTz started)
 {
-	/* the second time round, also slots of processes that are gone */
+	/* the second round also takes slots of processes that have exited */
 	for (int n = 0; n < 2 * SLOTS; n++)
 	{
 		ActivitySlot *slot = &slots[(MyProcPid + n) % SLOTS];
@@ -195,7 +199,7 @@ take_slot(TimestampTz started)
 }
 
 /*
- * A sort's side
+ * Functions for sorts
  */
 
 void
@@ -226,7 +230,11 @@ gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt)
 	activity->retry_at = 0;
 }
 
-/* Takes a slot for a sort if it is time; its owner is for the caller to set. */
+/*
+ * Takes a slot for a sort that has run long enough, and registers the callbacks
+ * that give it back.  Returns false if it has not taken one.  The caller sets
+ * the slot's owner.
+ */
 static bool
 claim(GpusortActivity *activity)
 {
@@ -235,7 +243,7 @@ claim(GpusortActivity *activity)
 	if (!gpusort_activity_is_due(activity, now) || exiting || !attach())
 		return false;
 
-	/* who gives it back comes first */
+	/* before taking the slot, so that an error here does not leave it taken */
 	if (!exit_registered)
 	{
 		before_shmem_exit(give_back_all, (Datum) 0);
@@ -293,7 +301,7 @@ gpusort_activity_count(bool by_core, uint64 rows)
 }
 
 /*
- * The view's side
+ * Functions for the view and the counters
  */
 
 /* gpusort_counters() returns record */
@@ -340,7 +348,7 @@ gpusort_activity_is_visible(Oid role)
 		has_privs_of_role(GetUserId(), role);
 }
 
-/* Adds the sort in a slot, if there is one. */
+/* Adds the sort in a slot, if there is one, to the result. */
 static void
 put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 {
@@ -369,14 +377,14 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	Assert(i == lengthof(values));
 	pg_read_barrier();
 	if (pg_atomic_read_u64(&slot->owner) != owner)
-		return;					/* has just ended */
+		return;					/* the sort has ended meanwhile */
 
 	if (!gpusort_activity_is_visible(role))
 		memset(nulls + 1, true, sizeof(nulls) - sizeof(nulls[0]));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* gpusort_activity_list() returns setof record: what gpusort_activity shows */
+/* gpusort_activity_list() returns setof record: the rows of view gpusort_activity */
 Datum
 gpusort_activity_list(PG_FUNCTION_ARGS)
 {

@@ -1,13 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * activity.h
- *		What sorts are doing, for all sessions to see: view gpusort_activity.
+ *		Progress of running sorts, for the view gpusort_activity.
  *
- * A sort's state embeds a GpusortActivity, all zeros before the first begin.
- * The sort begins it, reports every few thousand rows and at each change of
- * phase, and ends it; after an error, the memory context ends it.  Nothing
- * here raises an error.  If there is no room to report to, the sort is not
- * shown, and goes on.
+ * The state of a sort embeds a GpusortActivity, which is all zeros before the
+ * first gpusort_activity_begin().  The sort then reports every few thousand rows
+ * and at each change of phase, and ends the activity.  After an error, the
+ * reset of the sort's memory context ends it.
+ *
+ * None of these functions raises an error.  If all slots are taken, or shared
+ * memory has no room for the slots, the sort continues without being shown.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +18,7 @@
 
 #include "datatype/timestamp.h"
 
-/* Sorts that are over before have no time to be looked at. */
+/* Age in microseconds from which a sort is shown; users cannot look at shorter ones. */
 #define GPUSORT_ACTIVITY_AFTER_US	((int64) 1000000)
 
 typedef enum GpusortPhase
@@ -29,15 +31,15 @@ typedef enum GpusortPhase
 
 typedef struct GpusortActivity
 {
-	MemoryContext cxt;
+	MemoryContext cxt;			/* its reset or deletion ends the activity */
 	TimestampTz started_at;
-	TimestampTz retry_at;		/* not before, if all slots were taken */
-	int			slot;			/* from 1; 0: none, as nobody needs to know yet */
-	bool		registered;		/* callback is the context's */
+	TimestampTz retry_at;		/* if all slots were taken: when to try again */
+	int			slot;			/* number of the sort's slot, from 1; 0: it has none */
+	bool		registered;		/* callback is registered with cxt */
 	MemoryContextCallback callback;
 } GpusortActivity;
 
-/* Whether a sort that has no slot should have one by now. */
+/* Should a sort that has no slot try to take one now? */
 static inline bool
 gpusort_activity_is_due(const GpusortActivity *activity, TimestampTz now)
 {
@@ -45,30 +47,34 @@ gpusort_activity_is_due(const GpusortActivity *activity, TimestampTz now)
 }
 
 /*
- * A sort begins now, or, if it has begun, anew.  The activity lives as long as
- * the context or longer, and is begun in the same context every time.  Ended
- * when that is reset or deleted.
+ * Begins a sort, after ending the one before if there is one.  The activity must
+ * live at least as long as cxt, and each call must name the same cxt.  Resetting
+ * or deleting cxt ends the activity.
  */
 extern void gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt);
 
 /*
- * Says what the sort is at: rows and bytes of this phase so far, and the
- * engine, of whose name 8 characters are kept (NULL: none yet).  Costs reading
- * the clock in a sort's first second, and a few stores to shared memory after.
+ * Reports the progress of the sort: rows and bytes done in this phase, and the
+ * engine's name, of which 8 characters are kept (NULL: not chosen yet).  A call
+ * costs reading the clock in the sort's first second, and a few stores to shared
+ * memory after that.
  */
 extern void gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 									uint64 rows, uint64 bytes, const char *engine);
 
-/* The sort is over.  May be called again, and without begin. */
+/* Ends the sort.  Does nothing if it has ended or has not begun. */
 extern void gpusort_activity_end(GpusortActivity *activity);
 
-/* May the current user see what sorts of that role do, as in pg_stat_activity? */
+/* May the current user see the sorts of this role?  The rule is pg_stat_activity's. */
 extern bool gpusort_activity_is_visible(Oid role);
 
-/* Counts a sort of the plan node, for gpusort_counters(); by_core: handed over. */
+/*
+ * Counts a finished sort of the plan node, for gpusort_counters().  by_core: the
+ * node handed it over to tuplesort.
+ */
 extern void gpusort_activity_count(bool by_core, uint64 rows);
 
-/* Asks for room in main shared memory; from _PG_init when preloaded. */
+/* Requests main shared memory.  _PG_init calls this when preloading. */
 extern void gpusort_activity_preload(void);
 
 #endif							/* GPUSORT_BASE_ACTIVITY_H */

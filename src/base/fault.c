@@ -3,16 +3,18 @@
  * fault.c
  *		Fault injection, in builds for tests.
  *
- * Tests fail the first allocation (or open, or copy) of a sort, then the
- * second, and so on until the sort passes the site less often than that.  Each
- * pass fails once alone, as a hiccup, and once together with all later passes,
- * as with a device that is gone or a disk that is full.  SQLite tests itself
- * so (test/malloc_common.tcl there).  test/t/005_standin_faults.pl covers every
+ * A site is a call in the code that can be made to fail: an allocation, an open
+ * or a copy.  A test makes the first pass of a site fail, then the second, and
+ * so on until a sort passes the site less often than that.  Each pass fails once
+ * alone, like a passing shortage, and once together with all later passes, like
+ * a lost device or a full disk.  SQLite's tests use this method
+ * (test/malloc_common.tcl there).  test/t/005_standin_faults.pl covers every
  * site and kind of sort.
  *
- * The plan says which site fails and how.  It lies in shared memory, where the
- * GPU service finds it, and belongs to the backend that set it.  Other backends
- * ignore it.  A superuser sets it by gpusort.fault (gpu/fault_setting.c).
+ * The fault plan says which site fails and how.  It lies in shared memory,
+ * because it also applies to the GPU service, and belongs to the backend that
+ * set it.  Other backends ignore it.  Superusers set it by gpusort.fault
+ * (gpu/fault_setting.c).
  *
  * Only "make WITH_CUDA=standin" builds this file.  In all other builds
  * GPUSORT_FAULT() is 0.
@@ -64,11 +66,11 @@ typedef struct SharedPlan
 	pg_atomic_uint32 site;		/* GpusortFaultSite; set last, cleared first */
 	int			owner;			/* pid of the backend that set the plan */
 	GpusortFaultPlan plan;		/* constant while site is set */
-	pg_atomic_uint32 passes;	/* of the site, since the plan was set */
-	int			lanes;			/* that the stand-in device has open */
+	pg_atomic_uint32 passes;	/* passes of the site since the plan was set */
+	int			lanes;			/* lanes that the stand-in device has open */
 } SharedPlan;
 
-static SharedPlan *shared = NULL;
+static SharedPlan *shared = NULL;	/* NULL until attached */
 static bool serves = false;		/* this process is the GPU service */
 
 static void
@@ -180,7 +182,7 @@ wait_for_ever(int code, Datum arg)
 		pause();
 }
 
-/* As if another thread held a lock that this process needs to exit. */
+/* Acts as if another thread held a lock that this process needs to exit. */
 void
 gpusort_fault_block_end(void)
 {

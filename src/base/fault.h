@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * fault.h
- *		Faults on demand, in builds for tests.
+ *		Fault injection, in builds for tests.
  *
- * No type of PostgreSQL's or CUDA's is in here: the stand-in device has sites
- * as well.
+ * This header uses no types of PostgreSQL or CUDA, because the stand-in device
+ * includes it, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,87 +13,87 @@
 
 #include <stdbool.h>
 
-/* Where a fault can be injected; gpusort_fault_sites[] has the names. */
+/* The sites where a fault can be injected.  gpusort_fault_sites[] has their names. */
 typedef enum GpusortFaultSite
 {
 	GPUSORT_FAULT_NONE,
-	/* a backend's */
-	GPUSORT_FAULT_WORKER,		/* registering the service */
-	GPUSORT_FAULT_REQUEST,		/* taking a request's slot */
-	GPUSORT_FAULT_CHUNK,		/* taking a chunk, which may make a segment */
-	GPUSORT_FAULT_SEGMENT,		/* making a segment of chunks */
-	GPUSORT_FAULT_PIECE,		/* memory for a sorted piece */
-	GPUSORT_FAULT_MEMORY,		/* a large buffer */
-	GPUSORT_FAULT_SCRATCH,		/* the CPU engine's memory */
-	GPUSORT_FAULT_ROWSTORE,		/* memory for rows */
-	GPUSORT_FAULT_SPILL_FILE,	/* making the temporary file */
-	GPUSORT_FAULT_SPILL_WRITE,
-	GPUSORT_FAULT_SPILL_READ,
-	/* a backend's and the service's */
-	GPUSORT_FAULT_FREE_CHUNK,	/* finding a chunk that is free */
-	GPUSORT_FAULT_MAP,			/* mapping a segment that another process made */
-	/* the device's */
-	GPUSORT_FAULT_OPEN,
+	/* sites in a backend */
+	GPUSORT_FAULT_WORKER,		/* registering the service's background worker */
+	GPUSORT_FAULT_REQUEST,		/* taking a slot for a request */
+	GPUSORT_FAULT_CHUNK,		/* taking a chunk, which may create a segment */
+	GPUSORT_FAULT_SEGMENT,		/* creating a segment of chunks */
+	GPUSORT_FAULT_PIECE,		/* allocating memory for a sorted piece */
+	GPUSORT_FAULT_MEMORY,		/* allocating a large buffer */
+	GPUSORT_FAULT_SCRATCH,		/* allocating the CPU engine's memory */
+	GPUSORT_FAULT_ROWSTORE,		/* allocating memory for rows */
+	GPUSORT_FAULT_SPILL_FILE,	/* creating a temporary file */
+	GPUSORT_FAULT_SPILL_WRITE,	/* writing an extent */
+	GPUSORT_FAULT_SPILL_READ,	/* reading an extent */
+	/* sites in a backend and in the service */
+	GPUSORT_FAULT_FREE_CHUNK,	/* finding a free chunk */
+	GPUSORT_FAULT_MAP,			/* mapping a segment that another process created */
+	/* sites in the stand-in device */
+	GPUSORT_FAULT_OPEN,			/* opening the device */
 	GPUSORT_FAULT_REGISTER,		/* pinning a segment */
-	GPUSORT_FAULT_UNREGISTER,
-	GPUSORT_FAULT_LANE,
-	GPUSORT_FAULT_ALLOCATE,		/* device memory, for keys or for a sort */
-	GPUSORT_FAULT_UPLOAD,
-	GPUSORT_FAULT_UPLOADED,		/* asking whether uploads are done */
-	GPUSORT_FAULT_SORT,
-	GPUSORT_FAULT_DOWNLOAD,
-	GPUSORT_FAULT_DOWNLOADED,
-	GPUSORT_FAULT_SITES
+	GPUSORT_FAULT_UNREGISTER,	/* unpinning a segment */
+	GPUSORT_FAULT_LANE,			/* opening a lane */
+	GPUSORT_FAULT_ALLOCATE,		/* allocating device memory, for keys or for a sort */
+	GPUSORT_FAULT_UPLOAD,		/* starting an upload */
+	GPUSORT_FAULT_UPLOADED,		/* asking whether uploads are complete */
+	GPUSORT_FAULT_SORT,			/* sorting a piece */
+	GPUSORT_FAULT_DOWNLOAD,		/* starting a download */
+	GPUSORT_FAULT_DOWNLOADED,	/* asking whether downloads are complete */
+	GPUSORT_FAULT_SITES			/* number of the above */
 } GpusortFaultSite;
 
 #ifdef GPUSORT_FAULTS
 
-/* How the site can fail: a set of these. */
-#define GPUSORT_FAULT_REFUSES		1	/* the call says that there is none */
-#define GPUSORT_FAULT_RAISES		2	/* an error with any SQLSTATE */
-#define GPUSORT_FAULT_RETURNS		4	/* a status of gpusort_cuda.h */
+/* The ways in which a site can fail, as a bit set */
+#define GPUSORT_FAULT_REFUSES		1	/* the call reports that there is none */
+#define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
+#define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of gpusort_cuda.h */
 
 typedef struct GpusortFaultSiteInfo
 {
 	const char *name;
-	int			fails_by;		/* GPUSORT_FAULT_REFUSES and so on */
+	int			fails_by;		/* set of GPUSORT_FAULT_REFUSES and so on */
 } GpusortFaultSiteInfo;
 
 extern const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES];
 
-/* What is to fail, and from which pass on. */
+/* The plan: which site fails, in which passes, and how */
 typedef struct GpusortFaultPlan
 {
-	GpusortFaultSite site;		/* GPUSORT_FAULT_NONE: nothing */
+	GpusortFaultSite site;		/* GPUSORT_FAULT_NONE: no site */
 	unsigned	from;			/* the first pass to fail, from 1 */
-	bool		persistent;		/* later passes fail, too */
-	int			sqlstate;		/* of the error to raise, or 0 */
-	int			status;			/* to return, if no error is raised */
+	bool		persistent;		/* all later passes fail, too */
+	int			sqlstate;		/* SQLSTATE of the error to raise, or 0 */
+	int			status;			/* status to return if sqlstate is 0; not 0 then */
 } GpusortFaultPlan;
 
 /*
- * Passes a site.  Returns 0, or the plan's status if the plan says that this
- * pass fails; may raise the plan's error instead.
+ * Passes a site.  Returns 0 if this pass does not fail.  If the plan says that
+ * it fails, returns the plan's status or raises the plan's error.
  */
 extern int	gpusort_fault_pass(GpusortFaultSite site);
 
 /*
- * Replaces the plan in shared memory by one that belongs to this process; one
- * for GPUSORT_FAULT_NONE only ends this process's own.  The plan ends with the
- * process.  False if there is no shared memory for it.
+ * Replaces the plan in shared memory by this process's plan.  A plan for
+ * GPUSORT_FAULT_NONE ends this process's plan, but not another process's.  The
+ * plan ends with the process.  Returns false if there is no shared memory for it.
  */
 extern bool gpusort_fault_set_plan(const GpusortFaultPlan *plan);
 
-/* The plan of any backend holds in this process from now on, which is the GPU service. */
+/* Makes every backend's plan apply to this process as well: the GPU service. */
 extern void gpusort_fault_serve(void);
 
-/* How often the plan's site was passed, and how many lanes the stand-in has open. */
+/* Returns the passes of the plan's site, and the lanes that the stand-in has open. */
 extern void gpusort_fault_counts(unsigned *passes, int *lanes);
 
-/* For the stand-in device: tells its open lanes. */
+/* For the stand-in device: records how many lanes it has open. */
 extern void gpusort_fault_count_lanes(int lanes);
 
-/* For the stand-in device: from now on, this process gets stuck when it ends. */
+/* For the stand-in device: makes this process hang when it exits. */
 extern void gpusort_fault_block_end(void);
 
 #define GPUSORT_FAULT(site)		gpusort_fault_pass(GPUSORT_FAULT_##site)

@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * huge_page.c
- *		Huge pages for large buffers, where they pay.
+ *		Huge pages for large buffers, if they are fast.
  *
- * A fresh buffer costs more to touch for the first time (0.38 s a GiB in 4 kB
- * pages) than to sort.  With transparent huge pages the kernel faults 2 MB at
- * a time, several times faster; it has to be asked where they are set to
- * "madvise", as Debian sets them.
+ * Touching a new buffer for the first time costs more (0.38 s per GiB in 4 kB
+ * pages) than sorting it.  With transparent huge pages the kernel maps 2 MB per
+ * fault, which is several times faster.  Where they are set to "madvise", which
+ * is Debian's default, a process has to ask for them.
  *
- * But on a virtual machine whose host takes free memory back, as many do, it
- * is the large free blocks that are taken ("free page reporting" of the kernel,
- * from 128 kB on), and the small pages that were freed last are still there.
- * Such a machine took 4.9 ms to touch a huge page, and 0.8 to 1.1 ms for as
- * much in 4 kB pages; when huge pages had just been freed, 0.1 ms.  The kernel
- * does not say which it will be.  So the first page of a buffer is touched at
- * once, and if that takes longer than small pages would, they are used for the
- * rest, and for a while for other buffers, too.
+ * Many virtual machines give free memory back to their host.  The kernel's "free
+ * page reporting" gives back large free blocks, of 128 kB and more, and keeps
+ * the small pages that were freed last.  Such a machine took 4.9 ms to touch a
+ * huge page, and 0.8 to 1.1 ms for 2 MB of 4 kB pages; when huge pages had just
+ * been freed, it took 0.1 ms.  The kernel does not tell in advance which case it
+ * will be.  So gpusort_huge_pages_ask() touches the first huge page of a buffer.
+ * If that takes longer than 4 kB pages would, the rest of the buffer gets 4 kB
+ * pages, and so do other buffers for the next REMEMBERED_NS.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,14 +25,16 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* A huge page that takes longer is dear, and the next ones are for so long. */
-#define DEAR_NS			UINT64_C(1000000)
+/* Huge pages are slow if touching one takes longer than this: 1 ms. */
+#define SLOW_NS			UINT64_C(1000000)
+
+/* After a slow huge page, no huge pages are asked for during this time: 0.5 s. */
 #define REMEMBERED_NS	UINT64_C(500000000)
 
 #ifdef MADV_HUGEPAGE
 
-/* Until when none is asked for; of all threads, and set by any. */
-static uint64_t dear_until = 0;
+/* The end of that time, on the monotonic clock.  All threads use it atomically. */
+static uint64_t slow_until = 0;
 
 static uint64_t
 nanoseconds(void)
@@ -43,21 +45,21 @@ nanoseconds(void)
 	return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
 }
 
-/* Whether the first of them, which is touched, was to be had quickly. */
+/* Touches a huge page, unless they were slow lately.  Returns 1 if it was fast, else 0. */
 static int
-is_cheap(char *page)
+touch_is_fast(char *page)
 {
 	uint64_t	begun = nanoseconds();
 	uint64_t	done;
 
-	if (begun < __atomic_load_n(&dear_until, __ATOMIC_RELAXED))
+	if (begun < __atomic_load_n(&slow_until, __ATOMIC_RELAXED))
 		return 0;
 	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
 	*(volatile char *) page = 0;
 	done = nanoseconds();
-	if (done - begun <= DEAR_NS)
+	if (done - begun <= SLOW_NS)
 		return 1;
-	__atomic_store_n(&dear_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
+	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -67,9 +69,10 @@ gpusort_huge_pages_ask(void *mem, size_t bytes)
 	uintptr_t	begin = ((uintptr_t) mem + GPUSORT_HUGE_PAGE - 1) & ~(GPUSORT_HUGE_PAGE - 1);
 	uintptr_t	end = ((uintptr_t) mem + bytes) & ~(GPUSORT_HUGE_PAGE - 1);
 
-	/* hints: a kernel that declines costs time only */
+	/* madvise() is a hint: if the kernel does not follow it, only time is lost */
 	if (begin < end)
-		(void) madvise((void *) begin, end - begin, is_cheap((char *) begin) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+		(void) madvise((void *) begin, end - begin,
+					   touch_is_fast((char *) begin) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
 #else

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * huge_page.h
- *		Huge pages for large buffers, where they pay.
+ *		Huge pages for large buffers, if they are fast.
  *
- * Plain C, for PostgreSQL's side and for the CPU engine.
+ * Plain C without PostgreSQL: the CPU engine includes it, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,13 +17,13 @@ extern "C"
 {
 #endif
 
-/* What the kernel can map at once, where huge pages are to be had. */
+/* Bytes of a huge page: x86-64's, and arm64's with 4 kB pages */
 #define GPUSORT_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
 /*
- * Asks for huge pages for the whole ones within bytes from mem on, whose
- * contents do not matter yet, unless they turn out to be dear.  Any thread may
- * call this.
+ * Asks the kernel to use huge pages for the whole aligned huge pages within the
+ * bytes at mem, unless they turn out to be slow.  The contents must not matter
+ * yet: this may overwrite some of them with 0.  Any thread may call it.
  */
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
 

@@ -1,25 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * large_memory.c
- *		Buffers of many pages, which are used again.
+ *		Large buffers from mmap(), which a session keeps for its next sort.
  *
- * Most of what a sort costs may be memory that is touched for the first time:
- * 0.4 s a GiB in small pages at best, and 1.4 to 2.8 s on a virtual machine
- * whose host had taken it back.  malloc() returns so large a buffer to the
- * kernel when it is freed, and the session's next sort pays again.  So it is
- * kept for the next buffer of its size.
+ * Touching memory for the first time can be most of the cost of a sort: 0.4 s
+ * per GiB in 4 kB pages at best, and 1.4 to 2.8 s on a virtual machine whose
+ * host had taken the memory back.  free() returns buffers of this size to the
+ * kernel, so that the session's next sort would pay again.  gpusort_large_free()
+ * keeps them for the next allocation of the same size instead.
  *
- * Others must not miss it.  What is kept ages, each buffer by itself and in
- * steps, as in jemalloc: it stays as it is for sorts that follow at once; then
- * it is offered to the kernel, which takes it if it needs memory, and only then
- * (MADV_FREE; 60 ms a GiB, and as much again to use it); then it is unmapped.
- * A session may be idle for days, and timeouts of PostgreSQL's own kind do not
- * survive an error, so a thread sees to it, which is there as long as something
- * is kept.  It knows nothing of PostgreSQL, and sleeps.
+ * Other processes must not run short of memory because of that.  So each kept
+ * buffer ages, in steps as in jemalloc.  First it stays as it is, for sorts that
+ * follow at once.  Then it is offered to the kernel (MADV_FREE), which takes the
+ * pages only if it needs memory; that costs 60 ms per GiB, and as much again to
+ * use the buffer afterwards.  Finally it is unmapped.
  *
- * Sizes are rounded up, to eight for each doubling, so that sorts of nearly as
- * many rows share buffers.  A buffer stays with the size of pages that it began
- * with.
+ * A session may be idle for days, and an error cancels PostgreSQL's timeouts, so
+ * a thread does this.  It exists as long as a buffer is kept, mostly sleeps, and
+ * calls nothing of PostgreSQL.
+ *
+ * Sizes are rounded up to one of eight sizes per power of two, so that sorts of
+ * nearly the same number of rows share buffers.  A buffer keeps the size of
+ * pages, 4 kB or 2 MB, that it got when it was mapped.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +39,7 @@
 #define __has_feature(feature) 0
 #endif
 
-/* AddressSanitizer is to see who goes beyond a buffer, as it does malloc's. */
+/* Lets AddressSanitizer find accesses beyond a buffer, as it does for malloc(). */
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #include <sanitizer/asan_interface.h>
 #else
@@ -45,38 +47,39 @@
 #define ASAN_UNPOISON_MEMORY_REGION(mem, bytes) ((void) (mem), (void) (bytes))
 #endif
 
-/* Buffers that can be kept. */
+/* The most buffers that are kept */
 #define MAX_KEPT		256
 
-/* The thread looks at what is kept as often, or more often. */
+/* The thread looks at the kept buffers this often, or more often. */
 #define LOOK_MS			250
 
-/* The thread's stack, with room for what libraries have for each thread. */
+/* The thread's stack, which includes the libraries' thread-local storage */
 #define STACK_BYTES		(256 * 1024)
 
 typedef struct KeptBuffer
 {
 	char	   *mem;
-	size_t		size;			/* rounded up */
-	uint64_t	freed;			/* when, in milliseconds */
-	bool		offered;
+	size_t		size;			/* bytes, rounded up */
+	uint64_t	freed;			/* when it was freed: milliseconds(), monotonic */
+	bool		offered;		/* to the kernel */
 } KeptBuffer;
 
 /*
- * The buffers kept, the last one freed last.  All of this is the lock's.  It is
- * held for system calls at most; who is thrown out of it by a signal, as by
- * FATAL in a handler, is stuck as one thrown out of malloc() is.
+ * The kept buffers, in the order in which they were freed.  The lock protects
+ * these variables.  No holder of the lock waits for anything longer than a system
+ * call.  If a signal handler ends the process (FATAL) while it holds the lock,
+ * later calls deadlock, as they do in malloc().
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static KeptBuffer kept[MAX_KEPT];
 static int	nkept = 0;
-static size_t kept_bytes = 0;
-static size_t kept_limit = 0;
-static uint64_t offer_ms = 0;
-static uint64_t give_back_ms = 0;
-static bool ageing = false;		/* there is a thread */
+static size_t kept_bytes = 0;	/* sum of their sizes */
+static size_t kept_limit = 0;	/* kept_bytes must not exceed this */
+static uint64_t offer_ms = 0;	/* age at which a buffer is offered to the kernel */
+static uint64_t give_back_ms = 0;	/* age at which a buffer is unmapped */
+static bool ageing = false;		/* the thread exists */
 
-/* What a buffer of that many bytes takes, but for the page before it. */
+/* Rounds a buffer's bytes up, without the page in front of it. */
 static size_t
 round_up(size_t bytes)
 {
@@ -93,7 +96,10 @@ page_bytes(void)
 	return (size_t) sysconf(_SC_PAGESIZE);
 }
 
-/* Lets nobody touch a buffer and the page before it, but these bytes and the owner's. */
+/*
+ * Poisons a buffer and the page in front of it, except the buffer's first bytes
+ * and the pointer's room in front of them, which belong to the caller.
+ */
 static void
 guard(char *mem, size_t size, size_t bytes)
 {
@@ -102,7 +108,7 @@ guard(char *mem, size_t size, size_t bytes)
 	ASAN_POISON_MEMORY_REGION(mem + bytes, size - bytes);
 }
 
-/* Unmaps a buffer, with the page before it. */
+/* Unmaps a buffer and the page in front of it. */
 static void
 unmap(char *mem, size_t size)
 {
@@ -110,7 +116,10 @@ unmap(char *mem, size_t size)
 	(void) munmap(mem - page_bytes(), size + page_bytes());
 }
 
-/* A fresh one, with a page before it. */
+/*
+ * Maps a buffer, aligned to a huge page, with a page in front of it.  Returns
+ * NULL if there is no memory.
+ */
 static char *
 map(size_t size)
 {
@@ -130,7 +139,7 @@ map(size_t size)
 	return mem;
 }
 
-/* Takes a buffer off those that are kept. */
+/* Removes the i-th kept buffer from the list and returns it. */
 static char *
 take(int i)
 {
@@ -143,7 +152,7 @@ take(int i)
 	return mem;
 }
 
-/* Unmaps the oldest ones until so many bytes are left, and so many buffers. */
+/* Unmaps the oldest kept buffers until at most these bytes and buffers remain. */
 static void
 shrink(size_t bytes, int buffers)
 {
@@ -170,8 +179,8 @@ milliseconds(void)
 }
 
 /*
- * Does what the oldest buffer's age asks for, if it is old enough.  To be called,
- * and returning, with the lock, which others have meanwhile.
+ * Offers or unmaps the oldest kept buffer whose age asks for it.  Returns false
+ * if there is none.  The caller holds the lock; it is released meanwhile.
  */
 static bool
 age_one(void)
@@ -197,7 +206,7 @@ age_one(void)
 		{
 			kept[i].offered = true;
 #ifdef MADV_FREE
-			/* within the lock, lest somebody use it; a kernel may decline */
+			/* with the lock held, so that no thread takes and fills it meanwhile */
 			(void) madvise(kept[i].mem, size, MADV_FREE);
 #endif
 			pthread_mutex_unlock(&lock);
@@ -209,7 +218,10 @@ age_one(void)
 	return false;
 }
 
-/* Looks at them four times at least before one that has just been freed is due. */
+/*
+ * The thread.  It looks at the kept buffers at least four times before one that
+ * has just been freed is due.
+ */
 static void *
 age_all(void *arg)
 {
@@ -231,7 +243,7 @@ age_all(void *arg)
 	return NULL;
 }
 
-/* Makes the thread, to which no signal comes.  False if that fails. */
+/* Starts the thread, with all signals blocked.  Returns false if that fails. */
 static bool
 begin_ageing(void)
 {
@@ -276,7 +288,7 @@ gpusort_large_alloc(size_t bytes)
 		mem = map(size);
 	if (mem == NULL)
 	{
-		/* what is of no use here may be what is missing */
+		/* kept buffers of other sizes may be the memory that is missing */
 		gpusort_large_give_back();
 		mem = map(size);
 	}

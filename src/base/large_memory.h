@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * large_memory.h
- *		Buffers of many pages, which are used again.
+ *		Large buffers from mmap(), which a session keeps for its next sort.
  *
- * Plain C, for PostgreSQL's side and for the CPU engine.  Any thread may call
- * these functions.
+ * Plain C without PostgreSQL: the CPU engine includes it, too.  Any thread may
+ * call these functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,30 +18,31 @@ extern "C"
 {
 #endif
 
-/* What a buffer has at least; smaller ones are malloc's or palloc's. */
+/* Bytes of the smallest buffer; callers use malloc() or palloc() for less. */
 #define GPUSORT_LARGE_BYTES		GPUSORT_HUGE_PAGE
 
 /*
- * A buffer of GPUSORT_LARGE_BYTES or more, beginning with a huge page, whose
- * contents are undefined; a pointer's room right before it is the caller's,
- * too.  NULL if there is no memory.
+ * Returns a buffer of at least bytes (GPUSORT_LARGE_BYTES or more), aligned to a
+ * huge page, with undefined contents.  The caller may also use the room of one
+ * pointer directly in front of it.  If there is no memory, unmaps all kept
+ * buffers and tries once more.  Returns NULL if that fails, too.
  */
 extern void *gpusort_large_alloc(size_t bytes);
 
-/* Frees or keeps a buffer that was allocated with this size. */
+/* Keeps or unmaps a buffer.  bytes: as given to gpusort_large_alloc(). */
 extern void gpusort_large_free(void *mem, size_t bytes);
 
 /*
- * Sets the bytes up to which buffers are kept, which are 0 at first; and after
- * how many milliseconds the kernel may take one that nobody has used again,
- * and after how many it is freed.
+ * Sets how many bytes may be kept (0 until the first call), and the ages in
+ * milliseconds at which a kept buffer is offered to the kernel, and unmapped.
+ * Unmaps the oldest buffers if more bytes are kept now.
  */
 extern void gpusort_large_keep(size_t bytes, unsigned offer_after_ms, unsigned give_back_after_ms);
 
-/* Bytes that are kept. */
+/* Returns how many bytes are kept. */
 extern size_t gpusort_large_kept(void);
 
-/* Frees what is kept. */
+/* Unmaps all kept buffers. */
 extern void gpusort_large_give_back(void);
 
 #ifdef __cplusplus

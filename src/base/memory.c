@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * memory.c
- *		Large buffers.
+ *		Memory for a backend's sorts, tied to memory contexts.
  *
- * Most of what a sort costs is memory that is touched for the first time, so
- * large buffers come in huge pages where these pay (huge_page.c), and those
- * that nobody else gets to see are kept for the next sort (large_memory.c).
+ * Touching memory for the first time is much of the cost of a sort.  So large
+ * buffers use huge pages if these are fast (base/huge_page.c).
  *
- * Such a buffer is not a chunk of a memory context, but goes with one: a reset
- * callback, allocated there, frees it.
+ * Buffers that PostgreSQL gets to see come from the memory context itself.  All
+ * others, of GPUSORT_LARGE_BYTES or more, come from base/large_memory.c, which
+ * maps them and keeps them for the session's next sort.  A reset callback of the
+ * memory context frees them, so that they live as long as if they had been
+ * allocated there.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,18 +22,19 @@
 #include "base/large_memory.h"
 #include "base/memory.h"
 
+/* Ages in milliseconds at which kept buffers are offered to the kernel, and unmapped */
 #define OFFER_MS		1000
 #define GIVE_BACK_MS	10000
 
-/* What is kept at most. */
+/* The most bytes that are kept */
 #define MAX_KEPT_BYTES	((Size) 2 * 1024 * 1024 * 1024)
 
-/* A large buffer of a context's. */
+/* Frees a mapped buffer with its memory context; allocated in that context. */
 typedef struct OwnedBuffer
 {
 	MemoryContextCallback callback;
-	void	   *mem;			/* NULL: it has been freed */
-	Size		size;
+	void	   *mem;			/* NULL: freed before the context */
+	Size		size;			/* bytes, as requested */
 } OwnedBuffer;
 
 void *
@@ -43,7 +46,7 @@ gpusort_memory_alloc(MemoryContext cxt, Size size)
 	mem = MemoryContextAllocExtended(cxt, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	if (mem == NULL)
 	{
-		/* what is kept may be what is missing */
+		/* kept buffers may be the memory that is missing */
 		gpusort_large_give_back();
 		mem = MemoryContextAllocHuge(cxt, size);
 	}
@@ -52,7 +55,7 @@ gpusort_memory_alloc(MemoryContext cxt, Size size)
 	return mem;
 }
 
-/* Where a buffer's owner is noted: in the room right before it. */
+/* The pointer to a mapped buffer's OwnedBuffer: in the room in front of the buffer */
 static OwnedBuffer **
 owner_of(void *mem)
 {
@@ -108,12 +111,12 @@ gpusort_memory_free(void *mem, Size size)
 		free_buffer(*owner_of(mem));
 }
 
-/* Called for each run: there may be a million small ones. */
 void
 gpusort_memory_keep(Size bytes)
 {
 	static Size set = 0;
 
+	/* every run calls this, and there may be a million small ones */
 	if (bytes == set)
 		return;
 	set = bytes;

@@ -1,35 +1,39 @@
 /*-------------------------------------------------------------------------
  *
  * memory.h
- *		Large buffers.
+ *		Memory for a backend's sorts, tied to memory contexts.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_BASE_MEMORY_H
 #define GPUSORT_BASE_MEMORY_H
 
-/* Allocates in cxt, past 1 GB too.  Raises out of memory. */
+/*
+ * Allocates size bytes in cxt, which may exceed 1 GB; pfree() frees them.  If
+ * there is no memory, gives back the session's kept buffers and tries once more.
+ * Raises "out of memory" if that fails, too.
+ */
 extern void *gpusort_memory_alloc(MemoryContext cxt, Size size);
 
 /*
- * The same for buffers that stay within this library: a large one begins with
- * a huge page, and may have been another's before.  To be freed by
- * gpusort_memory_free(), or with cxt, to which a large one is tied, though its
- * bytes are not counted there.
+ * The same for buffers that only gpusort uses.  Buffers of GPUSORT_LARGE_BYTES
+ * or more are mapped, aligned to a huge page, and may be a kept buffer of an
+ * earlier sort.  gpusort_memory_free() frees them, or the reset of cxt.  Their
+ * bytes do not count in cxt's mem_allocated.
  */
 extern void *gpusort_memory_alloc_pages(MemoryContext cxt, Size size);
 
-/* Frees what gpusort_memory_alloc_pages() returned for this size. */
+/* Frees or keeps the result of gpusort_memory_alloc_pages(); size: as given there. */
 extern void gpusort_memory_free(void *mem, Size size);
 
 /*
- * Sets how many bytes of such buffers, freed, the session may keep for its next
- * sort: for ten seconds, of which nine the kernel may take them.  What was set
- * last holds for all buffers.
+ * Sets how many bytes of freed buffers the session may keep for its next sort,
+ * 2 GB at most.  It keeps each for 10 s; after the first second, the kernel may
+ * take it.  The last call applies to all buffers.
  */
 extern void gpusort_memory_keep(Size bytes);
 
-/* Frees what is kept: for a sort that goes on with other memory. */
+/* Unmaps all kept buffers, for a sort that continues with other memory. */
 extern void gpusort_memory_give_back(void);
 
 #endif							/* GPUSORT_BASE_MEMORY_H */

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *		Room in PostgreSQL's main shared memory, with or without preload.
+ *		PostgreSQL's main shared memory, with or without preloading.
  *
- * With shared_preload_libraries, room is asked for in time.  Without, it is
- * taken by the first backend that needs it, from the 100 kB that PostgreSQL
- * sets aside for such late comers; pg_prewarm does the same.
+ * If gpusort is in shared_preload_libraries, it requests the memory before the
+ * server allocates it.  Otherwise the first backend that needs the memory takes
+ * it from the 100 kB that PostgreSQL reserves for structures it cannot foresee.
+ * pg_prewarm does the same.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,10 +57,11 @@ gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made))
 	}
 	PG_CATCH();
 	{
-		/* the only error here is that the spare room has been used up */
+		/* the only possible error: the reserve has been used up */
 		MemoryContextSwitchTo(cxt);
 		FlushErrorState();
-		HOLD_INTERRUPTS();		/* the error reset what LWLockRelease resumes */
+		/* the error reset the hold-off count, which LWLockRelease() decrements */
+		HOLD_INTERRUPTS();
 	}
 	PG_END_TRY();
 	LWLockRelease(AddinShmemInitLock);

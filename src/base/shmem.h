@@ -1,19 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.h
- *		Room in PostgreSQL's main shared memory, with or without preload.
+ *		PostgreSQL's main shared memory, with or without preloading.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_BASE_SHMEM_H
 #define GPUSORT_BASE_SHMEM_H
 
-/* Asks for room for size bytes more; from _PG_init when preloaded. */
+/* Requests size more bytes.  Call this from _PG_init when preloading. */
 extern void gpusort_shmem_request(Size size);
 
 /*
- * What is known by that name to all processes, made and initialised by the
- * first that asks.  NULL, and no error, if there is no room.
+ * Returns the structure of that name, size bytes, which all processes share.  The
+ * first caller allocates it; init then initialises it under AddinShmemInitLock.
+ * Returns NULL, without an error, if there is no memory for it.
  */
 extern void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made));
 

@@ -1,18 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * column.c
- *		Which columns gpusort can order by, and the plan for each.
+ *		Chooses the columns that gpusort can order by, and the plan for each.
  *
- * What decides is the sort operator.  It belongs to a btree operator family,
- * which must be one of PostgreSQL's own, since others may order as they like;
- * and the type that the operator takes tells how to read the value, whatever
- * its own type is called (a domain, varchar, cidr, regclass).
+ * The choice depends on the sort operator.  Its btree operator family must be
+ * one of PostgreSQL's own, because an extension's family may define any order.
+ * The operator's input type says how to read the value.  The column's own type
+ * may be another one that is binary coercible to it: a domain, varchar, cidr or
+ * regclass.
  *
- * Text is ordered by its bytes under the C collation and its equals, and in
- * the pattern_ops families under any.  Under ICU, its primary weights are
- * taken, or PostgreSQL's own abbreviated keys, the head of ICU's sort key.
- * libc's collations have nothing of the kind that PostgreSQL trusts (varlena.c,
- * varstr_sortsupport), so they are refused.
+ * Texts are encoded in one of two ways.  Under the C and POSIX collations, under
+ * the builtin provider, and in the pattern_ops families, texts compare by their
+ * bytes.  Under an ICU collation, the words are made of primary weights or of
+ * PostgreSQL's abbreviated keys, which are the first bytes of ICU's sort key
+ * (key/text.c).  libc collations are refused: PostgreSQL does not trust the
+ * results of strxfrm(), so it has no abbreviated keys for them (varlena.c,
+ * varstr_sortsupport).
  *
  *-------------------------------------------------------------------------
  */
@@ -35,15 +38,15 @@
 #include "key/column.h"
 #include "key/keybits.h"
 
-/* How a value fits beside NULL; column.h tells of the plans. */
+/* The encoding of a type.  key/column.h explains the fields and the plans. */
 typedef struct RowType
 {
-	Oid			typid;			/* what the sort operator takes */
+	Oid			typid;			/* input type of the sort operator */
 	GpusortRowKind kind;
 	uint8		words;
-	uint8		width;			/* flag: bits of the value in the first word; else 0 */
-	uint8		bits;			/* of all words that can vary */
-	uint64		sign;			/* what turns a signed integer to an unsigned one */
+	uint8		width;			/* plan flag: bits of the value in the first word; else 0 */
+	uint8		bits;			/* bits that can vary, in all words */
+	uint64		sign;			/* sign bit of a signed integer, else 0 */
 } RowType;
 
 static const RowType row_types[] = {
@@ -80,7 +83,7 @@ static const RowType row_types[] = {
 /* text and bpchar under ICU: 127 bits of weights, or an abbreviated key of 64 bits */
 static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
 
-/* Who compares texts under a collation */
+/* How a collation compares texts */
 typedef enum Comparer
 {
 	COMPARER_BYTES,
@@ -88,13 +91,16 @@ typedef enum Comparer
 	COMPARER_LIBC
 } Comparer;
 
-/* The builtin provider, of 17 and later, which has byte order throughout */
+/*
+ * collprovider and datlocprovider of the builtin provider (PostgreSQL 17 and
+ * later), all of whose locales compare by bytes
+ */
 #define PROVIDER_BUILTIN	'b'
 
 /*
- * Asks the catalogs what pg_locale.c asks them, as pg_locale.h cannot be
- * included: it wants the headers of ICU, which PostgreSQL's development
- * packages do not bring along.
+ * Reads the provider and the locale from the catalogs, as pg_locale.c does.
+ * pg_locale.h cannot be included: it needs the headers of ICU, which
+ * PostgreSQL's development packages do not depend on.
  */
 static Comparer
 collation_comparer(Oid collation)
@@ -138,13 +144,14 @@ collation_comparer(Oid collation)
 }
 
 /*
- * Chooses between bytes and ICU for a text column; *type is its entry.  NULL,
- * or why neither.
+ * Chooses between bytes and ICU for a text column.  *type is the type's entry
+ * for bytes; it becomes icu_type under ICU.  Returns NULL, or the reason why
+ * gpusort cannot order by the column.
  */
 static const char *
 resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
 {
-	/* bytea has no collation, and these families do not look at theirs */
+	/* bytea has no collation, and the pattern_ops families ignore theirs */
 	if ((*type)->typid == BYTEAOID ||
 		opfamily == TEXT_PATTERN_BTREE_FAM_OID ||
 		opfamily == BPCHAR_PATTERN_BTREE_FAM_OID)
@@ -156,7 +163,7 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
 		case COMPARER_BYTES:
 			return NULL;
 		case COMPARER_ICU:
-			/* name has no abbreviated keys (varlena.c) */
+			/* PostgreSQL has no abbreviated keys for name (varlena.c) */
 			if ((*type)->kind == GPUSORT_ROW_NAME)
 				return psprintf("column %d of type name compares by ICU", place);
 			*type = &icu_type;
@@ -182,7 +189,8 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	if (from->attno <= 0)
 		return psprintf("column %d is a system column", place);
 	if (!get_ordering_op_properties(from->sort_operator, &opfamily, &opcintype, &ordering))
-		return psprintf("operator %u of column %d is no btree ordering", from->sort_operator, place);
+		return psprintf("operator %u of column %d is not a btree ordering operator",
+						from->sort_operator, place);
 
 	for (int i = 0; i < lengthof(row_types) && type == NULL; i++)
 	{
@@ -191,7 +199,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	}
 	if (type == NULL || !IsBinaryCoercible(getBaseType(from->type), opcintype))
 		return psprintf("type %s is not supported", format_type_be(from->type));
-	/* families in initdb's range of OIDs are PostgreSQL's own */
+	/* initdb assigns the OIDs of PostgreSQL's own families, which are below this */
 	if (opfamily >= FirstNormalObjectId)
 		return psprintf("the operator family of column %d is not built in", place);
 
@@ -209,8 +217,8 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->words = type->words;
 	column->bits = type->bits;
 	column->width = type->width;
-	column->prefix = type->kind == GPUSORT_ROW_ABBREVIATED;
-	column->blank_padded = column->prefix && opcintype == BPCHAROID;
+	column->always_prefix = type->kind == GPUSORT_ROW_ABBREVIATED;
+	column->blank_padded = type->kind == GPUSORT_ROW_ABBREVIATED && opcintype == BPCHAROID;
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;
 

@@ -1,38 +1,76 @@
 /*-------------------------------------------------------------------------
  *
  * column.h
- *		How one column of an ORDER BY list becomes words of a row's key.
+ *		How one column of an ORDER BY list becomes words of the row key.
  *
- * A column takes one or two words of its own.  DESC complements the bits of
- * the value; where a NULL goes does not depend on it.  So that NULLs and
- * values never meet, there are three plans:
+ * Only this header explains the encoding.  key/column.c chooses the plan of a
+ * column, key/rowkey.c encodes rows, and key/fixed.c, key/numeric.c and
+ * key/text.c encode the types that need more than one line.
  *
- *	flag		The value has bits to spare in its first word.  The bit above
- *				the value's says on which side of the NULLs it is; a NULL is
- *				that bit's other setting over zeros.
- *	code		Some words are no value's, zero and all ones among them: one of
- *				these is NULL.
- *	crowded		All 64 or 128 bits are the value's.  NULL takes the word at its
- *				end of the order, zero or all ones.  The value that would have
- *				had that word moves in with its neighbour, the one value next
- *				to it, for instance 'infinity' with the microsecond before.
+ * A column has one or two words.  Their unsigned order is the order of the
+ * column's values.  DESC complements the bits of the value.  NULL has words of
+ * its own, which sort before or after all values as NULLS FIRST or NULLS LAST
+ * asks, whether or not the column is DESC.  There are three plans for the
+ * values and NULL, depending on the room that the type leaves:
  *
- * Two values of one word are a matter for the columns after this one, too:
- * their words must not decide between rows that this column has not decided.
- * So in a row where a column's words are only a prefix of the value, all words
- * after them are set alike (to zero), and the tie is left to the comparators.
- * That is right because the words of a prefix are never those of a whole
- * value: each plan for prefixes has a bit or byte to tell them apart.
+ *	plan		words of a value				words of NULL
  *
- * Of the two values in a crowded word, whichever came first keeps exact words
- * in what follows.  The other's are set to zeros if it sorts below, or to ones
- * if above (in bits that vary at all), which puts it entirely on the right
- * side of the first.  (The tie that is possible, with a first one that happens
- * to be followed by zeros, is left to the comparators likewise.)  So a column
- * of timestamps that are often 'infinity' costs nothing, unless the
- * microsecond before turns up.
+ *	flag		 63      width          0
+ *				+---------+---+---------+		F' in the flag's place,
+ *				| 0 ... 0 | F | value   |		all other bits are 0
+ *				+---------+---+---------+
+ *				F is 0 and F' is 1 with NULLS LAST; F is 1 and F' is 0 with
+ *				NULLS FIRST.  A second word holds more bits of the value.
  *
- * Nothing here depends on the order in which an engine takes the words up.
+ *	code		all 64 or 128 bits, but			NULLS LAST: all ones
+ *				never all zeros or all ones		NULLS FIRST: all zeros
+ *
+ *	crowded		all 64 or 128 bits				as in plan "code"
+ *				NULL takes the words at one end of the order.  The value with
+ *				these bits (the outer value) moves to the words of the value
+ *				next to it (the inner value), so that two values share words:
+ *				for timestamps and NULLS LAST, 'infinity' and the microsecond
+ *				before it.
+ *
+ *	type								plan		bits of the words that vary
+ *
+ *	bool								flag		2
+ *	"char"								flag		9
+ *	int2								flag		17
+ *	int4, date, oid, float4, enum		flag		33
+ *	macaddr, tid						flag		49
+ *	float8								code		64
+ *	int8, time, timestamp, timestamptz,
+ *	money, xid8, pg_lsn, macaddr8		crowded		64
+ *	interval							flag		38 + 37
+ *	timetz								flag		54 + 32
+ *	numeric, inet						flag		64 + 64
+ *	text and bpchar under ICU			flag		64 + 64 (a prefix)
+ *	text, varchar, bpchar, bytea, name	code		64 + 64
+ *	uuid								crowded		64 + 64
+ *
+ * Rows with equal words can still have different values in a column:
+ *
+ * 1. The words hold only a prefix of a long value.  They never equal the words
+ *	  of a value that fits, because one bit or byte of them says that they are a
+ *	  prefix.
+ * 2. Two values of a crowded column share words.
+ *
+ * The column does not decide between such rows, so the words of later columns
+ * must not either.  The encoder replaces these words:
+ *
+ * 1. After a prefix, all later words are 0.  The rows tie, and the types'
+ *	  comparators break the tie.
+ * 2. Of the two values that share words, the first one to be encoded keeps its
+ *	  exact later words.  Rows with the other value get later words of zeros if
+ *	  that value sorts below the first one, or else of ones (in the bits that
+ *	  vary).  All these rows sort on their side of the first value.  Rows of the
+ *	  other value tie with each other, and perhaps with a row of the first value
+ *	  whose later words are all zeros or all ones.  The comparators break these
+ *	  ties.  So a timestamp column with many 'infinity' is exact unless the
+ *	  microsecond before 'infinity' occurs as well.
+ *
+ * The encoding does not depend on the order in which an engine compares words.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,6 +82,7 @@
 
 #include "key/rowkey.h"
 
+/* How a value is read and encoded, by plan and number of words. */
 typedef enum GpusortRowKind
 {
 	/* flag, one word */
@@ -57,13 +96,13 @@ typedef enum GpusortRowKind
 	/* code, one word */
 	GPUSORT_ROW_FLOAT8,
 	/* crowded, one word */
-	GPUSORT_ROW_INT8,			/* and all that is stored as one */
+	GPUSORT_ROW_INT8,			/* and time, timestamp, money, xid8, pg_lsn */
 	GPUSORT_ROW_MACADDR8,
 	/* crowded, two words */
 	GPUSORT_ROW_UUID,
 	/* code, two words */
-	GPUSORT_ROW_TEXT,			/* varchar, bytea too: bytes, then the length */
-	GPUSORT_ROW_BPCHAR,			/* likewise, less trailing blanks */
+	GPUSORT_ROW_TEXT,			/* text, varchar, bytea: bytes, then the length */
+	GPUSORT_ROW_BPCHAR,			/* the same without trailing blanks */
 	GPUSORT_ROW_NAME,
 	/* flag, two words */
 	GPUSORT_ROW_NUMERIC,
@@ -73,74 +112,90 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_ABBREVIATED		/* text and bpchar under ICU: always a prefix */
 } GpusortRowKind;
 
-/* The two values of a crowded word */
-#define GPUSORT_CROWD_OUTER		1	/* the one that NULL has displaced */
-#define GPUSORT_CROWD_INNER		2	/* its neighbour */
+/* The two values of plan "crowded" that share words */
+#define GPUSORT_CROWD_OUTER		1	/* the value whose own words NULL has taken */
+#define GPUSORT_CROWD_INNER		2	/* the value next to it */
 
-typedef struct GpusortEnumRanks GpusortEnumRanks;
+typedef struct GpusortEnumRanks GpusortEnumRanks;	/* fixed.c */
 
 typedef struct GpusortRowColumn
 {
 	GpusortRowKind kind;
-	int			attribute;		/* index into a slot's values */
+	int			attribute;		/* index into a slot's tts_values, from 0 */
 	uint8		words;			/* 1 or 2 */
-	uint8		bits;			/* of these that can vary */
-	uint8		width;			/* flag: bits of the value in its first word */
-	bool		prefix;			/* no value's words are all there is to it */
+	uint8		bits;			/* bits of these words that can vary: 2 to 128 */
+	uint8		width;			/* plan flag: bits of the value in the first word,
+								 * 1 to 63; other plans: 0 */
+	bool		always_prefix;	/* even the words of a short value do not decide */
 	bool		descending;
 	bool		nulls_first;
-	uint8		crowd;			/* which of the two came first, or 0 */
-	uint64		null_word;		/* of a NULL, its first word */
-	uint64		null_next;		/* and its second */
-	uint64		flip;			/* sign bit and complement, of the first word */
-	uint64		flip_next;		/* complement, of the second word */
-	uint64		greatest;		/* all bits of the first word that can vary */
-	uint64		greatest_next;	/* and of the second; both flips are within */
-	uint64		base;			/* flag: the bit on the values' side */
-	GpusortEnumRanks *ranks;	/* enum */
-	struct GpusortIcu *icu;		/* text under ICU, by its weights */
-	SortSupport abbreviation;	/* the same, by ICU's sort keys if icu is NULL */
-	bool		blank_padded;	/* text under ICU: trailing blanks do not count */
+	uint8		crowd_first;	/* plan crowded: the value encoded first, OUTER or
+								 * INNER; 0: neither has occurred */
+	uint64		null_word;		/* first word of a NULL */
+	uint64		null_next;		/* second word of a NULL, if words is 2 */
+	uint64		flip;			/* exclusive-or of a value's first word: the
+								 * integer's sign bit, and all bits if DESC */
+	uint64		flip_next;		/* exclusive-or of its second word: all bits that
+								 * can vary if DESC, else 0 */
+	uint64		greatest;		/* first word with all bits set that can vary */
+	uint64		greatest_next;	/* the same for the second word */
+	uint64		base;			/* plan flag: the flag bit if values have it set,
+								 * else 0; other plans: 0 */
+	GpusortEnumRanks *ranks;	/* kind ENUM; made by gpusort_rowenum_begin() */
+	struct GpusortIcu *icu;		/* kind ABBREVIATED: makes words from primary
+								 * weights; kept by the backend.  NULL: words come
+								 * from abbreviation */
+	SortSupport abbreviation;	/* kind ABBREVIATED without icu: PostgreSQL's
+								 * abbreviated keys; NULL if icu is set */
+	bool		blank_padded;	/* kind ABBREVIATED: bpchar, whose trailing blanks
+								 * do not count */
 } GpusortRowColumn;
 
 /*
- * Fills in *column for the list's place-th column, but not what hangs on it.
- * NULL, or why gpusort cannot order by it.
+ * Fills in *column for the column at place (from 1) of the ORDER BY list, except
+ * ranks, icu and abbreviation, which the begin functions below set.  Returns
+ * NULL, or the reason why gpusort cannot order by this column: a short phrase,
+ * allocated in the current memory context.
  */
 extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int place,
 										   GpusortRowColumn *column);
 
 /*
- * Encoders for a value that is not NULL: false if the words hold but a prefix
- * of it.
+ * Encoders of one value that is not NULL.  They write the column's words, and
+ * allocate nothing that remains.  Those that return bool return false if the
+ * words hold only a prefix of the value.
  */
 extern bool gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-
-/* Encoders whose words hold all of a value. */
 extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
-/* The same for text under ICU, whose two words are always a prefix. */
+/* The same for kind ABBREVIATED, whose two words are always a prefix. */
 extern void gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
-/* The one word of a label. */
+/*
+ * The same for kind ENUM, which has one word: returns it.  Raises an error if
+ * the label is not in pg_enum.
+ */
 extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
 
-/* What hangs on such a column, in the current memory context. */
+/*
+ * Set up what these two need, in the current memory context: column->ranks,
+ * and column->icu or column->abbreviation.
+ */
 extern void gpusort_rowenum_begin(GpusortRowColumn *column);
 extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
 
-/* A varlena that is stored elsewhere or compressed, or an expanded object */
+/* Is the varlena toasted (compressed or stored out of line) or an expanded object? */
 static inline bool
 gpusort_varlena_remote(const void *pointer)
 {
 	return VARATT_IS_COMPRESSED(pointer) || VARATT_IS_EXTERNAL(pointer);
 }
 
-/* The eight bytes at a pointer, the first one the most significant */
+/* Load 8, 4 or 2 bytes from any address; the first byte is the most significant. */
 static inline uint64
 gpusort_load_be64(const void *pointer)
 {

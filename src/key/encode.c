@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * encode.c
- *		Words to keys, many at a time.
+ *		Encodes arrays of stored values as keys.
  *
- * One tight loop a kind and width, which the compiler vectorises: about as
- * fast as memcpy.
+ * There is one tight loop for each kind and width.  The compiler vectorises
+ * them (the Makefile asks for -O3 here), so that they run about as fast as
+ * memcpy().
  *
  *-------------------------------------------------------------------------
  */

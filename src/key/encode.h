@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * encode.h
- *		Words to keys, many at a time.
+ *		Encodes arrays of stored values as keys.
+ *
+ * Plain C without PostgreSQL.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +14,10 @@
 
 #include "key/keybits.h"
 
-/* Encodes count words of key_bytes (4 or 8) to keys; the two do not overlap. */
+/*
+ * Encodes count words as keys.  Words and keys have key_bytes each, 4 or 8; the
+ * two arrays must not overlap.  Any thread may call this.
+ */
 extern void gpusort_encode(const GpusortEncoding *encoding, int key_bytes,
 						   const void *words, size_t count, void *keys);
 

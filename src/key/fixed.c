@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * fixed.c
- *		Words of those types of bounded size that are more than one integer.
+ *		Encodes interval, timetz, inet and enum values as words of a row key.
  *
- * Each follows its comparator in PostgreSQL: interval_cmp_value (timestamp.c),
- * timetz_cmp_internal (date.c), network_cmp_internal (network.c),
- * enum_cmp_internal (enum.c).
+ * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value
+ * (timestamp.c), timetz_cmp_internal (date.c), network_cmp_internal (network.c)
+ * and enum_cmp_internal (enum.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -24,12 +24,15 @@
 #include "key/keybits.h"
 
 /*
- * An interval counts as (30 months + days) of 24 hours, plus a time.  With the
- * time's whole days moved to the days, what is left of it is at least 0 and
- * less than a day, and (days, time) has the order of the sum, which takes 74
- * bits.  The infinities of PostgreSQL 17 and later are the extreme fields, and
- * sort at the ends by the same formula.  The days are less than 2^36 to either
- * side: 2^31 * 31, and 2^63 microseconds are 10^8 days.
+ * PostgreSQL compares intervals by the sum of the time and of 30 * months + days
+ * days of 24 hours.  The encoder moves whole days from the time to the days.  The
+ * remaining time is at least 0 and less than a day, so that (days, time) has the
+ * order of the sum.  The pair takes 74 bits: 37 for the days, 37 for the time.
+ *
+ * The days lie within -2^36 to 2^36: months and days add up to less than 2^31 *
+ * 31, and the time, below 2^63 microseconds, to about 10^8 days.  In PostgreSQL
+ * 17 and later the infinities have the extreme value in each field, and so sort
+ * at the ends.
  */
 void
 gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
@@ -50,8 +53,9 @@ gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *
 }
 
 /*
- * A timetz is ordered by its time in UTC, and then by its zone.  AT TIME ZONE
- * with an interval can make zones of any int4, so the UTC time takes 53 bits.
+ * PostgreSQL compares timetz values by their time in UTC, then by their zone.
+ * AT TIME ZONE with an interval can make any int4 a zone (in seconds), so the
+ * UTC time in microseconds takes 53 bits.
  */
 void
 gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
@@ -65,14 +69,22 @@ gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 }
 
 /*
- * An address is ordered by its family; the network, which is the address with
- * its host bits cleared (two networks that agree as far as the shorter goes
- * are told apart by their length, and that has the longer one above: its
- * further bits are 0 or more); the network's length; and the host bits.  An
- * IPv4 address fits whole.  Of IPv6, the words have 126 of the network's bits.
+ * PostgreSQL compares addresses by family, by the bits that both networks have,
+ * by the length of the network, and by the whole address.
  *
- *	word 0	bit 62 family; IPv4: 32 bits of network, 6 of length; IPv6: 62 bits
- *	word 1	IPv4: the address; IPv6: 64 bits more
+ * The words hold the network as the address with its host bits cleared.  Where
+ * one network continues another one, its further bits are 0 or greater, and it
+ * is longer, so that comparing the cleared addresses and then the lengths gives
+ * the same order.  The words hold all of an IPv4 address, and of an IPv6 address
+ * the first 126 bits of its network: they are always a prefix.
+ *
+ *			bit 62	bits 61 to 30	29 to 24	23 to 0
+ *	word 0	0		IPv4 network	its length	0
+ *			1		the first 62 bits of the IPv6 network
+ *
+ *			bits 63 to 32			31 to 0
+ *	word 1	the IPv4 address		0
+ *			the next 64 bits of the IPv6 network
  */
 bool
 gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
@@ -121,12 +133,14 @@ gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 }
 
 /*
- * A label's place in its enum is its enumsortorder, a float4, which stays as
- * it is when labels are added: even between two others.  (Only when there is
- * no float4 left between them are all renumbered; labels that become known
- * after that, within the same sort, would go astray here as they would in
- * PostgreSQL's own cache.)  A label's key is kept in the slot that the lower
- * bits of its OID choose.
+ * PostgreSQL compares enum labels by pg_enum.enumsortorder, a float4.  Adding a
+ * label, even between two others, does not change the numbers of the others.
+ * (There is one exception: if no float4 is left between the two, all labels get
+ * new numbers.  A sort that had seen some labels before that and meets others
+ * after it would place them wrongly, as PostgreSQL's own cache would.)
+ *
+ * The ranks are cached in a direct-mapped table, indexed by the label's OID
+ * modulo ENUM_SLOTS.
  */
 #define ENUM_SLOTS	512
 
@@ -134,8 +148,8 @@ struct GpusortEnumRanks
 {
 	struct
 	{
-		Oid			label;		/* 0: none */
-		uint32		rank;
+		Oid			label;		/* InvalidOid: the slot is empty */
+		uint32		rank;		/* rank key of the label's enumsortorder */
 	}			slots[ENUM_SLOTS];
 };
 

@@ -3,31 +3,31 @@
  * keybits.h
  *		Order-preserving unsigned keys for fixed-width types.
  *
- * Every type that gpusort sorts becomes an unsigned integer whose unsigned
- * order is the order of the type's default btree operator class, so that one
- * sort routine per key width serves all types on every engine.
+ * Every value of a fixed-width type becomes an unsigned integer whose unsigned
+ * order is the order of the type's default btree operator class.  So one sort
+ * routine for each key width serves all types on every engine.
  *
- * Signed integers (and date, timestamp, timestamptz, whose infinities are
- * the extreme integers) flip the sign bit.
+ * Signed integers flip the sign bit.  So do date, timestamp and timestamptz,
+ * whose infinities are the extreme integers.
  *
- * Floats need two maps, because PostgreSQL calls values equal whose bits
- * differ: -0 = +0, and every NaN equals every other and is above +infinity.
+ * Floats need two maps, because PostgreSQL treats some values with different
+ * bits as equal: -0 equals +0, and all NaNs are equal and above +infinity.
  *
- *	value key	a bijection of bit patterns: what comes back is bit for bit
- *				what went in.  Used when the key is all there is to a row.
- *				Folding the sign as usual (negative: complement, else set the
- *				sign bit) leaves the NaNs with a sign bit below -infinity;
- *				subtracting the image of -infinity rotates them, modulo the
- *				width, above the other NaNs.  -0 is directly below +0, with
- *				nothing between them.
- *	rank key	not reversible: equal values get equal keys, so that a row
- *				number can break the tie and the sort is stable.
+ *	value key	A bijection of bit patterns: decoding returns the value bit for
+ *				bit.  Used where the key is the whole row.  The usual folding of
+ *				the sign (complement a negative number, set the sign bit of any
+ *				other) puts the NaNs that have the sign bit set below -infinity.
+ *				Subtracting the folded -infinity, modulo 2^32 or 2^64, moves
+ *				them above the other NaNs.  -0 is directly below +0.
+ *	rank key	Not reversible: equal values get equal keys.  So the row number
+ *				can break ties, and the sort is stable.
  *
- * Descending order complements the key's bits.  NULLs never get a key: they
- * are counted, or listed, and set aside.
+ * Descending order complements the bits of the key.  These keys have no place
+ * for NULLs: callers count or list NULLs apart.  (Row keys do have one:
+ * key/column.h.)
  *
- * This file needs nothing but <stdint.h> and kernels/max_words.h, and is tested without a server by
- * test/unit/keybits_test.c.
+ * This file includes only <stdint.h> and kernels/max_words.h.
+ * test/unit/keybits_test.c tests it without a server.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,7 +41,7 @@
 #define GPUSORT_SIGN32		UINT32_C(0x80000000)
 #define GPUSORT_SIGN64		UINT64_C(0x8000000000000000)
 
-/* -infinity after the sign is folded: the origin of the value keys */
+/* -infinity after its sign is folded: its value key is 0 */
 #define GPUSORT_FLOAT4_ORIGIN	UINT32_C(0x007FFFFF)
 #define GPUSORT_FLOAT8_ORIGIN	UINT64_C(0x000FFFFFFFFFFFFF)
 
@@ -58,7 +58,7 @@ gpusort_unkey_int4(uint32_t key)
 	return (int32_t) (key ^ GPUSORT_SIGN32);
 }
 
-/* int2, widened: there is no 16-bit engine */
+/* int2, widened to 32 bits, because no engine sorts 16-bit keys */
 static inline uint32_t
 gpusort_key_int2(int16_t value)
 {
@@ -84,7 +84,7 @@ gpusort_unkey_int8(uint64_t key)
 	return (int64_t) (key ^ GPUSORT_SIGN64);
 }
 
-/* float4 as its bits: value key and its inverse */
+/* float4, passed as its bits: value key and its inverse */
 static inline uint32_t
 gpusort_key_float4(uint32_t bits)
 {
@@ -102,7 +102,7 @@ gpusort_unkey_float4(uint32_t key)
 	return folded ^ mask;
 }
 
-/* float8 as its bits: value key and its inverse */
+/* float8, passed as its bits: value key and its inverse */
 static inline uint64_t
 gpusort_key_float8(uint64_t bits)
 {
@@ -120,7 +120,7 @@ gpusort_unkey_float8(uint64_t key)
 	return folded ^ mask;
 }
 
-/* float4, float8: rank keys.  All NaN are the largest key, -0 is +0. */
+/* float4 and float8, passed as their bits: rank keys.  Every NaN has the largest key. */
 static inline uint32_t
 gpusort_rank_float4(uint32_t bits)
 {
@@ -141,6 +141,7 @@ gpusort_rank_float8(uint64_t bits)
 	return gpusort_key_float8(bits);
 }
 
+/* Words that need no map, for loops over any of these functions */
 static inline uint32_t
 gpusort_key_word4(uint32_t word)
 {
@@ -154,21 +155,21 @@ gpusort_key_word8(uint64_t word)
 }
 
 /*
- * How the words that values are stored in become keys: by one of the maps
- * above, then exclusive-or with flip, which holds the sign bit of integers
- * and, for descending order, the complement.
+ * The encoding of stored values as keys: one of the maps above, then an
+ * exclusive-or with flip.  flip is the sign bit for integers and 0 for floats,
+ * complemented for descending order.
  */
 typedef enum GpusortEncodingKind
 {
-	GPUSORT_ENCODING_WORD,		/* as it is */
-	GPUSORT_ENCODING_FLOAT,		/* value key */
-	GPUSORT_ENCODING_FLOAT_RANK /* rank key */
+	GPUSORT_ENCODING_WORD,		/* no map: integers */
+	GPUSORT_ENCODING_FLOAT,		/* value key of a float */
+	GPUSORT_ENCODING_FLOAT_RANK /* rank key of a float */
 } GpusortEncodingKind;
 
 typedef struct GpusortEncoding
 {
 	GpusortEncodingKind kind;
-	uint64_t	flip;			/* its low 32 bits, for words of 4 bytes */
+	uint64_t	flip;			/* 4-byte values use its low 32 bits only */
 } GpusortEncoding;
 
 #endif							/* GPUSORT_KEY_KEYBITS_H */

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * keytype.c
- *		The types that gpusort sorts, and their values as key bits.
+ *		The types whose values gpusort sorts, and the decoding of their keys.
  *
- * Decoding is the only pass over the values that the backend makes itself, so
- * it is one tight loop per kind, which the compiler vectorises: about as fast
- * as memcpy.
+ * There is one tight loop for each kind of key.  The compiler vectorises them
+ * (the Makefile asks for -O3 here), so that they run about as fast as memcpy().
  *
  *-------------------------------------------------------------------------
  */
@@ -89,7 +88,7 @@ gpusort_type_widen(const int16 *values, size_t count, bool descending, uint32 *k
 		keys[i] = gpusort_key_int2(values[i]) ^ flip;
 }
 
-/* One loop per kind; flip is 0 or all ones. */
+/* Decodes one kind of key; flip undoes the complement of descending order. */
 #define DECODE_LOOP(in_t, out_t, function) \
 	do { \
 		const in_t *in = (const in_t *) keys; \

@@ -1,7 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * keytype.h
- *		The types that gpusort sorts, and their values as key bits.
+ *		The types whose values gpusort sorts, and their value keys and rank keys
+ *		(key/keybits.h).
+ *
+ * These serve the SQL functions, aggregates and single-column sorts, whose keys
+ * are one value each.  ORDER BY of several columns or other types uses row keys
+ * (key/rowkey.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +15,7 @@
 
 #include "key/keybits.h"
 
-/* How a value's bits become a key; see keybits.h. */
+/* The map from a value's bits to a key (key/keybits.h) */
 typedef enum GpusortKind
 {
 	GPUSORT_KIND_INT2,
@@ -22,41 +27,42 @@ typedef enum GpusortKind
 
 typedef struct GpusortType
 {
-	Oid			typid;			/* base type */
-	const char *name;			/* as users write it, for reports */
+	Oid			typid;			/* the type itself, not a domain */
+	const char *name;			/* the type's SQL name, for reports */
 	GpusortKind kind;
-	uint8		value_bytes;	/* stored size; values of an array are contiguous */
+	uint8		value_bytes;	/* typlen: 2, 4 or 8; an array has no gaps between values */
 	uint8		key_bytes;		/* 4 or 8 */
-	char		align;
+	char		align;			/* typalign */
 } GpusortType;
 
 /*
- * The entry for a type or a domain over it.  Raises an error that names the
- * supported types where there is none.  The entry lives for ever.
+ * Returns the entry of a type or of a domain's base type; it is static.  Raises
+ * an error that lists the supported types if the type is not one of them.
  */
 extern const GpusortType *gpusort_type_get(Oid typid);
 
-/* The same, or NULL where there is none. */
+/* The same, but returns NULL if the type is not supported. */
 extern const GpusortType *gpusort_type_find(Oid typid);
 
 /*
- * How the values of a type that is stored in as many bytes as its keys become
- * keys: value keys, or rank keys (equal values, equal keys) where rank is true.
+ * Returns the encoding for gpusort_encode() of a type whose value_bytes and
+ * key_bytes are equal (all types except smallint).  rank: make rank keys, which
+ * are equal for equal values, instead of value keys.
  */
 extern GpusortEncoding gpusort_type_encoding(const GpusortType *type, bool descending,
 											 bool rank);
 
-/* Encodes count smallint values, which are narrower than their keys. */
+/* Encodes count smallint values as keys of 4 bytes; the arrays must not overlap. */
 extern void gpusort_type_widen(const int16 *values, size_t count, bool descending,
 							   uint32 *keys);
 
-/* Decodes count value keys; values may be keys itself if the sizes agree. */
+/* Decodes count value keys.  values may be the array of keys if value_bytes equals key_bytes. */
 extern void gpusort_type_decode(const GpusortType *type, const void *keys,
 								size_t count, bool descending, void *values);
 
 /*
- * Writes one value's value key to to, which has room for a key of its kind.
- * flip: 0, or all ones for descending order.  For loops over single rows.
+ * Writes the value key of one value to *to, which is aligned and has room for a
+ * key of this kind: 4 or 8 bytes.  flip: 0, or all ones for descending order.
  */
 static inline void
 gpusort_type_store_key(GpusortKind kind, Datum value, uint64 flip, void *to)

@@ -1,27 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * numeric.c
- *		Words of a numeric.
+ *		Encodes numeric values as words of a row key.
  *
- * A numeric on disk is a sign, a weight and digits of base 10000, without
- * leading or trailing zero digits, so that 1.0 and 1.00 have the same digits
- * and differ in the display scale only, which its order ignores.  Its words
- * hold the weight and the first seven digits, 25 to 28 decimal ones: nearly
- * all numbers that people keep, whole.
+ * A stored numeric has a sign, a weight and digits of base 10000.  It has no
+ * leading or trailing zero digits: 1.0 and 1.00 have the same digits and differ
+ * only in the display scale, which comparisons ignore.  The words hold the weight
+ * and the first seven digits, which are 25 to 28 decimal digits.  Nearly all
+ * numbers in practice have no more.
  *
- *	word 0	bit 62 set unless negative; 16 bits of weight; digits 1 to 3 of 14
- *			bits each, and 4 bits of 0
- *	word 1	digits 4 to 7; 7 bits of 0; 1 if more digits follow
+ *			bit 62		61 to 46	45 to 4					3 to 0
+ *	word 0	1: >= 0		weight		digits 1 to 3			0
  *
- * Negative numbers complement both.  Zero has no digit and no other bit, and
- * is below the least positive number, of which the first digit is at least 1.
- * The greatest weight with digits of 14 ones is above all numbers and is
- * +Infinity, its complement -Infinity, and NaN has ones in word 1 as well.
+ *			63 to 8					7 to 1		0
+ *	word 1	digits 4 to 7			0			1: more digits follow
  *
- * The format has been the same since 9.1 (short headers), but for infinities,
- * which 14 added; numeric.c keeps it to itself, and describes it at the head.
- * Values of 9.0 and before may have survived pg_upgrade, with long headers
- * where short ones would do, and NaN with two bytes more.
+ * The weight is biased to be unsigned, and each digit takes 14 bits.  Negative
+ * numbers complement all these bits, including bit 62.  Zero has bit 62 set and
+ * no other bit: it sorts below the least positive number, whose first digit is
+ * at least 1.  The greatest weight with digits of 14 ones each is above all
+ * numbers: it stands for +Infinity, and its complement for -Infinity.  NaN has
+ * word 1 all ones in addition.
+ *
+ * numeric.c of PostgreSQL describes the stored format at its head, but does not
+ * export it.  The format has not changed since 9.1 introduced short headers,
+ * except that 14 added the infinities.  pg_upgrade may have kept values of 9.0
+ * and earlier, which have long headers where short ones would do, and two more
+ * bytes in NaN.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,18 +36,18 @@
 
 #include "key/column.h"
 
-/* The first two bytes; the upper two bits tell how to read the rest. */
-#define HEADER_SHORT			0x8000	/* set in short headers and special ones */
+/* The first two bytes of a value.  Their upper two bits give the form of the rest. */
+#define HEADER_SHORT			0x8000	/* set in short and in special headers */
 #define HEADER_KIND				0xC000
 #define HEADER_SPECIAL			0xC000
 #define HEADER_LONG_NEGATIVE	0x4000
 
-/* Special values: these four bits */
+/* The upper four bits of a special header: +Infinity, -Infinity, else NaN */
 #define SPECIAL_KIND			0xF000
 #define SPECIAL_PINF			0xD000
 #define SPECIAL_NINF			0xF000
 
-/* Short headers hold the weight in seven bits, one of which is its sign. */
+/* Short headers hold the weight in seven bits, as two's complement. */
 #define SHORT_NEGATIVE			0x2000
 #define SHORT_WEIGHT_NEGATIVE	0x0040
 #define SHORT_WEIGHT			0x003F
@@ -67,7 +72,7 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 	if (unlikely(gpusort_varlena_remote(datum)))
 		datum = copy = pg_detoast_datum_packed(datum);
 
-	/* the header and the digits have no alignment if the varlena's is short */
+	/* after a 1-byte varlena header, the numeric's header and digits are not aligned */
 	data = VARDATA_ANY(datum);
 	size = VARSIZE_ANY_EXHDR(datum);
 	memcpy(&header, data, sizeof(header));
@@ -111,13 +116,13 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 		whole = ndigits <= MAX_DIGITS;
 		memcpy(digits, data, Min(ndigits, MAX_DIGITS) * sizeof(uint16));
 
-		/* the weight of zero is arbitrary */
+		/* the stored weight of zero is arbitrary */
 		word0 = ndigits > 0 ? (uint64) (weight - PG_INT16_MIN) << 46 : 0;
 		word0 |= (uint64) digits[0] << 32 | (uint64) digits[1] << 18 | (uint64) digits[2] << 4;
 		word1 = (uint64) digits[3] << 50 | (uint64) digits[4] << 36 |
 			(uint64) digits[5] << 22 | (uint64) digits[6] << 8 | (whole ? 0 : 1);
 
-		/* zero is positive */
+		/* zero is never stored as negative */
 		if (negative)
 		{
 			word0 ^= MAGNITUDE;

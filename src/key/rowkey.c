@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * rowkey.c
- *		What an ORDER BY list makes of a row: a few 64-bit words.
+ *		Makes the row key of a row: 64-bit words that sort as the ORDER BY list.
  *
- * The encoder is on the path of every row, between the child's tuples and the
- * engine's keys, where single nanoseconds count: the attributes are deformed
- * once, integers are encoded in line by a switch on the column's kind, and
- * nothing is allocated.
+ * The encoder runs once for every row, between the child's tuples and the
+ * engine's keys, where single nanoseconds count.  It deforms the attributes
+ * once, encodes fixed-width values inline by a switch on the column's kind, and
+ * allocates nothing.
  *
- * How a column becomes words, and what is done about values that the words
- * hold only a part of, is told in rowkey_column.h.
+ * key/column.h explains how a column becomes words, and what the encoder does
+ * about values that the words of their column do not decide.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,30 +27,43 @@
 
 struct GpusortRowKey
 {
-	int			words;			/* of a key */
-	int			bits;			/* of these that can vary */
-	bool		lossy;			/* rows since the last reset may tie and differ */
-	bool		truncated;		/* not all columns have words */
-	int			encoded;		/* columns that have words: the first so many */
-	int			last_encoded;	/* greatest attribute number among these */
-	int			open_column;	/* that the last row's words ended with, if one did */
-	int			ncolumns;
-	int			last;			/* greatest attribute number of all */
-	SortSupport comparators;	/* of all columns */
-	GpusortRowColumn columns[FLEXIBLE_ARRAY_MEMBER];
+	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
+	int			bits;			/* bits of a key that can vary */
+	bool		lossy;			/* rows encoded since the last reset may have equal
+								 * words and different values */
+	bool		truncated;		/* some columns have no words */
+	int			nencoded;		/* columns that have words: the first nencoded */
+	int			last_encoded_attno; /* greatest attribute number among these */
+	int			undecided_column;	/* the column that does not decide, of the last
+									 * row that has one */
+	int			ncolumns;		/* columns of the ORDER BY list */
+	int			last_attno;		/* greatest attribute number among these */
+	SortSupport comparators;	/* ncolumns of them */
+	GpusortRowColumn columns[FLEXIBLE_ARRAY_MEMBER];	/* nencoded are in use */
 };
 
+/* The words of the columns after one that has been encoded */
+typedef enum LaterWords
+{
+	LATER_WORDS_EXACT,			/* are those of the row's values */
+	LATER_WORDS_ZEROS,			/* must all be 0 */
+	LATER_WORDS_ONES			/* must have all bits set that can vary */
+} LaterWords;
+
 /*
- * Plans columns until one ends the key or all are done; *encoded is set to how
- * many have words, *words to how many words.  NULL, or why not.
+ * Plans all columns, or those up to the first one whose words never decide:
+ * columns after that one have no words.  Sets *nencoded to the number of columns
+ * with words, and *words to the number of words.  columns, if not NULL, has room
+ * for ncolumns.  Returns NULL, or the reason why gpusort cannot order by the
+ * list.
  */
 static const char *
 plan_columns(const GpusortSortColumn *from, int ncolumns, GpusortRowColumn *columns,
-			 int *encoded, int *words)
+			 int *nencoded, int *words)
 {
-	bool		ended = false;
+	bool		complete = false;
 
-	*encoded = 0;
+	*nencoded = 0;
 	*words = 0;
 	for (int i = 0; i < ncolumns; i++)
 	{
@@ -59,16 +72,16 @@ plan_columns(const GpusortSortColumn *from, int ncolumns, GpusortRowColumn *colu
 
 		if (refusal != NULL)
 			return refusal;
-		if (ended)
+		if (complete)
 			continue;
 		if (*words + column.words > GPUSORT_MAX_WORDS)
 			return psprintf("the key of %d columns is longer than %d words",
 							ncolumns, GPUSORT_MAX_WORDS);
 		if (columns != NULL)
 			columns[i] = column;
-		*encoded = i + 1;
+		*nencoded = i + 1;
 		*words += column.words;
-		ended = column.prefix;
+		complete = column.always_prefix;
 	}
 	return NULL;
 }
@@ -76,22 +89,22 @@ plan_columns(const GpusortSortColumn *from, int ncolumns, GpusortRowColumn *colu
 const char *
 gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
 {
-	int			encoded;
+	int			nencoded;
 	int			words;
 
-	return plan_columns(columns, ncolumns, NULL, &encoded, &words);
+	return plan_columns(columns, ncolumns, NULL, &nencoded, &words);
 }
 
 int
 gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings)
 {
 	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
-	int			encoded;
+	int			nencoded;
 	int			words;
 
-	(void) plan_columns(columns, ncolumns, planned, &encoded, &words);
+	(void) plan_columns(columns, ncolumns, planned, &nencoded, &words);
 	*strings = false;
-	for (int i = 0; i < encoded; i++)
+	for (int i = 0; i < nencoded; i++)
 		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
 			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_NAME;
 	pfree(planned);
@@ -104,25 +117,25 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 	GpusortRowKey *key = palloc0(offsetof(GpusortRowKey, columns) +
 								 sizeof(GpusortRowColumn) * ncolumns);
 	const char *refusal = plan_columns(columns, ncolumns, key->columns,
-									   &key->encoded, &key->words);
+									   &key->nencoded, &key->words);
 
 	if (refusal != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("gpusort cannot order by these columns: %s", refusal)));
 
-	for (int i = 0; i < key->encoded; i++)
+	for (int i = 0; i < key->nencoded; i++)
 	{
 		GpusortRowColumn *column = &key->columns[i];
 
 		key->bits += column->bits;
-		key->last_encoded = Max(key->last_encoded, columns[i].attno);
+		key->last_encoded_attno = Max(key->last_encoded_attno, columns[i].attno);
 		if (column->kind == GPUSORT_ROW_ENUM)
 			gpusort_rowenum_begin(column);
 		else if (column->kind == GPUSORT_ROW_ABBREVIATED)
 			gpusort_rowicu_begin(column, &columns[i]);
 	}
-	key->truncated = key->encoded < ncolumns;
+	key->truncated = key->nencoded < ncolumns;
 	key->lossy = key->truncated;
 
 	key->ncolumns = ncolumns;
@@ -131,7 +144,7 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 	{
 		SortSupport ssup = &key->comparators[i];
 
-		key->last = Max(key->last, columns[i].attno);
+		key->last_attno = Max(key->last_attno, columns[i].attno);
 		ssup->ssup_cxt = CurrentMemoryContext;
 		ssup->ssup_collation = columns[i].collation;
 		ssup->ssup_nulls_first = columns[i].nulls_first;
@@ -154,37 +167,168 @@ gpusort_rowkey_bits(const GpusortRowKey *key)
 }
 
 /*
- * One of the two values that share a word next to NULL's.  True if all rows
- * that had this word so far had this value, and the words that follow may say
- * what they have to; else *above is whether this value is the greater.
+ * Encoders of fixed-width values.  They are inlined into encode_value().
  */
-static pg_noinline bool
-enter_crowd(GpusortRowColumn *column, bool outer, bool *above)
+
+/* The first word of a value in plan "flag" */
+static inline uint64
+flagged_word(const GpusortRowColumn *column, uint64 bits)
 {
-	int			which = outer ? GPUSORT_CROWD_OUTER : GPUSORT_CROWD_INNER;
-
-	if (column->crowd == 0)
-		column->crowd = which;
-
-	/* the outer value is on NULL's side of the inner one */
-	*above = outer != column->nulls_first;
-	return column->crowd == which;
+	return (bits ^ column->flip) | column->base;
 }
 
 /*
- * Ends the key of a row that a column left open: what comes after this column
- * must not decide.
+ * The later words of a row with the outer or the inner value of a crowded
+ * column.  Only the value that occurs first keeps exact later words.
+ */
+static pg_noinline LaterWords
+enter_crowd(GpusortRowColumn *column, bool outer)
+{
+	int			which = outer ? GPUSORT_CROWD_OUTER : GPUSORT_CROWD_INNER;
+
+	if (column->crowd_first == 0)
+		column->crowd_first = which;
+	if (column->crowd_first == which)
+		return LATER_WORDS_EXACT;
+
+	/* NULL has taken the outer value's words: it is on NULL's side of the inner one */
+	return outer == column->nulls_first ? LATER_WORDS_ZEROS : LATER_WORDS_ONES;
+}
+
+/* A value of 64 bits in plan "crowded" */
+static inline LaterWords
+encode_crowded_word(GpusortRowColumn *column, uint64 bits, uint64 *words)
+{
+	bits ^= column->flip;
+	words[0] = bits;
+	if (likely((bits ^ column->null_word) > 1))
+		return LATER_WORDS_EXACT;
+	words[0] = column->null_word ^ 1;
+	return enter_crowd(column, bits == column->null_word);
+}
+
+/* A value of 128 bits, big-endian, in plan "crowded" */
+static inline LaterWords
+encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64 *words)
+{
+	uint64		next = gpusort_load_be64(bytes + 8) ^ column->flip_next;
+
+	words[0] = gpusort_load_be64(bytes) ^ column->flip;
+	words[1] = next;
+	if (likely(words[0] != column->null_word || (next ^ column->null_next) > 1))
+		return LATER_WORDS_EXACT;
+	words[1] = column->null_next ^ 1;
+	return enter_crowd(column, next == column->null_next);
+}
+
+/* float8 in plan "code": 0 and all ones must remain for NULL */
+static inline uint64
+float8_word(const GpusortRowColumn *column, uint64 bits)
+{
+	uint64		rank = gpusort_rank_float8(bits);
+
+	/* Ranks begin at 0, and only NaN's, which is all ones, is greater than all ones - 2. */
+	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->flip;
+}
+
+static inline uint64
+macaddr_bits(const macaddr *address)
+{
+	const unsigned char *bytes = (const unsigned char *) address;
+
+	return (uint64) gpusort_load_be32(bytes) << 16 | gpusort_load_be16(bytes + 4);
+}
+
+static inline uint64
+tid_bits(const ItemPointerData *tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+		ItemPointerGetOffsetNumberNoCheck(tid);
+}
+
+/* Writes the words of a value that is not NULL; the caller obeys the result. */
+static pg_attribute_always_inline LaterWords
+encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	bool		whole = true;	/* false: the words hold only a prefix */
+
+	switch (column->kind)
+	{
+		case GPUSORT_ROW_BYTE:
+			words[0] = flagged_word(column, DatumGetUInt8(value));
+			break;
+		case GPUSORT_ROW_INT2:
+			words[0] = flagged_word(column, DatumGetUInt16(value));
+			break;
+		case GPUSORT_ROW_INT4:
+			words[0] = flagged_word(column, DatumGetUInt32(value));
+			break;
+		case GPUSORT_ROW_FLOAT4:
+			/* a float4's Datum is its bits */
+			words[0] = flagged_word(column, gpusort_rank_float4(DatumGetUInt32(value)));
+			break;
+		case GPUSORT_ROW_ENUM:
+			words[0] = gpusort_rowenum_encode(column, value);
+			break;
+		case GPUSORT_ROW_MACADDR:
+			words[0] = flagged_word(column, macaddr_bits(DatumGetMacaddrP(value)));
+			break;
+		case GPUSORT_ROW_TID:
+			words[0] = flagged_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
+			break;
+		case GPUSORT_ROW_ABBREVIATED:
+			gpusort_rowicu_encode(column, value, words);
+			whole = false;
+			break;
+		case GPUSORT_ROW_FLOAT8:
+			words[0] = float8_word(column, (uint64) DatumGetInt64(value));
+			break;
+		case GPUSORT_ROW_INT8:
+			return encode_crowded_word(column, (uint64) DatumGetInt64(value), words);
+		case GPUSORT_ROW_MACADDR8:
+			return encode_crowded_word(column, gpusort_load_be64(DatumGetPointer(value)), words);
+		case GPUSORT_ROW_UUID:
+			return encode_crowded_pair(column, DatumGetUUIDP(value)->data, words);
+		case GPUSORT_ROW_TEXT:
+		case GPUSORT_ROW_BPCHAR:
+			whole = gpusort_rowtext_encode(column, value, words);
+			break;
+		case GPUSORT_ROW_NAME:
+			whole = gpusort_rowname_encode(column, value, words);
+			break;
+		case GPUSORT_ROW_NUMERIC:
+			whole = gpusort_rownumeric_encode(column, value, words);
+			break;
+		case GPUSORT_ROW_INTERVAL:
+			gpusort_rowinterval_encode(column, value, words);
+			break;
+		case GPUSORT_ROW_TIMETZ:
+			gpusort_rowtimetz_encode(column, value, words);
+			break;
+		case GPUSORT_ROW_INET:
+			whole = gpusort_rowinet_encode(column, value, words);
+			break;
+	}
+	return likely(whole) ? LATER_WORDS_EXACT : LATER_WORDS_ZEROS;
+}
+
+/*
+ * Fills a key from words to end, after a column that does not decide: later
+ * columns must not decide either.
  */
 static pg_noinline void
-close_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end, bool above)
+fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end,
+				 LaterWords later)
 {
+	bool		ones = later == LATER_WORDS_ONES;
+
 	key->lossy = true;
-	key->open_column = column - key->columns;
+	key->undecided_column = column - key->columns;
 	for (words += column->words, column++; words < end; words += column->words, column++)
 	{
-		words[0] = above ? column->greatest : 0;
+		words[0] = ones ? column->greatest : 0;
 		if (column->words > 1)
-			words[1] = above ? column->greatest_next : 0;
+			words[1] = ones ? column->greatest_next : 0;
 	}
 }
 
@@ -194,15 +338,11 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 	uint64	   *end = words + key->words;
 	GpusortRowColumn *column = key->columns;
 
-	slot_getsomeattrs(slot, key->last_encoded);
+	slot_getsomeattrs(slot, key->last_encoded_attno);
 
 	for (; words < end; words += column->words, column++)
 	{
-		Datum		value = slot->tts_values[column->attribute];
-		bool		whole = true;
-		bool		above = false;
-		uint64		part;
-		const unsigned char *bytes;
+		LaterWords	later;
 
 		if (slot->tts_isnull[column->attribute])
 		{
@@ -211,94 +351,10 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 				words[1] = column->null_next;
 			continue;
 		}
-
-		switch (column->kind)
+		later = encode_value(column, slot->tts_values[column->attribute], words);
+		if (unlikely(later != LATER_WORDS_EXACT))
 		{
-			case GPUSORT_ROW_INT4:
-				words[0] = (DatumGetUInt32(value) ^ column->flip) | column->base;
-				break;
-			case GPUSORT_ROW_INT8:
-				part = (uint64) DatumGetInt64(value) ^ column->flip;
-		crowded:
-				words[0] = part;
-				if (unlikely((part ^ column->null_word) <= 1))
-				{
-					words[0] = column->null_word ^ 1;
-					whole = enter_crowd(column, part == column->null_word, &above);
-				}
-				break;
-			case GPUSORT_ROW_TEXT:
-			case GPUSORT_ROW_BPCHAR:
-				whole = gpusort_rowtext_encode(column, value, words);
-				break;
-			case GPUSORT_ROW_NUMERIC:
-				whole = gpusort_rownumeric_encode(column, value, words);
-				break;
-			case GPUSORT_ROW_FLOAT8:
-				/* the ranks leave room below NaN's: make it room at both ends */
-				part = gpusort_rank_float8((uint64) DatumGetInt64(value));
-				part = Min(part, PG_UINT64_MAX - 2) + 1;
-				words[0] = part ^ column->flip;
-				break;
-			case GPUSORT_ROW_BYTE:
-				words[0] = (DatumGetUInt8(value) ^ column->flip) | column->base;
-				break;
-			case GPUSORT_ROW_INT2:
-				words[0] = (DatumGetUInt16(value) ^ column->flip) | column->base;
-				break;
-			case GPUSORT_ROW_FLOAT4:
-				/* a float4 is passed as its bits */
-				words[0] = (gpusort_rank_float4(DatumGetUInt32(value)) ^ column->flip) | column->base;
-				break;
-			case GPUSORT_ROW_ENUM:
-				words[0] = gpusort_rowenum_encode(column, value);
-				break;
-			case GPUSORT_ROW_UUID:
-				bytes = DatumGetUUIDP(value)->data;
-				words[0] = gpusort_load_be64(bytes) ^ column->flip;
-				words[1] = gpusort_load_be64(bytes + 8) ^ column->flip_next;
-				if (unlikely(words[0] == column->null_word && (words[1] ^ column->null_next) <= 1))
-				{
-					bool		outer = words[1] == column->null_next;
-
-					words[1] = column->null_next ^ 1;
-					whole = enter_crowd(column, outer, &above);
-				}
-				break;
-			case GPUSORT_ROW_NAME:
-				whole = gpusort_rowname_encode(column, value, words);
-				break;
-			case GPUSORT_ROW_INTERVAL:
-				gpusort_rowinterval_encode(column, value, words);
-				break;
-			case GPUSORT_ROW_TIMETZ:
-				gpusort_rowtimetz_encode(column, value, words);
-				break;
-			case GPUSORT_ROW_INET:
-				whole = gpusort_rowinet_encode(column, value, words);
-				break;
-			case GPUSORT_ROW_MACADDR:
-				bytes = (const unsigned char *) DatumGetMacaddrP(value);
-				part = (uint64) gpusort_load_be32(bytes) << 16 | gpusort_load_be16(bytes + 4);
-				words[0] = (part ^ column->flip) | column->base;
-				break;
-			case GPUSORT_ROW_MACADDR8:
-				part = gpusort_load_be64(DatumGetPointer(value)) ^ column->flip;
-				goto crowded;
-			case GPUSORT_ROW_TID:
-				part = (uint64) ItemPointerGetBlockNumberNoCheck((ItemPointer) DatumGetPointer(value)) << 16 |
-					ItemPointerGetOffsetNumberNoCheck((ItemPointer) DatumGetPointer(value));
-				words[0] = (part ^ column->flip) | column->base;
-				break;
-			case GPUSORT_ROW_ABBREVIATED:
-				gpusort_rowicu_encode(column, value, words);
-				whole = false;
-				break;
-		}
-
-		if (unlikely(!whole))
-		{
-			close_words(key, column, words, end, above);
+			fill_later_words(key, column, words, end, later);
 			return;
 		}
 	}
@@ -320,8 +376,8 @@ int
 gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b,
 							int first, int past)
 {
-	slot_getsomeattrs(a, key->last);
-	slot_getsomeattrs(b, key->last);
+	slot_getsomeattrs(a, key->last_attno);
+	slot_getsomeattrs(b, key->last_attno);
 
 	for (int i = first; i < past; i++)
 	{
@@ -348,9 +404,9 @@ gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
 {
 	uint64		words[GPUSORT_MAX_WORDS];
 
-	key->open_column = key->truncated ? key->encoded : -1;
+	key->undecided_column = key->truncated ? key->nencoded : -1;
 	gpusort_rowkey_encode(key, slot, words);
-	return key->open_column;
+	return key->undecided_column;
 }
 
 bool
@@ -371,7 +427,7 @@ gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column)
 {
 	GpusortRowKind kind = key->columns[column].kind;
 
-	return column < key->encoded && (kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR);
+	return column < key->nencoded && (kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR);
 }
 
 void

@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * rowkey.h
- *		What an ORDER BY list makes of a row: a few 64-bit words whose
- *		unsigned lexicographic order is the list's order.
+ *		Row keys: 64-bit words whose unsigned lexicographic order is the order
+ *		of the rows by an ORDER BY list.
  *
- * The words decide, but for rows of equal words once gpusort_rowkey_lossy()
- * has become true: these may yet differ, and gpusort_rowkey_compare() settles
- * them.  Rows that the list calls equal always have equal words.
+ * Rows that are equal by the list always have equal words.  Rows with equal
+ * words are equal by the list unless gpusort_rowkey_lossy() returns true: then
+ * gpusort_rowkey_compare() has to break ties.
  *
- * How a column becomes words is told in rowkey_column.h.
+ * key/column.h explains how a column becomes words.
+ *
+ * A row key belongs to one backend and is not thread-safe.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,101 +22,111 @@
 /* One column of an ORDER BY list, as a Sort plan node has it. */
 typedef struct GpusortSortColumn
 {
-	AttrNumber	attno;			/* in the child's tuples, from 1 */
-	Oid			sort_operator;	/* < or >, by which DESC is told */
-	Oid			collation;		/* 0 for types that have none */
+	AttrNumber	attno;			/* attribute of the child's tuples, from 1 */
+	Oid			sort_operator;	/* "<" operator of a btree family, or ">" for DESC */
+	Oid			collation;		/* InvalidOid for types without collations */
 	bool		nulls_first;
-	Oid			type;			/* of that attribute; may be a domain */
+	Oid			type;			/* type of the attribute; may be a domain */
 } GpusortSortColumn;
 
 typedef struct GpusortRowKey GpusortRowKey;
 
 /*
- * NULL if gpusort can order by these columns, else why not: a short phrase
- * (allocated in the current memory context, or static) fit for EXPLAIN and
- * DEBUG1.  Columns are counted from 1 by their place in the list.  Looks into
- * system caches only, and is cheap enough to be asked for every Sort.
+ * Returns NULL if gpusort can order by these columns, else the reason why it
+ * cannot: a short phrase for EXPLAIN and DEBUG1, allocated in the current
+ * memory context.  It numbers columns from 1 by their place in the list.  Reads
+ * only system caches, and is cheap enough to be called for every Sort.
  */
 extern const char *gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns);
 
 /*
- * Words of a key of columns that are not refused.  *strings is set to whether
- * these may hold but the beginning of a string.
+ * Returns the number of words, 1 to GPUSORT_MAX_WORDS, of a key of columns that
+ * gpusort_rowkey_refusal() accepts.  Sets *strings to true if a column with
+ * words is a string, of which the words may hold only a prefix.
  */
 extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings);
 
 /*
- * Begins to make keys of rows, in the current memory context, which holds all
- * that is allocated here and later; the key is freed with it.  Raises an error
- * for columns that gpusort_rowkey_refusal() refuses.
+ * Creates an encoder for rows.  It lives in the current memory context, and is
+ * freed with it; later calls allocate lasting state there, too.  Raises an error
+ * if gpusort_rowkey_refusal() gives a reason against these columns.
  */
 extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns);
 
 /*
- * Words of a key, 1 to GPUSORT_MAX_WORDS.  Columns that come after one whose
- * words are never all there is to it (text under ICU) have none: they only
- * count in comparisons.
+ * Returns the number of words of a key, 1 to GPUSORT_MAX_WORDS.  Columns after
+ * one whose words are always a prefix (text under ICU) have no words: only
+ * comparisons look at them.
  */
 extern int gpusort_rowkey_words(const GpusortRowKey *key);
 
-/* Bits of these words that can vary, for EXPLAIN. */
+/* Returns the number of bits of a key that can vary, for EXPLAIN. */
 extern int gpusort_rowkey_bits(const GpusortRowKey *key);
 
 /*
- * The words of the row in the slot, most significant first.  Leaves nothing
- * behind in the current memory context.  All words of one key compare with
- * each other, before a reset and after; those of two keys do not: where two
- * values share a word, the one that came first has the better place.
+ * Writes the words of the slot's row, gpusort_rowkey_words() of them, the most
+ * significant first.  Leaves nothing allocated in the current memory context.
+ *
+ * Words made with one GpusortRowKey can be compared with each other, before and
+ * after a reset.  Words made with two of them cannot: where two values share
+ * words, the result depends on which value was encoded first.
  */
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 
 /*
- * Whether rows of equal words may be unequal, one of which at least has been
- * encoded since begin or reset.  Where rows of several such times come
- * together, one yes is a yes for all.
+ * Returns true if a row encoded since the beginning or the last reset may have
+ * the same words as another row and yet be unequal to it.  A caller that merges
+ * rows from before and after a reset has to break ties if this was true for
+ * either part.
  */
 extern bool gpusort_rowkey_lossy(const GpusortRowKey *key);
 
-/* Forgets the rows encoded so far, for gpusort_rowkey_lossy(). */
+/* Makes gpusort_rowkey_lossy() forget the rows encoded so far. */
 extern void gpusort_rowkey_reset(GpusortRowKey *key);
 
 /*
- * The order of two rows by the columns' own comparators, with DESC and NULLs
- * where the list wants them: < 0, 0, > 0.  The slots must not be the same.
+ * Compares two rows by the columns' comparators, DESC and NULLS FIRST included.
+ * Returns a value below, equal to or above 0.  The slots must differ.  Raises
+ * the errors of the comparators.
  */
 extern int gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b);
 
-/* The same by some of the columns only: those from first, counted from 0, up to past. */
+/* The same by columns first (from 0) to past - 1 of the list only. */
 extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b,
 									   int first, int past);
 
 /*
- * The first column of the list, from 0, that the words of a row, which was
- * encoded before, leave open, or -1 if they hold all of it.  Rows of equal
- * words nearly always have equal values before it; those that share the word
- * next to NULL's may not.
+ * Returns the first column of the list, from 0, that the row's words do not
+ * decide, or -1 if they decide all columns.  The row must have been encoded with
+ * this key before.  Rows with equal words nearly always have equal values in the
+ * columns before; the exception are two values of a crowded column that share
+ * words (key/column.h).
  */
 extern int gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot);
 
-/* Is a column in descending order? */
+/* Is a column of the list (from 0) in descending order? */
 extern bool gpusort_rowkey_descends(const GpusortRowKey *key, int column);
 
-/* The order of two values of a column, DESC and NULLs included. */
+/* Compares two values of a column, DESC and NULLS FIRST included. */
 extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a, bool a_isnull,
 										 Datum b, bool b_isnull);
 
-/* Is a column ordered by bytes: memcmp, then the shorter first, complemented by DESC? */
+/*
+ * Does a column compare by bytes: by memcmp(), then the shorter value first, and
+ * all that reversed if DESC?
+ */
 extern bool gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column);
 
 /*
- * The bytes that a value, not NULL, of such a column is ordered by.  They are
- * the value's own, or, if it is compressed or stored apart, allocated in the
- * current memory context.
+ * Returns the bytes by which a value of such a column compares; it must not be
+ * NULL.  They lie within the value, or, if it is compressed or stored out of
+ * line, in a copy in the current memory context, which the caller's context
+ * frees.
  */
 extern void gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 								 const char **bytes, Size *length);
 
-/* How many bytes gpusort_rowkey_bytes() would allocate. */
+/* Returns the size of the copy that gpusort_rowkey_bytes() would allocate, or 0. */
 extern Size gpusort_rowkey_remote_bytes(Datum value);
 
 #endif							/* GPUSORT_KEY_ROWKEY_H */

@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * rowstore.c
- *		The rows of a sort, in input order, in large blocks.
+ *		Stores the rows of a sort, in input order, in large blocks.
  *
- * tuplesort allocates each tuple by itself, 16 bytes of header each, and the
- * pages that they touch one by one cost more than the copying.  Here rows are
- * copied, as minimal tuples, one behind the other into blocks of up to 16 MB
- * in huge pages.  A row that lies in a buffer or a minimal tuple is copied as
- * it is; one that was computed is formed where it will stay.
+ * tuplesort allocates each tuple separately, with a chunk header of 16 bytes in
+ * PostgreSQL 15.  Touching the pages of these tuples for the first time costs more
+ * than copying the tuples.  The row store copies rows as minimal tuples, one after
+ * the other, into blocks of up to 16 MB in huge pages.  It copies heap tuples and
+ * minimal tuples as they are, and forms virtual tuples directly in a block.
  *
- * Rows are found again by their numbers, in another order, and each look at
- * where a row lies is a miss of every cache if there are many.  So a place is
- * 4 bytes, not an address: a block and where in it.  To number the blocks of
- * any number of rows in 11 bits, they are counted anew for every half million.
+ * The sort reads rows by their numbers, in sorted order.  If there are many rows,
+ * each access to the place of a row misses every cache.  So a place takes 4 bytes
+ * instead of the 8 bytes of a pointer: 11 bits for the block and 21 bits for the
+ * position in it.  The places of each half million rows (a GpusortRowSegment)
+ * count blocks from a first block of their own, so that 11 bits suffice for any
+ * number of rows.
  *
- * A row is never freed alone: all go together, with the memory context or to
- * make room for others.
+ * Rows are not freed one by one.  They go with the memory context, or with
+ * gpusort_rowstore_reset().
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +35,7 @@
 #define FIRST_ROWS			256
 #define FIRST_ENTRIES		16
 
-/* Blocks that a segment's places can tell apart. */
+/* The blocks that the places of one segment can number: 2048 */
 #define SEGMENT_BLOCKS		(1 << (32 - GPUSORT_ROW_BLOCK_BITS))
 
 void
@@ -44,7 +46,7 @@ gpusort_rowstore_begin(GpusortRowStore *store, Size memory)
 	store->block = -1;
 	store->limit = memory;
 	store->block_bytes = FIRST_BLOCK_BYTES;
-	/* what a block leaves unused must not matter to a small limit */
+	/* the unused part of a block must be small against the limit */
 	store->max_block_bytes = Min(MAX_BLOCK_BYTES, Max(FIRST_BLOCK_BYTES, MAXALIGN(memory / 16)));
 }
 
@@ -55,7 +57,7 @@ gpusort_rowstore_limit(GpusortRowStore *store, Size bytes)
 	store->over = store->full || store->bytes > bytes;
 }
 
-/* Frees the blocks from one on. */
+/* Frees the block from and all blocks after it. */
 static void
 free_blocks(GpusortRowStore *store, int from)
 {
@@ -71,7 +73,7 @@ free_blocks(GpusortRowStore *store, int from)
 void
 gpusort_rowstore_reset(GpusortRowStore *store)
 {
-	/* what was not needed this time might be missed elsewhere */
+	/* keep the full blocks only: the memory of the others may be needed elsewhere */
 	free_blocks(store, Max(store->block, 0));
 	store->rows = store->max_rows = 0;
 	store->block = -1;
@@ -80,7 +82,7 @@ gpusort_rowstore_reset(GpusortRowStore *store)
 	gpusort_rowstore_limit(store, store->limit);
 }
 
-/* Makes an array larger, or makes it. */
+/* Doubles an array, or allocates it if array is NULL; updates *max, its entries. */
 static void *
 grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes)
 {
@@ -92,7 +94,7 @@ grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes)
 		repalloc(array, *max * entry_bytes);
 }
 
-/* Goes on to the next block, with room for that many bytes. */
+/* Makes the next block the one being filled; it has room for at least bytes. */
 static void
 next_block(GpusortRowStore *store, Size bytes)
 {
@@ -102,7 +104,7 @@ next_block(GpusortRowStore *store, Size bytes)
 	if (next == store->max_blocks)
 		store->blocks = grow_array(store, store->blocks, &store->max_blocks, sizeof(GpusortRowBlock));
 	block = &store->blocks[next];
-	/* the rows are not what they were */
+	/* a kept block may be too small for a row of this sort */
 	if (next < store->nblocks && block->bytes < bytes)
 		free_blocks(store, next);
 	if (next == store->nblocks)
@@ -115,11 +117,11 @@ next_block(GpusortRowStore *store, Size bytes)
 	}
 	store->block = next;
 	store->next = block->rows;
-	/* places do not reach further; a larger block is for one row */
+	/* places do not reach beyond MAX_BLOCK_BYTES: a larger block holds one row */
 	store->end = block->rows + Min(block->bytes, Max(MAX_BLOCK_BYTES, bytes));
 }
 
-/* Goes on to the next segment, or makes the first one larger. */
+/* Makes room for the next row's place: in the next segment, or in a larger first one. */
 static void
 more_places(GpusortRowStore *store)
 {
@@ -156,7 +158,7 @@ more_places(GpusortRowStore *store)
 	store->max_rows = store->rows - rows + segment->max_rows;
 }
 
-/* Room for a tuple of that many bytes, and for its place. */
+/* Makes room for a tuple of that many bytes, and for its place. */
 static pg_noinline void
 grow(GpusortRowStore *store, Size bytes)
 {
@@ -176,7 +178,7 @@ grow(GpusortRowStore *store, Size bytes)
 	gpusort_rowstore_limit(store, store->limit);
 }
 
-/* The place of the next row, which takes that many bytes. */
+/* Adds a row of that many bytes and returns its memory, which the caller fills. */
 static inline MinimalTuple
 add_row(GpusortRowStore *store, Size bytes)
 {
@@ -192,7 +194,7 @@ add_row(GpusortRowStore *store, Size bytes)
 	return tuple;
 }
 
-/* heap_form_minimal_tuple(), in place */
+/* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
 static void
 form_row(GpusortRowStore *store, TupleTableSlot *slot)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rowstore.h
- *		The rows of a sort, in input order, in large blocks.
+ *		Stores the rows of a sort, in input order, in large blocks.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,17 +11,22 @@
 #include "access/htup_details.h"
 #include "executor/tuptable.h"
 
-/* Memory for rows, one behind the other. */
+/* Memory for rows, one after the other */
 typedef struct GpusortRowBlock
 {
-	char	   *rows;
-	Size		bytes;
+	char	   *rows;			/* the block's memory */
+	Size		bytes;			/* its size */
 } GpusortRowBlock;
 
 /*
- * The places of GPUSORT_ROW_SEGMENT_ROWS rows, in input order.  A place is a
- * block, counted from first_block, times GPUSORT_ROW_BLOCK_UNITS, and units of
- * MAXIMUM_ALIGNOF within it.
+ * The places of up to GPUSORT_ROW_SEGMENT_ROWS rows, in input order:
+ *
+ *		 31            21 20                                        0
+ *		+----------------+-------------------------------------------+
+ *		| block, counted | start of the row in the block,            |
+ *		| from           | in units of MAXIMUM_ALIGNOF bytes         |
+ *		| first_block    |                                           |
+ *		+----------------+-------------------------------------------+
  */
 #define GPUSORT_ROW_SEGMENT_BITS	19
 #define GPUSORT_ROW_SEGMENT_ROWS	(1 << GPUSORT_ROW_SEGMENT_BITS)
@@ -31,62 +36,62 @@ typedef struct GpusortRowBlock
 typedef struct GpusortRowSegment
 {
 	uint32	   *places;
-	uint32		max_rows;		/* that there is room for; fewer in the first only */
+	uint32		max_rows;		/* entries in places: GPUSORT_ROW_SEGMENT_ROWS, or
+								 * fewer in the first segment */
 	int			first_block;
 } GpusortRowSegment;
 
-/* How far ahead of a row its page is asked for. */
+/* How far ahead of the current row gpusort_rowstore_fetch_ahead() prefetches */
 #define GPUSORT_ROW_FETCH_BYTES		512
 
 typedef struct GpusortRowStore
 {
-	MemoryContext cxt;
-	uint64		rows;
+	MemoryContext cxt;			/* owns all memory of the store */
+	uint64		rows;			/* rows stored */
 	GpusortRowSegment *segments;
 	GpusortRowBlock *blocks;
-	int			nsegments;		/* that have memory */
-	int			max_segments;
-	int			nblocks;		/* that have memory */
-	int			max_blocks;
-	int			block;			/* the one being filled, or -1; those after it wait */
+	int			nsegments;		/* segments allocated */
+	int			max_segments;	/* entries in the array segments */
+	int			nblocks;		/* blocks allocated */
+	int			max_blocks;		/* entries in the array blocks */
+	int			block;			/* the block being filled, or -1; blocks after it are
+								 * kept from before a reset, and empty */
 
-	/* the free part of that block, MAXALIGNed at both ends, and of the segment */
-	char	   *next;
-	char	   *end;
-	uint32	   *places;
-	uint64		max_rows;		/* until this segment is full */
-	uint32		next_place;
+	char	   *next;			/* free part of that block, from here */
+	char	   *end;			/* to here; both are MAXALIGNed */
+	uint32	   *places;			/* places of the current segment */
+	uint64		max_rows;		/* value of rows at which places is full */
+	uint32		next_place;		/* place of the next row */
 
 	bool		full;			/* see gpusort_rowstore_full() */
 	bool		over;			/* full, or bytes > limit */
-	Size		limit;
-	Size		bytes;			/* all that is allocated */
-	Size		block_bytes;	/* of the next block to be allocated */
-	Size		max_block_bytes;
+	Size		limit;			/* in bytes */
+	Size		bytes;			/* all memory of the store */
+	Size		block_bytes;	/* size of the next block to be allocated */
+	Size		max_block_bytes;	/* the most that block_bytes grows to */
 
-	uintptr_t	source;			/* of the last row that lay in a page, */
-	uintptr_t	fetched;		/* and down to where that was asked for */
+	uintptr_t	source;			/* address of the last row in a page */
+	uintptr_t	fetched;		/* bytes of that page are prefetched down to here */
 } GpusortRowStore;
 
 /*
- * An empty store; what it will allocate lives in the current memory context.
- * memory: what its owner may use in all, from which it takes a sensible size
- * for its blocks.
+ * Makes an empty store, whose memory will belong to the current memory context.
+ * memory: bytes that the owner may use in all; the size of blocks depends on it.
  */
 extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory);
 
 /*
- * Forgets the rows, but keeps the memory of full blocks for others: to touch
- * fresh memory costs more than to copy a row there.
+ * Removes all rows.  Keeps the memory of full blocks for the next rows, because
+ * touching new memory costs more than copying a row.
  */
 extern void gpusort_rowstore_reset(GpusortRowStore *store);
 
-/* Sets the bytes beyond which the store is over its limit. */
+/* Sets the limit of bytes that gpusort_rowstore_over() reports; it does not stop appends. */
 extern void gpusort_rowstore_limit(GpusortRowStore *store, Size bytes);
 
 /*
- * Whether places do not reach beyond the block being filled: then no row may
- * be appended.  That takes rows of 64 kB each, half a million of them.
+ * Is the store full?  Then no row may be appended, because places cannot number
+ * another block.  That takes half a million rows of 64 kB each.
  */
 static inline bool
 gpusort_rowstore_full(const GpusortRowStore *store)
@@ -94,24 +99,27 @@ gpusort_rowstore_full(const GpusortRowStore *store)
 	return store->full;
 }
 
-/* Whether it is full, or over its limit. */
+/* Is the store full, or has it more bytes than its limit? */
 static inline bool
 gpusort_rowstore_over(const GpusortRowStore *store)
 {
 	return store->over;
 }
 
-/* Copies the slot's row to the end of the store. */
+/*
+ * Copies the slot's row to the end of the store, which must not be full.  Raises
+ * an error if there is no memory, or if the row is larger than MaxAllocSize.
+ */
 extern void gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
-/* Where a row's place is. */
+/* Returns the address of a row's place, for prefetching.  row: its number, from 0. */
 static inline const uint32 *
 gpusort_rowstore_place(const GpusortRowStore *store, uint32 row)
 {
 	return &store->segments[row >> GPUSORT_ROW_SEGMENT_BITS].places[row % GPUSORT_ROW_SEGMENT_ROWS];
 }
 
-/* A row, by its number. */
+/* Returns a row by its number, from 0.  It is valid until the next reset. */
 static inline MinimalTuple
 gpusort_rowstore_row(const GpusortRowStore *store, uint32 row)
 {
@@ -123,7 +131,7 @@ gpusort_rowstore_row(const GpusortRowStore *store, uint32 row)
 						   (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF);
 }
 
-/* The slot's row as it lies in a page or elsewhere, or NULL if it does not. */
+/* Returns the heap tuple that the slot points to, or NULL if it has none. */
 static inline HeapTuple
 gpusort_rowstore_source(TupleTableSlot *slot)
 {
@@ -135,8 +143,9 @@ gpusort_rowstore_source(TupleTableSlot *slot)
 }
 
 /*
- * Asks for the rows that follow one in a page, if they lie before it, as they
- * do where a page was filled row by row.
+ * Prefetches the next rows of a heap page into the cache, given the current one.
+ * It assumes that they lie at lower addresses, as in a page that was filled row
+ * by row, and does nothing if this row lies far from the one before.
  */
 static inline void
 gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTuple source)

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * spill.c
- *		Sorted runs on disk: writing them.
+ *		Writes spilled runs.
  *
- * What does not fit in memory is sorted a memory full at a time, written as a
- * run each, and merged as it is read back (spill_merge.c): Knuth, The Art of
- * Computer Programming, vol. 3, section 5.4.  How the runs lie in temporary
- * files is told in spill_state.h.
+ * Input that does not fit in memory is an external merge sort: the caller sorts
+ * as many rows as fit and writes them as a spilled run, and so on;
+ * store/spill_merge.c merges the runs as it reads them back (Knuth, The Art of
+ * Computer Programming, vol. 3, section 5.4).  store/spill_state.h describes the
+ * layout of runs in temporary files.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,14 +20,15 @@
 #include "store/spill_state.h"
 
 /*
- * An extent has from 16 kB (or a block, if that is more) to 256 kB, doubled
- * while as many buffers as are ever merged at once fit in the memory.  Larger
- * ones would no longer make disks faster, but processors' caches too small.
- * They are powers of two.
+ * The size of an extent, a power of two.  It starts at the minimum and doubles
+ * while GPUSORT_SPILL_MAX_INPUTS buffers of that size fit in the memory.  Extents
+ * larger than the maximum do not make disks faster, and their buffers no longer
+ * fit in the CPU caches.
  */
 #define MIN_EXTENT_BYTES	Max((Size) 16 * 1024, (Size) BLCKSZ)
 #define MAX_EXTENT_BYTES	((Size) 256 * 1024)
 
+/* The memory of a spill is at least this. */
 #define MIN_MEMORY			((Size) 64 * 1024)
 
 GpusortSpill *
@@ -67,7 +69,7 @@ gpusort_spill_open_output(GpusortSpill *spill)
 	spill->out_end = spill->out_buffer + spill->file.extent_bytes;
 }
 
-/* Writes the buffer; more: the run goes on. */
+/* Writes the buffer as an extent.  more: another extent of this run follows. */
 static void
 write_extent(GpusortSpill *spill, bool more)
 {
@@ -85,7 +87,7 @@ write_extent(GpusortSpill *spill, bool more)
 	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
 }
 
-/* Adds bytes to the stream, on to the next extents as needed. */
+/* Appends bytes to the run, over as many extents as they need. */
 static void
 put_bytes(GpusortSpill *spill, const void *data, Size size)
 {
@@ -116,7 +118,7 @@ gpusort_spill_put_row(GpusortSpill *spill, const uint64 *words, MinimalTuple tup
 	{
 		uint64	   *out = (uint64 *) spill->out_next;
 
-		/* what is padding in the last word must not be what was there before */
+		/* the row may end within the last word: clear the padding */
 		out[size / sizeof(uint64) - 1] = 0;
 		for (int i = 0; i < spill->words; i++)
 			out[i] = words[i];
@@ -169,7 +171,7 @@ gpusort_spill_end_run(GpusortSpill *spill)
 {
 	if (spill->out_next == spill->out_buffer + sizeof(GpusortSpillExtent))
 	{
-		/* the buffer is only written when more follows: there were no rows */
+		/* the run has no rows: write_extent() leaves an empty buffer only before more */
 		Assert(spill->out_extent < 0);
 		spill->out_open = false;
 		return;

@@ -1,16 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * spill_file.c
- *		Temporary files as one row of extents.
+ *		Temporary files as one array of extents.
  *
- * The files are PostgreSQL's own (fd.c), so that temp_file_limit,
+ * The files are PostgreSQL's own temporary files (fd.c).  So temp_file_limit,
  * temp_tablespaces, log_temp_files and the clean-up after errors and crashes
- * are as for tuplesort.  Between fd.c and core's users of it stands BufFile,
- * which writes and reads a block at a time through a buffer of its own; whoever
- * has whole extents in hand needs neither, and saves a copy and half the time
- * in the kernel each way.  What is taken from BufFile are files of 1 GB at
- * most, which temp_tablespaces spreads, and the counts and times of temporary
- * blocks that EXPLAIN shows.
+ * apply as for tuplesort.
+ *
+ * Core uses BufFile on top of fd.c.  BufFile reads and writes one block at a time
+ * through a buffer of its own.  The spill reads and writes whole extents, so this
+ * file calls fd.c directly: that saves a copy, and half of the time in the kernel,
+ * in each direction.  As BufFile does, it limits each file to 1 GB, so that
+ * temp_tablespaces spreads the files, and counts temporary blocks and their
+ * times for EXPLAIN.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,12 +31,13 @@
 #define FILE_BYTES	((int64) 1024 * 1024 * 1024)
 
 /*
- * The most that is written at once.  Reading gains by every doubling up to
- * 256 kB.  So does writing, unless the kernel has to look for memory: Linux
- * has pages of up to 32 kB at hand in each processor's list, warm from their
- * last use, and larger ones may be cold, or no longer be there when it runs in
- * a virtual machine.  In one, 800 MB took 370 ms by 8 kB, 200 by 32, and by
- * 256 from 200 to 1000.
+ * The most bytes of one write.  Reads get faster with every doubling up to
+ * 256 kB.  So do writes, unless the kernel has to search for free memory.  Linux
+ * has lists of free pages of up to 32 kB for each CPU, which are still in its
+ * cache from their last use.  Larger pages may not be in a cache, and in a
+ * virtual machine the host may have taken them back.  In one such machine,
+ * writing 800 MB took 370 ms by 8 kB, 200 ms by 32 kB, and 200 ms to 1000 ms by
+ * 256 kB.
  */
 #define WRITE_BYTES	((Size) 32 * 1024)
 
@@ -68,11 +71,11 @@ gpusort_spillfile_give(GpusortSpillFile *file, int64 extent)
 	file->free[file->nfree++] = extent;
 }
 
-/* The file that an extent is in, and where it begins there. */
+/* Returns the file that an extent is in, creating it if needed, and its offset there. */
 static File
 find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 {
-	int64		extents = FILE_BYTES / file->extent_bytes;	/* of a file */
+	int64		extents = FILE_BYTES / file->extent_bytes;	/* extents in a file */
 	int			place = extent / extents;
 
 	while (file->nfiles <= place)
@@ -80,7 +83,7 @@ find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 		ResourceOwner old = CurrentResourceOwner;
 
 		file->files = repalloc(file->files, (file->nfiles + 1) * sizeof(File));
-		/* a cursor is read in other subtransactions than it was begun in */
+		/* the current owner may be that of a subtransaction that reads a cursor */
 		CurrentResourceOwner = file->owner;
 		file->files[file->nfiles] = OpenTemporaryFile(false);
 		CurrentResourceOwner = old;
@@ -96,7 +99,10 @@ blocks(Size bytes)
 	return (bytes + BLCKSZ - 1) / BLCKSZ;
 }
 
-/* Around what EXPLAIN (BUFFERS) has the time of, where track_io_timing asks for it. */
+/*
+ * begin_io() and end_io() enclose reads and writes.  If track_io_timing is on, they
+ * add the time to *total, for EXPLAIN (BUFFERS).
+ */
 static instr_time
 begin_io(void)
 {
@@ -130,7 +136,7 @@ gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, 
 	(void) GPUSORT_FAULT(SPILL_WRITE);
 	while (written < bytes)
 	{
-		/* until 16, what is only read is not said to be const */
+		/* FileWrite()'s argument is not const before PostgreSQL 16 */
 		int			count = FileWrite(to, (char *) data + written, Min(bytes - written, WRITE_BYTES),
 									  offset + written, WAIT_EVENT_BUFFILE_WRITE);
 

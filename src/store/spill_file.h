@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * spill_file.h
- *		Temporary files as one row of extents.
+ *		Temporary files as one array of extents.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,35 +13,37 @@
 
 typedef struct GpusortSpillFile
 {
-	ResourceOwner owner;		/* of the files */
-	Size		extent_bytes;
-	int64		nextents;		/* all there are; those in free hold nothing */
-	int64	   *free;
-	int			nfree;
-	int			maxfree;
-	File	   *files;
+	ResourceOwner owner;		/* owns the files */
+	Size		extent_bytes;	/* bytes of an extent */
+	int64		nextents;		/* extents ever taken, free ones included */
+	int64	   *free;			/* numbers of the free extents */
+	int			nfree;			/* entries in use */
+	int			maxfree;		/* entries allocated */
+	File	   *files;			/* each has 1 GB of extents; the last may have less */
 	int			nfiles;
 } GpusortSpillFile;
 
 /*
- * Begins without a file, in the current memory context and resource owner,
- * inside a transaction.  extent_bytes: a power of two, a block to 1 GB.
+ * Initialises *file for the current memory context and resource owner, inside a
+ * transaction.  Creates no file yet.  extent_bytes: a power of two, from BLCKSZ
+ * to 1 GB.
  */
 extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes);
 
-/* An extent that holds nothing, by its number; and one that no longer does. */
+/* Take a free extent and return its number, from 0; and free an extent. */
 extern int64 gpusort_spillfile_take(GpusortSpillFile *file);
 extern void gpusort_spillfile_give(GpusortSpillFile *file, int64 extent);
 
 /*
- * Writes the first bytes of an extent, or reads it; raises what writing and
- * reading files raises, temp_file_limit included.  Reading returns the bytes
- * there are, which at the end of a file are as many as were ever written.
+ * Write the first bytes of an extent, and read an extent into data, which has
+ * room for extent_bytes.  Reading returns how many bytes it has read: fewer than
+ * extent_bytes at the end of a file.  Both raise the errors of file access, and
+ * writing that of temp_file_limit.
  */
 extern void gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, Size bytes);
 extern Size gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data);
 
-/* Closes the files, and with that removes them. */
+/* Closes the files, which removes them. */
 extern void gpusort_spillfile_end(GpusortSpillFile *file);
 
 #endif							/* GPUSORT_STORE_SPILL_FILE_H */

@@ -1,19 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * spill_state.h
- *		Sorted runs on disk: what writing them and merging them share.
+ *		The state of a spill, shared by store/spill.c and store/spill_merge.c.
  *
- * The file is a row of extents of one size, and a run a chain of them; each
- * begins by saying where the next one is.  Whatever is read or written is an
- * extent, through a buffer of its size for the run being written and for each
- * one being merged.  An extent that was merged to a longer run is used
- * again, so that the file never takes much more than the rows do.
+ * The temporary files are an array of extents of one size (store/spill_file.h).
+ * A spilled run is a linked list of extents: the header of each extent has the
+ * number of the next one.
  *
- * Within a run, rows are one stream of bytes across the extents, each padded
- * to MAXALIGN; extents and their headers keep that alignment.  So nearly
- * every row can be handed out where it lies in the buffer, as a MinimalTuple
- * that nobody copied; one that goes on in the next extent, or is longer than
- * several, is put together in memory of its own.
+ *		+--------+--------------------+      +--------+----------------+
+ *		| header | row | row | row .. | ---> | header | .. row | row   |
+ *		+--------+--------------------+      +--------+----------------+
+ *
+ * All reads and writes transfer one extent.  The run being written, and each run
+ * being merged, has a buffer of an extent's size.  If the rows of an extent have
+ * been merged into a longer run, the extent is used again, so that the files never
+ * take much more space than the rows.
+ *
+ * The rows of a run are one stream of bytes across its extents.  Each row is
+ * padded to MAXALIGN, and extents and their headers keep that alignment.  So the
+ * merge can return nearly every row as a MinimalTuple in the buffer, without
+ * copying it.  It copies a row that continues in another extent into memory of
+ * its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,13 +31,14 @@
 #include "store/spill.h"
 #include "store/spill_file.h"
 
-/* Runs that are ever merged at once. */
+/* The most runs that are merged at once */
 #define GPUSORT_SPILL_MAX_INPUTS	256
 
+/* The header of an extent */
 typedef struct GpusortSpillExtent
 {
-	int64		next;			/* of the same run; -1: none */
-	int64		used;			/* bytes that follow, of the run's stream */
+	int64		next;			/* number of the run's next extent; -1: none */
+	int64		used;			/* bytes of rows after the header */
 } GpusortSpillExtent;
 
 StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
@@ -38,62 +46,63 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 
 typedef struct GpusortSpillRun
 {
-	int64		first;			/* extent */
-	uint64		bytes;			/* of all its rows */
+	int64		first;			/* number of its first extent */
+	uint64		bytes;			/* bytes of all its rows */
 } GpusortSpillRun;
 
-/* A run being merged. */
+/* A run being merged */
 typedef struct GpusortSpillInput
 {
-	/* its current row; words is NULL when the run has ended */
-	const uint64 *words;
+	/* its current row */
+	const uint64 *words;		/* NULL: the run has no more rows */
 	MinimalTuple tuple;			/* NULL in a spill without tuples */
-	void	   *gathered;		/* the row's memory if not the buffer, or NULL */
+	void	   *gathered;		/* the row's own memory; NULL: it lies in the buffer */
 
-	char	   *buffer;			/* an extent */
-	char	   *next;			/* what was not looked at yet lies from here */
+	char	   *buffer;			/* one extent */
+	char	   *next;			/* rows not read yet: from here */
 	char	   *end;			/* to here */
-	int64		extent;			/* to be read after it; -1: none */
+	int64		extent;			/* number of the extent to read next; -1: none */
 } GpusortSpillInput;
 
 struct GpusortSpill
 {
-	MemoryContext cxt;			/* all of this, and the file's state */
+	MemoryContext cxt;			/* owns all memory of the spill */
 	GpusortSpillFile file;
-	Size		memory;
+	Size		memory;			/* bytes that buffers may take */
 	GpusortSpillCompare compare;
 	void	   *compare_arg;
-	bool		lossy;
+	bool		lossy;			/* compare is called for rows with equal words */
 
 	/* rows */
-	int			words;			/* of a key */
-	bool		has_tuples;		/* known from the first row on */
-	Size		words_bytes;
-	Size		head_bytes;		/* of a row's start that tells its length */
-	uint64		rows;			/* written by the caller */
-	uint64		bytes;			/* that they take */
+	int			words;			/* words of a key */
+	bool		has_tuples;		/* set by the first row */
+	Size		words_bytes;	/* bytes of a key */
+	Size		head_bytes;		/* bytes at the start of a row that give its length */
+	uint64		rows;			/* rows that the caller has written */
+	uint64		bytes;			/* bytes of these rows */
 
-	/* runs, in the order in which equal rows of theirs are returned */
+	/* runs; of equal rows, those of earlier runs come first */
 	GpusortSpillRun *runs;
 	int			nruns;
-	int			maxruns;
-	int			nwritten;		/* how many the caller wrote */
+	int			maxruns;		/* entries allocated */
+	int			nwritten;		/* runs that the caller has written */
 
-	/* the run being written, if one is open */
-	bool		out_open;
-	char	   *out_buffer;		/* an extent, header and all */
-	char	   *out_next;
-	char	   *out_end;
-	int64		out_extent;		/* where it will be; -1: the run's first, anywhere */
+	/* the run being written */
+	bool		out_open;		/* there is one */
+	char	   *out_buffer;		/* one extent, with its header */
+	char	   *out_next;		/* free part of the buffer: from here */
+	char	   *out_end;		/* to here */
+	int64		out_extent;		/* number of the extent that the buffer will be
+								 * written to; -1: not taken yet */
 	GpusortSpillRun out_run;
 
 	/* the merge */
-	int			nbuffers;
-	char	   *buffers;		/* NULL before */
-	GpusortSpillInput *inputs;	/* as many as buffers */
+	int			nbuffers;		/* the most runs that are merged at once */
+	char	   *buffers;		/* NULL before the merge begins */
+	GpusortSpillInput *inputs;	/* nbuffers of them */
 	int			ninputs;		/* runs being merged */
-	bool		returned;		/* the winner's row was handed out */
-	bool		reclaim;		/* extents that were read are free */
+	bool		returned;		/* the winner's row has been returned */
+	bool		reclaim;		/* extents are free after they have been read */
 	GpusortLoserTree tree;
 	GpusortLoser *losers;
 };
@@ -101,8 +110,9 @@ struct GpusortSpill
 /* ---- spill.c ---- */
 
 /*
- * A run that is the caller's or merged from others: opens it, adds a row and
- * returns the bytes it takes, closes it.  out_run is the run then.
+ * Write a run, of the caller's rows or merged from other runs: open it, add a row
+ * (returns the bytes that it takes), and close it.  out_run describes the run
+ * after it is closed.
  */
 extern void gpusort_spill_open_output(GpusortSpill *spill);
 extern Size gpusort_spill_put_row(GpusortSpill *spill, const uint64 *words, MinimalTuple tuple);

@@ -1,0 +1,26 @@
+# Allocating in a memory context (src/base/memory.c) when there is no memory, by
+# test/spill/memory_test.c: the session gives back the buffers that it keeps for
+# its next sort, and tries once more.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $module = $ENV{GPUSORT_TEST_MODULE} or die 'GPUSORT_TEST_MODULE is not set';
+
+my $node = PostgreSQL::Test::Cluster->new('memory');
+$node->init;
+$node->start;
+$node->safe_psql('postgres', "CREATE FUNCTION memory_retry(keep boolean) RETURNS text AS '$module' LANGUAGE C STRICT");
+
+my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT memory_retry(false)');
+like($stderr, qr/ERROR:  out of memory/, 'no memory, and no buffer is kept: an error');
+
+($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT memory_retry(true)');
+is("$stdout$stderr", '512 MB kept before, 0 MB after', 'no memory, and a buffer is kept: it is given back, and the allocation succeeds');
+
+$node->stop;
+done_testing();

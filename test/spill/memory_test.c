@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * memory_test.c
+ *		A SQL function that tests src/base/memory.c when memory is short.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "fmgr.h"
+#include "utils/builtins.h"
+
+#include "base/large_memory.h"
+#include "base/memory.h"
+
+PG_FUNCTION_INFO_V1(memory_retry);
+
+#define MB	((Size) 1024 * 1024)
+
+/* The address space of this process, in bytes */
+static rlim_t
+address_space(void)
+{
+	FILE	   *file = fopen("/proc/self/statm", "r");
+	unsigned long pages = 0;
+
+	if (file == NULL || fscanf(file, "%lu", &pages) != 1)
+		elog(ERROR, "could not read /proc/self/statm");
+	fclose(file);
+	return (rlim_t) pages * sysconf(_SC_PAGESIZE);
+}
+
+/*
+ * memory_retry(keep boolean) returns text
+ *
+ * Leaves the process 64 MB of address space, then allocates 256 MB in a memory
+ * context.  keep: keeps a buffer of 512 MB first, which the allocation has to
+ * give back to succeed.  Returns the megabytes kept before and after it.
+ */
+Datum
+memory_retry(PG_FUNCTION_ARGS)
+{
+	Size		size = 256 * MB;
+	struct rlimit before;
+	struct rlimit little;
+	Size		kept;
+	char	   *mem;
+
+	gpusort_memory_keep(1024 * MB);
+	if (PG_GETARG_BOOL(0))
+		gpusort_memory_free(gpusort_memory_alloc_pages(CurrentMemoryContext, 512 * MB), 512 * MB);
+	kept = gpusort_large_kept();
+
+	getrlimit(RLIMIT_AS, &before);
+	little = before;
+	little.rlim_cur = address_space() + 64 * MB;
+	if (setrlimit(RLIMIT_AS, &little) != 0)
+		elog(ERROR, "could not limit the address space: %m");
+	PG_TRY();
+	{
+		mem = gpusort_memory_alloc(CurrentMemoryContext, size);
+		mem[0] = mem[size - 1] = 1;
+		pfree(mem);
+	}
+	PG_FINALLY();
+	{
+		setrlimit(RLIMIT_AS, &before);
+	}
+	PG_END_TRY();
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%zu MB kept before, %zu MB after",
+											  kept / MB, gpusort_large_kept() / MB)));
+}
