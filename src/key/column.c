@@ -80,8 +80,8 @@ static const RowType row_types[] = {
 	{INETOID, GPUSORT_ROW_INET, 2, 63, 128, 0},
 };
 
-/* text and bpchar under ICU: 63 bits of weights, or of a 64-bit abbreviated key */
-static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
+/* text and bpchar under ICU: 127 bits of weights, or an abbreviated key of 64 bits */
+static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
 
 /* How a collation compares texts */
 typedef enum Comparer

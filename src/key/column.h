@@ -39,13 +39,13 @@
  *	int2								flag		17
  *	int4, date, oid, float4, enum		flag		33
  *	macaddr, tid						flag		49
- *	text and bpchar under ICU			flag		64 (a prefix)
  *	float8								code		64
  *	int8, time, timestamp, timestamptz,
  *	money, xid8, pg_lsn, macaddr8		crowded		64
  *	interval							flag		38 + 37
  *	timetz								flag		54 + 32
  *	numeric, inet						flag		64 + 64
+ *	text and bpchar under ICU			flag		64 + 64 (a prefix)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
  *	uuid								crowded		64 + 64
  *
@@ -93,7 +93,6 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_ENUM,			/* the label's enumsortorder, a float4 */
 	GPUSORT_ROW_MACADDR,
 	GPUSORT_ROW_TID,
-	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU: always a prefix */
 	/* code, one word */
 	GPUSORT_ROW_FLOAT8,
 	/* crowded, one word */
@@ -109,7 +108,8 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_NUMERIC,
 	GPUSORT_ROW_INTERVAL,
 	GPUSORT_ROW_TIMETZ,
-	GPUSORT_ROW_INET
+	GPUSORT_ROW_INET,
+	GPUSORT_ROW_ABBREVIATED		/* text and bpchar under ICU: always a prefix */
 } GpusortRowKind;
 
 /* The two values of plan "crowded" that share words */
@@ -172,12 +172,14 @@ extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, 
 extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
+/* The same for kind ABBREVIATED, whose two words are always a prefix. */
+extern void gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+
 /*
- * The same for kinds ENUM and ABBREVIATED, which have one word: returns it.
- * gpusort_rowenum_encode() raises an error if the label is not in pg_enum.
+ * The same for kind ENUM, which has one word: returns it.  Raises an error if
+ * the label is not in pg_enum.
  */
 extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
-extern uint64 gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value);
 
 /*
  * Set up what these two need, in the current memory context: column->ranks,

@@ -1,36 +1,59 @@
 /*-------------------------------------------------------------------------
  *
  * icu.c
- *		Words of texts under ICU collations, made without ICU's sort keys.
+ *		The first primary weights of a text under an ICU collation, made
+ *		without ICU's sort keys.
  *
- * ICU compares strings by the primary weights of their letters first: numbers
- * of 32 bits, one, several or none for a letter, and the same for all forms of
- * it, as A and á have that of a.  Where these sequences of numbers differ, they
- * decide, and the head of a longer one is less; all else is for ties (Unicode
- * Technical Standard #10, section 7; CollationCompare in ICU's sources).  So
- * words that order as the sequences do (icu_code.c) order as the
- * collation does wherever they differ.
+ * ICU gives each letter zero, one or more primary weights.  All forms of a
+ * letter have the same: A and á have the weight of a.  To compare two strings,
+ * ICU compares their sequences of primary weights first.  If the sequences
+ * differ, they decide, and a sequence sorts before any longer one that begins
+ * with it.  Accents and case decide only between equal sequences (Unicode
+ * Technical Standard #10, section 7; CollationCompare in ICU's sources).
  *
- * The sequence of a string is ICU's to tell.  But most characters always have
- * the same weights, whatever is beside them.  They are asked for once, and
- * then a string is a matter of looking up its bytes, at a tenth of the cost.
- * The exceptions are:
+ * A weight has 1 to 4 bytes, none of them zero.  No weight of a collation is
+ * the beginning of another weight: ICU's sort keys consist of these bytes, and
+ * rely on it (writeSortKeyUpToQuaternary in ICU's collationkeys.cpp).  A check of
+ * the 135 collations of ICU 72 found no exception.  So the bytes of a sequence,
+ * put one after the other and padded with zeros, compare by memcmp as the
+ * sequence does.  Any number of first bytes keeps that order wherever two
+ * strings differ, even if they end within a weight.
  *
- *	marks		that combine with what is before them, in any order.
- *	contractions	strings that have weights of their own (Czech ch), or
- *				characters that have other weights after some (Japanese ー).
- *				ICU lists them.  Looking up ends where the first two characters
- *				of one are side by side: only marks can come in between.
- *	others		beyond 16 bits, such as emoji.  ICU reads no more of these than
- *				it has to, either.
+ * The head of a string is the first 16 of these bytes: 16 letters of a-z, 8 of
+ * Cyrillic, or 5 Han characters.  ICU's sort keys are shorter for scripts whose
+ * weights share their first byte, which they store once for a stretch of
+ * letters, with an end mark.  A head does without this compression.
  *
- * Where one of these turns up, ICU reads on from the character before, until the
- * next one is none of them; that costs what ICU's sort key would.  A character
- * is looked at even when the word is complete, as it may change the last one.
+ * An arithmetic coder, which packed 11 letters into one word, was no faster than
+ * these plain bytes.  CPU time of an ORDER BY of 2 million rows by "en-x-icu", in
+ * ms, for the coder, two words of bytes, and one word of bytes: md5 580, 550 and
+ * 500; names with 65,000 different ones 1500, 1610 and 2540; names with 1.1
+ * million different ones 2040, 1350 and 2790; titles of 30 to 60 letters 2110,
+ * 1200 and 2470 (PostgreSQL 15.20, 2 cores of an AMD EPYC, medians of 5).  One
+ * word of bytes leaves too many ties.
  *
- * ICU's list takes milliseconds to make.  It is not asked for until so many
- * strings have been left to ICU that they took as long: the words are the same
- * in any case.
+ * ICU's collation elements, which tell the weights of any string, are slow.
+ * But most characters have the same weights in every string.  We ask ICU for
+ * them once and keep them in tables, at a tenth of the cost per string.  ICU
+ * must read the characters whose weights depend on their neighbors:
+ *
+ *	marks		Combining marks act on the character before them, in any order.
+ *	contractions	Strings that have weights of their own (Czech ch), and
+ *				characters whose weights depend on the one before (Japanese ー).
+ *				ICU lists them.  Look-up stops where the first two characters of
+ *				a listed string stand side by side.  That is enough, because
+ *				only marks can stand between the characters of a contraction.
+ *	others		Characters beyond 16 bits, such as emoji, to keep the tables
+ *				small.
+ *
+ * Where one of these turns up, ICU reads from the character before it up to a
+ * character that depends on none before it.  That part costs as much as ICU's
+ * sort key.  A character after a full head must be looked at, too, because it
+ * may change the weights of the last character.
+ *
+ * ICU takes milliseconds to list the contractions.  So the tables are made only
+ * after a number of bytes whose reading by ICU takes about as long.  The
+ * weights are the same with and without the tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,8 +70,8 @@ gpusort_icu_find(Oid collation)
 	return NULL;
 }
 
-uint64
-gpusort_icu_word(GpusortIcu *icu, const char *data, Size length)
+void
+gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head)
 {
 	pg_unreachable();
 }
@@ -60,68 +83,83 @@ gpusort_icu_word(GpusortIcu *icu, const char *data, Size length)
 #include "catalog/pg_collation.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "port/pg_bswap.h"
 #include "utils/memutils.h"
 #include "utils/pg_locale.h"
 
-#include "key/icu_code.h"
+/*
+ * ICU reads this many bytes before the tables are made.  A string counts
+ * STRING_BYTES more than it has, for the cost of starting ICU on it.
+ */
+#define BYTES_WITHOUT_TABLES	(512 * 1024)
+#define STRING_BYTES			16
 
-/* So many bytes are read before ICU's list is asked for; a string counts for some more. */
-#define UNLISTED_BYTES	(512 * 1024)
-#define STRING_BYTES	16
+/* ICU reads at least this many characters at a time, unless the string ends */
+#define MIN_ICU_CHARS		4
 
-/* Characters that ICU is given at a time, or more until they can be cut off */
-#define PIECE_CHARS		4
+/* A longer buffer, in UTF-16 units, is cut back to this size after use */
+#define MAX_KEPT_UNITS		4096
 
-/* UTF-16 units that a buffer for ICU to read keeps room for */
-#define MOST_KEPT_UNITS		4096
-
-/* Characters without weights that are looked up at a time, between looks at interrupts */
+/*
+ * After so many looked-up characters without weights ICU reads on, which checks
+ * for interrupts.
+ */
 #define MAX_IGNORED		256
 
-/* Flags of a character; the first two are those of contractions */
-#define CHAR_LATER		0x01
-#define CHAR_FIRST		0x02	/* CHAR_LATER << 1 */
-#define CHAR_EXACT		0x04	/* has one weight, with a cell of its own */
-#define CHAR_INEXACT	0x08	/* has one weight */
-#define CHAR_SEVERAL	0x10	/* has any number of them */
-#define CHAR_CONTEXT	0x20	/* has not always the same: only ICU can tell */
+/* Flags of a character.  append_by_table() shifts CHAR_FIRST to CHAR_LATER. */
+#define CHAR_LATER		0x01	/* is in a contraction, but not the first there */
+#define CHAR_FIRST		0x02	/* CHAR_LATER << 1: is the first of a contraction */
+#define CHAR_SEVERAL	0x04	/* has no weight, or more than one */
+#define CHAR_CONTEXT	0x08	/* its weights depend on its neighbors: ICU must read it */
 
+/* A character, or one weight of a character with CHAR_SEVERAL */
 typedef struct IcuChar
 {
-	uint32		primary;		/* its weight, or the place of these in expansions */
-	uint16		cell;			/* of this weight, or how many these are */
-	uint8		group;			/* of this cell */
-	uint8		flags;
+	uint32		weight;			/* the bytes of its weight, in memory order; with
+								 * CHAR_SEVERAL, index of its first weight in
+								 * expansions */
+	uint16		count;			/* bytes of the weight, 1 to 4; with CHAR_SEVERAL,
+								 * number of weights, 0 to GPUSORT_ICU_WEIGHTS */
+	uint16		flags;
 } IcuChar;
 
-/* Characters of 16 bits are kept in pages. */
+/* The bytes of a string's weights, as far as they have been appended */
+typedef struct Head
+{
+	int			used;			/* bytes so far: may exceed the head by 3 bytes of
+								 * its last weight */
+	uint8		bytes[GPUSORT_ICU_HEAD_BYTES + 4];	/* zeros after the used ones */
+} Head;
+
+/* The tables hold characters of 16 bits, in pages that are made when needed. */
 #define PAGE_CHARS		64
 #define PAGES			(0x10000 / PAGE_CHARS)
 #define CHAR_BITS_BYTES	(0x10000 / 8)
 
 struct GpusortIcu
 {
-	GpusortIcu *next;
-	MemoryContext cxt;			/* this is in it, and all that hangs on it */
-	bool		usable;
-	bool		listed;			/* ICU's list is there */
+	GpusortIcu *next;			/* in the list of all collations */
+	MemoryContext cxt;			/* holds this struct and all that it points to */
+	bool		usable;			/* false: gpusort_icu_find() returns NULL for it */
 	GpusortIcuReader reader;
-	GpusortIcuCode code;
-	uint16	   *buffer;			/* for ICU to read */
-	int32		buffer_size;	/* in UTF-16 units */
-	Size		unlisted;		/* bytes read so far without ICU's list */
+	uint16	   *buffer;			/* UTF-16 text for ICU to read */
+	int32		buffer_size;	/* of buffer, in UTF-16 units */
+	Size		bytes_read;		/* bytes of strings before the tables were made */
+	bool		has_tables;
 
-	/* What is known once there is a list */
-	uint8	   *firsts;			/* bits of characters that are first in one of its strings */
-	uint8	   *others;			/* likewise, that come later in one */
-	bool		jamo;			/* some of these are jamo, which Hangul's syllables are made of */
-	IcuChar    *expansions;		/* the weights of characters that have several, or none */
-	uint32		nexpansions;
-	uint32		max_expansions;
-	IcuChar    *pages[PAGES];	/* NULL until one is needed; the first two are side by side */
+	/* The tables, once has_tables is set */
+	uint8	   *firsts;			/* a bit for each UTF-16 unit: is first in a contraction */
+	uint8	   *laters;			/* a bit for each UTF-16 unit: comes later in one */
+	bool		jamo_contract;	/* there are contractions of jamo, which Hangul
+								 * syllables decompose into */
+	IcuChar    *expansions;		/* the weights of characters with CHAR_SEVERAL */
+	uint32		nexpansions;	/* weights in use */
+	uint32		max_expansions; /* weights allocated */
+	IcuChar    *pages[PAGES];	/* PAGE_CHARS characters each, or NULL; the first
+								 * two, ASCII, are one array */
 };
 
-/* All collations that were looked for, whether usable or not. */
+/* All collations that gpusort_icu_find() was asked for, usable or not */
 static GpusortIcu *collations;
 
 GpusortIcu *
@@ -148,26 +186,32 @@ gpusort_icu_find(Oid collation)
 	icu->buffer_size = 64;
 	icu->buffer = palloc(icu->buffer_size * sizeof(uint16));
 	icu->usable = gpusort_icu_open(&icu->reader);
-	if (icu->usable)
-		gpusort_icu_divide(&icu->reader, &icu->code);
 	MemoryContextSwitchTo(old);
+	/* an error above frees the context with its parent */
 	MemoryContextSetParent(cxt, TopMemoryContext);
 	icu->next = collations;
 	collations = icu;
 	return icu->usable ? icu : NULL;
 }
 
-/* What there is to know of a weight, as if it were a character's. */
+/* Returns a character with one weight. */
 static inline IcuChar
-describe_weight(const GpusortIcuCode *code, uint32 primary)
+char_of_weight(uint32 primary)
 {
-	int			cell = gpusort_icucode_cell(code, primary);
+	int			count = (primary & 0xFF) != 0 ? 4 :
+		(primary & 0xFF00) != 0 ? 3 :
+		(primary & 0xFF0000) != 0 ? 2 : 1;
 
-	return (IcuChar) {primary, cell, code->cells[cell].group,
-		code->cells[cell].exact ? CHAR_EXACT : CHAR_INEXACT};
+	return (IcuChar) {pg_hton32(primary), count, 0};
 }
 
-/* Asks ICU for a character. */
+static inline bool
+has_bit(const uint8 *bits, uint32 unit)
+{
+	return (bits[unit / 8] & 1 << unit % 8) != 0;
+}
+
+/* Asks ICU for the weights of a character of 16 bits. */
 static IcuChar
 describe_char(GpusortIcu *icu, uint32 character)
 {
@@ -176,31 +220,31 @@ describe_char(GpusortIcu *icu, uint32 character)
 	int			count;
 
 	if (gpusort_icu_interacts(character) ||
-		(icu->jamo && character >= 0xAC00 && character < 0xD7A4) ||
+		(icu->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
 		(count = gpusort_icu_weights(&icu->reader, character, weights)) > GPUSORT_ICU_WEIGHTS)
 	{
 		result.flags = CHAR_CONTEXT;
 		return result;
 	}
 	if (count == 1)
-		result = describe_weight(&icu->code, weights[0]);
+		result = char_of_weight(weights[0]);
 	else
 	{
 		if (icu->nexpansions + count > icu->max_expansions)
 		{
-			/* a character has fewer weights than there is room for at first */
+			/* twice the room is enough: count is less than the first allocation */
 			icu->expansions = repalloc(icu->expansions, icu->max_expansions * 2 * sizeof(IcuChar));
 			icu->max_expansions *= 2;
 		}
-		result.primary = icu->nexpansions;
-		result.cell = count;
+		result.weight = icu->nexpansions;
+		result.count = count;
 		result.flags = CHAR_SEVERAL;
 		for (int i = 0; i < count; i++)
-			icu->expansions[icu->nexpansions++] = describe_weight(&icu->code, weights[i]);
+			icu->expansions[icu->nexpansions++] = char_of_weight(weights[i]);
 	}
-	if (icu->firsts[character / 8] & 1 << character % 8)
+	if (has_bit(icu->firsts, character))
 		result.flags |= CHAR_FIRST;
-	if (icu->others[character / 8] & 1 << character % 8)
+	if (has_bit(icu->laters, character))
 		result.flags |= CHAR_LATER;
 	return result;
 }
@@ -213,30 +257,30 @@ fill_page(GpusortIcu *icu, int page, IcuChar *chars)
 	icu->pages[page] = chars;
 }
 
-/* Asks for ICU's list, from which on strings are looked up. */
+/* Asks ICU for the contractions and begins the tables. */
 static pg_noinline void
-make_list(GpusortIcu *icu)
+make_tables(GpusortIcu *icu)
 {
 	uint8	   *bits = MemoryContextAllocZero(icu->cxt, 2 * CHAR_BITS_BYTES);
 	IcuChar    *ascii;
 
 	icu->firsts = bits;
-	icu->others = bits + CHAR_BITS_BYTES;
-	gpusort_icu_contractions(&icu->reader, icu->firsts, icu->others);
+	icu->laters = bits + CHAR_BITS_BYTES;
+	gpusort_icu_contractions(&icu->reader, icu->firsts, icu->laters);
 	for (int jamo = 0x1100; jamo < 0x1200; jamo += 8)
-		icu->jamo |= icu->firsts[jamo / 8] != 0 || icu->others[jamo / 8] != 0;
+		icu->jamo_contract |= icu->firsts[jamo / 8] != 0 || icu->laters[jamo / 8] != 0;
 	icu->nexpansions = 0;
 	icu->max_expansions = 256;
 	icu->expansions = MemoryContextAlloc(icu->cxt, icu->max_expansions * sizeof(IcuChar));
 	ascii = MemoryContextAlloc(icu->cxt, 2 * PAGE_CHARS * sizeof(IcuChar));
 	fill_page(icu, 0, ascii);
 	fill_page(icu, 1, ascii + PAGE_CHARS);
-	icu->listed = true;
+	icu->has_tables = true;
 }
 
 /*
- * The code point at *at, which is moved past it.  What is no UTF-8, which a
- * server may be made to store, is as many U+FFFD as ICU reads.
+ * Returns the code point at *at and moves *at past it.  Invalid UTF-8, which a
+ * server can be made to store, decodes to U+FFFD, to as many of them as in ICU.
  */
 static inline uint32
 read_char(const unsigned char **at, const unsigned char *end)
@@ -250,7 +294,10 @@ read_char(const unsigned char **at, const unsigned char *end)
 	return character;
 }
 
-/* The character that begins at *at, which is moved past it; NULL if it is not of 16 bits. */
+/*
+ * Returns the table's entry of the character at *at and moves *at past it.
+ * Returns NULL for a character beyond 16 bits, which is in no table.
+ */
 static inline const IcuChar *
 look_up(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 {
@@ -267,62 +314,75 @@ look_up(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 	return &icu->pages[character / PAGE_CHARS][character % PAGE_CHARS];
 }
 
-/* Appends one weight. */
-static inline void
-append_weight(GpusortIcu *icu, GpusortIcuWord *word, const IcuChar *weight)
+/*
+ * Writes a weight behind the first used bytes of a head that is not full, and
+ * returns how many are used then.
+ */
+static inline int
+append_weight(uint8 *bytes, int used, const IcuChar *weight)
 {
-	if (likely(weight->flags & CHAR_EXACT))
-		gpusort_icucode_append(&icu->code, word, weight->cell, weight->group);
-	else
-		gpusort_icucode_append_inexact(&icu->code, word, weight->cell, weight->primary);
+	/* four bytes at once: those past the weight are zeros */
+	memcpy(bytes + used, &weight->weight, sizeof(weight->weight));
+	return used + weight->count;
 }
 
 /*
- * Looks up characters.  True when the word is complete.  If not, ICU has to
- * read on from *at, with *word as it is then.
+ * Appends weights from the tables, of the characters from *at on.
+ *
+ * Returns true when the head is complete: it is full, or the string has ended.
+ * Otherwise ICU must read on from *at, which is the character before the one
+ * that stopped the look-up.  The head then has the weights of all characters
+ * before *at.
  */
 static bool
-append_by_chars(GpusortIcu *icu, GpusortIcuWord *word, const unsigned char **at, const unsigned char *end)
+append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const unsigned char *end)
 {
-	GpusortIcuWord now = *word;	/* *word and *at are before the last character */
 	const unsigned char *next = *at;
-	uint8		before = 0;		/* this one's flags */
-	int			ignored = 0;
+	int			used = head->used;	/* including the weights of the character at *at */
+	uint8		flags_before = 0;	/* of the character at *at */
+	int			ignored = 0;	/* characters without weights so far */
 
 	while (next < end)
 	{
 		const unsigned char *begin = next;
 		const IcuChar *c = look_up(icu, &next, end);
 
-		if (unlikely(c == NULL || ((c->flags & CHAR_CONTEXT) | (c->flags & CHAR_LATER & before >> 1)) != 0))
+		if (unlikely(c == NULL ||
+					 ((c->flags & CHAR_CONTEXT) | (c->flags & CHAR_LATER & flags_before >> 1)) != 0))
+		{
+			memset(head->bytes + head->used, 0, sizeof(head->bytes) - head->used);
 			return false;
-		/* not before: this one might have been part of the last */
-		if (gpusort_icucode_full(&now))
+		}
+		/* no earlier: this character could have changed the weights of the one at *at */
+		if (used >= GPUSORT_ICU_HEAD_BYTES)
 			break;
-		*word = now;
+		head->used = used;
 		*at = begin;
-		before = c->flags;
+		flags_before = c->flags;
 		if (likely((c->flags & CHAR_SEVERAL) == 0))
-			append_weight(icu, &now, c);
-		else if (c->cell == 0 && ignored++ == MAX_IGNORED)
+			used = append_weight(head->bytes, used, c);
+		else if (c->count == 0 && ignored++ == MAX_IGNORED)
 			return false;
 		else
 		{
-			for (int i = 0; i < c->cell && !gpusort_icucode_full(&now); i++)
-				append_weight(icu, &now, &icu->expansions[c->primary + i]);
+			for (int i = 0; i < c->count && used < GPUSORT_ICU_HEAD_BYTES; i++)
+				used = append_weight(head->bytes, used, &icu->expansions[c->weight + i]);
 		}
 	}
-	*word = now;
+	head->used = used;
 	return true;
 }
 
-/* Puts a code point behind the first n units of the buffer.  How many are there then. */
+/*
+ * Puts a code point behind the first n units of the buffer, which grows if
+ * needed.  Returns the number of units then.
+ */
 static int32
 put_char(GpusortIcu *icu, int32 n, uint32 character)
 {
 	if (n + 2 > icu->buffer_size)
 	{
-		/* a text has less than 2^30 bytes */
+		/* an int32 is enough: a text has less than 2^30 bytes */
 		icu->buffer = repalloc_huge(icu->buffer, (Size) icu->buffer_size * 2 * sizeof(uint16));
 		icu->buffer_size *= 2;
 	}
@@ -337,83 +397,87 @@ put_char(GpusortIcu *icu, int32 n, uint32 character)
 }
 
 /*
- * The flags of the character that begins at *at, which is moved past it, as far
- * as they tell where ICU may stop.
+ * Returns CHAR_CONTEXT and CHAR_LATER of the character at *at, which tell
+ * whether ICU may stop before it, and moves *at past it.
  */
 static inline uint8
-look_for_cut(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
+read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 {
 	const unsigned char *begin = *at;
 	const IcuChar *c = look_up(icu, at, end);
 	uint32		character;
-	uint32		unit;
 
 	if (c != NULL)
 		return c->flags;
-	/* beyond 16 bits: in a string of ICU's list, its units come later */
+	/* the contractions list a character beyond 16 bits by its UTF-16 units */
 	character = read_char(&begin, end);
-	unit = 0xD7C0 + (character >> 10);
 	return (gpusort_icu_interacts(character) ? CHAR_CONTEXT : 0) |
-		(icu->others[unit / 8] & 1 << unit % 8 ? CHAR_LATER : 0);
+		(has_bit(icu->laters, 0xD7C0 + (character >> 10)) ? CHAR_LATER : 0);
 }
 
 /*
- * Has ICU read on, up to where no character acts across the cut.  True when the
- * word is complete.
+ * Appends weights that ICU reads, of the characters from *at on.  Stops between
+ * two characters that do not depend on each other, and moves *at there; without
+ * the tables, only at the end of the string.
+ *
+ * Returns true when the head is complete: it is full, or the string has ended.
  */
 static bool
-append_by_icu(GpusortIcu *icu, GpusortIcuWord *word, const unsigned char **at, const unsigned char *end)
+append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsigned char *end)
 {
 	int32		n = 0;
 	uint32		primary;
-	bool		plain = false;	/* the last character depends on none */
+	bool		independent = false;	/* the last character in the buffer has no CHAR_CONTEXT */
 
 	for (int chars = 0; *at < end; chars++)
 	{
 		const unsigned char *next = *at;
-		uint8		flags = icu->listed ? look_for_cut(icu, &next, end) : CHAR_CONTEXT;
+		uint8		flags = icu->has_tables ? read_flags(icu, &next, end) : CHAR_CONTEXT;
 		bool		context = (flags & CHAR_CONTEXT) != 0;
 
-		if (chars >= PIECE_CHARS && plain && !context && !(flags & CHAR_LATER))
+		if (chars >= MIN_ICU_CHARS && independent && !context && !(flags & CHAR_LATER))
 			break;
-		plain = !context;
+		independent = !context;
 		n = put_char(icu, n, read_char(at, end));
 	}
 	CHECK_FOR_INTERRUPTS();
 	gpusort_icu_start(&icu->reader, icu->buffer, n);
-	while (!gpusort_icucode_full(word) && (primary = gpusort_icu_next(&icu->reader)) != 0)
+	while (head->used < GPUSORT_ICU_HEAD_BYTES && (primary = gpusort_icu_next(&icu->reader)) != 0)
 	{
-		IcuChar		weight = describe_weight(&icu->code, primary);
+		IcuChar		weight = char_of_weight(primary);
 
-		append_weight(icu, word, &weight);
+		head->used = append_weight(head->bytes, head->used, &weight);
 	}
-	/* no text's buffers are kept, here or in ICU, that are much larger than others' */
-	if (n > MOST_KEPT_UNITS)
+	/* a single long text must not leave a large buffer here and in ICU */
+	if (n > MAX_KEPT_UNITS)
 	{
-		icu->buffer = repalloc(icu->buffer, MOST_KEPT_UNITS * sizeof(uint16));
-		icu->buffer_size = MOST_KEPT_UNITS;
+		icu->buffer = repalloc(icu->buffer, MAX_KEPT_UNITS * sizeof(uint16));
+		icu->buffer_size = MAX_KEPT_UNITS;
 		gpusort_icu_start(&icu->reader, icu->buffer, 0);
 	}
-	return *at == end || gpusort_icucode_full(word);
+	return *at == end || head->used >= GPUSORT_ICU_HEAD_BYTES;
 }
 
-uint64
-gpusort_icu_word(GpusortIcu *icu, const char *data, Size length)
+void
+gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head)
 {
 	const unsigned char *at = (const unsigned char *) data;
 	const unsigned char *end = at + length;
-	GpusortIcuWord word = gpusort_icucode_start(&icu->code);
+	Head		made = {0};
 
-	if (unlikely(!icu->listed))
+	if (unlikely(!icu->has_tables))
 	{
-		icu->unlisted += STRING_BYTES + length;
-		if (icu->unlisted > UNLISTED_BYTES)
-			make_list(icu);
+		icu->bytes_read += STRING_BYTES + length;
+		if (icu->bytes_read > BYTES_WITHOUT_TABLES)
+			make_tables(icu);
 	}
-	while (!(icu->listed && append_by_chars(icu, &word, &at, end)) &&
-		   !append_by_icu(icu, &word, &at, end))
-		 /* on with the next piece */ ;
-	return word.low;
+	while (!(icu->has_tables && append_by_table(icu, &made, &at, end)) &&
+		   !append_by_icu(icu, &made, &at, end))
+		 /* the tables again */ ;
+
+	memcpy(head, made.bytes, GPUSORT_ICU_HEAD_BYTES);
+	head[0] = pg_ntoh64(head[0]);
+	head[1] = pg_ntoh64(head[1]);
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

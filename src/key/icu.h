@@ -1,26 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * icu.h
- *		Words of texts under ICU collations, made without ICU's sort keys.
+ *		The first primary weights of a text under an ICU collation.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_KEY_ICU_H
 #define GPUSORT_KEY_ICU_H
 
+/* Bytes of weights that gpusort_icu_head() returns */
+#define GPUSORT_ICU_HEAD_BYTES	16
+
+/* One ICU collation, with tables of its characters' weights */
 typedef struct GpusortIcu GpusortIcu;
 
 /*
- * What is known of a collation in this backend, which keeps it.  NULL if it is
- * not one of ICU's, or one that words cannot be made for here; the same in all
- * backends of a server, as are the words.
+ * Returns the tables of a collation.  They live until the backend exits, and
+ * must not be freed.  Returns NULL if the collation is not ICU's, the server's
+ * encoding is not UTF-8, or the collation has settings that key/icu_read.c does
+ * not support.  All backends of a server get the same answer.
+ *
+ * Raises an error if the collation does not exist or memory runs out.
  */
 extern GpusortIcu *gpusort_icu_find(Oid collation);
 
 /*
- * The word of a string in the server's encoding, below 2^63.  Of two strings
- * of different words, the collation has the one of the lesser word first.
+ * Sets head[0] and head[1] to the first 16 bytes of the primary weights of a
+ * string, most significant byte first.  Zeros follow if the weights have fewer
+ * bytes.  The string has length bytes in the server's encoding, which is UTF-8,
+ * and may hold invalid bytes.
+ *
+ * If the heads of two strings differ, the collation sorts the string with the
+ * lesser head first.  If they are equal, the strings may still differ.  All
+ * backends of a server make the same heads.
+ *
+ * Raises ICU's errors.  May be interrupted if the string holds characters that
+ * only ICU can read.
  */
-extern uint64 gpusort_icu_word(GpusortIcu *icu, const char *data, Size length);
+extern void gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head);
 
 #endif							/* GPUSORT_KEY_ICU_H */

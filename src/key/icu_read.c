@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * icu_read.c
- *		What ICU tells of a collation and its strings.
+ *		Reading primary weights and contractions of a collation from ICU.
  *
- * ICU's collation elements have a string's primary weights, but as they are
- * before two of the collation's settings are applied, which is done here:
+ * ICU's collation elements contain the primary weights of a string, but without
+ * two settings of the collation, which this file applies:
  *
- *	shifted		Punctuation is ignored: weights up to the "variable top".
- *	reordering	Scripts change places, as Cyrillic goes before Latin for
- *				Russian.  The first bytes of their weights change by as much.
+ *	shifted		The collation ignores punctuation: the weights up to the
+ *				"variable top".
+ *	reordering	Scripts change places, as Cyrillic sorts before Latin for
+ *				Russian.  Each script adds its own number to the first byte of
+ *				its weights.
  *
- * A collation that compares digits as numbers is not taken: their weights depend
- * on how many there are.
+ * A collation that compares digits as numbers is refused, because the weights of
+ * digits then depend on how many stand together.
  *
- * The functions are those of the library that the server has loaded, which may
- * be another one than that of the headers.  They have its version in their
- * names, and are referenced weakly: without them, no collation is taken.
+ * PostgreSQL has loaded the ICU library, whose version may differ from that of
+ * the headers here.  ICU's functions have the version in their names.  So this
+ * file references them weakly, and without them refuses all collations.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,40 +41,11 @@
 #define WEAK(function)	extern __typeof__(function) function __attribute__((weak));
 FUNCTIONS(WEAK)
 
-/* A noncharacter: before a character, it makes the first weight of its script. */
+/* This noncharacter, before any character of a script, has the script's first weight. */
 #define SCRIPT_START	0xFDD1
 
-#define LEAD_SEPARATOR	0x02	/* first byte of U+FFFE's weight, which separates fields */
-#define UNASSIGNED		0xFE00	/* where the weights of scripts end */
-
-/*
- * Letters, digits and signs that are likely, and how likely beside others of
- * their kind.  What is missing takes a longer part of the word, but no harm is
- * done to the order.
- */
-static const struct
-{
-	uint16		first;
-	uint16		last;
-	uint8		share;
-}			frequent_chars[] =
-{
-	{' ', ' ', 64}, {'!', '/', 8}, {':', '@', 4}, {'[', '`', 4}, {'{', '~', 4},
-	{'0', '9', 16},
-	{'a', 'z', 16}, {0xC0, 0x17F, 4},	/* Latin */
-	{0x3B1, 0x3C9, 16},			/* Greek */
-	{0x430, 0x45F, 16},			/* Cyrillic */
-	{0x561, 0x586, 16},			/* Armenian */
-	{0x5D0, 0x5EA, 16},			/* Hebrew */
-	{0x621, 0x64A, 16}, {0x67E, 0x6CC, 4},	/* Arabic */
-	{0x905, 0x94D, 16},			/* Devanagari */
-	{0xE01, 0xE45, 16},			/* Thai */
-	{0x10D0, 0x10F0, 16},		/* Georgian */
-	{0x1100, 0x1112, 16}, {0x1161, 0x1175, 16}, {0x11A8, 0x11C2, 16},	/* Hangul */
-	{0x3042, 0x3093, 4},		/* Kana, beside Han's hundreds */
-};
-
-#define MAX_FREQUENT	1024
+#define LEAD_SEPARATOR	0x02	/* first byte of the weight of U+FFFE, which separates fields */
+#define UNASSIGNED		0xFE00	/* upper half of the weight where the scripts' weights end */
 
 static bool
 functions_found(void)
@@ -110,7 +83,7 @@ gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n)
 	read_element(reader);
 }
 
-/* A weight as it is after reordering. */
+/* Applies reordering to a weight. */
 static inline uint32
 reorder(const GpusortIcuReader *reader, uint32 primary)
 {
@@ -122,8 +95,9 @@ reorder(const GpusortIcuReader *reader, uint32 primary)
 }
 
 /*
- * An element has the upper half of a weight, and may have a continuation, told
- * by bits that no other one has, with the lower half.
+ * An element holds the upper half of a weight.  If the lower half is not zero,
+ * the next element holds it.  Such a second element has both bits of 0xC0 set,
+ * and no other element has.
  */
 uint32
 gpusort_icu_next(GpusortIcuReader *reader)
@@ -144,7 +118,7 @@ gpusort_icu_next(GpusortIcuReader *reader)
 	return 0;
 }
 
-/* All weights of n units, as gpusort_icu_weights() has them of a character. */
+/* Does for a text of n units what gpusort_icu_weights() does for a character. */
 static int
 read_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
 {
@@ -157,7 +131,7 @@ read_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weig
 	return count;
 }
 
-/* The first byte of a sort key, to which reordering is applied. */
+/* Returns the first byte of ICU's sort key, in which scripts are reordered. */
 static uint8
 sort_key_lead(const GpusortIcuReader *reader, const uint16 *text, int32 n)
 {
@@ -175,7 +149,7 @@ gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint32 *weights)
 	return read_weights(reader, &text, 1, weights);
 }
 
-/* Begins a range, if its shift is not the last one's.  False if there are too many. */
+/* Begins a range, unless the last one has the same shift.  False if the array is full. */
 static bool
 add_range(GpusortIcuReader *reader, uint16 start, uint8 shift)
 {
@@ -188,8 +162,9 @@ add_range(GpusortIcuReader *reader, uint16 start, uint8 shift)
 }
 
 /*
- * Learns where the scripts go, from the sort keys of their first weights, which
- * have been reordered.  False if that cannot be told.
+ * Finds out by how much each script moves.  The sort key of a script's first
+ * weight begins with the weight's first byte after the move.  Returns false if
+ * that does not work for this collation.
  */
 static bool
 read_reordering(GpusortIcuReader *reader)
@@ -198,7 +173,8 @@ read_reordering(GpusortIcuReader *reader)
 	UErrorCode	status = U_ZERO_ERROR;
 	int32_t		ncodes = ucol_getReorderCodes(reader->collator, codes, lengthof(codes), &status);
 	int32_t		scripts = u_getIntPropertyMaxValue(UCHAR_SCRIPT);
-	uint32	   *starts;			/* two bytes of each script's first weight, and one of its key */
+	uint32	   *starts;			/* the first two bytes of each script's first
+								 * weight << 8, and the first byte of its sort key */
 	int			nstarts = 0;
 
 	reader->nranges = 0;
@@ -207,10 +183,10 @@ read_reordering(GpusortIcuReader *reader)
 		return false;
 	if (ncodes == 0)
 		return true;
-	/* rules might have put weights between the scripts */
+	/* a collation with rules of its own might have weights between the scripts */
 	if (ucol_getLocaleByType(reader->collator, ULOC_ACTUAL_LOCALE, &status) == NULL || U_FAILURE(status))
 		return false;
-	/* spaces and the like, which are no scripts, stay in front unless these name them */
+	/* groups that are not scripts, such as spaces, stay in front unless named here */
 	for (int i = 0; i < ncodes; i++)
 	{
 		if (codes[i] >= UCOL_REORDER_CODE_FIRST)
@@ -244,7 +220,7 @@ read_reordering(GpusortIcuReader *reader)
 	if (!add_range(reader, UNASSIGNED, 0))
 		return false;
 
-	/* believe it if it is true of a sample */
+	/* check the ranges with every 97th character */
 	for (uint32 character = 0x20; character < 0xD800; character += 97)
 	{
 		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
@@ -293,71 +269,6 @@ gpusort_icu_open(GpusortIcuReader *reader)
 	return U_SUCCESS(status) && read_reordering(reader);
 }
 
-/* The first byte of a character's weight */
-static uint8
-lead_of(GpusortIcuReader *reader, uint32 character)
-{
-	uint32		weights[GPUSORT_ICU_WEIGHTS + 1] = {0};
-
-	gpusort_icu_weights(reader, character, weights);
-	return weights[0] >> 24;
-}
-
-/* Makes a group of the first bytes from one to another, of which it has the name. */
-static void
-make_group(GpusortIcuCode *code, uint8 group, int from, int to)
-{
-	for (int byte = from; byte <= to; byte++)
-		code->group[byte] = group;
-}
-
-void
-gpusort_icu_divide(GpusortIcuReader *reader, GpusortIcuCode *code)
-{
-	GpusortIcuFrequent frequent[MAX_FREQUENT];
-	int			n = 0;
-	uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
-	uint8		latin = lead_of(reader, 'a');
-	uint8		kana = lead_of(reader, 0x3042);
-
-	code->cxt = CurrentMemoryContext;
-	for (int byte = 0; byte < 256; byte++)
-	{
-		code->group[byte] = byte;
-		code->share[byte] = 1;
-	}
-	make_group(code, GPUSORT_ICU_COMMON, 0, lead_of(reader, '0'));
-	make_group(code, GPUSORT_ICU_DIGITS, lead_of(reader, '0'), lead_of(reader, '9'));
-	/* a letter of Latin has a first byte of its own */
-	make_group(code, latin, latin, lead_of(reader, 'z'));
-	code->major = latin;
-	/* Han has some or dozens, unevenly, and weights of two bytes or three; it goes with kana */
-	for (uint32 character = 0x4E00; character < 0xA000; character += 100)
-	{
-		if (gpusort_icu_weights(reader, character, weights) == 1)
-		{
-			int			byte = weights[0] >> 24;
-
-			code->group[byte] = kana;
-			code->share[byte] = Min(code->share[byte] + 2, 255);
-			code->third[kana] = (weights[0] & 0xFF00) != 0;
-		}
-	}
-
-	for (int range = 0; range < lengthof(frequent_chars); range++)
-	{
-		for (uint32 character = frequent_chars[range].first; character <= frequent_chars[range].last; character++)
-		{
-			if (gpusort_icu_weights(reader, character, weights) == 1)
-			{
-				Assert(n < MAX_FREQUENT);
-				frequent[n++] = (GpusortIcuFrequent) {weights[0], frequent_chars[range].share};
-			}
-		}
-	}
-	gpusort_icucode_begin(code, frequent, n);
-}
-
 bool
 gpusort_icu_interacts(uint32 character)
 {
@@ -373,7 +284,7 @@ set_bit(uint8 *bits, uint16 character)
 }
 
 void
-gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *others)
+gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters)
 {
 	UErrorCode	status = U_ZERO_ERROR;
 	USet	   *set = uset_openEmpty();
@@ -389,18 +300,18 @@ gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *o
 
 		if (status == U_BUFFER_OVERFLOW_ERROR)
 		{
-			/* nothing was copied */
+			/* length is the string's; uset_getItem() has copied nothing */
 			status = U_ZERO_ERROR;
 			string = palloc(length * sizeof(UChar));
 			uset_getItem(set, i, &start, &end, string, length, &status);
 		}
 		if (U_SUCCESS(status) && length >= 2)
 		{
-			/* else ICU is asked for them in any case */
+			/* ICU reads the characters that interact anyway */
 			if (!gpusort_icu_interacts(string[0]) && !gpusort_icu_interacts(string[1]))
 				set_bit(firsts, string[0]);
 			for (int32 unit = 1; unit < length; unit++)
-				set_bit(others, string[unit]);
+				set_bit(laters, string[unit]);
 		}
 		if (string != short_string)
 			pfree(string);

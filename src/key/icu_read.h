@@ -1,14 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * icu_read.h
- *		What ICU tells of a collation and its strings.
+ *		Reading primary weights and contractions of a collation from ICU.
+ *
+ * key/icu.c says what primary weights are.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_KEY_ICU_READ_H
 #define GPUSORT_KEY_ICU_READ_H
 
-/* pg_locale.h needs ICU's headers, which PostgreSQL's packages do not bring along. */
+/*
+ * utils/pg_locale.h needs ICU's headers, which PostgreSQL's development packages
+ * do not depend on.
+ */
 #if defined(USE_ICU) && defined(__has_include)
 #if __has_include(<unicode/ucol.h>)
 #define GPUSORT_HAVE_ICU
@@ -20,72 +25,81 @@
 #include <unicode/ucol.h>
 #include <unicode/ucoleitr.h>
 
-#include "key/icu_code.h"
-
-/* Where reordering takes scripts: weights from one on, up to the next one's */
+/*
+ * A range of weights that script reordering moves together.  It ends where the
+ * next range starts.
+ */
 typedef struct GpusortIcuRange
 {
-	uint16		start;			/* upper half of the first weight */
-	uint8		shift;			/* is added to the first byte, modulo 256 */
+	uint16		start;			/* upper two bytes of its first weight, before the move */
+	uint8		shift;			/* added to the first byte of a weight, modulo 256 */
 } GpusortIcuRange;
 
 #define GPUSORT_ICU_RANGES	64
 
-/* What reads strings under a collation */
+/* Reads strings under one collation */
 typedef struct GpusortIcuReader
 {
-	UCollator  *collator;		/* the server's, which it keeps for good */
+	UCollator  *collator;		/* PostgreSQL's, which lives until the backend exits */
 	UCollationElements *elements;
-	int32_t		ahead;			/* the element to come */
-	uint32		ignored;		/* weights up to this one do not count, but for U+FFFE's */
+	int32_t		ahead;			/* the next collation element, already read */
+	uint32		ignored;		/* weights up to this one do not count, except that of
+								 * U+FFFE */
 	int			nranges;
-	GpusortIcuRange ranges[GPUSORT_ICU_RANGES]; /* ascending; the first one starts at 0 */
+	GpusortIcuRange ranges[GPUSORT_ICU_RANGES]; /* ascending; the first starts at 0 */
 } GpusortIcuReader;
 
-/* The most weights of one character are 18; what has more is read in context. */
+/*
+ * Most weights that gpusort_icu_weights() returns.  The longest in ICU 72 are
+ * 18; a character with more than 32 is read by ICU each time.
+ */
 #define GPUSORT_ICU_WEIGHTS		32
 
 /*
- * Begins to read under a collation of which reader->collator is set, and goes
- * on until the current memory context is reset.  False if ICU's functions are
- * not there, or the collation has settings that are not followed here.
+ * Prepares to read under reader->collator, which the caller has set.  The reader
+ * works until the current memory context is reset, which frees ICU's part.
+ * Returns false if the loaded ICU lacks one of the functions used here, or the
+ * collation has a setting that is not supported: numeric, or a reordering that
+ * cannot be read.
  */
 extern bool gpusort_icu_open(GpusortIcuReader *reader);
 
 /*
- * Divides the collation's weights into groups and cells of a code, in the
- * current memory context.  It is the same in all backends of a server.
- */
-extern void gpusort_icu_divide(GpusortIcuReader *reader, GpusortIcuCode *code);
-
-/*
- * Begins to read a copy of n units of UTF-16: gpusort_icu_next() returns their
- * primary weights, as the collation compares them, and 0 at the end.  Both
- * raise ICU's errors.
+ * gpusort_icu_start() begins to read n UTF-16 units of text, of which ICU makes
+ * a copy.  gpusort_icu_next() then returns one primary weight at a time, in the
+ * order and with the values that the collation compares, and 0 at the end of the
+ * text.  A weight with less than 4 bytes has them in its upper bits.
+ *
+ * Both raise ICU's errors.
  */
 extern void gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n);
 extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
 
 /*
- * The weights of a character of 16 bits that stands alone; how many there are,
- * or GPUSORT_ICU_WEIGHTS + 1 for more.
+ * Stores the weights of a character of 16 bits that stands alone.  Returns their
+ * number, or GPUSORT_ICU_WEIGHTS + 1 if there are more than GPUSORT_ICU_WEIGHTS.
+ * The array has room for GPUSORT_ICU_WEIGHTS + 1 weights.  Raises ICU's errors.
  */
 extern int	gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint32 *weights);
 
 /*
- * Whether a character's weights may depend on others by its own nature: one
- * that combines with, or changes places with, what is in front of it; a half of
- * one beyond 16 bits; a noncharacter, which CLDR begins its own strings with.
+ * Is a character of a kind whose weights may depend on its neighbors in every
+ * collation?  That is a character that combines or is reordered with the one
+ * before it, one half of a surrogate pair, or one of the noncharacters that
+ * begin CLDR's special strings (U+FDD0 to U+FDEF).
  */
 extern bool gpusort_icu_interacts(uint32 character);
 
 /*
- * Sets the bits of UTF-16 units that are first, and of those that come later,
- * in the strings that have weights of their own, and in those made of a context
- * and of what has other weights after it.  A first one is left out where it or
- * the second is of the above kind.  8 kB each.
+ * Marks the UTF-16 units of the collation's contractions.  A contraction here is
+ * a string that has weights of its own, or a character whose weights depend on
+ * the one before, with that one.  Sets the bit of each unit that is first in a
+ * contraction, and the bit of each that comes later in one.  A first unit is not
+ * marked if gpusort_icu_interacts() is true of it or the second one.
+ *
+ * Each bit map has 8 kB, which the caller has zeroed.  Raises ICU's errors.
  */
-extern void gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *others);
+extern void gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters);
 
 #endif							/* GPUSORT_HAVE_ICU */
 

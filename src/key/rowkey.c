@@ -277,7 +277,7 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			words[0] = flagged_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
 		case GPUSORT_ROW_ABBREVIATED:
-			words[0] = gpusort_rowicu_encode(column, value);
+			gpusort_rowicu_encode(column, value, words);
 			whole = false;
 			break;
 		case GPUSORT_ROW_FLOAT8:

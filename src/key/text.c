@@ -3,24 +3,26 @@
  * text.c
  *		Words of strings.
  *
- * Where bytes decide (memcmp, and then the length), two words hold the first
- * 15 bytes, padded with zeros, and in the last byte the length plus one, or 17
- * if it is more than 15.  The length keeps apart what the padding makes the
- * same: strings of up to 15 bytes whose padded bytes agree are one the other's
- * head, with nothing but zero bytes after it (bytea has them), and the shorter
- * one sorts first.  So such a string's words hold all of it; of longer ones
- * they are a prefix, and no shorter one has the same.
+ * A string that compares by its bytes (memcmp, then the shorter one first) has
+ * two words.  They hold its first 15 bytes, padded with zeros.  The last byte
+ * holds the length plus one, or 17 if the string is longer than 15 bytes.  The
+ * length keeps strings apart that padding makes equal: if two strings of up to
+ * 15 bytes are equal after padding, the longer one is the shorter one plus some
+ * zero bytes (which bytea can have), and the shorter one sorts first.  So the
+ * words of a string of up to 15 bytes hold all of it.  The words of a longer
+ * string are a prefix, and no short string has the same words.
  *
- * The last byte is 1 to 17, or that complemented: never all zeros or all ones,
- * which are left to NULL.
+ * The last byte is 1 to 17, or the complement of that under DESC.  So the words
+ * are never all zeros or all ones, which are NULL's.
  *
- * Where ICU decides, there is one word, of the primary weights that the string
- * begins with (icu.c).  Where that cannot be made, it is the head of
- * ICU's sort key, as PostgreSQL itself makes it to abbreviate the sort's first
- * column.  tuplesort gives abbreviated keys up when they turn out to tell too
- * few strings apart (abbrev_abort).  A key's words are on their way by then, so
- * that is not done here: they cost time in that case, and leave the ties to the
- * comparator as it would have had them without.
+ * A string under an ICU collation has two words, too.  They hold the first 127
+ * bits of its primary weights (key/icu.c), always as a prefix.  Where key/icu.c
+ * does not support the collation, they hold the first 64 bits of ICU's sort key
+ * instead.  PostgreSQL makes these 64 bits to abbreviate the first column of a
+ * sort.  tuplesort stops abbreviating when abbreviated keys turn out to be equal
+ * too often (abbrev_abort).  We do not, because an engine may have taken the
+ * first words already.  In that case the words cost time, and leave the ties to
+ * the comparator, which would compare these strings without the words, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,10 +35,13 @@
 #include "key/column.h"
 #include "key/icu.h"
 
-/* Bytes of a string in its words */
+/* Bytes of a string that compares by its bytes in its words */
 #define HEAD_BYTES	15
 
-/* The words of a string of length bytes, of which data has HEAD_BYTES or all. */
+/*
+ * Makes the words of a string of length bytes.  data has the first HEAD_BYTES of
+ * them, or all if there are less.
+ */
 static inline void
 encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
@@ -51,13 +56,13 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 	else if (length >= 8)
 	{
 		word0 = gpusort_load_be64(data);
-		/* the last eight bytes, less those that word0 has */
+		/* the last eight bytes, without those that word0 holds */
 		if (length > 8)
 			word1 = gpusort_load_be64(data + length - 8) << (8 * (16 - length));
 	}
 	else if (length >= 4)
 	{
-		/* likewise, of four */
+		/* the same with four bytes */
 		uint64		tail = gpusort_load_be32(data + length - 4);
 
 		word0 = (uint64) gpusort_load_be32(data) << 32 | (uint32) (tail << (8 * (8 - length)));
@@ -74,8 +79,12 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 }
 
 /*
- * text, varchar, bytea and bpchar.  Of a value that is stored elsewhere only
- * the head is fetched, but for bpchar: where its blanks begin shows in all.
+ * Encodes text, varchar, bytea and bpchar.  Fetches only the first bytes of a
+ * value that is compressed or stored out of line, except for bpchar, whose
+ * trailing blanks show only in the whole value.
+ *
+ * Like gpusort_rowname_encode(), sets words[0] and words[1], and returns true if
+ * they hold the whole value.
  */
 bool
 gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
@@ -106,7 +115,7 @@ gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	return length <= HEAD_BYTES;
 }
 
-/* name: NAMEDATALEN bytes, padded with zeros and unlike text of fixed size */
+/* Encodes name, which has NAMEDATALEN bytes, padded with zeros, and no length. */
 bool
 gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
@@ -117,6 +126,11 @@ gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	return length <= HEAD_BYTES;
 }
 
+/*
+ * Prepares column, whose kind is GPUSORT_ROW_ABBREVIATED, to encode values under
+ * from's collation: sets column->icu, or else column->abbreviation, allocated in
+ * the current memory context.
+ */
 void
 gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 {
@@ -134,45 +148,52 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 	ssup->abbreviate = true;
 	PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);
 
-	/* only unsigned integers are of use */
+	/* a word can only hold an abbreviated key that compares as an unsigned integer */
 	if (ssup->abbrev_converter == NULL || ssup->comparator != ssup_datum_unsigned_cmp)
 		elog(ERROR, "collation %u has no abbreviated keys", from->collation);
 	column->abbreviation = ssup;
 }
 
-/* The word of a value by its weights, all of which is fetched, as core does. */
-static inline uint64
-encode_weights(const GpusortRowColumn *column, Datum value)
+/*
+ * Sets head[0] and head[1] to the first 128 bits of a value's weights.  Fetches
+ * the whole value, as core does to compare it.
+ */
+static inline void
+read_weights(const GpusortRowColumn *column, Datum value, uint64 *head)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
 	Size		length;
-	uint64		word;
 
 	if (unlikely(gpusort_varlena_remote(datum)))
 		datum = copy = pg_detoast_datum_packed(datum);
 	length = VARSIZE_ANY_EXHDR(datum);
 	if (column->blank_padded)
 		length = bpchartruelen(VARDATA_ANY(datum), length);
-	word = gpusort_icu_word(column->icu, VARDATA_ANY(datum), length);
+	gpusort_icu_head(column->icu, VARDATA_ANY(datum), length, head);
 	if (unlikely(copy != NULL))
 		pfree(copy);
-	return word;
 }
 
 /*
- * Either word leaves a bit for NULL's flag: an abbreviated key is a Datum, 4
- * or 8 bytes, of which the last bit is given up.
+ * Encodes text and bpchar under ICU.  Sets words[0] and words[1], which never
+ * hold the whole value.  The first bit is left for NULL's flag, so the last of
+ * 128 bits is lost.
  */
-uint64
-gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value)
+void
+gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	SortSupport ssup = column->abbreviation;
-	uint64		head;
+	uint64		head[2];
 
 	if (column->icu != NULL)
-		head = encode_weights(column, value);
+		read_weights(column, value, head);
 	else
-		head = ((uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM)) >> 1;
-	return (head ^ column->flip) | column->base;
+	{
+		/* a Datum has 4 or 8 bytes */
+		head[0] = (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
+		head[1] = 0;
+	}
+	words[0] = ((head[0] >> 1) ^ column->flip) | column->base;
+	words[1] = (head[0] << 63 | head[1] >> 1) ^ column->flip_next;
 }

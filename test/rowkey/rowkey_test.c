@@ -301,16 +301,14 @@ rowkey_check(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(result);
 }
 
+/* qsort_arg comparator: some order of keys of *words words. */
 static int
-by_value(const void *a, const void *b)
+compare_keys(const void *a, const void *b, void *words)
 {
-	uint64		left = *(const uint64 *) a;
-	uint64		right = *(const uint64 *) b;
-
-	return left < right ? -1 : left > right;
+	return memcmp(a, b, *(int *) words * sizeof(uint64));
 }
 
-/* rowkey_distinct(query text, order_by text) returns integer: the number of distinct keys, which have one word. */
+/* rowkey_distinct(query text, order_by text) returns integer: the number of distinct keys. */
 Datum
 rowkey_distinct(PG_FUNCTION_ARGS)
 {
@@ -319,6 +317,7 @@ rowkey_distinct(PG_FUNCTION_ARGS)
 	SPIPlanPtr	prepared;
 	GpusortRowKey *key;
 	TupleTableSlot *slot;
+	int			words;
 	uint64	   *keys;
 	int			distinct = 0;
 
@@ -327,18 +326,17 @@ rowkey_distinct(PG_FUNCTION_ARGS)
 	if (SPI_execute_plan(prepared, NULL, NULL, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not run the query");
 	key = gpusort_rowkey_begin(columns, ncolumns);
-	if (gpusort_rowkey_words(key) != 1)
-		elog(ERROR, "%d words", gpusort_rowkey_words(key));
-	keys = palloc(sizeof(uint64) * SPI_processed);
+	words = gpusort_rowkey_words(key);
+	keys = palloc(sizeof(uint64) * words * SPI_processed);
 	slot = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsHeapTuple);
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
 		ExecStoreHeapTuple(SPI_tuptable->vals[row], slot, false);
-		gpusort_rowkey_encode(key, slot, &keys[row]);
+		gpusort_rowkey_encode(key, slot, &keys[row * words]);
 	}
-	qsort(keys, SPI_processed, sizeof(uint64), by_value);
+	qsort_arg(keys, SPI_processed, sizeof(uint64) * words, compare_keys, &words);
 	for (uint64 row = 0; row < SPI_processed; row++)
-		distinct += row == 0 || keys[row] != keys[row - 1];
+		distinct += row == 0 || compare_keys(&keys[row * words], &keys[(row - 1) * words], &words) != 0;
 	ExecDropSingleTupleTableSlot(slot);
 	SPI_finish();
 	PG_RETURN_INT32(distinct);
