@@ -123,6 +123,16 @@ struct Rows
 		return static_cast<const Word *>(spans[span].words) + (position - first[span]) * words();
 	}
 
+	/* Compares the words of two rows: below zero, zero or above zero. */
+	int
+	compare(const Word *a, const Word *b) const
+	{
+		for (size_t i = 0; i < words(); i++)
+			if (a[i] != b[i])
+				return a[i] < b[i] ? -1 : 1;
+		return 0;
+	}
+
   private:
 	size_t		counted_words;
 };

@@ -141,16 +141,6 @@ struct WordsInput : Rows<uint64_t, 0>
 	{
 	}
 
-	/* Below zero, zero or above: how two rows compare. */
-	int
-	compare(const uint64_t *a, const uint64_t *b) const
-	{
-		for (size_t i = 0; i < words(); i++)
-			if (a[i] != b[i])
-				return a[i] < b[i] ? -1 : 1;
-		return 0;
-	}
-
 	/* Adds a word's part, if it has any. */
 	void
 	add_part(int word, const WordRanges &ranges)

@@ -1,19 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * spill_state.h
- *		Sorted runs on disk: what writing them and merging them share.
+ *		The state of a spill, and the format of its temporary file.
  *
- * The file is a row of extents of one size, and a run a chain of them; each
- * begins by saying where the next one is.  Whatever is read or written is an
- * extent, through a buffer of its size for the run being written and for each
- * one being merged.  An extent that was merged to a longer run is used
- * again, so that the file never takes much more than the rows do.
+ * store/spill.c writes spilled runs, store/spill_merge.c merges them.
  *
- * Within a run, rows are one stream of bytes across the extents, each padded
- * to MAXALIGN; extents and their headers keep that alignment.  So nearly
- * every row can be handed out where it lies in the buffer, as a MinimalTuple
- * that nobody copied; one that goes on in the next extent, or is longer than
- * several, is put together in memory of its own.
+ * The temporary file consists of extents of equal size.  A run is a chain of
+ * extents: each extent's header has the number of the next.  Every read and
+ * write transfers one extent, through a buffer of that size; the run being
+ * written has one buffer, and so has each run being merged.  Extents whose
+ * rows were merged into a longer run are reused, so the file never grows much
+ * larger than the rows.
+ *
+ * A run's rows are one stream of bytes across its extents.  Each row is padded
+ * to MAXALIGN, and extents and their headers keep that alignment.  So almost
+ * every row can be returned in place, as a MinimalTuple in the buffer.  Only a
+ * row that continues in the next extent is copied, to memory of its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,13 +26,13 @@
 #include "store/spill.h"
 #include "store/spill_file.h"
 
-/* Runs that are ever merged at once. */
+/* The most runs that one merge reads. */
 #define GPUSORT_SPILL_MAX_INPUTS	256
 
 typedef struct GpusortSpillExtent
 {
-	int64		next;			/* of the same run; -1: none */
-	int64		used;			/* bytes that follow, of the run's stream */
+	int64		next;			/* number of the run's next extent, or -1 */
+	int64		used;			/* bytes of the run's stream in this extent, after this header */
 } GpusortSpillExtent;
 
 StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
@@ -38,74 +40,80 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 
 typedef struct GpusortSpillRun
 {
-	int64		first;			/* extent */
-	uint64		bytes;			/* of all its rows */
+	int64		first;			/* number of its first extent */
+	uint64		bytes;			/* bytes of all its rows, padding included */
 } GpusortSpillRun;
 
 /* A run being merged. */
 typedef struct GpusortSpillInput
 {
-	/* its current row; words is NULL when the run has ended */
-	const uint64 *words;
-	MinimalTuple tuple;			/* NULL in a spill without tuples */
-	void	   *gathered;		/* the row's memory if not the buffer, or NULL */
+	const uint64 *words;		/* the current row's key, or NULL after the last row */
+	MinimalTuple tuple;			/* the current row's tuple; NULL in a spill without tuples */
+	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is in
+								 * the buffer */
 
-	char	   *buffer;			/* an extent */
-	char	   *next;			/* what was not looked at yet lies from here */
+	char	   *buffer;			/* one extent */
+	char	   *next;			/* the buffer's unread bytes: from here */
 	char	   *end;			/* to here */
-	int64		extent;			/* to be read after it; -1: none */
+	int64		extent;			/* number of the extent to read next, or -1 */
 } GpusortSpillInput;
 
 struct GpusortSpill
 {
-	MemoryContext cxt;			/* all of this, and the file's state */
+	MemoryContext cxt;			/* owns this struct, everything below and the file's state */
 	GpusortSpillFile file;
-	Size		memory;
-	GpusortSpillCompare compare;
-	void	   *compare_arg;
-	bool		lossy;
+	Size		memory;			/* bytes that buffers may take, while writing and while merging */
+	GpusortSpillCompare compare;	/* compares tuples with equal words, if lossy */
+	void	   *compare_arg;	/* first argument of compare */
+	bool		lossy;			/* equal words do not imply equal rows */
 
 	/* rows */
-	int			words;			/* of a key */
-	bool		has_tuples;		/* known from the first row on */
-	Size		words_bytes;
-	Size		head_bytes;		/* of a row's start that tells its length */
-	uint64		rows;			/* written by the caller */
-	uint64		bytes;			/* that they take */
+	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
+	bool		has_tuples;		/* every row has a tuple; set by the first row */
+	Size		words_bytes;	/* bytes of a key's words */
+	Size		head_bytes;		/* a row's first bytes, through its tuple's length */
+	uint64		rows;			/* rows that the caller wrote */
+	uint64		bytes;			/* bytes of those rows, padding included */
 
-	/* runs, in the order in which equal rows of theirs are returned */
+	/* the runs; equal rows are returned in the order of their runs */
 	GpusortSpillRun *runs;
-	int			nruns;
-	int			maxruns;
-	int			nwritten;		/* how many the caller wrote */
+	int			nruns;			/* runs to merge; merges on disk reduce it */
+	int			maxruns;		/* runs that the array has room for */
+	int			nwritten;		/* runs that the caller wrote, without empty ones */
 
 	/* the run being written, if one is open */
 	bool		out_open;
-	char	   *out_buffer;		/* an extent, header and all */
-	char	   *out_next;
-	char	   *out_end;
-	int64		out_extent;		/* where it will be; -1: the run's first, anywhere */
+	char	   *out_buffer;		/* one extent, header included */
+	char	   *out_next;		/* where the next byte goes */
+	char	   *out_end;		/* end of out_buffer */
+	int64		out_extent;		/* number of the extent that the buffer will become; -1: not chosen
+								 * yet, the run's first */
 	GpusortSpillRun out_run;
 
 	/* the merge */
-	int			nbuffers;
-	char	   *buffers;		/* NULL before */
-	GpusortSpillInput *inputs;	/* as many as buffers */
+	int			nbuffers;		/* the most runs that can be merged at once */
+	char	   *buffers;		/* nbuffers extents; NULL until merging begins */
+	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer */
 	int			ninputs;		/* runs being merged */
-	bool		returned;		/* the winner's row was handed out */
-	bool		reclaim;		/* extents that were read are free */
+	bool		returned;		/* the winner's row was returned, so its input must advance */
+	bool		reclaim;		/* extents are free for reuse once they have been read */
 	GpusortLoserTree tree;
-	GpusortLoser *losers;
+	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
 };
 
 /* ---- spill.c ---- */
 
-/*
- * A run that is the caller's or merged from others: opens it, adds a row and
- * returns the bytes it takes, closes it.  out_run is the run then.
- */
+/* Opens a run for writing: one of the caller's, or the result of a merge.  No run may be open. */
 extern void gpusort_spill_open_output(GpusortSpill *spill);
+
+/*
+ * Appends a row to the open run and returns the bytes that it takes.  tuple is
+ * NULL in a spill without tuples.  Raises errors of temporary files,
+ * temp_file_limit included.
+ */
 extern Size gpusort_spill_put_row(GpusortSpill *spill, const uint64 *words, MinimalTuple tuple);
+
+/* Writes the open run's last extent and closes the run, which is then described by out_run. */
 extern void gpusort_spill_close_output(GpusortSpill *spill);
 
 #endif							/* GPUSORT_STORE_SPILL_STATE_H */

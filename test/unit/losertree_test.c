@@ -4,9 +4,9 @@
  *		Tests src/base/losertree.h: merges of every small number of inputs.
  *
  * Inputs are arrays of ascending keys, some of them empty, of few values so
- * that most matches are ties, and up to UINT64_MAX, which is also the key of
- * an input that has ended.  Every row must come once, keys in order, and
- * equal keys in the order of their inputs and places.
+ * that most matches are ties, and up to UINT64_MAX.  Every row must come once,
+ * keys in order, and equal keys in the order of their inputs and places; or,
+ * where the callback says so, in the reverse order of their inputs.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,14 +22,22 @@ typedef struct Inputs
 	unsigned	rows[MAX_INPUTS];
 	unsigned	next[MAX_INPUTS];
 	unsigned	calls;
+	bool		reversed;		/* equal keys are in the reverse order of their inputs */
 } Inputs;
 
 static Inputs in;
 
-static uint64_t
-key_of(uint32_t input)
+static bool
+has_row(uint32_t input)
 {
-	return in.next[input] < in.rows[input] ? in.keys[input][in.next[input]] : GPUSORT_LOSER_END;
+	return in.next[input] < in.rows[input];
+}
+
+static GpusortLoser
+entry_of(uint32_t input)
+{
+	return has_row(input) ? gpusort_losertree_entry(in.keys[input][in.next[input]], input) :
+		gpusort_losertree_ended();
 }
 
 static bool
@@ -38,17 +46,16 @@ before(void *arg, uint32_t a, uint32_t b)
 	Inputs	   *inputs = arg;
 
 	inputs->calls++;
-	CHECK(a != b && key_of(a) == key_of(b), "a tie that is none, %u and %u", a, b);
-	if (inputs->next[a] == inputs->rows[a] || inputs->next[b] == inputs->rows[b])
-		return inputs->next[a] < inputs->rows[a];
-	return a < b;
+	CHECK(a != b && has_row(a) && has_row(b) &&
+		  in.keys[a][in.next[a]] == in.keys[b][in.next[b]], "a tie that is none, %u and %u", a, b);
+	return inputs->reversed ? a > b : a < b;
 }
 
 static void
-merge(unsigned inputs, unsigned values)
+merge(unsigned inputs, unsigned values, GpusortLoserBefore callback)
 {
 	GpusortLoserTree tree;
-	GpusortLoser losers[MAX_INPUTS];
+	GpusortLoser nodes[2 * 128];
 	unsigned	total = 0;
 	unsigned	wrong = 0;
 	uint64_t	last_key = 0;
@@ -68,26 +75,29 @@ merge(unsigned inputs, unsigned values)
 		}
 	}
 
-	gpusort_losertree_init(&tree, inputs, losers, before, &in);
+	CHECK(gpusort_losertree_nodes(inputs) <= sizeof(nodes) / sizeof(nodes[0]), "%u inputs: too many nodes", inputs);
+	gpusort_losertree_init(&tree, inputs, nodes);
 	for (unsigned i = 0; i < inputs; i++)
-		gpusort_losertree_enter(&tree, i, key_of(i));
+		gpusort_losertree_set(&tree, i, entry_of(i));
+	gpusort_losertree_build(&tree, callback, &in);
 	for (unsigned n = 0; n < total; n++)
 	{
-		uint32_t	input = tree.winner.input;
+		uint32_t	input = gpusort_losertree_input(&tree);
+		uint64_t	key = gpusort_losertree_key(&tree);
 
-		if (in.next[input] == in.rows[input] || tree.winner.key != key_of(input) ||
-			tree.winner.key < last_key || (tree.winner.key == last_key && input < last_input))
+		if (tree.winner == gpusort_losertree_ended() || tree.winner != entry_of(input) || key < last_key ||
+			(n > 0 && key == last_key && input != last_input && in.reversed != (input < last_input)))
 		{
 			wrong++;
 			break;
 		}
-		last_key = tree.winner.key;
+		last_key = key;
 		last_input = input;
 		in.next[input]++;
-		gpusort_losertree_replace(&tree, key_of(input));
+		gpusort_losertree_replace(&tree, entry_of(input), callback, &in);
 	}
 	CHECK(wrong == 0, "%u inputs, steps below %u: a row out of order", inputs, values);
-	CHECK(in.next[tree.winner.input] == in.rows[tree.winner.input],
+	CHECK(tree.winner == gpusort_losertree_ended(),
 		  "%u inputs, steps below %u: a row after the last", inputs, values);
 }
 
@@ -97,7 +107,13 @@ main(void)
 	for (unsigned inputs = 1; inputs <= MAX_INPUTS; inputs++)
 	{
 		for (unsigned values = 1; values <= 1000; values *= 10)
-			merge(inputs, values);
+		{
+			in.reversed = false;
+			merge(inputs, values, NULL);
+			merge(inputs, values, before);
+			in.reversed = true;
+			merge(inputs, values, before);
+		}
 	}
 	CHECK(in.calls > 0, "no ties");
 	return check_summary();
