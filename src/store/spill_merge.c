@@ -177,6 +177,22 @@ row_before(void *arg, uint32 a, uint32 b)
 	return a < b;
 }
 
+/*
+ * Advances the input whose row was returned and finds the next winner.  If the
+ * first word is the whole order, rows with equal words are in the order of
+ * their runs, which is how the tree orders them without a callback.
+ */
+static inline void
+replay(GpusortSpill *spill)
+{
+	GpusortLoser next = advance(spill, gpusort_losertree_input(&spill->tree));
+
+	if (spill->words == 1 && !spill->lossy)
+		gpusort_losertree_replace(&spill->tree, next, NULL, NULL);
+	else
+		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
+}
+
 /* Begins a merge of count neighbouring runs, at most one for each buffer. */
 static void
 open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
@@ -206,8 +222,7 @@ next_row(GpusortSpill *spill)
 	if (spill->ninputs == 0)
 		return NULL;
 	if (spill->returned)
-		gpusort_losertree_replace(&spill->tree, advance(spill, gpusort_losertree_input(&spill->tree)),
-								  row_before, spill);
+		replay(spill);
 	if (spill->tree.winner == gpusort_losertree_ended())
 	{
 		spill->returned = false;
