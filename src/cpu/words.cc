@@ -102,6 +102,8 @@ struct WordRanges
 	uint64_t	max[GPUSORT_MAX_WORDS]; /* largest value except these two; below min if there is no other */
 };
 
+static_assert(sizeof(WordRanges) * MAX_THREADS <= 128 * 1024, "find_range() has one for each thread on the stack");
+
 /* Widens min and max of the ranges to include n rows, in vectors of SIDE_BY_SIDE rows. */
 GPUSORT_CLONES void
 scan_side_by_side(const uint64_t *row, size_t n, size_t words, WordRanges *ranges)
