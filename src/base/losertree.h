@@ -1,21 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * losertree.h
- *		Which of k sorted inputs has the next row: a tree of losers.
+ *		A loser tree: finds which of many sorted inputs has the next key.
  *
- * Knuth, The Art of Computer Programming, vol. 3, section 5.4.1.  A match is
- * played at each inner node between the rows that come up from its two
- * children; the loser stays there and the winner goes on.  When the overall
- * winner is replaced by the next row of its input, that row meets, on its way
- * to the root, exactly those it has to be compared with: one comparison a
- * level, where a heap needs two.
+ * Knuth, The Art of Computer Programming, vol. 3, section 5.4.1.  Each inner
+ * node of a binary tree holds the loser of the match between its two subtrees,
+ * and the winner moves up.  When the overall winner's input advances, its new
+ * key meets on the way to the root exactly the entries it must be compared
+ * with: one comparison a level, where a heap needs two.
  *
- * A node keeps the first word of its loser's key, so that most matches touch
- * no row.  Rows of equal first words are left to a callback, and so are
- * inputs that have ended: their key is GPUSORT_LOSER_END, which a row may
- * have, too.
+ * An entry is one integer: the key in the upper bits, the input's number in
+ * the lowest 32.  One comparison of two entries therefore also decides between
+ * equal keys, for the earlier input, which makes a merge stable; and no branch
+ * depends on the keys.  If a key is only the beginning of a longer one, the
+ * caller passes a callback that compares the rest of two equal keys.
  *
- * Plain C: neither PostgreSQL's types nor its memory.
+ * The header is C, for store/spill_merge.c, and C++, for cpu/merge*.cc.  In
+ * C++ the tree is a template of the entry's type, so that 4-byte keys get
+ * 64-bit entries: with the 128-bit entries of 8-byte keys a merge of 4-byte
+ * keys takes 20 to 30 % longer.
+ *
+ * Measured with one thread and 20 million random keys of either width: a merge
+ * takes 4 ns a key for 2 inputs, 5 for 4, 6 for 8, 7 to 8 for 16.
+ *
+ * The functions neither allocate memory nor raise errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,100 +31,178 @@
 #define GPUSORT_BASE_LOSERTREE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* The key of an input that has ended. */
-#define GPUSORT_LOSER_END	UINT64_MAX
+/*
+ * GpusortLoser, the type of an entry: uint64_t for keys of at most 4 bytes,
+ * unsigned __int128 for keys of 8.  C has the latter only, aligned for
+ * PostgreSQL's memory contexts.
+ */
+#ifdef __cplusplus
+#define GPUSORT_LOSER_TEMPLATE	template <typename GpusortLoser>
+#define GPUSORT_LOSER_TREE		GpusortLoserTree<GpusortLoser>
+#else
+typedef unsigned __int128 GpusortLoser __attribute__((aligned(8)));
+#define GPUSORT_LOSER_TEMPLATE
+#define GPUSORT_LOSER_TREE		struct GpusortLoserTree
+#endif
 
-/* Nobody has come to a node yet. */
-#define GPUSORT_LOSER_NONE	UINT32_MAX
+/* Always inline, so that a merge's inner loop has no call of its callback and no test for NULL. */
+#define GPUSORT_LOSER_INLINE	static inline __attribute__((always_inline, unused))
 
 /*
- * Whether the row of input a goes before that of input b, a <> b, whose keys
- * are equal.  An input that has ended goes before no row.
+ * Returns whether the current key of input a orders before that of input b.
+ * Called for two different inputs whose entries have equal keys and neither of
+ * which has ended.
  */
 typedef bool (*GpusortLoserBefore) (void *arg, uint32_t a, uint32_t b);
 
-typedef struct GpusortLoser
+GPUSORT_LOSER_TEMPLATE
+struct GpusortLoserTree
 {
-	uint64_t	key;			/* first word of the input's row */
-	uint32_t	input;
-} GpusortLoser;
+	GpusortLoser *nodes;		/* the caller's; nodes[1] to nodes[leaves - 1] hold losers */
+	size_t		leaves;			/* the number of inputs, rounded up to a power of two */
+	GpusortLoser winner;		/* the next entry, or gpusort_losertree_ended() if all inputs have ended */
+};
 
-typedef struct GpusortLoserTree
+#ifndef __cplusplus
+typedef struct GpusortLoserTree GpusortLoserTree;
+#endif
+
+/* The entry of an input's current key. */
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE GpusortLoser
+gpusort_losertree_entry(uint64_t key, uint32_t input)
 {
-	uint32_t	inputs;			/* at least 1 */
-	GpusortLoser winner;		/* once every input has been entered */
+	return (GpusortLoser) key << 32 | input;
+}
 
-	/*
-	 * losers[n], 0 < n < inputs: who lost at inner node n.  The children of
-	 * node n are 2n and 2n + 1; input i comes in as node inputs + i.
-	 */
-	GpusortLoser *losers;
-	GpusortLoserBefore before;
-	void	   *arg;			/* of before */
-} GpusortLoserTree;
+/* The entry of an input that has ended: above all others, as no input is number UINT32_MAX. */
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE GpusortLoser
+gpusort_losertree_ended(void)
+{
+	return ~(GpusortLoser) 0;
+}
+
+/* Leaves of a tree for this many inputs, at least 1. */
+static inline uint32_t
+gpusort_losertree_leaves(uint32_t inputs)
+{
+	uint32_t	leaves = 1;
+
+	while (leaves < inputs)
+		leaves *= 2;
+	return leaves;
+}
+
+/* Entries that the caller must allocate for a tree of this many inputs. */
+static inline size_t
+gpusort_losertree_nodes(uint32_t inputs)
+{
+	return 2 * (size_t) gpusort_losertree_leaves(inputs);
+}
 
 /*
- * Begins a tournament of so many inputs, each of which is to be entered once.
- * losers: room for as many nodes, which stays the caller's.
+ * Initializes a tree of this many inputs, all of which have ended.  nodes has
+ * room for gpusort_losertree_nodes(inputs) entries and stays the caller's.
+ * The caller then sets each input's first entry and calls
+ * gpusort_losertree_build().
  */
-static inline void
-gpusort_losertree_init(GpusortLoserTree *tree, uint32_t inputs, GpusortLoser *losers,
-					   GpusortLoserBefore before, void *arg)
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE void
+gpusort_losertree_init(GPUSORT_LOSER_TREE *tree, uint32_t inputs, GpusortLoser *nodes)
 {
-	tree->inputs = inputs;
-	tree->winner.key = GPUSORT_LOSER_END;
-	tree->winner.input = GPUSORT_LOSER_NONE;
-	tree->losers = losers;
-	tree->before = before;
-	tree->arg = arg;
-	for (uint32_t n = 0; n < inputs; n++)
-		losers[n].input = GPUSORT_LOSER_NONE;
+	tree->nodes = nodes;
+	tree->leaves = gpusort_losertree_leaves(inputs);
+	for (size_t i = 0; i < 2 * tree->leaves; i++)
+		nodes[i] = ~(GpusortLoser) 0;
 }
 
-/* Plays the match at a node; *up is who comes up, and then who goes on. */
-static inline void
-gpusort_losertree_play(const GpusortLoserTree *tree, GpusortLoser *node, GpusortLoser *up)
+/* Sets an input's first entry, before gpusort_losertree_build(). */
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE void
+gpusort_losertree_set(GPUSORT_LOSER_TREE *tree, uint32_t input, GpusortLoser entry)
 {
-	GpusortLoser waiting = *node;
-
-	if (waiting.key < up->key ||
-		(waiting.key == up->key && tree->before(tree->arg, waiting.input, up->input)))
-	{
-		*node = *up;
-		*up = waiting;
-	}
+	tree->nodes[tree->leaves + input] = entry;
 }
 
-/* Enters an input with the key of its first row, or GPUSORT_LOSER_END. */
-static inline void
-gpusort_losertree_enter(GpusortLoserTree *tree, uint32_t input, uint64_t key)
+/* Returns whether entry a wins against b.  before is NULL if keys are complete. */
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE bool
+gpusort_losertree_wins(GpusortLoser a, GpusortLoser b, GpusortLoserBefore before, void *arg)
 {
-	GpusortLoser up = {key, input};
+	if (before != NULL && __builtin_expect((a ^ b) >> 32 == 0, false) &&
+		a != ~(GpusortLoser) 0 && b != ~(GpusortLoser) 0)
+		return before(arg, (uint32_t) a, (uint32_t) b);
+	return a < b;
+}
 
-	for (uint32_t n = (tree->inputs + input) / 2; n > 0; n /= 2)
+/* Plays all matches of the first entries, and so finds the first winner. */
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE void
+gpusort_losertree_build(GPUSORT_LOSER_TREE *tree, GpusortLoserBefore before, void *arg)
+{
+	GpusortLoser *nodes = tree->nodes;
+
+	/* bottom up, each node first gets its winner */
+	for (size_t n = tree->leaves - 1; n > 0; n--)
+		nodes[n] = gpusort_losertree_wins(nodes[2 * n], nodes[2 * n + 1], before, arg) ?
+			nodes[2 * n] : nodes[2 * n + 1];
+	tree->winner = nodes[1];
+	/* top down, the loser replaces it: the child that is not the winner */
+	for (size_t n = 1; n < tree->leaves; n++)
+		nodes[n] = nodes[2 * n] == nodes[n] ? nodes[2 * n + 1] : nodes[2 * n];
+}
+
+/* The winner's input and key.  Undefined if every input has ended. */
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE uint32_t
+gpusort_losertree_input(const GPUSORT_LOSER_TREE *tree)
+{
+	return (uint32_t) tree->winner;
+}
+
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE uint64_t
+gpusort_losertree_key(const GPUSORT_LOSER_TREE *tree)
+{
+	return (uint64_t) (tree->winner >> 32);
+}
+
+/*
+ * Replaces the winner, which must not be gpusort_losertree_ended(), by the next
+ * entry of its input or by gpusort_losertree_ended(), and finds the new winner.
+ */
+GPUSORT_LOSER_TEMPLATE
+GPUSORT_LOSER_INLINE void
+gpusort_losertree_replace(GPUSORT_LOSER_TREE *tree, GpusortLoser rising,
+						  GpusortLoserBefore before, void *arg)
+{
+	for (size_t n = (tree->leaves + gpusort_losertree_input(tree)) / 2; n > 0; n /= 2)
 	{
-		/* the first to come to a node waits there for the other */
-		if (tree->losers[n].input == GPUSORT_LOSER_NONE)
+		GpusortLoser other = tree->nodes[n];
+
+		if (before != NULL)
 		{
-			tree->losers[n] = up;
-			return;
+			bool		lost = gpusort_losertree_wins(other, rising, before, arg);
+
+			/* a mask, because compilers make branches of conditions after the one above */
+			GpusortLoser exchange = (other ^ rising) & -(GpusortLoser) lost;
+
+			tree->nodes[n] = other ^ exchange;
+			rising ^= exchange;
 		}
-		gpusort_losertree_play(tree, &tree->losers[n], &up);
+		else
+		{
+			bool		lost = other < rising;
+
+			tree->nodes[n] = lost ? rising : other;
+			rising = lost ? other : rising;
+		}
 	}
-	tree->winner = up;
-}
-
-/* The winner's input has gone on to a row of this key, or GPUSORT_LOSER_END. */
-static inline void
-gpusort_losertree_replace(GpusortLoserTree *tree, uint64_t key)
-{
-	GpusortLoser up = {key, tree->winner.input};
-
-	for (uint32_t n = (tree->inputs + up.input) / 2; n > 0; n /= 2)
-		gpusort_losertree_play(tree, &tree->losers[n], &up);
-	tree->winner = up;
+	tree->winner = rising;
 }
 
 #endif							/* GPUSORT_BASE_LOSERTREE_H */

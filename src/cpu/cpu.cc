@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * cpu.cc
- *		The CPU engine: keys, and the positions of keys of one word.
+ *		The CPU engine: sorts keys of one word, or their positions.
  *
- * Few keys are given to VQSort as they are; input that is in order already, or
- * in reverse, is recognised and copied; all else is spread into bins first
- * (sort.h).  How positions are sorted is in engine_cpu_rows.h.
+ * Up to DIRECT_KEYS keys go to VQSort as they are.  More keys are copied if they
+ * are in ascending or descending order already; otherwise they are partitioned
+ * into bins first (cpu/sort.h).  cpu/rows.h sorts positions.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@
 namespace
 {
 
-/* The keys alone. */
+/* Elements that are keys, without positions. */
 template <typename KeyType>
 struct KeyElements
 {
@@ -36,7 +36,7 @@ struct KeyElements
 	}
 
 	bool
-	put_off(Elem *elems, size_t n, size_t position) const
+	defer(Elem *elems, size_t n, size_t position) const
 	{
 		(void) elems;
 		(void) n;
@@ -57,7 +57,7 @@ struct KeyElements
 	}
 };
 
-/* Encodes the input into out, or from its end. */
+/* Encodes the input into out, in reverse order if reverse. */
 template <typename In>
 void
 copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
@@ -65,7 +65,7 @@ copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 	typedef typename In::Key Key;
 
 	in_parallel(crew->threads, [&](int thread) {
-		input.each_piece(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
+		input.each_span(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
 						 [&](const Key *words, size_t count, size_t position) {
 							 Key		   *to = reverse ? out + (input.n - 1 - position) : out + position;
 							 ptrdiff_t	step = reverse ? -1 : 1;
@@ -77,6 +77,7 @@ copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 	});
 }
 
+/* gpusort_cpu_sort() for one encoding and width. */
 template <typename Encoding>
 GpusortCpuStatus
 sort_keys(const GpusortCpuInput &described, void *result,
@@ -93,11 +94,11 @@ sort_keys(const GpusortCpuInput &described, void *result,
 	{
 		crew.threads = report->threads = 1;
 		copy_keys(input, out, false, &crew);
-		if (input.n <= INSERTION_KEYS)
+		if (input.n <= GPUSORT_CPU_FEW_KEYS)
 			insertion_sort(out, input.n);
 		else if (!crew.cancelled)
 		{
-			/* kept: its scratch memory is allocated once */
+			/* static, so that its scratch memory is allocated only once */
 			static const hwy::Sorter sorter;
 
 			sorter(out, input.n, hwy::SortAscending());
@@ -120,10 +121,10 @@ sort_keys(const GpusortCpuInput &described, void *result,
 	return crew.status();
 }
 
-/* Calls sort with a value of the encoding's type, for the width that input has. */
+/* Calls sort(e), where e has the type of the encoding for keys of this type. */
 template <typename Key, typename Sort>
 GpusortCpuStatus
-with_width(GpusortEncodingKind kind, Sort sort)
+with_kind(GpusortEncodingKind kind, Sort sort)
 {
 	switch (kind)
 	{
@@ -136,12 +137,13 @@ with_width(GpusortEncodingKind kind, Sort sort)
 	}
 }
 
+/* Calls sort(e), where e has the type of the input's encoding and width. */
 template <typename Sort>
 GpusortCpuStatus
 with_encoding(const GpusortCpuInput *input, Sort sort)
 {
-	return input->key_bytes == 4 ? with_width<uint32_t>(input->encoding.kind, sort) :
-		with_width<uint64_t>(input->encoding.kind, sort);
+	return input->key_bytes == 4 ? with_kind<uint32_t>(input->encoding.kind, sort) :
+		with_kind<uint64_t>(input->encoding.kind, sort);
 }
 
 }								/* namespace */
@@ -168,21 +170,31 @@ gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows,
 	});
 }
 
+void
+gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes)
+{
+	if (key_bytes == 4)
+		insertion_sort(static_cast<uint32_t *>(keys), count);
+	else
+		insertion_sort(static_cast<uint64_t *>(keys), count);
+}
+
 size_t
 gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads)
 {
-	uint64_t	aside = uint64_t(threads) * large_tie(n);
+	/* the most rows of ties that the threads refine at the same time, each its own */
+	uint64_t	refined = uint64_t(threads) * large_tie(n);
 
-	/* an element and a gathered key of each row, and what each thread sorts alone */
+	/* an element and a gathered key of each row, and the keys of those ties */
 	if (rows)
-		return (2 * n + (aside < n ? aside : n)) * sizeof(uint64_t);
+		return (2 * n + (refined < n ? refined : n)) * sizeof(uint64_t);
 	return n <= LARGEST_BIN ? 0 : n * key_bytes;
 }
 
 const char *
 gpusort_cpu_target(void)
 {
-	/* the best target is the lowest bit set */
+	/* the lowest bit set is the best target */
 	int64_t		targets = hwy::SupportedTargets();
 
 	return hwy::TargetName(targets & -targets);

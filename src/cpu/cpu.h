@@ -3,13 +3,13 @@
  * cpu.h
  *		The CPU engine: histogram, partition, then VQSort of each bin.
  *
- * The same plan as mppSort on the device: keys are range-compressed, spread
- * into bins by their leading bits, and bins small enough for the cache are
- * sorted one by one, by as many threads as the caller allows.  Bins also
- * bound the time between two looks at the caller's cancel flag.
+ * The algorithm is that of mppSort on the device: keys are range-compressed,
+ * partitioned into bins by their leading bits, and the bins, which fit the
+ * cache, are sorted one by one, by as many threads as the caller allows.  Bins
+ * also bound the time between two checks of the caller's cancel flag.
  *
- * No PostgreSQL type and no C++ type appears here.  Nothing is raised:
- * every function returns a GpusortCpuStatus and leaves its input as it was.
+ * The header has no PostgreSQL types and no C++ types.  The functions raise no
+ * errors and do not change their input.  Any thread may call them.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,32 +30,36 @@ extern "C"
 typedef enum GpusortCpuStatus
 {
 	GPUSORT_CPU_OK = 0,
-	GPUSORT_CPU_CANCELLED,		/* cancelled() said so; output undefined */
-	GPUSORT_CPU_NO_MEMORY		/* scratch could not be allocated */
+	GPUSORT_CPU_CANCELLED,		/* cancelled() returned true; the output is undefined */
+	GPUSORT_CPU_NO_MEMORY		/* could not allocate scratch memory; the output is undefined */
 } GpusortCpuStatus;
 
-/* A piece of the input: count keys, in input order. */
+/* A span of the input: count contiguous keys, in input order. */
 typedef struct GpusortSpan
 {
 	const void *words;
 	size_t		count;
 } GpusortSpan;
 
-/* What to sort.  Keys are made of the words each time they are looked at. */
+/*
+ * An input: the concatenation of its spans, all owned by the caller.  Words are
+ * encoded to keys whenever they are read.
+ */
 typedef struct GpusortCpuInput
 {
 	const GpusortSpan *spans;
 	size_t		nspans;
-	int			key_bytes;		/* of a word: 4 or 8 */
-	GpusortEncoding encoding;	/* none for keys of several words */
-	int			words;			/* of a key, at most GPUSORT_MAX_WORDS, side by side, the most
-								 * significant first; 0 is 1; of 8 bytes if several */
+	int			key_bytes;		/* bytes of a word: 4 or 8, and 8 if a key has several words */
+	GpusortEncoding encoding;	/* how a word becomes a key; ignored if a key has several words */
+	int			words;			/* words of a key, at most GPUSORT_MAX_WORDS; 0 means 1.  They are
+								 * adjacent, the most significant first */
 } GpusortCpuInput;
 
 /*
- * How a call may run.  threads counts the calling thread; 1 makes none.
- * cancelled is called by the calling thread alone, at least every 50 ms or
- * so; it must not longjmp.  NULL never cancels.
+ * Options of a call.  threads is the number of threads, the calling thread
+ * included; with 1, no thread is created.  Only the calling thread calls
+ * cancelled(), about every 50 ms or more often; it must not longjmp.  If
+ * cancelled is NULL, the call cannot be cancelled.
  */
 typedef struct GpusortCpuOptions
 {
@@ -64,36 +68,49 @@ typedef struct GpusortCpuOptions
 	void	   *cancel_arg;
 } GpusortCpuOptions;
 
-/* What a call did, for gpusort_last_sort(). */
+/* A report of a call, for gpusort_last_sort(). */
 typedef struct GpusortCpuReport
 {
-	int			threads;		/* threads that ran */
-	uint32_t	bins;			/* bins of the first partition, 1 if none */
+	int			threads;		/* threads used, the calling thread included */
+	uint32_t	bins;			/* bins of the first partition; 1 if the input was not partitioned */
 } GpusortCpuReport;
 
+/* Up to this many keys, an insertion sort is faster than the set-up of a vector sort. */
+#define GPUSORT_CPU_FEW_KEYS	24
+
 /*
- * Sorts the input's keys, of one word (unsigned, ascending), into out, which
- * has room for all and overlaps no span.
+ * Sorts count keys of key_bytes (4 or 8) in place, as unsigned integers,
+ * ascending.  This is an insertion sort, without threads, scratch memory or
+ * report: for at most about GPUSORT_CPU_FEW_KEYS keys.
+ */
+extern void gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes);
+
+/*
+ * Sorts the input's keys, of one word, as unsigned integers, ascending.  out
+ * has room for all keys and does not overlap a span.
  */
 extern GpusortCpuStatus gpusort_cpu_sort(const GpusortCpuInput *input, void *out,
 										 const GpusortCpuOptions *options,
 										 GpusortCpuReport *report);
 
 /*
- * Writes to rows the input positions (from 0, counted through all spans,
- * fewer than 2^32) of the keys in ascending order, which for several words is
- * lexicographic; equal keys keep their input order.  Scratch is malloc'ed and freed here.
+ * Sorts positions: writes to rows, which has room for all, the positions of the
+ * input's keys in ascending order.  Positions count from 0 through all spans,
+ * of fewer than 2^32 keys.  Keys of several words are in lexicographic order.
+ * Equal keys keep their input order.  The call allocates its scratch memory,
+ * at most gpusort_cpu_scratch() bytes, and frees it.
  */
 extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows,
 											const GpusortCpuOptions *options,
 											GpusortCpuReport *report);
 
 /*
- * Bytes that sorting n keys, or their rows, needs at most besides the result.
+ * The most bytes of scratch memory that a call needs for n keys of key_bytes
+ * and this many threads: gpusort_cpu_argsort() if rows, else gpusort_cpu_sort().
  */
 extern size_t gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads);
 
-/* The instruction set in use, such as "AVX3"; static storage. */
+/* The name of the instruction set that VQSort uses, such as "AVX3".  A static string. */
 extern const char *gpusort_cpu_target(void);
 
 #ifdef __cplusplus

@@ -3,10 +3,10 @@
  * crew.h
  *		The CPU engine's threads and memory.
  *
- * A call's crew is the calling thread and as many others as it may have.  They
- * live for one phase of the work: making a thread costs a few microseconds, a
- * phase takes milliseconds.  None of them touches anything of PostgreSQL's.
- * C++, for the engine_cpu*.cc files alone.
+ * A call's crew is the calling thread and the other threads that its options
+ * allow.  The other threads live for one phase of the work: creating a thread
+ * costs a few microseconds, a phase takes milliseconds.  No thread uses
+ * anything of PostgreSQL's.  C++, for the .cc files of src/cpu only.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@ namespace
 
 constexpr int MAX_THREADS = 64;
 
-/* Room for n objects, which are not initialized; NULL if there is no memory. */
+/* Allocates n objects, uninitialized.  NULL if there is no memory.  Free with release(). */
 template <typename T>
 T *
 allocate(size_t n)
@@ -40,14 +40,14 @@ allocate(size_t n)
 	mem = malloc(bytes ? bytes : 1);
 	if (mem == NULL)
 	{
-		/* what is kept may be what is missing */
+		/* buffers kept for reuse may be the memory that is missing */
 		gpusort_large_give_back();
 		mem = malloc(bytes ? bytes : 1);
 	}
 	return static_cast<T *>(mem);
 }
 
-/* Frees what allocate() returned for n, or NULL. */
+/* Frees memory from allocate(n), or does nothing for NULL. */
 template <typename T>
 void
 release(T *mem, size_t n)
@@ -58,14 +58,14 @@ release(T *mem, size_t n)
 		gpusort_large_free(mem, n * sizeof(T));
 }
 
-/* What the threads of one call share. */
+/* State shared by the threads of one call. */
 struct Crew
 {
 	const GpusortCpuOptions *options;
-	int			threads;
-	pthread_t	caller;
-	std::atomic<bool> cancelled;
-	std::atomic<bool> no_memory;
+	int			threads;		/* 1 to MAX_THREADS, the calling thread included */
+	pthread_t	caller;			/* the calling thread */
+	std::atomic<bool> cancelled;	/* options->cancelled() returned true */
+	std::atomic<bool> no_memory;	/* some thread could not allocate memory */
 
 	explicit Crew(const GpusortCpuOptions *options):
 		options(options),
@@ -75,8 +75,9 @@ struct Crew
 	}
 
 	/*
-	 * True if work should stop.  Only the calling thread asks the caller; it may
-	 * be doing the work of a thread that could not be made.
+	 * Returns whether the work must stop.  Only the calling thread calls
+	 * options->cancelled(); its thread number is 0, or that of a thread that
+	 * could not be created and whose work it does.
 	 */
 	bool
 	stopped(int thread)
@@ -95,6 +96,7 @@ struct Crew
 	}
 };
 
+/* A thread's argument: the work, and the thread's number. */
 template <typename Work>
 struct Share
 {
@@ -113,9 +115,10 @@ run_share(void *arg)
 }
 
 /*
- * Calls work(0) to work(threads - 1), each in a thread of its own as far as
- * threads can be made, and returns when all are done.  Signals are for the
- * calling thread alone: the others inherit a full mask.
+ * Calls work(0) to work(threads - 1), each in its own thread, and returns when
+ * all calls have returned.  work(0), and the work of threads that cannot be
+ * created, runs in the calling thread.  The created threads block all signals,
+ * so that only the calling thread handles them.
  */
 template <typename Work>
 void

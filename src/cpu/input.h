@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * input.h
- *		The CPU engine's input: spans of words, seen as keys.
+ *		The CPU engine's input: spans of words, read as keys.
  *
- * Words are encoded each time they are looked at.  That costs less than memory
- * for the keys would, whose first touch is as expensive as the sort.  Every
- * loop over the input is compiled for each encoding and width.  C++, for the
- * engine_cpu*.cc files alone.
+ * Words are encoded each time they are read.  That is cheaper than storing the
+ * keys: the first touch of the memory for them costs as much as the sort.
+ * Every loop over the input is compiled for each encoding and width.  C++, for
+ * the .cc files of src/cpu only.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,9 +19,12 @@
 namespace
 {
 
-/* Words looked at between two looks at the cancel flag. */
+/* Words read between two checks of the cancel flag. */
 constexpr size_t STRIDE = 1024 * 1024;
 
+static_assert(GPUSORT_MAX_WORDS <= STRIDE, "each_span() reads at least one row at a time");
+
+/* Bits of value without leading zeros, 0 to 64. */
 inline int
 bit_length(uint64_t value)
 {
@@ -29,18 +32,18 @@ bit_length(uint64_t value)
 }
 
 /*
- * The rows of an input, WORDS words each, which are told when the code is
- * compiled or, where WORDS is 0, when it runs.
+ * The rows of an input.  A row has WORDS words or, if WORDS is 0, a number of
+ * words that is known only at run time.
  */
 template <typename WordType, int WORDS>
 struct Rows
 {
 	typedef WordType Word;
 
-	const GpusortSpan *spans;
+	const GpusortSpan *spans;	/* the caller's */
 	size_t		nspans;
-	size_t		n;
-	size_t	   *first;			/* position of each span's first row, once indexed */
+	size_t		n;				/* rows of all spans */
+	size_t	   *first;			/* position of each span's first row; NULL before index() */
 
 	explicit Rows(const GpusortCpuInput &input):
 		spans(input.spans), nspans(input.nspans), n(0), first(NULL),
@@ -58,17 +61,20 @@ struct Rows
 	Rows(const Rows &) = delete;
 	Rows &operator=(const Rows &) = delete;
 
-	/* Words from one row to the next. */
+	/* Words of a row. */
 	size_t
 	words() const
 	{
 		return WORDS > 0 ? WORDS : counted_words;
 	}
 
-	/* Calls use(row, count, position) for pieces of [begin, end), in order. */
+	/*
+	 * Divides the rows [begin, end) into spans of at most STRIDE words and calls
+	 * use(first row, count, position) for each in order, until use returns false.
+	 */
 	template <typename Use>
 	void
-	each_piece(size_t begin, size_t end, Use use) const
+	each_span(size_t begin, size_t end, Use use) const
 	{
 		size_t		stride = STRIDE / words();
 		size_t		span_begin = 0;
@@ -91,7 +97,7 @@ struct Rows
 		}
 	}
 
-	/* Makes row() possible; false if there is no memory. */
+	/* Prepares row().  False if there is no memory. */
 	bool
 	index()
 	{
@@ -106,13 +112,13 @@ struct Rows
 		return first != NULL;
 	}
 
-	/* The row at a position. */
+	/* The row at a position, after index(). */
 	const Word *
 	row(size_t position) const
 	{
 		size_t		span = 0;
 
-		/* the last span that begins at or before it; without branches */
+		/* finds the last span that begins at or before position, without branches */
 		for (size_t left = nspans; left > 1;)
 		{
 			size_t		half = left / 2;
@@ -121,6 +127,16 @@ struct Rows
 			left -= half;
 		}
 		return static_cast<const Word *>(spans[span].words) + (position - first[span]) * words();
+	}
+
+	/* Compares the words of two rows: below zero, zero or above zero. */
+	int
+	compare(const Word *a, const Word *b) const
+	{
+		for (size_t i = 0; i < words(); i++)
+			if (a[i] != b[i])
+				return a[i] < b[i] ? -1 : 1;
+		return 0;
 	}
 
   private:
@@ -132,13 +148,13 @@ inline uint64_t float_key(uint64_t word) { return gpusort_key_float8(word); }
 inline uint32_t rank_key(uint32_t word) { return gpusort_rank_float4(word); }
 inline uint64_t rank_key(uint64_t word) { return gpusort_rank_float8(word); }
 
-/* An encoding of words of KeyType: one word's key, and the range of many. */
+/* An encoding of words to keys of the same width: a word's key, and the range of many keys. */
 template <typename KeyType, GpusortEncodingKind kind>
 struct Encoded
 {
 	typedef KeyType Key;
 
-	Key			flip;
+	Key			flip;			/* bits to complement, see GpusortEncoding */
 
 	Key operator()(Key word) const
 	{
@@ -163,8 +179,8 @@ struct Encoded
 };
 
 /*
- * Keys of one word.  Once their range is known, a key is its distance from the
- * smallest one, a number of bits.
+ * An input whose keys have one word.  Once find_range() has found the smallest
+ * key, a key is represented by its distance from that key.
  */
 template <typename Encoding>
 struct Input : Rows<typename Encoding::Key, 1>
@@ -174,14 +190,14 @@ struct Input : Rows<typename Encoding::Key, 1>
 	Encoding	key_of;
 	Key			min;
 	Key			max;
-	int			bits;
+	int			bits;			/* bits of the largest distance */
 
 	explicit Input(const GpusortCpuInput &input):
 		Rows<Key, 1>(input), key_of{Key(input.encoding.flip)}, min(0), max(0), bits(0)
 	{
 	}
 
-	/* Below zero, zero or above: how the keys of two rows compare. */
+	/* Compares the keys of two rows: below zero, zero or above zero. */
 	int
 	compare(const Key *a, const Key *b) const
 	{
@@ -191,7 +207,7 @@ struct Input : Rows<typename Encoding::Key, 1>
 		return (x > y) - (x < y);
 	}
 
-	/* Finds the smallest and the largest key. */
+	/* Finds the smallest and the largest key.  The input is not empty. */
 	void
 	find_range(Crew *crew)
 	{
@@ -203,7 +219,7 @@ struct Input : Rows<typename Encoding::Key, 1>
 			Key			low = Key(~Key(0));
 			Key			high = 0;
 
-			this->each_piece(n * thread / crew->threads, n * (thread + 1) / crew->threads,
+			this->each_span(n * thread / crew->threads, n * (thread + 1) / crew->threads,
 							 [&](const Key *words, size_t count, size_t) {
 								 key_of.scan(words, count, &low, &high);
 								 return !crew->stopped(thread);
@@ -221,20 +237,21 @@ struct Input : Rows<typename Encoding::Key, 1>
 		bits = bit_length(uint64_t(max - min));
 	}
 
-	/* A key's distance from the smallest. */
+	/* Returns the distance of a row's key from the smallest key. */
 	struct Distance
 	{
 		Encoding	key_of;
 		Key			min;
 		Key			range;		/* the largest distance */
-		int			end;		/* bits up to which it tells keys apart */
+		int			end;		/* bits of the key that the distance includes: all */
 
 		Key operator()(const Key *row) const { return Key(key_of(*row) - min); }
 	};
 
 	/*
-	 * Calls use with what makes a number of the bits from begin on, for rows
-	 * that agree in those before.  Here it is always the whole distance.
+	 * Calls use(f), where f(row) is the number made of at most 64 bits of the
+	 * row's key from bit begin on; the rows agree in the bits before.  A key of
+	 * one word has no more than 64 bits, so f always returns the whole distance.
 	 */
 	template <typename Use>
 	void
@@ -249,10 +266,13 @@ enum Order
 {
 	UNORDERED,
 	ASCENDING,
-	DESCENDING					/* strictly */
+	DESCENDING					/* strictly, so that reversing keeps equal keys in order */
 };
 
-/* Whether the input is in order already; random input is told by its head. */
+/*
+ * Returns whether the input is in order already.  Each thread stops at the
+ * first rows that are out of order, so for random input this costs nothing.
+ */
 template <typename In>
 Order
 find_order(const In &input, Crew *crew)
@@ -266,8 +286,8 @@ find_order(const In &input, Crew *crew)
 		const Word *last = NULL;
 		size_t		begin = input.n * thread / crew->threads;
 
-		/* from the last row of the thread before */
-		input.each_piece(begin > 0 ? begin - 1 : 0, input.n * (thread + 1) / crew->threads,
+		/* begin with the last row of the preceding thread */
+		input.each_span(begin > 0 ? begin - 1 : 0, input.n * (thread + 1) / crew->threads,
 						 [&](const Word *row, size_t count, size_t) {
 							 bool		up = ascending;
 							 bool		down = descending;

@@ -1,19 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * merge.cc
- *		The CPU engine: merges sorted pieces.
+ *		The CPU engine: merges sorted pieces of keys of one word.
  *
- * Threads share out the output, not the pieces: the output is cut into as
- * many stretches of equal length as there are threads, and a selection among
- * all pieces finds where in each of them a stretch begins (Varman, Scheufler,
- * Iyer, Ricard, "Merging multiple lists on hierarchical-memory
- * multiprocessors", J. Parallel Distrib. Comput. 12, 1991, which selects by
- * exchanging elements; bisecting the value of the key is simpler, and takes
- * 64 steps at most).  From there on every thread is on its own.
+ * The output, not the pieces, is divided among the threads: each thread
+ * produces one slice of it, and all slices are equally long.  A selection
+ * among all pieces finds where in each piece a slice begins (Varman,
+ * Scheufler, Iyer, Ricard, "Merging multiple lists on hierarchical-memory
+ * multiprocessors", J. Parallel Distrib. Comput. 12, 1991).  That paper selects
+ * by exchanging elements; this file bisects the value of the key, which is
+ * simpler and takes at most 64 steps.  After the selection the threads are
+ * independent of each other.
  *
- * A thread merges by a tree of losers (tournament.h).  Passes of
- * two-way merges take 2.6 ns a key and pass, so they win for 2 and 3 pieces
- * only, and need a second buffer.
+ * A thread merges with a loser tree (base/losertree.h).  Passes of two-way
+ * merges would take 2.6 ns a key and pass, so they would win for 2 and 3
+ * pieces only, and they would need a second buffer.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,25 +22,34 @@
 
 #include <string.h>
 
+#include <type_traits>
+
+#include "base/losertree.h"
 #include "cpu/crew.h"
-#include "cpu/tournament.h"
 
 namespace
 {
 
-/* Keys merged between two looks at the cancel flag: some milliseconds. */
+/* Keys merged between two checks of the cancel flag: a few milliseconds. */
 constexpr size_t STRIDE = 256 * 1024;
 
-/* What a thread has left of a piece. */
+/* The loser tree's entries for keys of this type. */
+template <typename Key>
+using Entry = std::conditional_t<sizeof(Key) == 4, uint64_t, unsigned __int128>;
+
+template <typename Key>
+using Tree = GpusortLoserTree<Entry<Key>>;
+
+/* The keys of a piece that a thread has not merged yet, and their rows. */
 template <typename Key>
 struct Cursor
 {
 	const Key  *key;
 	const Key  *end;
-	const uint32_t *row;
+	const uint32_t *row;		/* NULL if the pieces have no rows */
 };
 
-/* The first of [begin, end) that is above key, by position. */
+/* The position of the first of keys[begin, end) that is above key, or end. */
 template <typename Key>
 size_t
 upper_bound(const Key *keys, size_t begin, size_t end, Key key)
@@ -57,8 +67,9 @@ upper_bound(const Key *keys, size_t begin, size_t end, Key key)
 }
 
 /*
- * Finds which of the keys that are not taken yet come first, rank of them:
- * from piece i those before position end[i].  scratch is as long as end.
+ * Selects the first rank keys, in output order, of all that have not been
+ * taken.  They are piece i's keys before position end[i].  end has npieces
+ * elements, scratch twice as many.
  */
 template <typename Key>
 void
@@ -70,8 +81,8 @@ select_first(const GpusortSortedPiece *pieces, size_t npieces, size_t rank,
 	size_t	   *begin = scratch;
 
 	/*
-	 * The key at rank is in [low, high].  begin[i] counts piece i's keys
-	 * below low, end[i] those up to high; scratch[npieces + i] a middle.
+	 * Invariant: the key at rank is in [low, high]; piece i's keys before
+	 * begin[i] are below low, and those from end[i] on are above high.
 	 */
 	size_t	   *middle = scratch + npieces;
 
@@ -102,7 +113,7 @@ select_first(const GpusortSortedPiece *pieces, size_t npieces, size_t rank,
 		}
 	}
 
-	/* of the keys equal to the one at rank, the earlier pieces' go first */
+	/* of the keys equal to the one at rank, those of earlier pieces come first */
 	for (size_t i = 0; i < npieces; i++)
 		rank -= begin[i] - pieces[i].taken;
 	for (size_t i = 0; i < npieces; i++)
@@ -115,88 +126,85 @@ select_first(const GpusortSortedPiece *pieces, size_t npieces, size_t rank,
 	}
 }
 
-/* The cursors' keys, in a tournament. */
+/* The loser tree's entry for a cursor's next key. */
 template <typename Key>
-struct Heads
+Entry<Key>
+head(const Cursor<Key> &cursor, uint32_t piece)
 {
-	typedef Tournament<Key, Heads> Tree;
+	return cursor.key < cursor.end ? gpusort_losertree_entry<Entry<Key>>(*cursor.key, piece) :
+		gpusort_losertree_ended<Entry<Key>>();
+}
 
-	static constexpr bool TIES = false;
-
-	Cursor<Key> *cursors;
-
-	typename Contest<Key>::Entry
-	head(size_t piece) const
-	{
-		const Cursor<Key> &cursor = cursors[piece];
-
-		return cursor.key < cursor.end ? Tree::entry(*cursor.key, piece) : Tree::EXHAUSTED;
-	}
-};
-
-/* Takes the next count keys, which there are. */
+/*
+ * Writes the next count keys, or their rows, and advances the cursors, which
+ * have at least that many keys left.
+ */
 template <typename Key, bool ROWS>
 void
-take(Tournament<Key, Heads<Key>> *tournament, const Heads<Key> &heads, size_t count,
-	 Key *keys_out, uint32_t *rows_out)
+take(Tree<Key> *saved, Cursor<Key> *cursors, size_t count, Key *keys_out, uint32_t *rows_out)
 {
-	Tournament<Key, Heads<Key>> tree = *tournament;
+	Tree<Key>	tree = *saved;	/* a local copy stays in registers */
 
 	for (size_t i = 0; i < count; i++)
 	{
-		Cursor<Key> *cursor = &heads.cursors[tree.winner()];
+		uint32_t	piece = gpusort_losertree_input(&tree);
+		Cursor<Key> *cursor = &cursors[piece];
 
 		if (ROWS)
 			rows_out[i] = *cursor->row++;
 		else
-			keys_out[i] = tree.key();
+			keys_out[i] = Key(gpusort_losertree_key(&tree));
 		cursor->key++;
-		tree.replace(heads);
+		gpusort_losertree_replace(&tree, head(*cursor, piece), NULL, NULL);
 	}
-	*tournament = tree;
+	*saved = tree;
 }
 
-/* Merges what lies between the positions begin and end of each piece. */
+/*
+ * Merges each piece's keys from position begin[i] to end[i], and writes the
+ * result to out from position on.
+ */
 template <typename Key, bool ROWS>
 void
-merge_stretch(const GpusortSortedPiece *pieces, size_t npieces, const size_t *begin,
-			  const size_t *end, void *out, size_t position, Crew *crew, int thread)
+merge_slice(const GpusortSortedPiece *pieces, size_t npieces, const size_t *begin,
+			const size_t *end, void *out, size_t position, Crew *crew, int thread)
 {
-	typedef typename Contest<Key>::Entry Entry;
 	size_t		count = 0;
 	Key		   *keys_out = static_cast<Key *>(out) + position;
 	uint32_t   *rows_out = static_cast<uint32_t *>(out) + position;
 
 	Cursor<Key> *cursors = allocate<Cursor<Key>>(npieces);
-	Entry	   *nodes = allocate<Entry>(tournament_nodes(npieces));
+	Entry<Key> *nodes = allocate<Entry<Key>>(gpusort_losertree_nodes(npieces));
 
 	if (cursors == NULL || nodes == NULL)
 		crew->no_memory = true;
 	else
 	{
+		Tree<Key>	tree;
+
+		gpusort_losertree_init(&tree, npieces, nodes);
 		for (size_t i = 0; i < npieces; i++)
 		{
 			const Key  *keys = static_cast<const Key *>(pieces[i].keys);
 
 			cursors[i] = {keys + begin[i], keys + end[i], ROWS ? pieces[i].rows + begin[i] : NULL};
 			count += end[i] - begin[i];
+			gpusort_losertree_set(&tree, i, head(cursors[i], i));
 		}
-
-		Heads<Key>	heads = {cursors};
-		Tournament<Key, Heads<Key>> tournament(heads, npieces, nodes);
+		gpusort_losertree_build(&tree, NULL, NULL);
 
 		while (count > 0 && !crew->stopped(thread))
 		{
 			size_t		now = count < STRIDE ? count : STRIDE;
 
-			take<Key, ROWS>(&tournament, heads, now, keys_out, rows_out);
+			take<Key, ROWS>(&tree, cursors, now, keys_out, rows_out);
 			keys_out += now;
 			rows_out += now;
 			count -= now;
 		}
 	}
 	release(cursors, npieces);
-	release(nodes, tournament_nodes(npieces));
+	release(nodes, gpusort_losertree_nodes(npieces));
 }
 
 template <typename Key>
@@ -207,7 +215,11 @@ merge(GpusortSortedPiece *pieces, size_t npieces, size_t count, void *out,
 	Crew		crew(options);
 	int			threads = crew.threads;
 
-	/* bounds[t] and bounds[t + 1] enclose thread t's stretch; then scratch */
+	/*
+	 * The npieces positions from bounds + t * npieces on are where thread t's
+	 * slice begins; the next npieces are where it ends.  After the end of the
+	 * last slice there is room for select_first's scratch.
+	 */
 	size_t		nbounds = (threads + 3) * npieces;
 	size_t	   *bounds = allocate<size_t>(nbounds);
 	size_t	   *last = bounds + threads * npieces;
@@ -223,9 +235,9 @@ merge(GpusortSortedPiece *pieces, size_t npieces, size_t count, void *out,
 		size_t		position = count * thread / threads;
 
 		if (npieces > 0 && pieces[0].rows != NULL)
-			merge_stretch<Key, true>(pieces, npieces, begin, begin + npieces, out, position, &crew, thread);
+			merge_slice<Key, true>(pieces, npieces, begin, begin + npieces, out, position, &crew, thread);
 		else
-			merge_stretch<Key, false>(pieces, npieces, begin, begin + npieces, out, position, &crew, thread);
+			merge_slice<Key, false>(pieces, npieces, begin, begin + npieces, out, position, &crew, thread);
 	});
 
 	for (size_t i = 0; i < npieces && crew.status() == GPUSORT_CPU_OK; i++)

@@ -3,48 +3,48 @@
  * merge_words.cc
  *		The CPU engine: merges sorted pieces of keys of several words.
  *
- * The merge is by merge keys (merge_key.h), in a tree of losers
- * (tournament.h).  Where two are the same and do not tell all, the words
- * decide, which are where they were before they were sorted: anywhere in
- * memory.  If that happens often, each piece's next keys are asked for some rows
- * ahead, which costs as much as the merge for each row; if not, it is waited
- * for.
+ * A loser tree (base/losertree.h) merges the pieces by their merge keys
+ * (kernels/merge_key.h).  If two merge keys are equal but not exact, the words
+ * of the two rows decide.  The words are in the unsorted input, so reading them
+ * is a cache miss.  If words are compared often, the words of each piece's next
+ * rows are prefetched, which costs as much for each row as the merge itself;
+ * otherwise the merge waits for them.
  *
- * As for keys of one word, threads share out the output, and a selection among
- * all pieces finds where a thread's stretch begins in each of them.  Here a row
- * is drawn at random from all that are left, and the pieces are divided by it,
- * as in Hoare's FIND (Comm. ACM 4, 1961): some 2 ln n rows are drawn, whatever
- * the keys are like.  Rows are compared by key, then piece, then place, so that
- * no two are equal.
+ * As for keys of one word, each thread produces one slice of the output, and a
+ * selection among all pieces finds where in each piece a slice begins.  This
+ * selection draws a row at random from the undecided ones and divides every
+ * piece by it, as in Hoare's FIND (Comm. ACM 4, 1961).  It draws about 2 ln n
+ * rows, whatever the distribution of the keys.  Rows are compared by merge key,
+ * words, piece and position, so no two rows are equal.
  *
  *-------------------------------------------------------------------------
  */
 #include "cpu/merge.h"
 
+#include "base/losertree.h"
 #include "cpu/input.h"
-#include "cpu/tournament.h"
 
 namespace
 {
 
-/* Rows merged between two looks at the cancel flag: milliseconds, dozens of them with long ties. */
+/* Rows merged between two checks of the cancel flag: milliseconds, or dozens of them with many ties. */
 constexpr size_t MERGE_STRIDE = 64 * 1024;
 
-/* The first rows, by which to tell whether words are looked at often. */
+/* Rows merged before the first decision whether to prefetch words. */
 constexpr size_t FIRST_STRIDE = MERGE_STRIDE / 16;
 
-/* Keys of a piece that are on their way to the cache; a power of two. */
+/* Rows of a piece whose words are prefetched ahead of their use; a power of two. */
 constexpr size_t AHEAD = 16;
 
-/* Words are asked for ahead if they are looked at for one row in so many. */
+/* Words are prefetched if they are compared at least once every OFTEN rows. */
 constexpr size_t OFTEN = 16;
 
-/* What is merged. */
+/* The input of a merge, shared by all threads. */
 struct Merged
 {
 	const GpusortSortedPiece *pieces;
 	size_t		npieces;
-	const GpusortMergeKey *settled;
+	const GpusortMergeKey *merge_key;
 	Rows<uint64_t, 0> input;
 
 	const uint64_t *
@@ -52,24 +52,17 @@ struct Merged
 	{
 		return static_cast<const uint64_t *>(pieces[piece].keys);
 	}
-
-	/* Below zero, zero or above: how the words compare. */
-	int
-	compare_words(const uint64_t *a, const uint64_t *b) const
-	{
-		for (size_t i = 0; i < input.words(); i++)
-			if (a[i] != b[i])
-				return a[i] < b[i] ? -1 : 1;
-		return 0;
-	}
 };
 
 /* ----------------------------------------------------------------
- *		Where a stretch begins
+ *		Selection: where a slice begins
  * ----------------------------------------------------------------
  */
 
-/* The first place of [begin, end) in piece whose row does not go before the one drawn from another. */
+/*
+ * The first position of [begin, end) in piece whose row does not order before
+ * the row at position drawn of piece from, or end.
+ */
 size_t
 divide(const Merged &merged, size_t piece, size_t begin, size_t end, size_t from, size_t drawn)
 {
@@ -77,7 +70,7 @@ divide(const Merged &merged, size_t piece, size_t begin, size_t end, size_t from
 	uint64_t	key = merged.keys(from)[drawn];
 	const uint64_t *words = NULL;
 
-	if (!gpusort_merge_key_exact(merged.settled, key))
+	if (!gpusort_merge_key_exact(merged.merge_key, key))
 		words = merged.input.row(merged.pieces[from].rows[drawn]);
 	while (begin < end)
 	{
@@ -85,8 +78,8 @@ divide(const Merged &merged, size_t piece, size_t begin, size_t end, size_t from
 		int			order = keys[middle] < key ? -1 : keys[middle] > key;
 
 		if (order == 0 && words != NULL)
-			order = merged.compare_words(merged.input.row(merged.pieces[piece].rows[middle]), words);
-		/* of equal keys, those of earlier pieces go first */
+			order = merged.input.compare(merged.input.row(merged.pieces[piece].rows[middle]), words);
+		/* of equal keys, those of earlier pieces come first */
 		if (order < 0 || (order == 0 && piece < from))
 			begin = middle + 1;
 		else
@@ -96,26 +89,26 @@ divide(const Merged &merged, size_t piece, size_t begin, size_t end, size_t from
 }
 
 /*
- * Finds which of the rows that are not taken yet come first, rank of them:
- * from piece i those before position end[i].  begin and middle are scratch, as
- * long as end.
+ * Selects the first rank rows, in output order, of all that have not been
+ * taken.  They are piece i's rows before position end[i].  end has npieces
+ * elements, and so have begin and middle, which are scratch memory.
  */
 void
 select_first(const Merged &merged, size_t rank, size_t *end, size_t *begin, size_t *middle,
 			 Crew *crew, int thread)
 {
 	size_t		npieces = merged.npieces;
-	size_t		left = 0;		/* rows of which it is not known yet */
+	size_t		undecided = 0;	/* rows in [begin[i], end[i]) of all pieces */
 	uint64_t	random = 88172645463325252u;
 
-	/* those before begin[i] come first, those from end[i] on do not */
+	/* invariant: piece i's rows before begin[i] are selected, those from end[i] on are not */
 	for (size_t i = 0; i < npieces; i++)
 	{
 		begin[i] = merged.pieces[i].taken;
 		end[i] = merged.pieces[i].count;
-		left += end[i] - begin[i];
+		undecided += end[i] - begin[i];
 	}
-	while (left > 0 && !crew->stopped(thread))
+	while (undecided > 0 && !crew->stopped(thread))
 	{
 		size_t		drawn;
 		size_t		from = 0;
@@ -125,7 +118,7 @@ select_first(const Merged &merged, size_t rank, size_t *end, size_t *begin, size
 		random ^= random << 13;
 		random ^= random >> 7;
 		random ^= random << 17;
-		drawn = random % left;
+		drawn = random % undecided;
 		while (drawn >= end[from] - begin[from])
 			drawn -= end[from] - begin[from], from++;
 		drawn += begin[from];
@@ -135,14 +128,14 @@ select_first(const Merged &merged, size_t rank, size_t *end, size_t *begin, size
 			middle[i] = i == from ? drawn : divide(merged, i, begin[i], end[i], from, drawn);
 			before += middle[i] - begin[i];
 		}
-		left = 0;
+		undecided = 0;
 		for (size_t i = 0; i < npieces; i++)
 		{
 			if (before < rank)
 				begin[i] = middle[i] + (i == from);
 			else
 				end[i] = middle[i];
-			left += end[i] - begin[i];
+			undecided += end[i] - begin[i];
 		}
 		if (before < rank)
 			rank -= before + 1;
@@ -150,67 +143,68 @@ select_first(const Merged &merged, size_t rank, size_t *end, size_t *begin, size
 }
 
 /* ----------------------------------------------------------------
- *		A stretch
+ *		Merge of a slice
  * ----------------------------------------------------------------
  */
 
-/* What a thread has left of a piece. */
+/* The rows of a piece that a thread has not merged yet. */
 struct Cursor
 {
-	const uint64_t *key;
-	const uint32_t *row;
-	const uint32_t *end;		/* of the rows */
-	const uint64_t *words[AHEAD];	/* of the next rows, if asked for, each in
-									 * the place of its row's address */
+	const uint64_t *key;		/* the next row's merge key */
+	const uint32_t *row;		/* the next row */
+	const uint32_t *end;		/* the end of the rows */
+	const uint64_t *words[AHEAD];	/* where the next rows' words are, if prefetched; a ring, see slot_of */
 };
 
-/* The cursors' merge keys, in a tournament. */
+typedef unsigned __int128 Entry;
+typedef GpusortLoserTree<Entry> Tree;
+
+/* The next rows of all pieces, between which the loser tree decides. */
 struct Heads
 {
-	typedef Tournament<uint64_t, Heads> Tree;
-
-	static constexpr bool TIES = true;
-
 	const Merged &merged;
 	Cursor	   *cursors;
-	bool		ahead;			/* words are asked for */
-	mutable size_t looks;		/* comparisons of words by now */
+	bool		prefetching;	/* the cursors' words[] are in use */
+	size_t		comparisons;	/* comparisons of words since the caller's last reset */
 
-	Tree::Entry
-	head(size_t piece) const
+	Entry
+	head(uint32_t piece) const
 	{
 		const Cursor &cursor = cursors[piece];
 
-		return cursor.row < cursor.end ? Tree::entry(*cursor.key, piece) : Tree::EXHAUSTED;
+		return cursor.row < cursor.end ? gpusort_losertree_entry<Entry>(*cursor.key, piece) :
+			gpusort_losertree_ended<Entry>();
 	}
 
-	/* Of heads with the same merge key, does that of piece a go before b's? */
+	/* Returns whether piece a's next row orders before piece b's, whose merge key is equal. */
 	bool
-	goes_before(size_t a, size_t b) const
+	goes_before(size_t a, size_t b)
 	{
 		int			order = 0;
 
-		if (!gpusort_merge_key_exact(merged.settled, *cursors[a].key))
+		if (!gpusort_merge_key_exact(merged.merge_key, *cursors[a].key))
 		{
-			looks++;
-			order = merged.compare_words(words_of(cursors[a]), words_of(cursors[b]));
+			comparisons++;
+			order = merged.input.compare(words_of(cursors[a]), words_of(cursors[b]));
 		}
 		return order < 0 || (order == 0 && a < b);
 	}
 
+	/* Prefetches the words of one of the cursor's next AHEAD + 1 rows. */
 	void
-	ask_for(Cursor *cursor, const uint32_t *row) const
+	prefetch(Cursor *cursor, const uint32_t *row) const
 	{
 		const uint64_t *words = merged.input.row(*row);
 
-		cursor->words[place_of(row)] = words;
+		cursor->words[slot_of(row)] = words;
 		__builtin_prefetch(words);
 		__builtin_prefetch(words + merged.input.words() - 1);
 	}
 
   private:
+	/* The element of a cursor's words[] for the row at this address. */
 	static size_t
-	place_of(const uint32_t *row)
+	slot_of(const uint32_t *row)
 	{
 		return uintptr_t(row) / sizeof(*row) % AHEAD;
 	}
@@ -218,9 +212,16 @@ struct Heads
 	const uint64_t *
 	words_of(const Cursor &cursor) const
 	{
-		return ahead ? cursor.words[place_of(cursor.row)] : merged.input.row(*cursor.row);
+		return prefetching ? cursor.words[slot_of(cursor.row)] : merged.input.row(*cursor.row);
 	}
 };
+
+/* Heads::goes_before() as the loser tree's callback. */
+inline bool
+goes_before(void *heads, uint32_t a, uint32_t b)
+{
+	return static_cast<Heads *>(heads)->goes_before(a, b);
+}
 
 inline size_t
 rows_left(const Cursor &cursor)
@@ -228,49 +229,50 @@ rows_left(const Cursor &cursor)
 	return size_t(cursor.end - cursor.row);
 }
 
-/* Takes the next count rows, which there are. */
-template <bool ASK>
+/* Writes the next count rows and advances the cursors, which have at least that many rows left. */
+template <bool PREFETCH>
 void
-take(Heads::Tree *tournament, const Heads &heads, size_t count, uint32_t *out)
+take(Tree *saved, Heads *heads, size_t count, uint32_t *out)
 {
-	Heads::Tree tree = *tournament;
+	Tree		tree = *saved;	/* a local copy stays in registers */
 
 	for (size_t i = 0; i < count; i++)
 	{
-		Cursor	   *cursor = &heads.cursors[tree.winner()];
+		uint32_t	piece = gpusort_losertree_input(&tree);
+		Cursor	   *cursor = &heads->cursors[piece];
 
 		out[i] = *cursor->row;
-		if (ASK && rows_left(*cursor) > AHEAD)
-			heads.ask_for(cursor, cursor->row + AHEAD);
+		if (PREFETCH && rows_left(*cursor) > AHEAD)
+			heads->prefetch(cursor, cursor->row + AHEAD);
 		cursor->row++;
 		cursor->key++;
-		tree.replace(heads);
+		gpusort_losertree_replace(&tree, heads->head(piece), goes_before, heads);
 	}
-	*tournament = tree;
+	*saved = tree;
 }
 
-/* From now on, words are asked for ahead, or not. */
+/* Switches prefetching on or off; switching it on prefetches each piece's next AHEAD rows. */
 void
-look_ahead(Heads *heads, bool ahead)
+set_prefetching(Heads *heads, bool prefetching)
 {
-	for (size_t i = 0; ahead && !heads->ahead && i < heads->merged.npieces; i++)
+	for (size_t i = 0; prefetching && !heads->prefetching && i < heads->merged.npieces; i++)
 	{
 		Cursor	   *cursor = &heads->cursors[i];
 
 		for (size_t next = 0; next < AHEAD && next < rows_left(*cursor); next++)
-			heads->ask_for(cursor, cursor->row + next);
+			heads->prefetch(cursor, cursor->row + next);
 	}
-	heads->ahead = ahead;
+	heads->prefetching = prefetching;
 }
 
-/* Merges what lies between the positions begin and end of each piece. */
+/* Merges each piece's rows from position begin[i] to end[i] into out. */
 void
-merge_stretch(const Merged &merged, const size_t *begin, const size_t *end, uint32_t *out,
-			  Crew *crew, int thread)
+merge_slice(const Merged &merged, const size_t *begin, const size_t *end, uint32_t *out,
+			Crew *crew, int thread)
 {
 	size_t		npieces = merged.npieces;
 	Cursor	   *cursors = allocate<Cursor>(npieces);
-	Heads::Tree::Entry *nodes = allocate<Heads::Tree::Entry>(tournament_nodes(npieces));
+	Entry	   *nodes = allocate<Entry>(gpusort_losertree_nodes(npieces));
 	size_t		count = 0;
 
 	if (cursors == NULL || nodes == NULL)
@@ -288,38 +290,47 @@ merge_stretch(const Merged &merged, const size_t *begin, const size_t *end, uint
 		}
 
 		Heads		heads = {merged, cursors, false, 0};
-		Heads::Tree tournament(heads, npieces, nodes);
+		Tree		tree;
+
+		gpusort_losertree_init(&tree, npieces, nodes);
+		for (size_t i = 0; i < npieces; i++)
+			gpusort_losertree_set(&tree, i, heads.head(i));
+		gpusort_losertree_build(&tree, goes_before, &heads);
 
 		for (size_t stride = FIRST_STRIDE; count > 0 && !crew->stopped(thread); stride = MERGE_STRIDE)
 		{
 			size_t		now = count < stride ? count : stride;
 
-			heads.looks = 0;
-			if (heads.ahead)
-				take<true>(&tournament, heads, now, out);
+			heads.comparisons = 0;
+			if (heads.prefetching)
+				take<true>(&tree, &heads, now, out);
 			else
-				take<false>(&tournament, heads, now, out);
-			look_ahead(&heads, heads.looks >= now / OFTEN);
+				take<false>(&tree, &heads, now, out);
+			set_prefetching(&heads, heads.comparisons >= now / OFTEN);
 			out += now;
 			count -= now;
 		}
 	}
 	release(cursors, npieces);
-	release(nodes, tournament_nodes(npieces));
+	release(nodes, gpusort_losertree_nodes(npieces));
 }
 
 }								/* namespace */
 
 GpusortCpuStatus
 gpusort_cpu_merge_words(GpusortSortedPiece *pieces, size_t npieces, const GpusortCpuInput *input,
-						const GpusortMergeKey *settled, size_t count, uint32_t *out,
+						const GpusortMergeKey *merge_key, size_t count, uint32_t *out,
 						const GpusortCpuOptions *options)
 {
-	Merged		merged = {pieces, npieces, settled, Rows<uint64_t, 0>(*input)};
+	Merged		merged = {pieces, npieces, merge_key, Rows<uint64_t, 0>(*input)};
 	Crew		crew(options);
 	int			threads = crew.threads;
 
-	/* bounds[t] and bounds[t + 1] enclose thread t's stretch; then its scratch */
+	/*
+	 * The npieces positions from bounds + t * npieces on are where thread t's
+	 * slice begins; the next npieces are where it ends.  After the end of the
+	 * last slice, each thread has 2 * npieces for select_first's scratch.
+	 */
 	size_t		nbounds = (3 * threads + 1) * npieces;
 	size_t	   *bounds = allocate<size_t>(nbounds);
 	size_t	   *scratch = bounds + (threads + 1) * npieces;
@@ -341,7 +352,7 @@ gpusort_cpu_merge_words(GpusortSortedPiece *pieces, size_t npieces, const Gpusor
 		in_parallel(threads, [&](int thread) {
 			const size_t *begin = bounds + thread * npieces;
 
-			merge_stretch(merged, begin, begin + npieces, out + count * thread / threads, &crew, thread);
+			merge_slice(merged, begin, begin + npieces, out + count * thread / threads, &crew, thread);
 		});
 	for (size_t i = 0; i < npieces && crew.status() == GPUSORT_CPU_OK; i++)
 		pieces[i].taken = bounds[threads * npieces + i];

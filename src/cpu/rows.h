@@ -3,25 +3,27 @@
  * rows.h
  *		The CPU engine: sorts positions.
  *
- * A key is a number of bits (at most 64 for a key of one word, 1024 for one of
- * 16).  Positions are sorted by packing: a row's position in the low bits, as
- * many as the largest one needs, and above it as much of the key as fits make
- * one 64-bit element.  All elements differ, so any sort is stable.  The bits
- * that told bins apart are equal in a bin and are left out: of ten million
- * keys, 24 bits are the position, and 48 bits of the key decide.
+ * A key is a number of bits: at most 64 for a key of one word, and 64 for each
+ * word of a longer key.  To sort positions, a row's position and as many of the
+ * key's leading bits as fit are packed into one element of 64 bits: the
+ * position in the low bits, as many as the largest position needs, the key's
+ * bits above it.  No two elements are equal, so any sort of them is stable.
+ * All keys of a bin have the same leading bits, which elements leave out: for
+ * ten million keys, the position takes 24 bits, and 48 bits of the key decide.
  *
- * Where the key has more bits, rows that agree in those that were looked at
- * are looked at again.  PostgreSQL calls that an abbreviated key, and decides
- * by whole keys then; so are a few rows here.  More rows are sorted as all
- * were, by the next 64 bits, of which the leading ones that these rows have in
- * common are left out.  So each time uses up 32 bits at least, and the depth
- * is at most 32 however the keys are made.
+ * If the key has more bits, rows that agree in the bits seen so far form a tie,
+ * which is refined by the next bits.  (PostgreSQL calls the first bits an
+ * abbreviated key, and compares whole keys next; here, only ties of a few rows
+ * are compared by whole keys.)  Larger ties are sorted like the whole input, by
+ * the next 64 bits, without the leading ones that all rows of the tie have in
+ * common.  Each such step uses at least 32 bits, so the depth is at most
+ * 2 * GPUSORT_MAX_WORDS, whatever the keys.
  *
- * Most ties are short, and a processor that meets them one after another would
- * spend its time waiting for their rows: these are fetched ahead.  Ties that
- * are a large part of the input would keep one thread busy, and its cancel
- * flag unseen; so would bins.  They are put off, and sorted by all threads
- * when the bins are done.
+ * Most ties are short.  To refine them one after another would mean a cache
+ * miss for every row, so the rows are prefetched.  A tie or a bin that is a
+ * large part of the input would occupy one thread, which would not check the
+ * cancel flag for a long time.  Such ties are deferred, and all threads sort
+ * them together after the bins.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,19 +35,19 @@
 namespace
 {
 
-/* Up to here rows are compared one with another. */
+/* Ties of up to this many rows are sorted by comparisons of whole keys. */
 constexpr size_t FEW_ROWS = 12;
 
-/* Ties up to here are sorted without malloc(). */
+/* Ties of up to this many rows are refined without malloc(). */
 constexpr size_t LOCAL_ROWS = 256;
 
-/* Rows that are fetched ahead of their use; a power of two. */
+/* Rows that are prefetched ahead of their use; a power of two. */
 constexpr size_t AHEAD = 32;
 
-/* Elements looked at between two looks at the cancel flag. */
+/* Elements read between two checks of the cancel flag. */
 constexpr size_t ROWS_STRIDE = 64 * 1024;
 
-/* More of n rows than this are sorted by the whole crew. */
+/* A tie of more rows than this, of n, is sorted by all threads. */
 inline size_t
 large_tie(size_t n)
 {
@@ -53,27 +55,27 @@ large_tie(size_t n)
 }
 
 /*
- * Rows to be sorted by the whole crew: they lie at [begin, begin + n) of the
- * result, in input order, and agree in the first bits of their keys.
+ * A deferred tie.  Its rows are at [begin, begin + n) of the result, in input
+ * order, and agree in the first bits of their keys.
  */
 struct Tie
 {
 	size_t		begin;
 	size_t		n;
-	int			bits;
+	int			bits;			/* how many bits they agree in */
 };
 
-/* A sort of an input's rows. */
+/* A sort of an input's rows, shared by all threads. */
 template <typename In>
 struct RowSort
 {
 	const In   *input;
 	uint32_t   *rows;			/* the result */
-	uint64_t   *elems;			/* as many */
+	uint64_t   *elems;			/* one element for each row */
 	Crew	   *crew;
-	int			row_bits;		/* of an element, for the row */
-	size_t		large;			/* large_tie(): more rows are put off */
-	Tie		   *ties;			/* put off; disjoint, so there is room for all */
+	int			row_bits;		/* low bits of an element that hold the row */
+	size_t		large;			/* large_tie(): ties of more rows are deferred */
+	Tie		   *ties;			/* deferred ties; they are disjoint, so there is room for all */
 	std::atomic<size_t> nties;
 
 	uint32_t
@@ -82,7 +84,7 @@ struct RowSort
 		return uint32_t(elem & ((uint64_t(1) << row_bits) - 1));
 	}
 
-	/* How many of bits do not fit into an element. */
+	/* Of this many bits of a key, the number that does not fit into an element. */
 	int
 	excess(int bits) const
 	{
@@ -90,16 +92,16 @@ struct RowSort
 	}
 
 	void
-	put_off(size_t begin, size_t n, int bits)
+	defer(size_t begin, size_t n, int bits)
 	{
 		ties[nties++] = {begin, n, bits};
 	}
 };
 
-/* Orders a few elements, in order of their rows, by the rows' whole keys. */
+/* Sorts at most FEW_ROWS elements, which are in input order, by the rows' whole keys. */
 template <typename In>
 void
-compare_few(const RowSort<In> &sort, uint64_t *elems, size_t n)
+sort_few_rows(const RowSort<In> &sort, uint64_t *elems, size_t n)
 {
 	typedef typename In::Word Word;
 	const Word *keys[FEW_ROWS];
@@ -120,10 +122,7 @@ compare_few(const RowSort<In> &sort, uint64_t *elems, size_t n)
 	}
 }
 
-/*
- * Calls use(i, key) for the keys of n rows, the i-th of which is at(i), and
- * fetches the keys ahead.
- */
+/* Calls use(i, row at position at(i)) for i from 0 to n - 1, and prefetches the rows. */
 template <typename In, typename At, typename Use>
 void
 gather(const In &input, size_t n, At at, Use use)
@@ -146,17 +145,17 @@ gather(const In &input, size_t n, At at, Use use)
 }
 
 template <typename In>
-void repair_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
+void refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
 				 const hwy::Sorter &sorter, int thread);
 
 /*
- * Sorts elements whose rows agree in the first bits of their keys, but not in
- * all, and which are in order of their rows.
+ * Sorts the elements of a tie, which are in input order, by the keys' bits after
+ * the first.  The elements belong at position of the result.
  */
 template <typename In>
 void
-repair(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
-	   const hwy::Sorter &sorter, int thread)
+refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
+		   const hwy::Sorter &sorter, int thread)
 {
 	uint64_t	local[LOCAL_ROWS];
 	uint64_t   *keys = local;
@@ -182,27 +181,28 @@ repair(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
 				   keys[i] = distance_of(row);
 				   differing |= keys[i] ^ keys[0];
 			   });
-		/* the leading bits, which are the same, are shifted out */
+		/* only the bits below the leading equal ones need room in an element */
 		excess = sort->excess(bit_length(differing));
 		for (size_t i = 0; i < n; i++)
 			elems[i] = keys[i] >> excess << sort->row_bits | sort->row_of(elems[i]);
 		if (keys != local)
 			release(keys, n);
-		/* rows are in order already where the keys are all equal */
+		/* if all keys are equal, the elements are in order already */
 		if (differing != 0)
 			sort_range(elems, n, sorter, crew, thread);
 		bits = distance_of.end - excess;
 	});
-	repair_ties(sort, elems, n, position, bits, sorter, thread);
+	refine_ties(sort, elems, n, position, bits, sorter, thread);
 }
 
 /*
- * Whether any of the elements from begin on, AHEAD of them, agrees with the one
- * after it in all but the row; if so, fetches the keys of those that do.
+ * Prefetches the rows of ties among the AHEAD elements from begin on, and
+ * returns whether any of these elements is in a tie with the next one, that is,
+ * equal except for the row.
  */
 template <typename In>
 bool
-fetch_ties(const RowSort<In> &sort, const uint64_t *elems, size_t n, size_t begin)
+prefetch_ties(const RowSort<In> &sort, const uint64_t *elems, size_t n, size_t begin)
 {
 	size_t		end = begin + AHEAD < n ? begin + AHEAD : n - 1;
 	uint64_t	limit = uint64_t(1) << sort.row_bits;
@@ -215,7 +215,7 @@ fetch_ties(const RowSort<In> &sort, const uint64_t *elems, size_t n, size_t begi
 	{
 		bool		tie = (elems[i] ^ elems[i + 1]) < limit;
 
-		/* a tie's last one, too */
+		/* the last element of a tie differs from its successor */
 		if (tie || tied)
 			__builtin_prefetch(sort.input->row(sort.row_of(elems[i])));
 		tied = tie;
@@ -224,58 +224,58 @@ fetch_ties(const RowSort<In> &sort, const uint64_t *elems, size_t n, size_t begi
 }
 
 /*
- * Completes the order of elements that are sorted by the first bits of the
- * keys.  They belong at position of the result.
+ * Completes the order of elements that are sorted by the first bits of their
+ * keys: refines every tie.  The elements belong at position of the result.
  */
 template <typename In>
 void
-repair_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
+refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
 			const hwy::Sorter &sorter, int thread)
 {
 	uint64_t	limit = uint64_t(1) << sort->row_bits;
-	size_t		begin = 0;		/* all before are in order */
+	size_t		begin = 0;		/* elements before it are in order */
 	bool		ties;
 	bool		ties_ahead;
 
 	if (n < 2 || bits >= sort->input->bits)
 		return;
 
-	ties_ahead = fetch_ties(*sort, elems, n, 0);
-	for (size_t stretch = 0; stretch < n; stretch += AHEAD)
+	ties_ahead = prefetch_ties(*sort, elems, n, 0);
+	for (size_t batch = 0; batch < n; batch += AHEAD)
 	{
-		size_t		stretch_end = stretch + AHEAD < n ? stretch + AHEAD : n;
+		size_t		batch_end = batch + AHEAD < n ? batch + AHEAD : n;
 
-		if (stretch % ROWS_STRIDE == 0 && stretch > 0 && sort->crew->stopped(thread))
+		if (batch % ROWS_STRIDE == 0 && batch > 0 && sort->crew->stopped(thread))
 			return;
 
 		/*
-		 * Elements that have been repaired agree or not by other bits than
-		 * those ahead, but they lie before begin.
+		 * A refined element's bits are not comparable with those of the
+		 * elements after it, but refined elements are before begin.
 		 */
 		ties = ties_ahead;
-		ties_ahead = stretch_end < n && fetch_ties(*sort, elems, n, stretch_end);
-		if (!ties && begin < stretch_end)
-			begin = stretch_end;
-		while (begin < stretch_end)
+		ties_ahead = batch_end < n && prefetch_ties(*sort, elems, n, batch_end);
+		if (!ties && begin < batch_end)
+			begin = batch_end;
+		while (begin < batch_end)
 		{
 			size_t		end = begin + 1;
 
 			while (end < n && (elems[begin] ^ elems[end]) < limit)
 				end++;
 			if (end - begin > sort->large)
-				sort->put_off(position + begin, end - begin, bits);
+				sort->defer(position + begin, end - begin, bits);
 			else if (end - begin > FEW_ROWS)
-				repair(sort, elems + begin, end - begin, position + begin, bits, sorter, thread);
+				refine_tie(sort, elems + begin, end - begin, position + begin, bits, sorter, thread);
 			else if (end - begin > 1)
-				compare_few(*sort, elems + begin, end - begin);
+				sort_few_rows(*sort, elems + begin, end - begin);
 			begin = end;
 		}
 	}
 }
 
 /*
- * The elements of a row sort: of the whole input, or of a tie, whose rows lie
- * in the result.
+ * The class of elements of a row sort: of the whole input, or of a deferred
+ * tie, whose rows are in the result.
  */
 template <typename In, bool TIE>
 struct RowElements
@@ -283,15 +283,16 @@ struct RowElements
 	typedef uint64_t Elem;
 
 	RowSort<In> *sort;
-	size_t		begin;			/* the tie's, in the result */
-	int			row_bits;		/* as in the sort */
-	int			excess;			/* bits of a distance that do not fit */
-	int			bin_bits;		/* bits of the keys that bins agree in */
-	int			bits;			/* and those that elements decide */
+	size_t		begin;			/* where the tie begins in the result; 0 for the whole input */
+	int			row_bits;		/* a copy of the sort's */
+	int			excess;			/* low bits of a distance that do not fit into an element */
+	int			bin_bits;		/* first bits of the keys that agree within a bin */
+	int			bits;			/* first bits of the keys that bin and element decide */
 
 	/*
-	 * distance_of tells rows apart up to the bit end, by numbers up to range.
-	 * The bins' bits of an element are shifted out of it.
+	 * The distances, at most range, are made of the keys' bits before bit end.
+	 * An element has no room for the leading bits of the distance, which are
+	 * the same in all of its bin; packing shifts them out.
 	 */
 	RowElements(RowSort<In> *sort, size_t begin, uint64_t range, int end):
 		sort(sort), begin(begin), row_bits(sort->row_bits),
@@ -308,6 +309,7 @@ struct RowElements
 			(TIE ? sort->rows[begin + position] : uint32_t(position));
 	}
 
+	/* Writes the elements' rows to the result. */
 	void
 	store(const Elem *elems, size_t n, size_t position) const
 	{
@@ -319,12 +321,12 @@ struct RowElements
 	}
 
 	bool
-	put_off(const Elem *elems, size_t n, size_t position) const
+	defer(const Elem *elems, size_t n, size_t position) const
 	{
 		if (n <= sort->large || bin_bits >= sort->input->bits)
 			return false;
 		store(elems, n, position);
-		sort->put_off(begin + position, n, bin_bits);
+		sort->defer(begin + position, n, bin_bits);
 		return true;
 	}
 
@@ -333,12 +335,39 @@ struct RowElements
 		   Crew *crew, int thread) const
 	{
 		(void) crew;
-		repair_ties(sort, elems, n, begin + position, bits, sorter, thread);
+		refine_ties(sort, elems, n, begin + position, bits, sorter, thread);
 		store(elems, n, position);
 	}
 };
 
-/* Sorts a tie, by all threads. */
+/*
+ * Writes to keys the numbers made of a tie's keys from bit tie.bits on, and
+ * returns the bit after the last that they include.
+ */
+template <typename In>
+int
+gather_tie(const RowSort<In> &sort, const Tie &tie, uint64_t *keys)
+{
+	Crew	   *crew = sort.crew;
+	const uint32_t *rows = sort.rows + tie.begin;
+	int			end = 0;
+
+	sort.input->with_bits(tie.bits, [&](auto distance_of) {
+		end = distance_of.end;
+		in_parallel(crew->threads, [&](int thread) {
+			size_t		to = tie.n * (thread + 1) / crew->threads;
+
+			for (size_t from = tie.n * thread / crew->threads; from < to && !crew->stopped(thread);
+				 from += ROWS_STRIDE)
+				gather(*sort.input, to - from < ROWS_STRIDE ? to - from : ROWS_STRIDE,
+					   [&](size_t i) { return rows[from + i]; },
+					   [&](size_t i, const typename In::Word *row) { keys[from + i] = distance_of(row); });
+		});
+	});
+	return end;
+}
+
+/* Sorts a deferred tie, by all threads. */
 template <typename In>
 void
 sort_tie(RowSort<In> *sort, const Tie &tie)
@@ -346,34 +375,26 @@ sort_tie(RowSort<In> *sort, const Tie &tie)
 	typedef Input<Encoded<uint64_t, GPUSORT_ENCODING_WORD>> Gathered;
 	Crew	   *crew = sort->crew;
 	uint64_t   *keys = allocate<uint64_t>(tie.n);
-	const uint32_t *rows = sort->rows + tie.begin;
 	GpusortSpan span = {keys, tie.n};
-	int			end = 0;
+	int			end;
 
 	if (keys == NULL)
 	{
 		crew->no_memory = true;
 		return;
 	}
-	sort->input->with_bits(tie.bits, [&](auto distance_of) {
-		end = distance_of.end;
-		in_parallel(crew->threads, [&](int thread) {
-			size_t		to = tie.n * (thread + 1) / crew->threads;
-
-			for (size_t from = tie.n * thread / crew->threads; from < to && !crew->stopped(thread);
-				 from += ROWS_STRIDE)
-				gather(*sort->input, to - from < ROWS_STRIDE ? to - from : ROWS_STRIDE,
-					   [&](size_t i) { return rows[from + i]; },
-					   [&](size_t i, const typename In::Word *row) { keys[from + i] = distance_of(row); });
-		});
-	});
+	end = gather_tie(*sort, tie, keys);
 	if (!crew->stopped(0))
 	{
 		GpusortCpuInput described = {&span, 1, 8, {GPUSORT_ENCODING_WORD, 0}, 1};
 		Gathered	gathered(described);
 
 		gathered.find_range(crew);
-		/* the bits before must stay what they agree in: no carry into them */
+
+		/*
+		 * Round min down to the leading bits that all keys have in common, so
+		 * that subtracting it clears these bits and changes no other.
+		 */
 		if (gathered.min < gathered.max)
 			gathered.min &= ~UINT64_C(0) << (bit_length(gathered.min ^ gathered.max) - 1) << 1;
 		if (gathered.min < gathered.max && !crew->stopped(0))
@@ -383,12 +404,46 @@ sort_tie(RowSort<In> *sort, const Tie &tie)
 				partition_and_sort(gathered, crew, distance_of, elements, sort->elems + tie.begin);
 			});
 		else if (end < sort->input->bits)
-			sort->put_off(tie.begin, tie.n, end);
+			sort->defer(tie.begin, tie.n, end);
 	}
 	release(keys, tie.n);
 }
 
-/* Sorts the rows of an input: gpusort_cpu_argsort() for keys of one sort. */
+/* Sorts at most FEW_ROWS rows, through elements that are only the positions. */
+template <typename In>
+void
+sort_few_positions(const RowSort<In> &sort)
+{
+	for (size_t i = 0; i < sort.input->n; i++)
+		sort.elems[i] = i;
+	sort_few_rows(sort, sort.elems, sort.input->n);
+	for (size_t i = 0; i < sort.input->n; i++)
+		sort.rows[i] = uint32_t(sort.elems[i]);
+}
+
+/* Sorts more rows: by bins, then the deferred ties. */
+template <typename In>
+void
+sort_many_positions(RowSort<In> *sort, In *input)
+{
+	Crew	   *crew = sort->crew;
+
+	input->find_range(crew);
+	if (!crew->cancelled)
+		input->with_bits(0, [&](auto distance_of) {
+			RowElements<In, false> elements(sort, 0, distance_of.range, distance_of.end);
+
+			partition_and_sort(*input, crew, distance_of, elements, sort->elems);
+		});
+	while (sort->nties > 0 && !crew->stopped(0))
+	{
+		Tie			tie = sort->ties[--sort->nties];
+
+		sort_tie(sort, tie);
+	}
+}
+
+/* gpusort_cpu_argsort() for an input of either kind. */
 template <typename In>
 GpusortCpuStatus
 sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCpuReport *report)
@@ -421,29 +476,11 @@ sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCp
 	if (!input->index() || sort.elems == NULL || sort.ties == NULL)
 		crew.no_memory = true;
 	else if (input->n <= FEW_ROWS)
-	{
-		for (size_t i = 0; i < input->n; i++)
-			sort.elems[i] = i;
-		compare_few(sort, sort.elems, input->n);
-		for (size_t i = 0; i < input->n; i++)
-			rows[i] = uint32_t(sort.elems[i]);
-	}
+		sort_few_positions(sort);
 	else
 	{
-		input->find_range(&crew);
 		report->bins = BINS;
-		if (!crew.cancelled)
-			input->with_bits(0, [&](auto distance_of) {
-				RowElements<In, false> elements(&sort, 0, distance_of.range, distance_of.end);
-
-				partition_and_sort(*input, &crew, distance_of, elements, sort.elems);
-			});
-		while (sort.nties > 0 && !crew.stopped(0))
-		{
-			Tie			tie = sort.ties[--sort.nties];
-
-			sort_tie(&sort, tie);
-		}
+		sort_many_positions(&sort, input);
 	}
 	release(sort.elems, input->n);
 	release(sort.ties, max_ties);

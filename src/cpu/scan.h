@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * scan.h
- *		The smallest and largest of many keys, with the widest vectors at hand.
+ *		Finds the range of keys with the widest vectors of the processor.
  *
- * Everything else that is hot in the CPU engine is either in VQSort, which
- * chooses its instructions at run time, or scatters and cannot be vectorised.
+ * The functions are compiled for several instruction sets, of which the
+ * dynamic linker chooses one.  The CPU engine's other hot loops do not need
+ * that: they are either in VQSort, which chooses its instructions at run time,
+ * or scatter keys, which cannot be vectorised.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +24,10 @@
 #define GPUSORT_CLONES
 #endif
 
-/* Lowers *min and raises *max to the range of the words' keys. */
+/*
+ * Defines a function that lowers *min and raises *max to include the keys of n
+ * words.  The key of a word is key_of(word) ^ flip.
+ */
 #define GPUSORT_SCAN_RANGE(name, word_t, key_of) \
 	GPUSORT_CLONES __attribute__((unused)) static void \
 	name(const word_t *words, size_t n, word_t flip, word_t *min, word_t *max) \

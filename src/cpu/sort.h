@@ -1,28 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * sort.h
- *		The CPU engine: spreads elements into bins and sorts each.
+ *		The CPU engine: partitions elements into bins and sorts each bin.
  *
- * The plan is mppSort's, with a processor's cache in the place of a block's
- * shared memory: spread the keys into 256 bins by the leading bits of their
- * distance from the smallest (one counting and one moving pass, each by all
+ * The algorithm is mppSort's, with a processor's cache instead of a block's
+ * shared memory: partition the keys into 256 bins by the leading bits of their
+ * distance from the smallest key (a histogram and a scatter, each by all
  * threads), and sort the bins one by one.  A bin fits the L2 cache, where
- * VQSort runs at twice its speed in memory, and bins are what threads share
- * out and what bounds the time to the next look at the cancel flag.
+ * VQSort is twice as fast as in memory.  Bins are also the unit of work of a
+ * thread, and they bound the time between two checks of the cancel flag.
  *
- * What is moved and sorted, an element, is made of a key's distance and its
- * position by a class of elements:
+ * The partition moves elements.  A class of elements makes an element of a
+ * key's distance and position, and is told of each bin:
  *
- *	()			the element
- *	put_off		called with a bin's elements before they are sorted; true if
- *				they are left to a later time
- *	finish		called with a bin's elements when they are sorted
+ *	()			returns the element
+ *	defer		called with a bin's unsorted elements; returns true if the bin
+ *				must not be sorted now, because the class will do it later
+ *	finish		called with a bin's sorted elements
  *
  * VQSort: Wassenberg, Blacher, Giesen, Sanders, "Vectorized and
  * performance-portable Quicksort", arXiv 2205.05982, in libhwy.  Only its
  * entry points for unsigned integers are used: in 1.0.3 the one for floats
  * loses NaN and infinities and the one for 64-bit pairs corrupts payloads.
- * C++, for the engine_cpu*.cc files alone.
+ * C++, for the .cc files of src/cpu only.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,13 +40,10 @@ namespace
 constexpr int BIN_BITS = 8;
 constexpr size_t BINS = size_t(1) << BIN_BITS;
 
-/* Up to here insertion sort beats the set-up of a vector sort. */
-constexpr size_t INSERTION_KEYS = 24;
-
-/* Up to here, alone in its thread, VQSort beats partitioning first. */
+/* Up to this many keys, VQSort in one thread is faster than partitioning first. */
 constexpr size_t DIRECT_KEYS = 128 * 1024;
 
-/* The most that is given to VQSort at once: a few milliseconds. */
+/* The most elements that VQSort gets at once: a few milliseconds of work. */
 constexpr size_t LARGEST_BIN = 512 * 1024;
 
 /* ----------------------------------------------------------------
@@ -54,7 +51,7 @@ constexpr size_t LARGEST_BIN = 512 * 1024;
  * ----------------------------------------------------------------
  */
 
-/* The shift that leaves the leading BIN_BITS of numbers up to range. */
+/* The right shift that leaves the leading BIN_BITS bits of numbers up to range. */
 inline int
 bin_shift(uint64_t range)
 {
@@ -63,6 +60,7 @@ bin_shift(uint64_t range)
 	return bits > BIN_BITS ? bits - BIN_BITS : 0;
 }
 
+/* For few elements: at most about GPUSORT_CPU_FEW_KEYS. */
 template <typename Elem>
 void
 insertion_sort(Elem *elems, size_t n)
@@ -79,9 +77,38 @@ insertion_sort(Elem *elems, size_t n)
 }
 
 /*
- * Sorts elems.  More than LARGEST_BIN are partitioned by their own range
- * first, through scratch memory; each level uses up BIN_BITS of it, so the
- * depth is at most 8.
+ * Partitions elems, whose smallest is min, by their leading bits after shift:
+ * bin b becomes the range from start[b] to start[b + 1].  False if there is no
+ * memory.
+ */
+template <typename Elem>
+bool
+partition_range(Elem *elems, size_t n, Elem min, int shift, size_t (&start)[BINS + 1])
+{
+	size_t		next[BINS];
+	Elem	   *scratch = allocate<Elem>(n);
+
+	if (scratch == NULL)
+		return false;
+	memset(start, 0, sizeof(start));
+	for (size_t i = 0; i < n; i++)
+		start[((elems[i] - min) >> shift) + 1]++;
+	for (size_t bin = 0; bin < BINS; bin++)
+	{
+		start[bin + 1] += start[bin];
+		next[bin] = start[bin];
+	}
+	memcpy(scratch, elems, n * sizeof(Elem));
+	for (size_t i = 0; i < n; i++)
+		elems[next[(scratch[i] - min) >> shift]++] = scratch[i];
+	release(scratch, n);
+	return true;
+}
+
+/*
+ * Sorts elems.  More than LARGEST_BIN elements are partitioned by their own
+ * range first.  Each level of the recursion uses BIN_BITS bits of that range,
+ * so the depth is at most 8.
  */
 template <typename Elem>
 void
@@ -89,12 +116,10 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 {
 	Elem		min;
 	Elem		max;
-	size_t		start[BINS + 1] = {0};
-	size_t		next[BINS];
+	size_t		start[BINS + 1];
 	int			shift;
-	Elem	   *scratch;
 
-	if (n <= INSERTION_KEYS)
+	if (n <= GPUSORT_CPU_FEW_KEYS)
 	{
 		insertion_sort(elems, n);
 		return;
@@ -109,26 +134,14 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 	gpusort_scan_words(elems, n, Elem(0), &min, &max);
 	if (min == max || crew->stopped(thread))
 		return;
-	scratch = allocate<Elem>(n);
-	if (scratch == NULL)
+	shift = bin_shift(max - min);
+	if (!partition_range(elems, n, min, shift, start))
 	{
 		crew->no_memory = true;
 		return;
 	}
-	shift = bin_shift(max - min);
-	for (size_t i = 0; i < n; i++)
-		start[((elems[i] - min) >> shift) + 1]++;
-	for (size_t bin = 0; bin < BINS; bin++)
-	{
-		start[bin + 1] += start[bin];
-		next[bin] = start[bin];
-	}
-	memcpy(scratch, elems, n * sizeof(Elem));
-	for (size_t i = 0; i < n; i++)
-		elems[next[(scratch[i] - min) >> shift]++] = scratch[i];
-	release(scratch, n);
 
-	/* a bin of a single value is in order */
+	/* with a shift of 0, all elements of a bin are equal */
 	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
 		sort_range(elems + start[bin], start[bin + 1] - start[bin], sorter, crew, thread);
 }
@@ -139,81 +152,105 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
  */
 
 /*
- * Moves the input's elements to out, bin by bin, and sorts each bin.  Bins are
- * told by the leading bits of the keys' distances.
- * Thread t's keys of bin b go to next[t][b] and up: thread after thread within
- * a bin, so that rows stay in order.
+ * A partition of an input's elements, in out, by the leading bits of their
+ * keys' distances.  The threads read consecutive parts of the input.  Within a
+ * bin, a thread's elements follow those of the threads before it, so the
+ * partition is stable.
  */
 template <typename In, typename Distance, typename Elements>
-void
-partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
-				   const Elements &elements, typename Elements::Elem *out)
+struct Partition
 {
 	typedef typename In::Word Word;
-	int			shift = bin_shift(distance_of.range);
-	int			threads = crew->threads;
-	size_t		(*next)[BINS] = allocate<size_t[BINS]>(threads);
-	size_t		start[BINS + 1];
-	size_t		position = 0;
-	std::atomic<size_t> next_bin(0);
 
-	if (next == NULL)
+	const In   &input;
+	Crew	   *crew;
+	const Distance &distance_of;
+	const Elements &elements;
+	typename Elements::Elem *out;
+	int			shift;			/* a distance's bin is distance >> shift */
+	size_t		start[BINS + 1];	/* bin b is out[start[b]] to out[start[b + 1] - 1] */
+
+	/*
+	 * next[t][b] counts thread t's elements of bin b; then it is where in out
+	 * the next of them goes.
+	 */
+	size_t		(*next)[BINS];
+
+	/* Calls use(thread, row, count, position) for the spans of each thread's part of the input. */
+	template <typename Use>
+	void
+	each_thread_span(Use use)
 	{
-		crew->no_memory = true;
-		return;
+		in_parallel(crew->threads, [&](int thread) {
+			input.each_span(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
+							[&](const Word *row, size_t count, size_t position) {
+								use(thread, row, count, position);
+								return !crew->stopped(thread);
+							});
+		});
 	}
 
-	in_parallel(threads, [&](int thread) {
-		size_t	   *count_of = next[thread];
-
-		memset(count_of, 0, sizeof(*next));
-		input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
-						 [&](const Word *row, size_t count, size_t) {
-							 const Distance distance = distance_of;	/* these stay in registers */
-							 const size_t words = input.words();
-
-							 for (size_t i = 0; i < count; i++)
-								 count_of[distance(row + i * words) >> shift]++;
-							 return !crew->stopped(thread);
-						 });
-	});
-
-	for (size_t bin = 0; bin < BINS; bin++)
+	/* Counts each thread's elements of each bin. */
+	void
+	make_histograms()
 	{
-		start[bin] = position;
-		for (int thread = 0; thread < threads; thread++)
+		memset(next, 0, crew->threads * sizeof(*next));
+		each_thread_span([&](int thread, const Word *row, size_t count, size_t) {
+			const Distance distance = distance_of;	/* local copies stay in registers */
+			const size_t words = input.words();
+			size_t	   *count_of = next[thread];
+
+			for (size_t i = 0; i < count; i++)
+				count_of[distance(row + i * words) >> shift]++;
+		});
+	}
+
+	/* Turns the counts into positions, by a prefix sum over bins and, in each, over threads. */
+	void
+	scan_histograms()
+	{
+		size_t		position = 0;
+
+		for (size_t bin = 0; bin < BINS; bin++)
 		{
-			size_t		count = next[thread][bin];
+			start[bin] = position;
+			for (int thread = 0; thread < crew->threads; thread++)
+			{
+				size_t		count = next[thread][bin];
 
-			next[thread][bin] = position;
-			position += count;
+				next[thread][bin] = position;
+				position += count;
+			}
 		}
+		start[BINS] = position;
 	}
-	start[BINS] = position;
 
-	if (!crew->stopped(0))
-		in_parallel(threads, [&](int thread) {
+	/* Makes the elements, each in its place. */
+	void
+	scatter()
+	{
+		each_thread_span([&](int thread, const Word *row, size_t count, size_t first) {
+			const Distance distance = distance_of;	/* local copies stay in registers */
+			const Elements make = elements;
+			const size_t words = input.words();
 			size_t	   *to = next[thread];
 
-			input.each_piece(input.n * thread / threads, input.n * (thread + 1) / threads,
-							 [&](const Word *row, size_t count, size_t first) {
-								 const Distance distance = distance_of;
-								 const Elements make = elements;
-								 const size_t words = input.words();
+			for (size_t i = 0; i < count; i++)
+			{
+				auto		number = distance(row + i * words);
 
-								 for (size_t i = 0; i < count; i++)
-								 {
-									 auto		number = distance(row + i * words);
-
-									 out[to[number >> shift]++] = make(number, first + i);
-								 }
-								 return !crew->stopped(thread);
-							 });
+				out[to[number >> shift]++] = make(number, first + i);
+			}
 		});
-	release(next, threads);
+	}
 
-	if (!crew->stopped(0))
-		in_parallel(threads, [&](int thread) {
+	/* Sorts the bins; each thread takes the next one as soon as it is idle. */
+	void
+	sort_bins()
+	{
+		std::atomic<size_t> next_bin(0);
+
+		in_parallel(crew->threads, [&](int thread) {
 			hwy::Sorter sorter;
 			size_t		bin;
 
@@ -221,14 +258,41 @@ partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
 			{
 				size_t		n = start[bin + 1] - start[bin];
 
-				if (elements.put_off(out + start[bin], n, start[bin]))
+				if (elements.defer(out + start[bin], n, start[bin]))
 					continue;
-				/* a bin of one distance has its rows in order already */
+				/* with a shift of 0, a bin's elements have equal distances and are in order */
 				if (n > 1 && shift > 0)
 					sort_range(out + start[bin], n, sorter, crew, thread);
 				elements.finish(out + start[bin], n, start[bin], sorter, crew, thread);
 			}
 		});
+	}
+};
+
+/*
+ * Makes the input's elements in out, bin by bin, and sorts each bin.
+ * distance_of(row) is the distance of a row's key, at most distance_of.range.
+ */
+template <typename In, typename Distance, typename Elements>
+void
+partition_and_sort(const In &input, Crew *crew, const Distance &distance_of,
+				   const Elements &elements, typename Elements::Elem *out)
+{
+	Partition<In, Distance, Elements> partition = {input, crew, distance_of, elements, out,
+	bin_shift(distance_of.range), {}, allocate<size_t[BINS]>(crew->threads)};
+
+	if (partition.next == NULL)
+	{
+		crew->no_memory = true;
+		return;
+	}
+	partition.make_histograms();
+	partition.scan_histograms();
+	if (!crew->stopped(0))
+		partition.scatter();
+	release(partition.next, crew->threads);
+	if (!crew->stopped(0))
+		partition.sort_bins();
 }
 
 }								/* namespace */

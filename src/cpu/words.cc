@@ -1,22 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * words.cc
- *		The CPU engine: positions of keys of several words.
+ *		The CPU engine: sorts positions by keys of several words.
  *
  * A pass over all rows finds the smallest and the largest value of each word.
- * A word's distance from its smallest value takes some number of bits, none
- * where the word is the same everywhere; the distances, one after another
- * without a gap, are a number whose order is the keys' order.  What people
- * order by takes few bits that way: a thousand groups and an integer are 42.
+ * A word's distance from its smallest value needs a certain number of bits, or
+ * none if the word is the same in all rows.  The distances, packed one after
+ * another without gaps, form a number whose order is the keys' order.  Typical
+ * keys need few bits: a thousand groups and an integer need 42.
  *
- * One value far off the others, such as NULL or infinity, would spoil that.
- * So the smallest and the largest value may be moved next to the rest, which
- * changes no order: the same pass leaves out of account what some rows, looked
- * at before, have for the smallest and the largest.
+ * A single value far from the others, such as NULL or infinity, would make the
+ * distances needlessly long.  So the smallest and the largest value are moved
+ * next to the others, which does not change the order.  To find the range of
+ * the others in the same pass, a sample of the rows is read first; the pass
+ * then ignores the sample's smallest and largest value.
  *
- * The number is not stored: any 64 bits of it, from any bit on, are made of a
- * row's words by a subtraction and a shift for each word that has a part in
- * them.  The rest is as for keys of one word (rows.h).
+ * The packed number is not stored.  Any 64 bits of it, from any bit on, are
+ * computed from a row's words: one subtraction and shift for each word that
+ * has bits among them.  These numbers are sorted like keys of one word
+ * (cpu/rows.h).
+ *
+ * kernels/word_plan.h packs words for the device.  It subtracts a word's
+ * smallest value without moving extremes, and divides the packed number into
+ * a fixed set of integers.  The two have only the sum of the bit counts and the
+ * choice of shifts in common, so a common definition would not be shorter.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,71 +34,77 @@
 namespace
 {
 
-/* Rows that the range is found of side by side: vectors of 8 words. */
+/* Rows whose ranges scan_side_by_side() finds at the same time, for vectors of 8 words. */
 constexpr size_t SIDE_BY_SIDE = 8;
 
-/* Rows that are looked at before all are. */
+/* Rows of the sample, at least, if the input has as many. */
 constexpr size_t SAMPLE_ROWS = 1000;
 
-/* A word that is not the same everywhere, as a part of the packed number. */
-struct Part
+/* A word that is not the same in all rows, and the bits of the packed number that hold its distance. */
+struct PackedWord
 {
-	int			word;
-	uint64_t	floor;			/* smaller values, and larger ones than the */
-	uint64_t	ceiling;		/* ceiling, are one at most, and count as these */
-	int			begin;			/* its first bit and the one after its last, */
-	int			end;			/* counted from the most significant */
+	int			word;			/* index of the word in the key */
+	uint64_t	floor;			/* smaller values count as floor; at most one value is smaller */
+	uint64_t	ceiling;		/* larger values count as ceiling; at most one value is larger */
+	int			begin;			/* first bit of the packed number, counted from the most significant */
+	int			end;			/* the bit after the last */
 };
 
 /*
- * Up to 64 bits of the packed number.  PIECES is how many words have a part in
- * them, or 0 where only npieces tells.
+ * A window of up to 64 bits of the packed number.  FIELDS is the number of
+ * words that have bits in the window, or 0 if only nfields has that number.
  */
-template <int PIECES>
+template <int FIELDS>
 struct PackedBits
 {
-	struct Piece
+	/* A word's bits in the window: its distance shifted left or right; at least one shift is 0. */
+	struct Field
 	{
 		int			word;
-		int			left;		/* shifts; one is 0 */
+		int			left;
 		int			right;
 		uint64_t	floor;
 		uint64_t	ceiling;
 	};
 
-	Piece		pieces[PIECES > 0 ? PIECES : GPUSORT_MAX_WORDS];
-	int			npieces;
-	int			end;			/* the bit after the last */
-	uint64_t	range;			/* the largest number, if begun at bit 0 */
+	Field		fields[FIELDS > 0 ? FIELDS : GPUSORT_MAX_WORDS];
+	int			nfields;
+	int			end;			/* the bit of the packed number after the window */
+	uint64_t	range;			/* the largest number in the window, if it begins at bit 0 */
 
-	/* Bits before the first one overflow, or are left for the caller to disregard. */
+	/*
+	 * The number in the window.  Bits of the first word before the window are
+	 * shifted out if the window has 64 bits; the caller must ignore the others.
+	 */
 	uint64_t
 	operator()(const uint64_t *row) const
 	{
 		uint64_t	number = 0;
 
-		for (int i = 0; i < (PIECES > 0 ? PIECES : npieces); i++)
+		for (int i = 0; i < (FIELDS > 0 ? FIELDS : nfields); i++)
 		{
-			const Piece &piece = pieces[i];
-			uint64_t	value = row[piece.word];
+			const Field &field = fields[i];
+			uint64_t	value = row[field.word];
 
-			value = value < piece.floor ? piece.floor : value;
-			value = value > piece.ceiling ? piece.ceiling : value;
-			number |= (value - piece.floor) << piece.left >> piece.right;
+			value = value < field.floor ? field.floor : value;
+			value = value > field.ceiling ? field.ceiling : value;
+			number |= (value - field.floor) << field.left >> field.right;
 		}
 		return number;
 	}
 };
 
-/* What is known of each word's values. */
+/* The range of each word's values. */
 struct WordRanges
 {
-	uint64_t	extremes[2][GPUSORT_MAX_WORDS]; /* the smallest and the largest of a few rows */
-	uint64_t	min[GPUSORT_MAX_WORDS]; /* of all rows' values but these two; */
-	uint64_t	max[GPUSORT_MAX_WORDS]; /* below min where there are no others */
+	uint64_t	extremes[2][GPUSORT_MAX_WORDS]; /* smallest and largest value in the sample */
+	uint64_t	min[GPUSORT_MAX_WORDS]; /* smallest value of all rows except these two */
+	uint64_t	max[GPUSORT_MAX_WORDS]; /* largest value except these two; below min if there is no other */
 };
 
-/* Widens the ranges, but for their extremes, to n rows. */
+static_assert(sizeof(WordRanges) * MAX_THREADS <= 128 * 1024, "find_range() has one for each thread on the stack");
+
+/* Widens min and max of the ranges to include n rows, in vectors of SIDE_BY_SIDE rows. */
 GPUSORT_CLONES void
 scan_side_by_side(const uint64_t *row, size_t n, size_t words, WordRanges *ranges)
 {
@@ -129,31 +142,21 @@ scan_side_by_side(const uint64_t *row, size_t n, size_t words, WordRanges *range
 	}
 }
 
-/* Keys of several words. */
+/* An input whose keys have several words. */
 struct WordsInput : Rows<uint64_t, 0>
 {
-	Part		parts[GPUSORT_MAX_WORDS];
-	int			nparts;
-	int			bits;			/* of the packed number */
+	PackedWord	packed[GPUSORT_MAX_WORDS];
+	int			npacked;
+	int			bits;			/* bits of the packed number */
 
 	explicit WordsInput(const GpusortCpuInput &input):
-		Rows<uint64_t, 0>(input), nparts(0), bits(0)
+		Rows<uint64_t, 0>(input), npacked(0), bits(0)
 	{
 	}
 
-	/* Below zero, zero or above: how two rows compare. */
-	int
-	compare(const uint64_t *a, const uint64_t *b) const
-	{
-		for (size_t i = 0; i < words(); i++)
-			if (a[i] != b[i])
-				return a[i] < b[i] ? -1 : 1;
-		return 0;
-	}
-
-	/* Adds a word's part, if it has any. */
+	/* Appends a word to the packed number, unless it is the same in all rows. */
 	void
-	add_part(int word, const WordRanges &ranges)
+	pack_word(int word, const WordRanges &ranges)
 	{
 		uint64_t	least = ranges.extremes[0][word];
 		uint64_t	most = ranges.extremes[1][word];
@@ -162,7 +165,7 @@ struct WordsInput : Rows<uint64_t, 0>
 
 		if (floor > ceiling)
 		{
-			/* nothing but those two */
+			/* the word has no values except the extremes */
 			floor = least;
 			ceiling = least + (least < most);
 		}
@@ -178,39 +181,46 @@ struct WordsInput : Rows<uint64_t, 0>
 		{
 			int			end = bits + bit_length(ceiling - floor);
 
-			parts[nparts++] = {word, floor, ceiling, bits, end};
+			packed[npacked++] = {word, floor, ceiling, bits, end};
 			bits = end;
 		}
 	}
 
-	/* Finds each word's range, and so the parts. */
+	/* Finds the smallest and the largest value of each word in a sample of the rows. */
 	void
-	find_range(Crew *crew)
+	find_extremes(WordRanges *ranges) const
 	{
-		WordRanges	all;
-		WordRanges	found[MAX_THREADS];
 		size_t		step = n / SAMPLE_ROWS + 1;
 
-		memset(all.extremes[0], 0xFF, sizeof(all.extremes[0]));
-		memset(all.extremes[1], 0, sizeof(all.extremes[1]));
-		memset(all.min, 0xFF, sizeof(all.min));
-		memset(all.max, 0, sizeof(all.max));
+		memset(ranges->extremes[0], 0xFF, sizeof(ranges->extremes[0]));
+		memset(ranges->extremes[1], 0, sizeof(ranges->extremes[1]));
 		for (size_t position = 0; position < n; position += step)
 			for (size_t i = 0; i < words(); i++)
 			{
 				uint64_t	value = row(position)[i];
 
-				all.extremes[0][i] = value < all.extremes[0][i] ? value : all.extremes[0][i];
-				all.extremes[1][i] = value > all.extremes[1][i] ? value : all.extremes[1][i];
+				ranges->extremes[0][i] = value < ranges->extremes[0][i] ? value : ranges->extremes[0][i];
+				ranges->extremes[1][i] = value > ranges->extremes[1][i] ? value : ranges->extremes[1][i];
 			}
+	}
 
+	/* Finds each word's range and packs the words accordingly.  The input is indexed. */
+	void
+	find_range(Crew *crew)
+	{
+		WordRanges	all;
+		WordRanges	found[MAX_THREADS];
+
+		find_extremes(&all);
+		memset(all.min, 0xFF, sizeof(all.min));
+		memset(all.max, 0, sizeof(all.max));
 		in_parallel(crew->threads, [&](int thread) {
 			found[thread] = all;
-			each_piece(n * thread / crew->threads, n * (thread + 1) / crew->threads,
-					   [&](const uint64_t *row, size_t count, size_t) {
-						   scan_side_by_side(row, count, words(), &found[thread]);
-						   return !crew->stopped(thread);
-					   });
+			each_span(n * thread / crew->threads, n * (thread + 1) / crew->threads,
+					  [&](const uint64_t *row, size_t count, size_t) {
+						  scan_side_by_side(row, count, words(), &found[thread]);
+						  return !crew->stopped(thread);
+					  });
 		});
 		for (size_t i = 0; i < words(); i++)
 		{
@@ -219,57 +229,64 @@ struct WordsInput : Rows<uint64_t, 0>
 				all.min[i] = found[thread].min[i] < all.min[i] ? found[thread].min[i] : all.min[i];
 				all.max[i] = found[thread].max[i] > all.max[i] ? found[thread].max[i] : all.max[i];
 			}
-			add_part(int(i), all);
+			pack_word(int(i), all);
 		}
 	}
 
-	/* The 64 bits from begin on, or those that there are, of pieces words. */
-	template <int PIECES>
-	PackedBits<PIECES>
-	bits_from(int begin, int end) const
+	static bool
+	overlaps(const PackedWord &word, int begin, int end)
 	{
-		PackedBits<PIECES> packed;
+		return word.end > begin && word.begin < end;
+	}
+
+	/* The window from bit begin to bit end, in which FIELDS words have bits. */
+	template <int FIELDS>
+	PackedBits<FIELDS>
+	window(int begin, int end) const
+	{
+		PackedBits<FIELDS> bits;
 		uint64_t	largest[GPUSORT_MAX_WORDS];
 
-		packed.npieces = 0;
-		packed.end = end;
-		for (int i = 0; i < nparts; i++)
+		bits.nfields = 0;
+		bits.end = end;
+		for (int i = 0; i < npacked; i++)
 		{
-			const Part &part = parts[i];
+			const PackedWord &word = packed[i];
 
-			if (part.end > begin && part.begin < end)
-				packed.pieces[packed.npieces++] = {
-					part.word,
-					part.end < end ? end - part.end : 0,
-					part.end > end ? part.end - end : 0,
-					part.floor,
-					part.ceiling
+			if (overlaps(word, begin, end))
+				bits.fields[bits.nfields++] = {
+					word.word,
+					word.end < end ? end - word.end : 0,
+					word.end > end ? word.end - end : 0,
+					word.floor,
+					word.ceiling
 				};
-			largest[part.word] = part.ceiling;
+			largest[word.word] = word.ceiling;
 		}
-		packed.range = packed(largest);
-		return packed;
+		bits.range = bits(largest);
+		return bits;
 	}
 
 	/*
-	 * Calls use with what makes a number of the 64 bits from begin on, or of
-	 * all that are left, for rows that agree in those before.
+	 * Calls use(f), where f(row) is the number made of the 64 bits of the packed
+	 * number from bit begin on, or of all that are left; the rows agree in the
+	 * bits before.
 	 */
 	template <typename Use>
 	void
 	with_bits(int begin, Use use) const
 	{
 		int			end = begin + 64 < bits ? begin + 64 : bits;
-		int			pieces = 0;
+		int			fields = 0;
 
-		for (int i = 0; i < nparts; i++)
-			pieces += parts[i].end > begin && parts[i].begin < end;
-		if (pieces == 1)
-			use(bits_from<1>(begin, end));
-		else if (pieces == 2)
-			use(bits_from<2>(begin, end));
+		for (int i = 0; i < npacked; i++)
+			fields += overlaps(packed[i], begin, end);
+		if (fields == 1)
+			use(window<1>(begin, end));
+		else if (fields == 2)
+			use(window<2>(begin, end));
 		else
-			use(bits_from<0>(begin, end));
+			use(window<0>(begin, end));
 	}
 };
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * words.h
- *		The CPU engine: positions of keys of several words.
+ *		The CPU engine: sorts positions by keys of several words.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,10 @@
 
 #include "cpu/cpu.h"
 
-/* gpusort_cpu_argsort() for an input whose keys have several words. */
+/*
+ * gpusort_cpu_argsort() for an input whose keys have several words.  A C++
+ * function, for cpu/cpu.cc.
+ */
 extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows,
 												  const GpusortCpuOptions *options,
 												  GpusortCpuReport *report);

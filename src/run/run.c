@@ -528,19 +528,6 @@ gpusort_run_end(GpusortRun *run)
 	pfree(run);
 }
 
-#define INSERTION_SORT(key_t) \
-	do { \
-		key_t	   *k = keys; \
-		for (size_t i = 1; i < count; i++) \
-		{ \
-			key_t		key = k[i]; \
-			size_t		j = i; \
-			for (; j > 0 && k[j - 1] > key; j--) \
-				k[j] = k[j - 1]; \
-			k[j] = key; \
-		} \
-	} while (0)
-
 bool
 gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
 					 GpusortReport *report)
@@ -548,10 +535,7 @@ gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
 	Assert(!spec->rows && spec->words <= 1);
 	if (count >= (size_t) gpusort_min_rows)
 		return false;
-	if (spec->key_bytes == 4)
-		INSERTION_SORT(uint32);
-	else
-		INSERTION_SORT(uint64);
+	gpusort_cpu_sort_few(keys, count, spec->key_bytes);
 	*report = (GpusortReport)
 	{
 		.rows = count,

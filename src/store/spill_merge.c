@@ -1,16 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * spill_merge.c
- *		Sorted runs on disk: merging them as they are read back.
+ *		Reads spilled runs back and merges them.
  *
- * A loser tree says which run has the next row (base/losertree.h).  A run is read
- * an extent at a time, into a buffer, and its rows are handed out where they
- * lie there.
+ * A loser tree (base/losertree.h) finds the run with the next row.  Each run
+ * is read one extent at a time into its own buffer, and its rows are returned
+ * in place, without a copy.
  *
- * Where there are more runs than buffers, some are merged first.  They have
- * to be neighbours, or equal rows would change their order; those with the
- * fewest bytes are taken, and so few at first that every later merge can use
- * all buffers (Knuth's section 5.4.9, on trees of merges).
+ * If there are more runs than buffers, some runs are merged to one on disk
+ * first.  Only neighbouring runs may be merged, since equal rows must keep
+ * their order.  Of all neighbours, those with the fewest bytes are merged.  The
+ * first such merge takes only as many runs as it must, so that every later
+ * merge uses all buffers (Knuth, The Art of Computer Programming, vol. 3,
+ * section 5.4.9, on trees of merges).
  *
  *-------------------------------------------------------------------------
  */
@@ -23,14 +25,14 @@
 #include "key/keybits.h"
 #include "store/spill_state.h"
 
-/* Two inputs and an output: what a merge needs at least. */
+/* A merge needs at least two buffers for its inputs and one for its output. */
 #define MIN_BUFFERS			3
 
 /*
  * Reading
  */
 
-/* Reads the input's next extent to its buffer. */
+/* Reads the input's next extent into its buffer.  The extent must exist. */
 static void
 read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 {
@@ -53,7 +55,7 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 	input->extent = extent->next;
 }
 
-/* The next bytes of the stream, on from the next extents as needed. */
+/* Copies the input's next size bytes to data, from as many extents as needed. */
 static void
 get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
 {
@@ -73,7 +75,7 @@ get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
 	}
 }
 
-/* What a row takes; its first head_bytes are there. */
+/* The bytes that a row takes, of which at least the first head_bytes are at row. */
 static inline Size
 row_bytes(const GpusortSpill *spill, const void *row)
 {
@@ -83,6 +85,7 @@ row_bytes(const GpusortSpill *spill, const void *row)
 					((MinimalTuple) ((const char *) row + spill->words_bytes))->t_len);
 }
 
+/* Makes row, which is complete in memory, the input's current row. */
 static inline void
 set_row(const GpusortSpill *spill, GpusortSpillInput *input, void *row)
 {
@@ -91,7 +94,7 @@ set_row(const GpusortSpill *spill, GpusortSpillInput *input, void *row)
 		input->tuple = (MinimalTuple) ((char *) row + spill->words_bytes);
 }
 
-/* Puts a row together that does not lie whole in the buffer. */
+/* Copies the next row, which continues in another extent, into memory of its own. */
 static void
 gather_row(GpusortSpill *spill, GpusortSpillInput *input)
 {
@@ -106,11 +109,16 @@ gather_row(GpusortSpill *spill, GpusortSpillInput *input)
 	set_row(spill, input, input->gathered);
 }
 
-/* Goes on to the next row; returns the first word of its key. */
-static inline uint64
-advance(GpusortSpill *spill, GpusortSpillInput *input)
+/*
+ * Makes the next row of input number i its current row and returns its entry
+ * for the loser tree, by the first word of its key.  Sets words to NULL at the
+ * end of the run.
+ */
+static inline GpusortLoser
+advance(GpusortSpill *spill, int i)
 {
-	Size		there;
+	GpusortSpillInput *input = &spill->inputs[i];
+	Size		available;
 	Size		size;
 
 	if (unlikely(input->gathered != NULL))
@@ -123,27 +131,30 @@ advance(GpusortSpill *spill, GpusortSpillInput *input)
 		if (input->extent < 0)
 		{
 			input->words = NULL;
-			return GPUSORT_LOSER_END;
+			return gpusort_losertree_ended();
 		}
 		read_extent(spill, input);
 	}
 
-	there = input->end - input->next;
-	if (likely(there >= spill->head_bytes && there >= (size = row_bytes(spill, input->next))))
+	available = input->end - input->next;
+	if (likely(available >= spill->head_bytes && available >= (size = row_bytes(spill, input->next))))
 	{
 		set_row(spill, input, input->next);
 		input->next += size;
 	}
 	else
 		gather_row(spill, input);
-	return input->words[0];
+	return gpusort_losertree_entry(input->words[0], i);
 }
 
 /*
  * Merging
  */
 
-/* Whether input a's row goes before b's, whose first words are equal. */
+/*
+ * Returns whether input a's row orders before b's.  The rows' first words are
+ * equal; equal rows keep the order of their runs.
+ */
 static bool
 row_before(void *arg, uint32 a, uint32 b)
 {
@@ -151,8 +162,6 @@ row_before(void *arg, uint32 a, uint32 b)
 	const GpusortSpillInput *x = &spill->inputs[a];
 	const GpusortSpillInput *y = &spill->inputs[b];
 
-	if (x->words == NULL || y->words == NULL)
-		return x->words != NULL;
 	for (int i = 1; i < spill->words; i++)
 	{
 		if (x->words[i] != y->words[i])
@@ -168,45 +177,65 @@ row_before(void *arg, uint32 a, uint32 b)
 	return a < b;
 }
 
-/* Begins to merge neighbouring runs. */
+/*
+ * Advances the input whose row was returned and finds the next winner.  If the
+ * first word is the whole order, rows with equal words are in the order of
+ * their runs, which is how the tree orders them without a callback.
+ */
+static inline void
+replay(GpusortSpill *spill)
+{
+	GpusortLoser next = advance(spill, gpusort_losertree_input(&spill->tree));
+
+	if (spill->words == 1 && !spill->lossy)
+		gpusort_losertree_replace(&spill->tree, next, NULL, NULL);
+	else
+		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
+}
+
+/* Begins a merge of count neighbouring runs, at most one for each buffer. */
 static void
 open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 {
 	Assert(count <= spill->nbuffers);
 	spill->ninputs = count;
 	spill->returned = false;
-	gpusort_losertree_init(&spill->tree, count, spill->losers, row_before, spill);
+	gpusort_losertree_init(&spill->tree, count, spill->nodes);
 	for (int i = 0; i < count; i++)
 	{
 		GpusortSpillInput *input = &spill->inputs[i];
 
 		input->next = input->end = input->buffer;
 		input->extent = runs[i].first;
-		gpusort_losertree_enter(&spill->tree, i, advance(spill, input));
+		gpusort_losertree_set(&spill->tree, i, advance(spill, i));
 	}
-}
-
-/* The next row of the runs that are open, or NULL. */
-static inline GpusortSpillInput *
-next_row(GpusortSpill *spill)
-{
-	GpusortSpillInput *input;
-
-	if (spill->ninputs == 0)
-		return NULL;
-	if (spill->returned)
-	{
-		input = &spill->inputs[spill->tree.winner.input];
-		gpusort_losertree_replace(&spill->tree, advance(spill, input));
-	}
-	spill->returned = true;
-	input = &spill->inputs[spill->tree.winner.input];
-	return input->words != NULL ? input : NULL;
+	gpusort_losertree_build(&spill->tree, row_before, spill);
 }
 
 /*
- * The first of so many neighbouring runs that have the fewest bytes.  Looking
- * at all runs costs little beside merging some, as each is an extent or more.
+ * Returns the input whose current row is the next in order, or NULL when every
+ * run has ended.  The row stays valid until the next call.
+ */
+static inline GpusortSpillInput *
+next_row(GpusortSpill *spill)
+{
+	if (spill->ninputs == 0)
+		return NULL;
+	if (spill->returned)
+		replay(spill);
+	if (spill->tree.winner == gpusort_losertree_ended())
+	{
+		spill->returned = false;
+		return NULL;
+	}
+	spill->returned = true;
+	return &spill->inputs[gpusort_losertree_input(&spill->tree)];
+}
+
+/*
+ * Returns the first of the count neighbouring runs that together have the
+ * fewest bytes.  The loop over all runs costs little compared with a merge,
+ * since each run is an extent or more.
  */
 static int
 find_smallest(const GpusortSpill *spill, int count)
@@ -229,7 +258,7 @@ find_smallest(const GpusortSpill *spill, int count)
 	return best;
 }
 
-/* Merges neighbouring runs to one, in their place. */
+/* Merges count neighbouring runs to one on disk, which takes their place. */
 static void
 merge_to_run(GpusortSpill *spill, int first, int count)
 {
@@ -249,11 +278,11 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 	spill->nruns -= count - 1;
 }
 
-/* Merges runs until there is a buffer for each. */
+/* Merges runs on disk until there is a buffer for each. */
 static void
 merge_to_buffers(GpusortSpill *spill)
 {
-	/* each such merge needs a buffer for its output */
+	/* the most inputs of such a merge: one buffer is its output's */
 	int			widest = spill->nbuffers - 1;
 
 	spill->out_buffer = spill->buffers + widest * spill->file.extent_bytes;
@@ -267,11 +296,11 @@ merge_to_buffers(GpusortSpill *spill)
 	spill->out_buffer = NULL;
 }
 
-/* Allocates what merging needs, in place of what writing needed. */
+/* Frees the output buffer and allocates the merge's buffers, inputs and tree. */
 static void
 begin_merge(GpusortSpill *spill)
 {
-	/* rows that are longer than an extent take memory of their own */
+	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
 	Size		each = spill->file.extent_bytes + (row > spill->file.extent_bytes ? row : 0);
 	Size		most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
@@ -281,7 +310,7 @@ begin_merge(GpusortSpill *spill)
 	spill->out_buffer = NULL;
 	spill->nbuffers = Max(1, Min(spill->nruns, (int) most));
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
-	spill->losers = MemoryContextAlloc(spill->cxt, spill->nbuffers * sizeof(GpusortLoser));
+	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
 	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->file.extent_bytes);
 	for (int i = 0; i < spill->nbuffers; i++)
 		spill->inputs[i].buffer = spill->buffers + i * spill->file.extent_bytes;

@@ -1,26 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * spill_state.h
- *		The state of a spill, shared by store/spill.c and store/spill_merge.c.
+ *		The state of a spill, and the format of its temporary file.
  *
- * The temporary files are an array of extents of one size (store/spill_file.h).
- * A spilled run is a linked list of extents: the header of each extent has the
- * number of the next one.
+ * store/spill.c writes spilled runs, store/spill_merge.c merges them.
  *
- *		+--------+--------------------+      +--------+----------------+
- *		| header | row | row | row .. | ---> | header | .. row | row   |
- *		+--------+--------------------+      +--------+----------------+
+ * The temporary file consists of extents of equal size.  A run is a chain of
+ * extents: each extent's header has the number of the next.  Every read and
+ * write transfers one extent, through a buffer of that size; the run being
+ * written has one buffer, and so has each run being merged.  Extents whose
+ * rows were merged into a longer run are reused, so the file never grows much
+ * larger than the rows.
  *
- * All reads and writes transfer one extent.  The run being written, and each run
- * being merged, has a buffer of an extent's size.  If the rows of an extent have
- * been merged into a longer run, the extent is used again, so that the files never
- * take much more space than the rows.
- *
- * The rows of a run are one stream of bytes across its extents.  Each row is
- * padded to MAXALIGN, and extents and their headers keep that alignment.  So the
- * merge can return nearly every row as a MinimalTuple in the buffer, without
- * copying it.  It copies a row that continues in another extent into memory of
- * its own.
+ * A run's rows are one stream of bytes across its extents.  Each row is padded
+ * to MAXALIGN, and extents and their headers keep that alignment.  So almost
+ * every row can be returned in place, as a MinimalTuple in the buffer.  Only a
+ * row that continues in the next extent is copied, to memory of its own.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,14 +26,13 @@
 #include "store/spill.h"
 #include "store/spill_file.h"
 
-/* The most runs that are merged at once */
+/* The most runs that one merge reads. */
 #define GPUSORT_SPILL_MAX_INPUTS	256
 
-/* The header of an extent */
 typedef struct GpusortSpillExtent
 {
-	int64		next;			/* number of the run's next extent; -1: none */
-	int64		used;			/* bytes of rows after the header */
+	int64		next;			/* number of the run's next extent, or -1 */
+	int64		used;			/* bytes of the run's stream in this extent, after this header */
 } GpusortSpillExtent;
 
 StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
@@ -47,75 +41,79 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 typedef struct GpusortSpillRun
 {
 	int64		first;			/* number of its first extent */
-	uint64		bytes;			/* bytes of all its rows */
+	uint64		bytes;			/* bytes of all its rows, padding included */
 } GpusortSpillRun;
 
-/* A run being merged */
+/* A run being merged. */
 typedef struct GpusortSpillInput
 {
-	/* its current row */
-	const uint64 *words;		/* NULL: the run has no more rows */
-	MinimalTuple tuple;			/* NULL in a spill without tuples */
-	void	   *gathered;		/* the row's own memory; NULL: it lies in the buffer */
+	const uint64 *words;		/* the current row's key, or NULL after the last row */
+	MinimalTuple tuple;			/* the current row's tuple; NULL in a spill without tuples */
+	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is in
+								 * the buffer */
 
 	char	   *buffer;			/* one extent */
-	char	   *next;			/* rows not read yet: from here */
+	char	   *next;			/* the buffer's unread bytes: from here */
 	char	   *end;			/* to here */
-	int64		extent;			/* number of the extent to read next; -1: none */
+	int64		extent;			/* number of the extent to read next, or -1 */
 } GpusortSpillInput;
 
 struct GpusortSpill
 {
-	MemoryContext cxt;			/* owns all memory of the spill */
+	MemoryContext cxt;			/* owns this struct, everything below and the file's state */
 	GpusortSpillFile file;
-	Size		memory;			/* bytes that buffers may take */
-	GpusortSpillCompare compare;
-	void	   *compare_arg;
-	bool		lossy;			/* compare is called for rows with equal words */
+	Size		memory;			/* bytes that buffers may take, while writing and while merging */
+	GpusortSpillCompare compare;	/* compares tuples with equal words, if lossy */
+	void	   *compare_arg;	/* first argument of compare */
+	bool		lossy;			/* equal words do not imply equal rows */
 
 	/* rows */
-	int			words;			/* words of a key */
-	bool		has_tuples;		/* set by the first row */
-	Size		words_bytes;	/* bytes of a key */
-	Size		head_bytes;		/* bytes at the start of a row that give its length */
-	uint64		rows;			/* rows that the caller has written */
-	uint64		bytes;			/* bytes of these rows */
+	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
+	bool		has_tuples;		/* every row has a tuple; set by the first row */
+	Size		words_bytes;	/* bytes of a key's words */
+	Size		head_bytes;		/* a row's first bytes, through its tuple's length */
+	uint64		rows;			/* rows that the caller wrote */
+	uint64		bytes;			/* bytes of those rows, padding included */
 
-	/* runs; of equal rows, those of earlier runs come first */
+	/* the runs; equal rows are returned in the order of their runs */
 	GpusortSpillRun *runs;
-	int			nruns;
-	int			maxruns;		/* entries allocated */
-	int			nwritten;		/* runs that the caller has written */
+	int			nruns;			/* runs to merge; merges on disk reduce it */
+	int			maxruns;		/* runs that the array has room for */
+	int			nwritten;		/* runs that the caller wrote, without empty ones */
 
-	/* the run being written */
-	bool		out_open;		/* there is one */
-	char	   *out_buffer;		/* one extent, with its header */
-	char	   *out_next;		/* free part of the buffer: from here */
-	char	   *out_end;		/* to here */
-	int64		out_extent;		/* number of the extent that the buffer will be
-								 * written to; -1: not taken yet */
+	/* the run being written, if one is open */
+	bool		out_open;
+	char	   *out_buffer;		/* one extent, header included */
+	char	   *out_next;		/* where the next byte goes */
+	char	   *out_end;		/* end of out_buffer */
+	int64		out_extent;		/* number of the extent that the buffer will become; -1: not chosen
+								 * yet, the run's first */
 	GpusortSpillRun out_run;
 
 	/* the merge */
-	int			nbuffers;		/* the most runs that are merged at once */
-	char	   *buffers;		/* NULL before the merge begins */
-	GpusortSpillInput *inputs;	/* nbuffers of them */
+	int			nbuffers;		/* the most runs that can be merged at once */
+	char	   *buffers;		/* nbuffers extents; NULL until merging begins */
+	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer */
 	int			ninputs;		/* runs being merged */
-	bool		returned;		/* the winner's row has been returned */
-	bool		reclaim;		/* extents are free after they have been read */
+	bool		returned;		/* the winner's row was returned, so its input must advance */
+	bool		reclaim;		/* extents are free for reuse once they have been read */
 	GpusortLoserTree tree;
-	GpusortLoser *losers;
+	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
 };
 
 /* ---- spill.c ---- */
 
-/*
- * Write a run, of the caller's rows or merged from other runs: open it, add a row
- * (returns the bytes that it takes), and close it.  out_run describes the run
- * after it is closed.
- */
+/* Opens a run for writing: one of the caller's, or the result of a merge.  No run may be open. */
 extern void gpusort_spill_open_output(GpusortSpill *spill);
+
+/*
+ * Appends a row to the open run and returns the bytes that it takes.  tuple is
+ * NULL in a spill without tuples.  Raises errors of temporary files,
+ * temp_file_limit included.
+ */
 extern Size gpusort_spill_put_row(GpusortSpill *spill, const uint64 *words, MinimalTuple tuple);
+
+/* Writes the open run's last extent and closes the run, which is then described by out_run. */
 extern void gpusort_spill_close_output(GpusortSpill *spill);
 
 #endif							/* GPUSORT_STORE_SPILL_STATE_H */
