@@ -112,7 +112,7 @@ if [ -f "$tree/kernels/sort.o" ]; then
 fi
 tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024}*.pl
 run_tap "drivers without a device" "$tree"/test/t/015*.pl
-run_tap "spill and activity" "$tree"/test/t/{021,022}*.pl
+run_tap "spill, activity and memory" "$tree"/test/t/{021,022,027}*.pl
 run_tap "random queries" "$tree"/test/t/020*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl
 run_instrument "sanitizers" sanitizers

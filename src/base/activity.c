@@ -396,7 +396,7 @@ gpusort_activity_list(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("gpusort cannot show what sorts are doing"),
 				 errdetail("There is no shared memory left for %d bytes.",
-						   (int) (SLOTS * sizeof(ActivitySlot))),
+						   (int) sizeof(ActivityShared)),
 				 errhint("Add gpusort to shared_preload_libraries.")));
 	for (int i = 0; slots != NULL && i < SLOTS; i++)
 		put_activity(rsinfo, &slots[i]);

@@ -5,14 +5,14 @@
 use strict;
 use warnings;
 
+use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $module = $ENV{GPUSORT_TEST_MODULE} or die 'GPUSORT_TEST_MODULE is not set';
+my $module = built_file('spill_test.so');
 
-my $node = PostgreSQL::Test::Cluster->new('memory');
-$node->init;
+my $node = new_node('memory');
 $node->start;
 $node->safe_psql('postgres', "CREATE FUNCTION memory_retry(keep boolean) RETURNS text AS '$module' LANGUAGE C STRICT");
 
