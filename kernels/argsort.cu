@@ -42,15 +42,15 @@ static const uint64_t WORTH_SAMPLING = (uint64_t)1 << 24;
 static const int SAMPLE = 256;
 template <typename K> constexpr unsigned MANY_TIES = sizeof(K) == 4 ? SAMPLE / 2 : SAMPLE / 32;
 
-/* What the kernels report about a sort of packed keys. All zeros before. */
+/* The kernels' report of a sort of packed keys. All zeros before. */
 struct PackedFound {
-	KeySummary summary;				  /* of the packed keys, except the sum of their hashes */
+	KeySummary summary;				  /* range and order of the packed keys; its sum is not used */
 	unsigned long long before, after; /* the sums of the packed keys' hashes, before and after the sort */
 	unsigned long long disorder;	  /* number of neighbours out of order */
 	/* number of neighbours with equal prefixes, where a prefix is not the whole key */
 	unsigned long long ties;
 	unsigned long long long_ties;	 /* not 0: a tie of more than LONGEST_TIE rows is out of order */
-	unsigned long long sampled_ties; /* of a sorted sample of SAMPLE keys: number of neighbours that tie */
+	unsigned long long sampled_ties; /* number of neighbours that tie in a sorted sample of SAMPLE keys */
 };
 
 /* How keys are packed. Every kernel derives this from the keys' summary. */

@@ -50,7 +50,7 @@ typedef struct GpusortCudaInfo {
 	char name[64];
 	int ordinal;
 	int driver_version;	 /* as cudaDriverGetVersion(): 13000 is 13.0; 0: no driver */
-	int runtime_version; /* of the CUDA runtime linked in, in the same form */
+	int runtime_version; /* version of the CUDA runtime linked in: 13000 is 13.0 */
 	int cc_major, cc_minor;
 	int sm_count;
 	uint64_t total_memory; /* bytes */
@@ -61,8 +61,8 @@ typedef struct GpusortCudaDevice GpusortCudaDevice;
 typedef struct GpusortCudaLane GpusortCudaLane;
 
 /*
- * What to sort: the lane's first rows keys, unsigned and ascending. The words of a key are side by side,
- * the most significant one first.
+ * The sort requested of a lane: its first rows keys, as unsigned integers, ascending. The words of a key are
+ * side by side, the most significant one first.
  */
 typedef struct GpusortCudaSort {
 	uint64_t rows;
@@ -73,7 +73,7 @@ typedef struct GpusortCudaSort {
 	int bins; /* mppSort's bin count h, 2 to 1024; 0: mppSort chooses */
 	/* with_rows: return the sorted keys too; fetching them by row takes as long as the sort */
 	bool keys_too;
-	/* of a key, up to GPUSORT_MAX_WORDS; 0 means 1. Several words: 8 bytes each, with_rows only */
+	/* words of a key, at most GPUSORT_MAX_WORDS; 0 means 1. Several words have 8 bytes each and need with_rows */
 	int words;
 	/*
 	 * keys_too with several words: how the sort makes the 8-byte merge keys that it returns instead of
@@ -91,7 +91,7 @@ static inline size_t gpusort_cuda_width(const GpusortCudaSort *sort)
 /* How a sort went, for gpusort_last_sort(). Times are measured by CUDA events. */
 typedef struct GpusortCudaReport {
 	GpusortAlgorithm algorithm; /* the one that ran, or CUB if that took over; never AUTO */
-	int blocks, threads, bins;	/* of the largest launch; bins is 0 unless mppSort ran */
+	int blocks, threads, bins;	/* sizes of the largest launch; bins is 0 unless mppSort ran */
 	double upload_ms;			/* sum over the lane's uploads */
 	double kernels_ms;
 	double download_ms; /* sum over the lane's finished downloads */
@@ -137,25 +137,28 @@ void gpusort_cuda_lane_close(GpusortCudaLane *lane);
 
 /*
  * Queues a copy of bytes bytes from host to the end of the keys uploaded so far; grows the device buffer
- * as needed.
+ * as needed. Not allowed after the sort. NO_MEMORY if the buffer cannot grow; the lane is then unchanged.
  */
 GpusortCudaStatus gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err);
 
 /* OK once all queued uploads have been read from host memory; BUSY before. */
 GpusortCudaStatus gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err);
 
-/* Sorts the uploaded keys. Returns when the order has been checked on the device. */
+/*
+ * Sorts the uploaded keys, once per lane. Returns when the order has been checked on the device. On failure the
+ * keys may be destroyed: the lane can only be closed.
+ */
 GpusortCudaStatus gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaReport *report,
 									GpusortCudaError *err);
 
 /*
  * Queues a copy to host: bytes bytes, from the given byte offset of the sorted keys (rows: of the sorted
- * input positions). Downloads finish in the order queued.
+ * input positions). The bytes must lie within the result. Downloads finish in the order queued.
  */
 GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, size_t bytes,
 										GpusortCudaError *err);
 
-/* Sets *finished to the number of downloads of this lane that have finished since it was opened. */
+/* Sets *finished to the number of downloads of this lane that have finished since it was opened. Never BUSY. */
 GpusortCudaStatus gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err);
 
 /*

@@ -6,7 +6,8 @@
  * pieces row by row. To send whole keys along with the rows would be a lot of data, and the integers that
  * one piece is sorted by (word_plan.h) cannot be compared with those of another piece. So the sort of the
  * first piece chooses a layout by which every key of the run is made into a 64-bit merge key: the
- * distances of its words from the smallest words of the first piece, packed side by side, as many as fit.
+ * distances of its words from the smallest words of the first piece, packed side by side into 64 bits. Words
+ * that do not fit are left out.
  *
  * Later pieces may have smaller and larger words. The layout's range of each word is therefore wider than
  * the first piece's, by at least one value at both ends. A word outside the range counts as the end of
@@ -37,7 +38,7 @@
 #define GPUSORT_MERGE_KEY_PARTS 6
 
 typedef struct GpusortMergeKey {
-	uint8_t words; /* of a key */
+	uint8_t words; /* words of a key */
 	/* leading words that the merge key contains; 0: no layout chosen yet */
 	uint8_t parts;
 	/* bits of each word's distance, 1 to 64; the last word's may not all fit */

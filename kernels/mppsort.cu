@@ -73,7 +73,7 @@ struct Plan {
 	uint32_t chunk_keys;   /* keys that one block moves */
 	uint32_t count_chunks; /* chunks that one block counts in the first level */
 	uint32_t tile_bytes;   /* bytes of keys that one block moves at a time */
-	int bin_threads;	   /* that sort one bin: LARGE_THREADS or SMALL_THREADS */
+	int bin_threads;	   /* threads that sort one bin: LARGE_THREADS or SMALL_THREADS */
 	uint64_t one_block;	   /* up to this many keys, one block sorts everything */
 };
 

@@ -250,7 +250,7 @@ struct Bin {
 
 /* The lengths of all lists. Reset before each level, except bins, stubborn and lost. */
 struct Tally {
-	unsigned long long segments, chunks, hg; /* of the next level */
+	unsigned long long segments, chunks, hg; /* lengths of the next level's lists */
 	unsigned long long unranged;			 /* number of segments whose range must be found */
 	unsigned long long most_bins;			 /* the most bins of any segment */
 	unsigned long long crowds, crowd_keys;	 /* segments made of one crowded bin, and their keys */

@@ -57,7 +57,7 @@ __device__ inline bool uneven_throughout(uint64_t crowds, uint64_t crowd_keys, c
  * Reports to the host how much work the next level has. The last block of a level that calls this writes
  * the mailbox. If the first level has shown that the keys are hopeless, it reports that there is no more
  * work, and the keys are not moved either. All threads call. Each lane of a warp handles one word of the
- * tally: word by word, this would take as long as the rest of the scan.
+ * tally: one thread that handled all words would take as long as the rest of the scan.
  */
 __device__ inline void post_tally(const Lists &lists, const Level &level)
 {

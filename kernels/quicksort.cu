@@ -207,7 +207,7 @@ static_assert(sizeof(HostReport) <= MAILBOX_BYTES, "the report must fit the mail
 struct Schedule {
 	Memory memory;
 	Work work;				 /* without now, next and last_level, which differ by level */
-	WorkList lists[2];		 /* of even and of odd levels, without counters */
+	WorkList lists[2];		 /* work lists of even and of odd levels, without counters */
 	LevelCounters *counters; /* one per level; there are depth + 2 */
 	uint32_t depth;			 /* levels that partition; one more level may write equal keys */
 	uint32_t expected;		 /* levels that should be enough */

@@ -62,7 +62,7 @@ __device__ void sort_by_network(LeafShared<K> &shared, const Pending &list, K *k
 /* Sorts the only list on the stack, which thread 0 has put there. home is keys. All threads call. */
 template <typename K> __device__ void sort_list(LeafShared<K> &shared, K *keys, K *spare, const Work &work)
 {
-	int depth = 1; /* of the stack; every thread counts it alike */
+	int depth = 1; /* lists on the stack; every thread counts them alike */
 	__syncthreads();
 	while (depth > 0) {
 		depth--;

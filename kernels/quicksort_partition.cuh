@@ -58,7 +58,7 @@ struct LevelCounters {
 	/* lists that had no room, always 0; otherwise the level is skipped */
 	unsigned lost;
 	unsigned chunks_taken; /* chunks taken, besides each block's first */
-	/* likewise short lists, by the sortLists that precedes this level */
+	/* short lists taken, besides each block's first, by the sortLists that precedes this level */
 	unsigned short_lists_taken;
 };
 

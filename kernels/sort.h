@@ -45,7 +45,7 @@ static const size_t MAILBOX_BYTES = 256;
 /* Faults that tests inject after the sort, to reach the error paths that no input reaches. */
 enum Spoil { SPOIL_NOTHING = 0, SPOIL_ORDER, SPOIL_KEY };
 
-/* What one pass over the keys finds, in device memory (summary.cuh). The caller sets it to zeros first. */
+/* The result of one pass over the keys, in device memory (summary.cuh). The caller sets it to zeros first. */
 struct KeySummary {
 	/* not_lo: the complement of the smallest key, within the key's width */
 	unsigned long long not_lo, hi;

@@ -18,7 +18,7 @@
 namespace gpusort
 {
 
-/* What the sum adds up: nothing, hashes of keys, or hashes of keys with their positions as rows. */
+/* The terms of the sum: none, hashes of keys, or hashes of keys with their positions as rows. */
 enum Hashed { HASH_NOTHING, HASH_KEYS, HASH_NUMBERED };
 
 static const int SUMMARY_THREADS = 512;

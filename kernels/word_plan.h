@@ -31,11 +31,11 @@ namespace gpusort
 {
 
 struct WordPlan {
-	int words;	/* of a key, 1 to GPUSORT_MAX_WORDS */
+	int words;	/* words of a key, 1 to GPUSORT_MAX_WORDS */
 	int levels; /* 0: all keys are the same */
 	/* bits of every level except the most significant one, which may have fewer */
 	int level_bits;
-	int total_bits;					/* of all levels together */
+	int total_bits;					/* bits of all levels together */
 	uint64_t lo[GPUSORT_MAX_WORDS]; /* the smallest word at each place */
 	int bits[GPUSORT_MAX_WORDS];	/* bits of the largest distance at each place, 0 to 64 */
 	int low[GPUSORT_MAX_WORDS];		/* position of the distance's lowest bit in the long integer */
@@ -44,12 +44,12 @@ struct WordPlan {
 /* A level: bits of the long integer, made of parts of one or more words. */
 struct WordLevel {
 	int parts;
-	int bits;					 /* of the level's keys, 1 to 64 */
+	int bits;					 /* bits of the level's keys, 1 to 64 */
 	uint64_t mask;				 /* the low bits bits */
-	int word[GPUSORT_MAX_WORDS]; /* of each part: which word it comes from */
-	/* of each part: left shift of the word's distance, -63 to 63; negative: to the right */
+	int word[GPUSORT_MAX_WORDS]; /* index in the key of each part's word */
+	/* left shift of each part's distance, -63 to 63; negative: to the right */
 	int shift[GPUSORT_MAX_WORDS];
-	uint64_t lo[GPUSORT_MAX_WORDS]; /* of each part: the word from which the distance counts */
+	uint64_t lo[GPUSORT_MAX_WORDS]; /* the word from which each part's distance counts */
 };
 
 /* Makes the plan for keys whose words lie between lo[w] and hi[w] for each word w. */

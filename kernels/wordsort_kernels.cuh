@@ -16,14 +16,14 @@
 namespace gpusort
 {
 
-/* What one pass over all keys finds, in device memory. All zeros before. */
+/* The result of one pass over all keys, in device memory. All zeros before. */
 struct WordsSummary {
 	/* per word of a key, as in KeySummary */
 	unsigned long long not_lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS];
 	unsigned decreases; /* not 0: some key is below the one before it */
 };
 
-/* What a pass over a result finds. All zeros before. */
+/* The result of the check of sorted rows. All zeros before. */
 struct RowsFound {
 	/* sums of hashes: of the row numbers 0 to count - 1, and of the result's rows */
 	unsigned long long before, after;

@@ -182,7 +182,7 @@ wait_for_ever(int code, Datum arg)
 		pause();
 }
 
-/* Acts as if another thread held a lock that this process needs to exit. */
+/* Makes the exit of this process wait forever, as if another thread held a lock that it needs. */
 void
 gpusort_fault_block_end(void)
 {

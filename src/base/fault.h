@@ -49,7 +49,7 @@ typedef enum GpusortFaultSite
 #ifdef GPUSORT_FAULTS
 
 /* The ways in which a site can fail, as a bit set */
-#define GPUSORT_FAULT_REFUSES		1	/* the call reports that there is none */
+#define GPUSORT_FAULT_REFUSES		1	/* the call reports that it got nothing */
 #define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
 #define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of gpusort_cuda.h */
 

@@ -33,7 +33,10 @@
 
 #ifdef MADV_HUGEPAGE
 
-/* The end of that time, on the monotonic clock.  All threads use it atomically. */
+/*
+ * Huge pages are asked for again from this time on: nanoseconds of the monotonic
+ * clock; 0: no huge page was slow yet.  All threads use it atomically.
+ */
 static uint64_t slow_until = 0;
 
 static uint64_t

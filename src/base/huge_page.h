@@ -21,9 +21,9 @@ extern "C"
 #define GPUSORT_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
 /*
- * Asks the kernel to use huge pages for the whole aligned huge pages within the
- * bytes at mem, unless they turn out to be slow.  The contents must not matter
- * yet: this may overwrite some of them with 0.  Any thread may call it.
+ * Asks the kernel to back the buffer at mem with huge pages where whole aligned
+ * ones fit into it, unless huge pages turn out to be slow.  Call this before the
+ * buffer has contents: the function may set some bytes to 0.  Thread-safe.
  */
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
 

@@ -16,8 +16,8 @@
  * use the buffer afterwards.  Finally it is unmapped.
  *
  * A session may be idle for days, and an error cancels PostgreSQL's timeouts, so
- * a thread does this.  It exists as long as a buffer is kept, mostly sleeps, and
- * calls nothing of PostgreSQL.
+ * a thread ages the buffers.  The thread exists while at least one buffer is
+ * kept, mostly sleeps, and calls no function of PostgreSQL.
  *
  * Sizes are rounded up to one of eight sizes per power of two, so that sorts of
  * nearly the same number of rows share buffers.  A buffer keeps the size of
@@ -61,7 +61,7 @@ typedef struct KeptBuffer
 	char	   *mem;
 	size_t		size;			/* bytes, rounded up */
 	uint64_t	freed;			/* when it was freed: milliseconds(), monotonic */
-	bool		offered;		/* to the kernel */
+	bool		offered;		/* offered to the kernel by MADV_FREE */
 } KeptBuffer;
 
 /*

@@ -35,9 +35,9 @@
 #include <stdint.h>
 
 /*
- * GpusortLoser, the type of an entry: uint64_t for keys of at most 4 bytes,
- * unsigned __int128 for keys of 8.  C has the latter only, aligned for
- * PostgreSQL's memory contexts.
+ * GpusortLoser is the type of an entry.  In C++ it is uint64_t for keys of at
+ * most 4 bytes and unsigned __int128 for keys of 8 bytes.  In C it is always
+ * unsigned __int128, aligned to 8 bytes as PostgreSQL's memory contexts align.
  */
 #ifdef __cplusplus
 #define GPUSORT_LOSER_TEMPLATE	template <typename GpusortLoser>
@@ -61,7 +61,7 @@ typedef bool (*GpusortLoserBefore) (void *arg, uint32_t a, uint32_t b);
 GPUSORT_LOSER_TEMPLATE
 struct GpusortLoserTree
 {
-	GpusortLoser *nodes;		/* the caller's; nodes[1] to nodes[leaves - 1] hold losers */
+	GpusortLoser *nodes;		/* owned by the caller; nodes[1] to nodes[leaves - 1] hold losers */
 	size_t		leaves;			/* the number of inputs, rounded up to a power of two */
 	GpusortLoser winner;		/* the next entry, or gpusort_losertree_ended() if all inputs have ended */
 };
@@ -86,7 +86,7 @@ gpusort_losertree_ended(void)
 	return ~(GpusortLoser) 0;
 }
 
-/* Leaves of a tree for this many inputs, at least 1. */
+/* Returns the number of leaves, a power of two, of a tree for this many inputs (0 or more). */
 static inline uint32_t
 gpusort_losertree_leaves(uint32_t inputs)
 {
@@ -188,7 +188,7 @@ gpusort_losertree_replace(GPUSORT_LOSER_TREE *tree, GpusortLoser rising,
 		{
 			bool		lost = gpusort_losertree_wins(other, rising, before, arg);
 
-			/* a mask, because compilers make branches of conditions after the one above */
+			/* exchange by a mask: compilers turn a condition here into a branch */
 			GpusortLoser exchange = (other ^ rising) & -(GpusortLoser) lost;
 
 			tree->nodes[n] = other ^ exchange;

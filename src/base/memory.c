@@ -6,11 +6,11 @@
  * Touching memory for the first time is much of the cost of a sort.  So large
  * buffers use huge pages if these are fast (base/huge_page.c).
  *
- * Buffers that PostgreSQL gets to see come from the memory context itself.  All
- * others, of GPUSORT_LARGE_BYTES or more, come from base/large_memory.c, which
- * maps them and keeps them for the session's next sort.  A reset callback of the
- * memory context frees them, so that they live as long as if they had been
- * allocated there.
+ * A buffer that PostgreSQL's code gets, such as a result array, comes from the
+ * memory context itself.  Any other buffer of GPUSORT_LARGE_BYTES or more comes
+ * from base/large_memory.c, which maps it and keeps it for the session's next
+ * sort.  A reset callback of the memory context frees such a buffer, so it lives
+ * as long as an allocation in the context.
  *
  *-------------------------------------------------------------------------
  */

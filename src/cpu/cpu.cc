@@ -19,7 +19,7 @@
 namespace
 {
 
-/* Elements that are keys, without positions. */
+/* The class of elements (cpu/sort.h) that sorts keys, without positions. */
 template <typename KeyType>
 struct KeyElements
 {
@@ -182,10 +182,10 @@ gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes)
 size_t
 gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads)
 {
-	/* the most rows of ties that the threads refine at the same time, each its own */
+	/* each thread refines one tie at a time: the most rows of all these ties */
 	uint64_t	refined = uint64_t(threads) * large_tie(n);
 
-	/* an element and a gathered key of each row, and the keys of those ties */
+	/* an element and a gathered key of each row, and a key of each row that is being refined */
 	if (rows)
 		return (2 * n + (refined < n ? refined : n)) * sizeof(uint64_t);
 	return n <= LARGEST_BIN ? 0 : n * key_bytes;

@@ -76,8 +76,9 @@ struct Crew
 
 	/*
 	 * Returns whether the work must stop.  Only the calling thread calls
-	 * options->cancelled(); its thread number is 0, or that of a thread that
-	 * could not be created and whose work it does.
+	 * options->cancelled().  thread is the number of the thread whose work
+	 * this is: the calling thread has number 0, and also does the work of
+	 * threads that could not be created.
 	 */
 	bool
 	stopped(int thread)

@@ -61,7 +61,7 @@ struct Rows
 	Rows(const Rows &) = delete;
 	Rows &operator=(const Rows &) = delete;
 
-	/* Words of a row. */
+	/* Returns the number of words of a row. */
 	size_t
 	words() const
 	{
@@ -148,7 +148,7 @@ inline uint64_t float_key(uint64_t word) { return gpusort_key_float8(word); }
 inline uint32_t rank_key(uint32_t word) { return gpusort_rank_float4(word); }
 inline uint64_t rank_key(uint64_t word) { return gpusort_rank_float8(word); }
 
-/* An encoding of words to keys of the same width: a word's key, and the range of many keys. */
+/* An encoding of words to keys of the same width: () encodes a word, scan() widens a range to n keys. */
 template <typename KeyType, GpusortEncodingKind kind>
 struct Encoded
 {

@@ -27,7 +27,7 @@
 namespace
 {
 
-/* Rows merged between two checks of the cancel flag: milliseconds, or dozens of them with many ties. */
+/* Rows merged between two checks of the cancel flag: a few ms, or tens of ms with many ties. */
 constexpr size_t MERGE_STRIDE = 64 * 1024;
 
 /* Rows merged before the first decision whether to prefetch words. */
@@ -60,8 +60,9 @@ struct Merged
  */
 
 /*
- * The first position of [begin, end) in piece whose row does not order before
- * the row at position drawn of piece from, or end.
+ * Returns the first position of piece in [begin, end) whose row does not order
+ * before the drawn row, or end if there is none.  The drawn row is the one at
+ * position drawn of piece from.
  */
 size_t
 divide(const Merged &merged, size_t piece, size_t begin, size_t end, size_t from, size_t drawn)

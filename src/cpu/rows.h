@@ -3,13 +3,13 @@
  * rows.h
  *		The CPU engine: sorts positions.
  *
- * A key is a number of bits: at most 64 for a key of one word, and 64 for each
- * word of a longer key.  To sort positions, a row's position and as many of the
- * key's leading bits as fit are packed into one element of 64 bits: the
- * position in the low bits, as many as the largest position needs, the key's
- * bits above it.  No two elements are equal, so any sort of them is stable.
- * All keys of a bin have the same leading bits, which elements leave out: for
- * ten million keys, the position takes 24 bits, and 48 bits of the key decide.
+ * A key is a string of bits: at most 64 for a key of one word, and 64 for each
+ * word of a longer key.  To sort positions, each row becomes one element of 64
+ * bits.  Its low bits hold the row's position, in the number of bits that the
+ * largest position needs.  The bits above hold the leading bits of the key.  No
+ * two elements are equal, so any sort of them is stable.  All keys of a bin have
+ * the same leading bits, which elements leave out: for ten million keys, the
+ * position takes 24 bits, and 48 bits of the key decide.
  *
  * If the key has more bits, rows that agree in the bits seen so far form a tie,
  * which is refined by the next bits.  (PostgreSQL calls the first bits an
@@ -38,7 +38,7 @@ namespace
 /* Ties of up to this many rows are sorted by comparisons of whole keys. */
 constexpr size_t FEW_ROWS = 12;
 
-/* Ties of up to this many rows are refined without malloc(). */
+/* Ties of up to this many rows are refined in a buffer on the stack. */
 constexpr size_t LOCAL_ROWS = 256;
 
 /* Rows that are prefetched ahead of their use; a power of two. */
@@ -274,8 +274,8 @@ refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int b
 }
 
 /*
- * The class of elements of a row sort: of the whole input, or of a deferred
- * tie, whose rows are in the result.
+ * The class of elements (cpu/sort.h) that sorts positions.  TIE: it sorts a
+ * deferred tie, whose rows are in the result; else the whole input.
  */
 template <typename In, bool TIE>
 struct RowElements
@@ -284,7 +284,7 @@ struct RowElements
 
 	RowSort<In> *sort;
 	size_t		begin;			/* where the tie begins in the result; 0 for the whole input */
-	int			row_bits;		/* a copy of the sort's */
+	int			row_bits;		/* copy of sort->row_bits */
 	int			excess;			/* low bits of a distance that do not fit into an element */
 	int			bin_bits;		/* first bits of the keys that agree within a bin */
 	int			bits;			/* first bits of the keys that bin and element decide */

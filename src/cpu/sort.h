@@ -10,10 +10,10 @@
  * VQSort is twice as fast as in memory.  Bins are also the unit of work of a
  * thread, and they bound the time between two checks of the cancel flag.
  *
- * The partition moves elements.  A class of elements makes an element of a
- * key's distance and position, and is told of each bin:
+ * The partition moves elements.  A template argument is the class of elements:
+ * KeyElements in cpu/cpu.cc, or RowElements in cpu/rows.h.  Its members are:
  *
- *	()			returns the element
+ *	()			makes an element of a key's distance and position
  *	defer		called with a bin's unsorted elements; returns true if the bin
  *				must not be sorted now, because the class will do it later
  *	finish		called with a bin's sorted elements

@@ -37,7 +37,7 @@ namespace
 /* Rows whose ranges scan_side_by_side() finds at the same time, for vectors of 8 words. */
 constexpr size_t SIDE_BY_SIDE = 8;
 
-/* Rows of the sample, at least, if the input has as many. */
+/* The sample has at least this many rows, or all rows of a smaller input. */
 constexpr size_t SAMPLE_ROWS = 1000;
 
 /* A word that is not the same in all rows, and the bits of the packed number that hold its distance. */
@@ -98,8 +98,8 @@ struct PackedBits
 struct WordRanges
 {
 	uint64_t	extremes[2][GPUSORT_MAX_WORDS]; /* smallest and largest value in the sample */
-	uint64_t	min[GPUSORT_MAX_WORDS]; /* smallest value of all rows except these two */
-	uint64_t	max[GPUSORT_MAX_WORDS]; /* largest value except these two; below min if there is no other */
+	uint64_t	min[GPUSORT_MAX_WORDS]; /* smallest value of all rows, without the extremes */
+	uint64_t	max[GPUSORT_MAX_WORDS]; /* largest value without the extremes; below min if there is no other */
 };
 
 static_assert(sizeof(WordRanges) * MAX_THREADS <= 128 * 1024, "find_range() has one for each thread on the stack");

@@ -33,7 +33,7 @@ typedef struct SortAggState
 	char	   *next;			/* where the next key goes */
 	char	   *end;			/* end of the memory that next points into */
 	uint64		nnulls;			/* NULLs, which are only counted */
-	Oid			elemtype;		/* of the result: type, or a domain over it */
+	Oid			elemtype;		/* element type of the result: type, or a domain over it */
 	bool		window;			/* a window aggregate: keys may follow a sort */
 	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
 } SortAggState;

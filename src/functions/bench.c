@@ -3,14 +3,15 @@
  * bench.c
  *		gpusort_bench() measures each engine and algorithm on this server.
  *
- * It answers the question from how many rows on the GPU pays.  The answer depends
- * on the GPU, the bus, the processors and how many of them a sort may use, and
- * includes copies, shared memory and the GPU service.  So gpusort.min_rows has to
- * be measured in the server that it is set for.  bench/bench_gpu.cu cannot do
- * that: it needs nvcc, and measures the device's algorithms alone.  A PL/pgSQL
- * function around gpu_sort() and gpusort_last_sort() would be shorter than this
- * file.  But it would spend most of its time on generating and copying arrays, and
- * could check the engines against each other only.
+ * The result shows how many rows a sort must have to be faster on the GPU.  This
+ * number depends on the GPU, the bus, the processors and how many of them a sort
+ * may use, and on the cost of copies, shared memory and the GPU service.  So an
+ * administrator who sets gpusort.min_rows has to measure in the same server.
+ * bench/bench_gpu.cu cannot do that: it needs nvcc, and measures the device's
+ * algorithms alone.  A PL/pgSQL function around gpu_sort() and
+ * gpusort_last_sort() would be shorter than this file.  But it would spend most
+ * of its time on generating and copying arrays, and could check the engines
+ * against each other only.
  *
  * One measured sort does what gpu_sort() does with an array in memory: it lends
  * the values to a run, sorts, and decodes into an array.  The engines take turns,
@@ -94,7 +95,7 @@ typedef struct Bench
 	Contender	contenders[MAX_CONTENDERS]; /* the CPU engine is the first */
 	int64		n;				/* number of values that are sorted */
 	const Contender *running;	/* for the context of errors; NULL: no sort is running */
-	MemoryContext run_cxt;		/* of one run; reset after each sort */
+	MemoryContext run_cxt;		/* memory of one run; reset after each sort */
 	char	   *values;			/* input: n values */
 	char	   *sorted;			/* output: n values */
 	uint64		input_sum;		/* sum of the hashes of the input's keys */

@@ -28,7 +28,7 @@
 
 #include "merge_key.h"
 
-#define GPUSORT_MAX_REQUESTS	96	/* of all backends together */
+#define GPUSORT_MAX_REQUESTS	96	/* the most requests of all backends together */
 #define GPUSORT_CHUNK_BYTES		((size_t) 16 * 1024 * 1024)
 #define GPUSORT_SEGMENT_CHUNKS	4	/* chunks per segment */
 #define GPUSORT_SEGMENT_BYTES	(GPUSORT_SEGMENT_CHUNKS * GPUSORT_CHUNK_BYTES)
@@ -99,12 +99,14 @@ typedef struct GpusortRequest
 	 * The owner of the slot.  The backend writes these fields under the lock
 	 * when it takes the slot; state publishes them.
 	 */
-	uint32		serial;			/* counts the uses of the slot; the service sees by
-								 * it that the slot has a new request */
-	int			pid;			/* the backend's; set to 0 when the slot is freed or the
-								 * backend exits; backends read it under the lock */
-	Latch	   *latch;			/* the backend's; the service sets it, and replaces it
-								 * without the lock if it points to no latch */
+	uint32		serial;			/* counts the uses of the slot, from 1; if it has
+								 * changed, the slot has a new request */
+	int			pid;			/* pid of the backend; 0 after the slot was freed or
+								 * the backend has exited; backends read it under the
+								 * lock */
+	Latch	   *latch;			/* latch of the backend, which the service sets.  If
+								 * the pointer is damaged, the service replaces it
+								 * without the lock */
 
 	/*
 	 * Place in line: the service sorts the request with the lowest number first.
@@ -115,7 +117,7 @@ typedef struct GpusortRequest
 	uint64		sequence;
 
 	/*
-	 * What to sort.  The backend writes these fields under the lock when it takes
+	 * The sort requested.  The backend writes these fields under the lock when it takes
 	 * the slot; state publishes them; then they stay as they are.
 	 */
 	uint64		expected_rows;	/* keys committed so far or the caller's estimate,
@@ -125,14 +127,14 @@ typedef struct GpusortRequest
 								 * only with words of 8 bytes and want_rows */
 	bool		want_rows;		/* return input positions (uint32), not keys */
 	uint8		algorithm;		/* GpusortAlgorithm */
-	uint16		bins;			/* of mppsort: 2 to 1024; 0: the device chooses */
+	uint16		bins;			/* bins of mppsort: 2 to 1024; 0: the device chooses */
 
 	/*
 	 * Input chunks: a list from first_chunk through chunks[].next, -1 if empty.
 	 * The backend writes the three fields; nclosed publishes first_chunk and
 	 * the first nclosed chunks of the list, which are complete.  The service
 	 * reads no further, and never reads last_chunk.  Each chunk holds whole keys,
-	 * and each but the last has as many of them as fit.
+	 * and each but the last has no room for a further key.
 	 */
 	int			first_chunk;
 	int			last_chunk;
@@ -156,11 +158,12 @@ typedef struct GpusortRequest
 	 * service may add chunks before the first block; ready publishes them.
 	 */
 	int			ring[GPUSORT_RING];
-	uint64		piece_rows[GPUSORT_RING];	/* by the service; published by ready */
-	int			nring;			/* chunks in ring: 1 to GPUSORT_RING once gathering */
-	bool		in_pieces;		/* by the service; published by ready */
-	GpusortMergeKey merge_key;	/* by the service with the first sorted piece;
-								 * published by ready; no parts before that */
+	uint64		piece_rows[GPUSORT_RING];	/* written by the service; published by ready */
+	int			nring;			/* chunks in ring: 1 to GPUSORT_RING; 0 until the
+								 * backend has taken the first */
+	bool		in_pieces;		/* written by the service; published by ready */
+	GpusortMergeKey merge_key;	/* written by the service with the first sorted
+								 * piece; published by ready; has no parts before */
 
 	/* blocks put into the ring; the service increases it, both sides read it */
 	pg_atomic_uint32 ready;
@@ -184,20 +187,21 @@ typedef struct GpusortRequest
 
 	/*
 	 * The report.  The service resets these fields when it begins with the request,
-	 * and adds to them; states RETURNING and FINISHED publish them.  In RETURNING, copy_out_ms lacks the blocks not returned yet.
+	 * and adds to them; states RETURNING and FINISHED publish them.  In RETURNING,
+	 * copy_out_ms does not include the blocks that are not returned yet.
 	 */
 	uint8		algorithm_used; /* GpusortAlgorithm */
 	bool		pinned;			/* all input chunks were registered with CUDA */
 	bool		resorted;		/* the check after a sort failed, and CUB sorted again */
 	int			blocks;			/* largest launch: blocks of the grid */
 	int			threads;		/* largest launch: threads of a block */
-	int			bins_used;		/* of mppsort; 0 if another algorithm ran */
+	int			bins_used;		/* bins of mppsort; 0 if another algorithm ran */
 	int			pieces;			/* pieces sorted */
-	double		copy_in_ms;		/* sum over all pieces, as the next two */
+	double		copy_in_ms;		/* sum over all pieces, like kernels_ms and copy_out_ms */
 	double		kernels_ms;
 	double		copy_out_ms;
 
-	char		error[160];		/* by the service; published by state FAILED */
+	char		error[160];		/* written by the service; published by state FAILED */
 } GpusortRequest;
 
 /*
@@ -229,9 +233,9 @@ typedef struct GpusortSegment
 
 typedef struct GpusortControl
 {
-	int			tranche;		/* of the lock; constant */
+	int			tranche;		/* tranche of the lock; constant */
 	LWLock		lock;
-	uint64		next_sequence;	/* for GpusortRequest.sequence; under the lock */
+	uint64		next_sequence;	/* the next GpusortRequest.sequence; under the lock */
 
 	/*
 	 * The state of the service, written under the lock by the service and by
@@ -255,7 +259,7 @@ typedef struct GpusortControl
 	 */
 	char		device[64];		/* name */
 	uint64		device_memory;	/* bytes */
-	int			driver_version; /* of CUDA: 13000 is 13.0 */
+	int			driver_version; /* CUDA version of the driver: 13000 is 13.0 */
 	int			runtime_version;
 
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
@@ -281,7 +285,7 @@ extern bool gpusort_control_attach(const char **reason);
  */
 extern bool gpusort_control_is_latch(const Latch *latch);
 
-/* Sets the latch of the request's backend; does nothing if it is no process latch. */
+/* Sets the latch of the request's backend; does nothing if request->latch is damaged. */
 extern void gpusort_control_wake(const GpusortRequest *request);
 
 /* Bytes of one key of the request, from 4 to 8 * GPUSORT_MAX_WORDS. */

@@ -9,7 +9,7 @@
  * and how each can fail.  The code is one of:
  *
  *	a SQLSTATE: the site raises an error with it;
- *	"refused": the call at the site reports that it has nothing to give;
+ *	"refused": the call at the site reports that it got nothing;
  *	the name of a status of gpusort_cuda.h: the stand-in device returns it.
  *
  * gpusort.fault_report shows how often the site was passed since the plan was

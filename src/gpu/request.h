@@ -14,8 +14,9 @@
 /* A request that this backend holds.  The caller provides the memory. */
 typedef struct GpusortHeldRequest
 {
-	int			index;			/* in gpusort_control->requests; -1 once released */
-	uint32		serial;			/* the request's, to recognize it */
+	int			index;			/* index in gpusort_control->requests; -1 once released */
+	uint32		serial;			/* serial of the request; a later request in the slot
+								 * has another one */
 	MemoryContextCallback callback; /* releases the request with the run's context */
 } GpusortHeldRequest;
 

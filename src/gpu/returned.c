@@ -42,7 +42,7 @@ struct GpusortPieces
 	bool		with_rows;
 	Size		block_bytes;
 
-	/* in input order; all are complete except perhaps the last */
+	/* the pieces, in input order; all are complete except perhaps the last */
 	GpusortSortedPiece *pieces;
 	int			npieces;
 	int			maxpieces;

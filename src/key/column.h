@@ -96,13 +96,14 @@ typedef enum GpusortRowKind
 	/* code, one word */
 	GPUSORT_ROW_FLOAT8,
 	/* crowded, one word */
-	GPUSORT_ROW_INT8,			/* and time, timestamp, money, xid8, pg_lsn */
+	GPUSORT_ROW_INT8,			/* int8, time, timestamp, money; also xid8 and pg_lsn,
+								 * without the sign */
 	GPUSORT_ROW_MACADDR8,
 	/* crowded, two words */
 	GPUSORT_ROW_UUID,
 	/* code, two words */
 	GPUSORT_ROW_TEXT,			/* text, varchar, bytea: bytes, then the length */
-	GPUSORT_ROW_BPCHAR,			/* the same without trailing blanks */
+	GPUSORT_ROW_BPCHAR,			/* bpchar: as TEXT, without trailing blanks */
 	GPUSORT_ROW_NAME,
 	/* flag, two words */
 	GPUSORT_ROW_NUMERIC,
@@ -182,8 +183,11 @@ extern void gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, u
 extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
 
 /*
- * Set up what these two need, in the current memory context: column->ranks,
- * and column->icu or column->abbreviation.
+ * Prepare a column for gpusort_rowenum_encode() and gpusort_rowicu_encode(): set
+ * column->ranks, and column->icu or else column->abbreviation.  These live in the
+ * current memory context, except icu, which the backend keeps.  from: the column
+ * of the ORDER BY list.  Raise an error if memory runs out or the lookup of the
+ * collation fails.
  */
 extern void gpusort_rowenum_begin(GpusortRowColumn *column);
 extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from);

@@ -101,8 +101,8 @@ gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head)
 #define MAX_KEPT_UNITS		4096
 
 /*
- * After so many looked-up characters without weights ICU reads on, which checks
- * for interrupts.
+ * After this many looked-up characters without weights ICU reads on, because
+ * append_by_icu() checks for interrupts.
  */
 #define MAX_IGNORED		256
 
@@ -123,11 +123,11 @@ typedef struct IcuChar
 	uint16		flags;
 } IcuChar;
 
-/* The bytes of a string's weights, as far as they have been appended */
+/* The head of a string while it is made */
 typedef struct Head
 {
-	int			used;			/* bytes so far: may exceed the head by 3 bytes of
-								 * its last weight */
+	int			used;			/* bytes in use; 3 more than the head at most, if
+								 * its last weight is cut off */
 	uint8		bytes[GPUSORT_ICU_HEAD_BYTES + 4];	/* zeros after the used ones */
 } Head;
 
@@ -143,7 +143,7 @@ struct GpusortIcu
 	bool		usable;			/* false: gpusort_icu_find() returns NULL for it */
 	GpusortIcuReader reader;
 	uint16	   *buffer;			/* UTF-16 text for ICU to read */
-	int32		buffer_size;	/* of buffer, in UTF-16 units */
+	int32		buffer_size;	/* size of buffer, in UTF-16 units */
 	Size		bytes_read;		/* bytes of strings before the tables were made */
 	bool		has_tables;
 
@@ -279,8 +279,9 @@ make_tables(GpusortIcu *icu)
 }
 
 /*
- * Returns the code point at *at and moves *at past it.  Invalid UTF-8, which a
- * server can be made to store, decodes to U+FFFD, to as many of them as in ICU.
+ * Returns the code point at *at and moves *at past it.  A server can be made to
+ * store invalid UTF-8.  Invalid bytes decode to the same number of U+FFFD as in
+ * ICU.
  */
 static inline uint32
 read_char(const unsigned char **at, const unsigned char *end)
@@ -338,8 +339,8 @@ static bool
 append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const unsigned char *end)
 {
 	const unsigned char *next = *at;
-	int			used = head->used;	/* including the weights of the character at *at */
-	uint8		flags_before = 0;	/* of the character at *at */
+	int			used = head->used;	/* head->used plus the weights of the character at *at */
+	uint8		flags_before = 0;	/* flags of the character at *at */
 	int			ignored = 0;	/* characters without weights so far */
 
 	while (next < end)
@@ -353,7 +354,7 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 			memset(head->bytes + head->used, 0, sizeof(head->bytes) - head->used);
 			return false;
 		}
-		/* no earlier: this character could have changed the weights of the one at *at */
+		/* stop only now: this character could have changed the weights of the one at *at */
 		if (used >= GPUSORT_ICU_HEAD_BYTES)
 			break;
 		head->used = used;
@@ -473,7 +474,7 @@ gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head)
 	}
 	while (!(icu->has_tables && append_by_table(icu, &made, &at, end)) &&
 		   !append_by_icu(icu, &made, &at, end))
-		 /* the tables again */ ;
+		 /* ICU has stopped within the string: look up the next characters */ ;
 
 	memcpy(head, made.bytes, GPUSORT_ICU_HEAD_BYTES);
 	head[0] = pg_ntoh64(head[0]);

@@ -33,12 +33,12 @@ struct GpusortRowKey
 								 * words and different values */
 	bool		truncated;		/* some columns have no words */
 	int			nencoded;		/* columns that have words: the first nencoded */
-	int			last_encoded_attno; /* greatest attribute number among these */
-	int			undecided_column;	/* the column that does not decide, of the last
-									 * row that has one */
+	int			last_encoded_attno; /* greatest attribute number of these columns */
+	int			undecided_column;	/* of the last row with such a column: the first
+									 * column that its words do not decide */
 	int			ncolumns;		/* columns of the ORDER BY list */
-	int			last_attno;		/* greatest attribute number among these */
-	SortSupport comparators;	/* ncolumns of them */
+	int			last_attno;		/* greatest attribute number of all columns */
+	SortSupport comparators;	/* ncolumns entries */
 	GpusortRowColumn columns[FLEXIBLE_ARRAY_MEMBER];	/* nencoded are in use */
 };
 
@@ -246,7 +246,7 @@ tid_bits(const ItemPointerData *tid)
 		ItemPointerGetOffsetNumberNoCheck(tid);
 }
 
-/* Writes the words of a value that is not NULL; the caller obeys the result. */
+/* Writes the words of a value that is not NULL.  Returns the words that later columns must have. */
 static pg_attribute_always_inline LaterWords
 encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 {

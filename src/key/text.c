@@ -35,7 +35,7 @@
 #include "key/column.h"
 #include "key/icu.h"
 
-/* Bytes of a string that compares by its bytes in its words */
+/* The words of a string that compares by its bytes hold its first HEAD_BYTES. */
 #define HEAD_BYTES	15
 
 /*
@@ -62,7 +62,7 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 	}
 	else if (length >= 4)
 	{
-		/* the same with four bytes */
+		/* the last four bytes, without those that are among the first four */
 		uint64		tail = gpusort_load_be32(data + length - 4);
 
 		word0 = (uint64) gpusort_load_be32(data) << 32 | (uint32) (tail << (8 * (8 - length)));

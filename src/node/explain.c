@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * explain.c
- *		What EXPLAIN shows of a GpuSort.
+ *		The output of EXPLAIN for a GpuSort.
  *
  * The sort key looks as core's EXPLAIN prints it for a Sort.  This file repeats
  * the code, because core's functions for it are static in its explain.c.  With

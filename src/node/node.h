@@ -33,9 +33,9 @@ typedef enum GpusortSource
 } GpusortSource;
 
 /*
- * What EXPLAIN ANALYZE shows.  A node that is rescanned sorts several times:
- * times are sums over all its sorts, memory, disk and runs are maxima, and the
- * other fields describe its last sort.
+ * The statistics that EXPLAIN ANALYZE shows.  A node that is rescanned sorts
+ * several times: times are sums over all its sorts, memory, disk and runs are
+ * maxima, and the other fields describe its last sort.
  */
 typedef struct GpusortNodeStats
 {
@@ -49,10 +49,10 @@ typedef struct GpusortNodeStats
 	uint64		memory;			/* bytes, the most at any time */
 	uint64		disk;			/* bytes of the largest temporary file */
 	int			runs;			/* spilled runs, the most of any sort */
-	double		gather_ms;		/* reading the child, spilling included */
-	double		copy_in_ms;		/* to the device */
-	double		sort_ms;		/* in the engines, tie-breaking included */
-	double		copy_out_ms;	/* from the device */
+	double		gather_ms;		/* time to read the child, spilling included */
+	double		copy_in_ms;		/* time of copies to the device */
+	double		sort_ms;		/* time in the engines, tie-breaking included */
+	double		copy_out_ms;	/* time of copies from the device */
 } GpusortNodeStats;
 
 typedef struct GpusortNode
@@ -106,14 +106,13 @@ typedef struct GpusortNode
 	 * or for tie-breaking is in run_cxt.  Any other block is valid until the next
 	 * is fetched or the run's sort is finished.
 	 *
-	 * whole: the block is the whole result of the sort.  Then position counts
-	 * rows of the result, NULLs included, and is that of the row that is
-	 * returned next when reading forward; at_end is set once the parent has
-	 * asked for a row behind the last.  These two work as tuplesort's "current"
-	 * and "eof_reached".
+	 * whole: the block is the whole result of the sort.  Then position is the
+	 * number, from 0 and NULLs included, of the row that a forward read returns
+	 * next; at_end is set once the parent has asked for a row behind the last.
+	 * position and at_end work as tuplesort's "current" and "eof_reached".
 	 *
-	 * If not whole, position counts rows of the block, and nulls_before and
-	 * nulls_after are counted down as NULLs are returned.
+	 * If not whole, position is the number of the next row in the block, and
+	 * nulls_before and nulls_after are counted down as NULLs are returned.
 	 */
 	const void *block;
 	uint64		count;			/* rows in the block */

@@ -73,7 +73,7 @@ typedef struct TiedRow
 StaticAssertDecl(sizeof(TiedRow) + sizeof(uint64) + sizeof(uint32) == GPUSORT_TIE_BYTES,
 				 "memory for breaking ties is counted against the limit");
 
-/* What the sort of a tie group needs to know. */
+/* The context of the sort of a tie group. */
 typedef struct TiedGroup
 {
 	GpusortNode *node;

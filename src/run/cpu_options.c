@@ -77,10 +77,10 @@ interrupted(void *arg)
 }
 
 /*
- * The limits are those that core sets for the processes of one query, and the
- * number of processors.  Users may set the first two; max_worker_processes is
- * the administrator's.  A parallel worker is one of these processes already, so
- * it sorts alone.
+ * The limits are the number of processors and the three settings by which core
+ * limits the processes of one query.  Users may set two of these; only the
+ * administrator sets max_worker_processes.  A parallel worker is one of these
+ * processes already, so it sorts alone.
  */
 int
 gpusort_cpu_threads_most(uint64 rows)
@@ -98,7 +98,7 @@ gpusort_cpu_threads_most(uint64 rows)
 	return Max(threads, 1);
 }
 
-/* Takes at most wanted threads, as many as max_parallel_workers leaves. */
+/* Takes up to wanted threads, if max_parallel_workers leaves that many.  Returns the number taken. */
 static int
 take_threads(int wanted)
 {

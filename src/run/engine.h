@@ -142,21 +142,21 @@ struct GpusortEngine
 
 	/*
 	 * Sets *keys and *bytes to memory for more keys, at least one.  The keys in
-	 * memory reserved before are complete.  If *bytes is no multiple of the key
-	 * width, the rest stays unused.
+	 * memory reserved before are complete.  If *bytes is not a multiple of
+	 * the key width, the remaining bytes stay unused.
 	 */
 	const char *(*reserve) (GpusortRun *run, char **keys, size_t *bytes);
 
 	/*
 	 * Says how many bytes of the memory reserved last hold keys now.  A later call
-	 * for the same memory has a larger number.
+	 * for the same memory passes a larger number.
 	 */
 	void		(*commit) (GpusortRun *run, size_t bytes);
 
 	/* Sorts the run; returns once the result can be fetched. */
 	const char *(*sort) (GpusortRun *run);
 
-	/* Fetches the next rows of the result, at least one; valid until the next call. */
+	/* Sets *block to the next rows of the result, at least one.  They are valid until the next call. */
 	const char *(*fetch) (GpusortRun *run, GpusortBlock *block);
 
 	/* fills in the engine's part of a sort's report, as far as it is known; reads only */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /*
- * What one sort did, and where its time went, in milliseconds.  The stages
+ * The report of one sort.  Times are in milliseconds.  The stages
  * overlap: keys are uploaded while rows are gathered, and the caller gets the
  * first rows of the result while the rest is copied from the device.  So each
  * stage is at most the total, but their sum may exceed it.  Runs of a few rows are

@@ -46,7 +46,7 @@ StaticAssertDecl(sizeof(GpusortRun) <= 256, "a run of a few keys must fit an all
 /* Sorting fewer keys takes less time than reading the clock. */
 #define MIN_TIMED_ROWS	32
 
-/* Adds an empty block: bytes at keys, which are local if the run allocated them. */
+/* Adds an empty block of the given bytes at keys.  local: the run allocated this memory. */
 static void
 add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
 {
@@ -155,7 +155,7 @@ decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
 	gpusort_engine_declined(engine, reason, run->spec.quiet);
 }
 
-/* Has an accelerator the run, and not declined it since? */
+/* Does an accelerator have the run, without having declined it since? */
 static inline bool
 accelerated(const GpusortRun *run)
 {
@@ -451,7 +451,7 @@ milliseconds(instr_time begin, instr_time end)
 	return INSTR_TIME_GET_MILLISEC(end);
 }
 
-/* The time, or, of a run too small to be timed, the time when it began. */
+/* Returns the current time, or the begin of the run if it is too small to be timed. */
 static instr_time
 time_of_report(const GpusortRun *run)
 {

@@ -72,15 +72,15 @@ extern GpusortRun *gpusort_run_begin(const GpusortRunSpec *spec);
  */
 extern void *gpusort_run_reserve(GpusortRun *run, size_t *room);
 
-/* Adds the first count keys of the last reservation, which is used up by that. */
+/* Adds the first count keys of the last reservation to the run.  The reservation ends. */
 extern void gpusort_run_commit(GpusortRun *run, size_t count);
 
 /*
  * Gives an empty run all its keys at once: count words, which the run encodes
  * when it reads them.  The run does not write to words; the caller keeps them
- * unchanged until the sort is finished.  This saves a copy of the keys, whose
- * first touch costs as much as the sort.  Keys have one word.  Nothing may be
- * reserved in such a run.
+ * unchanged until the sort is finished.  This saves a copy of the keys: touching
+ * the memory for a copy for the first time costs as much as the sort.  Keys have
+ * one word.  Nothing may be reserved in such a run.
  */
 extern void gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 							 const GpusortEncoding *encoding);

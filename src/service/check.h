@@ -79,7 +79,7 @@ gpusort_request_chunk_sound(const GpusortControl *control, int chunk, Size width
 	return bytes <= GPUSORT_CHUNK_BYTES && bytes % width == 0;
 }
 
-/* Are the count chunks after chunk (-1: the first ones) in the request's list and sound? */
+/* Does the request's list have count more chunks after chunk (-1: from the first one on), all of them sound? */
 static inline bool
 gpusort_request_chunks_sound(const GpusortControl *control, int index, int chunk, uint32 count, Size width)
 {
@@ -114,7 +114,7 @@ gpusort_request_read_ring(const GpusortControl *control, int index, int ring[GPU
 	return nring;
 }
 
-/* Is the note sound by which the service before this one hands over a request with results? */
+/* Are the resume_ fields sound, by which the previous service hands over a request with results? */
 static inline bool
 gpusort_request_resume_sound(GpusortRequest *request)
 {

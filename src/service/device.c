@@ -39,7 +39,7 @@ bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
  */
 static char ending[160];
 static bool ending_is_failure = false;
-static int	retry_after_ms = 0; /* no new service is started for this long */
+static int	retry_after_ms = 0; /* backends start no new service for this time */
 
 /* ----------------------------------------------------------------
  *		Ending
@@ -55,8 +55,8 @@ service_exit(int code, Datum arg)
 {
 	/*
 	 * An error or the watchdog may end the service while it holds the control
-	 * lock.  This callback runs before ProcKill(), which would release all
-	 * locks, so it must do that itself.
+	 * lock.  ProcKill() releases all locks, but runs later than this callback,
+	 * which takes the lock itself: so release all locks here.
 	 */
 	LWLockReleaseAll();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
@@ -100,7 +100,7 @@ service_exit(int code, Datum arg)
 	gpusort_pool_trim();
 }
 
-/* Notes a failure that ends the service.  No other service is started for retry_ms. */
+/* Notes a failure that ends the service.  Backends start no other service for retry_ms. */
 static void
 set_ending(int retry_ms, const char *reason)
 {

@@ -35,24 +35,24 @@ extern void gpusort_device_close(void);
 extern uint64 gpusort_service_memory(void);
 
 /*
- * Ends the service if status says that the device may be lost.  Errors about
- * memory or order are the caller's.
+ * Ends the service if status says that the device may be lost.  Otherwise
+ * returns: the caller handles NO_MEMORY and UNSORTED.
  */
 extern void gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err);
 
 /*
- * Ends the service because something that the device should have finished in
- * this time has not come to an end.
+ * Ends the service because the device has not finished its work within the
+ * timeout of patience_ms.  Does not return.
  */
 extern void gpusort_service_hangs(int patience_ms);
 
 /*
  * Registers the callback that leaves shared memory in order when this process
- * ends, and says why it ends unless another reason is given later.
+ * ends.  The reason of the end is a shutdown until a later call sets another.
  */
 extern void gpusort_device_at_exit(void);
 
-/* The service is about to end because it is idle, which is no failure. */
+/* Notes that the service is about to end because it is idle: not a failure. */
 extern void gpusort_device_end_idle(void);
 
 #endif							/* GPUSORT_SERVICE_DEVICE_H */

@@ -418,7 +418,7 @@ request_index(const GpusortJob *job)
 	return job->request - gpusort_control->requests;
 }
 
-/* Is the job about the run that its request is used for now? */
+/* Does the job belong to the present use of its request slot? */
 static bool
 is_current(const GpusortJob *job)
 {
@@ -447,8 +447,8 @@ check_new_chunks(GpusortJob *job)
 }
 
 /*
- * Begins a job for a request that another backend uses now, or that another
- * service began: nothing known about the request holds.
+ * Begins a job for a new request in the slot, or for a request that another
+ * service has begun.  Drops the job's previous state.
  */
 static void
 begin_job(GpusortJob *job)
@@ -484,10 +484,10 @@ begin_job(GpusortJob *job)
 }
 
 /*
- * Checks what a step of the job relies on.  Each chunk is checked once, when it
- * comes; an upload checks it once more before it reads it.  Fails the request
- * if its backend has damaged it.  If the damage includes the latch, nothing can
- * wake the backend, which finds out when it next looks by itself, within 1 s.
+ * Checks the fields on which a step of the job relies, and fails the request if
+ * its backend has damaged them.  Each chunk is checked once when it comes, and
+ * once more before it is uploaded.  If the latch is damaged, too, nothing can wake
+ * the backend: it sees the failure when it next looks by itself, within 1 s.
  */
 static void
 check_request(GpusortJob *job)
@@ -570,7 +570,7 @@ has_moved(GpusortJob *job)
 	return moved;
 }
 
-/* There is nothing to do for the job now.  Parks it when that has been so for long. */
+/* Called when there is nothing to do for the job.  Parks it after gpusort.service_idle_timeout. */
 static void
 wait_for_backend(GpusortJob *job)
 {
@@ -645,7 +645,7 @@ gpusort_job_hand_over(void)
 			continue;
 		if (!jobs[i].parked || has_moved(&jobs[i]))
 		{
-			/* has_moved() has noted what the backend did, and would say no next time */
+			/* has_moved() returns true only once for what the backend did, so unpark now */
 			jobs[i].parked = false;
 			return false;
 		}

@@ -53,7 +53,7 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
  * ----------------------------------------------------------------
  */
 
-/* Makes this process the service.  Returns false if another process is. */
+/* Makes this process the service.  Returns false if another process is the service already. */
 static bool
 become_service(void)
 {
@@ -111,7 +111,7 @@ rest(bool busy, int *polls, long idle_ms)
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
-/* Ends the process in good order. */
+/* Closes all lanes and the device, and ends the process. */
 static void
 close_and_exit(void)
 {
@@ -131,7 +131,7 @@ reload_settings(void)
 													 (uint64) gpusort_device_memory_limit * 1024 * 1024));
 }
 
-/* Since when the service is idle, and what it has given back since. */
+/* The state of an idle service. */
 typedef struct IdleState
 {
 	uint64		since;			/* ms of the monotonic clock */

@@ -25,7 +25,8 @@ typedef struct GpusortPiece
 	uint32		first;			/* index of its first chunk within the request */
 	uint32		most;			/* the most chunks it may have */
 	int			before;			/* pool number of the chunk before it, or -1 */
-	int			last;			/* pool number of the chunk uploaded last, or before */
+	int			last;			/* pool number of the chunk uploaded last; before
+								 * the first upload: the same as before */
 	uint32		uploaded;		/* chunks queued for upload */
 	uint64		rows;			/* rows in the uploaded chunks */
 
@@ -40,9 +41,9 @@ typedef struct GpusortPiece
 typedef struct GpusortJob
 {
 	GpusortRequest *request;
-	uint32		serial;			/* the request's serial that this state is about */
+	uint32		serial;			/* serial of the request to which this state belongs */
 
-	/* Copies of the request's fields from when the job began: the request may be damaged later. */
+	/* Copies of the request's fields, made when the job begins, since the request may be damaged later. */
 	uint8		key_bytes;		/* bytes of a key word: 4 or 8 */
 	uint8		words;			/* words of a key; 0 before the first job */
 	bool		want_rows;
@@ -67,11 +68,11 @@ typedef struct GpusortJob
 								 * first in line, and then one piece only */
 
 	/*
-	 * The service has had nothing to do for the request since waiting_since
-	 * (ms of the monotonic clock, 0: it has), except to wait for its backend.
-	 * The seen_ fields say what the backend had done by then.  A parked request
-	 * has waited for gpusort.service_idle_timeout: it has nothing on the device
-	 * until its backend does more.
+	 * Since waiting_since (ms of the monotonic clock), the service has only
+	 * waited for the request's backend; 0: it has work to do for the request.
+	 * The seen_ fields are the state of the request when the wait began.  A
+	 * request that waits for gpusort.service_idle_timeout is parked: it has
+	 * nothing on the device until its backend does more.
 	 */
 	uint64		waiting_since;
 	GpusortRequestState seen_state;
@@ -80,9 +81,9 @@ typedef struct GpusortJob
 	bool		parked;
 
 	/*
-	 * How long copies have been in flight without any progress, in ms, as far as
-	 * the service has watched.  copies_seen counts all copies queued and
-	 * finished, by which progress is recognised.
+	 * Milliseconds for which copies have been in flight without progress while
+	 * the service ran.  copies_seen is the number of copies queued plus the
+	 * number finished at the last look; progress changes this sum.
 	 */
 	uint64		stalled_ms;
 	uint64		stall_checked;	/* ms of the monotonic clock; 0: no copy is in flight */

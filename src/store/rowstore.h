@@ -41,7 +41,7 @@ typedef struct GpusortRowSegment
 	int			first_block;
 } GpusortRowSegment;
 
-/* How far ahead of the current row gpusort_rowstore_fetch_ahead() prefetches */
+/* How many bytes ahead of the current row gpusort_rowstore_fetch_ahead() prefetches */
 #define GPUSORT_ROW_FETCH_BYTES		512
 
 typedef struct GpusortRowStore
@@ -57,15 +57,15 @@ typedef struct GpusortRowStore
 	int			block;			/* the block being filled, or -1; blocks after it are
 								 * kept from before a reset, and empty */
 
-	char	   *next;			/* free part of that block, from here */
-	char	   *end;			/* to here; both are MAXALIGNed */
+	char	   *next;			/* begin of the free part of that block, MAXALIGNed */
+	char	   *end;			/* end of the free part, MAXALIGNed */
 	uint32	   *places;			/* places of the current segment */
-	uint64		max_rows;		/* value of rows at which places is full */
+	uint64		max_rows;		/* places is full when rows has reached this number */
 	uint32		next_place;		/* place of the next row */
 
-	bool		full;			/* see gpusort_rowstore_full() */
+	bool		full;			/* no row may be appended: gpusort_rowstore_full() */
 	bool		over;			/* full, or bytes > limit */
-	Size		limit;			/* in bytes */
+	Size		limit;			/* bytes that gpusort_rowstore_over() compares with */
 	Size		bytes;			/* all memory of the store */
 	Size		block_bytes;	/* size of the next block to be allocated */
 	Size		max_block_bytes;	/* the most that block_bytes grows to */

@@ -33,8 +33,8 @@
 /*
  * The most bytes of one write.  Reads get faster with every doubling up to
  * 256 kB.  So do writes, unless the kernel has to search for free memory.  Linux
- * has lists of free pages of up to 32 kB for each CPU, which are still in its
- * cache from their last use.  Larger pages may not be in a cache, and in a
+ * has lists of free pages of up to 32 kB for each CPU, which are still in that
+ * CPU's cache from their last use.  Larger pages may not be in a cache, and in a
  * virtual machine the host may have taken them back.  In one such machine,
  * writing 800 MB took 370 ms by 8 kB, 200 ms by 32 kB, and 200 ms to 1000 ms by
  * 256 kB.

@@ -1,4 +1,4 @@
-# Roles see of other roles' sorts only what they may see, cannot change settings
+# A role sees only the permitted details of other roles' sorts, cannot change settings
 # that all users share, and cannot install the extension.  test/sql/privileges.sql
 # tests what a query may read.
 

@@ -1,7 +1,7 @@
 # Problems around a sort on the stand-in device (test/standin/device.c) other than
 # errors of the device: backends that do not fetch, a driver or a device that hangs, and
-# shared memory that cannot be mapped.  In each case the rows are right, and nothing
-# is held or waited for without end.
+# shared memory that cannot be mapped.  In each case the rows are right, no
+# memory stays in use, and no process waits forever.
 
 use strict;
 use warnings;

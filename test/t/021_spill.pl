@@ -1,6 +1,6 @@
 # Spilled runs and their merge (src/store/spill.c), called by test/spill/spill_test.c:
 # rows of any size come back in a stable order, temporary files obey the settings, and
-# no file is left however a merge ends.
+# no file is left after a merge that ends, fails or is cancelled.
 
 use strict;
 use warnings;

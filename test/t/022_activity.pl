@@ -1,5 +1,5 @@
 # The view gpusort_activity (src/base/activity.c), called by test/spill/activity_test.c:
-# it shows each role what it may see, and no sort that has ended in any way.
+# it shows a role only what that role may see, and never shows a sort that has ended.
 
 use strict;
 use warnings;
