@@ -48,7 +48,7 @@ typedef struct GpusortMergeKey {
 } GpusortMergeKey;
 
 /* Chooses the layout for keys of words words, most of which lie between lo[w] and hi[w] for each word w. */
-static inline void gpusort_merge_key_settle(GpusortMergeKey *layout, const uint64_t *lo, const uint64_t *hi, int words)
+static inline void gpusort_merge_key_choose(GpusortMergeKey *layout, const uint64_t *lo, const uint64_t *hi, int words)
 {
 	layout->words = (uint8_t)words;
 	layout->parts = 0;

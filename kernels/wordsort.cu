@@ -231,7 +231,7 @@ GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, Memo
 		GPUSORT_PASS(number_rows(context, rows.as<uint32_t>(), sort.rows));
 	}
 	if (!sort.keys_too) return GPUSORT_CUDA_OK;
-	if (sort.merge_key->parts == 0) gpusort_merge_key_settle(sort.merge_key, lo, hi, sort.words);
+	if (sort.merge_key->parts == 0) gpusort_merge_key_choose(sort.merge_key, lo, hi, sort.words);
 	return make_merge_keys(context, sort, keys, rows);
 }
 

@@ -78,6 +78,9 @@ typedef struct GpusortCpuReport
 /* Up to this many keys, an insertion sort is faster than the set-up of a vector sort. */
 #define GPUSORT_CPU_FEW_KEYS	24
 
+/* Up to this many keys are sorted by one thread, whatever the options say. */
+#define GPUSORT_CPU_DIRECT_KEYS	(128 * 1024)
+
 /*
  * Sorts count keys of key_bytes (4 or 8) in place, as unsigned integers,
  * ascending.  This is an insertion sort, without threads, scratch memory or

@@ -41,7 +41,7 @@ constexpr int BIN_BITS = 8;
 constexpr size_t BINS = size_t(1) << BIN_BITS;
 
 /* Up to this many keys, VQSort in one thread is faster than partitioning first. */
-constexpr size_t DIRECT_KEYS = 128 * 1024;
+constexpr size_t DIRECT_KEYS = GPUSORT_CPU_DIRECT_KEYS;
 
 /* The most elements that VQSort gets at once: a few milliseconds of work. */
 constexpr size_t LARGEST_BIN = 512 * 1024;

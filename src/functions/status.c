@@ -12,7 +12,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "optimizer/cost.h"
 #include "utils/builtins.h"
 
 #include "base/activity.h"
@@ -56,12 +55,18 @@ gpusort_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	GpusortEngineInfo info = {.available = true};
+	int			used;
 
 	InitMaterializedSRF(fcinfo, 0);
 
-	snprintf(info.detail, sizeof(info.detail), "VQSort (%s), %ld processors, %d of %d extra threads in use",
-			 gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN),
-			 gpusort_cpu_threads_used(), max_parallel_workers);
+	used = gpusort_cpu_threads_used();
+	if (used >= 0)
+		snprintf(info.detail, sizeof(info.detail), "VQSort (%s), %ld processors, %d of %d extra threads in use",
+				 gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN), used, gpusort_cpu_threads_allowed());
+	else
+		snprintf(info.detail, sizeof(info.detail),
+				 "VQSort (%s), no extra threads: there is no shared memory left for their count; add gpusort to shared_preload_libraries",
+				 gpusort_cpu_target());
 	put_status(rsinfo, "cpu", &info);
 
 	for (int i = 0; gpusort_engines[i] != NULL; i++)
@@ -101,7 +106,8 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 	values[i++] = Int64GetDatum((int64) last->rows);
 	values[i++] = CStringGetTextDatum(last->key_type);
 	values[i++] = CStringGetTextDatum(last->engine);
-	values[i++] = CStringGetTextDatum(last->algorithm);
+	nulls[i] = last->algorithm == NULL;
+	values[i++] = CStringGetTextDatum(last->algorithm ? last->algorithm : "");
 	values[i++] = Float8GetDatum(last->gather_ms);
 	values[i++] = Int64GetDatum((int64) last->gather_bytes);
 	nulls[i] = !device;

@@ -20,7 +20,6 @@
 #ifndef GPUSORT_GPU_CONTROL_H
 #define GPUSORT_GPU_CONTROL_H
 
-#include "datatype/timestamp.h"
 #include "port/atomics.h"
 #include "storage/dsm.h"
 #include "storage/latch.h"
@@ -247,8 +246,8 @@ typedef struct GpusortControl
 	pg_atomic_uint32 service_state; /* GpusortServiceState */
 	int			service_pid;	/* 0: no service runs */
 	Latch	   *service_latch;	/* NULL: no service runs */
-	TimestampTz started_at;		/* when service_state last became STARTING */
-	TimestampTz retry_at;		/* after a failure: no backend starts a service before */
+	uint64		started_at;		/* when service_state last became STARTING, in ms of base/clock.h */
+	uint64		retry_at;		/* after a failure no backend starts a service before this time */
 	char		failure[160];	/* why the service is DOWN; empty: it has not failed */
 	int			pool_limit;		/* MB: gpusort.pool_limit as the service read it; 0: no
 								 * service has run yet */
@@ -287,13 +286,6 @@ extern bool gpusort_control_is_latch(const Latch *latch);
 
 /* Sets the latch of the request's backend; does nothing if request->latch is damaged. */
 extern void gpusort_control_wake(const GpusortRequest *request);
-
-/* Bytes of one key of the request, from 4 to 8 * GPUSORT_MAX_WORDS. */
-static inline Size
-gpusort_request_width(const GpusortRequest *request)
-{
-	return (Size) request->key_bytes * request->words;
-}
 
 /*
  * May a service be using the chunks of requests?  A service that is STARTING has

@@ -22,8 +22,8 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/control.h"
 #include "gpu/start.h"
@@ -90,7 +90,7 @@ copy_failure(void)
 
 /* Marks the service as failed.  The caller holds the lock exclusively. */
 static void
-set_failure(const char *reason, TimestampTz retry_at)
+set_failure(const char *reason, uint64 retry_at)
 {
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
 	strlcpy(gpusort_control->failure, reason, sizeof(gpusort_control->failure));
@@ -104,11 +104,11 @@ set_failure(const char *reason, TimestampTz retry_at)
  * exclusively.
  */
 static bool
-claim_start(TimestampTz now, const char **reason)
+claim_start(uint64 now, const char **reason)
 {
 	uint32		state = pg_atomic_read_u32(&gpusort_control->service_state);
 	bool		overdue = state == GPUSORT_SERVICE_STARTING &&
-		TimestampDifferenceExceeds(gpusort_control->started_at, now, START_TIMEOUT_MS);
+		now - gpusort_control->started_at >= START_TIMEOUT_MS;
 
 	*reason = NULL;
 	if (gpusort_control->service_pid != 0)
@@ -119,7 +119,7 @@ claim_start(TimestampTz now, const char **reason)
 	}
 	if (overdue)
 		set_failure("The GPU service did not start; see the server log.",
-					now + RETRY_AFTER_TIMEOUT_MS * INT64CONST(1000));
+					now + RETRY_AFTER_TIMEOUT_MS);
 	else if (state != GPUSORT_SERVICE_DOWN)
 		return false;
 
@@ -135,7 +135,7 @@ claim_start(TimestampTz now, const char **reason)
 
 /* Registers the service.  Returns NULL, or the reason if no worker slot is free. */
 static const char *
-register_service(TimestampTz now)
+register_service(uint64 now)
 {
 	BackgroundWorker worker;
 	const char *reason;
@@ -146,7 +146,7 @@ register_service(TimestampTz now)
 
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	set_failure("No background worker slot is free for the GPU service (max_worker_processes).",
-				now + RETRY_AFTER_NO_SLOT_MS * INT64CONST(1000));
+				now + RETRY_AFTER_NO_SLOT_MS);
 	reason = copy_failure();
 	LWLockRelease(&gpusort_control->lock);
 	return reason;
@@ -155,14 +155,14 @@ register_service(TimestampTz now)
 const char *
 gpusort_service_start(void)
 {
-	TimestampTz now;
+	uint64		now;
 	const char *reason;
 	bool		claimed;
 
 	if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 		return NULL;
 
-	now = GetCurrentTimestamp();
+	now = gpusort_clock_ms();
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	claimed = claim_start(now, &reason);
 	LWLockRelease(&gpusort_control->lock);
@@ -172,7 +172,7 @@ gpusort_service_start(void)
 const char *
 gpusort_service_wait(void)
 {
-	TimestampTz begun = GetCurrentTimestamp();
+	uint64		begun = gpusort_clock_ms();
 
 	for (;;)
 	{
@@ -183,7 +183,7 @@ gpusort_service_wait(void)
 		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 			return NULL;
 		/* gpusort_service_start() limits the time of a start; the service may also hang as it ends */
-		if (TimestampDifferenceExceeds(begun, GetCurrentTimestamp(), START_TIMEOUT_MS))
+		if (gpusort_clock_ms() - begun >= START_TIMEOUT_MS)
 			return "The GPU service takes too long to end and start again.";
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 20L, PG_WAIT_EXTENSION);

@@ -36,6 +36,7 @@
 
 #include "compat.h"
 #include "key/column.h"
+#include "key/icu.h"
 #include "key/keybits.h"
 
 /* The encoding of a type.  key/column.h explains the fields and the plans. */
@@ -80,8 +81,12 @@ static const RowType row_types[] = {
 	{INETOID, GPUSORT_ROW_INET, 2, 63, 128, 0},
 };
 
-/* text and bpchar under ICU: 127 bits of weights, or an abbreviated key of 64 bits */
+/*
+ * text and bpchar under ICU: 127 bits of weights or, where there can be no
+ * weights, the first 63 bits of an abbreviated key
+ */
 static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
+static const RowType abbreviated_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
 
 /* How a collation compares texts */
 typedef enum Comparer
@@ -145,7 +150,7 @@ collation_comparer(Oid collation)
 
 /*
  * Chooses between bytes and ICU for a text column.  *type is the type's entry
- * for bytes; it becomes icu_type under ICU.  Returns NULL, or the reason why
+ * for bytes; it becomes icu_type or abbreviated_type under ICU.  Returns NULL, or the reason why
  * gpusort cannot order by the column.
  */
 static const char *
@@ -166,7 +171,7 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
 			/* PostgreSQL has no abbreviated keys for name (varlena.c) */
 			if ((*type)->kind == GPUSORT_ROW_NAME)
 				return psprintf("column %d of type name compares by ICU", place);
-			*type = &icu_type;
+			*type = gpusort_icu_possible() ? &icu_type : &abbreviated_type;
 			return NULL;
 		case COMPARER_LIBC:
 			break;

@@ -173,7 +173,7 @@ extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, 
 extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
-/* The same for kind ABBREVIATED, whose two words are always a prefix. */
+/* The same for kind ABBREVIATED, whose words are always a prefix. */
 extern void gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
 /*

@@ -19,8 +19,8 @@
  * sequence does.  Any number of first bytes keeps that order wherever two
  * strings differ, even if they end within a weight.
  *
- * The head of a string is the first 16 of these bytes: 16 letters of a-z, 8 of
- * Cyrillic, or 5 Han characters.  ICU's sort keys are shorter for scripts whose
+ * The head of a string is the first 16 of these bytes, of which the words hold
+ * 127 bits: 15 letters of a-z, 7 of Cyrillic, or 5 Han characters.  ICU's sort keys are shorter for scripts whose
  * weights share their first byte, which they store once for a stretch of
  * letters, with an end mark.  A head does without this compression.
  *
@@ -68,6 +68,12 @@ GpusortIcu *
 gpusort_icu_find(Oid collation)
 {
 	return NULL;
+}
+
+bool
+gpusort_icu_possible(void)
+{
+	return false;
 }
 
 void
@@ -162,6 +168,12 @@ struct GpusortIcu
 /* All collations that gpusort_icu_find() was asked for, usable or not */
 static GpusortIcu *collations;
 
+bool
+gpusort_icu_possible(void)
+{
+	return GetDatabaseEncoding() == PG_UTF8;
+}
+
 GpusortIcu *
 gpusort_icu_find(Oid collation)
 {
@@ -170,7 +182,7 @@ gpusort_icu_find(Oid collation)
 	MemoryContext old;
 	GpusortIcu *icu;
 
-	if (GetDatabaseEncoding() != PG_UTF8 || locale == NULL || locale->provider != COLLPROVIDER_ICU)
+	if (!gpusort_icu_possible() || locale == NULL || locale->provider != COLLPROVIDER_ICU)
 		return NULL;
 	for (icu = collations; icu != NULL; icu = icu->next)
 	{

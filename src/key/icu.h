@@ -25,6 +25,12 @@ typedef struct GpusortIcu GpusortIcu;
 extern GpusortIcu *gpusort_icu_find(Oid collation);
 
 /*
+ * Can gpusort_icu_find() find anything in this database and build?  False if the
+ * database encoding is not UTF-8, or gpusort was built without ICU's headers.
+ */
+extern bool gpusort_icu_possible(void);
+
+/*
  * Sets head[0] and head[1] to the first 16 bytes of the primary weights of a
  * string, most significant byte first.  Zeros follow if the weights have fewer
  * bytes.  The string has length bytes in the server's encoding, which is UTF-8,

@@ -176,9 +176,9 @@ read_weights(const GpusortRowColumn *column, Datum value, uint64 *head)
 }
 
 /*
- * Encodes text and bpchar under ICU.  Sets words[0] and words[1], which never
- * hold the whole value.  The first bit is left for NULL's flag, so the last of
- * 128 bits is lost.
+ * Encodes text and bpchar under ICU in the column's one or two words, which never
+ * hold the whole value.  The first bit is left for NULL's flag, so the last bit
+ * is lost.
  */
 void
 gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
@@ -195,5 +195,6 @@ gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words
 		head[1] = 0;
 	}
 	words[0] = ((head[0] >> 1) ^ column->flip) | column->base;
-	words[1] = (head[0] << 63 | head[1] >> 1) ^ column->flip_next;
+	if (column->words > 1)
+		words[1] = (head[0] << 63 | head[1] >> 1) ^ column->flip_next;
 }

@@ -151,9 +151,9 @@ extern void gpusort_node_gather(GpusortNode *node);
 extern void gpusort_node_sort_run(GpusortNode *node, bool want_whole);
 
 /*
- * The most memory that tie-breaking takes for a tied row, in bytes.  Not counted
- * are the CPU engine's scratch memory, and values that are compressed or stored
- * in a TOAST table.
+ * Memory that tie-breaking takes for a tied row, in bytes, beside two things: 16
+ * bytes that take the place of the scratch memory that gpusort_run_memory() has
+ * counted, and values that are compressed or stored in a TOAST table.
  */
 #define GPUSORT_TIE_BYTES		28
 

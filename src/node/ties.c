@@ -69,7 +69,7 @@ typedef struct TiedRow
 	uint32		tied:1;			/* its last word equals that of the row before it */
 } TiedRow;
 
-/* Per row: a TiedRow, a word, and the word's place in the order. */
+/* Per row: a TiedRow, a word, and the word's place in the order; see also node/node.h. */
 StaticAssertDecl(sizeof(TiedRow) + sizeof(uint64) + sizeof(uint32) == GPUSORT_TIE_BYTES,
 				 "memory for breaking ties is counted against the limit");
 

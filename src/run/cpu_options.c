@@ -8,8 +8,10 @@
  *
  * A thread of the engine takes a processor as a parallel worker does.  So one
  * sort gets no more threads than core would give the query processes, and all
- * sorts of the cluster together get at most max_parallel_workers threads beside
- * the backends' own ones.  The count lies in shared memory.  A sort gets what is
+ * sorts of the cluster together get at most max_parallel_workers threads, and no
+ * more than max_worker_processes, beside the backends' own ones.  Users may raise
+ * the first of these settings; the second is the administrator's.  The count lies
+ * in shared memory.  A sort gets what is
  * left, and never waits: with nothing left, the backend sorts alone.  Core's own
  * parallel workers are not counted, because core does not publish their number.
  *
@@ -34,6 +36,9 @@
 #define MAX_THREADS		16
 /* Fewer rows are not worth starting a thread. */
 #define MIN_ROWS_PER_THREAD 50000
+
+StaticAssertDecl(GPUSORT_CPU_DIRECT_KEYS >= 2 * MIN_ROWS_PER_THREAD,
+				 "a sort with several threads must have rows for them");
 
 /* Threads in use in the cluster, beside the backends' own ones; in shared memory. */
 static pg_atomic_uint32 *used = NULL;
@@ -65,7 +70,13 @@ gpusort_cpu_options_preload(void)
 int
 gpusort_cpu_threads_used(void)
 {
-	return attach() ? (int) pg_atomic_read_u32(used) : 0;
+	return attach() ? (int) pg_atomic_read_u32(used) : -1;
+}
+
+int
+gpusort_cpu_threads_allowed(void)
+{
+	return Min(max_parallel_workers, max_worker_processes);
 }
 
 /* Would CHECK_FOR_INTERRUPTS() raise an error?  Called inside the CPU engine. */
@@ -88,7 +99,7 @@ gpusort_cpu_threads_most(uint64 rows)
 	static int	processors = 0;
 	int			threads;
 
-	if (IsParallelWorker() || rows < 2 * MIN_ROWS_PER_THREAD)
+	if (IsParallelWorker() || rows <= GPUSORT_CPU_DIRECT_KEYS)
 		return 1;
 	if (processors == 0)
 		processors = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
@@ -98,7 +109,7 @@ gpusort_cpu_threads_most(uint64 rows)
 	return Max(threads, 1);
 }
 
-/* Takes up to wanted threads, if max_parallel_workers leaves that many.  Returns the number taken. */
+/* Takes up to wanted threads, as far as the other sorts of the cluster leave them.  Returns the number taken. */
 static int
 take_threads(int wanted)
 {
@@ -109,7 +120,7 @@ take_threads(int wanted)
 	before = pg_atomic_read_u32(used);
 	for (;;)
 	{
-		int			taken = Min(wanted, max_parallel_workers - (int) before);
+		int			taken = Min(wanted, gpusort_cpu_threads_allowed() - (int) before);
 
 		if (taken <= 0)
 			return 0;

@@ -22,8 +22,13 @@ extern void gpusort_cpu_options_give(const GpusortCpuOptions *options);
 /* The most threads that a sort of this many rows may get, the backend's own one included. */
 extern int	gpusort_cpu_threads_most(uint64 rows);
 
-/* Threads in use in the whole cluster, not counting the backends' own ones. */
+/*
+ * Threads in use in the whole cluster, and how many may be, not counting the
+ * backends' own ones.  -1 are in use if there is no shared memory to count them:
+ * then every sort has one thread.
+ */
 extern int	gpusort_cpu_threads_used(void);
+extern int	gpusort_cpu_threads_allowed(void);
 
 /* Requests main shared memory for the count of threads; from _PG_init when preloaded. */
 extern void gpusort_cpu_options_preload(void);

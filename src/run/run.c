@@ -500,6 +500,9 @@ gpusort_run_finish(GpusortRun *run, GpusortReport *report)
 	if (accelerated(run))
 		run->engine->leave(run);
 	*report = result->report;
+	/* the accelerator may have failed before it had a report */
+	if (report->engine == NULL && run->engine != NULL)
+		report->engine = run->engine->name;
 	complete_report(run, now, report);
 	if (result->data != NULL && result->data != result->out)
 		gpusort_memory_free(result->data, Max(run->rows, 1) * result_bytes(run));

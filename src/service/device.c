@@ -18,8 +18,8 @@
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "compat.h"
 #include "gpu/pool.h"
 #include "guc.h"
@@ -64,7 +64,7 @@ service_exit(int code, Datum arg)
 	gpusort_control->service_latch = NULL;
 	strlcpy(gpusort_control->failure, ending_is_failure ? ending : "",
 			sizeof(gpusort_control->failure));
-	gpusort_control->retry_at = GetCurrentTimestamp() + retry_after_ms * INT64CONST(1000);
+	gpusort_control->retry_at = gpusort_clock_ms() + retry_after_ms;
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
 
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)

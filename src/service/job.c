@@ -38,6 +38,7 @@
 
 #include "miscadmin.h"
 
+#include "base/clock.h"
 #include "gpu/pool.h"
 #include "guc.h"
 #include "service/check.h"
@@ -48,9 +49,6 @@
 
 /* A sorted piece may be taken from a request whose backend has fetched nothing for this long. */
 #define TAKE_AFTER_MS		1000
-
-/* Progress of copies is watched in steps of at most this many ms. */
-#define STALL_STEP_MS		1000
 
 /* jobs[i] belongs to request i. */
 static GpusortJob jobs[GPUSORT_MAX_REQUESTS];
@@ -206,7 +204,7 @@ park(GpusortJob *job)
 static bool
 has_waited(const GpusortJob *job, uint64 ms)
 {
-	return job->waiting_since != 0 && gpusort_watch_now() - job->waiting_since >= ms;
+	return job->waiting_since != 0 && gpusort_clock_ms() - job->waiting_since >= ms;
 }
 
 /*
@@ -376,39 +374,30 @@ copies(GpusortJob *job)
 
 /*
  * Ends the service if the job's copies are in flight (copying) and have made no
- * progress for longer than the timeout.
- *
- * Time is the sum of the intervals between calls, of which each counts for
- * STALL_STEP_MS at most.  So time in which the service did not run does not
- * count: after a SIGSTOP, or a pause of the virtual machine, copies that have
- * finished meanwhile are found finished.
+ * progress for longer than the timeout.  The watchdog's time is used, because it
+ * stands still while the process or the virtual machine is paused: copies that
+ * finish during a pause are then found finished.
  */
 static void
 watch_copies(GpusortJob *job, bool copying)
 {
 	int			patience_ms = gpusort_watch_patience(gpusort_cuda_memory_used(gpusort_service_device));
 	uint64		seen = job->blocks;
-	uint64		now;
+	uint64		now = gpusort_watch_time();
 
-	if (!copying)
-	{
-		job->stall_checked = 0;
-		return;
-	}
 	for (uint32 p = job->returned; p < job->begun; p++)
 	{
 		GpusortPiece *piece = gpusort_job_piece(job, p);
 
 		seen += piece->uploaded + piece->queued + piece->sent;
 	}
-	now = gpusort_watch_now();
-	if (job->stall_checked == 0 || seen != job->copies_seen)
-		job->stalled_ms = 0;
-	else
-		job->stalled_ms += Min(now - job->stall_checked, STALL_STEP_MS);
-	job->stall_checked = now;
-	job->copies_seen = seen;
-	if (job->stalled_ms > (uint64) patience_ms)
+	if (!copying || !job->copying || seen != job->copies_seen)
+	{
+		job->copying = copying;
+		job->progress_at = now;
+		job->copies_seen = seen;
+	}
+	else if (now - job->progress_at > (uint64) patience_ms)
 		gpusort_service_hangs(patience_ms);
 }
 
@@ -476,7 +465,8 @@ begin_job(GpusortJob *job)
 		fail_request(job, GPUSORT_REQUEST_DAMAGED);
 	job->starved = false;
 	job->parked = false;
-	job->waiting_since = job->stall_checked = 0;
+	job->waiting_since = 0;
+	job->copying = false;
 	request->pinned = true;
 	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
@@ -575,7 +565,7 @@ static void
 wait_for_backend(GpusortJob *job)
 {
 	if (has_moved(job) || job->waiting_since == 0)
-		job->waiting_since = gpusort_watch_now();
+		job->waiting_since = gpusort_clock_ms();
 	else if (gpusort_service_idle_timeout > 0 &&
 			 has_waited(job, gpusort_service_idle_timeout * UINT64CONST(1000)))
 		park(job);

@@ -31,8 +31,8 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/pool.h"
 #include "gpu/start.h"
@@ -65,7 +65,7 @@ become_service(void)
 	{
 		gpusort_control->service_pid = MyProcPid;
 		gpusort_control->service_latch = MyLatch;
-		gpusort_control->started_at = GetCurrentTimestamp();
+		gpusort_control->started_at = gpusort_clock_ms();
 		gpusort_control->pool_limit = gpusort_pool_limit;
 		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
 	}
@@ -146,7 +146,7 @@ time_out_idle(IdleState *idle, bool permanent)
 
 	gpusort_pool_trim();
 	GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
-	idle->since = gpusort_watch_now();
+	idle->since = gpusort_clock_ms();
 	if (permanent)
 		return;
 	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
@@ -165,7 +165,7 @@ time_out_idle(IdleState *idle, bool permanent)
 static long
 be_idle(IdleState *idle, bool permanent)
 {
-	uint64		idle_ms = gpusort_watch_now() - idle->since;
+	uint64		idle_ms = gpusort_clock_ms() - idle->since;
 	uint64		timeout_ms = gpusort_service_idle_timeout * UINT64CONST(1000);
 
 	if (!idle->trimmed && idle_ms >= TRIM_AFTER_MS)
@@ -182,7 +182,7 @@ be_idle(IdleState *idle, bool permanent)
 static void
 serve(bool permanent)
 {
-	IdleState	idle_state = {gpusort_watch_now(), false};
+	IdleState	idle_state = {gpusort_clock_ms(), false};
 	int			polls = 0;
 
 	for (;;)
@@ -205,7 +205,7 @@ serve(bool permanent)
 			rest_ms = be_idle(&idle_state, permanent);
 		else
 		{
-			idle_state.since = gpusort_watch_now();
+			idle_state.since = gpusort_clock_ms();
 			idle_state.trimmed = false;
 		}
 		if (gpusort_service_idle_timeout > 0)

@@ -81,12 +81,12 @@ typedef struct GpusortJob
 	bool		parked;
 
 	/*
-	 * Milliseconds for which copies have been in flight without progress while
-	 * the service ran.  copies_seen is the number of copies queued plus the
-	 * number finished at the last look; progress changes this sum.
+	 * While copies are in flight: the watchdog's time (gpusort_watch_time()) of
+	 * their last progress, and the number of copies queued and finished by then,
+	 * by which progress is recognised.
 	 */
-	uint64		stalled_ms;
-	uint64		stall_checked;	/* ms of the monotonic clock; 0: no copy is in flight */
+	bool		copying;
+	uint64		progress_at;
 	uint64		copies_seen;
 
 	char		failure[160];	/* why a piece failed */

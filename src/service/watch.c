@@ -64,17 +64,15 @@
 #define LOOK_MS			1000
 #define TAKEN_OVER		PG_UINT64_MAX
 
+static pg_atomic_uint64 all_looks;	/* since the watchdog was started */
 static pg_atomic_uint64 call;	/* see 1. above */
 static pg_atomic_uint32 call_patience_ms;	/* timeout of the present call */
 static void (*on_hang) (int patience_ms) = NULL;	/* NULL: there is no watchdog */
 
 uint64
-gpusort_watch_now(void)
+gpusort_watch_time(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64) now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+	return pg_atomic_read_u64(&all_looks) * LOOK_MS;
 }
 
 /*
@@ -121,6 +119,7 @@ watch(void *arg)
 		int			patience_ms;
 
 		(void) nanosleep(&time, NULL);
+		pg_atomic_fetch_add_u64(&all_looks, 1);
 		now = pg_atomic_read_u64(&call);
 		pg_read_barrier();
 		patience_ms = (int) pg_atomic_read_u32(&call_patience_ms);
@@ -144,6 +143,7 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 	sigset_t	all;
 	sigset_t	old;
 
+	pg_atomic_init_u64(&all_looks, 0);
 	pg_atomic_init_u64(&call, 0);
 	pg_atomic_init_u32(&call_patience_ms, 0);
 	on_hang = hangs;

@@ -34,13 +34,13 @@ gpusort_watch_patience(uint64 bytes)
 }
 
 /* The text for the log and for waiting backends; %d is the timeout in seconds. */
-#define GPUSORT_HANG_REASON	"The device did not finish what it was at within %d seconds."
+#define GPUSORT_HANG_REASON	"The device did not finish its work within %d seconds."
 
 /*
- * Milliseconds of the monotonic clock, never 0.  Only differences mean
- * anything.  Changes of the system's date and time do not affect it.
+ * How long the watchdog has watched, in ms, in steps of 1 s.  Time during which
+ * the process is stopped does not count.  Stays the same if there is no watchdog.
  */
-extern uint64 gpusort_watch_now(void);
+extern uint64 gpusort_watch_time(void);
 
 /*
  * Starts the watchdog thread.  When a device call exceeds its timeout, the

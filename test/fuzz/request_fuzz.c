@@ -117,7 +117,8 @@ gpusort_pool_take_existing(int request)
 
 int			gpusort_service_idle_timeout = 1;
 
-uint64 gpusort_watch_now(void) { static uint64 now = 0; return now += 100; }
+uint64 gpusort_watch_time(void) { return 0; }
+uint64 gpusort_clock_ms(void) { static uint64 now = 0; return now += 100; }
 void gpusort_watch_begin(int patience_ms) { }
 void gpusort_watch_end(void) { }
 

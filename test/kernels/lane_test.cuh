@@ -148,10 +148,10 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	expect(rows == good, "keys of several words, through a lane");
 	gpusort_cuda_lane_close(lane);
 
-	GpusortMergeKey settled = {};
+	GpusortMergeKey layout = {};
 	std::vector<uint64_t> made(n), good_made(n);
 	sort.keys_too = true;
-	sort.merge_key = &settled;
+	sort.merge_key = &layout;
 	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
 	MUST_PASS(upload_parts(lane, keys.data(), n * width, 70000 * width));
 	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
@@ -163,8 +163,8 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	for (finished = 0; finished < 2;)
 		MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
 	for (uint64_t i = 0; i < n; i++)
-		good_made[i] = gpusort_merge_key_make(&settled, &keys[(size_t)good[i] * words]);
-	expect(rows == good && made == good_made && settled.parts > 0, "merge keys, through a lane");
+		good_made[i] = gpusort_merge_key_make(&layout, &keys[(size_t)good[i] * words]);
+	expect(rows == good && made == good_made && layout.parts > 0, "merge keys, through a lane");
 	gpusort_cuda_lane_close(lane);
 	expect(gpusort_cuda_memory_used(dev) == 0, "a lane of several words holds no memory once closed");
 }

@@ -104,23 +104,23 @@ struct WordsCase {
 	}
 
 	/* The merge key layout that the first count keys choose; count is at least 1. */
-	GpusortMergeKey settled_by(uint64_t count) const
+	GpusortMergeKey layout_by(uint64_t count) const
 	{
 		std::vector<uint64_t> lo(keys.begin(), keys.begin() + words), hi = lo;
-		GpusortMergeKey settled = {};
+		GpusortMergeKey layout = {};
 		for (uint64_t i = 0; i < count * words; i++) {
 			lo[i % words] = std::min(lo[i % words], keys[i]);
 			hi[i % words] = std::max(hi[i % words], keys[i]);
 		}
-		gpusort_merge_key_settle(&settled, lo.data(), hi.data(), words);
-		return settled;
+		gpusort_merge_key_choose(&layout, lo.data(), hi.data(), words);
+		return layout;
 	}
 
 	/* Are these the merge keys of all keys in the right order? */
-	bool merge_keys_good(const GpusortMergeKey &settled, const uint64_t *made) const
+	bool merge_keys_good(const GpusortMergeKey &layout, const uint64_t *made) const
 	{
 		for (uint64_t i = 0; i < n; i++) {
-			if (made[i] != gpusort_merge_key_make(&settled, &keys[(size_t)good[i] * words])) return false;
+			if (made[i] != gpusort_merge_key_make(&layout, &keys[(size_t)good[i] * words])) return false;
 		}
 		return true;
 	}
@@ -132,8 +132,8 @@ struct WordsCase {
 	void run_one(GpusortAlgorithm algorithm, gpusort::Spoil spoil, bool merge_keys = false)
 	{
 		const bool by_part = merge_keys && algorithm != GPUSORT_ALGORITHM_MPPSORT;
-		const GpusortMergeKey by_all = merge_keys ? settled_by(n) : GpusortMergeKey();
-		GpusortMergeKey merge_key = by_part ? settled_by(n / 4 + 1) : GpusortMergeKey();
+		const GpusortMergeKey by_all = merge_keys ? layout_by(n) : GpusortMergeKey();
+		GpusortMergeKey merge_key = by_part ? layout_by(n / 4 + 1) : GpusortMergeKey();
 		GpusortCudaReport report = {};
 		GpusortCudaSort sort = {n, 8, true, algorithm, 0, merge_keys, words, &merge_key};
 		gpusort::Context context = make_context(&report, 0);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * explain_test.c
- *		EXPLAIN of a query that is still running, for explain.pl.
+ *		EXPLAIN of a query that is still running, for test/t/025_explain.pl.
  *
  * Extensions such as pg_query_state print the plan of a live query, with what
  * its nodes have done so far, from within CHECK_FOR_INTERRUPTS().  The query

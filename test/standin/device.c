@@ -422,7 +422,7 @@ make_merge_keys(GpusortCudaLane *lane, const GpusortCudaSort *sort)
 		}
 	}
 	if (sort->merge_key->parts == 0)
-		gpusort_merge_key_settle(sort->merge_key, lo, hi, sort->words);
+		gpusort_merge_key_choose(sort->merge_key, lo, hi, sort->words);
 	for (uint64_t i = 0; i < sort->rows; i++)
 		made[i] = gpusort_merge_key_make(sort->merge_key, keys + (uint64_t) lane->rows[i] * sort->words);
 	memcpy(lane->keys, made, sort->rows * sizeof(uint64_t));

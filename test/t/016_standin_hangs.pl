@@ -234,7 +234,7 @@ foreach my $plan ('sort:hang', 'uploaded:busy')
 	restart('', plan => $plan, patience => 5000);
 	my $log = -s $node->logfile;
 	my $session = session($node);
-	my $reason = 'The device did not finish what it was at within 5 seconds.';
+	my $reason = 'The device did not finish its work within 5 seconds.';
 	is(answer($session, "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
 		"10000\ncpu||$reason", "$plan: the CPU sorts");
 	like($session->{err}, qr/WARNING:.*\Q$reason\E/s, "$plan: a warning gives the reason");
@@ -260,7 +260,7 @@ restart('restart_after_crash = on', plan => 'sort:stuck', patience => 1000);
 		timeout => $PostgreSQL::Test::Utils::timeout_default, timed_out => \my $late);
 	like($stderr, qr/server closed the connection|connection to server was lost/, 'stuck for good: all sessions end as in a crash');
 	ok(is_back($node, $log), 'stuck for good: the server comes back');
-	like(slurp_file($node->logfile, $log), qr/LOG:  gpusort service .*is ending: The device did not finish what it was at within 1 second.*Alarm clock/s,
+	like(slurp_file($node->logfile, $log), qr/LOG:  gpusort service .*is ending: The device did not finish its work within 1 second.*Alarm clock/s,
 		'stuck for good: the log gives the reason');
 	end_session($node);
 	$node->stop('fast');

@@ -47,7 +47,7 @@ fits_whole(GpusortMergeKey *merge_key, const uint64_t *lo, const uint64_t *hi, i
 {
 	int			bits = 0;
 
-	gpusort_merge_key_settle(merge_key, lo, hi, words);
+	gpusort_merge_key_choose(merge_key, lo, hi, words);
 	for (int w = 0; w < merge_key->parts; w++)
 		bits += merge_key->bits[w];
 	return merge_key->parts == words && bits <= 64;

@@ -218,7 +218,7 @@ choose_merge_key(GpusortMergeKey *merge_key, const uint64_t *keys, size_t n, int
 			hi[w] = word > hi[w] ? word : hi[w];
 		}
 	}
-	gpusort_merge_key_settle(merge_key, lo, hi, words);
+	gpusort_merge_key_choose(merge_key, lo, hi, words);
 }
 
 static void
