@@ -20,6 +20,7 @@
 #include "base/fault.h"
 #include "gpu/control.h"
 #include "gpu/pool.h"
+#include "guc.h"
 #include "service/check.h"
 
 PG_MODULE_MAGIC;

@@ -10,6 +10,7 @@ package GpusortTest;
 use strict;
 use warnings;
 
+use Cwd qw(getcwd);
 use Exporter 'import';
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
@@ -148,11 +149,14 @@ sub skip_without_standin
 	return;
 }
 
-# The path of a file that test/modules.mk builds for the tests.
+# The path of a file that test/modules.mk builds for the tests.  PGXS runs prove in
+# the tree; until PostgreSQL 15 it also names the tree in TESTDIR.
+my $tree = $ENV{TESTDIR} // getcwd();
+
 sub built_file
 {
 	my ($name) = @_;
-	my $file = "$ENV{TESTDIR}/build/$name";
+	my $file = "$tree/build/$name";
 	die "$file is missing; run make prove_installcheck" if !-e $file;
 	return $file;
 }
