@@ -4,10 +4,11 @@
  *		How one column of an ORDER BY list becomes words of the row key.
  *
  * Only this header explains the encoding.  key/column.c chooses the plan of a
- * column, key/rowkey.c encodes rows, and key/fixed.c, key/numeric.c and
- * key/text.c encode the types that need more than one line.
+ * column, key/sample.c adapts it to the first rows, key/rowkey.c encodes rows,
+ * and key/fixed.c, key/inet.c, key/numeric.c and key/text.c encode the types that
+ * need more than one line.
  *
- * A column has one or two words.  Their unsigned order is the order of the
+ * A column has one to three words.  Their unsigned order is the order of the
  * column's values.  DESC complements the bits of the value.  NULL has words of
  * its own, which sort before or after all values as NULLS FIRST or NULLS LAST
  * asks, whether or not the column is DESC.  There are three plans for the
@@ -20,7 +21,7 @@
  *				| 0 ... 0 | F | value   |		all other bits are 0
  *				+---------+---+---------+
  *				F is 0 and F' is 1 with NULLS LAST; F is 1 and F' is 0 with
- *				NULLS FIRST.  A second word holds more bits of the value.
+ *				NULLS FIRST.  Further words hold more bits of the value.
  *
  *	code		all 64 or 128 bits, but			NULLS LAST: all ones
  *				never all zeros or all ones		NULLS FIRST: all zeros
@@ -44,7 +45,8 @@
  *	money, xid8, pg_lsn, macaddr8		crowded		64
  *	interval							flag		38 + 37
  *	timetz								flag		54 + 32
- *	numeric, inet						flag		64 + 64
+ *	numeric								flag		64 + 64
+ *	inet								flag		64 + 64 (+ 10)
  *	text and bpchar under ICU			flag		64 + 64 (a prefix)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
  *	uuid								crowded		64 + 64
@@ -53,7 +55,8 @@
  *
  * 1. The words hold only a prefix of a long value.  They never equal the words
  *	  of a value that fits, because one bit or byte of them says that they are a
- *	  prefix.
+ *	  prefix.  While a dictionary (key/dictionary.h) proves that no other value
+ *	  has the same words, they count as the whole value.
  * 2. Two values of a crowded column share words.
  *
  * The column does not decide between such rows, so the words of later columns
@@ -80,6 +83,7 @@
 #include "port/pg_bswap.h"
 #include "utils/sortsupport.h"
 
+#include "key/dictionary.h"
 #include "key/rowkey.h"
 
 /* How a value is read and encoded, by plan and number of words. */
@@ -109,7 +113,7 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_NUMERIC,
 	GPUSORT_ROW_INTERVAL,
 	GPUSORT_ROW_TIMETZ,
-	GPUSORT_ROW_INET,
+	GPUSORT_ROW_INET,			/* three words once the sample has shown IPv6 */
 	GPUSORT_ROW_ABBREVIATED		/* text and bpchar under ICU: always a prefix */
 } GpusortRowKind;
 
@@ -123,8 +127,8 @@ typedef struct GpusortRowColumn
 {
 	GpusortRowKind kind;
 	int			attribute;		/* index into a slot's tts_values, from 0 */
-	uint8		words;			/* 1 or 2 */
-	uint8		bits;			/* bits of these words that can vary: 2 to 128 */
+	uint8		words;			/* 1 to 3 */
+	uint8		bits;			/* bits of these words that can vary: 2 to 138 */
 	uint8		width;			/* plan flag: bits of the value in the first word,
 								 * 1 to 63; other plans: 0 */
 	bool		always_prefix;	/* even the words of a short value do not decide */
@@ -133,13 +137,14 @@ typedef struct GpusortRowColumn
 	uint8		crowd_first;	/* plan crowded: the value encoded first, OUTER or
 								 * INNER; 0: neither has occurred */
 	uint64		null_word;		/* first word of a NULL */
-	uint64		null_next;		/* second word of a NULL, if words is 2 */
+	uint64		null_next;		/* second word of a NULL; the third one is 0 */
 	uint64		flip;			/* exclusive-or of a value's first word: the
 								 * integer's sign bit, and all bits if DESC */
 	uint64		flip_next;		/* exclusive-or of its second word: all bits that
 								 * can vary if DESC, else 0 */
 	uint64		greatest;		/* first word with all bits set that can vary */
 	uint64		greatest_next;	/* the same for the second word */
+	uint64		greatest_third; /* the same for the third word */
 	uint64		base;			/* plan flag: the flag bit if values have it set,
 								 * else 0; other plans: 0 */
 	GpusortEnumRanks *ranks;	/* kind ENUM; made by gpusort_rowenum_begin() */
@@ -150,6 +155,12 @@ typedef struct GpusortRowColumn
 								 * abbreviated keys; NULL if icu is set */
 	bool		blank_padded;	/* kind ABBREVIATED: bpchar, whose trailing blanks
 								 * do not count */
+	struct GpusortIcuPrefix *icu_prefix;	/* weights that most values begin with;
+											 * the words hold what follows; or NULL */
+	const char *prefix;			/* kinds TEXT and BPCHAR: bytes that most values
+								 * begin with; the words hold what follows */
+	Size		prefix_bytes;	/* their number; 0: none */
+	GpusortDictionary *dictionary;	/* long strings that have occurred; NULL: none */
 } GpusortRowColumn;
 
 /*
@@ -163,8 +174,9 @@ extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int pl
 
 /*
  * Encoders of one value that is not NULL.  They write the column's words, and
- * allocate nothing that remains.  Those that return bool return false if the
- * words hold only a prefix of the value.
+ * allocate nothing that remains, except entries of the dictionary.  Those that
+ * return bool return false if the words do not decide: they hold only a prefix of
+ * the value, and no dictionary knows that only this value has them.
  */
 extern bool gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
@@ -173,8 +185,14 @@ extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, 
 extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
-/* The same for kind ABBREVIATED, whose words are always a prefix. */
-extern void gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+/* Is an inet value, which must not be NULL, an IPv6 address? */
+extern bool gpusort_rowinet_is_ipv6(Datum value);
+
+/* Gives an inet column the third word, before any row is encoded. */
+extern void gpusort_rowinet_widen(GpusortRowColumn *column);
+
+/* The same as the encoders above for kind ABBREVIATED. */
+extern bool gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
 /*
  * The same for kind ENUM, which has one word: returns it.  Raises an error if

@@ -1,22 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * fixed.c
- *		Encodes interval, timetz, inet and enum values as words of a row key.
+ *		Encodes interval, timetz and enum values as words of a row key.
  *
  * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value
- * (timestamp.c), timetz_cmp_internal (date.c), network_cmp_internal (network.c)
- * and enum_cmp_internal (enum.c).
+ * (timestamp.c), timetz_cmp_internal (date.c) and enum_cmp_internal (enum.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <sys/socket.h>
-
 #include "access/htup_details.h"
 #include "catalog/pg_enum.h"
 #include "utils/date.h"
-#include "utils/inet.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -66,70 +62,6 @@ gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	utc += INT64CONST(1) << 52;
 	words[0] = ((uint64) utc ^ column->flip) | column->base;
 	words[1] = gpusort_key_int4(timetz->zone) ^ column->flip_next;
-}
-
-/*
- * PostgreSQL compares addresses by family, by the bits that both networks have,
- * by the length of the network, and by the whole address.
- *
- * The words hold the network as the address with its host bits cleared.  Where
- * one network continues another one, its further bits are 0 or greater, and it
- * is longer, so that comparing the cleared addresses and then the lengths gives
- * the same order.  The words hold all of an IPv4 address, and of an IPv6 address
- * the first 126 bits of its network: they are always a prefix.
- *
- *			bit 62	bits 61 to 30	29 to 24	23 to 0
- *	word 0	0		IPv4 network	its length	0
- *			1		the first 62 bits of the IPv6 network
- *
- *			bits 63 to 32			31 to 0
- *	word 1	the IPv4 address		0
- *			the next 64 bits of the IPv6 network
- */
-bool
-gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	const inet_struct *address;
-	int			bits;
-	bool		whole;
-
-	if (unlikely(gpusort_varlena_remote(datum)))
-		datum = copy = pg_detoast_datum_packed(datum);
-	address = (const inet_struct *) VARDATA_ANY(datum);
-	bits = address->bits;
-
-	whole = address->family == PGSQL_AF_INET;
-	if (whole)
-	{
-		uint32		host = gpusort_load_be32(address->ipaddr);
-		uint32		network = bits > 0 ? host & (PG_UINT32_MAX << (32 - bits)) : 0;
-
-		words[0] = (uint64) network << 30 | (uint64) bits << 24;
-		words[1] = (uint64) host << 32;
-	}
-	else
-	{
-		uint64		high = gpusort_load_be64(address->ipaddr);
-		uint64		low = gpusort_load_be64(address->ipaddr + 8);
-
-		if (bits <= 64)
-		{
-			high = bits > 0 ? high & (PG_UINT64_MAX << (64 - bits)) : 0;
-			low = 0;
-		}
-		else
-			low &= PG_UINT64_MAX << (128 - bits);
-		words[0] = UINT64CONST(1) << 62 | high >> 2;
-		words[1] = high << 62 | low >> 2;
-	}
-	words[0] = (words[0] ^ column->flip) | column->base;
-	words[1] ^= column->flip_next;
-
-	if (copy != NULL)
-		pfree(copy);
-	return whole;
 }
 
 /*

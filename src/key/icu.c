@@ -77,7 +77,14 @@ gpusort_icu_possible(void)
 }
 
 void
-gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head)
+gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
+				 const char *data, Size length, uint64 *head)
+{
+	pg_unreachable();
+}
+
+void
+gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
 {
 	pg_unreachable();
 }
@@ -129,13 +136,16 @@ typedef struct IcuChar
 	uint16		flags;
 } IcuChar;
 
-/* The head of a string while it is made */
+/* The first weights of a string while they are read */
 typedef struct Head
 {
-	int			used;			/* bytes in use; 3 more than the head at most, if
-								 * its last weight is cut off */
-	uint8		bytes[GPUSORT_ICU_HEAD_BYTES + 4];	/* zeros after the used ones */
+	int			want;			/* bytes of weights to read */
+	int			used;			/* bytes in use; 3 more than want at most, if the last
+								 * weight is cut off */
+	uint8	   *bytes;			/* room for want + CUT_OFF_BYTES; zeros after the used ones */
 } Head;
+
+#define CUT_OFF_BYTES	4
 
 /* The tables hold characters of 16 bits, in pages that are made when needed. */
 #define PAGE_CHARS		64
@@ -363,11 +373,11 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 		if (unlikely(c == NULL ||
 					 ((c->flags & CHAR_CONTEXT) | (c->flags & CHAR_LATER & flags_before >> 1)) != 0))
 		{
-			memset(head->bytes + head->used, 0, sizeof(head->bytes) - head->used);
+			memset(head->bytes + head->used, 0, head->want + CUT_OFF_BYTES - head->used);
 			return false;
 		}
 		/* stop only now: this character could have changed the weights of the one at *at */
-		if (used >= GPUSORT_ICU_HEAD_BYTES)
+		if (used >= head->want)
 			break;
 		head->used = used;
 		*at = begin;
@@ -378,7 +388,7 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 			return false;
 		else
 		{
-			for (int i = 0; i < c->count && used < GPUSORT_ICU_HEAD_BYTES; i++)
+			for (int i = 0; i < c->count && used < head->want; i++)
 				used = append_weight(head->bytes, used, &icu->expansions[c->weight + i]);
 		}
 	}
@@ -455,7 +465,7 @@ append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsig
 	}
 	CHECK_FOR_INTERRUPTS();
 	gpusort_icu_start(&icu->reader, icu->buffer, n);
-	while (head->used < GPUSORT_ICU_HEAD_BYTES && (primary = gpusort_icu_next(&icu->reader)) != 0)
+	while (head->used < head->want && (primary = gpusort_icu_next(&icu->reader)) != 0)
 	{
 		IcuChar		weight = char_of_weight(primary);
 
@@ -468,29 +478,132 @@ append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsig
 		icu->buffer_size = MAX_KEPT_UNITS;
 		gpusort_icu_start(&icu->reader, icu->buffer, 0);
 	}
-	return *at == end || head->used >= GPUSORT_ICU_HEAD_BYTES;
+	return *at == end || head->used >= head->want;
 }
 
-void
-gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head)
+/* Reads the first weights of the string from at to end into an empty head. */
+static inline void
+read_head(GpusortIcu *icu, Head *head, const unsigned char *at, const unsigned char *end)
 {
-	const unsigned char *at = (const unsigned char *) data;
-	const unsigned char *end = at + length;
-	Head		made = {0};
-
 	if (unlikely(!icu->has_tables))
 	{
-		icu->bytes_read += STRING_BYTES + length;
+		icu->bytes_read += STRING_BYTES + (end - at);
 		if (icu->bytes_read > BYTES_WITHOUT_TABLES)
 			make_tables(icu);
 	}
-	while (!(icu->has_tables && append_by_table(icu, &made, &at, end)) &&
-		   !append_by_icu(icu, &made, &at, end))
+	while (!(icu->has_tables && append_by_table(icu, head, &at, end)) &&
+		   !append_by_icu(icu, head, &at, end))
 		 /* ICU has stopped within the string: look up the next characters */ ;
+}
 
-	memcpy(head, made.bytes, GPUSORT_ICU_HEAD_BYTES);
+/* May a string be read from at on, as if it began there?  at is before end. */
+static inline bool
+can_begin(GpusortIcu *icu, const unsigned char *at, const unsigned char *end)
+{
+	const IcuChar *c = look_up(icu, &at, end);
+
+	return c != NULL && (c->flags & (CHAR_CONTEXT | CHAR_LATER)) == 0;
+}
+
+/*
+ * Finds the longest part of the prefix's string whose weights do not depend on
+ * what follows and are the first of those to skip.
+ */
+static pg_noinline void
+find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
+{
+	const unsigned char *begin = (const unsigned char *) prefix->string;
+	const unsigned char *end = begin + prefix->length;
+	int			weights = 0;
+	uint8		flags_before = 0;
+	uint8		bytes[GPUSORT_ICU_PREFIX_BYTES];
+
+	prefix->cut_known = true;
+	for (const unsigned char *at = begin; at < end;)
+	{
+		const IcuChar *c = look_up(icu, &at, end);
+
+		/* invalid UTF-8 at the end may be the beginning of a character */
+		if (c == NULL || (c->flags & CHAR_CONTEXT) || (c->flags & CHAR_LATER & flags_before >> 1) ||
+			(at == end && at[-1] >= 0x80))
+			break;
+		flags_before = c->flags;
+		if ((c->flags & CHAR_SEVERAL) == 0)
+			weights += c->count;
+		else
+		{
+			for (int i = 0; i < c->count; i++)
+				weights += icu->expansions[c->weight + i].count;
+		}
+		if (weights > prefix->nweights)
+			break;
+		if (at == end || can_begin(icu, at, end))
+		{
+			prefix->cut = at - begin;
+			prefix->cut_weights = weights;
+		}
+	}
+	/* in the strings that the weights came from, the next character may have changed the last one */
+	gpusort_icu_weight_bytes(icu, prefix->string, prefix->cut, bytes, prefix->cut_weights);
+	if (memcmp(bytes, prefix->weights, prefix->cut_weights) != 0)
+		prefix->cut = 0;
+}
+
+/* The head of a string without the prefix's weights. */
+static void
+head_after_prefix(GpusortIcu *icu, GpusortIcuPrefix *prefix, const unsigned char *at,
+				  const unsigned char *end, uint8 *bytes)
+{
+	uint8		room[GPUSORT_ICU_PREFIX_BYTES + GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES];
+	Head		head = {.bytes = room};
+	int			skipped = 0;
+	int			order;
+
+	if (unlikely(icu->has_tables && !prefix->cut_known))
+		find_cut(icu, prefix);
+	if (prefix->cut > 0 && end - at >= prefix->cut && memcmp(at, prefix->string, prefix->cut) == 0 &&
+		(end - at == prefix->cut || can_begin(icu, at + prefix->cut, end)))
+	{
+		at += prefix->cut;
+		skipped = prefix->cut_weights;
+	}
+	head.want = prefix->nweights - skipped + GPUSORT_ICU_HEAD_BYTES;
+	memset(room, 0, head.want + CUT_OFF_BYTES);
+	read_head(icu, &head, at, end);
+	order = memcmp(room, prefix->weights + skipped, prefix->nweights - skipped);
+	if (likely(order == 0))
+		memcpy(bytes, room + prefix->nweights - skipped, GPUSORT_ICU_HEAD_BYTES);
+	else
+		memset(bytes, order > 0 ? 0xFF : 0, GPUSORT_ICU_HEAD_BYTES);
+}
+
+void
+gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
+				 const char *data, Size length, uint64 *head)
+{
+	const unsigned char *begin = (const unsigned char *) data;
+	uint8		bytes[GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES] = {0};
+	Head		made = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = bytes};
+
+	if (unlikely(prefix != NULL))
+		head_after_prefix(icu, prefix, begin, begin + length, bytes);
+	else
+		read_head(icu, &made, begin, begin + length);
+
+	memcpy(head, bytes, GPUSORT_ICU_HEAD_BYTES);
 	head[0] = pg_ntoh64(head[0]);
 	head[1] = pg_ntoh64(head[1]);
+}
+
+void
+gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *bytes, int n)
+{
+	uint8		room[GPUSORT_ICU_PREFIX_BYTES + CUT_OFF_BYTES] = {0};
+	Head		head = {.want = n, .bytes = room};
+
+	Assert(n <= GPUSORT_ICU_PREFIX_BYTES);
+	read_head(icu, &head, (const unsigned char *) data, (const unsigned char *) data + length);
+	memcpy(bytes, room, n);
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

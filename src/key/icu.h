@@ -14,6 +14,28 @@
 /* One ICU collation, with tables of its characters' weights */
 typedef struct GpusortIcu GpusortIcu;
 
+/* The most bytes of weights that heads can skip */
+#define GPUSORT_ICU_PREFIX_BYTES	1024
+
+/*
+ * Weights that most strings of a column begin with, which their heads skip.
+ *
+ * To skip them without reading them, the first bytes of a string are compared
+ * with those of a string that has these weights.  How many bytes, is found out
+ * once the collation has tables.
+ */
+typedef struct GpusortIcuPrefix
+{
+	int			nweights;		/* bytes of weights to skip */
+	const uint8 *weights;		/* these bytes */
+	const char *string;			/* bytes that most strings begin with */
+	Size		length;			/* their number */
+	Size		cut;			/* compare this many of these; 0: read all strings */
+	int			cut_weights;	/* bytes of the weights of the first cut bytes; at most
+								 * nweights */
+	bool		cut_known;		/* cut and cut_weights are set */
+} GpusortIcuPrefix;
+
 /*
  * Returns the tables of a collation.  They live until the backend exits, and
  * must not be freed.  Returns NULL if the collation is not ICU's, the server's
@@ -36,13 +58,26 @@ extern bool gpusort_icu_possible(void);
  * bytes.  The string has length bytes in the server's encoding, which is UTF-8,
  * and may hold invalid bytes.
  *
+ * If prefix is not NULL, these are the bytes that follow the prefix.  The head of
+ * a string that has other weights there is all zeros if it sorts before the
+ * prefix, and all ones if it sorts after all strings with the prefix.
+ *
  * If the heads of two strings differ, the collation sorts the string with the
  * lesser head first.  If they are equal, the strings may still differ.  All
- * backends of a server make the same heads.
+ * backends of a server make the same heads with the same prefix.
  *
  * Raises ICU's errors.  May be interrupted if the string holds characters that
  * only ICU can read.
  */
-extern void gpusort_icu_head(GpusortIcu *icu, const char *data, Size length, uint64 *head);
+extern void gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
+							 const char *data, Size length, uint64 *head);
+
+/*
+ * Sets bytes to the first n bytes of the primary weights of a string, n being at
+ * most GPUSORT_ICU_PREFIX_BYTES.  Zeros follow if the weights have fewer bytes.
+ * Raises errors as gpusort_icu_head() does.
+ */
+extern void gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length,
+									 uint8 *bytes, int n);
 
 #endif							/* GPUSORT_KEY_ICU_H */

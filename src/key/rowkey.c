@@ -22,25 +22,8 @@
 #include "utils/inet.h"
 #include "utils/uuid.h"
 
-#include "key/column.h"
 #include "key/keybits.h"
-
-struct GpusortRowKey
-{
-	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
-	int			bits;			/* bits of a key that can vary */
-	bool		lossy;			/* rows encoded since the last reset may have equal
-								 * words and different values */
-	bool		truncated;		/* some columns have no words */
-	int			nencoded;		/* columns that have words: the first nencoded */
-	int			last_encoded_attno; /* greatest attribute number of these columns */
-	int			undecided_column;	/* of the last row with such a column: the first
-									 * column that its words do not decide */
-	int			ncolumns;		/* columns of the ORDER BY list */
-	int			last_attno;		/* greatest attribute number of all columns */
-	SortSupport comparators;	/* ncolumns entries */
-	GpusortRowColumn columns[FLEXIBLE_ARRAY_MEMBER];	/* nencoded are in use */
-};
+#include "key/rowkey_state.h"
 
 /* The words of the columns after one that has been encoded */
 typedef enum LaterWords
@@ -54,7 +37,7 @@ typedef enum LaterWords
  * Plans all columns, or those up to the first one whose words never decide:
  * columns after that one have no words.  Sets *nencoded to the number of columns
  * with words, and *words to the number of words.  columns, if not NULL, has room
- * for ncolumns.  Returns NULL, or the reason why gpusort cannot order by the
+ * for ncolumns, and gets all of them.  Returns NULL, or the reason why gpusort cannot order by the
  * list.
  */
 static const char *
@@ -72,6 +55,8 @@ plan_columns(const GpusortSortColumn *from, int ncolumns, GpusortRowColumn *colu
 
 		if (refusal != NULL)
 			return refusal;
+		if (columns != NULL)
+			columns[i] = column;
 		if (complete)
 			continue;
 		/* a column that is always a prefix can do with its first word */
@@ -127,12 +112,11 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("gpusort cannot order by these columns: %s", refusal)));
 
+	gpusort_rowkey_measure(key);
 	for (int i = 0; i < key->nencoded; i++)
 	{
 		GpusortRowColumn *column = &key->columns[i];
 
-		key->bits += column->bits;
-		key->last_encoded_attno = Max(key->last_encoded_attno, columns[i].attno);
 		if (column->kind == GPUSORT_ROW_ENUM)
 			gpusort_rowenum_begin(column);
 		else if (column->kind == GPUSORT_ROW_ABBREVIATED)
@@ -155,6 +139,18 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 		PrepareSortSupportFromOrderingOp(columns[i].sort_operator, ssup);
 	}
 	return key;
+}
+
+void
+gpusort_rowkey_measure(GpusortRowKey *key)
+{
+	key->words = key->bits = key->last_encoded_attno = 0;
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		key->words += key->columns[i].words;
+		key->bits += key->columns[i].bits;
+		key->last_encoded_attno = Max(key->last_encoded_attno, key->columns[i].attribute + 1);
+	}
 }
 
 int
@@ -253,7 +249,7 @@ tid_bits(const ItemPointerData *tid)
 static pg_attribute_always_inline LaterWords
 encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 {
-	bool		whole = true;	/* false: the words hold only a prefix */
+	bool		whole = true;	/* false: the words do not decide */
 
 	switch (column->kind)
 	{
@@ -280,8 +276,7 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			words[0] = flagged_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
 		case GPUSORT_ROW_ABBREVIATED:
-			gpusort_rowicu_encode(column, value, words);
-			whole = false;
+			whole = gpusort_rowicu_encode(column, value, words);
 			break;
 		case GPUSORT_ROW_FLOAT8:
 			words[0] = float8_word(column, (uint64) DatumGetInt64(value));
@@ -315,6 +310,17 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 	return likely(whole) ? LATER_WORDS_EXACT : LATER_WORDS_ZEROS;
 }
 
+/* Writes the words of a NULL. */
+static inline void
+encode_null(const GpusortRowColumn *column, uint64 *words)
+{
+	words[0] = column->null_word;
+	if (column->words > 1)
+		words[1] = column->null_next;
+	if (unlikely(column->words > 2))
+		words[2] = 0;
+}
+
 /*
  * Fills a key from words to end, after a column that does not decide: later
  * columns must not decide either.
@@ -332,6 +338,8 @@ fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, ui
 		words[0] = ones ? column->greatest : 0;
 		if (column->words > 1)
 			words[1] = ones ? column->greatest_next : 0;
+		if (column->words > 2)
+			words[2] = ones ? column->greatest_third : 0;
 	}
 }
 
@@ -349,9 +357,7 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 
 		if (slot->tts_isnull[column->attribute])
 		{
-			words[0] = column->null_word;
-			if (column->words > 1)
-				words[1] = column->null_next;
+			encode_null(column, words);
 			continue;
 		}
 		later = encode_value(column, slot->tts_values[column->attribute], words);
@@ -363,6 +369,15 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 	}
 }
 
+void
+gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull, uint64 *words)
+{
+	if (isnull)
+		encode_null(column, words);
+	else
+		(void) encode_value(column, value, words);
+}
+
 bool
 gpusort_rowkey_lossy(const GpusortRowKey *key)
 {
@@ -372,7 +387,15 @@ gpusort_rowkey_lossy(const GpusortRowKey *key)
 void
 gpusort_rowkey_reset(GpusortRowKey *key)
 {
-	key->lossy = key->truncated;
+	/* two strings that share words may have come before the reset */
+	key->lossy = key->truncated ||
+		(key->dictionary != NULL && gpusort_dictionary_closed(key->dictionary));
+}
+
+Size
+gpusort_rowkey_memory(const GpusortRowKey *key)
+{
+	return key->dictionary != NULL ? gpusort_dictionary_bytes(key->dictionary) : 0;
 }
 
 int
@@ -409,7 +432,22 @@ gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
 
 	key->undecided_column = key->truncated ? key->nencoded : -1;
 	gpusort_rowkey_encode(key, slot, words);
+	/* a string that the dictionary holds may share its words with later ones */
+	if (key->undecided_column < 0 && key->dictionary != NULL &&
+		gpusort_dictionary_closed(key->dictionary))
+		return key->ncolumns - 1;
 	return key->undecided_column;
+}
+
+bool
+gpusort_rowkey_crowded(const GpusortRowKey *key, int column)
+{
+	for (int i = 0; i < Min(column, key->nencoded); i++)
+	{
+		if (key->columns[i].crowd_first != 0)
+			return true;
+	}
+	return false;
 }
 
 bool
@@ -430,7 +468,7 @@ gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column)
 {
 	GpusortRowKind kind = key->columns[column].kind;
 
-	return column < key->nencoded && (kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR);
+	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR;
 }
 
 void

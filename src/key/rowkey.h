@@ -48,15 +48,37 @@ extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, b
 
 /*
  * Creates an encoder for rows.  It lives in the current memory context, and is
- * freed with it; later calls allocate lasting state there, too.  Raises an error
+ * freed with it.  Raises an error
  * if gpusort_rowkey_refusal() gives a reason against these columns.
  */
 extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns);
 
 /*
+ * Are there columns whose words depend on what the first rows show?  Then the
+ * caller should pass these to gpusort_rowkey_settle() before it encodes any row.
+ */
+extern bool gpusort_rowkey_wants_sample(const GpusortRowKey *key);
+
+/* Returns row i of a sample in a slot, which is valid until the next call. */
+typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint32 i);
+
+/*
+ * Chooses the words of the columns by a sample of n rows, which row() returns
+ * (key/sample.c).  Allocates lasting state in the current memory context, of
+ * which the larger part takes at most memory bytes.  Must be called before any
+ * row is encoded.
+ */
+extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
+								  Size memory);
+
+/* Returns the bytes of that larger part; it grows while rows are encoded. */
+extern Size gpusort_rowkey_memory(const GpusortRowKey *key);
+
+/*
  * Returns the number of words of a key, 1 to GPUSORT_MAX_WORDS.  Columns after
  * one whose words are always a prefix (text under ICU) have no words: only
- * comparisons look at them.
+ * comparisons look at them.  The same holds for columns that
+ * gpusort_rowkey_settle() has left open.
  */
 extern int gpusort_rowkey_words(const GpusortRowKey *key);
 
@@ -99,10 +121,15 @@ extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, Tu
  * Returns the first column of the list, from 0, that the row's words do not
  * decide, or -1 if they decide all columns.  The row must have been encoded with
  * this key before.  Rows with equal words nearly always have equal values in the
- * columns before; the exception are two values of a crowded column that share
- * words (key/column.h).
+ * columns before; gpusort_rowkey_crowded() tells of the exception.
  */
 extern int gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot);
+
+/*
+ * Can two rows with equal words have different values in the columns before this
+ * one, because of a crowded column among them?
+ */
+extern bool gpusort_rowkey_crowded(const GpusortRowKey *key, int column);
 
 /* Is a column of the list (from 0) in descending order? */
 extern bool gpusort_rowkey_descends(const GpusortRowKey *key, int column);

@@ -5,18 +5,23 @@
  *
  * A string that compares by its bytes (memcmp, then the shorter one first) has
  * two words.  They hold its first 15 bytes, padded with zeros.  The last byte
- * holds the length plus one, or 17 if the string is longer than 15 bytes.  The
+ * holds the length plus two, or 18 if the string is longer than 15 bytes.  The
  * length keeps strings apart that padding makes equal: if two strings of up to
  * 15 bytes are equal after padding, the longer one is the shorter one plus some
  * zero bytes (which bytea can have), and the shorter one sorts first.  So the
  * words of a string of up to 15 bytes hold all of it.  The words of a longer
  * string are a prefix, and no short string has the same words.
  *
- * The last byte is 1 to 17, or the complement of that under DESC.  So the words
+ * The last byte is 2 to 18, or the complement of that under DESC.  So the words
  * are never all zeros or all ones, which are NULL's.
  *
+ * If most strings begin with the same prefix (key/sample.c), the words hold the
+ * bytes that follow it.  A string that lacks the prefix has words below or above
+ * all others, which decide nothing else.
+ *
  * A string under an ICU collation has two words, too.  They hold the first 127
- * bits of its primary weights (key/icu.c), always as a prefix.  Where key/icu.c
+ * bits of its primary weights, or of those that follow a prefix, always as a prefix
+ * (key/icu.c).  Where key/icu.c
  * does not support the collation, they hold the first 64 bits of ICU's sort key
  * instead.  PostgreSQL makes these 64 bits to abbreviate the first column of a
  * sort.  tuplesort stops abbreviating when abbreviated keys turn out to be equal
@@ -37,6 +42,12 @@
 
 /* The words of a string that compares by its bytes hold its first HEAD_BYTES. */
 #define HEAD_BYTES	15
+
+/* The last byte of the words is the length plus this. */
+#define LENGTH_BIAS	2
+
+/* A longer string is not kept in a dictionary. */
+#define MAX_DICTIONARY_STRING	1024
 
 /*
  * Makes the words of a string of length bytes.  data has the first HEAD_BYTES of
@@ -72,10 +83,44 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 		for (Size i = 0; i < length; i++)
 			word0 |= (uint64) (unsigned char) data[i] << (56 - 8 * i);
 	}
-	word1 |= Min(length, HEAD_BYTES + 1) + 1;
+	word1 |= Min(length, HEAD_BYTES + 1) + LENGTH_BIAS;
 
 	words[0] = word0 ^ column->flip;
 	words[1] = word1 ^ column->flip_next;
+}
+
+/*
+ * Makes the words of a string that does not begin with the column's prefix: the
+ * least or the greatest words of all strings.
+ */
+static pg_noinline void
+encode_outsider(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+{
+	int			order = memcmp(data, column->prefix, Min(length, column->prefix_bytes));
+	bool		above = order > 0;
+
+	words[0] = (above ? PG_UINT64_MAX : 0) ^ column->flip;
+	words[1] = (above ? PG_UINT64_MAX - 1 : 1) ^ column->flip_next;
+}
+
+/*
+ * Asks the dictionary about a string whose words are a prefix.  Returns true if
+ * no other string has its words.
+ */
+static bool
+known_by_dictionary(GpusortDictionary *dictionary, const char *data, Size length, uint64 *words)
+{
+	GpusortDictionaryProbe probe = {.bytes = data, .length = length};
+
+	if (gpusort_dictionary_closed(dictionary))
+		return false;
+	if (length > MAX_DICTIONARY_STRING)
+	{
+		gpusort_dictionary_close(dictionary);
+		return false;
+	}
+	return gpusort_dictionary_find(dictionary, &probe, words) ||
+		gpusort_dictionary_add(dictionary, &probe, words);
 }
 
 /*
@@ -84,14 +129,16 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
  * trailing blanks show only in the whole value.
  *
  * Like gpusort_rowname_encode(), sets words[0] and words[1], and returns true if
- * they hold the whole value.
+ * they decide.
  */
 bool
 gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
+	const char *data;
 	Size		length;
+	bool		whole;
 
 	if (likely(!gpusort_varlena_remote(datum)))
 		length = VARSIZE_ANY_EXHDR(datum);
@@ -103,16 +150,37 @@ gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	else
 	{
 		length = toast_raw_datum_size(value) - VARHDRSZ;
-		datum = copy = detoast_attr_slice(datum, 0, HEAD_BYTES);
+		datum = copy = detoast_attr_slice(datum, 0, column->prefix_bytes + HEAD_BYTES);
 	}
+	data = VARDATA_ANY(datum);
 	if (column->kind == GPUSORT_ROW_BPCHAR)
-		length = bpchartruelen(VARDATA_ANY(datum), length);
+		length = bpchartruelen((char *) data, length);
 
-	encode_bytes(column, VARDATA_ANY(datum), length, words);
+	if (column->prefix_bytes == 0)
+	{
+		encode_bytes(column, data, length, words);
+		whole = length <= HEAD_BYTES;
+	}
+	else if (length >= column->prefix_bytes && memcmp(data, column->prefix, column->prefix_bytes) == 0)
+	{
+		encode_bytes(column, data + column->prefix_bytes, length - column->prefix_bytes, words);
+		whole = length - column->prefix_bytes <= HEAD_BYTES;
+	}
+	else
+	{
+		encode_outsider(column, data, length, words);
+		whole = false;
+	}
+	if (!whole && column->dictionary != NULL)
+	{
+		if (copy != NULL)
+			gpusort_dictionary_close(column->dictionary);
+		whole = known_by_dictionary(column->dictionary, data, length, words);
+	}
 
 	if (unlikely(copy != NULL))
 		pfree(copy);
-	return length <= HEAD_BYTES;
+	return whole;
 }
 
 /* Encodes name, which has NAMEDATALEN bytes, padded with zeros, and no length. */
@@ -154,47 +222,64 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 	column->abbreviation = ssup;
 }
 
-/*
- * Sets head[0] and head[1] to the first 128 bits of a value's weights.  Fetches
- * the whole value, as core does to compare it.
- */
+/* Makes the column's words of 128 bits.  The first bit is left for NULL's flag, so the last bit is lost. */
 static inline void
-read_weights(const GpusortRowColumn *column, Datum value, uint64 *head)
+set_words(const GpusortRowColumn *column, const uint64 *head, uint64 *words)
+{
+	words[0] = ((head[0] >> 1) ^ column->flip) | column->base;
+	if (column->words > 1)
+		words[1] = (head[0] << 63 | head[1] >> 1) ^ column->flip_next;
+}
+
+/* Encodes a string whose weights can be read. */
+static bool
+encode_weights(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+{
+	GpusortDictionaryProbe probe = {.bytes = data, .length = length};
+	bool		open = column->dictionary != NULL && !gpusort_dictionary_closed(column->dictionary);
+	uint64		head[2];
+
+	if (open && length > MAX_DICTIONARY_STRING)
+	{
+		gpusort_dictionary_close(column->dictionary);
+		open = false;
+	}
+	if (open && gpusort_dictionary_find(column->dictionary, &probe, words))
+		return true;
+	gpusort_icu_head(column->icu, column->icu_prefix, data, length, head);
+	set_words(column, head, words);
+	return open && gpusort_dictionary_add(column->dictionary, &probe, words);
+}
+
+/*
+ * Encodes text and bpchar under ICU in the column's one or two words.  Fetches
+ * the whole value, as core does to compare it.  Returns true if a dictionary says
+ * that the words decide.
+ */
+bool
+gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
 	Size		length;
+	bool		decides;
 
+	if (column->icu == NULL)
+	{
+		SortSupport ssup = column->abbreviation;
+		/* a Datum has 4 or 8 bytes */
+		uint64		head[2] = {(uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM)};
+
+		set_words(column, head, words);
+		return false;
+	}
 	if (unlikely(gpusort_varlena_remote(datum)))
 		datum = copy = pg_detoast_datum_packed(datum);
 	length = VARSIZE_ANY_EXHDR(datum);
 	if (column->blank_padded)
 		length = bpchartruelen(VARDATA_ANY(datum), length);
-	gpusort_icu_head(column->icu, VARDATA_ANY(datum), length, head);
+	decides = encode_weights(column, VARDATA_ANY(datum), length, words);
 	if (unlikely(copy != NULL))
 		pfree(copy);
-}
-
-/*
- * Encodes text and bpchar under ICU in the column's one or two words, which never
- * hold the whole value.  The first bit is left for NULL's flag, so the last bit
- * is lost.
- */
-void
-gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	SortSupport ssup = column->abbreviation;
-	uint64		head[2];
-
-	if (column->icu != NULL)
-		read_weights(column, value, head);
-	else
-	{
-		/* a Datum has 4 or 8 bytes */
-		head[0] = (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
-		head[1] = 0;
-	}
-	words[0] = ((head[0] >> 1) ^ column->flip) | column->base;
-	if (column->words > 1)
-		words[1] = (head[0] << 63 | head[1] >> 1) ^ column->flip_next;
+	return decides;
 }

@@ -5,7 +5,8 @@
  *
  * A row's key is encoded directly into the memory that the engine sorts, and the
  * row is copied directly to the place from which it will be returned.  So no
- * memory is allocated per row.
+ * memory is allocated per row.  Only where the best key depends on the values
+ * (key/sample.c) are the first rows copied before their keys are made.
  *
  * When keys and rows together reach the memory limit, the node sorts them,
  * writes them to a temporary file as a spilled run (store/spill.c), and goes on
@@ -35,6 +36,13 @@
 /* Rows, at least, that are reserved between two checks of the memory limit. */
 #define LOOK_ROWS		256
 
+/* Rows, at most, of the sample by which the words of the keys are chosen. */
+#define SAMPLE_ROWS		4096
+
+/* The part of the memory limit that the sample, and a dictionary of strings, may take. */
+#define SAMPLE_PART		2
+#define DICTIONARY_PART	16
+
 /* Core's bounded sort takes over at BOUND_FACTOR * LIMIT + BOUND_SLACK rows. */
 #define BOUND_FACTOR	2
 #define BOUND_SLACK		10000
@@ -44,10 +52,7 @@
  * ----------------------------------------------------------------
  */
 
-/*
- * Begins an empty run and, for rows, empties the store.  Resetting run_cxt frees
- * the memory of the previous run; the store keeps its memory for the next rows.
- */
+/* Begins an empty run.  Resetting run_cxt frees the memory of the previous run. */
 static void
 begin_run(GpusortNode *node)
 {
@@ -68,8 +73,7 @@ begin_run(GpusortNode *node)
 		spec.key_type = "row";
 		spec.words = gpusort_rowkey_words(node->key);
 		spec.rows = true;
-		gpusort_rowkey_reset(node->key);
-		gpusort_rowstore_reset(&node->store);
+		node->stats.key_bits = gpusort_rowkey_bits(node->key);
 	}
 	node->run = gpusort_run_begin(&spec);
 	MemoryContextSwitchTo(old);
@@ -252,6 +256,12 @@ spill_run(GpusortNode *node)
 	ExecClearTuple(node->right);
 	gpusort_node_end_run(node);
 
+	if (!values)
+	{
+		gpusort_rowkey_reset(node->key);
+		/* the store keeps its memory for the next rows */
+		gpusort_rowstore_reset(&node->store);
+	}
 	begin_run(node);
 }
 
@@ -335,6 +345,7 @@ gather_values(GpusortNode *node)
 	GpusortKind kind = node->value_type->kind;
 	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
 
+	begin_run(node);
 	for (;;)
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
@@ -387,12 +398,71 @@ key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
 	return keys;
 }
 
+/* Returns row i of the store in a slot: a GpusortSampleRow. */
+static TupleTableSlot *
+stored_row(void *arg, uint32 i)
+{
+	GpusortNode *node = arg;
+
+	return ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, i), node->left, false);
+}
+
+/*
+ * Reads the first rows into the store, chooses the words of the keys by them, and
+ * begins the run with their keys.  Returns false if the child has no more rows.
+ */
+static bool
+gather_sample(GpusortNode *node)
+{
+	PlanState  *child = outerPlanState(node);
+	bool		more = true;
+	MemoryContext old;
+
+	gpusort_rowstore_limit(&node->store, node->memory_limit / SAMPLE_PART);
+	while (more && node->store.rows < SAMPLE_ROWS && !gpusort_rowstore_over(&node->store))
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+
+		more = !TupIsNull(slot);
+		if (more)
+			gpusort_rowstore_append(&node->store, slot);
+	}
+	old = MemoryContextSwitchTo(node->cxt);
+	gpusort_rowkey_settle(node->key, stored_row, node, node->store.rows,
+						  node->memory_limit / DICTIONARY_PART);
+	MemoryContextSwitchTo(old);
+	begin_run(node);
+	for (uint64 done = 0; done < node->store.rows;)
+	{
+		size_t		room;
+		uint64	   *words = gpusort_run_reserve(node->run, &room);
+		uint64		n = Min(room, node->store.rows - done);
+
+		for (uint64 i = 0; i < n; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			gpusort_rowkey_encode(node->key, stored_row(node, done + i), words);
+			words += gpusort_rowkey_words(node->key);
+		}
+		gpusort_run_commit(node->run, n);
+		done += n;
+	}
+	ExecClearTuple(node->left);
+	return more;
+}
+
 /* Gathers whole rows.  False if core has taken over. */
 static bool
 gather_rows(GpusortNode *node)
 {
 	PlanState  *child = outerPlanState(node);
-	Room		room = {.width = sizeof(uint64) * gpusort_rowkey_words(node->key)};
+	Room		room;
+
+	if (!gpusort_rowkey_wants_sample(node->key))
+		begin_run(node);
+	else if (!gather_sample(node))
+		return true;
+	room = (Room) {.width = sizeof(uint64) * gpusort_rowkey_words(node->key)};
 
 	for (;;)
 	{
@@ -433,7 +503,7 @@ core_reason(GpusortNode *node)
 	return NULL;
 }
 
-/* Allocates the state of a sort: key, contexts, store and run. */
+/* Allocates the state of a sort: key, contexts and store. */
 static void
 begin_sort(GpusortNode *node)
 {
@@ -441,10 +511,7 @@ begin_sort(GpusortNode *node)
 
 	node->memory_limit = gpusort_guc_memory_limit();
 	if (node->value_type == NULL)
-	{
 		node->key = gpusort_rowkey_begin(node->columns, node->ncolumns);
-		node->stats.key_bits = gpusort_rowkey_bits(node->key);
-	}
 	else
 		node->stats.key_bits = 8 * node->value_type->value_bytes;
 	node->run_cxt = AllocSetContextCreate(node->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
@@ -452,7 +519,6 @@ begin_sort(GpusortNode *node)
 	MemoryContextSwitchTo(node->store_cxt);
 	gpusort_rowstore_begin(&node->store, node->memory_limit);
 	MemoryContextSwitchTo(old);
-	begin_run(node);
 }
 
 /* After the last row: sorts the rows in memory, or spills them and begins the merge. */

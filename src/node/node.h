@@ -166,8 +166,12 @@ gpusort_node_memory(const GpusortNode *node)
 {
 	Size		bytes = gpusort_run_memory(node->run) + node->store.bytes;
 
-	if (node->key != NULL && gpusort_rowkey_lossy(node->key))
-		bytes += gpusort_run_rows(node->run) * GPUSORT_TIE_BYTES;
+	if (node->key != NULL)
+	{
+		bytes += gpusort_rowkey_memory(node->key);
+		if (gpusort_rowkey_lossy(node->key))
+			bytes += gpusort_run_rows(node->run) * GPUSORT_TIE_BYTES;
+	}
 	return bytes;
 }
 

@@ -4,12 +4,16 @@
  *		GpuSort breaks ties: it sorts rows whose keys have equal words.
  *
  * The words of a lossy key hold only the beginning of a value, such as a long
- * string.  So rows with equal words, a tie group, are sorted by the columns' own
- * comparators.  Comparing whole rows would cost more than core's sort, since
- * each comparison would deform two rows and compare columns that are known to be
- * equal.  There are three ways instead:
+ * string, or nothing of a column that was left open (key/sample.c).  So rows with
+ * equal words, a tie group, are sorted by the columns' own comparators.
+ * Comparing whole rows would cost more than core's sort, since each comparison
+ * would deform two rows and compare columns that are known to be equal.  So a
+ * group is sorted column by column: by the first column that the words do not
+ * decide, then each group of equal values by the next column, and so on.  There
+ * are four ways to sort a group by a column:
  *
- * 1. A group of at most FEW_ROWS rows is sorted by comparing rows.
+ * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns
+ *	  at once.
  *
  * 2. Strings that order by their bytes are sorted like keys.  The prefix that
  *	  all strings of the group share is skipped, the next 8 bytes of each string
@@ -19,8 +23,11 @@
  *	  a radix sort by the most significant digit first that skips common
  *	  prefixes: see McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993.
  *
- * 3. All other values are taken out of their rows once, and sorted by comparing
- *	  values.
+ * 3. Other values are taken out of their rows once.  If there are few distinct
+ *	  ones, which a hash table of their bytes tells, only these are compared, and
+ *	  the rows are distributed to them.
+ *
+ * 4. If not, the values are sorted by comparing them.
  *
  * Rows that are equal by all comparators stay in the order of arrival.
  *
@@ -33,10 +40,13 @@
 #include "port/pg_bswap.h"
 
 #include "base/memory.h"
-#include "node/node.h"
+#include "node/ties.h"
 
 /* In a group of at most this many rows, taking the values out does not pay. */
 #define FEW_ROWS		8
+
+/* In a group of fewer rows, distinct values are not looked for. */
+#define MIN_HASH_ROWS	64
 
 /* Rounds of 8 bytes each, at most; strings that still tie are compared. */
 #define MAX_ROUNDS		32
@@ -44,7 +54,7 @@
 /*
  * Compressed or TOASTed values of a group are expanded all at once if that takes
  * at most the unused rest of the memory limit, or 1/REMOTE_PART of the limit if
- * that is more.  Otherwise the rows are compared one pair at a time.
+ * that is more.  Otherwise they are expanded again for each comparison.
  */
 #define REMOTE_PART		16
 
@@ -52,37 +62,7 @@
 #define PREFETCH_AHEAD	12
 #define KEY_AHEAD		32
 
-/* Rows between two checks for interrupts; each row may cost a cache miss. */
-#define INTERRUPT_ROWS	1024
-
-/* A row of a tie group, with its value of the first column that the words do not decide. */
-typedef struct TiedRow
-{
-	union
-	{
-		Datum		value;		/* points into the row */
-		const char *bytes;		/* the bytes that a string is sorted by */
-	};
-	uint32		row;			/* row number in the store */
-	uint32		length:30;		/* number of bytes */
-	uint32		isnull:1;		/* the value is NULL; a row with bytes never is */
-	uint32		tied:1;			/* its last word equals that of the row before it */
-} TiedRow;
-
-/* Per row: a TiedRow, a word, and the word's place in the order; see also node/node.h. */
-StaticAssertDecl(sizeof(TiedRow) + sizeof(uint64) + sizeof(uint32) == GPUSORT_TIE_BYTES,
-				 "memory for breaking ties is counted against the limit");
-
-/* The context of the sort of a tie group. */
-typedef struct TiedGroup
-{
-	GpusortNode *node;
-	MemoryContext values;		/* expanded values; reset after each group */
-	Size		room;			/* bytes that may still be expanded into values */
-	int			column;			/* first column of the ORDER BY list that the words do not
-								 * decide, from 0 */
-	bool		descending;		/* that column's direction */
-} TiedGroup;
+#define INTERRUPT_ROWS	GPUSORT_TIES_INTERRUPT_ROWS
 
 static inline int
 by_row_number(uint32 a, uint32 b)
@@ -102,18 +82,20 @@ compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
 	return order != 0 ? order : by_row_number(a, b);
 }
 
-/* qsort_arg comparator of row numbers: compares whole rows. */
+/* qsort_arg comparator of row numbers: compares rows by the group's column and those after it. */
 static int
 compare_numbers(const void *a, const void *b, void *arg)
 {
+	const GpusortTiedGroup *group = arg;
+
 	/* a comparison may detoast megabytes, so check before each, as tuplesort does */
 	CHECK_FOR_INTERRUPTS();
-	return compare_rows(arg, *(const uint32 *) a, *(const uint32 *) b, 0);
+	return compare_rows(group->node, *(const uint32 *) a, *(const uint32 *) b, group->column);
 }
 
 /* Compares two rows with equal values by the columns after the group's. */
 static int
-compare_rest(const TiedGroup *group, const TiedRow *a, const TiedRow *b)
+compare_rest(const GpusortTiedGroup *group, const GpusortTiedRow *a, const GpusortTiedRow *b)
 {
 	int			next = group->column + 1;
 
@@ -121,28 +103,28 @@ compare_rest(const TiedGroup *group, const TiedRow *a, const TiedRow *b)
 		by_row_number(a->row, b->row);
 }
 
-/* qsort_arg comparator of TiedRows: compares values, then the other columns. */
+/* qsort_arg comparator of GpusortTiedRows: compares values, then the other columns. */
 static int
 compare_values(const void *a, const void *b, void *arg)
 {
-	const TiedGroup *group = arg;
-	const TiedRow *left = a;
-	const TiedRow *right = b;
+	const GpusortTiedGroup *group = arg;
+	const GpusortTiedRow *left = a;
+	const GpusortTiedRow *right = b;
 	int			order;
 
 	CHECK_FOR_INTERRUPTS();
 	order = gpusort_rowkey_compare_values(group->node->key, group->column,
-										  left->value, left->isnull, right->value, right->isnull);
+										  left->value, false, right->value, false);
 	return order != 0 ? order : compare_rest(group, left, right);
 }
 
-/* qsort_arg comparator of TiedRows: compares bytes, then the other columns. */
+/* qsort_arg comparator of GpusortTiedRows: compares bytes, then the other columns. */
 static int
 compare_bytes(const void *a, const void *b, void *arg)
 {
-	const TiedGroup *group = arg;
-	const TiedRow *left = a;
-	const TiedRow *right = b;
+	const GpusortTiedGroup *group = arg;
+	const GpusortTiedRow *left = a;
+	const GpusortTiedRow *right = b;
 	int			order;
 
 	CHECK_FOR_INTERRUPTS();
@@ -156,7 +138,7 @@ compare_bytes(const void *a, const void *b, void *arg)
 
 /* Returns the length of the prefix that all strings share, which is at least skip. */
 static Size
-common_bytes(const TiedRow *rows, uint64 n, Size skip)
+common_bytes(const GpusortTiedRow *rows, uint64 n, Size skip)
 {
 	Size		common = rows[0].length;
 
@@ -178,7 +160,7 @@ common_bytes(const TiedRow *rows, uint64 n, Size skip)
 
 /* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
 static uint64
-word_at(const TiedRow *row, Size place)
+word_at(const GpusortTiedRow *row, Size place)
 {
 	Size		left = row->length - place;
 	uint64		word = 0;
@@ -189,12 +171,12 @@ word_at(const TiedRow *row, Size place)
 
 /* Sorts rows by the 8 bytes from skip on, and marks those that still tie. */
 static void
-sort_by_word(TiedGroup *group, TiedRow *rows, uint64 n, Size skip)
+sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
 {
 	MemoryContext cxt = group->node->run_cxt;
 	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
 	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
-	TiedRow    *sorted;
+	GpusortTiedRow    *sorted;
 
 	for (uint64 i = 0; i < n; i++)
 	{
@@ -204,7 +186,7 @@ sort_by_word(TiedGroup *group, TiedRow *rows, uint64 n, Size skip)
 	}
 	gpusort_run_order_words(words, n, group->descending, order);
 
-	sorted = gpusort_memory_alloc(cxt, n * sizeof(TiedRow));
+	sorted = gpusort_memory_alloc(cxt, n * sizeof(GpusortTiedRow));
 	for (uint64 i = 0; i < n; i++)
 	{
 		if (i % INTERRUPT_ROWS == 0)
@@ -215,28 +197,48 @@ sort_by_word(TiedGroup *group, TiedRow *rows, uint64 n, Size skip)
 	for (uint64 i = 0; i < n; i += INTERRUPT_ROWS)
 	{
 		CHECK_FOR_INTERRUPTS();
-		memcpy(rows + i, sorted + i, Min(n - i, INTERRUPT_ROWS) * sizeof(TiedRow));
+		memcpy(rows + i, sorted + i, Min(n - i, INTERRUPT_ROWS) * sizeof(GpusortTiedRow));
 	}
 	pfree(sorted);
 	pfree(order);
 	pfree(words);
 }
 
+/* Sorts rows by comparing them, with the later columns. */
+static void
+sort_by_comparing(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, qsort_arg_comparator compare)
+{
+	qsort_arg(rows, n, sizeof(GpusortTiedRow), compare, group);
+	for (uint64 i = 0; i < n; i++)
+		rows[i].tied = false;
+}
+
 /*
  * Sorts rows by their bytes, the first skip of which are equal.  round counts the
  * recursion, which is at most MAX_ROUNDS deep.  sort_by_word() frees its memory
  * before the recursion, so that memory does not grow with the rounds; the marks
- * in rows tell the groups.
+ * in rows tell the groups.  At last the marks tell which rows have the same
+ * bytes, and were not sorted by the later columns.
  */
 static void
-sort_bytes(TiedGroup *group, TiedRow *rows, uint64 n, Size skip, int round)
+sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, int round)
 {
+	bool		equal = true;
+
 	if (n <= FEW_ROWS || round == MAX_ROUNDS)
 	{
-		qsort_arg(rows, n, sizeof(TiedRow), compare_bytes, group);
+		sort_by_comparing(group, rows, n, compare_bytes);
 		return;
 	}
 	skip = common_bytes(rows, n, skip);
+	for (uint64 i = 0; i < n && equal; i++)
+		equal = rows[i].length == skip;
+	if (equal)
+	{
+		for (uint64 i = 0; i < n; i++)
+			rows[i].tied = i > 0;
+		return;
+	}
 	sort_by_word(group, rows, n, skip);
 
 	for (uint64 begin = 0, end; begin < n; begin = end)
@@ -254,44 +256,42 @@ sort_bytes(TiedGroup *group, TiedRow *rows, uint64 n, Size skip, int round)
 		if (longer)
 			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
 		else
-			qsort_arg(rows + begin, end - begin, sizeof(TiedRow), compare_bytes, group);
+			sort_by_comparing(group, rows + begin, end - begin, compare_bytes);
 	}
 }
 
-/* Sets row's bytes, and expands the value if need be.  False if that exceeds the room. */
-static bool
-take_bytes(TiedGroup *group, Datum value, TiedRow *row)
+/* Expands a compressed or TOASTed value if there is room, and returns it. */
+static Datum
+expand(GpusortTiedGroup *group, Datum value)
 {
 	Size		remote = gpusort_rowkey_remote_bytes(value);
 	MemoryContext old;
-	Size		length;
 
-	if (remote > group->room)
-		return false;
+	if (remote == 0 || remote > group->room)
+		return value;
 	group->room -= remote;
 	old = MemoryContextSwitchTo(group->values);
-	gpusort_rowkey_bytes(group->node->key, group->column, value, &row->bytes, &length);
+	value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
 	MemoryContextSwitchTo(old);
-	row->length = length;
-	return true;
+	return value;
 }
 
 /*
- * Fills rows with the n row numbers in order and with the values, or bytes, of
- * the group's column.  False if the rows cannot be sorted by these alone: a
- * column before differs between rows, or bytes are wanted and a value is NULL or
- * too large to be expanded.
+ * Fills rows with the row numbers in order and with their values of the group's
+ * column.  NULLs are not filled in: their row numbers are moved to the front of
+ * order.  Returns the number of rows filled in.
  */
-static bool
-take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool by_bytes)
+static uint64
+take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *rows)
 {
 	GpusortNode *node = group->node;
+	int			attno = node->attnos[group->column];
+	bool		varlena = TupleDescAttr(node->left->tts_tupleDescriptor, attno - 1)->attlen == -1;
+	uint64		nulls = 0;
 
-	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->right, false);
 	for (uint64 i = 0; i < n; i++)
 	{
-		TiedRow    *row = &rows[i];
-		Datum		value;
+		GpusortTiedRow *row = &rows[i - nulls];
 		bool		isnull;
 
 		if (i % INTERRUPT_ROWS == 0)
@@ -299,15 +299,125 @@ take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(gpusort_rowstore_row(&node->store, order[i + PREFETCH_AHEAD]));
 		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
-		if (group->column > 0 &&
-			gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, group->column) != 0)
-			return false;
-		value = slot_getattr(node->left, node->attnos[group->column], &isnull);
+		row->value = slot_getattr(node->left, attno, &isnull);
 		row->row = order[i];
-		row->isnull = isnull;
-		if (!by_bytes)
-			row->value = value;
-		else if (isnull || !take_bytes(group, value, row))
+		if (isnull)
+			order[nulls++] = order[i];
+		else if (varlena)
+			row->value = expand(group, row->value);
+	}
+	return n - nulls;
+}
+
+/* Changes the rows' values to the bytes that they compare by.  False if one has not been expanded. */
+static bool
+take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
+{
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
+			return false;
+	}
+	for (uint64 i = 0; i < n; i++)
+	{
+		const char *bytes;
+		Size		length;
+
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		gpusort_rowkey_bytes(group->node->key, group->column, rows[i].value, &bytes, &length);
+		rows[i].bytes = bytes;
+		rows[i].length = length;
+	}
+	return true;
+}
+
+/*
+ * Sorts n rows by the group's column, of which none is NULL, and sets order to
+ * their row numbers.  Rows that are marked as tied still have to be sorted by the
+ * later columns.
+ */
+static void
+sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
+{
+	if (gpusort_rowkey_by_bytes(group->node->key, group->column) && take_bytes(group, rows, n))
+		sort_bytes(group, rows, n, 0, 0);
+	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
+		return;
+	else
+		sort_by_comparing(group, rows, n, compare_values);
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		order[i] = rows[i].row;
+	}
+}
+
+/* Sorts order, n numbers of rows that are equal in the columns before this one. */
+static void
+sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
+{
+	GpusortNode *node = group->node;
+	bool		last = column + 1 == node->ncolumns;
+	GpusortTiedRow *rows;
+	uint64		count;
+	uint64		nulls;
+	uint32	   *values = order;
+	uint8	   *tied = NULL;	/* a bit for each row with a value */
+
+	if (column == node->ncolumns || n < 2)
+		return;
+	check_stack_depth();
+	group->column = column;
+	if (n <= FEW_ROWS)
+	{
+		qsort_arg(order, n, sizeof(uint32), compare_numbers, group);
+		return;
+	}
+	group->descending = gpusort_rowkey_descends(node->key, column);
+	rows = gpusort_memory_alloc(node->run_cxt, n * sizeof(GpusortTiedRow));
+	count = take_values(group, order, n, rows);
+	nulls = n - count;
+	if (node->nulls_first[column])
+		values += nulls;
+	else
+		memmove(order + count, order, nulls * sizeof(uint32));
+	if (count > 0)
+		sort_values(group, rows, count, values);
+	if (!last)
+	{
+		tied = MemoryContextAllocExtended(node->run_cxt, count / 8 + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+		for (uint64 i = 0; i < count; i++)
+			tied[i / 8] |= rows[i].tied << i % 8;
+	}
+	pfree(rows);
+	if (last)
+		return;
+
+	sort_group(group, node->nulls_first[column] ? order : order + count, nulls, column + 1);
+	for (uint64 begin = 0, end; begin < count; begin = end)
+	{
+		for (end = begin + 1; end < count && (tied[end / 8] & 1 << end % 8) != 0; end++)
+			 /* look for the end of the rows with this value */ ;
+		if (end - begin > 1)
+			sort_group(group, values + begin, end - begin, column + 1);
+	}
+	pfree(tied);
+}
+
+/* Are all rows equal in the columns before this one? */
+static bool
+equal_before(GpusortNode *node, const uint32 *order, uint64 n, int column)
+{
+	if (!gpusort_rowkey_crowded(node->key, column))
+		return true;
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->right, false);
+	for (uint64 i = 1; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+		if (gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, column) != 0)
 			return false;
 	}
 	return true;
@@ -315,43 +425,20 @@ take_values(TiedGroup *group, const uint32 *order, uint64 n, TiedRow *rows, bool
 
 /* Sorts order, n row numbers whose keys have equal words. */
 static void
-sort_group(TiedGroup *group, uint32 *order, uint64 n)
+sort_tied(GpusortTiedGroup *group, uint32 *order, uint64 n)
 {
 	GpusortNode *node = group->node;
 	Size		room = group->room;
-	TiedRow    *rows;
+	int			column = 0;
 
-	if (n <= FEW_ROWS)
+	if (n > FEW_ROWS)
 	{
-		qsort_arg(order, n, sizeof(uint32), compare_numbers, node);
-		return;
+		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->left, false);
+		column = gpusort_rowkey_open_column(node->key, node->left);
+		if (column < 0 || !equal_before(node, order, n, column))
+			column = 0;
 	}
-	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->left, false);
-	group->column = gpusort_rowkey_open_column(node->key, node->left);
-	if (group->column < 0)
-	{
-		qsort_arg(order, n, sizeof(uint32), compare_numbers, node);
-		return;
-	}
-	group->descending = gpusort_rowkey_descends(node->key, group->column);
-
-	rows = gpusort_memory_alloc(node->run_cxt, n * sizeof(TiedRow));
-	if (gpusort_rowkey_by_bytes(node->key, group->column) && take_values(group, order, n, rows, true))
-		sort_bytes(group, rows, n, 0, 0);
-	else if (take_values(group, order, n, rows, false))
-		qsort_arg(rows, n, sizeof(TiedRow), compare_values, group);
-	else
-	{
-		qsort_arg(order, n, sizeof(uint32), compare_numbers, node);
-		n = 0;
-	}
-	for (uint64 i = 0; i < n; i++)
-	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-		order[i] = rows[i].row;
-	}
-	pfree(rows);
+	sort_group(group, order, n, column);
 	if (group->room < room)
 	{
 		Size		bytes = gpusort_node_memory(node) + room - group->room;
@@ -380,7 +467,7 @@ gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 	int			words = gpusort_rowkey_words(node->key);
 	const uint64 *key = rows > 0 ? gpusort_run_key(node->run, order[0]) : NULL;
 	Size		memory = gpusort_node_memory(node);
-	TiedGroup	group = {.node = node};
+	GpusortTiedGroup	group = {.node = node};
 
 	group.values = AllocSetContextCreate(node->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
 	group.room = node->memory_limit / REMOTE_PART;
@@ -401,7 +488,7 @@ gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 				break;
 		}
 		if (end - begin > 1)
-			sort_group(&group, order + begin, end - begin);
+			sort_tied(&group, order + begin, end - begin);
 		key = next;
 	}
 	MemoryContextDelete(group.values);

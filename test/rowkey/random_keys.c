@@ -225,6 +225,25 @@ explain(const OrderedRows *ordered, int i, int j, const char *wrong)
 	return message.data;
 }
 
+/* The sample: the first rows, again and again. */
+typedef struct SampleRows
+{
+	OrderedRows *ordered;
+	int			nrows;
+	bool		in_tuples;
+	TupleTableSlot *slot;
+} SampleRows;
+
+/* Returns row i of the sample in a slot: a GpusortSampleRow. */
+static TupleTableSlot *
+sample_row(void *arg, uint32 i)
+{
+	SampleRows *sample = arg;
+
+	store(sample->ordered, i % sample->nrows, sample->in_tuples, sample->slot);
+	return sample->slot;
+}
+
 /* Encodes all rows and compares all pairs.  Returns what is wrong, or NULL. */
 static const char *
 check(OrderedRows *ordered, Maker *maker)
@@ -239,6 +258,12 @@ check(OrderedRows *ordered, Maker *maker)
 	const char *wrong = NULL;
 
 	ordered->key = gpusort_rowkey_begin(ordered->columns, ordered->ncolumns);
+	if (any(maker, 2))
+	{
+		SampleRows	sample = {ordered, 1 + any(maker, ordered->nrows), in_tuples, a};
+
+		gpusort_rowkey_settle(ordered->key, sample_row, &sample, Max(sample.nrows, 100), 1024 * 1024);
+	}
 	ordered->nwords = gpusort_rowkey_words(ordered->key);
 	ordered->words = palloc(sizeof(uint64) * ordered->nwords * ordered->nrows);
 	for (int row = 0; row < ordered->nrows; row++)

@@ -49,6 +49,7 @@ typedef struct Rows
 	int		   *encoded;		/* the rows in the order in which they are encoded */
 	TupleTableSlot *a;			/* slots for a pair of rows */
 	TupleTableSlot *b;
+	int			sampled;		/* rows of the sample, the first in encoded */
 	int			reset_before;	/* index in encoded of the row before which the key is reset */
 	int			i;				/* the pair that was compared last */
 	int			j;
@@ -221,11 +222,36 @@ encode_rows(GpusortRowKey *key, Rows *rows)
 	return NULL;
 }
 
+/* Returns row i of the sample in a slot: a GpusortSampleRow.  The rows repeat. */
+static TupleTableSlot *
+sample_row(void *arg, uint32 i)
+{
+	Rows	   *rows = arg;
+
+	return ExecStoreHeapTuple(SPI_tuptable->vals[rows->encoded[i % rows->sampled]], rows->a, false);
+}
+
+/* Makes a new key.  sampled: how many of the first rows are its sample, each several times; 0: none. */
+static GpusortRowKey *
+begin_key(GpusortSortColumn *columns, int ncolumns, Rows *rows, int sampled)
+{
+	GpusortRowKey *key = gpusort_rowkey_begin(columns, ncolumns);
+
+	rows->sampled = sampled;
+	if (sampled > 0)
+		gpusort_rowkey_settle(key, sample_row, rows, Max(2 * sampled, 100), 1024 * 1024);
+	rows->words = gpusort_rowkey_words(key);
+	if (rows->words < 1 || rows->words > GPUSORT_MAX_WORDS)
+		elog(ERROR, "%d words", rows->words);
+	return key;
+}
+
 /*
  * rowkey_check(query text, order_by text) returns text: 'exact' if the words decide all
  * pairs of rows, 'lossy' if the key is lossy and the words do not decide some pair of
  * unequal rows, 'cautious' if the key is lossy though the words decide all pairs, or
- * a description of what is wrong.  Encodes the rows in three orders.
+ * a description of what is wrong.  Encodes the rows in three orders, and in two more
+ * with words chosen by a sample, which must be right, too, but may decide more or less.
  */
 Datum
 rowkey_check(PG_FUNCTION_ARGS)
@@ -237,6 +263,7 @@ rowkey_check(PG_FUNCTION_ARGS)
 	GpusortRowKey *key;
 	Rows		rows = {0};
 	const char *wrong = NULL;
+	const char *kind = NULL;
 	bool		tie = false;
 	pg_prng_state random;
 	text	   *result;
@@ -249,11 +276,7 @@ rowkey_check(PG_FUNCTION_ARGS)
 	if (rows.count < 2)
 		elog(ERROR, "the query has %d rows", rows.count);
 
-	key = gpusort_rowkey_begin(columns, ncolumns);
-	rows.words = gpusort_rowkey_words(key);
-	if (rows.words < 1 || rows.words > GPUSORT_MAX_WORDS)
-		elog(ERROR, "%d words", rows.words);
-	rows.keys = palloc_extended(sizeof(uint64) * (rows.words + 1) * rows.count, MCXT_ALLOC_HUGE);
+	rows.keys = palloc_extended(sizeof(uint64) * (GPUSORT_MAX_WORDS + 1) * rows.count, MCXT_ALLOC_HUGE);
 	rows.encoded = palloc(sizeof(int) * rows.count);
 	rows.a = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsHeapTuple);
 	rows.b = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsHeapTuple);
@@ -261,14 +284,13 @@ rowkey_check(PG_FUNCTION_ARGS)
 		rows.encoded[row] = row;
 
 	pg_prng_seed(&random, 1);
-	for (int turn = 0; turn < 3 && wrong == NULL; turn++)
+	for (int turn = 0; turn < 5 && wrong == NULL; turn++)
 	{
 		/* a new key, because the order of encoding may affect how values share a word */
-		if (turn > 0)
-			key = gpusort_rowkey_begin(columns, ncolumns);
+		shuffle(rows.encoded, rows.count, &random);
+		key = begin_key(columns, ncolumns, &rows, turn == 3 ? rows.count : turn == 4 ? (rows.count + 3) / 4 : 0);
 		rows.lossy = false;
 		rows.reset_before = turn == 0 ? 0 : rows.count / 2;
-		shuffle(rows.encoded, rows.count, &random);
 		wrong = encode_rows(key, &rows);
 
 		for (int i = 0; i + 1 < rows.count && wrong == NULL; i++)
@@ -286,12 +308,14 @@ rowkey_check(PG_FUNCTION_ARGS)
 
 			wrong = check_pair(key, &rows, i, j, &tie);
 		}
+		if (turn == 2)
+			kind = !rows.lossy ? "exact" : tie ? "lossy" : "cautious";
 	}
 
 	if (wrong != NULL)
 		wrong = psprintf("rows %d and %d of %d: %s", rows.i, rows.j, rows.count, wrong);
 	else
-		wrong = !rows.lossy ? "exact" : tie ? "lossy" : "cautious";
+		wrong = kind;
 
 	MemoryContextSwitchTo(caller);
 	result = cstring_to_text(wrong);

@@ -1,0 +1,42 @@
+/*-------------------------------------------------------------------------
+ *
+ * rowkey_state.h
+ *		The state of a row key, for key/rowkey.c and key/sample.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_KEY_ROWKEY_STATE_H
+#define GPUSORT_KEY_ROWKEY_STATE_H
+
+#include "key/column.h"
+
+struct GpusortRowKey
+{
+	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
+	int			bits;			/* bits of a key that can vary */
+	bool		lossy;			/* rows encoded since the last reset may have equal
+								 * words and different values */
+	bool		truncated;		/* some columns have no words */
+	int			nencoded;		/* columns that have words: the first nencoded */
+	int			last_encoded_attno; /* greatest attribute number of these columns */
+	int			undecided_column;	/* of the last row with such a column: the first
+									 * column that its words do not decide */
+	int			ncolumns;		/* columns of the ORDER BY list */
+	int			last_attno;		/* greatest attribute number of all columns */
+	SortSupport comparators;	/* ncolumns entries */
+	GpusortDictionary *dictionary;	/* the last column's; NULL: none */
+	GpusortRowColumn columns[FLEXIBLE_ARRAY_MEMBER];	/* ncolumns entries; of those from
+														 * nencoded on only the kind counts */
+};
+
+/*
+ * Writes the words of one column of a row, of which value and isnull are the
+ * value.  For samples: encoding whole rows is faster.
+ */
+extern void gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
+										 uint64 *words);
+
+/* Sets words, bits and last_encoded_attno from the first nencoded columns. */
+extern void gpusort_rowkey_measure(GpusortRowKey *key);
+
+#endif							/* GPUSORT_KEY_ROWKEY_STATE_H */

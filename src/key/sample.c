@@ -1,0 +1,426 @@
+/*-------------------------------------------------------------------------
+ *
+ * sample.c
+ *		Chooses the words of a row key by the first rows of a sort.
+ *
+ * key/column.c gives each column words by its type alone.  For most types there is
+ * nothing to choose.  Where values are long, the first rows show better words:
+ *
+ *	open columns	A column behind the first one is read only where the columns
+ *				before it tie.  If reading it costs much and few rows tie, it gets no
+ *				words: comparisons read it.  So ORDER BY id, body does not fetch
+ *				each body from its TOAST table, as core does not.
+ *
+ *	prefixes	If most strings begin with the same bytes (or, under ICU, weights),
+ *				the words hold those that follow.
+ *
+ *	IPv6		An inet column gets a third word only if there are IPv6 addresses.
+ *
+ *	dictionary	If the last column has strings that are longer than its words, a
+ *				dictionary finds out whether they are few (key/dictionary.h).
+ *
+ * Each choice gives the right order, whatever the later rows are.  If they differ
+ * from the sample, more rows tie, and breaking these ties costs about as much as
+ * core's comparisons.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "key/icu.h"
+#include "key/keybits.h"
+#include "key/rowkey_state.h"
+
+/* Fewer rows are sorted before a choice could pay. */
+#define MIN_ROWS			64
+
+/* The values of a column that are looked at for a prefix, spread over the sample */
+#define PREFIX_VALUES		64
+
+/* Shorter prefixes are not worth comparing each string with them. */
+#define MIN_PREFIX_BYTES	4
+#define MAX_PREFIX_BYTES	GPUSORT_ICU_PREFIX_BYTES
+
+/* The prefix may be missing in this part of the values at each end of their order. */
+#define OUTSIDERS(n)		((n) / 16)
+
+/* A string of up to this many bytes fits its words; see key/text.c. */
+#define SHORT_BYTES			15
+
+/* The least memory that a dictionary is begun with */
+#define MIN_DICTIONARY_MEMORY	((Size) 64 * 1024)
+#define MAX_DICTIONARY_MEMORY	((Size) 256 * 1024)
+
+typedef struct Sample
+{
+	GpusortRowKey *key;
+	GpusortSampleRow row;
+	void	   *arg;
+	uint32		n;				/* rows */
+	uint64	   *hashes;			/* of the words of the columns before the current one */
+} Sample;
+
+/* A string of the column that is looked at for a prefix */
+typedef struct SampledString
+{
+	const char *bytes;
+	int			length;
+	uint8	   *weights;		/* MAX_PREFIX_BYTES bytes; NULL unless under ICU */
+} SampledString;
+
+static inline bool
+is_string(const GpusortRowColumn *column)
+{
+	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_BPCHAR ||
+		column->kind == GPUSORT_ROW_ABBREVIATED;
+}
+
+bool
+gpusort_rowkey_wants_sample(const GpusortRowKey *key)
+{
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		if (is_string(&key->columns[i]) || key->columns[i].kind == GPUSORT_ROW_INET ||
+			(i > 0 && key->columns[i].kind == GPUSORT_ROW_NUMERIC))
+			return true;
+	}
+	return false;
+}
+
+static inline Datum
+sampled_value(const Sample *sample, uint32 i, const GpusortRowColumn *column, bool *isnull)
+{
+	return slot_getattr(sample->row(sample->arg, i), column->attribute + 1, isnull);
+}
+
+/* ----------------------------------------------------------------
+ *		Open columns
+ * ----------------------------------------------------------------
+ */
+
+/* Adds a column's words to the rows' hash values. */
+static void
+hash_column(Sample *sample, GpusortRowColumn *column)
+{
+	for (uint32 i = 0; i < sample->n; i++)
+	{
+		uint64		words[3] = {0};
+		bool		isnull;
+		Datum		value = sampled_value(sample, i, column, &isnull);
+
+		CHECK_FOR_INTERRUPTS();
+		gpusort_rowkey_encode_column(column, value, isnull, words);
+		for (int word = 0; word < column->words; word++)
+		{
+			uint64		hash = (sample->hashes[i] ^ words[word]) * UINT64CONST(0x9E3779B97F4A7C15);
+
+			sample->hashes[i] = hash ^ hash >> 29;
+		}
+	}
+}
+
+/* Returns the number of rows whose hash value another row has, too. */
+static uint32
+count_tied(const Sample *sample)
+{
+	uint32		slots = 4;
+	uint32	   *table;			/* 1 + number of a row; 0: empty */
+	bool	   *counted = palloc0(sample->n * sizeof(bool));
+	uint32		tied = 0;
+
+	while (slots < 2 * sample->n)
+		slots *= 2;
+	table = palloc0(slots * sizeof(uint32));
+	for (uint32 i = 0; i < sample->n; i++)
+	{
+		uint32		slot = (sample->hashes[i] >> 32) & (slots - 1);
+
+		while (table[slot] != 0 && sample->hashes[table[slot] - 1] != sample->hashes[i])
+			slot = (slot + 1) & (slots - 1);
+		if (table[slot] == 0)
+			table[slot] = i + 1;
+		else
+		{
+			tied += counted[table[slot] - 1] ? 1 : 2;
+			counted[table[slot] - 1] = true;
+		}
+	}
+	pfree(table);
+	pfree(counted);
+	return tied;
+}
+
+/*
+ * Returns the part of tied rows up to which it is better not to encode the column
+ * for each row: 1/2 if values are often fetched from a TOAST table or
+ * decompressed, at microseconds each; 1/16 if each takes some 100 ns; 1/64 if its
+ * words would be prefixes and take memory only; 0 if it is to be encoded.
+ */
+static double
+tied_part_to_open(const Sample *sample, const GpusortRowColumn *column)
+{
+	uint32		values = 0;
+	uint32		remote = 0;
+	uint64		bytes = 0;
+
+	if (!is_string(column) && column->kind != GPUSORT_ROW_NUMERIC)
+		return 0;
+	for (uint32 i = 0; i < sample->n; i++)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, i, column, &isnull);
+
+		if (isnull)
+			continue;
+		values++;
+		if (gpusort_varlena_remote(DatumGetPointer(value)))
+			remote++;
+		else
+			bytes += VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+	}
+	if (remote > values / 16)
+		return 0.5;
+	if (column->kind == GPUSORT_ROW_ABBREVIATED)
+		return 1.0 / 16;
+	return is_string(column) && bytes / Max(values, 1) > SHORT_BYTES ? 1.0 / 64 : 0;
+}
+
+/* Should the columns from this one on, which is not the first, be left open? */
+static bool
+leave_open(Sample *sample, int column)
+{
+	double		part = tied_part_to_open(sample, &sample->key->columns[column]);
+
+	if (part == 0)
+		return false;
+	if (sample->hashes == NULL)
+	{
+		sample->hashes = palloc0(sample->n * sizeof(uint64));
+		for (int i = 0; i < column; i++)
+			hash_column(sample, &sample->key->columns[i]);
+	}
+	return count_tied(sample) <= part * sample->n;
+}
+
+/* ----------------------------------------------------------------
+ *		Prefixes
+ * ----------------------------------------------------------------
+ */
+
+/* qsort comparators: by bytes, or by weights */
+static int
+by_bytes(const void *a, const void *b)
+{
+	const SampledString *left = a;
+	const SampledString *right = b;
+	int			order = memcmp(left->bytes, right->bytes, Min(left->length, right->length));
+
+	return order != 0 ? order : left->length - right->length;
+}
+
+static int
+by_weights(const void *a, const void *b)
+{
+	return memcmp(((const SampledString *) a)->weights, ((const SampledString *) b)->weights,
+				  MAX_PREFIX_BYTES);
+}
+
+static int
+common_length(const void *a, const void *b, int most)
+{
+	int			n = 0;
+
+	while (n < most && ((const char *) a)[n] == ((const char *) b)[n])
+		n++;
+	return n;
+}
+
+/* Fills in strings, in the current memory context, and returns their number. */
+static int
+take_strings(const Sample *sample, const GpusortRowColumn *column, SampledString *strings)
+{
+	uint32		step = Max(sample->n / PREFIX_VALUES, 1);
+	int			count = 0;
+
+	for (uint32 i = 0; i < sample->n && count < PREFIX_VALUES; i += step)
+	{
+		SampledString *string = &strings[count];
+		bool		isnull;
+		Datum		value = sampled_value(sample, i, column, &isnull);
+		struct varlena *copy;
+
+		CHECK_FOR_INTERRUPTS();
+		if (isnull)
+			continue;
+		if (column->kind == GPUSORT_ROW_TEXT && gpusort_varlena_remote(DatumGetPointer(value)))
+			copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0,
+									  MAX_PREFIX_BYTES + SHORT_BYTES);
+		else
+			copy = pg_detoast_datum_copy((struct varlena *) DatumGetPointer(value));
+		string->bytes = VARDATA(copy);
+		string->length = VARSIZE(copy) - VARHDRSZ;
+		if (column->kind == GPUSORT_ROW_BPCHAR || column->blank_padded)
+			string->length = bpchartruelen((char *) string->bytes, string->length);
+		if (column->kind == GPUSORT_ROW_ABBREVIATED)
+		{
+			string->weights = palloc(MAX_PREFIX_BYTES);
+			gpusort_icu_weight_bytes(column->icu, string->bytes, string->length,
+									 string->weights, MAX_PREFIX_BYTES);
+		}
+		count++;
+	}
+	return count;
+}
+
+/* Would the words of two strings be equal if they skipped this many bytes, or weights? */
+static bool
+same_words(const SampledString *a, const SampledString *b, int skip)
+{
+	if (a->weights != NULL)
+		return memcmp(a->weights + skip, b->weights + skip, Min(SHORT_BYTES, MAX_PREFIX_BYTES - skip)) == 0;
+	if (a->length < skip || b->length < skip)
+		return a->length < skip && b->length < skip;
+	return common_length(a->bytes + skip, b->bytes + skip, Min(SHORT_BYTES, Min(a->length, b->length) - skip)) ==
+		Min(SHORT_BYTES, Max(a->length, b->length) - skip);
+}
+
+/*
+ * Gives a column of strings a prefix, if that makes words differ that would be
+ * equal without.
+ */
+static void
+choose_prefix(const Sample *sample, GpusortRowColumn *column, MemoryContext lasting)
+{
+	bool		icu = column->kind == GPUSORT_ROW_ABBREVIATED;
+	SampledString strings[PREFIX_VALUES] = {{0}};
+	int			count;
+	const SampledString *low;
+	const SampledString *high;
+	int			prefix;
+	int			bytes;
+	int			differ = 0;
+	int			differ_without = 0;
+
+	if (icu && (column->icu == NULL || column->words < 2))
+		return;
+	count = take_strings(sample, column, strings);
+	if (count < 2)
+		return;
+	qsort(strings, count, sizeof(SampledString), icu ? by_weights : by_bytes);
+	low = &strings[OUTSIDERS(count)];
+	high = &strings[count - 1 - OUTSIDERS(count)];
+	bytes = common_length(low->bytes, high->bytes, Min(MAX_PREFIX_BYTES, Min(low->length, high->length)));
+	prefix = icu ? common_length(low->weights, high->weights, MAX_PREFIX_BYTES - SHORT_BYTES) : bytes;
+	if (prefix < MIN_PREFIX_BYTES)
+		return;
+	for (int i = 1; i < count; i++)
+	{
+		differ_without += !same_words(&strings[i - 1], &strings[i], 0);
+		/* the strings before and after the low and the high one may lack the prefix */
+		if (&strings[i] > low && &strings[i] <= high)
+			differ += !same_words(&strings[i - 1], &strings[i], prefix);
+	}
+	if (differ <= differ_without)
+		return;
+
+	if (icu)
+	{
+		GpusortIcuPrefix *skipped = MemoryContextAllocZero(lasting, sizeof(GpusortIcuPrefix) + prefix + bytes);
+		uint8	   *room = (uint8 *) (skipped + 1);
+
+		memcpy(room, low->weights, prefix);
+		memcpy(room + prefix, low->bytes, bytes);
+		skipped->weights = room;
+		skipped->nweights = prefix;
+		skipped->string = (char *) room + prefix;
+		skipped->length = bytes;
+		column->icu_prefix = skipped;
+	}
+	else
+	{
+		char	   *room = MemoryContextAlloc(lasting, prefix);
+
+		memcpy(room, low->bytes, prefix);
+		column->prefix = room;
+		column->prefix_bytes = prefix;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		All columns
+ * ----------------------------------------------------------------
+ */
+
+/* Has an inet column IPv6 addresses? */
+static bool
+has_ipv6(const Sample *sample, const GpusortRowColumn *column)
+{
+	for (uint32 i = 0; i < sample->n; i++)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, i, column, &isnull);
+
+		if (!isnull && gpusort_rowinet_is_ipv6(value))
+			return true;
+	}
+	return false;
+}
+
+/* Gives the last column of the list a dictionary, if it can use one. */
+static void
+begin_dictionary(GpusortRowKey *key, Size memory)
+{
+	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+
+	if (key->truncated || !is_string(last) || last->words != GPUSORT_DICTIONARY_WORDS ||
+		(last->kind == GPUSORT_ROW_ABBREVIATED && last->icu == NULL) ||
+		memory < MIN_DICTIONARY_MEMORY)
+		return;
+	key->dictionary = last->dictionary =
+		gpusort_dictionary_begin(&key->comparators[key->ncolumns - 1], Min(memory, MAX_DICTIONARY_MEMORY));
+}
+
+void
+gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n, Size memory)
+{
+	MemoryContext lasting = CurrentMemoryContext;
+	MemoryContext cxt;
+	MemoryContext old;
+	Sample		sample = {.key = key, .row = row, .arg = arg, .n = n};
+	int			spare = GPUSORT_MAX_WORDS - key->words;
+
+	if (n < MIN_ROWS)
+		return;
+	cxt = AllocSetContextCreate(lasting, "GpuSort sample", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(cxt);
+
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		GpusortRowColumn *column = &key->columns[i];
+
+		if (i > 0 && leave_open(&sample, i))
+		{
+			key->nencoded = i;
+			key->truncated = key->lossy = true;
+			break;
+		}
+		if (is_string(column))
+			choose_prefix(&sample, column, lasting);
+		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
+		{
+			gpusort_rowinet_widen(column);
+			spare--;
+		}
+		if (sample.hashes != NULL && i + 1 < key->nencoded)
+			hash_column(&sample, column);
+	}
+	gpusort_rowkey_measure(key);
+	MemoryContextSwitchTo(old);
+	begin_dictionary(key, memory);
+	MemoryContextDelete(cxt);
+}

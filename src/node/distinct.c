@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * distinct.c
+ *		Sorts a tie group by a column with few distinct values.
+ *
+ * A hash table of the values' bytes finds the distinct ones.  Only these are
+ * compared; then all rows are distributed to them, as counting sort does.  So a
+ * row costs one look-up, however dear a comparison is.
+ *
+ * Values with equal bytes are equal for every type.  The reverse does not hold:
+ * 1.0 and 1.00, or 'a' and 'A' under some ICU collations, are equal, too.  Such
+ * values are found when the distinct ones have been sorted, and share their rows'
+ * places.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/datum.h"
+
+#include "base/memory.h"
+#include "compat.h"
+#include "key/dictionary.h"
+#include "node/ties.h"
+
+/*
+ * At most 1/FEW_PART of the rows may begin a new value.  The first EARLY_ROWS
+ * rows are not judged.
+ */
+#define FEW_PART		4
+#define EARLY_ROWS		256
+
+/* The bytes of a value */
+typedef struct ValueBytes
+{
+	const char *bytes;
+	uint32		length;
+} ValueBytes;
+
+/* A distinct value in the hash table */
+typedef struct HashedValue
+{
+	ValueBytes	image;
+	uint32		hash;
+	uint32		number;			/* values are numbered in the order of arrival */
+	char		status;			/* simplehash.h's */
+} HashedValue;
+
+#define SH_PREFIX				values
+#define SH_ELEMENT_TYPE			HashedValue
+#define SH_KEY_TYPE				ValueBytes
+#define SH_KEY					image
+#define SH_HASH_KEY(table, key)	gpusort_dictionary_hash((key).bytes, (key).length)
+#define SH_EQUAL(table, a, b)	((a).length == (b).length && memcmp((a).bytes, (b).bytes, (a).length) == 0)
+#define SH_STORE_HASH
+#define SH_GET_HASH(table, a)	((a)->hash)
+#define SH_SCOPE				static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+/* A distinct value when they are sorted and their rows counted */
+typedef struct DistinctValue
+{
+	uint32		first;			/* the first of the group's rows that has it */
+	uint32		rows;			/* how many have it; later the place of the next one */
+} DistinctValue;
+
+/* Arguments of the qsort_arg comparator */
+typedef struct DistinctSort
+{
+	const GpusortTiedGroup *group;
+	const GpusortTiedRow *rows;
+	const DistinctValue *values;
+} DistinctSort;
+
+static int
+compare_distinct(const DistinctSort *sort, uint32 a, uint32 b)
+{
+	CHECK_FOR_INTERRUPTS();
+	return gpusort_rowkey_compare_values(sort->group->node->key, sort->group->column,
+										 sort->rows[sort->values[a].first].value, false,
+										 sort->rows[sort->values[b].first].value, false);
+}
+
+/* qsort_arg comparator of numbers of distinct values */
+static int
+compare_numbers(const void *a, const void *b, void *arg)
+{
+	return compare_distinct(arg, *(const uint32 *) a, *(const uint32 *) b);
+}
+
+/* The bytes of a row's value; value types point into the row itself. */
+static inline ValueBytes
+image_of(const GpusortTiedRow *row, int length, bool by_value)
+{
+	ValueBytes	image = {(const char *) &row->value, sizeof(Datum)};
+
+	if (by_value)
+		return image;
+	image.bytes = DatumGetPointer(row->value);
+	if (length > 0)
+		image.length = length;
+	else if (VARATT_IS_COMPRESSED(image.bytes) || VARATT_IS_EXTERNAL(image.bytes))
+		image.length = VARSIZE_ANY(image.bytes);
+	else
+	{
+		image.length = VARSIZE_ANY_EXHDR(image.bytes);
+		image.bytes = VARDATA_ANY(image.bytes);
+	}
+	return image;
+}
+
+/*
+ * Numbers the rows' values, and fills in *values, which is allocated.  Returns the
+ * number of distinct values, or 0 if there are too many.
+ */
+static uint32
+number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
+			  uint32 *numbers, DistinctValue **values)
+{
+	GpusortNode *node = group->node;
+	TupleDesc	desc = node->left->tts_tupleDescriptor;
+	int			attribute = node->attnos[group->column] - 1;
+	int			length = GPUSORT_ATTRIBUTE(desc, attribute)->attlen;
+	bool		by_value = GPUSORT_ATTRIBUTE(desc, attribute)->attbyval;
+	uint32		max = EARLY_ROWS;
+	uint32		count = 0;
+	values_hash *table;
+
+	*values = NULL;
+	if (length < -1)
+		return 0;
+	table = values_create(node->run_cxt, EARLY_ROWS, NULL);
+	*values = MemoryContextAlloc(node->run_cxt, max * sizeof(DistinctValue));
+	for (uint64 i = 0; i < n; i++)
+	{
+		HashedValue *value;
+		bool		found;
+
+		if (i % GPUSORT_TIES_INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		value = values_insert(table, image_of(&rows[i], length, by_value), &found);
+		if (!found)
+		{
+			if (count >= EARLY_ROWS / FEW_PART && count > i / FEW_PART)
+			{
+				count = 0;
+				break;
+			}
+			if (count == max)
+			{
+				max *= 2;
+				*values = repalloc_huge(*values, max * sizeof(DistinctValue));
+			}
+			value->number = count++;
+			(*values)[value->number] = (DistinctValue) {i, 0};
+		}
+		numbers[i] = value->number;
+		(*values)[value->number].rows++;
+	}
+	values_destroy(table);
+	if (count == 0)
+		pfree(*values);
+	return count;
+}
+
+bool
+gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
+{
+	GpusortNode *node = group->node;
+	uint32	   *numbers = gpusort_memory_alloc(node->run_cxt, n * sizeof(uint32));
+	DistinctValue *values;
+	uint32		count = number_values(group, rows, n, numbers, &values);
+	DistinctSort sort = {group, rows, values};
+	uint32	   *sorted;
+	uint32	   *place_of;		/* by number of value: the value that counts its places */
+	uint32		place = 0;
+
+	if (count == 0)
+	{
+		pfree(numbers);
+		return false;
+	}
+	sorted = MemoryContextAllocHuge(node->run_cxt, count * sizeof(uint32));
+	place_of = MemoryContextAllocHuge(node->run_cxt, count * sizeof(uint32));
+	for (uint32 i = 0; i < count; i++)
+		sorted[i] = i;
+	qsort_arg(sorted, count, sizeof(uint32), compare_numbers, &sort);
+
+	/* equal values share the places of the first of them */
+	for (uint32 i = 0; i < count; i++)
+	{
+		bool		equal = i > 0 && compare_distinct(&sort, sorted[i - 1], sorted[i]) == 0;
+
+		place_of[sorted[i]] = equal ? place_of[sorted[i - 1]] : sorted[i];
+		if (equal)
+			values[place_of[sorted[i]]].rows += values[sorted[i]].rows;
+	}
+	for (uint32 i = 0; i < count; i++)
+	{
+		DistinctValue *value = &values[sorted[i]];
+		uint32		size = value->rows;
+
+		if (place_of[sorted[i]] != sorted[i])
+			continue;
+		value->rows = place;
+		place += size;
+	}
+	for (uint64 i = 0; i < n; i++)
+		rows[i].tied = true;
+	for (uint32 i = 0; i < count; i++)
+	{
+		if (place_of[i] == i)
+			rows[values[i].rows].tied = false;
+	}
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % GPUSORT_TIES_INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		order[values[place_of[numbers[i]]].rows++] = rows[i].row;
+	}
+	pfree(place_of);
+	pfree(sorted);
+	pfree(values);
+	pfree(numbers);
+	return true;
+}

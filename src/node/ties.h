@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * ties.h
+ *		What the files that break ties share: node/ties.c and node/distinct.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_NODE_TIES_H
+#define GPUSORT_NODE_TIES_H
+
+#include "node/node.h"
+
+/* Rows between two checks for interrupts; each row may cost a cache miss. */
+#define GPUSORT_TIES_INTERRUPT_ROWS	1024
+
+/* A row of a tie group, with its value of the column by which the group is sorted. */
+typedef struct GpusortTiedRow
+{
+	union
+	{
+		Datum		value;		/* points into the row, or to an expanded copy */
+		const char *bytes;		/* the bytes that a string is sorted by */
+	};
+	uint32		row;			/* row number in the store */
+	uint32		length:31;		/* number of bytes */
+	uint32		tied:1;			/* while words are sorted: its word equals that of the
+								 * row before it; afterwards: its value does, and the
+								 * later columns have to decide */
+} GpusortTiedRow;
+
+/*
+ * Per row: a GpusortTiedRow, a word, and the word's place in the order; see also
+ * node/node.h.  Distinct values take less (node/distinct.c).
+ */
+StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) == GPUSORT_TIE_BYTES,
+				 "memory for breaking ties is counted against the limit");
+
+/* The sort of a tie group by one column. */
+typedef struct GpusortTiedGroup
+{
+	GpusortNode *node;
+	MemoryContext values;		/* expanded values; reset after each group of the run */
+	Size		room;			/* bytes that may still be expanded into values */
+	int			column;			/* the column of the ORDER BY list, from 0; the rows are
+								 * equal in the columns before it */
+	bool		descending;		/* that column's direction */
+} GpusortTiedGroup;
+
+/*
+ * Sorts n rows, none of which is NULL in the group's column, by that column if it
+ * has few distinct values.  Sets order to their row numbers, and tied of row i if
+ * the row at order[i] has the same value as the one before it.  Rows with the same
+ * value stay in the order in which they came.  Returns false, with order
+ * unchanged, if there are too many distinct values.  Raises the errors of the
+ * column's comparator.  In node/distinct.c.
+ */
+extern bool gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n,
+									   uint32 *order);
+
+#endif							/* GPUSORT_NODE_TIES_H */
