@@ -16,8 +16,8 @@
  *
  *	IPv6		An inet column gets a third word only if there are IPv6 addresses.
  *
- *	dictionary	If the last column has strings that are longer than its words, a
- *				dictionary finds out whether they are few (key/dictionary.h).
+ *	dictionary	If strings of the last column are longer than its words and repeat,
+ *				a dictionary finds out whether they are few (key/dictionary.h).
  *
  * Each choice gives the right order, whatever the later rows are.  If they differ
  * from the sample, more rows tie, and breaking these ties costs about as much as
@@ -51,6 +51,12 @@
 
 /* A string of up to this many bytes fits its words; see key/text.c. */
 #define SHORT_BYTES			15
+
+/*
+ * The strings that are looked at for repetitions.  If these are all different, there
+ * are hardly less than 3,000, which are too many for a dictionary.
+ */
+#define REPEAT_VALUES		128
 
 /* The least memory that a dictionary is begun with */
 #define MIN_DICTIONARY_MEMORY	((Size) 64 * 1024)
@@ -371,15 +377,44 @@ has_ipv6(const Sample *sample, const GpusortRowColumn *column)
 	return false;
 }
 
+/* Do long strings of the column, or any under ICU, repeat? */
+static bool
+has_repetitions(const Sample *sample, const GpusortRowColumn *column)
+{
+	uint32		step = Max(sample->n / REPEAT_VALUES, 1);
+	uint32		hashes[REPEAT_VALUES];
+	int			count = 0;
+
+	for (uint32 i = 0; i < sample->n && count < REPEAT_VALUES; i += step)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, i, column, &isnull);
+		struct varlena *string = (struct varlena *) DatumGetPointer(value);
+
+		if (isnull || gpusort_varlena_remote(string) ||
+			(column->kind != GPUSORT_ROW_ABBREVIATED && VARSIZE_ANY_EXHDR(string) <= SHORT_BYTES))
+			continue;
+		hashes[count] = gpusort_dictionary_hash(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
+		for (int j = 0; j < count; j++)
+		{
+			if (hashes[j] == hashes[count])
+				return true;
+		}
+		count++;
+	}
+	return false;
+}
+
 /* Gives the last column of the list a dictionary, if it can use one. */
 static void
-begin_dictionary(GpusortRowKey *key, Size memory)
+begin_dictionary(const Sample *sample, Size memory)
 {
+	GpusortRowKey *key = sample->key;
 	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
 
 	if (key->truncated || !is_string(last) || last->words != GPUSORT_DICTIONARY_WORDS ||
 		(last->kind == GPUSORT_ROW_ABBREVIATED && last->icu == NULL) ||
-		memory < MIN_DICTIONARY_MEMORY)
+		memory < MIN_DICTIONARY_MEMORY || !has_repetitions(sample, last))
 		return;
 	key->dictionary = last->dictionary =
 		gpusort_dictionary_begin(&key->comparators[key->ncolumns - 1], Min(memory, MAX_DICTIONARY_MEMORY));
@@ -421,6 +456,6 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 	}
 	gpusort_rowkey_measure(key);
 	MemoryContextSwitchTo(old);
-	begin_dictionary(key, memory);
+	begin_dictionary(&sample, memory);
 	MemoryContextDelete(cxt);
 }

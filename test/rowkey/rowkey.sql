@@ -9,6 +9,8 @@ CREATE FUNCTION rowkey_check(query text, order_by text) RETURNS text
 	LANGUAGE c STRICT AS :'module', 'rowkey_check';
 CREATE FUNCTION rowkey_refusal(query text, order_by text) RETURNS text
 	LANGUAGE c STRICT AS :'module', 'rowkey_refusal';
+CREATE FUNCTION rowkey_sampled(query text, order_by text) RETURNS text
+	LANGUAGE c STRICT AS :'module', 'rowkey_sampled';
 CREATE FUNCTION rowkey_distinct(query text, order_by text) RETURNS int
 	LANGUAGE c STRICT AS :'module', 'rowkey_distinct';
 CREATE FUNCTION rowkey_by_weights() RETURNS bool
@@ -178,6 +180,21 @@ FROM generate_series(0, 6) i, unnest(ARRAY[chars('1F468'), chars('1F468', '200D'
 -- a string so long that the weights of all later strings are looked up
 INSERT INTO icu_strings VALUES (repeat('x', 600000));
 -- collations that a version of ICU lacks are left out
+CREATE TABLE few_strings AS SELECT (n % 3 || v || ' and so on') COLLATE "C" AS v, n
+FROM generate_series(1, 300) n, LATERAL (SELECT (ARRAY['Deutschland, Bundesrepublik', 'Österreich, Bundesrepublik', 'a', NULL])[1 + n % 4]) x(v);
+CREATE TABLE few_icu AS SELECT (CASE WHEN n % 2 = 0 THEN v ELSE upper(v) END) COLLATE nocase AS v, n
+FROM generate_series(1, 200) n, LATERAL (SELECT (ARRAY['Basel', 'Bern', 'Biel', 'Brig', NULL])[1 + n % 5]) x(v);
+CREATE TABLE prefixed AS SELECT ('https://www.example.com/products/' || left(md5(n::text), n % 12)) COLLATE "C" AS v, n FROM generate_series(1, 200) n;
+CREATE TABLE prefixed_bpchar AS SELECT v::bpchar(60) COLLATE "C" AS v FROM prefixed;
+CREATE TABLE prefixed_bytea AS SELECT convert_to(v, 'UTF8') AS v FROM prefixed;
+-- characters that combine with the end of a prefix, then strings without it
+CREATE TABLE prefixed_c AS SELECT 'a long prefix that ends in c' || s || t AS v
+FROM unnest(ARRAY['', 'h', 'H', E'\u0301', E'\u0327', 'ch', 's', 'z', '-', ' ', 'a', E'\u00AD', chars('1F600'), E'\u0E40', E'\u0E01']) s,
+	 unnest(ARRAY['', 'a', 'h', 'za', 'zb', E'\u0301', 'some more letters', 'some more LETTERS', E'\u4E00']) t;
+INSERT INTO prefixed_c SELECT left(v, n) FROM prefixed_c, generate_series(1, 27, 13) n WHERE length(v) > 35;
+INSERT INTO prefixed_c VALUES ('A long prefix that ends in ch'), ('a long prefix that ends in Č'), ('a long prefiy'), (''), ('z');
+CREATE TABLE prefixed_a AS SELECT replace(v, 'ends in c', 'ends in a') AS v FROM prefixed_c UNION ALL SELECT replace(v, 'ends in c', 'ends in A') FROM prefixed_c;
+CREATE TABLE prefixed_han AS SELECT replace(v, 'ends in c', E'\u65E5\u672C\u8A9E\u30AB') AS v FROM prefixed_c UNION ALL SELECT replace(v, 'ends in c', E'\u65E5\u672C\u8A9E\uAC00\u30FC') FROM prefixed_c;
 CREATE TABLE icu_collations (name text);
 CREATE PROCEDURE try_collation(locale text, rules text = NULL) LANGUAGE plpgsql AS $$
 DECLARE
@@ -303,5 +320,21 @@ FROM (SELECT n, string_agg('v + ' || i || ' AS v' || i, ', ') AS columns, string
 	 JOIN (VALUES (16, NULL), (17, 'the key of 17 columns is longer than 16 words')) cases(n, wanted) USING (n);
 SELECT is(rowkey_check('SELECT ' || string_agg('v % ' || i || ' AS v' || i, ', ') || ' FROM short_numeric', string_agg('v' || i, ', ')),
 	'exact', 'a key of 16 words') FROM generate_series(2, 9) i;
+
+-- a sample makes words exact: of IPv6 addresses, of few long strings, of strings with a common prefix
+SELECT is(rowkey_sampled(format('SELECT v FROM %I', name), 'v' || direction), 'exact', format('%s%s with a sample', name, direction))
+FROM unnest(ARRAY['inet', 'few_strings', 'few_icu', 'prefixed', 'prefixed_bpchar', 'prefixed_bytea']) name, unnest(ARRAY['', ' DESC', ' NULLS FIRST']) direction;
+SELECT is(rowkey_sampled(format('SELECT v, n FROM %I', name), 'v DESC, n'), wanted, format('%s and another column', name))
+FROM (VALUES ('prefixed', 'exact'), ('few_strings', 'lossy'), ('few_icu', 'lossy')) cases(name, wanted);
+-- equal strings of different bytes do not close the dictionary, unequal ones with the same words do
+SELECT is(rowkey_sampled('SELECT v COLLATE nocase AS v FROM few_icu', 'v'), wanted, 'strings in two cases')
+FROM (SELECT CASE WHEN rowkey_by_weights() THEN 'exact' ELSE 'lossy' END) w(wanted);
+SELECT is(rowkey_sampled('SELECT v COLLATE en AS v FROM few_icu UNION ALL SELECT v || ''!'' COLLATE en AS v FROM few_icu', 'v'), 'lossy', 'strings that share words');
+-- a prefix, behind which characters depend on its end, and strings that lack it
+SELECT matches(rowkey_sampled(format('SELECT v COLLATE %I AS v FROM %s', name, strings), 'v'), '^(lossy|exact|cautious)$',
+	format('prefix under ICU: %s, %s', name, strings))
+FROM icu_collations, unnest(ARRAY['prefixed_c', 'prefixed_a', 'prefixed_han']) strings
+-- here ICU's comparisons contradict each other
+WHERE (name, strings) <> ('und-u-ka-shifted-kv-symbol', 'prefixed_han');
 
 SELECT * FROM finish();

@@ -31,6 +31,7 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(rowkey_refusal);
 PG_FUNCTION_INFO_V1(rowkey_check);
+PG_FUNCTION_INFO_V1(rowkey_sampled);
 PG_FUNCTION_INFO_V1(rowkey_distinct);
 PG_FUNCTION_INFO_V1(rowkey_by_weights);
 
@@ -246,15 +247,20 @@ begin_key(GpusortSortColumn *columns, int ncolumns, Rows *rows, int sampled)
 	return key;
 }
 
+/* The turns of check_rows(): in the later ones, a sample of the rows chooses the words. */
+#define TURNS				5
+#define LAST_PLAIN_TURN		2
+#define ALL_SAMPLED_TURN	3
+
 /*
- * rowkey_check(query text, order_by text) returns text: 'exact' if the words decide all
- * pairs of rows, 'lossy' if the key is lossy and the words do not decide some pair of
- * unequal rows, 'cautious' if the key is lossy though the words decide all pairs, or
- * a description of what is wrong.  Encodes the rows in three orders, and in two more
- * with words chosen by a sample, which must be right, too, but may decide more or less.
+ * Encodes the query's rows in several orders, in the last two turns with words chosen by
+ * a sample of all rows or of a quarter, and compares pairs of rows.  Returns, for the turn
+ * named: 'exact' if the words decide all pairs of rows, 'lossy' if the key is lossy and the
+ * words do not decide some pair of unequal rows, 'cautious' if the key is lossy though the
+ * words decide all pairs; or a description of what is wrong in any turn.
  */
-Datum
-rowkey_check(PG_FUNCTION_ARGS)
+static Datum
+check_rows(FunctionCallInfo fcinfo, int judged_turn)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	GpusortSortColumn *columns;
@@ -284,12 +290,13 @@ rowkey_check(PG_FUNCTION_ARGS)
 		rows.encoded[row] = row;
 
 	pg_prng_seed(&random, 1);
-	for (int turn = 0; turn < 5 && wrong == NULL; turn++)
+	for (int turn = 0; turn < TURNS && wrong == NULL; turn++)
 	{
 		/* a new key, because the order of encoding may affect how values share a word */
 		shuffle(rows.encoded, rows.count, &random);
-		key = begin_key(columns, ncolumns, &rows, turn == 3 ? rows.count : turn == 4 ? (rows.count + 3) / 4 : 0);
-		rows.lossy = false;
+		key = begin_key(columns, ncolumns, &rows, turn <= LAST_PLAIN_TURN ? 0 :
+						turn == ALL_SAMPLED_TURN ? rows.count : (rows.count + 3) / 4);
+		rows.lossy = tie = false;
 		rows.reset_before = turn == 0 ? 0 : rows.count / 2;
 		wrong = encode_rows(key, &rows);
 
@@ -308,7 +315,7 @@ rowkey_check(PG_FUNCTION_ARGS)
 
 			wrong = check_pair(key, &rows, i, j, &tie);
 		}
-		if (turn == 2)
+		if (turn == judged_turn)
 			kind = !rows.lossy ? "exact" : tie ? "lossy" : "cautious";
 	}
 
@@ -323,6 +330,20 @@ rowkey_check(PG_FUNCTION_ARGS)
 	ExecDropSingleTupleTableSlot(rows.b);
 	SPI_finish();
 	PG_RETURN_TEXT_P(result);
+}
+
+/* rowkey_check(query text, order_by text) returns text: see check_rows(), about a key without a sample. */
+Datum
+rowkey_check(PG_FUNCTION_ARGS)
+{
+	return check_rows(fcinfo, LAST_PLAIN_TURN);
+}
+
+/* rowkey_sampled(query text, order_by text) returns text: see check_rows(), about a key with a sample. */
+Datum
+rowkey_sampled(PG_FUNCTION_ARGS)
+{
+	return check_rows(fcinfo, ALL_SAMPLED_TURN);
 }
 
 /* qsort_arg comparator: some order of keys of *words words. */
