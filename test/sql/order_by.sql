@@ -137,6 +137,28 @@ $$;
 SELECT memory_of('tied') - memory_of('whole') - count(*) * 28 / 1024 BETWEEN -1 AND 257 AS counted FROM ties WHERE length(u) < 100;
 DROP TABLE ties;
 
+-- a later column that is TOASTed or compressed is read only where the columns before it tie
+CREATE TABLE toasted (id int, half int, body text COLLATE "C", packed text COLLATE "C");
+ALTER TABLE toasted ALTER body SET STORAGE EXTERNAL;
+INSERT INTO toasted SELECT g * 7919 % 1009, g * 7919 % 505, repeat(chr(65 + g % 2) || g, 1000), repeat(chr(65 + g % 2) || g, 20000) FROM generate_series(1, 1000) AS g;
+CREATE FUNCTION explained(query text, engine boolean) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    PERFORM set_config('gpusort.enabled', engine::text, true);
+    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || query INTO plan;
+    SET LOCAL gpusort.enabled = on;
+    RETURN plan -> 0 -> 'Plan';
+END
+$$;
+CREATE FUNCTION blocks(plan json) RETURNS int LANGUAGE sql AS $$SELECT (plan ->> 'Shared Hit Blocks')::int + (plan ->> 'Shared Read Blocks')::int$$;
+SELECT column_name, explained(query, true) ->> 'Key Bits' AS key_bits,
+       blocks(explained(query, true)) <= blocks(explained(query, false)) AS few_blocks, as_core(query)
+FROM (VALUES ('body'), ('packed')) AS columns (column_name), format('SELECT * FROM toasted ORDER BY id, %I', column_name) AS query;
+SELECT as_core('SELECT * FROM toasted ORDER BY half, body DESC'), as_core('SELECT * FROM toasted ORDER BY half, packed, id'),
+       as_core('SELECT * FROM toasted ORDER BY id % 3, body, packed');
+DROP TABLE toasted;
+
 -- rows get longer and shorter again from one spilled run to the next
 SET gpusort.memory_limit = '300kB';
 SELECT as_core('SELECT g, repeat(chr(65 + g % 20), 10 + 1500 * (g / 2000 % 2)) AS w FROM generate_series(1, 10000) AS g ORDER BY g % 100, g');
