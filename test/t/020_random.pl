@@ -1,6 +1,9 @@
 # Random queries give the same answers with GpuSort and without.
 #
 # The tables have random types, sizes, shares of NULLs and numbers of distinct values.
+# Some values are compressed or stored out of line, and some columns have common
+# prefixes.  Some tables are sorted by a column, and in some the first rows are unlike
+# the rest, so that what a sort learns from them is wrong later.
 # The queries have random ORDER BY lists, planner settings and small memory limits,
 # and read sorts in each way in which an executor does: to the end, up to a LIMIT,
 # back and forth by cursors, repeatedly as the inner side of a join, and below
@@ -38,7 +41,8 @@ sub chance { return rand(100) < $_[0] }
 
 # For each type: an expression for a value, an array of special values, and true if
 # the type has collations.  In the expression, R stands for an integer in [0, D),
-# and D for its bound.
+# D for its bound, and P for a prefix that all values of the column have in common.  A
+# word after a colon tells several kinds of values of one type apart.
 my %types = (
 	int2 => [ '((R) % 65536 - 32768)::int2', '{32767,-32768,0,-1}' ],
 	int4 => [ '((R) - D / 2)::int4', '{2147483647,-2147483648,0,-1}' ],
@@ -53,6 +57,22 @@ my %types = (
 	text => [ "CASE (R) % 4 WHEN 0 THEN md5((R)::text) WHEN 1 THEN 'more than sixteen bytes that are the same ' || (R) "
 		  . "WHEN 2 THEN translate((R)::text, '0123456789', 'aAáÁbBzZ- ') ELSE (R)::text END",
 		"{\"\",\" \",a,A,aa,\"a \",\x01,ä,ß,ss,\xF0\x9F\x98\x80,z}", 1 ],
+	# values that are longer than what a page stores in line, some of them compressed
+	'text: long' => [ "CASE (R) % 8 WHEN 0 THEN repeat(md5((R)::text), 90) ELSE (R)::text END", '{"",1,a}', 1 ],
+	'text: differs late' => [ "CASE (R) % 8 WHEN 0 THEN repeat('a', 2500) || (R) ELSE repeat('a', ((R) % 40)::int) END", '{"",a,aaa}', 1 ],
+	'bytea: long' => [ "CASE (R) % 8 WHEN 0 THEN convert_to(repeat(md5((R)::text), 90), 'UTF8') ELSE '\\x00ff' END",
+		'{"","\\\\x00"}' ],
+	'numeric: long' => [ "CASE (R) % 8 WHEN 0 THEN (repeat('1234567890', 500) || (R))::numeric ELSE R END", '{NaN,0,1.0,1.00,-1e100}' ],
+	'numeric: 40 digits' => [ "(repeat('12345', 8) || (R))::numeric / 10::numeric ^ ((R) % 3)", '{1234512345123451234512345123451234512345,0}' ],
+	# values that equal the prefix, are shorter, or lack it; under ICU what follows may
+	# change the weight of its last letter
+	'text: prefix' => [ "CASE (R) % 30 WHEN 0 THEN P WHEN 1 THEN left(P, ((R) % 300)::int) WHEN 2 THEN md5((R)::text) "
+		  . "WHEN 3 THEN upper(P) || (R) WHEN 4 THEN P || P || (R) ELSE P || ('{\"\",h,\xCC\x81,\xCC\xA7\xCC\x81,\xE0\xB8\x81,\xE0\xB9\x8C,\x01}'::text[])[1 + (R) % 7] "
+		  . "|| CASE (R) % 2 WHEN 0 THEN md5((R)::text) ELSE (R)::text END END",
+		'{"",p,a,z}', 1 ],
+	'bytea: prefix' => [ "convert_to(CASE (R) % 30 WHEN 0 THEN P WHEN 1 THEN left(P, ((R) % 300)::int) WHEN 2 THEN (R)::text "
+		  . "ELSE P || (R) END, 'UTF8') || CASE (R) % 5 WHEN 0 THEN '\\x00'::bytea ELSE '' END", '{"","\\\\x00"}' ],
+	'text: cases' => [ "CASE (R) % 2 WHEN 0 THEN upper(md5(((R) / 2)::text)) ELSE md5(((R) / 2)::text) END", '{a,A,"",ä}', 1 ],
 	varchar => [ "translate((R)::text, '0123456789', 'abcABC_é ')::varchar", '{"",a,A,"a "}', 1 ],
 	'char(12)' => [ "translate((R)::text, '0123456789', 'abcABC_é ')::char(12)", '{"",a,A,"a  ",b}', 1 ],
 	name => [ "md5((R)::text)::name", '{"",a,A}', 1 ],
@@ -75,44 +95,88 @@ my %types = (
 	inet => [ "CASE (R) % 3 WHEN 0 THEN inet '2001:db8::/40' + (R) "
 		  . "ELSE set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int) END",
 		'{0.0.0.0/0,10.0.0.0/8,10.0.0.0/9,10.0.0.0,"::/0","::1"}' ],
+	'inet: IPv6' => [ "set_masklen(('2001:db8:' || to_hex((R) % 3) || '::' || to_hex((R) % 65536))::inet, ((R) / 3 % 129)::int)",
+		'{2001:db8::1/64,2001:db8::/64,2001:db8::1,2001:db8::,"::/0","::/128","::ffff:10.0.0.1",10.0.0.1/24,10.0.0.1}' ],
+	'cidr: IPv6' => [ "network(set_masklen(('2001:db8:' || to_hex((R) % 65536) || '::' || to_hex((R) % 7))::inet, ((R) / 3 % 129)::int))",
+		'{2001:db8::/32,2001:db8::/64,2001:db8::/128,"::/0",10.0.0.0/8}' ],
 	cidr => [ "network(set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int))", '{0.0.0.0/0,10.0.0.0/8,"::/0"}' ],
 	colour => [ "('{z,k,m,a}'::colour[])[1 + (R) % 4]", '{z,k,m,a}' ],
 	small => [ '((R) % 1000)::int', '{0,999}' ],
+	label => [ "translate((R)::text, '0123456789', 'aAbBcCdDé-')", '{"",a,A}', 1 ],
 	# types without keys for the device
 	'int[]' => [ 'ARRAY[(R) % 10, (R) % 3]::int[]', undef ],
+	'small[]' => [ 'ARRAY[(R) % 10, NULL, (R) % 3]::small[]', undef ],
+	'label[]' => [ "ARRAY[md5((R)::text), 'a']::label[]", undef ],
 	jsonb => [ 'to_jsonb((R) % 1000)', undef ],
 	varbit => [ '((R) % 4096)::int::bit(12)::varbit', undef ],
 	int4range => [ 'int4range(((R) % 50)::int, ((R) % 50 + (R) % 7)::int)', undef ]);
 my @all_types = sort keys %types;
 my @keyed_types = grep { defined $types{$_}[1] } @all_types;
-my @collations = ('C', 'C', 'default', 'en-x-icu', 'und-x-icu', 'nocase');
+my @collations = ('C', 'C', 'C', 'default', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
+
+# A string literal of up to 300 bytes, which may end in a character that has another
+# weight in front of what may follow: c before h, a Thai vowel before a consonant.
+sub make_prefix
+{
+	my $unit = pick('p', 'https://www.example.com/café/', ' ', 'Äß-', '9');
+	my $last = pick('', '', 'c', "\xE0\xB9\x80", "e\xCC\x81");
+	my $length = below(pick(20, 60, 301));
+	my $text = $unit x ($length / length $unit);
+	return "'$text" . 'q' x ($length - length($text) - length($last)) . "$last'";
+}
+
+# An expression for a value of column c$i, in terms of the row's number i.
+sub make_value
+{
+	my ($type) = @_;
+	my ($value, $special) = @{ $types{$type} };
+	my $distinct = pick(1, 3, 10, 1000, 2_000_000_000, 2_000_000_000);
+	my $salt = below(1_000_000_000);
+	my $prefix = make_prefix();
+	$value =~ s/\bR\b/rnd(i, $salt, $distinct)/g;
+	$value =~ s/\bD\b/$distinct/g;
+	$value =~ s/\bP\b/$prefix/g;
+	$type =~ s/:.*//;
+	$value = "CASE WHEN rnd(i, $salt + 1, 12) = 0 THEN "
+	  . "('$special'::$type\[])[1 + rnd(i, $salt + 2, cardinality('$special'::$type\[]))] ELSE $value END"
+	  if defined $special && chance(80);
+	return $value;
+}
 
 # Makes a random table t: its SQL, its columns and its number of rows.
 sub make_table
 {
 	my %table = (rows => pick(0, 1, 2, 10, 10, (1000) x 8, (20000) x 3));
-	my (@columns, @values);
+	my $first = $table{rows} > 2000 ? 2000 : 100;
+	my (@columns, @values, @storage);
 	my $n = 3 + below(5);
 	foreach my $i (1 .. $n)
 	{
 		my $type = chance(10) ? pick(@all_types) : pick(@keyed_types);
-		my ($value, $special, $collated) = @{ $types{$type} };
-		my $distinct = pick(1, 3, 10, 1000, 2_000_000_000, 2_000_000_000);
+		my $sql_type = $type =~ s/:.*//r;
+		my $value = make_value($type);
 		my $nulls = pick(0, 0, 0, 2, 50, 100);
-		my $salt = below(1_000_000_000);
-		$value =~ s/\bR\b/rnd(i, $salt, $distinct)/g;
-		$value =~ s/\bD\b/$distinct/g;
-		$value = "CASE WHEN rnd(i, $salt + 1, 12) = 0 THEN "
-		  . "('$special'::$type\[])[1 + rnd(i, $salt + 2, cardinality('$special'::$type\[]))] ELSE $value END"
-		  if defined $special;
-		$value = "CASE WHEN rnd(i, $salt + 3, 100) >= $nulls THEN $value END" if $nulls;
+		if (chance(20))
+		{
+			my @kinds = grep { s/:.*//r eq $sql_type } @all_types;
+			$value = "CASE WHEN i <= $first THEN " . make_value(pick(@kinds)) . " ELSE $value END";
+		}
+		$value = "CASE WHEN rnd(i, " . below(1_000_000_000) . ", 100) >= $nulls THEN $value END" if $nulls;
+		my $collated = $types{$type}[2];
 		push @{ $table{columns} }, { name => "c$i", collated => $collated };
-		push @columns, "c$i $type" . ($collated && chance(50) ? ' COLLATE "' . pick(@collations) . '"' : '');
+		push @columns, "c$i $sql_type" . ($collated && chance(50) ? ' COLLATE "' . pick(@collations) . '"' : '');
 		push @values, $value;
+		push @storage, "ALTER TABLE t ALTER c$i SET STORAGE EXTERNAL; " if $type =~ /long|late/ && chance(50);
 	}
-	$table{sql} = 'DROP TABLE IF EXISTS t; CREATE TABLE t (id int, ' . join(', ', @columns) . ', pad text); '
+	$table{sql} = 'DROP TABLE IF EXISTS t; CREATE TABLE t (id int, ' . join(', ', @columns) . ", pad text); @storage"
 	  . "INSERT INTO t SELECT i, " . join(', ', @values) . ", repeat('pad', (rnd(i, 7, 30))::int) "
 	  . "FROM generate_series(1, $table{rows}) i;";
+	if (chance(25))
+	{
+		$table{sorted} = $table{columns}[0];
+		$table{sql} .= ' CREATE TABLE u (LIKE t INCLUDING STORAGE); INSERT INTO u SELECT * FROM t ORDER BY c1'
+		  . pick('', ' DESC') . '; DROP TABLE t; ALTER TABLE u RENAME TO t;';
+	}
 	$table{sql} .= ' CREATE INDEX ON t (id);';
 	$table{sql} .= ' ANALYZE t;' if chance(70);
 	return \%table;
@@ -126,7 +190,7 @@ sub make_keys
 	my (@select, @order, @names);
 	foreach my $i (1 .. $n)
 	{
-		my $column = pick(@{ $table->{columns} });
+		my $column = $table->{sorted} && $i == 1 && chance(70) ? $table->{sorted} : pick(@{ $table->{columns} });
 		my $value = "$alias.$column->{name}";
 		if (chance(8))
 		{

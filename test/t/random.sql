@@ -5,6 +5,7 @@ CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', determinist
 CREATE TYPE colour AS ENUM ('z', 'm', 'a');
 ALTER TYPE colour ADD VALUE 'k' BEFORE 'm';
 CREATE DOMAIN small AS int CHECK (VALUE < 1000);
+CREATE DOMAIN label AS text COLLATE "en-x-icu";
 CREATE TABLE verdict (case_no int, nodes int, verdict text);
 
 CREATE FUNCTION rnd(i bigint, salt bigint, d bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
