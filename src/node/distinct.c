@@ -25,10 +25,12 @@
 #include "node/ties.h"
 
 /*
- * At most 1/FEW_PART of the rows may begin a new value.  The first EARLY_ROWS
- * rows are not judged.
+ * At most 1/FEW_PART of the rows may begin a new value.  The first rows are not
+ * judged, because a thousand distinct values would look many there: 1/EARLY_PART
+ * of the rows, but at least EARLY_ROWS.
  */
 #define FEW_PART		4
+#define EARLY_PART		16
 #define EARLY_ROWS		256
 
 /* The bytes of a value */
@@ -144,7 +146,7 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 		value = values_insert(table, image_of(&rows[i], length, by_value), &found);
 		if (!found)
 		{
-			if (count >= EARLY_ROWS / FEW_PART && count > i / FEW_PART)
+			if (i >= Max(n / EARLY_PART, EARLY_ROWS) && count > i / FEW_PART)
 			{
 				count = 0;
 				break;
