@@ -403,7 +403,7 @@ for rows in 1k 100k; do
   shape $rows 'cursor, read forward and backward' "$facts" 'DECLARE c SCROLL CURSOR FOR SELECT * FROM t ORDER BY k; MOVE ALL FROM c; MOVE BACKWARD ALL FROM c; CLOSE c'
   shape $rows 'EXISTS with an ordered subquery' "$facts" 'SELECT EXISTS (SELECT FROM t ORDER BY k OFFSET 5)'
 done
-shape 10k 'LATERAL, 7 rows sorted 10,000 times' "$facts" 'SELECT sum(q.g) FROM t, LATERAL (SELECT (g * k) % 17 g FROM generate_series(1, 7) g ORDER BY 1 OFFSET 1) q'
+shape 10k 'LATERAL, 7 rows sorted 10,000 times' "$facts" 'SELECT sum(q.g) FROM t, LATERAL (SELECT (g # k) % 17 g FROM generate_series(1, 7) g ORDER BY 1 OFFSET 1) q'
 shape 10k 'LATERAL, 100 rows sorted 10,000 times' "$facts" 'SELECT sum(q.g) FROM t, LATERAL (SELECT (g # id) % 177 g FROM generate_series(1, 100) g ORDER BY 1 OFFSET 98) q'
 shape 100 'LATERAL, 3,000 rows sorted 100 times' "$facts" 'SELECT sum(q.g) FROM t, LATERAL (SELECT (g # id) % 1777 g FROM generate_series(1, 3000) g ORDER BY 1 OFFSET 2990) q'
 

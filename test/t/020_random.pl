@@ -152,7 +152,7 @@ sub make_table
 	my $n = 3 + below(5);
 	foreach my $i (1 .. $n)
 	{
-		my $type = chance(10) ? pick(@all_types) : pick(@keyed_types);
+		my $type = pick(chance(10) ? @all_types : chance(15) ? ('text: prefix', 'bytea: prefix') : @keyed_types);
 		my $sql_type = $type =~ s/:.*//r;
 		my $value = make_value($type);
 		my $nulls = pick(0, 0, 0, 2, 50, 100);
