@@ -32,8 +32,11 @@
 /* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
 #define REPORT_ROWS		65536
 
-/* Rows, at least, that are reserved between two checks of the memory limit. */
+/* Rows for which memory is reserved first; later, for as many as there are already. */
 #define LOOK_ROWS		256
+
+/* A run is complete when memory is left for less than this part of its rows. */
+#define LEAST_PART		64
 
 /* Core's bounded sort takes over at BOUND_FACTOR * LIMIT + BOUND_SLACK rows. */
 #define BOUND_FACTOR	2
@@ -278,6 +281,43 @@ commit(GpusortNode *node, Room *room)
 }
 
 /*
+ * Returns how many more rows the memory limit allows, if they take as much memory
+ * as the rows so far; 0 if the run is complete.  Frees blocks that the store kept
+ * from an earlier run if keys need their memory.
+ */
+static uint64
+rows_allowed(GpusortNode *node)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+	uint64		allowed = LOOK_ROWS;
+	Size		memory = gpusort_node_memory(node, 0);
+	Size		used = memory - node->store.spare_bytes;
+	Size		left;
+	Size		needed;
+
+	if (rows > 0)
+	{
+		if (used >= node->memory_limit)
+			return 0;
+		allowed = (double) rows * (node->memory_limit - used) / used;
+	}
+
+	/* rows go to blocks that the store has kept, but keys do not */
+	needed = gpusort_node_memory(node, allowed) - memory;
+	if (memory + needed > node->memory_limit)
+	{
+		gpusort_rowstore_trim(&node->store, memory + needed - node->memory_limit);
+		memory = gpusort_node_memory(node, 0);
+		left = memory < node->memory_limit ? node->memory_limit - memory : 0;
+		if (needed > left)
+			allowed = (double) allowed * left / needed;
+	}
+	if (rows == 0)
+		return Max(allowed, 1);
+	return allowed > rows / LEAST_PART ? allowed : 0;
+}
+
+/*
  * Commits the keys written so far and makes room for at least one more.  Reports
  * to gpusort_activity, enforces the limits and spills a run if need be.  False
  * if all rows gathered so far were handed over to core, which then must get the
@@ -287,13 +327,14 @@ static bool
 make_room(GpusortNode *node, Room *room)
 {
 	uint64		rows;
+	uint64		allowed;
 	size_t		keys;
 	bool		too_many;		/* row numbers could exceed 32 bits before the next check */
 	Size		memory;
 
 	commit(node, room);
 	rows = gpusort_run_rows(node->run);
-	memory = gpusort_node_memory(node);
+	memory = gpusort_node_memory(node, 0);
 	CHECK_FOR_INTERRUPTS();
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
 							rows_gathered(node), memory, node->stats.engine);
@@ -306,7 +347,8 @@ make_room(GpusortNode *node, Room *room)
 	}
 	too_many = node->value_type == NULL &&
 		(rows > PG_UINT32_MAX - REPORT_ROWS || gpusort_rowstore_full(&node->store));
-	if (rows > 0 && (memory >= node->memory_limit || too_many))
+	allowed = rows_allowed(node);
+	if (allowed == 0 || too_many)
 	{
 		if (node->random_access)
 		{
@@ -316,12 +358,17 @@ make_room(GpusortNode *node, Room *room)
 			return false;
 		}
 		spill_run(node);
+		rows = 0;
+		allowed = rows_allowed(node);
 	}
-	room->begin = room->next = gpusort_run_reserve(node->run, &keys);
-	/* a reservation may exceed the memory limit by far, so use it in parts */
-	rows = Max(gpusort_run_rows(node->run), LOOK_ROWS);
-	room->end = room->next + Min(keys, Min(rows, REPORT_ROWS)) * room->width;
-	memory = gpusort_node_memory(node) - node->store.bytes;
+
+	/* the rest of the memory is the store's share of the rows that are allowed */
+	memory = gpusort_node_memory(node, allowed) - node->store.bytes;
+	room->begin = room->next = gpusort_run_reserve(node->run, allowed, &keys);
+	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, REPORT_ROWS)));
+	if (node->value_type == NULL)
+		keys = Min(keys, gpusort_rowstore_reserve(&node->store, allowed));
+	room->end = room->next + keys * room->width;
 	gpusort_rowstore_limit(&node->store, memory < node->memory_limit ? node->memory_limit - memory : 0);
 	return true;
 }
@@ -464,7 +511,7 @@ end_gathering(GpusortNode *node)
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, node->begun);
 	node->stats.gather_ms += INSTR_TIME_GET_MILLISEC(now);
-	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node));
+	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
 
 	node->nulls_before = node->nulls_first[0] ? node->nulls : 0;
 	node->nulls_after = node->nulls - node->nulls_before;

@@ -354,7 +354,7 @@ sort_group(TiedGroup *group, uint32 *order, uint64 n)
 	pfree(rows);
 	if (group->room < room)
 	{
-		Size		bytes = gpusort_node_memory(node) + room - group->room;
+		Size		bytes = gpusort_node_memory(node, 0) + room - group->room;
 
 		node->stats.memory = Max(node->stats.memory, bytes);
 		MemoryContextReset(group->values);
@@ -379,7 +379,7 @@ gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
 	int			words = gpusort_rowkey_words(node->key);
 	const uint64 *key = rows > 0 ? gpusort_run_key(node->run, order[0]) : NULL;
-	Size		memory = gpusort_node_memory(node);
+	Size		memory = gpusort_node_memory(node, 0);
 	TiedGroup	group = {.node = node};
 
 	group.values = AllocSetContextCreate(node->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
