@@ -19,6 +19,9 @@
  * a thread ages the buffers.  The thread exists while at least one buffer is
  * kept, mostly sleeps, and calls no function of PostgreSQL.
  *
+ * While a sort needs a buffer of another size than those kept, the oldest kept ones
+ * make room for it: kept buffers never add to the most memory that a session takes.
+ *
  * Sizes are rounded up to one of eight sizes per power of two, so that sorts of
  * nearly the same number of rows share buffers.  A buffer keeps the size of
  * pages, 4 kB or 2 MB, that it got when it was mapped.
@@ -282,6 +285,9 @@ gpusort_large_alloc(size_t bytes)
 	for (int i = nkept - 1; i >= 0 && mem == NULL; i--)
 		if (kept[i].size == size)
 			mem = take(i);
+	/* a new buffer takes the place of kept ones, so that the process does not grow */
+	if (mem == NULL)
+		shrink(kept_bytes > size ? kept_bytes - size : 0, MAX_KEPT);
 	pthread_mutex_unlock(&lock);
 
 	if (mem == NULL)

@@ -102,7 +102,7 @@ add_first_keys(GpusortRun *run, const SortAggState *state)
 {
 	size_t		count = (state->next - state->begin) / state->type->key_bytes;
 	size_t		room;
-	void	   *keys = gpusort_run_reserve(run, &room);
+	void	   *keys = gpusort_run_reserve(run, SIZE_MAX, &room);
 
 	Assert(room >= count);
 	memcpy(keys, state->begin, count * state->type->key_bytes);
@@ -137,7 +137,7 @@ renew_room(SortAggState *state)
 		commit_keys(state);
 
 	gpusort_array_check_size(state->type->value_bytes, gpusort_run_rows(state->run), state->nnulls);
-	state->begin = gpusort_run_reserve(state->run, &room);
+	state->begin = gpusort_run_reserve(state->run, SIZE_MAX, &room);
 	state->next = state->begin;
 	state->end = state->begin + room * state->type->key_bytes;
 }

@@ -123,7 +123,7 @@ gather(const ArrayInput *input, bool rank)
 	while (nvalues > 0)
 	{
 		size_t		room;
-		uint32	   *keys = gpusort_run_reserve(run, &room);
+		uint32	   *keys = gpusort_run_reserve(run, SIZE_MAX, &room);
 		size_t		count = Min(Min(nvalues, room), ENCODE_ROWS);
 
 		gpusort_type_widen(narrow, count, input->descending, keys);

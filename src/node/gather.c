@@ -33,15 +33,18 @@
 /* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
 #define REPORT_ROWS		65536
 
-/* Rows, at least, that are reserved between two checks of the memory limit. */
+/* Rows for which memory is reserved first; later, for as many as there are already. */
 #define LOOK_ROWS		256
 
 /* Rows, at most, of the sample by which the words of the keys are chosen. */
 #define SAMPLE_ROWS		4096
 
 /* The part of the memory limit that the sample, and a dictionary of strings, may take. */
-#define SAMPLE_PART		2
+#define SAMPLE_PART		4
 #define DICTIONARY_PART	16
+
+/* A run is complete when memory is left for less than this part of its rows. */
+#define LEAST_PART		64
 
 /* Core's bounded sort takes over at BOUND_FACTOR * LIMIT + BOUND_SLACK rows. */
 #define BOUND_FACTOR	2
@@ -288,6 +291,43 @@ commit(GpusortNode *node, Room *room)
 }
 
 /*
+ * Returns how many more rows the memory limit allows, if they take as much memory
+ * as the rows so far; 0 if the run is complete.  Frees blocks that the store kept
+ * from an earlier run if keys need their memory.
+ */
+static uint64
+rows_allowed(GpusortNode *node)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+	uint64		allowed = LOOK_ROWS;
+	Size		memory = gpusort_node_memory(node, 0);
+	Size		used = memory - node->store.spare_bytes;
+	Size		left;
+	Size		needed;
+
+	if (rows > 0)
+	{
+		if (used >= node->memory_limit)
+			return 0;
+		allowed = (double) rows * (node->memory_limit - used) / used;
+	}
+
+	/* rows go to blocks that the store has kept, but keys do not */
+	needed = gpusort_node_memory(node, allowed) - memory;
+	if (memory + needed > node->memory_limit)
+	{
+		gpusort_rowstore_trim(&node->store, memory + needed - node->memory_limit);
+		memory = gpusort_node_memory(node, 0);
+		left = memory < node->memory_limit ? node->memory_limit - memory : 0;
+		if (needed > left)
+			allowed = (double) allowed * left / needed;
+	}
+	if (rows == 0)
+		return Max(allowed, 1);
+	return allowed > rows / LEAST_PART ? allowed : 0;
+}
+
+/*
  * Commits the keys written so far and makes room for at least one more.  Reports
  * to gpusort_activity, enforces the limits and spills a run if need be.  False
  * if all rows gathered so far were handed over to core, which then must get the
@@ -297,13 +337,14 @@ static bool
 make_room(GpusortNode *node, Room *room)
 {
 	uint64		rows;
+	uint64		allowed;
 	size_t		keys;
 	bool		too_many;		/* row numbers could exceed 32 bits before the next check */
 	Size		memory;
 
 	commit(node, room);
 	rows = gpusort_run_rows(node->run);
-	memory = gpusort_node_memory(node);
+	memory = gpusort_node_memory(node, 0);
 	CHECK_FOR_INTERRUPTS();
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
 							rows_gathered(node), memory, node->stats.engine);
@@ -316,7 +357,8 @@ make_room(GpusortNode *node, Room *room)
 	}
 	too_many = node->value_type == NULL &&
 		(rows > PG_UINT32_MAX - REPORT_ROWS || gpusort_rowstore_full(&node->store));
-	if (rows > 0 && (memory >= node->memory_limit || too_many))
+	allowed = rows_allowed(node);
+	if (allowed == 0 || too_many)
 	{
 		if (node->random_access)
 		{
@@ -326,12 +368,17 @@ make_room(GpusortNode *node, Room *room)
 			return false;
 		}
 		spill_run(node);
+		rows = 0;
+		allowed = rows_allowed(node);
 	}
-	room->begin = room->next = gpusort_run_reserve(node->run, &keys);
-	/* a reservation may exceed the memory limit by far, so use it in parts */
-	rows = Max(gpusort_run_rows(node->run), LOOK_ROWS);
-	room->end = room->next + Min(keys, Min(rows, REPORT_ROWS)) * room->width;
-	memory = gpusort_node_memory(node) - node->store.bytes;
+
+	/* the rest of the memory is the store's share of the rows that are allowed */
+	memory = gpusort_node_memory(node, allowed) - node->store.bytes;
+	room->begin = room->next = gpusort_run_reserve(node->run, allowed, &keys);
+	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, REPORT_ROWS)));
+	if (node->value_type == NULL)
+		keys = Min(keys, gpusort_rowstore_reserve(&node->store, allowed));
+	room->end = room->next + keys * room->width;
 	gpusort_rowstore_limit(&node->store, memory < node->memory_limit ? node->memory_limit - memory : 0);
 	return true;
 }
@@ -416,6 +463,7 @@ gather_sample(GpusortNode *node)
 {
 	PlanState  *child = outerPlanState(node);
 	bool		more = true;
+	uint64		room = 0;		/* rows for whose places the store has room */
 	MemoryContext old;
 
 	gpusort_rowstore_limit(&node->store, node->memory_limit / SAMPLE_PART);
@@ -424,8 +472,12 @@ gather_sample(GpusortNode *node)
 		TupleTableSlot *slot = ExecProcNode(child);
 
 		more = !TupIsNull(slot);
-		if (more)
-			gpusort_rowstore_append(&node->store, slot);
+		if (!more)
+			break;
+		if (room == 0)
+			room = gpusort_rowstore_reserve(&node->store, LOOK_ROWS);
+		gpusort_rowstore_append(&node->store, slot);
+		room--;
 	}
 	old = MemoryContextSwitchTo(node->cxt);
 	gpusort_rowkey_settle(node->key, stored_row, node, node->store.rows,
@@ -434,9 +486,9 @@ gather_sample(GpusortNode *node)
 	begin_run(node);
 	for (uint64 done = 0; done < node->store.rows;)
 	{
-		size_t		room;
-		uint64	   *words = gpusort_run_reserve(node->run, &room);
-		uint64		n = Min(room, node->store.rows - done);
+		size_t		keys;
+		uint64	   *words = gpusort_run_reserve(node->run, node->store.rows - done, &keys);
+		uint64		n = Min(keys, node->store.rows - done);
 
 		for (uint64 i = 0; i < n; i++)
 		{
@@ -530,7 +582,7 @@ end_gathering(GpusortNode *node)
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, node->begun);
 	node->stats.gather_ms += INSTR_TIME_GET_MILLISEC(now);
-	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node));
+	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
 
 	node->nulls_before = node->nulls_first[0] ? node->nulls : 0;
 	node->nulls_after = node->nulls - node->nulls_before;

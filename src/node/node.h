@@ -159,18 +159,19 @@ extern void gpusort_node_sort_run(GpusortNode *node, bool want_whole);
 
 /*
  * Bytes that the sort holds, plus those that it will need to sort the rows it
- * has gathered.  If keys are lossy, it counts every row as tied.
+ * has gathered and this many more, except the more rows' memory in the store.
+ * If keys are lossy, it counts every row as tied.
  */
 static inline Size
-gpusort_node_memory(const GpusortNode *node)
+gpusort_node_memory(const GpusortNode *node, uint64 more)
 {
-	Size		bytes = gpusort_run_memory(node->run) + node->store.bytes;
+	Size		bytes = gpusort_run_memory(node->run, more) + node->store.bytes;
 
 	if (node->key != NULL)
 	{
 		bytes += gpusort_rowkey_memory(node->key);
 		if (gpusort_rowkey_lossy(node->key))
-			bytes += gpusort_run_rows(node->run) * GPUSORT_TIE_BYTES;
+			bytes += (gpusort_run_rows(node->run) + more) * GPUSORT_TIE_BYTES;
 	}
 	return bytes;
 }

@@ -441,7 +441,7 @@ sort_tied(GpusortTiedGroup *group, uint32 *order, uint64 n)
 	sort_group(group, order, n, column);
 	if (group->room < room)
 	{
-		Size		bytes = gpusort_node_memory(node) + room - group->room;
+		Size		bytes = gpusort_node_memory(node, 0) + room - group->room;
 
 		node->stats.memory = Max(node->stats.memory, bytes);
 		MemoryContextReset(group->values);
@@ -466,7 +466,7 @@ gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
 	int			words = gpusort_rowkey_words(node->key);
 	const uint64 *key = rows > 0 ? gpusort_run_key(node->run, order[0]) : NULL;
-	Size		memory = gpusort_node_memory(node);
+	Size		memory = gpusort_node_memory(node, 0);
 	GpusortTiedGroup	group = {.node = node};
 
 	group.values = AllocSetContextCreate(node->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);

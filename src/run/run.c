@@ -5,9 +5,9 @@
  *		the result.
  *
  * Keys never move while a run grows: each new block is as large as all previous
- * blocks together, up to BLOCK_BYTES.  The first keys lie in the run itself.  So
- * a run of a few rows is a single allocation, which matters to aggregates over
- * thousands of small groups.
+ * blocks together, up to BLOCK_BYTES, unless the caller wants a smaller one.  The
+ * first keys lie in the run itself.  So a run of a few rows is a single allocation,
+ * which matters to aggregates over thousands of small groups.
  *
  * A run stays in the backend until it has gpusort.min_rows keys.  Then, if the
  * settings allow, an accelerator takes it: the keys so far are copied to the
@@ -123,10 +123,23 @@ gpusort_run_key(const GpusortRun *run, uint64_t row)
 	return block->keys + (row - block->first) * gpusort_spec_width(&run->spec);
 }
 
+/* Keys that fit into the last block. */
+static inline uint64_t
+room_left(const GpusortRun *run)
+{
+	const GpusortRunBlock *last;
+
+	if (run->nblocks == 0)
+		return 0;
+	last = &run->blocks[run->nblocks - 1];
+	return last->capacity - last->count;
+}
+
 size_t
-gpusort_run_memory(const GpusortRun *run)
+gpusort_run_memory(const GpusortRun *run, uint64_t more)
 {
 	size_t		bytes = sizeof(GpusortRun) + run->local_bytes;
+	uint64_t	rows = run->rows + more;
 
 	if (run->blocks != run->inline_blocks)
 		bytes += sizeof(GpusortRunBlock) << run->log_maxblocks;
@@ -137,10 +150,12 @@ gpusort_run_memory(const GpusortRun *run)
 	 * and the caller would begin one run after the other.
 	 */
 	if (run->engine != NULL)
-		bytes += run->rows * gpusort_spec_width(&run->spec);
-	return bytes + run->rows * result_bytes(run) +
-		gpusort_cpu_scratch(run->rows, run->spec.key_bytes, run->spec.rows,
-							gpusort_cpu_threads_most(run->rows));
+		bytes += rows * gpusort_spec_width(&run->spec);
+	else if (more > room_left(run))
+		bytes += (more - room_left(run)) * gpusort_spec_width(&run->spec);
+	return bytes + rows * result_bytes(run) +
+		gpusort_cpu_scratch(rows, run->spec.key_bytes, run->spec.rows,
+							gpusort_cpu_threads_most(rows));
 }
 
 /* Leaves the run to the CPU engine, because engine gave this reason not to sort it. */
@@ -245,12 +260,12 @@ seek_accelerator(GpusortRun *run)
 }
 
 void *
-gpusort_run_reserve(GpusortRun *run, size_t *room)
+gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room)
 {
 	size_t		width = gpusort_spec_width(&run->spec);
-	GpusortRunBlock *last = run->nblocks > 0 ? &run->blocks[run->nblocks - 1] : NULL;
+	GpusortRunBlock *last;
 
-	if (last == NULL || last->count == last->capacity)
+	if (room_left(run) == 0)
 	{
 		char	   *keys = NULL;
 		size_t		bytes = 0;
@@ -277,14 +292,14 @@ gpusort_run_reserve(GpusortRun *run, size_t *room)
 				(run->spec.expected_rows - run->rows) * width :
 				Min(run->rows * width, BLOCK_BYTES);
 			bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
-			bytes -= bytes % width;
+			bytes = Max(Min(bytes / width, most), 1) * width;
 			keys = run->spec.counted ? gpusort_memory_alloc(run->cxt, bytes) :
 				gpusort_memory_alloc_pages(run->cxt, bytes);
 			add_block(run, keys, bytes, true);
 			run->local_bytes += bytes;
 		}
-		last = &run->blocks[run->nblocks - 1];
 	}
+	last = &run->blocks[run->nblocks - 1];
 	*room = last->capacity - last->count;
 	return last->keys + last->count * width;
 }

@@ -68,9 +68,10 @@ extern GpusortRun *gpusort_run_begin(const GpusortRunSpec *spec);
 /*
  * Returns memory for more keys, and sets *room to how many keys fit, at least
  * one.  A reservation that was not committed is void.  The memory belongs to the
- * run.
+ * run.  If the backend has to allocate it, it allocates room for at most this
+ * many keys, or for one if most is 0.
  */
-extern void *gpusort_run_reserve(GpusortRun *run, size_t *room);
+extern void *gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room);
 
 /* Adds the first count keys of the last reservation to the run.  The reservation ends. */
 extern void gpusort_run_commit(GpusortRun *run, size_t count);
@@ -95,12 +96,13 @@ extern uint64_t gpusort_run_rows(const GpusortRun *run);
 extern const void *gpusort_run_key(const GpusortRun *run, uint64_t row);
 
 /*
- * Bytes of memory that the run takes: the keys, in the backend and in an
- * accelerator's chunks, plus the most that the CPU engine would need to sort
- * them, result included.  Lent words do not count.  For callers that keep to a
- * memory limit; takes a few nanoseconds.
+ * Bytes of memory that the run will take when this many more keys have been
+ * committed: the keys, in the backend and in an accelerator's chunks, plus the
+ * most that the CPU engine would need to sort them, result included.  Lent words
+ * do not count.  For callers that keep to a memory limit; takes a few
+ * nanoseconds.
  */
-extern size_t gpusort_run_memory(const GpusortRun *run);
+extern size_t gpusort_run_memory(const GpusortRun *run, uint64_t more);
 
 /*
  * Sorts the keys.  out, if not NULL, has room for the whole result and is aligned

@@ -57,24 +57,52 @@ gpusort_rowstore_limit(GpusortRowStore *store, Size bytes)
 	store->over = store->full || store->bytes > bytes;
 }
 
-/* Frees the block from and all blocks after it. */
+/* Frees the last block's memory and removes the block. */
 static void
-free_blocks(GpusortRowStore *store, int from)
+free_last_block(GpusortRowStore *store)
 {
-	while (store->nblocks > from)
-	{
-		GpusortRowBlock *block = &store->blocks[--store->nblocks];
+	GpusortRowBlock *block = &store->blocks[--store->nblocks];
 
-		store->bytes -= block->bytes;
-		gpusort_memory_free(block->rows, block->bytes);
+	store->bytes -= block->bytes;
+	gpusort_memory_free(block->rows, block->bytes);
+}
+
+void
+gpusort_rowstore_trim(GpusortRowStore *store, Size bytes)
+{
+	Size		wanted = store->bytes > bytes ? store->bytes - bytes : 0;
+
+	while (store->nblocks > store->block + 1 && store->bytes > wanted)
+	{
+		store->spare_bytes -= store->blocks[store->nblocks - 1].bytes;
+		free_last_block(store);
 	}
 }
 
 void
 gpusort_rowstore_reset(GpusortRowStore *store)
 {
+	int			kept = 0;
+
 	/* keep the full blocks only: the memory of the others may be needed elsewhere */
-	free_blocks(store, Max(store->block, 0));
+	while (store->nblocks > Max(store->block, 0))
+		free_last_block(store);
+	/* of these, free the ones that are small because the limit left no more */
+	store->spare_bytes = 0;
+	for (int i = 0; i < store->nblocks; i++)
+	{
+		GpusortRowBlock block = store->blocks[i];
+
+		if (block.bytes < FIRST_BLOCK_BYTES)
+		{
+			store->bytes -= block.bytes;
+			gpusort_memory_free(block.rows, block.bytes);
+			continue;
+		}
+		store->spare_bytes += block.bytes;
+		store->blocks[kept++] = block;
+	}
+	store->nblocks = kept;
 	store->rows = store->max_rows = 0;
 	store->block = -1;
 	store->next = store->end = NULL;
@@ -94,7 +122,10 @@ grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes)
 		repalloc(array, *max * entry_bytes);
 }
 
-/* Makes the next block the one being filled; it has room for at least bytes. */
+/*
+ * Makes the next block the one being filled; it has room for at least bytes, and
+ * for no more than that if the limit does not allow it.
+ */
 static void
 next_block(GpusortRowStore *store, Size bytes)
 {
@@ -106,10 +137,14 @@ next_block(GpusortRowStore *store, Size bytes)
 	block = &store->blocks[next];
 	/* a kept block may be too small for a row of this sort */
 	if (next < store->nblocks && block->bytes < bytes)
-		free_blocks(store, next);
-	if (next == store->nblocks)
+		gpusort_rowstore_trim(store, store->spare_bytes);
+	if (next < store->nblocks)
+		store->spare_bytes -= block->bytes;
+	else
 	{
-		block->bytes = Max(store->block_bytes, bytes);
+		Size		left = store->limit > store->bytes ? store->limit - store->bytes : 0;
+
+		block->bytes = Max(Min(store->block_bytes, MAXALIGN_DOWN(left)), bytes);
 		block->rows = gpusort_memory_alloc_pages(store->cxt, block->bytes);
 		store->nblocks++;
 		store->bytes += block->bytes;
@@ -121,14 +156,30 @@ next_block(GpusortRowStore *store, Size bytes)
 	store->end = block->rows + Min(block->bytes, Max(MAX_BLOCK_BYTES, bytes));
 }
 
-/* Makes room for the next row's place: in the next segment, or in a larger first one. */
+/* Sets the place of the next row, which is in the block being filled. */
 static void
-more_places(GpusortRowStore *store)
+set_next_place(GpusortRowStore *store)
+{
+	int			number = store->rows / GPUSORT_ROW_SEGMENT_ROWS;
+	int			block = store->block - store->segments[number].first_block;
+
+	Assert(block < SEGMENT_BLOCKS);
+	store->next_place = (uint32) block * GPUSORT_ROW_BLOCK_UNITS +
+		(store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
+	store->full = block == SEGMENT_BLOCKS - 1;
+}
+
+uint64
+gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most)
 {
 	int			number = store->rows / GPUSORT_ROW_SEGMENT_ROWS;
 	uint32		rows = store->rows % GPUSORT_ROW_SEGMENT_ROWS;
 	GpusortRowSegment *segment;
 
+	if (store->rows < store->max_rows)
+		return store->max_rows - store->rows;
+
+	/* in the next segment, or in a larger one */
 	if (number == store->max_segments)
 		store->segments = grow_array(store, store->segments, &store->max_segments,
 									 sizeof(GpusortRowSegment));
@@ -139,10 +190,11 @@ more_places(GpusortRowStore *store)
 		store->nsegments++;
 	}
 	if (rows == 0)
-		segment->first_block = store->block;
+		segment->first_block = Max(store->block, 0);
 	if (rows == segment->max_rows)
 	{
-		uint32		max_rows = number > 0 ? GPUSORT_ROW_SEGMENT_ROWS : Max(FIRST_ROWS, 2 * rows);
+		uint32		more = number > 0 ? GPUSORT_ROW_SEGMENT_ROWS : Max(FIRST_ROWS, rows);
+		uint32		max_rows = Min(rows + Max(Min(more, most), 1), GPUSORT_ROW_SEGMENT_ROWS);
 		uint32	   *places = gpusort_memory_alloc_pages(store->cxt, max_rows * sizeof(uint32));
 
 		if (rows > 0)
@@ -156,25 +208,18 @@ more_places(GpusortRowStore *store)
 	}
 	store->places = segment->places;
 	store->max_rows = store->rows - rows + segment->max_rows;
+	if (rows == 0 && store->block >= 0)
+		set_next_place(store);
+	return store->max_rows - store->rows;
 }
 
-/* Makes room for a tuple of that many bytes, and for its place. */
+/* Makes room for a tuple of that many bytes. */
 static pg_noinline void
 grow(GpusortRowStore *store, Size bytes)
 {
-	int			block;
-
 	(void) GPUSORT_FAULT(ROWSTORE);
-	if (store->end - store->next < bytes)
-		next_block(store, bytes);
-	if (store->rows == store->max_rows)
-		more_places(store);
-
-	block = store->block - store->segments[store->rows / GPUSORT_ROW_SEGMENT_ROWS].first_block;
-	Assert(block < SEGMENT_BLOCKS);
-	store->next_place = (uint32) block * GPUSORT_ROW_BLOCK_UNITS +
-		(store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
-	store->full = block == SEGMENT_BLOCKS - 1;
+	next_block(store, bytes);
+	set_next_place(store);
 	gpusort_rowstore_limit(store, store->limit);
 }
 
@@ -185,7 +230,8 @@ add_row(GpusortRowStore *store, Size bytes)
 	MinimalTuple tuple;
 
 	bytes = MAXALIGN(bytes);
-	if (unlikely(store->rows == store->max_rows || store->end - store->next < bytes))
+	Assert(store->rows < store->max_rows);
+	if (unlikely(store->end - store->next < bytes))
 		grow(store, bytes);
 	tuple = (MinimalTuple) store->next;
 	store->next += bytes;

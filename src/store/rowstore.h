@@ -57,6 +57,8 @@ typedef struct GpusortRowStore
 	int			block;			/* the block being filled, or -1; blocks after it are
 								 * kept from before a reset, and empty */
 
+	Size		spare_bytes;	/* bytes of these blocks */
+
 	char	   *next;			/* begin of the free part of that block, MAXALIGNed */
 	char	   *end;			/* end of the free part, MAXALIGNed */
 	uint32	   *places;			/* places of the current segment */
@@ -65,7 +67,7 @@ typedef struct GpusortRowStore
 
 	bool		full;			/* no row may be appended: gpusort_rowstore_full() */
 	bool		over;			/* full, or bytes > limit */
-	Size		limit;			/* bytes that gpusort_rowstore_over() compares with */
+	Size		limit;			/* bytes that the store may take */
 	Size		bytes;			/* all memory of the store */
 	Size		block_bytes;	/* size of the next block to be allocated */
 	Size		max_block_bytes;	/* the most that block_bytes grows to */
@@ -86,8 +88,22 @@ extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory);
  */
 extern void gpusort_rowstore_reset(GpusortRowStore *store);
 
-/* Sets the limit of bytes that gpusort_rowstore_over() reports; it does not stop appends. */
+/*
+ * Sets the bytes that the store may take.  A block is cut to what is left of them.
+ * If not even the next row fits, it gets a block of its own, and
+ * gpusort_rowstore_over() tells so: the store exceeds the limit by one row at most,
+ * if the caller appends no more then.
+ */
 extern void gpusort_rowstore_limit(GpusortRowStore *store, Size bytes);
+
+/*
+ * Makes room for the places of the next rows, for at most this many if it has to
+ * allocate them.  Returns for how many rows there is room, at least one.
+ */
+extern uint64 gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most);
+
+/* Frees blocks that were kept for the next rows, until these bytes are free or no such block is left. */
+extern void gpusort_rowstore_trim(GpusortRowStore *store, Size bytes);
 
 /*
  * Is the store full?  Then no row may be appended, because places cannot number
@@ -99,7 +115,7 @@ gpusort_rowstore_full(const GpusortRowStore *store)
 	return store->full;
 }
 
-/* Is the store full, or has it more bytes than its limit? */
+/* Is the store full, or does it take more bytes than its limit? */
 static inline bool
 gpusort_rowstore_over(const GpusortRowStore *store)
 {
@@ -107,8 +123,9 @@ gpusort_rowstore_over(const GpusortRowStore *store)
 }
 
 /*
- * Copies the slot's row to the end of the store, which must not be full.  Raises
- * an error if there is no memory, or if the row is larger than MaxAllocSize.
+ * Copies the slot's row to the end of the store, which must not be full and must
+ * have room for the row's place: gpusort_rowstore_reserve().  Raises an error if
+ * there is no memory, or if the row is larger than MaxAllocSize.
  */
 extern void gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 

@@ -86,7 +86,7 @@ gpusort_run_end(GpusortRun *run)
 
 /* For arrays of smallint only, which are not lent. */
 void *
-gpusort_run_reserve(GpusortRun *run, size_t *room)
+gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room)
 {
 	elog(ERROR, "not expected of this type");
 }
