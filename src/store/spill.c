@@ -20,14 +20,17 @@
 #include "store/spill_state.h"
 
 /*
- * The size of an extent, a power of two.  It starts at the minimum and doubles
- * while GPUSORT_SPILL_MAX_INPUTS buffers of that size fit in the memory.  Extents
- * larger than the maximum do not make disks faster, and their buffers no longer
- * fit in the CPU caches.  The minimum is what core reads and writes: half of each
- * run's last extent remains unused, and with little memory runs are short.
+ * The size of an extent, a power of two: a 256th of the memory, since a merge has
+ * up to GPUSORT_SPILL_MAX_INPUTS buffers.  Extents larger than the maximum do not
+ * make disks faster, and their buffers no longer fit in the CPU caches.  Extents
+ * below 8 kB cost too many system calls, unless there is so little memory that
+ * runs are short: half of each run's last extent remains unused, on average.
+ * Then an extent is a 64th of the memory.
  */
-#define MIN_EXTENT_BYTES	((Size) BLCKSZ)
+#define MIN_EXTENT_BYTES	((Size) 2 * 1024)
 #define MAX_EXTENT_BYTES	((Size) 256 * 1024)
+#define SMALL_EXTENT_BYTES	((Size) 8 * 1024)
+#define SMALL_EXTENTS		64
 
 /* The memory of a spill is at least this. */
 #define MIN_MEMORY			((Size) 64 * 1024)
@@ -50,6 +53,7 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory)
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 	GpusortSpill *spill = palloc0(sizeof(GpusortSpill));
 	Size		extent_bytes = MIN_EXTENT_BYTES;
+	Size		most;
 
 	spill->cxt = cxt;
 	spill->memory = Max(memory, MIN_MEMORY);
@@ -63,7 +67,8 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory)
 	spill->code.shift = 64;
 	spill->code.exact = key == NULL || key->words == 1;
 
-	while (extent_bytes * 2 <= Min(MAX_EXTENT_BYTES, spill->memory / GPUSORT_SPILL_MAX_INPUTS))
+	most = Max(spill->memory / GPUSORT_SPILL_MAX_INPUTS, Min(spill->memory / SMALL_EXTENTS, SMALL_EXTENT_BYTES));
+	while (extent_bytes * 2 <= Min(most, MAX_EXTENT_BYTES))
 		extent_bytes *= 2;
 	gpusort_spillfile_begin(&spill->file, extent_bytes);
 	spill->maxruns = 64;

@@ -89,7 +89,7 @@ get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
 }
 
 /* Reads a number that may continue in the next extent. */
-static pg_noinline uint64
+static uint64
 gather_number(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	char		bytes[GPUSORT_SPILL_NUMBER_BYTES] = {0};
@@ -114,71 +114,75 @@ gather_tuple(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 	input->tuple->t_len = bytes;
 }
 
-/* Makes the tuple whose body is at from, complete in the buffer, the current one. */
+/* Makes the tuple whose body comes next, complete in the buffer, the current one. */
 static inline void
-align_tuple(GpusortSpillInput *input, char *from, Size body_bytes)
+align_tuple(GpusortSpillInput *input, Size body_bytes)
 {
-	/* an extent's header and two numbers are before every body: at least 18 bytes */
+	char	   *from = input->next;
+
+	/* an extent's header is before every body: more bytes than the tuple has before its own */
 	char	   *to = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, from - MINIMAL_TUPLE_DATA_OFFSET);
 
-	input->next = from + body_bytes;
-	input->tuple = (MinimalTuple) to;
 	gpusort_spill_move(to + MINIMAL_TUPLE_DATA_OFFSET, from, body_bytes);
+	input->next += body_bytes;
+	input->tuple = (MinimalTuple) to;
 	input->tuple->t_len = MINIMAL_TUPLE_DATA_OFFSET + body_bytes;
 }
 
 /*
+ * Reads the next row's numbers, which may continue in the next extent.  Returns
+ * false at the end of the run.
+ */
+static pg_noinline bool
+gather_head(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	if (input->next == input->end && input->extent < 0)
+	{
+		if (input->unread > 0)
+			damaged(input, "It ends too early.");
+		return false;
+	}
+	if (spill->has_tuples)
+		input->next_bytes = gather_number(spill, input);
+	input->next_code = input->code + gather_number(spill, input);
+	return true;
+}
+
+/*
  * Makes the next row of input number i its current row and returns its entry
- * for the loser tree, by the row's code.
+ * for the loser tree, by the row's code.  Also reads the numbers of the row
+ * after it: the next call can then return its entry sooner.
  */
 static pg_attribute_always_inline GpusortLoser
 advance(GpusortSpill *spill, int i)
 {
 	GpusortSpillInput *input = &spill->inputs[i];
-	Size		body_bytes = 0;
 
 	if (unlikely(input->gathered != NULL))
 	{
 		pfree(input->gathered);
 		input->gathered = NULL;
 	}
-	if (unlikely(input->next == input->end))
-	{
-		if (input->extent < 0)
-		{
-			if (input->unread > 0)
-				damaged(input, "It ends too early.");
-			return gpusort_losertree_ended();
-		}
-		read_extent(spill, input);
-	}
+	if (unlikely(!input->ahead && !gather_head(spill, input)))
+		return gpusort_losertree_ended();
 
+	input->code = input->next_code;
 	input->encoded = false;
-	if (likely(input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES))
-	{
-		char	   *from = input->next;
-
-		if (spill->has_tuples)
-			body_bytes = gpusort_spill_get_number(&from);
-		input->code += gpusort_spill_get_number(&from);
-		if (likely(body_bytes <= input->end - from))
-		{
-			if (spill->has_tuples)
-				align_tuple(input, from, body_bytes);
-			else
-				input->next = from;
-			return gpusort_losertree_entry(input->code, i);
-		}
-		input->next = from;
-	}
-	else
-	{
-		if (spill->has_tuples)
-			body_bytes = gather_number(spill, input);
-		input->code += gather_number(spill, input);
-	}
 	if (spill->has_tuples)
-		gather_tuple(spill, input, body_bytes);
+	{
+		if (likely(input->next_bytes <= input->end - input->next))
+			align_tuple(input, input->next_bytes);
+		else
+			gather_tuple(spill, input, input->next_bytes);
+	}
+
+	input->ahead = input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES;
+	if (likely(input->ahead))
+	{
+		if (spill->has_tuples)
+			input->next_bytes = gpusort_spill_get_number(&input->next);
+		input->next_code = input->code + gpusort_spill_get_number(&input->next);
+	}
 	return gpusort_losertree_entry(input->code, i);
 }
 
@@ -260,6 +264,7 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 		input->extent = runs[i].first;
 		input->unread = runs[i].bytes;
 		input->code = 0;
+		input->ahead = false;
 		gpusort_losertree_set(&spill->tree, i, advance(spill, i));
 	}
 	gpusort_losertree_build(&spill->tree, row_before, spill);

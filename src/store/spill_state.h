@@ -90,10 +90,14 @@ typedef struct GpusortSpillInput
 {
 	uint64		code;			/* the current row's code */
 	MinimalTuple tuple;			/* the current row's tuple; NULL in a spill without tuples */
-	uint64	   *words;			/* the current row's key, if encoded */
-	bool		encoded;
+	bool		encoded;		/* words are the current row's key */
+	uint64	   *words;
 	void	   *gathered;		/* a copy of the current tuple, to be pfree'd; NULL if the tuple is
 								 * in the buffer */
+
+	bool		ahead;			/* the numbers of the next row have been read */
+	Size		next_bytes;		/* they are: the bytes of its body */
+	uint64		next_code;		/* and its code */
 
 	char	   *buffer;			/* one extent */
 	char	   *next;			/* the buffer's unread bytes: from here */

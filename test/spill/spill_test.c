@@ -278,10 +278,10 @@ adapt(const Check *check, GpusortSpill *spill, int run)
  * Writes spilled runs that have this many rows together, and merges them twice.  Raises an
  * error if a row is missing, changed, out of order or not stable, or if rows, runs
  * or bytes are counted wrongly.  kind: "few", "wide" or "late" (WordKind), then
- * perhaps " adapted".  Returns the number of runs that were not empty, whether the
- * file, merges included, took much more than the tuples, 5 bytes for each row and one
- * extent per run, whether the comparator was called, and whether most rows, a few
- * or none were encoded.
+ * perhaps " adapted".  Returns the number of runs that were not empty; whether the
+ * file, merges included, took much more than the tuples, 5 bytes for each tuple or 8
+ * for each word, and one extent per run; whether the comparator was called; and
+ * whether most rows were encoded, some or none.
  */
 Datum
 spill_check(PG_FUNCTION_ARGS)
@@ -290,7 +290,7 @@ spill_check(PG_FUNCTION_ARGS)
 	Check		check = {0};
 	char	   *kind = text_to_cstring(PG_GETARG_TEXT_PP(2));
 	Size		memory = (Size) PG_GETARG_INT32(5) * 1024;
-	uint64		extent = Max(8 * 1024, memory / 256);
+	uint64		extent = Max(Max(2048, Min(memory / 64, 8192)), memory / 256);
 	GpusortSpillKey key = {.encode = encode_tuple, .compare = compare_tuples, .arg = &check};
 	pg_prng_state random;
 	TupleStart *tuple;
@@ -355,7 +355,7 @@ spill_check(PG_FUNCTION_ARGS)
 	check_merge(&check, spill, tuple);
 	check_merge(&check, spill, tuple);
 	/* a merge on disk frees extents as it reads them, except the first of each input */
-	bytes += 5 * rows;
+	bytes += rows * (check.tuple_bytes_max > 0 ? 5 : sizeof(uint64));
 	result = psprintf("%d runs, %s, %s, %s", filled,
 					  gpusort_spill_bytes(spill) <= bytes + bytes / 20 + filled * extent ? "no waste" : "waste",
 					  check.compared > 0 ? "compared" : "not compared",
