@@ -183,6 +183,19 @@ read_into_core(GpusortNode *node)
  * ----------------------------------------------------------------
  */
 
+/* Pairs of rows of the first spilled run that show how the keys are distributed */
+#define SPILL_PAIRS		256
+
+/* Makes the words of a row's key again, for the merge of spilled runs. */
+static void
+encode_row(void *arg, MinimalTuple tuple, uint64 *words)
+{
+	GpusortNode *node = arg;
+
+	ExecStoreMinimalTuple(tuple, node->left, false);
+	gpusort_rowkey_encode(node->key, node->left, words);
+}
+
 /* Compares two rows whose keys have the same words, for the merge of spilled runs. */
 static int
 compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
@@ -228,24 +241,46 @@ spill_rows(GpusortNode *node)
 	}
 }
 
+/* Begins the spill with the first run, which has been sorted. */
+static void
+begin_spill(GpusortNode *node)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+	const uint32 *order = node->block;
+	const uint64 *keys[2 * SPILL_PAIRS];
+	int			pairs = Min(node->count - 1, SPILL_PAIRS);
+
+	if (node->value_type != NULL)
+		node->spill = gpusort_spill_begin(NULL, node->memory_limit);
+	else
+	{
+		GpusortSpillKey key = {
+			.words = gpusort_rowkey_words(node->key),
+			.encode = encode_row,
+			.compare = compare_rows,
+			.arg = node,
+		};
+
+		node->spill = gpusort_spill_begin(&key, node->memory_limit);
+		for (int i = 0; i < 2 * pairs; i++)
+			keys[i] = gpusort_run_key(node->run, order[i / 2 * (node->count - 1) / pairs + i % 2]);
+		if (pairs > 0)
+			gpusort_spill_adapt(node->spill, keys, pairs);
+	}
+	MemoryContextSwitchTo(old);
+}
+
 /* Sorts the run, writes it to the temporary file, and begins an empty run. */
 static void
 spill_run(GpusortNode *node)
 {
 	bool		values = node->value_type != NULL;
 
+	gpusort_node_sort_run(node, false);
 	if (node->spill == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(node->cxt);
-
-		node->spill = gpusort_spill_begin(values ? 1 : gpusort_rowkey_words(node->key),
-										  node->memory_limit, compare_rows, node);
-		MemoryContextSwitchTo(old);
-	}
+		begin_spill(node);
 	if (!values && gpusort_rowkey_lossy(node->key))
 		gpusort_spill_set_lossy(node->spill);
-
-	gpusort_node_sort_run(node, false);
 	gpusort_spill_begin_run(node->spill);
 	do
 	{

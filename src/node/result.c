@@ -278,17 +278,17 @@ next_in_blocks(GpusortNode *node)
 static inline TupleTableSlot *
 next_in_spill(GpusortNode *node)
 {
-	const uint64 *words;
+	uint64		word;
 	MinimalTuple tuple;
 	uint32		narrow;
 
-	if (!gpusort_spill_next(node->spill, &words, &tuple))
+	if (!gpusort_spill_next(node->spill, &word, &tuple))
 		return NULL;
 	if (node->value_type == NULL)
 		return ExecStoreMinimalTuple(tuple, node->slot, false);
-	narrow = (uint32) words[0];
+	narrow = (uint32) word;
 	return return_value(node, gpusort_node_value(node, node->value_type->key_bytes == 8 ?
-												 (const void *) words : &narrow, 0), false);
+												 (const void *) &word : &narrow, 0), false);
 }
 
 /* Returns the next row of a result that can be read only once and forward. */

@@ -93,10 +93,12 @@ find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 	return file->files[place];
 }
 
-static inline int64
-blocks(Size bytes)
+/* Counts bytes as temporary blocks for EXPLAIN.  What does not fill a block stays in *bytes. */
+static inline void
+count_blocks(Size *bytes, int64 *blocks)
 {
-	return (bytes + BLCKSZ - 1) / BLCKSZ;
+	*blocks += *bytes / BLCKSZ;
+	*bytes %= BLCKSZ;
 }
 
 /*
@@ -147,7 +149,8 @@ gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, 
 		written += count;
 	}
 	end_io(begun, &pgBufferUsage.temp_blk_write_time);
-	pgBufferUsage.temp_blks_written += blocks(bytes);
+	file->written += bytes;
+	count_blocks(&file->written, &pgBufferUsage.temp_blks_written);
 }
 
 Size
@@ -173,7 +176,8 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 		got += count;
 	}
 	end_io(begun, &pgBufferUsage.temp_blk_read_time);
-	pgBufferUsage.temp_blks_read += blocks(got);
+	file->read += got;
+	count_blocks(&file->read, &pgBufferUsage.temp_blks_read);
 	return got;
 }
 

@@ -21,12 +21,13 @@ typedef struct GpusortSpillFile
 	int			maxfree;		/* entries allocated */
 	File	   *files;			/* each has 1 GB of extents; the last may have less */
 	int			nfiles;
+	Size		written;		/* bytes written and read that are not counted as blocks yet */
+	Size		read;
 } GpusortSpillFile;
 
 /*
  * Initialises *file for the current memory context and resource owner, inside a
- * transaction.  Creates no file yet.  extent_bytes: a power of two, from BLCKSZ
- * to 1 GB.
+ * transaction.  Creates no file yet.  extent_bytes: a power of two, up to 1 GB.
  */
 extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes);
 

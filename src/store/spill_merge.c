@@ -5,7 +5,7 @@
  *
  * A loser tree (base/losertree.h) finds the run with the next row.  Each run
  * is read one extent at a time into its own buffer, and its rows are returned
- * in place, without a copy.
+ * there.
  *
  * If there are more runs than buffers, some runs are merged to one on disk
  * first.  Only neighbouring runs may be merged, since equal rows must keep
@@ -32,7 +32,18 @@
  * Reading
  */
 
-/* Reads the input's next extent into its buffer.  The extent must exist. */
+/* The run has lost bytes, or has bytes that were not written. */
+static pg_noinline void
+damaged(const GpusortSpillInput *input, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("a sorted run in a temporary file is damaged"),
+			 errdetail("%s " UINT64_FORMAT " bytes of it were not read.", detail,
+					   input->unread + (input->end - input->next))));
+}
+
+/* Reads the input's next extent into its buffer. */
 static void
 read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 {
@@ -41,9 +52,10 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 
 	CHECK_FOR_INTERRUPTS();
 	if (input->extent < 0)
-		elog(ERROR, "run in temporary file ends within a row");
+		damaged(input, "It ends within a row.");
 	got = gpusort_spillfile_read(&spill->file, input->extent, extent);
-	if (got < sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent))
+	if (got < sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent) ||
+		extent->used > input->unread)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", input->extent),
@@ -53,6 +65,7 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 	input->next = (char *) (extent + 1);
 	input->end = input->next + extent->used;
 	input->extent = extent->next;
+	input->unread -= extent->used;
 }
 
 /* Copies the input's next size bytes to data, from as many extents as needed. */
@@ -75,101 +88,143 @@ get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
 	}
 }
 
-/* The bytes that a row takes, of which at least the first head_bytes are at row. */
-static inline Size
-row_bytes(const GpusortSpill *spill, const void *row)
+/* Reads a number that may continue in the next extent. */
+static uint64
+gather_number(GpusortSpill *spill, GpusortSpillInput *input)
 {
-	if (!spill->has_tuples)
-		return spill->words_bytes;
-	return MAXALIGN(spill->words_bytes +
-					((MinimalTuple) ((const char *) row + spill->words_bytes))->t_len);
+	char		bytes[GPUSORT_SPILL_NUMBER_BYTES] = {0};
+	char	   *from = bytes;
+
+	get_bytes(spill, input, bytes, 1);
+	get_bytes(spill, input, bytes + 1, gpusort_spill_number_bytes(bytes[0]) - 1);
+	return gpusort_spill_get_number(&from);
 }
 
-/* Makes row, which is complete in memory, the input's current row. */
+/* Copies the next tuple's body, which may continue in other extents, into memory of its own. */
+static pg_noinline void
+gather_tuple(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
+{
+	Size		bytes = MINIMAL_TUPLE_DATA_OFFSET + body_bytes;
+
+	if (body_bytes > input->unread + (input->end - input->next) || bytes > MaxAllocSize)
+		damaged(input, psprintf("A row in it has %zu bytes.", body_bytes));
+	input->tuple = input->gathered = MemoryContextAlloc(spill->cxt, bytes);
+	get_bytes(spill, input, (char *) input->tuple + MINIMAL_TUPLE_DATA_OFFSET, body_bytes);
+	memset(input->tuple, 0, MINIMAL_TUPLE_DATA_OFFSET);
+	input->tuple->t_len = bytes;
+}
+
+/* Makes the tuple whose body comes next, complete in the buffer, the current one. */
 static inline void
-set_row(const GpusortSpill *spill, GpusortSpillInput *input, void *row)
+align_tuple(GpusortSpillInput *input, Size body_bytes)
 {
-	input->words = row;
-	if (spill->has_tuples)
-		input->tuple = (MinimalTuple) ((char *) row + spill->words_bytes);
+	char	   *from = input->next;
+
+	/* an extent's header is before every body: more bytes than the tuple has before its own */
+	char	   *to = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, from - MINIMAL_TUPLE_DATA_OFFSET);
+
+	gpusort_spill_move(to + MINIMAL_TUPLE_DATA_OFFSET, from, body_bytes);
+	input->next += body_bytes;
+	input->tuple = (MinimalTuple) to;
+	input->tuple->t_len = MINIMAL_TUPLE_DATA_OFFSET + body_bytes;
 }
 
-/* Copies the next row, which continues in another extent, into memory of its own. */
-static void
-gather_row(GpusortSpill *spill, GpusortSpillInput *input)
+/*
+ * Reads the next row's numbers, which may continue in the next extent.  Returns
+ * false at the end of the run.
+ */
+static pg_noinline bool
+gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 {
-	uint64		head[GPUSORT_MAX_WORDS + 1];
-	Size		size;
-
-	get_bytes(spill, input, head, spill->head_bytes);
-	size = row_bytes(spill, head);
-	input->gathered = MemoryContextAllocHuge(spill->cxt, size);
-	memcpy(input->gathered, head, spill->head_bytes);
-	get_bytes(spill, input, (char *) input->gathered + spill->head_bytes, size - spill->head_bytes);
-	set_row(spill, input, input->gathered);
+	if (input->next == input->end && input->extent < 0)
+	{
+		if (input->unread > 0)
+			damaged(input, "It ends too early.");
+		return false;
+	}
+	if (spill->has_tuples)
+		input->next_bytes = gather_number(spill, input);
+	input->next_code = input->code + gather_number(spill, input);
+	return true;
 }
 
 /*
  * Makes the next row of input number i its current row and returns its entry
- * for the loser tree, by the first word of its key.  Sets words to NULL at the
- * end of the run.
+ * for the loser tree, by the row's code.  Also reads the numbers of the row
+ * after it: the next call can then return its entry sooner.
  */
-static inline GpusortLoser
+static pg_attribute_always_inline GpusortLoser
 advance(GpusortSpill *spill, int i)
 {
 	GpusortSpillInput *input = &spill->inputs[i];
-	Size		available;
-	Size		size;
 
 	if (unlikely(input->gathered != NULL))
 	{
 		pfree(input->gathered);
 		input->gathered = NULL;
 	}
-	if (unlikely(input->next == input->end))
+	if (unlikely(!input->ahead && !gather_head(spill, input)))
+		return gpusort_losertree_ended();
+
+	input->code = input->next_code;
+	input->encoded = false;
+	if (spill->has_tuples)
 	{
-		if (input->extent < 0)
-		{
-			input->words = NULL;
-			return gpusort_losertree_ended();
-		}
-		read_extent(spill, input);
+		if (likely(input->next_bytes <= input->end - input->next))
+			align_tuple(input, input->next_bytes);
+		else
+			gather_tuple(spill, input, input->next_bytes);
 	}
 
-	available = input->end - input->next;
-	if (likely(available >= spill->head_bytes && available >= (size = row_bytes(spill, input->next))))
+	input->ahead = input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES;
+	if (likely(input->ahead))
 	{
-		set_row(spill, input, input->next);
-		input->next += size;
+		if (spill->has_tuples)
+			input->next_bytes = gpusort_spill_get_number(&input->next);
+		input->next_code = input->code + gpusort_spill_get_number(&input->next);
 	}
-	else
-		gather_row(spill, input);
-	return gpusort_losertree_entry(input->words[0], i);
+	return gpusort_losertree_entry(input->code, i);
 }
 
 /*
  * Merging
  */
 
+/* Returns the words of an input's current row. */
+static inline const uint64 *
+row_words(const GpusortSpill *spill, GpusortSpillInput *input)
+{
+	if (!input->encoded)
+		spill->key.encode(spill->key.arg, input->tuple, input->words);
+	input->encoded = true;
+	return input->words;
+}
+
 /*
- * Returns whether input a's row orders before b's.  The rows' first words are
- * equal; equal rows keep the order of their runs.
+ * Returns whether input a's row orders before b's.  The rows' codes are equal;
+ * equal rows keep the order of their runs.
  */
 static bool
 row_before(void *arg, uint32 a, uint32 b)
 {
 	const GpusortSpill *spill = arg;
-	const GpusortSpillInput *x = &spill->inputs[a];
-	const GpusortSpillInput *y = &spill->inputs[b];
+	GpusortSpillInput *x = &spill->inputs[a];
+	GpusortSpillInput *y = &spill->inputs[b];
 
-	for (int i = 1; i < spill->words; i++)
+	if (!spill->code.exact)
 	{
-		if (x->words[i] != y->words[i])
-			return x->words[i] < y->words[i];
+		const uint64 *left = row_words(spill, x);
+		const uint64 *right = row_words(spill, y);
+
+		for (int i = 0; i < spill->key.words; i++)
+		{
+			if (left[i] != right[i])
+				return left[i] < right[i];
+		}
 	}
-	if (spill->lossy && spill->has_tuples)
+	if (spill->lossy)
 	{
-		int			order = spill->compare(spill->compare_arg, x->tuple, y->tuple);
+		int			order = spill->key.compare(spill->key.arg, x->tuple, y->tuple);
 
 		if (order != 0)
 			return order < 0;
@@ -179,15 +234,15 @@ row_before(void *arg, uint32 a, uint32 b)
 
 /*
  * Advances the input whose row was returned and finds the next winner.  If the
- * first word is the whole order, rows with equal words are in the order of
- * their runs, which is how the tree orders them without a callback.
+ * code is the whole order, rows with equal codes are in the order of their runs,
+ * which is how the tree orders them without a callback.
  */
 static inline void
 replay(GpusortSpill *spill)
 {
 	GpusortLoser next = advance(spill, gpusort_losertree_input(&spill->tree));
 
-	if (spill->words == 1 && !spill->lossy)
+	if (spill->code.exact && !spill->lossy)
 		gpusort_losertree_replace(&spill->tree, next, NULL, NULL);
 	else
 		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
@@ -207,6 +262,9 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 
 		input->next = input->end = input->buffer;
 		input->extent = runs[i].first;
+		input->unread = runs[i].bytes;
+		input->code = 0;
+		input->ahead = false;
 		gpusort_losertree_set(&spill->tree, i, advance(spill, i));
 	}
 	gpusort_losertree_build(&spill->tree, row_before, spill);
@@ -269,7 +327,7 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 	open_runs(spill, runs, count);
 	gpusort_spill_open_output(spill);
 	while ((input = next_row(spill)) != NULL)
-		gpusort_spill_put_row(spill, input->words, spill->has_tuples ? input->tuple : NULL);
+		gpusort_spill_put_row(spill, input->code, input->tuple);
 	gpusort_spill_close_output(spill);
 	spill->reclaim = false;
 
@@ -303,6 +361,8 @@ begin_merge(GpusortSpill *spill)
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
 	Size		each = spill->file.extent_bytes + (row > spill->file.extent_bytes ? row : 0);
+	int			words = spill->has_tuples ? spill->key.words : 0;
+	uint64	   *all_words;
 	Size		most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
 
 	Assert(!spill->out_open);
@@ -312,8 +372,12 @@ begin_merge(GpusortSpill *spill)
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
 	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->file.extent_bytes);
+	all_words = MemoryContextAlloc(spill->cxt, Max(1, spill->nbuffers * words) * sizeof(uint64));
 	for (int i = 0; i < spill->nbuffers; i++)
+	{
 		spill->inputs[i].buffer = spill->buffers + i * spill->file.extent_bytes;
+		spill->inputs[i].words = all_words + i * words;
+	}
 }
 
 void
@@ -329,13 +393,13 @@ gpusort_spill_merge(GpusortSpill *spill)
 }
 
 bool
-gpusort_spill_next(GpusortSpill *spill, const uint64 **words, MinimalTuple *tuple)
+gpusort_spill_next(GpusortSpill *spill, uint64 *word, MinimalTuple *tuple)
 {
 	GpusortSpillInput *input = next_row(spill);
 
 	if (input == NULL)
 		return false;
-	*words = input->words;
+	*word = input->code;
 	*tuple = input->tuple;
 	return true;
 }

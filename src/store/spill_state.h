@@ -12,15 +12,39 @@
  * rows were merged into a longer run are reused, so the file never grows much
  * larger than the rows.
  *
- * A run's rows are one stream of bytes across its extents.  Each row is padded
- * to MAXALIGN, and extents and their headers keep that alignment.  So almost
- * every row can be returned in place, as a MinimalTuple in the buffer.  Only a
- * row that continues in the next extent is copied, to memory of its own.
+ * A run's rows are one stream of bytes across its extents:
+ *
+ *		bytes of the body		number		without a tuple: absent
+ *		code, as the difference	number
+ *			from the code of
+ *			the row before
+ *		body					bytes		the tuple from t_infomask2 on;
+ *											without a tuple: absent
+ *
+ * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow
+ * the first one as it begins with bits that are set.  Those bits and the next
+ * one, which is not set, are not part of the number.  The code of the row before
+ * a run's first one is 0.
+ *
+ * A row's code has the order of its key, but keys that differ little may share a
+ * code.  The merge compares codes.  Only where they are equal does it make the
+ * words of both keys again, and compares these.  A row that is a single word is
+ * its own code.  The code of a tuple is an offset of its key's first two words,
+ * without the lowest bits (see GpusortSpillCode).  Since a run is sorted, the
+ * differences are small numbers: two or three bytes suffice to tell nearly all
+ * keys of a sort apart.
+ *
+ * Almost every tuple is returned in its buffer.  The body moves down by up to
+ * seven bytes there, over what has been read, to where the tuple is aligned.
+ * Only a row that continues in the next extent is copied, to memory of its own.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_STORE_SPILL_STATE_H
 #define GPUSORT_STORE_SPILL_STATE_H
+
+#include "port/pg_bitutils.h"
+#include "port/pg_bswap.h"
 
 #include "base/losertree.h"
 #include "store/spill.h"
@@ -41,21 +65,45 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 typedef struct GpusortSpillRun
 {
 	int64		first;			/* number of its first extent */
-	uint64		bytes;			/* bytes of all its rows, padding included */
+	uint64		bytes;			/* bytes of all its rows */
 } GpusortSpillRun;
+
+/* The most bytes of a number, and of a row's two numbers */
+#define GPUSORT_SPILL_NUMBER_BYTES	9
+#define GPUSORT_SPILL_HEAD_BYTES	(2 * GPUSORT_SPILL_NUMBER_BYTES)
+
+/*
+ * How a key becomes a code: its first two words are a number of 128 bits, of
+ * which base is subtracted.  The code is 64 bits of the difference, from bit
+ * shift on.  If the difference is below 0, the code is 0; if it is too large,
+ * the code has all bits set.
+ */
+typedef struct GpusortSpillCode
+{
+	uint128		base;
+	int			shift;			/* 0 to 127 */
+	bool		exact;			/* rows with equal codes have equal words */
+} GpusortSpillCode;
 
 /* A run being merged. */
 typedef struct GpusortSpillInput
 {
-	const uint64 *words;		/* the current row's key, or NULL after the last row */
+	uint64		code;			/* the current row's code */
 	MinimalTuple tuple;			/* the current row's tuple; NULL in a spill without tuples */
-	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is in
-								 * the buffer */
+	bool		encoded;		/* words are the current row's key */
+	uint64	   *words;
+	void	   *gathered;		/* a copy of the current tuple, to be pfree'd; NULL if the tuple is
+								 * in the buffer */
+
+	bool		ahead;			/* the numbers of the next row have been read */
+	Size		next_bytes;		/* they are: the bytes of its body */
+	uint64		next_code;		/* and its code */
 
 	char	   *buffer;			/* one extent */
 	char	   *next;			/* the buffer's unread bytes: from here */
 	char	   *end;			/* to here */
 	int64		extent;			/* number of the extent to read next, or -1 */
+	uint64		unread;			/* bytes of the run that are not in the buffer yet */
 } GpusortSpillInput;
 
 struct GpusortSpill
@@ -63,17 +111,14 @@ struct GpusortSpill
 	MemoryContext cxt;			/* owns this struct, everything below and the file's state */
 	GpusortSpillFile file;
 	Size		memory;			/* bytes that buffers may take, while writing and while merging */
-	GpusortSpillCompare compare;	/* compares tuples with equal words, if lossy */
-	void	   *compare_arg;	/* first argument of compare */
-	bool		lossy;			/* equal words do not imply equal rows */
 
 	/* rows */
-	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
-	bool		has_tuples;		/* every row has a tuple; set by the first row */
-	Size		words_bytes;	/* bytes of a key's words */
-	Size		head_bytes;		/* a row's first bytes, through its tuple's length */
+	bool		has_tuples;		/* rows are tuples, and key is set */
+	GpusortSpillKey key;
+	bool		lossy;			/* equal words do not imply equal rows */
+	GpusortSpillCode code;
 	uint64		rows;			/* rows that the caller wrote */
-	uint64		bytes;			/* bytes of those rows, padding included */
+	uint64		bytes;			/* bytes of those rows */
 
 	/* the runs; equal rows are returned in the order of their runs */
 	GpusortSpillRun *runs;
@@ -88,18 +133,108 @@ struct GpusortSpill
 	char	   *out_end;		/* end of out_buffer */
 	int64		out_extent;		/* number of the extent that the buffer will become; -1: not chosen
 								 * yet, the run's first */
+	uint64		out_code;		/* code of the run's last row, or 0 */
 	GpusortSpillRun out_run;
 
 	/* the merge */
 	int			nbuffers;		/* the most runs that can be merged at once */
 	char	   *buffers;		/* nbuffers extents; NULL until merging begins */
-	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer */
+	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer; the words of all are one
+								 * array */
 	int			ninputs;		/* runs being merged */
 	bool		returned;		/* the winner's row was returned, so its input must advance */
 	bool		reclaim;		/* extents are free for reuse once they have been read */
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
 };
+
+/*
+ * Writes a number at out, where 9 bytes must be writable.  Returns the byte after
+ * the number.
+ */
+static inline char *
+gpusort_spill_put_number(char *out, uint64 number)
+{
+	int			bytes = (pg_leftmost_one_pos64(number | 1) + 7) / 7;
+	uint64		bits;
+
+	if (unlikely(bytes > 8))
+	{
+		*out++ = (char) 0xff;
+		bits = number;
+		bytes = 8;
+	}
+	else
+		bits = (number << (64 - 7 * bytes)) >> bytes | ~(PG_UINT64_MAX >> (bytes - 1));
+	bits = pg_hton64(bits);
+	memcpy(out, &bits, sizeof(bits));
+	return out + bytes;
+}
+
+/* The bytes of a number that begins with this byte. */
+static inline int
+gpusort_spill_number_bytes(unsigned char first)
+{
+	return first == 0xff ? 9 : 8 - pg_leftmost_one_pos32((unsigned char) ~first);
+}
+
+/* Reads the number at *from, where 9 bytes must be readable.  Sets *from to the byte after it. */
+static inline uint64
+gpusort_spill_get_number(char **from)
+{
+	uint64		bits;
+	int			bytes;
+
+	/* a predicted branch is faster than waiting for what follows */
+	if (likely((signed char) **from >= 0))
+		return *(*from)++;
+	memcpy(&bits, *from, sizeof(bits));
+	bits = pg_ntoh64(bits);
+	if (unlikely(bits >= UINT64CONST(0xff) << 56))
+	{
+		memcpy(&bits, *from + 1, sizeof(bits));
+		*from += 9;
+		return pg_ntoh64(bits);
+	}
+	bytes = 64 - pg_leftmost_one_pos64(~bits);
+	*from += bytes;
+	return (bits << bytes) >> (64 - 7 * bytes);
+}
+
+/*
+ * memmove() for short rows, without a call: to is not above from.  Each step loads
+ * before it stores, and the last bytes are loaded first.
+ */
+static pg_attribute_always_inline void
+gpusort_spill_move(char *to, const char *from, Size bytes)
+{
+	if (likely(bytes >= 16 && bytes <= 128))
+	{
+		uint64		last[2];
+
+		memcpy(last, from + bytes - 16, 16);
+		for (Size i = 0; i < bytes - 16; i += 16)
+		{
+			uint64		part[2];
+
+			memcpy(part, from + i, 16);
+			memcpy(to + i, part, 16);
+		}
+		memcpy(to + bytes - 16, last, 16);
+	}
+	else if (likely(bytes >= 8 && bytes < 16))
+	{
+		uint64		first;
+		uint64		last;
+
+		memcpy(&first, from, 8);
+		memcpy(&last, from + bytes - 8, 8);
+		memcpy(to, &first, 8);
+		memcpy(to + bytes - 8, &last, 8);
+	}
+	else
+		memmove(to, from, bytes);
+}
 
 /* ---- spill.c ---- */
 
@@ -111,7 +246,7 @@ extern void gpusort_spill_open_output(GpusortSpill *spill);
  * NULL in a spill without tuples.  Raises errors of temporary files,
  * temp_file_limit included.
  */
-extern Size gpusort_spill_put_row(GpusortSpill *spill, const uint64 *words, MinimalTuple tuple);
+extern Size gpusort_spill_put_row(GpusortSpill *spill, uint64 code, MinimalTuple tuple);
 
 /* Writes the open run's last extent and closes the run, which is then described by out_run. */
 extern void gpusort_spill_close_output(GpusortSpill *spill);

@@ -10,7 +10,8 @@
  * was written, which determine everything else: the words, the order of rows with
  * equal words, the tuple's length and each of its bytes.  So a row that comes back is
  * checked by making it again, and the number of rows is checked for each spilled run.
- * Words have few distinct values, so that ties are common in every word.
+ * Words have few distinct values, so that ties are common in every word, or most have
+ * any of 64 bits, so that codes differ before words do.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,14 +46,26 @@ typedef struct Row
 typedef struct TupleStart
 {
 	uint32		t_len;			/* as in MinimalTupleData */
+	char		unwritten[MINIMAL_TUPLE_DATA_OFFSET - sizeof(uint32)];
+	uint16		hidden;			/* as in Row; begins the body */
 	uint32		run;			/* the spilled run, from 0 */
 	uint64		place;			/* the position in the spilled run, from 0 */
-	uint64		hidden;			/* as in Row */
 } TupleStart;
+
+/* The words of a spill's rows */
+typedef enum WordKind
+{
+	WORDS_FEW,					/* 21 values in each */
+	WORDS_WIDE,					/* most have 64 random bits */
+	WORDS_LATE					/* the first has 2 values, the second is wide: it has no codes if
+								 * there are none from the first run's keys */
+} WordKind;
 
 typedef struct Check
 {
 	int			words;			/* words of a key */
+	WordKind	kind;			/* what they are */
+	bool		adapted;		/* gpusort_spill_adapt() is called */
 	int			tuple_bytes_max;	/* length of the longest tuple; 0: no tuples */
 	bool		lossy;			/* whether equal words may belong to unequal rows */
 	uint64		seed;
@@ -61,6 +74,7 @@ typedef struct Check
 	Row		  **rows;			/* the sorted rows of each spilled run */
 	uint64	   *returned;		/* rows of each spilled run that the merge has returned */
 	uint64		compared;		/* calls of compare_tuples() */
+	uint64		encoded;		/* calls of encode_tuple() */
 } Check;
 
 /* Makes a random row. */
@@ -74,6 +88,10 @@ fill_row(const Check *check, pg_prng_state *random, Row *row)
 		row->words[i] = pg_prng_uint64_range(random, 0, 20);
 		if (i == 0 && row->words[i] == 20)
 			row->words[i] = PG_UINT64_MAX;
+		else if (i == 0 && check->kind == WORDS_LATE)
+			row->words[i] = row->words[i] == 0;
+		else if (check->kind != WORDS_FEW && row->words[i] != 0)
+			row->words[i] = pg_prng_uint64(random);
 		else if (i == 0)
 			row->words[i] <<= 59;
 	}
@@ -114,6 +132,16 @@ compare_tuples(void *arg, MinimalTuple a, MinimalTuple b)
 	return x->hidden == y->hidden ? 0 : x->hidden < y->hidden ? -1 : 1;
 }
 
+static void
+encode_tuple(void *arg, MinimalTuple tuple, uint64 *words)
+{
+	const TupleStart *start = (const TupleStart *) tuple;
+	Check	   *check = arg;
+
+	check->encoded++;
+	memcpy(words, check->rows[start->run][start->place].words, check->words * sizeof(uint64));
+}
+
 /* Writes the tuple of a row to a buffer for the longest tuple. */
 static void
 fill_tuple(const Check *check, uint32 run, uint64 place, TupleStart *tuple)
@@ -135,17 +163,17 @@ fill_tuple(const Check *check, uint32 run, uint64 place, TupleStart *tuple)
 		((unsigned char *) tuple)[i] = (unsigned char) ((bits * i) >> 32);
 }
 
-/* The spilled run of a row without a tuple: the first one whose next row has these words. */
+/* The spilled run of a row without a tuple: the first one whose next row has this word. */
 static int
-find_run(const Check *check, const uint64 *words)
+find_run(const Check *check, uint64 word)
 {
 	for (int run = 0; run < check->nruns; run++)
 	{
 		if (check->returned[run] < check->run_rows[run] &&
-			compare_words(check, check->rows[run][check->returned[run]].words, words) == 0)
+			check->rows[run][check->returned[run]].words[0] == word)
 			return run;
 	}
-	elog(ERROR, "no run's next row has these words");
+	elog(ERROR, "no run's next row has this word");
 	return -1;					/* keep compiler quiet */
 }
 
@@ -153,7 +181,7 @@ find_run(const Check *check, const uint64 *words)
 static void
 check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 {
-	const uint64 *words;
+	uint64		word;
 	MinimalTuple tuple;
 	Row		   *last = NULL;
 	int			last_run = 0;
@@ -161,7 +189,7 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 
 	gpusort_spill_merge(spill);
 	memset(check->returned, 0, check->nruns * sizeof(uint64));
-	while (gpusort_spill_next(spill, &words, &tuple))
+	while (gpusort_spill_next(spill, &word, &tuple))
 	{
 		const TupleStart *start = (const TupleStart *) tuple;
 		int			run;
@@ -171,16 +199,15 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 			elog(ERROR, "row " UINT64_FORMAT ": a tuple is missing or unexpected", count);
 		if (tuple != NULL && ((uintptr_t) tuple % MAXIMUM_ALIGNOF != 0 || start->run >= check->nruns))
 			elog(ERROR, "row " UINT64_FORMAT ": the tuple is not aligned or has an unknown run", count);
-		run = tuple != NULL ? start->run : find_run(check, words);
+		run = tuple != NULL ? start->run : find_run(check, word);
 		if (check->returned[run] == check->run_rows[run])
 			elog(ERROR, "row " UINT64_FORMAT ": run %d has no more rows", count, run);
 		row = &check->rows[run][check->returned[run]];
-		if (compare_words(check, row->words, words) != 0)
-			elog(ERROR, "row " UINT64_FORMAT ": wrong words", count);
 		if (tuple != NULL)
 		{
 			fill_tuple(check, run, check->returned[run], expected);
-			if (start->t_len != expected->t_len || memcmp(start, expected, expected->t_len) != 0)
+			if (start->t_len != expected->t_len ||
+				memcmp(&start->hidden, &expected->hidden, expected->t_len - MINIMAL_TUPLE_DATA_OFFSET) != 0)
 				elog(ERROR, "row " UINT64_FORMAT ": wrong tuple", count);
 		}
 		if (last != NULL)
@@ -205,7 +232,7 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 	}
 	for (int i = 0; i < 2; i++)
 	{
-		if (gpusort_spill_next(spill, &words, &tuple))
+		if (gpusort_spill_next(spill, &word, &tuple))
 			elog(ERROR, "a row came after the last one");
 	}
 }
@@ -231,23 +258,40 @@ share_rows(Check *check, uint64 rows, pg_prng_state *random)
 	}
 }
 
+/* Adapts the spill to neighbours in the first run that has two rows. */
+static void
+adapt(const Check *check, GpusortSpill *spill, int run)
+{
+	const uint64 *keys[200];
+	uint64		rows = check->run_rows[run];
+	int			pairs = Min(rows - 1, lengthof(keys) / 2);
+
+	for (int i = 0; i < 2 * pairs; i++)
+		keys[i] = check->rows[run][i / 2 * (rows - 1) / pairs + i % 2].words;
+	gpusort_spill_adapt(spill, keys, pairs);
+}
+
 /*
- * spill_check(rows bigint, words integer, tuple_bytes_max integer,
+ * spill_check(rows bigint, words integer, kind text, tuple_bytes_max integer,
  *		runs integer, memory_kb integer, seed bigint, lossy boolean) returns text
  *
  * Writes spilled runs that have this many rows together, and merges them twice.  Raises an
  * error if a row is missing, changed, out of order or not stable, or if rows, runs
- * or bytes are counted wrongly.  Returns the number of runs that were not empty, whether
- * the file, merges included, took much more than the rows and one extent per run,
- * and whether the comparator was called.
+ * or bytes are counted wrongly.  kind: "few", "wide" or "late" (WordKind), then
+ * perhaps " adapted".  Returns the number of runs that were not empty; whether the
+ * file, merges included, took much more than the tuples, 5 bytes for each tuple or 8
+ * for each word, and one extent per run; whether the comparator was called; and
+ * whether most rows were encoded, some or none.
  */
 Datum
 spill_check(PG_FUNCTION_ARGS)
 {
 	uint64		rows = PG_GETARG_INT64(0);
 	Check		check = {0};
-	Size		memory = (Size) PG_GETARG_INT32(4) * 1024;
-	uint64		extent = (memory < 8 * 1024 * 1024 ? 16 : 256) * 1024;
+	char	   *kind = text_to_cstring(PG_GETARG_TEXT_PP(2));
+	Size		memory = (Size) PG_GETARG_INT32(5) * 1024;
+	uint64		extent = Max(Max(2048, Min(memory / 64, 8192)), memory / 256);
+	GpusortSpillKey key = {.encode = encode_tuple, .compare = compare_tuples, .arg = &check};
 	pg_prng_state random;
 	TupleStart *tuple;
 	GpusortSpill *spill;
@@ -256,12 +300,15 @@ spill_check(PG_FUNCTION_ARGS)
 	char	   *result;
 
 	check.words = PG_GETARG_INT32(1);
-	check.tuple_bytes_max = PG_GETARG_INT32(2);
-	check.nruns = PG_GETARG_INT32(3);
-	check.seed = PG_GETARG_INT64(5);
-	check.lossy = PG_GETARG_BOOL(6);
+	check.kind = strncmp(kind, "few", 3) == 0 ? WORDS_FEW : strncmp(kind, "wide", 4) == 0 ? WORDS_WIDE : WORDS_LATE;
+	check.adapted = strstr(kind, " adapted") != NULL;
+	check.tuple_bytes_max = PG_GETARG_INT32(3);
+	check.nruns = PG_GETARG_INT32(4);
+	check.seed = PG_GETARG_INT64(6);
+	check.lossy = PG_GETARG_BOOL(7);
 	if (rows < 3 || check.nruns < 1 || check.words < 1 || check.words > GPUSORT_MAX_WORDS ||
-		(check.tuple_bytes_max == 0 ? check.lossy : check.tuple_bytes_max < sizeof(TupleStart)))
+		(check.tuple_bytes_max == 0 ? check.lossy || check.adapted || check.words > 1 :
+		 check.tuple_bytes_max < sizeof(TupleStart)))
 		elog(ERROR, "spill_check: no such test");
 
 	pg_prng_seed(&random, check.seed);
@@ -271,7 +318,8 @@ spill_check(PG_FUNCTION_ARGS)
 	tuple = palloc0(Max(check.tuple_bytes_max, sizeof(TupleStart)));
 	share_rows(&check, rows, &random);
 
-	spill = gpusort_spill_begin(check.words, memory, compare_tuples, &check);
+	key.words = check.words;
+	spill = gpusort_spill_begin(check.tuple_bytes_max > 0 ? &key : NULL, memory);
 	for (int run = 0; run < check.nruns; run++)
 	{
 		check.rows[run] = MemoryContextAllocHuge(CurrentMemoryContext,
@@ -280,6 +328,8 @@ spill_check(PG_FUNCTION_ARGS)
 			fill_row(&check, &random, &check.rows[run][i]);
 		qsort_arg(check.rows[run], check.run_rows[run], sizeof(Row), compare_rows, &check);
 
+		if (check.adapted && gpusort_spill_rows(spill) == 0 && check.run_rows[run] > 1)
+			adapt(&check, spill, run);
 		/* lossy from the middle on, as in a sort that comes to its first long text */
 		if (check.lossy && run == check.nruns / 2)
 			gpusort_spill_set_lossy(spill);
@@ -290,9 +340,8 @@ spill_check(PG_FUNCTION_ARGS)
 			if (check.tuple_bytes_max > 0)
 			{
 				fill_tuple(&check, run, i, tuple);
-				bytes += tuple->t_len;
+				bytes += tuple->t_len - MINIMAL_TUPLE_DATA_OFFSET;
 			}
-			bytes += check.words * sizeof(uint64);
 			gpusort_spill_write(spill, check.rows[run][i].words,
 								check.tuple_bytes_max > 0 ? (MinimalTuple) tuple : NULL);
 		}
@@ -305,9 +354,13 @@ spill_check(PG_FUNCTION_ARGS)
 
 	check_merge(&check, spill, tuple);
 	check_merge(&check, spill, tuple);
-	result = psprintf("%d runs, %s, %s", filled,
-					  gpusort_spill_bytes(spill) <= bytes + bytes / 4 + filled * extent ? "no waste" : "waste",
-					  check.compared > 0 ? "compared" : "not compared");
+	/* a merge on disk frees extents as it reads them, except the first of each input */
+	bytes += rows * (check.tuple_bytes_max > 0 ? 5 : sizeof(uint64));
+	result = psprintf("%d runs, %s, %s, %s", filled,
+					  gpusort_spill_bytes(spill) <= bytes + bytes / 20 + filled * extent ? "no waste" : "waste",
+					  check.compared > 0 ? "compared" : "not compared",
+					  check.encoded > rows ? "most encoded" :
+					  check.encoded > 0 ? "some encoded" : "none encoded");
 	gpusort_spill_end(spill);
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
@@ -323,8 +376,8 @@ Datum
 spill_cancel(PG_FUNCTION_ARGS)
 {
 	char	   *step = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	GpusortSpill *spill = gpusort_spill_begin(1, 64 * 1024, NULL, NULL);
-	const uint64 *words;
+	GpusortSpill *spill = gpusort_spill_begin(NULL, 64 * 1024);
+	uint64		word;
 	MinimalTuple tuple;
 
 	for (int run = 0; run < 10; run++)
@@ -339,7 +392,7 @@ spill_cancel(PG_FUNCTION_ARGS)
 	if (strcmp(step, "merge") == 0)
 		kill(MyProcPid, SIGINT);
 	gpusort_spill_merge(spill);
-	for (int i = 0; gpusort_spill_next(spill, &words, &tuple); i++)
+	for (int i = 0; gpusort_spill_next(spill, &word, &tuple); i++)
 	{
 		if (i == 500000 && strcmp(step, "next") == 0)
 			kill(MyProcPid, SIGINT);
@@ -348,13 +401,21 @@ spill_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_NULL();
 }
 
+/* Makes the words of a tuple of spill_bench(): the first one is in it, the others are 0. */
+static void
+encode_bench_tuple(void *arg, MinimalTuple tuple, uint64 *words)
+{
+	memset(words, 0, *(int *) arg * sizeof(uint64));
+	memcpy(words, (char *) tuple + MINIMAL_TUPLE_DATA_OFFSET, sizeof(uint64));
+}
+
 /*
  * spill_bench(rows bigint, words integer, tuple_bytes integer, runs integer,
  *		memory_kb integer, OUT write_ns float8, OUT merge_ns float8,
  *		OUT write_mb_s float8)
  *
  * Returns the time per row for writing and for merging, and the speed of writing, with
- * tuples of one length.
+ * tuples of one length, or with single words if tuple_bytes is 0.
  */
 Datum
 spill_bench(PG_FUNCTION_ARGS)
@@ -369,9 +430,10 @@ spill_bench(PG_FUNCTION_ARGS)
 	instr_time	begun;
 	instr_time	written;
 	instr_time	merged;
+	GpusortSpillKey rows_key = {.words = words, .encode = encode_bench_tuple, .arg = &words};
 	uint64		key[GPUSORT_MAX_WORDS] = {0};
-	const uint64 *got;
-	MinimalTuple got_tuple;
+	uint64		word;
+	MinimalTuple got;
 	uint64		bytes = 0;
 	TupleDesc	tupdesc;
 	Datum		values[3];
@@ -383,7 +445,7 @@ spill_bench(PG_FUNCTION_ARGS)
 	tuple->t_len = tuple_bytes;
 
 	INSTR_TIME_SET_CURRENT(begun);
-	spill = gpusort_spill_begin(words, (Size) PG_GETARG_INT32(4) * 1024, NULL, NULL);
+	spill = gpusort_spill_begin(tuple_bytes > 0 ? &rows_key : NULL, (Size) PG_GETARG_INT32(4) * 1024);
 	for (int run = 0; run < runs; run++)
 	{
 		key[0] = 0;
@@ -391,14 +453,16 @@ spill_bench(PG_FUNCTION_ARGS)
 		for (uint64 i = 0; i < rows / runs; i++)
 		{
 			key[0] += pg_prng_uint64(&random) >> 40;
+			bytes += tuple_bytes > 0 ? tuple_bytes : sizeof(uint64);
+			memcpy((char *) tuple + MINIMAL_TUPLE_DATA_OFFSET, key, sizeof(uint64));
 			gpusort_spill_write(spill, key, tuple_bytes > 0 ? tuple : NULL);
 		}
 		gpusort_spill_end_run(spill);
 	}
 	INSTR_TIME_SET_CURRENT(written);
 	gpusort_spill_merge(spill);
-	while (gpusort_spill_next(spill, &got, &got_tuple))
-		bytes += words * sizeof(uint64) + (got_tuple != NULL ? got_tuple->t_len : 0);
+	while (gpusort_spill_next(spill, &word, &got))
+		;
 	INSTR_TIME_SET_CURRENT(merged);
 	gpusort_spill_end(spill);
 

@@ -20,7 +20,7 @@ VACUUM ANALYZE t;
 SQL
 $node->stop;
 
-# Spilling the table takes 26 MB, and spilling half of it takes 13 MB.  The limit of
+# Spilling the table takes 23 MB, and spilling half of it takes 11 MB.  The limit of
 # 20 MB lies between them, and above the 16 MB of a WAL file.
 my $space = PostgreSQL::Test::Utils::tempdir();
 my $started = start_with_little_room($node, $space, 20, 700, 20);

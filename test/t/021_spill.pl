@@ -15,7 +15,7 @@ my $module = built_file('spill_test.so');
 my $node = new_node('spill');
 $node->start;
 $node->safe_psql('postgres', <<"SQL");
-CREATE FUNCTION spill_check(rows bigint, words integer, tuple_bytes_max integer, runs integer, memory_kb integer, seed bigint, lossy boolean)
+CREATE FUNCTION spill_check(rows bigint, words integer, kind text, tuple_bytes_max integer, runs integer, memory_kb integer, seed bigint, lossy boolean)
 RETURNS text AS '$module' LANGUAGE C STRICT;
 CREATE FUNCTION spill_cancel(step text) RETURNS void AS '$module' LANGUAGE C STRICT;
 CREATE FUNCTION spill_bench(rows bigint, words integer, tuple_bytes integer, runs integer, memory_kb integer,
@@ -28,29 +28,37 @@ sub is_empty
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ls_tmpdir()'), '0', "$name: no temporary file is left");
 }
 
-# rows, words of a key, longest tuple, runs, memory in kB, lossy, and the result with the runs that are not empty
+# rows, words of a key, their kind, longest tuple, runs, memory in kB, lossy, and the result with the runs that are not empty
 foreach my $case (
-	[ 20000, 1, 0, 1, 64, 'f', '1 runs, no waste, not compared', 'one run' ],
-	[ 20000, 1, 0, 3, 64, 'f', '2 runs, no waste, not compared', 'words only' ],
-	[ 20000, 3, 0, 4, 64, 'f', '3 runs, no waste, not compared', 'several words only' ],
-	[ 20000, 16, 0, 20, 64, 'f', '19 runs, no waste, not compared', 'the most words only, more runs than buffers' ],
-	[ 20000, 1, 60, 4, 64, 'f', '3 runs, no waste, not compared', 'tuples' ],
-	[ 20000, 1, 60, 4, 64, 't', '3 runs, no waste, compared', 'tuples, lossy words' ],
-	[ 20000, 2, 500, 5, 64, 't', '4 runs, no waste, compared', 'one run more than buffers' ],
-	[ 100000, 2, 200, 250, 8192, 't', '249 runs, no waste, compared', 'a buffer for each run' ],
-	[ 20000, 2, 200, 1000, 16384, 't', 'R runs, no waste, compared', 'more runs than are merged at once' ],
-	[ 100000, 1, 100, 1000, 64, 't', '999 runs, no waste, compared', '1000 runs in 64 kB' ],
-	[ 500, 1, 100, 1000, 64, 'f', 'R runs, no waste, not compared', 'runs of one row and of none' ],
-	[ 3000, 2, 50000, 10, 64, 't', '9 runs, no waste, compared', 'tuples longer than an extent' ],
-	[ 300, 1, 5000000, 10, 64, 'f', '9 runs, no waste, not compared', 'tuples longer than all memory' ],
-	[ 2000, 1, 16400, 10, 64, 't', '9 runs, no waste, compared', 'tuples about as long as an extent' ],
-	[ 20000, 1, 60, 20, 0, 't', '19 runs, no waste, compared', 'no memory' ])
+	[ 20000, 1, 'few', 0, 1, 64, 'f', '1 runs, no waste, not compared, none encoded', 'one run of words' ],
+	[ 20000, 1, 'few', 0, 3, 64, 'f', '2 runs, no waste, not compared, none encoded', 'words' ],
+	[ 20000, 1, 'wide', 0, 40, 64, 'f', '39 runs, no waste, not compared, none encoded', 'wide words, more runs than buffers' ],
+	[ 20000, 1, 'few', 60, 4, 64, 'f', '3 runs, no waste, not compared, none encoded', 'tuples' ],
+	[ 20000, 1, 'few', 60, 4, 64, 't', '3 runs, no waste, compared, none encoded', 'tuples, lossy words' ],
+	[ 20000, 1, 'wide', 60, 4, 64, 'f', '3 runs, waste, not compared, none encoded', 'tuples, wide words, not adapted' ],
+	[ 20000, 1, 'wide adapted', 60, 4, 64, 't', '3 runs, no waste, compared, some encoded', 'tuples, wide words, lossy, adapted' ],
+	[ 20000, 16, 'few', 60, 40, 64, 't', '39 runs, no waste, not compared, most encoded', 'the most words, more runs than buffers' ],
+	[ 20000, 16, 'wide adapted', 60, 40, 64, 'f', '39 runs, no waste, not compared, some encoded', 'the most words, wide, adapted' ],
+	[ 20000, 2, 'late', 100, 9, 64, 'f', '8 runs, no waste, not compared, most encoded', 'the second word decides' ],
+	[ 20000, 2, 'late adapted', 100, 9, 64, 'f', '8 runs, no waste, not compared, some encoded', 'the second word decides, adapted' ],
+	[ 20000, 3, 'late adapted', 100, 100, 64, 't', '99 runs, no waste, compared, some encoded', 'the second word decides, adapted, lossy, more runs than buffers' ],
+	[ 20000, 2, 'few adapted', 500, 33, 64, 't', '32 runs, no waste, compared, most encoded', 'a buffer for each run, little memory' ],
+	[ 20000, 2, 'few', 500, 34, 64, 't', '33 runs, no waste, compared, most encoded', 'one run more than buffers' ],
+	[ 100000, 2, 'few', 200, 250, 8192, 't', '249 runs, no waste, compared, most encoded', 'a buffer for each run' ],
+	[ 20000, 2, 'few', 200, 1000, 16384, 't', 'R runs, no waste, compared, most encoded', 'more runs than are merged at once' ],
+	[ 100000, 1, 'few', 100, 1000, 64, 't', '999 runs, no waste, compared, none encoded', '1000 runs in 64 kB' ],
+	[ 100000, 2, 'wide adapted', 100, 1000, 64, 'f', '999 runs, no waste, not compared, some encoded', '1000 runs in 64 kB, adapted' ],
+	[ 500, 1, 'few', 100, 1000, 64, 'f', 'R runs, no waste, not compared, none encoded', 'runs of one row and of none' ],
+	[ 3000, 2, 'few', 50000, 10, 64, 't', '9 runs, no waste, compared, most encoded', 'tuples longer than an extent' ],
+	[ 300, 1, 'few', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded', 'tuples longer than all memory' ],
+	[ 2000, 1, 'few', 2060, 34, 64, 't', '33 runs, no waste, compared, none encoded', 'tuples about as long as an extent' ],
+	[ 20000, 1, 'few', 60, 40, 0, 't', '39 runs, no waste, compared, none encoded', 'no memory' ])
 {
-	my ($rows, $words, $bytes, $runs, $memory, $lossy, $expected, $name) = @$case;
+	my ($rows, $words, $kind, $bytes, $runs, $memory, $lossy, $expected, $name) = @$case;
 	my $wrong = 0;
 	foreach my $seed (1 .. 3)
 	{
-		my ($rc, $got, $stderr) = $node->psql('postgres', "SELECT spill_check($rows, $words, $bytes, $runs, $memory, $seed, '$lossy')");
+		my ($rc, $got, $stderr) = $node->psql('postgres', "SELECT spill_check($rows, $words, '$kind', $bytes, $runs, $memory, $seed, '$lossy')");
 		$got =~ s/^\d+/R/ if $expected =~ /^R/;
 		$wrong++ if "$got$stderr" ne $expected;
 		diag("$name, seed $seed: $got$stderr") if "$got$stderr" ne $expected;
@@ -60,7 +68,7 @@ foreach my $case (
 is_empty('after all these merges');
 
 # the settings for temporary files
-my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET temp_file_limit = '1MB'; SELECT spill_check(100000, 1, 60, 10, 64, 1, false)");
+my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET temp_file_limit = '1MB'; SELECT spill_check(100000, 1, 'few', 60, 10, 64, 1, false)");
 like($stderr, qr/ERROR:  temporary file size exceeds "?temp_file_limit"? \(1024kB\)/, 'temp_file_limit ends a merge');
 is_empty('temp_file_limit');
 is( $node->safe_psql('postgres', <<'SQL'), '0', 'temp_file_limit in a subtransaction: no temporary file is left after it');
@@ -68,25 +76,25 @@ BEGIN;
 DO LANGUAGE plpgsql $$
 BEGIN
   SET LOCAL temp_file_limit = '1MB';
-  PERFORM spill_check(100000, 1, 60, 10, 64, 1, false);
+  PERFORM spill_check(100000, 1, 'few', 60, 10, 64, 1, false);
   RAISE 'no error';
 EXCEPTION WHEN configuration_limit_exceeded THEN
 END $$;
 SELECT count(*) FROM pg_ls_tmpdir();
 COMMIT;
 SQL
-is( $node->safe_psql('postgres', "SET temp_file_limit = '10MB'; SELECT spill_check(500000, 1, 0, 250, 64, 1, false)"),
-	'249 runs, no waste, not compared', 'merging 250 runs of 4 MB in all, three at a time, stays below 10 MB');
+is( $node->safe_psql('postgres', "SET temp_file_limit = '10MB'; SELECT spill_check(500000, 1, 'wide', 0, 250, 64, 1, false)"),
+	'249 runs, no waste, not compared, none encoded', 'merging 250 runs of 4 MB in all, 31 at a time, stays below 10 MB');
 
-# rows are written once as runs, and once more in each of four levels of three-way merges, which leave 4 of 244 runs
+# rows of 7 to 8 bytes are written once as runs, and 220 of the 244 runs once more in merges, which leave 32 runs
 my ($written) = $node->safe_psql('postgres',
-	'EXPLAIN (ANALYZE, BUFFERS, FORMAT YAML) SELECT spill_check(1000000, 1, 0, 244, 64, 1, false)') =~ /Temp Written Blocks: (\d+)/;
-cmp_ok($written * 8192, '>', 2 * 8000000, 'runs are merged before the last merge');
-cmp_ok($written * 8192, '<=', 5.2 * 8000000, 'the smallest runs are merged first');
+	'EXPLAIN (ANALYZE, BUFFERS, FORMAT YAML) SELECT spill_check(1000000, 1, \'wide\', 0, 244, 64, 1, false)') =~ /Temp Written Blocks: (\d+)/;
+cmp_ok($written * 8192, '>', 1.7 * 7000000, 'runs are merged before the last merge');
+cmp_ok($written * 8192, '<=', 2 * 8000000, 'the smallest runs are merged first');
 
 my $tablespace = PostgreSQL::Test::Utils::tempdir();
 $node->safe_psql('postgres', "CREATE TABLESPACE space LOCATION '$tablespace'");
-$node->safe_psql('postgres', "SET temp_tablespaces = space; SET log_temp_files = 0; SELECT spill_check(20000, 1, 60, 10, 64, 1, false)");
+$node->safe_psql('postgres', "SET temp_tablespaces = space; SET log_temp_files = 0; SELECT spill_check(20000, 1, 'few', 60, 10, 64, 1, false)");
 like(slurp_file($node->logfile), qr{LOG:  temporary file: path "pg_tblspc/[^"]*/pgsql_tmp/[^"]*", size \d{6,}},
 	'temp_tablespaces and log_temp_files apply');
 
@@ -108,6 +116,45 @@ SELECT count(*) FROM pg_ls_tmpdir();
 COMMIT;
 SQL
 }
+
+# ORDER BY of these columns: the temporary files are at most 10 % larger than core's
+my $queries = new_node('sizes', order_by => 1);
+$queries->start;
+$queries->safe_psql('postgres', <<'SQL');
+CREATE TABLE shapes AS SELECT i AS id, i % 2 = 0 AS flag, hashint4(i) AS k, hashint8extended(i, 1) AS wide,
+  (hashint4(i) % 4)::int2 AS few, md5(i::text)::uuid AS u, md5((i + 1)::text)::uuid AS v, hashint4(i) / 1000.0 AS number,
+  timestamp '2026-01-01' + hashint4(i) * interval '1 ms' AS at, CASE WHEN i % 3 = 0 THEN hashint8extended(i, 2) END AS sparse,
+  md5(i::text) COLLATE "C" AS word, substr(md5(i::text), 1, 4) COLLATE "C" AS short,
+  'https://www.example.com/' || md5(i::text) COLLATE "C" AS url,
+  md5(i::text) COLLATE "und-x-icu" AS icu FROM generate_series(1, 60000) AS i;
+CREATE TABLE toasted (k integer, body bytea);
+ALTER TABLE toasted ALTER body SET STORAGE EXTERNAL;
+INSERT INTO toasted SELECT hashint4(i), decode(repeat(md5(i::text), 100), 'hex') FROM generate_series(1, 20000) AS i;
+VACUUM ANALYZE;
+SQL
+foreach my $memory ('64kB', '256kB')
+{
+	foreach my $columns ('u, v', 'k, wide, word, at, few, flag', 'flag, few', 'k, few', 'id, k', 'wide', 'k', 'few, at', 'few, icu', 'icu',
+		'number', 'word', 'short', 'short, flag', 'url', 'sparse, k', 'flag, sparse', 'k, body', 'body, k')
+	{
+		my $from = $columns =~ /body/ ? 'toasted' : 'shapes';
+		my $explain = "SET work_mem = '$memory'; EXPLAIN (ANALYZE, TIMING off, FORMAT JSON) SELECT $columns FROM $from ORDER BY $columns";
+		my ($core) = $queries->safe_psql('postgres', "SET gpusort.enabled = off; $explain") =~ /"Sort Space Used": (\d+),\s+"Sort Space Type": "Disk"/;
+		my ($ours) = $queries->safe_psql('postgres', $explain) =~ /"Disk": (\d+)/;
+		if (!defined $core || !defined $ours)
+		{
+			fail("$columns, $memory: both sorts spill");
+			next;
+		}
+		cmp_ok($ours, '<=', 1.1 * $core, "$columns, $memory: temporary files");
+	}
+}
+
+# a limit that lets core's sort pass
+my $limited = "SET work_mem = '256kB'; SET temp_file_limit = '2600kB'; " . in_order('SELECT u AS k, v FROM shapes ORDER BY u, v');
+is($queries->safe_psql('postgres', "SET gpusort.enabled = off; $limited"), '60000|t', 'core sorts within temp_file_limit');
+is($queries->safe_psql('postgres', $limited), '60000|t', 'so does GpuSort');
+$queries->stop;
 
 # the benchmark is for maintainers; it must work
 is($node->safe_psql('postgres', 'SELECT write_ns > 0, merge_ns > 0, write_mb_s > 0 FROM spill_bench(10000, 1, 40, 10, 1024)'),
