@@ -12,8 +12,9 @@
  * transaction ends.  A second callback does it when the process exits: memory
  * contexts are usually reset before, but not always after FATAL.
  *
- * Neither callback waits for anything: not for the lock, and not for the service,
- * which may be stopped.  A service that goes on finds the request ABANDONED.
+ * The service may be stopped, or a process that holds the lock.  So giving up a
+ * request neither needs the lock nor waits for the service: a service that goes on
+ * finds the request ABANDONED.
  *
  *-------------------------------------------------------------------------
  */
@@ -73,6 +74,8 @@ give_up(int index)
 			case GPUSORT_REQUEST_CLEARING:
 				return;
 		}
+		/* the state is damaged: keep the slot and its chunks */
+		return;
 	}
 }
 

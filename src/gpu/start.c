@@ -168,7 +168,7 @@ register_service(uint64 now)
 	return reason;
 }
 
-/* Notes that this process has given up, unless the service has shown a heartbeat after the given one. */
+/* Has all processes give up, unless the service has shown a heartbeat after the given one. */
 static void
 note_silence(uint64 heartbeat)
 {

@@ -23,8 +23,8 @@ my $sort = 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t';
 my $late_sort = 'SELECT cardinality(gpu_sort_agg(k)) FROM (SELECT k FROM t UNION ALL ' . late_row(1) . ') AS u';
 my $order_by = in_order('SELECT k, word FROM t ORDER BY k');
 
-# Every statement of a test ends within this time, which a loaded machine does not reach.
-my $bounded = "SET statement_timeout = '60s'";
+# Every statement ends within this time, which a loaded machine does not reach.
+my $bounded = "statement_timeout = '60s'\n";
 
 # Stops a process.  The signal acts at once, but a process in a system call may still leave it.
 sub stop
@@ -49,7 +49,7 @@ sub several
 	foreach my $i (1 .. $count)
 	{
 		my $session = {};
-		$session->{psql} = in_background($node, \$session->{out}, \$session->{err}, $bounded, $sort, $last, $order_by, $last);
+		$session->{psql} = in_background($node, \$session->{out}, \$session->{err}, $sort, $last, $order_by, $last);
 		push @sessions, $session;
 	}
 	return @sessions;
@@ -107,7 +107,7 @@ sub goes_on
 	return;
 }
 
-my $node = ordering_node('stopped');
+my $node = ordering_node('stopped', $bounded);
 restart_with($node, limit => '8GB', patience => 1000);
 $node->safe_psql('postgres', <<'SQL');
 -- three chunks of keys
@@ -120,7 +120,7 @@ my $log = -s $node->logfile;
 # Services that are starting and ending: backends wait 15 s for these, so other
 # servers do that while the tests of the first server run.
 #
-my ($starting, $ending) = (ordering_node('starting'), ordering_node('ending'));
+my ($starting, $ending) = (ordering_node('starting', $bounded), ordering_node('ending', $bounded));
 my $too_slow = qr/The GPU service takes too long to start\./;
 my $too_slow_to_end = qr/The GPU service takes too long to end and start again\./;
 
@@ -160,7 +160,7 @@ sub service
 	my $pid = service();
 	my %gathers;
 	hold($node, 1);
-	$gathers{psql} = in_background($node, \$gathers{out}, \$gathers{err}, $bounded, $late_sort, $last);
+	$gathers{psql} = in_background($node, \$gathers{out}, \$gathers{err}, $late_sort, $last);
 	ok(poll($node, waits_for(1)), 'gathering: a session waits for its last row');
 	ok(stop($pid), 'gathering: the service is stopped');
 	my @others = several($node, 2);
@@ -199,7 +199,7 @@ foreach my $case ([ 'upload', $between_calls ], [ 'sort', $in_call ], [ 'downloa
 {
 	restart_with($node, limit => '8GB', patience => 1000, settings => 'gpusort.pool_limit = 64MB');
 	my $cursor = session($node);
-	answer($cursor, $bounded, 'BEGIN', 'SET LOCAL cursor_tuple_fraction = 1', 'CREATE TEMP TABLE got (n serial, k bigint)',
+	answer($cursor, 'BEGIN', 'SET LOCAL cursor_tuple_fraction = 1', 'CREATE TEMP TABLE got (n serial, k bigint)',
 		'DECLARE c NO SCROLL CURSOR FOR SELECT k FROM large ORDER BY k', 'MOVE 1 FROM c');
 	is(answer($cursor, "SELECT max(pool_used) / 1048576 FROM gpusort_status()"), 64, 'returning: every chunk is in use');
 	my ($pid) = service_pids($node);
@@ -231,7 +231,7 @@ foreach my $case ('the service', 'a backend')
 	my (%gathers, %stopped);
 
 	hold($node, 1);
-	$gathers{psql} = in_background($node, \$gathers{out}, \$gathers{err}, $bounded, $late_sort, $last);
+	$gathers{psql} = in_background($node, \$gathers{out}, \$gathers{err}, $late_sort, $last);
 	ok(poll($node, waits_for(1)), "$name: a session gathers");
 	answer($holder, "SET gpusort.fault = 'lock:1:stop'");
 	if ($case eq 'the service')
@@ -273,7 +273,8 @@ ok(poll_until(sub { return ($ending->psql('postgres', "$sort; $last"))[1] eq "t\
 pool_is_free($ending, 'ending');
 
 #
-# No process has ended until now.  A service that is stopped can be killed.
+# No process has ended until now.  A service that is stopped can be killed, and the
+# server stops at once although the service does not answer.
 #
 unlike(slurp_file($node->logfile, $log), qr/terminated by signal|reinitializing/, 'no process has ended');
 {
@@ -285,7 +286,11 @@ unlike(slurp_file($node->logfile, $log), qr/terminated by signal|reinitializing/
 	$log = -s $node->logfile;
 	kill('KILL', $pid);
 	ok(is_back($node, $log), 'killed: the server comes back');
-	is($node->safe_psql('postgres', "$sort; $last"), "t\ncuda|", 'killed: the device sorts');
+	$pid = service();
+	ok(stop($pid), 'stopped, immediate: the service is stopped');
+	end_session($node);
+	$node->stop('immediate');
+	is(kill(0, $pid), 0, 'stopped, immediate: the server has stopped, and no service is left');
 }
 end_session($_) foreach $node, $starting, $ending;
 
