@@ -23,7 +23,8 @@ $(eval $(call test_module,rowkey_test,$(wildcard test/rowkey/*.c) \
 	$(patsubst %,src/key/%.c,rowkey column sample dictionary fixed inet text numeric icu icu_read)))
 $(eval $(call test_module,spill_test,$(wildcard test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory huge_page shmem)))
-$(eval $(call test_module,damage_test,$(wildcard test/damage/*.c) src/gpu/pool.c src/gpu/control.c src/base/shmem.c,\
+$(eval $(call test_module,damage_test,$(wildcard test/damage/*.c) $(patsubst %,src/gpu/%.c,pool control lock) \
+	$(patsubst %,src/base/%.c,shmem clock),\
 	-DUSE_CUDA -DGPUSORT_FAULTS))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of

@@ -23,6 +23,7 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include "miscadmin.h"
@@ -47,6 +48,7 @@ const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
 	[GPUSORT_FAULT_SPILL_READ] = {"spill_read", GPUSORT_FAULT_RAISES},
 	[GPUSORT_FAULT_FREE_CHUNK] = {"free_chunk", GPUSORT_FAULT_REFUSES},
 	[GPUSORT_FAULT_MAP] = {"map", GPUSORT_FAULT_REFUSES | GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_LOCK] = {"lock", GPUSORT_FAULT_STOPS},
 	[GPUSORT_FAULT_OPEN] = {"open", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_REGISTER] = {"register", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_UNREGISTER] = {"unregister", GPUSORT_FAULT_RETURNS},
@@ -114,6 +116,8 @@ gpusort_fault_pass(GpusortFaultSite site)
 		ereport(ERROR,
 				(errcode(plan->sqlstate),
 				 errmsg("gpusort.fault: %s failed", gpusort_fault_sites[site].name)));
+	if (plan->stop)
+		raise(SIGSTOP);
 	return plan->status;
 }
 

@@ -32,6 +32,7 @@ typedef enum GpusortFaultSite
 	/* sites in a backend and in the service */
 	GPUSORT_FAULT_FREE_CHUNK,	/* finding a free chunk */
 	GPUSORT_FAULT_MAP,			/* mapping a segment that another process created */
+	GPUSORT_FAULT_LOCK,			/* holding the lock of the control block */
 	/* sites in the stand-in device */
 	GPUSORT_FAULT_OPEN,			/* opening the device */
 	GPUSORT_FAULT_REGISTER,		/* pinning a segment */
@@ -52,6 +53,7 @@ typedef enum GpusortFaultSite
 #define GPUSORT_FAULT_REFUSES		1	/* the call reports that it got nothing */
 #define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
 #define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of gpusort_cuda.h */
+#define GPUSORT_FAULT_STOPS			8	/* the process is stopped until it gets SIGCONT */
 
 typedef struct GpusortFaultSiteInfo
 {
@@ -68,12 +70,14 @@ typedef struct GpusortFaultPlan
 	unsigned	from;			/* the first pass to fail, from 1 */
 	bool		persistent;		/* all later passes fail, too */
 	int			sqlstate;		/* SQLSTATE of the error to raise, or 0 */
-	int			status;			/* status to return if sqlstate is 0; not 0 then */
+	int			status;			/* status to return if sqlstate is 0 and stop is false */
+	bool		stop;			/* stop the process instead of failing */
 } GpusortFaultPlan;
 
 /*
  * Passes a site.  Returns 0 if this pass does not fail.  If the plan says that
- * it fails, returns the plan's status or raises the plan's error.
+ * it fails, returns the plan's status, raises the plan's error, or stops the
+ * process and returns 0 when it goes on.
  */
 extern int	gpusort_fault_pass(GpusortFaultSite site);
 

@@ -33,6 +33,7 @@
 #include "gpu/pool.h"
 #include "gpu/request.h"
 #include "gpu/returned.h"
+#include "gpu/silence.h"
 #include "gpu/start.h"
 #include "guc.h"
 #include "run/engine.h"
@@ -98,10 +99,11 @@ cuda_attach(GpusortRun *run)
 
 	cuda = MemoryContextAllocZero(run->cxt, sizeof(CudaRun));
 	cuda->open_chunk = -1;
-	if (!gpusort_request_take(&cuda->held, run))
+	reason = gpusort_request_take(&cuda->held, run);
+	if (reason != NULL)
 	{
 		pfree(cuda);
-		return "Every request slot of the GPU service is in use.";
+		return reason;
 	}
 	run->engine_state = cuda;
 
@@ -255,10 +257,11 @@ cuda_commit(GpusortRun *run, size_t bytes)
  * Waits until the request leaves the given state or a further block is ready,
  * but at most 1 s while a service runs.  Starts the service again if it has
  * ended: an idle service may end although a backend has not fetched its whole
- * result.  Returns NULL, or a reason if the service does not start.
+ * result.  silence belongs to the caller's loop, and is 0 at first.  Returns NULL,
+ * or a reason if the service does not start or does not respond.
  */
 static const char *
-wait_for_service(CudaRun *cuda, GpusortRequestState state)
+wait_for_service(CudaRun *cuda, GpusortRequestState state, GpusortSilence *silence)
 {
 	GpusortRequest *request = request_of(cuda);
 	const char *reason = gpusort_service_wait();
@@ -267,6 +270,8 @@ wait_for_service(CudaRun *cuda, GpusortRequestState state)
 	if (gpusort_request_state(request) != state ||
 		pg_atomic_read_u32(&request->ready) != cuda->fetched)
 		return NULL;
+	if (reason == NULL)
+		reason = gpusort_service_silent(silence);
 	if (reason != NULL)
 		return reason;
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -281,16 +286,13 @@ cuda_sort(GpusortRun *run)
 {
 	CudaRun    *cuda = run->engine_state;
 	GpusortRequest *request = request_of(cuda);
+	GpusortSilence silence = {0};
 	const char *reason;
 
 	close_chunk(cuda);
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	if (gpusort_request_state(request) == GPUSORT_REQUEST_GATHERING)
-	{
-		request->sequence = gpusort_control->next_sequence++;
-		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_SUBMITTED);
-	}
-	LWLockRelease(&gpusort_control->lock);
+	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
+	/* if this fails, so has the request */
+	(void) gpusort_request_change(request, GPUSORT_REQUEST_GATHERING, GPUSORT_REQUEST_SUBMITTED);
 	gpusort_service_wake();
 
 	for (;;)
@@ -315,7 +317,7 @@ cuda_sort(GpusortRun *run)
 			default:
 				break;
 		}
-		reason = wait_for_service(cuda, state);
+		reason = wait_for_service(cuda, state, &silence);
 		if (reason != NULL)
 			return reason;
 	}
@@ -352,6 +354,7 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	CudaRun    *cuda = run->engine_state;
 	GpusortRequest *request = request_of(cuda);
 	size_t		width = run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
+	GpusortSilence silence = {0};
 	const char *reason = NULL;
 	int			chunk;
 
@@ -365,7 +368,7 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 
 		if (state == GPUSORT_REQUEST_FAILED)
 			return failure_of(run, request);
-		reason = wait_for_service(cuda, state);
+		reason = wait_for_service(cuda, state, &silence);
 		if (reason != NULL)
 			return reason;
 	}
@@ -396,7 +399,8 @@ warn_resorted(const GpusortRun *run, const GpusortRequest *request)
 /*
  * Fills in the request's part of a report, if the request is in this state and
  * its keys have been sorted.  In state FINISHED the report is complete.  In
- * RETURNING some blocks have not come back, and do not count.
+ * RETURNING some blocks may not have come back, and only those count that this
+ * process has fetched.
  */
 static void
 read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *report)
@@ -404,6 +408,7 @@ read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *rep
 	const CudaRun *cuda = run->engine_state;
 	const GpusortRequest *request = request_of(cuda);
 	bool		keys_back = !run->spec.rows || request->in_pieces;
+	uint64		rows_back = cuda->pieces != NULL ? gpusort_pieces_rows(cuda->pieces) : cuda->fetched_rows;
 
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_RETURNING)
 		return;
@@ -413,7 +418,7 @@ read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *rep
 	report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
 	report->kernels_ms = request->kernels_ms;
 	report->copy_out_ms = request->copy_out_ms;
-	report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : cuda->fetched_rows) *
+	report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : rows_back) *
 		((run->spec.rows ? sizeof(uint32) : 0) + (keys_back ? run->spec.key_bytes : 0));
 	report->pieces = request->pieces;
 	report->pinned = request->pinned;
@@ -435,26 +440,26 @@ cuda_leave(GpusortRun *run)
 	GpusortRequest *request = request_of(cuda);
 	GpusortRequestState state;
 
+	do
+	{
+		state = gpusort_request_state(request);
+	} while (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED &&
+			 !gpusort_request_change(request, state, GPUSORT_REQUEST_LEFT));
+	pg_read_barrier();
+	gpusort_service_wake();
+
+	if (run->result != NULL)
+	{
+		if (request->resorted && (state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING))
+			warn_resorted(run, request);
+		read_report(run, state, &run->result->report);
+	}
 	if (cuda->pieces != NULL)
 		gpusort_pieces_free(cuda->pieces);
 	cuda->pieces = NULL;
 	if (cuda->spans != NULL)
 		pfree(cuda->spans);
 	cuda->spans = NULL;
-
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	state = gpusort_request_state(request);
-	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED)
-		pg_atomic_write_u32(&request->state, gpusort_control_served() ?
-							GPUSORT_REQUEST_LEFT : GPUSORT_REQUEST_FINISHED);
-	LWLockRelease(&gpusort_control->lock);
-	gpusort_service_wake();
-
-	if (run->result == NULL)
-		return;
-	if (request->resorted && (state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING))
-		warn_resorted(run, request);
-	read_report(run, state, &run->result->report);
 }
 
 static void
@@ -487,7 +492,6 @@ cuda_describe(GpusortEngineInfo *info)
 		return;
 	}
 
-	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	info->available = reason == NULL;
 	strlcpy(info->detail, reason ? reason : "GPU service ready", sizeof(info->detail));
 	strlcpy(info->device, gpusort_control->device, sizeof(info->device));
@@ -499,7 +503,6 @@ cuda_describe(GpusortEngineInfo *info)
 		snprintf(info->runtime, sizeof(info->runtime), "CUDA %d.%d",
 				 gpusort_control->runtime_version / 1000, gpusort_control->runtime_version % 1000 / 10);
 	info->service_pid = gpusort_control->service_pid;
-	LWLockRelease(&gpusort_control->lock);
 	gpusort_pool_usage(&info->pool_bytes, &info->pool_used);
 }
 

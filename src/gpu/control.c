@@ -35,6 +35,12 @@ init_control(void *made)
 	memset(control, 0, sizeof(*control));
 	control->tranche = LWLockNewTrancheId();
 	LWLockInitialize(&control->lock, control->tranche);
+	pg_atomic_init_u32(&control->lock_uses, 0);
+	pg_atomic_init_u32(&control->lock_stuck_at, PG_UINT32_MAX);
+	pg_atomic_init_u64(&control->next_sequence, 0);
+	pg_atomic_init_u64(&control->heartbeat, 1);
+	pg_atomic_init_u32(&control->step_ms, 0);
+	pg_atomic_init_u64(&control->given_up_at, 0);
 	pg_atomic_init_u32(&control->service_state, GPUSORT_SERVICE_DOWN);
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 		control->segments[i].handle = DSM_HANDLE_INVALID;
@@ -84,4 +90,22 @@ gpusort_control_wake(const GpusortRequest *request)
 {
 	if (gpusort_control_is_latch(request->latch))
 		SetLatch(request->latch);
+}
+
+void
+gpusort_control_fail(GpusortRequest *request, const char *reason)
+{
+	GpusortRequestState state = gpusort_request_state(request);
+
+	if (!gpusort_request_is_active(state))
+		return;
+	strlcpy(request->error, reason, sizeof(request->error));
+	while (!gpusort_request_change(request, state, GPUSORT_REQUEST_FAILED))
+	{
+		/* the backend has submitted the request, or left it */
+		state = gpusort_request_state(request);
+		if (!gpusort_request_is_active(state))
+			return;
+	}
+	gpusort_control_wake(request);
 }

@@ -9,11 +9,10 @@
  * chunks of dynamic shared memory (gpu/pool.c).
  *
  * The comments say for each field who writes it, who reads it, and how the two
- * are ordered.  "The lock" is GpusortControl.lock.  "Under the lock" means that
- * writers hold it exclusively and readers hold it at least shared.  "Published
- * by X" means that no lock is needed: the writer writes the field, issues a
- * write barrier and then changes X; the reader reads X, issues a read barrier
- * and then reads the field.
+ * are ordered.  "The lock" is GpusortControl.lock (gpu/lock.c).  "Under the lock"
+ * means that writers and readers hold it.  "Published by X" means that no lock is
+ * needed: the writer writes the field, issues a write barrier and then changes X;
+ * the reader reads X, issues a read barrier and then reads the field.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,20 +49,23 @@ typedef enum GpusortServiceState
 
 /*
  * The life of a request.  B: the backend makes the change; S: the service does.
- * Every change is made under the lock.
  *
- *   FREE -B-> GATHERING -B-> SUBMITTED -S-> RETURNING -S-> FINISHED -B-> FREE
+ *   FREE -B-> GATHERING -B-> SUBMITTED -S-> RETURNING -S-> FINISHED -B-> CLEARING
  *                 |              |              |
- *                 +--------------+--------------+-S-> FAILED -B-> FREE
+ *                 +--------------+--------------+-S-> FAILED -B-> CLEARING
  *                 |              |              |
  *                 +--------------+--------------+-B-> LEFT -S-> FINISHED
  *                 |              |              |
- *                 +--------------+--------------+-B-> ABANDONED -S-> FREE
+ *                 +--------------+--------------+-B-> ABANDONED -S-> CLEARING
  *
- * A backend that has LEFT a request may still change it to ABANDONED.  An
- * exiting backend sets ABANDONED for every request that it holds, in any state.
- * If no service is READY, the backend makes the service's change itself: it
- * sets FINISHED instead of LEFT, and FREE instead of ABANDONED.
+ * A backend that has LEFT a request may still change it to ABANDONED.
+ *
+ * Only the first change, of a FREE slot to GATHERING, needs the lock.  Every other
+ * change is a compare-and-exchange.  So a process that is stopped, wherever that
+ * is, keeps no other process from giving up a request.  The process that changes
+ * the state to CLEARING then frees the chunks and at last sets FREE.  For an
+ * ABANDONED request that is the service; if no service is READY, it is whichever
+ * process makes the change first.
  *
  * The service uses a request's chunks only in the states marked *.
  */
@@ -80,8 +82,9 @@ typedef enum GpusortRequestState
 	GPUSORT_REQUEST_FAILED,		/* error says why */
 	GPUSORT_REQUEST_LEFT,		/* * the backend needs no more of the result, but keeps
 								 * its chunks: their keys are its input */
-	GPUSORT_REQUEST_ABANDONED	/* * the service is to free the request and its
+	GPUSORT_REQUEST_ABANDONED,	/* * the service is to free the request and its
 								 * chunks */
+	GPUSORT_REQUEST_CLEARING	/* a process frees the request's chunks */
 } GpusortRequestState;
 
 /*
@@ -91,7 +94,7 @@ typedef enum GpusortRequestState
  */
 typedef struct GpusortRequest
 {
-	/* GpusortRequestState; written under the lock, read by anyone without it */
+	/* GpusortRequestState; read by anyone */
 	pg_atomic_uint32 state;
 
 	/*
@@ -100,9 +103,7 @@ typedef struct GpusortRequest
 	 */
 	uint32		serial;			/* counts the uses of the slot, from 1; if it has
 								 * changed, the slot has a new request */
-	int			pid;			/* pid of the backend; 0 after the slot was freed or
-								 * the backend has exited; backends read it under the
-								 * lock */
+	int			pid;			/* pid of the backend; 0 after the slot was freed */
 	Latch	   *latch;			/* latch of the backend, which the service sets.  If
 								 * the pointer is damaged, the service replaces it
 								 * without the lock */
@@ -110,8 +111,8 @@ typedef struct GpusortRequest
 	/*
 	 * Place in line: the service sorts the request with the lowest number first.
 	 * The backend writes it when it takes the slot and again when it submits, the
-	 * service when it moves the request to the end of the line, both under
-	 * the lock.  Only the service reads it, without the lock.
+	 * service when it moves the request to the end of the line.  If both write at
+	 * the same time, either number will do.  Only the service reads it.
 	 */
 	uint64		sequence;
 
@@ -177,7 +178,8 @@ typedef struct GpusortRequest
 	/*
 	 * The first piece whose blocks are not all in the ring.  A service that ends
 	 * because it is idle writes these fields for the next service, under the lock.
-	 * The next service reads them under the lock if ready is above 0.
+	 * The next service, which has become that under the lock, reads them if ready is
+	 * above 0.
 	 */
 	uint32		resume_piece;	/* number of the piece, from 0 */
 	uint32		resume_chunks;	/* input chunks before the piece */
@@ -204,10 +206,11 @@ typedef struct GpusortRequest
 } GpusortRequest;
 
 /*
- * One chunk.  request is written under the lock by the process that takes or
- * frees the chunk; the service reads it without the lock for its own requests.
- * The taker also resets next and bytes, under the lock.  Then the backend that
- * holds an input chunk writes both; its request's nclosed publishes them.
+ * One chunk.  The process that takes the chunk writes request under the lock, and
+ * resets next and bytes.  The process that frees the chunk needs no lock: nobody
+ * else writes request while it is not -1.  The service reads it for its own
+ * requests, also without the lock.  The backend that holds an input chunk writes
+ * next and bytes; its request's nclosed publishes them.
  */
 typedef struct GpusortChunk
 {
@@ -217,11 +220,13 @@ typedef struct GpusortChunk
 } GpusortChunk;
 
 /*
- * One slot of the segment table.  All fields are written under the lock, by the
- * process that makes or drops the segment or finds it missing.  A process may
- * read handle without the lock for a segment of which it holds a chunk, since
- * such a segment is not dropped.  Where a stale value does no harm, it reads
- * handle and gone of any segment without the lock.
+ * One slot of the segment table.  A process takes an unused slot under the lock: it
+ * sets creating, and holds the slot's first chunk.  From then on nobody else writes
+ * the slot, so it sets handle and clears creating without the lock.  A segment is
+ * dropped, or marked as gone, under the lock.  A process may read handle without
+ * the lock for a segment of which it holds a chunk, since such a segment is not
+ * dropped.  Where a stale value does no harm, it reads handle and gone of any
+ * segment without the lock.
  */
 typedef struct GpusortSegment
 {
@@ -233,15 +238,30 @@ typedef struct GpusortSegment
 typedef struct GpusortControl
 {
 	int			tranche;		/* tranche of the lock; constant */
-	LWLock		lock;
-	uint64		next_sequence;	/* the next GpusortRequest.sequence; under the lock */
+	LWLock		lock;			/* taken by gpu/lock.c only */
+	int			lock_pid;		/* the process that took the lock last; read by anyone */
+	pg_atomic_uint32 lock_uses; /* how often it was taken; the holder increases it */
+	pg_atomic_uint32 lock_stuck_at; /* lock_uses when a process gave up waiting for
+									 * the lock; PG_UINT32_MAX: never */
+	pg_atomic_uint64 next_sequence; /* the next GpusortRequest.sequence */
+
+	/*
+	 * Signs of life of the service, which anyone reads.  It increases heartbeat
+	 * whenever it looks at its requests, and before and after each call of the
+	 * device.  step_ms is the timeout of the call that it makes, in ms; 0: none.  A
+	 * process that gives up waiting writes the heartbeat that it saw to given_up_at:
+	 * no other process waits for the service until heartbeat changes.
+	 */
+	pg_atomic_uint64 heartbeat; /* from 1 */
+	pg_atomic_uint32 step_ms;
+	pg_atomic_uint64 given_up_at;	/* 0: no process has given up yet */
 
 	/*
 	 * The state of the service, written under the lock by the service and by
 	 * backends that start it (gpu/start.c).  Backends read service_state and
 	 * service_latch also without the lock: the memory of a process latch
 	 * outlives the process.  Only the service writes service_pid, service_latch
-	 * and pool_limit.
+	 * and pool_limit.  gpusort_status() reads service_pid without the lock.
 	 */
 	pg_atomic_uint32 service_state; /* GpusortServiceState */
 	int			service_pid;	/* 0: no service runs */
@@ -254,7 +274,8 @@ typedef struct GpusortControl
 
 	/*
 	 * The device that the service opened or tried to open last, written by the
-	 * service and read by backends, under the lock.  Empty or 0 where not known.
+	 * service under the lock.  Empty or 0 where not known.  gpusort_status() reads
+	 * it without the lock, and may see a mixture while a service opens the device.
 	 */
 	char		device[64];		/* name */
 	uint64		device_memory;	/* bytes */
@@ -284,13 +305,23 @@ extern bool gpusort_control_attach(const char **reason);
  */
 extern bool gpusort_control_is_latch(const Latch *latch);
 
+/*
+ * Fails an active request for this reason and wakes its backend.  Does nothing if the
+ * backend has left the request.  The service calls it; a backend may change the
+ * state at the same time, but the slot must not be freed and taken again meanwhile.
+ */
+extern void gpusort_control_fail(GpusortRequest *request, const char *reason);
+
 /* Sets the latch of the request's backend; does nothing if request->latch is damaged. */
 extern void gpusort_control_wake(const GpusortRequest *request);
 
 /*
  * May a service be using the chunks of requests?  A service that is STARTING has
- * not used them yet; one that has set DOWN does not use them any more.  The
- * caller holds the lock.
+ * not used them yet; one that has set DOWN does not use them any more.
+ *
+ * If this returns false to a process that has set a request to ABANDONED before, no
+ * service will use the request's chunks.  Both sides have a full barrier between:
+ * the service sets READY or DOWN first and then looks at the requests' states.
  */
 static inline bool
 gpusort_control_served(void)
@@ -303,6 +334,26 @@ static inline GpusortRequestState
 gpusort_request_state(GpusortRequest *request)
 {
 	return (GpusortRequestState) pg_atomic_read_u32(&request->state);
+}
+
+/* May the service still return results of a request in this state? */
+static inline bool
+gpusort_request_is_active(GpusortRequestState state)
+{
+	return state == GPUSORT_REQUEST_GATHERING || state == GPUSORT_REQUEST_SUBMITTED ||
+		state == GPUSORT_REQUEST_RETURNING;
+}
+
+/*
+ * Changes the state from one to another, and returns true, or returns false if the
+ * state is not "from" any more.  A change that succeeds is a full barrier.
+ */
+static inline bool
+gpusort_request_change(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
+{
+	uint32		expected = from;
+
+	return pg_atomic_compare_exchange_u32(&request->state, &expected, to);
 }
 
 #endif							/* GPUSORT_GPU_CONTROL_H */

@@ -10,7 +10,8 @@
  *
  *	a SQLSTATE: the site raises an error with it;
  *	"refused": the call at the site reports that it got nothing;
- *	the name of a status of gpusort_cuda.h: the stand-in device returns it.
+ *	the name of a status of gpusort_cuda.h: the stand-in device returns it;
+ *	"stop": the process stops there, as if it had got SIGSTOP.
  *
  * gpusort.fault_report shows how often the site was passed since the plan was
  * set, and how many requests, chunks, segments in creation and lanes all sorts
@@ -28,6 +29,7 @@
 #include "base/fault.h"
 #include "gpu/control.h"
 #include "gpu/fault_setting.h"
+#include "gpu/lock.h"
 #include "gpu/request.h"
 #include "gpusort_cuda.h"
 
@@ -105,13 +107,15 @@ parse_plan(const char *text, GpusortFaultPlan *plan)
 	}
 	if (plan->site == GPUSORT_FAULT_NONE)
 		return list_sites();
-	if ((fails_by & GPUSORT_FAULT_REFUSES) != 0 && strcmp(code, "refused") == 0)
+	if ((fails_by & GPUSORT_FAULT_STOPS) != 0 && strcmp(code, "stop") == 0)
+		plan->stop = true;
+	else if ((fails_by & GPUSORT_FAULT_REFUSES) != 0 && strcmp(code, "refused") == 0)
 		plan->status = 1;
 	else if ((fails_by & GPUSORT_FAULT_RETURNS) != 0)
 		plan->status = gpusort_fault_status(code);
 	else if ((fails_by & GPUSORT_FAULT_RAISES) != 0 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && code[5] == '\0')
 		plan->sqlstate = MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
-	return plan->status == 0 && plan->sqlstate == 0 ? "This site cannot fail with this code." : NULL;
+	return plan->status == 0 && plan->sqlstate == 0 && !plan->stop ? "This site cannot fail with this code." : NULL;
 }
 
 static bool
@@ -133,12 +137,17 @@ assign_fault(const char *newval, void *extra)
 
 	if (!IsUnderPostmaster || IsParallelWorker() || parse_plan(newval, &plan) != NULL ||
 		(plan.site == GPUSORT_FAULT_NONE && gpusort_control == NULL) ||
-		!gpusort_control_attach(&reason) || !gpusort_fault_set_plan(&plan))
+		!gpusort_control_attach(&reason))
 		return;
 	/* let the next sort start a service at once, even if one has failed recently */
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	gpusort_control->retry_at = 0;
-	LWLockRelease(&gpusort_control->lock);
+	HOLD_INTERRUPTS();
+	if (gpusort_lock_try() == NULL)
+	{
+		gpusort_control->retry_at = 0;
+		gpusort_lock_release();
+	}
+	RESUME_INTERRUPTS();
+	(void) gpusort_fault_set_plan(&plan);
 }
 
 static const char *
@@ -154,7 +163,6 @@ show_report(void)
 	gpusort_fault_counts(&passes, &lanes);
 	if (gpusort_control == NULL)
 		return "passes=0";
-	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 		requests += gpusort_request_state(&gpusort_control->requests[i]) != GPUSORT_REQUEST_FREE;
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
@@ -164,7 +172,6 @@ show_report(void)
 	snprintf(report, sizeof(report), "passes=%u requests=%d of_these=%d chunks=%d segments_being_made=%d lanes=%d",
 			 passes, requests, gpusort_requests_held(), chunks, making,
 			 gpusort_control->service_pid != 0 ? lanes : 0);
-	LWLockRelease(&gpusort_control->lock);
 	return report;
 }
 

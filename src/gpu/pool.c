@@ -34,6 +34,7 @@
 
 #include "base/fault.h"
 #include "gpu/control.h"
+#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "guc.h"
 
@@ -144,6 +145,7 @@ in_use(int index)
 
 /*
  * Drops the segment of a slot, if the slot has one and no chunk of it is in use.
+ * Does nothing if the lock is stuck.
  * Only the removal from the table needs the lock; after that no other process
  * drops the segment.  The rest takes long and happens without the lock: the
  * service unregisters the memory, and the kernel frees the pages.
@@ -154,14 +156,15 @@ drop_unused(int index)
 	GpusortSegment *segment = &gpusort_control->segments[index];
 	dsm_handle	handle;
 
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	if (gpusort_lock_try() != NULL)
+		return;
 	handle = in_use(index) ? DSM_HANDLE_INVALID : segment->handle;
 	if (handle != DSM_HANDLE_INVALID)
 	{
 		segment->handle = DSM_HANDLE_INVALID;
 		segment->gone = false;
 	}
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	if (handle == DSM_HANDLE_INVALID)
 		return;
 
@@ -217,7 +220,6 @@ gpusort_pool_room(void)
 	int			count = 0;
 
 	drop_gone();
-	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 	{
 		GpusortSegment *segment = &gpusort_control->segments[i];
@@ -230,7 +232,6 @@ gpusort_pool_room(void)
 		for (int j = 0; j < GPUSORT_SEGMENT_CHUNKS; j++)
 			room += gpusort_control->chunks[i * GPUSORT_SEGMENT_CHUNKS + j].request < 0;
 	}
-	LWLockRelease(&gpusort_control->lock);
 	return room + Max(segment_limit() - count, 0) * GPUSORT_SEGMENT_CHUNKS;
 }
 
@@ -318,18 +319,58 @@ open_segment(dsm_handle handle, bool *gone, const char **reason)
 	return segment;
 }
 
-int
-gpusort_pool_take_existing(int request)
+/* As gpusort_pool_take_existing(); sets *reason if the lock is stuck, else leaves it as it is. */
+static int
+take_existing(int request, const char **reason)
 {
+	const char *stuck;
 	int			chunk;
 
 	unmap_stale();
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	stuck = gpusort_lock_try();
+	if (stuck != NULL)
+	{
+		*reason = stuck;
+		return -1;
+	}
 	chunk = GPUSORT_FAULT(FREE_CHUNK) ? -1 : find_free();
 	if (chunk >= 0)
 		hold(chunk, request);
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	return chunk;
+}
+
+int
+gpusort_pool_take_existing(int request)
+{
+	const char *reason;
+
+	return take_existing(request, &reason);
+}
+
+/*
+ * Takes an unused slot of the segment table, whose first chunk the request holds
+ * from now on.  Returns -1 with a *reason if there is none or the lock is stuck.
+ */
+static int
+begin_segment(int request, const char **reason)
+{
+	int			slot;
+
+	*reason = gpusort_lock_try();
+	if (*reason != NULL)
+		return -1;
+	slot = find_segment_slot();
+	if (slot >= 0)
+	{
+		gpusort_control->segments[slot].creating = true;
+		creating_slot = slot;
+		hold(slot * GPUSORT_SEGMENT_CHUNKS, request);
+	}
+	else
+		*reason = GPUSORT_POOL_EXHAUSTED;
+	gpusort_lock_release();
+	return slot;
 }
 
 int
@@ -340,42 +381,27 @@ gpusort_pool_take(int request, const char **reason)
 	bool		gone;
 	dsm_segment *segment;
 
-	if (GPUSORT_FAULT(CHUNK))
-	{
-		*reason = GPUSORT_POOL_EXHAUSTED;
+	*reason = GPUSORT_FAULT(CHUNK) ? GPUSORT_POOL_EXHAUSTED : NULL;
+	if (*reason != NULL)
 		return -1;
-	}
-	chunk = gpusort_pool_take_existing(request);
-	if (chunk >= 0)
+	chunk = take_existing(request, reason);
+	if (chunk >= 0 || *reason != NULL)
 		return chunk;
 
 	drop_gone();
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	slot = find_segment_slot();
-	if (slot >= 0)
-		gpusort_control->segments[slot].creating = true;
-	creating_slot = slot;
-	LWLockRelease(&gpusort_control->lock);
+	slot = begin_segment(request, reason);
 	if (slot < 0)
-	{
-		*reason = GPUSORT_POOL_EXHAUSTED;
 		return -1;
-	}
-
+	chunk = slot * GPUSORT_SEGMENT_CHUNKS;
 	segment = open_segment(DSM_HANDLE_INVALID, &gone, reason);
-
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	gpusort_control->segments[slot].creating = false;
-	creating_slot = -1;
 	if (segment != NULL)
-	{
 		gpusort_control->segments[slot].handle = dsm_segment_handle(segment);
-		chunk = slot * GPUSORT_SEGMENT_CHUNKS;
-		hold(chunk, request);
-	}
-	LWLockRelease(&gpusort_control->lock);
-	if (segment != NULL)
-		remember(slot, dsm_segment_handle(segment), segment);
+	else
+		gpusort_control->chunks[chunk].request = -1;
+	gpusort_pool_forget_creation();
+	if (segment == NULL)
+		return -1;
+	remember(slot, dsm_segment_handle(segment), segment);
 	return chunk;
 }
 
@@ -393,11 +419,11 @@ gpusort_pool_map(int chunk, const char **reason)
 		if (mapped[index].segment != NULL)
 			unmap(index);
 		segment = open_segment(handle, &gone, reason);
-		if (gone)
+		/* if the lock is stuck, the next process that misses the file marks the segment */
+		if (gone && gpusort_lock_try() == NULL)
 		{
-			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 			gpusort_control->segments[index].gone = gpusort_control->segments[index].handle == handle;
-			LWLockRelease(&gpusort_control->lock);
+			gpusort_lock_release();
 		}
 		if (segment == NULL)
 			return NULL;
@@ -409,49 +435,51 @@ gpusort_pool_map(int chunk, const char **reason)
 void
 gpusort_pool_forget_creation(void)
 {
-	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
-	if (creating_slot >= 0)
-		gpusort_control->segments[creating_slot].creating = false;
+	if (creating_slot < 0)
+		return;
+	/* another process may use the slot as soon as creating is false */
+	pg_write_barrier();
+	gpusort_control->segments[creating_slot].creating = false;
 	creating_slot = -1;
 }
 
 void
-gpusort_pool_give(int chunk)
-{
-	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
-	gpusort_control->chunks[chunk].request = -1;
-}
-
-void
-gpusort_pool_free_request(int index)
+gpusort_pool_free_request(int index, GpusortRequestState from)
 {
 	GpusortRequest *request = &gpusort_control->requests[index];
 
-	Assert(LWLockHeldByMeInMode(&gpusort_control->lock, LW_EXCLUSIVE));
+	if (!gpusort_request_change(request, from, GPUSORT_REQUEST_CLEARING))
+		return;
 	/* search the table: the open chunk and the ring are in no list */
 	for (int chunk = 0; chunk < GPUSORT_MAX_CHUNKS; chunk++)
 	{
 		if (gpusort_control->chunks[chunk].request == index)
-			gpusort_pool_give(chunk);
+			gpusort_control->chunks[chunk].request = -1;
 	}
 	request->first_chunk = request->last_chunk = -1;
 	request->nring = 0;
 	request->pid = 0;
+	pg_write_barrier();
 	pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FREE);
 }
 
 void
 gpusort_pool_trim(void)
 {
+	/* a request's release may call this where no error may be raised */
+	HOLD_INTERRUPTS();
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
-		drop_unused(i);
+	{
+		if (gpusort_control->segments[i].handle != DSM_HANDLE_INVALID)
+			drop_unused(i);
+	}
+	RESUME_INTERRUPTS();
 }
 
 void
 gpusort_pool_usage(uint64 *exist, uint64 *used)
 {
 	*exist = *used = 0;
-	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
 	{
 		if (gpusort_control->segments[i / GPUSORT_SEGMENT_CHUNKS].handle == DSM_HANDLE_INVALID)
@@ -460,5 +488,4 @@ gpusort_pool_usage(uint64 *exist, uint64 *used)
 		if (gpusort_control->chunks[i].request >= 0)
 			*used += GPUSORT_CHUNK_BYTES;
 	}
-	LWLockRelease(&gpusort_control->lock);
 }

@@ -11,21 +11,24 @@
 #ifndef GPUSORT_GPU_POOL_H
 #define GPUSORT_GPU_POOL_H
 
+#include "gpu/control.h"
+
 /* The reason if no chunk is free and gpusort.pool_limit allows no further segment. */
 #define GPUSORT_POOL_EXHAUSTED	"The chunk pool is exhausted (gpusort.pool_limit)."
 
 /*
  * Takes a free chunk for the request of this index, and makes a segment if no
  * chunk is free.  Returns the chunk's number, or -1 with a *reason if
- * gpusort.pool_limit allows no segment or making it fails.  The reason is in
- * static memory, valid until the next call of this function or of
- * gpusort_pool_map().  The caller does not hold the control lock.
+ * gpusort.pool_limit allows no segment, making it fails or the lock is stuck.  The
+ * reason is in static memory, valid until the next call of this function, of
+ * gpusort_pool_map() or of gpusort_lock_try().  Processes interrupts.  The caller
+ * does not hold the control lock.
  */
 extern int	gpusort_pool_take(int request, const char **reason);
 
 /*
  * Takes a free chunk without making a segment, for the service.  Returns -1 if
- * no chunk is free.  The caller does not hold the control lock.
+ * no chunk is free or the lock is stuck.  The caller does not hold the control lock.
  */
 extern int	gpusort_pool_take_existing(int request);
 
@@ -43,28 +46,28 @@ extern int	gpusort_pool_room(void);
  */
 extern char *gpusort_pool_map(int chunk, const char **reason);
 
-/* Frees a chunk.  The caller holds the control lock exclusively. */
-extern void gpusort_pool_give(int chunk);
-
 /*
- * Frees the slot of the request of this index and all its chunks.  The caller
- * holds the control lock exclusively.
+ * Frees the slot of the request of this index and all its chunks, unless its state
+ * is not "from" any more.  Needs no lock.
  */
-extern void gpusort_pool_free_request(int request);
+extern void gpusort_pool_free_request(int request, GpusortRequestState from);
 
 /*
  * Clears the mark of a segment that this process was making when an error
- * interrupted it.  The caller holds the control lock exclusively.
+ * interrupted it.  Needs no lock.
  */
 extern void gpusort_pool_forget_creation(void);
 
 /*
- * Drops all segments of which no chunk is in use.  The caller does not hold the
- * control lock.
+ * Drops all segments of which no chunk is in use, unless the lock is stuck.
+ * Processes no interrupts.  The caller does not hold the control lock.
  */
 extern void gpusort_pool_trim(void);
 
-/* Sets *exist to the bytes of all segments and *used to the bytes of held chunks. */
+/*
+ * Sets *exist to the bytes of all segments and *used to the bytes of held chunks.
+ * Reads both without the lock, while other processes may change them.
+ */
 extern void gpusort_pool_usage(uint64 *exist, uint64 *used);
 
 /*

@@ -12,6 +12,10 @@
  * transaction ends.  A second callback does it when the process exits: memory
  * contexts are usually reset before, but not always after FATAL.
  *
+ * The service may be stopped, or a process that holds the lock.  So giving up a
+ * request neither needs the lock nor waits for the service: a service that goes on
+ * finds the request ABANDONED.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -21,6 +25,7 @@
 #include "utils/memutils.h"
 
 #include "base/fault.h"
+#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "gpu/request.h"
 #include "gpu/start.h"
@@ -28,42 +33,75 @@
 
 static int	held_requests = 0;
 
+static const char *const no_slot = "Every request slot of the GPU service is in use.";
+
 int
 gpusort_requests_held(void)
 {
 	return held_requests;
 }
 
-void
-gpusort_request_release(GpusortHeldRequest *held)
+/* Frees the request if the service does not use it, else leaves that to the service. */
+static void
+give_up(int index)
 {
-	GpusortRequest *request;
-	bool		unserved;
+	GpusortRequest *request = &gpusort_control->requests[index];
 
-	if (held->index < 0)
-		return;
-	request = &gpusort_control->requests[held->index];
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	/* an error may have interrupted gpusort_pool_take(), which does not run now */
-	gpusort_pool_forget_creation();
-	if (request->serial == held->serial && request->pid == MyProcPid)
+	for (;;)
 	{
 		GpusortRequestState state = gpusort_request_state(request);
 
-		if (!gpusort_control_served() ||
-			state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_FAILED)
-			gpusort_pool_free_request(held->index);
-		else
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
+		switch (state)
+		{
+			case GPUSORT_REQUEST_GATHERING:
+			case GPUSORT_REQUEST_SUBMITTED:
+			case GPUSORT_REQUEST_RETURNING:
+			case GPUSORT_REQUEST_LEFT:
+				(void) gpusort_request_change(request, state, GPUSORT_REQUEST_ABANDONED);
+				continue;
+
+			case GPUSORT_REQUEST_ABANDONED:
+				if (!gpusort_control_served())
+					gpusort_pool_free_request(index, state);
+				return;
+
+			case GPUSORT_REQUEST_FINISHED:
+			case GPUSORT_REQUEST_FAILED:
+				gpusort_pool_free_request(index, state);
+				return;
+
+			case GPUSORT_REQUEST_FREE:
+			case GPUSORT_REQUEST_CLEARING:
+				return;
+		}
+		/* the state is damaged: keep the slot and its chunks */
+		return;
 	}
-	unserved = gpusort_control->service_pid == 0;
-	LWLockRelease(&gpusort_control->lock);
-	held->index = -1;
-	held_requests--;
-	/* a service would trim the pool; without one, backends do */
-	if (unserved)
+}
+
+/* Lets the service free what this process has given up, or trims the pool if there is no service. */
+static void
+after_release(void)
+{
+	if (gpusort_control->service_pid == 0)
 		gpusort_pool_trim();
 	gpusort_service_wake();
+}
+
+void
+gpusort_request_release(GpusortHeldRequest *held)
+{
+	int			index = held->index;
+
+	if (index < 0)
+		return;
+	held->index = -1;
+	held_requests--;
+	/* an error may have interrupted gpusort_pool_take(), which does not run now */
+	gpusort_pool_forget_creation();
+	if (gpusort_control->requests[index].serial == held->serial)
+		give_up(index);
+	after_release();
 }
 
 static void
@@ -72,48 +110,33 @@ release_callback(void *arg)
 	gpusort_request_release((GpusortHeldRequest *) arg);
 }
 
-/* Abandons, or frees, every request that this process still holds. */
+/* Gives up every request that this process still holds. */
 static void
 backend_exit(int code, Datum arg)
 {
-	bool		unserved;
-
 	/*
-	 * FATAL runs this callback before the one that releases all locks.  No code
-	 * under the control lock raises, so it left no change half done.
+	 * FATAL runs this callback before the one that releases all locks.  Trimming
+	 * the pool needs the control lock and one of PostgreSQL's.
 	 */
 	LWLockReleaseAll();
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	gpusort_pool_forget_creation();
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-
-		if (request->pid != MyProcPid ||
-			gpusort_request_state(request) == GPUSORT_REQUEST_FREE)
-			continue;
-		if (!gpusort_control_served())
-			gpusort_pool_free_request(i);
-		else
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
-		request->pid = 0;
+		if (gpusort_control->requests[i].pid == MyProcPid)
+			give_up(i);
 	}
-	unserved = gpusort_control->service_pid == 0;
-	LWLockRelease(&gpusort_control->lock);
-	if (unserved)
-		gpusort_pool_trim();
-	gpusort_service_wake();
+	after_release();
 }
 
-/* Takes a free slot and fills it in for the run.  Returns its index, or -1 if none is free. */
+/* Takes a free slot and fills it in for the run.  Returns its index, or -1 with a *reason. */
 static int
-take_slot(const GpusortRun *run)
+take_slot(const GpusortRun *run, const char **reason)
 {
 	int			index = -1;
 
-	if (GPUSORT_FAULT(REQUEST))
+	*reason = GPUSORT_FAULT(REQUEST) ? no_slot : gpusort_lock_try();
+	if (*reason != NULL)
 		return -1;
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
 		GpusortRequest *request = &gpusort_control->requests[i];
@@ -123,7 +146,7 @@ take_slot(const GpusortRun *run)
 		request->serial++;
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
-		request->sequence = gpusort_control->next_sequence++;
+		request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
 		request->expected_rows = Max(run->rows, run->spec.expected_rows);
 		request->key_bytes = run->spec.key_bytes;
 		request->words = Max(run->spec.words, 1);
@@ -143,27 +166,30 @@ take_slot(const GpusortRun *run)
 		index = i;
 		break;
 	}
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
+	if (index < 0)
+		*reason = no_slot;
 	return index;
 }
 
-bool
+const char *
 gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run)
 {
 	static bool exit_registered = false;
+	const char *reason;
 
 	if (!exit_registered)
 	{
 		before_shmem_exit(backend_exit, 0);
 		exit_registered = true;
 	}
-	held->index = take_slot(run);
+	held->index = take_slot(run, &reason);
 	if (held->index < 0)
-		return false;
+		return reason;
 	held_requests++;
 	held->serial = gpusort_control->requests[held->index].serial;
 	held->callback.func = release_callback;
 	held->callback.arg = held;
 	MemoryContextRegisterResetCallback(run->cxt, &held->callback);
-	return true;
+	return NULL;
 }

@@ -22,15 +22,16 @@ typedef struct GpusortHeldRequest
 
 /*
  * Takes a free request slot for the run and fills it in, in state GATHERING.
- * Returns false if no slot is free.  held must be in the run's memory context; the
- * request is released with this context at the latest.
+ * Returns NULL, or a static reason if no slot is free or the lock is stuck; then
+ * held->index is -1.  held must be in the run's memory context; the request is
+ * released with this context at the latest.  Processes interrupts.
  */
-extern bool gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run);
+extern const char *gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run);
 
 /*
  * Releases the request and its chunks.  If the service may be using them, the
- * backend abandons the request, and the service frees it.  A second call does
- * nothing.
+ * backend abandons the request, and the service frees it.  Does not wait for the
+ * service.  A second call does nothing.
  */
 extern void gpusort_request_release(GpusortHeldRequest *held);
 

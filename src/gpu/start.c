@@ -13,6 +13,13 @@
  * that is starting.  After this time, every backend gives up at once, even at its
  * first request.  If the service becomes ready after all, it is used from then on.
  *
+ * A service may be stopped: by SIGSTOP, by a debugger, or with its cgroup.  Its
+ * watchdog is stopped with it.  So a backend that waits watches the service's
+ * heartbeat.  A service that runs shows it soon after its latch is set, and before
+ * and after each call of the device.  If there is none for SILENCE_MS longer than
+ * the timeout of the call, the backend gives up, and every backend gives up at
+ * once until the heartbeat goes on.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -26,16 +33,22 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/control.h"
+#include "gpu/lock.h"
 #include "gpu/start.h"
 
 /* The longest wait for a service to start, or to end and start again. */
 #define START_TIMEOUT_MS	15000
+
+/* A backend waits this much longer for a heartbeat than a call of the device may take. */
+#define SILENCE_MS		5000
 
 /* Backends start no service for this time after a registered one did not start. */
 #define RETRY_AFTER_TIMEOUT_MS	60000
 
 /* The same after there was no free background worker slot. */
 #define RETRY_AFTER_NO_SLOT_MS	1000
+
+static const char *const too_slow_to_end = "The GPU service takes too long to end and start again.";
 
 /*
  * The name by which the worker loads this library: the path of the file that
@@ -144,38 +157,81 @@ register_service(uint64 now)
 	if (!GPUSORT_FAULT(WORKER) && RegisterDynamicBackgroundWorker(&worker, NULL))
 		return NULL;
 
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	/* a start that nobody marks as failed is overdue after START_TIMEOUT_MS */
+	reason = gpusort_lock_try();
+	if (reason != NULL)
+		return reason;
 	set_failure("No background worker slot is free for the GPU service (max_worker_processes).",
 				now + RETRY_AFTER_NO_SLOT_MS);
 	reason = copy_failure();
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	return reason;
+}
+
+/* Has all processes give up, unless the service has shown a heartbeat after the given one. */
+static void
+note_silence(uint64 heartbeat)
+{
+	pg_atomic_write_u64(&gpusort_control->given_up_at, heartbeat);
+}
+
+/* The reason if the service has shown no heartbeat since a process gave up waiting for it, else NULL. */
+static const char *
+silent_reason(void)
+{
+	static char reason[80];
+
+	if (pg_atomic_read_u64(&gpusort_control->given_up_at) != pg_atomic_read_u64(&gpusort_control->heartbeat))
+		return NULL;
+	/* have the service show a heartbeat as soon as it goes on */
+	gpusort_service_wake();
+	if (pg_atomic_read_u32(&gpusort_control->service_state) != GPUSORT_SERVICE_READY)
+		return too_slow_to_end;
+	snprintf(reason, sizeof(reason), GPUSORT_SILENT_REASON,
+			 (int) (pg_atomic_read_u32(&gpusort_control->step_ms) + SILENCE_MS) / 1000);
+	return reason;
+}
+
+const char *
+gpusort_service_silent(GpusortSilence *silence)
+{
+	uint64		heartbeat = pg_atomic_read_u64(&gpusort_control->heartbeat);
+	uint64		ms = gpusort_silence_ms(silence, heartbeat);
+
+	if (ms >= pg_atomic_read_u32(&gpusort_control->step_ms) + (uint64) SILENCE_MS)
+		note_silence(heartbeat);
+	else if (ms > 0)
+		gpusort_service_wake();
+	return silent_reason();
 }
 
 const char *
 gpusort_service_start(void)
 {
 	uint64		now;
-	const char *reason;
+	const char *reason = silent_reason();
 	bool		claimed;
 
-	if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
-		return NULL;
+	if (reason != NULL || pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
+		return reason;
 
 	now = gpusort_clock_ms();
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	reason = gpusort_lock_try();
+	if (reason != NULL)
+		return reason;
 	claimed = claim_start(now, &reason);
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	return claimed ? register_service(now) : reason;
 }
 
 const char *
 gpusort_service_wait(void)
 {
-	uint64		begun = gpusort_clock_ms();
+	GpusortSilence wait = {0};	/* until the service is ready */
 
 	for (;;)
 	{
+		uint64		heartbeat = pg_atomic_read_u64(&gpusort_control->heartbeat);
 		const char *reason = gpusort_service_start();
 
 		if (reason != NULL)
@@ -183,8 +239,11 @@ gpusort_service_wait(void)
 		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
 			return NULL;
 		/* gpusort_service_start() limits the time of a start; the service may also hang as it ends */
-		if (gpusort_clock_ms() - begun >= START_TIMEOUT_MS)
-			return "The GPU service takes too long to end and start again.";
+		if (gpusort_silence_ms(&wait, 0) >= START_TIMEOUT_MS)
+		{
+			note_silence(heartbeat);
+			return too_slow_to_end;
+		}
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 20L, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "compat.h"
+#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "guc.h"
 #include "service/device.h"
@@ -59,43 +60,28 @@ service_exit(int code, Datum arg)
 	 * which takes the lock itself: so release all locks here.
 	 */
 	LWLockReleaseAll();
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
+	gpusort_watch_beat(0);
 	gpusort_control->service_pid = 0;
 	gpusort_control->service_latch = NULL;
 	strlcpy(gpusort_control->failure, ending_is_failure ? ending : "",
 			sizeof(gpusort_control->failure));
 	gpusort_control->retry_at = gpusort_clock_ms() + retry_after_ms;
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
+	/* a backend that abandons a request later finds that the service is DOWN */
+	pg_memory_barrier();
 
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
 		GpusortRequest *request = &gpusort_control->requests[i];
 
-		switch (gpusort_request_state(request))
-		{
-			case GPUSORT_REQUEST_ABANDONED:
-				gpusort_pool_free_request(i);
-				break;
-			case GPUSORT_REQUEST_LEFT:
-				pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FINISHED);
-				break;
-			case GPUSORT_REQUEST_GATHERING:
-			case GPUSORT_REQUEST_SUBMITTED:
-			case GPUSORT_REQUEST_RETURNING:
-				/* if the service ends idle, the next one serves parked requests and those that just came */
-				if (ending[0] != '\0')
-				{
-					strlcpy(request->error, ending, sizeof(request->error));
-					pg_write_barrier();
-					pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
-					gpusort_control_wake(request);
-				}
-				break;
-			default:
-				break;
-		}
+		gpusort_pool_free_request(i, GPUSORT_REQUEST_ABANDONED);
+		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
+		/* if the service ends idle, the next one serves parked requests and those that just came */
+		if (ending[0] != '\0')
+			gpusort_control_fail(request, ending);
 	}
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	gpusort_pool_on_unmap = NULL;
 	gpusort_pool_trim();
 }
@@ -245,12 +231,12 @@ gpusort_device_open(void)
 	gpusort_watch_end();
 
 	device_free_memory = info.free_memory;
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
 	strlcpy(gpusort_control->device, info.name, sizeof(gpusort_control->device));
 	gpusort_control->device_memory = info.total_memory;
 	gpusort_control->driver_version = info.driver_version;
 	gpusort_control->runtime_version = info.runtime_version;
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 
 	switch (status)
 	{

@@ -61,12 +61,11 @@ static GpusortJob jobs[GPUSORT_MAX_REQUESTS];
 static GpusortJob *active[GPUSORT_MAX_REQUESTS];
 static int	nactive = 0;
 
-/* Has the service something to do for a request in this state, or will it have? */
+/* Is the next change of a request in this state perhaps the service's? */
 static bool
-is_active(GpusortRequestState state)
+is_due(GpusortRequestState state)
 {
-	return state == GPUSORT_REQUEST_GATHERING || state == GPUSORT_REQUEST_SUBMITTED ||
-		state == GPUSORT_REQUEST_RETURNING;
+	return gpusort_request_is_active(state) || state == GPUSORT_REQUEST_LEFT || state == GPUSORT_REQUEST_ABANDONED;
 }
 
 /* Is piece p of the job, or a later one, on the device? */
@@ -91,57 +90,24 @@ drop_job(GpusortJob *job)
 static void
 fail_request(GpusortJob *job, const char *reason)
 {
-	GpusortRequest *request = job->request;
-
 	drop_job(job);
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	switch (gpusort_request_state(request))
-	{
-		case GPUSORT_REQUEST_GATHERING:
-		case GPUSORT_REQUEST_SUBMITTED:
-		case GPUSORT_REQUEST_RETURNING:
-			strlcpy(request->error, reason, sizeof(request->error));
-			pg_write_barrier();
-			pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
-			SetLatch(request->latch);
-			break;
-		default:
-			break;
-	}
-	LWLockRelease(&gpusort_control->lock);
-}
-
-/* Changes a request's state, unless its backend has changed it meanwhile. */
-static bool
-advance_request(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
-{
-	bool		advanced;
-
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	advanced = gpusort_request_state(request) == from;
-	if (advanced)
-		pg_atomic_write_u32(&request->state, to);
-	LWLockRelease(&gpusort_control->lock);
-	return advanced;
+	gpusort_control_fail(job->request, reason);
 }
 
 /*
- * Publishes the last block and, by the state, the request's report.  The
- * service must not touch the request afterwards: its backend may free the slot,
- * and another run may take it.
+ * Publishes the last block and, by the state, the request's report.  The service
+ * must not touch the request afterwards: its backend may free the slot, and
+ * another run may take it.
  */
 static void
 finish_request(GpusortRequest *request, uint32 ready)
 {
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING)
-	{
-		pg_write_barrier();
-		pg_atomic_write_u32(&request->ready, ready);
-		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FINISHED);
-		SetLatch(request->latch);
-	}
-	LWLockRelease(&gpusort_control->lock);
+	Latch	   *latch = request->latch;
+
+	pg_write_barrier();
+	pg_atomic_write_u32(&request->ready, ready);
+	if (gpusort_request_change(request, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
+		SetLatch(latch);
 }
 
 /* ----------------------------------------------------------------
@@ -156,7 +122,7 @@ in_line(GpusortJob *job)
 	GpusortRequestState state = gpusort_request_state(job->request);
 
 	if (job->serial != job->request->serial || job->sorted == job->begun || job->parked ||
-		!is_active(state))
+		!gpusort_request_is_active(state))
 		return false;
 	return gpusort_piece_complete(job, job->sorted) &&
 		(gpusort_job_piece(job, job->sorted)->lane != NULL || job->returned == job->sorted);
@@ -179,9 +145,7 @@ first_in_line(void)
 static void
 go_to_end_of_line(GpusortRequest *request)
 {
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	request->sequence = gpusort_control->next_sequence++;
-	LWLockRelease(&gpusort_control->lock);
+	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
 }
 
 /* Takes the device memory of piece p of the job, and of all later ones. */
@@ -321,7 +285,7 @@ sort_piece(GpusortJob *job)
 	request->pieces = p + 1;
 	if (!gpusort_piece_last(job, p))
 		go_to_end_of_line(request);
-	else if (advance_request(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
+	else if (gpusort_request_change(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
 		SetLatch(request->latch);
 }
 
@@ -443,24 +407,17 @@ static void
 begin_job(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	bool		sound = true;
+	bool		resuming = pg_atomic_read_u32(&request->ready) > 0;
+	bool		sound;
 
 	drop_job(job);
-	/* the lock keeps out a backend that is filling in the request */
-	LWLockAcquire(&gpusort_control->lock, LW_SHARED);
 	job->serial = request->serial;
 	gpusort_piece_reset(job);
 	job->checked = 0;
 	job->checked_last = -1;
-	if (is_active(gpusort_request_state(request)))
-	{
-		bool		resuming = pg_atomic_read_u32(&request->ready) > 0;
-
-		sound = check_new_chunks(job) && (!resuming || gpusort_request_resume_sound(request));
-		if (sound && resuming)
-			gpusort_piece_resume(job);
-	}
-	LWLockRelease(&gpusort_control->lock);
+	sound = check_new_chunks(job) && (!resuming || gpusort_request_resume_sound(request));
+	if (sound && resuming)
+		gpusort_piece_resume(job);
 	if (!sound)
 		fail_request(job, GPUSORT_REQUEST_DAMAGED);
 	job->starved = false;
@@ -484,7 +441,7 @@ check_request(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
 
-	if (!is_active(gpusort_request_state(request)))
+	if (!gpusort_request_is_active(gpusort_request_state(request)))
 		return;
 	pg_read_barrier();
 	if (gpusort_control_is_latch(request->latch))
@@ -507,7 +464,8 @@ step_job(GpusortJob *job)
 	bool		copying;
 
 	pg_read_barrier();
-	if (!is_current(job))
+	/* in any other state, a backend may free the slot and fill in the next request now */
+	if (is_due(state) && !is_current(job))
 	{
 		begin_job(job);
 		state = gpusort_request_state(request);
@@ -518,19 +476,18 @@ step_job(GpusortJob *job)
 		case GPUSORT_REQUEST_FREE:
 		case GPUSORT_REQUEST_FAILED:
 		case GPUSORT_REQUEST_FINISHED:
+		case GPUSORT_REQUEST_CLEARING:
 			drop_job(job);
 			return false;
 
 		case GPUSORT_REQUEST_LEFT:
 			drop_job(job);
-			advance_request(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
+			(void) gpusort_request_change(request, state, GPUSORT_REQUEST_FINISHED);
 			return false;
 
 		case GPUSORT_REQUEST_ABANDONED:
 			drop_job(job);
-			LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-			gpusort_pool_free_request(request_index(job));
-			LWLockRelease(&gpusort_control->lock);
+			gpusort_pool_free_request(request_index(job), state);
 			return false;
 
 		case GPUSORT_REQUEST_GATHERING:
@@ -583,8 +540,7 @@ find_active(void)
 
 		job->request = &gpusort_control->requests[i];
 		state = gpusort_request_state(job->request);
-		if ((state != GPUSORT_REQUEST_FREE && state != GPUSORT_REQUEST_FINISHED &&
-			 state != GPUSORT_REQUEST_FAILED) || holds_memory(job, job->returned))
+		if (is_due(state) || holds_memory(job, job->returned))
 			active[nactive++] = job;
 	}
 }
@@ -605,7 +561,7 @@ step_unless_parked(GpusortJob *job, bool *idle)
 	*idle = false;
 	check_request(job);
 	busy = step_job(job);
-	if (busy || !is_active(gpusort_request_state(job->request)))
+	if (busy || !gpusort_request_is_active(gpusort_request_state(job->request)))
 		job->waiting_since = 0;
 	else
 		wait_for_backend(job);
@@ -630,8 +586,7 @@ gpusort_job_hand_over(void)
 	{
 		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
 
-		if (state == GPUSORT_REQUEST_FREE || state == GPUSORT_REQUEST_FINISHED ||
-			state == GPUSORT_REQUEST_FAILED)
+		if (!is_due(state))
 			continue;
 		if (!jobs[i].parked || has_moved(&jobs[i]))
 		{

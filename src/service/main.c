@@ -11,7 +11,8 @@
  * wait for backends that do nothing.
  *
  * Its loop moves each request on by one step (service/job.c).  While the device
- * works, it polls; otherwise it waits for its latch.
+ * works, it polls; otherwise it waits for its latch.  Each time, it shows the
+ * waiting backends that it is alive.
  *
  * Signals are blocked except while the service waits.  So the threads that CUDA
  * makes inherit the mask, and PostgreSQL's signal handlers never run in them.
@@ -34,6 +35,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "gpu/start.h"
 #include "guc.h"
@@ -59,7 +61,7 @@ become_service(void)
 {
 	bool		alone;
 
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
 	alone = gpusort_control->service_pid == 0;
 	if (alone)
 	{
@@ -69,7 +71,8 @@ become_service(void)
 		gpusort_control->pool_limit = gpusort_pool_limit;
 		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
 	}
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
+	gpusort_watch_beat(0);
 	return alone;
 }
 
@@ -77,7 +80,7 @@ become_service(void)
 static void
 announce_ready(void)
 {
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
 	gpusort_control->failure[0] = '\0';
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_READY);
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
@@ -85,7 +88,7 @@ announce_ready(void)
 		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_SUBMITTED)
 			gpusort_control_wake(&gpusort_control->requests[i]);
 	}
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 }
 
 /*
@@ -124,9 +127,9 @@ static void
 reload_settings(void)
 {
 	ProcessConfigFile(PGC_SIGHUP);
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
 	gpusort_control->pool_limit = gpusort_pool_limit;
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	GPUSORT_WATCHED(0, gpusort_cuda_set_memory_limit(gpusort_service_device,
 													 (uint64) gpusort_device_memory_limit * 1024 * 1024));
 }
@@ -149,11 +152,11 @@ time_out_idle(IdleState *idle, bool permanent)
 	idle->since = gpusort_clock_ms();
 	if (permanent)
 		return;
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
 	ending = gpusort_job_hand_over();
 	if (ending)
 		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	if (ending)
 	{
 		gpusort_device_end_idle();
@@ -192,6 +195,7 @@ serve(bool permanent)
 		long		rest_ms = MAX_REST_MS;
 
 		ResetLatch(MyLatch);
+		gpusort_watch_beat(0);
 		if (ShutdownRequestPending)
 			close_and_exit();
 		if (ConfigReloadPending)

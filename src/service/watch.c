@@ -45,7 +45,9 @@
  * ended and no slot or lock is left behind, and a watchdog that blocks is killed.
  *
  * The thread counts its own looks instead of reading a clock.  So time during
- * which the process is stopped, and its watchdog with it, does not count.
+ * which the process is stopped, and its watchdog with it, does not count.  It
+ * cannot help the backends that wait for a process that is stopped: they watch the
+ * service's heartbeat themselves (gpu/start.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -59,6 +61,7 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 
+#include "gpu/control.h"
 #include "service/watch.h"
 
 #define LOOK_MS			1000
@@ -162,8 +165,20 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 }
 
 void
+gpusort_watch_beat(int patience_ms)
+{
+	if (gpusort_control->service_pid != MyProcPid)
+		return;
+	pg_atomic_write_u32(&gpusort_control->step_ms, (uint32) patience_ms);
+	pg_write_barrier();
+	pg_atomic_write_u64(&gpusort_control->heartbeat,
+						pg_atomic_read_u64(&gpusort_control->heartbeat) + 1);
+}
+
+void
 gpusort_watch_begin(int patience_ms)
 {
+	gpusort_watch_beat(patience_ms);
 	if (on_hang == NULL)
 		return;
 	pg_atomic_write_u32(&call_patience_ms, (uint32) patience_ms);
@@ -176,10 +191,12 @@ gpusort_watch_end(void)
 {
 	uint64		now;
 
-	if (on_hang == NULL)
-		return;
-	now = pg_atomic_read_u64(&call);
-	Assert(now % 2 == 1);
-	while (now == TAKEN_OVER || !pg_atomic_compare_exchange_u64(&call, &now, now + 1))
-		pause();
+	if (on_hang != NULL)
+	{
+		now = pg_atomic_read_u64(&call);
+		Assert(now % 2 == 1);
+		while (now == TAKEN_OVER || !pg_atomic_compare_exchange_u64(&call, &now, now + 1))
+			pause();
+	}
+	gpusort_watch_beat(0);
 }

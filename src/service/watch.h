@@ -51,7 +51,14 @@ extern uint64 gpusort_watch_time(void);
  */
 extern void gpusort_watch_start(void (*hangs) (int patience_ms));
 
-/* Called by the service's own thread around every device call. */
+/*
+ * Shows backends that the service is alive, and that its next sign of life may take
+ * patience_ms: the timeout of a call of the device, or 0.  Does nothing in a
+ * process that is not the service, or not any more.
+ */
+extern void gpusort_watch_beat(int patience_ms);
+
+/* Called by the service's own thread around every device call.  Each of them is a sign of life. */
 extern void gpusort_watch_begin(int patience_ms);
 extern void gpusort_watch_end(void);
 

@@ -5,7 +5,7 @@
  *
  * It takes a request slot and chunks as gpu/request.c does, writes garbage to parts of
  * them, and then shows the request to the service.  The module has its own copies of
- * gpu/pool.c and gpu/control.c (see test/modules.mk).
+ * gpu/pool.c, gpu/control.c and gpu/lock.c (see test/modules.mk).
  *
  *-------------------------------------------------------------------------
  */
@@ -19,6 +19,7 @@
 
 #include "base/fault.h"
 #include "gpu/control.h"
+#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "guc.h"
 #include "service/check.h"
@@ -90,6 +91,7 @@ damage_request(PG_FUNCTION_ARGS)
 	int			chunks[CHUNKS + 1];
 	int			index;
 	GpusortRequest *request;
+	GpusortRequestState state;
 	uint32		serial;
 	Latch	   *latch;
 
@@ -97,12 +99,12 @@ damage_request(PG_FUNCTION_ARGS)
 		elog(ERROR, "%s", reason);
 	pg_prng_seed(&random, PG_GETARG_INT64(0));
 
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
 	index = take_slot();
 	request = &gpusort_control->requests[index];
 	/* the service ignores this state, so it keeps it until the chunks are taken */
 	pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	for (int i = 0; i <= CHUNKS; i++)
 	{
 		chunks[i] = gpusort_pool_take(index, &reason);
@@ -110,11 +112,11 @@ damage_request(PG_FUNCTION_ARGS)
 			elog(ERROR, "%s", reason);
 	}
 
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
+	gpusort_lock_take();
 	request->serial++;
 	request->pid = MyProcPid;
 	request->latch = MyLatch;
-	request->sequence = gpusort_control->next_sequence++;
+	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
 	request->expected_rows = CHUNKS * KEYS;
 	request->key_bytes = 4;
 	request->words = 1;
@@ -161,7 +163,7 @@ damage_request(PG_FUNCTION_ARGS)
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->state, pg_prng_uint64_range(&random, GPUSORT_REQUEST_GATHERING, GPUSORT_REQUEST_ABANDONED));
 	latch = gpusort_control->service_latch;
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	if (latch != NULL)
 		SetLatch(latch);
 
@@ -188,11 +190,14 @@ damage_request(PG_FUNCTION_ARGS)
 	}
 
 	/* tell the service to free the request, unless it has done so */
-	LWLockAcquire(&gpusort_control->lock, LW_EXCLUSIVE);
-	if (request->serial == serial && gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
-		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_ABANDONED);
+	gpusort_lock_take();
+	do
+	{
+		state = gpusort_request_state(request);
+	} while (request->serial == serial && state != GPUSORT_REQUEST_FREE && state != GPUSORT_REQUEST_CLEARING &&
+			 !gpusort_request_change(request, state, GPUSORT_REQUEST_ABANDONED));
 	latch = gpusort_control->service_latch;
-	LWLockRelease(&gpusort_control->lock);
+	gpusort_lock_release();
 	if (latch != NULL)
 		SetLatch(latch);
 	PG_RETURN_TEXT_P(cstring_to_text(outcome));

@@ -41,8 +41,6 @@ static PGPROC processes[3];
 PROC_HDR   *ProcGlobal = &proc_header;
 struct Latch *MyLatch = &processes[0].procLatch;
 
-bool LWLockAcquire(LWLock *lock, LWLockMode mode) { return true; }
-void LWLockRelease(LWLock *lock) { }
 int LWLockNewTrancheId(void) { return 0; }
 void LWLockInitialize(LWLock *lock, int tranche_id) { }
 void LWLockRegisterTranche(int tranche_id, const char *tranche_name) { }
@@ -85,9 +83,9 @@ void gpusort_shmem_request(Size size) { }
 void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made)) { return NULL; }
 
 void
-gpusort_pool_free_request(int request)
+gpusort_pool_free_request(int request, GpusortRequestState from)
 {
-	pg_atomic_write_u32(&gpusort_control->requests[request].state, GPUSORT_REQUEST_FREE);
+	(void) gpusort_request_change(&gpusort_control->requests[request], from, GPUSORT_REQUEST_FREE);
 }
 
 char *

@@ -1,0 +1,297 @@
+# The GPU service is stopped by SIGSTOP, in each state of a request and while it
+# holds the lock of the control block, and goes on by SIGCONT.  The sorts of one
+# and of several sessions end on the CPU and are right; status, cancel and timeouts
+# work meanwhile; and afterwards the device sorts again and nothing is left behind.
+# The same for a backend that is stopped while it holds the lock.  Needs the
+# stand-in device.
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# A device call may take 1 s here, so a backend waits 5 s between calls and 6 s in a call.
+my $between_calls = 'The GPU service has not responded for 5 seconds.';
+my $in_call = 'The GPU service has not responded for 6 seconds.';
+
+my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
+my $sort = 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t';
+my $late_sort = 'SELECT cardinality(gpu_sort_agg(k)) FROM (SELECT k FROM t UNION ALL ' . late_row(1) . ') AS u';
+my $order_by = in_order('SELECT k, word FROM t ORDER BY k');
+
+# Every statement ends within this time, which a loaded machine does not reach.
+my $bounded = "statement_timeout = '60s'\n";
+
+# Stops a process.  The signal acts at once, but a process in a system call may still leave it.
+sub stop
+{
+	my ($pid) = @_;
+	kill('STOP', $pid);
+	return poll_until(sub { return is_stopped($pid); });
+}
+
+sub is_stopped
+{
+	my ($pid) = @_;
+	return `ps -o stat= -p $pid` =~ /^T/;
+}
+
+# Some sessions that each sort twice.  ended() checks that both sorts were done by
+# the CPU for the given reason.
+sub several
+{
+	my ($node, $count) = @_;
+	my @sessions;
+	foreach my $i (1 .. $count)
+	{
+		my $session = {};
+		$session->{psql} = in_background($node, \$session->{out}, \$session->{err}, $sort, $last, $order_by, $last);
+		push @sessions, $session;
+	}
+	return @sessions;
+}
+
+sub ended
+{
+	my ($name, $reason, @sessions) = @_;
+	my $cpu = "cpu\\|$reason";
+	foreach my $i (0 .. $#sessions)
+	{
+		$sessions[$i]->{psql}->finish;
+		like($sessions[$i]->{out}, qr/^t\n$cpu\n30000\|t\n$cpu\n\z/, "$name: the CPU sorts for session " . ($i + 1));
+		is(warnings_in($sessions[$i]->{err}), 1, "$name: one warning for session " . ($i + 1));
+	}
+	return;
+}
+
+# After a session has given up, others do not wait, and the status functions answer.
+sub declines
+{
+	my ($node, $name, $reason) = @_;
+	# this is less than a session waits that does not know yet
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET statement_timeout = '4s'; $sort; $last");
+	like("$rc $stdout", qr/^0 t\ncpu\|$reason\z/, "$name: the next session does not wait");
+	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");
+	like($stderr, qr/ERROR:.*DETAIL:  $reason/s, "$name: an error if gpusort.engine is cuda");
+	is($node->safe_psql('postgres', 'SELECT count(*) > 1 FROM gpusort_status(); SELECT count(*) >= 0 FROM gpusort_activity'),
+		"t\nt", "$name: the status functions answer");
+	return;
+}
+
+sub declined
+{
+	my ($node, $name, $reason) = @_;
+	declines(@_);
+	like( $node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"),
+		qr/^f\|$reason\z/, "$name: gpusort_status() gives the reason");
+	return;
+}
+
+# The process goes on: the device sorts, and nothing is left of the requests.
+sub goes_on
+{
+	my ($node, $name, $pid, @services) = @_;
+	release_device($node);
+	kill('CONT', $pid);
+	ok( poll_until(sub { return ($node->psql('postgres', "$sort; $last"))[1] eq "t\ncuda|"; }),
+		"$name: the device sorts again");
+	pool_is_free($node, $name);
+	is(ask($node, 'SHOW gpusort.fault_report') =~ s/^passes=\d+ //r, 'requests=0 of_these=0 chunks=0 segments_being_made=0 lanes=0',
+		"$name: no request and no lane is left")
+	  if poll_until(sub { return ask($node, 'SHOW gpusort.fault_report') =~ / requests=0 .* lanes=0$/; });
+	is_deeply([ service_pids($node) ], \@services, "$name: the service is the same");
+	return;
+}
+
+my $node = ordering_node('stopped', $bounded);
+restart_with($node, limit => '8GB', patience => 1000);
+$node->safe_psql('postgres', <<'SQL');
+-- three chunks of keys
+CREATE TABLE large AS SELECT hashint8(i)::bigint AS k FROM generate_series(1, 4400000::bigint) AS i;
+VACUUM ANALYZE;
+SQL
+my $log = -s $node->logfile;
+
+#
+# Services that are starting and ending: backends wait 15 s for these, so other
+# servers do that while the tests of the first server run.
+#
+my ($starting, $ending) = (ordering_node('starting', $bounded), ordering_node('ending', $bounded));
+my $too_slow = qr/The GPU service takes too long to start\./;
+my $too_slow_to_end = qr/The GPU service takes too long to end and start again\./;
+
+restart_with($starting, limit => '8GB');
+hold_device($starting, 'open');
+my @at_start = several($starting, 1);
+ok(poll_trace($starting, 'open 0'), 'starting: the service opens the device');
+my ($starting_pid) = service_pids($starting);
+ok(stop($starting_pid), 'starting: the service is stopped');
+
+restart_with($ending, limit => '8GB', settings => 'gpusort.service_idle_timeout = 1');
+hold_device($ending, 'close');
+is($ending->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(k)) FROM t; $last"), "30000\ncuda|", 'ending: the device sorts');
+ok(poll_trace($ending, 'close 0'), 'ending: the service closes the device');
+my ($ending_pid) = service_pids($ending);
+ok(stop($ending_pid), 'ending: the service is stopped');
+my @at_end = several($ending, 2);
+
+#
+# The service of the first server in each state
+#
+sub service
+{
+	is($node->safe_psql('postgres', "$sort; $last"), "t\ncuda|", 'the device sorts');
+	forget_trace($node);
+	return (service_pids($node))[0];
+}
+
+{
+	my $pid = service();
+	ok(stop($pid), 'idle: the service is stopped');
+	ended('idle', $between_calls, several($node, 1));
+	declined($node, 'idle', $between_calls);
+	goes_on($node, 'idle', $pid, $pid);
+}
+{
+	my $pid = service();
+	my %gathers;
+	hold($node, 1);
+	$gathers{psql} = in_background($node, \$gathers{out}, \$gathers{err}, $late_sort, $last);
+	ok(poll($node, waits_for(1)), 'gathering: a session waits for its last row');
+	ok(stop($pid), 'gathering: the service is stopped');
+	my @others = several($node, 2);
+	let_go($node, 1);
+	$gathers{psql}->finish;
+	is($gathers{out}, "30001\ncpu|$between_calls\n", 'gathering: the CPU sorts what was gathered');
+	ended('gathering', $between_calls, @others);
+	declined($node, 'gathering', $between_calls);
+	goes_on($node, 'gathering', $pid, $pid);
+}
+
+foreach my $case ([ 'upload', $between_calls ], [ 'sort', $in_call ], [ 'download', $between_calls ])
+{
+	my ($call, $reason) = @$case;
+	my $pid = service();
+	my (%cancelled, %late);
+	hold_device($node, $call);
+	my @sessions = several($node, 1);
+	ok(poll_trace($node, "$call \\d+"), "$call: the device is busy");
+	$cancelled{psql} = in_background($node, \$cancelled{out}, \$cancelled{err}, "SET application_name = 'cancelled'", $sort);
+	$late{psql} = in_background($node, \$late{out}, \$late{err}, "SET statement_timeout = '3s'", $sort);
+	ok( poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'cancelled' AND wait_event_type = 'Extension'"),
+		"$call: another session waits for the service");
+	ok(stop($pid), "$call: the service is stopped");
+	push @sessions, several($node, 2);
+	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'cancelled'");
+	$_->{psql}->finish foreach \%cancelled, \%late;
+	is($cancelled{err}, "ERROR:  canceling statement due to user request\n", "$call: a sort can be cancelled");
+	is($late{err}, "ERROR:  canceling statement due to statement timeout\n", "$call: statement_timeout works");
+	ended($call, $reason, @sessions);
+	declined($node, $call, $reason);
+	goes_on($node, $call, $pid, $pid);
+}
+
+# all result chunks are full, and the rest of the result is on the device
+{
+	restart_with($node, limit => '8GB', patience => 1000, settings => 'gpusort.pool_limit = 64MB');
+	my $cursor = session($node);
+	answer($cursor, 'BEGIN', 'SET LOCAL cursor_tuple_fraction = 1', 'CREATE TEMP TABLE got (n serial, k bigint)',
+		'DECLARE c NO SCROLL CURSOR FOR SELECT k FROM large ORDER BY k', 'MOVE 1 FROM c');
+	is(answer($cursor, "SELECT max(pool_used) / 1048576 FROM gpusort_status()"), 64, 'returning: every chunk is in use');
+	my ($pid) = service_pids($node);
+	ok(stop($pid), 'returning: the service is stopped');
+	is(answer($cursor, 'MOVE 4000000 FROM c'), '', 'returning: the cursor goes on');
+	my $row = answer($cursor, 'FETCH c');
+	is($row, $node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k FROM large ORDER BY k OFFSET 4000001 LIMIT 1'),
+		'returning: at the right row');
+	declined($node, 'returning', $between_calls);
+	kill('CONT', $pid);
+	is(answer($cursor, 'MOVE 399997 FROM c', 'FETCH c', 'FETCH c', 'COMMIT'),
+		$node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT max(k) FROM large'), 'returning: to the last row');
+	like(answer($cursor, $last), qr/^cpu\|$between_calls\z/, 'returning: the CPU has sorted');
+	leave($cursor);
+	goes_on($node, 'returning', $pid, $pid);
+}
+
+#
+# A process is stopped while it holds the lock
+#
+$node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\n");
+restart_with($node, limit => '8GB', patience => 1000);
+foreach my $case ('the service', 'a backend')
+{
+	my $service = service();
+	my $holder = session($node);
+	my $backend = answer($holder, 'SELECT pg_backend_pid()');
+	my $name = "$case holds the lock";
+	my (%gathers, %stopped);
+
+	hold($node, 1);
+	$gathers{psql} = in_background($node, \$gathers{out}, \$gathers{err}, $late_sort, $last);
+	ok(poll($node, waits_for(1)), "$name: a session gathers");
+	answer($holder, "SET gpusort.fault = 'lock:1:stop'");
+	if ($case eq 'the service')
+	{
+		ask($node, 'SELECT pg_reload_conf()');
+	}
+	else
+	{
+		$holder->{in} .= "$sort;\n$last;\n";
+		$holder->{psql}->pump_nb;
+	}
+	my $pid = $case eq 'the service' ? $service : $backend;
+	ok(poll_until(sub { $holder->{psql}->pump_nb; return is_stopped($pid); }), "$name: it is stopped");
+	my $reason = qr/Process $pid has held the lock of gpusort's shared memory for more than 5 seconds\./;
+	my @sessions = several($node, 2);
+	let_go($node, 1);
+	ended($name, $reason, @sessions);
+	$gathers{psql}->finish;
+	like($gathers{out}, $case eq 'the service' ? qr/^30001\ncpu\|$between_calls\n/ : qr/^30001\ncuda\|\n/,
+		"$name: the session that gathers ends its sort");
+	$case eq 'the service' ? declined($node, $name, $between_calls) : declines($node, $name, $reason);
+	goes_on($node, $name, $pid, $service);
+	is(answer($holder), "t\ncuda|", "$name: its sort ends on the device") if $case eq 'a backend';
+	leave($holder);
+}
+
+#
+# Services that were starting and ending
+#
+ended('starting', $too_slow, @at_start);
+declined($starting, 'starting', $too_slow);
+goes_on($starting, 'starting', $starting_pid, $starting_pid);
+
+ended('ending', $too_slow_to_end, @at_end);
+declined($ending, 'ending', $too_slow_to_end);
+release_device($ending);
+kill('CONT', $ending_pid);
+ok(poll_until(sub { return ($ending->psql('postgres', "$sort; $last"))[1] eq "t\ncuda|"; }), 'ending: another service sorts');
+pool_is_free($ending, 'ending');
+
+#
+# No process has ended until now.  A service that is stopped can be killed, and the
+# server stops at once although the service does not answer.
+#
+unlike(slurp_file($node->logfile, $log), qr/terminated by signal|reinitializing/, 'no process has ended');
+{
+	my $pid = service();
+	ok(stop($pid), 'killed: the service is stopped');
+	end_session($node);
+	$node->append_conf('postgresql.conf', "restart_after_crash = on\n");
+	$node->reload;
+	$log = -s $node->logfile;
+	kill('KILL', $pid);
+	ok(is_back($node, $log), 'killed: the server comes back');
+	$pid = service();
+	ok(stop($pid), 'stopped, immediate: the service is stopped');
+	end_session($node);
+	$node->stop('immediate');
+	is(kill(0, $pid), 0, 'stopped, immediate: the server has stopped, and no service is left');
+}
+end_session($_) foreach $node, $starting, $ending;
+
+done_testing();
