@@ -132,7 +132,7 @@ ALTER TABLE toasted ALTER body SET STORAGE EXTERNAL;
 INSERT INTO toasted SELECT hashint4(i), decode(repeat(md5(i::text), 100), 'hex') FROM generate_series(1, 20000) AS i;
 VACUUM ANALYZE;
 SQL
-foreach my $memory ('64kB', '256kB')
+foreach my $memory ('64kB', '128kB')
 {
 	foreach my $columns ('u, v', 'k, wide, word, at, few, flag', 'flag, few', 'k, few', 'id, k', 'wide', 'k', 'few, at', 'few, icu', 'icu',
 		'number', 'word', 'short', 'short, flag', 'url', 'sparse, k', 'flag, sparse', 'k, body', 'body, k')
