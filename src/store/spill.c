@@ -94,8 +94,11 @@ code_bits(const GpusortSpill *spill, const uint64 *words)
 static inline uint64
 make_code(const GpusortSpill *spill, const uint64 *words)
 {
-	uint128		bits = code_bits(spill, words);
+	uint128		bits;
 
+	if (spill->code.exact)
+		return words[0];
+	bits = code_bits(spill, words);
 	if (unlikely(bits <= spill->code.base))
 		return 0;
 	bits = (bits - spill->code.base) >> spill->code.shift;

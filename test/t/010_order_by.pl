@@ -70,8 +70,8 @@ survives('the child fails', qr/the child fails/,
 	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
 survives('the child fails after spilling', qr/the child fails/, "SET gpusort.memory_limit = '2MB';",
 	'SELECT count(*) FROM (SELECT fails_at(k), filler FROM t ORDER BY 1 OFFSET 0) AS s;');
-survives('temp_file_limit is reached', qr/temporary file size exceeds "?temp_file_limit"? \(8192kB\)/,
-	"SET gpusort.memory_limit = '2MB';", "SET temp_file_limit = '8MB';",
+survives('temp_file_limit is reached', qr/temporary file size exceeds "?temp_file_limit"? \(2048kB\)/,
+	"SET gpusort.memory_limit = '2MB';", "SET temp_file_limit = '2MB';",
 	'SELECT count(*) FROM (SELECT * FROM t ORDER BY k OFFSET 0) AS s;');
 
 # a plpgsql block with a handler is a subtransaction

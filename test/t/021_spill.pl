@@ -132,7 +132,7 @@ ALTER TABLE toasted ALTER body SET STORAGE EXTERNAL;
 INSERT INTO toasted SELECT hashint4(i), decode(repeat(md5(i::text), 100), 'hex') FROM generate_series(1, 20000) AS i;
 VACUUM ANALYZE;
 SQL
-foreach my $memory ('64kB', '256kB')
+foreach my $memory ('64kB', '128kB')
 {
 	foreach my $columns ('u, v', 'k, wide, word, at, few, flag', 'flag, few', 'k, few', 'id, k', 'wide', 'k', 'few, at', 'few, icu', 'icu',
 		'number', 'word', 'short', 'short, flag', 'url', 'sparse, k', 'flag, sparse', 'k, body', 'body, k')
@@ -154,6 +154,22 @@ foreach my $memory ('64kB', '256kB')
 my $limited = "SET work_mem = '256kB'; SET temp_file_limit = '2600kB'; " . in_order('SELECT u AS k, v FROM shapes ORDER BY u, v');
 is($queries->safe_psql('postgres', "SET gpusort.enabled = off; $limited"), '60000|t', 'core sorts within temp_file_limit');
 is($queries->safe_psql('postgres', $limited), '60000|t', 'so does GpuSort');
+
+# Damaged files: all rows after the first few are lost, or have any length.
+my $file = $queries->data_dir . '/base/pgsql_tmp/pgsql_tmp*.0';
+foreach my $case (
+	[ 'a truncated file', 'truncate($f, 2048 * 60)', qr/ERROR:  extent \d+ of a temporary file is damaged\nDETAIL:  It has 0 bytes/ ],
+	[ 'wrong lengths', 'for (0 .. 400) { seek($f, 2048 * $_ + 16, 0); print $f chr(255) x 2032 }',
+		qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ])
+{
+	my ($name, $damage, $error) = @$case;
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/damage.pl';
+	append_to_file($script, "open(my \$f, '+<', glob('$file')) or die; $damage");
+	($rc, $stdout, $stderr) = $queries->psql('postgres',
+		"SET work_mem = '64kB'; BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT k, id FROM shapes ORDER BY k, id;\n"
+		. "MOVE 10 FROM c;\n\\! perl $script\nMOVE ALL FROM c;");
+	like($stderr, $error, "$name: an error");
+}
 $queries->stop;
 
 # the benchmark is for maintainers; it must work
