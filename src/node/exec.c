@@ -10,8 +10,9 @@
  *
  * Until it returns its first row, the node can hand all rows over to core's
  * tuplesort.  It does so in four cases: gpusort.enabled was turned off after the
- * plan was made; EvalPlanQual rechecks a row; many more rows come than a LIMIT
- * will fetch; the result needs random access and exceeds the memory limit.
+ * plan was made; EvalPlanQual rechecks a row; a LIMIT fetches only a part of the
+ * rows, and many more come than the planner expected, or more that exceed the
+ * memory limit; the result needs random access and exceeds the memory limit.
  *
  * gather.c reads the child, result.c sorts and returns rows, ties.c breaks ties,
  * and explain.c shows the statistics.
@@ -98,6 +99,7 @@ read_plan(GpusortNode *node, CustomScan *scan)
 		};
 	}
 	node->bound = strtoll(strVal(list_nth(scan->custom_private, 4)), NULL, 10);
+	node->most_rows = strtoll(strVal(list_nth(scan->custom_private, 5)), NULL, 10);
 }
 
 /*

@@ -11,9 +11,14 @@
  * When keys and rows together reach the memory limit, the node sorts them,
  * writes them to a temporary file as a spilled run (store/spill.c), and goes on
  * reading with empty memory.  A result that must support random access is not
- * spilled: the node hands all rows over to core's tuplesort instead.  It also
- * does so when many more rows arrive than a LIMIT fetches, because core's bounded
- * sort is cheaper then.
+ * spilled: the node hands all rows over to core's tuplesort instead.
+ *
+ * With a LIMIT, core's bounded sort keeps only the rows that are fetched.  The
+ * planner chose GpuSort because sorting all rows costs less, but more rows may come
+ * than it expected.  The node hands over at the number of rows from which on core's
+ * sort would have cost less, or when more than the expected rows exceed the memory
+ * limit.  Up to the former, GpuSort has taken no longer than core would have, so the
+ * whole sort takes about twice as long as with core at most.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,10 +50,6 @@
 
 /* A run is complete when memory is left for less than this part of its rows. */
 #define LEAST_PART		64
-
-/* Core's bounded sort takes over at BOUND_FACTOR * LIMIT + BOUND_SLACK rows. */
-#define BOUND_FACTOR	2
-#define BOUND_SLACK		10000
 
 /* ----------------------------------------------------------------
  *		A run
@@ -326,6 +327,23 @@ commit(GpusortNode *node, Room *room)
 }
 
 /*
+ * Is core's bounded sort better than the first spilled run?  The planner has
+ * counted the cost of spilling the rows that it expected.  If more come, nobody
+ * knows how many will be spilled.  Core's sort is bounded if the rows that the LIMIT
+ * fetches are less than half of the rows so far, which take this much memory, and
+ * fit into work_mem.
+ */
+static bool
+core_keeps_few(const GpusortNode *node, Size memory)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+
+	return node->bound >= 0 && node->spill == NULL &&
+		rows > outerPlanState(node)->plan->plan_rows && rows > 2 * (uint64) node->bound &&
+		(double) memory / rows * node->bound <= work_mem * 1024.0;
+}
+
+/*
  * Returns how many more rows the memory limit allows, if they take as much memory
  * as the rows so far; 0 if the run is complete.  Frees blocks that the store kept
  * from an earlier run if keys need their memory.
@@ -385,7 +403,7 @@ make_room(GpusortNode *node, Room *room)
 							rows_gathered(node), memory, node->stats.engine);
 	node->stats.memory = Max(node->stats.memory, memory);
 
-	if (node->bound >= 0 && node->spill == NULL && rows > BOUND_FACTOR * (uint64) node->bound + BOUND_SLACK)
+	if (node->bound >= 0 && node->spill == NULL && rows > (uint64) node->most_rows)
 	{
 		hand_over(node, "many more rows than the LIMIT fetches");
 		return false;
@@ -400,6 +418,11 @@ make_room(GpusortNode *node, Room *room)
 			hand_over(node, too_many ?
 					  "the result is read backward or repeatedly and has too many or too large rows" :
 					  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
+			return false;
+		}
+		if (core_keeps_few(node, memory))
+		{
+			hand_over(node, "more rows than expected exceed gpusort.memory_limit, and only a part is fetched");
 			return false;
 		}
 		spill_run(node);

@@ -68,6 +68,7 @@ typedef struct GpusortNode
 	bool	   *nulls_first;
 	int			last_attno;		/* the greatest of attnos */
 	int64		bound;			/* the parent fetches at most this many rows; -1: maybe all */
+	int64		most_rows;		/* with a bound: core sorts if more rows come than this */
 
 	/*
 	 * If a row is a single value of a type whose keys can be decoded, the node

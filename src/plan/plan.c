@@ -31,8 +31,8 @@
  *
  * Three kinds of Sort stay with core: those that key/rowkey.c refuses; those
  * that cost less in core, such as small inputs; and those whose parent fetches
- * only a small part of the rows, since core then keeps only that part in memory
- * (a bounded sort).  The sorts of grouping sets, which nodeAgg.c executes
+ * only a small part of the rows, or a part that is not known, since core then keeps
+ * only that part in memory (a bounded sort).  The sorts of grouping sets, which nodeAgg.c executes
  * itself, stay too: they are no plan nodes of their own.
  *
  *-------------------------------------------------------------------------
@@ -76,15 +76,8 @@ typedef struct Bound
 
 static const Bound unbounded = {-1, false};
 
-/* The cost of core's sort of a plan's rows, without the plan's own cost. */
-static Cost
-core_cost(Plan *child)
-{
-	Path		path;
-
-	gpusort_cost_core(&path, child->plan_rows, child->plan_width);
-	return path.total_cost;
-}
+/* Core's bounded sort takes over after as many rows at the earliest; they take about 1 ms. */
+#define SURE_ROWS		10000
 
 /* Returns the columns of a Sort in a palloc'ed array of numCols. */
 static GpusortSortColumn *
@@ -108,26 +101,38 @@ sort_columns(Sort *sort)
 	return columns;
 }
 
-/* Returns the reason to leave a Sort to core, or NULL after setting *cost to GpuSort's cost. */
+/*
+ * Returns the reason to leave a Sort to core, or NULL after setting *cost to
+ * GpuSort's cost.  If it is NULL and the bound is exact, sets *most_rows to the
+ * number of rows beyond which core's sort would cost less.
+ */
 static const char *
-refuse_sort(Sort *sort, Bound bound, Cost *cost)
+refuse_sort(Sort *sort, Bound bound, Cost *cost, double *most_rows)
 {
-	Plan	   *child = outerPlan(sort);
-	GpusortSortColumn *columns;
-	const char *reason;
+	GpusortCostInput input = {
+		.rows = outerPlan(sort)->plan_rows,
+		.width = outerPlan(sort)->plan_width,
+		.fetched = bound.rows,
+		.columns = sort_columns(sort),
+		.ncolumns = sort->numCols,
+	};
+	bool		partial = bound.rows >= 0 && input.rows > 2 * bound.rows;
+	const char *reason = gpusort_rowkey_refusal(input.columns, input.ncolumns);
 
-	if (!gpusort_force && bound.rows >= 0 && child->plan_rows > 2 * bound.rows)
-		return "only a small part of the rows is fetched";
-	columns = sort_columns(sort);
-	reason = gpusort_rowkey_refusal(columns, sort->numCols);
-	if (reason == NULL)
+	if (reason != NULL)
+		return reason;
+	*cost = gpusort_cost_sort(&input);
+	if (!gpusort_force && partial && !bound.exact)
+		return "only a part of the rows is fetched, and how many is not known";
+	if (!gpusort_force && *cost >= gpusort_cost_core_sort(&input))
+		return partial ? "only a small part of the rows is fetched" : "core's sort is expected to be faster";
+	if (bound.exact)
 	{
-		*cost = gpusort_cost_sort(child->plan_rows, child->plan_width, columns, sort->numCols);
-		if (!gpusort_force && *cost >= core_cost(child))
-			reason = "core's sort is expected to be faster";
+		/* below this number, core's sort is not bounded */
+		input.rows = Max(input.rows, 2 * bound.rows + SURE_ROWS);
+		*most_rows = gpusort_cost_most_rows(input);
 	}
-	pfree(columns);
-	return reason;
+	return NULL;
 }
 
 /* ----------------------------------------------------------------
@@ -166,12 +171,12 @@ booleans(const bool *array, int n)
 }
 
 /*
- * Makes a GpuSort in place of a Sort.  custom_private is a list of five: column
- * numbers, operators, collations, NULLS FIRST flags, and the bound as a string,
- * -1 if there is none.  read_plan() in node/exec.c unpacks it.
+ * Makes a GpuSort in place of a Sort.  custom_private is a list of six: column
+ * numbers, operators, collations, NULLS FIRST flags, and two strings: the bound, -1
+ * if there is none, and most_rows.  read_plan() in node/exec.c unpacks it.
  */
 static Plan *
-make_gpusort(Sort *sort, Bound bound, Cost cost)
+make_gpusort(Sort *sort, Bound bound, Cost cost, double most_rows)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	Plan	   *plan = &scan->scan.plan;
@@ -196,6 +201,7 @@ make_gpusort(Sort *sort, Bound bound, Cost cost)
 									  oids(sort->collations, sort->numCols),
 									  booleans(sort->nullsFirst, sort->numCols),
 									  makeString(psprintf("%.0f", bound.exact ? bound.rows : -1.0)));
+	scan->custom_private = lappend(scan->custom_private, makeString(psprintf("%.0f", most_rows)));
 	scan->methods = &gpusort_node_methods;
 
 	plan->startup_cost = outerPlan(sort)->total_cost + cost;
@@ -203,17 +209,20 @@ make_gpusort(Sort *sort, Bound bound, Cost cost)
 	return plan;
 }
 
-/* How many rows a Limit fetches from its child. */
+/*
+ * How many rows LIMIT and OFFSET let through: exact if both are constants, else the
+ * given estimate.  WITH TIES is no bound, because core's sort does not use it either.
+ */
 static Bound
-limit_bound(Limit *limit)
+limit_bound(Node *limit_count, Node *limit_offset, LimitOption option, double rows)
 {
-	Const	   *count = (Const *) limit->limitCount;
-	Const	   *offset = (Const *) limit->limitOffset;
-	Bound		bound = {limit->plan.plan_rows, false};
+	Const	   *count = (Const *) limit_count;
+	Const	   *offset = (Const *) limit_offset;
+	Bound		bound = {rows, false};
 
-	if (count == NULL || (IsA(count, Const) && count->constisnull))
+	if (count == NULL || (IsA(count, Const) && count->constisnull) || option != LIMIT_OPTION_COUNT)
 		return unbounded;
-	if (IsA(count, Const) && limit->limitOption == LIMIT_OPTION_COUNT)
+	if (IsA(count, Const))
 	{
 		bound.rows = (double) Max(DatumGetInt64(count->constvalue), 0);
 		bound.exact = true;
@@ -256,7 +265,8 @@ replace_sorts(Plan *plan, Bound bound)
 	switch (nodeTag(plan))
 	{
 		case T_Limit:
-			child_bound = limit_bound((Limit *) plan);
+			child_bound = limit_bound(((Limit *) plan)->limitCount, ((Limit *) plan)->limitOffset,
+									  ((Limit *) plan)->limitOption, plan->plan_rows);
 			break;
 		case T_Result:
 		case T_Gather:
@@ -282,10 +292,11 @@ replace_sorts(Plan *plan, Bound bound)
 	if (IsA(plan, Sort))
 	{
 		Cost		cost;
-		const char *reason = refuse_sort((Sort *) plan, bound, &cost);
+		double		most_rows = -1;
+		const char *reason = refuse_sort((Sort *) plan, bound, &cost, &most_rows);
 
 		if (reason == NULL)
-			return make_gpusort((Sort *) plan, bound, cost);
+			return make_gpusort((Sort *) plan, bound, cost, most_rows);
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));
@@ -349,16 +360,25 @@ pathkey_columns(List *pathkeys)
 	return gpusort_rowkey_refusal(columns, n) == NULL ? columns : NULL;
 }
 
-/* Returns a SortPath over input at GpuSort's cost, or NULL if core's sort costs no more. */
+/*
+ * Returns a SortPath over child at GpuSort's cost, or NULL if core's sort costs no
+ * more.  fetched: rows that the query's LIMIT lets through; -1: all.
+ */
 static Path *
-price_sort(PlannerInfo *root, RelOptInfo *rel, Path *input, const GpusortSortColumn *columns)
+price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortSortColumn *columns, double fetched)
 {
-	SortPath   *path = create_sort_path(root, rel, input, root->sort_pathkeys, -1);
-	Cost		cost = gpusort_cost_sort(input->rows, input->pathtarget->width,
-										 columns, list_length(root->sort_pathkeys));
-	Cost		saved = path->path.total_cost - input->total_cost - cost;
+	SortPath   *path = create_sort_path(root, rel, child, root->sort_pathkeys, -1);
+	GpusortCostInput input = {
+		.rows = child->rows,
+		.width = child->pathtarget->width,
+		.fetched = fetched,
+		.columns = columns,
+		.ncolumns = list_length(root->sort_pathkeys),
+	};
+	Cost		cost = gpusort_cost_sort(&input);
+	Cost		saved = path->path.total_cost - child->total_cost - cost;
 
-	if (saved <= 0)
+	if (saved <= 0 || cost >= gpusort_cost_core_sort(&input))
 		return NULL;
 	path->path.startup_cost -= saved;
 	path->path.total_cost -= saved;
@@ -377,26 +397,6 @@ offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
 	add_path(rel, path);
 }
 
-/* Whether the query has a LIMIT that leaves, or may leave, the sort of these rows to core. */
-static bool
-limit_is_small(Query *parse, double rows)
-{
-	Const	   *count = (Const *) parse->limitCount;
-	Const	   *offset = (Const *) parse->limitOffset;
-	double		fetched;
-
-	if (count == NULL)
-		return false;
-	if (!IsA(count, Const) || (offset != NULL && !IsA(offset, Const)))
-		return true;
-	if (count->constisnull)
-		return false;
-	fetched = (double) DatumGetInt64(count->constvalue);
-	if (offset != NULL && !offset->constisnull)
-		fetched += (double) DatumGetInt64(offset->constvalue);
-	return fetched * 2 < rows;
-}
-
 /* Offers the same sorts as create_ordered_paths(), at GpuSort's cost. */
 static void
 price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel)
@@ -406,21 +406,25 @@ price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordere
 	GpusortSortColumn *columns;
 
 	/* root->limit_tuples is unset above grouping and set operations */
-	if (limit_is_small(root->parse, input->rows))
+	Bound		bound = limit_bound(root->parse->limitCount, root->parse->limitOffset,
+									root->parse->limitOption, 0);
+
+	/* a LIMIT that is not known may leave the sort to core */
+	if (bound.rows >= 0 && !bound.exact)
 		return;
 	columns = pathkey_columns(root->sort_pathkeys);
 	if (columns == NULL)
 		return;
 
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, columns)) != NULL)
+		(path = price_sort(root, ordered_rel, input, columns, bound.rows)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
 		return;
 	input = linitial(input_rel->partial_pathlist);
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, columns)) != NULL)
+		(path = price_sort(root, ordered_rel, input, columns, bound.rows)) != NULL)
 	{
 		double		rows = input->rows * input->parallel_workers;
 

@@ -13,12 +13,30 @@
 /* Registers GpuSort and sets the planner hooks.  _PG_init calls it once. */
 extern void gpusort_plan_init(void);
 
+/* A sort, for the cost model */
+typedef struct GpusortCostInput
+{
+	double		rows;			/* rows to sort */
+	int			width;			/* their average bytes */
+	double		fetched;		/* rows that the parent fetches, at most; -1: all */
+	const GpusortSortColumn *columns;	/* accepted by gpusort_rowkey_refusal() */
+	int			ncolumns;
+} GpusortCostInput;
+
+/* The estimated cost of a GpuSort without its input, in the planner's cost units. */
+extern double gpusort_cost_sort(const GpusortCostInput *input);
+
 /*
- * The estimated cost of a GpuSort of a number of rows of width bytes each, without its
- * input, in the planner's cost units.  gpusort_rowkey_refusal() must have
- * accepted the columns.
+ * The same for core's sort, which is a bounded sort if the parent fetches fewer
+ * than half of the rows.  It is comparable with gpusort_cost_sort() only: core's
+ * own estimate of a bounded sort is larger.
  */
-extern double gpusort_cost_sort(double rows, int width,
-								const GpusortSortColumn *columns, int ncolumns);
+extern double gpusort_cost_core_sort(const GpusortCostInput *input);
+
+/*
+ * For a sort of which the parent fetches a part, and for which GpuSort costs
+ * less: the number of rows beyond which core's sort would cost less.
+ */
+extern double gpusort_cost_most_rows(GpusortCostInput input);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */

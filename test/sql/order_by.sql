@@ -17,6 +17,16 @@ EXPLAIN (COSTS OFF) SELECT * FROM o ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 900000;
+-- core's bounded sort is cheaper up to about 3 % of the rows, or if the part is not known
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 5000;
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 60000 OFFSET 40000;
+SET plan_cache_mode = force_generic_plan;
+PREPARE part (int) AS SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT $1;
+EXPLAIN (COSTS OFF) EXECUTE part (100000);
+DEALLOCATE part;
+RESET plan_cache_mode;
+-- it does not know how many rows WITH TIES fetches, so it sorts all
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k FETCH FIRST 10 ROWS WITH TIES;
 SET gpusort.enabled = off;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
 RESET gpusort.enabled;
@@ -164,11 +174,11 @@ SET gpusort.memory_limit = '300kB';
 SELECT as_core('SELECT g, repeat(chr(65 + g % 20), 10 + 1500 * (g / 2000 % 2)) AS w FROM generate_series(1, 10000) AS g ORDER BY g % 100, g');
 RESET gpusort.memory_limit;
 
--- wide rows spill, and then more narrow rows come than the LIMIT fetches
+-- wide rows spill, and then many more narrow rows come than the LIMIT fetches
 SET work_mem = '4MB';
 SELECT k, length(w) FROM (
     SELECT g AS k, CASE WHEN g <= 200 THEN repeat(chr(65 + g % 20), 200000) ELSE 'n' END AS w
-    FROM generate_series(1, 40000) AS g ORDER BY g LIMIT 3) AS s;
+    FROM generate_series(1, 40000) AS g ORDER BY g LIMIT 3 OFFSET 27) AS s;
 RESET work_mem;
 
 -- if gpusort leaves an ORDER BY to core, a message says why (the caches are warm, so that they add no messages)
