@@ -360,8 +360,9 @@ begin_merge(GpusortSpill *spill)
 {
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
-	Size		each = spill->file.extent_bytes + (row > spill->file.extent_bytes ? row : 0);
 	int			words = spill->has_tuples ? spill->key.words : 0;
+	Size		each = spill->file.extent_bytes + (row > spill->file.extent_bytes ? row : 0) +
+		sizeof(GpusortSpillInput) + 2 * sizeof(GpusortLoser) + words * sizeof(uint64);
 	uint64	   *all_words;
 	Size		most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
 
