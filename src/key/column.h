@@ -46,7 +46,7 @@
  *	interval							flag		38 + 37
  *	timetz								flag		54 + 32
  *	numeric								flag		64 + 64
- *	inet								flag		64 + 64 (+ 10)
+ *	inet								flag		64 + 64 (+ 58)
  *	text and bpchar under ICU			flag		64 + 64 (a prefix)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
  *	uuid								crowded		64 + 64
@@ -128,7 +128,7 @@ typedef struct GpusortRowColumn
 	GpusortRowKind kind;
 	int			attribute;		/* index into a slot's tts_values, from 0 */
 	uint8		words;			/* 1 to 3 */
-	uint8		bits;			/* bits of these words that can vary: 2 to 138 */
+	uint8		bits;			/* bits of these words that can vary: 2 to 186 */
 	uint8		width;			/* plan flag: bits of the value in the first word,
 								 * 1 to 63; other plans: 0 */
 	bool		always_prefix;	/* even the words of a short value do not decide */

@@ -18,25 +18,21 @@
  *			bits 63 to 32			31 to 0
  *	word 1	the IPv4 address		0
  *
- * The same three parts of an IPv6 address would take 264 bits.  But they depend on
- * each other, so its rank among all IPv6 addresses takes only 136 bits.  In the
- * order above, the networks form a binary tree, which is walked from the root on:
- * first come the addresses whose network is the node, in the order of their host
- * bits, then the networks below its bit 0, then those below its bit 1.  A node of
- * depth i has 2^(128 - i) addresses of its own, and with all nodes below it
- * (129 - i) * 2^(128 - i).  So an address with a network of L bits n(0) to n(L - 1),
- * the first of which is the most significant, and with host bits H has the rank
- *
- *		sum of 2^(128 - i) for i < L					own addresses of the nodes above
- *	  + sum of n(i) * (128 - i) * 2^(127 - i) for i < L	subtrees to the left
- *	  + H
- *
- * The first sum is 2^129 - 2^(129 - L), or 0 if L is 0.
+ * The same three parts of an IPv6 address would take 264 bits.  Most of them are
+ * zeros, because the network and the host bits of an address share its 128 bits.  So
+ * an IPv6 address is written group by group, 32 bits each.  A group has its network
+ * bits, padded with zeros, and 6 bits for their number, 0 to 32.  If they are fewer
+ * than 32, the network ends here, and the host bits follow as they are: those of this
+ * group and all later groups.  Two networks that are different differ in a group that
+ * both have, in the order that they have as a whole; after equal networks, the host
+ * bits are in the same place.  That takes 4 * 38 + 32 bits at most.
  *
  *			bit 62	bits 61 to 0
- *	word 0	1		the upper 62 bits of the rank
+ *	word 0	1		the first 62 of these bits
  *	word 1	the next 64 bits
- *	word 2	the lower 10 bits
+ *	word 2	0 in bits 63 to 58, then the last 58 bits
+ *
+ * Addresses without a netmask differ in their own bits only: the numbers are all 32.
  *
  * A column has the third word only if the sample of its rows has IPv6 addresses
  * (key/sample.c).  Without it, the words of an IPv6 address are a prefix.
@@ -52,59 +48,63 @@
 
 #include "key/column.h"
 
-/* The rank is computed in four parts of 32 bits, of which the first has 8 bits more. */
-#define PARTS		4
-#define PART_BITS	32
+#define GROUP_BITS		32
+#define NUMBER_BITS		6
 
-/* The bits of the rank that the third word holds */
-#define THIRD_BITS	10
-#define THIRD_MASK	((1 << THIRD_BITS) - 1)
+/* The first bits of word 0 that the address does not use: NULL's flag and the family */
+#define FLAG_BITS		2
 
-/*
- * The sum of i * bit(i) * 2^(31 - i), where bit(0) is the most significant bit of
- * the word.  Each mask selects the bits whose i has one binary digit set.
- */
-static inline int64
-sum_of_places(uint32 bits)
+/* The bits that the third word holds */
+#define THIRD_BITS		58
+
+/* Appends the lower n bits of a number, 1 to 32, to the bits written so far, *used of them. */
+static inline void
+put_bits(uint64 *words, int *used, uint64 bits, int n)
 {
-	return (int64) (bits & 0x55555555) + (int64) (bits & 0x33333333) * 2 +
-		(int64) (bits & 0x0F0F0F0F) * 4 + (int64) (bits & 0x00FF00FF) * 8 +
-		(int64) (bits & 0x0000FFFF) * 16;
+	int			room = 64 - *used % 64; /* bits left in the current word */
+	uint64	   *word = &words[*used / 64];
+
+	if (n <= room)
+		word[0] |= bits << (room - n);
+	else
+	{
+		word[0] |= bits >> (n - room);
+		word[1] |= bits << (64 - (n - room));
+	}
+	*used += n;
 }
 
-/* Sets rank[0], the most significant part, to rank[3]. */
+/* Writes an IPv6 address to three words, which are 0. */
 static void
-rank_ipv6(const inet_struct *address, uint64 *rank)
+put_ipv6(const inet_struct *address, uint64 *words)
 {
-	int			length = address->bits;
-	int64		parts[PARTS];
-	int64		carry = 0;
+	int			used = FLAG_BITS;
+	bool		ended = false;	/* the network has ended */
 
-	for (int i = 0; i < PARTS; i++)
+	for (int i = 0; i < 128 / GROUP_BITS; i++)
 	{
 		uint32		bits = gpusort_load_be32(address->ipaddr + 4 * i);
-		int			network_bits = Min(Max(length - PART_BITS * i, 0), PART_BITS);
-		uint32		mask = network_bits > 0 ? PG_UINT32_MAX << (PART_BITS - network_bits) : 0;
-		uint32		network = bits & mask;
+		int			network_bits = Min(address->bits - GROUP_BITS * i, GROUP_BITS);
 
-		parts[i] = (int64) network * (128 - PART_BITS * i) - sum_of_places(network) + (bits & ~mask);
-	}
-	if (length > 0)
-	{
-		int			place = 129 - length;	/* 1 to 128 */
-		int			part = Max(PARTS - 1 - place / PART_BITS, 0);
+		if (likely(network_bits == GROUP_BITS))
+		{
+			put_bits(words, &used, bits, GROUP_BITS);
+			put_bits(words, &used, GROUP_BITS, NUMBER_BITS);
+		}
+		else if (ended)
+			put_bits(words, &used, bits, GROUP_BITS);
+		else
+		{
+			int			host_bits = GROUP_BITS - network_bits;
+			uint32		host = bits & (PG_UINT32_MAX >> network_bits);
 
-		parts[0] += INT64CONST(1) << (129 - 96);
-		parts[part] -= INT64CONST(1) << (place - PART_BITS * (PARTS - 1 - part));
+			put_bits(words, &used, bits - host, GROUP_BITS);
+			put_bits(words, &used, network_bits, NUMBER_BITS);
+			put_bits(words, &used, host, host_bits);
+			ended = true;
+		}
 	}
-	for (int i = PARTS - 1; i > 0; i--)
-	{
-		parts[i] += carry;
-		/* the shift of a negative number rounds down, as the mask does */
-		carry = parts[i] >> PART_BITS;
-		rank[i] = parts[i] & PG_UINT32_MAX;
-	}
-	rank[0] = parts[0] + carry;
+	words[2] >>= 64 - THIRD_BITS;
 }
 
 /* Is an inet value, which must not be NULL, an IPv6 address? */
@@ -144,12 +144,12 @@ gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	}
 	else
 	{
-		uint64		rank[PARTS];
+		uint64		bits[3] = {0};
 
-		rank_ipv6(address, rank);
-		words[0] = UINT64CONST(1) << 62 | rank[0] << 22 | rank[1] >> THIRD_BITS;
-		words[1] = rank[1] << 54 | rank[2] << 22 | rank[3] >> THIRD_BITS;
-		third = rank[3] & THIRD_MASK;
+		put_ipv6(address, bits);
+		words[0] = UINT64CONST(1) << 62 | bits[0];
+		words[1] = bits[1];
+		third = bits[2];
 		whole = column->words > 2;
 	}
 	words[0] = (words[0] ^ column->flip) | column->base;
@@ -167,5 +167,5 @@ gpusort_rowinet_widen(GpusortRowColumn *column)
 {
 	column->words = 3;
 	column->bits += THIRD_BITS;
-	column->greatest_third = THIRD_MASK;
+	column->greatest_third = (UINT64CONST(1) << THIRD_BITS) - 1;
 }
