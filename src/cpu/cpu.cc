@@ -11,8 +11,6 @@
  */
 #include "cpu/cpu.h"
 
-#include <hwy/targets.h>
-
 #include "cpu/rows.h"
 #include "cpu/words.h"
 
@@ -45,13 +43,11 @@ struct KeyElements
 	}
 
 	void
-	finish(Elem *elems, size_t n, size_t position, const hwy::Sorter &sorter,
-		   Crew *crew, int thread) const
+	finish(Elem *elems, size_t n, size_t position, Crew *crew, int thread) const
 	{
 		(void) elems;
 		(void) n;
 		(void) position;
-		(void) sorter;
 		(void) crew;
 		(void) thread;
 	}
@@ -97,12 +93,7 @@ sort_keys(const GpusortCpuInput &described, void *result,
 		if (input.n <= GPUSORT_CPU_FEW_KEYS)
 			insertion_sort(out, input.n);
 		else if (!crew.cancelled)
-		{
-			/* static, so that its scratch memory is allocated only once */
-			static const hwy::Sorter sorter;
-
-			sorter(out, input.n, hwy::SortAscending());
-		}
+			gpusort_vqsort(out, input.n);
 		return crew.status();
 	}
 
@@ -194,8 +185,5 @@ gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads)
 const char *
 gpusort_cpu_target(void)
 {
-	/* the lowest bit set is the best target */
-	int64_t		targets = hwy::SupportedTargets();
-
-	return hwy::TargetName(targets & -targets);
+	return gpusort_vqsort_target();
 }

@@ -146,7 +146,7 @@ gather(const In &input, size_t n, At at, Use use)
 
 template <typename In>
 void refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
-				 const hwy::Sorter &sorter, int thread);
+				 int thread);
 
 /*
  * Sorts the elements of a tie, which are in input order, by the keys' bits after
@@ -155,7 +155,7 @@ void refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, 
 template <typename In>
 void
 refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
-		   const hwy::Sorter &sorter, int thread)
+		   int thread)
 {
 	uint64_t	local[LOCAL_ROWS];
 	uint64_t   *keys = local;
@@ -189,10 +189,10 @@ refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bi
 			release(keys, n);
 		/* if all keys are equal, the elements are in order already */
 		if (differing != 0)
-			sort_range(elems, n, sorter, crew, thread);
+			sort_range(elems, n, crew, thread);
 		bits = distance_of.end - excess;
 	});
-	refine_ties(sort, elems, n, position, bits, sorter, thread);
+	refine_ties(sort, elems, n, position, bits, thread);
 }
 
 /*
@@ -230,7 +230,7 @@ prefetch_ties(const RowSort<In> &sort, const uint64_t *elems, size_t n, size_t b
 template <typename In>
 void
 refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bits,
-			const hwy::Sorter &sorter, int thread)
+			int thread)
 {
 	uint64_t	limit = uint64_t(1) << sort->row_bits;
 	size_t		begin = 0;		/* elements before it are in order */
@@ -265,7 +265,7 @@ refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int b
 			if (end - begin > sort->large)
 				sort->defer(position + begin, end - begin, bits);
 			else if (end - begin > FEW_ROWS)
-				refine_tie(sort, elems + begin, end - begin, position + begin, bits, sorter, thread);
+				refine_tie(sort, elems + begin, end - begin, position + begin, bits, thread);
 			else if (end - begin > 1)
 				sort_few_rows(*sort, elems + begin, end - begin);
 			begin = end;
@@ -331,11 +331,10 @@ struct RowElements
 	}
 
 	void
-	finish(Elem *elems, size_t n, size_t position, const hwy::Sorter &sorter,
-		   Crew *crew, int thread) const
+	finish(Elem *elems, size_t n, size_t position, Crew *crew, int thread) const
 	{
 		(void) crew;
-		refine_ties(sort, elems, n, begin + position, bits, sorter, thread);
+		refine_ties(sort, elems, n, begin + position, bits, thread);
 		store(elems, n, position);
 	}
 };

@@ -18,10 +18,6 @@
  *				must not be sorted now, because the class will do it later
  *	finish		called with a bin's sorted elements
  *
- * VQSort: Wassenberg, Blacher, Giesen, Sanders, "Vectorized and
- * performance-portable Quicksort", arXiv 2205.05982, in libhwy.  Only its
- * entry points for unsigned integers are used: in 1.0.3 the one for floats
- * loses NaN and infinities and the one for 64-bit pairs corrupts payloads.
  * C++, for the .cc files of src/cpu only.
  *
  *-------------------------------------------------------------------------
@@ -29,10 +25,10 @@
 #ifndef GPUSORT_CPU_SORT_H
 #define GPUSORT_CPU_SORT_H
 
-#include <hwy/contrib/sort/vqsort.h>
 #include <string.h>
 
 #include "cpu/input.h"
+#include "cpu/vqsort.h"
 
 namespace
 {
@@ -112,7 +108,7 @@ partition_range(Elem *elems, size_t n, Elem min, int shift, size_t (&start)[BINS
  */
 template <typename Elem>
 void
-sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thread)
+sort_range(Elem *elems, size_t n, Crew *crew, int thread)
 {
 	Elem		min;
 	Elem		max;
@@ -126,7 +122,7 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 	}
 	if (n <= LARGEST_BIN)
 	{
-		sorter(elems, n, hwy::SortAscending());
+		gpusort_vqsort(elems, n);
 		return;
 	}
 
@@ -143,7 +139,7 @@ sort_range(Elem *elems, size_t n, const hwy::Sorter &sorter, Crew *crew, int thr
 
 	/* with a shift of 0, all elements of a bin are equal */
 	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
-		sort_range(elems + start[bin], start[bin + 1] - start[bin], sorter, crew, thread);
+		sort_range(elems + start[bin], start[bin + 1] - start[bin], crew, thread);
 }
 
 /* ----------------------------------------------------------------
@@ -251,7 +247,6 @@ struct Partition
 		std::atomic<size_t> next_bin(0);
 
 		in_parallel(crew->threads, [&](int thread) {
-			hwy::Sorter sorter;
 			size_t		bin;
 
 			while ((bin = next_bin++) < BINS && !crew->stopped(thread))
@@ -262,8 +257,8 @@ struct Partition
 					continue;
 				/* with a shift of 0, a bin's elements have equal distances and are in order */
 				if (n > 1 && shift > 0)
-					sort_range(out + start[bin], n, sorter, crew, thread);
-				elements.finish(out + start[bin], n, start[bin], sorter, crew, thread);
+					sort_range(out + start[bin], n, crew, thread);
+				elements.finish(out + start[bin], n, start[bin], crew, thread);
 			}
 		});
 	}

@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include "utils/memutils.h"
+
 #include "key/dictionary.h"
 
 /* The most strings; a table has four times as many slots. */
@@ -87,7 +89,8 @@ gpusort_dictionary_hash(const char *bytes, Size length)
 	}
 	word = 0;
 	memcpy(&word, bytes, length);
-	return (uint32) (mix(hash, word) >> 7);
+	/* the second multiplication lets all bytes of the last word change the low bits */
+	return (uint32) mix(mix(hash, word), length);
 }
 
 bool
@@ -124,13 +127,14 @@ gpusort_dictionary_add(GpusortDictionary *dictionary, const GpusortDictionaryPro
 		dictionary->closed = true;
 		return false;
 	}
-	dictionary->room -= bytes;
-	dictionary->bytes += bytes;
 	entry = &dictionary->entries[dictionary->count++];
 	entry->hash = probe->hash;
 	memcpy(entry->words, words, sizeof(entry->words));
 	entry->string = MemoryContextAlloc(dictionary->cxt, bytes);
 	SET_VARSIZE(entry->string, bytes);
+	bytes = GetMemoryChunkSpace(entry->string);
+	dictionary->room -= Min(bytes, dictionary->room);
+	dictionary->bytes += bytes;
 	memcpy(VARDATA(entry->string), probe->bytes, probe->length);
 
 	for (slot = probe->hash % SLOTS; dictionary->by_bytes[slot] != 0;)
@@ -138,7 +142,7 @@ gpusort_dictionary_add(GpusortDictionary *dictionary, const GpusortDictionaryPro
 	dictionary->by_bytes[slot] = dictionary->count;
 
 	/* strings that share words must be equal, as 'a' and 'A' may be under ICU */
-	for (slot = mix(words[0], words[1]) % SLOTS; dictionary->by_words[slot] != 0; slot = (slot + 1) % SLOTS)
+	for (slot = mix(mix(mix(0, words[0]), words[1]), 0) % SLOTS; dictionary->by_words[slot] != 0; slot = (slot + 1) % SLOTS)
 	{
 		const Entry *other = &dictionary->entries[dictionary->by_words[slot] - 1];
 

@@ -496,13 +496,17 @@ read_head(GpusortIcu *icu, Head *head, const unsigned char *at, const unsigned c
 		 /* ICU has stopped within the string: look up the next characters */ ;
 }
 
-/* May a string be read from at on, as if it began there?  at is before end. */
+/*
+ * May a string be read from at on, as if it began there?  at is before end.  In
+ * invalid UTF-8, a byte that continues a character may belong to the byte before.
+ */
 static inline bool
 can_begin(GpusortIcu *icu, const unsigned char *at, const unsigned char *end)
 {
+	bool		continues = (*at & 0xC0) == 0x80;
 	const IcuChar *c = look_up(icu, &at, end);
 
-	return c != NULL && (c->flags & (CHAR_CONTEXT | CHAR_LATER)) == 0;
+	return !continues && c != NULL && (c->flags & (CHAR_CONTEXT | CHAR_LATER)) == 0;
 }
 
 /*
@@ -549,11 +553,16 @@ find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
 		prefix->cut = 0;
 }
 
-/* The head of a string without the prefix's weights. */
-static void
+/*
+ * Reads the head of a string after the prefix's weights, or the head of all its
+ * weights if it lacks the prefix.  Returns whether it sorts before (-1) or after (1)
+ * the strings that have the prefix, or is one of them (0).
+ */
+static int
 head_after_prefix(GpusortIcu *icu, GpusortIcuPrefix *prefix, const unsigned char *at,
 				  const unsigned char *end, uint8 *bytes)
 {
+	const unsigned char *begin = at;
 	uint8		room[GPUSORT_ICU_PREFIX_BYTES + GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES];
 	Head		head = {.bytes = room};
 	int			skipped = 0;
@@ -572,9 +581,21 @@ head_after_prefix(GpusortIcu *icu, GpusortIcuPrefix *prefix, const unsigned char
 	read_head(icu, &head, at, end);
 	order = memcmp(room, prefix->weights + skipped, prefix->nweights - skipped);
 	if (likely(order == 0))
+	{
 		memcpy(bytes, room + prefix->nweights - skipped, GPUSORT_ICU_HEAD_BYTES);
+		return 0;
+	}
+	if (skipped == 0)
+		memcpy(bytes, room, GPUSORT_ICU_HEAD_BYTES);
 	else
-		memset(bytes, order > 0 ? 0xFF : 0, GPUSORT_ICU_HEAD_BYTES);
+	{
+		uint8		whole[GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES] = {0};
+		Head		own = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = whole};
+
+		read_head(icu, &own, begin, end);
+		memcpy(bytes, whole, GPUSORT_ICU_HEAD_BYTES);
+	}
+	return order < 0 ? -1 : 1;
 }
 
 void
@@ -584,15 +605,21 @@ gpusort_icu_head(GpusortIcu *icu, GpusortIcuPrefix *prefix,
 	const unsigned char *begin = (const unsigned char *) data;
 	uint8		bytes[GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES] = {0};
 	Head		made = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = bytes};
+	int			order = 0;
 
 	if (unlikely(prefix != NULL))
-		head_after_prefix(icu, prefix, begin, begin + length, bytes);
+		order = head_after_prefix(icu, prefix, begin, begin + length, bytes);
 	else
 		read_head(icu, &made, begin, begin + length);
 
 	memcpy(head, bytes, GPUSORT_ICU_HEAD_BYTES);
 	head[0] = pg_ntoh64(head[0]);
 	head[1] = pg_ntoh64(head[1]);
+	if (prefix != NULL)
+	{
+		head[1] = head[0] << 62 | head[1] >> 2;
+		head[0] = (uint64) (order + 1) << 62 | head[0] >> 2;
+	}
 }
 
 void

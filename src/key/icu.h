@@ -58,9 +58,10 @@ extern bool gpusort_icu_possible(void);
  * bytes.  The string has length bytes in the server's encoding, which is UTF-8,
  * and may hold invalid bytes.
  *
- * If prefix is not NULL, these are the bytes that follow the prefix.  The head of
- * a string that has other weights there is all zeros if it sorts before the
- * prefix, and all ones if it sorts after all strings with the prefix.
+ * If prefix is not NULL, the first two bits are 01 if the string has the prefix, and
+ * then come the bytes that follow it.  They are 00 or 10 if the string sorts before or
+ * after all strings with the prefix, and then come its first bytes.  The last two
+ * bits are lost.
  *
  * If the heads of two strings differ, the collation sorts the string with the
  * lesser head first.  If they are equal, the strings may still differ.  All

@@ -36,8 +36,8 @@ typedef enum LaterWords
 /*
  * Plans all columns, or those up to the first one whose words never decide:
  * columns after that one have no words.  Sets *nencoded to the number of columns
- * with words, and *words to the number of words.  columns, if not NULL, has room
- * for ncolumns, and gets all of them.  Returns NULL, or the reason why gpusort cannot order by the
+ * with words, and *words to the number of words.  Fills in columns, if not NULL,
+ * which has room for ncolumns, with all columns.  Returns NULL, or the reason why gpusort cannot order by the
  * list.
  */
 static const char *
@@ -432,10 +432,6 @@ gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
 
 	key->undecided_column = key->truncated ? key->nencoded : -1;
 	gpusort_rowkey_encode(key, slot, words);
-	/* a string that the dictionary holds may share its words with later ones */
-	if (key->undecided_column < 0 && key->dictionary != NULL &&
-		gpusort_dictionary_closed(key->dictionary))
-		return key->ncolumns - 1;
 	return key->undecided_column;
 }
 

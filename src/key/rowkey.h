@@ -48,8 +48,8 @@ extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, b
 
 /*
  * Creates an encoder for rows.  It lives in the current memory context, and is
- * freed with it.  Raises an error
- * if gpusort_rowkey_refusal() gives a reason against these columns.
+ * freed with it.  Raises an error if gpusort_rowkey_refusal() gives a reason
+ * against these columns.
  */
 extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns);
 
@@ -63,13 +63,13 @@ extern bool gpusort_rowkey_wants_sample(const GpusortRowKey *key);
 typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint32 i);
 
 /*
- * Chooses the words of the columns by a sample of n rows, which row() returns
- * (key/sample.c).  Allocates lasting state in the current memory context, of
+ * Chooses the words of the columns by a sample of n rows, which row() returns, of
+ * about as many rows as expected (key/sample.c).  Allocates lasting state in the current memory context, of
  * which the larger part takes at most memory bytes.  Must be called before any
  * row is encoded.
  */
 extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
-								  Size memory);
+								  double expected, Size memory);
 
 /* Returns the bytes of that larger part; it grows while rows are encoded. */
 extern Size gpusort_rowkey_memory(const GpusortRowKey *key);

@@ -20,12 +20,13 @@
  *				a dictionary finds out whether they are few (key/dictionary.h).
  *
  * Each choice gives the right order, whatever the later rows are.  If they differ
- * from the sample, more rows tie, and breaking these ties costs about as much as
- * core's comparisons.
+ * from the sample, more rows may tie, which the comparators then decide as in core.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <math.h>
 
 #include "access/detoast.h"
 #include "miscadmin.h"
@@ -37,7 +38,7 @@
 #include "key/rowkey_state.h"
 
 /* Fewer rows are sorted before a choice could pay. */
-#define MIN_ROWS			64
+#define MIN_ROWS			256
 
 /* The values of a column that are looked at for a prefix, spread over the sample */
 #define PREFIX_VALUES		64
@@ -45,6 +46,9 @@
 /* Shorter prefixes are not worth comparing each string with them. */
 #define MIN_PREFIX_BYTES	4
 #define MAX_PREFIX_BYTES	GPUSORT_ICU_PREFIX_BYTES
+
+/* The bytes of a string that are looked at: enough for as many bytes of weights */
+#define STRING_BYTES		(4 * MAX_PREFIX_BYTES)
 
 /* The prefix may be missing in this part of the values at each end of their order. */
 #define OUTSIDERS(n)		((n) / 16)
@@ -68,6 +72,7 @@ typedef struct Sample
 	GpusortSampleRow row;
 	void	   *arg;
 	uint32		n;				/* rows */
+	double		expected;		/* rows of the whole sort, at least n */
 	uint64	   *hashes;			/* of the words of the columns before the current one */
 } Sample;
 
@@ -164,8 +169,9 @@ count_tied(const Sample *sample)
 /*
  * Returns the part of tied rows up to which it is better not to encode the column
  * for each row: 1/2 if values are often fetched from a TOAST table or
- * decompressed, at microseconds each; 1/16 if each takes some 100 ns; 1/64 if its
- * words would be prefixes and take memory only; 0 if it is to be encoded.
+ * decompressed, at microseconds each; 1/16 if each takes some 100 ns; 1/64 if most
+ * values are longer than their words, which then cost memory and a search for ties;
+ * 0 if it is to be encoded.
  */
 static double
 tied_part_to_open(const Sample *sample, const GpusortRowColumn *column)
@@ -196,11 +202,17 @@ tied_part_to_open(const Sample *sample, const GpusortRowColumn *column)
 	return is_string(column) && bytes / Max(values, 1) > SHORT_BYTES ? 1.0 / 64 : 0;
 }
 
-/* Should the columns from this one on, which is not the first, be left open? */
+/*
+ * Should the columns from this one on, which is not the first, be left open?
+ *
+ * In the whole sort more rows tie than in the sample.  If n of d equally frequent
+ * values are drawn, a row ties with the probability 1 - (1 - 1/d)^n.
+ */
 static bool
 leave_open(Sample *sample, int column)
 {
 	double		part = tied_part_to_open(sample, &sample->key->columns[column]);
+	double		tied;
 
 	if (part == 0)
 		return false;
@@ -210,7 +222,8 @@ leave_open(Sample *sample, int column)
 		for (int i = 0; i < column; i++)
 			hash_column(sample, &sample->key->columns[i]);
 	}
-	return count_tied(sample) <= part * sample->n;
+	tied = (double) count_tied(sample) / sample->n;
+	return 1 - pow(1 - tied, sample->expected / sample->n) <= part;
 }
 
 /* ----------------------------------------------------------------
@@ -246,41 +259,54 @@ common_length(const void *a, const void *b, int most)
 	return n;
 }
 
-/* Fills in strings, in the current memory context, and returns their number. */
+/*
+ * Fills in the first bytes of strings, in the current memory context, and returns
+ * the number of strings.
+ */
 static int
 take_strings(const Sample *sample, const GpusortRowColumn *column, SampledString *strings)
 {
-	uint32		step = Max(sample->n / PREFIX_VALUES, 1);
 	int			count = 0;
 
-	for (uint32 i = 0; i < sample->n && count < PREFIX_VALUES; i += step)
+	for (int i = 0; i < PREFIX_VALUES; i++)
 	{
 		SampledString *string = &strings[count];
 		bool		isnull;
-		Datum		value = sampled_value(sample, i, column, &isnull);
+		Datum		value = sampled_value(sample, (uint64) i * sample->n / PREFIX_VALUES, column, &isnull);
 		struct varlena *copy;
 
 		CHECK_FOR_INTERRUPTS();
 		if (isnull)
 			continue;
-		if (column->kind == GPUSORT_ROW_TEXT && gpusort_varlena_remote(DatumGetPointer(value)))
-			copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0,
-									  MAX_PREFIX_BYTES + SHORT_BYTES);
-		else
-			copy = pg_detoast_datum_copy((struct varlena *) DatumGetPointer(value));
-		string->bytes = VARDATA(copy);
-		string->length = VARSIZE(copy) - VARHDRSZ;
+		copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
+		string->bytes = VARDATA_ANY(copy);
+		string->length = VARSIZE_ANY_EXHDR(copy);
 		if (column->kind == GPUSORT_ROW_BPCHAR || column->blank_padded)
 			string->length = bpchartruelen((char *) string->bytes, string->length);
-		if (column->kind == GPUSORT_ROW_ABBREVIATED)
-		{
-			string->weights = palloc(MAX_PREFIX_BYTES);
-			gpusort_icu_weight_bytes(column->icu, string->bytes, string->length,
-									 string->weights, MAX_PREFIX_BYTES);
-		}
 		count++;
 	}
 	return count;
+}
+
+static void
+take_weights(const GpusortRowColumn *column, SampledString *strings, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		strings[i].weights = palloc(MAX_PREFIX_BYTES);
+		gpusort_icu_weight_bytes(column->icu, strings[i].bytes, strings[i].length,
+								 strings[i].weights, MAX_PREFIX_BYTES);
+	}
+}
+
+/* Returns the number of bytes that most of the strings, which are sorted, begin with. */
+static int
+common_bytes(const SampledString *strings, int count)
+{
+	const SampledString *low = &strings[OUTSIDERS(count)];
+	const SampledString *high = &strings[count - 1 - OUTSIDERS(count)];
+
+	return common_length(low->bytes, high->bytes, Min(MAX_PREFIX_BYTES, Min(low->length, high->length)));
 }
 
 /* Would the words of two strings be equal if they skipped this many bytes, or weights? */
@@ -305,10 +331,10 @@ choose_prefix(const Sample *sample, GpusortRowColumn *column, MemoryContext last
 	bool		icu = column->kind == GPUSORT_ROW_ABBREVIATED;
 	SampledString strings[PREFIX_VALUES] = {{0}};
 	int			count;
+	int			bytes;
+	int			prefix;
 	const SampledString *low;
 	const SampledString *high;
-	int			prefix;
-	int			bytes;
 	int			differ = 0;
 	int			differ_without = 0;
 
@@ -317,13 +343,21 @@ choose_prefix(const Sample *sample, GpusortRowColumn *column, MemoryContext last
 	count = take_strings(sample, column, strings);
 	if (count < 2)
 		return;
-	qsort(strings, count, sizeof(SampledString), icu ? by_weights : by_bytes);
+	qsort(strings, count, sizeof(SampledString), by_bytes);
+	prefix = bytes = common_bytes(strings, count);
+	if (bytes < MIN_PREFIX_BYTES)
+		return;
 	low = &strings[OUTSIDERS(count)];
 	high = &strings[count - 1 - OUTSIDERS(count)];
-	bytes = common_length(low->bytes, high->bytes, Min(MAX_PREFIX_BYTES, Min(low->length, high->length)));
-	prefix = icu ? common_length(low->weights, high->weights, MAX_PREFIX_BYTES - SHORT_BYTES) : bytes;
-	if (prefix < MIN_PREFIX_BYTES)
-		return;
+	if (icu)
+	{
+		take_weights(column, strings, count);
+		qsort(strings, count, sizeof(SampledString), by_weights);
+		bytes = common_bytes(strings, count);
+		prefix = common_length(low->weights, high->weights, MAX_PREFIX_BYTES - SHORT_BYTES);
+		if (prefix < MIN_PREFIX_BYTES)
+			return;
+	}
 	for (int i = 1; i < count; i++)
 	{
 		differ_without += !same_words(&strings[i - 1], &strings[i], 0);
@@ -381,14 +415,13 @@ has_ipv6(const Sample *sample, const GpusortRowColumn *column)
 static bool
 has_repetitions(const Sample *sample, const GpusortRowColumn *column)
 {
-	uint32		step = Max(sample->n / REPEAT_VALUES, 1);
 	uint32		hashes[REPEAT_VALUES];
 	int			count = 0;
 
-	for (uint32 i = 0; i < sample->n && count < REPEAT_VALUES; i += step)
+	for (int i = 0; i < REPEAT_VALUES; i++)
 	{
 		bool		isnull;
-		Datum		value = sampled_value(sample, i, column, &isnull);
+		Datum		value = sampled_value(sample, (uint64) i * sample->n / REPEAT_VALUES, column, &isnull);
 		struct varlena *string = (struct varlena *) DatumGetPointer(value);
 
 		if (isnull || gpusort_varlena_remote(string) ||
@@ -421,12 +454,13 @@ begin_dictionary(const Sample *sample, Size memory)
 }
 
 void
-gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n, Size memory)
+gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
+					  double expected, Size memory)
 {
 	MemoryContext lasting = CurrentMemoryContext;
 	MemoryContext cxt;
 	MemoryContext old;
-	Sample		sample = {.key = key, .row = row, .arg = arg, .n = n};
+	Sample		sample = {.key = key, .row = row, .arg = arg, .n = n, .expected = Max(expected, n)};
 	int			spare = GPUSORT_MAX_WORDS - key->words;
 
 	if (n < MIN_ROWS)

@@ -5,19 +5,20 @@
  *
  * A string that compares by its bytes (memcmp, then the shorter one first) has
  * two words.  They hold its first 15 bytes, padded with zeros.  The last byte
- * holds the length plus two, or 18 if the string is longer than 15 bytes.  The
+ * holds the length plus one, or 17 if the string is longer than 15 bytes.  The
  * length keeps strings apart that padding makes equal: if two strings of up to
  * 15 bytes are equal after padding, the longer one is the shorter one plus some
  * zero bytes (which bytea can have), and the shorter one sorts first.  So the
  * words of a string of up to 15 bytes hold all of it.  The words of a longer
  * string are a prefix, and no short string has the same words.
  *
- * The last byte is 2 to 18, or the complement of that under DESC.  So the words
+ * The last byte is 1 to 17, or the complement of that under DESC.  So the words
  * are never all zeros or all ones, which are NULL's.
  *
- * If most strings begin with the same prefix (key/sample.c), the words hold the
- * bytes that follow it.  A string that lacks the prefix has words below or above
- * all others, which decide nothing else.
+ * If most strings begin with the same prefix (key/sample.c), the first byte is 1 if
+ * a string sorts before those with the prefix, 2 if it has the prefix, and 3 if it
+ * sorts after them.  Then come the first 14 bytes, of strings with the prefix those
+ * that follow it, and the length plus one, or 16 if there are more than 14 bytes.
  *
  * A string under an ICU collation has two words, too.  They hold the first 127
  * bits of its primary weights, or of those that follow a prefix, always as a prefix
@@ -43,8 +44,8 @@
 /* The words of a string that compares by its bytes hold its first HEAD_BYTES. */
 #define HEAD_BYTES	15
 
-/* The last byte of the words is the length plus this. */
-#define LENGTH_BIAS	2
+/* The same behind the byte that places a string before, among or after those with the prefix */
+#define PREFIXED_HEAD_BYTES	14
 
 /* A longer string is not kept in a dictionary. */
 #define MAX_DICTIONARY_STRING	1024
@@ -83,24 +84,42 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 		for (Size i = 0; i < length; i++)
 			word0 |= (uint64) (unsigned char) data[i] << (56 - 8 * i);
 	}
-	word1 |= Min(length, HEAD_BYTES + 1) + LENGTH_BIAS;
+	word1 |= Min(length, HEAD_BYTES + 1) + 1;
 
 	words[0] = word0 ^ column->flip;
 	words[1] = word1 ^ column->flip_next;
 }
 
 /*
- * Makes the words of a string that does not begin with the column's prefix: the
- * least or the greatest words of all strings.
+ * Makes the words of a string in a column with a prefix.  data has the first bytes,
+ * up to PREFIXED_HEAD_BYTES behind the prefix.  Returns true if the words hold all
+ * of it.
  */
-static pg_noinline void
-encode_outsider(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+static bool
+encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
 	int			order = memcmp(data, column->prefix, Min(length, column->prefix_bytes));
-	bool		above = order > 0;
+	Size		skip = 0;
+	uint64		place;
+	uint64		head;
+	uint64		next;
 
-	words[0] = (above ? PG_UINT64_MAX : 0) ^ column->flip;
-	words[1] = (above ? PG_UINT64_MAX - 1 : 1) ^ column->flip_next;
+	if (likely(order == 0 && length >= column->prefix_bytes))
+	{
+		place = 2;
+		skip = column->prefix_bytes;
+	}
+	else
+		place = order > 0 ? 3 : 1;
+	length -= skip;
+	encode_bytes(column, data + skip, length, words);
+
+	/* move all bytes by one, without the last one, and put the length behind them */
+	head = words[0] ^ column->flip;
+	next = words[1] ^ column->flip_next;
+	words[0] = (place << 56 | head >> 8) ^ column->flip;
+	words[1] = (head << 56 | (next >> 16 << 8) | (Min(length, PREFIXED_HEAD_BYTES + 1) + 1)) ^ column->flip_next;
+	return length <= PREFIXED_HEAD_BYTES;
 }
 
 /*
@@ -161,16 +180,8 @@ gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 		encode_bytes(column, data, length, words);
 		whole = length <= HEAD_BYTES;
 	}
-	else if (length >= column->prefix_bytes && memcmp(data, column->prefix, column->prefix_bytes) == 0)
-	{
-		encode_bytes(column, data + column->prefix_bytes, length - column->prefix_bytes, words);
-		whole = length - column->prefix_bytes <= HEAD_BYTES;
-	}
 	else
-	{
-		encode_outsider(column, data, length, words);
-		whole = false;
-	}
+		whole = encode_prefixed(column, data, length, words);
 	if (!whole && column->dictionary != NULL)
 	{
 		if (copy != NULL)

@@ -17,7 +17,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "utils/datum.h"
 
 #include "base/memory.h"
 #include "compat.h"
@@ -29,7 +28,7 @@
  * judged, because a thousand distinct values would look many there: 1/EARLY_PART
  * of the rows, but at least EARLY_ROWS.
  */
-#define FEW_PART		4
+#define FEW_PART		8
 #define EARLY_PART		16
 #define EARLY_ROWS		256
 
@@ -37,7 +36,8 @@
 typedef struct ValueBytes
 {
 	const char *bytes;
-	uint32		length;
+	uint32		length:31;
+	uint32		remote:1;		/* they are those of a compressed or TOASTed value */
 } ValueBytes;
 
 /* A distinct value in the hash table */
@@ -54,7 +54,8 @@ typedef struct HashedValue
 #define SH_KEY_TYPE				ValueBytes
 #define SH_KEY					image
 #define SH_HASH_KEY(table, key)	gpusort_dictionary_hash((key).bytes, (key).length)
-#define SH_EQUAL(table, a, b)	((a).length == (b).length && memcmp((a).bytes, (b).bytes, (a).length) == 0)
+#define SH_EQUAL(table, a, b)	((a).length == (b).length && (a).remote == (b).remote && \
+								 memcmp((a).bytes, (b).bytes, (a).length) == 0)
 #define SH_STORE_HASH
 #define SH_GET_HASH(table, a)	((a)->hash)
 #define SH_SCOPE				static inline
@@ -97,7 +98,7 @@ compare_numbers(const void *a, const void *b, void *arg)
 static inline ValueBytes
 image_of(const GpusortTiedRow *row, int length, bool by_value)
 {
-	ValueBytes	image = {(const char *) &row->value, sizeof(Datum)};
+	ValueBytes	image = {(const char *) &row->value, sizeof(Datum), false};
 
 	if (by_value)
 		return image;
@@ -105,7 +106,10 @@ image_of(const GpusortTiedRow *row, int length, bool by_value)
 	if (length > 0)
 		image.length = length;
 	else if (VARATT_IS_COMPRESSED(image.bytes) || VARATT_IS_EXTERNAL(image.bytes))
+	{
 		image.length = VARSIZE_ANY(image.bytes);
+		image.remote = true;
+	}
 	else
 	{
 		image.length = VARSIZE_ANY_EXHDR(image.bytes);

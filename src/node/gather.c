@@ -539,7 +539,7 @@ gather_sample(GpusortNode *node)
 	}
 	old = MemoryContextSwitchTo(node->cxt);
 	gpusort_rowkey_settle(node->key, stored_row, node, node->store.rows,
-						  node->memory_limit / DICTIONARY_PART);
+						  more ? child->plan->plan_rows : 0, node->memory_limit / DICTIONARY_PART);
 	MemoryContextSwitchTo(old);
 	begin_run(node);
 	for (uint64 done = 0; done < node->store.rows;)

@@ -243,20 +243,23 @@ sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, i
 
 	for (uint64 begin = 0, end; begin < n; begin = end)
 	{
-		bool		longer = rows[begin].length >= skip + sizeof(uint64);
+		Size		shortest = rows[begin].length;
+		Size		longest = shortest;
 
 		for (end = begin + 1; end < n && rows[end].tied; end++)
 		{
 			if (end % INTERRUPT_ROWS == 0)
 				CHECK_FOR_INTERRUPTS();
-			longer &= rows[end].length >= skip + sizeof(uint64);
+			shortest = Min(shortest, rows[end].length);
+			longest = Max(longest, rows[end].length);
 		}
 		if (end - begin < 2)
 			continue;
-		if (longer)
+		if (shortest >= skip + sizeof(uint64))
 			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
-		else
+		else if (shortest < longest)
 			sort_by_comparing(group, rows + begin, end - begin, compare_bytes);
+		/* else the word has held all that is left of these strings, so they are equal */
 	}
 }
 
@@ -315,6 +318,8 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 {
 	for (uint64 i = 0; i < n; i++)
 	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
 			return false;
 	}
@@ -435,7 +440,14 @@ sort_tied(GpusortTiedGroup *group, uint32 *order, uint64 n)
 	{
 		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->left, false);
 		column = gpusort_rowkey_open_column(node->key, node->left);
-		if (column < 0 || !equal_before(node, order, n, column))
+		if (column < 0)
+		{
+			/* equal rows, which are in the order of arrival */
+			if (!gpusort_rowkey_crowded(node->key, node->ncolumns))
+				return;
+			column = 0;
+		}
+		else if (!equal_before(node, order, n, column))
 			column = 0;
 	}
 	sort_group(group, order, n, column);

@@ -89,18 +89,22 @@ test_keeping(void)
 	mem = gpusort_large_alloc(17 * MB);
 	gpusort_large_free(mem, 17 * MB);
 	CHECK(gpusort_large_kept() == 18 * MB && is_mapped(mem), "a freed buffer is kept, with its size rounded up");
+	CHECK(gpusort_large_alloc(18 * MB) == mem && gpusort_large_kept() == 0, "a kept buffer of the same size after rounding is reused");
 	other = gpusort_large_alloc(16 * MB);
-	CHECK(other != mem && gpusort_large_kept() == 18 * MB, "a kept buffer of another size is not reused");
-	gpusort_large_free(other, 16 * MB);
-	CHECK(gpusort_large_alloc(18 * MB) == mem && gpusort_large_kept() == 16 * MB, "a kept buffer of the same size after rounding is reused");
-	CHECK(gpusort_large_alloc(16 * MB) == other && gpusort_large_kept() == 0, "the other kept buffer is reused as well");
 	gpusort_large_free(other, 16 * MB);
 	gpusort_large_free(mem, 18 * MB);
+	CHECK(gpusort_large_kept() == 34 * MB && is_mapped(mem) && is_mapped(other), "several buffers are kept");
+	CHECK(gpusort_large_alloc(16 * MB) == other && gpusort_large_kept() == 18 * MB, "the one of the right size is reused");
+	gpusort_large_free(other, 16 * MB);
+	other = gpusort_large_alloc(20 * MB);
+	CHECK(gpusort_large_kept() <= 14 * MB, "a new buffer takes the place of kept ones of other sizes");
 
 	mem = gpusort_large_alloc(66 * MB);
+	CHECK(gpusort_large_kept() == 0, "a new buffer that is larger than all kept ones takes the place of all");
 	gpusort_large_free(mem, 66 * MB);
-	CHECK(gpusort_large_kept() == 34 * MB && !is_mapped(mem), "a buffer beyond the limit is not kept");
+	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a buffer beyond the limit is not kept");
 	mem = gpusort_large_alloc(48 * MB);
+	gpusort_large_free(other, 20 * MB);
 	gpusort_large_free(mem, 48 * MB);
 	CHECK(gpusort_large_kept() == 48 * MB && !is_mapped(other), "a newly freed buffer displaces older ones");
 	gpusort_large_keep(47 * MB, NEVER, NEVER);

@@ -9,7 +9,7 @@ unit_objects = $(patsubst %,build/unit/%.o,$(1))
 large_memory = src/base/large_memory src/base/huge_page
 
 build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
-build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o
+build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o src/cpu/vqsort.o
 build/unit/merge_test: $(call unit_objects,test/unit/merge_test $(large_memory)) src/cpu/merge.o src/cpu/merge_words.o
 build/unit/large_memory_test: $(call unit_objects,test/unit/large_memory_test $(large_memory))
 build/unit/large_memory_asan_test: $(call unit_objects,$(addprefix asan/,test/unit/large_memory_test $(large_memory)))
@@ -36,7 +36,7 @@ build/unit/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 $(unit_compile)
 $(UNIT_TESTS):
-	$(CXX) $(UNIT_FLAGS) -o $@ $^ -lhwy_contrib -lhwy -lpthread -lm
+	$(CXX) $(UNIT_FLAGS) -o $@ $^ -lpthread -lm
 
 # Shows each program's output behind its name, and the sum as the last line.  A
 # program that dies prints no summary, which fails, too.
