@@ -163,8 +163,8 @@ prove_installcheck: $(TEST_MODULES)
 endif
 
 # The CPU engine needs no PostgreSQL, and depends neither on the server nor on WITH_CUDA.
-# The head of src/cpu/vqsort.cc says why it has a flag of its own.
-src/cpu/vqsort.o: cxx_flags = -fmerge-all-constants
+# The head of src/cpu/vqsort.cc says why it has flags of its own.
+src/cpu/vqsort.o: cxx_flags = -fmerge-all-constants -fno-sanitize-address-use-after-scope
 $(CXX_OBJS): %.o: %.cc
 	$(CXX) -std=c++17 -O3 -g -Wall -Wextra $(if $(WERROR),-Werror) -fPIC -fvisibility=hidden \
 		-fno-exceptions -fno-rtti $(cxx_flags) $(CPPFLAGS) -c -o $@ $<

@@ -17,7 +17,9 @@
  * in AVX-512, too: 7 ns against 12.
  *
  * Makefile compiles this file with -fmerge-all-constants.  Without it, gcc copies
- * those tables, which are local constants, to the stack at each use.
+ * those tables, which are local constants, to the stack at each use.  With it, the
+ * address sanitizer takes them to be on the stack all the same, and must not check
+ * their scope.
  *
  * foreach_target.h includes this file once for each set of instructions, and each
  * time HWY_NAMESPACE has another name.

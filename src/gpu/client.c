@@ -292,7 +292,7 @@ cuda_sort(GpusortRun *run)
 	close_chunk(cuda);
 	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
 	/* if this fails, so has the request */
-	(void) gpusort_request_change(request, GPUSORT_REQUEST_GATHERING, GPUSORT_REQUEST_SUBMITTED);
+	(void) gpusort_request_change(request, cuda->held.serial, GPUSORT_REQUEST_GATHERING, GPUSORT_REQUEST_SUBMITTED);
 	gpusort_service_wake();
 
 	for (;;)
@@ -444,7 +444,7 @@ cuda_leave(GpusortRun *run)
 	{
 		state = gpusort_request_state(request);
 	} while (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED &&
-			 !gpusort_request_change(request, state, GPUSORT_REQUEST_LEFT));
+			 !gpusort_request_change(request, cuda->held.serial, state, GPUSORT_REQUEST_LEFT));
 	pg_read_barrier();
 	gpusort_service_wake();
 

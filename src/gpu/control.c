@@ -93,18 +93,18 @@ gpusort_control_wake(const GpusortRequest *request)
 }
 
 void
-gpusort_control_fail(GpusortRequest *request, const char *reason)
+gpusort_control_fail(GpusortRequest *request, uint32 serial, const char *reason)
 {
 	GpusortRequestState state = gpusort_request_state(request);
 
-	if (!gpusort_request_is_active(state))
+	if (!gpusort_request_is_active(state) || gpusort_request_serial(request) != serial)
 		return;
 	strlcpy(request->error, reason, sizeof(request->error));
-	while (!gpusort_request_change(request, state, GPUSORT_REQUEST_FAILED))
+	while (!gpusort_request_change(request, serial, state, GPUSORT_REQUEST_FAILED))
 	{
 		/* the backend has submitted the request, or left it */
 		state = gpusort_request_state(request);
-		if (!gpusort_request_is_active(state))
+		if (!gpusort_request_is_active(state) || gpusort_request_serial(request) != serial)
 			return;
 	}
 	gpusort_control_wake(request);

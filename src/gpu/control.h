@@ -94,15 +94,18 @@ typedef enum GpusortRequestState
  */
 typedef struct GpusortRequest
 {
-	/* GpusortRequestState; read by anyone */
+	/*
+	 * The serial and the GpusortRequestState (gpusort_request_word() makes both one
+	 * word); read by anyone.  The serial counts the uses of the slot, from 1 to
+	 * GPUSORT_MAX_SERIAL and round again.  A change names it, so that a process that
+	 * was stopped cannot change the state of a later request in the slot.
+	 */
 	pg_atomic_uint32 state;
 
 	/*
 	 * The owner of the slot.  The backend writes these fields under the lock
 	 * when it takes the slot; state publishes them.
 	 */
-	uint32		serial;			/* counts the uses of the slot, from 1; if it has
-								 * changed, the slot has a new request */
 	int			pid;			/* pid of the backend; 0 after the slot was freed */
 	Latch	   *latch;			/* latch of the backend, which the service sets.  If
 								 * the pointer is damaged, the service replaces it
@@ -306,11 +309,11 @@ extern bool gpusort_control_attach(const char **reason);
 extern bool gpusort_control_is_latch(const Latch *latch);
 
 /*
- * Fails an active request for this reason and wakes its backend.  Does nothing if the
- * backend has left the request.  The service calls it; a backend may change the
+ * Fails the request of this serial, if it is active, for this reason and wakes its
+ * backend.  Does nothing if the backend has left the request.  The service calls it; a backend may change the
  * state at the same time, but the slot must not be freed and taken again meanwhile.
  */
-extern void gpusort_control_fail(GpusortRequest *request, const char *reason);
+extern void gpusort_control_fail(GpusortRequest *request, uint32 serial, const char *reason);
 
 /* Sets the latch of the request's backend; does nothing if request->latch is damaged. */
 extern void gpusort_control_wake(const GpusortRequest *request);
@@ -329,11 +332,33 @@ gpusort_control_served(void)
 	return pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY;
 }
 
-/* Reads the state; it has no barrier. */
+/* A word of GpusortRequest.state: the state in the lower bits, the serial above them. */
+#define GPUSORT_STATE_BITS		4
+#define GPUSORT_MAX_SERIAL		(PG_UINT32_MAX >> GPUSORT_STATE_BITS)
+
+static inline uint32
+gpusort_request_word(uint32 serial, GpusortRequestState state)
+{
+	return serial << GPUSORT_STATE_BITS | state;
+}
+
+static inline GpusortRequestState
+gpusort_word_state(uint32 word)
+{
+	return (GpusortRequestState) (word & ((1 << GPUSORT_STATE_BITS) - 1));
+}
+
+/* Read the state, or the serial that belongs to it; they have no barrier. */
 static inline GpusortRequestState
 gpusort_request_state(GpusortRequest *request)
 {
-	return (GpusortRequestState) pg_atomic_read_u32(&request->state);
+	return gpusort_word_state(pg_atomic_read_u32(&request->state));
+}
+
+static inline uint32
+gpusort_request_serial(GpusortRequest *request)
+{
+	return pg_atomic_read_u32(&request->state) >> GPUSORT_STATE_BITS;
 }
 
 /* May the service still return results of a request in this state? */
@@ -345,15 +370,17 @@ gpusort_request_is_active(GpusortRequestState state)
 }
 
 /*
- * Changes the state from one to another, and returns true, or returns false if the
- * state is not "from" any more.  A change that succeeds is a full barrier.
+ * Changes the state of the request of this serial from one to another, and returns
+ * true, or returns false if the state is not "from" any more, or the slot has
+ * another request.  A change that succeeds is a full barrier.
  */
 static inline bool
-gpusort_request_change(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
+gpusort_request_change(GpusortRequest *request, uint32 serial, GpusortRequestState from,
+					   GpusortRequestState to)
 {
-	uint32		expected = from;
+	uint32		expected = gpusort_request_word(serial, from);
 
-	return pg_atomic_compare_exchange_u32(&request->state, &expected, to);
+	return pg_atomic_compare_exchange_u32(&request->state, &expected, gpusort_request_word(serial, to));
 }
 
 #endif							/* GPUSORT_GPU_CONTROL_H */

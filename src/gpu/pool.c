@@ -249,7 +249,7 @@ find_segment_slot(void)
 
 		if (segment->handle != DSM_HANDLE_INVALID || segment->creating)
 			count++;
-		else if (slot < 0)
+		else if (slot < 0 && !in_use(i))
 			slot = i;
 	}
 	return count < limit ? slot : -1;
@@ -444,11 +444,11 @@ gpusort_pool_forget_creation(void)
 }
 
 void
-gpusort_pool_free_request(int index, GpusortRequestState from)
+gpusort_pool_free_request(int index, uint32 serial, GpusortRequestState from)
 {
 	GpusortRequest *request = &gpusort_control->requests[index];
 
-	if (!gpusort_request_change(request, from, GPUSORT_REQUEST_CLEARING))
+	if (!gpusort_request_change(request, serial, from, GPUSORT_REQUEST_CLEARING))
 		return;
 	/* search the table: the open chunk and the ring are in no list */
 	for (int chunk = 0; chunk < GPUSORT_MAX_CHUNKS; chunk++)
@@ -460,7 +460,7 @@ gpusort_pool_free_request(int index, GpusortRequestState from)
 	request->nring = 0;
 	request->pid = 0;
 	pg_write_barrier();
-	pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FREE);
+	pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_FREE));
 }
 
 void

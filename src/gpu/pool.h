@@ -47,10 +47,10 @@ extern int	gpusort_pool_room(void);
 extern char *gpusort_pool_map(int chunk, const char **reason);
 
 /*
- * Frees the slot of the request of this index and all its chunks, unless its state
- * is not "from" any more.  Needs no lock.
+ * Frees the slot of the request of this index and serial and all its chunks, unless
+ * its state is not "from" any more.  Needs no lock.
  */
-extern void gpusort_pool_free_request(int request, GpusortRequestState from);
+extern void gpusort_pool_free_request(int request, uint32 serial, GpusortRequestState from);
 
 /*
  * Clears the mark of a segment that this process was making when an error

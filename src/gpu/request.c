@@ -33,6 +33,9 @@
 
 static int	held_requests = 0;
 
+/* By slot: the serial of the request that this process holds there, or 0. */
+static uint32 held_serials[GPUSORT_MAX_REQUESTS];
+
 static const char *const no_slot = "Every request slot of the GPU service is in use.";
 
 int
@@ -41,13 +44,18 @@ gpusort_requests_held(void)
 	return held_requests;
 }
 
-/* Frees the request if the service does not use it, else leaves that to the service. */
+/*
+ * Gives up the request that this process holds in this slot, if any: frees it if the
+ * service does not use it, else leaves that to the service.
+ */
 static void
 give_up(int index)
 {
 	GpusortRequest *request = &gpusort_control->requests[index];
+	uint32		serial = held_serials[index];
 
-	for (;;)
+	held_serials[index] = 0;
+	while (serial != 0 && gpusort_request_serial(request) == serial)
 	{
 		GpusortRequestState state = gpusort_request_state(request);
 
@@ -57,17 +65,17 @@ give_up(int index)
 			case GPUSORT_REQUEST_SUBMITTED:
 			case GPUSORT_REQUEST_RETURNING:
 			case GPUSORT_REQUEST_LEFT:
-				(void) gpusort_request_change(request, state, GPUSORT_REQUEST_ABANDONED);
+				(void) gpusort_request_change(request, serial, state, GPUSORT_REQUEST_ABANDONED);
 				continue;
 
 			case GPUSORT_REQUEST_ABANDONED:
 				if (!gpusort_control_served())
-					gpusort_pool_free_request(index, state);
+					gpusort_pool_free_request(index, serial, state);
 				return;
 
 			case GPUSORT_REQUEST_FINISHED:
 			case GPUSORT_REQUEST_FAILED:
-				gpusort_pool_free_request(index, state);
+				gpusort_pool_free_request(index, serial, state);
 				return;
 
 			case GPUSORT_REQUEST_FREE:
@@ -99,7 +107,8 @@ gpusort_request_release(GpusortHeldRequest *held)
 	held_requests--;
 	/* an error may have interrupted gpusort_pool_take(), which does not run now */
 	gpusort_pool_forget_creation();
-	if (gpusort_control->requests[index].serial == held->serial)
+	/* on FATAL, backend_exit() has given it up already */
+	if (held_serials[index] == held->serial)
 		give_up(index);
 	after_release();
 }
@@ -121,10 +130,7 @@ backend_exit(int code, Datum arg)
 	LWLockReleaseAll();
 	gpusort_pool_forget_creation();
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		if (gpusort_control->requests[i].pid == MyProcPid)
-			give_up(i);
-	}
+		give_up(i);
 	after_release();
 }
 
@@ -140,10 +146,11 @@ take_slot(const GpusortRun *run, const char **reason)
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
 		GpusortRequest *request = &gpusort_control->requests[i];
+		uint32		serial;
 
 		if (gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
 			continue;
-		request->serial++;
+		serial = gpusort_request_serial(request) % GPUSORT_MAX_SERIAL + 1;
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
 		request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
@@ -162,7 +169,8 @@ take_slot(const GpusortRun *run, const char **reason)
 		pg_atomic_write_u32(&request->ready, 0);
 		pg_atomic_write_u32(&request->consumed, 0);
 		pg_write_barrier();
-		pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_GATHERING);
+		held_serials[i] = serial;
+		pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_GATHERING));
 		index = i;
 		break;
 	}
@@ -187,7 +195,7 @@ gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run)
 	if (held->index < 0)
 		return reason;
 	held_requests++;
-	held->serial = gpusort_control->requests[held->index].serial;
+	held->serial = held_serials[held->index];
 	held->callback.func = release_callback;
 	held->callback.arg = held;
 	MemoryContextRegisterResetCallback(run->cxt, &held->callback);

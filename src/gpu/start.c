@@ -181,7 +181,9 @@ silent_reason(void)
 {
 	static char reason[80];
 
-	if (pg_atomic_read_u64(&gpusort_control->given_up_at) != pg_atomic_read_u64(&gpusort_control->heartbeat))
+	/* without a service process, it is to be started */
+	if (gpusort_control->service_pid == 0 ||
+		pg_atomic_read_u64(&gpusort_control->given_up_at) != pg_atomic_read_u64(&gpusort_control->heartbeat))
 		return NULL;
 	/* have the service show a heartbeat as soon as it goes on */
 	gpusort_service_wake();
@@ -241,7 +243,8 @@ gpusort_service_wait(void)
 		/* gpusort_service_start() limits the time of a start; the service may also hang as it ends */
 		if (gpusort_silence_ms(&wait, 0) >= START_TIMEOUT_MS)
 		{
-			note_silence(heartbeat);
+			if (gpusort_control->service_pid != 0)
+				note_silence(heartbeat);
 			return too_slow_to_end;
 		}
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

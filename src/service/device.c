@@ -74,12 +74,15 @@ service_exit(int code, Datum arg)
 	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
 	{
 		GpusortRequest *request = &gpusort_control->requests[i];
+		uint32		serial;
 
-		gpusort_pool_free_request(i, GPUSORT_REQUEST_ABANDONED);
-		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
+		/* no backend takes a slot while this process holds the lock */
+		serial = gpusort_request_serial(request);
+		gpusort_pool_free_request(i, serial, GPUSORT_REQUEST_ABANDONED);
+		(void) gpusort_request_change(request, serial, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
 		/* if the service ends idle, the next one serves parked requests and those that just came */
 		if (ending[0] != '\0')
-			gpusort_control_fail(request, ending);
+			gpusort_control_fail(request, serial, ending);
 	}
 	gpusort_lock_release();
 	gpusort_pool_on_unmap = NULL;

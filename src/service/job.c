@@ -86,12 +86,18 @@ drop_job(GpusortJob *job)
 	gpusort_piece_drop(job, job->returned);
 }
 
-/* Fails the request, unless its backend has left it meanwhile. */
+/* Fails the request of this serial, unless its backend has left it meanwhile. */
+static void
+fail_serial(GpusortJob *job, uint32 serial, const char *reason)
+{
+	drop_job(job);
+	gpusort_control_fail(job->request, serial, reason);
+}
+
 static void
 fail_request(GpusortJob *job, const char *reason)
 {
-	drop_job(job);
-	gpusort_control_fail(job->request, reason);
+	fail_serial(job, job->serial, reason);
 }
 
 /*
@@ -100,13 +106,14 @@ fail_request(GpusortJob *job, const char *reason)
  * another run may take it.
  */
 static void
-finish_request(GpusortRequest *request, uint32 ready)
+finish_request(const GpusortJob *job, uint32 ready)
 {
+	GpusortRequest *request = job->request;
 	Latch	   *latch = request->latch;
 
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->ready, ready);
-	if (gpusort_request_change(request, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
+	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
 		SetLatch(latch);
 }
 
@@ -121,7 +128,7 @@ in_line(GpusortJob *job)
 {
 	GpusortRequestState state = gpusort_request_state(job->request);
 
-	if (job->serial != job->request->serial || job->sorted == job->begun || job->parked ||
+	if (job->serial != gpusort_request_serial(job->request) || job->sorted == job->begun || job->parked ||
 		!gpusort_request_is_active(state))
 		return false;
 	return gpusort_piece_complete(job, job->sorted) &&
@@ -259,7 +266,7 @@ return_result(GpusortJob *job)
 
 	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING && job->returned == job->begun)
 	{
-		finish_request(request, ready);
+		finish_request(job, ready);
 		return;
 	}
 	pg_write_barrier();
@@ -285,7 +292,7 @@ sort_piece(GpusortJob *job)
 	request->pieces = p + 1;
 	if (!gpusort_piece_last(job, p))
 		go_to_end_of_line(request);
-	else if (gpusort_request_change(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
+	else if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
 		SetLatch(request->latch);
 }
 
@@ -376,7 +383,7 @@ static bool
 is_current(const GpusortJob *job)
 {
 	/* serials begin with 1, but one that is damaged may be 0, as a job's is before its first request */
-	return job->serial == job->request->serial && job->words > 0;
+	return job->serial == gpusort_request_serial(job->request) && job->words > 0;
 }
 
 /* Checks the chunks that came since the last look.  Returns false if they are damaged. */
@@ -400,18 +407,18 @@ check_new_chunks(GpusortJob *job)
 }
 
 /*
- * Begins a job for a new request in the slot, or for a request that another
- * service has begun.  Drops the job's previous state.
+ * Begins a job for the request of this serial, which is new in the slot or was begun
+ * by another service.  Drops the job's previous state.
  */
 static void
-begin_job(GpusortJob *job)
+begin_job(GpusortJob *job, uint32 serial)
 {
 	GpusortRequest *request = job->request;
 	bool		resuming = pg_atomic_read_u32(&request->ready) > 0;
 	bool		sound;
 
 	drop_job(job);
-	job->serial = request->serial;
+	job->serial = serial;
 	gpusort_piece_reset(job);
 	job->checked = 0;
 	job->checked_last = -1;
@@ -440,6 +447,7 @@ static void
 check_request(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
+	uint32		serial = gpusort_request_serial(request);
 
 	if (!gpusort_request_is_active(gpusort_request_state(request)))
 		return;
@@ -452,7 +460,7 @@ check_request(GpusortJob *job)
 	}
 	else
 		request->latch = MyLatch;
-	fail_request(job, GPUSORT_REQUEST_DAMAGED);
+	fail_serial(job, serial, GPUSORT_REQUEST_DAMAGED);
 }
 
 /* Moves one request on.  Returns true if the device works, or soon will, for it. */
@@ -460,18 +468,26 @@ static bool
 step_job(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	GpusortRequestState state = gpusort_request_state(request);
+	uint32		word = pg_atomic_read_u32(&request->state);
+	uint32		serial = word >> GPUSORT_STATE_BITS;
 	bool		copying;
 
 	pg_read_barrier();
 	/* in any other state, a backend may free the slot and fill in the next request now */
-	if (is_due(state) && !is_current(job))
+	if (gpusort_request_is_active(gpusort_word_state(word)) && (job->serial != serial || job->words == 0))
 	{
-		begin_job(job);
-		state = gpusort_request_state(request);
+		begin_job(job, serial);
+		word = pg_atomic_read_u32(&request->state);
+		if (word >> GPUSORT_STATE_BITS != serial)
+		{
+			/* the backend has freed the request and another one filled in the slot */
+			drop_job(job);
+			job->serial = 0;
+			return false;
+		}
 	}
 
-	switch (state)
+	switch (gpusort_word_state(word))
 	{
 		case GPUSORT_REQUEST_FREE:
 		case GPUSORT_REQUEST_FAILED:
@@ -482,12 +498,12 @@ step_job(GpusortJob *job)
 
 		case GPUSORT_REQUEST_LEFT:
 			drop_job(job);
-			(void) gpusort_request_change(request, state, GPUSORT_REQUEST_FINISHED);
+			(void) gpusort_request_change(request, serial, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
 			return false;
 
 		case GPUSORT_REQUEST_ABANDONED:
 			drop_job(job);
-			gpusort_pool_free_request(request_index(job), state);
+			gpusort_pool_free_request(request_index(job), serial, GPUSORT_REQUEST_ABANDONED);
 			return false;
 
 		case GPUSORT_REQUEST_GATHERING:
@@ -509,7 +525,7 @@ has_moved(GpusortJob *job)
 	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
 	uint32		consumed = pg_atomic_read_u32(&job->request->consumed);
 	bool		moved = state != job->seen_state || nclosed != job->seen_nclosed ||
-		consumed != job->seen_consumed || job->serial != job->request->serial;
+		consumed != job->seen_consumed || job->serial != gpusort_request_serial(job->request);
 
 	job->seen_state = state;
 	job->seen_nclosed = nclosed;

@@ -53,6 +53,8 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 	CHECK_FOR_INTERRUPTS();
 	if (input->extent < 0)
 		damaged(input, "It ends within a row.");
+	if (input->extent >= spill->file.nextents)
+		damaged(input, "It continues beyond the end of the file.");
 	got = gpusort_spillfile_read(&spill->file, input->extent, extent);
 	if (got < sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent) ||
 		extent->used > input->unread)

@@ -103,7 +103,8 @@ damage_request(PG_FUNCTION_ARGS)
 	index = take_slot();
 	request = &gpusort_control->requests[index];
 	/* the service ignores this state, so it keeps it until the chunks are taken */
-	pg_atomic_write_u32(&request->state, GPUSORT_REQUEST_FAILED);
+	serial = gpusort_request_serial(request) % GPUSORT_MAX_SERIAL + 1;
+	pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_FAILED));
 	gpusort_lock_release();
 	for (int i = 0; i <= CHUNKS; i++)
 	{
@@ -113,7 +114,6 @@ damage_request(PG_FUNCTION_ARGS)
 	}
 
 	gpusort_lock_take();
-	request->serial++;
 	request->pid = MyProcPid;
 	request->latch = MyLatch;
 	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
@@ -156,12 +156,13 @@ damage_request(PG_FUNCTION_ARGS)
 				chunk->bytes = (uint32) some_number(&random);
 				break;
 			default:
-				scribble(&random, &request->serial, sizeof(GpusortRequest) - offsetof(GpusortRequest, serial));
+				scribble(&random, &request->pid, sizeof(GpusortRequest) - offsetof(GpusortRequest, pid));
 		}
 	}
-	serial = request->serial;
 	pg_write_barrier();
-	pg_atomic_write_u32(&request->state, pg_prng_uint64_range(&random, GPUSORT_REQUEST_GATHERING, GPUSORT_REQUEST_ABANDONED));
+	pg_atomic_write_u32(&request->state,
+						gpusort_request_word(serial, pg_prng_uint64_range(&random, GPUSORT_REQUEST_GATHERING,
+																		  GPUSORT_REQUEST_ABANDONED)));
 	latch = gpusort_control->service_latch;
 	gpusort_lock_release();
 	if (latch != NULL)
@@ -170,7 +171,7 @@ damage_request(PG_FUNCTION_ARGS)
 	for (int i = 0; i < 10 && strcmp(outcome, "waits") == 0; i++)
 	{
 		/* a request that was freed may belong to another backend by now */
-		switch (request->serial == serial ? gpusort_request_state(request) : GPUSORT_REQUEST_FREE)
+		switch (gpusort_request_serial(request) == serial ? gpusort_request_state(request) : GPUSORT_REQUEST_FREE)
 		{
 			case GPUSORT_REQUEST_FAILED:
 				outcome = strncmp(request->error, GPUSORT_REQUEST_DAMAGED, sizeof(request->error)) == 0 ?
@@ -194,8 +195,8 @@ damage_request(PG_FUNCTION_ARGS)
 	do
 	{
 		state = gpusort_request_state(request);
-	} while (request->serial == serial && state != GPUSORT_REQUEST_FREE && state != GPUSORT_REQUEST_CLEARING &&
-			 !gpusort_request_change(request, state, GPUSORT_REQUEST_ABANDONED));
+	} while (gpusort_request_serial(request) == serial && state != GPUSORT_REQUEST_FREE && state != GPUSORT_REQUEST_CLEARING &&
+			 !gpusort_request_change(request, serial, state, GPUSORT_REQUEST_ABANDONED));
 	latch = gpusort_control->service_latch;
 	gpusort_lock_release();
 	if (latch != NULL)

@@ -83,9 +83,9 @@ void gpusort_shmem_request(Size size) { }
 void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made)) { return NULL; }
 
 void
-gpusort_pool_free_request(int request, GpusortRequestState from)
+gpusort_pool_free_request(int request, uint32 serial, GpusortRequestState from)
 {
-	(void) gpusort_request_change(&gpusort_control->requests[request], from, GPUSORT_REQUEST_FREE);
+	(void) gpusort_request_change(&gpusort_control->requests[request], serial, from, GPUSORT_REQUEST_FREE);
 }
 
 char *
@@ -235,7 +235,6 @@ submit(int index, int process, int words)
 	GpusortRequest *request = &gpusort_control->requests[index];
 	int			first = index * CHUNKS;
 
-	request->serial = 1;
 	request->pid = process;
 	request->latch = &processes[process].procLatch;
 	request->sequence = index;
@@ -256,7 +255,8 @@ submit(int index, int process, int words)
 		chunk->bytes = i == 0 ? 0 : i < CHUNKS - 1 ? GPUSORT_CHUNK_BYTES : 400;
 	}
 	pg_atomic_write_u32(&request->nclosed, CHUNKS - 1);
-	pg_atomic_write_u32(&request->state, index == VICTIM ? GPUSORT_REQUEST_GATHERING : GPUSORT_REQUEST_SUBMITTED);
+	pg_atomic_write_u32(&request->state, gpusort_request_word(1, index == VICTIM ? GPUSORT_REQUEST_GATHERING :
+														 GPUSORT_REQUEST_SUBMITTED));
 }
 
 static void
@@ -338,7 +338,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* at the end of the input the backend abandons its request */
 	for (int i = 0; i < 40; i++)
 		step();
-	pg_atomic_write_u32(&gpusort_control->requests[VICTIM].state, GPUSORT_REQUEST_ABANDONED);
+	pg_atomic_write_u32(&gpusort_control->requests[VICTIM].state,
+						gpusort_request_word(gpusort_request_serial(&gpusort_control->requests[VICTIM]),
+											 GPUSORT_REQUEST_ABANDONED));
 	for (int i = 0; i < 40; i++)
 		step();
 	FUZZ_CHECK(gpusort_request_state(&gpusort_control->requests[OTHER]) == GPUSORT_REQUEST_FINISHED);
