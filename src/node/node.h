@@ -142,6 +142,14 @@ extern const CustomScanMethods gpusort_node_methods;
  */
 extern void gpusort_node_gather(GpusortNode *node);
 
+/* ---- spill.c ---- */
+
+/*
+ * Sorts the run, which has rows, writes it to the temporary file as a spilled run,
+ * and ends it; empties the store.  Raises the errors of temporary files.
+ */
+extern void gpusort_node_spill(GpusortNode *node);
+
 /* ---- result.c ---- */
 
 /*

@@ -169,10 +169,12 @@ gpusort_watch_beat(int patience_ms)
 {
 	if (gpusort_control->service_pid != MyProcPid)
 		return;
+	/* one heartbeat before the step's time is shortened, and one after it is lengthened */
+	pg_atomic_fetch_add_u64(&gpusort_control->heartbeat, 1);
+	pg_write_barrier();
 	pg_atomic_write_u32(&gpusort_control->step_ms, (uint32) patience_ms);
 	pg_write_barrier();
-	pg_atomic_write_u64(&gpusort_control->heartbeat,
-						pg_atomic_read_u64(&gpusort_control->heartbeat) + 1);
+	pg_atomic_fetch_add_u64(&gpusort_control->heartbeat, 1);
 }
 
 void
