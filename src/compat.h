@@ -15,6 +15,11 @@
 #error "gpusort needs PostgreSQL 15 or later"
 #endif
 
+/* 16: postgres.h does not include the macros of variable-length values any more */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* 18: the magic block has the module's name and version */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_MODULE_MAGIC \

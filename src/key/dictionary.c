@@ -12,6 +12,7 @@
 
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "key/dictionary.h"
 
 /* The most strings; a table has four times as many slots. */
