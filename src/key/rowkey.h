@@ -59,7 +59,10 @@ extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int
  */
 extern bool gpusort_rowkey_wants_sample(const GpusortRowKey *key);
 
-/* Returns row i of a sample in a slot, which is valid until the next call. */
+/*
+ * Returns row i of a sample in a slot, which is valid until the next call.  It is called
+ * in a memory context that lives only as long as gpusort_rowkey_settle() runs.
+ */
 typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint32 i);
 
 /*

@@ -239,8 +239,11 @@ static TupleTableSlot *
 sample_row(void *arg, uint32 i)
 {
 	SampleRows *sample = arg;
+	/* the slot keeps the tuple longer than the caller's context lives */
+	MemoryContext old = MemoryContextSwitchTo(sample->slot->tts_mcxt);
 
 	store(sample->ordered, i % sample->nrows, sample->in_tuples, sample->slot);
+	MemoryContextSwitchTo(old);
 	return sample->slot;
 }
 
