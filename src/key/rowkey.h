@@ -124,7 +124,7 @@ extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, Tu
  * Returns the first column of the list, from 0, that the row's words do not
  * decide, or -1 if they decide all columns.  The row must have been encoded with
  * this key before.  Rows with equal words nearly always have equal values in the
- * columns before; gpusort_rowkey_crowded() tells of the exception.
+ * columns before; gpusort_rowkey_crowded() says whether they may differ.
  */
 extern int gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot);
 

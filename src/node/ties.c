@@ -259,7 +259,7 @@ sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, i
 			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
 		else if (shortest < longest)
 			sort_by_comparing(group, rows + begin, end - begin, compare_bytes);
-		/* else the word has held all that is left of these strings, so they are equal */
+		/* else the word held the rest of these strings, so they are equal */
 	}
 }
 

@@ -13,8 +13,9 @@
  * (bench/order_by.sh: 1,000 to 1,000,000 rows of 90 bytes, by one integer and by
  * two).  The unit is coarse: one cpu_operator_cost of core's sort takes 4 to
  * 7 ns, and more in larger sorts.  Fitted by least squares of the relative
- * errors, three measurements gave 9 to 12 units for a row (4 of them to fetch it) and 1 to 3
- * units for each column of one word; in sorts by eight columns, 1 to 2 units for a column.
+ * errors, three measurements gave 9 to 12 units for a row (4 of them to fetch it)
+ * and 1 to 3 units for each column of one word; in sorts by eight columns, 1 to 2
+ * units for a column.
  * A column of two words, such as a uuid, a numeric or a string, costs as much as
  * two columns.  If a string may be longer than its words, the sorted rows are
  * searched for ties, at 3 units a row (a million rows of 60 bytes take 100 ns
