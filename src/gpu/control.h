@@ -90,7 +90,8 @@ typedef enum GpusortRequestState
 /*
  * One slot of the request table.  When a backend takes it (gpu/request.c), it also
  * resets first_chunk, last_chunk, nclosed, nring, in_pieces, merge_key, ready,
- * consumed and error.
+ * consumed, resorted and error: the service checks or reads these before it resets
+ * its own fields, and the slot's last request may have been damaged.
  */
 typedef struct GpusortRequest
 {

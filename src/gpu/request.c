@@ -164,6 +164,7 @@ take_slot(const GpusortRun *run, const char **reason)
 		request->nring = 0;
 		request->in_pieces = false;
 		request->merge_key.parts = 0;
+		request->resorted = false;
 		request->error[0] = '\0';
 		pg_atomic_write_u32(&request->nclosed, 0);
 		pg_atomic_write_u32(&request->ready, 0);

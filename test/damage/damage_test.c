@@ -76,8 +76,8 @@ scribble(pg_prng_state *random, void *where, Size room)
 /*
  * damage_request(seed bigint, damage integer) returns text
  *
- * Submits a request with this number of damaged places, and waits up to 50 ms for the
- * service.  Returns 'damaged' if the service reported the damage, 'failed' if the
+ * Submits a request with this number of damaged places, or, if the number is negative,
+ * with all bits set in the fields of the report.  Waits up to 50 ms for the service.  Returns 'damaged' if the service reported the damage, 'failed' if the
  * request failed for another reason, 'finished', 'freed', or 'waits' if the service did
  * none of these, as for a request that seems to be still gathering keys.
  */
@@ -159,6 +159,8 @@ damage_request(PG_FUNCTION_ARGS)
 				scribble(&random, &request->pid, sizeof(GpusortRequest) - offsetof(GpusortRequest, pid));
 		}
 	}
+	if (damage < 0)
+		memset(&request->algorithm_used, 0xff, offsetof(GpusortRequest, error) - offsetof(GpusortRequest, algorithm_used));
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->state,
 						gpusort_request_word(serial, pg_prng_uint64_range(&random, GPUSORT_REQUEST_GATHERING,

@@ -40,6 +40,15 @@ my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 like($node->safe_psql('postgres', 'SELECT DISTINCT damage_request(i, 0) FROM generate_series(1, 30) i'),
 	qr/^finished$/m, 'a request that is not damaged is served');
 
+# the next request in the slot of a damaged one is served
+my $in_slot = "SET gpusort.engine = 'cuda'; SELECT (SELECT gpu_sort_agg(k) FROM t) = a FROM sorted";
+for my $case (1 .. 10)
+{
+	$node->safe_psql('postgres', "SELECT damage_request($case, -1)");
+	$node->poll_query_until('postgres', 'SELECT max(pool_used) = 0 FROM gpusort_status()');
+	is(($node->psql('postgres', $in_slot))[1], 't', "damaged report $case: the next sort is right");
+}
+
 # other backends sort meanwhile
 my $script = PostgreSQL::Test::Utils::tempdir() . '/sorts.sql';
 append_to_file($script, "SET gpusort.engine = 'cuda';\nSELECT 1 / ((SELECT gpu_sort_agg(k) FROM t) = a)::int FROM sorted;\n");
