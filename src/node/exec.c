@@ -9,13 +9,12 @@
  * backward scans, mark and restore.
  *
  * Until it returns its first row, the node can hand all rows over to core's
- * tuplesort.  It does so in four cases: gpusort.enabled was turned off after the
- * plan was made; EvalPlanQual rechecks a row; a LIMIT fetches only a part of the
- * rows, and many more come than the planner expected, or more that exceed the
- * memory limit; the result needs random access and exceeds the memory limit.
+ * tuplesort.  It does so in three cases: gpusort.enabled was turned off after the
+ * plan was made; EvalPlanQual rechecks a row; the result needs random access and
+ * exceeds the memory limit.
  *
- * gather.c reads the child, result.c sorts and returns rows, ties.c breaks ties,
- * and explain.c shows the statistics.
+ * gather.c reads the child, limit.c removes rows that a LIMIT does not fetch,
+ * result.c sorts and returns rows, ties.c breaks ties, and explain.c shows the statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -98,8 +97,12 @@ read_plan(GpusortNode *node, CustomScan *scan)
 				.type = TupleDescAttr(desc, node->attnos[i] - 1)->atttypid,
 		};
 	}
-	node->bound = strtoll(strVal(list_nth(scan->custom_private, 4)), NULL, 10);
-	node->most_rows = strtoll(strVal(list_nth(scan->custom_private, 5)), NULL, 10);
+	node->limit.ties = linitial_int(list_nth(scan->custom_private, 4));
+	if (scan->custom_exprs != NIL)
+	{
+		node->limit.count = ExecInitExpr(linitial(scan->custom_exprs), &node->css.ss.ps);
+		node->limit.offset = ExecInitExpr(lsecond(scan->custom_exprs), &node->css.ss.ps);
+	}
 }
 
 /*
@@ -151,6 +154,7 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	node->keys = ExecStoreAllNullTuple(ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsVirtual));
 	node->left = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->right = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
+	node->limit.slot = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
 }
 
@@ -178,6 +182,7 @@ forget_sort(GpusortNode *node)
 	ExecClearTuple(node->slot);
 	ExecClearTuple(node->left);
 	ExecClearTuple(node->right);
+	ExecClearTuple(node->limit.slot);
 	if (node->core != NULL)
 		tuplesort_end(node->core);
 	node->core = NULL;
@@ -200,7 +205,7 @@ end_node(CustomScanState *css)
 	ExecEndNode(outerPlanState(css));
 }
 
-/* As ExecReScanSort(): sorts again only if parameters changed or the result cannot be rewound. */
+/* As ExecReScanSort(): sorts again only if parameters or the LIMIT changed, or the result cannot be rewound. */
 static void
 rescan_node(CustomScanState *css)
 {
@@ -210,7 +215,8 @@ rescan_node(CustomScanState *css)
 	if (node->source == GPUSORT_SOURCE_NONE)
 		return;
 	ExecClearTuple(node->slot);
-	if (child->chgParam != NULL || !node->random_access)
+	if (child->chgParam != NULL || !node->random_access ||
+		gpusort_node_limit_rows(node) != node->limit.rows)
 	{
 		forget_sort(node);
 		/* a child whose parameters changed is rescanned by its first ExecProcNode */

@@ -136,6 +136,11 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (stats.engine_reason[0] != '\0' && es->verbose)
 		ExplainPropertyText("Reason", stats.engine_reason, es);
 	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
+	if (node->limit.removed > 0)
+	{
+		ExplainPropertyInteger("Bound", NULL, node->limit.rows, es);
+		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->limit.removed, es);
+	}
 	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);
 	if (stats.runs > 0)
 	{

@@ -13,12 +13,7 @@
  * reading with empty memory.  A result that must support random access is not
  * spilled: the node hands all rows over to core's tuplesort instead.
  *
- * With a LIMIT, core's bounded sort keeps only the rows that are fetched.  The
- * planner chose GpuSort because sorting all rows costs less, but more rows may come
- * than it expected.  The node hands over at the number of rows from which on core's
- * sort would have cost less, or when more than the expected rows exceed the memory
- * limit.  Up to the former, GpuSort has taken no longer than core would have, so the
- * whole sort takes about twice as long as with core at most.
+ * With a LIMIT, only the rows that can still be fetched are kept (node/limit.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -48,46 +43,17 @@
 #define SAMPLE_PART		4
 #define DICTIONARY_PART	16
 
-/* A run is complete when memory is left for less than this part of its rows. */
+/* A run is complete when memory is left for less than this part of its rows... */
 #define LEAST_PART		64
 
-/* ----------------------------------------------------------------
- *		A run
- * ----------------------------------------------------------------
- */
-
-/* Begins an empty run.  Resetting run_cxt frees the memory of the previous run. */
-static void
-begin_run(GpusortNode *node)
-{
-	/* quiet, because EXPLAIN shows the engine and the reason */
-	GpusortRunSpec spec = {.words = 1, .key_bytes = 8, .quiet = true};
-	MemoryContext old;
-
-	MemoryContextReset(node->run_cxt);
-	old = MemoryContextSwitchTo(node->run_cxt);
-
-	if (node->value_type != NULL)
-	{
-		spec.key_type = node->value_type->name;
-		spec.key_bytes = node->value_type->key_bytes;
-	}
-	else
-	{
-		spec.key_type = "row";
-		spec.words = gpusort_rowkey_words(node->key);
-		spec.rows = true;
-		node->stats.key_bits = gpusort_rowkey_bits(node->key);
-	}
-	node->run = gpusort_run_begin(&spec);
-	MemoryContextSwitchTo(old);
-}
+/* ... or, after rows beyond the bound of a LIMIT were removed, for less than this part. */
+#define LEAST_CUT		4
 
 /* Rows of the whole sort that have been read so far. */
 static inline uint64
 rows_gathered(const GpusortNode *node)
 {
-	return node->nulls + (node->run != NULL ? gpusort_run_rows(node->run) : 0) +
+	return node->nulls + node->limit.removed + (node->run != NULL ? gpusort_run_rows(node->run) : 0) +
 		(node->spill != NULL ? gpusort_spill_rows(node->spill) : 0);
 }
 
@@ -101,12 +67,13 @@ begin_core(GpusortNode *node, const char *reason)
 {
 	TupleDesc	desc = node->slot->tts_tupleDescriptor;
 	int			options = TUPLESORT_NONE;
+	bool		bounded = node->limit.rows >= 0 && !node->limit.ties;
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
 	node->stats.core_reason = reason;
 	if (node->random_access)
 		options |= TUPLESORT_RANDOMACCESS;
-	if (node->bound >= 0)
+	if (bounded)
 		options |= TUPLESORT_ALLOWBOUNDED;
 	if (node->value_type != NULL)
 		node->core = tuplesort_begin_datum(TupleDescAttr(desc, 0)->atttypid,
@@ -116,12 +83,12 @@ begin_core(GpusortNode *node, const char *reason)
 		node->core = tuplesort_begin_heap(desc, node->ncolumns, node->attnos, node->operators,
 										  node->collations, node->nulls_first, work_mem, NULL,
 										  options);
-	if (node->bound >= 0)
-		tuplesort_set_bound(node->core, node->bound);
+	if (bounded)
+		tuplesort_set_bound(node->core, node->limit.rows);
 	MemoryContextSwitchTo(old);
 }
 
-/* Gives core all rows gathered so far, in the order of arrival, and frees the run and the store. */
+/* Gives core all rows gathered so far, except those removed, in the order of arrival, and frees the run and the store. */
 static void
 hand_over(GpusortNode *node, const char *reason)
 {
@@ -202,23 +169,6 @@ commit(GpusortNode *node, Room *room)
 }
 
 /*
- * Is core's bounded sort better than the first spilled run?  The planner has
- * counted the cost of spilling the rows that it expected.  If more come, nobody
- * knows how many will be spilled.  Core's sort is bounded if the rows that the LIMIT
- * fetches are less than half of the rows so far, which take this much memory, and
- * fit into work_mem.
- */
-static bool
-core_keeps_few(const GpusortNode *node, Size memory)
-{
-	uint64		rows = gpusort_run_rows(node->run);
-
-	return node->bound >= 0 && node->spill == NULL &&
-		rows > outerPlanState(node)->plan->plan_rows && rows > 2 * (uint64) node->bound &&
-		(double) memory / rows * node->bound <= work_mem * 1024.0;
-}
-
-/*
  * Returns how many more rows the memory limit allows, if they take as much memory
  * as the rows so far; 0 if the run is complete.  Frees blocks that the store kept
  * from an earlier run if keys need their memory.
@@ -278,15 +228,24 @@ make_room(GpusortNode *node, Room *room)
 							rows_gathered(node), memory, node->stats.engine);
 	node->stats.memory = Max(node->stats.memory, memory);
 
-	if (node->bound >= 0 && node->spill == NULL && rows > (uint64) node->most_rows)
+	if (rows >= node->limit.cut_at)
 	{
-		hand_over(node, "many more rows than the LIMIT fetches");
-		return false;
+		gpusort_node_cut(node);
+		rows = gpusort_run_rows(node->run);
 	}
 	too_many = node->value_type == NULL &&
 		(rows > PG_UINT32_MAX - REPORT_ROWS || gpusort_rowstore_full(&node->store));
-	allowed = rows_allowed(node);
-	if (allowed == 0 || too_many)
+	allowed = too_many ? 0 : rows_allowed(node);
+	if (allowed == 0 && gpusort_node_can_cut(node))
+	{
+		gpusort_node_cut(node);
+		rows = gpusort_run_rows(node->run);
+		allowed = rows_allowed(node);
+		/* another cut soon would cost more than a spilled run */
+		if (allowed < rows / LEAST_CUT)
+			allowed = 0;
+	}
+	if (allowed == 0)
 	{
 		if (node->random_access)
 		{
@@ -295,13 +254,8 @@ make_room(GpusortNode *node, Room *room)
 					  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 			return false;
 		}
-		if (core_keeps_few(node, memory))
-		{
-			hand_over(node, "more rows than expected exceed gpusort.memory_limit, and only a part is fetched");
-			return false;
-		}
 		gpusort_node_spill(node);
-		begin_run(node);
+		gpusort_node_begin_run(node);
 		rows = 0;
 		allowed = rows_allowed(node);
 	}
@@ -310,6 +264,7 @@ make_room(GpusortNode *node, Room *room)
 	memory = gpusort_node_memory(node, allowed) - node->store.bytes;
 	room->begin = room->next = gpusort_run_reserve(node->run, allowed, &keys);
 	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, REPORT_ROWS)));
+	keys = Min(keys, node->limit.cut_at - rows);
 	if (node->value_type == NULL)
 		keys = Min(keys, gpusort_rowstore_reserve(&node->store, allowed));
 	room->end = room->next + keys * room->width;
@@ -326,7 +281,7 @@ gather_values(GpusortNode *node)
 	GpusortKind kind = node->value_type->kind;
 	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
 
-	begin_run(node);
+	gpusort_node_begin_run(node);
 	for (;;)
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
@@ -346,6 +301,8 @@ gather_values(GpusortNode *node)
 			return false;
 		}
 		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
+		if (node->limit.known && gpusort_node_removes_value(node, room.next))
+			continue;
 		room.next += room.width;
 	}
 	commit(node, &room);
@@ -417,7 +374,7 @@ gather_sample(GpusortNode *node)
 	gpusort_rowkey_settle(node->key, stored_row, node, node->store.rows,
 						  more ? child->plan->plan_rows : 0, node->memory_limit / DICTIONARY_PART);
 	MemoryContextSwitchTo(old);
-	begin_run(node);
+	gpusort_node_begin_run(node);
 	for (uint64 done = 0; done < node->store.rows;)
 	{
 		size_t		keys;
@@ -445,7 +402,7 @@ gather_rows(GpusortNode *node)
 	Room		room;
 
 	if (!gpusort_rowkey_wants_sample(node->key))
-		begin_run(node);
+		gpusort_node_begin_run(node);
 	else if (!gather_sample(node))
 		return true;
 	room = (Room) {.width = sizeof(uint64) * gpusort_rowkey_words(node->key)};
@@ -471,6 +428,8 @@ gather_rows(GpusortNode *node)
 			keys = key_columns(node, slot, source);
 		}
 		gpusort_rowkey_encode(node->key, keys, (uint64 *) room.next);
+		if (node->limit.known && gpusort_node_removes_row(node, (uint64 *) room.next, slot))
+			continue;
 		room.next += room.width;
 		gpusort_rowstore_append(&node->store, slot);
 	}
@@ -554,6 +513,7 @@ gpusort_node_gather(GpusortNode *node)
 	node->stats.sorts++;
 	node->stats.core_reason = NULL;
 	node->nulls = 0;
+	gpusort_node_begin_limit(node);
 	node->position = 0;
 	node->at_end = false;
 	INSTR_TIME_SET_CURRENT(node->begun);

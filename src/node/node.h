@@ -16,6 +16,7 @@
 #include "utils/tuplesort.h"
 
 #include "base/activity.h"
+#include "key/keybits.h"
 #include "key/keytype.h"
 #include "key/rowkey.h"
 #include "run/run.h"
@@ -55,6 +56,28 @@ typedef struct GpusortNodeStats
 	double		copy_out_ms;	/* time of copies from the device */
 } GpusortNodeStats;
 
+/*
+ * A LIMIT above the sort.  The parent fetches only the first N rows, LIMIT and
+ * OFFSET taken together.  Once N rows or more have been read, the N-th of them in
+ * the sort's order is the bound: rows behind it are removed.
+ */
+typedef struct GpusortNodeLimit
+{
+	/* from the plan */
+	ExprState  *count;			/* LIMIT; NULL: the parent may fetch all rows */
+	ExprState  *offset;			/* OFFSET; NULL: none */
+	bool		ties;			/* the parent also fetches the rows equal to the N-th */
+
+	/* of one sort */
+	int64		rows;			/* N; -1: all */
+	uint64		cut_at;			/* rows of the run at which the next cut is due */
+	bool		known;			/* there is a bound, with this key: */
+	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
+	bool		lossy;			/* rows with the bound's words may differ from it */
+	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
+	uint64		removed;		/* rows removed so far */
+} GpusortNodeLimit;
+
 typedef struct GpusortNode
 {
 	CustomScanState css;
@@ -67,8 +90,6 @@ typedef struct GpusortNode
 	Oid		   *collations;
 	bool	   *nulls_first;
 	int			last_attno;		/* the greatest of attnos */
-	int64		bound;			/* the parent fetches at most this many rows; -1: maybe all */
-	int64		most_rows;		/* with a bound: core sorts if more rows come than this */
 
 	/*
 	 * If a row is a single value of a type whose keys can be decoded, the node
@@ -80,6 +101,7 @@ typedef struct GpusortNode
 	bool		descending;		/* for values: ORDER BY ... DESC */
 	bool		random_access;	/* the parent may read backward, rewind or mark */
 	Size		memory_limit;	/* bytes that a sort may use in memory */
+	GpusortNodeLimit limit;
 
 	/*
 	 * One sort.  It allocates everything in cxt, which is reset before the next
@@ -150,7 +172,66 @@ extern void gpusort_node_gather(GpusortNode *node);
  */
 extern void gpusort_node_spill(GpusortNode *node);
 
+/* ---- limit.c ---- */
+
+/* Returns the rows that the parent fetches at most: LIMIT and OFFSET as they are now; -1: all. */
+extern int64 gpusort_node_limit_rows(GpusortNode *node);
+
+/* Begins a sort: sets limit.rows, and forgets the bound. */
+extern void gpusort_node_begin_limit(GpusortNode *node);
+
+/* Has the run more rows than the parent fetches, so that a cut can remove some? */
+extern bool gpusort_node_can_cut(const GpusortNode *node);
+
+/*
+ * Sorts the run, removes all rows but those that the parent may fetch, and sets the
+ * bound.  The remaining rows keep their order, in a run begun anew.
+ */
+extern void gpusort_node_cut(GpusortNode *node);
+
+/* Counts a row that is removed; reports and checks for interrupts now and then. */
+extern void gpusort_node_count_removed(GpusortNode *node);
+
+/* Compares a row with the bound, which has the same words.  True if the row is behind it. */
+extern bool gpusort_node_is_behind(GpusortNode *node, TupleTableSlot *slot);
+
+/*
+ * There is a bound: is the row with this key, which is in the slot, behind it?
+ * Then the row is counted as removed.
+ */
+static inline bool
+gpusort_node_removes_row(GpusortNode *node, const uint64 *words, TupleTableSlot *slot)
+{
+	const uint64 *bound = node->limit.words;
+	int			n = gpusort_rowkey_words(node->key);
+	int			i = 0;
+
+	while (i < n && words[i] == bound[i])
+		i++;
+	if (i < n ? words[i] < bound[i] : !gpusort_node_is_behind(node, slot))
+		return false;
+	gpusort_node_count_removed(node);
+	return true;
+}
+
+/* The same for a value with this key. */
+static inline bool
+gpusort_node_removes_value(GpusortNode *node, const void *key)
+{
+	uint64		bound = node->limit.words[0];
+	uint64		word = node->value_type->key_bytes == sizeof(uint64) ?
+		*(const uint64 *) key : *(const uint32 *) key;
+
+	if (word < bound || (word == bound && node->limit.ties))
+		return false;
+	gpusort_node_count_removed(node);
+	return true;
+}
+
 /* ---- result.c ---- */
+
+/* Begins an empty run.  Frees the memory of the previous run, which has been ended. */
+extern void gpusort_node_begin_run(GpusortNode *node);
 
 /*
  * Sorts the run and sets block, count and whole.  want_whole: fetches the whole

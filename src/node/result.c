@@ -26,6 +26,32 @@
  * ----------------------------------------------------------------
  */
 
+void
+gpusort_node_begin_run(GpusortNode *node)
+{
+	/* quiet, because EXPLAIN shows the engine and the reason */
+	GpusortRunSpec spec = {.words = 1, .key_bytes = 8, .quiet = true};
+	MemoryContext old;
+
+	MemoryContextReset(node->run_cxt);
+	old = MemoryContextSwitchTo(node->run_cxt);
+
+	if (node->value_type != NULL)
+	{
+		spec.key_type = node->value_type->name;
+		spec.key_bytes = node->value_type->key_bytes;
+	}
+	else
+	{
+		spec.key_type = "row";
+		spec.words = gpusort_rowkey_words(node->key);
+		spec.rows = true;
+		node->stats.key_bits = gpusort_rowkey_bits(node->key);
+	}
+	node->run = gpusort_run_begin(&spec);
+	MemoryContextSwitchTo(old);
+}
+
 /* Adds the report of one run's sort. */
 static void
 add_report(GpusortNodeStats *stats, const GpusortReport *report)

@@ -97,9 +97,6 @@
 /* The same, for a comparison in core's bounded heap */
 #define HEAP_OPERATORS		3.0
 
-/* The most rows that gpusort_cost_most_rows() looks for */
-#define MANY_ROWS			1e15
-
 /* Bytes of a row in memory, without its key's words. */
 static double
 row_bytes(const GpusortCostInput *input)
@@ -169,12 +166,4 @@ gpusort_cost_core_sort(const GpusortCostInput *input)
 	operators = input->rows * row_operators(input, &words, &strings) +
 		fetched * (2 + log(input->rows / fetched)) * log2(fetched + 1) * HEAP_OPERATORS;
 	return Min(cpu_operator_cost * operators, path.total_cost);
-}
-
-double
-gpusort_cost_most_rows(GpusortCostInput input)
-{
-	while (input.rows < MANY_ROWS && gpusort_cost_sort(&input) < gpusort_cost_core_sort(&input))
-		input.rows *= 2;
-	return input.rows;
 }

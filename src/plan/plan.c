@@ -30,16 +30,13 @@
  * planner_hook replaces its sorts as well.
  *
  * Three kinds of Sort stay with core: those that key/rowkey.c refuses; those
- * that cost less in core, such as small inputs; and those whose parent fetches
- * only a small part of the rows, or a part that is not known, since core then keeps
- * only that part in memory (a bounded sort).  The sorts of grouping sets, which nodeAgg.c executes
- * itself, stay too: they are no plan nodes of their own.
+ * that cost less in core, such as small inputs; and those of which a LIMIT fetches
+ * a part that only core can find out (limit.c).  The sorts of grouping sets, which
+ * nodeAgg.c executes itself, stay too: they are no plan nodes of their own.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <math.h>
 
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -57,6 +54,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "node/node.h"
+#include "plan/limit.h"
 #include "plan/plan.h"
 
 static planner_hook_type previous_planner;
@@ -66,18 +64,6 @@ static create_upper_paths_hook_type previous_create_upper_paths;
  *		Which sorts
  * ----------------------------------------------------------------
  */
-
-/* How many rows the parent of a plan node will fetch from it. */
-typedef struct Bound
-{
-	double		rows;			/* -1: all, or not known */
-	bool		exact;			/* rows is a maximum, not an estimate */
-} Bound;
-
-static const Bound unbounded = {-1, false};
-
-/* Core's bounded sort takes over after as many rows at the earliest; they take about 1 ms. */
-#define SURE_ROWS		10000
 
 /* Returns the columns of a Sort in a palloc'ed array of numCols. */
 static GpusortSortColumn *
@@ -103,36 +89,29 @@ sort_columns(Sort *sort)
 
 /*
  * Returns the reason to leave a Sort to core, or NULL after setting *cost to
- * GpuSort's cost.  If it is NULL and the bound is exact, sets *most_rows to the
- * number of rows beyond which core's sort would cost less.
+ * GpuSort's cost.
  */
 static const char *
-refuse_sort(Sort *sort, Bound bound, Cost *cost, double *most_rows)
+refuse_sort(Sort *sort, GpusortBound bound, Cost *cost)
 {
 	GpusortCostInput input = {
 		.rows = outerPlan(sort)->plan_rows,
 		.width = outerPlan(sort)->plan_width,
 		.fetched = bound.rows,
+		.ties = bound.ties,
 		.columns = sort_columns(sort),
 		.ncolumns = sort->numCols,
 	};
-	bool		partial = bound.rows >= 0 && input.rows > 2 * bound.rows;
 	const char *reason = gpusort_rowkey_refusal(input.columns, input.ncolumns);
 
 	if (reason != NULL)
 		return reason;
 	*cost = gpusort_cost_sort(&input);
-	if (!gpusort_force && partial && !bound.exact)
-		return "only a part of the rows is fetched, and how many is not known";
-	if (!gpusort_force && *cost >= gpusort_cost_core_sort(&input))
-		return partial ? "only a small part of the rows is fetched" : "core's sort is expected to be faster";
-	if (bound.exact)
-	{
-		/* below this number, core's sort is not bounded */
-		input.rows = Max(input.rows, 2 * bound.rows + SURE_ROWS);
-		*most_rows = gpusort_cost_most_rows(input);
-	}
-	return NULL;
+	if (gpusort_force)
+		return NULL;
+	if (bound.rows >= 0 && bound.limit == NULL && input.rows > 2 * bound.rows)
+		return "only a part of the rows is fetched, and GpuSort cannot find out how many";
+	return *cost < gpusort_cost_core_sort(&input) ? NULL : "core's sort is expected to be faster";
 }
 
 /* ----------------------------------------------------------------
@@ -171,12 +150,13 @@ booleans(const bool *array, int n)
 }
 
 /*
- * Makes a GpuSort in place of a Sort.  custom_private is a list of six: column
- * numbers, operators, collations, NULLS FIRST flags, and two strings: the bound, -1
- * if there is none, and most_rows.  read_plan() in node/exec.c unpacks it.
+ * Makes a GpuSort in place of a Sort.  custom_private is a list of five: column
+ * numbers, operators, collations, NULLS FIRST flags, and whether rows WITH TIES are
+ * fetched.  custom_exprs are the number of rows of a LIMIT, and the OFFSET or NULL;
+ * without a LIMIT it is empty.  read_plan() in node/exec.c unpacks both.
  */
 static Plan *
-make_gpusort(Sort *sort, Bound bound, Cost cost, double most_rows)
+make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	Plan	   *plan = &scan->scan.plan;
@@ -200,8 +180,10 @@ make_gpusort(Sort *sort, Bound bound, Cost cost, double most_rows)
 									  oids(sort->sortOperators, sort->numCols),
 									  oids(sort->collations, sort->numCols),
 									  booleans(sort->nullsFirst, sort->numCols),
-									  makeString(psprintf("%.0f", bound.exact ? bound.rows : -1.0)));
-	scan->custom_private = lappend(scan->custom_private, makeString(psprintf("%.0f", most_rows)));
+									  booleans(&bound.ties, 1));
+	if (bound.limit != NULL)
+		scan->custom_exprs = list_make2(copyObject(bound.limit->limitCount),
+										copyObject(bound.limit->limitOffset));
 	scan->methods = &gpusort_node_methods;
 
 	plan->startup_cost = outerPlan(sort)->total_cost + cost;
@@ -209,38 +191,10 @@ make_gpusort(Sort *sort, Bound bound, Cost cost, double most_rows)
 	return plan;
 }
 
-/*
- * How many rows LIMIT and OFFSET let through: exact if both are constants, else the
- * given estimate.  WITH TIES is no bound, because core's sort does not use it either.
- */
-static Bound
-limit_bound(Node *limit_count, Node *limit_offset, LimitOption option, double rows)
-{
-	Const	   *count = (Const *) limit_count;
-	Const	   *offset = (Const *) limit_offset;
-	Bound		bound = {rows, false};
-
-	if (count == NULL || (IsA(count, Const) && count->constisnull) || option != LIMIT_OPTION_COUNT)
-		return unbounded;
-	if (IsA(count, Const))
-	{
-		bound.rows = (double) Max(DatumGetInt64(count->constvalue), 0);
-		bound.exact = true;
-	}
-	if (offset == NULL || (IsA(offset, Const) && offset->constisnull))
-		return bound;
-	if (IsA(offset, Const))
-		bound.rows += (double) Max(DatumGetInt64(offset->constvalue), 0);
-	else
-		bound.exact = false;
-	/* no bounded sort keeps 10^15 rows or more */
-	return bound.rows < 1e15 ? bound : unbounded;
-}
-
-static Plan *replace_sorts(Plan *plan, Bound bound);
+static Plan *replace_sorts(Plan *plan, GpusortBound bound);
 
 static void
-replace_in_list(List *plans, Bound bound)
+replace_in_list(List *plans, GpusortBound bound)
 {
 	ListCell   *lc;
 
@@ -254,9 +208,9 @@ replace_in_list(List *plans, Bound bound)
  * which ExecSetTupleBound() passes it.
  */
 static Plan *
-replace_sorts(Plan *plan, Bound bound)
+replace_sorts(Plan *plan, GpusortBound bound)
 {
-	Bound		child_bound = unbounded;
+	GpusortBound child_bound = gpusort_unbounded;
 
 	if (plan == NULL)
 		return NULL;
@@ -265,13 +219,14 @@ replace_sorts(Plan *plan, Bound bound)
 	switch (nodeTag(plan))
 	{
 		case T_Limit:
-			child_bound = limit_bound(((Limit *) plan)->limitCount, ((Limit *) plan)->limitOffset,
-									  ((Limit *) plan)->limitOption, plan->plan_rows);
+			child_bound = gpusort_bound_child((Limit *) plan);
 			break;
 		case T_Result:
+			child_bound = bound;
+			break;
 		case T_Gather:
 		case T_GatherMerge:
-			child_bound = bound;
+			child_bound = gpusort_bound_gathered(bound);
 			break;
 		case T_Append:
 			replace_in_list(((Append *) plan)->appendplans, bound);
@@ -281,22 +236,21 @@ replace_sorts(Plan *plan, Bound bound)
 			break;
 		case T_SubqueryScan:
 			((SubqueryScan *) plan)->subplan =
-				replace_sorts(((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : unbounded);
+				replace_sorts(((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : gpusort_unbounded);
 			break;
 		default:
 			break;
 	}
 	plan->lefttree = replace_sorts(plan->lefttree, child_bound);
-	plan->righttree = replace_sorts(plan->righttree, unbounded);
+	plan->righttree = replace_sorts(plan->righttree, gpusort_unbounded);
 
 	if (IsA(plan, Sort))
 	{
 		Cost		cost;
-		double		most_rows = -1;
-		const char *reason = refuse_sort((Sort *) plan, bound, &cost, &most_rows);
+		const char *reason = refuse_sort((Sort *) plan, bound, &cost);
 
 		if (reason == NULL)
-			return make_gpusort((Sort *) plan, bound, cost, most_rows);
+			return make_gpusort((Sort *) plan, bound, cost);
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));
@@ -316,9 +270,9 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	{
 		ListCell   *lc;
 
-		result->planTree = replace_sorts(result->planTree, unbounded);
+		result->planTree = replace_sorts(result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
-			lfirst(lc) = replace_sorts(lfirst(lc), unbounded);
+			lfirst(lc) = replace_sorts(lfirst(lc), gpusort_unbounded);
 	}
 	return result;
 }
@@ -362,16 +316,18 @@ pathkey_columns(List *pathkeys)
 
 /*
  * Returns a SortPath over child at GpuSort's cost, or NULL if core's sort costs no
- * more.  fetched: rows that the query's LIMIT lets through; -1: all.
+ * more.  bound: of the query's LIMIT.
  */
 static Path *
-price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortSortColumn *columns, double fetched)
+price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortSortColumn *columns,
+		   GpusortBound bound)
 {
 	SortPath   *path = create_sort_path(root, rel, child, root->sort_pathkeys, -1);
 	GpusortCostInput input = {
 		.rows = child->rows,
 		.width = child->pathtarget->width,
-		.fetched = fetched,
+		.fetched = bound.rows,
+		.ties = bound.ties,
 		.columns = columns,
 		.ncolumns = list_length(root->sort_pathkeys),
 	};
@@ -406,25 +362,25 @@ price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordere
 	GpusortSortColumn *columns;
 
 	/* root->limit_tuples is unset above grouping and set operations */
-	Bound		bound = limit_bound(root->parse->limitCount, root->parse->limitOffset,
-									root->parse->limitOption, 0);
+	GpusortBound bound = gpusort_bound_clause(root->parse->limitCount, root->parse->limitOffset,
+											  root->parse->limitOption, 0);
 
-	/* a LIMIT that is not known may leave the sort to core */
-	if (bound.rows >= 0 && !bound.exact)
+	/* there is no estimate of a LIMIT that is not known */
+	if (bound.rows >= 0 && !bound.constant)
 		return;
 	columns = pathkey_columns(root->sort_pathkeys);
 	if (columns == NULL)
 		return;
 
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, columns, bound.rows)) != NULL)
+		(path = price_sort(root, ordered_rel, input, columns, bound)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
 		return;
 	input = linitial(input_rel->partial_pathlist);
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, columns, bound.rows)) != NULL)
+		(path = price_sort(root, ordered_rel, input, columns, bound)) != NULL)
 	{
 		double		rows = input->rows * input->parallel_workers;
 

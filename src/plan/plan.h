@@ -19,6 +19,7 @@ typedef struct GpusortCostInput
 	double		rows;			/* rows to sort */
 	int			width;			/* their average bytes */
 	double		fetched;		/* rows that the parent fetches, at most; -1: all */
+	bool		ties;			/* it also fetches the rows equal to the last of them */
 	const GpusortSortColumn *columns;	/* accepted by gpusort_rowkey_refusal() */
 	int			ncolumns;
 } GpusortCostInput;
@@ -28,15 +29,9 @@ extern double gpusort_cost_sort(const GpusortCostInput *input);
 
 /*
  * The same for core's sort, which is a bounded sort if the parent fetches fewer
- * than half of the rows.  It is comparable with gpusort_cost_sort() only: core's
+ * than half of the rows, without ties.  It is comparable with gpusort_cost_sort() only: core's
  * own estimate of a bounded sort is larger.
  */
 extern double gpusort_cost_core_sort(const GpusortCostInput *input);
-
-/*
- * For a sort of which the parent fetches a part, and for which GpuSort costs
- * less: the number of rows beyond which core's sort would cost less.
- */
-extern double gpusort_cost_most_rows(GpusortCostInput input);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */

@@ -16,14 +16,16 @@
  * count blocks from a first block of their own, so that 11 bits suffice for any
  * number of rows.
  *
- * Rows are not freed one by one.  They go with the memory context, or with
- * gpusort_rowstore_reset().
+ * Rows are not freed one by one.  They go with the memory context, with
+ * gpusort_rowstore_reset(), or with gpusort_rowstore_keep(), which moves the rows
+ * that stay to the front.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "base/fault.h"
@@ -35,8 +37,8 @@
 #define FIRST_ROWS			256
 #define FIRST_ENTRIES		16
 
-/* The blocks that the places of one segment can number: 2048 */
-#define SEGMENT_BLOCKS		(1 << (32 - GPUSORT_ROW_BLOCK_BITS))
+/* Rows that are moved between two checks for interrupts */
+#define INTERRUPT_ROWS		65536
 
 void
 gpusort_rowstore_begin(GpusortRowStore *store, Size memory)
@@ -122,6 +124,18 @@ grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes)
 		repalloc(array, *max * entry_bytes);
 }
 
+/* Makes this block the one being filled, with a row of that many bytes first. */
+static void
+fill_block(GpusortRowStore *store, int number, Size bytes)
+{
+	GpusortRowBlock *block = &store->blocks[number];
+
+	store->block = number;
+	store->next = block->rows;
+	/* places do not reach beyond MAX_BLOCK_BYTES: a larger block holds one row */
+	store->end = block->rows + Min(block->bytes, Max(MAX_BLOCK_BYTES, bytes));
+}
+
 /*
  * Makes the next block the one being filled; it has room for at least bytes, and
  * for no more than that if the limit does not allow it.
@@ -150,10 +164,7 @@ next_block(GpusortRowStore *store, Size bytes)
 		store->bytes += block->bytes;
 		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
 	}
-	store->block = next;
-	store->next = block->rows;
-	/* places do not reach beyond MAX_BLOCK_BYTES: a larger block holds one row */
-	store->end = block->rows + Min(block->bytes, Max(MAX_BLOCK_BYTES, bytes));
+	fill_block(store, next, bytes);
 }
 
 /* Sets the place of the next row, which is in the block being filled. */
@@ -163,10 +174,10 @@ set_next_place(GpusortRowStore *store)
 	int			number = store->rows / GPUSORT_ROW_SEGMENT_ROWS;
 	int			block = store->block - store->segments[number].first_block;
 
-	Assert(block < SEGMENT_BLOCKS);
+	Assert(block < GPUSORT_ROW_SEGMENT_BLOCKS);
 	store->next_place = (uint32) block * GPUSORT_ROW_BLOCK_UNITS +
 		(store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
-	store->full = block == SEGMENT_BLOCKS - 1;
+	store->full = block == GPUSORT_ROW_SEGMENT_BLOCKS - 1;
 }
 
 uint64
@@ -238,6 +249,51 @@ add_row(GpusortRowStore *store, Size bytes)
 	store->places[store->rows++ % GPUSORT_ROW_SEGMENT_ROWS] = store->next_place;
 	store->next_place += bytes / MAXIMUM_ALIGNOF;
 	return tuple;
+}
+
+/*
+ * A row never moves to a place behind its old one: filled in the same order, the
+ * same blocks take the rows that are kept no later than they took all rows.  So no
+ * row is overwritten before it has been moved, and no entry of places before it
+ * has been read.
+ */
+void
+gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n)
+{
+	int		   *first_blocks = palloc(store->nsegments * sizeof(int));
+
+	Assert(n > 0 && gpusort_rowstore_can_keep(store));
+	for (int i = 0; i < store->nsegments; i++)
+		first_blocks[i] = store->segments[i].first_block;
+	for (int i = 0; i <= store->block; i++)
+		store->spare_bytes += store->blocks[i].bytes;
+	store->rows = store->max_rows = 0;
+	store->block = -1;
+	store->next = store->end = NULL;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		int			segment = rows[i] >> GPUSORT_ROW_SEGMENT_BITS;
+		uint32		place = store->segments[segment].places[rows[i] % GPUSORT_ROW_SEGMENT_ROWS];
+		GpusortRowBlock *block = &store->blocks[first_blocks[segment] + (place >> GPUSORT_ROW_BLOCK_BITS)];
+		MinimalTuple from = (MinimalTuple) (block->rows + (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF);
+
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (store->rows == store->max_rows)
+			(void) gpusort_rowstore_reserve(store, 1);
+		while (store->end - store->next < MAXALIGN(from->t_len))
+		{
+			store->spare_bytes -= store->blocks[store->block + 1].bytes;
+			fill_block(store, store->block + 1, from->t_len);
+			set_next_place(store);
+		}
+		if ((char *) from != store->next)
+			memmove(store->next, from, from->t_len);
+		(void) add_row(store, ((MinimalTuple) store->next)->t_len);
+	}
+	pfree(first_blocks);
+	gpusort_rowstore_limit(store, store->limit);
 }
 
 /* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */

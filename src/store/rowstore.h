@@ -41,6 +41,9 @@ typedef struct GpusortRowSegment
 	int			first_block;
 } GpusortRowSegment;
 
+/* The blocks that the places of one segment can number */
+#define GPUSORT_ROW_SEGMENT_BLOCKS	(1 << (32 - GPUSORT_ROW_BLOCK_BITS))
+
 /* How many bytes ahead of the current row gpusort_rowstore_fetch_ahead() prefetches */
 #define GPUSORT_ROW_FETCH_BYTES		512
 
@@ -55,7 +58,7 @@ typedef struct GpusortRowStore
 	int			nblocks;		/* blocks allocated */
 	int			max_blocks;		/* entries in the array blocks */
 	int			block;			/* the block being filled, or -1; blocks after it are
-								 * kept from before a reset, and empty */
+								 * kept from before rows were removed, and empty */
 
 	Size		spare_bytes;	/* bytes of these blocks */
 
@@ -129,6 +132,20 @@ gpusort_rowstore_over(const GpusortRowStore *store)
  */
 extern void gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
+/* Can gpusort_rowstore_keep() keep any of the rows?  Not if there are 2048 blocks, of 16 MB each. */
+static inline bool
+gpusort_rowstore_can_keep(const GpusortRowStore *store)
+{
+	return store->nblocks < GPUSORT_ROW_SEGMENT_BLOCKS;
+}
+
+/*
+ * Removes all rows but n: row i of the store becomes what row rows[i] was.  rows
+ * ascends, and n is at least 1.  Moves the rows within the store's memory, which it
+ * keeps for the next rows.
+ */
+extern void gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n);
+
 /* Returns the address of a row's place, for prefetching.  row: its number, from 0. */
 static inline const uint32 *
 gpusort_rowstore_place(const GpusortRowStore *store, uint32 row)
@@ -136,7 +153,7 @@ gpusort_rowstore_place(const GpusortRowStore *store, uint32 row)
 	return &store->segments[row >> GPUSORT_ROW_SEGMENT_BITS].places[row % GPUSORT_ROW_SEGMENT_ROWS];
 }
 
-/* Returns a row by its number, from 0.  It is valid until the next reset. */
+/* Returns a row by its number, from 0.  It is valid until rows are removed. */
 static inline MinimalTuple
 gpusort_rowstore_row(const GpusortRowStore *store, uint32 row)
 {

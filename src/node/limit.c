@@ -1,0 +1,226 @@
+/*-------------------------------------------------------------------------
+ *
+ * limit.c
+ *		GpuSort keeps only the rows that a LIMIT can still fetch.
+ *
+ * If the parent fetches N rows, core's sort keeps the N first ones in a heap, and
+ * compares each further row with the last of them.  A row that enters the heap
+ * costs log2(N) comparisons, most of which miss the caches if N is large.
+ *
+ * GpuSort collects rows until it has 2 N of them, sorts their keys, and removes all
+ * but the first N: a cut.  A cut costs as much as the sort of 2 N keys and moving N
+ * rows, and N rows have to come before the next one.  So each row that comes pays
+ * for two keys and one move, in any order of arrival.  The last row that a cut
+ * keeps is the bound.  Later rows are compared with it as soon as their keys are
+ * made, before they are copied.  In random order, only N (1 + ln(n / N)) of n rows
+ * are copied.
+ *
+ * Rows behind the bound are found by their words.  Where the words do not decide,
+ * the row is compared with the bound's row, of which a copy is kept, so that rows
+ * with equal words do not pile up.  WITH TIES keeps the rows that are equal to the
+ * bound; if there are many, the next cut waits until the rows have doubled.
+ *
+ * If the memory limit is reached before 2 N rows have come, a cut is made earlier.
+ * If even N rows do not fit, all rows are spilled, as without a LIMIT, except those
+ * behind a bound that an earlier cut has found.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+
+#include "base/memory.h"
+#include "node/node.h"
+
+/* The least rows at which a cut is made: fewer would not be worth its fixed costs. */
+#define LEAST_ROWS		4096
+
+/* Rows between two checks for interrupts */
+#define INTERRUPT_ROWS	65536
+
+int64
+gpusort_node_limit_rows(GpusortNode *node)
+{
+	ExprContext *context = node->css.ss.ps.ps_ExprContext;
+	bool		isnull;
+	int64		count;
+	int64		offset = 0;
+
+	if (node->limit.count == NULL)
+		return -1;
+	count = DatumGetInt64(ExecEvalExprSwitchContext(node->limit.count, context, &isnull));
+	if (isnull)
+		return -1;
+	if (node->limit.offset != NULL)
+	{
+		offset = DatumGetInt64(ExecEvalExprSwitchContext(node->limit.offset, context, &isnull));
+		if (isnull)
+			offset = 0;
+	}
+	ResetExprContext(context);
+	/* nodeLimit.c has raised an error if one is negative; LIMIT 0 fetches nothing */
+	count = Max(count, 1);
+	offset = Max(offset, 0);
+	return count > PG_INT64_MAX - offset ? -1 : count + offset;
+}
+
+/* Sets when the next cut is due, if this many rows have remained after the last one. */
+static void
+plan_cut(GpusortNode *node, uint64 rows)
+{
+	node->limit.cut_at = node->limit.rows < 0 || rows > PG_UINT64_MAX / 2 ? PG_UINT64_MAX :
+		Max(2 * rows, LEAST_ROWS);
+}
+
+void
+gpusort_node_begin_limit(GpusortNode *node)
+{
+	node->limit.rows = gpusort_node_limit_rows(node);
+	node->limit.known = false;
+	node->limit.removed = 0;
+	plan_cut(node, node->limit.rows);
+}
+
+bool
+gpusort_node_can_cut(const GpusortNode *node)
+{
+	return node->limit.rows >= 0 && gpusort_run_rows(node->run) > (uint64) node->limit.rows &&
+		(node->value_type != NULL || gpusort_rowstore_can_keep(&node->store));
+}
+
+void
+gpusort_node_count_removed(GpusortNode *node)
+{
+	if (unlikely(++node->limit.removed % INTERRUPT_ROWS == 0))
+	{
+		CHECK_FOR_INTERRUPTS();
+		gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
+								node->nulls + node->limit.removed, node->stats.memory, node->stats.engine);
+	}
+}
+
+bool
+gpusort_node_is_behind(GpusortNode *node, TupleTableSlot *slot)
+{
+	int			order = 0;
+
+	if (node->limit.lossy || gpusort_rowkey_lossy(node->key))
+		order = gpusort_rowkey_compare(node->key, slot, node->limit.slot);
+	return node->limit.ties ? order > 0 : order >= 0;
+}
+
+/* Does a row of the sorted run equal the bound, which has been set? */
+static bool
+equals_bound(GpusortNode *node, uint64 i)
+{
+	const uint32 *order = node->block;
+	Size		bytes;
+
+	if (node->value_type != NULL)
+	{
+		bytes = node->value_type->key_bytes;
+		return memcmp((const char *) node->block + i * bytes,
+					  (const char *) node->block + (node->limit.rows - 1) * bytes, bytes) == 0;
+	}
+	bytes = gpusort_rowkey_words(node->key) * sizeof(uint64);
+	if (memcmp(gpusort_run_key(node->run, order[i]), node->limit.words, bytes) != 0)
+		return false;
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+	return !gpusort_node_is_behind(node, node->left);
+}
+
+/* Makes the N-th row of the sorted run the bound. */
+static void
+set_bound(GpusortNode *node)
+{
+	uint64		last = node->limit.rows - 1;
+
+	node->limit.known = true;
+	if (node->value_type != NULL)
+		node->limit.words[0] = node->value_type->key_bytes == sizeof(uint64) ?
+			((const uint64 *) node->block)[last] : ((const uint32 *) node->block)[last];
+	else
+	{
+		uint32		row = ((const uint32 *) node->block)[last];
+		MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+		memcpy(node->limit.words, gpusort_run_key(node->run, row),
+			   gpusort_rowkey_words(node->key) * sizeof(uint64));
+		node->limit.lossy = gpusort_rowkey_lossy(node->key);
+		ExecStoreMinimalTuple(heap_copy_minimal_tuple(gpusort_rowstore_row(&node->store, row)),
+							  node->limit.slot, true);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+/* Changes order, n numbers of the run's rows, into ascending numbers. */
+static void
+sort_numbers(GpusortNode *node, uint32 *order, uint64 n)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+	uint64	   *bits = MemoryContextAllocExtended(node->run_cxt, (rows / 64 + 1) * sizeof(uint64),
+												  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+
+	for (uint64 i = 0; i < n; i++)
+		bits[order[i] / 64] |= UINT64CONST(1) << order[i] % 64;
+	for (uint64 i = 0; i <= rows / 64; i++)
+	{
+		for (uint64 left = bits[i]; left != 0; left &= left - 1)
+			*order++ = i * 64 + pg_rightmost_one_pos64(left);
+	}
+	pfree(bits);
+}
+
+/* Ends the run and begins another one with these keys, count of them. */
+static void
+replace_run(GpusortNode *node, const char *keys, uint64 count, size_t width)
+{
+	gpusort_node_end_run(node);
+	gpusort_node_begin_run(node);
+	while (count > 0)
+	{
+		size_t		room;
+		char	   *to = gpusort_run_reserve(node->run, count, &room);
+		size_t		n = Min(room, count);
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(to, keys, n * width);
+		gpusort_run_commit(node->run, n);
+		keys += n * width;
+		count -= n;
+	}
+}
+
+void
+gpusort_node_cut(GpusortNode *node)
+{
+	bool		values = node->value_type != NULL;
+	uint64		rows = gpusort_run_rows(node->run);
+	uint64		kept = node->limit.rows;
+	size_t		width = values ? node->value_type->key_bytes : sizeof(uint64) * gpusort_rowkey_words(node->key);
+	uint32	   *order;
+	char	   *keys;
+
+	gpusort_node_sort_run(node, true);
+	set_bound(node);
+	while (node->limit.ties && kept < rows && equals_bound(node, kept))
+		kept++;
+	keys = gpusort_memory_alloc_pages(node->cxt, kept * width);
+	if (values)
+		memcpy(keys, node->block, kept * width);
+	else
+	{
+		order = (uint32 *) node->block;
+		sort_numbers(node, order, kept);
+		for (uint64 i = 0; i < kept; i++)
+			memcpy(keys + i * width, gpusort_run_key(node->run, order[i]), width);
+		ExecClearTuple(node->left);
+		gpusort_rowstore_keep(&node->store, order, kept);
+	}
+	replace_run(node, keys, kept, width);
+	gpusort_memory_free(keys, kept * width);
+	node->limit.removed += rows - kept;
+	plan_cut(node, kept);
+}
