@@ -46,21 +46,23 @@
  *
  * If the parent fetches only k of n rows, because of a LIMIT, core keeps k rows in
  * a heap (a bounded sort).  It forms each row's tuple and compares it with the
- * heap's top.  That takes as long as GpuSort's encoding and copying: 35 to 50 ns
- * for an integer, 70 ns for a text.  In random order, a row enters the heap with
- * probability k / i, if it is the i-th: k * (1 + ln(n / k)) rows, and k leave it in
- * the end.  Each takes log2(k) comparisons, of 13 to 16 ns up to k = 10,000, and of
- * 40 ns at k = 100,000, where the heap exceeds the processor's caches.  GpuSort
- * sorts all rows, but fetches only k.  Touching the memory of the others costs 0.1
- * ns a byte if the session has kept memory, and up to 1 ns if not; core uses the
- * memory of k rows again and again.  With BYTE_OPERATORS in between, GpuSort is
- * chosen from k = 1.5 to 3 % of the rows on if rows are narrow, and from 9 % on if
- * they have 300 bytes.  Measured (CPU time, one integer): at 1 % of a million
- * narrow rows core takes 1.2 to 1.4 times as long as GpuSort, at 3 % 1.6 times, at
- * 10 % 2.6 times, at 25 % over 4 times; with 300 bytes and no kept memory, 0.6
- * times at 1 %, 0.9 times at 3 %, 1.1 times at 10 % and 2 times at 25 %.  Input in
- * ascending order enters the heap k times only, but then either sort is fast;
- * input in descending order enters it n times, which this model leaves out.
+ * heap's top.  GpuSort makes each row's key and compares it with its bound
+ * (node/limit.c), which takes half as long: 20 to 25 ns for a row of two integers,
+ * 9 ns for a single one, and core 60 and 18.  In random order, a row enters the
+ * heap with probability k / i, if it is the i-th: k * (1 + ln(n / k)) rows, and k
+ * leave it in the end.  Each takes log2(k) comparisons, of 13 to 16 ns up to
+ * k = 10,000, and of 40 ns at k = 100,000, where the heap exceeds the processor's
+ * caches.  GpuSort copies about as many rows, and sorts and moves them in a cut,
+ * which does not depend on k.  It needs memory for up to 2 k rows.  Touching it costs
+ * 0.1 ns a byte if the session has kept memory, and up to 1 ns if not.
+ *
+ * Of 2 million rows in random, ascending or descending order, or with 8 distinct
+ * values, of 8 and of 300 bytes, at k = 10 to 500,000, GpuSort took 0.13 to 0.99
+ * times core's CPU time: nowhere more.  With few rows, setting up decides: at
+ * k = 10, integers break even at 1,000 rows and strings at 3,000 to 10,000, in the
+ * model at 3,000 and at 7,000.  Input in ascending order enters either sort k times
+ * only, and input in descending order n times.  The model leaves both out, since
+ * GpuSort gains from either.
  *
  *-------------------------------------------------------------------------
  */
@@ -81,18 +83,23 @@
 
 /*
  * In units of cpu_operator_cost: once per sort; once more if keys may tie, and if
- * all columns are booleans or enums; per row, to gather and sort it; per row that is
- * fetched; per row and word; per row if keys may tie; per byte of a row that is not
- * fetched.
+ * all columns are booleans or enums; per row, to read it; per row that is copied and
+ * sorted; per row that is fetched; per row and word; per row if keys may tie; per row
+ * that is sorted and moved in a cut; per byte of a row that core would not keep.
  */
 #define SETUP_OPERATORS		9000.0
 #define TIE_SETUP_OPERATORS	11000.0
 #define FEW_SETUP_OPERATORS	60000.0
-#define GATHER_OPERATORS	7.0
+#define READ_OPERATORS		4.0
+#define COPY_OPERATORS		3.0
 #define FETCH_OPERATORS		4.0
 #define WORD_OPERATORS		2.0
 #define TIE_OPERATORS		3.0
+#define CUT_OPERATORS		3.0
 #define BYTE_OPERATORS		0.05
+
+/* Rows that are gathered before the first cut, at least: LEAST_ROWS in node/limit.c */
+#define FIRST_CUT_ROWS		4096.0
 
 /* The same, for a comparison in core's bounded heap */
 #define HEAP_OPERATORS		3.0
@@ -104,12 +111,23 @@ row_bytes(const GpusortCostInput *input)
 	return MAXALIGN(input->width) + MAXALIGN(SizeofHeapTupleHeader) + 32.0;
 }
 
-/* Does core keep only the rows that are fetched?  See puttuple_common() in tuplesort.c. */
+/*
+ * Are only the rows kept that are fetched, within this memory?  See
+ * puttuple_common() in tuplesort.c, and gpusort_node_cut().
+ */
 static bool
-is_bounded(const GpusortCostInput *input)
+is_bounded(const GpusortCostInput *input, double row, double memory)
 {
-	return input->fetched >= 0 && input->fetched * 2 < input->rows &&
-		input->fetched * row_bytes(input) <= work_mem * 1024.0;
+	return input->fetched >= 0 && input->fetched * 2 < input->rows && input->fetched * row <= memory;
+}
+
+/* Rows that get among those that are kept, if they come in random order. */
+static double
+entering_rows(const GpusortCostInput *input)
+{
+	double		kept = Max(input->fetched, 1);
+
+	return kept * (1 + log(input->rows / kept));
 }
 
 /* Are all columns booleans or enums? */
@@ -124,30 +142,32 @@ has_few_values(const GpusortCostInput *input)
 	return true;
 }
 
-/* Units to read a row and its sort columns.  Sets *words, and *strings: may keys tie? */
-static double
-row_operators(const GpusortCostInput *input, int *words, bool *strings)
-{
-	*words = gpusort_rowkey_plan(input->columns, input->ncolumns, strings);
-	return GATHER_OPERATORS + WORD_OPERATORS * *words + (*strings ? TIE_OPERATORS : 0);
-}
-
 double
 gpusort_cost_sort(const GpusortCostInput *input)
 {
-	int			words;
 	bool		strings;
-	double		operators = input->rows * row_operators(input, &words, &strings);
-	double		bytes = input->rows * (row_bytes(input) + 8.0 * words);
-	double		fetched = is_bounded(input) ? input->fetched : input->rows;
+	int			words = gpusort_rowkey_plan(input->columns, input->ncolumns, &strings);
+	double		row = row_bytes(input) + 8.0 * words;
+	double		memory = (double) gpusort_guc_memory_limit();
+	double		fetched = input->fetched >= 0 ? Min(input->fetched, input->rows) : input->rows;
+	double		copied = input->rows;
+	double		copy = COPY_OPERATORS + (strings ? TIE_OPERATORS : 0);
+	double		operators = SETUP_OPERATORS + (strings ? TIE_SETUP_OPERATORS : 0) +
+		(has_few_values(input) ? FEW_SETUP_OPERATORS : 0);
+	bool		bounded = is_bounded(input, row, memory);
 	double		cost;
 
-	operators += SETUP_OPERATORS + (strings ? TIE_SETUP_OPERATORS : 0) +
-		(has_few_values(input) ? FEW_SETUP_OPERATORS : 0);
-	operators += fetched * FETCH_OPERATORS + (input->rows - fetched) * row_bytes(input) * BYTE_OPERATORS;
+	if (bounded)
+	{
+		copied = Min(input->rows, Max(entering_rows(input), FIRST_CUT_ROWS));
+		copy += CUT_OPERATORS;
+		operators += fetched * row_bytes(input) * BYTE_OPERATORS;
+	}
+	operators += input->rows * (READ_OPERATORS + WORD_OPERATORS * words) + copied * copy +
+		fetched * FETCH_OPERATORS;
 	cost = cpu_operator_cost * operators;
-	if (bytes > (double) gpusort_guc_memory_limit())
-		cost += 2.0 * ceil(bytes / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
+	if (!bounded && input->rows * row > memory)
+		cost += 2.0 * ceil(input->rows * row / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
 	return cost;
 }
 
@@ -161,9 +181,10 @@ gpusort_cost_core_sort(const GpusortCostInput *input)
 	Path		path;
 
 	gpusort_cost_core(&path, input->rows, input->width);
-	if (!is_bounded(input))
+	if (input->ties || !is_bounded(input, row_bytes(input), work_mem * 1024.0))
 		return path.total_cost;
-	operators = input->rows * row_operators(input, &words, &strings) +
-		fetched * (2 + log(input->rows / fetched)) * log2(fetched + 1) * HEAP_OPERATORS;
+	words = gpusort_rowkey_plan(input->columns, input->ncolumns, &strings);
+	operators = input->rows * (READ_OPERATORS + COPY_OPERATORS + WORD_OPERATORS * words) +
+		(fetched + entering_rows(input)) * log2(fetched + 1) * HEAP_OPERATORS;
 	return Min(cpu_operator_cost * operators, path.total_cost);
 }
