@@ -60,7 +60,7 @@
  * values, of 8 and of 300 bytes, at k = 10 to 500,000, GpuSort took 0.13 to 0.99
  * times core's CPU time: nowhere more.  With few rows, setting up decides: at
  * k = 10, integers break even at 1,000 rows and strings at 3,000 to 10,000, in the
- * model at 3,000 and at 7,000.  Input in ascending order enters either sort k times
+ * model at 7,000 and 15,000.  Input in ascending order enters either sort k times
  * only, and input in descending order n times.  The model leaves both out, since
  * GpuSort gains from either.
  *
@@ -84,8 +84,8 @@
 /*
  * In units of cpu_operator_cost: once per sort; once more if keys may tie, and if
  * all columns are booleans or enums; per row, to read it; per row that is copied and
- * sorted; per row that is fetched; per row and word; per row if keys may tie; per row
- * that is sorted and moved in a cut; per byte of a row that core would not keep.
+ * sorted; per row that is fetched; per row and word; per row if keys may tie; per byte
+ * of a row that core would not keep.
  */
 #define SETUP_OPERATORS		9000.0
 #define TIE_SETUP_OPERATORS	11000.0
@@ -95,7 +95,6 @@
 #define FETCH_OPERATORS		4.0
 #define WORD_OPERATORS		2.0
 #define TIE_OPERATORS		3.0
-#define CUT_OPERATORS		3.0
 #define BYTE_OPERATORS		0.05
 
 /* Rows that are gathered before the first cut, at least: LEAST_ROWS in node/limit.c */
@@ -160,7 +159,6 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	if (bounded)
 	{
 		copied = Min(input->rows, Max(entering_rows(input), FIRST_CUT_ROWS));
-		copy += CUT_OPERATORS;
 		operators += fetched * row_bytes(input) * BYTE_OPERATORS;
 	}
 	operators += input->rows * (READ_OPERATORS + WORD_OPERATORS * words) + copied * copy +

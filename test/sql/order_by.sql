@@ -17,16 +17,15 @@ EXPLAIN (COSTS OFF) SELECT * FROM o ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 900000;
--- core's bounded sort is cheaper up to about 3 % of the rows, or if the part is not known
-EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 5000;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 60000 OFFSET 40000;
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k FETCH FIRST 10 ROWS WITH TIES;
+-- it computes LIMIT and OFFSET itself, unless they could have another value then
 SET plan_cache_mode = force_generic_plan;
-PREPARE part (int) AS SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT $1;
+PREPARE part (int) AS SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT $1 OFFSET (SELECT 3);
 EXPLAIN (COSTS OFF) EXECUTE part (100000);
 DEALLOCATE part;
 RESET plan_cache_mode;
--- it does not know how many rows WITH TIES fetches, so it sorts all
-EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k FETCH FIRST 10 ROWS WITH TIES;
+EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 10 + (random() * 10)::int;
 SET gpusort.enabled = off;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
 RESET gpusort.enabled;
@@ -78,6 +77,7 @@ $$;
 SELECT explain_analyze('SELECT id FROM o ORDER BY id DESC', 'TIMING OFF');
 SELECT explain_analyze('SELECT a, row_number() OVER (ORDER BY f, id) FROM o', 'TIMING OFF');
 SELECT explain_analyze('SELECT * FROM o ORDER BY a, k', 'TIMING ON');
+SELECT explain_analyze('SELECT id, a FROM o, generate_series(1, 10) ORDER BY id LIMIT 90 OFFSET 10', 'TIMING OFF');
 SET gpusort.memory_limit = '64kB';
 SELECT explain_analyze('SELECT * FROM o, generate_series(1, 4) ORDER BY a, k', 'TIMING OFF');
 RESET gpusort.memory_limit;
@@ -174,7 +174,7 @@ SET gpusort.memory_limit = '300kB';
 SELECT as_core('SELECT g, repeat(chr(65 + g % 20), 10 + 1500 * (g / 2000 % 2)) AS w FROM generate_series(1, 10000) AS g ORDER BY g % 100, g');
 RESET gpusort.memory_limit;
 
--- wide rows spill, and then many more narrow rows come than the LIMIT fetches
+-- wide rows fill the memory, and then many narrow rows come that the LIMIT does not fetch
 SET work_mem = '4MB';
 SELECT k, length(w) FROM (
     SELECT g AS k, CASE WHEN g <= 200 THEN repeat(chr(65 + g % 20), 200000) ELSE 'n' END AS w

@@ -13,7 +13,8 @@ AS 'SELECT (hashint8extended(i, salt) & 9223372036854775807) % d';
 
 -- Reads query q in the way "how" into a new table "name", whose physical order is the
 -- order in which the rows came.  "steps" are FETCH and MOVE commands of a cursor, and
--- "trace" returns their row counts.
+-- "trace" returns their row counts; or the types of the parameters of a prepared
+-- statement, and their values.
 CREATE PROCEDURE read_query(q text, how text, steps text[], name text, INOUT trace text) LANGUAGE plpgsql AS $$
 DECLARE
 	step text;
@@ -25,9 +26,9 @@ BEGIN
 		EXECUTE format('CREATE TEMP TABLE %I AS %s', name, q);
 		RETURN;
 	ELSIF how = 'prepared' THEN
-		EXECUTE 'PREPARE p AS ' || q;
-		EXECUTE 'CREATE TEMP TABLE shape AS EXECUTE p';
-		EXECUTE format('CREATE TEMP TABLE %I AS EXECUTE p', name);
+		EXECUTE format('PREPARE p %s AS %s', steps[1], q);
+		EXECUTE concat('CREATE TEMP TABLE shape AS EXECUTE p ', steps[2]);
+		EXECUTE format('CREATE TEMP TABLE %I AS EXECUTE p %s', name, steps[2]);
 		EXECUTE 'DEALLOCATE p';
 		DROP TABLE shape;
 		RETURN;
@@ -90,7 +91,8 @@ BEGIN
 		traces[i] := trace;
 		trace := NULL;
 	END LOOP;
-	FOR line IN EXECUTE concat('EXPLAIN (COSTS off) ', CASE WHEN how LIKE '%CURSOR%' THEN format('DECLARE h %s FOR ', how) END, q_on) LOOP
+	FOR line IN EXECUTE concat('EXPLAIN (COSTS off) ', CASE WHEN how LIKE '%CURSOR%' THEN format('DECLARE h %s FOR ', how) END,
+		regexp_replace(q_on, '\$\d', '1', 'g')) LOOP
 		nodes := nodes + (line LIKE '%(GpuSort)%')::int;
 	END LOOP;
 	FOR j IN 1..cardinality(settings) BY 2 LOOP
