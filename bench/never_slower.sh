@@ -421,6 +421,28 @@ for rows in 10k 100k 1M; do
   shape $rows 'OFFSET 90 %' "$facts" "SELECT * FROM (SELECT * FROM t ORDER BY k OFFSET $((n * 9 / 10))) q"
   shape $rows 'text ICU, LIMIT 3 %' "$facts" "s COLLATE \"en-x-icu\" LIMIT $((n * 3 / 100))"
 done
+for rows in 3k 10k 30k; do
+  shape $rows 'text C, LIMIT 10' "$facts" 's COLLATE "C" LIMIT 10'
+  shape $rows 'text ICU, LIMIT 10' "$facts" 's COLLATE "en-x-icu" LIMIT 10'
+  shape $rows 'two columns, LIMIT 10' "$facts" 'a, k LIMIT 10'
+done
+# ... by the order of arrival
+wide="repeat('x', 260) pad"
+for limit in 10 1000 10000 100000 500000; do
+  shape 2M "random int4, LIMIT $limit" "any_int() k" "k LIMIT $limit"
+  shape 2M "random, LIMIT $limit" "any_int() k, i id" "k LIMIT $limit"
+  shape 2M "ascending, LIMIT $limit" "i k, i id" "k LIMIT $limit"
+  shape 2M "descending, LIMIT $limit" "-i k, i id" "k LIMIT $limit"
+  shape 2M "8 distinct, LIMIT $limit" "rnd(8) k, i id" "k LIMIT $limit"
+  shape 1M "300 bytes, random, LIMIT $limit" "any_int() k, $wide" "k LIMIT $limit"
+  shape 1M "300 bytes, descending, LIMIT $limit" "-i k, $wide" "k LIMIT $limit"
+done
+for limit in 10 10000; do
+  shape 1M "descending texts that agree in 60 letters, C, LIMIT $limit" "repeat('p', 60) || to_char(9e8 - i, 'FM000000000') k" "k COLLATE \"C\" LIMIT $limit"
+  shape 1M "descending texts that agree in 60 letters, ICU, LIMIT $limit" "repeat('p', 60) || to_char(9e8 - i, 'FM000000000') k" "k COLLATE \"en-x-icu\" LIMIT $limit"
+  shape 1M "1,000 distinct URLs, ICU, LIMIT $limit" "$url || rnd(1000) k" "k COLLATE \"en-x-icu\" LIMIT $limit"
+  shape 1M "random, work_mem 4MB, LIMIT $limit" "any_int() k, $wide" "k LIMIT $limit" work_mem=4MB
+done
 shape 1M 'FETCH FIRST 10 ROWS WITH TIES' "$facts" 'SELECT * FROM (SELECT * FROM t ORDER BY a FETCH FIRST 10 ROWS WITH TIES) q'
 
 # Memory

@@ -88,7 +88,7 @@ begin_core(GpusortNode *node, const char *reason)
 	MemoryContextSwitchTo(old);
 }
 
-/* Gives core all rows gathered so far, except those removed, in the order of arrival, and frees the run and the store. */
+/* Gives core all rows that are kept so far, in the order of arrival, and frees the run and the store. */
 static void
 hand_over(GpusortNode *node, const char *reason)
 {

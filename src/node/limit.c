@@ -124,7 +124,7 @@ equals_bound(GpusortNode *node, uint64 i)
 		return memcmp((const char *) node->block + i * bytes,
 					  (const char *) node->block + (node->limit.rows - 1) * bytes, bytes) == 0;
 	}
-	bytes = gpusort_rowkey_words(node->key) * sizeof(uint64);
+	bytes = node->limit.nwords * sizeof(uint64);
 	if (memcmp(gpusort_run_key(node->run, order[i]), node->limit.words, bytes) != 0)
 		return false;
 	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
@@ -146,8 +146,8 @@ set_bound(GpusortNode *node)
 		uint32		row = ((const uint32 *) node->block)[last];
 		MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
-		memcpy(node->limit.words, gpusort_run_key(node->run, row),
-			   gpusort_rowkey_words(node->key) * sizeof(uint64));
+		node->limit.nwords = gpusort_rowkey_words(node->key);
+		memcpy(node->limit.words, gpusort_run_key(node->run, row), node->limit.nwords * sizeof(uint64));
 		node->limit.lossy = gpusort_rowkey_lossy(node->key);
 		ExecStoreMinimalTuple(heap_copy_minimal_tuple(gpusort_rowstore_row(&node->store, row)),
 							  node->limit.slot, true);

@@ -72,6 +72,7 @@ typedef struct GpusortNodeLimit
 	int64		rows;			/* N; -1: all */
 	uint64		cut_at;			/* rows of the run at which the next cut is due */
 	bool		known;			/* there is a bound, with this key: */
+	int			nwords;			/* for rows */
 	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
 	bool		lossy;			/* rows with the bound's words may differ from it */
 	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
@@ -203,12 +204,11 @@ static inline bool
 gpusort_node_removes_row(GpusortNode *node, const uint64 *words, TupleTableSlot *slot)
 {
 	const uint64 *bound = node->limit.words;
-	int			n = gpusort_rowkey_words(node->key);
 	int			i = 0;
 
-	while (i < n && words[i] == bound[i])
+	while (i < node->limit.nwords && words[i] == bound[i])
 		i++;
-	if (i < n ? words[i] < bound[i] : !gpusort_node_is_behind(node, slot))
+	if (i < node->limit.nwords ? words[i] < bound[i] : !gpusort_node_is_behind(node, slot))
 		return false;
 	gpusort_node_count_removed(node);
 	return true;

@@ -115,9 +115,8 @@ check_order('a million rows', '1GB', 1100000, '8 + g % 13', qr/^(?!.*Runs)/s);
 check_order('a million rows after a million', '100MB', 2200000, '8 + g % 13', qr/Runs: [2-9]\b/);
 check_order('short rows after long ones', '90MB', 350000, 'CASE WHEN g <= 3 THEN 40000000 ELSE 180 + g % 7 END', qr/Runs: [2-9]\b/);
 
-# With a LIMIT, core sorts if many more rows come than the planner expected, here
-# 300, or if they exceed the memory limit, too.  But GpuSort sorts if core would have
-# to sort all rows as well.
+# With a LIMIT, GpuSort keeps only the rows that are fetched, whatever number of rows
+# the planner expected, here 300.  It spills only if these exceed the memory limit.
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION numbers(n int) RETURNS SETOF int LANGUAGE plpgsql ROWS 300 AS $$
 BEGIN
@@ -125,16 +124,15 @@ BEGIN
 END $$;
 SQL
 foreach my $case (
-	[ 30000, 100, '1GB', 'Engine: core\n *Reason: many more rows than the LIMIT fetches' ],
-	[ 5000, 100, '1GB', 'Engine: c(pu|uda)' ],
-	[ 5000, 100, '64kB', 'Engine: core\n *Reason: more rows than expected exceed gpusort.memory_limit, and only a part is fetched' ],
+	[ 30000, 100, '1GB', 'Engine: c(pu|uda)\n.*Bound: 100\n *Rows Removed by Bound: \d+\n(?!.*Runs)' ],
+	[ 5000, 100, '64kB', 'Engine: c(pu|uda)\n.*Bound: 100\n *Rows Removed by Bound: \d+\n(?!.*Runs)' ],
 	[ 5000, 4000, '64kB', 'Engine: c(pu|uda)\n.*Runs: ' ])
 {
 	my ($n, $limit, $memory, $expected) = @$case;
 	my $query = "SELECT k, repeat('x', k % 7) FROM numbers($n) AS k ORDER BY -k LIMIT $limit";
 
 	like($node->safe_psql('postgres', "SET gpusort.memory_limit = '$memory'; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $query"),
-		qr/$expected/s, "LIMIT $limit of $n rows in $memory: the right one sorts");
+		qr/$expected/s, "LIMIT $limit of $n rows in $memory: only these are kept");
 	is($node->safe_psql('postgres', "SET gpusort.memory_limit = '$memory'; SELECT count(*), bool_and(k = $n + 1 - place) FROM (SELECT k, row_number() OVER () AS place FROM ($query) AS s) AS s"),
 		"$limit|t", "LIMIT $limit of $n rows in $memory: the order is right");
 }
