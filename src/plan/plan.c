@@ -96,6 +96,7 @@ sort_columns(Sort *sort)
 				.collation = sort->collations[i],
 				.nulls_first = sort->nullsFirst[i],
 				.type = exprType((Node *) entry->expr),
+				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(sort)->targetlist, sort->sortColIdx[i])->expr),
 		};
 	}
 	return columns;
@@ -354,6 +355,7 @@ pathkey_columns(List *pathkeys)
 				.collation = pathkey->pk_eclass->ec_collation,
 				.nulls_first = pathkey->pk_nulls_first,
 				.type = exprType((Node *) member->em_expr),
+				.row = gpusort_rowkey_row_type(member->em_expr),
 		};
 		n++;
 	}
