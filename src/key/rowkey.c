@@ -103,8 +103,7 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *string
 	*strings = false;
 	for (int i = 0; i < nencoded; i++)
 		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
-			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_NAME ||
-			planned[i].kind == GPUSORT_ROW_PACKED;
+			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_NAME;
 	pfree(planned);
 	return words;
 }

@@ -51,7 +51,6 @@
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
-#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
@@ -79,29 +78,6 @@ static const Bound unbounded = {-1, false};
 /* Core's bounded sort takes over after as many rows at the earliest; they take about 1 ms. */
 #define SURE_ROWS		10000
 
-/* Returns the columns of a Sort in a palloc'ed array of numCols. */
-static GpusortSortColumn *
-sort_columns(Sort *sort)
-{
-	GpusortSortColumn *columns = palloc(sort->numCols * sizeof(GpusortSortColumn));
-
-	for (int i = 0; i < sort->numCols; i++)
-	{
-		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[i]);
-
-		columns[i] = (GpusortSortColumn)
-		{
-			.attno = sort->sortColIdx[i],
-				.sort_operator = sort->sortOperators[i],
-				.collation = sort->collations[i],
-				.nulls_first = sort->nullsFirst[i],
-				.type = exprType((Node *) entry->expr),
-				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(sort)->targetlist, sort->sortColIdx[i])->expr),
-		};
-	}
-	return columns;
-}
-
 /*
  * Returns the reason to leave a Sort to core, or NULL after setting *cost to
  * GpuSort's cost.  If it is NULL and the bound is exact, sets *most_rows to the
@@ -114,7 +90,7 @@ refuse_sort(Sort *sort, Bound bound, Cost *cost, double *most_rows)
 		.rows = outerPlan(sort)->plan_rows,
 		.width = outerPlan(sort)->plan_width,
 		.fetched = bound.rows,
-		.columns = sort_columns(sort),
+		.columns = gpusort_cost_columns(sort),
 		.ncolumns = sort->numCols,
 	};
 	bool		partial = bound.rows >= 0 && input.rows > 2 * bound.rows;
@@ -317,6 +293,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	{
 		ListCell   *lc;
 
+		gpusort_plan_replace_incremental(result, cursor_options);
 		result->planTree = replace_sorts(result->planTree, unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(lfirst(lc), unbounded);
