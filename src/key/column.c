@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/nbtree.h"
 #include "access/stratnum.h"
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
@@ -33,11 +34,13 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "compat.h"
 #include "key/column.h"
 #include "key/icu.h"
 #include "key/keybits.h"
+#include "key/packed.h"
 
 /* The encoding of a type.  key/column.h explains the fields and the plans. */
 typedef struct RowType
@@ -79,6 +82,11 @@ static const RowType row_types[] = {
 	{INTERVALOID, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
 	{TIMETZOID, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0},
 	{INETOID, GPUSORT_ROW_INET, 2, 63, 128, 0},
+	{ANYARRAYOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
+	{ANYRANGEOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
+	{RECORDOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
+	{BITOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
+	{VARBITOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
 };
 
 /*
@@ -180,10 +188,41 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
 					get_collation_name(collation), place);
 }
 
+/*
+ * Plans the packing of a column of kind PACKED, and how its fields are encoded.
+ * Returns NULL if gpusort does not support a field.  compare: the support function of
+ * the column's operator family.
+ */
+static GpusortPacking *
+resolve_packing(const GpusortSortColumn *from, Oid compare)
+{
+	GpusortPacking *packing = gpusort_packed_plan(compare, from->type, from->row);
+
+	if (packing == NULL)
+		return NULL;
+	for (int i = 0; i < packing->nfields; i++)
+	{
+		GpusortField *field = &packing->fields[i];
+		GpusortSortColumn column = {
+			.attno = i + 1,
+			.sort_operator = lookup_type_cache(field->type, TYPECACHE_LT_OPR)->lt_opr,
+			.collation = field->collation,
+			.type = field->type,
+		};
+
+		if (!OidIsValid(column.sort_operator) ||
+			gpusort_rowtype_resolve(&column, i + 1, &field->column) != NULL ||
+			!gpusort_packed_field(field->column.kind))
+			return NULL;
+	}
+	return packing;
+}
+
 const char *
 gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColumn *column)
 {
 	const RowType *type = NULL;
+	GpusortPacking *packing = NULL;
 	const char *refusal;
 	Oid			opfamily;
 	Oid			opcintype;
@@ -216,7 +255,15 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 			return refusal;
 	}
 
+	if (type->kind == GPUSORT_ROW_PACKED)
+	{
+		packing = resolve_packing(from, get_opfamily_proc(opfamily, opcintype, opcintype, BTORDER_PROC));
+		if (packing == NULL)
+			return psprintf("type %s is not supported", format_type_be(from->type));
+	}
+
 	memset(column, 0, sizeof(*column));
+	column->packing = packing;
 	column->kind = type->kind;
 	column->attribute = from->attno - 1;
 	column->words = type->words;

@@ -5,8 +5,8 @@
  *
  * Only this header explains the encoding.  key/column.c chooses the plan of a
  * column, key/sample.c adapts it to the first rows, key/rowkey.c encodes rows,
- * and key/fixed.c, key/inet.c, key/numeric.c and key/text.c encode the types that
- * need more than one line.
+ * and key/fixed.c, key/inet.c, key/numeric.c, key/packed.c and key/text.c encode the
+ * types that need more than one line.
  *
  * A column has one to three words.  Their unsigned order is the order of the
  * column's values.  DESC complements the bits of the value.  NULL has words of
@@ -48,6 +48,7 @@
  *	numeric								flag		64 + 64
  *	inet								flag		64 + 64 (+ 58)
  *	text and bpchar under ICU			flag		64 + 64 (a prefix)
+ *	array, range, row, bit, varbit		flag		64 + 64 (+ 64)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
  *	uuid								crowded		64 + 64
  *
@@ -81,6 +82,8 @@
 #define GPUSORT_KEY_COLUMN_H
 
 #include "port/pg_bswap.h"
+#include "storage/itemptr.h"
+#include "utils/inet.h"
 #include "utils/sortsupport.h"
 
 #include "key/dictionary.h"
@@ -114,6 +117,8 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_INTERVAL,
 	GPUSORT_ROW_TIMETZ,
 	GPUSORT_ROW_INET,			/* three words once the sample has shown IPv6 */
+	GPUSORT_ROW_PACKED,			/* arrays, ranges, rows, bit strings: key/packed.h; three
+								 * words if the sample shows that all values fit then */
 	GPUSORT_ROW_ABBREVIATED		/* text and bpchar under ICU: always a prefix */
 } GpusortRowKind;
 
@@ -122,6 +127,7 @@ typedef enum GpusortRowKind
 #define GPUSORT_CROWD_INNER		2	/* the value next to it */
 
 typedef struct GpusortEnumRanks GpusortEnumRanks;	/* fixed.c */
+typedef struct GpusortPacking GpusortPacking;	/* packed.h */
 
 typedef struct GpusortRowColumn
 {
@@ -157,16 +163,18 @@ typedef struct GpusortRowColumn
 								 * do not count */
 	struct GpusortIcuPrefix *icu_prefix;	/* weights that most values begin with;
 											 * the words hold what follows; or NULL */
-	const char *prefix;			/* kinds TEXT and BPCHAR: bytes that most values
-								 * begin with; the words hold what follows */
+	GpusortPacking *packing;	/* kind PACKED: how values become bit strings */
+	const char *prefix;			/* kinds TEXT, BPCHAR and PACKED: bytes that most
+								 * values, or their bit strings, begin with; the words
+								 * hold what follows */
 	Size		prefix_bytes;	/* their number; 0: none */
 	GpusortDictionary *dictionary;	/* long strings that have occurred; NULL: none */
 } GpusortRowColumn;
 
 /*
  * Fills in *column for the column at place (from 1) of the ORDER BY list, except
- * ranks, icu and abbreviation, which the begin functions below set.  Returns
- * NULL, or the reason why gpusort cannot order by this column: a short phrase,
+ * ranks, icu and abbreviation, which the begin functions below set.  May allocate in
+ * the current memory context.  Returns NULL, or the reason why gpusort cannot order by this column: a short phrase,
  * allocated in the current memory context.
  */
 extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int place,
@@ -190,6 +198,26 @@ extern bool gpusort_rowinet_is_ipv6(Datum value);
 
 /* Gives an inet column the third word, before any row is encoded. */
 extern void gpusort_rowinet_widen(GpusortRowColumn *column);
+
+/* The same as the encoders above for kind PACKED. */
+extern bool gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+
+/* Gives a column of kind PACKED the third word, before any row is encoded. */
+extern void gpusort_rowpacked_widen(GpusortRowColumn *column);
+
+/*
+ * Writes the first most bytes of a value's bit string (key/packed.h), padded with
+ * zeros, and returns their number, or more than most if the bit string is longer.
+ * bytes has GPUSORT_PACKED_WORDS(8 * most).
+ */
+extern Size gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, Size most, uint64 *bytes);
+
+/*
+ * Returns the value's whole bit string, in the current memory context.  It compares by
+ * its bytes, and takes about gpusort_rowpacked_size() bytes of memory.
+ */
+extern char *gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length);
+extern Size gpusort_rowpacked_size(Datum value);
 
 /* The same as the encoders above for kind ABBREVIATED. */
 extern bool gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
@@ -243,6 +271,22 @@ gpusort_load_be16(const void *pointer)
 
 	memcpy(&word, pointer, sizeof(word));
 	return pg_ntoh16(word);
+}
+
+/* The 48 bits of a macaddr and of a tid */
+static inline uint64
+gpusort_macaddr_bits(const macaddr *address)
+{
+	const unsigned char *bytes = (const unsigned char *) address;
+
+	return (uint64) gpusort_load_be32(bytes) << 16 | gpusort_load_be16(bytes + 4);
+}
+
+static inline uint64
+gpusort_tid_bits(const ItemPointerData *tid)
+{
+	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+		ItemPointerGetOffsetNumberNoCheck(tid);
 }
 
 #endif							/* GPUSORT_KEY_COLUMN_H */

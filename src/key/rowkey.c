@@ -16,13 +16,14 @@
 #include "postgres.h"
 
 #include "access/detoast.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
 #include "fmgr.h"
-#include "storage/itemptr.h"
 #include "utils/builtins.h"
-#include "utils/inet.h"
 #include "utils/uuid.h"
 
 #include "key/keybits.h"
+#include "key/packed.h"
 #include "key/rowkey_state.h"
 
 /* The words of the columns after one that has been encoded */
@@ -32,6 +33,14 @@ typedef enum LaterWords
 	LATER_WORDS_ZEROS,			/* must all be 0 */
 	LATER_WORDS_ONES			/* must have all bits set that can vary */
 } LaterWords;
+
+TupleDesc
+gpusort_rowkey_row_type(Expr *expr)
+{
+	RowExpr    *row = (RowExpr *) expr;
+
+	return IsA(row, RowExpr) && row->row_typeid == RECORDOID ? ExecTypeFromExprList(row->args) : NULL;
+}
 
 /*
  * Plans all columns, or those up to the first one whose words never decide:
@@ -121,6 +130,8 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 			gpusort_rowenum_begin(column);
 		else if (column->kind == GPUSORT_ROW_ABBREVIATED)
 			gpusort_rowicu_begin(column, &columns[i]);
+		else if (column->kind == GPUSORT_ROW_PACKED)
+			gpusort_packed_begin(column);
 	}
 	key->truncated = key->nencoded < ncolumns;
 	key->lossy = key->truncated;
@@ -230,21 +241,6 @@ float8_word(const GpusortRowColumn *column, uint64 bits)
 	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->flip;
 }
 
-static inline uint64
-macaddr_bits(const macaddr *address)
-{
-	const unsigned char *bytes = (const unsigned char *) address;
-
-	return (uint64) gpusort_load_be32(bytes) << 16 | gpusort_load_be16(bytes + 4);
-}
-
-static inline uint64
-tid_bits(const ItemPointerData *tid)
-{
-	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-		ItemPointerGetOffsetNumberNoCheck(tid);
-}
-
 /* Writes the words of a value that is not NULL.  Returns the words that later columns must have. */
 static pg_attribute_always_inline LaterWords
 encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
@@ -270,10 +266,10 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			words[0] = gpusort_rowenum_encode(column, value);
 			break;
 		case GPUSORT_ROW_MACADDR:
-			words[0] = flagged_word(column, macaddr_bits(DatumGetMacaddrP(value)));
+			words[0] = flagged_word(column, gpusort_macaddr_bits(DatumGetMacaddrP(value)));
 			break;
 		case GPUSORT_ROW_TID:
-			words[0] = flagged_word(column, tid_bits((ItemPointer) DatumGetPointer(value)));
+			words[0] = flagged_word(column, gpusort_tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
 		case GPUSORT_ROW_ABBREVIATED:
 			whole = gpusort_rowicu_encode(column, value, words);
@@ -305,6 +301,9 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			break;
 		case GPUSORT_ROW_INET:
 			whole = gpusort_rowinet_encode(column, value, words);
+			break;
+		case GPUSORT_ROW_PACKED:
+			whole = gpusort_rowpacked_encode(column, value, words);
 			break;
 	}
 	return likely(whole) ? LATER_WORDS_EXACT : LATER_WORDS_ZEROS;
@@ -464,20 +463,33 @@ gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column)
 {
 	GpusortRowKind kind = key->columns[column].kind;
 
-	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR;
+	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR || kind == GPUSORT_ROW_PACKED;
 }
 
 void
 gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 					 const char **bytes, Size *length)
 {
-	struct varlena *datum = PG_DETOAST_DATUM_PACKED(value);
+	struct varlena *datum;
 
 	Assert(gpusort_rowkey_by_bytes(key, column));
+	if (key->columns[column].kind == GPUSORT_ROW_PACKED)
+	{
+		*bytes = gpusort_rowpacked_bytes(&key->columns[column], value, length);
+		return;
+	}
+	datum = PG_DETOAST_DATUM_PACKED(value);
 	*bytes = VARDATA_ANY(datum);
 	*length = VARSIZE_ANY_EXHDR(datum);
 	if (key->columns[column].kind == GPUSORT_ROW_BPCHAR)
 		*length = bpchartruelen((char *) *bytes, *length);
+}
+
+Size
+gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int column, Datum value)
+{
+	return key->columns[column].kind == GPUSORT_ROW_PACKED ? gpusort_rowpacked_size(value) :
+		gpusort_rowkey_remote_bytes(value);
 }
 
 Size

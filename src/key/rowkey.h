@@ -18,6 +18,7 @@
 #define GPUSORT_KEY_ROWKEY_H
 
 #include "executor/tuptable.h"
+#include "nodes/primnodes.h"
 
 /* One column of an ORDER BY list, as a Sort plan node has it. */
 typedef struct GpusortSortColumn
@@ -27,9 +28,17 @@ typedef struct GpusortSortColumn
 	Oid			collation;		/* InvalidOid for types without collations */
 	bool		nulls_first;
 	Oid			type;			/* type of the attribute; may be a domain */
+	TupleDesc	row;			/* of type record: the columns that all values have; NULL:
+								 * not known, or another type */
 } GpusortSortColumn;
 
 typedef struct GpusortRowKey GpusortRowKey;
+
+/*
+ * If an expression is ROW(...) of type record, returns the columns of its values in the
+ * current memory context, else NULL.
+ */
+extern TupleDesc gpusort_rowkey_row_type(Expr *expr);
 
 /*
  * Returns NULL if gpusort can order by these columns, else the reason why it
@@ -149,14 +158,17 @@ extern bool gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column);
 
 /*
  * Returns the bytes by which a value of such a column compares; it must not be
- * NULL.  They lie within the value, or, if it is compressed or stored out of
- * line, in a copy in the current memory context, which the caller's context
+ * NULL.  They lie within the value, or, if gpusort_rowkey_copied_bytes() is not 0, in
+ * memory that is allocated in the current memory context, which the caller's context
  * frees.
  */
 extern void gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 								 const char **bytes, Size *length);
 
-/* Returns the size of the copy that gpusort_rowkey_bytes() would allocate, or 0. */
+/* Returns about how many bytes gpusort_rowkey_bytes() would allocate. */
+extern Size gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int column, Datum value);
+
+/* Returns the size of a value that is compressed or stored out of line, else 0. */
 extern Size gpusort_rowkey_remote_bytes(Datum value);
 
 #endif							/* GPUSORT_KEY_ROWKEY_H */

@@ -14,7 +14,8 @@
  *	prefixes	If most strings begin with the same bytes (or, under ICU, weights),
  *				the words hold those that follow.
  *
- *	IPv6		An inet column gets a third word only if there are IPv6 addresses.
+ *	third word	An inet column gets a third word only if there are IPv6 addresses; an
+ *				array, a range, a row or a bit string if all values fit then.
  *
  *	dictionary	If strings of the last column are longer than its words and repeat,
  *				a dictionary finds out whether they are few (key/dictionary.h).
@@ -35,6 +36,7 @@
 
 #include "key/icu.h"
 #include "key/keybits.h"
+#include "key/packed.h"
 #include "key/rowkey_state.h"
 
 /* Fewer rows are sorted before a choice could pay. */
@@ -49,6 +51,9 @@
 
 /* The bytes of a string that are looked at: enough for as many bytes of weights */
 #define STRING_BYTES		(4 * MAX_PREFIX_BYTES)
+
+/* The same for values of kind PACKED: a prefix, and as many bytes as their words hold */
+#define PACKED_BYTES		(MAX_PREFIX_BYTES + 24)
 
 /* The prefix may be missing in this part of the values at each end of their order. */
 #define OUTSIDERS(n)		((n) / 16)
@@ -88,7 +93,7 @@ static inline bool
 is_string(const GpusortRowColumn *column)
 {
 	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_BPCHAR ||
-		column->kind == GPUSORT_ROW_ABBREVIATED;
+		column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_PACKED;
 }
 
 bool
@@ -278,12 +283,20 @@ take_strings(const Sample *sample, const GpusortRowColumn *column, SampledString
 		CHECK_FOR_INTERRUPTS();
 		if (isnull)
 			continue;
+		count++;
+		if (column->kind == GPUSORT_ROW_PACKED)
+		{
+			uint64	   *words = palloc(sizeof(uint64) * GPUSORT_PACKED_WORDS(8 * PACKED_BYTES));
+
+			string->length = Min(gpusort_rowpacked_head(column, value, PACKED_BYTES, words), PACKED_BYTES);
+			string->bytes = (char *) words;
+			continue;
+		}
 		copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
 		string->bytes = VARDATA_ANY(copy);
 		string->length = VARSIZE_ANY_EXHDR(copy);
 		if (column->kind == GPUSORT_ROW_BPCHAR || column->blank_padded)
 			string->length = bpchartruelen((char *) string->bytes, string->length);
-		count++;
 	}
 	return count;
 }
@@ -411,6 +424,24 @@ has_ipv6(const Sample *sample, const GpusortRowColumn *column)
 	return false;
 }
 
+/* Do all values of a column of kind PACKED fit in three words, but not in two? */
+static bool
+wants_third_word(const Sample *sample, const GpusortRowColumn *column)
+{
+	Size		longest = 0;
+
+	for (int i = 0; i < PREFIX_VALUES; i++)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, (uint64) i * sample->n / PREFIX_VALUES, column, &isnull);
+		uint64		words[GPUSORT_PACKED_WORDS(3 * 64)];
+
+		if (!isnull)
+			longest = Max(longest, gpusort_packed_bits(column, value, 3 * 64 - 1, words));
+	}
+	return longest > 2 * 64 - 1 && longest <= 3 * 64 - 1;
+}
+
 /* Do long strings of the column, or any under ICU, repeat? */
 static bool
 has_repetitions(const Sample *sample, const GpusortRowColumn *column)
@@ -445,7 +476,7 @@ begin_dictionary(const Sample *sample, Size memory)
 	GpusortRowKey *key = sample->key;
 	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
 
-	if (key->truncated || !is_string(last) || last->words != GPUSORT_DICTIONARY_WORDS ||
+	if (key->truncated || !is_string(last) || last->kind == GPUSORT_ROW_PACKED || last->words != GPUSORT_DICTIONARY_WORDS ||
 		(last->kind == GPUSORT_ROW_ABBREVIATED && last->icu == NULL) ||
 		memory < MIN_DICTIONARY_MEMORY || !has_repetitions(sample, last))
 		return;
@@ -478,7 +509,12 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			key->truncated = key->lossy = true;
 			break;
 		}
-		if (is_string(column))
+		if (column->kind == GPUSORT_ROW_PACKED && spare > 0 && wants_third_word(&sample, column))
+		{
+			gpusort_rowpacked_widen(column);
+			spare--;
+		}
+		else if (is_string(column))
 			choose_prefix(&sample, column, lasting);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
 		{

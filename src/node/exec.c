@@ -23,6 +23,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
@@ -95,6 +96,7 @@ read_plan(GpusortNode *node, CustomScan *scan)
 				.collation = node->collations[i],
 				.nulls_first = node->nulls_first[i],
 				.type = TupleDescAttr(desc, node->attnos[i] - 1)->atttypid,
+				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(scan)->targetlist, node->attnos[i])->expr),
 		};
 	}
 	node->limit.ties = linitial_int(list_nth(scan->custom_private, 4));

@@ -312,17 +312,28 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *ro
 	return n - nulls;
 }
 
-/* Changes the rows' values to the bytes that they compare by.  False if one has not been expanded. */
+/*
+ * Changes the rows' values to the bytes that they compare by.  False if one has not
+ * been expanded, or there is no room for the bytes.
+ */
 static bool
 take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 {
+	Size		copied = 0;
+	MemoryContext old;
+
 	for (uint64 i = 0; i < n; i++)
 	{
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
 			return false;
+		copied += gpusort_rowkey_copied_bytes(group->node->key, group->column, rows[i].value);
 	}
+	if (copied > group->room)
+		return false;
+	group->room -= copied;
+	old = MemoryContextSwitchTo(group->values);
 	for (uint64 i = 0; i < n; i++)
 	{
 		const char *bytes;
@@ -334,6 +345,7 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 		rows[i].bytes = bytes;
 		rows[i].length = length;
 	}
+	MemoryContextSwitchTo(old);
 	return true;
 }
 

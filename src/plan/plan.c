@@ -48,7 +48,6 @@
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
-#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
@@ -65,28 +64,6 @@ static create_upper_paths_hook_type previous_create_upper_paths;
  * ----------------------------------------------------------------
  */
 
-/* Returns the columns of a Sort in a palloc'ed array of numCols. */
-static GpusortSortColumn *
-sort_columns(Sort *sort)
-{
-	GpusortSortColumn *columns = palloc(sort->numCols * sizeof(GpusortSortColumn));
-
-	for (int i = 0; i < sort->numCols; i++)
-	{
-		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[i]);
-
-		columns[i] = (GpusortSortColumn)
-		{
-			.attno = sort->sortColIdx[i],
-				.sort_operator = sort->sortOperators[i],
-				.collation = sort->collations[i],
-				.nulls_first = sort->nullsFirst[i],
-				.type = exprType((Node *) entry->expr),
-		};
-	}
-	return columns;
-}
-
 /*
  * Returns the reason to leave a Sort to core, or NULL after setting *cost to
  * GpuSort's cost.
@@ -99,7 +76,7 @@ refuse_sort(Sort *sort, GpusortBound bound, Cost *cost)
 		.width = outerPlan(sort)->plan_width,
 		.fetched = bound.rows,
 		.ties = bound.ties,
-		.columns = sort_columns(sort),
+		.columns = gpusort_cost_columns(sort),
 		.ncolumns = sort->numCols,
 	};
 	const char *reason = gpusort_rowkey_refusal(input.columns, input.ncolumns);
@@ -270,6 +247,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	{
 		ListCell   *lc;
 
+		gpusort_plan_replace_incremental(result, cursor_options);
 		result->planTree = replace_sorts(result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(lfirst(lc), gpusort_unbounded);
@@ -308,6 +286,7 @@ pathkey_columns(List *pathkeys)
 				.collation = pathkey->pk_eclass->ec_collation,
 				.nulls_first = pathkey->pk_nulls_first,
 				.type = exprType((Node *) member->em_expr),
+				.row = gpusort_rowkey_row_type(member->em_expr),
 		};
 		n++;
 	}

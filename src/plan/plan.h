@@ -8,10 +8,18 @@
 #ifndef GPUSORT_PLAN_PLAN_H
 #define GPUSORT_PLAN_PLAN_H
 
+#include "nodes/plannodes.h"
+
 #include "key/rowkey.h"
 
 /* Registers GpuSort and sets the planner hooks.  _PG_init calls it once. */
 extern void gpusort_plan_init(void);
+
+/*
+ * Replaces the IncrementalSorts of a finished plan by Sorts where a GpuSort is expected
+ * to be cheaper, and will replace the Sort.  cursor_options: the planner's.
+ */
+extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_options);
 
 /* A sort, for the cost model */
 typedef struct GpusortCostInput
@@ -23,6 +31,9 @@ typedef struct GpusortCostInput
 	const GpusortSortColumn *columns;	/* accepted by gpusort_rowkey_refusal() */
 	int			ncolumns;
 } GpusortCostInput;
+
+/* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
+extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
 
 /* The estimated cost of a GpuSort without its input, in the planner's cost units. */
 extern double gpusort_cost_sort(const GpusortCostInput *input);

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
@@ -68,6 +69,8 @@ make_list(OrderedRows *ordered, Maker *maker, const char *wanted)
 		ordered->columns[c].collation = random_kinds[kind].collation;
 		ordered->columns[c].nulls_first = any(maker, 2);
 		ordered->columns[c].type = random_kinds[kind].type;
+		if (random_kinds[kind].type == RECORDOID)
+			ordered->columns[c].row = random_row_type();
 	}
 }
 
@@ -175,6 +178,24 @@ compare_by_words(const OrderedRows *ordered, int i, int j)
 	return 0;
 }
 
+/* Do the bytes of two values compare as their types do, if the column compares by bytes? */
+static bool
+bytes_agree(const OrderedRows *ordered, int i, int j, int order)
+{
+	const char *bytes[2];
+	Size		length[2];
+	int			by_bytes;
+
+	if (ordered->ncolumns > 1 || !gpusort_rowkey_by_bytes(ordered->key, 0) || ordered->nulls[i] || ordered->nulls[j])
+		return true;
+	gpusort_rowkey_bytes(ordered->key, 0, ordered->values[i], &bytes[0], &length[0]);
+	gpusort_rowkey_bytes(ordered->key, 0, ordered->values[j], &bytes[1], &length[1]);
+	by_bytes = sign_of(memcmp(bytes[0], bytes[1], Min(length[0], length[1])));
+	if (by_bytes == 0)
+		by_bytes = length[0] < length[1] ? -1 : length[0] > length[1];
+	return order == (gpusort_rowkey_descends(ordered->key, 0) ? -by_bytes : by_bytes);
+}
+
 /* Returns what is wrong with a pair of rows, or NULL. */
 static const char *
 check_pair(const OrderedRows *ordered, int i, int j, int compared, bool lossy)
@@ -184,6 +205,8 @@ check_pair(const OrderedRows *ordered, int i, int j, int compared, bool lossy)
 
 	if (sign_of(compared) != order)
 		return "gpusort_rowkey_compare() contradicts the types";
+	if (!bytes_agree(ordered, i, j, order))
+		return "the bytes contradict the types";
 	if (order == 0)
 		return word_order != 0 ? "equal rows have different words" : NULL;
 	if (word_order == 0)

@@ -88,6 +88,7 @@ prepare(FunctionCallInfo fcinfo, GpusortSortColumn **columns, int *ncolumns)
 		(*columns)[i].collation = sort->collations[i];
 		(*columns)[i].nulls_first = sort->nullsFirst[i];
 		(*columns)[i].type = exprType((Node *) entry->expr);
+		(*columns)[i].row = gpusort_rowkey_row_type(((TargetEntry *) list_nth(outerPlan(sort)->targetlist, sort->sortColIdx[i] - 1))->expr);
 	}
 	/* no resource owner tracks a plan that is not saved */
 	ReleaseCachedPlan(cached, NULL);

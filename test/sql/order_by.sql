@@ -182,10 +182,10 @@ SELECT k, length(w) FROM (
 RESET work_mem;
 
 -- if gpusort leaves an ORDER BY to core, a message says why (the caches are warm, so that they add no messages)
-EXPLAIN (COSTS OFF) SELECT v FROM (VALUES ('{2,1}'::int[]), ('{1}')) AS s (v) ORDER BY v;
+EXPLAIN (COSTS OFF) SELECT v FROM (VALUES ('{b,a}'::text[]), ('{a}')) AS s (v) ORDER BY v;
 EXPLAIN (COSTS OFF) SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
 SET client_min_messages = debug1;
-SELECT v FROM (VALUES ('{2,1}'::int[]), ('{1}')) AS s (v) ORDER BY v;
+SELECT v FROM (VALUES ('{b,a}'::text[]), ('{a}')) AS s (v) ORDER BY v;
 SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
 RESET client_min_messages;
 

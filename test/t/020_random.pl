@@ -103,13 +103,22 @@ my %types = (
 	colour => [ "('{z,k,m,a}'::colour[])[1 + (R) % 4]", '{z,k,m,a}' ],
 	small => [ '((R) % 1000)::int', '{0,999}' ],
 	label => [ "translate((R)::text, '0123456789', 'aAbBcCdDé-')", '{"",a,A}', 1 ],
-	# types without keys for the device
-	'int[]' => [ 'ARRAY[(R) % 10, (R) % 3]::int[]', undef ],
-	'small[]' => [ 'ARRAY[(R) % 10, NULL, (R) % 3]::small[]', undef ],
+	'int[]' => [ 'ARRAY[(R) % 10, (R) % 3, R]::int[]', '{"{}","{NULL}","{1}","{1,NULL}","[0:0]={1}","{{1},{2}}","{{1,2}}"}' ],
+	'int[]: long' => [ 'CASE (R) % 8 WHEN 0 THEN array_fill((R)::int, ARRAY[1000]) || NULL ELSE array_fill(1, ARRAY[((R) % 40)::int]) END', '{"{}"}' ],
+	'int8[]: prefix' => [ 'array_fill(7::int8, ARRAY[20]) || R || (R) % 3', '{"{}","{7,7,7}"}' ],
+	'small[]' => [ 'ARRAY[(R) % 10, NULL, (R) % 3]::small[]', '{"{}","{1}"}' ],
+	'float8[]' => [ 'ARRAY[(R) % 2, (R) / 7.0]::float8[]', '{"{0}","{-0}","{NaN}","{NULL,1}"}' ],
+	'timestamptz[]' => [ "ARRAY[timestamptz '2000-01-01 UTC' + ((R) % 1000) * interval '1 s', 'infinity']", '{"{infinity}","{-infinity}"}' ],
+	varbit => [ '((R) % 4096)::int::bit(12)::varbit << ((R) % 5)::int', '{"",0,00,1}' ],
+	'varbit: long' => [ "repeat('10', CASE (R) % 8 WHEN 0 THEN 30000 ELSE 70 END)::varbit || (R)::bit(20)::varbit", '{"",0,1}' ],
+	'bit(40)' => [ '(R)::bit(40)', '{0000000000000000000000000000000000000000}' ],
+	int4range => [ 'int4range(((R) % 50)::int, ((R) % 50 + (R) % 7)::int)', '{empty,"(,)","[1,)","(,1)"}' ],
+	tstzrange => [ "tstzrange(timestamptz '2000-01-01 UTC' + ((R) % 50) * interval '1 s', timestamptz '2000-01-02 UTC' + (R) * interval '1 s', "
+		  . "('{[],[),(],()}'::text[])[1 + (R) % 4])", '{empty,"(,)","[infinity,)","(,infinity)"}' ],
+	pair => [ "ROW((R) % 50, CASE (R) % 3 WHEN 0 THEN NULL ELSE md5((R)::text) END)::pair", '{"(,)","(1,)","(,a)"}' ],
+	# types without keys
 	'label[]' => [ "ARRAY[md5((R)::text), 'a']::label[]", undef ],
-	jsonb => [ 'to_jsonb((R) % 1000)', undef ],
-	varbit => [ '((R) % 4096)::int::bit(12)::varbit', undef ],
-	int4range => [ 'int4range(((R) % 50)::int, ((R) % 50 + (R) % 7)::int)', undef ]);
+	jsonb => [ 'to_jsonb((R) % 1000)', undef ]);
 my @all_types = sort keys %types;
 my @keyed_types = grep { defined $types{$_}[1] } @all_types;
 my @collations = ('C', 'C', 'C', 'default', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
@@ -138,7 +147,7 @@ sub make_value
 	$value =~ s/\bP\b/$prefix/g;
 	$type =~ s/:.*//;
 	$value = "CASE WHEN rnd(i, $salt + 1, 12) = 0 THEN "
-	  . "('$special'::$type\[])[1 + rnd(i, $salt + 2, cardinality('$special'::$type\[]))] ELSE $value END"
+	  . "('$special'::text[])[1 + rnd(i, $salt + 2, cardinality('$special'::text[]))]::$type ELSE $value END"
 	  if defined $special && chance(80);
 	return $value;
 }
@@ -178,6 +187,8 @@ sub make_table
 		  . pick('', ' DESC') . '; DROP TABLE t; ALTER TABLE u RENAME TO t;';
 	}
 	$table{sql} .= ' CREATE INDEX ON t (id);';
+	# input that is sorted by the first column, for incremental sorts; some values are too long for an index
+	$table{sql} .= ' DO $$ BEGIN CREATE INDEX ON t (c1); EXCEPTION WHEN program_limit_exceeded THEN NULL; END $$;' if chance(30);
 	$table{sql} .= ' ANALYZE t;' if chance(70);
 	return \%table;
 }
@@ -298,6 +309,7 @@ sub make_query
 	{
 		# keys that are not in the sort's output; the query looks them up by id
 		my $by = $order =~ s/k(\d)/($expressions->[$1 - 1])/gr;
+		$by = '(' . join(', ', @$expressions) . ')' . pick('', ' DESC') if @$expressions > 1 && chance(40);
 		my @looked_up = map { "(SELECT " . s/\bt\./u./gr . " FROM t u WHERE u.id = s.id)" } @$expressions;
 		$case{sql} = 'SELECT ' . name_keys(@looked_up) . ", s.id FROM (SELECT t.id FROM t ORDER BY $by OFFSET 0) s";
 	}
@@ -322,6 +334,7 @@ sub make_settings
 	$set{work_mem} = pick('64kB', '64kB', '256kB', '4MB', '64MB');
 	$set{$_} //= 'off' foreach grep { chance(50) } 'enable_hashagg', 'enable_incremental_sort', 'enable_material';
 	$set{enable_hashagg} = 'off' if chance(60);
+	$set{enable_seqscan} = 'off' if chance(15);
 	if (!exists $set{max_parallel_workers_per_gather} && chance(30))
 	{
 		@set{ 'max_parallel_workers_per_gather', 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size' } =

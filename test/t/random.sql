@@ -6,6 +6,7 @@ CREATE TYPE colour AS ENUM ('z', 'm', 'a');
 ALTER TYPE colour ADD VALUE 'k' BEFORE 'm';
 CREATE DOMAIN small AS int CHECK (VALUE < 1000);
 CREATE DOMAIN label AS text COLLATE "en-x-icu";
+CREATE TYPE pair AS (n bigint, s text COLLATE "C");
 CREATE TABLE verdict (case_no int, nodes int, verdict text);
 
 CREATE FUNCTION rnd(i bigint, salt bigint, d bigint) RETURNS bigint LANGUAGE sql IMMUTABLE

@@ -1,0 +1,636 @@
+/*-------------------------------------------------------------------------
+ *
+ * packed.c
+ *		Packs arrays, ranges, rows and bit strings into bit strings, and makes
+ *		words of them.
+ *
+ * key/packed.h explains the packing.  A column has two words, or three if that makes
+ * all values of the sample fit (key/sample.c).  They hold the first 127 or 191 bits.
+ * If most values begin with the same bytes, the first two bits are 0 if a value sorts
+ * before those with the prefix, 1 if it has the prefix, and 2 if it sorts after them.
+ * Then come the first bits, of values with the prefix those that follow it.
+ *
+ * The words of a value that fits hold the end of its bit string, and no other value's
+ * bit string begins with these bits.  So they never equal the words of a prefix.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/htup_details.h"
+#include "access/tupmacs.h"
+#include "storage/itemptr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/fmgroids.h"
+#include "utils/inet.h"
+#include "utils/lsyscache.h"
+#include "utils/rangetypes.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+#include "utils/uuid.h"
+#include "utils/varbit.h"
+
+#include "key/icu.h"
+#include "key/keybits.h"
+#include "key/packed.h"
+
+/* Bytes of a bit string in each part of its packing */
+#define PART_BYTES	7
+
+/* Bytes that are fetched of a TOASTed array or bit string for n bits: a bool takes 3 bits and one byte */
+#define SLICE_BYTES(n)	((n) / 2 + 64)
+
+/* A bit string that is being written; see gpusort_packed_bits(). */
+typedef struct Bits
+{
+	uint64	   *words;			/* zeros behind the bits that are used */
+	Size		used;
+	Size		most;			/* no bits need be written from this one on */
+} Bits;
+
+/* Appends the lower n bits of a number, 1 to 64, whose other bits are 0. */
+static inline void
+put(Bits *bits, uint64 number, int n)
+{
+	if (likely(bits->used < bits->most))
+	{
+		uint64	   *word = &bits->words[bits->used / 64];
+		int			room = 64 - bits->used % 64;	/* bits left in this word */
+
+		if (n <= room)
+			word[0] |= number << (room - n);
+		else
+		{
+			word[0] |= number >> (n - room);
+			word[1] = number << (64 - (n - room));
+		}
+	}
+	bits->used += n;
+}
+
+static inline bool
+full(const Bits *bits)
+{
+	return bits->used >= bits->most;
+}
+
+/* ---- fields ---- */
+
+static void
+put_string(Bits *bits, const char *data, Size length)
+{
+	for (Size i = 0; i < length && !full(bits); i++)
+		put(bits, 0x100 | (unsigned char) data[i], 9);
+	put(bits, 0, 1);
+}
+
+static void
+put_varlena(Bits *bits, const GpusortRowColumn *column, Datum value)
+{
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	struct varlena *plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
+	Size		length = VARSIZE_ANY_EXHDR(plain);
+
+	if (column->kind == GPUSORT_ROW_BPCHAR)
+		length = bpchartruelen(VARDATA_ANY(plain), length);
+	put_string(bits, VARDATA_ANY(plain), length);
+	if (plain != datum)
+		pfree(plain);
+}
+
+/* Appends a value that is not NULL. */
+static inline void
+put_field(Bits *bits, const GpusortRowColumn *column, Datum value)
+{
+	uint64		words[2];
+
+	switch (column->kind)
+	{
+		case GPUSORT_ROW_BYTE:
+			put(bits, DatumGetUInt8(value), column->width);
+			break;
+		case GPUSORT_ROW_INT2:
+			put(bits, DatumGetUInt16(value) ^ column->flip, 16);
+			break;
+		case GPUSORT_ROW_INT4:
+			put(bits, DatumGetUInt32(value) ^ column->flip, 32);
+			break;
+		case GPUSORT_ROW_FLOAT4:
+			put(bits, gpusort_rank_float4(DatumGetUInt32(value)), 32);
+			break;
+		case GPUSORT_ROW_ENUM:
+			put(bits, gpusort_rowenum_encode(column, value), 32);
+			break;
+		case GPUSORT_ROW_MACADDR:
+			put(bits, gpusort_macaddr_bits(DatumGetMacaddrP(value)), 48);
+			break;
+		case GPUSORT_ROW_TID:
+			put(bits, gpusort_tid_bits((ItemPointer) DatumGetPointer(value)), 48);
+			break;
+		case GPUSORT_ROW_FLOAT8:
+			put(bits, gpusort_rank_float8((uint64) DatumGetInt64(value)), 64);
+			break;
+		case GPUSORT_ROW_INT8:
+			put(bits, (uint64) DatumGetInt64(value) ^ column->flip, 64);
+			break;
+		case GPUSORT_ROW_MACADDR8:
+			put(bits, gpusort_load_be64(DatumGetPointer(value)), 64);
+			break;
+		case GPUSORT_ROW_UUID:
+			put(bits, gpusort_load_be64(DatumGetUUIDP(value)->data), 64);
+			put(bits, gpusort_load_be64(DatumGetUUIDP(value)->data + 8), 64);
+			break;
+		case GPUSORT_ROW_INTERVAL:
+			gpusort_rowinterval_encode(column, value, words);
+			put(bits, words[0], column->width);
+			put(bits, words[1], column->bits - column->width - 1);
+			break;
+		case GPUSORT_ROW_TIMETZ:
+			gpusort_rowtimetz_encode(column, value, words);
+			put(bits, words[0], column->width);
+			put(bits, words[1], column->bits - column->width - 1);
+			break;
+		case GPUSORT_ROW_TEXT:
+		case GPUSORT_ROW_BPCHAR:
+			put_varlena(bits, column, value);
+			break;
+		case GPUSORT_ROW_NAME:
+			put_string(bits, NameStr(*DatumGetName(value)), strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN));
+			break;
+		default:
+			elog(ERROR, "values of kind %d cannot be packed", column->kind);
+	}
+}
+
+bool
+gpusort_packed_field(GpusortRowKind kind)
+{
+	switch (kind)
+	{
+		case GPUSORT_ROW_BYTE:
+		case GPUSORT_ROW_INT2:
+		case GPUSORT_ROW_INT4:
+		case GPUSORT_ROW_FLOAT4:
+		case GPUSORT_ROW_ENUM:
+		case GPUSORT_ROW_MACADDR:
+		case GPUSORT_ROW_TID:
+		case GPUSORT_ROW_FLOAT8:
+		case GPUSORT_ROW_INT8:
+		case GPUSORT_ROW_MACADDR8:
+		case GPUSORT_ROW_UUID:
+		case GPUSORT_ROW_INTERVAL:
+		case GPUSORT_ROW_TIMETZ:
+		case GPUSORT_ROW_TEXT:
+		case GPUSORT_ROW_BPCHAR:
+		case GPUSORT_ROW_NAME:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Appends a field of fixed width that is stored at any address.  Returns the address
+ * behind it.
+ */
+static inline const char *
+put_stored(Bits *bits, const GpusortField *field, const char *stored)
+{
+	union
+	{
+		char		bytes[UUID_LEN];	/* no type of fixed width is wider */
+		int64		aligned;
+	}			copy;
+	Datum		value;
+
+	switch (field->by_value ? field->length : 0)
+	{
+		case 1:
+			value = UInt8GetDatum(*(const uint8 *) stored);
+			break;
+		case 2:
+			memcpy(copy.bytes, stored, 2);
+			value = Int16GetDatum(*(int16 *) copy.bytes);
+			break;
+		case 4:
+			memcpy(copy.bytes, stored, 4);
+			value = Int32GetDatum(*(int32 *) copy.bytes);
+			break;
+		case 8:
+			memcpy(copy.bytes, stored, 8);
+			value = Int64GetDatum(copy.aligned);
+			break;
+		default:
+			memcpy(copy.bytes, stored, field->length);
+			value = PointerGetDatum(copy.bytes);
+			break;
+	}
+	put_field(bits, &field->column, value);
+	return stored + field->length;
+}
+
+/* ---- values ---- */
+
+/*
+ * The functions below take the address that a value's header of 4 bytes has, or
+ * would have.  The value is not aligned if its header is short.
+ */
+
+static inline int32
+int_at(const char *place)
+{
+	int32		number;
+
+	memcpy(&number, place, sizeof(number));
+	return number;
+}
+
+/* Appends the shape of an array, whose dimensions and then lower bounds are at dims. */
+static void
+put_shape(Bits *bits, int ndims, int nitems, const char *dims)
+{
+	int32		lower = ndims > 0 ? int_at(dims + ndims * sizeof(int32)) : 1;
+
+	if (ndims == 0 || (ndims == 1 && nitems > 0 && lower == 1))
+		put(bits, 1, 2);
+	else if (ndims == 1 && nitems > 0 && lower < 1)
+	{
+		put(bits, 0, 2);
+		put(bits, gpusort_key_int4(lower), 32);
+	}
+	else
+	{
+		put(bits, 2, 2);
+		put(bits, ndims, 3);
+		for (int i = 0; i < 2 * ndims; i++)
+			put(bits, gpusort_key_int4(int_at(dims + i * sizeof(int32))), 32);
+	}
+}
+
+static void
+pack_array(Bits *bits, const GpusortPacking *packing, const char *array)
+{
+	const GpusortField *field = packing->fields;
+	int			ndims = int_at(array + offsetof(ArrayType, ndim));
+	int			offset = int_at(array + offsetof(ArrayType, dataoffset));
+	const char *dims = array + sizeof(ArrayType);
+	const bits8 *nulls = offset > 0 ? (const bits8 *) dims + 2 * sizeof(int32) * ndims : NULL;
+	int			nitems = ndims > 0 ? 1 : 0;
+
+	for (int i = 0; i < ndims; i++)
+		nitems *= int_at(dims + i * sizeof(int32));
+	if (offset == 0)
+		offset = ARR_OVERHEAD_NONULLS(ndims);
+	for (int i = 0; i < nitems && !full(bits); i++)
+	{
+		if (nulls != NULL && att_isnull(i, nulls))
+		{
+			put(bits, 3, 2);
+			continue;
+		}
+		put(bits, 2, 2);
+		offset = att_align_nominal(offset, field->align);
+		put_stored(bits, field, array + offset);
+		offset += field->length;
+	}
+	if (full(bits))
+	{
+		bits->used = bits->most + 1;	/* the end is missing */
+		return;
+	}
+	put(bits, 0, 1);
+	put_shape(bits, ndims, nitems, dims);
+}
+
+static void
+pack_range(Bits *bits, const GpusortPacking *packing, const char *range, Size size)
+{
+	const GpusortField *field = packing->fields;
+	int			flags = (unsigned char) range[size - 1];
+	int			offset = sizeof(RangeType);
+
+	put(bits, (flags & RANGE_EMPTY) == 0, 1);
+	if (flags & RANGE_EMPTY)
+		return;
+	put(bits, (flags & RANGE_LB_INF) == 0, 1);
+	if ((flags & RANGE_LB_INF) == 0)
+	{
+		offset = att_align_nominal(offset, field->align);
+		put_stored(bits, field, range + offset);
+		offset += field->length;
+		put(bits, (flags & RANGE_LB_INC) == 0, 1);
+	}
+	put(bits, (flags & RANGE_UB_INF) != 0, 1);
+	if ((flags & RANGE_UB_INF) == 0)
+	{
+		offset = att_align_nominal(offset, field->align);
+		put_stored(bits, field, range + offset);
+		put(bits, (flags & RANGE_UB_INC) != 0, 1);
+	}
+}
+
+static void
+pack_row(Bits *bits, const GpusortPacking *packing, HeapTupleHeader header)
+{
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
+
+	heap_deform_tuple(&tuple, packing->desc, packing->values, packing->nulls);
+	for (int i = 0; i < packing->nfields; i++)
+	{
+		const GpusortField *field = &packing->fields[i];
+		bool		isnull = packing->nulls[field->attribute];
+
+		put(bits, isnull, 1);
+		if (!isnull)
+			put_field(bits, &field->column, packing->values[field->attribute]);
+	}
+}
+
+static void
+pack_bits(Bits *bits, const char *string)
+{
+	const char *bytes = string + offsetof(VarBit, bit_dat);
+	int			left = int_at(string + offsetof(VarBit, bit_len));	/* in bits */
+
+	for (;;)
+	{
+		char		part[sizeof(uint64)] = {0};
+
+		memcpy(part + 1, bytes, Min((left + 7) / 8, PART_BYTES));
+		put(bits, gpusort_load_be64(part), 8 * PART_BYTES);
+		put(bits, Min(left, 8 * PART_BYTES + 1), 6);
+		if (left <= 8 * PART_BYTES || full(bits))
+			break;
+		left -= 8 * PART_BYTES;
+		bytes += PART_BYTES;
+	}
+	/* all of the last part has been put, but it may not be the last */
+	if (left > 8 * PART_BYTES)
+		bits->used = Max(bits->used, bits->most + 1);
+}
+
+/* Returns the beginning of a TOASTed array or bit string, enough for most bits. */
+static struct varlena *
+fetch_slice(const GpusortPacking *packing, struct varlena *datum, Size most)
+{
+	struct varlena *slice = detoast_attr_slice(datum, 0, SLICE_BYTES(most));
+
+	/* an array's elements come after the bitmap of its NULLs */
+	if (packing->kind == GPUSORT_PACKING_ARRAY)
+	{
+		int32		offset = int_at((char *) slice + offsetof(ArrayType, dataoffset));
+
+		if (offset > 0)
+		{
+			pfree(slice);
+			slice = detoast_attr_slice(datum, 0, offset + SLICE_BYTES(most));
+		}
+	}
+	return slice;
+}
+
+Size
+gpusort_packed_bits(const GpusortRowColumn *column, Datum value, Size most, uint64 *words)
+{
+	const GpusortPacking *packing = column->packing;
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	struct varlena *plain = datum;
+	const char *start;
+	Bits		bits = {.words = words, .most = most};
+
+	memset(words, 0, GPUSORT_PACKED_WORDS(most) * sizeof(uint64));
+	/* only a row's columns must be aligned */
+	if (packing->kind == GPUSORT_PACKING_ROW)
+		plain = pg_detoast_datum(datum);
+	else if (unlikely(gpusort_varlena_remote(datum)))
+		plain = packing->kind == GPUSORT_PACKING_RANGE ? pg_detoast_datum(datum) :
+			fetch_slice(packing, datum, most);
+	start = VARDATA_ANY(plain) - VARHDRSZ;
+	switch (packing->kind)
+	{
+		case GPUSORT_PACKING_ARRAY:
+			pack_array(&bits, packing, start);
+			break;
+		case GPUSORT_PACKING_RANGE:
+			pack_range(&bits, packing, start, VARSIZE_ANY_EXHDR(plain) + VARHDRSZ);
+			break;
+		case GPUSORT_PACKING_ROW:
+			pack_row(&bits, packing, (HeapTupleHeader) plain);
+			break;
+		case GPUSORT_PACKING_BITS:
+			pack_bits(&bits, start);
+			break;
+	}
+	if (plain != datum)
+		pfree(plain);
+	return bits.used;
+}
+
+/* ---- columns ---- */
+
+static GpusortPacking *
+make_packing(GpusortPackingKind kind, int nfields)
+{
+	GpusortPacking *packing = palloc0(sizeof(GpusortPacking));
+
+	packing->kind = kind;
+	packing->nfields = nfields;
+	packing->fields = palloc0(sizeof(GpusortField) * Max(nfields, 1));
+	return packing;
+}
+
+static void
+set_field(GpusortField *field, Oid type, Oid collation)
+{
+	field->type = type;
+	field->collation = collation;
+	get_typlenbyvalalign(type, &field->length, &field->by_value, &field->align);
+}
+
+static GpusortPacking *
+plan_row(TupleDesc desc)
+{
+	GpusortPacking *packing = make_packing(GPUSORT_PACKING_ROW, desc->natts);
+
+	packing->nfields = 0;
+	packing->desc = desc;
+	packing->values = palloc(sizeof(Datum) * Max(desc->natts, 1));
+	packing->nulls = palloc(sizeof(bool) * Max(desc->natts, 1));
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		GpusortField *field = &packing->fields[packing->nfields];
+
+		if (attribute->attisdropped)
+			continue;
+		set_field(field, attribute->atttypid, attribute->attcollation);
+		field->attribute = i;
+		packing->nfields++;
+	}
+	return packing;
+}
+
+GpusortPacking *
+gpusort_packed_plan(Oid compare, Oid type, TupleDesc row)
+{
+	GpusortPacking *packing = NULL;
+	Oid			part;
+	TypeCacheEntry *entry;
+
+	type = getBaseType(type);
+	switch (compare)
+	{
+		case F_BTARRAYCMP:
+			part = get_element_type(type);
+			if (!OidIsValid(part))
+				return NULL;	/* anyarray, of which statistics are */
+			packing = make_packing(GPUSORT_PACKING_ARRAY, 1);
+			set_field(&packing->fields[0], part, InvalidOid);
+			break;
+		case F_RANGE_CMP:
+			entry = lookup_type_cache(type, TYPECACHE_RANGE_INFO);
+			if (entry->rngelemtype == NULL)
+				return NULL;
+			part = entry->rngelemtype->type_id;
+			/* a range type may have another order than its subtype */
+			if (entry->rng_cmp_proc_finfo.fn_oid != lookup_type_cache(part, TYPECACHE_CMP_PROC)->cmp_proc)
+				return NULL;
+			packing = make_packing(GPUSORT_PACKING_RANGE, 1);
+			set_field(&packing->fields[0], part, entry->rng_collation);
+			break;
+		case F_BTRECORDCMP:
+			if (row == NULL && get_typtype(type) == TYPTYPE_COMPOSITE)
+				row = lookup_rowtype_tupdesc_copy(type, -1);
+			if (row == NULL)
+				return NULL;
+			packing = plan_row(row);
+			break;
+		case F_BITCMP:
+		case F_VARBITCMP:
+			packing = make_packing(GPUSORT_PACKING_BITS, 0);
+			break;
+	}
+	/* elements and bounds are read by their place */
+	if (packing != NULL && packing->kind != GPUSORT_PACKING_ROW &&
+		packing->nfields > 0 && packing->fields[0].length < 0)
+		return NULL;
+	return packing;
+}
+
+void
+gpusort_packed_begin(const GpusortRowColumn *column)
+{
+	for (int i = 0; i < column->packing->nfields; i++)
+	{
+		GpusortRowColumn *field = &column->packing->fields[i].column;
+
+		if (field->kind == GPUSORT_ROW_ENUM)
+			gpusort_rowenum_begin(field);
+	}
+}
+
+/* ---- words ---- */
+
+/* Words for the longest prefix (key/sample.c) and what follows it */
+#define HEAD_WORDS	GPUSORT_PACKED_WORDS(8 * GPUSORT_ICU_PREFIX_BYTES + 3 * 64)
+
+/*
+ * Packs as many bits as a column with a prefix needs, whose words hold room bits.
+ * Sets bits to those behind the two first bits of the words, and *place to these.
+ * Returns the number of bits.
+ */
+static Size
+pack_behind_prefix(const GpusortRowColumn *column, Datum value, Size room, uint64 *bits, uint64 *place)
+{
+	uint64		words[HEAD_WORDS];
+	Size		skip = column->prefix_bytes;
+	Size		length = gpusort_packed_bits(column, value, 8 * skip + room, words);
+	int			order;
+
+	for (int i = 0; i < GPUSORT_PACKED_WORDS(8 * skip + room); i++)
+		words[i] = pg_hton64(words[i]);
+	order = memcmp(words, column->prefix, skip);
+	*place = order < 0 ? 0 : order == 0 ? 1 : 2;
+	if (order != 0)
+		skip = 0;
+	for (int i = 0; i < column->words; i++)
+		bits[i] = gpusort_load_be64((char *) words + skip + sizeof(uint64) * i);
+	return length > 8 * skip ? length - 8 * skip : 0;
+}
+
+/*
+ * Encodes a value of kind PACKED in the column's two or three words.  Returns true if
+ * they hold all of it.
+ */
+bool
+gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	uint64		bits[GPUSORT_PACKED_WORDS(3 * 64)];
+	Size		room = 64 * column->words - 1;	/* the first bit is NULL's flag */
+	uint64		place = 0;
+	int			shift = 1;
+	Size		length;
+
+	if (likely(column->prefix_bytes == 0))
+		length = gpusort_packed_bits(column, value, room, bits);
+	else
+	{
+		shift = 3;
+		room -= 2;
+		length = pack_behind_prefix(column, value, room, bits, &place);
+	}
+	words[0] = ((place << 61 | bits[0] >> shift) ^ column->flip) | column->base;
+	words[1] = (bits[0] << (64 - shift) | bits[1] >> shift) ^ column->flip_next;
+	if (column->words > 2)
+	{
+		words[2] = bits[1] << (64 - shift) | bits[2] >> shift;
+		if (column->descending)
+			words[2] ^= column->greatest_third;
+	}
+	return length <= room;
+}
+
+void
+gpusort_rowpacked_widen(GpusortRowColumn *column)
+{
+	column->words = 3;
+	column->bits += 64;
+	column->greatest_third = PG_UINT64_MAX;
+}
+
+Size
+gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, Size most, uint64 *bytes)
+{
+	Size		bits = gpusort_packed_bits(column, value, 8 * most, bytes);
+
+	for (Size i = 0; i < GPUSORT_PACKED_WORDS(8 * most); i++)
+		bytes[i] = pg_hton64(bytes[i]);
+	return (bits + 7) / 8;
+}
+
+Size
+gpusort_rowpacked_size(Datum value)
+{
+	return toast_raw_datum_size(value) * 9 / 8 + 64;
+}
+
+char *
+gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length)
+{
+	/* nearly always enough */
+	Size		most = gpusort_rowpacked_size(value);
+
+	for (;;)
+	{
+		uint64	   *bytes = palloc_extended(sizeof(uint64) * GPUSORT_PACKED_WORDS(8 * most), MCXT_ALLOC_HUGE);
+
+		*length = gpusort_rowpacked_head(column, value, most, bytes);
+		if (*length <= most)
+			return (char *) bytes;
+		pfree(bytes);
+		most *= 2;
+	}
+}

@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * incremental.c
+ *		Replaces an IncrementalSort by a Sort where a GpuSort is cheaper.
+ *
+ * An IncrementalSort sorts each group of rows that are equal in the columns by which
+ * its input is sorted already.  If groups have many rows, or if there are few, that
+ * costs nearly as much as core's sort of all rows, which a GpuSort beats.  The
+ * comparison takes the planner's own cost of the IncrementalSort without its input.
+ * Then this file makes a Sort of it, which plan/plan.c replaces by a GpuSort.
+ *
+ * What a GpuSort cannot do is return a row before the last one has been read.  So an
+ * IncrementalSort remains unless all its rows will be fetched: not below a LIMIT, nor on
+ * either side of a merge join, which may end before its inputs; nor in a cursor's plan.
+ * A node that reads all its input first, such as a Sort or a Hash, sets this right again.
+ *
+ * Where the input is an index scan only for the sake of its order, a sequential scan
+ * below a GpuSort may be cheaper still.  The planner finds that out by itself for the
+ * final ORDER BY, because it knows GpuSort's cost there (plan/plan.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+
+#include "guc.h"
+#include "plan/plan.h"
+
+/* Is a GpuSort of all rows cheaper than the IncrementalSort, and than core's Sort? */
+static bool
+gpusort_is_cheaper(IncrementalSort *incremental)
+{
+	Sort	   *sort = &incremental->sort;
+	Plan	   *child = outerPlan(sort);
+	GpusortCostInput input = {
+		.rows = child->plan_rows,
+		.width = child->plan_width,
+		.fetched = -1,
+		.columns = gpusort_cost_columns(sort),
+		.ncolumns = sort->numCols,
+	};
+	double		cost;
+
+	if (gpusort_rowkey_refusal(input.columns, input.ncolumns) != NULL)
+		return false;
+	if (gpusort_force)
+		return true;
+	cost = gpusort_cost_sort(&input);
+	return cost < sort->plan.total_cost - child->total_cost &&
+		cost < gpusort_cost_core_sort(&input);
+}
+
+static Plan *replace(Plan *plan, bool fetch_all);
+
+static void
+replace_in_list(List *plans, bool fetch_all)
+{
+	ListCell   *lc;
+
+	foreach(lc, plans)
+		lfirst(lc) = replace(lfirst(lc), fetch_all);
+}
+
+/*
+ * Replaces the IncrementalSorts in a plan and returns the new plan.  fetch_all: all
+ * rows of the plan will be fetched, as far as is known.
+ */
+static Plan *
+replace(Plan *plan, bool fetch_all)
+{
+	bool		left = fetch_all;
+	bool		right = false;
+
+	if (plan == NULL)
+		return NULL;
+	check_stack_depth();
+
+	switch (nodeTag(plan))
+	{
+		case T_Sort:
+		case T_Hash:
+			left = true;
+			break;
+		case T_Agg:
+			left |= ((Agg *) plan)->aggstrategy == AGG_PLAIN || ((Agg *) plan)->aggstrategy == AGG_HASHED;
+			break;
+		case T_HashJoin:
+			right = true;
+			break;
+		case T_Limit:
+		case T_MergeJoin:
+		case T_RecursiveUnion:
+			left = false;
+			break;
+		case T_WindowAgg:
+			left &= ((WindowAgg *) plan)->runCondition == NIL;
+			break;
+		case T_Append:
+			replace_in_list(((Append *) plan)->appendplans, fetch_all);
+			break;
+		case T_MergeAppend:
+			replace_in_list(((MergeAppend *) plan)->mergeplans, fetch_all);
+			break;
+		case T_SubqueryScan:
+			((SubqueryScan *) plan)->subplan = replace(((SubqueryScan *) plan)->subplan, fetch_all);
+			break;
+		default:
+			break;
+	}
+	plan->lefttree = replace(plan->lefttree, left);
+	plan->righttree = replace(plan->righttree, right);
+
+	if (IsA(plan, IncrementalSort) && (fetch_all || gpusort_force) &&
+		gpusort_is_cheaper((IncrementalSort *) plan))
+	{
+		Sort	   *sort = palloc(sizeof(Sort));
+
+		*sort = ((IncrementalSort *) plan)->sort;
+		sort->plan.type = T_Sort;
+		return (Plan *) sort;
+	}
+	return plan;
+}
+
+void
+gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_options)
+{
+	statement->planTree = replace(statement->planTree, (cursor_options & CURSOR_OPT_FAST_PLAN) == 0);
+	/* an EXISTS or a CTE may be read in part */
+	replace_in_list(statement->subplans, false);
+}

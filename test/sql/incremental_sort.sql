@@ -1,0 +1,56 @@
+--
+-- A GpuSort takes the place of an IncrementalSort where all rows are fetched
+--
+
+LOAD 'gpusort';
+SET max_parallel_workers_per_gather = 0;
+
+CREATE TABLE events AS SELECT i / 1000 AS day, (i * 7919) % 100003 AS k, i AS id FROM generate_series(1, 100000) AS i;
+CREATE INDEX ON events (day);
+CREATE INDEX ON events (id);
+VACUUM ANALYZE events;
+CREATE TABLE few AS SELECT i / 10 AS day, (i * 7919) % 997 AS k FROM generate_series(1, 500) AS i;
+CREATE INDEX ON few (day);
+VACUUM ANALYZE few;
+
+-- the sorts in a query's plan, from its top
+CREATE FUNCTION sorts(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+    names text[];
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+        names := names || substring(line FROM 'GpuSort|Incremental Sort|Sort$');
+    END LOOP;
+    RETURN array_to_string(names, ', ');
+END $$;
+
+-- the planner knows GpuSort's cost for the final ORDER BY
+SELECT sorts('SELECT day, k FROM events ORDER BY day, k');
+-- elsewhere the finished plan is changed
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashagg = off;
+SELECT sorts('SELECT day, k, rank() OVER (ORDER BY day, k) FROM events');
+SELECT sorts('SELECT sum(n) FROM (SELECT day, k, count(*) AS n FROM events GROUP BY day, k) AS s');
+SET gpusort.enabled = off;
+SELECT sorts('SELECT day, k, rank() OVER (ORDER BY day, k) FROM events');
+RESET gpusort.enabled;
+
+-- an IncrementalSort returns its first rows early, so it remains where not all may be fetched
+SELECT sorts('SELECT day, k FROM events ORDER BY day, k LIMIT 10');
+SELECT sorts('SELECT day, k, count(*) FROM events GROUP BY day, k ORDER BY day, k LIMIT 10');
+SELECT sorts('DECLARE c CURSOR FOR SELECT day, k, rank() OVER (ORDER BY day, k) FROM events');
+SELECT sorts('SELECT * FROM (SELECT day, k, rank() OVER (ORDER BY day, k) AS r FROM events) AS s WHERE r <= 10');
+-- but below a node that reads all its input first, it need not
+SELECT sorts('DECLARE c CURSOR FOR SELECT id, rank() OVER (ORDER BY day, k) AS r FROM events ORDER BY r DESC, id');
+-- few rows
+SELECT sorts('SELECT day, k, rank() OVER (ORDER BY day, k) FROM few');
+-- a type without keys
+SELECT sorts('SELECT day, rank() OVER (ORDER BY day, to_jsonb(k)) FROM events');
+-- the same rows
+SELECT count(*), count(DISTINCT r), bool_and(r > previous) FROM (
+    SELECT r, lag(r, 1, 0::bigint) OVER (ORDER BY day, k, id) AS previous
+    FROM (SELECT day, k, id, row_number() OVER (ORDER BY day, k, id) AS r FROM events) AS s) AS t;
+DROP TABLE events, few;
+DROP FUNCTION sorts;
