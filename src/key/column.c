@@ -15,7 +15,7 @@
  * PostgreSQL's abbreviated keys, which are the first bytes of ICU's sort key
  * (key/text.c).  Under any other collation of libc, the words are made by
  * strxfrm().  PostgreSQL does not trust these (varlena.c, varstr_sortsupport), so
- * the sorted rows are verified (key/libc.c).
+ * the sorted rows are verified (key/libc_text.c).
  *
  *-------------------------------------------------------------------------
  */
