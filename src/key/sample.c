@@ -36,6 +36,7 @@
 
 #include "key/icu.h"
 #include "key/keybits.h"
+#include "key/libc.h"
 #include "key/packed.h"
 #include "key/rowkey_state.h"
 
@@ -93,7 +94,8 @@ static inline bool
 is_string(const GpusortRowColumn *column)
 {
 	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_BPCHAR ||
-		column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_PACKED;
+		column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_PACKED ||
+		(column->kind == GPUSORT_ROW_LIBC && !column->is_name);
 }
 
 bool
@@ -202,7 +204,7 @@ tied_part_to_open(const Sample *sample, const GpusortRowColumn *column)
 	}
 	if (remote > values / 16)
 		return 0.5;
-	if (column->kind == GPUSORT_ROW_ABBREVIATED)
+	if (column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_LIBC)
 		return 1.0 / 16;
 	return is_string(column) && bytes / Max(values, 1) > SHORT_BYTES ? 1.0 / 64 : 0;
 }
@@ -405,6 +407,188 @@ choose_prefix(const Sample *sample, GpusortRowColumn *column, MemoryContext last
 }
 
 /* ----------------------------------------------------------------
+ *		Repetitions
+ * ----------------------------------------------------------------
+ */
+
+/* Do long strings of the column, or any under ICU or libc, repeat? */
+static bool
+has_repetitions(const Sample *sample, const GpusortRowColumn *column)
+{
+	uint32		hashes[REPEAT_VALUES];
+	int			count = 0;
+
+	for (int i = 0; i < REPEAT_VALUES; i++)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, (uint64) i * sample->n / REPEAT_VALUES, column, &isnull);
+		struct varlena *string = (struct varlena *) DatumGetPointer(value);
+
+		if (isnull || gpusort_varlena_remote(string) ||
+			(column->kind != GPUSORT_ROW_ABBREVIATED && column->kind != GPUSORT_ROW_LIBC &&
+			 VARSIZE_ANY_EXHDR(string) <= SHORT_BYTES))
+			continue;
+		hashes[count] = gpusort_dictionary_hash(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
+		for (int j = 0; j < count; j++)
+		{
+			if (hashes[j] == hashes[count])
+				return true;
+		}
+		count++;
+	}
+	return false;
+}
+
+/* ----------------------------------------------------------------
+ *		Weights of libc
+ * ----------------------------------------------------------------
+ */
+
+/* The values that an alphabet is made from, spread over the sample */
+#define ALPHABET_VALUES		512
+
+/* Bits of two words that hold codes, at least */
+#define TWO_WORDS_BITS		125
+
+static int
+by_number(const void *a, const void *b)
+{
+	return *(const int *) a - *(const int *) b;
+}
+
+/* Makes the alphabet of a column, of what follows the prefix.  NULL if it has too many letters. */
+static GpusortLibcAlphabet *
+make_alphabet(const Sample *sample, const GpusortRowColumn *column, MemoryContext lasting)
+{
+	MemoryContext old = MemoryContextSwitchTo(lasting);
+	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc);
+	int			values = Min(sample->n, ALPHABET_VALUES);
+
+	MemoryContextSwitchTo(old);
+	for (int i = 0; i < values; i++)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, (uint64) i * sample->n / values, column, &isnull);
+		const char *data;
+		Size		length;
+		Size		skip = 0;
+
+		if (isnull || gpusort_varlena_remote(DatumGetPointer(value)))
+			continue;
+		data = VARDATA_ANY(DatumGetPointer(value));
+		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+		if (column->libc_prefix != NULL && length >= column->libc_prefix->length)
+			skip = column->libc_prefix->length;
+		CHECK_FOR_INTERRUPTS();
+		gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
+	}
+	if (gpusort_libc_alphabet_end(alphabet))
+		return alphabet;
+	pfree(alphabet);
+	return NULL;
+}
+
+/*
+ * Would two words be too few to tell the strings of the whole sort apart?  Each
+ * doubling of the rows makes neighbours in the order share as many more bits as the
+ * ones before have, on average.
+ */
+static bool
+wants_third_word(const Sample *sample, GpusortRowColumn *column, SampledString *strings, int count, int skip)
+{
+	int			shared = 0;		/* bytes that neighbours share */
+	int			bits = gpusort_libc_alphabet_bits(column->libc_alphabet);
+
+	for (int i = 1; i < count; i++)
+	{
+		int			most = Min(strings[i - 1].length, strings[i].length);
+		int			common = common_length(strings[i - 1].bytes, strings[i].bytes, most);
+
+		shared += Max(common - skip, 0);
+	}
+	return (double) shared / (count - 1) * bits * log2(sample->expected) / log2(count) > TWO_WORDS_BITS;
+}
+
+/* Chooses the prefix of a column under libc's rules.  Returns its bytes, or 0. */
+static int
+choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
+{
+	const SampledString *middle = &strings[count / 2];
+	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_MAX_WORDS * sizeof(uint64);
+	int			bytes = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
+	GpusortLibcPrefix *prefix;
+
+	bytes = gpusort_libc_clip(middle->bytes, middle->length, bytes);
+	if (bytes < MIN_PREFIX_BYTES)
+		return 0;
+	prefix = MemoryContextAllocZero(lasting, sizeof(GpusortLibcPrefix));
+	prefix->length = bytes;
+	prefix->string = MemoryContextAlloc(lasting, bytes);
+	memcpy(prefix->string, middle->bytes, bytes);
+	prefix->weights = MemoryContextAlloc(lasting, room);
+	prefix->nweights = gpusort_libc_first_level(column->libc, prefix->string, bytes, prefix->weights, room);
+	column->libc_prefix = prefix;
+	return bytes;
+}
+
+/*
+ * Chooses how many bytes of a string words are made from that come from strxfrm().
+ * Returns whether there are many longer strings.
+ */
+static bool
+choose_cut(GpusortRowColumn *column, const SampledString *strings, int count, int skip)
+{
+	int			needed[PREFIX_VALUES];
+	int			nlong = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		int			bytes = strings[i].length <= skip ? 0 :
+			gpusort_libc_needed(column->libc, strings[i].bytes + skip, strings[i].length - skip,
+								column->words * sizeof(uint64));
+
+		CHECK_FOR_INTERRUPTS();
+		if (bytes > 0)
+			needed[nlong++] = bytes;
+	}
+	if (nlong < count / 4)
+		return false;
+	qsort(needed, nlong, sizeof(int), by_number);
+	column->libc_cut = needed[nlong - 1 - nlong / 8];
+	return true;
+}
+
+/*
+ * Chooses the words of a column under libc's rules: the prefix to skip, the alphabet
+ * or else the bytes to read, and whether there is a third word.
+ */
+static void
+choose_weights(const Sample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare)
+{
+	SampledString strings[PREFIX_VALUES] = {{0}};
+	int			count = take_strings(sample, column, strings);
+	bool		third = false;
+	int			skip;
+
+	if (count < 2)
+		return;
+	qsort(strings, count, sizeof(SampledString), by_bytes);
+	skip = choose_libc_prefix(column, strings, count, lasting);
+	column->libc_alphabet = make_alphabet(sample, column, lasting);
+	if (column->libc_alphabet != NULL)
+		third = wants_third_word(sample, column, strings, count, skip);
+	else
+		third = choose_cut(column, strings, count, skip);
+	/* a dictionary takes two words */
+	if (third && *spare > 0 && column->words > 1 && !has_repetitions(sample, column))
+	{
+		column->libc_cut = column->libc_cut * GPUSORT_LIBC_MAX_WORDS / column->words;
+		gpusort_rowlibc_widen(column);
+		(*spare)--;
+	}
+}
+
+/* ----------------------------------------------------------------
  *		All columns
  * ----------------------------------------------------------------
  */
@@ -426,7 +610,7 @@ has_ipv6(const Sample *sample, const GpusortRowColumn *column)
 
 /* Do all values of a column of kind PACKED fit in three words, but not in two? */
 static bool
-wants_third_word(const Sample *sample, const GpusortRowColumn *column)
+fits_third_word(const Sample *sample, const GpusortRowColumn *column)
 {
 	Size		longest = 0;
 
@@ -440,33 +624,6 @@ wants_third_word(const Sample *sample, const GpusortRowColumn *column)
 			longest = Max(longest, gpusort_packed_bits(column, value, 3 * 64 - 1, words));
 	}
 	return longest > 2 * 64 - 1 && longest <= 3 * 64 - 1;
-}
-
-/* Do long strings of the column, or any under ICU, repeat? */
-static bool
-has_repetitions(const Sample *sample, const GpusortRowColumn *column)
-{
-	uint32		hashes[REPEAT_VALUES];
-	int			count = 0;
-
-	for (int i = 0; i < REPEAT_VALUES; i++)
-	{
-		bool		isnull;
-		Datum		value = sampled_value(sample, (uint64) i * sample->n / REPEAT_VALUES, column, &isnull);
-		struct varlena *string = (struct varlena *) DatumGetPointer(value);
-
-		if (isnull || gpusort_varlena_remote(string) ||
-			(column->kind != GPUSORT_ROW_ABBREVIATED && VARSIZE_ANY_EXHDR(string) <= SHORT_BYTES))
-			continue;
-		hashes[count] = gpusort_dictionary_hash(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
-		for (int j = 0; j < count; j++)
-		{
-			if (hashes[j] == hashes[count])
-				return true;
-		}
-		count++;
-	}
-	return false;
 }
 
 /* Gives the last column of the list a dictionary, if it can use one. */
@@ -509,11 +666,13 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			key->truncated = key->lossy = true;
 			break;
 		}
-		if (column->kind == GPUSORT_ROW_PACKED && spare > 0 && wants_third_word(&sample, column))
+		if (column->kind == GPUSORT_ROW_PACKED && spare > 0 && fits_third_word(&sample, column))
 		{
 			gpusort_rowpacked_widen(column);
 			spare--;
 		}
+		else if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
+			choose_weights(&sample, column, lasting, &spare);
 		else if (is_string(column))
 			choose_prefix(&sample, column, lasting);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
