@@ -13,7 +13,7 @@ server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 12
 install_test_packages() {
   install_packages
   if command -v apt-get >/dev/null; then
-    apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
+    apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps locales
   fi
 }
 
