@@ -5,9 +5,9 @@
 #   test/locales.sh FOLDER LOCALE...    makes those that the folder lacks
 #   test/locales.sh --list              prints all locales that can be made
 #
-# A program that has LOCPATH=FOLDER in its environment finds them by these names, and
-# the system's C.UTF-8 as well.  Names have the form de_DE.UTF-8 or ca_ES.UTF-8@valencia.
-# The locales are compiled, by localedef, from the sources in /usr/share/i18n (Debian's
+# A program that has LOCPATH=FOLDER in its environment finds them, and the system's
+# C.UTF-8 as well.  Names have the form de_DE.UTF-8 or ca_ES.UTF-8@valencia; the folders
+# are called de_DE.utf8 and ca_ES.utf8@valencia, so that either form is found.  The locales are compiled, by localedef, from the sources in /usr/share/i18n (Debian's
 # package locales), which takes one to two seconds each.
 #
 # The exit status is 3 if localedef or the sources are missing.
@@ -26,24 +26,24 @@ if [ "$1" = --list ]; then
   exit
 fi
 
-# make_locale FOLDER LOCALE: the folder's programs never see half a locale.
+# make_locale FOLDER LOCALE
 make_locale() {
-  local folder=$1 name=$2 base modifier='' scratch
-  [ ! -d "$folder/$name" ] || return 0
-  base=${name%%.*}
-  [[ $name != *@* ]] || modifier=@${name#*@}
-  local charmap=${name#*.}
-  charmap=${charmap%@*}
-  scratch=$folder/.$name.$$
-  # localedef also fails if it only has warnings
-  localedef -i "$base$modifier" -f "$charmap" "$scratch" >"$scratch.log" 2>&1 || true
+  local language=${2%%.*} charmap=${2#*.} modifier='' made scratch
+  if [[ $charmap = *@* ]]; then
+    modifier=@${charmap#*@}
+    charmap=${charmap%@*}
+  fi
+  made=$language.$(tr -cd '[:alnum:]' <<<"${charmap,,}")$modifier
+  [ ! -d "$1/$made" ] || return 0
+  scratch=$1/.$made.$$
+  # localedef fails for warnings, too
+  localedef -i "$language$modifier" -f "$charmap" "$scratch" >"$scratch.log" 2>&1 || true
   if [ ! -s "$scratch/LC_COLLATE" ]; then
     cat "$scratch.log" >&2
-    rm -rf "$scratch" "$scratch.log"
     return 1
   fi
   # another process may have made it meanwhile
-  mv -T "$scratch" "$folder/$name" 2>/dev/null || [ -d "$folder/$name" ]
+  mv -T "$scratch" "$1/$made" 2>/dev/null || [ -d "$1/$made" ]
   rm -rf "$scratch" "$scratch.log"
 }
 

@@ -117,3 +117,22 @@ run_tap() {
   run_prove "$name" make_check prove_installcheck "${server_environment[@]}" \
     PROVE_TESTS="${files[*]}" PROVE_FLAGS="-j $tap_jobs"
 }
+
+# run_core NAME VARIABLE=VALUE...: runs PostgreSQL's own tests with gpusort doing their
+# sorts, with these variables of check-core.sh.
+run_core() {
+  local name=$1 rc=0 counts
+  shift
+  env PRELOAD=gpusort CONF="gpusort.force=on gpusort.min_rows=0" "$@" \
+    bash "$tree/test/check-core.sh" >"$work/core.log" 2>&1 || rc=$?
+  read -ra counts <<<"$(grep -E '^passed [0-9]+ failed [0-9]+$' "$work/core.log")"
+  if [ "$rc" = 0 ]; then
+    count "$name" "${counts[1]}" "${counts[3]}"
+  elif [ "$rc" = 3 ]; then
+    say "skipped: $name"
+    tail -1 "$work/core.log"
+  else
+    grep -vE '^ +[a-z0-9_.]+ +[A-Z]+=' "$work/core.log" | tail -100
+    count "$name" "${counts[1]:-0}" "$((${counts[3]:-0} + (${counts[3]:-0} == 0)))"
+  fi
+}

@@ -53,6 +53,13 @@ sub parts_of
 	return ("$language" . ($modifier // ''), $charmap);
 }
 
+# The folder that test/locales.sh makes of a locale.
+sub folder_of
+{
+	my ($language, $charmap, $modifier) = $_[0] =~ /^([^.]+)\.([^@]+)(@.*)?$/;
+	return "$language." . lc($charmap =~ s/\W//gr) . ($modifier // '');
+}
+
 my @locales = grep { $encodings{ (parts_of($_))[1] } } split ' ', $locales;
 
 # A number below n; an element of a list; true with a probability of p percent.
@@ -350,7 +357,7 @@ foreach my $locale (@locales)
 	my $encoding = $encodings{$charmap};
 	if ($locale !~ /^C\./)
 	{
-		my $rules = Digest::MD5::md5_hex(slurp_file("$ENV{LOCPATH}/$locale/LC_COLLATE"));
+		my $rules = Digest::MD5::md5_hex(slurp_file("$ENV{LOCPATH}/" . folder_of($locale) . "/LC_COLLATE"));
 		next if $seen{"$rules $charmap"}++;
 	}
 	srand(unpack 'L', Digest::MD5::md5("$seed $locale"));

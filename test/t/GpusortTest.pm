@@ -283,12 +283,13 @@ sub poll
 # Sessions
 # ----------------------------------------------------------------
 
-# Starts a psql that answer() gives statements to.  leave() ends it.
+# Starts a psql that answer() gives statements to, in the database postgres or another.
+# leave() ends it.
 sub session
 {
-	my ($node) = @_;
+	my ($node, $database) = @_;
 	my %session = (in => '', out => '', err => '');
-	$session{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ],
+	$session{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr($database // 'postgres') ],
 		'<', \$session{in}, '>', \$session{out}, '2>', \$session{err}, IPC::Run::timeout(10 * $timeout));
 	return \%session;
 }
