@@ -9,13 +9,13 @@
  * may be another one that is binary coercible to it: a domain, varchar, cidr or
  * regclass.
  *
- * Texts are encoded in one of two ways.  Under the C and POSIX collations, under
- * the builtin provider, and in the pattern_ops families, texts compare by their
- * bytes.  Under an ICU collation, the words are made of primary weights or of
+ * Texts are encoded in one of three ways.  Under the C and POSIX collations, other
+ * locales of libc that order by bytes, the builtin provider, and in the pattern_ops
+ * families, texts compare by their bytes.  Under an ICU collation, the words are made of primary weights or of
  * PostgreSQL's abbreviated keys, which are the first bytes of ICU's sort key
- * (key/text.c).  libc collations are refused: PostgreSQL does not trust the
- * results of strxfrm(), so it has no abbreviated keys for them (varlena.c,
- * varstr_sortsupport).
+ * (key/text.c).  Under any other collation of libc, the words are made by
+ * strxfrm().  PostgreSQL does not trust these (varlena.c, varstr_sortsupport), so
+ * the sorted rows are verified (key/libc.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -38,6 +38,7 @@
 #include "key/column.h"
 #include "key/icu.h"
 #include "key/keybits.h"
+#include "key/libc.h"
 
 /* The encoding of a type.  key/column.h explains the fields and the plans. */
 typedef struct RowType
@@ -88,6 +89,12 @@ static const RowType row_types[] = {
 static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
 static const RowType abbreviated_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
 
+/* text, bpchar and name under libc */
+static const RowType libc_type = {TEXTOID, GPUSORT_ROW_LIBC, 2, 63, 128, 0};
+
+/* How many bytes of a string fill two words of weights, before the sample shows it */
+#define LIBC_CUT		12
+
 /* How a collation compares texts */
 typedef enum Comparer
 {
@@ -102,13 +109,25 @@ typedef enum Comparer
  */
 #define PROVIDER_BUILTIN	'b'
 
+/* Returns a text attribute of a catalog's tuple in a palloc'ed string, or NULL. */
+static char *
+catalog_string(int cache, HeapTuple tuple, AttrNumber attribute)
+{
+	bool		isnull;
+	Datum		value = SysCacheGetAttr(cache, tuple, attribute, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}
+
 /*
  * Reads the provider and the locale from the catalogs, as pg_locale.c does.
  * pg_locale.h cannot be included: it needs the headers of ICU, which
  * PostgreSQL's development packages do not depend on.
+ *
+ * Under libc, sets *libc, or leaves it NULL if the system lacks the locale.
  */
 static Comparer
-collation_comparer(Oid collation)
+collation_comparer(Oid collation, GpusortLibc **libc)
 {
 	bool		is_default = collation == DEFAULT_COLLATION_OID;
 	int			cache = is_default ? DATABASEOID : COLLOID;
@@ -130,31 +149,36 @@ collation_comparer(Oid collation)
 		comparer = COMPARER_BYTES;
 	else
 	{
-		bool		isnull;
-		Datum		locale = SysCacheGetAttr(cache, tuple,
-											 is_default ? Anum_pg_database_datcollate :
-											 Anum_pg_collation_collcollate, &isnull);
+		char	   *collate = catalog_string(cache, tuple, is_default ? Anum_pg_database_datcollate :
+											 Anum_pg_collation_collcollate);
+		char	   *ctype = catalog_string(cache, tuple, is_default ? Anum_pg_database_datctype :
+										   Anum_pg_collation_collctype);
 
-		if (!isnull)
+		if (collate != NULL && (strcmp(collate, "C") == 0 || strcmp(collate, "POSIX") == 0))
+			comparer = COMPARER_BYTES;
+		else if (collate != NULL && ctype != NULL)
 		{
-			char	   *name = TextDatumGetCString(locale);
-
-			if (strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0)
+			*libc = gpusort_libc_find(collate, ctype);
+			if (*libc != NULL && (*libc)->by_bytes)
 				comparer = COMPARER_BYTES;
-			pfree(name);
 		}
+		if (collate != NULL)
+			pfree(collate);
+		if (ctype != NULL)
+			pfree(ctype);
 	}
 	ReleaseSysCache(tuple);
 	return comparer;
 }
 
 /*
- * Chooses between bytes and ICU for a text column.  *type is the type's entry
- * for bytes; it becomes icu_type or abbreviated_type under ICU.  Returns NULL, or the reason why
- * gpusort cannot order by the column.
+ * Chooses between bytes, ICU and libc for a text column.  *type is the type's entry
+ * for bytes; it becomes icu_type or abbreviated_type under ICU, and libc_type under
+ * libc, with *libc set.  Returns NULL, or the reason why gpusort cannot order by the
+ * column.
  */
 static const char *
-resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
+resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, GpusortLibc **libc)
 {
 	/* bytea has no collation, and the pattern_ops families ignore theirs */
 	if ((*type)->typid == BYTEAOID ||
@@ -163,7 +187,7 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
 		return NULL;
 	if (!OidIsValid(collation))
 		return psprintf("the collation of column %d is not determined", place);
-	switch (collation_comparer(collation))
+	switch (collation_comparer(collation, libc))
 	{
 		case COMPARER_BYTES:
 			return NULL;
@@ -176,8 +200,15 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place)
 		case COMPARER_LIBC:
 			break;
 	}
-	return psprintf("collation \"%s\" of column %d compares by libc",
-					get_collation_name(collation), place);
+	/* core raises an error about a locale that cannot be opened */
+	if (*libc == NULL)
+		return psprintf("libc has no locale for collation \"%s\" of column %d",
+						get_collation_name(collation), place);
+	if ((*libc)->distrusted)
+		return psprintf("collation \"%s\" of column %d orders differently from its sort keys",
+						get_collation_name(collation), place);
+	*type = &libc_type;
+	return NULL;
 }
 
 const char *
@@ -185,6 +216,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 {
 	const RowType *type = NULL;
 	const char *refusal;
+	GpusortLibc *libc = NULL;
 	Oid			opfamily;
 	Oid			opcintype;
 	GPUSORT_ORDERING ordering;
@@ -211,7 +243,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	if (type->typid == TEXTOID || type->typid == BPCHAROID ||
 		type->typid == BYTEAOID || type->typid == NAMEOID)
 	{
-		refusal = resolve_text(&type, opfamily, from->collation, place);
+		refusal = resolve_text(&type, opfamily, from->collation, place, &libc);
 		if (refusal != NULL)
 			return refusal;
 	}
@@ -222,8 +254,11 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->words = type->words;
 	column->bits = type->bits;
 	column->width = type->width;
-	column->always_prefix = type->kind == GPUSORT_ROW_ABBREVIATED;
-	column->blank_padded = type->kind == GPUSORT_ROW_ABBREVIATED && opcintype == BPCHAROID;
+	column->always_prefix = type->kind == GPUSORT_ROW_ABBREVIATED || type->kind == GPUSORT_ROW_LIBC;
+	column->blank_padded = column->always_prefix && opcintype == BPCHAROID;
+	column->is_name = opcintype == NAMEOID;
+	column->libc = type->kind == GPUSORT_ROW_LIBC ? libc : NULL;
+	column->libc_cut = LIBC_CUT;
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;
 

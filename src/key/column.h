@@ -48,6 +48,7 @@
  *	numeric								flag		64 + 64
  *	inet								flag		64 + 64 (+ 58)
  *	text and bpchar under ICU			flag		64 + 64 (a prefix)
+ *	text, bpchar and name under libc	flag		64 + 64 (+ 64) (a proposal)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
  *	uuid								crowded		64 + 64
  *
@@ -58,6 +59,9 @@
  *	  prefix.  While a dictionary (key/dictionary.h) proves that no other value
  *	  has the same words, they count as the whole value.
  * 2. Two values of a crowded column share words.
+ *
+ * The words of a string under libc's rules are a prefix of its key that libc may
+ * compare otherwise than the string.  They only propose an order (key/libc.c).
  *
  * The column does not decide between such rows, so the words of later columns
  * must not either.  The encoder replaces these words:
@@ -114,7 +118,9 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_INTERVAL,
 	GPUSORT_ROW_TIMETZ,
 	GPUSORT_ROW_INET,			/* three words once the sample has shown IPv6 */
-	GPUSORT_ROW_ABBREVIATED		/* text and bpchar under ICU: always a prefix */
+	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU: always a prefix */
+	GPUSORT_ROW_LIBC			/* text, bpchar and name under libc: words propose an order;
+								 * three words if the sample asks for them */
 } GpusortRowKind;
 
 /* The two values of plan "crowded" that share words */
@@ -153,8 +159,13 @@ typedef struct GpusortRowColumn
 								 * from abbreviation */
 	SortSupport abbreviation;	/* kind ABBREVIATED without icu: PostgreSQL's
 								 * abbreviated keys; NULL if icu is set */
-	bool		blank_padded;	/* kind ABBREVIATED: bpchar, whose trailing blanks
-								 * do not count */
+	bool		blank_padded;	/* kinds ABBREVIATED and LIBC: bpchar, whose trailing
+								 * blanks do not count */
+	bool		is_name;		/* kind LIBC: the type is name */
+	struct GpusortLibc *libc;	/* kind LIBC: the locale; kept by the backend */
+	int			libc_cut;		/* kind LIBC: bytes of a string that fill the words, or nearly */
+	struct GpusortLibcPrefix *libc_prefix;	/* kind LIBC: bytes that most strings begin with;
+											 * the words hold weights of what follows; or NULL */
 	struct GpusortIcuPrefix *icu_prefix;	/* weights that most values begin with;
 											 * the words hold what follows; or NULL */
 	const char *prefix;			/* kinds TEXT and BPCHAR: bytes that most values
@@ -191,8 +202,13 @@ extern bool gpusort_rowinet_is_ipv6(Datum value);
 /* Gives an inet column the third word, before any row is encoded. */
 extern void gpusort_rowinet_widen(GpusortRowColumn *column);
 
-/* The same as the encoders above for kind ABBREVIATED. */
+/* The same as the encoders above for kinds ABBREVIATED and LIBC. */
 extern bool gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+
+/* Gives a column of kind LIBC the third word, before any row is encoded. */
+#define GPUSORT_LIBC_MAX_WORDS	3
+extern void gpusort_rowlibc_widen(GpusortRowColumn *column);
 
 /*
  * The same for kind ENUM, which has one word: returns it.  Raises an error if

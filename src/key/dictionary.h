@@ -26,6 +26,9 @@
 /* Words of a string's key */
 #define GPUSORT_DICTIONARY_WORDS	2
 
+/* A longer string is not kept. */
+#define GPUSORT_DICTIONARY_STRING	1024
+
 typedef struct GpusortDictionary GpusortDictionary;
 
 /* A string to be looked up */

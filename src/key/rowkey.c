@@ -23,6 +23,7 @@
 #include "utils/uuid.h"
 
 #include "key/keybits.h"
+#include "key/libc.h"
 #include "key/rowkey_state.h"
 
 /* The words of the columns after one that has been encoded */
@@ -94,7 +95,8 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *string
 	*strings = false;
 	for (int i = 0; i < nencoded; i++)
 		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
-			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_NAME;
+			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_LIBC ||
+			planned[i].kind == GPUSORT_ROW_NAME;
 	pfree(planned);
 	return words;
 }
@@ -278,6 +280,9 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_ABBREVIATED:
 			whole = gpusort_rowicu_encode(column, value, words);
 			break;
+		case GPUSORT_ROW_LIBC:
+			whole = gpusort_rowlibc_encode(column, value, words);
+			break;
 		case GPUSORT_ROW_FLOAT8:
 			words[0] = float8_word(column, (uint64) DatumGetInt64(value));
 			break;
@@ -378,10 +383,28 @@ gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 		(void) encode_value(column, value, words);
 }
 
+/* The column whose words only propose an order, if its locale is distrusted; else -1 */
+static inline int
+distrusted_column(const GpusortRowKey *key)
+{
+	int			last = key->nencoded - 1;
+
+	return last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC &&
+		key->columns[last].libc->distrusted ? last : -1;
+}
+
 bool
 gpusort_rowkey_lossy(const GpusortRowKey *key)
 {
-	return key->lossy;
+	return key->lossy || distrusted_column(key) >= 0;
+}
+
+int
+gpusort_rowkey_trusted_words(const GpusortRowKey *key)
+{
+	int			distrusted = distrusted_column(key);
+
+	return key->words - (distrusted >= 0 ? key->columns[distrusted].words : 0);
 }
 
 void
@@ -390,6 +413,39 @@ gpusort_rowkey_reset(GpusortRowKey *key)
 	/* two strings that share words may have come before the reset */
 	key->lossy = key->truncated ||
 		(key->dictionary != NULL && gpusort_dictionary_closed(key->dictionary));
+}
+
+bool
+gpusort_rowkey_proposal(const GpusortRowKey *key, GpusortProposal *proposal)
+{
+	const GpusortRowColumn *column = &key->columns[key->nencoded - 1];
+
+	if (key->nencoded == 0 || column->kind != GPUSORT_ROW_LIBC)
+		return false;
+	*proposal = (GpusortProposal)
+	{
+		.column = key->nencoded - 1,
+			.first_word = key->words - column->words,
+			.libc = column->libc,
+			.is_name = column->is_name,
+			.blank_padded = column->blank_padded,
+			.descending = column->descending,
+	};
+	return true;
+}
+
+int
+gpusort_rowkey_stop_proposing(GpusortRowKey *key)
+{
+	GpusortProposal proposal;
+
+	if (gpusort_rowkey_proposal(key, &proposal))
+	{
+		key->nencoded = proposal.column;
+		key->truncated = key->lossy = true;
+		gpusort_rowkey_measure(key);
+	}
+	return key->words;
 }
 
 Size
@@ -429,9 +485,12 @@ int
 gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
 {
 	uint64		words[GPUSORT_MAX_WORDS];
+	int			distrusted = distrusted_column(key);
 
 	key->undecided_column = key->truncated ? key->nencoded : -1;
 	gpusort_rowkey_encode(key, slot, words);
+	if (distrusted >= 0 && (key->undecided_column < 0 || key->undecided_column > distrusted))
+		return distrusted;
 	return key->undecided_column;
 }
 

@@ -110,6 +110,39 @@ extern bool gpusort_rowkey_lossy(const GpusortRowKey *key);
 extern void gpusort_rowkey_reset(GpusortRowKey *key);
 
 /*
+ * A column whose words only propose an order: text under libc.  Its values compare
+ * by strcoll() in this locale, and by their bytes if that finds them equal.
+ */
+typedef struct GpusortProposal
+{
+	int			column;			/* of the list, from 0; the last one with words */
+	int			first_word;		/* number of its first word: the words before decide */
+	struct GpusortLibc *libc;	/* the locale */
+	bool		is_name;		/* the values are names */
+	bool		blank_padded;	/* trailing blanks do not count */
+	bool		descending;
+} GpusortProposal;
+
+/*
+ * Fills in *proposal if the key has such a column, and otherwise returns false.  Then
+ * the order by words is not final: see node/verify.c.
+ */
+extern bool gpusort_rowkey_proposal(const GpusortRowKey *key, GpusortProposal *proposal);
+
+/*
+ * Returns the number of words that decide between rows, up to ties: all, or those
+ * before the proposing column if its locale is distrusted.  Then
+ * gpusort_rowkey_lossy() is true.
+ */
+extern int gpusort_rowkey_trusted_words(const GpusortRowKey *key);
+
+/*
+ * From now on, makes keys without the proposing column's words.  They may have no
+ * word at all.  Returns the number of words.
+ */
+extern int gpusort_rowkey_stop_proposing(GpusortRowKey *key);
+
+/*
  * Compares two rows by the columns' comparators, DESC and NULLS FIRST included.
  * Returns a value below, equal to or above 0.  The slots must differ.  Raises
  * the errors of the comparators.
@@ -121,7 +154,7 @@ extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, Tu
 									   int first, int past);
 
 /*
- * Returns the first column of the list, from 0, that the row's words do not
+ * Returns the first column of the list, from 0, that the row's trusted words do not
  * decide, or -1 if they decide all columns.  The row must have been encoded with
  * this key before.  Rows with equal words nearly always have equal values in the
  * columns before; gpusort_rowkey_crowded() says whether they may differ.

@@ -35,6 +35,7 @@
 
 #include "key/icu.h"
 #include "key/keybits.h"
+#include "key/libc.h"
 #include "key/rowkey_state.h"
 
 /* Fewer rows are sorted before a choice could pay. */
@@ -88,7 +89,8 @@ static inline bool
 is_string(const GpusortRowColumn *column)
 {
 	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_BPCHAR ||
-		column->kind == GPUSORT_ROW_ABBREVIATED;
+		column->kind == GPUSORT_ROW_ABBREVIATED ||
+		(column->kind == GPUSORT_ROW_LIBC && !column->is_name);
 }
 
 bool
@@ -197,7 +199,7 @@ tied_part_to_open(const Sample *sample, const GpusortRowColumn *column)
 	}
 	if (remote > values / 16)
 		return 0.5;
-	if (column->kind == GPUSORT_ROW_ABBREVIATED)
+	if (column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_LIBC)
 		return 1.0 / 16;
 	return is_string(column) && bytes / Max(values, 1) > SHORT_BYTES ? 1.0 / 64 : 0;
 }
@@ -392,6 +394,108 @@ choose_prefix(const Sample *sample, GpusortRowColumn *column, MemoryContext last
 }
 
 /* ----------------------------------------------------------------
+ *		Repetitions
+ * ----------------------------------------------------------------
+ */
+
+/* Do long strings of the column, or any under ICU or libc, repeat? */
+static bool
+has_repetitions(const Sample *sample, const GpusortRowColumn *column)
+{
+	uint32		hashes[REPEAT_VALUES];
+	int			count = 0;
+
+	for (int i = 0; i < REPEAT_VALUES; i++)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, (uint64) i * sample->n / REPEAT_VALUES, column, &isnull);
+		struct varlena *string = (struct varlena *) DatumGetPointer(value);
+
+		if (isnull || gpusort_varlena_remote(string) ||
+			(column->kind != GPUSORT_ROW_ABBREVIATED && column->kind != GPUSORT_ROW_LIBC &&
+			 VARSIZE_ANY_EXHDR(string) <= SHORT_BYTES))
+			continue;
+		hashes[count] = gpusort_dictionary_hash(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
+		for (int j = 0; j < count; j++)
+		{
+			if (hashes[j] == hashes[count])
+				return true;
+		}
+		count++;
+	}
+	return false;
+}
+
+/* ----------------------------------------------------------------
+ *		Weights of libc
+ * ----------------------------------------------------------------
+ */
+
+static int
+by_number(const void *a, const void *b)
+{
+	return *(const int *) a - *(const int *) b;
+}
+
+/*
+ * Chooses the words of a column under libc's rules: the prefix to skip, whether
+ * there is a third word, and how many bytes of a string the words are made from.
+ */
+static void
+choose_weights(const Sample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare)
+{
+	SampledString strings[PREFIX_VALUES] = {{0}};
+	int			needed[PREFIX_VALUES];
+	int			nlong = 0;
+	int			count = take_strings(sample, column, strings);
+	int			skip;
+	/* a dictionary takes two words */
+	int			words = *spare > 0 && !has_repetitions(sample, column) ? GPUSORT_LIBC_MAX_WORDS : column->words;
+
+	if (count < 2)
+		return;
+	qsort(strings, count, sizeof(SampledString), by_bytes);
+	skip = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
+	skip = gpusort_libc_clip(strings[count / 2].bytes, strings[count / 2].length, skip);
+	if (skip >= MIN_PREFIX_BYTES)
+	{
+		GpusortLibcPrefix *prefix = MemoryContextAllocZero(lasting, sizeof(GpusortLibcPrefix));
+		int			room = GPUSORT_LIBC_WEIGHT_BYTES - words * (int) sizeof(uint64);
+
+		prefix->length = skip;
+		prefix->string = MemoryContextAlloc(lasting, skip);
+		memcpy(prefix->string, strings[count / 2].bytes, skip);
+		prefix->weights = MemoryContextAlloc(lasting, room);
+		prefix->nweights = gpusort_libc_first_level(column->libc, prefix->string, skip, prefix->weights, room);
+		column->libc_prefix = prefix;
+	}
+	else
+		skip = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		int			bytes = strings[i].length <= skip ? 0 :
+			gpusort_libc_needed(column->libc, strings[i].bytes + skip, strings[i].length - skip,
+								column->words * sizeof(uint64));
+
+		CHECK_FOR_INTERRUPTS();
+		if (bytes > 0)
+			needed[nlong++] = bytes;
+	}
+	/* most strings fit */
+	if (nlong < count / 4)
+		return;
+	qsort(needed, nlong, sizeof(int), by_number);
+	column->libc_cut = needed[nlong - 1 - nlong / 8];
+	if (words > column->words && column->words > 1)
+	{
+		column->libc_cut = column->libc_cut * words / column->words;
+		gpusort_rowlibc_widen(column);
+		(*spare)--;
+	}
+}
+
+/* ----------------------------------------------------------------
  *		All columns
  * ----------------------------------------------------------------
  */
@@ -407,33 +511,6 @@ has_ipv6(const Sample *sample, const GpusortRowColumn *column)
 
 		if (!isnull && gpusort_rowinet_is_ipv6(value))
 			return true;
-	}
-	return false;
-}
-
-/* Do long strings of the column, or any under ICU, repeat? */
-static bool
-has_repetitions(const Sample *sample, const GpusortRowColumn *column)
-{
-	uint32		hashes[REPEAT_VALUES];
-	int			count = 0;
-
-	for (int i = 0; i < REPEAT_VALUES; i++)
-	{
-		bool		isnull;
-		Datum		value = sampled_value(sample, (uint64) i * sample->n / REPEAT_VALUES, column, &isnull);
-		struct varlena *string = (struct varlena *) DatumGetPointer(value);
-
-		if (isnull || gpusort_varlena_remote(string) ||
-			(column->kind != GPUSORT_ROW_ABBREVIATED && VARSIZE_ANY_EXHDR(string) <= SHORT_BYTES))
-			continue;
-		hashes[count] = gpusort_dictionary_hash(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
-		for (int j = 0; j < count; j++)
-		{
-			if (hashes[j] == hashes[count])
-				return true;
-		}
-		count++;
 	}
 	return false;
 }
@@ -478,7 +555,9 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			key->truncated = key->lossy = true;
 			break;
 		}
-		if (is_string(column))
+		if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
+			choose_weights(&sample, column, lasting, &spare);
+		else if (is_string(column))
 			choose_prefix(&sample, column, lasting);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
 		{

@@ -47,9 +47,6 @@
 /* The same behind the byte that places a string before, among or after those with the prefix */
 #define PREFIXED_HEAD_BYTES	14
 
-/* A longer string is not kept in a dictionary. */
-#define MAX_DICTIONARY_STRING	1024
-
 /*
  * Makes the words of a string of length bytes.  data has the first HEAD_BYTES of
  * them, or all if there are less.
@@ -133,7 +130,7 @@ known_by_dictionary(GpusortDictionary *dictionary, const char *data, Size length
 
 	if (gpusort_dictionary_closed(dictionary))
 		return false;
-	if (length > MAX_DICTIONARY_STRING)
+	if (length > GPUSORT_DICTIONARY_STRING)
 	{
 		gpusort_dictionary_close(dictionary);
 		return false;
@@ -250,7 +247,7 @@ encode_weights(const GpusortRowColumn *column, const char *data, Size length, ui
 	bool		open = column->dictionary != NULL && !gpusort_dictionary_closed(column->dictionary);
 	uint64		head[2];
 
-	if (open && length > MAX_DICTIONARY_STRING)
+	if (open && length > GPUSORT_DICTIONARY_STRING)
 	{
 		gpusort_dictionary_close(column->dictionary);
 		open = false;

@@ -133,7 +133,9 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	ExplainPropertyText("Engine", stats.engine ? stats.engine : "none", es);
 	if (stats.algorithm != NULL)
 		ExplainPropertyText("Algorithm", stats.algorithm, es);
-	if (stats.engine_reason[0] != '\0' && es->verbose)
+	if (stats.distrust_reason != NULL)
+		ExplainPropertyText("Reason", stats.distrust_reason, es);
+	else if (stats.engine_reason[0] != '\0' && es->verbose)
 		ExplainPropertyText("Reason", stats.engine_reason, es);
 	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
 	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);

@@ -486,6 +486,9 @@ core_reason(GpusortNode *node)
 		return "gpusort.enabled is off";
 	if (node->css.ss.ps.state->es_epq_active != NULL)
 		return "a row is rechecked after a concurrent update";
+	/* a collation may be distrusted since the plan was made */
+	if (node->value_type == NULL)
+		return gpusort_rowkey_refusal(node->columns, node->ncolumns);
 	return NULL;
 }
 
@@ -537,6 +540,8 @@ end_gathering(GpusortNode *node)
 	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(node->spill),
 							gpusort_spill_bytes(node->spill), node->stats.engine);
+	if (node->key != NULL)
+		gpusort_rowkey_stop_proposing(node->key);
 	gpusort_spill_merge(node->spill);
 	node->source = GPUSORT_SOURCE_SPILL;
 }
@@ -553,6 +558,7 @@ gpusort_node_gather(GpusortNode *node)
 
 	node->stats.sorts++;
 	node->stats.core_reason = NULL;
+	node->stats.distrust_reason = NULL;
 	node->nulls = 0;
 	node->position = 0;
 	node->at_end = false;

@@ -44,6 +44,8 @@ typedef struct GpusortNodeStats
 	const char *algorithm;		/* static storage; NULL: not known yet */
 	int			key_bits;		/* bits of a key */
 	const char *core_reason;	/* why core's tuplesort sorted; NULL: gpusort did */
+	const char *distrust_reason;	/* why words of libc's were not trusted; NULL: they
+									 * were, or there were none */
 	char		engine_reason[256]; /* why the accelerator did not sort; empty: it did,
 									 * or the settings asked for none */
 	uint64		memory;			/* bytes, the most at any time */
@@ -179,6 +181,7 @@ gpusort_node_memory(const GpusortNode *node, uint64 more)
 	if (node->key != NULL)
 	{
 		bytes += gpusort_rowkey_memory(node->key);
+		/* this includes a byte for each row that is verified */
 		if (gpusort_rowkey_lossy(node->key))
 			bytes += (gpusort_run_rows(node->run) + more) * GPUSORT_TIE_BYTES;
 	}
@@ -187,10 +190,16 @@ gpusort_node_memory(const GpusortNode *node, uint64 more)
 
 /*
  * Breaks the ties in a run's whole result: sorts row numbers whose keys have
- * equal words by the columns' comparators, in place.  order: all row numbers of
+ * equal trusted words by the columns' comparators, in place.  order: all row numbers of
  * the run, sorted by words; rows is their number.  In ties.c.
  */
 extern void gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows);
+
+/*
+ * Verifies an order that words have only proposed, ties being broken, and makes it
+ * right.  Does nothing if all words decide.  In verify.c.
+ */
+extern void gpusort_node_verify(GpusortNode *node, uint32 *order, uint64 rows);
 
 /*
  * Fetches the next block of a result that comes in several; position becomes 0.

@@ -93,10 +93,12 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 {
 	uint64		rows = gpusort_run_rows(node->run);
 	bool		lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
+	GpusortProposal proposal;
+	bool		proposed = node->key != NULL && gpusort_rowkey_proposal(node->key, &proposal);
 	size_t		width = node->value_type != NULL ? node->value_type->key_bytes : sizeof(uint32);
 
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_SORTING, rows, node->stats.memory, NULL);
-	if (want_whole || lossy)
+	if (want_whole || lossy || proposed)
 	{
 		char	   *out = gpusort_memory_alloc_pages(node->run_cxt, Max(rows, 1) * width);
 
@@ -114,13 +116,16 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 			node->count = 0;
 		node->whole = (node->count == rows);
 	}
-	if (lossy)
+	if (lossy || proposed)
 	{
 		instr_time	begun;
 		instr_time	now;
 
 		INSTR_TIME_SET_CURRENT(begun);
-		gpusort_node_break_ties(node, (uint32 *) node->block, rows);
+		if (lossy)
+			gpusort_node_break_ties(node, (uint32 *) node->block, rows);
+		if (proposed)
+			gpusort_node_verify(node, (uint32 *) node->block, rows);
 		INSTR_TIME_SET_CURRENT(now);
 		INSTR_TIME_SUBTRACT(now, begun);
 		node->stats.sort_ms += INSTR_TIME_GET_MILLISEC(now);

@@ -7,6 +7,9 @@
  * This file gives it the rows in order, and the functions by which the merge makes
  * keys again and compares rows.
  *
+ * Words that only propose an order (node/verify.c) are verified within a run, but not
+ * between the runs.  So the merge does not see them, and compares the rows instead.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -19,6 +22,25 @@
 /* Pairs of rows of the first spilled run that show how the keys are distributed */
 #define SPILL_PAIRS		256
 
+/* Returns the number of words that the merge goes by. */
+static int
+merge_words(const GpusortNode *node)
+{
+	GpusortProposal proposal;
+
+	return gpusort_rowkey_proposal(node->key, &proposal) ? proposal.first_word :
+		gpusort_rowkey_words(node->key);
+}
+
+/* Returns these words of a row of the run.  A spill has at least one word: 0 for all rows. */
+static inline const uint64 *
+merge_key(const GpusortNode *node, int words, uint32 row)
+{
+	static const uint64 none = 0;
+
+	return words > 0 ? gpusort_run_key(node->run, row) : &none;
+}
+
 /* Makes the words of a row's key again, for the merge of spilled runs. */
 static void
 encode_row(void *arg, MinimalTuple tuple, uint64 *words)
@@ -26,6 +48,7 @@ encode_row(void *arg, MinimalTuple tuple, uint64 *words)
 	GpusortNode *node = arg;
 
 	ExecStoreMinimalTuple(tuple, node->left, false);
+	words[0] = 0;				/* if no word decides */
 	gpusort_rowkey_encode(node->key, node->left, words);
 }
 
@@ -63,13 +86,14 @@ static void
 spill_rows(GpusortNode *node)
 {
 	const uint32 *order = node->block;
+	int			words = merge_words(node);
 
 	for (uint64 i = 0; i < node->count; i++)
 	{
 		gpusort_node_look_ahead(node, i);
 		if (likely(i + GPUSORT_ROW_AHEAD < node->count))
 			__builtin_prefetch(gpusort_run_key(node->run, order[i + GPUSORT_ROW_AHEAD]));
-		gpusort_spill_write(node->spill, gpusort_run_key(node->run, order[i]),
+		gpusort_spill_write(node->spill, merge_key(node, words, order[i]),
 							gpusort_rowstore_row(&node->store, order[i]));
 	}
 }
@@ -87,8 +111,9 @@ begin_spill(GpusortNode *node)
 		node->spill = gpusort_spill_begin(NULL, node->memory_limit);
 	else
 	{
+		int			words = merge_words(node);
 		GpusortSpillKey key = {
-			.words = gpusort_rowkey_words(node->key),
+			.words = Max(words, 1),
 			.encode = encode_row,
 			.compare = compare_rows,
 			.arg = node,
@@ -96,7 +121,7 @@ begin_spill(GpusortNode *node)
 
 		node->spill = gpusort_spill_begin(&key, node->memory_limit);
 		for (int i = 0; i < 2 * pairs; i++)
-			keys[i] = gpusort_run_key(node->run, order[i / 2 * (node->count - 1) / pairs + i % 2]);
+			keys[i] = merge_key(node, words, order[i / 2 * (node->count - 1) / pairs + i % 2]);
 		if (pairs > 0)
 			gpusort_spill_adapt(node->spill, keys, pairs);
 	}
@@ -111,7 +136,7 @@ gpusort_node_spill(GpusortNode *node)
 	gpusort_node_sort_run(node, false);
 	if (node->spill == NULL)
 		begin_spill(node);
-	if (!values && gpusort_rowkey_lossy(node->key))
+	if (!values && (gpusort_rowkey_lossy(node->key) || merge_words(node) < gpusort_rowkey_words(node->key)))
 		gpusort_spill_set_lossy(node->spill);
 	gpusort_spill_begin_run(node->spill);
 	do

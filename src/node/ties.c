@@ -70,9 +70,8 @@ by_row_number(uint32 a, uint32 b)
 	return a < b ? -1 : a > b;
 }
 
-/* Compares two rows by the ORDER BY columns from this one on, then by row number. */
-static int
-compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
+int
+gpusort_ties_compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
 {
 	int			order;
 
@@ -90,7 +89,7 @@ compare_numbers(const void *a, const void *b, void *arg)
 
 	/* a comparison may detoast megabytes, so check before each, as tuplesort does */
 	CHECK_FOR_INTERRUPTS();
-	return compare_rows(group->node, *(const uint32 *) a, *(const uint32 *) b, group->column);
+	return gpusort_ties_compare_rows(group->node, *(const uint32 *) a, *(const uint32 *) b, group->column);
 }
 
 /* Compares two rows with equal values by the columns after the group's. */
@@ -99,7 +98,7 @@ compare_rest(const GpusortTiedGroup *group, const GpusortTiedRow *a, const Gpuso
 {
 	int			next = group->column + 1;
 
-	return next < group->node->ncolumns ? compare_rows(group->node, a->row, b->row, next) :
+	return next < group->node->ncolumns ? gpusort_ties_compare_rows(group->node, a->row, b->row, next) :
 		by_row_number(a->row, b->row);
 }
 
@@ -476,7 +475,7 @@ equal_words(const uint64 *a, const uint64 *b, int words)
 void
 gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
-	int			words = gpusort_rowkey_words(node->key);
+	int			words = gpusort_rowkey_trusted_words(node->key);
 	const uint64 *key = rows > 0 ? gpusort_run_key(node->run, order[0]) : NULL;
 	Size		memory = gpusort_node_memory(node, 0);
 	GpusortTiedGroup	group = {.node = node};

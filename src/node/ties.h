@@ -47,6 +47,12 @@ typedef struct GpusortTiedGroup
 } GpusortTiedGroup;
 
 /*
+ * Compares two rows of the store by the ORDER BY columns from this one on, then by row
+ * number.  Leaves them in the node's slots left and right.  In node/ties.c.
+ */
+extern int gpusort_ties_compare_rows(GpusortNode *node, uint32 a, uint32 b, int column);
+
+/*
  * Sorts n rows, none of which is NULL in the group's column, by that column if it
  * has few distinct values.  Sets order to their row numbers, and tied of row i if
  * the row at order[i] has the same value as the one before it.  Rows with the same

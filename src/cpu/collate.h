@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * collate.h
+ *		Verifies the order of strings by strcoll(), in several threads.
+ *
+ * Like cpu/cpu.h: no PostgreSQL types, no errors raised.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_CPU_COLLATE_H
+#define GPUSORT_CPU_COLLATE_H
+
+#include <locale.h>
+#ifdef LOCALE_T_IN_XLOCALE
+#include <xlocale.h>
+#endif
+
+#include "cpu/cpu.h"
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+/* Longer strings are left to the caller, because comparing them cannot be interrupted. */
+#define GPUSORT_COLLATE_BYTES	8192
+
+/* A string of at most GPUSORT_COLLATE_BYTES, not terminated */
+typedef struct GpusortCollateString
+{
+	const char *bytes;			/* NULL: a NULL, which is in order beside a string */
+	size_t		length;
+} GpusortCollateString;
+
+/* What must be done about a place of the order and the one before it */
+typedef enum GpusortCollateTask
+{
+	GPUSORT_COLLATE_SKIP,		/* nothing: something else decides */
+	GPUSORT_COLLATE_COMPARE,	/* compare the two strings */
+	GPUSORT_COLLATE_LEAVE		/* leave the comparison to the caller */
+} GpusortCollateTask;
+
+/* What the call has found out about a place and the one before it */
+typedef enum GpusortCollateVerdict
+{
+	GPUSORT_COLLATE_IN_ORDER,
+	GPUSORT_COLLATE_OUT_OF_ORDER,
+	GPUSORT_COLLATE_LEFT		/* the caller must compare */
+} GpusortCollateVerdict;
+
+typedef struct GpusortCollateInput
+{
+	locale_t	locale;
+	bool		descending;
+	size_t		n;				/* places */
+
+	/*
+	 * Both are called by any thread, with arg, and change nothing.  task is called
+	 * for each place except the first, in ascending order by each thread.  string
+	 * returns false if the string is longer than GPUSORT_COLLATE_BYTES or cannot
+	 * be read by a thread; then the caller must compare it.
+	 */
+	GpusortCollateTask (*task) (void *arg, size_t place);
+	bool		(*string) (void *arg, size_t place, GpusortCollateString *string);
+	void	   *arg;
+} GpusortCollateInput;
+
+/*
+ * Sets verdicts[i], which has room for n, to the GpusortCollateVerdict about places
+ * i - 1 and i; verdicts[0] to GPUSORT_COLLATE_IN_ORDER.  Strings compare by strcoll_l(), and
+ * by their bytes if that finds them equal, all that reversed if descending.
+ */
+extern GpusortCpuStatus gpusort_collate_verify(const GpusortCollateInput *input, uint8_t *verdicts,
+											   const GpusortCpuOptions *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif							/* GPUSORT_CPU_COLLATE_H */

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * libc.h
+ *		Collations of libc: their locales, and weights that propose an order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_KEY_LIBC_H
+#define GPUSORT_KEY_LIBC_H
+
+#include <locale.h>
+#ifdef LOCALE_T_IN_XLOCALE
+#include <xlocale.h>
+#endif
+
+/* The most bytes of a prefix that words can skip */
+#define GPUSORT_LIBC_PREFIX_BYTES	256
+
+/* The most bytes of a string that gpusort_libc_weights() reads */
+#define GPUSORT_LIBC_STRING_BYTES	512
+
+/* The most bytes of weights that gpusort_libc_weights() returns */
+#define GPUSORT_LIBC_WEIGHT_BYTES	1024
+
+/* A locale of libc, kept until the backend exits */
+typedef struct GpusortLibc
+{
+	struct GpusortLibc *next;
+	char	   *collate;		/* names of the locale's LC_COLLATE and LC_CTYPE */
+	char	   *ctype;
+	locale_t	locale;
+	bool		by_bytes;		/* strings order by their bytes */
+	bool		distrusted;		/* weights have proposed a wrong order too often */
+} GpusortLibc;
+
+/* Bytes that most strings of a column begin with, which words skip */
+typedef struct GpusortLibcPrefix
+{
+	int			length;
+	char	   *string;			/* these bytes, whole characters */
+	int			nweights;
+	uint8	   *weights;		/* their weights of the first level */
+} GpusortLibcPrefix;
+
+/*
+ * Returns the locale with these names of LC_COLLATE and LC_CTYPE.  It lives until
+ * the backend exits.  Returns NULL if the system has no such locale.  The first
+ * call for a locale takes up to a millisecond.
+ */
+extern GpusortLibc *gpusort_libc_find(const char *collate, const char *ctype);
+
+/*
+ * Sets bytes to the first n bytes of the weights of a string, n being at most
+ * GPUSORT_LIBC_WEIGHT_BYTES.  Zeros follow if there are fewer weights.  Returns the
+ * number of bytes of weights.
+ *
+ * Reads about the first cut bytes of the string, or more if their weights do not
+ * fill n bytes, but at most GPUSORT_LIBC_STRING_BYTES.  Equal strings get equal
+ * weights; only the order of the weights is not certain to be the collation's.
+ */
+extern int gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length,
+								int cut, uint8 *bytes, int n);
+
+/*
+ * Sets bytes to the first n bytes of the weights of the first level of a string,
+ * which has at most GPUSORT_LIBC_STRING_BYTES, and zeros behind them.  Returns their
+ * number.
+ */
+extern int gpusort_libc_first_level(const GpusortLibc *libc, const char *data, int length,
+									uint8 *bytes, int n);
+
+/*
+ * Returns how many bytes of a string suffice to get n bytes of weights of the first
+ * level, or 0 if the string ends before.
+ */
+extern int gpusort_libc_needed(const GpusortLibc *libc, const char *data, Size length, int n);
+
+/*
+ * Returns the number of bytes, at most limit, of the whole characters at the
+ * beginning of a string in the server's encoding.
+ */
+extern int gpusort_libc_clip(const char *data, Size length, int limit);
+
+#endif							/* GPUSORT_KEY_LIBC_H */

@@ -1,0 +1,380 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify.c
+ *		GpuSort verifies an order that words have only proposed.
+ *
+ * The words of text under libc's rules are made by strxfrm(), but the order that
+ * counts is strcoll()'s (key/libc.c).  So after a run has been sorted by words and
+ * its ties are broken, each two neighbours whose words differ in that column are
+ * compared by strcoll().  Rows that differ in words before the column need no
+ * comparison, since these words decide, and neither do rows of a tie group, which
+ * the comparators have sorted.  If all neighbours are in order, the run is.
+ *
+ * Neighbours are out of order where the words were made from a part of a string
+ * that libc weighs otherwise in the whole string: a Czech "ch" of which the words
+ * saw only the "c".  Then the run consists of a few stretches that are in order
+ * each.  They are merged from the first to the last.  As in timsort, a merge looks
+ * for the places where the rows belong by steps that double, and so takes only a
+ * few comparisons if a few rows are out of place (Peters, listsort.txt, 2002).
+ *
+ * If that takes too many comparisons, the locale is distrusted for the rest of the
+ * session.  This run is sorted again by comparing, and later sorts are left to core.
+ *
+ * The order is right because each place of it was compared by strcoll(), whatever
+ * the words were.  If strcoll() itself is not transitive, no order is right.  Then
+ * the result is a permutation of the rows, as core's is.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tupmacs.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/lsyscache.h"
+
+#include "base/memory.h"
+#include "compat.h"
+#include "cpu/collate.h"
+#include "key/libc.h"
+#include "node/ties.h"
+#include "run/cpu_options.h"
+
+/*
+ * The most that repairs may cost: a unit for a row moved, COMPARISON_UNITS for a
+ * comparison.  As many units as rows are allowed, but at least MIN_UNITS.
+ */
+#define COMPARISON_UNITS	16
+#define MIN_UNITS			(1024 * COMPARISON_UNITS)
+
+/* Look-ahead of prefetches, in rows: of a row's place in the store, and of the row and its key */
+#define PLACE_AHEAD		32
+#define KEY_AHEAD		16
+
+#define INTERRUPT_ROWS	GPUSORT_TIES_INTERRUPT_ROWS
+
+typedef struct Verification
+{
+	GpusortNode *node;
+	GpusortProposal proposal;
+	int			words;			/* words of a key */
+	bool		crowded;		/* equal words before the column do not mean equal values */
+	uint32	   *order;
+	uint64		rows;
+	int			attribute;		/* the column's, from 0 */
+	int			fixed;			/* attributes from the first one on whose offsets are the
+								 * same in all rows without NULLs, at most attribute */
+	uint32		offset;			/* where the first attribute behind these begins, if aligned */
+	int64		units;			/* left for repairs */
+} Verification;
+
+/* ----------------------------------------------------------------
+ *		What threads read.  Nothing here may raise an error, allocate memory
+ *		or change anything.
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Returns the address of the column's value in a row, or NULL if it is NULL.  Sets
+ * *present to false if the row is older than the column.
+ */
+static const char *
+find_value(const Verification *verification, MinimalTuple tuple, bool *present)
+{
+	TupleDesc	desc = verification->node->left->tts_tupleDescriptor;
+	int			attribute = verification->attribute;
+	const char *data = (const char *) tuple - MINIMAL_TUPLE_OFFSET + tuple->t_hoff;
+	bool		nulls = (tuple->t_infomask & HEAP_HASNULL) != 0;
+	int			i = nulls ? 0 : verification->fixed;
+	uint32		offset = nulls ? 0 : verification->offset;
+
+	*present = HeapTupleHeaderGetNatts(tuple) > attribute;
+	if (!*present || (nulls && att_isnull(attribute, tuple->t_bits)))
+		return NULL;
+	for (;; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (nulls && att_isnull(i, tuple->t_bits))
+			continue;
+		offset = att_align_pointer(offset, att->attalign, att->attlen, data + offset);
+		if (i == attribute)
+			return data + offset;
+		offset = att_addlength_pointer(offset, att->attlen, data + offset);
+	}
+}
+
+static bool
+string_at(void *arg, size_t place, GpusortCollateString *string)
+{
+	const Verification *verification = arg;
+	bool		present;
+	const char *value = find_value(verification,
+								   gpusort_rowstore_row(&verification->node->store, verification->order[place]),
+								   &present);
+
+	string->bytes = value;
+	string->length = 0;
+	if (value == NULL)
+		return present;
+	if (verification->proposal.is_name)
+		string->length = strnlen(value, NAMEDATALEN);
+	else
+	{
+		if (VARATT_IS_COMPRESSED(value) || VARATT_IS_EXTERNAL(value))
+			return false;
+		string->bytes = VARDATA_ANY(value);
+		string->length = VARSIZE_ANY_EXHDR(value);
+		while (verification->proposal.blank_padded && string->length > 0 &&
+			   string->bytes[string->length - 1] == ' ')
+			string->length--;
+	}
+	return string->length <= GPUSORT_COLLATE_BYTES;
+}
+
+static GpusortCollateTask
+task_at(void *arg, size_t place)
+{
+	const Verification *verification = arg;
+	const GpusortNode *node = verification->node;
+	const uint32 *order = verification->order;
+	const uint64 *before = gpusort_run_key(node->run, order[place - 1]);
+	const uint64 *key = gpusort_run_key(node->run, order[place]);
+
+	if (place + PLACE_AHEAD < verification->rows)
+	{
+		__builtin_prefetch(gpusort_rowstore_place(&node->store, order[place + PLACE_AHEAD]));
+		__builtin_prefetch(gpusort_rowstore_row(&node->store, order[place + KEY_AHEAD]));
+		__builtin_prefetch(gpusort_run_key(node->run, order[place + KEY_AHEAD]));
+	}
+	for (int i = 0; i < verification->words; i++)
+	{
+		if (before[i] != key[i])
+			return i < verification->proposal.first_word ? GPUSORT_COLLATE_SKIP :
+				verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
+	}
+	return GPUSORT_COLLATE_SKIP;
+}
+
+/* ----------------------------------------------------------------
+ *		Verifying
+ * ----------------------------------------------------------------
+ */
+
+/* Sets fixed and offset. */
+static void
+find_fixed(Verification *verification)
+{
+	TupleDesc	desc = verification->node->left->tts_tupleDescriptor;
+
+	while (verification->fixed < verification->attribute)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, verification->fixed);
+
+		if (att->attlen < 0)
+			break;
+		verification->offset = att_align_nominal(verification->offset, att->attalign) + att->attlen;
+		verification->fixed++;
+	}
+}
+
+/* Makes the verdict about each place: GPUSORT_COLLATE_IN_ORDER or GPUSORT_COLLATE_OUT_OF_ORDER. */
+static void
+make_verdicts(Verification *verification, uint8 *verdicts)
+{
+	GpusortCollateInput input = {
+		.locale = verification->proposal.libc->locale,
+		.descending = verification->proposal.descending,
+		.n = verification->rows,
+		.task = task_at,
+		.string = string_at,
+		.arg = verification,
+	};
+	GpusortCpuStatus status;
+
+	do
+	{
+		GpusortCpuOptions options = gpusort_cpu_options_take(verification->rows);
+
+		status = gpusort_collate_verify(&input, verdicts, &options);
+		gpusort_cpu_options_give(&options);
+		CHECK_FOR_INTERRUPTS();
+	} while (status != GPUSORT_CPU_OK);
+
+	for (uint64 i = 1; i < verification->rows; i++)
+	{
+		if (likely(verdicts[i] != GPUSORT_COLLATE_LEFT))
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		verdicts[i] = gpusort_ties_compare_rows(verification->node, verification->order[i - 1],
+												verification->order[i], 0) > 0 ?
+			GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		Repairing
+ * ----------------------------------------------------------------
+ */
+
+/* Does row a come before row b? */
+static bool
+comes_before(Verification *verification, uint32 a, uint32 b)
+{
+	CHECK_FOR_INTERRUPTS();
+	verification->units -= COMPARISON_UNITS;
+	return gpusort_ties_compare_rows(verification->node, a, b, 0) < 0;
+}
+
+/*
+ * Returns how many of the n rows, which are in order, come before a row.  Looks from
+ * the first row on, or from the last one on if from_end.
+ */
+static uint64
+rows_before(Verification *verification, const uint32 *rows, uint64 n, uint32 row, bool from_end)
+{
+	uint64		low = 0;		/* these rows come before it */
+	uint64		high = n;		/* the rows from here on do not */
+
+	for (uint64 step = 1; low < high; step *= 2)
+	{
+		uint64		probe = from_end ? (high > step ? high - step : 0) : low + Min(step, high - low) - 1;
+		bool		before = comes_before(verification, rows[probe], row);
+
+		if (before)
+			low = probe + 1;
+		else
+			high = probe;
+		/* the steps have passed the place */
+		if (before == from_end)
+			break;
+	}
+	while (low < high)
+	{
+		uint64		middle = low + (high - low) / 2;
+
+		if (comes_before(verification, rows[middle], row))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * Merges two neighbouring parts of the order: the rows before middle, and those from
+ * there to end - 1, each in order.  Returns false, with the order unchanged, if
+ * that costs too much.
+ */
+static bool
+merge(Verification *verification, uint64 middle, uint64 end)
+{
+	uint32	   *order = verification->order;
+	MemoryContext cxt = verification->node->run_cxt;
+	uint64		begin = rows_before(verification, order, middle, order[middle], true);
+	uint64		last = middle + rows_before(verification, order + middle, end - middle, order[middle - 1], false);
+	uint64		left = begin;	/* next row of the first part */
+	uint64		right = middle; /* next row of the second part */
+	uint32	   *merged;
+	uint64		n = 0;
+
+	verification->units -= last - begin;
+	if (verification->units < 0)
+		return false;
+	merged = MemoryContextAllocHuge(cxt, (last - begin) * sizeof(uint32));
+	while (left < middle && right < last && verification->units >= 0)
+	{
+		uint64		count = rows_before(verification, order + right, last - right, order[left], false);
+
+		memcpy(merged + n, order + right, count * sizeof(uint32));
+		n += count;
+		right += count;
+		if (right == last)
+			break;
+		count = rows_before(verification, order + left, middle - left, order[right], false);
+		memcpy(merged + n, order + left, count * sizeof(uint32));
+		n += count;
+		left += count;
+	}
+	if (verification->units >= 0)
+	{
+		memcpy(merged + n, order + left, (middle - left) * sizeof(uint32));
+		n += middle - left;
+		memcpy(merged + n, order + right, (last - right) * sizeof(uint32));
+		memcpy(order + begin, merged, (last - begin) * sizeof(uint32));
+	}
+	pfree(merged);
+	return verification->units >= 0;
+}
+
+/* Merges the stretches of the order.  Returns false if that costs too much. */
+static bool
+repair(Verification *verification, const uint8 *verdicts)
+{
+	uint64		end;
+
+	verification->units = Max(verification->rows, MIN_UNITS);
+	for (uint64 begin = 1; begin < verification->rows; begin = end)
+	{
+		end = begin + 1;
+		if (verdicts[begin] == GPUSORT_COLLATE_IN_ORDER)
+			continue;
+		while (end < verification->rows && verdicts[end] == GPUSORT_COLLATE_IN_ORDER)
+			end++;
+		if (!merge(verification, begin, end))
+			return false;
+	}
+	return true;
+}
+
+/* From now on, leaves sorts in this locale to core.  EXPLAIN shows the reason. */
+static void
+distrust(Verification *verification)
+{
+	GpusortNode *node = verification->node;
+	int			column = verification->proposal.column;
+	MemoryContext old = MemoryContextSwitchTo(node->css.ss.ps.state->es_query_cxt);
+
+	verification->proposal.libc->distrusted = true;
+	node->stats.distrust_reason =
+		psprintf("collation \"%s\" of column %d orders differently from its sort keys",
+				 get_collation_name(node->collations[column]), column + 1);
+	MemoryContextSwitchTo(old);
+}
+
+void
+gpusort_node_verify(GpusortNode *node, uint32 *order, uint64 rows)
+{
+	Verification verification = {
+		.node = node,
+		.words = gpusort_rowkey_words(node->key),
+		.order = order,
+		.rows = rows,
+	};
+	uint8	   *verdicts;
+	bool		repaired;
+
+	if (!gpusort_rowkey_proposal(node->key, &verification.proposal) || rows < 2)
+		return;
+	if (verification.proposal.libc->distrusted)
+	{
+		/* the tie-breaking has sorted all rows */
+		distrust(&verification);
+		return;
+	}
+	verification.attribute = node->attnos[verification.proposal.column] - 1;
+	verification.crowded = gpusort_rowkey_crowded(node->key, verification.proposal.column);
+	find_fixed(&verification);
+
+	verdicts = gpusort_memory_alloc(node->run_cxt, rows);
+	make_verdicts(&verification, verdicts);
+	repaired = repair(&verification, verdicts);
+	pfree(verdicts);
+	if (!repaired)
+	{
+		distrust(&verification);
+		gpusort_node_break_ties(node, order, rows);
+	}
+	ExecClearTuple(node->left);
+	ExecClearTuple(node->right);
+}
