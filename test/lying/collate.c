@@ -9,13 +9,15 @@
  *
  *	 swapped	  a and b are exchanged, also in capitals
  *	 rare		  one key of 500 is that of the string in reverse
+ *	 local		  one key of 100 is that of the string without its last byte
+ *	 truncated	  all keys are those of the first three bytes
  *	 reversed	  the order of all keys is reversed
  *	 random		  each call makes another key
- *	 growing	  each call asks for one more byte than the last one
- *	 truncated	  the key is that of the first three bytes
+ *	 unequal	  one call of 50 makes a key that ends in a random byte
+ *	 growing	  each call asks for one more byte than there is room for
  *	 constant	  all keys are the same
  *
- * The last two are too short to be wrong.  Or strcoll() and strcoll_l() have no order:
+ * Or strcoll() and strcoll_l() have no order:
  *
  *	 intransitive the comparison of every fourth pair is reversed
  *	 fickle		  every fourth comparison is reversed
@@ -169,6 +171,8 @@ other_text(const char *text)
 		for (size_t i = 0; i < length; i++)
 			copy[i] = text[length - 1 - i];
 	}
+	else if (lies("local") && length > 0 && hash(text) % 100 == 0)
+		copy[length - 1] = '\0';
 	else if (lies("truncated") && length > 3)
 		copy[3] = '\0';
 	else if (lies("constant") || lies("slow_ties"))
@@ -188,7 +192,9 @@ make_key(char *key, const char *text, size_t size, locale_t locale)
 		usleep(50);
 	if (lies("growing"))
 		return size;
-	if (length < size && lies("reversed"))
+	if (length < size && length > 0 && lies("unequal") && random_number() % 50 == 0)
+		key[length - 1] = (char) (1 + random_number() % 255);
+	else if (length < size && lies("reversed"))
 	{
 		for (size_t i = 0; i < length; i++)
 			key[i] = (char) (256 - (unsigned char) key[i]);

@@ -201,7 +201,7 @@ sub column_of
 
 my @kinds = ('letters', 'letters', 'words', 'varied', 'varied', 'late', 'prefix', 'few', 'ascii', 'any', 'long');
 my @types = ('text', 'text', 'text', 'varchar', 'char(40)', 'bpchar', 'name', 'word', 'citext');
-my @collations = ('', '', 'loc', 'loc', 'loc', 'other', 'C', 'numbers');
+my @collations = ('', '', 'loc', 'loc', 'loc', 'mixed', 'other', 'C', 'numbers');
 
 # ----------------------------------------------------------------
 # Tables and queries
@@ -231,7 +231,7 @@ sub make_table
 		push @types_of, $type;
 		push @makers, column_of($kind);
 		push @nulls, pick(0, 0, 3, 50);
-		$storage .= " ALTER TABLE t ALTER c$i SET STORAGE EXTERNAL;" if $kind eq 'long' && chance(40);
+		$storage .= " ALTER TABLE t ALTER c$i SET STORAGE EXTERNAL;" if $kind eq 'long' && $type ne 'name' && chance(40);
 		$of{about} .= " c$i $type: $kind;";
 	}
 	my $definition = join ', ', map { "$columns[$_] $types_of[$_]" } 0 .. $#columns;
@@ -279,7 +279,7 @@ sub make_query
 	}
 	my %case = (how => 'table', rows => 1, names => \@names, steps => [],
 		sql => 'SELECT ' . join(', ', @select) . pick('', ', t.id', ', t.*') . ' FROM t ORDER BY ' . join(', ', @order));
-	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'cursor', 'prepared');
+	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'cursor', 'prepared', 'lateral');
 	if ($kind eq 'limit')
 	{
 		$case{sql} .= ' LIMIT ' . pick(1, 10, 500, 3000) . pick('', ' OFFSET 7');
@@ -289,6 +289,13 @@ sub make_query
 	@case{ 'how', 'rows', 'steps' } = ('SCROLL CURSOR', 0, [ 'FETCH 20', 'MOVE BACKWARD 7', 'FETCH 200', 'FETCH LAST', 'FETCH BACKWARD 50' ])
 	  if $kind eq 'cursor';
 	$case{how} = 'prepared' if $kind eq 'prepared';
+	if ($kind eq 'lateral')
+	{
+		# the rows change, so that they are sorted again
+		$case{sql} =~ s/ FROM t / FROM t WHERE t.id % 5 <> o.i /;
+		$case{sql} = "SELECT o.i, s.* FROM generate_series(1, 3) o(i), LATERAL ($case{sql} OFFSET 0) s";
+		unshift @{ $case{names} }, 'i';
+	}
 	return \%case;
 }
 
@@ -371,6 +378,7 @@ foreach my $locale (@locales)
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING '$encoding' LOCALE '$locale'");
 	append_to_file($script, encode_utf8("SET client_encoding = 'UTF8';\n$schema" . ($has_citext ? 'CREATE EXTENSION citext;' : '') . <<"SQL"));
 CREATE COLLATION loc (provider = libc, locale = '$locale');
+CREATE COLLATION mixed (provider = libc, lc_collate = '$locale', lc_ctype = 'C');
 CREATE COLLATION other (provider = libc, locale = '$other');
 CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn-true');
 SQL
