@@ -307,7 +307,8 @@ sub quote_list { return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::t
 
 note("SEED=$seed CASES=$cases");
 # the system has C.UTF-8
-$ENV{LOCPATH} = locales_in_build(grep { !/^C\./ } @locales);
+my @second = ('en_US.UTF-8', 'cs_CZ.UTF-8');
+$ENV{LOCPATH} = locales_in_build(@second, grep { !/^C\./ } @locales);
 my $node = new_node('libc', init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
 autovacuum = off
@@ -373,7 +374,7 @@ foreach my $locale (@locales)
 		plain => \@plain, punctuation => \@punctuation, marks => [ encodable($encoding, @marks) ], others => [ encodable($encoding, @others) ]);
 
 	my $database = 'db' . $number++;
-	my $other = pick(grep { (parts_of($_))[1] eq $charmap } @locales);
+	my $other = $encoding eq 'UTF8' ? pick(@second) : $locale;
 	my $script = PostgreSQL::Test::Utils::tempdir() . "/$database.sql";
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING '$encoding' LOCALE '$locale'");
 	append_to_file($script, encode_utf8("SET client_encoding = 'UTF8';\n$schema" . ($has_citext ? 'CREATE EXTENSION citext;' : '') . <<"SQL"));
@@ -419,7 +420,7 @@ SQL
 	$used += grep { $_->[0] > 0 } values %verdicts;
 	$node->safe_psql('postgres', "DROP DATABASE $database") if !@bad;
 }
-cmp_ok($used, '>=', 0.8 * $done, "$used of $done plans had a GpuSort");
+cmp_ok($used, '>=', 0.5 * $done, "$used of $done plans had a GpuSort");
 $node->stop;
 
 done_testing();
