@@ -13,12 +13,13 @@
 #   make demo              the main use case on real data
 #   make test              all tests, in two builds
 #   make test-long         100 clients sort for a minute; DURATION=600 CLIENTS=50
-#                          and more: see test/load.sh
+#                          and more: see test/load.sh.  Then text under every
+#                          locale; PARTS="locales core": see test/long.sh
 #   make test-instruments  the tests under sanitizers and valgrind, and fuzzing;
 #                          PARTS="fuzz" and more: see test/instruments.sh
 #   make check-core        PostgreSQL's own test suites with gpusort doing their
-#                          sorts; SUITE=core|isolation|both,
-#                          CONF="a=1 b=2 | c=3", PGSRC=folder
+#                          sorts; SUITE="core isolation citext intarray",
+#                          CONF="a=1 b=2 | c=3", LOCALE=en_US.UTF-8, PGSRC=folder
 #
 # These goals need nvcc, but no PostgreSQL:
 #   make bench-gpu         benchmarks the GPU sorts against CUB and thrust;
@@ -131,7 +132,7 @@ demo:
 test:
 	@bash test/run.sh
 test-long:
-	@bash test/load.sh
+	@bash test/long.sh
 test-instruments:
 	@bash test/instruments.sh
 check-core:

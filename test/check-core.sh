@@ -3,7 +3,7 @@
 # check-core.sh - make check-core: runs PostgreSQL's own test suites, with gpusort doing
 # every Sort that it can.
 #
-# The suites core (parallel_schedule) and isolation come from the source of the installed
+# The suites core (parallel_schedule), isolation, citext and intarray come from the source of the installed
 # version, or of the nearest available version with the same major number.  The server
 # package's pg_regress runs them against a private cluster that preloads gpusort.  Each
 # configuration first runs on the stock server.  Where that output differs from the
@@ -14,8 +14,10 @@
 # The last line has the sums.  The exit status is 0 if nothing was wrong, nothing crashed
 # or leaked, and all suites ran to the end, and 3 if there is no source.
 #
-#   SUITE=core|isolation|both   the suites to run; both by default
+#   SUITE="core citext"         the suites to run; core and isolation by default
 #   CONF="a=1 b=2 | c=3"        configurations, instead of the three below
+#   LOCALE=en_US.UTF-8          the locale of the databases, C by default; another one
+#                               is made by locales.sh, with those of collate.linux.utf8
 #   PGSRC=folder                PostgreSQL's source
 #   PRELOAD=library             preload this library; nothing is built or installed
 #
@@ -27,8 +29,7 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=test/cluster.sh
 . "$tree/test/cluster.sh"
 
-suites=(core isolation)
-[ "${SUITE:-both}" = both ] || suites=("$SUITE")
+read -ra suites <<<"${SUITE:-core isolation}"
 reports=$tree/build/check-core
 force="gpusort.force=on gpusort.min_rows=0"
 
@@ -50,13 +51,14 @@ find_source() {
 }
 
 find_kept() {
-  find "$tree/build" -maxdepth 1 -type d -name "postgresql-$major.*" 2>/dev/null | sort -V | tail -1
+  find "$tree/build/postgresql-$major".*/contrib -maxdepth 0 -printf '%h\n' 2>/dev/null | sort -V | tail -1
 }
 
 # Unpacks the suites only.
 unpack() {
   mkdir -p "$tree/build"
-  tar -C "$tree/build" -xf "$1" --wildcards '*/src/test/regress' '*/src/test/isolation'
+  tar -C "$tree/build" -xf "$1" --wildcards '*/src/test/regress' '*/src/test/isolation' \
+    '*/contrib/citext' '*/contrib/intarray'
 }
 
 # Gets the source from Debian by apt, with private lists and settings.
@@ -103,10 +105,32 @@ make_modules() {
   done
 }
 
+# Sets up LOCALE for servers: the locales that the suites need, and a program that
+# shows them to initdb.
+use_locale() {
+  local locales=("$LOCALE" de_DE.UTF-8 en_US.UTF-8 sv_SE.UTF-8 tr_TR.UTF-8)
+  bash "$tree/test/locales.sh" "$work/locales" "${locales[@]}"
+  mkdir "$work/bin"
+  printf '#!/bin/sh\nprintf "%%s\\n" C POSIX C.utf8 %s\n' "${locales[*]//UTF-8/utf8}" >"$work/bin/locale"
+  chmod -R a+rX "$work/locales" "$work/bin"
+  chmod a+x "$work/bin/locale"
+  server_environment+=("LOCPATH=$work/locales" "PATH=$work/bin:$PATH")
+  cluster_locale=$LOCALE
+}
+
+# folder_of NAME: a suite's folder in the source.
+folder_of() {
+  case $1 in
+    core) echo "$source/src/test/regress" ;;
+    isolation) echo "$source/src/test/isolation" ;;
+    *) echo "$source/contrib/$1" ;;
+  esac
+}
+
 # copy_suite NAME: makes a private copy of a suite with its expected output.
 copy_suite() {
-  local name=$1 from=$source/src/test/regress part
-  [ "$name" = core ] || from=$source/src/test/isolation
+  local name=$1 from part
+  from=$(folder_of "$name")
   rm -rf "${work:?}/in/$name"
   mkdir -p "$work/in/$name"
   for part in sql specs expected data parallel_schedule isolation_schedule resultmap; do
@@ -125,18 +149,24 @@ config_lines() {
 # run_suite SUITE SERVER: runs a suite on the running server, which is called SERVER in
 # messages.  Results go to $work/out/SUITE.
 run_suite() {
-  local name=$1 program=$pgxs/test/regress/pg_regress rc=0 begun=$SECONDS
-  local arguments=(--dbname=regression "--schedule=$work/in/core/parallel_schedule" --max-concurrent-tests=20)
-  if [ "$name" = isolation ]; then
-    program=$pgxs/test/isolation/pg_isolation_regress
-    arguments=(--dbname=isolation_regression "--schedule=$work/in/isolation/isolation_schedule")
-  fi
+  local name=$1 program=$pgxs/test/regress/pg_regress arguments=() rc=0 begun=$SECONDS
+  case $name in
+    core) arguments=(--dbname=regression "--schedule=$work/in/core/parallel_schedule" --max-concurrent-tests=20) ;;
+    isolation)
+      program=$pgxs/test/isolation/pg_isolation_regress
+      arguments=(--dbname=isolation_regression "--schedule=$work/in/isolation/isolation_schedule")
+      ;;
+    *) read -ra arguments <<<"--dbname=contrib_regression $(sed -n 's/^REGRESS = //p' "$(folder_of "$name")/Makefile")" ;;
+  esac
+  [ -n "${LOCALE:-}" ] || arguments+=(--no-locale)
   rm -rf "${work:?}/out/$name"
   mkdir -p "$work/out/$name"
+  # contrib's tests read their data from the folder where they run
+  ln -s "$work/in/$name/data" "$work/out/$name/data"
   [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/out" "$work/in"
-  (cd "$work/out/$name" && as_cluster_user timeout -k 10 1800 "$program" --bindir="$bindir" --dlpath="$work/lib" \
+  as_cluster_user env -C "$work/out/$name" timeout -k 10 1800 "$program" --bindir="$bindir" --dlpath="$work/lib" \
     --inputdir="$work/in/$name" --outputdir="$work/out/$name" --host="$work" --port="$PGPORT" --user=postgres \
-    --no-locale --encoding=UTF8 "${arguments[@]}") >"$work/out/$name/pg_regress.log" 2>&1 || rc=$?
+    --encoding=UTF8 "${arguments[@]}" >"$work/out/$name/pg_regress.log" 2>&1 || rc=$?
   ran=$(grep -cE '^(test)? +\S+ +\.\.\. |^(not )?ok [0-9]' "$work/out/$name/pg_regress.log" || true)
   differ=$(grep -cE '\.\.\. FAILED|^not ok' "$work/out/$name/pg_regress.log" || true)
   echo "$2 $name: $ran tests, $differ differ, $((SECONDS - begun)) s"
@@ -230,12 +260,13 @@ run_configuration() {
 install_packages
 major=$(server_major)
 if command -v apt-get >/dev/null; then
-  apt_install perl bzip2
+  apt_install perl bzip2 ${LOCALE:+locales}
 fi
 use_server
 pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
 preload=${PRELOAD:-gpusort}
 [ -n "${PRELOAD:-}" ] || build_and_install "$tree"
+[ -z "${LOCALE:-}" ] || use_locale
 find_source || { echo "PostgreSQL $major's source was not found; set PGSRC=folder" >&2; exit 3; }
 make_modules
 chmod a+rx "$work" "$work/lib"

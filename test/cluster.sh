@@ -104,12 +104,16 @@ as_cluster_user() {
 # Variables, as NAME=VALUE, that start_cluster and run_tap add to the environment of servers.
 server_environment=()
 
+# The locale of the clusters that start_cluster makes
+cluster_locale=C.UTF-8
+
 # start_cluster [LINE...]: starts a new cluster with these lines in postgresql.conf.
 start_cluster() {
   stop_cluster
   PGDATA=$work/data
   rm -rf "$PGDATA"
-  as_cluster_user "$bindir/initdb" -D "$PGDATA" -A trust -U postgres -E UTF8 --locale=C.UTF-8 >"$work/initdb.log"
+  as_cluster_user env "${server_environment[@]}" "$bindir/initdb" -D "$PGDATA" -A trust -U postgres -E UTF8 \
+    --locale="$cluster_locale" >"$work/initdb.log"
   {
     echo "listen_addresses = ''"
     echo "unix_socket_directories = '$work'"

@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# load.sh - make test-long: many clients sort at the same time.
+# load.sh - many clients sort at the same time; the first part of make test-long.
 #
 # The clients of pgbench sort small and large arrays, and rows by ORDER BY in memory and
 # with temporary files, and check every result (test/load/setup.sql).  Afterwards no

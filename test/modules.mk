@@ -39,6 +39,12 @@ build/fakeclock.so: test/fakeclock/clock.c
 	$(CC) -O2 -Wall -Wextra -Werror -fPIC -shared -o $@ $<
 TEST_MODULES += build/fakeclock.so
 
+# A C library whose locales lie: see test/lying/collate.c.
+build/lying.so: test/lying/collate.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -Werror -fPIC -shared -o $@ $< -ldl -lpthread
+TEST_MODULES += build/lying.so
+
 # A CUDA driver without a device, and one without any function: see test/fakedriver/libcuda.c.
 fake_drivers = build/fakedriver/libcuda.so.1 build/fakedriver/empty/libcuda.so.1
 build/fakedriver/libcuda.so.1: test/fakedriver/libcuda.c

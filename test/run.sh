@@ -45,23 +45,6 @@ run_instrument() {
   fi
 }
 
-# Runs PostgreSQL's own regression tests with gpusort doing their sorts.
-run_core() {
-  local rc=0 counts
-  PRELOAD=gpusort SUITE=core CONF="gpusort.force=on gpusort.min_rows=0" \
-    bash "$tree/test/check-core.sh" >"$work/core.log" 2>&1 || rc=$?
-  read -ra counts <<<"$(grep -E '^passed [0-9]+ failed [0-9]+$' "$work/core.log")"
-  if [ "$rc" = 0 ]; then
-    count "$1" "${counts[1]}" "${counts[3]}"
-  elif [ "$rc" = 3 ]; then
-    say "skipped: $1"
-    tail -1 "$work/core.log"
-  else
-    grep -vE '^ +[a-z0-9_.]+ +[A-Z]+=' "$work/core.log" | tail -100
-    count "$1" "${counts[1]:-0}" "$((${counts[3]:-0} + (${counts[3]:-0} == 0)))"
-  fi
-}
-
 # True if the installed build has found a GPU.
 have_gpu() {
   [ "$(psql -qXtAc "SELECT available FROM gpusort_status() WHERE engine = 'cuda'" gpusort_pgtap)" = t ]
@@ -83,6 +66,7 @@ run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB 
 run_tap "damaged requests, stand-in device" "$tree"/test/t/019*.pl
 run_tap "running queries, stand-in device" "$tree"/test/t/{025,026}*.pl
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
+SETTINGS="gpusort.engine=cuda" CASES=6 run_tap "text under libc, stand-in device" "$tree"/test/t/029*.pl
 SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/018*.pl
 
 say "build"
@@ -114,11 +98,12 @@ tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024}*.pl
 run_tap "drivers without a device" "$tree"/test/t/015*.pl
 run_tap "spill, activity and memory" "$tree"/test/t/{021,022,027}*.pl
 run_tap "random queries" "$tree"/test/t/020*.pl
+tap_jobs=2 run_tap "text under libc" "$tree"/test/t/{029,030}*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl
 run_instrument "sanitizers" sanitizers
 run_instrument "fuzzing" fuzz
 run_instrument "valgrind" valgrind
-run_core "PostgreSQL's own suite"
+run_core "PostgreSQL's own suite" SUITE=core
 
 say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
 echo "$passed passed, $failed failed"

@@ -13,7 +13,7 @@ server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 12
 install_test_packages() {
   install_packages
   if command -v apt-get >/dev/null; then
-    apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps
+    apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps locales
   fi
 }
 
@@ -116,4 +116,23 @@ run_tap() {
   # make exports its arguments, so that the tests' servers have $server_environment
   run_prove "$name" make_check prove_installcheck "${server_environment[@]}" \
     PROVE_TESTS="${files[*]}" PROVE_FLAGS="-j $tap_jobs"
+}
+
+# run_core NAME VARIABLE=VALUE...: runs PostgreSQL's own tests with gpusort doing their
+# sorts, with these variables of check-core.sh.
+run_core() {
+  local name=$1 rc=0 counts
+  shift
+  env PRELOAD=gpusort CONF="gpusort.force=on gpusort.min_rows=0" "$@" \
+    bash "$tree/test/check-core.sh" >"$work/core.log" 2>&1 || rc=$?
+  read -ra counts <<<"$(grep -E '^passed [0-9]+ failed [0-9]+$' "$work/core.log")"
+  if [ "$rc" = 0 ]; then
+    count "$name" "${counts[1]}" "${counts[3]}"
+  elif [ "$rc" = 3 ]; then
+    say "skipped: $name"
+    tail -1 "$work/core.log"
+  else
+    grep -vE '^ +[a-z0-9_.]+ +[A-Z]+=' "$work/core.log" | tail -100
+    count "$name" "${counts[1]:-0}" "$((${counts[3]:-0} + (${counts[3]:-0} == 0)))"
+  fi
 }

@@ -20,7 +20,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node ordering_node restart_with start_by start_with_little_room is_back
-  skip_without_standin built_file
+  skip_without_standin built_file locales_in_build
   traced times_traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   session answer leave in_background late_row hold let_go waits_for
@@ -161,6 +161,17 @@ sub built_file
 	return $file;
 }
 
+# Makes locales of the C library (test/locales.sh) and returns their folder, for
+# LOCPATH in the environment of a server.  Skips the test where they cannot be made.
+sub locales_in_build
+{
+	my (@names) = @_;
+	my $status = system('bash', "$tree/test/locales.sh", "$tree/build/locales", @names);
+	plan skip_all => "localedef or Debian's package locales is missing" if $status >> 8 == 3;
+	die "could not make the locales @names" if $status != 0;
+	return "$tree/build/locales";
+}
+
 # ----------------------------------------------------------------
 # The stand-in device
 # ----------------------------------------------------------------
@@ -272,12 +283,13 @@ sub poll
 # Sessions
 # ----------------------------------------------------------------
 
-# Starts a psql that answer() gives statements to.  leave() ends it.
+# Starts a psql that answer() gives statements to, in the database postgres or another.
+# leave() ends it.
 sub session
 {
-	my ($node) = @_;
+	my ($node, $database) = @_;
 	my %session = (in => '', out => '', err => '');
-	$session{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ],
+	$session{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr($database // 'postgres') ],
 		'<', \$session{in}, '>', \$session{out}, '2>', \$session{err}, IPC::Run::timeout(10 * $timeout));
 	return \%session;
 }

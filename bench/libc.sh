@@ -1,0 +1,132 @@
+#!/bin/bash
+#
+# libc.sh - ORDER BY text under the C library's locales, with GpuSort against core's Sort.
+#
+#   bench/libc.sh
+#   LOCALES="sv_SE.UTF-8" bench/libc.sh      default: C.UTF-8 en_US.UTF-8 de_DE.UTF-8 cs_CZ.UTF-8
+#   DATA="names md5" bench/libc.sh           default: names md5 urls sentences
+#   ROWS="2000000" bench/libc.sh             default: 1,000, 10,000, 100,000, 1 million, 2 million
+#   ROUNDS=3 bench/libc.sh                   default: 5
+#
+# Measures the library that make has built in this tree, on a private cluster
+# (test/cluster.sh) that it removes at the end.  Builds and installs nothing.  It makes the
+# locales that the system may lack (test/locales.sh).  C.UTF-8 is the default collation
+# of the database, and the others are named in the query.
+#
+# The query is SELECT k FROM t ORDER BY k, whose rows are discarded (OFFSET 1e10).
+# Nothing is forced: the column "node" says which node the planner chose.  Three
+# contenders run by turns in one session: core, GpuSort with one thread, and GpuSort with
+# a thread for each processor.  None uses parallel workers.  A query that takes less than
+# 20 ms is repeated until 20 ms have passed.  Prints medians, and core's time divided
+# by GpuSort's.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=test/cluster.sh
+. "$tree/test/cluster.sh"
+
+read -ra locales <<<"${LOCALES:-C.UTF-8 en_US.UTF-8 de_DE.UTF-8 cs_CZ.UTF-8}"
+read -ra kinds <<<"${DATA:-names md5 urls sentences}"
+read -ra sizes <<<"${ROWS:-1000 10000 100000 1000000 2000000}"
+rounds=${ROUNDS:-5}
+
+[ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
+mkdir "$work/lib"
+cp "$tree/gpusort.so" "$work/lib/"
+made=()
+for locale in "${locales[@]}"; do
+  [ "$locale" = C.UTF-8 ] || made+=("$locale")
+done
+bash "$tree/test/locales.sh" "$work/locales" "${made[@]}"
+chmod -R a+rX "$work"
+server_environment+=("LOCPATH=$work/locales")
+use_server
+start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "shared_buffers = 1GB" "autovacuum = off" "work_mem = 2GB" \
+  "max_worker_processes = 64" "max_parallel_workers = 64" "parallel_setup_cost = 1000000000"
+
+bench() {
+  PGOPTIONS='-c client_min_messages=error -c session_preload_libraries=gpusort' psql -qXtA -v ON_ERROR_STOP=1 "$@"
+}
+
+bench <<'SQL'
+CREATE TABLE results (place serial, locale text, data text, n bigint, node text, ms float8[]);
+
+CREATE FUNCTION rnd(n float8) RETURNS int LANGUAGE sql VOLATILE AS 'SELECT floor(random() * n)::int';
+CREATE FUNCTION one_of(words text[]) RETURNS text LANGUAGE sql VOLATILE AS 'SELECT words[1 + rnd(cardinality(words))]';
+
+-- A first name and a family name, 5 to 20 letters.
+CREATE FUNCTION names() RETURNS text LANGUAGE sql VOLATILE AS $$
+  SELECT one_of('{Anna,Björn,Chiara,Dušan,Eva,François,Greta,Hélène,Ivan,Jana,Karl,Lucie,Marie,Nils,Olga,Petr,René,Šárka,Tomáš,Zoë}')
+    || ' ' || initcap(one_of('{ba,ko,mül,nová,sen,ri,tra,ve,wag,bel,cer,du,fel,gra,hor,kra}')
+    || one_of('{ler,ner,ček,ro,tin,vic,man,dra,li,mo,chal,so}') || one_of('{"",ová,sen,son,ski,er,in,a}')
+    || chr(97 + rnd(26)) || chr(97 + rnd(26)))
+$$;
+CREATE FUNCTION md5() RETURNS text LANGUAGE sql VOLATILE AS 'SELECT md5(random()::text)';
+CREATE FUNCTION urls() RETURNS text LANGUAGE sql VOLATILE AS $$
+  SELECT 'https://www.example.com/' || one_of('{catalogue,shop,help,news}') || '/'
+    || one_of('{books,music,films,games,tools,toys}') || '/item-' || rnd(1e6) || '?page=' || rnd(20)
+$$;
+-- Five to ten words behind the same beginning.
+CREATE FUNCTION sentences() RETURNS text LANGUAGE sql VOLATILE AS $$
+  SELECT 'The report says that ' || string_agg(one_of('{the,a,new,old,red,blue,small,large,house,garden,river,city,train,book,
+    goes,stands,reads,finds,"café","naïve",over,under,near,from,to,with,and,or}'), ' ')
+  FROM generate_series(1, 5 + rnd(6))
+$$;
+
+CREATE FUNCTION ms_since(begun timestamptz) RETURNS float8 LANGUAGE sql VOLATILE
+  AS 'SELECT 1000 * extract(epoch FROM clock_timestamp() - begun)';
+
+-- Measures a query on t, after one run of each contender to warm up.
+CREATE PROCEDURE measure(locale text, data text, n bigint, query text, processors int, rounds int) LANGUAGE plpgsql AS $$
+DECLARE
+  plan json;
+  begun timestamptz;
+  repeats int := 1;
+  ms float8[] := '{}';
+BEGIN
+  FOR i IN 0 .. rounds LOOP
+    FOR contender IN 1 .. 3 LOOP
+      PERFORM set_config('gpusort.enabled', (contender > 1)::text, true),
+        set_config('max_parallel_workers_per_gather', CASE contender WHEN 3 THEN processors - 1 ELSE 0 END::text, true);
+      begun := clock_timestamp();
+      FOR j IN 1 .. repeats LOOP
+        EXECUTE query;
+      END LOOP;
+      IF i = 0 THEN
+        repeats := greatest(repeats, ceil(20 / ms_since(begun)));
+      ELSE
+        ms := ms || ms_since(begun) / repeats;
+      END IF;
+    END LOOP;
+  END LOOP;
+  EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+  INSERT INTO results (locale, data, n, node, ms) SELECT locale, data, n,
+    CASE WHEN plan::text LIKE '%GpuSort%' THEN 'GpuSort' ELSE 'core' END,
+    array_agg(median) FROM (
+      SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) AS median
+      FROM unnest(ms) WITH ORDINALITY AS m(x, place) GROUP BY (place - 1) % 3 ORDER BY (place - 1) % 3) s;
+END $$;
+SQL
+
+say "$("$PG_CONFIG" --version), $(nproc) processors,$(uptime | sed 's/.*load/ load/'), $rounds rounds"
+for locale in "${made[@]}"; do
+  bench -c "CREATE COLLATION \"${locale%.UTF-8}\" (provider = libc, locale = '$locale')"
+done
+for data in "${kinds[@]}"; do
+  for n in "${sizes[@]}"; do
+    bench -c "DROP TABLE IF EXISTS t" -c "SELECT setseed(0.15)" \
+      -c "CREATE UNLOGGED TABLE t AS SELECT $data() AS k FROM generate_series(1, $n)" -c "VACUUM ANALYZE t" >/dev/null
+    for locale in "${locales[@]}"; do
+      collate=" COLLATE \"${locale%.UTF-8}\""
+      [ "$locale" != C.UTF-8 ] || collate=
+      bench -c "CALL measure('$locale', '$data', $n, 'SELECT k FROM t ORDER BY k$collate OFFSET 1e10', $(nproc), $rounds)"
+      echo "$data, $n rows, $locale"
+    done
+  done
+done
+say "milliseconds, and times core's speed"
+bench -P tuples_only=off -P format=aligned -P footer=off -c "
+  SELECT locale, data, n AS rows, node, round(ms[1]::numeric, 2) AS core, round(ms[2]::numeric, 2) AS \"1 thread\",
+    round(ms[3]::numeric, 2) AS \"$(nproc) threads\", round((ms[1] / ms[2])::numeric, 2) AS times, round((ms[1] / ms[3])::numeric, 2) AS times
+  FROM results ORDER BY array_position(string_to_array('${kinds[*]}', ' '), data), array_position(string_to_array('${locales[*]}', ' '), locale), n"
