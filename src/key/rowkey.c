@@ -434,6 +434,14 @@ gpusort_rowkey_proposal(const GpusortRowKey *key, GpusortProposal *proposal)
 }
 
 int
+gpusort_rowkey_deciding_words(const GpusortRowKey *key)
+{
+	GpusortProposal proposal;
+
+	return gpusort_rowkey_proposal(key, &proposal) ? proposal.first_word : key->words;
+}
+
+int
 gpusort_rowkey_stop_proposing(GpusortRowKey *key)
 {
 	GpusortProposal proposal;

@@ -138,6 +138,9 @@ typedef struct GpusortProposal
  */
 extern bool gpusort_rowkey_proposal(const GpusortRowKey *key, GpusortProposal *proposal);
 
+/* Returns the number of words before those of such a column, or of all words if there is none. */
+extern int	gpusort_rowkey_deciding_words(const GpusortRowKey *key);
+
 /*
  * Returns the number of words that decide between rows, up to ties: all, or those
  * before the proposing column if its locale is distrusted.  Then

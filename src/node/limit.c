@@ -15,8 +15,8 @@
  * made, before they are copied.  In random order, only N (1 + ln(n / N)) of n rows
  * are copied.
  *
- * Rows behind the bound are found by their words.  Where the words do not decide,
- * the row is compared with the bound's row, of which a copy is kept, so that rows
+ * Rows behind the bound are found by their words.  Where the words do not decide, or
+ * only propose an order (node/verify.c), the row is compared with the bound's row, of which a copy is kept, so that rows
  * with equal words do not pile up.  WITH TIES keeps the rows that are equal to the
  * bound; if there are many, the next cut waits until the rows have doubled.
  *
@@ -146,9 +146,10 @@ set_bound(GpusortNode *node)
 		uint32		row = ((const uint32 *) node->block)[last];
 		MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
-		node->limit.nwords = gpusort_rowkey_words(node->key);
+		node->limit.nwords = gpusort_rowkey_deciding_words(node->key);
 		memcpy(node->limit.words, gpusort_run_key(node->run, row), node->limit.nwords * sizeof(uint64));
-		node->limit.lossy = gpusort_rowkey_lossy(node->key);
+		node->limit.lossy = gpusort_rowkey_lossy(node->key) ||
+			node->limit.nwords < gpusort_rowkey_words(node->key);
 		ExecStoreMinimalTuple(heap_copy_minimal_tuple(gpusort_rowstore_row(&node->store, row)),
 							  node->limit.slot, true);
 		MemoryContextSwitchTo(old);

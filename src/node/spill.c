@@ -22,16 +22,6 @@
 /* Pairs of rows of the first spilled run that show how the keys are distributed */
 #define SPILL_PAIRS		256
 
-/* Returns the number of words that the merge goes by. */
-static int
-merge_words(const GpusortNode *node)
-{
-	GpusortProposal proposal;
-
-	return gpusort_rowkey_proposal(node->key, &proposal) ? proposal.first_word :
-		gpusort_rowkey_words(node->key);
-}
-
 /* Returns these words of a row of the run.  A spill has at least one word: 0 for all rows. */
 static inline const uint64 *
 merge_key(const GpusortNode *node, int words, uint32 row)
@@ -86,7 +76,7 @@ static void
 spill_rows(GpusortNode *node)
 {
 	const uint32 *order = node->block;
-	int			words = merge_words(node);
+	int			words = gpusort_rowkey_deciding_words(node->key);
 
 	for (uint64 i = 0; i < node->count; i++)
 	{
@@ -111,7 +101,7 @@ begin_spill(GpusortNode *node)
 		node->spill = gpusort_spill_begin(NULL, node->memory_limit);
 	else
 	{
-		int			words = merge_words(node);
+		int			words = gpusort_rowkey_deciding_words(node->key);
 		GpusortSpillKey key = {
 			.words = Max(words, 1),
 			.encode = encode_row,
@@ -136,7 +126,7 @@ gpusort_node_spill(GpusortNode *node)
 	gpusort_node_sort_run(node, false);
 	if (node->spill == NULL)
 		begin_spill(node);
-	if (!values && (gpusort_rowkey_lossy(node->key) || merge_words(node) < gpusort_rowkey_words(node->key)))
+	if (!values && (gpusort_rowkey_lossy(node->key) || gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key)))
 		gpusort_spill_set_lossy(node->spill);
 	gpusort_spill_begin_run(node->spill);
 	do
