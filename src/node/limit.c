@@ -15,9 +15,12 @@
  * made, before they are copied.  In random order, only N (1 + ln(n / N)) of n rows
  * are copied.
  *
- * Rows behind the bound are found by their words.  Where the words do not decide, or
- * only propose an order (node/verify.c), the row is compared with the bound's row, of which a copy is kept, so that rows
- * with equal words do not pile up.  WITH TIES keeps the rows that are equal to the
+ * Rows behind the bound are found by their words.  Where the words do not decide,
+ * the row is compared with the bound's row, of which a copy is kept, so that rows
+ * with equal words do not pile up.  Accordingly, a cut finds the N-th of the rows with
+ * its words by selection: it takes two to four comparisons a row, and sorting would
+ * take log2(2 N).  Words that only propose an order (node/verify.c) decide nothing:
+ * then a cut verifies the order of all rows.  WITH TIES keeps the rows that are equal to the
  * bound; if there are many, the next cut waits until the rows have doubled.
  *
  * If the memory limit is reached before 2 N rows have come, a cut is made earlier.
@@ -28,8 +31,10 @@
  */
 #include "postgres.h"
 
+#include "common/pg_prng.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 
 #include "base/memory.h"
 #include "node/node.h"
@@ -111,29 +116,114 @@ gpusort_node_is_behind(GpusortNode *node, TupleTableSlot *slot)
 	return node->limit.ties ? order > 0 : order >= 0;
 }
 
+/* Has this row of the run the bound's words? */
+static bool
+has_bound_words(const GpusortNode *node, uint32 row)
+{
+	return memcmp(gpusort_run_key(node->run, row), node->limit.words,
+				  node->limit.nwords * sizeof(uint64)) == 0;
+}
+
+static inline void
+swap(uint32 *a, uint32 *b)
+{
+	uint32		row = *a;
+
+	*a = *b;
+	*b = row;
+}
+
+/*
+ * Puts the row at order[place] which would be there if the n rows were sorted by the
+ * comparators, lesser rows in front of it, and greater ones behind.  Equal rows are
+ * adjacent to it.  This is Hoare's selection, with a part for rows that equal the
+ * pivot.
+ */
+static void
+select_row(GpusortNode *node, uint32 *order, uint64 n, uint64 place)
+{
+	uint64		begin = 0;
+	uint64		end = n;
+
+	while (end - begin > 1)
+	{
+		uint64		pivot = pg_prng_uint64_range(&pg_global_prng_state, begin, end - 1);
+		uint64		equal = begin;	/* rows from begin on are less than the pivot, from equal on equal, */
+		uint64		i = begin;	/* from i on not compared yet, */
+		uint64		greater = end;	/* and from here on greater */
+
+		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[pivot]), node->right, false);
+		while (i < greater)
+		{
+			int			result;
+
+			/* a comparison may detoast megabytes */
+			CHECK_FOR_INTERRUPTS();
+			ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+			result = gpusort_rowkey_compare(node->key, node->left, node->right);
+			if (result < 0)
+				swap(&order[i++], &order[equal++]);
+			else if (result > 0)
+				swap(&order[i], &order[--greater]);
+			else
+				i++;
+		}
+		if (place < equal)
+			end = equal;
+		else if (place >= greater)
+			begin = greater;
+		else
+			return;
+	}
+}
+
+/*
+ * Puts the N-th row at its place among those that have its words; rows in front are
+ * less or equal.  Strings that compare by bytes are sorted, which costs less than
+ * comparing them (ties.c).
+ */
+static void
+select_bound(GpusortNode *node, uint32 *order, uint64 rows)
+{
+	uint64		last = node->limit.rows - 1;
+	uint64		begin = last;
+	uint64		end = last + 1;
+	int			column;
+
+	while (begin > 0 && has_bound_words(node, order[begin - 1]))
+		begin--;
+	while (end < rows && has_bound_words(node, order[end]))
+		end++;
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[last]), node->left, false);
+	column = gpusort_rowkey_open_column(node->key, node->left);
+	if (column >= 0 && gpusort_rowkey_by_bytes(node->key, column))
+		gpusort_node_break_ties(node, order + begin, end - begin);
+	else
+		select_row(node, order + begin, end - begin, last - begin);
+}
+
 /* Does a row of the sorted run equal the bound, which has been set? */
 static bool
 equals_bound(GpusortNode *node, uint64 i)
 {
 	const uint32 *order = node->block;
-	Size		bytes;
 
 	if (node->value_type != NULL)
 	{
-		bytes = node->value_type->key_bytes;
+		Size		bytes = node->value_type->key_bytes;
+
 		return memcmp((const char *) node->block + i * bytes,
 					  (const char *) node->block + (node->limit.rows - 1) * bytes, bytes) == 0;
 	}
-	bytes = node->limit.nwords * sizeof(uint64);
-	if (memcmp(gpusort_run_key(node->run, order[i]), node->limit.words, bytes) != 0)
+	if (!has_bound_words(node, order[i]))
 		return false;
 	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
 	return !gpusort_node_is_behind(node, node->left);
 }
 
-/* Makes the N-th row of the sorted run the bound. */
+/* Makes the N-th row of the run the bound.  The run is sorted, or sorted by words that are not proposed. */
 static void
-set_bound(GpusortNode *node)
+set_bound(GpusortNode *node, bool proposed)
 {
 	uint64		last = node->limit.rows - 1;
 
@@ -143,14 +233,15 @@ set_bound(GpusortNode *node)
 			((const uint64 *) node->block)[last] : ((const uint32 *) node->block)[last];
 	else
 	{
-		uint32		row = ((const uint32 *) node->block)[last];
+		uint32	   *order = (uint32 *) node->block;
 		MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
 		node->limit.nwords = gpusort_rowkey_deciding_words(node->key);
-		memcpy(node->limit.words, gpusort_run_key(node->run, row), node->limit.nwords * sizeof(uint64));
-		node->limit.lossy = gpusort_rowkey_lossy(node->key) ||
-			node->limit.nwords < gpusort_rowkey_words(node->key);
-		ExecStoreMinimalTuple(heap_copy_minimal_tuple(gpusort_rowstore_row(&node->store, row)),
+		memcpy(node->limit.words, gpusort_run_key(node->run, order[last]), node->limit.nwords * sizeof(uint64));
+		node->limit.lossy = proposed || gpusort_rowkey_lossy(node->key);
+		if (node->limit.lossy && !proposed)
+			select_bound(node, order, gpusort_run_rows(node->run));
+		ExecStoreMinimalTuple(heap_copy_minimal_tuple(gpusort_rowstore_row(&node->store, order[last])),
 							  node->limit.slot, true);
 		MemoryContextSwitchTo(old);
 	}
@@ -198,14 +289,18 @@ void
 gpusort_node_cut(GpusortNode *node)
 {
 	bool		values = node->value_type != NULL;
+	bool		proposed = !values && gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key);
 	uint64		rows = gpusort_run_rows(node->run);
 	uint64		kept = node->limit.rows;
 	size_t		width = values ? node->value_type->key_bytes : sizeof(uint64) * gpusort_rowkey_words(node->key);
 	uint32	   *order;
 	char	   *keys;
 
-	gpusort_node_sort_run(node, true);
-	set_bound(node);
+	if (proposed)
+		gpusort_node_sort_run(node, true);
+	else
+		gpusort_node_sort_words(node, true);
+	set_bound(node, proposed);
 	while (node->limit.ties && kept < rows && equals_bound(node, kept))
 		kept++;
 	keys = gpusort_memory_alloc_pages(node->cxt, kept * width);
@@ -218,6 +313,7 @@ gpusort_node_cut(GpusortNode *node)
 		for (uint64 i = 0; i < kept; i++)
 			memcpy(keys + i * width, gpusort_run_key(node->run, order[i]), width);
 		ExecClearTuple(node->left);
+		ExecClearTuple(node->right);
 		gpusort_rowstore_keep(&node->store, order, kept);
 	}
 	replace_run(node, keys, kept, width);

@@ -187,8 +187,8 @@ extern void gpusort_node_begin_limit(GpusortNode *node);
 extern bool gpusort_node_can_cut(const GpusortNode *node);
 
 /*
- * Sorts the run, removes all rows but those that the parent may fetch, and sets the
- * bound.  The remaining rows keep their order, in a run begun anew.
+ * Sorts the run by words, removes all rows but those that the parent may fetch, and
+ * sets the bound.  The remaining rows keep their order, in a run begun anew.
  */
 extern void gpusort_node_cut(GpusortNode *node);
 
@@ -234,6 +234,12 @@ gpusort_node_removes_value(GpusortNode *node, const void *key)
 
 /* Begins an empty run.  Frees the memory of the previous run, which has been ended. */
 extern void gpusort_node_begin_run(GpusortNode *node);
+
+/*
+ * As gpusort_node_sort_run(), but rows whose keys have equal words stay in the order
+ * of arrival.
+ */
+extern void gpusort_node_sort_words(GpusortNode *node, bool want_whole);
 
 /*
  * Sorts the run and sets block, count and whole.  want_whole: fetches the whole

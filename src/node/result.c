@@ -115,16 +115,13 @@ fetch_whole(GpusortNode *node, char *out, size_t width)
 }
 
 void
-gpusort_node_sort_run(GpusortNode *node, bool want_whole)
+gpusort_node_sort_words(GpusortNode *node, bool want_whole)
 {
 	uint64		rows = gpusort_run_rows(node->run);
-	bool		lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
-	GpusortProposal proposal;
-	bool		proposed = node->key != NULL && gpusort_rowkey_proposal(node->key, &proposal);
 	size_t		width = node->value_type != NULL ? node->value_type->key_bytes : sizeof(uint32);
 
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_SORTING, rows, node->stats.memory, NULL);
-	if (want_whole || lossy || proposed)
+	if (want_whole)
 	{
 		char	   *out = gpusort_memory_alloc_pages(node->run_cxt, Max(rows, 1) * width);
 
@@ -142,6 +139,17 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 			node->count = 0;
 		node->whole = (node->count == rows);
 	}
+}
+
+void
+gpusort_node_sort_run(GpusortNode *node, bool want_whole)
+{
+	uint64		rows = gpusort_run_rows(node->run);
+	bool		lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
+	bool		proposed = node->key != NULL &&
+		gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key);
+
+	gpusort_node_sort_words(node, want_whole || lossy || proposed);
 	if (lossy || proposed)
 	{
 		instr_time	begun;

@@ -21,7 +21,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 6
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k FETCH FIRST 10 ROWS WITH TIES;
 -- it computes LIMIT and OFFSET itself, unless they could have another value then
 SET plan_cache_mode = force_generic_plan;
-PREPARE part (int) AS SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT $1 OFFSET (SELECT 3);
+PREPARE part (int) AS SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT $1 OFFSET $1 / 2;
 EXPLAIN (COSTS OFF) EXECUTE part (100000);
 DEALLOCATE part;
 RESET plan_cache_mode;
