@@ -25,6 +25,9 @@
 /* glibc's separator of two levels of weights */
 #define GPUSORT_LIBC_SEPARATOR		1
 
+/* Bytes of weights behind a prefix that suffice for the words */
+#define GPUSORT_LIBC_SUFFIX_BYTES	64
+
 /* A locale of libc, kept until the backend exits */
 typedef struct GpusortLibc
 {

@@ -501,7 +501,7 @@ static int
 choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
 {
 	const SampledString *middle = &strings[count / 2];
-	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_MAX_WORDS * sizeof(uint64);
+	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_SUFFIX_BYTES;
 	int			bytes = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
 	GpusortLibcPrefix *prefix;
 

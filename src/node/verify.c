@@ -203,6 +203,8 @@ make_verdicts(Verification *verification, uint8 *verdicts)
 
 	for (uint64 i = 1; i < verification->rows; i++)
 	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		if (likely(verdicts[i] != GPUSORT_COLLATE_LEFT))
 			continue;
 		CHECK_FOR_INTERRUPTS();
@@ -317,6 +319,8 @@ repair(Verification *verification, const uint8 *verdicts)
 	for (uint64 begin = 1; begin < verification->rows; begin = end)
 	{
 		end = begin + 1;
+		if (begin % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		if (verdicts[begin] == GPUSORT_COLLATE_IN_ORDER)
 			continue;
 		while (end < verification->rows && verdicts[end] == GPUSORT_COLLATE_IN_ORDER)
