@@ -37,7 +37,7 @@ make_head(const GpusortRowColumn *column, const char *data, Size length, uint64 
 	if (column->libc_alphabet != NULL)
 	{
 		memset(head, 0, column->words * sizeof(uint64));
-		gpusort_libc_alphabet_encode(column->libc_alphabet, data, length, head, room);
+		(void) gpusort_libc_alphabet_encode(column->libc_alphabet, data, length, head, room);
 		return;
 	}
 	(void) gpusort_libc_weights(column->libc, data, length, column->libc_cut,
@@ -72,8 +72,8 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 	else if (column->libc_alphabet != NULL)
 	{
 		memset(head, 0, column->words * sizeof(uint64));
-		gpusort_libc_alphabet_weights(column->libc_alphabet, weights + prefix->nweights,
-									  Max(size - prefix->nweights, 0), head, room);
+		(void) gpusort_libc_alphabet_weights(column->libc_alphabet, weights + prefix->nweights,
+											 Max(size - prefix->nweights, 0), head, room);
 	}
 	else
 	{

@@ -314,6 +314,7 @@ static bool
 repair(Verification *verification, const uint8 *verdicts)
 {
 	uint64		end;
+	uint64		places = 0;
 
 	verification->units = Max(verification->rows, MIN_UNITS);
 	for (uint64 begin = 1; begin < verification->rows; begin = end)
@@ -325,9 +326,14 @@ repair(Verification *verification, const uint8 *verdicts)
 			continue;
 		while (end < verification->rows && verdicts[end] == GPUSORT_COLLATE_IN_ORDER)
 			end++;
+		places++;
 		if (!merge(verification, begin, end))
 			return false;
 	}
+	if (places > 0)
+		ereport(DEBUG1,
+				(errmsg_internal("gpusort repaired the order of " UINT64_FORMAT " rows at " UINT64_FORMAT " places",
+								 verification->rows, places)));
 	return true;
 }
 
