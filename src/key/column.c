@@ -304,7 +304,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->always_prefix = type->kind == GPUSORT_ROW_ABBREVIATED || type->kind == GPUSORT_ROW_LIBC;
 	column->blank_padded = column->always_prefix && opcintype == BPCHAROID;
 	column->is_name = opcintype == NAMEOID;
-	column->libc = type->kind == GPUSORT_ROW_LIBC ? libc : NULL;
+	column->libc = libc;
 	column->libc_cut = LIBC_CUT;
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;

@@ -168,7 +168,8 @@ typedef struct GpusortRowColumn
 	bool		blank_padded;	/* kinds ABBREVIATED and LIBC: bpchar, whose trailing
 								 * blanks do not count */
 	bool		is_name;		/* kind LIBC: the type is name */
-	struct GpusortLibc *libc;	/* kind LIBC: the locale; kept by the backend */
+	struct GpusortLibc *libc;	/* strings that core compares by strcoll(): the locale, kept by
+								 * the backend; the kind is LIBC unless it orders by bytes */
 	struct GpusortLibcAlphabet *libc_alphabet;	/* kind LIBC: makes words from codes; NULL: they
 												 * are made from strxfrm()'s weights */
 	int			libc_cut;		/* without it: bytes of a string that fill the words, or nearly */
