@@ -15,7 +15,7 @@
  * PostgreSQL's abbreviated keys, which are the first bytes of ICU's sort key
  * (key/text.c).  Under any other collation of libc, the words are made by
  * strxfrm().  PostgreSQL does not trust these (varlena.c, varstr_sortsupport), so
- * the sorted rows are verified (key/libc.c).
+ * the sorted rows are verified (key/libc_text.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -257,7 +257,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->always_prefix = type->kind == GPUSORT_ROW_ABBREVIATED || type->kind == GPUSORT_ROW_LIBC;
 	column->blank_padded = column->always_prefix && opcintype == BPCHAROID;
 	column->is_name = opcintype == NAMEOID;
-	column->libc = type->kind == GPUSORT_ROW_LIBC ? libc : NULL;
+	column->libc = libc;
 	column->libc_cut = LIBC_CUT;
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;

@@ -61,7 +61,7 @@
  * 2. Two values of a crowded column share words.
  *
  * The words of a string under libc's rules are a prefix of its key that libc may
- * compare otherwise than the string.  They only propose an order (key/libc.c).
+ * compare otherwise than the string.  They only propose an order (key/libc_text.c).
  *
  * The column does not decide between such rows, so the words of later columns
  * must not either.  The encoder replaces these words:
@@ -162,8 +162,11 @@ typedef struct GpusortRowColumn
 	bool		blank_padded;	/* kinds ABBREVIATED and LIBC: bpchar, whose trailing
 								 * blanks do not count */
 	bool		is_name;		/* kind LIBC: the type is name */
-	struct GpusortLibc *libc;	/* kind LIBC: the locale; kept by the backend */
-	int			libc_cut;		/* kind LIBC: bytes of a string that fill the words, or nearly */
+	struct GpusortLibc *libc;	/* strings that core compares by strcoll(): the locale, kept by
+								 * the backend; the kind is LIBC unless it orders by bytes */
+	struct GpusortLibcAlphabet *libc_alphabet;	/* kind LIBC: makes words from codes; NULL: they
+												 * are made from strxfrm()'s weights */
+	int			libc_cut;		/* without it: bytes of a string that fill the words, or nearly */
 	struct GpusortLibcPrefix *libc_prefix;	/* kind LIBC: bytes that most strings begin with;
 											 * the words hold weights of what follows; or NULL */
 	struct GpusortIcuPrefix *icu_prefix;	/* weights that most values begin with;

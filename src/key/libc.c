@@ -1,25 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * libc.c
- *		Collations of libc: their locales, and words that propose an order.
- *
- * PostgreSQL orders text under such a collation by strcoll(), then by bytes.  It
- * does not sort by the keys that strxfrm() makes, because in some versions and
- * locales of libc the two disagree.  Sorting by keys is several times faster,
- * though.  So here the words of a key only propose an order: node/verify.c compares
- * each two neighbours of the sorted run by strcoll(), n - 1 times instead of
- * n log2(n), and repairs what is wrong.  The order is strcoll()'s whatever the
- * words are.
- *
- * Since the words are verified, they need not hold a whole key.  They are made from
- * the first bytes of a string, as many as fill them.  glibc's key begins with the
- * weights of the first level (letters), then has a byte 1 and the weights of the
- * next level (accents), and so on.  If a string was cut, its words hold weights of
- * the first level only, because the letters that were cut off decide before the
- * accents do.
+ *		Collations of libc: their locales, and weights that propose an order.
  *
  * Some locales order by bytes, as "C" does: C.UTF-8 of glibc 2.35 and later, and
- * all locales of musl.  probe() finds them.
+ * all locales of musl.  probe() finds them.  For all others, strxfrm() makes weights.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,16 +12,10 @@
 
 #include <langinfo.h>
 
-#include "access/detoast.h"
 #include "mb/pg_wchar.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 
-#include "key/column.h"
 #include "key/libc.h"
-
-/* glibc's separator of two levels in a key */
-#define LEVEL_SEPARATOR		1
 
 /* Bytes of a whole key that fit on the stack */
 #define KEY_BYTES			4096
@@ -198,7 +177,7 @@ gpusort_libc_find(const char *collate, const char *ctype)
 }
 
 /* ----------------------------------------------------------------
- *		Words
+ *		Weights
  * ----------------------------------------------------------------
  */
 
@@ -246,7 +225,7 @@ make_key(locale_t locale, const char *data, int taken, bool first_level, char *r
 			needed = Min(strxfrm_l(key, string, needed + 1, locale), needed);
 		*size = needed;
 	}
-	if (first_level && (separator = memchr(key, LEVEL_SEPARATOR, *size)) != NULL)
+	if (first_level && (separator = memchr(key, GPUSORT_LIBC_SEPARATOR, *size)) != NULL)
 		*size = separator - key;
 	return key;
 }
@@ -310,114 +289,4 @@ gpusort_libc_needed(const GpusortLibc *libc, const char *data, Size length, int 
 			return taken;
 	}
 	return 0;
-}
-
-/*
- * Makes the weights behind the prefix's.  Returns 0, 1 or 2 if the string is
- * supposed to sort before, among or after those that have the prefix.
- */
-static int
-weights_after_prefix(const GpusortRowColumn *column, const char *data, Size length,
-					 uint8 *bytes, int n)
-{
-	const GpusortLibcPrefix *prefix = column->libc_prefix;
-	uint8		room[GPUSORT_LIBC_WEIGHT_BYTES];
-	int			order;
-
-	if (likely(length >= prefix->length && memcmp(data, prefix->string, prefix->length) == 0))
-	{
-		(void) gpusort_libc_weights(column->libc, data + prefix->length, length - prefix->length,
-									column->libc_cut, bytes, n);
-		return 1;
-	}
-	(void) gpusort_libc_weights(column->libc, data, length, prefix->length + column->libc_cut,
-								room, prefix->nweights + n);
-	order = memcmp(room, prefix->weights, prefix->nweights);
-	memcpy(bytes, room + (order == 0 ? prefix->nweights : 0), n);
-	return order < 0 ? 0 : order > 0 ? 2 : 1;
-}
-
-/* Makes the column's two or three words of a string. */
-static void
-make_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
-{
-	uint64		head[GPUSORT_LIBC_MAX_WORDS];
-	int			n = column->words * sizeof(uint64);
-	int			shift = 1;		/* bits before the weights: NULL's flag, the place */
-
-	if (column->libc_prefix == NULL)
-	{
-		(void) gpusort_libc_weights(column->libc, data, length, column->libc_cut, (uint8 *) head, n);
-		words[0] = 0;
-	}
-	else
-	{
-		words[0] = (uint64) weights_after_prefix(column, data, length, (uint8 *) head, n) << 61;
-		shift = 3;
-	}
-	for (int i = 0; i < column->words; i++)
-		head[i] = pg_ntoh64(head[i]);
-	words[0] = ((words[0] | head[0] >> shift) ^ column->flip) | column->base;
-	for (int i = 1; i < column->words; i++)
-		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->flip_next;
-}
-
-/*
- * Encodes text, bpchar and name under libc's rules.  Fetches only the first bytes of
- * a value that is compressed or stored out of line, except for bpchar, whose
- * trailing blanks show only in the whole value.
- */
-bool
-gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	GpusortDictionary *dictionary = column->dictionary;
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	GpusortDictionaryProbe probe;
-	bool		known = false;
-
-	if (column->is_name)
-	{
-		const char *name = NameStr(*DatumGetName(value));
-
-		make_words(column, name, strnlen(name, NAMEDATALEN), words);
-		return false;
-	}
-	if (unlikely(gpusort_varlena_remote(datum)))
-	{
-		/* one byte more than any words are made from tells that the string goes on */
-		datum = copy = column->blank_padded ? pg_detoast_datum_packed(datum) :
-			detoast_attr_slice(datum, 0, GPUSORT_LIBC_PREFIX_BYTES + GPUSORT_LIBC_STRING_BYTES + 1);
-		if (dictionary != NULL)
-			gpusort_dictionary_close(dictionary);
-	}
-	probe.bytes = VARDATA_ANY(datum);
-	probe.length = VARSIZE_ANY_EXHDR(datum);
-	if (column->blank_padded)
-		probe.length = bpchartruelen((char *) probe.bytes, probe.length);
-
-	if (dictionary != NULL && probe.length > GPUSORT_DICTIONARY_STRING)
-		gpusort_dictionary_close(dictionary);
-	if (dictionary == NULL || gpusort_dictionary_closed(dictionary))
-		make_words(column, probe.bytes, probe.length, words);
-	else
-	{
-		known = gpusort_dictionary_find(dictionary, &probe, words);
-		if (!known)
-		{
-			make_words(column, probe.bytes, probe.length, words);
-			known = gpusort_dictionary_add(dictionary, &probe, words);
-		}
-	}
-	if (unlikely(copy != NULL))
-		pfree(copy);
-	return known;
-}
-
-void
-gpusort_rowlibc_widen(GpusortRowColumn *column)
-{
-	column->words = GPUSORT_LIBC_MAX_WORDS;
-	column->bits += 64;
-	column->greatest_third = PG_UINT64_MAX;
 }

@@ -22,6 +22,9 @@
 /* The most bytes of weights that gpusort_libc_weights() returns */
 #define GPUSORT_LIBC_WEIGHT_BYTES	1024
 
+/* glibc's separator of two levels of weights */
+#define GPUSORT_LIBC_SEPARATOR		1
+
 /* A locale of libc, kept until the backend exits */
 typedef struct GpusortLibc
 {
@@ -30,6 +33,7 @@ typedef struct GpusortLibc
 	char	   *ctype;
 	locale_t	locale;
 	bool		by_bytes;		/* strings order by their bytes */
+	struct GpusortLibcLetters *letters; /* key/libc_alphabet.c's; NULL: none yet */
 	bool		distrusted;		/* weights have proposed a wrong order too often */
 } GpusortLibc;
 
@@ -80,5 +84,33 @@ extern int gpusort_libc_needed(const GpusortLibc *libc, const char *data, Size l
  * beginning of a string in the server's encoding.
  */
 extern int gpusort_libc_clip(const char *data, Size length, int limit);
+
+/* ---- libc_alphabet.c ---- */
+
+/* Short codes for the weights that occur in a column */
+typedef struct GpusortLibcAlphabet GpusortLibcAlphabet;
+
+/* Makes an empty alphabet in the current memory context. */
+extern GpusortLibcAlphabet *gpusort_libc_alphabet_begin(GpusortLibc *libc);
+
+/* Adds the weights of a string's first bytes. */
+extern void gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size length);
+
+/* Completes an alphabet.  Returns false if it has too many weights and cannot be used. */
+extern bool gpusort_libc_alphabet_end(GpusortLibcAlphabet *alphabet);
+
+/* Returns the bits of a code, 2 to 8. */
+extern int	gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet);
+
+/*
+ * Sets the first room bits of head, which are 0, to the codes of a string's first
+ * letters.  Equal strings get equal codes.
+ */
+extern void gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
+										 uint64 *head, int room);
+
+/* The same for n bytes of weights that gpusort_libc_weights() has made. */
+extern void gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
+										  uint64 *head, int room);
 
 #endif							/* GPUSORT_KEY_LIBC_H */

@@ -85,7 +85,7 @@ gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
 }
 
 int
-gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings)
+gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings, bool *libc)
 {
 	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
 	int			nencoded;
@@ -93,6 +93,7 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *string
 
 	(void) plan_columns(columns, ncolumns, planned, &nencoded, &words);
 	*strings = false;
+	*libc = planned[0].libc != NULL;
 	for (int i = 0; i < nencoded; i++)
 		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
 			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_LIBC ||

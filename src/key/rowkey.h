@@ -42,9 +42,11 @@ extern const char *gpusort_rowkey_refusal(const GpusortSortColumn *columns, int 
 /*
  * Returns the number of words, 1 to GPUSORT_MAX_WORDS, of a key of columns that
  * gpusort_rowkey_refusal() accepts.  Sets *strings to true if a column with
- * words is a string, of which the words may hold only a prefix.
+ * words is a string, of which the words may hold only a prefix, and *libc to true if
+ * core compares the first column by strcoll().
  */
-extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings);
+extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
+							   bool *libc);
 
 /*
  * Creates an encoder for rows.  It lives in the current memory context, and is

@@ -431,46 +431,102 @@ has_repetitions(const Sample *sample, const GpusortRowColumn *column)
  * ----------------------------------------------------------------
  */
 
+/* The values that an alphabet is made from, spread over the sample */
+#define ALPHABET_VALUES		512
+
+/* Bits of two words that hold codes, at least */
+#define TWO_WORDS_BITS		125
+
 static int
 by_number(const void *a, const void *b)
 {
 	return *(const int *) a - *(const int *) b;
 }
 
-/*
- * Chooses the words of a column under libc's rules: the prefix to skip, whether
- * there is a third word, and how many bytes of a string the words are made from.
- */
-static void
-choose_weights(const Sample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare)
+/* Makes the alphabet of a column, of what follows the prefix.  NULL if it has too many letters. */
+static GpusortLibcAlphabet *
+make_alphabet(const Sample *sample, const GpusortRowColumn *column, MemoryContext lasting)
 {
-	SampledString strings[PREFIX_VALUES] = {{0}};
+	MemoryContext old = MemoryContextSwitchTo(lasting);
+	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc);
+	int			values = Min(sample->n, ALPHABET_VALUES);
+
+	MemoryContextSwitchTo(old);
+	for (int i = 0; i < values; i++)
+	{
+		bool		isnull;
+		Datum		value = sampled_value(sample, (uint64) i * sample->n / values, column, &isnull);
+		const char *data;
+		Size		length;
+		Size		skip = 0;
+
+		if (isnull || gpusort_varlena_remote(DatumGetPointer(value)))
+			continue;
+		data = VARDATA_ANY(DatumGetPointer(value));
+		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+		if (column->libc_prefix != NULL && length >= column->libc_prefix->length)
+			skip = column->libc_prefix->length;
+		CHECK_FOR_INTERRUPTS();
+		gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
+	}
+	if (gpusort_libc_alphabet_end(alphabet))
+		return alphabet;
+	pfree(alphabet);
+	return NULL;
+}
+
+/*
+ * Would two words be too few to tell the strings of the whole sort apart?  Each
+ * doubling of the rows makes neighbours in the order share as many more bits as the
+ * ones before have, on average.
+ */
+static bool
+wants_third_word(const Sample *sample, GpusortRowColumn *column, SampledString *strings, int count, int skip)
+{
+	int			shared = 0;		/* bytes that neighbours share */
+	int			bits = gpusort_libc_alphabet_bits(column->libc_alphabet);
+
+	for (int i = 1; i < count; i++)
+	{
+		int			most = Min(strings[i - 1].length, strings[i].length);
+		int			common = common_length(strings[i - 1].bytes, strings[i].bytes, most);
+
+		shared += Max(common - skip, 0);
+	}
+	return (double) shared / (count - 1) * bits * log2(sample->expected) / log2(count) > TWO_WORDS_BITS;
+}
+
+/* Chooses the prefix of a column under libc's rules.  Returns its bytes, or 0. */
+static int
+choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
+{
+	const SampledString *middle = &strings[count / 2];
+	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_MAX_WORDS * sizeof(uint64);
+	int			bytes = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
+	GpusortLibcPrefix *prefix;
+
+	bytes = gpusort_libc_clip(middle->bytes, middle->length, bytes);
+	if (bytes < MIN_PREFIX_BYTES)
+		return 0;
+	prefix = MemoryContextAllocZero(lasting, sizeof(GpusortLibcPrefix));
+	prefix->length = bytes;
+	prefix->string = MemoryContextAlloc(lasting, bytes);
+	memcpy(prefix->string, middle->bytes, bytes);
+	prefix->weights = MemoryContextAlloc(lasting, room);
+	prefix->nweights = gpusort_libc_first_level(column->libc, prefix->string, bytes, prefix->weights, room);
+	column->libc_prefix = prefix;
+	return bytes;
+}
+
+/*
+ * Chooses how many bytes of a string words are made from that come from strxfrm().
+ * Returns whether there are many longer strings.
+ */
+static bool
+choose_cut(GpusortRowColumn *column, const SampledString *strings, int count, int skip)
+{
 	int			needed[PREFIX_VALUES];
 	int			nlong = 0;
-	int			count = take_strings(sample, column, strings);
-	int			skip;
-	/* a dictionary takes two words */
-	int			words = *spare > 0 && !has_repetitions(sample, column) ? GPUSORT_LIBC_MAX_WORDS : column->words;
-
-	if (count < 2)
-		return;
-	qsort(strings, count, sizeof(SampledString), by_bytes);
-	skip = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
-	skip = gpusort_libc_clip(strings[count / 2].bytes, strings[count / 2].length, skip);
-	if (skip >= MIN_PREFIX_BYTES)
-	{
-		GpusortLibcPrefix *prefix = MemoryContextAllocZero(lasting, sizeof(GpusortLibcPrefix));
-		int			room = GPUSORT_LIBC_WEIGHT_BYTES - words * (int) sizeof(uint64);
-
-		prefix->length = skip;
-		prefix->string = MemoryContextAlloc(lasting, skip);
-		memcpy(prefix->string, strings[count / 2].bytes, skip);
-		prefix->weights = MemoryContextAlloc(lasting, room);
-		prefix->nweights = gpusort_libc_first_level(column->libc, prefix->string, skip, prefix->weights, room);
-		column->libc_prefix = prefix;
-	}
-	else
-		skip = 0;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -482,14 +538,38 @@ choose_weights(const Sample *sample, GpusortRowColumn *column, MemoryContext las
 		if (bytes > 0)
 			needed[nlong++] = bytes;
 	}
-	/* most strings fit */
 	if (nlong < count / 4)
-		return;
+		return false;
 	qsort(needed, nlong, sizeof(int), by_number);
 	column->libc_cut = needed[nlong - 1 - nlong / 8];
-	if (words > column->words && column->words > 1)
+	return true;
+}
+
+/*
+ * Chooses the words of a column under libc's rules: the prefix to skip, the alphabet
+ * or else the bytes to read, and whether there is a third word.
+ */
+static void
+choose_weights(const Sample *sample, GpusortRowColumn *column, MemoryContext lasting, int *spare)
+{
+	SampledString strings[PREFIX_VALUES] = {{0}};
+	int			count = take_strings(sample, column, strings);
+	bool		third = false;
+	int			skip;
+
+	if (count < 2)
+		return;
+	qsort(strings, count, sizeof(SampledString), by_bytes);
+	skip = choose_libc_prefix(column, strings, count, lasting);
+	column->libc_alphabet = make_alphabet(sample, column, lasting);
+	if (column->libc_alphabet != NULL)
+		third = wants_third_word(sample, column, strings, count, skip);
+	else
+		third = choose_cut(column, strings, count, skip);
+	/* a dictionary takes two words */
+	if (third && *spare > 0 && column->words > 1 && !has_repetitions(sample, column))
 	{
-		column->libc_cut = column->libc_cut * words / column->words;
+		column->libc_cut = column->libc_cut * GPUSORT_LIBC_MAX_WORDS / column->words;
 		gpusort_rowlibc_widen(column);
 		(*spare)--;
 	}

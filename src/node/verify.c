@@ -4,7 +4,7 @@
  *		GpuSort verifies an order that words have only proposed.
  *
  * The words of text under libc's rules are made by strxfrm(), but the order that
- * counts is strcoll()'s (key/libc.c).  So after a run has been sorted by words and
+ * counts is strcoll()'s (key/libc_text.c).  So after a run has been sorted by words and
  * its ties are broken, each two neighbours whose words differ in that column are
  * compared by strcoll().  Rows that differ in words before the column need no
  * comparison, since these words decide, and neither do rows of a tie group, which

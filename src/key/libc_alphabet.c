@@ -1,0 +1,462 @@
+/*-------------------------------------------------------------------------
+ *
+ * libc_alphabet.c
+ *		Short codes for the letters of a column under libc's rules.
+ *
+ * glibc's weights of the first level have one or two bytes for most letters, and
+ * strxfrm() makes the weights of all levels.  A column has far fewer letters than
+ * there are weights.  So the sample of a column (key/sample.c) gives each weight that
+ * occurs in it a code of 5 to 8 bits, in the order of the weights.  21 letters of 6
+ * bits fill two words.  Between each two weights there is one more code, for all
+ * weights that the sample lacks there.  It ends the words: they tie with those of
+ * any other string that has such a weight in this place.
+ *
+ * The weights of a letter are found once, by strxfrm() of the letter alone, and kept
+ * for the session.  The weights of a string are those of its letters unless two
+ * neighbours are weighed as one (a contraction, as the Czech ch).  That is also found
+ * out once for each two letters.  Only a string with such neighbours or with letters
+ * that are in no table is given to strxfrm().
+ *
+ * As all words under libc, these only propose an order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+#include "utils/memutils.h"
+
+#include "key/libc.h"
+
+/* Letters in the tables: of one byte, or of two bytes in UTF-8 */
+#define LETTERS			0x800
+
+/* Weights of a letter that the tables hold */
+#define LETTER_WEIGHTS	2
+
+/* The most weights of an alphabet: each has a code, there is one beside each, and 0 is none */
+#define MAX_WEIGHTS		127
+
+/* Weights that are looked at while an alphabet is made */
+#define MAX_SEEN		4096
+
+/* Bytes of a string that are looked at while an alphabet is made */
+#define SEEN_BYTES		64
+
+/* Slots of the cache of pairs with a letter beyond ASCII */
+#define PAIR_SLOTS		1024
+
+/* What is known about a letter */
+typedef struct Letter
+{
+	uint32		weights[LETTER_WEIGHTS];
+	uint8		count;			/* weights */
+	bool		known;
+	bool		other;			/* it has more weights */
+} Letter;
+
+typedef enum Pair
+{
+	PAIR_UNKNOWN,
+	PAIR_SIMPLE,				/* its weights are those of its letters */
+	PAIR_CONTRACTS
+} Pair;
+
+struct GpusortLibcLetters
+{
+	Letter		letters[LETTERS];
+	uint8		pairs[0x80 * 0x80]; /* Pairs of ASCII letters */
+	uint32		slots[PAIR_SLOTS];	/* of other letters: number of the pair, and the Pair in
+									 * the last two bits */
+};
+
+/* The codes of a letter in an alphabet */
+typedef struct LetterCodes
+{
+	uint8		codes[LETTER_WEIGHTS];
+	uint8		count;
+	bool		known;
+	bool		other;			/* the tables do not hold the letter */
+	bool		ends;			/* the last code is one between two weights */
+} LetterCodes;
+
+/* What an alphabet is made from */
+typedef struct Seen
+{
+	bool		letters[LETTERS];	/* whose weights are among the weights */
+	int			count;
+	uint32		weights[MAX_SEEN];	/* some are repeated */
+} Seen;
+
+struct GpusortLibcAlphabet
+{
+	GpusortLibc *libc;
+	Seen	   *seen;			/* NULL once the alphabet is complete */
+	int			bits;			/* bits of a code: 2 to 8 */
+	int			count;
+	uint32		weights[MAX_WEIGHTS];	/* in order */
+	LetterCodes letters[LETTERS];
+};
+
+/* ----------------------------------------------------------------
+ *		Letters and weights
+ * ----------------------------------------------------------------
+ */
+
+/* Returns the number of the letter at *at, before end, and moves *at past it; -1 if it is in no table. */
+static inline int
+next_letter(const unsigned char **at, const unsigned char *end)
+{
+	const unsigned char *c = *at;
+
+	if (likely(c[0] < 0x80))
+	{
+		*at = c + 1;
+		return c[0];
+	}
+	if (GetDatabaseEncoding() == PG_UTF8)
+	{
+		if ((c[0] & 0xe0) != 0xc0 || end - c < 2)
+			return -1;
+		*at = c + 2;
+		return (c[0] & 0x1f) << 6 | (c[1] & 0x3f);
+	}
+	if (pg_database_encoding_max_length() > 1)
+		return -1;
+	*at = c + 1;
+	return c[0];
+}
+
+/* Writes a letter by its number.  Returns its bytes. */
+static int
+put_letter(int letter, char *to)
+{
+	if (letter < 0x80 || GetDatabaseEncoding() != PG_UTF8)
+	{
+		to[0] = letter;
+		return 1;
+	}
+	to[0] = 0xc0 | letter >> 6;
+	to[1] = 0x80 | (letter & 0x3f);
+	return 2;
+}
+
+/*
+ * Returns the weight at *at, before end, and moves *at past it; 0 at the end of the
+ * first level.  Weights are encoded as UTF-8 encodes characters.
+ */
+static uint32
+next_weight(const uint8 **at, const uint8 *end)
+{
+	uint32		weight = 0;
+	int			bytes = 0;
+
+	if (*at == end || **at <= GPUSORT_LIBC_SEPARATOR)
+		return 0;
+	do
+	{
+		if (bytes < sizeof(weight))
+			weight |= (uint32) **at << (24 - 8 * bytes);
+		bytes++;
+		(*at)++;
+	} while (*at < end && (**at & 0xc0) == 0x80);
+	return weight;
+}
+
+static const Letter *
+look_up(GpusortLibc *libc, int number)
+{
+	Letter	   *letter = &libc->letters->letters[number];
+	char		string[2];
+	uint8		bytes[LETTER_WEIGHTS * 8];
+	const uint8 *at = bytes;
+	const uint8 *end;
+	uint32		weight;
+
+	if (letter->known)
+		return letter;
+	end = bytes + gpusort_libc_first_level(libc, string, put_letter(number, string), bytes, sizeof(bytes));
+	while ((weight = next_weight(&at, end)) != 0)
+	{
+		if (letter->count == LETTER_WEIGHTS)
+		{
+			letter->other = true;
+			break;
+		}
+		letter->weights[letter->count++] = weight;
+	}
+	letter->known = true;
+	return letter;
+}
+
+/* Finds out whether two letters are weighed as one. */
+static pg_noinline Pair
+compare_pair(GpusortLibc *libc, int a, int b)
+{
+	char		string[4];
+	uint8		apart[2 * 16];
+	uint8		together[2 * 16];
+	int			bytes = put_letter(a, string);
+	int			n = gpusort_libc_first_level(libc, string, bytes, apart, 16);
+	int			both = put_letter(b, string + bytes);
+
+	n += gpusort_libc_first_level(libc, string + bytes, both, apart + n, 16);
+	if (gpusort_libc_first_level(libc, string, bytes + both, together, sizeof(together)) == n &&
+		memcmp(apart, together, n) == 0)
+		return PAIR_SIMPLE;
+	return PAIR_CONTRACTS;
+}
+
+/* Are the weights of two neighbours those of the two letters? */
+static inline bool
+is_simple(GpusortLibc *libc, int a, int b)
+{
+	struct GpusortLibcLetters *letters = libc->letters;
+	uint32		pair;
+	uint32	   *slot;
+
+	if (likely((a | b) < 0x80))
+	{
+		uint8	   *known = &letters->pairs[a << 7 | b];
+
+		if (unlikely(*known == PAIR_UNKNOWN))
+			*known = compare_pair(libc, a, b);
+		return *known == PAIR_SIMPLE;
+	}
+	pair = a << 11 | b;
+	slot = &letters->slots[(pair ^ pair >> 10) % PAIR_SLOTS];
+	if (unlikely(*slot >> 2 != pair || *slot == PAIR_UNKNOWN))
+		*slot = pair << 2 | compare_pair(libc, a, b);
+	return (*slot & 3) == PAIR_SIMPLE;
+}
+
+/* ----------------------------------------------------------------
+ *		Making an alphabet
+ * ----------------------------------------------------------------
+ */
+
+static int
+by_weight(const void *a, const void *b)
+{
+	uint32		x = *(const uint32 *) a;
+	uint32		y = *(const uint32 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void
+see(Seen *seen, uint32 weight)
+{
+	if (seen->count < MAX_SEEN)
+		seen->weights[seen->count++] = weight;
+}
+
+GpusortLibcAlphabet *
+gpusort_libc_alphabet_begin(GpusortLibc *libc)
+{
+	GpusortLibcAlphabet *alphabet = palloc0(sizeof(GpusortLibcAlphabet));
+
+	if (libc->letters == NULL)
+		libc->letters = MemoryContextAllocZero(TopMemoryContext, sizeof(*libc->letters));
+	alphabet->libc = libc;
+	alphabet->seen = palloc0(sizeof(Seen));
+	return alphabet;
+}
+
+/* Adds the weights of a string's letters.  Returns false if it is not the sum of its letters. */
+static bool
+see_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
+{
+	const unsigned char *at = (const unsigned char *) data;
+	const unsigned char *end = at + length;
+	int			before = -1;
+
+	while (at < end)
+	{
+		int			number = next_letter(&at, end);
+		const Letter *letter;
+
+		if (number < 0 || (before >= 0 && !is_simple(alphabet->libc, before, number)))
+			return false;
+		before = number;
+		if (alphabet->seen->letters[number])
+			continue;
+		alphabet->seen->letters[number] = true;
+		letter = look_up(alphabet->libc, number);
+		if (letter->other)
+			return false;
+		for (int i = 0; i < letter->count; i++)
+			see(alphabet->seen, letter->weights[i]);
+	}
+	return true;
+}
+
+void
+gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size length)
+{
+	int			taken = gpusort_libc_clip(data, length, SEEN_BYTES);
+	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
+	const uint8 *at = bytes;
+	const uint8 *end;
+	uint32		weight;
+
+	if (see_letters(alphabet, data, taken))
+		return;
+	end = bytes + gpusort_libc_first_level(alphabet->libc, data, taken, bytes, sizeof(bytes));
+	while ((weight = next_weight(&at, end)) != 0)
+		see(alphabet->seen, weight);
+}
+
+bool
+gpusort_libc_alphabet_end(GpusortLibcAlphabet *alphabet)
+{
+	Seen	   *seen = alphabet->seen;
+	int			distinct = 0;
+
+	qsort(seen->weights, seen->count, sizeof(uint32), by_weight);
+	for (int i = 0; i < seen->count; i++)
+	{
+		if (i == 0 || seen->weights[i] != seen->weights[distinct - 1])
+			seen->weights[distinct++] = seen->weights[i];
+	}
+	if (distinct <= MAX_WEIGHTS)
+		memcpy(alphabet->weights, seen->weights, distinct * sizeof(uint32));
+	alphabet->count = distinct;
+	for (alphabet->bits = 2; 2 * distinct + 2 > 1 << alphabet->bits;)
+		alphabet->bits++;
+	pfree(seen);
+	alphabet->seen = NULL;
+	return distinct <= MAX_WEIGHTS;
+}
+
+int
+gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet)
+{
+	return alphabet->bits;
+}
+
+/* ----------------------------------------------------------------
+ *		Codes
+ * ----------------------------------------------------------------
+ */
+
+/* Returns the code of a weight.  Sets *ends if it is one between two weights. */
+static int
+code_of(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *ends)
+{
+	int			low = 0;
+	int			high = alphabet->count;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (alphabet->weights[middle] < weight)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*ends = low == alphabet->count || alphabet->weights[low] != weight;
+	return 2 * low + (*ends ? 1 : 2);
+}
+
+static pg_noinline void
+find_codes(GpusortLibcAlphabet *alphabet, int number)
+{
+	LetterCodes *codes = &alphabet->letters[number];
+	const Letter *letter = look_up(alphabet->libc, number);
+
+	codes->other = letter->other;
+	while (codes->count < letter->count && !codes->ends)
+	{
+		codes->codes[codes->count] = code_of(alphabet, letter->weights[codes->count], &codes->ends);
+		codes->count++;
+	}
+	codes->known = true;
+}
+
+/* Appends a code behind the used bits of head. */
+static inline void
+append(uint64 *head, int used, int bits, uint64 code)
+{
+	int			room = 64 - used % 64;
+
+	head += used / 64;
+	if (likely(bits <= room))
+		head[0] |= code << (room - bits);
+	else
+	{
+		head[0] |= code >> (bits - room);
+		head[1] |= code << (64 - (bits - room));
+	}
+}
+
+void
+gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
+							  uint64 *head, int room)
+{
+	const uint8 *end = weights + n;
+	uint32		weight;
+	bool		ends = false;
+
+	for (int used = 0; used + alphabet->bits <= room && !ends; used += alphabet->bits)
+	{
+		weight = next_weight(&weights, end);
+		if (weight == 0)
+			break;
+		append(head, used, alphabet->bits, code_of(alphabet, weight, &ends));
+	}
+}
+
+/* Makes the codes of a string that is not the sum of its letters. */
+static pg_noinline void
+encode_by_libc(const GpusortLibcAlphabet *alphabet, const char *data, Size length,
+			   uint64 *head, int room)
+{
+	int			letters = room / alphabet->bits;
+	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
+	int			n = gpusort_libc_weights(alphabet->libc, data, length, letters + 1, bytes, 2 * letters);
+
+	memset(head, 0, (room + 63) / 64 * sizeof(uint64));
+	gpusort_libc_alphabet_weights(alphabet, bytes, n, head, room);
+}
+
+void
+gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
+							 uint64 *head, int room)
+{
+	const unsigned char *at = (const unsigned char *) data;
+	const unsigned char *end = at + length;
+	const unsigned char *last = at + Min(length, GPUSORT_LIBC_STRING_BYTES);
+	int			bits = alphabet->bits;
+	int			used = 0;
+	int			before = -1;
+
+	while (at < last)
+	{
+		int			number = next_letter(&at, end);
+		LetterCodes *letter;
+
+		if (unlikely(number < 0 || (before >= 0 && !is_simple(alphabet->libc, before, number))))
+		{
+			encode_by_libc(alphabet, data, length, head, room);
+			return;
+		}
+		/* stop only now: this letter could have changed the weights of the one before */
+		if (used + bits > room)
+			return;
+		letter = &alphabet->letters[number];
+		if (unlikely(!letter->known))
+			find_codes(alphabet, number);
+		if (unlikely(letter->other))
+		{
+			encode_by_libc(alphabet, data, length, head, room);
+			return;
+		}
+		for (int i = 0; i < letter->count && used + bits <= room; i++, used += bits)
+			append(head, used, bits, letter->codes[i]);
+		if (unlikely(letter->ends))
+			return;
+		before = number;
+	}
+}

@@ -1,0 +1,165 @@
+/*-------------------------------------------------------------------------
+ *
+ * libc_text.c
+ *		Words of strings under libc's rules: they propose an order.
+ *
+ * PostgreSQL orders text under such a collation by strcoll(), then by bytes.  It
+ * does not sort by the keys that strxfrm() makes, because in some versions and
+ * locales of libc the two disagree.  Sorting by keys is several times faster,
+ * though.  So here the words of a key only propose an order: node/verify.c compares
+ * each two neighbours of the sorted run by strcoll(), n - 1 times instead of
+ * n log2(n), and repairs what is wrong.  The order is strcoll()'s whatever the
+ * words are.
+ *
+ * Since the words are verified, they need not hold a whole key.  They have codes of the
+ * first letters of a string (key/libc_alphabet.c).  In small sorts and in columns of
+ * many letters, they have the first bytes of strxfrm()'s key instead, which is made
+ * from the first bytes of the string, as many as fill the words.  glibc's key begins with the
+ * weights of the first level (letters), then has a byte 1 and the weights of the
+ * next level (accents), and so on.  If a string was cut, its words hold weights of
+ * the first level only, because the letters that were cut off decide before the
+ * accents do.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "utils/builtins.h"
+
+#include "key/column.h"
+#include "key/libc.h"
+
+/* Sets the first room bits of head to those that tell a string from others with the same beginning. */
+static inline void
+make_head(const GpusortRowColumn *column, const char *data, Size length, uint64 *head, int room)
+{
+	if (column->libc_alphabet != NULL)
+	{
+		memset(head, 0, column->words * sizeof(uint64));
+		gpusort_libc_alphabet_encode(column->libc_alphabet, data, length, head, room);
+		return;
+	}
+	(void) gpusort_libc_weights(column->libc, data, length, column->libc_cut,
+								(uint8 *) head, column->words * sizeof(uint64));
+	for (int i = 0; i < column->words; i++)
+		head[i] = pg_ntoh64(head[i]);
+}
+
+/*
+ * The same in a column with a prefix, of which head has what follows.  Returns 0, 1 or 2
+ * if the string is supposed to sort before, among or after those that have the prefix.
+ */
+static int
+make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size length,
+					   uint64 *head, int room)
+{
+	const GpusortLibcPrefix *prefix = column->libc_prefix;
+	uint8		weights[GPUSORT_LIBC_WEIGHT_BYTES];
+	int			n = column->words * sizeof(uint64);
+	int			size;
+	int			order;
+
+	if (likely(length >= prefix->length && memcmp(data, prefix->string, prefix->length) == 0))
+	{
+		make_head(column, data + prefix->length, length - prefix->length, head, room);
+		return 1;
+	}
+	size = gpusort_libc_weights(column->libc, data, length, prefix->length + column->libc_cut,
+								weights, prefix->nweights + n);
+	order = memcmp(weights, prefix->weights, prefix->nweights);
+	if (order != 0)
+		make_head(column, data, length, head, room);
+	else if (column->libc_alphabet != NULL)
+	{
+		memset(head, 0, n);
+		gpusort_libc_alphabet_weights(column->libc_alphabet, weights + prefix->nweights,
+									  Max(size - prefix->nweights, 0), head, room);
+	}
+	else
+	{
+		memcpy(head, weights + prefix->nweights, n);
+		for (int i = 0; i < column->words; i++)
+			head[i] = pg_ntoh64(head[i]);
+	}
+	return order < 0 ? 0 : order > 0 ? 2 : 1;
+}
+
+/* Makes the column's words of a string. */
+static void
+make_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+{
+	uint64		head[GPUSORT_LIBC_MAX_WORDS];
+	bool		prefixed = column->libc_prefix != NULL;
+	int			shift = prefixed ? 3 : 1;	/* bits before the weights: NULL's flag, the place */
+	int			room = 64 * column->words - shift;
+	uint64		place = 0;
+
+	if (prefixed)
+		place = make_head_after_prefix(column, data, length, head, room);
+	else
+		make_head(column, data, length, head, room);
+	words[0] = ((place << 61 | head[0] >> shift) ^ column->flip) | column->base;
+	for (int i = 1; i < column->words; i++)
+		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->flip_next;
+}
+
+/*
+ * Encodes text, bpchar and name under libc's rules.  Fetches only the first bytes of
+ * a value that is compressed or stored out of line, except for bpchar, whose
+ * trailing blanks show only in the whole value.
+ */
+bool
+gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	GpusortDictionary *dictionary = column->dictionary;
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	struct varlena *copy = NULL;
+	GpusortDictionaryProbe probe;
+	bool		known = false;
+
+	if (column->is_name)
+	{
+		const char *name = NameStr(*DatumGetName(value));
+
+		make_words(column, name, strnlen(name, NAMEDATALEN), words);
+		return false;
+	}
+	if (unlikely(gpusort_varlena_remote(datum)))
+	{
+		/* one byte more than any words are made from tells that the string goes on */
+		datum = copy = column->blank_padded ? pg_detoast_datum_packed(datum) :
+			detoast_attr_slice(datum, 0, GPUSORT_LIBC_PREFIX_BYTES + GPUSORT_LIBC_STRING_BYTES + 1);
+		if (dictionary != NULL)
+			gpusort_dictionary_close(dictionary);
+	}
+	probe.bytes = VARDATA_ANY(datum);
+	probe.length = VARSIZE_ANY_EXHDR(datum);
+	if (column->blank_padded)
+		probe.length = bpchartruelen((char *) probe.bytes, probe.length);
+
+	if (dictionary != NULL && probe.length > GPUSORT_DICTIONARY_STRING)
+		gpusort_dictionary_close(dictionary);
+	if (dictionary == NULL || gpusort_dictionary_closed(dictionary))
+		make_words(column, probe.bytes, probe.length, words);
+	else
+	{
+		known = gpusort_dictionary_find(dictionary, &probe, words);
+		if (!known)
+		{
+			make_words(column, probe.bytes, probe.length, words);
+			known = gpusort_dictionary_add(dictionary, &probe, words);
+		}
+	}
+	if (unlikely(copy != NULL))
+		pfree(copy);
+	return known;
+}
+
+void
+gpusort_rowlibc_widen(GpusortRowColumn *column)
+{
+	column->words = GPUSORT_LIBC_MAX_WORDS;
+	column->bits += 64;
+	column->greatest_third = PG_UINT64_MAX;
+}
