@@ -25,6 +25,9 @@
 /* glibc's separator of two levels of weights */
 #define GPUSORT_LIBC_SEPARATOR		1
 
+/* Bytes of weights behind a prefix that suffice for the words */
+#define GPUSORT_LIBC_SUFFIX_BYTES	64
+
 /* A locale of libc, kept until the backend exits */
 typedef struct GpusortLibc
 {
@@ -104,13 +107,14 @@ extern int	gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet);
 
 /*
  * Sets the first room bits of head, which are 0, to the codes of a string's first
- * letters.  Equal strings get equal codes.
+ * letters.  Equal strings get equal codes.  Returns false if a weight that the alphabet
+ * lacks has ended them.
  */
-extern void gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
+extern bool gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
 										 uint64 *head, int room);
 
 /* The same for n bytes of weights that gpusort_libc_weights() has made. */
-extern void gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
+extern bool gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
 										  uint64 *head, int room);
 
 #endif							/* GPUSORT_KEY_LIBC_H */

@@ -59,7 +59,7 @@ typedef enum Pair
 {
 	PAIR_UNKNOWN,
 	PAIR_SIMPLE,				/* its weights are those of its letters */
-	PAIR_CONTRACTS
+	PAIR_CONTRACTS				/* they are not, or not known */
 } Pair;
 
 struct GpusortLibcLetters
@@ -193,18 +193,26 @@ look_up(GpusortLibc *libc, int number)
 static pg_noinline Pair
 compare_pair(GpusortLibc *libc, int a, int b)
 {
+	const Letter *letters[2] = {look_up(libc, a), look_up(libc, b)};
 	char		string[4];
-	uint8		apart[2 * 16];
-	uint8		together[2 * 16];
-	int			bytes = put_letter(a, string);
-	int			n = gpusort_libc_first_level(libc, string, bytes, apart, 16);
-	int			both = put_letter(b, string + bytes);
+	uint8		bytes[2 * LETTER_WEIGHTS * 8];
+	const uint8 *at = bytes;
+	const uint8 *end;
+	int			length = put_letter(a, string);
 
-	n += gpusort_libc_first_level(libc, string + bytes, both, apart + n, 16);
-	if (gpusort_libc_first_level(libc, string, bytes + both, together, sizeof(together)) == n &&
-		memcmp(apart, together, n) == 0)
-		return PAIR_SIMPLE;
-	return PAIR_CONTRACTS;
+	length += put_letter(b, string + length);
+	end = bytes + gpusort_libc_first_level(libc, string, length, bytes, sizeof(bytes));
+	for (int i = 0; i < 2; i++)
+	{
+		if (letters[i]->other)
+			return PAIR_CONTRACTS;
+		for (int j = 0; j < letters[i]->count; j++)
+		{
+			if (next_weight(&at, end) != letters[i]->weights[j])
+				return PAIR_CONTRACTS;
+		}
+	}
+	return next_weight(&at, end) == 0 ? PAIR_SIMPLE : PAIR_CONTRACTS;
 }
 
 /* Are the weights of two neighbours those of the two letters? */
@@ -391,7 +399,7 @@ append(uint64 *head, int used, int bits, uint64 code)
 	}
 }
 
-void
+bool
 gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
 							  uint64 *head, int room)
 {
@@ -406,10 +414,11 @@ gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *
 			break;
 		append(head, used, alphabet->bits, code_of(alphabet, weight, &ends));
 	}
+	return !ends;
 }
 
 /* Makes the codes of a string that is not the sum of its letters. */
-static pg_noinline void
+static pg_noinline bool
 encode_by_libc(const GpusortLibcAlphabet *alphabet, const char *data, Size length,
 			   uint64 *head, int room)
 {
@@ -418,10 +427,10 @@ encode_by_libc(const GpusortLibcAlphabet *alphabet, const char *data, Size lengt
 	int			n = gpusort_libc_weights(alphabet->libc, data, length, letters + 1, bytes, 2 * letters);
 
 	memset(head, 0, (room + 63) / 64 * sizeof(uint64));
-	gpusort_libc_alphabet_weights(alphabet, bytes, n, head, room);
+	return gpusort_libc_alphabet_weights(alphabet, bytes, n, head, room);
 }
 
-void
+bool
 gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Size length,
 							 uint64 *head, int room)
 {
@@ -438,25 +447,20 @@ gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Si
 		LetterCodes *letter;
 
 		if (unlikely(number < 0 || (before >= 0 && !is_simple(alphabet->libc, before, number))))
-		{
-			encode_by_libc(alphabet, data, length, head, room);
-			return;
-		}
+			return encode_by_libc(alphabet, data, length, head, room);
 		/* stop only now: this letter could have changed the weights of the one before */
 		if (used + bits > room)
-			return;
+			return true;
 		letter = &alphabet->letters[number];
 		if (unlikely(!letter->known))
 			find_codes(alphabet, number);
 		if (unlikely(letter->other))
-		{
-			encode_by_libc(alphabet, data, length, head, room);
-			return;
-		}
+			return encode_by_libc(alphabet, data, length, head, room);
 		for (int i = 0; i < letter->count && used + bits <= room; i++, used += bits)
 			append(head, used, bits, letter->codes[i]);
 		if (unlikely(letter->ends))
-			return;
+			return false;
 		before = number;
 	}
+	return true;
 }

@@ -37,7 +37,7 @@ make_head(const GpusortRowColumn *column, const char *data, Size length, uint64 
 	if (column->libc_alphabet != NULL)
 	{
 		memset(head, 0, column->words * sizeof(uint64));
-		gpusort_libc_alphabet_encode(column->libc_alphabet, data, length, head, room);
+		(void) gpusort_libc_alphabet_encode(column->libc_alphabet, data, length, head, room);
 		return;
 	}
 	(void) gpusort_libc_weights(column->libc, data, length, column->libc_cut,
@@ -56,7 +56,6 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 {
 	const GpusortLibcPrefix *prefix = column->libc_prefix;
 	uint8		weights[GPUSORT_LIBC_WEIGHT_BYTES];
-	int			n = column->words * sizeof(uint64);
 	int			size;
 	int			order;
 
@@ -66,19 +65,19 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 		return 1;
 	}
 	size = gpusort_libc_weights(column->libc, data, length, prefix->length + column->libc_cut,
-								weights, prefix->nweights + n);
+								weights, prefix->nweights + GPUSORT_LIBC_SUFFIX_BYTES);
 	order = memcmp(weights, prefix->weights, prefix->nweights);
 	if (order != 0)
 		make_head(column, data, length, head, room);
 	else if (column->libc_alphabet != NULL)
 	{
-		memset(head, 0, n);
-		gpusort_libc_alphabet_weights(column->libc_alphabet, weights + prefix->nweights,
-									  Max(size - prefix->nweights, 0), head, room);
+		memset(head, 0, column->words * sizeof(uint64));
+		(void) gpusort_libc_alphabet_weights(column->libc_alphabet, weights + prefix->nweights,
+											 Max(size - prefix->nweights, 0), head, room);
 	}
 	else
 	{
-		memcpy(head, weights + prefix->nweights, n);
+		memcpy(head, weights + prefix->nweights, column->words * sizeof(uint64));
 		for (int i = 0; i < column->words; i++)
 			head[i] = pg_ntoh64(head[i]);
 	}

@@ -443,36 +443,46 @@ by_number(const void *a, const void *b)
 	return *(const int *) a - *(const int *) b;
 }
 
-/* Makes the alphabet of a column, of what follows the prefix.  NULL if it has too many letters. */
+/*
+ * Makes the alphabet of a column, of what follows the prefix, from every second value.
+ * Returns NULL if there are too many letters, or if many of the other values have
+ * letters that the alphabet lacks.
+ */
 static GpusortLibcAlphabet *
 make_alphabet(const Sample *sample, const GpusortRowColumn *column, MemoryContext lasting)
 {
 	MemoryContext old = MemoryContextSwitchTo(lasting);
 	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc);
-	int			values = Min(sample->n, ALPHABET_VALUES);
+	int			values = Min(sample->n, ALPHABET_VALUES) / 2 * 2;
+	int			lacking = 0;
 
 	MemoryContextSwitchTo(old);
 	for (int i = 0; i < values; i++)
 	{
+		int			half = values / 2;
+		int			place = i < half ? 2 * i : 2 * (i - half) + 1;
 		bool		isnull;
-		Datum		value = sampled_value(sample, (uint64) i * sample->n / values, column, &isnull);
+		Datum		value = sampled_value(sample, (uint64) place * sample->n / values, column, &isnull);
+		uint64		head[GPUSORT_LIBC_MAX_WORDS] = {0};
 		const char *data;
 		Size		length;
 		Size		skip = 0;
 
+		CHECK_FOR_INTERRUPTS();
+		if (i == half && !gpusort_libc_alphabet_end(alphabet))
+			return NULL;
 		if (isnull || gpusort_varlena_remote(DatumGetPointer(value)))
 			continue;
 		data = VARDATA_ANY(DatumGetPointer(value));
 		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
 		if (column->libc_prefix != NULL && length >= column->libc_prefix->length)
 			skip = column->libc_prefix->length;
-		CHECK_FOR_INTERRUPTS();
-		gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
+		if (i < half)
+			gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
+		else
+			lacking += !gpusort_libc_alphabet_encode(alphabet, data + skip, length - skip, head, TWO_WORDS_BITS);
 	}
-	if (gpusort_libc_alphabet_end(alphabet))
-		return alphabet;
-	pfree(alphabet);
-	return NULL;
+	return lacking <= values / 32 ? alphabet : NULL;
 }
 
 /*
@@ -501,7 +511,7 @@ static int
 choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
 {
 	const SampledString *middle = &strings[count / 2];
-	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_MAX_WORDS * sizeof(uint64);
+	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_SUFFIX_BYTES;
 	int			bytes = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
 	GpusortLibcPrefix *prefix;
 
@@ -554,7 +564,7 @@ choose_weights(const Sample *sample, GpusortRowColumn *column, MemoryContext las
 {
 	SampledString strings[PREFIX_VALUES] = {{0}};
 	int			count = take_strings(sample, column, strings);
-	bool		third = false;
+	bool		third;
 	int			skip;
 
 	if (count < 2)

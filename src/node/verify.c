@@ -203,6 +203,8 @@ make_verdicts(Verification *verification, uint8 *verdicts)
 
 	for (uint64 i = 1; i < verification->rows; i++)
 	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		if (likely(verdicts[i] != GPUSORT_COLLATE_LEFT))
 			continue;
 		CHECK_FOR_INTERRUPTS();
@@ -312,18 +314,26 @@ static bool
 repair(Verification *verification, const uint8 *verdicts)
 {
 	uint64		end;
+	uint64		places = 0;
 
 	verification->units = Max(verification->rows, MIN_UNITS);
 	for (uint64 begin = 1; begin < verification->rows; begin = end)
 	{
 		end = begin + 1;
+		if (begin % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		if (verdicts[begin] == GPUSORT_COLLATE_IN_ORDER)
 			continue;
 		while (end < verification->rows && verdicts[end] == GPUSORT_COLLATE_IN_ORDER)
 			end++;
+		places++;
 		if (!merge(verification, begin, end))
 			return false;
 	}
+	if (places > 0)
+		ereport(DEBUG1,
+				(errmsg_internal("gpusort repaired the order of " UINT64_FORMAT " rows at " UINT64_FORMAT " places",
+								 verification->rows, places)));
 	return true;
 }
 

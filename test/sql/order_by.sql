@@ -126,6 +126,13 @@ SELECT as_core('SELECT u FROM ties ORDER BY u COLLATE "C"');
 SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE "C" DESC, id');
 SELECT as_core('SELECT * FROM ties ORDER BY b, u COLLATE "C", id DESC');
 SELECT as_core('SELECT * FROM ties ORDER BY u::bpchar COLLATE "C", id DESC');
+-- a collation of libc's that every system has
+CREATE COLLATION code_points (provider = libc, locale = 'C.UTF-8');
+EXPLAIN (COSTS OFF) SELECT * FROM ties ORDER BY u COLLATE code_points DESC, id;
+SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE code_points DESC, id');
+SELECT as_core('SELECT * FROM ties ORDER BY b, u::bpchar COLLATE code_points, id DESC');
+SELECT as_core('SELECT id FROM ties ORDER BY left(u, 60)::name COLLATE code_points, id');
+DROP COLLATION code_points;
 SELECT as_core($$SELECT id, convert_to(u, 'UTF8') || decode(repeat('00', id % 5), 'hex') AS v FROM ties ORDER BY v DESC, id$$);
 SELECT as_core('SELECT id, (repeat($$9$$, 40) || id)::numeric AS n FROM ties ORDER BY n DESC, id');
 -- strings that the words cut off, after a string that they do not cut off or a NULL

@@ -1,0 +1,130 @@
+/*
+ * collate_test.c - unit tests of verifying an order by strcoll() (src/cpu/collate.h).
+ *
+ * The locale is C, which every machine has and whose strcoll() is strcmp().
+ */
+#include "check.h"
+#include "cpu/collate.h"
+
+#define PLACES	50000
+
+static GpusortCollateString strings[PLACES];
+static uint8_t tasks[PLACES];
+static uint8_t verdicts[PLACES];
+static char long_string[GPUSORT_COLLATE_BYTES + 1];
+static int	calls_until_cancel;
+
+static GpusortCollateTask
+task(void *arg, size_t place)
+{
+	(void) arg;
+	return (GpusortCollateTask) tasks[place];
+}
+
+static bool
+string(void *arg, size_t place, GpusortCollateString *string)
+{
+	(void) arg;
+	*string = strings[place];
+	return string->length <= GPUSORT_COLLATE_BYTES;
+}
+
+static bool
+cancelled(void *arg)
+{
+	(void) arg;
+	return calls_until_cancel-- <= 0;
+}
+
+static GpusortCpuStatus
+verify(size_t n, bool descending, int threads)
+{
+	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), descending, n, task, string, NULL};
+	GpusortCpuOptions options = {threads, cancelled, NULL};
+	GpusortCpuStatus status;
+
+	memset(verdicts, 0xee, sizeof(verdicts));
+	status = gpusort_collate_verify(&input, verdicts, &options);
+	freelocale(input.locale);
+	return status;
+}
+
+static void
+set(int place, const char *bytes)
+{
+	strings[place].bytes = bytes;
+	strings[place].length = bytes != NULL ? strlen(bytes) : 0;
+	tasks[place] = GPUSORT_COLLATE_COMPARE;
+}
+
+static void
+test_few(void)
+{
+	static const char *const few[] = {"a", "b", "b", "ba", "b", "", NULL, "z", "a"};
+	static const uint8_t ascending[] = {0, 0, 0, 0, 1, 1, 0, 0, 1};
+	static const uint8_t descending[] = {0, 1, 0, 1, 0, 0, 0, 0, 0};
+
+	calls_until_cancel = 1000;
+	for (int i = 0; i < LENGTH(few); i++)
+		set(i, few[i]);
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "ascending");
+	CHECK(memcmp(verdicts, ascending, sizeof(ascending)) == 0, "verdicts of an ascending order");
+	CHECK(verify(LENGTH(few), true, 1) == GPUSORT_CPU_OK, "descending");
+	CHECK(memcmp(verdicts, descending, sizeof(descending)) == 0, "verdicts of a descending order");
+
+	tasks[4] = GPUSORT_COLLATE_SKIP;
+	tasks[5] = GPUSORT_COLLATE_LEAVE;
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "with other tasks");
+	CHECK(verdicts[4] == GPUSORT_COLLATE_IN_ORDER, "a place to skip");
+	CHECK(verdicts[5] == GPUSORT_COLLATE_LEFT, "a place to leave to the caller");
+
+	memset(long_string, 'x', sizeof(long_string));
+	strings[2] = (GpusortCollateString) {long_string, sizeof(long_string)};
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "with a long string");
+	CHECK(verdicts[2] == GPUSORT_COLLATE_LEFT && verdicts[3] == GPUSORT_COLLATE_LEFT, "a string that is too long");
+	strings[2].length--;
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK && verdicts[2] == GPUSORT_COLLATE_IN_ORDER &&
+		  verdicts[3] == GPUSORT_COLLATE_OUT_OF_ORDER, "the longest string");
+	/* bytes behind a string's end do not count */
+	strings[3] = (GpusortCollateString) {"xyz", 1};
+	strings[2] = (GpusortCollateString) {"xab", 1};
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK && verdicts[3] == GPUSORT_COLLATE_IN_ORDER, "equal strings");
+
+	CHECK(verify(1, false, 2) == GPUSORT_CPU_OK && verdicts[0] == GPUSORT_COLLATE_IN_ORDER, "a single string");
+	CHECK(verify(0, false, 2) == GPUSORT_CPU_OK && verdicts[0] == 0xee, "no string");
+}
+
+static void
+test_many(void)
+{
+	static char letters[PLACES][8];
+
+	for (int i = 0; i < PLACES; i++)
+	{
+		snprintf(letters[i], sizeof(letters[i]), "%07d", (int) (random_bits() % 1000000));
+		set(i, letters[i]);
+		if (random_bits() % 8 == 0)
+			tasks[i] = GPUSORT_COLLATE_SKIP;
+	}
+	for (int threads = 1; threads <= 4; threads++)
+	{
+		int			wrong = 0;
+
+		calls_until_cancel = 1000000;
+		CHECK(verify(PLACES, false, threads) == GPUSORT_CPU_OK, "%d threads", threads);
+		for (int i = 1; i < PLACES; i++)
+			wrong += verdicts[i] != (tasks[i] == GPUSORT_COLLATE_COMPARE && strcmp(letters[i - 1], letters[i]) > 0);
+		CHECK(wrong == 0, "%d threads: %d wrong verdicts", threads, wrong);
+
+		calls_until_cancel = 2;
+		CHECK(verify(PLACES, false, threads) == GPUSORT_CPU_CANCELLED, "cancelled with %d threads", threads);
+	}
+}
+
+int
+main(void)
+{
+	test_few();
+	test_many();
+	return check_summary();
+}
