@@ -139,7 +139,9 @@ sub varied
 {
 	my ($text) = @_;
 	return join '', map {
-		my $letter = chance(25) ? pick(grep { length == 1 } lc, uc, $_) // $_ : $_;
+		# other character sets lack the capitals of some letters
+		my $has_cases = $of{encoding} eq 'UTF8' || ord() < 128;
+		my $letter = $has_cases && chance(25) ? pick(grep { length == 1 } lc, uc, $_) : $_;
 		chance(4) && @{ $of{marks} } ? $letter . pick(@{ $of{marks} })
 		  : chance(3) ? pick(@{ $of{punctuation} }) . $letter : $letter
 	} split //, $text;
@@ -226,7 +228,8 @@ sub make_table
 	$storage = '';
 	foreach my $i (1 .. 2 + below(3))
 	{
-		my ($kind, $type) = (pick(@kinds), pick(@types));
+		# where the character set lacks a small letter, core's lower() returns garbage
+		my ($kind, $type) = (pick(@kinds), pick(grep { $_ ne 'citext' || $of{encoding} eq 'UTF8' } @types));
 		push @columns, "c$i";
 		push @types_of, $type;
 		push @makers, column_of($kind);
@@ -408,7 +411,7 @@ SQL
 	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/,
 	  $node->safe_psql($database, 'SELECT case_no, nodes, verdict FROM verdict');
 	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $cases;
-	is(scalar @bad, 0, "$locale: $cases queries give the same answers");
+	ok(!@bad && $stderr !~ /ERROR|WARNING|connection/, "$locale: $cases queries give the same answers");
 	foreach my $i (grep { defined } @bad[ 0 .. 2 ])
 	{
 		diag("SEED=$seed CASES=$cases LOCALES=\"$locale\", the other collation is $other, case $i: "

@@ -48,10 +48,11 @@ $node->safe_psql('postgres', "CREATE DATABASE words TEMPLATE template0 LOCALE 'e
 $node->safe_psql('words', <<'SQL');
 CREATE EXTENSION gpusort;
 CREATE COLLATION czech (provider = libc, locale = 'cs_CZ.UTF-8');
--- "few" has four values, and "w" has no two equal ones
-CREATE TABLE t AS SELECT row_number() OVER ()::int AS id, w, left(w, 1) AS few FROM
-	(SELECT DISTINCT left(translate(md5(i::text), '0123456789', 'abABáčChH-'), 4 + i % 12) AS w FROM generate_series(1, 20000) i) s;
-UPDATE t SET few = (ARRAY['a', 'b', 'ab', 'B'])[1 + id % 4];
+-- "w" has no two equal values, "few" has four, and "signs" more letters than any alphabet
+CREATE TABLE t AS SELECT row_number() OVER ()::int AS id, w,
+	(ARRAY['a', 'b', '漢b', '漢a'])[1 + row_number() OVER () % 4] AS few,
+	chr(19968 + hashtext(w) % 1500) || 'a' || chr(21968 + hashtext(w) % 1500) AS signs FROM
+	(SELECT DISTINCT left(translate(md5(i::text), '0123456789', 'abABáčCh語漢'), 4 + i % 12) AS w FROM generate_series(1, 20000) i) s;
 VACUUM ANALYZE t;
 SQL
 
@@ -60,6 +61,7 @@ my %queries = (
 	'another collation' => 'SELECT id FROM t ORDER BY w COLLATE czech DESC',
 	'behind a number' => 'SELECT id FROM t ORDER BY id % 7, w',
 	'before a number' => 'SELECT id FROM t ORDER BY few DESC, id',
+	'many letters, before a number' => 'SELECT id FROM t ORDER BY signs, id DESC',
 	'the second text' => 'SELECT id FROM t ORDER BY few, w',
 	'some rows' => 'SELECT id FROM t ORDER BY w LIMIT 3000');
 my %settings = (
@@ -133,10 +135,11 @@ foreach my $which ('intransitive', 'fickle')
 # Cancels
 # ----------------------------------------------------------------
 
-# Each call takes 50 microseconds or more, and there are 400,000 of them.  Between two
-# checks for a cancel, each of two threads may do 65,536.
+# Each call takes 50 microseconds or more, and there are 400,000 of them, since each string
+# has letters that no other has.  Between two checks for a cancel, each of two threads
+# may do 65,536.
 $node->safe_psql('words', <<'SQL');
-CREATE TABLE many AS SELECT left(md5(i::text), 12) AS w FROM generate_series(1, 400000) i;
+CREATE TABLE many AS SELECT chr(19968 + i / 20) || left(md5(i::text), 12) || chr(19968 + i % 20000) AS w FROM generate_series(1, 400000) i;
 VACUUM ANALYZE many;
 SQL
 foreach my $case ([ 'slow_keys', 'strxfrm' ], [ 'slow_order', 'strcoll' ], [ 'slow_ties', 'strcoll' ])
