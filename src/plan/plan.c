@@ -316,6 +316,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	{
 		ListCell   *lc;
 
+		gpusort_plan_aggregates(result);
 		result->planTree = replace_sorts(result->planTree, unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(lfirst(lc), unbounded);

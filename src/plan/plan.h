@@ -8,6 +8,8 @@
 #ifndef GPUSORT_PLAN_PLAN_H
 #define GPUSORT_PLAN_PLAN_H
 
+#include "nodes/plannodes.h"
+
 #include "key/rowkey.h"
 
 /* Registers GpuSort and sets the planner hooks.  _PG_init calls it once. */
@@ -38,5 +40,12 @@ extern double gpusort_cost_core_sort(const GpusortCostInput *input);
  * less: the number of rows beyond which core's sort would cost less.
  */
 extern double gpusort_cost_most_rows(GpusortCostInput input);
+
+/*
+ * Adds a Sort below each Agg of a finished plan whose aggregates sort inside
+ * themselves, or columns to the Sort below it, where GpuSort will replace the Sort
+ * and this is expected to pay.  In aggregate.c.
+ */
+extern void gpusort_plan_aggregates(PlannedStmt *stmt);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */
