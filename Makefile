@@ -52,7 +52,7 @@ CUDA_C_OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src/gpu src/service))
 # OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
 CXX_OBJS = $(patsubst %.cc,%.o,$(wildcard src/cpu/*.cc))
 
-REGRESS = functions aggregate settings errors bench order_by incremental_sort privileges
+REGRESS = functions aggregate percentile settings errors bench order_by incremental_sort privileges
 REGRESS_OPTS = --inputdir=test --load-extension=gpusort
 
 # These goals keep the kind of build that the last "make" noted in build/config,

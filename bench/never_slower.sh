@@ -399,6 +399,19 @@ for rows in 10k 300k; do
   shape $rows 'ordered with an index at hand' "any_int() k, i id; CREATE INDEX ON t (k)" 'SELECT id FROM t ORDER BY k'
   shape $rows 'incremental sort by an index' "i / 100 a, any_int() b; CREATE INDEX ON t (a)" 'a, b'
 done
+
+# Aggregates that sort inside themselves
+for rows in 1k 3k 10k 100k 3M; do
+  shape $rows 'aggregate: percentile_cont' "$facts" 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k) FROM t'
+  shape $rows 'aggregate: count(DISTINCT)' "$facts" 'SELECT count(DISTINCT k) FROM t'
+  shape $rows 'aggregate: count(DISTINCT) of 1,000 values' "$facts" 'SELECT count(DISTINCT a) FROM t'
+  shape $rows 'aggregate: count(DISTINCT) of texts' "$facts" 'SELECT count(DISTINCT s) FROM t'
+  shape $rows 'aggregate: string_agg(ORDER BY)' "$facts" "SELECT length(string_agg(s, ',' ORDER BY k)) FROM t"
+  shape $rows 'aggregate: rank' "$facts" 'SELECT rank(0) WITHIN GROUP (ORDER BY k) FROM t'
+  shape $rows 'aggregate: percentile_cont, in order' "$facts" 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM t'
+  shape $rows 'aggregate: percentile_cont of groups' "$facts" 'SELECT a, percentile_cont(0.5) WITHIN GROUP (ORDER BY k) FROM t GROUP BY a'
+  shape $rows 'aggregate: two orders' "$facts" 'SELECT count(DISTINCT k), count(DISTINCT s) FROM t'
+done
 shape 300k 'CREATE TABLE AS' "$facts" 'CREATE TEMP TABLE u AS SELECT * FROM t ORDER BY k; DROP TABLE u'
 for rows in 1k 100k; do
   shape $rows 'cursor, FETCH 10' "$facts" 'DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k; FETCH 10 FROM c; CLOSE c'

@@ -84,6 +84,219 @@ COMMENT ON AGGREGATE gpu_sort_agg(anynonarray) IS
 'values as an array in ascending order, NULLs last, like array_agg(value ORDER BY value)';
 
 --
+-- Percentiles
+--
+
+CREATE FUNCTION gpu_median_transfn(internal, anynonarray)
+RETURNS internal
+AS 'MODULE_PATHNAME'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision)
+RETURNS internal
+AS 'MODULE_PATHNAME'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision[])
+RETURNS internal
+AS 'MODULE_PATHNAME', 'gpu_percentiles_transfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_double_finalfn(internal)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'gpu_percentile_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentiles_double_finalfn(internal)
+RETURNS double precision[]
+AS 'MODULE_PATHNAME', 'gpu_percentiles_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_timestamp_finalfn(internal)
+RETURNS timestamp
+AS 'MODULE_PATHNAME', 'gpu_percentile_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentiles_timestamp_finalfn(internal)
+RETURNS timestamp[]
+AS 'MODULE_PATHNAME', 'gpu_percentiles_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_timestamptz_finalfn(internal)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'gpu_percentile_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentiles_timestamptz_finalfn(internal)
+RETURNS timestamptz[]
+AS 'MODULE_PATHNAME', 'gpu_percentiles_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION gpu_median_transfn(internal, anynonarray) IS
+'transition function of gpu_median()';
+COMMENT ON FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision) IS
+'transition function of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision[]) IS
+'transition function of gpu_percentile() of several fractions';
+COMMENT ON FUNCTION gpu_percentile_double_finalfn(internal) IS
+'final function of gpu_median() and of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentiles_double_finalfn(internal) IS
+'final function of gpu_percentile() of several fractions';
+COMMENT ON FUNCTION gpu_percentile_timestamp_finalfn(internal) IS
+'final function of gpu_median() and of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentiles_timestamp_finalfn(internal) IS
+'final function of gpu_percentile() of several fractions';
+COMMENT ON FUNCTION gpu_percentile_timestamptz_finalfn(internal) IS
+'final function of gpu_median() and of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentiles_timestamptz_finalfn(internal) IS
+'final function of gpu_percentile() of several fractions';
+
+CREATE AGGREGATE gpu_median(anynonarray)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_double_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" anynonarray, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_double_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" anynonarray, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_double_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_median(date)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" date, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" date, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_median(timestamp)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamp, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamp, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_median(timestamptz)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamptz_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamptz, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamptz_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamptz, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_timestamptz_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE gpu_median(anynonarray) IS
+'median of values, like percentile_cont(); NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(anynonarray, double precision) IS
+'percentile of values for a fraction from 0 to 1, like percentile_cont(); NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(anynonarray, double precision[]) IS
+'percentiles of values for an array of fractions from 0 to 1, like percentile_cont(); NULLs are skipped';
+COMMENT ON AGGREGATE gpu_median(date) IS
+'median of dates, as a timestamp, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(date, double precision) IS
+'percentile of dates, as a timestamp for a fraction from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(date, double precision[]) IS
+'percentiles of dates, as timestamps for an array of fractions from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_median(timestamp) IS
+'median of timestamps, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamp, double precision) IS
+'percentile of timestamps for a fraction from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamp, double precision[]) IS
+'percentiles of timestamps for an array of fractions from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_median(timestamptz) IS
+'median of timestamps, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamptz, double precision) IS
+'percentile of timestamps for a fraction from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamptz, double precision[]) IS
+'percentiles of timestamps for an array of fractions from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+
+--
 -- Inspection
 --
 

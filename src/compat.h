@@ -93,6 +93,13 @@
 	tuplesort_getdatum(state, forward, value, isnull, NULL)
 #endif
 
+/* 16: the planner may have sorted the input of an aggregate, which then does not sort */
+#if PG_VERSION_NUM >= 160000
+#define GPUSORT_AGG_PRESORTED(aggref)	((aggref)->aggpresorted)
+#else
+#define GPUSORT_AGG_PRESORTED(aggref)	false
+#endif
+
 /* 17: the number of a PGPROC is its index in the array; the field pgprocno is gone */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) GetNumberFromPGProc(proc))

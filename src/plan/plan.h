@@ -45,4 +45,11 @@ extern double gpusort_cost_sort(const GpusortCostInput *input);
  */
 extern double gpusort_cost_core_sort(const GpusortCostInput *input);
 
+/*
+ * Adds a Sort below each Agg of a finished plan whose aggregates sort inside
+ * themselves, or columns to the Sort below it, where GpuSort will replace the Sort
+ * and this is expected to pay.  In aggregate.c.
+ */
+extern void gpusort_plan_aggregates(PlannedStmt *stmt);
+
 #endif							/* GPUSORT_PLAN_PLAN_H */

@@ -96,6 +96,12 @@ extern uint64_t gpusort_run_rows(const GpusortRun *run);
 extern const void *gpusort_run_key(const GpusortRun *run, uint64_t row);
 
 /*
+ * Sets *keys to the key of an input row, counted from 0, as gpusort_run_key() returns
+ * it.  Returns how many keys, at least one, lie there side by side.
+ */
+extern size_t gpusort_run_keys(const GpusortRun *run, uint64_t row, const void **keys);
+
+/*
  * Bytes of memory that the run will take when this many more keys have been
  * committed: the keys, in the backend and in an accelerator's chunks, plus the
  * most that the CPU engine would need to sort them, result included.  Lent words

@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * gather.h
+ *		The values of a group, gathered as keys by an aggregate.
+ *
+ * Only an aggregate's transition function runs for each row, so it does the
+ * minimum: it encodes a value and stores the key at a pointer.  The pointer leads to
+ * new memory once per block.  The type is looked up once per call site.
+ *
+ * A query may have a million groups of a few rows each.  So the state of a group
+ * itself has room for a few keys.  A run begins when that room is full.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_FUNCTIONS_GATHER_H
+#define GPUSORT_FUNCTIONS_GATHER_H
+
+#include "fmgr.h"
+
+#include "key/keytype.h"
+#include "run/run.h"
+
+typedef struct GpusortGather
+{
+	const GpusortType *type;
+	MemoryContext cxt;
+	GpusortRun *run;			/* NULL: all keys are in first_keys */
+	char	   *begin;			/* keys from here to next are not committed to the run */
+	char	   *next;			/* where the next key goes */
+	char	   *end;			/* end of the memory that next points into */
+	Oid			elemtype;		/* type of the values: type, or a domain over it */
+	bool		resumable;		/* keys may follow a sort; the run never uses an accelerator */
+	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
+} GpusortGather;
+
+/*
+ * Returns the memory context of the aggregate that calls a transition function, and
+ * sets *window: is it a window aggregate?  Raises an error if no aggregate calls it.
+ */
+extern MemoryContext gpusort_gather_context(FunctionCallInfo fcinfo, bool *window);
+
+/*
+ * Begins to gather argument 1 of a transition function in this memory context.
+ * Raises an error if gpusort does not sort its type.
+ */
+extern void gpusort_gather_begin(GpusortGather *gather, FunctionCallInfo fcinfo,
+								 MemoryContext cxt, bool resumable);
+
+/* Makes room for at least one more key: in a new run, if the state's own room is full. */
+extern void gpusort_gather_renew(GpusortGather *gather);
+
+/* Adds a value that is not NULL. */
+static inline void
+gpusort_gather_add(GpusortGather *gather, Datum value)
+{
+	if (unlikely(gather->next == gather->end))
+		gpusort_gather_renew(gather);
+	gpusort_type_store_key(gather->type->kind, value, 0, gather->next);
+	gather->next += gather->type->key_bytes;
+}
+
+/* The number of keys in the state itself.  All keys are there if run is NULL. */
+static inline size_t
+gpusort_gather_few(const GpusortGather *gather)
+{
+	return (gather->next - gather->begin) / gather->type->key_bytes;
+}
+
+/*
+ * Sorts all keys if they are in the state itself: copies them to keys, which has room
+ * for first_keys, and fills in the report.  False if they are not, or if
+ * gpusort.min_rows sends even these keys to an accelerator.
+ */
+extern bool gpusort_gather_sort_few(const GpusortGather *gather, uint64 *keys, GpusortReport *report);
+
+/*
+ * Returns a run of all keys.  If it is not gather->run, it is a new one in the
+ * current memory context, which the caller ends.
+ */
+extern GpusortRun *gpusort_gather_run(GpusortGather *gather);
+
+#endif							/* GPUSORT_FUNCTIONS_GATHER_H */

@@ -1,0 +1,94 @@
+--
+-- gpu_median() and gpu_percentile() return the same as percentile_cont()
+--
+\pset null NULL
+
+CREATE TABLE numbers (i int, g int, i2 int2, i4 int, i8 bigint, f4 float4, f8 float8, d date, ts timestamp, tz timestamptz);
+SELECT setseed(0.5);
+INSERT INTO numbers
+SELECT i, i % 300, n, n * 1000, n * 1000000000::bigint, n / 7.0, n / 7.0, date '2000-01-01' + n,
+       timestamp '2000-01-01' + n * interval '1 hour', timestamptz '2000-01-01 00:00+00' + n * interval '1 hour'
+FROM (SELECT i, CASE WHEN i % 11 > 0 THEN (random() * 20000 - 10000)::int END n FROM generate_series(1, 5000) i) s;
+UPDATE numbers SET f4 = 'NaN', f8 = CASE WHEN i % 3 = 0 THEN float8 '-Infinity' ELSE 'Infinity' END WHERE g % 50 = 1;
+
+-- every type, with NULLs, as a whole and in groups
+SELECT gpu_median(i2) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i2) i2,
+       gpu_median(i4) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i4) i4,
+       gpu_median(i8) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i8) i8,
+       gpu_median(f4) = percentile_cont(0.5) WITHIN GROUP (ORDER BY f4) f4,
+       gpu_median(f8) = percentile_cont(0.5) WITHIN GROUP (ORDER BY f8) f8
+FROM numbers;
+SELECT count(*), bool_and(a = b AND c = d AND e = f AND h = k)
+FROM (SELECT gpu_median(i2) a, percentile_cont(0.5) WITHIN GROUP (ORDER BY i2) b,
+             gpu_percentile(i8, 0.123) c, percentile_cont(0.123) WITHIN GROUP (ORDER BY i8) d,
+             gpu_percentile(f4, 1) e, percentile_cont(1) WITHIN GROUP (ORDER BY f4) f,
+             gpu_percentile(f8, ARRAY[0, 0.3, 0.31, 0.9, 1]) h, percentile_cont(ARRAY[0, 0.3, 0.31, 0.9, 1]) WITHIN GROUP (ORDER BY f8) k
+      FROM numbers GROUP BY g) s;
+
+-- groups of every small size
+SELECT bool_and(a = b AND c = d)
+FROM (SELECT gpu_median(x) a, percentile_cont(0.5) WITHIN GROUP (ORDER BY x) b,
+             gpu_percentile(x::int8, ARRAY[0.1, 0.77]) c, percentile_cont(ARRAY[0.1, 0.77]) WITHIN GROUP (ORDER BY x::int8) d
+      FROM generate_series(1, 150) n, LATERAL (SELECT i * 7919 % 151 x FROM generate_series(1, n) i) s
+      GROUP BY n) t;
+
+-- large groups, which are not sorted: random, in order, few values, two extreme values, more fractions than are selected
+CREATE TABLE large AS
+SELECT hashint4(i) r, i, hashint8(i) * 4000000000 r8, i % 3 few, CASE WHEN i % 1000 = 0 THEN 2000000000 ELSE i % 7 END skew,
+       CASE WHEN i <= 16384 THEN i % 16384 * 9 ELSE -i % 100 END periodic, (hashint4(i) / 7.0)::float8 f8, (i % 50)::int2 i2
+FROM generate_series(1, 300000) i;
+SELECT gpu_percentile(r, f) = percentile_cont(f) WITHIN GROUP (ORDER BY r) r,
+       gpu_percentile(i, f) = percentile_cont(f) WITHIN GROUP (ORDER BY i) i,
+       gpu_percentile(r8, f) = percentile_cont(f) WITHIN GROUP (ORDER BY r8) r8,
+       gpu_percentile(few, f) = percentile_cont(f) WITHIN GROUP (ORDER BY few) few,
+       gpu_percentile(skew, f) = percentile_cont(f) WITHIN GROUP (ORDER BY skew) skew,
+       gpu_percentile(periodic, f) = percentile_cont(f) WITHIN GROUP (ORDER BY periodic) periodic,
+       gpu_percentile(f8, f) = percentile_cont(f) WITHIN GROUP (ORDER BY f8) f8,
+       gpu_percentile(i2, f) = percentile_cont(f) WITHIN GROUP (ORDER BY i2) i2
+FROM large, (VALUES (ARRAY[0, 0.00001, 0.001, 0.5, 0.98, 0.99999, 1]), (ARRAY[1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2])) v(f)
+GROUP BY f ORDER BY f;
+DROP TABLE large;
+
+-- arrays keep their dimensions, NULL fractions and order
+SELECT gpu_percentile(x, ARRAY[[0.5, NULL], [0.9, 0.1]]), gpu_percentile(x, '[3:4]={1,0}'::float8[]), gpu_percentile(x, '{}'::float8[]),
+       gpu_percentile(x, NULL::float8), gpu_percentile(x, NULL::float8[])
+FROM generate_series(1, 10) x;
+
+-- no rows, only NULLs, one row
+SELECT gpu_median(i4), gpu_percentile(i4, 0.5), gpu_percentile(i4, ARRAY[0.5]) FROM numbers WHERE false;
+SELECT gpu_median(NULL::int), gpu_percentile(NULL::int, 0.5), gpu_percentile(NULL::int, ARRAY[0.5]) FROM generate_series(1, 3);
+SELECT gpu_median(i), gpu_percentile(i, 0.1), gpu_percentile(i, ARRAY[0, 1]) FROM (VALUES (3), (NULL)) v(i);
+
+-- dates and timestamps: interpolated to the microsecond; a date's percentile is a timestamp
+SELECT gpu_median(d), gpu_percentile(ts, 0.25), gpu_percentile(tz, ARRAY[0.25, NULL]) = ARRAY[gpu_percentile(tz, 0.25), NULL] FROM numbers;
+SELECT gpu_percentile(x, 1 / 3.0), pg_typeof(gpu_median(x::date)), pg_typeof(gpu_percentile(x::timestamptz, ARRAY[0.5]))
+FROM (VALUES (timestamp '2000-01-01 00:00:00'), (timestamp '2000-01-01 00:00:01')) v(x);
+SELECT gpu_percentile(x, ARRAY[0, 0.25, 0.5, 0.75, 1]) FROM (VALUES (timestamp '-infinity'), ('2000-01-01'), ('infinity')) v(x);
+SELECT gpu_percentile(x, ARRAY[0.5]) FROM (VALUES (timestamp '4713-01-01 BC'), ('294276-12-31')) v(x);
+SELECT gpu_median(x) FROM (VALUES (timestamp '-infinity'), ('infinity')) v(x);
+
+-- fractions that are wrong
+SELECT gpu_percentile(i4, 1.5) FROM numbers;
+SELECT gpu_percentile(i4, 'NaN') FROM numbers;
+SELECT gpu_percentile(i4, ARRAY[0.5, -1]) FROM numbers;
+SELECT gpu_percentile(i4, i / 5000.0) FROM numbers;
+SELECT gpu_percentile(i4, CASE WHEN i < 100 THEN 0.5 END) FROM numbers;
+SELECT gpu_percentile(i4, ARRAY[0.5, i / 5000.0]) FROM numbers;
+SELECT gpu_median(i4::numeric) FROM numbers;
+
+-- FILTER, DISTINCT, a fraction for each group, growing and moving windows, parallel plans
+SELECT gpu_median(i4) FILTER (WHERE g = 1) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i4) FILTER (WHERE g = 1),
+       gpu_median(DISTINCT i2) = (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i2) FROM (SELECT DISTINCT i2 FROM numbers) s)
+FROM numbers;
+SELECT g, gpu_percentile(i4, g::float8) FROM numbers WHERE g < 2 GROUP BY g ORDER BY g;
+SELECT i, gpu_median(x) OVER (ORDER BY i), gpu_median(x) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)
+FROM (VALUES (1, 5), (2, NULL), (3, 2), (4, 9)) v(i, x);
+SELECT bool_and(a = (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM unnest(b) x))
+FROM (SELECT gpu_median(i2) OVER w a, array_agg(i2) OVER w b
+      FROM numbers WHERE g < 20 WINDOW w AS (ORDER BY g, i8)) s;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SELECT gpu_median(i4) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i4) FROM numbers;
+RESET ALL;
+DROP TABLE numbers;

@@ -1,0 +1,289 @@
+# Aggregates that sort inside themselves give the same results with GpuSort and without.
+#
+# Random queries over random tables: aggregates with DISTINCT, with ORDER BY and with
+# WITHIN GROUP, several in a query, beside aggregates that show the order of their
+# input, with FILTER, NULLs, and groups of no, one and many rows.  Each query runs twice: with
+# gpusort.enabled = off, and with gpusort.enabled and gpusort.force on.  The answers are
+# compared as text, which shows every bit.  Where rows may tie in an ORDER BY, the
+# row's number decides, because core may return ties in any order.
+#
+# Then the plans: which aggregates get their input sorted, and which must not.
+#
+#   SEED=n               repeats the cases of an earlier run; printed when a case fails
+#   CASES=n              queries, 400 by default
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $seed = $ENV{SEED} // int(rand(1_000_000_000));
+my $cases = $ENV{CASES} // 400;
+my $cases_per_table = 40;
+srand($seed);
+
+sub below { return int(rand($_[0])) }
+sub pick { return $_[ below(scalar @_) ] }
+sub chance { return rand(100) < $_[0] }
+
+my $node = new_node('aggregates', order_by => 1, settings => "work_mem = 64MB\n");
+$node->start;
+
+# ----------------------------------------------------------------
+# Random queries
+# ----------------------------------------------------------------
+
+# Columns and their values; R is a random integer from 0 to 2^31 - 1, D the number of
+# distinct values.  Values that are equal have the same bits.
+my %columns = (
+	i2 => [ 'int2', '(R % D - D / 2)::int2' ],
+	i4 => [ 'int4', '(R % D) * 1003 - 50000' ],
+	i8 => [ 'int8', '(R % D)::int8 * 10000000019 - 5' ],
+	f4 => [ 'float4', '((R % D) / 7.0)::float4' ],
+	f8 => [ 'float8', "CASE R % 50 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' ELSE (R % D) / 7.0 END" ],
+	n => [ 'numeric', '(R % D) * 1.001' ],
+	fixed => [ 'numeric(12, 2)', '(R % D) / 3.0' ],
+	c => [ 'text COLLATE "C"', 'md5((R % D)::text)' ],
+	icu => [ 'text COLLATE "en-x-icu"', "translate((R % D)::text, '0123456789', 'aAbBcCdDé-')" ],
+	v => [ 'varchar COLLATE "C"', "'the same prefix ' || (R % D)" ],
+	d => [ 'date', "date '2000-01-01' + R % D" ],
+	ts => [ 'timestamp', "timestamp '2000-01-01' + (R % D) * interval '1 s'" ],
+	tz => [ 'timestamptz', "timestamptz '2000-01-01 UTC' + (R % D) * interval '1 s'" ],
+	iv => [ 'interval', "(R % D) * interval '1 s'" ],
+	u => [ 'uuid', 'md5((R % D)::text)::uuid' ],
+	b => [ 'bool', 'R % 2 = 0' ]);
+my @names = sort keys %columns;
+my %continuous = map { $_ => 1 } qw(i2 i4 i8 f4 f8 n fixed iv);
+my %numbers = map { $_ => 1 } qw(i2 i4 i8 f4 f8 n fixed);
+my %textual = map { $_ => 1 } qw(c icu v);
+
+sub make_table
+{
+	my $rows = pick(0, 1, 50, 1000, 5000, 20000);
+	my (@definitions, @values);
+	foreach my $name (@names)
+	{
+		my ($type, $value) = @{ $columns{$name} };
+		my $distinct = pick(2, 20, 1000, 30000);
+		my $nulls = pick(0, 0, 10, 100);
+		my $salt = below(1_000_000_000);
+		$value =~ s/\bR\b/(hashint4extended(i, $salt) & 2147483647)::int/g;
+		$value =~ s/\bD\b/$distinct/g;
+		push @definitions, "$name $type";
+		push @values, chance(10) ? "NULL::$type" =~ s/ COLLATE.*//r : "CASE WHEN hashint4(i + $salt) % 100 + 100 >= $nulls THEN $value END";
+	}
+	my $groups = pick(1, 7, 100, 4000);
+	my $order = chance(20) ? ' ORDER BY ' . pick(@names) . ' DESC' : '';
+	return "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, g int, h text, " . join(', ', @definitions) . ');'
+	  . "INSERT INTO t SELECT i, hashint4(i) % $groups, chr(97 + i % 3), "
+	  . join(', ', map { "$values[$_] AS $names[$_]" } 0 .. $#values)
+	  . " FROM generate_series(1, $rows) i$order; CREATE INDEX ON t (g);" . (chance(70) ? ' ANALYZE t;' : '');
+}
+
+sub make_direction { return pick('', '', ' DESC') . pick('', '', ' NULLS FIRST', ' NULLS LAST') }
+
+# An aggregate that sorts inside itself.  No two rows of it tie and differ.
+sub make_sorting
+{
+	my $x = pick(@names);
+	my $y = pick(@names);
+	my $by = $x . make_direction();
+	my $fractions = pick("'{0,0.25,0.5,NULL,1}'", "'{{0.1,0.9},{0.5,0.33}}'");
+	my @kinds = ("count(DISTINCT $x)", "array_agg(DISTINCT $x)", "array_agg($x ORDER BY $by)",
+		"array_agg($y ORDER BY $by, id)", "string_agg($y\::text, ',' ORDER BY $by, id DESC)",
+		"string_agg(DISTINCT $x\::text COLLATE \"C\", ',')", "json_agg($x ORDER BY $by, $y, id)", "jsonb_agg(DISTINCT $x)",
+		"array_agg(DISTINCT $x ORDER BY $by)", "count(DISTINCT ($x, $y))", "json_object_agg(id, $y ORDER BY $by, id)",
+		"xmlagg(xmlelement(name e, $x) ORDER BY $by)", "sum(id ORDER BY $by)",
+		"percentile_disc(0.3) WITHIN GROUP (ORDER BY $by)", "percentile_disc($fractions\::float8[]) WITHIN GROUP (ORDER BY $by)",
+		"mode() WITHIN GROUP (ORDER BY $by)", "rank((SELECT $x FROM t WHERE id = 7)) WITHIN GROUP (ORDER BY $by)",
+		"dense_rank(NULL) WITHIN GROUP (ORDER BY $by)", "cume_dist(NULL, 17) WITHIN GROUP (ORDER BY $by, id)",
+		"percent_rank(NULL) WITHIN GROUP (ORDER BY $by)");
+	push @kinds, ("percentile_cont(" . pick(0, 0.5, 0.77, 1) . ") WITHIN GROUP (ORDER BY $by)",
+		"percentile_cont($fractions\::float8[]) WITHIN GROUP (ORDER BY $by)") x 3 if $continuous{$x};
+	push @kinds, "sum(DISTINCT $x)", "avg(DISTINCT $x)" if $numbers{$x};
+	push @kinds, ("string_agg(DISTINCT $x, ',')", "string_agg($x, ',' ORDER BY $by)") x 2 if $textual{$x};
+	return pick(@kinds);
+}
+
+# An aggregate that does not sort.  With $showing, it may show the order of its input.
+# Below GROUP BY, rows of a group come in any order, as the sort by groups leaves them.
+sub make_other
+{
+	my ($showing) = @_;
+	my $x = pick(@names);
+	my $number = pick(grep { $numbers{$_} } @names);
+	my @kinds = ('count(*)', "count($x)", 'sum(i4)', 'avg(n)', 'stddev(i8)', 'variance(fixed)', 'max(fixed)', 'min(n)', 'max(n)', 'bool_and(b)',
+		'bit_xor(i8)', 'min(c)', 'max(icu)', 'min(ts)', 'max(id)');
+	push @kinds, ("array_agg(id)", "string_agg($x\::text, ',')", 'sum(f8)', 'avg(f4)', "json_agg($number)", 'corr(f4, i4)', 'min(f8)', 'first_of(id)')
+	  if $showing && chance(25);
+	return pick(@kinds);
+}
+
+sub make_query
+{
+	my $kind = pick('plain', 'plain', 'group', 'group', 'groups', 'having', 'sets', 'correlated', 'index', 'window', 'prepared');
+	my @aggregates = map { make_sorting() } 0 .. below(3);
+	push @aggregates, map { make_other($kind =~ /plain|correlated|prepared/) } 1 .. below(3);
+	@aggregates = map { $_ . (chance(15) ? ' FILTER (WHERE ' . pick('id % 3 = 0', 'b', 'i4 IS NOT NULL', 'false') . ')' : '') } @aggregates;
+	@aggregates = sort { rand() <=> 0.5 } @aggregates;
+	my $list = join ', ', @aggregates;
+	my $from = pick('t', 't', 't', 't WHERE id % 5 <> 0', 't WHERE false', '(SELECT * FROM t ORDER BY i4, id OFFSET 1) t',
+		'(SELECT * FROM t ORDER BY id LIMIT 500) t');
+	my $by = pick('g', 'h', 'b', 'g, h', 'c');
+
+	return "SELECT $list FROM $from" if $kind eq 'plain';
+	return "SELECT $by, $list FROM $from GROUP BY $by ORDER BY $by" if $kind eq 'group';
+	return "SELECT g % 3, $list FROM $from GROUP BY 1 ORDER BY 1 DESC" if $kind eq 'groups';
+	return "SELECT g, $list FROM $from GROUP BY g HAVING $aggregates[0] IS NOT NULL ORDER BY g" if $kind eq 'having';
+	return "SELECT g, h, $list FROM $from GROUP BY ROLLUP (g, h) ORDER BY g, h" if $kind eq 'sets';
+	return "SELECT o, (SELECT ROW($list)::text FROM t WHERE t.g = o) FROM generate_series(-2, 4) o" if $kind eq 'correlated';
+	return "SET enable_seqscan = off; SET enable_sort = off; SELECT g, $list FROM t GROUP BY g ORDER BY g" . pick('', ' DESC')
+	  . '; RESET enable_seqscan; RESET enable_sort' if $kind eq 'index';
+	return "SELECT id, sum(s) OVER w, count(*) OVER w FROM (SELECT g AS id, count(DISTINCT i4) AS s, $list FROM t GROUP BY g) q "
+	  . 'WINDOW w AS (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) ORDER BY id' if $kind eq 'window';
+	return "PREPARE q AS SELECT $list FROM $from; SET gpusort.enabled = off; EXECUTE q; SET gpusort.enabled = :enabled; DEALLOCATE q";
+}
+
+# Runs queries and returns their answers.
+sub answers
+{
+	my ($enabled, $prefix, @queries) = @_;
+	my $script = "\\set enabled $enabled\nSET gpusort.enabled = $enabled;\n"
+	  . join('', map { "\\echo next\n$prefix$_;\n" } @queries);
+	my ($out, $err);
+	$node->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0);
+	is($err, '', "no error, SEED=$seed") if $err;
+	my (undef, @answers) = split /^next\n?/m, $out, -1;
+	return @answers;
+}
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION first_value_of(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT coalesce($1, $2)';
+CREATE AGGREGATE first_of(int) (sfunc = first_value_of, stype = int);
+SQL
+
+# the comparison finds a difference
+$node->safe_psql('postgres', 'CREATE TABLE t AS SELECT i % 10 AS i FROM generate_series(1, 100) i');
+isnt((answers('off', '', 'SELECT array_agg(i) FROM t'))[0], (answers('off', '', 'SELECT array_agg(i ORDER BY i) FROM t'))[0],
+	'two orders of an array differ');
+
+my ($done, $sorted) = (0, 0);
+while ($done < $cases)
+{
+	$node->safe_psql('postgres', make_table());
+	my @queries = map { make_query() } 1 .. $cases_per_table;
+	my @expected = answers('off', '', @queries);
+	my @found = answers('on', '', @queries);
+	my $different = 0;
+
+	is(scalar(@found), scalar(@queries), 'every query has an answer') if @found != @queries;
+	foreach my $i (0 .. $#queries)
+	{
+		next if ($expected[$i] // '') eq ($found[$i] // '');
+		$different++;
+		diag("SEED=$seed\n$queries[$i]\n" . substr($expected[$i] // '', 0, 2000) . "\n" . substr($found[$i] // '', 0, 2000)) if $different == 1;
+	}
+	is($different, 0, "table " . (1 + $done / $cases_per_table) . ": all answers are the same");
+	my @plain = grep { !/^(PREPARE|SET)/ } @queries;
+	$sorted += grep { /Aggregate.*\n(?:.*Group Key.*\n)* +->  Custom Scan \(GpuSort\)/ } answers('on', 'EXPLAIN (COSTS OFF) ', @plain);
+	$done += $cases_per_table;
+}
+cmp_ok($sorted, '>', $done / 4, 'a quarter of the aggregations have their input sorted by GpuSort');
+
+# ----------------------------------------------------------------
+# Plans
+# ----------------------------------------------------------------
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE SEQUENCE q;
+CREATE TABLE p AS
+SELECT hashint4(i) AS k, i % 50 AS g, hashint8(i) AS big, i % 2 AS few, (hashint4(i) / 100.0)::numeric(12, 2) AS fixed, hashint4(i) / 7.0 AS n,
+       (i / 7.0)::float8 AS f8, md5(i::text) COLLATE "C" AS c, md5(i::text) COLLATE "en-x-icu" AS icu, i AS sorted, -i AS falling,
+       ARRAY[i] AS a
+FROM generate_series(1, 100000) i;
+ALTER TABLE p ADD body text DEFAULT 'body';
+VACUUM ANALYZE p;
+CREATE TABLE indexed AS SELECT * FROM p;
+CREATE INDEX ON indexed (k);
+CREATE INDEX ON indexed (g DESC);
+VACUUM ANALYZE indexed;
+SQL
+
+sub plan_of
+{
+	my ($query, $settings) = @_;
+	return $node->safe_psql('postgres', "SET gpusort.force = off; SET enable_hashagg = off; $settings; EXPLAIN (COSTS OFF) $query");
+}
+
+# The sort keys of the GpuSort below the aggregation, or '' if there is none.
+sub sort_key_of
+{
+	my ($query, $settings) = @_;
+	return plan_of($query, $settings // '') =~ /Aggregate.*\n(?:.*Group Key.*\n)* +->  Custom Scan \(GpuSort\)\n +Sort Key: (.*)/ ? $1 : '';
+}
+
+my $median = 'percentile_cont(0.5) WITHIN GROUP (ORDER BY k)';
+foreach my $case (
+	[ "SELECT $median FROM p", 'k' ],
+	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k DESC) FROM p', 'k DESC' ],
+	[ 'SELECT mode() WITHIN GROUP (ORDER BY c NULLS FIRST) FROM p', 'c COLLATE "C" NULLS FIRST' ],
+	[ 'SELECT rank(5) WITHIN GROUP (ORDER BY k) FROM p', 'k' ],
+	[ 'SELECT count(DISTINCT k) FROM p', 'k' ],
+	[ 'SELECT count(DISTINCT icu) FROM p', 'icu COLLATE "en-x-icu"' ],
+	[ "SELECT string_agg(c, ',' ORDER BY big, k DESC) FROM p", 'big, k DESC' ],
+	[ "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n), count(*), sum(k), avg(n), max(fixed), min(c), bool_or(k > 0) FROM p", 'n' ],
+	# a group's columns come first
+	[ "SELECT g, $median FROM p GROUP BY g", 'g, k' ],
+	[ "SELECT $median FROM (SELECT * FROM p ORDER BY big LIMIT 90000) q", 'p.k' ],
+	[ "SELECT g, $median FROM indexed GROUP BY g ORDER BY g DESC", 'g DESC, k', 'SET enable_seqscan = off; SET enable_sort = off' ],
+	# the order that saves more
+	[ 'SELECT count(DISTINCT k), count(DISTINCT big), sum(DISTINCT big) FROM p', 'big' ],
+	[ 'SELECT count(DISTINCT few), count(DISTINCT big) FROM p', 'big' ],
+	# a query that fails a condition of the planner's: sorted input, few values or rows, FILTER
+	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sorted) FROM p', '' ],
+	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY falling DESC) FROM p', '' ],
+	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY falling) FROM p', 'falling' ],
+	[ "SELECT $median FROM indexed", '', 'SET enable_seqscan = off; SET enable_bitmapscan = off' ],
+	[ "SELECT $median FROM (SELECT k FROM p ORDER BY k LIMIT 90000) q", '' ],
+	[ 'SELECT count(DISTINCT few) FROM p', '' ],
+	[ "SELECT $median FROM (SELECT k FROM p LIMIT 500) q", '' ],
+	[ "SELECT $median FILTER (WHERE g = 1) FROM p", '' ],
+	# other aggregates show the order of their input
+	(map { [ "SELECT $median, $_ FROM p", '' ] } 'array_agg(k)', "string_agg(c, ',')", 'json_agg(k)', 'jsonb_agg(k)',
+		'json_object_agg(k, g)', "xmlagg(xmlelement(name e, k))", 'sum(f8)', 'avg(f8)', 'stddev(f8)', 'corr(f8, f8)', 'regr_slope(f8, f8)',
+		'min(n)', 'max(f8)', 'max(a)', 'first_of(k)', 'count(nextval(\'q\') > 3)', 'count(*) FILTER (WHERE random() < 0.5)',
+		'sum((SELECT k))'),
+	# no columns, no types of gpusort, no single order
+	[ 'SELECT count(DISTINCT k + g) FROM p', '' ],
+	[ 'SELECT count(DISTINCT a) FROM p', '' ],
+	[ "SELECT g, $median FROM p GROUP BY ROLLUP (g)", 'g' ],
+	[ "SELECT $median FROM p", '', 'SET gpusort.enabled = off' ])
+{
+	my ($query, $key, $settings) = @$case;
+	my $found = sort_key_of($query, $settings);
+
+	is($found, $key, $key ? "sorted by $key: $query" : "not sorted: $query") or diag(plan_of($query, $settings // ''));
+}
+
+# Only the columns that are needed reach the sort; a sorted aggregate loses its ORDER BY.
+my $verbose = $node->safe_psql('postgres', "EXPLAIN (COSTS OFF, VERBOSE) SELECT $median FROM p");
+like($verbose, qr/Seq Scan on public.p\n +Output: k$/m, 'the sort reads one column');
+$verbose = $node->safe_psql('postgres', "EXPLAIN (COSTS OFF, VERBOSE) SELECT string_agg(c, ',' ORDER BY k), string_agg(c, ',' ORDER BY g) FROM p");
+like($verbose, qr/string_agg\(c, ','::text\), string_agg\(c, ','::text ORDER BY g\)/, 'only the aggregate that is served loses its ORDER BY');
+
+# a parallel scan below the sort
+like($node->safe_psql('postgres', <<"SQL"), qr/GpuSort\)\n +Sort Key: k\n +->  Gather/, 'the sort is above Gather');
+SET max_parallel_workers_per_gather = 2;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+EXPLAIN (COSTS OFF) SELECT $median FROM p;
+SQL
+
+$node->stop;
+done_testing();
