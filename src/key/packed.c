@@ -43,6 +43,9 @@
 /* Bytes that are fetched of a TOASTed array or bit string for n bits: a bool takes 3 bits and one byte */
 #define SLICE_BYTES(n)	((n) / 2 + 64)
 
+/* The longest elements of arrays and bounds of ranges: uuid and interval */
+#define MAX_STORED_BYTES	16
+
 /* A bit string that is being written; see gpusort_packed_bits(). */
 typedef struct Bits
 {
@@ -201,7 +204,7 @@ put_stored(Bits *bits, const GpusortField *field, const char *stored)
 {
 	union
 	{
-		char		bytes[UUID_LEN];	/* no type of fixed width is wider */
+		char		bytes[MAX_STORED_BYTES];
 		int64		aligned;
 	}			copy;
 	Datum		value;
@@ -513,9 +516,9 @@ gpusort_packed_plan(Oid compare, Oid type, TupleDesc row)
 			packing = make_packing(GPUSORT_PACKING_BITS, 0);
 			break;
 	}
-	/* elements and bounds are read by their place */
-	if (packing != NULL && packing->kind != GPUSORT_PACKING_ROW &&
-		packing->nfields > 0 && packing->fields[0].length < 0)
+	/* elements and bounds are read from where they are stored; name is too long for that */
+	if (packing != NULL && packing->kind != GPUSORT_PACKING_ROW && packing->nfields > 0 &&
+		(packing->fields[0].length < 0 || packing->fields[0].length > MAX_STORED_BYTES))
 		return NULL;
 	return packing;
 }

@@ -15,8 +15,8 @@
  * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns
  *	  at once.
  *
- * 2. Strings that order by their bytes are sorted like keys.  The prefix that
- *	  all strings of the group share is skipped, the next 8 bytes of each string
+ * 2. Strings that order by their bytes, and the bit strings of arrays, ranges and
+ *	  rows (key/packed.h), are sorted like keys.  The prefix that all strings of the group share is skipped, the next 8 bytes of each string
  *	  become a word, and the CPU engine sorts the words.  Rows whose words are
  *	  equal again form smaller groups, which get another round.  Web addresses,
  *	  whose first dozens of bytes are all alike, take one or two rounds.  This is

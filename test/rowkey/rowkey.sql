@@ -357,6 +357,7 @@ FROM (VALUES
 	('SELECT v::citext AS v FROM text', 'v', 'type citext is not supported'),
 	('SELECT v FROM int4', 'v USING ~~~<', 'the operator family of column 1 is not built in'),
 	('SELECT ARRAY[v] AS v FROM text', 'v', 'type text[] is not supported'),
+	('SELECT ARRAY[v] AS v FROM name', 'v', 'type name[] is not supported'),
 	('SELECT ARRAY[v] AS v FROM int4range', 'v', 'type int4range[] is not supported'),
 	('SELECT numrange(v, NULL) AS v FROM numeric', 'v', 'type numrange is not supported'),
 	('SELECT multirange(v) AS v FROM int4range', 'v', 'type int4multirange is not supported'),

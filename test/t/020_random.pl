@@ -187,8 +187,12 @@ sub make_table
 		  . pick('', ' DESC') . '; DROP TABLE t; ALTER TABLE u RENAME TO t;';
 	}
 	$table{sql} .= ' CREATE INDEX ON t (id);';
-	# input that is sorted by the first column, for incremental sorts; some values are too long for an index
-	$table{sql} .= ' DO $$ BEGIN CREATE INDEX ON t (c1); EXCEPTION WHEN program_limit_exceeded THEN NULL; END $$;' if chance(30);
+	if (chance(30))
+	{
+		# an index for incremental sorts; some values are too long for it
+		$table{sorted} = $table{columns}[0];
+		$table{sql} .= ' DO $$ BEGIN CREATE INDEX ON t (c1); EXCEPTION WHEN program_limit_exceeded THEN NULL; END $$;';
+	}
 	$table{sql} .= ' ANALYZE t;' if chance(70);
 	return \%table;
 }
@@ -236,7 +240,7 @@ sub make_query
 	my $plain = "SELECT $keys$rest FROM t" . pick('', '', '', ' WHERE t.id % 3 <> 0') . " ORDER BY $order";
 	my %case = (how => 'table', steps => [], names => \@names, rows => 1, sql => $plain);
 	my $kind = pick('plain', 'plain', 'plain', 'limit', 'limit', 'ties', 'distinct', 'distinct on', 'group', 'window',
-		'join', 'cte', 'cursor', 'cursor', 'hold', 'loop', 'prepared', 'update', 'hidden', 'lateral', 'lateral', 'lateral limit');
+		'join', 'cte', 'cursor', 'cursor', 'hold', 'loop', 'prepared', 'update', 'hidden', 'lateral', 'lateral', 'lateral limit', 'presorted');
 	$case{kind} = $kind;
 
 	if ($kind eq 'limit')
@@ -313,6 +317,15 @@ sub make_query
 		my @looked_up = map { "(SELECT " . s/\bt\./u./gr . " FROM t u WHERE u.id = s.id)" } @$expressions;
 		$case{sql} = 'SELECT ' . name_keys(@looked_up) . ", s.id FROM (SELECT t.id FROM t ORDER BY $by OFFSET 0) s";
 	}
+	elsif ($kind eq 'presorted')
+	{
+		# an incremental sort, if there is an index
+		my $by = $order =~ s/k(\d)/($expressions->[$1 - 1])/gr;
+		$case{sql} = "SELECT t.c1 AS k0, $keys, t.id FROM t ORDER BY t.c1" . pick('', ' DESC') . ", $by";
+		@case{ 'sql', 'rows' } = ("$case{sql} LIMIT 300", 0) if chance(30);
+		$case{names} = [ 'k0', @names ];
+		$case{settings} = { map { $_ => 'off' } 'enable_seqscan', 'enable_bitmapscan', 'enable_sort' };
+	}
 	elsif ($kind =~ /lateral/)
 	{
 		# The parameter changes the sorted rows, or only the limit.  When core's parallel
@@ -334,7 +347,7 @@ sub make_settings
 	$set{work_mem} = pick('64kB', '64kB', '256kB', '4MB', '64MB');
 	$set{$_} //= 'off' foreach grep { chance(50) } 'enable_hashagg', 'enable_incremental_sort', 'enable_material';
 	$set{enable_hashagg} = 'off' if chance(60);
-	$set{enable_seqscan} = 'off' if chance(15);
+	$set{enable_seqscan} = 'off' if chance(25);
 	if (!exists $set{max_parallel_workers_per_gather} && chance(30))
 	{
 		@set{ 'max_parallel_workers_per_gather', 'parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_table_scan_size' } =
