@@ -17,6 +17,9 @@
  * results of strxfrm(), so it has no abbreviated keys for them (varlena.c,
  * varstr_sortsupport).
  *
+ * Arrays, ranges and rows compare by the default operator classes of their elements,
+ * bounds and columns.  So these are resolved as if they were columns.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

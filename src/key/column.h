@@ -217,7 +217,7 @@ extern Size gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, 
  * its bytes, and takes about gpusort_rowpacked_size() bytes of memory.
  */
 extern char *gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length);
-extern Size gpusort_rowpacked_size(Datum value);
+extern Size gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value);
 
 /* The same as the encoders above for kind ABBREVIATED. */
 extern bool gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);

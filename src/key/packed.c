@@ -37,7 +37,7 @@
 #include "key/keybits.h"
 #include "key/packed.h"
 
-/* Bytes of a bit string in each part of its packing */
+/* Bytes of a string in each part of its packing */
 #define PART_BYTES	7
 
 /* Bytes that are fetched of a TOASTed array or bit string for n bits: a bool takes 3 bits and one byte */
@@ -82,24 +82,53 @@ full(const Bits *bits)
 
 /* ---- fields ---- */
 
+/* Counts a string of n bits, for which there is no room. */
 static void
-put_string(Bits *bits, const char *data, Size length)
+count_string(Bits *bits, Size n)
 {
-	for (Size i = 0; i < length && !full(bits); i++)
-		put(bits, 0x100 | (unsigned char) data[i], 9);
-	put(bits, 0, 1);
+	bits->used += Max((n + 8 * PART_BYTES - 1) / (8 * PART_BYTES), 1) * (8 * PART_BYTES + 6);
+}
+
+/* Appends a string of n bits, which begins at bytes and is padded with zeros. */
+static void
+put_string(Bits *bits, const char *bytes, Size n)
+{
+	char		last[sizeof(uint64)] = {0};
+
+	for (; n > 8 * PART_BYTES && !full(bits); n -= 8 * PART_BYTES, bytes += PART_BYTES)
+	{
+		/* there is an eighth byte */
+		put(bits, gpusort_load_be64(bytes) >> 8, 8 * PART_BYTES);
+		put(bits, 8 * PART_BYTES + 1, 6);
+	}
+	if (full(bits))
+	{
+		count_string(bits, n);
+		return;
+	}
+	memcpy(last + 1, bytes, (n + 7) / 8);
+	put(bits, gpusort_load_be64(last), 8 * PART_BYTES);
+	put(bits, n, 6);
 }
 
 static void
 put_varlena(Bits *bits, const GpusortRowColumn *column, Datum value)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
-	Size		length = VARSIZE_ANY_EXHDR(plain);
+	struct varlena *plain;
+	Size		length;
 
+	if (full(bits))
+	{
+		/* trailing blanks count as well here */
+		count_string(bits, 8 * (toast_raw_datum_size(value) - VARHDRSZ));
+		return;
+	}
+	plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
+	length = VARSIZE_ANY_EXHDR(plain);
 	if (column->kind == GPUSORT_ROW_BPCHAR)
 		length = bpchartruelen(VARDATA_ANY(plain), length);
-	put_string(bits, VARDATA_ANY(plain), length);
+	put_string(bits, VARDATA_ANY(plain), 8 * length);
 	if (plain != datum)
 		pfree(plain);
 }
@@ -161,7 +190,8 @@ put_field(Bits *bits, const GpusortRowColumn *column, Datum value)
 			put_varlena(bits, column, value);
 			break;
 		case GPUSORT_ROW_NAME:
-			put_string(bits, NameStr(*DatumGetName(value)), strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN));
+			put_string(bits, NameStr(*DatumGetName(value)),
+					   8 * strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN));
 			break;
 		default:
 			elog(ERROR, "values of kind %d cannot be packed", column->kind);
@@ -352,29 +382,6 @@ pack_row(Bits *bits, const GpusortPacking *packing, HeapTupleHeader header)
 	}
 }
 
-static void
-pack_bits(Bits *bits, const char *string)
-{
-	const char *bytes = string + offsetof(VarBit, bit_dat);
-	int			left = int_at(string + offsetof(VarBit, bit_len));	/* in bits */
-
-	for (;;)
-	{
-		char		part[sizeof(uint64)] = {0};
-
-		memcpy(part + 1, bytes, Min((left + 7) / 8, PART_BYTES));
-		put(bits, gpusort_load_be64(part), 8 * PART_BYTES);
-		put(bits, Min(left, 8 * PART_BYTES + 1), 6);
-		if (left <= 8 * PART_BYTES || full(bits))
-			break;
-		left -= 8 * PART_BYTES;
-		bytes += PART_BYTES;
-	}
-	/* all of the last part has been put, but it may not be the last */
-	if (left > 8 * PART_BYTES)
-		bits->used = Max(bits->used, bits->most + 1);
-}
-
 /* Returns the beginning of a TOASTed array or bit string, enough for most bits. */
 static struct varlena *
 fetch_slice(const GpusortPacking *packing, struct varlena *datum, Size most)
@@ -424,7 +431,7 @@ gpusort_packed_bits(const GpusortRowColumn *column, Datum value, Size most, uint
 			pack_row(&bits, packing, (HeapTupleHeader) plain);
 			break;
 		case GPUSORT_PACKING_BITS:
-			pack_bits(&bits, start);
+			put_string(&bits, start + offsetof(VarBit, bit_dat), int_at(start + offsetof(VarBit, bit_len)));
 			break;
 	}
 	if (plain != datum)
@@ -615,8 +622,13 @@ gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, Size most, u
 }
 
 Size
-gpusort_rowpacked_size(Datum value)
+gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value)
 {
+	uint64		words[GPUSORT_PACKED_WORDS(0)];
+
+	/* columns of a row may be compressed */
+	if (column->packing->kind == GPUSORT_PACKING_ROW)
+		return gpusort_packed_bits(column, value, 0, words) / 8 + 64;
 	return toast_raw_datum_size(value) * 9 / 8 + 64;
 }
 
@@ -624,7 +636,7 @@ char *
 gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length)
 {
 	/* nearly always enough */
-	Size		most = gpusort_rowpacked_size(value);
+	Size		most = gpusort_rowpacked_size(column, value);
 
 	for (;;)
 	{
@@ -634,6 +646,6 @@ gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *lengt
 		if (*length <= most)
 			return (char *) bytes;
 		pfree(bytes);
-		most *= 2;
+		most = Max(*length, 2 * most);
 	}
 }
