@@ -5,8 +5,8 @@
  *
  * Only this header explains the encoding.  key/column.c chooses the plan of a
  * column, key/sample.c adapts it to the first rows, key/rowkey.c encodes rows,
- * and key/fixed.c, key/inet.c, key/numeric.c, key/packed.c and key/text.c encode the
- * types that need more than one line.
+ * and key/fixed.c, key/inet.c, key/numeric.c, key/packed_words.c and key/text.c encode
+ * the types that need more than one line.
  *
  * A column has one to three words.  Their unsigned order is the order of the
  * column's values.  DESC complements the bits of the value.  NULL has words of

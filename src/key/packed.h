@@ -37,6 +37,9 @@
 
 #include "key/column.h"
 
+/* The longest elements of arrays and bounds of ranges, in bytes: uuid and interval */
+#define GPUSORT_PACKED_STORED_BYTES	16
+
 typedef enum GpusortPackingKind
 {
 	GPUSORT_PACKING_ARRAY,
