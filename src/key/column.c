@@ -17,6 +17,9 @@
  * strxfrm().  PostgreSQL does not trust these (varlena.c, varstr_sortsupport), so
  * the sorted rows are verified (key/libc_text.c).
  *
+ * Arrays, ranges and rows compare by the default operator classes of their elements,
+ * bounds and columns.  So these are resolved as if they were columns.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -5,8 +5,8 @@
  *
  * Only this header explains the encoding.  key/column.c chooses the plan of a
  * column, key/sample.c adapts it to the first rows, key/rowkey.c encodes rows,
- * and key/fixed.c, key/inet.c, key/numeric.c, key/packed.c and key/text.c encode the
- * types that need more than one line.
+ * and key/fixed.c, key/inet.c, key/numeric.c, key/packed_words.c and key/text.c encode
+ * the types that need more than one line.
  *
  * A column has one to three words.  Their unsigned order is the order of the
  * column's values.  DESC complements the bits of the value.  NULL has words of
@@ -231,7 +231,7 @@ extern Size gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, 
  * its bytes, and takes about gpusort_rowpacked_size() bytes of memory.
  */
 extern char *gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length);
-extern Size gpusort_rowpacked_size(Datum value);
+extern Size gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value);
 
 /* The same as the encoders above for kinds ABBREVIATED and LIBC. */
 extern bool gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);

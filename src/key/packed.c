@@ -1,17 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * packed.c
- *		Packs arrays, ranges, rows and bit strings into bit strings, and makes
- *		words of them.
+ *		Packs arrays, ranges, rows and bit strings into bit strings.
  *
- * key/packed.h explains the packing.  A column has two words, or three if that makes
- * all values of the sample fit (key/sample.c).  They hold the first 127 or 191 bits.
- * If most values begin with the same bytes, the first two bits are 0 if a value sorts
- * before those with the prefix, 1 if it has the prefix, and 2 if it sorts after them.
- * Then come the first bits, of values with the prefix those that follow it.
- *
- * The words of a value that fits hold the end of its bit string, and no other value's
- * bit string begins with these bits.  So they never equal the words of a prefix.
+ * key/packed.h explains the packing.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,27 +16,20 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
-#include "utils/fmgroids.h"
 #include "utils/inet.h"
-#include "utils/lsyscache.h"
 #include "utils/rangetypes.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 #include "utils/uuid.h"
 #include "utils/varbit.h"
 
-#include "key/icu.h"
 #include "key/keybits.h"
 #include "key/packed.h"
 
-/* Bytes of a bit string in each part of its packing */
+/* Bytes of a string in each part of its packing */
 #define PART_BYTES	7
 
 /* Bytes that are fetched of a TOASTed array or bit string for n bits: a bool takes 3 bits and one byte */
 #define SLICE_BYTES(n)	((n) / 2 + 64)
-
-/* The longest elements of arrays and bounds of ranges: uuid and interval */
-#define MAX_STORED_BYTES	16
 
 /* A bit string that is being written; see gpusort_packed_bits(). */
 typedef struct Bits
@@ -82,24 +67,53 @@ full(const Bits *bits)
 
 /* ---- fields ---- */
 
+/* Counts a string of n bits, for which there is no room. */
 static void
-put_string(Bits *bits, const char *data, Size length)
+count_string(Bits *bits, Size n)
 {
-	for (Size i = 0; i < length && !full(bits); i++)
-		put(bits, 0x100 | (unsigned char) data[i], 9);
-	put(bits, 0, 1);
+	bits->used += Max((n + 8 * PART_BYTES - 1) / (8 * PART_BYTES), 1) * (8 * PART_BYTES + 6);
+}
+
+/* Appends a string of n bits, which begins at bytes and is padded with zeros. */
+static void
+put_string(Bits *bits, const char *bytes, Size n)
+{
+	char		last[sizeof(uint64)] = {0};
+
+	for (; n > 8 * PART_BYTES && !full(bits); n -= 8 * PART_BYTES, bytes += PART_BYTES)
+	{
+		/* there is an eighth byte */
+		put(bits, gpusort_load_be64(bytes) >> 8, 8 * PART_BYTES);
+		put(bits, 8 * PART_BYTES + 1, 6);
+	}
+	if (full(bits))
+	{
+		count_string(bits, n);
+		return;
+	}
+	memcpy(last + 1, bytes, (n + 7) / 8);
+	put(bits, gpusort_load_be64(last), 8 * PART_BYTES);
+	put(bits, n, 6);
 }
 
 static void
 put_varlena(Bits *bits, const GpusortRowColumn *column, Datum value)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
-	Size		length = VARSIZE_ANY_EXHDR(plain);
+	struct varlena *plain;
+	Size		length;
 
+	if (full(bits))
+	{
+		/* trailing blanks count as well here */
+		count_string(bits, 8 * (toast_raw_datum_size(value) - VARHDRSZ));
+		return;
+	}
+	plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
+	length = VARSIZE_ANY_EXHDR(plain);
 	if (column->kind == GPUSORT_ROW_BPCHAR)
 		length = bpchartruelen(VARDATA_ANY(plain), length);
-	put_string(bits, VARDATA_ANY(plain), length);
+	put_string(bits, VARDATA_ANY(plain), 8 * length);
 	if (plain != datum)
 		pfree(plain);
 }
@@ -161,7 +175,8 @@ put_field(Bits *bits, const GpusortRowColumn *column, Datum value)
 			put_varlena(bits, column, value);
 			break;
 		case GPUSORT_ROW_NAME:
-			put_string(bits, NameStr(*DatumGetName(value)), strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN));
+			put_string(bits, NameStr(*DatumGetName(value)),
+					   8 * strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN));
 			break;
 		default:
 			elog(ERROR, "values of kind %d cannot be packed", column->kind);
@@ -195,16 +210,13 @@ gpusort_packed_field(GpusortRowKind kind)
 	}
 }
 
-/*
- * Appends a field of fixed width that is stored at any address.  Returns the address
- * behind it.
- */
-static inline const char *
+/* Appends a field of fixed width that is stored at any address. */
+static inline void
 put_stored(Bits *bits, const GpusortField *field, const char *stored)
 {
 	union
 	{
-		char		bytes[MAX_STORED_BYTES];
+		char		bytes[GPUSORT_PACKED_STORED_BYTES];
 		int64		aligned;
 	}			copy;
 	Datum		value;
@@ -232,7 +244,6 @@ put_stored(Bits *bits, const GpusortField *field, const char *stored)
 			break;
 	}
 	put_field(bits, &field->column, value);
-	return stored + field->length;
 }
 
 /* ---- values ---- */
@@ -352,29 +363,6 @@ pack_row(Bits *bits, const GpusortPacking *packing, HeapTupleHeader header)
 	}
 }
 
-static void
-pack_bits(Bits *bits, const char *string)
-{
-	const char *bytes = string + offsetof(VarBit, bit_dat);
-	int			left = int_at(string + offsetof(VarBit, bit_len));	/* in bits */
-
-	for (;;)
-	{
-		char		part[sizeof(uint64)] = {0};
-
-		memcpy(part + 1, bytes, Min((left + 7) / 8, PART_BYTES));
-		put(bits, gpusort_load_be64(part), 8 * PART_BYTES);
-		put(bits, Min(left, 8 * PART_BYTES + 1), 6);
-		if (left <= 8 * PART_BYTES || full(bits))
-			break;
-		left -= 8 * PART_BYTES;
-		bytes += PART_BYTES;
-	}
-	/* all of the last part has been put, but it may not be the last */
-	if (left > 8 * PART_BYTES)
-		bits->used = Max(bits->used, bits->most + 1);
-}
-
 /* Returns the beginning of a TOASTed array or bit string, enough for most bits. */
 static struct varlena *
 fetch_slice(const GpusortPacking *packing, struct varlena *datum, Size most)
@@ -424,216 +412,10 @@ gpusort_packed_bits(const GpusortRowColumn *column, Datum value, Size most, uint
 			pack_row(&bits, packing, (HeapTupleHeader) plain);
 			break;
 		case GPUSORT_PACKING_BITS:
-			pack_bits(&bits, start);
+			put_string(&bits, start + offsetof(VarBit, bit_dat), int_at(start + offsetof(VarBit, bit_len)));
 			break;
 	}
 	if (plain != datum)
 		pfree(plain);
 	return bits.used;
-}
-
-/* ---- columns ---- */
-
-static GpusortPacking *
-make_packing(GpusortPackingKind kind, int nfields)
-{
-	GpusortPacking *packing = palloc0(sizeof(GpusortPacking));
-
-	packing->kind = kind;
-	packing->nfields = nfields;
-	packing->fields = palloc0(sizeof(GpusortField) * Max(nfields, 1));
-	return packing;
-}
-
-static void
-set_field(GpusortField *field, Oid type, Oid collation)
-{
-	field->type = type;
-	field->collation = collation;
-	get_typlenbyvalalign(type, &field->length, &field->by_value, &field->align);
-}
-
-static GpusortPacking *
-plan_row(TupleDesc desc)
-{
-	GpusortPacking *packing = make_packing(GPUSORT_PACKING_ROW, desc->natts);
-
-	packing->nfields = 0;
-	packing->desc = desc;
-	packing->values = palloc(sizeof(Datum) * Max(desc->natts, 1));
-	packing->nulls = palloc(sizeof(bool) * Max(desc->natts, 1));
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-		GpusortField *field = &packing->fields[packing->nfields];
-
-		if (attribute->attisdropped)
-			continue;
-		set_field(field, attribute->atttypid, attribute->attcollation);
-		field->attribute = i;
-		packing->nfields++;
-	}
-	return packing;
-}
-
-GpusortPacking *
-gpusort_packed_plan(Oid compare, Oid type, TupleDesc row)
-{
-	GpusortPacking *packing = NULL;
-	Oid			part;
-	TypeCacheEntry *entry;
-
-	type = getBaseType(type);
-	switch (compare)
-	{
-		case F_BTARRAYCMP:
-			part = get_element_type(type);
-			if (!OidIsValid(part))
-				return NULL;	/* anyarray, of which statistics are */
-			packing = make_packing(GPUSORT_PACKING_ARRAY, 1);
-			set_field(&packing->fields[0], part, InvalidOid);
-			break;
-		case F_RANGE_CMP:
-			entry = lookup_type_cache(type, TYPECACHE_RANGE_INFO);
-			if (entry->rngelemtype == NULL)
-				return NULL;
-			part = entry->rngelemtype->type_id;
-			/* a range type may have another order than its subtype */
-			if (entry->rng_cmp_proc_finfo.fn_oid != lookup_type_cache(part, TYPECACHE_CMP_PROC)->cmp_proc)
-				return NULL;
-			packing = make_packing(GPUSORT_PACKING_RANGE, 1);
-			set_field(&packing->fields[0], part, entry->rng_collation);
-			break;
-		case F_BTRECORDCMP:
-			if (row == NULL && get_typtype(type) == TYPTYPE_COMPOSITE)
-				row = lookup_rowtype_tupdesc_copy(type, -1);
-			if (row == NULL)
-				return NULL;
-			packing = plan_row(row);
-			break;
-		case F_BITCMP:
-		case F_VARBITCMP:
-			packing = make_packing(GPUSORT_PACKING_BITS, 0);
-			break;
-	}
-	/* elements and bounds are read from where they are stored; name is too long for that */
-	if (packing != NULL && packing->kind != GPUSORT_PACKING_ROW && packing->nfields > 0 &&
-		(packing->fields[0].length < 0 || packing->fields[0].length > MAX_STORED_BYTES))
-		return NULL;
-	return packing;
-}
-
-void
-gpusort_packed_begin(const GpusortRowColumn *column)
-{
-	for (int i = 0; i < column->packing->nfields; i++)
-	{
-		GpusortRowColumn *field = &column->packing->fields[i].column;
-
-		if (field->kind == GPUSORT_ROW_ENUM)
-			gpusort_rowenum_begin(field);
-	}
-}
-
-/* ---- words ---- */
-
-/* Words for the longest prefix (key/sample.c) and what follows it */
-#define HEAD_WORDS	GPUSORT_PACKED_WORDS(8 * GPUSORT_ICU_PREFIX_BYTES + 3 * 64)
-
-/*
- * Packs as many bits as a column with a prefix needs, whose words hold room bits.
- * Sets bits to those behind the two first bits of the words, and *place to these.
- * Returns the number of bits.
- */
-static Size
-pack_behind_prefix(const GpusortRowColumn *column, Datum value, Size room, uint64 *bits, uint64 *place)
-{
-	uint64		words[HEAD_WORDS];
-	Size		skip = column->prefix_bytes;
-	Size		length = gpusort_packed_bits(column, value, 8 * skip + room, words);
-	int			order;
-
-	for (int i = 0; i < GPUSORT_PACKED_WORDS(8 * skip + room); i++)
-		words[i] = pg_hton64(words[i]);
-	order = memcmp(words, column->prefix, skip);
-	*place = order < 0 ? 0 : order == 0 ? 1 : 2;
-	if (order != 0)
-		skip = 0;
-	for (int i = 0; i < column->words; i++)
-		bits[i] = gpusort_load_be64((char *) words + skip + sizeof(uint64) * i);
-	return length > 8 * skip ? length - 8 * skip : 0;
-}
-
-/*
- * Encodes a value of kind PACKED in the column's two or three words.  Returns true if
- * they hold all of it.
- */
-bool
-gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	uint64		bits[GPUSORT_PACKED_WORDS(3 * 64)];
-	Size		room = 64 * column->words - 1;	/* the first bit is NULL's flag */
-	uint64		place = 0;
-	int			shift = 1;
-	Size		length;
-
-	if (likely(column->prefix_bytes == 0))
-		length = gpusort_packed_bits(column, value, room, bits);
-	else
-	{
-		shift = 3;
-		room -= 2;
-		length = pack_behind_prefix(column, value, room, bits, &place);
-	}
-	words[0] = ((place << 61 | bits[0] >> shift) ^ column->flip) | column->base;
-	words[1] = (bits[0] << (64 - shift) | bits[1] >> shift) ^ column->flip_next;
-	if (column->words > 2)
-	{
-		words[2] = bits[1] << (64 - shift) | bits[2] >> shift;
-		if (column->descending)
-			words[2] ^= column->greatest_third;
-	}
-	return length <= room;
-}
-
-void
-gpusort_rowpacked_widen(GpusortRowColumn *column)
-{
-	column->words = 3;
-	column->bits += 64;
-	column->greatest_third = PG_UINT64_MAX;
-}
-
-Size
-gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, Size most, uint64 *bytes)
-{
-	Size		bits = gpusort_packed_bits(column, value, 8 * most, bytes);
-
-	for (Size i = 0; i < GPUSORT_PACKED_WORDS(8 * most); i++)
-		bytes[i] = pg_hton64(bytes[i]);
-	return (bits + 7) / 8;
-}
-
-Size
-gpusort_rowpacked_size(Datum value)
-{
-	return toast_raw_datum_size(value) * 9 / 8 + 64;
-}
-
-char *
-gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length)
-{
-	/* nearly always enough */
-	Size		most = gpusort_rowpacked_size(value);
-
-	for (;;)
-	{
-		uint64	   *bytes = palloc_extended(sizeof(uint64) * GPUSORT_PACKED_WORDS(8 * most), MCXT_ALLOC_HUGE);
-
-		*length = gpusort_rowpacked_head(column, value, most, bytes);
-		if (*length <= most)
-			return (char *) bytes;
-		pfree(bytes);
-		most *= 2;
-	}
 }

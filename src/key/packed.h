@@ -11,7 +11,11 @@
  * them decide without the type's comparator.
  *
  * A field is a value within the value, in its own type's order: the bits of a
- * fixed-width type, or for a string 1 and 8 bits for each byte, then a 0.
+ * fixed-width type, or a string of bytes.
+ *
+ *	string	for each 7 bytes these, padded with zeros, and 6 bits for the number of
+ *			bits in them, 0 to 56, or 57 if more bytes follow.  A bit string is packed
+ *			like that, too (bit_cmp in varbit.c)
  *
  *	array	for each element 10 and a field, or 11 for NULL; then 0 and the shape.
  *			The shape is 01 if the array is empty or has one dimension that begins
@@ -26,15 +30,15 @@
  *
  *	row		for each column 0 and a field, or 1 for NULL (record_cmp in rowtypes.c)
  *
- *	bits	for each 7 bytes these, padded with zeros, and 6 bits for the number of
- *			bits in them, 0 to 56, or 57 if more bytes follow (bit_cmp in varbit.c)
- *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_KEY_PACKED_H
 #define GPUSORT_KEY_PACKED_H
 
 #include "key/column.h"
+
+/* The longest elements of arrays and bounds of ranges, in bytes: uuid and interval */
+#define GPUSORT_PACKED_STORED_BYTES	16
 
 typedef enum GpusortPackingKind
 {
@@ -85,7 +89,7 @@ extern void gpusort_packed_begin(const GpusortRowColumn *column);
  * Writes the first bits of a value, at least most of them if there are, to words,
  * the first in the uppermost bit; the last bits of the last word are 0 or further
  * bits.  words has GPUSORT_PACKED_WORDS(most).  Returns the length in bits, or more than
- * most if it is longer than that.
+ * most if it is longer than that; of a row, not less than the length then.
  */
 extern Size gpusort_packed_bits(const GpusortRowColumn *column, Datum value, Size most, uint64 *words);
 

@@ -556,7 +556,8 @@ gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 Size
 gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int column, Datum value)
 {
-	return key->columns[column].kind == GPUSORT_ROW_PACKED ? gpusort_rowpacked_size(value) :
+	return key->columns[column].kind == GPUSORT_ROW_PACKED ?
+		gpusort_rowpacked_size(&key->columns[column], value) :
 		gpusort_rowkey_remote_bytes(value);
 }
 

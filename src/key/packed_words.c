@@ -1,0 +1,129 @@
+/*-------------------------------------------------------------------------
+ *
+ * packed_words.c
+ *		Makes words of arrays, ranges, rows and bit strings.
+ *
+ * A column has two words, or three if that makes all values of the sample fit
+ * (key/sample.c).  They hold the first 127 or 191 bits of the value's packing
+ * (key/packed.h).  If most values begin with the same bytes, the first two bits are 0
+ * if a value sorts before those with the prefix, 1 if it has the prefix, and 2 if it
+ * sorts after them.  Then come the first bits, of values with the prefix those that
+ * follow it.
+ *
+ * The words of a value that fits hold the end of its bit string, and no other value's
+ * bit string begins with these bits.  So they never equal the words of a prefix.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+
+#include "key/icu.h"
+#include "key/packed.h"
+
+/* Words for the longest prefix (key/sample.c) and what follows it */
+#define HEAD_WORDS	GPUSORT_PACKED_WORDS(8 * GPUSORT_ICU_PREFIX_BYTES + 3 * 64)
+
+/*
+ * Packs as many bits as a column with a prefix needs, whose words hold room bits.
+ * Sets bits to those behind the two first bits of the words, and *place to these.
+ * Returns the number of bits.
+ */
+static Size
+pack_behind_prefix(const GpusortRowColumn *column, Datum value, Size room, uint64 *bits, uint64 *place)
+{
+	uint64		words[HEAD_WORDS];
+	Size		skip = column->prefix_bytes;
+	Size		length = gpusort_packed_bits(column, value, 8 * skip + room, words);
+	int			order;
+
+	for (int i = 0; i < GPUSORT_PACKED_WORDS(8 * skip + room); i++)
+		words[i] = pg_hton64(words[i]);
+	order = memcmp(words, column->prefix, skip);
+	*place = order < 0 ? 0 : order == 0 ? 1 : 2;
+	if (order != 0)
+		skip = 0;
+	for (int i = 0; i < column->words; i++)
+		bits[i] = gpusort_load_be64((char *) words + skip + sizeof(uint64) * i);
+	return length > 8 * skip ? length - 8 * skip : 0;
+}
+
+/*
+ * Encodes a value of kind PACKED in the column's two or three words.  Returns true if
+ * they hold all of it.
+ */
+bool
+gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	uint64		bits[GPUSORT_PACKED_WORDS(3 * 64)];
+	Size		room = 64 * column->words - 1;	/* the first bit is NULL's flag */
+	uint64		place = 0;
+	int			shift = 1;
+	Size		length;
+
+	if (likely(column->prefix_bytes == 0))
+		length = gpusort_packed_bits(column, value, room, bits);
+	else
+	{
+		shift = 3;
+		room -= 2;
+		length = pack_behind_prefix(column, value, room, bits, &place);
+	}
+	words[0] = ((place << 61 | bits[0] >> shift) ^ column->flip) | column->base;
+	words[1] = (bits[0] << (64 - shift) | bits[1] >> shift) ^ column->flip_next;
+	if (column->words > 2)
+	{
+		words[2] = bits[1] << (64 - shift) | bits[2] >> shift;
+		if (column->descending)
+			words[2] ^= column->greatest_third;
+	}
+	return length <= room;
+}
+
+void
+gpusort_rowpacked_widen(GpusortRowColumn *column)
+{
+	column->words = 3;
+	column->bits += 64;
+	column->greatest_third = PG_UINT64_MAX;
+}
+
+Size
+gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, Size most, uint64 *bytes)
+{
+	Size		bits = gpusort_packed_bits(column, value, 8 * most, bytes);
+
+	for (Size i = 0; i < GPUSORT_PACKED_WORDS(8 * most); i++)
+		bytes[i] = pg_hton64(bytes[i]);
+	return (bits + 7) / 8;
+}
+
+Size
+gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value)
+{
+	uint64		words[GPUSORT_PACKED_WORDS(0)];
+
+	/* columns of a row may be compressed */
+	if (column->packing->kind == GPUSORT_PACKING_ROW)
+		return gpusort_packed_bits(column, value, 0, words) / 8 + 64;
+	return toast_raw_datum_size(value) * 9 / 8 + 64;
+}
+
+char *
+gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length)
+{
+	/* nearly always enough */
+	Size		most = gpusort_rowpacked_size(column, value);
+
+	for (;;)
+	{
+		uint64	   *bytes = palloc_extended(sizeof(uint64) * GPUSORT_PACKED_WORDS(8 * most), MCXT_ALLOC_HUGE);
+
+		*length = gpusort_rowpacked_head(column, value, most, bytes);
+		if (*length <= most)
+			return (char *) bytes;
+		pfree(bytes);
+		most = Max(*length, 2 * most);
+	}
+}
