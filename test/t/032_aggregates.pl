@@ -244,6 +244,8 @@ foreach my $case (
 	# the order that saves more
 	[ 'SELECT count(DISTINCT k), count(DISTINCT big), sum(DISTINCT big) FROM p', 'big' ],
 	[ 'SELECT count(DISTINCT few), count(DISTINCT big) FROM p', 'big' ],
+	[ 'SELECT count(DISTINCT k), count(DISTINCT c) FROM p', 'c COLLATE "C"' ],
+	[ 'SELECT count(DISTINCT a), count(DISTINCT k) FROM p', 'k' ],
 	# a query that fails a condition of the planner's: sorted input, few values or rows, FILTER
 	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sorted) FROM p', '' ],
 	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY falling DESC) FROM p', '' ],
