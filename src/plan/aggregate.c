@@ -248,8 +248,10 @@ find_column(Aggref *aggref, SortGroupClause *clause, GpusortSortColumn *column, 
 	Oid			operator = clause->sortop;
 	Var		   *var;
 
+	/* another collation, or varchar as text */
 	if (IsA(expr, RelabelType) && ((RelabelType *) expr)->resulttype == TEXTOID &&
-		exprType((Node *) ((RelabelType *) expr)->arg) == VARCHAROID)
+		(exprType((Node *) ((RelabelType *) expr)->arg) == TEXTOID ||
+		 exprType((Node *) ((RelabelType *) expr)->arg) == VARCHAROID))
 		expr = ((RelabelType *) expr)->arg;
 	if (IsA(expr, FuncExpr) && keeps_order(((FuncExpr *) expr)->funcid))
 	{
