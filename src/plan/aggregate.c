@@ -248,8 +248,10 @@ find_column(Aggref *aggref, SortGroupClause *clause, GpusortSortColumn *column, 
 	Oid			operator = clause->sortop;
 	Var		   *var;
 
+	/* another collation, or varchar as text */
 	if (IsA(expr, RelabelType) && ((RelabelType *) expr)->resulttype == TEXTOID &&
-		exprType((Node *) ((RelabelType *) expr)->arg) == VARCHAROID)
+		(exprType((Node *) ((RelabelType *) expr)->arg) == TEXTOID ||
+		 exprType((Node *) ((RelabelType *) expr)->arg) == VARCHAROID))
 		expr = ((RelabelType *) expr)->arg;
 	if (IsA(expr, FuncExpr) && keeps_order(((FuncExpr *) expr)->funcid))
 	{
@@ -519,19 +521,24 @@ ask_statistics(PlannedStmt *stmt, Plan *plan, const GpusortSortColumn *column, d
  */
 
 /*
- * What one aggregate saves if it gets its input in order: the comparisons of its
- * sort, except one for each row.  The number of comparisons of core's sort depends
- * on the number of distinct values.  How many rows pass a FILTER is not known here,
- * so an aggregate that has one counts as if it saved nothing.
+ * What one aggregate saves if it gets its input in this order: the comparisons of its
+ * sort, except one for each row, and one more that core's quicksort does not make.
+ * Their number depends on the number of distinct values.  A comparison of values that
+ * take two words of a key, such as strings, costs twice as much: the measured
+ * difference of count(DISTINCT) was 820 ms for three million integers and 2,030 ms for
+ * strings.  How many rows pass a FILTER is not known here, so an aggregate that has
+ * one counts as if it saved nothing.
  */
 static Cost
-saved_cost(const Aggref *aggref, double rows, double groups, double distinct)
+saved_cost(const Aggref *aggref, const Order *order, double rows, double groups, double distinct)
 {
 	double		values = Min(rows / groups, distinct);
+	bool		strings;
 
-	if (aggref->aggfilter != NULL || values <= 2)
+	if (aggref->aggfilter != NULL || values <= 4)
 		return 0;
-	return 2.0 * cpu_operator_cost * rows * (log2(values) - 1);
+	return 2.0 * cpu_operator_cost * gpusort_rowkey_plan(order->columns, 1, &strings) *
+		rows * (log2(values) - 2);
 }
 
 /*
@@ -785,7 +792,8 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
 		Bitmapset  *states = NULL;
 		ListCell   *other;
 
-		if (!find_order(lfirst_node(Aggref, lc), &order))
+		if (!find_order(lfirst_node(Aggref, lc), &order) ||
+			gpusort_rowkey_refusal(order.columns, order.ncolumns) != NULL)
 			continue;
 		if (ask_statistics(context->stmt, child, &order.columns[0], &distinct) && agg->numCols == 0)
 			continue;
@@ -800,7 +808,7 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
 				!find_order(aggref, &its_order) || !begins_with(&order, &its_order))
 				continue;
 			states = bms_add_member(states, aggref->aggtransno);
-			cost += saved_cost(aggref, child->plan_rows, groups, distinct);
+			cost += saved_cost(aggref, &order, child->plan_rows, groups, distinct);
 		}
 		if (cost > *saved)
 		{

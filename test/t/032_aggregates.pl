@@ -94,7 +94,7 @@ sub make_sorting
 	my $y = pick(@names);
 	my $by = $x . make_direction();
 	my $fractions = pick("'{0,0.25,0.5,NULL,1}'", "'{{0.1,0.9},{0.5,0.33}}'");
-	my @kinds = ("count(DISTINCT $x)", "array_agg(DISTINCT $x)", "array_agg($x ORDER BY $by)",
+	my @kinds = ("count(DISTINCT $x)", 'count(DISTINCT icu COLLATE "C")', "string_agg(v, ',' ORDER BY icu COLLATE \"C\", id)", "array_agg(DISTINCT $x)", "array_agg($x ORDER BY $by)",
 		"array_agg($y ORDER BY $by, id)", "string_agg($y\::text, ',' ORDER BY $by, id DESC)",
 		"string_agg(DISTINCT $x\::text COLLATE \"C\", ',')", "json_agg($x ORDER BY $by, $y, id)", "jsonb_agg(DISTINCT $x)",
 		"array_agg(DISTINCT $x ORDER BY $by)", "count(DISTINCT ($x, $y))", "json_object_agg(id, $y ORDER BY $by, id)",
@@ -234,6 +234,7 @@ foreach my $case (
 	[ 'SELECT mode() WITHIN GROUP (ORDER BY c NULLS FIRST) FROM p', 'c COLLATE "C" NULLS FIRST' ],
 	[ 'SELECT rank(5) WITHIN GROUP (ORDER BY k) FROM p', 'k' ],
 	[ 'SELECT count(DISTINCT k) FROM p', 'k' ],
+	[ 'SELECT count(DISTINCT c COLLATE "en-x-icu") FROM p', 'c COLLATE "en-x-icu"' ],
 	[ 'SELECT count(DISTINCT icu) FROM p', 'icu COLLATE "en-x-icu"' ],
 	[ "SELECT string_agg(c, ',' ORDER BY big, k DESC) FROM p", 'big, k DESC' ],
 	[ "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n), count(*), sum(k), avg(n), max(fixed), min(c), bool_or(k > 0) FROM p", 'n' ],
@@ -244,6 +245,8 @@ foreach my $case (
 	# the order that saves more
 	[ 'SELECT count(DISTINCT k), count(DISTINCT big), sum(DISTINCT big) FROM p', 'big' ],
 	[ 'SELECT count(DISTINCT few), count(DISTINCT big) FROM p', 'big' ],
+	[ 'SELECT count(DISTINCT k), count(DISTINCT c) FROM p', 'c COLLATE "C"' ],
+	[ 'SELECT count(DISTINCT a), count(DISTINCT k) FROM p', 'k' ],
 	# a query that fails a condition of the planner's: sorted input, few values or rows, FILTER
 	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sorted) FROM p', '' ],
 	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY falling DESC) FROM p', '' ],
