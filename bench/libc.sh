@@ -50,8 +50,6 @@ bench() {
 }
 
 bench <<'SQL'
-CREATE TABLE results (place serial, locale text, data text, n bigint, node text, ms float8[]);
-
 CREATE FUNCTION rnd(n float8) RETURNS int LANGUAGE sql VOLATILE AS 'SELECT floor(random() * n)::int';
 CREATE FUNCTION one_of(words text[]) RETURNS text LANGUAGE sql VOLATILE AS 'SELECT words[1 + rnd(cardinality(words))]';
 
@@ -77,8 +75,9 @@ $$;
 CREATE FUNCTION ms_since(begun timestamptz) RETURNS float8 LANGUAGE sql VOLATILE
   AS 'SELECT 1000 * extract(epoch FROM clock_timestamp() - begun)';
 
--- Measures a query on t, after one run of each contender to warm up.
-CREATE PROCEDURE measure(locale text, data text, n bigint, query text, processors int, rounds int) LANGUAGE plpgsql AS $$
+-- Measures a query, after one run of each contender to warm up.  Sets figures to core's
+-- milliseconds, GpuSort's with one thread and with all, and core's divided by these two.
+CREATE PROCEDURE measure(query text, processors int, rounds int, INOUT node text, INOUT figures numeric[]) LANGUAGE plpgsql AS $$
 DECLARE
   plan json;
   begun timestamptz;
@@ -101,18 +100,23 @@ BEGIN
     END LOOP;
   END LOOP;
   EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
-  INSERT INTO results (locale, data, n, node, ms) SELECT locale, data, n,
-    CASE WHEN plan::text LIKE '%GpuSort%' THEN 'GpuSort' ELSE 'core' END,
-    array_agg(median) FROM (
-      SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) AS median
-      FROM unnest(ms) WITH ORDINALITY AS m(x, place) GROUP BY (place - 1) % 3 ORDER BY (place - 1) % 3) s;
+  node := CASE WHEN plan::text LIKE '%GpuSort%' THEN 'GpuSort' ELSE 'core' END;
+  SELECT ARRAY[round(m[1], 2), round(m[2], 2), round(m[3], 2), round(m[1] / m[2], 2), round(m[1] / m[3], 2)] INTO figures
+  FROM (SELECT array_agg(median::numeric) AS m
+    FROM (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) AS median
+      FROM unnest(ms) WITH ORDINALITY AS u(x, place) GROUP BY (place - 1) % 3 ORDER BY (place - 1) % 3) s) a;
 END $$;
 SQL
 
-say "$("$PG_CONFIG" --version), $(nproc) processors,$(uptime | sed 's/.*load/ load/'), $rounds rounds"
+show() {
+  printf '%-10s %8s %-14s %-8s %10s %10s %10s %6s %6s\n' "$@"
+}
+
+say "$("$PG_CONFIG" --version), $(nproc) processors,$(uptime | sed 's/.*load/ load/'), $rounds rounds; milliseconds, and times core's speed"
 for locale in "${made[@]}"; do
   bench -c "CREATE COLLATION \"${locale%.UTF-8}\" (provider = libc, locale = '$locale')"
 done
+show data rows locale node core '1 thread' "$(nproc) threads" times times
 for data in "${kinds[@]}"; do
   for n in "${sizes[@]}"; do
     bench -c "DROP TABLE IF EXISTS t" -c "SELECT setseed(0.15)" \
@@ -120,13 +124,9 @@ for data in "${kinds[@]}"; do
     for locale in "${locales[@]}"; do
       collate=" COLLATE \"${locale%.UTF-8}\""
       [ "$locale" != C.UTF-8 ] || collate=
-      bench -c "CALL measure('$locale', '$data', $n, 'SELECT k FROM t ORDER BY k$collate OFFSET 1e10', $(nproc), $rounds)"
-      echo "$data, $n rows, $locale"
+      read -ra figures <<<"$(bench -F ' ' -c "CALL measure('SELECT k FROM t ORDER BY k$collate OFFSET 1e10', $(nproc), $rounds, NULL, NULL)" |
+        tr '{,}' ' ')"
+      show "$data" "$n" "$locale" "${figures[@]}"
     done
   done
 done
-say "milliseconds, and times core's speed"
-bench -P tuples_only=off -P format=aligned -P footer=off -c "
-  SELECT locale, data, n AS rows, node, round(ms[1]::numeric, 2) AS core, round(ms[2]::numeric, 2) AS \"1 thread\",
-    round(ms[3]::numeric, 2) AS \"$(nproc) threads\", round((ms[1] / ms[2])::numeric, 2) AS times, round((ms[1] / ms[3])::numeric, 2) AS times
-  FROM results ORDER BY array_position(string_to_array('${kinds[*]}', ' '), data), array_position(string_to_array('${locales[*]}', ' '), locale), n"
