@@ -534,10 +534,11 @@ saved_cost(const Aggref *aggref, const Order *order, double rows, double groups,
 {
 	double		values = Min(rows / groups, distinct);
 	bool		strings;
+	bool		libc;
 
 	if (aggref->aggfilter != NULL || values <= 4)
 		return 0;
-	return 2.0 * cpu_operator_cost * gpusort_rowkey_plan(order->columns, 1, &strings) *
+	return 2.0 * cpu_operator_cost * gpusort_rowkey_plan(order->columns, 1, &strings, &libc) *
 		rows * (log2(values) - 2);
 }
 
