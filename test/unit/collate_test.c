@@ -115,10 +115,10 @@ test_many(void)
 		for (int i = 1; i < PLACES; i++)
 			wrong += verdicts[i] != (tasks[i] == GPUSORT_COLLATE_COMPARE && strcmp(letters[i - 1], letters[i]) > 0);
 		CHECK(wrong == 0, "%d threads: %d wrong verdicts", threads, wrong);
-
-		calls_until_cancel = 2;
-		CHECK(verify(PLACES, false, threads) == GPUSORT_CPU_CANCELLED, "cancelled with %d threads", threads);
 	}
+	/* with more threads, the others may have done all work before the caller asks */
+	calls_until_cancel = 2;
+	CHECK(verify(PLACES, false, 1) == GPUSORT_CPU_CANCELLED, "cancelled");
 }
 
 int
