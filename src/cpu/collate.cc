@@ -101,8 +101,12 @@ struct Verifier
 			else
 			{
 				order = compare(*before, *current, input.locale);
-				verdicts[i] = (input.descending ? order < 0 : order > 0) ?
-					GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
+				/* equal strings with unequal keys, of which libc's must be wrong */
+				if (order == 0)
+					verdicts[i] = GPUSORT_COLLATE_LEFT;
+				else
+					verdicts[i] = (order < 0) == input.descending ?
+						GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
 			}
 			Copy	   *swap = before;
 

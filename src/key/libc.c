@@ -218,12 +218,13 @@ make_key(locale_t locale, const char *data, int taken, bool first_level, char *r
 	if (unlikely(*size >= KEY_BYTES))
 	{
 		/* the contents of room are undefined; without a key, libc has returned -1 */
-		Size		needed = *size <= MaxAllocSize - 1 ? *size : 0;
+		Size		room_needed = *size <= MaxAllocSize - 1 ? *size + 1 : 1;
 
-		key = palloc(needed + 1);
-		if (needed > 0)
-			needed = Min(strxfrm_l(key, string, needed + 1, locale), needed);
-		*size = needed;
+		key = palloc(room_needed);
+		*size = strxfrm_l(key, string, room_needed, locale);
+		/* if it does not fit now, there is no key */
+		if (*size >= room_needed)
+			*size = 0;
 	}
 	if (first_level && (separator = memchr(key, GPUSORT_LIBC_SEPARATOR, *size)) != NULL)
 		*size = separator - key;
