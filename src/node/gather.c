@@ -427,8 +427,12 @@ gather_rows(GpusortNode *node)
 			gpusort_rowstore_fetch_ahead(&node->store, source);
 			keys = key_columns(node, slot, source);
 		}
+		/* a bound without words needs no key */
+		if (node->limit.known && node->limit.nwords == 0 && gpusort_node_removes_row(node, NULL, slot))
+			continue;
 		gpusort_rowkey_encode(node->key, keys, (uint64 *) room.next);
-		if (node->limit.known && gpusort_node_removes_row(node, (uint64 *) room.next, slot))
+		if (node->limit.known && node->limit.nwords > 0 &&
+			gpusort_node_removes_row(node, (uint64 *) room.next, slot))
 			continue;
 		room.next += room.width;
 		gpusort_rowstore_append(&node->store, slot);

@@ -74,7 +74,7 @@ typedef struct GpusortNodeLimit
 	int64		rows;			/* N; -1: all */
 	uint64		cut_at;			/* rows of the run at which the next cut is due */
 	bool		known;			/* there is a bound, with this key: */
-	int			nwords;			/* for rows */
+	int			nwords;			/* for rows; 0 if words only propose an order */
 	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
 	bool		lossy;			/* rows with the bound's words may differ from it */
 	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
