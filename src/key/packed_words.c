@@ -22,7 +22,7 @@
 #include "key/icu.h"
 #include "key/packed.h"
 
-/* Words for the longest prefix (key/sample.c) and what follows it */
+/* Words for the longest prefix (key/sample_strings.c) and what follows it */
 #define HEAD_WORDS	GPUSORT_PACKED_WORDS(8 * GPUSORT_ICU_PREFIX_BYTES + 3 * 64)
 
 /*

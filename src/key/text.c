@@ -15,7 +15,7 @@
  * The last byte is 1 to 17, or the complement of that under DESC.  So the words
  * are never all zeros or all ones, which are NULL's.
  *
- * If most strings begin with the same prefix (key/sample.c), the first byte is 1 if
+ * If most strings begin with the same prefix (key/sample_strings.c), the first byte is 1 if
  * a string sorts before those with the prefix, 2 if it has the prefix, and 3 if it
  * sorts after them.  Then come the first 14 bytes, of strings with the prefix those
  * that follow it, and the length plus one, or 16 if there are more than 14 bytes.
