@@ -5,7 +5,8 @@
  *		as plain aggregates.
  *
  * The results are those of percentile_cont(), to the bit: the same rows are chosen
- * and interpolated by the same operations in double precision.  Timestamps, for which
+ * and interpolated by the same operations in double precision.  Only among -0 and 0,
+ * which are equal, another one may be chosen: gpusort's keys order them.  Timestamps, for which
  * core has no percentile_cont(), are interpolated in microseconds.
  *
  * A percentile needs two neighbouring keys of the sorted group, which are mostly found
@@ -213,8 +214,8 @@ result_value(const GpusortType *type, uint64 key)
 }
 
 /*
- * Interpolates between two timestamps, to the nearest microsecond.  If one is
- * infinite, it is the result.
+ * Interpolates between two timestamps: to the nearest microsecond if they are less than
+ * 285 years apart, which are 2^53 microseconds.  If one is infinite, it is the result.
  */
 static Timestamp
 interpolate_timestamps(Timestamp low, Timestamp high, float8 proportion)
@@ -232,7 +233,14 @@ interpolate_timestamps(Timestamp low, Timestamp high, float8 proportion)
 	if (TIMESTAMP_NOT_FINITE(high))
 		return high;
 	if (pg_sub_s64_overflow(high, low, &difference))
-		return low + (int64) rint(proportion * ((float8) high - (float8) low));
+	{
+		float8		span = (float8) high - (float8) low;
+
+		/* half of the span fits in 64 bits */
+		if (proportion > 0.5)
+			return high - (int64) rint((1 - proportion) * span);
+		return low + (int64) rint(proportion * span);
+	}
 	return low + (int64) rint(proportion * (float8) difference);
 }
 

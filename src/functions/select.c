@@ -48,7 +48,7 @@ sort_keys(const GpusortType *type, const void *keys, size_t count)
 	};
 	GpusortEncoding encoding = {GPUSORT_ENCODING_WORD, 0};
 	GpusortRun *run = gpusort_run_begin(&spec);
-	void	   *sorted = palloc(Max(count, 1) * type->key_bytes);
+	void	   *sorted = MemoryContextAllocHuge(CurrentMemoryContext, Max(count, 1) * type->key_bytes);
 
 	gpusort_run_lend(run, keys, count, &encoding);
 	gpusort_run_sort(run, sorted);

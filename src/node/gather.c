@@ -451,7 +451,17 @@ core_reason(GpusortNode *node)
 		return "a row is rechecked after a concurrent update";
 	/* a collation may be distrusted since the plan was made */
 	if (node->value_type == NULL)
-		return gpusort_rowkey_refusal(node->columns, node->ncolumns);
+	{
+		MemoryContext old = MemoryContextSwitchTo(node->cxt);
+		const char *refusal = gpusort_rowkey_refusal(node->columns, node->ncolumns);
+
+		MemoryContextSwitchTo(old);
+		if (refusal != NULL)
+		{
+			strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));
+			return node->stats.refusal;
+		}
+	}
 	return NULL;
 }
 

@@ -55,6 +55,10 @@ gpusort_node_limit_rows(GpusortNode *node)
 
 	if (node->limit.count == NULL)
 		return -1;
+	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
+	if (node->limit.ties && node->value_type != NULL &&
+		(node->value_type->kind == GPUSORT_KIND_FLOAT4 || node->value_type->kind == GPUSORT_KIND_FLOAT8))
+		return -1;
 	count = DatumGetInt64(ExecEvalExprSwitchContext(node->limit.count, context, &isnull));
 	if (isnull)
 		return -1;
@@ -296,6 +300,11 @@ gpusort_node_cut(GpusortNode *node)
 	uint32	   *order;
 	char	   *keys;
 
+	if (!gpusort_node_can_cut(node))
+	{
+		plan_cut(node, rows);
+		return;
+	}
 	if (proposed)
 		gpusort_node_sort_run(node, true);
 	else

@@ -45,6 +45,7 @@ typedef struct GpusortNodeStats
 	const char *algorithm;		/* static storage; NULL: not known yet */
 	int			key_bits;		/* bits of a key */
 	const char *core_reason;	/* why core's tuplesort sorted; NULL: gpusort did */
+	char		refusal[256];	/* core_reason may point here */
 	const char *distrust_reason;	/* why words of libc's were not trusted; NULL: they
 									 * were, or there were none */
 	char		engine_reason[256]; /* why the accelerator did not sort; empty: it did,
@@ -188,7 +189,8 @@ extern bool gpusort_node_can_cut(const GpusortNode *node);
 
 /*
  * Sorts the run by words, removes all rows but those that the parent may fetch, and
- * sets the bound.  The remaining rows keep their order, in a run begun anew.
+ * sets the bound.  The remaining rows keep their order, in a run begun anew.  Does
+ * nothing if gpusort_node_can_cut() is false.
  */
 extern void gpusort_node_cut(GpusortNode *node);
 

@@ -132,10 +132,27 @@ renumber(Node *node, AttrNumber *numbers)
 	return expression_tree_mutator(node, renumber, numbers);
 }
 
+/* Does a plan scan a table, and return nothing but columns of it? */
+static bool
+returns_columns(Plan *plan)
+{
+	ListCell   *lc;
+
+	if (!IsA(plan, SeqScan) && !IsA(plan, IndexScan) && !IsA(plan, IndexOnlyScan) && !IsA(plan, BitmapHeapScan))
+		return false;
+	foreach(lc, plan->targetlist)
+	{
+		if (!IsA(lfirst_node(TargetEntry, lc)->expr, Var))
+			return false;
+	}
+	return true;
+}
+
 /*
- * Lets the child of an Agg return only the columns that the Agg or the order needs.
- * For an Agg, a scan returns all columns of a table if that saves a projection, and a sort would
- * copy them.
+ * Lets the scan below an Agg return only the columns that the Agg or the order needs.
+ * For an Agg, a scan returns all columns of a table if that saves a projection, and a
+ * sort would copy them.  Other nodes' target lists must not change: they may have
+ * volatile functions, or the node may refer to them by number.
  */
 static void
 narrow_input(Agg *agg, GpusortOrder *order)
@@ -153,7 +170,7 @@ narrow_input(Agg *agg, GpusortOrder *order)
 		columns = bms_add_member(columns, agg->grpColIdx[i]);
 	for (int i = 0; i < order->ncolumns; i++)
 		columns = bms_add_member(columns, order->columns[i].attno);
-	if (!is_projection_capable_plan(child) || bms_num_members(columns) == n)
+	if (!returns_columns(child) || bms_num_members(columns) == n)
 		return;
 
 	foreach(lc, child->targetlist)
@@ -260,32 +277,37 @@ static GpusortOrder
 find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cost *saved)
 {
 	Plan	   *child = outerPlan(agg);
+	GpusortOrder *orders = palloc(list_length(aggregates) * sizeof(GpusortOrder));	/* of sorting ones */
+	List	   *sorting = NIL;
 	GpusortOrder best = {NULL, 0, false};
 	ListCell   *lc;
 
 	*saved = -1;
 	foreach(lc, aggregates)
 	{
-		GpusortOrder order;
+		if (gpusort_aggregate_find_order(lfirst_node(Aggref, lc), &orders[list_length(sorting)]))
+			sorting = lappend(sorting, lfirst(lc));
+	}
+	foreach(lc, sorting)
+	{
+		GpusortOrder order = orders[foreach_current_index(lc)];
 		Cost		cost = 0;
 		double		distinct = child->plan_rows;
 		Bitmapset  *states = NULL;
 		ListCell   *other;
 
-		if (!gpusort_aggregate_find_order(lfirst_node(Aggref, lc), &order) ||
-			gpusort_rowkey_refusal(order.columns, order.ncolumns) != NULL)
+		if (gpusort_rowkey_refusal(order.columns, order.ncolumns) != NULL)
 			continue;
 		if (gpusort_input_ask_statistics(context->stmt, child, &order.columns[0], &distinct) && agg->numCols == 0)
 			continue;
 		if (order.ncolumns > 1)
 			distinct = child->plan_rows;
-		foreach(other, aggregates)
+		foreach(other, sorting)
 		{
 			Aggref	   *aggref = lfirst_node(Aggref, other);
-			GpusortOrder its_order;
 
 			if (bms_is_member(aggref->aggtransno, states) ||
-				!gpusort_aggregate_find_order(aggref, &its_order) || !gpusort_order_begins_with(&order, &its_order))
+				!gpusort_order_begins_with(&order, &orders[foreach_current_index(other)]))
 				continue;
 			states = bms_add_member(states, aggref->aggtransno);
 			cost += saved_cost(aggref, &order, child->plan_rows, groups, distinct);
@@ -304,7 +326,7 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
  * this adds to the plan.
  */
 static Cost
-sort_input(Context *context, Agg *agg)
+sort_input(Context *context, Agg *agg, bool fetch_all)
 {
 	Plan	   *child = outerPlan(agg);
 	double		rows = child->plan_rows;
@@ -322,16 +344,19 @@ sort_input(Context *context, Agg *agg)
 	if ((agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED) ||
 		agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL)
 		return 0;
+	/* a GroupAggregate without a sort returns its first groups early */
+	if (agg->aggstrategy == AGG_SORTED && !extend && !fetch_all && !gpusort_force)
+		return 0;
 	gpusort_aggregate_collect((Node *) agg->plan.targetlist, &aggregates);
 	gpusort_aggregate_collect((Node *) agg->plan.qual, &aggregates);
+	wanted = find_best_order(context, agg, aggregates, groups, &saved);
+	if (wanted.ncolumns == 0)
+		return 0;
 	foreach(lc, aggregates)
 	{
 		if (!gpusort_aggregate_is_harmless(lfirst_node(Aggref, lc)) || GPUSORT_AGG_PRESORTED(lfirst_node(Aggref, lc)))
 			return 0;
 	}
-	wanted = find_best_order(context, agg, aggregates, groups, &saved);
-	if (wanted.ncolumns == 0)
-		return 0;
 
 	if (agg->aggstrategy == AGG_SORTED)
 	{
@@ -366,70 +391,83 @@ sort_input(Context *context, Agg *agg)
 	return cost + cpu_operator_cost * rows;
 }
 
-static Cost sort_inputs(Context *context, Plan *plan);
+static Cost sort_inputs(Context *context, Plan *plan, bool fetch_all);
 
 static Cost
-sort_inputs_in_list(Context *context, List *plans)
+sort_inputs_in_list(Context *context, List *plans, bool fetch_all)
 {
 	Cost		added = 0;
 	ListCell   *lc;
 
 	foreach(lc, plans)
-		added += sort_inputs(context, lfirst(lc));
+		added += sort_inputs(context, lfirst(lc), fetch_all);
 	return added;
 }
 
-/* Searches a plan for Aggs.  Returns the cost that this adds to the plan. */
+/*
+ * Searches a plan for Aggs.  fetch_all: all rows of the plan will be fetched, as far as
+ * is known.  Returns the cost that this adds to the plan.
+ */
 static Cost
-sort_inputs(Context *context, Plan *plan)
+sort_inputs(Context *context, Plan *plan, bool fetch_all)
 {
+	bool		left;
+	bool		right;
 	Cost		added = 0;
 
 	if (plan == NULL)
 		return 0;
 	check_stack_depth();
+	gpusort_plan_fetch_all(plan, fetch_all, &left, &right);
 
 	context->last_node_id = Max(context->last_node_id, plan->plan_node_id);
 	switch (nodeTag(plan))
 	{
 		case T_Append:
-			added = sort_inputs_in_list(context, ((Append *) plan)->appendplans);
+			added = sort_inputs_in_list(context, ((Append *) plan)->appendplans, fetch_all);
 			break;
 		case T_MergeAppend:
-			added = sort_inputs_in_list(context, ((MergeAppend *) plan)->mergeplans);
+			added = sort_inputs_in_list(context, ((MergeAppend *) plan)->mergeplans, fetch_all);
 			break;
 		case T_BitmapAnd:
-			added = sort_inputs_in_list(context, ((BitmapAnd *) plan)->bitmapplans);
+			added = sort_inputs_in_list(context, ((BitmapAnd *) plan)->bitmapplans, false);
 			break;
 		case T_BitmapOr:
-			added = sort_inputs_in_list(context, ((BitmapOr *) plan)->bitmapplans);
+			added = sort_inputs_in_list(context, ((BitmapOr *) plan)->bitmapplans, false);
 			break;
 		case T_CustomScan:
-			added = sort_inputs_in_list(context, ((CustomScan *) plan)->custom_plans);
+			added = sort_inputs_in_list(context, ((CustomScan *) plan)->custom_plans, false);
 			break;
 		case T_SubqueryScan:
-			added = sort_inputs(context, ((SubqueryScan *) plan)->subplan);
+			added = sort_inputs(context, ((SubqueryScan *) plan)->subplan, fetch_all);
 			break;
 		default:
 			break;
 	}
-	added += sort_inputs(context, plan->lefttree);
-	added += sort_inputs(context, plan->righttree);
+	added += sort_inputs(context, plan->lefttree, left);
+	added += sort_inputs(context, plan->righttree, right);
 	if (IsA(plan, Agg))
-		added += sort_input(context, (Agg *) plan);
+		added += sort_input(context, (Agg *) plan, fetch_all);
 	plan->startup_cost += added;
 	plan->total_cost += added;
+	/* a plan that returned its first row early may do so no more */
+	if (added > 0 && outerPlan(plan) != NULL)
+	{
+		plan->startup_cost = Max(plan->startup_cost, outerPlan(plan)->startup_cost);
+		plan->total_cost = Max(plan->total_cost, plan->startup_cost);
+	}
 	return added;
 }
 
 void
-gpusort_plan_aggregates(PlannedStmt *stmt)
+gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options)
 {
 	Context		context = {.stmt = stmt};
 	ListCell   *lc;
 
-	sort_inputs(&context, stmt->planTree);
-	sort_inputs_in_list(&context, stmt->subplans);
+	sort_inputs(&context, stmt->planTree, (cursor_options & CURSOR_OPT_FAST_PLAN) == 0);
+	/* an EXISTS or a CTE may be read in part */
+	sort_inputs_in_list(&context, stmt->subplans, false);
 	foreach(lc, context.sorts)
 		lfirst_node(Sort, lc)->plan.plan_node_id = ++context.last_node_id;
 }

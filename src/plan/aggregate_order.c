@@ -233,7 +233,12 @@ gpusort_aggregate_find_order(Aggref *aggref, GpusortOrder *order)
 	order->cast = false;
 	foreach(lc, clauses)
 	{
-		if (!find_column(aggref, lfirst_node(SortGroupClause, lc), &order->columns[order->ncolumns], &order->cast))
+		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
+
+		/* a constant decides nothing: the separator of string_agg(DISTINCT x, ',') */
+		if (IsA(get_sortgroupclause_tle(clause, aggref->args)->expr, Const))
+			continue;
+		if (!find_column(aggref, clause, &order->columns[order->ncolumns], &order->cast))
 			return false;
 		order->ncolumns++;
 	}

@@ -52,6 +52,36 @@ gpusort_is_cheaper(IncrementalSort *incremental)
 		cost < gpusort_cost_core_sort(&input);
 }
 
+void
+gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right)
+{
+	*left = fetch_all;
+	*right = false;
+	switch (nodeTag(plan))
+	{
+		case T_Sort:
+		case T_Hash:
+			*left = true;
+			break;
+		case T_Agg:
+			*left |= ((const Agg *) plan)->aggstrategy == AGG_PLAIN || ((const Agg *) plan)->aggstrategy == AGG_HASHED;
+			break;
+		case T_HashJoin:
+			*right = true;
+			break;
+		case T_Limit:
+		case T_MergeJoin:
+		case T_RecursiveUnion:
+			*left = false;
+			break;
+		case T_WindowAgg:
+			*left &= ((const WindowAgg *) plan)->runCondition == NIL;
+			break;
+		default:
+			break;
+	}
+}
+
 static Plan *replace(Plan *plan, bool fetch_all);
 
 static void
@@ -70,33 +100,16 @@ replace_in_list(List *plans, bool fetch_all)
 static Plan *
 replace(Plan *plan, bool fetch_all)
 {
-	bool		left = fetch_all;
-	bool		right = false;
+	bool		left;
+	bool		right;
 
 	if (plan == NULL)
 		return NULL;
 	check_stack_depth();
+	gpusort_plan_fetch_all(plan, fetch_all, &left, &right);
 
 	switch (nodeTag(plan))
 	{
-		case T_Sort:
-		case T_Hash:
-			left = true;
-			break;
-		case T_Agg:
-			left |= ((Agg *) plan)->aggstrategy == AGG_PLAIN || ((Agg *) plan)->aggstrategy == AGG_HASHED;
-			break;
-		case T_HashJoin:
-			right = true;
-			break;
-		case T_Limit:
-		case T_MergeJoin:
-		case T_RecursiveUnion:
-			left = false;
-			break;
-		case T_WindowAgg:
-			left &= ((WindowAgg *) plan)->runCondition == NIL;
-			break;
 		case T_Append:
 			replace_in_list(((Append *) plan)->appendplans, fetch_all);
 			break;

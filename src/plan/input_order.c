@@ -113,9 +113,14 @@ static GpusortOrder
 index_order(Plan *plan, Oid index_id, ScanDirection direction)
 {
 	GpusortOrder order = {NULL, 0, false};
-	Relation	index = index_open(index_id, NoLock);
-	Form_pg_index form = index->rd_index;
+	Relation	index;
+	Form_pg_index form;
 
+	/* an index that an extension only supposes is not there */
+	if (!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(index_id)))
+		return order;
+	index = index_open(index_id, NoLock);
+	form = index->rd_index;
 	order.columns = palloc(form->indnkeyatts * sizeof(GpusortSortColumn));
 	for (int i = 0; i < form->indnkeyatts && index->rd_rel->relam == BTREE_AM_OID; i++)
 	{
@@ -204,12 +209,13 @@ gpusort_input_find_group_order(Agg *agg, GpusortOrder *order)
 	if (order->ncolumns < agg->numCols || (IsA(child, Sort) && order->ncolumns > agg->numCols))
 		return false;
 	order->ncolumns = agg->numCols;
+	/* each group column must be there: an index may have a column twice */
 	for (int i = 0; i < agg->numCols; i++)
 	{
 		bool		found = false;
 
 		for (int j = 0; j < agg->numCols; j++)
-			found |= order->columns[i].attno == agg->grpColIdx[j];
+			found |= order->columns[j].attno == agg->grpColIdx[i];
 		if (!found)
 			return false;
 	}

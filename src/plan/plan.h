@@ -21,6 +21,12 @@ extern void gpusort_plan_init(void);
  */
 extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_options);
 
+/*
+ * Given whether all rows of a plan will be fetched, as far as is known, tells the same of
+ * its left and right child.  In incremental.c.
+ */
+extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right);
+
 /* A sort, for the cost model */
 typedef struct GpusortCostInput
 {
@@ -48,8 +54,8 @@ extern double gpusort_cost_core_sort(const GpusortCostInput *input);
 /*
  * Adds a Sort below each Agg of a finished plan whose aggregates sort inside
  * themselves, or columns to the Sort below it, where GpuSort will replace the Sort
- * and this is expected to pay.  In aggregate.c.
+ * and this is expected to pay.  cursor_options: the planner's.  In aggregate.c.
  */
-extern void gpusort_plan_aggregates(PlannedStmt *stmt);
+extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */

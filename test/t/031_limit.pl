@@ -219,5 +219,11 @@ foreach my $n (5, 5000)
 		qr/Bound: $n\n/, "LIMIT \$1 of $n: the bound is the parameter's value");
 }
 
+# equal values whose keys differ
+is($node->safe_psql('postgres', "SET gpusort.force = on; SELECT count(*) FROM (SELECT CASE WHEN i % 2 = 0 THEN '-0'::$_ ELSE 0::$_ END AS x "
+		  . "FROM generate_series(1, 20000) i ORDER BY x FETCH FIRST 10 ROWS WITH TIES) s"),
+	'20000', "WITH TIES: -0 and 0 of type $_ are equal")
+  foreach 'float4', 'float8';
+
 $node->stop;
 done_testing();

@@ -288,5 +288,28 @@ SET min_parallel_table_scan_size = 0;
 EXPLAIN (COSTS OFF) SELECT $median FROM p;
 SQL
 
+# Core's answers, where the plan below the aggregate must not be changed.
+$node->safe_psql('postgres', <<'SQL');
+CREATE SEQUENCE calls;
+CREATE TABLE twice AS SELECT i % 50 AS a, i % 7 AS b, (i * 7919::bigint) % 100003 AS x FROM generate_series(1, 20000) i;
+CREATE INDEX ON twice (a, a, b, x);
+SQL
+foreach my $case (
+	[ 'a volatile function of a subquery is called', "SELECT count(DISTINCT big) FROM (SELECT nextval('calls') n, big FROM p) q; SELECT last_value > 0 FROM calls; ALTER SEQUENCE calls RESTART" ],
+	[ 'a window function is a condition', 'SELECT count(DISTINCT big) FROM (SELECT row_number() OVER (ORDER BY k) n, big FROM p) q WHERE n <= 50000' ],
+	[ 'a window function of other columns is a condition', 'SELECT count(DISTINCT g) FROM (SELECT row_number() OVER (ORDER BY k) n, g, big FROM p) q WHERE n <= 50000' ],
+	[ 'an aggregate of a subquery is not used', "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY c) FROM (SELECT max(nextval('calls')) m, count(*) c FROM p GROUP BY big) q" ],
+	[ 'an index has a column twice', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; SET enable_hashagg = off; SET enable_incremental_sort = off; SET enable_indexonlyscan = off; SELECT count(*) FROM (SELECT a, b, count(DISTINCT x) FROM twice GROUP BY a, b) q' ])
+{
+	my ($name, $sql) = @$case;
+	my @answers = map { $node->safe_psql('postgres', "SET gpusort.force = on; SET gpusort.enabled = $_; $sql") } 'on', 'off';
+
+	is($answers[0], $answers[1], $name);
+}
+
+# A GroupAggregate over an index returns its first groups early.
+is(sort_key_of("SELECT g, $median FROM indexed GROUP BY g ORDER BY g DESC LIMIT 1", 'SET enable_seqscan = off; SET enable_sort = off'), '',
+	'not sorted below a LIMIT');
+
 $node->stop;
 done_testing();
