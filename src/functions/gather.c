@@ -18,7 +18,7 @@ gpusort_gather_context(FunctionCallInfo fcinfo, bool *window)
 	int			kind = AggCheckCallContext(fcinfo, &cxt);
 
 	if (!kind)
-		elog(ERROR, "transition function called in non-aggregate context");
+		elog(ERROR, "gpusort transition function called in non-aggregate context");
 	*window = (kind == AGG_CONTEXT_WINDOW);
 	return cxt;
 }

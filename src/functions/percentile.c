@@ -78,7 +78,7 @@ begin_state(FunctionCallInfo fcinfo)
 	MemoryContext cxt = gpusort_gather_context(fcinfo, &window);
 	PercentileState *state = MemoryContextAlloc(cxt, sizeof(PercentileState));
 
-	/* no accelerator: a pass over the keys takes less time than their way there */
+	/* the keys stay in the backend: reading them once takes less time than copying them to a device */
 	gpusort_gather_begin(&state->keys, fcinfo, cxt, true);
 	state->fraction_null = false;
 	state->fraction = 0.5;

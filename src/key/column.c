@@ -11,8 +11,8 @@
  *
  * Texts are encoded in one of three ways.  Under the C and POSIX collations, other
  * locales of libc that order by bytes, the builtin provider, and in the pattern_ops
- * families, texts compare by their bytes.  Under an ICU collation, the words are made of primary weights or of
- * PostgreSQL's abbreviated keys, which are the first bytes of ICU's sort key
+ * families, texts compare by their bytes.  Under an ICU collation, the words are
+ * made of primary weights or of PostgreSQL's abbreviated keys, which are the first bytes of ICU's sort key
  * (key/text.c).  Under any other collation of libc, the words are made by
  * strxfrm().  PostgreSQL does not trust these (varlena.c, varstr_sortsupport), so
  * the sorted rows are verified (key/libc_text.c).

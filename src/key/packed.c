@@ -28,7 +28,10 @@
 /* Bytes of a string in each part of its packing */
 #define PART_BYTES	7
 
-/* Bytes that are fetched of a TOASTed array or bit string for n bits: a bool takes 3 bits and one byte */
+/*
+ * Bytes that are fetched of a TOASTed array or bit string for n bits.  A bool takes
+ * the most bytes for its bits: one byte for 3 bits.
+ */
 #define SLICE_BYTES(n)	((n) / 2 + 64)
 
 /* A bit string that is being written; see gpusort_packed_bits(). */

@@ -24,9 +24,9 @@
  *			arrayfuncs.c)
  *
  *	range	0 if it is empty, else 1 and two bounds.  The lower one is 0 if it is
- *			infinite, else 1, a field, and 0 if inclusive or 1 if exclusive.  The upper one is 0, a
- *			field, and 0 if exclusive or 1 if inclusive; or 1 if it is infinite
- *			(range_cmp in rangetypes.c)
+ *			infinite, else 1, a field, and 0 if inclusive or 1 if exclusive.
+ *			The upper one is 0, a field, and 0 if exclusive or 1 if inclusive; or
+ *			1 if it is infinite (range_cmp in rangetypes.c)
  *
  *	row		for each column 0 and a field, or 1 for NULL (record_cmp in rowtypes.c)
  *
@@ -93,7 +93,7 @@ extern void gpusort_packed_begin(const GpusortRowColumn *column);
  */
 extern Size gpusort_packed_bits(const GpusortRowColumn *column, Datum value, Size most, uint64 *words);
 
-/* A put may write 64 bits behind the most bits, in two words. */
+/* Words of an array for most bits: the last field to be written may exceed them by up to 64 bits. */
 #define GPUSORT_PACKED_WORDS(most)	((most) / 64 + 3)
 
 #endif							/* GPUSORT_KEY_PACKED_H */

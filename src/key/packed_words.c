@@ -26,9 +26,10 @@
 #define HEAD_WORDS	GPUSORT_PACKED_WORDS(8 * GPUSORT_ICU_PREFIX_BYTES + 3 * 64)
 
 /*
- * Packs as many bits as a column with a prefix needs, whose words hold room bits.
- * Sets bits to those behind the two first bits of the words, and *place to these.
- * Returns the number of bits.
+ * Packs a value of a column that has a prefix.  Sets *place to 0, 1 or 2 if the value
+ * sorts before, among or after those that begin with the prefix.  Sets bits to at least
+ * the first room bits of what follows: the value's bits behind the prefix if it has the
+ * prefix, else all its bits.  Returns their number.
  */
 static Size
 pack_behind_prefix(const GpusortRowColumn *column, Datum value, Size room, uint64 *bits, uint64 *place)

@@ -194,10 +194,16 @@ select_bound(GpusortNode *node, uint32 *order, uint64 rows)
 	uint64		end = last + 1;
 	int			column;
 
-	while (begin > 0 && has_bound_words(node, order[begin - 1]))
-		begin--;
-	while (end < rows && has_bound_words(node, order[end]))
-		end++;
+	for (; begin > 0 && has_bound_words(node, order[begin - 1]); begin--)
+	{
+		if (begin % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	for (; end < rows && has_bound_words(node, order[end]); end++)
+	{
+		if (end % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
 	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[last]), node->left, false);
 	column = gpusort_rowkey_open_column(node->key, node->left);
 	if (column >= 0 && gpusort_rowkey_by_bytes(node->key, column))
@@ -260,9 +266,15 @@ sort_numbers(GpusortNode *node, uint32 *order, uint64 n)
 												  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		bits[order[i] / 64] |= UINT64CONST(1) << order[i] % 64;
+	}
 	for (uint64 i = 0; i <= rows / 64; i++)
 	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
 		for (uint64 left = bits[i]; left != 0; left &= left - 1)
 			*order++ = i * 64 + pg_rightmost_one_pos64(left);
 	}
@@ -310,8 +322,11 @@ gpusort_node_cut(GpusortNode *node)
 	else
 		gpusort_node_sort_words(node, true);
 	set_bound(node, proposed);
-	while (node->limit.ties && kept < rows && equals_bound(node, kept))
-		kept++;
+	for (; node->limit.ties && kept < rows && equals_bound(node, kept); kept++)
+	{
+		if (kept % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
 	keys = gpusort_memory_alloc_pages(node->cxt, kept * width);
 	if (values)
 		memcpy(keys, node->block, kept * width);
@@ -320,7 +335,11 @@ gpusort_node_cut(GpusortNode *node)
 		order = (uint32 *) node->block;
 		sort_numbers(node, order, kept);
 		for (uint64 i = 0; i < kept; i++)
+		{
+			if (i % INTERRUPT_ROWS == 0)
+				CHECK_FOR_INTERRUPTS();
 			memcpy(keys + i * width, gpusort_run_key(node->run, order[i]), width);
+		}
 		ExecClearTuple(node->left);
 		ExecClearTuple(node->right);
 		gpusort_rowstore_keep(&node->store, order, kept);

@@ -343,9 +343,12 @@ distrust(Verification *verification)
 {
 	GpusortNode *node = verification->node;
 	int			column = verification->proposal.column;
-	MemoryContext old = MemoryContextSwitchTo(node->css.ss.ps.state->es_query_cxt);
+	MemoryContext old;
 
 	verification->proposal.libc->distrusted = true;
+	if (node->stats.distrust_reason != NULL)
+		return;
+	old = MemoryContextSwitchTo(node->css.ss.ps.state->es_query_cxt);
 	node->stats.distrust_reason =
 		psprintf("collation \"%s\" of column %d orders differently from its sort keys",
 				 get_collation_name(node->collations[column]), column + 1);

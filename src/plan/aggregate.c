@@ -4,9 +4,9 @@
  *		Sorts the input of aggregates that sort inside themselves.
  *
  * An aggregate with DISTINCT or ORDER BY, and an ordered-set aggregate such as
- * percentile_cont(), puts its input into a tuplesort of its own.  That tuplesort
- * is no plan node, so GpuSort cannot replace it.  But before it sorts, it checks
- * whether its input is in order already, with one comparison per row.  So this
+ * percentile_cont(), puts its input into a tuplesort of its own.  GpuSort replaces
+ * plan nodes only, so it cannot replace that tuplesort.  But before the tuplesort
+ * sorts, it checks whether its input is in order already, with one comparison per row.  So this
  * file puts a Sort below the Agg, in the order of the aggregate, or adds that order
  * to the Sort below a GroupAggregate.  plan.c then replaces the Sort by GpuSort.
  * An aggregate with ORDER BY, but without DISTINCT, then needs no sort of its own,

@@ -24,14 +24,14 @@
 
 const GpusortBound gpusort_unbounded = {.rows = -1};
 
-/* Is this no constant, and not NULL? */
+/* Is there an expression other than a constant? */
 static bool
 varies(Node *node)
 {
 	return node != NULL && !IsA(node, Const);
 }
 
-/* The value of an expression of type int8; 0 if it is missing, NULL or no constant. */
+/* The value of an expression of type int8; 0 if it is missing, NULL or not a constant. */
 static double
 constant_value(Node *node)
 {

@@ -23,7 +23,7 @@ extern const GpusortBound gpusort_unbounded;
 
 /*
  * The bound of a LIMIT clause, without the plan node: option is that of the clause,
- * and rows is the estimate if count is no constant.
+ * and rows is the estimate if count is not a constant.
  */
 extern GpusortBound gpusort_bound_clause(Node *count, Node *offset, LimitOption option, double rows);
 
