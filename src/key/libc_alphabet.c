@@ -6,7 +6,7 @@
  * glibc's weights of the first level have one or two bytes for most letters, and
  * strxfrm() makes the weights of all levels.  A column has far fewer letters than
  * there are weights.  So the sample of a column (key/sample_libc.c) gives each weight that
- * occurs in it a code of 5 to 8 bits, in the order of the weights.  21 letters of 6
+ * occurs in it a code of 2 to 8 bits, in the order of the weights.  21 letters of 6
  * bits fill two words.  Between each two weights there is one more code, for all
  * weights that the sample lacks there.  It ends the words: they tie with those of
  * any other string that has such a weight in this place.

@@ -71,7 +71,10 @@ plan_columns(const GpusortSortColumn *from, int ncolumns, GpusortRowColumn *colu
 			continue;
 		/* a column that is always a prefix can do with its first word */
 		if (column.always_prefix && *words == GPUSORT_MAX_WORDS - 1)
+		{
 			column.words = 1;
+			column.bits = 64;
+		}
 		if (*words + column.words > GPUSORT_MAX_WORDS)
 			return psprintf("the key of %d columns is longer than %d words",
 							ncolumns, GPUSORT_MAX_WORDS);

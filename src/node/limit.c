@@ -42,6 +42,9 @@
 /* The least rows at which a cut is made: fewer would not be worth its fixed costs. */
 #define LEAST_ROWS		4096
 
+/* The LIMIT fetches most rows if it fetches more than this part of those that are expected. */
+#define MANY_PART		4.0
+
 /* Rows between two checks for interrupts */
 #define INTERRUPT_ROWS	65536
 
@@ -75,12 +78,18 @@ gpusort_node_limit_rows(GpusortNode *node)
 	return count > PG_INT64_MAX - offset ? -1 : count + offset;
 }
 
-/* Sets when the next cut is due, if this many rows have remained after the last one. */
+/*
+ * Sets when the next cut is due, if this many rows have remained after the last one.
+ * If most of the rows to come are fetched, a cut would hardly save anything: then only
+ * the memory limit asks for one.
+ */
 static void
 plan_cut(GpusortNode *node, uint64 rows)
 {
-	node->limit.cut_at = node->limit.rows < 0 || rows > PG_UINT64_MAX / 2 ? PG_UINT64_MAX :
-		Max(2 * rows, LEAST_ROWS);
+	if (node->limit.rows < 0 || rows * MANY_PART > outerPlanState(node)->plan->plan_rows)
+		node->limit.cut_at = PG_UINT64_MAX;
+	else
+		node->limit.cut_at = Max(2 * rows, LEAST_ROWS);
 }
 
 void
