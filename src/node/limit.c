@@ -37,6 +37,7 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
+#include "compat.h"
 #include "node/node.h"
 
 /* The least rows at which a cut is made: fewer would not be worth its fixed costs. */
@@ -260,7 +261,7 @@ set_bound(GpusortNode *node, bool proposed)
 		node->limit.lossy = proposed || gpusort_rowkey_lossy(node->key);
 		if (node->limit.lossy && !proposed)
 			select_bound(node, order, gpusort_run_rows(node->run));
-		ExecStoreMinimalTuple(heap_copy_minimal_tuple(gpusort_rowstore_row(&node->store, order[last])),
+		ExecStoreMinimalTuple(gpusort_copy_minimal_tuple(gpusort_rowstore_row(&node->store, order[last])),
 							  node->limit.slot, true);
 		MemoryContextSwitchTo(old);
 	}
