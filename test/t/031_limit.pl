@@ -11,6 +11,7 @@
 #
 #   SEED=n    repeats the cases of an earlier run; printed when a case fails
 #   CASES=n   240 by default
+#   SETTINGS="a=1 b=2"   more settings for the server, such as another engine
 
 use strict;
 use warnings;
@@ -146,6 +147,7 @@ shared_preload_libraries = 'gpusort'
 autovacuum = off
 client_min_messages = warning
 CONF
+$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
 $node->start;
 $node->safe_psql('postgres', slurp_file("$FindBin::Bin/random.sql"));
 
