@@ -43,8 +43,11 @@
 /* The least rows at which a cut is made: fewer would not be worth its fixed costs. */
 #define LEAST_ROWS		4096
 
-/* The LIMIT fetches most rows if it fetches more than this part of those that are expected. */
+/* The LIMIT fetches many rows if it fetches more than one of this many that are expected. */
 #define MANY_PART		4.0
+
+/* More rows come than expected if there are more than this many times as many: estimates have errors. */
+#define SURPLUS_PART	1.25
 
 /* Rows between two checks for interrupts */
 #define INTERRUPT_ROWS	65536
@@ -81,16 +84,18 @@ gpusort_node_limit_rows(GpusortNode *node)
 
 /*
  * Sets when the next cut is due, if this many rows have remained after the last one.
- * If most of the rows to come are fetched, a cut would hardly save anything: then only
- * the memory limit asks for one.
+ * If many of the rows that are expected are fetched, a cut would hardly save anything:
+ * then it is due if more rows come than expected.
  */
 static void
 plan_cut(GpusortNode *node, uint64 rows)
 {
-	if (node->limit.rows < 0 || rows * MANY_PART > outerPlanState(node)->plan->plan_rows)
-		node->limit.cut_at = PG_UINT64_MAX;
-	else
-		node->limit.cut_at = Max(2 * rows, LEAST_ROWS);
+	double		expected = outerPlanState(node)->plan->plan_rows;
+	double		due = Max(2.0 * rows, LEAST_ROWS);
+
+	if (rows * MANY_PART > expected)
+		due = Max(due, SURPLUS_PART * expected);
+	node->limit.cut_at = node->limit.rows < 0 || due > PG_UINT32_MAX ? PG_UINT64_MAX : (uint64) due;
 }
 
 void
