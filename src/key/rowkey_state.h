@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rowkey_state.h
- *		The state of a row key, for key/rowkey.c and the files of key/sample.h.
+ *		The state of a row key, for key/rowkey.c and the files of key/sample_state.h.
  *
  *-------------------------------------------------------------------------
  */

@@ -36,7 +36,7 @@
 
 #include "key/keybits.h"
 #include "key/packed.h"
-#include "key/sample.h"
+#include "key/sample_state.h"
 
 /* Fewer rows are sorted before a choice could pay. */
 #define MIN_ROWS			256

@@ -26,7 +26,7 @@
 #include "miscadmin.h"
 
 #include "key/libc.h"
-#include "key/sample.h"
+#include "key/sample_state.h"
 
 /* The values that an alphabet is made from, spread over the sample */
 #define ALPHABET_VALUES		512

@@ -23,7 +23,7 @@
 #include "key/dictionary.h"
 #include "key/icu.h"
 #include "key/packed.h"
-#include "key/sample.h"
+#include "key/sample_state.h"
 
 #define MAX_PREFIX_BYTES	GPUSORT_ICU_PREFIX_BYTES
 

@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "guc.h"
+#include "node/limit.h"
 #include "node/node.h"
 
 static Node *create_state(CustomScan *scan);

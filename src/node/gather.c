@@ -28,6 +28,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "key/keybits.h"
+#include "node/limit.h"
 #include "node/node.h"
 
 /* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */

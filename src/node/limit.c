@@ -38,7 +38,7 @@
 
 #include "base/memory.h"
 #include "compat.h"
-#include "node/node.h"
+#include "node/limit.h"
 
 /* The least rows at which a cut is made: fewer would not be worth its fixed costs. */
 #define LEAST_ROWS		4096

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * sample.h
+ * sample_state.h
  *		The sample of rows by which the words of a row key are chosen.
  *
  * For key/sample.c, which settles the columns one by one, and for the files that
@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_KEY_SAMPLE_H
-#define GPUSORT_KEY_SAMPLE_H
+#ifndef GPUSORT_KEY_SAMPLE_STATE_H
+#define GPUSORT_KEY_SAMPLE_STATE_H
 
 #include "key/rowkey_state.h"
 
@@ -89,4 +89,4 @@ extern bool gpusort_sample_has_repetitions(const GpusortSample *sample, const Gp
 extern void gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
 										  MemoryContext lasting, int *spare);
 
-#endif							/* GPUSORT_KEY_SAMPLE_H */
+#endif							/* GPUSORT_KEY_SAMPLE_STATE_H */
