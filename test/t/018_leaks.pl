@@ -37,7 +37,6 @@ client_min_messages = error
 log_statement = none
 log_min_error_statement = panic
 CONF
-$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
 $node->start;
 
 $node->safe_psql('postgres', <<'SQL');

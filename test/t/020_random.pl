@@ -368,7 +368,6 @@ autovacuum = off
 restart_after_crash = on
 client_min_messages = warning
 CONF
-$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
 $node->start;
 
 my $has_node = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'gpusort.force'");

@@ -317,7 +317,6 @@ shared_preload_libraries = 'gpusort'
 autovacuum = off
 client_min_messages = warning
 CONF
-$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
 $node->start;
 my $limit = $node->safe_psql('postgres', "SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
 my $has_citext = $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'");

@@ -147,7 +147,6 @@ shared_preload_libraries = 'gpusort'
 autovacuum = off
 client_min_messages = warning
 CONF
-$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
 $node->start;
 $node->safe_psql('postgres', slurp_file("$FindBin::Bin/random.sql"));
 

@@ -49,6 +49,8 @@ gpusort.force = on
 max_parallel_workers_per_gather = 0
 CONF
 	$node->append_conf('postgresql.conf', $how{settings}) if $how{settings};
+	# SETTINGS="a=1 b=2" in the environment
+	$node->append_conf('postgresql.conf', "$1 = '$2'") while ($ENV{SETTINGS} // '') =~ /(\S+?)=(\S+)/g;
 	return $node;
 }
 
