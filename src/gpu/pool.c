@@ -29,10 +29,9 @@
 #include <sys/mman.h>
 
 #include "miscadmin.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 
 #include "base/fault.h"
+#include "base/segment.h"
 #include "gpu/control.h"
 #include "gpu/lock.h"
 #include "gpu/pool.h"
@@ -260,62 +259,23 @@ find_segment_slot(void)
  * else maps the segment of that handle.  Returns NULL if this fails, with a
  * *reason in static memory; *gone is set if the segment's file does not exist,
  * so that no other process could map it either.
- *
- * dsm_create() and dsm_attach() raise an error if /dev/shm is full, or if there
- * are too many open files or mappings.  This must neither abort the backend's
- * transaction nor end the service.  So the error is caught, and a resource owner
- * of its own releases whatever the failed call left.
  */
 static dsm_segment *
 open_segment(dsm_handle handle, bool *gone, const char **reason)
 {
-	static char message[160];
-	MemoryContext cxt = CurrentMemoryContext;
-	ResourceOwner old = CurrentResourceOwner;
-	ResourceOwner owner = ResourceOwnerCreate(NULL, "gpusort segment");
-	dsm_segment *volatile segment = NULL;
-
-	*gone = false;
-	strlcpy(message, handle == DSM_HANDLE_INVALID ? "There are too many dynamic shared memory segments." :
-			"A segment of the chunk pool no longer exists.", sizeof(message));
-	CurrentResourceOwner = owner;
-	PG_TRY();
-	{
-		if (handle == DSM_HANDLE_INVALID)
-		{
-			(void) GPUSORT_FAULT(SEGMENT);
-			segment = dsm_create(GPUSORT_SEGMENT_BYTES, DSM_CREATE_NULL_IF_MAXSEGMENTS);
-		}
-		else
-			segment = GPUSORT_FAULT(MAP) ? NULL : dsm_attach(handle);
-		if (segment != NULL)
-			dsm_pin_mapping(segment);
-		if (segment != NULL && handle == DSM_HANDLE_INVALID)
-			dsm_pin_segment(segment);
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(cxt);
-		error = CopyErrorData();
-		FlushErrorState();
-		snprintf(message, sizeof(message), handle == DSM_HANDLE_INVALID ?
-				 "The chunk pool could not grow: %s." : "A segment of the chunk pool could not be mapped: %s.",
-				 error->message);
-		*gone = error->sqlerrcode == ERRCODE_UNDEFINED_FILE;
-		FreeErrorData(error);
-		segment = NULL;
-	}
-	PG_END_TRY();
-	CurrentResourceOwner = old;
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, true);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, true);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
-	ResourceOwnerDelete(owner);
+	static char text[64 + GPUSORT_SEGMENT_MESSAGE];
+	char		message[GPUSORT_SEGMENT_MESSAGE];
+	dsm_segment *segment = gpusort_segment_open(handle, GPUSORT_SEGMENT_BYTES, message, gone);
 
 	if (segment == NULL)
-		*reason = message;
+	{
+		snprintf(text, sizeof(text), handle == DSM_HANDLE_INVALID ?
+				 "The chunk pool could not grow: %s." : "A segment of the chunk pool could not be mapped: %s.",
+				 message);
+		*reason = text;
+	}
+	else if (handle == DSM_HANDLE_INVALID)
+		dsm_pin_segment(segment);
 	return segment;
 }
 

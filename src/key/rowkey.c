@@ -114,6 +114,34 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *string
 	return words;
 }
 
+bool
+gpusort_rowkey_shareable(const GpusortSortColumn *columns, int ncolumns)
+{
+	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
+	int			nencoded;
+	int			words;
+	bool		shareable = true;
+
+	(void) plan_columns(columns, ncolumns, planned, &nencoded, &words);
+	for (int i = 0; i < nencoded; i++)
+	{
+		switch (planned[i].kind)
+		{
+			case GPUSORT_ROW_TEXT:
+			case GPUSORT_ROW_BPCHAR:
+			case GPUSORT_ROW_PACKED:
+			case GPUSORT_ROW_ABBREVIATED:
+			case GPUSORT_ROW_LIBC:
+				shareable = false;
+				break;
+			default:
+				break;
+		}
+	}
+	pfree(planned);
+	return shareable;
+}
+
 GpusortRowKey *
 gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 {
@@ -384,6 +412,20 @@ gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 		encode_null(column, words);
 	else
 		(void) encode_value(column, value, words);
+}
+
+void
+gpusort_rowkey_share(GpusortRowKey *key)
+{
+	/* 'infinity' is more frequent than the microsecond before it; see enter_crowd() */
+	for (int i = 0; i < key->nencoded; i++)
+		key->columns[i].crowd_first = GPUSORT_CROWD_OUTER;
+}
+
+void
+gpusort_rowkey_set_lossy(GpusortRowKey *key)
+{
+	key->lossy = true;
 }
 
 /* The column whose words only propose an order, if its locale is distrusted; else -1 */

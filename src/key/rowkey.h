@@ -58,11 +58,27 @@ extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, b
 							   bool *libc);
 
 /*
+ * Can several processes make good keys of columns that gpusort_rowkey_refusal() accepts,
+ * each by itself?  Not if words are chosen by a sample of the rows.
+ */
+extern bool gpusort_rowkey_shareable(const GpusortSortColumn *columns, int ncolumns);
+
+/*
  * Creates an encoder for rows.  It lives in the current memory context, and is
  * freed with it.  Raises an error if gpusort_rowkey_refusal() gives a reason
  * against these columns.
  */
 extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns);
+
+/*
+ * Makes words that do not depend on which row is encoded first, so that those of
+ * several processes can be compared: the keys of all must have been made for the same
+ * columns and shared, and none may be settled.  Must be called before any row is encoded.
+ */
+extern void gpusort_rowkey_share(GpusortRowKey *key);
+
+/* Some other process has encoded a row that makes gpusort_rowkey_lossy() true. */
+extern void gpusort_rowkey_set_lossy(GpusortRowKey *key);
 
 /*
  * Are there columns whose words depend on what the first rows show?  Then the
@@ -105,7 +121,8 @@ extern int gpusort_rowkey_bits(const GpusortRowKey *key);
  *
  * Words made with one GpusortRowKey can be compared with each other, before and
  * after a reset.  Words made with two of them cannot: where two values share
- * words, the result depends on which value was encoded first.
+ * words, the result depends on which value was encoded first.  gpusort_rowkey_share()
+ * makes an exception.
  */
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 

@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "guc.h"
+#include "node/feed.h"
 #include "node/limit.h"
 #include "node/node.h"
 
@@ -127,18 +128,13 @@ find_value_type(GpusortNode *node, TupleDesc desc)
 	return gpusort_type_find(TupleDescAttr(desc, 0)->atttypid);
 }
 
-static void
-begin_node(CustomScanState *css, EState *estate, int eflags)
+void
+gpusort_node_init(GpusortNode *node, EState *estate)
 {
-	GpusortNode *node = (GpusortNode *) css;
-	CustomScan *scan = (CustomScan *) css->ss.ps.plan;
+	CustomScanState *css = &node->css;
 	TupleDesc	desc = css->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 
-	node->random_access = (eflags & (EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK)) != 0;
-	eflags &= ~(EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK);
-	outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
-
-	read_plan(node, scan);
+	read_plan(node, (CustomScan *) css->ss.ps.plan);
 	node->value_type = find_value_type(node, desc);
 
 	/*
@@ -152,13 +148,25 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 		ExecAssignScanProjectionInfoWithVarno(&css->ss, INDEX_VAR);
 	}
 	if (css->ss.ps.ps_ProjInfo != NULL)
-		elog(ERROR, "the target list of GpuSort differs from its input");
+		elog(ERROR, "the target list of %s differs from its input", css->methods->CustomName);
 	node->slot = css->ss.ss_ScanTupleSlot;
 	node->keys = ExecStoreAllNullTuple(ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsVirtual));
 	node->left = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->right = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->limit.slot = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
+}
+
+static void
+begin_node(CustomScanState *css, EState *estate, int eflags)
+{
+	GpusortNode *node = (GpusortNode *) css;
+
+	node->random_access = (eflags & (EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK)) != 0;
+	eflags &= ~(EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK);
+	outerPlanState(css) = ExecInitNode(outerPlan(css->ss.ps.plan), estate, eflags);
+	node->feed = gpusort_feed_below(outerPlanState(css));
+	gpusort_node_init(node, estate);
 }
 
 static TupleTableSlot *

@@ -28,6 +28,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "key/keybits.h"
+#include "node/feed.h"
 #include "node/limit.h"
 #include "node/node.h"
 
@@ -123,28 +124,40 @@ hand_over(GpusortNode *node, const char *reason)
 	gpusort_memory_give_back();
 }
 
-/* Puts the child's remaining rows into core's tuplesort, and sorts. */
+/* Puts a row into core's tuplesort, or into the overflow. */
 static void
-read_into_core(GpusortNode *node)
+put_elsewhere(GpusortNode *node, TupleTableSlot *slot)
 {
-	PlanState  *child = outerPlanState(node);
+	if (node->overflow != NULL)
+	{
+		bool		should_free;
+		MinimalTuple tuple = ExecFetchSlotMinimalTuple(slot, &should_free);
 
+		sts_puttuple(node->overflow, NULL, tuple);
+		if (should_free)
+			heap_free_minimal_tuple(tuple);
+	}
+	else if (node->value_type != NULL)
+	{
+		slot_getsomeattrs(slot, 1);
+		tuplesort_putdatum(node->core, slot->tts_values[0], slot->tts_isnull[0]);
+	}
+	else
+		tuplesort_puttupleslot(node->core, slot);
+}
+
+/* Puts the child's remaining rows into core's tuplesort, or into the overflow. */
+static void
+read_elsewhere(GpusortNode *node)
+{
 	for (;;)
 	{
-		TupleTableSlot *slot = ExecProcNode(child);
+		TupleTableSlot *slot = ExecProcNode(node->child);
 
 		if (TupIsNull(slot))
 			break;
-		if (node->value_type != NULL)
-		{
-			slot_getsomeattrs(slot, 1);
-			tuplesort_putdatum(node->core, slot->tts_values[0], slot->tts_isnull[0]);
-		}
-		else
-			tuplesort_puttupleslot(node->core, slot);
+		put_elsewhere(node, slot);
 	}
-	tuplesort_performsort(node->core);
-	node->source = GPUSORT_SOURCE_CORE;
 }
 
 /* ----------------------------------------------------------------
@@ -209,8 +222,8 @@ rows_allowed(GpusortNode *node)
 /*
  * Commits the keys written so far and makes room for at least one more.  Reports
  * to gpusort_activity, enforces the limits and spills a run if need be.  False
- * if all rows gathered so far were handed over to core, which then must get the
- * remaining ones.
+ * if the remaining rows must go elsewhere: to core, to which all rows gathered so
+ * far were handed over, or to the overflow.
  */
 static bool
 make_room(GpusortNode *node, Room *room)
@@ -235,7 +248,7 @@ make_room(GpusortNode *node, Room *room)
 		rows = gpusort_run_rows(node->run);
 	}
 	too_many = node->value_type == NULL &&
-		(rows > PG_UINT32_MAX - REPORT_ROWS || gpusort_rowstore_full(&node->store));
+		(rows > GPUSORT_NODE_MAX_ROWS || gpusort_rowstore_full(&node->store));
 	allowed = too_many ? 0 : rows_allowed(node);
 	if (allowed == 0 && gpusort_node_can_cut(node))
 	{
@@ -248,7 +261,9 @@ make_room(GpusortNode *node, Room *room)
 	}
 	if (allowed == 0)
 	{
-		if (node->random_access)
+		if (node->arena != NULL)
+			return false;
+		if (node->random_access && node->feed == NULL)
 		{
 			hand_over(node, too_many ?
 					  "the result is read backward or repeatedly and has too many or too large rows" :
@@ -263,26 +278,27 @@ make_room(GpusortNode *node, Room *room)
 
 	/* the rest of the memory is the store's share of the rows that are allowed */
 	memory = gpusort_node_memory(node, allowed) - node->store.bytes;
-	room->begin = room->next = gpusort_run_reserve(node->run, allowed, &keys);
+	room->begin = room->next = room->end = gpusort_run_reserve(node->run, allowed, &keys);
 	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, REPORT_ROWS)));
 	keys = Min(keys, node->limit.cut_at - rows);
 	if (node->value_type == NULL)
 		keys = Min(keys, gpusort_rowstore_reserve(&node->store, allowed));
+	if (keys == 0)
+		return false;			/* the arena has no memory */
 	room->end = room->next + keys * room->width;
 	gpusort_rowstore_limit(&node->store, memory < node->memory_limit ? node->memory_limit - memory : 0);
 	return true;
 }
 
-/* Gathers a child of one column as values.  False if core has taken over. */
+/* Gathers a child of one column as values.  False as gpusort_node_read(). */
 static bool
 gather_values(GpusortNode *node)
 {
-	PlanState  *child = outerPlanState(node);
+	PlanState  *child = node->child;
 	Room		room = {.width = node->value_type->key_bytes};
 	GpusortKind kind = node->value_type->kind;
 	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
 
-	gpusort_node_begin_run(node);
 	for (;;)
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
@@ -297,8 +313,7 @@ gather_values(GpusortNode *node)
 		}
 		if (unlikely(room.next == room.end) && !make_room(node, &room))
 		{
-			/* core has all rows except this one */
-			tuplesort_putdatum(node->core, slot->tts_values[0], false);
+			put_elsewhere(node, slot);
 			return false;
 		}
 		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
@@ -353,7 +368,7 @@ stored_row(void *arg, uint32 i)
 static bool
 gather_sample(GpusortNode *node)
 {
-	PlanState  *child = outerPlanState(node);
+	PlanState  *child = node->child;
 	bool		more = true;
 	uint64		room = 0;		/* rows for whose places the store has room */
 	MemoryContext old;
@@ -368,7 +383,7 @@ gather_sample(GpusortNode *node)
 			break;
 		if (room == 0)
 			room = gpusort_rowstore_reserve(&node->store, LOOK_ROWS);
-		gpusort_rowstore_append(&node->store, slot);
+		(void) gpusort_rowstore_append(&node->store, slot);
 		room--;
 	}
 	old = MemoryContextSwitchTo(node->cxt);
@@ -395,16 +410,14 @@ gather_sample(GpusortNode *node)
 	return more;
 }
 
-/* Gathers whole rows.  False if core has taken over. */
+/* Gathers whole rows.  False as gpusort_node_read(). */
 static bool
 gather_rows(GpusortNode *node)
 {
-	PlanState  *child = outerPlanState(node);
+	PlanState  *child = node->child;
 	Room		room;
 
-	if (!gpusort_rowkey_wants_sample(node->key))
-		gpusort_node_begin_run(node);
-	else if (!gather_sample(node))
+	if (node->run == NULL && !gather_sample(node))
 		return true;
 	room = (Room) {.width = sizeof(uint64) * gpusort_rowkey_words(node->key)};
 
@@ -419,7 +432,7 @@ gather_rows(GpusortNode *node)
 		if (unlikely(room.next == room.end || gpusort_rowstore_over(&node->store)) &&
 			!make_room(node, &room))
 		{
-			tuplesort_puttupleslot(node->core, slot);
+			put_elsewhere(node, slot);
 			return false;
 		}
 		source = gpusort_rowstore_source(slot);
@@ -435,11 +448,26 @@ gather_rows(GpusortNode *node)
 		if (node->limit.known && node->limit.nwords > 0 &&
 			gpusort_node_removes_row(node, (uint64 *) room.next, slot))
 			continue;
+		if (unlikely(!gpusort_rowstore_append(&node->store, slot)))
+		{
+			commit(node, &room);
+			put_elsewhere(node, slot);
+			return false;
+		}
 		room.next += room.width;
-		gpusort_rowstore_append(&node->store, slot);
 	}
 	commit(node, &room);
 	return true;
+}
+
+bool
+gpusort_node_read(GpusortNode *node)
+{
+	bool		all = node->value_type != NULL ? gather_values(node) : gather_rows(node);
+
+	if (!all)
+		read_elsewhere(node);
+	return all;
 }
 
 /* The reason to leave the whole sort to core before reading the child, or NULL. */
@@ -466,22 +494,28 @@ core_reason(GpusortNode *node)
 	return NULL;
 }
 
-/* Allocates the state of a sort: key, contexts and store. */
-static void
-begin_sort(GpusortNode *node)
+void
+gpusort_node_begin_sort(GpusortNode *node, bool shared)
 {
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
 	node->memory_limit = gpusort_guc_memory_limit();
 	if (node->value_type == NULL)
+	{
 		node->key = gpusort_rowkey_begin(node->columns, node->ncolumns);
+		if (shared)
+			gpusort_rowkey_share(node->key);
+	}
 	else
 		node->stats.key_bits = 8 * node->value_type->value_bytes;
 	node->run_cxt = AllocSetContextCreate(node->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
 	node->store_cxt = AllocSetContextCreate(node->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(node->store_cxt);
-	gpusort_rowstore_begin(&node->store, node->memory_limit);
+	gpusort_rowstore_begin(&node->store, node->memory_limit, node->arena);
 	MemoryContextSwitchTo(old);
+	/* a sample of rows decides what keys are, and then begins the run */
+	if (node->value_type != NULL || shared || !gpusort_rowkey_wants_sample(node->key))
+		gpusort_node_begin_run(node);
 }
 
 /* After the last row: sorts the rows in memory, or spills them and begins the merge. */
@@ -521,6 +555,23 @@ end_gathering(GpusortNode *node)
 }
 
 /*
+ * Puts the rows of the merge of spilled runs into core's tuplesort, since the parent
+ * may read them repeatedly.
+ */
+static void
+move_to_core(GpusortNode *node)
+{
+	TupleTableSlot *slot;
+
+	begin_core(node, "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
+	while (!TupIsNull(slot = gpusort_node_next(node, true)))
+		put_elsewhere(node, slot);
+	gpusort_spill_end(node->spill);
+	node->spill = NULL;
+	node->nulls = 0;
+}
+
+/*
  * Calls the child in the caller's memory context, the query's, so that the
  * child's allocations do not end up in the contexts of this node.
  */
@@ -534,21 +585,37 @@ gpusort_node_gather(GpusortNode *node)
 	node->stats.core_reason = NULL;
 	node->stats.distrust_reason = NULL;
 	node->nulls = 0;
+	node->child = outerPlanState(node);
 	gpusort_node_begin_limit(node);
 	node->position = 0;
 	node->at_end = false;
 	INSTR_TIME_SET_CURRENT(node->begun);
 	gpusort_activity_begin(&node->activity, node->cxt);
+	if (node->feed != NULL)
+		gpusort_feed_use(node->feed, node, reason != NULL);
 	if (reason != NULL)
+	{
 		begin_core(node, reason);
+		read_elsewhere(node);
+	}
 	else
 	{
-		begin_sort(node);
-		mine = node->value_type != NULL ? gather_values(node) : gather_rows(node);
+		gpusort_node_begin_sort(node, node->feed != NULL);
+		mine = node->feed != NULL ? gpusort_feed_gather(node->feed) : gpusort_node_read(node);
 	}
 	if (mine)
+	{
 		end_gathering(node);
-	else
-		read_into_core(node);
+		if (node->random_access && node->source == GPUSORT_SOURCE_SPILL)
+		{
+			move_to_core(node);
+			mine = false;
+		}
+	}
+	if (!mine)
+	{
+		tuplesort_performsort(node->core);
+		node->source = GPUSORT_SOURCE_CORE;
+	}
 	gpusort_activity_count(!mine, mine ? rows_gathered(node) : 0);
 }

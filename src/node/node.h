@@ -13,6 +13,7 @@
 
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
+#include "utils/sharedtuplestore.h"
 #include "utils/tuplesort.h"
 
 #include "base/activity.h"
@@ -87,6 +88,9 @@ typedef struct GpusortNode
 	CustomScanState css;
 
 	/* from the plan: ncolumns is the length of the ORDER BY list and of the arrays */
+	struct GpusortFeed *feed;	/* below the Gather that is the child: the processes of
+								 * the parallel query gather the rows; NULL: the node
+								 * does it, or is in a feed itself */
 	int			ncolumns;
 	GpusortSortColumn *columns;
 	AttrNumber *attnos;
@@ -114,6 +118,7 @@ typedef struct GpusortNode
 	 * run is row i of the store.
 	 */
 	MemoryContext cxt;
+	PlanState  *child;			/* where rows are read now */
 	GpusortSource source;
 	GpusortRowKey *key;			/* for rows; NULL for values */
 	MemoryContext run_cxt;		/* the run and its result; reset when a run is spilled */
@@ -124,6 +129,10 @@ typedef struct GpusortNode
 	uint64		nulls;			/* for values: NULLs, which are only counted */
 	GpusortSpill *spill;		/* NULL: all rows are in memory */
 	Tuplesortstate *core;		/* NULL: core has not taken over */
+	GpusortArena *arena;		/* in a parallel worker's feed: has the run and the store;
+								 * else NULL */
+	SharedTuplestoreAccessor *overflow; /* with an arena: takes the rows for which it
+										 * has no memory */
 	GpusortActivity activity;
 	instr_time	begun;			/* when the node began to read the child */
 
@@ -160,6 +169,20 @@ typedef struct GpusortNode
 
 extern const CustomScanMethods gpusort_node_methods;
 
+/*
+ * The most rows of a run with row numbers, since these have 32 bits.  A run is
+ * looked at every 65,536 rows.
+ */
+#define GPUSORT_NODE_MAX_ROWS	(PG_UINT32_MAX - 65536)
+
+/* ---- exec.c ---- */
+
+/*
+ * Unpacks the plan of a GpuSort or a GpuSort Feed, whose child has been initialized, and
+ * allocates the slots and cxt.
+ */
+extern void gpusort_node_init(GpusortNode *node, EState *estate);
+
 /* ---- gather.c ---- */
 
 /*
@@ -167,6 +190,18 @@ extern const CustomScanMethods gpusort_node_methods;
  * gpusort_node_next() returns the rows.
  */
 extern void gpusort_node_gather(GpusortNode *node);
+
+/*
+ * Begins the sort: key, store and an empty run, in the arena if the node has one.
+ * shared: several processes make keys that are sorted together.
+ */
+extern void gpusort_node_begin_sort(GpusortNode *node, bool shared);
+
+/*
+ * Reads node->child to its end.  Returns false if the run and the store do not have
+ * all rows: the others are in core's tuplesort, or in the overflow.
+ */
+extern bool gpusort_node_read(GpusortNode *node);
 
 /* ---- spill.c ---- */
 

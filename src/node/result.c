@@ -49,6 +49,8 @@ gpusort_node_begin_run(GpusortNode *node)
 		node->stats.key_bits = gpusort_rowkey_bits(node->key);
 	}
 	node->run = gpusort_run_begin(&spec);
+	if (node->arena != NULL)
+		gpusort_run_share(node->run, node->arena);
 	MemoryContextSwitchTo(old);
 }
 

@@ -148,11 +148,16 @@ gpusort_cost_columns(Sort *sort)
 	return columns;
 }
 
-/* Bytes of a row in memory, without its key's words. */
+double
+gpusort_cost_row_bytes(int width)
+{
+	return MAXALIGN(width) + MAXALIGN(SizeofHeapTupleHeader) + 32.0;
+}
+
 static double
 row_bytes(const GpusortCostInput *input)
 {
-	return MAXALIGN(input->width) + MAXALIGN(SizeofHeapTupleHeader) + 32.0;
+	return gpusort_cost_row_bytes(input->width);
 }
 
 /*
@@ -245,6 +250,15 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	if (!bounded && input->rows * row > memory)
 		cost += 2.0 * ceil(input->rows * row / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
 	return cost;
+}
+
+double
+gpusort_cost_shared(const GpusortCostInput *input, double processes)
+{
+	Units		units = units_of(input, false);
+	double		each = (units.read + units.copy / 2) / processes + units.copy / 2 + FETCH_OPERATORS;
+
+	return cpu_operator_cost * (units.setup + input->rows * each);
 }
 
 double

@@ -52,8 +52,9 @@
 
 #include "compat.h"
 #include "guc.h"
-#include "node/node.h"
+#include "node/feed.h"
 #include "plan/limit.h"
+#include "plan/parallel.h"
 #include "plan/plan.h"
 
 static planner_hook_type previous_planner;
@@ -126,14 +127,8 @@ booleans(const bool *array, int n)
 	return list;
 }
 
-/*
- * Makes a GpuSort in place of a Sort.  custom_private is a list of five: column
- * numbers, operators, collations, NULLS FIRST flags, and whether rows WITH TIES are
- * fetched.  custom_exprs are the number of rows of a LIMIT, and the OFFSET or NULL;
- * without a LIMIT it is empty.  read_plan() in node/exec.c unpacks both.
- */
-static Plan *
-make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
+CustomScan *
+gpusort_plan_make(const Sort *sort, List *targetlist, const CustomScanMethods *methods)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	Plan	   *plan = &scan->scan.plan;
@@ -142,7 +137,7 @@ make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 	*plan = sort->plan;
 	plan->type = T_CustomScan;
 	plan->targetlist = NIL;
-	foreach(lc, sort->plan.targetlist)
+	foreach(lc, targetlist)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
 		TargetEntry *reference = flatCopyTargetEntry(entry);
@@ -152,17 +147,30 @@ make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 	}
 	scan->scan.scanrelid = 0;
 	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
-	scan->custom_scan_tlist = sort->plan.targetlist;
+	scan->custom_scan_tlist = targetlist;
 	scan->custom_private = list_make5(integers(sort->sortColIdx, sort->numCols),
 									  oids(sort->sortOperators, sort->numCols),
 									  oids(sort->collations, sort->numCols),
 									  booleans(sort->nullsFirst, sort->numCols),
-									  booleans(&bound.ties, 1));
+									  list_make1_int(false));
+	scan->methods = methods;
+	return scan;
+}
+
+/*
+ * Makes a GpuSort in place of a Sort.  custom_exprs are the number of rows of a LIMIT, and
+ * the OFFSET or NULL; without a LIMIT it is empty.
+ */
+static Plan *
+make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
+{
+	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, &gpusort_node_methods);
+	Plan	   *plan = &scan->scan.plan;
+
+	llast(scan->custom_private) = list_make1_int(bound.ties);
 	if (bound.limit != NULL)
 		scan->custom_exprs = list_make2(copyObject(bound.limit->limitCount),
 										copyObject(bound.limit->limitOffset));
-	scan->methods = &gpusort_node_methods;
-
 	plan->startup_cost = outerPlan(sort)->total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
 	return plan;
@@ -192,6 +200,18 @@ replace_sorts(Plan *plan, GpusortBound bound)
 	if (plan == NULL)
 		return NULL;
 	check_stack_depth();
+
+	if (bound.rows < 0)
+	{
+		Plan	  **partial;
+		Plan	   *parallel = gpusort_plan_parallel(plan, &partial);
+
+		if (parallel != NULL)
+		{
+			*partial = replace_sorts(*partial, gpusort_unbounded);
+			return parallel;
+		}
+	}
 
 	switch (nodeTag(plan))
 	{
@@ -333,12 +353,51 @@ offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
 	add_path(rel, path);
 }
 
+/*
+ * Offers a Sort above a Gather, which plan/parallel.c will replace by a sort that all
+ * processes feed, at that one's cost: no row goes through a queue, the processes share the
+ * work of gathering, and the leader returns the rows.
+ */
+static void
+price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows,
+					const GpusortSortColumn *columns)
+{
+	int			ncolumns = list_length(root->sort_pathkeys);
+	double		processes = rows / Max(partial->rows, 1);
+	GpusortCostInput input;
+	Cost		cost;
+	Path	   *gather;
+	Path	   *path;
+
+	if (!gpusort_rowkey_shareable(columns, ncolumns) ||
+		!gpusort_plan_feed_pays(rows, partial->pathtarget->width, partial->parallel_workers))
+		return;
+	input = (GpusortCostInput)
+	{
+		.rows = rows,
+			.width = partial->pathtarget->width,
+			.fetched = -1,
+			.columns = columns,
+			.ncolumns = ncolumns,
+	};
+	cost = gpusort_cost_sort(&input);
+	if (cost >= gpusort_cost_core_sort(&input))
+		return;
+	gather = (Path *) create_gather_path(root, rel, partial, partial->pathtarget, NULL, &rows);
+	gather->startup_cost = gather->total_cost = partial->total_cost + parallel_setup_cost;
+	path = (Path *) create_sort_path(root, rel, gather, root->sort_pathkeys, -1);
+	path->startup_cost = gather->total_cost + gpusort_cost_shared(&input, processes);
+	path->total_cost = path->startup_cost + cpu_operator_cost * rows;
+	offer(root, rel, path);
+}
+
 /* Offers the same sorts as create_ordered_paths(), at GpuSort's cost. */
 static void
 price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel)
 {
 	Path	   *input = input_rel->cheapest_total_path;
 	Path	   *path;
+	double		rows;
 	GpusortSortColumn *columns;
 
 	/* root->limit_tuples is unset above grouping and set operations */
@@ -358,11 +417,16 @@ price_ordered_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordere
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
 		return;
+	rows = input->rows;
 	input = linitial(input_rel->partial_pathlist);
-	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, columns, bound)) != NULL)
+	if (pathkeys_contained_in(root->sort_pathkeys, input->pathkeys))
+		return;
+	if (bound.rows < 0)
+		price_parallel_sort(root, ordered_rel, input, rows, columns);
+	path = price_sort(root, ordered_rel, input, columns, bound);
+	if (path != NULL)
 	{
-		double		rows = input->rows * input->parallel_workers;
+		rows = input->rows * input->parallel_workers;
 
 		offer(root, ordered_rel,
 			  (Path *) create_gather_merge_path(root, ordered_rel, path, path->pathtarget,
@@ -385,6 +449,7 @@ void
 gpusort_plan_init(void)
 {
 	RegisterCustomScanMethods(&gpusort_node_methods);
+	RegisterCustomScanMethods(&gpusort_feed_methods);
 	previous_planner = planner_hook;
 	planner_hook = plan_statement;
 	previous_create_upper_paths = create_upper_paths_hook;

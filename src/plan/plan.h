@@ -8,6 +8,7 @@
 #ifndef GPUSORT_PLAN_PLAN_H
 #define GPUSORT_PLAN_PLAN_H
 
+#include "nodes/extensible.h"
 #include "nodes/plannodes.h"
 
 #include "key/rowkey.h"
@@ -27,6 +28,14 @@ extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_
  */
 extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right);
 
+/*
+ * Makes a custom scan node with the columns and the order of a Sort, and its place in the
+ * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
+ * five: column numbers, operators, collations, NULLS FIRST flags, and whether rows WITH TIES
+ * are fetched, which is false here.  read_plan() in node/exec.c unpacks it.
+ */
+extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, const CustomScanMethods *methods);
+
 /* A sort, for the cost model */
 typedef struct GpusortCostInput
 {
@@ -44,8 +53,14 @@ extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
 /* The estimated cost of a GpuSort without its input, in the planner's cost units. */
 extern double gpusort_cost_sort(const GpusortCostInput *input);
 
+/* The same if this many processes share the work of reading the rows and making their keys. */
+extern double gpusort_cost_shared(const GpusortCostInput *input, double processes);
+
+/* The estimated bytes of a row of this width in memory, without its key. */
+extern double gpusort_cost_row_bytes(int width);
+
 /*
- * The same for core's sort, which is a bounded sort if the parent fetches fewer
+ * The estimated cost of core's sort, which is a bounded sort if the parent fetches fewer
  * than half of the rows, without ties.  It is comparable with gpusort_cost_sort() only: core's
  * own estimate of a bounded sort is larger.
  */

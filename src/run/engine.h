@@ -32,7 +32,8 @@ typedef struct GpusortRunBlock
 	uint64		count;			/* committed keys */
 	uint64		capacity:63;	/* whole keys that fit */
 	uint64		local:1;		/* the run's own memory: inline_keys or allocated by
-								 * base/memory.h; else lent or an accelerator's */
+								 * base/memory.h; else lent, adopted, an arena's or an
+								 * accelerator's */
 } GpusortRunBlock;
 
 /* A sort and its result, from gpusort_run_sort() to gpusort_run_finish(). */
@@ -75,6 +76,7 @@ struct GpusortRun
 	uint8		log_maxblocks;	/* blocks has room for 1 << log_maxblocks */
 	bool		declined;		/* no accelerator sorts the run, now or later */
 	bool		borrows;		/* some blocks are in the accelerator's memory */
+	bool		shared;			/* blocks are in arena, for another process to adopt */
 
 	/*
 	 * The accelerator that has taken the run, or NULL.  It stays set after it
@@ -82,7 +84,11 @@ struct GpusortRun
 	 * accelerator sorts the run; it is NULL if none was asked for.
 	 */
 	const GpusortEngine *engine;
-	void	   *engine_state;	/* belongs to the accelerator */
+	union
+	{
+		void	   *engine_state;	/* belongs to the accelerator */
+		struct GpusortArena *arena; /* if shared: there is no accelerator then */
+	};
 	const char *reason;
 
 	instr_time	begun;
@@ -91,6 +97,15 @@ struct GpusortRun
 	GpusortRunBlock inline_blocks[GPUSORT_RUN_INLINE_BLOCKS];
 	uint64		inline_keys[GPUSORT_RUN_INLINE_BYTES / sizeof(uint64)];
 };
+
+/* Adds an empty block of the given bytes at keys.  local: the run allocated this memory for itself. */
+extern void gpusort_run_add_block(GpusortRun *run, char *keys, size_t bytes, bool local);
+
+/*
+ * Copies the keys of the blocks from this one on to the accelerator that has the run.
+ * If it declines, so does the run.  Does nothing if none has the run.
+ */
+extern void gpusort_run_catch_up(GpusortRun *run, int first);
 
 /*
  * Describes the run's keys to the CPU engine.  Sets the first nblocks spans, for

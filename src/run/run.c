@@ -28,6 +28,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/arena.h"
 #include "base/fault.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
@@ -46,9 +47,8 @@ StaticAssertDecl(sizeof(GpusortRun) <= 256, "a run of a few keys must fit an all
 /* Sorting fewer keys takes less time than reading the clock. */
 #define MIN_TIMED_ROWS	32
 
-/* Adds an empty block of the given bytes at keys.  local: the run allocated this memory. */
-static void
-add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
+void
+gpusort_run_add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
 {
 	GpusortRunBlock *block;
 
@@ -87,7 +87,7 @@ gpusort_run_begin(const GpusortRunSpec *spec)
 	run->log_maxblocks = GPUSORT_RUN_LOG_INLINE_BLOCKS;
 	if (width <= GPUSORT_RUN_INLINE_BYTES &&
 		spec->expected_rows * width <= GPUSORT_RUN_INLINE_BYTES)
-		add_block(run, (char *) run->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
+		gpusort_run_add_block(run, (char *) run->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
 	INSTR_TIME_SET_CURRENT(run->begun);
 	gpusort_memory_keep(gpusort_guc_memory_limit());
 	return run;
@@ -213,43 +213,62 @@ free_blocks(GpusortRun *run)
 		pfree(run->blocks);
 }
 
-/* Copies the keys gathered so far to the accelerator's memory.  Returns a reason if it declines. */
+/* Copies a block's keys to the accelerator's memory.  Returns a reason if it declines. */
 static const char *
-copy_blocks(GpusortRun *run)
+copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *room, size_t *filled)
 {
 	size_t		width = gpusort_spec_width(&run->spec);
+	const char *from = block->keys;
+	size_t		left = block->count * width;
+
+	while (left > 0)
+	{
+		size_t		bytes;
+
+		if (*room - *filled < width)
+		{
+			const char *reason = run->engine->reserve(run, to, room);
+
+			if (reason != NULL)
+				return reason;
+			*filled = 0;
+			CHECK_FOR_INTERRUPTS();
+		}
+		bytes = Min(left, (*room - *filled) / width * width);
+		gpusort_encode(&run->encoding, run->spec.key_bytes, from,
+					   bytes / run->spec.key_bytes, *to + *filled);
+		*filled += bytes;
+		run->engine->commit(run, *filled);
+		from += bytes;
+		left -= bytes;
+	}
+	return NULL;
+}
+
+/* Copies the keys of all blocks from this one on.  Returns a reason if the accelerator declines. */
+static const char *
+copy_blocks(GpusortRun *run, int first)
+{
 	char	   *to = NULL;
 	size_t		room = 0;
 	size_t		filled = 0;
+	const char *reason = NULL;
 
-	for (int i = 0; i < run->nblocks; i++)
-	{
-		const char *from = run->blocks[i].keys;
-		size_t		left = run->blocks[i].count * width;
+	for (int i = first; i < run->nblocks && reason == NULL; i++)
+		reason = copy_block(run, &run->blocks[i], &to, &room, &filled);
+	return reason;
+}
 
-		while (left > 0)
-		{
-			size_t		bytes;
+void
+gpusort_run_catch_up(GpusortRun *run, int first)
+{
+	const char *reason;
 
-			if (room - filled < width)
-			{
-				const char *reason = run->engine->reserve(run, &to, &room);
-
-				if (reason != NULL)
-					return reason;
-				filled = 0;
-				CHECK_FOR_INTERRUPTS();
-			}
-			bytes = Min(left, (room - filled) / width * width);
-			gpusort_encode(&run->encoding, run->spec.key_bytes, from,
-						   bytes / run->spec.key_bytes, to + filled);
-			filled += bytes;
-			run->engine->commit(run, filled);
-			from += bytes;
-			left -= bytes;
-		}
-	}
-	return NULL;
+	if (!accelerated(run))
+		return;
+	reason = copy_blocks(run, first);
+	if (reason != NULL)
+		decline(run, run->engine, reason);
 }
 
 /*
@@ -271,7 +290,7 @@ seek_accelerator(GpusortRun *run)
 	if (reason == NULL)
 	{
 		run->engine = engine;
-		reason = copy_blocks(run);
+		reason = copy_blocks(run, 0);
 	}
 	if (reason != NULL)
 		decline(run, engine, reason);
@@ -301,7 +320,7 @@ gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room)
 		if (accelerated(run))
 		{
 			run->borrows = true;
-			add_block(run, keys, bytes, false);
+			gpusort_run_add_block(run, keys, bytes, false);
 		}
 		else
 		{
@@ -311,9 +330,17 @@ gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room)
 				Min(run->rows * width, BLOCK_BYTES);
 			bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
 			bytes = Max(Min(bytes / width, most), 1) * width;
-			keys = run->spec.counted ? gpusort_memory_alloc(run->cxt, bytes) :
-				gpusort_memory_alloc_pages(run->cxt, bytes);
-			add_block(run, keys, bytes, true);
+			if (run->shared)
+				keys = gpusort_arena_alloc(run->arena, bytes);
+			else
+				keys = run->spec.counted ? gpusort_memory_alloc(run->cxt, bytes) :
+					gpusort_memory_alloc_pages(run->cxt, bytes);
+			if (keys == NULL)
+			{
+				*room = 0;
+				return NULL;
+			}
+			gpusort_run_add_block(run, keys, bytes, !run->shared);
 			run->local_bytes += bytes;
 		}
 	}
@@ -328,7 +355,7 @@ gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 {
 	Assert(run->rows == 0 && run->spec.words <= 1);
 	run->nblocks = 0;
-	add_block(run, (char *) words, count * run->spec.key_bytes, false);
+	gpusort_run_add_block(run, (char *) words, count * run->spec.key_bytes, false);
 	run->blocks[0].count = count;
 	run->rows = count;
 	run->encoding = *encoding;

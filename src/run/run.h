@@ -27,6 +27,8 @@
 #include "key/keybits.h"
 #include "run/report.h"
 
+struct GpusortArena;
+
 typedef struct GpusortRun GpusortRun;
 
 typedef struct GpusortRunSpec
@@ -69,7 +71,8 @@ extern GpusortRun *gpusort_run_begin(const GpusortRunSpec *spec);
  * Returns memory for more keys, and sets *room to how many keys fit, at least
  * one.  A reservation that was not committed is void.  The memory belongs to the
  * run.  If the backend has to allocate it, it allocates room for at most this
- * many keys, or for one if most is 0.
+ * many keys, or for one if most is 0.  Returns NULL only if the run's arena has no
+ * memory.
  */
 extern void *gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room);
 
@@ -85,6 +88,25 @@ extern void gpusort_run_commit(GpusortRun *run, size_t count);
  */
 extern void gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 							 const GpusortEncoding *encoding);
+
+/*
+ * Makes an empty run allocate its keys in an arena (base/arena.h), for another process
+ * to adopt.  Such a run uses no accelerator.
+ */
+extern void gpusort_run_share(GpusortRun *run, struct GpusortArena *arena);
+
+/*
+ * Writes a directory of the keys into the run's arena and sets *place to where it
+ * is.  Returns false if the arena has no memory.  Nothing may be reserved afterwards.
+ */
+extern bool gpusort_run_publish(GpusortRun *run, uint64_t *place);
+
+/*
+ * Appends the keys of another process's run, which have as many words, without
+ * copying them: the directory is at this place of an arena that this process has
+ * mapped and keeps until the run ends.
+ */
+extern void gpusort_run_adopt(GpusortRun *run, const struct GpusortArena *arena, uint64_t place);
 
 /* The number of committed or lent keys. */
 extern uint64_t gpusort_run_rows(const GpusortRun *run);

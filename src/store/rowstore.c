@@ -41,10 +41,11 @@
 #define INTERRUPT_ROWS		65536
 
 void
-gpusort_rowstore_begin(GpusortRowStore *store, Size memory)
+gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena)
 {
 	memset(store, 0, sizeof(GpusortRowStore));
 	store->cxt = CurrentMemoryContext;
+	store->arena = arena;
 	store->block = -1;
 	store->limit = memory;
 	store->block_bytes = FIRST_BLOCK_BYTES;
@@ -59,14 +60,27 @@ gpusort_rowstore_limit(GpusortRowStore *store, Size bytes)
 	store->over = store->full || store->bytes > bytes;
 }
 
+/* Allocates memory for rows or places.  Returns NULL only if the arena has none. */
+static void *
+allocate(GpusortRowStore *store, Size bytes)
+{
+	return store->arena != NULL ? gpusort_arena_alloc(store->arena, bytes) :
+		gpusort_memory_alloc_pages(store->cxt, bytes);
+}
+
+static void
+free_block(GpusortRowStore *store, const GpusortRowBlock *block)
+{
+	store->bytes -= block->bytes;
+	if (!block->shared)
+		gpusort_memory_free(block->rows, block->bytes);
+}
+
 /* Frees the last block's memory and removes the block. */
 static void
 free_last_block(GpusortRowStore *store)
 {
-	GpusortRowBlock *block = &store->blocks[--store->nblocks];
-
-	store->bytes -= block->bytes;
-	gpusort_memory_free(block->rows, block->bytes);
+	free_block(store, &store->blocks[--store->nblocks]);
 }
 
 void
@@ -89,16 +103,15 @@ gpusort_rowstore_reset(GpusortRowStore *store)
 	/* keep the full blocks only: the memory of the others may be needed elsewhere */
 	while (store->nblocks > Max(store->block, 0))
 		free_last_block(store);
-	/* of these, free the ones that are small because the limit left no more */
+	/* of these, free those of an arena, and the ones that are small because the limit left no more */
 	store->spare_bytes = 0;
 	for (int i = 0; i < store->nblocks; i++)
 	{
 		GpusortRowBlock block = store->blocks[i];
 
-		if (block.bytes < FIRST_BLOCK_BYTES)
+		if (block.bytes < FIRST_BLOCK_BYTES || block.shared)
 		{
-			store->bytes -= block.bytes;
-			gpusort_memory_free(block.rows, block.bytes);
+			free_block(store, &block);
 			continue;
 		}
 		store->spare_bytes += block.bytes;
@@ -138,9 +151,10 @@ fill_block(GpusortRowStore *store, int number, Size bytes)
 
 /*
  * Makes the next block the one being filled; it has room for at least bytes, and
- * for no more than that if the limit does not allow it.
+ * for no more than that if the limit does not allow it.  Returns false only if the
+ * arena has no memory.
  */
-static void
+static bool
 next_block(GpusortRowStore *store, Size bytes)
 {
 	int			next = store->block + 1;
@@ -159,12 +173,16 @@ next_block(GpusortRowStore *store, Size bytes)
 		Size		left = store->limit > store->bytes ? store->limit - store->bytes : 0;
 
 		block->bytes = Max(Min(store->block_bytes, MAXALIGN_DOWN(left)), bytes);
-		block->rows = gpusort_memory_alloc_pages(store->cxt, block->bytes);
+		block->rows = allocate(store, block->bytes);
+		if (block->rows == NULL)
+			return false;
+		block->shared = store->arena != NULL;
 		store->nblocks++;
 		store->bytes += block->bytes;
 		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
 	}
 	fill_block(store, next, bytes);
+	return true;
 }
 
 /* Sets the place of the next row, which is in the block being filled. */
@@ -206,12 +224,15 @@ gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most)
 	{
 		uint32		more = number > 0 ? GPUSORT_ROW_SEGMENT_ROWS : Max(FIRST_ROWS, rows);
 		uint32		max_rows = Min(rows + Max(Min(more, most), 1), GPUSORT_ROW_SEGMENT_ROWS);
-		uint32	   *places = gpusort_memory_alloc_pages(store->cxt, max_rows * sizeof(uint32));
+		uint32	   *places = allocate(store, max_rows * sizeof(uint32));
 
+		if (places == NULL)
+			return 0;
 		if (rows > 0)
 		{
 			memcpy(places, segment->places, rows * sizeof(uint32));
-			gpusort_memory_free(segment->places, rows * sizeof(uint32));
+			if (store->arena == NULL)
+				gpusort_memory_free(segment->places, rows * sizeof(uint32));
 		}
 		store->bytes += (max_rows - rows) * sizeof(uint32);
 		segment->places = places;
@@ -224,17 +245,22 @@ gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most)
 	return store->max_rows - store->rows;
 }
 
-/* Makes room for a tuple of that many bytes. */
-static pg_noinline void
+/* Makes room for a tuple of that many bytes.  Returns false only if the arena has none. */
+static pg_noinline bool
 grow(GpusortRowStore *store, Size bytes)
 {
 	(void) GPUSORT_FAULT(ROWSTORE);
-	next_block(store, bytes);
+	if (!next_block(store, bytes))
+		return false;
 	set_next_place(store);
 	gpusort_rowstore_limit(store, store->limit);
+	return true;
 }
 
-/* Adds a row of that many bytes and returns its memory, which the caller fills. */
+/*
+ * Adds a row of that many bytes and returns its memory, which the caller fills, or
+ * NULL if the arena has none.
+ */
 static inline MinimalTuple
 add_row(GpusortRowStore *store, Size bytes)
 {
@@ -242,8 +268,8 @@ add_row(GpusortRowStore *store, Size bytes)
 
 	bytes = MAXALIGN(bytes);
 	Assert(store->rows < store->max_rows);
-	if (unlikely(store->end - store->next < bytes))
-		grow(store, bytes);
+	if (unlikely(store->end - store->next < bytes) && !grow(store, bytes))
+		return NULL;
 	tuple = (MinimalTuple) store->next;
 	store->next += bytes;
 	store->places[store->rows++ % GPUSORT_ROW_SEGMENT_ROWS] = store->next_place;
@@ -297,7 +323,7 @@ gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n)
 }
 
 /* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
-static void
+static bool
 form_row(GpusortRowStore *store, TupleTableSlot *slot)
 {
 	TupleDesc	desc = slot->tts_tupleDescriptor;
@@ -318,40 +344,222 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 				 errdetail("It takes %zu bytes; the maximum is %zu.", header + data, MaxAllocSize)));
 
 	tuple = add_row(store, header + data);
+	if (tuple == NULL)
+		return false;
 	memset(tuple, 0, MAXALIGN(header + data));
 	tuple->t_len = header + data;
 	HeapTupleHeaderSetNatts(tuple, desc->natts);
 	tuple->t_hoff = header + MINIMAL_TUPLE_OFFSET;
 	heap_fill_tuple(desc, slot->tts_values, slot->tts_isnull, (char *) tuple + header, data,
 					&tuple->t_infomask, has_null ? tuple->t_bits : NULL);
+	return true;
 }
 
-static inline void
+static inline bool
 copy_heap_tuple(GpusortRowStore *store, HeapTuple from)
 {
 	Size		bytes = from->t_len - MINIMAL_TUPLE_OFFSET;
 	MinimalTuple tuple = add_row(store, bytes);
 
+	if (unlikely(tuple == NULL))
+		return false;
 	memcpy(tuple, (char *) from->t_data + MINIMAL_TUPLE_OFFSET, bytes);
 	tuple->t_len = bytes;
+	return true;
 }
 
-void
+bool
 gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 {
 	HeapTuple	source = gpusort_rowstore_source(slot);
+	MinimalTuple from;
+	MinimalTuple tuple;
+	bool		should_free;
 
 	if (source != NULL)
-		copy_heap_tuple(store, source);
-	else if (TTS_IS_VIRTUAL(slot))
-		form_row(store, slot);
-	else
-	{
-		bool		should_free;
-		MinimalTuple from = ExecFetchSlotMinimalTuple(slot, &should_free);
+		return copy_heap_tuple(store, source);
+	if (TTS_IS_VIRTUAL(slot))
+		return form_row(store, slot);
+	from = ExecFetchSlotMinimalTuple(slot, &should_free);
+	tuple = add_row(store, from->t_len);
+	if (tuple != NULL)
+		memcpy(tuple, from, from->t_len);
+	if (should_free)
+		heap_free_minimal_tuple(from);
+	return tuple != NULL;
+}
 
-		memcpy(add_row(store, from->t_len), from, from->t_len);
-		if (should_free)
-			heap_free_minimal_tuple(from);
+/* ----------------------------------------------------------------
+ *		Rows of another process
+ * ----------------------------------------------------------------
+ */
+
+/* What a store's owner publishes: where its places and blocks are in its arena. */
+typedef struct Directory
+{
+	uint64		rows;
+	int			nblocks;		/* entries in blocks */
+	GpusortPlace segments;		/* of an array of SharedSegments */
+	GpusortPlace blocks;		/* of an array of SharedBlocks */
+} Directory;
+
+typedef struct SharedSegment
+{
+	GpusortPlace places;
+	int			first_block;
+} SharedSegment;
+
+typedef struct SharedBlock
+{
+	GpusortPlace rows;
+	Size		bytes;
+} SharedBlock;
+
+/* Segments for that many rows */
+static inline int
+segments_for(uint64 rows)
+{
+	return (rows + GPUSORT_ROW_SEGMENT_ROWS - 1) / GPUSORT_ROW_SEGMENT_ROWS;
+}
+
+bool
+gpusort_rowstore_publish(GpusortRowStore *store, GpusortPlace *place)
+{
+	int			nsegments = segments_for(store->rows);
+	int			nblocks = store->block + 1;
+	Directory  *directory = gpusort_arena_alloc(store->arena, sizeof(Directory));
+	SharedSegment *segments = gpusort_arena_alloc(store->arena, nsegments * sizeof(SharedSegment));
+	SharedBlock *blocks = gpusort_arena_alloc(store->arena, nblocks * sizeof(SharedBlock));
+
+	if (directory == NULL || segments == NULL || blocks == NULL)
+		return false;
+	for (int i = 0; i < nsegments; i++)
+	{
+		segments[i].places = gpusort_arena_place(store->arena, store->segments[i].places);
+		segments[i].first_block = store->segments[i].first_block;
 	}
+	for (int i = 0; i < nblocks; i++)
+	{
+		blocks[i].rows = gpusort_arena_place(store->arena, store->blocks[i].rows);
+		blocks[i].bytes = store->blocks[i].bytes;
+	}
+	*directory = (Directory)
+	{
+		.rows = store->rows,
+			.nblocks = nblocks,
+			.segments = gpusort_arena_place(store->arena, segments),
+			.blocks = gpusort_arena_place(store->arena, blocks),
+	};
+	*place = gpusort_arena_place(store->arena, directory);
+	return true;
+}
+
+/* Another process's places, as this process sees them */
+typedef struct ForeignPlaces
+{
+	const GpusortArena *arena;
+	const SharedSegment *segments;
+	uint64		rows;
+} ForeignPlaces;
+
+static const uint32 *
+foreign_place(const ForeignPlaces *from, uint64 row)
+{
+	const uint32 *places = gpusort_arena_address(from->arena, from->segments[row / GPUSORT_ROW_SEGMENT_ROWS].places);
+
+	return &places[row % GPUSORT_ROW_SEGMENT_ROWS];
+}
+
+/* The block of a row, counted from the other store's first */
+static int
+foreign_block(const ForeignPlaces *from, uint64 row)
+{
+	return from->segments[row / GPUSORT_ROW_SEGMENT_ROWS].first_block +
+		(*foreign_place(from, row) >> GPUSORT_ROW_BLOCK_BITS);
+}
+
+/* Rows from one on that lie in one segment of each store */
+static inline uint64
+rows_side_by_side(const ForeignPlaces *from, uint64 row, uint64 to)
+{
+	uint64		rows = Min(GPUSORT_ROW_SEGMENT_ROWS - row % GPUSORT_ROW_SEGMENT_ROWS,
+						   GPUSORT_ROW_SEGMENT_ROWS - to % GPUSORT_ROW_SEGMENT_ROWS);
+
+	return Min(rows, from->rows - row);
+}
+
+/* Can places number all blocks, the first of which becomes the store's block "base"? */
+static bool
+places_suffice(const GpusortRowStore *store, const ForeignPlaces *from, int base)
+{
+	uint64		to = store->rows;
+	int			first_block = to % GPUSORT_ROW_SEGMENT_ROWS == 0 ? 0 :
+		store->segments[to / GPUSORT_ROW_SEGMENT_ROWS].first_block;
+	uint64		rows;
+
+	for (uint64 row = 0; row < from->rows; row += rows, to += rows)
+	{
+		rows = rows_side_by_side(from, row, to);
+		if (to % GPUSORT_ROW_SEGMENT_ROWS == 0)
+			first_block = base + foreign_block(from, row);
+		if (base + foreign_block(from, row + rows - 1) - first_block >= GPUSORT_ROW_SEGMENT_BLOCKS)
+			return false;
+	}
+	return true;
+}
+
+bool
+gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, GpusortPlace place)
+{
+	const Directory *directory = gpusort_arena_address(arena, place);
+	const SharedBlock *blocks = gpusort_arena_address(arena, directory->blocks);
+	ForeignPlaces from = {arena, gpusort_arena_address(arena, directory->segments), directory->rows};
+	uint64		rows;
+	int			base;
+
+	gpusort_rowstore_trim(store, store->spare_bytes);
+	base = store->nblocks;
+	if (!places_suffice(store, &from, base))
+		return false;
+
+	for (int i = 0; i < directory->nblocks; i++)
+	{
+		if (store->nblocks == store->max_blocks)
+			store->blocks = grow_array(store, store->blocks, &store->max_blocks, sizeof(GpusortRowBlock));
+		store->blocks[store->nblocks++] = (GpusortRowBlock)
+		{
+			.rows = gpusort_arena_address(arena, blocks[i].rows),
+				.bytes = blocks[i].bytes,
+				.shared = true,
+		};
+		store->bytes += blocks[i].bytes;
+	}
+	for (uint64 row = 0; row < from.rows; row += rows)
+	{
+		const uint32 *source = foreign_place(&from, row);
+		int			first_block = from.segments[row / GPUSORT_ROW_SEGMENT_ROWS].first_block;
+		uint32	   *places;
+		uint32		shift;
+
+		CHECK_FOR_INTERRUPTS();
+		/* a new segment counts blocks from the block of its first row */
+		store->block = base + foreign_block(&from, row);
+		store->next = store->end = store->blocks[store->block].rows;
+		rows = Min(gpusort_rowstore_reserve(store, from.rows - row), rows_side_by_side(&from, row, store->rows));
+
+		places = store->places + store->rows % GPUSORT_ROW_SEGMENT_ROWS;
+		shift = (uint32) (base + first_block -
+						  store->segments[store->rows / GPUSORT_ROW_SEGMENT_ROWS].first_block) << GPUSORT_ROW_BLOCK_BITS;
+		for (uint64 i = 0; i < rows; i++)
+			places[i] = source[i] + shift;
+		store->rows += rows;
+	}
+
+	/* a row that is appended now begins a block of its own */
+	store->block = store->nblocks - 1;
+	store->next = store->end = NULL;
+	store->full = store->rows % GPUSORT_ROW_SEGMENT_ROWS != 0 &&
+		store->block - store->segments[store->rows / GPUSORT_ROW_SEGMENT_ROWS].first_block >= GPUSORT_ROW_SEGMENT_BLOCKS - 1;
+	gpusort_rowstore_limit(store, store->limit);
+	return true;
 }

@@ -11,11 +11,14 @@
 #include "access/htup_details.h"
 #include "executor/tuptable.h"
 
+#include "base/arena.h"
+
 /* Memory for rows, one after the other */
 typedef struct GpusortRowBlock
 {
 	char	   *rows;			/* the block's memory */
 	Size		bytes;			/* its size */
+	bool		shared;			/* it is in an arena, which owns it */
 } GpusortRowBlock;
 
 /*
@@ -49,7 +52,8 @@ typedef struct GpusortRowSegment
 
 typedef struct GpusortRowStore
 {
-	MemoryContext cxt;			/* owns all memory of the store */
+	MemoryContext cxt;			/* owns all memory of the store, except: */
+	GpusortArena *arena;		/* where places and blocks are allocated; NULL: in cxt */
 	uint64		rows;			/* rows stored */
 	GpusortRowSegment *segments;
 	GpusortRowBlock *blocks;
@@ -82,8 +86,10 @@ typedef struct GpusortRowStore
 /*
  * Makes an empty store, whose memory will belong to the current memory context.
  * memory: bytes that the owner may use in all; the size of blocks depends on it.
+ * arena: if not NULL, rows and their places are allocated there, for another
+ * process to adopt: gpusort_rowstore_publish().  Rows cannot be removed then.
  */
-extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory);
+extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena);
 
 /*
  * Removes all rows.  Keeps the memory of full blocks for the next rows, because
@@ -101,7 +107,8 @@ extern void gpusort_rowstore_limit(GpusortRowStore *store, Size bytes);
 
 /*
  * Makes room for the places of the next rows, for at most this many if it has to
- * allocate them.  Returns for how many rows there is room, at least one.
+ * allocate them.  Returns for how many rows there is room: at least one, or 0 if the
+ * arena has no memory.
  */
 extern uint64 gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most);
 
@@ -128,9 +135,24 @@ gpusort_rowstore_over(const GpusortRowStore *store)
 /*
  * Copies the slot's row to the end of the store, which must not be full and must
  * have room for the row's place: gpusort_rowstore_reserve().  Raises an error if
- * there is no memory, or if the row is larger than MaxAllocSize.
+ * there is no memory, or if the row is larger than MaxAllocSize.  Returns false, and
+ * has not copied the row, only if the arena has no memory.
  */
-extern void gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
+extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
+
+/*
+ * Writes a directory of the store's rows into its arena and sets *place to where it
+ * is.  Returns false if the arena has no memory.  No row may be appended afterwards.
+ */
+extern bool gpusort_rowstore_publish(GpusortRowStore *store, GpusortPlace *place);
+
+/*
+ * Appends the rows of another process's store, without copying them: its directory is
+ * at this place of an arena that this process has mapped and keeps as long as the
+ * store has the rows.  Returns false, and has done nothing, if places could not number the
+ * blocks.  All rows together must be fewer than 2^32.
+ */
+extern bool gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, GpusortPlace place);
 
 /* Can gpusort_rowstore_keep() keep any of the rows?  Not if there are 2048 blocks, of 16 MB each. */
 static inline bool

@@ -1,0 +1,440 @@
+/*-------------------------------------------------------------------------
+ *
+ * feed.c
+ *		GpuSort Feed: the processes of a parallel query gather the rows of one sort.
+ *
+ *		GpuSort
+ *		  ->  Gather
+ *				->  GpuSort Feed
+ *					  ->  a partial plan
+ *
+ * A parallel plan that sorts in each worker, below a Gather Merge, passes every row
+ * through a queue and a heap, which takes several times as long as the sort.  So the
+ * workers sort nothing.  The feed reads its child to the end and returns no row.  In a worker, keys and rows go
+ * to shared memory (base/arena.h), and at the end the feed publishes where they are.
+ * The leader's own part goes to the memory of the GpuSort above the Gather.  When
+ * the Gather has ended, that node adopts what the workers have published, without
+ * copying a row, and sorts all rows in one run.
+ *
+ * Keys of several processes must be comparable: gpusort_rowkey_share().
+ *
+ * Each process may use gpusort.memory_limit.  A worker must read its child to the end
+ * whatever happens: other workers may wait for it in a parallel hash join.  So if its limit is
+ * reached, or if no shared memory can be had, which is neither rare (in a container
+ * /dev/shm has 64 MB) nor an error, it writes the remaining rows to an overflow, a
+ * tuple store in temporary files.  The leader reads that last, as a child of its own, and spills what its
+ * memory does not hold.
+ *
+ * The segments of the workers' arenas outlive the workers.  The last process that
+ * detaches from the query's shared memory drops them, as core does with shared
+ * temporary files: so they go whether the query ends, fails or is cancelled.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/sharedfileset.h"
+#include "utils/memutils.h"
+
+#include "base/arena.h"
+#include "node/feed.h"
+
+/* What a worker has published */
+typedef struct Part
+{
+	bool		begun;
+	bool		done;			/* everything below is final */
+	bool		lossy;			/* gpusort_rowkey_lossy() */
+	bool		overflowed;		/* further rows are in the overflow */
+	uint64		rows;			/* in the arena */
+	uint64		nulls;			/* of values: NULLs, which are only counted */
+	GpusortPlace keys;
+	GpusortPlace store;			/* for rows */
+	GpusortArenaTable arena;
+} Part;
+
+/* In the query's shared memory.  The overflow's SharedTuplestore follows parts. */
+typedef struct Shared
+{
+	dsm_handle	query;			/* the segment that this is in */
+	pg_atomic_uint32 attached;	/* processes */
+	bool		pass;			/* return all rows: core sorts */
+	SharedFileSet files;
+	int			nparts;			/* one for each worker that may be launched */
+	Part		parts[FLEXIBLE_ARRAY_MEMBER];
+} Shared;
+
+struct GpusortFeed
+{
+	GpusortNode node;			/* in a worker: gathers its part */
+	GpusortNode *sort;			/* in the leader: the GpuSort above; NULL in a worker */
+	bool		pass;			/* in the leader: as in Shared */
+	bool		done;			/* this process's part has been gathered */
+	Shared	   *shared;			/* NULL: the leader is alone */
+	SharedTuplestoreAccessor *overflow;
+};
+
+/* A child of the leader's node: reads the overflow */
+typedef struct OverflowReader
+{
+	PlanState	state;
+	GpusortNode *node;
+	SharedTuplestoreAccessor *overflow;
+} OverflowReader;
+
+static Node *create_state(CustomScan *scan);
+static void begin_feed(CustomScanState *css, EState *estate, int eflags);
+static TupleTableSlot *exec_feed(CustomScanState *css);
+static void end_feed(CustomScanState *css);
+static void rescan_feed(CustomScanState *css);
+static Size estimate_shared(CustomScanState *css, ParallelContext *pcxt);
+static void init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
+static void reinit_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
+static void init_worker(CustomScanState *css, shm_toc *toc, void *coordinate);
+
+const CustomScanMethods gpusort_feed_methods = {
+	.CustomName = "GpuSort Feed",
+	.CreateCustomScanState = create_state,
+};
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "GpuSort Feed",
+	.BeginCustomScan = begin_feed,
+	.ExecCustomScan = exec_feed,
+	.EndCustomScan = end_feed,
+	.ReScanCustomScan = rescan_feed,
+	.EstimateDSMCustomScan = estimate_shared,
+	.InitializeDSMCustomScan = init_shared,
+	.ReInitializeDSMCustomScan = reinit_shared,
+	.InitializeWorkerCustomScan = init_worker,
+};
+
+static Node *
+create_state(CustomScan *scan)
+{
+	GpusortFeed *feed = palloc0(sizeof(GpusortFeed));
+
+	NodeSetTag(feed, T_CustomScanState);
+	feed->node.css.methods = &exec_methods;
+	return (Node *) feed;
+}
+
+static void
+begin_feed(CustomScanState *css, EState *estate, int eflags)
+{
+	outerPlanState(css) = ExecInitNode(outerPlan(css->ss.ps.plan), estate, eflags);
+	gpusort_node_init((GpusortNode *) css, estate);
+}
+
+/* ----------------------------------------------------------------
+ *		Shared memory
+ * ----------------------------------------------------------------
+ */
+
+static inline SharedTuplestore *
+overflow_of(Shared *shared)
+{
+	return (SharedTuplestore *) MAXALIGN(&shared->parts[shared->nparts]);
+}
+
+static Size
+estimate_shared(CustomScanState *css, ParallelContext *pcxt)
+{
+	return MAXALIGN(offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part)) + sts_estimate(pcxt->nworkers);
+}
+
+static void
+drop_arenas(Shared *shared)
+{
+	for (int i = 0; i < shared->nparts; i++)
+		gpusort_arena_drop(&shared->parts[i].arena);
+}
+
+/* A callback of the query's shared memory */
+static void
+leave_shared(dsm_segment *segment, Datum arg)
+{
+	Shared	   *shared = (Shared *) DatumGetPointer(arg);
+
+	if (pg_atomic_sub_fetch_u32(&shared->attached, 1) == 0)
+		drop_arenas(shared);
+}
+
+static void
+begin_parts(GpusortFeed *feed)
+{
+	Shared	   *shared = feed->shared;
+
+	shared->pass = feed->pass;
+	memset(shared->parts, 0, shared->nparts * sizeof(Part));
+	feed->overflow = sts_initialize(overflow_of(shared), Max(shared->nparts, 1), 0, 0,
+									SHARED_TUPLESTORE_SINGLE_PASS, &shared->files, "gpusort");
+}
+
+static void
+init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	GpusortFeed *feed = (GpusortFeed *) css;
+	Shared	   *shared = coordinate;
+
+	feed->shared = shared;
+	shared->nparts = pcxt->nworkers;
+	pg_atomic_init_u32(&shared->attached, 1);
+	SharedFileSetInit(&shared->files, pcxt->seg);
+	/* without a segment there are no workers */
+	if (pcxt->seg != NULL)
+	{
+		shared->query = dsm_segment_handle(pcxt->seg);
+		on_dsm_detach(pcxt->seg, leave_shared, PointerGetDatum(shared));
+	}
+	begin_parts(feed);
+}
+
+/* All workers have ended, and others will be launched. */
+static void
+reinit_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	GpusortFeed *feed = (GpusortFeed *) css;
+
+	drop_arenas(feed->shared);
+	SharedFileSetDeleteAll(&feed->shared->files);
+	begin_parts(feed);
+}
+
+static void
+init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
+{
+	GpusortFeed *feed = (GpusortFeed *) css;
+	Shared	   *shared = coordinate;
+	dsm_segment *segment = dsm_find_mapping(shared->query);
+
+	feed->shared = shared;
+	pg_atomic_add_fetch_u32(&shared->attached, 1);
+	on_dsm_detach(segment, leave_shared, PointerGetDatum(shared));
+	SharedFileSetAttach(&shared->files, segment);
+	feed->overflow = sts_attach(overflow_of(shared), ParallelWorkerNumber, &shared->files);
+}
+
+/* ----------------------------------------------------------------
+ *		A worker's part
+ * ----------------------------------------------------------------
+ */
+
+/* Writes the rows that the node has to the overflow, because the arena has no room for a directory. */
+static void
+overflow_all(GpusortNode *node)
+{
+	for (uint64 i = 0; i < gpusort_run_rows(node->run); i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (node->value_type == NULL)
+			sts_puttuple(node->overflow, NULL, gpusort_rowstore_row(&node->store, i));
+		else
+		{
+			Datum		value = gpusort_node_value(node, gpusort_run_key(node->run, i), 0);
+			bool		isnull = false;
+			MinimalTuple tuple = heap_form_minimal_tuple(node->slot->tts_tupleDescriptor, &value, &isnull);
+
+			sts_puttuple(node->overflow, NULL, tuple);
+			heap_free_minimal_tuple(tuple);
+		}
+	}
+}
+
+/* Gathers this worker's rows and publishes them. */
+static void
+gather_part(GpusortFeed *feed)
+{
+	GpusortNode *node = &feed->node;
+	Part	   *part = &feed->shared->parts[ParallelWorkerNumber];
+	MemoryContext old;
+
+	part->begun = true;
+	node->child = outerPlanState(node);
+	node->limit.rows = -1;
+	node->limit.cut_at = PG_UINT64_MAX;
+	node->overflow = feed->overflow;
+	old = MemoryContextSwitchTo(node->cxt);
+	node->arena = gpusort_arena_begin(&part->arena);
+	MemoryContextSwitchTo(old);
+
+	INSTR_TIME_SET_CURRENT(node->begun);
+	gpusort_activity_begin(&node->activity, node->cxt);
+	gpusort_node_begin_sort(node, true);
+	part->overflowed = !gpusort_node_read(node);
+	part->rows = gpusort_run_rows(node->run);
+	if (part->rows > 0 &&
+		!(gpusort_run_publish(node->run, &part->keys) &&
+		  (node->value_type != NULL || gpusort_rowstore_publish(&node->store, &part->store))))
+	{
+		overflow_all(node);
+		part->rows = 0;
+		part->overflowed = true;
+	}
+	sts_end_write(node->overflow);
+	part->nulls = node->nulls;
+	part->lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
+	gpusort_run_end(node->run);
+	node->run = NULL;
+	gpusort_activity_end(&node->activity);
+	pg_write_barrier();
+	part->done = true;
+}
+
+static TupleTableSlot *
+exec_feed(CustomScanState *css)
+{
+	GpusortFeed *feed = (GpusortFeed *) css;
+
+	if (feed->shared != NULL ? feed->shared->pass : feed->pass)
+		return ExecProcNode(outerPlanState(css));
+	if (!feed->done)
+	{
+		feed->done = true;
+		if (feed->sort == NULL)
+			gather_part(feed);
+		else
+		{
+			feed->sort->child = outerPlanState(css);
+			(void) gpusort_node_read(feed->sort);
+		}
+	}
+	return NULL;
+}
+
+static void
+rescan_feed(CustomScanState *css)
+{
+	((GpusortFeed *) css)->done = false;
+	if (outerPlanState(css)->chgParam == NULL)
+		ExecReScan(outerPlanState(css));
+}
+
+static void
+end_feed(CustomScanState *css)
+{
+	ExecEndNode(outerPlanState(css));
+}
+
+/* ----------------------------------------------------------------
+ *		The leader's node
+ * ----------------------------------------------------------------
+ */
+
+GpusortFeed *
+gpusort_feed_below(PlanState *state)
+{
+	PlanState  *child = outerPlanState(state);
+
+	if (!IsA(state, GatherState) || !IsA(child, CustomScanState) ||
+		((CustomScanState *) child)->methods != &exec_methods)
+		return NULL;
+	return (GpusortFeed *) child;
+}
+
+void
+gpusort_feed_use(GpusortFeed *feed, GpusortNode *node, bool pass)
+{
+	feed->sort = node;
+	feed->pass = pass;
+	feed->done = false;
+}
+
+/* Spills the node's rows and begins a new run. */
+static void
+make_place(GpusortNode *node)
+{
+	if (gpusort_run_rows(node->run) == 0)
+		return;
+	gpusort_node_spill(node);
+	gpusort_node_begin_run(node);
+}
+
+/* Adds a worker's rows to the node's. */
+static void
+adopt(GpusortNode *node, Part *part)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+	GpusortArena *arena = gpusort_arena_map(&part->arena);
+
+	MemoryContextSwitchTo(old);
+	if (node->value_type == NULL)
+	{
+		if (gpusort_run_rows(node->run) + part->rows > GPUSORT_NODE_MAX_ROWS)
+			make_place(node);
+		if (!gpusort_rowstore_adopt(&node->store, arena, part->store))
+		{
+			make_place(node);
+			(void) gpusort_rowstore_adopt(&node->store, arena, part->store);
+		}
+		if (part->lossy)
+			gpusort_rowkey_set_lossy(node->key);
+	}
+	gpusort_run_adopt(node->run, arena, part->keys);
+	/* the worker's own limit was as large */
+	node->memory_limit += gpusort_arena_bytes(arena);
+	/* from now on, the memory exists as long as it is mapped here */
+	gpusort_arena_drop(&part->arena);
+}
+
+static TupleTableSlot *
+next_of_overflow(PlanState *state)
+{
+	OverflowReader *reader = (OverflowReader *) state;
+	MinimalTuple tuple = sts_parallel_scan_next(reader->overflow, NULL);
+
+	return tuple == NULL ? NULL : ExecStoreMinimalTuple(tuple, reader->node->right, false);
+}
+
+/* Adds the rows in the overflow to the node's. */
+static void
+read_overflow(GpusortFeed *feed, GpusortNode *node)
+{
+	OverflowReader reader = {
+		.state = {.type = T_CustomScanState, .ExecProcNode = next_of_overflow},
+		.node = node,
+		.overflow = feed->overflow,
+	};
+
+	sts_begin_parallel_scan(feed->overflow);
+	node->child = &reader.state;
+	(void) gpusort_node_read(node);
+	node->child = outerPlanState(node);
+	ExecClearTuple(node->right);
+	sts_end_parallel_scan(feed->overflow);
+}
+
+bool
+gpusort_feed_gather(GpusortFeed *feed)
+{
+	GpusortNode *node = feed->sort;
+	TupleTableSlot *slot = ExecProcNode(outerPlanState(node));
+	bool		overflowed = false;
+
+	if (!TupIsNull(slot))
+		elog(ERROR, "GpuSort Feed has returned a row");
+	node->child = outerPlanState(node);
+	if (feed->shared == NULL)
+		return true;
+	for (int i = 0; i < feed->shared->nparts; i++)
+	{
+		Part	   *part = &feed->shared->parts[i];
+
+		if (!part->begun)
+			continue;
+		if (!part->done)
+			elog(ERROR, "a parallel worker has ended before it had gathered its rows");
+		CHECK_FOR_INTERRUPTS();
+		if (part->rows > 0)
+			adopt(node, part);
+		node->nulls += part->nulls;
+		overflowed |= part->overflowed;
+	}
+	if (overflowed)
+		read_overflow(feed, node);
+	return true;
+}

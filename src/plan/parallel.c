@@ -1,0 +1,190 @@
+/*-------------------------------------------------------------------------
+ *
+ * parallel.c
+ *		Replaces a parallel sort of core's by one sort that all processes feed.
+ *
+ *		Gather Merge				GpuSort
+ *		  ->  Sort					  ->  Gather
+ *				->  partial plan			->  GpuSort Feed
+ *												  ->  partial plan
+ *
+ * A Sort above a Gather becomes the same.  The planner chooses that shape only where plan/plan.c
+ * has offered it at the price of this one.
+ *
+ * The rows of a Gather Merge cost 100 to 150 ns each, in the leader, and a sort by
+ * GpuSort takes less than that.  So a Gather Merge is replaced wherever it can be, with
+ * three exceptions.  A LIMIT lets every worker keep a few rows only.  A sample of
+ * the rows decides what the keys of strings are, and each process would draw its own.
+ * Rows that do not fit in the memory of all processes would go through temporary files
+ * twice.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/plannodes.h"
+#include "optimizer/optimizer.h"
+
+#include "guc.h"
+#include "node/feed.h"
+#include "plan/parallel.h"
+#include "plan/plan.h"
+
+/* Below this, what a Gather Merge costs is less than to share memory: some 0.3 ms. */
+#define LEAST_ROWS		20000.0
+
+bool
+gpusort_plan_feed_pays(double rows, int width, int workers)
+{
+	double		processes = workers + (parallel_leader_participation ? 1 : 0);
+
+	if (gpusort_force)
+		return true;
+	return rows >= LEAST_ROWS &&
+		rows * gpusort_cost_row_bytes(width) <= processes * gpusort_guc_memory_limit();
+}
+
+/* Does a node hand on its child's columns as they are? */
+static bool
+hands_on(const Plan *plan)
+{
+	int			column = 0;
+	ListCell   *lc;
+
+	if (plan->qual != NIL ||
+		list_length(plan->targetlist) != list_length(outerPlan(plan)->targetlist))
+		return false;
+	foreach(lc, plan->targetlist)
+	{
+		Var		   *var = (Var *) lfirst_node(TargetEntry, lc)->expr;
+
+		if (!IsA(var, Var) || var->varno != OUTER_VAR || var->varattno != ++column)
+			return false;
+	}
+	return true;
+}
+
+/* Do a Gather Merge and the Sort below it have the same order? */
+static bool
+same_order(const GatherMerge *merge, const Sort *sort)
+{
+	int			n = merge->numCols;
+
+	return n == sort->numCols &&
+		memcmp(merge->sortColIdx, sort->sortColIdx, n * sizeof(AttrNumber)) == 0 &&
+		memcmp(merge->sortOperators, sort->sortOperators, n * sizeof(Oid)) == 0 &&
+		memcmp(merge->collations, sort->collations, n * sizeof(Oid)) == 0 &&
+		memcmp(merge->nullsFirst, sort->nullsFirst, n * sizeof(bool)) == 0;
+}
+
+/* Makes the Gather that takes the place of a Gather Merge. */
+static Gather *
+make_gather(const GatherMerge *merge)
+{
+	Gather	   *gather = makeNode(Gather);
+
+	gather->plan = merge->plan;
+	gather->plan.type = T_Gather;
+	gather->plan.initPlan = NIL;
+	gather->num_workers = merge->num_workers;
+	gather->rescan_param = merge->rescan_param;
+	gather->initParam = merge->initParam;
+	return gather;
+}
+
+/*
+ * Finds a parallel sort.  Sets *sort to a Sort for the whole result, and returns the Gather
+ * to put below it, with the partial plan as its child; NULL if there is none.
+ */
+static Gather *
+find_parallel_sort(Plan *plan, Sort **sort)
+{
+	if (IsA(plan, GatherMerge) && IsA(outerPlan(plan), Sort))
+	{
+		GatherMerge *merge = (GatherMerge *) plan;
+		Sort	   *below = (Sort *) outerPlan(plan);
+		Gather	   *gather;
+
+		if (merge->num_workers == 0 || !same_order(merge, below) ||
+			!hands_on(plan) || !hands_on(&below->plan) || below->plan.initPlan != NIL)
+			return NULL;
+		gather = make_gather(merge);
+		outerPlan(gather) = outerPlan(below);
+		*sort = palloc(sizeof(Sort));
+		**sort = *below;
+		(*sort)->plan = merge->plan;
+		(*sort)->plan.type = T_Sort;
+		outerPlan(*sort) = &gather->plan;
+		return gather;
+	}
+	if (IsA(plan, Sort) && IsA(outerPlan(plan), Gather))
+	{
+		Gather	   *gather = (Gather *) outerPlan(plan);
+
+		if (gather->num_workers == 0 || gather->single_copy || gather->invisible ||
+			!hands_on(plan) || !hands_on(&gather->plan))
+			return NULL;
+		*sort = (Sort *) plan;
+		return gather;
+	}
+	return NULL;
+}
+
+/*
+ * The ids of plan nodes matter only within the part of a plan that workers execute.  So
+ * of three nodes that take the place of two, the two in the leader share an id.
+ */
+Plan *
+gpusort_plan_parallel(Plan *plan, Plan ***partial)
+{
+	Sort	   *sort;
+	Gather	   *gather = find_parallel_sort(plan, &sort);
+	CustomScan *feed;
+	Plan	   *child;
+	GpusortSortColumn *columns;
+	GpusortCostInput input;
+	Cost		cost;
+	int			feed_id = outerPlan(plan)->plan_node_id;
+
+	if (gather == NULL)
+		return NULL;
+	child = outerPlan(gather);
+	columns = gpusort_cost_columns(sort);
+	if (gpusort_rowkey_refusal(columns, sort->numCols) != NULL ||
+		!gpusort_rowkey_shareable(columns, sort->numCols) ||
+		!gpusort_plan_feed_pays(gather->plan.plan_rows, child->plan_width, gather->num_workers))
+		return NULL;
+	input = (GpusortCostInput)
+	{
+		.rows = gather->plan.plan_rows,
+			.width = child->plan_width,
+			.fetched = -1,
+			.columns = columns,
+			.ncolumns = sort->numCols,
+	};
+	cost = gpusort_cost_sort(&input);
+	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))
+		return NULL;
+
+	feed = gpusort_plan_make(sort, gather->plan.targetlist, &gpusort_feed_methods);
+	feed->scan.plan.plan_node_id = feed_id;
+	feed->scan.plan.parallel_aware = feed->scan.plan.parallel_safe = true;
+	feed->scan.plan.initPlan = NIL;
+	feed->scan.plan.plan_rows = child->plan_rows;
+	feed->scan.plan.startup_cost = feed->scan.plan.total_cost = child->total_cost;
+	feed->scan.plan.extParam = child->extParam;
+	feed->scan.plan.allParam = child->allParam;
+	outerPlan(feed) = child;
+
+	outerPlan(gather) = &feed->scan.plan;
+	gather->plan.plan_node_id = sort->plan.plan_node_id;
+	gather->plan.startup_cost = gather->plan.total_cost = child->total_cost + parallel_setup_cost;
+
+	*partial = &outerPlan(feed);
+	plan = &gpusort_plan_make(sort, sort->plan.targetlist, &gpusort_node_methods)->scan.plan;
+	plan->startup_cost = gather->plan.total_cost + cost;
+	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
+	return plan;
+}
