@@ -32,9 +32,6 @@
 #include "node/limit.h"
 #include "node/node.h"
 
-/* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
-#define REPORT_ROWS		65536
-
 /* Rows for which memory is reserved first; later, for as many as there are already. */
 #define LOOK_ROWS		256
 
@@ -50,120 +47,6 @@
 
 /* ... or, after rows beyond the bound of a LIMIT were removed, for less than this part. */
 #define LEAST_CUT		4
-
-/* Rows of the whole sort that have been read so far. */
-static inline uint64
-rows_gathered(const GpusortNode *node)
-{
-	return node->nulls + node->limit.removed + (node->run != NULL ? gpusort_run_rows(node->run) : 0) +
-		(node->spill != NULL ? gpusort_spill_rows(node->spill) : 0);
-}
-
-/* ----------------------------------------------------------------
- *		Handing over to core
- * ----------------------------------------------------------------
- */
-
-static void
-begin_core(GpusortNode *node, const char *reason)
-{
-	TupleDesc	desc = node->slot->tts_tupleDescriptor;
-	int			options = TUPLESORT_NONE;
-	bool		bounded = node->limit.rows >= 0 && !node->limit.ties;
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
-
-	node->stats.core_reason = reason;
-	if (node->random_access)
-		options |= TUPLESORT_RANDOMACCESS;
-	if (bounded)
-		options |= TUPLESORT_ALLOWBOUNDED;
-	if (node->value_type != NULL)
-		node->core = tuplesort_begin_datum(TupleDescAttr(desc, 0)->atttypid,
-										   node->operators[0], node->collations[0],
-										   node->nulls_first[0], work_mem, NULL, options);
-	else
-		node->core = tuplesort_begin_heap(desc, node->ncolumns, node->attnos, node->operators,
-										  node->collations, node->nulls_first, work_mem, NULL,
-										  options);
-	if (bounded)
-		tuplesort_set_bound(node->core, node->limit.rows);
-	MemoryContextSwitchTo(old);
-}
-
-/* Gives core all rows that are kept so far, in the order of arrival, and frees the run and the store. */
-static void
-hand_over(GpusortNode *node, const char *reason)
-{
-	uint64		rows = gpusort_run_rows(node->run);
-
-	Assert(node->spill == NULL);	/* otherwise core would miss the spilled rows */
-	begin_core(node, reason);
-	for (uint64 i = 0; i < rows; i++)
-	{
-		if (i % REPORT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-		if (node->value_type != NULL)
-			tuplesort_putdatum(node->core, gpusort_node_value(node, gpusort_run_key(node->run, i), 0), false);
-		else
-		{
-			ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, i), node->left, false);
-			tuplesort_puttupleslot(node->core, node->left);
-		}
-	}
-	for (uint64 i = 0; i < node->nulls; i++)
-	{
-		if (i % REPORT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-		tuplesort_putdatum(node->core, (Datum) 0, true);
-	}
-	ExecClearTuple(node->left);
-	gpusort_run_end(node->run);
-	node->run = NULL;
-	MemoryContextReset(node->run_cxt);
-	MemoryContextReset(node->store_cxt);
-	gpusort_memory_give_back();
-}
-
-/* Puts a row into core's tuplesort, or into the overflow. */
-static void
-put_elsewhere(GpusortNode *node, TupleTableSlot *slot)
-{
-	if (node->overflow != NULL)
-	{
-		bool		should_free;
-		MinimalTuple tuple = ExecFetchSlotMinimalTuple(slot, &should_free);
-
-		sts_puttuple(node->overflow, NULL, tuple);
-		if (should_free)
-			heap_free_minimal_tuple(tuple);
-	}
-	else if (node->value_type != NULL)
-	{
-		slot_getsomeattrs(slot, 1);
-		tuplesort_putdatum(node->core, slot->tts_values[0], slot->tts_isnull[0]);
-	}
-	else
-		tuplesort_puttupleslot(node->core, slot);
-}
-
-/* Puts the child's remaining rows into core's tuplesort, or into the overflow. */
-static void
-read_elsewhere(GpusortNode *node)
-{
-	for (;;)
-	{
-		TupleTableSlot *slot = ExecProcNode(node->child);
-
-		if (TupIsNull(slot))
-			break;
-		put_elsewhere(node, slot);
-	}
-}
-
-/* ----------------------------------------------------------------
- *		Gathering
- * ----------------------------------------------------------------
- */
 
 /* Reserved memory for keys, which a gather loop fills before it calls make_room() again. */
 typedef struct Room
@@ -239,7 +122,7 @@ make_room(GpusortNode *node, Room *room)
 	memory = gpusort_node_memory(node, 0);
 	CHECK_FOR_INTERRUPTS();
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
-							rows_gathered(node), memory, node->stats.engine);
+							gpusort_node_rows_gathered(node), memory, node->stats.engine);
 	node->stats.memory = Max(node->stats.memory, memory);
 
 	if (rows >= node->limit.cut_at)
@@ -265,7 +148,7 @@ make_room(GpusortNode *node, Room *room)
 			return false;
 		if (node->random_access && node->feed == NULL)
 		{
-			hand_over(node, too_many ?
+			gpusort_node_hand_over(node, too_many ?
 					  "the result is read backward or repeatedly and has too many or too large rows" :
 					  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 			return false;
@@ -279,7 +162,7 @@ make_room(GpusortNode *node, Room *room)
 	/* the rest of the memory is the store's share of the rows that are allowed */
 	memory = gpusort_node_memory(node, allowed) - node->store.bytes;
 	room->begin = room->next = room->end = gpusort_run_reserve(node->run, allowed, &keys);
-	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, REPORT_ROWS)));
+	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, GPUSORT_NODE_REPORT_ROWS)));
 	keys = Min(keys, node->limit.cut_at - rows);
 	if (node->value_type == NULL)
 		keys = Min(keys, gpusort_rowstore_reserve(&node->store, allowed));
@@ -313,7 +196,7 @@ gather_values(GpusortNode *node)
 		}
 		if (unlikely(room.next == room.end) && !make_room(node, &room))
 		{
-			put_elsewhere(node, slot);
+			gpusort_node_put_elsewhere(node, slot);
 			return false;
 		}
 		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
@@ -432,7 +315,7 @@ gather_rows(GpusortNode *node)
 		if (unlikely(room.next == room.end || gpusort_rowstore_over(&node->store)) &&
 			!make_room(node, &room))
 		{
-			put_elsewhere(node, slot);
+			gpusort_node_put_elsewhere(node, slot);
 			return false;
 		}
 		source = gpusort_rowstore_source(slot);
@@ -451,7 +334,7 @@ gather_rows(GpusortNode *node)
 		if (unlikely(!gpusort_rowstore_append(&node->store, slot)))
 		{
 			commit(node, &room);
-			put_elsewhere(node, slot);
+			gpusort_node_put_elsewhere(node, slot);
 			return false;
 		}
 		room.next += room.width;
@@ -466,32 +349,8 @@ gpusort_node_read(GpusortNode *node)
 	bool		all = node->value_type != NULL ? gather_values(node) : gather_rows(node);
 
 	if (!all)
-		read_elsewhere(node);
+		gpusort_node_read_elsewhere(node);
 	return all;
-}
-
-/* The reason to leave the whole sort to core before reading the child, or NULL. */
-static const char *
-core_reason(GpusortNode *node)
-{
-	if (!gpusort_enabled)
-		return "gpusort.enabled is off";
-	if (node->css.ss.ps.state->es_epq_active != NULL)
-		return "a row is rechecked after a concurrent update";
-	/* a collation may be distrusted since the plan was made */
-	if (node->value_type == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(node->cxt);
-		const char *refusal = gpusort_rowkey_refusal(node->columns, node->ncolumns);
-
-		MemoryContextSwitchTo(old);
-		if (refusal != NULL)
-		{
-			strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));
-			return node->stats.refusal;
-		}
-	}
-	return NULL;
 }
 
 void
@@ -516,106 +375,4 @@ gpusort_node_begin_sort(GpusortNode *node, bool shared)
 	/* a sample of rows decides what keys are, and then begins the run */
 	if (node->value_type != NULL || shared || !gpusort_rowkey_wants_sample(node->key))
 		gpusort_node_begin_run(node);
-}
-
-/* After the last row: sorts the rows in memory, or spills them and begins the merge. */
-static void
-end_gathering(GpusortNode *node)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, node->begun);
-	node->stats.gather_ms += INSTR_TIME_GET_MILLISEC(now);
-	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
-
-	node->nulls_before = node->nulls_first[0] ? node->nulls : 0;
-	node->nulls_after = node->nulls - node->nulls_before;
-	if (node->spill == NULL)
-	{
-		gpusort_node_sort_run(node, node->random_access);
-		node->source = node->value_type != NULL ? GPUSORT_SOURCE_VALUES : GPUSORT_SOURCE_ROWS;
-		return;
-	}
-	if (gpusort_run_rows(node->run) > 0)
-		gpusort_node_spill(node);
-	else
-		gpusort_node_end_run(node);
-	MemoryContextReset(node->run_cxt);
-	MemoryContextReset(node->store_cxt);
-	gpusort_memory_give_back();
-	node->stats.disk = Max(node->stats.disk, gpusort_spill_bytes(node->spill));
-	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
-	gpusort_activity_report(&node->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(node->spill),
-							gpusort_spill_bytes(node->spill), node->stats.engine);
-	if (node->key != NULL)
-		gpusort_rowkey_stop_proposing(node->key);
-	gpusort_spill_merge(node->spill);
-	node->source = GPUSORT_SOURCE_SPILL;
-}
-
-/*
- * Puts the rows of the merge of spilled runs into core's tuplesort, since the parent
- * may read them repeatedly.
- */
-static void
-move_to_core(GpusortNode *node)
-{
-	TupleTableSlot *slot;
-
-	begin_core(node, "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
-	while (!TupIsNull(slot = gpusort_node_next(node, true)))
-		put_elsewhere(node, slot);
-	gpusort_spill_end(node->spill);
-	node->spill = NULL;
-	node->nulls = 0;
-}
-
-/*
- * Calls the child in the caller's memory context, the query's, so that the
- * child's allocations do not end up in the contexts of this node.
- */
-void
-gpusort_node_gather(GpusortNode *node)
-{
-	const char *reason = core_reason(node);
-	bool		mine = false;
-
-	node->stats.sorts++;
-	node->stats.core_reason = NULL;
-	node->stats.distrust_reason = NULL;
-	node->nulls = 0;
-	node->child = outerPlanState(node);
-	gpusort_node_begin_limit(node);
-	node->position = 0;
-	node->at_end = false;
-	INSTR_TIME_SET_CURRENT(node->begun);
-	gpusort_activity_begin(&node->activity, node->cxt);
-	if (node->feed != NULL)
-		gpusort_feed_use(node->feed, node, reason != NULL);
-	if (reason != NULL)
-	{
-		begin_core(node, reason);
-		read_elsewhere(node);
-	}
-	else
-	{
-		gpusort_node_begin_sort(node, node->feed != NULL);
-		mine = node->feed != NULL ? gpusort_feed_gather(node->feed) : gpusort_node_read(node);
-	}
-	if (mine)
-	{
-		end_gathering(node);
-		if (node->random_access && node->source == GPUSORT_SOURCE_SPILL)
-		{
-			move_to_core(node);
-			mine = false;
-		}
-	}
-	if (!mine)
-	{
-		tuplesort_performsort(node->core);
-		node->source = GPUSORT_SOURCE_CORE;
-	}
-	gpusort_activity_count(!mine, mine ? rows_gathered(node) : 0);
 }

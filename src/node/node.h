@@ -169,13 +169,21 @@ typedef struct GpusortNode
 
 extern const CustomScanMethods gpusort_node_methods;
 
-/*
- * The most rows of a run with row numbers, since these have 32 bits.  A run is
- * looked at every 65,536 rows.
- */
-#define GPUSORT_NODE_MAX_ROWS	(PG_UINT32_MAX - 65536)
+/* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
+#define GPUSORT_NODE_REPORT_ROWS	65536
 
-/* ---- exec.c ---- */
+/* The most rows of a run with row numbers, since these have 32 bits. */
+#define GPUSORT_NODE_MAX_ROWS	(PG_UINT32_MAX - GPUSORT_NODE_REPORT_ROWS)
+
+/* Rows of the whole sort that this process has read so far. */
+static inline uint64
+gpusort_node_rows_gathered(const GpusortNode *node)
+{
+	return node->nulls + node->limit.removed + (node->run != NULL ? gpusort_run_rows(node->run) : 0) +
+		(node->spill != NULL ? gpusort_spill_rows(node->spill) : 0);
+}
+
+/* ---- init.c ---- */
 
 /*
  * Unpacks the plan of a GpuSort or a GpuSort Feed, whose child has been initialized, and
@@ -183,13 +191,32 @@ extern const CustomScanMethods gpusort_node_methods;
  */
 extern void gpusort_node_init(GpusortNode *node, EState *estate);
 
-/* ---- gather.c ---- */
+/* ---- sort.c ---- */
 
 /*
  * Reads the child to its end, sorts, and sets source.  Afterwards
  * gpusort_node_next() returns the rows.
  */
-extern void gpusort_node_gather(GpusortNode *node);
+extern void gpusort_node_sort(GpusortNode *node);
+
+/* ---- core.c ---- */
+
+/* Begins core's tuplesort.  reason: a static text, or in stats. */
+extern void gpusort_node_begin_core(GpusortNode *node, const char *reason);
+
+/*
+ * Begins core's tuplesort and gives it all rows that are kept so far, in the order of
+ * arrival; frees the run and the store.
+ */
+extern void gpusort_node_hand_over(GpusortNode *node, const char *reason);
+
+/* Puts a row into core's tuplesort, or into the overflow if the node has one. */
+extern void gpusort_node_put_elsewhere(GpusortNode *node, TupleTableSlot *slot);
+
+/* The same with the remaining rows of node->child. */
+extern void gpusort_node_read_elsewhere(GpusortNode *node);
+
+/* ---- gather.c ---- */
 
 /*
  * Begins the sort: key, store and an empty run, in the arena if the node has one.

@@ -9,6 +9,7 @@
 #define GPUSORT_PLAN_PLAN_H
 
 #include "nodes/extensible.h"
+#include "nodes/pathnodes.h"
 #include "nodes/plannodes.h"
 
 #include "key/rowkey.h"
@@ -32,7 +33,7 @@ extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left,
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
  * five: column numbers, operators, collations, NULLS FIRST flags, and whether rows WITH TIES
- * are fetched, which is false here.  read_plan() in node/exec.c unpacks it.
+ * are fetched, which is false here.  read_plan() in node/init.c unpacks it.  In make.c.
  */
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, const CustomScanMethods *methods);
 
@@ -65,6 +66,12 @@ extern double gpusort_cost_row_bytes(int width);
  * own estimate of a bounded sort is larger.
  */
 extern double gpusort_cost_core_sort(const GpusortCostInput *input);
+
+/*
+ * Offers the same sorts as create_ordered_paths(), at GpuSort's cost: of the cheapest paths
+ * of input_rel, for ordered_rel.  In paths.c.
+ */
+extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel);
 
 /*
  * Adds a Sort below each Agg of a finished plan whose aggregates sort inside

@@ -79,7 +79,7 @@ SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 SELECT payroll.nodes('SELECT id, name, pay FROM payroll.pay ORDER BY pay') AS gpusorts,
-       payroll.nodes('SELECT id, name, pay FROM payroll.pay ORDER BY pay', 'Gather Merge') AS gathers;
+       payroll.nodes('SELECT id, name, pay FROM payroll.pay ORDER BY pay', 'Gather') AS gathers;
 SELECT id, name, pay FROM payroll.pay ORDER BY pay;
 RESET parallel_setup_cost;
 RESET parallel_tuple_cost;

@@ -1,0 +1,77 @@
+/*-------------------------------------------------------------------------
+ *
+ * make.c
+ *		Makes the plan nodes of GpuSort.
+ *
+ * A finished plan has passed setrefs.c.  So a node is built as setrefs.c would have left
+ * it: custom_scan_tlist refers to the child's columns, and the node's own target list
+ * consists of references to it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/makefuncs.h"
+#include "optimizer/tlist.h"
+
+#include "plan/plan.h"
+
+static List *
+integers(const AttrNumber *array, int n)
+{
+	List	   *list = NIL;
+
+	for (int i = 0; i < n; i++)
+		list = lappend_int(list, array[i]);
+	return list;
+}
+
+static List *
+oids(const Oid *array, int n)
+{
+	List	   *list = NIL;
+
+	for (int i = 0; i < n; i++)
+		list = lappend_oid(list, array[i]);
+	return list;
+}
+
+static List *
+booleans(const bool *array, int n)
+{
+	List	   *list = NIL;
+
+	for (int i = 0; i < n; i++)
+		list = lappend_int(list, array[i]);
+	return list;
+}
+
+CustomScan *
+gpusort_plan_make(const Sort *sort, List *targetlist, const CustomScanMethods *methods)
+{
+	CustomScan *scan = makeNode(CustomScan);
+	Plan	   *plan = &scan->scan.plan;
+	ListCell   *lc;
+
+	*plan = sort->plan;
+	plan->type = T_CustomScan;
+	plan->targetlist = NIL;
+	foreach(lc, targetlist)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+		TargetEntry *reference = flatCopyTargetEntry(entry);
+
+		reference->expr = (Expr *) makeVarFromTargetEntry(INDEX_VAR, entry);
+		plan->targetlist = lappend(plan->targetlist, reference);
+	}
+	scan->scan.scanrelid = 0;
+	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
+	scan->custom_scan_tlist = targetlist;
+	scan->custom_private = list_make5(integers(sort->sortColIdx, sort->numCols),
+									  oids(sort->sortOperators, sort->numCols),
+									  oids(sort->collations, sort->numCols),
+									  booleans(sort->nullsFirst, sort->numCols),
+									  list_make1_int(false));
+	scan->methods = methods;
+	return scan;
+}
