@@ -13,8 +13,10 @@
  * plan was made; EvalPlanQual rechecks a row; the result needs random access and
  * exceeds the memory limit.
  *
- * init.c unpacks the plan, sort.c does one sort, gather.c reads the child, limit.c removes rows that a LIMIT does not fetch,
- * result.c sorts and returns rows, ties.c breaks ties, and explain.c shows the statistics.
+ * init.c unpacks the plan, sort.c does one sort, gather.c reads the child, limit.c
+ * removes rows that a LIMIT does not fetch, result.c sorts and returns rows, drain.c
+ * copies them ahead of that by threads, ties.c breaks ties, and explain.c shows the
+ * statistics.
  *
  *-------------------------------------------------------------------------
  */
@@ -109,6 +111,7 @@ forget_sort(GpusortNode *node)
 	if (node->source != GPUSORT_SOURCE_NONE)
 		gpusort_activity_end(&node->activity);
 	node->key = NULL;
+	memset(&node->drain, 0, sizeof(node->drain));
 	node->source = GPUSORT_SOURCE_NONE;
 	MemoryContextReset(node->cxt);
 }
@@ -144,6 +147,7 @@ rescan_node(CustomScanState *css)
 	{
 		node->position = 0;
 		node->at_end = false;
+		gpusort_node_begin_drain(node);
 	}
 }
 

@@ -110,6 +110,8 @@ show_milliseconds(const GpusortNodeStats *stats, double total, ExplainState *es)
 	ExplainPropertyFloat("Sort Time", "ms", stats->sort_ms, 3, es);
 	ExplainPropertyFloat("Return Time", "ms",
 						 Max(total - stats->gather_ms - stats->sort_ms, 0), 3, es);
+	if (stats->return_threads > 0)
+		ExplainPropertyInteger("Return Threads", NULL, stats->return_threads, es);
 }
 
 void

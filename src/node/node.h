@@ -58,6 +58,7 @@ typedef struct GpusortNodeStats
 	double		copy_in_ms;		/* time of copies to the device */
 	double		sort_ms;		/* time in the engines, tie-breaking included */
 	double		copy_out_ms;	/* time of copies from the device */
+	int			return_threads; /* threads that copied rows, the most at a time; 0: none did */
 } GpusortNodeStats;
 
 /*
@@ -82,6 +83,23 @@ typedef struct GpusortNodeLimit
 	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
 	uint64		removed;		/* rows removed so far */
 } GpusortNodeLimit;
+
+/*
+ * The window: rows that threads have copied, in the order of the result (drain.c).
+ * Row i of the current block is rows[i - begin] if i - begin, unsigned, is below count.
+ */
+typedef struct GpusortNodeDrain
+{
+	uint64		begin;			/* row of the block with which the window begins */
+	uint64		count;			/* rows in the window; 0: there is none */
+	uint64		next;			/* a forward read of this row fills the next window;
+								 * PG_UINT64_MAX: none does */
+	uint64		next_count;		/* rows that the next window gets */
+	uint64		max_count;		/* rows of a window, at most */
+	Size		part_bytes;		/* memory for the copies of a part's rows */
+	char	   *copies;			/* memory for the copies of all parts; NULL: not allocated yet */
+	MinimalTuple *rows;			/* each row of the window: its copy, or the row in the store */
+} GpusortNodeDrain;
 
 typedef struct GpusortNode
 {
@@ -159,6 +177,8 @@ typedef struct GpusortNode
 	uint64		nulls_after;	/* NULLs to return after all values */
 	uint64		marked_position;
 	bool		marked_at_end;
+	Size		row_bytes;		/* for rows: mean bytes of a row in the store */
+	GpusortNodeDrain drain;		/* for rows in memory */
 
 	TupleTableSlot *slot;		/* the row that is returned */
 	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL */
@@ -308,9 +328,25 @@ extern bool gpusort_node_next_block(GpusortNode *node);
  */
 extern TupleTableSlot *gpusort_node_next(GpusortNode *node, bool forward);
 
+/* Row i of the run: its place in the store, for prefetching, and the row itself. */
+static inline const uint32 *
+gpusort_node_place(const GpusortNode *node, uint32 i)
+{
+	return gpusort_rowstore_place(&node->store, i);
+}
+
+static inline MinimalTuple
+gpusort_node_row(const GpusortNode *node, uint32 i)
+{
+	return gpusort_rowstore_row(&node->store, i);
+}
+
 /* The look-ahead of prefetches, in rows: of a row's place in the store, and of the row. */
 #define GPUSORT_PLACE_AHEAD	64
 #define GPUSORT_ROW_AHEAD		32
+
+/* Rows of up to these bytes on average mostly lie in one cache line. */
+#define GPUSORT_SHORT_ROW_BYTES	48
 
 /*
  * Prefetches row i + GPUSORT_ROW_AHEAD of the current block, and the place of
@@ -324,11 +360,12 @@ gpusort_node_look_ahead(const GpusortNode *node, uint64 i)
 
 	if (likely(i + GPUSORT_PLACE_AHEAD < node->count))
 	{
-		const char *row = (const char *) gpusort_rowstore_row(&node->store, order[i + GPUSORT_ROW_AHEAD]);
+		const char *row = (const char *) gpusort_node_row(node, order[i + GPUSORT_ROW_AHEAD]);
 
-		__builtin_prefetch(gpusort_rowstore_place(&node->store, order[i + GPUSORT_PLACE_AHEAD]));
+		__builtin_prefetch(gpusort_node_place(node, order[i + GPUSORT_PLACE_AHEAD]));
 		__builtin_prefetch(row);
-		__builtin_prefetch(row + 64);
+		if (node->row_bytes > GPUSORT_SHORT_ROW_BYTES)
+			__builtin_prefetch(row + 64);
 	}
 }
 
@@ -344,6 +381,20 @@ extern void gpusort_node_stats(const GpusortNode *node, GpusortNodeStats *stats)
 
 /* Finishes the run's sort, adds its report to stats, and frees the run and its result. */
 extern void gpusort_node_end_run(GpusortNode *node);
+
+/* ---- drain.c ---- */
+
+/*
+ * Decides whether threads copy the rows of the current block, and forgets the window.
+ * For a new block, and when the parent rewinds.
+ */
+extern void gpusort_node_begin_drain(GpusortNode *node);
+
+/*
+ * Fills the window that begins at position, which is drain.next.  Takes some
+ * milliseconds.  Leaves the window empty if other sorts have taken all threads.
+ */
+extern void gpusort_node_drain(GpusortNode *node);
 
 /* ---- explain.c ---- */
 

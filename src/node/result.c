@@ -7,7 +7,8 @@
  * which has the rows in the order of arrival.  Each fetch is a cache miss, and
  * together they cost as much as everything else.  So the node prefetches two
  * things ahead of time: first the entry of the store that has the row's address,
- * later the row itself.
+ * later the row itself.  The rows of a large result are copied ahead of time by
+ * several threads instead (node/drain.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -151,6 +152,8 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 	bool		proposed = node->key != NULL &&
 		gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key);
 
+	if (node->store.rows > 0)
+		node->row_bytes = (node->store.bytes - node->store.spare_bytes) / node->store.rows;
 	gpusort_node_sort_words(node, want_whole || lossy || proposed);
 	if (lossy || proposed)
 	{
@@ -237,15 +240,12 @@ return_value(GpusortNode *node, Datum value, bool isnull)
 }
 
 /*
- * Returns row i of the current block.  Does what ExecStoreMinimalTuple() does,
- * inlined.  The slot's fields that are not set here have not changed since
- * begin_node().
+ * Does what ExecStoreMinimalTuple() does, inlined.  The slot's fields that are not
+ * set here have not changed since begin_node().
  */
 static inline TupleTableSlot *
-return_row(GpusortNode *node, uint64 i)
+return_tuple(GpusortNode *node, MinimalTuple tuple)
 {
-	const uint32 *order = node->block;
-	MinimalTuple tuple = gpusort_rowstore_row(&node->store, order[i]);
 	TupleTableSlot *slot = node->slot;
 	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
 
@@ -261,10 +261,25 @@ return_row(GpusortNode *node, uint64 i)
 	return slot;
 }
 
+/* Returns row i of the current block. */
+static inline TupleTableSlot *
+return_row(GpusortNode *node, uint64 i)
+{
+	const uint32 *order = node->block;
+
+	return return_tuple(node, gpusort_node_row(node, order[i]));
+}
+
 /* Returns the row at position in the current block, and advances position. */
 static inline TupleTableSlot *
 return_next_row(GpusortNode *node)
 {
+	const GpusortNodeDrain *drain = &node->drain;
+
+	if (unlikely(node->position == drain->next))
+		gpusort_node_drain(node);	/* changes drain, not position */
+	if (node->position - drain->begin < drain->count)
+		return return_tuple(node, drain->rows[node->position++ - drain->begin]);
 	gpusort_node_look_ahead(node, node->position);
 	return return_row(node, node->position++);
 }
@@ -308,8 +323,12 @@ next_of_whole(GpusortNode *node, bool forward)
 static inline TupleTableSlot *
 next_in_blocks(GpusortNode *node)
 {
-	if (node->position == node->count && !gpusort_node_next_block(node))
-		return NULL;
+	if (node->position == node->count)
+	{
+		if (!gpusort_node_next_block(node))
+			return NULL;
+		gpusort_node_begin_drain(node);
+	}
 	if (node->source == GPUSORT_SOURCE_ROWS)
 		return return_next_row(node);
 	return return_value(node, gpusort_node_value(node, node->block, node->position++), false);

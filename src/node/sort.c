@@ -57,6 +57,7 @@ end_gathering(GpusortNode *node)
 	{
 		gpusort_node_sort_run(node, node->random_access);
 		node->source = node->value_type != NULL ? GPUSORT_SOURCE_VALUES : GPUSORT_SOURCE_ROWS;
+		gpusort_node_begin_drain(node);
 		return;
 	}
 	if (gpusort_run_rows(node->run) > 0)

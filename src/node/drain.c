@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * drain.c
+ *		Threads copy rows into a window, in the order of the result.
+ *
+ * The rows of a large result lie at random places of memory.  Finding a row's place
+ * and the row costs a miss of the cache and of the TLB each, which prefetching
+ * hides only in part.  So several threads copy the next rows, in order, to a few
+ * megabytes that stay in the cache: the window.  Then the backend returns these
+ * rows and reads memory in sequence.
+ *
+ * The backend fills a window when it comes to the end of the one before, and is
+ * itself one of the threads.  The other threads end when the window is full: no
+ * thread works while the backend does anything else.  The first rows come from the
+ * store, and windows grow, so that a LIMIT or a cursor pays for few rows that it does
+ * not fetch.  A row that has been returned stays valid until the next one is asked
+ * for, as the rows of core's Sort do.
+ *
+ * Each part of a window has memory for rows of the mean width.  A row that does not
+ * fit there, or is wide, is not copied: the window points to it in the store.
+ *
+ * The window takes less memory than the engine's scratch memory, which the node's
+ * statistics count and which is free when rows are returned: 16 bytes for each of
+ * MIN_BYTES / MAX_ROW_BYTES rows or more.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/memory.h"
+#include "cpu/share.h"
+#include "node/node.h"
+#include "run/cpu_options.h"
+
+/* In a store with less than these bytes of rows, a processor's caches and TLB help enough. */
+#define MIN_BYTES		((Size) 128 * 1024 * 1024)
+
+/* Rows wider than this on average are not drained: most parents read only a part of such a row. */
+#define MAX_ROW_BYTES	256
+
+/* A row wider than this is not copied. */
+#define COPY_BYTES		1024
+
+/* Rows of the first window, and rows before it; rows of a window, at most; bytes of its copies */
+#define FIRST_ROWS		4096
+#define MAX_ROWS		65536
+#define WINDOW_BYTES	((Size) 4 * 1024 * 1024)
+
+/* Rows that a thread takes at a time */
+#define PART_ROWS		2048
+
+void
+gpusort_node_begin_drain(GpusortNode *node)
+{
+	GpusortNodeDrain *drain = &node->drain;
+	const GpusortRowStore *store = &node->store;
+
+	drain->begin = drain->count = 0;
+	drain->next = PG_UINT64_MAX;
+	if (node->source != GPUSORT_SOURCE_ROWS || node->row_bytes > MAX_ROW_BYTES ||
+		store->bytes - store->spare_bytes < MIN_BYTES || gpusort_cpu_threads_most(node->count) < 2)
+		return;
+	drain->next = drain->next_count = FIRST_ROWS;
+	drain->max_count = Min(MAX_ROWS, WINDOW_BYTES / node->row_bytes / PART_ROWS * PART_ROWS);
+	drain->part_bytes = MAXALIGN_DOWN(WINDOW_BYTES / (drain->max_count / PART_ROWS));
+}
+
+/* Puts row i into the window as it lies in the store, and prefetches it. */
+static inline void
+find_row(const GpusortNode *node, const uint32 *order, size_t i)
+{
+	MinimalTuple row = gpusort_node_row(node, order[i]);
+
+	node->drain.rows[i] = row;
+	for (Size offset = 0; offset < node->row_bytes; offset += 64)
+		__builtin_prefetch((const char *) row + offset);
+}
+
+/*
+ * Fills a part of the window: rows begin to end - 1 of it.  A GpusortShareWork: several
+ * threads call this at a time, each for parts of its own.
+ */
+static void
+fill_part(void *arg, size_t begin, size_t end)
+{
+	const GpusortNode *node = arg;
+	const uint32 *order = (const uint32 *) node->block + node->drain.begin;
+	MinimalTuple *rows = node->drain.rows;
+	char	   *to = node->drain.copies + begin / PART_ROWS * node->drain.part_bytes;
+	const char *to_end = to + node->drain.part_bytes;
+
+	for (size_t i = begin; i < Min(begin + GPUSORT_PLACE_AHEAD, end); i++)
+		__builtin_prefetch(gpusort_node_place(node, order[i]));
+	for (size_t i = begin; i < Min(begin + GPUSORT_ROW_AHEAD, end); i++)
+		find_row(node, order, i);
+	for (size_t i = begin; i < end; i++)
+	{
+		Size		bytes;
+
+		if (i + GPUSORT_PLACE_AHEAD < end)
+			__builtin_prefetch(gpusort_node_place(node, order[i + GPUSORT_PLACE_AHEAD]));
+		if (i + GPUSORT_ROW_AHEAD < end)
+			find_row(node, order, i + GPUSORT_ROW_AHEAD);
+		bytes = MAXALIGN(rows[i]->t_len);
+		if (bytes > COPY_BYTES || bytes > to_end - to)
+			continue;
+		memcpy(to, rows[i], bytes);
+		rows[i] = (MinimalTuple) to;
+		to += bytes;
+	}
+}
+
+void
+gpusort_node_drain(GpusortNode *node)
+{
+	GpusortNodeDrain *drain = &node->drain;
+	GpusortCpuOptions options;
+
+	Assert(node->position == drain->next && node->position < node->count);
+	if (drain->copies == NULL)
+	{
+		Size		pointers = drain->max_count * sizeof(MinimalTuple);
+
+		drain->copies = gpusort_memory_alloc_pages(node->cxt, WINDOW_BYTES + pointers);
+		drain->rows = (MinimalTuple *) (drain->copies + WINDOW_BYTES);
+	}
+	drain->begin = node->position;
+	drain->count = Min(drain->next_count, node->count - node->position);
+	drain->next = drain->begin + drain->count;
+	drain->next_count = Min(2 * drain->next_count, drain->max_count);
+
+	options = gpusort_cpu_options_take(node->count);
+	if (options.threads > 1)
+		gpusort_share(drain->count, PART_ROWS, fill_part, node, &options);
+	gpusort_cpu_options_give(&options);
+	/* other sorts have taken all threads: these rows come from the store */
+	if (options.threads == 1)
+		drain->count = 0;
+	else
+		node->stats.return_threads = Max(node->stats.return_threads, options.threads);
+}
