@@ -82,7 +82,7 @@ struct GpusortFeed
 typedef struct OverflowReader
 {
 	PlanState	state;
-	GpusortNode *node;
+	TupleTableSlot *slot;		/* nothing else uses it while the overflow is read */
 	SharedTuplestoreAccessor *overflow;
 } OverflowReader;
 
@@ -387,7 +387,7 @@ next_of_overflow(PlanState *state)
 	OverflowReader *reader = (OverflowReader *) state;
 	MinimalTuple tuple = sts_parallel_scan_next(reader->overflow, NULL);
 
-	return tuple == NULL ? NULL : ExecStoreMinimalTuple(tuple, reader->node->right, false);
+	return tuple == NULL ? NULL : ExecStoreMinimalTuple(tuple, reader->slot, false);
 }
 
 /* Adds the rows in the overflow to the node's. */
@@ -396,7 +396,7 @@ read_overflow(GpusortFeed *feed, GpusortNode *node)
 {
 	OverflowReader reader = {
 		.state = {.type = T_CustomScanState, .ExecProcNode = next_of_overflow},
-		.node = node,
+		.slot = ((GatherState *) outerPlanState(node))->funnel_slot,
 		.overflow = feed->overflow,
 	};
 
@@ -404,7 +404,7 @@ read_overflow(GpusortFeed *feed, GpusortNode *node)
 	node->child = &reader.state;
 	(void) gpusort_node_read(node);
 	node->child = outerPlanState(node);
-	ExecClearTuple(node->right);
+	ExecClearTuple(reader.slot);
 	sts_end_parallel_scan(feed->overflow);
 }
 
