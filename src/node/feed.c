@@ -200,6 +200,7 @@ reinit_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
 	GpusortFeed *feed = (GpusortFeed *) css;
 
+	feed->shared = coordinate;
 	drop_arenas(feed->shared);
 	SharedFileSetDeleteAll(&feed->shared->files);
 	begin_parts(feed);
@@ -342,6 +343,8 @@ gpusort_feed_use(GpusortFeed *feed, GpusortNode *node, bool pass)
 	feed->sort = node;
 	feed->pass = pass;
 	feed->done = false;
+	/* the Gather sets it again, if it has workers */
+	feed->shared = NULL;
 }
 
 /* Spills the node's rows and begins a new run. */

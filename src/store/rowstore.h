@@ -140,20 +140,6 @@ gpusort_rowstore_over(const GpusortRowStore *store)
  */
 extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
-/*
- * Writes a directory of the store's rows into its arena and sets *place to where it
- * is.  Returns false if the arena has no memory.  No row may be appended afterwards.
- */
-extern bool gpusort_rowstore_publish(GpusortRowStore *store, GpusortPlace *place);
-
-/*
- * Appends the rows of another process's store, without copying them: its directory is
- * at this place of an arena that this process has mapped and keeps as long as the
- * store has the rows.  Returns false, and has done nothing, if places could not number the
- * blocks.  All rows together must be fewer than 2^32.
- */
-extern bool gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, GpusortPlace place);
-
 /* Can gpusort_rowstore_keep() keep any of the rows?  Not if there are 2048 blocks, of 16 MB each. */
 static inline bool
 gpusort_rowstore_can_keep(const GpusortRowStore *store)
@@ -187,6 +173,12 @@ gpusort_rowstore_row(const GpusortRowStore *store, uint32 row)
 						   (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF);
 }
 
+/*
+ * Doubles an array of the store, or allocates it if array is NULL, and returns it;
+ * updates *max, its entries.
+ */
+extern void *gpusort_rowstore_grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes);
+
 /* Returns the heap tuple that the slot points to, or NULL if it has none. */
 static inline HeapTuple
 gpusort_rowstore_source(TupleTableSlot *slot)
@@ -217,5 +209,21 @@ gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTuple source)
 	}
 	store->source = row;
 }
+
+/* ---- rowstore_shared.c ---- */
+
+/*
+ * Writes a directory of the store's rows into its arena and sets *place to where it
+ * is.  Returns false if the arena has no memory.  No row may be appended afterwards.
+ */
+extern bool gpusort_rowstore_publish(GpusortRowStore *store, GpusortPlace *place);
+
+/*
+ * Appends the rows of another process's store, without copying them: its directory is
+ * at this place of an arena that this process has mapped and keeps as long as the
+ * store has the rows.  Returns false, and has done nothing, if places could not number the
+ * blocks.  All rows together must be fewer than 2^32.
+ */
+extern bool gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, GpusortPlace place);
 
 #endif							/* GPUSORT_STORE_ROWSTORE_H */
