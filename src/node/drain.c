@@ -55,12 +55,12 @@ gpusort_node_begin_drain(GpusortNode *node)
 	GpusortNodeDrain *drain = &node->drain;
 	const GpusortRowStore *store = &node->store;
 
-	drain->begin = drain->count = 0;
-	drain->next = PG_UINT64_MAX;
+	drain->begin = PG_UINT64_MAX;
+	drain->count = 0;
 	if (node->source != GPUSORT_SOURCE_ROWS || node->row_bytes > MAX_ROW_BYTES ||
 		store->bytes - store->spare_bytes < MIN_BYTES || gpusort_cpu_threads_most(node->count) < 2)
 		return;
-	drain->next = drain->next_count = FIRST_ROWS;
+	drain->begin = drain->next_count = FIRST_ROWS;
 	drain->max_count = Min(MAX_ROWS, WINDOW_BYTES / node->row_bytes / PART_ROWS * PART_ROWS);
 	drain->part_bytes = MAXALIGN_DOWN(WINDOW_BYTES / (drain->max_count / PART_ROWS));
 }
@@ -116,7 +116,7 @@ gpusort_node_drain(GpusortNode *node)
 	GpusortNodeDrain *drain = &node->drain;
 	GpusortCpuOptions options;
 
-	Assert(node->position == drain->next && node->position < node->count);
+	Assert(node->position == drain->begin + drain->count && node->position < node->count);
 	if (drain->copies == NULL)
 	{
 		Size		pointers = drain->max_count * sizeof(MinimalTuple);
@@ -126,16 +126,18 @@ gpusort_node_drain(GpusortNode *node)
 	}
 	drain->begin = node->position;
 	drain->count = Min(drain->next_count, node->count - node->position);
-	drain->next = drain->begin + drain->count;
 	drain->next_count = Min(2 * drain->next_count, drain->max_count);
 
 	options = gpusort_cpu_options_take(node->count);
 	if (options.threads > 1)
+	{
 		gpusort_share(drain->count, PART_ROWS, fill_part, node, &options);
-	gpusort_cpu_options_give(&options);
-	/* other sorts have taken all threads: these rows come from the store */
-	if (options.threads == 1)
-		drain->count = 0;
-	else
 		node->stats.return_threads = Max(node->stats.return_threads, options.threads);
+	}
+	else
+	{
+		drain->begin += drain->count;
+		drain->count = 0;
+	}
+	gpusort_cpu_options_give(&options);
 }

@@ -86,14 +86,13 @@ typedef struct GpusortNodeLimit
 
 /*
  * The window: rows that threads have copied, in the order of the result (drain.c).
- * Row i of the current block is rows[i - begin] if i - begin, unsigned, is below count.
+ * It has the rows begin to begin + count - 1 of the current block.  A forward read of
+ * row begin + count fills the next window.
  */
 typedef struct GpusortNodeDrain
 {
-	uint64		begin;			/* row of the block with which the window begins */
-	uint64		count;			/* rows in the window; 0: there is none */
-	uint64		next;			/* a forward read of this row fills the next window;
-								 * PG_UINT64_MAX: none does */
+	uint64		begin;			/* PG_UINT64_MAX, and 0 rows: there are no windows */
+	uint64		count;
 	uint64		next_count;		/* rows that the next window gets */
 	uint64		max_count;		/* rows of a window, at most */
 	Size		part_bytes;		/* memory for the copies of a part's rows */
@@ -178,6 +177,7 @@ typedef struct GpusortNode
 	uint64		marked_position;
 	bool		marked_at_end;
 	Size		row_bytes;		/* for rows: mean bytes of a row in the store */
+	Size		row_rest;		/* offset of a row's second cache line; 0 if rows are short */
 	GpusortNodeDrain drain;		/* for rows in memory */
 
 	TupleTableSlot *slot;		/* the row that is returned */
@@ -345,9 +345,6 @@ gpusort_node_row(const GpusortNode *node, uint32 i)
 #define GPUSORT_PLACE_AHEAD	64
 #define GPUSORT_ROW_AHEAD		32
 
-/* Rows of up to these bytes on average mostly lie in one cache line. */
-#define GPUSORT_SHORT_ROW_BYTES	48
-
 /*
  * Prefetches row i + GPUSORT_ROW_AHEAD of the current block, and the place of
  * row i + GPUSORT_PLACE_AHEAD.  always_inline: gcc considers a function that
@@ -364,8 +361,7 @@ gpusort_node_look_ahead(const GpusortNode *node, uint64 i)
 
 		__builtin_prefetch(gpusort_node_place(node, order[i + GPUSORT_PLACE_AHEAD]));
 		__builtin_prefetch(row);
-		if (node->row_bytes > GPUSORT_SHORT_ROW_BYTES)
-			__builtin_prefetch(row + 64);
+		__builtin_prefetch(row + node->row_rest);
 	}
 }
 
@@ -391,8 +387,9 @@ extern void gpusort_node_end_run(GpusortNode *node);
 extern void gpusort_node_begin_drain(GpusortNode *node);
 
 /*
- * Fills the window that begins at position, which is drain.next.  Takes some
- * milliseconds.  Leaves the window empty if other sorts have taken all threads.
+ * Fills the window that begins at position, where the one before ends.  Takes some
+ * milliseconds.  If other sorts have taken all threads, the window stays empty and
+ * begins behind rows that it would have had.
  */
 extern void gpusort_node_drain(GpusortNode *node);
 

@@ -22,6 +22,9 @@
 #include "node/node.h"
 #include "run/report.h"
 
+/* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
+#define SHORT_ROW_BYTES		48
+
 /* ----------------------------------------------------------------
  *		Sorting
  * ----------------------------------------------------------------
@@ -153,7 +156,10 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 		gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key);
 
 	if (node->store.rows > 0)
+	{
 		node->row_bytes = (node->store.bytes - node->store.spare_bytes) / node->store.rows;
+		node->row_rest = node->row_bytes > SHORT_ROW_BYTES ? 64 : 0;
+	}
 	gpusort_node_sort_words(node, want_whole || lossy || proposed);
 	if (lossy || proposed)
 	{
@@ -276,10 +282,13 @@ return_next_row(GpusortNode *node)
 {
 	const GpusortNodeDrain *drain = &node->drain;
 
-	if (unlikely(node->position == drain->next))
-		gpusort_node_drain(node);	/* changes drain, not position */
-	if (node->position - drain->begin < drain->count)
-		return return_tuple(node, drain->rows[node->position++ - drain->begin]);
+	if (node->position - drain->begin <= drain->count)
+	{
+		if (unlikely(node->position - drain->begin == drain->count))
+			gpusort_node_drain(node);
+		if (likely(node->position - drain->begin < drain->count))
+			return return_tuple(node, drain->rows[node->position++ - drain->begin]);
+	}
 	gpusort_node_look_ahead(node, node->position);
 	return return_row(node, node->position++);
 }
