@@ -12,8 +12,8 @@
  * site and kind of sort.
  *
  * The fault plan says which site fails and how.  It lies in shared memory,
- * because it also applies to the GPU service, and belongs to the backend that
- * set it.  Other backends ignore it.  Superusers set it by gpusort.fault
+ * because it also applies to the GPU service and to parallel workers, and belongs to the
+ * backend that set it.  Other backends ignore it.  Superusers set it by gpusort.fault
  * (gpu/fault_setting.c).
  *
  * Only "make WITH_CUDA=standin" builds this file.  In all other builds
@@ -29,6 +29,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 
 #include "base/fault.h"
 #include "base/shmem.h"
@@ -74,6 +75,7 @@ typedef struct SharedPlan
 
 static SharedPlan *shared = NULL;	/* NULL until attached */
 static bool serves = false;		/* this process is the GPU service */
+static int	followed = 0;		/* pid of the leader whose parallel worker this process is, or 0 */
 
 static void
 init_shared(void *made)
@@ -106,7 +108,7 @@ gpusort_fault_pass(GpusortFaultSite site)
 	if (shared == NULL || pg_atomic_read_u32(&shared->site) != site)
 		return 0;
 	pg_read_barrier();
-	if (shared->owner != MyProcPid && !serves)
+	if (shared->owner != MyProcPid && shared->owner != followed && !serves)
 		return 0;
 	plan = &shared->plan;
 	pass = pg_atomic_add_fetch_u32(&shared->passes, 1);
@@ -163,6 +165,13 @@ void
 gpusort_fault_serve(void)
 {
 	serves = attach();
+}
+
+void
+gpusort_fault_follow(void)
+{
+	if (attach() && MyProc->lockGroupLeader != NULL)
+		followed = MyProc->lockGroupLeader->pid;
 }
 
 void

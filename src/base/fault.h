@@ -91,6 +91,9 @@ extern bool gpusort_fault_set_plan(const GpusortFaultPlan *plan);
 /* Makes every backend's plan apply to this process as well: the GPU service. */
 extern void gpusort_fault_serve(void);
 
+/* Makes the plan of a parallel worker's leader apply to this process, the worker, as well. */
+extern void gpusort_fault_follow(void);
+
 /* Returns the passes of the plan's site, and the lanes that the stand-in has open. */
 extern void gpusort_fault_counts(unsigned *passes, int *lanes);
 

@@ -135,7 +135,12 @@ assign_fault(const char *newval, void *extra)
 	GpusortFaultPlan plan;
 	const char *reason;
 
-	if (!IsUnderPostmaster || IsParallelWorker() || parse_plan(newval, &plan) != NULL ||
+	if (IsParallelWorker())
+	{
+		gpusort_fault_follow();
+		return;
+	}
+	if (!IsUnderPostmaster || parse_plan(newval, &plan) != NULL ||
 		(plan.site == GPUSORT_FAULT_NONE && gpusort_control == NULL) ||
 		!gpusort_control_attach(&reason))
 		return;

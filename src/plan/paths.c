@@ -163,6 +163,13 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (columns == NULL)
 		return;
 
+	/*
+	 * If the cheapest path is sorted, core has added it to ordered_rel as it is, and add_path()
+	 * may have freed it for another one.  Its memory still says that it is sorted, or
+	 * is in use by something that is no path of input_rel, or by a partial one.
+	 */
+	if (input->parent != input_rel || input->parallel_workers > 0)
+		return;
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
 		(path = price_sort(root, ordered_rel, input, columns, bound)) != NULL)
 		offer(root, ordered_rel, path);

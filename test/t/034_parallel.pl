@@ -1,0 +1,356 @@
+# A sort that all processes of a parallel query feed (src/node/feed.c) returns core's order.
+#
+# The test compares random queries over columns of the types whose keys processes can
+# share.  The workers' memory is so small in some of them that workers write to the
+# overflow, which the server's log of temporary files shows.  Each query's order is total,
+# or its rows are single values, so the answers of core (gpusort.enabled = off) and of
+# GpuSort must be the same text in the same order.  Then come the ways to read a sort
+# that random queries do not choose: rescans, merge joins, plans from before
+# gpusort.enabled was turned off, and workers that do not start.
+#
+#   SEED=n               repeats the random queries of an earlier run; printed when one fails
+#   CASES=n              120 by default
+#   SETTINGS="a=1 b=2"   more settings for the server, such as another engine
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $seed = $ENV{SEED} // int(rand(1_000_000_000));
+my $cases = $ENV{CASES} // 120;
+
+sub pick { return $_[ int(rand(scalar @_)) ] }
+sub chance { return rand(100) < $_[0] }
+
+# Columns by name: type, and a value in terms of the row's number i.  The neighbours of the
+# greatest and least values have the same words as these if a process has seen them first.
+my %columns = (
+	a_int2 => [ 'int2', '(i * 7919 % 65536 - 32768)::int2' ],
+	a_int4 => [ 'int4', 'hashint4(i)' ],
+	a_few => [ 'int4', 'i % 5' ],
+	an_int8 => [ 'int8', "CASE i % 97 WHEN 0 THEN 9223372036854775807 WHEN 1 THEN 9223372036854775806 WHEN 2 THEN -9223372036854775808 "
+		  . "WHEN 3 THEN -9223372036854775807 ELSE hashint8extended(i, 1) END" ],
+	a_float4 => [ 'float4', "CASE i % 50 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' WHEN 2 THEN '-Infinity' ELSE hashint4(i) / 7.0 END" ],
+	a_float8 => [ 'float8', "CASE i % 50 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' WHEN 2 THEN '-Infinity' ELSE hashint4(i) / 7.0 END" ],
+	a_numeric => [ 'numeric', "CASE i % 40 WHEN 0 THEN 'NaN' WHEN 1 THEN 12345678901234567890.123456789 + i % 3 / 1e12 WHEN 2 THEN 1e100 ELSE hashint4(i) / 1000.0 END" ],
+	a_timestamp => [ 'timestamp', "CASE i % 61 WHEN 0 THEN 'infinity' WHEN 1 THEN timestamp '294276-12-31 23:59:59.999999' WHEN 2 THEN '-infinity' "
+		  . "WHEN 3 THEN timestamp '4714-11-24 00:00:00 BC' ELSE timestamp '2026-01-01' + hashint4(i) * interval '1 ms' END" ],
+	a_timestamptz => [ 'timestamptz', "CASE i % 61 WHEN 0 THEN 'infinity' WHEN 2 THEN '-infinity' ELSE timestamptz '2026-01-01 UTC' + hashint4(i) * interval '1 ms' END" ],
+	a_date => [ 'date', "CASE i % 61 WHEN 0 THEN 'infinity' WHEN 2 THEN '-infinity' ELSE date '2026-01-01' + hashint4(i) % 10000 END" ],
+	a_time => [ 'time', "time '00:00' + hashint4(i) * interval '1 ms'" ],
+	a_timetz => [ 'timetz', "(time '00:00' + hashint4(i) * interval '1 ms')::text::time AT TIME ZONE (i % 12 * interval '1 hour')" ],
+	an_interval => [ 'interval', "hashint4(i) % 1000 * interval '1 day' + hashint4(i + 1) * interval '1 ms'" ],
+	a_uuid => [ 'uuid', 'md5((i % 9000)::text)::uuid' ],
+	a_bool => [ 'bool', 'hashint4(i) % 2 = 0' ],
+	a_colour => [ 'colour', "('{z,k,m,a}'::colour[])[1 + i % 4]" ],
+	an_inet => [ 'inet', "inet '10.0.0.0' + (hashint4(i) & 1048575)" ],
+	a_name => [ 'name', 'md5(i::text)::name' ],
+	an_oid => [ 'oid', '(hashint4(i)::bigint & 4294967295)::oid' ]);
+my @names = sort keys %columns;
+# single values of these are the same text if they are equal
+my @values = grep { !/timetz|interval|numeric|inet|name/ } @names;
+
+my $node = new_node('parallel', settings => <<'CONF');
+shared_preload_libraries = 'gpusort'
+max_worker_processes = 20
+max_parallel_workers = 16
+parallel_setup_cost = 0
+parallel_tuple_cost = 0
+min_parallel_table_scan_size = 0
+min_parallel_index_scan_size = 0
+max_parallel_workers_per_gather = 4
+gpusort.force = on
+gpusort.min_rows = 100
+autovacuum = off
+log_temp_files = 0
+CONF
+$node->start;
+
+my $select = join ', ', map { "CASE WHEN hashint8extended(i, " . (100 + length) . ") % 20 <> 0 THEN ($columns{$_}[1])::$columns{$_}[0] END AS $_" } @names;
+my $no_nulls = join ', ', map { "($columns{$_}[1])::$columns{$_}[0] AS $_" } @names;
+$node->safe_psql('postgres', <<"SQL");
+CREATE EXTENSION gpusort;
+CREATE TYPE colour AS ENUM ('z', 'm', 'a');
+ALTER TYPE colour ADD VALUE 'k' BEFORE 'm';
+-- lets other processes have a part of the rows
+CREATE FUNCTION slowly(i int) RETURNS bool LANGUAGE plpgsql PARALLEL SAFE AS \$\$
+BEGIN
+	IF i % 500 = 0 THEN PERFORM pg_sleep(0.002); END IF;
+	RETURN true;
+END \$\$;
+CREATE TABLE t AS SELECT i AS id, $select, repeat('pad', i % 30) AS pad FROM generate_series(1, 12000) i;
+CREATE TABLE full_rows AS SELECT i AS id, $no_nulls, NULL::text AS pad FROM generate_series(1, 12000) i;
+CREATE TABLE wide AS SELECT i AS id, $select, repeat(md5(i::text), 3 + i % 90) AS pad FROM generate_series(1, 3000) i;
+CREATE TABLE toasted (LIKE wide);
+ALTER TABLE toasted ALTER pad SET STORAGE EXTERNAL;
+INSERT INTO toasted SELECT * FROM wide WHERE id <= 1000;
+INSERT INTO toasted SELECT 0, @{[ join ', ', ('NULL') x @names ]}, repeat('long', 500000);
+CREATE TABLE empty (LIKE t);
+CREATE TABLE tiny AS SELECT * FROM t WHERE id <= 3;
+CREATE TABLE parts (LIKE t) PARTITION BY RANGE (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (4000);
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (4000) TO (5000);
+CREATE TABLE parts_3 PARTITION OF parts DEFAULT;
+INSERT INTO parts SELECT * FROM t;
+CREATE TABLE other AS SELECT i AS id, hashint4(i) % 100 AS other FROM generate_series(1, 24000, 2) i;
+CREATE INDEX ON t (id);
+DO \$\$
+DECLARE
+	name text;
+BEGIN
+	FOREACH name IN ARRAY '{t,full_rows,wide,toasted,empty,tiny,parts_1,parts_2,parts_3,other}'::text[] LOOP
+		EXECUTE format('ALTER TABLE %I SET (parallel_workers = 8)', name);
+	END LOOP;
+END \$\$;
+VACUUM ANALYZE;
+SQL
+
+# A query for the rows of a query in their sequence, as their number and a sum.
+sub sequence
+{
+	my ($query) = @_;
+	return "SELECT count(*), sum(hashtextextended(s::text, place)::numeric) FROM "
+	  . "(SELECT row_number() OVER () AS place, s FROM ($query OFFSET 0) AS s) AS s";
+}
+
+# The session that runs the queries.
+my $session = session($node);
+
+# Runs a query with settings (a hash) by core and by GpuSort.  Returns '' if the answers are
+# the same, and GpuSort's plan.
+sub compare
+{
+	my ($query, $settings) = @_;
+	my $sequence = sequence($query);
+	my @set = map { "SET $_ = '$settings->{$_}'" } sort keys %$settings;
+	my ($core) = answer($session, 'RESET ALL', @set, 'SET gpusort.enabled = off', $sequence);
+	my ($ours) = answer($session, 'SET gpusort.enabled = on', $sequence);
+	my ($plan) = answer($session, "EXPLAIN (COSTS OFF) $sequence");
+	my $messages = $session->{err};
+	$session->{err} = '';
+	$session = session($node) if !$session->{psql}->pumpable && $node->poll_query_until('postgres', 'SELECT true');
+	return ($core =~ /^\d+\|-?\d*$/ && $core eq $ours && $messages eq '' ? '' : "core: $core\nGpuSort: $ours\n$messages\n", $plan);
+}
+
+sub is_core_order
+{
+	my ($query, $settings, $shape, $name) = @_;
+	my ($difference, $plan) = compare($query, $settings);
+	ok($difference eq '' && $plan =~ $shape, $name)
+	  or diag($difference, join('; ', map { "SET $_ = '$settings->{$_}'" } sort keys %$settings), "\n$query\n$plan");
+	return;
+}
+
+# ----------------------------------------------------------------
+# Random queries
+# ----------------------------------------------------------------
+
+sub directions
+{
+	return map { $_ . pick('', '', ' DESC') . pick('', '', ' NULLS FIRST', ' NULLS LAST') } @_;
+}
+
+# A random query.  Plans that the planner cannot make parallel are not among them.
+sub make_query
+{
+	my ($settings) = @_;
+	my $table = pick('t', 't', 't', 'full_rows', 'full_rows', 'parts', 'parts', 'wide', 'toasted', 'empty', 'tiny');
+	my @keys = map { pick(@names) } 1 .. pick(1, 1, 2, 2, 3);
+	my $order = join ', ', directions(@keys), pick('id', 'id DESC');
+	my $where = chance(40) ? ' WHERE slowly(id)' : '';
+	my $kind = pick('rows', 'rows', 'rows', 'value', 'value', 'value', 'columns', 'hash join', 'index scan', 'group', 'distinct', 'window', 'append', 'cte', 'cut');
+	my $value = pick(@values);
+
+	return "SELECT * FROM $table$where ORDER BY $order" if $kind eq 'rows';
+	return "SELECT $value FROM $table$where ORDER BY " . (directions($value))[0] if $kind eq 'value';
+	return 'SELECT ' . join(', ', map { "$keys[$_] AS k$_" } 0 .. $#keys) . ", id FROM $table$where ORDER BY "
+	  . join(', ', directions(map { "k$_" } 0 .. $#keys), 'id')
+	  if $kind eq 'columns';
+	if ($kind eq 'hash join')
+	{
+		@$settings{ 'enable_mergejoin', 'enable_nestloop' } = ('off', 'off');
+		return "SELECT * FROM $table LEFT JOIN other USING (id)$where ORDER BY " . join ', ', directions(@keys), 'other', 'id';
+	}
+	if ($kind eq 'index scan')
+	{
+		@$settings{ 'enable_seqscan', 'enable_bitmapscan' } = ('off', 'off');
+		return "SELECT $value, id FROM t WHERE id BETWEEN 500 AND 11000 AND slowly(id) ORDER BY " . join ', ', directions($value), 'id';
+	}
+	if ($kind eq 'group')
+	{
+		$settings->{enable_hashagg} = pick('on', 'off');
+		return "SELECT $value, count(*), sum(id) FROM $table$where GROUP BY $value ORDER BY " . (directions($value))[0];
+	}
+	if ($kind eq 'distinct')
+	{
+		$settings->{enable_hashagg} = 'off';
+		return "SELECT DISTINCT $value FROM $table$where ORDER BY " . (directions($value))[0];
+	}
+	return "SELECT $value, id, lag(id) OVER w, count(*) OVER (PARTITION BY a_few) FROM $table$where WINDOW w AS (PARTITION BY a_few ORDER BY $order)"
+	  . " ORDER BY a_few, $order"
+	  if $kind eq 'window';
+	return "SELECT $value, id FROM (SELECT * FROM t UNION ALL SELECT * FROM full_rows WHERE id % 3 = 0 UNION ALL SELECT * FROM tiny) u$where ORDER BY "
+	  . join ', ', directions($value), 'id'
+	  if $kind eq 'append';
+	return "WITH x AS MATERIALIZED (SELECT $value, id FROM $table$where ORDER BY " . join(', ', directions($value), 'id') . ') '
+	  . "SELECT * FROM x UNION ALL (SELECT * FROM x LIMIT 5)"
+	  if $kind eq 'cte';
+	# the LIMIT's bound does not reach the sort
+	return "SELECT * FROM (SELECT * FROM $table$where ORDER BY $order OFFSET 0) s WHERE id % 2 = 0 LIMIT 7";
+}
+
+my ($fed, $bad) = (0, 0);
+srand($seed);
+my $log = -s $node->logfile;
+foreach my $case (1 .. $cases)
+{
+	my %settings = (
+		work_mem => pick('64kB', '64kB', '256kB', '4MB', '64MB'),
+		max_parallel_workers_per_gather => pick(0, 1, 2, 2, 3, 4, 4, 8),
+		parallel_leader_participation => pick('on', 'off', 'off'));
+	my $query = make_query(\%settings);
+	my ($difference, $plan) = compare($query, \%settings);
+	$fed++ if $plan =~ /GpuSort Feed/;
+	next if $difference eq '';
+	diag("SEED=$seed, case $case: $difference", join('; ', map { "SET $_ = '$settings{$_}'" } sort keys %settings), "\n$query\n$plan\n") if $bad++ < 5;
+}
+is($bad, 0, "$cases random queries have core's order");
+cmp_ok($fed, '>=', $cases / 2, "in $fed of $cases plans, workers feed a sort");
+like(slurp_file($node->logfile, $log), qr{temporary file: path "[^"]*\.fileset/gpusort\.p}, 'some workers wrote to the overflow');
+
+# ----------------------------------------------------------------
+# The shapes of plans, each with workers and without the leader's help
+# ----------------------------------------------------------------
+
+my %workers = (parallel_leader_participation => 'off');
+my $feed = qr/Custom Scan \(GpuSort\)\n.*\n +->  Gather\n.*Workers Planned.*\n +->  Parallel Custom Scan \(GpuSort Feed\)\n/;
+
+is_core_order('SELECT * FROM t WHERE slowly(id) ORDER BY a_numeric, id', { %workers, work_mem => '64kB' }, $feed, 'rows, in an overflow');
+is_core_order('SELECT an_int8 FROM t WHERE slowly(id) ORDER BY an_int8 DESC', { %workers, work_mem => '64kB' }, $feed, 'values with NULLs, in an overflow');
+is_core_order('SELECT * FROM toasted ORDER BY a_uuid, id', { %workers, work_mem => '64kB' }, $feed, 'rows as long as 2 MB, in an overflow');
+is_core_order('SELECT * FROM toasted ORDER BY a_uuid, id', \%workers, $feed, 'rows as long as 2 MB');
+is_core_order('SELECT * FROM t JOIN other USING (id) WHERE slowly(id) ORDER BY other, id',
+	{ %workers, enable_mergejoin => 'off', enable_nestloop => 'off', work_mem => '64kB' },
+	qr/GpuSort Feed\)\n +->  Parallel Hash Join/, 'a parallel hash join, read to its end when the rows overflow');
+is_core_order('SELECT * FROM parts WHERE slowly(id) ORDER BY a_float8, id', \%workers, qr/GpuSort Feed\)\n +->  Parallel Append/, 'a Parallel Append');
+is_core_order('SELECT a_few, sum(id) FROM t GROUP BY a_few ORDER BY 2 DESC', { %workers, enable_hashagg => 'off' },
+	qr/Partial (?:Hash|Group)Aggregate/, 'below a partial aggregate');
+is_core_order('SELECT a_date, id FROM t WHERE id < 9000 ORDER BY a_date, id', { %workers, enable_seqscan => 'off', enable_bitmapscan => 'off' },
+	qr/GpuSort Feed\)\n +->  Parallel Index Scan/, 'a parallel index scan');
+foreach my $from ('t WHERE id < 0', 'tiny')
+{
+	is_core_order("SELECT * FROM $from ORDER BY a_int4, id", \%workers, $feed, "no rows or few: $from");
+	is_core_order("SELECT a_int4 FROM $from ORDER BY a_int4", \%workers, $feed, "no values or few: $from");
+}
+
+# rescans: with a parameter above the sort the sort is repeated, without one it is rewound
+my $inner = '(SELECT a_int4, id FROM t WHERE slowly(id) ORDER BY a_int4, id OFFSET 0) s';
+foreach my $memory ('64kB', '64MB')
+{
+	my %set = (%workers, enable_material => 'off', enable_hashjoin => 'off', enable_mergejoin => 'off', work_mem => $memory);
+	is_core_order("SELECT o.i, l.* FROM generate_series(1, 4) o(i), LATERAL (SELECT * FROM $inner WHERE s.id % 7 > o.i OFFSET 0) l",
+		\%set, $feed, "sorted in each round of a nested loop, $memory");
+	is_core_order("SELECT o.i, s.id FROM generate_series(1, 4) o(i) LEFT JOIN $inner ON s.id % 7 > o.i", \%set, $feed, "rewound in a nested loop, $memory");
+	is_core_order("SELECT o.i, s.id FROM generate_series(1, 4) o(i) LEFT JOIN $inner ON s.id % 7 > o.i", { %set, enable_material => 'on' },
+		qr/Materialize.*$feed/s, "below a Materialize, $memory");
+	is_core_order("SELECT o.i, (SELECT sum(id * p) FROM (SELECT id, row_number() OVER () AS p FROM $inner) x WHERE id % 7 > o.i) FROM generate_series(1, 3) o(i)",
+		\%set, $feed, "in a subplan, $memory");
+	%set = (%workers, enable_material => 'off', enable_hashjoin => 'off', enable_nestloop => 'off', work_mem => $memory);
+	is_core_order('SELECT a.id, b.id AS other FROM (SELECT * FROM t WHERE id < 400) a JOIN '
+		. '(SELECT a_int2, id FROM full_rows WHERE slowly(id) OFFSET 0) b ON a.a_int2 / 100 = b.a_int2 / 100 ORDER BY 1, 2',
+		\%set, qr/Merge Join/, "marked and restored in a merge join, $memory");
+}
+
+# Each half of the table has one of two values that share their words, and each half
+# goes to a process of its own, which sees no other value first.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE crowd (id int, at timestamp, n int8, f float8) PARTITION BY RANGE (id);
+CREATE TABLE crowd_1 PARTITION OF crowd FOR VALUES FROM (0) TO (1000) WITH (parallel_workers = 0);
+CREATE TABLE crowd_2 PARTITION OF crowd FOR VALUES FROM (1000) TO (2000) WITH (parallel_workers = 0);
+INSERT INTO crowd SELECT i, CASE i % 3 WHEN 0 THEN 'infinity' WHEN 1 THEN '-infinity' END::timestamp,
+	CASE i % 3 WHEN 0 THEN 9223372036854775807 WHEN 1 THEN -9223372036854775808 END,
+	CASE i % 3 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' END::float8 FROM generate_series(0, 999) i;
+INSERT INTO crowd SELECT i, CASE i % 3 WHEN 0 THEN timestamp '294276-12-31 23:59:59.999999' WHEN 1 THEN timestamp '4714-11-24 00:00:00 BC' END,
+	CASE i % 3 WHEN 0 THEN 9223372036854775806 WHEN 1 THEN -9223372036854775807 END,
+	CASE i % 3 WHEN 0 THEN 'Infinity' WHEN 1 THEN -1.7976931348623157e308 END FROM generate_series(1000, 1999) i;
+VACUUM ANALYZE crowd;
+SQL
+foreach my $order ('at, id', 'at DESC, id', 'n, id', 'n DESC NULLS LAST, id', 'f, id', 'a_bool, at, n, id', 'at NULLS FIRST, n DESC NULLS FIRST, id')
+{
+	is_core_order("SELECT *, id % 2 = 0 AS a_bool FROM crowd WHERE slowly(id) ORDER BY " . $order =~ s/a_bool/id % 2 = 0/r,
+		{ %workers, max_parallel_workers_per_gather => 2, enable_parallel_append => 'on' },
+		qr/GpuSort Feed\)\n +->  Parallel Append/, "neighbours in different processes: $order");
+}
+
+# ----------------------------------------------------------------
+# Plans that are executed in another way than planned
+# ----------------------------------------------------------------
+
+my $rows = sequence('SELECT a_timestamp, an_int8, id FROM t WHERE slowly(id) ORDER BY a_timestamp, id');
+my $values = sequence('SELECT an_int8 FROM t WHERE slowly(id) ORDER BY an_int8');
+my $right = $node->safe_psql('postgres', "SET gpusort.enabled = off; $rows; $values");
+foreach my $leader ('on', 'off')
+{
+	is( $node->safe_psql('postgres', <<"SQL"), "$right\n" x 3 . $right, "prepared statements, before and after gpusort.enabled is turned off, parallel_leader_participation = $leader");
+SET parallel_leader_participation = $leader;
+PREPARE a AS $rows;
+PREPARE b AS $values;
+EXECUTE a;
+EXECUTE b;
+SET gpusort.enabled = off;
+EXECUTE a;
+EXECUTE b;
+SET max_parallel_workers = 0;
+EXECUTE a;
+EXECUTE b;
+SET gpusort.enabled = on;
+EXECUTE a;
+EXECUTE b;
+SQL
+}
+
+# Some of the workers cannot start, because those of another query take their places.
+{
+	$node->append_conf('postgresql.conf', 'max_parallel_workers = 3');
+	$node->reload;
+	my ($out, $err);
+	my $sleeper = in_background($node, \$out, \$err, 'SET parallel_leader_participation = off', 'SET max_parallel_workers_per_gather = 2',
+		'SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id % 100 = 0 THEN 3600 ELSE 0 END) IS NOT NULL');
+	ok(poll($node, "SELECT count(*) = 2 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), 'another query has workers');
+	is($node->safe_psql('postgres', "$rows; $values"), $right, 'a part of the workers starts');
+	like($node->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $rows"),
+		qr/Workers Planned: 4\s+Workers Launched: 1/, 'EXPLAIN shows that');
+	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'background'");
+	$sleeper->finish;
+}
+
+# cursors have no workers; a sort in a function has
+is($node->safe_psql('postgres', <<'SQL'), "9\n7\n8", 'a cursor');
+BEGIN;
+DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT id FROM t WHERE id < 10 ORDER BY id;
+FETCH LAST FROM c;
+COMMIT;
+FETCH ABSOLUTE 7 FROM c;
+FETCH NEXT FROM c;
+SQL
+
+# ----------------------------------------------------------------
+# All plans with a worker
+# ----------------------------------------------------------------
+
+{
+	my $name = $node->safe_psql('postgres', "SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
+	my %all = ($name => 'regress');
+	is_core_order('SELECT * FROM t ORDER BY an_interval, id', { %all, max_parallel_workers_per_gather => $_ }, qr/GpuSort/,
+		"$name = regress, $_ workers") foreach 0, 2;
+}
+
+leave($session);
+end_session($node);
+unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal|leak/, 'the log shows no crash and no leak');
+$node->stop;
+done_testing();
