@@ -110,6 +110,8 @@ make_modules() {
 use_locale() {
   local locales=("$LOCALE" de_DE.UTF-8 en_US.UTF-8 sv_SE.UTF-8 tr_TR.UTF-8)
   bash "$tree/test/locales.sh" "$work/locales" "${locales[@]}"
+  # collate.linux.utf8 sets lc_time to this name
+  ln -s tr_TR.utf8 "$work/locales/tr_TR"
   mkdir "$work/bin"
   printf '#!/bin/sh\nprintf "%%s\\n" C POSIX C.utf8 %s\n' "${locales[*]//UTF-8/utf8}" >"$work/bin/locale"
   chmod -R a+rX "$work/locales" "$work/bin"

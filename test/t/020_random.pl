@@ -123,7 +123,7 @@ my @all_types = sort keys %types;
 my @keyed_types = grep { defined $types{$_}[1] } @all_types;
 my @collations = ('C', 'C', 'C', 'default', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
 
-# A string literal of up to 300 bytes, which may end in a character that has another
+# A string literal of up to 303 bytes, which may end in a character that has another
 # weight in front of what may follow: c before h, a Thai vowel before a consonant.
 sub make_prefix
 {
@@ -131,7 +131,7 @@ sub make_prefix
 	my $last = pick('', '', 'c', "\xE0\xB9\x80", "e\xCC\x81");
 	my $length = below(pick(20, 60, 301));
 	my $text = $unit x ($length / length $unit);
-	return "'$text" . 'q' x ($length - length($text) - length($last)) . "$last'";
+	return "'$text" . 'q' x ($length - length $text) . "$last'";
 }
 
 # An expression for a value of column c$i, in terms of the row's number i.
