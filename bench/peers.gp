@@ -10,13 +10,13 @@ set output svg
 set datafile separator ","
 set grid ytics lc rgb "#dddddd"
 set yrange [0:*]
-set key outside right center
+set key outside top center horizontal samplen 2
 set ylabel "times the speed of core's best"
 
 # The bars of a query: contender and threads
 bars = "'GpuSort cpu,1' 'GpuSort cpu,all' 'GpuSort cuda,1' 'GpuSort cuda,all' 'DuckDB,1' 'DuckDB,all'"
 colours = "0x8fb8de 0x336791 0x9fd6bd 0x2a9d5c 0xf3d19c 0xd9822b"
-titles = "'CPU engine, 1 thread' 'CPU engine, all' 'GPU, 1 process' 'GPU, all' 'DuckDB, 1 thread' 'DuckDB, all'"
+titles = "'GpuSort, 1 thread' 'GpuSort, all' 'with GPU, 1 thread' 'with GPU, all' 'DuckDB, 1 thread' 'DuckDB, all'"
 size = system(sprintf("awk -F, 'NR == 2 {print ($1 >= 1e6 ? $1 / 1e6 \" million\" : $1)}' '%s'", csv))
 lines(bar) = sprintf("< awk -F, -v OFS=, '$3 \",\" $4 == \"%s\" {print $2, $NF}' '%s'", bar, csv)
 measured(bar) = int(system(sprintf("awk -F, '$3 \",\" $4 == \"%s\"' '%s' | wc -l", bar, csv))) > 0

@@ -76,20 +76,19 @@ bench() {
   psql -qXtA -v ON_ERROR_STOP=1 "$@"
 }
 
-# Starts DuckDB.  It is asked through descriptor 9, and answers through descriptor 8.  It ends
-# when this script does.
+# Starts DuckDB, and sets duckdb to its version.  It is asked through descriptor 9, and
+# answers through descriptor 8.  It ends when this script does.
 duckdb=
 start_duckdb() {
-  local python=${DUCKDB_PYTHON:-$tree/build/duckdb/bin/python}
-  if [ -z "${DUCKDB_PYTHON:-}" ] && ! "$python" -c 'import duckdb' 2>/dev/null; then
-    { python3 -m venv "$tree/build/duckdb" && "$python" -m pip install -q duckdb; } >"$work/duckdb.log" 2>&1 || true
-  fi
-  if duckdb=$("$python" -c 'import duckdb; print(duckdb.__version__)' 2>>"$work/duckdb.log"); then
+  local python=${DUCKDB_PYTHON:-$tree/build/duckdb/bin/python} log=$work/duckdb.log
+  if { [ -n "${DUCKDB_PYTHON:-}" ] || "$python" -c 'import duckdb' ||
+    { python3 -m venv "$tree/build/duckdb" && "$python" -m pip install -q --disable-pip-version-check duckdb; }; } >"$log" 2>&1 &&
+    duckdb=$("$python" -c 'import duckdb; print(duckdb.__version__)' 2>"$log"); then
     mkfifo "$work/question" "$work/answer"
     "$python" "$tree/bench/peers.py" <"$work/question" >"$work/answer" &
     exec 9>"$work/question" 8<"$work/answer"
   else
-    say "DuckDB is left out: $(tail -1 "$work/duckdb.log")"
+    say "DuckDB is left out: $(tail -1 "$log")"
   fi
 }
 
