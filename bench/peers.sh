@@ -178,6 +178,7 @@ query() {
     contenders "$round" "$1" "$2" 1 0 1
     [ "$threads" = 1 ] || contenders "$round" "$1" "$2" "$threads" "$workers" all
   done | bench
+  echo "$1"
 }
 
 query 'k' 'SELECT k FROM t1 ORDER BY k'
@@ -197,7 +198,7 @@ SELECT query, contender, threads, plan, round(ms::numeric, 1) AS ms_median, roun
        round((min(ms) FILTER (WHERE contender = 'core') OVER (PARTITION BY query) / ms)::numeric, 2) AS times
 FROM medians ORDER BY min(place) OVER (PARTITION BY query), place;
 SQL
-say "milliseconds, and times the speed of core's best"
+say "milliseconds, and times the speed of core's best;$(uptime | sed 's/.*load/ load/')"
 bench -P tuples_only=off -P format=aligned -P footer=off -c "TABLE figures"
 if [ -n "${OUT:-}" ]; then
   bench --csv -P tuples_only=off -c "SELECT $rows AS rows, figures.* FROM figures" >"$OUT"
