@@ -25,8 +25,8 @@
 #
 # DuckDB is the newest from PyPI, in a virtual environment in build/duckdb that is made
 # at the first run.  DUCKDB_PYTHON names a Python that has it, for machines without a
-# network.  If it cannot be had, the others are measured without it.  Its tables
-# are in memory, and are copied from PostgreSQL's.  PostgreSQL's buffers hold its tables.
+# network.  If it cannot be had, the others are measured without it.  Its tables are in
+# memory, copied from PostgreSQL's, which the private cluster's buffers hold.
 #
 # Each contender runs once in every round, after one round to warm up, so that a drift of
 # the machine's speed affects all alike.  Prints medians, and the time of core's
