@@ -51,11 +51,12 @@ extern const char *gpusort_rowkey_refusal(const GpusortSortColumn *columns, int 
 /*
  * Returns the number of words, 1 to GPUSORT_MAX_WORDS, of a key of columns that
  * gpusort_rowkey_refusal() accepts.  Sets *strings to true if a column with
- * words is a string, of which the words may hold only a prefix, and *libc to true if
- * core compares the first column by strcoll().
+ * words is a string, of which the words may hold only a prefix, and *slow to true if
+ * core's comparisons of the first column take several times as long as those of other
+ * types: by strcoll(), or in small letters (citext).
  */
 extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
-							   bool *libc);
+							   bool *slow);
 
 /*
  * Creates an encoder for rows.  It lives in the current memory context, and is
@@ -131,6 +132,7 @@ typedef struct GpusortProposal
 	struct GpusortLibc *libc;	/* the locale */
 	bool		is_name;		/* the values are names */
 	bool		blank_padded;	/* trailing blanks do not count */
+	bool		lowered;		/* the values are citext: they compare in small letters */
 	bool		descending;
 } GpusortProposal;
 

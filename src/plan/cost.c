@@ -200,10 +200,10 @@ static Units
 units_of(const GpusortCostInput *input, bool bounded)
 {
 	bool		strings;		/* may keys tie? */
-	bool		libc;
-	int			words = gpusort_rowkey_plan(input->columns, input->ncolumns, &strings, &libc);
+	bool		slow;
+	int			words = gpusort_rowkey_plan(input->columns, input->ncolumns, &strings, &slow);
 
-	if (libc)
+	if (slow)
 		return (Units)
 	{
 		.setup = LIBC_SETUP_OPERATORS,

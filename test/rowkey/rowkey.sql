@@ -134,6 +134,10 @@ SELECT make_values('short_bytea', 'bytea', VARIADIC
 SELECT make_values('icu', 'text COLLATE en', VARIADIC ARRAY['', ' ', 'a', 'A', 'á', 'b', 'B', 'résumé', 'resume', 'Resume', 'co-op', 'coop', '日本', E'a\u0301', 'zzzzzzzzzzzzzzzz', 'zzzzzzzzzzzzzzza'] ||
 	random_strings('aAbBáé -', 12, 80));
 SELECT make_values('icu_nocase', 'text COLLATE nocase', VARIADIC ARRAY['', 'a', 'A', 'á', 'b', 'B', 'ABC', 'abc'] || random_strings('aAbB', 10, 80));
+SELECT make_values('small', 'citext COLLATE "C"', VARIADIC ARRAY['', 'a', 'A', 'b', 'B', 'É', 'é', 'ß', 'Ÿ', '[', '_', '@', repeat('X', 15), repeat('x', 16), repeat('X', 16) || 'a', repeat('x', 16) || 'B', repeat('É', 7), repeat('é', 8)] ||
+	random_strings('aAbB[_É', 17, 80));
+SELECT make_values('short_citext', 'citext COLLATE "C"', VARIADIC random_strings('aAbB[_@', 15, 60));
+SELECT make_values('icu_citext', 'citext COLLATE en', VARIADIC ARRAY['', 'a', 'A', 'á', 'Á', 'b'] || random_strings('aAbBáÁ -', 12, 80));
 SELECT make_values('icu_bpchar', 'bpchar(12) COLLATE en', VARIADIC random_strings(E'aA  \t', 12, 60));
 
 -- Under ICU the characters next to a character may change its weights, and settings of the
@@ -302,10 +306,10 @@ SELECT is(rowkey_distinct($$SELECT 'pneu' || chr(i) || 'x' COLLATE "und-u-kn-tru
 
 SELECT check_alone(name, 'exact') FROM unnest(ARRAY['bool', 'char', 'int2', 'int4', 'float4', 'float8', 'date', 'time', 'timestamp', 'timestamptz',
 	'timetz', 'interval', 'oid', 'regclass', 'tid', 'macaddr', 'inet4', 'cidr', 'enum', 'domain', 'int8_ends', 'uuid_ends',
-	'short_text', 'short_bytea', 'short_numeric', 'fixed_numeric']) name;
+	'short_text', 'short_citext', 'short_bytea', 'short_numeric', 'fixed_numeric']) name;
 -- a word of 64 bits, or two of 128, have no room for NULL, so at each end of the range two values share a word
 SELECT check_alone(name, 'lossy') FROM unnest(ARRAY['int8', 'money', 'xid8', 'pg_lsn', 'macaddr8', 'uuid', 'inet',
-	'text', 'varchar', 'bpchar', 'name', 'bytea', 'icu', 'icu_nocase', 'icu_bpchar', 'numeric']) name;
+	'text', 'varchar', 'bpchar', 'name', 'bytea', 'icu', 'icu_nocase', 'icu_bpchar', 'small', 'icu_citext', 'numeric']) name;
 SELECT check_alone('bpchar_free', 'cautious');
 SELECT check_alone(name, 'exact') FROM unnest(ARRAY['bit', 'short_varbit', 'int2_array', 'mood_array', 'char_array', 'domain_array',
 	'int4range', 'mood_range', 'short_pairs', 'int2vector']) name;
@@ -354,7 +358,10 @@ FROM (VALUES
 	('SELECT v FROM int4', 'v', NULL),
 	('SELECT v FROM icu', 'v', NULL),
 	('SELECT v::text COLLATE libc AS v FROM text', 'v USING ~<~', NULL),
-	('SELECT v::citext AS v FROM text', 'v', 'type citext is not supported'),
+	('SELECT v FROM small', 'v', NULL),
+	('SELECT v FROM small', 'v USING ~<~', 'type citext is not supported'),
+	('SELECT ARRAY[v] AS v FROM small', 'v', 'type citext[] is not supported'),
+	('SELECT x AS v FROM small x', 'v', 'type small is not supported'),
 	('SELECT v FROM int4', 'v USING ~~~<', 'the operator family of column 1 is not built in'),
 	('SELECT ARRAY[v] AS v FROM text', 'v', 'type text[] is not supported'),
 	('SELECT ARRAY[v] AS v FROM name', 'v', 'type name[] is not supported'),
