@@ -87,24 +87,30 @@ gpusort_citext_compares(Oid opfamily, Oid type)
  * ----------------------------------------------------------------
  */
 
-/* Do all pairs of the table's letters have the small letters that it says? */
+/*
+ * Does each letter of the table have its small letter beside each other one?  lower() is
+ * asked for one string in which each two letters are neighbours, in either order.
+ */
 static bool
 pairs_agree(const uint8 *table)
 {
-	char	   *pairs = palloc(2 * ASCII * ASCII);
+	char	   *pairs = palloc(ASCII * (ASCII + 2));
 	int			n = 0;
 	char	   *lowered;
 	bool		agree;
 
 	for (int a = 1; a < ASCII; a++)
 	{
-		for (int b = 1; b < ASCII && table[a] != 0; b++)
+		if (table[a] == 0)
+			continue;
+		for (int b = a; b < ASCII; b++)
 		{
 			if (table[b] == 0)
 				continue;
 			pairs[n++] = a;
 			pairs[n++] = b;
 		}
+		pairs[n++] = a;
 	}
 	lowered = str_tolower(pairs, n, DEFAULT_COLLATION_OID);
 	agree = strlen(lowered) == n;

@@ -51,6 +51,7 @@
  *	array, range, row, bit, varbit		flag		64 + 64 (+ 64)
  *	text, bpchar and name under libc	flag		64 + 64 (+ 64) (a proposal)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
+ *	citext, of its small letters		as text
  *	uuid								crowded		64 + 64
  *
  * Rows with equal words can still have different values in a column:

@@ -98,7 +98,8 @@ gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
 }
 
 int
-gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings, bool *slow)
+gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
+					GpusortComparison *comparison)
 {
 	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
 	int			nencoded;
@@ -106,7 +107,8 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *string
 
 	(void) plan_columns(columns, ncolumns, planned, &nencoded, &words);
 	*strings = false;
-	*slow = planned[0].libc != NULL || planned[0].lowered;
+	*comparison = planned[0].lowered ? GPUSORT_COMPARISON_CITEXT :
+		planned[0].libc != NULL ? GPUSORT_COMPARISON_LIBC : GPUSORT_COMPARISON_FAST;
 	for (int i = 0; i < nencoded; i++)
 		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
 			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_LIBC ||

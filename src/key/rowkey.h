@@ -48,15 +48,22 @@ extern TupleDesc gpusort_rowkey_row_type(Expr *expr);
  */
 extern const char *gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns);
 
+/* How core compares values of a column, by what takes the time */
+typedef enum GpusortComparison
+{
+	GPUSORT_COMPARISON_FAST,
+	GPUSORT_COMPARISON_LIBC,	/* by strcoll() */
+	GPUSORT_COMPARISON_CITEXT	/* both in small letters, which are made for each comparison */
+} GpusortComparison;
+
 /*
  * Returns the number of words, 1 to GPUSORT_MAX_WORDS, of a key of columns that
  * gpusort_rowkey_refusal() accepts.  Sets *strings to true if a column with
- * words is a string, of which the words may hold only a prefix, and *slow to true if
- * core's comparisons of the first column take several times as long as those of other
- * types: by strcoll(), or in small letters (citext).
+ * words is a string, of which the words may hold only a prefix, and *comparison to
+ * the way in which core compares the first column.
  */
 extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
-							   bool *slow);
+							   GpusortComparison *comparison);
 
 /*
  * Creates an encoder for rows.  It lives in the current memory context, and is
