@@ -163,7 +163,12 @@ gpusort_citext_lower(const char *data, Size length, char *room, Size size, Size 
 	}
 	result = str_tolower(data, length, DEFAULT_COLLATION_OID);
 	*lowered = strlen(result);
-	return result;
+	if (*lowered > size)
+		return result;
+	/* it has four times the memory that it needs */
+	memcpy(room, result, *lowered);
+	pfree(result);
+	return room;
 }
 
 /*

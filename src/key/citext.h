@@ -19,8 +19,8 @@ extern bool gpusort_citext_compares(Oid opfamily, Oid type);
 /*
  * Returns a string in small letters, as citext_cmp() makes them, and sets *lowered to
  * its length, which may differ from length.  The result is in room, of size bytes, if
- * all letters are ASCII and there is room; else it is allocated in the current memory
- * context.  The string has whole characters.  Raises the errors of lower().
+ * it fits, and else allocated in the current memory context; no zero byte is behind it.
+ * The string has whole characters.  Raises the errors of lower().
  */
 extern char *gpusort_citext_lower(const char *data, Size length, char *room, Size size, Size *lowered);
 

@@ -576,9 +576,9 @@ gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int column, Datum value)
 {
 	if (key->columns[column].kind == GPUSORT_ROW_PACKED)
 		return gpusort_rowpacked_size(&key->columns[column], value);
-	if (gpusort_varlena_remote(DatumGetPointer(value)))
-		return toast_raw_datum_size(value);
-	return key->columns[column].lowered ? VARSIZE_ANY_EXHDR(DatumGetPointer(value)) : 0;
+	if (key->columns[column].lowered && !gpusort_varlena_remote(DatumGetPointer(value)))
+		return VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+	return gpusort_rowkey_remote_bytes(value);
 }
 
 Size
