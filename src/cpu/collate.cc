@@ -39,7 +39,16 @@ struct Copy
 		if (!readable || null)
 			return;
 		length = string.length;
-		memcpy(bytes, string.bytes, length);
+		if (input.small == NULL)
+			memcpy(bytes, string.bytes, length);
+		else
+		{
+			for (size_t i = 0; i < length; i++)
+			{
+				bytes[i] = input.small[(unsigned char) string.bytes[i]];
+				readable &= bytes[i] != 0;
+			}
+		}
 		bytes[length] = '\0';
 	}
 };

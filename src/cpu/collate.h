@@ -51,6 +51,9 @@ typedef enum GpusortCollateVerdict
 typedef struct GpusortCollateInput
 {
 	locale_t	locale;
+	const uint8_t *small;		/* NULL, or 256 bytes: strings compare with each byte
+								 * replaced; the caller must compare one with a byte
+								 * that becomes 0 */
 	bool		descending;
 	size_t		n;				/* places */
 

@@ -4,7 +4,8 @@
  *		Chooses the columns that gpusort can order by, and the plan for each.
  *
  * The choice depends on the sort operator.  Its btree operator family must be
- * one of PostgreSQL's own, because an extension's family may define any order.
+ * one of PostgreSQL's own, because an extension's family may define any order; of
+ * extensions only citext's is known (key/citext.c).
  * The operator's input type says how to read the value.  The column's own type
  * may be another one that is binary coercible to it: a domain, varchar, cidr or
  * regclass.
@@ -40,6 +41,7 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "key/citext.h"
 #include "key/column.h"
 #include "key/icu.h"
 #include "key/keybits.h"
@@ -92,6 +94,9 @@ static const RowType row_types[] = {
 	{BITOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
 	{VARBITOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
 };
+
+/* citext that compares by bytes, in small letters */
+static const RowType citext_type = {TEXTOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0};
 
 /*
  * text and bpchar under ICU: 127 bits of weights or, where there can be no
@@ -245,7 +250,7 @@ resolve_packing(const GpusortSortColumn *from, Oid compare)
 		};
 
 		if (!OidIsValid(column.sort_operator) ||
-			gpusort_rowtype_resolve(&column, i + 1, &field->column) != NULL ||
+			gpusort_rowtype_resolve(&column, i + 1, &field->column) != NULL || field->column.lowered ||
 			!gpusort_packed_field(field->column.kind))
 			return NULL;
 	}
@@ -259,6 +264,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	GpusortPacking *packing = NULL;
 	const char *refusal;
 	GpusortLibc *libc = NULL;
+	bool		lowered = false;
 	Oid			opfamily;
 	Oid			opcintype;
 	GPUSORT_ORDERING ordering;
@@ -276,10 +282,15 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 		if (row_types[i].typid == opcintype)
 			type = &row_types[i];
 	}
+	if (type == NULL && gpusort_citext_compares(opfamily, opcintype))
+	{
+		type = &citext_type;
+		lowered = true;
+	}
 	if (type == NULL || !IsBinaryCoercible(getBaseType(from->type), opcintype))
 		return psprintf("type %s is not supported", format_type_be(from->type));
 	/* initdb assigns the OIDs of PostgreSQL's own families, which are below this */
-	if (opfamily >= FirstNormalObjectId)
+	if (opfamily >= FirstNormalObjectId && !lowered)
 		return psprintf("the operator family of column %d is not built in", place);
 
 	if (type->typid == TEXTOID || type->typid == BPCHAROID ||
@@ -307,6 +318,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->always_prefix = type->kind == GPUSORT_ROW_ABBREVIATED || type->kind == GPUSORT_ROW_LIBC;
 	column->blank_padded = column->always_prefix && opcintype == BPCHAROID;
 	column->is_name = opcintype == NAMEOID;
+	column->lowered = lowered;
 	column->libc = libc;
 	column->libc_cut = LIBC_CUT;
 	column->descending = ordering == GPUSORT_ORDERING_DESC;

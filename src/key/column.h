@@ -51,6 +51,7 @@
  *	array, range, row, bit, varbit		flag		64 + 64 (+ 64)
  *	text, bpchar and name under libc	flag		64 + 64 (+ 64) (a proposal)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
+ *	citext, of its small letters		as text
  *	uuid								crowded		64 + 64
  *
  * Rows with equal words can still have different values in a column:
@@ -168,6 +169,8 @@ typedef struct GpusortRowColumn
 	bool		blank_padded;	/* kinds ABBREVIATED and LIBC: bpchar, whose trailing
 								 * blanks do not count */
 	bool		is_name;		/* kind LIBC: the type is name */
+	bool		lowered;		/* kinds TEXT, ABBREVIATED and LIBC: the type is citext, whose
+								 * strings are made small first (key/citext.c) */
 	struct GpusortLibc *libc;	/* strings that core compares by strcoll(): the locale, kept by
 								 * the backend; the kind is LIBC unless it orders by bytes */
 	struct GpusortLibcAlphabet *libc_alphabet;	/* kind LIBC: makes words from codes; NULL: they
@@ -236,6 +239,20 @@ extern Size gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value);
 /* The same as the encoders above for kinds ABBREVIATED and LIBC. */
 extern bool gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+
+/* The same for columns of kinds TEXT, ABBREVIATED and LIBC that are lowered */
+extern bool gpusort_rowcitext_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+
+/*
+ * Make the words of a string, for kinds TEXT, ABBREVIATED and LIBC, without a look into
+ * the dictionary.  The first returns true if the words decide.
+ */
+extern bool gpusort_rowtext_words(const GpusortRowColumn *column, const char *data, Size length,
+								  uint64 *words);
+extern void gpusort_rowicu_words(const GpusortRowColumn *column, const char *data, Size length,
+								 uint64 *words);
+extern void gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length,
+								  uint64 *words);
 
 /* Gives a column of kind LIBC the third word, before any row is encoded. */
 #define GPUSORT_LIBC_MAX_WORDS	3

@@ -241,7 +241,7 @@ describe_char(GpusortIcu *icu, uint32 character)
 	uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
 	int			count;
 
-	if (gpusort_icu_interacts(character) ||
+	if (gpusort_icu_interacts(&icu->reader, character) ||
 		(icu->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
 		(count = gpusort_icu_weights(&icu->reader, character, weights)) > GPUSORT_ICU_WEIGHTS)
 	{
@@ -434,7 +434,7 @@ read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 		return c->flags;
 	/* the contractions list a character beyond 16 bits by its UTF-16 units */
 	character = read_char(&begin, end);
-	return (gpusort_icu_interacts(character) ? CHAR_CONTEXT : 0) |
+	return (gpusort_icu_interacts(&icu->reader, character) ? CHAR_CONTEXT : 0) |
 		(has_bit(icu->laters, 0xD7C0 + (character >> 10)) ? CHAR_LATER : 0);
 }
 

@@ -12,8 +12,8 @@
  *				Russian.  Each script adds its own number to the first byte of
  *				its weights.
  *
- * A collation that compares digits as numbers is refused, because the weights of
- * digits then depend on how many stand together.
+ * In a numeric collation, which compares digits as numbers, the weights of digits
+ * depend on how many stand together.
  *
  * PostgreSQL has loaded the ICU library, whose version may differ from that of
  * the headers here.  ICU's functions have the version in their names.  So this
@@ -253,9 +253,10 @@ gpusort_icu_open(GpusortIcuReader *reader)
 	UErrorCode	status = U_ZERO_ERROR;
 	MemoryContextCallback *callback = palloc(sizeof(MemoryContextCallback));
 
-	if (!functions_found() || !attribute_is(reader, UCOL_NUMERIC_COLLATION, UCOL_OFF))
+	if (!functions_found())
 		return false;
 
+	reader->numeric = attribute_is(reader, UCOL_NUMERIC_COLLATION, UCOL_ON);
 	reader->ignored = 0;
 	reader->elements = ucol_openElements(reader->collator, NULL, 0, &status);
 	if (U_FAILURE(status))
@@ -270,9 +271,11 @@ gpusort_icu_open(GpusortIcuReader *reader)
 }
 
 bool
-gpusort_icu_interacts(uint32 character)
+gpusort_icu_interacts(const GpusortIcuReader *reader, uint32 character)
 {
-	return (character >= 0xD800 && character < 0xE000) ||
+	return (reader->numeric &&
+			u_getIntPropertyValue(character, UCHAR_GENERAL_CATEGORY) == U_DECIMAL_DIGIT_NUMBER) ||
+		(character >= 0xD800 && character < 0xE000) ||
 		(character >= 0xFDD0 && character < 0xFDF0) ||
 		u_getIntPropertyValue(character, UCHAR_LEAD_CANONICAL_COMBINING_CLASS) != 0;
 }
@@ -308,7 +311,7 @@ gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *l
 		if (U_SUCCESS(status) && length >= 2)
 		{
 			/* ICU reads the characters that interact anyway */
-			if (!gpusort_icu_interacts(string[0]) && !gpusort_icu_interacts(string[1]))
+			if (!gpusort_icu_interacts(reader, string[0]) && !gpusort_icu_interacts(reader, string[1]))
 				set_bit(firsts, string[0]);
 			for (int32 unit = 1; unit < length; unit++)
 				set_bit(laters, string[unit]);

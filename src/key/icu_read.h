@@ -42,6 +42,7 @@ typedef struct GpusortIcuReader
 {
 	UCollator  *collator;		/* PostgreSQL's, which lives until the backend exits */
 	UCollationElements *elements;
+	bool		numeric;		/* digits compare as numbers */
 	int32_t		ahead;			/* the next collation element, already read */
 	uint32		ignored;		/* weights up to this one do not count, except that of
 								 * U+FFFE */
@@ -59,8 +60,7 @@ typedef struct GpusortIcuReader
  * Prepares to read under reader->collator, which the caller has set.  The reader
  * works until the current memory context is reset, which frees ICU's part.
  * Returns false if the loaded ICU lacks one of the functions used here, or the
- * collation has a setting that is not supported: numeric, or a reordering that
- * cannot be read.
+ * collation has a reordering that cannot be read.
  */
 extern bool gpusort_icu_open(GpusortIcuReader *reader);
 
@@ -83,12 +83,12 @@ extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
 extern int	gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint32 *weights);
 
 /*
- * Is a character of a kind whose weights may depend on its neighbors in every
- * collation?  That is a character that combines or is reordered with the one
- * before it, one half of a surrogate pair, or one of the noncharacters that
- * begin CLDR's special strings (U+FDD0 to U+FDEF).
+ * Is a character of a kind whose weights may depend on its neighbors, whatever the
+ * contractions are?  That is a character that combines or is reordered with the one
+ * before it, one half of a surrogate pair, one of the noncharacters that begin
+ * CLDR's special strings (U+FDD0 to U+FDEF), or in a numeric collation a digit.
  */
-extern bool gpusort_icu_interacts(uint32 character);
+extern bool gpusort_icu_interacts(const GpusortIcuReader *reader, uint32 character);
 
 /*
  * Marks the UTF-16 units of the collation's contractions.  A contraction here is

@@ -83,9 +83,8 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 	return order < 0 ? 0 : order > 0 ? 2 : 1;
 }
 
-/* Makes the column's words of a string. */
-static void
-make_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+void
+gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
 	uint64		head[GPUSORT_LIBC_MAX_WORDS];
 	bool		prefixed = column->libc_prefix != NULL;
@@ -120,7 +119,7 @@ gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	{
 		const char *name = NameStr(*DatumGetName(value));
 
-		make_words(column, name, strnlen(name, NAMEDATALEN), words);
+		gpusort_rowlibc_words(column, name, strnlen(name, NAMEDATALEN), words);
 		return false;
 	}
 	if (unlikely(gpusort_varlena_remote(datum)))
@@ -139,13 +138,13 @@ gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	if (dictionary != NULL && probe.length > GPUSORT_DICTIONARY_STRING)
 		gpusort_dictionary_close(dictionary);
 	if (dictionary == NULL || gpusort_dictionary_closed(dictionary))
-		make_words(column, probe.bytes, probe.length, words);
+		gpusort_rowlibc_words(column, probe.bytes, probe.length, words);
 	else
 	{
 		known = gpusort_dictionary_find(dictionary, &probe, words);
 		if (!known)
 		{
-			make_words(column, probe.bytes, probe.length, words);
+			gpusort_rowlibc_words(column, probe.bytes, probe.length, words);
 			known = gpusort_dictionary_add(dictionary, &probe, words);
 		}
 	}

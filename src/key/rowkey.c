@@ -22,6 +22,7 @@
 #include "utils/builtins.h"
 #include "utils/uuid.h"
 
+#include "key/citext.h"
 #include "key/keybits.h"
 #include "key/libc.h"
 #include "key/packed.h"
@@ -97,7 +98,8 @@ gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
 }
 
 int
-gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings, bool *libc)
+gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
+					GpusortComparison *comparison)
 {
 	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
 	int			nencoded;
@@ -105,7 +107,8 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *string
 
 	(void) plan_columns(columns, ncolumns, planned, &nencoded, &words);
 	*strings = false;
-	*libc = planned[0].libc != NULL;
+	*comparison = planned[0].lowered ? GPUSORT_COMPARISON_CITEXT :
+		planned[0].libc != NULL ? GPUSORT_COMPARISON_LIBC : GPUSORT_COMPARISON_FAST;
 	for (int i = 0; i < nencoded; i++)
 		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
 			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_LIBC ||
@@ -275,6 +278,19 @@ float8_word(const GpusortRowColumn *column, uint64 bits)
 	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->flip;
 }
 
+/* Writes the words of a string.  Returns whether they decide. */
+static inline bool
+encode_string(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	if (unlikely(column->lowered))
+		return gpusort_rowcitext_encode(column, value, words);
+	if (column->kind == GPUSORT_ROW_ABBREVIATED)
+		return gpusort_rowicu_encode(column, value, words);
+	if (column->kind == GPUSORT_ROW_LIBC)
+		return gpusort_rowlibc_encode(column, value, words);
+	return gpusort_rowtext_encode(column, value, words);
+}
+
 /* Writes the words of a value that is not NULL.  Returns the words that later columns must have. */
 static pg_attribute_always_inline LaterWords
 encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
@@ -305,12 +321,6 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_TID:
 			words[0] = flagged_word(column, gpusort_tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
-		case GPUSORT_ROW_ABBREVIATED:
-			whole = gpusort_rowicu_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_LIBC:
-			whole = gpusort_rowlibc_encode(column, value, words);
-			break;
 		case GPUSORT_ROW_FLOAT8:
 			words[0] = float8_word(column, (uint64) DatumGetInt64(value));
 			break;
@@ -322,7 +332,9 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			return encode_crowded_pair(column, DatumGetUUIDP(value)->data, words);
 		case GPUSORT_ROW_TEXT:
 		case GPUSORT_ROW_BPCHAR:
-			whole = gpusort_rowtext_encode(column, value, words);
+		case GPUSORT_ROW_ABBREVIATED:
+		case GPUSORT_ROW_LIBC:
+			whole = encode_string(column, value, words);
 			break;
 		case GPUSORT_ROW_NAME:
 			whole = gpusort_rowname_encode(column, value, words);
@@ -474,6 +486,7 @@ gpusort_rowkey_proposal(const GpusortRowKey *key, GpusortProposal *proposal)
 			.libc = column->libc,
 			.is_name = column->is_name,
 			.blank_padded = column->blank_padded,
+			.lowered = column->lowered,
 			.descending = column->descending,
 	};
 	return true;
@@ -594,6 +607,8 @@ gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 	datum = PG_DETOAST_DATUM_PACKED(value);
 	*bytes = VARDATA_ANY(datum);
 	*length = VARSIZE_ANY_EXHDR(datum);
+	if (key->columns[column].lowered)
+		*bytes = gpusort_citext_lower(*bytes, *length, palloc(*length), *length, length);
 	if (key->columns[column].kind == GPUSORT_ROW_BPCHAR)
 		*length = bpchartruelen((char *) *bytes, *length);
 }
@@ -601,9 +616,11 @@ gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 Size
 gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int column, Datum value)
 {
-	return key->columns[column].kind == GPUSORT_ROW_PACKED ?
-		gpusort_rowpacked_size(&key->columns[column], value) :
-		gpusort_rowkey_remote_bytes(value);
+	if (key->columns[column].kind == GPUSORT_ROW_PACKED)
+		return gpusort_rowpacked_size(&key->columns[column], value);
+	if (key->columns[column].lowered && !gpusort_varlena_remote(DatumGetPointer(value)))
+		return VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+	return gpusort_rowkey_remote_bytes(value);
 }
 
 Size

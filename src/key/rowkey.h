@@ -48,14 +48,22 @@ extern TupleDesc gpusort_rowkey_row_type(Expr *expr);
  */
 extern const char *gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns);
 
+/* How core compares values of a column, by what takes the time */
+typedef enum GpusortComparison
+{
+	GPUSORT_COMPARISON_FAST,
+	GPUSORT_COMPARISON_LIBC,	/* by strcoll() */
+	GPUSORT_COMPARISON_CITEXT	/* both in small letters, which are made for each comparison */
+} GpusortComparison;
+
 /*
  * Returns the number of words, 1 to GPUSORT_MAX_WORDS, of a key of columns that
  * gpusort_rowkey_refusal() accepts.  Sets *strings to true if a column with
- * words is a string, of which the words may hold only a prefix, and *libc to true if
- * core compares the first column by strcoll().
+ * words is a string, of which the words may hold only a prefix, and *comparison to
+ * the way in which core compares the first column.
  */
 extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
-							   bool *libc);
+							   GpusortComparison *comparison);
 
 /*
  * Can several processes make good keys of columns that gpusort_rowkey_refusal() accepts,
@@ -148,6 +156,7 @@ typedef struct GpusortProposal
 	struct GpusortLibc *libc;	/* the locale */
 	bool		is_name;		/* the values are names */
 	bool		blank_padded;	/* trailing blanks do not count */
+	bool		lowered;		/* the values are citext: they compare in small letters */
 	bool		descending;
 } GpusortProposal;
 

@@ -153,7 +153,7 @@ tied_part_to_open(const GpusortSample *sample, const GpusortRowColumn *column)
 	}
 	if (remote > values / 16)
 		return 0.5;
-	if (column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_LIBC)
+	if (column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_LIBC || column->lowered)
 		return 1.0 / 16;
 	return is_string(column) && bytes / Max(values, 1) > GPUSORT_SHORT_STRING_BYTES ? 1.0 / 64 : 0;
 }

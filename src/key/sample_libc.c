@@ -25,6 +25,7 @@
 
 #include "miscadmin.h"
 
+#include "key/citext.h"
 #include "key/libc.h"
 #include "key/sample_state.h"
 
@@ -72,6 +73,8 @@ make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, Memor
 			continue;
 		data = VARDATA_ANY(DatumGetPointer(value));
 		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+		if (column->lowered)
+			data = gpusort_citext_lower(data, length, palloc(length), length, &length);
 		if (column->libc_prefix != NULL && length >= column->libc_prefix->length)
 			skip = column->libc_prefix->length;
 		if (i < half)

@@ -17,9 +17,11 @@
 #include "postgres.h"
 
 #include "access/detoast.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
+#include "key/citext.h"
 #include "key/dictionary.h"
 #include "key/icu.h"
 #include "key/packed.h"
@@ -105,6 +107,15 @@ gpusort_sample_take_strings(const GpusortSample *sample, const GpusortRowColumn 
 		string->length = VARSIZE_ANY_EXHDR(copy);
 		if (column->kind == GPUSORT_ROW_BPCHAR || column->blank_padded)
 			string->length = bpchartruelen((char *) string->bytes, string->length);
+		if (column->lowered)
+		{
+			/* the last character may be cut */
+			int			bytes = pg_mbcliplen(string->bytes, string->length, string->length);
+			Size		length;
+
+			string->bytes = gpusort_citext_lower(string->bytes, bytes, palloc(bytes), bytes, &length);
+			string->length = length;
+		}
 	}
 	return count;
 }

@@ -35,6 +35,7 @@
 #include "postgres.h"
 
 #include "access/detoast.h"
+#include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
@@ -140,6 +141,19 @@ known_by_dictionary(GpusortDictionary *dictionary, const char *data, Size length
 }
 
 /*
+ * Makes the words of a string that compares by its bytes, of which data has all or at
+ * least HEAD_BYTES behind the prefix.  Returns true if they hold all of it.
+ */
+bool
+gpusort_rowtext_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+{
+	if (column->prefix_bytes > 0)
+		return encode_prefixed(column, data, length, words);
+	encode_bytes(column, data, length, words);
+	return length <= HEAD_BYTES;
+}
+
+/*
  * Encodes text, varchar, bytea and bpchar.  Fetches only the first bytes of a
  * value that is compressed or stored out of line, except for bpchar, whose
  * trailing blanks show only in the whole value.
@@ -172,13 +186,7 @@ gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	if (column->kind == GPUSORT_ROW_BPCHAR)
 		length = bpchartruelen((char *) data, length);
 
-	if (column->prefix_bytes == 0)
-	{
-		encode_bytes(column, data, length, words);
-		whole = length <= HEAD_BYTES;
-	}
-	else
-		whole = encode_prefixed(column, data, length, words);
+	whole = gpusort_rowtext_words(column, data, length, words);
 	if (!whole && column->dictionary != NULL)
 	{
 		if (copy != NULL)
@@ -222,7 +230,7 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 	ssup->ssup_nulls_first = from->nulls_first;
 	ssup->ssup_attno = from->attno;
 	ssup->abbreviate = true;
-	PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);
+	PrepareSortSupportFromOrderingOp(column->lowered ? TextLessOperator : from->sort_operator, ssup);
 
 	/* a word can only hold an abbreviated key that compares as an unsigned integer */
 	if (ssup->abbrev_converter == NULL || ssup->comparator != ssup_datum_unsigned_cmp)
@@ -239,13 +247,37 @@ set_words(const GpusortRowColumn *column, const uint64 *head, uint64 *words)
 		words[1] = (head[0] << 63 | head[1] >> 1) ^ column->flip_next;
 }
 
+/* Returns PostgreSQL's abbreviated key of a value, in the upper bits. */
+static inline uint64
+abbreviate(SortSupport ssup, Datum value)
+{
+	/* a Datum has 4 or 8 bytes */
+	return (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
+}
+
+void
+gpusort_rowicu_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+{
+	uint64		head[2] = {0};
+
+	if (column->icu != NULL)
+		gpusort_icu_head(column->icu, column->icu_prefix, data, length, head);
+	else
+	{
+		text	   *string = cstring_to_text_with_len(data, length);
+
+		head[0] = abbreviate(column->abbreviation, PointerGetDatum(string));
+		pfree(string);
+	}
+	set_words(column, head, words);
+}
+
 /* Encodes a string whose weights can be read. */
 static bool
 encode_weights(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
 	GpusortDictionaryProbe probe = {.bytes = data, .length = length};
 	bool		open = column->dictionary != NULL && !gpusort_dictionary_closed(column->dictionary);
-	uint64		head[2];
 
 	if (open && length > GPUSORT_DICTIONARY_STRING)
 	{
@@ -254,8 +286,7 @@ encode_weights(const GpusortRowColumn *column, const char *data, Size length, ui
 	}
 	if (open && gpusort_dictionary_find(column->dictionary, &probe, words))
 		return true;
-	gpusort_icu_head(column->icu, column->icu_prefix, data, length, head);
-	set_words(column, head, words);
+	gpusort_rowicu_words(column, data, length, words);
 	return open && gpusort_dictionary_add(column->dictionary, &probe, words);
 }
 
@@ -274,9 +305,7 @@ gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words
 
 	if (column->icu == NULL)
 	{
-		SortSupport ssup = column->abbreviation;
-		/* a Datum has 4 or 8 bytes */
-		uint64		head[2] = {(uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM)};
+		uint64		head[2] = {abbreviate(column->abbreviation, value)};
 
 		set_words(column, head, words);
 		return false;

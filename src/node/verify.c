@@ -36,6 +36,7 @@
 #include "base/memory.h"
 #include "compat.h"
 #include "cpu/collate.h"
+#include "key/citext.h"
 #include "key/libc.h"
 #include "node/ties.h"
 #include "run/cpu_options.h"
@@ -184,6 +185,7 @@ make_verdicts(Verification *verification, uint8 *verdicts)
 {
 	GpusortCollateInput input = {
 		.locale = verification->proposal.libc->locale,
+		.small = verification->proposal.lowered ? gpusort_citext_ascii() : NULL,
 		.descending = verification->proposal.descending,
 		.n = verification->rows,
 		.task = task_at,

@@ -67,11 +67,11 @@ saved_cost(const Aggref *aggref, const GpusortOrder *order, double rows, double 
 {
 	double		values = Min(rows / groups, distinct);
 	bool		strings;
-	bool		libc;
+	GpusortComparison comparison;
 
 	if (aggref->aggfilter != NULL || values <= 4)
 		return 0;
-	return 2.0 * cpu_operator_cost * gpusort_rowkey_plan(order->columns, 1, &strings, &libc) *
+	return 2.0 * cpu_operator_cost * gpusort_rowkey_plan(order->columns, 1, &strings, &comparison) *
 		rows * (log2(values) - 2);
 }
 

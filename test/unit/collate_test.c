@@ -13,6 +13,7 @@ static uint8_t tasks[PLACES];
 static uint8_t verdicts[PLACES];
 static char long_string[GPUSORT_COLLATE_BYTES + 1];
 static int	calls_until_cancel;
+static const uint8_t *small;
 
 static GpusortCollateTask
 task(void *arg, size_t place)
@@ -39,7 +40,7 @@ cancelled(void *arg)
 static GpusortCpuStatus
 verify(size_t n, bool descending, int threads)
 {
-	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), descending, n, task, string, NULL};
+	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), small, descending, n, task, string, NULL};
 	GpusortCpuOptions options = {threads, cancelled, NULL};
 	GpusortCpuStatus status;
 
@@ -95,6 +96,26 @@ test_few(void)
 }
 
 static void
+test_small_letters(void)
+{
+	static const char *const few[] = {"a", "B", "b", "C1", "c0", "c?", "d", NULL, "A"};
+	static const uint8_t expected[] = {0, 0, 2, 0, 1, 2, 2, 0, 0};
+	uint8_t		table[256] = {0};
+
+	for (int i = 0; i < 26; i++)
+		table['a' + i] = table['A' + i] = 'a' + i;
+	table['0'] = '0';
+	table['1'] = '1';
+	calls_until_cancel = 1000;
+	for (int i = 0; i < LENGTH(few); i++)
+		set(i, few[i]);
+	small = table;
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "in small letters");
+	CHECK(memcmp(verdicts, expected, sizeof(expected)) == 0, "verdicts about small letters, and a letter without one");
+	small = NULL;
+}
+
+static void
 test_many(void)
 {
 	static char letters[PLACES][8];
@@ -125,6 +146,7 @@ int
 main(void)
 {
 	test_few();
+	test_small_letters();
 	test_many();
 	return check_summary();
 }

@@ -1,0 +1,239 @@
+# citext, the case-insensitive text of PostgreSQL's contrib, is sorted in core's order.
+#
+# Random queries over random strings: letters of both cases, with accents, of alphabets
+# whose small letters depend on the locale or on neighbours (I in Turkish and Lithuanian,
+# the Greek sigma), with or without a common prefix, few or many, empty, NULL, and long
+# ones that are compressed or stored out of line.  The columns are citext and a domain over
+# it, under the default and other collations, alone and beside other types.  The queries
+# have LIMIT, DISTINCT and aggregates, and sort in memory and with temporary files, in
+# databases of several locales and encodings.  The server runs each query with
+# gpusort.enabled = off, and with gpusort.force on, and both answers are compared as in
+# 020_random.pl, whose procedures the test uses.
+#
+# Then the plans: what only looks like citext stays with core.
+#
+#   SEED=n           repeats the cases of an earlier run; printed when a case fails
+#   CASES=n          queries for each database, 24 by default
+#   SETTINGS="a=1"   more settings for the server
+
+use strict;
+use warnings;
+
+use Digest::MD5;
+use Encode qw(encode encode_utf8 FB_CROAK);
+use FindBin;
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $seed = $ENV{SEED} // int(rand(1_000_000_000));
+my $cases = $ENV{CASES} // 24;
+
+sub below { return int(rand($_[0])) }
+sub pick { return $_[ below(scalar @_) ] }
+sub chance { return rand(100) < $_[0] }
+
+my @databases = (
+	{ name => 'bytes', options => "ENCODING 'UTF8' LOCALE 'C.UTF-8'" },
+	{ name => 'c', options => "ENCODING 'UTF8' LOCALE 'C'" },
+	{ name => 'english', options => "ENCODING 'UTF8' LOCALE 'en_US.UTF-8'" },
+	{ name => 'turkish', options => "ENCODING 'UTF8' LOCALE 'tr_TR.UTF-8'" },
+	{ name => 'ctype', options => "ENCODING 'UTF8' LC_COLLATE 'en_US.UTF-8' LC_CTYPE 'tr_TR.UTF-8'" },
+	{ name => 'icu', options => "ENCODING 'UTF8' LOCALE 'C.UTF-8' LOCALE_PROVIDER icu ICU_LOCALE 'en'" },
+	{ name => 'lithuanian', options => "ENCODING 'UTF8' LOCALE 'C.UTF-8' LOCALE_PROVIDER icu ICU_LOCALE 'lt'" },
+	{ name => 'latin1', options => "ENCODING 'LATIN1' LOCALE 'de_DE.ISO-8859-1'", charset => 'iso-8859-1' },
+	{ name => 'latin1_icu', options => "ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'de'", charset => 'iso-8859-1' });
+
+my $locales = locales_in_build('en_US.UTF-8', 'tr_TR.UTF-8', 'de_DE.ISO-8859-1');
+my $node = new_node('citext', init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
+session_preload_libraries = 'gpusort'
+autovacuum = off
+client_min_messages = warning
+CONF
+{
+	local $ENV{LOCPATH} = $locales;
+	$node->start;
+}
+if ($node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'") == 0)
+{
+	$node->stop;
+	plan skip_all => "contrib's extension citext is not installed";
+}
+my $limit = $node->safe_psql('postgres', "LOAD 'gpusort'; SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
+
+# ----------------------------------------------------------------
+# Random queries
+# ----------------------------------------------------------------
+
+my @plain = ('a' .. 'z', 'A' .. 'Z', 'I', 'i', 'J', 0 .. 9, ' ', '-', '_', '.', "'", '@', '[', '~');
+my @others = map { chr } 0xE9, 0xC9, 0xE4, 0xC4, 0xDF, 0xD1, 0xF1, 0xFF, 0xB5, 0x130, 0x131, 0x178, 0x1C4, 0x1C5, 0x3A3, 0x3C3, 0x3C2,
+  0x391, 0x3B1, 0x416, 0x436, 0x1E9E, 0x2C62, 0x10400, 0x10428, 0x300, 0x307, 0x345, 0x4E00, 0x212A, 0x1F600;
+
+# The letters of the database that is tested
+my @letters;
+
+sub units
+{
+	my ($count, $ascii) = @_;
+	return join '', map { $ascii || chance(85) ? pick(@plain) : pick(@letters) } 1 .. $count;
+}
+
+# The same string in other cases.
+sub varied { return join '', map { chance(30) ? (chance(50) ? uc : lc) : $_ } $_[0] =~ /([A-Za-z]+|.)/gs }
+
+# Returns a function that makes the strings of one column.
+sub column
+{
+	my $ascii = chance(40);
+	my $kind = pick('short', 'short', 'few', 'varied', 'prefix', 'long', 'hex');
+	return sub { units(below(30), $ascii) } if $kind eq 'short';
+	return sub { my $hex = sprintf '%08x%08x%08x', map { below(2**32) } 1 .. 3; chance(50) ? uc $hex : $hex } if $kind eq 'hex';
+	my @bases = map { units(1 + below(pick(8, 60)), $ascii) } 0 .. below(pick(5, 300));
+	return sub { pick(@bases) } if $kind eq 'few';
+	return sub { varied(pick(@bases)) } if $kind eq 'varied';
+	return sub { (chance(95) ? varied($bases[0]) . 'The rest of a long prefix ' : '') . units(below(12), $ascii) } if $kind eq 'prefix';
+	return sub { chance(4) ? varied(pick(@bases)) x below(pick(100, 3000)) . units(3, $ascii) : units(below(20), $ascii) };
+}
+
+sub copied
+{
+	my ($value) = @_;
+	return !defined $value ? '\N' : $value =~ s/\\/\\\\/gr;
+}
+
+sub make_table
+{
+	my $rows = pick(0, 1, 2, 300, (1000) x 3, 4000);
+	my @makers = map { column() } 1 .. 3;
+	my $storage = chance(30) ? 'ALTER TABLE t ALTER a SET STORAGE EXTERNAL;' : '';
+	my $script = "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, n int, a citext, b citext, w word);$storage\nCOPY t FROM stdin;\n";
+	foreach my $id (1 .. $rows)
+	{
+		$script .= join("\t", $id, below(4), map { copied(chance(5) ? undef : $_->()) } @makers) . "\n";
+	}
+	return "$script\\.\nANALYZE t;\n";
+}
+
+sub make_query
+{
+	my @keys = map { 't.' . pick('a', 'a', 'b', 'w') . pick('', '', ' COLLATE "C"', ' COLLATE other', ' COLLATE en', ' COLLATE numbers') } 1 .. 1 + below(2);
+	push @keys, pick('t.n', 't.id', 't.a::text') if chance(30);
+	@keys = reverse @keys if chance(50);
+	my @names = map { "k$_" } 1 .. @keys;
+	my $order = join ', ', map { $_ . pick('', '', ' DESC') . pick('', '', ' NULLS FIRST', ' NULLS LAST') } @names;
+	my $select = join ', ', map { "$keys[$_] AS $names[$_]" } 0 .. $#keys;
+	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'distinct', 'aggregate', 'lateral');
+	my %case = (names => \@names, rows => $kind ne 'limit', sql => "SELECT $select" . pick('', ', t.id', ', t.*') . " FROM t ORDER BY $order");
+	$case{sql} .= ' LIMIT ' . pick(1, 10, 500) . pick('', ' OFFSET 7') if $kind eq 'limit';
+	$case{sql} .= ' FETCH FIRST ' . pick(1, 10, 500) . ' ROWS WITH TIES' if $kind eq 'ties';
+	if ($kind eq 'distinct')
+	{
+		# which of equal strings is returned may differ
+		$case{sql} = "SELECT DISTINCT $select FROM t ORDER BY $order";
+		$case{rows} = 0;
+	}
+	if ($kind eq 'aggregate')
+	{
+		my $key = pick('t.a', 't.b', 't.w');
+		@case{ 'names', 'sql' } = ([ 'k1', 'k2', 'k3' ], "SELECT t.n AS k1, count(DISTINCT $key) AS k2, "
+			  . "percentile_disc(0.4) WITHIN GROUP (ORDER BY $key)::citext AS k3 FROM t GROUP BY t.n ORDER BY t.n");
+		$case{rows} = 0;
+	}
+	if ($kind eq 'lateral')
+	{
+		# the rows change, so that they are sorted again
+		$case{sql} =~ s/ FROM t / FROM t WHERE t.id % 5 <> o.i /;
+		$case{sql} = "SELECT o.i, s.* FROM generate_series(1, 3) o(i), LATERAL ($case{sql} OFFSET 0) s";
+		unshift @{ $case{names} }, 'i';
+	}
+	return \%case;
+}
+
+sub quote_list { return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]' }
+
+my $schema = slurp_file("$FindBin::Bin/random.sql") . <<'SQL';
+CREATE EXTENSION citext;
+CREATE DOMAIN word AS citext CHECK (value IS NOT NULL OR value IS NULL);
+CREATE COLLATION en (provider = icu, locale = 'en');
+CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn-true');
+SQL
+my %other = (latin1 => 'de_DE.ISO-8859-1', latin1_icu => 'C');
+my ($used, $done) = (0, 0);
+foreach my $database (@databases)
+{
+	my $name = $database->{name};
+	srand(unpack 'L', Digest::MD5::md5("$seed $name"));
+	@letters = grep { my $letter = $_; !$database->{charset} || eval { encode($database->{charset}, $letter, FB_CROAK); 1 } } @others;
+	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE template0 $database->{options}");
+	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.sql";
+	append_to_file($file, "SET client_encoding = 'UTF8';\n$schema"
+		. "CREATE COLLATION other (provider = libc, locale = '" . ($other{$name} // 'en_US.UTF-8') . "');\n");
+	my %sql;
+	foreach my $i (1 .. $cases)
+	{
+		append_to_file($file, encode_utf8(make_table())) if $i % 8 == 1;
+		my $case = make_query();
+		my @both = ('max_parallel_workers_per_gather', pick(0, 2), 'work_mem', pick('64kB', '4MB', '64MB'), 'enable_hashagg', 'off');
+		my @on = ('gpusort.enabled', 'on', 'gpusort.force', 'on', 'gpusort.min_rows', 0);
+		push @on, 'gpusort.memory_limit', $limit if chance(40);
+		$sql{$i} = "-- @both @on\n$case->{sql}";
+		append_to_file($file, "CALL compare($i, \$q\$$case->{sql}\$q\$, \$q\$$case->{sql}\$q\$, 'table', '{}', " . quote_list(@{ $case->{names} }) . ', '
+			. ($case->{rows} ? 'true' : 'false') . ', ' . join(', ', map { quote_list(@$_) } \@both, [ 'gpusort.enabled', 'off' ], \@on) . ");\n");
+	}
+	my ($rc, $ignored, $stderr) = $node->psql($name, "\\i $file", on_error_stop => 0);
+	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/, $node->safe_psql($name, 'SELECT case_no, nodes, verdict FROM verdict');
+	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $cases;
+	ok(!@bad && $stderr !~ /ERROR|WARNING|connection/, "$name: $cases queries give the same answers");
+	diag("SEED=$seed CASES=$cases, $name, case $_: " . ($verdicts{$_} ? $verdicts{$_}[1] : 'an error') . "\n$sql{$_}") foreach grep { defined } @bad[ 0 .. 2 ];
+	diag(substr($stderr, 0, 3000)) if $stderr =~ /ERROR|WARNING|connection/;
+	my $nodes = grep { $_->[0] > 0 } values %verdicts;
+	cmp_ok($nodes, '>=', 0.8 * $cases, "$name: $nodes of $cases plans had a GpuSort");
+}
+
+# ----------------------------------------------------------------
+# Plans
+# ----------------------------------------------------------------
+
+my $copy = PostgreSQL::Test::Utils::tempdir() . '/citext.so';
+append_to_file($copy, slurp_file($node->safe_psql('postgres', "SELECT setting FROM pg_config() WHERE name = 'PKGLIBDIR'") . '/citext.so'));
+$node->safe_psql('bytes', <<"SQL");
+CREATE TABLE s AS SELECT (CASE i % 2 WHEN 0 THEN 'x' ELSE 'X' END || i)::citext AS v FROM generate_series(1, 100) i;
+-- operator classes of the same names, whose functions have the same names or come from a copy of the library
+CREATE FUNCTION make_class(schema text, compare text) RETURNS void LANGUAGE plpgsql AS \$\$
+BEGIN
+	EXECUTE format('CREATE SCHEMA %I', schema);
+	EXECUTE format('CREATE FUNCTION %I.citext_cmp(citext, citext) RETURNS int IMMUTABLE STRICT %s', schema, compare);
+	EXECUTE format('CREATE FUNCTION %I.citext_lt(citext, citext) RETURNS bool LANGUAGE sql IMMUTABLE AS ''SELECT %I.citext_cmp(\$1, \$2) < 0''', schema, schema);
+	EXECUTE format('CREATE OPERATOR %I.< (FUNCTION = %I.citext_lt, LEFTARG = citext, RIGHTARG = citext)', schema, schema);
+	EXECUTE format('CREATE OPERATOR CLASS %I.citext_ops FOR TYPE citext USING btree AS OPERATOR 1 %I.<, OPERATOR 3 public.=, FUNCTION 1 %I.citext_cmp(citext, citext)', schema, schema, schema);
+END \$\$;
+SELECT make_class('sql', 'LANGUAGE sql AS ''SELECT -public.citext_cmp(\$1, \$2)''');
+SELECT make_class('copy', 'LANGUAGE c AS ''$copy'', ''citext_cmp''');
+SELECT make_class('pattern', 'LANGUAGE c AS ''\$libdir/citext'', ''citext_pattern_cmp''');
+SELECT make_class('same', 'LANGUAGE c AS ''\$libdir/citext'', ''citext_cmp''');
+CREATE TYPE citext_pair AS (a citext, n int);
+SQL
+
+my %plans = (
+	'v' => 1, 'v DESC' => 1, 'v COLLATE "C"' => 1, 'v::text' => 1,
+	'v USING OPERATOR(same.<)' => 1,
+	'v USING OPERATOR(sql.<)' => 0,
+	'v USING OPERATOR(copy.<)' => 0,
+	'v USING OPERATOR(pattern.<)' => 0,
+	'v USING ~<~' => 0,
+	'ARRAY[v]' => 0,
+	"(v, 1)" => 0,
+	"ROW(v, 1)::citext_pair" => 0);
+foreach my $order (sort keys %plans)
+{
+	my $query = "SELECT v FROM s ORDER BY $order";
+	my $set = 'SET gpusort.force = on; SET gpusort.enabled =';
+	my $plan = $node->safe_psql('bytes', "$set on; EXPLAIN (COSTS OFF) $query");
+	is($plan =~ /GpuSort/ ? 1 : 0, $plans{$order}, "$order: sorted by " . ($plans{$order} ? 'GpuSort' : 'core')) or diag($plan);
+	my $list = "SELECT string_agg(v::text, ' ') FROM ($query) x";
+	is(lc $node->safe_psql('bytes', "$set on; $list"), lc $node->safe_psql('bytes', "$set off; $list"), "$order: core's order");
+}
+$node->stop;
+
+done_testing();
