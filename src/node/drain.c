@@ -32,10 +32,13 @@
 #include "node/node.h"
 #include "run/cpu_options.h"
 
-/* In a store with less than these bytes of rows, a processor's caches and TLB help enough. */
+/* In a store with fewer bytes of rows, the copies take longer than the misses that they save. */
 #define MIN_BYTES		((Size) 128 * 1024 * 1024)
 
-/* Rows wider than this on average are not drained: most parents read only a part of such a row. */
+/*
+ * Results whose rows are wider than this on average have no windows: a parent that
+ * reads only a part of each row would wait for the copies of the rest.
+ */
 #define MAX_ROW_BYTES	256
 
 /* A row wider than this is not copied. */

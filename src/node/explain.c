@@ -7,7 +7,8 @@
  * the code, because core's functions for it are static in its explain.c.  With
  * ANALYZE, EXPLAIN also shows the engine, memory and disk use and, if timing is
  * on, how long each stage took: "Gather Time" includes the child's time, "Return
- * Time" is the time spent in this node after the sort.
+ * Time" is the time spent in this node after the sort, and "Return Threads" how many
+ * threads copied rows meanwhile.
  *
  * Explaining only reads the node, since extensions such as pg_query_state
  * explain a query while it runs.

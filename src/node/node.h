@@ -91,11 +91,11 @@ typedef struct GpusortNodeLimit
  */
 typedef struct GpusortNodeDrain
 {
-	uint64		begin;			/* PG_UINT64_MAX, and 0 rows: there are no windows */
+	uint64		begin;			/* PG_UINT64_MAX, with count 0: no row fills a window */
 	uint64		count;
 	uint64		next_count;		/* rows that the next window gets */
 	uint64		max_count;		/* rows of a window, at most */
-	Size		part_bytes;		/* memory for the copies of a part's rows */
+	Size		part_bytes;		/* memory for the copies of a part's rows; MAXALIGNed */
 	char	   *copies;			/* memory for the copies of all parts; NULL: not allocated yet */
 	MinimalTuple *rows;			/* each row of the window: its copy, or the row in the store */
 } GpusortNodeDrain;

@@ -338,6 +338,16 @@ FETCH ABSOLUTE 7 FROM c;
 FETCH NEXT FROM c;
 SQL
 
+# A parallel plan that is sorted already is the cheapest one below the ORDER BY.
+my ($rc, $plan, $errors) = $node->psql('postgres', <<'SQL');
+SET max_parallel_workers_per_gather = 2;
+EXPLAIN SELECT n.nspname, p.proname, pg_get_function_result(p.oid), pg_get_function_arguments(p.oid), CASE p.prokind WHEN 'a' THEN 'agg' ELSE 'func' END
+FROM pg_proc p LEFT JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE p.proname OPERATOR(pg_catalog.~) '^(.*sqrt)$' COLLATE pg_catalog.default AND pg_function_is_visible(p.oid)
+ORDER BY 1, 2, 4;
+SQL
+is($errors, '', 'paths of the planner that are sorted already');
+
 # ----------------------------------------------------------------
 # All plans with a worker
 # ----------------------------------------------------------------
