@@ -346,24 +346,37 @@ COMMENT ON FUNCTION gpusort_last_sort() IS
 
 CREATE FUNCTION gpusort_activity_list(
   OUT pid integer,
+  OUT leader_pid integer,
+  OUT sort_number bigint,
   OUT phase text,
   OUT rows bigint,
   OUT bytes bigint,
   OUT engine text,
-  OUT started timestamp with time zone)
+  OUT started timestamp with time zone,
+  OUT estimated_rows bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 
 COMMENT ON FUNCTION gpusort_activity_list() IS
-'rows of the view gpusort_activity';
+'a row for each process that takes part in a sort: leader_pid is the process that began the sort, NULL for this process itself, and sort_number tells its sorts apart; the view gpusort_activity has a row for each sort';
 
+-- While the leader of a parallel query gathers or waits, its workers gather too.  They
+-- are gone when it sorts.
 CREATE VIEW gpusort_activity AS
-  SELECT a.pid, a.phase, a.rows, a.bytes, a.engine, a.started
-  FROM gpusort_activity_list() a;
+  SELECT coalesce(a.leader_pid, a.pid) AS pid,
+    coalesce(pg_catalog.min(a.phase) FILTER (WHERE a.leader_pid IS NULL), pg_catalog.min(a.phase)) AS phase,
+    pg_catalog.sum(a.rows)::pg_catalog.int8 AS rows,
+    pg_catalog.sum(a.bytes)::pg_catalog.int8 AS bytes,
+    pg_catalog.max(a.engine) AS engine,
+    pg_catalog.min(a.started) AS started,
+    CASE WHEN pg_catalog.min(a.phase) IS NOT NULL THEN pg_catalog.count(*)::pg_catalog.int4 END AS participants,
+    pg_catalog.max(a.estimated_rows) AS estimated_rows
+  FROM gpusort_activity_list() a
+  GROUP BY coalesce(a.leader_pid, a.pid), a.sort_number;
 
 COMMENT ON VIEW gpusort_activity IS
-'sorts of all sessions that have been running for at least one second: process, phase (gathering, sorting, merging or returning), rows and bytes of this phase so far, engine, and start time; for sorts of other users the process only, unless the caller has the privileges of pg_read_all_stats';
+'sorts of all sessions that have been running for at least one second: process (of a parallel query, the leader), phase (gathering, sorting, merging or returning), rows and bytes of this phase so far (of all participants together), engine, start time, the number of processes that take part, and the planner''s estimate of the rows; for sorts of other users the processes only, unless the caller has the privileges of pg_read_all_stats';
 
 -- gpusort_activity_list() hides the details of other users' sorts.
 GRANT SELECT ON gpusort_activity TO PUBLIC;

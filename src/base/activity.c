@@ -11,6 +11,11 @@
  * of bytes may come from two successive reports.  Shorter sorts do not touch the
  * slots; they only count themselves when they end.
  *
+ * Several processes of a parallel query may gather the rows of one sort.  Each of
+ * them has a slot of its own, which names the sort: by the pid of the process that
+ * began it, the leader, and a number that the leader gave it.  The view adds up
+ * the slots of a sort.
+ *
  * The owner of a slot is a pid and the number of the process's PGPROC.  The
  * process gives the slot back when the sort ends, when the sort's memory context
  * is reset, or when the process exits, whichever happens first.  If a process
@@ -41,6 +46,9 @@
 
 #define SLOTS			128
 
+/* The largest estimate that is shown, below 2^63; the planner's may be 1e100. */
+#define MOST_ROWS		1e18
+
 /* Owners that are not a process: the slot is free, or a process is taking it. */
 #define OWNER_NONE		UINT64CONST(0)
 #define OWNER_CLAIMING	PG_UINT64_MAX
@@ -57,8 +65,11 @@ typedef struct ActivitySlot
 	pg_atomic_uint64 rows;		/* rows done in this phase */
 	pg_atomic_uint64 bytes;		/* bytes done in this phase */
 	pg_atomic_uint64 engine;	/* up to 8 characters, padded with zeros */
+	pg_atomic_uint64 estimated_rows;	/* as in GpusortActivitySort */
+	pg_atomic_uint32 leader;
+	pg_atomic_uint32 number;
 	pg_atomic_uint32 phase;		/* GpusortPhase */
-	uint32		unused[5];
+	uint32		unused;
 } ActivitySlot;
 
 StaticAssertDecl(sizeof(ActivitySlot) == 64, "a slot must be a cache line");
@@ -79,6 +90,7 @@ static ActivitySlot *slots = NULL;	/* shared->slots */
 static bool no_room = false;	/* attaching has failed; it is not tried again */
 static bool exiting = false;	/* this process has given back its slots */
 static bool exit_registered = false;	/* give_back_all() will be called */
+static uint32 sorts_begun = 0;	/* by this process */
 
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
 PG_FUNCTION_INFO_V1(gpusort_counters);
@@ -109,6 +121,9 @@ init_shared(void *made)
 		pg_atomic_init_u64(&slot->rows, 0);
 		pg_atomic_init_u64(&slot->bytes, 0);
 		pg_atomic_init_u64(&slot->engine, 0);
+		pg_atomic_init_u64(&slot->estimated_rows, 0);
+		pg_atomic_init_u32(&slot->leader, 0);
+		pg_atomic_init_u32(&slot->number, 0);
 		pg_atomic_init_u32(&slot->phase, GPUSORT_PHASE_GATHERING);
 	}
 }
@@ -178,7 +193,7 @@ give_back_all(int code, Datum arg)
  * in and sets the owner.
  */
 static int
-take_slot(TimestampTz started)
+take_slot(const GpusortActivity *activity)
 {
 	/* the second round also takes slots of processes that have exited */
 	for (int n = 0; n < 2 * SLOTS; n++)
@@ -191,7 +206,10 @@ take_slot(TimestampTz started)
 			continue;
 		if (pg_atomic_compare_exchange_u64(&slot->owner, &owner, OWNER_CLAIMING))
 		{
-			pg_atomic_write_u64(&slot->started, (uint64) started);
+			pg_atomic_write_u64(&slot->started, (uint64) activity->started_at);
+			pg_atomic_write_u64(&slot->estimated_rows, activity->sort.estimated_rows);
+			pg_atomic_write_u32(&slot->leader, (uint32) activity->sort.leader);
+			pg_atomic_write_u32(&slot->number, activity->sort.number);
 			return slot - slots + 1;
 		}
 	}
@@ -221,11 +239,24 @@ context_is_reset(void *arg)
 }
 
 void
-gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt)
+gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt, double estimated_rows)
+{
+	GpusortActivitySort sort = {
+		.leader = MyProcPid,
+		.number = ++sorts_begun,
+		.estimated_rows = Min(estimated_rows, MOST_ROWS),
+	};
+
+	gpusort_activity_join(activity, cxt, &sort);
+}
+
+void
+gpusort_activity_join(GpusortActivity *activity, MemoryContext cxt, const GpusortActivitySort *sort)
 {
 	Assert(!activity->registered || activity->cxt == cxt);
 	gpusort_activity_end(activity);
 	activity->cxt = cxt;
+	activity->sort = *sort;
 	activity->started_at = GetCurrentTimestamp();
 	activity->retry_at = 0;
 }
@@ -256,7 +287,7 @@ claim(GpusortActivity *activity)
 		MemoryContextRegisterResetCallback(activity->cxt, &activity->callback);
 		activity->registered = true;
 	}
-	activity->slot = take_slot(activity->started_at);
+	activity->slot = take_slot(activity);
 	if (activity->slot == 0)
 		activity->retry_at = now + GPUSORT_ACTIVITY_AFTER_US;
 	return activity->slot > 0;
@@ -348,24 +379,30 @@ gpusort_activity_is_visible(Oid role)
 		has_privs_of_role(GetUserId(), role);
 }
 
-/* Adds the sort in a slot, if there is one, to the result. */
+/* Adds the sort in a slot, if there is one, to the result.  For the leader, leader_pid is NULL. */
 static void
 put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 {
-	Datum		values[6];
-	bool		nulls[6] = {0};
+	Datum		values[9];
+	bool		nulls[9] = {0};
 	uint64		owner = pg_atomic_read_u64(&slot->owner);
 	PGPROC	   *proc = find_owner(owner);
 	Oid			role;
 	char		engine[sizeof(uint64) + 1] = {0};
 	uint64		name;
+	int			pid = (int) (uint32) owner;
+	int			leader;
 	int			i = 0;
 
 	if (proc == NULL)
 		return;
 	role = proc->roleId;
 	pg_read_barrier();
-	values[i++] = Int32GetDatum((int32) (uint32) owner);
+	leader = (int) pg_atomic_read_u32(&slot->leader);
+	values[i++] = Int32GetDatum(pid);
+	nulls[i] = leader == pid;
+	values[i++] = Int32GetDatum(leader);
+	values[i++] = Int64GetDatum((int64) pg_atomic_read_u32(&slot->number));
 	values[i++] = CStringGetTextDatum(phase_name(pg_atomic_read_u32(&slot->phase)));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->rows));
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->bytes));
@@ -374,6 +411,7 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	nulls[i] = engine[0] == '\0';
 	values[i++] = CStringGetTextDatum(engine);
 	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&slot->started));
+	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->estimated_rows));
 	Assert(i == lengthof(values));
 	pg_read_barrier();
 	if (pg_atomic_read_u64(&slot->owner) != owner)
@@ -384,7 +422,7 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* gpusort_activity_list() returns setof record: the rows of view gpusort_activity */
+/* gpusort_activity_list() returns setof record: a row for each process, which view gpusort_activity adds up */
 Datum
 gpusort_activity_list(PG_FUNCTION_ARGS)
 {

@@ -29,9 +29,18 @@ typedef enum GpusortPhase
 	GPUSORT_PHASE_RETURNING
 } GpusortPhase;
 
+/* What all processes that take part in a sort know of it */
+typedef struct GpusortActivitySort
+{
+	int			leader;			/* pid of the process that began the sort */
+	uint32		number;			/* counts the sorts that this process has begun */
+	uint64		estimated_rows; /* the planner's estimate of the rows of the whole sort */
+} GpusortActivitySort;
+
 typedef struct GpusortActivity
 {
 	MemoryContext cxt;			/* its reset or deletion ends the activity */
+	GpusortActivitySort sort;
 	TimestampTz started_at;
 	TimestampTz retry_at;		/* if all slots were taken: when to try again */
 	int			slot;			/* number of the sort's slot, from 1; 0: it has none */
@@ -49,9 +58,14 @@ gpusort_activity_is_due(const GpusortActivity *activity, TimestampTz now)
 /*
  * Begins a sort, after ending the one before if there is one.  The activity must
  * live at least as long as cxt, and each call must name the same cxt.  Resetting
- * or deleting cxt ends the activity.
+ * or deleting cxt ends the activity.  estimated_rows: the planner's estimate.
  */
-extern void gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt);
+extern void gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt,
+								   double estimated_rows);
+
+/* As gpusort_activity_begin(), for a process that takes part in a sort of its leader's. */
+extern void gpusort_activity_join(GpusortActivity *activity, MemoryContext cxt,
+								  const GpusortActivitySort *sort);
 
 /*
  * Reports the progress of the sort: rows and bytes done in this phase, and the

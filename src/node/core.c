@@ -82,6 +82,7 @@ gpusort_node_put_elsewhere(GpusortNode *node, TupleTableSlot *slot)
 		MinimalTuple tuple = ExecFetchSlotMinimalTuple(slot, &should_free);
 
 		sts_puttuple(node->overflow, NULL, tuple);
+		node->overflow_rows++;
 		if (should_free)
 			heap_free_minimal_tuple(tuple);
 	}

@@ -50,6 +50,7 @@ typedef struct Part
 	bool		done;			/* everything below is final */
 	bool		lossy;			/* gpusort_rowkey_lossy() */
 	bool		overflowed;		/* further rows are in the overflow */
+	GpusortParticipant figures; /* for EXPLAIN */
 	uint64		rows;			/* in the arena */
 	uint64		nulls;			/* of values: NULLs, which are only counted */
 	GpusortPlace keys;
@@ -63,6 +64,7 @@ typedef struct Shared
 	dsm_handle	query;			/* the segment that this is in */
 	pg_atomic_uint32 attached;	/* processes */
 	bool		pass;			/* return all rows: core sorts */
+	GpusortActivitySort sort;	/* for gpusort_activity */
 	SharedFileSet files;
 	int			nparts;			/* one for each worker that may be launched */
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
@@ -76,6 +78,14 @@ struct GpusortFeed
 	bool		done;			/* this process's part has been gathered */
 	Shared	   *shared;			/* NULL: the leader is alone */
 	SharedTuplestoreAccessor *overflow;
+
+	/*
+	 * In the leader, for EXPLAIN: the workers and after them the leader.  The workers'
+	 * figures are copied here when all rows are gathered, because the shared memory is
+	 * gone when EXPLAIN runs.
+	 */
+	GpusortParticipant *participants;
+	int			nworkers;		/* that the plan asks for */
 };
 
 /* A child of the leader's node: reads the overflow */
@@ -95,6 +105,7 @@ static Size estimate_shared(CustomScanState *css, ParallelContext *pcxt);
 static void init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
 static void reinit_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
 static void init_worker(CustomScanState *css, shm_toc *toc, void *coordinate);
+static void explain_feed(CustomScanState *css, List *ancestors, ExplainState *es);
 
 const CustomScanMethods gpusort_feed_methods = {
 	.CustomName = "GpuSort Feed",
@@ -111,6 +122,7 @@ static const CustomExecMethods exec_methods = {
 	.InitializeDSMCustomScan = init_shared,
 	.ReInitializeDSMCustomScan = reinit_shared,
 	.InitializeWorkerCustomScan = init_worker,
+	.ExplainCustomScan = explain_feed,
 };
 
 static Node *
@@ -170,6 +182,7 @@ begin_parts(GpusortFeed *feed)
 	Shared	   *shared = feed->shared;
 
 	shared->pass = feed->pass;
+	shared->sort = feed->sort->activity.sort;
 	memset(shared->parts, 0, shared->nparts * sizeof(Part));
 	feed->overflow = sts_initialize(overflow_of(shared), Max(shared->nparts, 1), 0, 0,
 									SHARED_TUPLESTORE_SINGLE_PASS, &shared->files, "gpusort");
@@ -221,7 +234,47 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 }
 
 /* ----------------------------------------------------------------
- *		A worker's part
+ *		What EXPLAIN shows
+ * ----------------------------------------------------------------
+ */
+
+/* Adds to a participant's figures what it has gathered since begun. */
+static void
+add_figures(GpusortParticipant *figures, const GpusortNode *node, instr_time begun)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, begun);
+	figures->begun = true;
+	figures->rows += gpusort_node_rows_gathered(node) + node->overflow_rows;
+	figures->overflow_rows += node->overflow_rows;
+	figures->memory = Max(figures->memory, node->stats.memory);
+	figures->ms += INSTR_TIME_GET_MILLISEC(now);
+}
+
+/* Adds a worker's figures of one sort to those of the sorts before. */
+static void
+sum_figures(GpusortParticipant *sum, const GpusortParticipant *figures)
+{
+	sum->begun = true;
+	sum->rows += figures->rows;
+	sum->overflow_rows += figures->overflow_rows;
+	sum->memory = Max(sum->memory, figures->memory);
+	sum->ms += figures->ms;
+}
+
+static void
+explain_feed(CustomScanState *css, List *ancestors, ExplainState *es)
+{
+	GpusortFeed *feed = (GpusortFeed *) css;
+
+	if (feed->participants != NULL)
+		gpusort_node_explain_participants(feed->participants, feed->nworkers, es);
+}
+
+/* ----------------------------------------------------------------
+ *		A process's part
  * ----------------------------------------------------------------
  */
 
@@ -236,12 +289,9 @@ overflow_all(GpusortNode *node)
 			sts_puttuple(node->overflow, NULL, gpusort_rowstore_row(&node->store, i));
 		else
 		{
-			Datum		value = gpusort_node_value(node, gpusort_run_key(node->run, i), 0);
-			bool		isnull = false;
-			MinimalTuple tuple = heap_form_minimal_tuple(node->slot->tts_tupleDescriptor, &value, &isnull);
-
-			sts_puttuple(node->overflow, NULL, tuple);
-			heap_free_minimal_tuple(tuple);
+			node->keys->tts_values[0] = gpusort_node_value(node, gpusort_run_key(node->run, i), 0);
+			node->keys->tts_isnull[0] = false;
+			gpusort_node_put_elsewhere(node, node->keys);
 		}
 	}
 }
@@ -264,15 +314,18 @@ gather_part(GpusortFeed *feed)
 	MemoryContextSwitchTo(old);
 
 	INSTR_TIME_SET_CURRENT(node->begun);
-	gpusort_activity_begin(&node->activity, node->cxt);
+	gpusort_activity_join(&node->activity, node->cxt, &feed->shared->sort);
 	gpusort_node_begin_sort(node, true);
 	part->overflowed = !gpusort_node_read(node);
+	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
+	add_figures(&part->figures, node, node->begun);
 	part->rows = gpusort_run_rows(node->run);
 	if (part->rows > 0 &&
 		!(gpusort_run_publish(node->run, &part->keys) &&
 		  (node->value_type != NULL || gpusort_rowstore_publish(&node->store, &part->store))))
 	{
 		overflow_all(node);
+		part->figures.overflow_rows += part->rows;
 		part->rows = 0;
 		part->overflowed = true;
 	}
@@ -284,6 +337,23 @@ gather_part(GpusortFeed *feed)
 	gpusort_activity_end(&node->activity);
 	pg_write_barrier();
 	part->done = true;
+}
+
+/* Gathers the leader's rows. */
+static void
+gather_own_part(GpusortFeed *feed)
+{
+	GpusortNode *node = feed->sort;
+	uint64		memory = node->stats.memory;	/* of earlier sorts */
+	instr_time	begun;
+
+	INSTR_TIME_SET_CURRENT(begun);
+	node->child = outerPlanState(feed);
+	node->stats.memory = 0;
+	(void) gpusort_node_read(node);
+	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
+	add_figures(&feed->participants[feed->nworkers], node, begun);
+	node->stats.memory = Max(node->stats.memory, memory);
 }
 
 static TupleTableSlot *
@@ -299,10 +369,7 @@ exec_feed(CustomScanState *css)
 		if (feed->sort == NULL)
 			gather_part(feed);
 		else
-		{
-			feed->sort->child = outerPlanState(css);
-			(void) gpusort_node_read(feed->sort);
-		}
+			gather_own_part(feed);
 	}
 	return NULL;
 }
@@ -345,6 +412,12 @@ gpusort_feed_use(GpusortFeed *feed, GpusortNode *node, bool pass)
 	feed->done = false;
 	/* the Gather sets it again, if it has workers */
 	feed->shared = NULL;
+	if (feed->participants == NULL)
+	{
+		feed->nworkers = ((Gather *) outerPlan(node->css.ss.ps.plan))->num_workers;
+		feed->participants = MemoryContextAllocZero(node->css.ss.ps.state->es_query_cxt,
+													(feed->nworkers + 1) * sizeof(GpusortParticipant));
+	}
 }
 
 /* Spills the node's rows and begins a new run. */
@@ -432,6 +505,7 @@ gpusort_feed_gather(GpusortFeed *feed)
 		if (!part->done)
 			elog(ERROR, "a parallel worker has ended before it had gathered its rows");
 		CHECK_FOR_INTERRUPTS();
+		sum_figures(&feed->participants[i], &part->figures);
 		if (part->rows > 0)
 			adopt(node, part);
 		node->nulls += part->nulls;

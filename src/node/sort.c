@@ -113,7 +113,7 @@ gpusort_node_sort(GpusortNode *node)
 	node->position = 0;
 	node->at_end = false;
 	INSTR_TIME_SET_CURRENT(node->begun);
-	gpusort_activity_begin(&node->activity, node->cxt);
+	gpusort_activity_begin(&node->activity, node->cxt, node->css.ss.ps.plan->plan_rows);
 	if (node->feed != NULL)
 		gpusort_feed_use(node->feed, node, reason != NULL);
 	if (reason != NULL)

@@ -69,7 +69,7 @@ struct GpusortRun
 	 * points to inline_blocks until there are more than fit there.
 	 */
 	GpusortRunBlock *blocks;
-	Size		local_bytes;	/* bytes allocated for blocks' keys, without inline_keys */
+	Size		local_bytes;	/* bytes of the blocks' keys, without inline_keys */
 	GpusortEncoding encoding;	/* turns the words in the blocks into keys; changes
 								 * nothing unless the words are lent */
 	int			nblocks;

@@ -22,6 +22,7 @@ typedef struct SharedKeys
 	{
 		GpusortPlace keys;
 		uint64		count;
+		Size		bytes;			/* of the block, which may have unused room */
 	}			blocks[FLEXIBLE_ARRAY_MEMBER];
 } SharedKeys;
 
@@ -47,6 +48,7 @@ gpusort_run_publish(GpusortRun *run, uint64_t *place)
 	{
 		shared->blocks[i].keys = gpusort_arena_place(run->arena, run->blocks[i].keys);
 		shared->blocks[i].count = run->blocks[i].count;
+		shared->blocks[i].bytes = run->blocks[i].capacity * gpusort_spec_width(&run->spec);
 	}
 	*place = gpusort_arena_place(run->arena, shared);
 	return true;
@@ -66,6 +68,7 @@ gpusort_run_adopt(GpusortRun *run, const GpusortArena *arena, uint64_t place)
 							  count * gpusort_spec_width(&run->spec), false);
 		run->blocks[run->nblocks - 1].count = count;
 		run->rows += count;
+		run->local_bytes += shared->blocks[i].bytes;
 	}
 	gpusort_run_catch_up(run, first);
 }

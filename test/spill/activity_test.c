@@ -25,7 +25,7 @@ PG_FUNCTION_INFO_V1(activity_fill_memory);
 static GpusortActivity activities[2];
 
 /*
- * activity_begin(sort integer, age float8, transaction boolean) returns void
+ * activity_begin(sort integer, age float8, transaction boolean, estimated_rows float8) returns void
  *
  * Begins sort 0 or 1, as if age seconds ago, in a memory context that ends with the
  * transaction or with the session.
@@ -35,7 +35,8 @@ activity_begin(PG_FUNCTION_ARGS)
 {
 	GpusortActivity *activity = &activities[PG_GETARG_INT32(0)];
 
-	gpusort_activity_begin(activity, PG_GETARG_BOOL(2) ? TopTransactionContext : TopMemoryContext);
+	gpusort_activity_begin(activity, PG_GETARG_BOOL(2) ? TopTransactionContext : TopMemoryContext,
+						   PG_GETARG_FLOAT8(3));
 	activity->started_at -= (TimestampTz) (PG_GETARG_FLOAT8(1) * USECS_PER_SEC);
 	PG_RETURN_VOID();
 }

@@ -47,15 +47,15 @@ SET gpusort.force = on;
 SELECT count(*) FROM (SELECT dawdles(g), 'x' FROM generate_series(1, 10000000) AS g ORDER BY 1 OFFSET 0) AS s;
 ));
 ok($node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM gpusort_activity'), q(a superuser sees a row for bob's sort));
-my $look = 'SELECT count(pid), count(phase), count(rows), count(bytes), count(started) FROM gpusort_activity';
+my $look = 'SELECT count(pid), count(phase), count(rows), count(bytes), count(started), count(estimated_rows) FROM gpusort_activity';
 foreach my $case (
-	[ 'postgres', $look, '1|1|1|1|1', 'a superuser sees all of it' ],
-	[ 'carol', $look, '1|1|1|1|1', 'a member of pg_read_all_stats sees all of it' ],
-	[ 'bob', $look, '1|1|1|1|1', 'bob himself sees all of it from another session' ],
-	[ 'dave', $look, '1|1|1|1|1', 'a member of role bob sees all of it' ],
-	[ 'alice', $look, '1|0|0|0|0', 'other roles see the process only' ],
-	[ 'postgres', "SET ROLE alice; $look", '1|0|0|0|0', 'a superuser who became another role sees the process only' ],
-	[ 'alice', $look =~ s/gpusort_activity/gpusort_activity_list()/r, '1|0|0|0|0', q(the view's function hides the same columns) ])
+	[ 'postgres', $look, '1|1|1|1|1|1', 'a superuser sees all of it' ],
+	[ 'carol', $look, '1|1|1|1|1|1', 'a member of pg_read_all_stats sees all of it' ],
+	[ 'bob', $look, '1|1|1|1|1|1', 'bob himself sees all of it from another session' ],
+	[ 'dave', $look, '1|1|1|1|1|1', 'a member of role bob sees all of it' ],
+	[ 'alice', $look, '1|0|0|0|0|0', 'other roles see the process only' ],
+	[ 'postgres', "SET ROLE alice; $look", '1|0|0|0|0|0', 'a superuser who became another role sees the process only' ],
+	[ 'alice', $look =~ s/gpusort_activity/gpusort_activity_list()/r, '1|0|0|0|0|0', q(the view's function hides the same columns) ])
 {
 	my ($role, $sql, $expected, $name) = @$case;
 	my ($stdout, $stderr) = as_role($role, $sql);

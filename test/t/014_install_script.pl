@@ -92,7 +92,7 @@ BEGIN
 		END IF;
 	END LOOP;
 	EXECUTE format('CREATE FUNCTION evil.gpusort_bench(VARIADIC text[]) RETURNS TABLE (n int8, engine text, algorithm text, speedup float8) LANGUAGE plpgsql AS %L', body);
-	EXECUTE format('CREATE FUNCTION evil.gpusort_activity_list(VARIADIC int4[]) RETURNS TABLE (pid int, phase text, rows int8, bytes int8, engine text, started timestamptz) LANGUAGE plpgsql AS %L', body);
+	EXECUTE format('CREATE FUNCTION evil.gpusort_activity_list(VARIADIC int4[]) RETURNS TABLE (pid int, leader_pid int, sort_number int8, phase text, rows int8, bytes int8, engine text, started timestamptz, estimated_rows int8) LANGUAGE plpgsql AS %L', body);
 	FOREACH l IN ARRAY '{text,regtype,int8,int4,float8,bool,anyarray,anynonarray,internal,record}'::text[] LOOP
 		EXECUTE format('CREATE DOMAIN evil.%I AS pg_catalog.int2', l);
 	END LOOP;

@@ -1,5 +1,6 @@
-# The view gpusort_activity (src/base/activity.c), called by test/spill/activity_test.c:
-# it shows a role only what that role may see, and never shows a sort that has ended.
+# The view gpusort_activity (src/base/activity.c), called by test/spill/activity_test.c and
+# by parallel queries: it shows a role only what that role may see, never shows a sort that
+# has ended, and shows a sort once, however many processes gather its rows.
 
 use strict;
 use warnings;
@@ -16,7 +17,7 @@ my $node = new_node('activity');
 $node->start;
 $node->safe_psql('postgres', <<"SQL");
 CREATE EXTENSION gpusort;
-CREATE FUNCTION activity_begin(sort integer, age float8, transaction boolean) RETURNS void AS '$module' LANGUAGE C;
+CREATE FUNCTION activity_begin(sort integer, age float8, transaction boolean, estimated_rows float8 DEFAULT 1000) RETURNS void AS '$module' LANGUAGE C;
 CREATE FUNCTION activity_report(sort integer, phase integer, rows bigint, bytes bigint, engine text) RETURNS void AS '$module' LANGUAGE C;
 CREATE FUNCTION activity_end(sort integer) RETURNS void AS '$module' LANGUAGE C;
 CREATE FUNCTION activity_forge(owner text) RETURNS integer AS '$module' LANGUAGE C;
@@ -78,6 +79,10 @@ is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 
 	  . "activity_report(1, 1, 3, 4, 'cpu'); SELECT pid = pg_backend_pid(), phase FROM gpusort_activity ORDER BY 2; SELECT activity_end(0); $mine"),
 	"t|gathering\nt|sorting\nt|sorting|3|4|cpu|t", 'two sorts of one process are shown');
 
+is( result_of("BEGIN; SELECT activity_begin(0, 10, true, 1e100), activity_report(0, 0, 1, 2, NULL); SELECT participants, estimated_rows FROM gpusort_activity; "
+	  . "SELECT leader_pid IS NULL, sort_number > 0, estimated_rows FROM gpusort_activity_list()"),
+	"1|1000000000000000000\nt|t|1000000000000000000", 'the greatest estimate is shown as 10^18');
+
 # a sort ends by an error and by the end of its process
 is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count; SELECT 1 / 0; ROLLBACK; $count"),
 	"1\n0", 'an error ends a sort');
@@ -113,6 +118,43 @@ foreach my $case (
 result_of('SELECT pg_terminate_backend(pid) FROM gpusort_activity');
 $_->finish foreach values %sessions;
 ok($node->poll_query_until('postgres', "$count", '0'), 'both sorts have ended');
+
+# a sort for which three processes gather rows, or two while the leader waits
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION dawdles(n int) RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS $$
+BEGIN
+	IF n % 100 = 0 THEN PERFORM pg_sleep(0.01); END IF;
+	RETURN n;
+END $$;
+CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000000) AS g;
+ALTER TABLE t SET (parallel_workers = 2);
+GRANT SELECT ON t TO alice;
+VACUUM ANALYZE t;
+SQL
+foreach my $case ([ 'on', 3 ], [ 'off', 2 ])
+{
+	my ($participation, $participants) = @$case;
+	my ($in, $out, $err) = ('', '', '');
+	my $sort = IPC::Run::start([ 'psql', '-qXAt', '-d', $node->connstr('postgres') . ' user=alice',
+			'-c', "LOAD 'gpusort'; SET gpusort.force = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; "
+			  . "SET parallel_leader_participation = $participation",
+			'-c', 'SELECT count(*) FROM (SELECT dawdles(id), id FROM t ORDER BY 1 OFFSET 0) AS s' ], \$in, \$out, \$err);
+	my $name = "leader participation $participation";
+	ok( $node->poll_query_until('postgres', "SELECT count(*) = $participants FROM gpusort_activity_list()"),
+		"$name: $participants processes gather rows");
+	my $leader = "pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend')";
+	is( result_of("SELECT count(*), bool_and($leader), min(participants), min(phase), bool_and(estimated_rows BETWEEN 990000 AND 1010000) FROM gpusort_activity"),
+		"1|t|$participants|gathering|t", "$name: the sort is shown once, with the leader's pid and the estimate of all rows");
+	is( result_of("SELECT a.rows >= sum(l.rows) AND a.bytes >= sum(l.bytes) AND a.rows > max(l.rows), a.started = min(l.started) "
+		  . "FROM gpusort_activity_list() AS l, gpusort_activity AS a GROUP BY a.rows, a.bytes, a.started"),
+		't|t', "$name: its rows and bytes are the sums");
+	is( result_of('SELECT count(*), count(phase), count(rows), count(participants), count(estimated_rows) FROM gpusort_activity', extra_params => [ '-U', 'bob' ]),
+		"$participants|0|0|0|0", "$name: another user sees the processes only");
+	result_of('SELECT pg_cancel_backend(pid) FROM gpusort_activity');
+	$sort->finish;
+	like($err, qr/canceling statement due to user request/, "$name: the pid is that of the process to cancel");
+	ok($node->poll_query_until('postgres', "$count", '0'), "$name: the sort has ended");
+}
 
 # all slots are taken by a live process, and by pids of processes that do not exist
 is( result_of("SELECT activity_forge('me'); SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count"),

@@ -1,0 +1,126 @@
+# EXPLAIN ANALYZE shows what each process of a parallel query has gathered for a sort
+# (src/node/feed.c, src/node/explain.c), in text and as JSON.
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('parallel_explain', settings => <<'CONF');
+session_preload_libraries = 'gpusort'
+gpusort.force = on
+max_worker_processes = 20
+max_parallel_workers = 16
+max_parallel_workers_per_gather = 2
+parallel_setup_cost = 0
+parallel_tuple_cost = 0
+min_parallel_table_scan_size = 0
+work_mem = 64MB
+autovacuum = off
+CONF
+$node->start;
+
+# a quarter of the column b is NULL
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION gpusort;
+CREATE TABLE t AS SELECT i AS id, hashint4(i) AS k, CASE WHEN i % 4 > 0 THEN hashint8extended(i, 1) END AS b FROM generate_series(1, 60000) AS i;
+ALTER TABLE t SET (parallel_workers = 2);
+VACUUM ANALYZE t;
+CREATE FUNCTION explained(options text, query text) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+	result json;
+BEGIN
+	EXECUTE format('EXPLAIN (ANALYZE, FORMAT JSON, %s) %s', options, query) INTO result;
+	RETURN result;
+END $$;
+SQL
+
+my $rows = 'SELECT id, k FROM t ORDER BY k';
+my $values = 'SELECT b FROM t ORDER BY b';
+
+# The lines of participants in text, and the sums of a number in them.
+sub participants_of
+{
+	my ($settings, $options, $query) = @_;
+	my $plan = $node->safe_psql('postgres', "$settings; EXPLAIN (ANALYZE, COSTS OFF, $options) $query");
+	my @lines = $plan =~ /^ *((?:Leader|Worker \d+):  Rows.*)$/mg;
+	return ($plan, @lines);
+}
+
+sub sum
+{
+	my ($pattern, @lines) = @_;
+	my $sum = 0;
+	foreach my $line (@lines)
+	{
+		$sum += $1 if $line =~ $pattern;
+	}
+	return $sum;
+}
+
+foreach my $case (
+	[ 'rows', '', $rows, [ 'Leader', 'Worker 0', 'Worker 1' ] ],
+	[ 'values with NULLs', '', $values, [ 'Leader', 'Worker 0', 'Worker 1' ] ],
+	[ 'no leader participation', 'SET parallel_leader_participation = off', $rows, [ 'Worker 0', 'Worker 1' ] ],
+	[ 'no worker', 'SET max_parallel_workers = 0', $rows, ['Leader'] ],
+	[ 'overflow', "SET gpusort.memory_limit = '64kB'; SET parallel_leader_participation = off", $rows, [ 'Worker 0', 'Worker 1' ] ],
+	[ 'overflow of values', "SET gpusort.memory_limit = '64kB'; SET parallel_leader_participation = off", $values, [ 'Worker 0', 'Worker 1' ] ])
+{
+	my ($name, $settings, $query, $names) = @$case;
+	my $overflow = $name =~ /overflow/;
+	foreach my $timing ('on', 'off')
+	{
+		my ($plan, @lines) = participants_of($settings, "TIMING $timing", $query);
+		my $time = $timing eq 'on' ? qr/  Time: \d+\.\d{3} ms/ : qr//;
+		my $right = grep { /^(?:Leader|Worker \d):  Rows: \d+(?:  Overflow: \d+ rows)?  Memory: \d+kB$time$/ } @lines;
+		is_deeply([ map { /^(.*?):/ } @lines ], $names, "$name, timing $timing: shows the processes that take part") or diag($plan);
+		is($right, scalar @lines, "$name, timing $timing: shows rows and memory, and with TIMING the time") or diag($plan);
+		is(sum(qr/Rows: (\d+)/, @lines), 60000, "$name, timing $timing: the rows add up") or diag($plan);
+		my $overflowed = sum(qr/Overflow: (\d+) rows/, @lines);
+		ok($overflow ? $overflowed > 30000 && $overflowed < 60000 : $overflowed == 0, "$name, timing $timing: tells the rows that went to files") or diag($plan);
+	}
+}
+
+# Only workers gather.  What the leader then sorts takes as much memory as if it had gathered all.
+my ($parallel) = participants_of('SET parallel_leader_participation = off', 'TIMING OFF', $values);
+my ($serial) = participants_of('SET max_parallel_workers_per_gather = 0', 'TIMING OFF', $values);
+my ($memory) = $parallel =~ /^ *Memory: (\d+) kB$/m;
+my ($memory_serial) = $serial =~ /^ *Memory: (\d+) kB$/m;
+cmp_ok($memory, '>', 0.8 * $memory_serial, "the sort's memory is that of all processes") or diag($parallel, $serial);
+unlike($serial, qr/Leader|Worker/, 'a serial sort has no participants');
+
+# a sort for each row of another table
+my ($plan, @lines) = participants_of(
+	'SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off', 'TIMING ON',
+	"SELECT o.i, l.* FROM generate_series(1, 4) AS o(i), LATERAL (SELECT * FROM ($rows OFFSET 0) AS s WHERE s.id % 7 > o.i OFFSET 0) AS l");
+like($plan, qr/GpuSort\).* loops=4\)/, 'the sort is repeated');
+is(sum(qr/Rows: (\d+)/, @lines), 240000, 'the rows of repeated sorts are summed up') or diag($plan);
+
+# core sorts, by a plan that is older than the setting
+($plan, @lines) = participants_of("SET plan_cache_mode = force_generic_plan; PREPARE p AS $rows; EXPLAIN EXECUTE p; SET gpusort.enabled = off",
+	'TIMING ON', 'EXECUTE p');
+like($plan, qr/Engine: core.*GpuSort Feed/s, 'core sorts what a parallel query hands on');
+is("@lines", '', 'then there are no participants') or diag($plan);
+
+# without ANALYZE
+unlike($node->safe_psql('postgres', "EXPLAIN $rows"), qr/Leader|Worker \d/, 'a plan that has not run has no participants');
+
+# as JSON
+foreach my $timing ('on', 'off')
+{
+	my $keys = $timing eq 'on' ? ' Time' : '';
+	is( $node->safe_psql('postgres', <<"SQL"), "Leader|0|Memory Overflow Rows Process Rows$keys\nWorker|1|Memory Overflow Rows Process Rows$keys Worker Number\n60000|3|0 1", "JSON, timing $timing");
+CREATE TEMP TABLE participants AS
+	SELECT p, p ->> 'Process' AS process, (p ->> 'Worker Number')::int AS number, (p ->> 'Rows')::int AS rows
+	FROM jsonb_path_query(explained('TIMING $timing', '$rows')::jsonb, 'strict \$.**.Participants[*]') AS p;
+SELECT DISTINCT process, coalesce(number, 0), (SELECT string_agg(key, ' ' ORDER BY key COLLATE "C") FROM jsonb_object_keys(p) AS key)
+FROM participants WHERE number = 1 OR number IS NULL ORDER BY 1;
+SELECT sum(rows), count(*), string_agg(number::text, ' ' ORDER BY number) FROM participants;
+SQL
+}
+
+$node->stop;
+done_testing();
