@@ -136,7 +136,8 @@ foreach my $case ([ 'on', 3 ], [ 'off', 2 ])
 	my ($participation, $participants) = @$case;
 	my ($in, $out, $err) = ('', '', '');
 	my $sort = IPC::Run::start([ 'psql', '-qXAt', '-d', $node->connstr('postgres') . ' user=alice',
-			'-c', "LOAD 'gpusort'; SET gpusort.force = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; "
+			'-c', 'SELECT gpu_sort(ARRAY[2, 1])',
+			'-c', "SET gpusort.force = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; "
 			  . "SET parallel_leader_participation = $participation",
 			'-c', 'SELECT count(*) FROM (SELECT dawdles(id), id FROM t ORDER BY 1 OFFSET 0) AS s' ], \$in, \$out, \$err);
 	my $name = "leader participation $participation";
