@@ -365,12 +365,12 @@ COMMENT ON FUNCTION gpusort_activity_list() IS
 -- are gone when it sorts.
 CREATE VIEW gpusort_activity AS
   SELECT coalesce(a.leader_pid, a.pid) AS pid,
-    coalesce(pg_catalog.min(a.phase) FILTER (WHERE a.leader_pid IS NULL), pg_catalog.min(a.phase)) AS phase,
+    coalesce(pg_catalog.min(CASE WHEN a.leader_pid IS NULL THEN a.phase END), pg_catalog.min(a.phase)) AS phase,
     pg_catalog.sum(a.rows)::pg_catalog.int8 AS rows,
     pg_catalog.sum(a.bytes)::pg_catalog.int8 AS bytes,
     pg_catalog.max(a.engine) AS engine,
     pg_catalog.min(a.started) AS started,
-    CASE WHEN pg_catalog.min(a.phase) IS NOT NULL THEN pg_catalog.count(*)::pg_catalog.int4 END AS participants,
+    CASE WHEN pg_catalog.min(a.phase) IS NOT NULL THEN pg_catalog.count(a.pid)::pg_catalog.int4 END AS participants,
     pg_catalog.max(a.estimated_rows) AS estimated_rows
   FROM gpusort_activity_list() a
   GROUP BY coalesce(a.leader_pid, a.pid), a.sort_number;

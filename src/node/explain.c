@@ -13,10 +13,7 @@
  * Explaining only reads the node, since extensions such as pg_query_state
  * explain a query while it runs.
  *
- * A GpuSort Feed (node/feed.c) shows what each process of the parallel query has
- * gathered.  These lines look as core's do for a Sort in workers.  In the formats
- * for programs they are a group of their own, because an extension cannot write into
- * EXPLAIN's groups of workers: those functions are static.
+ * What processes gather together, node/participant.c shows.
  *
  * If a GpuSort itself is below a Gather, these lines describe the leader's own
  * sort.  For the workers' sorts EXPLAIN shows rows and times, which core collects.
@@ -157,59 +154,4 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	/* instrument has the sum of leader and workers, stats have the leader's times only */
 	if (es->timing && instrument != NULL && instrument->need_timer && css->ss.ps.worker_instrument == NULL)
 		show_milliseconds(&stats, instrument->total * 1000.0, es);
-}
-
-/* number: -1 for the leader */
-static void
-show_participant(const GpusortParticipant *participant, int number, ExplainState *es)
-{
-	uint64		memory = (participant->memory + 1023) / 1024;
-
-	if (es->format == EXPLAIN_FORMAT_TEXT)
-	{
-		appendStringInfoSpaces(es->str, es->indent * 2);
-		if (number < 0)
-			appendStringInfoString(es->str, "Leader:");
-		else
-			appendStringInfo(es->str, "Worker %d:", number);
-		appendStringInfo(es->str, "  Rows: " UINT64_FORMAT, participant->rows);
-		if (participant->overflow_rows > 0)
-			appendStringInfo(es->str, "  Overflow: " UINT64_FORMAT " rows", participant->overflow_rows);
-		appendStringInfo(es->str, "  Memory: " UINT64_FORMAT "kB", memory);
-		if (es->timing)
-			appendStringInfo(es->str, "  Time: %.3f ms", participant->ms);
-		appendStringInfoChar(es->str, '\n');
-		return;
-	}
-	ExplainOpenGroup("Participant", NULL, true, es);
-	if (number < 0)
-		ExplainPropertyText("Process", "Leader", es);
-	else
-	{
-		ExplainPropertyText("Process", "Worker", es);
-		ExplainPropertyInteger("Worker Number", NULL, number, es);
-	}
-	ExplainPropertyInteger("Rows", NULL, participant->rows, es);
-	ExplainPropertyInteger("Overflow Rows", NULL, participant->overflow_rows, es);
-	ExplainPropertyInteger("Memory", "kB", memory, es);
-	if (es->timing)
-		ExplainPropertyFloat("Time", "ms", participant->ms, 3, es);
-	ExplainCloseGroup("Participant", NULL, true, es);
-}
-
-void
-gpusort_node_explain_participants(const GpusortParticipant *participants, int nworkers,
-								  ExplainState *es)
-{
-	if (!es->analyze || es->hide_workers)
-		return;
-	ExplainOpenGroup("Participants", "Participants", false, es);
-	if (participants[nworkers].begun)
-		show_participant(&participants[nworkers], -1, es);
-	for (int i = 0; i < nworkers; i++)
-	{
-		if (participants[i].begun)
-			show_participant(&participants[i], i, es);
-	}
-	ExplainCloseGroup("Participants", "Participants", false, es);
 }

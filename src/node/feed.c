@@ -42,6 +42,7 @@
 
 #include "base/arena.h"
 #include "node/feed.h"
+#include "node/participant.h"
 
 /* What a worker has published */
 typedef struct Part
@@ -234,46 +235,6 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 }
 
 /* ----------------------------------------------------------------
- *		What EXPLAIN shows
- * ----------------------------------------------------------------
- */
-
-/* Adds to a participant's figures what it has gathered since begun. */
-static void
-add_figures(GpusortParticipant *figures, const GpusortNode *node, instr_time begun)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, begun);
-	figures->begun = true;
-	figures->rows += gpusort_node_rows_gathered(node) + node->overflow_rows;
-	figures->overflow_rows += node->overflow_rows;
-	figures->memory = Max(figures->memory, node->stats.memory);
-	figures->ms += INSTR_TIME_GET_MILLISEC(now);
-}
-
-/* Adds a worker's figures of one sort to those of the sorts before. */
-static void
-sum_figures(GpusortParticipant *sum, const GpusortParticipant *figures)
-{
-	sum->begun = true;
-	sum->rows += figures->rows;
-	sum->overflow_rows += figures->overflow_rows;
-	sum->memory = Max(sum->memory, figures->memory);
-	sum->ms += figures->ms;
-}
-
-static void
-explain_feed(CustomScanState *css, List *ancestors, ExplainState *es)
-{
-	GpusortFeed *feed = (GpusortFeed *) css;
-
-	if (feed->participants != NULL)
-		gpusort_node_explain_participants(feed->participants, feed->nworkers, es);
-}
-
-/* ----------------------------------------------------------------
  *		A process's part
  * ----------------------------------------------------------------
  */
@@ -317,8 +278,7 @@ gather_part(GpusortFeed *feed)
 	gpusort_activity_join(&node->activity, node->cxt, &feed->shared->sort);
 	gpusort_node_begin_sort(node, true);
 	part->overflowed = !gpusort_node_read(node);
-	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
-	add_figures(&part->figures, node, node->begun);
+	part->figures = gpusort_participant_of(node, node->begun);
 	part->rows = gpusort_run_rows(node->run);
 	if (part->rows > 0 &&
 		!(gpusort_run_publish(node->run, &part->keys) &&
@@ -346,14 +306,15 @@ gather_own_part(GpusortFeed *feed)
 	GpusortNode *node = feed->sort;
 	uint64		memory = node->stats.memory;	/* of earlier sorts */
 	instr_time	begun;
+	GpusortParticipant figures;
 
 	INSTR_TIME_SET_CURRENT(begun);
 	node->child = outerPlanState(feed);
 	node->stats.memory = 0;
 	(void) gpusort_node_read(node);
-	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
-	add_figures(&feed->participants[feed->nworkers], node, begun);
-	node->stats.memory = Max(node->stats.memory, memory);
+	figures = gpusort_participant_of(node, begun);
+	gpusort_participant_add(&feed->participants[feed->nworkers], &figures);
+	node->stats.memory = Max(memory, figures.memory);
 }
 
 static TupleTableSlot *
@@ -386,6 +347,15 @@ static void
 end_feed(CustomScanState *css)
 {
 	ExecEndNode(outerPlanState(css));
+}
+
+static void
+explain_feed(CustomScanState *css, List *ancestors, ExplainState *es)
+{
+	GpusortFeed *feed = (GpusortFeed *) css;
+
+	if (feed->participants != NULL)
+		gpusort_participant_explain(feed->participants, feed->nworkers, es);
 }
 
 /* ----------------------------------------------------------------
@@ -505,7 +475,7 @@ gpusort_feed_gather(GpusortFeed *feed)
 		if (!part->done)
 			elog(ERROR, "a parallel worker has ended before it had gathered its rows");
 		CHECK_FOR_INTERRUPTS();
-		sum_figures(&feed->participants[i], &part->figures);
+		gpusort_participant_add(&feed->participants[i], &part->figures);
 		if (part->rows > 0)
 			adopt(node, part);
 		node->nulls += part->nulls;

@@ -399,18 +399,4 @@ extern void gpusort_node_drain(GpusortNode *node);
 /* The ExplainCustomScan callback.  Only reads the node. */
 extern void gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es);
 
-/* What one process of a parallel query has gathered, in all sorts of the node together */
-typedef struct GpusortParticipant
-{
-	bool		begun;			/* it has taken part in a sort */
-	uint64		rows;			/* that it has read */
-	uint64		overflow_rows;	/* of these, those in temporary files for the leader */
-	uint64		memory;			/* bytes, the most at any time, as in GpusortNodeStats */
-	double		ms;				/* time from the first row to the last */
-} GpusortParticipant;
-
-/* Shows the workers from number 0 on, and after them the leader: nworkers + 1 participants. */
-extern void gpusort_node_explain_participants(const GpusortParticipant *participants, int nworkers,
-											  ExplainState *es);
-
 #endif							/* GPUSORT_NODE_NODE_H */

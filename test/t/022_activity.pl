@@ -136,9 +136,10 @@ foreach my $case ([ 'on', 3 ], [ 'off', 2 ])
 	my ($participation, $participants) = @$case;
 	my ($in, $out, $err) = ('', '', '');
 	my $sort = IPC::Run::start([ 'psql', '-qXAt', '-d', $node->connstr('postgres') . ' user=alice',
-			'-c', "LOAD 'gpusort'; SET gpusort.force = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; "
+			'-c', 'SELECT gpu_sort(ARRAY[2, 1])',
+			'-c', "SET gpusort.force = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; "
 			  . "SET parallel_leader_participation = $participation",
-			'-c', 'SELECT count(*) FROM (SELECT dawdles(id), id FROM t ORDER BY 1 OFFSET 0) AS s' ], \$in, \$out, \$err);
+			'-c', 'SELECT id FROM t WHERE dawdles(id) IS NOT NULL ORDER BY id' ], \$in, \$out, \$err);
 	my $name = "leader participation $participation";
 	ok( $node->poll_query_until('postgres', "SELECT count(*) = $participants FROM gpusort_activity_list()"),
 		"$name: $participants processes gather rows");
@@ -157,7 +158,7 @@ foreach my $case ([ 'on', 3 ], [ 'off', 2 ])
 }
 
 # all slots are taken by a live process, and by pids of processes that do not exist
-is( result_of("SELECT activity_forge('me'); SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); $count"),
+is( result_of("SELECT activity_forge('me'); SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); SELECT count(*) FROM gpusort_activity_list()"),
 	"128\n128", 'no free slot: a sort that cannot be shown goes on');
 ok($node->poll_query_until('postgres', "$count", '0'), 'the slots become free with the end of their process');
 foreach my $forged ('number', 'pid')
