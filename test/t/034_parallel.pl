@@ -326,7 +326,7 @@ SQL
 	is($node->safe_psql('postgres', "$rows; $values"), $right, 'a part of the workers starts');
 	like($node->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $rows"),
 		qr/Workers Planned: 4\s+Workers Launched: 1/, 'EXPLAIN shows that');
-	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'background'");
+	ask($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'background' AND backend_type = 'client backend'");
 	$sleeper->finish;
 }
 
