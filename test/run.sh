@@ -67,6 +67,7 @@ run_tap "damaged requests, stand-in device" "$tree"/test/t/019*.pl
 run_tap "running queries, stand-in device" "$tree"/test/t/{025,026}*.pl
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
 SETTINGS="gpusort.engine=cuda gpusort.min_rows=0" run_tap "random LIMITs, stand-in device" "$tree"/test/t/031*.pl
+SETTINGS="gpusort.engine=cuda" run_tap "parallel sorts, stand-in device" "$tree"/test/t/034*.pl
 SETTINGS="gpusort.engine=cuda" CASES=6 run_tap "text under libc, stand-in device" "$tree"/test/t/029*.pl
 SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/018*.pl
 
@@ -99,6 +100,7 @@ tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024}*.pl
 run_tap "drivers without a device" "$tree"/test/t/015*.pl
 run_tap "spill, activity and memory" "$tree"/test/t/{021,022,027}*.pl
 tap_jobs=2 run_tap "random queries" "$tree"/test/t/{020,031,032,033}*.pl
+tap_jobs=2 run_tap "parallel sorts" "$tree"/test/t/{034,035,036}*.pl
 tap_jobs=2 run_tap "text under libc" "$tree"/test/t/{029,030}*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl
 run_instrument "sanitizers" sanitizers

@@ -26,6 +26,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/plannodes.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 
 #include "guc.h"
 #include "node/feed.h"
@@ -46,24 +47,49 @@ gpusort_plan_feed_pays(double rows, int width, int workers)
 		rows * gpusort_cost_row_bytes(width) <= processes * gpusort_guc_memory_limit();
 }
 
-/* Does a node hand on its child's columns as they are? */
+/*
+ * Is column number "column" of the child what an expression of its parent computes?  The parent
+ * may repeat a constant, and it may refer to another column that is computed alike.
+ */
 static bool
-hands_on(const Plan *plan)
+is_column(const Plan *child, int column, Expr *expr)
 {
-	int			column = 0;
-	ListCell   *lc;
+	TargetEntry *entry = list_nth_node(TargetEntry, child->targetlist, column - 1);
+	Var		   *var = (Var *) expr;
 
-	if (plan->qual != NIL ||
-		list_length(plan->targetlist) != list_length(outerPlan(plan)->targetlist))
+	if (IsA(expr, Const))
+		return equal(expr, entry->expr);
+	if (!IsA(expr, Var) || var->varno != OUTER_VAR)
 		return false;
-	foreach(lc, plan->targetlist)
-	{
-		Var		   *var = (Var *) lfirst_node(TargetEntry, lc)->expr;
+	return var->varattno == column ||
+		(equal(entry->expr, list_nth_node(TargetEntry, child->targetlist, var->varattno - 1)->expr) &&
+		 !contain_volatile_functions((Node *) entry->expr));
+}
 
-		if (!IsA(var, Var) || var->varno != OUTER_VAR || var->varattno != ++column)
-			return false;
+/*
+ * If a node hands on its child's columns as they are, returns its target list, each entry of
+ * which is the child's column of the same number, else NIL.
+ */
+static List *
+handed_on(const Plan *plan)
+{
+	const Plan *child = outerPlan(plan);
+	List	   *targetlist = NIL;
+	ListCell   *mine;
+	ListCell   *below;
+
+	if (plan->qual != NIL || list_length(plan->targetlist) != list_length(child->targetlist))
+		return NIL;
+	forboth(mine, plan->targetlist, below, child->targetlist)
+	{
+		TargetEntry *entry = flatCopyTargetEntry(lfirst_node(TargetEntry, mine));
+
+		if (!is_column(child, entry->resno, entry->expr))
+			return NIL;
+		entry->expr = (Expr *) makeVarFromTargetEntry(OUTER_VAR, lfirst_node(TargetEntry, below));
+		targetlist = lappend(targetlist, entry);
 	}
-	return true;
+	return targetlist;
 }
 
 /* Do a Gather Merge and the Sort below it have the same order? */
@@ -96,40 +122,50 @@ make_gather(const GatherMerge *merge)
 
 /*
  * Finds a parallel sort.  Sets *sort to a Sort for the whole result, and returns the Gather
- * to put below it, with the partial plan as its child; NULL if there is none.
+ * to put below it, with the partial plan as its child; NULL if there is none.  Both are copies.
  */
 static Gather *
-find_parallel_sort(Plan *plan, Sort **sort)
+find_parallel_sort(const Plan *plan, Sort **sort)
 {
+	Gather	   *gather;
+	List	   *sorted;
+	List	   *gathered;
+
 	if (IsA(plan, GatherMerge) && IsA(outerPlan(plan), Sort))
 	{
-		GatherMerge *merge = (GatherMerge *) plan;
-		Sort	   *below = (Sort *) outerPlan(plan);
-		Gather	   *gather;
+		const GatherMerge *merge = (const GatherMerge *) plan;
+		const Sort *below = (const Sort *) outerPlan(plan);
 
-		if (merge->num_workers == 0 || !same_order(merge, below) ||
-			!hands_on(plan) || !hands_on(&below->plan) || below->plan.initPlan != NIL)
+		if (merge->num_workers == 0 || !same_order(merge, below) || below->plan.initPlan != NIL)
 			return NULL;
 		gather = make_gather(merge);
-		outerPlan(gather) = outerPlan(below);
 		*sort = palloc(sizeof(Sort));
 		**sort = *below;
 		(*sort)->plan = merge->plan;
 		(*sort)->plan.type = T_Sort;
-		outerPlan(*sort) = &gather->plan;
-		return gather;
+		outerPlan(gather) = outerPlan(below);
 	}
-	if (IsA(plan, Sort) && IsA(outerPlan(plan), Gather))
+	else if (IsA(plan, Sort) && IsA(outerPlan(plan), Gather))
 	{
-		Gather	   *gather = (Gather *) outerPlan(plan);
-
-		if (gather->num_workers == 0 || gather->single_copy || gather->invisible ||
-			!hands_on(plan) || !hands_on(&gather->plan))
+		gather = palloc(sizeof(Gather));
+		*gather = *(const Gather *) outerPlan(plan);
+		if (gather->num_workers == 0 || gather->single_copy || gather->invisible)
 			return NULL;
-		*sort = (Sort *) plan;
-		return gather;
+		*sort = palloc(sizeof(Sort));
+		**sort = *(const Sort *) plan;
 	}
-	return NULL;
+	else
+		return NULL;
+
+	/* the upper node of each pair has the columns of the lower one */
+	sorted = handed_on(plan);
+	gathered = handed_on(outerPlan(plan));
+	if (sorted == NIL || gathered == NIL)
+		return NULL;
+	(*sort)->plan.targetlist = sorted;
+	gather->plan.targetlist = gathered;
+	outerPlan(*sort) = &gather->plan;
+	return gather;
 }
 
 /*
