@@ -67,13 +67,13 @@ is_column(const Plan *child, int column, Expr *expr)
 }
 
 /*
- * If a node hands on its child's columns as they are, returns its target list, each entry of
- * which is the child's column of the same number, else NIL.
+ * If a node hands on the columns of child as they are, returns its target list, each entry
+ * of which is the child's column of the same number, else NIL.  There may be a node between
+ * that does the same.
  */
 static List *
-handed_on(const Plan *plan)
+handed_on(const Plan *plan, const Plan *child)
 {
-	const Plan *child = outerPlan(plan);
 	List	   *targetlist = NIL;
 	ListCell   *mine;
 	ListCell   *below;
@@ -157,9 +157,8 @@ find_parallel_sort(const Plan *plan, Sort **sort)
 	else
 		return NULL;
 
-	/* the upper node of each pair has the columns of the lower one */
-	sorted = handed_on(plan);
-	gathered = handed_on(outerPlan(plan));
+	gathered = handed_on(outerPlan(plan), outerPlan(gather));
+	sorted = handed_on(plan, outerPlan(gather));
 	if (sorted == NIL || gathered == NIL)
 		return NULL;
 	(*sort)->plan.targetlist = sorted;
