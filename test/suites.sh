@@ -116,6 +116,24 @@ run_tap() {
   # make exports its arguments, so that the tests' servers have $server_environment
   run_prove "$name" make_check prove_installcheck "${server_environment[@]}" \
     PROVE_TESTS="${files[*]}" PROVE_FLAGS="-j $tap_jobs"
+  end_unfinished
+}
+
+# After a TAP test that bailed out: shows the last lines of the logs of tests that did
+# not run to their end, and stops the servers that are left.  The next group
+# removes the folder of them all, which would fail while they run.
+end_unfinished() {
+  local folder=$work/check/tmp_check file
+  for file in $(grep -LE '(^|\) )1\.\.[0-9]' "$folder"/log/regress_log_* 2>/dev/null); do
+    say "not finished: $file"
+    tail -n 20 "$file"
+  done
+  for file in "$folder"/t_*/pgdata/postmaster.pid; do
+    [ -f "$file" ] || continue
+    say "still running: ${file%/*}"
+    tail -n 20 "$folder/log/$(sed 's,.*/t_\(.*\)_data/.*,\1,' <<<"$file").log" || true
+    as_cluster_user "$bindir/pg_ctl" -D "${file%/*}" -m immediate -w stop || true
+  done
 }
 
 # run_core NAME VARIABLE=VALUE...: runs PostgreSQL's own tests with gpusort doing their

@@ -25,7 +25,8 @@ sub set_clock
 }
 
 {
-	local $ENV{LD_PRELOAD} = $library;
+	# after what is preloaded already: the sanitizers' runtimes must come first
+	local $ENV{LD_PRELOAD} = ($ENV{LD_PRELOAD} // '') . " $library";
 	local $ENV{GPUSORT_FAKE_CLOCK} = $clock;
 	restart_with($node);
 }

@@ -14,9 +14,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# A device call may take 1 s here, so a backend waits 5 s between calls and 6 s in a call.
+# A device call may take 5 s here, so a backend waits 5 s between calls and 10 s in a call.
 my $between_calls = 'The GPU service has not responded for 5 seconds.';
-my $in_call = 'The GPU service has not responded for 6 seconds.';
+my $in_call = 'The GPU service has not responded for 10 seconds.';
 
 my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 my $sort = 'SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t';
@@ -108,7 +108,7 @@ sub goes_on
 }
 
 my $node = ordering_node('stopped', $bounded);
-restart_with($node, limit => '8GB', patience => 1000);
+restart_with($node, limit => '8GB', patience => 5000);
 $node->safe_psql('postgres', <<'SQL');
 -- three chunks of keys
 CREATE TABLE large AS SELECT hashint8(i)::bigint AS k FROM generate_series(1, 4400000::bigint) AS i;
@@ -197,7 +197,8 @@ foreach my $case ([ 'upload', $between_calls ], [ 'sort', $in_call ], [ 'downloa
 
 # all result chunks are full, and the rest of the result is on the device
 {
-	restart_with($node, limit => '8GB', patience => 1000, settings => 'gpusort.pool_limit = 64MB');
+	# a slow machine takes more than a second to sort these rows
+	restart_with($node, limit => '8GB', settings => 'gpusort.pool_limit = 64MB');
 	my $cursor = session($node);
 	answer($cursor, 'BEGIN', 'SET LOCAL cursor_tuple_fraction = 1', 'CREATE TEMP TABLE got (n serial, k bigint)',
 		'DECLARE c NO SCROLL CURSOR FOR SELECT k FROM large ORDER BY k', 'MOVE 1 FROM c');
@@ -221,7 +222,7 @@ foreach my $case ([ 'upload', $between_calls ], [ 'sort', $in_call ], [ 'downloa
 # A process is stopped while it holds the lock
 #
 $node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\n");
-restart_with($node, limit => '8GB', patience => 1000);
+restart_with($node, limit => '8GB', patience => 5000);
 foreach my $case ('the service', 'a backend')
 {
 	my $service = service();
