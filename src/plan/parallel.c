@@ -181,10 +181,11 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 	GpusortSortColumn *columns;
 	GpusortCostInput input;
 	Cost		cost;
-	int			feed_id = outerPlan(plan)->plan_node_id;
+	int			feed_id;
 
 	if (gather == NULL)
 		return NULL;
+	feed_id = outerPlan(plan)->plan_node_id;
 	child = outerPlan(gather);
 	columns = gpusort_cost_columns(sort);
 	if (gpusort_rowkey_refusal(columns, sort->numCols) != NULL ||
