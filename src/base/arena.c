@@ -17,9 +17,13 @@
 #include "base/arena.h"
 #include "base/segment.h"
 
-/* Each segment has twice the size of the one before, within these bounds. */
+/*
+ * Each segment is a quarter of those before it, within these bounds.  So there are few: all
+ * queries of the cluster share some hundred.  And little is made in vain: making a segment takes
+ * its memory, 0.3 ms for 1 MB, and cannot be interrupted.
+ */
 #define FIRST_SEGMENT_BYTES		((Size) 1024 * 1024)
-#define LAST_SEGMENT_BYTES		((Size) 64 * 1024 * 1024)
+#define LAST_SEGMENT_BYTES		((Size) 256 * 1024 * 1024)
 
 #define OFFSET_BITS		48
 
@@ -29,6 +33,7 @@ struct GpusortArena
 	GpusortArenaTable *table;
 	dsm_segment *segments[GPUSORT_ARENA_SEGMENTS];
 	int			nsegments;
+	Size		bytes;			/* of all segments */
 	char	   *next;			/* the free part of the last segment: from here */
 	char	   *end;			/* to here */
 };
@@ -66,20 +71,23 @@ gpusort_arena_begin(GpusortArenaTable *table)
 static bool
 add_segment(GpusortArena *arena, Size bytes)
 {
-	Size		size = Min(FIRST_SEGMENT_BYTES << Min(arena->nsegments, 16), LAST_SEGMENT_BYTES);
+	Size		size = Min(Max(FIRST_SEGMENT_BYTES, arena->bytes / 4), LAST_SEGMENT_BYTES);
 	char		message[GPUSORT_SEGMENT_MESSAGE];
 	bool		gone;
 	dsm_segment *segment;
 
 	if (arena->nsegments == GPUSORT_ARENA_SEGMENTS)
 		return false;
-	size = Max(size, bytes);
+	size = Max(TYPEALIGN(FIRST_SEGMENT_BYTES, size), bytes);
+	if (size > gpusort_segment_room())
+		return false;
 	segment = gpusort_segment_open(DSM_HANDLE_INVALID, size, message, &gone);
 	if (segment == NULL)
 		return false;
 
 	/* once it is pinned it must be in the table, or nobody would drop it */
 	arena->segments[arena->nsegments++] = segment;
+	arena->bytes += dsm_segment_map_length(segment);
 	arena->table->handles[arena->table->nsegments] = dsm_segment_handle(segment);
 	dsm_pin_segment(segment);
 	pg_write_barrier();
@@ -134,6 +142,7 @@ gpusort_arena_map(GpusortArenaTable *table)
 					 errmsg("could not map the rows of a parallel worker"),
 					 errdetail("Segment %d of %d: %s.", i + 1, table->nsegments, message)));
 		arena->segments[arena->nsegments++] = segment;
+		arena->bytes += dsm_segment_map_length(segment);
 	}
 	return arena;
 }
@@ -148,11 +157,7 @@ gpusort_arena_address(const GpusortArena *arena, GpusortPlace place)
 Size
 gpusort_arena_bytes(const GpusortArena *arena)
 {
-	Size		bytes = 0;
-
-	for (int i = 0; i < arena->nsegments; i++)
-		bytes += dsm_segment_map_length(arena->segments[i]);
-	return bytes;
+	return arena->bytes;
 }
 
 void

@@ -19,8 +19,9 @@
 
 #include "storage/dsm.h"
 
-/* Segments grow from the first size to the last, so this many hold 15 GB. */
-#define GPUSORT_ARENA_SEGMENTS	256
+/* Segments grow, so this many hold 9 GB. */
+#define GPUSORT_ARENA_SEGMENTS	64
+#define GPUSORT_ARENA_BYTES		((Size) 9 * 1024 * 1024 * 1024)
 
 /* In shared memory; zeroed by its owner at first */
 typedef struct GpusortArenaTable

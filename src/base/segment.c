@@ -12,6 +12,9 @@
  */
 #include "postgres.h"
 
+#include <sys/statvfs.h>
+
+#include "storage/dsm_impl.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
@@ -61,4 +64,24 @@ gpusort_segment_open(dsm_handle handle, Size bytes, char *message, bool *gone)
 	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
 	ResourceOwnerDelete(owner);
 	return segment;
+}
+
+Size
+gpusort_segment_room(void)
+{
+	const char *folder = NULL;
+	struct statvfs fs;
+	uint64		available;
+	uint64		half;
+
+	if (dynamic_shared_memory_type == DSM_IMPL_POSIX)
+		folder = "/dev/shm";
+	else if (dynamic_shared_memory_type == DSM_IMPL_MMAP)
+		folder = PG_DYNSHMEM_DIR;
+	/* elsewhere than on Linux, POSIX shared memory is no file */
+	if (folder == NULL || statvfs(folder, &fs) != 0)
+		return SIZE_MAX;
+	available = (uint64) fs.f_bavail * fs.f_frsize;
+	half = (uint64) fs.f_blocks * fs.f_frsize / 2;
+	return available > half ? available - half : 0;
 }

@@ -148,7 +148,9 @@ typedef struct GpusortRowColumn
 	bool		descending;
 	bool		nulls_first;
 	uint8		crowd_first;	/* plan crowded: the value encoded first, OUTER or
-								 * INNER; 0: neither has occurred */
+								 * INNER; 0: neither has occurred.  OUTER from the
+								 * beginning if several processes make keys */
+	bool		crowd_met;		/* one of the two has occurred, in some process */
 	uint64		null_word;		/* first word of a NULL */
 	uint64		null_next;		/* second word of a NULL; the third one is 0 */
 	uint64		flip;			/* exclusive-or of a value's first word: the

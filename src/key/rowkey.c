@@ -130,15 +130,24 @@ gpusort_rowkey_shareable(const GpusortSortColumn *columns, int ncolumns)
 	{
 		switch (planned[i].kind)
 		{
-			case GPUSORT_ROW_TEXT:
-			case GPUSORT_ROW_BPCHAR:
-			case GPUSORT_ROW_PACKED:
-			case GPUSORT_ROW_ABBREVIATED:
-			case GPUSORT_ROW_LIBC:
-				shareable = false;
+			case GPUSORT_ROW_BYTE:
+			case GPUSORT_ROW_INT2:
+			case GPUSORT_ROW_INT4:
+			case GPUSORT_ROW_FLOAT4:
+			case GPUSORT_ROW_ENUM:
+			case GPUSORT_ROW_MACADDR:
+			case GPUSORT_ROW_TID:
+			case GPUSORT_ROW_FLOAT8:
+			case GPUSORT_ROW_INT8:
+			case GPUSORT_ROW_MACADDR8:
+			case GPUSORT_ROW_UUID:
+			case GPUSORT_ROW_NAME:
+			case GPUSORT_ROW_NUMERIC:
+			case GPUSORT_ROW_INTERVAL:
+			case GPUSORT_ROW_TIMETZ:
 				break;
 			default:
-				break;
+				shareable = false;
 		}
 	}
 	pfree(planned);
@@ -233,6 +242,7 @@ enter_crowd(GpusortRowColumn *column, bool outer)
 {
 	int			which = outer ? GPUSORT_CROWD_OUTER : GPUSORT_CROWD_INNER;
 
+	column->crowd_met = true;
 	if (column->crowd_first == 0)
 		column->crowd_first = which;
 	if (column->crowd_first == which)
@@ -434,10 +444,22 @@ gpusort_rowkey_share(GpusortRowKey *key)
 		key->columns[i].crowd_first = GPUSORT_CROWD_OUTER;
 }
 
-void
-gpusort_rowkey_set_lossy(GpusortRowKey *key)
+GpusortKeyFlags
+gpusort_rowkey_flags(const GpusortRowKey *key)
 {
-	key->lossy = true;
+	GpusortKeyFlags flags = {.lossy = gpusort_rowkey_lossy(key)};
+
+	for (int i = 0; i < key->nencoded; i++)
+		flags.crowded |= (uint64) key->columns[i].crowd_met << i;
+	return flags;
+}
+
+void
+gpusort_rowkey_add_flags(GpusortRowKey *key, GpusortKeyFlags flags)
+{
+	key->lossy |= flags.lossy;
+	for (int i = 0; i < key->nencoded; i++)
+		key->columns[i].crowd_met |= flags.crowded >> i & 1;
 }
 
 /* The column whose words only propose an order, if its locale is distrusted; else -1 */
@@ -565,7 +587,7 @@ gpusort_rowkey_crowded(const GpusortRowKey *key, int column)
 {
 	for (int i = 0; i < Min(column, key->nencoded); i++)
 	{
-		if (key->columns[i].crowd_first != 0)
+		if (key->columns[i].crowd_met)
 			return true;
 	}
 	return false;

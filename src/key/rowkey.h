@@ -85,8 +85,15 @@ extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int
  */
 extern void gpusort_rowkey_share(GpusortRowKey *key);
 
-/* Some other process has encoded a row that makes gpusort_rowkey_lossy() true. */
-extern void gpusort_rowkey_set_lossy(GpusortRowKey *key);
+/* What the rows encoded so far tell of the key, for the process that sorts them with others */
+typedef struct GpusortKeyFlags
+{
+	bool		lossy;			/* gpusort_rowkey_lossy() */
+	uint64		crowded;		/* bit i: two values of column i may share words */
+} GpusortKeyFlags;
+
+extern GpusortKeyFlags gpusort_rowkey_flags(const GpusortRowKey *key);
+extern void gpusort_rowkey_add_flags(GpusortRowKey *key, GpusortKeyFlags flags);
 
 /*
  * Are there columns whose words depend on what the first rows show?  Then the

@@ -49,7 +49,7 @@ typedef struct Part
 {
 	bool		begun;
 	bool		done;			/* everything below is final */
-	bool		lossy;			/* gpusort_rowkey_lossy() */
+	GpusortKeyFlags flags;		/* for rows */
 	bool		overflowed;		/* further rows are in the overflow */
 	GpusortParticipant figures; /* for EXPLAIN */
 	uint64		rows;			/* in the arena */
@@ -79,6 +79,7 @@ struct GpusortFeed
 	bool		done;			/* this process's part has been gathered */
 	Shared	   *shared;			/* NULL: the leader is alone */
 	SharedTuplestoreAccessor *overflow;
+	MemoryContext overflow_cxt; /* in the leader: has overflow */
 
 	/*
 	 * In the leader, for EXPLAIN: the workers and after them the leader.  The workers'
@@ -141,6 +142,8 @@ begin_feed(CustomScanState *css, EState *estate, int eflags)
 {
 	outerPlanState(css) = ExecInitNode(outerPlan(css->ss.ps.plan), estate, eflags);
 	gpusort_node_init((GpusortNode *) css, estate);
+	((GpusortFeed *) css)->overflow_cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort overflow",
+																  ALLOCSET_SMALL_SIZES);
 }
 
 /* ----------------------------------------------------------------
@@ -181,12 +184,17 @@ static void
 begin_parts(GpusortFeed *feed)
 {
 	Shared	   *shared = feed->shared;
+	MemoryContext old;
 
 	shared->pass = feed->pass;
 	shared->sort = feed->sort->activity.sort;
 	memset(shared->parts, 0, shared->nparts * sizeof(Part));
+	/* a rescan frees the accessor of the scan before */
+	MemoryContextReset(feed->overflow_cxt);
+	old = MemoryContextSwitchTo(feed->overflow_cxt);
 	feed->overflow = sts_initialize(overflow_of(shared), Max(shared->nparts, 1), 0, 0,
 									SHARED_TUPLESTORE_SINGLE_PASS, &shared->files, "gpusort");
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -228,8 +236,9 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 	dsm_segment *segment = dsm_find_mapping(shared->query);
 
 	feed->shared = shared;
-	pg_atomic_add_fetch_u32(&shared->attached, 1);
+	/* in this order, since the first may run out of memory */
 	on_dsm_detach(segment, leave_shared, PointerGetDatum(shared));
+	pg_atomic_add_fetch_u32(&shared->attached, 1);
 	SharedFileSetAttach(&shared->files, segment);
 	feed->overflow = sts_attach(overflow_of(shared), ParallelWorkerNumber, &shared->files);
 }
@@ -291,7 +300,8 @@ gather_part(GpusortFeed *feed)
 	}
 	sts_end_write(node->overflow);
 	part->nulls = node->nulls;
-	part->lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
+	if (node->key != NULL)
+		part->flags = gpusort_rowkey_flags(node->key);
 	gpusort_run_end(node->run);
 	node->run = NULL;
 	gpusort_activity_end(&node->activity);
@@ -400,28 +410,41 @@ make_place(GpusortNode *node)
 	gpusort_node_begin_run(node);
 }
 
+/* Maps a worker's arena until the node spills its rows, or is done with them. */
+static GpusortArena *
+map_part(GpusortNode *node, Part *part)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->adopted_cxt);
+	GpusortArena *arena = gpusort_arena_map(&part->arena);
+
+	MemoryContextSwitchTo(old);
+	return arena;
+}
+
 /* Adds a worker's rows to the node's. */
 static void
 adopt(GpusortNode *node, Part *part)
 {
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
-	GpusortArena *arena = gpusort_arena_map(&part->arena);
+	GpusortArena *arena;
 
-	MemoryContextSwitchTo(old);
+	if (node->value_type == NULL && gpusort_run_rows(node->run) + part->rows > GPUSORT_NODE_MAX_ROWS)
+		make_place(node);
+	arena = map_part(node, part);
 	if (node->value_type == NULL)
 	{
-		if (gpusort_run_rows(node->run) + part->rows > GPUSORT_NODE_MAX_ROWS)
-			make_place(node);
 		if (!gpusort_rowstore_adopt(&node->store, arena, part->store))
 		{
 			make_place(node);
-			(void) gpusort_rowstore_adopt(&node->store, arena, part->store);
+			arena = map_part(node, part);
+			/* the worker's places sufficed, and so do those of an empty store */
+			if (!gpusort_rowstore_adopt(&node->store, arena, part->store))
+				elog(ERROR, "the rows of a parallel worker cannot be numbered");
 		}
-		if (part->lossy)
-			gpusort_rowkey_set_lossy(node->key);
+		gpusort_rowkey_add_flags(node->key, part->flags);
 	}
 	gpusort_run_adopt(node->run, arena, part->keys);
-	/* the worker's own limit was as large */
+	/* this process may fill as much memory of its own as without these rows */
+	node->adopted_bytes += gpusort_arena_bytes(arena);
 	node->memory_limit += gpusort_arena_bytes(arena);
 	/* from now on, the memory exists as long as it is mapped here */
 	gpusort_arena_drop(&part->arena);
@@ -454,7 +477,7 @@ read_overflow(GpusortFeed *feed, GpusortNode *node)
 	sts_end_parallel_scan(feed->overflow);
 }
 
-bool
+void
 gpusort_feed_gather(GpusortFeed *feed)
 {
 	GpusortNode *node = feed->sort;
@@ -465,7 +488,7 @@ gpusort_feed_gather(GpusortFeed *feed)
 		elog(ERROR, "GpuSort Feed has returned a row");
 	node->child = outerPlanState(node);
 	if (feed->shared == NULL)
-		return true;
+		return;
 	for (int i = 0; i < feed->shared->nparts; i++)
 	{
 		Part	   *part = &feed->shared->parts[i];
@@ -483,5 +506,4 @@ gpusort_feed_gather(GpusortFeed *feed)
 	}
 	if (overflowed)
 		read_overflow(feed, node);
-	return true;
 }

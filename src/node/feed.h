@@ -33,8 +33,7 @@ extern void gpusort_feed_use(GpusortFeed *feed, GpusortNode *node, bool pass);
 /*
  * Executes the Gather to its end and adds the rows of all processes to the node's run and
  * store, where some may have been spilled before.  The node's sort has been begun.
- * Returns true.
  */
-extern bool gpusort_feed_gather(GpusortFeed *feed);
+extern void gpusort_feed_gather(GpusortFeed *feed);
 
 #endif							/* GPUSORT_NODE_FEED_H */

@@ -369,6 +369,8 @@ gpusort_node_begin_sort(GpusortNode *node, bool shared)
 		node->stats.key_bits = 8 * node->value_type->value_bytes;
 	node->run_cxt = AllocSetContextCreate(node->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
 	node->store_cxt = AllocSetContextCreate(node->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
+	node->adopted_cxt = AllocSetContextCreate(node->cxt, "GpuSort adopted rows", ALLOCSET_SMALL_SIZES);
+	node->adopted_bytes = 0;
 	MemoryContextSwitchTo(node->store_cxt);
 	gpusort_rowstore_begin(&node->store, node->memory_limit, node->arena);
 	MemoryContextSwitchTo(old);

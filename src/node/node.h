@@ -143,6 +143,9 @@ typedef struct GpusortNode
 	bool		sorted;			/* the run is sorted, and its report not yet in stats */
 	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
 	GpusortRowStore store;		/* for rows */
+	MemoryContext adopted_cxt;	/* what the run and the store have adopted from
+								 * workers; reset when a run is spilled */
+	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
 	uint64		nulls;			/* for values: NULLs, which are only counted */
 	GpusortSpill *spill;		/* NULL: all rows are in memory */
 	Tuplesortstate *core;		/* NULL: core has not taken over */

@@ -124,7 +124,11 @@ gpusort_node_sort(GpusortNode *node)
 	else
 	{
 		gpusort_node_begin_sort(node, node->feed != NULL);
-		mine = node->feed != NULL ? gpusort_feed_gather(node->feed) : gpusort_node_read(node);
+		mine = true;
+		if (node->feed != NULL)
+			gpusort_feed_gather(node->feed);
+		else
+			mine = gpusort_node_read(node);
 	}
 	if (mine)
 	{

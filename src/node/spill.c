@@ -147,4 +147,8 @@ gpusort_node_spill(GpusortNode *node)
 		/* the store keeps its memory for the next rows */
 		gpusort_rowstore_reset(&node->store);
 	}
+
+	MemoryContextReset(node->adopted_cxt);
+	node->memory_limit -= node->adopted_bytes;
+	node->adopted_bytes = 0;
 }

@@ -15,8 +15,8 @@
  * GpuSort takes less than that.  So a Gather Merge is replaced wherever it can be, with
  * three exceptions.  A LIMIT lets every worker keep a few rows only.  A sample of
  * the rows decides what the keys of strings are, and each process would draw its own.
- * Rows that do not fit in the memory of all processes would go through temporary files
- * twice.
+ * Rows that do not fit in the memory of all processes, or in shared memory, would go through
+ * temporary files twice.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,6 +28,8 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 
+#include "base/arena.h"
+#include "base/segment.h"
 #include "guc.h"
 #include "node/feed.h"
 #include "plan/parallel.h"
@@ -39,12 +41,13 @@
 bool
 gpusort_plan_feed_pays(double rows, int width, int workers)
 {
-	double		processes = workers + (parallel_leader_participation ? 1 : 0);
+	double		bytes = rows * gpusort_cost_row_bytes(width);
+	Size		limit = Min(gpusort_guc_memory_limit(), GPUSORT_ARENA_BYTES);
 
 	if (gpusort_force)
 		return true;
-	return rows >= LEAST_ROWS &&
-		rows * gpusort_cost_row_bytes(width) <= processes * gpusort_guc_memory_limit();
+	/* one process less: workers may not be launched, and do not get equal parts */
+	return rows >= LEAST_ROWS && bytes <= (double) workers * limit && bytes <= (double) gpusort_segment_room();
 }
 
 /*
@@ -200,11 +203,12 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 			.columns = columns,
 			.ncolumns = sort->numCols,
 	};
-	cost = gpusort_cost_sort(&input);
+	cost = gpusort_cost_shared(&input, gather->plan.plan_rows / Max(child->plan_rows, 1));
 	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))
 		return NULL;
 
 	feed = gpusort_plan_make(sort, gather->plan.targetlist, &gpusort_feed_methods);
+	feed->flags = 0;
 	feed->scan.plan.plan_node_id = feed_id;
 	feed->scan.plan.parallel_aware = feed->scan.plan.parallel_safe = true;
 	feed->scan.plan.initPlan = NIL;

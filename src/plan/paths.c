@@ -133,13 +133,13 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 			.columns = columns,
 			.ncolumns = ncolumns,
 	};
-	cost = gpusort_cost_sort(&input);
+	cost = gpusort_cost_shared(&input, processes);
 	if (cost >= gpusort_cost_core_sort(&input))
 		return;
 	gather = (Path *) create_gather_path(root, rel, partial, partial->pathtarget, NULL, &rows);
 	gather->startup_cost = gather->total_cost = partial->total_cost + parallel_setup_cost;
 	path = (Path *) create_sort_path(root, rel, gather, root->sort_pathkeys, -1);
-	path->startup_cost = gather->total_cost + gpusort_cost_shared(&input, processes);
+	path->startup_cost = gather->total_cost + cost;
 	path->total_cost = path->startup_cost + cpu_operator_cost * rows;
 	offer(root, rel, path);
 }
@@ -180,7 +180,8 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	input = linitial(input_rel->partial_pathlist);
 	if (pathkeys_contained_in(root->sort_pathkeys, input->pathkeys))
 		return;
-	if (bound.rows < 0)
+	/* a LIMIT above a subquery reaches the sort as well */
+	if (bound.rows < 0 && root->tuple_fraction == 0)
 		price_parallel_sort(root, ordered_rel, input, rows, columns);
 	path = price_sort(root, ordered_rel, input, columns, bound);
 	if (path != NULL)

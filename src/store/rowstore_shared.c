@@ -161,12 +161,14 @@ gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, Gpusor
 		int			first_block = from.segments[row / GPUSORT_ROW_SEGMENT_ROWS].first_block;
 		uint32	   *places;
 		uint32		shift;
+		uint64		room;
 
 		CHECK_FOR_INTERRUPTS();
 		/* a new segment counts blocks from the block of its first row */
 		store->block = base + foreign_block(&from, row);
 		store->next = store->end = store->blocks[store->block].rows;
-		rows = Min(gpusort_rowstore_reserve(store, from.rows - row), rows_side_by_side(&from, row, store->rows));
+		room = gpusort_rowstore_reserve(store, from.rows - row);
+		rows = Min(room, rows_side_by_side(&from, row, store->rows));
 
 		places = store->places + store->rows % GPUSORT_ROW_SEGMENT_ROWS;
 		shift = (uint32) (base + first_block -
