@@ -545,7 +545,8 @@ gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, Gpusor
 		/* a new segment counts blocks from the block of its first row */
 		store->block = base + foreign_block(&from, row);
 		store->next = store->end = store->blocks[store->block].rows;
-		rows = Min(gpusort_rowstore_reserve(store, from.rows - row), rows_side_by_side(&from, row, store->rows));
+		rows = gpusort_rowstore_reserve(store, from.rows - row);
+		rows = Min(rows, rows_side_by_side(&from, row, store->rows));
 
 		places = store->places + store->rows % GPUSORT_ROW_SEGMENT_ROWS;
 		shift = (uint32) (base + first_block -
