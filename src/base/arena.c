@@ -15,6 +15,7 @@
 #include "utils/memutils.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/segment.h"
 
 /*
@@ -103,7 +104,7 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 	void	   *mem;
 
 	bytes = MAXALIGN(bytes);
-	if (arena->end - arena->next < bytes && !add_segment(arena, bytes))
+	if (GPUSORT_FAULT(ARENA) || (arena->end - arena->next < bytes && !add_segment(arena, bytes)))
 		return NULL;
 	mem = arena->next;
 	arena->next += bytes;

@@ -22,6 +22,7 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_REQUEST,		/* taking a slot for a request */
 	GPUSORT_FAULT_CHUNK,		/* taking a chunk, which may create a segment */
 	GPUSORT_FAULT_SEGMENT,		/* creating a segment of chunks */
+	GPUSORT_FAULT_ARENA,		/* allocating in an arena */
 	GPUSORT_FAULT_PIECE,		/* allocating memory for a sorted piece */
 	GPUSORT_FAULT_MEMORY,		/* allocating a large buffer */
 	GPUSORT_FAULT_SCRATCH,		/* allocating the CPU engine's memory */

@@ -11,7 +11,9 @@
  * Until it returns its first row, the node can hand all rows over to core's
  * tuplesort.  It does so in three cases: gpusort.enabled was turned off after the
  * plan was made; EvalPlanQual rechecks a row; the result needs random access and
- * exceeds the memory limit.
+ * exceeds the memory limit.  Where several processes gather the rows (feed.c), it
+ * hands over the sorted rows in the third case, because a Gather cannot be stopped
+ * halfway.
  *
  * init.c unpacks the plan, sort.c does one sort, gather.c reads the child, limit.c
  * removes rows that a LIMIT does not fetch, result.c sorts and returns rows, drain.c

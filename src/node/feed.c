@@ -8,26 +8,25 @@
  *				->  GpuSort Feed
  *					  ->  a partial plan
  *
- * A parallel plan that sorts in each worker, below a Gather Merge, passes every row
- * through a queue and a heap, which takes several times as long as the sort.  So the
- * workers sort nothing.  The feed reads its child to the end and returns no row.  In a worker, keys and rows go
- * to shared memory (base/arena.h), and at the end the feed publishes where they are.
- * The leader's own part goes to the memory of the GpuSort above the Gather.  When
- * the Gather has ended, that node adopts what the workers have published, without
- * copying a row, and sorts all rows in one run.
+ * Where each worker sorts, below a Gather Merge, every row passes through a queue and a
+ * heap, which takes the leader several times as long as sorting takes the workers.  So
+ * workers do not sort here.  The feed reads its child to the end and returns no row.  In
+ * a worker, keys and rows go to shared memory (base/arena.h), and at the end the feed
+ * publishes where they are.  The leader's own part goes to the memory of the GpuSort above
+ * the Gather.  When the Gather has ended, that node adopts what the workers have
+ * published, without copying a row, and sorts all rows in one run.
  *
  * Keys of several processes must be comparable: gpusort_rowkey_share().
  *
  * Each process may use gpusort.memory_limit.  A worker must read its child to the end
- * whatever happens: other workers may wait for it in a parallel hash join.  So if its limit is
- * reached, or if no shared memory can be had, which is neither rare (in a container
- * /dev/shm has 64 MB) nor an error, it writes the remaining rows to an overflow, a
- * tuple store in temporary files.  The leader reads that last, as a child of its own, and spills what its
- * memory does not hold.
+ * whatever happens, because other workers may wait for it in a parallel hash join.  So when it
+ * reaches its limit, it writes the remaining rows to an overflow: a tuple store in temporary
+ * files.  It does the same if it gets no shared memory, of which a container often has
+ * 64 MB.  The leader reads the overflow last, and spills what its memory does not hold.
  *
  * The segments of the workers' arenas outlive the workers.  The last process that
  * detaches from the query's shared memory drops them, as core does with shared
- * temporary files: so they go whether the query ends, fails or is cancelled.
+ * temporary files.  So they go whether the query ends, fails or is cancelled.
  *
  *-------------------------------------------------------------------------
  */

@@ -165,7 +165,11 @@ make_room(GpusortNode *node, Room *room)
 	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, GPUSORT_NODE_REPORT_ROWS)));
 	keys = Min(keys, node->limit.cut_at - rows);
 	if (node->value_type == NULL)
-		keys = Min(keys, gpusort_rowstore_reserve(&node->store, allowed));
+	{
+		uint64		places = gpusort_rowstore_reserve(&node->store, allowed);
+
+		keys = Min(keys, places);
+	}
 	if (keys == 0)
 		return false;			/* the arena has no memory */
 	room->end = room->next + keys * room->width;

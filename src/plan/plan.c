@@ -11,10 +11,6 @@
  * and taking over SortState at run time cannot show anything in EXPLAIN, nor
  * mark and restore.
  *
- * The finished plan has passed setrefs.c.  So this file builds the node as
- * setrefs.c would have left it: custom_scan_tlist is the Sort's target list, and
- * the node's own target list consists of references to it.
- *
  * Where the cost of a sort decides which plan is chosen, plan/paths.c tells the planner.
  *
  * Three kinds of Sort stay with core: those that key/rowkey.c refuses; those

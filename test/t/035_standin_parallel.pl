@@ -196,12 +196,14 @@ answer($session, $queries{rows});
 sub inject
 {
 	my ($name, $query, $memory, $fault, $code, $errors) = @_;
+	# workers allocate the tables of what they publish last
+	my $slower = $fault eq 'arena' ? 12 : 2;
 	my @wrong;
 	my $fired = 0;
 	my @before = segments();
 	foreach my $later ('', '+')
 	{
-		for (my ($nth, $last) = (1, 0); !$last && $nth < 5000; $nth += $nth < 12 ? 1 : int($nth / 2))
+		for (my ($nth, $last) = (1, 0); !$last && $nth < 5000; $nth += $nth < 12 ? 1 : int($nth / $slower))
 		{
 			$session->{err} = '';
 			my ($got, $report) = split /\n/, answer($session, "SET gpusort.memory_limit = '$memory'", "SET gpusort.fault = '$fault:$nth$later:$code'",
@@ -225,6 +227,7 @@ foreach my $query ('rows', 'values')
 	foreach my $memory ('256MB', '256kB', '64kB')
 	{
 		cmp_ok(inject('no shared memory is never an error', $query, $memory, 'segment', '53100', []), '>', 0, "$query, $memory: segments are made");
+		cmp_ok(inject('an arena is full', $query, $memory, 'arena', 'refused', []), '>', 0, "$query, $memory: arenas are used");
 		inject('the leader cannot map a segment', $query, $memory, 'map', $_, ['53000']) foreach 'refused', '53200';
 		inject('no memory', $query, $memory, 'memory', '53200', ['53200']);
 		inject('no memory for rows', $query, $memory, 'rowstore', '53200', ['53200']);
