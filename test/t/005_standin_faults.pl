@@ -203,7 +203,7 @@ sub try_fault
 # the list of sites is complete
 my ($result, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.fault = 'nowhere:1:refused'");
 my ($there) = $stderr =~ /The sites are: (.*)$/m;
-# (parallel workers have arenas: see 035_standin_parallel.pl; the service unpins memory between
+# (parallel workers have arenas: see 037_standin_parallel.pl; the service unpins memory between
 # sorts: see 016_standin_hangs.pl; a process that stops with the lock does not fail: see
 # 028_standin_stopped.pl)
 is(join(', ', sort grep { $_ !~ /^(?:arena|lock|unregister)$/ } split /, /, $there // ''), join(', ', sort keys %sites), 'this test knows every site');
