@@ -69,17 +69,15 @@ gpusort_segment_open(dsm_handle handle, Size bytes, char *message, bool *gone)
 Size
 gpusort_segment_room(void)
 {
-	const char *folder = NULL;
 	struct statvfs fs;
 	uint64		available;
 	uint64		half;
 
-	if (dynamic_shared_memory_type == DSM_IMPL_POSIX)
-		folder = "/dev/shm";
-	else if (dynamic_shared_memory_type == DSM_IMPL_MMAP)
-		folder = PG_DYNSHMEM_DIR;
-	/* elsewhere than on Linux, POSIX shared memory is no file */
-	if (folder == NULL || statvfs(folder, &fs) != 0)
+	/*
+	 * Elsewhere than on Linux, POSIX shared memory is not in a folder.  The files of type
+	 * mmap are on a disk, as the temporary files are that would take the rows instead.
+	 */
+	if (dynamic_shared_memory_type != DSM_IMPL_POSIX || statvfs("/dev/shm", &fs) != 0)
 		return SIZE_MAX;
 	available = (uint64) fs.f_bavail * fs.f_frsize;
 	half = (uint64) fs.f_blocks * fs.f_frsize / 2;
