@@ -24,7 +24,7 @@ $(eval $(call test_module,rowkey_test,$(wildcard test/rowkey/*.c) \
 $(eval $(call test_module,spill_test,$(wildcard test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory huge_page shmem)))
 $(eval $(call test_module,damage_test,$(wildcard test/damage/*.c) $(patsubst %,src/gpu/%.c,pool control lock) \
-	$(patsubst %,src/base/%.c,shmem clock),\
+	$(patsubst %,src/base/%.c,shmem clock segment),\
 	-DUSE_CUDA -DGPUSORT_FAULTS))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of

@@ -107,6 +107,21 @@ $node->append_conf('postgresql.conf', "dynamic_shared_memory_type = posix\n");
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "BEGIN; $sort; SELECT count(*) FROM t; COMMIT; SET gpusort.engine = 'cuda'; $sort");
 	like($stdout, qr/\n30000$/, "$kind: the transaction goes on");
 	like($stderr, qr/ERROR:.*could not grow/s, "$kind: an error if gpusort.engine is cuda");
+
+	# 100 MB of rows: workers take half of /dev/shm, and write the others to files
+	if ($started eq 'mounted')
+	{
+		my $parallel = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET gpusort.engine = 'cpu'; "
+		  . "SET gpusort.memory_limit = '200MB'; SET max_parallel_workers_per_gather = 2; SET parallel_leader_participation = off";
+		my $query = "SELECT k, repeat('x', 50) AS x FROM large WHERE k IS NOT NULL ORDER BY k";
+		my $plan = $node->safe_psql('postgres', "$parallel; SET gpusort.force = on; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $query");
+		my $memory = 0;
+		$memory += $1 while $plan =~ /Worker \d:.*Memory: (\d+)kB/g;
+		like($plan, qr/Worker \d:.*Overflow: [1-9]/, "$kind: parallel workers write rows to files");
+		cmp_ok($memory, '<=', 26 * 1024, "$kind: they leave half of it");
+		like($node->safe_psql('postgres', "$parallel; SET gpusort.force = on; " . in_order($query)), qr/^\d+\|t$/, "$kind: their rows are sorted");
+		unlike($node->safe_psql('postgres', "$parallel; SET gpusort.force = off; EXPLAIN $query"), qr/Feed/, "$kind: such rows are not expected to fit");
+	}
 }
 
 #
