@@ -165,7 +165,7 @@ gpusort_citext_lower(const char *data, Size length, char *room, Size size, Size 
 	*lowered = strlen(result);
 	if (*lowered > size)
 		return result;
-	/* it has four times the memory that it needs */
+	/* str_tolower() allocates four times the memory that its result needs */
 	memcpy(room, result, *lowered);
 	pfree(result);
 	return room;

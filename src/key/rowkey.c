@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "port/pg_bitutils.h"
 #include "utils/builtins.h"
 #include "utils/uuid.h"
 
@@ -640,8 +641,9 @@ gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int column, Datum value)
 {
 	if (key->columns[column].kind == GPUSORT_ROW_PACKED)
 		return gpusort_rowpacked_size(&key->columns[column], value);
+	/* a chunk of memory of its own: a power of two, behind a header */
 	if (key->columns[column].lowered && !gpusort_varlena_remote(DatumGetPointer(value)))
-		return VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+		return pg_nextpower2_size_t(Max(VARSIZE_ANY_EXHDR(DatumGetPointer(value)), 8)) + 2 * MAXIMUM_ALIGNOF;
 	return gpusort_rowkey_remote_bytes(value);
 }
 

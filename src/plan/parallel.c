@@ -35,7 +35,7 @@
 #include "plan/parallel.h"
 #include "plan/plan.h"
 
-/* Below this, what a Gather Merge costs is less than to share memory: some 0.3 ms. */
+/* With fewer rows, a Gather Merge costs less than making shared memory, some 0.3 ms. */
 #define LEAST_ROWS		20000.0
 
 bool
@@ -71,8 +71,8 @@ is_column(const Plan *child, int column, Expr *expr)
 
 /*
  * If a node hands on the columns of child as they are, returns its target list, each entry
- * of which is the child's column of the same number, else NIL.  There may be a node between
- * that does the same.
+ * of which is the child's column of the same number, else NIL.  child may be the node's
+ * grandchild, if the node between them hands on its columns as they are.
  */
 static List *
 handed_on(const Plan *plan, const Plan *child)

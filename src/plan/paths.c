@@ -180,7 +180,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	input = linitial(input_rel->partial_pathlist);
 	if (pathkeys_contained_in(root->sort_pathkeys, input->pathkeys))
 		return;
-	/* a LIMIT above a subquery reaches the sort as well */
+	/* tuple_fraction tells of a LIMIT above the subquery that this sort is in */
 	if (bound.rows < 0 && root->tuple_fraction == 0)
 		price_parallel_sort(root, ordered_rel, input, rows, columns);
 	path = price_sort(root, ordered_rel, input, columns, bound);
