@@ -42,8 +42,9 @@
  * core's.  Core is faster on few distinct values, but gpusort is, too: with 1, 3 or
  * 100 distinct integers, numerics or uuids among 3,000 to 100,000 rows it takes 0.4
  * to 0.94 times as long as core (CPU time), and the set-up cost hides the rest.
- * Booleans and enums are few by nature: there core is faster up to 5,000 rows (at
- * 3,000 rows 0.25 ms for an enum against 0.34), which FEW_SETUP_OPERATORS tells.
+ * Booleans, enums and single characters are few by nature: there core is faster up to
+ * 5,000 rows (at 3,000 rows 0.25 ms for an enum against 0.34, and for "char" against
+ * 0.40), which FEW_SETUP_OPERATORS tells.
  *
  * If core compares the first column by strcoll(), one unit of core's sort takes 17 to
  * 30 ns, and GpuSort's row takes 9 to 12 such units, verifying included: from 0.18 us
@@ -76,7 +77,8 @@
  * values, of 8 and of 300 bytes, at k = 10 to 500,000, GpuSort took 0.13 to 0.99
  * times core's CPU time: nowhere more.  With few rows, setting up decides: at
  * k = 10, integers break even at 1,000 rows and strings at 3,000 to 10,000, in the
- * model at 7,000 and 15,000.  Input in ascending order enters either sort k times
+ * model at 7,000 and 18,000; two integers do above 10,000 (0.56 ms against 0.50), which
+ * BOUND_SETUP_OPERATORS tells.  Input in ascending order enters either sort k times
  * only, and input in descending order n times.  The model leaves both out, since
  * GpuSort gains from either.
  *
@@ -100,14 +102,16 @@
 #include "plan/plan.h"
 
 /*
- * In units of cpu_operator_cost: once per sort; once more if keys may tie, and if
- * all columns are booleans or enums; per row, to read it; per row that is copied and
- * sorted; per row that is fetched; per row and word; per row if keys may tie; per byte
- * of a row that core would not keep.
+ * In units of cpu_operator_cost: once per sort; once more if keys may tie, and if all
+ * columns have few values by nature; once for each word but the first if a LIMIT bounds
+ * the sort; per row, to read it; per row that is copied and sorted; per row that is
+ * fetched; per row and word; per row if keys may tie; per byte of a row that core would
+ * not keep.
  */
 #define SETUP_OPERATORS		9000.0
 #define TIE_SETUP_OPERATORS	11000.0
 #define FEW_SETUP_OPERATORS	60000.0
+#define BOUND_SETUP_OPERATORS	10000.0
 #define READ_OPERATORS		4.0
 #define COPY_OPERATORS		3.0
 #define FETCH_OPERATORS		4.0
@@ -188,13 +192,15 @@ entering_rows(const GpusortCostInput *input)
 	return kept * (1 + log(input->rows / kept));
 }
 
-/* Are all columns booleans or enums? */
+/* Are all columns booleans, enums or single characters ("char")? */
 static bool
 has_few_values(const GpusortCostInput *input)
 {
 	for (int i = 0; i < input->ncolumns; i++)
 	{
-		if (input->columns[i].type != BOOLOID && !type_is_enum(input->columns[i].type))
+		Oid			type = input->columns[i].type;
+
+		if (type != BOOLOID && type != CHAROID && !type_is_enum(type))
 			return false;
 	}
 	return true;
@@ -230,7 +236,8 @@ units_of(const GpusortCostInput *input, bool bounded)
 	return (Units)
 	{
 		.setup = SETUP_OPERATORS + (strings ? TIE_SETUP_OPERATORS : 0) +
-			(has_few_values(input) ? FEW_SETUP_OPERATORS : 0),
+			(has_few_values(input) ? FEW_SETUP_OPERATORS : 0) +
+			(bounded ? BOUND_SETUP_OPERATORS * (words - 1) : 0),
 			.read = READ_OPERATORS + WORD_OPERATORS * words,
 			.copy = COPY_OPERATORS + (strings ? TIE_OPERATORS : 0),
 			.heap = HEAP_OPERATORS,
