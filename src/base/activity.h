@@ -29,7 +29,7 @@ typedef enum GpusortPhase
 	GPUSORT_PHASE_RETURNING
 } GpusortPhase;
 
-/* What all processes that take part in a sort know of it */
+/* The part of a sort's activity that all its processes know */
 typedef struct GpusortActivitySort
 {
 	int			leader;			/* pid of the process that began the sort */

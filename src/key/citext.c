@@ -9,11 +9,6 @@
  * times as long as comparing.  Here that is done once for each string, and then the
  * string gets the words of a text.
  *
- * An extension's operator family may define any order, so its name proves nothing.
- * What counts is the code that compares: a function in C called citext_cmp in the
- * library $libdir/citext.  Only superusers can create such a function, and PostgreSQL
- * loads contrib's code for it, whatever the type and the family are called.
- *
  * lower() of PostgreSQL decodes the string, allocates memory three times, and asks
  * libc or ICU about each letter: 0.2 to 0.6 us for a string of 32 bytes.  Most strings
  * have only ASCII letters, whose small letters are asked for once.
@@ -22,16 +17,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/nbtree.h"
 #include "catalog/pg_collation.h"
-#include "catalog/pg_language.h"
-#include "catalog/pg_proc.h"
-#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/formatting.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "key/citext.h"
 #include "key/column.h"
@@ -43,49 +31,6 @@
 
 static uint8 small[256];
 static bool small_known;
-
-/* Is a function contrib's citext_cmp()? */
-static bool
-is_citext_cmp(Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	bool		found = false;
-	bool		isnull;
-	Datum		library;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	library = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &isnull);
-	if (!isnull && ((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
-	{
-		char	   *path = TextDatumGetCString(library);
-		char	   *name = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull));
-
-		found = strcmp(path, "$libdir/citext") == 0 && strcmp(name, "citext_cmp") == 0;
-		pfree(path);
-		pfree(name);
-	}
-	ReleaseSysCache(tuple);
-	return found;
-}
-
-bool
-gpusort_citext_compares(Oid opfamily, Oid type)
-{
-	Oid			function = get_opfamily_proc(opfamily, type, type, BTORDER_PROC);
-
-	/*
-	 * In other encodings of several bytes, lower() fails where libc does not know a
-	 * character.  Core may never compare such a string.
-	 */
-	return OidIsValid(function) && get_typlen(type) == -1 && is_citext_cmp(function) &&
-		(GetDatabaseEncoding() == PG_UTF8 || pg_database_encoding_max_length() == 1);
-}
-
-/* ----------------------------------------------------------------
- *		Small letters
- * ----------------------------------------------------------------
- */
 
 /*
  * Does each letter of the table have its small letter beside each other one?  lower() is

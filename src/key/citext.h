@@ -9,14 +9,6 @@
 #define GPUSORT_KEY_CITEXT_H
 
 /*
- * Does a btree operator family compare values of this type by the function
- * citext_cmp() of the library that contrib's extension citext loads?  Reads only
- * system caches.  Also returns false if words cannot be made in the database's
- * encoding.
- */
-extern bool gpusort_citext_compares(Oid opfamily, Oid type);
-
-/*
  * Returns a string in small letters, as citext_cmp() makes them, and sets *lowered to
  * its length, which may differ from length.  The result is in room, of size bytes, if
  * it fits, and else allocated in the current memory context; no zero byte is behind it.

@@ -5,7 +5,7 @@
  *
  * The choice depends on the sort operator.  Its btree operator family must be
  * one of PostgreSQL's own, because an extension's family may define any order; of
- * extensions only citext's is known (key/citext.c).
+ * extensions only citext's is known.
  * The operator's input type says how to read the value.  The column's own type
  * may be another one that is binary coercible to it: a domain, varchar, cidr or
  * regclass.
@@ -31,8 +31,11 @@
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_language.h"
 #include "catalog/pg_opfamily.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"
@@ -41,7 +44,6 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
-#include "key/citext.h"
 #include "key/column.h"
 #include "key/icu.h"
 #include "key/keybits.h"
@@ -227,6 +229,51 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 	return NULL;
 }
 
+/* Is a function contrib's citext_cmp()? */
+static bool
+is_citext_cmp(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		found = false;
+	bool		isnull;
+	Datum		library;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	library = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &isnull);
+	if (!isnull && ((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
+	{
+		char	   *path = TextDatumGetCString(library);
+		char	   *name = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull));
+
+		found = strcmp(path, "$libdir/citext") == 0 && strcmp(name, "citext_cmp") == 0;
+		pfree(path);
+		pfree(name);
+	}
+	ReleaseSysCache(tuple);
+	return found;
+}
+
+/*
+ * Does a btree operator family compare values of this type by citext_cmp()?  An extension's
+ * operator family may define any order, so its name proves nothing: the code that compares
+ * decides, a function in C called citext_cmp in the library $libdir/citext.  Only superusers
+ * can create such a function, and PostgreSQL loads contrib's code for it, whatever the type
+ * and the family are called.
+ */
+static bool
+compares_as_citext(Oid opfamily, Oid type)
+{
+	Oid			function = get_opfamily_proc(opfamily, type, type, BTORDER_PROC);
+
+	/*
+	 * In other encodings of several bytes, lower() fails where libc does not know a
+	 * character.  Core may never compare such a string.
+	 */
+	return OidIsValid(function) && get_typlen(type) == -1 && is_citext_cmp(function) &&
+		(GetDatabaseEncoding() == PG_UTF8 || pg_database_encoding_max_length() == 1);
+}
+
 /*
  * Plans the packing of a column of kind PACKED, and how its fields are encoded.
  * Returns NULL if gpusort does not support a field.  compare: the support function of
@@ -282,7 +329,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 		if (row_types[i].typid == opcintype)
 			type = &row_types[i];
 	}
-	if (type == NULL && gpusort_citext_compares(opfamily, opcintype))
+	if (type == NULL && compares_as_citext(opfamily, opcintype))
 	{
 		type = &citext_type;
 		lowered = true;

@@ -85,7 +85,7 @@ extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int
  */
 extern void gpusort_rowkey_share(GpusortRowKey *key);
 
-/* What the rows encoded so far tell of the key, for the process that sorts them with others */
+/* Properties of the rows encoded so far, for the process that sorts them with others */
 typedef struct GpusortKeyFlags
 {
 	bool		lossy;			/* gpusort_rowkey_lossy() */

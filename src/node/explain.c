@@ -13,7 +13,7 @@
  * Explaining only reads the node, since extensions such as pg_query_state
  * explain a query while it runs.
  *
- * What processes gather together, node/participant.c shows.
+ * node/participant.c shows the parts of the processes that gather one sort.
  *
  * If a GpuSort itself is below a Gather, these lines describe the leader's own
  * sort.  For the workers' sorts EXPLAIN shows rows and times, which core collects.

@@ -43,7 +43,7 @@
 #include "node/feed.h"
 #include "node/participant.h"
 
-/* What a worker has published */
+/* The part of a worker, which the worker publishes */
 typedef struct Part
 {
 	bool		begun;

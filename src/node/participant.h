@@ -10,7 +10,7 @@
 
 #include "node/node.h"
 
-/* What one process has gathered.  All zeros: it has not taken part. */
+/* The rows that one process has gathered.  All zeros: it has not taken part. */
 typedef struct GpusortParticipant
 {
 	uint64		sorts;			/* in which it has taken part */
@@ -20,7 +20,7 @@ typedef struct GpusortParticipant
 	double		ms;				/* time from the first row to the last */
 } GpusortParticipant;
 
-/* What a node has gathered in one sort, from begun until now.  stats.memory is that of this sort. */
+/* Describes the rows that a node has gathered in one sort, from begun until now.  stats.memory is that of this sort. */
 extern GpusortParticipant gpusort_participant_of(const GpusortNode *node, instr_time begun);
 
 /* Adds the figures of one more sort: memory is the maximum, the others are sums. */

@@ -47,7 +47,7 @@ booleans(const bool *array, int n)
 }
 
 CustomScan *
-gpusort_plan_make(const Sort *sort, List *targetlist, const CustomScanMethods *methods)
+gpusort_plan_make(const Sort *sort, List *targetlist, bool ties, const CustomScanMethods *methods)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	Plan	   *plan = &scan->scan.plan;
@@ -71,7 +71,7 @@ gpusort_plan_make(const Sort *sort, List *targetlist, const CustomScanMethods *m
 									  oids(sort->sortOperators, sort->numCols),
 									  oids(sort->collations, sort->numCols),
 									  booleans(sort->nullsFirst, sort->numCols),
-									  list_make1_int(false));
+									  list_make1_int(ties));
 	scan->methods = methods;
 	return scan;
 }

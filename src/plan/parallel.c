@@ -207,7 +207,7 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))
 		return NULL;
 
-	feed = gpusort_plan_make(sort, gather->plan.targetlist, &gpusort_feed_methods);
+	feed = gpusort_plan_make(sort, gather->plan.targetlist, false, &gpusort_feed_methods);
 	feed->flags = 0;
 	feed->scan.plan.plan_node_id = feed_id;
 	feed->scan.plan.parallel_aware = feed->scan.plan.parallel_safe = true;
@@ -223,7 +223,7 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 	gather->plan.startup_cost = gather->plan.total_cost = child->total_cost + parallel_setup_cost;
 
 	*partial = &outerPlan(feed);
-	plan = &gpusort_plan_make(sort, sort->plan.targetlist, &gpusort_node_methods)->scan.plan;
+	plan = &gpusort_plan_make(sort, sort->plan.targetlist, false, &gpusort_node_methods)->scan.plan;
 	plan->startup_cost = gather->plan.total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
 	return plan;

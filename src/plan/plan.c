@@ -81,10 +81,9 @@ refuse_sort(Sort *sort, GpusortBound bound, Cost *cost)
 static Plan *
 make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 {
-	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, &gpusort_node_methods);
+	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, bound.ties, &gpusort_node_methods);
 	Plan	   *plan = &scan->scan.plan;
 
-	llast(scan->custom_private) = list_make1_int(bound.ties);
 	if (bound.limit != NULL)
 		scan->custom_exprs = list_make2(copyObject(bound.limit->limitCount),
 										copyObject(bound.limit->limitOffset));

@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "run/engine.h"
 
-/* What a run's owner publishes: where its keys are in its arena. */
+/* The directory that a run's owner publishes: where its keys are in its arena. */
 typedef struct SharedKeys
 {
 	int			nblocks;

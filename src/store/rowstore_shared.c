@@ -15,7 +15,7 @@
 
 #include "store/rowstore.h"
 
-/* What a store's owner publishes: where its places and blocks are in its arena. */
+/* The directory that a store's owner publishes: where its places and blocks are in its arena. */
 typedef struct Directory
 {
 	uint64		rows;
