@@ -27,12 +27,12 @@ struct Copy
 	bool		readable;		/* the string could be read */
 	bool		null;
 	size_t		length;
-	char		bytes[GPUSORT_COLLATE_BYTES + 1];
+	char		bytes[GPUSORT_STRING_BYTES + 1];
 
 	void
 	take(const GpusortCollateInput &input, size_t place)
 	{
-		GpusortCollateString string;
+		GpusortString string;
 
 		readable = input.string(input.arg, place, &string);
 		null = readable && string.bytes == NULL;

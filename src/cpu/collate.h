@@ -22,16 +22,6 @@ extern "C"
 {
 #endif
 
-/* Longer strings are left to the caller, because comparing them cannot be interrupted. */
-#define GPUSORT_COLLATE_BYTES	8192
-
-/* A string of at most GPUSORT_COLLATE_BYTES, not terminated */
-typedef struct GpusortCollateString
-{
-	const char *bytes;			/* NULL: a NULL, which is in order beside a string */
-	size_t		length;
-} GpusortCollateString;
-
 /* What must be done about a place of the order and the one before it */
 typedef enum GpusortCollateTask
 {
@@ -60,11 +50,11 @@ typedef struct GpusortCollateInput
 	/*
 	 * Both are called by any thread, with arg, and change nothing.  task is called
 	 * for each place except the first, in ascending order by each thread.  string
-	 * returns false if the string is longer than GPUSORT_COLLATE_BYTES or cannot
+	 * returns false if the string is longer than GPUSORT_STRING_BYTES or cannot
 	 * be read by a thread; then the caller must compare it.
 	 */
 	GpusortCollateTask (*task) (void *arg, size_t place);
-	bool		(*string) (void *arg, size_t place, GpusortCollateString *string);
+	bool		(*string) (void *arg, size_t place, GpusortString *string);
 	void	   *arg;
 } GpusortCollateInput;
 

@@ -68,6 +68,16 @@ typedef struct GpusortCpuOptions
 	void	   *cancel_arg;
 } GpusortCpuOptions;
 
+/* Threads leave longer strings to the caller, because reading them cannot be interrupted. */
+#define GPUSORT_STRING_BYTES	8192
+
+/* A string of at most GPUSORT_STRING_BYTES, not terminated; the caller's */
+typedef struct GpusortString
+{
+	const char *bytes;			/* NULL: a NULL */
+	size_t		length;
+} GpusortString;
+
 /* A report of a call, for gpusort_last_sort(). */
 typedef struct GpusortCpuReport
 {

@@ -615,6 +615,21 @@ gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column)
 	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR || kind == GPUSORT_ROW_PACKED;
 }
 
+int
+gpusort_rowkey_tied_strings(const GpusortRowKey *key, bool *blank_padded)
+{
+	int			i = 0;
+
+	/* these kinds decide, unless two values of a crowded column share words */
+	while (i < key->nencoded && key->columns[i].kind < GPUSORT_ROW_TEXT && !key->columns[i].crowd_met)
+		i++;
+	if (i == key->ncolumns || key->columns[i].lowered || key->columns[i].kind > GPUSORT_ROW_BPCHAR ||
+		key->columns[i].kind < GPUSORT_ROW_TEXT)
+		return -1;
+	*blank_padded = key->columns[i].kind == GPUSORT_ROW_BPCHAR;
+	return i;
+}
+
 void
 gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 					 const char **bytes, Size *length)

@@ -228,8 +228,16 @@ extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a
 extern bool gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column);
 
 /*
- * Returns the bytes by which a value of such a column compares; it must not be
- * NULL.  They lie within the value, or, if gpusort_rowkey_copied_bytes() is not 0, in
+ * Returns the first column of the list, from 0, that words may leave undecided, if
+ * its values are strings that compare by the bytes that they are stored with, and sets
+ * *blank_padded to true if trailing blanks do not count.  Otherwise returns -1.
+ * Rows with equal words have equal values in the columns before.
+ */
+extern int	gpusort_rowkey_tied_strings(const GpusortRowKey *key, bool *blank_padded);
+
+/*
+ * Returns the bytes by which a value of a column that compares by bytes compares;
+ * it must not be NULL.  They lie within the value, or, if gpusort_rowkey_copied_bytes() is not 0, in
  * memory that is allocated in the current memory context, which the caller's context
  * frees.
  */

@@ -285,7 +285,7 @@ extern void gpusort_node_sort_run(GpusortNode *node, bool want_whole);
  * bytes that take the place of the scratch memory that gpusort_run_memory() has
  * counted, and values that are compressed or stored in a TOAST table.
  */
-#define GPUSORT_TIE_BYTES		28
+#define GPUSORT_TIE_BYTES		29
 
 /*
  * Bytes that the sort holds, plus those that it will need to sort the rows it

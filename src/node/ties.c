@@ -9,19 +9,24 @@
  * Comparing whole rows would cost more than core's sort, since each comparison
  * would deform two rows and compare columns that are known to be equal.  So a
  * group is sorted column by column: by the first column that the words do not
- * decide, then each group of equal values by the next column, and so on.  There
- * are four ways to sort a group by a column:
+ * decide, then each group of equal values by the next column, and so on.
+ *
+ * Threads find the groups.  If the words leave open strings that order by their
+ * bytes, the threads also sort the groups of up to GPUSORT_TIED_ROWS rows by that
+ * column (cpu/tied.h).  The backend sorts the other groups, and those of equal strings
+ * that later columns decide.  It has four ways to sort a group by a column:
  *
  * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns
  *	  at once.
  *
  * 2. Strings that order by their bytes, and the bit strings of arrays, ranges and
- *	  rows (key/packed.h), are sorted like keys.  The prefix that all strings of the group share is skipped, the next 8 bytes of each string
- *	  become a word, and the CPU engine sorts the words.  Rows whose words are
- *	  equal again form smaller groups, which get another round.  Web addresses,
- *	  whose first dozens of bytes are all alike, take one or two rounds.  This is
- *	  a radix sort by the most significant digit first that skips common
- *	  prefixes: see McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993.
+ *	  rows (key/packed.h), are sorted like keys.  The prefix that all strings of
+ *	  the group share is skipped, the next 8 bytes of each string become a word,
+ *	  and the CPU engine sorts the words.  Rows whose words are equal again form
+ *	  smaller groups, which get another round.  Web addresses, whose first dozens
+ *	  of bytes are all alike, take one or two rounds.  This is a radix sort by the
+ *	  most significant digit first that skips common prefixes: see McIlroy, Bostic
+ *	  and McIlroy, "Engineering Radix Sort", 1993.
  *
  * 3. Other values are taken out of their rows once.  If there are few distinct
  *	  ones, which a hash table of their bytes tells, only these are compared, and
@@ -40,7 +45,10 @@
 #include "port/pg_bswap.h"
 
 #include "base/memory.h"
+#include "cpu/tied.h"
+#include "node/strings.h"
 #include "node/ties.h"
+#include "run/cpu_options.h"
 
 /* In a group of at most this many rows, taking the values out does not pay. */
 #define FEW_ROWS		8
@@ -472,49 +480,109 @@ sort_tied(GpusortTiedGroup *group, uint32 *order, uint64 n)
 	}
 }
 
-/* Whether two keys have equal words; nearly always, the first word decides. */
-static inline bool
-equal_words(const uint64 *a, const uint64 *b, int words)
+/* What threads read while they find and sort tie groups; they change only the order. */
+typedef struct TieSearch
 {
-	for (int i = 0; i < words; i++)
+	const GpusortRun *run;
+	const uint32 *order;
+	uint64		rows;
+	int			words;			/* words of a key that count */
+	GpusortStrings strings;
+} TieSearch;
+
+static bool
+tied_at(void *arg, size_t place)
+{
+	const TieSearch *search = arg;
+	const uint64 *before = gpusort_run_key(search->run, search->order[place - 1]);
+	const uint64 *key = gpusort_run_key(search->run, search->order[place]);
+
+	if (place + KEY_AHEAD < search->rows)
+		__builtin_prefetch(gpusort_run_key(search->run, search->order[place + KEY_AHEAD]));
+	/* nearly always, the first word decides */
+	for (int i = 0; i < search->words; i++)
 	{
-		if (a[i] != b[i])
+		if (before[i] != key[i])
 			return false;
 	}
 	return true;
 }
 
+static bool
+string_of(void *arg, uint32 row, GpusortString *string)
+{
+	return gpusort_strings_read(&((const TieSearch *) arg)->strings, row, string);
+}
+
+static void
+prefetch_row(void *arg, uint32 row)
+{
+	__builtin_prefetch(gpusort_rowstore_row(((const TieSearch *) arg)->strings.store, row));
+}
+
+/* Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/tied.h. */
+static void
+search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties)
+{
+	bool		blank_padded;
+	int			column = gpusort_rowkey_tied_strings(node->key, &blank_padded);
+	TieSearch	search = {
+		.run = node->run,
+		.order = order,
+		.rows = rows,
+		.words = gpusort_rowkey_trusted_words(node->key),
+	};
+	GpusortTieInput input = {
+		.n = rows,
+		.tied = tied_at,
+		.prefetch = prefetch_row,
+		.arg = &search,
+	};
+	GpusortCpuStatus status;
+
+	if (column >= 0)
+	{
+		gpusort_strings_begin(&search.strings, node, column, false, blank_padded);
+		input.string = string_of;
+		input.descending = gpusort_rowkey_descends(node->key, column);
+		input.decides = column + 1 == node->ncolumns;
+	}
+	do
+	{
+		GpusortCpuOptions options = gpusort_cpu_options_take(rows);
+
+		status = gpusort_tied_sort(&input, order, ties, &options);
+		gpusort_cpu_options_give(&options);
+		CHECK_FOR_INTERRUPTS();
+	} while (status != GPUSORT_CPU_OK);
+}
+
 void
 gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 {
-	int			words = gpusort_rowkey_trusted_words(node->key);
-	const uint64 *key = rows > 0 ? gpusort_run_key(node->run, order[0]) : NULL;
 	Size		memory = gpusort_node_memory(node, 0);
 	GpusortTiedGroup	group = {.node = node};
+	uint8	   *ties;
+	uint8	   *tie;
+
+	if (rows < 2)
+		return;
+	ties = gpusort_memory_alloc(node->run_cxt, rows);
+	search_ties(node, order, rows, ties);
 
 	group.values = AllocSetContextCreate(node->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
 	group.room = node->memory_limit / REMOTE_PART;
 	if (memory < node->memory_limit)
 		group.room = Max(group.room, node->memory_limit - memory);
-	for (uint64 begin = 0, end; begin < rows; begin = end)
+	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
 	{
-		const uint64 *next = NULL;
-
-		for (end = begin + 1; end < rows; end++)
-		{
-			if (end % INTERRUPT_ROWS == 0)
-				CHECK_FOR_INTERRUPTS();
-			if (end + KEY_AHEAD < rows)
-				__builtin_prefetch(gpusort_run_key(node->run, order[end + KEY_AHEAD]));
-			next = gpusort_run_key(node->run, order[end]);
-			if (!equal_words(key, next, words))
-				break;
-		}
-		if (end - begin > 1)
-			sort_tied(&group, order + begin, end - begin);
-		key = next;
+		CHECK_FOR_INTERRUPTS();
+		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
+			 /* look for the end of the group */ ;
+		sort_tied(&group, order + (tie - ties) - 1, end - tie + 1);
 	}
 	MemoryContextDelete(group.values);
+	pfree(ties);
 	ExecClearTuple(node->left);
 	ExecClearTuple(node->right);
 }

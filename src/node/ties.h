@@ -29,10 +29,10 @@ typedef struct GpusortTiedRow
 } GpusortTiedRow;
 
 /*
- * Per row: a GpusortTiedRow, a word, and the word's place in the order; see also
- * node/node.h.  Distinct values take less (node/distinct.c).
+ * Per row: a GpusortTiedRow, a word, the word's place in the order, and a
+ * GpusortTie; see also node/node.h.  Distinct values take less (node/distinct.c).
  */
-StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) == GPUSORT_TIE_BYTES,
+StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + sizeof(uint8) == GPUSORT_TIE_BYTES,
 				 "memory for breaking ties is counted against the limit");
 
 /* The sort of a tie group by one column. */

@@ -28,7 +28,6 @@
  */
 #include "postgres.h"
 
-#include "access/tupmacs.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
@@ -38,6 +37,7 @@
 #include "cpu/collate.h"
 #include "key/citext.h"
 #include "key/libc.h"
+#include "node/strings.h"
 #include "node/ties.h"
 #include "run/cpu_options.h"
 
@@ -62,75 +62,22 @@ typedef struct Verification
 	bool		crowded;		/* equal words before the column do not mean equal values */
 	uint32	   *order;
 	uint64		rows;
-	int			attribute;		/* the column's, from 0 */
-	int			fixed;			/* attributes from the first one on whose offsets are the
-								 * same in all rows without NULLs, at most attribute */
-	uint32		offset;			/* where the first attribute behind these begins, if aligned */
+	GpusortStrings strings;		/* the column's */
 	int64		units;			/* left for repairs */
 } Verification;
 
 /* ----------------------------------------------------------------
- *		What threads read.  Nothing here may raise an error, allocate memory
+ *		What threads call.  Nothing here may raise an error, allocate memory
  *		or change anything.
  * ----------------------------------------------------------------
  */
 
-/*
- * Returns the address of the column's value in a row, or NULL if it is NULL.  Sets
- * *present to false if the row is older than the column.
- */
-static const char *
-find_value(const Verification *verification, MinimalTuple tuple, bool *present)
-{
-	TupleDesc	desc = verification->node->left->tts_tupleDescriptor;
-	int			attribute = verification->attribute;
-	const char *data = (const char *) tuple - MINIMAL_TUPLE_OFFSET + tuple->t_hoff;
-	bool		nulls = (tuple->t_infomask & HEAP_HASNULL) != 0;
-	int			i = nulls ? 0 : verification->fixed;
-	uint32		offset = nulls ? 0 : verification->offset;
-
-	*present = HeapTupleHeaderGetNatts(tuple) > attribute;
-	if (!*present || (nulls && att_isnull(attribute, tuple->t_bits)))
-		return NULL;
-	for (;; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (nulls && att_isnull(i, tuple->t_bits))
-			continue;
-		offset = att_align_pointer(offset, att->attalign, att->attlen, data + offset);
-		if (i == attribute)
-			return data + offset;
-		offset = att_addlength_pointer(offset, att->attlen, data + offset);
-	}
-}
-
 static bool
-string_at(void *arg, size_t place, GpusortCollateString *string)
+string_at(void *arg, size_t place, GpusortString *string)
 {
 	const Verification *verification = arg;
-	bool		present;
-	const char *value = find_value(verification,
-								   gpusort_rowstore_row(&verification->node->store, verification->order[place]),
-								   &present);
 
-	string->bytes = value;
-	string->length = 0;
-	if (value == NULL)
-		return present;
-	if (verification->proposal.is_name)
-		string->length = strnlen(value, NAMEDATALEN);
-	else
-	{
-		if (VARATT_IS_COMPRESSED(value) || VARATT_IS_EXTERNAL(value))
-			return false;
-		string->bytes = VARDATA_ANY(value);
-		string->length = VARSIZE_ANY_EXHDR(value);
-		while (verification->proposal.blank_padded && string->length > 0 &&
-			   string->bytes[string->length - 1] == ' ')
-			string->length--;
-	}
-	return string->length <= GPUSORT_COLLATE_BYTES;
+	return gpusort_strings_read(&verification->strings, verification->order[place], string);
 }
 
 static GpusortCollateTask
@@ -161,23 +108,6 @@ task_at(void *arg, size_t place)
  *		Verifying
  * ----------------------------------------------------------------
  */
-
-/* Sets fixed and offset. */
-static void
-find_fixed(Verification *verification)
-{
-	TupleDesc	desc = verification->node->left->tts_tupleDescriptor;
-
-	while (verification->fixed < verification->attribute)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, verification->fixed);
-
-		if (att->attlen < 0)
-			break;
-		verification->offset = att_align_nominal(verification->offset, att->attalign) + att->attlen;
-		verification->fixed++;
-	}
-}
 
 /* Makes the verdict about each place: GPUSORT_COLLATE_IN_ORDER or GPUSORT_COLLATE_OUT_OF_ORDER. */
 static void
@@ -377,9 +307,9 @@ gpusort_node_verify(GpusortNode *node, uint32 *order, uint64 rows)
 		distrust(&verification);
 		return;
 	}
-	verification.attribute = node->attnos[verification.proposal.column] - 1;
+	gpusort_strings_begin(&verification.strings, node, verification.proposal.column,
+						  verification.proposal.is_name, verification.proposal.blank_padded);
 	verification.crowded = gpusort_rowkey_crowded(node->key, verification.proposal.column);
-	find_fixed(&verification);
 
 	verdicts = gpusort_memory_alloc(node->run_cxt, rows);
 	make_verdicts(&verification, verdicts);

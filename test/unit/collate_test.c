@@ -8,10 +8,10 @@
 
 #define PLACES	50000
 
-static GpusortCollateString strings[PLACES];
+static GpusortString strings[PLACES];
 static uint8_t tasks[PLACES];
 static uint8_t verdicts[PLACES];
-static char long_string[GPUSORT_COLLATE_BYTES + 1];
+static char long_string[GPUSORT_STRING_BYTES + 1];
 static int	calls_until_cancel;
 static const uint8_t *small;
 
@@ -23,11 +23,11 @@ task(void *arg, size_t place)
 }
 
 static bool
-string(void *arg, size_t place, GpusortCollateString *string)
+string(void *arg, size_t place, GpusortString *string)
 {
 	(void) arg;
 	*string = strings[place];
-	return string->length <= GPUSORT_COLLATE_BYTES;
+	return string->length <= GPUSORT_STRING_BYTES;
 }
 
 static bool
@@ -80,15 +80,15 @@ test_few(void)
 	CHECK(verdicts[5] == GPUSORT_COLLATE_LEFT, "a place to leave to the caller");
 
 	memset(long_string, 'x', sizeof(long_string));
-	strings[2] = (GpusortCollateString) {long_string, sizeof(long_string)};
+	strings[2] = (GpusortString) {long_string, sizeof(long_string)};
 	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "with a long string");
 	CHECK(verdicts[2] == GPUSORT_COLLATE_LEFT && verdicts[3] == GPUSORT_COLLATE_LEFT, "a string that is too long");
 	strings[2].length--;
 	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK && verdicts[2] == GPUSORT_COLLATE_IN_ORDER &&
 		  verdicts[3] == GPUSORT_COLLATE_OUT_OF_ORDER, "the longest string");
 	/* bytes behind a string's end do not count */
-	strings[3] = (GpusortCollateString) {"xyz", 1};
-	strings[2] = (GpusortCollateString) {"xab", 1};
+	strings[3] = (GpusortString) {"xyz", 1};
+	strings[2] = (GpusortString) {"xab", 1};
 	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK && verdicts[3] == GPUSORT_COLLATE_LEFT, "equal strings");
 
 	CHECK(verify(1, false, 2) == GPUSORT_CPU_OK && verdicts[0] == GPUSORT_COLLATE_IN_ORDER, "a single string");

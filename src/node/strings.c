@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * strings.c
+ *		Reads the strings of stored rows, for threads.
+ *
+ * slot_getattr() deforms a tuple into a slot, of which a backend has one.  Threads
+ * that compare strings find them in the tuples themselves: they walk over the
+ * attributes before the column, from the last one on whose offset is the same in
+ * all rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tupmacs.h"
+
+#include "compat.h"
+#include "node/strings.h"
+
+void
+gpusort_strings_begin(GpusortStrings *strings, GpusortNode *node, int column,
+					  bool is_name, bool blank_padded)
+{
+	*strings = (GpusortStrings)
+	{
+		.store = &node->store,
+			.desc = node->left->tts_tupleDescriptor,
+			.attribute = node->attnos[column] - 1,
+			.is_name = is_name,
+			.blank_padded = blank_padded,
+	};
+	while (strings->fixed < strings->attribute)
+	{
+		Form_pg_attribute att = TupleDescAttr(strings->desc, strings->fixed);
+
+		if (att->attlen < 0)
+			break;
+		strings->offset = att_align_nominal(strings->offset, att->attalign) + att->attlen;
+		strings->fixed++;
+	}
+}
+
+/*
+ * Returns the address of the column's value in a row, or NULL if it is NULL.  Sets
+ * *present to false if the row is older than the column.
+ */
+static const char *
+find_value(const GpusortStrings *strings, MinimalTuple tuple, bool *present)
+{
+	int			attribute = strings->attribute;
+	const char *data = (const char *) tuple - MINIMAL_TUPLE_OFFSET + tuple->t_hoff;
+	bool		nulls = (tuple->t_infomask & HEAP_HASNULL) != 0;
+	int			i = nulls ? 0 : strings->fixed;
+	uint32		offset = nulls ? 0 : strings->offset;
+
+	*present = HeapTupleHeaderGetNatts(tuple) > attribute;
+	if (!*present || (nulls && att_isnull(attribute, tuple->t_bits)))
+		return NULL;
+	for (;; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(strings->desc, i);
+
+		if (nulls && att_isnull(i, tuple->t_bits))
+			continue;
+		offset = att_align_pointer(offset, att->attalign, att->attlen, data + offset);
+		if (i == attribute)
+			return data + offset;
+		offset = att_addlength_pointer(offset, att->attlen, data + offset);
+	}
+}
+
+bool
+gpusort_strings_read(const GpusortStrings *strings, uint32 row, GpusortString *string)
+{
+	bool		present;
+	const char *value = find_value(strings, gpusort_rowstore_row(strings->store, row), &present);
+
+	string->bytes = value;
+	string->length = 0;
+	if (value == NULL)
+		return present;
+	if (strings->is_name)
+		string->length = strnlen(value, NAMEDATALEN);
+	else
+	{
+		if (VARATT_IS_COMPRESSED(value) || VARATT_IS_EXTERNAL(value))
+			return false;
+		string->bytes = VARDATA_ANY(value);
+		string->length = VARSIZE_ANY_EXHDR(value);
+		while (strings->blank_padded && string->length > 0 && string->bytes[string->length - 1] == ' ')
+			string->length--;
+	}
+	return string->length <= GPUSORT_STRING_BYTES;
+}
