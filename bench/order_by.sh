@@ -5,6 +5,7 @@
 #   bench/order_by.sh [ROWS [CSV]]      default: ten million, bench/order_by.csv
 #   WORKERS=8 bench/order_by.sh         with max_parallel_workers_per_gather = 8;
 #                                       default: 0, one process and one thread
+#   ROUNDS=21 bench/order_by.sh         rounds of the part crossover; default: 21
 #   PARTS="query first crossover planning"    the parts to run; default: all four
 #
 # Measures the library that make has built in this tree, on a private cluster
@@ -18,7 +19,16 @@
 #   first      A session's first sort, which cannot use the memory of an earlier
 #              one.  Medians of five sessions, which have read the table before.
 #   crossover  Small tables, GpuSort forced.  The execution time that EXPLAIN
-#              (ANALYZE, TIMING OFF) shows, medians of 21.
+#              (ANALYZE, TIMING OFF) shows, medians of 21.  With WORKERS, first by one
+#              process with threads, and then by parallel plans, whose costs are 0.
+#              At the end it prints what src/plan/cost.c is calibrated by.  Times
+#              and costs of serial plans are without those of the query without
+#              ORDER BY; a parallel one of these would return its rows through queues.
+#                unit_ns    the time of one cpu_operator_cost of core's plan
+#                measured   GpuSort's time for a row, in these units
+#                model      GpuSort's cost for a row
+#                times      core's time divided by GpuSort's
+#                expected   core's cost divided by GpuSort's
 #   planning   pgbench -S with and without the library, by turns; "ms" is the
 #              time of one transaction.
 #
@@ -76,7 +86,7 @@ CREATE TABLE contenders (contender text, enabled text, engine text, ordered bool
 INSERT INTO contenders VALUES ('unordered', 'off', 'cpu', false), ('core', 'off', 'cpu', true), ('cpu', 'on', 'cpu', true);
 INSERT INTO contenders SELECT 'cuda', 'on', 'cuda', true WHERE :cuda;
 
-CREATE TABLE results (place serial, part text, query text, n bigint, contender text, node text, ms float8);
+CREATE TABLE results (place serial, part text, query text, n bigint, contender text, node text, ms float8, cost float8);
 
 -- Runs a query with all contenders, or with only_by, "rounds" times, after one
 -- run to warm up.  executor: take the execution time from EXPLAIN.
@@ -105,8 +115,8 @@ BEGIN
       END IF;
       plan := plan -> 0 -> 'Plan' -> 'Plans' -> 0;
       IF i > 0 THEN
-        INSERT INTO results (part, query, n, contender, node, ms) SELECT part, query, n, c.contender,
-          coalesce(plan ->> 'Custom Plan Provider', plan ->> 'Node Type'), ms;
+        INSERT INTO results (part, query, n, contender, node, ms, cost) SELECT part, query, n, c.contender,
+          coalesce(plan ->> 'Custom Plan Provider', plan ->> 'Node Type'), ms, (plan ->> 'Total Cost')::float8;
       END IF;
     END LOOP;
   END LOOP;
@@ -151,15 +161,25 @@ if [[ $parts = *first* ]]; then
   echo "first"
 fi
 
+# crossover TABLE ROWS LABEL [SETTINGS]
+crossover() {
+  bench -c "$in_memory ${4:-} SET gpusort.force = on; SET gpusort.min_rows = 0" -c "
+    SELECT measure('crossover', query || '$3', $2, '$1', columns, sort_key, ${ROUNDS:-21}, true)
+    FROM (VALUES ('k', 'k', 'k'), ('* by k', '*', 'k'), ('* by a and k', '*', 'a, k'), ('* by txt (C)', '*', 'txt'),
+                 ('* by txt (ICU)', '*', 'txt COLLATE \"und-x-icu\"'), ('* by num', '*', 'num'), ('* by id', '*', 'id'),
+                 ('* by eight columns', '*', 'b, c, d, e, a, k, id, ts'), ('* by eight columns, unique first', '*', 'k, id, ts, a, b, c, d, e'))
+    AS queries (query, columns, sort_key)" >/dev/null
+}
+
 if [[ $parts = *crossover* ]]; then
   for n in 300 1000 3000 10000 30000 100000 300000 1000000; do
     [ "$n" -le "$rows" ] || continue
-    bench -c "CREATE TABLE t$n AS SELECT * FROM t LIMIT $n" -c "VACUUM ANALYZE t$n"
-    bench -c "$in_memory" -c "SET gpusort.force = on" -c "SET gpusort.min_rows = 0" -c "
-      SELECT measure('crossover', query, $n, 't$n', columns, sort_key, 21, true)
-      FROM (VALUES ('k', 'k', 'k'), ('* by k', '*', 'k'), ('* by a and k', '*', 'a, k'), ('* by txt (C)', '*', 'txt'),
-                   ('* by txt (ICU)', '*', 'txt COLLATE \"und-x-icu\"'), ('* by num', '*', 'num'), ('* by id', '*', 'id'))
-      AS queries (query, columns, sort_key)" >/dev/null
+    bench -c "CREATE TABLE t$n AS SELECT *, a % 3 AS b, a % 4 AS c, a % 5 AS d, a % 7 AS e FROM t LIMIT $n" \
+      -c "ALTER TABLE t$n SET (parallel_workers = 0)" -c "VACUUM ANALYZE t$n"
+    crossover "t$n" "$n" ''
+    [ "$workers" != 0 ] || continue
+    bench -c "ALTER TABLE t$n SET (parallel_workers = $workers)"
+    crossover "t$n" "$n" ', parallel' "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;"
   done
   echo "crossover"
 fi
@@ -192,3 +212,18 @@ awk -F, -v OFS=, 'NR > 1' "$csv" | bench -c "CREATE TEMP TABLE csv (part text, q
   SELECT c.part, c.query, c.n, g.contender, g.node, c.ms AS core_ms, g.ms, round((c.ms / g.ms)::numeric, 3) AS times
   FROM csv c JOIN csv g USING (part, query, n)
   WHERE c.contender = 'core' AND g.contender <> 'core' ORDER BY 1 DESC, 2, 3, 4"
+
+if [[ $parts = *crossover* ]]; then
+  say "cost model"
+  bench -P tuples_only=off -P format=aligned -P footer=off -c "
+    WITH medians AS (
+      SELECT query, n, contender, percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS ms, max(cost) / current_setting('cpu_operator_cost')::float8 AS units
+      FROM results WHERE part = 'crossover' GROUP BY query, n, contender),
+    sorts AS (
+      SELECT m.query, m.n, m.contender, 1e6 * (m.ms - serial * u.ms) AS ns, m.units - serial * u.units AS units
+      FROM medians m JOIN medians u USING (query, n), LATERAL (SELECT (m.query NOT LIKE '%parallel')::int AS serial) l
+      WHERE u.contender = 'unordered' AND m.contender <> 'unordered')
+    SELECT g.query, g.n, g.contender, round((c.ns / c.units)::numeric, 1) AS unit_ns, round((g.ns / c.ns * c.units / g.n)::numeric, 1) AS measured,
+           round((g.units / g.n)::numeric, 1) AS model, round((c.ns / g.ns)::numeric, 2) AS times, round((c.units / g.units)::numeric, 2) AS expected
+    FROM sorts c JOIN sorts g USING (query, n) WHERE c.contender = 'core' AND g.contender <> 'core' ORDER BY 1, 2, 3"
+fi

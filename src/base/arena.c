@@ -76,11 +76,12 @@ add_segment(GpusortArena *arena, Size bytes)
 	char		message[GPUSORT_SEGMENT_MESSAGE];
 	bool		gone;
 	dsm_segment *segment;
+	Size		room = gpusort_segment_room();
 
 	if (arena->nsegments == GPUSORT_ARENA_SEGMENTS)
 		return false;
-	size = Max(TYPEALIGN(FIRST_SEGMENT_BYTES, size), bytes);
-	if (size > gpusort_segment_room())
+	size = Max(Min(TYPEALIGN(FIRST_SEGMENT_BYTES, size), room), bytes);
+	if (size > room)
 		return false;
 	segment = gpusort_segment_open(DSM_HANDLE_INVALID, size, message, &gone);
 	if (segment == NULL)

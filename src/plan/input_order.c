@@ -15,6 +15,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "catalog/pg_am.h"
@@ -29,6 +31,7 @@
 #include "utils/typcache.h"
 
 #include "plan/aggregate.h"
+#include "plan/plan.h"
 
 /*
  * A column whose values are in the order of the table has the correlation 1.  A
@@ -310,4 +313,30 @@ gpusort_input_ask_statistics(PlannedStmt *stmt, Plan *plan, const GpusortSortCol
 	}
 	ReleaseSysCache(statistics);
 	return sorted;
+}
+
+/*
+ * Of the log2(n) levels of a quicksort, the last log2(n / v) compare rows that agree in
+ * columns with v distinct values, and look at the next column.
+ */
+double
+gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort)
+{
+	Plan	   *child = outerPlan(sort);
+	GpusortSortColumn *columns = gpusort_cost_columns(sort);
+	double		rows = Max(child->plan_rows, 2);
+	double		values = 1;		/* of the columns before */
+	double		compared = 1;
+
+	for (int i = 0; i + 1 < sort->numCols; i++)
+	{
+		double		distinct = rows;
+
+		(void) gpusort_input_ask_statistics(stmt, child, &columns[i], &distinct);
+		values *= Max(distinct, 1);
+		if (values >= rows)
+			break;
+		compared += log2(rows / values) / log2(rows);
+	}
+	return compared;
 }

@@ -47,7 +47,7 @@ static create_upper_paths_hook_type previous_create_upper_paths;
  * GpuSort's cost.
  */
 static const char *
-refuse_sort(Sort *sort, GpusortBound bound, Cost *cost)
+refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 {
 	GpusortCostInput input = {
 		.rows = outerPlan(sort)->plan_rows,
@@ -66,6 +66,9 @@ refuse_sort(Sort *sort, GpusortBound bound, Cost *cost)
 		return NULL;
 	if (bound.rows >= 0 && bound.limit == NULL && input.rows > 2 * bound.rows)
 		return "only a part of the rows is fetched, and GpuSort cannot find out how many";
+	if (*cost < gpusort_cost_core_sort(&input))
+		return NULL;
+	input.compared = gpusort_plan_compared_columns(stmt, sort);
 	return *cost < gpusort_cost_core_sort(&input) ? NULL : "core's sort is expected to be faster";
 }
 
@@ -92,15 +95,15 @@ make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 	return plan;
 }
 
-static Plan *replace_sorts(Plan *plan, GpusortBound bound);
+static Plan *replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound);
 
 static void
-replace_in_list(List *plans, GpusortBound bound)
+replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
 {
 	ListCell   *lc;
 
 	foreach(lc, plans)
-		lfirst(lc) = replace_sorts(lfirst(lc), bound);
+		lfirst(lc) = replace_sorts(stmt, lfirst(lc), bound);
 }
 
 /*
@@ -109,7 +112,7 @@ replace_in_list(List *plans, GpusortBound bound)
  * which ExecSetTupleBound() passes it.
  */
 static Plan *
-replace_sorts(Plan *plan, GpusortBound bound)
+replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 {
 	GpusortBound child_bound = gpusort_unbounded;
 
@@ -124,7 +127,7 @@ replace_sorts(Plan *plan, GpusortBound bound)
 
 		if (parallel != NULL)
 		{
-			*partial = replace_sorts(*partial, gpusort_unbounded);
+			*partial = replace_sorts(stmt, *partial, gpusort_unbounded);
 			return parallel;
 		}
 	}
@@ -142,25 +145,25 @@ replace_sorts(Plan *plan, GpusortBound bound)
 			child_bound = gpusort_bound_gathered(bound);
 			break;
 		case T_Append:
-			replace_in_list(((Append *) plan)->appendplans, bound);
+			replace_in_list(stmt, ((Append *) plan)->appendplans, bound);
 			break;
 		case T_MergeAppend:
-			replace_in_list(((MergeAppend *) plan)->mergeplans, bound);
+			replace_in_list(stmt, ((MergeAppend *) plan)->mergeplans, bound);
 			break;
 		case T_SubqueryScan:
 			((SubqueryScan *) plan)->subplan =
-				replace_sorts(((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : gpusort_unbounded);
+				replace_sorts(stmt, ((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : gpusort_unbounded);
 			break;
 		default:
 			break;
 	}
-	plan->lefttree = replace_sorts(plan->lefttree, child_bound);
-	plan->righttree = replace_sorts(plan->righttree, gpusort_unbounded);
+	plan->lefttree = replace_sorts(stmt, plan->lefttree, child_bound);
+	plan->righttree = replace_sorts(stmt, plan->righttree, gpusort_unbounded);
 
 	if (IsA(plan, Sort))
 	{
 		Cost		cost;
-		const char *reason = refuse_sort((Sort *) plan, bound, &cost);
+		const char *reason = refuse_sort(stmt, (Sort *) plan, bound, &cost);
 
 		if (reason == NULL)
 			return make_gpusort((Sort *) plan, bound, cost);
@@ -190,9 +193,9 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 
 		gpusort_plan_replace_incremental(result, cursor_options);
 		gpusort_plan_aggregates(result, cursor_options);
-		result->planTree = replace_sorts(result->planTree, gpusort_unbounded);
+		result->planTree = replace_sorts(result, result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
-			lfirst(lc) = replace_sorts(lfirst(lc), gpusort_unbounded);
+			lfirst(lc) = replace_sorts(result, lfirst(lc), gpusort_unbounded);
 	}
 	return result;
 }

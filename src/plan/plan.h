@@ -47,6 +47,7 @@ typedef struct GpusortCostInput
 	bool		ties;			/* it also fetches the rows equal to the last of them */
 	const GpusortSortColumn *columns;	/* accepted by gpusort_rowkey_refusal() */
 	int			ncolumns;
+	double		compared;		/* columns that a comparison of core's looks at, on average; 0: 1 */
 } GpusortCostInput;
 
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
@@ -67,6 +68,12 @@ extern double gpusort_cost_row_bytes(int width);
  * own estimate of a bounded sort is larger.
  */
 extern double gpusort_cost_core_sort(const GpusortCostInput *input);
+
+/*
+ * Returns how many columns a comparison of core's looks at in a Sort of a finished plan,
+ * on average, by the statistics of the columns.  In input_order.c.
+ */
+extern double gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort);
 
 /*
  * Offers the same sorts as create_ordered_paths(), at GpuSort's cost: of the cheapest paths
