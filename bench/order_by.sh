@@ -167,7 +167,7 @@ crossover() {
     SELECT measure('crossover', query || '$3', $2, '$1', columns, sort_key, ${ROUNDS:-21}, true)
     FROM (VALUES ('k', 'k', 'k'), ('* by k', '*', 'k'), ('* by a and k', '*', 'a, k'), ('* by txt (C)', '*', 'txt'),
                  ('* by txt (ICU)', '*', 'txt COLLATE \"und-x-icu\"'), ('* by num', '*', 'num'), ('* by id', '*', 'id'),
-                 ('* by eight columns', '*', 'b, c, d, e, a, k, id, ts'), ('* by eight columns, unique first', '*', 'k, id, ts, a, b, c, d, e'))
+                 ('* by eight columns', '*', 'b, c, d, e, a, k, id, ts'), ('* by eight columns (unique first)', '*', 'k, id, ts, a, b, c, d, e'))
     AS queries (query, columns, sort_key)" >/dev/null
 }
 
@@ -179,7 +179,7 @@ if [[ $parts = *crossover* ]]; then
     crossover "t$n" "$n" ''
     [ "$workers" != 0 ] || continue
     bench -c "ALTER TABLE t$n SET (parallel_workers = $workers)"
-    crossover "t$n" "$n" ', parallel' "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;"
+    crossover "t$n" "$n" ' (parallel)' "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;"
   done
   echo "crossover"
 fi
@@ -221,7 +221,7 @@ if [[ $parts = *crossover* ]]; then
       FROM results WHERE part = 'crossover' GROUP BY query, n, contender),
     sorts AS (
       SELECT m.query, m.n, m.contender, 1e6 * (m.ms - serial * u.ms) AS ns, m.units - serial * u.units AS units
-      FROM medians m JOIN medians u USING (query, n), LATERAL (SELECT (m.query NOT LIKE '%parallel')::int AS serial) l
+      FROM medians m JOIN medians u USING (query, n), LATERAL (SELECT (m.query NOT LIKE '%(parallel)')::int AS serial) l
       WHERE u.contender = 'unordered' AND m.contender <> 'unordered')
     SELECT g.query, g.n, g.contender, round((c.ns / c.units)::numeric, 1) AS unit_ns, round((g.ns / c.ns * c.units / g.n)::numeric, 1) AS measured,
            round((g.units / g.n)::numeric, 1) AS model, round((c.ns / g.ns)::numeric, 2) AS times, round((c.units / g.units)::numeric, 2) AS expected
