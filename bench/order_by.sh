@@ -19,7 +19,7 @@
 #   first      A session's first sort, which cannot use the memory of an earlier
 #              one.  Medians of five sessions, which have read the table before.
 #   crossover  Small tables, GpuSort forced.  The execution time that EXPLAIN
-#              (ANALYZE, TIMING OFF) shows, medians of 21.  With WORKERS, first by one
+#              (ANALYZE, TIMING OFF) shows, medians of ROUNDS.  With WORKERS, first by one
 #              process with threads, and then by parallel plans, whose costs are 0.
 #              At the end it prints what src/plan/cost.c is calibrated by.  Times
 #              and costs of serial plans are without those of the query without
@@ -223,7 +223,7 @@ if [[ $parts = *crossover* ]]; then
       SELECT m.query, m.n, m.contender, 1e6 * (m.ms - serial * u.ms) AS ns, m.units - serial * u.units AS units
       FROM medians m JOIN medians u USING (query, n), LATERAL (SELECT (m.query NOT LIKE '%(parallel)')::int AS serial) l
       WHERE u.contender = 'unordered' AND m.contender <> 'unordered')
-    SELECT g.query, g.n, g.contender, round((c.ns / c.units)::numeric, 1) AS unit_ns, round((g.ns / c.ns * c.units / g.n)::numeric, 1) AS measured,
-           round((g.units / g.n)::numeric, 1) AS model, round((c.ns / g.ns)::numeric, 2) AS times, round((c.units / g.units)::numeric, 2) AS expected
+    SELECT g.query, g.n, g.contender, round((c.ns / nullif(c.units, 0))::numeric, 1) AS unit_ns, round((g.ns / nullif(c.ns, 0) * c.units / g.n)::numeric, 1) AS measured,
+           round((g.units / g.n)::numeric, 1) AS model, round((c.ns / nullif(g.ns, 0))::numeric, 2) AS times, round((c.units / nullif(g.units, 0))::numeric, 2) AS expected
     FROM sorts c JOIN sorts g USING (query, n) WHERE c.contender = 'core' AND g.contender <> 'core' ORDER BY 1, 2, 3"
 fi

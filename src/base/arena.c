@@ -80,7 +80,8 @@ add_segment(GpusortArena *arena, Size bytes)
 
 	if (arena->nsegments == GPUSORT_ARENA_SEGMENTS)
 		return false;
-	size = Max(Min(TYPEALIGN(FIRST_SEGMENT_BYTES, size), room), bytes);
+	/* where little is left, take half of it: there must be room for this arena's last, small allocations */
+	size = Max(Min(TYPEALIGN(FIRST_SEGMENT_BYTES, size), room / 2), bytes);
 	if (size > room)
 		return false;
 	segment = gpusort_segment_open(DSM_HANDLE_INVALID, size, message, &gone);

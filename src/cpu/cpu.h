@@ -71,7 +71,7 @@ typedef struct GpusortCpuOptions
 /* Threads leave longer strings to the caller, because reading them cannot be interrupted. */
 #define GPUSORT_STRING_BYTES	8192
 
-/* A string of at most GPUSORT_STRING_BYTES, not terminated; the caller's */
+/* A string of at most GPUSORT_STRING_BYTES, not terminated; the caller owns the bytes */
 typedef struct GpusortString
 {
 	const char *bytes;			/* NULL: a NULL */

@@ -29,6 +29,13 @@ namespace
 constexpr size_t PART = 4096;
 constexpr size_t CHECK_PLACES = 1024;
 
+/*
+ * Comparing this many bytes takes about as long as a place.  The caller must sort groups with
+ * more than GROUP_BYTES, so that a thread asks every few milliseconds whether to stop.
+ */
+constexpr size_t PLACE_BYTES = 64;
+constexpr size_t GROUP_BYTES = 1024 * 1024;
+
 /* Look-ahead of prefetches, in places */
 constexpr size_t AHEAD = 24;
 
@@ -68,6 +75,7 @@ struct Sorter
 	const GpusortTieInput &input;
 	uint32_t   *order;
 	uint8_t    *ties;
+	size_t		work = 0;		/* places since the last check */
 	Row			rows[GPUSORT_TIED_ROWS];
 
 	Sorter(const GpusortTieInput &input, uint32_t *order, uint8_t *ties):
@@ -89,18 +97,24 @@ struct Sorter
 		return a.length < b.length ? -1 : a.length > b.length;
 	}
 
-	/* Reads the strings of n rows into rows.  Returns false if one cannot be read. */
+	/* Reads the strings of n rows into rows.  Returns false if one cannot be read or they are too long. */
 	bool
 	read(const uint32_t *numbers, size_t n)
 	{
+		size_t		bytes = 0;
+
 		for (size_t i = 0; i < n; i++)
 		{
 			GpusortString string;
 
 			if (!input.string(input.arg, numbers[i], &string) || string.bytes == NULL)
 				return false;
+			bytes += string.length;
+			if (bytes > GROUP_BYTES)
+				return false;
 			rows[i] = {0, string.bytes, static_cast<uint32_t>(string.length), numbers[i]};
 		}
+		work += bytes / PLACE_BYTES;
 		return true;
 	}
 
@@ -112,7 +126,7 @@ struct Sorter
 		bool		descending = input.descending;
 		uint32_t	skip;
 
-		if (n > GPUSORT_TIED_ROWS || !read(order + begin, n))
+		if (!read(order + begin, n))
 			return;
 		skip = rows[0].length;
 		for (size_t i = 1; i < n; i++)
@@ -143,7 +157,6 @@ struct Sorter
 	bool
 	sort_part(size_t begin, size_t end, Crew &crew, int thread)
 	{
-		size_t		sorted = 0;
 		size_t		ahead;
 
 		while (begin < end && continues(begin))
@@ -151,7 +164,7 @@ struct Sorter
 		ahead = begin;
 		for (size_t next; begin < end; begin = next)
 		{
-			for (next = begin + 1; continues(next);)
+			for (next = begin + 1; next - begin <= GPUSORT_TIED_ROWS && continues(next);)
 				next++;
 			/* the places behind this part may be another thread's */
 			for (; ahead < std::min(next + AHEAD, end); ahead++)
@@ -159,12 +172,18 @@ struct Sorter
 				if (continues(ahead) || continues(ahead + 1))
 					input.prefetch(input.arg, order[ahead]);
 			}
-			if (next - begin > 1)
-				sort(begin, next);
-			sorted += next - begin;
-			if (sorted >= CHECK_PLACES)
+			work += next - begin;
+			if (next - begin > GPUSORT_TIED_ROWS)
 			{
-				sorted = 0;
+				/* a group for the caller; its places behind this part are skipped there */
+				while (next < end && continues(next))
+					next++;
+			}
+			else if (next - begin > 1)
+				sort(begin, next);
+			if (work >= CHECK_PLACES)
+			{
+				work = 0;
 				if (crew.stopped(thread))
 					return false;
 			}

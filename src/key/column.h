@@ -151,6 +151,7 @@ typedef struct GpusortRowColumn
 								 * INNER; 0: neither has occurred.  OUTER from the
 								 * beginning if several processes make keys */
 	bool		crowd_met;		/* one of the two has occurred, in some process */
+	bool		undecided;		/* the words of some row do not decide this column */
 	uint64		null_word;		/* first word of a NULL */
 	uint64		null_next;		/* second word of a NULL; the third one is 0 */
 	uint64		flip;			/* exclusive-or of a value's first word: the

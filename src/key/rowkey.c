@@ -392,6 +392,7 @@ fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, ui
 
 	key->lossy = true;
 	key->undecided_column = column - key->columns;
+	column->undecided = true;
 	for (words += column->words, column++; words < end; words += column->words, column++)
 	{
 		words[0] = ones ? column->greatest : 0;
@@ -618,16 +619,16 @@ gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column)
 int
 gpusort_rowkey_tied_strings(const GpusortRowKey *key, bool *blank_padded)
 {
-	int			i = 0;
+	const GpusortRowColumn *column = key->columns;
+	const GpusortRowColumn *end = column + key->nencoded;
 
-	/* these kinds decide, unless two values of a crowded column share words */
-	while (i < key->nencoded && key->columns[i].kind < GPUSORT_ROW_TEXT && !key->columns[i].crowd_met)
-		i++;
-	if (i == key->ncolumns || key->columns[i].lowered || key->columns[i].kind > GPUSORT_ROW_BPCHAR ||
-		key->columns[i].kind < GPUSORT_ROW_TEXT)
+	while (column < end && !column->undecided && !column->crowd_met && column->kind < GPUSORT_ROW_ABBREVIATED)
+		column++;
+	if (column == key->columns + key->ncolumns || column->lowered ||
+		(column->kind != GPUSORT_ROW_TEXT && column->kind != GPUSORT_ROW_BPCHAR))
 		return -1;
-	*blank_padded = key->columns[i].kind == GPUSORT_ROW_BPCHAR;
-	return i;
+	*blank_padded = column->kind == GPUSORT_ROW_BPCHAR;
+	return column - key->columns;
 }
 
 void

@@ -228,10 +228,10 @@ extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a
 extern bool gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column);
 
 /*
- * Returns the first column of the list, from 0, that words may leave undecided, if
- * its values are strings that compare by the bytes that they are stored with, and sets
- * *blank_padded to true if trailing blanks do not count.  Otherwise returns -1.
- * Rows with equal words have equal values in the columns before.
+ * Returns the first column of the list, from 0, that the words of the rows encoded so
+ * far do not always decide, if its values are strings that compare by the bytes that
+ * they are stored with, and sets *blank_padded: trailing blanks do not count.
+ * Otherwise returns -1.  Rows with equal words have equal values in the columns before.
  */
 extern int	gpusort_rowkey_tied_strings(const GpusortRowKey *key, bool *blank_padded);
 

@@ -576,9 +576,11 @@ gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 		group.room = Max(group.room, node->memory_limit - memory);
 	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
 	{
-		CHECK_FOR_INTERRUPTS();
 		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
-			 /* look for the end of the group */ ;
+		{
+			if ((end - tie) % INTERRUPT_ROWS == 0)
+				CHECK_FOR_INTERRUPTS();
+		}
 		sort_tied(&group, order + (tie - ties) - 1, end - tie + 1);
 	}
 	MemoryContextDelete(group.values);

@@ -82,7 +82,7 @@ saved_cost(const Aggref *aggref, const GpusortOrder *order, double rows, double 
 }
 
 /*
- * Would GpuSort replace a Sort of a plan's rows?  Sets *cost to the cost of
+ * Would GpuSort replace a Sort of a plan's rows, by its cost alone?  Sets *cost to the cost of
  * GpuSort, or of core's sort if it would not.
  */
 static bool

@@ -39,15 +39,17 @@
  * of core's time, and 0.6 to 0.9 with 31 distinct values.  So they count as two words.
  *
  * Core's model does not know that a comparison looks at the second column where the
- * first is equal, and so on.  Each such look takes as long as a comparison, or longer:
- * with 1,000 rows by eight columns, the first four of 3 to 7 values, the unit is 48 to 83 ns,
- * and GpuSort is 8.5 times as fast; if the first column is unique, the unit is 3 ns, and core is
- * 1.5 times as fast.  So where core's sort seems cheaper, the statistics tell how many
- * columns its comparisons look at (gpusort_plan_compared_columns()).
+ * first is equal, and so on.  Each such look takes as long as a comparison, or
+ * longer: with 1,000 rows by eight columns, the first four of 3 to 7 values, the unit
+ * is 48 to 83 ns, and GpuSort is 8.5 times as fast; if the first column is unique, the
+ * unit is 3 ns, and core is 1.5 times as fast.  So where core's sort seems cheaper,
+ * the statistics tell how many columns its comparisons look at
+ * (gpusort_plan_compared_columns()).
  *
- * GpuSort's model does not know how many distinct values there are.  Core is faster on few distinct values, but gpusort is, too: with 1, 3 or
- * 100 distinct integers, numerics or uuids among 3,000 to 100,000 rows it takes 0.4
- * to 0.94 times as long as core (CPU time), and the set-up cost hides the rest.
+ * GpuSort's model does not know how many distinct values there are.  Core is faster
+ * on few of them, but gpusort is, too: with 1, 3 or 100 distinct integers, numerics
+ * or uuids among 3,000 to 100,000 rows it takes 0.4 to 0.94 times as long as core
+ * (CPU time), and the set-up cost hides the rest.
  * Booleans, enums and single characters are few by nature: there core is faster up to
  * 5,000 rows (at 3,000 rows 0.25 ms for an enum against 0.34, and for "char" against
  * 0.40), which FEW_SETUP_OPERATORS tells.

@@ -9,7 +9,8 @@
  *
  * The rows of a table may be in the order of a column without an index, for example
  * if it is the time at which they were inserted.  ANALYZE finds that out: it is the
- * column's correlation.  The same statistics have the number of distinct values.
+ * column's correlation.  The same statistics have the number of distinct values,
+ * which tells how many columns core's comparisons look at.
  *
  *-------------------------------------------------------------------------
  */
@@ -251,9 +252,10 @@ find_statistics(PlannedStmt *stmt, Plan *plan, AttrNumber attno, bool *in_place,
 		var = (Var *) entry->expr;
 		if (!IsA(plan, SeqScan) && !IsA(plan, SubqueryScan))
 			*in_place = false;
-		if (var->varno == INDEX_VAR && IsA(plan, IndexOnlyScan))
+		if (var->varno == INDEX_VAR && (IsA(plan, IndexOnlyScan) || IsA(plan, CustomScan)))
 		{
-			entry = get_tle_by_resno(((IndexOnlyScan *) plan)->indextlist, var->varattno);
+			entry = get_tle_by_resno(IsA(plan, CustomScan) ? ((CustomScan *) plan)->custom_scan_tlist :
+									 ((IndexOnlyScan *) plan)->indextlist, var->varattno);
 			if (entry == NULL || !IsA(entry->expr, Var))
 				return NULL;
 			var = (Var *) entry->expr;
@@ -316,8 +318,9 @@ gpusort_input_ask_statistics(PlannedStmt *stmt, Plan *plan, const GpusortSortCol
 }
 
 /*
- * Of the log2(n) levels of a quicksort, the last log2(n / v) compare rows that agree in
- * columns with v distinct values, and look at the next column.
+ * Core's quicksort of n rows with d distinct values has log2(min(n, d)) levels, because it
+ * does not sort equal rows among themselves.  The levels after the first log2(v) compare
+ * rows that agree in columns with v distinct values, and look at the next column.
  */
 double
 gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort)
@@ -325,18 +328,18 @@ gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort)
 	Plan	   *child = outerPlan(sort);
 	GpusortSortColumn *columns = gpusort_cost_columns(sort);
 	double		rows = Max(child->plan_rows, 2);
-	double		values = 1;		/* of the columns before */
-	double		compared = 1;
+	double		levels = 0;		/* of a quicksort by the columns up to this one */
+	double		looks = 0;		/* at later columns, in all levels */
+	int			later;
 
-	for (int i = 0; i + 1 < sort->numCols; i++)
+	for (later = 0; later < sort->numCols && levels < log2(rows); later++)
 	{
 		double		distinct = rows;
+		double		before = levels;
 
-		(void) gpusort_input_ask_statistics(stmt, child, &columns[i], &distinct);
-		values *= Max(distinct, 1);
-		if (values >= rows)
-			break;
-		compared += log2(rows / values) / log2(rows);
+		(void) gpusort_input_ask_statistics(stmt, child, &columns[later], &distinct);
+		levels = Min(before + log2(Max(distinct, 1)), log2(rows));
+		looks += later * (levels - before);
 	}
-	return compared;
+	return 1 + looks / log2(rows);
 }

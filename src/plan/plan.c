@@ -58,6 +58,7 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 		.ncolumns = sort->numCols,
 	};
 	const char *reason = gpusort_rowkey_refusal(input.columns, input.ncolumns);
+	Cost		core;
 
 	if (reason != NULL)
 		return reason;
@@ -66,10 +67,15 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 		return NULL;
 	if (bound.rows >= 0 && bound.limit == NULL && input.rows > 2 * bound.rows)
 		return "only a part of the rows is fetched, and GpuSort cannot find out how many";
-	if (*cost < gpusort_cost_core_sort(&input))
+	core = gpusort_cost_core_sort(&input);
+	if (*cost < core)
 		return NULL;
 	input.compared = gpusort_plan_compared_columns(stmt, sort);
-	return *cost < gpusort_cost_core_sort(&input) ? NULL : "core's sort is expected to be faster";
+	if (*cost >= gpusort_cost_core_sort(&input))
+		return "core's sort is expected to be faster";
+	/* the costs of the nodes above contain that of core's sort */
+	*cost = core;
+	return NULL;
 }
 
 /* ----------------------------------------------------------------

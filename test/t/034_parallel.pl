@@ -328,7 +328,7 @@ foreach my $case ([ 'max_parallel_workers = 3', 2, 1 ], [ "max_parallel_workers 
 	$session = session($node);
 	my $sleeper = in_background($node, \$out, \$err, 'SET parallel_leader_participation = off', "SET max_parallel_workers_per_gather = $workers",
 		'SELECT count(*) FROM t WHERE pg_sleep(CASE WHEN id % 100 = 0 THEN 3600 ELSE 0 END) IS NOT NULL');
-	ok(poll($node, "SELECT count(*) >= 2 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), 'another query has workers');
+	ok(poll($node, "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'parallel worker'"), 'another query has workers');
 	is($node->safe_psql('postgres', "$rows; $values"), $right, "$setting: not all workers start");
 	like($node->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $rows"),
 		qr/Workers Planned: 4\s+Workers Launched: $left\b/, 'EXPLAIN shows that');
