@@ -65,6 +65,13 @@ typedef struct Context
  */
 #define STRING_COMPARISONS	13.0
 
+/*
+ * If the node has another aggregate, which wants another order, the rows carry its values
+ * through GpuSort, which costs this much more per row in cpu_operator_costs: 3,000 rows for
+ * count(DISTINCT) of an integer and of a string lost 0.2 of 0.95 ms, and 100,000 gained 18 %.
+ */
+#define OTHER_OPERATORS		10.0
+
 static Cost
 saved_cost(const Aggref *aggref, const GpusortOrder *order, double rows, double groups, double distinct)
 {
@@ -285,6 +292,7 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
 	Plan	   *child = outerPlan(agg);
 	GpusortOrder *orders = palloc(list_length(aggregates) * sizeof(GpusortOrder));	/* of sorting ones */
 	List	   *sorting = NIL;
+	Bitmapset  *all_states = NULL;	/* transition states of these */
 	GpusortOrder best = {NULL, 0, false};
 	ListCell   *lc;
 
@@ -292,7 +300,10 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
 	foreach(lc, aggregates)
 	{
 		if (gpusort_aggregate_find_order(lfirst_node(Aggref, lc), &orders[list_length(sorting)]))
+		{
 			sorting = lappend(sorting, lfirst(lc));
+			all_states = bms_add_member(all_states, lfirst_node(Aggref, lc)->aggtransno);
+		}
 	}
 	foreach(lc, sorting)
 	{
@@ -318,6 +329,8 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
 			states = bms_add_member(states, aggref->aggtransno);
 			cost += saved_cost(aggref, &order, child->plan_rows, groups, distinct);
 		}
+		if (!bms_equal(states, all_states))
+			cost = Max(cost - OTHER_OPERATORS * cpu_operator_cost * child->plan_rows, 0);
 		if (cost > *saved)
 		{
 			*saved = cost;

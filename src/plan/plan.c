@@ -70,7 +70,9 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 	core = gpusort_cost_core_sort(&input);
 	if (*cost < core)
 		return NULL;
-	input.compared = gpusort_plan_compared_columns(stmt, sort);
+	input.compared = input.ncolumns;
+	if (*cost < gpusort_cost_core_sort(&input))
+		input.compared = gpusort_plan_compared_columns(stmt, sort);
 	if (*cost >= gpusort_cost_core_sort(&input))
 		return "core's sort is expected to be faster";
 	/* the costs of the nodes above contain that of core's sort */
