@@ -253,6 +253,14 @@ units_of(const GpusortCostInput *input, bool bounded)
 	};
 }
 
+bool
+gpusort_cost_few_rows(double rows, int ncolumns, bool collated)
+{
+	double		setup = collated ? Min(CITEXT_SETUP_OPERATORS, LIBC_SETUP_OPERATORS) : SETUP_OPERATORS;
+
+	return 2.0 * rows * log2(Max(rows, 2)) * ncolumns < setup;
+}
+
 double
 gpusort_cost_sort(const GpusortCostInput *input)
 {

@@ -67,6 +67,19 @@ pathkey_columns(List *pathkeys)
 	return gpusort_rowkey_refusal(columns, n) == NULL ? columns : NULL;
 }
 
+static bool
+has_collation(List *pathkeys)
+{
+	ListCell   *lc;
+
+	foreach(lc, pathkeys)
+	{
+		if (OidIsValid(lfirst_node(PathKey, lc)->pk_eclass->ec_collation))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Returns a SortPath over child at GpuSort's cost, or NULL if core's sort costs no
  * more.  bound: of the query's LIMIT.
@@ -158,6 +171,8 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 
 	/* there is no estimate of a LIMIT that is not known */
 	if (bound.rows >= 0 && !bound.constant)
+		return;
+	if (gpusort_cost_few_rows(input->rows, list_length(root->sort_pathkeys), has_collation(root->sort_pathkeys)))
 		return;
 	columns = pathkey_columns(root->sort_pathkeys);
 	if (columns == NULL)

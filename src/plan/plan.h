@@ -50,6 +50,13 @@ typedef struct GpusortCostInput
 	double		compared;		/* columns that a comparison of core's looks at, on average; 0: 1 */
 } GpusortCostInput;
 
+/*
+ * Are there so few rows that GpuSort costs more than core's sort, whatever the types of this
+ * many columns are?  collated: some column has a collation.  Takes no time, unlike
+ * gpusort_rowkey_refusal().
+ */
+extern bool gpusort_cost_few_rows(double rows, int ncolumns, bool collated);
+
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
 extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
 
