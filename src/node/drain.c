@@ -6,7 +6,7 @@
  * The rows of a large result lie at random places of memory.  Finding a row's place
  * and the row costs a miss of the cache and of the TLB each, which prefetching
  * hides only in part.  So several threads copy the next rows, in order, to a few
- * megabytes that stay in the cache: the window.  Then the backend returns these
+ * megabytes for each that stay in the cache: the window.  Then the backend returns these
  * rows and reads memory in sequence.
  *
  * The backend fills a window when it comes to the end of the one before, and is
@@ -20,8 +20,8 @@
  * fit there, or is wide, is not copied: the window points to it in the store.
  *
  * The window takes less memory than the engine's scratch memory, which the node's
- * statistics count and which is free when rows are returned: 16 bytes for each of
- * MIN_BYTES / MAX_ROW_BYTES rows or more.
+ * statistics count and which is free when rows are returned: 16 bytes a row are at least
+ * 1/16 of the store, because rows have MAX_ROW_BYTES at most.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,10 +44,15 @@
 /* A row wider than this is not copied. */
 #define COPY_BYTES		1024
 
-/* Rows of the first window, and rows before it; rows of a window, at most; bytes of its copies */
+/*
+ * Rows of the first window, and rows before it.  Rows of a window, and bytes of its copies, at
+ * most, for each thread: starting a thread takes as long as copying some hundred rows.  The
+ * copies are also at most 1/STORE_PART of the store.
+ */
 #define FIRST_ROWS		4096
-#define MAX_ROWS		65536
-#define WINDOW_BYTES	((Size) 4 * 1024 * 1024)
+#define THREAD_ROWS		32768
+#define THREAD_BYTES	((Size) 2 * 1024 * 1024)
+#define STORE_PART		32
 
 /* Rows that a thread takes at a time */
 #define PART_ROWS		2048
@@ -64,8 +69,15 @@ gpusort_node_begin_drain(GpusortNode *node)
 		store->bytes - store->spare_bytes < MIN_BYTES || gpusort_cpu_threads_most(node->count) < 2)
 		return;
 	drain->begin = drain->next_count = FIRST_ROWS;
-	drain->max_count = Min(MAX_ROWS, WINDOW_BYTES / node->row_bytes / PART_ROWS * PART_ROWS);
-	drain->part_bytes = MAXALIGN_DOWN(WINDOW_BYTES / (drain->max_count / PART_ROWS));
+	/* not anew for each block of a result: the window's memory stays the same */
+	if (drain->max_count == 0)
+	{
+		int			threads = gpusort_cpu_threads_most(node->count);
+		Size		bytes = Min(THREAD_BYTES * threads, (store->bytes - store->spare_bytes) / STORE_PART);
+
+		drain->max_count = Min(THREAD_ROWS * threads, bytes / node->row_bytes / PART_ROWS * PART_ROWS);
+		drain->part_bytes = MAXALIGN_DOWN(bytes / (drain->max_count / PART_ROWS));
+	}
 }
 
 /* Puts row i into the window as it lies in the store, and prefetches it. */
@@ -122,10 +134,10 @@ gpusort_node_drain(GpusortNode *node)
 	Assert(node->position == drain->begin + drain->count && node->position < node->count);
 	if (drain->copies == NULL)
 	{
-		Size		pointers = drain->max_count * sizeof(MinimalTuple);
+		Size		bytes = drain->part_bytes * (drain->max_count / PART_ROWS);
 
-		drain->copies = gpusort_memory_alloc_pages(node->cxt, WINDOW_BYTES + pointers);
-		drain->rows = (MinimalTuple *) (drain->copies + WINDOW_BYTES);
+		drain->copies = gpusort_memory_alloc_pages(node->cxt, bytes + drain->max_count * sizeof(MinimalTuple));
+		drain->rows = (MinimalTuple *) (drain->copies + bytes);
 	}
 	drain->begin = node->position;
 	drain->count = Min(drain->next_count, node->count - node->position);
