@@ -199,7 +199,7 @@ select_row(GpusortNode *node, uint32 *order, uint64 n, uint64 place)
 /*
  * Puts the N-th row at its place among those that have its words; rows in front are
  * less or equal.  Strings that compare by bytes are sorted, which costs less than
- * comparing them (ties.c).
+ * comparing them (tie_group.c).
  */
 static void
 select_bound(GpusortNode *node, uint32 *order, uint64 rows)

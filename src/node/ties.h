@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * ties.h
- *		What the files that break ties share: node/ties.c and node/distinct.c.
+ *		What the files that break ties share: node/ties.c, node/tie_group.c and
+ *		node/distinct.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,9 +49,15 @@ typedef struct GpusortTiedGroup
 
 /*
  * Compares two rows of the store by the ORDER BY columns from this one on, then by row
- * number.  Leaves them in the node's slots left and right.  In node/ties.c.
+ * number.  Leaves them in the node's slots left and right.  In node/tie_group.c.
  */
 extern int gpusort_ties_compare_rows(GpusortNode *node, uint32 a, uint32 b, int column);
+
+/*
+ * Sorts order, n numbers of rows whose keys have equal words, by the columns.  Raises
+ * the errors of their comparators.  In node/tie_group.c.
+ */
+extern void gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n);
 
 /*
  * Sorts n rows, none of which is NULL in the group's column, by that column if it

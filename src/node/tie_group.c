@@ -1,0 +1,462 @@
+/*-------------------------------------------------------------------------
+ *
+ * tie_group.c
+ *		GpuSort sorts a tie group: rows whose keys have equal words.
+ *
+ * Comparing whole rows would cost more than core's sort, since each comparison
+ * would deform two rows and compare columns that are known to be equal.  So a
+ * group is sorted column by column: by the first column that the words do not
+ * decide, then each group of equal values by the next column, and so on.  There
+ * are four ways to sort a group by a column:
+ *
+ * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns
+ *	  at once.
+ *
+ * 2. Strings that order by their bytes, and the bit strings of arrays, ranges and
+ *	  rows (key/packed.h), are sorted like keys.  The prefix that all strings of
+ *	  the group share is skipped, the next 8 bytes of each string become a word,
+ *	  and the CPU engine sorts the words.  Rows whose words are equal again form
+ *	  smaller groups, which get another round.  Web addresses, whose first dozens
+ *	  of bytes are all alike, take one or two rounds.  This is a radix sort by the
+ *	  most significant digit first that skips common prefixes: see McIlroy, Bostic
+ *	  and McIlroy, "Engineering Radix Sort", 1993.
+ *
+ * 3. Other values are taken out of their rows once.  If there are few distinct
+ *	  ones, which a hash table of their bytes tells, only these are compared, and
+ *	  the rows are distributed to them.
+ *
+ * 4. If not, the values are sorted by comparing them.
+ *
+ * Rows that are equal by all comparators stay in the order of arrival.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "port/pg_bswap.h"
+
+#include "base/memory.h"
+#include "node/ties.h"
+
+/* In a group of at most this many rows, taking the values out does not pay. */
+#define FEW_ROWS		8
+
+/* In a group of fewer rows, distinct values are not looked for. */
+#define MIN_HASH_ROWS	64
+
+/* Rounds of 8 bytes each, at most; strings that still tie are compared. */
+#define MAX_ROUNDS		32
+
+/* Look-ahead of prefetches, in rows */
+#define PREFETCH_AHEAD	12
+
+#define INTERRUPT_ROWS	GPUSORT_TIES_INTERRUPT_ROWS
+
+static inline int
+by_row_number(uint32 a, uint32 b)
+{
+	return a < b ? -1 : a > b;
+}
+
+int
+gpusort_ties_compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
+{
+	int			order;
+
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, a), node->left, false);
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, b), node->right, false);
+	order = gpusort_rowkey_compare_part(node->key, node->left, node->right, column, node->ncolumns);
+	return order != 0 ? order : by_row_number(a, b);
+}
+
+/* qsort_arg comparator of row numbers: compares rows by the group's column and those after it. */
+static int
+compare_numbers(const void *a, const void *b, void *arg)
+{
+	const GpusortTiedGroup *group = arg;
+
+	/* a comparison may detoast megabytes, so check before each, as tuplesort does */
+	CHECK_FOR_INTERRUPTS();
+	return gpusort_ties_compare_rows(group->node, *(const uint32 *) a, *(const uint32 *) b, group->column);
+}
+
+/* Compares two rows with equal values by the columns after the group's. */
+static int
+compare_rest(const GpusortTiedGroup *group, const GpusortTiedRow *a, const GpusortTiedRow *b)
+{
+	int			next = group->column + 1;
+
+	return next < group->node->ncolumns ? gpusort_ties_compare_rows(group->node, a->row, b->row, next) :
+		by_row_number(a->row, b->row);
+}
+
+/* qsort_arg comparator of GpusortTiedRows: compares values, then the other columns. */
+static int
+compare_values(const void *a, const void *b, void *arg)
+{
+	const GpusortTiedGroup *group = arg;
+	const GpusortTiedRow *left = a;
+	const GpusortTiedRow *right = b;
+	int			order;
+
+	CHECK_FOR_INTERRUPTS();
+	order = gpusort_rowkey_compare_values(group->node->key, group->column,
+										  left->value, false, right->value, false);
+	return order != 0 ? order : compare_rest(group, left, right);
+}
+
+/* qsort_arg comparator of GpusortTiedRows: compares bytes, then the other columns. */
+static int
+compare_bytes(const void *a, const void *b, void *arg)
+{
+	const GpusortTiedGroup *group = arg;
+	const GpusortTiedRow *left = a;
+	const GpusortTiedRow *right = b;
+	int			order;
+
+	CHECK_FOR_INTERRUPTS();
+	order = memcmp(left->bytes, right->bytes, Min(left->length, right->length));
+	if (order == 0)
+		order = left->length < right->length ? -1 : left->length > right->length;
+	if (order == 0)
+		return compare_rest(group, left, right);
+	return group->descending ? (order < 0 ? 1 : -1) : order;
+}
+
+/* Returns the length of the prefix that all strings share, which is at least skip. */
+static Size
+common_bytes(const GpusortTiedRow *rows, uint64 n, Size skip)
+{
+	Size		common = rows[0].length;
+
+	for (uint64 i = 1; i < n && common > skip; i++)
+	{
+		Size		most = Min(common, rows[i].length);
+
+		CHECK_FOR_INTERRUPTS();
+		if (memcmp(rows[0].bytes + skip, rows[i].bytes + skip, most - skip) == 0)
+		{
+			common = most;
+			continue;
+		}
+		for (common = skip; common < most && rows[0].bytes[common] == rows[i].bytes[common];)
+			common++;
+	}
+	return common;
+}
+
+/* Returns the 8 bytes at place as a number that compares as they do, padded with zeros. */
+static uint64
+word_at(const GpusortTiedRow *row, Size place)
+{
+	Size		left = row->length - place;
+	uint64		word = 0;
+
+	memcpy(&word, row->bytes + place, Min(left, sizeof(word)));
+	return pg_ntoh64(word);
+}
+
+/* Sorts rows by the 8 bytes from skip on, and marks those that still tie. */
+static void
+sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
+{
+	MemoryContext cxt = group->node->run_cxt;
+	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
+	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
+	GpusortTiedRow    *sorted;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		words[i] = word_at(&rows[i], skip);
+	}
+	gpusort_run_order_words(words, n, group->descending, order);
+
+	sorted = gpusort_memory_alloc(cxt, n * sizeof(GpusortTiedRow));
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		sorted[i] = rows[order[i]];
+		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
+	}
+	for (uint64 i = 0; i < n; i += INTERRUPT_ROWS)
+	{
+		CHECK_FOR_INTERRUPTS();
+		memcpy(rows + i, sorted + i, Min(n - i, INTERRUPT_ROWS) * sizeof(GpusortTiedRow));
+	}
+	pfree(sorted);
+	pfree(order);
+	pfree(words);
+}
+
+/* Sorts rows by comparing them, with the later columns. */
+static void
+sort_by_comparing(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, qsort_arg_comparator compare)
+{
+	qsort_arg(rows, n, sizeof(GpusortTiedRow), compare, group);
+	for (uint64 i = 0; i < n; i++)
+		rows[i].tied = false;
+}
+
+/*
+ * Sorts rows by their bytes, the first skip of which are equal.  round counts the
+ * recursion, which is at most MAX_ROUNDS deep.  sort_by_word() frees its memory
+ * before the recursion, so that memory does not grow with the rounds; the marks
+ * in rows tell the groups.  At last the marks tell which rows have the same
+ * bytes, and were not sorted by the later columns.
+ */
+static void
+sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, int round)
+{
+	bool		equal = true;
+
+	if (n <= FEW_ROWS || round == MAX_ROUNDS)
+	{
+		sort_by_comparing(group, rows, n, compare_bytes);
+		return;
+	}
+	skip = common_bytes(rows, n, skip);
+	for (uint64 i = 0; i < n && equal; i++)
+		equal = rows[i].length == skip;
+	if (equal)
+	{
+		for (uint64 i = 0; i < n; i++)
+			rows[i].tied = i > 0;
+		return;
+	}
+	sort_by_word(group, rows, n, skip);
+
+	for (uint64 begin = 0, end; begin < n; begin = end)
+	{
+		Size		shortest = rows[begin].length;
+		Size		longest = shortest;
+
+		for (end = begin + 1; end < n && rows[end].tied; end++)
+		{
+			if (end % INTERRUPT_ROWS == 0)
+				CHECK_FOR_INTERRUPTS();
+			shortest = Min(shortest, rows[end].length);
+			longest = Max(longest, rows[end].length);
+		}
+		if (end - begin < 2)
+			continue;
+		if (shortest >= skip + sizeof(uint64))
+			sort_bytes(group, rows + begin, end - begin, skip + sizeof(uint64), round + 1);
+		else if (shortest < longest)
+			sort_by_comparing(group, rows + begin, end - begin, compare_bytes);
+		/* else the word held the rest of these strings, so they are equal */
+	}
+}
+
+/* Expands a compressed or TOASTed value if there is room, and returns it. */
+static Datum
+expand(GpusortTiedGroup *group, Datum value)
+{
+	Size		remote = gpusort_rowkey_remote_bytes(value);
+	MemoryContext old;
+
+	if (remote == 0 || remote > group->room)
+		return value;
+	group->room -= remote;
+	old = MemoryContextSwitchTo(group->values);
+	value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
+	MemoryContextSwitchTo(old);
+	return value;
+}
+
+/*
+ * Fills rows with the row numbers in order and with their values of the group's
+ * column.  NULLs are not filled in: their row numbers are moved to the front of
+ * order.  Returns the number of rows filled in.
+ */
+static uint64
+take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *rows)
+{
+	GpusortNode *node = group->node;
+	int			attno = node->attnos[group->column];
+	bool		varlena = TupleDescAttr(node->left->tts_tupleDescriptor, attno - 1)->attlen == -1;
+	uint64		nulls = 0;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		GpusortTiedRow *row = &rows[i - nulls];
+		bool		isnull;
+
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (i + PREFETCH_AHEAD < n)
+			__builtin_prefetch(gpusort_rowstore_row(&node->store, order[i + PREFETCH_AHEAD]));
+		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+		row->value = slot_getattr(node->left, attno, &isnull);
+		row->row = order[i];
+		if (isnull)
+			order[nulls++] = order[i];
+		else if (varlena)
+			row->value = expand(group, row->value);
+	}
+	return n - nulls;
+}
+
+/*
+ * Changes the rows' values to the bytes that they compare by.  False if one has not
+ * been expanded, or there is no room for the bytes.
+ */
+static bool
+take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
+{
+	Size		copied = 0;
+	MemoryContext old;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
+			return false;
+		copied += gpusort_rowkey_copied_bytes(group->node->key, group->column, rows[i].value);
+	}
+	if (copied > group->room)
+		return false;
+	group->room -= copied;
+	old = MemoryContextSwitchTo(group->values);
+	for (uint64 i = 0; i < n; i++)
+	{
+		const char *bytes;
+		Size		length;
+
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		gpusort_rowkey_bytes(group->node->key, group->column, rows[i].value, &bytes, &length);
+		rows[i].bytes = bytes;
+		rows[i].length = length;
+	}
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
+/*
+ * Sorts n rows by the group's column, of which none is NULL, and sets order to
+ * their row numbers.  Rows that are marked as tied still have to be sorted by the
+ * later columns.
+ */
+static void
+sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
+{
+	if (gpusort_rowkey_by_bytes(group->node->key, group->column) && take_bytes(group, rows, n))
+		sort_bytes(group, rows, n, 0, 0);
+	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
+		return;
+	else
+		sort_by_comparing(group, rows, n, compare_values);
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		order[i] = rows[i].row;
+	}
+}
+
+/* Sorts order, n numbers of rows that are equal in the columns before this one. */
+static void
+sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
+{
+	GpusortNode *node = group->node;
+	bool		last = column + 1 == node->ncolumns;
+	GpusortTiedRow *rows;
+	uint64		count;
+	uint64		nulls;
+	uint32	   *values = order;
+	uint8	   *tied = NULL;	/* a bit for each row with a value */
+
+	if (column == node->ncolumns || n < 2)
+		return;
+	check_stack_depth();
+	group->column = column;
+	if (n <= FEW_ROWS)
+	{
+		qsort_arg(order, n, sizeof(uint32), compare_numbers, group);
+		return;
+	}
+	group->descending = gpusort_rowkey_descends(node->key, column);
+	rows = gpusort_memory_alloc(node->run_cxt, n * sizeof(GpusortTiedRow));
+	count = take_values(group, order, n, rows);
+	nulls = n - count;
+	if (node->nulls_first[column])
+		values += nulls;
+	else
+		memmove(order + count, order, nulls * sizeof(uint32));
+	if (count > 0)
+		sort_values(group, rows, count, values);
+	if (!last)
+	{
+		tied = MemoryContextAllocExtended(node->run_cxt, count / 8 + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+		for (uint64 i = 0; i < count; i++)
+			tied[i / 8] |= rows[i].tied << i % 8;
+	}
+	pfree(rows);
+	if (last)
+		return;
+
+	sort_group(group, node->nulls_first[column] ? order : order + count, nulls, column + 1);
+	for (uint64 begin = 0, end; begin < count; begin = end)
+	{
+		for (end = begin + 1; end < count && (tied[end / 8] & 1 << end % 8) != 0; end++)
+			 /* look for the end of the rows with this value */ ;
+		if (end - begin > 1)
+			sort_group(group, values + begin, end - begin, column + 1);
+	}
+	pfree(tied);
+}
+
+/* Are all rows equal in the columns before this one? */
+static bool
+equal_before(GpusortNode *node, const uint32 *order, uint64 n, int column)
+{
+	if (!gpusort_rowkey_crowded(node->key, column))
+		return true;
+	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->right, false);
+	for (uint64 i = 1; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+		if (gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, column) != 0)
+			return false;
+	}
+	return true;
+}
+
+void
+gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n)
+{
+	GpusortNode *node = group->node;
+	Size		room = group->room;
+	int			column = 0;
+
+	if (n > FEW_ROWS)
+	{
+		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->left, false);
+		column = gpusort_rowkey_open_column(node->key, node->left);
+		if (column < 0)
+		{
+			/* equal rows, which are in the order of arrival */
+			if (!gpusort_rowkey_crowded(node->key, node->ncolumns))
+				return;
+			column = 0;
+		}
+		else if (!equal_before(node, order, n, column))
+			column = 0;
+	}
+	sort_group(group, order, n, column);
+	if (group->room < room)
+	{
+		Size		bytes = gpusort_node_memory(node, 0) + room - group->room;
+
+		node->stats.memory = Max(node->stats.memory, bytes);
+		MemoryContextReset(group->values);
+		group->room = room;
+	}
+}
