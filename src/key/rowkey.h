@@ -232,6 +232,8 @@ extern bool gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column);
  * far do not always decide, if its values are strings that compare by the bytes that
  * they are stored with, and sets *blank_padded: trailing blanks do not count.
  * Otherwise returns -1.  Rows with equal words have equal values in the columns before.
+ * Does not know the rows that other processes have encoded, whose keys never have such
+ * strings: see gpusort_rowkey_shareable().
  */
 extern int	gpusort_rowkey_tied_strings(const GpusortRowKey *key, bool *blank_padded);
 

@@ -139,11 +139,13 @@ gpusort_node_drain(GpusortNode *node)
 		drain->copies = gpusort_memory_alloc_pages(node->cxt, bytes + drain->max_count * sizeof(MinimalTuple));
 		drain->rows = (MinimalTuple *) (drain->copies + bytes);
 	}
+	options = gpusort_cpu_options_take(node->count);
 	drain->begin = node->position;
 	drain->count = Min(drain->next_count, node->count - node->position);
 	drain->next_count = Min(2 * drain->next_count, drain->max_count);
+	/* other sorts may have most of the threads */
+	drain->count = Min(drain->count, THREAD_ROWS * options.threads);
 
-	options = gpusort_cpu_options_take(node->count);
 	if (options.threads > 1)
 	{
 		gpusort_share(drain->count, PART_ROWS, fill_part, node, &options);

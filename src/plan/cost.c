@@ -254,11 +254,12 @@ units_of(const GpusortCostInput *input, bool bounded)
 }
 
 bool
-gpusort_cost_few_rows(double rows, int ncolumns, bool collated)
+gpusort_cost_few_rows(double rows, int width, int ncolumns, bool collated)
 {
 	double		setup = collated ? Min(CITEXT_SETUP_OPERATORS, LIBC_SETUP_OPERATORS) : SETUP_OPERATORS;
 
-	return 2.0 * rows * log2(Max(rows, 2)) * ncolumns < setup;
+	return 2.0 * rows * log2(Max(rows, 2)) * ncolumns < setup &&
+		rows * gpusort_cost_row_bytes(width) < work_mem * 1024.0;
 }
 
 double

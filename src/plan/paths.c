@@ -172,7 +172,8 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	/* there is no estimate of a LIMIT that is not known */
 	if (bound.rows >= 0 && !bound.constant)
 		return;
-	if (gpusort_cost_few_rows(input->rows, list_length(root->sort_pathkeys), has_collation(root->sort_pathkeys)))
+	if (gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->sort_pathkeys),
+							  has_collation(root->sort_pathkeys)))
 		return;
 	columns = pathkey_columns(root->sort_pathkeys);
 	if (columns == NULL)

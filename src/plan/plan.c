@@ -75,8 +75,8 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 		input.compared = gpusort_plan_compared_columns(stmt, sort);
 	if (*cost >= gpusort_cost_core_sort(&input))
 		return "core's sort is expected to be faster";
-	/* the costs of the nodes above contain that of core's sort */
-	*cost = core;
+	/* the costs of the nodes above contain that of core's sort, to which make_gpusort() comes again */
+	*cost = core - cpu_operator_cost * input.rows;
 	return NULL;
 }
 

@@ -51,11 +51,11 @@ typedef struct GpusortCostInput
 } GpusortCostInput;
 
 /*
- * Are there so few rows that GpuSort costs more than core's sort, whatever the types of this
- * many columns are?  collated: some column has a collation.  Takes no time, unlike
- * gpusort_rowkey_refusal().
+ * Are there so few rows of this width that GpuSort costs more than core's sort, whatever
+ * the types of this many columns are?  collated: some column has a collation.  Takes no
+ * time, unlike gpusort_rowkey_refusal().
  */
-extern bool gpusort_cost_few_rows(double rows, int ncolumns, bool collated);
+extern bool gpusort_cost_few_rows(double rows, int width, int ncolumns, bool collated);
 
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
 extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
