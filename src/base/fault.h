@@ -53,7 +53,7 @@ typedef enum GpusortFaultSite
 /* The ways in which a site can fail, as a bit set */
 #define GPUSORT_FAULT_REFUSES		1	/* the call reports that it got nothing */
 #define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
-#define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of gpusort_cuda.h */
+#define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of the device */
 #define GPUSORT_FAULT_STOPS			8	/* the process is stopped until it gets SIGCONT */
 
 typedef struct GpusortFaultSiteInfo

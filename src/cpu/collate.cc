@@ -134,18 +134,13 @@ gpusort_collate_verify(const GpusortCollateInput *input, uint8_t *verdicts,
 					   const GpusortCpuOptions *options)
 {
 	Crew		crew(options);
-	std::atomic<size_t> next(1);
 
 	if (input->n > 0)
 		verdicts[0] = GPUSORT_COLLATE_IN_ORDER;
-	in_parallel(crew.threads, [&](int thread) {
+	for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
 		Verifier	verifier(*input, verdicts, crew, thread);
-		size_t		begin;
 
-		do
-			begin = next.fetch_add(PART);
-		while (begin < input->n &&
-			   verifier.verify(begin, begin + PART < input->n ? begin + PART : input->n));
+		return verifier.verify(begin > 0 ? begin : 1, end);
 	});
 	return crew.status();
 }

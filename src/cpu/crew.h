@@ -152,6 +152,25 @@ in_parallel(int threads, Work work)
 	}
 }
 
+/*
+ * Calls work(begin, end, thread) for the elements from 0 to n - 1, in parts of the given
+ * size, in the crew's threads.  A thread for whose part it returns false gets no other.
+ */
+template <typename Work>
+void
+for_parts(int threads, size_t n, size_t part, Work work)
+{
+	std::atomic<size_t> next(0);
+
+	in_parallel(threads, [&](int thread) {
+		size_t		begin;
+
+		do
+			begin = next.fetch_add(part);
+		while (begin < n && work(begin, n - begin < part ? n : begin + part, thread));
+	});
+}
+
 }								/* namespace */
 
 #endif							/* GPUSORT_CPU_CREW_H */

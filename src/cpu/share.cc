@@ -18,12 +18,9 @@ gpusort_share(size_t n, size_t part, GpusortShareWork work, void *arg,
 {
 	Crew		crew(options);
 	size_t		parts = (n + part - 1) / part;
-	std::atomic<size_t> next(0);
 
-	in_parallel(parts < (size_t) crew.threads ? (int) parts : crew.threads, [&](int) {
-		size_t		begin;
-
-		while ((begin = next.fetch_add(part)) < n)
-			work(arg, begin, n - begin < part ? n : begin + part);
+	for_parts(parts < (size_t) crew.threads ? (int) parts : crew.threads, n, part, [&](size_t begin, size_t end, int) {
+		work(arg, begin, end);
+		return true;
 	});
 }

@@ -48,13 +48,13 @@ struct Row
 	uint32_t	row;
 };
 
-/* Returns the length of the prefix that two strings share, at most most. */
+/* Returns the length of the prefix that two strings share in their first limit bytes. */
 inline uint32_t
-common_bytes(const char *a, const char *b, uint32_t most)
+common_bytes(const char *a, const char *b, uint32_t limit)
 {
 	uint32_t	common = 0;
 
-	while (common < most && a[common] == b[common])
+	while (common < limit && a[common] == b[common])
 		common++;
 	return common;
 }
@@ -205,22 +205,6 @@ mark_part(const GpusortTieInput &input, uint8_t *ties, size_t begin, size_t end,
 	return true;
 }
 
-/* Calls work(begin, end, thread) for all parts of n places, in threads, until it returns false. */
-template <typename Work>
-void
-for_parts(Crew &crew, size_t n, Work work)
-{
-	std::atomic<size_t> next(0);
-
-	in_parallel(crew.threads, [&](int thread) {
-		size_t		begin;
-
-		do
-			begin = next.fetch_add(PART);
-		while (begin < n && work(begin, std::min(begin + PART, n), thread));
-	});
-}
-
 }								/* namespace */
 
 GpusortCpuStatus
@@ -229,12 +213,12 @@ gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order, uint8_t *ties,
 {
 	Crew		crew(options);
 
-	for_parts(crew, input->n, [&](size_t begin, size_t end, int thread) {
+	for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
 		return mark_part(*input, ties, begin, end, crew, thread);
 	});
 	if (input->string != NULL && crew.status() == GPUSORT_CPU_OK)
 	{
-		for_parts(crew, input->n, [&](size_t begin, size_t end, int thread) {
+		for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
 			Sorter		sorter(*input, order, ties);
 
 			return sorter.sort_part(begin, end, crew, thread);

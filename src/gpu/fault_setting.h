@@ -12,7 +12,7 @@
 extern void gpusort_fault_define(void);
 
 /*
- * The GpusortCudaStatus (gpusort_cuda.h) of a name such as "no_memory"; 0 if no
+ * The device's status, a GpusortCudaStatus, of a name such as "no_memory"; 0 if no
  * status has this name.  Tests use the names in gpusort.fault and GPUSORT_STANDIN.
  */
 extern int	gpusort_fault_status(const char *name);

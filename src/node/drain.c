@@ -5,9 +5,9 @@
  *
  * The rows of a large result lie at random places of memory.  Finding a row's place
  * and the row costs a miss of the cache and of the TLB each, which prefetching
- * hides only in part.  So several threads copy the next rows, in order, to a few
- * megabytes for each that stay in the cache: the window.  Then the backend returns these
- * rows and reads memory in sequence.
+ * hides only in part.  So several threads copy the next rows, in order, to the
+ * window: two megabytes for each thread, which stay in the cache.  Then the backend
+ * returns these rows and reads memory in sequence.
  *
  * The backend fills a window when it comes to the end of the one before, and is
  * itself one of the threads.  The other threads end when the window is full: no

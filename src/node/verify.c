@@ -33,7 +33,6 @@
 #include "utils/lsyscache.h"
 
 #include "base/memory.h"
-#include "compat.h"
 #include "cpu/collate.h"
 #include "key/citext.h"
 #include "key/libc.h"
