@@ -23,6 +23,7 @@
 typedef struct SortAggState
 {
 	GpusortGather keys;
+	Oid			elemtype;		/* type of the values: the keys' type, or a domain over it */
 	uint64		nnulls;			/* NULLs, which are only counted */
 } SortAggState;
 
@@ -37,7 +38,8 @@ begin_state(FunctionCallInfo fcinfo)
 	MemoryContext cxt = gpusort_gather_context(fcinfo, &window);
 	SortAggState *state = MemoryContextAlloc(cxt, sizeof(SortAggState));
 
-	gpusort_gather_begin(&state->keys, fcinfo, cxt, window);
+	gpusort_gather_begin(&state->keys, gpusort_gather_type(fcinfo), cxt, window);
+	state->elemtype = get_fn_expr_argtype(fcinfo->flinfo, 1);
 	state->nnulls = 0;
 	return state;
 }
@@ -87,7 +89,7 @@ sort_first_keys(const SortAggState *state)
 	if (!gpusort_gather_sort_few(&state->keys, keys, &report))
 		return NULL;
 	gpusort_report_keep(&report);
-	result = gpusort_array_build(state->keys.elemtype, type->value_bytes,
+	result = gpusort_array_build(state->elemtype, type->value_bytes,
 								 count, state->nnulls, false, &values);
 	gpusort_type_decode(type, keys, count, false, values);
 	return result;
@@ -115,7 +117,7 @@ gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 			PG_RETURN_ARRAYTYPE_P(result);
 	}
 	run = gpusort_gather_run(&state->keys);
-	result = gpusort_array_build(state->keys.elemtype, type->value_bytes,
+	result = gpusort_array_build(state->elemtype, type->value_bytes,
 								 gpusort_run_rows(run), state->nnulls, false, &values);
 	gpusort_array_fill(run, type, false, values);
 	if (run != state->keys.run)

@@ -23,26 +23,31 @@ gpusort_gather_context(FunctionCallInfo fcinfo, bool *window)
 	return cxt;
 }
 
-void
-gpusort_gather_begin(GpusortGather *gather, FunctionCallInfo fcinfo,
-					 MemoryContext cxt, bool resumable)
+const GpusortType *
+gpusort_gather_type(FunctionCallInfo fcinfo)
 {
-	Oid			elemtype = get_fn_expr_argtype(fcinfo->flinfo, 1);
-
-	if (elemtype == InvalidOid)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("could not determine input data type")));
-
 	/* fn_extra keeps the type from one group to the next */
 	if (fcinfo->flinfo->fn_extra == NULL)
-		fcinfo->flinfo->fn_extra = (void *) gpusort_type_get(elemtype);
-	gather->type = fcinfo->flinfo->fn_extra;
+	{
+		Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 1);
+
+		if (type == InvalidOid)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("could not determine input data type")));
+		fcinfo->flinfo->fn_extra = (void *) gpusort_type_get(type);
+	}
+	return fcinfo->flinfo->fn_extra;
+}
+
+void
+gpusort_gather_begin(GpusortGather *gather, const GpusortType *type, MemoryContext cxt, bool resumable)
+{
+	gather->type = type;
 	gather->cxt = cxt;
 	gather->run = NULL;
 	gather->begin = gather->next = (char *) gather->first_keys;
 	gather->end = gather->begin + sizeof(gather->first_keys);
-	gather->elemtype = elemtype;
 	gather->resumable = resumable;
 }
 

@@ -3,9 +3,9 @@
  * gather.h
  *		The values of a group, gathered as keys by an aggregate.
  *
- * Only an aggregate's transition function runs for each row, so it does the
- * minimum: it encodes a value and stores the key at a pointer.  The pointer leads to
- * new memory once per block.  The type is looked up once per call site.
+ * This is done for each row, so it is the minimum: a value is encoded, and the key
+ * stored at a pointer.  The pointer leads to new memory once per block.  The type is
+ * looked up once per call site.
  *
  * A query may have a million groups of a few rows each.  So the state of a group
  * itself has room for a few keys.  A run begins when that room is full.
@@ -28,7 +28,6 @@ typedef struct GpusortGather
 	char	   *begin;			/* keys from here to next are not committed to the run */
 	char	   *next;			/* where the next key goes */
 	char	   *end;			/* end of the memory that next points into */
-	Oid			elemtype;		/* type of the values: type, or a domain over it */
 	bool		resumable;		/* keys may follow a sort; the run never uses an accelerator */
 	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
 } GpusortGather;
@@ -40,11 +39,14 @@ typedef struct GpusortGather
 extern MemoryContext gpusort_gather_context(FunctionCallInfo fcinfo, bool *window);
 
 /*
- * Begins to gather argument 1 of a transition function in this memory context.
- * Raises an error if gpusort does not sort its type.
+ * Returns the type of argument 1 of a transition function.  Raises an error if gpusort
+ * does not sort it.
  */
-extern void gpusort_gather_begin(GpusortGather *gather, FunctionCallInfo fcinfo,
-								 MemoryContext cxt, bool resumable);
+extern const GpusortType *gpusort_gather_type(FunctionCallInfo fcinfo);
+
+/* Begins to gather values of a type in this memory context. */
+extern void gpusort_gather_begin(GpusortGather *gather, const GpusortType *type, MemoryContext cxt,
+								 bool resumable);
 
 /* Makes room for at least one more key: in a new run, if the state's own room is full. */
 extern void gpusort_gather_renew(GpusortGather *gather);

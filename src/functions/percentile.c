@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * percentile.c
- *		gpu_median(value) and gpu_percentile(value, fractions): percentile_cont()
- *		as plain aggregates.
+ *		Percentiles of gathered keys, as percentile_cont() computes them.
  *
  * The results are those of percentile_cont(), to the bit: the same rows are chosen
  * and interpolated by the same operations in double precision.  Only among -0 and 0,
@@ -12,9 +11,6 @@
  * A percentile needs two neighbouring keys of the sorted group, which are mostly found
  * without a sort of the group (functions/select.c).
  *
- * NULLs are skipped.  The fraction must be the same in all rows of a group: core
- * evaluates it once for a group.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -23,32 +19,23 @@
 
 #include "catalog/pg_type.h"
 #include "common/int.h"
-#include "fmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
-#include "functions/gather.h"
+#include "functions/percentile.h"
 #include "functions/select.h"
 
-typedef struct PercentileState
+void
+gpusort_percentile_begin(GpusortGather *keys, const GpusortType *type, MemoryContext cxt)
 {
-	GpusortGather keys;
-	bool		fraction_null;
-	float8		fraction;		/* if there is one fraction */
-	ArrayType  *fractions;		/* if there are several, else NULL */
-} PercentileState;
-
-PG_FUNCTION_INFO_V1(gpu_median_transfn);
-PG_FUNCTION_INFO_V1(gpu_percentile_transfn);
-PG_FUNCTION_INFO_V1(gpu_percentile_finalfn);
-PG_FUNCTION_INFO_V1(gpu_percentiles_transfn);
-PG_FUNCTION_INFO_V1(gpu_percentiles_finalfn);
+	/* the keys stay in the backend: reading them once takes less time than copying them to a device */
+	gpusort_gather_begin(keys, type, cxt, true);
+}
 
 /* ----------------------------------------------------------------
- *		Gathering
+ *		Fractions
  * ----------------------------------------------------------------
  */
 
@@ -61,77 +48,11 @@ check_fraction(float8 fraction)
 				 errmsg("percentile value %g is not between 0 and 1", fraction)));
 }
 
-GPUSORT_NORETURN static void
-raise_fraction_changed(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("fraction of gpu_percentile() must be the same in all rows of a group"),
-			 errhint("Add the fraction to GROUP BY, or pass several fractions as an array.")));
-}
-
-/* Makes the state of a new group, without a fraction, in the aggregate's memory context. */
-static PercentileState *
-begin_state(FunctionCallInfo fcinfo)
-{
-	bool		window;
-	MemoryContext cxt = gpusort_gather_context(fcinfo, &window);
-	PercentileState *state = MemoryContextAlloc(cxt, sizeof(PercentileState));
-
-	/* the keys stay in the backend: reading them once takes less time than copying them to a device */
-	gpusort_gather_begin(&state->keys, fcinfo, cxt, true);
-	state->fraction_null = false;
-	state->fraction = 0.5;
-	state->fractions = NULL;
-	return state;
-}
-
-static inline Datum
-add_value(FunctionCallInfo fcinfo, PercentileState *state)
-{
-	if (!PG_ARGISNULL(1))
-		gpusort_gather_add(&state->keys, PG_GETARG_DATUM(1));
-	PG_RETURN_POINTER(state);
-}
-
-/* gpu_median_transfn(internal, anynonarray) returns internal */
-Datum
-gpu_median_transfn(PG_FUNCTION_ARGS)
-{
-	return add_value(fcinfo, PG_ARGISNULL(0) ? begin_state(fcinfo) : (PercentileState *) PG_GETARG_POINTER(0));
-}
-
-/* gpu_percentile_transfn(internal, anynonarray, double precision) returns internal */
-Datum
-gpu_percentile_transfn(PG_FUNCTION_ARGS)
-{
-	PercentileState *state;
-
-	if (unlikely(PG_ARGISNULL(0)))
-	{
-		state = begin_state(fcinfo);
-		state->fraction_null = PG_ARGISNULL(2);
-		if (!state->fraction_null)
-		{
-			state->fraction = PG_GETARG_FLOAT8(2);
-			check_fraction(state->fraction);
-		}
-	}
-	else
-	{
-		state = (PercentileState *) PG_GETARG_POINTER(0);
-		if (PG_ARGISNULL(2) != state->fraction_null ||
-			(!state->fraction_null && PG_GETARG_FLOAT8(2) != state->fraction))
-			raise_fraction_changed();
-	}
-	return add_value(fcinfo, state);
-}
-
-/* Copies an array of fractions to the aggregate's memory context and checks them. */
+/* Copies an array of fractions to a memory context and checks them. */
 static ArrayType *
-copy_fractions(const PercentileState *state, ArrayType *array)
+copy_fractions(ArrayType *array, MemoryContext cxt)
 {
-	ArrayType  *copy = MemoryContextAlloc(state->keys.cxt, VARSIZE(array));
+	ArrayType  *copy = MemoryContextAlloc(cxt, VARSIZE(array));
 	Datum	   *values;
 	bool	   *nulls;
 	int			n;
@@ -146,32 +67,19 @@ copy_fractions(const PercentileState *state, ArrayType *array)
 	return copy;
 }
 
-/* gpu_percentiles_transfn(internal, anynonarray, double precision[]) returns internal */
-Datum
-gpu_percentiles_transfn(PG_FUNCTION_ARGS)
+void
+gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool isnull, bool several, MemoryContext cxt)
 {
-	PercentileState *state;
-	ArrayType  *fractions = PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2);
-
-	if (unlikely(PG_ARGISNULL(0)))
-	{
-		state = begin_state(fcinfo);
-		state->fraction_null = (fractions == NULL);
-		if (fractions != NULL)
-			state->fractions = copy_fractions(state, fractions);
-	}
+	*fractions = (GpusortFractions) {.null = isnull};
+	if (isnull)
+		return;
+	if (several)
+		fractions->several = copy_fractions(DatumGetArrayTypeP(value), cxt);
 	else
 	{
-		state = (PercentileState *) PG_GETARG_POINTER(0);
-		if ((fractions == NULL) != state->fraction_null ||
-			(fractions != NULL &&
-			 (VARSIZE(fractions) != VARSIZE(state->fractions) ||
-			  memcmp(fractions, state->fractions, VARSIZE(fractions)) != 0)))
-			raise_fraction_changed();
+		fractions->one = DatumGetFloat8(value);
+		check_fraction(fractions->one);
 	}
-	if (fractions != NULL)
-		PG_FREE_IF_COPY(fractions, 2);
-	return add_value(fcinfo, state);
 }
 
 /* ----------------------------------------------------------------
@@ -268,83 +176,56 @@ find_percentile(GpusortSelection *selection, float8 fraction)
 						  proportion * (DatumGetFloat8(high) - DatumGetFloat8(low)));
 }
 
-/* Prepares the keys of a group for this many fractions.  few has room for first_keys. */
-static void
-begin_selection(GpusortSelection *selection, PercentileState *state, int fractions, uint64 *few)
+/* Finds the percentiles of a group that has at least one key, for an array of fractions. */
+static Datum
+find_percentiles(GpusortSelection *selection, ArrayType *fractions, Datum *values, bool *nulls, int n)
 {
-	GpusortReport report;
+	Oid			type = selection->type->typid;
 
-	if (gpusort_gather_sort_few(&state->keys, few, &report))
-		gpusort_select_begin_sorted(selection, state->keys.type, few, gpusort_gather_few(&state->keys));
-	else
-		gpusort_select_begin(selection, state->keys.type, gpusort_gather_run(&state->keys), fractions);
-}
-
-static void
-end_selection(GpusortSelection *selection, PercentileState *state)
-{
-	if (selection->run != NULL && selection->run != state->keys.run)
-		gpusort_run_end(selection->run);
-	gpusort_select_end(selection);
-}
-
-/* gpu_percentile_finalfn(internal) returns double precision, timestamp or timestamptz */
-Datum
-gpu_percentile_finalfn(PG_FUNCTION_ARGS)
-{
-	PercentileState *state = PG_ARGISNULL(0) ? NULL : (PercentileState *) PG_GETARG_POINTER(0);
-	GpusortSelection selection;
-	uint64		few[lengthof(state->keys.first_keys)];
-	Datum		result = (Datum) 0;
-	bool		empty;
-
-	if (state == NULL || state->fraction_null)
-		PG_RETURN_NULL();
-	begin_selection(&selection, state, 1, few);
-	empty = (selection.rows == 0);
-	if (!empty)
-		result = find_percentile(&selection, state->fraction);
-	end_selection(&selection, state);
-	if (empty)
-		PG_RETURN_NULL();
-	PG_RETURN_DATUM(result);
-}
-
-/* gpu_percentiles_finalfn(internal) returns double precision[], timestamp[] or timestamptz[] */
-Datum
-gpu_percentiles_finalfn(PG_FUNCTION_ARGS)
-{
-	PercentileState *state = PG_ARGISNULL(0) ? NULL : (PercentileState *) PG_GETARG_POINTER(0);
-	GpusortSelection selection;
-	uint64		few[lengthof(state->keys.first_keys)];
-	ArrayType  *fractions;
-	Datum	   *values;
-	bool	   *nulls;
-	int			n;
-	Oid			type;
-	bool		empty;
-
-	if (state == NULL || state->fraction_null)
-		PG_RETURN_NULL();
-	fractions = state->fractions;
-	type = state->keys.type->typid == DATEOID ? TIMESTAMPOID :
-		state->keys.type->typid == TIMESTAMPOID || state->keys.type->typid == TIMESTAMPTZOID ?
-		state->keys.type->typid : FLOAT8OID;
-	deconstruct_array(fractions, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values, &nulls, &n);
-	begin_selection(&selection, state, n, few);
-	empty = (selection.rows == 0);
-	for (int i = 0; i < n && !empty; i++)
+	if (type == DATEOID)
+		type = TIMESTAMPOID;
+	else if (type != TIMESTAMPOID && type != TIMESTAMPTZOID)
+		type = FLOAT8OID;
+	if (n == 0)
+		return PointerGetDatum(construct_empty_array(type));
+	for (int i = 0; i < n; i++)
 	{
 		if (!nulls[i])
-			values[i] = find_percentile(&selection, DatumGetFloat8(values[i]));
+			values[i] = find_percentile(selection, DatumGetFloat8(values[i]));
 	}
-	end_selection(&selection, state);
-	if (empty)
-		PG_RETURN_NULL();
-	if (n == 0)
-		PG_RETURN_ARRAYTYPE_P(construct_empty_array(type));
 	/* timestamps are 8 bytes, as doubles are */
-	PG_RETURN_ARRAYTYPE_P(construct_md_array(values, nulls, ARR_NDIM(fractions), ARR_DIMS(fractions),
-											 ARR_LBOUND(fractions), type, sizeof(float8),
-											 FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(fractions), ARR_DIMS(fractions),
+											  ARR_LBOUND(fractions), type, sizeof(float8),
+											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+bool
+gpusort_percentile_find(GpusortGather *keys, const GpusortFractions *fractions, Datum *result)
+{
+	GpusortSelection selection;
+	uint64		few[lengthof(keys->first_keys)];
+	GpusortReport report;
+	Datum	   *values = NULL;
+	bool	   *nulls = NULL;
+	int			n = 1;
+	bool		empty;
+
+	if (fractions->null)
+		return false;
+	if (fractions->several != NULL)
+		deconstruct_array(fractions->several, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+						  &values, &nulls, &n);
+	if (gpusort_gather_sort_few(keys, few, &report))
+		gpusort_select_begin_sorted(&selection, keys->type, few, gpusort_gather_few(keys));
+	else
+		gpusort_select_begin(&selection, keys->type, gpusort_gather_run(keys), n);
+	empty = (selection.rows == 0);
+	if (!empty)
+		*result = fractions->several != NULL ?
+			find_percentiles(&selection, fractions->several, values, nulls, n) :
+			find_percentile(&selection, fractions->one);
+	if (selection.run != NULL && selection.run != keys->run)
+		gpusort_run_end(selection.run);
+	gpusort_select_end(&selection);
+	return !empty;
 }

@@ -223,17 +223,12 @@ key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
 	TupleTableSlot *keys = node->keys;
 	TupleDesc	desc = slot->tts_tupleDescriptor;
 
-	if (HeapTupleHasNulls(source) || HeapTupleHeaderGetNatts(source->t_data) < node->last_attno)
-		return slot;
 	for (int i = 0; i < node->ncolumns; i++)
 	{
 		int			attribute = node->attnos[i] - 1;
-		int			offset = GPUSORT_ATTRIBUTE(desc, attribute)->attcacheoff;
 
-		if (offset < 0)
+		if (!gpusort_rowstore_fetch_column(source, desc, node->attnos[i], &keys->tts_values[attribute]))
 			return slot;
-		keys->tts_values[attribute] = fetchatt(GPUSORT_ATTRIBUTE(desc, attribute),
-											   (char *) source->t_data + source->t_data->t_hoff + offset);
 		keys->tts_isnull[attribute] = false;
 	}
 	return keys;

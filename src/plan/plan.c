@@ -28,6 +28,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 
+#include "functions/percentile.h"
 #include "guc.h"
 #include "node/feed.h"
 #include "plan/limit.h"
@@ -115,7 +116,8 @@ replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
 }
 
 /*
- * Replaces the Sorts in a plan and returns the new plan.  bound: how many rows
+ * Replaces the Sorts in a plan, and the Aggs that only compute percentiles, and returns the
+ * new plan.  bound: how many rows
  * the plan's parent fetches.  It is passed on to the child of those nodes through
  * which ExecSetTupleBound() passes it.
  */
@@ -179,6 +181,13 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));
 	}
+	else if (IsA(plan, Agg))
+	{
+		Plan	   *percentiles = gpusort_plan_percentiles((Agg *) plan);
+
+		if (percentiles != NULL)
+			return percentiles;
+	}
 	return plan;
 }
 
@@ -224,6 +233,7 @@ gpusort_plan_init(void)
 {
 	RegisterCustomScanMethods(&gpusort_node_methods);
 	RegisterCustomScanMethods(&gpusort_feed_methods);
+	RegisterCustomScanMethods(&gpusort_percentile_methods);
 	previous_planner = planner_hook;
 	planner_hook = plan_statement;
 	previous_create_upper_paths = create_upper_paths_hook;

@@ -95,4 +95,10 @@ extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, R
  */
 extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
 
+/*
+ * Returns a GpuSort Percentile in place of an Agg of a finished plan whose aggregates are all
+ * gpu_median() or gpu_percentile() of all rows; NULL if the Agg must stay.  In percentile.c.
+ */
+extern Plan *gpusort_plan_percentiles(Agg *agg);
+
 #endif							/* GPUSORT_PLAN_PLAN_H */

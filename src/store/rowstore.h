@@ -11,6 +11,7 @@
 #include "access/htup_details.h"
 #include "executor/tuptable.h"
 
+#include "compat.h"
 #include "base/arena.h"
 
 /* Memory for rows, one after the other */
@@ -188,6 +189,23 @@ gpusort_rowstore_source(TupleTableSlot *slot)
 	if (TTS_IS_HEAPTUPLE(slot))
 		return ((HeapTupleTableSlot *) slot)->tuple;
 	return NULL;
+}
+
+/*
+ * Fetches a column of a heap tuple, which saves deforming the columns in front of it.
+ * False if its offset in the tuple is not known: the tuple has NULLs, is shorter, or no
+ * tuple of this descriptor has been deformed.
+ */
+static inline bool
+gpusort_rowstore_fetch_column(HeapTuple source, TupleDesc desc, AttrNumber attno, Datum *value)
+{
+	int			offset = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
+
+	if (HeapTupleHasNulls(source) || HeapTupleHeaderGetNatts(source->t_data) < attno || offset < 0)
+		return false;
+	*value = fetchatt(GPUSORT_ATTRIBUTE(desc, attno - 1),
+					  (char *) source->t_data + source->t_data->t_hoff + offset);
+	return true;
 }
 
 /*

@@ -91,4 +91,103 @@ SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 SELECT gpu_median(i4) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i4) FROM numbers;
 RESET ALL;
+
+-- percentiles of all rows, alone: a node of their own instead of Agg, with the same results
+LOAD 'gpusort';
+EXPLAIN (COSTS OFF, VERBOSE)
+SELECT gpu_percentile(i4, 0.9) - gpu_median(i4), gpu_percentile(i4, ARRAY[0.1, 0.2])
+FROM numbers WHERE g < 100 HAVING gpu_median(i4) > -1e9;
+CREATE FUNCTION percentiles(OUT median float8, OUT high float8, OUT two float8[], OUT expression float8, OUT big float8, OUT nan float8,
+                            OUT noon timestamp, OUT moment timestamptz)
+LANGUAGE sql VOLATILE AS $$
+SELECT gpu_median(i4), gpu_percentile(i4, 0.99), gpu_percentile(i4, ARRAY[0.1, 0.6]), gpu_median(i4 / 2 + i2), gpu_percentile(i8, 0.3),
+       gpu_percentile(f8, 0.7), gpu_median(d), gpu_percentile(tz, 0.2)
+FROM numbers
+$$;
+SELECT p.median = q[1], p.high = q[2], p.two = ARRAY[q[3], q[4]], p.expression = e, p.big = b, p.nan = n
+FROM percentiles() p, (SELECT percentile_cont(ARRAY[0.5, 0.99, 0.1, 0.6]) WITHIN GROUP (ORDER BY i4) q,
+                              percentile_cont(0.5) WITHIN GROUP (ORDER BY i4 / 2 + i2) e,
+                              percentile_cont(0.3) WITHIN GROUP (ORDER BY i8) b,
+                              percentile_cont(0.7) WITHIN GROUP (ORDER BY f8) n FROM numbers) c;
+SET gpusort.enabled = off;
+CREATE TEMP TABLE expected AS SELECT * FROM percentiles();
+SET gpusort.enabled = on;
+SELECT p = e FROM percentiles() p, expected e;
+
+-- anything else that is computed with them brings Agg back
+CREATE FUNCTION node_of(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+        RETURN line;
+    END LOOP;
+END
+$$;
+SELECT query, node_of(query)
+FROM unnest(ARRAY['SELECT gpu_median(i) FROM numbers',
+                  'SELECT gpu_median(i), now() FROM numbers',
+                  'SELECT gpu_percentile(i, (SELECT random())) FROM numbers',
+                  'SELECT gpu_median(i), count(*) FROM numbers',
+                  'SELECT gpu_median(i) FROM numbers HAVING sum(i) > 0',
+                  'SELECT gpu_median(i) FILTER (WHERE g > 0) FROM numbers',
+                  'SELECT gpu_median(DISTINCT i) FROM numbers',
+                  'SELECT gpu_percentile(i, g / 300.0) FROM numbers',
+                  'SELECT gpu_percentile(i, random()) FROM numbers',
+                  'SELECT gpu_median(i) FROM numbers GROUP BY g',
+                  'SELECT gpu_median(i) FROM numbers GROUP BY GROUPING SETS (())',
+                  'SELECT gpu_sort_agg(i) FROM numbers',
+                  'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i) FROM numbers']) query;
+
+-- no rows: no fraction is evaluated; HAVING; a volatile value; the same value twice
+SELECT gpu_percentile(i4, 7) FROM numbers WHERE i < 0;
+SELECT gpu_percentile(i4, 7) FROM numbers;
+SELECT gpu_median(i4) FROM numbers HAVING gpu_median(i8) IS NULL;
+SELECT gpu_median(random()) = gpu_median(random()), gpu_median(i2) = gpu_percentile(i2, 0.5) FROM numbers;
+SELECT gpu_median(i4::numeric) FROM numbers WHERE i < 0;
+SELECT gpu_median(i4::numeric) FROM numbers;
+
+-- parameters, rescans with and without a change, a subquery that is correlated, a domain, a cursor that is rewound
+PREPARE percentile(float8) AS SELECT gpu_percentile(i, $1) FROM numbers;
+SET plan_cache_mode = force_generic_plan;
+EXPLAIN (COSTS OFF) EXECUTE percentile(0.5);
+EXECUTE percentile(0.25);
+EXECUTE percentile(1);
+EXECUTE percentile(NULL);
+EXECUTE percentile(2);
+RESET plan_cache_mode;
+SELECT n, (SELECT gpu_percentile(i, n / 10.0) FROM numbers WHERE i % 10 <= n),
+       (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i) FROM numbers WHERE i % 10 <= n),
+       (SELECT gpu_median(i) FROM numbers WHERE i % 10 <= n)
+FROM generate_series(0, 3) n;
+SELECT a, m = percentile_cont(0.5) WITHIN GROUP (ORDER BY i4)
+FROM generate_series(1, 2) a LEFT JOIN LATERAL (SELECT gpu_median(i4) m FROM numbers OFFSET 0) s ON a > 0, numbers
+GROUP BY a, m ORDER BY a;
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+SELECT gpu_median(i::positive) FROM numbers;
+DROP DOMAIN positive;
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT gpu_median(i) FROM numbers;
+FETCH 2 FROM c;
+FETCH BACKWARD 2 FROM c;
+FETCH 2 FROM c;
+COMMIT;
+
+-- permissions are those of the aggregate, when the plan is executed
+CREATE ROLE regress_gpusort_analyst;
+GRANT SELECT ON numbers TO regress_gpusort_analyst;
+SET ROLE regress_gpusort_analyst;
+PREPARE median AS SELECT gpu_median(i) FROM numbers;
+EXECUTE median;
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION gpu_median(anynonarray) FROM PUBLIC;
+SET ROLE regress_gpusort_analyst;
+EXECUTE median;
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION gpu_median(anynonarray) TO PUBLIC;
+REVOKE SELECT ON numbers FROM regress_gpusort_analyst;
+DROP ROLE regress_gpusort_analyst;
+
+DROP FUNCTION percentiles;
+DROP FUNCTION node_of;
 DROP TABLE numbers;

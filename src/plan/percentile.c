@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * percentile.c
+ *		Replaces an Agg that computes percentiles only by GpuSort Percentile.
+ *
+ * functions/percentile_node.c says why.  The Agg has no groups, and all its aggregates are
+ * gpu_median() and gpu_percentile().  Any other Agg stays, and calls them for each row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+
+#include "functions/percentile.h"
+#include "plan/plan.h"
+
+/*
+ * Replaces Aggrefs by references to entries of a target list, to which they are added.
+ * Adds NULL if it comes upon something else that an Agg computes.
+ */
+static Node *
+refer_to_aggregates(Node *node, List **entries)
+{
+	ListCell   *lc;
+	TargetEntry *entry;
+
+	if (node == NULL)
+		return NULL;
+	if (!IsA(node, Aggref) && !IsA(node, GroupingFunc) && !IsA(node, Var))
+		return expression_tree_mutator(node, refer_to_aggregates, entries);
+	foreach(lc, *entries)
+	{
+		entry = lfirst(lc);
+		if (entry != NULL && equal(entry->expr, node))
+			return (Node *) makeVarFromTargetEntry(INDEX_VAR, entry);
+	}
+	if (!IsA(node, Aggref) || !gpusort_percentile_accepts((Aggref *) node))
+	{
+		*entries = lappend(*entries, NULL);
+		return node;
+	}
+	entry = makeTargetEntry((Expr *) node, list_length(*entries) + 1, NULL, false);
+	*entries = lappend(*entries, entry);
+	return (Node *) makeVarFromTargetEntry(INDEX_VAR, entry);
+}
+
+Plan *
+gpusort_plan_percentiles(Agg *agg)
+{
+	CustomScan *scan;
+	List	   *entries = NIL;
+	List	   *targetlist;
+	List	   *qual;
+
+	if (agg->aggstrategy != AGG_PLAIN || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL)
+		return NULL;
+	targetlist = (List *) refer_to_aggregates((Node *) agg->plan.targetlist, &entries);
+	qual = (List *) refer_to_aggregates((Node *) agg->plan.qual, &entries);
+	if (entries == NIL || list_member_ptr(entries, NULL))
+		return NULL;
+
+	scan = makeNode(CustomScan);
+	scan->scan.plan = agg->plan;
+	scan->scan.plan.type = T_CustomScan;
+	scan->scan.plan.targetlist = targetlist;
+	scan->scan.plan.qual = qual;
+	scan->custom_scan_tlist = entries;
+	scan->methods = &gpusort_percentile_methods;
+	return &scan->scan.plan;
+}
