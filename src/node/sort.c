@@ -84,11 +84,15 @@ end_gathering(GpusortNode *node)
 static void
 move_to_core(GpusortNode *node)
 {
-	TupleTableSlot *slot;
-
 	gpusort_node_begin_core(node, "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
-	while (!TupIsNull(slot = gpusort_node_next(node, true)))
+	for (;;)
+	{
+		TupleTableSlot *slot = gpusort_node_next(node, true);
+
+		if (TupIsNull(slot))
+			break;
 		gpusort_node_put_elsewhere(node, slot);
+	}
 	gpusort_spill_end(node->spill);
 	node->spill = NULL;
 	node->nulls = 0;

@@ -257,6 +257,8 @@ foreach my $memory ('64kB', '64MB')
 	is_core_order("SELECT o.i, l.* FROM generate_series(1, 4) o(i), LATERAL (SELECT * FROM $inner WHERE s.id % 7 > o.i OFFSET 0) l",
 		{ %set, max_parallel_workers => 0, parallel_leader_participation => 'on' }, $feed, "sorted in each round, by the leader alone, $memory");
 	is_core_order("SELECT o.i, s.id FROM generate_series(1, 4) o(i) LEFT JOIN $inner ON s.id % 7 > o.i", \%set, $feed, "rewound in a nested loop, $memory");
+	is_core_order("SELECT o.i, s.id FROM generate_series(1, 4) o(i) LEFT JOIN $inner ON s.id % 7 > o.i",
+		{ %set, max_parallel_workers => 0, parallel_leader_participation => 'on' }, $feed, "rewound, gathered by the leader alone, $memory");
 	is_core_order("SELECT o.i, s.id FROM generate_series(1, 4) o(i) LEFT JOIN $inner ON s.id % 7 > o.i", { %set, enable_material => 'on' },
 		qr/Materialize.*$feed/s, "below a Materialize, $memory");
 	is_core_order("SELECT o.i, (SELECT sum(id * p) FROM (SELECT id, row_number() OVER () AS p FROM $inner) x WHERE id % 7 > o.i) FROM generate_series(1, 3) o(i)",
