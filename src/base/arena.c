@@ -1,171 +1,343 @@
 /*-------------------------------------------------------------------------
  *
  * arena.c
- *		Memory of one process that another process reads when it is filled.
+ *		Memory that one process fills, and another one reads afterwards.
  *
- * PostgreSQL's own areas (dsa.c) would raise an error if /dev/shm is full, and a
- * parallel worker must go on then.  Neither is their freeing of single allocations
- * needed here.  So an arena fills one segment after the other.
+ * PostgreSQL's dynamic shared memory would do, but it is made anew for each query: of a
+ * parallel sort of ten million rows on two cores, a fifth of both cores' time went to making
+ * segments and giving them back.  A file of base/large_memory.c is kept by the session
+ * for its next sort, as other large buffers are.  The worker opens the file in the
+ * leader's folder of /proc.  The kernel lets a process do this only if the same user runs both.
+ *
+ * Pages are made in steps, by few system calls for many of them.  That takes less time
+ * than a fault for each page, and reports a lack of memory; a fault would end the process.
+ * Huge pages are made where they are to be had: beside the time of making them, the threads
+ * that copy the sorted rows wait less for the processor's page tables.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "port/atomics.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/fd.h"
 #include "utils/memutils.h"
 
 #include "base/arena.h"
 #include "base/fault.h"
-#include "base/segment.h"
 
 /*
- * Each segment is a quarter of those before it, within these bounds.  So there are few: all
- * queries of the cluster share some hundred.  And little is made in vain: making a segment takes
- * its memory, 0.3 ms for 1 MB, and cannot be interrupted.
+ * Each step makes a quarter of the pages that there are, within these bounds: little memory is
+ * made in vain, and a step, which cannot be interrupted, takes 40 ms at most.
  */
-#define FIRST_SEGMENT_BYTES		((Size) 1024 * 1024)
-#define LAST_SEGMENT_BYTES		((Size) 256 * 1024 * 1024)
+#define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
+#define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
 
-#define OFFSET_BITS		48
+/*
+ * A worker spends a HUGE_PART'th of its time on huge pages, at most, and at first this many nanoseconds.
+ * Mostly a huge page takes 0.1 ms, and it saves more.  But on a virtual machine that had given it back to
+ * its host it takes 5 ms, and pays only in the session's next queries.
+ */
+#define FIRST_HUGE_NS	2000000
+#define HUGE_PART		8
 
 struct GpusortArena
 {
 	MemoryContextCallback callback;
-	GpusortArenaTable *table;
-	dsm_segment *segments[GPUSORT_ARENA_SEGMENTS];
-	int			nsegments;
-	Size		bytes;			/* of all segments */
-	char	   *next;			/* the free part of the last segment: from here */
-	char	   *end;			/* to here */
+	GpusortArenaFile *file;
+	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
+	Size		used;			/* bytes allocated */
+	instr_time	begun;			/* in the worker */
+	int64		spent;			/* nanoseconds spent on huge pages */
 };
 
-/* Unmaps the segments; a callback of the arena's memory context. */
-static void
-unmap(void *arg)
-{
-	GpusortArena *arena = arg;
+/* Files that this session has open, for fd.c's count of files */
+static int	files_lent = 0;
+static int	files_counted = 0;
 
-	while (arena->nsegments > 0)
-		dsm_detach(arena->segments[--arena->nsegments]);
+/* ----------------------------------------------------------------
+ *		The leader
+ * ----------------------------------------------------------------
+ */
+
+/* Lets fd.c count the files that are open now.  Returns false if these are too many. */
+static bool
+count_files(void)
+{
+	int			files = files_lent + gpusort_large_kept_shared();
+
+	while (files_counted > files)
+	{
+		ReleaseExternalFD();
+		files_counted--;
+	}
+	while (files_counted < files)
+	{
+		if (!AcquireExternalFD())
+			return false;
+		files_counted++;
+	}
+	return true;
 }
 
-static GpusortArena *
-make_arena(GpusortArenaTable *table)
+static void
+end_lending(const GpusortSharedBuffer *buffer)
 {
-	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+	files_lent--;
+	gpusort_large_unshare(buffer);
+}
 
-	arena->table = table;
-	arena->callback.func = unmap;
-	arena->callback.arg = arena;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
-	return arena;
+void
+gpusort_arena_lend(GpusortArenaFile *file)
+{
+	struct stat status;
+
+	file->lent = false;
+	file->used = 0;
+	if (GPUSORT_FAULT(ARENA) || !gpusort_large_share(&file->buffer))
+		return;
+	files_lent++;
+	if (!count_files() || fstat(file->buffer.fd, &status) != 0)
+	{
+		end_lending(&file->buffer);
+		return;
+	}
+	file->lent = true;
+	file->pid = MyProcPid;
+	file->inode = status.st_ino;
+}
+
+void
+gpusort_arena_take_back(GpusortArenaFile *file)
+{
+	if (!file->lent)
+		return;
+	file->lent = false;
+	end_lending(&file->buffer);
+}
+
+/* A callback of the memory context of an arena in the leader */
+static void
+end_adopted(void *arg)
+{
+	end_lending(&((GpusortArena *) arg)->buffer);
 }
 
 GpusortArena *
-gpusort_arena_begin(GpusortArenaTable *table)
+gpusort_arena_read(GpusortArenaFile *file)
 {
-	Assert(table->nsegments == 0);
-	return make_arena(table);
+	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+
+	Assert(file->lent);
+	arena->file = file;
+	arena->buffer = file->buffer;
+	arena->used = file->used;
+	return arena;
 }
 
-/* Adds a segment with room for at least these bytes.  Returns false if there is none to be had. */
-static bool
-add_segment(GpusortArena *arena, Size bytes)
+void
+gpusort_arena_adopt(GpusortArena *arena, MemoryContext cxt)
 {
-	Size		size = Min(Max(FIRST_SEGMENT_BYTES, arena->bytes / 4), LAST_SEGMENT_BYTES);
-	char		message[GPUSORT_SEGMENT_MESSAGE];
-	bool		gone;
-	dsm_segment *segment;
-	Size		room = gpusort_segment_room();
+	arena->file->lent = false;
+	arena->callback.func = end_adopted;
+	arena->callback.arg = arena;
+	MemoryContextRegisterResetCallback(cxt, &arena->callback);
+}
 
-	if (arena->nsegments == GPUSORT_ARENA_SEGMENTS)
-		return false;
-	/* where little is left, take half of it: there must be room for this arena's last, small allocations */
-	size = Max(Min(TYPEALIGN(FIRST_SEGMENT_BYTES, size), room / 2), bytes);
-	if (size > room)
-		return false;
-	segment = gpusort_segment_open(DSM_HANDLE_INVALID, size, message, &gone);
-	if (segment == NULL)
-		return false;
+/* ----------------------------------------------------------------
+ *		The worker
+ * ----------------------------------------------------------------
+ */
 
-	/* once it is pinned it must be in the table, or nobody would drop it */
-	arena->segments[arena->nsegments++] = segment;
-	arena->bytes += dsm_segment_map_length(segment);
-	arena->table->handles[arena->table->nsegments] = dsm_segment_handle(segment);
-	dsm_pin_segment(segment);
-	pg_write_barrier();
-	arena->table->nsegments++;
-	arena->next = dsm_segment_address(segment);
-	arena->end = arena->next + dsm_segment_map_length(segment);
+/* Opens a file of another process, which has this inode.  Returns -1 if that fails. */
+static int
+open_file(int pid, int fd, uint64 inode)
+{
+	char		path[64];
+	struct stat status;
+	int			result;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	result = open(path, O_RDWR | O_CLOEXEC, 0);
+	/* a /proc of other processes, such as those outside a container, leads to another file */
+	if (result >= 0 && (fstat(result, &status) != 0 || status.st_ino != inode))
+	{
+		close(result);
+		result = -1;
+	}
+	return result;
+}
+
+/* A callback of the memory context of an arena in a worker */
+static void
+end_arena(void *arg)
+{
+	GpusortArena *arena = arg;
+
+	if (arena->buffer.mem == NULL)
+		return;
+	(void) munmap(arena->buffer.mem, GPUSORT_SHARED_BYTES);
+	(void) close(arena->buffer.fd);
+	ReleaseExternalFD();
+}
+
+GpusortArena *
+gpusort_arena_begin(GpusortArenaFile *file)
+{
+	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+	void	   *mem = NULL;
+	int			fd;
+
+	arena->file = file;
+	arena->callback.func = end_arena;
+	arena->callback.arg = arena;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
+	INSTR_TIME_SET_CURRENT(arena->begun);
+	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
+		return arena;
+	fd = open_file(file->pid, file->buffer.fd, file->inode);
+	if (fd >= 0)
+		mem = gpusort_large_map_shared(fd);
+	if (mem != NULL)
+	{
+		arena->buffer.mem = mem;
+		arena->buffer.fd = fd;
+		return arena;
+	}
+	if (fd >= 0)
+		close(fd);
+	ReleaseExternalFD();
+	return arena;
+}
+
+/* Gives a part of the file memory, in pages as the kernel likes.  Returns false if there is none. */
+static bool
+allocate(int fd, Size begin, Size bytes)
+{
+	sigset_t	all;
+	sigset_t	old;
+	int			error;
+
+	/* a signal would end the call, which would begin anew, and so never end if there are many signals */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	error = posix_fallocate(fd, begin, bytes);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	return error == 0;
+}
+
+/* Makes and maps the pages from begin to end.  Returns false if there is no memory. */
+static bool
+make_pages(GpusortArena *arena, Size begin, Size end)
+{
+	const GpusortSharedBuffer *buffer = &arena->buffer;
+	instr_time	now;
+	int64		allowed;
+	bool		done;
+
+	/* a huge page takes the place of one page at least */
+	for (Size page = begin; page < end; page += GPUSORT_HUGE_PAGE)
+	{
+		if (!allocate(buffer->fd, page, 1))
+			return false;
+	}
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, arena->begun);
+	allowed = FIRST_HUGE_NS + INSTR_TIME_GET_MICROSEC(now) * 1000 / HUGE_PART - arena->spent;
+	arena->spent += allowed;
+	done = gpusort_huge_pages_collapse(buffer->mem + begin, end - begin, &allowed);
+	arena->spent -= allowed;
+	if (done)
+		return true;
+	if (!allocate(buffer->fd, begin, end - begin))
+		return false;
+#ifdef MADV_POPULATE_WRITE
+	/* Linux before 5.14 does not know it, and faults map the pages */
+	(void) madvise(buffer->mem + begin, end - begin, MADV_POPULATE_WRITE);
+#endif
 	return true;
 }
 
 void *
 gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 {
+	GpusortSharedBuffer *buffer = &arena->buffer;
 	void	   *mem;
 
 	bytes = MAXALIGN(bytes);
-	if (GPUSORT_FAULT(ARENA) || (arena->end - arena->next < bytes && !add_segment(arena, bytes)))
+	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_ARENA_BYTES - arena->used)
 		return NULL;
-	mem = arena->next;
-	arena->next += bytes;
+	if (arena->used + bytes > buffer->bytes)
+	{
+		Size		step = Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES);
+		Size		end = TYPEALIGN(FIRST_STEP_BYTES, Max(arena->used + bytes, buffer->bytes + step));
+
+		end = Min(end, GPUSORT_ARENA_BYTES);
+		if (!make_pages(arena, buffer->bytes, end))
+			return NULL;
+		buffer->bytes = end;
+		/* the file may have pages of an earlier query beyond */
+		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, end);
+	}
+	mem = buffer->mem + arena->used;
+	arena->used += bytes;
+	arena->file->used = arena->used;
 	return mem;
+}
+
+/* ----------------------------------------------------------------
+ *		Both
+ * ----------------------------------------------------------------
+ */
+
+bool
+gpusort_arena_available(void)
+{
+	static bool available = false;
+	GpusortArenaFile file;
+	int			fd;
+
+	if (available)
+		return true;
+#ifdef __linux__
+	/* other processes may not look into one that may not write a core file */
+	if (prctl(PR_GET_DUMPABLE) != 1)
+		return false;
+#endif
+	gpusort_arena_lend(&file);
+	if (!file.lent)
+		return false;
+	fd = open_file(file.pid, file.buffer.fd, file.inode);
+	if (fd >= 0)
+		close(fd);
+	gpusort_arena_take_back(&file);
+	available = (fd >= 0);
+	return available;
 }
 
 GpusortPlace
 gpusort_arena_place(const GpusortArena *arena, const void *address)
 {
-	/* most addresses are in a late segment */
-	for (int i = arena->nsegments - 1; i >= 0; i--)
-	{
-		const char *base = dsm_segment_address(arena->segments[i]);
-
-		if ((const char *) address >= base &&
-			(const char *) address < base + dsm_segment_map_length(arena->segments[i]))
-			return (uint64) i << OFFSET_BITS | ((const char *) address - base);
-	}
-	elog(ERROR, "address is not in the arena");
-}
-
-GpusortArena *
-gpusort_arena_map(GpusortArenaTable *table)
-{
-	GpusortArena *arena = make_arena(table);
-
-	for (int i = 0; i < table->nsegments; i++)
-	{
-		char		message[GPUSORT_SEGMENT_MESSAGE];
-		bool		gone;
-		dsm_segment *segment = gpusort_segment_open(table->handles[i], 0, message, &gone);
-
-		if (segment == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-					 errmsg("could not map the rows of a parallel worker"),
-					 errdetail("Segment %d of %d: %s.", i + 1, table->nsegments, message)));
-		arena->segments[arena->nsegments++] = segment;
-		arena->bytes += dsm_segment_map_length(segment);
-	}
-	return arena;
+	return (const char *) address - arena->buffer.mem;
 }
 
 void *
 gpusort_arena_address(const GpusortArena *arena, GpusortPlace place)
 {
-	return (char *) dsm_segment_address(arena->segments[place >> OFFSET_BITS]) +
-		(place & ((UINT64CONST(1) << OFFSET_BITS) - 1));
+	return arena->buffer.mem + place;
 }
 
 Size
 gpusort_arena_bytes(const GpusortArena *arena)
 {
-	return arena->bytes;
-}
-
-void
-gpusort_arena_drop(GpusortArenaTable *table)
-{
-	while (table->nsegments > 0)
-		dsm_unpin_segment(table->handles[--table->nsegments]);
+	return arena->used;
 }

@@ -1,72 +1,83 @@
 /*-------------------------------------------------------------------------
  *
  * arena.h
- *		Memory of one process that another process reads when it is filled.
+ *		Memory that one process fills, and another one reads afterwards.
  *
- * A parallel worker allocates memory in an arena, and the leader maps the arena's
- * segments when the worker is done.  Each process has its own addresses, so
- * what the leader is to find is handed over as a place: a segment's number and an
- * offset.
+ * The leader of a parallel query makes a file in memory for each worker and says in shared
+ * memory where to find it.  The worker maps the file and allocates from it.  When the worker
+ * is done, the leader adopts what it has filled.  Each process has its own addresses, so
+ * what the leader is to find is handed over as a place: an offset in the file.
  *
- * The table of segments lies in shared memory that both processes have.  The
- * segments exist until gpusort_arena_drop() is called, in any process, even after
- * the worker has exited.  Nothing else frees them: see node/feed.c.
+ * The file has no name.  It exists as long as a process has it open or mapped, so nothing is left
+ * of it when processes end, whatever the reason.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_BASE_ARENA_H
 #define GPUSORT_BASE_ARENA_H
 
-#include "storage/dsm.h"
+#include "base/large_memory.h"
 
-/* Segments grow, so this many hold 9 GB. */
-#define GPUSORT_ARENA_SEGMENTS	64
-#define GPUSORT_ARENA_BYTES		((Size) 9 * 1024 * 1024 * 1024)
+/* The most bytes of an arena */
+#define GPUSORT_ARENA_BYTES		((Size) GPUSORT_SHARED_BYTES)
 
-/* In shared memory; zeroed by its owner at first */
-typedef struct GpusortArenaTable
+/* Where a worker finds its file; in shared memory */
+typedef struct GpusortArenaFile
 {
-	int			nsegments;
-	dsm_handle	handles[GPUSORT_ARENA_SEGMENTS];
-} GpusortArenaTable;
+	bool		lent;			/* there is a file; else the other fields are undefined */
+	int			pid;			/* the leader */
+	uint64		inode;			/* tells the file from any other */
+	GpusortSharedBuffer buffer; /* in the leader; the worker updates bytes */
+	Size		used;			/* bytes that the worker has allocated */
+} GpusortArenaFile;
 
-/* The segment's number in the upper 16 bits, the offset in bytes in the lower 48 bits */
+/* Bytes from the beginning of the file */
 typedef uint64 GpusortPlace;
 
 typedef struct GpusortArena GpusortArena;
 
-/*
- * Begins to fill an arena, in the current memory context.  The table must be
- * empty.  When the context is reset, this process unmaps the segments.
- */
-extern GpusortArena *gpusort_arena_begin(GpusortArenaTable *table);
+/* Can processes of this server share files in memory?  Takes no time once it has answered yes. */
+extern bool gpusort_arena_available(void);
 
 /*
- * Allocates MAXALIGNed memory.  Returns NULL if no shared memory is to be
- * had: raises no error.  The memory cannot be freed by itself.
+ * In the leader: makes a file for a worker, or takes one that the session has kept, and sets
+ * *file.  If none is to be had, file->lent is false.  Raises no error.  The leader must adopt
+ * the file or take it back.
+ */
+extern void gpusort_arena_lend(GpusortArenaFile *file);
+
+/* In the leader: keeps the file for the session's next query, if it has not been adopted.  Raises no error. */
+extern void gpusort_arena_take_back(GpusortArenaFile *file);
+
+/*
+ * In the worker: begins to allocate from the file, in the current memory context.  When the
+ * context is reset, this process unmaps the file.  An arena whose file cannot be mapped
+ * has no memory.
+ */
+extern GpusortArena *gpusort_arena_begin(GpusortArenaFile *file);
+
+/*
+ * In the worker: allocates MAXALIGNed memory, with undefined contents.  Returns NULL if no
+ * memory is to be had: raises no error.  The memory cannot be freed by itself.
  */
 extern void *gpusort_arena_alloc(GpusortArena *arena, Size bytes);
+
+/* In the leader: makes what the worker has filled accessible, by an arena in the current memory context. */
+extern GpusortArena *gpusort_arena_read(GpusortArenaFile *file);
+
+/*
+ * In the leader: takes over what the worker has filled, until this memory context is reset,
+ * which must happen before the arena's is.  Then the session keeps the file for its next query.
+ */
+extern void gpusort_arena_adopt(GpusortArena *arena, MemoryContext cxt);
 
 /* The place of an address in memory that gpusort_arena_alloc() has returned. */
 extern GpusortPlace gpusort_arena_place(const GpusortArena *arena, const void *address);
 
-/*
- * Maps all segments of an arena that another process has filled, in the current
- * memory context.  When the context is reset, this process unmaps them.  Raises an
- * error if one cannot be mapped.
- */
-extern GpusortArena *gpusort_arena_map(GpusortArenaTable *table);
-
 /* The address of a place in this process. */
 extern void *gpusort_arena_address(const GpusortArena *arena, GpusortPlace place);
 
-/* Bytes of all segments that this process has mapped. */
+/* Bytes that have been allocated. */
 extern Size gpusort_arena_bytes(const GpusortArena *arena);
-
-/*
- * Drops the segments of a table, which becomes empty.  Processes that have them
- * mapped keep their mappings.  Raises no error.
- */
-extern void gpusort_arena_drop(GpusortArenaTable *table);
 
 #endif							/* GPUSORT_BASE_ARENA_H */

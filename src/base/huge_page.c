@@ -17,6 +17,10 @@
  * If that takes longer than 4 kB pages would, the rest of the buffer gets 4 kB
  * pages, and so do other buffers for the next REMEMBERED_NS.
  *
+ * Files in memory have huge pages only if the administrator has set so, and mostly they are
+ * set to "never".  From Linux 6.1 on, MADV_COLLAPSE makes them all the same, at the request of a
+ * process.  Where it fails, 4 kB pages remain.
+ *
  *-------------------------------------------------------------------------
  */
 #include "base/huge_page.h"
@@ -31,7 +35,15 @@
 /* After a slow huge page, no huge pages are asked for during this time: 0.5 s. */
 #define REMEMBERED_NS	UINT64_C(500000000)
 
+/* Huge pages that are made by one call, between two looks at the clock */
+#define COLLAPSE_PAGES	8
+
 #ifdef MADV_HUGEPAGE
+
+/* The C library of Linux 6.1's time does not know it yet. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
 
 /*
  * Huge pages are asked for again from this time on: nanoseconds of the monotonic
@@ -48,22 +60,36 @@ nanoseconds(void)
 	return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
 }
 
-/* Touches a huge page, unless they were slow lately.  Returns 1 if it was fast, else 0. */
-static int
+/* Were huge pages slow lately? */
+static bool
+were_slow(uint64_t now)
+{
+	return now < __atomic_load_n(&slow_until, __ATOMIC_RELAXED);
+}
+
+/* This many huge pages have been made since then: was that fast?  Remembers if it was not. */
+static bool
+was_fast(uint64_t begun, unsigned pages)
+{
+	uint64_t	done = nanoseconds();
+
+	if (done - begun <= pages * SLOW_NS)
+		return true;
+	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
+	return false;
+}
+
+/* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
+static bool
 touch_is_fast(char *page)
 {
 	uint64_t	begun = nanoseconds();
-	uint64_t	done;
 
-	if (begun < __atomic_load_n(&slow_until, __ATOMIC_RELAXED))
-		return 0;
+	if (were_slow(begun))
+		return false;
 	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
 	*(volatile char *) page = 0;
-	done = nanoseconds();
-	if (done - begun <= SLOW_NS)
-		return 1;
-	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
-	return 0;
+	return was_fast(begun, 1);
 }
 
 void
@@ -78,7 +104,37 @@ gpusort_huge_pages_ask(void *mem, size_t bytes)
 					   touch_is_fast((char *) begin) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
+bool
+gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
+{
+	for (size_t done = 0; done < bytes;)
+	{
+		size_t		left = (bytes - done) / GPUSORT_HUGE_PAGE;
+		size_t		pages = left < COLLAPSE_PAGES ? left : COLLAPSE_PAGES;
+		uint64_t	begun = nanoseconds();
+		int			failed;
+
+		if (*ns <= 0)
+			return false;
+		failed = madvise((char *) mem + done, pages * GPUSORT_HUGE_PAGE, MADV_COLLAPSE);
+		*ns -= (int64_t) (nanoseconds() - begun);
+		if (failed)
+			return false;
+		done += pages * GPUSORT_HUGE_PAGE;
+	}
+	return true;
+}
+
 #else
+
+bool
+gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
+{
+	(void) mem;
+	(void) bytes;
+	(void) ns;
+	return false;
+}
 
 void
 gpusort_huge_pages_ask(void *mem, size_t bytes)

@@ -10,7 +10,9 @@
 #ifndef GPUSORT_BASE_HUGE_PAGE_H
 #define GPUSORT_BASE_HUGE_PAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C"
@@ -26,6 +28,14 @@ extern "C"
  * buffer has contents: the function may set some bytes to 0.  Thread-safe.
  */
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
+
+/*
+ * Puts a huge page in the place of the pages of each part of a mapped file in memory, for this many
+ * nanoseconds at most, or for as long as one huge page takes.  mem and bytes are multiples
+ * of a huge page, and each part has at least one page.  Subtracts the time that it takes from
+ * *ns, if this is positive.  Returns whether all of it has huge pages now.
+ */
+extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns);
 
 #ifdef __cplusplus
 }

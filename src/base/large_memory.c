@@ -22,12 +22,20 @@
  * While a sort needs a buffer of another size than those kept, the oldest kept ones
  * make room for it: kept buffers never add to the most memory that a session takes.
  *
+ * A shared buffer is a file in memory, from memfd_create(), which other processes find in
+ * /proc.  Unlike PostgreSQL's segments it has no name and takes none of the slots that all
+ * queries share, /dev/shm does not limit it (in a container that often has 64 MB), and
+ * nothing has to remove it when processes end.  It ages without the middle step.
+ *
  * Sizes are rounded up to one of eight sizes per power of two, so that sorts of
  * nearly the same number of rows share buffers.  A buffer keeps the size of
  * pages, 4 kB or 2 MB, that it got when it was mapped.
  *
  *-------------------------------------------------------------------------
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE				/* for memfd_create() */
+#endif
 #include "base/large_memory.h"
 
 #include <pthread.h>
@@ -64,7 +72,8 @@ typedef struct KeptBuffer
 	char	   *mem;
 	size_t		size;			/* bytes, rounded up */
 	uint64_t	freed;			/* when it was freed: milliseconds(), monotonic */
-	bool		offered;		/* offered to the kernel by MADV_FREE */
+	bool		offered;		/* offered to the kernel by MADV_FREE; true of a shared one */
+	int			fd;				/* file of a shared buffer; -1: it is not shared */
 } KeptBuffer;
 
 /*
@@ -142,17 +151,34 @@ map(size_t size)
 	return mem;
 }
 
+/* Unmaps a shared buffer and closes its file. */
+static void
+close_shared(char *mem, int fd)
+{
+	(void) munmap(mem, GPUSORT_SHARED_BYTES);
+	(void) close(fd);
+}
+
+static void
+unmap_kept(const KeptBuffer *buffer)
+{
+	if (buffer->fd >= 0)
+		close_shared(buffer->mem, buffer->fd);
+	else
+		unmap(buffer->mem, buffer->size);
+}
+
 /* Removes the i-th kept buffer from the list and returns it. */
-static char *
+static KeptBuffer
 take(int i)
 {
-	char	   *mem = kept[i].mem;
+	KeptBuffer	buffer = kept[i];
 
-	kept_bytes -= kept[i].size;
+	kept_bytes -= buffer.size;
 	nkept--;
 	for (; i < nkept; i++)
 		kept[i] = kept[i + 1];
-	return mem;
+	return buffer;
 }
 
 /* Unmaps the oldest kept buffers until at most these bytes and buffers remain. */
@@ -161,9 +187,9 @@ shrink(size_t bytes, int buffers)
 {
 	while (nkept > 0 && (kept_bytes > bytes || nkept > buffers))
 	{
-		size_t		size = kept[0].size;
+		KeptBuffer	oldest = take(0);
 
-		unmap(take(0), size);
+		unmap_kept(&oldest);
 	}
 }
 
@@ -194,14 +220,13 @@ age_one(void)
 	for (int i = 0; i < nkept; i++)
 	{
 		uint64_t	aged = now - kept[i].freed;
-		size_t		size = kept[i].size;
 
 		if (aged >= give_back_ms)
 		{
-			char	   *mem = take(i);
+			KeptBuffer	buffer = take(i);
 
 			pthread_mutex_unlock(&lock);
-			unmap(mem, size);
+			unmap_kept(&buffer);
 			pthread_mutex_lock(&lock);
 			return true;
 		}
@@ -210,7 +235,7 @@ age_one(void)
 			kept[i].offered = true;
 #ifdef MADV_FREE
 			/* with the lock held, so that no thread takes and fills it meanwhile */
-			(void) madvise(kept[i].mem, size, MADV_FREE);
+			(void) madvise(kept[i].mem, kept[i].size, MADV_FREE);
 #endif
 			pthread_mutex_unlock(&lock);
 			nanosleep(&moment, NULL);
@@ -283,8 +308,8 @@ gpusort_large_alloc(size_t bytes)
 		return NULL;
 	pthread_mutex_lock(&lock);
 	for (int i = nkept - 1; i >= 0 && mem == NULL; i--)
-		if (kept[i].size == size)
-			mem = take(i);
+		if (kept[i].size == size && kept[i].fd < 0)
+			mem = take(i).mem;
 	/* a new buffer takes the place of kept ones, so that the process does not grow */
 	if (mem == NULL)
 		shrink(kept_bytes > size ? kept_bytes - size : 0, MAX_KEPT);
@@ -303,28 +328,119 @@ gpusort_large_alloc(size_t bytes)
 	return mem;
 }
 
+/*
+ * Adds a buffer to the kept ones.  Returns false if it is too large, or if no thread would
+ * age it.  The caller holds the lock.
+ */
+static bool
+keep(KeptBuffer buffer)
+{
+	if (buffer.size > kept_limit)
+		return false;
+	shrink(kept_limit - buffer.size, MAX_KEPT - 1);
+	if (!ageing)
+		ageing = begin_ageing();
+	if (!ageing)
+		return false;
+	buffer.freed = milliseconds();
+	kept[nkept++] = buffer;
+	kept_bytes += buffer.size;
+	return true;
+}
+
 void
 gpusort_large_free(void *mem, size_t bytes)
 {
 	size_t		size = round_up(bytes);
-	bool		keep;
+	bool		is_kept;
+
+	guard(mem, size, 0);
+	pthread_mutex_lock(&lock);
+	is_kept = keep((KeptBuffer) {.mem = mem, .size = size, .fd = -1});
+	pthread_mutex_unlock(&lock);
+	if (!is_kept)
+		unmap(mem, size);
+}
+
+void *
+gpusort_large_map_shared(int fd)
+{
+	/* room for the alignment that huge pages of a file need */
+	size_t		all = GPUSORT_SHARED_BYTES + GPUSORT_HUGE_PAGE;
+	char	   *begin = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char	   *mem;
+
+	if (begin == MAP_FAILED)
+		return NULL;
+	mem = (char *) (((uintptr_t) begin + GPUSORT_HUGE_PAGE - 1) & ~(GPUSORT_HUGE_PAGE - 1));
+	if (mmap(mem, GPUSORT_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+	{
+		(void) munmap(begin, all);
+		return NULL;
+	}
+	if (mem > begin)
+		(void) munmap(begin, (size_t) (mem - begin));
+	if (mem + GPUSORT_SHARED_BYTES < begin + all)
+		(void) munmap(mem + GPUSORT_SHARED_BYTES, (size_t) (begin + all - mem) - GPUSORT_SHARED_BYTES);
+	return mem;
+}
+
+bool
+gpusort_large_share(GpusortSharedBuffer *buffer)
+{
+	int			most = -1;
 
 	pthread_mutex_lock(&lock);
-	keep = size <= kept_limit;
-	if (keep)
+	for (int i = 0; i < nkept; i++)
+		if (kept[i].fd >= 0 && (most < 0 || kept[i].size > kept[most].size))
+			most = i;
+	if (most >= 0)
 	{
-		guard(mem, size, 0);
-		shrink(kept_limit - size, MAX_KEPT - 1);
-		kept[nkept++] = (KeptBuffer) {mem, size, milliseconds(), false};
-		kept_bytes += size;
-		if (!ageing)
-			ageing = begin_ageing();
-		if (!ageing)
-			shrink(0, 0);
+		KeptBuffer	old = take(most);
+
+		*buffer = (GpusortSharedBuffer) {old.mem, old.fd, old.size};
 	}
 	pthread_mutex_unlock(&lock);
-	if (!keep)
-		unmap(mem, size);
+	if (most >= 0)
+		return true;
+
+#ifdef MFD_CLOEXEC
+	buffer->fd = memfd_create("gpusort", MFD_CLOEXEC);
+#else
+	buffer->fd = -1;
+#endif
+	if (buffer->fd < 0)
+		return false;
+	buffer->bytes = 0;
+	buffer->mem = ftruncate(buffer->fd, GPUSORT_SHARED_BYTES) == 0 ? gpusort_large_map_shared(buffer->fd) : NULL;
+	if (buffer->mem == NULL)
+		(void) close(buffer->fd);
+	return buffer->mem != NULL;
+}
+
+void
+gpusort_large_unshare(const GpusortSharedBuffer *buffer)
+{
+	bool		is_kept = false;
+
+	pthread_mutex_lock(&lock);
+	if (buffer->bytes > 0)
+		is_kept = keep((KeptBuffer) {.mem = buffer->mem, .size = buffer->bytes, .offered = true, .fd = buffer->fd});
+	pthread_mutex_unlock(&lock);
+	if (!is_kept)
+		close_shared(buffer->mem, buffer->fd);
+}
+
+int
+gpusort_large_kept_shared(void)
+{
+	int			n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < nkept; i++)
+		n += kept[i].fd >= 0;
+	pthread_mutex_unlock(&lock);
+	return n;
 }
 
 void

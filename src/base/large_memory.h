@@ -11,6 +11,8 @@
 #ifndef GPUSORT_BASE_LARGE_MEMORY_H
 #define GPUSORT_BASE_LARGE_MEMORY_H
 
+#include <stdbool.h>
+
 #include "base/huge_page.h"
 
 #ifdef __cplusplus
@@ -31,6 +33,40 @@ extern void *gpusort_large_alloc(size_t bytes);
 
 /* Keeps or unmaps a buffer.  bytes: as given to gpusort_large_alloc(). */
 extern void gpusort_large_free(void *mem, size_t bytes);
+
+/*
+ * A buffer that other processes can map: a file without a name.  Its memory counts as this
+ * process's for as long as it keeps it.
+ */
+typedef struct GpusortSharedBuffer
+{
+	char	   *mem;			/* here; GPUSORT_SHARED_BYTES of addresses, aligned to a huge page */
+	int			fd;
+	size_t		bytes;			/* from mem on, that have pages */
+} GpusortSharedBuffer;
+
+#define GPUSORT_SHARED_BYTES	((size_t) 9 * 1024 * 1024 * 1024)
+
+/*
+ * Makes a shared buffer, without pages, or takes the one with the most pages that is kept.
+ * Returns false if that fails.
+ */
+extern bool gpusort_large_share(GpusortSharedBuffer *buffer);
+
+/*
+ * Keeps a shared buffer, or unmaps it and closes its file.  bytes says how many pages it has
+ * got meanwhile, from any process.
+ */
+extern void gpusort_large_unshare(const GpusortSharedBuffer *buffer);
+
+/*
+ * Maps the file of a shared buffer, in another process than the one that made it.  Returns NULL
+ * if that fails.  The process unmaps GPUSORT_SHARED_BYTES by munmap().
+ */
+extern void *gpusort_large_map_shared(int fd);
+
+/* Returns how many shared buffers are kept. */
+extern int	gpusort_large_kept_shared(void);
 
 /*
  * Sets how many bytes may be kept (0 until the first call), and the ages in

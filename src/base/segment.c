@@ -12,9 +12,6 @@
  */
 #include "postgres.h"
 
-#include <sys/statvfs.h>
-
-#include "storage/dsm_impl.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
@@ -64,22 +61,4 @@ gpusort_segment_open(dsm_handle handle, Size bytes, char *message, bool *gone)
 	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
 	ResourceOwnerDelete(owner);
 	return segment;
-}
-
-Size
-gpusort_segment_room(void)
-{
-	struct statvfs fs;
-	uint64		available;
-	uint64		half;
-
-	/*
-	 * Elsewhere than on Linux, POSIX shared memory is not in a folder.  The files of type
-	 * mmap are on a disk, as the temporary files are that would take the rows instead.
-	 */
-	if (dynamic_shared_memory_type != DSM_IMPL_POSIX || statvfs("/dev/shm", &fs) != 0)
-		return SIZE_MAX;
-	available = (uint64) fs.f_bavail * fs.f_frsize;
-	half = (uint64) fs.f_blocks * fs.f_frsize / 2;
-	return available > half ? available - half : 0;
 }

@@ -24,11 +24,4 @@
  */
 extern dsm_segment *gpusort_segment_open(dsm_handle handle, Size bytes, char *message, bool *gone);
 
-/*
- * Returns how many bytes of dynamic shared memory one sort's rows may take at the moment: what
- * is free beyond the half that is left to everything else.  Parallel hash joins, for one,
- * fail if /dev/shm is full.  SIZE_MAX if there is no such bound.
- */
-extern Size gpusort_segment_room(void);
-
 #endif							/* GPUSORT_BASE_SEGMENT_H */

@@ -21,12 +21,11 @@
  * Each process may use gpusort.memory_limit.  A worker must read its child to the end
  * whatever happens, because other workers may wait for it in a parallel hash join.  So when it
  * reaches its limit, it writes the remaining rows to an overflow: a tuple store in temporary
- * files.  It does the same if it gets no shared memory, of which a container often has
- * 64 MB.  The leader reads the overflow last, and spills what its memory does not hold.
+ * files.  It does the same if it gets no memory.  The leader reads the overflow last, and spills what its memory does not hold.
  *
- * The segments of the workers' arenas outlive the workers.  The last process that
- * detaches from the query's shared memory drops them, as core does with shared
- * temporary files.  So they go whether the query ends, fails or is cancelled.
+ * The files of the workers' arenas are the leader's, which takes back those that it has
+ * not adopted when it detaches from the query's shared memory: whether the query ends, fails
+ * or is cancelled.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +34,6 @@
 #include "access/parallel.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "storage/sharedfileset.h"
 #include "utils/memutils.h"
 
@@ -55,14 +53,13 @@ typedef struct Part
 	uint64		nulls;			/* of values: NULLs, which are only counted */
 	GpusortPlace keys;
 	GpusortPlace store;			/* for rows */
-	GpusortArenaTable arena;
+	GpusortArenaFile file;		/* the arena's */
 } Part;
 
 /* In the query's shared memory.  The overflow's SharedTuplestore follows parts. */
 typedef struct Shared
 {
-	dsm_handle	query;			/* the segment that this is in */
-	pg_atomic_uint32 attached;	/* processes */
+	dsm_handle	query;			/* the segment that this is in; invalid if there are no workers */
 	bool		pass;			/* return all rows: core sorts */
 	GpusortActivitySort sort;	/* for gpusort_activity */
 	SharedFileSet files;
@@ -163,20 +160,17 @@ estimate_shared(CustomScanState *css, ParallelContext *pcxt)
 }
 
 static void
-drop_arenas(Shared *shared)
+take_back_files(Shared *shared)
 {
 	for (int i = 0; i < shared->nparts; i++)
-		gpusort_arena_drop(&shared->parts[i].arena);
+		gpusort_arena_take_back(&shared->parts[i].file);
 }
 
-/* A callback of the query's shared memory */
+/* In the leader: a callback of the query's shared memory */
 static void
 leave_shared(dsm_segment *segment, Datum arg)
 {
-	Shared	   *shared = (Shared *) DatumGetPointer(arg);
-
-	if (pg_atomic_sub_fetch_u32(&shared->attached, 1) == 0)
-		drop_arenas(shared);
+	take_back_files((Shared *) DatumGetPointer(arg));
 }
 
 static void
@@ -188,6 +182,8 @@ begin_parts(GpusortFeed *feed)
 	shared->pass = feed->pass;
 	shared->sort = feed->sort->activity.sort;
 	memset(shared->parts, 0, shared->nparts * sizeof(Part));
+	for (int i = 0; i < shared->nparts && shared->query != DSM_HANDLE_INVALID && !shared->pass; i++)
+		gpusort_arena_lend(&shared->parts[i].file);
 	/* a rescan frees the accessor of the scan before */
 	MemoryContextReset(feed->overflow_cxt);
 	old = MemoryContextSwitchTo(feed->overflow_cxt);
@@ -204,13 +200,13 @@ init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	feed->shared = shared;
 	shared->nparts = pcxt->nworkers;
-	pg_atomic_init_u32(&shared->attached, 1);
+	memset(shared->parts, 0, shared->nparts * sizeof(Part));
 	SharedFileSetInit(&shared->files, pcxt->seg);
-	/* without a segment there are no workers */
+	shared->query = DSM_HANDLE_INVALID;
 	if (pcxt->seg != NULL)
 	{
-		shared->query = dsm_segment_handle(pcxt->seg);
 		on_dsm_detach(pcxt->seg, leave_shared, PointerGetDatum(shared));
+		shared->query = dsm_segment_handle(pcxt->seg);
 	}
 	begin_parts(feed);
 }
@@ -222,7 +218,7 @@ reinit_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 	GpusortFeed *feed = (GpusortFeed *) css;
 
 	feed->shared = coordinate;
-	drop_arenas(feed->shared);
+	take_back_files(feed->shared);
 	SharedFileSetDeleteAll(&feed->shared->files);
 	begin_parts(feed);
 }
@@ -232,13 +228,9 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 {
 	GpusortFeed *feed = (GpusortFeed *) css;
 	Shared	   *shared = coordinate;
-	dsm_segment *segment = dsm_find_mapping(shared->query);
 
 	feed->shared = shared;
-	/* in this order, since the first may run out of memory */
-	on_dsm_detach(segment, leave_shared, PointerGetDatum(shared));
-	pg_atomic_add_fetch_u32(&shared->attached, 1);
-	SharedFileSetAttach(&shared->files, segment);
+	SharedFileSetAttach(&shared->files, dsm_find_mapping(shared->query));
 	feed->overflow = sts_attach(overflow_of(shared), ParallelWorkerNumber, &shared->files);
 }
 
@@ -279,7 +271,7 @@ gather_part(GpusortFeed *feed)
 	node->limit.cut_at = PG_UINT64_MAX;
 	node->overflow = feed->overflow;
 	old = MemoryContextSwitchTo(node->cxt);
-	node->arena = gpusort_arena_begin(&part->arena);
+	node->arena = gpusort_arena_begin(&part->file);
 	MemoryContextSwitchTo(old);
 
 	INSTR_TIME_SET_CURRENT(node->begun);
@@ -409,32 +401,21 @@ make_place(GpusortNode *node)
 	gpusort_node_begin_run(node);
 }
 
-/* Maps a worker's arena until the node spills its rows, or is done with them. */
-static GpusortArena *
-map_part(GpusortNode *node, Part *part)
-{
-	MemoryContext old = MemoryContextSwitchTo(node->adopted_cxt);
-	GpusortArena *arena = gpusort_arena_map(&part->arena);
-
-	MemoryContextSwitchTo(old);
-	return arena;
-}
-
 /* Adds a worker's rows to the node's. */
 static void
 adopt(GpusortNode *node, Part *part)
 {
-	GpusortArena *arena;
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+	GpusortArena *arena = gpusort_arena_read(&part->file);
 
+	MemoryContextSwitchTo(old);
 	if (node->value_type == NULL && gpusort_run_rows(node->run) + part->rows > GPUSORT_NODE_MAX_ROWS)
 		make_place(node);
-	arena = map_part(node, part);
 	if (node->value_type == NULL)
 	{
 		if (!gpusort_rowstore_adopt(&node->store, arena, part->store))
 		{
 			make_place(node);
-			arena = map_part(node, part);
 			/* the worker's places sufficed, and so do those of an empty store */
 			if (!gpusort_rowstore_adopt(&node->store, arena, part->store))
 				elog(ERROR, "the rows of a parallel worker cannot be numbered");
@@ -442,11 +423,10 @@ adopt(GpusortNode *node, Part *part)
 		gpusort_rowkey_add_flags(node->key, part->flags);
 	}
 	gpusort_run_adopt(node->run, arena, part->keys);
+	gpusort_arena_adopt(arena, node->adopted_cxt);
 	/* this process may fill as much memory of its own as without these rows */
 	node->adopted_bytes += gpusort_arena_bytes(arena);
 	node->memory_limit += gpusort_arena_bytes(arena);
-	/* from now on, the memory exists as long as it is mapped here */
-	gpusort_arena_drop(&part->arena);
 }
 
 static TupleTableSlot *

@@ -29,13 +29,12 @@
 #include "optimizer/tlist.h"
 
 #include "base/arena.h"
-#include "base/segment.h"
 #include "guc.h"
 #include "node/feed.h"
 #include "plan/parallel.h"
 #include "plan/plan.h"
 
-/* With fewer rows, a Gather Merge costs less than making shared memory, some 0.3 ms. */
+/* With fewer rows, a Gather Merge costs less than making memory to share, some 0.3 ms. */
 #define LEAST_ROWS		20000.0
 
 bool
@@ -47,7 +46,7 @@ gpusort_plan_feed_pays(double rows, int width, int workers)
 	if (gpusort_force)
 		return true;
 	/* one process less: workers may not be launched, and do not get equal parts */
-	return rows >= LEAST_ROWS && bytes <= (double) workers * limit && bytes <= (double) gpusort_segment_room();
+	return rows >= LEAST_ROWS && bytes <= (double) workers * limit && gpusort_arena_available();
 }
 
 /*

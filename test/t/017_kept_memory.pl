@@ -74,6 +74,24 @@ $session->{stderr} = '';
 gives_back('an array', ['SELECT cardinality(gpu_argsort(a)) FROM arrays']);
 
 is($session->query_safe('SELECT rows FROM sorts(\'t\')'), 400000, 'the session can sort again');
+
+# what parallel workers have filled is kept in the leader's files, and filled again
+sub shared_files
+{
+	return sort map { (stat $_)[1] } grep { (readlink($_) // '') =~ /memfd:gpusort/ } glob "/proc/$pid/fd/*";
+}
+$session->query_safe("SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off");
+my $parallel = 'SELECT count(filler) FROM (SELECT * FROM t ORDER BY k OFFSET 0) s';
+like($session->query_safe("EXPLAIN (COSTS OFF) $parallel"), qr/GpuSort Feed/, 'workers feed a sort');
+is($session->query_safe($parallel), 400000, 'a parallel sort');
+my @first = shared_files();
+is($session->query_safe($parallel), 400000, 'another one');
+my @second = shared_files();
+cmp_ok(scalar(@first), '>', 0, 'the session keeps what workers have filled');
+is("@second", "@first", 'the next workers fill it again');
+$session->query('SELECT 1 / 0');
+ok(poll_until(sub { return !shared_files(); }), 'the idle session gives it back');
+$session->{stderr} = '';
 $session->quit;
 
 # in new sessions, because malloc keeps the server's second result of 24 MB

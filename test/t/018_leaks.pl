@@ -46,7 +46,7 @@ CREATE TABLE t AS SELECT CASE WHEN i % 11 > 0 THEN i * 7919 % 1009 END AS k, i *
 FROM generate_series(1, 300) i;
 CREATE TABLE wide AS SELECT i * 7919 % 10007 AS k, (repeat('x', 100) || i * 7919 % 1009) COLLATE "C" AS filler FROM generate_series(1, 1500) i;
 CREATE TABLE arrays AS SELECT array_agg(k) AS k, array_agg(f) AS f, array_agg(i::int2) AS i FROM t;
-CREATE FUNCTION fails_at(n int, at int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION fails_at(n int, at int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
 	IF n = at THEN RAISE 'fails'; END IF;
 	RETURN n;
@@ -119,6 +119,10 @@ my @kinds = (
 	[ 'aggregates that sort', 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i), count(DISTINCT k), array_agg(f ORDER BY k) FROM t;' ],
 	[ 'aggregates of groups', 'SELECT f, gpu_sort_agg(k) FROM t GROUP BY f;' ],
 	[ 'aggregates that fail', q{CALL catches('SELECT gpu_sort_agg(fails_at(i, 200)) FROM t');} ],
+	[ 'fed by workers', 'SELECT * FROM t ORDER BY k, f;', 'SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; '
+		  . 'SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET gpusort.force = on;' ],
+	[ 'workers that fail', q{CALL catches('SELECT fails_at(i, 200), k FROM t ORDER BY k');}, 'SET max_parallel_workers_per_gather = 2; '
+		  . 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET gpusort.force = on;' ],
 	[ 'explained', 'EXPLAIN (ANALYZE) SELECT * FROM t ORDER BY k;' ],
 	[ 'inspected', 'SELECT * FROM gpusort_last_sort(), gpusort_counters(), gpusort_status() LEFT JOIN gpusort_activity ON true;' ]);
 

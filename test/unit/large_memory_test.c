@@ -327,6 +327,46 @@ test_threads(void)
 	CHECK(wait_until(nothing_is_kept) && wait_until(no_thread_is_left), "all buffers and the thread are gone in the end");
 }
 
+/* Shared buffers: as another process, the test maps the file a second time. */
+static void
+test_sharing(void)
+{
+	GpusortSharedBuffer buffer;
+	GpusortSharedBuffer again;
+	char	   *mem;
+
+	gpusort_large_keep(64 * MB, NEVER, NEVER);
+	CHECK(gpusort_large_share(&buffer) && buffer.bytes == 0, "a shared buffer is made, without pages");
+	CHECK((uintptr_t) buffer.mem % GPUSORT_HUGE_PAGE == 0, "it is aligned to a huge page");
+	mem = gpusort_large_map_shared(buffer.fd);
+	CHECK(mem != NULL && mem != buffer.mem && (uintptr_t) mem % GPUSORT_HUGE_PAGE == 0, "it is mapped a second time, aligned as well");
+	strcpy(mem, "for the leader");
+	CHECK(strcmp(buffer.mem, "for the leader") == 0, "what is written there is read here");
+	(void) munmap(mem, GPUSORT_SHARED_BYTES);
+
+	buffer.bytes = 20 * MB;
+	gpusort_large_unshare(&buffer);
+	CHECK(gpusort_large_kept() == 20 * MB && gpusort_large_kept_shared() == 1, "it is kept with the bytes that have pages");
+	CHECK(gpusort_large_share(&again) && again.mem == buffer.mem && again.bytes == 20 * MB && gpusort_large_kept_shared() == 0,
+		  "a kept one is taken again");
+	gpusort_large_unshare(&again);
+	mem = gpusort_large_alloc(20 * MB);
+	CHECK(mem != buffer.mem && gpusort_large_kept_shared() == 0, "it does not become a private buffer, but makes room for one");
+	gpusort_large_free(mem, 20 * MB);
+	gpusort_large_give_back();
+	CHECK(gpusort_large_share(&buffer), "another one is made");
+	buffer.bytes = 65 * MB;
+	gpusort_large_unshare(&buffer);
+	CHECK(gpusort_large_kept() == 0 && !is_mapped(buffer.mem), "a shared buffer beyond the limit is not kept");
+
+	gpusort_large_keep(64 * MB, 20, 40);
+	CHECK(gpusort_large_share(&buffer), "a third one is made");
+	buffer.bytes = 20 * MB;
+	gpusort_large_unshare(&buffer);
+	CHECK(wait_until(nothing_is_kept) && wait_until(no_thread_is_left), "it ages");
+	CHECK(!is_mapped(buffer.mem) && lseek(buffer.fd, 0, SEEK_CUR) < 0, "then it is unmapped, and its file closed");
+}
+
 int
 main(void)
 {
@@ -339,6 +379,7 @@ main(void)
 	test_shortage();
 #endif
 	test_ageing();
+	test_sharing();
 	test_threads();
 	return check_summary();
 }
