@@ -60,10 +60,16 @@ gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made))
 		/* the only possible error: the reserve has been used up */
 		MemoryContextSwitchTo(cxt);
 		FlushErrorState();
-		/* the error reset the hold-off count, which LWLockRelease() decrements */
-		HOLD_INTERRUPTS();
+
+		/*
+		 * In PostgreSQL 19, ShmemInitStruct() raises it with a lock of its own
+		 * held, which only shmem.c can name.  Callers of this function hold no
+		 * locks.
+		 */
+		LWLockReleaseAll();
 	}
 	PG_END_TRY();
-	LWLockRelease(AddinShmemInitLock);
+	if (LWLockHeldByMe(AddinShmemInitLock))
+		LWLockRelease(AddinShmemInitLock);
 	return shared;
 }

@@ -14,7 +14,8 @@ extern void gpusort_shmem_request(Size size);
 /*
  * Returns the structure of that name, size bytes, which all processes share.  The
  * first caller allocates it; init then initialises it under AddinShmemInitLock.
- * Returns NULL, without an error, if there is no memory for it.
+ * Returns NULL, without an error, if there is no memory for it.  The caller must
+ * hold no LWLock.
  */
 extern void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made));
 
