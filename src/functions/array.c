@@ -35,7 +35,7 @@ typedef struct ArrayInput
 	const GpusortType *type;
 	Oid			elemtype;		/* element type: type, or a domain over it */
 	const char *values;
-	const bits8 *nulls;			/* null bitmap, a bit is 0 for NULL; NULL: no bitmap */
+	const uint8 *nulls;			/* null bitmap, a bit is 0 for NULL; NULL: no bitmap */
 	uint64		nitems;			/* elements, NULLs included */
 	uint64		nnulls;
 	bool		descending;
@@ -60,7 +60,7 @@ flat_array(FunctionCallInfo fcinfo)
 
 /* The number of bits that are set among the first n bits of a bitmap. */
 static uint64
-count_bits(const bits8 *bitmap, uint64 n)
+count_bits(const uint8 *bitmap, uint64 n)
 {
 	uint64		count = pg_popcount((const char *) bitmap, n / 8);
 

@@ -37,7 +37,7 @@ gpusort_array_check_size(int value_bytes, uint64 nvalues, uint64 nnulls)
 
 /* Sets count bits of a bitmap of zeros, from bit first on. */
 static void
-set_bits(bits8 *bitmap, uint64 first, uint64 count)
+set_bits(uint8 *bitmap, uint64 first, uint64 count)
 {
 	uint64		end = first + count;
 

@@ -9,10 +9,12 @@
 
 #include <unistd.h>
 
+#include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 #include "base/activity.h"
 #include "cpu/cpu.h"

@@ -25,6 +25,7 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "utils/wait_event.h"
 
 #include "base/fault.h"
 #include "gpu/control.h"

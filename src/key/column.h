@@ -91,6 +91,7 @@
 #include "utils/inet.h"
 #include "utils/sortsupport.h"
 
+#include "compat.h"
 #include "key/dictionary.h"
 #include "key/rowkey.h"
 

@@ -294,7 +294,7 @@ pack_array(Bits *bits, const GpusortPacking *packing, const char *array)
 	int			ndims = int_at(array + offsetof(ArrayType, ndim));
 	int			offset = int_at(array + offsetof(ArrayType, dataoffset));
 	const char *dims = array + sizeof(ArrayType);
-	const bits8 *nulls = offset > 0 ? (const bits8 *) dims + 2 * sizeof(int32) * ndims : NULL;
+	const uint8 *nulls = offset > 0 ? (const uint8 *) dims + 2 * sizeof(int32) * ndims : NULL;
 	int			nitems = ndims > 0 ? 1 : 0;
 
 	for (int i = 0; i < ndims; i++)

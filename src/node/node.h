@@ -13,6 +13,7 @@
 
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
+#include "portability/instr_time.h"
 #include "utils/sharedtuplestore.h"
 #include "utils/tuplesort.h"
 
