@@ -123,4 +123,56 @@
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) (proc)->pgprocno)
 #endif
 
+/* 19: planners get the ExplainState of the EXPLAIN that asks for the plan, else NULL */
+#if PG_VERSION_NUM >= 190000
+#define GPUSORT_PLANNER_PARAMETER	, ExplainState *es
+#define GPUSORT_PLANNER_ARGUMENT	, es
+#else
+#define GPUSORT_PLANNER_PARAMETER
+#define GPUSORT_PLANNER_ARGUMENT
+#endif
+
+/* 19: slots are made with flags */
+#if PG_VERSION_NUM >= 190000
+#define gpusort_alloc_slot(table, desc, ops)	ExecAllocTableSlot(table, desc, ops, 0)
+#define gpusort_init_scan_slot(estate, scan, desc, ops) \
+	ExecInitScanTupleSlot(estate, scan, desc, ops, 0)
+#else
+#define gpusort_alloc_slot(table, desc, ops)	ExecAllocTableSlot(table, desc, ops)
+#define gpusort_init_scan_slot(estate, scan, desc, ops) \
+	ExecInitScanTupleSlot(estate, scan, desc, ops)
+#endif
+
+/* 19: a plan node's counters of time are within its instrument, in instr_time */
+#if PG_VERSION_NUM >= 190000
+#define GPUSORT_INSTRUMENT_TIMED(instrument)	((instrument)->instr.need_timer)
+#define GPUSORT_INSTRUMENT_MS(instrument)		INSTR_TIME_GET_MILLISEC((instrument)->instr.total)
+#else
+#define GPUSORT_INSTRUMENT_TIMED(instrument)	((instrument)->need_timer)
+#define GPUSORT_INSTRUMENT_MS(instrument)		((instrument)->total * 1000.0)
+#endif
+
+/* 19: shared memory has the names of tranches; before, each process registered them */
+#if PG_VERSION_NUM >= 190000
+#define gpusort_new_tranche(name)				LWLockNewTrancheId(name)
+#define gpusort_register_tranche(tranche, name)	((void) 0)
+#else
+#define gpusort_new_tranche(name)				LWLockNewTrancheId()
+#define gpusort_register_tranche(tranche, name)	LWLockRegisterTranche(tranche, name)
+#endif
+
+/* 19: the collator of an ICU locale has moved, and a locale does not tell its provider */
+#if PG_VERSION_NUM >= 190000
+#define GPUSORT_LOCALE_COLLATOR(locale)	((locale)->icu.ucol)
+#else
+#define GPUSORT_LOCALE_COLLATOR(locale)	((locale)->info.icu.ucol)
+#endif
+
+/* 19: a tuple descriptor must be finished before it is used */
+#if PG_VERSION_NUM >= 190000
+#define gpusort_finish_descriptor(desc)	TupleDescFinalize(desc)
+#else
+#define gpusort_finish_descriptor(desc)	((void) 0)
+#endif
+
 #endif							/* GPUSORT_COMPAT_H */

@@ -33,6 +33,10 @@
 
 #include "base/fault.h"
 #include "base/shmem.h"
+#include "compat.h"
+
+/* The name of the tranche of the lock below */
+#define TRANCHE		"gpusort_faults"
 
 const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
 	[GPUSORT_FAULT_NONE] = {"", 0},
@@ -82,7 +86,7 @@ static void
 init_shared(void *made)
 {
 	memset(made, 0, sizeof(SharedPlan));
-	((SharedPlan *) made)->tranche = LWLockNewTrancheId();
+	((SharedPlan *) made)->tranche = gpusort_new_tranche(TRANCHE);
 	LWLockInitialize(&((SharedPlan *) made)->lock, ((SharedPlan *) made)->tranche);
 	pg_atomic_init_u32(&((SharedPlan *) made)->site, GPUSORT_FAULT_NONE);
 	pg_atomic_init_u32(&((SharedPlan *) made)->passes, 0);
@@ -95,7 +99,7 @@ attach(void)
 	{
 		shared = gpusort_shmem_attach("gpusort faults", sizeof(SharedPlan), init_shared);
 		if (shared != NULL)
-			LWLockRegisterTranche(shared->tranche, "gpusort_faults");
+			gpusort_register_tranche(shared->tranche, TRANCHE);
 	}
 	return shared != NULL;
 }

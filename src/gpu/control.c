@@ -14,7 +14,11 @@
 #include "storage/proc.h"
 
 #include "base/shmem.h"
+#include "compat.h"
 #include "gpu/control.h"
+
+/* The name of the tranche of the control block's lock */
+#define TRANCHE		"gpusort"
 
 StaticAssertDecl(sizeof(GpusortControl) < 51000,
 				 "the control block must leave room for other extensions");
@@ -33,7 +37,7 @@ init_control(void *made)
 	GpusortControl *control = made;
 
 	memset(control, 0, sizeof(*control));
-	control->tranche = LWLockNewTrancheId();
+	control->tranche = gpusort_new_tranche(TRANCHE);
 	LWLockInitialize(&control->lock, control->tranche);
 	pg_atomic_init_u32(&control->lock_uses, 0);
 	pg_atomic_init_u32(&control->lock_stuck_at, PG_UINT32_MAX);
@@ -70,7 +74,13 @@ gpusort_control_attach(const char **reason)
 		*reason = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
 		return false;
 	}
-	LWLockRegisterTranche(control->tranche, "gpusort");
+	/* from PostgreSQL 19 on, tranches can run out while the block is initialised */
+	if (control->tranche == 0)
+	{
+		*reason = "PostgreSQL has no tranche left for gpusort's lock.";
+		return false;
+	}
+	gpusort_register_tranche(control->tranche, TRANCHE);
 	gpusort_control = control;
 	return true;
 }

@@ -93,12 +93,13 @@ gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *
 
 #include <unicode/utf8.h>
 
-#include "catalog/pg_collation.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
 #include "utils/memutils.h"
 #include "utils/pg_locale.h"
+
+#include "compat.h"
 
 /*
  * ICU reads this many bytes before the tables are made.  A string counts
@@ -187,16 +188,17 @@ gpusort_icu_possible(void)
 GpusortIcu *
 gpusort_icu_find(Oid collation)
 {
-	pg_locale_t locale = pg_newlocale_from_collation(collation);
+	UCollator  *collator;
 	MemoryContext cxt;
 	MemoryContext old;
 	GpusortIcu *icu;
 
-	if (!gpusort_icu_possible() || locale == NULL || locale->provider != COLLPROVIDER_ICU)
+	if (!gpusort_icu_possible())
 		return NULL;
+	collator = GPUSORT_LOCALE_COLLATOR(pg_newlocale_from_collation(collation));
 	for (icu = collations; icu != NULL; icu = icu->next)
 	{
-		if (icu->reader.collator == locale->info.icu.ucol)
+		if (icu->reader.collator == collator)
 			return icu->usable ? icu : NULL;
 	}
 
@@ -204,7 +206,7 @@ gpusort_icu_find(Oid collation)
 	old = MemoryContextSwitchTo(cxt);
 	icu = palloc0(sizeof(GpusortIcu));
 	icu->cxt = cxt;
-	icu->reader.collator = locale->info.icu.ucol;
+	icu->reader.collator = collator;
 	icu->buffer_size = 64;
 	icu->buffer = palloc(icu->buffer_size * sizeof(uint16));
 	icu->usable = gpusort_icu_open(&icu->reader);

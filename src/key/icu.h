@@ -37,10 +37,9 @@ typedef struct GpusortIcuPrefix
 } GpusortIcuPrefix;
 
 /*
- * Returns the tables of a collation.  They live until the backend exits, and
- * must not be freed.  Returns NULL if the collation is not ICU's, the server's
- * encoding is not UTF-8, or the collation has settings that key/icu_read.c does
- * not support.  All backends of a server get the same answer.
+ * Returns the tables of a collation, which must be ICU's.  They live until the
+ * backend exits, and must not be freed.  Returns NULL if the server's encoding is
+ * not UTF-8, or the collation has settings that key/icu_read.c does not support.  All backends of a server get the same answer.
  *
  * Raises an error if the collation does not exist or memory runs out.
  */

@@ -29,6 +29,7 @@
 
 #include GPUSORT_EXPLAIN_STATE_H
 #include GPUSORT_EXPLAIN_FORMAT_H
+#include "executor/instrument.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
@@ -118,7 +119,6 @@ void
 gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	GpusortNode *node = (GpusortNode *) css;
-	const Instrumentation *instrument = css->ss.ps.instrument;
 	GpusortNodeStats stats;
 
 	show_sort_key(node, ancestors, es);
@@ -151,7 +151,8 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 		ExplainPropertyInteger("Disk", "kB", (stats.disk + 1023) / 1024, es);
 		ExplainPropertyInteger("Runs", NULL, stats.runs, es);
 	}
-	/* instrument has the sum of leader and workers, stats have the leader's times only */
-	if (es->timing && instrument != NULL && instrument->need_timer && css->ss.ps.worker_instrument == NULL)
-		show_milliseconds(&stats, instrument->total * 1000.0, es);
+	/* the instrument has the sum of leader and workers, stats have the leader's times only */
+	if (es->timing && css->ss.ps.instrument != NULL && GPUSORT_INSTRUMENT_TIMED(css->ss.ps.instrument) &&
+		css->ss.ps.worker_instrument == NULL)
+		show_milliseconds(&stats, GPUSORT_INSTRUMENT_MS(css->ss.ps.instrument), es);
 }

@@ -92,15 +92,15 @@ gpusort_node_init(GpusortNode *node, EState *estate)
 	 */
 	if (node->value_type == NULL)
 	{
-		ExecInitScanTupleSlot(estate, &css->ss, desc, &TTSOpsMinimalTuple);
+		gpusort_init_scan_slot(estate, &css->ss, desc, &TTSOpsMinimalTuple);
 		ExecAssignScanProjectionInfoWithVarno(&css->ss, INDEX_VAR);
 	}
 	if (css->ss.ps.ps_ProjInfo != NULL)
 		elog(ERROR, "the target list of %s differs from its input", css->methods->CustomName);
 	node->slot = css->ss.ss_ScanTupleSlot;
-	node->keys = ExecStoreAllNullTuple(ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsVirtual));
-	node->left = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
-	node->right = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
-	node->limit.slot = ExecAllocTableSlot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
+	node->keys = ExecStoreAllNullTuple(gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsVirtual));
+	node->left = gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
+	node->right = gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
+	node->limit.slot = gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
 	node->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
 }

@@ -28,6 +28,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 
+#include "compat.h"
 #include "functions/percentile.h"
 #include "guc.h"
 #include "node/feed.h"
@@ -198,11 +199,11 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 
 static PlannedStmt *
 plan_statement(Query *parse, const char *query_string, int cursor_options,
-			   ParamListInfo params)
+			   ParamListInfo params GPUSORT_PLANNER_PARAMETER)
 {
 	PlannedStmt *result = previous_planner != NULL ?
-		previous_planner(parse, query_string, cursor_options, params) :
-		standard_planner(parse, query_string, cursor_options, params);
+		previous_planner(parse, query_string, cursor_options, params GPUSORT_PLANNER_ARGUMENT) :
+		standard_planner(parse, query_string, cursor_options, params GPUSORT_PLANNER_ARGUMENT);
 
 	if (gpusort_enabled)
 	{

@@ -27,6 +27,7 @@
 #include "utils/typcache.h"
 
 #include "random_values.h"
+#include "compat.h"
 #include "key/rowkey.h"
 
 PG_FUNCTION_INFO_V1(rowkey_random);
@@ -112,6 +113,7 @@ describe(const OrderedRows *ordered)
 		TupleDescInitEntry(desc, c + 1, random_kinds[ordered->kind[c]].name, random_kinds[ordered->kind[c]].type, -1, 0);
 		TupleDescInitEntryCollation(desc, c + 1, random_kinds[ordered->kind[c]].collation);
 	}
+	gpusort_finish_descriptor(desc);
 	return desc;
 }
 

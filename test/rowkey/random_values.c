@@ -31,6 +31,7 @@
 #include "utils/varbit.h"
 
 #include "random_values.h"
+#include "compat.h"
 
 /* Makes maker->string of up to longest bytes, often with the first bytes of the last one. */
 static void
@@ -472,6 +473,7 @@ random_row_type(void)
 	TupleDescInitEntry(desc, 2, "b", TEXTOID, -1, 0);
 	TupleDescInitEntryCollation(desc, 2, C_COLLATION_OID);
 	TupleDescInitEntry(desc, 3, "c", INTERVALOID, -1, 0);
+	gpusort_finish_descriptor(desc);
 	return BlessTupleDesc(desc);
 }
 
