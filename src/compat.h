@@ -154,9 +154,11 @@
 
 /* 19: shared memory has the names of tranches; before, each process registered them */
 #if PG_VERSION_NUM >= 190000
+#define GPUSORT_NEW_TRANCHE_PARAMETERS			const char *name
 #define gpusort_new_tranche(name)				LWLockNewTrancheId(name)
 #define gpusort_register_tranche(tranche, name)	((void) 0)
 #else
+#define GPUSORT_NEW_TRANCHE_PARAMETERS			void
 #define gpusort_new_tranche(name)				LWLockNewTrancheId()
 #define gpusort_register_tranche(tranche, name)	LWLockRegisterTranche(tranche, name)
 #endif

@@ -20,6 +20,7 @@
 #include "storage/proc.h"
 
 #include "../../src/service/job.c"
+#include "compat.h"
 #include "gpu/pool.h"
 
 /* these functions are the C library's, not PostgreSQL's */
@@ -41,7 +42,7 @@ static PGPROC processes[3];
 PROC_HDR   *ProcGlobal = &proc_header;
 struct Latch *MyLatch = &processes[0].procLatch;
 
-int LWLockNewTrancheId(void) { return 0; }
+int LWLockNewTrancheId(GPUSORT_NEW_TRANCHE_PARAMETERS) { return 0; }
 void LWLockInitialize(LWLock *lock, int tranche_id) { }
 void LWLockRegisterTranche(int tranche_id, const char *tranche_name) { }
 bool errstart(int elevel, const char *domain) { return false; }
