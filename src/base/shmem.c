@@ -57,7 +57,7 @@ gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made))
 	}
 	PG_CATCH();
 	{
-		/* the only possible error: the reserve has been used up */
+		/* the reserve has been used up, or init() had no tranche left */
 		MemoryContextSwitchTo(cxt);
 		FlushErrorState();
 
