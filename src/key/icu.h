@@ -39,7 +39,8 @@ typedef struct GpusortIcuPrefix
 /*
  * Returns the tables of a collation, which must be ICU's.  They live until the
  * backend exits, and must not be freed.  Returns NULL if the server's encoding is
- * not UTF-8, or the collation has settings that key/icu_read.c does not support.  All backends of a server get the same answer.
+ * not UTF-8, or the collation has settings that key/icu_read.c does not support.  All
+ * backends of a server get the same answer.
  *
  * Raises an error if the collation does not exist or memory runs out.
  */
