@@ -37,18 +37,20 @@
 
 /*
  * Each step makes a quarter of the pages that there are, within these bounds: little memory is
- * made in vain, and a step, which cannot be interrupted, takes 40 ms at most.
+ * made in vain.  A step cannot be interrupted.  It takes 40 ms for pages of 4 kB, and no more than
+ * STEP_HUGE_NS, or eight huge pages, for huge pages.
  */
 #define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
 #define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
 
 /*
- * A worker spends a HUGE_PART'th of its time on huge pages, at most, and at first this many nanoseconds.
- * Mostly a huge page takes 0.1 ms, and it saves more.  But on a virtual machine that had given it back to
- * its host it takes 5 ms, and pays only in the session's next queries.
+ * A worker may spend FIRST_HUGE_NS nanoseconds on huge pages, and a HUGE_PART'th of the time since it
+ * began.  Mostly a huge page takes 0.1 ms, and saves more.  But on a virtual machine that had given
+ * its memory back to the host it takes 5 ms, and pays only in the session's next queries.
  */
 #define FIRST_HUGE_NS	2000000
 #define HUGE_PART		8
+#define STEP_HUGE_NS	20000000
 
 struct GpusortArena
 {
@@ -60,9 +62,8 @@ struct GpusortArena
 	int64		spent;			/* nanoseconds spent on huge pages */
 };
 
-/* Files that this session has open, for fd.c's count of files */
-static int	files_lent = 0;
-static int	files_counted = 0;
+static int	files_lent = 0; /* files that are lent or adopted now */
+static int	files_counted = 0;	/* files of which fd.c knows; more than are open if kept ones have aged */
 
 /* ----------------------------------------------------------------
  *		The leader
@@ -113,6 +114,7 @@ gpusort_arena_lend(GpusortArenaFile *file)
 	}
 	file->lent = true;
 	file->pid = MyProcPid;
+	file->device = status.st_dev;
 	file->inode = status.st_ino;
 }
 
@@ -158,18 +160,19 @@ gpusort_arena_adopt(GpusortArena *arena, MemoryContext cxt)
  * ----------------------------------------------------------------
  */
 
-/* Opens a file of another process, which has this inode.  Returns -1 if that fails. */
+/* Opens a file of another process.  Returns -1 if that fails. */
 static int
-open_file(int pid, int fd, uint64 inode)
+open_file(const GpusortArenaFile *file)
 {
 	char		path[64];
 	struct stat status;
 	int			result;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", file->pid, file->buffer.fd);
 	result = open(path, O_RDWR | O_CLOEXEC, 0);
 	/* a /proc of other processes, such as those outside a container, leads to another file */
-	if (result >= 0 && (fstat(result, &status) != 0 || status.st_ino != inode))
+	if (result >= 0 &&
+		(fstat(result, &status) != 0 || status.st_dev != file->device || status.st_ino != file->inode))
 	{
 		close(result);
 		result = -1;
@@ -204,7 +207,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	INSTR_TIME_SET_CURRENT(arena->begun);
 	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
 		return arena;
-	fd = open_file(file->pid, file->buffer.fd, file->inode);
+	fd = open_file(file);
 	if (fd >= 0)
 		mem = gpusort_large_map_shared(fd);
 	if (mem != NULL)
@@ -253,6 +256,7 @@ make_pages(GpusortArena *arena, Size begin, Size end)
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, arena->begun);
 	allowed = FIRST_HUGE_NS + INSTR_TIME_GET_MICROSEC(now) * 1000 / HUGE_PART - arena->spent;
+	allowed = Min(allowed, STEP_HUGE_NS);
 	arena->spent += allowed;
 	done = gpusort_huge_pages_collapse(buffer->mem + begin, end - begin, &allowed);
 	arena->spent -= allowed;
@@ -316,7 +320,7 @@ gpusort_arena_available(void)
 	gpusort_arena_lend(&file);
 	if (!file.lent)
 		return false;
-	fd = open_file(file.pid, file.buffer.fd, file.inode);
+	fd = open_file(&file);
 	if (fd >= 0)
 		close(fd);
 	gpusort_arena_take_back(&file);

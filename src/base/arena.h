@@ -26,7 +26,8 @@ typedef struct GpusortArenaFile
 {
 	bool		lent;			/* there is a file; else the other fields are undefined */
 	int			pid;			/* the leader */
-	uint64		inode;			/* tells the file from any other */
+	uint64		device;			/* device and inode tell the file from any other */
+	uint64		inode;
 	GpusortSharedBuffer buffer; /* in the leader; the worker updates bytes */
 	Size		used;			/* bytes that the worker has allocated */
 } GpusortArenaFile;

@@ -30,10 +30,10 @@ extern "C"
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
 
 /*
- * Puts a huge page in the place of the pages of each part of a mapped file in memory, for this many
- * nanoseconds at most, or for as long as one huge page takes.  mem and bytes are multiples
- * of a huge page, and each part has at least one page.  Subtracts the time that it takes from
- * *ns, if this is positive.  Returns whether all of it has huge pages now.
+ * Puts a huge page in the place of the pages of each part of a mapped file in memory, and
+ * subtracts the nanoseconds that it takes from *ns.  Looks at the clock after every eight huge pages,
+ * and makes no more of them when *ns is not positive.  mem and bytes are multiples of a huge
+ * page, and each part has at least one page.  Returns whether all of it has huge pages now.
  */
 extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns);
 

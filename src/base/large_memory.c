@@ -378,6 +378,10 @@ gpusort_large_map_shared(int fd)
 		(void) munmap(begin, all);
 		return NULL;
 	}
+#ifdef MADV_DONTDUMP
+	/* a core file would have all of it, and the pages that it lacks would be made */
+	(void) madvise(mem, GPUSORT_SHARED_BYTES, MADV_DONTDUMP);
+#endif
 	if (mem > begin)
 		(void) munmap(begin, (size_t) (mem - begin));
 	if (mem + GPUSORT_SHARED_BYTES < begin + all)

@@ -34,10 +34,7 @@ extern void *gpusort_large_alloc(size_t bytes);
 /* Keeps or unmaps a buffer.  bytes: as given to gpusort_large_alloc(). */
 extern void gpusort_large_free(void *mem, size_t bytes);
 
-/*
- * A buffer that other processes can map: a file without a name.  Its memory counts as this
- * process's for as long as it keeps it.
- */
+/* A buffer that other processes can map: a file without a name. */
 typedef struct GpusortSharedBuffer
 {
 	char	   *mem;			/* here; GPUSORT_SHARED_BYTES of addresses, aligned to a huge page */
@@ -54,8 +51,9 @@ typedef struct GpusortSharedBuffer
 extern bool gpusort_large_share(GpusortSharedBuffer *buffer);
 
 /*
- * Keeps a shared buffer, or unmaps it and closes its file.  bytes says how many pages it has
- * got meanwhile, from any process.
+ * Keeps a shared buffer, or unmaps it and closes its file.  bytes says how many bytes have
+ * pages now, which any process may have made.  Kept buffers count by it: if a worker ended
+ * while it made pages, these are not counted.
  */
 extern void gpusort_large_unshare(const GpusortSharedBuffer *buffer);
 

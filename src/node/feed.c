@@ -21,7 +21,8 @@
  * Each process may use gpusort.memory_limit.  A worker must read its child to the end
  * whatever happens, because other workers may wait for it in a parallel hash join.  So when it
  * reaches its limit, it writes the remaining rows to an overflow: a tuple store in temporary
- * files.  It does the same if it gets no memory.  The leader reads the overflow last, and spills what its memory does not hold.
+ * files.  It does the same if it gets no memory.  The leader reads the overflow last, and spills
+ * what its memory does not hold.
  *
  * The files of the workers' arenas are the leader's, which takes back those that it has
  * not adopted when it detaches from the query's shared memory: whether the query ends, fails

@@ -118,9 +118,8 @@ replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
 
 /*
  * Replaces the Sorts in a plan, and the Aggs that only compute percentiles, and returns the
- * new plan.  bound: how many rows
- * the plan's parent fetches.  It is passed on to the child of those nodes through
- * which ExecSetTupleBound() passes it.
+ * new plan.  bound: how many rows the plan's parent fetches.  It is passed on to the child
+ * of those nodes through which ExecSetTupleBound() passes it.
  */
 static Plan *
 replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)

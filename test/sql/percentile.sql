@@ -173,6 +173,13 @@ FETCH BACKWARD 2 FROM c;
 FETCH 2 FROM c;
 COMMIT;
 
+-- what a rescan allocates, the next one frees
+SELECT max(used) - min(used) < 200000
+FROM (SELECT g, (SELECT gpu_percentile(i + g, '{0.1,0.5}'::float8[]) FROM generate_series(1, 3) i) p,
+             CASE WHEN g IN (100, 20000) THEN (SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE g > 0) END used
+      FROM generate_series(1, 20000) g OFFSET 0) s
+WHERE p IS NOT NULL;
+
 -- permissions are those of the aggregate, when the plan is executed
 CREATE ROLE regress_gpusort_analyst;
 GRANT SELECT ON numbers TO regress_gpusort_analyst;

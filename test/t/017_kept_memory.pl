@@ -89,6 +89,7 @@ is($session->query_safe($parallel), 400000, 'another one');
 my @second = shared_files();
 cmp_ok(scalar(@first), '>', 0, 'the session keeps what workers have filled');
 is("@second", "@first", 'the next workers fill it again');
+like(slurp_file("/proc/$pid/smaps"), qr/memfd:gpusort[^\/]*?VmFlags:[^\n]* dd /s, 'a core file would not have it');
 $session->query('SELECT 1 / 0');
 ok(poll_until(sub { return !shared_files(); }), 'the idle session gives it back');
 $session->{stderr} = '';
