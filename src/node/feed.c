@@ -35,6 +35,7 @@
 #include "access/parallel.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "storage/sharedfileset.h"
 #include "utils/memutils.h"
 
