@@ -60,36 +60,22 @@ nanoseconds(void)
 	return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
 }
 
-/* Were huge pages slow lately? */
-static bool
-were_slow(uint64_t now)
-{
-	return now < __atomic_load_n(&slow_until, __ATOMIC_RELAXED);
-}
-
-/* This many huge pages have been made since then: was that fast?  Remembers if it was not. */
-static bool
-was_fast(uint64_t begun, unsigned pages)
-{
-	uint64_t	done = nanoseconds();
-
-	if (done - begun <= pages * SLOW_NS)
-		return true;
-	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
-	return false;
-}
-
 /* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
 static bool
 touch_is_fast(char *page)
 {
 	uint64_t	begun = nanoseconds();
+	uint64_t	done;
 
-	if (were_slow(begun))
+	if (begun < __atomic_load_n(&slow_until, __ATOMIC_RELAXED))
 		return false;
 	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
 	*(volatile char *) page = 0;
-	return was_fast(begun, 1);
+	done = nanoseconds();
+	if (done - begun <= SLOW_NS)
+		return true;
+	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
+	return false;
 }
 
 void
