@@ -40,7 +40,7 @@ typedef struct Values
 {
 	Node	   *expression;		/* in the plan */
 	AttrNumber	attno;			/* it is this column of the child; 0: something else */
-	ExprState  *state;
+	ExprState  *state;			/* of something else; else NULL */
 	GpusortGather keys;			/* begun with the first row */
 } Values;
 
@@ -146,7 +146,8 @@ find_values(PercentileNode *node, Node *expression)
 	values->expression = expression;
 	if (IsA(expression, Var) && ((Var *) expression)->varattno > 0)
 		values->attno = ((Var *) expression)->varattno;
-	values->state = ExecInitExpr((Expr *) expression, &node->css.ss.ps);
+	else
+		values->state = ExecInitExpr((Expr *) expression, &node->css.ss.ps);
 	return node->nvalues++;
 }
 
