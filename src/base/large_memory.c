@@ -19,8 +19,10 @@
  * a thread ages the buffers.  The thread exists while at least one buffer is
  * kept, mostly sleeps, and calls no function of PostgreSQL.
  *
- * While a sort needs a buffer of another size than those kept, the oldest kept ones
- * make room for it: kept buffers never add to the most memory that a session takes.
+ * A sort that needs a buffer of another size than those kept gets a new one, and the oldest
+ * kept ones make room for it, so that the session has at most an eighth more than its sorts
+ * used at one time.  The eighth is for sizes that vary: parallel workers share out the rows
+ * differently each time.  Without it, a new buffer of 6 MB would unmap a kept one of 80 MB.
  *
  * A shared buffer is a file in memory, from memfd_create(), which other processes find in
  * /proc.  Unlike PostgreSQL's segments it has no name and takes none of the slots that all
@@ -87,6 +89,8 @@ static KeptBuffer kept[MAX_KEPT];
 static int	nkept = 0;
 static size_t kept_bytes = 0;	/* sum of their sizes */
 static size_t kept_limit = 0;	/* kept_bytes must not exceed this */
+static size_t used_bytes = 0;	/* sum of the sizes of buffers in use, shared ones as when they were taken */
+static size_t peak_bytes = 0;	/* the most used_bytes since nothing was kept, and what shared buffers grew by */
 static uint64_t offer_ms = 0;	/* age at which a buffer is offered to the kernel */
 static uint64_t give_back_ms = 0;	/* age at which a buffer is unmapped */
 static bool ageing = false;		/* the thread exists */
@@ -191,6 +195,18 @@ shrink(size_t bytes, int buffers)
 
 		unmap_kept(&oldest);
 	}
+}
+
+/* Counts a new buffer, for which the oldest kept ones make room.  The caller holds the lock. */
+static void
+count_new(size_t bytes)
+{
+	if (nkept == 0)
+		peak_bytes = 0;
+	used_bytes += bytes;
+	if (peak_bytes < used_bytes)
+		peak_bytes = used_bytes;
+	shrink(peak_bytes + peak_bytes / 8 - used_bytes, MAX_KEPT);
 }
 
 /* ----------------------------------------------------------------
@@ -310,9 +326,10 @@ gpusort_large_alloc(size_t bytes)
 	for (int i = nkept - 1; i >= 0 && mem == NULL; i--)
 		if (kept[i].size == size && kept[i].fd < 0)
 			mem = take(i).mem;
-	/* a new buffer takes the place of kept ones, so that the process does not grow */
 	if (mem == NULL)
-		shrink(kept_bytes > size ? kept_bytes - size : 0, MAX_KEPT);
+		count_new(size);
+	else
+		used_bytes += size;
 	pthread_mutex_unlock(&lock);
 
 	if (mem == NULL)
@@ -325,6 +342,12 @@ gpusort_large_alloc(size_t bytes)
 	}
 	if (mem != NULL)
 		guard(mem, size, bytes);
+	else
+	{
+		pthread_mutex_lock(&lock);
+		used_bytes -= size;
+		pthread_mutex_unlock(&lock);
+	}
 	return mem;
 }
 
@@ -356,6 +379,7 @@ gpusort_large_free(void *mem, size_t bytes)
 
 	guard(mem, size, 0);
 	pthread_mutex_lock(&lock);
+	used_bytes -= size;
 	is_kept = keep((KeptBuffer) {.mem = mem, .size = size, .fd = -1});
 	pthread_mutex_unlock(&lock);
 	if (!is_kept)
@@ -402,8 +426,11 @@ gpusort_large_share(GpusortSharedBuffer *buffer)
 	{
 		KeptBuffer	old = take(most);
 
-		*buffer = (GpusortSharedBuffer) {old.mem, old.fd, old.size};
+		used_bytes += old.size;
+		*buffer = (GpusortSharedBuffer) {.mem = old.mem, .fd = old.fd, .bytes = old.size, .counted = old.size};
 	}
+	else
+		count_new(0);
 	pthread_mutex_unlock(&lock);
 	if (most >= 0)
 		return true;
@@ -415,7 +442,7 @@ gpusort_large_share(GpusortSharedBuffer *buffer)
 #endif
 	if (buffer->fd < 0)
 		return false;
-	buffer->bytes = 0;
+	buffer->bytes = buffer->counted = 0;
 	buffer->mem = ftruncate(buffer->fd, GPUSORT_SHARED_BYTES) == 0 ? gpusort_large_map_shared(buffer->fd) : NULL;
 	if (buffer->mem == NULL)
 		(void) close(buffer->fd);
@@ -428,6 +455,8 @@ gpusort_large_unshare(const GpusortSharedBuffer *buffer)
 	bool		is_kept = false;
 
 	pthread_mutex_lock(&lock);
+	used_bytes -= buffer->counted;
+	peak_bytes += buffer->bytes - buffer->counted;
 	if (buffer->bytes > 0)
 		is_kept = keep((KeptBuffer) {.mem = buffer->mem, .size = buffer->bytes, .offered = true, .fd = buffer->fd});
 	pthread_mutex_unlock(&lock);

@@ -40,6 +40,7 @@ typedef struct GpusortSharedBuffer
 	char	   *mem;			/* here; GPUSORT_SHARED_BYTES of addresses, aligned to a huge page */
 	int			fd;
 	size_t		bytes;			/* from mem on, that have pages */
+	size_t		counted;		/* bytes when it was taken; for large_memory.c only */
 } GpusortSharedBuffer;
 
 #define GPUSORT_SHARED_BYTES	((size_t) 9 * 1024 * 1024 * 1024)
