@@ -149,15 +149,15 @@ gpusort_cpu_sort(const GpusortCpuInput *input, void *out,
 }
 
 GpusortCpuStatus
-gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows,
+gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *may_tie,
 					const GpusortCpuOptions *options, GpusortCpuReport *report)
 {
 	if (input->words > 1)
-		return gpusort_cpu_argsort_words(input, rows, options, report);
+		return gpusort_cpu_argsort_words(input, rows, may_tie, options, report);
 	return with_encoding(input, [&](auto encoding) {
 		Input<decltype(encoding)> keys(*input);
 
-		return sort_rows(&keys, rows, options, report);
+		return sort_rows(&keys, rows, may_tie, options, report);
 	});
 }
 

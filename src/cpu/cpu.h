@@ -112,8 +112,12 @@ extern GpusortCpuStatus gpusort_cpu_sort(const GpusortCpuInput *input, void *out
  * of fewer than 2^32 keys.  Keys of several words are in lexicographic order.
  * Equal keys keep their input order.  The call allocates its scratch memory,
  * at most gpusort_cpu_scratch() bytes, and frees it.
+ *
+ * may_tie is NULL or has room for a byte per key.  Then the call sets may_tie[i] to 0 if
+ * it knows that the keys at rows[i - 1] and rows[i] differ, else to 1; may_tie[0] to 0.
+ * Nearly all bytes of unequal keys are 0, unless the input was in order.
  */
-extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows,
+extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *may_tie,
 											const GpusortCpuOptions *options,
 											GpusortCpuReport *report);
 

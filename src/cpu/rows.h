@@ -77,6 +77,7 @@ struct RowSort
 	size_t		large;			/* large_tie(): ties of more rows are deferred */
 	Tie		   *ties;			/* deferred ties; they are disjoint, so there is room for all */
 	std::atomic<size_t> nties;
+	uint8_t    *marks;			/* as may_tie of gpusort_cpu_argsort(), or NULL */
 
 	uint32_t
 	row_of(uint64_t elem) const
@@ -95,6 +96,32 @@ struct RowSort
 	defer(size_t begin, size_t n, int bits)
 	{
 		ties[nties++] = {begin, n, bits};
+	}
+
+	/*
+	 * Marks the places from begin on, whose n elements are sorted, but not refined yet.  Refining
+	 * moves a row only to places between those of the rows that its element ties with.
+	 */
+	void
+	mark(const uint64_t *elems, size_t n, size_t begin) const
+	{
+		uint64_t	limit = uint64_t(1) << row_bits;
+
+		if (marks == NULL || n == 0)
+			return;
+		marks[begin] = 0;
+		for (size_t i = 1; i < n; i++)
+			marks[begin + i] = (elems[i - 1] ^ elems[i]) < limit;
+	}
+
+	/* Marks n places of rows of which nothing is known, except that those before begin differ. */
+	void
+	mark_all(size_t n, size_t begin) const
+	{
+		if (marks == NULL || n == 0)
+			return;
+		memset(marks + begin, 1, n);
+		marks[begin] = 0;
 	}
 };
 
@@ -326,6 +353,7 @@ struct RowElements
 		if (n <= sort->large || bin_bits >= sort->input->bits)
 			return false;
 		store(elems, n, position);
+		sort->mark_all(n, begin + position);
 		sort->defer(begin + position, n, bin_bits);
 		return true;
 	}
@@ -334,6 +362,7 @@ struct RowElements
 	finish(Elem *elems, size_t n, size_t position, Crew *crew, int thread) const
 	{
 		(void) crew;
+		sort->mark(elems, n, begin + position);
 		refine_ties(sort, elems, n, begin + position, bits, thread);
 		store(elems, n, position);
 	}
@@ -445,7 +474,8 @@ sort_many_positions(RowSort<In> *sort, In *input)
 /* gpusort_cpu_argsort() for an input of either kind. */
 template <typename In>
 GpusortCpuStatus
-sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCpuReport *report)
+sort_rows(In *input, uint32_t *rows, uint8_t *may_tie, const GpusortCpuOptions *options,
+		  GpusortCpuReport *report)
 {
 	Crew		crew(options);
 	RowSort<In> sort;
@@ -455,11 +485,13 @@ sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCp
 	if (input->n <= DIRECT_KEYS)
 		crew.threads = 1;
 	*report = {crew.threads, 1};
+	sort.marks = may_tie;
 	order = find_order(*input, &crew);
 	if (order != UNORDERED || crew.cancelled)
 	{
 		for (size_t i = 0; i < input->n && !crew.cancelled; i++)
 			rows[i] = uint32_t(order == ASCENDING ? i : input->n - 1 - i);
+		sort.mark_all(input->n, 0);
 		return crew.status();
 	}
 
@@ -475,7 +507,10 @@ sort_rows(In *input, uint32_t *rows, const GpusortCpuOptions *options, GpusortCp
 	if (!input->index() || sort.elems == NULL || sort.ties == NULL)
 		crew.no_memory = true;
 	else if (input->n <= FEW_ROWS)
+	{
 		sort_few_positions(sort);
+		sort.mark_all(input->n, 0);
+	}
 	else
 	{
 		report->bins = BINS;

@@ -198,7 +198,7 @@ mark_part(const GpusortTieInput &input, uint8_t *ties, size_t begin, size_t end,
 {
 	for (size_t i = begin; i < end; i++)
 	{
-		ties[i] = i > 0 && input.tied(input.arg, i) ? GPUSORT_TIE_LEFT : GPUSORT_TIE_NONE;
+		ties[i] = i > 0 && (!input.marked || ties[i]) && input.tied(input.arg, i) ? GPUSORT_TIE_LEFT : GPUSORT_TIE_NONE;
 		if (i % CHECK_PLACES == 0 && crew.stopped(thread))
 			return false;
 	}

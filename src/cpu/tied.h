@@ -32,6 +32,7 @@ typedef enum GpusortTie
 typedef struct GpusortTieInput
 {
 	size_t		n;				/* places */
+	bool		marked;			/* ties says which places may tie: 0 for those that do not */
 	bool		descending;
 	bool		decides;		/* rows with equal strings are equal; otherwise the caller must
 								 * sort them by later columns */
@@ -39,7 +40,7 @@ typedef struct GpusortTieInput
 	/*
 	 * All are called by any thread, with arg, and change nothing.  tied says whether
 	 * the rows at a place and the one before it have equal words.  It is called for
-	 * each place except the first, in ascending order by each thread, and before any
+	 * each place that may tie, in ascending order by each thread, and before any
 	 * row is moved.  string returns false if the row's string is longer than
 	 * GPUSORT_STRING_BYTES or cannot be read by a thread; then the caller must sort
 	 * the group.  If string is NULL, the caller must sort all groups.  prefetch
@@ -57,7 +58,7 @@ typedef struct GpusortTieInput
  * Sets ties[i], which has room for n, to the GpusortTie between places i - 1 and i;
  * ties[0] to GPUSORT_TIE_NONE.  A group that the caller must sort as a whole is
  * unchanged.  If the call is cancelled, each group still has its own rows, and the
- * call may be repeated.
+ * call may be repeated, with the marks that it has left.
  */
 extern GpusortCpuStatus gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order,
 										  uint8_t *ties, const GpusortCpuOptions *options);

@@ -14,7 +14,7 @@
  * gpusort_cpu_argsort() for an input whose keys have several words.  A C++
  * function, for cpu/cpu.cc.
  */
-extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows,
+extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows, uint8_t *may_tie,
 												  const GpusortCpuOptions *options,
 												  GpusortCpuReport *report);
 

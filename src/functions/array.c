@@ -228,7 +228,7 @@ gpu_argsort(PG_FUNCTION_ARGS)
 			positions += input.nnulls;
 	}
 
-	gpusort_run_sort(run, positions);
+	gpusort_run_sort(run, positions, NULL);
 	while (gpusort_run_fetch(run, &block))
 	{
 		number_rows(block.data, block.count, value_positions, positions);

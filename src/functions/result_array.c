@@ -82,7 +82,7 @@ gpusort_array_fill(GpusortRun *run, const GpusortType *type, bool descending,
 	GpusortBlock block;
 	GpusortReport report;
 
-	gpusort_run_sort(run, type->value_bytes == type->key_bytes ? values : NULL);
+	gpusort_run_sort(run, type->value_bytes == type->key_bytes ? values : NULL, NULL);
 	while (gpusort_run_fetch(run, &block))
 	{
 		const char *keys = block.data;

@@ -51,7 +51,7 @@ sort_keys(const GpusortType *type, const void *keys, size_t count)
 	void	   *sorted = MemoryContextAllocHuge(CurrentMemoryContext, Max(count, 1) * type->key_bytes);
 
 	gpusort_run_lend(run, keys, count, &encoding);
-	gpusort_run_sort(run, sorted);
+	gpusort_run_sort(run, sorted, NULL);
 	gpusort_run_end(run);
 	return sorted;
 }
@@ -173,7 +173,7 @@ sort_all(GpusortSelection *selection)
 											  Max(selection->rows, 1) * selection->type->key_bytes);
 	GpusortReport report;
 
-	gpusort_run_sort(run, sorted);
+	gpusort_run_sort(run, sorted, NULL);
 	gpusort_run_finish(run, &report);
 	gpusort_report_keep(&report);
 	selection->sorted = sorted;

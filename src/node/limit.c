@@ -222,7 +222,7 @@ select_bound(GpusortNode *node, uint32 *order, uint64 rows)
 	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[last]), node->left, false);
 	column = gpusort_rowkey_open_column(node->key, node->left);
 	if (column >= 0 && gpusort_rowkey_by_bytes(node->key, column))
-		gpusort_node_break_ties(node, order + begin, end - begin);
+		gpusort_node_break_ties(node, order + begin, end - begin, NULL);
 	else
 		select_row(node, order + begin, end - begin, last - begin);
 }
@@ -335,7 +335,7 @@ gpusort_node_cut(GpusortNode *node)
 	if (proposed)
 		gpusort_node_sort_run(node, true);
 	else
-		gpusort_node_sort_words(node, true);
+		gpusort_node_sort_words(node, true, NULL);
 	set_bound(node, proposed);
 	for (; node->limit.ties && kept < rows && equals_bound(node, kept); kept++)
 	{

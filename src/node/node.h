@@ -270,9 +270,9 @@ extern void gpusort_node_begin_run(GpusortNode *node);
 
 /*
  * As gpusort_node_sort_run(), but rows whose keys have equal words stay in the order
- * of arrival.
+ * of arrival.  may_tie: see gpusort_run_sort().
  */
-extern void gpusort_node_sort_words(GpusortNode *node, bool want_whole);
+extern void gpusort_node_sort_words(GpusortNode *node, bool want_whole, uint8 *may_tie);
 
 /*
  * Sorts the run and sets block, count and whole.  want_whole: fetches the whole
@@ -311,9 +311,10 @@ gpusort_node_memory(const GpusortNode *node, uint64 more)
 /*
  * Breaks the ties in a run's whole result: sorts row numbers whose keys have
  * equal trusted words by the columns' comparators, in place.  order: all row numbers of
- * the run, sorted by words; rows is their number.  In ties.c.
+ * the run, sorted by words; rows is their number.  may_tie: as gpusort_run_sort() has set it,
+ * which is overwritten, or NULL.  In ties.c.
  */
-extern void gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows);
+extern void gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *may_tie);
 
 /*
  * Verifies an order that words have only proposed, ties being broken, and makes it

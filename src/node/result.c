@@ -121,7 +121,7 @@ fetch_whole(GpusortNode *node, char *out, size_t width)
 }
 
 void
-gpusort_node_sort_words(GpusortNode *node, bool want_whole)
+gpusort_node_sort_words(GpusortNode *node, bool want_whole, uint8 *may_tie)
 {
 	uint64		rows = gpusort_run_rows(node->run);
 	size_t		width = node->value_type != NULL ? node->value_type->key_bytes : sizeof(uint32);
@@ -131,14 +131,14 @@ gpusort_node_sort_words(GpusortNode *node, bool want_whole)
 	{
 		char	   *out = gpusort_memory_alloc_pages(node->run_cxt, Max(rows, 1) * width);
 
-		gpusort_run_sort(node->run, out);
+		gpusort_run_sort(node->run, out, may_tie);
 		fetch_whole(node, out, width);
 		node->sorted = true;
 		finish_sort(node);
 	}
 	else
 	{
-		gpusort_run_sort(node->run, NULL);
+		gpusort_run_sort(node->run, NULL, may_tie);
 		node->sorted = true;
 		node->whole = false;
 		if (!gpusort_node_next_block(node))
@@ -154,13 +154,17 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 	bool		lossy = node->key != NULL && gpusort_rowkey_lossy(node->key);
 	bool		proposed = node->key != NULL &&
 		gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key);
+	uint8	   *may_tie = NULL;
 
+	/* the sort compares all words, trusted or not */
+	if (lossy && gpusort_rowkey_trusted_words(node->key) == gpusort_rowkey_words(node->key))
+		may_tie = gpusort_memory_alloc(node->run_cxt, Max(rows, 1));
 	if (node->store.rows > 0)
 	{
 		node->row_bytes = (node->store.bytes - node->store.spare_bytes) / node->store.rows;
 		node->row_rest = node->row_bytes > SHORT_ROW_BYTES ? 64 : 0;
 	}
-	gpusort_node_sort_words(node, want_whole || lossy || proposed);
+	gpusort_node_sort_words(node, want_whole || lossy || proposed, may_tie);
 	if (lossy || proposed)
 	{
 		instr_time	begun;
@@ -168,12 +172,14 @@ gpusort_node_sort_run(GpusortNode *node, bool want_whole)
 
 		INSTR_TIME_SET_CURRENT(begun);
 		if (lossy)
-			gpusort_node_break_ties(node, (uint32 *) node->block, rows);
+			gpusort_node_break_ties(node, (uint32 *) node->block, rows, may_tie);
 		if (proposed)
 			gpusort_node_verify(node, (uint32 *) node->block, rows);
 		INSTR_TIME_SET_CURRENT(now);
 		INSTR_TIME_SUBTRACT(now, begun);
 		node->stats.sort_ms += INSTR_TIME_GET_MILLISEC(now);
+		if (may_tie != NULL)
+			pfree(may_tie);
 	}
 	gpusort_activity_report(&node->activity, GPUSORT_PHASE_RETURNING, rows, node->stats.memory,
 							node->stats.engine);

@@ -77,9 +77,12 @@ prefetch_row(void *arg, uint32 row)
 	__builtin_prefetch(gpusort_rowstore_row(((const TieSearch *) arg)->strings.store, row));
 }
 
-/* Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/tied.h. */
+/*
+ * Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/tied.h.
+ * marked: ties says which places may tie.
+ */
 static void
-search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties)
+search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties, bool marked)
 {
 	bool		blank_padded;
 	int			column = gpusort_rowkey_tied_strings(node->key, &blank_padded);
@@ -91,6 +94,7 @@ search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties)
 	};
 	GpusortTieInput input = {
 		.n = rows,
+		.marked = marked,
 		.tied = tied_at,
 		.prefetch = prefetch_row,
 		.arg = &search,
@@ -115,17 +119,18 @@ search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties)
 }
 
 void
-gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
+gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *may_tie)
 {
 	Size		memory = gpusort_node_memory(node, 0);
 	GpusortTiedGroup	group = {.node = node};
-	uint8	   *ties;
+	uint8	   *ties = may_tie;
 	uint8	   *tie;
 
 	if (rows < 2)
 		return;
-	ties = gpusort_memory_alloc(node->run_cxt, rows);
-	search_ties(node, order, rows, ties);
+	if (ties == NULL)
+		ties = gpusort_memory_alloc(node->run_cxt, rows);
+	search_ties(node, order, rows, ties, may_tie != NULL);
 
 	group.values = AllocSetContextCreate(node->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
 	group.room = node->memory_limit / REMOTE_PART;
@@ -141,7 +146,8 @@ gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows)
 		gpusort_ties_sort_group(&group, order + (tie - ties) - 1, end - tie + 1);
 	}
 	MemoryContextDelete(group.values);
-	pfree(ties);
+	if (ties != may_tie)
+		pfree(ties);
 	ExecClearTuple(node->left);
 	ExecClearTuple(node->right);
 }

@@ -317,7 +317,7 @@ gpusort_node_verify(GpusortNode *node, uint32 *order, uint64 rows)
 	if (!repaired)
 	{
 		distrust(&verification);
-		gpusort_node_break_ties(node, order, rows);
+		gpusort_node_break_ties(node, order, rows, NULL);
 	}
 	ExecClearTuple(node->left);
 	ExecClearTuple(node->right);

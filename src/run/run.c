@@ -390,9 +390,9 @@ gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput 
 	input->words = run->spec.words;
 }
 
-/* Sorts all blocks by the CPU engine.  data has room for the result. */
+/* Sorts all blocks by the CPU engine.  data has room for the result; may_tie: see gpusort_run_sort(). */
 static void
-sort_on_cpu(GpusortRun *run, void *data)
+sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
 {
 	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
 	GpusortSpan *spans = inline_spans;
@@ -412,7 +412,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 		if (GPUSORT_FAULT(SCRATCH))
 			status = GPUSORT_CPU_NO_MEMORY;
 		else if (run->spec.rows)
-			status = gpusort_cpu_argsort(&input, data, &options, &cpu);
+			status = gpusort_cpu_argsort(&input, data, may_tie, &options, &cpu);
 		else
 			status = gpusort_cpu_sort(&input, data, &options, &cpu);
 		gpusort_cpu_options_give(&options);
@@ -435,7 +435,7 @@ sort_on_cpu(GpusortRun *run, void *data)
 }
 
 void
-gpusort_run_sort(GpusortRun *run, void *out)
+gpusort_run_sort(GpusortRun *run, void *out, uint8_t *may_tie)
 {
 	GpusortRunResult *result = MemoryContextAllocZero(run->cxt, sizeof(GpusortRunResult));
 
@@ -467,8 +467,10 @@ gpusort_run_sort(GpusortRun *run, void *out)
 	{
 		if (out == NULL)
 			out = gpusort_memory_alloc_pages(run->cxt, Max(run->rows, 1) * result_bytes(run));
-		sort_on_cpu(run, out);
+		sort_on_cpu(run, out, may_tie);
 	}
+	else if (may_tie != NULL)
+		memset(may_tie, 1, run->rows);
 	if (run->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(result->sort_done);
 }
@@ -496,7 +498,7 @@ gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
 		 * writes the whole result elsewhere.
 		 */
 		decline(run, run->engine, reason);
-		sort_on_cpu(run, gpusort_memory_alloc_pages(run->cxt, run->rows * result_bytes(run)));
+		sort_on_cpu(run, gpusort_memory_alloc_pages(run->cxt, run->rows * result_bytes(run)), NULL);
 	}
 	block->data = (char *) result->data + result->fetched * result_bytes(run);
 	block->count = run->rows - result->fetched;
@@ -630,7 +632,7 @@ gpusort_run_order_words(const uint64_t *words, size_t n, bool descending, uint32
 	{
 		CHECK_FOR_INTERRUPTS();
 		options = gpusort_cpu_options_take(n);
-		status = gpusort_cpu_argsort(&input, order, &options, &report);
+		status = gpusort_cpu_argsort(&input, order, NULL, &options, &report);
 		gpusort_cpu_options_give(&options);
 	} while (status == GPUSORT_CPU_CANCELLED);
 	if (status == GPUSORT_CPU_NO_MEMORY)

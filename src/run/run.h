@@ -134,9 +134,11 @@ extern size_t gpusort_run_memory(const GpusortRun *run, uint64_t more);
 
 /*
  * Sorts the keys.  out, if not NULL, has room for the whole result and is aligned
- * for its elements; an engine may write blocks of the result there.
+ * for its elements; an engine may write blocks of the result there.  may_tie is NULL, or has room
+ * for a byte per row of a run that sorts positions.  Then the sort sets may_tie[i] to 0 only if
+ * the keys at places i - 1 and i of the result differ, else to 1.
  */
-extern void gpusort_run_sort(GpusortRun *run, void *out);
+extern void gpusort_run_sort(GpusortRun *run, void *out, uint8_t *may_tie);
 
 /*
  * Sets *block to the next block of the result; returns false at the end.  Blocks

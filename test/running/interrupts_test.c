@@ -51,7 +51,7 @@ gpusort_run_lend(GpusortRun *run, const void *words, size_t count, const Gpusort
 }
 
 void
-gpusort_run_sort(GpusortRun *run, void *out)
+gpusort_run_sort(GpusortRun *run, void *out, uint8 *may_tie)
 {
 	run->result = out;
 	for (size_t i = 0; i < run->rows; i++)

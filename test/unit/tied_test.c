@@ -42,16 +42,22 @@ cancelled(void *arg)
 	return calls_until_cancel-- <= 0;
 }
 
-/* Sorts rows 0 to n - 1, which come in ascending order of their groups. */
+/*
+ * Sorts rows 0 to n - 1, which come in ascending order of their groups.  Half of the calls say which
+ * places may tie: those that do, and a third of the others.
+ */
 static GpusortCpuStatus
 sort(size_t n, bool descending, bool decides, int threads)
 {
-	GpusortTieInput input = {n, descending, decides, tied, string, prefetch, NULL};
+	bool		marked = random_bits() % 2 != 0;
+	GpusortTieInput input = {n, marked, descending, decides, tied, string, prefetch, NULL};
 	GpusortCpuOptions options = {threads, cancelled, NULL};
 
 	for (size_t i = 0; i < n; i++)
 		order[i] = (uint32_t) i;
 	memset(ties, 0xee, sizeof(ties));
+	for (size_t i = 0; marked && i < n; i++)
+		ties[i] = i > 0 && (groups[i - 1] == groups[i] || i % 3 == 0);
 	return gpusort_tied_sort(&input, order, ties, &options);
 }
 
