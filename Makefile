@@ -37,23 +37,37 @@
 #   WERROR=1                turn warnings into errors
 #   PG_CONFIG=...           the server to build for
 
+# "make -f ../gpusort/Makefile" in another folder builds there: a VPATH build.  PGXS
+# sets srcdir to the same folder, but later.
+srcdir := $(patsubst %/,%,$(or $(VPATH),$(dir $(firstword $(MAKEFILE_LIST)))))
+ifneq ($(realpath $(srcdir)),$(CURDIR))
+VPATH := $(srcdir)
+# make would find objects there, and take them for those to be built here
+ifneq ($(wildcard $(addprefix $(srcdir)/,src/*.o src/*/*.o build/*.so build/unit)),)
+$(error $(srcdir) has been built in; run "make clean" there first)
+endif
+endif
+
+# $(call sources,PATTERN...): the matching files of the source folder, as paths below it.
+sources = $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/,$(1))))
+
 EXTENSION = gpusort
-EXTVERSION = 0.1.0
+EXTVERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/gpusort.control)
 MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql
 
 # All C files of these folders are built.  src/gpu and src/service belong to the
 # CUDA engine.  FAULT_OBJS inject faults and belong to the stand-in build only.
 FAULT_OBJS = src/base/fault.o src/gpu/fault_setting.o
-c_objs = $(patsubst %.c,%.o,$(wildcard $(addsuffix /*.c,$(1))))
+c_objs = $(patsubst %.c,%.o,$(call sources,$(addsuffix /*.c,$(1))))
 OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src src/base src/key src/run src/store src/functions src/node src/plan))
 CUDA_C_OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src/gpu src/service))
 
 # OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
-CXX_OBJS = $(patsubst %.cc,%.o,$(wildcard src/cpu/*.cc))
+CXX_OBJS = $(patsubst %.cc,%.o,$(call sources,src/cpu/*.cc))
 
 REGRESS = functions aggregate percentile settings errors bench order_by incremental_sort privileges
-REGRESS_OPTS = --inputdir=test --load-extension=gpusort
+REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=gpusort
 
 # These goals keep the kind of build that the last "make" noted in build/config,
 # unless WITH_CUDA is set: "make install" by root may not find the nvcc that
@@ -80,7 +94,7 @@ cuda_kind = standin
 else ifneq ($(NVCC),)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 OBJS += $(CUDA_C_OBJS)
-CUDA_OBJS = $(patsubst %.cu,%.o,$(wildcard kernels/*.cu))
+CUDA_OBJS = $(patsubst %.cu,%.o,$(call sources,kernels/*.cu))
 PG_CPPFLAGS += -DUSE_CUDA
 cuda_kind = auto
 cuda_found = CUDA engine: yes ($(NVCC), architectures $(CUDA_ARCH))
@@ -117,6 +131,7 @@ noted = $(shell mkdir -p build && { [ "$$(cat build/$(1) 2>/dev/null)" = "$(2)" 
 ifeq ($(as_built)$(findstring n,$(firstword -$(MAKEFLAGS))),)
 $(call noted,config,$(shell $(PG_CONFIG) --version --includedir-server 2>/dev/null) $(cuda_kind))
 $(if $(CUDA_OBJS),$(call noted,config_cuda,$(NVCC) $(CUDA_ARCH)))
+$(shell mkdir -p $(sort $(dir $(OBJS) $(CXX_OBJS))))
 endif
 
 # Goals that work without PostgreSQL.
@@ -138,7 +153,6 @@ test-instruments:
 check-core:
 	@bash test/check-core.sh
 else ifeq ($(filter-out $(STANDALONE_GOALS),$(or $(MAKECMDGOALS),all)),)
-srcdir = .
 override CPPFLAGS := $(PG_CPPFLAGS) $(CPPFLAGS)
 else ifeq ($(PGXS),)
 $(error $(PG_CONFIG) was not found; install postgresql-server-dev, set PG_CONFIG, or run "make demo")
@@ -153,11 +167,20 @@ shlib = gpusort$(DLSUFFIX)
 $(shlib): $(CXX_OBJS) $(CUDA_OBJS) build/config
 $(OBJS): build/config
 
+# pg_regress looks for the answers in the folder in which it runs.
+ifneq ($(realpath $(srcdir)),$(CURDIR))
+installcheck: $(CURDIR)/expected
+$(CURDIR)/expected:
+	ln -s $(realpath $(srcdir))/expected $@
+EXTRA_CLEAN += expected
+endif
+
 include $(srcdir)/test/modules.mk
 # PGXS has this recipe, and runs it after installcheck if TAP_TESTS is set.  It is
 # a goal of its own here, because the TAP tests take minutes and the SQL suite seconds.
 PROVE_TESTS ?= test/t/*.pl
-PG_PROVE_FLAGS += -I $(srcdir)/test/t
+# prove runs in the source folder.
+PG_PROVE_FLAGS += -I test/t
 .PHONY: prove_installcheck
 prove_installcheck: $(TEST_MODULES)
 	$(prove_installcheck)
@@ -196,7 +219,7 @@ docs: $(PICTURES)
 docs/%.svg: docs/%.dot
 	dot -Tsvg -o $@ $<
 
-include test/unit/unit.mk
+include $(srcdir)/test/unit/unit.mk
 
 # The calls of "noted" above write these files.
 build/config build/config_cuda: ;

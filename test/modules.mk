@@ -19,17 +19,17 @@ build/$(1)$(DLSUFFIX): $(patsubst %.c,build/$(1)/%.o,$(2))
 TEST_MODULES += build/$(1)$(DLSUFFIX)
 endef
 
-$(eval $(call test_module,rowkey_test,$(wildcard test/rowkey/*.c) \
+$(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
 	$(patsubst %,src/key/%.c,rowkey column sample sample_libc sample_strings dictionary fixed inet packed packed_plan packed_words text citext numeric icu icu_read libc libc_alphabet libc_text)))
-$(eval $(call test_module,spill_test,$(wildcard test/spill/*.c) \
+$(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory huge_page shmem)))
-$(eval $(call test_module,damage_test,$(wildcard test/damage/*.c) $(patsubst %,src/gpu/%.c,pool control lock) \
+$(eval $(call test_module,damage_test,$(call sources,test/damage/*.c) $(patsubst %,src/gpu/%.c,pool control lock) \
 	$(patsubst %,src/base/%.c,shmem clock segment),\
 	-DUSE_CUDA -DGPUSORT_FAULTS))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
 # its copies of array.c and result_array.c.
-$(eval $(call test_module,running_test,$(wildcard test/running/*.c) \
+$(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
 	$(patsubst %,src/functions/%.c,array result_array) $(patsubst %,src/key/%.c,keytype encode) \
 	$(patsubst %,src/base/%.c,memory large_memory huge_page)))
 

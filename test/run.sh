@@ -54,11 +54,14 @@ install_test_packages
 use_server
 say "$("$PG_CONFIG" --version)"
 
-say "build with a stand-in for the device"
-copy_tree "$work/standin"
-build_and_install "$work/standin" WITH_CUDA=standin
+say "build with a stand-in for the device, in a folder of its own"
+copy_tree "$work/source"
+mkdir "$work/standin"
+build_and_install "$work/standin" -f "$work/source/Makefile" WITH_CUDA=standin
 start_cluster "${server_settings[@]}"
-run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
+[ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/standin"
+run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0" \
+  -C "$work/standin" -f "$work/source/Makefile"
 stop_cluster
 tap_jobs=2 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/013*.pl
 run_tap "limits, stand-in device" "${limits_test[@]}"

@@ -56,16 +56,17 @@ make_check() {
   as_cluster_user make -s -C "$work/check" "$@"
 }
 
-# run_regress NAME [OPTIONS]: runs the SQL suite against the running cluster, with
-# OPTIONS as PGOPTIONS.
+# run_regress NAME [OPTIONS [ARGUMENT...]]: runs the SQL suite against the running
+# cluster, with OPTIONS as PGOPTIONS and these arguments of make, which may name
+# another folder than $work/check.
 run_regress() {
   local name=$1 tests good
   read -ra tests <<<"$(sed -n 's/^REGRESS = //p' "$tree/Makefile")"
-  PGOPTIONS=${2:-} make_check installcheck >"$work/regress.log" 2>&1 || true
+  PGOPTIONS=${2:-} make_check "${@:3}" installcheck >"$work/regress.log" 2>&1 || true
   good=$(grep -cE '^(test .*\.\.\. +ok|ok [0-9]+ )' "$work/regress.log" || true)
   if [ "$good" != "${#tests[@]}" ]; then
     tail -40 "$work/regress.log"
-    head -200 "$work/check/regression.diffs" 2>/dev/null || true
+    head -200 "$work"/*/regression.diffs 2>/dev/null || true
   fi
   count "$name" "$good" $((${#tests[@]} - good))
 }

@@ -10,7 +10,7 @@ package GpusortTest;
 use strict;
 use warnings;
 
-use Cwd qw(getcwd);
+use File::Basename qw(dirname);
 use Exporter 'import';
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
@@ -152,13 +152,14 @@ sub skip_without_standin
 }
 
 # The path of a file that test/modules.mk builds for the tests.  PGXS runs prove in
-# the tree; until PostgreSQL 15 it also names the tree in TESTDIR.
-my $tree = $ENV{TESTDIR} // getcwd();
+# the source folder.  It names the folder of the build in TESTDIR, until PostgreSQL 15,
+# and the folder tmp_check in it in TESTDATADIR, from 16 on.
+my $build = ($ENV{TESTDIR} // "$ENV{TESTDATADIR}/..") . '/build';
 
 sub built_file
 {
 	my ($name) = @_;
-	my $file = "$tree/build/$name";
+	my $file = "$build/$name";
 	die "$file is missing; run make prove_installcheck" if !-e $file;
 	return $file;
 }
@@ -168,10 +169,10 @@ sub built_file
 sub locales_in_build
 {
 	my (@names) = @_;
-	my $status = system('bash', "$tree/test/locales.sh", "$tree/build/locales", @names);
+	my $status = system('bash', dirname(__FILE__) . '/../locales.sh', "$build/locales", @names);
 	plan skip_all => "localedef or Debian's package locales is missing" if $status >> 8 == 3;
 	die "could not make the locales @names" if $status != 0;
-	return "$tree/build/locales";
+	return "$build/locales";
 }
 
 # ----------------------------------------------------------------

@@ -27,7 +27,7 @@ UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test collate_test tied_tes
 # This flag applies to the program's objects as well, which are its own.
 build/unit/large_memory_asan_test: UNIT_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover
 
-unit_compile = -O2 $(UNIT_FLAGS) -Wall -Wextra -Werror -MMD -MP -Isrc -Ikernels -c -o $@ $<
+unit_compile = -O2 $(UNIT_FLAGS) -Wall -Wextra -Werror -MMD -MP -I$(srcdir)/src -I$(srcdir)/kernels -c -o $@ $<
 
 build/unit/%.o: %.c
 	@mkdir -p $(@D)
