@@ -26,7 +26,9 @@
 #                          ARGS="--quick" and more
 #   make bench-gpu-plot    plots the results of bench-gpu
 #
+# These goals need neither:
 #   make docs              draws the pictures of docs/; needs GraphViz
+#   make dist              writes the last commit to gpusort-VERSION.zip, for PGXN
 #
 # Variables:
 #   WITH_CUDA=auto|yes|no   build the CUDA engine; auto: if nvcc is found
@@ -136,7 +138,7 @@ endif
 
 # Goals that work without PostgreSQL.
 PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
-STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES)
+STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
 SCRIPT_GOALS = demo test test-long test-instruments check-core
@@ -218,6 +220,12 @@ bench-gpu-plot:
 docs: $(PICTURES)
 docs/%.svg: docs/%.dot
 	dot -Tsvg -o $@ $<
+
+# A release: PGXN takes a zip file whose files are below one folder.
+.PHONY: dist
+dist:
+	perl $(srcdir)/test/package.pl $(srcdir)
+	git -C $(srcdir) archive --format=zip --prefix=gpusort-$(EXTVERSION)/ -o $(CURDIR)/gpusort-$(EXTVERSION).zip HEAD
 
 include $(srcdir)/test/unit/unit.mk
 

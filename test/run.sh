@@ -78,6 +78,7 @@ say "build"
 build_and_install "$tree"
 
 run_unit "layers" perl "$tree/test/layers.pl" "$tree"
+run_unit "package" perl "$tree/test/package.pl" "$tree"
 run_unit "unit tests" make -C "$tree" -s unit
 
 start_cluster "${server_settings[@]}"

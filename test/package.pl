@@ -1,0 +1,122 @@
+#!/usr/bin/perl
+#
+# package.pl - checks META.json, and that every file names the same version.
+#
+# META.json must obey PGXN's specification 1.0.0, as PGXN rejects the upload
+# otherwise.  The version is the one of gpusort.control.  Prints "N passed, M failed"
+# at the end.
+#
+#   test/package.pl [TREE]
+use strict;
+use warnings;
+
+use JSON::PP ();
+
+my $tree = $ARGV[0] // '.';
+chdir $tree or die "$tree: $!";
+
+my ($passed, $failed) = (0, 0);
+
+sub ok
+{
+	my ($good, $what) = @_;
+	$good ? $passed++ : $failed++;
+	print "not ok: $what\n" if !$good;
+	return $good;
+}
+
+sub same
+{
+	my ($found, $expected, $what) = @_;
+	return ok(defined $found && $found eq $expected, "$what: " . ($found // 'nothing') . ", not $expected");
+}
+
+sub content
+{
+	my ($file) = @_;
+	open my $handle, '<:raw', $file or die "$file: $!";
+	local $/;
+	return scalar <$handle>;
+}
+
+# The string that a pattern captures in a file
+sub found_in
+{
+	my ($file, $pattern) = @_;
+	return content($file) =~ $pattern ? $1 : undef;
+}
+
+# ---- the version ----
+
+my $version = found_in('gpusort.control', qr/^default_version = '(.+)'$/m) // die 'gpusort.control has no default_version';
+my $meta = JSON::PP->new->utf8->decode(content('META.json'));
+my $provided = $meta->{provides}{gpusort} // {};
+
+same($meta->{version}, $version, 'META.json: version');
+same($provided->{version}, $version, 'META.json: version of provides');
+same($provided->{file}, "sql/gpusort--$version.sql", 'META.json: file of provides');
+ok(-f "sql/gpusort--$version.sql", "sql/gpusort--$version.sql is missing");
+same(found_in('CHANGELOG.md', qr/\A## (\S+)/), $version, 'CHANGELOG.md: first heading');
+same(found_in('debian/changelog', qr/\Agpusort \((.+)-[^-]+\)/), $version, 'debian/changelog: first entry') if -f 'debian/changelog';
+
+# ---- META.json ----
+
+# A semantic version has three numbers.  Requirements may be ranges: ">= 15.0.0, < 20.0.0".
+my $semver = qr/(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-?[A-Za-z][-A-Za-z0-9]*)?/;
+my $range = qr/(?:(?:<|<=|>|>=|==|!=) *)?(?:0|$semver)/;
+my $term = qr{[^\s/\\[:cntrl:]]{2,}};
+my $text = sub { !ref $_[0] && length $_[0] };
+my $texts = sub { my @texts = ref $_[0] eq 'ARRAY' ? @{ $_[0] } : $_[0]; @texts && !grep { !$text->($_) } @texts };
+my $map = sub { ref $_[0] eq 'HASH' && %{ $_[0] } };
+my $matches = sub { my ($pattern) = @_; return sub { $text->($_[0]) && $_[0] =~ /^(?:$pattern)$/ } };
+
+my %required = (
+	'name' => $matches->($term),
+	'version' => $matches->($semver),
+	'abstract' => $text,
+	'maintainer' => $texts,
+	'license' => sub { ref $_[0] eq 'HASH' ? $map->($_[0]) : $texts->($_[0]) },
+	'provides' => $map,
+	'meta-spec' => sub { $map->($_[0]) && ($_[0]{version} // '') eq '1.0.0' },
+);
+my %optional = (
+	'description' => $text,
+	'generated_by' => $text,
+	'tags' => sub { $texts->($_[0]) && !grep { length > 255 } @{ $_[0] } },
+	'no_index' => $map,
+	'prereqs' => $map,
+	'release_status' => $matches->('stable|testing|unstable'),
+	'resources' => $map,
+);
+# the licenses that may stand as a word, of which this one is true
+same($meta->{license}, 'postgresql', 'META.json: license');
+
+ok(exists $meta->{$_}, "META.json: $_ is missing") for sort keys %required;
+for my $key (sort keys %$meta)
+{
+	my $check = $required{$key} // $optional{$key} // ($key =~ /^x_/i ? sub { 1 } : sub { 0 });
+	ok($check->($meta->{$key}), "META.json: $key is unknown or has a wrong value");
+}
+
+for my $extension (sort keys %{ $meta->{provides} })
+{
+	my $is = $meta->{provides}{$extension};
+	ok($extension =~ /^$term$/, "META.json: name $extension of provides");
+	ok(($is->{version} // '') =~ /^$semver$/, "META.json: version of $extension");
+	ok(defined $is->{$_} && -f $is->{$_}, "META.json: $_ of $extension is missing") for 'file', 'docfile';
+	ok(!grep({ !/^(?:file|version|abstract|docfile)$/ } keys %$is), "META.json: unknown key in $extension");
+}
+
+for my $phase (sort keys %{ $meta->{prereqs} // {} })
+{
+	ok($phase =~ /^(?:configure|build|test|runtime|develop)$/, "META.json: phase $phase of prereqs");
+	for my $relation (sort keys %{ $meta->{prereqs}{$phase} })
+	{
+		ok($relation =~ /^(?:requires|recommends|suggests|conflicts)$/, "META.json: relation $relation of prereqs");
+		my $wanted = $meta->{prereqs}{$phase}{$relation};
+		ok($wanted->{$_} =~ /^$range(?: *, *$range)*$/, "META.json: version $wanted->{$_} of $_") for sort keys %$wanted;
+	}
+}
+
+print "$passed passed, $failed failed\n";
+exit($failed > 0);
