@@ -4,6 +4,7 @@
 
 LOAD 'gpusort';
 SET max_parallel_workers_per_gather = 0;
+SET work_mem = '64MB';
 
 CREATE TABLE events AS SELECT i / 1000 AS day, (i * 7919) % 100003 AS k, i AS id FROM generate_series(1, 100000) AS i;
 CREATE INDEX ON events (day);
