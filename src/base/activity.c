@@ -44,9 +44,11 @@
 
 #include "base/activity.h"
 #include "base/shmem.h"
+#include "base/version.h"
 #include "compat.h"
 
 #define SLOTS			128
+#define COLUMNS			9		/* of gpusort_activity_list() */
 
 /* The largest estimate that is shown, below 2^63; the planner's may be 1e100. */
 #define MOST_ROWS		1e18
@@ -89,7 +91,7 @@ typedef struct ActivityShared
 
 static ActivityShared *shared = NULL;	/* NULL until attached */
 static ActivitySlot *slots = NULL;	/* shared->slots */
-static bool no_room = false;	/* attaching has failed; it is not tried again */
+static const char *refusal = NULL;	/* why attaching has failed; it is not tried again */
 static bool exiting = false;	/* this process has given back its slots */
 static bool exit_registered = false;	/* give_back_all() will be called */
 static uint32 sorts_begun = 0;	/* by this process */
@@ -130,17 +132,16 @@ init_shared(void *made)
 	}
 }
 
-/* Sets shared and slots.  Returns false if shared memory has no room for them. */
+/* Sets shared and slots.  Returns false, with refusal set, if they cannot be had. */
 static bool
 attach(void)
 {
 	if (slots != NULL)
 		return true;
-	if (no_room)
+	if (refusal != NULL)
 		return false;
-	shared = gpusort_shmem_attach("gpusort activity", sizeof(ActivityShared), init_shared);
+	shared = gpusort_shmem_attach("gpusort sorts", sizeof(ActivityShared), init_shared, &refusal);
 	slots = shared != NULL ? shared->slots : NULL;
-	no_room = (shared == NULL);
 	return shared != NULL;
 }
 
@@ -347,6 +348,7 @@ gpusort_counters(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
+	gpusort_version_check_columns(tupdesc, lengthof(values));
 	memset(values, 0, sizeof(values));
 	if (attach())
 	{
@@ -385,8 +387,8 @@ gpusort_activity_is_visible(Oid role)
 static void
 put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 {
-	Datum		values[9];
-	bool		nulls[9] = {0};
+	Datum		values[COLUMNS];
+	bool		nulls[COLUMNS] = {0};
 	uint64		owner = pg_atomic_read_u64(&slot->owner);
 	PGPROC	   *proc = find_owner(owner);
 	Oid			role;
@@ -431,13 +433,12 @@ gpusort_activity_list(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
+	gpusort_version_check_columns(rsinfo->setDesc, COLUMNS);
 	if (!attach())
 		ereport(WARNING,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("gpusort cannot show what sorts are doing"),
-				 errdetail("There is no shared memory left for %d bytes.",
-						   (int) sizeof(ActivityShared)),
-				 errhint("Add gpusort to shared_preload_libraries.")));
+				 errdetail("%s", refusal)));
 	for (int i = 0; slots != NULL && i < SLOTS; i++)
 		put_activity(rsinfo, &slots[i]);
 	return (Datum) 0;

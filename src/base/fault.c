@@ -97,7 +97,9 @@ attach(void)
 {
 	if (shared == NULL)
 	{
-		shared = gpusort_shmem_attach("gpusort faults", sizeof(SharedPlan), init_shared);
+		const char *reason;
+
+		shared = gpusort_shmem_attach("gpusort faults", sizeof(SharedPlan), init_shared, &reason);
 		if (shared != NULL)
 			gpusort_register_tranche(shared->tranche, TRANCHE);
 	}

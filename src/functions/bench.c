@@ -45,6 +45,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/memory.h"
+#include "base/version.h"
 #include "functions/result_array.h"
 #include "guc.h"
 #include "key/encode.h"
@@ -55,6 +56,7 @@
 #define MAX_ROWS		((int64) MaxArraySize)	/* the most elements of an array */
 #define MAX_REPEATS		100
 #define MAX_CONTENDERS	16
+#define COLUMNS			10		/* of the result */
 #define BENCH_SEED		1
 #define FRACTION_UNIT	(1.0 / 18446744073709551616.0)	/* 2^-64 */
 
@@ -426,8 +428,8 @@ put_rows(ReturnSetInfo *rsinfo, Bench *bench)
 		Contender  *contender = &bench->contenders[i];
 		bool		device = contender->algorithm != NULL;
 		double		total_ms = median(contender->total_ms, repeats);
-		Datum		values[10];
-		bool		nulls[10] = {0};
+		Datum		values[COLUMNS];
+		bool		nulls[COLUMNS] = {0};
 		int			c = 0;
 
 		values[c++] = Int64GetDatum(bench->n);
@@ -472,6 +474,7 @@ gpusort_bench(PG_FUNCTION_ARGS)
 
 	read_arguments(fcinfo, bench, &rows);
 	InitMaterializedSRF(fcinfo, 0);
+	gpusort_version_check_columns(rsinfo->setDesc, COLUMNS);
 	find_contenders(bench);
 	bench->run_cxt = AllocSetContextCreate(CurrentMemoryContext, "gpusort_bench run", ALLOCSET_DEFAULT_SIZES);
 	bench->values = gpusort_memory_alloc(CurrentMemoryContext, rows * bench->type->value_bytes);

@@ -17,10 +17,13 @@
 #include "utils/tuplestore.h"
 
 #include "base/activity.h"
+#include "base/version.h"
 #include "cpu/cpu.h"
 #include "run/cpu_options.h"
 #include "run/engine.h"
 #include "run/report.h"
+
+#define STATUS_COLUMNS	10
 
 PG_FUNCTION_INFO_V1(gpusort_status);
 PG_FUNCTION_INFO_V1(gpusort_last_sort);
@@ -28,8 +31,8 @@ PG_FUNCTION_INFO_V1(gpusort_last_sort);
 static void
 put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *info)
 {
-	Datum		values[10];
-	bool		nulls[10] = {0};
+	Datum		values[STATUS_COLUMNS];
+	bool		nulls[STATUS_COLUMNS] = {0};
 	int			i = 0;
 
 	values[i++] = CStringGetTextDatum(engine);
@@ -57,18 +60,19 @@ gpusort_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	GpusortEngineInfo info = {.available = true};
+	const char *reason;
 	int			used;
 
 	InitMaterializedSRF(fcinfo, 0);
+	gpusort_version_check_columns(rsinfo->setDesc, STATUS_COLUMNS);
 
-	used = gpusort_cpu_threads_used();
+	used = gpusort_cpu_threads_used(&reason);
 	if (used >= 0)
 		snprintf(info.detail, sizeof(info.detail), "VQSort (%s), %ld processors, %d of %d extra threads in use",
 				 gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN), used, gpusort_cpu_threads_allowed());
 	else
-		snprintf(info.detail, sizeof(info.detail),
-				 "VQSort (%s), no extra threads: there is no shared memory left for their count; add gpusort to shared_preload_libraries",
-				 gpusort_cpu_target());
+		snprintf(info.detail, sizeof(info.detail), "VQSort (%s), no extra threads: %s",
+				 gpusort_cpu_target(), reason);
 	put_status(rsinfo, "cpu", &info);
 
 	for (int i = 0; gpusort_engines[i] != NULL; i++)
@@ -102,6 +106,7 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
+	gpusort_version_check_columns(tupdesc, lengthof(values));
 	if (last->engine == NULL || !gpusort_activity_is_visible(gpusort_report_user()))
 		PG_RETURN_NULL();
 

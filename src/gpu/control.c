@@ -68,12 +68,9 @@ gpusort_control_attach(const char **reason)
 
 	if (control != NULL)
 		return true;
-	control = gpusort_shmem_attach("gpusort", sizeof(GpusortControl), init_control);
+	control = gpusort_shmem_attach("gpusort control", sizeof(GpusortControl), init_control, reason);
 	if (control == NULL)
-	{
-		*reason = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
 		return false;
-	}
 	/* from PostgreSQL 19 on, tranches can run out while the block is initialised */
 	if (control->tranche == 0)
 	{

@@ -14,6 +14,7 @@
 #include "nodes/makefuncs.h"
 #include "optimizer/tlist.h"
 
+#include "base/version.h"
 #include "plan/plan.h"
 
 static List *
@@ -73,5 +74,6 @@ gpusort_plan_make(const Sort *sort, List *targetlist, bool ties, const CustomSca
 									  booleans(sort->nullsFirst, sort->numCols),
 									  list_make1_int(ties));
 	scan->methods = methods;
+	gpusort_version_mark(scan);
 	return scan;
 }

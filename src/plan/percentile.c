@@ -13,6 +13,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 
+#include "base/version.h"
 #include "functions/percentile.h"
 #include "plan/plan.h"
 
@@ -68,5 +69,6 @@ gpusort_plan_percentiles(Agg *agg)
 	scan->scan.plan.qual = qual;
 	scan->custom_scan_tlist = entries;
 	scan->methods = &gpusort_percentile_methods;
+	gpusort_version_mark(scan);
 	return &scan->scan.plan;
 }

@@ -42,6 +42,7 @@ StaticAssertDecl(GPUSORT_CPU_DIRECT_KEYS >= 2 * MIN_ROWS_PER_THREAD,
 
 /* Threads in use in the cluster, beside the backends' own ones; in shared memory. */
 static pg_atomic_uint32 *used = NULL;
+static const char *refusal = NULL;	/* why there is no such count */
 
 static void
 init_used(void *made)
@@ -49,15 +50,12 @@ init_used(void *made)
 	pg_atomic_init_u32(made, 0);
 }
 
-/* Returns false if there is no shared memory for the count. */
+/* Returns false, with refusal set, if there is no count in shared memory. */
 static bool
 attach(void)
 {
-	static bool tried = false;
-
-	if (!tried)
-		used = gpusort_shmem_attach("gpusort threads", sizeof(*used), init_used);
-	tried = true;
+	if (used == NULL && refusal == NULL)
+		used = gpusort_shmem_attach("gpusort threads", sizeof(*used), init_used, &refusal);
 	return used != NULL;
 }
 
@@ -68,9 +66,12 @@ gpusort_cpu_options_preload(void)
 }
 
 int
-gpusort_cpu_threads_used(void)
+gpusort_cpu_threads_used(const char **reason)
 {
-	return attach() ? (int) pg_atomic_read_u32(used) : -1;
+	if (attach())
+		return (int) pg_atomic_read_u32(used);
+	*reason = refusal;
+	return -1;
 }
 
 int

@@ -24,10 +24,10 @@ extern int	gpusort_cpu_threads_most(uint64 rows);
 
 /*
  * Threads in use in the whole cluster, and how many may be, not counting the
- * backends' own ones.  -1 are in use if there is no shared memory to count them:
- * then every sort has one thread.
+ * backends' own ones.  -1 are in use if they cannot be counted, and *reason says why:
+ * then a sort of this process has one thread.
  */
-extern int	gpusort_cpu_threads_used(void);
+extern int	gpusort_cpu_threads_used(const char **reason);
 extern int	gpusort_cpu_threads_allowed(void);
 
 /* Requests main shared memory for the count of threads; from _PG_init when preloaded. */

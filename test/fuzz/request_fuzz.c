@@ -81,7 +81,7 @@ SetLatch(Latch *latch)
 /* ---- the control block and the pool ---- */
 
 void gpusort_shmem_request(Size size) { }
-void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made)) { return NULL; }
+void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made), const char **reason) { return NULL; }
 
 void
 gpusort_pool_free_request(int request, uint32 serial, GpusortRequestState from)
