@@ -56,7 +56,7 @@ sources = $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/,$(1))))
 EXTENSION = gpusort
 EXTVERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/gpusort.control)
 MODULE_big = gpusort
-DATA = sql/gpusort--$(EXTVERSION).sql
+DATA = sql/gpusort--$(EXTVERSION).sql sql/gpusort--0.1.0.sql sql/gpusort--0.1.0--0.2.0.sql
 
 # All C files of these folders are built.  src/gpu and src/service belong to the
 # CUDA engine.  FAULT_OBJS inject faults and belong to the stand-in build only.
@@ -127,11 +127,11 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 
 # build/config and build/config_cuda hold the settings of the last build.  Objects
-# depend on these files, so that a change of server, kind of build or architecture
-# rebuilds them.  A change of WERROR rebuilds nothing.
+# depend on these files, so that a change of version, server, kind of build or
+# architecture rebuilds them.  A change of WERROR rebuilds nothing.
 noted = $(shell mkdir -p build && { [ "$$(cat build/$(1) 2>/dev/null)" = "$(2)" ] || echo "$(2)" >build/$(1); })
 ifeq ($(as_built)$(findstring n,$(firstword -$(MAKEFLAGS))),)
-$(call noted,config,$(shell $(PG_CONFIG) --version --includedir-server 2>/dev/null) $(cuda_kind))
+$(call noted,config,$(EXTVERSION) $(shell $(PG_CONFIG) --version --includedir-server 2>/dev/null) $(cuda_kind))
 $(if $(CUDA_OBJS),$(call noted,config_cuda,$(NVCC) $(CUDA_ARCH)))
 $(shell mkdir -p $(sort $(dir $(OBJS) $(CXX_OBJS))))
 endif

@@ -1,4 +1,4 @@
-/* sql/gpusort--0.1.0.sql */
+/* sql/gpusort--0.2.0.sql */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION gpusort" to load this file. \quit

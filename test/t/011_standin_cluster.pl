@@ -5,8 +5,6 @@
 use strict;
 use warnings;
 
-use File::Basename qw(basename dirname);
-use File::Copy qw(copy);
 use GpusortTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -23,6 +21,7 @@ my $node = new_node('cluster', order_by => 1, settings => $settings, init => [ a
 restart_with($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION gpusort');
 skip_without_standin($node);
+my $version = $node->safe_psql('postgres', q(SELECT extversion FROM pg_extension WHERE extname = 'gpusort'));
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t AS SELECT i AS id, hashint8(i) AS k, md5(i::text) AS word FROM generate_series(1, 30000::bigint) AS i;
 CREATE TABLE arrays AS SELECT i AS id, array_agg(hashint8(i * 10 + j)) AS a FROM generate_series(1, 100::bigint) AS i, generate_series(1, 10) AS j GROUP BY i;
@@ -49,7 +48,7 @@ SELECT has_function_privilege('measures', 'gpusort_bench(bigint, regtype, text, 
 SELECT extversion FROM pg_extension WHERE extname = 'gpusort';
 SQL
 my $held = $node->safe_psql('postgres', $contents);
-like($held, qr/^\w{32}\n\w{32}\n1\n\w{32}\nt\|t\n0\.1\.0$/, 'objects that use gpusort have contents');
+like($held, qr/^\w{32}\n\w{32}\n1\n\w{32}\nt\|t\n\Q$version\E$/, 'objects that use gpusort have contents');
 
 #
 # Sorts in two databases at the same time
@@ -168,15 +167,8 @@ foreach my $case (
 # a copy of the server program finds by its own place.
 #
 {
-	my ($bindir, $sharedir, $libdir) = map { my ($dir) = run_command([ 'pg_config', "--$_" ]); $dir } 'bindir', 'sharedir', 'pkglibdir';
-	my $private = PostgreSQL::Test::Utils::tempdir();
-	my $extensions = "$private$sharedir/extension";
-	system('mkdir', '-p', "$private$bindir", $extensions, dirname("$private$libdir")) == 0 or die "could not make $private";
-	copy("$bindir/postgres", "$private$bindir/postgres") && chmod(0755, "$private$bindir/postgres") or die "could not copy postgres: $!";
-	symlink($_, "$private$sharedir/" . basename($_)) foreach grep { basename($_) ne 'extension' } glob("$sharedir/*");
-	symlink($_, "$extensions/" . basename($_)) foreach glob("$sharedir/extension/*");
-	symlink($libdir, "$private$libdir") or die "could not link libraries: $!";
-	append_to_file("$extensions/gpusort--0.1.0--0.1.1.sql", <<'SQL');
+	my $private = private_program();
+	append_to_file("$private->{extensions}/gpusort--$version--9.9.9.sql", <<'SQL');
 \echo Use "ALTER EXTENSION gpusort UPDATE" to load this file. \quit
 CREATE FUNCTION gpu_sort_down(anyarray) RETURNS anyarray LANGUAGE SQL IMMUTABLE STRICT AS 'SELECT gpu_sort($1, true)';
 CREATE OR REPLACE FUNCTION gpu_argsort("array" anyarray) RETURNS integer[] AS 'MODULE_PATHNAME', 'gpu_argsort' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 2000;
@@ -185,21 +177,20 @@ SQL
 	$node->stop;
 	local $ENV{GPUSORT_STANDIN_HOLD} = $node->basedir . '/holds';
 	local $ENV{GPUSORT_STANDIN_TRACE} = $node->basedir . '/trace';
-	start_by($node, 'pg_ctl', '-w', '-p', "$private$bindir/postgres", '-D', $node->data_dir, '-l', $node->logfile, 'start')
-	  or die 'could not start the private server program';
-	is($node->safe_psql('other', "SELECT version FROM pg_available_extension_versions WHERE name = 'gpusort' ORDER BY 1"), "0.1.0\n0.1.1", 'update: a later version is available');
+	start_private($node, $private);
+	is($node->safe_psql('other', "SELECT count(*) FROM pg_available_extension_versions WHERE name = 'gpusort' AND version = '9.9.9'"), '1', 'update: a later version is available');
 
 	forget_trace($node);
 	hold_device($node, 'sort');
 	my ($out, $err);
 	my $psql = in_background($node, \$out, \$err, { dbname => 'other' }, $sort, 'SELECT gpu_sort_down(ARRAY[1, 3, 2])');
 	ok(poll_trace($node, 'sort \d+'), 'update: a sort runs');
-	$node->safe_psql('other', "ALTER EXTENSION gpusort UPDATE TO '0.1.1'");
+	$node->safe_psql('other', "ALTER EXTENSION gpusort UPDATE TO '9.9.9'");
 	release_device($node);
 	$psql->finish;
 	is($out . $err, "t\ncuda|\n{3,2,1}\n", 'update: the sort succeeds, and its session can call the new function');
 	my $objects = join("\n", (split(/\n/, $held))[ 0 .. 2 ]);
-	like($node->safe_psql('other', $contents), qr/^\Q$objects\E\n.*\nt\|f\n0\.1\.1$/s, 'update: the contents are the same');
+	like($node->safe_psql('other', $contents), qr/^\Q$objects\E\n.*\nt\|f\n9\.9\.9$/s, 'update: the contents are the same');
 	end_session($node);
 	$node->stop;
 	$node->start;

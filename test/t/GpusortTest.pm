@@ -10,7 +10,9 @@ package GpusortTest;
 use strict;
 use warnings;
 
-use File::Basename qw(dirname);
+use Cwd qw(getcwd);
+use File::Basename qw(basename dirname);
+use File::Copy qw(copy);
 use Exporter 'import';
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
@@ -19,7 +21,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  new_node ordering_node restart_with start_by start_with_little_room is_back
+  new_node ordering_node restart_with private_program start_private start_by start_with_little_room is_back
   skip_without_standin built_file locales_in_build
   traced times_traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
@@ -102,6 +104,31 @@ sub restart_with
 		$ENV{$name} = $env{$name} if $env{$name};
 	}
 	$node->start;
+	return;
+}
+
+# Copies the server program to a folder where it finds extension scripts and libraries
+# that a test may change: it looks for them by its own place.  Returns the program and the
+# folders {extensions} and {libraries}, which contain links to the installed files.
+sub private_program
+{
+	my ($bindir, $sharedir, $libdir) = map { my ($dir) = run_command([ 'pg_config', "--$_" ]); $dir } 'bindir', 'sharedir', 'pkglibdir';
+	my $root = PostgreSQL::Test::Utils::tempdir();
+	my %private = (program => "$root$bindir/postgres", extensions => "$root$sharedir/extension", libraries => "$root$libdir");
+	system('mkdir', '-p', dirname($private{program}), $private{extensions}, $private{libraries}) == 0 or die "could not make $root";
+	copy("$bindir/postgres", $private{program}) && chmod(0755, $private{program}) or die "could not copy postgres: $!";
+	symlink($_, "$root$sharedir/" . basename($_)) foreach grep { basename($_) ne 'extension' } glob("$sharedir/*");
+	symlink($_, "$private{extensions}/" . basename($_)) foreach glob("$sharedir/extension/*");
+	symlink($_, "$private{libraries}/" . basename($_)) foreach glob("$libdir/*");
+	return \%private;
+}
+
+# Starts the server with such a program.
+sub start_private
+{
+	my ($node, $private) = @_;
+	start_by($node, 'pg_ctl', '-w', '-p', $private->{program}, '-D', $node->data_dir, '-l', $node->logfile, 'start')
+	  or die 'could not start the private server program';
 	return;
 }
 

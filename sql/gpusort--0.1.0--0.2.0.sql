@@ -1,0 +1,262 @@
+/* sql/gpusort--0.1.0--0.2.0.sql */
+
+-- complain if script is sourced in psql, rather than via ALTER EXTENSION
+\echo Use "ALTER EXTENSION gpusort UPDATE TO '0.2.0'" to load this file. \quit
+
+--
+-- Percentiles
+--
+
+CREATE FUNCTION gpu_median_transfn(internal, anynonarray)
+RETURNS internal
+AS 'MODULE_PATHNAME'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision)
+RETURNS internal
+AS 'MODULE_PATHNAME'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision[])
+RETURNS internal
+AS 'MODULE_PATHNAME', 'gpu_percentiles_transfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_double_finalfn(internal)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'gpu_percentile_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentiles_double_finalfn(internal)
+RETURNS double precision[]
+AS 'MODULE_PATHNAME', 'gpu_percentiles_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_timestamp_finalfn(internal)
+RETURNS timestamp
+AS 'MODULE_PATHNAME', 'gpu_percentile_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentiles_timestamp_finalfn(internal)
+RETURNS timestamp[]
+AS 'MODULE_PATHNAME', 'gpu_percentiles_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentile_timestamptz_finalfn(internal)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'gpu_percentile_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION gpu_percentiles_timestamptz_finalfn(internal)
+RETURNS timestamptz[]
+AS 'MODULE_PATHNAME', 'gpu_percentiles_finalfn'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION gpu_median_transfn(internal, anynonarray) IS
+'transition function of gpu_median()';
+COMMENT ON FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision) IS
+'transition function of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentile_transfn(internal, anynonarray, double precision[]) IS
+'transition function of gpu_percentile() of several fractions';
+COMMENT ON FUNCTION gpu_percentile_double_finalfn(internal) IS
+'final function of gpu_median() and of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentiles_double_finalfn(internal) IS
+'final function of gpu_percentile() of several fractions';
+COMMENT ON FUNCTION gpu_percentile_timestamp_finalfn(internal) IS
+'final function of gpu_median() and of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentiles_timestamp_finalfn(internal) IS
+'final function of gpu_percentile() of several fractions';
+COMMENT ON FUNCTION gpu_percentile_timestamptz_finalfn(internal) IS
+'final function of gpu_median() and of gpu_percentile() of one fraction';
+COMMENT ON FUNCTION gpu_percentiles_timestamptz_finalfn(internal) IS
+'final function of gpu_percentile() of several fractions';
+
+CREATE AGGREGATE gpu_median(anynonarray)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_double_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" anynonarray, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_double_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" anynonarray, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_double_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_median(date)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" date, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" date, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_median(timestamp)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamp, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamp, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_timestamp_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_median(timestamptz)
+(
+  SFUNC = gpu_median_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamptz_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamptz, fraction double precision)
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentile_timestamptz_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+CREATE AGGREGATE gpu_percentile("value" timestamptz, fractions double precision[])
+(
+  SFUNC = gpu_percentile_transfn,
+  STYPE = internal,
+  SSPACE = 160,
+  FINALFUNC = gpu_percentiles_timestamptz_finalfn,
+  FINALFUNC_MODIFY = READ_ONLY,
+  PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE gpu_median(anynonarray) IS
+'median of values, like percentile_cont(); NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(anynonarray, double precision) IS
+'percentile of values for a fraction from 0 to 1, like percentile_cont(); NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(anynonarray, double precision[]) IS
+'percentiles of values for an array of fractions from 0 to 1, like percentile_cont(); NULLs are skipped';
+COMMENT ON AGGREGATE gpu_median(date) IS
+'median of dates, as a timestamp, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(date, double precision) IS
+'percentile of dates, as a timestamp for a fraction from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(date, double precision[]) IS
+'percentiles of dates, as timestamps for an array of fractions from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_median(timestamp) IS
+'median of timestamps, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamp, double precision) IS
+'percentile of timestamps for a fraction from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamp, double precision[]) IS
+'percentiles of timestamps for an array of fractions from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_median(timestamptz) IS
+'median of timestamps, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamptz, double precision) IS
+'percentile of timestamps for a fraction from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+COMMENT ON AGGREGATE gpu_percentile(timestamptz, double precision[]) IS
+'percentiles of timestamps for an array of fractions from 0 to 1, interpolated to the microsecond; NULLs are skipped';
+
+--
+-- Inspection
+--
+
+-- gpusort_activity_list() gets more columns, so it is made anew.  The view is replaced,
+-- because users' views and privileges may depend on it: its columns stay, and new ones
+-- follow them.
+ALTER FUNCTION gpusort_activity_list() RENAME TO gpusort_activity_list_0_1;
+
+CREATE FUNCTION gpusort_activity_list(
+  OUT pid integer,
+  OUT leader_pid integer,
+  OUT sort_number bigint,
+  OUT phase text,
+  OUT rows bigint,
+  OUT bytes bigint,
+  OUT engine text,
+  OUT started timestamp with time zone,
+  OUT estimated_rows bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
+
+COMMENT ON FUNCTION gpusort_activity_list() IS
+'a row for each process that takes part in a sort: leader_pid is the process that began the sort, NULL for this process itself, and sort_number tells its sorts apart; the view gpusort_activity has a row for each sort';
+
+-- While the leader of a parallel query gathers or waits, its workers gather too.  They
+-- are gone when it sorts.
+CREATE OR REPLACE VIEW gpusort_activity AS
+  SELECT coalesce(a.leader_pid, a.pid) AS pid,
+    coalesce(pg_catalog.min(CASE WHEN a.leader_pid IS NULL THEN a.phase END), pg_catalog.min(a.phase)) AS phase,
+    pg_catalog.sum(a.rows)::pg_catalog.int8 AS rows,
+    pg_catalog.sum(a.bytes)::pg_catalog.int8 AS bytes,
+    pg_catalog.max(a.engine) AS engine,
+    pg_catalog.min(a.started) AS started,
+    CASE WHEN pg_catalog.min(a.phase) IS NOT NULL THEN pg_catalog.count(a.pid)::pg_catalog.int4 END AS participants,
+    pg_catalog.max(a.estimated_rows) AS estimated_rows
+  FROM gpusort_activity_list() a
+  GROUP BY coalesce(a.leader_pid, a.pid), a.sort_number;
+
+COMMENT ON VIEW gpusort_activity IS
+'sorts of all sessions that have been running for at least one second: process (of a parallel query, the leader), phase (gathering, sorting, merging or returning), rows and bytes of this phase so far (of all participants together), engine, start time, the number of processes that take part, and the planner''s estimate of the rows; for sorts of other users the processes only, unless the caller has the privileges of pg_read_all_stats';
+
+DROP FUNCTION gpusort_activity_list_0_1();
