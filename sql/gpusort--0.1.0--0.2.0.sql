@@ -236,7 +236,7 @@ CREATE FUNCTION gpusort_activity_list(
   OUT started timestamp with time zone,
   OUT estimated_rows bigint)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME'
+AS 'MODULE_PATHNAME', 'gpusort_activity_list_0_2'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 
 COMMENT ON FUNCTION gpusort_activity_list() IS

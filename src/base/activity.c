@@ -97,6 +97,7 @@ static bool exit_registered = false;	/* give_back_all() will be called */
 static uint32 sorts_begun = 0;	/* by this process */
 
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
+PG_FUNCTION_INFO_V1(gpusort_activity_list_0_2);
 PG_FUNCTION_INFO_V1(gpusort_counters);
 
 /*
@@ -428,7 +429,7 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 
 /* gpusort_activity_list() returns setof record: a row for each process, which view gpusort_activity adds up */
 Datum
-gpusort_activity_list(PG_FUNCTION_ARGS)
+gpusort_activity_list_0_2(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
@@ -442,4 +443,11 @@ gpusort_activity_list(PG_FUNCTION_ARGS)
 	for (int i = 0; slots != NULL && i < SLOTS; i++)
 		put_activity(rsinfo, &slots[i]);
 	return (Datum) 0;
+}
+
+/* The same for the SQL declaration of 0.1.0, which has fewer columns: raises the error that asks for an update */
+Datum
+gpusort_activity_list(PG_FUNCTION_ARGS)
+{
+	return gpusort_activity_list_0_2(fcinfo);
 }

@@ -13,9 +13,9 @@
  * - in a parallel query: a worker loads the new library and gets a plan from a leader
  *   that has the old one.  Each plan node of gpusort has the leader's version;
  * - in a database whose SQL objects are of another version than the library.  A C
- *   function that returns columns checks their number.  If a new version changes the
- *   types or the meaning of columns and not their number, the C function must get a
- *   new name.
+ *   function whose declaration changes gets a new name, as in pg_stat_statements, so
+ *   that PostgreSQL does not find it in an older library.  Under its old name, it
+ *   checks the number of columns.
  *
  *-------------------------------------------------------------------------
  */
