@@ -20,6 +20,8 @@
 #   make check-core        PostgreSQL's own test suites with gpusort doing their
 #                          sorts; SUITE="core isolation citext intarray",
 #                          CONF="a=1 b=2 | c=3", LOCALE=en_US.UTF-8, PGSRC=folder
+#   make test-upgrade OLD_PG_CONFIG=... PG_CONFIG=...
+#                          pg_upgrade from one server to another: see test/pg_upgrade.sh
 #
 # These goals need nvcc, but no PostgreSQL:
 #   make bench-gpu         benchmarks the GPU sorts against CUB and thrust;
@@ -141,7 +143,7 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = demo test test-long test-instruments check-core
+SCRIPT_GOALS = demo test test-long test-instruments test-upgrade check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 demo:
@@ -154,6 +156,8 @@ test-instruments:
 	@bash test/instruments.sh
 check-core:
 	@bash test/check-core.sh
+test-upgrade:
+	@bash test/pg_upgrade.sh "$(OLD_PG_CONFIG)" "$(PG_CONFIG)"
 else ifeq ($(filter-out $(STANDALONE_GOALS),$(or $(MAKECMDGOALS),all)),)
 override CPPFLAGS := $(PG_CPPFLAGS) $(CPPFLAGS)
 else ifeq ($(PGXS),)
