@@ -33,10 +33,11 @@
 #   make dist              writes the last commit to gpusort-VERSION.zip, for PGXN
 #
 # Variables:
-#   WITH_CUDA=auto|yes|no   build the CUDA engine; auto: if nvcc is found
-#   WITH_CUDA=standin       build the CUDA engine with a CPU in place of the
-#                           device and with fault injection (src/base/fault.c),
-#                           for tests
+#   WITH_CUDA=auto|yes|no   build gpusort_cuda.so, the CUDA library; auto: if nvcc
+#                           is found
+#   WITH_CUDA=standin       build that library with a CPU in place of the device, and
+#                           gpusort.so with fault injection (src/base/fault.c), for
+#                           tests
 #   CUDA_ARCH="75 90 ..."   GPU architectures; the last one also as PTX
 #   WERROR=1                turn warnings into errors
 #   PG_CONFIG=...           the server to build for
@@ -60,12 +61,11 @@ EXTVERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/gpus
 MODULE_big = gpusort
 DATA = sql/gpusort--$(EXTVERSION).sql sql/gpusort--0.1.0.sql sql/gpusort--0.1.0--0.2.0.sql
 
-# All C files of these folders are built.  src/gpu and src/service belong to the
-# CUDA engine.  FAULT_OBJS inject faults and belong to the stand-in build only.
+# All C files of these folders are built.  FAULT_OBJS inject faults and belong to the
+# stand-in build only.
 FAULT_OBJS = src/base/fault.o src/gpu/fault_setting.o
 c_objs = $(patsubst %.c,%.o,$(call sources,$(addsuffix /*.c,$(1))))
-OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src src/base src/key src/run src/store src/functions src/node src/plan))
-CUDA_C_OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src/gpu src/service))
+OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src src/base src/key src/run src/store src/functions src/node src/plan src/gpu src/service))
 
 # OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
 CXX_OBJS = $(patsubst %.cc,%.o,$(call sources,src/cpu/*.cc))
@@ -84,31 +84,31 @@ endif
 WITH_CUDA ?= auto
 CUDA_ARCH ?= 75 80 86 89 90 100 120
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
-ifeq ($(WITH_CUDA),no)
-NVCC :=
-else ifeq ($(WITH_CUDA)$(NVCC),yes)
-$(error WITH_CUDA=yes, but no nvcc was found; set NVCC=/path/to/nvcc)
-endif
 
+# gpusort_cuda is a library of its own, which only the GPU service loads.  gpusort.so
+# is the same with it and without.  CUDA_LIB_OBJS are its objects; none: not built.
+cuda_shlib = gpusort_cuda$(DLSUFFIX)
 ifeq ($(WITH_CUDA),standin)
-OBJS += $(CUDA_C_OBJS) $(FAULT_OBJS) test/standin/device.o
-PG_CPPFLAGS += -DUSE_CUDA -DGPUSORT_FAULTS
-cuda_found = CUDA engine: a stand-in for tests
+OBJS += $(FAULT_OBJS)
+CUDA_LIB_OBJS = kernels/functions.o test/standin/device.o
+PG_CPPFLAGS += -DGPUSORT_FAULTS
+cuda_found = gpusort_cuda: a stand-in for tests
 cuda_kind = standin
-else ifneq ($(NVCC),)
+else ifneq ($(and $(filter-out no,$(WITH_CUDA)),$(or $(NVCC),$(as_built))),)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
-OBJS += $(CUDA_C_OBJS)
 CUDA_OBJS = $(patsubst %.cu,%.o,$(call sources,kernels/*.cu))
-PG_CPPFLAGS += -DUSE_CUDA
-cuda_kind = auto
-cuda_found = CUDA engine: yes ($(NVCC), architectures $(CUDA_ARCH))
+CUDA_LIB_OBJS = kernels/functions.o $(CUDA_OBJS)
+CUDA_LIBS = -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
+cuda_kind = yes
+cuda_found = gpusort_cuda: $(if $(NVCC),by $(NVCC) for architectures $(CUDA_ARCH),as built)
 NVCCFLAGS = -O3 -std=c++17 -MMD -MP -lineinfo $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall
-SHLIB_LINK += $(CUDA_OBJS) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+else ifeq ($(WITH_CUDA),yes)
+$(error WITH_CUDA=yes, but no nvcc was found; set NVCC=/path/to/nvcc)
 else
 cuda_kind = no
-cuda_found = CUDA engine: no (nvcc not found or WITH_CUDA=no); the CPU engine is built
+cuda_found = gpusort_cuda: not built (nvcc not found or WITH_CUDA=no)
 endif
 
 ifdef WERROR
@@ -117,8 +117,8 @@ NVCCFLAGS += -Werror all-warnings
 endif
 # With -MMD the compiler writes the headers that an object depends on to a .d file.
 PG_CPPFLAGS += -MMD -MP -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
-SHLIB_LINK += $(CXX_OBJS) -lstdc++ -lpthread
-EXTRA_CLEAN = $(CXX_OBJS) $(CUDA_C_OBJS) $(FAULT_OBJS) test/standin/device.o kernels/*.o build \
+SHLIB_LINK += $(CXX_OBJS) -lstdc++ -lpthread -ldl
+EXTRA_CLEAN = $(CXX_OBJS) $(FAULT_OBJS) test/standin/device.o kernels/*.o $(cuda_shlib) build \
 	src/*.d src/*/*.d test/standin/*.d kernels/*.d test/kernels/*.d bench/*.d test/kernels/kernel_test bench/bench_gpu \
 	tmp_check
 
@@ -170,7 +170,7 @@ include $(PGXS)
 src/key/encode.o src/key/keytype.o: CFLAGS += -O3
 
 shlib = gpusort$(DLSUFFIX)
-$(shlib): $(CXX_OBJS) $(CUDA_OBJS) build/config
+$(shlib): $(CXX_OBJS) build/config
 $(OBJS): build/config
 
 # pg_regress looks for the answers in the folder in which it runs.
@@ -180,6 +180,27 @@ $(CURDIR)/expected:
 	ln -s $(realpath $(srcdir))/expected $@
 EXTRA_CLEAN += expected
 endif
+# A build without gpusort_cuda removes an older one, in the tree and where it installs:
+# the two libraries must belong together.
+.PHONY: cuda-lib install-cuda uninstall-cuda
+all: cuda-lib
+install: install-cuda
+uninstall: uninstall-cuda
+ifneq ($(CUDA_LIB_OBJS),)
+cuda-lib: $(cuda_shlib)
+kernels/functions.o test/standin/device.o: build/config
+kernels/functions.o test/standin/device.o: CFLAGS += -fvisibility=hidden
+$(cuda_shlib): $(CUDA_LIB_OBJS) build/config
+	$(CXX) -shared -o $@ $(CUDA_LIB_OBJS) $(LDFLAGS) $(LDFLAGS_SL) $(CUDA_LIBS)
+install-cuda: cuda-lib installdirs-lib
+	$(INSTALL_SHLIB) $(cuda_shlib) '$(DESTDIR)$(pkglibdir)/'
+else
+cuda-lib:
+	@rm -f $(cuda_shlib)
+install-cuda: uninstall-cuda
+endif
+uninstall-cuda:
+	rm -f '$(DESTDIR)$(pkglibdir)/$(cuda_shlib)'
 
 include $(srcdir)/test/modules.mk
 # PGXS has this recipe, and runs it after installcheck if TAP_TESTS is set.  It is
@@ -236,4 +257,4 @@ include $(srcdir)/test/unit/unit.mk
 # The calls of "noted" above write these files.
 build/config build/config_cuda: ;
 
--include $(patsubst %.o,%.d,$(OBJS) $(CXX_OBJS) $(CUDA_OBJS)) test/kernels/kernel_test.d bench/bench_gpu.d
+-include $(patsubst %.o,%.d,$(OBJS) $(CXX_OBJS) $(CUDA_LIB_OBJS)) test/kernels/kernel_test.d bench/bench_gpu.d

@@ -33,7 +33,7 @@ rounds=${ROUNDS:-5}
 
 [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
 mkdir "$work/lib"
-cp "$tree/gpusort.so" "$work/lib/"
+cp "$tree"/gpusort*.so "$work/lib/"
 made=()
 for locale in "${locales[@]}"; do
   [ "$locale" = C.UTF-8 ] || made+=("$locale")

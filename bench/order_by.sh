@@ -48,7 +48,7 @@ parts=${PARTS:-query first crossover planning}
 
 [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
 mkdir "$work/lib"
-cp "$tree/gpusort.so" "$work/lib/"
+cp "$tree"/gpusort*.so "$work/lib/"
 chmod -R a+rX "$work"
 use_server
 start_cluster "dynamic_library_path = '$work/lib:\$libdir'" \

@@ -59,7 +59,7 @@ else
   . "$tree/test/cluster.sh"
   [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
   mkdir "$work/lib"
-  cp "$tree/gpusort.so" "$work/lib/"
+  cp "$tree"/gpusort*.so "$work/lib/"
   chmod -R a+rX "$work"
   use_server
   start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \

@@ -2,9 +2,10 @@
  * gpusort_cuda.h
  *		The only interface between C and CUDA.
  *
- * The GPU service (src/service/main.c) uses CUDA through these functions only. They take and return plain
- * C types, never raise an error, never exit, and report CUDA's message in a GpusortCudaError. None of
- * them may be called before fork(): the postmaster must never call them.
+ * The GPU service (src/service/main.c) uses CUDA through these functions only. They are in a library of
+ * their own, gpusort_cuda, which no other process loads. They take and return plain C types, never raise
+ * an error, never exit, and report CUDA's message in a GpusortCudaError. None of them may be called before
+ * fork(): the postmaster must never call them.
  *
  * A process opens a device once. A lane is the device side of one sort: a stream for its copies and
  * kernels, its key buffer in device memory, and events that time each stage. Lanes are independent: the
@@ -166,6 +167,30 @@ GpusortCudaStatus gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finis
  * finished.
  */
 void gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report);
+
+/* All functions above. This is what the library gpusort_cuda exports, and nothing else. */
+typedef struct GpusortCudaFunctions {
+	/* The version of gpusort that the library belongs to. Stays the first member: it says what the others are. */
+	const char *version;
+	__typeof__(gpusort_cuda_probe) *probe;
+	__typeof__(gpusort_cuda_open) *open;
+	__typeof__(gpusort_cuda_close) *close;
+	__typeof__(gpusort_cuda_set_memory_limit) *set_memory_limit;
+	__typeof__(gpusort_cuda_memory_used) *memory_used;
+	__typeof__(gpusort_cuda_trim) *trim;
+	__typeof__(gpusort_cuda_register) *register_memory;
+	__typeof__(gpusort_cuda_unregister) *unregister_memory;
+	__typeof__(gpusort_cuda_lane_open) *lane_open;
+	__typeof__(gpusort_cuda_lane_close) *lane_close;
+	__typeof__(gpusort_cuda_upload) *upload;
+	__typeof__(gpusort_cuda_uploaded) *uploaded;
+	__typeof__(gpusort_cuda_sort) *sort;
+	__typeof__(gpusort_cuda_download) *download;
+	__typeof__(gpusort_cuda_downloaded) *downloaded;
+	__typeof__(gpusort_cuda_lane_report) *lane_report;
+} GpusortCudaFunctions;
+
+extern const GpusortCudaFunctions gpusort_cuda_functions;
 
 #ifdef __cplusplus
 }

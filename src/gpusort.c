@@ -4,7 +4,7 @@
  *		The module's magic block and _PG_init().
  *
  * Loading the library defines the settings, installs the hooks and, when
- * preloading, requests shared memory.  It calls no CUDA function: under
+ * preloading, requests shared memory.  It loads no CUDA library: under
  * shared_preload_libraries _PG_init() runs in the postmaster, and CUDA's state
  * does not survive a fork.
  *
@@ -28,14 +28,6 @@ GPUSORT_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
-/* All accelerators of this build, ended by NULL.  No other file asks whether CUDA is built in. */
-static const GpusortEngine *const engines[] = {
-#ifdef USE_CUDA
-	&gpusort_engine_cuda,
-#endif
-	NULL
-};
-
 void
 _PG_init(void)
 {
@@ -43,14 +35,13 @@ _PG_init(void)
 	gpusort_fault_define();
 #endif
 	gpusort_guc_define();
-	gpusort_engines = engines;
+	gpusort_accelerator = &gpusort_engine_cuda;
 	gpusort_plan_init();
 
 	if (process_shared_preload_libraries_in_progress)
 	{
 		gpusort_activity_preload();
 		gpusort_cpu_options_preload();
-		for (int i = 0; gpusort_engines[i] != NULL; i++)
-			gpusort_engines[i]->preload();
+		gpusort_accelerator->preload();
 	}
 }

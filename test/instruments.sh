@@ -40,8 +40,8 @@
 #   memcheck.  The script uses each feature of the CPU engine once.  An error is a
 #   failure if a function of gpusort is in its stack; see test/instruments/valgrind.supp.
 #
-# At the end the gpusort.so that was installed before is put back.  The last line has
-# the counts of checks, and the exit status is 0 if none failed.
+# At the end the libraries of gpusort that were installed before are put back.  The last
+# line has the counts of checks, and the exit status is 0 if none failed.
 
 set -euo pipefail
 
@@ -56,24 +56,30 @@ quick=${QUICK:-no}
 seconds=${SECONDS_EACH:-30}
 [ "$quick" != yes ] || seconds=${SECONDS_EACH:-20}
 
-# ---- the library that was installed before ----
+# ---- the libraries that were installed before ----
 
 keep_installed() {
-  installed=$("$PG_CONFIG" --pkglibdir)/gpusort.so
-  [ ! -f "$installed" ] || cp -p "$installed" "$work/installed.so"
+  local library
+  libdir=$("$PG_CONFIG" --pkglibdir)
+  mkdir "$work/installed"
+  for library in gpusort.so gpusort_cuda.so; do
+    [ ! -f "$libdir/$library" ] || cp -p "$libdir/$library" "$work/installed/"
+  done
   trap 'put_back_installed; clean_up' EXIT
 }
 
 put_back_installed() {
-  local writes=()
-  [ -w "$(dirname "$installed")" ] || writes=("${sudo[@]}")
+  local writes=() library
+  [ -w "$libdir" ] || writes=("${sudo[@]}")
   stop_cluster
-  if [ -f "$work/installed.so" ]; then
-    # install makes a new file, because servers may have mapped the old one
-    "${writes[@]}" install -m 755 "$work/installed.so" "$installed"
-  else
-    "${writes[@]}" rm -f "$installed"
-  fi
+  for library in gpusort.so gpusort_cuda.so; do
+    if [ -f "$work/installed/$library" ]; then
+      # install makes a new file, because servers may have mapped the old one
+      "${writes[@]}" install -m 755 "$work/installed/$library" "$libdir/$library"
+    else
+      "${writes[@]}" rm -f "$libdir/$library"
+    fi
+  done
 }
 
 # ---- sanitizers ----
@@ -197,7 +203,7 @@ run_fuzz() {
   choose_fuzzer
   read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
   fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/key/encode.c" -lm
-  fuzz "fuzz: requests to the service" -DUSE_CUDA "${server_flags[@]}" \
+  fuzz "fuzz: requests to the service" "${server_flags[@]}" \
     "$tree/test/fuzz/request_fuzz.c" "$tree/src/service/piece.c" "$tree/src/gpu/control.c"
   fuzz_row_keys
 }

@@ -39,7 +39,7 @@ sub folder
 	return $file =~ m{^src/(guc|compat)\.} ? 'common' : 'face';
 }
 
-my @sources = grep { -f } glob('src/*.[ch] src/*/*.[ch] src/*/*.cc kernels/*.cu kernels/*.cuh kernels/*.h');
+my @sources = grep { -f } glob('src/*.[ch] src/*/*.[ch] src/*/*.cc kernels/*.c kernels/*.cu kernels/*.cuh kernels/*.h');
 my %is_source = map { $_ => 1 } @sources;
 my ($passed, $failed) = (0, 0);
 

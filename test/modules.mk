@@ -6,7 +6,7 @@
 # those of a gpusort.so in the same process.  FLAGS come after the build's own
 # flags without those of the kind of build, so that the modules are the same in
 # each kind.
-module_cppflags = $(filter-out -DUSE_CUDA -DGPUSORT_FAULTS,$(CPPFLAGS))
+module_cppflags = $(filter-out -DGPUSORT_FAULTS,$(CPPFLAGS))
 module_warnings = -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 
 define test_module
@@ -25,7 +25,7 @@ $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory huge_page shmem version)))
 $(eval $(call test_module,damage_test,$(call sources,test/damage/*.c) $(patsubst %,src/gpu/%.c,pool control lock) \
 	$(patsubst %,src/base/%.c,shmem clock segment),\
-	-DUSE_CUDA -DGPUSORT_FAULTS))
+	-DGPUSORT_FAULTS))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
 # its copies of array.c and result_array.c.
@@ -44,6 +44,12 @@ build/lying.so: test/lying/collate.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -Wall -Wextra -Werror -fPIC -shared -o $@ $< -ldl -lpthread
 TEST_MODULES += build/lying.so
+
+# A library gpusort_cuda of another version: see test/otherversion/functions.c.
+build/other_version.so: test/otherversion/functions.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -Werror -fPIC -shared -o $@ $<
+TEST_MODULES += build/other_version.so
 
 # A CUDA driver without a device, and one without any function: see test/fakedriver/libcuda.c.
 fake_drivers = build/fakedriver/libcuda.so.1 build/fakedriver/empty/libcuda.so.1

@@ -50,6 +50,9 @@ typedef enum GpusortFaultSite
 
 #ifdef GPUSORT_FAULTS
 
+/* gpusort exports all of this for the stand-in device, which is in the library gpusort_cuda. */
+#pragma GCC visibility push(default)
+
 /* The ways in which a site can fail, as a bit set */
 #define GPUSORT_FAULT_REFUSES		1	/* the call reports that it got nothing */
 #define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
@@ -103,6 +106,8 @@ extern void gpusort_fault_count_lanes(int lanes);
 
 /* For the stand-in device: makes this process hang when it exits. */
 extern void gpusort_fault_block_end(void);
+
+#pragma GCC visibility pop
 
 #define GPUSORT_FAULT(site)		gpusort_fault_pass(GPUSORT_FAULT_##site)
 

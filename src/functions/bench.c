@@ -166,12 +166,10 @@ add_contender(Bench *bench, const char *engine, const char *algorithm)
 static void
 find_contenders(Bench *bench)
 {
-	const GpusortEngine *engine = gpusort_engines[0];
-	GpusortEngineInfo info = {.detail = "gpusort was built without CUDA"};
+	GpusortEngineInfo info = {.available = false};
 
 	add_contender(bench, "cpu", NULL);
-	if (engine != NULL)
-		engine->describe(&info);
+	gpusort_accelerator->describe(&info);
 	if (!info.available)
 		ereport(NOTICE,
 				(errmsg("gpusort_bench measures the CPU engine only"),
@@ -179,7 +177,7 @@ find_contenders(Bench *bench)
 	else
 	{
 		for (const struct config_enum_entry *option = gpusort_algorithm_options; option->name != NULL; option++)
-			add_contender(bench, engine->name, option->name);
+			add_contender(bench, gpusort_accelerator->name, option->name);
 	}
 }
 

@@ -75,18 +75,9 @@ gpusort_status(PG_FUNCTION_ARGS)
 				 gpusort_cpu_target(), reason);
 	put_status(rsinfo, "cpu", &info);
 
-	for (int i = 0; gpusort_engines[i] != NULL; i++)
-	{
-		memset(&info, 0, sizeof(info));
-		gpusort_engines[i]->describe(&info);
-		put_status(rsinfo, gpusort_engines[i]->name, &info);
-	}
-	if (gpusort_engines[0] == NULL)
-	{
-		memset(&info, 0, sizeof(info));
-		strlcpy(info.detail, "gpusort was built without CUDA", sizeof(info.detail));
-		put_status(rsinfo, "cuda", &info);
-	}
+	memset(&info, 0, sizeof(info));
+	gpusort_accelerator->describe(&info);
+	put_status(rsinfo, gpusort_accelerator->name, &info);
 	return (Datum) 0;
 }
 

@@ -30,6 +30,7 @@
 #include "algorithm.h"
 #include "gpu/client.h"
 #include "gpu/control.h"
+#include "gpu/library.h"
 #include "gpu/pool.h"
 #include "gpu/request.h"
 #include "gpu/returned.h"
@@ -471,6 +472,8 @@ cuda_release(GpusortRun *run)
 static void
 cuda_preload(void)
 {
+	if (gpusort_cuda_missing() != NULL)
+		return;
 	gpusort_control_request_memory();
 	gpusort_service_preload();
 }
@@ -478,9 +481,9 @@ cuda_preload(void)
 static void
 cuda_describe(GpusortEngineInfo *info)
 {
-	const char *reason = NULL;
+	const char *reason = gpusort_cuda_missing();
 
-	if (gpusort_control_attach(&reason))
+	if (reason == NULL && gpusort_control_attach(&reason))
 	{
 		reason = gpusort_service_start();
 		if (reason == NULL)
@@ -508,6 +511,7 @@ cuda_describe(GpusortEngineInfo *info)
 
 const GpusortEngine gpusort_engine_cuda = {
 	.name = "cuda",
+	.missing = gpusort_cuda_missing,
 	.preload = cuda_preload,
 	.describe = cuda_describe,
 	.may_gather = cuda_may_gather,

@@ -14,7 +14,10 @@ extern void gpusort_fault_define(void);
 /*
  * The device's status, a GpusortCudaStatus, of a name such as "no_memory"; 0 if no
  * status has this name.  Tests use the names in gpusort.fault and GPUSORT_STANDIN.
+ * Exported for the stand-in device, as the functions of base/fault.h are.
  */
+#pragma GCC visibility push(default)
 extern int	gpusort_fault_status(const char *name);
+#pragma GCC visibility pop
 
 #endif							/* GPUSORT_GPU_FAULT_SETTING_H */

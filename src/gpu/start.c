@@ -24,8 +24,6 @@
  */
 #include "postgres.h"
 
-#include <dlfcn.h>
-
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -33,6 +31,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/control.h"
+#include "gpu/library.h"
 #include "gpu/lock.h"
 #include "gpu/start.h"
 
@@ -51,20 +50,16 @@
 static const char *const too_slow_to_end = "The GPU service takes too long to end and start again.";
 
 /*
- * The name by which the worker loads this library: the path of the file that
- * this code was loaded from, if it is known and shorter than room bytes.  A
- * library that was loaded by its path need not be in dynamic_library_path, where a
- * bare name is looked up.
+ * The name by which the worker loads this library: its path, if it is known and
+ * shorter than room bytes.  A library that was loaded by its path need not be in
+ * dynamic_library_path, where a bare name is looked up.
  */
 static const char *
 library_name(size_t room)
 {
-	Dl_info		info;
+	const char *path = gpusort_library_path();
 
-	if (dladdr((void *) gpusort_service_preload, &info) != 0 && info.dli_fname != NULL &&
-		strlen(info.dli_fname) < room)
-		return info.dli_fname;
-	return "gpusort";
+	return path[0] != '\0' && strlen(path) < room ? path : "gpusort";
 }
 
 static void

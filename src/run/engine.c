@@ -12,7 +12,7 @@
 #include "guc.h"
 #include "run/engine.h"
 
-const GpusortEngine *const *gpusort_engines;
+const GpusortEngine *gpusort_accelerator;
 
 const GpusortEngine *
 gpusort_engine_choose(const char **reason)
@@ -21,23 +21,16 @@ gpusort_engine_choose(const char **reason)
 	if (gpusort_engine_choice == GPUSORT_ENGINE_CPU)
 		return NULL;
 
-	if (gpusort_engines[0] == NULL)
-	{
-		*reason = "gpusort was built without CUDA.";
-		if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("gpusort engine \"cuda\" is not available"),
-					 errdetail("%s", *reason),
-					 errhint("Set gpusort.engine to \"auto\" or \"cpu\", or build gpusort where nvcc is installed.")));
-	}
-	return gpusort_engines[0];
-}
-
-bool
-gpusort_engine_may_gather(void)
-{
-	return gpusort_engines[0] == NULL || gpusort_engines[0]->may_gather();
+	*reason = gpusort_accelerator->missing();
+	if (*reason == NULL)
+		return gpusort_accelerator;
+	if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("gpusort engine \"%s\" is not available", gpusort_accelerator->name),
+				 errdetail("%s", *reason),
+				 errhint("Install the library, or set gpusort.engine to \"auto\" or \"cpu\".")));
+	return NULL;
 }
 
 void

@@ -137,6 +137,13 @@ struct GpusortEngine
 {
 	const char *name;			/* as in gpusort.engine */
 
+	/*
+	 * Returns NULL if the accelerator is installed, else a reason.  The other
+	 * callbacks, except preload and describe, need not be called then.  Must be
+	 * cheap: it is called for each run that is large enough.
+	 */
+	const char *(*missing) (void);
+
 	/* _PG_init calls this while shared_preload_libraries are loaded */
 	void		(*preload) (void);
 
@@ -187,18 +194,15 @@ struct GpusortEngine
 	void		(*release) (GpusortRun *run);
 };
 
-/* All accelerators of this build, then NULL.  _PG_init sets it. */
-extern const GpusortEngine *const *gpusort_engines;
+/* The accelerator.  _PG_init sets it. */
+extern const GpusortEngine *gpusort_accelerator;
 
 /*
- * The accelerator that gpusort.engine asks for, or NULL.  If gpusort was built
- * without one, sets *reason to a static text, else to NULL; raises an error if
+ * The accelerator if gpusort.engine asks for it, else NULL.  If it is not
+ * installed, sets *reason to a static text, else to NULL; raises an error if
  * gpusort.engine demands the missing one.
  */
 extern const GpusortEngine *gpusort_engine_choose(const char **reason);
-
-/* May one more run gather?  True also if there is no accelerator. */
-extern bool gpusort_engine_may_gather(void);
 
 /*
  * Reports that an accelerator has declined a run.  If gpusort.engine demands it,

@@ -307,7 +307,7 @@ gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room)
 		char	   *keys = NULL;
 		size_t		bytes = 0;
 
-		if (!run->declined && run->engine == NULL && gpusort_engine_may_gather() &&
+		if (!run->declined && run->engine == NULL && gpusort_accelerator->may_gather() &&
 			Max(run->rows, run->spec.expected_rows) >= (uint64) gpusort_min_rows)
 			seek_accelerator(run);
 		if (accelerated(run))
@@ -359,7 +359,7 @@ gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 	run->blocks[0].count = count;
 	run->rows = count;
 	run->encoding = *encoding;
-	if (count > 0 && count >= (size_t) gpusort_min_rows && gpusort_engine_may_gather())
+	if (count > 0 && count >= (size_t) gpusort_min_rows && gpusort_accelerator->may_gather())
 		seek_accelerator(run);
 }
 

@@ -98,13 +98,15 @@ set_ending(int retry_ms, const char *reason)
 	retry_after_ms = retry_ms;
 }
 
+/* hint is for the log; NULL: none */
 GPUSORT_NORETURN static void
-end_in_failure(int exit_code, int retry_ms, const char *reason)
+end_in_failure(int exit_code, int retry_ms, const char *reason, const char *hint)
 {
 	set_ending(retry_ms, reason);
 	ereport(LOG,
 			(errmsg("gpusort service is ending"),
-			 errdetail("%s", reason)));
+			 errdetail("%s", reason),
+			 hint != NULL ? errhint("%s", hint) : 0));
 	proc_exit(exit_code);
 }
 
@@ -117,7 +119,7 @@ end_in_fault(const GpusortCudaError *err)
 	snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).",
 			 err->call, err->text, err->code);
 	gpusort_service_device = NULL;
-	end_in_failure(1, 1000, reason);
+	end_in_failure(1, 1000, reason, NULL);
 }
 
 static const char *
@@ -133,7 +135,7 @@ void
 gpusort_service_hangs(int patience_ms)
 {
 	gpusort_service_device = NULL;
-	end_in_failure(1, 60000, hang_reason(patience_ms));
+	end_in_failure(1, 60000, hang_reason(patience_ms), NULL);
 }
 
 /*
@@ -194,7 +196,7 @@ register_segment(int segment, char *base)
 	GpusortCudaError err;
 
 	GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, gpusort_service_registered[segment] =
-					gpusort_cuda_register(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK);
+					gpusort_cuda->register_memory(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK);
 }
 
 static void
@@ -203,7 +205,7 @@ unregister_segment(int segment, char *base)
 	GpusortCudaError err;
 
 	if (gpusort_service_registered[segment])
-		GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, (void) gpusort_cuda_unregister(base, &err));
+		GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, (void) gpusort_cuda->unregister_memory(base, &err));
 	gpusort_service_registered[segment] = false;
 }
 
@@ -221,15 +223,20 @@ gpusort_device_open(void)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 	char		reason[160];
+	const char *unloadable;
 
 	memset(&info, 0, sizeof(info));
 	memset(&err, 0, sizeof(err));
 	gpusort_watch_start(end_in_hang);
 	on_proc_exit(watch_exit, 0);
+	unloadable = gpusort_cuda_load();
+	if (unloadable != NULL)
+		end_in_failure(0, 60000, unloadable,
+					   "Install gpusort and gpusort_cuda in the same version, and restart the server.");
 	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
-	status = gpusort_cuda_probe(&info, &err);
+	status = gpusort_cuda->probe(&info, &err);
 	if (status == GPUSORT_CUDA_OK)
-		status = gpusort_cuda_open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
+		status = gpusort_cuda->open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
 								   &info, &err);
 	gpusort_watch_end();
 
@@ -265,13 +272,13 @@ gpusort_device_open(void)
 			break;
 	}
 	/* without a driver, do not start a service for every query */
-	end_in_failure(0, 60000, reason);
+	end_in_failure(0, 60000, reason, NULL);
 }
 
 void
 gpusort_device_close(void)
 {
-	GPUSORT_WATCHED(0, gpusort_cuda_close(gpusort_service_device));
+	GPUSORT_WATCHED(0, gpusort_cuda->close(gpusort_service_device));
 	gpusort_service_device = NULL;
 }
 

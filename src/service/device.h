@@ -10,7 +10,7 @@
 #define GPUSORT_SERVICE_DEVICE_H
 
 #include "gpu/control.h"
-#include "gpusort_cuda.h"
+#include "service/cuda.h"
 
 /* The device, while it is open; else NULL. */
 extern GpusortCudaDevice *gpusort_service_device;
@@ -19,9 +19,9 @@ extern GpusortCudaDevice *gpusort_service_device;
 extern bool gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
 /*
- * Opens the device, starts the watchdog, and from then on registers each
- * segment of the pool that this process maps.  Ends the service if there is no
- * usable device.
+ * Starts the watchdog, loads gpusort_cuda, opens the device, and from then on
+ * registers each segment of the pool that this process maps.  Ends the service if
+ * there is no usable library or device.
  */
 extern void gpusort_device_open(void);
 

@@ -334,7 +334,7 @@ copies(GpusortJob *job)
 		{
 			GpusortCudaStatus status;
 
-			GPUSORT_WATCHED(0, status = gpusort_cuda_uploaded(piece->lane, &err));
+			GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(piece->lane, &err));
 			gpusort_service_check(status, &err);
 			if (status == GPUSORT_CUDA_BUSY)
 				return true;
@@ -352,7 +352,7 @@ copies(GpusortJob *job)
 static void
 watch_copies(GpusortJob *job, bool copying)
 {
-	int			patience_ms = gpusort_watch_patience(gpusort_cuda_memory_used(gpusort_service_device));
+	int			patience_ms = gpusort_watch_patience(gpusort_cuda->memory_used(gpusort_service_device));
 	uint64		seen = job->blocks;
 	uint64		now = gpusort_watch_time();
 

@@ -130,7 +130,7 @@ reload_settings(void)
 	gpusort_lock_take();
 	gpusort_control->pool_limit = gpusort_pool_limit;
 	gpusort_lock_release();
-	GPUSORT_WATCHED(0, gpusort_cuda_set_memory_limit(gpusort_service_device,
+	GPUSORT_WATCHED(0, gpusort_cuda->set_memory_limit(gpusort_service_device,
 													 (uint64) gpusort_device_memory_limit * 1024 * 1024));
 }
 
@@ -148,7 +148,7 @@ time_out_idle(IdleState *idle, bool permanent)
 	bool		ending = false;
 
 	gpusort_pool_trim();
-	GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
+	GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
 	idle->since = gpusort_clock_ms();
 	if (permanent)
 		return;
@@ -173,7 +173,7 @@ be_idle(IdleState *idle, bool permanent)
 
 	if (!idle->trimmed && idle_ms >= TRIM_AFTER_MS)
 	{
-		GPUSORT_WATCHED(0, gpusort_cuda_trim(gpusort_service_device));
+		GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
 		idle->trimmed = true;
 	}
 	if (timeout_ms > 0 && idle_ms >= timeout_ms)

@@ -263,8 +263,8 @@ static void
 close_lane(GpusortPiece *piece)
 {
 	if (piece->lane != NULL)
-		GPUSORT_WATCHED(gpusort_cuda_memory_used(gpusort_service_device),
-						gpusort_cuda_lane_close(piece->lane));
+		GPUSORT_WATCHED(gpusort_cuda->memory_used(gpusort_service_device),
+						gpusort_cuda->lane_close(piece->lane));
 	piece->lane = NULL;
 }
 
@@ -315,7 +315,7 @@ gpusort_piece_fits(GpusortJob *job, uint32 p)
 {
 	const GpusortPiece *piece = gpusort_job_piece(job, p);
 	const GpusortPiece *next = gpusort_job_piece(job, job->sorted);
-	uint64		bytes = gpusort_cuda_memory_used(gpusort_service_device) + buffer_bytes(piece->most);
+	uint64		bytes = gpusort_cuda->memory_used(gpusort_service_device) + buffer_bytes(piece->most);
 
 	/* the oldest piece always may try: job.c decides who gives up memory for it */
 	if (p == job->returned)
@@ -344,7 +344,7 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 	if (piece->lane == NULL)
 	{
 		GPUSORT_WATCHED(0,
-						status = gpusort_cuda_lane_open(gpusort_service_device, &piece->lane, &err));
+						status = gpusort_cuda->lane_open(gpusort_service_device, &piece->lane, &err));
 		gpusort_service_check(status, &err);
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
@@ -368,7 +368,7 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
 			request->pinned = false;
 		GPUSORT_WATCHED(piece->rows * gpusort_job_width(job) + bytes,
-						status = gpusort_cuda_upload(piece->lane, keys, bytes, &err));
+						status = gpusort_cuda->upload(piece->lane, keys, bytes, &err));
 		gpusort_service_check(status, &err);
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
@@ -389,7 +389,7 @@ gpusort_piece_uploaded(GpusortJob *job, uint32 p)
 	if (piece->lane == NULL || !gpusort_piece_complete(job, p) ||
 		piece->uploaded < Min(piece->most, chunks_from(job, piece)))
 		return false;
-	GPUSORT_WATCHED(0, status = gpusort_cuda_uploaded(piece->lane, &err));
+	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(piece->lane, &err));
 	gpusort_service_check(status, &err);
 	return status == GPUSORT_CUDA_OK;
 }
@@ -446,7 +446,7 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece)
 	if (merge_key.parts != 0 && !gpusort_merge_key_sound(&merge_key, sort.words))
 		return damaged(job);
 	GPUSORT_WATCHED(piece->rows * gpusort_job_width(job),
-					status = gpusort_cuda_sort(piece->lane, &sort, &report, &err));
+					status = gpusort_cuda->sort(piece->lane, &sort, &report, &err));
 	gpusort_service_check(status, &err);
 	if (status == GPUSORT_CUDA_NO_MEMORY)
 		return GPUSORT_PIECE_NO_MEMORY;
@@ -461,7 +461,7 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece)
 	request->merge_key = merge_key;
 	add_report(request, &report);
 	/* a sort waits for all uploads, so their times are complete */
-	gpusort_cuda_lane_report(piece->lane, &report);
+	gpusort_cuda->lane_report(piece->lane, &report);
 	request->copy_in_ms += report.upload_ms;
 
 	/* of a run that is sorted whole, row numbers come back without keys */
@@ -548,7 +548,7 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 			return unmapped(job, reason);
 		request->piece_rows[slot] = piece->rows;
 		GPUSORT_WATCHED(GPUSORT_CHUNK_BYTES,
-						status = gpusort_cuda_download(piece->lane, rows, offset, to,
+						status = gpusort_cuda->download(piece->lane, rows, offset, to,
 													   Min(GPUSORT_CHUNK_BYTES, size - offset), &err));
 		gpusort_service_check(status, &err);
 		/* a download takes no device memory, so this is host memory */
@@ -560,13 +560,13 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		piece->queued++;
 	}
 
-	GPUSORT_WATCHED(0, status = gpusort_cuda_downloaded(piece->lane, &finished, &err));
+	GPUSORT_WATCHED(0, status = gpusort_cuda->downloaded(piece->lane, &finished, &err));
 	gpusort_service_check(status, &err);
 	piece->sent = piece->resumed + (uint32) finished;
 	*ready = job->blocks + piece->sent;
 	if (piece->sent == piece->nblocks)
 	{
-		gpusort_cuda_lane_report(piece->lane, &report);
+		gpusort_cuda->lane_report(piece->lane, &report);
 		request->copy_out_ms += report.download_ms;
 		close_lane(piece);
 		job->blocks += piece->nblocks;

@@ -8,6 +8,8 @@
 #ifndef GPUSORT_SERVICE_WATCH_H
 #define GPUSORT_SERVICE_WATCH_H
 
+#include <limits.h>
+
 /*
  * The timeout of a device call: 30 s, plus 10 s for each GB that the call may
  * have to copy or sort.  A slow device (PCIe 3.0 x4, unpinned memory) needs

@@ -3,7 +3,7 @@
  * libcuda.c
  *		A CUDA driver without a device: a libcuda.so.1 for tests.
  *
- * The CUDA runtime that is linked into gpusort opens libcuda.so.1, asks for its
+ * The CUDA runtime that is linked into gpusort_cuda opens libcuda.so.1, asks for its
  * version, gets all other functions from cuGetProcAddress(), and calls cuInit() first.
  * Here they all are the same function, which returns the environment variable
  * FAKE_DRIVER_STATUS (a CUresult).  The version is FAKE_DRIVER_VERSION, or newer than

@@ -151,42 +151,42 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
 	FUZZ_CHECK(status != GPUSORT_CUDA_FAULT);
 }
 
-uint64_t
-gpusort_cuda_memory_used(const GpusortCudaDevice *dev)
+static uint64_t
+device_memory_used(const GpusortCudaDevice *dev)
 {
 	return 0;
 }
 
-GpusortCudaStatus
-gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCudaError *err)
+static GpusortCudaStatus
+device_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCudaError *err)
 {
 	*lane = calloc(1, sizeof(GpusortCudaLane));
 	return GPUSORT_CUDA_OK;
 }
 
-void
-gpusort_cuda_lane_close(GpusortCudaLane *lane)
+static void
+device_lane_close(GpusortCudaLane *lane)
 {
 	free(lane);
 }
 
-GpusortCudaStatus
-gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
+static GpusortCudaStatus
+device_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
 {
 	FUZZ_CHECK(bytes <= GPUSORT_CHUNK_BYTES && (uintptr_t) host % GPUSORT_CHUNK_BYTES == 0);
 	lane->bytes += bytes;
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus
-gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err)
+static GpusortCudaStatus
+device_uploaded(GpusortCudaLane *lane, GpusortCudaError *err)
 {
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus
-gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaReport *report,
-				  GpusortCudaError *err)
+static GpusortCudaStatus
+device_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaReport *report,
+			GpusortCudaError *err)
 {
 	FUZZ_CHECK(sort->key_bytes == 4 || sort->key_bytes == 8);
 	FUZZ_CHECK(sort->words >= 1 && sort->words <= GPUSORT_MAX_WORDS);
@@ -202,9 +202,9 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCud
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus
-gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, size_t bytes,
-					  GpusortCudaError *err)
+static GpusortCudaStatus
+device_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, size_t bytes,
+				GpusortCudaError *err)
 {
 	uint64		size = lane->rows * (rows ? sizeof(uint32) : lane->key_bytes);
 
@@ -214,18 +214,32 @@ gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *h
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus
-gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err)
+static GpusortCudaStatus
+device_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err)
 {
 	*finished = lane->queued;
 	return GPUSORT_CUDA_OK;
 }
 
-void
-gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
+static void
+device_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
 {
 	memset(report, 0, sizeof(*report));
 }
+
+static const GpusortCudaFunctions functions = {
+	.memory_used = device_memory_used,
+	.lane_open = device_lane_open,
+	.lane_close = device_lane_close,
+	.upload = device_upload,
+	.uploaded = device_uploaded,
+	.sort = device_sort,
+	.download = device_download,
+	.downloaded = device_downloaded,
+	.lane_report = device_lane_report,
+};
+
+const GpusortCudaFunctions *gpusort_cuda = &functions;
 
 /* ---- the target ---- */
 

@@ -3,10 +3,10 @@
  * device.c
  *		A stand-in for the device: implements gpusort_cuda.h on the CPU, for tests.
  *
- * "make WITH_CUDA=standin" builds it in place of kernels/, so that the GPU service,
- * the chunk pool and the requests can be tested on a machine without a GPU.  Device
- * memory is malloc'ed.  Copies are done at once, but reported as done one poll later,
- * so that tests cover the service's waits.
+ * "make WITH_CUDA=standin" builds the library gpusort_cuda from it in place of kernels/,
+ * so that the GPU service, the chunk pool and the requests can be tested on a machine
+ * without a GPU.  Device memory is malloc'ed.  Copies are done at once, but reported as
+ * done one poll later, so that tests cover the service's waits.
  *
  * Every call is a site of src/base/fault.c.  Environment variables control the device:
  *
