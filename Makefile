@@ -101,7 +101,7 @@ CUDA_LIB_OBJS = kernels/functions.o $(CUDA_OBJS)
 CUDA_LIBS = -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 cuda_kind = yes
 cuda_found = gpusort_cuda: $(if $(NVCC),by $(NVCC) for architectures $(CUDA_ARCH),as built)
-NVCCFLAGS = -O3 -std=c++17 -MMD -MP -lineinfo $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+NVCCFLAGS = -O3 -std=c++17 -MMD -MP -lineinfo -Xfatbin -compress-all $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH)) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall
 else ifeq ($(WITH_CUDA),yes)
@@ -135,7 +135,7 @@ noted = $(shell mkdir -p build && { [ "$$(cat build/$(1) 2>/dev/null)" = "$(2)" 
 ifeq ($(as_built)$(findstring n,$(firstword -$(MAKEFLAGS))),)
 $(call noted,config,$(EXTVERSION) $(shell $(PG_CONFIG) --version --includedir-server 2>/dev/null) $(cuda_kind))
 $(if $(CUDA_OBJS),$(call noted,config_cuda,$(NVCC) $(CUDA_ARCH)))
-$(shell mkdir -p $(sort $(dir $(OBJS) $(CXX_OBJS))))
+$(shell mkdir -p $(sort $(dir $(OBJS) $(CXX_OBJS) $(CUDA_LIB_OBJS))))
 endif
 
 # Goals that work without PostgreSQL.
