@@ -117,16 +117,21 @@ COMMIT;
 SQL
 }
 
-# ORDER BY of these columns: the temporary files are at most 10 % larger than core's
+# ORDER BY of these columns: the temporary files are at most 10 % larger than those of
+# core's sort of rows.  From PostgreSQL 16 on, core sorts a single column of a type that
+# is passed by reference as values, and the file lacks the 6 bytes of each row's header.
 my $queries = new_node('sizes', order_by => 1);
 $queries->start;
-$queries->safe_psql('postgres', <<'SQL');
+my $sorts_values = $queries->safe_psql('postgres', 'SHOW server_version_num') >= 160000;
+my %by_reference = map { $_ => 1 } qw(icu number word short url);
+my $icu = icu_collation($queries, 'und-x-icu');
+$queries->safe_psql('postgres', <<"SQL");
 CREATE TABLE shapes AS SELECT i AS id, i % 2 = 0 AS flag, hashint4(i) AS k, hashint8extended(i, 1) AS wide,
   (hashint4(i) % 4)::int2 AS few, md5(i::text)::uuid AS u, md5((i + 1)::text)::uuid AS v, hashint4(i) / 1000.0 AS number,
   timestamp '2026-01-01' + hashint4(i) * interval '1 ms' AS at, CASE WHEN i % 3 = 0 THEN hashint8extended(i, 2) END AS sparse,
   md5(i::text) COLLATE "C" AS word, substr(md5(i::text), 1, 4) COLLATE "C" AS short,
   'https://www.example.com/' || md5(i::text) COLLATE "C" AS url,
-  md5(i::text) COLLATE "und-x-icu" AS icu FROM generate_series(1, 60000) AS i;
+  md5(i::text) COLLATE $icu AS icu FROM generate_series(1, 60000) AS i;
 CREATE TABLE toasted (k integer, body bytea);
 ALTER TABLE toasted ALTER body SET STORAGE EXTERNAL;
 INSERT INTO toasted SELECT hashint4(i), decode(repeat(md5(i::text), 100), 'hex') FROM generate_series(1, 20000) AS i;
@@ -146,6 +151,7 @@ foreach my $memory ('64kB', '128kB')
 			fail("$columns, $memory: both sorts spill");
 			next;
 		}
+		$core += 60000 * 6 / 1024 if $sorts_values && $by_reference{$columns};
 		cmp_ok($ours, '<=', 1.1 * $core, "$columns, $memory: temporary files");
 	}
 }

@@ -9,6 +9,11 @@
 #
 # Then the plans: which aggregates get their input sorted, and which must not.
 #
+# From PostgreSQL 16 on the planner itself sorts the input of aggregates with DISTINCT
+# or ORDER BY (enable_presorted_aggregate), and GpuSort then does that Sort.  Rows that
+# tie in it come in any order.  So this is off where an aggregate shows the order of its
+# input, in a part of the other queries, and where the plans are GpuSort's own.
+#
 #   SEED=n               repeats the cases of an earlier run; printed when a case fails
 #   CASES=n              queries, 400 by default
 
@@ -33,6 +38,8 @@ sub chance { return rand(100) < $_[0] }
 
 my $node = new_node('aggregates', order_by => 1, settings => "work_mem = 64MB\n");
 $node->start;
+my $presorts = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'enable_presorted_aggregate'");
+my $icu = icu_collation($node, 'en-x-icu');
 
 # ----------------------------------------------------------------
 # Random queries
@@ -49,7 +56,7 @@ my %columns = (
 	n => [ 'numeric', '(R % D) * 1.001' ],
 	fixed => [ 'numeric(12, 2)', '(R % D) / 3.0' ],
 	c => [ 'text COLLATE "C"', 'md5((R % D)::text)' ],
-	icu => [ 'text COLLATE "en-x-icu"', "translate((R % D)::text, '0123456789', 'aAbBcCdDé-')" ],
+	icu => [ "text COLLATE $icu", "translate((R % D)::text, '0123456789', 'aAbBcCdDé-')" ],
 	v => [ 'varchar COLLATE "C"', "'the same prefix ' || (R % D)" ],
 	d => [ 'date', "date '2000-01-01' + R % D" ],
 	ts => [ 'timestamp', "timestamp '2000-01-01' + (R % D) * interval '1 s'" ],
@@ -110,36 +117,48 @@ sub make_sorting
 	return pick(@kinds);
 }
 
-# An aggregate that does not sort.  With $showing, it may show the order of its input.
+# Queries in which the planner must not sort the input of aggregates
+my %unsorted;
+
+# An aggregate that does not sort.  With $showing, it shows the order of its input.
 # Below GROUP BY, rows of a group come in any order, as the sort by groups leaves them.
 sub make_other
 {
 	my ($showing) = @_;
 	my $x = pick(@names);
 	my $number = pick(grep { $numbers{$_} } @names);
-	my @kinds = ('count(*)', "count($x)", 'sum(i4)', 'avg(n)', 'stddev(i8)', 'variance(fixed)', 'max(fixed)', 'min(n)', 'max(n)', 'bool_and(b)',
+	return pick("array_agg(id)", "string_agg($x\::text, ',')", 'sum(f8)', 'avg(f4)', "json_agg($number)", 'corr(f4, i4)', 'min(f8)', 'first_of(id)')
+	  if $showing;
+	return pick('count(*)', "count($x)", 'sum(i4)', 'avg(n)', 'stddev(i8)', 'variance(fixed)', 'max(fixed)', 'min(n)', 'max(n)', 'bool_and(b)',
 		'bit_xor(i8)', 'min(c)', 'max(icu)', 'min(ts)', 'max(id)');
-	push @kinds, ("array_agg(id)", "string_agg($x\::text, ',')", 'sum(f8)', 'avg(f4)', "json_agg($number)", 'corr(f4, i4)', 'min(f8)', 'first_of(id)')
-	  if $showing && chance(25);
-	return pick(@kinds);
 }
 
 sub make_query
 {
 	my $kind = pick('plain', 'plain', 'group', 'group', 'groups', 'having', 'sets', 'correlated', 'index', 'window', 'prepared');
 	my @aggregates = map { make_sorting() } 0 .. below(3);
-	push @aggregates, map { make_other($kind =~ /plain|correlated|prepared/) } 1 .. below(3);
+	my $shows = $kind =~ /plain|correlated|prepared/ && chance(15);
+	push @aggregates, map { make_other($shows && chance(50)) } 1 .. below(3);
 	@aggregates = map { $_ . (chance(15) ? ' FILTER (WHERE ' . pick('id % 3 = 0', 'b', 'i4 IS NOT NULL', 'false') . ')' : '') } @aggregates;
 	@aggregates = sort { rand() <=> 0.5 } @aggregates;
 	my $list = join ', ', @aggregates;
 	my $from = pick('t', 't', 't', 't WHERE id % 5 <> 0', 't WHERE false', '(SELECT * FROM t ORDER BY i4, id OFFSET 1) t',
 		'(SELECT * FROM t ORDER BY id LIMIT 500) t');
 	my $by = pick('g', 'h', 'b', 'g, h', 'c');
+	my $query = query_of($kind, $list, $from, $by, $aggregates[0]);
+
+	$unsorted{$query} = $shows || chance(30);
+	return $query;
+}
+
+sub query_of
+{
+	my ($kind, $list, $from, $by, $first) = @_;
 
 	return "SELECT $list FROM $from" if $kind eq 'plain';
 	return "SELECT $by, $list FROM $from GROUP BY $by ORDER BY $by" if $kind eq 'group';
 	return "SELECT g % 3, $list FROM $from GROUP BY 1 ORDER BY 1 DESC" if $kind eq 'groups';
-	return "SELECT g, $list FROM $from GROUP BY g HAVING $aggregates[0] IS NOT NULL ORDER BY g" if $kind eq 'having';
+	return "SELECT g, $list FROM $from GROUP BY g HAVING $first IS NOT NULL ORDER BY g" if $kind eq 'having';
 	return "SELECT g, h, $list FROM $from GROUP BY ROLLUP (g, h) ORDER BY g, h" if $kind eq 'sets';
 	return "SELECT o, (SELECT ROW($list)::text FROM t WHERE t.g = o) FROM generate_series(-2, 4) o" if $kind eq 'correlated';
 	return "SET enable_seqscan = off; SET enable_sort = off; SELECT g, $list FROM t GROUP BY g ORDER BY g" . pick('', ' DESC')
@@ -149,12 +168,15 @@ sub make_query
 	return "PREPARE q AS SELECT $list FROM $from; SET gpusort.enabled = off; EXECUTE q; SET gpusort.enabled = :enabled; DEALLOCATE q";
 }
 
+# Switches the planner's sorting for aggregates, where the server has it.
+sub presorting { return $presorts ? "SET enable_presorted_aggregate = $_[0];" : '' }
+
 # Runs queries and returns their answers.
 sub answers
 {
 	my ($enabled, $prefix, @queries) = @_;
 	my $script = "\\set enabled $enabled\nSET gpusort.enabled = $enabled;\n"
-	  . join('', map { "\\echo next\n$prefix$_;\n" } @queries);
+	  . join('', map { "\\echo next\n" . presorting($unsorted{$_} ? 'off' : 'on') . "$prefix$_;\n" } @queries);
 	my ($out, $err);
 	$node->psql('postgres', $script, stdout => \$out, stderr => \$err, on_error_stop => 0);
 	is($err, '', "no error, SEED=$seed") if $err;
@@ -199,11 +221,11 @@ cmp_ok($sorted, '>', $done / 4, 'a quarter of the aggregations have their input 
 # Plans
 # ----------------------------------------------------------------
 
-$node->safe_psql('postgres', <<'SQL');
+$node->safe_psql('postgres', <<"SQL");
 CREATE SEQUENCE q;
 CREATE TABLE p AS
 SELECT hashint4(i) AS k, i % 50 AS g, hashint8(i) AS big, i % 2 AS few, (hashint4(i) / 100.0)::numeric(12, 2) AS fixed, hashint4(i) / 7.0 AS n,
-       (i / 7.0)::float8 AS f8, md5(i::text) COLLATE "C" AS c, md5(i::text) COLLATE "en-x-icu" AS icu, i AS sorted, -i AS falling,
+       (i / 7.0)::float8 AS f8, md5(i::text) COLLATE "C" AS c, md5(i::text) COLLATE $icu AS icu, i AS sorted, -i AS falling,
        ARRAY[i] AS a
 FROM generate_series(1, 100000) i;
 ALTER TABLE p ADD body text DEFAULT 'body';
@@ -217,7 +239,8 @@ SQL
 sub plan_of
 {
 	my ($query, $settings) = @_;
-	return $node->safe_psql('postgres', "SET gpusort.force = off; SET enable_hashagg = off; $settings; EXPLAIN (COSTS OFF) $query");
+	return $node->safe_psql('postgres',
+		presorting('off') . "SET gpusort.force = off; SET enable_hashagg = off; $settings; EXPLAIN (COSTS OFF) $query");
 }
 
 # The sort keys of the GpuSort below the aggregation, or '' if there is none.
@@ -234,8 +257,8 @@ foreach my $case (
 	[ 'SELECT mode() WITHIN GROUP (ORDER BY c NULLS FIRST) FROM p', 'c COLLATE "C" NULLS FIRST' ],
 	[ 'SELECT rank(5) WITHIN GROUP (ORDER BY k) FROM p', 'k' ],
 	[ 'SELECT count(DISTINCT k) FROM p', 'k' ],
-	[ 'SELECT count(DISTINCT c COLLATE "en-x-icu") FROM p', 'c COLLATE "en-x-icu"' ],
-	[ 'SELECT count(DISTINCT icu) FROM p', 'icu COLLATE "en-x-icu"' ],
+	[ "SELECT count(DISTINCT c COLLATE $icu) FROM p", "c COLLATE $icu" ],
+	[ 'SELECT count(DISTINCT icu) FROM p', "icu COLLATE $icu" ],
 	[ "SELECT string_agg(c, ',' ORDER BY big, k DESC) FROM p", 'big, k DESC' ],
 	[ "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n), count(*), sum(k), avg(n), max(fixed), min(c), bool_or(k > 0) FROM p", 'n' ],
 	# a group's columns come first
@@ -273,10 +296,26 @@ foreach my $case (
 	is($found, $key, $key ? "sorted by $key: $query" : "not sorted: $query") or diag(plan_of($query, $settings // ''));
 }
 
+# Where the planner sorts the input, GpuSort does that Sort, in the order of the first aggregate.
+foreach my $case (
+	[ 'SELECT count(DISTINCT k) FROM p', 'k' ],
+	[ "SELECT string_agg(c, ',' ORDER BY big, k DESC), array_agg(g) FROM p", 'big, k DESC' ],
+	[ 'SELECT g, count(DISTINCT k) FROM p GROUP BY g', 'g, k' ],
+	[ 'SELECT count(DISTINCT few), count(DISTINCT big) FROM p', 'few' ],
+	[ 'SELECT count(DISTINCT k + g) FROM p', '((k + g))' ],
+	# ordered-set aggregates are not the planner's
+	[ "SELECT $median, count(DISTINCT few) FROM p", 'few' ],
+	[ "SELECT $median FROM p", 'k' ])
+{
+	my ($query, $key) = @$case;
+	next if !$presorts;
+	is(sort_key_of($query, presorting('on')), $key, "sorted by $key, which the planner chose: $query");
+}
+
 # Only the columns that are needed reach the sort; a sorted aggregate loses its ORDER BY.
 my $verbose = $node->safe_psql('postgres', "EXPLAIN (COSTS OFF, VERBOSE) SELECT $median FROM p");
 like($verbose, qr/Seq Scan on public.p\n +Output: k$/m, 'the sort reads one column');
-$verbose = $node->safe_psql('postgres', "EXPLAIN (COSTS OFF, VERBOSE) SELECT string_agg(c, ',' ORDER BY k), string_agg(c, ',' ORDER BY g) FROM p");
+$verbose = $node->safe_psql('postgres', presorting('off') . "EXPLAIN (COSTS OFF, VERBOSE) SELECT string_agg(c, ',' ORDER BY k), string_agg(c, ',' ORDER BY g) FROM p");
 like($verbose, qr/string_agg\(c, ','::text\), string_agg\(c, ','::text ORDER BY g\)/, 'only the aggregate that is served loses its ORDER BY');
 
 # a parallel scan below the sort
@@ -302,9 +341,14 @@ foreach my $case (
 	[ 'an index has a column twice', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; SET enable_hashagg = off; SET enable_incremental_sort = off; SET enable_indexonlyscan = off; SELECT count(*) FROM (SELECT a, b, count(DISTINCT x) FROM twice GROUP BY a, b) q' ])
 {
 	my ($name, $sql) = @$case;
-	my @answers = map { $node->safe_psql('postgres', "SET gpusort.force = on; SET gpusort.enabled = $_; $sql") } 'on', 'off';
 
-	is($answers[0], $answers[1], $name);
+	foreach my $presorting ($presorts ? ('off', 'on') : 'off')
+	{
+		my $settings = presorting($presorting) . 'SET gpusort.force = on; SET gpusort.enabled';
+		my @answers = map { $node->safe_psql('postgres', "$settings = $_; $sql") } 'on', 'off';
+
+		is($answers[0], $answers[1], $presorting eq 'on' ? "$name, and the planner sorts for aggregates" : $name);
+	}
 }
 
 # A GroupAggregate over an index returns its first groups early.

@@ -22,7 +22,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node ordering_node restart_with private_program start_private start_by start_with_little_room is_back
-  skip_without_standin built_file locales_in_build
+  skip_without_standin built_file locales_in_build has_icu icu_collation
   traced times_traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   session answer leave in_background late_row hold let_go waits_for
@@ -200,6 +200,20 @@ sub locales_in_build
 	plan skip_all => "localedef or Debian's package locales is missing" if $status >> 8 == 3;
 	die "could not make the locales @names" if $status != 0;
 	return "$build/locales";
+}
+
+# True if the server was built with ICU.
+sub has_icu
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_collation WHERE collprovider = 'i'") eq 't';
+}
+
+# The quoted name of an ICU collation, or of "C" on a server without ICU.
+sub icu_collation
+{
+	my ($node, $name) = @_;
+	return has_icu($node) ? "\"$name\"" : '"C"';
 }
 
 # ----------------------------------------------------------------
