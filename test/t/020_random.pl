@@ -381,6 +381,11 @@ my %databases = (
 	c => "LOCALE 'C'",
 	libc => "LOCALE 'C.UTF-8'",
 	icu => "LOCALE_PROVIDER icu ICU_LOCALE 'en' LOCALE 'C.UTF-8'");
+if (!has_icu($node))
+{
+	delete $databases{icu};
+	@collations = grep { !/icu|nocase/ } @collations;
+}
 
 sub call
 {

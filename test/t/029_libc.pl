@@ -321,6 +321,8 @@ $node->start;
 my $limit = $node->safe_psql('postgres', "SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
 my $has_citext = $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'");
 @types = grep { $_ ne 'citext' } @types if !$has_citext;
+my $icu_collation = has_icu($node) ? "CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn-true');" : '';
+@collations = grep { $_ ne 'numbers' } @collations if !$icu_collation;
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION encodable(letter text, encoding name) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -383,7 +385,7 @@ foreach my $locale (@locales)
 CREATE COLLATION loc (provider = libc, locale = '$locale');
 CREATE COLLATION mixed (provider = libc, lc_collate = '$locale', lc_ctype = 'C');
 CREATE COLLATION other (provider = libc, locale = '$other');
-CREATE COLLATION numbers (provider = icu, locale = 'en-u-kn-true');
+$icu_collation
 SQL
 	my (%sql, $table);
 	foreach my $i (1 .. $cases)
