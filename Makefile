@@ -17,6 +17,9 @@
 #                          locale; PARTS="locales core": see test/long.sh
 #   make test-instruments  the tests under sanitizers and valgrind, and fuzzing;
 #                          PARTS="fuzz" and more: see test/instruments.sh
+#   make test-versions     builds and tests for PostgreSQL 16 to 19, in chroots and a
+#                          virtual environment; VERSIONS="18 19", PARTS="build tap"
+#                          and more: see test/versions.sh
 #   make check-core        PostgreSQL's own test suites with gpusort doing their
 #                          sorts; SUITE="core isolation citext intarray",
 #                          CONF="a=1 b=2 | c=3", LOCALE=en_US.UTF-8, PGSRC=folder
@@ -143,7 +146,7 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = demo test test-long test-instruments test-upgrade check-core
+SCRIPT_GOALS = demo test test-long test-instruments test-versions test-upgrade check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 demo:
@@ -154,6 +157,8 @@ test-long:
 	@bash test/long.sh
 test-instruments:
 	@bash test/instruments.sh
+test-versions:
+	@bash test/versions.sh
 check-core:
 	@bash test/check-core.sh
 test-upgrade:

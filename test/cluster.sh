@@ -33,9 +33,18 @@ have_server() {
 server_major() {
   if have_server; then
     "$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/'
+  elif [[ $PG_CONFIG =~ ^/usr/lib/postgresql/([0-9]+)/ ]]; then
+    echo "${BASH_REMATCH[1]}"
   else
     apt-cache depends postgresql 2>/dev/null | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -1
   fi
+}
+
+# True if the server is of Debian's packages, or is to be installed from them.
+# Packages for other servers do not exist, or belong to another build.
+server_is_debian() {
+  command -v apt-get >/dev/null || return 1
+  ! have_server || [ "$("$PG_CONFIG" --bindir)" = "/usr/lib/postgresql/$(server_major)/bin" ]
 }
 
 # apt_install PACKAGE...: installs those packages that are missing.
@@ -55,24 +64,26 @@ apt_install() {
     { tail -20 "$work/apt.log"; return 1; }
 }
 
-# Installs the server and everything that the build needs.
+# install_packages [PACKAGE...]: installs everything that the build needs, the server
+# too if there is none, and these packages.
 install_packages() {
-  local major
+  local major packages=(make gcc g++ libc6-dev libhwy-dev libicu-dev "$@")
   if ! command -v apt-get >/dev/null; then
     have_server || { echo "Install PostgreSQL with its development files, g++, make and libhwy." >&2; return 1; }
     return 0
   fi
   if ! have_server && [ "${sudo[0]:-}" != false ]; then
     "${sudo[@]}" apt-get update -q >/dev/null
-    apt_install postgresql-common
+    apt_install postgresql-common || return 1
     # by default the server package creates and starts a cluster
     "${sudo[@]}" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' \
       /etc/postgresql-common/createcluster.conf
   fi
-  major=$(server_major)
   # package lists may be missing on a machine that has the server already
-  apt-cache show "postgresql-$major-pgtap" >/dev/null 2>&1 || "${sudo[@]}" apt-get update -q >/dev/null || true
-  apt_install make gcc g++ libc6-dev "postgresql-$major" "postgresql-server-dev-$major" libhwy-dev libicu-dev
+  apt-cache show libhwy-dev >/dev/null 2>&1 || "${sudo[@]}" apt-get update -q >/dev/null || true
+  major=$(server_major)
+  ! server_is_debian || packages+=("postgresql-$major" "postgresql-server-dev-$major")
+  apt_install "${packages[@]}" || return 1
   have_server || { echo "pg_config of PostgreSQL $major was not found" >&2; return 1; }
 }
 
@@ -147,6 +158,7 @@ use_server() {
   bindir=$("$PG_CONFIG" --bindir)
   if [ "$(id -u)" = 0 ]; then
     cluster_user=postgres
+    getent passwd "$cluster_user" >/dev/null || cluster_user=nobody
     chown "$cluster_user" "$work"
   fi
   export PGHOST=$work PGPORT=57432 PGUSER=postgres PGDATABASE=postgres

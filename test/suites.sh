@@ -9,12 +9,20 @@
 
 server_settings=("shared_buffers = 512MB" "work_mem = 1GB" "max_connections = 120")
 
-# Installs the packages that the build and the tests need.
+# install_test_packages [PACKAGE...]: installs the packages that the build and the
+# tests need, and these.
 install_test_packages() {
-  install_packages
-  if command -v apt-get >/dev/null; then
-    apt_install "postgresql-$(server_major)-pgtap" libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps locales
+  local pgtap
+  install_packages libtap-parser-sourcehandler-pgtap-perl libipc-run-perl procps locales "$@" || return 1
+  pgtap=postgresql-$(server_major)-pgtap
+  if ! have_pgtap && server_is_debian && apt-cache show "$pgtap" >/dev/null 2>&1; then
+    apt_install "$pgtap"
   fi
+}
+
+# True if the server has the extension pgtap.
+have_pgtap() {
+  [ -f "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ]
 }
 
 passed=0
@@ -28,6 +36,25 @@ count() {
   failed=$((failed + $3))
   printf '%-46s %8d passed, %d failed, %d s\n' "$1" "$2" "$3" $((SECONDS - counted))
   counted=$SECONDS
+}
+
+# skip NAME REASON: notes that a group does not run, for show_sum.
+skipped=()
+skip() {
+  skipped+=("$1: $2")
+  say "skipped: $1: $2"
+}
+
+# Shows the skipped groups and, as the last line, the sum of all counts.  False if a test failed.
+show_sum() {
+  if ((passed + failed == 0)); then
+    say "nothing ran"
+  else
+    say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
+  fi
+  [ "${#skipped[@]}" = 0 ] || printf 'skipped: %s\n' "${skipped[@]}"
+  echo "$passed passed, $failed failed"
+  [ "$failed" = 0 ]
 }
 
 # run_unit NAME COMMAND...: runs a program whose last line is "N passed, M failed".
@@ -80,8 +107,7 @@ run_prove() {
     if [ "${total:-0}" -gt 0 ]; then
       count "$name" "$total" 0
     elif grep -q '^Result: NOTESTS' "$work/prove.log"; then
-      say "skipped: $name"
-      grep -E '\.\. skipped' "$work/prove.log" || true
+      skip "$name" "$(sed -n 's/.*\.\. skipped: //p' "$work/prove.log" | sort -u | paste -sd ';')"
     else
       cat "$work/prove.log"
       count "$name" 0 1
@@ -96,6 +122,10 @@ run_prove() {
 # run_pgtap NAME [OPTIONS]: runs test/pgtap/ against the running cluster, with
 # OPTIONS as PGOPTIONS.
 run_pgtap() {
+  if ! have_pgtap; then
+    skip "$1" "the server has no pgTAP, and there is no package of it"
+    return
+  fi
   psql -qXc 'SET client_min_messages = warning' -c 'DROP DATABASE IF EXISTS gpusort_pgtap' -c 'CREATE DATABASE gpusort_pgtap'
   psql -qX gpusort_pgtap -c 'CREATE EXTENSION gpusort' -c 'CREATE EXTENSION pgtap'
   run_prove "$1" env PGOPTIONS="${2:-}" pg_prove -j 2 -d gpusort_pgtap "$tree"/test/pgtap/*.sql
@@ -111,13 +141,32 @@ limits_test=("$tree"/test/t/009_*.pl)
 # servers only and do not need the whole machine.
 tap_jobs=1
 run_tap() {
-  local name=$1
+  local name=$1 modules=() flags="-j $tap_jobs"
   shift
   local files=("${@#"$tree/"}")
+  if ! server_has_tap; then
+    if [ -z "$(other_tap)" ]; then
+      skip "$name" "the server was configured without TAP tests, and no package postgresql-server-dev is installed"
+      return
+    fi
+    modules=(enable_tap_tests=yes PROVE=prove)
+    flags+=" -I $(other_tap)"
+  fi
   # make exports its arguments, so that the tests' servers have $server_environment
-  run_prove "$name" make_check prove_installcheck "${server_environment[@]}" \
-    PROVE_TESTS="${files[*]}" PROVE_FLAGS="-j $tap_jobs"
+  run_prove "$name" make_check prove_installcheck "${server_environment[@]}" "${modules[@]}" \
+    PROVE_TESTS="${files[*]}" PROVE_FLAGS="$flags"
   end_unfinished
+}
+
+# True if the server was configured with --enable-tap-tests.
+server_has_tap() {
+  grep -qE '^enable_tap_tests\s*=\s*yes' "$(dirname "$("$PG_CONFIG" --pgxs)")/../Makefile.global"
+}
+
+# Prints the folder with the Perl modules of Debian's newest postgresql-server-dev on
+# this machine.  They can test servers of other versions.
+other_tap() {
+  find /usr/lib/postgresql/*/lib/pgxs/src/test/perl -maxdepth 0 2>/dev/null | sort -V | tail -1
 }
 
 # After a TAP test that bailed out: shows the last lines of the logs of tests that did
@@ -148,8 +197,7 @@ run_core() {
   if [ "$rc" = 0 ]; then
     count "$name" "${counts[1]}" "${counts[3]}"
   elif [ "$rc" = 3 ]; then
-    say "skipped: $name"
-    tail -1 "$work/core.log"
+    skip "$name" "$(tail -1 "$work/core.log")"
   else
     grep -vE '^ +[a-z0-9_.]+ +[A-Z]+=' "$work/core.log" | tail -100
     count "$name" "${counts[1]:-0}" "$((${counts[3]:-0} + (${counts[3]:-0} == 0)))"

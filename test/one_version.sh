@@ -1,0 +1,93 @@
+#!/bin/bash
+#
+# one_version.sh - builds for one server and tests the build, for make test-versions.
+#
+#   build          builds by gcc with the stand-in device, which has all C files; then
+#                  without CUDA, and installs that
+#   clang          builds by clang with the stand-in device
+#   installcheck   the SQL suite
+#   pgtap          the pgTAP tests
+#   tap            the TAP tests without those of the stand-in device
+#   core           PostgreSQL's own suite (check-core.sh)
+#
+# In all builds warnings are errors.
+#
+#   PG_CONFIG=...           the server; a server of Debian's is installed if it is missing
+#   PARTS="build tap"       the parts to run; all by default
+#   QUICK=yes               the short form for CI: one build, with the stand-in device,
+#                           the SQL suite and 010_order_by.pl
+#
+# The last line has the counts.  The exit status is 0 if nothing failed, and 3 if
+# packages are missing and cannot be installed.
+
+set -euo pipefail
+
+tree=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=test/cluster.sh
+. "$tree/test/cluster.sh"
+# shellcheck source=test/suites.sh
+. "$tree/test/suites.sh"
+
+quick=${QUICK:-no}
+parts=${PARTS:-build clang installcheck pgtap tap core}
+[ "$quick" != yes ] || parts=${PARTS:-build installcheck tap}
+
+wants() {
+  [[ " $parts " = *" $1 "* ]]
+}
+
+# count_build NAME COMMAND...: runs a build and counts it.  If it fails, nothing is left to test.
+count_build() {
+  local name=$1
+  shift
+  # in the background, because "set -e" has no effect in a condition
+  "$@" >"$work/build.log" 2>&1 &
+  if wait $!; then
+    count "$name" 1 0
+  else
+    tail -60 "$work/build.log"
+    count "$name" 0 1
+    show_sum || exit 1
+  fi
+}
+
+run_build() {
+  copy_tree "$work/gcc"
+  count_build "build by gcc, stand-in device" build_and_install "$work/gcc" WITH_CUDA=standin WERROR=1
+  [ "$quick" = yes ] || count_build "build by gcc" build_and_install "$work/gcc" WITH_CUDA=no WERROR=1
+}
+
+# The server's flags may be those of gcc, and clang warns about flags that it does not have.
+run_clang() {
+  copy_tree "$work/clang"
+  count_build "build by clang, stand-in device" make -C "$work/clang" -s -j"$(nproc)" WITH_CUDA=standin WERROR=1 \
+    CC=clang CXX=clang++ COPT="-Wno-unknown-warning-option -Wno-ignored-optimization-argument"
+}
+
+run_tap_files() {
+  local file files=("$tree"/test/t/010_order_by.pl)
+  [ "$quick" = yes ] || mapfile -t files < <(find "$tree/test/t" -name '*.pl' ! -name '*standin*' | sort)
+  for file in "${files[@]}"; do
+    run_tap "$(basename "$file")" "$file"
+  done
+}
+
+packages=()
+! wants clang || packages+=(clang)
+! wants core || packages+=(perl bzip2)
+install_test_packages "${packages[@]}" || exit 3
+use_server
+say "$("$PG_CONFIG" --version)"
+
+! wants build || run_build
+! wants clang || run_clang
+if wants installcheck || wants pgtap; then
+  start_cluster "${server_settings[@]}"
+  ! wants installcheck || run_regress "installcheck"
+  ! wants pgtap || run_pgtap "pgTAP"
+  stop_cluster
+fi
+! wants tap || run_tap_files
+! wants core || run_core "PostgreSQL's own suite" SUITE=core
+
+show_sum
