@@ -136,7 +136,7 @@ choose_target()
 	return {"scalar", [](uint32_t *words, size_t n) {std::sort(words, words + n);},
 	[](uint64_t *words, size_t n) {std::sort(words, words + n);}};
 #else
-	return {hwy::TargetName(HWY_STATIC_TARGET), HWY_STATIC_DISPATCH(gpusort::sort32), HWY_STATIC_DISPATCH(gpusort::sort64)};
+	return {hwy::TargetName(HWY_STATIC_TARGET), gpusort::HWY_STATIC_DISPATCH(sort32), gpusort::HWY_STATIC_DISPATCH(sort64)};
 #endif
 }
 
