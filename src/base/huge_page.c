@@ -28,6 +28,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Huge pages are slow if touching one takes longer than this: 1 ms. */
 #define SLOW_NS			UINT64_C(1000000)
@@ -50,6 +51,15 @@
  * clock; 0: no huge page was slow yet.  All threads use it atomically.
  */
 static uint64_t slow_until = 0;
+
+/* Have huge pages GPUSORT_HUGE_PAGE bytes?  A page table has room for an eighth of a page's bytes. */
+static bool
+size_is_known(void)
+{
+	size_t		page = (size_t) sysconf(_SC_PAGESIZE);
+
+	return page * (page / 8) == GPUSORT_HUGE_PAGE;
+}
 
 static uint64_t
 nanoseconds(void)
@@ -85,7 +95,7 @@ gpusort_huge_pages_ask(void *mem, size_t bytes)
 	uintptr_t	end = ((uintptr_t) mem + bytes) & ~(GPUSORT_HUGE_PAGE - 1);
 
 	/* madvise() is a hint: if the kernel does not follow it, only time is lost */
-	if (begin < end)
+	if (begin < end && size_is_known())
 		(void) madvise((void *) begin, end - begin,
 					   touch_is_fast((char *) begin) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
@@ -93,6 +103,9 @@ gpusort_huge_pages_ask(void *mem, size_t bytes)
 bool
 gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
 {
+	/* MADV_COLLAPSE of a part that has no whole huge page may report success */
+	if (!size_is_known())
+		return false;
 	for (size_t done = 0; done < bytes;)
 	{
 		size_t		left = (bytes - done) / GPUSORT_HUGE_PAGE;

@@ -19,7 +19,11 @@ extern "C"
 {
 #endif
 
-/* Bytes of a huge page: x86-64's, and arm64's with 4 kB pages */
+/*
+ * Bytes of a huge page of x86-64, and of arm64 with pages of 4 kB.  With pages of 16 or 64 kB
+ * huge ones have 32 or 512 MB: too much to make for one touch, and the functions below do nothing.
+ * Buffers are aligned all the same.
+ */
 #define GPUSORT_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
 /*
