@@ -413,6 +413,7 @@ read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *rep
 
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_RETURNING)
 		return;
+	pg_read_barrier();
 	report->engine = "cuda";
 	report->algorithm = gpusort_algorithm_name(request->algorithm_used);
 	report->copy_in_ms = request->copy_in_ms;

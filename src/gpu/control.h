@@ -380,8 +380,11 @@ gpusort_request_change(GpusortRequest *request, uint32 serial, GpusortRequestSta
 					   GpusortRequestState to)
 {
 	uint32		expected = gpusort_request_word(serial, from);
+	bool		changed = pg_atomic_compare_exchange_u32(&request->state, &expected, gpusort_request_word(serial, to));
 
-	return pg_atomic_compare_exchange_u32(&request->state, &expected, gpusort_request_word(serial, to));
+	/* before Armv8.1 the exchange is a loop, whose store may follow later loads */
+	pg_memory_barrier();
+	return changed;
 }
 
 #endif							/* GPUSORT_GPU_CONTROL_H */

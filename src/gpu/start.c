@@ -199,6 +199,8 @@ gpusort_service_silent(GpusortSilence *silence)
 		note_silence(heartbeat);
 	else if (ms > 0)
 		gpusort_service_wake();
+	/* if step_ms was shortened meanwhile, the heartbeat before that must be seen, too */
+	pg_read_barrier();
 	return silent_reason();
 }
 
