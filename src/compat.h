@@ -123,6 +123,13 @@
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) (proc)->pgprocno)
 #endif
 
+/* 18: an Append has an index into the statement's pruning steps, which is -1 without pruning */
+#if PG_VERSION_NUM >= 180000
+#define gpusort_append_without_pruning(append)	((append)->part_prune_index = -1)
+#else
+#define gpusort_append_without_pruning(append)	((append)->part_prune_info = NULL)
+#endif
+
 /* 19: planners get the ExplainState of the EXPLAIN that asks for the plan, else NULL */
 #if PG_VERSION_NUM >= 190000
 #define GPUSORT_PLANNER_PARAMETER	, ExplainState *es

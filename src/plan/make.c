@@ -47,24 +47,32 @@ booleans(const bool *array, int n)
 	return list;
 }
 
-CustomScan *
-gpusort_plan_make(const Sort *sort, List *targetlist, bool ties, const CustomScanMethods *methods)
+List *
+gpusort_plan_references(int varno, List *targetlist)
 {
-	CustomScan *scan = makeNode(CustomScan);
-	Plan	   *plan = &scan->scan.plan;
+	List	   *references = NIL;
 	ListCell   *lc;
 
-	*plan = sort->plan;
-	plan->type = T_CustomScan;
-	plan->targetlist = NIL;
 	foreach(lc, targetlist)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
 		TargetEntry *reference = flatCopyTargetEntry(entry);
 
-		reference->expr = (Expr *) makeVarFromTargetEntry(INDEX_VAR, entry);
-		plan->targetlist = lappend(plan->targetlist, reference);
+		reference->expr = (Expr *) makeVarFromTargetEntry(varno, entry);
+		references = lappend(references, reference);
 	}
+	return references;
+}
+
+CustomScan *
+gpusort_plan_make(const Sort *sort, List *targetlist, bool ties, const CustomScanMethods *methods)
+{
+	CustomScan *scan = makeNode(CustomScan);
+	Plan	   *plan = &scan->scan.plan;
+
+	*plan = sort->plan;
+	plan->type = T_CustomScan;
+	plan->targetlist = gpusort_plan_references(INDEX_VAR, targetlist);
 	scan->scan.scanrelid = 0;
 	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
 	scan->custom_scan_tlist = targetlist;

@@ -32,6 +32,7 @@
 #include "functions/percentile.h"
 #include "guc.h"
 #include "node/feed.h"
+#include "node/start.h"
 #include "plan/limit.h"
 #include "plan/parallel.h"
 #include "plan/plan.h"
@@ -117,8 +118,8 @@ replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
 }
 
 /*
- * Replaces the Sorts in a plan, and the Aggs that only compute percentiles, and returns the
- * new plan.  bound: how many rows the plan's parent fetches.  It is passed on to the child
+ * Replaces the Sorts in a plan and the Aggs that only compute percentiles, puts a GpuSort
+ * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the plan's parent fetches.  It is passed on to the child
  * of those nodes through which ExecSetTupleBound() passes it.
  */
 static Plan *
@@ -181,6 +182,13 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));
 	}
+	else if (IsA(plan, MergeAppend))
+	{
+		Plan	   *start = gpusort_plan_start(stmt, (MergeAppend *) plan, bound.rows >= 0);
+
+		if (start != NULL)
+			return start;
+	}
 	else if (IsA(plan, Agg))
 	{
 		Plan	   *percentiles = gpusort_plan_percentiles((Agg *) plan);
@@ -234,6 +242,7 @@ gpusort_plan_init(void)
 	RegisterCustomScanMethods(&gpusort_node_methods);
 	RegisterCustomScanMethods(&gpusort_feed_methods);
 	RegisterCustomScanMethods(&gpusort_percentile_methods);
+	RegisterCustomScanMethods(&gpusort_start_methods);
 	previous_planner = planner_hook;
 	planner_hook = plan_statement;
 	previous_create_upper_paths = create_upper_paths_hook;

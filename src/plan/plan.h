@@ -39,6 +39,12 @@ extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left,
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, bool ties,
 									 const CustomScanMethods *methods);
 
+/*
+ * Returns a target list of references to the entries of another one.  varno: OUTER_VAR or
+ * INDEX_VAR.
+ */
+extern List *gpusort_plan_references(int varno, List *targetlist);
+
 /* A sort, for the cost model */
 typedef struct GpusortCostInput
 {
@@ -101,5 +107,13 @@ extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
  * gpu_median() or gpu_percentile() of all rows; NULL if the Agg must stay.  In percentile.c.
  */
 extern Plan *gpusort_plan_percentiles(Agg *agg);
+
+/*
+ * Returns a GpuSort Start above a MergeAppend of a finished plan whose children are foreign
+ * scans that can be executed asynchronously; NULL if the MergeAppend must stay as it is.
+ * bounded: a LIMIT passes the number of rows that it wants through the MergeAppend.
+ * In start.c.
+ */
+extern Plan *gpusort_plan_start(PlannedStmt *stmt, MergeAppend *merge, bool bounded);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */
