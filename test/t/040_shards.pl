@@ -7,7 +7,7 @@
 # equal rows.  That scans start together is shown by two shards of which each returns
 # no row before it has seen the other's query.  Then come failing, slow and cancelled shards,
 # rescans, cursors, prepared statements, savepoints, two partitions on one
-# server, and the plans that stay core's.
+# server, the plans that stay core's, and a shard whose collation has another version.
 
 use strict;
 use warnings;
@@ -167,6 +167,27 @@ is($coordinator->safe_psql('postgres', 'SELECT count(*) > 3 FROM (SELECT id FROM
 $coordinator->safe_psql('postgres', "ALTER SERVER $_ OPTIONS (DROP application_name)") foreach 'a', 'b';
 my (undef, undef, $error) = $coordinator->psql('postgres', 'SET gpusort.enabled = off; SELECT id FROM waiting ORDER BY id');
 like($error, qr/the other shard was not asked/, "below core's MergeAppend, one after the other");
+
+# ----------------------------------------------------------------
+# Collations, as docs/sharding.md compares them
+# ----------------------------------------------------------------
+
+my $versions = <<'SQL';
+  SELECT 'default' AS name, datlocprovider::text || ' ' || datcollate AS locale, pg_database_collation_actual_version(oid) AS version
+  FROM pg_database WHERE datname = current_database()
+  UNION ALL SELECT collname, collprovider::text, pg_collation_actual_version(oid) FROM pg_collation WHERE collprovider IN ('c', 'i')
+SQL
+my $compare = <<'SQL';
+SELECT here.name, here.locale, here.version, there.locale, there.version
+FROM collation_versions here JOIN shard1_versions there USING (name)
+WHERE (here.locale, here.version) IS DISTINCT FROM (there.locale, there.version);
+SQL
+$near->safe_psql('a', "CREATE VIEW collation_versions AS $versions");
+$coordinator->safe_psql('postgres', "CREATE VIEW collation_versions AS $versions;"
+	  . "CREATE FOREIGN TABLE shard1_versions (name name, locale text, version text) SERVER a OPTIONS (table_name 'collation_versions')");
+is($coordinator->safe_psql('postgres', $compare), '', 'the shard has the same versions of collations');
+$near->safe_psql('a', "CREATE OR REPLACE VIEW collation_versions AS SELECT name, locale, CASE name WHEN 'default' THEN '1.0' ELSE version END AS version FROM ($versions) v");
+like($coordinator->safe_psql('postgres', $compare), qr/\Adefault\|.*\|1\.0\z/, 'another version is found');
 
 # ----------------------------------------------------------------
 # Cursors, prepared statements, transactions
