@@ -11,6 +11,7 @@
 #
 # These goals install missing packages, build, and use a private cluster:
 #   make demo              the main use case on real data
+#   make demo-shards       a table on three servers; ROWS=1000000: see bench/demo_shards.sh
 #   make test              all tests, in two builds
 #   make test-long         100 clients sort for a minute; DURATION=600 CLIENTS=50
 #                          and more: see test/load.sh.  Then text under every
@@ -146,11 +147,13 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = demo test test-long test-instruments test-versions test-upgrade check-core
+SCRIPT_GOALS = demo demo-shards test test-long test-instruments test-versions test-upgrade check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 demo:
 	@bash bench/demo.sh
+demo-shards:
+	@bash bench/demo_shards.sh
 test:
 	@bash test/run.sh
 test-long:
