@@ -159,9 +159,9 @@ same('SELECT DISTINCT ON (few, n) few, n, id FROM events ORDER BY few, n, id', '
 same('SELECT k, count(*), max(id) OVER (ORDER BY k) FROM events GROUP BY k, id ORDER BY k, id', 'aggregates and windows');
 same('SELECT e.id, w.id FROM (SELECT * FROM events ORDER BY k, id LIMIT 300 OFFSET 2) e JOIN (SELECT * FROM twice ORDER BY n, id LIMIT 200) w ON e.few = w.few ORDER BY 1, 2',
 	'two in a join');
-same('SELECT g, s.id FROM generate_series(1, 3) g, (SELECT id FROM events ORDER BY k, id LIMIT 350) s', 'rescans that read several batches');
-same('SELECT g, s.id FROM generate_series(1, 3) g, (SELECT id FROM events ORDER BY k, id LIMIT 5) s', 'rescans within a batch');
-same('SELECT g, s.id FROM generate_series(1, 3) g, (SELECT id FROM twice ORDER BY k, id LIMIT 350) s', 'rescans on a shared connection');
+same('SELECT g, ARRAY(SELECT id FROM (SELECT id FROM events ORDER BY k, id LIMIT 350) s WHERE id > 10 * g) FROM generate_series(1, 3) g', 'rescans that read several batches');
+same('SELECT g, ARRAY(SELECT id FROM (SELECT id FROM events ORDER BY k, id LIMIT 5) s WHERE id > 10 * g) FROM generate_series(1, 3) g', 'rescans within a batch');
+same('SELECT g, ARRAY(SELECT id FROM (SELECT id FROM twice ORDER BY k, id LIMIT 350) s WHERE id > 10 * g) FROM generate_series(1, 3) g', 'rescans on a shared connection');
 like($coordinator->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $ordered"), qr/Scans Started: 3/, 'EXPLAIN ANALYZE counts the scans');
 
 # ----------------------------------------------------------------
