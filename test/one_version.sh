@@ -57,11 +57,13 @@ run_build() {
   [ "$quick" = yes ] || count_build "build by gcc" build_and_install "$work/gcc" WITH_CUDA=no WERROR=1
 }
 
-# The server's flags may be those of gcc, and clang warns about flags that it does not have.
+# Warnings about the flags and the attributes of gcc, which the server's files have, are off.
 run_clang() {
+  local flags="-Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes"
+  flags+=" -Wno-unused-command-line-argument"
   copy_tree "$work/clang"
   count_build "build by clang, stand-in device" make -C "$work/clang" -s -j"$(nproc)" WITH_CUDA=standin WERROR=1 \
-    CC=clang CXX=clang++ COPT="-Wno-unknown-warning-option -Wno-ignored-optimization-argument"
+    CC="clang $flags" CXX="clang++ $flags"
 }
 
 run_tap_files() {

@@ -149,7 +149,8 @@ run_tap() {
       skip "$name" "the server was configured without TAP tests, and no package postgresql-server-dev is installed"
       return
     fi
-    modules=(enable_tap_tests=yes PROVE=prove)
+    # modules until PostgreSQL 15 need TESTDIR
+    modules=(enable_tap_tests=yes PROVE=prove TESTDIR="$work/check")
     flags+=" -I $(other_tap)"
   fi
   # make exports its arguments, so that the tests' servers have $server_environment

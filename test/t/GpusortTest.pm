@@ -202,11 +202,11 @@ sub locales_in_build
 	return "$build/locales";
 }
 
-# True if the server was built with ICU.
+# True if the server was built with ICU; one collation of that provider is there in any build.
 sub has_icu
 {
 	my ($node) = @_;
-	return $node->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_collation WHERE collprovider = 'i'") eq 't';
+	return $node->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_collation WHERE collname = 'en-x-icu'") eq 't';
 }
 
 # The quoted name of an ICU collation, or of "C" on a server without ICU.
