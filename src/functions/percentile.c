@@ -152,15 +152,31 @@ interpolate_timestamps(Timestamp low, Timestamp high, float8 proportion)
 	return low + (int64) rint(proportion * (float8) difference);
 }
 
-/* The percentile of a group that has at least one key; float8_lerp() of core's orderedsetaggs.c. */
+/* The proportion of one fraction, in a function as core's is behind one: see find_percentile(). */
+static pg_noinline float8
+proportion_of_one(float8 fraction, int64 last, int64 first)
+{
+	return fraction * last - first;
+}
+
+/*
+ * The percentile of a group that has at least one key, to the last bit as core's
+ * orderedsetaggs.c computes it: the proportion, and float8_lerp().
+ *
+ * Where a processor multiplies and adds in one instruction, as on Arm, that rounds once, and
+ * compilers use it where the product has no other use.  In core it has others in the
+ * function for an array of fractions, and none in that for one fraction, whose results
+ * differ in their last bits.  So there are two expressions here as well.
+ */
 static Datum
-find_percentile(GpusortSelection *selection, float8 fraction)
+find_percentile(GpusortSelection *selection, float8 fraction, bool in_array)
 {
 	const GpusortType *type = selection->type;
-	float8		place = fraction * (int64) (selection->rows - 1);
-	uint64		first = (uint64) floor(place);
-	uint64		second = (uint64) ceil(place);
-	float8		proportion = place - (int64) first;
+	int64		last = selection->rows - 1;
+	uint64		first = (uint64) floor(fraction * last);
+	uint64		second = (uint64) ceil(fraction * last);
+	float8		proportion = in_array ? fraction * last - floor(fraction * last) :
+		proportion_of_one(fraction, last, first);
 	uint64		pair[2];
 	Datum		low;
 	Datum		high;
@@ -191,7 +207,7 @@ find_percentiles(GpusortSelection *selection, ArrayType *fractions, Datum *value
 	for (int i = 0; i < n; i++)
 	{
 		if (!nulls[i])
-			values[i] = find_percentile(selection, DatumGetFloat8(values[i]));
+			values[i] = find_percentile(selection, DatumGetFloat8(values[i]), true);
 	}
 	/* timestamps are 8 bytes, as doubles are */
 	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(fractions), ARR_DIMS(fractions),
@@ -223,7 +239,7 @@ gpusort_percentile_find(GpusortGather *keys, const GpusortFractions *fractions, 
 	if (!empty)
 		*result = fractions->several != NULL ?
 			find_percentiles(&selection, fractions->several, values, nulls, n) :
-			find_percentile(&selection, fractions->one);
+			find_percentile(&selection, fractions->one, false);
 	if (selection.run != NULL && selection.run != keys->run)
 		gpusort_run_end(selection.run);
 	gpusort_select_end(&selection);
