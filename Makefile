@@ -21,6 +21,8 @@
 #   make test-versions     builds and tests for PostgreSQL 16 to 19, in chroots and a
 #                          virtual environment; VERSIONS="18 19", PARTS="build tap"
 #                          and more: see test/versions.sh
+#   make test-arm          builds for 64-bit Arm, and the unit tests and the SQL suite
+#                          under emulation; PARTS="unit": see test/arm.sh
 #   make check-core        PostgreSQL's own test suites with gpusort doing their
 #                          sorts; SUITE="core isolation citext intarray",
 #                          CONF="a=1 b=2 | c=3", LOCALE=en_US.UTF-8, PGSRC=folder
@@ -149,7 +151,7 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = demo demo-shards test test-long test-instruments test-versions test-upgrade check-core
+SCRIPT_GOALS = demo demo-shards test test-long test-instruments test-versions test-arm test-upgrade check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 demo:
@@ -164,6 +166,8 @@ test-instruments:
 	@bash test/instruments.sh
 test-versions:
 	@bash test/versions.sh
+test-arm:
+	@bash test/arm.sh
 check-core:
 	@bash test/check-core.sh
 test-upgrade:
