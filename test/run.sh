@@ -74,7 +74,7 @@ start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0" \
   -C "$work/standin" -f "$work/source/Makefile"
 stop_cluster
-tap_jobs=2 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/{013,039}*.pl
+tap_jobs=2 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/{013,041}*.pl
 run_tap "limits, stand-in device" "${limits_test[@]}"
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
 run_tap "damaged requests, stand-in device" "$tree"/test/t/019*.pl
@@ -111,11 +111,11 @@ if [ -f "$tree/kernels/sort.o" ]; then
     run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
   fi
 fi
-tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024,039}*.pl
+tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024,039,041}*.pl
 run_tap "drivers without a device" "$tree"/test/t/015*.pl
 run_tap "spill, activity and memory" "$tree"/test/t/{021,022,027}*.pl
 tap_jobs=2 run_tap "random queries" "$tree"/test/t/{020,031,032,033}*.pl
-tap_jobs=2 run_tap "parallel sorts" "$tree"/test/t/{034,035,036}*.pl
+tap_jobs=2 run_tap "parallel sorts" "$tree"/test/t/{034,035,036,040}*.pl
 tap_jobs=2 run_tap "text under libc" "$tree"/test/t/{029,030}*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl
 run_instrument "sanitizers" sanitizers
