@@ -263,6 +263,7 @@ docs/%.svg: docs/%.dot
 # A release: PGXN takes a zip file whose files are below one folder.
 .PHONY: dist
 dist:
+	@git -C $(srcdir) diff --quiet HEAD || { echo "make dist writes the last commit, and there are changes since" >&2; exit 1; }
 	perl $(srcdir)/test/package.pl $(srcdir)
 	git -C $(srcdir) archive --format=zip --prefix=gpusort-$(EXTVERSION)/ -o $(CURDIR)/gpusort-$(EXTVERSION).zip HEAD
 

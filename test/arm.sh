@@ -29,6 +29,8 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=test/suites.sh
 . "$tree/test/suites.sh"
 
+# a PG_CONFIG of the make that called this script would win over the one for Arm
+unset MAKEFLAGS MAKEOVERRIDES MFLAGS
 parts=${PARTS:-unit regress}
 root=$work/root
 emulate=(qemu-aarch64-static -L "$root")
@@ -51,16 +53,15 @@ Dir::Cache "$apt/cache";
 END
   (
     export APT_CONFIG=$apt/apt.conf
-    cd "$apt/packages"
-    # a source without arm64 gives a warning
-    apt-get update -q
-    packages=$(apt-get install -s "postgresql-$1" | sed -n 's/^Inst \([^ ]*\).*/\1/p')
-    # without what these depend on, which is for compilers that run on Arm
+    # a source without arm64 gives a warning; the other packages are without what they
+    # depend on, which is for compilers that run on Arm
     # shellcheck disable=SC2086
-    apt-get download -q $packages "postgresql-server-dev-$1" libicu-dev libhwy-dev
-    for package in *.deb; do
-      dpkg-deb -x "$package" "$root"
-    done
+    cd "$apt/packages" && apt-get update -q &&
+      packages=$(apt-get install -s "postgresql-$1" | sed -n 's/^Inst \([^ ]*\).*/\1/p') && [ -n "$packages" ] &&
+      apt-get download -q $packages "postgresql-server-dev-$1" libicu-dev libhwy-dev &&
+      for package in *.deb; do
+        dpkg-deb -x "$package" "$root" || exit 1
+      done
   ) >"$work/apt.log" 2>&1 || { tail -20 "$work/apt.log"; return 1; }
 }
 
@@ -120,5 +121,4 @@ for part in $parts; do
   "test_$part"
 done
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+show_sum

@@ -98,9 +98,9 @@ copy_tree() {
 build_and_install() {
   local folder=$1 install=()
   shift
-  make -C "$folder" -s -j"$(nproc)" "$@"
+  make -C "$folder" -s -j"$(nproc)" PG_CONFIG="$PG_CONFIG" "$@"
   [ -w "$("$PG_CONFIG" --pkglibdir)" ] || install=("${sudo[@]}")
-  "${install[@]}" make -C "$folder" -s install "$@" >/dev/null
+  "${install[@]}" make -C "$folder" -s install PG_CONFIG="$PG_CONFIG" "$@" >/dev/null
 }
 
 # as_cluster_user COMMAND...: runs a command in $work as the user that owns the cluster.

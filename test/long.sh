@@ -35,6 +35,4 @@ if [[ $parts = *core* ]]; then
   run_core "PostgreSQL's own suites in en_US.UTF-8" SUITE="core citext intarray" LOCALE=en_US.UTF-8
 fi
 
-say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+show_sum

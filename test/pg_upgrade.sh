@@ -18,7 +18,7 @@
 
 set -euo pipefail
 
-[ $# = 2 ] || { sed -n 's/^#   \(test.*\)/usage: \1/p' "$0" >&2; exit 2; }
+[ $# = 2 ] && [ -n "$1" ] && [ -n "$2" ] || { sed -n 's/^#   \(test.*\)/usage: \1/p' "$0" >&2; exit 2; }
 old=$1
 new=$2
 tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -135,10 +135,11 @@ say "pg_upgrade to $(server_major)"
 make_cluster
 upgrade=("$bindir/pg_upgrade" --no-sync -b "$old_bindir" -B "$bindir" -d "$work/old" -D "$work/new" -s "$work")
 check "pg_upgrade --check" as_cluster_user "${upgrade[@]}" --check
+before_upgrade=$failed
 check "pg_upgrade" as_cluster_user "${upgrade[@]}"
-if ((failed > 0)); then
+if ((failed > before_upgrade)); then
   find "$work/new/pg_upgrade_output.d" -name 'pg_upgrade_dump_*.log' -exec grep -h -B 2 -A 8 -E 'ERROR|FATAL' {} + || true
-  exit 1
+  show_sum || exit 1
 fi
 start
 check "GpuSort sorts" grep -q GpuSort <(sql present "$plan")
@@ -154,6 +155,4 @@ check "first: dumped and restored" as_cluster_user bash -c \
   "'$bindir/createdb' restored && '$bindir/pg_dump' first | '$bindir/psql' -Xq -v ON_ERROR_STOP=1 restored"
 check "restored: the answers are the same" same "$before" "$(sql restored "$queries")"
 
-say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+show_sum

@@ -109,7 +109,7 @@ set_up_apt() {
   local version=$1 root=$2 names
   read -ra names <<<"${suites[$version]}"
   rm -f "$root"/etc/apt/sources.list.d/*
-  printf "deb $(mirror) %s main\n" "${names[@]}" >"$root/etc/apt/sources.list"
+  printf "deb $(mirror | sed 's/%/%%/g') %s main\n" "${names[@]}" >"$root/etc/apt/sources.list" || return 1
   # also libpq5 and libpq-dev, whose versions must be the server's
   printf '%s\n' "Package: src:postgresql-$version" "Pin: release a=${names[-1]}" "Pin-Priority: 990" \
     >"$root/etc/apt/preferences.d/postgresql"
@@ -137,8 +137,7 @@ make_chroot() {
     run_job in_namespaces debootstrap --variant=minbase --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
       "$suite" "$root" "$(mirror)" "$script" >"$work/debootstrap.log" 2>&1 ||
       { tail -5 "$work/debootstrap.log"; return 1; }
-    set_up_apt "$version" "$root"
-    touch "$root.made"
+    set_up_apt "$version" "$root" && touch "$root.made" || return 1
   fi
   cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
   # what an earlier call left that was ended by a signal

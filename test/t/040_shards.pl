@@ -178,13 +178,17 @@ like($error, qr/the other shard was not asked/, "below core's MergeAppend, one a
 # ----------------------------------------------------------------
 
 my $versions = <<'SQL';
-  SELECT 'default' AS name, datlocprovider::text || ' ' || datcollate AS locale, pg_database_collation_actual_version(oid) AS version
-  FROM pg_database WHERE datname = current_database()
-  UNION ALL SELECT collname, collprovider::text, pg_collation_actual_version(oid) FROM pg_collation WHERE collprovider IN ('c', 'i')
+  SELECT 'default' AS name, concat_ws(' ', datlocprovider, datcollate, d ->> 'datlocale', d ->> 'daticulocale', d ->> 'daticurules') AS locale,
+         pg_database_collation_actual_version(oid) AS version
+  FROM pg_database db, to_jsonb(db) d WHERE datname = current_database()
+  UNION ALL
+  SELECT collname, concat_ws(' ', collprovider, collcollate, c ->> 'colllocale', c ->> 'colliculocale', c ->> 'collicurules'),
+         pg_collation_actual_version(oid)
+  FROM pg_collation co, to_jsonb(co) c WHERE collprovider IN ('c', 'i')
 SQL
 my $compare = <<'SQL';
-SELECT here.name, here.locale, here.version, there.locale, there.version
-FROM collation_versions here JOIN shard1_versions there USING (name)
+SELECT name, here.locale, here.version, there.locale, there.version
+FROM collation_versions here FULL JOIN shard1_versions there USING (name)
 WHERE (here.locale, here.version) IS DISTINCT FROM (there.locale, there.version);
 SQL
 $near->safe_psql('a', "CREATE VIEW collation_versions AS $versions");
