@@ -104,8 +104,9 @@ SELECT gpu_median(i4), gpu_percentile(i4, 0.99), gpu_percentile(i4, ARRAY[0.1, 0
        gpu_percentile(f8, 0.7), gpu_median(d), gpu_percentile(tz, 0.2)
 FROM numbers
 $$;
-SELECT p.median = q[1], p.high = q[2], p.two = ARRAY[q[3], q[4]], p.expression = e, p.big = b, p.nan = n
-FROM percentiles() p, (SELECT percentile_cont(ARRAY[0.5, 0.99, 0.1, 0.6]) WITHIN GROUP (ORDER BY i4) q,
+SELECT p.median = q[1], p.high = h, p.two = ARRAY[q[2], q[3]], p.expression = e, p.big = b, p.nan = n
+FROM percentiles() p, (SELECT percentile_cont(ARRAY[0.5, 0.1, 0.6]) WITHIN GROUP (ORDER BY i4) q,
+                              percentile_cont(0.99) WITHIN GROUP (ORDER BY i4) h,
                               percentile_cont(0.5) WITHIN GROUP (ORDER BY i4 / 2 + i2) e,
                               percentile_cont(0.3) WITHIN GROUP (ORDER BY i8) b,
                               percentile_cont(0.7) WITHIN GROUP (ORDER BY f8) n FROM numbers) c;
@@ -156,7 +157,7 @@ EXECUTE percentile(1);
 EXECUTE percentile(NULL);
 EXECUTE percentile(2);
 RESET plan_cache_mode;
-SELECT n, (SELECT gpu_percentile(i, n / 10.0) FROM numbers WHERE i % 10 <= n),
+SELECT n, (SELECT round(gpu_percentile(i, n / 10.0)::numeric, 6) FROM numbers WHERE i % 10 <= n),
        (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i) FROM numbers WHERE i % 10 <= n),
        (SELECT gpu_median(i) FROM numbers WHERE i % 10 <= n)
 FROM generate_series(0, 3) n;
