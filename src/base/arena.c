@@ -91,7 +91,7 @@ count_files(void)
 }
 
 static void
-end_lending(const GpusortSharedBuffer *buffer)
+end_lending(GpusortSharedBuffer *buffer)
 {
 	files_lent--;
 	gpusort_large_unshare(buffer);
@@ -140,6 +140,7 @@ gpusort_arena_read(GpusortArenaFile *file)
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
 
 	Assert(file->lent);
+	gpusort_large_count(&file->buffer);
 	arena->file = file;
 	arena->buffer = file->buffer;
 	arena->used = file->used;

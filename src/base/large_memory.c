@@ -89,8 +89,8 @@ static KeptBuffer kept[MAX_KEPT];
 static int	nkept = 0;
 static size_t kept_bytes = 0;	/* sum of their sizes */
 static size_t kept_limit = 0;	/* kept_bytes must not exceed this */
-static size_t used_bytes = 0;	/* sum of the sizes of buffers in use, shared ones as when they were taken */
-static size_t peak_bytes = 0;	/* the most used_bytes since nothing was kept, and what shared buffers grew by */
+static size_t used_bytes = 0;	/* sum of the sizes of buffers in use, shared ones as counted last */
+static size_t peak_bytes = 0;	/* the most used_bytes since nothing was kept */
 static uint64_t offer_ms = 0;	/* age at which a buffer is offered to the kernel */
 static uint64_t give_back_ms = 0;	/* age at which a buffer is unmapped */
 static bool ageing = false;		/* the thread exists */
@@ -197,16 +197,36 @@ shrink(size_t bytes, int buffers)
 	}
 }
 
-/* Counts a new buffer, for which the oldest kept ones make room.  The caller holds the lock. */
+/*
+ * Counts bytes that are used and have not been kept before, and lets the oldest kept buffers
+ * make room for them.  The caller holds the lock, and raises the peak once it has them.
+ */
 static void
 count_new(size_t bytes)
 {
+	size_t		peak;
+
 	if (nkept == 0)
 		peak_bytes = 0;
 	used_bytes += bytes;
+	peak = used_bytes > peak_bytes ? used_bytes : peak_bytes;
+	shrink(peak + peak / 8 - used_bytes, MAX_KEPT);
+}
+
+static void
+raise_peak(void)
+{
 	if (peak_bytes < used_bytes)
 		peak_bytes = used_bytes;
-	shrink(peak_bytes + peak_bytes / 8 - used_bytes, MAX_KEPT);
+}
+
+/* Counts the pages that a shared buffer has got since it was counted last.  The caller holds the lock. */
+static void
+count_growth(GpusortSharedBuffer *buffer)
+{
+	count_new(buffer->bytes - buffer->counted);
+	raise_peak();
+	buffer->counted = buffer->bytes;
 }
 
 /* ----------------------------------------------------------------
@@ -342,12 +362,12 @@ gpusort_large_alloc(size_t bytes)
 	}
 	if (mem != NULL)
 		guard(mem, size, bytes);
+	pthread_mutex_lock(&lock);
+	if (mem != NULL)
+		raise_peak();
 	else
-	{
-		pthread_mutex_lock(&lock);
 		used_bytes -= size;
-		pthread_mutex_unlock(&lock);
-	}
+	pthread_mutex_unlock(&lock);
 	return mem;
 }
 
@@ -450,13 +470,21 @@ gpusort_large_share(GpusortSharedBuffer *buffer)
 }
 
 void
-gpusort_large_unshare(const GpusortSharedBuffer *buffer)
+gpusort_large_count(GpusortSharedBuffer *buffer)
+{
+	pthread_mutex_lock(&lock);
+	count_growth(buffer);
+	pthread_mutex_unlock(&lock);
+}
+
+void
+gpusort_large_unshare(GpusortSharedBuffer *buffer)
 {
 	bool		is_kept = false;
 
 	pthread_mutex_lock(&lock);
+	count_growth(buffer);
 	used_bytes -= buffer->counted;
-	peak_bytes += buffer->bytes - buffer->counted;
 	if (buffer->bytes > 0)
 		is_kept = keep((KeptBuffer) {.mem = buffer->mem, .size = buffer->bytes, .offered = true, .fd = buffer->fd});
 	pthread_mutex_unlock(&lock);

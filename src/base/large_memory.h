@@ -40,7 +40,7 @@ typedef struct GpusortSharedBuffer
 	char	   *mem;			/* here; GPUSORT_SHARED_BYTES of addresses, aligned to a huge page */
 	int			fd;
 	size_t		bytes;			/* from mem on, that have pages */
-	size_t		counted;		/* bytes when it was taken; for large_memory.c only */
+	size_t		counted;		/* bytes that count as used; for large_memory.c only */
 } GpusortSharedBuffer;
 
 #define GPUSORT_SHARED_BYTES	((size_t) 9 * 1024 * 1024 * 1024)
@@ -52,11 +52,17 @@ typedef struct GpusortSharedBuffer
 extern bool gpusort_large_share(GpusortSharedBuffer *buffer);
 
 /*
+ * Counts the pages that a shared buffer has got since it was taken, so that kept buffers do not
+ * add to them.  For a process that will use other buffers beside it.
+ */
+extern void gpusort_large_count(GpusortSharedBuffer *buffer);
+
+/*
  * Keeps a shared buffer, or unmaps it and closes its file.  bytes says how many bytes have
  * pages now, which any process may have made.  Kept buffers count by it: if a worker ended
  * while it made pages, these are not counted.
  */
-extern void gpusort_large_unshare(const GpusortSharedBuffer *buffer);
+extern void gpusort_large_unshare(GpusortSharedBuffer *buffer);
 
 /*
  * Maps the file of a shared buffer, in another process than the one that made it.  Returns NULL

@@ -88,6 +88,9 @@ start_append(AppendState *append)
 	append->as_nasyncremain = 1;
 	append->as_begun = true;
 	ExecAsyncRequest(append->as_asyncrequests[0]);
+	/* it was known that there is no row: let ExecAppend() find that by itself */
+	if (append->as_nasyncremain == 0)
+		append->as_begun = append->as_syncdone = false;
 }
 
 static void

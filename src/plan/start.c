@@ -20,8 +20,9 @@
  * Where it could not be right, the MergeAppend stays as it is.  The conditions are those under
  * which core makes an Append asynchronous, and these: nothing below depends on a
  * parameter that the executor sets, so that a rescan finds the same rows, nothing is
- * pruned after the start, and EvalPlanQual is not at work; and no scan executes a subplan, which
- * may fetch from a server whose answer is awaited, and end a request before its turn.
+ * pruned after the start, and EvalPlanQual is not at work; no scan executes a subplan, and no
+ * child that is not started reads from the same server as one that is.  These may fetch from a
+ * server whose answer is awaited, and end a request before its turn.
  *
  *-------------------------------------------------------------------------
  */
@@ -111,20 +112,51 @@ make_append(Plan *scan)
 	return &append->plan;
 }
 
+/* May a child that is not started, such as a local partition, stand beside scans of these servers? */
+static bool
+may_wait(Plan *plan, List *servers)
+{
+	switch (nodeTag(plan))
+	{
+		case T_Sort:
+		case T_IncrementalSort:
+		case T_Result:
+		case T_CustomScan:
+			return outerPlan(plan) != NULL && may_wait(outerPlan(plan), servers);
+		case T_ForeignScan:
+			return !list_member_oid(servers, ((ForeignScan *) plan)->fs_server);
+		case T_SeqScan:
+		case T_IndexScan:
+		case T_IndexOnlyScan:
+		case T_BitmapHeapScan:
+			return true;
+		default:
+			return false;
+	}
+}
+
 Plan *
 gpusort_plan_start(PlannedStmt *stmt, MergeAppend *merge, bool bounded)
 {
 	CustomScan *start;
+	List	   *servers = NIL;
 	ListCell   *lc;
-	int			can = 0;
 
 	if (!enable_async_append || list_length(merge->mergeplans) < 2 || !bms_is_empty(merge->plan.allParam))
 		return NULL;
 	foreach(lc, merge->mergeplans)
-		can += can_start(stmt, lfirst(lc));
+	{
+		if (can_start(stmt, lfirst(lc)))
+			servers = lappend_oid(servers, lfirst_node(ForeignScan, lc)->fs_server);
+	}
 	/* a LIMIT tells its number to Sorts, but cannot tell it through a custom scan */
-	if (can == 0 || (bounded && can < list_length(merge->mergeplans)))
+	if (servers == NIL || (bounded && list_length(servers) < list_length(merge->mergeplans)))
 		return NULL;
+	foreach(lc, merge->mergeplans)
+	{
+		if (!can_start(stmt, lfirst(lc)) && !may_wait(lfirst(lc), servers))
+			return NULL;
+	}
 
 	foreach(lc, merge->mergeplans)
 	{

@@ -139,7 +139,7 @@ struct GpusortEngine
 
 	/*
 	 * Returns NULL if the accelerator is installed, else a reason.  The other
-	 * callbacks, except preload and describe, need not be called then.  Must be
+	 * callbacks, except preload, describe and may_gather, need not be called then.  Must be
 	 * cheap: it is called for each run that is large enough.
 	 */
 	const char *(*missing) (void);

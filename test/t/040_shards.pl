@@ -161,6 +161,7 @@ same('SELECT e.id, w.id FROM (SELECT * FROM events ORDER BY k, id LIMIT 300 OFFS
 	'two in a join');
 same('SELECT g, ARRAY(SELECT id FROM (SELECT id FROM events ORDER BY k, id LIMIT 350) s WHERE id > 10 * g) FROM generate_series(1, 3) g', 'rescans that read several batches');
 same('SELECT g, ARRAY(SELECT id FROM (SELECT id FROM events ORDER BY k, id LIMIT 5) s WHERE id > 10 * g) FROM generate_series(1, 3) g', 'rescans within a batch');
+same('SELECT g, ARRAY(SELECT id FROM (SELECT id FROM nothing ORDER BY k, id LIMIT 5) s WHERE id > 10 * g) FROM generate_series(1, 3) g', 'rescans of empty shards');
 same('SELECT g, ARRAY(SELECT id FROM (SELECT id FROM twice ORDER BY k, id LIMIT 350) s WHERE id > 10 * g) FROM generate_series(1, 3) g', 'rescans on a shared connection');
 like($coordinator->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $ordered"), qr/Scans Started: 3/, 'EXPLAIN ANALYZE counts the scans');
 

@@ -135,8 +135,8 @@ test_slack(void)
 		CHECK(gpusort_large_kept() == (i < 2 ? 64 * MB : 0) && is_mapped(large) == (i < 2),
 			  "a kept buffer of 64 MB remains beside 8 MB of new ones, not beside 12");
 	}
-	CHECK(gpusort_large_alloc(MB << 40) == NULL, "an impossible buffer is refused");
 	large = gpusort_large_alloc(64 * MB);
+	CHECK(gpusort_large_alloc(MB << 40) == NULL, "an impossible buffer is refused");
 	gpusort_large_free(large, 64 * MB);
 	for (int i = 0; i < 3; i++)
 		gpusort_large_free(small[i], 4 * MB);
@@ -384,6 +384,21 @@ test_sharing(void)
 	CHECK(gpusort_large_share(&again) && again.mem == buffer.mem && again.bytes == 20 * MB && gpusort_large_kept_shared() == 0,
 		  "a kept one is taken again");
 	gpusort_large_unshare(&again);
+	CHECK(gpusort_large_share(&again) && gpusort_large_share(&buffer), "another one is taken beside it");
+	buffer.bytes = 40 * MB;
+	gpusort_large_count(&buffer);
+	gpusort_large_unshare(&again);
+	gpusort_large_unshare(&buffer);
+	CHECK(gpusort_large_kept() == 60 * MB && gpusort_large_kept_shared() == 2, "two that were used at one time are kept");
+	CHECK(gpusort_large_share(&buffer) && buffer.bytes == 40 * MB && gpusort_large_share(&again), "they are taken again");
+	again.bytes = 30 * MB;
+	gpusort_large_unshare(&buffer);
+	gpusort_large_unshare(&again);
+	CHECK(gpusort_large_kept() == 30 * MB, "one that grows displaces another one beyond the limit");
+	gpusort_large_give_back();
+	CHECK(gpusort_large_share(&buffer), "another one is made");
+	buffer.bytes = 20 * MB;
+	gpusort_large_unshare(&buffer);
 	mem = gpusort_large_alloc(20 * MB);
 	CHECK(mem != buffer.mem && gpusort_large_kept_shared() == 0, "it does not become a private buffer, but makes room for one");
 	gpusort_large_free(mem, 20 * MB);
