@@ -63,7 +63,7 @@ CREATE TYPE colour AS ENUM ('red', 'green', 'blue', 'black', 'white', 'yellow');
 CREATE TYPE pair AS (a int, b int);
 CREATE DOMAIN small AS int CHECK (VALUE < 1000000);
 
--- What the shapes' data are made of: a random integer, one from 0 to n - 1, and up to 32 random letters.
+-- The shapes' data are made of a random integer, one from 0 to n - 1, and up to 32 random letters.
 CREATE FUNCTION any_int() RETURNS int LANGUAGE sql VOLATILE AS 'SELECT floor(random() * 4294967296 - 2147483648)::int';
 CREATE FUNCTION rnd(n float8) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT floor(random() * n)::bigint';
 CREATE FUNCTION word(n int) RETURNS text LANGUAGE sql VOLATILE

@@ -22,7 +22,7 @@ extern "C"
 {
 #endif
 
-/* What must be done about a place of the order and the one before it */
+/* The action that is needed for a place of the order and the one before it */
 typedef enum GpusortCollateTask
 {
 	GPUSORT_COLLATE_SKIP,		/* nothing: something else decides */
@@ -30,7 +30,7 @@ typedef enum GpusortCollateTask
 	GPUSORT_COLLATE_LEAVE		/* leave the comparison to the caller */
 } GpusortCollateTask;
 
-/* What the call has found out about a place and the one before it */
+/* The findings of the call about a place and the one before it */
 typedef enum GpusortCollateVerdict
 {
 	GPUSORT_COLLATE_IN_ORDER,

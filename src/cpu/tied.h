@@ -21,7 +21,7 @@ extern "C"
 /* Groups of more rows are left to the caller, who can sort them by words in several threads. */
 #define GPUSORT_TIED_ROWS	1024
 
-/* What is known about a place of the order and the one before it */
+/* The relation of a place of the order to the one before it */
 typedef enum GpusortTie
 {
 	GPUSORT_TIE_NONE,			/* their rows are in different groups */

@@ -46,7 +46,7 @@
 /* Slots of the cache of pairs with a letter beyond ASCII */
 #define PAIR_SLOTS		1024
 
-/* What is known about a letter */
+/* The facts known about a letter */
 typedef struct Letter
 {
 	uint32		weights[LETTER_WEIGHTS];
@@ -80,7 +80,7 @@ typedef struct LetterCodes
 	bool		ends;			/* the last code is one between two weights */
 } LetterCodes;
 
-/* What an alphabet is made from */
+/* The input from which an alphabet is made */
 typedef struct Seen
 {
 	bool		letters[LETTERS];	/* whose weights are among the weights */

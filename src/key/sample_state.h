@@ -84,7 +84,7 @@ extern bool gpusort_sample_has_repetitions(const GpusortSample *sample, const Gp
 /*
  * Chooses the words of a text or bpchar column of kind LIBC: the prefix to skip, the
  * alphabet or else the bytes to read, and whether there is a third word, which is
- * taken from *spare.  What the column keeps is in the memory context lasting.
+ * taken from *spare.  The column keeps its data in the memory context lasting.
  */
 extern void gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
 										  MemoryContext lasting, int *spare);

@@ -37,7 +37,7 @@
 
 #define INTERRUPT_ROWS	GPUSORT_TIES_INTERRUPT_ROWS
 
-/* What threads read while they find and sort tie groups; they change only the order. */
+/* The data that threads read while they find and sort tie groups; they change only the order. */
 typedef struct TieSearch
 {
 	const GpusortRun *run;

@@ -54,7 +54,7 @@ typedef struct Context
  */
 
 /*
- * What one aggregate saves if it gets its input in this order: the comparisons of its
+ * The cost that one aggregate saves if it gets its input in this order: the comparisons of its
  * sort, except one for each row, and one more that core's quicksort does not make.
  * Their number depends on the number of distinct values.  A comparison of values that
  * take two words of a key, such as strings, costs twice as much: the measured

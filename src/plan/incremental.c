@@ -9,7 +9,7 @@
  * comparison takes the planner's own cost of the IncrementalSort without its input.
  * Then this file makes a Sort of it, which plan/plan.c replaces by a GpuSort.
  *
- * What a GpuSort cannot do is return a row before the last one has been read.  So an
+ * A GpuSort cannot return a row before the last one has been read.  So an
  * IncrementalSort remains unless all its rows will be fetched: not below a LIMIT, nor on
  * either side of a merge join, which may end before its inputs; nor in a cursor's plan.
  * A node that reads all its input first, such as a Sort or a Hash, sets this right again.

@@ -93,7 +93,7 @@ find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 	return file->files[place];
 }
 
-/* Counts bytes as temporary blocks for EXPLAIN.  What does not fill a block stays in *bytes. */
+/* Counts bytes as temporary blocks for EXPLAIN.  The rest, which does not fill a block, stays in *bytes. */
 static inline void
 count_blocks(Size *bytes, int64 *blocks)
 {

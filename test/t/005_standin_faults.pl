@@ -51,7 +51,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN 'ERROR:  ' || sqlstate;
 END $$;
 
--- What sorts still hold when the service has nothing more to do, and the number of temporary files.
+-- The memory that sorts still hold when the service has nothing more to do, and the number of temporary files.
 CREATE FUNCTION held() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	report text;
@@ -133,7 +133,7 @@ my %sites = (
 	download => [ 'no_memory', 'fault' ],
 	downloaded => ['fault']);
 
-# What must be started again for a site to be passed; the other sites need nothing.
+# The process that must be started again for a site to be passed; the other sites need nothing.
 my %begins = (
 	(map { $_ => ['service'] } qw(worker segment open register)),
 	map => [ 'service', 'session' ]);

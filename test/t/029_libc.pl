@@ -107,7 +107,7 @@ sub alphabet_of
 	return ([ sort grep { $_ ne "\0" } keys %letters ], [ sort keys %words ]);
 }
 
-# What every locale has.  Some are ignored when strings are compared.
+# The strings that every locale gets.  Some are ignored when strings are compared.
 my @plain = ('a' .. 'z', 'A' .. 'Z', 'a', 'e', 'o', 'c', 'h', 's', 'z', 'l', 'd', 'n', 'g', 'y', 0 .. 9);
 my @punctuation = (' ', ' ', '  ', '-', '_', '.', ',', ';', ':', '/', "'", '"', '(', ')', '&', '%', '\\', "\t", "\n", "\x01", "\x7f", '$', '~', '^');
 my @marks = map { chr } 0x300, 0x301, 0x308, 0x30C, 0x327, 0x323, 0x345, 0x200D, 0x200B, 0xAD, 0xFEFF;

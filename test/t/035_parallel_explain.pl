@@ -84,7 +84,7 @@ foreach my $case (
 	}
 }
 
-# Only workers gather.  What the leader then sorts takes as much memory as if it had gathered all.
+# Only workers gather.  The leader sorts rows that take as much memory as if it had gathered all.
 my ($parallel) = participants_of('SET parallel_leader_participation = off', 'TIMING OFF', $values);
 my ($serial) = participants_of('SET max_parallel_workers_per_gather = 0', 'TIMING OFF', $values);
 my ($memory) = $parallel =~ /^ *Memory: (\d+) kB$/m;
