@@ -19,7 +19,8 @@
 # integers again and again.  They are read from a table in shared memory, and nothing
 # is sent to the client: OFFSET 1e10 discards rows, and an array is only counted.
 # A sort that runs when the time is over goes on to its end, so measurements of large sorts
-# take longer than SECONDS_EACH.  Each sort has one process with one thread, and memory
+# take longer than SECONDS_EACH.  For each hundred clients there is one second more, in
+# which they connect.  Each sort has one process with one thread, and memory
 # for all its rows.
 #
 # With engine "cuda" each sort asks for the device, whatever its size: gpusort.engine = auto,
@@ -88,7 +89,8 @@ else
     "max_connections = $(($(most "${client_counts[@]}") + 20))" "gpusort.pool_limit = 16GB"
   private=true
 fi
-psql -qX -d postgres -c "DROP DATABASE IF EXISTS $db" -c "CREATE DATABASE $db TEMPLATE template0" 2>/dev/null
+psql -qX -v ON_ERROR_STOP=1 -d postgres -c "SET client_min_messages = error" -c "DROP DATABASE IF EXISTS $db" \
+  -c "CREATE DATABASE $db TEMPLATE template0"
 export PGDATABASE=$db
 settings="-c client_min_messages=error -c session_preload_libraries=gpusort -c jit=off -c gpusort.force=on \
   -c gpusort.memory_limit=8GB -c max_parallel_workers_per_gather=0 ${PGOPTIONS:-}"
@@ -213,7 +215,7 @@ measure() {
     nvidia-smi --query-gpu=index,utilization.gpu --format=csv,noheader,nounits -lms 200 >"$work/gpu" 2>/dev/null &
     sampler=$!
   fi
-  # the time begins before the clients connect
+  # pgbench's time begins before the clients connect
   pgbench -n -M prepared -c "$2" -j "$(nproc)" -T "$((duration + $2 / 100))" -f "$work/script.sql" \
     --log --log-prefix="$work/log" >"$work/pgbench.out" 2>"$work/pgbench.err" || status=$?
   if [ -n "$sampler" ]; then
