@@ -6,8 +6,8 @@
  * while the copies of one lane overlap the kernels of another. One copy engine in each direction cannot
  * use more overlap than that.
  *
- * A lane's key buffer doubles as keys arrive, because their number is not known in advance. If the
- * doubled size does not fit the memory limit, the buffer grows to the size that is needed. The old buffer
+ * A lane's key buffer doubles as keys arrive, because their number is not known in advance. If that
+ * does not fit the memory limit, the buffer grows to the size that is needed. The old buffer
  * is freed in stream order, after the copy.
  *
  * A pair of events times each copy. Pairs wait in a queue until their copy is done; then their time is
@@ -25,6 +25,7 @@ using gpusort::fail;
 using gpusort::Memory;
 
 static const int MOST_BINS = 1024;
+static const size_t STEP_BYTES = 16 << 20;
 
 /* A copy in flight, or an idle pair of events. */
 struct Copy {
@@ -170,9 +171,11 @@ static GpusortCudaStatus grow_keys(GpusortCudaLane *lane, size_t bytes, GpusortC
 	Memory grown;
 	if (bytes <= lane->keys.bytes()) return GPUSORT_CUDA_OK;
 
-	size_t doubled = 2 * lane->keys.bytes();
+	/* After uploads of less than STEP_BYTES, the sizes are the same as without these: doubled steps. */
+	size_t wanted = 2 * lane->keys.bytes();
+	if (bytes > STEP_BYTES && wanted < bytes) wanted = (bytes + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
 	GpusortCudaStatus status = GPUSORT_CUDA_NO_MEMORY;
-	if (doubled > bytes) status = grown.allocate(&lane->dev->budget, lane->stream, doubled, err);
+	if (wanted > bytes) status = grown.allocate(&lane->dev->budget, lane->stream, wanted, err);
 	if (status == GPUSORT_CUDA_NO_MEMORY) status = grown.allocate(&lane->dev->budget, lane->stream, bytes, err);
 	GPUSORT_PASS(status);
 	if (lane->filled > 0)

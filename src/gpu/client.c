@@ -28,6 +28,7 @@
 #include "utils/timestamp.h"
 
 #include "algorithm.h"
+#include "gpu/chunk.h"
 #include "gpu/client.h"
 #include "gpu/control.h"
 #include "gpu/library.h"
@@ -70,6 +71,17 @@ cuda_may_gather(void)
 }
 
 /*
+ * Should the run's next chunk be small?  Small chunks carry the first 16 MB of a run that
+ * may end there, so that they take the place of one large chunk.
+ */
+static bool
+takes_small(const GpusortRun *run)
+{
+	return Max(run->rows, run->spec.expected_rows) * gpusort_spec_width(&run->spec) <=
+		GPUSORT_CHUNK_BYTES - GPUSORT_SMALL_BYTES;
+}
+
+/*
  * Are there free chunks for the keys that are expected, and one for the result?
  * A run that began without them would hold up other runs and fail all the same,
  * and the service would have to clear its request slot.
@@ -78,9 +90,10 @@ static bool
 has_room(const GpusortRun *run)
 {
 	uint64		rows = Max(Max(run->rows, run->spec.expected_rows), 1);
-	uint64		chunk_rows = GPUSORT_CHUNK_BYTES / gpusort_spec_width(&run->spec);
+	bool		small = takes_small(run);
+	uint64		chunk_rows = (small ? GPUSORT_SMALL_BYTES : GPUSORT_CHUNK_BYTES) / gpusort_spec_width(&run->spec);
 
-	return (rows + chunk_rows - 1) / chunk_rows + 1 <= (uint64) gpusort_pool_room();
+	return (rows + chunk_rows - 1) / chunk_rows + 1 <= (uint64) gpusort_pool_room(small);
 }
 
 static const char *
@@ -109,7 +122,7 @@ cuda_attach(GpusortRun *run)
 	run->engine_state = cuda;
 
 	/* take a result chunk before any input chunk: a submitted request can then finish */
-	chunk = gpusort_pool_take(cuda->held.index, &reason);
+	chunk = gpusort_pool_take(cuda->held.index, takes_small(run), &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
 	{
@@ -123,9 +136,9 @@ cuda_attach(GpusortRun *run)
 
 /* The bytes of a chunk that keys may fill: a multiple of the key width. */
 static inline Size
-chunk_room(const GpusortRun *run)
+chunk_room(const GpusortRun *run, int chunk)
 {
-	return GPUSORT_CHUNK_BYTES - GPUSORT_CHUNK_BYTES % gpusort_spec_width(&run->spec);
+	return gpusort_chunk_bytes(chunk) - gpusort_chunk_bytes(chunk) % gpusort_spec_width(&run->spec);
 }
 
 /* Hands the open chunk, if it has keys, over to the service. */
@@ -195,7 +208,7 @@ collect_pieces(GpusortRun *run)
 			break;
 		if (cuda->pieces == NULL)
 			cuda->pieces = gpusort_pieces_create(run->cxt, run->spec.key_bytes, run->spec.rows,
-												 GPUSORT_CHUNK_BYTES);
+												 gpusort_chunk_bytes(request->ring[0]));
 		slot = cuda->fetched % request->nring;
 		block = gpusort_pool_map(request->ring[slot], &reason);
 		if (block == NULL)
@@ -221,11 +234,11 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 		return failure_of(run, request_of(cuda));
 
 	/* the open chunk has room left after run/run.c has copied a run's first keys there */
-	if (cuda->open_chunk >= 0 && cuda->open_bytes < chunk_room(run))
+	if (cuda->open_chunk >= 0 && cuda->open_bytes < chunk_room(run, cuda->open_chunk))
 	{
 		cuda->reserved_at = cuda->open_bytes;
 		*keys = gpusort_pool_map(cuda->open_chunk, &reason) + cuda->open_bytes;
-		*bytes = chunk_room(run) - cuda->open_bytes;
+		*bytes = chunk_room(run, cuda->open_chunk) - cuda->open_bytes;
 		return NULL;
 	}
 
@@ -233,7 +246,7 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	reason = collect_pieces(run);
 	if (reason != NULL)
 		return reason;
-	chunk = gpusort_pool_take(cuda->held.index, &reason);
+	chunk = gpusort_pool_take(cuda->held.index, takes_small(run), &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)
 		return reason;
@@ -242,7 +255,7 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	*keys = gpusort_pool_map(chunk, &reason);
 	if (*keys == NULL)
 		return reason;
-	*bytes = chunk_room(run);
+	*bytes = chunk_room(run, chunk);
 	return NULL;
 }
 
@@ -378,7 +391,7 @@ cuda_fetch(GpusortRun *run, GpusortBlock *block)
 	block->data = gpusort_pool_map(chunk, &reason);
 	if (block->data == NULL)
 		return reason;
-	block->count = Min(run->rows - cuda->fetched_rows, GPUSORT_CHUNK_BYTES / width);
+	block->count = Min(run->rows - cuda->fetched_rows, gpusort_chunk_bytes(chunk) / width);
 	cuda->fetched++;
 	cuda->fetched_rows += block->count;
 	return NULL;

@@ -5,13 +5,18 @@
  *
  * The first process that needs the block makes it.  Without
  * shared_preload_libraries it takes the memory from the spare room of
- * PostgreSQL's main shared memory (base/shmem.c).
+ * PostgreSQL's main shared memory (base/shmem.c).  The request slots are memory of
+ * their own: their number depends on max_connections, and without preload also on
+ * the room that is left.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+#include "postmaster/bgworker_internals.h"
 #include "storage/proc.h"
+#include "storage/shmem.h"
 
 #include "base/shmem.h"
 #include "compat.h"
@@ -20,25 +25,39 @@
 /* The name of the tranche of the control block's lock */
 #define TRANCHE		"gpusort"
 
-StaticAssertDecl(sizeof(GpusortControl) < 51000,
+StaticAssertDecl(sizeof(GpusortControl) < 25000,
 				 "the control block must leave room for other extensions");
 
 GpusortControl *gpusort_control = NULL;
 
+/* Without preload, fewer slots than this are not worth a service. */
+#define FEWEST_REQUESTS		16
+
+/* Has this process, or the postmaster from which it was forked, requested shared memory? */
+static bool preloaded = false;
+
+/*
+ * A request slot for each process that may sort.  With preload it is two for each
+ * session, which may have a cursor that it has not read to its end.
+ */
+static int
+wanted_requests(void)
+{
+	return Min(MaxConnections * (preloaded ? 2 : 1) + max_worker_processes, GPUSORT_MAX_REQUESTS);
+}
+
 void
 gpusort_control_request_memory(void)
 {
+	preloaded = true;
 	gpusort_shmem_request(sizeof(GpusortControl));
+	gpusort_shmem_request(wanted_requests() * sizeof(GpusortRequest));
 }
 
-static void
-init_control(void *made)
+void
+gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nrequests)
 {
-	GpusortControl *control = made;
-
 	memset(control, 0, sizeof(*control));
-	control->tranche = gpusort_new_tranche(TRANCHE);
-	LWLockInitialize(&control->lock, control->tranche);
 	pg_atomic_init_u32(&control->lock_uses, 0);
 	pg_atomic_init_u32(&control->lock_stuck_at, PG_UINT32_MAX);
 	pg_atomic_init_u64(&control->next_sequence, 0);
@@ -50,15 +69,41 @@ init_control(void *made)
 		control->segments[i].handle = DSM_HANDLE_INVALID;
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
 		control->chunks[i].request = -1;
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		GpusortRequest *request = &control->requests[i];
+	for (int i = 0; i < GPUSORT_MAX_SPLITS; i++)
+		control->splits[i] = -1;
+	for (int i = 0; i < lengthof(control->in_use); i++)
+		pg_atomic_init_u64(&control->in_use[i], 0);
 
-		pg_atomic_init_u32(&request->state, GPUSORT_REQUEST_FREE);
-		pg_atomic_init_u32(&request->nclosed, 0);
-		pg_atomic_init_u32(&request->ready, 0);
-		pg_atomic_init_u32(&request->consumed, 0);
+	memset(requests, 0, nrequests * sizeof(GpusortRequest));
+	for (int i = 0; i < nrequests; i++)
+	{
+		pg_atomic_init_u32(&requests[i].state, GPUSORT_REQUEST_FREE);
+		pg_atomic_init_u32(&requests[i].nclosed, 0);
+		pg_atomic_init_u32(&requests[i].ready, 0);
+		pg_atomic_init_u32(&requests[i].consumed, 0);
 	}
+	control->requests = requests;
+	control->nrequests = nrequests;
+}
+
+/* Makes the block: takes room for the slots, and the lock's tranche. */
+static void
+make_control(void *made)
+{
+	GpusortControl *control = made;
+	int			nrequests = wanted_requests();
+	GpusortRequest *requests;
+
+	control->nrequests = 0;
+	while ((requests = ShmemAllocNoError(nrequests * sizeof(GpusortRequest))) == NULL)
+	{
+		nrequests = nrequests / 4 * 3;
+		if (nrequests < FEWEST_REQUESTS)
+			return;
+	}
+	gpusort_control_init(control, requests, nrequests);
+	control->tranche = gpusort_new_tranche(TRANCHE);
+	LWLockInitialize(&control->lock, control->tranche);
 }
 
 bool
@@ -68,9 +113,14 @@ gpusort_control_attach(const char **reason)
 
 	if (control != NULL)
 		return true;
-	control = gpusort_shmem_attach("gpusort control", sizeof(GpusortControl), init_control, reason);
+	control = gpusort_shmem_attach("gpusort control", sizeof(GpusortControl), make_control, reason);
 	if (control == NULL)
 		return false;
+	if (control->nrequests == 0)
+	{
+		*reason = "There is no shared memory left for gpusort's requests; add gpusort to shared_preload_libraries.";
+		return false;
+	}
 	/* from PostgreSQL 19 on, tranches can run out while the block is initialised */
 	if (control->tranche == 0)
 	{

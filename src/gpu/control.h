@@ -26,12 +26,25 @@
 
 #include "merge_key.h"
 
-#define GPUSORT_MAX_REQUESTS	96	/* the most requests of all backends together */
+/* A large chunk, and the small chunks into which one can be split. */
 #define GPUSORT_CHUNK_BYTES		((size_t) 16 * 1024 * 1024)
-#define GPUSORT_SEGMENT_CHUNKS	4	/* chunks per segment */
+#define GPUSORT_SPLIT_CHUNKS	16	/* small chunks in a split large chunk */
+#define GPUSORT_SMALL_BYTES		(GPUSORT_CHUNK_BYTES / GPUSORT_SPLIT_CHUNKS)
+
+#define GPUSORT_SEGMENT_CHUNKS	4	/* large chunks per segment */
 #define GPUSORT_SEGMENT_BYTES	(GPUSORT_SEGMENT_CHUNKS * GPUSORT_CHUNK_BYTES)
 #define GPUSORT_MAX_SEGMENTS	256
-#define GPUSORT_MAX_CHUNKS		(GPUSORT_MAX_SEGMENTS * GPUSORT_SEGMENT_CHUNKS)
+
+/*
+ * Chunks have numbers: first the large ones, segment by segment, then the small ones of
+ * each split.
+ */
+#define GPUSORT_LARGE_CHUNKS	(GPUSORT_MAX_SEGMENTS * GPUSORT_SEGMENT_CHUNKS)
+#define GPUSORT_MAX_SPLITS		64	/* the most large chunks that are split at a time */
+#define GPUSORT_MAX_CHUNKS		(GPUSORT_LARGE_CHUNKS + GPUSORT_MAX_SPLITS * GPUSORT_SPLIT_CHUNKS)
+
+/* The most requests of all backends together. */
+#define GPUSORT_MAX_REQUESTS	4096
 
 /* The most result chunks of a request, which form its ring. */
 #define GPUSORT_RING			4
@@ -145,9 +158,9 @@ typedef struct GpusortRequest
 	pg_atomic_uint32 nclosed;
 
 	/*
-	 * The result is a sequence of blocks of GPUSORT_CHUNK_BYTES; only the last
-	 * block of the result, or of the keys or rows of a sorted piece, is smaller.
-	 * Block b is in chunk ring[b % nring] while consumed <= b < ready.
+	 * The result is a sequence of blocks that have the size of a result chunk; only
+	 * the last block of the result, or of the keys or rows of a sorted piece, is
+	 * smaller.  Block b is in chunk ring[b % nring] while consumed <= b < ready.
 	 *
 	 * If a run is too large for the device, in_pieces is true, and the service
 	 * returns each piece as soon as it is sorted, even in state GATHERING: first
@@ -158,8 +171,9 @@ typedef struct GpusortRequest
 	 */
 
 	/*
-	 * The backend takes the first chunk of the ring; nclosed publishes it.  The
-	 * service may add chunks before the first block; ready publishes them.
+	 * The backend takes the first chunk of the ring; nclosed publishes it.  Before
+	 * the first block, the service may replace it by a large one and add chunks of
+	 * the same size; ready publishes the ring.
 	 */
 	int			ring[GPUSORT_RING];
 	uint64		piece_rows[GPUSORT_RING];	/* written by the service; published by ready */
@@ -209,10 +223,14 @@ typedef struct GpusortRequest
 	char		error[160];		/* written by the service; published by state FAILED */
 } GpusortRequest;
 
+/* GpusortChunk.request of a large chunk that is split: not free, but no request holds it. */
+#define GPUSORT_CHUNK_SPLIT		PG_INT16_MAX
+
 /*
  * One chunk.  The process that takes the chunk writes request under the lock, and
  * resets next and bytes.  The process that frees the chunk needs no lock: nobody
- * else writes request while it is not -1.  The service reads it for its own
+ * else writes request while it is not -1.  Splitting a large chunk and joining it
+ * again happen under the lock.  The service reads it for its own
  * requests, also without the lock.  The backend that holds an input chunk writes
  * next and bytes; its request's nclosed publishes them.
  */
@@ -288,7 +306,25 @@ typedef struct GpusortControl
 
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
 	GpusortChunk chunks[GPUSORT_MAX_CHUNKS];
-	GpusortRequest requests[GPUSORT_MAX_REQUESTS];
+
+	/*
+	 * The large chunk that each split divides, or -1; written under the lock.  A
+	 * process may read it without the lock for a small chunk that it holds, since
+	 * the split remains meanwhile.
+	 */
+	int16		splits[GPUSORT_MAX_SPLITS];
+
+	/*
+	 * Bit i says that slot i is in use, so that the service need not look at every
+	 * slot in each step.  A backend sets the bit under the lock before it takes the
+	 * slot; the process that frees the slot clears it before that.  The bits may be
+	 * damaged: the service looks at every slot from time to time, and a backend
+	 * takes no slot that is not FREE.
+	 */
+	pg_atomic_uint64 in_use[GPUSORT_MAX_REQUESTS / 64];
+
+	int			nrequests;		/* slots; constant */
+	GpusortRequest *requests;	/* the slots; constant, the same address in every process */
 } GpusortControl;
 
 /* NULL until gpusort_control_attach() has succeeded in this process. */
@@ -299,9 +335,14 @@ extern void gpusort_control_request_memory(void);
 
 /*
  * Finds the control block, or makes it, and sets gpusort_control.  Returns false,
- * with a static *reason, if main shared memory has no room for it.
+ * with a static *reason, if main shared memory has no room for it.  The block has a
+ * request slot for each process that may sort, or without preload as many of these
+ * as PostgreSQL's reserve of shared memory has room for.
  */
 extern bool gpusort_control_attach(const char **reason);
+
+/* Sets every field to its value before the first use, with this table of slots. */
+extern void gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nrequests);
 
 /*
  * Does the pointer point to the process latch of a PGPROC?  The PGPROC may belong

@@ -168,10 +168,10 @@ show_report(void)
 	gpusort_fault_counts(&passes, &lanes);
 	if (gpusort_control == NULL)
 		return "passes=0";
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < gpusort_control->nrequests; i++)
 		requests += gpusort_request_state(&gpusort_control->requests[i]) != GPUSORT_REQUEST_FREE;
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
-		chunks += gpusort_control->chunks[i].request >= 0;
+		chunks += gpusort_control->chunks[i].request >= 0 && gpusort_control->chunks[i].request != GPUSORT_CHUNK_SPLIT;
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 		making += gpusort_control->segments[i].creating;
 	snprintf(report, sizeof(report), "passes=%u requests=%d of_these=%d chunks=%d segments_being_made=%d lanes=%d",

@@ -22,6 +22,8 @@
  * segment for another reason, such as too many open files, the segment remains
  * for the other processes.
  *
+ * gpu/chunk.c finds the free chunks of the segments that exist.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -32,6 +34,7 @@
 
 #include "base/fault.h"
 #include "base/segment.h"
+#include "gpu/chunk.h"
 #include "gpu/control.h"
 #include "gpu/lock.h"
 #include "gpu/pool.h"
@@ -99,49 +102,6 @@ is_mapped(int index)
 		mapped[index].handle == gpusort_control->segments[index].handle;
 }
 
-/* Finds a free chunk, preferably one that this process has mapped; -1: none. */
-static int
-find_free(void)
-{
-	int			found = -1;
-
-	for (int chunk = 0; chunk < GPUSORT_MAX_CHUNKS; chunk++)
-	{
-		int			segment = chunk / GPUSORT_SEGMENT_CHUNKS;
-
-		if (gpusort_control->segments[segment].handle == DSM_HANDLE_INVALID ||
-			gpusort_control->segments[segment].gone ||
-			gpusort_control->chunks[chunk].request >= 0)
-			continue;
-		if (is_mapped(segment))
-			return chunk;
-		if (found < 0)
-			found = chunk;
-	}
-	return found;
-}
-
-/* Marks a chunk as held by a request. */
-static void
-hold(int chunk, int request)
-{
-	gpusort_control->chunks[chunk].request = request;
-	gpusort_control->chunks[chunk].next = -1;
-	gpusort_control->chunks[chunk].bytes = 0;
-}
-
-/* Does a request hold a chunk of the segment? */
-static bool
-in_use(int index)
-{
-	for (int i = 0; i < GPUSORT_SEGMENT_CHUNKS; i++)
-	{
-		if (gpusort_control->chunks[index * GPUSORT_SEGMENT_CHUNKS + i].request >= 0)
-			return true;
-	}
-	return false;
-}
-
 /*
  * Drops the segment of a slot, if the slot has one and no chunk of it is in use.
  * Does nothing if the lock is stuck.
@@ -157,7 +117,7 @@ drop_unused(int index)
 
 	if (gpusort_lock_try() != NULL)
 		return;
-	handle = in_use(index) ? DSM_HANDLE_INVALID : segment->handle;
+	handle = gpusort_chunk_segment_in_use(index) ? DSM_HANDLE_INVALID : segment->handle;
 	if (handle != DSM_HANDLE_INVALID)
 	{
 		segment->handle = DSM_HANDLE_INVALID;
@@ -213,25 +173,14 @@ segment_limit(void)
 }
 
 int
-gpusort_pool_room(void)
+gpusort_pool_room(bool small)
 {
-	int			room = 0;
-	int			count = 0;
+	int			segments = 0;
 
 	drop_gone();
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
-	{
-		GpusortSegment *segment = &gpusort_control->segments[i];
-
-		if (segment->handle == DSM_HANDLE_INVALID && !segment->creating)
-			continue;
-		count++;
-		if (segment->creating || segment->gone)
-			continue;
-		for (int j = 0; j < GPUSORT_SEGMENT_CHUNKS; j++)
-			room += gpusort_control->chunks[i * GPUSORT_SEGMENT_CHUNKS + j].request < 0;
-	}
-	return room + Max(segment_limit() - count, 0) * GPUSORT_SEGMENT_CHUNKS;
+		segments += gpusort_control->segments[i].handle != DSM_HANDLE_INVALID || gpusort_control->segments[i].creating;
+	return gpusort_chunk_count_free(small, Max(segment_limit() - segments, 0));
 }
 
 /* Finds a slot for a new segment; -1: the limit is reached. */
@@ -248,7 +197,7 @@ find_segment_slot(void)
 
 		if (segment->handle != DSM_HANDLE_INVALID || segment->creating)
 			count++;
-		else if (slot < 0 && !in_use(i))
+		else if (slot < 0 && !gpusort_chunk_segment_in_use(i))
 			slot = i;
 	}
 	return count < limit ? slot : -1;
@@ -281,7 +230,7 @@ open_segment(dsm_handle handle, bool *gone, const char **reason)
 
 /* As gpusort_pool_take_existing(); sets *reason if the lock is stuck, else leaves it as it is. */
 static int
-take_existing(int request, const char **reason)
+take_existing(int request, bool small, const char **reason)
 {
 	const char *stuck;
 	int			chunk;
@@ -293,29 +242,29 @@ take_existing(int request, const char **reason)
 		*reason = stuck;
 		return -1;
 	}
-	chunk = GPUSORT_FAULT(FREE_CHUNK) ? -1 : find_free();
-	if (chunk >= 0)
-		hold(chunk, request);
+	chunk = GPUSORT_FAULT(FREE_CHUNK) ? -1 : gpusort_chunk_take(request, small, is_mapped);
 	gpusort_lock_release();
 	return chunk;
 }
 
 int
-gpusort_pool_take_existing(int request)
+gpusort_pool_take_existing(int request, bool small)
 {
 	const char *reason;
 
-	return take_existing(request, &reason);
+	return take_existing(request, small, &reason);
 }
 
 /*
- * Takes an unused slot of the segment table, whose first chunk the request holds
- * from now on.  Returns -1 with a *reason if there is none or the lock is stuck.
+ * Takes an unused slot of the segment table, whose first chunk, or the first small chunk
+ * of that one, the request holds from now on.  Returns that chunk, or -1 with a *reason
+ * if there is none or the lock is stuck.
  */
 static int
-begin_segment(int request, const char **reason)
+begin_segment(int request, bool small, const char **reason)
 {
 	int			slot;
+	int			chunk = -1;
 
 	*reason = gpusort_lock_try();
 	if (*reason != NULL)
@@ -325,16 +274,16 @@ begin_segment(int request, const char **reason)
 	{
 		gpusort_control->segments[slot].creating = true;
 		creating_slot = slot;
-		hold(slot * GPUSORT_SEGMENT_CHUNKS, request);
+		chunk = gpusort_chunk_take_part(slot * GPUSORT_SEGMENT_CHUNKS, request, small);
 	}
 	else
 		*reason = GPUSORT_POOL_EXHAUSTED;
 	gpusort_lock_release();
-	return slot;
+	return chunk;
 }
 
 int
-gpusort_pool_take(int request, const char **reason)
+gpusort_pool_take(int request, bool small, const char **reason)
 {
 	int			chunk;
 	int			slot;
@@ -344,15 +293,15 @@ gpusort_pool_take(int request, const char **reason)
 	*reason = GPUSORT_FAULT(CHUNK) ? GPUSORT_POOL_EXHAUSTED : NULL;
 	if (*reason != NULL)
 		return -1;
-	chunk = take_existing(request, reason);
+	chunk = take_existing(request, small, reason);
 	if (chunk >= 0 || *reason != NULL)
 		return chunk;
 
 	drop_gone();
-	slot = begin_segment(request, reason);
-	if (slot < 0)
+	chunk = begin_segment(request, small, reason);
+	if (chunk < 0)
 		return -1;
-	chunk = slot * GPUSORT_SEGMENT_CHUNKS;
+	slot = creating_slot;
 	segment = open_segment(DSM_HANDLE_INVALID, &gone, reason);
 	if (segment != NULL)
 		gpusort_control->segments[slot].handle = dsm_segment_handle(segment);
@@ -368,7 +317,7 @@ gpusort_pool_take(int request, const char **reason)
 char *
 gpusort_pool_map(int chunk, const char **reason)
 {
-	int			index = chunk / GPUSORT_SEGMENT_CHUNKS;
+	int			index = gpusort_chunk_segment(gpusort_control, chunk);
 
 	if (!is_mapped(index))
 	{
@@ -389,7 +338,7 @@ gpusort_pool_map(int chunk, const char **reason)
 			return NULL;
 		remember(index, handle, segment);
 	}
-	return mapped[index].base + (chunk % GPUSORT_SEGMENT_CHUNKS) * GPUSORT_CHUNK_BYTES;
+	return mapped[index].base + gpusort_chunk_offset(gpusort_control, chunk);
 }
 
 void
@@ -419,7 +368,7 @@ gpusort_pool_free_request(int index, uint32 serial, GpusortRequestState from)
 	request->first_chunk = request->last_chunk = -1;
 	request->nring = 0;
 	request->pid = 0;
-	pg_write_barrier();
+	pg_atomic_fetch_and_u64(&gpusort_control->in_use[index / 64], ~(UINT64CONST(1) << index % 64));
 	pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_FREE));
 }
 
@@ -442,10 +391,14 @@ gpusort_pool_usage(uint64 *exist, uint64 *used)
 	*exist = *used = 0;
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
 	{
-		if (gpusort_control->segments[i / GPUSORT_SEGMENT_CHUNKS].handle == DSM_HANDLE_INVALID)
+		int			large = gpusort_chunk_large(gpusort_control, i);
+		int			request = gpusort_control->chunks[i].request;
+
+		if (large < 0 || gpusort_control->segments[large / GPUSORT_SEGMENT_CHUNKS].handle == DSM_HANDLE_INVALID)
 			continue;
-		*exist += GPUSORT_CHUNK_BYTES;
-		if (gpusort_control->chunks[i].request >= 0)
-			*used += GPUSORT_CHUNK_BYTES;
+		if (!gpusort_chunk_is_small(i))
+			*exist += GPUSORT_CHUNK_BYTES;
+		if (request >= 0 && request != GPUSORT_CHUNK_SPLIT)
+			*used += gpusort_chunk_bytes(i);
 	}
 }

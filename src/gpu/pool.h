@@ -18,30 +18,32 @@
 
 /*
  * Takes a free chunk for the request of this index, and makes a segment if no
- * chunk is free.  Returns the chunk's number, or -1 with a *reason if
+ * chunk is free.  The chunk is large; if small, it is small, or large where no further
+ * chunk can be split.  Returns the chunk's number, or -1 with a *reason if
  * gpusort.pool_limit allows no segment, making it fails or the lock is stuck.  The
  * reason is in static memory, valid until the next call of this function, of
  * gpusort_pool_map() or of gpusort_lock_try().  Processes interrupts.  The caller
  * does not hold the control lock.
  */
-extern int	gpusort_pool_take(int request, const char **reason);
+extern int	gpusort_pool_take(int request, bool small, const char **reason);
 
 /*
- * Takes a free chunk without making a segment, for the service.  Returns -1 if
+ * Takes such a chunk without making a segment, for the service.  Returns -1 if
  * no chunk is free or the lock is stuck.  The caller does not hold the control lock.
  */
-extern int	gpusort_pool_take_existing(int request);
+extern int	gpusort_pool_take_existing(int request, bool small);
 
 /*
- * The number of chunks that could be taken now.  Other processes may take them
- * first, so this only tells a caller not to begin work that is bound to fail.
- * Drops unused segments that are gone; the caller does not hold the control lock.
+ * The number of large or small chunks that could be taken now, or somewhat more.
+ * Other processes may take them first, so this only tells a caller not to begin
+ * work that is bound to fail.  Drops unused segments that are gone; the caller does
+ * not hold the control lock.
  */
-extern int	gpusort_pool_room(void);
+extern int	gpusort_pool_room(bool small);
 
 /*
- * The address of a chunk's GPUSORT_CHUNK_BYTES in this process, valid while the
- * chunk is held.  Maps its segment if necessary.  Returns NULL if that fails,
+ * The address of a chunk's memory (gpusort_chunk_bytes()) in this process, valid
+ * while the chunk is held.  Maps its segment if necessary.  Returns NULL if that fails,
  * with a *reason as above.  The caller does not hold the control lock.
  */
 extern char *gpusort_pool_map(int chunk, const char **reason);

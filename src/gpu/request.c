@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
@@ -33,8 +34,8 @@
 
 static int	held_requests = 0;
 
-/* By slot: the serial of the request that this process holds there, or 0. */
-static uint32 held_serials[GPUSORT_MAX_REQUESTS];
+/* By slot: the serial of the request that this process holds there, or 0.  NULL before the first request. */
+static uint32 *held_serials = NULL;
 
 static const char *const no_slot = "Every request slot of the GPU service is in use.";
 
@@ -129,28 +130,50 @@ backend_exit(int code, Datum arg)
 	 */
 	LWLockReleaseAll();
 	gpusort_pool_forget_creation();
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < gpusort_control->nrequests; i++)
 		give_up(i);
 	after_release();
+}
+
+/*
+ * Finds a free slot; -1: none.  A slot whose bit is clear may be damaged, or about to
+ * become FREE.  The caller holds the lock.
+ */
+static int
+find_slot(void)
+{
+	for (int first = 0; first < gpusort_control->nrequests; first += 64)
+	{
+		uint64		unused = ~pg_atomic_read_u64(&gpusort_control->in_use[first / 64]);
+
+		for (; unused != 0; unused &= unused - 1)
+		{
+			int			i = first + pg_rightmost_one_pos64(unused);
+
+			if (i >= gpusort_control->nrequests)
+				break;
+			if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
+				return i;
+		}
+	}
+	return -1;
 }
 
 /* Takes a free slot and fills it in for the run.  Returns its index, or -1 with a *reason. */
 static int
 take_slot(const GpusortRun *run, const char **reason)
 {
-	int			index = -1;
+	int			index;
 
 	*reason = GPUSORT_FAULT(REQUEST) ? no_slot : gpusort_lock_try();
 	if (*reason != NULL)
 		return -1;
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	index = find_slot();
+	if (index >= 0)
 	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-		uint32		serial;
+		GpusortRequest *request = &gpusort_control->requests[index];
+		uint32		serial = gpusort_request_serial(request) % GPUSORT_MAX_SERIAL + 1;
 
-		if (gpusort_request_state(request) != GPUSORT_REQUEST_FREE)
-			continue;
-		serial = gpusort_request_serial(request) % GPUSORT_MAX_SERIAL + 1;
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
 		request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
@@ -169,11 +192,9 @@ take_slot(const GpusortRun *run, const char **reason)
 		pg_atomic_write_u32(&request->nclosed, 0);
 		pg_atomic_write_u32(&request->ready, 0);
 		pg_atomic_write_u32(&request->consumed, 0);
-		pg_write_barrier();
-		held_serials[i] = serial;
+		pg_atomic_fetch_or_u64(&gpusort_control->in_use[index / 64], UINT64CONST(1) << index % 64);
+		held_serials[index] = serial;
 		pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_GATHERING));
-		index = i;
-		break;
 	}
 	gpusort_lock_release();
 	if (index < 0)
@@ -184,13 +205,13 @@ take_slot(const GpusortRun *run, const char **reason)
 const char *
 gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run)
 {
-	static bool exit_registered = false;
 	const char *reason;
 
-	if (!exit_registered)
+	if (held_serials == NULL)
 	{
+		held_serials = MemoryContextAllocZero(TopMemoryContext,
+											  gpusort_control->nrequests * sizeof(*held_serials));
 		before_shmem_exit(backend_exit, 0);
-		exit_registered = true;
 	}
 	held->index = take_slot(run, &reason);
 	if (held->index < 0)

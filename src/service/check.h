@@ -17,7 +17,7 @@
 #ifndef GPUSORT_SERVICE_CHECK_H
 #define GPUSORT_SERVICE_CHECK_H
 
-#include "gpu/control.h"
+#include "gpu/chunk.h"
 #include "gpusort_cuda.h"
 
 /* Reading a byte other than 0 or 1 as a bool is undefined behaviour. */
@@ -52,9 +52,10 @@ gpusort_request_spec_sound(const GpusortRequest *request)
 static inline bool
 gpusort_request_holds(const GpusortControl *control, int index, int chunk)
 {
-	return chunk >= 0 && chunk < GPUSORT_MAX_CHUNKS &&
-		control->chunks[chunk].request == index &&
-		control->segments[chunk / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID;
+	int			large = gpusort_chunk_large(control, chunk);
+
+	return large >= 0 && control->chunks[chunk].request == index &&
+		control->segments[large / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID;
 }
 
 /* The request's chunk after chunk, or its first one if chunk is -1.  Returns -1 if the list is damaged. */
@@ -76,7 +77,7 @@ gpusort_request_chunk_sound(const GpusortControl *control, int chunk, Size width
 {
 	uint32		bytes = control->chunks[chunk].bytes;
 
-	return bytes <= GPUSORT_CHUNK_BYTES && bytes % width == 0;
+	return bytes <= gpusort_chunk_bytes(chunk) && bytes % width == 0;
 }
 
 /* Does the request's list have count more chunks after chunk (-1: from the first one on), all of them sound? */
@@ -94,8 +95,8 @@ gpusort_request_chunks_sound(const GpusortControl *control, int index, int chunk
 
 /*
  * Copies the numbers of the request's result chunks to ring.  Returns how many
- * there are, 1 to GPUSORT_RING, all of them the request's own; or 0 if the ring
- * is damaged.
+ * there are, 1 to GPUSORT_RING, all of them the request's own and of one size; or 0
+ * if the ring is damaged.
  */
 static inline int
 gpusort_request_read_ring(const GpusortControl *control, int index, int ring[GPUSORT_RING])
@@ -108,7 +109,8 @@ gpusort_request_read_ring(const GpusortControl *control, int index, int ring[GPU
 	for (int i = 0; i < nring; i++)
 	{
 		ring[i] = request->ring[i];
-		if (!gpusort_request_holds(control, index, ring[i]))
+		if (!gpusort_request_holds(control, index, ring[i]) ||
+			gpusort_chunk_is_small(ring[i]) != gpusort_chunk_is_small(ring[0]))
 			return 0;
 	}
 	return nring;

@@ -71,7 +71,7 @@ service_exit(int code, Datum arg)
 	/* a backend that abandons a request later finds that the service is DOWN */
 	pg_memory_barrier();
 
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < gpusort_control->nrequests; i++)
 	{
 		GpusortRequest *request = &gpusort_control->requests[i];
 		uint32		serial;

@@ -37,6 +37,8 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "utils/memutils.h"
 
 #include "base/clock.h"
 #include "gpu/pool.h"
@@ -50,16 +52,37 @@
 /* A sorted piece may be taken from a request whose backend has fetched nothing for this long. */
 #define TAKE_AFTER_MS		1000
 
+/*
+ * Only the first request in line is uploaded where this number of pieces is on the device:
+ * further ones would wait there, and CUDA keeps 0.5 MB for each stream that was open
+ * at one time.
+ */
+#define MOST_LANES			32
+
+/* The service looks at every slot this often, in case the bits of the slots in use are damaged. */
+#define LOOK_AT_ALL_MS		100
+
+/* The most sorts between two looks at all requests. */
+#define SORTS_PER_STEP		4
+
 /* jobs[i] belongs to request i. */
-static GpusortJob jobs[GPUSORT_MAX_REQUESTS];
+static GpusortJob *jobs = NULL;
 
 /*
  * The jobs that this pass over the requests steps: those whose request is in
  * use or has something on the device.  All others are not in line and hold no
  * device memory.
  */
-static GpusortJob *active[GPUSORT_MAX_REQUESTS];
+static GpusortJob **active = NULL;
 static int	nactive = 0;
+
+/* Bit i says that jobs[i] was active in the last pass: it may have something on the device. */
+static uint64 was_active[GPUSORT_MAX_REQUESTS / 64];
+
+static uint64 looked_at_all = 0;	/* ms of base/clock.h */
+
+/* Has the device done anything since the pass began? */
+static bool moved;
 
 /* Is the next change of a request in this state perhaps the service's? */
 static bool
@@ -246,24 +269,21 @@ upload(GpusortJob *job)
 	for (uint32 p = job->sorted; p < job->begun; p++)
 	{
 		if (gpusort_job_piece(job, p)->lane == NULL &&
-			(job->starved ? p > job->returned : !gpusort_piece_fits(job, p)))
+			((job->starved ? p > job->returned : !gpusort_piece_fits(job, p)) ||
+			 (gpusort_piece_lanes() >= MOST_LANES && job != first_in_line())))
 			return;
 		if (!went_well(job, gpusort_piece_upload(job, p)))
 			return;
 	}
 }
 
-/* Queues downloads of sorted blocks, and publishes the blocks that have arrived. */
+/* Publishes the blocks that have arrived. */
 static void
-return_result(GpusortJob *job)
+publish(GpusortJob *job, uint32 ready)
 {
 	GpusortRequest *request = job->request;
-	uint32		ready;
 
-	if (job->returned == job->sorted || !went_well(job, gpusort_piece_return(job, &ready)) ||
-		ready == pg_atomic_read_u32(&request->ready))
-		return;
-
+	moved = true;
 	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING && job->returned == job->begun)
 	{
 		finish_request(job, ready);
@@ -274,6 +294,22 @@ return_result(GpusortJob *job)
 	SetLatch(request->latch);
 }
 
+/* Queues downloads of sorted blocks, and publishes those that have arrived. */
+static void
+return_result(GpusortJob *job)
+{
+	uint32		p = job->returned;
+	uint32		ready;
+
+	if (p == job->sorted || !went_well(job, gpusort_piece_return(job, &ready)))
+		return;
+	if (ready != pg_atomic_read_u32(&job->request->ready))
+		publish(job, ready);
+	/* only now, because closing the lane takes some 10 us */
+	if (job->returned > p)
+		gpusort_piece_close(job, p);
+}
+
 /* Sorts the job's next piece, whose keys are all on the device. */
 static void
 sort_piece(GpusortJob *job)
@@ -282,6 +318,7 @@ sort_piece(GpusortJob *job)
 	uint32		p = job->sorted;
 	GpusortPieceOutcome outcome = gpusort_piece_sort(job);
 
+	moved = true;
 	/* a sort that failed may have overwritten the keys: upload them again */
 	if (outcome == GPUSORT_PIECE_NO_MEMORY)
 		gpusort_piece_drop(job, p);
@@ -309,9 +346,26 @@ work(GpusortJob *job)
 		go_to_end_of_line(job->request);
 	upload(job);
 	return_result(job);
-	if (job->sorted < job->begun && gpusort_piece_uploaded(job, job->sorted) &&
-		job == first_in_line())
+}
+
+/* Has the piece after this one begun, if one follows and there is a place for it? */
+static bool
+next_has_begun(GpusortJob *job, uint32 p)
+{
+	return p + 1 < job->begun || job->begun - job->returned == GPUSORT_MAX_PIECES || gpusort_piece_last(job, p);
+}
+
+/* Sorts the first pieces in line, as far as their keys are on the device. */
+static void
+sort_first(void)
+{
+	for (int i = 0; i < SORTS_PER_STEP; i++)
 	{
+		GpusortJob *job = first_in_line();
+
+		/* the sort is not to begin before the next piece can arrive meanwhile */
+		if (job == NULL || !gpusort_piece_uploaded(job, job->sorted) || !next_has_begun(job, job->sorted))
+			return;
 		sort_piece(job);
 		return_result(job);
 	}
@@ -364,6 +418,7 @@ watch_copies(GpusortJob *job, bool copying)
 	}
 	if (!copying || !job->copying || seen != job->copies_seen)
 	{
+		moved |= copying;
 		job->copying = copying;
 		job->progress_at = now;
 		job->copies_seen = seen;
@@ -544,20 +599,43 @@ wait_for_backend(GpusortJob *job)
 		park(job);
 }
 
+/* Makes the job active if its request may need a step, or it has something on the device. */
+static void
+find_if_active(int index)
+{
+	GpusortJob *job = &jobs[index];
+
+	if (!is_due(gpusort_request_state(job->request)) && !holds_memory(job, job->returned))
+		return;
+	active[nactive++] = job;
+	was_active[index / 64] |= UINT64CONST(1) << index % 64;
+}
+
 /* Collects the active jobs. */
 static void
 find_active(void)
 {
-	nactive = 0;
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
-	{
-		GpusortJob *job = &jobs[i];
-		GpusortRequestState state;
+	uint64		now = gpusort_clock_ms();
+	bool		all = now - looked_at_all >= LOOK_AT_ALL_MS;
 
-		job->request = &gpusort_control->requests[i];
-		state = gpusort_request_state(job->request);
-		if (is_due(state) || holds_memory(job, job->returned))
-			active[nactive++] = job;
+	if (all)
+		looked_at_all = now;
+	nactive = 0;
+	for (int first = 0; first < gpusort_control->nrequests; first += 64)
+	{
+		uint64		bits = pg_atomic_read_u64(&gpusort_control->in_use[first / 64]) | was_active[first / 64];
+
+		was_active[first / 64] = 0;
+		if (all)
+			bits = PG_UINT64_MAX;
+		for (; bits != 0; bits &= bits - 1)
+		{
+			int			index = first + pg_rightmost_one_pos64(bits);
+
+			if (index >= gpusort_control->nrequests)
+				break;
+			find_if_active(index);
+		}
 	}
 }
 
@@ -584,21 +662,35 @@ step_unless_parked(GpusortJob *job, bool *idle)
 	return busy;
 }
 
-bool
-gpusort_job_step_all(bool *idle)
+void
+gpusort_job_start(void)
 {
-	bool		busy = false;
+	int			count = gpusort_control->nrequests;
 
+	jobs = MemoryContextAllocZero(TopMemoryContext, count * sizeof(GpusortJob));
+	active = MemoryContextAllocZero(TopMemoryContext, count * sizeof(GpusortJob *));
+	for (int i = 0; i < count; i++)
+		jobs[i].request = &gpusort_control->requests[i];
+}
+
+GpusortStepped
+gpusort_job_step_all(void)
+{
+	GpusortStepped stepped = {.idle = true};
+
+	moved = false;
 	find_active();
 	for (int i = 0; i < nactive; i++)
-		busy |= step_unless_parked(active[i], idle);
-	return busy;
+		stepped.busy |= step_unless_parked(active[i], &stepped.idle);
+	sort_first();
+	stepped.moved = moved;
+	return stepped;
 }
 
 bool
 gpusort_job_hand_over(void)
 {
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < gpusort_control->nrequests; i++)
 	{
 		GpusortRequestState state = gpusort_request_state(&gpusort_control->requests[i]);
 
@@ -618,6 +710,6 @@ gpusort_job_hand_over(void)
 void
 gpusort_job_drop_all(void)
 {
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; jobs != NULL && i < gpusort_control->nrequests; i++)
 		drop_job(&jobs[i]);
 }

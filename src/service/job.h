@@ -8,12 +8,21 @@
 #ifndef GPUSORT_SERVICE_JOB_H
 #define GPUSORT_SERVICE_JOB_H
 
-/*
- * Moves every request one step on.  Returns true if the device works, or soon
- * will, for one of them: then the caller must call again without waiting for
- * its latch.  Sets *idle to false if there is a request that is not parked.
- */
-extern bool gpusort_job_step_all(bool *idle);
+/* What one step of all requests has found. */
+typedef struct GpusortStepped
+{
+	bool		busy;			/* the device works, or soon will, for a request: look again
+								 * without waiting for the latch */
+	bool		moved;			/* a copy was queued or has finished, or a sort has: the next
+								 * look is likely to find more */
+	bool		idle;			/* every request is parked */
+} GpusortStepped;
+
+/* Makes the table of jobs.  Called once, when the control block is attached. */
+extern void gpusort_job_start(void);
+
+/* Moves every request one step on. */
+extern GpusortStepped gpusort_job_step_all(void);
 
 /*
  * Prepares the end of an idle service.  Returns false if a backend has come, or

@@ -4,8 +4,8 @@
  *		The GPU service: the steps of one piece of a request.
  *
  * A run that fits the device is one piece.  A larger run is cut at chunk
- * boundaries, as an external sort cuts its input: when a piece has its most
- * chunks and another chunk comes, the next piece begins.  So the number of keys
+ * boundaries, as an external sort cuts its input: when another chunk comes which
+ * would exceed the piece's limit, the next piece begins.  So the number of keys
  * need not be known in advance, and a run can be cut while it is gathered.
  *
  * Each piece has a lane of its own, and each lane has streams of its own.  While
@@ -38,12 +38,30 @@
 #include "service/piece.h"
 #include "service/watch.h"
 
+/*
+ * The service begins to sort this many bytes of keys while they are copied: the lane
+ * sorts after the copy, which takes less than 0.1 ms, and another look at the copy
+ * would take longer.
+ */
+#define FEW_BYTES		((uint64) 4 * 1024 * 1024)
+
+static int	open_lanes = 0;
+
+int
+gpusort_piece_lanes(void)
+{
+	return open_lanes;
+}
+
 /* ----------------------------------------------------------------
  *		The size of a piece
  * ----------------------------------------------------------------
  */
 
-/* Bytes of a lane's key buffer with this many chunks: the buffer grows by doubling. */
+/*
+ * Bytes of a lane's key buffer with this many large chunks: the buffer grows by doubling.
+ * Small chunks are counted as large ones: with them a run's first chunks take less.
+ */
 static uint64
 buffer_bytes(uint32 chunks)
 {
@@ -152,6 +170,15 @@ damaged(GpusortJob *job)
 	return GPUSORT_PIECE_FAILED;
 }
 
+/* Makes the list of the piece's chunks empty. */
+static void
+forget_count(GpusortPiece *piece)
+{
+	piece->count = piece->small = 0;
+	piece->last_counted = piece->before;
+	piece->full = false;
+}
+
 void
 gpusort_piece_note(GpusortJob *job)
 {
@@ -182,17 +209,38 @@ gpusort_piece_resume(GpusortJob *job)
 	for (uint32 i = 0; i < piece->first; i++)
 		piece->before = next_chunk(request, piece->before);
 	piece->last = piece->before;
+	forget_count(piece);
 	piece->sent = piece->queued = pg_atomic_read_u32(&request->ready) - job->blocks;
 }
 
-/* The number of closed chunks of the request, from the piece's first one on. */
-static uint32
-chunks_from(const GpusortJob *job, const GpusortPiece *piece)
+/*
+ * Counts the piece's chunks among those that the request has closed by now.  Returns false
+ * if the list is damaged.
+ */
+static bool
+count_chunks(const GpusortJob *job, GpusortPiece *piece)
 {
 	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
 
 	pg_read_barrier();
-	return nclosed > piece->first ? nclosed - piece->first : 0;
+	while (!piece->full && piece->first + piece->count < nclosed)
+	{
+		int			chunk = next_chunk(job->request, piece->last_counted);
+		uint32		size;
+
+		if (chunk < 0)
+			return false;
+		size = gpusort_chunk_bytes(chunk) / GPUSORT_SMALL_BYTES;
+		if (piece->small + size > piece->most * GPUSORT_SPLIT_CHUNKS)
+			piece->full = true;
+		else
+		{
+			piece->small += size;
+			piece->count++;
+			piece->last_counted = chunk;
+		}
+	}
+	return true;
 }
 
 static bool
@@ -207,8 +255,6 @@ is_gathering(const GpusortJob *job)
 GpusortPieceOutcome
 gpusort_piece_begin(GpusortJob *job)
 {
-	GpusortRequest *request = job->request;
-
 	while (job->begun - job->returned < GPUSORT_MAX_PIECES)
 	{
 		GpusortPiece *piece = gpusort_job_piece(job, job->begun);
@@ -218,54 +264,67 @@ gpusort_piece_begin(GpusortJob *job)
 		if (job->begun > 0)
 		{
 			/* the previous piece may be returned already, but its slot is not reused yet */
-			const GpusortPiece *previous = gpusort_job_piece(job, job->begun - 1);
+			GpusortPiece *previous = gpusort_job_piece(job, job->begun - 1);
 
-			if (chunks_from(job, previous) <= previous->most)
+			if (!count_chunks(job, previous))
+				return damaged(job);
+			if (!previous->full)
 				return GPUSORT_PIECE_OK;
-			piece->first = previous->first + previous->most;
-			piece->before = previous->before;
-			for (uint32 i = 0; i < previous->most; i++)
-			{
-				piece->before = next_chunk(request, piece->before);
-				if (piece->before < 0)
-					return damaged(job);
-			}
+			piece->first = previous->first + previous->count;
+			piece->before = previous->last_counted;
 			job->piece_chunks = Min(job->piece_chunks, overlapping_piece(job));
-			request->in_pieces = true;
+			job->request->in_pieces = true;
 		}
-		else if (chunks_from(job, piece) == 0)
+		else if (pg_atomic_read_u32(&job->request->nclosed) == 0)
 			return GPUSORT_PIECE_OK;
 		piece->last = piece->before;
 		piece->most = job->piece_chunks;
+		forget_count(piece);
 		job->begun++;
 	}
 	return GPUSORT_PIECE_OK;
 }
 
-bool
-gpusort_piece_complete(const GpusortJob *job, uint32 p)
+/*
+ * Counts the chunks of piece p.  Has a chunk come that does not belong to it any more?
+ * gpusort_piece_upload() finds out if the list is damaged.
+ */
+static bool
+is_full(GpusortJob *job, uint32 p)
 {
-	const GpusortPiece *piece = &job->pieces[p % GPUSORT_MAX_PIECES];
+	GpusortPiece *piece = gpusort_job_piece(job, p);
 
-	return !is_gathering(job) || chunks_from(job, piece) > piece->most;
+	(void) count_chunks(job, piece);
+	return piece->full;
 }
 
 bool
-gpusort_piece_last(const GpusortJob *job, uint32 p)
+gpusort_piece_complete(GpusortJob *job, uint32 p)
 {
-	const GpusortPiece *piece = &job->pieces[p % GPUSORT_MAX_PIECES];
+	/* first the state: a request that does not gather has all its chunks */
+	bool		gathering = is_gathering(job);
 
-	return !is_gathering(job) && chunks_from(job, piece) <= piece->most;
+	return is_full(job, p) || !gathering;
+}
+
+bool
+gpusort_piece_last(GpusortJob *job, uint32 p)
+{
+	bool		gathering = is_gathering(job);
+
+	return !is_full(job, p) && !gathering;
 }
 
 /* Closes the piece's lane, which waits for its copies in flight. */
 static void
 close_lane(GpusortPiece *piece)
 {
-	if (piece->lane != NULL)
-		GPUSORT_WATCHED(gpusort_cuda->memory_used(gpusort_service_device),
-						gpusort_cuda->lane_close(piece->lane));
+	if (piece->lane == NULL)
+		return;
+	GPUSORT_WATCHED(gpusort_cuda->memory_used(gpusort_service_device),
+					gpusort_cuda->lane_close(piece->lane));
 	piece->lane = NULL;
+	open_lanes--;
 }
 
 void
@@ -288,8 +347,10 @@ bool
 gpusort_piece_shrink(GpusortJob *job)
 {
 	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
-	uint32		chunks = Min(piece->most, chunks_from(job, piece));
+	uint32		chunks;
 
+	(void) count_chunks(job, piece);
+	chunks = (piece->small + GPUSORT_SPLIT_CHUNKS - 1) / GPUSORT_SPLIT_CHUNKS;
 	/* blocks that were sent belong to a piece of this size */
 	if (chunks <= 1 || piece->sent > 0)
 	{
@@ -301,6 +362,7 @@ gpusort_piece_shrink(GpusortJob *job)
 	gpusort_piece_drop(job, job->sorted);
 	job->piece_chunks = Min(pg_prevpower2_32(chunks - 1), overlapping_piece(job));
 	piece->most = job->piece_chunks;
+	forget_count(piece);
 	job->begun = job->sorted + 1;
 	return true;
 }
@@ -337,10 +399,11 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 {
 	GpusortRequest *request = job->request;
 	GpusortPiece *piece = gpusort_job_piece(job, p);
-	uint32		chunks = Min(piece->most, chunks_from(job, piece));
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
+	if (!count_chunks(job, piece))
+		return damaged(job);
 	if (piece->lane == NULL)
 	{
 		GPUSORT_WATCHED(0,
@@ -348,24 +411,25 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 		gpusort_service_check(status, &err);
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
+		open_lanes++;
 	}
-	if (piece->uploaded < chunks &&
+	if (piece->uploaded < piece->count &&
 		!gpusort_request_chunks_sound(gpusort_control, request - gpusort_control->requests,
-									  piece->last, chunks - piece->uploaded, gpusort_job_width(job)))
+									  piece->last, piece->count - piece->uploaded, gpusort_job_width(job)))
 		return damaged(job);
-	while (piece->uploaded < chunks)
+	while (piece->uploaded < piece->count)
 	{
 		int			chunk = next_chunk(request, piece->last);
 		uint32		bytes = chunk < 0 ? 0 : *(volatile uint32 *) &gpusort_control->chunks[chunk].bytes;
 		const char *reason = NULL;
 		char	   *keys;
 
-		if (chunk < 0 || bytes > GPUSORT_CHUNK_BYTES)
+		if (chunk < 0 || bytes > gpusort_chunk_bytes(chunk))
 			return damaged(job);
 		keys = gpusort_pool_map(chunk, &reason);
 		if (keys == NULL)
 			return unmapped(job, reason);
-		if (!gpusort_service_registered[chunk / GPUSORT_SEGMENT_CHUNKS])
+		if (!gpusort_service_registered[gpusort_chunk_segment(gpusort_control, chunk)])
 			request->pinned = false;
 		GPUSORT_WATCHED(piece->rows * gpusort_job_width(job) + bytes,
 						status = gpusort_cuda->upload(piece->lane, keys, bytes, &err));
@@ -387,17 +451,19 @@ gpusort_piece_uploaded(GpusortJob *job, uint32 p)
 	GpusortCudaStatus status;
 
 	if (piece->lane == NULL || !gpusort_piece_complete(job, p) ||
-		piece->uploaded < Min(piece->most, chunks_from(job, piece)))
+		piece->uploaded < piece->count)
 		return false;
+	if (piece->rows * gpusort_job_width(job) <= FEW_BYTES)
+		return true;
 	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(piece->lane, &err));
 	gpusort_service_check(status, &err);
 	return status == GPUSORT_CUDA_OK;
 }
 
 static uint32
-blocks_of(uint64 bytes)
+blocks_of(const GpusortJob *job, uint64 bytes)
 {
-	return (bytes + GPUSORT_CHUNK_BYTES - 1) / GPUSORT_CHUNK_BYTES;
+	return (bytes + job->block_bytes - 1) / job->block_bytes;
 }
 
 /* Adds the report of one piece: times are added up, launch sizes are the largest of all pieces. */
@@ -425,7 +491,7 @@ log_disorder(const GpusortJob *job, const GpusortPiece *piece, bool twice)
 
 /* Sorts the piece on the device, as the request asks, and adds the sort's report to the request. */
 static GpusortPieceOutcome
-sort_on_device(GpusortJob *job, GpusortPiece *piece)
+sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 {
 	GpusortRequest *request = job->request;
 	GpusortMergeKey merge_key = request->merge_key;
@@ -436,7 +502,7 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece)
 		.with_rows = job->want_rows,
 		.algorithm = (GpusortAlgorithm) request->algorithm,
 		.bins = request->bins,
-		.keys_too = job->want_rows && request->in_pieces,
+		.keys_too = keys_too,
 		.merge_key = &merge_key,
 	};
 	GpusortCudaReport report;
@@ -463,39 +529,61 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece)
 	/* a sort waits for all uploads, so their times are complete */
 	gpusort_cuda->lane_report(piece->lane, &report);
 	request->copy_in_ms += report.upload_ms;
-
-	/* of a run that is sorted whole, row numbers come back without keys */
-	piece->nkey_blocks = !sort.with_rows || sort.keys_too ? blocks_of(piece->rows * sort.key_bytes) : 0;
-	piece->nblocks = piece->nkey_blocks;
-	if (sort.with_rows)
-		piece->nblocks += blocks_of(piece->rows * sizeof(uint32));
 	piece->queued = piece->resumed = piece->sent;
 	return GPUSORT_PIECE_OK;
 }
 
 /*
- * Adds result chunks to the request's ring, as far as the piece needs them and
- * the pool has them.  The ring must not grow once a block has its place there,
- * because block b lies in ring[b % nring].
+ * Replaces the ring's only chunk, a small one, by a large one, if there is one.  The
+ * backend has not looked at the ring yet.
+ */
+static void
+make_ring_large(GpusortRequest *request, int index)
+{
+	int			small = request->ring[0];
+	int			chunk = gpusort_pool_take_existing(index, false);
+
+	if (chunk < 0)
+		return;
+	request->ring[0] = chunk;
+	gpusort_control->chunks[small].request = -1;
+}
+
+/*
+ * Makes the request's ring fit a result of this number of bytes, as far as the pool has
+ * chunks, and settles the size of a block.  The ring must not change once a block has
+ * its place there, because block b lies in ring[b % nring].
  */
 static GpusortPieceOutcome
-grow_ring(GpusortJob *job, const GpusortPiece *piece)
+choose_ring(GpusortJob *job, uint64 bytes)
 {
 	GpusortRequest *request = job->request;
 	int			index = request - gpusort_control->requests;
+	bool		settled = job->blocks + gpusort_job_piece(job, job->returned)->queued > 0;
 	int			ring[GPUSORT_RING];
 	int			nring = gpusort_request_read_ring(gpusort_control, index, ring);
 
+	if (nring == 1 && !settled && gpusort_chunk_is_small(ring[0]) &&
+		(request->in_pieces || bytes > GPUSORT_RING * GPUSORT_SMALL_BYTES))
+	{
+		make_ring_large(request, index);
+		nring = gpusort_request_read_ring(gpusort_control, index, ring);
+	}
 	if (nring == 0)
 		return damaged(job);
-	if (job->blocks + gpusort_job_piece(job, job->returned)->queued > 0)
-		return GPUSORT_PIECE_OK;
-	while (nring < GPUSORT_RING && (request->in_pieces || (uint32) nring < piece->nblocks))
+	job->block_bytes = gpusort_chunk_bytes(ring[0]);
+
+	while (!settled && nring < GPUSORT_RING && (request->in_pieces || nring * job->block_bytes < bytes))
 	{
-		int			chunk = gpusort_pool_take_existing(index);
+		int			chunk = gpusort_pool_take_existing(index, gpusort_chunk_is_small(ring[0]));
 
 		if (chunk < 0)
 			break;
+		if (gpusort_chunk_bytes(chunk) != job->block_bytes)
+		{
+			gpusort_control->chunks[chunk].request = -1;
+			break;
+		}
 		request->ring[nring] = chunk;
 		request->nring = ++nring;
 	}
@@ -506,17 +594,29 @@ GpusortPieceOutcome
 gpusort_piece_sort(GpusortJob *job)
 {
 	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
+	bool		keys_too;
+	uint64		key_bytes;
+	uint64		row_bytes;
 	GpusortPieceOutcome outcome;
 
 	/* a chunk may have come since the last look: then more pieces follow */
 	if (!gpusort_piece_last(job, job->sorted))
 		job->request->in_pieces = true;
-	outcome = sort_on_device(job, piece);
-	if (outcome == GPUSORT_PIECE_OK)
-		outcome = grow_ring(job, piece);
-	if (outcome == GPUSORT_PIECE_OK)
-		job->sorted++;
-	return outcome;
+	/* of a run that is sorted whole, row numbers come back without keys */
+	keys_too = job->want_rows && job->request->in_pieces;
+	outcome = sort_on_device(job, piece, keys_too);
+	if (outcome != GPUSORT_PIECE_OK)
+		return outcome;
+
+	key_bytes = !job->want_rows || keys_too ? piece->rows * job->key_bytes : 0;
+	row_bytes = job->want_rows ? piece->rows * sizeof(uint32) : 0;
+	outcome = choose_ring(job, key_bytes + row_bytes);
+	if (outcome != GPUSORT_PIECE_OK)
+		return outcome;
+	piece->nkey_blocks = blocks_of(job, key_bytes);
+	piece->nblocks = piece->nkey_blocks + blocks_of(job, row_bytes);
+	job->sorted++;
+	return GPUSORT_PIECE_OK;
 }
 
 GpusortPieceOutcome
@@ -532,14 +632,14 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 	GpusortCudaStatus status;
 	uint64		finished;
 
-	if (nring == 0)
+	if (nring == 0 || gpusort_chunk_bytes(ring[0]) != job->block_bytes)
 		return damaged(job);
 	while (piece->queued < piece->nblocks &&
 		   job->blocks + piece->queued < consumed + nring)
 	{
 		bool		rows = piece->queued >= piece->nkey_blocks;
 		uint64		size = piece->rows * (rows ? sizeof(uint32) : job->key_bytes);
-		uint64		offset = (uint64) (piece->queued - (rows ? piece->nkey_blocks : 0)) * GPUSORT_CHUNK_BYTES;
+		uint64		offset = (uint64) (piece->queued - (rows ? piece->nkey_blocks : 0)) * job->block_bytes;
 		int			slot = (job->blocks + piece->queued) % nring;
 		const char *reason = NULL;
 		char	   *to = gpusort_pool_map(ring[slot], &reason);
@@ -547,9 +647,9 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 		if (to == NULL)
 			return unmapped(job, reason);
 		request->piece_rows[slot] = piece->rows;
-		GPUSORT_WATCHED(GPUSORT_CHUNK_BYTES,
+		GPUSORT_WATCHED(job->block_bytes,
 						status = gpusort_cuda->download(piece->lane, rows, offset, to,
-													   Min(GPUSORT_CHUNK_BYTES, size - offset), &err));
+													   Min(job->block_bytes, size - offset), &err));
 		gpusort_service_check(status, &err);
 		/* a download takes no device memory, so this is host memory */
 		if (status != GPUSORT_CUDA_OK)
@@ -568,9 +668,14 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 	{
 		gpusort_cuda->lane_report(piece->lane, &report);
 		request->copy_out_ms += report.download_ms;
-		close_lane(piece);
 		job->blocks += piece->nblocks;
 		job->returned++;
 	}
 	return GPUSORT_PIECE_OK;
+}
+
+void
+gpusort_piece_close(GpusortJob *job, uint32 p)
+{
+	close_lane(gpusort_job_piece(job, p));
 }

@@ -23,8 +23,16 @@ typedef struct GpusortPiece
 {
 	GpusortCudaLane *lane;		/* NULL: nothing of the piece is on the device */
 	uint32		first;			/* index of its first chunk within the request */
-	uint32		most;			/* the most chunks it may have */
+	uint32		most;			/* its limit, in large chunks */
 	int			before;			/* pool number of the chunk before it, or -1 */
+
+	/* The chunks that belong to it, as far as they have been counted */
+	uint32		count;
+	uint32		small;			/* their size, in small chunks */
+	int			last_counted;	/* pool number of the last one; if there is none, the
+								 * same as before */
+	bool		full;			/* the next chunk has come, and does not belong to it */
+
 	int			last;			/* pool number of the chunk uploaded last; before
 								 * the first upload: the same as before */
 	uint32		uploaded;		/* chunks queued for upload */
@@ -62,8 +70,10 @@ typedef struct GpusortJob
 	uint32		sorted;
 	uint32		begun;
 
-	uint32		piece_chunks;	/* the most chunks of the next piece to begin */
+	uint32		piece_chunks;	/* limit of the next piece to begin, in large chunks */
 	uint32		blocks;			/* result blocks of the returned pieces */
+	Size		block_bytes;	/* bytes of a result block; set by the first sort, and
+								 * constant from the first block on */
 	bool		starved;		/* gave up device memory; uploads nothing until it is
 								 * first in line, and then one piece only */
 
@@ -131,10 +141,13 @@ extern void gpusort_piece_resume(GpusortJob *job);
 extern GpusortPieceOutcome gpusort_piece_begin(GpusortJob *job);
 
 /* Has piece p, which is begun, all the chunks that it will get? */
-extern bool gpusort_piece_complete(const GpusortJob *job, uint32 p);
+extern bool gpusort_piece_complete(GpusortJob *job, uint32 p);
 
 /* Is piece p, which is begun, the request's last one? */
-extern bool gpusort_piece_last(const GpusortJob *job, uint32 p);
+extern bool gpusort_piece_last(GpusortJob *job, uint32 p);
+
+/* The number of pieces of all jobs that are on the device. */
+extern int	gpusort_piece_lanes(void);
 
 /* Is the device likely to have room for piece p beside the job's other pieces? */
 extern bool gpusort_piece_fits(GpusortJob *job, uint32 p);
@@ -142,26 +155,29 @@ extern bool gpusort_piece_fits(GpusortJob *job, uint32 p);
 /* Queues the upload of those chunks of piece p that have come and are not queued yet. */
 extern GpusortPieceOutcome gpusort_piece_upload(GpusortJob *job, uint32 p);
 
-/* Is piece p complete, and are all its keys on the device? */
+/* Is piece p complete, and are all its keys on the device or, if they are few, on the way to it? */
 extern bool gpusort_piece_uploaded(GpusortJob *job, uint32 p);
 
-/* Sorts the next unsorted piece, whose keys are all on the device.  Waits for the device. */
+/* Sorts the next unsorted piece, for which gpusort_piece_uploaded() is true.  Waits for the device. */
 extern GpusortPieceOutcome gpusort_piece_sort(GpusortJob *job);
 
 /*
  * Queues downloads of the oldest sorted piece into empty result chunks.  Sets
  * *ready to the number of blocks of the whole result that have arrived.  When
- * all blocks of the piece have arrived, closes its lane and counts it as
- * returned.
+ * all blocks of the piece have arrived, counts it as returned; the caller then closes
+ * it.
  */
 extern GpusortPieceOutcome gpusort_piece_return(GpusortJob *job, uint32 *ready);
+
+/* Takes piece p, which has just been returned, off the device. */
+extern void gpusort_piece_close(GpusortJob *job, uint32 p);
 
 /* Takes piece p and all later ones off the device; they will be uploaded and sorted again. */
 extern void gpusort_piece_drop(GpusortJob *job, uint32 p);
 
 /*
  * Makes the oldest unsorted piece smaller.  Returns false, with job->failure
- * set, if it has one chunk only or some of its result has been sent.
+ * set, if it is not larger than a large chunk or some of its result has been sent.
  */
 extern bool gpusort_piece_shrink(GpusortJob *job);
 

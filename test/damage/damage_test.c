@@ -44,7 +44,7 @@ gpusort_fault_pass(GpusortFaultSite site)
 static int
 take_slot(void)
 {
-	for (int i = 0; i < GPUSORT_MAX_REQUESTS; i++)
+	for (int i = 0; i < gpusort_control->nrequests; i++)
 	{
 		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
 			return i;
@@ -56,7 +56,8 @@ take_slot(void)
 static uint64
 some_number(pg_prng_state *random)
 {
-	static const uint64 numbers[] = {0, 1, 2, 3, 5, 9, 16, 17, 95, GPUSORT_MAX_CHUNKS - 1, GPUSORT_MAX_CHUNKS, 32767,
+	static const uint64 numbers[] = {0, 1, 2, 3, 5, 9, 16, 17, 95, GPUSORT_LARGE_CHUNKS, GPUSORT_MAX_CHUNKS - 1, GPUSORT_MAX_CHUNKS, 32767,
+	GPUSORT_SMALL_BYTES, GPUSORT_SMALL_BYTES + 4,
 	GPUSORT_CHUNK_BYTES, GPUSORT_CHUNK_BYTES + 4, INT_MAX, UINT_MAX, PG_UINT64_MAX};
 
 	return pg_prng_bool(random) ? numbers[pg_prng_uint64_range(random, 0, lengthof(numbers) - 1)] : pg_prng_uint64(random);
@@ -104,11 +105,12 @@ damage_request(PG_FUNCTION_ARGS)
 	request = &gpusort_control->requests[index];
 	/* the service ignores this state, so it keeps it until the chunks are taken */
 	serial = gpusort_request_serial(request) % GPUSORT_MAX_SERIAL + 1;
+	pg_atomic_fetch_or_u64(&gpusort_control->in_use[index / 64], UINT64CONST(1) << index % 64);
 	pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_FAILED));
 	gpusort_lock_release();
 	for (int i = 0; i <= CHUNKS; i++)
 	{
-		chunks[i] = gpusort_pool_take(index, &reason);
+		chunks[i] = gpusort_pool_take(index, pg_prng_bool(&random), &reason);
 		if (chunks[i] < 0)
 			elog(ERROR, "%s", reason);
 	}

@@ -21,6 +21,7 @@
 
 #include "../../src/service/job.c"
 #include "compat.h"
+#include "gpu/chunk.h"
 #include "gpu/pool.h"
 
 /* these functions are the C library's, not PostgreSQL's */
@@ -29,10 +30,12 @@
 
 #include "fuzz.h"
 
+#define REQUESTS	3			/* slots */
 #define VICTIM	1				/* the request that is damaged */
 #define OTHER	2				/* the request that stays sound */
 #define CHUNKS	6				/* chunks of each request, with the one of its ring */
 #define SPARE	100				/* this chunk and the next one are free */
+#define SPARE_SPLIT 3			/* and the first two small ones of this split */
 
 /* ---- functions and variables of PostgreSQL ---- */
 
@@ -42,6 +45,12 @@ static PGPROC processes[3];
 PROC_HDR   *ProcGlobal = &proc_header;
 struct Latch *MyLatch = &processes[0].procLatch;
 
+int			MaxConnections = REQUESTS;
+int			max_worker_processes = 0;
+MemoryContext TopMemoryContext = NULL;
+
+void *ShmemAllocNoError(Size size) { return NULL; }
+void *MemoryContextAllocZero(MemoryContext context, Size size) { return calloc(1, size); }
 int LWLockNewTrancheId(GPUSORT_NEW_TRANCHE_PARAMETERS) { return 0; }
 void LWLockInitialize(LWLock *lock, int tranche_id) { }
 void LWLockRegisterTranche(int tranche_id, const char *tranche_name) { }
@@ -92,24 +101,32 @@ gpusort_pool_free_request(int request, uint32 serial, GpusortRequestState from)
 char *
 gpusort_pool_map(int chunk, const char **reason)
 {
-	FUZZ_CHECK(chunk >= 0 && chunk < GPUSORT_MAX_CHUNKS);
-	FUZZ_CHECK(gpusort_control->segments[chunk / GPUSORT_SEGMENT_CHUNKS].handle != DSM_HANDLE_INVALID);
+	FUZZ_CHECK(chunk >= 0 && chunk < GPUSORT_MAX_CHUNKS && gpusort_chunk_large(gpusort_control, chunk) >= 0);
+	FUZZ_CHECK(gpusort_control->segments[gpusort_chunk_segment(gpusort_control, chunk)].handle != DSM_HANDLE_INVALID);
 	FUZZ_CHECK(gpusort_control->chunks[chunk].request == VICTIM ||
 			   gpusort_control->chunks[chunk].request == OTHER);
 	/* nothing accesses this memory; the address identifies the chunk */
 	return (char *) ((uintptr_t) (chunk + 1) * GPUSORT_CHUNK_BYTES);
 }
 
-/* Each request can get one more chunk for its ring. */
+/* Each request can get one more chunk of each size for its ring. */
 int
-gpusort_pool_take_existing(int request)
+gpusort_pool_take_existing(int request, bool small)
 {
-	GpusortChunk *chunk = &gpusort_control->chunks[request == VICTIM ? SPARE : SPARE + 1];
+	GpusortChunk *chunk = &gpusort_control->chunks[(small ? gpusort_chunk_first_small(SPARE_SPLIT) : SPARE) + (request == VICTIM)];
 
 	if (chunk->request >= 0)
 		return -1;
 	chunk->request = request;
 	return chunk - gpusort_control->chunks;
+}
+
+/* The bytes begin where the chunk begins, and are not more than it has. */
+static void
+check_within_chunk(const void *host, size_t bytes)
+{
+	FUZZ_CHECK((uintptr_t) host % GPUSORT_CHUNK_BYTES == 0);
+	FUZZ_CHECK(bytes <= gpusort_chunk_bytes((int) ((uintptr_t) host / GPUSORT_CHUNK_BYTES) - 1));
 }
 
 /* ---- the service and the device ---- */
@@ -173,7 +190,7 @@ device_lane_close(GpusortCudaLane *lane)
 static GpusortCudaStatus
 device_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
 {
-	FUZZ_CHECK(bytes <= GPUSORT_CHUNK_BYTES && (uintptr_t) host % GPUSORT_CHUNK_BYTES == 0);
+	check_within_chunk(host, bytes);
 	lane->bytes += bytes;
 	return GPUSORT_CUDA_OK;
 }
@@ -208,7 +225,7 @@ device_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, s
 {
 	uint64		size = lane->rows * (rows ? sizeof(uint32) : lane->key_bytes);
 
-	FUZZ_CHECK(bytes <= GPUSORT_CHUNK_BYTES && (uintptr_t) host % GPUSORT_CHUNK_BYTES == 0);
+	check_within_chunk(host, bytes);
 	FUZZ_CHECK(offset <= size && bytes <= size - offset);
 	lane->queued++;
 	return GPUSORT_CUDA_OK;
@@ -243,12 +260,18 @@ const GpusortCudaFunctions *gpusort_cuda = &functions;
 
 /* ---- the target ---- */
 
+/* Chunk i of a request: chunk 0 is the ring's; chunks 1 and 2 are small, the others large. */
+static int
+chunk_of(int index, int i)
+{
+	return i == 1 || i == 2 ? gpusort_chunk_first_small(index) + i : index * CHUNKS + i;
+}
+
 /* Makes a request with its chunks as a backend does. */
 static void
 submit(int index, int process, int words)
 {
 	GpusortRequest *request = &gpusort_control->requests[index];
-	int			first = index * CHUNKS;
 
 	request->pid = process;
 	request->latch = &processes[process].procLatch;
@@ -256,19 +279,22 @@ submit(int index, int process, int words)
 	request->key_bytes = words > 1 ? 8 : 4;
 	request->words = words;
 	request->want_rows = index == VICTIM;
-	request->ring[0] = first;
+	request->ring[0] = chunk_of(index, 0);
 	request->nring = 1;
-	request->first_chunk = first + 1;
-	request->last_chunk = first + CHUNKS - 1;
+	request->first_chunk = chunk_of(index, 1);
+	request->last_chunk = chunk_of(index, CHUNKS - 1);
+	gpusort_control->splits[index] = index * CHUNKS + 1;
+	gpusort_control->chunks[index * CHUNKS + 1].request = GPUSORT_CHUNK_SPLIT;
 	for (int i = 0; i < CHUNKS; i++)
 	{
-		GpusortChunk *chunk = &gpusort_control->chunks[first + i];
+		GpusortChunk *chunk = &gpusort_control->chunks[chunk_of(index, i)];
 
-		gpusort_control->segments[(first + i) / GPUSORT_SEGMENT_CHUNKS].handle = 1 + first + i;
+		gpusort_control->segments[gpusort_chunk_segment(gpusort_control, chunk_of(index, i))].handle = 1 + i;
 		chunk->request = index;
-		chunk->next = i > 0 && i < CHUNKS - 1 ? first + i + 1 : -1;
-		chunk->bytes = i == 0 ? 0 : i < CHUNKS - 1 ? GPUSORT_CHUNK_BYTES : 400;
+		chunk->next = i > 0 && i < CHUNKS - 1 ? chunk_of(index, i + 1) : -1;
+		chunk->bytes = i == 0 ? 0 : i < CHUNKS - 1 ? gpusort_chunk_bytes(chunk_of(index, i)) : 400;
 	}
+	pg_atomic_fetch_or_u64(&gpusort_control->in_use[0], UINT64CONST(1) << index);
 	pg_atomic_write_u32(&request->nclosed, CHUNKS - 1);
 	pg_atomic_write_u32(&request->state, gpusort_request_word(1, index == VICTIM ? GPUSORT_REQUEST_GATHERING :
 														 GPUSORT_REQUEST_SUBMITTED));
@@ -278,17 +304,17 @@ static void
 step(void)
 {
 	GpusortRequest *other = &gpusort_control->requests[OTHER];
-	bool		idle;
 
-	gpusort_job_step_all(&idle);
+	(void) gpusort_job_step_all();
 	/* the backend of the sound request takes the chunks that are ready */
 	pg_atomic_write_u32(&other->consumed, pg_atomic_read_u32(&other->ready));
 }
 
 /* Numbers that are more likely to matter than random ones. */
 static const uint64 numbers[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 17, VICTIM * CHUNKS, VICTIM * CHUNKS + 3, OTHER * CHUNKS + 1,
-	GPUSORT_MAX_CHUNKS - 1, GPUSORT_MAX_CHUNKS, GPUSORT_CHUNK_BYTES, GPUSORT_CHUNK_BYTES + 4, 32767, 65535, INT_MAX,
-	UINT_MAX, PG_UINT64_MAX};
+	GPUSORT_LARGE_CHUNKS - 1, GPUSORT_LARGE_CHUNKS, GPUSORT_LARGE_CHUNKS + VICTIM * GPUSORT_SPLIT_CHUNKS + 1,
+	GPUSORT_MAX_CHUNKS - 1, GPUSORT_MAX_CHUNKS, GPUSORT_SMALL_BYTES, GPUSORT_SMALL_BYTES + 4, GPUSORT_CHUNK_BYTES,
+	GPUSORT_CHUNK_BYTES + 4, 32767, 65535, INT_MAX, UINT_MAX, PG_UINT64_MAX};
 
 /* Writes a number of 1, 2, 4 or 8 bytes to the request or its chunks.  Returns the rest of data. */
 static const uint8_t *
@@ -304,6 +330,11 @@ scribble(const uint8_t *data, const uint8_t *end)
 	{
 		where = (char *) &gpusort_control->requests[VICTIM];
 		room = sizeof(GpusortRequest) - sizeof(gpusort_control->requests[0].error);
+	}
+	else if (data[0] & 16)
+	{
+		where = (char *) &gpusort_control->chunks[chunk_of(VICTIM, 1)];
+		room = 2 * sizeof(GpusortChunk);
 	}
 	else
 	{
@@ -326,16 +357,19 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const uint8_t *end = data + size;
+	GpusortRequest *requests;
+	uint64		bytes = 0;
+	uint32		blocks;
 
 	proc_header.allProcs = processes;
 	proc_header.allProcCount = lengthof(processes);
 	gpusort_control = calloc(1, sizeof(GpusortControl));
-	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
-		gpusort_control->chunks[i].request = -1;
-	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
-		gpusort_control->segments[i].handle = DSM_HANDLE_INVALID;
-	memset(jobs, 0, sizeof(jobs));
+	requests = calloc(REQUESTS, sizeof(GpusortRequest));
+	gpusort_control_init(gpusort_control, requests, REQUESTS);
+	gpusort_job_start();
 	gpusort_control->segments[SPARE / GPUSORT_SEGMENT_CHUNKS].handle = 1;
+	gpusort_control->splits[SPARE_SPLIT] = SPARE + 2;
+	gpusort_control->chunks[SPARE + 2].request = GPUSORT_CHUNK_SPLIT;
 	submit(VICTIM, 1, 1 + size % 2);
 	submit(OTHER, 2, 1);
 
@@ -358,9 +392,15 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 											 GPUSORT_REQUEST_ABANDONED));
 	for (int i = 0; i < 40; i++)
 		step();
+	for (int i = 1; i < CHUNKS; i++)
+		bytes += gpusort_control->chunks[chunk_of(OTHER, i)].bytes;
+	blocks = (bytes + GPUSORT_CHUNK_BYTES - 1) / GPUSORT_CHUNK_BYTES;
 	FUZZ_CHECK(gpusort_request_state(&gpusort_control->requests[OTHER]) == GPUSORT_REQUEST_FINISHED);
-	FUZZ_CHECK(pg_atomic_read_u32(&gpusort_control->requests[OTHER].ready) == CHUNKS - 1);
+	FUZZ_CHECK(pg_atomic_read_u32(&gpusort_control->requests[OTHER].ready) == blocks);
 	gpusort_job_drop_all();
+	free(jobs);
+	free(active);
+	free(requests);
 	free(gpusort_control);
 	return 0;
 }

@@ -22,14 +22,10 @@ my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 my $sort = "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; $last";
 
 #
-# Every request slot is taken by cursors of one session, which have read their first block
+# Every request slot is taken by cursors of one session, which have read their first block.
+# There are max_connections + max_worker_processes slots, 18 here.
 #
-SKIP:
 {
-	my ($room) = map { (split)[3] } grep { m{/dev/shm$} } `df -Pm /dev/shm 2>/dev/null`;
-	my ($memory) = slurp_file('/proc/meminfo') =~ /MemAvailable: +(\d+)/;
-	skip('96 requests need 3 GB of shared memory', 7) if ($room // 0) < 4096 || ($memory // 0) < 6_000_000;
-
 	my $in = "BEGIN;\n" . join('', map { "DECLARE c$_ NO SCROLL CURSOR FOR SELECT k, word FROM t ORDER BY k;\nMOVE 1 FROM c$_;\n" } 1 .. 100)
 	  . "\\echo ready\n";
 	my ($out, $err) = ('', '');

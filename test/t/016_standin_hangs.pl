@@ -231,12 +231,14 @@ restart('gpusort.service_idle_timeout = 1', plan => 'unregister:hang');
 #
 foreach my $plan ('sort:hang', 'uploaded:busy')
 {
+	# the service waits for the upload only of 4 MB and more
+	my $rows = $plan eq 'uploaded:busy' ? 1100000 : 10000;
 	restart('', plan => $plan, patience => 5000);
 	my $log = -s $node->logfile;
 	my $session = session($node);
 	my $reason = 'The device did not finish its work within 5 seconds.';
-	is(answer($session, "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
-		"10000\ncpu||$reason", "$plan: the CPU sorts");
+	is(answer($session, "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, $rows) AS i; $last"),
+		"$rows\ncpu||$reason", "$plan: the CPU sorts");
 	like($session->{err}, qr/WARNING:.*\Q$reason\E/s, "$plan: a warning gives the reason");
 	ok(poll_services($node, 0), "$plan: the service has ended");
 	is(answer($session, 'SELECT 1'), 1, "$plan: the session goes on");
