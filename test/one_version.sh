@@ -6,7 +6,7 @@
 #                  without CUDA, and installs that
 #   clang          builds by clang with the stand-in device
 #   installcheck   the SQL suite
-#   pgtap          the pgTAP tests
+#   pgtap          the pgTAP tests, with the pgTAP of another version if this one has none
 #   tap            the TAP tests without those of the stand-in device
 #   core           PostgreSQL's own suite (check-core.sh)
 #
@@ -66,6 +66,25 @@ run_clang() {
     CC="clang $flags" CXX="clang++ $flags"
 }
 
+# If the server has no pgTAP, installs that of another version, from this machine or from
+# Debian's newest package.  It is in SQL and the same for all these versions.
+install_other_pgtap() {
+  local install=() from package to
+  from=$(find /usr/share/postgresql/*/extension/pgtap.control -printf '%h\n' 2>/dev/null | sort -V | tail -1 || true)
+  if [ -z "$from" ] && command -v apt-get >/dev/null; then
+    package=$(apt-cache search --names-only '^postgresql-[0-9]+-pgtap$' | sort -V | tail -1 | cut -d ' ' -f 1)
+    [ -n "$package" ] || return 0
+    mkdir "$work/pgtap"
+    (cd "$work/pgtap" && apt-get download -q "$package" && dpkg-deb -x "$package"_*.deb .) >"$work/apt.log" 2>&1 || return 0
+    from=$(find "$work/pgtap" -name pgtap.control -printf '%h\n')
+  fi
+  [ -n "$from" ] || return 0
+  to=$("$PG_CONFIG" --sharedir)/extension
+  [ -w "$to" ] || install=("${sudo[@]}")
+  say "installing the pgTAP of PostgreSQL $(basename "${from%/extension}")"
+  "${install[@]}" cp "$from"/pgtap* "$to"
+}
+
 run_tap_files() {
   local file files=("$tree"/test/t/010_order_by.pl)
   [ "$quick" = yes ] || mapfile -t files < <(find "$tree/test/t" -name '*.pl' ! -name '*standin*' | sort)
@@ -81,6 +100,7 @@ install_test_packages "${packages[@]}" || exit 3
 use_server
 say "$("$PG_CONFIG" --version)"
 
+! wants pgtap || have_pgtap || install_other_pgtap
 ! wants build || run_build
 ! wants clang || run_clang
 if wants installcheck || wants pgtap; then
