@@ -117,6 +117,9 @@ cuda_kind = no
 cuda_found = gpusort_cuda: not built (nvcc not found or WITH_CUDA=no)
 endif
 
+# The headers of PostgreSQL 15 declare tree walkers as functions of any arguments.  In C23,
+# the default of gcc 15, they have none.
+PG_CFLAGS += $(if $(filter 15,$(MAJORVERSION)),-std=gnu17)
 # From PostgreSQL 16 on, PostgreSQL's macros cast tree walkers, about which clang would warn.
 ifdef WERROR
 PG_CFLAGS += -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
