@@ -177,7 +177,7 @@ is(answer($new, $serial), '12000|t', 'a session with the new library sorts');
 is(answer($new, $parallel), '12000|t', 'its workers have the new library, too, and sort');
 my $said = answer($new, $status);
 like($said, qr/^cpu\|.*no extra threads: \Q$restart\E$/m, 'the status of the new session asks for a restart');
-like($said, qr/^cuda\|(\Q$restart\E|gpusort was built without CUDA)$/m, 'the new session does not use the GPU');
+like($said, qr/^cuda\|(\Q$restart\E|The library gpusort_cuda\.\S+ is not installed\.)$/m, 'the new session does not use the GPU');
 is($new->{err}, '', 'the session has raised no error');
 is(answer($new, 'SELECT count(*) FROM gpusort_activity'), '0', 'the view of the new session is empty');
 like($new->{err}, qr/WARNING:  gpusort cannot show what sorts are doing\nDETAIL:  \Q$restart\E/, 'the view says why');
