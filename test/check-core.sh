@@ -41,7 +41,7 @@ find_source() {
     source=$PGSRC
     return
   fi
-  version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/')
+  version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9a-z.]*\).*/\1/')
   source=$(find_kept)
   [ -n "$source" ] || fetch_from_debian || true
   source=$(find_kept)
@@ -50,8 +50,9 @@ find_source() {
   [ -n "$source" ]
 }
 
+# A release is in postgresql-19.1, one before the first in postgresql-19rc1.
 find_kept() {
-  find "$tree/build/postgresql-$major".*/contrib -maxdepth 0 -printf '%h\n' 2>/dev/null | sort -V | tail -1
+  find "$tree/build/postgresql-$major"[!0-9]*/contrib -maxdepth 0 -printf '%h\n' 2>/dev/null | sort -V | tail -1
 }
 
 # Unpacks the suites only.
