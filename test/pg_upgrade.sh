@@ -13,6 +13,10 @@
 # queries must give the same answers before and after the upgrade, and after ALTER
 # EXTENSION UPDATE.  The last line has the counts.
 #
+# A suite of Debian has one version of PostgreSQL.  An older one can be installed beside it from
+# an older suite: add that suite to apt's sources, give it the priority 100 in apt's
+# preferences, and install postgresql-15 and postgresql-server-dev-15.
+#
 # The new server must not be of an earlier minor release than the old one: 17.11 cannot
 # restore columns of 15.20, which have an option that it does not know ("pg_attver").
 
