@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * start.h
- *		GpuSort Start: starts the foreign scans below a MergeAppend together.
+ *		GpuSort Start: starts the foreign scans below a MergeAppend together, and warns
+ *		if their rows are out of order.
  *
  *		GpuSort Start
  *		  ->  Merge Append

@@ -7,7 +7,8 @@
 # equal rows.  That scans start together is shown by two shards of which each returns
 # no row before it has seen the other's query.  Then come failing, slow and cancelled shards,
 # rescans, cursors, prepared statements, savepoints, two partitions on one
-# server, the plans that stay core's, and a shard whose collation has another version.
+# server, the plans that stay core's, a shard whose collation has another version, and shards
+# that return rows in another order, about which the coordinator warns.
 
 use strict;
 use warnings;
@@ -103,15 +104,17 @@ sub explained
 	return $coordinator->safe_psql('postgres', ($before // '') . "EXPLAIN (COSTS OFF) $query");
 }
 
-# Does a query return the same rows in the same order with GpuSort Start as with core?
+# Does a query return the same rows in the same order with GpuSort Start as with core, and
+# does it raise no warning?
 sub same
 {
 	my ($query, $name) = @_;
-	my $got = $coordinator->safe_psql('postgres', $query);
+	my (undef, $got, $messages) = $coordinator->psql('postgres', $query, on_error_die => 1);
 	my $core = $coordinator->safe_psql('postgres', "SET gpusort.enabled = off; $query");
 
 	like(explained($query), qr/GpuSort Start/, "$name: scans start together");
 	ok($got eq $core, "$name: rows and order are core's") or note(substr($got, 0, 500) . "\n----\n" . substr($core, 0, 500));
+	is($messages, '', "$name: no warning");
 	return $got;
 }
 
@@ -144,7 +147,7 @@ like(explained('SELECT id, k FROM local ORDER BY k, id'), qr/GpuSort Start/, 'a 
 is($coordinator->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM events'), '9000|9000', 'the shards have all rows');
 same($ordered, 'two columns');
 same("SELECT id FROM events ORDER BY $_ LIMIT 4000 OFFSET 100", $_)
-  foreach 'k', 'few', 'few DESC, k NULLS FIRST', 'k DESC NULLS LAST, few', 'f DESC, k', 'n, f NULLS FIRST', 'at DESC, id', 'bytes, n', 'bytes DESC NULLS LAST, few';
+  foreach 'word', 'word DESC, id', 'few, word NULLS FIRST', 'k', 'few', 'few DESC, k NULLS FIRST', 'k DESC NULLS LAST, few', 'f DESC, k', 'n, f NULLS FIRST', 'at DESC, id', 'bytes, n', 'bytes DESC NULLS LAST, few';
 foreach my $i (1 .. 12)
 {
 	my @names = sort { rand() <=> 0.5 } qw(k few f n at bytes);
@@ -198,6 +201,71 @@ $coordinator->safe_psql('postgres', "CREATE VIEW collation_versions AS $versions
 is($coordinator->safe_psql('postgres', $compare), '', 'the shard has the same versions of collations');
 $near->safe_psql('a', "CREATE OR REPLACE VIEW collation_versions AS SELECT name, locale, CASE name WHEN 'default' THEN '1.0' ELSE version END AS version FROM ($versions) v");
 like($coordinator->safe_psql('postgres', $compare), qr/\Adefault\|.*\|1\.0\z/, 'another version is found');
+
+# ----------------------------------------------------------------
+# Shards that order otherwise
+# ----------------------------------------------------------------
+
+# Shard c has the numbers in a column of type text.  With ICU, shard a has another collation x,
+# and shard b another collation of the column that is "C" here.
+my $icu = has_icu($coordinator);
+my %odd = (a => { locale => 'und-u-kf-upper' }, b => { plain => 'x' }, c => { n => 'text' });
+
+sub collation_x
+{
+	my ($locale) = @_;
+	return 'CREATE COLLATION x (' . ($icu ? "provider = icu, locale = '$locale'" : "locale = 'C'") . ');';
+}
+$coordinator->safe_psql('postgres', collation_x('und')
+	. 'CREATE TABLE odd (id int, few int, n int, word text COLLATE x, plain text COLLATE "C") PARTITION BY HASH (id)');
+$remainder = 0;
+foreach my $name (sort keys %shard)
+{
+	my ($node, $database) = @{ $shard{$name} };
+	my %is = (locale => 'und', plain => '"C"', n => 'int', %{ $odd{$name} });
+	$node->safe_psql($database, collation_x($is{locale}) . <<"SQL");
+CREATE TABLE odd (id int, few int, n $is{n}, word text COLLATE x, plain text COLLATE $is{plain});
+INSERT INTO odd SELECT 3 * i + $remainder, i % 4, i % 50, w, w
+  FROM generate_series(1, 600) i, LATERAL (SELECT chr((ARRAY[65, 97])[1 + i / 7 % 2] + i % 20) || i % 6 AS w) s;
+SQL
+	$coordinator->safe_psql('postgres', attach('odd', $name, 'odd', 'FOR VALUES WITH (MODULUS 3, REMAINDER ' . $remainder++ . ')'));
+}
+
+# Executes a query and returns what it warned of.
+sub warned
+{
+	my ($query) = @_;
+	my (undef, undef, $messages) = $coordinator->psql('postgres', $query, on_error_die => 1);
+	return $messages;
+}
+
+# Does an order raise one warning, which names this server, and the sort column with its type?
+sub warns
+{
+	my ($by, $server, $column, $type) = @_;
+	my $query = "SELECT * FROM odd ORDER BY $by";
+	my $messages = warned($query);
+	is(warnings_in($messages), 1, "$by: one warning");
+	like($messages, qr/foreign server "$server" are out of order, .*column $column of the sort, which is \Q$type\E here/s, "$by: the server and the column");
+	is(warned("SET gpusort.enabled = off; $query"), '', "$by: core does not warn");
+	is(warned("SELECT * FROM (SELECT * FROM odd OFFSET 0) s ORDER BY $by"), '', "$by: nor does gpusort if the coordinator sorts");
+}
+
+same('SELECT * FROM odd ORDER BY id', 'a column that all shards order alike');
+warns('n', 'c', 1, 'integer');
+warns('few DESC, n DESC NULLS FIRST, id', 'c', 2, 'integer');
+SKIP:
+{
+	skip 'this server has no ICU', 12 if !$icu;
+	warns('word', 'a', 1, 'text COLLATE x');
+	warns('few, word DESC', 'a', 2, 'text COLLATE x');
+	warns('plain, word', 'b', 1, 'text COLLATE "C"');
+}
+my $again = 'SELECT g, ARRAY(SELECT id FROM (SELECT id FROM odd ORDER BY n LIMIT 1000) s WHERE id > g) FROM generate_series(1, 3) g';
+like(explained($again), qr/GpuSort Start/, 'a rescan');
+is(warnings_in(warned($again)), 1, 'one warning if the merge is executed three times');
+is(warnings_in(warned('PREPARE q AS SELECT id FROM odd ORDER BY n; EXECUTE q; EXECUTE q')), 2, 'two warnings of two executions');
+is(warned('SELECT id FROM odd ORDER BY n LIMIT 50'), '', 'rows that are not fetched raise no warning');
 
 # ----------------------------------------------------------------
 # Cursors, prepared statements, transactions
