@@ -1,10 +1,11 @@
 #!/usr/bin/perl
 #
-# package.pl - checks META.json, and that every file names the same version.
+# package.pl - checks META.json and debian/control, and that every file names the same
+# version.
 #
 # META.json must obey PGXN's specification 1.0.0, as PGXN rejects the upload
-# otherwise.  The version is the one of gpusort.control.  Prints "N passed, M failed"
-# at the end.
+# otherwise.  The version is the one of gpusort.control.  Nothing in Debian's main may
+# need the package with CUDA, which is in contrib.  Prints "N passed, M failed" at the end.
 #
 #   test/package.pl [TREE]
 use strict;
@@ -116,6 +117,49 @@ for my $phase (sort keys %{ $meta->{prereqs} // {} })
 		my $wanted = $meta->{prereqs}{$phase}{$relation};
 		ok($wanted->{$_} =~ /^$range(?: *, *$range)*$/, "META.json: version $wanted->{$_} of $_") for sort keys %$wanted;
 	}
+}
+
+# ---- debian/ ----
+
+# The paragraphs of a control file, each as a hash of its fields
+sub paragraphs
+{
+	my ($file) = @_;
+	my @paragraphs;
+	for my $paragraph (split /\n{2,}/, content($file))
+	{
+		my %fields = $paragraph =~ /^(\S+?):[ \t]*(.*(?:\n[ \t].*)*)/mg;
+		s/\s+/ /g, s/^ | ,?$//g, s/,$// for values %fields;
+		push @paragraphs, \%fields;
+	}
+	return @paragraphs;
+}
+
+if (-d 'debian')
+{
+	my ($source, $cpu, $cuda, @more) = paragraphs('debian/control.in');
+	my $name = 'postgresql-PGVERSION-gpusort';
+
+	ok(!@more, 'debian/control.in: two packages for each version of PostgreSQL');
+	same($cpu->{Package}, $name, 'debian/control.in: first package');
+	same($cpu->{Section} // $source->{Section}, 'database', "$name: section");
+	same($cpu->{Suggests}, "$name-cuda", "$name: Suggests");
+	ok(!exists $cpu->{'Build-Profiles'}, "$name is always built");
+	ok(($cpu->{Depends} . ($cpu->{Recommends} // '')) !~ /cuda/, "$name needs nothing of CUDA");
+
+	same($cuda->{Package}, "$name-cuda", 'debian/control.in: second package');
+	same($cuda->{Section}, 'contrib/database', "$name-cuda: section");
+	same($cuda->{'Build-Profiles'}, '<pkg.gpusort.cuda>', "$name-cuda: Build-Profiles");
+	same(join(', ', grep { /gpusort/ } split / *, */, $cuda->{Depends} // ''), "$name (= \${binary:Version})", "$name-cuda: Depends");
+	same($cuda->{Suggests}, 'libcuda1', "$name-cuda: Suggests");
+	ok(!grep({ /cuda|nvidia/ && !/ <pkg\.gpusort\.cuda>$/ } split / *, */, $source->{'Build-Depends'}),
+		"debian/control.in: only the profile builds with CUDA's toolkit");
+	ok(scalar(content('debian/rules') =~ /filter pkg\.gpusort\.cuda,/), 'debian/rules does not know the profile');
+
+	# debian/control and debian/tests/control are control.in for one version
+	my ($pgversion) = content('debian/control') =~ /^Package: postgresql-(\d+)-gpusort$/m;
+	ok(content($_) eq content("$_.in") =~ s/PGVERSION/$pgversion/gr, "$_ is not what pg_buildext updatecontrol makes")
+	  for 'debian/control', 'debian/tests/control';
 }
 
 print "$passed passed, $failed failed\n";

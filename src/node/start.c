@@ -20,7 +20,8 @@
  * comparators.  It compares only neighbours in the result that come from the same scan, which
  * is enough.  When a scan's row A is returned, it is the least of the heap.  The scan's next row,
  * B, takes its place.  If B sorts before A, it is the only row of the heap that does, and is
- * returned next.  If no B does, each row that is returned sorts behind the one before.
+ * returned next.  If no B does, no row that is returned sorts before the previous one.  This takes
+ * up to a hundredth of this process's time for integers, and a fifteenth for text under libc.
  *
  * The first B before its A raises a warning, and ends the comparing.  It is not an error, because
  * the query returns all its rows, in the order in which core's MergeAppend alone returns them,
