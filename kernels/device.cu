@@ -123,31 +123,80 @@ static void clear_error(GpusortCudaError *err)
 }
 
 /*
- * Can the device run our kernels, may this process use it, and has it memory pools (some virtual GPUs
- * have none)?
+ * The UUID of the device, of a MIG instance its own: CUDA's runtime gives that of the GPU to which the
+ * instance belongs, as the driver did before it had instances.
  */
-static bool usable(int ordinal, const cudaDeviceProp &prop)
+static cudaUUID_t read_uuid(int number, const cudaDeviceProp &prop)
 {
-	int mode = 0, pools = 0;
-	if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, ordinal) != cudaSuccess ||
-		cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, ordinal) != cudaSuccess) {
+	cudaUUID_t uuid = prop.uuid;
+#if CUDART_VERSION >= 12050 /* older runtimes cannot ask for a version of a function */
+	int (*device_get)(int *, int) = nullptr;
+	int (*get_uuid)(cudaUUID_t *, int) = nullptr;
+	int device = 0;
+
+	if (cudaGetDriverEntryPointByVersion("cuDeviceGet", (void **)&device_get, 2000, cudaEnableDefault) != cudaSuccess ||
+		cudaGetDriverEntryPointByVersion("cuDeviceGetUuid", (void **)&get_uuid, 11040, cudaEnableDefault) != cudaSuccess ||
+		device_get == nullptr || get_uuid == nullptr || device_get(&device, number) != 0 || get_uuid(&uuid, device) != 0) {
 		(void)cudaGetLastError();
-		return false;
+		return prop.uuid;
 	}
-	return 10 * prop.major + prop.minor >= OLDEST_CC && mode != cudaComputeModeProhibited && pools != 0;
+#endif
+	return uuid;
 }
 
-GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *err)
+/* Writes "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" as nvidia-smi and CUDA_VISIBLE_DEVICES do. */
+static void write_uuid(int number, const cudaDeviceProp &prop, GpusortCudaListed *device)
+{
+	cudaUUID_t uuid = read_uuid(number, prop);
+	/* CUDA has no attribute that says so, but the name of an instance has the word and its size */
+	int length = snprintf(device->uuid, sizeof(device->uuid), strstr(prop.name, " MIG ") != nullptr ? "MIG" : "GPU");
+
+	for (int i = 0; i < 16; i++) {
+		const char *dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+		length += snprintf(device->uuid + length, sizeof(device->uuid) - length, "%s%02x", dash,
+						   (unsigned char)uuid.bytes[i]);
+	}
+}
+
+/*
+ * Describes the device. It is usable if it can run our kernels, this process may use it, and it has memory
+ * pools (some virtual GPUs have none).
+ */
+static void describe(int number, GpusortCudaListed *device)
+{
+	cudaDeviceProp prop;
+	int mode = 0, pools = 0;
+
+	memset(device, 0, sizeof(*device));
+	if (cudaGetDeviceProperties(&prop, number) != cudaSuccess ||
+		cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, number) != cudaSuccess ||
+		cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, number) != cudaSuccess) {
+		(void)cudaGetLastError();
+		snprintf(device->unusable, sizeof(device->unusable), "the driver cannot describe it");
+		return;
+	}
+	snprintf(device->name, sizeof(device->name), "%.*s", (int)sizeof(device->name) - 1, prop.name);
+	write_uuid(number, prop, device);
+	device->total_memory = prop.totalGlobalMem;
+	if (10 * prop.major + prop.minor < OLDEST_CC)
+		snprintf(device->unusable, sizeof(device->unusable), "compute capability %d.%d is below %d.%d", prop.major,
+				 prop.minor, OLDEST_CC / 10, OLDEST_CC % 10);
+	else if (mode == cudaComputeModeProhibited)
+		snprintf(device->unusable, sizeof(device->unusable), "its compute mode is \"prohibited\"");
+	else if (pools == 0)
+		snprintf(device->unusable, sizeof(device->unusable), "it has no memory pools");
+}
+
+GpusortCudaStatus gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err)
 {
 	int devices = 0;
 
-	memset(info, 0, sizeof(*info));
-	info->ordinal = -1;
+	memset(list, 0, sizeof(*list));
 	clear_error(err);
-	(void)cudaRuntimeGetVersion(&info->runtime_version);
-	cudaError_t code = cudaDriverGetVersion(&info->driver_version);
-	if (code != cudaSuccess || info->driver_version == 0) {
-		info->driver_version = 0;
+	(void)cudaRuntimeGetVersion(&list->runtime_version);
+	cudaError_t code = cudaDriverGetVersion(&list->driver_version);
+	if (code != cudaSuccess || list->driver_version == 0) {
+		list->driver_version = 0;
 		(void)cudaGetLastError();
 		return fail(GPUSORT_CUDA_NO_DRIVER, "cudaDriverGetVersion", "no CUDA driver library was found", err);
 	}
@@ -164,18 +213,10 @@ GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *er
 		return status;
 	}
 
-	for (int i = 0; i < devices; i++) {
-		cudaDeviceProp prop;
-		GPUSORT_TRY(cudaGetDeviceProperties(&prop, i), err);
-		if (!usable(i, prop) || prop.totalGlobalMem <= info->total_memory) continue;
-		snprintf(info->name, sizeof(info->name), "%.*s", (int)sizeof(info->name) - 1, prop.name);
-		info->ordinal = i;
-		info->cc_major = prop.major;
-		info->cc_minor = prop.minor;
-		info->sm_count = prop.multiProcessorCount;
-		info->total_memory = prop.totalGlobalMem;
-	}
-	if (info->ordinal < 0)
+	list->count = devices < GPUSORT_CUDA_MAX_DEVICES ? devices : GPUSORT_CUDA_MAX_DEVICES;
+	for (int i = 0; i < list->count; i++)
+		describe(i, &list->devices[i]);
+	if (gpusort_cuda_largest(list) < 0)
 		return fail(GPUSORT_CUDA_NO_DEVICE, "cudaGetDeviceCount",
 					devices == 0 ? "no CUDA device was found"
 								 : "no usable CUDA device of compute capability 7.5 or later",
@@ -183,18 +224,24 @@ GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *er
 	return GPUSORT_CUDA_OK;
 }
 
-static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_limit, GpusortCudaInfo *info,
+static GpusortCudaStatus open_device(GpusortCudaDevice *dev, int number, uint64_t memory_limit, GpusortCudaInfo *info,
 									 GpusortCudaError *err)
 {
 	size_t free_bytes = 0, total_bytes = 0;
+	cudaDeviceProp prop;
 	cudaMemPoolProps props;
 
-	GPUSORT_TRY(cudaSetDevice(info->ordinal), err);
+	GPUSORT_TRY(cudaGetDeviceProperties(&prop, number), err);
+	snprintf(info->name, sizeof(info->name), "%.*s", (int)sizeof(info->name) - 1, prop.name);
+	info->cc_major = prop.major;
+	info->cc_minor = prop.minor;
+	info->sm_count = prop.multiProcessorCount;
+	info->total_memory = prop.totalGlobalMem;
+	GPUSORT_TRY(cudaSetDevice(number), err);
 	GPUSORT_TRY(cudaMemGetInfo(&free_bytes, &total_bytes), err);
 	info->free_memory = free_bytes;
-	GPUSORT_TRY(cudaDeviceGetAttribute(&dev->shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, info->ordinal),
-				err);
-	dev->ordinal = info->ordinal;
+	GPUSORT_TRY(cudaDeviceGetAttribute(&dev->shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, number), err);
+	dev->ordinal = number;
 	dev->sm_count = info->sm_count;
 	GPUSORT_TRY(cudaHostAlloc(&dev->mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault), err);
 	GPUSORT_TRY(cudaEventCreateWithFlags(&dev->mailbox_ready, cudaEventDisableTiming), err);
@@ -202,7 +249,7 @@ static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_lim
 	memset(&props, 0, sizeof(props));
 	props.allocType = cudaMemAllocationTypePinned;
 	props.location.type = cudaMemLocationTypeDevice;
-	props.location.id = info->ordinal;
+	props.location.id = number;
 	GPUSORT_TRY(cudaMemPoolCreate(&dev->budget.pool, &props), err);
 	uint64_t keep = UINT64_MAX;
 	GPUSORT_TRY(cudaMemPoolSetAttribute(dev->budget.pool, cudaMemPoolAttrReleaseThreshold, &keep), err);
@@ -210,15 +257,16 @@ static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_lim
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
+GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, int number, uint64_t memory_limit, GpusortCudaInfo *info,
 									GpusortCudaError *err)
 {
 	*dev = nullptr;
-	GPUSORT_PASS(gpusort_cuda_probe(info, err));
+	memset(info, 0, sizeof(*info));
+	clear_error(err);
 
 	GpusortCudaDevice *opened = new (std::nothrow) GpusortCudaDevice();
 	if (opened == nullptr) return fail(GPUSORT_CUDA_NO_MEMORY, "gpusort_cuda_open", "out of host memory", err);
-	GpusortCudaStatus status = open_device(opened, memory_limit, info, err);
+	GpusortCudaStatus status = open_device(opened, number, memory_limit, info, err);
 	if (status == GPUSORT_CUDA_OK)
 		*dev = opened;
 	else

@@ -7,7 +7,8 @@
  * an error, never exit, and report CUDA's message in a GpusortCudaError. None of them may be called before
  * fork(): the postmaster must never call them.
  *
- * A process opens a device once. A lane is the device side of one sort: a stream for its copies and
+ * A process opens one device, once. Devices are numbered as CUDA shows them to the process: CUDA itself
+ * applies CUDA_VISIBLE_DEVICES, which may hide devices and change their order. A lane is the device side of one sort: a stream for its copies and
  * kernels, its key buffer in device memory, and events that time each stage. Lanes are independent: the
  * copies of one overlap the kernels of another.
  *
@@ -47,11 +48,27 @@ typedef struct GpusortCudaError {
 	char text[128]; /* cudaGetErrorString(), or our own message */
 } GpusortCudaError;
 
-typedef struct GpusortCudaInfo {
-	char name[64];
-	int ordinal;
+/* A list has at most this many devices; CUDA_VISIBLE_DEVICES decides which, if there are more. */
+#define GPUSORT_CUDA_MAX_DEVICES 16
+
+/* One device that CUDA shows to the process. A MIG instance is a device, too. */
+typedef struct GpusortCudaListed {
+	char name[48];		   /* "NVIDIA H200"; cut if it is longer */
+	char uuid[44];		   /* "GPU-" or "MIG-" and 36 hexadecimal digits and dashes; empty if not known */
+	char unusable[44];	   /* why the device cannot sort, such as "it has no memory pools"; empty if it can */
+	uint64_t total_memory; /* bytes */
+} GpusortCudaListed;
+
+typedef struct GpusortCudaList {
 	int driver_version;	 /* as cudaDriverGetVersion(): 13000 is 13.0; 0: no driver */
 	int runtime_version; /* version of the CUDA runtime linked in: 13000 is 13.0 */
+	int count;
+	GpusortCudaListed devices[GPUSORT_CUDA_MAX_DEVICES];
+} GpusortCudaList;
+
+/* The open device. */
+typedef struct GpusortCudaInfo {
+	char name[64];
 	int cc_major, cc_minor;
 	int sm_count;
 	uint64_t total_memory; /* bytes */
@@ -100,16 +117,31 @@ typedef struct GpusortCudaReport {
 } GpusortCudaReport;
 
 /*
- * Asks the driver for its version and devices; makes no context. Fills in the fields of info that it
- * learns, also on failure.
+ * Asks the driver for its version and devices; makes no context. Fills in the fields of list that it
+ * learns, also on failure. NO_DEVICE if no device is usable; the list then says why.
  */
-GpusortCudaStatus gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *err);
+GpusortCudaStatus gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err);
+
+/* The number of the usable device with the most memory, of several the first; -1 if none is usable. */
+static inline int gpusort_cuda_largest(const GpusortCudaList *list)
+{
+	int largest = -1;
+
+	for (int i = 0; i < list->count; i++) {
+		const GpusortCudaListed *device = &list->devices[i];
+		if (device->unusable[0] == '\0' &&
+			(largest < 0 || device->total_memory > list->devices[largest].total_memory))
+			largest = i;
+	}
+	return largest;
+}
 
 /*
- * Makes the context on the device with the most memory; the caller closes *dev. memory_limit: bytes of
- * device memory that all lanes together may hold; 0: 90 % of the free memory. On failure *dev is NULL.
+ * Makes the context on the device of this number, which must be usable; the caller closes *dev.
+ * memory_limit: bytes of device memory that all lanes together may hold; 0: 90 % of the free memory. On
+ * failure *dev is NULL.
  */
-GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
+GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, int number, uint64_t memory_limit, GpusortCudaInfo *info,
 									GpusortCudaError *err);
 /* Closes the device, after all lanes have been closed. NULL is allowed. The context lives until the process ends. */
 void gpusort_cuda_close(GpusortCudaDevice *dev);
@@ -172,7 +204,7 @@ void gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report);
 typedef struct GpusortCudaFunctions {
 	/* The version of gpusort that the library belongs to. Stays the first member: it says what the others are. */
 	const char *version;
-	__typeof__(gpusort_cuda_probe) *probe;
+	__typeof__(gpusort_cuda_list) *list;
 	__typeof__(gpusort_cuda_open) *open;
 	__typeof__(gpusort_cuda_close) *close;
 	__typeof__(gpusort_cuda_set_memory_limit) *set_memory_limit;

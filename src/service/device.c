@@ -219,12 +219,14 @@ gpusort_service_memory(void)
 void
 gpusort_device_open(void)
 {
+	GpusortCudaList list;
 	GpusortCudaInfo info;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 	char		reason[160];
 	const char *unloadable;
 
+	memset(&list, 0, sizeof(list));
 	memset(&info, 0, sizeof(info));
 	memset(&err, 0, sizeof(err));
 	gpusort_watch_start(end_in_hang);
@@ -234,18 +236,18 @@ gpusort_device_open(void)
 		end_in_failure(0, 60000, unloadable,
 					   "Install gpusort and gpusort_cuda in the same version, and restart the server.");
 	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
-	status = gpusort_cuda->probe(&info, &err);
+	status = gpusort_cuda->list(&list, &err);
 	if (status == GPUSORT_CUDA_OK)
-		status = gpusort_cuda->open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
-								   &info, &err);
+		status = gpusort_cuda->open(&gpusort_service_device, gpusort_cuda_largest(&list),
+								   (uint64) gpusort_device_memory_limit * 1024 * 1024, &info, &err);
 	gpusort_watch_end();
 
 	device_free_memory = info.free_memory;
 	gpusort_lock_take();
 	strlcpy(gpusort_control->device, info.name, sizeof(gpusort_control->device));
 	gpusort_control->device_memory = info.total_memory;
-	gpusort_control->driver_version = info.driver_version;
-	gpusort_control->runtime_version = info.runtime_version;
+	gpusort_control->driver_version = list.driver_version;
+	gpusort_control->runtime_version = list.runtime_version;
 	gpusort_lock_release();
 
 	switch (status)
@@ -260,8 +262,8 @@ gpusort_device_open(void)
 		case GPUSORT_CUDA_OLD_DRIVER:
 			snprintf(reason, sizeof(reason),
 					 "The NVIDIA driver supports CUDA %d.%d, but gpusort was built with CUDA %d.%d.",
-					 info.driver_version / 1000, info.driver_version % 1000 / 10,
-					 info.runtime_version / 1000, info.runtime_version % 1000 / 10);
+					 list.driver_version / 1000, list.driver_version % 1000 / 10,
+					 list.runtime_version / 1000, list.runtime_version % 1000 / 10);
 			break;
 		case GPUSORT_CUDA_NO_DEVICE:
 			snprintf(reason, sizeof(reason), "The NVIDIA driver finds no usable device: %s.", err.text);

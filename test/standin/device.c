@@ -15,13 +15,18 @@
  * Three statuses are special: with "hang" the call never returns; with "stuck" it
  * never returns and also prevents an orderly end of the service; "uploaded:busy" means
  * that uploads never finish.  "sort:resorted" reports that each sort succeeded only
- * at the second attempt.
+ * at the second attempt.  "site@1:status" fails on device 1 only; "open@1" is the site of
+ * opening that device, and "open" that of listing all devices.
+ *
+ * GPUSORT_STANDIN_DEVICES, such as "8,16,24x", is a list of the devices' memory in GB;
+ * with an x, the device is too old.  By default there is one device of 8 GB.
  *
  * GPUSORT_STANDIN_SLOW is the time in ms that every sort takes at least.
  * GPUSORT_STANDIN_PATIENCE is the time in ms that the service waits for a call.
  *
  * GPUSORT_STANDIN_HOLD names a folder.  While it contains a file of that name, open, sort
- * and close do not return, and an upload or download is not reported as done.
+ * and close do not return, and an upload or download is not reported as done.  While it
+ * contains "lost1", device 1 is not there, and each call of a process that has it fails.
  *
  * GPUSORT_STANDIN_TRACE names a file.  Each open, upload, sort, download, close and
  * unregister adds a line with the lane's number (0: no lane) and a number of bytes; for
@@ -47,6 +52,8 @@
 
 struct GpusortCudaDevice
 {
+	int			place;			/* in GPUSORT_STANDIN_DEVICES; -1 before it is open */
+	uint64_t	memory;
 	uint64_t	limit;
 	uint64_t	used;
 	int			lanes;			/* lanes opened in the life of the service */
@@ -67,7 +74,35 @@ struct GpusortCudaLane
 	uint64_t	reported;		/* downloads reported as done */
 };
 
-static GpusortCudaDevice the_device;
+static GpusortCudaDevice the_device = {.place = -1};
+
+/* The devices of the last list, and the place of each in GPUSORT_STANDIN_DEVICES: those before it may be lost. */
+static GpusortCudaList listed;
+static int	places[GPUSORT_CUDA_MAX_DEVICES];
+
+static bool is_held(const char *call);
+
+/* True while the test hides the device at this place. */
+static bool
+is_lost(int place)
+{
+	char		name[16];
+
+	snprintf(name, sizeof(name), "lost%d", place);
+	return is_held(name);
+}
+
+/* Does a plan for a site, with or without a device, apply to this site of the device at this place? */
+static bool
+plan_applies(const char *plan_site, GpusortFaultSite site, int place)
+{
+	const char *at = strchr(plan_site, '@');
+	const char *name = gpusort_fault_sites[site].name;
+
+	if (at == NULL)
+		return strcmp(plan_site, name) == 0;
+	return strncmp(plan_site, name, at - plan_site) == 0 && name[at - plan_site] == '\0' && atoi(at + 1) == place;
+}
 
 /* The status that GPUSORT_STANDIN or else gpusort.fault plans for this pass of a site, or OK. */
 static GpusortCudaStatus
@@ -75,7 +110,7 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 {
 	static int	passes[GPUSORT_FAULT_SITES];
 	const char *plan = getenv("GPUSORT_STANDIN");
-	char		plan_site[16];
+	char		plan_site[20];
 	char		plan_status[16];
 	int			from = 1;
 	int			to = INT_MAX;
@@ -83,8 +118,8 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 
 	memset(err, 0, sizeof(*err));
 	passes[site]++;
-	if (plan != NULL && sscanf(plan, "%15[^:]:%15[^:]:%d-%d", plan_site, plan_status, &from, &to) >= 2 &&
-		strcmp(plan_site, gpusort_fault_sites[site].name) == 0 && passes[site] >= from && passes[site] <= to)
+	if (plan != NULL && sscanf(plan, "%19[^:]:%15[^:]:%d-%d", plan_site, plan_status, &from, &to) >= 2 &&
+		plan_applies(plan_site, site, the_device.place) && passes[site] >= from && passes[site] <= to)
 	{
 		if (strcmp(plan_status, "stuck") == 0)
 			gpusort_fault_block_end();
@@ -92,6 +127,8 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 			pause();
 		status = gpusort_fault_status(plan_status);
 	}
+	if (status == GPUSORT_CUDA_OK && the_device.place >= 0 && is_lost(the_device.place))
+		status = GPUSORT_CUDA_FAULT;
 	if (status == GPUSORT_CUDA_OK)
 		status = gpusort_fault_pass(site);
 	if (status != GPUSORT_CUDA_OK)
@@ -146,23 +183,58 @@ wait_while_held(const char *call)
 }
 
 GpusortCudaStatus
-gpusort_cuda_probe(GpusortCudaInfo *info, GpusortCudaError *err)
+gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err)
 {
-	memset(info, 0, sizeof(*info));
-	info->driver_version = 12020;
-	info->runtime_version = 13000;
+	const char *sizes = getenv("GPUSORT_STANDIN_DEVICES");
+	char	   *rest = (char *) (sizes != NULL ? sizes : "8");
+
+	memset(list, 0, sizeof(*list));
+	list->driver_version = 12020;
+	list->runtime_version = 13000;
 	trace("open", 0, 0);
 	wait_while_held("open");
+	for (int place = 0; *rest != '\0' && list->count < GPUSORT_CUDA_MAX_DEVICES; place++)
+	{
+		GpusortCudaListed *device = &list->devices[list->count];
+
+		snprintf(device->name, sizeof(device->name), "stand-in device");
+		snprintf(device->uuid, sizeof(device->uuid), "GPU-a%07x-0000-4000-8000-000000000000", place);
+		device->total_memory = (uint64_t) strtoul(rest, &rest, 10) << 30;
+		if (*rest == 'x')
+		{
+			snprintf(device->unusable, sizeof(device->unusable), "compute capability 6.1 is below 7.5");
+			rest++;
+		}
+		rest += *rest == ',';
+		if (is_lost(place))
+			memset(device, 0, sizeof(*device));
+		else
+			places[list->count++] = place;
+	}
+	listed = *list;
 	return planned(GPUSORT_FAULT_OPEN, err);
 }
 
 GpusortCudaStatus
-gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit,
+gpusort_cuda_open(GpusortCudaDevice **dev, int number, uint64_t memory_limit,
 				  GpusortCudaInfo *info, GpusortCudaError *err)
 {
+	const char *plan = getenv("GPUSORT_STANDIN");
+
+	*dev = NULL;
+	memset(info, 0, sizeof(*info));
 	memset(err, 0, sizeof(*err));
-	snprintf(info->name, sizeof(info->name), "stand-in device");
-	info->total_memory = info->free_memory = UINT64_C(8) << 30;
+	the_device.place = places[number];
+	if (plan != NULL && strncmp(plan, "open@", 5) == 0)
+	{
+		GpusortCudaStatus status = planned(GPUSORT_FAULT_OPEN, err);
+
+		if (status != GPUSORT_CUDA_OK)
+			return status;
+	}
+	snprintf(info->name, sizeof(info->name), "%s", listed.devices[number].name);
+	info->total_memory = info->free_memory = listed.devices[number].total_memory;
+	the_device.memory = listed.devices[number].total_memory;
 	the_device.used = 0;
 	the_device.open_lanes = 0;
 	gpusort_fault_count_lanes(0);
@@ -182,7 +254,7 @@ gpusort_cuda_close(GpusortCudaDevice *dev)
 void
 gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
 {
-	dev->limit = memory_limit ? memory_limit : UINT64_C(8) << 30;
+	dev->limit = memory_limit ? memory_limit : dev->memory;
 }
 
 uint64_t

@@ -82,13 +82,14 @@ sub trace_of
 
 # Restarts the server with an empty trace and nothing held.  $how{settings} are
 # lines for postgresql.conf, $how{limit} is gpusort.device_memory_limit, and plan,
-# slow and patience are GPUSORT_STANDIN, GPUSORT_STANDIN_SLOW and
-# GPUSORT_STANDIN_PATIENCE of test/standin/device.c.
+# slow, patience and devices are GPUSORT_STANDIN, GPUSORT_STANDIN_SLOW,
+# GPUSORT_STANDIN_PATIENCE and GPUSORT_STANDIN_DEVICES of test/standin/device.c.
 sub restart_with
 {
 	my ($node, %how) = @_;
 	my $holds = $node->basedir . '/holds';
-	my %env = (GPUSORT_STANDIN => $how{plan}, GPUSORT_STANDIN_SLOW => $how{slow}, GPUSORT_STANDIN_PATIENCE => $how{patience});
+	my %env = (GPUSORT_STANDIN => $how{plan}, GPUSORT_STANDIN_SLOW => $how{slow}, GPUSORT_STANDIN_PATIENCE => $how{patience},
+		GPUSORT_STANDIN_DEVICES => $how{devices});
 	end_session($node);
 	# the service may hang or be in a slow sort
 	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';
@@ -261,7 +262,7 @@ sub forget_trace
 }
 
 # Makes the device stop in every call of a kind: open, upload, sort, download or
-# close.  release_device() lets all calls go on.
+# close; or makes device 0 disappear: lost0.  release_device() undoes all of it.
 sub hold_device
 {
 	my ($node, $call) = @_;
