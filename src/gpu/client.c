@@ -31,6 +31,7 @@
 #include "gpu/chunk.h"
 #include "gpu/client.h"
 #include "gpu/control.h"
+#include "gpu/device_list.h"
 #include "gpu/library.h"
 #include "gpu/pool.h"
 #include "gpu/request.h"
@@ -528,6 +529,7 @@ const GpusortEngine gpusort_engine_cuda = {
 	.missing = gpusort_cuda_missing,
 	.preload = cuda_preload,
 	.describe = cuda_describe,
+	.devices = gpusort_devices_put,
 	.may_gather = cuda_may_gather,
 	.attach = cuda_attach,
 	.reserve = cuda_reserve,

@@ -25,7 +25,7 @@
 /* The name of the tranche of the control block's lock */
 #define TRANCHE		"gpusort"
 
-StaticAssertDecl(sizeof(GpusortControl) < 25000,
+StaticAssertDecl(sizeof(GpusortControl) < 28000,
 				 "the control block must leave room for other extensions");
 
 GpusortControl *gpusort_control = NULL;
@@ -65,6 +65,7 @@ gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nreq
 	pg_atomic_init_u32(&control->step_ms, 0);
 	pg_atomic_init_u64(&control->given_up_at, 0);
 	pg_atomic_init_u32(&control->service_state, GPUSORT_SERVICE_DOWN);
+	gpusort_device_state_init(&control->devices);
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 		control->segments[i].handle = DSM_HANDLE_INVALID;
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)

@@ -24,6 +24,7 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 
+#include "gpu/device_state.h"
 #include "merge_key.h"
 
 /* A large chunk, and the small chunks into which one can be split. */
@@ -303,6 +304,7 @@ typedef struct GpusortControl
 	uint64		device_memory;	/* bytes */
 	int			driver_version; /* CUDA version of the driver: 13000 is 13.0 */
 	int			runtime_version;
+	GpusortDeviceState devices;
 
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
 	GpusortChunk chunks[GPUSORT_MAX_CHUNKS];

@@ -7,7 +7,8 @@
  * worker.  Every backend that needs it waits on its own latch until it is ready.
  * After a service has failed, backends do not start another one before retry_at,
  * and use the reason of the failure until then.  Otherwise a machine without a
- * driver would start a process at every query.
+ * driver would start a process at every query.  A change of gpusort.device lets them
+ * try again.
  *
  * A driver may hang.  The first backend waits START_TIMEOUT_MS for a service
  * that is starting.  After this time, every backend gives up at once, even at its
@@ -31,6 +32,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/control.h"
+#include "gpu/device_setting.h"
 #include "gpu/library.h"
 #include "gpu/lock.h"
 #include "gpu/start.h"
@@ -40,6 +42,9 @@
 
 /* A backend waits this much longer for a heartbeat than a call of the device may take. */
 #define SILENCE_MS		5000
+
+/* After a change of gpusort.device, backends wait at most this long before they start a service. */
+#define RETRY_AFTER_CHANGE_MS	1000
 
 /* Backends start no service for this time after a registered one did not start. */
 #define RETRY_AFTER_TIMEOUT_MS	60000
@@ -106,6 +111,18 @@ set_failure(const char *reason, uint64 retry_at)
 }
 
 /*
+ * When may the next service be started?  The caller holds the lock.  If gpusort.device
+ * has changed since the service failed, the next one may open another device.
+ */
+static uint64
+retry_at(void)
+{
+	if (strcmp(gpusort_device_setting, gpusort_control->devices.setting) != 0)
+		return Min(gpusort_control->retry_at, gpusort_control->started_at + RETRY_AFTER_CHANGE_MS);
+	return gpusort_control->retry_at;
+}
+
+/*
  * Returns true if the service is down and may be started.  It is then marked as
  * STARTING, and this backend must register it.  Otherwise *reason says why no
  * service will be ready soon, or is NULL if one will.  The caller holds the lock
@@ -131,7 +148,7 @@ claim_start(uint64 now, const char **reason)
 	else if (state != GPUSORT_SERVICE_DOWN)
 		return false;
 
-	if (gpusort_control->failure[0] != '\0' && now < gpusort_control->retry_at)
+	if (gpusort_control->failure[0] != '\0' && now < retry_at())
 	{
 		*reason = copy_failure();
 		return false;

@@ -10,6 +10,10 @@
  * and the next sort starts a new service.  The same happens, by the watchdog
  * (service/watch.c), when a device call does not return.
  *
+ * The service notes in the control block which device failed.  If gpusort.device is
+ * "auto" and there is another usable device, the next service takes that one
+ * (service/choose.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -18,14 +22,29 @@
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "compat.h"
+#include "gpu/device_name.h"
+#include "gpu/device_setting.h"
 #include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "guc.h"
+#include "service/choose.h"
 #include "service/device.h"
+#include "service/usage.h"
 #include "service/watch.h"
+
+/* Backends start no service for this time after the device reported an error. */
+#define RETRY_AFTER_FAULT_MS	1000
+
+/* The same if there is no device, or after a hang, when no other device can take over. */
+#define RETRY_LATE_MS			60000
+
+/* gpusort.device = auto prefers other devices to one that failed for this time, or that hung. */
+#define AVOID_AFTER_FAULT_MS	60000
+#define AVOID_AFTER_HANG_MS		600000
 
 GpusortCudaDevice *gpusort_service_device = NULL;
 
@@ -41,11 +60,63 @@ bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 static char ending[160];
 static bool ending_is_failure = false;
 static int	retry_after_ms = 0; /* backends start no new service for this time */
+static int	avoid_for_ms = 0;	/* other devices are preferred to this one for this time */
+
+/* The number of the device that is open, or that is being opened; -1: none. */
+static int	device_number = -1;
 
 /* ----------------------------------------------------------------
  *		Ending
  * ----------------------------------------------------------------
  */
+
+/* Sets avoided_until[i] for each device of the list, as service/choose.h wants it. */
+static void
+read_avoided(uint64 avoided_until[GPUSORT_CUDA_MAX_DEVICES])
+{
+	const GpusortDeviceState *devices = &gpusort_control->devices;
+	uint64		now = gpusort_clock_ms();
+
+	for (int i = 0; i < devices->count; i++)
+		avoided_until[i] = gpusort_device_state_avoided(devices, devices->list[i].uuid, now);
+}
+
+/* Notes that the device has failed.  The caller holds the lock. */
+static void
+note_fault(void)
+{
+	GpusortDeviceState *devices = &gpusort_control->devices;
+	const char *uuid = devices->list[device_number].uuid;
+	GpusortDeviceFault *fault = &devices->faults[0];
+
+	/* the entry of this device, or else the oldest one */
+	for (int i = 0; i < GPUSORT_MAX_FAULTS; i++)
+	{
+		if (devices->faults[i].at_ms < fault->at_ms)
+			fault = &devices->faults[i];
+	}
+	for (int i = 0; i < GPUSORT_MAX_FAULTS; i++)
+	{
+		if (strcmp(devices->faults[i].uuid, uuid) == 0)
+			fault = &devices->faults[i];
+	}
+	strlcpy(fault->uuid, uuid, sizeof(fault->uuid));
+	strlcpy(fault->reason, ending, sizeof(fault->reason));
+	fault->at = GetCurrentTimestamp();
+	fault->at_ms = gpusort_clock_ms();
+	fault->avoid_until = fault->at_ms + avoid_for_ms;
+}
+
+/* Can the next service take another device than the one that has failed? */
+static bool
+has_spare(void)
+{
+	uint64		avoided_until[GPUSORT_CUDA_MAX_DEVICES];
+
+	read_avoided(avoided_until);
+	return gpusort_device_name_is_auto(gpusort_device_setting) &&
+		gpusort_device_is_spare(gpusort_control->devices.list, gpusort_control->devices.count, avoided_until);
+}
 
 /*
  * Puts the control block in order, however the process ends: a before_shmem_exit()
@@ -66,6 +137,13 @@ service_exit(int code, Datum arg)
 	gpusort_control->service_latch = NULL;
 	strlcpy(gpusort_control->failure, ending_is_failure ? ending : "",
 			sizeof(gpusort_control->failure));
+	gpusort_control->devices.in_use = -1;
+	if (ending_is_failure && device_number >= 0)
+	{
+		note_fault();
+		if (has_spare())
+			retry_after_ms = Min(retry_after_ms, RETRY_AFTER_FAULT_MS);
+	}
 	gpusort_control->retry_at = gpusort_clock_ms() + retry_after_ms;
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
 	/* a backend that abandons a request later finds that the service is DOWN */
@@ -89,20 +167,24 @@ service_exit(int code, Datum arg)
 	gpusort_pool_trim();
 }
 
-/* Notes a failure that ends the service.  Backends start no other service for retry_ms. */
+/*
+ * Notes a failure that ends the service.  Backends start no other service for
+ * retry_ms, and other devices are preferred to the one that is open for avoid_ms.
+ */
 static void
-set_ending(int retry_ms, const char *reason)
+set_ending(int retry_ms, int avoid_ms, const char *reason)
 {
 	strlcpy(ending, reason, sizeof(ending));
 	ending_is_failure = true;
 	retry_after_ms = retry_ms;
+	avoid_for_ms = avoid_ms;
 }
 
 /* hint is for the log; NULL: none */
 GPUSORT_NORETURN static void
-end_in_failure(int exit_code, int retry_ms, const char *reason, const char *hint)
+end_in_failure(int exit_code, int retry_ms, int avoid_ms, const char *reason, const char *hint)
 {
-	set_ending(retry_ms, reason);
+	set_ending(retry_ms, avoid_ms, reason);
 	ereport(LOG,
 			(errmsg("gpusort service is ending"),
 			 errdetail("%s", reason),
@@ -119,7 +201,7 @@ end_in_fault(const GpusortCudaError *err)
 	snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).",
 			 err->call, err->text, err->code);
 	gpusort_service_device = NULL;
-	end_in_failure(1, 1000, reason, NULL);
+	end_in_failure(1, RETRY_AFTER_FAULT_MS, AVOID_AFTER_FAULT_MS, reason, NULL);
 }
 
 static const char *
@@ -135,7 +217,7 @@ void
 gpusort_service_hangs(int patience_ms)
 {
 	gpusort_service_device = NULL;
-	end_in_failure(1, 60000, hang_reason(patience_ms), NULL);
+	end_in_failure(1, RETRY_LATE_MS, AVOID_AFTER_HANG_MS, hang_reason(patience_ms), NULL);
 }
 
 /*
@@ -151,7 +233,7 @@ gpusort_service_hangs(int patience_ms)
 static void
 end_in_hang(int patience_ms)
 {
-	set_ending(60000, hang_reason(patience_ms));
+	set_ending(RETRY_LATE_MS, AVOID_AFTER_HANG_MS, hang_reason(patience_ms));
 	PG_TRY();
 	{
 		shmem_exit(1);
@@ -216,39 +298,93 @@ gpusort_service_memory(void)
 		(uint64) gpusort_device_memory_limit * 1024 * 1024 : device_free_memory / 10 * 9;
 }
 
+/* Publishes the list, and forgets the device of the last service. */
+static void
+publish_list(const GpusortCudaList *list)
+{
+	GpusortDeviceState *devices = &gpusort_control->devices;
+
+	gpusort_lock_take();
+	gpusort_control->device[0] = '\0';
+	gpusort_control->device_memory = 0;
+	gpusort_control->driver_version = list->driver_version;
+	gpusort_control->runtime_version = list->runtime_version;
+	devices->count = list->count;
+	memcpy(devices->list, list->devices, sizeof(devices->list));
+	strlcpy(devices->setting, gpusort_device_setting, sizeof(devices->setting));
+	gpusort_lock_release();
+}
+
+/* Chooses the device.  Returns -1, with a reason in static memory, if none is there. */
+static int
+choose(const char **reason)
+{
+	static char text[160];
+	const GpusortDeviceState *devices = &gpusort_control->devices;
+	uint64		avoided_until[GPUSORT_CUDA_MAX_DEVICES];
+
+	read_avoided(avoided_until);
+	*reason = text;
+	return gpusort_device_choose(devices->list, devices->count, gpusort_device_setting, avoided_until,
+								 text, sizeof(text));
+}
+
+/* Opens the device of the number device_number. */
+static GpusortCudaStatus
+open_device(GpusortCudaError *err)
+{
+	GpusortDeviceState *devices = &gpusort_control->devices;
+	GpusortCudaInfo info;
+	GpusortCudaStatus status;
+
+	gpusort_lock_take();
+	strlcpy(gpusort_control->device, devices->list[device_number].name, sizeof(gpusort_control->device));
+	gpusort_control->device_memory = devices->list[device_number].total_memory;
+	gpusort_lock_release();
+
+	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
+	status = gpusort_cuda->open(&gpusort_service_device, device_number,
+							   (uint64) gpusort_device_memory_limit * 1024 * 1024, &info, err);
+	gpusort_watch_end();
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+
+	device_free_memory = info.free_memory;
+	gpusort_lock_take();
+	gpusort_usage_begin();
+	devices->in_use = device_number;
+	gpusort_lock_release();
+	return GPUSORT_CUDA_OK;
+}
+
 void
 gpusort_device_open(void)
 {
 	GpusortCudaList list;
-	GpusortCudaInfo info;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 	char		reason[160];
-	const char *unloadable;
+	const char *cause;
 
 	memset(&list, 0, sizeof(list));
-	memset(&info, 0, sizeof(info));
 	memset(&err, 0, sizeof(err));
 	gpusort_watch_start(end_in_hang);
 	on_proc_exit(watch_exit, 0);
-	unloadable = gpusort_cuda_load();
-	if (unloadable != NULL)
-		end_in_failure(0, 60000, unloadable,
+	cause = gpusort_cuda_load();
+	if (cause != NULL)
+		end_in_failure(0, RETRY_LATE_MS, 0, cause,
 					   "Install gpusort and gpusort_cuda in the same version, and restart the server.");
 	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
 	status = gpusort_cuda->list(&list, &err);
-	if (status == GPUSORT_CUDA_OK)
-		status = gpusort_cuda->open(&gpusort_service_device, gpusort_cuda_largest(&list),
-								   (uint64) gpusort_device_memory_limit * 1024 * 1024, &info, &err);
 	gpusort_watch_end();
-
-	device_free_memory = info.free_memory;
-	gpusort_lock_take();
-	strlcpy(gpusort_control->device, info.name, sizeof(gpusort_control->device));
-	gpusort_control->device_memory = info.total_memory;
-	gpusort_control->driver_version = list.driver_version;
-	gpusort_control->runtime_version = list.runtime_version;
-	gpusort_lock_release();
+	publish_list(&list);
+	if (status == GPUSORT_CUDA_OK)
+	{
+		device_number = choose(&cause);
+		if (device_number < 0)
+			end_in_failure(0, RETRY_LATE_MS, 0, cause, "Set gpusort.device to a device of gpusort_device_list(), or to \"auto\".");
+		status = open_device(&err);
+	}
 
 	switch (status)
 	{
@@ -274,7 +410,18 @@ gpusort_device_open(void)
 			break;
 	}
 	/* without a driver, do not start a service for every query */
-	end_in_failure(0, 60000, reason, NULL);
+	end_in_failure(0, RETRY_LATE_MS, AVOID_AFTER_FAULT_MS, reason, NULL);
+}
+
+bool
+gpusort_device_is_chosen(void)
+{
+	const char *reason;
+
+	gpusort_lock_take();
+	strlcpy(gpusort_control->devices.setting, gpusort_device_setting, sizeof(gpusort_control->devices.setting));
+	gpusort_lock_release();
+	return choose(&reason) == device_number;
 }
 
 void
@@ -295,4 +442,10 @@ void
 gpusort_device_end_idle(void)
 {
 	ending[0] = '\0';
+}
+
+void
+gpusort_device_end_for_another(void)
+{
+	strlcpy(ending, "The GPU service changes to another device (gpusort.device).", sizeof(ending));
 }

@@ -19,11 +19,14 @@ extern GpusortCudaDevice *gpusort_service_device;
 extern bool gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
 /*
- * Starts the watchdog, loads gpusort_cuda, opens the device, and from then on
- * registers each segment of the pool that this process maps.  Ends the service if
- * there is no usable library or device.
+ * Starts the watchdog, loads gpusort_cuda, lists the devices, opens the one that
+ * gpusort.device chooses, and from then on registers each segment of the pool that this
+ * process maps.  Ends the service if there is no usable library or device.
  */
 extern void gpusort_device_open(void);
+
+/* Does gpusort.device, which has been read again, choose the device that is open? */
+extern bool gpusort_device_is_chosen(void);
 
 /* Closes the device, which must have no lane open. */
 extern void gpusort_device_close(void);
@@ -54,5 +57,8 @@ extern void gpusort_device_at_exit(void);
 
 /* Notes that the service is about to end because it is idle: not a failure. */
 extern void gpusort_device_end_idle(void);
+
+/* Notes that the service is about to end because another device is chosen: not a failure, but requests fail. */
+extern void gpusort_device_end_for_another(void);
 
 #endif							/* GPUSORT_SERVICE_DEVICE_H */

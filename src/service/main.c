@@ -46,12 +46,14 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "gpu/device_setting.h"
 #include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "gpu/start.h"
 #include "guc.h"
 #include "service/device.h"
 #include "service/job.h"
+#include "service/usage.h"
 #include "service/watch.h"
 
 PGDLLEXPORT void gpusort_service_main(Datum arg);
@@ -62,6 +64,7 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
 #define TIMER_SLACK_NANOSECONDS	1000
 #define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
 #define MAX_REST_MS				60000L	/* the longest wait for the latch */
+#define LEAVING_REST_MS			1000L	/* the same if another device is chosen */
 
 /* ----------------------------------------------------------------
  *		Process
@@ -159,15 +162,23 @@ close_and_exit(void)
 	proc_exit(0);
 }
 
+/* Since when gpusort.device has chosen another device, in ms of the monotonic clock; 0: it has not. */
+static uint64 leaving_since = 0;
+
 static void
 reload_settings(void)
 {
+	char		device[sizeof(gpusort_control->devices.setting)];
+
+	strlcpy(device, gpusort_device_setting, sizeof(device));
 	ProcessConfigFile(PGC_SIGHUP);
 	gpusort_lock_take();
 	gpusort_control->pool_limit = gpusort_pool_limit;
 	gpusort_lock_release();
 	GPUSORT_WATCHED(0, gpusort_cuda->set_memory_limit(gpusort_service_device,
 													 (uint64) gpusort_device_memory_limit * 1024 * 1024));
+	if (strcmp(device, gpusort_device_setting) != 0)
+		leaving_since = gpusort_device_is_chosen() ? 0 : gpusort_clock_ms();
 }
 
 /* The state of an idle service. */
@@ -177,17 +188,12 @@ typedef struct IdleState
 	bool		trimmed;		/* unused device memory is given back */
 } IdleState;
 
-/* Gives back unused segments and device memory, and ends the service unless it is permanent. */
+/* Ends an idle service, unless a backend comes meanwhile.  The next service continues the parked requests. */
 static void
-time_out_idle(IdleState *idle, bool permanent)
+end_idle(void)
 {
-	bool		ending = false;
+	bool		ending;
 
-	gpusort_pool_trim();
-	GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
-	idle->since = gpusort_clock_ms();
-	if (permanent)
-		return;
 	gpusort_lock_take();
 	ending = gpusort_job_hand_over();
 	if (ending)
@@ -198,6 +204,34 @@ time_out_idle(IdleState *idle, bool permanent)
 		gpusort_device_end_idle();
 		close_and_exit();
 	}
+}
+
+/*
+ * Ends the service because another device is chosen: when it is idle, or after the
+ * timeout of a device call, because there may always be a request.  The CPU then takes
+ * over for those that are left.  The next sort starts a service on the other device.
+ */
+static void
+leave_device(bool idle)
+{
+	if (idle)
+		end_idle();
+	else if (gpusort_clock_ms() - leaving_since >= (uint64) gpusort_watch_patience(0))
+	{
+		gpusort_device_end_for_another();
+		close_and_exit();
+	}
+}
+
+/* Gives back unused segments and device memory, and ends the service unless it is permanent. */
+static void
+time_out_idle(IdleState *idle, bool permanent)
+{
+	gpusort_pool_trim();
+	GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
+	idle->since = gpusort_clock_ms();
+	if (!permanent)
+		end_idle();
 }
 
 /* Gives memory back while the service is idle, and ends it in the end.  Returns for how many ms it may wait. */
@@ -223,6 +257,7 @@ serve(bool permanent)
 {
 	IdleState	idle_state = {gpusort_clock_ms(), false};
 	Polling		polling;
+	bool		busy = false;
 
 	begin_polling(&polling);
 	for (;;)
@@ -240,7 +275,12 @@ serve(bool permanent)
 			reload_settings();
 		}
 
+		gpusort_usage_note(busy);
 		stepped = gpusort_job_step_all();
+		busy = stepped.busy;
+		gpusort_usage_note(busy);
+		if (leaving_since != 0)
+			leave_device(stepped.idle);
 		if (stepped.idle)
 			rest_ms = be_idle(&idle_state, permanent);
 		else
@@ -250,6 +290,8 @@ serve(bool permanent)
 		}
 		if (gpusort_service_idle_timeout > 0)
 			rest_ms = Min(rest_ms, gpusort_service_idle_timeout * 1000L);
+		if (leaving_since != 0)
+			rest_ms = Min(rest_ms, LEAVING_REST_MS);
 		rest(&stepped, &polling, rest_ms);
 	}
 }

@@ -36,6 +36,7 @@
 #include "service/check.h"
 #include "service/device.h"
 #include "service/piece.h"
+#include "service/usage.h"
 #include "service/watch.h"
 
 /*
@@ -525,6 +526,7 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 	if (report.resorted)
 		log_disorder(job, piece, false);
 	request->merge_key = merge_key;
+	gpusort_usage_sorted(piece->rows * gpusort_job_width(job));
 	add_report(request, &report);
 	/* a sort waits for all uploads, so their times are complete */
 	gpusort_cuda->lane_report(piece->lane, &report);

@@ -46,4 +46,5 @@ SET gpusort.bins = 1;
 SET gpusort.bins = 1025;
 SET gpusort.min_rows = -1;
 SET gpusort.pool_limit = '1GB';
+SET gpusort.device = '0';
 SET gpusort.nonesuch = 1;

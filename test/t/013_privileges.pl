@@ -88,6 +88,10 @@ foreach my $case (
 }
 ($stdout, $stderr) = as_role('alice', "ALTER ROLE alice SET gpusort.pool_limit = '1GB'");
 like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.pool_limit"/, 'alice cannot set the limit for her role');
+($stdout, $stderr) = as_role('alice', "SELECT gpu_sort(ARRAY[2, 1]); SET gpusort.device = '0'");
+like($stderr, qr/parameter "gpusort.device" cannot be changed now/, 'alice cannot choose the device');
+($stdout, $stderr) = as_role('alice', "ALTER SYSTEM SET gpusort.device = '0'");
+like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.device"|ERROR:  must be superuser/, 'alice cannot choose the device of the server');
 ($stdout, $stderr) = as_role('bob', "ALTER DATABASE bobs SET gpusort.device_memory_limit = '64MB'", database => 'bobs');
 like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.device_memory_limit"/, 'bob cannot set a limit for his database');
 ($stdout, $stderr) = as_role('alice', "SET gpusort.memory_limit = '1MB'; SELECT gpu_sort(ARRAY[2, 1]); SHOW gpusort.memory_limit");
