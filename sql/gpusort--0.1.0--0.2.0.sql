@@ -239,6 +239,29 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 COMMENT ON FUNCTION gpusort_device_list() IS
 'devices that the GPU service found when it last started: number and UUID as gpusort.device takes them, memory in bytes, and the reason why a device is not in use; of the one in use, the sorts (each piece of a large one counts) and the bytes of their keys since the service started, and the share of the last minute in which it was busy (0 to 1); of each, the last fault; starts no service';
 
+-- gpusort_status() gets more columns, so it is made anew.
+DROP FUNCTION gpusort_status();
+
+CREATE FUNCTION gpusort_status(
+  OUT engine text,
+  OUT available boolean,
+  OUT detail text,
+  OUT device text,
+  OUT device_memory bigint,
+  OUT driver text,
+  OUT runtime text,
+  OUT pool_bytes bigint,
+  OUT pool_used bigint,
+  OUT service_pid integer,
+  OUT crossover_values integer,
+  OUT crossover_rows integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'gpusort_status_0_2'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
+
+COMMENT ON FUNCTION gpusort_status() IS
+'engines, whether each is available or the reason why not, the shared memory that holds the keys of all users, and from how many values or rows on the GPU was measured to be faster than the CPU; starts the GPU service if it is not running, as a sort does';
+
 -- gpusort_activity_list() gets more columns, so it is made anew.  The view is replaced,
 -- because users' views and privileges may depend on it: its columns stay, and new ones
 -- follow them.

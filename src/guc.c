@@ -28,7 +28,7 @@ int			gpusort_memory_limit = -1;
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
 int			gpusort_bins = 0;
-int			gpusort_min_rows = 200000;
+int			gpusort_min_rows = -1;
 int			gpusort_pool_limit = 4096;
 int			gpusort_device_memory_limit = 0;
 int			gpusort_service_idle_timeout = 60;
@@ -120,9 +120,10 @@ gpusort_guc_define(void)
 
 	DefineCustomIntVariable("gpusort.min_rows",
 							"Sets the minimum number of rows for a sort on the GPU.",
-							"Backends sort smaller inputs on the CPU.",
+							"Backends sort smaller inputs on the CPU. "
+							"-1 means the number that the GPU service has measured.",
 							&gpusort_min_rows,
-							200000, 0, INT_MAX,
+							-1, -1, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
 

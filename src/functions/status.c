@@ -23,9 +23,12 @@
 #include "run/engine.h"
 #include "run/report.h"
 
-#define STATUS_COLUMNS	10
+/* Columns of gpusort_status() now, and in gpusort 0.1, which has the first of them. */
+#define STATUS_COLUMNS		12
+#define STATUS_COLUMNS_0_1	10
 
 PG_FUNCTION_INFO_V1(gpusort_status);
+PG_FUNCTION_INFO_V1(gpusort_status_0_2);
 PG_FUNCTION_INFO_V1(gpusort_last_sort);
 
 static void
@@ -50,13 +53,17 @@ put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *i
 	values[i++] = Int64GetDatum((int64) info->pool_used);
 	nulls[i] = info->service_pid == 0;
 	values[i++] = Int32GetDatum(info->service_pid);
+	nulls[i] = info->crossover_values == 0;
+	values[i++] = Int32GetDatum((int32) info->crossover_values);
+	nulls[i] = info->crossover_rows == 0;
+	values[i++] = Int32GetDatum((int32) info->crossover_rows);
 	Assert(i == lengthof(values));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* gpusort_status() returns setof record: one row per engine */
-Datum
-gpusort_status(PG_FUNCTION_ARGS)
+/* Returns one row per engine. */
+static Datum
+return_status(FunctionCallInfo fcinfo, int columns)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	GpusortEngineInfo info = {.available = true};
@@ -64,7 +71,7 @@ gpusort_status(PG_FUNCTION_ARGS)
 	int			used;
 
 	InitMaterializedSRF(fcinfo, 0);
-	gpusort_version_check_columns(rsinfo->setDesc, STATUS_COLUMNS);
+	gpusort_version_check_columns(rsinfo->setDesc, columns);
 
 	used = gpusort_cpu_threads_used(&reason);
 	if (used >= 0)
@@ -79,6 +86,20 @@ gpusort_status(PG_FUNCTION_ARGS)
 	gpusort_accelerator->describe(&info);
 	put_status(rsinfo, gpusort_accelerator->name, &info);
 	return (Datum) 0;
+}
+
+/* gpusort_status() returns setof record */
+Datum
+gpusort_status_0_2(PG_FUNCTION_ARGS)
+{
+	return return_status(fcinfo, STATUS_COLUMNS);
+}
+
+/* The same function as gpusort 0.1 declares it. */
+Datum
+gpusort_status(PG_FUNCTION_ARGS)
+{
+	return return_status(fcinfo, STATUS_COLUMNS_0_1);
 }
 
 /*

@@ -9,8 +9,9 @@
  * first keys lie in the run itself.  So a run of a few rows is a single allocation,
  * which matters to aggregates over thousands of small groups.
  *
- * A run stays in the backend until it has gpusort.min_rows keys.  Then, if the
- * settings allow, an accelerator takes it: the keys so far are copied to the
+ * A run stays in the backend until it has gpusort.min_rows keys, or by default as
+ * many as make the accelerator faster than the CPU engine here.  Then, if the
+ * settings allow, the accelerator takes it: the keys so far are copied to the
  * accelerator's memory, and later keys are written there directly.  A backend may
  * have thousands of runs, one for each group of an aggregate.  When the maximum
  * number of runs gathers in an accelerator's memory, further runs go there when
@@ -46,6 +47,9 @@ StaticAssertDecl(sizeof(GpusortRun) <= 256, "a run of a few keys must fit an all
 
 /* Sorting fewer keys takes less time than reading the clock. */
 #define MIN_TIMED_ROWS	32
+
+/* gpusort.min_rows = -1 means this number until the accelerator's crossover is known. */
+#define DEFAULT_MIN_ROWS	200000
 
 void
 gpusort_run_add_block(GpusortRun *run, char *keys, size_t bytes, bool local)
@@ -91,6 +95,20 @@ gpusort_run_begin(const GpusortRunSpec *spec)
 	INSTR_TIME_SET_CURRENT(run->begun);
 	gpusort_memory_keep(gpusort_guc_memory_limit());
 	return run;
+}
+
+/* May an accelerator sort a run of this many rows, by gpusort.min_rows or the crossover? */
+static bool
+is_large(const GpusortRunSpec *spec, uint64 rows)
+{
+	uint32		least;
+
+	if (gpusort_min_rows >= 0)
+		return rows >= (uint64) gpusort_min_rows;
+	if (rows < GPUSORT_LEAST_CROSSOVER)
+		return false;
+	least = gpusort_accelerator->crossover(spec->rows);
+	return rows >= (least > 0 ? least : DEFAULT_MIN_ROWS);
 }
 
 /* Bytes of one row of the result. */
@@ -308,7 +326,7 @@ gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room)
 		size_t		bytes = 0;
 
 		if (!run->declined && run->engine == NULL && gpusort_accelerator->may_gather() &&
-			Max(run->rows, run->spec.expected_rows) >= (uint64) gpusort_min_rows)
+			is_large(&run->spec, Max(run->rows, run->spec.expected_rows)))
 			seek_accelerator(run);
 		if (accelerated(run))
 		{
@@ -359,7 +377,7 @@ gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 	run->blocks[0].count = count;
 	run->rows = count;
 	run->encoding = *encoding;
-	if (count > 0 && count >= (size_t) gpusort_min_rows && gpusort_accelerator->may_gather())
+	if (count > 0 && is_large(&run->spec, count) && gpusort_accelerator->may_gather())
 		seek_accelerator(run);
 }
 
@@ -447,8 +465,7 @@ gpusort_run_sort(GpusortRun *run, void *out, uint8_t *may_tie)
 	else
 		result->sort_begun = result->sort_done = run->begun;
 
-	if (!run->declined && run->engine == NULL && run->rows > 0 &&
-		run->rows >= (uint64) gpusort_min_rows)
+	if (!run->declined && run->engine == NULL && run->rows > 0 && is_large(&run->spec, run->rows))
 		seek_accelerator(run);
 	if (accelerated(run) && run->rows == 0)
 	{
@@ -598,7 +615,7 @@ gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
 					 GpusortReport *report)
 {
 	Assert(!spec->rows && spec->words <= 1);
-	if (count >= (size_t) gpusort_min_rows)
+	if (is_large(spec, count))
 		return false;
 	gpusort_cpu_sort_few(keys, count, spec->key_bytes);
 	*report = (GpusortReport)

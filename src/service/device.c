@@ -291,6 +291,12 @@ unregister_segment(int segment, char *base)
 	gpusort_service_registered[segment] = false;
 }
 
+const GpusortCudaListed *
+gpusort_service_listed(void)
+{
+	return &gpusort_control->devices.list[device_number];
+}
+
 uint64
 gpusort_service_memory(void)
 {

@@ -15,6 +15,9 @@
 /* The device, while it is open; else NULL. */
 extern GpusortCudaDevice *gpusort_service_device;
 
+/* The open device, as the list of devices describes it. */
+extern const GpusortCudaListed *gpusort_service_listed(void);
+
 /* Did cudaHostRegister accept every segment? */
 extern bool gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 

@@ -44,7 +44,8 @@ sub new_node
 	my ($name, %how) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(@{ $how{init} // [] });
-	$node->append_conf('postgresql.conf', "fsync = off\njit = off\n");
+	# by default the GPU service would measure, and the machine's speed would decide which engine sorts
+	$node->append_conf('postgresql.conf', "fsync = off\njit = off\ngpusort.min_rows = 200000\n");
 	$node->append_conf('postgresql.conf', <<'CONF') if $how{order_by};
 session_preload_libraries = 'gpusort'
 gpusort.force = on
