@@ -49,6 +49,7 @@ typedef struct CudaRun
 	uint32		open_bytes;		/* bytes of committed keys in the open chunk */
 	uint32		reserved_at;	/* offset in the open chunk, in bytes, of the memory
 								 * that was reserved last */
+	bool		has_large_result;	/* has asked for a large chunk for the ring */
 	uint32		fetched;		/* result blocks collected or handed out */
 	uint64		fetched_rows;	/* rows handed out; 0 if the result is in pieces */
 	GpusortPieces *pieces;		/* sorted pieces collected so far; NULL: none */
@@ -224,6 +225,24 @@ collect_pieces(GpusortRun *run)
 	return NULL;
 }
 
+/*
+ * Takes a large chunk for the ring, if there is one, when the run takes its first large
+ * input chunk: blocks of 16 MB come back faster than those of 1 MB.
+ */
+static void
+take_large_result(GpusortRun *run, int input)
+{
+	CudaRun    *cuda = run->engine_state;
+	GpusortRequest *request = request_of(cuda);
+	const char *reason;
+
+	if (gpusort_chunk_is_small(input) || !gpusort_chunk_is_small(request->ring[0]) || cuda->has_large_result)
+		return;
+	cuda->has_large_result = true;
+	request->large_result = gpusort_pool_take(cuda->held.index, false, &reason);
+	CHECK_FOR_INTERRUPTS();
+}
+
 static const char *
 cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 {
@@ -253,6 +272,7 @@ cuda_reserve(GpusortRun *run, char **keys, size_t *bytes)
 		return reason;
 	cuda->open_chunk = chunk;
 	cuda->open_bytes = cuda->reserved_at = 0;
+	take_large_result(run, chunk);
 	*keys = gpusort_pool_map(chunk, &reason);
 	if (*keys == NULL)
 		return reason;

@@ -177,6 +177,12 @@ typedef struct GpusortRequest
 	 * the same size; ready publishes the ring.
 	 */
 	int			ring[GPUSORT_RING];
+
+	/*
+	 * A large chunk, which the backend takes for the ring when it takes the first large
+	 * input chunk; -1: none.  nclosed publishes it.
+	 */
+	int			large_result;
 	uint64		piece_rows[GPUSORT_RING];	/* written by the service; published by ready */
 	int			nring;			/* chunks in ring: 1 to GPUSORT_RING; 0 until the
 								 * backend has taken the first */

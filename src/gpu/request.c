@@ -185,6 +185,7 @@ take_slot(const GpusortRun *run, const char **reason)
 		request->bins = gpusort_bins;
 		request->first_chunk = request->last_chunk = -1;
 		request->nring = 0;
+		request->large_result = -1;
 		request->in_pieces = false;
 		request->merge_key.parts = 0;
 		request->resorted = false;

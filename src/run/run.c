@@ -105,7 +105,7 @@ is_large(const GpusortRunSpec *spec, uint64 rows)
 
 	if (gpusort_min_rows >= 0)
 		return rows >= (uint64) gpusort_min_rows;
-	if (rows < GPUSORT_LEAST_CROSSOVER)
+	if (rows < GPUSORT_LEAST_CROSSOVER || gpusort_engine_choice == GPUSORT_ENGINE_CPU)
 		return false;
 	least = gpusort_accelerator->crossover(spec->rows);
 	return rows >= (least > 0 ? least : DEFAULT_MIN_ROWS);

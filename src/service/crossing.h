@@ -39,7 +39,10 @@ gpusort_device_falls_back(const GpusortTiming *timing, const GpusortTiming *next
 		next->device_us - timing->device_us > 2 * (next->cpu_us - timing->cpu_us);
 }
 
-/* Fewer rows do not show that a device is never faster: its fixed costs and their noise weigh too much. */
+/*
+ * Fewer rows decide nothing: the CPU engine sorts up to 2^17 by one thread, and the
+ * device's fixed costs and their noise weigh much.
+ */
 #define GPUSORT_CROSSING_SURE_ROWS	(1 << 18)
 
 /*
@@ -51,11 +54,12 @@ gpusort_device_falls_back(const GpusortTiming *timing, const GpusortTiming *next
 static inline bool
 gpusort_crossing_is_clear(const GpusortTiming *timings, int n)
 {
-	if (n >= 2 && gpusort_device_wins(&timings[n - 2]) && gpusort_device_wins(&timings[n - 1]))
-		return true;
-	return n >= 3 && timings[n - 1].rows >= GPUSORT_CROSSING_SURE_ROWS &&
-		gpusort_device_falls_back(&timings[n - 3], &timings[n - 2]) &&
-		gpusort_device_falls_back(&timings[n - 2], &timings[n - 1]);
+	const GpusortTiming *last = timings + n - 1;
+
+	if (n < 3 || last->rows < GPUSORT_CROSSING_SURE_ROWS)
+		return false;
+	return (gpusort_device_wins(last - 1) && gpusort_device_wins(last)) ||
+		(gpusort_device_falls_back(last - 2, last - 1) && gpusort_device_falls_back(last - 1, last));
 }
 
 /* The logarithm of how many times as long the device takes as the CPU. */

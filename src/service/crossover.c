@@ -13,14 +13,13 @@
  * measurement, nor waits for a step of it; the first sort after the device was
  * changed waits for it together with the CUDA context.  Sizes double from
  * GPUSORT_LEAST_CROSSOVER keys on, until the result is clear (service/crossing.h).
- * On a device that wins from 100,000 keys on, that takes some tens of milliseconds.
+ * On a device that wins from 100,000 keys on, 2^18 keys are sorted at most.
  *
  * The device's time is that of a request of one chunk (service/piece.c): the copy of
  * the keys to a chunk, a lane, the upload, the sort with its check, and the download.
- * The two wake-ups, of the
- * service by the backend and back, are measured between two threads.  The CPU's
- * time is that of the CPU engine with the threads that a backend would take, by the
- * settings of the configuration file.
+ * The two wake-ups, of the service by the backend and back, are measured between two
+ * threads.  The CPU's time is that of the CPU engine with the threads that a backend
+ * would take, by the settings of the configuration file.
  *
  * A time is taken two or three times, because the first sort of a size may load
  * kernels, and the machine does other work.  A measurement that fails, because the
@@ -31,13 +30,11 @@
  */
 #include "postgres.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "common/pg_prng.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 
 #include "base/clock.h"
 #include "base/large_memory.h"
@@ -50,16 +47,14 @@
 #include "service/crossover.h"
 #include "service/crossover_file.h"
 #include "service/device.h"
+#include "service/timing.h"
 #include "service/watch.h"
 
 #define MOST_KEYS		(1 << 20)
 #define MOST_SIZES		16		/* more than there are from GPUSORT_LEAST_CROSSOVER to MOST_KEYS */
 
 /* A measurement that takes longer is given up. */
-#define MOST_MS			5000
-
-/* Round trips between two threads, of which the median counts. */
-#define ROUND_TRIPS		21
+#define MOST_MS			10000
 
 /* Bytes for keys, and behind them for a result. */
 #define KEYS_BYTES		(MOST_KEYS * sizeof(uint64))
@@ -81,101 +76,10 @@ typedef struct Measurement
 /* A sort of a number of keys, and the time that it takes in microseconds; negative: it failed. */
 typedef double (*TimedSort) (const Measurement *m, uint32 n, bool rows);
 
-static double
-microseconds_since(instr_time begin)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, begin);
-	return INSTR_TIME_GET_DOUBLE(now) * 1e6;
-}
-
 static bool
 is_late(const Measurement *m)
 {
 	return gpusort_clock_ms() >= m->until;
-}
-
-/* ----------------------------------------------------------------
- *		Wake-ups
- * ----------------------------------------------------------------
- */
-
-/* The ends of two pipes: a thread answers on the second what it gets by the first. */
-typedef struct Echo
-{
-	int			there[2];
-	int			back[2];
-} Echo;
-
-static void *
-run_echo(void *arg)
-{
-	const Echo *echo = arg;
-	char		byte;
-
-	while (read(echo->there[0], &byte, 1) == 1 && write(echo->back[1], &byte, 1) == 1)
-		;
-	return NULL;
-}
-
-static int
-compare_times(const void *a, const void *b)
-{
-	double		x = *(const double *) a;
-	double		y = *(const double *) b;
-
-	return (x > y) - (x < y);
-}
-
-/* The median time of a round trip through both pipes; negative: it failed. */
-static double
-time_round_trips(const Echo *echo)
-{
-	double		times[ROUND_TRIPS];
-	char		byte = 0;
-
-	for (int i = 0; i < ROUND_TRIPS; i++)
-	{
-		instr_time	begin;
-
-		INSTR_TIME_SET_CURRENT(begin);
-		if (write(echo->there[1], &byte, 1) != 1 || read(echo->back[0], &byte, 1) != 1)
-			return -1;
-		times[i] = microseconds_since(begin);
-	}
-	qsort(times, ROUND_TRIPS, sizeof(double), compare_times);
-	return times[ROUND_TRIPS / 2];
-}
-
-/* The time of two wake-ups; negative: it could not be measured. */
-static double
-time_wake_ups(void)
-{
-	Echo		echo;
-	pthread_t	thread;
-	double		us = -1;
-
-	if (pipe(echo.there) != 0)
-		return -1;
-	if (pipe(echo.back) == 0)
-	{
-		if (pthread_create(&thread, NULL, run_echo, &echo) == 0)
-		{
-			us = time_round_trips(&echo);
-			/* the thread ends when its pipe does */
-			close(echo.there[1]);
-			echo.there[1] = -1;
-			pthread_join(thread, NULL);
-		}
-		close(echo.back[0]);
-		close(echo.back[1]);
-	}
-	close(echo.there[0]);
-	if (echo.there[1] >= 0)
-		close(echo.there[1]);
-	return us;
 }
 
 /* ----------------------------------------------------------------
@@ -207,7 +111,7 @@ time_cpu(const Measurement *m, uint32 n, bool rows)
 	else
 		status = gpusort_cpu_sort(&input, out, &options, &report);
 	gpusort_cpu_options_give(&options);
-	return status == GPUSORT_CPU_OK ? microseconds_since(begin) : -1;
+	return status == GPUSORT_CPU_OK ? gpusort_microseconds_since(begin) : -1;
 }
 
 /* Uploads, sorts and downloads the keys at m->chunks.  Returns false if that fails. */
@@ -272,7 +176,7 @@ time_device(const Measurement *m, uint32 n, bool rows)
 		return -1;
 	done = use_lane(m, lane, n, rows);
 	GPUSORT_WATCHED(bytes, gpusort_cuda->lane_close(lane));
-	return done ? microseconds_since(begin) + m->wake_us : -1;
+	return done ? gpusort_microseconds_since(begin) + m->wake_us : -1;
 }
 
 /*
@@ -295,8 +199,7 @@ take_time(const Measurement *m, TimedSort sort, uint32 n, bool rows, double *us)
 			return true;
 		}
 	}
-	qsort(times, lengthof(times), sizeof(double), compare_times);
-	*us = times[1];
+	*us = gpusort_median(times, lengthof(times));
 	return true;
 }
 
@@ -340,7 +243,7 @@ measure_with(Measurement *m, GpusortCrossovers *crossovers)
 	/* the first copies are not to pay for the pages */
 	memset(m->own + KEYS_BYTES, 0, KEYS_BYTES);
 	memset(m->chunks, 0, BUFFER_BYTES);
-	m->wake_us = time_wake_ups();
+	m->wake_us = gpusort_time_wake_ups();
 	if (m->wake_us < 0)
 		return false;
 	crossovers->values = measure_crossing(m, false);
@@ -432,7 +335,7 @@ gpusort_crossover_find(void)
 		{
 			ereport(LOG,
 					(errmsg("gpusort service could not measure from how many rows on the GPU is faster than the CPU"),
-					 errdetail("It gave up after " UINT64_FORMAT " ms.", gpusort_clock_ms() - begin),
+					 errdetail("The measurement was given up after " UINT64_FORMAT " ms.", gpusort_clock_ms() - begin),
 					 errhint("Set gpusort.min_rows to this number.")));
 			return;
 		}

@@ -536,15 +536,17 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 }
 
 /*
- * Replaces the ring's only chunk, a small one, by a large one, if there is one.  The
- * backend has not looked at the ring yet.
+ * Replaces the ring's only chunk, a small one, by a large one: by the backend's, or by
+ * another if there is one.  The backend has not looked at the ring yet.
  */
 static void
 make_ring_large(GpusortRequest *request, int index)
 {
 	int			small = request->ring[0];
-	int			chunk = gpusort_pool_take_existing(index, false);
+	int			chunk = *(volatile int *) &request->large_result;
 
+	if (!gpusort_request_holds(gpusort_control, index, chunk) || gpusort_chunk_is_small(chunk))
+		chunk = gpusort_pool_take_existing(index, false);
 	if (chunk < 0)
 		return;
 	request->ring[0] = chunk;

@@ -14,7 +14,7 @@ my $module = built_file('running_test.so');
 
 my $node = PostgreSQL::Test::Cluster->new('interrupts');
 $node->init;
-$node->append_conf('postgresql.conf', "fsync = off\n");
+$node->append_conf('postgresql.conf', "fsync = off\ngpusort.min_rows = 200000\n");
 $node->start;
 $node->safe_psql('postgres', "CREATE FUNCTION argsort_checks(anyarray) RETURNS bigint AS '$module' LANGUAGE C STRICT");
 

@@ -95,7 +95,8 @@ int
 main(void)
 {
 	TEST("no size", GPUSORT_CROSSOVER_NEVER, GPUSORT_CROSSOVER_NEVER, false, 0);
-	TEST("always faster", 4096, 4096, true, 1, 2, 1, 4, 1, 8);
+	TEST("always faster", 4096, 4096, true, 1, 2, 1, 4, 1, 8, 1, 16, 1, 32, 1, 64, 1, 128);
+	TEST("always faster, but at small sizes", 4096, 4096, false, 1, 2, 1, 4, 1, 8, 1, 16, 1, 32, 1, 64);
 	TEST("never faster", GPUSORT_CROSSOVER_NEVER, GPUSORT_CROSSOVER_NEVER, false, 2, 1, 4, 1, 8, 1);
 	TEST("as fast is not faster", GPUSORT_CROSSOVER_NEVER, GPUSORT_CROSSOVER_NEVER, false, 1, 1, 2, 2);
 	TEST("one size, faster", 4096, 4096, false, 1, 2);
@@ -104,7 +105,8 @@ main(void)
 	TEST("near the smaller size", 4096, 4400, false, 1.01, 1, 1, 4);
 	TEST("near the larger size", 7900, 8192, false, 4, 1, 3.99, 4);
 	TEST("equal at the smaller size", 4096, 4096, false, 1, 1, 1, 2);
-	TEST("a win below does not count", 11585, 11586, true, 1, 2, 2, 1, 2, 4, 2, 8);
+	TEST("a win below does not count", 11585, 11586, false, 1, 2, 2, 1, 2, 4, 2, 8);
+	TEST("a loss to several threads", 370727, 370728, false, 2, 1, 2, 1, 2, 1, 2, 1, 2, 4, 2, 8, 8, 4, 4, 8);
 	TEST("a win at the last size alone", 11585, 11586, false, 2, 1, 2, 1, 2, 4);
 	TEST("a loss at the last size", GPUSORT_CROSSOVER_NEVER, GPUSORT_CROSSOVER_NEVER, false, 2, 1, 1, 2, 1, 2, 2, 1);
 	TEST("falls back, but at small sizes", GPUSORT_CROSSOVER_NEVER, GPUSORT_CROSSOVER_NEVER, false, 2, 1, 5, 2, 11, 4);
