@@ -53,6 +53,9 @@ typedef struct MappedSegment
 
 static MappedSegment mapped[GPUSORT_MAX_SEGMENTS];
 
+/* A process waits at most this long, in ms, for others that make segments. */
+#define GROWTH_MS		1000
+
 /* The slot for which this process is making a segment; -1: none. */
 static int	creating_slot = -1;
 
@@ -282,6 +285,51 @@ begin_segment(int request, bool small, const char **reason)
 	return chunk;
 }
 
+/* Is any process making a segment? */
+static bool
+is_growing(void)
+{
+	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
+	{
+		if (gpusort_control->segments[i].creating)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Takes a free chunk, or the first one of a segment that this process is to make; then
+ * *slot is that segment's, else -1.
+ *
+ * If many sessions begin to sort at once, one of them makes a segment for the small
+ * chunks of all, and the others wait for it.  A large chunk waits only if no further
+ * segment is allowed.
+ */
+static int
+take_or_begin(int request, bool small, int *slot, const char **reason)
+{
+	for (int waited = 0;; waited++)
+	{
+		int			chunk;
+
+		*slot = -1;
+		*reason = NULL;
+		chunk = take_existing(request, small, reason);
+		if (chunk >= 0 || *reason != NULL)
+			return chunk;
+		if (!small || !is_growing() || waited >= GROWTH_MS)
+		{
+			drop_gone();
+			chunk = begin_segment(request, small, reason);
+			*slot = creating_slot;
+			if (chunk >= 0 || !is_growing() || waited >= GROWTH_MS)
+				return chunk;
+		}
+		pg_usleep(1000);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 int
 gpusort_pool_take(int request, bool small, const char **reason)
 {
@@ -293,15 +341,9 @@ gpusort_pool_take(int request, bool small, const char **reason)
 	*reason = GPUSORT_FAULT(CHUNK) ? GPUSORT_POOL_EXHAUSTED : NULL;
 	if (*reason != NULL)
 		return -1;
-	chunk = take_existing(request, small, reason);
-	if (chunk >= 0 || *reason != NULL)
+	chunk = take_or_begin(request, small, &slot, reason);
+	if (chunk < 0 || slot < 0)
 		return chunk;
-
-	drop_gone();
-	chunk = begin_segment(request, small, reason);
-	if (chunk < 0)
-		return -1;
-	slot = creating_slot;
 	segment = open_segment(DSM_HANDLE_INVALID, &gone, reason);
 	if (segment != NULL)
 		gpusort_control->segments[slot].handle = dsm_segment_handle(segment);

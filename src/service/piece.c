@@ -536,13 +536,12 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 }
 
 /*
- * Replaces the ring's only chunk, a small one, by a large one: by the backend's, or by
+ * Replaces the ring's only chunk, this small one, by a large one: by the backend's, or by
  * another if there is one.  The backend has not looked at the ring yet.
  */
 static void
-make_ring_large(GpusortRequest *request, int index)
+make_ring_large(GpusortRequest *request, int index, int small)
 {
-	int			small = request->ring[0];
 	int			chunk = *(volatile int *) &request->large_result;
 
 	if (!gpusort_request_holds(gpusort_control, index, chunk) || gpusort_chunk_is_small(chunk))
@@ -570,7 +569,7 @@ choose_ring(GpusortJob *job, uint64 bytes)
 	if (nring == 1 && !settled && gpusort_chunk_is_small(ring[0]) &&
 		(request->in_pieces || bytes > GPUSORT_RING * GPUSORT_SMALL_BYTES))
 	{
-		make_ring_large(request, index);
+		make_ring_large(request, index, ring[0]);
 		nring = gpusort_request_read_ring(gpusort_control, index, ring);
 	}
 	if (nring == 0)

@@ -127,6 +127,7 @@ damage_request(PG_FUNCTION_ARGS)
 	request->bins = 0;
 	request->in_pieces = false;
 	request->merge_key.parts = 0;
+	request->large_result = -1;
 	request->ring[0] = chunks[0];
 	request->nring = 1;
 	request->first_chunk = chunks[1];

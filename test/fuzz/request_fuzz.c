@@ -279,6 +279,7 @@ submit(int index, int process, int words)
 	request->key_bytes = words > 1 ? 8 : 4;
 	request->words = words;
 	request->want_rows = index == VICTIM;
+	request->large_result = -1;
 	request->ring[0] = chunk_of(index, 0);
 	request->nring = 1;
 	request->first_chunk = chunk_of(index, 1);

@@ -207,7 +207,7 @@ foreach my $plan ('lane:no_memory:1-1', 'register:no_memory:1-1', 'sort:unsorted
 	unlink $file;
 }
 
-foreach my $plan ('lane:fault', 'upload:fault:3', 'uploaded:fault', 'sort:fault:2', 'download:fault', 'downloaded:fault', 'sort:hang')
+foreach my $plan ('lane:fault', 'upload:fault:3', 'sort:fault:2', 'download:fault', 'downloaded:fault', 'sort:hang')
 {
 	my $ends = $plan eq 'sort:hang' ? 'The device did not finish its work within \d+ seconds\.' : 'CUDA call \w+ failed: planned by the test \(error 999\)\.';
 	restart_with($node, plan => $plan, patience => 1000);
