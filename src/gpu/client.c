@@ -73,14 +73,14 @@ cuda_may_gather(void)
 }
 
 /*
- * Should the run's next chunk be small?  Small chunks carry the first 16 MB of a run that
- * may end there, so that they take the place of one large chunk.
+ * Should the run's next chunk be small?  Small chunks carry the first 15 MB of a run that
+ * may end there: with one for the result, they take the place of one large chunk.
  */
 static bool
 takes_small(const GpusortRun *run)
 {
 	return Max(run->rows, run->spec.expected_rows) * gpusort_spec_width(&run->spec) <=
-		GPUSORT_CHUNK_BYTES - GPUSORT_SMALL_BYTES;
+		GPUSORT_CHUNK_BYTES - 2 * GPUSORT_SMALL_BYTES;
 }
 
 /*

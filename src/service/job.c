@@ -363,8 +363,9 @@ sort_first(void)
 	{
 		GpusortJob *job = first_in_line();
 
-		/* the sort is not to begin before the next piece can arrive meanwhile */
-		if (job == NULL || !gpusort_piece_uploaded(job, job->sorted) || !next_has_begun(job, job->sorted))
+		/* a sort is not to begin before the next piece can arrive, and the last one leave, meanwhile */
+		if (job == NULL || !gpusort_piece_uploaded(job, job->sorted) || !next_has_begun(job, job->sorted) ||
+			(i > 0 && job->returned < job->sorted))
 			return;
 		sort_piece(job);
 		return_result(job);
