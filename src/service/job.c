@@ -76,6 +76,9 @@ static GpusortJob *jobs = NULL;
 static GpusortJob **active = NULL;
 static int	nactive = 0;
 
+/* The first request in line when this pass began; NULL: none. */
+static GpusortJob *head;
+
 /* Bit i says that jobs[i] was active in the last pass: it may have something on the device. */
 static uint64 was_active[GPUSORT_MAX_REQUESTS / 64];
 
@@ -264,13 +267,13 @@ went_well(GpusortJob *job, GpusortPieceOutcome outcome)
 static void
 upload(GpusortJob *job)
 {
-	if (job->starved && job != first_in_line())
+	if (job->starved && job != head)
 		return;
 	for (uint32 p = job->sorted; p < job->begun; p++)
 	{
 		if (gpusort_job_piece(job, p)->lane == NULL &&
 			((job->starved ? p > job->returned : !gpusort_piece_fits(job, p)) ||
-			 (gpusort_piece_lanes() >= MOST_LANES && job != first_in_line())))
+			 (gpusort_piece_lanes() >= MOST_LANES && job != head)))
 			return;
 		if (!went_well(job, gpusort_piece_upload(job, p)))
 			return;
@@ -681,6 +684,7 @@ gpusort_job_step_all(void)
 
 	moved = false;
 	find_active();
+	head = first_in_line();
 	for (int i = 0; i < nactive; i++)
 		stepped.busy |= step_unless_parked(active[i], &stepped.idle);
 	sort_first();
