@@ -404,7 +404,7 @@ sub run_sql
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
 	append_to_file($script, $sql);
 	my ($rc, $ignored, $stderr) = $node->psql($database, "\\i $script", on_error_stop => 0);
-	$node->poll_query_until($database, 'SELECT true');
+	$node->poll_query_until($database, undef, '');
 	my $stdout = $node->safe_psql($database, 'SELECT case_no, nodes, verdict FROM verdict');
 	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/, $stdout;
 	return ($stderr, %verdicts);

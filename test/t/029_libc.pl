@@ -408,7 +408,7 @@ SQL
 	}
 	my ($rc, $ignored, $stderr) = $node->psql($database, "\\i $script", on_error_stop => 0);
 	unlink $script;
-	$node->poll_query_until($database, 'SELECT true');
+	$node->poll_query_until($database, undef, '');
 	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/,
 	  $node->safe_psql($database, 'SELECT case_no, nodes, verdict FROM verdict');
 	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $cases;
