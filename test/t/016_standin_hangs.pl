@@ -139,7 +139,7 @@ restart('gpusort.pool_limit = 64MB');
 	leave($session);
 }
 restart('gpusort.device_memory_limit = 67MB');
-is( $node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(k)) FROM t WHERE k < 2097152; $last"),
+is( $node->safe_psql('postgres', "SELECT cardinality(gpu_sort(array_agg(k))) FROM t WHERE k < 2097152; $last"),
 	"2097152\ncuda|1|", 'a chunk that is exactly full is one piece');
 
 #
