@@ -70,7 +70,9 @@ my @phases = (
 	{ name => 'gathering without end', reached => sub { return poll_trace($node, 'upload \d+'); },
 		query => 'SELECT count(*) FROM (SELECT generate_series(1, 2000000000) AS k ORDER BY 1 OFFSET 0) AS s' },
 	{ name => 'waiting in line', held => 'sort', other => $agg, query => $agg, reached => waits_for_service(2) },
-	{ name => 'copying in', held => 'upload', query => $agg, reached => sub { return poll_trace($node, 'upload \d+'); } },
+	# the service waits for the upload only of 4 MB and more
+	{ name => 'copying in', held => 'upload', query => 'SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 600000::bigint) AS i',
+		reached => sub { return poll_trace($node, 'upload \d+'); } },
 	{ name => 'sorting', held => 'sort', query => $agg, reached => sub { return poll_trace($node, 'sort \d+'); } },
 	{ name => 'copying out', held => 'download', query => $agg, reached => sub { return poll_trace($node, 'download \d+'); } },
 	{ name => 'returning rows', lock => 1, reached => reaches(waits_for(1)), query => read_slowly('k, word', 't') },
