@@ -165,7 +165,8 @@ gpusort_chunk_count_free(bool small, int further)
 		large += usable(chunk / GPUSORT_SEGMENT_CHUNKS) && gpusort_control->chunks[chunk].request < 0;
 	for (int split = 0; split < GPUSORT_MAX_SPLITS; split++)
 	{
-		int			unused = gpusort_control->splits[split] >= 0 ? free_in_split(split) : 0;
+		int			chunk = gpusort_control->splits[split];
+		int			unused = chunk >= 0 && usable(chunk / GPUSORT_SEGMENT_CHUNKS) ? free_in_split(split) : 0;
 
 		if (unused == GPUSORT_SPLIT_CHUNKS)
 			large++;

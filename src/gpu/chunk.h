@@ -53,11 +53,11 @@ gpusort_chunk_segment(const GpusortControl *control, int chunk)
 	return gpusort_chunk_large(control, chunk) / GPUSORT_SEGMENT_CHUNKS;
 }
 
-/* The offset in bytes of a chunk that exists, from the beginning of its segment. */
+/* The offset in bytes of a chunk, which is or is a part of this large chunk, from the beginning of its segment. */
 static inline Size
-gpusort_chunk_offset(const GpusortControl *control, int chunk)
+gpusort_chunk_offset(int chunk, int large)
 {
-	Size		offset = gpusort_chunk_large(control, chunk) % GPUSORT_SEGMENT_CHUNKS * GPUSORT_CHUNK_BYTES;
+	Size		offset = large % GPUSORT_SEGMENT_CHUNKS * GPUSORT_CHUNK_BYTES;
 
 	if (gpusort_chunk_is_small(chunk))
 		offset += (chunk - GPUSORT_LARGE_CHUNKS) % GPUSORT_SPLIT_CHUNKS * GPUSORT_SMALL_BYTES;

@@ -236,7 +236,9 @@ take_large_result(GpusortRun *run, int input)
 	GpusortRequest *request = request_of(cuda);
 	const char *reason;
 
-	if (gpusort_chunk_is_small(input) || !gpusort_chunk_is_small(request->ring[0]) || cuda->has_large_result)
+	/* a small run gets a large chunk where no further one can be split */
+	if (takes_small(run) || gpusort_chunk_is_small(input) || !gpusort_chunk_is_small(request->ring[0]) ||
+		cuda->has_large_result)
 		return;
 	cuda->has_large_result = true;
 	request->large_result = gpusort_pool_take(cuda->held.index, false, &reason);

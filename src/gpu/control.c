@@ -6,8 +6,8 @@
  * The first process that needs the block makes it.  Without
  * shared_preload_libraries it takes the memory from the spare room of
  * PostgreSQL's main shared memory (base/shmem.c).  The request slots are memory of
- * their own: their number depends on max_connections, and without preload also on
- * the room that is left.
+ * their own: their number depends on max_connections, and without preload on the
+ * reserve, of which they leave a part to other extensions.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,14 +36,19 @@ GpusortControl *gpusort_control = NULL;
 /* Has this process, or the postmaster from which it was forked, requested shared memory? */
 static bool preloaded = false;
 
+/* Without preload, the slots take at most this part of PostgreSQL's reserve of 100 kB. */
+#define UNPRELOADED_BYTES	50000
+
 /*
- * A request slot for each process that may sort.  With preload it is two for each
- * session, which may have a cursor that it has not read to its end.
+ * With preload, two request slots for each session, which may have a cursor that it has
+ * not read to its end, and one for each worker.
  */
 static int
 wanted_requests(void)
 {
-	return Min(MaxConnections * (preloaded ? 2 : 1) + max_worker_processes, GPUSORT_MAX_REQUESTS);
+	int			wanted = Min(2 * MaxConnections + max_worker_processes, GPUSORT_MAX_REQUESTS);
+
+	return preloaded ? wanted : Min(wanted, (int) (UNPRELOADED_BYTES / sizeof(GpusortRequest)));
 }
 
 void

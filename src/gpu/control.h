@@ -209,7 +209,7 @@ typedef struct GpusortRequest
 	uint32		resume_piece;	/* number of the piece, from 0 */
 	uint32		resume_chunks;	/* input chunks before the piece */
 	uint32		resume_blocks;	/* result blocks before the piece */
-	uint32		resume_most;	/* the most input chunks of the piece */
+	uint32		resume_most;	/* the piece's limit, in large chunks */
 
 	/*
 	 * The report.  The service resets these fields when it begins with the request,
@@ -237,7 +237,7 @@ typedef struct GpusortRequest
  * One chunk.  The process that takes the chunk writes request under the lock, and
  * resets next and bytes.  The process that frees the chunk needs no lock: nobody
  * else writes request while it is not -1.  Splitting a large chunk and joining it
- * again happen under the lock.  The service reads it for its own
+ * again happen under the lock.  The service reads request for its own
  * requests, also without the lock.  The backend that holds an input chunk writes
  * next and bytes; its request's nclosed publishes them.
  */
@@ -250,7 +250,7 @@ typedef struct GpusortChunk
 
 /*
  * One slot of the segment table.  A process takes an unused slot under the lock: it
- * sets creating, and holds the slot's first chunk.  From then on nobody else writes
+ * sets creating, and holds the slot's first chunk, or the first small part of it.  From then on nobody else writes
  * the slot, so it sets handle and clears creating without the lock.  A segment is
  * dropped, or marked as gone, under the lock.  A process may read handle without
  * the lock for a segment of which it holds a chunk, since such a segment is not
@@ -353,8 +353,7 @@ extern void gpusort_control_request_memory(void);
 /*
  * Finds the control block, or makes it, and sets gpusort_control.  Returns false,
  * with a static *reason, if main shared memory has no room for it.  The block has a
- * request slot for each process that may sort, or without preload as many of these
- * as PostgreSQL's reserve of shared memory has room for.
+ * two request slots for each session, or without preload about a hundred in all.
  */
 extern bool gpusort_control_attach(const char **reason);
 

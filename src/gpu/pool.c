@@ -258,33 +258,6 @@ gpusort_pool_take_existing(int request, bool small)
 	return take_existing(request, small, &reason);
 }
 
-/*
- * Takes an unused slot of the segment table, whose first chunk, or the first small chunk
- * of that one, the request holds from now on.  Returns that chunk, or -1 with a *reason
- * if there is none or the lock is stuck.
- */
-static int
-begin_segment(int request, bool small, const char **reason)
-{
-	int			slot;
-	int			chunk = -1;
-
-	*reason = gpusort_lock_try();
-	if (*reason != NULL)
-		return -1;
-	slot = find_segment_slot();
-	if (slot >= 0)
-	{
-		gpusort_control->segments[slot].creating = true;
-		creating_slot = slot;
-		chunk = gpusort_chunk_take_part(slot * GPUSORT_SEGMENT_CHUNKS, request, small);
-	}
-	else
-		*reason = GPUSORT_POOL_EXHAUSTED;
-	gpusort_lock_release();
-	return chunk;
-}
-
 /* Is any process making a segment? */
 static bool
 is_growing(void)
@@ -298,18 +271,54 @@ is_growing(void)
 }
 
 /*
+ * Looks for a free chunk once more, and if there is none takes an unused slot of the
+ * segment table, whose first chunk, or the first small part of it, the request holds
+ * from now on.  If wait, it does not take a slot while another process makes a segment.
+ * Returns the chunk, or -1 with a *reason if there is none or the lock is stuck.
+ * *growing says if another process makes a segment.
+ */
+static int
+begin_segment(int request, bool small, bool wait, bool *growing, const char **reason)
+{
+	int			slot;
+	int			chunk;
+
+	*growing = false;
+	*reason = gpusort_lock_try();
+	if (*reason != NULL)
+		return -1;
+	/* first this: a process that has made a segment publishes it without the lock */
+	*growing = is_growing();
+	pg_read_barrier();
+	chunk = gpusort_chunk_take(request, small, is_mapped);
+	slot = chunk >= 0 || (wait && *growing) ? -1 : find_segment_slot();
+	if (slot >= 0)
+	{
+		gpusort_control->segments[slot].creating = true;
+		creating_slot = slot;
+		chunk = gpusort_chunk_take_part(slot * GPUSORT_SEGMENT_CHUNKS, request, small);
+	}
+	else if (chunk < 0)
+		*reason = GPUSORT_POOL_EXHAUSTED;
+	gpusort_lock_release();
+	return chunk;
+}
+
+/*
  * Takes a free chunk, or the first one of a segment that this process is to make; then
  * *slot is that segment's, else -1.
  *
  * If many sessions begin to sort at once, one of them makes a segment for the small
- * chunks of all, and the others wait for it.  A large chunk waits only if no further
- * segment is allowed.
+ * chunks of all, and the others wait for it.  A process that wants a large chunk waits
+ * only if no further segment is allowed.
  */
 static int
 take_or_begin(int request, bool small, int *slot, const char **reason)
 {
 	for (int waited = 0;; waited++)
 	{
+		bool		may_wait = waited < GROWTH_MS;
+		bool		growing = true;
 		int			chunk;
 
 		*slot = -1;
@@ -317,12 +326,12 @@ take_or_begin(int request, bool small, int *slot, const char **reason)
 		chunk = take_existing(request, small, reason);
 		if (chunk >= 0 || *reason != NULL)
 			return chunk;
-		if (!small || !is_growing() || waited >= GROWTH_MS)
+		if (!small || !is_growing() || !may_wait)
 		{
 			drop_gone();
-			chunk = begin_segment(request, small, reason);
+			chunk = begin_segment(request, small, small && may_wait, &growing, reason);
 			*slot = creating_slot;
-			if (chunk >= 0 || !is_growing() || waited >= GROWTH_MS)
+			if (chunk >= 0 || !growing || !may_wait)
 				return chunk;
 		}
 		pg_usleep(1000);
@@ -359,8 +368,15 @@ gpusort_pool_take(int request, bool small, const char **reason)
 char *
 gpusort_pool_map(int chunk, const char **reason)
 {
-	int			index = gpusort_chunk_segment(gpusort_control, chunk);
+	/* read once: the owner of a damaged request may have given the chunk up */
+	int			large = gpusort_chunk_large(gpusort_control, chunk);
+	int			index = large / GPUSORT_SEGMENT_CHUNKS;
 
+	if (large < 0)
+	{
+		*reason = GPUSORT_REQUEST_DAMAGED;
+		return NULL;
+	}
 	if (!is_mapped(index))
 	{
 		dsm_handle	handle = gpusort_control->segments[index].handle;
@@ -380,7 +396,7 @@ gpusort_pool_map(int chunk, const char **reason)
 			return NULL;
 		remember(index, handle, segment);
 	}
-	return mapped[index].base + gpusort_chunk_offset(gpusort_control, chunk);
+	return mapped[index].base + gpusort_chunk_offset(chunk, large);
 }
 
 void
@@ -411,6 +427,7 @@ gpusort_pool_free_request(int index, uint32 serial, GpusortRequestState from)
 	request->nring = 0;
 	request->pid = 0;
 	pg_atomic_fetch_and_u64(&gpusort_control->in_use[index / 64], ~(UINT64CONST(1) << index % 64));
+	pg_write_barrier();
 	pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_FREE));
 }
 

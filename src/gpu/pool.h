@@ -19,7 +19,8 @@
 /*
  * Takes a free chunk for the request of this index, and makes a segment if no
  * chunk is free.  The chunk is large; if small, it is small, or large where no further
- * chunk can be split.  Returns the chunk's number, or -1 with a *reason if
+ * chunk can be split.  It may wait for a second for a segment that another process makes.
+ * Returns the chunk's number, or -1 with a *reason if
  * gpusort.pool_limit allows no segment, making it fails or the lock is stuck.  The
  * reason is in static memory, valid until the next call of this function, of
  * gpusort_pool_map() or of gpusort_lock_try().  Processes interrupts.  The caller

@@ -137,7 +137,8 @@ backend_exit(int code, Datum arg)
 
 /*
  * Finds a free slot; -1: none.  A slot whose bit is clear may be damaged, or about to
- * become FREE.  The caller holds the lock.
+ * become FREE.  The caller holds the lock.  If all bits are set, damage may have left one
+ * behind, so it looks at the slots themselves.
  */
 static int
 find_slot(void)
@@ -155,6 +156,11 @@ find_slot(void)
 			if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
 				return i;
 		}
+	}
+	for (int i = 0; i < gpusort_control->nrequests; i++)
+	{
+		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
+			return i;
 	}
 	return -1;
 }
@@ -195,6 +201,7 @@ take_slot(const GpusortRun *run, const char **reason)
 		pg_atomic_write_u32(&request->consumed, 0);
 		pg_atomic_fetch_or_u64(&gpusort_control->in_use[index / 64], UINT64CONST(1) << index % 64);
 		held_serials[index] = serial;
+		pg_write_barrier();
 		pg_atomic_write_u32(&request->state, gpusort_request_word(serial, GPUSORT_REQUEST_GATHERING));
 	}
 	gpusort_lock_release();

@@ -21,7 +21,7 @@
  * has fetched nothing for a second, because both may hold their memory for long;
  * such pieces are sorted again.  If nothing can be taken and no download will
  * free memory, the piece is made smaller.  So a sort fails for lack of device
- * memory in two cases only: a single chunk does not fit the empty device, or a
+ * memory in two cases only: one large chunk does not fit the empty device, or a
  * piece no longer fits that was taken when a part of it had been fetched.
  *
  * A backend may pause for long: its query waits for a lock, or its client holds
@@ -53,17 +53,18 @@
 #define TAKE_AFTER_MS		1000
 
 /*
- * Only the first request in line is uploaded where this number of pieces is on the device:
- * further ones would wait there, and CUDA keeps 0.5 MB for each stream that was open
- * at one time.
+ * Where this number of pieces waits on the device to be sorted, only the first request in
+ * line begins to upload another: CUDA keeps 0.5 MB for each stream that was open at one
+ * time.
  */
-#define MOST_LANES			32
+#define MOST_WAITING		32
 
 /* The service looks at every slot this often, in case the bits of the slots in use are damaged. */
 #define LOOK_AT_ALL_MS		100
 
-/* The most sorts between two looks at all requests. */
+/* The most sorts, and bytes of sorted keys, after which the service looks at all requests again. */
 #define SORTS_PER_STEP		4
+#define SORTED_PER_STEP		((uint64) 4 * 1024 * 1024)
 
 /* jobs[i] belongs to request i. */
 static GpusortJob *jobs = NULL;
@@ -139,7 +140,8 @@ finish_request(const GpusortJob *job, uint32 ready)
 
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->ready, ready);
-	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
+	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED) &&
+		gpusort_control_is_latch(latch))
 		SetLatch(latch);
 }
 
@@ -273,7 +275,7 @@ upload(GpusortJob *job)
 	{
 		if (gpusort_job_piece(job, p)->lane == NULL &&
 			((job->starved ? p > job->returned : !gpusort_piece_fits(job, p)) ||
-			 (gpusort_piece_lanes() >= MOST_LANES && job != head)))
+			 (gpusort_piece_waiting() >= MOST_WAITING && job != head)))
 			return;
 		if (!went_well(job, gpusort_piece_upload(job, p)))
 			return;
@@ -294,7 +296,7 @@ publish(GpusortJob *job, uint32 ready)
 	}
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->ready, ready);
-	SetLatch(request->latch);
+	gpusort_control_wake(request);
 }
 
 /* Queues downloads of sorted blocks, and publishes those that have arrived. */
@@ -313,7 +315,7 @@ return_result(GpusortJob *job)
 		gpusort_piece_close(job, p);
 }
 
-/* Sorts the job's next piece, whose keys are all on the device. */
+/* Sorts the job's next piece, for which gpusort_piece_uploaded() is true. */
 static void
 sort_piece(GpusortJob *job)
 {
@@ -321,19 +323,19 @@ sort_piece(GpusortJob *job)
 	uint32		p = job->sorted;
 	GpusortPieceOutcome outcome = gpusort_piece_sort(job);
 
-	moved = true;
 	/* a sort that failed may have overwritten the keys: upload them again */
 	if (outcome == GPUSORT_PIECE_NO_MEMORY)
 		gpusort_piece_drop(job, p);
 	if (!went_well(job, outcome))
 		return;
 
+	moved = true;
 	job->starved = false;
 	request->pieces = p + 1;
 	if (!gpusort_piece_last(job, p))
 		go_to_end_of_line(request);
 	else if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
-		SetLatch(request->latch);
+		gpusort_control_wake(request);
 }
 
 /* One step of a request that is not finished. */
@@ -358,11 +360,13 @@ next_has_begun(GpusortJob *job, uint32 p)
 	return p + 1 < job->begun || job->begun - job->returned == GPUSORT_MAX_PIECES || gpusort_piece_last(job, p);
 }
 
-/* Sorts the first pieces in line, as far as their keys are on the device. */
+/* Sorts the first pieces in line, as far as gpusort_piece_uploaded() is true for them. */
 static void
 sort_first(void)
 {
-	for (int i = 0; i < SORTS_PER_STEP; i++)
+	uint64		sorted = 0;
+
+	for (int i = 0; i < SORTS_PER_STEP && sorted < SORTED_PER_STEP; i++)
 	{
 		GpusortJob *job = first_in_line();
 
@@ -370,6 +374,7 @@ sort_first(void)
 		if (job == NULL || !gpusort_piece_uploaded(job, job->sorted) || !next_has_begun(job, job->sorted) ||
 			(i > 0 && job->returned < job->sorted))
 			return;
+		sorted += gpusort_job_piece(job, job->sorted)->rows * gpusort_job_width(job);
 		sort_piece(job);
 		return_result(job);
 	}

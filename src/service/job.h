@@ -13,8 +13,8 @@ typedef struct GpusortStepped
 {
 	bool		busy;			/* the device works, or soon will, for a request: look again
 								 * without waiting for the latch */
-	bool		moved;			/* a copy was queued or has finished, or a sort has: the next
-								 * look is likely to find more */
+	bool		moved;			/* a download or a sort has finished, or copies have begun: the
+								 * next look is likely to find more */
 	bool		idle;			/* every request is parked */
 } GpusortStepped;
 

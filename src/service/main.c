@@ -322,8 +322,8 @@ gpusort_service_main(Datum arg)
 #ifdef PR_SET_TIMERSLACK
 	(void) prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NANOSECONDS);
 #endif
-	gpusort_job_start();
 	gpusort_device_at_exit();
+	gpusort_job_start();
 #ifdef GPUSORT_FAULTS
 	gpusort_fault_serve();
 #endif

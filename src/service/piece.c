@@ -11,7 +11,7 @@
  * Each piece has a lane of its own, and each lane has streams of its own.  While
  * one piece is sorted, the next piece is copied to the device and the previous
  * one is copied back.  Pieces are as large as this overlap permits.  Their size
- * is a power of two of chunks, because a lane's buffer grows by doubling.
+ * is a power of two of large chunks, because a lane's buffer grows by doubling.
  *
  * The first piece is an exception if the number of keys is not known: as long
  * as the run may still fit the device whole, which is faster than pieces, it is
@@ -46,12 +46,20 @@
  */
 #define FEW_BYTES		((uint64) 4 * 1024 * 1024)
 
-static int	open_lanes = 0;
+static int	waiting_pieces = 0;
 
 int
-gpusort_piece_lanes(void)
+gpusort_piece_waiting(void)
 {
-	return open_lanes;
+	return waiting_pieces;
+}
+
+/* Notes that the piece is on the device and not sorted yet, or that this is over. */
+static void
+set_waiting(GpusortPiece *piece, bool waiting)
+{
+	waiting_pieces += waiting - piece->waiting;
+	piece->waiting = waiting;
 }
 
 /* ----------------------------------------------------------------
@@ -287,7 +295,7 @@ gpusort_piece_begin(GpusortJob *job)
 }
 
 /*
- * Counts the chunks of piece p.  Has a chunk come that does not belong to it any more?
+ * Counts the chunks of piece p.  Returns true if the chunk after its last one has come.
  * gpusort_piece_upload() finds out if the list is damaged.
  */
 static bool
@@ -325,7 +333,7 @@ close_lane(GpusortPiece *piece)
 	GPUSORT_WATCHED(gpusort_cuda->memory_used(gpusort_service_device),
 					gpusort_cuda->lane_close(piece->lane));
 	piece->lane = NULL;
-	open_lanes--;
+	set_waiting(piece, false);
 }
 
 void
@@ -412,7 +420,7 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 		gpusort_service_check(status, &err);
 		if (status != GPUSORT_CUDA_OK)
 			return GPUSORT_PIECE_NO_MEMORY;
-		open_lanes++;
+		set_waiting(piece, true);
 	}
 	if (piece->uploaded < piece->count &&
 		!gpusort_request_chunks_sound(gpusort_control, request - gpusort_control->requests,
@@ -536,20 +544,19 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 }
 
 /*
- * Replaces the ring's only chunk, this small one, by a large one: by the backend's, or by
- * another if there is one.  The backend has not looked at the ring yet.
+ * Replaces the ring's only chunk, a small one, by a large one: by the backend's, or by
+ * another if there is one.  The backend has read no block yet.  The small chunk is freed
+ * with the request: if the request is damaged, the backend may be writing to it.
  */
 static void
-make_ring_large(GpusortRequest *request, int index, int small)
+make_ring_large(GpusortRequest *request, int index)
 {
 	int			chunk = *(volatile int *) &request->large_result;
 
 	if (!gpusort_request_holds(gpusort_control, index, chunk) || gpusort_chunk_is_small(chunk))
 		chunk = gpusort_pool_take_existing(index, false);
-	if (chunk < 0)
-		return;
-	request->ring[0] = chunk;
-	gpusort_control->chunks[small].request = -1;
+	if (chunk >= 0)
+		request->ring[0] = chunk;
 }
 
 /*
@@ -562,14 +569,15 @@ choose_ring(GpusortJob *job, uint64 bytes)
 {
 	GpusortRequest *request = job->request;
 	int			index = request - gpusort_control->requests;
-	bool		settled = job->blocks + gpusort_job_piece(job, job->returned)->queued > 0;
+	/* a piece that is sorted has its number of blocks */
+	bool		settled = job->returned < job->sorted || job->blocks + gpusort_job_piece(job, job->returned)->queued > 0;
 	int			ring[GPUSORT_RING];
 	int			nring = gpusort_request_read_ring(gpusort_control, index, ring);
 
 	if (nring == 1 && !settled && gpusort_chunk_is_small(ring[0]) &&
 		(request->in_pieces || bytes > GPUSORT_RING * GPUSORT_SMALL_BYTES))
 	{
-		make_ring_large(request, index, ring[0]);
+		make_ring_large(request, index);
 		nring = gpusort_request_read_ring(gpusort_control, index, ring);
 	}
 	if (nring == 0)
@@ -618,6 +626,7 @@ gpusort_piece_sort(GpusortJob *job)
 		return outcome;
 	piece->nkey_blocks = blocks_of(job, key_bytes);
 	piece->nblocks = piece->nkey_blocks + blocks_of(job, row_bytes);
+	set_waiting(piece, false);
 	job->sorted++;
 	return GPUSORT_PIECE_OK;
 }

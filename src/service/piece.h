@@ -22,6 +22,7 @@
 typedef struct GpusortPiece
 {
 	GpusortCudaLane *lane;		/* NULL: nothing of the piece is on the device */
+	bool		waiting;		/* on the device, and not sorted yet */
 	uint32		first;			/* index of its first chunk within the request */
 	uint32		most;			/* its limit, in large chunks */
 	int			before;			/* pool number of the chunk before it, or -1 */
@@ -146,8 +147,8 @@ extern bool gpusort_piece_complete(GpusortJob *job, uint32 p);
 /* Is piece p, which is begun, the request's last one? */
 extern bool gpusort_piece_last(GpusortJob *job, uint32 p);
 
-/* The number of pieces of all jobs that are on the device. */
-extern int	gpusort_piece_lanes(void);
+/* The number of pieces of all jobs that are on the device and not sorted yet. */
+extern int	gpusort_piece_waiting(void);
 
 /* Is the device likely to have room for piece p beside the job's other pieces? */
 extern bool gpusort_piece_fits(GpusortJob *job, uint32 p);

@@ -28,6 +28,7 @@ my $least_share = $has_room ? 0.95 : 0.01;	# the least part of the sorts that th
 my $declined = $has_room ? qr/^none$/ : qr/^The chunk pool is exhausted \(gpusort\.pool_limit\)\.$|could not grow/;
 
 my $node = new_node('many', order_by => 1, settings => <<"CONF");
+shared_preload_libraries = 'gpusort'
 gpusort.min_rows = 0
 gpusort.pool_limit = ${pool_mb}MB
 max_connections = @{[ $clients + 20 ]}
