@@ -32,6 +32,7 @@
 
 #include "miscadmin.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/segment.h"
 #include "gpu/chunk.h"
@@ -53,8 +54,10 @@ typedef struct MappedSegment
 
 static MappedSegment mapped[GPUSORT_MAX_SEGMENTS];
 
-/* A process waits at most this long, in ms, for others that make segments. */
-#define GROWTH_MS		1000
+/* A process waits at most this long for others that make segments, and looks with these pauses. */
+#define GROWTH_MS			2000
+#define FIRST_PAUSE_US		1000
+#define LONGEST_PAUSE_US	50000
 
 /* The slot for which this process is making a segment; -1: none. */
 static int	creating_slot = -1;
@@ -315,9 +318,12 @@ begin_segment(int request, bool small, bool wait, bool *growing, const char **re
 static int
 take_or_begin(int request, bool small, int *slot, const char **reason)
 {
-	for (int waited = 0;; waited++)
+	uint64		begin = gpusort_clock_ms();
+	long		pause_us = FIRST_PAUSE_US;
+
+	for (;;)
 	{
-		bool		may_wait = waited < GROWTH_MS;
+		bool		may_wait = gpusort_clock_ms() - begin < GROWTH_MS;
 		bool		growing = true;
 		int			chunk;
 
@@ -334,7 +340,9 @@ take_or_begin(int request, bool small, int *slot, const char **reason)
 			if (chunk >= 0 || !growing || !may_wait)
 				return chunk;
 		}
-		pg_usleep(1000);
+		/* hundreds of processes that look too often would delay the one that makes the segment */
+		pg_usleep(pause_us);
+		pause_us = Min(2 * pause_us, LONGEST_PAUSE_US);
 		CHECK_FOR_INTERRUPTS();
 	}
 }

@@ -19,7 +19,7 @@
 /*
  * Takes a free chunk for the request of this index, and makes a segment if no
  * chunk is free.  The chunk is large; if small, it is small, or large where no further
- * chunk can be split.  It may wait for a second for a segment that another process makes.
+ * chunk can be split.  It may wait for two seconds for a segment that another process makes.
  * Returns the chunk's number, or -1 with a *reason if
  * gpusort.pool_limit allows no segment, making it fails or the lock is stuck.  The
  * reason is in static memory, valid until the next call of this function, of
