@@ -16,7 +16,7 @@
 
 #include "gpusort_cuda.h"
 
-/* What gpusort_device_find() returns if no device, or more than one, has the name. */
+/* gpusort_device_find() returns these if no device, or more than one, has the name. */
 #define GPUSORT_DEVICE_NONE		(-1)
 #define GPUSORT_DEVICE_SEVERAL	(-2)
 

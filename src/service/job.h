@@ -8,7 +8,7 @@
 #ifndef GPUSORT_SERVICE_JOB_H
 #define GPUSORT_SERVICE_JOB_H
 
-/* What one step of all requests has found. */
+/* The findings of one step of all requests. */
 typedef struct GpusortStepped
 {
 	bool		busy;			/* the device works, or soon will, for a request: look again

@@ -244,7 +244,7 @@ foreach my $service (1, 2)
 is(reason_of(0), 'gpusort.device is "1"', 'gpusort.device = 1: the other device is not used');
 
 #
-# What the device has done
+# The counters of the device
 #
 restart('8,16', slow => 300);
 $node->safe_psql('postgres', $sort) foreach 1 .. 3;
