@@ -182,6 +182,8 @@ foreach my $case ([ 'upload', $between_calls ], [ 'sort', $in_call ], [ 'downloa
 	hold_device($node, $call);
 	my @sessions = several($node, 1, $call eq 'upload' ? $sort =~ s/FROM t/FROM medium/r : undef);
 	ok(poll_trace($node, "$call \\d+"), "$call: the device is busy");
+	ok(poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'background' AND wait_event_type = 'Extension'"),
+		"$call: the session waits for the service");
 	$cancelled{psql} = in_background($node, \$cancelled{out}, \$cancelled{err}, "SET application_name = 'cancelled'", $sort);
 	$late{psql} = in_background($node, \$late{out}, \$late{err}, "SET statement_timeout = '3s'", $sort);
 	ok( poll($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'cancelled' AND wait_event_type = 'Extension'"),
@@ -204,7 +206,7 @@ foreach my $case ([ 'upload', $between_calls ], [ 'sort', $in_call ], [ 'downloa
 	my $cursor = session($node);
 	answer($cursor, 'BEGIN', 'SET LOCAL cursor_tuple_fraction = 1', 'CREATE TEMP TABLE got (n serial, k bigint)',
 		'DECLARE c NO SCROLL CURSOR FOR SELECT k FROM large ORDER BY k', 'MOVE 1 FROM c');
-	is(answer($cursor, "SELECT max(pool_used) / 1048576 FROM gpusort_status()"), 63, 'returning: every chunk but a small one is in use');
+	is(answer($cursor, "SELECT max(pool_used) / 1048576 FROM gpusort_status()"), 64, 'returning: every chunk is in use');
 	my ($pid) = service_pids($node);
 	ok(stop($pid), 'returning: the service is stopped');
 	is(answer($cursor, 'MOVE 4000000 FROM c'), '', 'returning: the cursor goes on');
