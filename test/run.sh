@@ -74,7 +74,7 @@ start_cluster "${server_settings[@]}"
 run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0" \
   -C "$work/standin" -f "$work/source/Makefile"
 stop_cluster
-tap_jobs=2 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/{013,041}*.pl
+tap_jobs=3 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/{013,041}*.pl
 run_tap "limits, stand-in device" "${limits_test[@]}"
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
 run_tap "damaged requests, stand-in device" "$tree"/test/t/019*.pl
