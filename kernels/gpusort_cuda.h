@@ -8,9 +8,9 @@
  * fork(): the postmaster must never call them.
  *
  * A process opens one device, once. Devices are numbered as CUDA shows them to the process: CUDA itself
- * applies CUDA_VISIBLE_DEVICES, which may hide devices and change their order. A lane is the device side of one sort: a stream for its copies and
- * kernels, its key buffer in device memory, and events that time each stage. Lanes are independent: the
- * copies of one overlap the kernels of another.
+ * applies CUDA_VISIBLE_DEVICES, which may hide devices and change their order. A lane is the device side of one sort: a
+ *stream for its copies and kernels, its key buffer in device memory, and events that time each stage. Lanes are
+ *independent: the copies of one overlap the kernels of another.
  *
  * Threads: one thread makes all calls. Ownership: host memory belongs to the caller. It must stay valid
  * until the copy that uses it is known to be done, and should be registered (gpusort_cuda_register),
@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "algorithm.h"
+#include "listed_device.h"
 #include "max_words.h"
 #include "merge_key.h"
 
@@ -47,17 +48,6 @@ typedef struct GpusortCudaError {
 	char call[40];	/* the call that failed, such as "cudaMallocAsync" */
 	char text[128]; /* cudaGetErrorString(), or our own message */
 } GpusortCudaError;
-
-/* A list has at most this many devices; CUDA_VISIBLE_DEVICES decides which, if there are more. */
-#define GPUSORT_CUDA_MAX_DEVICES 16
-
-/* One device that CUDA shows to the process. A MIG instance is a device, too. */
-typedef struct GpusortCudaListed {
-	char name[48];		   /* "NVIDIA H200"; cut if it is longer */
-	char uuid[44];		   /* "GPU-" or "MIG-" and 36 hexadecimal digits and dashes; empty if not known */
-	char unusable[44];	   /* why the device cannot sort, such as "it has no memory pools"; empty if it can */
-	uint64_t total_memory; /* bytes */
-} GpusortCudaListed;
 
 typedef struct GpusortCudaList {
 	int driver_version;	 /* as cudaDriverGetVersion(): 13000 is 13.0; 0: no driver */
@@ -129,8 +119,7 @@ static inline int gpusort_cuda_largest(const GpusortCudaList *list)
 
 	for (int i = 0; i < list->count; i++) {
 		const GpusortCudaListed *device = &list->devices[i];
-		if (device->unusable[0] == '\0' &&
-			(largest < 0 || device->total_memory > list->devices[largest].total_memory))
+		if (device->unusable[0] == '\0' && (largest < 0 || device->total_memory > list->devices[largest].total_memory))
 			largest = i;
 	}
 	return largest;

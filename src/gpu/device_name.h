@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "gpusort_cuda.h"
+#include "listed_device.h"
 
 /* gpusort_device_find() returns these if no device, or more than one, has the name. */
 #define GPUSORT_DEVICE_NONE		(-1)

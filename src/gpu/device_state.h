@@ -19,7 +19,7 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
-#include "gpusort_cuda.h"
+#include "listed_device.h"
 
 /* The device that failed longest ago is forgotten if more devices than these fail. */
 #define GPUSORT_MAX_FAULTS		4
