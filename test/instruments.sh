@@ -204,7 +204,7 @@ run_fuzz() {
   read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
   fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/key/encode.c" -lm
   fuzz "fuzz: requests to the service" "${server_flags[@]}" \
-    "$tree/test/fuzz/request_fuzz.c" "$tree/src/service/piece.c" "$tree/src/gpu/control.c"
+    "$tree/test/fuzz/request_fuzz.c" "$tree"/src/service/{job,piece,cut}.c "$tree/src/gpu/control.c"
   fuzz_row_keys
 }
 

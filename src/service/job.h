@@ -18,21 +18,7 @@ typedef struct GpusortStepped
 	bool		idle;			/* every request is parked */
 } GpusortStepped;
 
-/* Makes the table of jobs.  Called once, when the control block is attached. */
-extern void gpusort_job_start(void);
-
 /* Moves every request one step on. */
 extern GpusortStepped gpusort_job_step_all(void);
-
-/*
- * Prepares the end of an idle service.  Returns false if a backend has come, or
- * come back, meanwhile: the service must go on.  Otherwise notes in each parked
- * request how the next service continues it.  The caller holds the control lock
- * exclusively.
- */
-extern bool gpusort_job_hand_over(void);
-
-/* Closes every lane: no request has anything on the device afterwards. */
-extern void gpusort_job_drop_all(void);
 
 #endif							/* GPUSORT_SERVICE_JOB_H */

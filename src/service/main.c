@@ -54,6 +54,7 @@
 #include "service/crossover.h"
 #include "service/device.h"
 #include "service/job.h"
+#include "service/line.h"
 #include "service/usage.h"
 #include "service/watch.h"
 
@@ -158,7 +159,7 @@ rest(const GpusortStepped *stepped, Polling *polling, long idle_ms)
 static void
 close_and_exit(void)
 {
-	gpusort_job_drop_all();
+	gpusort_line_drop_all();
 	gpusort_device_close();
 	proc_exit(0);
 }
@@ -196,7 +197,7 @@ end_idle(void)
 	bool		ending;
 
 	gpusort_lock_take();
-	ending = gpusort_job_hand_over();
+	ending = gpusort_line_hand_over();
 	if (ending)
 		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
 	gpusort_lock_release();
@@ -323,7 +324,7 @@ gpusort_service_main(Datum arg)
 	(void) prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NANOSECONDS);
 #endif
 	gpusort_device_at_exit();
-	gpusort_job_start();
+	gpusort_line_start();
 #ifdef GPUSORT_FAULTS
 	gpusort_fault_serve();
 #endif

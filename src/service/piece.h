@@ -15,6 +15,7 @@
 
 #include "gpu/control.h"
 #include "gpusort_cuda.h"
+#include "service/check.h"
 
 /* Pieces of a request on the device: one arrives, one is sorted, one leaves. */
 #define GPUSORT_MAX_PIECES	3
@@ -110,6 +111,20 @@ gpusort_job_width(const GpusortJob *job)
 	return (Size) job->key_bytes * job->words;
 }
 
+/* The index of the job's request in the table of requests. */
+static inline int
+gpusort_job_index(const GpusortJob *job)
+{
+	return job->request - gpusort_control->requests;
+}
+
+/* The request's chunk after chunk, or its first one if chunk is -1.  Returns -1 if the list is damaged. */
+static inline int
+gpusort_job_next_chunk(const GpusortJob *job, int chunk)
+{
+	return gpusort_request_next_chunk(gpusort_control, gpusort_job_index(job), chunk);
+}
+
 static inline GpusortPiece *
 gpusort_job_piece(GpusortJob *job, uint32 p)
 {
@@ -124,34 +139,16 @@ typedef enum GpusortPieceOutcome
 	GPUSORT_PIECE_FAILED
 } GpusortPieceOutcome;
 
-/*
- * Forgets all pieces, copies the request's description of its keys, and
- * decides the size of the pieces.
- */
-extern void gpusort_piece_reset(GpusortJob *job);
-
-/*
- * Notes the oldest unreturned piece in the request, so that another service can
- * continue there: gpusort_piece_resume() begins with that piece, after a reset.
- * The request's chunks are sound.
- */
-extern void gpusort_piece_note(GpusortJob *job);
-extern void gpusort_piece_resume(GpusortJob *job);
-
-/* Begins pieces for the chunks that the request has by now.  FAILED if its chunk list is damaged. */
-extern GpusortPieceOutcome gpusort_piece_begin(GpusortJob *job);
-
-/* Has piece p, which is begun, all the chunks that it will get? */
-extern bool gpusort_piece_complete(GpusortJob *job, uint32 p);
-
-/* Is piece p, which is begun, the request's last one? */
-extern bool gpusort_piece_last(GpusortJob *job, uint32 p);
+/* Notes why a step of the job failed. */
+static inline GpusortPieceOutcome
+gpusort_job_failed(GpusortJob *job, const char *reason)
+{
+	strlcpy(job->failure, reason, sizeof(job->failure));
+	return GPUSORT_PIECE_FAILED;
+}
 
 /* The number of pieces of all jobs that are on the device and not sorted yet. */
 extern int	gpusort_piece_waiting(void);
-
-/* Is the device likely to have room for piece p beside the job's other pieces? */
-extern bool gpusort_piece_fits(GpusortJob *job, uint32 p);
 
 /* Queues the upload of those chunks of piece p that have come and are not queued yet. */
 extern GpusortPieceOutcome gpusort_piece_upload(GpusortJob *job, uint32 p);
@@ -175,11 +172,5 @@ extern void gpusort_piece_close(GpusortJob *job, uint32 p);
 
 /* Takes piece p and all later ones off the device; they will be uploaded and sorted again. */
 extern void gpusort_piece_drop(GpusortJob *job, uint32 p);
-
-/*
- * Makes the oldest unsorted piece smaller.  Returns false, with job->failure
- * set, if it is not larger than a large chunk or some of its result has been sent.
- */
-extern bool gpusort_piece_shrink(GpusortJob *job);
 
 #endif							/* GPUSORT_SERVICE_PIECE_H */

@@ -3,7 +3,7 @@
  * request_fuzz.c
  *		Fuzz target: the GPU service survives any content of a request.
  *
- * The service's code (service/job.c and service/piece.c) runs without a server.  The
+ * The service's code (service/job.c, line.c, piece.c and cut.c) runs without a server.  The
  * functions of PostgreSQL, of the pool and of the device that it calls are below; they
  * only check their arguments.  There are two requests of a few chunks, one of which
  * stays sound.  The bytes of the input are commands: write garbage to some place of the
@@ -19,10 +19,13 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
-#include "../../src/service/job.c"
+#include "../../src/service/line.c"
 #include "compat.h"
 #include "gpu/chunk.h"
 #include "gpu/pool.h"
+#include "service/device.h"
+#include "service/job.h"
+#include "service/watch.h"
 
 /* these functions are the C library's, not PostgreSQL's */
 #undef fprintf
@@ -367,7 +370,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	gpusort_control = calloc(1, sizeof(GpusortControl));
 	requests = calloc(REQUESTS, sizeof(GpusortRequest));
 	gpusort_control_init(gpusort_control, requests, REQUESTS);
-	gpusort_job_start();
+	gpusort_line_start();
 	gpusort_control->segments[SPARE / GPUSORT_SEGMENT_CHUNKS].handle = 1;
 	gpusort_control->splits[SPARE_SPLIT] = SPARE + 2;
 	gpusort_control->chunks[SPARE + 2].request = GPUSORT_CHUNK_SPLIT;
@@ -398,7 +401,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	blocks = (bytes + GPUSORT_CHUNK_BYTES - 1) / GPUSORT_CHUNK_BYTES;
 	FUZZ_CHECK(gpusort_request_state(&gpusort_control->requests[OTHER]) == GPUSORT_REQUEST_FINISHED);
 	FUZZ_CHECK(pg_atomic_read_u32(&gpusort_control->requests[OTHER].ready) == blocks);
-	gpusort_job_drop_all();
+	gpusort_line_drop_all();
 	free(jobs);
 	free(active);
 	free(requests);
