@@ -62,7 +62,7 @@ static MappedSegment mapped[GPUSORT_MAX_SEGMENTS];
 /* The slot for which this process is making a segment; -1: none. */
 static int	creating_slot = -1;
 
-void		(*gpusort_pool_on_map) (int segment, char *base) = NULL;
+void		(*gpusort_pool_on_use) (int segment, char *base) = NULL;
 void		(*gpusort_pool_on_unmap) (int segment, char *base) = NULL;
 
 /* Notes that this process has mapped a segment. */
@@ -72,8 +72,6 @@ remember(int index, dsm_handle handle, dsm_segment *segment)
 	mapped[index].handle = handle;
 	mapped[index].segment = segment;
 	mapped[index].base = dsm_segment_address(segment);
-	if (gpusort_pool_on_map)
-		gpusort_pool_on_map(index, mapped[index].base);
 }
 
 static void
@@ -404,6 +402,8 @@ gpusort_pool_map(int chunk, const char **reason)
 			return NULL;
 		remember(index, handle, segment);
 	}
+	if (gpusort_pool_on_use)
+		gpusort_pool_on_use(index, mapped[index].base);
 	return mapped[index].base + gpusort_chunk_offset(chunk, large);
 }
 

@@ -74,11 +74,12 @@ extern void gpusort_pool_trim(void);
 extern void gpusort_pool_usage(uint64 *exist, uint64 *used);
 
 /*
- * Callbacks, NULL in backends: called after this process has mapped a segment
- * at base, and before it unmaps the segment.  With these the service registers
- * the memory with CUDA and unregisters it.  They must not raise.
+ * Callbacks, NULL in backends: called whenever gpusort_pool_map() has found a chunk of a
+ * segment, which is mapped at base, and before this process unmaps the segment.  With
+ * these the service registers the memory with CUDA and unregisters it.  They must not
+ * raise.
  */
-extern void (*gpusort_pool_on_map) (int segment, char *base);
+extern void (*gpusort_pool_on_use) (int segment, char *base);
 extern void (*gpusort_pool_on_unmap) (int segment, char *base);
 
 #endif							/* GPUSORT_GPU_POOL_H */

@@ -46,6 +46,12 @@
 #define AVOID_AFTER_FAULT_MS	60000
 #define AVOID_AFTER_HANG_MS		600000
 
+/* After it has registered a segment, the service registers no other for this many times as long. */
+#define REGISTER_PAUSES			3
+
+/* After CUDA refused to register a segment, the service tries no other for this time. */
+#define REGISTER_RETRY_MS		1000
+
 GpusortCudaDevice *gpusort_service_device = NULL;
 
 /* Device memory that was free when the device was opened, in bytes. */
@@ -268,17 +274,29 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
  */
 
 /*
- * Registers (pins) a segment with CUDA.  Unregistered memory is copied correctly,
- * but 3 to 6 times slower.  Must not raise an error; if the device is lost, the
- * next CUDA call reports that.
+ * Registers (pins) a segment with CUDA, if it is not and no other was registered just
+ * before.  Unregistered memory is copied correctly, but 3 to 6 times slower.
+ *
+ * Registering takes 6 ms or, when hundreds of sessions keep the processors busy, 0.1 s, and
+ * meanwhile the service does nothing else.  When as many sessions begin at once, the
+ * pool grows by ten segments or more, and their sorts are not to wait for all of these.
+ *
+ * Must not raise an error; if the device is lost, the next CUDA call reports that.
  */
 static void
 register_segment(int segment, char *base)
 {
+	static uint64 not_before = 0;	/* ms of base/clock.h */
+	uint64		begin = gpusort_clock_ms();
+	uint64		end;
 	GpusortCudaError err;
 
+	if (gpusort_service_registered[segment] || begin < not_before)
+		return;
 	GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, gpusort_service_registered[segment] =
 					gpusort_cuda->register_memory(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK);
+	end = gpusort_clock_ms();
+	not_before = end + (gpusort_service_registered[segment] ? REGISTER_PAUSES * (end - begin) : REGISTER_RETRY_MS);
 }
 
 static void
@@ -395,7 +413,7 @@ gpusort_device_open(void)
 	switch (status)
 	{
 		case GPUSORT_CUDA_OK:
-			gpusort_pool_on_map = register_segment;
+			gpusort_pool_on_use = register_segment;
 			gpusort_pool_on_unmap = unregister_segment;
 			return;
 		case GPUSORT_CUDA_NO_DRIVER:
