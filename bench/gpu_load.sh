@@ -77,14 +77,7 @@ if [ -n "${PGHOST:-}${PGPORT:-}" ]; then
 else
   # shellcheck source=test/cluster.sh
   . "$tree/test/cluster.sh"
-  [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
-  mkdir "$work/lib"
-  cp "$tree"/gpusort*.so "$work/lib/"
-  chmod -R a+rX "$work"
-  options=${PGOPTIONS:-}
-  use_server
-  PGOPTIONS=$options
-  start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "shared_preload_libraries = 'gpusort'" \
+  start_cluster_of_tree "shared_preload_libraries = 'gpusort'" \
     "shared_buffers = $((128 + $(most "${sizes[@]}") * 80 / 1048576))MB" "autovacuum = off" \
     "max_connections = $(($(most "${client_counts[@]}") + 20))" "gpusort.pool_limit = 16GB"
   private=true

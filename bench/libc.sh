@@ -31,18 +31,13 @@ read -ra kinds <<<"${DATA:-names md5 urls sentences}"
 read -ra sizes <<<"${ROWS:-1000 10000 100000 1000000 2000000}"
 rounds=${ROUNDS:-5}
 
-[ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
-mkdir "$work/lib"
-cp "$tree"/gpusort*.so "$work/lib/"
 made=()
 for locale in "${locales[@]}"; do
   [ "$locale" = C.UTF-8 ] || made+=("$locale")
 done
 bash "$tree/test/locales.sh" "$work/locales" "${made[@]}"
-chmod -R a+rX "$work"
 server_environment+=("LOCPATH=$work/locales")
-use_server
-start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "shared_buffers = 1GB" "autovacuum = off" "work_mem = 2GB" \
+start_cluster_of_tree "shared_buffers = 1GB" "autovacuum = off" "work_mem = 2GB" \
   "max_worker_processes = 64" "max_parallel_workers = 64" "parallel_setup_cost = 1000000000"
 
 bench() {

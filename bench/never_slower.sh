@@ -38,12 +38,7 @@ if [ -n "${PGHOST:-}${PGPORT:-}" ]; then
 else
   # shellcheck source=test/cluster.sh
   . "$tree/test/cluster.sh"
-  [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
-  mkdir "$work/lib"
-  cp "$tree"/gpusort*.so "$work/lib/"
-  chmod -R a+rX "$work"
-  use_server
-  start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "shared_buffers = 2GB" "autovacuum = off" \
+  start_cluster_of_tree "shared_buffers = 2GB" "autovacuum = off" \
     "max_worker_processes = 32" "max_parallel_workers = 32" "gpusort.pool_limit = 16GB"
 fi
 psql -qX -d postgres -c "DROP DATABASE IF EXISTS $db" \

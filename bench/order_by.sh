@@ -46,13 +46,7 @@ csv=$(realpath "${2:-$tree/bench/order_by.csv}")
 workers=${WORKERS:-0}
 parts=${PARTS:-query first crossover planning}
 
-[ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
-mkdir "$work/lib"
-cp "$tree"/gpusort*.so "$work/lib/"
-chmod -R a+rX "$work"
-use_server
-start_cluster "dynamic_library_path = '$work/lib:\$libdir'" \
-  "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \
+start_cluster_of_tree "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \
   "max_wal_size = 32GB" "autovacuum = off" \
   "max_worker_processes = 32" "max_parallel_workers = 32" \
   "max_parallel_workers_per_gather = $workers" "gpusort.pool_limit = 16GB"

@@ -57,12 +57,7 @@ if [ -n "${PGHOST:-}${PGPORT:-}" ]; then
 else
   # shellcheck source=test/cluster.sh
   . "$tree/test/cluster.sh"
-  [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
-  mkdir "$work/lib"
-  cp "$tree"/gpusort*.so "$work/lib/"
-  chmod -R a+rX "$work"
-  use_server
-  start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \
+  start_cluster_of_tree "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \
     "autovacuum = off" "max_worker_processes = $((workers + 8))" "gpusort.pool_limit = 16GB"
 fi
 psql -qX -d postgres -c "DROP DATABASE IF EXISTS $db" \

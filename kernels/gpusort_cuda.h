@@ -144,7 +144,10 @@ uint64_t gpusort_cuda_memory_used(const GpusortCudaDevice *dev);
 /* Gives cached device memory back to the driver. Waits for all kernels. */
 void gpusort_cuda_trim(GpusortCudaDevice *dev);
 
-/* Pins host memory (page-aligned) for this process, or undoes that. */
+/*
+ * Pins host memory (page-aligned) for this process, or undoes that. Copies of the memory may be in
+ * flight when it is pinned, but not when that is undone.
+ */
 GpusortCudaStatus gpusort_cuda_register(void *mem, size_t bytes, GpusortCudaError *err);
 GpusortCudaStatus gpusort_cuda_unregister(void *mem, GpusortCudaError *err);
 

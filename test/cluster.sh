@@ -138,6 +138,19 @@ start_cluster() {
     { tail -30 "$work/server.log"; return 1; }
 }
 
+# start_cluster_of_tree [LINE...]: starts a cluster in which gpusort is the library that make has
+# built in $tree.  PGOPTIONS stays as it is.
+start_cluster_of_tree() {
+  local options=${PGOPTIONS:-}
+  [ -f "$tree/gpusort.so" ] || { echo "gpusort.so is missing: make" >&2; exit 1; }
+  mkdir "$work/lib"
+  cp "$tree"/gpusort*.so "$work/lib/"
+  chmod -R a+rX "$work"
+  use_server
+  [ -z "$options" ] || export PGOPTIONS=$options
+  start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "$@"
+}
+
 stop_cluster() {
   if [ -f "${PGDATA:-/nonexistent}/postmaster.pid" ]; then
     as_cluster_user "$bindir/pg_ctl" -D "$PGDATA" -m fast -w stop >/dev/null || true

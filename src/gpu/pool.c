@@ -3,9 +3,9 @@
  * pool.c
  *		The pool of shared chunks through which keys and results travel.
  *
- * Backends write keys into chunks.  The service has the chunks registered with
- * CUDA and copies them to the device at full speed; its CPU does not touch the
- * keys.  Making such memory and touching it first costs five times as much as
+ * Backends write keys into chunks.  The service registers the segments with CUDA,
+ * so that it copies chunks to the device at full speed and its CPU does not touch
+ * the keys.  It copies from a segment that is not registered yet, too.  Making such memory and touching it first costs five times as much as
  * writing to it, in every process.  So chunks are kept for the next sort, and a
  * process preferably takes a chunk that it has mapped already.
  *

@@ -14,7 +14,7 @@
 #include "service/piece.h"
 
 /*
- * Forgets all pieces, copies the request's description of its keys, and
+ * Forgets all pieces, none of which is on the device, copies the request's description of its keys, and
  * decides the size of the pieces.
  */
 extern void gpusort_cut_reset(GpusortJob *job);
@@ -46,9 +46,9 @@ extern bool gpusort_cut_last(GpusortJob *job, uint32 p);
 extern bool gpusort_cut_fits(GpusortJob *job, uint32 p);
 
 /*
- * Makes the oldest unsorted piece smaller; nothing of it is on the device.  Returns false,
- * with job->failure set, if it is not larger than a large chunk or some of its result has
- * been sent.
+ * Makes the oldest unsorted piece smaller and forgets the later ones.  The caller has taken
+ * them all off the device (gpusort_piece_drop()).  Returns false, with job->failure set, if
+ * the piece is not larger than a large chunk or some of its result has been sent.
  */
 extern bool gpusort_cut_shrink(GpusortJob *job);
 

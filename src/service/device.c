@@ -46,11 +46,13 @@
 #define AVOID_AFTER_FAULT_MS	60000
 #define AVOID_AFTER_HANG_MS		600000
 
-/* After it has registered a segment, the service registers no other for this many times as long. */
+/*
+ * Registering a segment takes 6 ms.  If it takes longer than SLOW_REGISTER_MS, the service
+ * registers no other for REGISTER_PAUSES times as long, and LONGEST_PAUSE_MS at most.
+ */
+#define SLOW_REGISTER_MS		20
 #define REGISTER_PAUSES			3
-
-/* After CUDA refused to register a segment, the service tries no other for this time. */
-#define REGISTER_RETRY_MS		1000
+#define LONGEST_PAUSE_MS		1000
 
 GpusortCudaDevice *gpusort_service_device = NULL;
 
@@ -58,6 +60,9 @@ GpusortCudaDevice *gpusort_service_device = NULL;
 static uint64 device_free_memory = 0;
 
 bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
+
+/* CUDA did not register the segment; it is not asked again. */
+static bool refused[GPUSORT_MAX_SEGMENTS];
 
 /*
  * The reason why the service ends: for requests in flight and, if it is a
@@ -274,12 +279,13 @@ gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
  */
 
 /*
- * Registers (pins) a segment with CUDA, if it is not and no other was registered just
- * before.  Unregistered memory is copied correctly, but 3 to 6 times slower.
+ * Registers (pins) a segment with CUDA, unless it is registered or that was slow for
+ * another one just before.  Unregistered memory is copied correctly, but 3 to 6 times
+ * slower.
  *
- * Registering takes 6 ms or, when hundreds of sessions keep the processors busy, 0.1 s, and
- * meanwhile the service does nothing else.  When as many sessions begin at once, the
- * pool grows by ten segments or more, and their sorts are not to wait for all of these.
+ * When hundreds of sessions begin to sort at once, the pool grows by ten segments or more.
+ * The sessions keep the processors busy, so that registering a segment takes 0.1 s instead
+ * of 6 ms, and meanwhile the service does nothing else.  The pauses let it sort in between.
  *
  * Must not raise an error; if the device is lost, the next CUDA call reports that.
  */
@@ -291,12 +297,14 @@ register_segment(int segment, char *base)
 	uint64		end;
 	GpusortCudaError err;
 
-	if (gpusort_service_registered[segment] || begin < not_before)
+	if (gpusort_service_registered[segment] || refused[segment] || begin < not_before)
 		return;
 	GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, gpusort_service_registered[segment] =
 					gpusort_cuda->register_memory(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK);
+	refused[segment] = !gpusort_service_registered[segment];
 	end = gpusort_clock_ms();
-	not_before = end + (gpusort_service_registered[segment] ? REGISTER_PAUSES * (end - begin) : REGISTER_RETRY_MS);
+	if (end - begin > SLOW_REGISTER_MS)
+		not_before = end + Min(REGISTER_PAUSES * (end - begin), LONGEST_PAUSE_MS);
 }
 
 static void
@@ -306,7 +314,7 @@ unregister_segment(int segment, char *base)
 
 	if (gpusort_service_registered[segment])
 		GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, (void) gpusort_cuda->unregister_memory(base, &err));
-	gpusort_service_registered[segment] = false;
+	gpusort_service_registered[segment] = refused[segment] = false;
 }
 
 const GpusortCudaListed *

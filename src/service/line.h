@@ -23,7 +23,7 @@ extern int	gpusort_line_find(void);
 /* Active job i, for 0 <= i < gpusort_line_find().  Valid until the next call of that function. */
 extern GpusortJob *gpusort_line_active(int i);
 
-/* Has the request something to sort, without having to wait for its own sorted pieces to leave? */
+/* Is the job in line: has it something to sort, without having to wait for its own sorted pieces to leave? */
 extern bool gpusort_line_has(GpusortJob *job);
 
 /* The first active job in line; NULL: none. */
@@ -32,8 +32,11 @@ extern GpusortJob *gpusort_line_first(void);
 extern void gpusort_line_go_to_end(GpusortRequest *request);
 
 /*
- * The device has no memory for the job.  Takes memory from a job that can wait, or makes the
- * job's piece smaller.  Returns false, with job->failure set, if neither is possible.
+ * The device has no memory for the job.  Frees what can be freed now: memory of this job if
+ * others are before it in line, else of one that can wait; or makes the job's piece smaller;
+ * or does nothing if a download will free memory.  The job's unsorted pieces may be off the
+ * device afterwards: the caller tries again in a later pass.  Returns false, with
+ * job->failure set, if nothing can help.
  */
 extern bool gpusort_line_make_room(GpusortJob *job);
 
