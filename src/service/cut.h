@@ -11,7 +11,7 @@
 #ifndef GPUSORT_SERVICE_CUT_H
 #define GPUSORT_SERVICE_CUT_H
 
-#include "service/piece.h"
+#include "service/state.h"
 
 /*
  * Forgets all pieces, none of which is on the device, copies the request's description of its keys, and

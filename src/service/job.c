@@ -23,6 +23,7 @@
 #include "service/device.h"
 #include "service/job.h"
 #include "service/line.h"
+#include "service/piece.h"
 #include "service/watch.h"
 
 /*

@@ -37,6 +37,7 @@
 #include "guc.h"
 #include "service/cut.h"
 #include "service/line.h"
+#include "service/piece.h"
 
 /* A sorted piece may be taken from a request whose backend has fetched nothing for this long. */
 #define TAKE_AFTER_MS		1000

@@ -9,7 +9,7 @@
 #ifndef GPUSORT_SERVICE_LINE_H
 #define GPUSORT_SERVICE_LINE_H
 
-#include "service/piece.h"
+#include "service/state.h"
 
 /* Makes the table of jobs.  Called once, when the control block is attached. */
 extern void gpusort_line_start(void);
