@@ -84,13 +84,6 @@
 #define GPUSORT_ATTRIBUTE(desc, i)	TupleDescAttr(desc, i)
 #endif
 
-/* 18: heap_copy_minimal_tuple() can leave room in front of the tuple */
-#if PG_VERSION_NUM >= 180000
-#define gpusort_copy_minimal_tuple(tuple)	heap_copy_minimal_tuple(tuple, 0)
-#else
-#define gpusort_copy_minimal_tuple(tuple)	heap_copy_minimal_tuple(tuple)
-#endif
-
 /* 16: tuplesort_getdatum() has the argument copy */
 #if PG_VERSION_NUM >= 160000
 #define gpusort_tuplesort_getdatum(state, forward, value, isnull) \

@@ -114,7 +114,7 @@ fi
 tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024,039,041}*.pl
 run_tap "drivers without a device" "$tree"/test/t/015*.pl
 run_tap "spill, activity and memory" "$tree"/test/t/{021,022,027}*.pl
-tap_jobs=2 run_tap "random queries" "$tree"/test/t/{020,031,032,033}*.pl
+tap_jobs=2 run_tap "random queries" "$tree"/test/t/{020,031,032,033,045}*.pl
 tap_jobs=2 run_tap "parallel sorts" "$tree"/test/t/{034,035,036,040}*.pl
 tap_jobs=2 run_tap "text under libc" "$tree"/test/t/{029,030}*.pl
 run_tap "leaks" "$tree"/test/t/018*.pl

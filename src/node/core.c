@@ -55,7 +55,7 @@ gpusort_node_hand_over(GpusortNode *node, const char *reason)
 			tuplesort_putdatum(node->core, gpusort_node_value(node, gpusort_run_key(node->run, i), 0), false);
 		else
 		{
-			ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, i), node->left, false);
+			gpusort_rowstore_put(&node->store, i, node->left);
 			tuplesort_puttupleslot(node->core, node->left);
 		}
 	}

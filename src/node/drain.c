@@ -84,7 +84,7 @@ gpusort_node_begin_drain(GpusortNode *node)
 static inline void
 find_row(const GpusortNode *node, const uint32 *order, size_t i)
 {
-	MinimalTuple row = gpusort_node_row(node, order[i]);
+	void	   *row = gpusort_node_row(node, order[i]);
 
 	node->drain.rows[i] = row;
 	for (Size offset = 0; offset < node->row_bytes; offset += 64)
@@ -100,7 +100,7 @@ fill_part(void *arg, size_t begin, size_t end)
 {
 	const GpusortNode *node = arg;
 	const uint32 *order = (const uint32 *) node->block + node->drain.begin;
-	MinimalTuple *rows = node->drain.rows;
+	void	  **rows = node->drain.rows;
 	char	   *to = node->drain.copies + begin / PART_ROWS * node->drain.part_bytes;
 	const char *to_end = to + node->drain.part_bytes;
 
@@ -116,11 +116,11 @@ fill_part(void *arg, size_t begin, size_t end)
 			__builtin_prefetch(gpusort_node_place(node, order[i + GPUSORT_PLACE_AHEAD]));
 		if (i + GPUSORT_ROW_AHEAD < end)
 			find_row(node, order, i + GPUSORT_ROW_AHEAD);
-		bytes = MAXALIGN(rows[i]->t_len);
+		bytes = MAXALIGN(gpusort_row_bytes(rows[i], node->bare));
 		if (bytes > COPY_BYTES || bytes > to_end - to)
 			continue;
 		memcpy(to, rows[i], bytes);
-		rows[i] = (MinimalTuple) to;
+		rows[i] = to;
 		to += bytes;
 	}
 }
@@ -136,8 +136,8 @@ gpusort_node_drain(GpusortNode *node)
 	{
 		Size		bytes = drain->part_bytes * (drain->max_count / PART_ROWS);
 
-		drain->copies = gpusort_memory_alloc_pages(node->cxt, bytes + drain->max_count * sizeof(MinimalTuple));
-		drain->rows = (MinimalTuple *) (drain->copies + bytes);
+		drain->copies = gpusort_memory_alloc_pages(node->cxt, bytes + drain->max_count * sizeof(void *));
+		drain->rows = (void **) (drain->copies + bytes);
 	}
 	options = gpusort_cpu_options_take(node->count);
 	drain->begin = node->position;

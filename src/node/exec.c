@@ -5,8 +5,9 @@
  *
  * plan/plan.c puts this node into a plan that is already finished, so the node's
  * parent has been planned for a Sort.  The node therefore behaves as nodeSort.c
- * does: it returns minimal tuples with the same columns, and supports rewinding,
- * backward scans, mark and restore.
+ * does: it returns the same columns, and supports rewinding, backward scans, mark and
+ * restore.  It returns minimal tuples, or virtual ones where it keeps values instead of
+ * tuples.
  *
  * Until it returns its first row, the node can hand all rows over to core's
  * tuplesort.  It does so in three cases: gpusort.enabled was turned off after the
@@ -101,6 +102,7 @@ static void
 forget_sort(GpusortNode *node)
 {
 	ExecClearTuple(node->slot);
+	ExecClearTuple(node->core_slot);
 	ExecClearTuple(node->left);
 	ExecClearTuple(node->right);
 	ExecClearTuple(node->limit.slot);

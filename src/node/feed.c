@@ -251,7 +251,10 @@ overflow_all(GpusortNode *node)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (node->value_type == NULL)
-			sts_puttuple(node->overflow, NULL, gpusort_rowstore_row(&node->store, i));
+		{
+			gpusort_rowstore_put(&node->store, i, node->left);
+			gpusort_node_put_elsewhere(node, node->left);
+		}
 		else
 		{
 			node->keys->tts_values[0] = gpusort_node_value(node, gpusort_run_key(node->run, i), 0);
@@ -259,6 +262,7 @@ overflow_all(GpusortNode *node)
 			gpusort_node_put_elsewhere(node, node->keys);
 		}
 	}
+	ExecClearTuple(node->left);
 }
 
 /* Gathers this worker's rows and publishes them. */

@@ -240,7 +240,8 @@ stored_row(void *arg, uint32 i)
 {
 	GpusortNode *node = arg;
 
-	return ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, i), node->left, false);
+	gpusort_rowstore_put(&node->store, i, node->left);
+	return node->left;
 }
 
 /*
@@ -330,7 +331,8 @@ gather_rows(GpusortNode *node)
 		if (node->limit.known && node->limit.nwords > 0 &&
 			gpusort_node_removes_row(node, (uint64 *) room.next, slot))
 			continue;
-		if (unlikely(!gpusort_rowstore_append(&node->store, slot)))
+		/* a bare row is the key column */
+		if (unlikely(!gpusort_rowstore_append(&node->store, node->store.bare ? keys : slot)))
 		{
 			commit(node, &room);
 			gpusort_node_put_elsewhere(node, slot);
@@ -371,7 +373,7 @@ gpusort_node_begin_sort(GpusortNode *node, bool shared)
 	node->adopted_cxt = AllocSetContextCreate(node->cxt, "GpuSort adopted rows", ALLOCSET_SMALL_SIZES);
 	node->adopted_bytes = 0;
 	MemoryContextSwitchTo(node->store_cxt);
-	gpusort_rowstore_begin(&node->store, node->memory_limit, node->arena);
+	gpusort_rowstore_begin(&node->store, node->memory_limit, node->arena, node->bare);
 	MemoryContextSwitchTo(old);
 	/* a sample of rows decides what keys are, and then begins the run */
 	if (node->value_type != NULL || shared || !gpusort_rowkey_wants_sample(node->key))

@@ -81,26 +81,30 @@ gpusort_node_init(GpusortNode *node, EState *estate)
 {
 	CustomScanState *css = &node->css;
 	TupleDesc	desc = css->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+	const TupleTableSlotOps *slots;
 
 	read_plan(node, (CustomScan *) css->ss.ps.plan);
 	node->value_type = find_value_type(node, desc);
+	node->bare = gpusort_row_bare(desc);
+	slots = node->value_type != NULL || node->bare ? &TTSOpsVirtual : &TTSOpsMinimalTuple;
 
 	/*
 	 * The slot of a custom scan holds virtual tuples by default.  The parents
 	 * are initialized after this node and compile expressions for the kind of
 	 * slot that it announces here.
 	 */
-	if (node->value_type == NULL)
+	if (slots != &TTSOpsVirtual)
 	{
-		gpusort_init_scan_slot(estate, &css->ss, desc, &TTSOpsMinimalTuple);
+		gpusort_init_scan_slot(estate, &css->ss, desc, slots);
 		ExecAssignScanProjectionInfoWithVarno(&css->ss, INDEX_VAR);
 	}
 	if (css->ss.ps.ps_ProjInfo != NULL)
 		elog(ERROR, "the target list of %s differs from its input", css->methods->CustomName);
 	node->slot = css->ss.ss_ScanTupleSlot;
 	node->keys = ExecStoreAllNullTuple(gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsVirtual));
-	node->left = gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
-	node->right = gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
-	node->limit.slot = gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple);
+	node->core_slot = node->bare ? gpusort_alloc_slot(&estate->es_tupleTable, desc, &TTSOpsMinimalTuple) : node->slot;
+	node->left = gpusort_alloc_slot(&estate->es_tupleTable, desc, slots);
+	node->right = gpusort_alloc_slot(&estate->es_tupleTable, desc, slots);
+	node->limit.slot = gpusort_alloc_slot(&estate->es_tupleTable, desc, slots);
 	node->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
 }

@@ -171,14 +171,14 @@ select_row(GpusortNode *node, uint32 *order, uint64 n, uint64 place)
 		uint64		i = begin;	/* from i on not compared yet, */
 		uint64		greater = end;	/* and from here on greater */
 
-		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[pivot]), node->right, false);
+		gpusort_rowstore_put(&node->store, order[pivot], node->right);
 		while (i < greater)
 		{
 			int			result;
 
 			/* a comparison may detoast megabytes */
 			CHECK_FOR_INTERRUPTS();
-			ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+			gpusort_rowstore_put(&node->store, order[i], node->left);
 			result = gpusort_rowkey_compare(node->key, node->left, node->right);
 			if (result < 0)
 				swap(&order[i++], &order[equal++]);
@@ -219,7 +219,7 @@ select_bound(GpusortNode *node, uint32 *order, uint64 rows)
 		if (end % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 	}
-	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[last]), node->left, false);
+	gpusort_rowstore_put(&node->store, order[last], node->left);
 	column = gpusort_rowkey_open_column(node->key, node->left);
 	if (column >= 0 && gpusort_rowkey_by_bytes(node->key, column))
 		gpusort_node_break_ties(node, order + begin, end - begin, NULL);
@@ -242,7 +242,7 @@ equals_bound(GpusortNode *node, uint64 i)
 	}
 	if (!has_bound_words(node, order[i]))
 		return false;
-	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+	gpusort_rowstore_put(&node->store, order[i], node->left);
 	return !gpusort_node_is_behind(node, node->left);
 }
 
@@ -266,8 +266,8 @@ set_bound(GpusortNode *node, bool proposed)
 		node->limit.lossy = proposed || gpusort_rowkey_lossy(node->key);
 		if (node->limit.lossy && !proposed)
 			select_bound(node, order, gpusort_run_rows(node->run));
-		ExecStoreMinimalTuple(gpusort_copy_minimal_tuple(gpusort_rowstore_row(&node->store, order[last])),
-							  node->limit.slot, true);
+		gpusort_rowstore_put(&node->store, order[last], node->limit.slot);
+		ExecMaterializeSlot(node->limit.slot);
 		MemoryContextSwitchTo(old);
 	}
 }

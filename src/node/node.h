@@ -98,7 +98,7 @@ typedef struct GpusortNodeDrain
 	uint64		max_count;		/* rows of a window, at most */
 	Size		part_bytes;		/* memory for the copies of a part's rows; MAXALIGNed */
 	char	   *copies;			/* memory for the copies of all parts; NULL: not allocated yet */
-	MinimalTuple *rows;			/* each row of the window: its copy, or the row in the store */
+	void	  **rows;			/* each row of the window: its copy, or the row in the store */
 } GpusortNodeDrain;
 
 typedef struct GpusortNode
@@ -125,6 +125,7 @@ typedef struct GpusortNode
 	 */
 	const GpusortType *value_type;
 	bool		descending;		/* for values: ORDER BY ... DESC */
+	bool		bare;			/* for rows: they are bare (store/row.h) */
 	bool		random_access;	/* the parent may read backward, rewind or mark */
 	Size		memory_limit;	/* bytes that a sort may use in memory */
 	GpusortNodeLimit limit;
@@ -185,8 +186,12 @@ typedef struct GpusortNode
 	Size		row_rest;		/* offset of a row's second cache line; 0 if rows are short */
 	GpusortNodeDrain drain;		/* for rows in memory */
 
+	/* Slots of minimal tuples, or virtual ones for values and bare rows */
 	TupleTableSlot *slot;		/* the row that is returned */
-	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL */
+	TupleTableSlot *core_slot;	/* the row that core returns: for bare rows a slot of minimal
+								 * tuples, else the same as slot */
+	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL; always
+								 * virtual */
 	TupleTableSlot *left;		/* left and right: two rows being compared */
 	TupleTableSlot *right;
 	GpusortNodeStats stats;		/* without the run that is sorted: see gpusort_node_stats() */
@@ -341,7 +346,7 @@ gpusort_node_place(const GpusortNode *node, uint32 i)
 	return gpusort_rowstore_place(&node->store, i);
 }
 
-static inline MinimalTuple
+static inline void *
 gpusort_node_row(const GpusortNode *node, uint32 i)
 {
 	return gpusort_rowstore_row(&node->store, i);

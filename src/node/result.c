@@ -252,15 +252,18 @@ return_value(GpusortNode *node, Datum value, bool isnull)
 }
 
 /*
- * Does what ExecStoreMinimalTuple() does, inlined.  The slot's fields that are not
- * set here have not changed since begin_node().
+ * Returns a row of the store or of the merge.  For a tuple, does what ExecStoreMinimalTuple()
+ * does, inlined: the slot's fields that are not set here have not changed since begin_node().
  */
 static inline TupleTableSlot *
-return_tuple(GpusortNode *node, MinimalTuple tuple)
+return_row(GpusortNode *node, void *row)
 {
 	TupleTableSlot *slot = node->slot;
 	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
+	MinimalTuple tuple = row;
 
+	if (node->bare)
+		return return_value(node, PointerGetDatum(row), gpusort_row_is_null(row));
 	/* the parent has materialized the last row */
 	if (unlikely(TTS_SHOULDFREE(slot)))
 		ExecClearTuple(slot);
@@ -273,30 +276,22 @@ return_tuple(GpusortNode *node, MinimalTuple tuple)
 	return slot;
 }
 
-/* Returns row i of the current block. */
-static inline TupleTableSlot *
-return_row(GpusortNode *node, uint64 i)
-{
-	const uint32 *order = node->block;
-
-	return return_tuple(node, gpusort_node_row(node, order[i]));
-}
-
 /* Returns the row at position in the current block, and advances position. */
 static inline TupleTableSlot *
 return_next_row(GpusortNode *node)
 {
 	const GpusortNodeDrain *drain = &node->drain;
+	const uint32 *order = node->block;
 
 	if (node->position - drain->begin <= drain->count)
 	{
 		if (unlikely(node->position - drain->begin == drain->count))
 			gpusort_node_drain(node);
 		if (likely(node->position - drain->begin < drain->count))
-			return return_tuple(node, drain->rows[node->position++ - drain->begin]);
+			return return_row(node, drain->rows[node->position++ - drain->begin]);
 	}
 	gpusort_node_look_ahead(node, node->position);
-	return return_row(node, node->position++);
+	return return_row(node, gpusort_node_row(node, order[node->position++]));
 }
 
 /* Returns row i of a whole result.  A result of values begins or ends with the NULLs. */
@@ -304,7 +299,7 @@ static TupleTableSlot *
 return_ith(GpusortNode *node, uint64 i)
 {
 	if (node->source == GPUSORT_SOURCE_ROWS)
-		return return_row(node, i);
+		return return_row(node, gpusort_node_row(node, ((const uint32 *) node->block)[i]));
 	if (i < node->nulls_before || i - node->nulls_before >= node->count)
 		return return_value(node, (Datum) 0, true);
 	return return_value(node, gpusort_node_value(node, node->block, i - node->nulls_before), false);
@@ -354,13 +349,13 @@ static inline TupleTableSlot *
 next_in_spill(GpusortNode *node)
 {
 	uint64		word;
-	MinimalTuple tuple;
+	void	   *row;
 	uint32		narrow;
 
-	if (!gpusort_spill_next(node->spill, &word, &tuple))
+	if (!gpusort_spill_next(node->spill, &word, &row))
 		return NULL;
 	if (node->value_type == NULL)
-		return ExecStoreMinimalTuple(tuple, node->slot, false);
+		return return_row(node, row);
 	narrow = (uint32) word;
 	return return_value(node, gpusort_node_value(node, node->value_type->key_bytes == 8 ?
 												 (const void *) &word : &narrow, 0), false);
@@ -393,12 +388,16 @@ next_of_core(GpusortNode *node, bool forward)
 {
 	TupleTableSlot *slot = node->slot;
 
+	ExecClearTuple(slot);
 	if (node->value_type == NULL)
 	{
-		(void) tuplesort_gettupleslot(node->core, forward, false, slot, NULL);
+		if (tuplesort_gettupleslot(node->core, forward, false, node->core_slot, NULL) && node->bare)
+		{
+			slot->tts_values[0] = slot_getattr(node->core_slot, 1, &slot->tts_isnull[0]);
+			ExecStoreVirtualTuple(slot);
+		}
 		return slot;
 	}
-	ExecClearTuple(slot);
 	if (gpusort_tuplesort_getdatum(node->core, forward, &slot->tts_values[0], &slot->tts_isnull[0]))
 		ExecStoreVirtualTuple(slot);
 	return slot;

@@ -33,24 +33,24 @@ merge_key(const GpusortNode *node, int words, uint32 row)
 
 /* Makes the words of a row's key again, for the merge of spilled runs. */
 static void
-encode_row(void *arg, MinimalTuple tuple, uint64 *words)
+encode_row(void *arg, const void *row, uint64 *words)
 {
 	GpusortNode *node = arg;
 
-	ExecStoreMinimalTuple(tuple, node->left, false);
+	gpusort_row_put(row, node->bare, node->left);
 	words[0] = 0;				/* if no word decides */
 	gpusort_rowkey_encode(node->key, node->left, words);
 }
 
 /* Compares two rows whose keys have the same words, for the merge of spilled runs. */
 static int
-compare_rows(void *arg, MinimalTuple a, MinimalTuple b)
+compare_rows(void *arg, const void *a, const void *b)
 {
 	GpusortNode *node = arg;
 
 	CHECK_FOR_INTERRUPTS();
-	ExecStoreMinimalTuple(a, node->left, false);
-	ExecStoreMinimalTuple(b, node->right, false);
+	gpusort_row_put(a, node->bare, node->left);
+	gpusort_row_put(b, node->bare, node->right);
 	return gpusort_rowkey_compare(node->key, node->left, node->right);
 }
 
@@ -104,6 +104,7 @@ begin_spill(GpusortNode *node)
 		int			words = gpusort_rowkey_deciding_words(node->key);
 		GpusortSpillKey key = {
 			.words = Max(words, 1),
+			.bare = node->bare,
 			.encode = encode_row,
 			.compare = compare_rows,
 			.arg = node,

@@ -5,7 +5,8 @@
  *
  * slot_getattr() deforms a tuple into a slot, and threads cannot share the node's
  * slots.  So they find a string in the tuple itself: they walk over the attributes
- * before the column, from the last one on whose offset is the same in all rows.
+ * before the column, from the last one on whose offset is the same in all rows.  A
+ * bare row is the string.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,9 +45,10 @@ gpusort_strings_begin(GpusortStrings *strings, GpusortNode *node, int column,
  * *present to false if the row is older than the column.
  */
 static const char *
-find_value(const GpusortStrings *strings, MinimalTuple tuple, bool *present)
+find_value(const GpusortStrings *strings, void *row, bool *present)
 {
 	int			attribute = strings->attribute;
+	MinimalTuple tuple = row;
 	const char *data = (const char *) tuple - MINIMAL_TUPLE_OFFSET + tuple->t_hoff;
 	bool		nulls = (tuple->t_infomask & HEAP_HASNULL) != 0;
 	int			i = nulls ? 0 : strings->fixed;
@@ -72,8 +74,16 @@ bool
 gpusort_strings_read(const GpusortStrings *strings, uint32 row, GpusortString *string)
 {
 	bool		present;
-	const char *value = find_value(strings, gpusort_rowstore_row(strings->store, row), &present);
+	void	   *stored = gpusort_rowstore_row(strings->store, row);
+	const char *value;
 
+	if (strings->store->bare)
+	{
+		present = true;
+		value = gpusort_row_is_null(stored) ? NULL : stored;
+	}
+	else
+		value = find_value(strings, stored, &present);
 	string->bytes = value;
 	string->length = 0;
 	if (value == NULL)

@@ -65,8 +65,8 @@ gpusort_ties_compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
 {
 	int			order;
 
-	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, a), node->left, false);
-	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, b), node->right, false);
+	gpusort_rowstore_put(&node->store, a, node->left);
+	gpusort_rowstore_put(&node->store, b, node->right);
 	order = gpusort_rowkey_compare_part(node->key, node->left, node->right, column, node->ncolumns);
 	return order != 0 ? order : by_row_number(a, b);
 }
@@ -290,7 +290,7 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *ro
 			CHECK_FOR_INTERRUPTS();
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(gpusort_rowstore_row(&node->store, order[i + PREFETCH_AHEAD]));
-		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+		gpusort_rowstore_put(&node->store, order[i], node->left);
 		row->value = slot_getattr(node->left, attno, &isnull);
 		row->row = order[i];
 		if (isnull)
@@ -418,11 +418,11 @@ equal_before(GpusortNode *node, const uint32 *order, uint64 n, int column)
 {
 	if (!gpusort_rowkey_crowded(node->key, column))
 		return true;
-	ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->right, false);
+	gpusort_rowstore_put(&node->store, order[0], node->right);
 	for (uint64 i = 1; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[i]), node->left, false);
+		gpusort_rowstore_put(&node->store, order[i], node->left);
 		if (gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, column) != 0)
 			return false;
 	}
@@ -438,7 +438,7 @@ gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n)
 
 	if (n > FEW_ROWS)
 	{
-		ExecStoreMinimalTuple(gpusort_rowstore_row(&node->store, order[0]), node->left, false);
+		gpusort_rowstore_put(&node->store, order[0], node->left);
 		column = gpusort_rowkey_open_column(node->key, node->left);
 		if (column < 0)
 		{

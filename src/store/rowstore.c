@@ -5,9 +5,9 @@
  *
  * tuplesort allocates each tuple separately, with a chunk header of 16 bytes in
  * PostgreSQL 15.  Touching the pages of these tuples for the first time costs more
- * than copying the tuples.  The row store copies rows as minimal tuples, one after
- * the other, into blocks of up to 16 MB in huge pages.  It copies heap tuples and
- * minimal tuples as they are, and forms virtual tuples directly in a block.
+ * than copying the tuples.  The row store copies rows (store/row.h) one after the
+ * other into blocks of up to 16 MB in huge pages.  It copies heap tuples and minimal
+ * tuples as they are, and forms virtual tuples and bare rows directly in a block.
  *
  * The sort reads rows by their numbers, in sorted order.  If there are many rows,
  * each access to the place of a row misses every cache.  So a place takes 4 bytes
@@ -26,6 +26,7 @@
 
 #include "access/htup_details.h"
 #include "miscadmin.h"
+#include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
 #include "base/fault.h"
@@ -41,11 +42,12 @@
 #define INTERRUPT_ROWS		65536
 
 void
-gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena)
+gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena, bool bare)
 {
 	memset(store, 0, sizeof(GpusortRowStore));
 	store->cxt = CurrentMemoryContext;
 	store->arena = arena;
+	store->bare = bare;
 	store->block = -1;
 	store->limit = memory;
 	store->block_bytes = FIRST_BLOCK_BYTES;
@@ -244,7 +246,7 @@ gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most)
 	return store->max_rows - store->rows;
 }
 
-/* Makes room for a tuple of that many bytes.  Returns false only if the arena has none. */
+/* Makes room for a row of that many bytes.  Returns false only if the arena has none. */
 static pg_noinline bool
 grow(GpusortRowStore *store, Size bytes)
 {
@@ -260,20 +262,20 @@ grow(GpusortRowStore *store, Size bytes)
  * Adds a row of that many bytes and returns its memory, which the caller fills, or
  * NULL if the arena has none.
  */
-static inline MinimalTuple
+static inline void *
 add_row(GpusortRowStore *store, Size bytes)
 {
-	MinimalTuple tuple;
+	void	   *row;
 
 	bytes = MAXALIGN(bytes);
 	Assert(store->rows < store->max_rows);
 	if (unlikely(store->end - store->next < bytes) && !grow(store, bytes))
 		return NULL;
-	tuple = (MinimalTuple) store->next;
+	row = store->next;
 	store->next += bytes;
 	store->places[store->rows++ % GPUSORT_ROW_SEGMENT_ROWS] = store->next_place;
 	store->next_place += bytes / MAXIMUM_ALIGNOF;
-	return tuple;
+	return row;
 }
 
 /*
@@ -301,21 +303,22 @@ gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n)
 		int			segment = rows[i] >> GPUSORT_ROW_SEGMENT_BITS;
 		uint32		place = store->segments[segment].places[rows[i] % GPUSORT_ROW_SEGMENT_ROWS];
 		GpusortRowBlock *block = &store->blocks[first_blocks[segment] + (place >> GPUSORT_ROW_BLOCK_BITS)];
-		MinimalTuple from = (MinimalTuple) (block->rows + (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF);
+		char	   *from = block->rows + (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF;
+		Size		bytes = gpusort_row_bytes(from, store->bare);
 
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (store->rows == store->max_rows)
 			(void) gpusort_rowstore_reserve(store, 1);
-		while (store->end - store->next < MAXALIGN(from->t_len))
+		while (store->end - store->next < MAXALIGN(bytes))
 		{
 			store->spare_bytes -= store->blocks[store->block + 1].bytes;
-			fill_block(store, store->block + 1, from->t_len);
+			fill_block(store, store->block + 1, bytes);
 			set_next_place(store);
 		}
-		if ((char *) from != store->next)
-			memmove(store->next, from, from->t_len);
-		(void) add_row(store, ((MinimalTuple) store->next)->t_len);
+		if (from != store->next)
+			memmove(store->next, from, bytes);
+		(void) add_row(store, bytes);
 	}
 	pfree(first_blocks);
 	gpusort_rowstore_limit(store, store->limit);
@@ -367,23 +370,79 @@ copy_heap_tuple(GpusortRowStore *store, HeapTuple from)
 	return true;
 }
 
+/* Adds a bare row of that many bytes, as add_row(), with zeros in its last word. */
+static inline char *
+add_value(GpusortRowStore *store, Size bytes)
+{
+	char	   *row = add_row(store, bytes);
+
+	/* gpusort_row_is_null() reads 4 bytes of a shorter row, too */
+	if (likely(row != NULL))
+		memset(row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
+	return row;
+}
+
+/* Adds the slot's value as a bare row.  A short value gets a short header, as in a tuple. */
+static bool
+copy_value(GpusortRowStore *store, TupleTableSlot *slot)
+{
+	bool		packable = TupleDescAttr(slot->tts_tupleDescriptor, 0)->attstorage != TYPSTORAGE_PLAIN;
+	bool		isnull;
+	Datum		value = slot_getattr(slot, 1, &isnull);
+	const char *from = DatumGetPointer(value);
+	Size		bytes;
+	char	   *row;
+
+	if (isnull)
+		return add_value(store, sizeof(uint32)) != NULL;
+	if (VARATT_IS_EXTERNAL_EXPANDED(from))
+	{
+		ExpandedObjectHeader *object = DatumGetEOHP(value);
+
+		bytes = EOH_get_flat_size(object);
+		row = add_value(store, bytes);
+		if (row != NULL)
+			EOH_flatten_into(object, row, bytes);
+		return row != NULL;
+	}
+	if (packable && VARATT_CAN_MAKE_SHORT(from))
+	{
+		bytes = VARATT_CONVERTED_SHORT_SIZE(from);
+		row = add_value(store, bytes);
+		if (row != NULL)
+		{
+			SET_VARSIZE_SHORT(row, bytes);
+			memcpy(row + 1, VARDATA(from), bytes - 1);
+		}
+		return row != NULL;
+	}
+	bytes = VARSIZE_ANY(from);
+	row = add_value(store, bytes);
+	if (row != NULL)
+		memcpy(row, from, bytes);
+	return row != NULL;
+}
+
 bool
 gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 {
-	HeapTuple	source = gpusort_rowstore_source(slot);
+	HeapTuple	source;
 	MinimalTuple from;
-	MinimalTuple tuple;
+	void	   *row;
 	bool		should_free;
 
+	if (store->bare)
+		return copy_value(store, slot);
+	source = gpusort_rowstore_source(slot);
 	if (source != NULL)
 		return copy_heap_tuple(store, source);
 	if (TTS_IS_VIRTUAL(slot))
 		return form_row(store, slot);
 	from = ExecFetchSlotMinimalTuple(slot, &should_free);
-	tuple = add_row(store, from->t_len);
-	if (tuple != NULL)
-		memcpy(tuple, from, from->t_len);
+	row = add_row(store, from->t_len);
+	if (row != NULL)
+		memcpy(row, from, from->t_len);
 	if (should_free)
 		heap_free_minimal_tuple(from);
-	return tuple != NULL;
+	return row != NULL;
 }

@@ -8,11 +8,8 @@
 #ifndef GPUSORT_STORE_ROWSTORE_H
 #define GPUSORT_STORE_ROWSTORE_H
 
-#include "access/htup_details.h"
-#include "executor/tuptable.h"
-
-#include "compat.h"
 #include "base/arena.h"
+#include "store/row.h"
 
 /* Memory for rows, one after the other */
 typedef struct GpusortRowBlock
@@ -55,6 +52,7 @@ typedef struct GpusortRowStore
 {
 	MemoryContext cxt;			/* owns all memory of the store, except: */
 	GpusortArena *arena;		/* where places and blocks are allocated; NULL: in cxt */
+	bool		bare;			/* rows are bare: store/row.h */
 	uint64		rows;			/* rows stored */
 	GpusortRowSegment *segments;
 	GpusortRowBlock *blocks;
@@ -89,8 +87,9 @@ typedef struct GpusortRowStore
  * memory: bytes that the owner may use in all; the size of blocks depends on it.
  * arena: if not NULL, rows and their places are allocated there, for another
  * process to adopt: gpusort_rowstore_publish().  Rows cannot be removed then.
+ * bare: the rows will be bare.
  */
-extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena);
+extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena, bool bare);
 
 /*
  * Removes all rows.  Keeps the memory of full blocks for the next rows, because
@@ -163,15 +162,21 @@ gpusort_rowstore_place(const GpusortRowStore *store, uint32 row)
 }
 
 /* Returns a row by its number, from 0.  It is valid until rows are removed. */
-static inline MinimalTuple
+static inline void *
 gpusort_rowstore_row(const GpusortRowStore *store, uint32 row)
 {
 	uint32		place = *gpusort_rowstore_place(store, row);
 	uint32		block = store->segments[row >> GPUSORT_ROW_SEGMENT_BITS].first_block +
 		(place >> GPUSORT_ROW_BLOCK_BITS);
 
-	return (MinimalTuple) (store->blocks[block].rows +
-						   (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF);
+	return store->blocks[block].rows + (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF;
+}
+
+/* Puts a row, by its number, into a slot: gpusort_row_put(). */
+static inline void
+gpusort_rowstore_put(const GpusortRowStore *store, uint32 row, TupleTableSlot *slot)
+{
+	gpusort_row_put(gpusort_rowstore_row(store, row), store->bare, slot);
 }
 
 /*

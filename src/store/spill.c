@@ -60,7 +60,8 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory)
 	if (key != NULL)
 	{
 		Assert(key->words >= 1 && key->words <= GPUSORT_MAX_WORDS);
-		spill->has_tuples = true;
+		spill->has_rows = true;
+		spill->unwritten = key->bare ? 0 : MINIMAL_TUPLE_DATA_OFFSET;
 		spill->key = *key;
 	}
 	/* until gpusort_spill_adapt() is called, the code is the first word */
@@ -134,7 +135,7 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 	uint128		last = code_bits(spill, keys[2 * (pairs - 1 - pairs / 8) + 1]);
 	int			shift = spill->key.words == 1 ? 64 : 0;
 
-	Assert(spill->has_tuples && spill->rows == 0 && pairs >= 1);
+	Assert(spill->has_rows && spill->rows == 0 && pairs >= 1);
 	/* 63 bits must suffice for most keys: NULLs at an end may be far from the values */
 	shift = Max(shift, bit_length(last - first) - 63);
 	for (int i = 0; i < pairs; i++)
@@ -214,16 +215,17 @@ put_bytes(GpusortSpill *spill, const void *data, Size size)
 }
 
 static pg_attribute_always_inline Size
-put_row(GpusortSpill *spill, uint64 code, MinimalTuple tuple)
+put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
 	char		head[GPUSORT_SPILL_HEAD_BYTES];
-	Size		body_bytes = tuple != NULL ? tuple->t_len - MINIMAL_TUPLE_DATA_OFFSET : 0;
+	const char *body = row != NULL ? (const char *) row + spill->unwritten : NULL;
+	Size		body_bytes = row != NULL ? gpusort_row_bytes(row, spill->key.bare) - spill->unwritten : 0;
 	bool		fits = sizeof(head) + body_bytes <= spill->out_end - spill->out_next;
 	char	   *begin = likely(fits) ? spill->out_next : head;
 	char	   *out = begin;
 	Size		head_bytes;
 
-	if (tuple != NULL)
+	if (row != NULL)
 		out = gpusort_spill_put_number(out, body_bytes);
 	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
@@ -231,22 +233,22 @@ put_row(GpusortSpill *spill, uint64 code, MinimalTuple tuple)
 	if (unlikely(!fits))
 	{
 		put_bytes(spill, head, head_bytes);
-		if (tuple != NULL)
-			put_bytes(spill, (char *) tuple + MINIMAL_TUPLE_DATA_OFFSET, body_bytes);
+		if (row != NULL)
+			put_bytes(spill, body, body_bytes);
 	}
 	else
 	{
-		if (tuple != NULL)
-			gpusort_spill_move(out, (char *) tuple + MINIMAL_TUPLE_DATA_OFFSET, body_bytes);
+		if (row != NULL)
+			gpusort_spill_move(out, body, body_bytes);
 		spill->out_next = out + body_bytes;
 	}
 	return head_bytes + body_bytes;
 }
 
 Size
-gpusort_spill_put_row(GpusortSpill *spill, uint64 code, MinimalTuple tuple)
+gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
-	return put_row(spill, code, tuple);
+	return put_row(spill, code, row);
 }
 
 void
@@ -264,11 +266,11 @@ gpusort_spill_begin_run(GpusortSpill *spill)
 }
 
 void
-gpusort_spill_write(GpusortSpill *spill, const uint64 *words, MinimalTuple tuple)
+gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 {
 	Assert(spill->out_open);
-	Assert((tuple != NULL) == spill->has_tuples);
-	spill->bytes += put_row(spill, make_code(spill, words), tuple);
+	Assert((row != NULL) == spill->has_rows);
+	spill->bytes += put_row(spill, make_code(spill, words), row);
 	spill->rows++;
 }
 

@@ -3,11 +3,11 @@
  * spill.h
  *		Spilled runs in temporary files, and their merge.
  *
- * The rows of a spill are either tuples, ordered by keys of several words, or
+ * A spill is either of rows (store/row.h), ordered by keys of several words, or of
  * single words.  The caller writes sorted runs, then starts the merge, then
  * fetches rows one by one.
  *
- * The files do not hold the keys of tuples, since these can be made again, but
+ * The files do not hold the keys of rows, since these can be made again, but
  * a number of about 3 bytes in their place (store/spill_state.h).
  *
  * The temporary files belong to the resource owner that is current when the
@@ -24,25 +24,26 @@
 #ifndef GPUSORT_STORE_SPILL_H
 #define GPUSORT_STORE_SPILL_H
 
-#include "access/htup_details.h"
+#include "store/row.h"
 
 typedef struct GpusortSpill GpusortSpill;
 
 /*
- * The keys of tuples.  Both functions are called with arg and may raise errors.
+ * The keys of rows.  Both functions are called with arg and may raise errors.
  *
- * encode makes a tuple's key again: words that compare with those of all other
- * tuples of the spill as the words did with which the tuples were written.
+ * encode makes a row's key again: words that compare with those of all other
+ * rows of the spill as the words did with which the rows were written.
  *
- * compare compares two tuples with equal words, if the words do not decide.  It
+ * compare compares two rows with equal words, if the words do not decide.  It
  * returns a value below, equal to or above 0, as for qsort().  It may be NULL if
  * gpusort_spill_set_lossy() is never called.
  */
 typedef struct GpusortSpillKey
 {
 	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
-	void		(*encode) (void *arg, MinimalTuple tuple, uint64 *words);
-	int			(*compare) (void *arg, MinimalTuple a, MinimalTuple b);
+	bool		bare;			/* the rows are bare */
+	void		(*encode) (void *arg, const void *row, uint64 *words);
+	int			(*compare) (void *arg, const void *a, const void *b);
 	void	   *arg;
 } GpusortSpillKey;
 
@@ -50,15 +51,15 @@ typedef struct GpusortSpillKey
  * Begins a spill in the current memory context and resource owner, inside a
  * transaction.
  *
- * key, which the call copies, is NULL if rows are single words.  memory: bytes
+ * key, which the call copies, is NULL for single words.  memory: bytes
  * that writing may use, and then merging; at least 64 kB, and less counts as
- * 64 kB.  The merge needs more for tuples that are larger than a buffer: one for
+ * 64 kB.  The merge needs more for rows that are larger than a buffer: one for
  * each run.
  */
 extern GpusortSpill *gpusort_spill_begin(const GpusortSpillKey *key, Size memory);
 
 /*
- * Adapts a spill of tuples to the distribution of its keys, before the first row
+ * Adapts a spill of rows to the distribution of its keys, before the first row
  * is written: makes the numbers in place of the keys short, and yet different
  * for most rows.  keys: the keys of 2 * pairs rows of the sorted first run, in
  * its order; each pair is two rows that follow each other.  pairs: at least 1.
@@ -70,11 +71,11 @@ extern void gpusort_spill_begin_run(GpusortSpill *spill);
 
 /*
  * Adds a row to the run.  The caller adds rows in sorted order: by words, then,
- * if the words do not decide, by compare.  tuple is NULL if rows are single
+ * if the words do not decide, by compare.  row is NULL in a spill of single
  * words.  The call copies both.  Raises the errors of writing temporary files,
  * including that of temp_file_limit.
  */
-extern void gpusort_spill_write(GpusortSpill *spill, const uint64 *words, MinimalTuple tuple);
+extern void gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row);
 
 /* Ends the run. */
 extern void gpusort_spill_end_run(GpusortSpill *spill);
@@ -92,10 +93,10 @@ extern void gpusort_spill_merge(GpusortSpill *spill);
 /*
  * Fetches the next row in order.  Equal rows come in the order of their runs, and
  * within a run in the order in which they were written.  Returns false at the
- * end.  Sets *tuple, which is valid until the next call, or *word if rows are
- * single words.  Raises the errors of temporary files.
+ * end.  Sets *row, which is valid until the next call, or *word in a spill of single
+ * words.  Raises the errors of temporary files.
  */
-extern bool gpusort_spill_next(GpusortSpill *spill, uint64 *word, MinimalTuple *tuple);
+extern bool gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row);
 
 /* Return the numbers of rows, and of runs with rows, that the caller has written. */
 extern uint64 gpusort_spill_rows(const GpusortSpill *spill);

@@ -102,33 +102,44 @@ gather_number(GpusortSpill *spill, GpusortSpillInput *input)
 	return gpusort_spill_get_number(&from);
 }
 
-/* Copies the next tuple's body, which may continue in other extents, into memory of its own. */
-static pg_noinline void
-gather_tuple(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
+/* Sets the length of the input's current row, of which the body has been read.  A bare row begins with its length. */
+static inline void
+complete_row(const GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 {
-	Size		bytes = MINIMAL_TUPLE_DATA_OFFSET + body_bytes;
+	if (!spill->key.bare)
+		((MinimalTuple) input->row)->t_len = spill->unwritten + body_bytes;
+	else if (unlikely(gpusort_row_bytes(input->row, true) != body_bytes))
+		damaged(input, psprintf("A value in it has %zu bytes instead of %zu.", body_bytes,
+								gpusort_row_bytes(input->row, true)));
+}
+
+/* Copies the next row's body, which may continue in other extents, into memory of its own. */
+static pg_noinline void
+gather_row(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
+{
+	Size		bytes = spill->unwritten + body_bytes;
 
 	if (body_bytes > input->unread + (input->end - input->next) || bytes > MaxAllocSize)
 		damaged(input, psprintf("A row in it has %zu bytes.", body_bytes));
-	input->tuple = input->gathered = MemoryContextAlloc(spill->cxt, bytes);
-	get_bytes(spill, input, (char *) input->tuple + MINIMAL_TUPLE_DATA_OFFSET, body_bytes);
-	memset(input->tuple, 0, MINIMAL_TUPLE_DATA_OFFSET);
-	input->tuple->t_len = bytes;
+	input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(bytes, sizeof(uint32)));
+	get_bytes(spill, input, (char *) input->row + spill->unwritten, body_bytes);
+	memset(input->row, 0, spill->unwritten);
+	complete_row(spill, input, body_bytes);
 }
 
-/* Makes the tuple whose body comes next, complete in the buffer, the current one. */
+/* Makes the row whose body comes next, complete in the buffer, the current one. */
 static inline void
-align_tuple(GpusortSpillInput *input, Size body_bytes)
+align_row(const GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 {
 	char	   *from = input->next;
 
-	/* an extent's header is before every body: more bytes than the tuple has before its own */
-	char	   *to = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, from - MINIMAL_TUPLE_DATA_OFFSET);
+	/* an extent's header is before every body: more bytes than a tuple has before its own */
+	char	   *to = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, from - spill->unwritten);
 
-	gpusort_spill_move(to + MINIMAL_TUPLE_DATA_OFFSET, from, body_bytes);
+	gpusort_spill_move(to + spill->unwritten, from, body_bytes);
 	input->next += body_bytes;
-	input->tuple = (MinimalTuple) to;
-	input->tuple->t_len = MINIMAL_TUPLE_DATA_OFFSET + body_bytes;
+	input->row = to;
+	complete_row(spill, input, body_bytes);
 }
 
 /*
@@ -144,7 +155,7 @@ gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 			damaged(input, "It ends too early.");
 		return false;
 	}
-	if (spill->has_tuples)
+	if (spill->has_rows)
 		input->next_bytes = gather_number(spill, input);
 	input->next_code = input->code + gather_number(spill, input);
 	return true;
@@ -170,18 +181,18 @@ advance(GpusortSpill *spill, int i)
 
 	input->code = input->next_code;
 	input->encoded = false;
-	if (spill->has_tuples)
+	if (spill->has_rows)
 	{
 		if (likely(input->next_bytes <= input->end - input->next))
-			align_tuple(input, input->next_bytes);
+			align_row(spill, input, input->next_bytes);
 		else
-			gather_tuple(spill, input, input->next_bytes);
+			gather_row(spill, input, input->next_bytes);
 	}
 
 	input->ahead = input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES;
 	if (likely(input->ahead))
 	{
-		if (spill->has_tuples)
+		if (spill->has_rows)
 			input->next_bytes = gpusort_spill_get_number(&input->next);
 		input->next_code = input->code + gpusort_spill_get_number(&input->next);
 	}
@@ -197,7 +208,7 @@ static inline const uint64 *
 row_words(const GpusortSpill *spill, GpusortSpillInput *input)
 {
 	if (!input->encoded)
-		spill->key.encode(spill->key.arg, input->tuple, input->words);
+		spill->key.encode(spill->key.arg, input->row, input->words);
 	input->encoded = true;
 	return input->words;
 }
@@ -226,7 +237,7 @@ row_before(void *arg, uint32 a, uint32 b)
 	}
 	if (spill->lossy)
 	{
-		int			order = spill->key.compare(spill->key.arg, x->tuple, y->tuple);
+		int			order = spill->key.compare(spill->key.arg, x->row, y->row);
 
 		if (order != 0)
 			return order < 0;
@@ -329,7 +340,7 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 	open_runs(spill, runs, count);
 	gpusort_spill_open_output(spill);
 	while ((input = next_row(spill)) != NULL)
-		gpusort_spill_put_row(spill, input->code, input->tuple);
+		gpusort_spill_put_row(spill, input->code, input->row);
 	gpusort_spill_close_output(spill);
 	spill->reclaim = false;
 
@@ -362,7 +373,7 @@ begin_merge(GpusortSpill *spill)
 {
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
-	int			words = spill->has_tuples ? spill->key.words : 0;
+	int			words = spill->has_rows ? spill->key.words : 0;
 	Size		each = spill->file.extent_bytes + (row > spill->file.extent_bytes ? row : 0) +
 		sizeof(GpusortSpillInput) + 2 * sizeof(GpusortLoser) + words * sizeof(uint64);
 	uint64	   *all_words;
@@ -396,13 +407,13 @@ gpusort_spill_merge(GpusortSpill *spill)
 }
 
 bool
-gpusort_spill_next(GpusortSpill *spill, uint64 *word, MinimalTuple *tuple)
+gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 {
 	GpusortSpillInput *input = next_row(spill);
 
 	if (input == NULL)
 		return false;
 	*word = input->code;
-	*tuple = input->tuple;
+	*row = input->row;
 	return true;
 }

@@ -14,12 +14,12 @@
  *
  * A run's rows are one stream of bytes across its extents:
  *
- *		bytes of the body		number		without a tuple: absent
+ *		bytes of the body		number		in a spill of words: absent
  *		code, as the difference	number
  *			from the code of
  *			the row before
- *		body					bytes		the tuple from t_infomask2 on;
- *											without a tuple: absent
+ *		body					bytes		a tuple from t_infomask2 on, or a bare row;
+ *											in a spill of words: absent
  *
  * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow
  * the first one as it begins with bits that are set.  Those bits and the next
@@ -28,14 +28,14 @@
  *
  * A row's code has the order of its key, but keys that differ little may share a
  * code.  The merge compares codes.  Only where they are equal does it make the
- * words of both keys again, and compares these.  A row that is a single word is
- * its own code.  The code of a tuple is an offset of its key's first two words,
+ * words of both keys again, and compares these.  In a spill of words, a word is
+ * its own code.  The code of a row is an offset of its key's first two words,
  * without the lowest bits (see GpusortSpillCode).  Since a run is sorted, the
  * differences are small numbers: two or three bytes suffice to tell nearly all
  * keys of a sort apart.
  *
- * Almost every tuple is returned in its buffer.  The body moves down by up to
- * seven bytes there, over what has been read, to where the tuple is aligned.
+ * Almost every row is returned in its buffer.  The body moves down by up to
+ * seven bytes there, over what has been read, to where the row is aligned.
  * Only a row that continues in the next extent is copied, to memory of its own.
  *
  *-------------------------------------------------------------------------
@@ -89,10 +89,10 @@ typedef struct GpusortSpillCode
 typedef struct GpusortSpillInput
 {
 	uint64		code;			/* the current row's code */
-	MinimalTuple tuple;			/* the current row's tuple; NULL in a spill without tuples */
+	void	   *row;			/* the current row; NULL in a spill of words */
 	bool		encoded;		/* words are the current row's key */
 	uint64	   *words;
-	void	   *gathered;		/* a copy of the current tuple, to be pfree'd; NULL if the tuple is
+	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is
 								 * in the buffer */
 
 	bool		ahead;			/* the numbers of the next row have been read */
@@ -113,7 +113,8 @@ struct GpusortSpill
 	Size		memory;			/* bytes that buffers may take, while writing and while merging */
 
 	/* rows */
-	bool		has_tuples;		/* rows are tuples, and key is set */
+	bool		has_rows;		/* it is not of words, and these are set: */
+	Size		unwritten;		/* bytes at a row's begin that are not part of its body */
 	GpusortSpillKey key;
 	bool		lossy;			/* equal words do not imply equal rows */
 	GpusortSpillCode code;
@@ -242,11 +243,11 @@ gpusort_spill_move(char *to, const char *from, Size bytes)
 extern void gpusort_spill_open_output(GpusortSpill *spill);
 
 /*
- * Appends a row to the open run and returns the bytes that it takes.  tuple is
- * NULL in a spill without tuples.  Raises errors of temporary files,
+ * Appends a row to the open run and returns the bytes that it takes.  row is
+ * NULL in a spill of words.  Raises errors of temporary files,
  * temp_file_limit included.
  */
-extern Size gpusort_spill_put_row(GpusortSpill *spill, uint64 code, MinimalTuple tuple);
+extern Size gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
 
 /* Writes the open run's last extent and closes the run, which is then described by out_run. */
 extern void gpusort_spill_close_output(GpusortSpill *spill);

@@ -6,9 +6,9 @@
  * They are not part of the extension: test/modules.mk builds this file with the code
  * that it tests as a module, and test/t/021_spill.pl calls it.
  *
- * A tuple of spill_check() contains the spilled run and the position in it where the row
- * was written, which determine everything else: the words, the order of rows with
- * equal words, the tuple's length and each of its bytes.  So a row that comes back is
+ * A row of spill_check(), a tuple or a bare row, contains the spilled run and the position
+ * in it where it was written, which determine everything else: the words, the order of rows
+ * with equal words, the row's length and each of its bytes.  So a row that comes back is
  * checked by making it again, and the number of rows is checked for each spilled run.
  * Words have few distinct values, so that ties are common in every word, or most have
  * any of 64 bits, so that codes differ before words do.
@@ -42,12 +42,12 @@ typedef struct Row
 	uint64		hidden;			/* orders rows with equal words if the key is lossy */
 } Row;
 
-/* The first fields of a tuple.  Bytes made from run and place follow. */
+/* The first fields of a tuple or a bare row.  Bytes made from run and place follow. */
 typedef struct TupleStart
 {
-	uint32		t_len;			/* as in MinimalTupleData */
-	char		unwritten[MINIMAL_TUPLE_DATA_OFFSET - sizeof(uint32)];
-	uint16		hidden;			/* as in Row; begins the body */
+	uint32		length;			/* of a tuple: t_len; of a bare row: the varlena's header */
+	char		unwritten[MINIMAL_TUPLE_DATA_OFFSET - sizeof(uint32)];	/* of a tuple; of a bare row: 'b' */
+	uint16		hidden;			/* as in Row; begins the body of a tuple */
 	uint32		run;			/* the spilled run, from 0 */
 	uint64		place;			/* the position in the spilled run, from 0 */
 } TupleStart;
@@ -67,6 +67,7 @@ typedef struct Check
 	WordKind	kind;			/* what they are */
 	bool		adapted;		/* gpusort_spill_adapt() is called */
 	int			tuple_bytes_max;	/* length of the longest tuple; 0: no tuples */
+	bool		bare;			/* the tuples are bare rows */
 	bool		lossy;			/* whether equal words may belong to unequal rows */
 	uint64		seed;
 	int			nruns;			/* spilled runs */
@@ -123,19 +124,19 @@ compare_rows(const void *a, const void *b, void *arg)
 }
 
 static int
-compare_tuples(void *arg, MinimalTuple a, MinimalTuple b)
+compare_tuples(void *arg, const void *a, const void *b)
 {
-	const TupleStart *x = (const TupleStart *) a;
-	const TupleStart *y = (const TupleStart *) b;
+	const TupleStart *x = a;
+	const TupleStart *y = b;
 
 	((Check *) arg)->compared++;
 	return x->hidden == y->hidden ? 0 : x->hidden < y->hidden ? -1 : 1;
 }
 
 static void
-encode_tuple(void *arg, MinimalTuple tuple, uint64 *words)
+encode_tuple(void *arg, const void *tuple, uint64 *words)
 {
-	const TupleStart *start = (const TupleStart *) tuple;
+	const TupleStart *start = tuple;
 	Check	   *check = arg;
 
 	check->encoded++;
@@ -148,18 +149,26 @@ fill_tuple(const Check *check, uint32 run, uint64 place, TupleStart *tuple)
 {
 	pg_prng_state random;
 	int			most = check->tuple_bytes_max;
+	Size		length;
 	uint64		bits;
 
 	pg_prng_seed(&random, check->seed ^ ((uint64) run << 40) ^ place);
 	/* most tuples are short, so that extents hold many, and some have any length up to the longest */
 	if (pg_prng_uint64_range(&random, 0, 15) != 0)
 		most = Min(most, 100);
-	tuple->t_len = pg_prng_uint64_range(&random, Min(sizeof(TupleStart), most), most);
+	length = pg_prng_uint64_range(&random, Min(sizeof(TupleStart), most), most);
+	if (check->bare)
+	{
+		SET_VARSIZE(tuple, length);
+		memset(tuple->unwritten, 'b', sizeof(tuple->unwritten));
+	}
+	else
+		tuple->length = length;
 	tuple->run = run;
 	tuple->place = place;
 	tuple->hidden = check->rows[run][place].hidden;
 	bits = pg_prng_uint64(&random) | 1;
-	for (Size i = sizeof(TupleStart); i < tuple->t_len; i++)
+	for (Size i = sizeof(TupleStart); i < length; i++)
 		((unsigned char *) tuple)[i] = (unsigned char) ((bits * i) >> 32);
 }
 
@@ -182,7 +191,7 @@ static void
 check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 {
 	uint64		word;
-	MinimalTuple tuple;
+	void	   *tuple;
 	Row		   *last = NULL;
 	int			last_run = 0;
 	uint64		count = 0;
@@ -191,7 +200,7 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 	memset(check->returned, 0, check->nruns * sizeof(uint64));
 	while (gpusort_spill_next(spill, &word, &tuple))
 	{
-		const TupleStart *start = (const TupleStart *) tuple;
+		const TupleStart *start = tuple;
 		int			run;
 		Row		   *row;
 
@@ -206,8 +215,10 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 		if (tuple != NULL)
 		{
 			fill_tuple(check, run, check->returned[run], expected);
-			if (start->t_len != expected->t_len ||
-				memcmp(&start->hidden, &expected->hidden, expected->t_len - MINIMAL_TUPLE_DATA_OFFSET) != 0)
+			if (start->length != expected->length ||
+				(check->bare && memcmp(start->unwritten, expected->unwritten, sizeof(start->unwritten)) != 0) ||
+				memcmp(&start->hidden, &expected->hidden,
+					   gpusort_row_bytes(expected, check->bare) - MINIMAL_TUPLE_DATA_OFFSET) != 0)
 				elog(ERROR, "row " UINT64_FORMAT ": wrong tuple", count);
 		}
 		if (last != NULL)
@@ -278,7 +289,7 @@ adapt(const Check *check, GpusortSpill *spill, int run)
  * Writes spilled runs that have this many rows together, and merges them twice.  Raises an
  * error if a row is missing, changed, out of order or not stable, or if rows, runs
  * or bytes are counted wrongly.  kind: "few", "wide" or "late" (WordKind), then
- * perhaps " adapted".  Returns the number of runs that were not empty; whether the
+ * perhaps " adapted" and " bare".  Returns the number of runs that were not empty; whether the
  * file, merges included, took much more than the tuples, 5 bytes for each tuple or 8
  * for each word, and one extent per run; whether the comparator was called; and
  * whether most rows were encoded, some or none.
@@ -302,6 +313,7 @@ spill_check(PG_FUNCTION_ARGS)
 	check.words = PG_GETARG_INT32(1);
 	check.kind = strncmp(kind, "few", 3) == 0 ? WORDS_FEW : strncmp(kind, "wide", 4) == 0 ? WORDS_WIDE : WORDS_LATE;
 	check.adapted = strstr(kind, " adapted") != NULL;
+	key.bare = check.bare = strstr(kind, " bare") != NULL;
 	check.tuple_bytes_max = PG_GETARG_INT32(3);
 	check.nruns = PG_GETARG_INT32(4);
 	check.seed = PG_GETARG_INT64(6);
@@ -340,10 +352,10 @@ spill_check(PG_FUNCTION_ARGS)
 			if (check.tuple_bytes_max > 0)
 			{
 				fill_tuple(&check, run, i, tuple);
-				bytes += tuple->t_len - MINIMAL_TUPLE_DATA_OFFSET;
+				bytes += gpusort_row_bytes(tuple, check.bare) - (check.bare ? 0 : MINIMAL_TUPLE_DATA_OFFSET);
 			}
 			gpusort_spill_write(spill, check.rows[run][i].words,
-								check.tuple_bytes_max > 0 ? (MinimalTuple) tuple : NULL);
+								check.tuple_bytes_max > 0 ? tuple : NULL);
 		}
 		gpusort_spill_end_run(spill);
 	}
@@ -378,7 +390,7 @@ spill_cancel(PG_FUNCTION_ARGS)
 	char	   *step = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	GpusortSpill *spill = gpusort_spill_begin(NULL, 64 * 1024);
 	uint64		word;
-	MinimalTuple tuple;
+	void	   *tuple;
 
 	for (int run = 0; run < 10; run++)
 	{
@@ -403,10 +415,10 @@ spill_cancel(PG_FUNCTION_ARGS)
 
 /* Makes the words of a tuple of spill_bench(): the first one is in it, the others are 0. */
 static void
-encode_bench_tuple(void *arg, MinimalTuple tuple, uint64 *words)
+encode_bench_tuple(void *arg, const void *tuple, uint64 *words)
 {
 	memset(words, 0, *(int *) arg * sizeof(uint64));
-	memcpy(words, (char *) tuple + MINIMAL_TUPLE_DATA_OFFSET, sizeof(uint64));
+	memcpy(words, (const char *) tuple + MINIMAL_TUPLE_DATA_OFFSET, sizeof(uint64));
 }
 
 /*
@@ -433,7 +445,7 @@ spill_bench(PG_FUNCTION_ARGS)
 	GpusortSpillKey rows_key = {.words = words, .encode = encode_bench_tuple, .arg = &words};
 	uint64		key[GPUSORT_MAX_WORDS] = {0};
 	uint64		word;
-	MinimalTuple got;
+	void	   *got;
 	uint64		bytes = 0;
 	TupleDesc	tupdesc;
 	Datum		values[3];

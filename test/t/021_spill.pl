@@ -51,6 +51,10 @@ foreach my $case (
 	[ 500, 1, 'few', 100, 1000, 64, 'f', 'R runs, no waste, not compared, none encoded', 'runs of one row and of none' ],
 	[ 3000, 2, 'few', 50000, 10, 64, 't', '9 runs, no waste, compared, most encoded', 'tuples longer than an extent' ],
 	[ 300, 1, 'few', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded', 'tuples longer than all memory' ],
+	[ 20000, 1, 'few bare', 60, 4, 64, 't', '3 runs, no waste, compared, none encoded', 'bare rows, lossy words' ],
+	[ 20000, 2, 'late adapted bare', 100, 100, 64, 't', '99 runs, no waste, compared, some encoded', 'bare rows, more runs than buffers' ],
+	[ 3000, 2, 'few bare', 50000, 10, 64, 't', '9 runs, no waste, compared, most encoded', 'bare rows longer than an extent' ],
+	[ 300, 1, 'few bare', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded', 'bare rows longer than all memory' ],
 	[ 2000, 1, 'few', 2060, 34, 64, 't', '33 runs, no waste, compared, none encoded', 'tuples about as long as an extent' ],
 	[ 20000, 1, 'few', 60, 40, 0, 't', '39 runs, no waste, compared, none encoded', 'no memory' ])
 {

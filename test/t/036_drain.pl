@@ -56,9 +56,14 @@ my $cursor = 'BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id, k, pad FROM t ORDER 
 	'FETCH ABSOLUTE 8193', 'FETCH RELATIVE -1', 'MOVE ABSOLUTE 0', 'FETCH 4100', 'MOVE FORWARD ALL', 'FETCH BACKWARD 5', 'FETCH 5',
 	'FETCH ABSOLUTE -20000', 'FETCH 3') . ' COMMIT';
 
+# Values that are made for the sort.  With only what is in pad, too few bytes for windows.
+my $single = q(SELECT pad || repeat('y', 40) AS pad FROM t ORDER BY 1);
+
 my @cases = (
 	[ 'all rows', numbers_of('SELECT * FROM t ORDER BY k, id') ],
 	[ 'descending, with ties', numbers_of('SELECT * FROM t ORDER BY k DESC, pad, id') ],
+	[ 'rows of a single column', 'SELECT sum(hashtextextended(pad, place)::numeric), count(pad) FROM '
+		  . "(SELECT pad, row_number() OVER () AS place FROM ($single) AS s) AS s" ],
 	[ 'LIMIT', numbers_of('SELECT * FROM t ORDER BY k, id LIMIT 690000') ],
 	[ 'a nested loop that rewinds the result', numbers_of('SELECT s.* FROM (VALUES (1), (2)) AS v (i), LATERAL (SELECT * FROM t ORDER BY k, id) AS s') ],
 	[ 'merge join', $merge_join ],
@@ -87,6 +92,7 @@ foreach my $case (@cases)
 # EXPLAIN shows the threads
 my $explain = "EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM t ORDER BY k, id";
 like($node->safe_psql('postgres', with_workers(1, $explain)), qr/Return Time: .*\n *Return Threads: 2\n/, 'EXPLAIN ANALYZE shows the threads');
+like($node->safe_psql('postgres', with_workers(1, "EXPLAIN (ANALYZE, COSTS OFF) $single")), qr/Return Threads: 2\n/, 'and of rows of a single column');
 unlike($node->safe_psql('postgres', with_workers(0, $explain)), qr/Return Threads/, 'none with one thread');
 unlike($node->safe_psql('postgres', with_workers(1, "$explain LIMIT 100")), qr/Return Threads/, 'none for a few rows');
 unlike($node->safe_psql('postgres', with_workers(1, $explain =~ s/ANALYZE/ANALYZE, TIMING OFF/r)), qr/Return Threads/, 'and not without TIMING');

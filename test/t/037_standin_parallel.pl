@@ -63,6 +63,8 @@ skip_without_standin($node);
 my %queries = (
 	rows => 'SELECT count(*), bool_and(up), sum(length(pad)), bool_and(stops_at(place)) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up, '
 	  . 'pad, row_number() OVER () AS place FROM (SELECT k, pad FROM p WHERE trouble(id) ORDER BY k OFFSET 0) AS s) AS s',
+	'bare rows' => 'SELECT count(*), bool_and(up), sum(k), bool_and(stops_at(place)) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up, '
+	  . 'k, row_number() OVER () AS place FROM (SELECT k::numeric AS k FROM p WHERE trouble(id) ORDER BY 1 OFFSET 0) AS s) AS s',
 	values => 'SELECT count(*), bool_and(up), sum(k), bool_and(stops_at(place)) FROM (SELECT k >= lag(k) OVER () IS NOT false AS up, '
 	  . 'k, row_number() OVER () AS place FROM (SELECT k FROM p, generate_series(1, 5) WHERE trouble(id) ORDER BY k OFFSET 0) AS s) AS s');
 my $quiet = "SET test.row = -2; SET test.trouble = 'none'";
@@ -222,7 +224,7 @@ sub inject
 	return $fired;
 }
 
-foreach my $query ('rows', 'values')
+foreach my $query ('rows', 'bare rows', 'values')
 {
 	foreach my $memory ('256MB', '256kB', '64kB')
 	{

@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * row.h
+ *		A row as the stores of a sort keep it, in memory and in temporary files.
+ *
+ * A row is either a minimal tuple or bare.  The header of a tuple takes 16 bytes, as
+ * much as many values.  So if the rows of a sort have a single column and that is a
+ * varlena, they are bare: a row is the value itself, without a tuple.  The bare row of
+ * NULL is a uint32 of 0, which no varlena begins with.
+ *
+ * Rows are MAXALIGNed, and 4 bytes can be read of each, even if it is shorter.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_STORE_ROW_H
+#define GPUSORT_STORE_ROW_H
+
+#include "access/htup_details.h"
+#include "executor/tuptable.h"
+
+#include "compat.h"
+
+/* Are rows of this descriptor bare? */
+static inline bool
+gpusort_row_bare(TupleDesc desc)
+{
+	return desc->natts == 1 && GPUSORT_ATTRIBUTE(desc, 0)->attlen == -1;
+}
+
+/* Is a bare row the row of NULL? */
+static inline bool
+gpusort_row_is_null(const void *row)
+{
+	return *(const uint32 *) row == 0;
+}
+
+/* Returns a row's size in bytes, without padding. */
+static inline Size
+gpusort_row_bytes(const void *row, bool bare)
+{
+	if (!bare)
+		return ((const MinimalTupleData *) row)->t_len;
+	return gpusort_row_is_null(row) ? sizeof(uint32) : VARSIZE_ANY(row);
+}
+
+/*
+ * Puts a row into a slot, which must be virtual if rows are bare, and else of minimal
+ * tuples.  The row stays where it is.
+ */
+static inline void
+gpusort_row_put(const void *row, bool bare, TupleTableSlot *slot)
+{
+	if (!bare)
+	{
+		ExecStoreMinimalTuple((MinimalTuple) row, slot, false);
+		return;
+	}
+	ExecClearTuple(slot);
+	slot->tts_values[0] = PointerGetDatum(row);
+	slot->tts_isnull[0] = gpusort_row_is_null(row);
+	ExecStoreVirtualTuple(slot);
+}
+
+#endif							/* GPUSORT_STORE_ROW_H */
