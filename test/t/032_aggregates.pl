@@ -257,7 +257,6 @@ foreach my $case (
 	[ "SELECT $median FROM p", 'k' ],
 	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k DESC) FROM p', 'k DESC' ],
 	[ 'SELECT mode() WITHIN GROUP (ORDER BY c NULLS FIRST) FROM p', 'c COLLATE "C" NULLS FIRST' ],
-	[ 'SELECT rank(5) WITHIN GROUP (ORDER BY k) FROM p', 'k' ],
 	[ 'SELECT count(DISTINCT k) FROM p', 'k' ],
 	[ "SELECT count(DISTINCT c COLLATE $icu) FROM p", "c COLLATE $icu" ],
 	[ 'SELECT count(DISTINCT icu) FROM p', "icu COLLATE $icu" ],
@@ -280,6 +279,10 @@ foreach my $case (
 	[ "SELECT $median FROM (SELECT k FROM p ORDER BY k LIMIT 90000) q", '' ],
 	[ 'SELECT count(DISTINCT few) FROM p', '' ],
 	[ "SELECT $median FROM (SELECT k FROM p LIMIT 500) q", '' ],
+	[ "SELECT $median FROM (SELECT k FROM p LIMIT 10000) q", 'p.k' ],
+	# the row of a hypothetical-set aggregate is not in order
+	[ 'SELECT rank(5) WITHIN GROUP (ORDER BY k) FROM p', '' ],
+	[ "SELECT $median, rank(5) WITHIN GROUP (ORDER BY k) FROM p", '' ],
 	[ "SELECT $median FILTER (WHERE g = 1) FROM p", '' ],
 	# other aggregates show the order of their input
 	(map { [ "SELECT $median, $_ FROM p", '' ] } 'array_agg(k)', "string_agg(c, ',')", 'json_agg(k)', 'jsonb_agg(k)',
