@@ -85,16 +85,6 @@ extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int
  */
 extern void gpusort_rowkey_share(GpusortRowKey *key);
 
-/* Properties of the rows encoded so far, for the process that sorts them with others */
-typedef struct GpusortKeyFlags
-{
-	bool		lossy;			/* gpusort_rowkey_lossy() */
-	uint64		crowded;		/* bit i: two values of column i may share words */
-} GpusortKeyFlags;
-
-extern GpusortKeyFlags gpusort_rowkey_flags(const GpusortRowKey *key);
-extern void gpusort_rowkey_add_flags(GpusortRowKey *key, GpusortKeyFlags flags);
-
 /*
  * Are there columns whose words depend on what the first rows show?  Then the
  * caller should pass these to gpusort_rowkey_settle() before it encodes any row.
@@ -141,6 +131,8 @@ extern int gpusort_rowkey_bits(const GpusortRowKey *key);
  */
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 
+/* ---- rowkey_open.c ---- */
+
 /*
  * Returns true if a row encoded since the beginning or the last reset may have
  * the same words as another row and yet be unequal to it.  A caller that merges
@@ -151,6 +143,16 @@ extern bool gpusort_rowkey_lossy(const GpusortRowKey *key);
 
 /* Makes gpusort_rowkey_lossy() forget the rows encoded so far. */
 extern void gpusort_rowkey_reset(GpusortRowKey *key);
+
+/* Properties of the rows encoded so far, for the process that sorts them with others */
+typedef struct GpusortKeyFlags
+{
+	bool		lossy;			/* gpusort_rowkey_lossy() */
+	uint64		crowded;		/* bit i: two values of column i may share words */
+} GpusortKeyFlags;
+
+extern GpusortKeyFlags gpusort_rowkey_flags(const GpusortRowKey *key);
+extern void gpusort_rowkey_add_flags(GpusortRowKey *key, GpusortKeyFlags flags);
 
 /*
  * A column whose words only propose an order: text under libc.  Its values compare

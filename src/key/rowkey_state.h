@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * rowkey_state.h
- *		The state of a row key, for key/rowkey.c and the files of key/sample_state.h.
+ *		The state of a row key, for key/rowkey.c, key/rowkey_open.c and the files of
+ *		key/sample_state.h.
  *
  *-------------------------------------------------------------------------
  */
