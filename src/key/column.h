@@ -3,7 +3,7 @@
  * column.h
  *		How one column of an ORDER BY list becomes words of the row key.
  *
- * Only this header explains the encoding.  key/column.c chooses the plan of a
+ * Only this header explains the encoding.  key/column_plan.c chooses the plan of a
  * column, key/sample.c adapts it to the first rows, key/rowkey.c encodes rows,
  * and key/fixed.c, key/inet.c, key/numeric.c, key/packed_words.c and key/text.c encode
  * the types that need more than one line.

@@ -20,9 +20,9 @@
  * strings differ, even if they end within a weight.
  *
  * The head of a string is the first 16 of these bytes, of which the words hold
- * 127 bits: 15 letters of a-z, 7 of Cyrillic, or 5 Han characters.  ICU's sort keys are shorter for scripts whose
- * weights share their first byte, which they store once for a stretch of
- * letters, with an end mark.  A head does without this compression.
+ * 127 bits: 15 letters of a-z, 7 of Cyrillic, or 5 Han characters.  ICU's sort keys
+ * are shorter for scripts whose weights share their first byte, which they store once
+ * for a stretch of letters, with an end mark.  A head does without this compression.
  *
  * An arithmetic coder, which packed 11 letters into one word, was no faster than
  * these plain bytes.  CPU time of an ORDER BY of 2 million rows by "en-x-icu", in
@@ -32,24 +32,11 @@
  * 1200 and 2470 (PostgreSQL 15.20, 2 cores of an AMD EPYC, medians of 5).  One
  * word of bytes leaves too many ties.
  *
- * ICU's collation elements, which tell the weights of any string, are slow.
- * But most characters have the same weights in every string.  We ask ICU for
- * them once and keep them in tables, at a tenth of the cost per string.  ICU
- * must read the characters whose weights depend on their neighbors:
- *
- *	marks		Combining marks act on the character before them, in any order.
- *	contractions	Strings that have weights of their own (Czech ch), and
- *				characters whose weights depend on the one before (Japanese ー).
- *				ICU lists them.  Look-up stops where the first two characters of
- *				a listed string stand side by side.  That is enough, because
- *				only marks can stand between the characters of a contraction.
- *	others		Characters beyond 16 bits, such as emoji, to keep the tables
- *				small.
- *
- * Where one of these turns up, ICU reads from the character before it up to a
- * character that depends on none before it.  That part costs as much as ICU's
- * sort key.  A character after a full head must be looked at, too, because it
- * may change the weights of the last character.
+ * Weights come from tables of characters (key/icu_table.h).  ICU itself must read
+ * the characters whose weights depend on their neighbors.  Where one of them turns
+ * up, ICU reads from the character before it up to a character that depends on none
+ * before it.  That part costs as much as ICU's sort key.  A character after a full
+ * head must be looked at, too, because it may change the weights of the last one.
  *
  * ICU takes milliseconds to list the contractions.  So the tables are made only
  * after a number of bytes whose reading by ICU takes about as long.  The
@@ -60,7 +47,7 @@
 #include "postgres.h"
 
 #include "key/icu.h"
-#include "key/icu_read.h"
+#include "key/icu_table.h"
 
 #ifndef GPUSORT_HAVE_ICU
 
@@ -91,8 +78,6 @@ gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *
 
 #else
 
-#include <unicode/utf8.h>
-
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
@@ -120,23 +105,6 @@ gpusort_icu_weight_bytes(GpusortIcu *icu, const char *data, Size length, uint8 *
  */
 #define MAX_IGNORED		256
 
-/* Flags of a character.  append_by_table() shifts CHAR_FIRST to CHAR_LATER. */
-#define CHAR_LATER		0x01	/* is in a contraction, but not the first there */
-#define CHAR_FIRST		0x02	/* CHAR_LATER << 1: is the first of a contraction */
-#define CHAR_SEVERAL	0x04	/* has no weight, or more than one */
-#define CHAR_CONTEXT	0x08	/* its weights depend on its neighbors: ICU must read it */
-
-/* A character, or one weight of a character with CHAR_SEVERAL */
-typedef struct IcuChar
-{
-	uint32		weight;			/* the bytes of its weight, in memory order; with
-								 * CHAR_SEVERAL, index of its first weight in
-								 * expansions */
-	uint16		count;			/* bytes of the weight, 1 to 4; with CHAR_SEVERAL,
-								 * number of weights, 0 to GPUSORT_ICU_WEIGHTS */
-	uint16		flags;
-} IcuChar;
-
 /* The first weights of a string while they are read */
 typedef struct Head
 {
@@ -148,11 +116,6 @@ typedef struct Head
 
 #define CUT_OFF_BYTES	4
 
-/* The tables hold characters of 16 bits, in pages that are made when needed. */
-#define PAGE_CHARS		64
-#define PAGES			(0x10000 / PAGE_CHARS)
-#define CHAR_BITS_BYTES	(0x10000 / 8)
-
 struct GpusortIcu
 {
 	GpusortIcu *next;			/* in the list of all collations */
@@ -163,17 +126,7 @@ struct GpusortIcu
 	int32		buffer_size;	/* size of buffer, in UTF-16 units */
 	Size		bytes_read;		/* bytes of strings before the tables were made */
 	bool		has_tables;
-
-	/* The tables, once has_tables is set */
-	uint8	   *firsts;			/* a bit for each UTF-16 unit: is first in a contraction */
-	uint8	   *laters;			/* a bit for each UTF-16 unit: comes later in one */
-	bool		jamo_contract;	/* there are contractions of jamo, which Hangul
-								 * syllables decompose into */
-	IcuChar    *expansions;		/* the weights of characters with CHAR_SEVERAL */
-	uint32		nexpansions;	/* weights in use */
-	uint32		max_expansions; /* weights allocated */
-	IcuChar    *pages[PAGES];	/* PAGE_CHARS characters each, or NULL; the first
-								 * two, ASCII, are one array */
+	GpusortIcuTable table;		/* the tables, once has_tables is set */
 };
 
 /* All collations that gpusort_icu_find() was asked for, usable or not */
@@ -218,133 +171,12 @@ gpusort_icu_find(Oid collation)
 	return icu->usable ? icu : NULL;
 }
 
-/* Returns a character with one weight. */
-static inline IcuChar
-char_of_weight(uint32 primary)
-{
-	int			count = (primary & 0xFF) != 0 ? 4 :
-		(primary & 0xFF00) != 0 ? 3 :
-		(primary & 0xFF0000) != 0 ? 2 : 1;
-
-	return (IcuChar) {pg_hton32(primary), count, 0};
-}
-
-static inline bool
-has_bit(const uint8 *bits, uint32 unit)
-{
-	return (bits[unit / 8] & 1 << unit % 8) != 0;
-}
-
-/* Asks ICU for the weights of a character of 16 bits. */
-static IcuChar
-describe_char(GpusortIcu *icu, uint32 character)
-{
-	IcuChar		result = {0};
-	uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
-	int			count;
-
-	if (gpusort_icu_interacts(&icu->reader, character) ||
-		(icu->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
-		(count = gpusort_icu_weights(&icu->reader, character, weights)) > GPUSORT_ICU_WEIGHTS)
-	{
-		result.flags = CHAR_CONTEXT;
-		return result;
-	}
-	if (count == 1)
-		result = char_of_weight(weights[0]);
-	else
-	{
-		if (icu->nexpansions + count > icu->max_expansions)
-		{
-			/* twice the room is enough: count is less than the first allocation */
-			icu->expansions = repalloc(icu->expansions, icu->max_expansions * 2 * sizeof(IcuChar));
-			icu->max_expansions *= 2;
-		}
-		result.weight = icu->nexpansions;
-		result.count = count;
-		result.flags = CHAR_SEVERAL;
-		for (int i = 0; i < count; i++)
-			icu->expansions[icu->nexpansions++] = char_of_weight(weights[i]);
-	}
-	if (has_bit(icu->firsts, character))
-		result.flags |= CHAR_FIRST;
-	if (has_bit(icu->laters, character))
-		result.flags |= CHAR_LATER;
-	return result;
-}
-
-static pg_noinline void
-fill_page(GpusortIcu *icu, int page, IcuChar *chars)
-{
-	for (int i = 0; i < PAGE_CHARS; i++)
-		chars[i] = describe_char(icu, page * PAGE_CHARS + i);
-	icu->pages[page] = chars;
-}
-
-/* Asks ICU for the contractions and begins the tables. */
-static pg_noinline void
-make_tables(GpusortIcu *icu)
-{
-	uint8	   *bits = MemoryContextAllocZero(icu->cxt, 2 * CHAR_BITS_BYTES);
-	IcuChar    *ascii;
-
-	icu->firsts = bits;
-	icu->laters = bits + CHAR_BITS_BYTES;
-	gpusort_icu_contractions(&icu->reader, icu->firsts, icu->laters);
-	for (int jamo = 0x1100; jamo < 0x1200; jamo += 8)
-		icu->jamo_contract |= icu->firsts[jamo / 8] != 0 || icu->laters[jamo / 8] != 0;
-	icu->nexpansions = 0;
-	icu->max_expansions = 256;
-	icu->expansions = MemoryContextAlloc(icu->cxt, icu->max_expansions * sizeof(IcuChar));
-	ascii = MemoryContextAlloc(icu->cxt, 2 * PAGE_CHARS * sizeof(IcuChar));
-	fill_page(icu, 0, ascii);
-	fill_page(icu, 1, ascii + PAGE_CHARS);
-	icu->has_tables = true;
-}
-
-/*
- * Returns the code point at *at and moves *at past it.  A server can be made to
- * store invalid UTF-8.  Invalid bytes decode to the same number of U+FFFD as in
- * ICU.
- */
-static inline uint32
-read_char(const unsigned char **at, const unsigned char *end)
-{
-	const unsigned char *c = *at;
-	int32		length = 0;
-	UChar32		character;
-
-	U8_NEXT_OR_FFFD(c, length, (int32) Min(end - c, 4), character);
-	*at = c + length;
-	return character;
-}
-
-/*
- * Returns the table's entry of the character at *at and moves *at past it.
- * Returns NULL for a character beyond 16 bits, which is in no table.
- */
-static inline const IcuChar *
-look_up(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
-{
-	uint32		character;
-
-	if (**at < 0x80)
-		return &icu->pages[0][*(*at)++];
-	character = read_char(at, end);
-	if (character >= 0x10000)
-		return NULL;
-	if (unlikely(icu->pages[character / PAGE_CHARS] == NULL))
-		fill_page(icu, character / PAGE_CHARS,
-				  MemoryContextAlloc(icu->cxt, PAGE_CHARS * sizeof(IcuChar)));
-	return &icu->pages[character / PAGE_CHARS][character % PAGE_CHARS];
-}
-
 /*
  * Writes a weight behind the first used bytes of a head that is not full, and
  * returns how many are used then.
  */
 static inline int
-append_weight(uint8 *bytes, int used, const IcuChar *weight)
+append_weight(uint8 *bytes, int used, const GpusortIcuChar *weight)
 {
 	/* four bytes at once: those past the weight are zeros */
 	memcpy(bytes + used, &weight->weight, sizeof(weight->weight));
@@ -370,10 +202,9 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 	while (next < end)
 	{
 		const unsigned char *begin = next;
-		const IcuChar *c = look_up(icu, &next, end);
+		const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &next, end);
 
-		if (unlikely(c == NULL ||
-					 ((c->flags & CHAR_CONTEXT) | (c->flags & CHAR_LATER & flags_before >> 1)) != 0))
+		if (unlikely(c == NULL || gpusort_icutable_depends(c, flags_before)))
 		{
 			memset(head->bytes + head->used, 0, head->want + CUT_OFF_BYTES - head->used);
 			return false;
@@ -384,14 +215,14 @@ append_by_table(GpusortIcu *icu, Head *head, const unsigned char **at, const uns
 		head->used = used;
 		*at = begin;
 		flags_before = c->flags;
-		if (likely((c->flags & CHAR_SEVERAL) == 0))
+		if (likely((c->flags & GPUSORT_ICU_SEVERAL) == 0))
 			used = append_weight(head->bytes, used, c);
 		else if (c->count == 0 && ignored++ == MAX_IGNORED)
 			return false;
 		else
 		{
 			for (int i = 0; i < c->count && used < head->want; i++)
-				used = append_weight(head->bytes, used, &icu->expansions[c->weight + i]);
+				used = append_weight(head->bytes, used, &icu->table.expansions[c->weight + i]);
 		}
 	}
 	head->used = used;
@@ -422,22 +253,22 @@ put_char(GpusortIcu *icu, int32 n, uint32 character)
 }
 
 /*
- * Returns CHAR_CONTEXT and CHAR_LATER of the character at *at, which tell
+ * Returns GPUSORT_ICU_CONTEXT and GPUSORT_ICU_LATER of the character at *at, which tell
  * whether ICU may stop before it, and moves *at past it.
  */
 static inline uint8
 read_flags(GpusortIcu *icu, const unsigned char **at, const unsigned char *end)
 {
 	const unsigned char *begin = *at;
-	const IcuChar *c = look_up(icu, at, end);
+	const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, at, end);
 	uint32		character;
 
 	if (c != NULL)
 		return c->flags;
 	/* the contractions list a character beyond 16 bits by its UTF-16 units */
-	character = read_char(&begin, end);
-	return (gpusort_icu_interacts(&icu->reader, character) ? CHAR_CONTEXT : 0) |
-		(has_bit(icu->laters, 0xD7C0 + (character >> 10)) ? CHAR_LATER : 0);
+	character = gpusort_icutable_read(&begin, end);
+	return (gpusort_icu_interacts(&icu->reader, character) ? GPUSORT_ICU_CONTEXT : 0) |
+		(gpusort_icutable_has_bit(icu->table.laters, 0xD7C0 + (character >> 10)) ? GPUSORT_ICU_LATER : 0);
 }
 
 /*
@@ -452,24 +283,24 @@ append_by_icu(GpusortIcu *icu, Head *head, const unsigned char **at, const unsig
 {
 	int32		n = 0;
 	uint32		primary;
-	bool		independent = false;	/* the last character in the buffer has no CHAR_CONTEXT */
+	bool		independent = false;	/* the last character in the buffer has no GPUSORT_ICU_CONTEXT */
 
 	for (int chars = 0; *at < end; chars++)
 	{
 		const unsigned char *next = *at;
-		uint8		flags = icu->has_tables ? read_flags(icu, &next, end) : CHAR_CONTEXT;
-		bool		context = (flags & CHAR_CONTEXT) != 0;
+		uint8		flags = icu->has_tables ? read_flags(icu, &next, end) : GPUSORT_ICU_CONTEXT;
+		bool		context = (flags & GPUSORT_ICU_CONTEXT) != 0;
 
-		if (chars >= MIN_ICU_CHARS && independent && !context && !(flags & CHAR_LATER))
+		if (chars >= MIN_ICU_CHARS && independent && !context && !(flags & GPUSORT_ICU_LATER))
 			break;
 		independent = !context;
-		n = put_char(icu, n, read_char(at, end));
+		n = put_char(icu, n, gpusort_icutable_read(at, end));
 	}
 	CHECK_FOR_INTERRUPTS();
 	gpusort_icu_start(&icu->reader, icu->buffer, n);
 	while (head->used < head->want && (primary = gpusort_icu_next(&icu->reader)) != 0)
 	{
-		IcuChar		weight = char_of_weight(primary);
+		GpusortIcuChar weight = gpusort_icutable_one_weight(primary);
 
 		head->used = append_weight(head->bytes, head->used, &weight);
 	}
@@ -491,7 +322,10 @@ read_head(GpusortIcu *icu, Head *head, const unsigned char *at, const unsigned c
 	{
 		icu->bytes_read += STRING_BYTES + (end - at);
 		if (icu->bytes_read > BYTES_WITHOUT_TABLES)
-			make_tables(icu);
+		{
+			gpusort_icutable_begin(&icu->table, &icu->reader, icu->cxt);
+			icu->has_tables = true;
+		}
 	}
 	while (!(icu->has_tables && append_by_table(icu, head, &at, end)) &&
 		   !append_by_icu(icu, head, &at, end))
@@ -506,9 +340,9 @@ static inline bool
 can_begin(GpusortIcu *icu, const unsigned char *at, const unsigned char *end)
 {
 	bool		continues = (*at & 0xC0) == 0x80;
-	const IcuChar *c = look_up(icu, &at, end);
+	const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &at, end);
 
-	return !continues && c != NULL && (c->flags & (CHAR_CONTEXT | CHAR_LATER)) == 0;
+	return !continues && c != NULL && (c->flags & (GPUSORT_ICU_CONTEXT | GPUSORT_ICU_LATER)) == 0;
 }
 
 /*
@@ -527,19 +361,18 @@ find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
 	prefix->cut_known = true;
 	for (const unsigned char *at = begin; at < end;)
 	{
-		const IcuChar *c = look_up(icu, &at, end);
+		const GpusortIcuChar *c = gpusort_icutable_find(&icu->table, &at, end);
 
 		/* invalid UTF-8 at the end may be the beginning of a character */
-		if (c == NULL || (c->flags & CHAR_CONTEXT) || (c->flags & CHAR_LATER & flags_before >> 1) ||
-			(at == end && at[-1] >= 0x80))
+		if (c == NULL || gpusort_icutable_depends(c, flags_before) || (at == end && at[-1] >= 0x80))
 			break;
 		flags_before = c->flags;
-		if ((c->flags & CHAR_SEVERAL) == 0)
+		if ((c->flags & GPUSORT_ICU_SEVERAL) == 0)
 			weights += c->count;
 		else
 		{
 			for (int i = 0; i < c->count; i++)
-				weights += icu->expansions[c->weight + i].count;
+				weights += icu->table.expansions[c->weight + i].count;
 		}
 		if (weights > prefix->nweights)
 			break;

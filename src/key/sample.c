@@ -3,7 +3,7 @@
  * sample.c
  *		Chooses the words of a row key by the first rows of a sort.
  *
- * key/column.c gives each column words by its type alone.  For most types there is
+ * key/column_plan.c gives each column words by its type alone.  For most types there is
  * nothing to choose.  Where values are long, the first rows show better words:
  *
  *	open columns	A column behind the first one is read only where the columns

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * column.c
+ * column_plan.c
  *		Chooses the columns that gpusort can order by, and the plan for each.
  *
  * The choice depends on the sort operator.  Its btree operator family must be
