@@ -10,7 +10,7 @@
  *
  *	a SQLSTATE: the site raises an error with it;
  *	"refused": the call at the site reports that it got nothing;
- *	the name of a status of gpusort_cuda.h: the stand-in device returns it;
+ *	the name of a status of kernels/status.h: the stand-in device returns it;
  *	"stop": the process stops there, as if it had got SIGSTOP.
  *
  * gpusort.fault_report shows how often the site was passed since the plan was
@@ -31,7 +31,7 @@
 #include "gpu/fault_setting.h"
 #include "gpu/lock.h"
 #include "gpu/request.h"
-#include "gpusort_cuda.h"
+#include "status.h"
 
 static const struct
 {
