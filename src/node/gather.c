@@ -332,7 +332,7 @@ gather_rows(GpusortNode *node)
 			gpusort_node_removes_row(node, (uint64 *) room.next, slot))
 			continue;
 		/* a bare row is the key column */
-		if (unlikely(!gpusort_rowstore_append(&node->store, node->store.bare ? keys : slot)))
+		if (unlikely(!gpusort_rowstore_append(&node->store, node->bare ? keys : slot)))
 		{
 			commit(node, &room);
 			gpusort_node_put_elsewhere(node, slot);

@@ -370,57 +370,35 @@ copy_heap_tuple(GpusortRowStore *store, HeapTuple from)
 	return true;
 }
 
-/* Adds a bare row of that many bytes, as add_row(), with zeros in its last word. */
-static inline char *
-add_value(GpusortRowStore *store, Size bytes)
-{
-	char	   *row = add_row(store, bytes);
-
-	/* gpusort_row_is_null() reads 4 bytes of a shorter row, too */
-	if (likely(row != NULL))
-		memset(row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
-	return row;
-}
-
 /* Adds the slot's value as a bare row.  A short value gets a short header, as in a tuple. */
 static bool
 copy_value(GpusortRowStore *store, TupleTableSlot *slot)
 {
+	static const uint32 null = 0;
 	bool		packable = TupleDescAttr(slot->tts_tupleDescriptor, 0)->attstorage != TYPSTORAGE_PLAIN;
 	bool		isnull;
 	Datum		value = slot_getattr(slot, 1, &isnull);
-	const char *from = DatumGetPointer(value);
-	Size		bytes;
-	char	   *row;
+	const char *from = isnull ? (const char *) &null : DatumGetPointer(value);
+	bool		expanded = !isnull && VARATT_IS_EXTERNAL_EXPANDED(from);
+	bool		shortened = !isnull && packable && VARATT_CAN_MAKE_SHORT(from);
+	Size		bytes = isnull ? sizeof(null) : expanded ? EOH_get_flat_size(DatumGetEOHP(value)) :
+		shortened ? VARATT_CONVERTED_SHORT_SIZE(from) : VARSIZE_ANY(from);
+	char	   *row = add_row(store, bytes);
 
-	if (isnull)
-		return add_value(store, sizeof(uint32)) != NULL;
-	if (VARATT_IS_EXTERNAL_EXPANDED(from))
+	if (unlikely(row == NULL))
+		return false;
+	/* gpusort_row_is_null() reads 4 bytes of a shorter row, too */
+	memset(row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
+	if (expanded)
+		EOH_flatten_into(DatumGetEOHP(value), row, bytes);
+	else if (shortened)
 	{
-		ExpandedObjectHeader *object = DatumGetEOHP(value);
-
-		bytes = EOH_get_flat_size(object);
-		row = add_value(store, bytes);
-		if (row != NULL)
-			EOH_flatten_into(object, row, bytes);
-		return row != NULL;
+		SET_VARSIZE_SHORT(row, bytes);
+		memcpy(row + 1, VARDATA(from), bytes - 1);
 	}
-	if (packable && VARATT_CAN_MAKE_SHORT(from))
-	{
-		bytes = VARATT_CONVERTED_SHORT_SIZE(from);
-		row = add_value(store, bytes);
-		if (row != NULL)
-		{
-			SET_VARSIZE_SHORT(row, bytes);
-			memcpy(row + 1, VARDATA(from), bytes - 1);
-		}
-		return row != NULL;
-	}
-	bytes = VARSIZE_ANY(from);
-	row = add_value(store, bytes);
-	if (row != NULL)
+	else
 		memcpy(row, from, bytes);
-	return row != NULL;
+	return true;
 }
 
 bool
