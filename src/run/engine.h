@@ -4,12 +4,12 @@
  *		The interface between a sort run and an engine.
  *
  * The CPU engine sorts any run from its blocks, whatever memory they are in.  It
- * needs no callbacks: run/run.c calls it if no accelerator sorts the run.
+ * needs no callbacks: run/sort.c calls it if no accelerator sorts the run.
  *
  * An accelerator provides its own memory for the keys and can begin to work
  * while more keys are gathered.  It may decline a run, or fail, at any time: the
- * callback returns a reason.  The blocks hold every key even then, and run.c falls
- * back to the CPU engine.
+ * callback returns a reason.  The blocks hold every key even then, and the CPU
+ * engine sorts them.
  *
  *-------------------------------------------------------------------------
  */
@@ -100,14 +100,22 @@ struct GpusortRun
 	uint64		inline_keys[GPUSORT_RUN_INLINE_BYTES / sizeof(uint64)];
 };
 
+/* Does an accelerator have the run, without having declined it since? */
+static inline bool
+gpusort_run_accelerated(const GpusortRun *run)
+{
+	return run->engine != NULL && !run->declined;
+}
+
+/* Bytes of one row of the result. */
+static inline size_t
+gpusort_run_result_width(const GpusortRun *run)
+{
+	return run->spec.rows ? sizeof(uint32) : run->spec.key_bytes;
+}
+
 /* Adds an empty block of the given bytes at keys.  local: the run allocated this memory for itself. */
 extern void gpusort_run_add_block(GpusortRun *run, char *keys, size_t bytes, bool local);
-
-/*
- * Copies the keys of the blocks from this one on to the accelerator that has the run.
- * If it declines, so does the run.  Does nothing if none has the run.
- */
-extern void gpusort_run_catch_up(GpusortRun *run, int first);
 
 /*
  * Describes the run's keys to the CPU engine.  Sets the first nblocks spans, for

@@ -16,7 +16,7 @@
  * overlap: keys are uploaded while rows are gathered, and the caller gets the
  * first rows of the result while the rest is copied from the device.  So each
  * stage is at most the total, but their sum may exceed it.  Runs of a few rows are
- * not timed (run/run.c); gather_ms, return_ms and total_ms are 0 then.
+ * not timed (run/sort.c); gather_ms, return_ms and total_ms are 0 then.
  */
 typedef struct GpusortReport
 {

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "run/engine.h"
+#include "run/handover.h"
 
 /* The directory that a run's owner publishes: where its keys are in its arena. */
 typedef struct SharedKeys
@@ -70,5 +71,5 @@ gpusort_run_adopt(GpusortRun *run, const GpusortArena *arena, uint64_t place)
 		run->rows += count;
 		run->local_bytes += shared->blocks[i].bytes;
 	}
-	gpusort_run_catch_up(run, first);
+	gpusort_handover_catch_up(run, first);
 }
