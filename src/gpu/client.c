@@ -10,7 +10,8 @@
  * sleeps on its latch.  The service returns the sorted blocks in a ring of up
  * to GPUSORT_RING chunks, from which the backend reads them.
  *
- * gpu/send.c fills the chunks, and gpu/receive.c reads the result.
+ * gpu/send.c fills the chunks, and gpu/receive.c reads the result.  This file has the
+ * other callbacks of the engine: reports, the end of a run, and what is known of the device.
  *
  * Neither process changes the input chunks before the backend has its whole
  * result.  If the service fails, the run can be sorted again from these chunks.

@@ -8,11 +8,12 @@
 #ifndef GPUSORT_GPU_CLIENT_RUN_H
 #define GPUSORT_GPU_CLIENT_RUN_H
 
+#include "cpu/cpu.h"
 #include "gpu/control.h"
 #include "gpu/request.h"
 #include "gpu/returned.h"
 
-/* Allocated in the run's context; the run's engine_state. */
+/* It is allocated in the run's context, and engine_state points to it. */
 typedef struct GpusortClientRun
 {
 	GpusortHeldRequest held;

@@ -15,7 +15,6 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "utils/memutils.h"
 
 #include "gpu/chunk.h"
 #include "gpu/client_run.h"

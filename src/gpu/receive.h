@@ -4,7 +4,8 @@
  *		Receives the result of a sort run from the GPU service.
  *
  * Functions that return a string return NULL, or the reason why the GPU cannot sort
- * the run (run/engine.h).
+ * the run (run/engine.h).  They process interrupts, and may raise an error if memory
+ * runs out.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +14,7 @@
 
 #include "run/engine.h"
 
-/* The reason why the run's request, which is in state FAILED, has failed; in the run's context. */
+/* Returns why the run's request, which is in state FAILED, has failed, in the run's context. */
 extern const char *gpusort_receive_failure(GpusortRun *run);
 
 /*
@@ -28,7 +29,7 @@ extern const char *gpusort_receive_wait(GpusortRun *run);
 /* The callback fetch of the engine. */
 extern const char *gpusort_receive_fetch(GpusortRun *run, GpusortBlock *block);
 
-/* Frees the pieces.  Nothing may be fetched afterwards. */
+/* Frees the pieces and what merges them, if there are any.  Nothing may be fetched afterwards. */
 extern void gpusort_receive_end(GpusortRun *run);
 
 #endif							/* GPUSORT_GPU_RECEIVE_H */

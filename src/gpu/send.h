@@ -4,7 +4,8 @@
  *		Sends the keys of a sort run to the GPU service, in chunks of shared memory.
  *
  * Functions that return a string return NULL, or the reason why the GPU cannot sort
- * the run (run/engine.h).
+ * the run (run/engine.h).  They process interrupts, and may raise an error if memory
+ * runs out.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +14,11 @@
 
 #include "run/engine.h"
 
-/* Takes a request, and a chunk for its result, for a run that the engine does not have yet. */
+/*
+ * Takes a request, and a chunk for its result, for a run that the engine does not have
+ * yet, and sets the run's engine_state.  The callback release, or the end of the run's
+ * context, gives both back.
+ */
 extern const char *gpusort_send_attach(GpusortRun *run);
 
 /* The callbacks reserve and commit of the engine.  reserve collects sorted pieces that have arrived. */

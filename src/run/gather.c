@@ -8,18 +8,17 @@
  * first keys lie in the run itself.  So a run of a few rows is a single allocation,
  * which matters to aggregates over thousands of small groups.
  *
- * The blocks hold every key until the run ends.  They are in the backend's memory
- * until an accelerator takes the run (run/handover.c), then in the accelerator's.
- * run/sort.c has the blocks sorted and hands out the result.
+ * The blocks hold every key until the run ends.  An accelerator that takes the run
+ * gets a copy of the keys so far (run/handover.c), and blocks that are added later lie
+ * in its memory.  run/sort.c has the blocks sorted and hands out the result.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "utils/memutils.h"
-
 #include "base/arena.h"
 #include "base/memory.h"
+#include "cpu/cpu.h"
 #include "guc.h"
 #include "run/cpu_options.h"
 #include "run/engine.h"
@@ -200,9 +199,9 @@ add_borrowed_block(GpusortRun *run)
 }
 
 /*
- * Adds a block in the backend's memory: one for all expected rows, else one as large as
- * all before, but for at most this many keys.  Returns false if the run's arena has no
- * memory.
+ * Adds a block in the backend's memory.  It is for all rows that are still expected, or
+ * as large as all blocks before.  It has room for at most this many keys, and for one at
+ * least.  Returns false if the run's arena has no memory.
  */
 static bool
 add_own_block(GpusortRun *run, size_t most)

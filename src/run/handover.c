@@ -11,15 +11,14 @@
  * number of runs gathers in an accelerator's memory, further runs go there when
  * they are sorted.
  *
- * If an accelerator declines the run, runs out of memory or dies, even between two
- * blocks of its result, the CPU engine sorts the blocks.
+ * An accelerator may decline the run, run out of memory or die, at any time.  Then the
+ * CPU engine sorts the run, and no accelerator is asked again.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
 #include "guc.h"
 #include "key/encode.h"

@@ -3,9 +3,11 @@
  * sort.c
  *		The sort run: has an engine sort the keys, hands out the result and its report.
  *
- * All engines produce the same sequence.  So where an accelerator fails between two
- * blocks of its result, the CPU engine sorts the run's blocks, and the result
- * continues at the row where it broke off.
+ * All engines produce the same sequence.  So where an accelerator fails in the middle
+ * of its result, the CPU engine sorts all keys, and the caller gets the rest of that
+ * result.
+ *
+ * A few keys, and words whose order a caller needs, are sorted without a run.
  *
  *-------------------------------------------------------------------------
  */

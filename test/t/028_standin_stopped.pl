@@ -44,7 +44,8 @@ sub is_stopped
 }
 
 # Some sessions that each sort twice, first by $sort or the given query.  ended()
-# checks that both sorts were done by the CPU for the given reason.
+# checks that both sorts were done by the CPU for the given reason, and returns the reason.
+# Of several reasons, all sessions must have the same.
 sub several
 {
 	my ($node, $count, $first) = @_;
@@ -61,14 +62,15 @@ sub several
 sub ended
 {
 	my ($name, $reason, @sessions) = @_;
-	my $cpu = qr/cpu\|$reason/;
 	foreach my $i (0 .. $#sessions)
 	{
 		$sessions[$i]->{psql}->finish;
+		$reason = qr/\Q$1\E/ if $sessions[$i]->{out} =~ /^cpu\|($reason)$/m;
+		my $cpu = qr/cpu\|$reason/;
 		like($sessions[$i]->{out}, qr/^t\n$cpu\n30000\|t\n$cpu\n\z/, "$name: the CPU sorts for session " . ($i + 1));
 		is(warnings_in($sessions[$i]->{err}), 1, "$name: one warning for session " . ($i + 1));
 	}
-	return;
+	return $reason;
 }
 
 # After a session has given up, others do not wait, and the status functions answer.
@@ -197,8 +199,7 @@ foreach my $case ([ 'upload', $copying ], [ 'sort', $in_call ], [ 'download', $c
 	$_->{psql}->finish foreach \%cancelled, \%late;
 	is($cancelled{err}, "ERROR:  canceling statement due to user request\n", "$call: a sort can be cancelled");
 	is($late{err}, "ERROR:  canceling statement due to statement timeout\n", "$call: statement_timeout works");
-	ended($call, $reason, @sessions);
-	declined($node, $call, $reason);
+	declined($node, $call, ended($call, $reason, @sessions));
 	goes_on($node, $call, $pid, $pid);
 }
 
