@@ -142,10 +142,11 @@ catalog_string(int cache, HeapTuple tuple, AttrNumber attribute)
  * pg_locale.h cannot be included: it needs the headers of ICU, which
  * PostgreSQL's development packages do not depend on.
  *
- * Under libc, sets *libc, or leaves it NULL if the system lacks the locale.
+ * Under libc, sets *collate and *ctype to the names of the locale in palloc'ed strings,
+ * or to NULL if the catalog has none; else to NULL.
  */
 static Comparer
-collation_comparer(Oid collation, GpusortLibc **libc)
+read_collation(Oid collation, char **collate, char **ctype)
 {
 	bool		is_default = collation == DEFAULT_COLLATION_OID;
 	int			cache = is_default ? DATABASEOID : COLLOID;
@@ -154,6 +155,7 @@ collation_comparer(Oid collation, GpusortLibc **libc)
 	char		provider;
 	Comparer	comparer = COMPARER_LIBC;
 
+	*collate = *ctype = NULL;
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for the locale of collation %u", collation);
 	if (is_default)
@@ -167,26 +169,70 @@ collation_comparer(Oid collation, GpusortLibc **libc)
 		comparer = COMPARER_BYTES;
 	else
 	{
-		char	   *collate = catalog_string(cache, tuple, is_default ? Anum_pg_database_datcollate :
-											 Anum_pg_collation_collcollate);
-		char	   *ctype = catalog_string(cache, tuple, is_default ? Anum_pg_database_datctype :
-										   Anum_pg_collation_collctype);
-
-		if (collate != NULL && (strcmp(collate, "C") == 0 || strcmp(collate, "POSIX") == 0))
+		*collate = catalog_string(cache, tuple, is_default ? Anum_pg_database_datcollate :
+								  Anum_pg_collation_collcollate);
+		*ctype = catalog_string(cache, tuple, is_default ? Anum_pg_database_datctype :
+								Anum_pg_collation_collctype);
+		if (*collate != NULL && (strcmp(*collate, "C") == 0 || strcmp(*collate, "POSIX") == 0))
 			comparer = COMPARER_BYTES;
-		else if (collate != NULL && ctype != NULL)
-		{
-			*libc = gpusort_libc_find(collate, ctype);
-			if (*libc != NULL && (*libc)->by_bytes)
-				comparer = COMPARER_BYTES;
-		}
-		if (collate != NULL)
-			pfree(collate);
-		if (ctype != NULL)
-			pfree(ctype);
 	}
 	ReleaseSysCache(tuple);
 	return comparer;
+}
+
+/* Under libc, sets *libc, or leaves it NULL if the system lacks the locale. */
+static Comparer
+collation_comparer(Oid collation, GpusortLibc **libc)
+{
+	char	   *collate;
+	char	   *ctype;
+	Comparer	comparer = read_collation(collation, &collate, &ctype);
+
+	if (comparer == COMPARER_LIBC && collate != NULL && ctype != NULL)
+	{
+		*libc = gpusort_libc_find(collate, ctype);
+		if (*libc != NULL && (*libc)->by_bytes)
+			comparer = COMPARER_BYTES;
+	}
+	if (collate != NULL)
+		pfree(collate);
+	if (ctype != NULL)
+		pfree(ctype);
+	return comparer;
+}
+
+/*
+ * Does libc compare texts under the database's default collation?  A session reads that
+ * once: the locale of a database never changes.
+ */
+static bool
+default_is_libc(void)
+{
+	static bool known = false;
+	static bool is_libc;
+
+	if (!known)
+	{
+		char	   *collate;
+		char	   *ctype;
+
+		is_libc = read_collation(DEFAULT_COLLATION_OID, &collate, &ctype) == COMPARER_LIBC;
+		known = true;
+	}
+	return is_libc;
+}
+
+GpusortComparison
+gpusort_rowkey_slowest(Oid type, Oid collation)
+{
+	if (!OidIsValid(collation))
+		return GPUSORT_COMPARISON_FAST;
+	/* it may be citext */
+	if (type >= FirstNormalObjectId)
+		return GPUSORT_COMPARISON_CITEXT;
+	if (collation == C_COLLATION_OID || (collation == DEFAULT_COLLATION_OID && !default_is_libc()))
+		return GPUSORT_COMPARISON_FAST;
+	return GPUSORT_COMPARISON_LIBC;
 }
 
 /*

@@ -254,9 +254,10 @@ units_of(const GpusortCostInput *input, bool bounded)
 }
 
 bool
-gpusort_cost_few_rows(double rows, int width, int ncolumns, bool collated)
+gpusort_cost_few_rows(double rows, int width, int ncolumns, GpusortComparison comparison)
 {
-	double		setup = collated ? Min(CITEXT_SETUP_OPERATORS, LIBC_SETUP_OPERATORS) : SETUP_OPERATORS;
+	double		setup = comparison == GPUSORT_COMPARISON_CITEXT ? CITEXT_SETUP_OPERATORS :
+		comparison == GPUSORT_COMPARISON_LIBC ? LIBC_SETUP_OPERATORS : SETUP_OPERATORS;
 
 	return 2.0 * rows * log2(Max(rows, 2)) * ncolumns < setup &&
 		rows * gpusort_cost_row_bytes(width) < work_mem * 1024.0;

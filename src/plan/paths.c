@@ -67,17 +67,14 @@ pathkey_columns(List *pathkeys)
 	return gpusort_rowkey_refusal(columns, n) == NULL ? columns : NULL;
 }
 
-static bool
-has_collation(List *pathkeys)
+/* The slowest comparison that core may use for the first of these pathkeys. */
+static GpusortComparison
+slowest_comparison(List *pathkeys)
 {
-	ListCell   *lc;
+	EquivalenceClass *eclass = linitial_node(PathKey, pathkeys)->pk_eclass;
+	EquivalenceMember *member = linitial(eclass->ec_members);
 
-	foreach(lc, pathkeys)
-	{
-		if (OidIsValid(lfirst_node(PathKey, lc)->pk_eclass->ec_collation))
-			return true;
-	}
-	return false;
+	return gpusort_rowkey_slowest(exprType((Node *) member->em_expr), eclass->ec_collation);
 }
 
 /*
@@ -173,7 +170,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (bound.rows >= 0 && !bound.constant)
 		return;
 	if (gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->sort_pathkeys),
-							  has_collation(root->sort_pathkeys)))
+							  slowest_comparison(root->sort_pathkeys)))
 		return;
 	columns = pathkey_columns(root->sort_pathkeys);
 	if (columns == NULL)

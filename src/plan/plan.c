@@ -23,10 +23,12 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
+#include "parser/parsetree.h"
 
 #include "compat.h"
 #include "functions/percentile.h"
@@ -45,6 +47,17 @@ static create_upper_paths_hook_type previous_create_upper_paths;
  * ----------------------------------------------------------------
  */
 
+/* gpusort_cost_few_rows() of a Sort */
+static bool
+has_few_rows(const Sort *sort)
+{
+	const Plan *child = outerPlan(sort);
+	const TargetEntry *first = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[0]);
+
+	return gpusort_cost_few_rows(child->plan_rows, child->plan_width, sort->numCols,
+								 gpusort_rowkey_slowest(exprType((Node *) first->expr), sort->collations[0]));
+}
+
 /*
  * Returns the reason to leave a Sort to core, or NULL after setting *cost to
  * GpuSort's cost.
@@ -52,17 +65,22 @@ static create_upper_paths_hook_type previous_create_upper_paths;
 static const char *
 refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 {
-	GpusortCostInput input = {
-		.rows = outerPlan(sort)->plan_rows,
-		.width = outerPlan(sort)->plan_width,
-		.fetched = bound.rows,
-		.ties = bound.ties,
-		.columns = gpusort_cost_columns(sort),
-		.ncolumns = sort->numCols,
-	};
-	const char *reason = gpusort_rowkey_refusal(input.columns, input.ncolumns);
+	GpusortCostInput input;
+	const char *reason;
 	Cost		core;
 
+	if (!gpusort_force && has_few_rows(sort))
+		return "core's sort is expected to be faster";
+	input = (GpusortCostInput)
+	{
+		.rows = outerPlan(sort)->plan_rows,
+			.width = outerPlan(sort)->plan_width,
+			.fetched = bound.rows,
+			.ties = bound.ties,
+			.columns = gpusort_cost_columns(sort),
+			.ncolumns = sort->numCols,
+	};
+	reason = gpusort_rowkey_refusal(input.columns, input.ncolumns);
 	if (reason != NULL)
 		return reason;
 	*cost = gpusort_cost_sort(&input);

@@ -59,10 +59,10 @@ typedef struct GpusortCostInput
 
 /*
  * Are there so few rows of this width that GpuSort costs more than core's sort, whatever
- * the types of this many columns are?  collated: some column has a collation.  Takes no
- * time, unlike gpusort_rowkey_refusal().
+ * the types of this many columns are?  comparison: the slowest one that core may use for
+ * the first column.  Takes some nanoseconds.
  */
-extern bool gpusort_cost_few_rows(double rows, int width, int ncolumns, bool collated);
+extern bool gpusort_cost_few_rows(double rows, int width, int ncolumns, GpusortComparison comparison);
 
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
 extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);

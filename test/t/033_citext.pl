@@ -234,6 +234,27 @@ foreach my $order (sort keys %plans)
 	my $list = "SELECT string_agg(v::text, ' ') FROM ($query) x";
 	is(lc $node->safe_psql('bytes', "$set on; $list"), lc $node->safe_psql('bytes', "$set off; $list"), "$order: core's order");
 }
+
+# The slower core's comparisons are, the fewer rows suffice for a GpuSort: the break-even is
+# at 1,100 integers, 3,200 strings by their bytes, 330 by strcoll() and 45 of citext.
+foreach my $case (
+	[ 'i', 300, 700, 1600 ],
+	[ q{('x' || i) COLLATE "C"}, 300, 2200, 4500 ],
+	[ q{('x' || i)}, 120, 220, 500 ],
+	[ q{('x' || i)}, 300, 2200, 4500, 'c' ],
+	[ q{('x' || i) COLLATE other}, 120, 220, 500 ],
+	[ q{('x' || i)::citext}, 20, 30, 70 ],
+	[ q{('x' || i)::citext COLLATE "C"}, 20, 30, 70 ])
+{
+	# the columns of the smallest sort are not looked at
+	my ($order, $fewest, $few, $many, $database) = @$case;
+	foreach my $rows ($fewest, $few, $many)
+	{
+		my $plan = $node->safe_psql($database // 'bytes', "LOAD 'gpusort'; EXPLAIN (COSTS OFF) SELECT $order AS v FROM generate_series(1, $rows) i ORDER BY v");
+		my $by = $plan =~ /GpuSort/ ? 'GpuSort' : 'core';
+		is($by, $rows == $many ? 'GpuSort' : 'core', "$rows rows by $order" . ($database ? ' in another database' : ''));
+	}
+}
 $node->stop;
 
 done_testing();
