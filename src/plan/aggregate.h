@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate.h
- *		Orders of rows, for the plans of aggregates that sort inside themselves.
+ *		Plans of aggregates that sort inside themselves, and the orders of rows.
  *
- * plan/aggregate.c decides where a Sort pays, and adds it.  For this it asks what
- * order an aggregate wants, and what is known of its input.
+ * plan/aggregate.c decides where a Sort pays.  For this it asks what order an
+ * aggregate wants, and what is known of its input.  Then it has the plan changed.
  *
  *-------------------------------------------------------------------------
  */
@@ -75,5 +75,23 @@ extern bool gpusort_input_find_group_order(Agg *agg, GpusortOrder *order);
  */
 extern bool gpusort_input_ask_statistics(PlannedStmt *stmt, Plan *plan, const GpusortSortColumn *column,
 										 double *distinct);
+
+/* ---- aggregate_sort.c ---- */
+
+/* Sets the columns of a Sort, in place of those that it has. */
+extern void gpusort_aggregate_set_columns(Sort *sort, const GpusortOrder *order);
+
+/*
+ * Puts a Sort of this cost between an Agg and its child, and returns it, without a
+ * plan_node_id.  If the child is a scan, it then returns only the columns that the Agg or
+ * the order needs, and *order gets their new numbers.
+ */
+extern Sort *gpusort_aggregate_add_sort(Agg *agg, GpusortOrder *order, Cost cost);
+
+/*
+ * Removes the ORDER BY of those aggregates that get their input in this order, and
+ * the arguments that serve it only.
+ */
+extern void gpusort_aggregate_remove_sorts(List *aggregates, const GpusortOrder *given);
 
 #endif							/* GPUSORT_PLAN_AGGREGATE_H */
