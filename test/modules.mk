@@ -22,7 +22,7 @@ endef
 $(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
 	$(patsubst %,src/key/%.c,rowkey rowkey_open column_plan sample sample_libc sample_strings dictionary fixed inet packed packed_plan packed_words text citext numeric icu icu_table icu_read libc libc_alphabet libc_text)))
 $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
-	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory huge_page shmem version)))
+	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory kept mapping huge_page shmem version)))
 $(eval $(call test_module,damage_test,$(call sources,test/damage/*.c) $(patsubst %,src/gpu/%.c,pool chunk control lock) \
 	$(patsubst %,src/base/%.c,shmem clock segment),\
 	-DGPUSORT_FAULTS))
@@ -31,7 +31,7 @@ $(eval $(call test_module,damage_test,$(call sources,test/damage/*.c) $(patsubst
 # its copies of array.c and result_array.c.
 $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
 	$(patsubst %,src/functions/%.c,array result_array) $(patsubst %,src/key/%.c,keytype encode) \
-	$(patsubst %,src/base/%.c,memory large_memory huge_page)))
+	$(patsubst %,src/base/%.c,memory large_memory kept mapping huge_page)))
 
 # A clock that a test can set: see test/fakeclock/clock.c.
 build/fakeclock.so: test/fakeclock/clock.c

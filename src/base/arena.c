@@ -210,7 +210,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 		return arena;
 	fd = open_file(file);
 	if (fd >= 0)
-		mem = gpusort_large_map_shared(fd);
+		mem = gpusort_mapping_begin_shared(fd);
 	if (mem != NULL)
 	{
 		arena->buffer.mem = mem;

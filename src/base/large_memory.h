@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-#include "base/huge_page.h"
+#include "base/mapping.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -34,7 +34,9 @@ extern void *gpusort_large_alloc(size_t bytes);
 /* Keeps or unmaps a buffer.  bytes: as given to gpusort_large_alloc(). */
 extern void gpusort_large_free(void *mem, size_t bytes);
 
-/* A buffer that other processes can map: a file without a name. */
+/*
+ * A buffer that other processes can map (base/mapping.h): a file without a name.
+ */
 typedef struct GpusortSharedBuffer
 {
 	char	   *mem;			/* here; GPUSORT_SHARED_BYTES of addresses, aligned to a huge page */
@@ -42,8 +44,6 @@ typedef struct GpusortSharedBuffer
 	size_t		bytes;			/* from mem on, that have pages */
 	size_t		counted;		/* bytes that count as used; for large_memory.c only */
 } GpusortSharedBuffer;
-
-#define GPUSORT_SHARED_BYTES	((size_t) 9 * 1024 * 1024 * 1024)
 
 /*
  * Makes a shared buffer, without pages, or takes the one with the most pages that is kept.
@@ -64,11 +64,7 @@ extern void gpusort_large_count(GpusortSharedBuffer *buffer);
  */
 extern void gpusort_large_unshare(GpusortSharedBuffer *buffer);
 
-/*
- * Maps the file of a shared buffer, in another process than the one that made it.  Returns NULL
- * if that fails.  The process unmaps GPUSORT_SHARED_BYTES by munmap().
- */
-extern void *gpusort_large_map_shared(int fd);
+/* ---- kept.c ---- */
 
 /* Returns how many shared buffers are kept. */
 extern int	gpusort_large_kept_shared(void);

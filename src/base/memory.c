@@ -8,9 +8,9 @@
  *
  * A buffer that PostgreSQL's code gets, such as a result array, comes from the
  * memory context itself.  Any other buffer of GPUSORT_LARGE_BYTES or more comes
- * from base/large_memory.c, which maps it and keeps it for the session's next
- * sort.  A reset callback of the memory context frees such a buffer, so it lives
- * as long as an allocation in the context.
+ * from base/large_memory.c, and the session keeps it for its next sort.  A reset
+ * callback of the memory context frees such a buffer, so it lives as long as an
+ * allocation in the context.
  *
  *-------------------------------------------------------------------------
  */

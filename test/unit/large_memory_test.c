@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * large_memory_test.c
- *		Tests base/large_memory.c: buffers that are kept, offered to the kernel, and given back.
+ *		Tests base/large_memory.c and base/kept.c: buffers that are kept, offered to the kernel, and given back.
  *
  * mincore() fails for unmapped pages, and the kernel counts the offered pages
  * (LazyFree in smaps_rollup).  In the last part, threads allocate and free buffers at
@@ -372,7 +372,7 @@ test_sharing(void)
 	gpusort_large_keep(64 * MB, NEVER, NEVER);
 	CHECK(gpusort_large_share(&buffer) && buffer.bytes == 0, "a shared buffer is made, without pages");
 	CHECK((uintptr_t) buffer.mem % GPUSORT_HUGE_PAGE == 0, "it is aligned to a huge page");
-	mem = gpusort_large_map_shared(buffer.fd);
+	mem = gpusort_mapping_begin_shared(buffer.fd);
 	CHECK(mem != NULL && mem != buffer.mem && (uintptr_t) mem % GPUSORT_HUGE_PAGE == 0, "it is mapped a second time, aligned as well");
 	strcpy(mem, "for the leader");
 	CHECK(strcmp(buffer.mem, "for the leader") == 0, "what is written there is read here");
