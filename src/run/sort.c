@@ -40,6 +40,26 @@ gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput 
 	input->words = run->spec.words;
 }
 
+/* Calls the CPU engine, and again if an interrupt that raised no error has ended the call. */
+static GpusortCpuStatus
+call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8_t *may_tie,
+			GpusortCpuReport *report)
+{
+	GpusortCpuStatus status;
+
+	do
+	{
+		GpusortCpuOptions options;
+
+		CHECK_FOR_INTERRUPTS();
+		options = gpusort_cpu_options_take(n);
+		status = rows ? gpusort_cpu_argsort(input, data, may_tie, &options, report) :
+			gpusort_cpu_sort(input, data, &options, report);
+		gpusort_cpu_options_give(&options);
+	} while (status == GPUSORT_CPU_CANCELLED);
+	return status;
+}
+
 /* Sorts all blocks by the CPU engine.  data has room for the result; may_tie: see gpusort_run_sort(). */
 static void
 sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
@@ -47,7 +67,6 @@ sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
 	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
 	GpusortSpan *spans = inline_spans;
 	GpusortCpuInput input;
-	GpusortCpuOptions options;
 	GpusortCpuReport cpu = {1, 1};
 	GpusortCpuStatus status;
 
@@ -55,19 +74,8 @@ sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
 		spans = palloc(sizeof(GpusortSpan) * run->nblocks);
 	gpusort_run_describe(run, spans, &input);
 
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		options = gpusort_cpu_options_take(run->rows);
-		if (GPUSORT_FAULT(SCRATCH))
-			status = GPUSORT_CPU_NO_MEMORY;
-		else if (run->spec.rows)
-			status = gpusort_cpu_argsort(&input, data, may_tie, &options, &cpu);
-		else
-			status = gpusort_cpu_sort(&input, data, &options, &cpu);
-		gpusort_cpu_options_give(&options);
-	} while (status == GPUSORT_CPU_CANCELLED);
-
+	status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
+		call_engine(&input, run->rows, run->spec.rows, data, may_tie, &cpu);
 	if (status == GPUSORT_CPU_NO_MEMORY)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -261,18 +269,9 @@ gpusort_run_order_words(const uint64_t *words, size_t n, bool descending, uint32
 		.words = 1,
 		.encoding = {GPUSORT_ENCODING_WORD, descending ? PG_UINT64_MAX : 0},
 	};
-	GpusortCpuOptions options;
 	GpusortCpuReport report;
-	GpusortCpuStatus status;
 
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		options = gpusort_cpu_options_take(n);
-		status = gpusort_cpu_argsort(&input, order, NULL, &options, &report);
-		gpusort_cpu_options_give(&options);
-	} while (status == GPUSORT_CPU_CANCELLED);
-	if (status == GPUSORT_CPU_NO_MEMORY)
+	if (call_engine(&input, n, true, order, NULL, &report) == GPUSORT_CPU_NO_MEMORY)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
