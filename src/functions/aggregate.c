@@ -4,7 +4,7 @@
  *		gpu_sort_agg(value): array_agg(value ORDER BY value) in one pass.
  *
  * The transition function counts a NULL, or adds a value to the group's keys
- * (gather.h).  A small group's state is no larger than array_agg's.
+ * (group.h).  A small group's state is no larger than array_agg's.
  *
  * PostgreSQL may call the final function several times for one state: between
  * transitions of a window aggregate, and for another aggregate that shares the
@@ -17,12 +17,12 @@
 
 #include "fmgr.h"
 
-#include "functions/gather.h"
+#include "functions/group.h"
 #include "functions/result_array.h"
 
 typedef struct SortAggState
 {
-	GpusortGather keys;
+	GpusortGroup keys;
 	Oid			elemtype;		/* type of the values: the keys' type, or a domain over it */
 	uint64		nnulls;			/* NULLs, which are only counted */
 } SortAggState;
@@ -35,10 +35,10 @@ static SortAggState *
 begin_state(FunctionCallInfo fcinfo)
 {
 	bool		window;
-	MemoryContext cxt = gpusort_gather_context(fcinfo, &window);
+	MemoryContext cxt = gpusort_group_context(fcinfo, &window);
 	SortAggState *state = MemoryContextAlloc(cxt, sizeof(SortAggState));
 
-	gpusort_gather_begin(&state->keys, gpusort_gather_type(fcinfo), cxt, window);
+	gpusort_group_begin(&state->keys, gpusort_group_type(fcinfo), cxt, window);
 	state->elemtype = get_fn_expr_argtype(fcinfo->flinfo, 1);
 	state->nnulls = 0;
 	return state;
@@ -64,11 +64,11 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 
 	if (unlikely(state->keys.next == state->keys.end))
 	{
-		gpusort_gather_renew(&state->keys);
+		gpusort_group_renew(&state->keys);
 		gpusort_array_check_size(state->keys.type->value_bytes,
 								 gpusort_run_rows(state->keys.run), state->nnulls);
 	}
-	gpusort_gather_add(&state->keys, PG_GETARG_DATUM(1));
+	gpusort_group_add(&state->keys, PG_GETARG_DATUM(1));
 	PG_RETURN_POINTER(state);
 }
 
@@ -80,13 +80,13 @@ static ArrayType *
 sort_first_keys(const SortAggState *state)
 {
 	const GpusortType *type = state->keys.type;
-	size_t		count = gpusort_gather_few(&state->keys);
+	size_t		count = gpusort_group_few(&state->keys);
 	uint64		keys[lengthof(state->keys.first_keys)];
 	GpusortReport report;
 	ArrayType  *result;
 	char	   *values;
 
-	if (!gpusort_gather_sort_few(&state->keys, keys, &report))
+	if (!gpusort_group_sort_few(&state->keys, keys, &report))
 		return NULL;
 	gpusort_report_keep(&report);
 	result = gpusort_array_build(state->elemtype, type->value_bytes,
@@ -116,7 +116,7 @@ gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 		if (result != NULL)
 			PG_RETURN_ARRAYTYPE_P(result);
 	}
-	run = gpusort_gather_run(&state->keys);
+	run = gpusort_group_run(&state->keys);
 	result = gpusort_array_build(state->elemtype, type->value_bytes,
 								 gpusort_run_rows(run), state->nnulls, false, &values);
 	gpusort_array_fill(run, type, false, values);

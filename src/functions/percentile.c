@@ -28,10 +28,10 @@
 #include "functions/select.h"
 
 void
-gpusort_percentile_begin(GpusortGather *keys, const GpusortType *type, MemoryContext cxt)
+gpusort_percentile_begin(GpusortGroup *keys, const GpusortType *type, MemoryContext cxt)
 {
 	/* the keys stay in the backend: reading them once takes less time than copying them to a device */
-	gpusort_gather_begin(keys, type, cxt, true);
+	gpusort_group_begin(keys, type, cxt, true);
 }
 
 /* ----------------------------------------------------------------
@@ -216,7 +216,7 @@ find_percentiles(GpusortSelection *selection, ArrayType *fractions, Datum *value
 }
 
 bool
-gpusort_percentile_find(GpusortGather *keys, const GpusortFractions *fractions, Datum *result)
+gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result)
 {
 	GpusortSelection selection;
 	uint64		few[lengthof(keys->first_keys)];
@@ -231,10 +231,10 @@ gpusort_percentile_find(GpusortGather *keys, const GpusortFractions *fractions, 
 	if (fractions->several != NULL)
 		deconstruct_array(fractions->several, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
 						  &values, &nulls, &n);
-	if (gpusort_gather_sort_few(keys, few, &report))
-		gpusort_select_begin_sorted(&selection, keys->type, few, gpusort_gather_few(keys));
+	if (gpusort_group_sort_few(keys, few, &report))
+		gpusort_select_begin_sorted(&selection, keys->type, few, gpusort_group_few(keys));
 	else
-		gpusort_select_begin(&selection, keys->type, gpusort_gather_run(keys), n);
+		gpusort_select_begin(&selection, keys->type, gpusort_group_run(keys), n);
 	empty = (selection.rows == 0);
 	if (!empty)
 		*result = fractions->several != NULL ?

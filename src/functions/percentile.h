@@ -11,7 +11,7 @@
 #include "nodes/extensible.h"
 #include "utils/array.h"
 
-#include "functions/gather.h"
+#include "functions/group.h"
 
 /* One fraction, or an array of them */
 typedef struct GpusortFractions
@@ -29,7 +29,7 @@ extern void gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool
 								  MemoryContext cxt);
 
 /* Begins to gather the values of a group, of this type, in this memory context. */
-extern void gpusort_percentile_begin(GpusortGather *keys, const GpusortType *type, MemoryContext cxt);
+extern void gpusort_percentile_begin(GpusortGroup *keys, const GpusortType *type, MemoryContext cxt);
 
 /*
  * Sets *result to the percentile of the values, or to an array of percentiles in the current
@@ -37,7 +37,7 @@ extern void gpusort_percentile_begin(GpusortGather *keys, const GpusortType *typ
  * and for timestamps with time zone timestamptz.  False if the result is NULL.  The values
  * stay: other percentiles of them may be found afterwards, and values may be added.
  */
-extern bool gpusort_percentile_find(GpusortGather *keys, const GpusortFractions *fractions, Datum *result);
+extern bool gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result);
 
 /* ---- percentile_node.c ---- */
 

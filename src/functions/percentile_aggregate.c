@@ -28,7 +28,7 @@
 
 typedef struct PercentileState
 {
-	GpusortGather keys;
+	GpusortGroup keys;
 	GpusortFractions fractions;
 } PercentileState;
 
@@ -52,10 +52,10 @@ static PercentileState *
 begin_state(FunctionCallInfo fcinfo)
 {
 	bool		window;
-	MemoryContext cxt = gpusort_gather_context(fcinfo, &window);
+	MemoryContext cxt = gpusort_group_context(fcinfo, &window);
 	PercentileState *state = MemoryContextAlloc(cxt, sizeof(PercentileState));
 
-	gpusort_percentile_begin(&state->keys, gpusort_gather_type(fcinfo), cxt);
+	gpusort_percentile_begin(&state->keys, gpusort_group_type(fcinfo), cxt);
 	gpusort_fractions_set(&state->fractions, Float8GetDatum(0.5), false, false, cxt);
 	return state;
 }
@@ -64,7 +64,7 @@ static inline Datum
 add_value(FunctionCallInfo fcinfo, PercentileState *state)
 {
 	if (!PG_ARGISNULL(1))
-		gpusort_gather_add(&state->keys, PG_GETARG_DATUM(1));
+		gpusort_group_add(&state->keys, PG_GETARG_DATUM(1));
 	PG_RETURN_POINTER(state);
 }
 

@@ -42,7 +42,7 @@ typedef struct Values
 	Node	   *expression;		/* in the plan */
 	AttrNumber	attno;			/* it is this column of the child; 0: something else */
 	ExprState  *state;			/* of something else; else NULL */
-	GpusortGather keys;			/* begun with the first row */
+	GpusortGroup keys;			/* begun with the first row */
 } Values;
 
 /* One aggregate: an entry of custom_scan_tlist */
@@ -258,7 +258,7 @@ gather(PercentileNode *node)
 			Datum		value = get_value(values, slot, econtext, &isnull);
 
 			if (!isnull)
-				gpusort_gather_add(&values->keys, value);
+				gpusort_group_add(&values->keys, value);
 		}
 	}
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * gather.h
- *		The values of a group, gathered as keys by an aggregate.
+ * group.h
+ *		The values of a group as keys, for an aggregate.
  *
  * This is done for each row, so it is the minimum: a value is encoded, and the key
  * stored at a pointer.  The pointer leads to new memory once per block.  The type is
@@ -12,15 +12,15 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_GATHER_H
-#define GPUSORT_FUNCTIONS_GATHER_H
+#ifndef GPUSORT_FUNCTIONS_GROUP_H
+#define GPUSORT_FUNCTIONS_GROUP_H
 
 #include "fmgr.h"
 
 #include "key/keytype.h"
 #include "run/run.h"
 
-typedef struct GpusortGather
+typedef struct GpusortGroup
 {
 	const GpusortType *type;
 	MemoryContext cxt;
@@ -30,42 +30,42 @@ typedef struct GpusortGather
 	char	   *end;			/* end of the memory that next points into */
 	bool		resumable;		/* keys may follow a sort; the run never uses an accelerator */
 	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
-} GpusortGather;
+} GpusortGroup;
 
 /*
  * Returns the memory context of the aggregate that calls a transition function, and
  * sets *window: is it a window aggregate?  Raises an error if no aggregate calls it.
  */
-extern MemoryContext gpusort_gather_context(FunctionCallInfo fcinfo, bool *window);
+extern MemoryContext gpusort_group_context(FunctionCallInfo fcinfo, bool *window);
 
 /*
  * Returns the type of argument 1 of a transition function.  Raises an error if gpusort
  * does not sort it.
  */
-extern const GpusortType *gpusort_gather_type(FunctionCallInfo fcinfo);
+extern const GpusortType *gpusort_group_type(FunctionCallInfo fcinfo);
 
 /* Begins to gather values of a type in this memory context. */
-extern void gpusort_gather_begin(GpusortGather *gather, const GpusortType *type, MemoryContext cxt,
+extern void gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext cxt,
 								 bool resumable);
 
 /* Makes room for at least one more key: in a new run, if the state's own room is full. */
-extern void gpusort_gather_renew(GpusortGather *gather);
+extern void gpusort_group_renew(GpusortGroup *group);
 
 /* Adds a value that is not NULL. */
 static inline void
-gpusort_gather_add(GpusortGather *gather, Datum value)
+gpusort_group_add(GpusortGroup *group, Datum value)
 {
-	if (unlikely(gather->next == gather->end))
-		gpusort_gather_renew(gather);
-	gpusort_type_store_key(gather->type->kind, value, 0, gather->next);
-	gather->next += gather->type->key_bytes;
+	if (unlikely(group->next == group->end))
+		gpusort_group_renew(group);
+	gpusort_type_store_key(group->type->kind, value, 0, group->next);
+	group->next += group->type->key_bytes;
 }
 
 /* The number of keys in the state itself.  All keys are there if run is NULL. */
 static inline size_t
-gpusort_gather_few(const GpusortGather *gather)
+gpusort_group_few(const GpusortGroup *group)
 {
-	return (gather->next - gather->begin) / gather->type->key_bytes;
+	return (group->next - group->begin) / group->type->key_bytes;
 }
 
 /*
@@ -73,12 +73,12 @@ gpusort_gather_few(const GpusortGather *gather)
  * for first_keys, and fills in the report.  False if they are not, or if
  * gpusort.min_rows sends even these keys to an accelerator.
  */
-extern bool gpusort_gather_sort_few(const GpusortGather *gather, uint64 *keys, GpusortReport *report);
+extern bool gpusort_group_sort_few(const GpusortGroup *group, uint64 *keys, GpusortReport *report);
 
 /*
- * Returns a run of all keys.  If it is not gather->run, it is a new one in the
+ * Returns a run of all keys.  If it is not group->run, it is a new one in the
  * current memory context, which the caller ends.
  */
-extern GpusortRun *gpusort_gather_run(GpusortGather *gather);
+extern GpusortRun *gpusort_group_run(GpusortGroup *group);
 
-#endif							/* GPUSORT_FUNCTIONS_GATHER_H */
+#endif							/* GPUSORT_FUNCTIONS_GROUP_H */
