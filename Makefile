@@ -76,7 +76,7 @@ OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src src/base src/key src/run src
 # OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
 CXX_OBJS = $(patsubst %.cc,%.o,$(call sources,src/cpu/*.cc))
 
-REGRESS = functions aggregate percentile settings errors bench order_by incremental_sort privileges
+REGRESS = functions aggregate percentile settings errors order_by incremental_sort privileges
 REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=gpusort
 
 # These goals keep the kind of build that the last "make" noted in build/config,

@@ -68,7 +68,6 @@ typedef struct GpusortCudaSort {
 	/* return the stable input position (uint32) of each key instead of the keys; rows < 2^32 */
 	bool with_rows;
 	GpusortAlgorithm algorithm;
-	int bins; /* mppSort's bin count h, 2 to 1024; 0: mppSort chooses */
 	/* with_rows: return the sorted keys too; fetching them by row takes as long as the sort */
 	bool keys_too;
 	/* words of a key, at most GPUSORT_MAX_WORDS; 0 means 1. Several words have 8 bytes each and need with_rows */

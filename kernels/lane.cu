@@ -24,7 +24,6 @@ using gpusort::check;
 using gpusort::fail;
 using gpusort::Memory;
 
-static const int MOST_BINS = 1024;
 static const size_t STEP_BYTES = 16 << 20;
 
 /* A copy in flight, or an idle pair of events. */
@@ -231,8 +230,6 @@ static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort 
 	context.shared_optin = lane->dev->shared_optin;
 	context.mailbox = lane->dev->mailbox;
 	context.mailbox_ready = lane->dev->mailbox_ready;
-	/* The caller's setting has the same bounds, so a value outside of them is clamped, not refused. */
-	context.bins = sort->bins > MOST_BINS ? MOST_BINS : (sort->bins < 2 ? 0 : sort->bins);
 
 	lane->sorted = true;
 	GPUSORT_TRY(cudaEventRecord(lane->sort_begin, lane->stream), err);

@@ -120,9 +120,9 @@ template <typename K> static Plan make_plan(const Context &context, uint64_t cou
 	sizes.largest = plan.bin_threads * BIN_ITEMS;
 	sizes.mean = mean_of(plan.bin_threads);
 	if (count / blocks < sizes.mean) sizes.mean = (uint32_t)(count / blocks < 512 ? 512 : count / blocks);
-	sizes.most_targets = context.bins ? context.bins : MAX_TARGETS;
+	sizes.most_targets = context.few_targets ? context.few_targets : MAX_TARGETS;
 	sizes.uneven_targets = MAX_UNEVEN_TARGETS;
-	if (context.bins && context.bins < MAX_UNEVEN_TARGETS / 2 - 2) sizes.uneven_targets = 2 * context.bins + 4;
+	if (context.few_targets) sizes.uneven_targets = 2 * context.few_targets + 4;
 	if (scarce && sizes.uneven_targets > MAX_UNEVEN_TARGETS / 2) sizes.uneven_targets = MAX_UNEVEN_TARGETS / 2;
 	sizes.counted = COUNTED_KEYS;
 	sizes.most_bins = MAX_BINS;

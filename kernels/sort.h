@@ -67,10 +67,11 @@ struct Context {
 	GpusortCudaReport *report; /* never NULL */
 	int sm_count;
 	int shared_optin;		   /* the most bytes of shared memory that one block may request */
-	int bins;				   /* mppSort's bin count h, 2 to 1024; 0: mppSort chooses */
 	void *mailbox;			   /* MAILBOX_BYTES of pinned host memory, which kernels may write to */
 	cudaEvent_t mailbox_ready; /* recorded when a kernel has written the mailbox */
+	/* for tests: damage a result; divide keys into fewer targets, so that few keys need many levels (0: no) */
 	Spoil spoil;
+	int few_targets;
 
 	/*
 	 * The rest belongs to one sort of keys. The functions that check a result give it a copy of

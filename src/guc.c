@@ -3,9 +3,8 @@
  * guc.c
  *		The settings gpusort.*
  *
- * Settings of a single sort, such as the engine, the algorithm, the number of
- * bins and the smallest input for the GPU, are PGC_USERSET: none of them changes
- * a result.  Settings of resources that the whole cluster shares, which are
+ * Settings of a single sort, such as the engine, the algorithm and the smallest
+ * input for the GPU, are PGC_USERSET: none of them changes a result.  Settings of resources that the whole cluster shares, which are
  * pinned memory, device memory and the GPU service, are PGC_SIGHUP.
  *
  *-------------------------------------------------------------------------
@@ -17,6 +16,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "algorithm.h"
 #include "guc.h"
 
 bool		gpusort_enabled = true;
@@ -27,7 +27,6 @@ int			gpusort_memory_limit = -1;
 
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
-int			gpusort_bins = 0;
 int			gpusort_min_rows = -1;
 int			gpusort_pool_limit = 4096;
 int			gpusort_device_memory_limit = 0;
@@ -41,20 +40,10 @@ static const struct config_enum_entry engine_options[] = {
 };
 
 #define ALGORITHM_OPTION(constant, name) {name, GPUSORT_ALGORITHM_##constant, false},
-const struct config_enum_entry gpusort_algorithm_options[] = {
+static const struct config_enum_entry algorithm_options[] = {
 	GPUSORT_ALGORITHMS(ALGORITHM_OPTION)
 	{NULL, 0, false}
 };
-
-/* A partition into one bin would never divide the input. */
-static bool
-check_bins(int *newval, void **extra, GucSource source)
-{
-	if (*newval != 1)
-		return true;
-	GUC_check_errdetail("\"%s\" must be 0 or at least 2.", "gpusort.bins");
-	return false;
-}
 
 Size
 gpusort_guc_memory_limit(void)
@@ -106,17 +95,9 @@ gpusort_guc_define(void)
 							 NULL,
 							 &gpusort_algorithm,
 							 GPUSORT_ALGORITHM_AUTO,
-							 gpusort_algorithm_options,
+							 algorithm_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
-
-	DefineCustomIntVariable("gpusort.bins",
-							"Sets the target number of bins of each mppSort partition.",
-							"0 lets mppSort choose the number.",
-							&gpusort_bins,
-							0, 0, 1024,
-							PGC_USERSET, 0,
-							check_bins, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.min_rows",
 							"Sets the minimum number of rows for a sort on the GPU.",

@@ -8,10 +8,6 @@
 #ifndef GPUSORT_GUC_H
 #define GPUSORT_GUC_H
 
-#include "utils/guc.h"
-
-#include "algorithm.h"
-
 typedef enum GpusortEngineChoice
 {
 	GPUSORT_ENGINE_AUTO,
@@ -24,14 +20,10 @@ extern bool gpusort_force;
 extern int	gpusort_memory_limit;	/* kB; -1: work_mem times hash_mem_multiplier */
 extern int	gpusort_engine_choice;	/* GpusortEngineChoice */
 extern int	gpusort_algorithm;	/* GpusortAlgorithm */
-extern int	gpusort_bins;		/* 2 to 1024; 0: mppSort chooses */
 extern int	gpusort_min_rows;
 extern int	gpusort_pool_limit; /* MB */
 extern int	gpusort_device_memory_limit;	/* MB; 0: nine tenths of the free memory */
 extern int	gpusort_service_idle_timeout;	/* s; 0: no timeout */
-
-/* The values of gpusort.algorithm, ended by an entry without a name */
-extern const struct config_enum_entry gpusort_algorithm_options[];
 
 /* Defines all settings; _PG_init() calls this once. */
 extern void gpusort_guc_define(void);

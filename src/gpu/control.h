@@ -145,7 +145,6 @@ typedef struct GpusortRequest
 								 * only with words of 8 bytes and want_rows */
 	bool		want_rows;		/* return input positions (uint32), not keys */
 	uint8		algorithm;		/* GpusortAlgorithm */
-	uint16		bins;			/* bins of mppsort: 2 to 1024; 0: the device chooses */
 
 	/*
 	 * Input chunks: a list from first_chunk through chunks[].next, -1 if empty.

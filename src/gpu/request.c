@@ -188,7 +188,6 @@ take_slot(const GpusortRun *run, const char **reason)
 		request->words = Max(run->spec.words, 1);
 		request->want_rows = run->spec.rows;
 		request->algorithm = gpusort_algorithm;
-		request->bins = gpusort_bins;
 		request->first_chunk = request->last_chunk = -1;
 		request->nring = 0;
 		request->large_result = -1;

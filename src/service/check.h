@@ -45,7 +45,7 @@ gpusort_request_spec_sound(const GpusortRequest *request)
 		!gpusort_request_bool_sound(&request->resorted))
 		return false;
 	return gpusort_request_keys_sound(request->key_bytes, request->words, request->want_rows) &&
-		request->algorithm < GPUSORT_ALGORITHM_COUNT && request->bins <= 1024;
+		request->algorithm < GPUSORT_ALGORITHM_COUNT;
 }
 
 /* Does the chunk exist, and does the request with this index hold it? */

@@ -186,7 +186,6 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 		.words = job->words,
 		.with_rows = job->want_rows,
 		.algorithm = (GpusortAlgorithm) request->algorithm,
-		.bins = request->bins,
 		.keys_too = keys_too,
 		.merge_key = &merge_key,
 	};

@@ -213,7 +213,7 @@ device_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaRepor
 	FUZZ_CHECK(sort->words == 1 || (sort->key_bytes == 8 && sort->with_rows));
 	FUZZ_CHECK(sort->words == 1 || !sort->keys_too || sort->merge_key->parts == 0 ||
 			   gpusort_merge_key_sound(sort->merge_key, sort->words));
-	FUZZ_CHECK(sort->algorithm < GPUSORT_ALGORITHM_COUNT && sort->bins <= 1024);
+	FUZZ_CHECK(sort->algorithm < GPUSORT_ALGORITHM_COUNT);
 	memset(report, 0, sizeof(*report));
 	/* more rows than uploaded keys would be a fault of the device */
 	FUZZ_CHECK(sort->rows * gpusort_cuda_width(sort) <= lane->bytes);

@@ -34,7 +34,7 @@ template <typename K> struct Case {
 	void make(Distribution d, uint64_t count, uint64_t with_seed, bool with_rows)
 	{
 		GpusortCudaReport report = {};
-		gpusort::Context context = make_context(&report, 256);
+		gpusort::Context context = make_context(&report);
 		Memory keys_spare, rows_spare;
 		K *keys_sorted;
 		uint32_t *rows_sorted;
@@ -62,20 +62,21 @@ template <typename K> struct Case {
 	}
 
 	/* Sorts a copy of the input and checks the result. */
-	void run_one(GpusortAlgorithm algorithm, bool with_rows, int bins, gpusort::Spoil spoil)
+	void run_one(GpusortAlgorithm algorithm, bool with_rows, gpusort::Spoil spoil, int few_targets = 0)
 	{
 		GpusortCudaReport report = {};
 		const bool keys_too = with_rows && n % 2 == 1;
-		GpusortCudaSort sort = {n, (int)sizeof(K), with_rows, algorithm, bins, keys_too};
-		gpusort::Context context = make_context(&report, bins);
+		GpusortCudaSort sort = {n, (int)sizeof(K), with_rows, algorithm, keys_too};
+		gpusort::Context context = make_context(&report);
 		Memory keys, rows;
 		Found found[2];
 		char what[200];
 
-		snprintf(what, sizeof(what), "%s u%d%s n=%llu %s bins=%d seed=%llu spoil=%d", gpusort_algorithm_name(algorithm),
+		snprintf(what, sizeof(what), "%s u%d%s n=%llu %s targets=%d seed=%llu spoil=%d", gpusort_algorithm_name(algorithm),
 				 (int)sizeof(K) * 8, with_rows ? " rows" : "", (unsigned long long)n, DISTRIBUTION_NAMES[distribution],
-				 bins, (unsigned long long)seed, spoil);
+				 few_targets, (unsigned long long)seed, spoil);
 		context.spoil = spoil;
+		context.few_targets = few_targets;
 		take(keys, n * sizeof(K));
 		MUST(cudaMemcpyAsync(keys.as<K>(), input.as<K>(), n * sizeof(K), cudaMemcpyDeviceToDevice, stream));
 		GpusortCudaStatus status = gpusort::sort_on_device(context, sort, keys, rows);

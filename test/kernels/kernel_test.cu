@@ -23,7 +23,7 @@
 
 template <typename K>
 static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Distribution> &distributions,
-					  const std::vector<int> &bins)
+					  const std::vector<int> &targets)
 {
 	Case<K> one;
 	for (uint64_t n : sizes) {
@@ -32,10 +32,10 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 			for (int rows = 0; rows < 2; rows++) {
 				for (GpusortAlgorithm algorithm : ALGORITHMS) {
 					if (algorithm != GPUSORT_ALGORITHM_MPPSORT)
-						one.run_one(algorithm, rows, 256, gpusort::SPOIL_NOTHING);
+						one.run_one(algorithm, rows, gpusort::SPOIL_NOTHING);
 				}
-				for (int b : bins)
-					one.run_one(GPUSORT_ALGORITHM_MPPSORT, rows, b, gpusort::SPOIL_NOTHING);
+				for (int most : targets)
+					one.run_one(GPUSORT_ALGORITHM_MPPSORT, rows, gpusort::SPOIL_NOTHING, most);
 			}
 		}
 	}
@@ -48,8 +48,8 @@ template <typename K> static void run_spoiled(uint64_t n)
 	one.make(UNIFORM, n, 5, true);
 	for (GpusortAlgorithm algorithm : ALGORITHMS) {
 		for (int rows = 0; rows < 2; rows++) {
-			one.run_one(algorithm, rows, 256, gpusort::SPOIL_ORDER);
-			one.run_one(algorithm, rows, 256, gpusort::SPOIL_KEY);
+			one.run_one(algorithm, rows, gpusort::SPOIL_ORDER);
+			one.run_one(algorithm, rows, gpusort::SPOIL_KEY);
 		}
 	}
 }
@@ -100,7 +100,7 @@ static void mode_sanitize()
 	Case<uint32_t> one;
 	one.make(UNIFORM, 70001, 1, false);
 	for (GpusortAlgorithm algorithm : ALGORITHMS)
-		one.run_one(algorithm, false, 0, gpusort::SPOIL_NOTHING);
+		one.run_one(algorithm, false, gpusort::SPOIL_NOTHING);
 	mode_merge({20001});
 	mode_words_sanitize();
 }
@@ -115,8 +115,8 @@ template <typename K> static void run_large(uint64_t n, const std::vector<Distri
 	for (Distribution d : distributions) {
 		one.make(d, n, n, with_rows);
 		for (GpusortAlgorithm algorithm : ALGORITHMS) {
-			one.run_one(algorithm, false, 256, gpusort::SPOIL_NOTHING);
-			if (with_rows) one.run_one(algorithm, true, 256, gpusort::SPOIL_NOTHING);
+			one.run_one(algorithm, false, gpusort::SPOIL_NOTHING);
+			if (with_rows) one.run_one(algorithm, true, gpusort::SPOIL_NOTHING);
 		}
 	}
 }
@@ -132,14 +132,14 @@ static void mode_large()
 
 template <typename K> static void run_random(uint64_t seed)
 {
-	static const int BINS[] = {0, 2, 3, 7, 16, 100, 256, 300, 512, 1000, 1024};
+	static const int TARGETS[] = {0, 2, 3, 7, 16, 100, 256, 300, 512, 1000, 1024};
 	uint64_t h = hash(seed);
 	uint64_t n = (uint64_t)exp2((double)(h % 2300) / 100.0) + hash(h) % 3;
 	Case<K> one;
 	one.make((Distribution)(hash(h + 1) % DISTRIBUTIONS), n, seed, true);
 	uint64_t algorithm = hash(h + 2) % (ALGORITHMS.size() + 1);
-	one.run_one(algorithm ? ALGORITHMS[algorithm - 1] : GPUSORT_ALGORITHM_AUTO, hash(h + 3) & 1, BINS[hash(h + 4) % 11],
-				gpusort::SPOIL_NOTHING);
+	one.run_one(algorithm ? ALGORITHMS[algorithm - 1] : GPUSORT_ALGORITHM_AUTO, hash(h + 3) & 1, gpusort::SPOIL_NOTHING,
+				TARGETS[hash(h + 4) % 11]);
 }
 
 static void mode_random(uint64_t trials, uint64_t seed)

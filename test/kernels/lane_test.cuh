@@ -77,7 +77,7 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 		}
 	}
 	for (int l = 0; l < LANES; l++) {
-		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), true, (GpusortAlgorithm)l, 0, true};
+		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), true, (GpusortAlgorithm)l, true};
 		MUST_PASS(gpusort_cuda_sort(lanes[l].lane, &sort, &report, &error));
 		const GpusortAlgorithm ran = l == 0 ? GPUSORT_ALGORITHM_MPPSORT : (GpusortAlgorithm)l;
 		expect(report.algorithm == ran && !report.resorted && report.kernels_ms > 0 &&
@@ -116,7 +116,7 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	const size_t width = words * sizeof(uint64_t);
 	std::vector<uint64_t> keys(n * words);
 	std::vector<uint32_t> rows(n), good(n);
-	GpusortCudaSort sort = {n, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, words};
+	GpusortCudaSort sort = {n, 8, true, GPUSORT_ALGORITHM_AUTO, false, words};
 	GpusortCudaLane *lane;
 	GpusortCudaReport report;
 	uint64_t finished = 0;
@@ -177,7 +177,7 @@ static void run_limits(GpusortCudaDevice *dev)
 	uint64_t finished = 0;
 	one.fill(500000, 9);
 	const size_t bytes = one.keys.size() * sizeof(uint64_t);
-	GpusortCudaSort sort = {one.keys.size(), 8, true, GPUSORT_ALGORITHM_MPPSORT, 0, true};
+	GpusortCudaSort sort = {one.keys.size(), 8, true, GPUSORT_ALGORITHM_MPPSORT, true};
 
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
 	gpusort_cuda_set_memory_limit(dev, bytes / 2);
@@ -211,7 +211,7 @@ static void run_limits(GpusortCudaDevice *dev)
 	expect(huge.allocate(shared_budget, stream, (size_t)1 << 44, &error) == GPUSORT_CUDA_NO_MEMORY,
 		   "CUDA's own refusal is not a fault");
 	MUST_PASS(upload_parts(one.lane, one.keys.data(), bytes, bytes));
-	GpusortCudaSort plain = {one.keys.size(), 8, false, GPUSORT_ALGORITHM_AUTO, 0};
+	GpusortCudaSort plain = {one.keys.size(), 8, false, GPUSORT_ALGORITHM_AUTO};
 	expect(gpusort_cuda_sort(one.lane, &plain, &report, &error) == GPUSORT_CUDA_OK, "a sort after CUDA's refusal");
 	gpusort_cuda_lane_close(one.lane);
 	gpusort_cuda_lane_close(nullptr);
@@ -245,7 +245,7 @@ static void mode_lane()
 	for (uint64_t n = 0; n < 2; n++) {
 		GpusortCudaLane *lane;
 		GpusortCudaReport report;
-		GpusortCudaSort sort = {n, 4, true, GPUSORT_ALGORITHM_MPPSORT, 0, true};
+		GpusortCudaSort sort = {n, 4, true, GPUSORT_ALGORITHM_MPPSORT, true};
 		uint32_t out[2] = {7, 7};
 		uint64_t finished = 0;
 		MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));

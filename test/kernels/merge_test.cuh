@@ -97,7 +97,7 @@ __global__ void checkItems(const T *items, uint64_t n, uint64_t values, ByKey le
 template <typename T> static void run_stable(uint64_t n, uint64_t values, bool descending)
 {
 	GpusortCudaReport report = {};
-	gpusort::Context context = make_context(&report, 0);
+	gpusort::Context context = make_context(&report);
 	Memory items, spare, device;
 	unsigned long long wrong;
 	T *sorted;

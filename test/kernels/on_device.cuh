@@ -137,7 +137,7 @@ static void check_result(const K *input, const K *keys, const uint32_t *rows, co
 
 /* ---- the device ---- */
 
-static gpusort::Context make_context(GpusortCudaReport *report, int bins)
+static gpusort::Context make_context(GpusortCudaReport *report)
 {
 	gpusort::Context context = {};
 	context.stream = stream;
@@ -148,7 +148,6 @@ static gpusort::Context make_context(GpusortCudaReport *report, int bins)
 	context.shared_optin = shared_optin;
 	context.mailbox = mailbox;
 	context.mailbox_ready = mailbox_ready;
-	context.bins = bins;
 	return context;
 }
 

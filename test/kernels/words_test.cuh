@@ -135,8 +135,8 @@ struct WordsCase {
 		const GpusortMergeKey by_all = merge_keys ? layout_by(n) : GpusortMergeKey();
 		GpusortMergeKey merge_key = by_part ? layout_by(n / 4 + 1) : GpusortMergeKey();
 		GpusortCudaReport report = {};
-		GpusortCudaSort sort = {n, 8, true, algorithm, 0, merge_keys, words, &merge_key};
-		gpusort::Context context = make_context(&report, 0);
+		GpusortCudaSort sort = {n, 8, true, algorithm, merge_keys, words, &merge_key};
+		gpusort::Context context = make_context(&report);
 		Memory device_keys, device_rows;
 		std::vector<uint32_t> rows(n);
 		std::vector<uint64_t> keys_after(keys.size());
@@ -218,16 +218,16 @@ static void run_words_spoiled()
 static void run_words_refused()
 {
 	GpusortMergeKey unsound = {3, 1, {64}, {0}};
-	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, GPUSORT_MAX_WORDS + 1},
-									 {10, 4, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2},
-									 {10, 8, false, GPUSORT_ALGORITHM_AUTO, 0, false, 2},
-									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, 0, true, 2},
-									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, 0, true, 2, &unsound},
-									 {11, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2},
-									 {UINT64_C(1) << 32, 8, true, GPUSORT_ALGORITHM_AUTO, 0, false, 2}};
+	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_ALGORITHM_AUTO, false, GPUSORT_MAX_WORDS + 1},
+									 {10, 4, true, GPUSORT_ALGORITHM_AUTO, false, 2},
+									 {10, 8, false, GPUSORT_ALGORITHM_AUTO, false, 2},
+									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, true, 2},
+									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, true, 2, &unsound},
+									 {11, 8, true, GPUSORT_ALGORITHM_AUTO, false, 2},
+									 {UINT64_C(1) << 32, 8, true, GPUSORT_ALGORITHM_AUTO, false, 2}};
 	for (const GpusortCudaSort &sort : sorts) {
 		GpusortCudaReport report = {};
-		gpusort::Context context = make_context(&report, 0);
+		gpusort::Context context = make_context(&report);
 		Memory keys, rows;
 		take(keys, 10 * 2 * sizeof(uint64_t));
 		expect(gpusort::sort_on_device(context, sort, keys, rows) == GPUSORT_CUDA_FAULT,

@@ -16,11 +16,6 @@ SELECT engine, algorithm, rows, key_type, gather_bytes, copy_in_bytes, pinned, r
 SET max_parallel_workers_per_gather = 0;
 SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 RESET max_parallel_workers_per_gather;
-SET gpusort.bins = 2;
-SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
-SET gpusort.bins = 1024;
-SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
-RESET gpusort.bins;
 SET gpusort.algorithm = 'quicksort';
 SELECT gpu_sort_agg(k) = (SELECT a FROM expected) FROM t;
 SET gpusort.algorithm = 'mppsort';
@@ -42,8 +37,6 @@ DROP TABLE t, expected;
 \set VERBOSITY terse
 SET gpusort.engine = 'tpu';
 SET gpusort.algorithm = 'bogosort';
-SET gpusort.bins = 1;
-SET gpusort.bins = 1025;
 SET gpusort.min_rows = -2;
 SET gpusort.pool_limit = '1GB';
 SET gpusort.device = '0';

@@ -554,7 +554,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	report->resorted = getenv("GPUSORT_STANDIN") != NULL && strcmp(getenv("GPUSORT_STANDIN"), "sort:resorted") == 0;
 	report->blocks = 1;
 	report->threads = 1;
-	report->bins = sort->algorithm == GPUSORT_ALGORITHM_MPPSORT ? (sort->bins > 0 ? sort->bins : 256) : 0;
+	report->bins = sort->algorithm == GPUSORT_ALGORITHM_MPPSORT ? 256 : 0;
 	report->kernels_ms = 0.001;
 	return GPUSORT_CUDA_OK;
 }

@@ -83,47 +83,6 @@ foreach my $plan (sort keys %reason)
 }
 
 #
-# gpusort_bench() sets gpusort.engine to cuda while it measures the device
-#
-restart_with($node);
-is( $node->safe_psql('postgres', <<'SQL'), "t|t|t\ncpu|quicksort|77", 'gpusort_bench measures every algorithm, and restores the settings');
-SET gpusort.engine = 'cpu';
-SET gpusort.algorithm = 'quicksort';
-SET gpusort.min_rows = 77;
-SELECT array_agg(DISTINCT algorithm ORDER BY algorithm) FILTER (WHERE engine = 'cuda')
-         = (SELECT array_agg(a ORDER BY a) FROM pg_settings, unnest(enumvals) a WHERE name = 'gpusort.algorithm'),
-       array_agg(DISTINCT n) FILTER (WHERE engine = 'cuda') = array_agg(DISTINCT n) FILTER (WHERE engine = 'cpu'),
-       bool_and(verified AND (copy_in_ms > 0 AND copy_out_ms > 0) IS NOT DISTINCT FROM nullif(engine = 'cuda', false))
-FROM gpusort_bench(6000000, 'float8', 'few', 1);
-SELECT current_setting('gpusort.engine'), current_setting('gpusort.algorithm'), current_setting('gpusort.min_rows');
-SQL
-pool_is_free($node, 'gpusort_bench');
-
-restart_with($node, plan => 'open:no_driver');
-{
-	my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT DISTINCT engine FROM gpusort_bench(10000, repeats => 1); SELECT gpusort_bench_crossover(10000) IS NULL');
-	is("$rc $stdout", "0 cpu\nt", 'gpusort_bench without a device measures the CPU engine only');
-	like($stderr, qr/NOTICE:  gpusort_bench measures the CPU engine only\nDETAIL:  No NVIDIA driver was found/, 'gpusort_bench without a device: a notice gives the reason');
-}
-
-restart_with($node, plan => 'sort:no_memory:3');
-{
-	my ($rc, $stdout, $stderr) = $node->psql('postgres',
-		"SET gpusort.min_rows = 77; SELECT * FROM gpusort_bench(10000, repeats => 1);\n"
-		. "SELECT current_setting('gpusort.engine'), current_setting('gpusort.algorithm'), current_setting('gpusort.min_rows')",
-		on_error_stop => 0);
-	is($stdout, 'auto|auto|77', 'gpusort_bench restores the settings after an error');
-	like($stderr, qr/ERROR:  gpusort engine "cuda" could not sort.*CONTEXT:  gpusort_bench, 10000 rows, engine "cuda", algorithm "\w+"/s, 'gpusort_bench: the error says what failed');
-}
-pool_is_free($node, 'gpusort_bench, after an error');
-
-restart_with($node, slow => 20000);
-{
-	my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET statement_timeout = '3s'; SELECT * FROM gpusort_bench(10000)");
-	like($stderr, qr/canceling statement due to statement timeout/, 'gpusort_bench can be cancelled while the device sorts');
-}
-
-#
 # The service dies while a backend waits for it
 #
 restart_with($node);
