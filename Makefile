@@ -65,7 +65,7 @@ sources = $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/,$(1))))
 EXTENSION = gpusort
 EXTVERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/gpusort.control)
 MODULE_big = gpusort
-DATA = sql/gpusort--$(EXTVERSION).sql sql/gpusort--0.1.0.sql sql/gpusort--0.1.0--0.2.0.sql
+DATA = sql/gpusort--$(EXTVERSION).sql
 
 # All C files of these folders are built.  FAULT_OBJS inject faults and belong to the
 # stand-in build only.

@@ -314,7 +314,7 @@ CREATE FUNCTION gpusort_status(
   OUT crossover_values integer,
   OUT crossover_rows integer)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'gpusort_status_0_2'
+AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 
 COMMENT ON FUNCTION gpusort_status() IS
@@ -376,7 +376,7 @@ CREATE FUNCTION gpusort_activity_list(
   OUT started timestamp with time zone,
   OUT estimated_rows bigint)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'gpusort_activity_list_0_2'
+AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 
 COMMENT ON FUNCTION gpusort_activity_list() IS

@@ -44,7 +44,6 @@
 
 #include "base/activity.h"
 #include "base/shmem.h"
-#include "base/version.h"
 #include "compat.h"
 
 #define SLOTS			128
@@ -89,15 +88,11 @@ typedef struct ActivityShared
 	ActivitySlot slots[SLOTS];
 } ActivityShared;
 
-static ActivityShared *shared = NULL;	/* NULL until attached */
-static ActivitySlot *slots = NULL;	/* shared->slots */
-static const char *refusal = NULL;	/* why attaching has failed; it is not tried again */
 static bool exiting = false;	/* this process has given back its slots */
 static bool exit_registered = false;	/* give_back_all() will be called */
 static uint32 sorts_begun = 0;	/* by this process */
 
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
-PG_FUNCTION_INFO_V1(gpusort_activity_list_0_2);
 PG_FUNCTION_INFO_V1(gpusort_counters);
 
 /*
@@ -133,16 +128,19 @@ init_shared(void *made)
 	}
 }
 
-/* Sets shared and slots.  Returns false, with refusal set, if they cannot be had. */
+static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("sorts"), sizeof(ActivityShared), init_shared};
+static ActivityShared *shared = NULL;	/* NULL until attached */
+static ActivitySlot *slots = NULL;	/* shared->slots */
+
+/* Sets shared and slots.  Returns false if they cannot be had. */
 static bool
 attach(void)
 {
-	if (slots != NULL)
-		return true;
-	if (refusal != NULL)
-		return false;
-	shared = gpusort_shmem_attach("gpusort sorts", sizeof(ActivityShared), init_shared, &refusal);
-	slots = shared != NULL ? shared->slots : NULL;
+	if (shared == NULL && gpusort_shmem_attach(&shmem))
+	{
+		shared = shmem.mem;
+		slots = shared->slots;
+	}
 	return shared != NULL;
 }
 
@@ -349,7 +347,6 @@ gpusort_counters(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	gpusort_version_check_columns(tupdesc, lengthof(values));
 	memset(values, 0, sizeof(values));
 	if (attach())
 	{
@@ -429,25 +426,17 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 
 /* gpusort_activity_list() returns setof record: a row for each process, which view gpusort_activity adds up */
 Datum
-gpusort_activity_list_0_2(PG_FUNCTION_ARGS)
+gpusort_activity_list(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
-	gpusort_version_check_columns(rsinfo->setDesc, COLUMNS);
 	if (!attach())
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("gpusort cannot show what sorts are doing"),
-				 errdetail("%s", refusal)));
+				 errdetail("%s", shmem.refusal)));
 	for (int i = 0; slots != NULL && i < SLOTS; i++)
 		put_activity(rsinfo, &slots[i]);
 	return (Datum) 0;
-}
-
-/* The same for the SQL declaration of 0.1.0, which has fewer columns: raises the error that asks for an update */
-Datum
-gpusort_activity_list(PG_FUNCTION_ARGS)
-{
-	return gpusort_activity_list_0_2(fcinfo);
 }

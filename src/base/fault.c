@@ -95,13 +95,12 @@ init_shared(void *made)
 static bool
 attach(void)
 {
-	if (shared == NULL)
-	{
-		const char *reason;
+	static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("faults"), sizeof(SharedPlan), init_shared};
 
-		shared = gpusort_shmem_attach("gpusort faults", sizeof(SharedPlan), init_shared, &reason);
-		if (shared != NULL)
-			gpusort_register_tranche(shared->tranche, TRANCHE);
+	if (shared == NULL && gpusort_shmem_attach(&shmem))
+	{
+		shared = shmem.mem;
+		gpusort_register_tranche(shared->tranche, TRANCHE);
 	}
 	return shared != NULL;
 }

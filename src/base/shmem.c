@@ -1,30 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *		PostgreSQL's main shared memory, with or without preloading.
+ *		What processes share: structures in PostgreSQL's main shared memory, and plans.
  *
  * If gpusort is in shared_preload_libraries, it requests the memory before the
  * server allocates it.  Otherwise the first backend that needs the memory takes
  * it from the 100 kB that PostgreSQL reserves for structures it cannot foresee.
  * pg_prewarm does the same.
  *
- * Structures of different versions differ in size and meaning.  So the first
- * process to make one leaves its version in a structure of its own, whose name and
- * size are the same in all versions.  A process of another version uses none.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "nodes/value.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
 #include "base/shmem.h"
-
-/* Room for a version; never change it. */
-#define VERSION_BYTES	64
 
 static Size requested = 0;
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
@@ -34,7 +28,7 @@ request_all(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-	RequestAddinShmemSpace(requested + CACHELINEALIGN(VERSION_BYTES));
+	RequestAddinShmemSpace(requested);
 }
 
 void
@@ -48,49 +42,27 @@ gpusort_shmem_request(Size size)
 	requested += CACHELINEALIGN(size);
 }
 
-/*
- * Have processes of this version made gpusort's structures, or none yet?  Otherwise
- * sets *reason.
- */
-static bool
-is_ours(const char **reason)
-{
-	static char other[160];
-	bool		found;
-	char	   *version = ShmemInitStruct("gpusort version", VERSION_BYTES, &found);
-
-	if (!found)
-		strlcpy(version, GPUSORT_VERSION, VERSION_BYTES);
-	if (strcmp(version, GPUSORT_VERSION) == 0)
-		return true;
-	snprintf(other, sizeof(other),
-			 "This session has gpusort %s, and the server's shared memory is that of gpusort %s; restart the server.",
-			 GPUSORT_VERSION, version);
-	*reason = other;
-	return false;
-}
-
-void *
-gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made), const char **reason)
+bool
+gpusort_shmem_attach(GpusortShmem *shared)
 {
 	MemoryContext cxt = CurrentMemoryContext;
-	void	   *volatile shared = NULL;
 	bool		found;
 
+	if (shared->mem != NULL || shared->refusal != NULL)
+		return shared->mem != NULL;
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	PG_TRY();
 	{
-		if (is_ours(reason))
-		{
-			shared = ShmemInitStruct(name, size, &found);
-			if (!found)
-				init(shared);
-		}
+		void	   *mem = ShmemInitStruct(shared->name, shared->size, &found);
+
+		if (!found)
+			shared->init(mem);
+		shared->mem = mem;
 	}
 	PG_CATCH();
 	{
 		/* the reserve has been used up, or init() had no tranche left */
-		*reason = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
+		shared->refusal = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
 		MemoryContextSwitchTo(cxt);
 		FlushErrorState();
 
@@ -104,5 +76,26 @@ gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made), con
 	PG_END_TRY();
 	if (LWLockHeldByMe(AddinShmemInitLock))
 		LWLockRelease(AddinShmemInitLock);
-	return shared;
+	return shared->mem != NULL;
+}
+
+void
+gpusort_plan_mark(CustomScan *scan)
+{
+	scan->custom_private = lappend(scan->custom_private, makeString(pstrdup(GPUSORT_VERSION)));
+}
+
+void
+gpusort_plan_check(const CustomScan *scan)
+{
+	const Node *last = scan->custom_private == NIL ? NULL : llast(scan->custom_private);
+	const char *version = last != NULL && IsA(last, String) ? strVal(last) : "unknown";
+
+	if (strcmp(version, GPUSORT_VERSION) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the processes of this parallel query have loaded different versions of gpusort"),
+				 errdetail("The session has version %s, and its worker has version %s.",
+						   version, GPUSORT_VERSION),
+				 errhint("Reconnect, so that the session loads the new version.")));
 }

@@ -1,24 +1,43 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.h
- *		PostgreSQL's main shared memory, with or without preloading.
+ *		What processes share: structures in PostgreSQL's main shared memory, and plans.
+ *
+ * Sessions keep the library that they have loaded when a new version is installed, so
+ * processes of two versions meet in one server.  The names of structures have the version:
+ * two versions share none.  A plan carries the version to parallel workers.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_BASE_SHMEM_H
 #define GPUSORT_BASE_SHMEM_H
 
+#include "nodes/plannodes.h"
+
+typedef struct GpusortShmem
+{
+	const char *name;			/* GPUSORT_SHMEM_NAME() */
+	Size		size;
+	void		(*init) (void *made);	/* initialises it, under AddinShmemInitLock */
+	void	   *mem;			/* NULL until attached */
+	const char *refusal;		/* a sentence: why it cannot be attached */
+} GpusortShmem;
+
+#define GPUSORT_SHMEM_NAME(what)		"gpusort " GPUSORT_VERSION " " what
+
 /* Requests size more bytes.  Call this from _PG_init when preloading. */
 extern void gpusort_shmem_request(Size size);
 
 /*
- * Returns the structure of that name, size bytes, which all processes share.  The
- * first caller allocates it; init then initialises it under AddinShmemInitLock.
- * If there is no memory for it, or another version of gpusort has made the
- * server's structures, it raises no error and returns NULL, and *reason is a
- * sentence that says why.  The caller must hold no LWLock.
+ * Attaches a structure; the first process to do so makes it.  If there is no memory, it
+ * raises no error and returns false now and later.  The caller must hold no LWLock.
  */
-extern void *gpusort_shmem_attach(const char *name, Size size, void (*init) (void *made),
-								  const char **reason);
+extern bool gpusort_shmem_attach(GpusortShmem *shared);
+
+/* Writes this library's version into a plan node, behind what custom_private has. */
+extern void gpusort_plan_mark(CustomScan *scan);
+
+/* Raises an error if a library of another version has made the plan node. */
+extern void gpusort_plan_check(const CustomScan *scan);
 
 #endif							/* GPUSORT_BASE_SHMEM_H */

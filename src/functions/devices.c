@@ -13,7 +13,6 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "base/version.h"
 #include "run/engine.h"
 
 #define DEVICE_COLUMNS	11
@@ -59,7 +58,6 @@ gpusort_device_list(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
-	gpusort_version_check_columns(rsinfo->setDesc, DEVICE_COLUMNS);
 	gpusort_accelerator->devices(put_device, rsinfo);
 	return (Datum) 0;
 }

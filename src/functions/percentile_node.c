@@ -31,7 +31,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "base/version.h"
+#include "base/shmem.h"
 #include "compat.h"
 #include "functions/percentile.h"
 #include "store/rowstore.h"
@@ -89,7 +89,7 @@ create_state(CustomScan *scan)
 {
 	PercentileNode *node = palloc0(sizeof(PercentileNode));
 
-	gpusort_version_check(scan);
+	gpusort_plan_check(scan);
 	NodeSetTag(node, T_CustomScanState);
 	node->css.methods = &exec_methods;
 	return (Node *) node;

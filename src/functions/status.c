@@ -17,18 +17,14 @@
 #include "utils/tuplestore.h"
 
 #include "base/activity.h"
-#include "base/version.h"
 #include "cpu/cpu.h"
 #include "run/cpu_options.h"
 #include "run/engine.h"
 #include "run/report.h"
 
-/* Columns of gpusort_status() now, and in gpusort 0.1, which has the first of them. */
 #define STATUS_COLUMNS		12
-#define STATUS_COLUMNS_0_1	10
 
 PG_FUNCTION_INFO_V1(gpusort_status);
-PG_FUNCTION_INFO_V1(gpusort_status_0_2);
 PG_FUNCTION_INFO_V1(gpusort_last_sort);
 
 static void
@@ -61,9 +57,9 @@ put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *i
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* Returns one row per engine. */
-static Datum
-return_status(FunctionCallInfo fcinfo, int columns)
+/* gpusort_status() returns setof record: a row for each engine */
+Datum
+gpusort_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	GpusortEngineInfo info = {.available = true};
@@ -71,8 +67,6 @@ return_status(FunctionCallInfo fcinfo, int columns)
 	int			used;
 
 	InitMaterializedSRF(fcinfo, 0);
-	gpusort_version_check_columns(rsinfo->setDesc, columns);
-
 	used = gpusort_cpu_threads_used(&reason);
 	if (used >= 0)
 		snprintf(info.detail, sizeof(info.detail), "VQSort (%s), %ld processors, %d of %d extra threads in use",
@@ -86,20 +80,6 @@ return_status(FunctionCallInfo fcinfo, int columns)
 	gpusort_accelerator->describe(&info);
 	put_status(rsinfo, gpusort_accelerator->name, &info);
 	return (Datum) 0;
-}
-
-/* gpusort_status() returns setof record */
-Datum
-gpusort_status_0_2(PG_FUNCTION_ARGS)
-{
-	return return_status(fcinfo, STATUS_COLUMNS);
-}
-
-/* The same function as gpusort 0.1 declares it. */
-Datum
-gpusort_status(PG_FUNCTION_ARGS)
-{
-	return return_status(fcinfo, STATUS_COLUMNS_0_1);
 }
 
 /*
@@ -118,7 +98,6 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	gpusort_version_check_columns(tupdesc, lengthof(values));
 	if (last->engine == NULL || !gpusort_activity_is_visible(gpusort_report_user()))
 		PG_RETURN_NULL();
 

@@ -117,13 +117,17 @@ make_control(void *made)
 bool
 gpusort_control_attach(const char **reason)
 {
-	GpusortControl *control = gpusort_control;
+	static GpusortShmem shared = {GPUSORT_SHMEM_NAME("control"), sizeof(GpusortControl), make_control};
+	GpusortControl *control;
 
-	if (control != NULL)
+	if (gpusort_control != NULL)
 		return true;
-	control = gpusort_shmem_attach("gpusort control", sizeof(GpusortControl), make_control, reason);
-	if (control == NULL)
+	if (!gpusort_shmem_attach(&shared))
+	{
+		*reason = shared.refusal;
 		return false;
+	}
+	control = shared.mem;
 	if (control->nrequests == 0)
 	{
 		*reason = "There is no shared memory left for gpusort's requests; add gpusort to shared_preload_libraries.";

@@ -79,6 +79,7 @@ fill_worker(BackgroundWorker *worker, bool permanent)
 	strlcpy(worker->bgw_function_name, "gpusort_service_main", BGW_MAXLEN);
 	strlcpy(worker->bgw_name, "gpusort service", BGW_MAXLEN);
 	strlcpy(worker->bgw_type, "gpusort service", BGW_MAXLEN);
+	strlcpy(worker->bgw_extra, GPUSORT_VERSION, BGW_EXTRALEN);
 	worker->bgw_main_arg = BoolGetDatum(permanent);
 }
 

@@ -28,7 +28,7 @@
 #include "executor/executor.h"
 #include "utils/memutils.h"
 
-#include "base/version.h"
+#include "base/shmem.h"
 #include "node/feed.h"
 #include "node/limit.h"
 #include "node/node.h"
@@ -62,7 +62,7 @@ create_state(CustomScan *scan)
 {
 	GpusortNode *node = palloc0(sizeof(GpusortNode));
 
-	gpusort_version_check(scan);
+	gpusort_plan_check(scan);
 	NodeSetTag(node, T_CustomScanState);
 	node->css.methods = &exec_methods;
 	return (Node *) node;

@@ -40,7 +40,7 @@
 #include "utils/memutils.h"
 
 #include "base/arena.h"
-#include "base/version.h"
+#include "base/shmem.h"
 #include "node/feed.h"
 #include "node/participant.h"
 
@@ -131,7 +131,7 @@ create_state(CustomScan *scan)
 {
 	GpusortFeed *feed = palloc0(sizeof(GpusortFeed));
 
-	gpusort_version_check(scan);
+	gpusort_plan_check(scan);
 	NodeSetTag(feed, T_CustomScanState);
 	feed->node.css.methods = &exec_methods;
 	return (Node *) feed;

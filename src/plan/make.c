@@ -14,7 +14,7 @@
 #include "nodes/makefuncs.h"
 #include "optimizer/tlist.h"
 
-#include "base/version.h"
+#include "base/shmem.h"
 #include "plan/plan.h"
 
 static List *
@@ -82,6 +82,6 @@ gpusort_plan_make(const Sort *sort, List *targetlist, bool ties, const CustomSca
 									  booleans(sort->nullsFirst, sort->numCols),
 									  list_make1_int(ties));
 	scan->methods = methods;
-	gpusort_version_mark(scan);
+	gpusort_plan_mark(scan);
 	return scan;
 }

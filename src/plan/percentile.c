@@ -13,7 +13,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 
-#include "base/version.h"
+#include "base/shmem.h"
 #include "functions/percentile.h"
 #include "plan/plan.h"
 
@@ -69,6 +69,6 @@ gpusort_plan_percentiles(Agg *agg)
 	scan->scan.plan.qual = qual;
 	scan->custom_scan_tlist = entries;
 	scan->methods = &gpusort_percentile_methods;
-	gpusort_version_mark(scan);
+	gpusort_plan_mark(scan);
 	return &scan->scan.plan;
 }

@@ -33,7 +33,7 @@ extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left,
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
  * five: column numbers, operators, collations, NULLS FIRST flags, and whether rows WITH TIES
- * are fetched (ties); the version of gpusort follows (base/version.h).  read_plan() in
+ * are fetched (ties); the version of gpusort follows.  read_plan() in
  * node/init.c unpacks it.  In make.c.
  */
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, bool ties,

@@ -40,37 +40,27 @@
 StaticAssertDecl(GPUSORT_CPU_DIRECT_KEYS >= 2 * MIN_ROWS_PER_THREAD,
 				 "a sort with several threads must have rows for them");
 
-/* Threads in use in the cluster, beside the backends' own ones; in shared memory. */
-static pg_atomic_uint32 *used = NULL;
-static const char *refusal = NULL;	/* why there is no such count */
-
 static void
 init_used(void *made)
 {
 	pg_atomic_init_u32(made, 0);
 }
 
-/* Returns false, with refusal set, if there is no count in shared memory. */
-static bool
-attach(void)
-{
-	if (used == NULL && refusal == NULL)
-		used = gpusort_shmem_attach("gpusort threads", sizeof(*used), init_used, &refusal);
-	return used != NULL;
-}
+/* A pg_atomic_uint32: threads in use in the cluster, beside the backends' own ones */
+static GpusortShmem used = {GPUSORT_SHMEM_NAME("threads"), sizeof(pg_atomic_uint32), init_used};
 
 void
 gpusort_cpu_options_preload(void)
 {
-	gpusort_shmem_request(sizeof(*used));
+	gpusort_shmem_request(used.size);
 }
 
 int
 gpusort_cpu_threads_used(const char **reason)
 {
-	if (attach())
-		return (int) pg_atomic_read_u32(used);
-	*reason = refusal;
+	if (gpusort_shmem_attach(&used))
+		return (int) pg_atomic_read_u32(used.mem);
+	*reason = used.refusal;
 	return -1;
 }
 
@@ -116,16 +106,16 @@ take_threads(int wanted)
 {
 	uint32		before;
 
-	if (wanted <= 0 || !attach())
+	if (wanted <= 0 || !gpusort_shmem_attach(&used))
 		return 0;
-	before = pg_atomic_read_u32(used);
+	before = pg_atomic_read_u32(used.mem);
 	for (;;)
 	{
 		int			taken = Min(wanted, gpusort_cpu_threads_allowed() - (int) before);
 
 		if (taken <= 0)
 			return 0;
-		if (pg_atomic_compare_exchange_u32(used, &before, before + taken))
+		if (pg_atomic_compare_exchange_u32(used.mem, &before, before + taken))
 			return taken;
 	}
 }
@@ -142,5 +132,5 @@ void
 gpusort_cpu_options_give(const GpusortCpuOptions *options)
 {
 	if (options->threads > 1)
-		pg_atomic_sub_fetch_u32(used, options->threads - 1);
+		pg_atomic_sub_fetch_u32(used.mem, options->threads - 1);
 }

@@ -313,7 +313,12 @@ gpusort_service_main(Datum arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 
-	if (!gpusort_control_attach(&reason))
+	/* the control block of a session with another version's library is another one */
+	if (strcmp(MyBgworkerEntry->bgw_extra, GPUSORT_VERSION) != 0)
+		reason = "A session that has loaded another version of gpusort started it.";
+	else
+		(void) gpusort_control_attach(&reason);
+	if (gpusort_control == NULL)
 	{
 		ereport(LOG, (errmsg("gpusort service cannot start"), errdetail("%s", reason)));
 		proc_exit(0);
