@@ -27,11 +27,10 @@
 #   signed overflow      is defined in C, because PostgreSQL's flags have -fwrapv
 #
 # fuzz
-#   libFuzzer, if clang has it, or random bytes feed test/fuzz/*_fuzz.c for
-#   SECONDS_EACH=30 seconds each.  The targets are built with both sanitizers, and are
-#   the encoding of keys and the service's handling of damaged requests.  An input that
-#   fails is shown as base64; to repeat it, write the decoded bytes to a file and give
-#   its name to the target as an argument.  Row keys need a server's types, so
+#   libFuzzer, if clang has it, or random bytes feed test/fuzz/key_fuzz.c, the encoding
+#   of keys, for SECONDS_EACH=30 seconds.  It is built with both sanitizers.  An input
+#   that fails is shown as base64; to repeat it, write the decoded bytes to a file and
+#   give its name to the program as an argument.  Row keys need a server's types, so
 #   test/rowkey/random_keys.c makes random values in a server.  It is built in the same
 #   way, and a failure is shown with its seed.
 #
@@ -156,24 +155,20 @@ run_sanitizers() {
 fuzz_flags=(-g -O1 -fwrapv -fno-sanitize-recover=all -Wall -Wno-unused-parameter)
 
 # shellcheck disable=SC2054
-# Sets fuzz_cc to the compiler and the flags that make a program of a target.
-choose_fuzzer() {
+# Fuzzes the encoding of keys.
+fuzz_encoding() {
+  local name="fuzz: encoding of keys" target=$work/fuzz fuzz_cc sources
   # a quick run installs nothing
   if [ "$quick" != yes ] && command -v apt-get >/dev/null; then
     apt_install clang || true
   fi
   fuzz_cc=(clang -fsanitize=fuzzer,address,undefined -Wno-ignored-attributes)
-  if ! "${fuzz_cc[@]}" -I"$tree/src" -I"$tree/kernels" -o "$work/probe" "$tree"/test/fuzz/key_fuzz.c "$tree/src/key/encode.c" -lm >/dev/null 2>&1; then
+  sources=("${fuzz_flags[@]}" -I"$tree/src" -I"$tree/kernels" "$tree/test/fuzz/key_fuzz.c" "$tree/src/key/encode.c" -lm)
+  if ! "${fuzz_cc[@]}" -o "$target" "${sources[@]}" >/dev/null 2>&1; then
     fuzz_cc=("${CC:-cc}" -DFUZZ_RANDOM -fsanitize=address,undefined)
   fi
   echo "fuzzing by ${fuzz_cc[0]}, $seconds seconds each"
-}
-
-# fuzz NAME FILE OR FLAG...: builds a target and runs it.
-fuzz() {
-  local name=$1 target=$work/fuzz
-  shift
-  if "${fuzz_cc[@]}" "${fuzz_flags[@]}" -I"$tree/src" -I"$tree/kernels" -o "$target" "$@" >"$work/fuzz.log" 2>&1 &&
+  if "${fuzz_cc[@]}" -o "$target" "${sources[@]}" >"$work/fuzz.log" 2>&1 &&
     (cd "$work" && "$target" -max_total_time="$seconds" -artifact_prefix="$work/") >"$work/fuzz.log" 2>&1; then
     count "$name" 1 0
   else
@@ -199,12 +194,7 @@ fuzz_row_keys() {
 }
 
 run_fuzz() {
-  local server_flags
-  choose_fuzzer
-  read -ra server_flags <<<"$("$PG_CONFIG" --cppflags) -I$("$PG_CONFIG" --includedir-server)"
-  fuzz "fuzz: encoding of keys" "$tree/test/fuzz/key_fuzz.c" "$tree/src/key/encode.c" -lm
-  fuzz "fuzz: requests to the service" "${server_flags[@]}" \
-    "$tree/test/fuzz/request_fuzz.c" "$tree"/src/service/{job,piece,cut}.c "$tree/src/gpu/control.c"
+  fuzz_encoding
   fuzz_row_keys
 }
 

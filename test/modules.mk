@@ -1,18 +1,17 @@
 # test/modules.mk - builds what the tests load into servers, in build/.
 #
-# $(call test_module,NAME,SOURCES,FLAGS) builds build/NAME.so, a module for
+# $(call test_module,NAME,SOURCES) builds build/NAME.so, a module for
 # CREATE FUNCTION, and adds it to TEST_MODULES.  A module has its own copies of the
 # gpusort files that it tests, and -Bsymbolic makes it call these copies and not
-# those of a gpusort.so in the same process.  FLAGS come after the build's own
-# flags without those of the kind of build, so that the modules are the same in
-# each kind.
+# those of a gpusort.so in the same process.  The modules are the same in each kind
+# of build.
 module_cppflags = $(filter-out -DGPUSORT_FAULTS,$(CPPFLAGS))
 module_warnings = -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 
 define test_module
 build/$(1)/%.o: %.c build/config
 	@mkdir -p $$(@D)
-	$$(CC) $$(CFLAGS) $$(CFLAGS_SL) $$(module_warnings) $$(module_cppflags) $(3) -c -o $$@ $$<
+	$$(CC) $$(CFLAGS) $$(CFLAGS_SL) $$(module_warnings) $$(module_cppflags) -c -o $$@ $$<
 build/$(1)$(DLSUFFIX): $(patsubst %.c,build/$(1)/%.o,$(2))
 	$$(CC) -shared -Wl,-Bsymbolic -o $$@ $$^
 -include $(patsubst %.c,build/$(1)/%.d,$(2))
@@ -23,9 +22,6 @@ $(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
 	$(patsubst %,src/key/%.c,rowkey rowkey_open column_plan sample sample_libc sample_strings dictionary fixed inet packed packed_plan packed_words text citext numeric icu icu_table icu_read libc libc_alphabet libc_text)))
 $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory kept mapping huge_page shmem)))
-$(eval $(call test_module,damage_test,$(call sources,test/damage/*.c) $(patsubst %,src/gpu/%.c,pool chunk control lock) \
-	$(patsubst %,src/base/%.c,shmem clock segment),\
-	-DGPUSORT_FAULTS))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
 # its copies of array.c and result_array.c.

@@ -77,7 +77,6 @@ stop_cluster
 tap_jobs=3 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/{013,041}*.pl
 run_tap "limits, stand-in device" "${limits_test[@]}"
 run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
-run_tap "damaged requests, stand-in device" "$tree"/test/t/019*.pl
 run_tap "running queries, stand-in device" "$tree"/test/t/{025,026}*.pl
 SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
 SETTINGS="gpusort.engine=cuda gpusort.min_rows=0" run_tap "random LIMITs, stand-in device" "$tree"/test/t/031*.pl

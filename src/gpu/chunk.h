@@ -29,21 +29,13 @@ gpusort_chunk_first_small(int split)
 	return GPUSORT_LARGE_CHUNKS + split * GPUSORT_SPLIT_CHUNKS;
 }
 
-/*
- * The large chunk that the chunk is or is a part of.  -1 if the number is no chunk's, or
- * that of a small chunk which does not exist now.
- */
+/* The large chunk that the chunk is or is a part of; -1 for a small chunk that does not exist now. */
 static inline int
 gpusort_chunk_large(const GpusortControl *control, int chunk)
 {
-	int			large;
-
-	if (chunk < 0 || chunk >= GPUSORT_MAX_CHUNKS)
-		return -1;
 	if (!gpusort_chunk_is_small(chunk))
 		return chunk;
-	large = control->splits[(chunk - GPUSORT_LARGE_CHUNKS) / GPUSORT_SPLIT_CHUNKS];
-	return large >= 0 && large < GPUSORT_LARGE_CHUNKS ? large : -1;
+	return control->splits[(chunk - GPUSORT_LARGE_CHUNKS) / GPUSORT_SPLIT_CHUNKS];
 }
 
 /* The segment of a chunk that exists. */

@@ -144,23 +144,6 @@ gpusort_control_attach(const char **reason)
 	return true;
 }
 
-bool
-gpusort_control_is_latch(const Latch *latch)
-{
-	uintptr_t	first = (uintptr_t) &ProcGlobal->allProcs[0].procLatch;
-	uintptr_t	offset = (uintptr_t) latch - first;
-
-	return (uintptr_t) latch >= first && offset % sizeof(PGPROC) == 0 &&
-		offset / sizeof(PGPROC) < ProcGlobal->allProcCount;
-}
-
-void
-gpusort_control_wake(const GpusortRequest *request)
-{
-	if (gpusort_control_is_latch(request->latch))
-		SetLatch(request->latch);
-}
-
 void
 gpusort_control_fail(GpusortRequest *request, uint32 serial, const char *reason)
 {
@@ -176,5 +159,5 @@ gpusort_control_fail(GpusortRequest *request, uint32 serial, const char *reason)
 		if (!gpusort_request_is_active(state) || gpusort_request_serial(request) != serial)
 			return;
 	}
-	gpusort_control_wake(request);
+	SetLatch(request->latch);
 }

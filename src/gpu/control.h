@@ -58,9 +58,6 @@ typedef enum GpusortServiceState
 	GPUSORT_SERVICE_READY		/* serves requests */
 } GpusortServiceState;
 
-/* The reason of a request whose fields are out of range (service/check.h). */
-#define GPUSORT_REQUEST_DAMAGED "The request to the GPU service was damaged."
-
 /*
  * The life of a request.  B: the backend makes the change; S: the service does.
  *
@@ -104,8 +101,8 @@ typedef enum GpusortRequestState
 /*
  * One slot of the request table.  When a backend takes it (gpu/request.c), it also
  * resets first_chunk, last_chunk, nclosed, nring, in_pieces, merge_key, ready,
- * consumed, resorted and error: the service checks or reads these before it resets
- * its own fields, and the slot's last request may have been damaged.
+ * consumed, resorted and error: the service reads these before it resets its own
+ * fields.
  */
 typedef struct GpusortRequest
 {
@@ -122,9 +119,7 @@ typedef struct GpusortRequest
 	 * when it takes the slot; state publishes them.
 	 */
 	int			pid;			/* pid of the backend; 0 after the slot was freed */
-	Latch	   *latch;			/* latch of the backend, which the service sets.  If
-								 * the pointer is damaged, the service replaces it
-								 * without the lock */
+	Latch	   *latch;			/* latch of the backend, which the service sets */
 
 	/*
 	 * Place in line: the service sorts the request with the lowest number first.
@@ -333,9 +328,7 @@ typedef struct GpusortControl
 	/*
 	 * Bit i says that slot i is in use, so that the service need not look at every
 	 * slot in each step.  A backend sets the bit under the lock before it takes the
-	 * slot; the process that frees the slot clears it before that.  The bits may be
-	 * damaged: the service looks at every slot from time to time, and a backend
-	 * takes no slot that is not FREE.
+	 * slot; the process that frees the slot clears it before that.
 	 */
 	pg_atomic_uint64 in_use[GPUSORT_MAX_REQUESTS / 64];
 
@@ -360,20 +353,11 @@ extern bool gpusort_control_attach(const char **reason);
 extern void gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nrequests);
 
 /*
- * Does the pointer point to the process latch of a PGPROC?  The PGPROC may belong
- * to no process at the moment.
- */
-extern bool gpusort_control_is_latch(const Latch *latch);
-
-/*
  * Fails the request of this serial, if it is active, for this reason and wakes its
  * backend.  Does nothing if the backend has left the request.  The service calls it; a backend may change the
  * state at the same time, but the slot must not be freed and taken again meanwhile.
  */
 extern void gpusort_control_fail(GpusortRequest *request, uint32 serial, const char *reason);
-
-/* Sets the latch of the request's backend; does nothing if request->latch is damaged. */
-extern void gpusort_control_wake(const GpusortRequest *request);
 
 /*
  * May a service be using the chunks of requests?  A service that is STARTING has

@@ -374,15 +374,9 @@ gpusort_pool_take(int request, bool small, const char **reason)
 char *
 gpusort_pool_map(int chunk, const char **reason)
 {
-	/* read once: the owner of a damaged request may have given the chunk up */
 	int			large = gpusort_chunk_large(gpusort_control, chunk);
 	int			index = large / GPUSORT_SEGMENT_CHUNKS;
 
-	if (large < 0)
-	{
-		*reason = GPUSORT_REQUEST_DAMAGED;
-		return NULL;
-	}
 	if (!is_mapped(index))
 	{
 		dsm_handle	handle = gpusort_control->segments[index].handle;

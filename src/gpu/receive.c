@@ -154,14 +154,11 @@ merge_pieces(GpusortRun *run, GpusortBlock *block)
 
 	if (run->spec.words > 1 && client->spans == NULL)
 	{
-		GpusortMergeKey merge_key = gpusort_client_request(client)->merge_key;
 		GpusortCpuInput input;
 
-		if (!gpusort_merge_key_sound(&merge_key, run->spec.words))
-			return GPUSORT_REQUEST_DAMAGED;
 		client->spans = MemoryContextAlloc(run->cxt, sizeof(GpusortSpan) * run->nblocks);
 		gpusort_run_describe(run, client->spans, &input);
-		gpusort_pieces_set_words(client->pieces, &input, &merge_key);
+		gpusort_pieces_set_words(client->pieces, &input, &gpusort_client_request(client)->merge_key);
 	}
 	return gpusort_pieces_merge(client->pieces, run->rows - result->fetched,
 								out != NULL ? out + result->fetched * width : NULL,

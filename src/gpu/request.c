@@ -67,7 +67,7 @@ give_up(int index)
 			case GPUSORT_REQUEST_RETURNING:
 			case GPUSORT_REQUEST_LEFT:
 				(void) gpusort_request_change(request, serial, state, GPUSORT_REQUEST_ABANDONED);
-				continue;
+				break;
 
 			case GPUSORT_REQUEST_ABANDONED:
 				if (!gpusort_control_served())
@@ -83,8 +83,6 @@ give_up(int index)
 			case GPUSORT_REQUEST_CLEARING:
 				return;
 		}
-		/* the state is damaged: keep the slot and its chunks */
-		return;
 	}
 }
 
@@ -135,11 +133,7 @@ backend_exit(int code, Datum arg)
 	after_release();
 }
 
-/*
- * Finds a free slot; -1: none.  A slot whose bit is clear may be damaged, or about to
- * become FREE.  The caller holds the lock.  If all bits are set, damage may have left one
- * behind, so it looks at the slots themselves.
- */
+/* Finds a free slot; -1: none.  A slot whose bit is clear may be about to become FREE.  The caller holds the lock. */
 static int
 find_slot(void)
 {
@@ -156,11 +150,6 @@ find_slot(void)
 			if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
 				return i;
 		}
-	}
-	for (int i = 0; i < gpusort_control->nrequests; i++)
-	{
-		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_FREE)
-			return i;
 	}
 	return -1;
 }

@@ -23,7 +23,6 @@
 
 #include "port/pg_bitutils.h"
 
-#include "service/check.h"
 #include "service/cut.h"
 #include "service/device.h"
 
@@ -61,8 +60,8 @@ piece_memory(const GpusortJob *job, uint32 chunks)
 	uint64		rows = rows_in(job, chunks);
 	uint64		bytes = buffer_bytes(chunks);
 
-	bytes += rows * (job->want_rows ? 2 * sizeof(uint64) : job->key_bytes);
-	if (job->words > 1)
+	bytes += rows * (job->request->want_rows ? 2 * sizeof(uint64) : job->request->key_bytes);
+	if (job->request->words > 1)
 		bytes += rows * (sizeof(uint64) + sizeof(uint32));
 	return bytes + bytes / 16;
 }
@@ -92,9 +91,9 @@ overlapping_piece(const GpusortJob *job)
 		uint64		going = coming;
 
 		/* of a key of several words, 8 bytes are copied back */
-		if (job->words > 1)
+		if (job->request->words > 1)
 			going = rows_in(job, more) * sizeof(uint64);
-		if (job->want_rows)
+		if (job->request->want_rows)
 			going += rows_in(job, more) * sizeof(uint32);
 		if (more > GPUSORT_MAX_CHUNKS ||
 			piece_memory(job, more) + coming + going > gpusort_service_memory())
@@ -125,16 +124,6 @@ gpusort_cut_reset(GpusortJob *job)
 
 	job->returned = job->sorted = job->begun = 0;
 	job->blocks = 0;
-	job->key_bytes = request->key_bytes;
-	job->words = request->words;
-	job->want_rows = gpusort_request_bool_sound(&request->want_rows) && request->want_rows;
-	/* the request is damaged, and check_request() fails it: avoid a division by 0 until then */
-	if (!gpusort_request_keys_sound(job->key_bytes, job->words, job->want_rows))
-	{
-		job->key_bytes = sizeof(uint64);
-		job->words = job->piece_chunks = 1;
-		return;
-	}
 	job->piece_chunks = largest_piece(job);
 	if (request->expected_rows > rows_in(job, job->piece_chunks))
 		job->piece_chunks = overlapping_piece(job);
@@ -154,7 +143,7 @@ forget_count(GpusortPiece *piece)
 	piece->full = false;
 }
 
-bool
+void
 gpusort_cut_count(const GpusortJob *job, GpusortPiece *piece)
 {
 	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
@@ -165,8 +154,6 @@ gpusort_cut_count(const GpusortJob *job, GpusortPiece *piece)
 		int			chunk = gpusort_job_next_chunk(job, piece->last_counted);
 		uint32		size;
 
-		if (chunk < 0)
-			return false;
 		size = gpusort_chunk_bytes(chunk) / GPUSORT_SMALL_BYTES;
 		if (piece->small + size > piece->most * GPUSORT_SPLIT_CHUNKS)
 			piece->full = true;
@@ -177,7 +164,6 @@ gpusort_cut_count(const GpusortJob *job, GpusortPiece *piece)
 			piece->last_counted = chunk;
 		}
 	}
-	return true;
 }
 
 static bool
@@ -189,7 +175,7 @@ is_gathering(const GpusortJob *job)
 	return gathering;
 }
 
-GpusortPieceOutcome
+void
 gpusort_cut_begin(GpusortJob *job)
 {
 	while (job->begun - job->returned < GPUSORT_MAX_PIECES)
@@ -203,35 +189,30 @@ gpusort_cut_begin(GpusortJob *job)
 			/* the previous piece may be returned already, but its slot is not reused yet */
 			GpusortPiece *previous = gpusort_job_piece(job, job->begun - 1);
 
-			if (!gpusort_cut_count(job, previous))
-				return gpusort_job_failed(job, GPUSORT_REQUEST_DAMAGED);
+			gpusort_cut_count(job, previous);
 			if (!previous->full)
-				return GPUSORT_PIECE_OK;
+				return;
 			piece->first = previous->first + previous->count;
 			piece->before = previous->last_counted;
 			job->piece_chunks = Min(job->piece_chunks, overlapping_piece(job));
 			job->request->in_pieces = true;
 		}
 		else if (pg_atomic_read_u32(&job->request->nclosed) == 0)
-			return GPUSORT_PIECE_OK;
+			return;
 		piece->last = piece->before;
 		piece->most = job->piece_chunks;
 		forget_count(piece);
 		job->begun++;
 	}
-	return GPUSORT_PIECE_OK;
 }
 
-/*
- * Counts the chunks of piece p.  Returns true if the chunk after its last one has come.
- * gpusort_piece_upload() finds out if the list is damaged.
- */
+/* Counts the chunks of piece p.  Returns true if the chunk after its last one has come. */
 static bool
 is_full(GpusortJob *job, uint32 p)
 {
 	GpusortPiece *piece = gpusort_job_piece(job, p);
 
-	(void) gpusort_cut_count(job, piece);
+	gpusort_cut_count(job, piece);
 	return piece->full;
 }
 
@@ -258,7 +239,7 @@ gpusort_cut_shrink(GpusortJob *job)
 	GpusortPiece *piece = gpusort_job_piece(job, job->sorted);
 	uint32		chunks;
 
-	(void) gpusort_cut_count(job, piece);
+	gpusort_cut_count(job, piece);
 	chunks = (piece->small + GPUSORT_SPLIT_CHUNKS - 1) / GPUSORT_SPLIT_CHUNKS;
 	/* blocks that were sent belong to a piece of this size */
 	if (chunks <= 1 || piece->sent > 0)

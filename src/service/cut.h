@@ -14,8 +14,7 @@
 #include "service/state.h"
 
 /*
- * Forgets all pieces, none of which is on the device, copies the request's description of its keys, and
- * decides the size of the pieces.
+ * Forgets all pieces, none of which is on the device, and decides the size of the pieces.
  */
 extern void gpusort_cut_reset(GpusortJob *job);
 
@@ -27,14 +26,11 @@ extern void gpusort_cut_reset(GpusortJob *job);
 extern void gpusort_cut_note(GpusortJob *job);
 extern void gpusort_cut_resume(GpusortJob *job);
 
-/* Begins pieces for the chunks that the request has by now.  FAILED if its chunk list is damaged. */
-extern GpusortPieceOutcome gpusort_cut_begin(GpusortJob *job);
+/* Begins pieces for the chunks that the request has by now. */
+extern void gpusort_cut_begin(GpusortJob *job);
 
-/*
- * Counts the piece's chunks among those that the request has closed by now.  Returns false
- * if the list is damaged.
- */
-extern bool gpusort_cut_count(const GpusortJob *job, GpusortPiece *piece);
+/* Counts the piece's chunks among those that the request has closed by now. */
+extern void gpusort_cut_count(const GpusortJob *job, GpusortPiece *piece);
 
 /* Has piece p, which is begun, all the chunks that it will get? */
 extern bool gpusort_cut_complete(GpusortJob *job, uint32 p);

@@ -18,7 +18,6 @@
 #include "miscadmin.h"
 
 #include "gpu/pool.h"
-#include "service/check.h"
 #include "service/cut.h"
 #include "service/device.h"
 #include "service/job.h"
@@ -49,18 +48,12 @@ drop_job(GpusortJob *job)
 	gpusort_piece_drop(job, job->returned);
 }
 
-/* Fails the request of this serial, unless its backend has left it meanwhile. */
-static void
-fail_serial(GpusortJob *job, uint32 serial, const char *reason)
-{
-	drop_job(job);
-	gpusort_control_fail(job->request, serial, reason);
-}
-
+/* Fails the request, unless its backend has left it meanwhile. */
 static void
 fail_request(GpusortJob *job, const char *reason)
 {
-	fail_serial(job, job->serial, reason);
+	drop_job(job);
+	gpusort_control_fail(job->request, job->serial, reason);
 }
 
 /*
@@ -76,8 +69,7 @@ finish_request(const GpusortJob *job, uint32 ready)
 
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->ready, ready);
-	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED) &&
-		gpusort_control_is_latch(latch))
+	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
 		SetLatch(latch);
 }
 
@@ -127,7 +119,7 @@ publish(GpusortJob *job, uint32 ready)
 	}
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->ready, ready);
-	gpusort_control_wake(request);
+	SetLatch(request->latch);
 }
 
 /* Queues downloads of sorted blocks, and publishes those that have arrived. */
@@ -166,7 +158,7 @@ sort_piece(GpusortJob *job)
 	if (!gpusort_cut_last(job, p))
 		gpusort_line_go_to_end(request);
 	else if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
-		gpusort_control_wake(request);
+		SetLatch(request->latch);
 }
 
 /* One step of a request that is not finished. */
@@ -175,8 +167,7 @@ work(GpusortJob *job)
 {
 	bool		was_whole = job->begun < 2;
 
-	if (!went_well(job, gpusort_cut_begin(job)))
-		return;
+	gpusort_cut_begin(job);
 	if (was_whole && job->begun >= 2 &&
 		gpusort_request_state(job->request) == GPUSORT_REQUEST_GATHERING)
 		gpusort_line_go_to_end(job->request);
@@ -267,34 +258,6 @@ watch_copies(GpusortJob *job, bool copying)
 		gpusort_service_hangs(patience_ms);
 }
 
-/* Does the job belong to the present use of its request slot? */
-static bool
-is_current(const GpusortJob *job)
-{
-	/* serials begin with 1, but one that is damaged may be 0, as a job's is before its first request */
-	return job->serial == gpusort_request_serial(job->request) && job->words > 0;
-}
-
-/* Checks the chunks that came since the last look.  Returns false if they are damaged. */
-static bool
-check_new_chunks(GpusortJob *job)
-{
-	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
-
-	pg_read_barrier();
-	if (nclosed > GPUSORT_MAX_CHUNKS)
-		return false;
-	while (job->checked < nclosed)
-	{
-		job->checked_last = gpusort_job_next_chunk(job, job->checked_last);
-		if (job->checked_last < 0 ||
-			!gpusort_request_chunk_sound(gpusort_control, job->checked_last, gpusort_job_width(job)))
-			return false;
-		job->checked++;
-	}
-	return true;
-}
-
 /*
  * Begins a job for the request of this serial, which is new in the slot or was begun
  * by another service.  Drops the job's previous state.
@@ -304,18 +267,12 @@ begin_job(GpusortJob *job, uint32 serial)
 {
 	GpusortRequest *request = job->request;
 	bool		resuming = pg_atomic_read_u32(&request->ready) > 0;
-	bool		sound;
 
 	drop_job(job);
 	job->serial = serial;
 	gpusort_cut_reset(job);
-	job->checked = 0;
-	job->checked_last = -1;
-	sound = check_new_chunks(job) && (!resuming || gpusort_request_resume_sound(request));
-	if (sound && resuming)
+	if (resuming)
 		gpusort_cut_resume(job);
-	if (!sound)
-		fail_request(job, GPUSORT_REQUEST_DAMAGED);
 	job->starved = false;
 	job->parked = false;
 	job->waiting_since = 0;
@@ -324,32 +281,6 @@ begin_job(GpusortJob *job, uint32 serial)
 	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
 	request->copy_in_ms = request->kernels_ms = request->copy_out_ms = 0;
-}
-
-/*
- * Checks the fields on which a step of the job relies, and fails the request if
- * its backend has damaged them.  Each chunk is checked once when it comes, and
- * once more before it is uploaded.  If the latch is damaged, too, nothing can wake
- * the backend: it sees the failure when it next looks by itself, within 1 s.
- */
-static void
-check_request(GpusortJob *job)
-{
-	GpusortRequest *request = job->request;
-	uint32		serial = gpusort_request_serial(request);
-
-	if (!gpusort_request_is_active(gpusort_request_state(request)))
-		return;
-	pg_read_barrier();
-	if (gpusort_control_is_latch(request->latch))
-	{
-		if (gpusort_request_sound(gpusort_control, gpusort_job_index(job)) &&
-			(!is_current(job) || check_new_chunks(job)))
-			return;
-	}
-	else
-		request->latch = MyLatch;
-	fail_serial(job, serial, GPUSORT_REQUEST_DAMAGED);
 }
 
 /* Moves one request on.  Returns true if the device works, or soon will, for it. */
@@ -363,7 +294,7 @@ step_job(GpusortJob *job)
 
 	pg_read_barrier();
 	/* in any other state, a backend may free the slot and fill in the next request now */
-	if (gpusort_request_is_active(gpusort_word_state(word)) && (job->serial != serial || job->words == 0))
+	if (gpusort_request_is_active(gpusort_word_state(word)) && job->serial != serial)
 	{
 		begin_job(job, serial);
 		word = pg_atomic_read_u32(&request->state);
@@ -415,7 +346,6 @@ step_unless_parked(GpusortJob *job, bool *idle)
 	if (gpusort_line_parked(job))
 		return false;
 	*idle = false;
-	check_request(job);
 	busy = step_job(job);
 	if (busy || !gpusort_request_is_active(gpusort_request_state(job->request)))
 		job->waiting_since = 0;

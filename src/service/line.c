@@ -42,9 +42,6 @@
 /* A sorted piece may be taken from a request whose backend has fetched nothing for this long. */
 #define TAKE_AFTER_MS		1000
 
-/* The service looks at every slot this often, in case the bits of the slots in use are damaged. */
-#define LOOK_AT_ALL_MS		100
-
 /* jobs[i] belongs to request i. */
 static GpusortJob *jobs = NULL;
 
@@ -54,8 +51,6 @@ static int	nactive = 0;
 
 /* Bit i says that jobs[i] was active in the last pass: it may have something on the device. */
 static uint64 was_active[GPUSORT_MAX_REQUESTS / 64];
-
-static uint64 looked_at_all = 0;	/* ms of base/clock.h */
 
 void
 gpusort_line_start(void)
@@ -107,27 +102,14 @@ find_if_active(int index)
 int
 gpusort_line_find(void)
 {
-	uint64		now = gpusort_clock_ms();
-	bool		all = now - looked_at_all >= LOOK_AT_ALL_MS;
-
-	if (all)
-		looked_at_all = now;
 	nactive = 0;
 	for (int first = 0; first < gpusort_control->nrequests; first += 64)
 	{
 		uint64		bits = pg_atomic_read_u64(&gpusort_control->in_use[first / 64]) | was_active[first / 64];
 
 		was_active[first / 64] = 0;
-		if (all)
-			bits = PG_UINT64_MAX;
 		for (; bits != 0; bits &= bits - 1)
-		{
-			int			index = first + pg_rightmost_one_pos64(bits);
-
-			if (index >= gpusort_control->nrequests)
-				break;
-			find_if_active(index);
-		}
+			find_if_active(first + pg_rightmost_one_pos64(bits));
 	}
 	return nactive;
 }

@@ -104,7 +104,7 @@ announce_ready(void)
 	for (int i = 0; i < gpusort_control->nrequests; i++)
 	{
 		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_SUBMITTED)
-			gpusort_control_wake(&gpusort_control->requests[i]);
+			SetLatch(gpusort_control->requests[i].latch);
 	}
 	gpusort_lock_release();
 }

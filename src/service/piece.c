@@ -21,7 +21,6 @@
 #include "postgres.h"
 
 #include "gpu/pool.h"
-#include "service/check.h"
 #include "service/cut.h"
 #include "service/device.h"
 #include "service/piece.h"
@@ -87,8 +86,7 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (!gpusort_cut_count(job, piece))
-		return gpusort_job_failed(job, GPUSORT_REQUEST_DAMAGED);
+	gpusort_cut_count(job, piece);
 	if (piece->lane == NULL)
 	{
 		GPUSORT_WATCHED(0,
@@ -98,20 +96,13 @@ gpusort_piece_upload(GpusortJob *job, uint32 p)
 			return GPUSORT_PIECE_NO_MEMORY;
 		set_waiting(piece, true);
 	}
-	if (piece->uploaded < piece->count &&
-		!gpusort_request_chunks_sound(gpusort_control, gpusort_job_index(job),
-									  piece->last, piece->count - piece->uploaded, gpusort_job_width(job)))
-		return gpusort_job_failed(job, GPUSORT_REQUEST_DAMAGED);
 	while (piece->uploaded < piece->count)
 	{
 		int			chunk = gpusort_job_next_chunk(job, piece->last);
-		uint32		bytes = chunk < 0 ? 0 : *(volatile uint32 *) &gpusort_control->chunks[chunk].bytes;
+		uint32		bytes = gpusort_control->chunks[chunk].bytes;
 		const char *reason = NULL;
-		char	   *keys;
+		char	   *keys = gpusort_pool_map(chunk, &reason);
 
-		if (chunk < 0 || bytes > gpusort_chunk_bytes(chunk))
-			return gpusort_job_failed(job, GPUSORT_REQUEST_DAMAGED);
-		keys = gpusort_pool_map(chunk, &reason);
 		if (keys == NULL)
 			return gpusort_job_failed(job, reason);
 		if (!gpusort_service_registered[gpusort_chunk_segment(gpusort_control, chunk)])
@@ -182,9 +173,9 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 	GpusortMergeKey merge_key = request->merge_key;
 	GpusortCudaSort sort = {
 		.rows = piece->rows,
-		.key_bytes = job->key_bytes,
-		.words = job->words,
-		.with_rows = job->want_rows,
+		.key_bytes = job->request->key_bytes,
+		.words = job->request->words,
+		.with_rows = job->request->want_rows,
 		.algorithm = (GpusortAlgorithm) request->algorithm,
 		.keys_too = keys_too,
 		.merge_key = &merge_key,
@@ -193,8 +184,6 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (merge_key.parts != 0 && !gpusort_merge_key_sound(&merge_key, sort.words))
-		return gpusort_job_failed(job, GPUSORT_REQUEST_DAMAGED);
 	GPUSORT_WATCHED(piece->rows * gpusort_job_width(job),
 					status = gpusort_cuda->sort(piece->lane, &sort, &report, &err));
 	gpusort_service_check(status, &err);
@@ -220,14 +209,14 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 /*
  * Replaces the ring's only chunk, a small one, by a large one: by the backend's, or by
  * another if there is one.  The backend has read no block yet.  The small chunk is freed
- * with the request: if the request is damaged, the backend may be writing to it.
+ * with the request.
  */
 static void
 make_ring_large(GpusortRequest *request, int index)
 {
-	int			chunk = *(volatile int *) &request->large_result;
+	int			chunk = request->large_result;
 
-	if (!gpusort_request_holds(gpusort_control, index, chunk) || gpusort_chunk_is_small(chunk))
+	if (chunk < 0 || gpusort_chunk_is_small(chunk))
 		chunk = gpusort_pool_take_existing(index, false);
 	if (chunk >= 0)
 		request->ring[0] = chunk;
@@ -238,29 +227,22 @@ make_ring_large(GpusortRequest *request, int index)
  * chunks, and settles the size of a block.  The ring must not change once a block has
  * its place there, because block b lies in ring[b % nring].
  */
-static GpusortPieceOutcome
+static void
 choose_ring(GpusortJob *job, uint64 bytes)
 {
 	GpusortRequest *request = job->request;
 	int			index = gpusort_job_index(job);
 	/* a piece that is sorted has its number of blocks */
 	bool		settled = job->returned < job->sorted || job->blocks + gpusort_job_piece(job, job->returned)->queued > 0;
-	int			ring[GPUSORT_RING];
-	int			nring = gpusort_request_read_ring(gpusort_control, index, ring);
 
-	if (nring == 1 && !settled && gpusort_chunk_is_small(ring[0]) &&
+	if (request->nring == 1 && !settled && gpusort_chunk_is_small(request->ring[0]) &&
 		(request->in_pieces || bytes > GPUSORT_RING * GPUSORT_SMALL_BYTES))
-	{
 		make_ring_large(request, index);
-		nring = gpusort_request_read_ring(gpusort_control, index, ring);
-	}
-	if (nring == 0)
-		return gpusort_job_failed(job, GPUSORT_REQUEST_DAMAGED);
-	job->block_bytes = gpusort_chunk_bytes(ring[0]);
+	job->block_bytes = gpusort_chunk_bytes(request->ring[0]);
 
-	while (!settled && nring < GPUSORT_RING && (request->in_pieces || nring * job->block_bytes < bytes))
+	while (!settled && request->nring < GPUSORT_RING && (request->in_pieces || request->nring * job->block_bytes < bytes))
 	{
-		int			chunk = gpusort_pool_take_existing(index, gpusort_chunk_is_small(ring[0]));
+		int			chunk = gpusort_pool_take_existing(index, gpusort_chunk_is_small(request->ring[0]));
 
 		if (chunk < 0)
 			break;
@@ -269,10 +251,8 @@ choose_ring(GpusortJob *job, uint64 bytes)
 			gpusort_control->chunks[chunk].request = -1;
 			break;
 		}
-		request->ring[nring] = chunk;
-		request->nring = ++nring;
+		request->ring[request->nring++] = chunk;
 	}
-	return GPUSORT_PIECE_OK;
 }
 
 GpusortPieceOutcome
@@ -288,16 +268,14 @@ gpusort_piece_sort(GpusortJob *job)
 	if (!gpusort_cut_last(job, job->sorted))
 		job->request->in_pieces = true;
 	/* of a run that is sorted whole, row numbers come back without keys */
-	keys_too = job->want_rows && job->request->in_pieces;
+	keys_too = job->request->want_rows && job->request->in_pieces;
 	outcome = sort_on_device(job, piece, keys_too);
 	if (outcome != GPUSORT_PIECE_OK)
 		return outcome;
 
-	key_bytes = !job->want_rows || keys_too ? piece->rows * job->key_bytes : 0;
-	row_bytes = job->want_rows ? piece->rows * sizeof(uint32) : 0;
-	outcome = choose_ring(job, key_bytes + row_bytes);
-	if (outcome != GPUSORT_PIECE_OK)
-		return outcome;
+	key_bytes = !job->request->want_rows || keys_too ? piece->rows * job->request->key_bytes : 0;
+	row_bytes = job->request->want_rows ? piece->rows * sizeof(uint32) : 0;
+	choose_ring(job, key_bytes + row_bytes);
 	piece->nkey_blocks = blocks_of(job, key_bytes);
 	piece->nblocks = piece->nkey_blocks + blocks_of(job, row_bytes);
 	set_waiting(piece, false);
@@ -311,24 +289,20 @@ gpusort_piece_return(GpusortJob *job, uint32 *ready)
 	GpusortRequest *request = job->request;
 	GpusortPiece *piece = gpusort_job_piece(job, job->returned);
 	uint32		consumed = pg_atomic_read_u32(&request->consumed);
-	int			ring[GPUSORT_RING];
-	int			nring = gpusort_request_read_ring(gpusort_control, gpusort_job_index(job), ring);
 	GpusortCudaReport report;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 	uint64		finished;
 
-	if (nring == 0 || gpusort_chunk_bytes(ring[0]) != job->block_bytes)
-		return gpusort_job_failed(job, GPUSORT_REQUEST_DAMAGED);
 	while (piece->queued < piece->nblocks &&
-		   job->blocks + piece->queued < consumed + nring)
+		   job->blocks + piece->queued < consumed + request->nring)
 	{
 		bool		rows = piece->queued >= piece->nkey_blocks;
-		uint64		size = piece->rows * (rows ? sizeof(uint32) : job->key_bytes);
+		uint64		size = piece->rows * (rows ? sizeof(uint32) : job->request->key_bytes);
 		uint64		offset = (uint64) (piece->queued - (rows ? piece->nkey_blocks : 0)) * job->block_bytes;
-		int			slot = (job->blocks + piece->queued) % nring;
+		int			slot = (job->blocks + piece->queued) % request->nring;
 		const char *reason = NULL;
-		char	   *to = gpusort_pool_map(ring[slot], &reason);
+		char	   *to = gpusort_pool_map(request->ring[slot], &reason);
 
 		if (to == NULL)
 			return gpusort_job_failed(job, reason);

@@ -13,9 +13,8 @@
 #ifndef GPUSORT_SERVICE_STATE_H
 #define GPUSORT_SERVICE_STATE_H
 
-#include "gpu/control.h"
+#include "gpu/chunk.h"
 #include "gpusort_cuda.h"
-#include "service/check.h"
 
 /* Pieces of a request on the device: one arrives, one is sorted, one leaves. */
 #define GPUSORT_MAX_PIECES	3
@@ -52,15 +51,6 @@ typedef struct GpusortJob
 {
 	GpusortRequest *request;
 	uint32		serial;			/* serial of the request to which this state belongs */
-
-	/* Copies of the request's fields, made when the job begins, since the request may be damaged later. */
-	uint8		key_bytes;		/* bytes of a key word: 4 or 8 */
-	uint8		words;			/* words of a key; 0 before the first job */
-	bool		want_rows;
-
-	/* The first checked chunks of the request are sound; checked_last is the last of them, or -1. */
-	uint32		checked;
-	int			checked_last;
 
 	/*
 	 * Piece p is pieces[p % GPUSORT_MAX_PIECES] for returned <= p < begun.
@@ -108,7 +98,7 @@ typedef struct GpusortJob
 static inline Size
 gpusort_job_width(const GpusortJob *job)
 {
-	return (Size) job->key_bytes * job->words;
+	return (Size) job->request->key_bytes * job->request->words;
 }
 
 /* The index of the job's request in the table of requests. */
@@ -118,11 +108,11 @@ gpusort_job_index(const GpusortJob *job)
 	return job->request - gpusort_control->requests;
 }
 
-/* The request's chunk after chunk, or its first one if chunk is -1.  Returns -1 if the list is damaged. */
+/* The request's chunk after chunk, or its first one if chunk is -1. */
 static inline int
 gpusort_job_next_chunk(const GpusortJob *job, int chunk)
 {
-	return gpusort_request_next_chunk(gpusort_control, gpusort_job_index(job), chunk);
+	return chunk < 0 ? job->request->first_chunk : gpusort_control->chunks[chunk].next;
 }
 
 static inline GpusortPiece *
