@@ -310,15 +310,13 @@ CREATE FUNCTION gpusort_status(
   OUT runtime text,
   OUT pool_bytes bigint,
   OUT pool_used bigint,
-  OUT service_pid integer,
-  OUT crossover_values integer,
-  OUT crossover_rows integer)
+  OUT service_pid integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 
 COMMENT ON FUNCTION gpusort_status() IS
-'engines, whether each is available or the reason why not, the shared memory that holds the keys of all users, and from how many values or rows on the GPU was measured to be faster than the CPU; starts the GPU service if it is not running, as a sort does';
+'engines, whether each is available or the reason why not, and the shared memory that holds the keys of all users; starts the GPU service if it is not running, as a sort does';
 
 CREATE FUNCTION gpusort_device_list(
   OUT number integer,

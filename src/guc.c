@@ -102,7 +102,7 @@ gpusort_guc_define(void)
 	DefineCustomIntVariable("gpusort.min_rows",
 							"Sets the minimum number of rows for a sort on the GPU.",
 							"Backends sort smaller inputs on the CPU. "
-							"-1 means the number that the GPU service has measured.",
+							"-1 means 256 kB of keys, and 32,768 rows.",
 							&gpusort_min_rows,
 							-1, -1, INT_MAX,
 							PGC_USERSET, 0,

@@ -22,7 +22,7 @@
 #include "run/engine.h"
 #include "run/report.h"
 
-#define STATUS_COLUMNS		12
+#define STATUS_COLUMNS		10
 
 PG_FUNCTION_INFO_V1(gpusort_status);
 PG_FUNCTION_INFO_V1(gpusort_last_sort);
@@ -49,10 +49,6 @@ put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *i
 	values[i++] = Int64GetDatum((int64) info->pool_used);
 	nulls[i] = info->service_pid == 0;
 	values[i++] = Int32GetDatum(info->service_pid);
-	nulls[i] = info->crossover_values == 0;
-	values[i++] = Int32GetDatum((int32) info->crossover_values);
-	nulls[i] = info->crossover_rows == 0;
-	values[i++] = Int32GetDatum((int32) info->crossover_rows);
 	Assert(i == lengthof(values));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

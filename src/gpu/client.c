@@ -136,24 +136,6 @@ cuda_preload(void)
 	gpusort_service_preload();
 }
 
-/* The control block is attached once; without it, nothing has been measured for this process. */
-static uint32
-cuda_crossover(bool rows)
-{
-	static bool tried = false;
-	const char *reason;
-
-	if (gpusort_control == NULL && !tried)
-	{
-		tried = true;
-		if (gpusort_cuda_missing() == NULL)
-			(void) gpusort_control_attach(&reason);
-	}
-	if (gpusort_control == NULL)
-		return 0;
-	return pg_atomic_read_u32(rows ? &gpusort_control->crossover_rows : &gpusort_control->crossover_values);
-}
-
 static void
 cuda_describe(GpusortEngineInfo *info)
 {
@@ -182,8 +164,6 @@ cuda_describe(GpusortEngineInfo *info)
 		snprintf(info->runtime, sizeof(info->runtime), "CUDA %d.%d",
 				 gpusort_control->runtime_version / 1000, gpusort_control->runtime_version % 1000 / 10);
 	info->service_pid = gpusort_control->service_pid;
-	info->crossover_values = cuda_crossover(false);
-	info->crossover_rows = cuda_crossover(true);
 	gpusort_pool_usage(&info->pool_bytes, &info->pool_used);
 }
 
@@ -194,7 +174,6 @@ const GpusortEngine gpusort_engine_cuda = {
 	.describe = cuda_describe,
 	.devices = gpusort_devices_put,
 	.may_gather = cuda_may_gather,
-	.crossover = cuda_crossover,
 	.attach = gpusort_send_attach,
 	.reserve = gpusort_send_reserve,
 	.commit = gpusort_send_commit,

@@ -71,8 +71,6 @@ gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nreq
 	pg_atomic_init_u64(&control->given_up_at, 0);
 	pg_atomic_init_u32(&control->service_state, GPUSORT_SERVICE_DOWN);
 	gpusort_device_state_init(&control->devices);
-	pg_atomic_init_u32(&control->crossover_values, 0);
-	pg_atomic_init_u32(&control->crossover_rows, 0);
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 		control->segments[i].handle = DSM_HANDLE_INVALID;
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)

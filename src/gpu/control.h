@@ -306,15 +306,6 @@ typedef struct GpusortControl
 	int			runtime_version;
 	GpusortDeviceState devices;
 
-	/*
-	 * From how many rows on that device is faster than the CPU engine, for runs that
-	 * return keys and for those that return positions.  0: not measured; never above
-	 * PG_INT32_MAX, which means never.  The service writes them before it is READY;
-	 * backends read them at any time, and a stale number does no harm.
-	 */
-	pg_atomic_uint32 crossover_values;
-	pg_atomic_uint32 crossover_rows;
-
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
 	GpusortChunk chunks[GPUSORT_MAX_CHUNKS];
 

@@ -136,8 +136,6 @@ typedef struct GpusortEngineInfo
 	uint64		pool_bytes;		/* bytes of shared memory allocated for keys */
 	uint64		pool_used;		/* bytes of it that sorts hold */
 	int			service_pid;	/* 0: no service runs */
-	uint32		crossover_values;	/* as crossover() returns them; 0: not known */
-	uint32		crossover_rows;
 } GpusortEngineInfo;
 
 /* A device that the accelerator has found: one row of gpusort_device_list().  Empty or 0: not known. */
@@ -162,9 +160,6 @@ typedef struct GpusortDeviceInfo
 /* Takes a device; the strings are valid during the call. */
 typedef void (*GpusortPutDevice) (void *arg, const GpusortDeviceInfo *device);
 
-/* No accelerator is faster than the CPU engine for fewer rows than this. */
-#define GPUSORT_LEAST_CROSSOVER	4096
-
 /*
  * The callbacks of an accelerator.  Those that return a string return NULL if
  * they succeed, else a reason: one sentence for errdetail, static or allocated in
@@ -176,7 +171,7 @@ struct GpusortEngine
 
 	/*
 	 * Returns NULL if the accelerator is installed, else a reason.  The other
-	 * callbacks, except preload, describe, devices, may_gather and crossover, need not be called then.  Must be
+	 * callbacks, except preload, describe, devices and may_gather, need not be called then.  Must be
 	 * cheap: it is called for each run that is large enough.
 	 */
 	const char *(*missing) (void);
@@ -195,13 +190,6 @@ struct GpusortEngine
 
 	/* May one more run of this process gather keys in the accelerator's memory? */
 	bool		(*may_gather) (void);
-
-	/*
-	 * Returns from how many rows on the accelerator is faster than the CPU engine,
-	 * for runs that return positions (rows) or keys: GPUSORT_LEAST_CROSSOVER to
-	 * PG_INT32_MAX, which means never; or 0 if that is not known.  Must be cheap.
-	 */
-	uint32		(*crossover) (bool rows);
 
 	/*
 	 * Takes a run, before the accelerator gets any of its keys.  Sets

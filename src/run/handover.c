@@ -3,8 +3,8 @@
  * handover.c
  *		Hands a sort run over to an accelerator, and takes it back.
  *
- * A run stays in the backend until it has gpusort.min_rows keys, or by default as
- * many as make the accelerator faster than the CPU engine here.  Then, if the
+ * A run stays in the backend until it has as many keys as gpusort.min_rows
+ * asks for.  Then, if the
  * settings allow, the accelerator takes it: the keys so far are copied to the
  * accelerator's memory, and later keys are written there directly.  A backend may
  * have thousands of runs, one for each group of an aggregate.  When the maximum
@@ -24,20 +24,19 @@
 #include "key/encode.h"
 #include "run/handover.h"
 
-/* gpusort.min_rows = -1 means this number until the accelerator's crossover is known. */
-#define DEFAULT_MIN_ROWS	200000
+/*
+ * gpusort.min_rows = -1 means at least so many rows and bytes of keys: twice the size at
+ * which an H200 was as fast as one thread of the CPU engine (docs/performance.md).
+ */
+#define LEAST_ROWS		32768
+#define LEAST_BYTES		(256 * 1024)
 
 bool
 gpusort_handover_pays(const GpusortRunSpec *spec, uint64 rows)
 {
-	uint32		least;
-
 	if (gpusort_min_rows >= 0)
 		return rows >= (uint64) gpusort_min_rows;
-	if (rows < GPUSORT_LEAST_CROSSOVER || gpusort_engine_choice == GPUSORT_ENGINE_CPU)
-		return false;
-	least = gpusort_accelerator->crossover(spec->rows);
-	return rows >= (least > 0 ? least : DEFAULT_MIN_ROWS);
+	return rows >= LEAST_ROWS && rows * gpusort_spec_width(spec) >= LEAST_BYTES;
 }
 
 void

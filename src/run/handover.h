@@ -10,7 +10,7 @@
 
 #include "run/engine.h"
 
-/* Is an accelerator to sort a run of this many rows, by gpusort.min_rows or the crossover? */
+/* Is an accelerator to sort a run of this many rows, by gpusort.min_rows? */
 extern bool gpusort_handover_pays(const GpusortRunSpec *spec, uint64 rows);
 
 /*

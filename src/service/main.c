@@ -51,7 +51,6 @@
 #include "gpu/pool.h"
 #include "gpu/start.h"
 #include "guc.h"
-#include "service/crossover.h"
 #include "service/device.h"
 #include "service/job.h"
 #include "service/line.h"
@@ -339,7 +338,6 @@ gpusort_service_main(Datum arg)
 	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	gpusort_device_open();
-	gpusort_crossover_find();
 	announce_ready();
 	serve(permanent);
 }
