@@ -284,7 +284,7 @@ static GpusortCudaStatus sort_packed(const Context &context, GpusortAlgorithm al
 
 /* Puts rows whose prefixes are equal in the order of their 8-byte keys, and checks that. */
 static GpusortCudaStatus repair_ties(Context &context, const Memory &packed, const Memory &keys, Memory &rows,
-									 int row_bits, uint64_t count, PackedFound *device, Outcome &outcome)
+									 int row_bits, uint64_t count, PackedFound *device, bool &declined)
 {
 	const unsigned blocks = blocks_for(context, count);
 	PackedFound found;
@@ -295,44 +295,36 @@ static GpusortCudaStatus repair_ties(Context &context, const Memory &packed, con
 													  row_bits, count, device);
 	GPUSORT_LAUNCHED("checkTies", context.err);
 	GPUSORT_PASS(fetch_found(context, device, found));
-	if (found.long_ties > 0)
-		outcome = OUTCOME_DECLINED;
-	else if (found.before != found.after || found.disorder > 0)
-		outcome = OUTCOME_DISORDER; /* the keys are all there, whatever the rows are */
+	declined = found.long_ties > 0;
+	if (!declined && (found.before != found.after || found.disorder > 0))
+		return fail(GPUSORT_CUDA_UNSORTED, "repairTies", "the sorted rows are out of order", context.err);
 	return GPUSORT_CUDA_OK;
 }
 
 template <typename K>
 GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows,
-						  uint64_t count, Outcome &outcome)
+						  uint64_t count, bool &declined)
 {
 	Memory packed, found_memory;
 	PackedFound found;
 	const unsigned blocks = blocks_for(context, count);
 	const int row_bits = bits_of_rows(count);
-	bool declined = false;
 
-	outcome = OUTCOME_SORTED;
+	declined = false;
 	GPUSORT_PASS(found_memory.allocate(context, sizeof(PackedFound) + sizeof(KeySummary)));
 	PackedFound *device = found_memory.as<PackedFound>();
 	KeySummary *summary = (KeySummary *)(device + 1);
 	GPUSORT_TRY(cudaMemsetAsync(device, 0, sizeof(PackedFound) + sizeof(KeySummary), context.stream), context.err);
 	GPUSORT_PASS((summarize_keys<K, HASH_NOTHING>(context, keys.as<K>(), count, summary)));
 	if (count >= WORTH_SAMPLING) GPUSORT_PASS(expect_ties<K>(context, keys.as<K>(), summary, count, device, declined));
-	if (declined) {
-		outcome = OUTCOME_DECLINED;
-		return GPUSORT_CUDA_OK;
-	}
+	if (declined) return GPUSORT_CUDA_OK;
 
 	GPUSORT_PASS(packed.allocate(context, count * sizeof(uint64_t)));
 	packKeys<K>
 		<<<blocks, THREADS, 0, context.stream>>>(keys.as<K>(), packed.as<uint64_t>(), summary, row_bits, count, device);
 	GPUSORT_LAUNCHED("packKeys", context.err);
 	GPUSORT_PASS(sort_packed(context, algorithm, &device->summary, sizeof(K) == 4, packed, count, declined));
-	if (declined) {
-		outcome = OUTCOME_DECLINED;
-		return GPUSORT_CUDA_OK;
-	}
+	if (declined) return GPUSORT_CUDA_OK;
 	if (context.spoil != SPOIL_NOTHING) {
 		spoilPacked<<<1, 1, 0, context.stream>>>(packed.as<uint64_t>(), count, context.spoil == SPOIL_KEY);
 		GPUSORT_LAUNCHED("spoilPacked", context.err);
@@ -344,16 +336,14 @@ GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Me
 	GPUSORT_LAUNCHED("unpackRows", context.err);
 	GPUSORT_PASS(fetch_found(context, device, found));
 	if (found.before != found.after)
-		outcome = OUTCOME_LOST;
-	else if (found.disorder > 0)
-		outcome = OUTCOME_DISORDER;
-	if (outcome != OUTCOME_SORTED || found.ties == 0) return GPUSORT_CUDA_OK;
-	return repair_ties(context, packed, keys, rows, row_bits, count, device, outcome); /* only 8-byte keys have ties */
+		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "the sorted keys are not the keys of the input", context.err);
+	if (found.disorder > 0)
+		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "the sorted keys are out of order", context.err);
+	if (found.ties == 0) return GPUSORT_CUDA_OK;
+	return repair_ties(context, packed, keys, rows, row_bits, count, device, declined); /* only 8-byte keys have ties */
 }
 
-template GpusortCudaStatus argsort<uint32_t>(Context &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
-											 Outcome &);
-template GpusortCudaStatus argsort<uint64_t>(Context &, GpusortAlgorithm, const Memory &, Memory &, uint64_t,
-											 Outcome &);
+template GpusortCudaStatus argsort<uint32_t>(Context &, GpusortAlgorithm, const Memory &, Memory &, uint64_t, bool &);
+template GpusortCudaStatus argsort<uint64_t>(Context &, GpusortAlgorithm, const Memory &, Memory &, uint64_t, bool &);
 
 } // namespace gpusort

@@ -92,7 +92,6 @@ typedef struct GpusortCudaReport {
 	double upload_ms;			/* sum over the lane's uploads */
 	double kernels_ms;
 	double download_ms; /* sum over the lane's finished downloads */
-	bool resorted;		/* the check found keys out of order, and CUB sorted again */
 } GpusortCudaReport;
 
 /*

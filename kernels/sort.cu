@@ -8,8 +8,8 @@
  * Together these prove that the result holds the input's keys in order, except for a probability of 2^-32
  * that several wrong keys cancel out in the sum.
  *
- * If only the order is wrong, CUB sorts again and the report says so. If the sum is wrong, keys were
- * lost, and the caller, which still has them, must sort another way.
+ * If the order or the sum is wrong, the sort fails with UNSORTED: the caller, which still has the keys,
+ * must sort another way.
  *
  * The check costs two reads of the keys. The first one also saves work: the algorithms use the range and
  * the order that it finds. mppSort combines it with its own counting pass.
@@ -74,13 +74,6 @@ template <typename K> __global__ void gatherKeys(const K *keys, const uint32_t *
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step())
 		sorted[i] = keys[rows[i]];
-}
-
-/* Puts keys back to their input positions. rows is a permutation, or the sums would have differed. */
-template <typename K> __global__ void restoreKeys(const K *keys, const uint32_t *rows, K *input, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		input[rows[i]] = keys[i];
 }
 
 /* For tests: damages the result as a faulty sort might. count is at least 2. */
@@ -164,22 +157,6 @@ static GpusortCudaStatus sort_pairs_cub(Context &context, Memory &keys, Memory &
 	return GPUSORT_CUDA_OK;
 }
 
-/* Sorts again with CUB, after an algorithm returned all keys but in the wrong order. */
-template <typename K>
-static GpusortCudaStatus sort_again(Context &context, Memory &keys, Memory &rows, bool with_rows, uint64_t count)
-{
-	if (!with_rows) return sort_keys<K>(context, GPUSORT_ALGORITHM_CUB, keys, count);
-
-	Memory input;
-	GPUSORT_PASS(input.allocate(context, count * sizeof(K)));
-	restoreKeys<<<blocks_for(context, count), THREADS, 0, context.stream>>>(keys.as<K>(), rows.as<uint32_t>(),
-																			input.as<K>(), count);
-	GPUSORT_LAUNCHED("restoreKeys", context.err);
-	keys.swap(input);
-	input.release();
-	return sort_pairs_cub<K>(context, keys, rows, count);
-}
-
 /* Sorts keys alone by any algorithm, or keys with rows by CUB, and checks the result. */
 template <typename K>
 static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
@@ -213,16 +190,8 @@ static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort 
 	if (checked.after.sum != checked.before.sum)
 		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output", "the sorted keys are not the keys of the input",
 					context.err);
-	if (!checked.after.decreases) return GPUSORT_CUDA_OK;
-
-	context.report->resorted = true;
-	context.spoil = SPOIL_NOTHING;
-	GPUSORT_PASS(sort_again<K>(context, keys, rows, sort.with_rows, count));
-	row_list = sort.with_rows ? rows.as<uint32_t>() : nullptr;
-	GPUSORT_PASS(summarize_output(context, keys.as<K>(), row_list, count, device, checked));
-	if (checked.after.sum != checked.before.sum || checked.after.decreases)
-		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output",
-					"the keys are still out of order after a second sort by CUB", context.err);
+	if (checked.after.decreases)
+		return fail(GPUSORT_CUDA_UNSORTED, "summarize_output", "the sorted keys are out of order", context.err);
 	return GPUSORT_CUDA_OK;
 }
 
@@ -239,23 +208,16 @@ static GpusortCudaStatus gather_keys(Context &context, Memory &keys, const Memor
 	return GPUSORT_CUDA_OK;
 }
 
-/* Sorts rows by the chosen algorithm, or by CUB if that is faster or if the first result is out of order. */
+/* Sorts rows by the chosen algorithm, or by CUB if that is faster. */
 template <typename K>
 static GpusortCudaStatus sort_rows_and_check(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
 {
-	Outcome outcome = OUTCOME_DECLINED;
+	bool declined = true;
 	if (context.report->algorithm != GPUSORT_ALGORITHM_CUB)
-		GPUSORT_PASS(argsort<K>(context, context.report->algorithm, keys, rows, sort.rows, outcome));
-	if (outcome == OUTCOME_SORTED)
-		return sort.keys_too ? gather_keys<K>(context, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
-	if (outcome == OUTCOME_LOST)
-		return fail(GPUSORT_CUDA_UNSORTED, "unpackRows", "the sorted keys are not the keys of the input", context.err);
+		GPUSORT_PASS(argsort<K>(context, context.report->algorithm, keys, rows, sort.rows, declined));
+	if (!declined) return sort.keys_too ? gather_keys<K>(context, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
 	context.report->algorithm = GPUSORT_ALGORITHM_CUB;
 	context.report->bins = 0;
-	if (outcome == OUTCOME_DISORDER) {
-		context.report->resorted = true;
-		context.spoil = SPOIL_NOTHING;
-	}
 	return sort_and_check<K>(context, sort, keys, rows);
 }
 
@@ -284,7 +246,6 @@ GpusortCudaStatus sort_on_device(Context &context, const GpusortCudaSort &sort, 
 	context.report->algorithm = sort.algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort.algorithm;
 	context.report->blocks = context.report->threads = 0;
 	context.report->bins = 0;
-	context.report->resorted = false;
 
 	if (sort.words > 1 && sort.rows > 0) return sort_words(context, sort, keys, rows);
 	if (sort.rows < 2) {

@@ -173,23 +173,13 @@ template <typename K>
 GpusortCudaStatus sort_keys(Context &context, GpusortAlgorithm algorithm, Memory &keys, uint64_t count);
 
 /*
- * The result of a sort of rows. After all but OUTCOME_SORTED the keys are unchanged, so the caller can
- * sort again.
- */
-enum Outcome {
-	OUTCOME_SORTED,
-	OUTCOME_DECLINED, /* a sort of (key, row) pairs is faster */
-	OUTCOME_DISORDER,
-	OUTCOME_LOST /* the result does not hold the same keys as the input */
-};
-
-/*
  * Writes the stable order of the keys to rows, by any algorithm except AUTO and CUB, and checks it
- * (argsort.cu). The keys are not changed.
+ * (argsort.cu). The keys are not changed. declined: a sort of (key, row) pairs is faster, and rows is
+ * undefined.
  */
 template <typename K>
 GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Memory &keys, Memory &rows,
-						  uint64_t count, Outcome &outcome);
+						  uint64_t count, bool &declined);
 
 /*
  * Writes the stable order of keys of several words to rows, by any algorithm except AUTO, and checks it

@@ -12,7 +12,7 @@ typedef enum GpusortCudaStatus {
 	GPUSORT_CUDA_OLD_DRIVER, /* the driver is older than the CUDA runtime linked in */
 	GPUSORT_CUDA_NO_DEVICE,	 /* the driver works, but there is no usable device */
 	GPUSORT_CUDA_NO_MEMORY,	 /* the device memory or the limit is exhausted; the device still works */
-	GPUSORT_CUDA_UNSORTED,	 /* the check after the sort failed, also after a second sort by CUB */
+	GPUSORT_CUDA_UNSORTED,	 /* the check after the sort failed */
 	GPUSORT_CUDA_FAULT		 /* any other error: the context may be lost, end the process */
 } GpusortCudaStatus;
 

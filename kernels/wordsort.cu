@@ -17,7 +17,7 @@
  *
  * If argsort declines a level, CUB sorts pairs of that level's keys and the rows in their order so far.
  * The result is checked against the words, not the levels: rows must ascend strictly by (key, row), and
- * the sum of their hashes must be that of all rows. A wrong order is sorted again by CUB, as in sort.cu.
+ * the sum of their hashes must be that of all rows.
  *
  * If a run is sorted in pieces, each row also gets an 8-byte key by which the pieces are merged
  * (merge_key.h).
@@ -67,16 +67,13 @@ static GpusortCudaStatus sort_pairs_of_level(Context &context, Memory &cut, int 
 	return GPUSORT_CUDA_OK;
 }
 
-/*
- * The same by another algorithm. The level's keys stay as they are; so do the rows, unless the outcome is
- * SORTED.
- */
+/* The same by another algorithm. The level's keys stay as they are; so do the rows if it declines. */
 static GpusortCudaStatus argsort_level(Context &context, GpusortAlgorithm algorithm, const Memory &cut, Memory &rows,
-									   uint64_t count, Outcome &outcome)
+									   uint64_t count, bool &declined)
 {
 	Memory sorted;
-	GPUSORT_PASS(argsort<uint64_t>(context, algorithm, cut, sorted, count, outcome));
-	if (outcome != OUTCOME_SORTED) return GPUSORT_CUDA_OK;
+	GPUSORT_PASS(argsort<uint64_t>(context, algorithm, cut, sorted, count, declined));
+	if (declined) return GPUSORT_CUDA_OK;
 	if (rows.as<uint32_t>() != nullptr) {
 		composeRows<<<blocks_for(context, count), THREADS, 0, context.stream>>>(rows.as<uint32_t>(),
 																				sorted.as<uint32_t>(), count);
@@ -87,8 +84,7 @@ static GpusortCudaStatus argsort_level(Context &context, GpusortAlgorithm algori
 }
 
 /* Checks the result and waits for the device. */
-static GpusortCudaStatus check_rows(Context &context, const Memory &keys, int words, const Memory &rows, uint64_t count,
-									Outcome &outcome)
+static GpusortCudaStatus check_rows(Context &context, const Memory &keys, int words, const Memory &rows, uint64_t count)
 {
 	Memory device;
 	RowsFound found;
@@ -104,7 +100,10 @@ static GpusortCudaStatus check_rows(Context &context, const Memory &keys, int wo
 	GPUSORT_TRY(cudaMemcpyAsync(&found, device.as<RowsFound>(), sizeof(found), cudaMemcpyDeviceToHost, context.stream),
 				context.err);
 	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
-	outcome = found.before != found.after ? OUTCOME_LOST : found.disorder ? OUTCOME_DISORDER : OUTCOME_SORTED;
+	if (found.before != found.after)
+		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "the sorted rows are not the rows of the input", context.err);
+	if (found.disorder)
+		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "the sorted rows are out of order", context.err);
 	return GPUSORT_CUDA_OK;
 }
 
@@ -119,19 +118,16 @@ static GpusortCudaStatus cut_level(Context &context, const Memory &keys, int wor
 	return GPUSORT_CUDA_OK;
 }
 
-/*
- * Sorts by the 64 most significant bits, and rows with equal bits by their whole keys. The outcome is
- * DECLINED if there are long ties.
- */
+/* Sorts by the 64 most significant bits, and rows with equal bits by their whole keys. Declines if there are long ties. */
 static GpusortCudaStatus sort_by_top(Context &context, GpusortAlgorithm algorithm, const WordPlan &plan,
-									 const Memory &keys, Memory &rows, uint64_t count, Outcome &outcome)
+									 const Memory &keys, Memory &rows, uint64_t count, bool &declined)
 {
 	Memory cut, sorted, device;
 	RowsFound found;
 	const WordLevel top = top_of_plan(plan);
 	GPUSORT_PASS(cut_level(context, keys, plan.words, top, sorted, cut, count));
-	GPUSORT_PASS(argsort_level(context, algorithm, cut, sorted, count, outcome));
-	if (outcome != OUTCOME_SORTED) return GPUSORT_CUDA_OK;
+	GPUSORT_PASS(argsort_level(context, algorithm, cut, sorted, count, declined));
+	if (declined) return GPUSORT_CUDA_OK;
 	cut.release();
 	GPUSORT_PASS(rows.allocate(context, count * sizeof(uint32_t)));
 	GPUSORT_PASS(device.allocate(context, sizeof(found)));
@@ -146,7 +142,7 @@ static GpusortCudaStatus sort_by_top(Context &context, GpusortAlgorithm algorith
 	GPUSORT_TRY(cudaMemcpyAsync(&found, device.as<RowsFound>(), sizeof(found), cudaMemcpyDeviceToHost, context.stream),
 				context.err);
 	GPUSORT_TRY(cudaStreamSynchronize(context.stream), context.err);
-	if (found.disorder) outcome = OUTCOME_DECLINED;
+	declined = found.disorder;
 	return GPUSORT_CUDA_OK;
 }
 
@@ -154,51 +150,31 @@ static GpusortCudaStatus sort_by_top(Context &context, GpusortAlgorithm algorith
  * Sorts by the most significant bits, or by one level after the other, and checks the result. The plan
  * has at least one level.
  */
-static GpusortCudaStatus sort_levels(Context &context, GpusortAlgorithm algorithm, const WordPlan &plan,
-									 const Memory &keys, Memory &rows, uint64_t count, Outcome &outcome)
+static GpusortCudaStatus sort_by_plan(Context &context, const WordPlan &plan, const Memory &keys, Memory &rows,
+									  uint64_t count)
 {
+	const GpusortAlgorithm algorithm = context.report->algorithm;
 	Memory cut;
+	bool declined;
+
 	if (plan.levels > 1 && algorithm != GPUSORT_ALGORITHM_CUB) {
-		GPUSORT_PASS(sort_by_top(context, algorithm, plan, keys, rows, count, outcome));
-		if (outcome == OUTCOME_SORTED) return check_rows(context, keys, plan.words, rows, count, outcome);
-		if (outcome != OUTCOME_DECLINED) return GPUSORT_CUDA_OK;
+		GPUSORT_PASS(sort_by_top(context, algorithm, plan, keys, rows, count, declined));
+		if (!declined) return check_rows(context, keys, plan.words, rows, count);
 	}
 	rows.release();
 	for (int l = 0; l < plan.levels; l++) {
 		const WordLevel level = level_of_plan(plan, l);
 		GPUSORT_PASS(cut_level(context, keys, plan.words, level, rows, cut, count));
-		outcome = OUTCOME_DECLINED;
+		declined = true;
 		if (algorithm != GPUSORT_ALGORITHM_CUB)
-			GPUSORT_PASS(argsort_level(context, algorithm, cut, rows, count, outcome));
-		if (outcome == OUTCOME_DISORDER || outcome == OUTCOME_LOST) return GPUSORT_CUDA_OK;
-		if (outcome == OUTCOME_SORTED) continue;
+			GPUSORT_PASS(argsort_level(context, algorithm, cut, rows, count, declined));
+		if (!declined) continue;
 		context.report->algorithm = GPUSORT_ALGORITHM_CUB;
 		GPUSORT_PASS(sort_pairs_of_level(context, cut, level.bits, rows, count));
 	}
-	cut.release();
-	return check_rows(context, keys, plan.words, rows, count, outcome);
-}
-
-/* Sorts by the levels of a plan, and again by CUB if the order is wrong. */
-static GpusortCudaStatus sort_by_plan(Context &context, const WordPlan &plan, const Memory &keys, Memory &rows,
-									  uint64_t count)
-{
-	Outcome outcome;
-
-	GPUSORT_PASS(sort_levels(context, context.report->algorithm, plan, keys, rows, count, outcome));
-	if (outcome == OUTCOME_DISORDER) {
-		context.report->algorithm = GPUSORT_ALGORITHM_CUB;
-		context.report->resorted = true;
-		context.spoil = SPOIL_NOTHING;
-		GPUSORT_PASS(sort_levels(context, GPUSORT_ALGORITHM_CUB, plan, keys, rows, count, outcome));
-	}
 	if (context.report->algorithm == GPUSORT_ALGORITHM_CUB) context.report->bins = 0;
-	if (outcome == OUTCOME_LOST)
-		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "the sorted rows are not the rows of the input", context.err);
-	if (outcome != OUTCOME_SORTED)
-		return fail(GPUSORT_CUDA_UNSORTED, "checkRows", "the rows are still out of order after a second sort by CUB",
-					context.err);
-	return GPUSORT_CUDA_OK;
+	cut.release();
+	return check_rows(context, keys, plan.words, rows, count);
 }
 
 /* Replaces the keys by their merge keys, in the order of the rows. */

@@ -46,19 +46,6 @@ cuda_sort(GpusortRun *run)
 	return gpusort_receive_wait(run);
 }
 
-/* Warns that the check after a sort found the keys out of order. */
-static void
-warn_resorted(const GpusortRun *run, const GpusortRequest *request)
-{
-	ereport(WARNING,
-			(errmsg("gpusort found a result of the GPU out of order and sorted it again"),
-			 errdetail("Algorithm \"cub\" sorted the keys again, and the result is correct now. "
-					   "The sort had " UINT64_FORMAT " keys of %d bytes; gpusort.algorithm was \"%s\".",
-					   run->rows, (int) gpusort_spec_width(&run->spec),
-					   gpusort_algorithm_name(request->algorithm)),
-			 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
-}
-
 /*
  * Fills in the request's part of a report, if the request is in this state and
  * its keys have been sorted.  In state FINISHED the report is complete.  In
@@ -113,11 +100,7 @@ cuda_leave(GpusortRun *run)
 	gpusort_service_wake();
 
 	if (run->result != NULL)
-	{
-		if (request->resorted && (state == GPUSORT_REQUEST_FINISHED || state == GPUSORT_REQUEST_RETURNING))
-			warn_resorted(run, request);
 		read_report(run, state, &run->result->report);
-	}
 	gpusort_receive_end(run);
 }
 

@@ -101,7 +101,7 @@ typedef enum GpusortRequestState
 /*
  * One slot of the request table.  When a backend takes it (gpu/request.c), it also
  * resets first_chunk, last_chunk, nclosed, nring, in_pieces, merge_key, ready,
- * consumed, resorted and error: the service reads these before it resets its own
+ * consumed and error: the service reads these before it resets its own
  * fields.
  */
 typedef struct GpusortRequest
@@ -212,7 +212,6 @@ typedef struct GpusortRequest
 	 */
 	uint8		algorithm_used; /* GpusortAlgorithm */
 	bool		pinned;			/* all input chunks were registered with CUDA */
-	bool		resorted;		/* the check after a sort failed, and CUB sorted again */
 	int			blocks;			/* largest launch: blocks of the grid */
 	int			threads;		/* largest launch: threads of a block */
 	int			bins_used;		/* bins of mppsort; 0 if another algorithm ran */

@@ -182,7 +182,6 @@ take_slot(const GpusortRun *run, const char **reason)
 		request->large_result = -1;
 		request->in_pieces = false;
 		request->merge_key.parts = 0;
-		request->resorted = false;
 		request->error[0] = '\0';
 		pg_atomic_write_u32(&request->nclosed, 0);
 		pg_atomic_write_u32(&request->ready, 0);

@@ -278,7 +278,6 @@ begin_job(GpusortJob *job, uint32 serial)
 	job->waiting_since = 0;
 	job->copying = false;
 	request->pinned = true;
-	request->resorted = false;
 	request->blocks = request->threads = request->bins_used = request->pieces = 0;
 	request->copy_in_ms = request->kernels_ms = request->copy_out_ms = 0;
 }

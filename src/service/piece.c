@@ -147,22 +147,10 @@ static void
 add_report(GpusortRequest *request, const GpusortCudaReport *report)
 {
 	request->algorithm_used = report->algorithm;
-	request->resorted |= report->resorted;
 	request->kernels_ms += report->kernels_ms;
 	request->blocks = Max(request->blocks, report->blocks);
 	request->threads = Max(request->threads, report->threads);
 	request->bins_used = Max(request->bins_used, report->bins);
-}
-
-/* Logs that the device returned a wrong order: twice, or once before CUB sorted again. */
-static void
-log_disorder(const GpusortJob *job, const GpusortPiece *piece, bool twice)
-{
-	ereport(LOG,
-			(twice ?
-			 errmsg("gpusort found the device's result out of order twice") :
-			 errmsg("gpusort found the device's result out of order and sorted it again by another algorithm"),
-			 errdetail("Sorted " UINT64_FORMAT " keys of %zu bytes.", piece->rows, gpusort_job_width(job))));
 }
 
 /* Sorts the piece on the device, as the request asks, and adds the sort's report to the request. */
@@ -191,11 +179,13 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 		return GPUSORT_PIECE_NO_MEMORY;
 	if (status == GPUSORT_CUDA_UNSORTED)
 	{
-		log_disorder(job, piece, true);
+		ereport(LOG,
+				(errmsg("gpusort found the device's result out of order"),
+				 errdetail("Algorithm \"%s\" sorted " UINT64_FORMAT " keys of %zu bytes.",
+						   gpusort_algorithm_name(report.algorithm), piece->rows, gpusort_job_width(job)),
+				 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
 		return gpusort_job_failed(job, "The device's result was out of order.");
 	}
-	if (report.resorted)
-		log_disorder(job, piece, false);
 	request->merge_key = merge_key;
 	gpusort_usage_sorted(piece->rows * gpusort_job_width(job));
 	add_report(request, &report);

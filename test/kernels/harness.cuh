@@ -80,7 +80,7 @@ template <typename K> struct Case {
 		take(keys, n * sizeof(K));
 		MUST(cudaMemcpyAsync(keys.as<K>(), input.as<K>(), n * sizeof(K), cudaMemcpyDeviceToDevice, stream));
 		GpusortCudaStatus status = gpusort::sort_on_device(context, sort, keys, rows);
-		if (spoil == gpusort::SPOIL_KEY) {
+		if (spoil != gpusort::SPOIL_NOTHING) {
 			expect(status == GPUSORT_CUDA_UNSORTED, what);
 			return;
 		}
@@ -92,11 +92,8 @@ template <typename K> struct Case {
 		}
 		check_result(input.as<K>(), with_rows && !keys_too ? nullptr : keys.as<K>(),
 					 with_rows ? rows.as<uint32_t>() : nullptr, good_keys.as<K>(), good_rows.as<uint32_t>(), n, found);
-		bool good =
-			found[1].wrong == 0 && found[0].sum == found[1].sum && report.resorted == (spoil == gpusort::SPOIL_ORDER);
-		if (!expect(good, what) && failed <= 40)
-			printf("  %llu wrong, sum %s, %s\n", found[1].wrong, found[0].sum == found[1].sum ? "same" : "differs",
-				   report.resorted ? "sorted again" : "sorted once");
+		if (!expect(found[1].wrong == 0 && found[0].sum == found[1].sum, what) && failed <= 40)
+			printf("  %llu wrong, sum %s\n", found[1].wrong, found[0].sum == found[1].sum ? "same" : "differs");
 	}
 };
 

@@ -41,7 +41,7 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 	}
 }
 
-/* Tests the repair and the errors after a sort whose result is damaged. */
+/* A sort whose result is damaged fails. */
 template <typename K> static void run_spoiled(uint64_t n)
 {
 	Case<K> one;

@@ -14,8 +14,7 @@
  * the m-th fail, counted over the life of a service; by default n is 1 and there is no m.
  * Three statuses are special: with "hang" the call never returns; with "stuck" it
  * never returns and also prevents an orderly end of the service; "uploaded:busy" means
- * that uploads never finish.  "sort:resorted" reports that each sort succeeded only
- * at the second attempt.  "site@1:status" fails on device 1 only; "open@1" is the site of
+ * that uploads never finish.  "site@1:status" fails on device 1 only; "open@1" is the site of
  * opening that device, and "open" that of listing all devices.
  *
  * GPUSORT_STANDIN_DEVICES, such as "8,16,24x", is a list of the devices' memory in GB;
@@ -551,7 +550,6 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	if (!sorted || (sort->words > 1 && sort->keys_too && !make_merge_keys(lane, sort)))
 		return GPUSORT_CUDA_NO_MEMORY;
 	report->algorithm = sort->algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort->algorithm;
-	report->resorted = getenv("GPUSORT_STANDIN") != NULL && strcmp(getenv("GPUSORT_STANDIN"), "sort:resorted") == 0;
 	report->blocks = 1;
 	report->threads = 1;
 	report->bins = sort->algorithm == GPUSORT_ALGORITHM_MPPSORT ? 256 : 0;

@@ -71,18 +71,6 @@ foreach my $plan (sort keys %reason)
 }
 
 #
-# The check after the sort finds the first result out of order
-#
-{
-	restart_with($node, plan => 'sort:resorted');
-	my ($rc, $stdout, $stderr) = $node->psql('postgres', "$big; SELECT engine FROM gpusort_last_sort()");
-	is("$rc $stdout", "0 $big_result\ncuda", 'sorted again: the GPU delivers the right result');
-	like($stderr, qr/WARNING:  gpusort found a result of the GPU out of order and sorted it again/,
-		'sorted again: a warning says so');
-	pool_is_free($node, 'sorted again');
-}
-
-#
 # The service dies while a backend waits for it
 #
 restart_with($node);
