@@ -19,10 +19,9 @@
  * Core's choice depends on the order of the input, too, and may differ with a Sort.
  *
  * A hypothetical-set aggregate, such as rank(), puts its own row behind the others.
- * Unless that row sorts last, the check fails at the end, and the tuplesort makes up to twice
- * as many comparisons as for rows in random order: rank(-1e10) of 100,000 numerics took 1.6
- * times as long with a Sort below, and rank(0) half to nine tenths.  So where there is
- * such an aggregate, nothing is sorted for any.
+ * Unless that row sorts last, the check fails at the end, and the tuplesort makes more
+ * comparisons than for rows in random order.  So where there is such an aggregate,
+ * nothing is sorted for any.
  *
  * The input may be in order already, which plan/input_order.c finds out.
  *
@@ -54,27 +53,19 @@ typedef struct Context
 	List	   *sorts;			/* added Sorts, which have no plan_node_id yet */
 } Context;
 
-/* ----------------------------------------------------------------
- *		Costs
- * ----------------------------------------------------------------
- */
-
 /*
  * The cost that one aggregate saves if it gets its input in this order: the comparisons of its
  * sort, except one for each row, and one more that core's quicksort does not make.
  * Their number depends on the number of distinct values.  A comparison of values that
- * take two words of a key, such as strings, costs twice as much: the measured
- * difference of count(DISTINCT) was 820 ms for three million integers and 2,030 ms for
- * strings.  Of strings, STRING_COMPARISONS a row are subtracted: 100,000 of them gained
- * 13 % only, and 10,000 lost 0.4 of 2.3 ms.  How many rows pass a FILTER is not known here,
- * so an aggregate that has one counts as if it saved nothing.
+ * take two words of a key, such as strings, costs twice as much.  Of strings,
+ * STRING_COMPARISONS a row are subtracted, which GpuSort spends on ties.  How many rows
+ * pass a FILTER is not known here, so an aggregate that has one counts as if it saved nothing.
  */
 #define STRING_COMPARISONS	13.0
 
 /*
  * If the node has another aggregate, which wants another order, the rows carry its values
- * through GpuSort, which costs this much more per row in cpu_operator_costs: 3,000 rows for
- * count(DISTINCT) of an integer and of a string lost 0.2 of 0.95 ms, and 100,000 gained 18 %.
+ * through GpuSort, which costs this much more per row in cpu_operator_costs.
  */
 #define OTHER_OPERATORS		10.0
 
@@ -118,11 +109,6 @@ gpusort_replaces(const GpusortOrder *order, const Plan *child, Cost *cost)
 	}
 	return true;
 }
-
-/* ----------------------------------------------------------------
- *		Searching the plan
- * ----------------------------------------------------------------
- */
 
 /*
  * Of the orders of these aggregates, finds the one that saves the most.  Aggregates

@@ -5,90 +5,25 @@
  *
  * In core's model a sort of n rows makes n log2 n comparisons, each of which
  * costs two cpu_operator_costs, and returns each row for one more.  In gpusort an
- * engine replaces the comparisons, so the cost of a row does not grow with n.
- * Nearly all of it is encoding the key and fetching the row in its new order.
+ * engine replaces the comparisons, so the cost of a row does not grow with n:
+ * nearly all of it is encoding the key and fetching the row in its new order.
  *
- * The constants are measured in units of cpu_operator_cost, with the CPU engine
- * and one thread.  The time of the same query without ORDER BY is subtracted
- * (bench/order_by.sh: 1,000 to 1,000,000 rows of 90 bytes, by one integer and by
- * two).  The unit is coarse: one cpu_operator_cost of core's sort takes 4 to
- * 7 ns, and more in larger sorts.  Fitted by least squares of the relative
- * errors, three measurements gave 9 to 12 units for a row (4 of them to fetch it)
- * and 1 to 3 units for each column of one word; in sorts by eight columns, 1 to 2
- * units for a column.
- * A column of two words, such as a uuid, a numeric or a string, costs as much as
- * two columns.  If a string may be longer than its words, the sorted rows are
- * searched for ties, at 3 units a row (a million rows of 60 bytes take 100 ns
- * each by strings of 20 bytes, and 85 ns by strings of 12).  The model ignores
- * the actual length of strings: a finished plan does not show where the values
- * of a sort column come from, and the set-up cost hides a larger error.
+ * The constants are units of cpu_operator_cost, measured with the CPU engine and one
+ * thread (bench/order_by.sh; docs/performance.md has the figures).  The set-up costs
+ * correct what core's model does not know: small sorts stay in the processor's caches,
+ * and few distinct values need few comparisons.  They put the break-even where it was
+ * measured.  What one unit of core's sort takes depends on how core compares: by strcoll()
+ * it takes several times as long, and for citext tens of times, so these have constants
+ * of their own.
  *
- * Beginning a sort takes no time that this method could measure.  But core's
- * model does not know that small sorts stay in the processor's caches: core
- * sorts 300 rows in 16 to 30 us, and the unit above would make it 25 to 35 us.  So
- * core and gpusort take the same time at about 300 rows, not at 100 as the two
- * models would say.  At 1,000 rows gpusort saves 25 to 35 us of 80 to 100 us, but
- * nothing in a session's first sort (by two integers, 300 us with core or without);
- * at 3,000 rows it saves 0.2 to 0.4 ms.  SETUP_OPERATORS corrects that.  With it,
- * the planner's break-even is at 1,100 rows for one column, at 1,300 for two and at
- * 11,000 for eight.  If strings may be longer than their words, breaking ties may
- * cost more than core's sort, and TIE_SETUP_OPERATORS leaves small sorts to core:
- * up to 3,200 rows by one string.
- * Arrays, ranges, rows and bit strings may tie as well, but one of their comparisons costs
- * core several times as much as its model says.  At 1,000 rows gpusort takes 0.16 to 0.36
- * of core's time, and 0.6 to 0.9 with 31 distinct values.  So they count as two words.
+ * Core's model does not know either that a comparison looks at the second column where
+ * the first is equal.  Where core's sort seems cheaper, the statistics tell how many
+ * columns its comparisons look at (gpusort_plan_compared_columns()).
  *
- * Core's model does not know that a comparison looks at the second column where the
- * first is equal, and so on.  Each such look takes as long as a comparison, or
- * longer: with 1,000 rows by eight columns, the first four of 3 to 7 values, the unit
- * is 48 to 83 ns, and GpuSort is 8.5 times as fast; if the first column is unique, the
- * unit is 3 ns, and core is 1.5 times as fast.  So where core's sort seems cheaper,
- * the statistics tell how many columns its comparisons look at
- * (gpusort_plan_compared_columns()).
- *
- * GpuSort's model does not know how many distinct values there are.  Core is faster
- * on few of them, but gpusort is, too: with 1, 3 or 100 distinct integers, numerics
- * or uuids among 3,000 to 100,000 rows it takes 0.4 to 0.94 times as long as core
- * (CPU time), and the set-up cost hides the rest.
- * Booleans, enums and single characters are few by nature: there core is faster up to
- * 5,000 rows (at 3,000 rows 0.25 ms for an enum against 0.34, and for "char" against
- * 0.40), which FEW_SETUP_OPERATORS tells.
- *
- * If core compares the first column by strcoll(), one unit of core's sort takes 17 to
- * 30 ns, and GpuSort's row takes 9 to 12 such units, verifying included: from 0.18 us
- * under C.UTF-8 to 0.33 us under en_US.UTF-8 (1,000 and 3,000 names and md5 sums, CPU
- * engine, one thread).  LIBC_COPY_OPERATORS and LIBC_SETUP_OPERATORS put the break-even
- * at 330 rows.  Measured under en_US.UTF-8: with 100 rows core takes 50 to 60 us and
- * GpuSort 60 to 80, with 300 rows 140 to 240 and 130 to 180.
- *
- * If the first column is citext, one unit of core's sort takes 150 to 250 ns, and
- * GpuSort's row 1 to 3 such units.  With 100 names core takes 0.21 ms and GpuSort 0.02
- * (C.UTF-8) or 0.05 (en_US.UTF-8), with 30 names 42 us and 9 or 17, and with 3 GpuSort
- * takes 1 us more.  But to plan and to begin it takes some 10 us.  The break-even is at
- * 45 rows.
- *
- * Rows beyond the memory limit are written and read once, as in core's model.
- *
- * If the parent fetches only k of n rows, because of a LIMIT, core keeps k rows in
- * a heap (a bounded sort).  It forms each row's tuple and compares it with the
- * heap's top.  GpuSort makes each row's key and compares it with its bound
- * (node/limit.c), which takes half as long: 20 to 25 ns for a row of two integers,
- * 9 ns for a single one, and core 60 and 18.  In random order, a row enters the
- * heap with probability k / i, if it is the i-th: k * (1 + ln(n / k)) rows, and k
- * leave it in the end.  Each takes log2(k) comparisons, of 13 to 16 ns up to
- * k = 10,000, and of 40 ns at k = 100,000, where the heap exceeds the processor's
- * caches.  GpuSort copies about as many rows, and sorts and moves them in a cut,
- * which does not depend on k.  It needs memory for up to 2 k rows.  Touching it costs
- * 0.1 ns a byte if the session has kept memory, and up to 1 ns if not.
- *
- * Of 2 million rows in random, ascending or descending order, or with 8 distinct
- * values, of 8 and of 300 bytes, at k = 10 to 500,000, GpuSort took 0.13 to 0.99
- * times core's CPU time: nowhere more.  With few rows, setting up decides: at
- * k = 10, integers break even at 1,000 rows and strings at 3,000 to 10,000, in the
- * model at 7,000 and 18,000; two integers do above 10,000 (0.56 ms against 0.50), which
- * BOUND_SETUP_OPERATORS tells.  Input in ascending order enters either sort k times
- * only, and input in descending order n times.  The model leaves both out, since
- * GpuSort gains from either.
+ * Rows beyond the memory limit are written and read once, as in core's model.  If a
+ * LIMIT fetches k of n rows, core keeps k rows in a heap, which a row in random order
+ * enters with probability k / i, if it is the i-th: k * (1 + ln(n / k)) rows.  GpuSort
+ * copies about as many.
  *
  *-------------------------------------------------------------------------
  */

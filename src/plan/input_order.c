@@ -4,13 +4,8 @@
  *		What a finished plan and the statistics say about the order of a plan's rows.
  *
  * The planner knows the order of each path, but a finished plan has lost it.  So this
- * file finds it again: from the columns of a Sort or of a btree index, followed up
- * through the nodes that keep the order of their input.
- *
- * The rows of a table may be in the order of a column without an index, for example
- * if it is the time at which they were inserted.  ANALYZE finds that out: it is the
- * column's correlation.  The same statistics have the number of distinct values,
- * which tells how many columns core's comparisons look at.
+ * file follows the columns of a Sort or of a btree index up through the nodes that keep
+ * the order of their input.  The column's correlation tells whether a table is in its order.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,16 +29,8 @@
 #include "plan/aggregate.h"
 #include "plan/plan.h"
 
-/*
- * A column whose values are in the order of the table has the correlation 1.  A
- * table of which a few rows have moved has a little less.
- */
+/* A table of which a few rows have moved has a correlation of a little less than 1. */
 #define SORTED_CORRELATION	0.9999
-
-/* ----------------------------------------------------------------
- *		Orders
- * ----------------------------------------------------------------
- */
 
 bool
 gpusort_order_begins_with(const GpusortOrder *given, const GpusortOrder *wanted)
@@ -89,11 +76,6 @@ gpusort_order_concatenate(const GpusortOrder *first, const GpusortOrder *second)
 	}
 	return order;
 }
-
-/* ----------------------------------------------------------------
- *		The order of a plan's rows
- * ----------------------------------------------------------------
- */
 
 /* The number of the target that is this column, or 0. */
 static AttrNumber
@@ -162,22 +144,9 @@ gpusort_input_known_order(Plan *plan)
 	{
 		case T_Sort:
 		case T_IncrementalSort:
-			{
-				Sort	   *sort = (Sort *) plan;
-
-				order.columns = palloc(sort->numCols * sizeof(GpusortSortColumn));
-				for (int i = 0; i < sort->numCols; i++)
-					order.columns[i] = (GpusortSortColumn)
-				{
-					.attno = sort->sortColIdx[i],
-						.sort_operator = sort->sortOperators[i],
-						.collation = sort->collations[i],
-						.nulls_first = sort->nullsFirst[i],
-						.type = exprType((Node *) get_tle_by_resno(plan->targetlist, sort->sortColIdx[i])->expr),
-				};
-				order.ncolumns = sort->numCols;
-				return order;
-			}
+			order.columns = gpusort_cost_columns((Sort *) plan);
+			order.ncolumns = ((Sort *) plan)->numCols;
+			return order;
 		case T_IndexScan:
 			return index_order(plan, ((IndexScan *) plan)->indexid, ((IndexScan *) plan)->indexorderdir);
 		case T_IndexOnlyScan:
@@ -225,11 +194,6 @@ gpusort_input_find_group_order(Agg *agg, GpusortOrder *order)
 	}
 	return true;
 }
-
-/* ----------------------------------------------------------------
- *		Statistics
- * ----------------------------------------------------------------
- */
 
 /*
  * Follows a column of a plan down to a table.  Returns the table's statistics of it,

@@ -7,14 +7,9 @@
  * GpuSort's cost.  For the final ORDER BY, the create_upper_paths_hook offers
  * SortPaths over the cheapest input paths once more, at GpuSort's cost.  It does
  * not do so for windows, DISTINCT, GROUP BY and merge joins, whose paths contain
- * the sort.  There it would have to repeat create_window_paths(),
- * create_distinct_paths(), add_paths_to_grouping_rel() and joinpath.c, which
- * core changes in every version, and it would gain only where the cheaper sort
- * makes a sorted plan beat a hashed one.  That is rare, because hashing costs
- * even less.  In 69 plans, of 23 such queries over three million rows with a
- * work_mem of 4 MB, 64 MB and 4 GB, GpuSort's cost would have changed four, by
- * 3.6 % of the plan's cost at most.  All four were DISTINCT of nearly unique
- * values whose hash table did not fit.  Once such a plan is chosen, the
+ * the sort: it would have to repeat whole functions of the planner, and would gain
+ * only where the cheaper sort makes a sorted plan beat a hashed one, which is rare
+ * (docs/design.md, "Tried and left out").  Once such a plan is chosen, the
  * planner_hook replaces its sorts as well.
  *
  *-------------------------------------------------------------------------

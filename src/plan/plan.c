@@ -6,10 +6,7 @@
  * The planner_hook searches the finished plan and replaces every Sort by a
  * GpuSort over the same child, if gpusort supports the sort and estimates it
  * cheaper.  This finds all Sorts: for ORDER BY, DISTINCT, GROUP BY, windows,
- * merge joins and Gather Merge, in subplans and CTEs.  The alternatives find or
- * do less: a CustomPath at UPPERREL_ORDERED would see the final ORDER BY only,
- * and taking over SortState at run time cannot show anything in EXPLAIN, nor
- * mark and restore.
+ * merge joins and Gather Merge, in subplans and CTEs.
  *
  * Where the cost of a sort decides which plan is chosen, plan/paths.c tells the planner.
  *
@@ -41,11 +38,6 @@
 
 static planner_hook_type previous_planner;
 static create_upper_paths_hook_type previous_create_upper_paths;
-
-/* ----------------------------------------------------------------
- *		Which sorts
- * ----------------------------------------------------------------
- */
 
 /* gpusort_cost_few_rows() of a Sort */
 static bool
@@ -100,11 +92,6 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 	*cost = core - cpu_operator_cost * input.rows;
 	return NULL;
 }
-
-/* ----------------------------------------------------------------
- *		Replacing Sort nodes
- * ----------------------------------------------------------------
- */
 
 /*
  * Makes a GpuSort in place of a Sort.  custom_exprs are the number of rows of a LIMIT, and
@@ -216,11 +203,6 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 	}
 	return plan;
 }
-
-/* ----------------------------------------------------------------
- *		Hooks
- * ----------------------------------------------------------------
- */
 
 static PlannedStmt *
 plan_statement(Query *parse, const char *query_string, int cursor_options,
