@@ -194,12 +194,21 @@ typedef struct GpusortRowColumn
 
 /*
  * Fills in *column for the column at place (from 1) of the ORDER BY list, except
- * ranks, icu and abbreviation, which the begin functions below set.  May allocate in
+ * what gpusort_rowtype_begin() sets.  May allocate in
  * the current memory context.  Returns NULL, or the reason why gpusort cannot order by this column: a short phrase,
  * allocated in the current memory context.
  */
 extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int place,
 										   GpusortRowColumn *column);
+
+/*
+ * Prepares a column for encoding values, whatever its kind and place: sets ranks, icu and
+ * abbreviation, also of fields.  They live in the current memory context, except icu, which
+ * the backend keeps.  from: the column of the ORDER BY list; NULL for a field, which is
+ * never of kind ABBREVIATED.  Raises an error if memory runs out or the lookup of the
+ * collation fails.
+ */
+extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column);
 
 /*
  * Encoders of one value that is not NULL.  They write the column's words, and
@@ -268,13 +277,7 @@ extern void gpusort_rowlibc_widen(GpusortRowColumn *column);
  */
 extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
 
-/*
- * Prepare a column for gpusort_rowenum_encode() and gpusort_rowicu_encode(): set
- * column->ranks, and column->icu or else column->abbreviation.  These live in the
- * current memory context, except icu, which the backend keeps.  from: the column
- * of the ORDER BY list.  Raise an error if memory runs out or the lookup of the
- * collation fails.
- */
+/* For gpusort_rowtype_begin() */
 extern void gpusort_rowenum_begin(GpusortRowColumn *column);
 extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
 

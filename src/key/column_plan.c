@@ -440,3 +440,23 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	}
 	return NULL;
 }
+
+void
+gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
+{
+	switch (column->kind)
+	{
+		case GPUSORT_ROW_ENUM:
+			gpusort_rowenum_begin(column);
+			break;
+		case GPUSORT_ROW_ABBREVIATED:
+			gpusort_rowicu_begin(column, from);
+			break;
+		case GPUSORT_ROW_PACKED:
+			for (int i = 0; i < column->packing->nfields; i++)
+				gpusort_rowtype_begin(NULL, &column->packing->fields[i].column);
+			break;
+		default:
+			break;
+	}
+}

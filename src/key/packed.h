@@ -82,9 +82,6 @@ extern GpusortPacking *gpusort_packed_plan(Oid compare, Oid type, TupleDesc row)
 /* Can a column of this kind be a field? */
 extern bool gpusort_packed_field(GpusortRowKind kind);
 
-/* Prepares a column's fields for packing values; allocates in the current memory context. */
-extern void gpusort_packed_begin(const GpusortRowColumn *column);
-
 /*
  * Writes the first bits of a value, at least most of them if there are, to words,
  * the first in the uppermost bit; the last bits of the last word are 0 or further

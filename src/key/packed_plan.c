@@ -102,15 +102,3 @@ gpusort_packed_plan(Oid compare, Oid type, TupleDesc row)
 		return NULL;
 	return packing;
 }
-
-void
-gpusort_packed_begin(const GpusortRowColumn *column)
-{
-	for (int i = 0; i < column->packing->nfields; i++)
-	{
-		GpusortRowColumn *field = &column->packing->fields[i].column;
-
-		if (field->kind == GPUSORT_ROW_ENUM)
-			gpusort_rowenum_begin(field);
-	}
-}

@@ -163,17 +163,9 @@ gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
 				 errmsg("gpusort cannot order by these columns: %s", refusal)));
 
 	gpusort_rowkey_measure(key);
-	for (int i = 0; i < key->nencoded; i++)
-	{
-		GpusortRowColumn *column = &key->columns[i];
-
-		if (column->kind == GPUSORT_ROW_ENUM)
-			gpusort_rowenum_begin(column);
-		else if (column->kind == GPUSORT_ROW_ABBREVIATED)
-			gpusort_rowicu_begin(column, &columns[i]);
-		else if (column->kind == GPUSORT_ROW_PACKED)
-			gpusort_packed_begin(column);
-	}
+	/* those without words, too: their values may be packed to break ties */
+	for (int i = 0; i < ncolumns; i++)
+		gpusort_rowtype_begin(&columns[i], &key->columns[i]);
 	key->truncated = key->nencoded < ncolumns;
 	key->lossy = key->truncated;
 

@@ -143,27 +143,28 @@ sign_of(int number)
 	return (number > 0) - (number < 0);
 }
 
-/* The order of two rows by the types' comparators. */
+/* The order of two rows by the types' comparator of column c, DESC and NULLS FIRST included. */
+static int
+compare_column(const OrderedRows *ordered, int i, int j, int c)
+{
+	int			a = i * ordered->ncolumns + c;
+	int			b = j * ordered->ncolumns + c;
+
+	if (ordered->nulls[a] || ordered->nulls[b])
+		return (ordered->nulls[a] - ordered->nulls[b]) * (ordered->columns[c].nulls_first ? -1 : 1);
+	return sign_of(DatumGetInt32(FunctionCall2Coll(&ordered->type[c]->cmp_proc_finfo, ordered->columns[c].collation,
+												   ordered->values[a], ordered->values[b]))) *
+		(ordered->columns[c].sort_operator == ordered->type[c]->gt_opr ? -1 : 1);
+}
+
 static int
 compare_by_types(const OrderedRows *ordered, int i, int j)
 {
-	for (int c = 0; c < ordered->ncolumns; c++)
-	{
-		int			a = i * ordered->ncolumns + c;
-		int			b = j * ordered->ncolumns + c;
-		bool		descending = ordered->columns[c].sort_operator == ordered->type[c]->gt_opr;
-		int			order;
+	int			order = 0;
 
-		if (ordered->nulls[a] || ordered->nulls[b])
-			order = (ordered->nulls[a] - ordered->nulls[b]) * (ordered->columns[c].nulls_first ? -1 : 1);
-		else
-			order = sign_of(DatumGetInt32(FunctionCall2Coll(&ordered->type[c]->cmp_proc_finfo, ordered->columns[c].collation,
-															ordered->values[a], ordered->values[b]))) *
-				(descending ? -1 : 1);
-		if (order != 0)
-			return order;
-	}
-	return 0;
+	for (int c = 0; c < ordered->ncolumns && order == 0; c++)
+		order = compare_column(ordered, i, j, c);
+	return order;
 }
 
 static int
@@ -180,22 +181,24 @@ compare_by_words(const OrderedRows *ordered, int i, int j)
 	return 0;
 }
 
-/* Do the bytes of two values compare as their types do, if the column compares by bytes? */
+/* Do the bytes of two values of column c compare as their type does, if it compares by bytes? */
 static bool
-bytes_agree(const OrderedRows *ordered, int i, int j, int order)
+bytes_agree(const OrderedRows *ordered, int i, int j, int c)
 {
+	int			a = i * ordered->ncolumns + c;
+	int			b = j * ordered->ncolumns + c;
 	const char *bytes[2];
 	Size		length[2];
 	int			by_bytes;
 
-	if (ordered->ncolumns > 1 || !gpusort_rowkey_by_bytes(ordered->key, 0) || ordered->nulls[i] || ordered->nulls[j])
+	if (!gpusort_rowkey_by_bytes(ordered->key, c) || ordered->nulls[a] || ordered->nulls[b])
 		return true;
-	gpusort_rowkey_bytes(ordered->key, 0, ordered->values[i], &bytes[0], &length[0]);
-	gpusort_rowkey_bytes(ordered->key, 0, ordered->values[j], &bytes[1], &length[1]);
+	gpusort_rowkey_bytes(ordered->key, c, ordered->values[a], &bytes[0], &length[0]);
+	gpusort_rowkey_bytes(ordered->key, c, ordered->values[b], &bytes[1], &length[1]);
 	by_bytes = sign_of(memcmp(bytes[0], bytes[1], Min(length[0], length[1])));
 	if (by_bytes == 0)
 		by_bytes = length[0] < length[1] ? -1 : length[0] > length[1];
-	return order == (gpusort_rowkey_descends(ordered->key, 0) ? -by_bytes : by_bytes);
+	return compare_column(ordered, i, j, c) == (gpusort_rowkey_descends(ordered->key, c) ? -by_bytes : by_bytes);
 }
 
 /* Returns what is wrong with a pair of rows, or NULL. */
@@ -207,8 +210,11 @@ check_pair(const OrderedRows *ordered, int i, int j, int compared, bool lossy)
 
 	if (sign_of(compared) != order)
 		return "gpusort_rowkey_compare() contradicts the types";
-	if (!bytes_agree(ordered, i, j, order))
-		return "the bytes contradict the types";
+	for (int c = 0; c < ordered->ncolumns; c++)
+	{
+		if (!bytes_agree(ordered, i, j, c))
+			return "the bytes contradict the types";
+	}
 	if (order == 0)
 		return word_order != 0 ? "equal rows have different words" : NULL;
 	if (word_order == 0)

@@ -141,6 +141,20 @@ SELECT as_core('SELECT * FROM ties ORDER BY nullif(b, 1)::text COLLATE "C", u CO
 SET gpusort.memory_limit = '200kB';
 SELECT as_core('SELECT * FROM ties ORDER BY u COLLATE "C" DESC, id');
 RESET gpusort.memory_limit;
+-- columns behind text under ICU have no words; those of kinds that are packed break its ties by their bits
+CREATE TYPE colour AS ENUM ('red', 'green', 'blue');
+CREATE TYPE shade AS (c colour, n integer);
+CREATE TYPE colours AS RANGE (subtype = colour);
+CREATE TABLE packed AS
+SELECT (g % 5)::text AS t, ARRAY[c] AS a, ROW(c, g % 2)::shade AS r, colours(c, c, '[]') AS b
+FROM (SELECT g, (enum_range(NULL::colour))[1 + g % 3] AS c FROM generate_series(1, 2000) AS g) AS s;
+SELECT CASE WHEN count(*) > 0 THEN 'und-x-icu' ELSE 'C' END AS icu FROM pg_collation WHERE collname = 'und-x-icu' \gset
+SELECT as_core(format('SELECT * FROM packed ORDER BY t COLLATE %I, a, r DESC, b', :'icu'));
+SELECT as_core(format('SELECT * FROM packed ORDER BY t COLLATE %I, r, b, a DESC', :'icu'));
+SELECT as_core(format('SELECT DISTINCT ON (t COLLATE %1$I) * FROM packed ORDER BY t COLLATE %1$I, b DESC, r', :'icu'));
+DROP TABLE packed;
+DROP TYPE colours, shade, colour;
+
 -- the memory for breaking ties is counted: 29 bytes per row; so is a dictionary of the longer strings, at most 256 kB
 CREATE FUNCTION memory_of(sort_key text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE

@@ -3,7 +3,9 @@
 # The tables have random types, sizes, shares of NULLs and numbers of distinct values.
 # Some values are compressed or stored out of line, and some columns have common
 # prefixes.  Some tables are sorted by a column, and in some the first rows are unlike
-# the rest, so that what a sort learns from them is wrong later.
+# the rest, so that what a sort learns from them is wrong later.  In a part of the tables,
+# strings of few values and of each kind of collation stand in front of columns of few
+# values in which types are nested: arrays, ranges and rows of them, and domains.
 # The queries have random ORDER BY lists, planner settings and small memory limits,
 # and read sorts in each way in which an executor does: to the end, up to a LIMIT,
 # back and forth by cursors, repeatedly as the inner side of a join, and below
@@ -122,7 +124,35 @@ my %types = (
 	jsonb => [ 'to_jsonb((R) % 1000)', undef ]);
 my @all_types = sort keys %types;
 my @keyed_types = grep { defined $types{$_}[1] } @all_types;
-my @collations = ('C', 'C', 'C', 'default', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
+my @collations = ('C', 'C', 'C', 'default', 'english', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
+
+# Types of strings, and their collations
+$types{citext} = [ "translate((R)::text, '0123456789', 'aAbBcCdDé-')::citext", '{"",a,A,"a "}', 1 ];
+my @strings = ('text', 'text: prefix', 'text: differs late', 'text: cases', 'label', 'citext', 'name', 'char(12)');
+
+# Nested types: SQL that makes them, and their names, which are in %types.
+my $nested_schema = 'CREATE DOMAIN shade AS colour;';
+my @nested;
+$types{shade} = $types{colour};
+foreach my $type ('int2', 'int4', 'int8', 'float4', 'float8', 'bool', '"char"', 'date', 'timestamptz', 'timetz', 'interval', 'uuid',
+	'macaddr', 'numeric', 'name', 'colour', 'shade', 'small')
+{
+	my $n = $type =~ s/\W//gr;
+	my $value = $types{$type}[0];
+	my $next = $value =~ s/\bR\b/R + 1/gr;
+	$nested_schema .= "CREATE DOMAIN ${n}_d AS $type; CREATE DOMAIN ${n}s AS $type\[]; CREATE TYPE ${n}_range AS RANGE (subtype = $type); "
+	  . "CREATE DOMAIN ${n}_range_d AS ${n}_range; CREATE TYPE ${n}_row AS (a $type, b ${n}_d, c text COLLATE \"C\"); CREATE DOMAIN ${n}_row_d AS ${n}_row;\n";
+	$types{"${n}_d"} = [ $value, $types{$type}[1] ];
+	$types{$_} = [ "(ARRAY[$value, $next])[1 : 1 + ((R) % 2)::int]::${n}s", '{"{}","{NULL}"}' ] foreach "$type\[]", "${n}_d[]", "${n}s";
+	$types{$_} = [ "${n}_range(least($value, $next), greatest($value, $next), ('{[],[),(],()}'::text[])[1 + (R) % 4])", '{empty,"(,)"}' ]
+	  foreach "${n}_range", "${n}_range_d";
+	$types{$_} = [ "ROW($value, CASE (R) % 3 WHEN 0 THEN NULL ELSE $next END, md5(((R) / 2)::text))::${n}_row", '{"(,,)"}' ]
+	  foreach "${n}_row", "${n}_row_d";
+	# a domain of an enum has no operator that could compare the answers
+	push @nested, "${n}_d" if $type !~ /colour|shade/;
+	push @nested, "$type\[]", "${n}_d[]", "${n}s", "${n}_range", "${n}_range_d", "${n}_row", "${n}_row_d";
+}
+push @nested, grep { /colour|shade/ } @nested;
 
 # A string literal of up to 303 bytes, which may end in a character that has another
 # weight in front of what may follow: c before h, a Thai vowel before a consonant.
@@ -138,9 +168,9 @@ sub make_prefix
 # An expression for a value of column c$i, in terms of the row's number i.
 sub make_value
 {
-	my ($type) = @_;
+	my ($type, $few) = @_;
 	my ($value, $special) = @{ $types{$type} };
-	my $distinct = pick(1, 3, 10, 1000, 2_000_000_000, 2_000_000_000);
+	my $distinct = $few ? pick(1, 2, 3, 10) : pick(1, 3, 10, 1000, 2_000_000_000, 2_000_000_000);
 	my $salt = below(1_000_000_000);
 	my $prefix = make_prefix();
 	$value =~ s/\bR\b/rnd(i, $salt, $distinct)/g;
@@ -156,17 +186,21 @@ sub make_value
 # Makes a random table t: its SQL, its columns and its number of rows.
 sub make_table
 {
-	my %table = (rows => pick(0, 1, 2, 10, 10, (1000) x 8, (20000) x 3));
+	my %table = (rows => pick(0, 1, 2, 10, 10, (1000) x 8, (20000) x 3), nested => chance(35));
 	my $first = $table{rows} > 2000 ? 2000 : 100;
 	my (@columns, @values, @storage);
-	my $n = 3 + below(5);
+	my $n = $table{nested} ? 8 : 3 + below(5);
 	foreach my $i (1 .. $n)
 	{
-		my $type = pick(chance(10) ? @all_types : chance(15) ? ('text: prefix', 'bytea: prefix') : @keyed_types);
+		my $type = pick(
+			$table{nested} ? ($i <= 4 ? @strings : @nested)
+			: chance(10) ? @all_types
+			: chance(15) ? ('text: prefix', 'bytea: prefix')
+			: @keyed_types);
 		my $sql_type = $type =~ s/:.*//r;
-		my $value = make_value($type);
+		my $value = make_value($type, $table{nested});
 		my $nulls = pick(0, 0, 0, 2, 50, 100);
-		if (chance(20))
+		if (!$table{nested} && chance(20))
 		{
 			my @kinds = grep { s/:.*//r eq $sql_type } @all_types;
 			$value = "CASE WHEN i <= $first THEN " . make_value(pick(@kinds)) . " ELSE $value END";
@@ -204,9 +238,12 @@ sub make_keys
 	my ($table, $alias) = @_;
 	my $n = pick(1, 1, 2, 2, 3, 4);
 	my (@select, @order, @names);
+	$n = 2 + below(4) if $table->{nested};
 	foreach my $i (1 .. $n)
 	{
 		my $column = $table->{sorted} && $i == 1 && chance(70) ? $table->{sorted} : pick(@{ $table->{columns} });
+		# strings in front
+		$column = pick(@{ $table->{columns} }[ 0 .. 3 ]) if $table->{nested} && $i <= $n / 2 && chance(70);
 		my $value = "$alias.$column->{name}";
 		if (chance(8))
 		{
@@ -362,14 +399,28 @@ sub quote_list
 	return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]';
 }
 
-my $schema = slurp_file("$FindBin::Bin/random.sql");
+my $schema = slurp_file("$FindBin::Bin/random.sql") . $nested_schema . <<'SQL';
+DO $$ BEGIN
+	CREATE COLLATION english (provider = libc, locale = 'en_US.UTF-8');
+EXCEPTION WHEN OTHERS THEN
+	CREATE COLLATION english FROM "C";
+END $$;
+SQL
 my $node = new_node('random', init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
 autovacuum = off
 restart_after_crash = on
 client_min_messages = warning
 CONF
-$node->start;
+{
+	# without it, the collation english is another name of C
+	my $locales = make_locales('en_US.UTF-8');
+	local $ENV{LOCPATH} = $locales if defined $locales;
+	$node->start;
+}
+my $has_citext = $node->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'citext'") eq 't';
+$schema .= 'CREATE EXTENSION citext;' if $has_citext;
+@strings = grep { $_ ne 'citext' } @strings if !$has_citext;
 
 my $has_node = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'gpusort.force'");
 my $limit = $node->safe_psql('postgres', "SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");

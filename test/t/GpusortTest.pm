@@ -22,7 +22,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_node ordering_node restart_with private_program start_private start_by start_with_little_room is_back
-  skip_without_standin built_file locales_in_build has_icu icu_collation
+  skip_without_standin built_file make_locales locales_in_build has_icu icu_collation
   traced times_traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   session answer leave in_background late_row hold let_go waits_for
@@ -195,14 +195,20 @@ sub built_file
 }
 
 # Makes locales of the C library (test/locales.sh) and returns their folder, for
-# LOCPATH in the environment of a server.  Skips the test where they cannot be made.
-sub locales_in_build
+# LOCPATH in the environment of a server; undef where they cannot be made.
+sub make_locales
 {
 	my (@names) = @_;
 	my $status = system('bash', dirname(__FILE__) . '/../locales.sh', "$build/locales", @names);
-	plan skip_all => "localedef or Debian's package locales is missing" if $status >> 8 == 3;
+	return undef if $status >> 8 == 3;
 	die "could not make the locales @names" if $status != 0;
 	return "$build/locales";
+}
+
+# The same, but skips the test where they cannot be made.
+sub locales_in_build
+{
+	return make_locales(@_) // plan skip_all => "localedef or Debian's package locales is missing";
 }
 
 # True if the server was built with ICU; one collation of that provider is there in any build.
