@@ -12,98 +12,98 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "node/node.h"
+#include "node/gather.h"
 
 void
-gpusort_node_begin_core(GpusortNode *node, const char *reason)
+gpusort_core_begin(GpusortGather *gather, const char *reason)
 {
-	TupleDesc	desc = node->slot->tts_tupleDescriptor;
+	TupleDesc	desc = gather->spec->desc;
 	int			options = TUPLESORT_NONE;
-	bool		bounded = node->limit.rows >= 0 && !node->limit.ties;
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+	bool		bounded = gather->limit.rows >= 0 && !gather->spec->limit_ties;
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
-	node->stats.core_reason = reason;
-	if (node->random_access)
+	gather->stats->core_reason = reason;
+	if (gather->spec->random_access)
 		options |= TUPLESORT_RANDOMACCESS;
 	if (bounded)
 		options |= TUPLESORT_ALLOWBOUNDED;
-	if (node->value_type != NULL)
-		node->core = tuplesort_begin_datum(TupleDescAttr(desc, 0)->atttypid,
-										   node->operators[0], node->collations[0],
-										   node->nulls_first[0], work_mem, NULL, options);
+	if (gather->spec->value_type != NULL)
+		gather->core = tuplesort_begin_datum(TupleDescAttr(desc, 0)->atttypid,
+										   gather->spec->operators[0], gather->spec->collations[0],
+										   gather->spec->nulls_first[0], work_mem, NULL, options);
 	else
-		node->core = tuplesort_begin_heap(desc, node->ncolumns, node->attnos, node->operators,
-										  node->collations, node->nulls_first, work_mem, NULL,
+		gather->core = tuplesort_begin_heap(desc, gather->spec->ncolumns, gather->spec->attnos, gather->spec->operators,
+										  gather->spec->collations, gather->spec->nulls_first, work_mem, NULL,
 										  options);
 	if (bounded)
-		tuplesort_set_bound(node->core, node->limit.rows);
+		tuplesort_set_bound(gather->core, gather->limit.rows);
 	MemoryContextSwitchTo(old);
 }
 
 void
-gpusort_node_hand_over(GpusortNode *node, const char *reason)
+gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 {
-	uint64		rows = gpusort_run_rows(node->run);
+	uint64		rows = gpusort_run_rows(gather->run);
 
-	Assert(node->spill == NULL);	/* otherwise core would miss the spilled rows */
-	gpusort_node_begin_core(node, reason);
+	Assert(gather->spill == NULL);	/* otherwise core would miss the spilled rows */
+	gpusort_core_begin(gather, reason);
 	for (uint64 i = 0; i < rows; i++)
 	{
-		if (i % GPUSORT_NODE_REPORT_ROWS == 0)
+		if (i % GPUSORT_GATHER_REPORT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (node->value_type != NULL)
-			tuplesort_putdatum(node->core, gpusort_node_value(node, gpusort_run_key(node->run, i), 0), false);
+		if (gather->spec->value_type != NULL)
+			tuplesort_putdatum(gather->core, gpusort_spec_value(gather->spec, gpusort_run_key(gather->run, i), 0), false);
 		else
 		{
-			gpusort_rowstore_put(&node->store, i, node->left);
-			tuplesort_puttupleslot(node->core, node->left);
+			gpusort_rowstore_put(&gather->rows.store, i, gather->left);
+			tuplesort_puttupleslot(gather->core, gather->left);
 		}
 	}
-	for (uint64 i = 0; i < node->nulls; i++)
+	for (uint64 i = 0; i < gather->nulls; i++)
 	{
-		if (i % GPUSORT_NODE_REPORT_ROWS == 0)
+		if (i % GPUSORT_GATHER_REPORT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		tuplesort_putdatum(node->core, (Datum) 0, true);
+		tuplesort_putdatum(gather->core, (Datum) 0, true);
 	}
-	ExecClearTuple(node->left);
-	gpusort_run_end(node->run);
-	node->run = NULL;
-	MemoryContextReset(node->run_cxt);
-	MemoryContextReset(node->store_cxt);
+	ExecClearTuple(gather->left);
+	gpusort_run_end(gather->run);
+	gather->run = NULL;
+	MemoryContextReset(gather->run_cxt);
+	MemoryContextReset(gather->rows.store_cxt);
 	gpusort_memory_give_back();
 }
 
 void
-gpusort_node_put_elsewhere(GpusortNode *node, TupleTableSlot *slot)
+gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot)
 {
-	if (node->overflow != NULL)
+	if (gather->overflow != NULL)
 	{
 		bool		should_free;
 		MinimalTuple tuple = ExecFetchSlotMinimalTuple(slot, &should_free);
 
-		sts_puttuple(node->overflow, NULL, tuple);
-		node->overflow_rows++;
+		sts_puttuple(gather->overflow, NULL, tuple);
+		gather->overflow_rows++;
 		if (should_free)
 			heap_free_minimal_tuple(tuple);
 	}
-	else if (node->value_type != NULL)
+	else if (gather->spec->value_type != NULL)
 	{
 		slot_getsomeattrs(slot, 1);
-		tuplesort_putdatum(node->core, slot->tts_values[0], slot->tts_isnull[0]);
+		tuplesort_putdatum(gather->core, slot->tts_values[0], slot->tts_isnull[0]);
 	}
 	else
-		tuplesort_puttupleslot(node->core, slot);
+		tuplesort_puttupleslot(gather->core, slot);
 }
 
 void
-gpusort_node_read_elsewhere(GpusortNode *node)
+gpusort_core_read(GpusortGather *gather)
 {
 	for (;;)
 	{
-		TupleTableSlot *slot = ExecProcNode(node->child);
+		TupleTableSlot *slot = ExecProcNode(gather->child);
 
 		if (TupIsNull(slot))
 			break;
-		gpusort_node_put_elsewhere(node, slot);
+		gpusort_core_put(gather, slot);
 	}
 }

@@ -82,7 +82,7 @@ static int
 compare_distinct(const DistinctSort *sort, uint32 a, uint32 b)
 {
 	CHECK_FOR_INTERRUPTS();
-	return gpusort_rowkey_compare_values(sort->group->node->key, sort->group->column,
+	return gpusort_rowkey_compare_values(sort->group->gather->rows.key, sort->group->column,
 										 sort->rows[sort->values[a].first].value, false,
 										 sort->rows[sort->values[b].first].value, false);
 }
@@ -126,9 +126,9 @@ static uint32
 number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 			  uint32 *numbers, DistinctValue **values)
 {
-	GpusortNode *node = group->node;
-	TupleDesc	desc = node->left->tts_tupleDescriptor;
-	int			attribute = node->attnos[group->column] - 1;
+	GpusortGather *gather = group->gather;
+	TupleDesc	desc = gather->left->tts_tupleDescriptor;
+	int			attribute = gather->spec->attnos[group->column] - 1;
 	int			length = GPUSORT_ATTRIBUTE(desc, attribute)->attlen;
 	bool		by_value = GPUSORT_ATTRIBUTE(desc, attribute)->attbyval;
 	uint32		max = EARLY_ROWS;
@@ -138,8 +138,8 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 	*values = NULL;
 	if (length < -1)
 		return 0;
-	table = values_create(node->run_cxt, EARLY_ROWS, NULL);
-	*values = MemoryContextAlloc(node->run_cxt, max * sizeof(DistinctValue));
+	table = values_create(gather->run_cxt, EARLY_ROWS, NULL);
+	*values = MemoryContextAlloc(gather->run_cxt, max * sizeof(DistinctValue));
 	for (uint64 i = 0; i < n; i++)
 	{
 		HashedValue *value;
@@ -175,8 +175,8 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 bool
 gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
 {
-	GpusortNode *node = group->node;
-	uint32	   *numbers = gpusort_memory_alloc(node->run_cxt, n * sizeof(uint32));
+	GpusortGather *gather = group->gather;
+	uint32	   *numbers = gpusort_memory_alloc(gather->run_cxt, n * sizeof(uint32));
 	DistinctValue *values;
 	uint32		count = number_values(group, rows, n, numbers, &values);
 	DistinctSort sort = {group, rows, values};
@@ -189,8 +189,8 @@ gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64
 		pfree(numbers);
 		return false;
 	}
-	sorted = MemoryContextAllocHuge(node->run_cxt, count * sizeof(uint32));
-	place_of = MemoryContextAllocHuge(node->run_cxt, count * sizeof(uint32));
+	sorted = MemoryContextAllocHuge(gather->run_cxt, count * sizeof(uint32));
+	place_of = MemoryContextAllocHuge(gather->run_cxt, count * sizeof(uint32));
 	for (uint32 i = 0; i < count; i++)
 		sorted[i] = i;
 	qsort_arg(sorted, count, sizeof(uint32), compare_numbers, &sort);

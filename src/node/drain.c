@@ -29,7 +29,7 @@
 
 #include "base/memory.h"
 #include "cpu/share.h"
-#include "node/node.h"
+#include "node/result.h"
 #include "run/cpu_options.h"
 
 /* In a store with fewer bytes of rows, the copies take longer than the misses that they save. */
@@ -58,36 +58,37 @@
 #define PART_ROWS		2048
 
 void
-gpusort_node_begin_drain(GpusortNode *node)
+gpusort_drain_begin(GpusortResult *result)
 {
-	GpusortNodeDrain *drain = &node->drain;
-	const GpusortRowStore *store = &node->store;
+	GpusortDrain *drain = &result->drain;
+	const GpusortRowStore *store = &result->gather->rows.store;
+	Size		stored = store->bytes - store->spare_bytes;
 
 	drain->begin = PG_UINT64_MAX;
 	drain->count = 0;
-	if (node->source != GPUSORT_SOURCE_ROWS || node->row_bytes > MAX_ROW_BYTES ||
-		store->bytes - store->spare_bytes < MIN_BYTES || gpusort_cpu_threads_most(node->count) < 2)
+	drain->row_bytes = gpusort_gather_row_bytes(result->gather);
+	if (drain->row_bytes > MAX_ROW_BYTES || stored < MIN_BYTES || gpusort_cpu_threads_most(result->sorted.count) < 2)
 		return;
 	drain->begin = drain->next_count = FIRST_ROWS;
 	/* not anew for each block of a result: the window's memory stays the same */
 	if (drain->max_count == 0)
 	{
-		int			threads = gpusort_cpu_threads_most(node->count);
-		Size		bytes = Min(THREAD_BYTES * threads, (store->bytes - store->spare_bytes) / STORE_PART);
+		int			threads = gpusort_cpu_threads_most(result->sorted.count);
+		Size		bytes = Min(THREAD_BYTES * threads, stored / STORE_PART);
 
-		drain->max_count = Min(THREAD_ROWS * threads, bytes / node->row_bytes / PART_ROWS * PART_ROWS);
+		drain->max_count = Min(THREAD_ROWS * threads, bytes / drain->row_bytes / PART_ROWS * PART_ROWS);
 		drain->part_bytes = MAXALIGN_DOWN(bytes / (drain->max_count / PART_ROWS));
 	}
 }
 
 /* Puts row i into the window as it lies in the store, and prefetches it. */
 static inline void
-find_row(const GpusortNode *node, const uint32 *order, size_t i)
+find_row(const GpusortDrain *drain, const GpusortRowStore *store, const uint32 *order, size_t i)
 {
-	void	   *row = gpusort_node_row(node, order[i]);
+	void	   *row = gpusort_rowstore_row(store, order[i]);
 
-	node->drain.rows[i] = row;
-	for (Size offset = 0; offset < node->row_bytes; offset += 64)
+	drain->rows[i] = row;
+	for (Size offset = 0; offset < drain->row_bytes; offset += 64)
 		__builtin_prefetch((const char *) row + offset);
 }
 
@@ -98,25 +99,27 @@ find_row(const GpusortNode *node, const uint32 *order, size_t i)
 static void
 fill_part(void *arg, size_t begin, size_t end)
 {
-	const GpusortNode *node = arg;
-	const uint32 *order = (const uint32 *) node->block + node->drain.begin;
-	void	  **rows = node->drain.rows;
-	char	   *to = node->drain.copies + begin / PART_ROWS * node->drain.part_bytes;
-	const char *to_end = to + node->drain.part_bytes;
+	const GpusortResult *result = arg;
+	const GpusortDrain *drain = &result->drain;
+	const GpusortRowStore *store = &result->gather->rows.store;
+	const uint32 *order = (const uint32 *) result->sorted.block + drain->begin;
+	void	  **rows = drain->rows;
+	char	   *to = drain->copies + begin / PART_ROWS * drain->part_bytes;
+	const char *to_end = to + drain->part_bytes;
 
 	for (size_t i = begin; i < Min(begin + GPUSORT_PLACE_AHEAD, end); i++)
-		__builtin_prefetch(gpusort_node_place(node, order[i]));
+		__builtin_prefetch(gpusort_rowstore_place(store, order[i]));
 	for (size_t i = begin; i < Min(begin + GPUSORT_ROW_AHEAD, end); i++)
-		find_row(node, order, i);
+		find_row(drain, store, order, i);
 	for (size_t i = begin; i < end; i++)
 	{
 		Size		bytes;
 
 		if (i + GPUSORT_PLACE_AHEAD < end)
-			__builtin_prefetch(gpusort_node_place(node, order[i + GPUSORT_PLACE_AHEAD]));
+			__builtin_prefetch(gpusort_rowstore_place(store, order[i + GPUSORT_PLACE_AHEAD]));
 		if (i + GPUSORT_ROW_AHEAD < end)
-			find_row(node, order, i + GPUSORT_ROW_AHEAD);
-		bytes = MAXALIGN(gpusort_row_bytes(rows[i], node->bare));
+			find_row(drain, store, order, i + GPUSORT_ROW_AHEAD);
+		bytes = MAXALIGN(gpusort_row_bytes(rows[i], store->bare));
 		if (bytes > COPY_BYTES || bytes > to_end - to)
 			continue;
 		memcpy(to, rows[i], bytes);
@@ -126,30 +129,32 @@ fill_part(void *arg, size_t begin, size_t end)
 }
 
 void
-gpusort_node_drain(GpusortNode *node)
+gpusort_drain_fill(GpusortResult *result, uint64 i)
 {
-	GpusortNodeDrain *drain = &node->drain;
+	GpusortDrain *drain = &result->drain;
+	GpusortNodeStats *stats = result->gather->stats;
+	uint64		count = result->sorted.count;
 	GpusortCpuOptions options;
 
-	Assert(node->position == drain->begin + drain->count && node->position < node->count);
+	Assert(i == drain->begin + drain->count && i < count);
 	if (drain->copies == NULL)
 	{
 		Size		bytes = drain->part_bytes * (drain->max_count / PART_ROWS);
 
-		drain->copies = gpusort_memory_alloc_pages(node->cxt, bytes + drain->max_count * sizeof(void *));
+		drain->copies = gpusort_memory_alloc_pages(result->gather->cxt, bytes + drain->max_count * sizeof(void *));
 		drain->rows = (void **) (drain->copies + bytes);
 	}
-	options = gpusort_cpu_options_take(node->count);
-	drain->begin = node->position;
-	drain->count = Min(drain->next_count, node->count - node->position);
+	options = gpusort_cpu_options_take(count);
+	drain->begin = i;
+	drain->count = Min(drain->next_count, count - i);
 	drain->next_count = Min(2 * drain->next_count, drain->max_count);
 	/* other sorts may have most of the threads */
 	drain->count = Min(drain->count, THREAD_ROWS * options.threads);
 
 	if (options.threads > 1)
 	{
-		gpusort_share(drain->count, PART_ROWS, fill_part, node, &options);
-		node->stats.return_threads = Max(node->stats.return_threads, options.threads);
+		gpusort_share(drain->count, PART_ROWS, fill_part, result, &options);
+		stats->return_threads = Max(stats->return_threads, options.threads);
 	}
 	else
 	{

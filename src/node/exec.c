@@ -1,34 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * exec.c
- *		The executor callbacks of GpuSort, a custom scan that replaces a Sort.
- *
- * plan/plan.c puts this node into a plan that is already finished, so the node's
- * parent has been planned for a Sort.  The node therefore behaves as nodeSort.c
- * does: it returns the same columns, and supports rewinding, backward scans, mark and
- * restore.  It returns minimal tuples, or virtual ones where it keeps values instead of
- * tuples.
- *
- * Until it returns its first row, the node can hand all rows over to core's
- * tuplesort.  It does so in three cases: gpusort.enabled was turned off after the
- * plan was made; EvalPlanQual rechecks a row; the result needs random access and
- * exceeds the memory limit.  Where several processes gather the rows (feed.c), it
- * hands over the sorted rows in the third case, because a Gather cannot be stopped
- * halfway.
- *
- * init.c unpacks the plan, sort.c does one sort, gather.c reads the child, limit.c
- * removes rows that a LIMIT does not fetch, result.c sorts and returns rows, drain.c
- * copies them ahead of that by threads, ties.c breaks ties, and explain.c shows the
- * statistics.
+ *		The executor callbacks of GpuSort, which does one sort after the other.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/memory.h"
 #include "base/shmem.h"
+#include "guc.h"
 #include "node/feed.h"
 #include "node/limit.h"
 #include "node/node.h"
@@ -72,12 +57,151 @@ static void
 begin_node(CustomScanState *css, EState *estate, int eflags)
 {
 	GpusortNode *node = (GpusortNode *) css;
+	int			random_access = EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK;
 
-	node->random_access = (eflags & (EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK)) != 0;
-	eflags &= ~(EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK);
-	outerPlanState(css) = ExecInitNode(outerPlan(css->ss.ps.plan), estate, eflags);
+	outerPlanState(css) = ExecInitNode(outerPlan(css->ss.ps.plan), estate, eflags & ~random_access);
 	node->feed = gpusort_feed_below(outerPlanState(css));
-	gpusort_node_init(node, estate);
+	gpusort_spec_init(&node->spec, css, (eflags & random_access) != 0);
+	gpusort_gather_init(&node->gather, &node->spec, &node->stats, estate);
+	gpusort_result_init(&node->result, &node->gather, css);
+}
+
+/* ----------------------------------------------------------------
+ *		A sort
+ * ----------------------------------------------------------------
+ */
+
+/* The reason to leave the whole sort to core before reading the child, or NULL. */
+static const char *
+core_reason(GpusortNode *node)
+{
+	MemoryContext old;
+	const char *refusal;
+
+	if (!gpusort_enabled)
+		return "gpusort.enabled is off";
+	if (node->css.ss.ps.state->es_epq_active != NULL)
+		return "a row is rechecked after a concurrent update";
+	/* a collation may be distrusted since the plan was made */
+	if (node->spec.value_type != NULL)
+		return NULL;
+	old = MemoryContextSwitchTo(node->gather.cxt);
+	refusal = gpusort_rowkey_refusal(node->spec.columns, node->spec.ncolumns);
+	MemoryContextSwitchTo(old);
+	if (refusal == NULL)
+		return NULL;
+	strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));
+	return node->stats.refusal;
+}
+
+/* After the last row: sorts the rows in memory, or spills them and begins the merge. */
+static void
+end_gathering(GpusortGather *gather, GpusortResult *result)
+{
+	GpusortNodeStats *stats = gather->stats;
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, gather->begun);
+	stats->gather_ms += INSTR_TIME_GET_MILLISEC(now);
+	stats->memory = Max(stats->memory, gpusort_gather_memory(gather, 0));
+
+	if (gather->spill == NULL)
+	{
+		gpusort_sort_run(gather, gather->spec->random_access, &result->sorted);
+		gpusort_result_begin(result);
+		return;
+	}
+	if (gpusort_run_rows(gather->run) > 0)
+		gpusort_gather_spill(gather);
+	else
+		gpusort_gather_end_run(gather);
+	MemoryContextReset(gather->run_cxt);
+	MemoryContextReset(gather->rows.store_cxt);
+	gpusort_memory_give_back();
+	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
+	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));
+	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(gather->spill),
+							gpusort_spill_bytes(gather->spill), stats->engine);
+	if (gather->rows.key != NULL)
+		gpusort_rowkey_stop_proposing(gather->rows.key);
+	gpusort_spill_merge(gather->spill);
+	gpusort_result_begin(result);
+}
+
+/*
+ * Puts the rows of the merge of spilled runs into core's tuplesort, since the parent
+ * may read them repeatedly.
+ */
+static void
+move_to_core(GpusortGather *gather, GpusortResult *result)
+{
+	gpusort_core_begin(gather, "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
+	for (;;)
+	{
+		TupleTableSlot *slot = gpusort_result_next(result, true);
+
+		if (TupIsNull(slot))
+			break;
+		gpusort_core_put(gather, slot);
+	}
+	gpusort_spill_end(gather->spill);
+	gather->spill = NULL;
+}
+
+/*
+ * Reads the child to its end and sorts.  Calls the child in the caller's memory context, the
+ * query's, so that the child's allocations do not end up in the contexts of this node.
+ */
+static void
+sort_node(GpusortNode *node)
+{
+	GpusortGather *gather = &node->gather;
+	const char *reason = core_reason(node);
+	bool		mine = false;
+
+	node->stats.sorts++;
+	node->stats.core_reason = NULL;
+	node->stats.distrust_reason = NULL;
+	gather->nulls = 0;
+	gather->child = outerPlanState(node);
+	gather->expected = gather->child->plan->plan_rows;
+	gather->fed = node->feed != NULL;
+	gpusort_limit_begin(gather, gpusort_spec_limit(&node->spec, node->css.ss.ps.ps_ExprContext));
+	INSTR_TIME_SET_CURRENT(gather->begun);
+	gpusort_activity_begin(&gather->activity, gather->cxt, node->css.ss.ps.plan->plan_rows);
+	if (node->feed != NULL)
+		gpusort_feed_use(node->feed, gather, reason != NULL);
+	if (reason != NULL)
+	{
+		gpusort_core_begin(gather, reason);
+		gpusort_core_read(gather);
+	}
+	else
+	{
+		gpusort_gather_begin(gather);
+		mine = true;
+		if (node->feed != NULL)
+			gpusort_feed_gather(node->feed);
+		else
+			mine = gpusort_gather_read(gather);
+	}
+	if (mine)
+	{
+		end_gathering(gather, &node->result);
+		if (node->spec.random_access && gather->spill != NULL)
+		{
+			move_to_core(gather, &node->result);
+			mine = false;
+		}
+	}
+	if (!mine)
+	{
+		tuplesort_performsort(gather->core);
+		node->result.core = gather->core;
+		node->result.ready = true;
+	}
+	gpusort_activity_count(!mine, mine ? gpusort_gather_rows(gather) : 0);
 }
 
 static TupleTableSlot *
@@ -87,40 +211,49 @@ exec_node(CustomScanState *css)
 	EState	   *estate = css->ss.ps.state;
 	ScanDirection direction = estate->es_direction;
 
-	if (unlikely(node->source == GPUSORT_SOURCE_NONE))
+	if (unlikely(!node->result.ready))
 	{
 		/* the child is read forward even if the parent wants the last row first */
 		estate->es_direction = ForwardScanDirection;
-		gpusort_node_sort(node);
+		sort_node(node);
 		estate->es_direction = direction;
 	}
-	return gpusort_node_next(node, ScanDirectionIsForward(direction));
+	return gpusort_result_next(&node->result, ScanDirectionIsForward(direction));
 }
 
 /* Frees the sort.  The next exec_node() reads the child again and sorts anew. */
 static void
 forget_sort(GpusortNode *node)
 {
-	ExecClearTuple(node->slot);
-	ExecClearTuple(node->core_slot);
-	ExecClearTuple(node->left);
-	ExecClearTuple(node->right);
-	ExecClearTuple(node->limit.slot);
-	if (node->core != NULL)
-		tuplesort_end(node->core);
-	node->core = NULL;
-	if (node->run != NULL)
-		gpusort_node_end_run(node);
-	if (node->spill != NULL)
-		gpusort_spill_end(node->spill);
-	node->spill = NULL;
-	if (node->source != GPUSORT_SOURCE_NONE)
-		gpusort_activity_end(&node->activity);
-	node->key = NULL;
-	memset(&node->drain, 0, sizeof(node->drain));
-	node->source = GPUSORT_SOURCE_NONE;
-	MemoryContextReset(node->cxt);
+	GpusortGather *gather = &node->gather;
+	GpusortResult *result = &node->result;
+
+	ExecClearTuple(result->slot);
+	ExecClearTuple(result->core_slot);
+	ExecClearTuple(gather->left);
+	ExecClearTuple(gather->right);
+	ExecClearTuple(gather->limit.slot);
+	if (gather->core != NULL)
+		tuplesort_end(gather->core);
+	gather->core = result->core = NULL;
+	if (gather->run != NULL)
+		gpusort_gather_end_run(gather);
+	if (gather->spill != NULL)
+		gpusort_spill_end(gather->spill);
+	gather->spill = NULL;
+	if (result->ready)
+		gpusort_activity_end(&gather->activity);
+	gather->rows.key = NULL;
+	memset(&result->sorted, 0, sizeof(result->sorted));
+	memset(&result->drain, 0, sizeof(result->drain));
+	result->ready = false;
+	MemoryContextReset(gather->cxt);
 }
+
+/* ----------------------------------------------------------------
+ *		Its end, and reading again
+ * ----------------------------------------------------------------
+ */
 
 static void
 end_node(CustomScanState *css)
@@ -136,25 +269,21 @@ rescan_node(CustomScanState *css)
 	GpusortNode *node = (GpusortNode *) css;
 	PlanState  *child = outerPlanState(css);
 
-	if (node->source == GPUSORT_SOURCE_NONE)
+	if (!node->result.ready)
 		return;
-	ExecClearTuple(node->slot);
-	if (child->chgParam != NULL || !node->random_access ||
-		gpusort_node_limit_rows(node) != node->limit.rows)
+	ExecClearTuple(node->result.slot);
+	if (child->chgParam != NULL || !node->spec.random_access ||
+		gpusort_spec_limit(&node->spec, css->ss.ps.ps_ExprContext) != node->gather.limit.rows)
 	{
 		forget_sort(node);
 		/* a child whose parameters changed is rescanned by its first ExecProcNode */
 		if (child->chgParam == NULL)
 			ExecReScan(child);
 	}
-	else if (node->source == GPUSORT_SOURCE_CORE)
-		tuplesort_rescan(node->core);
+	else if (node->result.core != NULL)
+		tuplesort_rescan(node->result.core);
 	else
-	{
-		node->position = 0;
-		node->at_end = false;
-		gpusort_node_begin_drain(node);
-	}
+		gpusort_result_rewind(&node->result);
 }
 
 static void
@@ -162,12 +291,12 @@ mark_node(CustomScanState *css)
 {
 	GpusortNode *node = (GpusortNode *) css;
 
-	if (node->source == GPUSORT_SOURCE_CORE)
-		tuplesort_markpos(node->core);
+	if (node->result.core != NULL)
+		tuplesort_markpos(node->result.core);
 	else
 	{
-		node->marked_position = node->position;
-		node->marked_at_end = node->at_end;
+		node->result.marked_position = node->result.position;
+		node->result.marked_at_end = node->result.at_end;
 	}
 }
 
@@ -176,11 +305,11 @@ restore_node(CustomScanState *css)
 {
 	GpusortNode *node = (GpusortNode *) css;
 
-	if (node->source == GPUSORT_SOURCE_CORE)
-		tuplesort_restorepos(node->core);
+	if (node->result.core != NULL)
+		tuplesort_restorepos(node->result.core);
 	else
 	{
-		node->position = node->marked_position;
-		node->at_end = node->marked_at_end;
+		node->result.position = node->result.marked_position;
+		node->result.at_end = node->result.marked_at_end;
 	}
 }

@@ -82,16 +82,16 @@ show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
 	bool		prefix = GPUSORT_EXPLAIN_RELATIONS(es) > 1 || es->verbose;
 	List	   *keys = NIL;
 
-	for (int i = 0; i < node->ncolumns; i++)
+	for (int i = 0; i < node->spec.ncolumns; i++)
 	{
-		TargetEntry *entry = get_tle_by_resno(plan->targetlist, node->attnos[i]);
+		TargetEntry *entry = get_tle_by_resno(plan->targetlist, node->spec.attnos[i]);
 		StringInfoData key;
 
 		if (entry == NULL)
-			elog(ERROR, "no tlist entry for key %d", node->attnos[i]);
+			elog(ERROR, "no tlist entry for key %d", node->spec.attnos[i]);
 		initStringInfo(&key);
 		appendStringInfoString(&key, deparse_expression((Node *) entry->expr, context, prefix, true));
-		append_order(&key, (Node *) entry->expr, &node->columns[i]);
+		append_order(&key, (Node *) entry->expr, &node->spec.columns[i]);
 		keys = lappend(keys, key.data);
 	}
 	ExplainPropertyList("Sort Key", keys, es);
@@ -122,7 +122,7 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	GpusortNodeStats stats;
 
 	show_sort_key(node, ancestors, es);
-	gpusort_node_stats(node, &stats);
+	gpusort_sort_stats(&node->gather, &stats);
 	if (!es->analyze || stats.sorts == 0)
 		return;
 
@@ -140,10 +140,10 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	else if (stats.engine_reason[0] != '\0' && es->verbose)
 		ExplainPropertyText("Reason", stats.engine_reason, es);
 	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
-	if (node->limit.removed > 0)
+	if (node->gather.limit.removed > 0)
 	{
-		ExplainPropertyInteger("Bound", NULL, node->limit.rows, es);
-		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->limit.removed, es);
+		ExplainPropertyInteger("Bound", NULL, node->gather.limit.rows, es);
+		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->gather.limit.removed, es);
 	}
 	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);
 	if (stats.runs > 0)

@@ -42,6 +42,7 @@
 #include "base/arena.h"
 #include "base/shmem.h"
 #include "node/feed.h"
+#include "node/limit.h"
 #include "node/participant.h"
 
 /* The part of a worker, which the worker publishes */
@@ -72,8 +73,11 @@ typedef struct Shared
 
 struct GpusortFeed
 {
-	GpusortNode node;			/* in a worker: gathers its part */
-	GpusortNode *sort;			/* in the leader: the GpuSort above; NULL in a worker */
+	CustomScanState css;
+	GpusortSortSpec spec;
+	GpusortNodeStats stats;
+	GpusortGather part;			/* in a worker: its part */
+	GpusortGather *sort;		/* in the leader: of the GpuSort above; NULL in a worker */
 	bool		pass;			/* in the leader: as in Shared */
 	bool		done;			/* this process's part has been gathered */
 	Shared	   *shared;			/* NULL: the leader is alone */
@@ -133,17 +137,19 @@ create_state(CustomScan *scan)
 
 	gpusort_plan_check(scan);
 	NodeSetTag(feed, T_CustomScanState);
-	feed->node.css.methods = &exec_methods;
+	feed->css.methods = &exec_methods;
 	return (Node *) feed;
 }
 
 static void
 begin_feed(CustomScanState *css, EState *estate, int eflags)
 {
+	GpusortFeed *feed = (GpusortFeed *) css;
+
 	outerPlanState(css) = ExecInitNode(outerPlan(css->ss.ps.plan), estate, eflags);
-	gpusort_node_init((GpusortNode *) css, estate);
-	((GpusortFeed *) css)->overflow_cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort overflow",
-																  ALLOCSET_SMALL_SIZES);
+	gpusort_spec_init(&feed->spec, css, false);
+	gpusort_gather_init(&feed->part, &feed->spec, &feed->stats, estate);
+	feed->overflow_cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort overflow", ALLOCSET_SMALL_SIZES);
 }
 
 /* ----------------------------------------------------------------
@@ -245,65 +251,65 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 
 /* Writes the rows that the node has to the overflow, because the arena has no room for a directory. */
 static void
-overflow_all(GpusortNode *node)
+overflow_all(GpusortGather *gather)
 {
-	for (uint64 i = 0; i < gpusort_run_rows(node->run); i++)
+	for (uint64 i = 0; i < gpusort_run_rows(gather->run); i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (node->value_type == NULL)
+		if (gather->spec->value_type == NULL)
 		{
-			gpusort_rowstore_put(&node->store, i, node->left);
-			gpusort_node_put_elsewhere(node, node->left);
+			gpusort_rowstore_put(&gather->rows.store, i, gather->left);
+			gpusort_core_put(gather, gather->left);
 		}
 		else
 		{
-			node->keys->tts_values[0] = gpusort_node_value(node, gpusort_run_key(node->run, i), 0);
-			node->keys->tts_isnull[0] = false;
-			gpusort_node_put_elsewhere(node, node->keys);
+			gather->keys->tts_values[0] = gpusort_spec_value(gather->spec, gpusort_run_key(gather->run, i), 0);
+			gather->keys->tts_isnull[0] = false;
+			gpusort_core_put(gather, gather->keys);
 		}
 	}
-	ExecClearTuple(node->left);
+	ExecClearTuple(gather->left);
 }
 
 /* Gathers this worker's rows and publishes them. */
 static void
 gather_part(GpusortFeed *feed)
 {
-	GpusortNode *node = &feed->node;
+	GpusortGather *gather = &feed->part;
 	Part	   *part = &feed->shared->parts[ParallelWorkerNumber];
 	MemoryContext old;
 
 	part->begun = true;
-	node->child = outerPlanState(node);
-	node->limit.rows = -1;
-	node->limit.cut_at = PG_UINT64_MAX;
-	node->overflow = feed->overflow;
-	old = MemoryContextSwitchTo(node->cxt);
-	node->arena = gpusort_arena_begin(&part->file);
+	gather->child = outerPlanState(feed);
+	gather->fed = true;
+	gpusort_limit_begin(gather, -1);
+	gather->overflow = feed->overflow;
+	old = MemoryContextSwitchTo(gather->cxt);
+	gather->arena = gpusort_arena_begin(&part->file);
 	MemoryContextSwitchTo(old);
 
-	INSTR_TIME_SET_CURRENT(node->begun);
-	gpusort_activity_join(&node->activity, node->cxt, &feed->shared->sort);
-	gpusort_node_begin_sort(node, true);
-	part->overflowed = !gpusort_node_read(node);
-	part->figures = gpusort_participant_of(node, node->begun);
-	part->rows = gpusort_run_rows(node->run);
+	INSTR_TIME_SET_CURRENT(gather->begun);
+	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
+	gpusort_gather_begin(gather);
+	part->overflowed = !gpusort_gather_read(gather);
+	part->figures = gpusort_participant_of(gather, gather->begun);
+	part->rows = gpusort_run_rows(gather->run);
 	if (part->rows > 0 &&
-		!(gpusort_run_publish(node->run, &part->keys) &&
-		  (node->value_type != NULL || gpusort_rowstore_publish(&node->store, &part->store))))
+		!(gpusort_run_publish(gather->run, &part->keys) &&
+		  (gather->spec->value_type != NULL || gpusort_rowstore_publish(&gather->rows.store, &part->store))))
 	{
-		overflow_all(node);
+		overflow_all(gather);
 		part->figures.overflow_rows += part->rows;
 		part->rows = 0;
 		part->overflowed = true;
 	}
-	sts_end_write(node->overflow);
-	part->nulls = node->nulls;
-	if (node->key != NULL)
-		part->flags = gpusort_rowkey_flags(node->key);
-	gpusort_run_end(node->run);
-	node->run = NULL;
-	gpusort_activity_end(&node->activity);
+	sts_end_write(gather->overflow);
+	part->nulls = gather->nulls;
+	if (gather->rows.key != NULL)
+		part->flags = gpusort_rowkey_flags(gather->rows.key);
+	gpusort_run_end(gather->run);
+	gather->run = NULL;
+	gpusort_activity_end(&gather->activity);
 	pg_write_barrier();
 	part->done = true;
 }
@@ -312,18 +318,18 @@ gather_part(GpusortFeed *feed)
 static void
 gather_own_part(GpusortFeed *feed)
 {
-	GpusortNode *node = feed->sort;
-	uint64		memory = node->stats.memory;	/* of earlier sorts */
+	GpusortGather *gather = feed->sort;
+	uint64		memory = gather->stats->memory;	/* of earlier sorts */
 	instr_time	begun;
 	GpusortParticipant figures;
 
 	INSTR_TIME_SET_CURRENT(begun);
-	node->child = outerPlanState(feed);
-	node->stats.memory = 0;
-	(void) gpusort_node_read(node);
-	figures = gpusort_participant_of(node, begun);
+	gather->child = outerPlanState(feed);
+	gather->stats->memory = 0;
+	(void) gpusort_gather_read(gather);
+	figures = gpusort_participant_of(gather, begun);
 	gpusort_participant_add(&feed->participants[feed->nworkers], &figures);
-	node->stats.memory = Max(memory, figures.memory);
+	gather->stats->memory = Max(memory, figures.memory);
 }
 
 static TupleTableSlot *
@@ -384,57 +390,57 @@ gpusort_feed_below(PlanState *state)
 }
 
 void
-gpusort_feed_use(GpusortFeed *feed, GpusortNode *node, bool pass)
+gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 {
-	feed->sort = node;
+	feed->sort = gather;
 	feed->pass = pass;
 	feed->done = false;
 	/* the Gather sets it again, if it has workers */
 	feed->shared = NULL;
 	if (feed->participants == NULL)
 	{
-		feed->nworkers = ((Gather *) outerPlan(node->css.ss.ps.plan))->num_workers;
-		feed->participants = MemoryContextAllocZero(node->css.ss.ps.state->es_query_cxt,
+		feed->nworkers = ((Gather *) gather->child->plan)->num_workers;
+		feed->participants = MemoryContextAllocZero(feed->css.ss.ps.state->es_query_cxt,
 													(feed->nworkers + 1) * sizeof(GpusortParticipant));
 	}
 }
 
 /* Spills the node's rows and begins a new run. */
 static void
-make_place(GpusortNode *node)
+make_place(GpusortGather *gather)
 {
-	if (gpusort_run_rows(node->run) == 0)
+	if (gpusort_run_rows(gather->run) == 0)
 		return;
-	gpusort_node_spill(node);
-	gpusort_node_begin_run(node);
+	gpusort_gather_spill(gather);
+	gpusort_gather_begin_run(gather);
 }
 
 /* Adds a worker's rows to the node's. */
 static void
-adopt(GpusortNode *node, Part *part)
+adopt(GpusortGather *gather, Part *part)
 {
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 	GpusortArena *arena = gpusort_arena_read(&part->file);
 
 	MemoryContextSwitchTo(old);
-	if (node->value_type == NULL && gpusort_run_rows(node->run) + part->rows > GPUSORT_NODE_MAX_ROWS)
-		make_place(node);
-	if (node->value_type == NULL)
+	if (gather->spec->value_type == NULL && gpusort_run_rows(gather->run) + part->rows > GPUSORT_GATHER_MAX_ROWS)
+		make_place(gather);
+	if (gather->spec->value_type == NULL)
 	{
-		if (!gpusort_rowstore_adopt(&node->store, arena, part->store))
+		if (!gpusort_rowstore_adopt(&gather->rows.store, arena, part->store))
 		{
-			make_place(node);
+			make_place(gather);
 			/* the worker's places sufficed, and so do those of an empty store */
-			if (!gpusort_rowstore_adopt(&node->store, arena, part->store))
+			if (!gpusort_rowstore_adopt(&gather->rows.store, arena, part->store))
 				elog(ERROR, "the rows of a parallel worker cannot be numbered");
 		}
-		gpusort_rowkey_add_flags(node->key, part->flags);
+		gpusort_rowkey_add_flags(gather->rows.key, part->flags);
 	}
-	gpusort_run_adopt(node->run, arena, part->keys);
-	gpusort_arena_adopt(arena, node->adopted_cxt);
+	gpusort_run_adopt(gather->run, arena, part->keys);
+	gpusort_arena_adopt(arena, gather->adopted_cxt);
 	/* this process may fill as much memory of its own as without these rows */
-	node->adopted_bytes += gpusort_arena_bytes(arena);
-	node->memory_limit += gpusort_arena_bytes(arena);
+	gather->adopted_bytes += gpusort_arena_bytes(arena);
+	gather->memory_limit += gpusort_arena_bytes(arena);
 }
 
 static TupleTableSlot *
@@ -448,18 +454,18 @@ next_of_overflow(PlanState *state)
 
 /* Adds the rows in the overflow to the node's. */
 static void
-read_overflow(GpusortFeed *feed, GpusortNode *node)
+read_overflow(GpusortFeed *feed, GatherState *state)
 {
+	GpusortGather *gather = feed->sort;
 	OverflowReader reader = {
 		.state = {.type = T_CustomScanState, .ExecProcNode = next_of_overflow},
-		.slot = ((GatherState *) outerPlanState(node))->funnel_slot,
+		.slot = state->funnel_slot,
 		.overflow = feed->overflow,
 	};
 
 	sts_begin_parallel_scan(feed->overflow);
-	node->child = &reader.state;
-	(void) gpusort_node_read(node);
-	node->child = outerPlanState(node);
+	gather->child = &reader.state;
+	(void) gpusort_gather_read(gather);
 	ExecClearTuple(reader.slot);
 	sts_end_parallel_scan(feed->overflow);
 }
@@ -467,13 +473,13 @@ read_overflow(GpusortFeed *feed, GpusortNode *node)
 void
 gpusort_feed_gather(GpusortFeed *feed)
 {
-	GpusortNode *node = feed->sort;
-	TupleTableSlot *slot = ExecProcNode(outerPlanState(node));
+	GpusortGather *gather = feed->sort;
+	PlanState  *state = gather->child;
+	TupleTableSlot *slot = ExecProcNode(state);
 	bool		overflowed = false;
 
 	if (!TupIsNull(slot))
 		elog(ERROR, "GpuSort Feed has returned a row");
-	node->child = outerPlanState(node);
 	if (feed->shared == NULL)
 		return;
 	for (int i = 0; i < feed->shared->nparts; i++)
@@ -487,10 +493,10 @@ gpusort_feed_gather(GpusortFeed *feed)
 		CHECK_FOR_INTERRUPTS();
 		gpusort_participant_add(&feed->participants[i], &part->figures);
 		if (part->rows > 0)
-			adopt(node, part);
-		node->nulls += part->nulls;
+			adopt(gather, part);
+		gather->nulls += part->nulls;
 		overflowed |= part->overflowed;
 	}
 	if (overflowed)
-		read_overflow(feed, node);
+		read_overflow(feed, (GatherState *) state);
 }

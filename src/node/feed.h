@@ -15,7 +15,9 @@
 #ifndef GPUSORT_NODE_FEED_H
 #define GPUSORT_NODE_FEED_H
 
-#include "node/node.h"
+#include "nodes/extensible.h"
+
+#include "node/gather.h"
 
 typedef struct GpusortFeed GpusortFeed;
 
@@ -25,14 +27,14 @@ extern const CustomScanMethods gpusort_feed_methods;
 extern GpusortFeed *gpusort_feed_below(PlanState *state);
 
 /*
- * Says for which node the feed's part in this process will gather rows, before the Gather is
+ * Says to which sort the feed's part in this process will add rows, before its child, the Gather, is
  * executed.  pass: the feed returns all rows instead, because core sorts.
  */
-extern void gpusort_feed_use(GpusortFeed *feed, GpusortNode *node, bool pass);
+extern void gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass);
 
 /*
- * Executes the Gather to its end and adds the rows of all processes to the node's run and
- * store, where some may have been spilled before.  The node's sort has been begun.
+ * Executes the Gather to its end and adds the rows of all processes to the sort's run and
+ * store, where some may have been spilled before.  The sort has been begun.
  */
 extern void gpusort_feed_gather(GpusortFeed *feed);
 

@@ -28,9 +28,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "key/keybits.h"
-#include "node/feed.h"
 #include "node/limit.h"
-#include "node/node.h"
 
 /* Rows for which memory is reserved first; later, for as many as there are already. */
 #define LOOK_ROWS		256
@@ -46,7 +44,7 @@
 #define LEAST_PART		64
 
 /* ... or, after rows beyond the bound of a LIMIT were removed, for less than this part. */
-#define LEAST_CUT		4
+#define LEAST_TRIM		4
 
 /* Reserved memory for keys, which a gather loop fills before it calls make_room() again. */
 typedef struct Room
@@ -58,10 +56,10 @@ typedef struct Room
 } Room;
 
 static void
-commit(GpusortNode *node, Room *room)
+commit(GpusortGather *gather, Room *room)
 {
 	if (room->next > room->begin)
-		gpusort_run_commit(node->run, (room->next - room->begin) / room->width);
+		gpusort_run_commit(gather->run, (room->next - room->begin) / room->width);
 	room->begin = room->next;
 }
 
@@ -71,29 +69,29 @@ commit(GpusortNode *node, Room *room)
  * from an earlier run if keys need their memory.
  */
 static uint64
-rows_allowed(GpusortNode *node)
+rows_allowed(GpusortGather *gather)
 {
-	uint64		rows = gpusort_run_rows(node->run);
+	uint64		rows = gpusort_run_rows(gather->run);
 	uint64		allowed = LOOK_ROWS;
-	Size		memory = gpusort_node_memory(node, 0);
-	Size		used = memory - node->store.spare_bytes;
+	Size		memory = gpusort_gather_memory(gather, 0);
+	Size		used = memory - gather->rows.store.spare_bytes;
 	Size		left;
 	Size		needed;
 
 	if (rows > 0)
 	{
-		if (used >= node->memory_limit)
+		if (used >= gather->memory_limit)
 			return 0;
-		allowed = (double) rows * (node->memory_limit - used) / used;
+		allowed = (double) rows * (gather->memory_limit - used) / used;
 	}
 
 	/* rows go to blocks that the store has kept, but keys do not */
-	needed = gpusort_node_memory(node, allowed) - memory;
-	if (memory + needed > node->memory_limit)
+	needed = gpusort_gather_memory(gather, allowed) - memory;
+	if (memory + needed > gather->memory_limit)
 	{
-		gpusort_rowstore_trim(&node->store, memory + needed - node->memory_limit);
-		memory = gpusort_node_memory(node, 0);
-		left = memory < node->memory_limit ? node->memory_limit - memory : 0;
+		gpusort_rowstore_trim(&gather->rows.store, memory + needed - gather->memory_limit);
+		memory = gpusort_gather_memory(gather, 0);
+		left = memory < gather->memory_limit ? gather->memory_limit - memory : 0;
 		if (needed > left)
 			allowed = (double) allowed * left / needed;
 	}
@@ -109,7 +107,7 @@ rows_allowed(GpusortNode *node)
  * far were handed over, or to the overflow.
  */
 static bool
-make_room(GpusortNode *node, Room *room)
+make_room(GpusortGather *gather, Room *room)
 {
 	uint64		rows;
 	uint64		allowed;
@@ -117,74 +115,74 @@ make_room(GpusortNode *node, Room *room)
 	bool		too_many;		/* row numbers could exceed 32 bits before the next check */
 	Size		memory;
 
-	commit(node, room);
-	rows = gpusort_run_rows(node->run);
-	memory = gpusort_node_memory(node, 0);
+	commit(gather, room);
+	rows = gpusort_run_rows(gather->run);
+	memory = gpusort_gather_memory(gather, 0);
 	CHECK_FOR_INTERRUPTS();
-	gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
-							gpusort_node_rows_gathered(node), memory, node->stats.engine);
-	node->stats.memory = Max(node->stats.memory, memory);
+	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_GATHERING,
+							gpusort_gather_rows(gather), memory, gather->stats->engine);
+	gather->stats->memory = Max(gather->stats->memory, memory);
 
-	if (rows >= node->limit.cut_at)
+	if (rows >= gather->limit.trim_at)
 	{
-		gpusort_node_cut(node);
-		rows = gpusort_run_rows(node->run);
+		gpusort_limit_trim(gather);
+		rows = gpusort_run_rows(gather->run);
 	}
-	too_many = node->value_type == NULL &&
-		(rows > GPUSORT_NODE_MAX_ROWS || gpusort_rowstore_full(&node->store));
-	allowed = too_many ? 0 : rows_allowed(node);
-	if (allowed == 0 && gpusort_node_can_cut(node))
+	too_many = gather->spec->value_type == NULL &&
+		(rows > GPUSORT_GATHER_MAX_ROWS || gpusort_rowstore_full(&gather->rows.store));
+	allowed = too_many ? 0 : rows_allowed(gather);
+	if (allowed == 0 && gpusort_limit_can_trim(gather))
 	{
-		gpusort_node_cut(node);
-		rows = gpusort_run_rows(node->run);
-		allowed = rows_allowed(node);
+		gpusort_limit_trim(gather);
+		rows = gpusort_run_rows(gather->run);
+		allowed = rows_allowed(gather);
 		/* another cut soon would cost more than a spilled run */
-		if (allowed < rows / LEAST_CUT)
+		if (allowed < rows / LEAST_TRIM)
 			allowed = 0;
 	}
 	if (allowed == 0)
 	{
-		if (node->arena != NULL)
+		if (gather->arena != NULL)
 			return false;
-		if (node->random_access && node->feed == NULL)
+		if (gather->spec->random_access && !gather->fed)
 		{
-			gpusort_node_hand_over(node, too_many ?
+			gpusort_core_hand_over(gather, too_many ?
 					  "the result is read backward or repeatedly and has too many or too large rows" :
 					  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 			return false;
 		}
-		gpusort_node_spill(node);
-		gpusort_node_begin_run(node);
+		gpusort_gather_spill(gather);
+		gpusort_gather_begin_run(gather);
 		rows = 0;
-		allowed = rows_allowed(node);
+		allowed = rows_allowed(gather);
 	}
 
 	/* the rest of the memory is the store's share of the rows that are allowed */
-	memory = gpusort_node_memory(node, allowed) - node->store.bytes;
-	room->begin = room->next = room->end = gpusort_run_reserve(node->run, allowed, &keys);
-	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, GPUSORT_NODE_REPORT_ROWS)));
-	keys = Min(keys, node->limit.cut_at - rows);
-	if (node->value_type == NULL)
+	memory = gpusort_gather_memory(gather, allowed) - gather->rows.store.bytes;
+	room->begin = room->next = room->end = gpusort_run_reserve(gather->run, allowed, &keys);
+	keys = Min(keys, Min(Max(rows, LOOK_ROWS), Min(allowed, GPUSORT_GATHER_REPORT_ROWS)));
+	keys = Min(keys, gather->limit.trim_at - rows);
+	if (gather->spec->value_type == NULL)
 	{
-		uint64		places = gpusort_rowstore_reserve(&node->store, allowed);
+		uint64		places = gpusort_rowstore_reserve(&gather->rows.store, allowed);
 
 		keys = Min(keys, places);
 	}
 	if (keys == 0)
 		return false;			/* the arena has no memory */
 	room->end = room->next + keys * room->width;
-	gpusort_rowstore_limit(&node->store, memory < node->memory_limit ? node->memory_limit - memory : 0);
+	gpusort_rowstore_limit(&gather->rows.store, memory < gather->memory_limit ? gather->memory_limit - memory : 0);
 	return true;
 }
 
-/* Gathers a child of one column as values.  False as gpusort_node_read(). */
+/* Gathers a child of one column as values.  False as gpusort_gather_read(). */
 static bool
-gather_values(GpusortNode *node)
+gather_values(GpusortGather *gather)
 {
-	PlanState  *child = node->child;
-	Room		room = {.width = node->value_type->key_bytes};
-	GpusortKind kind = node->value_type->kind;
-	uint64		flip = node->descending ? PG_UINT64_MAX : 0;
+	PlanState  *child = gather->child;
+	Room		room = {.width = gather->spec->value_type->key_bytes};
+	GpusortKind kind = gather->spec->value_type->kind;
+	uint64		flip = gather->spec->descending ? PG_UINT64_MAX : 0;
 
 	for (;;)
 	{
@@ -195,39 +193,40 @@ gather_values(GpusortNode *node)
 		slot_getsomeattrs(slot, 1);
 		if (slot->tts_isnull[0])
 		{
-			node->nulls++;
+			gather->nulls++;
 			continue;
 		}
-		if (unlikely(room.next == room.end) && !make_room(node, &room))
+		if (unlikely(room.next == room.end) && !make_room(gather, &room))
 		{
-			gpusort_node_put_elsewhere(node, slot);
+			gpusort_core_put(gather, slot);
 			return false;
 		}
 		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
-		if (node->limit.known && gpusort_node_removes_value(node, room.next))
+		if (gather->limit.known && gpusort_limit_removes_value(gather, room.next))
 			continue;
 		room.next += room.width;
 	}
-	commit(node, &room);
+	commit(gather, &room);
 	return true;
 }
 
 /*
- * Returns a slot that has the row's sort columns.  That is node->keys if each
+ * Returns a slot that has the row's sort columns.  That is gather->keys if each
  * column's offset in the tuple is known, which saves deforming the columns in
  * front of them, and slot in all other cases.
  */
 static pg_attribute_always_inline TupleTableSlot *
-key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
+key_columns(GpusortGather *gather, TupleTableSlot *slot, HeapTuple source)
 {
-	TupleTableSlot *keys = node->keys;
+	const GpusortSortSpec *spec = gather->spec;
+	TupleTableSlot *keys = gather->keys;
 	TupleDesc	desc = slot->tts_tupleDescriptor;
 
-	for (int i = 0; i < node->ncolumns; i++)
+	for (int i = 0; i < spec->ncolumns; i++)
 	{
-		int			attribute = node->attnos[i] - 1;
+		int			attribute = spec->attnos[i] - 1;
 
-		if (!gpusort_rowstore_fetch_column(source, desc, node->attnos[i], &keys->tts_values[attribute]))
+		if (!gpusort_rowstore_fetch_column(source, desc, spec->attnos[i], &keys->tts_values[attribute]))
 			return slot;
 		keys->tts_isnull[attribute] = false;
 	}
@@ -238,10 +237,10 @@ key_columns(GpusortNode *node, TupleTableSlot *slot, HeapTuple source)
 static TupleTableSlot *
 stored_row(void *arg, uint32 i)
 {
-	GpusortNode *node = arg;
+	GpusortGather *gather = arg;
 
-	gpusort_rowstore_put(&node->store, i, node->left);
-	return node->left;
+	gpusort_rowstore_put(&gather->rows.store, i, gather->left);
+	return gather->left;
 }
 
 /*
@@ -249,15 +248,15 @@ stored_row(void *arg, uint32 i)
  * begins the run with their keys.  Returns false if the child has no more rows.
  */
 static bool
-gather_sample(GpusortNode *node)
+gather_sample(GpusortGather *gather)
 {
-	PlanState  *child = node->child;
+	PlanState  *child = gather->child;
 	bool		more = true;
 	uint64		room = 0;		/* rows for whose places the store has room */
 	MemoryContext old;
 
-	gpusort_rowstore_limit(&node->store, node->memory_limit / SAMPLE_PART);
-	while (more && node->store.rows < SAMPLE_ROWS && !gpusort_rowstore_over(&node->store))
+	gpusort_rowstore_limit(&gather->rows.store, gather->memory_limit / SAMPLE_PART);
+	while (more && gather->rows.store.rows < SAMPLE_ROWS && !gpusort_rowstore_over(&gather->rows.store))
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
 
@@ -265,44 +264,44 @@ gather_sample(GpusortNode *node)
 		if (!more)
 			break;
 		if (room == 0)
-			room = gpusort_rowstore_reserve(&node->store, LOOK_ROWS);
-		(void) gpusort_rowstore_append(&node->store, slot);
+			room = gpusort_rowstore_reserve(&gather->rows.store, LOOK_ROWS);
+		(void) gpusort_rowstore_append(&gather->rows.store, slot);
 		room--;
 	}
-	old = MemoryContextSwitchTo(node->cxt);
-	gpusort_rowkey_settle(node->key, stored_row, node, node->store.rows,
-						  more ? child->plan->plan_rows : 0, node->memory_limit / DICTIONARY_PART);
+	old = MemoryContextSwitchTo(gather->cxt);
+	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, gather->rows.store.rows,
+						  more ? child->plan->plan_rows : 0, gather->memory_limit / DICTIONARY_PART);
 	MemoryContextSwitchTo(old);
-	gpusort_node_begin_run(node);
-	for (uint64 done = 0; done < node->store.rows;)
+	gpusort_gather_begin_run(gather);
+	for (uint64 done = 0; done < gather->rows.store.rows;)
 	{
 		size_t		keys;
-		uint64	   *words = gpusort_run_reserve(node->run, node->store.rows - done, &keys);
-		uint64		n = Min(keys, node->store.rows - done);
+		uint64	   *words = gpusort_run_reserve(gather->run, gather->rows.store.rows - done, &keys);
+		uint64		n = Min(keys, gather->rows.store.rows - done);
 
 		for (uint64 i = 0; i < n; i++)
 		{
 			CHECK_FOR_INTERRUPTS();
-			gpusort_rowkey_encode(node->key, stored_row(node, done + i), words);
-			words += gpusort_rowkey_words(node->key);
+			gpusort_rowkey_encode(gather->rows.key, stored_row(gather, done + i), words);
+			words += gpusort_rowkey_words(gather->rows.key);
 		}
-		gpusort_run_commit(node->run, n);
+		gpusort_run_commit(gather->run, n);
 		done += n;
 	}
-	ExecClearTuple(node->left);
+	ExecClearTuple(gather->left);
 	return more;
 }
 
-/* Gathers whole rows.  False as gpusort_node_read(). */
+/* Gathers whole rows.  False as gpusort_gather_read(). */
 static bool
-gather_rows(GpusortNode *node)
+gather_rows(GpusortGather *gather)
 {
-	PlanState  *child = node->child;
+	PlanState  *child = gather->child;
 	Room		room;
 
-	if (node->run == NULL && !gather_sample(node))
+	if (gather->run == NULL && !gather_sample(gather))
 		return true;
-	room = (Room) {.width = sizeof(uint64) * gpusort_rowkey_words(node->key)};
+	room = (Room) {.width = sizeof(uint64) * gpusort_rowkey_words(gather->rows.key)};
 
 	for (;;)
 	{
@@ -312,70 +311,85 @@ gather_rows(GpusortNode *node)
 
 		if (TupIsNull(slot))
 			break;
-		if (unlikely(room.next == room.end || gpusort_rowstore_over(&node->store)) &&
-			!make_room(node, &room))
+		if (unlikely(room.next == room.end || gpusort_rowstore_over(&gather->rows.store)) &&
+			!make_room(gather, &room))
 		{
-			gpusort_node_put_elsewhere(node, slot);
+			gpusort_core_put(gather, slot);
 			return false;
 		}
 		source = gpusort_rowstore_source(slot);
 		if (source != NULL)
 		{
-			gpusort_rowstore_fetch_ahead(&node->store, source);
-			keys = key_columns(node, slot, source);
+			gpusort_rowstore_fetch_ahead(&gather->rows.store, source);
+			keys = key_columns(gather, slot, source);
 		}
 		/* a bound without words needs no key */
-		if (node->limit.known && node->limit.nwords == 0 && gpusort_node_removes_row(node, NULL, slot))
+		if (gather->limit.known && gather->limit.nwords == 0 && gpusort_limit_removes_row(gather, NULL, slot))
 			continue;
-		gpusort_rowkey_encode(node->key, keys, (uint64 *) room.next);
-		if (node->limit.known && node->limit.nwords > 0 &&
-			gpusort_node_removes_row(node, (uint64 *) room.next, slot))
+		gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room.next);
+		if (gather->limit.known && gather->limit.nwords > 0 &&
+			gpusort_limit_removes_row(gather, (uint64 *) room.next, slot))
 			continue;
 		/* a bare row is the key column */
-		if (unlikely(!gpusort_rowstore_append(&node->store, node->bare ? keys : slot)))
+		if (unlikely(!gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : slot)))
 		{
-			commit(node, &room);
-			gpusort_node_put_elsewhere(node, slot);
+			commit(gather, &room);
+			gpusort_core_put(gather, slot);
 			return false;
 		}
 		room.next += room.width;
 	}
-	commit(node, &room);
+	commit(gather, &room);
 	return true;
 }
 
 bool
-gpusort_node_read(GpusortNode *node)
+gpusort_gather_read(GpusortGather *gather)
 {
-	bool		all = node->value_type != NULL ? gather_values(node) : gather_rows(node);
+	bool		all = gather->spec->value_type != NULL ? gather_values(gather) : gather_rows(gather);
 
 	if (!all)
-		gpusort_node_read_elsewhere(node);
+		gpusort_core_read(gather);
 	return all;
 }
 
 void
-gpusort_node_begin_sort(GpusortNode *node, bool shared)
+gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
+					EState *estate)
 {
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+	const TupleTableSlotOps *slots = spec->value_type != NULL || spec->bare ? &TTSOpsVirtual : &TTSOpsMinimalTuple;
 
-	node->memory_limit = gpusort_guc_memory_limit();
-	if (node->value_type == NULL)
+	gather->spec = spec;
+	gather->stats = stats;
+	gather->keys = ExecStoreAllNullTuple(gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, &TTSOpsVirtual));
+	gather->left = gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, slots);
+	gather->right = gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, slots);
+	gather->limit.slot = gpusort_alloc_slot(&estate->es_tupleTable, spec->desc, slots);
+	gather->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
+}
+
+void
+gpusort_gather_begin(GpusortGather *gather)
+{
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+
+	gather->memory_limit = gpusort_guc_memory_limit();
+	if (gather->spec->value_type == NULL)
 	{
-		node->key = gpusort_rowkey_begin(node->columns, node->ncolumns);
-		if (shared)
-			gpusort_rowkey_share(node->key);
+		gather->rows.key = gpusort_rowkey_begin(gather->spec->columns, gather->spec->ncolumns);
+		if (gather->fed)
+			gpusort_rowkey_share(gather->rows.key);
 	}
 	else
-		node->stats.key_bits = 8 * node->value_type->value_bytes;
-	node->run_cxt = AllocSetContextCreate(node->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
-	node->store_cxt = AllocSetContextCreate(node->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
-	node->adopted_cxt = AllocSetContextCreate(node->cxt, "GpuSort adopted rows", ALLOCSET_SMALL_SIZES);
-	node->adopted_bytes = 0;
-	MemoryContextSwitchTo(node->store_cxt);
-	gpusort_rowstore_begin(&node->store, node->memory_limit, node->arena, node->bare);
+		gather->stats->key_bits = 8 * gather->spec->value_type->value_bytes;
+	gather->run_cxt = AllocSetContextCreate(gather->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
+	gather->rows.store_cxt = AllocSetContextCreate(gather->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
+	gather->adopted_cxt = AllocSetContextCreate(gather->cxt, "GpuSort adopted rows", ALLOCSET_SMALL_SIZES);
+	gather->adopted_bytes = 0;
+	MemoryContextSwitchTo(gather->rows.store_cxt);
+	gpusort_rowstore_begin(&gather->rows.store, gather->memory_limit, gather->arena, gather->spec->bare);
 	MemoryContextSwitchTo(old);
 	/* a sample of rows decides what keys are, and then begins the run */
-	if (node->value_type != NULL || shared || !gpusort_rowkey_wants_sample(node->key))
-		gpusort_node_begin_run(node);
+	if (gather->spec->value_type != NULL || gather->fed || !gpusort_rowkey_wants_sample(gather->rows.key))
+		gpusort_gather_begin_run(gather);
 }

@@ -8,24 +8,24 @@
  * costs log2(N) comparisons, most of which miss the caches if N is large.
  *
  * GpuSort collects rows until it has 2 N of them, sorts their keys, and removes all
- * but the first N: a cut.  A cut costs as much as the sort of 2 N keys and moving N
+ * but the first N: a trim.  A trim costs as much as the sort of 2 N keys and moving N
  * rows, and N rows have to come before the next one.  So each row that comes pays
- * for two keys and one move, in any order of arrival.  The last row that a cut
+ * for two keys and one move, in any order of arrival.  The last row that a trim
  * keeps is the bound.  Later rows are compared with it as soon as their keys are
  * made, before they are copied.  In random order, only N (1 + ln(n / N)) of n rows
  * are copied.
  *
  * Rows behind the bound are found by their words.  Where the words do not decide,
  * the row is compared with the bound's row, of which a copy is kept, so that rows
- * with equal words do not pile up.  Accordingly, a cut finds the N-th of the rows with
+ * with equal words do not pile up.  Accordingly, a trim finds the N-th of the rows with
  * its words by selection: it takes two to four comparisons a row, and sorting would
  * take log2(2 N).  Words that only propose an order (node/verify.c) decide nothing:
- * then a cut verifies the order of all rows.  WITH TIES keeps the rows that are equal to the
- * bound; if there are many, the next cut waits until the rows have doubled.
+ * then a trim verifies the order of all rows.  WITH TIES keeps the rows that are equal to the
+ * bound; if there are many, the next trim waits until the rows have doubled.
  *
- * If the memory limit is reached before 2 N rows have come, a cut is made earlier.
+ * If the memory limit is reached before 2 N rows have come, a trim is made earlier.
  * If even N rows do not fit, all rows are spilled, as without a LIMIT, except those
- * behind a bound that an earlier cut has found.
+ * behind a bound that an earlier trim has found.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +40,7 @@
 #include "compat.h"
 #include "node/limit.h"
 
-/* The least rows at which a cut is made: fewer would not be worth its fixed costs. */
+/* The least rows at which a trim is made: fewer would not be worth its fixed costs. */
 #define LEAST_ROWS		4096
 
 /* The LIMIT fetches many rows if it fetches more than one of this many that are expected. */
@@ -52,95 +52,64 @@
 /* Rows between two checks for interrupts */
 #define INTERRUPT_ROWS	65536
 
-int64
-gpusort_node_limit_rows(GpusortNode *node)
-{
-	ExprContext *context = node->css.ss.ps.ps_ExprContext;
-	bool		isnull;
-	int64		count;
-	int64		offset = 0;
-
-	if (node->limit.count == NULL)
-		return -1;
-	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
-	if (node->limit.ties && node->value_type != NULL &&
-		(node->value_type->kind == GPUSORT_KIND_FLOAT4 || node->value_type->kind == GPUSORT_KIND_FLOAT8))
-		return -1;
-	count = DatumGetInt64(ExecEvalExprSwitchContext(node->limit.count, context, &isnull));
-	if (isnull)
-		return -1;
-	if (node->limit.offset != NULL)
-	{
-		offset = DatumGetInt64(ExecEvalExprSwitchContext(node->limit.offset, context, &isnull));
-		if (isnull)
-			offset = 0;
-	}
-	ResetExprContext(context);
-	/* nodeLimit.c has raised an error if one is negative; LIMIT 0 fetches nothing */
-	count = Max(count, 1);
-	offset = Max(offset, 0);
-	return count > PG_INT64_MAX - offset ? -1 : count + offset;
-}
-
 /*
- * Sets when the next cut is due, if this many rows have remained after the last one.
- * If many of the rows that are expected are fetched, a cut would hardly save anything:
+ * Sets when the next trim is due, if this many rows have remained after the last one.
+ * If many of the rows that are expected are fetched, a trim would hardly save anything:
  * then it is due if more rows come than expected.
  */
 static void
-plan_cut(GpusortNode *node, uint64 rows)
+plan_trim(GpusortGather *gather, uint64 rows)
 {
-	double		expected = outerPlanState(node)->plan->plan_rows;
 	double		due = Max(2.0 * rows, LEAST_ROWS);
 
-	if (rows * MANY_PART > expected)
-		due = Max(due, SURPLUS_PART * expected);
-	node->limit.cut_at = node->limit.rows < 0 || due > PG_UINT32_MAX ? PG_UINT64_MAX : (uint64) due;
+	if (rows * MANY_PART > gather->expected)
+		due = Max(due, SURPLUS_PART * gather->expected);
+	gather->limit.trim_at = gather->limit.rows < 0 || due > PG_UINT32_MAX ? PG_UINT64_MAX : (uint64) due;
 }
 
 void
-gpusort_node_begin_limit(GpusortNode *node)
+gpusort_limit_begin(GpusortGather *gather, int64 rows)
 {
-	node->limit.rows = gpusort_node_limit_rows(node);
-	node->limit.known = false;
-	node->limit.removed = 0;
-	plan_cut(node, node->limit.rows);
+	gather->limit.rows = rows;
+	gather->limit.known = false;
+	gather->limit.removed = 0;
+	plan_trim(gather, rows);
 }
 
 bool
-gpusort_node_can_cut(const GpusortNode *node)
+gpusort_limit_can_trim(const GpusortGather *gather)
 {
-	return node->limit.rows >= 0 && gpusort_run_rows(node->run) > (uint64) node->limit.rows &&
-		(node->value_type != NULL || gpusort_rowstore_can_keep(&node->store));
+	return gather->limit.rows >= 0 && gpusort_run_rows(gather->run) > (uint64) gather->limit.rows &&
+		(gather->spec->value_type != NULL || gpusort_rowstore_can_keep(&gather->rows.store));
 }
 
 void
-gpusort_node_count_removed(GpusortNode *node)
+gpusort_limit_count_removed(GpusortGather *gather)
 {
-	if (unlikely(++node->limit.removed % INTERRUPT_ROWS == 0))
+	if (unlikely(++gather->limit.removed % INTERRUPT_ROWS == 0))
 	{
 		CHECK_FOR_INTERRUPTS();
-		gpusort_activity_report(&node->activity, GPUSORT_PHASE_GATHERING,
-								node->nulls + node->limit.removed, node->stats.memory, node->stats.engine);
+		gpusort_activity_report(&gather->activity, GPUSORT_PHASE_GATHERING,
+								gather->nulls + gather->limit.removed, gather->stats->memory, gather->stats->engine);
 	}
 }
 
 bool
-gpusort_node_is_behind(GpusortNode *node, TupleTableSlot *slot)
+gpusort_limit_is_behind(GpusortGather *gather, TupleTableSlot *slot)
 {
 	int			order = 0;
 
-	if (node->limit.lossy || gpusort_rowkey_lossy(node->key))
-		order = gpusort_rowkey_compare(node->key, slot, node->limit.slot);
-	return node->limit.ties ? order > 0 : order >= 0;
+	if (gather->limit.lossy || gpusort_rowkey_lossy(gather->rows.key))
+		order = gpusort_rowkey_compare(gather->rows.key, slot, gather->limit.slot);
+	return gather->spec->limit_ties ? order > 0 : order >= 0;
 }
 
 /* Has this row of the run the bound's words? */
 static bool
-has_bound_words(const GpusortNode *node, uint32 row)
+has_bound_words(const GpusortGather *gather, uint32 row)
 {
-	return memcmp(gpusort_run_key(node->run, row), node->limit.words,
-				  node->limit.nwords * sizeof(uint64)) == 0;
+	return memcmp(gpusort_run_key(gather->run, row), gather->limit.words,
+				  gather->limit.nwords * sizeof(uint64)) == 0;
 }
 
 static inline void
@@ -159,7 +128,7 @@ swap(uint32 *a, uint32 *b)
  * pivot.
  */
 static void
-select_row(GpusortNode *node, uint32 *order, uint64 n, uint64 place)
+select_row(GpusortGather *gather, uint32 *order, uint64 n, uint64 place)
 {
 	uint64		begin = 0;
 	uint64		end = n;
@@ -171,15 +140,15 @@ select_row(GpusortNode *node, uint32 *order, uint64 n, uint64 place)
 		uint64		i = begin;	/* from i on not compared yet, */
 		uint64		greater = end;	/* and from here on greater */
 
-		gpusort_rowstore_put(&node->store, order[pivot], node->right);
+		gpusort_rowstore_put(&gather->rows.store, order[pivot], gather->right);
 		while (i < greater)
 		{
 			int			result;
 
 			/* a comparison may detoast megabytes */
 			CHECK_FOR_INTERRUPTS();
-			gpusort_rowstore_put(&node->store, order[i], node->left);
-			result = gpusort_rowkey_compare(node->key, node->left, node->right);
+			gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
+			result = gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right);
 			if (result < 0)
 				swap(&order[i++], &order[equal++]);
 			else if (result > 0)
@@ -202,82 +171,82 @@ select_row(GpusortNode *node, uint32 *order, uint64 n, uint64 place)
  * comparing them (tie_group.c).
  */
 static void
-select_bound(GpusortNode *node, uint32 *order, uint64 rows)
+select_bound(GpusortGather *gather, uint32 *order, uint64 rows)
 {
-	uint64		last = node->limit.rows - 1;
+	uint64		last = gather->limit.rows - 1;
 	uint64		begin = last;
 	uint64		end = last + 1;
 	int			column;
 
-	for (; begin > 0 && has_bound_words(node, order[begin - 1]); begin--)
+	for (; begin > 0 && has_bound_words(gather, order[begin - 1]); begin--)
 	{
 		if (begin % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 	}
-	for (; end < rows && has_bound_words(node, order[end]); end++)
+	for (; end < rows && has_bound_words(gather, order[end]); end++)
 	{
 		if (end % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 	}
-	gpusort_rowstore_put(&node->store, order[last], node->left);
-	column = gpusort_rowkey_open_column(node->key, node->left);
-	if (column >= 0 && gpusort_rowkey_by_bytes(node->key, column))
-		gpusort_node_break_ties(node, order + begin, end - begin, NULL);
+	gpusort_rowstore_put(&gather->rows.store, order[last], gather->left);
+	column = gpusort_rowkey_open_column(gather->rows.key, gather->left);
+	if (column >= 0 && gpusort_rowkey_by_bytes(gather->rows.key, column))
+		gpusort_ties_break(gather, order + begin, end - begin, NULL);
 	else
-		select_row(node, order + begin, end - begin, last - begin);
+		select_row(gather, order + begin, end - begin, last - begin);
 }
 
 /* Does a row of the sorted run equal the bound, which has been set? */
 static bool
-equals_bound(GpusortNode *node, uint64 i)
+equals_bound(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
 {
-	const uint32 *order = node->block;
+	const uint32 *order = sorted->block;
 
-	if (node->value_type != NULL)
+	if (gather->spec->value_type != NULL)
 	{
-		Size		bytes = node->value_type->key_bytes;
+		Size		bytes = gather->spec->value_type->key_bytes;
 
-		return memcmp((const char *) node->block + i * bytes,
-					  (const char *) node->block + (node->limit.rows - 1) * bytes, bytes) == 0;
+		return memcmp((const char *) sorted->block + i * bytes,
+					  (const char *) sorted->block + (gather->limit.rows - 1) * bytes, bytes) == 0;
 	}
-	if (!has_bound_words(node, order[i]))
+	if (!has_bound_words(gather, order[i]))
 		return false;
-	gpusort_rowstore_put(&node->store, order[i], node->left);
-	return !gpusort_node_is_behind(node, node->left);
+	gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
+	return !gpusort_limit_is_behind(gather, gather->left);
 }
 
 /* Makes the N-th row of the run the bound.  The run is sorted, or sorted by words that are not proposed. */
 static void
-set_bound(GpusortNode *node, bool proposed)
+set_bound(GpusortGather *gather, const GpusortSorted *sorted, bool proposed)
 {
-	uint64		last = node->limit.rows - 1;
+	uint64		last = gather->limit.rows - 1;
 
-	node->limit.known = true;
-	if (node->value_type != NULL)
-		node->limit.words[0] = node->value_type->key_bytes == sizeof(uint64) ?
-			((const uint64 *) node->block)[last] : ((const uint32 *) node->block)[last];
+	gather->limit.known = true;
+	if (gather->spec->value_type != NULL)
+		gather->limit.words[0] = gather->spec->value_type->key_bytes == sizeof(uint64) ?
+			((const uint64 *) sorted->block)[last] : ((const uint32 *) sorted->block)[last];
 	else
 	{
-		uint32	   *order = (uint32 *) node->block;
-		MemoryContext old = MemoryContextSwitchTo(node->cxt);
+		uint32	   *order = (uint32 *) sorted->block;
+		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
-		node->limit.nwords = gpusort_rowkey_deciding_words(node->key);
-		memcpy(node->limit.words, gpusort_run_key(node->run, order[last]), node->limit.nwords * sizeof(uint64));
-		node->limit.lossy = proposed || gpusort_rowkey_lossy(node->key);
-		if (node->limit.lossy && !proposed)
-			select_bound(node, order, gpusort_run_rows(node->run));
-		gpusort_rowstore_put(&node->store, order[last], node->limit.slot);
-		ExecMaterializeSlot(node->limit.slot);
+		gather->limit.nwords = gpusort_rowkey_deciding_words(gather->rows.key);
+		memcpy(gather->limit.words, gpusort_run_key(gather->run, order[last]), gather->limit.nwords * sizeof(uint64));
+		gather->limit.lossy = proposed || gpusort_rowkey_lossy(gather->rows.key);
+		if (gather->limit.lossy && !proposed)
+			select_bound(gather, order, gpusort_run_rows(gather->run));
+		gpusort_rowstore_put(&gather->rows.store, order[last], gather->limit.slot);
+		ExecMaterializeSlot(gather->limit.slot);
 		MemoryContextSwitchTo(old);
 	}
 }
 
 /* Changes order, n numbers of the run's rows, into ascending numbers. */
 static void
-sort_numbers(GpusortNode *node, uint32 *order, uint64 n)
+sort_numbers(GpusortGather *gather, uint32 *order, uint64 n)
 {
-	uint64		rows = gpusort_run_rows(node->run);
-	uint64	   *bits = MemoryContextAllocExtended(node->run_cxt, (rows / 64 + 1) * sizeof(uint64),
+	uint64		rows = gpusort_run_rows(gather->run);
+	uint64	   *bits = MemoryContextAllocExtended(gather->run_cxt, (rows / 64 + 1) * sizeof(uint64),
 												  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	for (uint64 i = 0; i < n; i++)
@@ -298,69 +267,70 @@ sort_numbers(GpusortNode *node, uint32 *order, uint64 n)
 
 /* Ends the run and begins another one with these keys, count of them. */
 static void
-replace_run(GpusortNode *node, const char *keys, uint64 count, size_t width)
+replace_run(GpusortGather *gather, const char *keys, uint64 count, size_t width)
 {
-	gpusort_node_end_run(node);
-	gpusort_node_begin_run(node);
+	gpusort_gather_end_run(gather);
+	gpusort_gather_begin_run(gather);
 	while (count > 0)
 	{
 		size_t		room;
-		char	   *to = gpusort_run_reserve(node->run, count, &room);
+		char	   *to = gpusort_run_reserve(gather->run, count, &room);
 		size_t		n = Min(room, count);
 
 		CHECK_FOR_INTERRUPTS();
 		memcpy(to, keys, n * width);
-		gpusort_run_commit(node->run, n);
+		gpusort_run_commit(gather->run, n);
 		keys += n * width;
 		count -= n;
 	}
 }
 
 void
-gpusort_node_cut(GpusortNode *node)
+gpusort_limit_trim(GpusortGather *gather)
 {
-	bool		values = node->value_type != NULL;
-	bool		proposed = !values && gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key);
-	uint64		rows = gpusort_run_rows(node->run);
-	uint64		kept = node->limit.rows;
-	size_t		width = values ? node->value_type->key_bytes : sizeof(uint64) * gpusort_rowkey_words(node->key);
+	bool		values = gather->spec->value_type != NULL;
+	bool		proposed = !values && gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key);
+	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		kept = gather->limit.rows;
+	size_t		width = values ? gather->spec->value_type->key_bytes : sizeof(uint64) * gpusort_rowkey_words(gather->rows.key);
+	GpusortSorted sorted;
 	uint32	   *order;
 	char	   *keys;
 
-	if (!gpusort_node_can_cut(node))
+	if (!gpusort_limit_can_trim(gather))
 	{
-		plan_cut(node, rows);
+		plan_trim(gather, rows);
 		return;
 	}
 	if (proposed)
-		gpusort_node_sort_run(node, true);
+		gpusort_sort_run(gather, true, &sorted);
 	else
-		gpusort_node_sort_words(node, true, NULL);
-	set_bound(node, proposed);
-	for (; node->limit.ties && kept < rows && equals_bound(node, kept); kept++)
+		gpusort_sort_words(gather, true, NULL, &sorted);
+	set_bound(gather, &sorted, proposed);
+	for (; gather->spec->limit_ties && kept < rows && equals_bound(gather, &sorted, kept); kept++)
 	{
 		if (kept % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 	}
-	keys = gpusort_memory_alloc_pages(node->cxt, kept * width);
+	keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
 	if (values)
-		memcpy(keys, node->block, kept * width);
+		memcpy(keys, sorted.block, kept * width);
 	else
 	{
-		order = (uint32 *) node->block;
-		sort_numbers(node, order, kept);
+		order = (uint32 *) sorted.block;
+		sort_numbers(gather, order, kept);
 		for (uint64 i = 0; i < kept; i++)
 		{
 			if (i % INTERRUPT_ROWS == 0)
 				CHECK_FOR_INTERRUPTS();
-			memcpy(keys + i * width, gpusort_run_key(node->run, order[i]), width);
+			memcpy(keys + i * width, gpusort_run_key(gather->run, order[i]), width);
 		}
-		ExecClearTuple(node->left);
-		ExecClearTuple(node->right);
-		gpusort_rowstore_keep(&node->store, order, kept);
+		ExecClearTuple(gather->left);
+		ExecClearTuple(gather->right);
+		gpusort_rowstore_keep(&gather->rows.store, order, kept);
 	}
-	replace_run(node, keys, kept, width);
+	replace_run(gather, keys, kept, width);
 	gpusort_memory_free(keys, kept * width);
-	node->limit.removed += rows - kept;
-	plan_cut(node, kept);
+	gather->limit.removed += rows - kept;
+	plan_trim(gather, kept);
 }

@@ -20,7 +20,7 @@
 #include "node/participant.h"
 
 GpusortParticipant
-gpusort_participant_of(const GpusortNode *node, instr_time begun)
+gpusort_participant_of(const GpusortGather *gather, instr_time begun)
 {
 	instr_time	now;
 
@@ -29,9 +29,9 @@ gpusort_participant_of(const GpusortNode *node, instr_time begun)
 	return (GpusortParticipant)
 	{
 		.sorts = 1,
-			.rows = gpusort_node_rows_gathered(node) + node->overflow_rows,
-			.overflow_rows = node->overflow_rows,
-			.memory = Max(node->stats.memory, gpusort_node_memory(node, 0)),
+			.rows = gpusort_gather_rows(gather) + gather->overflow_rows,
+			.overflow_rows = gather->overflow_rows,
+			.memory = Max(gather->stats->memory, gpusort_gather_memory(gather, 0)),
 			.ms = INSTR_TIME_GET_MILLISEC(now),
 	};
 }

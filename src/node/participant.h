@@ -8,7 +8,7 @@
 #ifndef GPUSORT_NODE_PARTICIPANT_H
 #define GPUSORT_NODE_PARTICIPANT_H
 
-#include "node/node.h"
+#include "node/gather.h"
 
 /* The rows that one process has gathered.  All zeros: it has not taken part. */
 typedef struct GpusortParticipant
@@ -21,7 +21,7 @@ typedef struct GpusortParticipant
 } GpusortParticipant;
 
 /* Describes the rows that a node has gathered in one sort, from begun until now.  stats.memory is that of this sort. */
-extern GpusortParticipant gpusort_participant_of(const GpusortNode *node, instr_time begun);
+extern GpusortParticipant gpusort_participant_of(const GpusortGather *gather, instr_time begun);
 
 /* Adds the figures of one more sort: memory is the maximum, the others are sums. */
 extern void gpusort_participant_add(GpusortParticipant *participant, const GpusortParticipant *more);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sort.c
- *		One sort of GpuSort, from its beginning until rows can be returned.
+ *		GpuSort sorts its run.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,142 +11,179 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "guc.h"
-#include "node/feed.h"
-#include "node/limit.h"
-#include "node/node.h"
+#include "node/gather.h"
+#include "run/report.h"
 
-/* The reason to leave the whole sort to core before reading the child, or NULL. */
-static const char *
-core_reason(GpusortNode *node)
-{
-	if (!gpusort_enabled)
-		return "gpusort.enabled is off";
-	if (node->css.ss.ps.state->es_epq_active != NULL)
-		return "a row is rechecked after a concurrent update";
-	/* a collation may be distrusted since the plan was made */
-	if (node->value_type == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(node->cxt);
-		const char *refusal = gpusort_rowkey_refusal(node->columns, node->ncolumns);
+/* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
+#define SHORT_ROW_BYTES		48
 
-		MemoryContextSwitchTo(old);
-		if (refusal != NULL)
-		{
-			strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));
-			return node->stats.refusal;
-		}
-	}
-	return NULL;
-}
-
-/* After the last row: sorts the rows in memory, or spills them and begins the merge. */
-static void
-end_gathering(GpusortNode *node)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, node->begun);
-	node->stats.gather_ms += INSTR_TIME_GET_MILLISEC(now);
-	node->stats.memory = Max(node->stats.memory, gpusort_node_memory(node, 0));
-
-	node->nulls_before = node->nulls_first[0] ? node->nulls : 0;
-	node->nulls_after = node->nulls - node->nulls_before;
-	if (node->spill == NULL)
-	{
-		gpusort_node_sort_run(node, node->random_access);
-		node->source = node->value_type != NULL ? GPUSORT_SOURCE_VALUES : GPUSORT_SOURCE_ROWS;
-		gpusort_node_begin_drain(node);
-		return;
-	}
-	if (gpusort_run_rows(node->run) > 0)
-		gpusort_node_spill(node);
-	else
-		gpusort_node_end_run(node);
-	MemoryContextReset(node->run_cxt);
-	MemoryContextReset(node->store_cxt);
-	gpusort_memory_give_back();
-	node->stats.disk = Max(node->stats.disk, gpusort_spill_bytes(node->spill));
-	node->stats.runs = Max(node->stats.runs, gpusort_spill_runs(node->spill));
-	gpusort_activity_report(&node->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(node->spill),
-							gpusort_spill_bytes(node->spill), node->stats.engine);
-	if (node->key != NULL)
-		gpusort_rowkey_stop_proposing(node->key);
-	gpusort_spill_merge(node->spill);
-	node->source = GPUSORT_SOURCE_SPILL;
-}
-
-/*
- * Puts the rows of the merge of spilled runs into core's tuplesort, since the parent
- * may read them repeatedly.
- */
-static void
-move_to_core(GpusortNode *node)
-{
-	gpusort_node_begin_core(node, "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
-	for (;;)
-	{
-		TupleTableSlot *slot = gpusort_node_next(node, true);
-
-		if (TupIsNull(slot))
-			break;
-		gpusort_node_put_elsewhere(node, slot);
-	}
-	gpusort_spill_end(node->spill);
-	node->spill = NULL;
-	node->nulls = 0;
-}
-
-/*
- * Calls the child in the caller's memory context, the query's, so that the
- * child's allocations do not end up in the contexts of this node.
- */
 void
-gpusort_node_sort(GpusortNode *node)
+gpusort_gather_begin_run(GpusortGather *gather)
 {
-	const char *reason = core_reason(node);
-	bool		mine = false;
+	/* quiet, because EXPLAIN shows the engine and the reason */
+	GpusortRunSpec spec = {.words = 1, .key_bytes = 8, .quiet = true};
+	MemoryContext old;
 
-	node->stats.sorts++;
-	node->stats.core_reason = NULL;
-	node->stats.distrust_reason = NULL;
-	node->nulls = 0;
-	node->child = outerPlanState(node);
-	gpusort_node_begin_limit(node);
-	node->position = 0;
-	node->at_end = false;
-	INSTR_TIME_SET_CURRENT(node->begun);
-	gpusort_activity_begin(&node->activity, node->cxt, node->css.ss.ps.plan->plan_rows);
-	if (node->feed != NULL)
-		gpusort_feed_use(node->feed, node, reason != NULL);
-	if (reason != NULL)
+	MemoryContextReset(gather->run_cxt);
+	old = MemoryContextSwitchTo(gather->run_cxt);
+
+	if (gather->spec->value_type != NULL)
 	{
-		gpusort_node_begin_core(node, reason);
-		gpusort_node_read_elsewhere(node);
+		spec.key_type = gather->spec->value_type->name;
+		spec.key_bytes = gather->spec->value_type->key_bytes;
 	}
 	else
 	{
-		gpusort_node_begin_sort(node, node->feed != NULL);
-		mine = true;
-		if (node->feed != NULL)
-			gpusort_feed_gather(node->feed);
-		else
-			mine = gpusort_node_read(node);
+		spec.key_type = "row";
+		spec.words = gpusort_rowkey_words(gather->rows.key);
+		spec.rows = true;
+		gather->stats->key_bits = gpusort_rowkey_bits(gather->rows.key);
 	}
-	if (mine)
+	gather->run = gpusort_run_begin(&spec);
+	if (gather->arena != NULL)
+		gpusort_run_share(gather->run, gather->arena);
+	MemoryContextSwitchTo(old);
+}
+
+/* Adds the report of one run's sort. */
+static void
+add_report(GpusortNodeStats *stats, const GpusortReport *report)
+{
+	stats->engine = report->engine;
+	stats->algorithm = report->algorithm;
+	stats->copy_in_ms += report->copy_in_ms;
+	stats->sort_ms += report->kernels_ms;
+	stats->copy_out_ms += report->copy_out_ms;
+	strlcpy(stats->engine_reason, report->reason ? report->reason : "", sizeof(stats->engine_reason));
+}
+
+/*
+ * Finishes the run's sort and adds its report to stats, unless that has been
+ * done or the run is not sorted.  Afterwards no block can be fetched, and the
+ * last one is not valid any more.
+ */
+static void
+finish_sort(GpusortGather *gather)
+{
+	GpusortReport report;
+
+	if (!gather->sorted)
+		return;
+	gather->sorted = false;
+	gpusort_run_finish(gather->run, &report);
+	gpusort_report_keep(&report);
+	add_report(gather->stats, &report);
+}
+
+void
+gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats)
+{
+	GpusortReport report;
+
+	*stats = *gather->stats;
+	if (!gather->sorted)
+		return;
+	gpusort_run_report(gather->run, &report);
+	add_report(stats, &report);
+}
+
+/* Fetches the whole result into out; width: bytes of a row number or key. */
+static void
+fetch_whole(GpusortGather *gather, char *out, size_t width, GpusortSorted *sorted)
+{
+	GpusortBlock block;
+
+	sorted->block = out;
+	sorted->count = 0;
+	sorted->whole = true;
+	while (gpusort_run_fetch(gather->run, &block))
 	{
-		end_gathering(node);
-		if (node->random_access && node->source == GPUSORT_SOURCE_SPILL)
-		{
-			move_to_core(node);
-			mine = false;
-		}
+		char	   *to = out + sorted->count * width;
+
+		CHECK_FOR_INTERRUPTS();
+		if (block.data != to)
+			memcpy(to, block.data, block.count * width);
+		sorted->count += block.count;
 	}
-	if (!mine)
+}
+
+void
+gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted)
+{
+	uint64		rows = gpusort_run_rows(gather->run);
+	size_t		width = gather->spec->value_type != NULL ? gather->spec->value_type->key_bytes : sizeof(uint32);
+
+	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_SORTING, rows, gather->stats->memory, NULL);
+	if (want_whole)
 	{
-		tuplesort_performsort(node->core);
-		node->source = GPUSORT_SOURCE_CORE;
+		char	   *out = gpusort_memory_alloc_pages(gather->run_cxt, Max(rows, 1) * width);
+
+		gpusort_run_sort(gather->run, out, may_tie);
+		fetch_whole(gather, out, width, sorted);
+		gather->sorted = true;
+		finish_sort(gather);
 	}
-	gpusort_activity_count(!mine, mine ? gpusort_node_rows_gathered(node) : 0);
+	else
+	{
+		gpusort_run_sort(gather->run, NULL, may_tie);
+		gather->sorted = true;
+		sorted->whole = false;
+		if (!gpusort_sort_next_block(gather, sorted))
+			sorted->count = 0;
+		sorted->whole = (sorted->count == rows);
+	}
+}
+
+void
+gpusort_sort_run(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
+{
+	uint64		rows = gpusort_run_rows(gather->run);
+	bool		lossy = gather->rows.key != NULL && gpusort_rowkey_lossy(gather->rows.key);
+	bool		proposed = gather->rows.key != NULL &&
+		gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key);
+	uint8	   *may_tie = NULL;
+
+	/* the sort compares all words, trusted or not */
+	if (lossy && gpusort_rowkey_trusted_words(gather->rows.key) == gpusort_rowkey_words(gather->rows.key))
+		may_tie = gpusort_memory_alloc(gather->run_cxt, Max(rows, 1));
+	sorted->row_rest = gpusort_gather_row_bytes(gather) > SHORT_ROW_BYTES ? 64 : 0;
+	gpusort_sort_words(gather, want_whole || lossy || proposed, may_tie, sorted);
+	if (lossy || proposed)
+	{
+		instr_time	begun;
+		instr_time	now;
+
+		INSTR_TIME_SET_CURRENT(begun);
+		if (lossy)
+			gpusort_ties_break(gather, (uint32 *) sorted->block, rows, may_tie);
+		if (proposed)
+			gpusort_verify_order(gather, (uint32 *) sorted->block, rows);
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_SUBTRACT(now, begun);
+		gather->stats->sort_ms += INSTR_TIME_GET_MILLISEC(now);
+		if (may_tie != NULL)
+			pfree(may_tie);
+	}
+	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_RETURNING, rows, gather->stats->memory,
+							gather->stats->engine);
+}
+
+bool
+gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted)
+{
+	GpusortBlock block;
+
+	if (sorted->whole || !gpusort_run_fetch(gather->run, &block))
+		return false;
+	sorted->block = block.data;
+	sorted->count = block.count;
+	return true;
+}
+
+void
+gpusort_gather_end_run(GpusortGather *gather)
+{
+	finish_sort(gather);
+	gpusort_run_end(gather->run);
+	gather->run = NULL;
 }

@@ -17,54 +17,54 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
-#include "node/node.h"
+#include "node/gather.h"
 
 /* Pairs of rows of the first spilled run that show how the keys are distributed */
 #define SPILL_PAIRS		256
 
 /* Returns these words of a row of the run.  A spill has at least one word: 0 for all rows. */
 static inline const uint64 *
-merge_key(const GpusortNode *node, int words, uint32 row)
+merge_key(const GpusortGather *gather, int words, uint32 row)
 {
 	static const uint64 none = 0;
 
-	return words > 0 ? gpusort_run_key(node->run, row) : &none;
+	return words > 0 ? gpusort_run_key(gather->run, row) : &none;
 }
 
 /* Makes the words of a row's key again, for the merge of spilled runs. */
 static void
 encode_row(void *arg, const void *row, uint64 *words)
 {
-	GpusortNode *node = arg;
+	GpusortGather *gather = arg;
 
-	gpusort_row_put(row, node->bare, node->left);
+	gpusort_row_put(row, gather->spec->bare, gather->left);
 	words[0] = 0;				/* if no word decides */
-	gpusort_rowkey_encode(node->key, node->left, words);
+	gpusort_rowkey_encode(gather->rows.key, gather->left, words);
 }
 
 /* Compares two rows whose keys have the same words, for the merge of spilled runs. */
 static int
 compare_rows(void *arg, const void *a, const void *b)
 {
-	GpusortNode *node = arg;
+	GpusortGather *gather = arg;
 
 	CHECK_FOR_INTERRUPTS();
-	gpusort_row_put(a, node->bare, node->left);
-	gpusort_row_put(b, node->bare, node->right);
-	return gpusort_rowkey_compare(node->key, node->left, node->right);
+	gpusort_row_put(a, gather->spec->bare, gather->left);
+	gpusort_row_put(b, gather->spec->bare, gather->right);
+	return gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right);
 }
 
 /* Writes the current block's values to the spilled run. */
 static void
-spill_values(GpusortNode *node)
+spill_values(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	bool		wide = node->value_type->key_bytes == sizeof(uint64);
+	bool		wide = gather->spec->value_type->key_bytes == sizeof(uint64);
 
-	for (uint64 i = 0; i < node->count; i++)
+	for (uint64 i = 0; i < sorted->count; i++)
 	{
-		uint64		word = wide ? ((const uint64 *) node->block)[i] : ((const uint32 *) node->block)[i];
+		uint64		word = wide ? ((const uint64 *) sorted->block)[i] : ((const uint32 *) sorted->block)[i];
 
-		gpusort_spill_write(node->spill, &word, NULL);
+		gpusort_spill_write(gather->spill, &word, NULL);
 	}
 }
 
@@ -73,83 +73,84 @@ spill_values(GpusortNode *node)
  * and each key is a cache miss, so both are prefetched.
  */
 static void
-spill_rows(GpusortNode *node)
+spill_rows(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	const uint32 *order = node->block;
-	int			words = gpusort_rowkey_deciding_words(node->key);
+	const uint32 *order = sorted->block;
+	int			words = gpusort_rowkey_deciding_words(gather->rows.key);
 
-	for (uint64 i = 0; i < node->count; i++)
+	for (uint64 i = 0; i < sorted->count; i++)
 	{
-		gpusort_node_look_ahead(node, i);
-		if (likely(i + GPUSORT_ROW_AHEAD < node->count))
-			__builtin_prefetch(gpusort_run_key(node->run, order[i + GPUSORT_ROW_AHEAD]));
-		gpusort_spill_write(node->spill, merge_key(node, words, order[i]),
-							gpusort_rowstore_row(&node->store, order[i]));
+		gpusort_sort_look_ahead(sorted, &gather->rows.store, i);
+		if (likely(i + GPUSORT_ROW_AHEAD < sorted->count))
+			__builtin_prefetch(gpusort_run_key(gather->run, order[i + GPUSORT_ROW_AHEAD]));
+		gpusort_spill_write(gather->spill, merge_key(gather, words, order[i]),
+							gpusort_rowstore_row(&gather->rows.store, order[i]));
 	}
 }
 
 /* Begins the spill with the first run, which has been sorted. */
 static void
-begin_spill(GpusortNode *node)
+begin_spill(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	MemoryContext old = MemoryContextSwitchTo(node->cxt);
-	const uint32 *order = node->block;
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+	const uint32 *order = sorted->block;
 	const uint64 *keys[2 * SPILL_PAIRS];
-	int			pairs = Min(node->count - 1, SPILL_PAIRS);
+	int			pairs = Min(sorted->count - 1, SPILL_PAIRS);
 
-	if (node->value_type != NULL)
-		node->spill = gpusort_spill_begin(NULL, node->memory_limit);
+	if (gather->spec->value_type != NULL)
+		gather->spill = gpusort_spill_begin(NULL, gather->memory_limit);
 	else
 	{
-		int			words = gpusort_rowkey_deciding_words(node->key);
+		int			words = gpusort_rowkey_deciding_words(gather->rows.key);
 		GpusortSpillKey key = {
 			.words = Max(words, 1),
-			.bare = node->bare,
+			.bare = gather->spec->bare,
 			.encode = encode_row,
 			.compare = compare_rows,
-			.arg = node,
+			.arg = gather,
 		};
 
-		node->spill = gpusort_spill_begin(&key, node->memory_limit);
+		gather->spill = gpusort_spill_begin(&key, gather->memory_limit);
 		for (int i = 0; i < 2 * pairs; i++)
-			keys[i] = merge_key(node, words, order[i / 2 * (node->count - 1) / pairs + i % 2]);
+			keys[i] = merge_key(gather, words, order[i / 2 * (sorted->count - 1) / pairs + i % 2]);
 		if (pairs > 0)
-			gpusort_spill_adapt(node->spill, keys, pairs);
+			gpusort_spill_adapt(gather->spill, keys, pairs);
 	}
 	MemoryContextSwitchTo(old);
 }
 
 void
-gpusort_node_spill(GpusortNode *node)
+gpusort_gather_spill(GpusortGather *gather)
 {
-	bool		values = node->value_type != NULL;
+	bool		values = gather->spec->value_type != NULL;
+	GpusortSorted sorted;
 
-	gpusort_node_sort_run(node, false);
-	if (node->spill == NULL)
-		begin_spill(node);
-	if (!values && (gpusort_rowkey_lossy(node->key) || gpusort_rowkey_deciding_words(node->key) < gpusort_rowkey_words(node->key)))
-		gpusort_spill_set_lossy(node->spill);
-	gpusort_spill_begin_run(node->spill);
+	gpusort_sort_run(gather, false, &sorted);
+	if (gather->spill == NULL)
+		begin_spill(gather, &sorted);
+	if (!values && (gpusort_rowkey_lossy(gather->rows.key) || gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key)))
+		gpusort_spill_set_lossy(gather->spill);
+	gpusort_spill_begin_run(gather->spill);
 	do
 	{
 		if (values)
-			spill_values(node);
+			spill_values(gather, &sorted);
 		else
-			spill_rows(node);
-	} while (gpusort_node_next_block(node));
-	gpusort_spill_end_run(node->spill);
-	ExecClearTuple(node->left);
-	ExecClearTuple(node->right);
-	gpusort_node_end_run(node);
+			spill_rows(gather, &sorted);
+	} while (gpusort_sort_next_block(gather, &sorted));
+	gpusort_spill_end_run(gather->spill);
+	ExecClearTuple(gather->left);
+	ExecClearTuple(gather->right);
+	gpusort_gather_end_run(gather);
 
 	if (!values)
 	{
-		gpusort_rowkey_reset(node->key);
+		gpusort_rowkey_reset(gather->rows.key);
 		/* the store keeps its memory for the next rows */
-		gpusort_rowstore_reset(&node->store);
+		gpusort_rowstore_reset(&gather->rows.store);
 	}
 
-	MemoryContextReset(node->adopted_cxt);
-	node->memory_limit -= node->adopted_bytes;
-	node->adopted_bytes = 0;
+	MemoryContextReset(gather->adopted_cxt);
+	gather->memory_limit -= gather->adopted_bytes;
+	gather->adopted_bytes = 0;
 }

@@ -3,7 +3,7 @@
  * strings.c
  *		Reads the strings of stored rows, for threads.
  *
- * slot_getattr() deforms a tuple into a slot, and threads cannot share the node's
+ * slot_getattr() deforms a tuple into a slot, and threads cannot share the
  * slots.  So they find a string in the tuple itself: they walk over the attributes
  * before the column, from the last one on whose offset is the same in all rows.  A
  * bare row is the string.
@@ -18,14 +18,14 @@
 #include "node/strings.h"
 
 void
-gpusort_strings_begin(GpusortStrings *strings, GpusortNode *node, int column,
+gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column,
 					  bool is_name, bool blank_padded)
 {
 	*strings = (GpusortStrings)
 	{
-		.store = &node->store,
-			.desc = node->left->tts_tupleDescriptor,
-			.attribute = node->attnos[column] - 1,
+		.store = &gather->rows.store,
+			.desc = gather->left->tts_tupleDescriptor,
+			.attribute = gather->spec->attnos[column] - 1,
 			.is_name = is_name,
 			.blank_padded = blank_padded,
 	};

@@ -9,9 +9,9 @@
 #define GPUSORT_NODE_STRINGS_H
 
 #include "cpu/cpu.h"
-#include "node/node.h"
+#include "node/gather.h"
 
-/* A column of strings of the node's store */
+/* A column of strings of the store */
 typedef struct GpusortStrings
 {
 	const GpusortRowStore *store;
@@ -25,7 +25,7 @@ typedef struct GpusortStrings
 } GpusortStrings;
 
 /* Prepares reading a column (from 0) of the ORDER BY list. */
-extern void gpusort_strings_begin(GpusortStrings *strings, GpusortNode *node, int column,
+extern void gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column,
 								  bool is_name, bool blank_padded);
 
 /*

@@ -61,13 +61,13 @@ by_row_number(uint32 a, uint32 b)
 }
 
 int
-gpusort_ties_compare_rows(GpusortNode *node, uint32 a, uint32 b, int column)
+gpusort_ties_compare_rows(GpusortGather *gather, uint32 a, uint32 b, int column)
 {
 	int			order;
 
-	gpusort_rowstore_put(&node->store, a, node->left);
-	gpusort_rowstore_put(&node->store, b, node->right);
-	order = gpusort_rowkey_compare_part(node->key, node->left, node->right, column, node->ncolumns);
+	gpusort_rowstore_put(&gather->rows.store, a, gather->left);
+	gpusort_rowstore_put(&gather->rows.store, b, gather->right);
+	order = gpusort_rowkey_compare_part(gather->rows.key, gather->left, gather->right, column, gather->spec->ncolumns);
 	return order != 0 ? order : by_row_number(a, b);
 }
 
@@ -79,7 +79,7 @@ compare_numbers(const void *a, const void *b, void *arg)
 
 	/* a comparison may detoast megabytes, so check before each, as tuplesort does */
 	CHECK_FOR_INTERRUPTS();
-	return gpusort_ties_compare_rows(group->node, *(const uint32 *) a, *(const uint32 *) b, group->column);
+	return gpusort_ties_compare_rows(group->gather, *(const uint32 *) a, *(const uint32 *) b, group->column);
 }
 
 /* Compares two rows with equal values by the columns after the group's. */
@@ -88,7 +88,7 @@ compare_rest(const GpusortTiedGroup *group, const GpusortTiedRow *a, const Gpuso
 {
 	int			next = group->column + 1;
 
-	return next < group->node->ncolumns ? gpusort_ties_compare_rows(group->node, a->row, b->row, next) :
+	return next < group->gather->spec->ncolumns ? gpusort_ties_compare_rows(group->gather, a->row, b->row, next) :
 		by_row_number(a->row, b->row);
 }
 
@@ -102,7 +102,7 @@ compare_values(const void *a, const void *b, void *arg)
 	int			order;
 
 	CHECK_FOR_INTERRUPTS();
-	order = gpusort_rowkey_compare_values(group->node->key, group->column,
+	order = gpusort_rowkey_compare_values(group->gather->rows.key, group->column,
 										  left->value, false, right->value, false);
 	return order != 0 ? order : compare_rest(group, left, right);
 }
@@ -162,7 +162,7 @@ word_at(const GpusortTiedRow *row, Size place)
 static void
 sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
 {
-	MemoryContext cxt = group->node->run_cxt;
+	MemoryContext cxt = group->gather->run_cxt;
 	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
 	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
 	GpusortTiedRow    *sorted;
@@ -276,9 +276,9 @@ expand(GpusortTiedGroup *group, Datum value)
 static uint64
 take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *rows)
 {
-	GpusortNode *node = group->node;
-	int			attno = node->attnos[group->column];
-	bool		varlena = TupleDescAttr(node->left->tts_tupleDescriptor, attno - 1)->attlen == -1;
+	GpusortGather *gather = group->gather;
+	int			attno = gather->spec->attnos[group->column];
+	bool		varlena = TupleDescAttr(gather->left->tts_tupleDescriptor, attno - 1)->attlen == -1;
 	uint64		nulls = 0;
 
 	for (uint64 i = 0; i < n; i++)
@@ -289,9 +289,9 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *ro
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (i + PREFETCH_AHEAD < n)
-			__builtin_prefetch(gpusort_rowstore_row(&node->store, order[i + PREFETCH_AHEAD]));
-		gpusort_rowstore_put(&node->store, order[i], node->left);
-		row->value = slot_getattr(node->left, attno, &isnull);
+			__builtin_prefetch(gpusort_rowstore_row(&gather->rows.store, order[i + PREFETCH_AHEAD]));
+		gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
+		row->value = slot_getattr(gather->left, attno, &isnull);
 		row->row = order[i];
 		if (isnull)
 			order[nulls++] = order[i];
@@ -317,7 +317,7 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 			CHECK_FOR_INTERRUPTS();
 		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
 			return false;
-		copied += gpusort_rowkey_copied_bytes(group->node->key, group->column, rows[i].value);
+		copied += gpusort_rowkey_copied_bytes(group->gather->rows.key, group->column, rows[i].value);
 	}
 	if (copied > group->room)
 		return false;
@@ -330,7 +330,7 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		gpusort_rowkey_bytes(group->node->key, group->column, rows[i].value, &bytes, &length);
+		gpusort_rowkey_bytes(group->gather->rows.key, group->column, rows[i].value, &bytes, &length);
 		rows[i].bytes = bytes;
 		rows[i].length = length;
 	}
@@ -346,7 +346,7 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 static void
 sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
 {
-	if (gpusort_rowkey_by_bytes(group->node->key, group->column) && take_bytes(group, rows, n))
+	if (gpusort_rowkey_by_bytes(group->gather->rows.key, group->column) && take_bytes(group, rows, n))
 		sort_bytes(group, rows, n, 0, 0);
 	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
 		return;
@@ -364,15 +364,15 @@ sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *ord
 static void
 sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 {
-	GpusortNode *node = group->node;
-	bool		last = column + 1 == node->ncolumns;
+	GpusortGather *gather = group->gather;
+	bool		last = column + 1 == gather->spec->ncolumns;
 	GpusortTiedRow *rows;
 	uint64		count;
 	uint64		nulls;
 	uint32	   *values = order;
 	uint8	   *tied = NULL;	/* a bit for each row with a value */
 
-	if (column == node->ncolumns || n < 2)
+	if (column == gather->spec->ncolumns || n < 2)
 		return;
 	check_stack_depth();
 	group->column = column;
@@ -381,11 +381,11 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, group);
 		return;
 	}
-	group->descending = gpusort_rowkey_descends(node->key, column);
-	rows = gpusort_memory_alloc(node->run_cxt, n * sizeof(GpusortTiedRow));
+	group->descending = gpusort_rowkey_descends(gather->rows.key, column);
+	rows = gpusort_memory_alloc(gather->run_cxt, n * sizeof(GpusortTiedRow));
 	count = take_values(group, order, n, rows);
 	nulls = n - count;
-	if (node->nulls_first[column])
+	if (gather->spec->nulls_first[column])
 		values += nulls;
 	else
 		memmove(order + count, order, nulls * sizeof(uint32));
@@ -393,7 +393,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		sort_values(group, rows, count, values);
 	if (!last)
 	{
-		tied = MemoryContextAllocExtended(node->run_cxt, count / 8 + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+		tied = MemoryContextAllocExtended(gather->run_cxt, count / 8 + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 		for (uint64 i = 0; i < count; i++)
 			tied[i / 8] |= rows[i].tied << i % 8;
 	}
@@ -401,7 +401,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 	if (last)
 		return;
 
-	sort_group(group, node->nulls_first[column] ? order : order + count, nulls, column + 1);
+	sort_group(group, gather->spec->nulls_first[column] ? order : order + count, nulls, column + 1);
 	for (uint64 begin = 0, end; begin < count; begin = end)
 	{
 		for (end = begin + 1; end < count && (tied[end / 8] & 1 << end % 8) != 0; end++)
@@ -414,16 +414,16 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 
 /* Are all rows equal in the columns before this one? */
 static bool
-equal_before(GpusortNode *node, const uint32 *order, uint64 n, int column)
+equal_before(GpusortGather *gather, const uint32 *order, uint64 n, int column)
 {
-	if (!gpusort_rowkey_crowded(node->key, column))
+	if (!gpusort_rowkey_crowded(gather->rows.key, column))
 		return true;
-	gpusort_rowstore_put(&node->store, order[0], node->right);
+	gpusort_rowstore_put(&gather->rows.store, order[0], gather->right);
 	for (uint64 i = 1; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		gpusort_rowstore_put(&node->store, order[i], node->left);
-		if (gpusort_rowkey_compare_part(node->key, node->left, node->right, 0, column) != 0)
+		gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
+		if (gpusort_rowkey_compare_part(gather->rows.key, gather->left, gather->right, 0, column) != 0)
 			return false;
 	}
 	return true;
@@ -432,30 +432,30 @@ equal_before(GpusortNode *node, const uint32 *order, uint64 n, int column)
 void
 gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n)
 {
-	GpusortNode *node = group->node;
+	GpusortGather *gather = group->gather;
 	Size		room = group->room;
 	int			column = 0;
 
 	if (n > FEW_ROWS)
 	{
-		gpusort_rowstore_put(&node->store, order[0], node->left);
-		column = gpusort_rowkey_open_column(node->key, node->left);
+		gpusort_rowstore_put(&gather->rows.store, order[0], gather->left);
+		column = gpusort_rowkey_open_column(gather->rows.key, gather->left);
 		if (column < 0)
 		{
 			/* equal rows, which are in the order of arrival */
-			if (!gpusort_rowkey_crowded(node->key, node->ncolumns))
+			if (!gpusort_rowkey_crowded(gather->rows.key, gather->spec->ncolumns))
 				return;
 			column = 0;
 		}
-		else if (!equal_before(node, order, n, column))
+		else if (!equal_before(gather, order, n, column))
 			column = 0;
 	}
 	sort_group(group, order, n, column);
 	if (group->room < room)
 	{
-		Size		bytes = gpusort_node_memory(node, 0) + room - group->room;
+		Size		bytes = gpusort_gather_memory(gather, 0) + room - group->room;
 
-		node->stats.memory = Max(node->stats.memory, bytes);
+		gather->stats->memory = Max(gather->stats->memory, bytes);
 		MemoryContextReset(group->values);
 		group->room = room;
 	}

@@ -82,15 +82,15 @@ prefetch_row(void *arg, uint32 row)
  * marked: ties says which places may tie.
  */
 static void
-search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties, bool marked)
+search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool marked)
 {
 	bool		blank_padded;
-	int			column = gpusort_rowkey_tied_strings(node->key, &blank_padded);
+	int			column = gpusort_rowkey_tied_strings(gather->rows.key, &blank_padded);
 	TieSearch	search = {
-		.run = node->run,
+		.run = gather->run,
 		.order = order,
 		.rows = rows,
-		.words = gpusort_rowkey_trusted_words(node->key),
+		.words = gpusort_rowkey_trusted_words(gather->rows.key),
 	};
 	GpusortTieInput input = {
 		.n = rows,
@@ -103,10 +103,10 @@ search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties, bool mar
 
 	if (column >= 0)
 	{
-		gpusort_strings_begin(&search.strings, node, column, false, blank_padded);
+		gpusort_strings_begin(&search.strings, gather, column, false, blank_padded);
 		input.string = string_of;
-		input.descending = gpusort_rowkey_descends(node->key, column);
-		input.decides = column + 1 == node->ncolumns;
+		input.descending = gpusort_rowkey_descends(gather->rows.key, column);
+		input.decides = column + 1 == gather->spec->ncolumns;
 	}
 	do
 	{
@@ -119,23 +119,23 @@ search_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ties, bool mar
 }
 
 void
-gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *may_tie)
+gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may_tie)
 {
-	Size		memory = gpusort_node_memory(node, 0);
-	GpusortTiedGroup	group = {.node = node};
+	Size		memory = gpusort_gather_memory(gather, 0);
+	GpusortTiedGroup	group = {.gather = gather};
 	uint8	   *ties = may_tie;
 	uint8	   *tie;
 
 	if (rows < 2)
 		return;
 	if (ties == NULL)
-		ties = gpusort_memory_alloc(node->run_cxt, rows);
-	search_ties(node, order, rows, ties, may_tie != NULL);
+		ties = gpusort_memory_alloc(gather->run_cxt, rows);
+	search_ties(gather, order, rows, ties, may_tie != NULL);
 
-	group.values = AllocSetContextCreate(node->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
-	group.room = node->memory_limit / REMOTE_PART;
-	if (memory < node->memory_limit)
-		group.room = Max(group.room, node->memory_limit - memory);
+	group.values = AllocSetContextCreate(gather->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
+	group.room = gather->memory_limit / REMOTE_PART;
+	if (memory < gather->memory_limit)
+		group.room = Max(group.room, gather->memory_limit - memory);
 	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
 	{
 		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
@@ -148,6 +148,6 @@ gpusort_node_break_ties(GpusortNode *node, uint32 *order, uint64 rows, uint8 *ma
 	MemoryContextDelete(group.values);
 	if (ties != may_tie)
 		pfree(ties);
-	ExecClearTuple(node->left);
-	ExecClearTuple(node->right);
+	ExecClearTuple(gather->left);
+	ExecClearTuple(gather->right);
 }

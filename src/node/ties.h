@@ -9,7 +9,7 @@
 #ifndef GPUSORT_NODE_TIES_H
 #define GPUSORT_NODE_TIES_H
 
-#include "node/node.h"
+#include "node/gather.h"
 
 /* Rows between two checks for interrupts; each row may cost a cache miss. */
 #define GPUSORT_TIES_INTERRUPT_ROWS	1024
@@ -31,7 +31,7 @@ typedef struct GpusortTiedRow
 
 /*
  * Per row: a GpusortTiedRow, a word, the word's place in the order, and a
- * GpusortTie; see also node/node.h.  Distinct values take less (node/distinct.c).
+ * GpusortTie; see also node/gather.h.  Distinct values take less (node/distinct.c).
  */
 StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + sizeof(uint8) == GPUSORT_TIE_BYTES,
 				 "memory for breaking ties is counted against the limit");
@@ -39,7 +39,7 @@ StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + size
 /* The sort of a tie group by one column. */
 typedef struct GpusortTiedGroup
 {
-	GpusortNode *node;
+	GpusortGather *gather;
 	MemoryContext values;		/* expanded values; reset after each group of the run */
 	Size		room;			/* bytes that may still be expanded into values */
 	int			column;			/* the column of the ORDER BY list, from 0; the rows are
@@ -49,9 +49,9 @@ typedef struct GpusortTiedGroup
 
 /*
  * Compares two rows of the store by the ORDER BY columns from this one on, then by row
- * number.  Leaves them in the node's slots left and right.  In node/tie_group.c.
+ * number.  Leaves them in the slots left and right.  In node/tie_group.c.
  */
-extern int gpusort_ties_compare_rows(GpusortNode *node, uint32 a, uint32 b, int column);
+extern int gpusort_ties_compare_rows(GpusortGather *gather, uint32 a, uint32 b, int column);
 
 /*
  * Sorts order, n numbers of rows whose keys have equal words, by the columns.  Raises

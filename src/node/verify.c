@@ -55,7 +55,7 @@
 
 typedef struct Verification
 {
-	GpusortNode *node;
+	GpusortGather *gather;
 	GpusortProposal proposal;
 	int			words;			/* words of a key */
 	bool		crowded;		/* equal words before the column do not mean equal values */
@@ -83,16 +83,16 @@ static GpusortCollateTask
 task_at(void *arg, size_t place)
 {
 	const Verification *verification = arg;
-	const GpusortNode *node = verification->node;
+	const GpusortGather *gather = verification->gather;
 	const uint32 *order = verification->order;
-	const uint64 *before = gpusort_run_key(node->run, order[place - 1]);
-	const uint64 *key = gpusort_run_key(node->run, order[place]);
+	const uint64 *before = gpusort_run_key(gather->run, order[place - 1]);
+	const uint64 *key = gpusort_run_key(gather->run, order[place]);
 
 	if (place + PLACE_AHEAD < verification->rows)
 	{
-		__builtin_prefetch(gpusort_rowstore_place(&node->store, order[place + PLACE_AHEAD]));
-		__builtin_prefetch(gpusort_rowstore_row(&node->store, order[place + KEY_AHEAD]));
-		__builtin_prefetch(gpusort_run_key(node->run, order[place + KEY_AHEAD]));
+		__builtin_prefetch(gpusort_rowstore_place(&gather->rows.store, order[place + PLACE_AHEAD]));
+		__builtin_prefetch(gpusort_rowstore_row(&gather->rows.store, order[place + KEY_AHEAD]));
+		__builtin_prefetch(gpusort_run_key(gather->run, order[place + KEY_AHEAD]));
 	}
 	for (int i = 0; i < verification->words; i++)
 	{
@@ -139,7 +139,7 @@ make_verdicts(Verification *verification, uint8 *verdicts)
 		if (likely(verdicts[i] != GPUSORT_COLLATE_LEFT))
 			continue;
 		CHECK_FOR_INTERRUPTS();
-		verdicts[i] = gpusort_ties_compare_rows(verification->node, verification->order[i - 1],
+		verdicts[i] = gpusort_ties_compare_rows(verification->gather, verification->order[i - 1],
 												verification->order[i], 0) > 0 ?
 			GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
 	}
@@ -156,7 +156,7 @@ comes_before(Verification *verification, uint32 a, uint32 b)
 {
 	CHECK_FOR_INTERRUPTS();
 	verification->units -= COMPARISON_UNITS;
-	return gpusort_ties_compare_rows(verification->node, a, b, 0) < 0;
+	return gpusort_ties_compare_rows(verification->gather, a, b, 0) < 0;
 }
 
 /*
@@ -203,7 +203,7 @@ static bool
 merge(Verification *verification, uint64 middle, uint64 end)
 {
 	uint32	   *order = verification->order;
-	MemoryContext cxt = verification->node->run_cxt;
+	MemoryContext cxt = verification->gather->run_cxt;
 	uint64		begin = rows_before(verification, order, middle, order[middle], true);
 	uint64		last = middle + rows_before(verification, order + middle, end - middle, order[middle - 1], false);
 	uint64		left = begin;	/* next row of the first part */
@@ -272,33 +272,33 @@ repair(Verification *verification, const uint8 *verdicts)
 static void
 distrust(Verification *verification)
 {
-	GpusortNode *node = verification->node;
+	GpusortGather *gather = verification->gather;
 	int			column = verification->proposal.column;
 	MemoryContext old;
 
 	verification->proposal.libc->distrusted = true;
-	if (node->stats.distrust_reason != NULL)
+	if (gather->stats->distrust_reason != NULL)
 		return;
-	old = MemoryContextSwitchTo(node->css.ss.ps.state->es_query_cxt);
-	node->stats.distrust_reason =
+	old = MemoryContextSwitchTo(MemoryContextGetParent(gather->cxt));
+	gather->stats->distrust_reason =
 		psprintf("collation \"%s\" of column %d orders differently from its sort keys",
-				 get_collation_name(node->collations[column]), column + 1);
+				 get_collation_name(gather->spec->collations[column]), column + 1);
 	MemoryContextSwitchTo(old);
 }
 
 void
-gpusort_node_verify(GpusortNode *node, uint32 *order, uint64 rows)
+gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows)
 {
 	Verification verification = {
-		.node = node,
-		.words = gpusort_rowkey_words(node->key),
+		.gather = gather,
+		.words = gpusort_rowkey_words(gather->rows.key),
 		.order = order,
 		.rows = rows,
 	};
 	uint8	   *verdicts;
 	bool		repaired;
 
-	if (!gpusort_rowkey_proposal(node->key, &verification.proposal) || rows < 2)
+	if (!gpusort_rowkey_proposal(gather->rows.key, &verification.proposal) || rows < 2)
 		return;
 	if (verification.proposal.libc->distrusted)
 	{
@@ -306,19 +306,19 @@ gpusort_node_verify(GpusortNode *node, uint32 *order, uint64 rows)
 		distrust(&verification);
 		return;
 	}
-	gpusort_strings_begin(&verification.strings, node, verification.proposal.column,
+	gpusort_strings_begin(&verification.strings, gather, verification.proposal.column,
 						  verification.proposal.is_name, verification.proposal.blank_padded);
-	verification.crowded = gpusort_rowkey_crowded(node->key, verification.proposal.column);
+	verification.crowded = gpusort_rowkey_crowded(gather->rows.key, verification.proposal.column);
 
-	verdicts = gpusort_memory_alloc(node->run_cxt, rows);
+	verdicts = gpusort_memory_alloc(gather->run_cxt, rows);
 	make_verdicts(&verification, verdicts);
 	repaired = repair(&verification, verdicts);
 	pfree(verdicts);
 	if (!repaired)
 	{
 		distrust(&verification);
-		gpusort_node_break_ties(node, order, rows, NULL);
+		gpusort_ties_break(gather, order, rows, NULL);
 	}
-	ExecClearTuple(node->left);
-	ExecClearTuple(node->right);
+	ExecClearTuple(gather->left);
+	ExecClearTuple(gather->right);
 }

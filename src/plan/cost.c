@@ -62,7 +62,7 @@
 #define TIE_OPERATORS		3.0
 #define BYTE_OPERATORS		0.05
 
-/* Rows that are gathered before the first cut, at least: LEAST_ROWS in node/limit.c */
+/* Rows that are gathered before the first trim, at least: LEAST_ROWS in node/limit.c */
 #define FIRST_CUT_ROWS		4096.0
 
 /* The same, for a comparison in core's bounded heap */
@@ -118,7 +118,7 @@ row_bytes(const GpusortCostInput *input)
 
 /*
  * Are only the rows kept that are fetched, within this memory?  See
- * puttuple_common() in tuplesort.c, and gpusort_node_cut().
+ * puttuple_common() in tuplesort.c, and gpusort_limit_trim().
  */
 static bool
 is_bounded(const GpusortCostInput *input, double row, double memory)

@@ -31,6 +31,7 @@
 #include "base/arena.h"
 #include "guc.h"
 #include "node/feed.h"
+#include "node/node.h"
 #include "plan/parallel.h"
 #include "plan/plan.h"
 

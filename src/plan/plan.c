@@ -31,6 +31,7 @@
 #include "functions/percentile.h"
 #include "guc.h"
 #include "node/feed.h"
+#include "node/node.h"
 #include "node/start.h"
 #include "plan/limit.h"
 #include "plan/parallel.h"

@@ -34,7 +34,7 @@ extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left,
  * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
  * five: column numbers, operators, collations, NULLS FIRST flags, and whether rows WITH TIES
  * are fetched (ties); the version of gpusort follows.  read_plan() in
- * node/init.c unpacks it.  In make.c.
+ * node/spec.c unpacks it.  In make.c.
  */
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, bool ties,
 									 const CustomScanMethods *methods);

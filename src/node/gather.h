@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * gather.h
+ *		One sort while its rows are gathered: a GpuSort's, or the part of it that a
+ *		GpuSort Feed gathers in a worker.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_NODE_GATHER_H
+#define GPUSORT_NODE_GATHER_H
+
+#include "portability/instr_time.h"
+#include "utils/sharedtuplestore.h"
+#include "utils/tuplesort.h"
+
+#include "base/activity.h"
+#include "node/spec.h"
+#include "run/run.h"
+#include "store/rowstore.h"
+#include "store/spill.h"
+
+/*
+ * The statistics that EXPLAIN ANALYZE shows.  A node that is rescanned sorts
+ * several times: times are sums over all its sorts, memory, disk and runs are
+ * maxima, and the other fields describe its last sort.
+ */
+typedef struct GpusortNodeStats
+{
+	uint64		sorts;			/* sorts begun */
+	const char *engine;			/* static storage; NULL: no run is sorted yet */
+	const char *algorithm;		/* static storage; NULL: not known yet */
+	int			key_bits;		/* bits of a key */
+	const char *core_reason;	/* why core's tuplesort sorted; NULL: gpusort did */
+	char		refusal[256];	/* core_reason may point here */
+	const char *distrust_reason;	/* why words of libc's were not trusted; NULL: they
+									 * were, or there were none */
+	char		engine_reason[256]; /* why the accelerator did not sort; empty: it did,
+									 * or the settings asked for none */
+	uint64		memory;			/* bytes, the most at any time */
+	uint64		disk;			/* bytes of the largest temporary file */
+	int			runs;			/* spilled runs, the most of any sort */
+	double		gather_ms;		/* time to read the child, spilling included */
+	double		copy_in_ms;		/* time of copies to the device */
+	double		sort_ms;		/* time in the engines, tie-breaking included */
+	double		copy_out_ms;	/* time of copies from the device */
+	int			return_threads; /* threads that copied rows, the most at a time; 0: none did */
+} GpusortNodeStats;
+
+/*
+ * A LIMIT above the sort.  The parent fetches only the first N rows, LIMIT and
+ * OFFSET taken together.  Once N rows or more have been read, the N-th of them in
+ * the sort's order is the bound: rows behind it are removed.
+ */
+typedef struct GpusortNodeLimit
+{
+	int64		rows;			/* N; -1: all */
+	uint64		trim_at;		/* rows of the run at which the next trim is due */
+	bool		known;			/* there is a bound, with this key: */
+	int			nwords;			/* for rows; 0 if words only propose an order */
+	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
+	bool		lossy;			/* rows with the bound's words may differ from it */
+	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
+	uint64		removed;		/* rows removed so far */
+} GpusortNodeLimit;
+
+/* Rows, their keys, and what makes them */
+typedef struct GpusortRows
+{
+	GpusortRowKey *key;
+	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
+	GpusortRowStore store;		/* row i of the run is row i of the store */
+} GpusortRows;
+
+/*
+ * It allocates everything in cxt, which is reset before the next sort.  Of the rows
+ * read so far, the earlier ones are in spill and the later ones in run and store; or
+ * all of them are in core.
+ */
+typedef struct GpusortGather
+{
+	const GpusortSortSpec *spec;
+	GpusortNodeStats *stats;	/* without the run that is sorted: see gpusort_sort_stats() */
+	PlanState  *child;			/* where rows are read now */
+	double		expected;		/* rows, by the planner's estimate */
+	bool		fed;			/* several processes gather the rows, and one sorts them (feed.c) */
+	Size		memory_limit;	/* bytes that the sort may use in memory */
+	GpusortNodeLimit limit;
+	MemoryContext cxt;
+	MemoryContext run_cxt;		/* the run and its result; reset when a run is spilled */
+	GpusortRun *run;			/* NULL: none, or it has been ended */
+	bool		sorted;			/* the run is sorted, and its report not yet in stats */
+	uint64		nulls;			/* for values: NULLs, which are only counted */
+	GpusortRows rows;			/* for rows; all zeros for values */
+	MemoryContext adopted_cxt;	/* what the run and the store have adopted from
+								 * workers; reset when a run is spilled */
+	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
+	GpusortSpill *spill;		/* NULL: all rows are in memory */
+	Tuplesortstate *core;		/* NULL: core has not taken over */
+	GpusortArena *arena;		/* in a parallel worker's feed: has the run and the store;
+								 * else NULL */
+	SharedTuplestoreAccessor *overflow; /* with an arena: takes the rows for which it
+										 * has no memory */
+	uint64		overflow_rows;	/* rows that it has taken */
+	GpusortActivity activity;
+	instr_time	begun;			/* when the first row was asked for */
+
+	/* slots of minimal tuples, or virtual ones for values and bare rows */
+	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL; always
+								 * virtual */
+	TupleTableSlot *left;		/* left and right: two rows being compared */
+	TupleTableSlot *right;
+} GpusortGather;
+
+/* A block of a sorted run, valid until the next one is fetched or the sort is finished */
+typedef struct GpusortSorted
+{
+	const void *block;			/* row numbers (uint32) for rows, keys for values */
+	uint64		count;			/* elements of the block */
+	bool		whole;			/* it is the whole result; in run_cxt, if that was asked for */
+	Size		row_rest;		/* for rows: offset of a row's second cache line; 0 if rows are short */
+} GpusortSorted;
+
+/* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
+#define GPUSORT_GATHER_REPORT_ROWS	65536
+
+/* The most rows of a run with row numbers, since these have 32 bits. */
+#define GPUSORT_GATHER_MAX_ROWS	(PG_UINT32_MAX - GPUSORT_GATHER_REPORT_ROWS)
+
+/* Rows of the whole sort that this process has read so far. */
+static inline uint64
+gpusort_gather_rows(const GpusortGather *gather)
+{
+	return gather->nulls + gather->limit.removed + (gather->run != NULL ? gpusort_run_rows(gather->run) : 0) +
+		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) : 0);
+}
+
+/*
+ * Memory that tie-breaking takes for a tied row, in bytes, beside two things: 16
+ * bytes that take the place of the scratch memory that gpusort_run_memory() has
+ * counted, and values that are compressed or stored in a TOAST table.
+ */
+#define GPUSORT_TIE_BYTES		29
+
+/*
+ * Bytes that the sort holds, plus those that it will need to sort the rows it
+ * has gathered and this many more, except the more rows' memory in the store.
+ * If keys are lossy, it counts every row as tied.
+ */
+static inline Size
+gpusort_gather_memory(const GpusortGather *gather, uint64 more)
+{
+	Size		bytes = gpusort_run_memory(gather->run, more) + gather->rows.store.bytes;
+
+	if (gather->rows.key != NULL)
+	{
+		bytes += gpusort_rowkey_memory(gather->rows.key);
+		/* this includes a byte for each row that is verified */
+		if (gpusort_rowkey_lossy(gather->rows.key))
+			bytes += (gpusort_run_rows(gather->run) + more) * GPUSORT_TIE_BYTES;
+	}
+	return bytes;
+}
+
+/* For rows: mean bytes of a row in the store, its place included; 0: there are none. */
+static inline Size
+gpusort_gather_row_bytes(const GpusortGather *gather)
+{
+	const GpusortRowStore *store = &gather->rows.store;
+
+	return store->rows > 0 ? (store->bytes - store->spare_bytes) / store->rows : 0;
+}
+
+/* ---- gather.c ---- */
+
+/* Allocates what all sorts of a node use: cxt and slots.  All else is zero. */
+extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
+								EState *estate);
+
+/* Begins the sort: key, store and an empty run, in the arena if there is one. */
+extern void gpusort_gather_begin(GpusortGather *gather);
+
+/*
+ * Reads the child to its end.  Returns false if the run and the store do not have
+ * all rows: the others are in core's tuplesort, or in the overflow.
+ */
+extern bool gpusort_gather_read(GpusortGather *gather);
+
+/* ---- core.c ---- */
+
+/* Begins core's tuplesort.  reason: a static text, or in stats. */
+extern void gpusort_core_begin(GpusortGather *gather, const char *reason);
+
+/*
+ * Begins core's tuplesort and gives it all rows that are kept so far, in the order of
+ * arrival; frees the run and the store.
+ */
+extern void gpusort_core_hand_over(GpusortGather *gather, const char *reason);
+
+/* Puts a row into core's tuplesort, or into the overflow if there is one. */
+extern void gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot);
+
+/* The same with the remaining rows of the child. */
+extern void gpusort_core_read(GpusortGather *gather);
+
+/* ---- spill.c ---- */
+
+/*
+ * Sorts the run, which has rows, writes it to the temporary file as a spilled run,
+ * and ends it; empties the store.  Raises the errors of temporary files.
+ */
+extern void gpusort_gather_spill(GpusortGather *gather);
+
+/* ---- sort.c ---- */
+
+/* Begins an empty run.  Frees the memory of the previous run, which has been ended. */
+extern void gpusort_gather_begin_run(GpusortGather *gather);
+
+/* Finishes the run's sort, adds its report to stats, and frees the run and its result. */
+extern void gpusort_gather_end_run(GpusortGather *gather);
+
+/*
+ * Sorts the run and fetches the first block of the result.  want_whole: fetches the whole
+ * result into one block, for random access.  Also counts the result as whole if
+ * it comes in one block, or if ties had to be broken in it.
+ */
+extern void gpusort_sort_run(GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
+
+/*
+ * The same, but rows whose keys have equal words stay in the order of arrival.
+ * may_tie: see gpusort_run_sort().
+ */
+extern void gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted);
+
+/* Fetches the next block of a result that comes in several.  False if there is no further block. */
+extern bool gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted);
+
+/*
+ * Copies the statistics and adds the report of the run whose result is being returned.
+ * Only reads, because EXPLAIN may be asked for in the middle of a running query, which
+ * goes on afterwards.
+ */
+extern void gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats);
+
+/* The look-ahead of prefetches, in rows: of a row's place in the store, and of the row. */
+#define GPUSORT_PLACE_AHEAD	64
+#define GPUSORT_ROW_AHEAD		32
+
+/*
+ * Prefetches row i + GPUSORT_ROW_AHEAD of the block, and the place of row
+ * i + GPUSORT_PLACE_AHEAD.  always_inline: gcc considers a function that
+ * only prefetches to have no effect, and drops the calls.
+ */
+static pg_attribute_always_inline void
+gpusort_sort_look_ahead(const GpusortSorted *sorted, const GpusortRowStore *store, uint64 i)
+{
+	const uint32 *order = sorted->block;
+
+	if (likely(i + GPUSORT_PLACE_AHEAD < sorted->count))
+	{
+		const char *row = (const char *) gpusort_rowstore_row(store, order[i + GPUSORT_ROW_AHEAD]);
+
+		__builtin_prefetch(gpusort_rowstore_place(store, order[i + GPUSORT_PLACE_AHEAD]));
+		__builtin_prefetch(row);
+		__builtin_prefetch(row + sorted->row_rest);
+	}
+}
+
+/*
+ * Breaks the ties in a run's whole result: sorts row numbers whose keys have
+ * equal trusted words by the columns' comparators, in place.  order: all row numbers of
+ * the run, sorted by words; rows is their number.  may_tie: as gpusort_run_sort() has set it,
+ * which is overwritten, or NULL.  In ties.c.
+ */
+extern void gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may_tie);
+
+/*
+ * Verifies an order that words have only proposed, ties being broken, and makes it
+ * right.  Does nothing if all words decide.  In verify.c.
+ */
+extern void gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows);
+
+#endif							/* GPUSORT_NODE_GATHER_H */

@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * result.h
+ *		The rows of a sort, which a GpuSort returns.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_NODE_RESULT_H
+#define GPUSORT_NODE_RESULT_H
+
+#include "node/gather.h"
+
+/*
+ * The window: rows that threads have copied, in the order of the result (drain.c).
+ * It has the rows begin to begin + count - 1 of the current block.  A forward read of
+ * row begin + count fills the next window.
+ */
+typedef struct GpusortDrain
+{
+	uint64		begin;			/* PG_UINT64_MAX, with count 0: no row fills a window */
+	uint64		count;
+	uint64		next_count;		/* rows that the next window gets */
+	uint64		max_count;		/* rows of a window, at most */
+	Size		row_bytes;		/* mean bytes of a row in the store */
+	Size		part_bytes;		/* memory for the copies of a part's rows; MAXALIGNed */
+	char	   *copies;			/* memory for the copies of all parts; NULL: not allocated yet */
+	void	  **rows;			/* each row of the window: its copy, or the row in the store */
+} GpusortDrain;
+
+/*
+ * The rows of a sort are numbered from 0, NULLs of values included.  They come from the
+ * blocks of the sorted run, or from the spill of gather, and then sorted is empty.  position and at_end work as tuplesort's "current" and "eof_reached".
+ */
+typedef struct GpusortResult
+{
+	GpusortGather *gather;
+	bool		ready;			/* the child has been read to its end */
+	Tuplesortstate *core;		/* returns the rows; NULL: */
+	GpusortSorted sorted;		/* the block that is being returned */
+	uint64		first;			/* its first row */
+	uint64		position;		/* the row that a forward read returns next */
+	bool		at_end;			/* the parent has asked for a row behind the last */
+	uint64		rows;			/* all rows */
+	uint64		nulls_before;	/* the first of them, which are NULL and not in sorted */
+	uint64		nulls_after;	/* the last of them, likewise */
+	uint64		marked_position;
+	bool		marked_at_end;
+	GpusortDrain drain;			/* for rows in memory */
+	TupleTableSlot *slot;		/* the row that is returned */
+	TupleTableSlot *core_slot;	/* the row that core returns: for bare rows a slot of minimal
+								 * tuples, else the same as slot */
+} GpusortResult;
+
+/* ---- result.c ---- */
+
+extern void gpusort_result_init(GpusortResult *result, GpusortGather *gather, CustomScanState *css);
+
+/* Begins to return rows: those of sorted, or of gather's spill, whose merge has begun. */
+extern void gpusort_result_begin(GpusortResult *result);
+
+/* Returns to the first row. */
+extern void gpusort_result_rewind(GpusortResult *result);
+
+/*
+ * Returns the next row in this direction, or an empty slot at the end.  The row
+ * is valid until the next call.
+ */
+extern TupleTableSlot *gpusort_result_next(GpusortResult *result, bool forward);
+
+/* ---- drain.c ---- */
+
+/*
+ * Decides whether threads copy the rows of the current block, and forgets the window.
+ * For a new block, and when the parent rewinds.
+ */
+extern void gpusort_drain_begin(GpusortResult *result);
+
+/*
+ * Fills the window that begins at row i of the block, where the one before ends.  Takes
+ * some milliseconds.  If other sorts have taken all threads, the window stays empty and
+ * begins behind rows that it would have had.
+ */
+extern void gpusort_drain_fill(GpusortResult *result, uint64 i);
+
+#endif							/* GPUSORT_NODE_RESULT_H */

@@ -1,0 +1,152 @@
+/*-------------------------------------------------------------------------
+ *
+ * spec.c
+ *		The order that a GpuSort makes, as its plan states it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "nodes/extensible.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "node/spec.h"
+#include "store/row.h"
+
+/* Unpacks custom_private, which plan/make.c has packed. */
+static void
+read_plan(GpusortSortSpec *spec, CustomScanState *css)
+{
+	CustomScan *scan = (CustomScan *) css->ss.ps.plan;
+	List	   *attnos = linitial(scan->custom_private);
+	List	   *operators = lsecond(scan->custom_private);
+	List	   *collations = lthird(scan->custom_private);
+	List	   *nulls_first = lfourth(scan->custom_private);
+	TupleDesc	desc = ExecGetResultType(outerPlanState(css));
+	int			n = list_length(attnos);
+
+	spec->ncolumns = n;
+	spec->columns = palloc(n * sizeof(GpusortSortColumn));
+	spec->attnos = palloc(n * sizeof(AttrNumber));
+	spec->operators = palloc(n * sizeof(Oid));
+	spec->collations = palloc(n * sizeof(Oid));
+	spec->nulls_first = palloc(n * sizeof(bool));
+	for (int i = 0; i < n; i++)
+	{
+		spec->attnos[i] = list_nth_int(attnos, i);
+		spec->operators[i] = list_nth_oid(operators, i);
+		spec->collations[i] = list_nth_oid(collations, i);
+		spec->nulls_first[i] = list_nth_int(nulls_first, i);
+		spec->columns[i] = (GpusortSortColumn)
+		{
+			.attno = spec->attnos[i],
+				.sort_operator = spec->operators[i],
+				.collation = spec->collations[i],
+				.nulls_first = spec->nulls_first[i],
+				.type = TupleDescAttr(desc, spec->attnos[i] - 1)->atttypid,
+				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(scan)->targetlist, spec->attnos[i])->expr),
+		};
+	}
+	spec->limit_ties = linitial_int(list_nth(scan->custom_private, 4));
+	if (scan->custom_exprs != NIL)
+	{
+		spec->limit_count = ExecInitExpr(linitial(scan->custom_exprs), &css->ss.ps);
+		spec->limit_offset = ExecInitExpr(lsecond(scan->custom_exprs), &css->ss.ps);
+	}
+}
+
+/*
+ * If a row is a single pass-by-value column whose keys can be decoded, returns
+ * its type and sets descending.  NULL in all other cases.
+ */
+static const GpusortType *
+find_value_type(GpusortSortSpec *spec)
+{
+	Oid			opfamily;
+	Oid			opcintype;
+	GPUSORT_ORDERING ordering;
+
+	if (spec->desc->natts != 1 || !TupleDescAttr(spec->desc, 0)->attbyval)
+		return NULL;
+	if (!get_ordering_op_properties(spec->operators[0], &opfamily, &opcintype, &ordering))
+		return NULL;
+	spec->descending = (ordering == GPUSORT_ORDERING_DESC);
+	return gpusort_type_find(TupleDescAttr(spec->desc, 0)->atttypid);
+}
+
+void
+gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_access)
+{
+	spec->random_access = random_access;
+	spec->desc = css->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+	read_plan(spec, css);
+	spec->value_type = find_value_type(spec);
+	spec->bare = gpusort_row_bare(spec->desc);
+
+	/*
+	 * The slot of a custom scan holds virtual tuples by default.  The parents
+	 * are initialized after this node and compile expressions for the kind of
+	 * slot that it announces here.
+	 */
+	if (spec->value_type == NULL && !spec->bare)
+	{
+		gpusort_init_scan_slot(css->ss.ps.state, &css->ss, spec->desc, &TTSOpsMinimalTuple);
+		ExecAssignScanProjectionInfoWithVarno(&css->ss, INDEX_VAR);
+	}
+	if (css->ss.ps.ps_ProjInfo != NULL)
+		elog(ERROR, "the target list of %s differs from its input", css->methods->CustomName);
+}
+
+int64
+gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context)
+{
+	bool		isnull;
+	int64		count;
+	int64		offset = 0;
+
+	if (spec->limit_count == NULL)
+		return -1;
+	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
+	if (spec->limit_ties && spec->value_type != NULL &&
+		(spec->value_type->kind == GPUSORT_KIND_FLOAT4 || spec->value_type->kind == GPUSORT_KIND_FLOAT8))
+		return -1;
+	count = DatumGetInt64(ExecEvalExprSwitchContext(spec->limit_count, context, &isnull));
+	if (isnull)
+		return -1;
+	if (spec->limit_offset != NULL)
+	{
+		offset = DatumGetInt64(ExecEvalExprSwitchContext(spec->limit_offset, context, &isnull));
+		if (isnull)
+			offset = 0;
+	}
+	ResetExprContext(context);
+	/* nodeLimit.c has raised an error if one is negative; LIMIT 0 fetches nothing */
+	count = Max(count, 1);
+	offset = Max(offset, 0);
+	return count > PG_INT64_MAX - offset ? -1 : count + offset;
+}
+
+Datum
+gpusort_spec_value(const GpusortSortSpec *spec, const void *keys, uint64 i)
+{
+	uint64		flip = spec->descending ? PG_UINT64_MAX : 0;
+
+	switch (spec->value_type->kind)
+	{
+		case GPUSORT_KIND_INT2:
+			return Int16GetDatum(gpusort_unkey_int2(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_INT4:
+			return Int32GetDatum(gpusort_unkey_int4(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_FLOAT4:
+			return UInt32GetDatum(gpusort_unkey_float4(((const uint32 *) keys)[i] ^ (uint32) flip));
+		case GPUSORT_KIND_INT8:
+			return Int64GetDatum(gpusort_unkey_int8(((const uint64 *) keys)[i] ^ flip));
+		case GPUSORT_KIND_FLOAT8:
+			return Int64GetDatum((int64) gpusort_unkey_float8(((const uint64 *) keys)[i] ^ flip));
+	}
+	pg_unreachable();
+}
