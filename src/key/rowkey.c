@@ -39,148 +39,96 @@ gpusort_rowkey_row_type(Expr *expr)
 	return IsA(row, RowExpr) && row->row_typeid == RECORDOID ? ExecTypeFromExprList(row->args) : NULL;
 }
 
-/*
- * Plans all columns, or those up to the first one whose words never decide:
- * columns after that one have no words.  Sets *nencoded to the number of columns
- * with words, and *words to the number of words.  Fills in columns, if not NULL,
- * which has room for ncolumns, with all columns.  Returns NULL, or the reason why gpusort cannot order by the
- * list.
- */
-static const char *
-plan_columns(const GpusortSortColumn *from, int ncolumns, GpusortRowColumn *columns,
-			 int *nencoded, int *words)
+/* Are the words of a column of this kind chosen by a sample of the rows? */
+static bool
+is_sampled(GpusortRowKind kind)
 {
+	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR || kind == GPUSORT_ROW_INET ||
+		kind == GPUSORT_ROW_PACKED || kind == GPUSORT_ROW_ABBREVIATED || kind == GPUSORT_ROW_LIBC;
+}
+
+/* Gives a column words, behind those that the plan has. */
+static void
+plan_words(GpusortKeyPlan *plan, GpusortRowColumn *column)
+{
+	GpusortRowKind kind = column->kind;
+
+	/* a column that is always a prefix can do with its first word */
+	if (column->always_prefix && plan->words == GPUSORT_MAX_WORDS - 1)
+	{
+		column->words = 1;
+		column->bits = 64;
+	}
+	if (plan->words + column->words > GPUSORT_MAX_WORDS)
+		plan->refusal = psprintf("the key of %d columns is longer than %d words",
+								 plan->ncolumns, GPUSORT_MAX_WORDS);
+	plan->nencoded++;
+	plan->words += column->words;
+	plan->strings |= kind == GPUSORT_ROW_NAME ||
+		(is_sampled(kind) && kind != GPUSORT_ROW_INET && kind != GPUSORT_ROW_PACKED);
+	plan->shareable &= !is_sampled(kind);
+}
+
+/* Columns after the first one whose words never decide have no words. */
+GpusortKeyPlan
+gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns)
+{
+	GpusortKeyPlan plan = {
+		.from = columns,
+		.ncolumns = ncolumns,
+		.columns = palloc(sizeof(GpusortRowColumn) * ncolumns),
+		.few_values = true,
+		.shareable = true,
+	};
 	bool		complete = false;
 
-	*nencoded = 0;
-	*words = 0;
-	for (int i = 0; i < ncolumns; i++)
+	for (int i = 0; i < ncolumns && plan.refusal == NULL; i++)
 	{
-		GpusortRowColumn column;
-		const char *refusal = gpusort_rowtype_resolve(&from[i], i + 1, &column);
+		GpusortRowColumn *column = &plan.columns[i];
 
-		if (refusal != NULL)
-			return refusal;
-		if (columns != NULL)
-			columns[i] = column;
-		if (complete)
-			continue;
-		/* a column that is always a prefix can do with its first word */
-		if (column.always_prefix && *words == GPUSORT_MAX_WORDS - 1)
-		{
-			column.words = 1;
-			column.bits = 64;
-		}
-		if (*words + column.words > GPUSORT_MAX_WORDS)
-			return psprintf("the key of %d columns is longer than %d words",
-							ncolumns, GPUSORT_MAX_WORDS);
-		if (columns != NULL)
-			columns[i] = column;
-		*nencoded = i + 1;
-		*words += column.words;
-		complete = column.always_prefix;
+		plan.refusal = gpusort_rowtype_resolve(&columns[i], i + 1, column);
+		if (plan.refusal != NULL)
+			break;
+		if (i == 0)
+			plan.comparison = column->lowered ? GPUSORT_COMPARISON_CITEXT :
+				column->libc != NULL ? GPUSORT_COMPARISON_LIBC : GPUSORT_COMPARISON_FAST;
+		plan.few_values &= column->kind == GPUSORT_ROW_BYTE || column->kind == GPUSORT_ROW_ENUM;
+		if (!complete)
+			plan_words(&plan, column);
+		complete |= column->always_prefix;
 	}
-	return NULL;
-}
-
-const char *
-gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns)
-{
-	int			nencoded;
-	int			words;
-
-	return plan_columns(columns, ncolumns, NULL, &nencoded, &words);
-}
-
-int
-gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
-					GpusortComparison *comparison)
-{
-	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
-	int			nencoded;
-	int			words;
-
-	(void) plan_columns(columns, ncolumns, planned, &nencoded, &words);
-	*strings = false;
-	*comparison = planned[0].lowered ? GPUSORT_COMPARISON_CITEXT :
-		planned[0].libc != NULL ? GPUSORT_COMPARISON_LIBC : GPUSORT_COMPARISON_FAST;
-	for (int i = 0; i < nencoded; i++)
-		*strings |= planned[i].kind == GPUSORT_ROW_TEXT || planned[i].kind == GPUSORT_ROW_BPCHAR ||
-			planned[i].kind == GPUSORT_ROW_ABBREVIATED || planned[i].kind == GPUSORT_ROW_LIBC ||
-			planned[i].kind == GPUSORT_ROW_NAME;
-	pfree(planned);
-	return words;
-}
-
-bool
-gpusort_rowkey_shareable(const GpusortSortColumn *columns, int ncolumns)
-{
-	GpusortRowColumn *planned = palloc0(sizeof(GpusortRowColumn) * ncolumns);
-	int			nencoded;
-	int			words;
-	bool		shareable = true;
-
-	(void) plan_columns(columns, ncolumns, planned, &nencoded, &words);
-	for (int i = 0; i < nencoded; i++)
-	{
-		switch (planned[i].kind)
-		{
-			case GPUSORT_ROW_BYTE:
-			case GPUSORT_ROW_INT2:
-			case GPUSORT_ROW_INT4:
-			case GPUSORT_ROW_FLOAT4:
-			case GPUSORT_ROW_ENUM:
-			case GPUSORT_ROW_MACADDR:
-			case GPUSORT_ROW_TID:
-			case GPUSORT_ROW_FLOAT8:
-			case GPUSORT_ROW_INT8:
-			case GPUSORT_ROW_MACADDR8:
-			case GPUSORT_ROW_UUID:
-			case GPUSORT_ROW_NAME:
-			case GPUSORT_ROW_NUMERIC:
-			case GPUSORT_ROW_INTERVAL:
-			case GPUSORT_ROW_TIMETZ:
-				break;
-			default:
-				shareable = false;
-		}
-	}
-	pfree(planned);
-	return shareable;
+	return plan;
 }
 
 GpusortRowKey *
-gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns)
+gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 {
-	GpusortRowKey *key = palloc0(offsetof(GpusortRowKey, columns) +
-								 sizeof(GpusortRowColumn) * ncolumns);
-	const char *refusal = plan_columns(columns, ncolumns, key->columns,
-									   &key->nencoded, &key->words);
+	GpusortRowKey *key = palloc0(sizeof(GpusortRowKey));
 
-	if (refusal != NULL)
+	if (plan->refusal != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("gpusort cannot order by these columns: %s", refusal)));
+				 errmsg("gpusort cannot order by these columns: %s", plan->refusal)));
 
+	key->columns = plan->columns;
+	key->ncolumns = plan->ncolumns;
+	key->nencoded = plan->nencoded;
 	gpusort_rowkey_measure(key);
-	/* those without words, too: their values may be packed to break ties */
-	for (int i = 0; i < ncolumns; i++)
-		gpusort_rowtype_begin(&columns[i], &key->columns[i]);
-	key->truncated = key->nencoded < ncolumns;
-	key->lossy = key->truncated;
-
-	key->ncolumns = ncolumns;
-	key->comparators = palloc0(sizeof(SortSupportData) * ncolumns);
-	for (int i = 0; i < ncolumns; i++)
+	key->truncated = key->lossy = key->nencoded < key->ncolumns;
+	key->comparators = palloc0(sizeof(SortSupportData) * key->ncolumns);
+	for (int i = 0; i < key->ncolumns; i++)
 	{
+		const GpusortSortColumn *from = &plan->from[i];
 		SortSupport ssup = &key->comparators[i];
 
-		key->last_attno = Max(key->last_attno, columns[i].attno);
+		/* also those without words: their values may be packed to break ties */
+		gpusort_rowtype_begin(from, &key->columns[i]);
+		key->last_attno = Max(key->last_attno, from->attno);
 		ssup->ssup_cxt = CurrentMemoryContext;
-		ssup->ssup_collation = columns[i].collation;
-		ssup->ssup_nulls_first = columns[i].nulls_first;
-		ssup->ssup_attno = columns[i].attno;
-		PrepareSortSupportFromOrderingOp(columns[i].sort_operator, ssup);
+		ssup->ssup_collation = from->collation;
+		ssup->ssup_nulls_first = from->nulls_first;
+		ssup->ssup_attno = from->attno;
+		PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);
 	}
 	return key;
 }

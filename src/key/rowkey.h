@@ -40,15 +40,6 @@ typedef struct GpusortRowKey GpusortRowKey;
  */
 extern TupleDesc gpusort_rowkey_row_type(Expr *expr);
 
-/*
- * Returns NULL if gpusort can order by these columns, else the reason why it
- * cannot: a short phrase for EXPLAIN and DEBUG1, allocated in the current
- * memory context.  It numbers columns from 1 by their place in the list.  Takes
- * some 0.3 us for each column; the first column under a locale of libc takes up to a
- * millisecond, because the locale is opened.
- */
-extern const char *gpusort_rowkey_refusal(const GpusortSortColumn *columns, int ncolumns);
-
 /* How core compares values of a column, by what takes the time */
 typedef enum GpusortComparison
 {
@@ -63,27 +54,36 @@ typedef enum GpusortComparison
  */
 extern GpusortComparison gpusort_rowkey_slowest(Oid type, Oid collation);
 
-/*
- * Returns the number of words, 1 to GPUSORT_MAX_WORDS, of a key of columns that
- * gpusort_rowkey_refusal() accepts.  Sets *strings to true if a column with
- * words is a string, of which the words may hold only a prefix, and *comparison to
- * the way in which core compares the first column.
- */
-extern int gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns, bool *strings,
-							   GpusortComparison *comparison);
+/* How a key is made of the columns of an ORDER BY list */
+typedef struct GpusortKeyPlan
+{
+	const char *refusal;		/* why gpusort cannot order by them: a short phrase for EXPLAIN and
+								 * DEBUG1, which numbers columns from 1; NULL: it can, and the
+								 * rest is set */
+	const GpusortSortColumn *from;	/* the list */
+	int			ncolumns;
+	struct GpusortRowColumn *columns;	/* ncolumns entries (key/column.h) */
+	int			nencoded;		/* columns that have words: the first nencoded */
+	int			words;			/* of a key, 1 to GPUSORT_MAX_WORDS */
+	bool		strings;		/* a column with words is a string, of which they may hold only a prefix */
+	bool		few_values;		/* all columns are booleans, enums or single characters ("char") */
+	bool		shareable;		/* several processes can make good keys, each by itself: no
+								 * words are chosen by a sample of the rows */
+	GpusortComparison comparison;	/* how core compares the first column */
+} GpusortKeyPlan;
 
 /*
- * Can several processes make good keys of columns that gpusort_rowkey_refusal() accepts,
- * each by itself?  Not if words are chosen by a sample of the rows.
+ * Plans a key in the current memory context, where the list must stay.  Takes some 0.3 us for
+ * each column; the first column under a locale of libc takes up to a millisecond, because
+ * the locale is opened.
  */
-extern bool gpusort_rowkey_shareable(const GpusortSortColumn *columns, int ncolumns);
+extern GpusortKeyPlan gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns);
 
 /*
- * Creates an encoder for rows.  It lives in the current memory context, and is
- * freed with it.  Raises an error if gpusort_rowkey_refusal() gives a reason
- * against these columns.
+ * Creates an encoder for rows in the current memory context, which also has the plan; no other
+ * key may be made by it.  Raises an error if the plan is a refusal.
  */
-extern GpusortRowKey *gpusort_rowkey_begin(const GpusortSortColumn *columns, int ncolumns);
+extern GpusortRowKey *gpusort_rowkey_begin(const GpusortKeyPlan *plan);
 
 /*
  * Makes words that do not depend on which row is encoded first, so that those of

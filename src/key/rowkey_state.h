@@ -26,8 +26,7 @@ struct GpusortRowKey
 	int			last_attno;		/* greatest attribute number of all columns */
 	SortSupport comparators;	/* ncolumns entries */
 	GpusortDictionary *dictionary;	/* the last column's; NULL: none */
-	GpusortRowColumn columns[FLEXIBLE_ARRAY_MEMBER];	/* ncolumns entries; of those from
-														 * nencoded on only the kind counts */
+	GpusortRowColumn *columns;	/* ncolumns entries */
 };
 
 /*

@@ -75,7 +75,6 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 static const char *
 core_reason(GpusortNode *node)
 {
-	MemoryContext old;
 	const char *refusal;
 
 	if (!gpusort_enabled)
@@ -83,11 +82,7 @@ core_reason(GpusortNode *node)
 	if (node->css.ss.ps.state->es_epq_active != NULL)
 		return "a row is rechecked after a concurrent update";
 	/* a collation may be distrusted since the plan was made */
-	if (node->spec.value_type != NULL)
-		return NULL;
-	old = MemoryContextSwitchTo(node->gather.cxt);
-	refusal = gpusort_rowkey_refusal(node->spec.columns, node->spec.ncolumns);
-	MemoryContextSwitchTo(old);
+	refusal = gpusort_gather_plan(&node->gather);
 	if (refusal == NULL)
 		return NULL;
 	strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));

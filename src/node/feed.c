@@ -290,6 +290,7 @@ gather_part(GpusortFeed *feed)
 
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
+	(void) gpusort_gather_plan(gather);
 	gpusort_gather_begin(gather);
 	part->overflowed = !gpusort_gather_read(gather);
 	part->figures = gpusort_participant_of(gather, gather->begun);

@@ -368,6 +368,19 @@ gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortN
 	gather->cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort", ALLOCSET_DEFAULT_SIZES);
 }
 
+const char *
+gpusort_gather_plan(GpusortGather *gather)
+{
+	MemoryContext old;
+
+	if (gather->spec->value_type != NULL)
+		return NULL;
+	old = MemoryContextSwitchTo(gather->cxt);
+	gather->rows.plan = gpusort_rowkey_plan(gather->spec->columns, gather->spec->ncolumns);
+	MemoryContextSwitchTo(old);
+	return gather->rows.plan.refusal;
+}
+
 void
 gpusort_gather_begin(GpusortGather *gather)
 {
@@ -376,7 +389,7 @@ gpusort_gather_begin(GpusortGather *gather)
 	gather->memory_limit = gpusort_guc_memory_limit();
 	if (gather->spec->value_type == NULL)
 	{
-		gather->rows.key = gpusort_rowkey_begin(gather->spec->columns, gather->spec->ncolumns);
+		gather->rows.key = gpusort_rowkey_begin(&gather->rows.plan);
 		if (gather->fed)
 			gpusort_rowkey_share(gather->rows.key);
 	}

@@ -66,6 +66,7 @@ typedef struct GpusortNodeLimit
 /* Rows, their keys, and what makes them */
 typedef struct GpusortRows
 {
+	GpusortKeyPlan plan;
 	GpusortRowKey *key;
 	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
 	GpusortRowStore store;		/* row i of the run is row i of the store */
@@ -176,7 +177,10 @@ gpusort_gather_row_bytes(const GpusortGather *gather)
 extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
 								EState *estate);
 
-/* Begins the sort: key, store and an empty run, in the arena if there is one. */
+/* Plans the key, in cxt.  Returns the reason why gpusort cannot order by it, or NULL. */
+extern const char *gpusort_gather_plan(GpusortGather *gather);
+
+/* Begins the sort, which is planned: key, store and an empty run, in the arena if there is one. */
 extern void gpusort_gather_begin(GpusortGather *gather);
 
 /*

@@ -70,17 +70,15 @@ typedef struct Context
 #define OTHER_OPERATORS		10.0
 
 static Cost
-saved_cost(const Aggref *aggref, const GpusortOrder *order, double rows, double groups, double distinct)
+saved_cost(const Aggref *aggref, const GpusortKeyPlan *first, double rows, double groups, double distinct)
 {
 	double		values = Min(rows / groups, distinct);
 	double		comparisons;
-	bool		strings;
-	GpusortComparison comparison;
 
 	if (aggref->aggfilter != NULL || values <= 4)
 		return 0;
-	comparisons = gpusort_rowkey_plan(order->columns, 1, &strings, &comparison) * (log2(values) - 2);
-	if (strings)
+	comparisons = first->words * (log2(values) - 2);
+	if (first->strings)
 		comparisons = Max(comparisons - STRING_COMPARISONS, 0);
 	return 2.0 * cpu_operator_cost * rows * comparisons;
 }
@@ -92,17 +90,16 @@ saved_cost(const Aggref *aggref, const GpusortOrder *order, double rows, double 
 static bool
 gpusort_replaces(const GpusortOrder *order, const Plan *child, Cost *cost)
 {
+	GpusortKeyPlan key = gpusort_rowkey_plan(order->columns, order->ncolumns);
 	GpusortCostInput input = {
 		.rows = child->plan_rows,
 		.width = child->plan_width,
 		.fetched = -1,
-		.columns = order->columns,
-		.ncolumns = order->ncolumns,
+		.key = &key,
 	};
-	bool		accepted = gpusort_rowkey_refusal(input.columns, input.ncolumns) == NULL;
 
-	*cost = accepted ? gpusort_cost_sort(&input) : 0;
-	if (!accepted || (!gpusort_force && *cost >= gpusort_cost_core_sort(&input)))
+	*cost = key.refusal == NULL ? gpusort_cost_sort(&input) : 0;
+	if (key.refusal != NULL || (!gpusort_force && *cost >= gpusort_cost_core_sort(&input)))
 	{
 		*cost = gpusort_cost_core_sort(&input);
 		return false;
@@ -140,9 +137,11 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
 		double		distinct = child->plan_rows;
 		Bitmapset  *states = NULL;
 		ListCell   *other;
+		GpusortKeyPlan first;
 
-		if (gpusort_rowkey_refusal(order.columns, order.ncolumns) != NULL)
+		if (gpusort_rowkey_plan(order.columns, order.ncolumns).refusal != NULL)
 			continue;
+		first = gpusort_rowkey_plan(order.columns, 1);
 		if (gpusort_input_ask_statistics(context->stmt, child, &order.columns[0], &distinct) && agg->numCols == 0)
 			continue;
 		if (order.ncolumns > 1)
@@ -155,7 +154,7 @@ find_best_order(Context *context, Agg *agg, List *aggregates, double groups, Cos
 				!gpusort_order_begins_with(&order, &orders[foreach_current_index(other)]))
 				continue;
 			states = bms_add_member(states, aggref->aggtransno);
-			cost += saved_cost(aggref, &order, child->plan_rows, groups, distinct);
+			cost += saved_cost(aggref, &first, child->plan_rows, groups, distinct);
 		}
 		if (!bms_equal(states, all_states))
 			cost = Max(cost - OTHER_OPERATORS * cpu_operator_cost * child->plan_rows, 0);

@@ -135,20 +135,6 @@ entering_rows(const GpusortCostInput *input)
 	return kept * (1 + log(input->rows / kept));
 }
 
-/* Are all columns booleans, enums or single characters ("char")? */
-static bool
-has_few_values(const GpusortCostInput *input)
-{
-	for (int i = 0; i < input->ncolumns; i++)
-	{
-		Oid			type = input->columns[i].type;
-
-		if (type != BOOLOID && type != CHAROID && !type_is_enum(type))
-			return false;
-	}
-	return true;
-}
-
 /* Units of a sort's steps */
 typedef struct Units
 {
@@ -162,12 +148,11 @@ typedef struct Units
 static Units
 units_of(const GpusortCostInput *input, bool bounded)
 {
-	bool		strings;		/* may keys tie? */
-	GpusortComparison comparison;
-	int			words = gpusort_rowkey_plan(input->columns, input->ncolumns, &strings, &comparison);
-	bool		citext = comparison == GPUSORT_COMPARISON_CITEXT;
+	const GpusortKeyPlan *key = input->key;
+	int			words = key->words;
+	bool		citext = key->comparison == GPUSORT_COMPARISON_CITEXT;
 
-	if (comparison != GPUSORT_COMPARISON_FAST)
+	if (key->comparison != GPUSORT_COMPARISON_FAST)
 		return (Units)
 	{
 		.setup = citext ? CITEXT_SETUP_OPERATORS : LIBC_SETUP_OPERATORS,
@@ -178,11 +163,11 @@ units_of(const GpusortCostInput *input, bool bounded)
 	};
 	return (Units)
 	{
-		.setup = SETUP_OPERATORS + (strings ? TIE_SETUP_OPERATORS : 0) +
-			(has_few_values(input) ? FEW_SETUP_OPERATORS : 0) +
+		.setup = SETUP_OPERATORS + (key->strings ? TIE_SETUP_OPERATORS : 0) +
+			(key->few_values ? FEW_SETUP_OPERATORS : 0) +
 			(bounded ? BOUND_SETUP_OPERATORS * (words - 1) : 0),
 			.read = READ_OPERATORS + WORD_OPERATORS * words,
-			.copy = COPY_OPERATORS + (strings ? TIE_OPERATORS : 0),
+			.copy = COPY_OPERATORS + (key->strings ? TIE_OPERATORS : 0),
 			.heap = HEAP_OPERATORS,
 			.words = words,
 	};

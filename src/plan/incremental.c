@@ -34,16 +34,16 @@ gpusort_is_cheaper(IncrementalSort *incremental)
 {
 	Sort	   *sort = &incremental->sort;
 	Plan	   *child = outerPlan(sort);
+	GpusortKeyPlan key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
 	GpusortCostInput input = {
 		.rows = child->plan_rows,
 		.width = child->plan_width,
 		.fetched = -1,
-		.columns = gpusort_cost_columns(sort),
-		.ncolumns = sort->numCols,
+		.key = &key,
 	};
 	double		cost;
 
-	if (gpusort_rowkey_refusal(input.columns, input.ncolumns) != NULL)
+	if (key.refusal != NULL)
 		return false;
 	if (gpusort_force)
 		return true;

@@ -181,7 +181,7 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 	Gather	   *gather = find_parallel_sort(plan, &sort);
 	CustomScan *feed;
 	Plan	   *child;
-	GpusortSortColumn *columns;
+	GpusortKeyPlan key;
 	GpusortCostInput input;
 	Cost		cost;
 	int			feed_id;
@@ -190,9 +190,8 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 		return NULL;
 	feed_id = outerPlan(plan)->plan_node_id;
 	child = outerPlan(gather);
-	columns = gpusort_cost_columns(sort);
-	if (gpusort_rowkey_refusal(columns, sort->numCols) != NULL ||
-		!gpusort_rowkey_shareable(columns, sort->numCols) ||
+	key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
+	if (key.refusal != NULL || !key.shareable ||
 		!gpusort_plan_feed_pays(gather->plan.plan_rows, child->plan_width, gather->num_workers))
 		return NULL;
 	input = (GpusortCostInput)
@@ -200,8 +199,7 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 		.rows = gather->plan.plan_rows,
 			.width = child->plan_width,
 			.fetched = -1,
-			.columns = columns,
-			.ncolumns = sort->numCols,
+			.key = &key,
 	};
 	cost = gpusort_cost_shared(&input, gather->plan.plan_rows / Max(child->plan_rows, 1));
 	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))

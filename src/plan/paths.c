@@ -29,12 +29,9 @@
 #include "plan/parallel.h"
 #include "plan/plan.h"
 
-/*
- * Returns the sort columns for these pathkeys in a palloc'ed array, or NULL if
- * gpusort does not support them.
- */
-static GpusortSortColumn *
-pathkey_columns(List *pathkeys)
+/* Plans the key for these pathkeys.  False if gpusort does not support them. */
+static bool
+plan_key(List *pathkeys, GpusortKeyPlan *key)
 {
 	GpusortSortColumn *columns = palloc(list_length(pathkeys) * sizeof(GpusortSortColumn));
 	int			n = 0;
@@ -47,7 +44,7 @@ pathkey_columns(List *pathkeys)
 		Oid			operator = gpusort_pathkey_operator(pathkey, member->em_datatype);
 
 		if (!OidIsValid(operator))
-			return NULL;
+			return false;
 		columns[n] = (GpusortSortColumn)
 		{
 			.attno = n + 1,
@@ -59,7 +56,8 @@ pathkey_columns(List *pathkeys)
 		};
 		n++;
 	}
-	return gpusort_rowkey_refusal(columns, n) == NULL ? columns : NULL;
+	*key = gpusort_rowkey_plan(columns, n);
+	return key->refusal == NULL;
 }
 
 /* The slowest comparison that core may use for the first of these pathkeys. */
@@ -77,7 +75,7 @@ slowest_comparison(List *pathkeys)
  * more.  bound: of the query's LIMIT.
  */
 static Path *
-price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortSortColumn *columns,
+price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortKeyPlan *key,
 		   GpusortBound bound)
 {
 	SortPath   *path = create_sort_path(root, rel, child, root->sort_pathkeys, -1);
@@ -86,8 +84,7 @@ price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortSortCol
 		.width = child->pathtarget->width,
 		.fetched = bound.rows,
 		.ties = bound.ties,
-		.columns = columns,
-		.ncolumns = list_length(root->sort_pathkeys),
+		.key = key,
 	};
 	Cost		cost = gpusort_cost_sort(&input);
 	Cost		saved = path->path.total_cost - child->total_cost - cost;
@@ -118,16 +115,15 @@ offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
  */
 static void
 price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows,
-					const GpusortSortColumn *columns)
+					const GpusortKeyPlan *key)
 {
-	int			ncolumns = list_length(root->sort_pathkeys);
 	double		processes = rows / Max(partial->rows, 1);
 	GpusortCostInput input;
 	Cost		cost;
 	Path	   *gather;
 	Path	   *path;
 
-	if (!gpusort_rowkey_shareable(columns, ncolumns) ||
+	if (!key->shareable ||
 		!gpusort_plan_feed_pays(rows, partial->pathtarget->width, partial->parallel_workers))
 		return;
 	input = (GpusortCostInput)
@@ -135,8 +131,7 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 		.rows = rows,
 			.width = partial->pathtarget->width,
 			.fetched = -1,
-			.columns = columns,
-			.ncolumns = ncolumns,
+			.key = key,
 	};
 	cost = gpusort_cost_shared(&input, processes);
 	if (cost >= gpusort_cost_core_sort(&input))
@@ -155,7 +150,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	Path	   *input = input_rel->cheapest_total_path;
 	Path	   *path;
 	double		rows;
-	GpusortSortColumn *columns;
+	GpusortKeyPlan key;
 
 	/* root->limit_tuples is unset above grouping and set operations */
 	GpusortBound bound = gpusort_bound_clause(root->parse->limitCount, root->parse->limitOffset,
@@ -167,8 +162,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->sort_pathkeys),
 							  slowest_comparison(root->sort_pathkeys)))
 		return;
-	columns = pathkey_columns(root->sort_pathkeys);
-	if (columns == NULL)
+	if (!plan_key(root->sort_pathkeys, &key))
 		return;
 
 	/*
@@ -179,7 +173,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (input->parent != input_rel || input->parallel_workers > 0)
 		return;
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, columns, bound)) != NULL)
+		(path = price_sort(root, ordered_rel, input, &key, bound)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
@@ -190,8 +184,8 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 		return;
 	/* tuple_fraction tells of a LIMIT above the subquery that this sort is in */
 	if (bound.rows < 0 && root->tuple_fraction == 0)
-		price_parallel_sort(root, ordered_rel, input, rows, columns);
-	path = price_sort(root, ordered_rel, input, columns, bound);
+		price_parallel_sort(root, ordered_rel, input, rows, &key);
+	path = price_sort(root, ordered_rel, input, &key, bound);
 	if (path != NULL)
 	{
 		rows = input->rows * input->parallel_workers;

@@ -58,24 +58,23 @@ has_few_rows(const Sort *sort)
 static const char *
 refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 {
+	GpusortKeyPlan key;
 	GpusortCostInput input;
-	const char *reason;
 	Cost		core;
 
 	if (!gpusort_force && has_few_rows(sort))
 		return "core's sort is expected to be faster";
+	key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
+	if (key.refusal != NULL)
+		return key.refusal;
 	input = (GpusortCostInput)
 	{
 		.rows = outerPlan(sort)->plan_rows,
 			.width = outerPlan(sort)->plan_width,
 			.fetched = bound.rows,
 			.ties = bound.ties,
-			.columns = gpusort_cost_columns(sort),
-			.ncolumns = sort->numCols,
+			.key = &key,
 	};
-	reason = gpusort_rowkey_refusal(input.columns, input.ncolumns);
-	if (reason != NULL)
-		return reason;
 	*cost = gpusort_cost_sort(&input);
 	if (gpusort_force)
 		return NULL;
@@ -84,7 +83,7 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 	core = gpusort_cost_core_sort(&input);
 	if (*cost < core)
 		return NULL;
-	input.compared = input.ncolumns;
+	input.compared = key.ncolumns;
 	if (*cost < gpusort_cost_core_sort(&input))
 		input.compared = gpusort_plan_compared_columns(stmt, sort);
 	if (*cost >= gpusort_cost_core_sort(&input))

@@ -52,8 +52,7 @@ typedef struct GpusortCostInput
 	int			width;			/* their average bytes */
 	double		fetched;		/* rows that the parent fetches, at most; -1: all */
 	bool		ties;			/* it also fetches the rows equal to the last of them */
-	const GpusortSortColumn *columns;	/* accepted by gpusort_rowkey_refusal() */
-	int			ncolumns;
+	const GpusortKeyPlan *key;	/* no refusal */
 	double		compared;		/* columns that a comparison of core's looks at, on average; 0: 1 */
 } GpusortCostInput;
 

@@ -288,10 +288,11 @@ check(OrderedRows *ordered, Maker *maker)
 	TupleTableSlot *a = MakeSingleTupleTableSlot(desc, ops);
 	TupleTableSlot *b = MakeSingleTupleTableSlot(desc, ops);
 	int			reset_before = any(maker, ordered->nrows);
+	GpusortKeyPlan plan = gpusort_rowkey_plan(ordered->columns, ordered->ncolumns);
 	bool		lossy = false;
 	const char *wrong = NULL;
 
-	ordered->key = gpusort_rowkey_begin(ordered->columns, ordered->ncolumns);
+	ordered->key = gpusort_rowkey_begin(&plan);
 	if (any(maker, 2))
 	{
 		SampleRows	sample = {ordered, 1 + any(maker, ordered->nrows), in_tuples, a};

@@ -107,7 +107,7 @@ rowkey_refusal(PG_FUNCTION_ARGS)
 
 	SPI_connect();
 	prepare(fcinfo, &columns, &ncolumns);
-	refusal = gpusort_rowkey_refusal(columns, ncolumns);
+	refusal = gpusort_rowkey_plan(columns, ncolumns).refusal;
 	if (refusal != NULL)
 	{
 		MemoryContextSwitchTo(caller);
@@ -237,7 +237,8 @@ sample_row(void *arg, uint32 i)
 static GpusortRowKey *
 begin_key(GpusortSortColumn *columns, int ncolumns, Rows *rows, int sampled)
 {
-	GpusortRowKey *key = gpusort_rowkey_begin(columns, ncolumns);
+	GpusortKeyPlan plan = gpusort_rowkey_plan(columns, ncolumns);
+	GpusortRowKey *key = gpusort_rowkey_begin(&plan);
 
 	rows->sampled = sampled;
 	if (sampled > 0)
@@ -361,6 +362,7 @@ rowkey_distinct(PG_FUNCTION_ARGS)
 	GpusortSortColumn *columns;
 	int			ncolumns;
 	SPIPlanPtr	prepared;
+	GpusortKeyPlan plan;
 	GpusortRowKey *key;
 	TupleTableSlot *slot;
 	int			words;
@@ -371,7 +373,8 @@ rowkey_distinct(PG_FUNCTION_ARGS)
 	prepared = prepare(fcinfo, &columns, &ncolumns);
 	if (SPI_execute_plan(prepared, NULL, NULL, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not run the query");
-	key = gpusort_rowkey_begin(columns, ncolumns);
+	plan = gpusort_rowkey_plan(columns, ncolumns);
+	key = gpusort_rowkey_begin(&plan);
 	words = gpusort_rowkey_words(key);
 	keys = palloc(sizeof(uint64) * words * SPI_processed);
 	slot = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsHeapTuple);
