@@ -60,16 +60,12 @@ copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 {
 	typedef typename In::Key Key;
 
-	in_parallel(crew->threads, [&](int thread) {
-		input.each_span(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
-						 [&](const Key *words, size_t count, size_t position) {
-							 Key		   *to = reverse ? out + (input.n - 1 - position) : out + position;
-							 ptrdiff_t	step = reverse ? -1 : 1;
+	input.each_thread_span(crew, [&](int, const Key *words, size_t count, size_t position) {
+		Key		   *to = reverse ? out + (input.n - 1 - position) : out + position;
+		ptrdiff_t	step = reverse ? -1 : 1;
 
-							 for (size_t i = 0; i < count; i++)
-								 to[ptrdiff_t(i) * step] = input.key_of(words[i]);
-							 return !crew->stopped(thread);
-						 });
+		for (size_t i = 0; i < count; i++)
+			to[ptrdiff_t(i) * step] = input.key_of(words[i]);
 	});
 }
 

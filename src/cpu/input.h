@@ -13,6 +13,8 @@
 #ifndef GPUSORT_CPU_INPUT_H
 #define GPUSORT_CPU_INPUT_H
 
+#include <algorithm>
+
 #include "cpu/crew.h"
 #include "cpu/scan.h"
 
@@ -95,6 +97,20 @@ struct Rows
 			}
 			span_begin = span_end;
 		}
+	}
+
+	/* Calls use(thread, row, count, position) for the spans of each thread's part, until the crew stops. */
+	template <typename Use>
+	void
+	each_thread_span(Crew *crew, Use use) const
+	{
+		in_parallel(crew->threads, [&](int thread) {
+			each_span(n * thread / crew->threads, n * (thread + 1) / crew->threads,
+					  [&](const Word *row, size_t count, size_t position) {
+						  use(thread, row, count, position);
+						  return !crew->stopped(thread);
+					  });
+		});
 	}
 
 	/* Prepares row().  False if there is no memory. */
@@ -213,27 +229,17 @@ struct Input : Rows<typename Encoding::Key, 1>
 	{
 		Key			mins[MAX_THREADS];
 		Key			maxs[MAX_THREADS];
-		size_t		n = this->n;
 
-		in_parallel(crew->threads, [&](int thread) {
-			Key			low = Key(~Key(0));
-			Key			high = 0;
-
-			this->each_span(n * thread / crew->threads, n * (thread + 1) / crew->threads,
-							 [&](const Key *words, size_t count, size_t) {
-								 key_of.scan(words, count, &low, &high);
-								 return !crew->stopped(thread);
-							 });
-			mins[thread] = low;
-			maxs[thread] = high;
-		});
-		min = mins[0];
-		max = maxs[0];
-		for (int i = 1; i < crew->threads; i++)
+		for (int i = 0; i < crew->threads; i++)
 		{
-			min = mins[i] < min ? mins[i] : min;
-			max = maxs[i] > max ? maxs[i] : max;
+			mins[i] = Key(~Key(0));
+			maxs[i] = 0;
 		}
+		this->each_thread_span(crew, [&](int thread, const Key *words, size_t count, size_t) {
+			key_of.scan(words, count, &mins[thread], &maxs[thread]);
+		});
+		min = *std::min_element(mins, mins + crew->threads);
+		max = *std::max_element(maxs, maxs + crew->threads);
 		bits = bit_length(uint64_t(max - min));
 	}
 

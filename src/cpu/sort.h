@@ -172,26 +172,12 @@ struct Partition
 	 */
 	size_t		(*next)[BINS];
 
-	/* Calls use(thread, row, count, position) for the spans of each thread's part of the input. */
-	template <typename Use>
-	void
-	each_thread_span(Use use)
-	{
-		in_parallel(crew->threads, [&](int thread) {
-			input.each_span(input.n * thread / crew->threads, input.n * (thread + 1) / crew->threads,
-							[&](const Word *row, size_t count, size_t position) {
-								use(thread, row, count, position);
-								return !crew->stopped(thread);
-							});
-		});
-	}
-
 	/* Counts each thread's elements of each bin. */
 	void
 	make_histograms()
 	{
 		memset(next, 0, crew->threads * sizeof(*next));
-		each_thread_span([&](int thread, const Word *row, size_t count, size_t) {
+		input.each_thread_span(crew, [&](int thread, const Word *row, size_t count, size_t) {
 			const Distance distance = distance_of;	/* local copies stay in registers */
 			const size_t words = input.words();
 			size_t	   *count_of = next[thread];
@@ -225,7 +211,7 @@ struct Partition
 	void
 	scatter()
 	{
-		each_thread_span([&](int thread, const Word *row, size_t count, size_t first) {
+		input.each_thread_span(crew, [&](int thread, const Word *row, size_t count, size_t first) {
 			const Distance distance = distance_of;	/* local copies stay in registers */
 			const Elements make = elements;
 			const size_t words = input.words();

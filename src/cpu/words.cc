@@ -214,13 +214,10 @@ struct WordsInput : Rows<uint64_t, 0>
 		find_extremes(&all);
 		memset(all.min, 0xFF, sizeof(all.min));
 		memset(all.max, 0, sizeof(all.max));
-		in_parallel(crew->threads, [&](int thread) {
+		for (int thread = 0; thread < crew->threads; thread++)
 			found[thread] = all;
-			each_span(n * thread / crew->threads, n * (thread + 1) / crew->threads,
-					  [&](const uint64_t *row, size_t count, size_t) {
-						  scan_side_by_side(row, count, words(), &found[thread]);
-						  return !crew->stopped(thread);
-					  });
+		each_thread_span(crew, [&](int thread, const uint64_t *row, size_t count, size_t) {
+			scan_side_by_side(row, count, words(), &found[thread]);
 		});
 		for (size_t i = 0; i < words(); i++)
 		{

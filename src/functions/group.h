@@ -61,11 +61,18 @@ gpusort_group_add(GpusortGroup *group, Datum value)
 	group->next += group->type->key_bytes;
 }
 
-/* The number of keys in the state itself.  All keys are there if run is NULL. */
+/* The number of keys that are not committed to the run: all if run is NULL. */
 static inline size_t
 gpusort_group_few(const GpusortGroup *group)
 {
 	return (group->next - group->begin) / group->type->key_bytes;
+}
+
+/* The number of all keys. */
+static inline uint64
+gpusort_group_rows(const GpusortGroup *group)
+{
+	return gpusort_group_few(group) + (group->run != NULL ? gpusort_run_rows(group->run) : 0);
 }
 
 /*

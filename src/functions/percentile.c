@@ -8,8 +8,7 @@
  * which are equal, another one may be chosen: gpusort's keys order them.  Timestamps, for which
  * core has no percentile_cont(), are interpolated in microseconds.
  *
- * A percentile needs two neighbouring keys of the sorted group, which are mostly found
- * without a sort of the group (functions/select.c).
+ * A percentile needs two neighbouring keys of the sorted group, and no sort.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +24,6 @@
 #include "utils/timestamp.h"
 
 #include "functions/percentile.h"
-#include "functions/select.h"
 
 void
 gpusort_percentile_begin(GpusortGroup *keys, const GpusortType *type, MemoryContext cxt)
@@ -160,8 +158,8 @@ proportion_of_one(float8 fraction, int64 last, int64 first)
 }
 
 /*
- * The percentile of a group that has at least one key, to the last bit as core's
- * orderedsetaggs.c computes it: the proportion, and float8_lerp().
+ * The percentile between the keys at two places of the sorted order, to the last bit as core's
+ * orderedsetaggs.c computes it: the proportion, and float8_lerp().  last is the last place.
  *
  * Where a processor multiplies and adds in one instruction, as on Arm, that rounds once, and
  * compilers use it where the product has no other use.  In core it has others in the
@@ -169,79 +167,109 @@ proportion_of_one(float8 fraction, int64 last, int64 first)
  * differ in their last bits.  So there are two expressions here as well.
  */
 static Datum
-find_percentile(GpusortSelection *selection, float8 fraction, bool in_array)
+interpolate(const GpusortType *type, float8 fraction, int64 last, uint64 first_key, uint64 second_key, bool in_array)
 {
-	const GpusortType *type = selection->type;
-	int64		last = selection->rows - 1;
-	uint64		first = (uint64) floor(fraction * last);
-	uint64		second = (uint64) ceil(fraction * last);
 	float8		proportion = in_array ? fraction * last - floor(fraction * last) :
-		proportion_of_one(fraction, last, first);
-	uint64		pair[2];
-	Datum		low;
+		proportion_of_one(fraction, last, (int64) floor(fraction * last));
+	Datum		low = result_value(type, first_key);
 	Datum		high;
 
-	gpusort_select_pair(selection, first, second, pair);
-	low = result_value(type, pair[0]);
-	if (first == second)
+	if (floor(fraction * last) == ceil(fraction * last))
 		return low;
-	high = result_value(type, pair[1]);
+	high = result_value(type, second_key);
 	if (type->typid == DATEOID || type->typid == TIMESTAMPOID || type->typid == TIMESTAMPTZOID)
 		return TimestampGetDatum(interpolate_timestamps(DatumGetTimestamp(low), DatumGetTimestamp(high), proportion));
 	return Float8GetDatum(DatumGetFloat8(low) +
 						  proportion * (DatumGetFloat8(high) - DatumGetFloat8(low)));
 }
 
-/* Finds the percentiles of a group that has at least one key, for an array of fractions. */
+/* The array of percentiles, whose dimensions are those of the fractions */
 static Datum
-find_percentiles(GpusortSelection *selection, ArrayType *fractions, Datum *values, bool *nulls, int n)
+make_array(const GpusortType *keys, ArrayType *fractions, Datum *values, bool *nulls)
 {
-	Oid			type = selection->type->typid;
+	Oid			type = keys->typid;
 
 	if (type == DATEOID)
 		type = TIMESTAMPOID;
 	else if (type != TIMESTAMPOID && type != TIMESTAMPTZOID)
 		type = FLOAT8OID;
-	if (n == 0)
+	if (ARR_NDIM(fractions) == 0)
 		return PointerGetDatum(construct_empty_array(type));
-	for (int i = 0; i < n; i++)
-	{
-		if (!nulls[i])
-			values[i] = find_percentile(selection, DatumGetFloat8(values[i]), true);
-	}
 	/* timestamps are 8 bytes, as doubles are */
 	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(fractions), ARR_DIMS(fractions),
 											  ARR_LBOUND(fractions), type, sizeof(float8),
 											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
+/* Key i of an array of keys. */
+static inline uint64
+key_at(const GpusortType *type, const void *keys, uint64 i)
+{
+	return type->key_bytes == 4 ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
+}
+
+/* Finds the keys of a group at these places of the sorted order. */
+static void
+find_keys(GpusortGroup *keys, const uint64 *places, int n, void *found)
+{
+	uint64		few[lengthof(keys->first_keys)];
+	GpusortReport report;
+
+	if (gpusort_group_sort_few(keys, few, &report))
+	{
+		for (int i = 0; i < n; i++)
+			memcpy((char *) found + i * keys->type->key_bytes, (char *) few + places[i] * keys->type->key_bytes,
+				   keys->type->key_bytes);
+	}
+	else
+	{
+		GpusortRun *run = gpusort_group_run(keys);
+
+		gpusort_run_select(run, places, n, found);
+		if (run != keys->run)
+			gpusort_run_end(run);
+	}
+}
+
 bool
 gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result)
 {
-	GpusortSelection selection;
-	uint64		few[lengthof(keys->first_keys)];
-	GpusortReport report;
-	Datum	   *values = NULL;
-	bool	   *nulls = NULL;
+	Datum		one = Float8GetDatum(fractions->one);
+	bool		not_null = false;
+	Datum	   *values = &one;
+	bool	   *nulls = &not_null;
 	int			n = 1;
-	bool		empty;
+	int64		last = (int64) gpusort_group_rows(keys) - 1;
+	uint64		local[4];
+	uint64	   *places = local;
+	uint64	   *found;
 
-	if (fractions->null)
+	if (fractions->null || last < 0)
 		return false;
 	if (fractions->several != NULL)
+	{
 		deconstruct_array(fractions->several, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
 						  &values, &nulls, &n);
-	if (gpusort_group_sort_few(keys, few, &report))
-		gpusort_select_begin_sorted(&selection, keys->type, few, gpusort_group_few(keys));
-	else
-		gpusort_select_begin(&selection, keys->type, gpusort_group_run(keys), n);
-	empty = (selection.rows == 0);
-	if (!empty)
-		*result = fractions->several != NULL ?
-			find_percentiles(&selection, fractions->several, values, nulls, n) :
-			find_percentile(&selection, fractions->one, false);
-	if (selection.run != NULL && selection.run != keys->run)
-		gpusort_run_end(selection.run);
-	gpusort_select_end(&selection);
-	return !empty;
+		places = palloc(4 * n * sizeof(uint64));
+	}
+	found = places + 2 * n;
+	for (int i = 0; i < n; i++)
+	{
+		float8		place = nulls[i] ? 0 : DatumGetFloat8(values[i]) * last;
+
+		places[2 * i] = (uint64) floor(place);
+		places[2 * i + 1] = (uint64) ceil(place);
+	}
+	if (n > 0)
+		find_keys(keys, places, 2 * n, found);
+	for (int i = 0; i < n; i++)
+	{
+		if (!nulls[i])
+			values[i] = interpolate(keys->type, DatumGetFloat8(values[i]), last, key_at(keys->type, found, 2 * i),
+									key_at(keys->type, found, 2 * i + 1), fractions->several != NULL);
+	}
+	if (places != local)
+		pfree(places);
+	*result = fractions->several != NULL ? make_array(keys->type, fractions->several, values, nulls) : one;
+	return true;
 }

@@ -83,9 +83,8 @@ gpusort_run_rows(const GpusortRun *run)
 	return run->rows;
 }
 
-/* The block that has an input row. */
-static const GpusortRunBlock *
-find_block(const GpusortRun *run, uint64_t row)
+const void *
+gpusort_run_key(const GpusortRun *run, uint64_t row)
 {
 	const GpusortRunBlock *block = run->blocks;
 
@@ -98,24 +97,7 @@ find_block(const GpusortRun *run, uint64_t row)
 		block = block[half].first <= row ? block + half : block;
 		left -= half;
 	}
-	return block;
-}
-
-const void *
-gpusort_run_key(const GpusortRun *run, uint64_t row)
-{
-	const GpusortRunBlock *block = find_block(run, row);
-
 	return block->keys + (row - block->first) * gpusort_spec_width(&run->spec);
-}
-
-size_t
-gpusort_run_keys(const GpusortRun *run, uint64_t row, const void **keys)
-{
-	const GpusortRunBlock *block = find_block(run, row);
-
-	*keys = block->keys + (row - block->first) * gpusort_spec_width(&run->spec);
-	return block->first + block->count - row;
 }
 
 /* Keys that fit into the last block. */

@@ -17,6 +17,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
+#include "compat.h"
 #include "cpu/cpu.h"
 #include "run/cpu_options.h"
 #include "run/engine.h"
@@ -60,6 +61,15 @@ call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8
 	return status;
 }
 
+GPUSORT_NORETURN static void
+raise_no_memory(uint64 n, size_t width)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory"),
+			 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %zu bytes.", n, width)));
+}
+
 /* Sorts all blocks by the CPU engine.  data has room for the result; may_tie: see gpusort_run_sort(). */
 static void
 sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
@@ -77,11 +87,7 @@ sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
 	status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
 		call_engine(&input, run->rows, run->spec.rows, data, may_tie, &cpu);
 	if (status == GPUSORT_CPU_NO_MEMORY)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory"),
-				 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %d bytes.",
-						   run->rows, (int) gpusort_spec_width(&run->spec))));
+		raise_no_memory(run->rows, gpusort_spec_width(&run->spec));
 
 	if (spans != inline_spans)
 		pfree(spans);
@@ -272,8 +278,31 @@ gpusort_run_order_words(const uint64_t *words, size_t n, bool descending, uint32
 	GpusortCpuReport report;
 
 	if (call_engine(&input, n, true, order, NULL, &report) == GPUSORT_CPU_NO_MEMORY)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory"),
-				 errdetail("Could not allocate scratch memory to sort %zu words.", n)));
+		raise_no_memory(n, sizeof(uint64));
+}
+
+void
+gpusort_run_select(const GpusortRun *run, const uint64_t *places, size_t nplaces, void *found)
+{
+	GpusortSpan *spans = palloc(sizeof(GpusortSpan) * run->nblocks);
+	uint64	   *left = palloc(sizeof(uint64) * nplaces);
+	GpusortCpuInput input;
+	GpusortCpuStatus status;
+
+	gpusort_run_describe(run, spans, &input);
+	do
+	{
+		GpusortCpuOptions options;
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(left, places, sizeof(uint64) * nplaces);
+		options = gpusort_cpu_options_take(run->rows);
+		status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
+			gpusort_cpu_select(&input, left, nplaces, found, &options);
+		gpusort_cpu_options_give(&options);
+	} while (status == GPUSORT_CPU_CANCELLED);
+	if (status == GPUSORT_CPU_NO_MEMORY)
+		raise_no_memory(run->rows, run->spec.key_bytes);
+	pfree(left);
+	pfree(spans);
 }
