@@ -252,12 +252,13 @@ template <typename K> static void run_type(const KeyType &type, const Options &o
 int main(int argc, char **argv)
 {
 	const Options options = parse(argc, argv);
-	GpusortCudaList list;
+	GpusortCudaDevice *dev;
+	GpusortCudaInfo info;
 	FILE *csv = nullptr;
 	uint64_t failures = 0;
 
 	setvbuf(stdout, nullptr, _IOLBF, 0);
-	if (gpusort_cuda_list(&list, &error) != GPUSORT_CUDA_OK) {
+	if (gpusort_cuda_open(&dev, 0, &info, &error) != GPUSORT_CUDA_OK) {
 		printf("bench_gpu: nothing to measure, no usable CUDA device: %s\n", error.text);
 		return 0;
 	}
@@ -266,11 +267,11 @@ int main(int argc, char **argv)
 		if (!csv) refuse("could not write", options.csv_name);
 		fprintf(csv, "type,distribution,n,algorithm,gkeys_median,gkeys_min,gkeys_max,ms_median,wall_ms_median\n");
 	}
-	const int number = gpusort_cuda_largest(&list);
-	set_up(number);
-	printf("%s, %d multiprocessors, CUDA %d.%d (driver %d.%d), medians of %d\n", list.devices[number].name, sm_count,
-		   list.runtime_version / 1000, list.runtime_version % 1000 / 10, list.driver_version / 1000,
-		   list.driver_version % 1000 / 10, options.repeat);
+	gpusort_cuda_close(dev);
+	set_up(info.number);
+	printf("%s, %d multiprocessors, CUDA %d.%d (driver %d.%d), medians of %d\n", info.name, sm_count,
+		   info.runtime_version / 1000, info.runtime_version % 1000 / 10, info.driver_version / 1000,
+		   info.driver_version % 1000 / 10, options.repeat);
 	if (options.published) printf("elements | mppSort GElements/s | Thrust GElements/s | ratio | mean ms\n");
 	for (const KeyType &type : options.types) {
 		if (type.key_bytes == 4)

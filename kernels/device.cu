@@ -122,81 +122,29 @@ static void clear_error(GpusortCudaError *err)
 	memset(err, 0, sizeof(*err));
 }
 
-/*
- * The UUID of the device, of a MIG instance its own: CUDA's runtime gives that of the GPU to which the
- * instance belongs, as the driver did before it had instances.
- */
-static cudaUUID_t read_uuid(int number, const cudaDeviceProp &prop)
+/* Can the device run our kernels, may this process use it, and has it memory pools? (Some virtual GPUs have none.) */
+static bool is_usable(int number, cudaDeviceProp *prop)
 {
-	cudaUUID_t uuid = prop.uuid;
-#if CUDART_VERSION >= 12050 /* older runtimes cannot ask for a version of a function */
-	int (*device_get)(int *, int) = nullptr;
-	int (*get_uuid)(cudaUUID_t *, int) = nullptr;
-	int device = 0;
-
-	if (cudaGetDriverEntryPointByVersion("cuDeviceGet", (void **)&device_get, 2000, cudaEnableDefault) != cudaSuccess ||
-		cudaGetDriverEntryPointByVersion("cuDeviceGetUuid", (void **)&get_uuid, 11040, cudaEnableDefault) != cudaSuccess ||
-		device_get == nullptr || get_uuid == nullptr || device_get(&device, number) != 0 || get_uuid(&uuid, device) != 0) {
-		(void)cudaGetLastError();
-		return prop.uuid;
-	}
-#endif
-	return uuid;
-}
-
-/* Writes "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" as nvidia-smi and CUDA_VISIBLE_DEVICES do. */
-static void write_uuid(int number, const cudaDeviceProp &prop, GpusortCudaListed *device)
-{
-	cudaUUID_t uuid = read_uuid(number, prop);
-	/* CUDA has no attribute that says so, but the name of an instance has the word and its size */
-	int length = snprintf(device->uuid, sizeof(device->uuid), strstr(prop.name, " MIG ") != nullptr ? "MIG" : "GPU");
-
-	for (int i = 0; i < 16; i++) {
-		const char *dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-		length += snprintf(device->uuid + length, sizeof(device->uuid) - length, "%s%02x", dash,
-						   (unsigned char)uuid.bytes[i]);
-	}
-}
-
-/*
- * Describes the device. It is usable if it can run our kernels, this process may use it, and it has memory
- * pools (some virtual GPUs have none).
- */
-static void describe(int number, GpusortCudaListed *device)
-{
-	cudaDeviceProp prop;
 	int mode = 0, pools = 0;
 
-	memset(device, 0, sizeof(*device));
-	if (cudaGetDeviceProperties(&prop, number) != cudaSuccess ||
+	if (cudaGetDeviceProperties(prop, number) != cudaSuccess ||
 		cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, number) != cudaSuccess ||
 		cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, number) != cudaSuccess) {
 		(void)cudaGetLastError();
-		snprintf(device->unusable, sizeof(device->unusable), "the driver cannot describe it");
-		return;
+		return false;
 	}
-	snprintf(device->name, sizeof(device->name), "%.*s", (int)sizeof(device->name) - 1, prop.name);
-	write_uuid(number, prop, device);
-	device->total_memory = prop.totalGlobalMem;
-	if (10 * prop.major + prop.minor < OLDEST_CC)
-		snprintf(device->unusable, sizeof(device->unusable), "compute capability %d.%d is below %d.%d", prop.major,
-				 prop.minor, OLDEST_CC / 10, OLDEST_CC % 10);
-	else if (mode == cudaComputeModeProhibited)
-		snprintf(device->unusable, sizeof(device->unusable), "its compute mode is \"prohibited\"");
-	else if (pools == 0)
-		snprintf(device->unusable, sizeof(device->unusable), "it has no memory pools");
+	return 10 * prop->major + prop->minor >= OLDEST_CC && mode != cudaComputeModeProhibited && pools != 0;
 }
 
-GpusortCudaStatus gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err)
+/* Describes the driver and the usable device with the most memory. Makes no context. */
+static GpusortCudaStatus find_device(GpusortCudaInfo *info, GpusortCudaError *err)
 {
 	int devices = 0;
 
-	memset(list, 0, sizeof(*list));
-	clear_error(err);
-	(void)cudaRuntimeGetVersion(&list->runtime_version);
-	cudaError_t code = cudaDriverGetVersion(&list->driver_version);
-	if (code != cudaSuccess || list->driver_version == 0) {
-		list->driver_version = 0;
+	(void)cudaRuntimeGetVersion(&info->runtime_version);
+	cudaError_t code = cudaDriverGetVersion(&info->driver_version);
+	if (code != cudaSuccess || info->driver_version == 0) {
+		info->driver_version = 0;
 		(void)cudaGetLastError();
 		return fail(GPUSORT_CUDA_NO_DRIVER, "cudaDriverGetVersion", "no CUDA driver library was found", err);
 	}
@@ -213,10 +161,17 @@ GpusortCudaStatus gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err
 		return status;
 	}
 
-	list->count = devices < GPUSORT_CUDA_MAX_DEVICES ? devices : GPUSORT_CUDA_MAX_DEVICES;
-	for (int i = 0; i < list->count; i++)
-		describe(i, &list->devices[i]);
-	if (gpusort_cuda_largest(list) < 0)
+	for (int i = 0; i < devices; i++) {
+		cudaDeviceProp prop;
+		if (!is_usable(i, &prop) || prop.totalGlobalMem <= info->total_memory) continue;
+		snprintf(info->name, sizeof(info->name), "%.*s", (int)sizeof(info->name) - 1, prop.name);
+		info->number = i;
+		info->cc_major = prop.major;
+		info->cc_minor = prop.minor;
+		info->sm_count = prop.multiProcessorCount;
+		info->total_memory = prop.totalGlobalMem;
+	}
+	if (info->total_memory == 0)
 		return fail(GPUSORT_CUDA_NO_DEVICE, "cudaGetDeviceCount",
 					devices == 0 ? "no CUDA device was found"
 								 : "no usable CUDA device of compute capability 7.5 or later",
@@ -224,24 +179,18 @@ GpusortCudaStatus gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err
 	return GPUSORT_CUDA_OK;
 }
 
-static GpusortCudaStatus open_device(GpusortCudaDevice *dev, int number, uint64_t memory_limit, GpusortCudaInfo *info,
+static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_limit, GpusortCudaInfo *info,
 									 GpusortCudaError *err)
 {
 	size_t free_bytes = 0, total_bytes = 0;
-	cudaDeviceProp prop;
 	cudaMemPoolProps props;
 
-	GPUSORT_TRY(cudaGetDeviceProperties(&prop, number), err);
-	snprintf(info->name, sizeof(info->name), "%.*s", (int)sizeof(info->name) - 1, prop.name);
-	info->cc_major = prop.major;
-	info->cc_minor = prop.minor;
-	info->sm_count = prop.multiProcessorCount;
-	info->total_memory = prop.totalGlobalMem;
+	GPUSORT_PASS(find_device(info, err));
+	const int number = info->number;
 	GPUSORT_TRY(cudaSetDevice(number), err);
 	GPUSORT_TRY(cudaMemGetInfo(&free_bytes, &total_bytes), err);
 	info->free_memory = free_bytes;
 	GPUSORT_TRY(cudaDeviceGetAttribute(&dev->shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, number), err);
-	dev->ordinal = number;
 	dev->sm_count = info->sm_count;
 	GPUSORT_TRY(cudaHostAlloc(&dev->mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault), err);
 	GPUSORT_TRY(cudaEventCreateWithFlags(&dev->mailbox_ready, cudaEventDisableTiming), err);
@@ -257,7 +206,7 @@ static GpusortCudaStatus open_device(GpusortCudaDevice *dev, int number, uint64_
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, int number, uint64_t memory_limit, GpusortCudaInfo *info,
+GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
 									GpusortCudaError *err)
 {
 	*dev = nullptr;
@@ -266,7 +215,7 @@ GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, int number, uint64_
 
 	GpusortCudaDevice *opened = new (std::nothrow) GpusortCudaDevice();
 	if (opened == nullptr) return fail(GPUSORT_CUDA_NO_MEMORY, "gpusort_cuda_open", "out of host memory", err);
-	GpusortCudaStatus status = open_device(opened, number, memory_limit, info, err);
+	GpusortCudaStatus status = open_device(opened, memory_limit, info, err);
 	if (status == GPUSORT_CUDA_OK)
 		*dev = opened;
 	else

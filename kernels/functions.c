@@ -6,7 +6,6 @@
 
 __attribute__((visibility("default"))) const GpusortCudaFunctions gpusort_cuda_functions = {
 	.version = GPUSORT_VERSION,
-	.list = gpusort_cuda_list,
 	.open = gpusort_cuda_open,
 	.close = gpusort_cuda_close,
 	.set_memory_limit = gpusort_cuda_set_memory_limit,

@@ -7,10 +7,9 @@
  * an error, never exit, and report CUDA's message in a GpusortCudaError. None of them may be called before
  * fork(): the postmaster must never call them.
  *
- * A process opens one device, once. Devices are numbered as CUDA shows them to the process: CUDA itself
- * applies CUDA_VISIBLE_DEVICES, which may hide devices and change their order. A lane is the device side of one sort: a
- *stream for its copies and kernels, its key buffer in device memory, and events that time each stage. Lanes are
- *independent: the copies of one overlap the kernels of another.
+ * A process opens one device, once. A lane is the device side of one sort: a stream for its copies and kernels, its
+ * key buffer in device memory, and events that time each stage. Lanes are independent: the copies of one overlap the
+ * kernels of another.
  *
  * Threads: one thread makes all calls. Ownership: host memory belongs to the caller. It must stay valid
  * until the copy that uses it is known to be done, and should be registered (gpusort_cuda_register),
@@ -24,7 +23,6 @@
 #include <stdint.h>
 
 #include "algorithm.h"
-#include "listed_device.h"
 #include "max_words.h"
 #include "merge_key.h"
 #include "status.h"
@@ -39,16 +37,12 @@ typedef struct GpusortCudaError {
 	char text[128]; /* cudaGetErrorString(), or our own message */
 } GpusortCudaError;
 
-typedef struct GpusortCudaList {
-	int driver_version;	 /* as cudaDriverGetVersion(): 13000 is 13.0; 0: no driver */
-	int runtime_version; /* version of the CUDA runtime linked in: 13000 is 13.0 */
-	int count;
-	GpusortCudaListed devices[GPUSORT_CUDA_MAX_DEVICES];
-} GpusortCudaList;
-
 /* The open device. */
 typedef struct GpusortCudaInfo {
+	int driver_version;	 /* as cudaDriverGetVersion(): 13000 is 13.0; 0: no driver */
+	int runtime_version; /* version of the CUDA runtime linked in: 13000 is 13.0 */
 	char name[64];
+	int number; /* as CUDA shows it to the process */
 	int cc_major, cc_minor;
 	int sm_count;
 	uint64_t total_memory; /* bytes */
@@ -95,30 +89,11 @@ typedef struct GpusortCudaReport {
 } GpusortCudaReport;
 
 /*
- * Asks the driver for its version and devices; makes no context. Fills in the fields of list that it
- * learns, also on failure. NO_DEVICE if no device is usable; the list then says why.
+ * Makes the context on the usable device with the most memory, of several the first; the caller closes *dev.
+ * CUDA_VISIBLE_DEVICES decides which devices there are. memory_limit: bytes of device memory that all lanes together
+ * may hold; 0: 90 % of the free memory. On failure *dev is NULL, and info has what is known.
  */
-GpusortCudaStatus gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err);
-
-/* The number of the usable device with the most memory, of several the first; -1 if none is usable. */
-static inline int gpusort_cuda_largest(const GpusortCudaList *list)
-{
-	int largest = -1;
-
-	for (int i = 0; i < list->count; i++) {
-		const GpusortCudaListed *device = &list->devices[i];
-		if (device->unusable[0] == '\0' && (largest < 0 || device->total_memory > list->devices[largest].total_memory))
-			largest = i;
-	}
-	return largest;
-}
-
-/*
- * Makes the context on the device of this number, which must be usable; the caller closes *dev.
- * memory_limit: bytes of device memory that all lanes together may hold; 0: 90 % of the free memory. On
- * failure *dev is NULL.
- */
-GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, int number, uint64_t memory_limit, GpusortCudaInfo *info,
+GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
 									GpusortCudaError *err);
 /* Closes the device, after all lanes have been closed. NULL is allowed. The context lives until the process ends. */
 void gpusort_cuda_close(GpusortCudaDevice *dev);
@@ -184,7 +159,6 @@ void gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report);
 typedef struct GpusortCudaFunctions {
 	/* The version of gpusort that the library belongs to. Stays the first member: it says what the others are. */
 	const char *version;
-	__typeof__(gpusort_cuda_list) *list;
 	__typeof__(gpusort_cuda_open) *open;
 	__typeof__(gpusort_cuda_close) *close;
 	__typeof__(gpusort_cuda_set_memory_limit) *set_memory_limit;

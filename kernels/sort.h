@@ -226,7 +226,6 @@ GpusortCudaStatus cub_finish(Context &context, const Range *ranges, uint64_t ran
 
 /* The one device of a process. Each sort's Context takes its fields from here. */
 struct GpusortCudaDevice {
-	int ordinal;
 	int sm_count;
 	int shared_optin;
 	gpusort::Budget budget;

@@ -316,26 +316,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 
 COMMENT ON FUNCTION gpusort_status() IS
-'engines, whether each is available or the reason why not, and the shared memory that holds the keys of all users; starts the GPU service if it is not running, as a sort does';
-
-CREATE FUNCTION gpusort_device_list(
-  OUT number integer,
-  OUT name text,
-  OUT uuid text,
-  OUT memory bigint,
-  OUT in_use boolean,
-  OUT reason text,
-  OUT sorts bigint,
-  OUT bytes bigint,
-  OUT busy double precision,
-  OUT last_fault text,
-  OUT last_fault_at timestamp with time zone)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
-
-COMMENT ON FUNCTION gpusort_device_list() IS
-'devices that the GPU service found when it last started: number and UUID as gpusort.device takes them, memory in bytes, and the reason why a device is not in use; of the one in use, the sorts (each piece of a large one counts) and the bytes of their keys since the service started, and the share of the last minute in which it was busy (0 to 1); of each, the last fault; starts no service';
+'engines, whether each is available or the reason why not, its last failure, its device, and the shared memory that holds the keys of all users; starts the GPU service if it is not running, as a sort does';
 
 CREATE FUNCTION gpusort_last_sort(
   OUT rows bigint,

@@ -18,7 +18,6 @@
 #include "base/activity.h"
 #include "compat.h"
 #include "gpu/client.h"
-#include "gpu/device_setting.h"
 #include "gpu/fault_setting.h"
 #include "guc.h"
 #include "plan/plan.h"
@@ -35,7 +34,6 @@ _PG_init(void)
 #ifdef GPUSORT_FAULTS
 	gpusort_fault_define();
 #endif
-	gpusort_device_setting_define();
 	gpusort_guc_define();
 	gpusort_accelerator = &gpusort_engine_cuda;
 	gpusort_plan_init();

@@ -29,6 +29,7 @@ int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
 int			gpusort_min_rows = -1;
 int			gpusort_pool_limit = 4096;
+char	   *gpusort_device = NULL;
 int			gpusort_device_memory_limit = 0;
 int			gpusort_service_idle_timeout = 60;
 
@@ -115,6 +116,16 @@ gpusort_guc_define(void)
 							4096, 64, 16384,
 							PGC_SIGHUP, GUC_UNIT_MB,
 							NULL, NULL, NULL);
+
+	DefineCustomStringVariable("gpusort.device",
+							   "Sets the environment variable CUDA_VISIBLE_DEVICES of the GPU service.",
+							   "The service uses the device with the most memory among those that CUDA "
+							   "then shows. A change takes effect when the service starts. "
+							   "Empty means the variable of the server's environment.",
+							   &gpusort_device,
+							   "",
+							   PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.device_memory_limit",
 							"Sets the maximum device memory that gpusort may allocate.",

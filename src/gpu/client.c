@@ -20,10 +20,11 @@
  */
 #include "postgres.h"
 
+#include "utils/timestamp.h"
+
 #include "algorithm.h"
 #include "gpu/client.h"
 #include "gpu/client_run.h"
-#include "gpu/device_list.h"
 #include "gpu/library.h"
 #include "gpu/pool.h"
 #include "gpu/receive.h"
@@ -137,7 +138,13 @@ cuda_describe(GpusortEngineInfo *info)
 	}
 
 	info->available = reason == NULL;
-	strlcpy(info->detail, reason ? reason : "GPU service ready", sizeof(info->detail));
+	if (reason != NULL)
+		strlcpy(info->detail, reason, sizeof(info->detail));
+	else if (gpusort_control->failed_at == 0)
+		strlcpy(info->detail, "GPU service ready", sizeof(info->detail));
+	else
+		snprintf(info->detail, sizeof(info->detail), "GPU service ready; the last failure was at %s: %s",
+				 timestamptz_to_str(gpusort_control->failed_at), gpusort_control->failure);
 	strlcpy(info->device, gpusort_control->device, sizeof(info->device));
 	info->device_memory = gpusort_control->device_memory;
 	if (gpusort_control->driver_version > 0)
@@ -155,7 +162,6 @@ const GpusortEngine gpusort_engine_cuda = {
 	.missing = gpusort_cuda_missing,
 	.preload = cuda_preload,
 	.describe = cuda_describe,
-	.devices = gpusort_devices_put,
 	.may_gather = cuda_may_gather,
 	.attach = gpusort_send_attach,
 	.reserve = gpusort_send_reserve,

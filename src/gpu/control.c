@@ -17,7 +17,9 @@
 #include "postmaster/bgworker_internals.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/shmem.h"
 #include "compat.h"
 #include "gpu/control.h"
@@ -59,8 +61,9 @@ gpusort_control_request_memory(void)
 	gpusort_shmem_request(wanted_requests() * sizeof(GpusortRequest));
 }
 
-void
-gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nrequests)
+/* Sets every field to its value before the first use, with this table of slots. */
+static void
+init_control(GpusortControl *control, GpusortRequest *requests, int nrequests)
 {
 	memset(control, 0, sizeof(*control));
 	pg_atomic_init_u32(&control->lock_uses, 0);
@@ -70,7 +73,6 @@ gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nreq
 	pg_atomic_init_u32(&control->step_ms, 0);
 	pg_atomic_init_u64(&control->given_up_at, 0);
 	pg_atomic_init_u32(&control->service_state, GPUSORT_SERVICE_DOWN);
-	gpusort_device_state_init(&control->devices);
 	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
 		control->segments[i].handle = DSM_HANDLE_INVALID;
 	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
@@ -107,7 +109,7 @@ make_control(void *made)
 		if (nrequests < FEWEST_REQUESTS)
 			return;
 	}
-	gpusort_control_init(control, requests, nrequests);
+	init_control(control, requests, nrequests);
 	control->tranche = gpusort_new_tranche(TRANCHE);
 	LWLockInitialize(&control->lock, control->tranche);
 }
@@ -140,6 +142,19 @@ gpusort_control_attach(const char **reason)
 	gpusort_register_tranche(control->tranche, TRANCHE);
 	gpusort_control = control;
 	return true;
+}
+
+void
+gpusort_control_set_down(const char *failure, uint64 retry_ms)
+{
+	gpusort_control->retry_at = 0;
+	if (failure != NULL)
+	{
+		strlcpy(gpusort_control->failure, failure, sizeof(gpusort_control->failure));
+		gpusort_control->failed_at = GetCurrentTimestamp();
+		gpusort_control->retry_at = gpusort_clock_ms() + retry_ms;
+	}
+	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
 }
 
 void

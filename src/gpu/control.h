@@ -19,12 +19,12 @@
 #ifndef GPUSORT_GPU_CONTROL_H
 #define GPUSORT_GPU_CONTROL_H
 
+#include "datatype/timestamp.h"
 #include "port/atomics.h"
 #include "storage/dsm.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 
-#include "gpu/device_state.h"
 #include "merge_key.h"
 
 /* A large chunk, and the small chunks into which one can be split. */
@@ -52,7 +52,7 @@
 
 typedef enum GpusortServiceState
 {
-	GPUSORT_SERVICE_DOWN,		/* no service; if it failed, failure says why */
+	GPUSORT_SERVICE_DOWN,		/* no service */
 	GPUSORT_SERVICE_STARTING,	/* registered, or opening the device; service_pid
 								 * is set once the process runs */
 	GPUSORT_SERVICE_READY		/* serves requests */
@@ -290,7 +290,8 @@ typedef struct GpusortControl
 	Latch	   *service_latch;	/* NULL: no service runs */
 	uint64		started_at;		/* when service_state last became STARTING, in ms of base/clock.h */
 	uint64		retry_at;		/* after a failure no backend starts a service before this time */
-	char		failure[160];	/* why the service is DOWN; empty: it has not failed */
+	char		failure[160];	/* why the service, or its start, failed last */
+	TimestampTz failed_at;		/* when that was; 0: never */
 	int			pool_limit;		/* MB: gpusort.pool_limit as the service read it; 0: no
 								 * service has run yet */
 
@@ -303,7 +304,6 @@ typedef struct GpusortControl
 	uint64		device_memory;	/* bytes */
 	int			driver_version; /* CUDA version of the driver: 13000 is 13.0 */
 	int			runtime_version;
-	GpusortDeviceState devices;
 
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
 	GpusortChunk chunks[GPUSORT_MAX_CHUNKS];
@@ -339,8 +339,11 @@ extern void gpusort_control_request_memory(void);
  */
 extern bool gpusort_control_attach(const char **reason);
 
-/* Sets every field to its value before the first use, with this table of slots. */
-extern void gpusort_control_init(GpusortControl *control, GpusortRequest *requests, int nrequests);
+/*
+ * Notes that no service runs: because of this failure, after which no backend starts one
+ * for retry_ms, or NULL.  The caller holds the lock.
+ */
+extern void gpusort_control_set_down(const char *failure, uint64 retry_ms);
 
 /*
  * Fails the request of this serial, if it is active, for this reason and wakes its

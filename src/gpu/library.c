@@ -4,7 +4,7 @@
  *		Finds this library's file and, beside it, the library gpusort_cuda.
  *
  * gpusort_cuda has the kernels and CUDA's runtime, many megabytes.  It may be
- * installed or not, and only the GPU service loads it (service/cuda.c).  The other
+ * installed or not, and only the GPU service loads it (service/device.c).  The other
  * processes ask only whether its file exists.
  *
  *-------------------------------------------------------------------------

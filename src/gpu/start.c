@@ -7,8 +7,7 @@
  * worker.  Every backend that needs it waits on its own latch until it is ready.
  * After a service has failed, backends do not start another one before retry_at,
  * and use the reason of the failure until then.  Otherwise a machine without a
- * driver would start a process at every query.  A change of gpusort.device lets them
- * try again.
+ * driver would start a process at every query.
  *
  * A driver may hang.  The first backend waits START_TIMEOUT_MS for a service
  * that is starting.  After this time, every backend gives up at once, even at its
@@ -32,7 +31,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/control.h"
-#include "gpu/device_setting.h"
 #include "gpu/library.h"
 #include "gpu/lock.h"
 #include "gpu/start.h"
@@ -42,9 +40,6 @@
 
 /* A backend waits this much longer for a heartbeat than a call of the device may take. */
 #define SILENCE_MS		5000
-
-/* After a change of gpusort.device, backends wait at most this long before they start a service. */
-#define RETRY_AFTER_CHANGE_MS	1000
 
 /* Backends start no service for this time after a registered one did not start. */
 #define RETRY_AFTER_TIMEOUT_MS	60000
@@ -102,27 +97,6 @@ copy_failure(void)
 	return reason;
 }
 
-/* Marks the service as failed.  The caller holds the lock exclusively. */
-static void
-set_failure(const char *reason, uint64 retry_at)
-{
-	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-	strlcpy(gpusort_control->failure, reason, sizeof(gpusort_control->failure));
-	gpusort_control->retry_at = retry_at;
-}
-
-/*
- * When may the next service be started?  The caller holds the lock.  If gpusort.device
- * has changed since the service failed, the next one may open another device.
- */
-static uint64
-retry_at(void)
-{
-	if (strcmp(gpusort_device_setting, gpusort_control->devices.setting) != 0)
-		return Min(gpusort_control->retry_at, gpusort_control->started_at + RETRY_AFTER_CHANGE_MS);
-	return gpusort_control->retry_at;
-}
-
 /*
  * Returns true if the service is down and may be started.  It is then marked as
  * STARTING, and this backend must register it.  Otherwise *reason says why no
@@ -144,12 +118,11 @@ claim_start(uint64 now, const char **reason)
 		return false;
 	}
 	if (overdue)
-		set_failure("The GPU service did not start; see the server log.",
-					now + RETRY_AFTER_TIMEOUT_MS);
+		gpusort_control_set_down("The GPU service did not start; see the server log.", RETRY_AFTER_TIMEOUT_MS);
 	else if (state != GPUSORT_SERVICE_DOWN)
 		return false;
 
-	if (gpusort_control->failure[0] != '\0' && now < retry_at())
+	if (now < gpusort_control->retry_at)
 	{
 		*reason = copy_failure();
 		return false;
@@ -161,7 +134,7 @@ claim_start(uint64 now, const char **reason)
 
 /* Registers the service.  Returns NULL, or the reason if no worker slot is free. */
 static const char *
-register_service(uint64 now)
+register_service(void)
 {
 	BackgroundWorker worker;
 	const char *reason;
@@ -174,8 +147,8 @@ register_service(uint64 now)
 	reason = gpusort_lock_try();
 	if (reason != NULL)
 		return reason;
-	set_failure("No background worker slot is free for the GPU service (max_worker_processes).",
-				now + RETRY_AFTER_NO_SLOT_MS);
+	gpusort_control_set_down("No background worker slot is free for the GPU service (max_worker_processes).",
+							 RETRY_AFTER_NO_SLOT_MS);
 	reason = copy_failure();
 	gpusort_lock_release();
 	return reason;
@@ -238,7 +211,7 @@ gpusort_service_start(void)
 		return reason;
 	claimed = claim_start(now, &reason);
 	gpusort_lock_release();
-	return claimed ? register_service(now) : reason;
+	return claimed ? register_service() : reason;
 }
 
 const char *

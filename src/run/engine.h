@@ -18,8 +18,6 @@
 
 #include "portability/instr_time.h"
 
-#include "datatype/timestamp.h"
-
 #include "cpu/cpu.h"
 #include "run/report.h"
 #include "run/run.h"
@@ -138,28 +136,6 @@ typedef struct GpusortEngineInfo
 	int			service_pid;	/* 0: no service runs */
 } GpusortEngineInfo;
 
-/* A device that the accelerator has found: one row of gpusort_device_list().  Empty or 0: not known. */
-typedef struct GpusortDeviceInfo
-{
-	int			number;
-	const char *name;
-	const char *uuid;
-	uint64		memory;			/* bytes */
-	bool		in_use;
-	const char *reason;			/* why the device is not in use; NULL if it is */
-
-	/* if it is in use, since the service opened it */
-	uint64		sorts;			/* pieces sorted */
-	uint64		bytes;			/* bytes of their keys */
-	double		busy;			/* share of the last minute in which it worked, 0 to 1 */
-
-	const char *fault;			/* its last fault; NULL: none is known */
-	TimestampTz fault_at;
-} GpusortDeviceInfo;
-
-/* Takes a device; the strings are valid during the call. */
-typedef void (*GpusortPutDevice) (void *arg, const GpusortDeviceInfo *device);
-
 /*
  * The callbacks of an accelerator.  Those that return a string return NULL if
  * they succeed, else a reason: one sentence for errdetail, static or allocated in
@@ -171,7 +147,7 @@ struct GpusortEngine
 
 	/*
 	 * Returns NULL if the accelerator is installed, else a reason.  The other
-	 * callbacks, except preload, describe, devices and may_gather, need not be called then.  Must be
+	 * callbacks, except preload, describe and may_gather, need not be called then.  Must be
 	 * cheap: it is called for each run that is large enough.
 	 */
 	const char *(*missing) (void);
@@ -184,9 +160,6 @@ struct GpusortEngine
 	 * wait until it is ready.
 	 */
 	void		(*describe) (GpusortEngineInfo *info);
-
-	/* Calls put for each device that the last service found.  Starts no service. */
-	void		(*devices) (GpusortPutDevice put, void *arg);
 
 	/* May one more run of this process gather keys in the accelerator's memory? */
 	bool		(*may_gather) (void);

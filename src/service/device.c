@@ -1,50 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * device.c
- *		The GPU service's device: opened, checked, closed, and how the
- *		service ends when the device fails.
+ *		The GPU service's library gpusort_cuda and its device.
  *
  * A CUDA error that is not about memory may have corrupted the CUDA context,
  * which cannot be repaired within a process.  The service then marks every
  * request as failed and ends.  The backends sort on the CPU from their chunks,
- * and the next sort starts a new service.  The same happens, by the watchdog
+ * and a later sort starts a new service.  The same happens, by the watchdog
  * (service/watch.c), when a device call does not return.
- *
- * The service notes in the control block which device failed.  If gpusort.device is
- * "auto" and there is another usable device, the next service takes that one
- * (service/choose.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "compat.h"
-#include "gpu/device_name.h"
-#include "gpu/device_setting.h"
+#include "gpu/library.h"
 #include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "guc.h"
-#include "service/choose.h"
 #include "service/device.h"
-#include "service/usage.h"
 #include "service/watch.h"
 
 /* Backends start no service for this time after the device reported an error. */
 #define RETRY_AFTER_FAULT_MS	1000
 
-/* The same if there is no device, or after a hang, when no other device can take over. */
+/* The same if the device could not be opened, or hangs. */
 #define RETRY_LATE_MS			60000
-
-/* gpusort.device = auto prefers other devices to one that failed for this time, or that hung. */
-#define AVOID_AFTER_FAULT_MS	60000
-#define AVOID_AFTER_HANG_MS		600000
 
 /*
  * Registering a segment takes 6 ms.  If it takes longer than SLOW_REGISTER_MS, the service
@@ -54,6 +42,7 @@
 #define REGISTER_PAUSES			3
 #define LONGEST_PAUSE_MS		1000
 
+const GpusortCudaFunctions *gpusort_cuda = NULL;
 GpusortCudaDevice *gpusort_service_device = NULL;
 
 /* Device memory that was free when the device was opened, in bytes. */
@@ -64,70 +53,15 @@ bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 /* CUDA did not register the segment; it is not asked again. */
 static bool refused[GPUSORT_MAX_SEGMENTS];
 
-/*
- * The reason why the service ends: for requests in flight and, if it is a
- * failure, for gpusort_status().  Empty if the service ends because it is idle.
- */
+/* The reason why the service ends, for requests in flight; empty if it ends because it is idle. */
 static char ending[160];
 static bool ending_is_failure = false;
-static int	retry_after_ms = 0; /* backends start no new service for this time */
-static int	avoid_for_ms = 0;	/* other devices are preferred to this one for this time */
-
-/* The number of the device that is open, or that is being opened; -1: none. */
-static int	device_number = -1;
+static int	retry_after_ms = 0; /* after a failure, backends start no new service for this time */
 
 /* ----------------------------------------------------------------
  *		Ending
  * ----------------------------------------------------------------
  */
-
-/* Sets avoided_until[i] for each device of the list, as service/choose.h wants it. */
-static void
-read_avoided(uint64 avoided_until[GPUSORT_CUDA_MAX_DEVICES])
-{
-	const GpusortDeviceState *devices = &gpusort_control->devices;
-	uint64		now = gpusort_clock_ms();
-
-	for (int i = 0; i < devices->count; i++)
-		avoided_until[i] = gpusort_device_state_avoided(devices, devices->list[i].uuid, now);
-}
-
-/* Notes that the device has failed.  The caller holds the lock. */
-static void
-note_fault(void)
-{
-	GpusortDeviceState *devices = &gpusort_control->devices;
-	const char *uuid = devices->list[device_number].uuid;
-	GpusortDeviceFault *fault = &devices->faults[0];
-
-	/* the entry of this device, or else the oldest one */
-	for (int i = 0; i < GPUSORT_MAX_FAULTS; i++)
-	{
-		if (devices->faults[i].at_ms < fault->at_ms)
-			fault = &devices->faults[i];
-	}
-	for (int i = 0; i < GPUSORT_MAX_FAULTS; i++)
-	{
-		if (strcmp(devices->faults[i].uuid, uuid) == 0)
-			fault = &devices->faults[i];
-	}
-	strlcpy(fault->uuid, uuid, sizeof(fault->uuid));
-	strlcpy(fault->reason, ending, sizeof(fault->reason));
-	fault->at = GetCurrentTimestamp();
-	fault->at_ms = gpusort_clock_ms();
-	fault->avoid_until = fault->at_ms + avoid_for_ms;
-}
-
-/* Can the next service take another device than the one that has failed? */
-static bool
-has_spare(void)
-{
-	uint64		avoided_until[GPUSORT_CUDA_MAX_DEVICES];
-
-	read_avoided(avoided_until);
-	return gpusort_device_name_is_auto(gpusort_device_setting) &&
-		gpusort_device_is_spare(gpusort_control->devices.list, gpusort_control->devices.count, avoided_until);
-}
 
 /*
  * Puts the control block in order, however the process ends: a before_shmem_exit()
@@ -146,17 +80,7 @@ service_exit(int code, Datum arg)
 	gpusort_watch_beat(0);
 	gpusort_control->service_pid = 0;
 	gpusort_control->service_latch = NULL;
-	strlcpy(gpusort_control->failure, ending_is_failure ? ending : "",
-			sizeof(gpusort_control->failure));
-	gpusort_control->devices.in_use = -1;
-	if (ending_is_failure && device_number >= 0)
-	{
-		note_fault();
-		if (has_spare())
-			retry_after_ms = Min(retry_after_ms, RETRY_AFTER_FAULT_MS);
-	}
-	gpusort_control->retry_at = gpusort_clock_ms() + retry_after_ms;
-	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
+	gpusort_control_set_down(ending_is_failure ? ending : NULL, retry_after_ms);
 	/* a backend that abandons a request later finds that the service is DOWN */
 	pg_memory_barrier();
 
@@ -178,24 +102,20 @@ service_exit(int code, Datum arg)
 	gpusort_pool_trim();
 }
 
-/*
- * Notes a failure that ends the service.  Backends start no other service for
- * retry_ms, and other devices are preferred to the one that is open for avoid_ms.
- */
+/* Notes a failure that ends the service, after which backends start no other for retry_ms. */
 static void
-set_ending(int retry_ms, int avoid_ms, const char *reason)
+set_ending(int retry_ms, const char *reason)
 {
 	strlcpy(ending, reason, sizeof(ending));
 	ending_is_failure = true;
 	retry_after_ms = retry_ms;
-	avoid_for_ms = avoid_ms;
 }
 
 /* hint is for the log; NULL: none */
 GPUSORT_NORETURN static void
-end_in_failure(int exit_code, int retry_ms, int avoid_ms, const char *reason, const char *hint)
+end_in_failure(int exit_code, int retry_ms, const char *reason, const char *hint)
 {
-	set_ending(retry_ms, avoid_ms, reason);
+	set_ending(retry_ms, reason);
 	ereport(LOG,
 			(errmsg("gpusort service is ending"),
 			 errdetail("%s", reason),
@@ -203,22 +123,10 @@ end_in_failure(int exit_code, int retry_ms, int avoid_ms, const char *reason, co
 	proc_exit(exit_code);
 }
 
-/* Ends the service after a CUDA error.  The device may be lost: this process must make no further CUDA call. */
-GPUSORT_NORETURN static void
-end_in_fault(const GpusortCudaError *err)
-{
-	char		reason[160];
-
-	snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).",
-			 err->call, err->text, err->code);
-	gpusort_service_device = NULL;
-	end_in_failure(1, RETRY_AFTER_FAULT_MS, AVOID_AFTER_FAULT_MS, reason, NULL);
-}
-
 static const char *
 hang_reason(int patience_ms)
 {
-	static char reason[160];
+	static char reason[80];
 
 	snprintf(reason, sizeof(reason), GPUSORT_HANG_REASON, patience_ms / 1000);
 	return reason;
@@ -228,7 +136,7 @@ void
 gpusort_service_hangs(int patience_ms)
 {
 	gpusort_service_device = NULL;
-	end_in_failure(1, RETRY_LATE_MS, AVOID_AFTER_HANG_MS, hang_reason(patience_ms), NULL);
+	end_in_failure(1, RETRY_LATE_MS, hang_reason(patience_ms), NULL);
 }
 
 /*
@@ -244,7 +152,7 @@ gpusort_service_hangs(int patience_ms)
 static void
 end_in_hang(int patience_ms)
 {
-	set_ending(RETRY_LATE_MS, AVOID_AFTER_HANG_MS, hang_reason(patience_ms));
+	set_ending(RETRY_LATE_MS, hang_reason(patience_ms));
 	PG_TRY();
 	{
 		shmem_exit(1);
@@ -265,12 +173,88 @@ watch_exit(int code, Datum arg)
 	gpusort_watch_begin(GPUSORT_PATIENCE_MS);
 }
 
+static const char *
+fault_reason(const GpusortCudaError *err)
+{
+	static char reason[sizeof(ending)];
+
+	snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).", err->call, err->text, err->code);
+	return reason;
+}
+
 void
 gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err)
 {
-	if (status != GPUSORT_CUDA_OK && status != GPUSORT_CUDA_BUSY &&
-		status != GPUSORT_CUDA_NO_MEMORY && status != GPUSORT_CUDA_UNSORTED)
-		end_in_fault(err);
+	if (status == GPUSORT_CUDA_OK || status == GPUSORT_CUDA_BUSY ||
+		status == GPUSORT_CUDA_NO_MEMORY || status == GPUSORT_CUDA_UNSORTED)
+		return;
+	/* the device may be lost: this process must make no further CUDA call */
+	gpusort_service_device = NULL;
+	end_in_failure(1, RETRY_AFTER_FAULT_MS, fault_reason(err), NULL);
+}
+
+void
+gpusort_device_at_exit(void)
+{
+	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
+	before_shmem_exit(service_exit, 0);
+}
+
+void
+gpusort_device_end_idle(void)
+{
+	ending[0] = '\0';
+}
+
+/* ----------------------------------------------------------------
+ *		The library
+ * ----------------------------------------------------------------
+ */
+
+/* The C library's message about the last failure, without the path at its beginning. */
+static const char *
+load_error(const char *path)
+{
+	const char *error = dlerror();
+	size_t		length = strlen(path);
+
+	if (strncmp(error, path, length) == 0 && strncmp(error + length, ": ", 2) == 0)
+		return error + length + 2;
+	return error;
+}
+
+/*
+ * Loads gpusort_cuda.  Its version may differ from that of gpusort: the two may come from
+ * different packages, and a server that has preloaded gpusort goes on with the old one
+ * after an upgrade.
+ */
+static void
+load_library(void)
+{
+	static const char *const hint = "Install gpusort and gpusort_cuda in the same version, and restart the server.";
+	const char *path = gpusort_cuda_path();
+	char		reason[sizeof(ending)];
+	void	   *library;
+
+	/* a file system may hang, too */
+	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	gpusort_watch_end();
+
+	if (library != NULL)
+		gpusort_cuda = dlsym(library, "gpusort_cuda_functions");
+	if (gpusort_cuda == NULL)
+	{
+		snprintf(reason, sizeof(reason), "The library %s cannot be loaded: %s.",
+				 gpusort_cuda_name(), load_error(path));
+		end_in_failure(0, RETRY_LATE_MS, reason, hint);
+	}
+	if (strcmp(gpusort_cuda->version, GPUSORT_VERSION) != 0)
+	{
+		snprintf(reason, sizeof(reason), "The library %s has version %s, but this server runs gpusort %s.",
+				 gpusort_cuda_name(), gpusort_cuda->version, GPUSORT_VERSION);
+		end_in_failure(0, RETRY_LATE_MS, reason, hint);
+	}
 }
 
 /* ----------------------------------------------------------------
@@ -317,12 +301,6 @@ unregister_segment(int segment, char *base)
 	gpusort_service_registered[segment] = refused[segment] = false;
 }
 
-const GpusortCudaListed *
-gpusort_service_listed(void)
-{
-	return &gpusort_control->devices.list[device_number];
-}
-
 uint64
 gpusort_service_memory(void)
 {
@@ -330,130 +308,65 @@ gpusort_service_memory(void)
 		(uint64) gpusort_device_memory_limit * 1024 * 1024 : device_free_memory / 10 * 9;
 }
 
-/* Publishes the list, and forgets the device of the last service. */
-static void
-publish_list(const GpusortCudaList *list)
+/* Ends the service because the device could not be opened. */
+GPUSORT_NORETURN static void
+end_without_device(GpusortCudaStatus status, const GpusortCudaInfo *info, const GpusortCudaError *err)
 {
-	GpusortDeviceState *devices = &gpusort_control->devices;
-
-	gpusort_lock_take();
-	gpusort_control->device[0] = '\0';
-	gpusort_control->device_memory = 0;
-	gpusort_control->driver_version = list->driver_version;
-	gpusort_control->runtime_version = list->runtime_version;
-	devices->count = list->count;
-	memcpy(devices->list, list->devices, sizeof(devices->list));
-	strlcpy(devices->setting, gpusort_device_setting, sizeof(devices->setting));
-	gpusort_lock_release();
-}
-
-/* Chooses the device.  Returns -1, with a reason in static memory, if none is there. */
-static int
-choose(const char **reason)
-{
-	static char text[160];
-	const GpusortDeviceState *devices = &gpusort_control->devices;
-	uint64		avoided_until[GPUSORT_CUDA_MAX_DEVICES];
-
-	read_avoided(avoided_until);
-	*reason = text;
-	return gpusort_device_choose(devices->list, devices->count, gpusort_device_setting, avoided_until,
-								 text, sizeof(text));
-}
-
-/* Opens the device of the number device_number. */
-static GpusortCudaStatus
-open_device(GpusortCudaError *err)
-{
-	GpusortDeviceState *devices = &gpusort_control->devices;
-	GpusortCudaInfo info;
-	GpusortCudaStatus status;
-
-	gpusort_lock_take();
-	strlcpy(gpusort_control->device, devices->list[device_number].name, sizeof(gpusort_control->device));
-	gpusort_control->device_memory = devices->list[device_number].total_memory;
-	gpusort_lock_release();
-
-	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
-	status = gpusort_cuda->open(&gpusort_service_device, device_number,
-							   (uint64) gpusort_device_memory_limit * 1024 * 1024, &info, err);
-	gpusort_watch_end();
-	if (status != GPUSORT_CUDA_OK)
-		return status;
-
-	device_free_memory = info.free_memory;
-	gpusort_lock_take();
-	gpusort_usage_begin();
-	devices->in_use = device_number;
-	gpusort_lock_release();
-	return GPUSORT_CUDA_OK;
-}
-
-void
-gpusort_device_open(void)
-{
-	GpusortCudaList list;
-	GpusortCudaError err;
-	GpusortCudaStatus status;
-	char		reason[160];
-	const char *cause;
-
-	memset(&list, 0, sizeof(list));
-	memset(&err, 0, sizeof(err));
-	gpusort_watch_start(end_in_hang);
-	on_proc_exit(watch_exit, 0);
-	cause = gpusort_cuda_load();
-	if (cause != NULL)
-		end_in_failure(0, RETRY_LATE_MS, 0, cause,
-					   "Install gpusort and gpusort_cuda in the same version, and restart the server.");
-	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
-	status = gpusort_cuda->list(&list, &err);
-	gpusort_watch_end();
-	publish_list(&list);
-	if (status == GPUSORT_CUDA_OK)
-	{
-		device_number = choose(&cause);
-		if (device_number < 0)
-			end_in_failure(0, RETRY_LATE_MS, 0, cause, "Set gpusort.device to a device of gpusort_device_list(), or to \"auto\".");
-		status = open_device(&err);
-	}
+	char		reason[sizeof(ending)];
 
 	switch (status)
 	{
-		case GPUSORT_CUDA_OK:
-			gpusort_pool_on_use = register_segment;
-			gpusort_pool_on_unmap = unregister_segment;
-			return;
 		case GPUSORT_CUDA_NO_DRIVER:
 			strlcpy(reason, "No NVIDIA driver was found.", sizeof(reason));
 			break;
 		case GPUSORT_CUDA_OLD_DRIVER:
 			snprintf(reason, sizeof(reason),
 					 "The NVIDIA driver supports CUDA %d.%d, but gpusort was built with CUDA %d.%d.",
-					 list.driver_version / 1000, list.driver_version % 1000 / 10,
-					 list.runtime_version / 1000, list.runtime_version % 1000 / 10);
+					 info->driver_version / 1000, info->driver_version % 1000 / 10,
+					 info->runtime_version / 1000, info->runtime_version % 1000 / 10);
 			break;
 		case GPUSORT_CUDA_NO_DEVICE:
-			snprintf(reason, sizeof(reason), "The NVIDIA driver finds no usable device: %s.", err.text);
+			snprintf(reason, sizeof(reason), "The NVIDIA driver finds no usable device%s%.40s: %s.",
+					 gpusort_device[0] != '\0' ? " with gpusort.device = " : "", gpusort_device, err->text);
 			break;
 		default:
-			snprintf(reason, sizeof(reason), "CUDA call %s failed: %s (error %d).",
-					 err.call, err.text, err.code);
+			strlcpy(reason, fault_reason(err), sizeof(reason));
 			break;
 	}
-	/* without a driver, do not start a service for every query */
-	end_in_failure(0, RETRY_LATE_MS, AVOID_AFTER_FAULT_MS, reason, NULL);
+	end_in_failure(0, RETRY_LATE_MS, reason, NULL);
 }
 
-bool
-gpusort_device_is_chosen(void)
+void
+gpusort_device_open(void)
 {
-	const char *reason;
+	GpusortCudaInfo info;
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	gpusort_watch_start(end_in_hang);
+	on_proc_exit(watch_exit, 0);
+	/* before the library: CUDA reads its environment once */
+	if (gpusort_device[0] != '\0')
+		setenv("CUDA_VISIBLE_DEVICES", gpusort_device, 1);
+	load_library();
+
+	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
+	status = gpusort_cuda->open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
+							   &info, &err);
+	gpusort_watch_end();
 
 	gpusort_lock_take();
-	strlcpy(gpusort_control->devices.setting, gpusort_device_setting, sizeof(gpusort_control->devices.setting));
+	strlcpy(gpusort_control->device, info.name, sizeof(gpusort_control->device));
+	gpusort_control->device_memory = info.total_memory;
+	gpusort_control->driver_version = info.driver_version;
+	gpusort_control->runtime_version = info.runtime_version;
 	gpusort_lock_release();
-	return choose(&reason) == device_number;
+	if (status != GPUSORT_CUDA_OK)
+		end_without_device(status, &info, &err);
+
+	device_free_memory = info.free_memory;
+	gpusort_pool_on_use = register_segment;
+	gpusort_pool_on_unmap = unregister_segment;
 }
 
 void
@@ -461,23 +374,4 @@ gpusort_device_close(void)
 {
 	GPUSORT_WATCHED(0, gpusort_cuda->close(gpusort_service_device));
 	gpusort_service_device = NULL;
-}
-
-void
-gpusort_device_at_exit(void)
-{
-	strlcpy(ending, "The GPU service was shut down.", sizeof(ending));
-	before_shmem_exit(service_exit, 0);
-}
-
-void
-gpusort_device_end_idle(void)
-{
-	ending[0] = '\0';
-}
-
-void
-gpusort_device_end_for_another(void)
-{
-	strlcpy(ending, "The GPU service changes to another device (gpusort.device).", sizeof(ending));
 }

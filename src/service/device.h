@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * device.h
- *		The GPU service's device: opened, checked, closed, and how the
+ *		The GPU service's library gpusort_cuda and its device, and how the
  *		service ends when the device fails.
  *
  *-------------------------------------------------------------------------
@@ -10,26 +10,23 @@
 #define GPUSORT_SERVICE_DEVICE_H
 
 #include "gpu/control.h"
-#include "service/cuda.h"
+#include "gpusort_cuda.h"
+
+/* The functions of the library gpusort_cuda; NULL until it is loaded. */
+extern const GpusortCudaFunctions *gpusort_cuda;
 
 /* The device, while it is open; else NULL. */
 extern GpusortCudaDevice *gpusort_service_device;
-
-/* The open device, as the list of devices describes it. */
-extern const GpusortCudaListed *gpusort_service_listed(void);
 
 /* Did cudaHostRegister accept every segment? */
 extern bool gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
 /*
- * Starts the watchdog, loads gpusort_cuda, lists the devices, opens the one that
- * gpusort.device chooses, and from then on registers each segment of the pool that this
- * process maps.  Ends the service if there is no usable library or device.
+ * Starts the watchdog, loads gpusort_cuda, opens the device with the most memory of those
+ * that gpusort.device allows, and from then on registers each segment of the pool that
+ * this process maps.  Ends the service if there is no usable library or device.
  */
 extern void gpusort_device_open(void);
-
-/* Does gpusort.device, which has been read again, choose the device that is open? */
-extern bool gpusort_device_is_chosen(void);
 
 /* Closes the device, which must have no lane open. */
 extern void gpusort_device_close(void);
@@ -60,8 +57,5 @@ extern void gpusort_device_at_exit(void);
 
 /* Notes that the service is about to end because it is idle: not a failure. */
 extern void gpusort_device_end_idle(void);
-
-/* Notes that the service is about to end because another device is chosen: not a failure, but requests fail. */
-extern void gpusort_device_end_for_another(void);
 
 #endif							/* GPUSORT_SERVICE_DEVICE_H */

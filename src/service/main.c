@@ -46,7 +46,6 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "gpu/device_setting.h"
 #include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "gpu/start.h"
@@ -54,7 +53,6 @@
 #include "service/device.h"
 #include "service/job.h"
 #include "service/line.h"
-#include "service/usage.h"
 #include "service/watch.h"
 
 PGDLLEXPORT void gpusort_service_main(Datum arg);
@@ -65,7 +63,6 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
 #define TIMER_SLACK_NANOSECONDS	1000
 #define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
 #define MAX_REST_MS				60000L	/* the longest wait for the latch */
-#define LEAVING_REST_MS			1000L	/* the same if another device is chosen */
 
 /* ----------------------------------------------------------------
  *		Process
@@ -98,7 +95,6 @@ static void
 announce_ready(void)
 {
 	gpusort_lock_take();
-	gpusort_control->failure[0] = '\0';
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_READY);
 	for (int i = 0; i < gpusort_control->nrequests; i++)
 	{
@@ -163,23 +159,15 @@ close_and_exit(void)
 	proc_exit(0);
 }
 
-/* Since when gpusort.device has chosen another device, in ms of the monotonic clock; 0: it has not. */
-static uint64 leaving_since = 0;
-
 static void
 reload_settings(void)
 {
-	char		device[sizeof(gpusort_control->devices.setting)];
-
-	strlcpy(device, gpusort_device_setting, sizeof(device));
 	ProcessConfigFile(PGC_SIGHUP);
 	gpusort_lock_take();
 	gpusort_control->pool_limit = gpusort_pool_limit;
 	gpusort_lock_release();
 	GPUSORT_WATCHED(0, gpusort_cuda->set_memory_limit(gpusort_service_device,
 													 (uint64) gpusort_device_memory_limit * 1024 * 1024));
-	if (strcmp(device, gpusort_device_setting) != 0)
-		leaving_since = gpusort_device_is_chosen() ? 0 : gpusort_clock_ms();
 }
 
 /* The state of an idle service. */
@@ -203,23 +191,6 @@ end_idle(void)
 	if (ending)
 	{
 		gpusort_device_end_idle();
-		close_and_exit();
-	}
-}
-
-/*
- * Ends the service because another device is chosen: when it is idle, or after the
- * timeout of a device call, because there may always be a request.  The CPU then takes
- * over for those that are left.  The next sort starts a service on the other device.
- */
-static void
-leave_device(bool idle)
-{
-	if (idle)
-		end_idle();
-	else if (gpusort_clock_ms() - leaving_since >= (uint64) gpusort_watch_patience(0))
-	{
-		gpusort_device_end_for_another();
 		close_and_exit();
 	}
 }
@@ -258,7 +229,6 @@ serve(bool permanent)
 {
 	IdleState	idle_state = {gpusort_clock_ms(), false};
 	Polling		polling;
-	bool		busy = false;
 
 	begin_polling(&polling);
 	for (;;)
@@ -276,12 +246,7 @@ serve(bool permanent)
 			reload_settings();
 		}
 
-		gpusort_usage_note(busy);
 		stepped = gpusort_job_step_all();
-		busy = stepped.busy;
-		gpusort_usage_note(busy);
-		if (leaving_since != 0)
-			leave_device(stepped.idle);
 		if (stepped.idle)
 			rest_ms = be_idle(&idle_state, permanent);
 		else
@@ -291,8 +256,6 @@ serve(bool permanent)
 		}
 		if (gpusort_service_idle_timeout > 0)
 			rest_ms = Min(rest_ms, gpusort_service_idle_timeout * 1000L);
-		if (leaving_since != 0)
-			rest_ms = Min(rest_ms, LEAVING_REST_MS);
 		rest(&stepped, &polling, rest_ms);
 	}
 }

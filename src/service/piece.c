@@ -24,7 +24,6 @@
 #include "service/cut.h"
 #include "service/device.h"
 #include "service/piece.h"
-#include "service/usage.h"
 #include "service/watch.h"
 
 /*
@@ -187,7 +186,6 @@ sort_on_device(GpusortJob *job, GpusortPiece *piece, bool keys_too)
 		return gpusort_job_failed(job, "The device's result was out of order.");
 	}
 	request->merge_key = merge_key;
-	gpusort_usage_sorted(piece->rows * gpusort_job_width(job));
 	add_report(request, &report);
 	/* a sort waits for all uploads, so their times are complete */
 	gpusort_cuda->lane_report(piece->lane, &report);

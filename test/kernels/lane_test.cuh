@@ -220,18 +220,12 @@ static void run_limits(GpusortCudaDevice *dev)
 static void mode_lane()
 {
 	GpusortCudaDevice *dev;
-	GpusortCudaList list;
 	GpusortCudaInfo info;
 	void *pinned = nullptr;
 
-	MUST_PASS(gpusort_cuda_list(&list, &error));
-	for (int i = 0; i < list.count; i++)
-		printf("device %d: %s, %s, %llu MB%s%s\n", i, list.devices[i].name, list.devices[i].uuid,
-			   (unsigned long long)list.devices[i].total_memory >> 20, list.devices[i].unusable[0] ? ": " : "",
-			   list.devices[i].unusable);
-	MUST_PASS(gpusort_cuda_open(&dev, gpusort_cuda_largest(&list), 0, &info, &error));
+	MUST_PASS(gpusort_cuda_open(&dev, 0, &info, &error));
 	printf("%s, %d.%d, %d SM, driver %d, runtime %d, %llu of %llu MB free\n", info.name, info.cc_major, info.cc_minor,
-		   info.sm_count, list.driver_version, list.runtime_version, (unsigned long long)info.free_memory >> 20,
+		   info.sm_count, info.driver_version, info.runtime_version, (unsigned long long)info.free_memory >> 20,
 		   (unsigned long long)info.total_memory >> 20);
 	run_lanes<uint32_t>(dev);
 	run_lanes<uint64_t>(dev);

@@ -24,8 +24,7 @@
  * GPUSORT_STANDIN_PATIENCE is the time in ms that the service waits for a call.
  *
  * GPUSORT_STANDIN_HOLD names a folder.  While it contains a file of that name, open, sort
- * and close do not return, and an upload or download is not reported as done.  While it
- * contains "lost1", device 1 is not there, and each call of a process that has it fails.
+ * and close do not return, and an upload or download is not reported as done.
  *
  * GPUSORT_STANDIN_TRACE names a file.  Each open, upload, sort, download, close and
  * unregister adds a line with the lane's number (0: no lane) and a number of bytes; for
@@ -51,8 +50,6 @@
 
 struct GpusortCudaDevice
 {
-	int			place;			/* in GPUSORT_STANDIN_DEVICES; -1 before it is open */
-	uint64_t	memory;
 	uint64_t	limit;
 	uint64_t	used;
 	int			lanes;			/* lanes opened in the life of the service */
@@ -73,35 +70,9 @@ struct GpusortCudaLane
 	uint64_t	reported;		/* downloads reported as done */
 };
 
-static GpusortCudaDevice the_device = {.place = -1};
+#define DEVICE_MEMORY	((uint64_t) 8 << 30)
 
-/* The devices of the last list, and the place of each in GPUSORT_STANDIN_DEVICES: those before it may be lost. */
-static GpusortCudaList listed;
-static int	places[GPUSORT_CUDA_MAX_DEVICES];
-
-static bool is_held(const char *call);
-
-/* True while the test hides the device at this place. */
-static bool
-is_lost(int place)
-{
-	char		name[16];
-
-	snprintf(name, sizeof(name), "lost%d", place);
-	return is_held(name);
-}
-
-/* Does a plan for a site, with or without a device, apply to this site of the device at this place? */
-static bool
-plan_applies(const char *plan_site, GpusortFaultSite site, int place)
-{
-	const char *at = strchr(plan_site, '@');
-	const char *name = gpusort_fault_sites[site].name;
-
-	if (at == NULL)
-		return strcmp(plan_site, name) == 0;
-	return strncmp(plan_site, name, at - plan_site) == 0 && name[at - plan_site] == '\0' && atoi(at + 1) == place;
-}
+static GpusortCudaDevice the_device;
 
 /* The status that GPUSORT_STANDIN or else gpusort.fault plans for this pass of a site, or OK. */
 static GpusortCudaStatus
@@ -118,7 +89,7 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 	memset(err, 0, sizeof(*err));
 	passes[site]++;
 	if (plan != NULL && sscanf(plan, "%19[^:]:%15[^:]:%d-%d", plan_site, plan_status, &from, &to) >= 2 &&
-		plan_applies(plan_site, site, the_device.place) && passes[site] >= from && passes[site] <= to)
+		strcmp(plan_site, gpusort_fault_sites[site].name) == 0 && passes[site] >= from && passes[site] <= to)
 	{
 		if (strcmp(plan_status, "stuck") == 0)
 			gpusort_fault_block_end();
@@ -126,8 +97,6 @@ planned(GpusortFaultSite site, GpusortCudaError *err)
 			pause();
 		status = gpusort_fault_status(plan_status);
 	}
-	if (status == GPUSORT_CUDA_OK && the_device.place >= 0 && is_lost(the_device.place))
-		status = GPUSORT_CUDA_FAULT;
 	if (status == GPUSORT_CUDA_OK)
 		status = gpusort_fault_pass(site);
 	if (status != GPUSORT_CUDA_OK)
@@ -182,58 +151,27 @@ wait_while_held(const char *call)
 }
 
 GpusortCudaStatus
-gpusort_cuda_list(GpusortCudaList *list, GpusortCudaError *err)
+gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info, GpusortCudaError *err)
 {
-	const char *sizes = getenv("GPUSORT_STANDIN_DEVICES");
-	char	   *rest = (char *) (sizes != NULL ? sizes : "8");
-
-	memset(list, 0, sizeof(*list));
-	list->driver_version = 12020;
-	list->runtime_version = 13000;
-	trace("open", 0, 0);
-	wait_while_held("open");
-	for (int place = 0; *rest != '\0' && list->count < GPUSORT_CUDA_MAX_DEVICES; place++)
-	{
-		GpusortCudaListed *device = &list->devices[list->count];
-
-		snprintf(device->name, sizeof(device->name), "stand-in device");
-		snprintf(device->uuid, sizeof(device->uuid), "GPU-a%07x-0000-4000-8000-000000000000", place);
-		device->total_memory = (uint64_t) strtoul(rest, &rest, 10) << 30;
-		if (*rest == 'x')
-		{
-			snprintf(device->unusable, sizeof(device->unusable), "compute capability 6.1 is below 7.5");
-			rest++;
-		}
-		rest += *rest == ',';
-		if (is_lost(place))
-			memset(device, 0, sizeof(*device));
-		else
-			places[list->count++] = place;
-	}
-	listed = *list;
-	return planned(GPUSORT_FAULT_OPEN, err);
-}
-
-GpusortCudaStatus
-gpusort_cuda_open(GpusortCudaDevice **dev, int number, uint64_t memory_limit,
-				  GpusortCudaInfo *info, GpusortCudaError *err)
-{
-	const char *plan = getenv("GPUSORT_STANDIN");
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	GpusortCudaStatus status;
 
 	*dev = NULL;
 	memset(info, 0, sizeof(*info));
-	memset(err, 0, sizeof(*err));
-	the_device.place = places[number];
-	if (plan != NULL && strncmp(plan, "open@", 5) == 0)
+	info->driver_version = 12020;
+	info->runtime_version = 13000;
+	trace("open", 0, 0);
+	wait_while_held("open");
+	status = planned(GPUSORT_FAULT_OPEN, err);
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	if (visible != NULL && strcmp(visible, "0") != 0)
 	{
-		GpusortCudaStatus status = planned(GPUSORT_FAULT_OPEN, err);
-
-		if (status != GPUSORT_CUDA_OK)
-			return status;
+		snprintf(err->text, sizeof(err->text), "no CUDA-capable device is detected");
+		return GPUSORT_CUDA_NO_DEVICE;
 	}
-	snprintf(info->name, sizeof(info->name), "%s", listed.devices[number].name);
-	info->total_memory = info->free_memory = listed.devices[number].total_memory;
-	the_device.memory = listed.devices[number].total_memory;
+	snprintf(info->name, sizeof(info->name), "stand-in device");
+	info->total_memory = info->free_memory = DEVICE_MEMORY;
 	the_device.used = 0;
 	the_device.open_lanes = 0;
 	gpusort_fault_count_lanes(0);
@@ -253,7 +191,7 @@ gpusort_cuda_close(GpusortCudaDevice *dev)
 void
 gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
 {
-	dev->limit = memory_limit ? memory_limit : dev->memory;
+	dev->limit = memory_limit ? memory_limit : DEVICE_MEMORY;
 }
 
 uint64_t

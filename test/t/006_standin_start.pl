@@ -73,8 +73,44 @@ foreach my $preload ('none', 'session', 'shared')
 		unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak|exited with exit code [^01]/, "$name: the log shows no crash");
 	}
 }
-restart_with($node);
+restart_with($node, settings => "session_preload_libraries = 'gpusort'\nshared_preload_libraries = ''");
 is($node->safe_psql('postgres', $sort), "t\ncuda|", 'after these starts a device is found again');
+
+#
+# gpusort.device is CUDA_VISIBLE_DEVICES of the next service
+#
+sub set_device
+{
+	my ($value) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET gpusort.device = '$value'");
+	$node->safe_psql('postgres', 'SELECT pg_reload_conf()');
+	return;
+}
+
+my $status = "SELECT available, detail, device, device_memory >> 30 FROM gpusort_status() WHERE engine = 'cuda'";
+my $missing = 'The NVIDIA driver finds no usable device with gpusort.device = 1: no CUDA-capable device is detected.';
+set_device(1);
+is($node->safe_psql('postgres', $sort), "t\ncuda|", 'another device is chosen: the service that runs keeps its own');
+$node->safe_psql('postgres', 'SELECT pg_terminate_backend(service_pid) FROM gpusort_status() WHERE service_pid IS NOT NULL');
+ok(poll_services($node, 0), 'the service is terminated');
+is($node->safe_psql('postgres', "SET client_min_messages = error; $sort"), "t\ncpu|$missing", 'the next service does not find the device, and the CPU sorts');
+is($node->safe_psql('postgres', $status), "f|$missing||", 'gpusort_status() gives the reason');
+set_device(0);
+restart_with($node);
+is($node->safe_psql('postgres', $sort), "t\ncuda|", 'the device that is there sorts');
+is($node->safe_psql('postgres', $status), 't|GPU service ready|stand-in device|8', 'gpusort_status() shows the device');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET gpusort.device');
+
+#
+# After a failure of the device a later service uses it again, and gpusort_status() shows the failure
+#
+restart_with($node, plan => 'sort:fault');
+my $fault = 'CUDA call sort failed: planned by the test (error 999).';
+is($node->safe_psql('postgres', "SET client_min_messages = error; $sort"), "t\ncpu|$fault", 'the device fails: the CPU sorts');
+ok(poll($node, "SELECT available FROM gpusort_status() WHERE engine = 'cuda'"), 'a second later a service has the device again');
+like($node->safe_psql('postgres', $status), qr/^t\|GPU service ready; the last failure was at \d{4}-.*: \Q$fault\E\|stand-in device\|8$/,
+	'gpusort_status() shows when and how the device failed');
+end_session($node);
 $node->stop;
 
 done_testing();

@@ -83,14 +83,13 @@ sub trace_of
 
 # Restarts the server with an empty trace and nothing held.  $how{settings} are
 # lines for postgresql.conf, $how{limit} is gpusort.device_memory_limit, and plan,
-# slow, patience and devices are GPUSORT_STANDIN, GPUSORT_STANDIN_SLOW,
-# GPUSORT_STANDIN_PATIENCE and GPUSORT_STANDIN_DEVICES of test/standin/device.c.
+# slow and patience are GPUSORT_STANDIN, GPUSORT_STANDIN_SLOW and
+# GPUSORT_STANDIN_PATIENCE of test/standin/device.c.
 sub restart_with
 {
 	my ($node, %how) = @_;
 	my $holds = $node->basedir . '/holds';
-	my %env = (GPUSORT_STANDIN => $how{plan}, GPUSORT_STANDIN_SLOW => $how{slow}, GPUSORT_STANDIN_PATIENCE => $how{patience},
-		GPUSORT_STANDIN_DEVICES => $how{devices});
+	my %env = (GPUSORT_STANDIN => $how{plan}, GPUSORT_STANDIN_SLOW => $how{slow}, GPUSORT_STANDIN_PATIENCE => $how{patience});
 	end_session($node);
 	# the service may hang or be in a slow sort
 	$node->stop('immediate') if -e $node->data_dir . '/postmaster.pid';

@@ -11,7 +11,6 @@ large_memory = $(addprefix src/base/,large_memory kept mapping huge_page)
 build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
 build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o src/cpu/select.o src/cpu/vqsort.o
 build/unit/collate_test: $(call unit_objects,test/unit/collate_test $(large_memory)) src/cpu/collate.o
-build/unit/choose_test: $(call unit_objects,test/unit/choose_test src/service/choose src/gpu/device_name)
 build/unit/tied_test: $(call unit_objects,test/unit/tied_test $(large_memory)) src/cpu/tied.o
 build/unit/share_test: $(call unit_objects,test/unit/share_test $(large_memory)) src/cpu/share.o
 build/unit/merge_test: $(call unit_objects,test/unit/merge_test $(large_memory)) src/cpu/merge.o src/cpu/merge_words.o
@@ -24,7 +23,7 @@ build/unit/merge_path_test: $(call unit_objects,test/unit/merge_path_test)
 build/unit/word_plan_test: $(call unit_objects,test/unit/word_plan_test)
 
 UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test collate_test tied_test share_test merge_test large_memory_test large_memory_asan_test \
-	choose_test huge_page_test losertree_test merge_key_test merge_path_test word_plan_test)
+	huge_page_test losertree_test merge_key_test merge_path_test word_plan_test)
 
 # This flag applies to the program's objects as well, which are its own.
 build/unit/large_memory_asan_test: UNIT_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover
