@@ -91,7 +91,7 @@ template <typename K> class Bench
 		}
 		if (!with_rows) return;
 		GpusortCudaReport report = {};
-		Context context = make_context(&report, 0);
+		Context context = make_context(&report);
 		GpusortCudaStatus status;
 		renew();
 		status =
@@ -174,7 +174,7 @@ template <typename K> class Bench
 	{
 		typedef std::chrono::steady_clock Clock;
 		GpusortCudaReport report = {};
-		Context context = make_context(&report, 0);
+		Context context = make_context(&report);
 		Found found[2];
 		float event_ms = 0;
 		cudaEvent_t begin, end;
