@@ -115,8 +115,7 @@ typedef enum GpusortRowKind
 	/* crowded, two words */
 	GPUSORT_ROW_UUID,
 	/* code, two words */
-	GPUSORT_ROW_TEXT,			/* text, varchar, bytea: bytes, then the length */
-	GPUSORT_ROW_BPCHAR,			/* bpchar: as TEXT, without trailing blanks */
+	GPUSORT_ROW_TEXT,			/* text, varchar, bytea, bpchar: bytes, then the length */
 	GPUSORT_ROW_NAME,
 	/* flag, two words */
 	GPUSORT_ROW_NUMERIC,
@@ -125,10 +124,13 @@ typedef enum GpusortRowKind
 	GPUSORT_ROW_INET,			/* three words once the sample has shown IPv6 */
 	GPUSORT_ROW_PACKED,			/* arrays, ranges, rows, bit strings: key/packed.h; three
 								 * words if the sample shows that all values fit then */
-	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU: always a prefix */
+	/* the words are always a prefix */
+	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU */
 	GPUSORT_ROW_LIBC			/* text, bpchar and name under libc: words propose an order;
 								 * three words if the sample asks for them */
 } GpusortRowKind;
+
+#define GPUSORT_COLUMN_MAX_WORDS	3
 
 /* The two values of plan "crowded" that share words */
 #define GPUSORT_CROWD_OUTER		1	/* the value whose own words NULL has taken */
@@ -137,60 +139,89 @@ typedef enum GpusortRowKind
 typedef struct GpusortEnumRanks GpusortEnumRanks;	/* fixed.c */
 typedef struct GpusortPacking GpusortPacking;	/* packed.h */
 
+/* The bits of the words that say more than the value does */
+typedef struct GpusortMasks
+{
+	uint64		null[3];		/* the words of a NULL */
+	uint64		flip[3];		/* exclusive-or of a value's words: all bits that can vary if
+								 * DESC, and in the first an integer's sign bit */
+	uint64		greatest[3];	/* words with all bits set that can vary */
+	uint64		base;			/* plan flag: the flag bit if values have it set, else 0;
+								 * other plans: 0 */
+} GpusortMasks;
+
 typedef struct GpusortRowColumn
 {
+	/* the plan */
 	GpusortRowKind kind;
 	int			attribute;		/* index into a slot's tts_values, from 0 */
 	uint8		words;			/* 1 to 3 */
 	uint8		bits;			/* bits of these words that can vary: 2 to 186 */
 	uint8		width;			/* plan flag: bits of the value in the first word,
 								 * 1 to 63; other plans: 0 */
-	bool		always_prefix;	/* even the words of a short value do not decide */
 	bool		descending;
 	bool		nulls_first;
-	uint8		crowd_first;	/* plan crowded: the value encoded first, OUTER or
-								 * INNER; 0: neither has occurred.  OUTER from the
-								 * beginning if several processes make keys */
-	bool		crowd_met;		/* one of the two has occurred, in some process */
-	bool		undecided;		/* the words of some row do not decide this column */
-	uint64		null_word;		/* first word of a NULL */
-	uint64		null_next;		/* second word of a NULL; the third one is 0 */
-	uint64		flip;			/* exclusive-or of a value's first word: the
-								 * integer's sign bit, and all bits if DESC */
-	uint64		flip_next;		/* exclusive-or of its second word: all bits that
-								 * can vary if DESC, else 0 */
-	uint64		greatest;		/* first word with all bits set that can vary */
-	uint64		greatest_next;	/* the same for the second word */
-	uint64		greatest_third; /* the same for the third word */
-	uint64		base;			/* plan flag: the flag bit if values have it set,
-								 * else 0; other plans: 0 */
-	GpusortEnumRanks *ranks;	/* kind ENUM; made by gpusort_rowenum_begin() */
-	struct GpusortIcu *icu;		/* kind ABBREVIATED: makes words from primary
-								 * weights; kept by the backend.  NULL: words come
-								 * from abbreviation */
-	SortSupport abbreviation;	/* kind ABBREVIATED without icu: PostgreSQL's
-								 * abbreviated keys; NULL if icu is set */
-	bool		blank_padded;	/* kinds ABBREVIATED and LIBC: bpchar, whose trailing
-								 * blanks do not count */
-	bool		is_name;		/* kind LIBC: the type is name */
-	bool		lowered;		/* kinds TEXT, ABBREVIATED and LIBC: the type is citext, whose
-								 * strings are made small first (key/citext.c) */
-	struct GpusortLibc *libc;	/* strings that core compares by strcoll(): the locale, kept by
-								 * the backend; the kind is LIBC unless it orders by bytes */
-	struct GpusortLibcAlphabet *libc_alphabet;	/* kind LIBC: makes words from codes; NULL: they
-												 * are made from strxfrm()'s weights */
-	int			libc_cut;		/* without it: bytes of a string that fill the words, or nearly */
-	struct GpusortLibcPrefix *libc_prefix;	/* kind LIBC: bytes that most strings begin with;
-											 * the words hold weights of what follows; or NULL */
-	struct GpusortIcuPrefix *icu_prefix;	/* weights that most values begin with;
-											 * the words hold what follows; or NULL */
-	GpusortPacking *packing;	/* kind PACKED: how values become bit strings */
-	const char *prefix;			/* kinds TEXT, BPCHAR and PACKED: bytes that most
-								 * values, or their bit strings, begin with; the words
-								 * hold what follows */
-	Size		prefix_bytes;	/* their number; 0: none */
+	bool		blank_padded;	/* strings: bpchar, whose trailing blanks do not count */
+	bool		lowered;		/* strings: citext, made small first (key/citext.c) */
+	GpusortComparison comparison;	/* how core compares */
+	GpusortMasks masks;
+
+	/* what makes the words of its kind */
+	union
+	{
+		GpusortEnumRanks *ranks;	/* ENUM */
+		struct
+		{
+			GpusortPacking *packing;	/* how values become bit strings; NULL: kind TEXT */
+			const char *prefix; /* bytes that most values, or their bit strings, begin
+								 * with; the words hold what follows */
+			Size		prefix_bytes;	/* their number; 0: none */
+		}			bytes;		/* TEXT and PACKED */
+		struct
+		{
+			struct GpusortIcu *tables;	/* primary weights, kept by the backend; NULL: there are none */
+			struct GpusortIcuPrefix *prefix;	/* weights that most values begin with; or NULL */
+			SortSupport abbreviation;	/* without tables: PostgreSQL's abbreviated keys */
+		}			icu;		/* ABBREVIATED */
+		struct
+		{
+			struct GpusortLibc *locale; /* kept by the backend */
+			struct GpusortLibcAlphabet *alphabet;	/* makes words from codes; NULL: they are
+													 * made from strxfrm()'s weights */
+			struct GpusortLibcPrefix *prefix;	/* bytes that most strings begin with; or NULL */
+			int			cut;	/* without alphabet: bytes of a string that fill the words, or nearly */
+			bool		is_name;	/* the type is name */
+		}			libc;		/* LIBC */
+	};
 	GpusortDictionary *dictionary;	/* long strings that have occurred; NULL: none */
+
+	/* what the rows encoded so far have shown */
+	struct
+	{
+		uint8		crowd_first;	/* plan crowded: the value encoded first, OUTER or
+									 * INNER; 0: neither has occurred.  OUTER from the
+									 * beginning if several processes make keys */
+		bool		crowd_met;	/* one of the two has occurred, in some process */
+		bool		undecided;	/* the words of some row do not decide this column */
+	}			seen;
 } GpusortRowColumn;
+
+/* Do even the words of a short value not decide? */
+static inline bool
+gpusort_column_is_prefix(const GpusortRowColumn *column)
+{
+	return column->kind >= GPUSORT_ROW_ABBREVIATED;
+}
+
+/* Gives a column a third word, before any row is encoded.  bits: those that can vary. */
+static inline void
+gpusort_column_widen(GpusortRowColumn *column, int bits)
+{
+	column->words = 3;
+	column->bits += bits;
+	column->masks.greatest[2] = PG_UINT64_MAX >> (64 - bits);
+	column->masks.flip[2] = column->descending ? column->masks.greatest[2] : 0;
+}
 
 /*
  * Fills in *column for the column at place (from 1) of the ORDER BY list, except
@@ -226,14 +257,11 @@ extern void gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value
 /* Is an inet value, which must not be NULL, an IPv6 address? */
 extern bool gpusort_rowinet_is_ipv6(Datum value);
 
-/* Gives an inet column the third word, before any row is encoded. */
-extern void gpusort_rowinet_widen(GpusortRowColumn *column);
+/* Bits that the third word of an inet column holds */
+#define GPUSORT_INET_THIRD_BITS	58
 
 /* The same as the encoders above for kind PACKED. */
 extern bool gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-
-/* Gives a column of kind PACKED the third word, before any row is encoded. */
-extern void gpusort_rowpacked_widen(GpusortRowColumn *column);
 
 /*
  * Writes the first most bytes of a value's bit string (key/packed.h), padded with
@@ -266,10 +294,6 @@ extern void gpusort_rowicu_words(const GpusortRowColumn *column, const char *dat
 								 uint64 *words);
 extern void gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length,
 								  uint64 *words);
-
-/* Gives a column of kind LIBC the third word, before any row is encoded. */
-#define GPUSORT_LIBC_MAX_WORDS	3
-extern void gpusort_rowlibc_widen(GpusortRowColumn *column);
 
 /*
  * The same for kind ENUM, which has one word: returns it.  Raises an error if

@@ -84,7 +84,7 @@ static const RowType row_types[] = {
 	{UUIDOID, GPUSORT_ROW_UUID, 2, 0, 128, 0},
 	{TEXTOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
 	{BYTEAOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
-	{BPCHAROID, GPUSORT_ROW_BPCHAR, 2, 0, 128, 0},
+	{BPCHAROID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
 	{NAMEOID, GPUSORT_ROW_NAME, 2, 0, 128, 0},
 	{NUMERICOID, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0},
 	{INTERVALOID, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
@@ -402,41 +402,45 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	}
 
 	memset(column, 0, sizeof(*column));
-	column->packing = packing;
 	column->kind = type->kind;
 	column->attribute = from->attno - 1;
 	column->words = type->words;
 	column->bits = type->bits;
 	column->width = type->width;
-	column->always_prefix = type->kind == GPUSORT_ROW_ABBREVIATED || type->kind == GPUSORT_ROW_LIBC;
-	column->blank_padded = column->always_prefix && opcintype == BPCHAROID;
-	column->is_name = opcintype == NAMEOID;
+	column->blank_padded = opcintype == BPCHAROID;
 	column->lowered = lowered;
-	column->libc = libc;
-	column->libc_cut = LIBC_CUT;
+	column->comparison = lowered ? GPUSORT_COMPARISON_CITEXT :
+		libc != NULL ? GPUSORT_COMPARISON_LIBC : GPUSORT_COMPARISON_FAST;
+	if (type->kind == GPUSORT_ROW_PACKED)
+		column->bytes.packing = packing;
+	else if (type->kind == GPUSORT_ROW_LIBC)
+	{
+		column->libc.locale = libc;
+		column->libc.cut = LIBC_CUT;
+		column->libc.is_name = opcintype == NAMEOID;
+	}
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;
 
 	bits_first = type->width > 0 ? type->width + 1 : 64;
-	column->greatest = PG_UINT64_MAX >> (64 - bits_first);
+	column->masks.greatest[0] = PG_UINT64_MAX >> (64 - bits_first);
 	if (type->words > 1)
-		column->greatest_next = PG_UINT64_MAX >> (64 - (type->bits - bits_first));
+		column->masks.greatest[1] = PG_UINT64_MAX >> (64 - (type->bits - bits_first));
 
 	complement = column->descending ? PG_UINT64_MAX : 0;
-	column->flip_next = complement & column->greatest_next;
+	column->masks.flip[1] = complement & column->masks.greatest[1];
 	if (type->width > 0)
 	{
 		uint64		flag = UINT64CONST(1) << type->width;
 
-		column->flip = (complement & (flag - 1)) ^ type->sign;
-		column->base = from->nulls_first ? flag : 0;
-		column->null_word = flag ^ column->base;
+		column->masks.flip[0] = (complement & (flag - 1)) ^ type->sign;
+		column->masks.base = from->nulls_first ? flag : 0;
+		column->masks.null[0] = flag ^ column->masks.base;
 	}
 	else
 	{
-		column->flip = complement ^ type->sign;
-		column->null_word = from->nulls_first ? 0 : PG_UINT64_MAX;
-		column->null_next = column->null_word;
+		column->masks.flip[0] = complement ^ type->sign;
+		column->masks.null[0] = column->masks.null[1] = from->nulls_first ? 0 : PG_UINT64_MAX;
 	}
 	return NULL;
 }
@@ -453,8 +457,8 @@ gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
 			gpusort_rowicu_begin(column, from);
 			break;
 		case GPUSORT_ROW_PACKED:
-			for (int i = 0; i < column->packing->nfields; i++)
-				gpusort_rowtype_begin(NULL, &column->packing->fields[i].column);
+			for (int i = 0; i < column->bytes.packing->nfields; i++)
+				gpusort_rowtype_begin(NULL, &column->bytes.packing->fields[i].column);
 			break;
 		default:
 			break;

@@ -44,8 +44,8 @@ gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *
 		carry--;
 	}
 	days += carry + (INT64CONST(1) << 36);
-	words[0] = ((uint64) days ^ column->flip) | column->base;
-	words[1] = (uint64) time ^ column->flip_next;
+	words[0] = ((uint64) days ^ column->masks.flip[0]) | column->masks.base;
+	words[1] = (uint64) time ^ column->masks.flip[1];
 }
 
 /*
@@ -60,8 +60,8 @@ gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	int64		utc = timetz->time + timetz->zone * USECS_PER_SEC;
 
 	utc += INT64CONST(1) << 52;
-	words[0] = ((uint64) utc ^ column->flip) | column->base;
-	words[1] = gpusort_key_int4(timetz->zone) ^ column->flip_next;
+	words[0] = ((uint64) utc ^ column->masks.flip[0]) | column->masks.base;
+	words[1] = gpusort_key_int4(timetz->zone) ^ column->masks.flip[1];
 }
 
 /*
@@ -111,5 +111,5 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
 		column->ranks->slots[slot].label = label;
 		column->ranks->slots[slot].rank = gpusort_rank_float4(bits);
 	}
-	return (column->ranks->slots[slot].rank ^ column->flip) | column->base;
+	return (column->ranks->slots[slot].rank ^ column->masks.flip[0]) | column->masks.base;
 }

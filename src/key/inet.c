@@ -54,9 +54,6 @@
 /* The first bits of word 0 that the address does not use: NULL's flag and the family */
 #define FLAG_BITS		2
 
-/* The bits that the third word holds */
-#define THIRD_BITS		58
-
 /* Appends the lower n bits of a number, 1 to 32, to the bits written so far, *used of them. */
 static inline void
 put_bits(uint64 *words, int *used, uint64 bits, int n)
@@ -104,7 +101,7 @@ put_ipv6(const inet_struct *address, uint64 *words)
 			ended = true;
 		}
 	}
-	words[2] >>= 64 - THIRD_BITS;
+	words[2] >>= 64 - GPUSORT_INET_THIRD_BITS;
 }
 
 /* Is an inet value, which must not be NULL, an IPv6 address? */
@@ -152,20 +149,12 @@ gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 		third = bits[2];
 		whole = column->words > 2;
 	}
-	words[0] = (words[0] ^ column->flip) | column->base;
-	words[1] ^= column->flip_next;
+	words[0] = (words[0] ^ column->masks.flip[0]) | column->masks.base;
+	words[1] ^= column->masks.flip[1];
 	if (column->words > 2)
-		words[2] = column->descending ? third ^ column->greatest_third : third;
+		words[2] = third ^ column->masks.flip[2];
 
 	if (copy != NULL)
 		pfree(copy);
 	return whole;
-}
-
-void
-gpusort_rowinet_widen(GpusortRowColumn *column)
-{
-	column->words = 3;
-	column->bits += THIRD_BITS;
-	column->greatest_third = (UINT64CONST(1) << THIRD_BITS) - 1;
 }

@@ -33,13 +33,13 @@
 static inline void
 make_head(const GpusortRowColumn *column, const char *data, Size length, uint64 *head, int room)
 {
-	if (column->libc_alphabet != NULL)
+	if (column->libc.alphabet != NULL)
 	{
 		memset(head, 0, column->words * sizeof(uint64));
-		(void) gpusort_libc_alphabet_encode(column->libc_alphabet, data, length, head, room);
+		(void) gpusort_libc_alphabet_encode(column->libc.alphabet, data, length, head, room);
 		return;
 	}
-	(void) gpusort_libc_weights(column->libc, data, length, column->libc_cut,
+	(void) gpusort_libc_weights(column->libc.locale, data, length, column->libc.cut,
 								(uint8 *) head, column->words * sizeof(uint64));
 	for (int i = 0; i < column->words; i++)
 		head[i] = pg_ntoh64(head[i]);
@@ -53,7 +53,7 @@ static int
 make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size length,
 					   uint64 *head, int room)
 {
-	const GpusortLibcPrefix *prefix = column->libc_prefix;
+	const GpusortLibcPrefix *prefix = column->libc.prefix;
 	uint8		weights[GPUSORT_LIBC_WEIGHT_BYTES];
 	int			size;
 	int			order;
@@ -63,15 +63,15 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 		make_head(column, data + prefix->length, length - prefix->length, head, room);
 		return 1;
 	}
-	size = gpusort_libc_weights(column->libc, data, length, prefix->length + column->libc_cut,
+	size = gpusort_libc_weights(column->libc.locale, data, length, prefix->length + column->libc.cut,
 								weights, prefix->nweights + GPUSORT_LIBC_SUFFIX_BYTES);
 	order = memcmp(weights, prefix->weights, prefix->nweights);
 	if (order != 0)
 		make_head(column, data, length, head, room);
-	else if (column->libc_alphabet != NULL)
+	else if (column->libc.alphabet != NULL)
 	{
 		memset(head, 0, column->words * sizeof(uint64));
-		(void) gpusort_libc_alphabet_weights(column->libc_alphabet, weights + prefix->nweights,
+		(void) gpusort_libc_alphabet_weights(column->libc.alphabet, weights + prefix->nweights,
 											 Max(size - prefix->nweights, 0), head, room);
 	}
 	else
@@ -86,8 +86,8 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 void
 gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
-	uint64		head[GPUSORT_LIBC_MAX_WORDS];
-	bool		prefixed = column->libc_prefix != NULL;
+	uint64		head[GPUSORT_COLUMN_MAX_WORDS];
+	bool		prefixed = column->libc.prefix != NULL;
 	int			shift = prefixed ? 3 : 1;	/* bits before the weights: NULL's flag, the place */
 	int			room = 64 * column->words - shift;
 	uint64		place = 0;
@@ -96,9 +96,9 @@ gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size len
 		place = make_head_after_prefix(column, data, length, head, room);
 	else
 		make_head(column, data, length, head, room);
-	words[0] = ((place << 61 | head[0] >> shift) ^ column->flip) | column->base;
+	words[0] = ((place << 61 | head[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
 	for (int i = 1; i < column->words; i++)
-		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->flip_next;
+		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
 }
 
 /*
@@ -115,7 +115,7 @@ gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	GpusortDictionaryProbe probe;
 	bool		known = false;
 
-	if (column->is_name)
+	if (column->libc.is_name)
 	{
 		const char *name = NameStr(*DatumGetName(value));
 
@@ -151,12 +151,4 @@ gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	if (unlikely(copy != NULL))
 		pfree(copy);
 	return known;
-}
-
-void
-gpusort_rowlibc_widen(GpusortRowColumn *column)
-{
-	column->words = GPUSORT_LIBC_MAX_WORDS;
-	column->bits += 64;
-	column->greatest_third = PG_UINT64_MAX;
 }

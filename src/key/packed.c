@@ -114,7 +114,7 @@ put_varlena(Bits *bits, const GpusortRowColumn *column, Datum value)
 	}
 	plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
 	length = VARSIZE_ANY_EXHDR(plain);
-	if (column->kind == GPUSORT_ROW_BPCHAR)
+	if (column->blank_padded)
 		length = bpchartruelen(VARDATA_ANY(plain), length);
 	put_string(bits, VARDATA_ANY(plain), 8 * length);
 	if (plain != datum)
@@ -133,10 +133,10 @@ put_field(Bits *bits, const GpusortRowColumn *column, Datum value)
 			put(bits, DatumGetUInt8(value), column->width);
 			break;
 		case GPUSORT_ROW_INT2:
-			put(bits, DatumGetUInt16(value) ^ column->flip, 16);
+			put(bits, DatumGetUInt16(value) ^ column->masks.flip[0], 16);
 			break;
 		case GPUSORT_ROW_INT4:
-			put(bits, DatumGetUInt32(value) ^ column->flip, 32);
+			put(bits, DatumGetUInt32(value) ^ column->masks.flip[0], 32);
 			break;
 		case GPUSORT_ROW_FLOAT4:
 			put(bits, gpusort_rank_float4(DatumGetUInt32(value)), 32);
@@ -154,7 +154,7 @@ put_field(Bits *bits, const GpusortRowColumn *column, Datum value)
 			put(bits, gpusort_rank_float8((uint64) DatumGetInt64(value)), 64);
 			break;
 		case GPUSORT_ROW_INT8:
-			put(bits, (uint64) DatumGetInt64(value) ^ column->flip, 64);
+			put(bits, (uint64) DatumGetInt64(value) ^ column->masks.flip[0], 64);
 			break;
 		case GPUSORT_ROW_MACADDR8:
 			put(bits, gpusort_load_be64(DatumGetPointer(value)), 64);
@@ -174,7 +174,6 @@ put_field(Bits *bits, const GpusortRowColumn *column, Datum value)
 			put(bits, words[1], column->bits - column->width - 1);
 			break;
 		case GPUSORT_ROW_TEXT:
-		case GPUSORT_ROW_BPCHAR:
 			put_varlena(bits, column, value);
 			break;
 		case GPUSORT_ROW_NAME:
@@ -205,7 +204,6 @@ gpusort_packed_field(GpusortRowKind kind)
 		case GPUSORT_ROW_INTERVAL:
 		case GPUSORT_ROW_TIMETZ:
 		case GPUSORT_ROW_TEXT:
-		case GPUSORT_ROW_BPCHAR:
 		case GPUSORT_ROW_NAME:
 			return true;
 		default:
@@ -389,7 +387,7 @@ fetch_slice(const GpusortPacking *packing, struct varlena *datum, Size most)
 Size
 gpusort_packed_bits(const GpusortRowColumn *column, Datum value, Size most, uint64 *words)
 {
-	const GpusortPacking *packing = column->packing;
+	const GpusortPacking *packing = column->bytes.packing;
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *plain = datum;
 	const char *start;

@@ -35,13 +35,13 @@ static Size
 pack_behind_prefix(const GpusortRowColumn *column, Datum value, Size room, uint64 *bits, uint64 *place)
 {
 	uint64		words[HEAD_WORDS];
-	Size		skip = column->prefix_bytes;
+	Size		skip = column->bytes.prefix_bytes;
 	Size		length = gpusort_packed_bits(column, value, 8 * skip + room, words);
 	int			order;
 
 	for (int i = 0; i < GPUSORT_PACKED_WORDS(8 * skip + room); i++)
 		words[i] = pg_hton64(words[i]);
-	order = memcmp(words, column->prefix, skip);
+	order = memcmp(words, column->bytes.prefix, skip);
 	*place = order < 0 ? 0 : order == 0 ? 1 : 2;
 	if (order != 0)
 		skip = 0;
@@ -63,7 +63,7 @@ gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	int			shift = 1;
 	Size		length;
 
-	if (likely(column->prefix_bytes == 0))
+	if (likely(column->bytes.prefix_bytes == 0))
 		length = gpusort_packed_bits(column, value, room, bits);
 	else
 	{
@@ -71,23 +71,11 @@ gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 		room -= 2;
 		length = pack_behind_prefix(column, value, room, bits, &place);
 	}
-	words[0] = ((place << 61 | bits[0] >> shift) ^ column->flip) | column->base;
-	words[1] = (bits[0] << (64 - shift) | bits[1] >> shift) ^ column->flip_next;
+	words[0] = ((place << 61 | bits[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
+	words[1] = (bits[0] << (64 - shift) | bits[1] >> shift) ^ column->masks.flip[1];
 	if (column->words > 2)
-	{
-		words[2] = bits[1] << (64 - shift) | bits[2] >> shift;
-		if (column->descending)
-			words[2] ^= column->greatest_third;
-	}
+		words[2] = (bits[1] << (64 - shift) | bits[2] >> shift) ^ column->masks.flip[2];
 	return length <= room;
-}
-
-void
-gpusort_rowpacked_widen(GpusortRowColumn *column)
-{
-	column->words = 3;
-	column->bits += 64;
-	column->greatest_third = PG_UINT64_MAX;
 }
 
 Size
@@ -106,7 +94,7 @@ gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value)
 	uint64		words[GPUSORT_PACKED_WORDS(0)];
 
 	/* columns of a row may be compressed */
-	if (column->packing->kind == GPUSORT_PACKING_ROW)
+	if (column->bytes.packing->kind == GPUSORT_PACKING_ROW)
 		return gpusort_packed_bits(column, value, 0, words) / 8 + 64;
 	return toast_raw_datum_size(value) * 9 / 8 + 64;
 }

@@ -43,8 +43,8 @@ gpusort_rowkey_row_type(Expr *expr)
 static bool
 is_sampled(GpusortRowKind kind)
 {
-	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR || kind == GPUSORT_ROW_INET ||
-		kind == GPUSORT_ROW_PACKED || kind == GPUSORT_ROW_ABBREVIATED || kind == GPUSORT_ROW_LIBC;
+	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_INET || kind == GPUSORT_ROW_PACKED ||
+		kind == GPUSORT_ROW_ABBREVIATED || kind == GPUSORT_ROW_LIBC;
 }
 
 /* Gives a column words, behind those that the plan has. */
@@ -54,7 +54,7 @@ plan_words(GpusortKeyPlan *plan, GpusortRowColumn *column)
 	GpusortRowKind kind = column->kind;
 
 	/* a column that is always a prefix can do with its first word */
-	if (column->always_prefix && plan->words == GPUSORT_MAX_WORDS - 1)
+	if (gpusort_column_is_prefix(column) && plan->words == GPUSORT_MAX_WORDS - 1)
 	{
 		column->words = 1;
 		column->bits = 64;
@@ -90,12 +90,11 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns)
 		if (plan.refusal != NULL)
 			break;
 		if (i == 0)
-			plan.comparison = column->lowered ? GPUSORT_COMPARISON_CITEXT :
-				column->libc != NULL ? GPUSORT_COMPARISON_LIBC : GPUSORT_COMPARISON_FAST;
+			plan.comparison = column->comparison;
 		plan.few_values &= column->kind == GPUSORT_ROW_BYTE || column->kind == GPUSORT_ROW_ENUM;
 		if (!complete)
 			plan_words(&plan, column);
-		complete |= column->always_prefix;
+		complete |= gpusort_column_is_prefix(column);
 	}
 	return plan;
 }
@@ -171,7 +170,7 @@ gpusort_rowkey_memory(const GpusortRowKey *key)
 static inline uint64
 flagged_word(const GpusortRowColumn *column, uint64 bits)
 {
-	return (bits ^ column->flip) | column->base;
+	return (bits ^ column->masks.flip[0]) | column->masks.base;
 }
 
 /*
@@ -183,10 +182,10 @@ enter_crowd(GpusortRowColumn *column, bool outer)
 {
 	int			which = outer ? GPUSORT_CROWD_OUTER : GPUSORT_CROWD_INNER;
 
-	column->crowd_met = true;
-	if (column->crowd_first == 0)
-		column->crowd_first = which;
-	if (column->crowd_first == which)
+	column->seen.crowd_met = true;
+	if (column->seen.crowd_first == 0)
+		column->seen.crowd_first = which;
+	if (column->seen.crowd_first == which)
 		return LATER_WORDS_EXACT;
 
 	/* NULL has taken the outer value's words: it is on NULL's side of the inner one */
@@ -197,26 +196,26 @@ enter_crowd(GpusortRowColumn *column, bool outer)
 static inline LaterWords
 encode_crowded_word(GpusortRowColumn *column, uint64 bits, uint64 *words)
 {
-	bits ^= column->flip;
+	bits ^= column->masks.flip[0];
 	words[0] = bits;
-	if (likely((bits ^ column->null_word) > 1))
+	if (likely((bits ^ column->masks.null[0]) > 1))
 		return LATER_WORDS_EXACT;
-	words[0] = column->null_word ^ 1;
-	return enter_crowd(column, bits == column->null_word);
+	words[0] = column->masks.null[0] ^ 1;
+	return enter_crowd(column, bits == column->masks.null[0]);
 }
 
 /* A value of 128 bits, big-endian, in plan "crowded" */
 static inline LaterWords
 encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64 *words)
 {
-	uint64		next = gpusort_load_be64(bytes + 8) ^ column->flip_next;
+	uint64		next = gpusort_load_be64(bytes + 8) ^ column->masks.flip[1];
 
-	words[0] = gpusort_load_be64(bytes) ^ column->flip;
+	words[0] = gpusort_load_be64(bytes) ^ column->masks.flip[0];
 	words[1] = next;
-	if (likely(words[0] != column->null_word || (next ^ column->null_next) > 1))
+	if (likely(words[0] != column->masks.null[0] || (next ^ column->masks.null[1]) > 1))
 		return LATER_WORDS_EXACT;
-	words[1] = column->null_next ^ 1;
-	return enter_crowd(column, next == column->null_next);
+	words[1] = column->masks.null[1] ^ 1;
+	return enter_crowd(column, next == column->masks.null[1]);
 }
 
 /* float8 in plan "code": 0 and all ones must remain for NULL */
@@ -226,7 +225,7 @@ float8_word(const GpusortRowColumn *column, uint64 bits)
 	uint64		rank = gpusort_rank_float8(bits);
 
 	/* Ranks begin at 0, and only NaN's, which is all ones, is greater than all ones - 2. */
-	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->flip;
+	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->masks.flip[0];
 }
 
 /* Writes the words of a string.  Returns whether they decide. */
@@ -282,7 +281,6 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_UUID:
 			return encode_crowded_pair(column, DatumGetUUIDP(value)->data, words);
 		case GPUSORT_ROW_TEXT:
-		case GPUSORT_ROW_BPCHAR:
 		case GPUSORT_ROW_ABBREVIATED:
 		case GPUSORT_ROW_LIBC:
 			whole = encode_string(column, value, words);
@@ -313,11 +311,8 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 static inline void
 encode_null(const GpusortRowColumn *column, uint64 *words)
 {
-	words[0] = column->null_word;
-	if (column->words > 1)
-		words[1] = column->null_next;
-	if (unlikely(column->words > 2))
-		words[2] = 0;
+	for (int i = 0; i < column->words; i++)
+		words[i] = column->masks.null[i];
 }
 
 /*
@@ -332,14 +327,11 @@ fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, ui
 
 	key->lossy = true;
 	key->undecided_column = column - key->columns;
-	column->undecided = true;
+	column->seen.undecided = true;
 	for (words += column->words, column++; words < end; words += column->words, column++)
 	{
-		words[0] = ones ? column->greatest : 0;
-		if (column->words > 1)
-			words[1] = ones ? column->greatest_next : 0;
-		if (column->words > 2)
-			words[2] = ones ? column->greatest_third : 0;
+		for (int i = 0; i < column->words; i++)
+			words[i] = ones ? column->masks.greatest[i] : 0;
 	}
 }
 
@@ -383,5 +375,5 @@ gpusort_rowkey_share(GpusortRowKey *key)
 {
 	/* 'infinity' is more frequent than the microsecond before it; see enter_crowd() */
 	for (int i = 0; i < key->nencoded; i++)
-		key->columns[i].crowd_first = GPUSORT_CROWD_OUTER;
+		key->columns[i].seen.crowd_first = GPUSORT_CROWD_OUTER;
 }

@@ -30,7 +30,7 @@ gpusort_rowkey_flags(const GpusortRowKey *key)
 	GpusortKeyFlags flags = {.lossy = gpusort_rowkey_lossy(key)};
 
 	for (int i = 0; i < key->nencoded; i++)
-		flags.crowded |= (uint64) key->columns[i].crowd_met << i;
+		flags.crowded |= (uint64) key->columns[i].seen.crowd_met << i;
 	return flags;
 }
 
@@ -39,7 +39,7 @@ gpusort_rowkey_add_flags(GpusortRowKey *key, GpusortKeyFlags flags)
 {
 	key->lossy |= flags.lossy;
 	for (int i = 0; i < key->nencoded; i++)
-		key->columns[i].crowd_met |= flags.crowded >> i & 1;
+		key->columns[i].seen.crowd_met |= flags.crowded >> i & 1;
 }
 
 /* The column whose words only propose an order, if its locale is distrusted; else -1 */
@@ -49,7 +49,7 @@ distrusted_column(const GpusortRowKey *key)
 	int			last = key->nencoded - 1;
 
 	return last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC &&
-		key->columns[last].libc->distrusted ? last : -1;
+		key->columns[last].libc.locale->distrusted ? last : -1;
 }
 
 bool
@@ -85,8 +85,8 @@ gpusort_rowkey_proposal(const GpusortRowKey *key, GpusortProposal *proposal)
 	{
 		.column = key->nencoded - 1,
 			.first_word = key->words - column->words,
-			.libc = column->libc,
-			.is_name = column->is_name,
+			.libc = column->libc.locale,
+			.is_name = column->libc.is_name,
 			.blank_padded = column->blank_padded,
 			.lowered = column->lowered,
 			.descending = column->descending,
@@ -161,7 +161,7 @@ gpusort_rowkey_crowded(const GpusortRowKey *key, int column)
 {
 	for (int i = 0; i < Min(column, key->nencoded); i++)
 	{
-		if (key->columns[i].crowd_met)
+		if (key->columns[i].seen.crowd_met)
 			return true;
 	}
 	return false;
@@ -185,7 +185,7 @@ gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column)
 {
 	GpusortRowKind kind = key->columns[column].kind;
 
-	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_BPCHAR || kind == GPUSORT_ROW_PACKED;
+	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_PACKED;
 }
 
 int
@@ -194,12 +194,11 @@ gpusort_rowkey_tied_strings(const GpusortRowKey *key, bool *blank_padded)
 	const GpusortRowColumn *column = key->columns;
 	const GpusortRowColumn *end = column + key->nencoded;
 
-	while (column < end && !column->undecided && !column->crowd_met && column->kind < GPUSORT_ROW_ABBREVIATED)
+	while (column < end && !column->seen.undecided && !column->seen.crowd_met && !gpusort_column_is_prefix(column))
 		column++;
-	if (column == key->columns + key->ncolumns || column->lowered ||
-		(column->kind != GPUSORT_ROW_TEXT && column->kind != GPUSORT_ROW_BPCHAR))
+	if (column == key->columns + key->ncolumns || column->lowered || column->kind != GPUSORT_ROW_TEXT)
 		return -1;
-	*blank_padded = column->kind == GPUSORT_ROW_BPCHAR;
+	*blank_padded = column->blank_padded;
 	return column - key->columns;
 }
 
@@ -220,7 +219,7 @@ gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 	*length = VARSIZE_ANY_EXHDR(datum);
 	if (key->columns[column].lowered)
 		*bytes = gpusort_citext_lower(*bytes, *length, palloc(*length), *length, length);
-	if (key->columns[column].kind == GPUSORT_ROW_BPCHAR)
+	if (key->columns[column].blank_padded)
 		*length = bpchartruelen((char *) *bytes, *length);
 }
 

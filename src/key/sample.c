@@ -48,9 +48,9 @@
 static inline bool
 is_string(const GpusortRowColumn *column)
 {
-	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_BPCHAR ||
-		column->kind == GPUSORT_ROW_ABBREVIATED || column->kind == GPUSORT_ROW_PACKED ||
-		(column->kind == GPUSORT_ROW_LIBC && !column->is_name);
+	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_PACKED ||
+		column->kind == GPUSORT_ROW_ABBREVIATED ||
+		(column->kind == GPUSORT_ROW_LIBC && !column->libc.is_name);
 }
 
 bool
@@ -229,7 +229,7 @@ begin_dictionary(const GpusortSample *sample, Size memory)
 	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
 
 	if (key->truncated || !is_string(last) || last->kind == GPUSORT_ROW_PACKED || last->words != GPUSORT_DICTIONARY_WORDS ||
-		(last->kind == GPUSORT_ROW_ABBREVIATED && last->icu == NULL) ||
+		(last->kind == GPUSORT_ROW_ABBREVIATED && last->icu.tables == NULL) ||
 		memory < MIN_DICTIONARY_MEMORY || !gpusort_sample_has_repetitions(sample, last))
 		return;
 	key->dictionary = last->dictionary =
@@ -263,16 +263,16 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 		}
 		if (column->kind == GPUSORT_ROW_PACKED && spare > 0 && fits_third_word(&sample, column))
 		{
-			gpusort_rowpacked_widen(column);
+			gpusort_column_widen(column, 64);
 			spare--;
 		}
-		else if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
+		else if (column->kind == GPUSORT_ROW_LIBC && !column->libc.is_name)
 			gpusort_sample_choose_weights(&sample, column, lasting, &spare);
 		else if (is_string(column))
 			gpusort_sample_choose_prefix(&sample, column, lasting);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
 		{
-			gpusort_rowinet_widen(column);
+			gpusort_column_widen(column, GPUSORT_INET_THIRD_BITS);
 			spare--;
 		}
 		if (sample.hashes != NULL && i + 1 < key->nencoded)

@@ -50,7 +50,7 @@ static GpusortLibcAlphabet *
 make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, MemoryContext lasting)
 {
 	MemoryContext old = MemoryContextSwitchTo(lasting);
-	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc);
+	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc.locale);
 	int			values = Min(sample->n, ALPHABET_VALUES) / 2 * 2;
 	int			lacking = 0;
 
@@ -61,7 +61,7 @@ make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, Memor
 		int			place = i < half ? 2 * i : 2 * (i - half) + 1;
 		bool		isnull;
 		Datum		value = gpusort_sample_value(sample, (uint64) place * sample->n / values, column, &isnull);
-		uint64		head[GPUSORT_LIBC_MAX_WORDS] = {0};
+		uint64		head[GPUSORT_COLUMN_MAX_WORDS] = {0};
 		const char *data;
 		Size		length;
 		Size		skip = 0;
@@ -75,8 +75,8 @@ make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, Memor
 		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
 		if (column->lowered)
 			data = gpusort_citext_lower(data, length, palloc(length), length, &length);
-		if (column->libc_prefix != NULL && length >= column->libc_prefix->length)
-			skip = column->libc_prefix->length;
+		if (column->libc.prefix != NULL && length >= column->libc.prefix->length)
+			skip = column->libc.prefix->length;
 		if (i < half)
 			gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
 		else
@@ -95,7 +95,7 @@ wants_third_word(const GpusortSample *sample, GpusortRowColumn *column,
 				 GpusortSampledString *strings, int count, int skip)
 {
 	int			shared = 0;		/* bytes that neighbours share */
-	int			bits = gpusort_libc_alphabet_bits(column->libc_alphabet);
+	int			bits = gpusort_libc_alphabet_bits(column->libc.alphabet);
 
 	for (int i = 1; i < count; i++)
 	{
@@ -125,8 +125,8 @@ choose_libc_prefix(GpusortRowColumn *column, const GpusortSampledString *strings
 	prefix->string = MemoryContextAlloc(lasting, bytes);
 	memcpy(prefix->string, middle->bytes, bytes);
 	prefix->weights = MemoryContextAlloc(lasting, room);
-	prefix->nweights = gpusort_libc_first_level(column->libc, prefix->string, bytes, prefix->weights, room);
-	column->libc_prefix = prefix;
+	prefix->nweights = gpusort_libc_first_level(column->libc.locale, prefix->string, bytes, prefix->weights, room);
+	column->libc.prefix = prefix;
 	return bytes;
 }
 
@@ -143,7 +143,7 @@ choose_cut(GpusortRowColumn *column, const GpusortSampledString *strings, int co
 	for (int i = 0; i < count; i++)
 	{
 		int			bytes = strings[i].length <= skip ? 0 :
-			gpusort_libc_needed(column->libc, strings[i].bytes + skip, strings[i].length - skip,
+			gpusort_libc_needed(column->libc.locale, strings[i].bytes + skip, strings[i].length - skip,
 								column->words * sizeof(uint64));
 
 		CHECK_FOR_INTERRUPTS();
@@ -153,7 +153,7 @@ choose_cut(GpusortRowColumn *column, const GpusortSampledString *strings, int co
 	if (nlong < count / 4)
 		return false;
 	qsort(needed, nlong, sizeof(int), by_number);
-	column->libc_cut = needed[nlong - 1 - nlong / 8];
+	column->libc.cut = needed[nlong - 1 - nlong / 8];
 	return true;
 }
 
@@ -170,16 +170,16 @@ gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *col
 		return;
 	qsort(strings, count, sizeof(GpusortSampledString), gpusort_sample_by_bytes);
 	skip = choose_libc_prefix(column, strings, count, lasting);
-	column->libc_alphabet = make_alphabet(sample, column, lasting);
-	if (column->libc_alphabet != NULL)
+	column->libc.alphabet = make_alphabet(sample, column, lasting);
+	if (column->libc.alphabet != NULL)
 		third = wants_third_word(sample, column, strings, count, skip);
 	else
 		third = choose_cut(column, strings, count, skip);
 	/* a dictionary takes two words */
 	if (third && *spare > 0 && column->words > 1 && !gpusort_sample_has_repetitions(sample, column))
 	{
-		column->libc_cut = column->libc_cut * GPUSORT_LIBC_MAX_WORDS / column->words;
-		gpusort_rowlibc_widen(column);
+		column->libc.cut = column->libc.cut * GPUSORT_COLUMN_MAX_WORDS / column->words;
+		gpusort_column_widen(column, 64);
 		(*spare)--;
 	}
 }

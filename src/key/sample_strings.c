@@ -105,7 +105,7 @@ gpusort_sample_take_strings(const GpusortSample *sample, const GpusortRowColumn 
 		copy = detoast_attr_slice((struct varlena *) DatumGetPointer(value), 0, STRING_BYTES);
 		string->bytes = VARDATA_ANY(copy);
 		string->length = VARSIZE_ANY_EXHDR(copy);
-		if (column->kind == GPUSORT_ROW_BPCHAR || column->blank_padded)
+		if (column->blank_padded)
 			string->length = bpchartruelen((char *) string->bytes, string->length);
 		if (column->lowered)
 		{
@@ -126,7 +126,7 @@ take_weights(const GpusortRowColumn *column, GpusortSampledString *strings, int 
 	for (int i = 0; i < count; i++)
 	{
 		strings[i].weights = palloc(MAX_PREFIX_BYTES);
-		gpusort_icu_weight_bytes(column->icu, strings[i].bytes, strings[i].length,
+		gpusort_icu_weight_bytes(column->icu.tables, strings[i].bytes, strings[i].length,
 								 strings[i].weights, MAX_PREFIX_BYTES);
 	}
 }
@@ -166,7 +166,7 @@ gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *colu
 	int			differ = 0;
 	int			differ_without = 0;
 
-	if (icu && (column->icu == NULL || column->words < 2))
+	if (icu && (column->icu.tables == NULL || column->words < 2))
 		return;
 	count = gpusort_sample_take_strings(sample, column, strings);
 	if (count < 2)
@@ -207,15 +207,15 @@ gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *colu
 		skipped->nweights = prefix;
 		skipped->string = (char *) room + prefix;
 		skipped->length = bytes;
-		column->icu_prefix = skipped;
+		column->icu.prefix = skipped;
 	}
 	else
 	{
 		char	   *room = MemoryContextAlloc(lasting, prefix);
 
 		memcpy(room, low->bytes, prefix);
-		column->prefix = room;
-		column->prefix_bytes = prefix;
+		column->bytes.prefix = room;
+		column->bytes.prefix_bytes = prefix;
 	}
 }
 

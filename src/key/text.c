@@ -84,8 +84,8 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 	}
 	word1 |= Min(length, HEAD_BYTES + 1) + 1;
 
-	words[0] = word0 ^ column->flip;
-	words[1] = word1 ^ column->flip_next;
+	words[0] = word0 ^ column->masks.flip[0];
+	words[1] = word1 ^ column->masks.flip[1];
 }
 
 /*
@@ -96,16 +96,16 @@ encode_bytes(const GpusortRowColumn *column, const char *data, Size length, uint
 static bool
 encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
-	int			order = memcmp(data, column->prefix, Min(length, column->prefix_bytes));
+	int			order = memcmp(data, column->bytes.prefix, Min(length, column->bytes.prefix_bytes));
 	Size		skip = 0;
 	uint64		place;
 	uint64		head;
 	uint64		next;
 
-	if (likely(order == 0 && length >= column->prefix_bytes))
+	if (likely(order == 0 && length >= column->bytes.prefix_bytes))
 	{
 		place = 2;
-		skip = column->prefix_bytes;
+		skip = column->bytes.prefix_bytes;
 	}
 	else
 		place = order > 0 ? 3 : 1;
@@ -113,10 +113,10 @@ encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, u
 	encode_bytes(column, data + skip, length, words);
 
 	/* move all bytes by one, without the last one, and put the length behind them */
-	head = words[0] ^ column->flip;
-	next = words[1] ^ column->flip_next;
-	words[0] = (place << 56 | head >> 8) ^ column->flip;
-	words[1] = (head << 56 | (next >> 16 << 8) | (Min(length, PREFIXED_HEAD_BYTES + 1) + 1)) ^ column->flip_next;
+	head = words[0] ^ column->masks.flip[0];
+	next = words[1] ^ column->masks.flip[1];
+	words[0] = (place << 56 | head >> 8) ^ column->masks.flip[0];
+	words[1] = (head << 56 | (next >> 16 << 8) | (Min(length, PREFIXED_HEAD_BYTES + 1) + 1)) ^ column->masks.flip[1];
 	return length <= PREFIXED_HEAD_BYTES;
 }
 
@@ -147,7 +147,7 @@ known_by_dictionary(GpusortDictionary *dictionary, const char *data, Size length
 bool
 gpusort_rowtext_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
-	if (column->prefix_bytes > 0)
+	if (column->bytes.prefix_bytes > 0)
 		return encode_prefixed(column, data, length, words);
 	encode_bytes(column, data, length, words);
 	return length <= HEAD_BYTES;
@@ -172,7 +172,7 @@ gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 
 	if (likely(!gpusort_varlena_remote(datum)))
 		length = VARSIZE_ANY_EXHDR(datum);
-	else if (column->kind == GPUSORT_ROW_BPCHAR)
+	else if (column->blank_padded)
 	{
 		datum = copy = pg_detoast_datum_packed(datum);
 		length = VARSIZE_ANY_EXHDR(datum);
@@ -180,10 +180,10 @@ gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	else
 	{
 		length = toast_raw_datum_size(value) - VARHDRSZ;
-		datum = copy = detoast_attr_slice(datum, 0, column->prefix_bytes + HEAD_BYTES);
+		datum = copy = detoast_attr_slice(datum, 0, column->bytes.prefix_bytes + HEAD_BYTES);
 	}
 	data = VARDATA_ANY(datum);
-	if (column->kind == GPUSORT_ROW_BPCHAR)
+	if (column->blank_padded)
 		length = bpchartruelen((char *) data, length);
 
 	whole = gpusort_rowtext_words(column, data, length, words);
@@ -212,7 +212,7 @@ gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 
 /*
  * Prepares column, whose kind is GPUSORT_ROW_ABBREVIATED, to encode values under
- * from's collation: sets column->icu, or else column->abbreviation, allocated in
+ * from's collation: sets column->icu.tables, or else column->icu.abbreviation, allocated in
  * the current memory context.
  */
 void
@@ -220,8 +220,8 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 {
 	SortSupport ssup;
 
-	column->icu = gpusort_icu_find(from->collation);
-	if (column->icu != NULL)
+	column->icu.tables = gpusort_icu_find(from->collation);
+	if (column->icu.tables != NULL)
 		return;
 
 	ssup = palloc0(sizeof(SortSupportData));
@@ -235,16 +235,16 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 	/* a word can only hold an abbreviated key that compares as an unsigned integer */
 	if (ssup->abbrev_converter == NULL || ssup->comparator != ssup_datum_unsigned_cmp)
 		elog(ERROR, "collation %u has no abbreviated keys", from->collation);
-	column->abbreviation = ssup;
+	column->icu.abbreviation = ssup;
 }
 
 /* Makes the column's words of 128 bits.  The first bit is left for NULL's flag, so the last bit is lost. */
 static inline void
 set_words(const GpusortRowColumn *column, const uint64 *head, uint64 *words)
 {
-	words[0] = ((head[0] >> 1) ^ column->flip) | column->base;
+	words[0] = ((head[0] >> 1) ^ column->masks.flip[0]) | column->masks.base;
 	if (column->words > 1)
-		words[1] = (head[0] << 63 | head[1] >> 1) ^ column->flip_next;
+		words[1] = (head[0] << 63 | head[1] >> 1) ^ column->masks.flip[1];
 }
 
 /* Returns PostgreSQL's abbreviated key of a value, in the upper bits. */
@@ -260,13 +260,13 @@ gpusort_rowicu_words(const GpusortRowColumn *column, const char *data, Size leng
 {
 	uint64		head[2] = {0};
 
-	if (column->icu != NULL)
-		gpusort_icu_head(column->icu, column->icu_prefix, data, length, head);
+	if (column->icu.tables != NULL)
+		gpusort_icu_head(column->icu.tables, column->icu.prefix, data, length, head);
 	else
 	{
 		text	   *string = cstring_to_text_with_len(data, length);
 
-		head[0] = abbreviate(column->abbreviation, PointerGetDatum(string));
+		head[0] = abbreviate(column->icu.abbreviation, PointerGetDatum(string));
 		pfree(string);
 	}
 	set_words(column, head, words);
@@ -303,9 +303,9 @@ gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words
 	Size		length;
 	bool		decides;
 
-	if (column->icu == NULL)
+	if (column->icu.tables == NULL)
 	{
-		uint64		head[2] = {abbreviate(column->abbreviation, value)};
+		uint64		head[2] = {abbreviate(column->icu.abbreviation, value)};
 
 		set_words(column, head, words);
 		return false;
