@@ -42,7 +42,7 @@
 #   WITH_CUDA=auto|yes|no   build gpusort_cuda.so, the CUDA library; auto: if nvcc
 #                           is found
 #   WITH_CUDA=standin       build that library with a CPU in place of the device, and
-#                           gpusort.so with fault injection (src/base/fault.c), for
+#                           gpusort.so with fault injection (test/fault), for
 #                           tests
 #   CUDA_ARCH="75 90 ..."   GPU architectures; the last one also as PTX
 #   WERROR=1                turn warnings into errors
@@ -69,9 +69,9 @@ DATA = sql/gpusort--$(EXTVERSION).sql
 
 # All C files of these folders are built.  FAULT_OBJS inject faults and belong to the
 # stand-in build only.
-FAULT_OBJS = src/base/fault.o src/gpu/fault_setting.o
+FAULT_OBJS = test/fault/fault.o test/fault/setting.o
 c_objs = $(patsubst %.c,%.o,$(call sources,$(addsuffix /*.c,$(1))))
-OBJS = $(filter-out $(FAULT_OBJS),$(call c_objs,src src/base src/key src/run src/store src/functions src/node src/plan src/gpu src/service))
+OBJS = $(call c_objs,src src/base src/key src/run src/store src/functions src/node src/plan src/gpu src/service)
 
 # OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
 CXX_OBJS = $(patsubst %.cc,%.o,$(call sources,src/cpu/*.cc))
@@ -97,7 +97,7 @@ cuda_shlib = gpusort_cuda$(DLSUFFIX)
 ifeq ($(WITH_CUDA),standin)
 OBJS += $(FAULT_OBJS)
 CUDA_LIB_OBJS = kernels/functions.o test/standin/device.o
-PG_CPPFLAGS += -DGPUSORT_FAULTS
+PG_CPPFLAGS += -DGPUSORT_FAULTS -I$(srcdir)/test
 cuda_found = gpusort_cuda: a stand-in for tests
 cuda_kind = standin
 else ifneq ($(and $(filter-out no,$(WITH_CUDA)),$(or $(NVCC),$(as_built))),)
@@ -130,7 +130,7 @@ endif
 PG_CPPFLAGS += -MMD -MP -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
 SHLIB_LINK += $(CXX_OBJS) -lstdc++ -lpthread -ldl
 EXTRA_CLEAN = $(CXX_OBJS) $(FAULT_OBJS) test/standin/device.o kernels/*.o $(cuda_shlib) build \
-	src/*.d src/*/*.d test/standin/*.d kernels/*.d test/kernels/*.d bench/*.d test/kernels/kernel_test bench/bench_gpu \
+	src/*.d src/*/*.d test/fault/*.d test/standin/*.d kernels/*.d test/kernels/*.d bench/*.d test/kernels/kernel_test bench/bench_gpu \
 	tmp_check
 
 # JIT gains nothing by inlining these functions into a query, so no LLVM bitcode is built.

@@ -16,9 +16,9 @@
 #include "miscadmin.h"
 
 #include "base/activity.h"
+#include "base/fault.h"
 #include "compat.h"
 #include "gpu/client.h"
-#include "gpu/fault_setting.h"
 #include "guc.h"
 #include "plan/plan.h"
 #include "run/cpu_options.h"
@@ -31,9 +31,7 @@ PGDLLEXPORT void _PG_init(void);
 void
 _PG_init(void)
 {
-#ifdef GPUSORT_FAULTS
-	gpusort_fault_define();
-#endif
+	GPUSORT_FAULT_DEFINE();
 	gpusort_guc_define();
 	gpusort_accelerator = &gpusort_engine_cuda;
 	gpusort_plan_init();

@@ -3,7 +3,7 @@
 # run.sh - make test: installs missing packages, builds, and runs all tests.
 #
 # The tests run against two builds.  The first build has a CPU in place of the
-# device (test/standin/device.c) and fault injection (src/base/fault.c), so that the
+# device (test/standin/device.c) and fault injection (test/fault), so that the
 # GPU service, the chunk pool and every failure can be tested on any machine.  The
 # second build is the one that WITH_CUDA selects.  If that build finds a GPU, the
 # SQL suite and the pgTAP tests run on the GPU as well, with the same expected output.

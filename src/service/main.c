@@ -292,9 +292,7 @@ gpusort_service_main(Datum arg)
 #endif
 	gpusort_device_at_exit();
 	gpusort_line_start();
-#ifdef GPUSORT_FAULTS
-	gpusort_fault_serve();
-#endif
+	GPUSORT_FAULT_SERVE();
 
 	/* SIGQUIT's handler calls nothing but _exit(), so any thread may run it */
 	sigfillset(&all);

@@ -10,6 +10,8 @@
 
 #include <limits.h>
 
+#include "base/fault.h"
+
 /*
  * The timeout of a device call: 30 s, plus 10 s for each GB that the call may
  * have to copy or sort.  A slow device (PCIe 3.0 x4, unpinned memory) needs
@@ -25,13 +27,7 @@
 static inline int
 gpusort_watch_patience(uint64 bytes)
 {
-	int			patience = GPUSORT_PATIENCE_MS;
-
-#ifdef GPUSORT_FAULTS
-	if (getenv("GPUSORT_STANDIN_PATIENCE") != NULL)
-		patience = atoi(getenv("GPUSORT_STANDIN_PATIENCE"));
-#endif
-	return patience +
+	return GPUSORT_FAULT_PATIENCE(GPUSORT_PATIENCE_MS) +
 		(int) Min(bytes / (1024 * 1024) * GPUSORT_PATIENCE_MS_PER_GB / 1024, INT_MAX / 2);
 }
 

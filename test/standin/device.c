@@ -8,7 +8,7 @@
  * without a GPU.  Device memory is malloc'ed.  Copies are done at once, but reported as
  * done one poll later, so that tests cover the service's waits.
  *
- * Every call is a site of src/base/fault.c.  Environment variables control the device:
+ * Every call is a site of test/fault/fault.c.  Environment variables control the device:
  *
  * GPUSORT_STANDIN, "site:status[:n[-m]]", makes the passes of a site from the n-th to
  * the m-th fail, counted over the life of a service; by default n is 1 and there is no m.
@@ -44,8 +44,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/fault.h"
-#include "gpu/fault_setting.h"
+#include "fault/fault.h"
 #include "gpusort_cuda.h"
 
 struct GpusortCudaDevice

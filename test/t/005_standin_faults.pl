@@ -1,4 +1,4 @@
-# Injects every fault of src/base/fault.c into every kind of sort.  The first pass
+# Injects every fault of test/fault/fault.c into every kind of sort.  The first pass
 # of a site fails, then the second, and so on until the sort ends before the site
 # fails.  There are three modes: one pass fails, that pass and all later ones fail,
 # and one pass fails in a subtransaction with gpusort.engine = cuda.  Each time the

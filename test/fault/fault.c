@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fault.c
- *		Fault injection, in builds for tests.
+ *		Fault injection, in the build with the stand-in device.
  *
  * A site is a call in the code that can be made to fail: an allocation, an open
  * or a copy.  A test makes the first pass of a site fail, then the second, and
@@ -14,10 +14,7 @@
  * The fault plan says which site fails and how.  It lies in shared memory,
  * because it also applies to the GPU service and to parallel workers, and belongs to the
  * backend that set it.  Other backends ignore it.  Superusers set it by gpusort.fault
- * (gpu/fault_setting.c).
- *
- * Only "make WITH_CUDA=standin" builds this file.  In all other builds
- * GPUSORT_FAULT() is 0.
+ * (test/fault/setting.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -31,9 +28,9 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 
-#include "base/fault.h"
 #include "base/shmem.h"
 #include "compat.h"
+#include "fault/fault.h"
 
 /* The name of the tranche of the lock below */
 #define TRANCHE		"gpusort_faults"
@@ -192,6 +189,14 @@ gpusort_fault_count_lanes(int lanes)
 {
 	if (shared != NULL)
 		shared->lanes = lanes;
+}
+
+int
+gpusort_fault_patience(int ms)
+{
+	const char *patience = getenv("GPUSORT_STANDIN_PATIENCE");
+
+	return patience != NULL ? atoi(patience) : ms;
 }
 
 static void

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * fault_setting.c
+ * setting.c
  *		The settings gpusort.fault and gpusort.fault_report of builds for tests.
  *
  * gpusort.fault has the form "site:N:code" or "site:N+:code".  It makes the N-th
  * pass of the site fail, in this backend or in the GPU service; with "+", all
- * later passes fail, too.  gpusort_fault_sites[] (base/fault.c) lists the sites
+ * later passes fail, too.  gpusort_fault_sites[] (test/fault/fault.c) lists the sites
  * and how each can fail.  The code is one of:
  *
  *	a SQLSTATE: the site raises an error with it;
@@ -26,9 +26,8 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "base/fault.h"
+#include "fault/fault.h"
 #include "gpu/control.h"
-#include "gpu/fault_setting.h"
 #include "gpu/lock.h"
 #include "gpu/request.h"
 #include "status.h"

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * fault.h
+ *		Fault injection, in the build with the stand-in device.
+ *
+ * src/base/fault.h has the macro by which src/ passes a site.  This header uses no types of PostgreSQL or CUDA, because the stand-in device
+ * includes it, too.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_TEST_FAULT_H
+#define GPUSORT_TEST_FAULT_H
+
+#include <stdbool.h>
+
+/* The sites where a fault can be injected.  gpusort_fault_sites[] has their names. */
+typedef enum GpusortFaultSite
+{
+	GPUSORT_FAULT_NONE,
+	/* sites in a backend */
+	GPUSORT_FAULT_WORKER,		/* registering the service's background worker */
+	GPUSORT_FAULT_REQUEST,		/* taking a slot for a request */
+	GPUSORT_FAULT_CHUNK,		/* taking a chunk, which may create a segment */
+	GPUSORT_FAULT_SEGMENT,		/* creating a segment of chunks */
+	GPUSORT_FAULT_ARENA,		/* allocating in an arena */
+	GPUSORT_FAULT_PIECE,		/* allocating memory for a sorted piece */
+	GPUSORT_FAULT_MEMORY,		/* allocating a large buffer */
+	GPUSORT_FAULT_SCRATCH,		/* allocating the CPU engine's memory */
+	GPUSORT_FAULT_ROWSTORE,		/* allocating memory for rows */
+	GPUSORT_FAULT_SPILL_FILE,	/* creating a temporary file */
+	GPUSORT_FAULT_SPILL_WRITE,	/* writing an extent */
+	GPUSORT_FAULT_SPILL_READ,	/* reading an extent */
+	/* sites in a backend and in the service */
+	GPUSORT_FAULT_FREE_CHUNK,	/* finding a free chunk */
+	GPUSORT_FAULT_MAP,			/* mapping a segment that another process created */
+	GPUSORT_FAULT_LOCK,			/* holding the lock of the control block */
+	/* sites in the stand-in device */
+	GPUSORT_FAULT_OPEN,			/* opening the device */
+	GPUSORT_FAULT_REGISTER,		/* pinning a segment */
+	GPUSORT_FAULT_UNREGISTER,	/* unpinning a segment */
+	GPUSORT_FAULT_LANE,			/* opening a lane */
+	GPUSORT_FAULT_ALLOCATE,		/* allocating device memory, for keys or for a sort */
+	GPUSORT_FAULT_UPLOAD,		/* starting an upload */
+	GPUSORT_FAULT_UPLOADED,		/* asking whether uploads are complete */
+	GPUSORT_FAULT_SORT,			/* sorting a piece */
+	GPUSORT_FAULT_DOWNLOAD,		/* starting a download */
+	GPUSORT_FAULT_DOWNLOADED,	/* asking whether downloads are complete */
+	GPUSORT_FAULT_SITES			/* number of the above */
+} GpusortFaultSite;
+
+/* gpusort exports all of this for the stand-in device, which is in the library gpusort_cuda. */
+#pragma GCC visibility push(default)
+
+/* The ways in which a site can fail, as a bit set */
+#define GPUSORT_FAULT_REFUSES		1	/* the call reports that it got nothing */
+#define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
+#define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of the device */
+#define GPUSORT_FAULT_STOPS			8	/* the process is stopped until it gets SIGCONT */
+
+typedef struct GpusortFaultSiteInfo
+{
+	const char *name;
+	int			fails_by;		/* set of GPUSORT_FAULT_REFUSES and so on */
+} GpusortFaultSiteInfo;
+
+extern const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES];
+
+/* The plan: which site fails, in which passes, and how */
+typedef struct GpusortFaultPlan
+{
+	GpusortFaultSite site;		/* GPUSORT_FAULT_NONE: no site */
+	unsigned	from;			/* the first pass to fail, from 1 */
+	bool		persistent;		/* all later passes fail, too */
+	int			sqlstate;		/* SQLSTATE of the error to raise, or 0 */
+	int			status;			/* status to return if sqlstate is 0 and stop is false */
+	bool		stop;			/* stop the process instead of failing */
+} GpusortFaultPlan;
+
+/*
+ * Passes a site.  Returns 0 if this pass does not fail.  If the plan says that
+ * it fails, returns the plan's status, raises the plan's error, or stops the
+ * process and returns 0 when it goes on.
+ */
+extern int	gpusort_fault_pass(GpusortFaultSite site);
+
+/*
+ * Replaces the plan in shared memory by this process's plan.  A plan for
+ * GPUSORT_FAULT_NONE ends this process's plan, but not another process's.  The
+ * plan ends with the process.  Returns false if there is no shared memory for it.
+ */
+extern bool gpusort_fault_set_plan(const GpusortFaultPlan *plan);
+
+/* Makes every backend's plan apply to this process as well: the GPU service. */
+extern void gpusort_fault_serve(void);
+
+/* Makes the plan of a parallel worker's leader apply to this process, the worker, as well. */
+extern void gpusort_fault_follow(void);
+
+/* Returns the passes of the plan's site, and the lanes that the stand-in has open. */
+extern void gpusort_fault_counts(unsigned *passes, int *lanes);
+
+/* The timeout of a call of the device: GPUSORT_STANDIN_PATIENCE if it is set, in ms. */
+extern int	gpusort_fault_patience(int ms);
+
+/* For the stand-in device: records how many lanes it has open. */
+extern void gpusort_fault_count_lanes(int lanes);
+
+/* For the stand-in device: makes this process hang when it exits. */
+extern void gpusort_fault_block_end(void);
+
+/*
+ * The device's status, a GpusortCudaStatus, of a name such as "no_memory"; 0 if no
+ * status has this name.  Tests use the names in gpusort.fault and GPUSORT_STANDIN.
+ */
+extern int	gpusort_fault_status(const char *name);
+
+/* Defines the settings gpusort.fault and gpusort.fault_report.  _PG_init calls it. */
+extern void gpusort_fault_define(void);
+
+#pragma GCC visibility pop
+
+#endif							/* GPUSORT_TEST_FAULT_H */
