@@ -10,6 +10,8 @@
 #                            builds one of them
 #
 # These goals install missing packages, build, and use a private cluster:
+#   make check             the tests to run after each change, in two minutes: see
+#                          test/check.sh
 #   make demo              the main use case on real data
 #   make demo-shards       a table on three servers; ROWS=1000000: see bench/demo_shards.sh
 #   make test              all tests, in two builds
@@ -82,7 +84,7 @@ REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=gpusort
 # These goals keep the kind of build that the last "make" noted in build/config,
 # unless WITH_CUDA is set: "make install" by root may not find the nvcc that
 # another user's "make" found.
-AS_BUILT_GOALS = install installcheck prove_installcheck unit build/unit/% uninstall clean
+AS_BUILT_GOALS = install installcheck prove_installcheck test-modules unit build/unit/% uninstall clean
 as_built := $(if $(filter-out $(AS_BUILT_GOALS),$(or $(MAKECMDGOALS),all)),,$(if $(filter undefined file,$(origin WITH_CUDA)),$(wildcard build/config)))
 ifneq ($(as_built),)
 WITH_CUDA ?= $(lastword $(shell cat build/config))
@@ -154,9 +156,11 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = demo demo-shards test test-long test-instruments test-versions test-arm test-upgrade check-core
+SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-upgrade check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
+check:
+	@bash test/check.sh
 demo:
 	@bash bench/demo.sh
 demo-shards:
@@ -220,6 +224,8 @@ uninstall-cuda:
 	rm -f '$(DESTDIR)$(pkglibdir)/$(cuda_shlib)'
 
 include $(srcdir)/test/modules.mk
+.PHONY: test-modules
+test-modules: $(TEST_MODULES)
 # PGXS has this recipe, and runs it after installcheck if TAP_TESTS is set.  It is
 # a goal of its own here, because the TAP tests take minutes and the SQL suite seconds.
 PROVE_TESTS ?= test/t/*.pl

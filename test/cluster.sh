@@ -96,11 +96,25 @@ copy_tree() {
 # build_and_install FOLDER [VARIABLE=VALUE...]: builds and installs there, with
 # these arguments of make.
 build_and_install() {
-  local folder=$1 install=()
+  local folder=$1 config=${stock_config:-$PG_CONFIG} install=()
   shift
-  make -C "$folder" -s -j"$(nproc)" PG_CONFIG="$PG_CONFIG" "$@"
+  make -C "$folder" -s -j"$(nproc)" PG_CONFIG="$config" "$@"
   [ -w "$("$PG_CONFIG" --pkglibdir)" ] || install=("${sudo[@]}")
-  "${install[@]}" make -C "$folder" -s install PG_CONFIG="$PG_CONFIG" "$@" >/dev/null
+  "${install[@]}" make -C "$folder" -s install PG_CONFIG="$config" DESTDIR="$server_root" "$@" >/dev/null
+}
+
+# use_private_server FOLDER: makes a copy of the server there, without gpusort, for which
+# PG_CONFIG stands from then on.  Builds are for the server itself, so that a tree that
+# was built for it stays as it is, and are installed in the copy.
+server_root=
+stock_config=
+use_private_server() {
+  stock_config=${stock_config:-$(command -v "$PG_CONFIG")}
+  server_root=$1
+  PG_CONFIG=$(PG_CONFIG=$stock_config bash "$tree/test/private_server.sh" "$server_root")
+  export PG_CONFIG
+  find "$server_root" -name 'gpusort*' ! -type d -delete
+  use_server
 }
 
 # as_cluster_user COMMAND...: runs a command in $work as the user that owns the cluster.
@@ -118,13 +132,29 @@ server_environment=()
 # The locale of the clusters that start_cluster makes
 cluster_locale=C.UTF-8
 
+# A file in which start_cluster keeps the data folder that initdb has made, for the next call
+saved_data=
+
+# make_data: makes a new data folder.
+make_data() {
+  PGDATA=$work/data
+  rm -rf "$PGDATA"
+  if [ -f "$saved_data" ]; then
+    as_cluster_user tar -xf - <"$saved_data"
+    return
+  fi
+  as_cluster_user env "${server_environment[@]}" "$bindir/initdb" -D "$PGDATA" -A trust -U postgres -E UTF8 \
+    --locale="$cluster_locale" >"$work/initdb.log"
+  if [ -n "$saved_data" ]; then
+    as_cluster_user tar -cf - data >"$work/data.tar"
+    mv "$work/data.tar" "$saved_data"
+  fi
+}
+
 # start_cluster [LINE...]: starts a new cluster with these lines in postgresql.conf.
 start_cluster() {
   stop_cluster
-  PGDATA=$work/data
-  rm -rf "$PGDATA"
-  as_cluster_user env "${server_environment[@]}" "$bindir/initdb" -D "$PGDATA" -A trust -U postgres -E UTF8 \
-    --locale="$cluster_locale" >"$work/initdb.log"
+  make_data
   {
     echo "listen_addresses = ''"
     echo "unix_socket_directories = '$work'"
@@ -158,7 +188,12 @@ stop_cluster() {
 }
 
 clean_up() {
+  local file
   stop_cluster
+  # the servers of TAP tests that a signal has ended
+  while read -r file; do
+    as_cluster_user "$bindir/pg_ctl" -D "${file%/*}" -m immediate -w stop >/dev/null || true
+  done < <(find "$work" -name postmaster.pid)
   rm -rf "$work"
 }
 

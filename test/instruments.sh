@@ -39,8 +39,8 @@
 #   memcheck.  The script uses each feature of the CPU engine once.  An error is a
 #   failure if a function of gpusort is in its stack; see test/instruments/valgrind.supp.
 #
-# At the end the libraries of gpusort that were installed before are put back.  The last
-# line has the counts of checks, and the exit status is 0 if none failed.
+# The builds are installed in a copy of the server.  The last line has the counts of
+# checks, and the exit status is 0 if none failed.
 
 set -euo pipefail
 
@@ -54,32 +54,6 @@ parts=${PARTS:-sanitizers fuzz valgrind}
 quick=${QUICK:-no}
 seconds=${SECONDS_EACH:-30}
 [ "$quick" != yes ] || seconds=${SECONDS_EACH:-20}
-
-# ---- the libraries that were installed before ----
-
-keep_installed() {
-  local library
-  libdir=$("$PG_CONFIG" --pkglibdir)
-  mkdir "$work/installed"
-  for library in gpusort.so gpusort_cuda.so; do
-    [ ! -f "$libdir/$library" ] || cp -p "$libdir/$library" "$work/installed/"
-  done
-  trap 'put_back_installed; clean_up' EXIT
-}
-
-put_back_installed() {
-  local writes=() library
-  [ -w "$libdir" ] || writes=("${sudo[@]}")
-  stop_cluster
-  for library in gpusort.so gpusort_cuda.so; do
-    if [ -f "$work/installed/$library" ]; then
-      # install makes a new file, because servers may have mapped the old one
-      "${writes[@]}" install -m 755 "$work/installed/$library" "$libdir/$library"
-    else
-      "${writes[@]}" rm -f "$libdir/$library"
-    fi
-  done
-}
 
 # ---- sanitizers ----
 
@@ -238,7 +212,7 @@ run_valgrind() {
 
 install_test_packages
 use_server
-keep_installed
+use_private_server "$work/server"
 
 for part in $parts; do
   "run_$part"

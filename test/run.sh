@@ -7,10 +7,12 @@
 # GPU service, the chunk pool and every failure can be tested on any machine.  The
 # second build is the one that WITH_CUDA selects.  If that build finds a GPU, the
 # SQL suite and the pgTAP tests run on the GPU as well, with the same expected output.
+# Each build has a copy of the server, so that nothing is installed in the server
+# itself, and groups of both run beside each other.
 #
-# Each group of tests prints its counts, and the last line is their sum.  PG_CONFIG
-# chooses the server, which needs PGXS and need not be Debian's.  Groups that it cannot
-# run are named at the end.
+# Each group of tests prints its counts when it ends, and the last line is their sum.
+# PG_CONFIG chooses the server, which needs PGXS and need not be Debian's.  Groups that
+# it cannot run are named at the end.
 
 set -euo pipefail
 
@@ -61,65 +63,113 @@ have_gpu() {
   [ "$(psql -qXtAc "SELECT available FROM gpusort_status() WHERE engine = 'cuda'" contrib_regression)" = t ]
 }
 
+# The SQL suite, the pgTAP tests and the row keys, on one cluster.
+run_sql() {
+  local algorithm
+  start_cluster "${server_settings[@]}"
+  run_regress "regress"
+  run_pgtap "properties"
+  run_rowkey "row keys"
+  if have_gpu; then
+    run_pgtap "properties, on the GPU" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
+    for algorithm in auto mppsort quicksort mergesort radixsort cub; do
+      run_regress "regress, on the GPU, $algorithm" \
+        "-c gpusort.engine=cuda -c gpusort.min_rows=0 -c gpusort.algorithm=$algorithm"
+    done
+  fi
+}
+
+# The tests that need no server.
+run_without_server() {
+  run_unit "layers" perl "$tree/test/layers.pl" "$tree"
+  run_unit "package" perl "$tree/test/package.pl" "$tree"
+  run_unit "unit tests" make -C "$tree" -s -j"$(nproc)" PG_CONFIG="$stock_config" unit
+}
+
+# Builds the kernel tests and the benchmark; without a GPU the tests do not run.
+run_kernels() {
+  make -C "$tree" -s PG_CONFIG="$stock_config" test/kernels/kernel_test bench/bench_gpu
+  if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
+    run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
+  fi
+}
+
+run_regress_on_standin() {
+  start_cluster "${server_settings[@]}"
+  run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0" \
+    -C "$standin" -f "$source/Makefile"
+}
+
+# on_standin COMMAND...: runs tests on the build with the stand-in.
+on_standin() {
+  PG_CONFIG=$standin_config
+  standin_name=", stand-in device"
+  use_server
+  "$@"
+}
+
+# run_file FILE: runs a TAP file.
+standin_name=
+run_file() {
+  run_tap "$(basename "$1" .pl)$standin_name" "$1"
+}
+
 install_test_packages
 use_server
 say "$("$PG_CONFIG" --version)"
 
 say "build with a stand-in for the device, in a folder of its own"
-copy_tree "$work/source"
-mkdir "$work/standin"
-build_and_install "$work/standin" -f "$work/source/Makefile" WITH_CUDA=standin
-start_cluster "${server_settings[@]}"
-[ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/standin"
-run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0" \
-  -C "$work/standin" -f "$work/source/Makefile"
-stop_cluster
-tap_jobs=3 run_tap "stand-in device" "${standin_tests[@]}" "$tree"/test/t/{013,041}*.pl
-run_tap "limits, stand-in device" "${limits_test[@]}"
-run_unit "load, stand-in device" env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
-run_tap "running queries, stand-in device" "$tree"/test/t/{025,026}*.pl
-SETTINGS="gpusort.engine=cuda" CASES=150 run_tap "random queries, stand-in device" "$tree"/test/t/020*.pl
-SETTINGS="gpusort.engine=cuda gpusort.min_rows=0" run_tap "random LIMITs, stand-in device" "$tree"/test/t/031*.pl
-SETTINGS="gpusort.engine=cuda" run_tap "parallel sorts, stand-in device" "$tree"/test/t/034*.pl
-SETTINGS="gpusort.engine=cuda" CASES=6 run_tap "text under libc, stand-in device" "$tree"/test/t/029*.pl
-SETTINGS="gpusort.engine=cuda" RUNS=200 run_tap "leaks, stand-in device" "$tree"/test/t/018*.pl
+source=$work/source
+standin=$work/standin
+copy_tree "$source"
+mkdir "$standin"
+use_private_server "$work/standin-server"
+standin_config=$PG_CONFIG
+build_and_install "$standin" -f "$source/Makefile" WITH_CUDA=standin
+[ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$standin"
 
 say "build"
+use_private_server "$work/server"
 build_and_install "$tree"
+modules=$work/modules
+copy_tree "$modules"
+make -C "$modules" -s -j"$(nproc)" PG_CONFIG="$stock_config" test-modules >/dev/null
 
-run_unit "layers" perl "$tree/test/layers.pl" "$tree"
-run_unit "package" perl "$tree/test/package.pl" "$tree"
-run_unit "unit tests" make -C "$tree" -s unit
+say "tests"
+# the longest first
+start on_standin run_file "$tree"/test/t/005*.pl
+start run_instrument "sanitizers" sanitizers
+start run_core "PostgreSQL's own suite" SUITE=core
+start run_sql
+start run_without_server
+start run_instrument "fuzzing" fuzz
+start run_instrument "valgrind" valgrind
+[ ! -f "$tree/kernels/sort.o" ] || start run_kernels
+start on_standin run_regress_on_standin
+start on_standin run_unit "load, stand-in device" \
+  env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
+for file in "$tree"/test/t/*.pl; do
+  case ${file##*/} in
+    005_* | 009_*) ;;
+    *standin* | 025_* | 026_*) start on_standin run_file "$file" ;;
+    *) start run_file "$file" ;;
+  esac
+done
 
-start_cluster "${server_settings[@]}"
-run_regress "regress"
-run_pgtap "properties"
-run_rowkey "row keys"
-if have_gpu; then
-  run_pgtap "properties, on the GPU" "-c gpusort.engine=cuda -c gpusort.min_rows=0"
-  for algorithm in auto mppsort quicksort mergesort radixsort cub; do
-    run_regress "regress, on the GPU, $algorithm" \
-      "-c gpusort.engine=cuda -c gpusort.min_rows=0 -c gpusort.algorithm=$algorithm"
-  done
-fi
-stop_cluster
-if [ -f "$tree/kernels/sort.o" ]; then
-  say "build the kernel tests and the benchmark; without a GPU the tests do not run"
-  make -C "$tree" -s test/kernels/kernel_test bench/bench_gpu
-  if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
-    run_unit "kernels" "$tree/test/kernels/kernel_test" --quick --lane --random 1000
-  fi
-fi
-tap_jobs=2 run_tap "server" "$tree"/test/t/{001,010,012,013,014,017,024,039,041}*.pl
-run_tap "drivers without a device" "$tree"/test/t/015*.pl
-run_tap "spill, activity and memory" "$tree"/test/t/{021,022,027}*.pl
-tap_jobs=2 run_tap "random queries" "$tree"/test/t/{020,031,032,033,045}*.pl
-tap_jobs=2 run_tap "parallel sorts" "$tree"/test/t/{034,035,036,040}*.pl
-tap_jobs=2 run_tap "text under libc" "$tree"/test/t/{029,030}*.pl
-run_tap "leaks" "$tree"/test/t/018*.pl
-run_instrument "sanitizers" sanitizers
-run_instrument "fuzzing" fuzz
-run_instrument "valgrind" valgrind
-run_core "PostgreSQL's own suite" SUITE=core
+# with the stand-in device, too
+start on_standin run_file "$tree"/test/t/013*.pl
+start on_standin run_file "$tree"/test/t/041*.pl
+export SETTINGS="gpusort.engine=cuda"
+CASES=150 start on_standin run_file "$tree"/test/t/020*.pl
+SETTINGS="$SETTINGS gpusort.min_rows=0" start on_standin run_file "$tree"/test/t/031*.pl
+start on_standin run_file "$tree"/test/t/034*.pl
+CASES=6 start on_standin run_file "$tree"/test/t/029*.pl
+RUNS=200 start on_standin run_file "$tree"/test/t/018*.pl
+unset SETTINGS
+
+# this test takes all available shared memory
+wait_for_all
+start on_standin run_file "$tree"/test/t/009*.pl
+wait_for_all
 
 show_sum

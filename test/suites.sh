@@ -25,37 +25,99 @@ have_pgtap() {
   [ -f "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ]
 }
 
-passed=0
-failed=0
+# A line for each group: seconds, passed, failed and name, between tabs.  And the groups
+# that did not run.
+results=$work/results
+skipped=$work/skipped
+touch "$results" "$skipped"
 
 # count NAME PASSED FAILED: adds a group's counts and shows them with the seconds
 # since the last group.
 counted=0
 count() {
-  passed=$((passed + $2))
-  failed=$((failed + $3))
+  printf '%d\t%d\t%d\t%s\n' $((SECONDS - counted)) "$2" "$3" "$1" >>"$results"
   printf '%-46s %8d passed, %d failed, %d s\n' "$1" "$2" "$3" $((SECONDS - counted))
   counted=$SECONDS
 }
 
 # skip NAME REASON: notes that a group does not run, for show_sum.
-skipped=()
 skip() {
-  skipped+=("$1: $2")
+  echo "$1: $2" >>"$skipped"
   say "skipped: $1: $2"
 }
 
-# Shows the skipped groups and, as the last line, the sum of all counts.  False if a test failed.
+# Shows a table of the groups, the longest first, the skipped groups and, as the last
+# line, the sum of all counts.  False if a test failed.
 show_sum() {
+  local passed failed
+  read -r passed failed <<<"$(awk '{ passed += $2; failed += $3 } END { print passed + 0, failed + 0 }' "$results")"
   if ((passed + failed == 0)); then
     say "nothing ran"
   else
     say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
+    printf '%-46s %10s %7s %8s\n' group passed failed seconds
+    sort -t $'\t' -k 1,1rn "$results" |
+      awk -F '\t' '{ printf "%-46s %10d %7d %8d\n", $4, $2, $3, $1 }'
   fi
-  [ "${#skipped[@]}" = 0 ] || printf 'skipped: %s\n' "${skipped[@]}"
+  sed 's/^/skipped: /' "$skipped"
   echo "$passed passed, $failed failed"
   [ "$failed" = 0 ]
 }
+
+# ---- groups beside each other ----
+
+# start COMMAND...: runs groups in the background, in a folder and with a cluster of their
+# own, as soon as fewer than $places others run.
+places=$(($(nproc) < 8 ? $(nproc) + 1 : 8))
+started=0
+declare -A running=()
+start() {
+  while [ ${#running[@]} -ge "$places" ]; do
+    wait_for_one
+  done
+  started=$((started + 1))
+  # in a process group of its own, which end_running ends
+  set -m
+  run_apart "$@" </dev/null &
+  set +m
+  running[$!]=$*
+}
+
+run_apart() {
+  work=$work/$started
+  unset PGDATA
+  counted=$SECONDS
+  mkdir "$work"
+  trap clean_up EXIT
+  trap 'exit 1' INT TERM
+  use_server
+  "$@"
+}
+
+wait_for_one() {
+  local pid rc=0
+  wait -n -p pid "${!running[@]}" || rc=$?
+  [ "$rc" = 0 ] || count "not finished: ${running[$pid]}" 0 1
+  unset "running[$pid]"
+}
+
+wait_for_all() {
+  while [ ${#running[@]} -gt 0 ]; do
+    wait_for_one
+  done
+  counted=$SECONDS
+}
+
+end_running() {
+  local pid
+  for pid in "${!running[@]}"; do
+    kill -- "-$pid" 2>/dev/null || true
+    wait "$pid" || true
+  done
+}
+trap 'end_running; clean_up' EXIT
+
+# ---- kinds of groups ----
 
 # run_unit NAME COMMAND...: runs a program whose last line is "N passed, M failed".
 run_unit() {
@@ -74,13 +136,16 @@ run_unit() {
 
 # make_check GOAL [VARIABLE=VALUE...]: runs a goal of PGXS that tests the installed
 # build, as the cluster's user and in a copy of the tree in $work/check: prove's
-# tests cannot run as root, and that user may not be able to write in the tree.
+# tests cannot run as root, and that user may not be able to write in the tree.  If
+# $modules names a folder in which "make test-modules" has run, it is copied.
+modules=
 make_check() {
   if [ ! -d "$work/check" ]; then
-    copy_tree "$work/check"
+    if [ -n "$modules" ]; then cp -a "$modules" "$work/check"; else copy_tree "$work/check"; fi
     [ "$(id -u)" != 0 ] || chown -R "$cluster_user" "$work/check"
   fi
-  as_cluster_user make -s -C "$work/check" "$@"
+  # without the variables of the make that called the script, which are for builds
+  as_cluster_user env -u MAKEFLAGS -u MAKEOVERRIDES make -s -C "$work/check" "$@" PG_CONFIG="$PG_CONFIG"
 }
 
 # run_regress NAME [OPTIONS [ARGUMENT...]]: runs the SQL suite against the running
@@ -141,7 +206,7 @@ limits_test=("$tree"/test/t/009_*.pl)
 # servers only and do not need the whole machine.
 tap_jobs=1
 run_tap() {
-  local name=$1 modules=() flags="-j $tap_jobs"
+  local name=$1 arguments=() flags="-j $tap_jobs"
   shift
   local files=("${@#"$tree/"}")
   if ! server_has_tap; then
@@ -150,11 +215,11 @@ run_tap() {
       return
     fi
     # modules until PostgreSQL 15 need TESTDIR
-    modules=(enable_tap_tests=yes PROVE=prove TESTDIR="$work/check")
+    arguments=(enable_tap_tests=yes PROVE=prove TESTDIR="$work/check")
     flags+=" -I $(other_tap)"
   fi
   # make exports its arguments, so that the tests' servers have $server_environment
-  run_prove "$name" make_check prove_installcheck "${server_environment[@]}" "${modules[@]}" \
+  run_prove "$name" make_check prove_installcheck "${server_environment[@]}" "${arguments[@]}" \
     PROVE_TESTS="${files[*]}" PROVE_FLAGS="$flags"
   end_unfinished
 }

@@ -180,7 +180,7 @@ count_version() {
     return
   fi
   while read -r line; do
-    skipped+=("$1, ${line#skipped: }")
+    echo "$1, ${line#skipped: }" >>"$skipped"
   done < <(grep '^skipped: ' "$work/version.log" || true)
   last=$(tail -1 "$work/version.log")
   if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then

