@@ -13,8 +13,8 @@
 # those whose temporary files were more than 1.10 times as large as core's, the
 # worst first.  The whole takes about 25 minutes on two cores.
 #
-# If PGHOST or PGPORT is set, it uses the server there, which must have gpusort
-# installed, as a superuser, in a database of its own.  Else it measures the
+# If PGHOST or PGPORT is set, it uses the server there, which must have gpusort and citext
+# installed and the locale en_US.UTF-8, as a superuser, in a database of its own.  Else it measures the
 # library that make has built in this tree, on a private cluster (test/cluster.sh).
 #
 # Both contenders run in one session, by turns, and the one that begins changes
@@ -38,6 +38,8 @@ if [ -n "${PGHOST:-}${PGPORT:-}" ]; then
 else
   # shellcheck source=test/cluster.sh
   . "$tree/test/cluster.sh"
+  bash "$tree/test/locales.sh" "$work/locales" en_US.UTF-8
+  server_environment+=("LOCPATH=$work/locales")
   start_cluster_of_tree "shared_buffers = 2GB" "autovacuum = off" \
     "max_worker_processes = 32" "max_parallel_workers = 32" "gpusort.pool_limit = 16GB"
 fi
@@ -54,6 +56,8 @@ bench <<'SQL'
 CREATE TABLE results (place serial, shape text, query text, core_ms float8, gpusort_ms float8,
                       node text, core_disk_kb bigint, gpusort_disk_kb bigint);
 CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE COLLATION libc (provider = libc, locale = 'en_US.UTF-8');
+CREATE EXTENSION citext;
 CREATE TYPE colour AS ENUM ('red', 'green', 'blue', 'black', 'white', 'yellow');
 CREATE TYPE pair AS (a int, b int);
 CREATE DOMAIN small AS int CHECK (VALUE < 1000000);
@@ -454,6 +458,19 @@ for limit in 10 10000; do
   shape 1M "descending texts that agree in 60 letters, ICU, LIMIT $limit" "repeat('p', 60) || to_char(9e8 - i, 'FM000000000') k" "k COLLATE \"en-x-icu\" LIMIT $limit"
   shape 1M "1,000 distinct URLs, ICU, LIMIT $limit" "$url || rnd(1000) k" "k COLLATE \"en-x-icu\" LIMIT $limit"
   shape 1M "random, work_mem 4MB, LIMIT $limit" "any_int() k, $wide" "k LIMIT $limit" work_mem=4MB
+done
+# ... of texts under libc: signs that it compares slowly, and a long common prefix
+signs="'0123456789abcdef', '😀☃1️👍🎉❤😀☃2️👍🎉❤😀☃'"
+prefix="'the same beginning of all of these strings, which has a hundred letters, 😀 and signs ☃ between its words ❤ '"
+shape 20k 'signs, libc, LIMIT 1 OFFSET 7' "translate(substr(md5((i % 809)::text), 1, 20), $signs) k" 'k COLLATE libc DESC LIMIT 1 OFFSET 7'
+shape 20k 'signs, libc, LIMIT 200' "translate(substr(md5((i % 809)::text), 1, 20), $signs) k" 'k COLLATE libc LIMIT 200'
+for limit in 10 200; do
+  shape 2k "citext with signs, libc, LIMIT $limit" "($prefix || translate(md5(i::text), $signs))::citext k" "k COLLATE libc LIMIT $limit"
+done
+for limit in 10 200 3000; do
+  shape 100k "text with a long prefix, libc, LIMIT $limit" "$prefix || word(32) k" "k COLLATE libc LIMIT $limit"
+  shape 100k "citext with a long prefix, libc, LIMIT $limit" "($prefix || word(32))::citext k" "k COLLATE libc LIMIT $limit"
+  shape 100k "short text, libc, LIMIT $limit" 'word(12) k' "k COLLATE libc LIMIT $limit"
 done
 shape 1M 'FETCH FIRST 10 ROWS WITH TIES' "$facts" 'SELECT * FROM (SELECT * FROM t ORDER BY a FETCH FIRST 10 ROWS WITH TIES) q'
 

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include <utility>
+
 #include "cpu/crew.h"
 
 namespace
@@ -24,8 +26,7 @@ constexpr unsigned CHECK_PAIRS = 64;
 /* A thread's copy of a string */
 struct Copy
 {
-	bool		readable;		/* the string could be read */
-	bool		null;
+	bool		readable;		/* there is a string, and it could be read */
 	size_t		length;
 	char		bytes[GPUSORT_STRING_BYTES + 1];
 
@@ -34,9 +35,8 @@ struct Copy
 	{
 		GpusortString string;
 
-		readable = input.string(input.arg, place, &string);
-		null = readable && string.bytes == NULL;
-		if (!readable || null)
+		readable = input.string(input.arg, place, &string) && string.bytes != NULL;
+		if (!readable)
 			return;
 		length = string.length;
 		if (input.small == NULL)
@@ -101,12 +101,11 @@ struct Verifier
 			if (pairs++ % CHECK_PAIRS == 0 && crew.stopped(thread))
 				return false;
 			if (!taken)
-				before->take(input, i - 1);
+				before->take(input, input.with_first ? 0 : i - 1);
+			taken = true;
 			current->take(input, i);
 			if (!before->readable || !current->readable)
 				verdicts[i] = GPUSORT_COLLATE_LEFT;
-			else if (before->null || current->null)
-				verdicts[i] = GPUSORT_COLLATE_IN_ORDER;
 			else
 			{
 				order = compare(*before, *current, input.locale);
@@ -117,11 +116,8 @@ struct Verifier
 					verdicts[i] = (order < 0) == input.descending ?
 						GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
 			}
-			Copy	   *swap = before;
-
-			before = current;
-			current = swap;
-			taken = true;
+			if (!input.with_first)
+				std::swap(before, current);
 		}
 		return !crew.stopped(thread);
 	}

@@ -30,7 +30,7 @@ typedef enum GpusortCollateTask
 	GPUSORT_COLLATE_LEAVE		/* leave the comparison to the caller */
 } GpusortCollateTask;
 
-/* The findings of the call about a place and the one before it */
+/* The findings of the call about a place and the one that it is compared with */
 typedef enum GpusortCollateVerdict
 {
 	GPUSORT_COLLATE_IN_ORDER,
@@ -45,13 +45,14 @@ typedef struct GpusortCollateInput
 								 * replaced; the caller must compare one with a byte
 								 * that becomes 0 */
 	bool		descending;
+	bool		with_first;		/* each place is compared with the first one, not the one before */
 	size_t		n;				/* places */
 
 	/*
 	 * Both are called by any thread, with arg, and change nothing.  task is called
 	 * for each place except the first, in ascending order by each thread.  string
 	 * returns false if the string is longer than GPUSORT_STRING_BYTES or cannot
-	 * be read by a thread; then the caller must compare it.
+	 * be read by a thread.  The caller must compare such a string, and NULL.
 	 */
 	GpusortCollateTask (*task) (void *arg, size_t place);
 	bool		(*string) (void *arg, size_t place, GpusortString *string);
@@ -59,8 +60,8 @@ typedef struct GpusortCollateInput
 } GpusortCollateInput;
 
 /*
- * Sets verdicts[i], which has room for n, to the GpusortCollateVerdict about places
- * i - 1 and i; verdicts[0] to GPUSORT_COLLATE_IN_ORDER.  Strings compare by strcoll_l(), and
+ * Sets verdicts[i], which has room for n, to the GpusortCollateVerdict about place i
+ * and the one before, or the first one; verdicts[0] to GPUSORT_COLLATE_IN_ORDER.  Strings compare by strcoll_l(), and
  * by their bytes if that finds them equal, all that reversed if descending.
  */
 extern GpusortCpuStatus gpusort_collate_verify(const GpusortCollateInput *input, uint8_t *verdicts,

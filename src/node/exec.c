@@ -18,6 +18,10 @@
 #include "node/limit.h"
 #include "node/node.h"
 
+/* The most rows that core's heap keeps faster than words of strings under libc are made */
+#define HEAP_ROWS			128
+#define HEAP_CITEXT_ROWS	64
+
 static Node *create_state(CustomScan *scan);
 static void begin_node(CustomScanState *css, EState *estate, int eflags);
 static TupleTableSlot *exec_node(CustomScanState *css);
@@ -87,6 +91,20 @@ core_reason(GpusortNode *node)
 		return NULL;
 	strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));
 	return node->stats.refusal;
+}
+
+/*
+ * Does the parent fetch few rows, by strings that only strcoll() compares?  Then core, which
+ * compares each row with those that it keeps, compares less than it takes to make words.
+ */
+static bool
+fetches_few_strings(const GpusortGather *gather)
+{
+	GpusortProposal proposal;
+
+	return gather->limit.rows >= 0 && !gather->spec->limit_ties && gather->rows.key != NULL &&
+		gpusort_rowkey_proposal(gather->rows.key, &proposal) && proposal.first_word == 0 &&
+		gather->limit.rows <= (proposal.lowered ? HEAP_CITEXT_ROWS : HEAP_ROWS);
 }
 
 /* After the last row: sorts the rows in memory, or spills them and begins the merge. */
@@ -167,19 +185,23 @@ sort_node(GpusortNode *node)
 	gpusort_activity_begin(&gather->activity, gather->cxt, node->css.ss.ps.plan->plan_rows);
 	if (node->feed != NULL)
 		gpusort_feed_use(node->feed, gather, reason != NULL);
+	if (reason == NULL)
+	{
+		gpusort_gather_begin(gather);
+		if (fetches_few_strings(gather))
+			reason = "few rows are fetched, by strings that libc compares";
+	}
 	if (reason != NULL)
 	{
 		gpusort_core_begin(gather, reason);
 		gpusort_core_read(gather);
 	}
+	else if (node->feed == NULL)
+		mine = gpusort_gather_read(gather);
 	else
 	{
-		gpusort_gather_begin(gather);
 		mine = true;
-		if (node->feed != NULL)
-			gpusort_feed_gather(node->feed);
-		else
-			mine = gpusort_gather_read(gather);
+		gpusort_feed_gather(node->feed);
 	}
 	if (mine)
 	{

@@ -283,4 +283,11 @@ extern void gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows
  */
 extern void gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows);
 
+/*
+ * Compares rows that have the same deciding words with the first of them, as far as
+ * threads can: by strings under libc.  Sets verdicts, which has room for all rows, to
+ * GpusortCollateVerdicts.  In verify.c.
+ */
+extern void gpusort_verify_with_first(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *verdicts);
+
 #endif							/* GPUSORT_NODE_GATHER_H */

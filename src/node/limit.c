@@ -15,13 +15,8 @@
  * made, before they are copied.  In random order, only N (1 + ln(n / N)) of n rows
  * are copied.
  *
- * Rows behind the bound are found by their words.  Where the words do not decide,
- * the row is compared with the bound's row, of which a copy is kept, so that rows
- * with equal words do not pile up.  Accordingly, a trim finds the N-th of the rows with
- * its words by selection: it takes two to four comparisons a row, and sorting would
- * take log2(2 N).  Words that only propose an order (node/verify.c) decide nothing:
- * then a trim verifies the order of all rows.  WITH TIES keeps the rows that are equal to the
- * bound; if there are many, the next trim waits until the rows have doubled.
+ * node/bound.c finds the bound.  WITH TIES keeps the rows that are equal to it; if
+ * there are many, the next trim waits until the rows have doubled.
  *
  * If the memory limit is reached before 2 N rows have come, a trim is made earlier.
  * If even N rows do not fit, all rows are spilled, as without a LIMIT, except those
@@ -31,7 +26,6 @@
  */
 #include "postgres.h"
 
-#include "common/pg_prng.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
@@ -76,13 +70,6 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 	plan_trim(gather, rows);
 }
 
-bool
-gpusort_limit_can_trim(const GpusortGather *gather)
-{
-	return gather->limit.rows >= 0 && gpusort_run_rows(gather->run) > (uint64) gather->limit.rows &&
-		(gather->spec->value_type != NULL || gpusort_rowstore_can_keep(&gather->rows.store));
-}
-
 void
 gpusort_limit_count_removed(GpusortGather *gather)
 {
@@ -91,153 +78,6 @@ gpusort_limit_count_removed(GpusortGather *gather)
 		CHECK_FOR_INTERRUPTS();
 		gpusort_activity_report(&gather->activity, GPUSORT_PHASE_GATHERING,
 								gather->nulls + gather->limit.removed, gather->stats->memory, gather->stats->engine);
-	}
-}
-
-bool
-gpusort_limit_is_behind(GpusortGather *gather, TupleTableSlot *slot)
-{
-	int			order = 0;
-
-	if (gather->limit.lossy || gpusort_rowkey_lossy(gather->rows.key))
-		order = gpusort_rowkey_compare(gather->rows.key, slot, gather->limit.slot);
-	return gather->spec->limit_ties ? order > 0 : order >= 0;
-}
-
-/* Has this row of the run the bound's words? */
-static bool
-has_bound_words(const GpusortGather *gather, uint32 row)
-{
-	return memcmp(gpusort_run_key(gather->run, row), gather->limit.words,
-				  gather->limit.nwords * sizeof(uint64)) == 0;
-}
-
-static inline void
-swap(uint32 *a, uint32 *b)
-{
-	uint32		row = *a;
-
-	*a = *b;
-	*b = row;
-}
-
-/*
- * Puts the row at order[place] which would be there if the n rows were sorted by the
- * comparators, lesser rows in front of it, and greater ones behind.  Equal rows are
- * adjacent to it.  This is Hoare's selection, with a part for rows that equal the
- * pivot.
- */
-static void
-select_row(GpusortGather *gather, uint32 *order, uint64 n, uint64 place)
-{
-	uint64		begin = 0;
-	uint64		end = n;
-
-	while (end - begin > 1)
-	{
-		uint64		pivot = pg_prng_uint64_range(&pg_global_prng_state, begin, end - 1);
-		uint64		equal = begin;	/* rows from begin on are less than the pivot, from equal on equal, */
-		uint64		i = begin;	/* from i on not compared yet, */
-		uint64		greater = end;	/* and from here on greater */
-
-		gpusort_rowstore_put(&gather->rows.store, order[pivot], gather->right);
-		while (i < greater)
-		{
-			int			result;
-
-			/* a comparison may detoast megabytes */
-			CHECK_FOR_INTERRUPTS();
-			gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
-			result = gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right);
-			if (result < 0)
-				swap(&order[i++], &order[equal++]);
-			else if (result > 0)
-				swap(&order[i], &order[--greater]);
-			else
-				i++;
-		}
-		if (place < equal)
-			end = equal;
-		else if (place >= greater)
-			begin = greater;
-		else
-			return;
-	}
-}
-
-/*
- * Puts the N-th row at its place among those that have its words; rows in front are
- * less or equal.  Strings that compare by bytes are sorted, which costs less than
- * comparing them (tie_group.c).
- */
-static void
-select_bound(GpusortGather *gather, uint32 *order, uint64 rows)
-{
-	uint64		last = gather->limit.rows - 1;
-	uint64		begin = last;
-	uint64		end = last + 1;
-	int			column;
-
-	for (; begin > 0 && has_bound_words(gather, order[begin - 1]); begin--)
-	{
-		if (begin % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-	}
-	for (; end < rows && has_bound_words(gather, order[end]); end++)
-	{
-		if (end % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-	}
-	gpusort_rowstore_put(&gather->rows.store, order[last], gather->left);
-	column = gpusort_rowkey_open_column(gather->rows.key, gather->left);
-	if (column >= 0 && gpusort_rowkey_by_bytes(gather->rows.key, column))
-		gpusort_ties_break(gather, order + begin, end - begin, NULL);
-	else
-		select_row(gather, order + begin, end - begin, last - begin);
-}
-
-/* Does a row of the sorted run equal the bound, which has been set? */
-static bool
-equals_bound(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
-{
-	const uint32 *order = sorted->block;
-
-	if (gather->spec->value_type != NULL)
-	{
-		Size		bytes = gather->spec->value_type->key_bytes;
-
-		return memcmp((const char *) sorted->block + i * bytes,
-					  (const char *) sorted->block + (gather->limit.rows - 1) * bytes, bytes) == 0;
-	}
-	if (!has_bound_words(gather, order[i]))
-		return false;
-	gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
-	return !gpusort_limit_is_behind(gather, gather->left);
-}
-
-/* Makes the N-th row of the run the bound.  The run is sorted, or sorted by words that are not proposed. */
-static void
-set_bound(GpusortGather *gather, const GpusortSorted *sorted, bool proposed)
-{
-	uint64		last = gather->limit.rows - 1;
-
-	gather->limit.known = true;
-	if (gather->spec->value_type != NULL)
-		gather->limit.words[0] = gather->spec->value_type->key_bytes == sizeof(uint64) ?
-			((const uint64 *) sorted->block)[last] : ((const uint32 *) sorted->block)[last];
-	else
-	{
-		uint32	   *order = (uint32 *) sorted->block;
-		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
-
-		gather->limit.nwords = gpusort_rowkey_deciding_words(gather->rows.key);
-		memcpy(gather->limit.words, gpusort_run_key(gather->run, order[last]), gather->limit.nwords * sizeof(uint64));
-		gather->limit.lossy = proposed || gpusort_rowkey_lossy(gather->rows.key);
-		if (gather->limit.lossy && !proposed)
-			select_bound(gather, order, gpusort_run_rows(gather->run));
-		gpusort_rowstore_put(&gather->rows.store, order[last], gather->limit.slot);
-		ExecMaterializeSlot(gather->limit.slot);
-		MemoryContextSwitchTo(old);
 	}
 }
 
@@ -289,9 +129,8 @@ void
 gpusort_limit_trim(GpusortGather *gather)
 {
 	bool		values = gather->spec->value_type != NULL;
-	bool		proposed = !values && gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key);
 	uint64		rows = gpusort_run_rows(gather->run);
-	uint64		kept = gather->limit.rows;
+	uint64		kept;
 	size_t		width = values ? gather->spec->value_type->key_bytes : sizeof(uint64) * gpusort_rowkey_words(gather->rows.key);
 	GpusortSorted sorted;
 	uint32	   *order;
@@ -302,16 +141,8 @@ gpusort_limit_trim(GpusortGather *gather)
 		plan_trim(gather, rows);
 		return;
 	}
-	if (proposed)
-		gpusort_sort_run(gather, true, &sorted);
-	else
-		gpusort_sort_words(gather, true, NULL, &sorted);
-	set_bound(gather, &sorted, proposed);
-	for (; gather->spec->limit_ties && kept < rows && equals_bound(gather, &sorted, kept); kept++)
-	{
-		if (kept % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-	}
+	gpusort_sort_words(gather, true, NULL, &sorted);
+	kept = gpusort_bound_select(gather, &sorted);
 	keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
 	if (values)
 		memcpy(keys, sorted.block, kept * width);
@@ -325,8 +156,6 @@ gpusort_limit_trim(GpusortGather *gather)
 				CHECK_FOR_INTERRUPTS();
 			memcpy(keys + i * width, gpusort_run_key(gather->run, order[i]), width);
 		}
-		ExecClearTuple(gather->left);
-		ExecClearTuple(gather->right);
 		gpusort_rowstore_keep(&gather->rows.store, order, kept);
 	}
 	replace_run(gather, keys, kept, width);

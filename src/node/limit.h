@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * limit.h
- *		How GpuSort keeps only the rows that a LIMIT can still fetch.
+ *		How GpuSort keeps only the rows that a LIMIT can still fetch: limit.c and bound.c.
  *
  * The state is gather->limit (node/gather.h).  gather.c asks about each row, so that is inline.
  *
@@ -16,7 +16,12 @@
 extern void gpusort_limit_begin(GpusortGather *gather, int64 rows);
 
 /* Has the run more rows than the parent fetches, so that a trim can remove some? */
-extern bool gpusort_limit_can_trim(const GpusortGather *gather);
+static inline bool
+gpusort_limit_can_trim(const GpusortGather *gather)
+{
+	return gather->limit.rows >= 0 && gpusort_run_rows(gather->run) > (uint64) gather->limit.rows &&
+		(gather->spec->value_type != NULL || gpusort_rowstore_can_keep(&gather->rows.store));
+}
 
 /*
  * Sorts the run by words, removes all rows but those that the parent may fetch, and
@@ -28,8 +33,17 @@ extern void gpusort_limit_trim(GpusortGather *gather);
 /* Counts a row that is removed; reports and checks for interrupts now and then. */
 extern void gpusort_limit_count_removed(GpusortGather *gather);
 
+/* ---- bound.c ---- */
+
+/*
+ * The run has been sorted by words, into one block, and gpusort_limit_can_trim() is true: puts the
+ * rows that the parent may fetch to the front of the block, and sets the bound.  Returns the
+ * number of rows in front.
+ */
+extern uint64 gpusort_bound_select(GpusortGather *gather, const GpusortSorted *sorted);
+
 /* Compares a row with the bound, which has the same words.  True if the row is behind it. */
-extern bool gpusort_limit_is_behind(GpusortGather *gather, TupleTableSlot *slot);
+extern bool gpusort_bound_is_behind(GpusortGather *gather, TupleTableSlot *slot);
 
 /*
  * There is a bound: is the row with this key, which is in the slot, behind it?
@@ -43,7 +57,7 @@ gpusort_limit_removes_row(GpusortGather *gather, const uint64 *words, TupleTable
 
 	while (i < gather->limit.nwords && words[i] == bound[i])
 		i++;
-	if (i < gather->limit.nwords ? words[i] < bound[i] : !gpusort_limit_is_behind(gather, slot))
+	if (i < gather->limit.nwords ? words[i] < bound[i] : !gpusort_bound_is_behind(gather, slot))
 		return false;
 	gpusort_limit_count_removed(gather);
 	return true;

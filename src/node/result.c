@@ -202,7 +202,8 @@ gpusort_result_begin(GpusortResult *result)
 	result->nulls_before = gather->spec->nulls_first[0] ? gather->nulls : 0;
 	result->nulls_after = gather->nulls - result->nulls_before;
 	result->rows = gather->nulls +
-		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) : gather->run != NULL ? gpusort_run_rows(gather->run) : 0);
+		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) :
+		 result->sorted.whole ? result->sorted.count : gpusort_run_rows(gather->run));
 	result->first = result->nulls_before;
 	gpusort_result_rewind(result);
 }

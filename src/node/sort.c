@@ -11,7 +11,7 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "node/gather.h"
+#include "node/limit.h"
 #include "run/report.h"
 
 /* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
@@ -142,6 +142,7 @@ gpusort_sort_run(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 	bool		proposed = gather->rows.key != NULL &&
 		gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key);
 	uint8	   *may_tie = NULL;
+	bool		moved = false;	/* rows are not at the places that may_tie tells of */
 
 	/* the sort compares all words, trusted or not */
 	if (lossy && gpusort_rowkey_trusted_words(gather->rows.key) == gpusort_rowkey_words(gather->rows.key))
@@ -154,10 +155,16 @@ gpusort_sort_run(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 		instr_time	now;
 
 		INSTR_TIME_SET_CURRENT(begun);
+		/* rows that a LIMIT does not fetch need not be in order */
+		if (gpusort_limit_can_trim(gather))
+		{
+			sorted->count = gpusort_bound_select(gather, sorted);
+			moved = proposed;
+		}
 		if (lossy)
-			gpusort_ties_break(gather, (uint32 *) sorted->block, rows, may_tie);
+			gpusort_ties_break(gather, (uint32 *) sorted->block, sorted->count, moved ? NULL : may_tie);
 		if (proposed)
-			gpusort_verify_order(gather, (uint32 *) sorted->block, rows);
+			gpusort_verify_order(gather, (uint32 *) sorted->block, sorted->count);
 		INSTR_TIME_SET_CURRENT(now);
 		INSTR_TIME_SUBTRACT(now, begun);
 		gather->stats->sort_ms += INSTR_TIME_GET_MILLISEC(now);

@@ -126,6 +126,8 @@ gpusort_gather_spill(GpusortGather *gather)
 	GpusortSorted sorted;
 
 	gpusort_sort_run(gather, false, &sorted);
+	if (sorted.whole)
+		gather->limit.removed += gpusort_run_rows(gather->run) - sorted.count;
 	if (gather->spill == NULL)
 		begin_spill(gather, &sorted);
 	if (!values && (gpusort_rowkey_lossy(gather->rows.key) || gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key)))

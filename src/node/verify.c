@@ -59,6 +59,7 @@ typedef struct Verification
 	GpusortProposal proposal;
 	int			words;			/* words of a key */
 	bool		crowded;		/* equal words before the column do not mean equal values */
+	bool		with_first;		/* rows are compared with the first one, not with the one before */
 	uint32	   *order;
 	uint64		rows;
 	GpusortStrings strings;		/* the column's */
@@ -85,8 +86,8 @@ task_at(void *arg, size_t place)
 	const Verification *verification = arg;
 	const GpusortGather *gather = verification->gather;
 	const uint32 *order = verification->order;
-	const uint64 *before = gpusort_run_key(gather->run, order[place - 1]);
-	const uint64 *key = gpusort_run_key(gather->run, order[place]);
+	const uint64 *before;
+	const uint64 *key;
 
 	if (place + PLACE_AHEAD < verification->rows)
 	{
@@ -94,6 +95,10 @@ task_at(void *arg, size_t place)
 		__builtin_prefetch(gpusort_rowstore_row(&gather->rows.store, order[place + KEY_AHEAD]));
 		__builtin_prefetch(gpusort_run_key(gather->run, order[place + KEY_AHEAD]));
 	}
+	if (verification->with_first)
+		return verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
+	before = gpusort_run_key(gather->run, order[place - 1]);
+	key = gpusort_run_key(gather->run, order[place]);
 	for (int i = 0; i < verification->words; i++)
 	{
 		if (before[i] != key[i])
@@ -108,14 +113,15 @@ task_at(void *arg, size_t place)
  * ----------------------------------------------------------------
  */
 
-/* Makes the verdict about each place: GPUSORT_COLLATE_IN_ORDER or GPUSORT_COLLATE_OUT_OF_ORDER. */
+/* Compares strings in threads, and sets verdicts. */
 static void
-make_verdicts(Verification *verification, uint8 *verdicts)
+compare_strings(Verification *verification, uint8 *verdicts)
 {
 	GpusortCollateInput input = {
 		.locale = verification->proposal.libc->locale,
 		.small = verification->proposal.lowered ? gpusort_citext_ascii() : NULL,
 		.descending = verification->proposal.descending,
+		.with_first = verification->with_first,
 		.n = verification->rows,
 		.task = task_at,
 		.string = string_at,
@@ -123,6 +129,9 @@ make_verdicts(Verification *verification, uint8 *verdicts)
 	};
 	GpusortCpuStatus status;
 
+	gpusort_strings_begin(&verification->strings, verification->gather, verification->proposal.column,
+						  verification->proposal.is_name, verification->proposal.blank_padded);
+	verification->crowded = gpusort_rowkey_crowded(verification->gather->rows.key, verification->proposal.column);
 	do
 	{
 		GpusortCpuOptions options = gpusort_cpu_options_take(verification->rows);
@@ -131,7 +140,24 @@ make_verdicts(Verification *verification, uint8 *verdicts)
 		gpusort_cpu_options_give(&options);
 		CHECK_FOR_INTERRUPTS();
 	} while (status != GPUSORT_CPU_OK);
+}
 
+void
+gpusort_verify_with_first(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *verdicts)
+{
+	Verification verification = {.gather = gather, .with_first = true, .order = order, .rows = rows};
+
+	if (gpusort_rowkey_proposal(gather->rows.key, &verification.proposal))
+		compare_strings(&verification, verdicts);
+	else
+		memset(verdicts, GPUSORT_COLLATE_LEFT, rows);
+}
+
+/* Makes the verdict about each place: GPUSORT_COLLATE_IN_ORDER or GPUSORT_COLLATE_OUT_OF_ORDER. */
+static void
+make_verdicts(Verification *verification, uint8 *verdicts)
+{
+	compare_strings(verification, verdicts);
 	for (uint64 i = 1; i < verification->rows; i++)
 	{
 		if (i % INTERRUPT_ROWS == 0)
@@ -306,10 +332,6 @@ gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows)
 		distrust(&verification);
 		return;
 	}
-	gpusort_strings_begin(&verification.strings, gather, verification.proposal.column,
-						  verification.proposal.is_name, verification.proposal.blank_padded);
-	verification.crowded = gpusort_rowkey_crowded(gather->rows.key, verification.proposal.column);
-
 	verdicts = gpusort_memory_alloc(gather->run_cxt, rows);
 	make_verdicts(&verification, verdicts);
 	repaired = repair(&verification, verdicts);

@@ -173,6 +173,13 @@ sub column_of
 		my $prefix = units(1 + below(pick(20, 200)));
 		return sub { (chance(90) ? $prefix : substr $prefix, 0, below(1 + length $prefix)) . units(below(8)) }
 	}
+	if ($kind eq 'signs')
+	{
+		# they weigh nothing before the last level, so that most words are equal
+		my @signs = $of{encoding} eq 'UTF8' ? map { chr } 0x1F600, 0xFE0F, 0x2603, 0x1F44D : @punctuation;
+		my @values = map { join '', map { chance(5) ? below(10) : pick(@signs) } 1 .. below(7) } 1 .. 20 + below(500);
+		return sub { pick(@values) }
+	}
 	if ($kind eq 'few') { my @values = map { units(below(30)) } 0 .. below(8); return sub { pick(@values) } }
 	if ($kind eq 'ascii')
 	{
@@ -201,7 +208,7 @@ sub column_of
 	}
 }
 
-my @kinds = ('letters', 'letters', 'words', 'varied', 'varied', 'late', 'prefix', 'few', 'ascii', 'any', 'long');
+my @kinds = ('letters', 'letters', 'words', 'varied', 'varied', 'late', 'prefix', 'signs', 'few', 'ascii', 'any', 'long');
 my @types = ('text', 'text', 'text', 'varchar', 'char(40)', 'bpchar', 'name', 'word', 'citext');
 my @collations = ('', '', 'loc', 'loc', 'loc', 'mixed', 'other', 'C', 'numbers');
 
@@ -285,10 +292,10 @@ sub make_query
 	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'cursor', 'prepared', 'lateral');
 	if ($kind eq 'limit')
 	{
-		$case{sql} .= ' LIMIT ' . pick(1, 10, 500, 3000) . pick('', ' OFFSET 7');
+		$case{sql} .= ' LIMIT ' . pick(10, 150, 500, 3000) . pick('', ' OFFSET 7');
 		$case{rows} = 0;
 	}
-	$case{sql} .= ' FETCH FIRST ' . pick(1, 10, 500) . ' ROWS WITH TIES' if $kind eq 'ties';
+	$case{sql} .= ' FETCH FIRST ' . pick(1, 10, 150, 500) . ' ROWS WITH TIES' if $kind eq 'ties';
 	@case{ 'how', 'rows', 'steps' } = ('SCROLL CURSOR', 0, [ 'FETCH 20', 'MOVE BACKWARD 7', 'FETCH 200', 'FETCH LAST', 'FETCH BACKWARD 50' ])
 	  if $kind eq 'cursor';
 	$case{how} = 'prepared' if $kind eq 'prepared';

@@ -125,7 +125,7 @@ sub make_query
 	my $select = join ', ', map { "$keys[$_] AS $names[$_]" } 0 .. $#keys;
 	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'distinct', 'aggregate', 'lateral');
 	my %case = (names => \@names, rows => $kind ne 'limit', sql => "SELECT $select" . pick('', ', t.id', ', t.*') . " FROM t ORDER BY $order");
-	$case{sql} .= ' LIMIT ' . pick(1, 10, 500) . pick('', ' OFFSET 7') if $kind eq 'limit';
+	$case{sql} .= ' LIMIT ' . pick(10, 100, 500) . pick('', ' OFFSET 7') if $kind eq 'limit';
 	$case{sql} .= ' FETCH FIRST ' . pick(1, 10, 500) . ' ROWS WITH TIES' if $kind eq 'ties';
 	if ($kind eq 'distinct')
 	{

@@ -14,6 +14,7 @@ static uint8_t verdicts[PLACES];
 static char long_string[GPUSORT_STRING_BYTES + 1];
 static int	calls_until_cancel;
 static const uint8_t *small;
+static bool all_with_first;
 
 static GpusortCollateTask
 task(void *arg, size_t place)
@@ -40,7 +41,7 @@ cancelled(void *arg)
 static GpusortCpuStatus
 verify(size_t n, bool descending, int threads)
 {
-	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), small, descending, n, task, string, NULL};
+	GpusortCollateInput input = {newlocale(LC_ALL_MASK, "C", (locale_t) 0), small, descending, all_with_first, n, task, string, NULL};
 	GpusortCpuOptions options = {threads, cancelled, NULL};
 	GpusortCpuStatus status;
 
@@ -62,8 +63,9 @@ static void
 test_few(void)
 {
 	static const char *const few[] = {"a", "b", "b", "ba", "b", "", NULL, "z", "a"};
-	static const uint8_t ascending[] = {0, 0, 2, 0, 1, 1, 0, 0, 1};
-	static const uint8_t descending[] = {0, 1, 2, 1, 0, 0, 0, 0, 0};
+	static const uint8_t ascending[] = {0, 0, 2, 0, 1, 1, 2, 2, 1};
+	static const uint8_t descending[] = {0, 1, 2, 1, 0, 0, 2, 2, 0};
+	static const uint8_t with_first[] = {0, 0, 0, 0, 0, 1, 2, 0, 2};
 
 	calls_until_cancel = 1000;
 	for (int i = 0; i < LENGTH(few); i++)
@@ -72,6 +74,10 @@ test_few(void)
 	CHECK(memcmp(verdicts, ascending, sizeof(ascending)) == 0, "verdicts of an ascending order");
 	CHECK(verify(LENGTH(few), true, 1) == GPUSORT_CPU_OK, "descending");
 	CHECK(memcmp(verdicts, descending, sizeof(descending)) == 0, "verdicts of a descending order");
+	all_with_first = true;
+	CHECK(verify(LENGTH(few), false, 1) == GPUSORT_CPU_OK, "with the first string");
+	CHECK(memcmp(verdicts, with_first, sizeof(with_first)) == 0, "verdicts about each string and the first one");
+	all_with_first = false;
 
 	tasks[4] = GPUSORT_COLLATE_SKIP;
 	tasks[5] = GPUSORT_COLLATE_LEAVE;
@@ -99,7 +105,7 @@ static void
 test_small_letters(void)
 {
 	static const char *const few[] = {"a", "B", "b", "C1", "c0", "c?", "d", NULL, "A"};
-	static const uint8_t expected[] = {0, 0, 2, 0, 1, 2, 2, 0, 0};
+	static const uint8_t expected[] = {0, 0, 2, 0, 1, 2, 2, 2, 2};
 	uint8_t		table[256] = {0};
 
 	for (int i = 0; i < 26; i++)

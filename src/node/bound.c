@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * bound.c
+ *		The bound of a LIMIT: the last row that can still be fetched.
+ *
+ * Rows behind the bound are found by their words.  Where the words do not decide,
+ * a row is compared with the bound's row, of which a copy is kept, so that rows
+ * with equal words do not pile up.  Accordingly, the bound is found by selection among the
+ * rows with its words: that takes two to four comparisons a row, and sorting would
+ * take log2(2 N).  Words that only propose an order (node/verify.c) decide nothing, but
+ * tell which row is probably the N-th: threads compare all rows with it.  If it is, one
+ * comparison a row suffices.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+
+#include "base/memory.h"
+#include "cpu/collate.h"
+#include "node/limit.h"
+
+/* Rows between two checks for interrupts */
+#define INTERRUPT_ROWS	65536
+
+/* How often a selection takes the row at the place that it looks for as its pivot */
+#define GUESSED_PIVOTS	2
+
+bool
+gpusort_bound_is_behind(GpusortGather *gather, TupleTableSlot *slot)
+{
+	int			order = 0;
+
+	if (gather->limit.lossy || gpusort_rowkey_lossy(gather->rows.key))
+		order = gpusort_rowkey_compare(gather->rows.key, slot, gather->limit.slot);
+	return gather->spec->limit_ties ? order > 0 : order >= 0;
+}
+
+/* Has this row of the run the bound's words? */
+static bool
+has_bound_words(const GpusortGather *gather, uint32 row)
+{
+	return memcmp(gpusort_run_key(gather->run, row), gather->limit.words,
+				  gather->limit.nwords * sizeof(uint64)) == 0;
+}
+
+/*
+ * Puts the row at order[place] which would be there if the n rows were sorted by the
+ * comparators, lesser rows in front of it, and greater ones behind.  Equal rows are
+ * adjacent to it.  This is Hoare's selection, which keeps the order of the rows otherwise.
+ * The first pivots are the rows at the place, since proposed words are mostly right.
+ */
+static void
+select_row(GpusortGather *gather, uint32 *order, uint64 n, uint64 place)
+{
+	uint8	   *verdicts = gpusort_memory_alloc(gather->run_cxt, n);
+	uint32	   *others = gpusort_memory_alloc(gather->run_cxt, n * sizeof(uint32));
+
+	for (int round = 0; n > 1; round++)
+	{
+		uint64		pivot = round < GUESSED_PIVOTS ? place : pg_prng_uint64_range(&pg_global_prng_state, 0, n - 1);
+		uint64		less = 0;
+		uint64		equal = 1;	/* rows at the beginning of others, with the pivot */
+		uint64		greater = n;	/* rows from here on to its end, the last one first */
+
+		others[0] = order[pivot];
+		memmove(order + 1, order, pivot * sizeof(uint32));
+		order[0] = others[0];
+		gpusort_verify_with_first(gather, order, n, verdicts);
+		gpusort_rowstore_put(&gather->rows.store, others[0], gather->right);
+		for (uint64 i = 1; i < n; i++)
+		{
+			int			result = verdicts[i] == GPUSORT_COLLATE_OUT_OF_ORDER ? -1 : 1;
+
+			/* a comparison may detoast megabytes */
+			CHECK_FOR_INTERRUPTS();
+			if (verdicts[i] == GPUSORT_COLLATE_LEFT)
+			{
+				gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
+				result = gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right);
+			}
+			if (result < 0)
+				order[less++] = order[i];
+			else
+				others[result > 0 ? --greater : equal++] = order[i];
+		}
+		memcpy(order + less, others, equal * sizeof(uint32));
+		for (uint64 i = less + equal; i < n; i++)
+			order[i] = others[n - 1 - (i - less - equal)];
+		if (place < less)
+			n = less;
+		else if (place >= less + equal)
+		{
+			order += less + equal;
+			n -= less + equal;
+			place -= less + equal;
+		}
+		else
+			break;
+	}
+	pfree(others);
+	pfree(verdicts);
+}
+
+/*
+ * Puts the N-th row at its place among those that have its words; rows in front are
+ * less or equal.  Strings that compare by bytes are sorted, which costs less than
+ * comparing them (tie_group.c).
+ */
+static void
+select_bound(GpusortGather *gather, uint32 *order, uint64 rows)
+{
+	uint64		last = gather->limit.rows - 1;
+	uint64		begin = last;
+	uint64		end = last + 1;
+	int			column;
+
+	for (; begin > 0 && has_bound_words(gather, order[begin - 1]); begin--)
+	{
+		if (begin % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	for (; end < rows && has_bound_words(gather, order[end]); end++)
+	{
+		if (end % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	gpusort_rowstore_put(&gather->rows.store, order[last], gather->left);
+	column = gpusort_rowkey_open_column(gather->rows.key, gather->left);
+	if (column >= 0 && gpusort_rowkey_by_bytes(gather->rows.key, column))
+		gpusort_ties_break(gather, order + begin, end - begin, NULL);
+	else
+		select_row(gather, order + begin, end - begin, last - begin);
+}
+
+/* Does a row of the sorted run equal the bound, which has been set? */
+static bool
+equals_bound(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
+{
+	const uint32 *order = sorted->block;
+
+	if (gather->spec->value_type != NULL)
+	{
+		Size		bytes = gather->spec->value_type->key_bytes;
+
+		return memcmp((const char *) sorted->block + i * bytes,
+					  (const char *) sorted->block + (gather->limit.rows - 1) * bytes, bytes) == 0;
+	}
+	if (!has_bound_words(gather, order[i]))
+		return false;
+	gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
+	return !gpusort_bound_is_behind(gather, gather->left);
+}
+
+/* Makes the N-th row of the run, which is sorted by words, the bound. */
+static void
+set_bound(GpusortGather *gather, const GpusortSorted *sorted)
+{
+	uint64		last = gather->limit.rows - 1;
+
+	gather->limit.known = true;
+	if (gather->spec->value_type != NULL)
+		gather->limit.words[0] = gather->spec->value_type->key_bytes == sizeof(uint64) ?
+			((const uint64 *) sorted->block)[last] : ((const uint32 *) sorted->block)[last];
+	else
+	{
+		uint32	   *order = (uint32 *) sorted->block;
+		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+
+		gather->limit.nwords = gpusort_rowkey_deciding_words(gather->rows.key);
+		memcpy(gather->limit.words, gpusort_run_key(gather->run, order[last]), gather->limit.nwords * sizeof(uint64));
+		gather->limit.lossy = gpusort_rowkey_lossy(gather->rows.key) ||
+			gather->limit.nwords < gpusort_rowkey_words(gather->rows.key);
+		if (gather->limit.lossy)
+			select_bound(gather, order, gpusort_run_rows(gather->run));
+		gpusort_rowstore_put(&gather->rows.store, order[last], gather->limit.slot);
+		ExecMaterializeSlot(gather->limit.slot);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+uint64
+gpusort_bound_select(GpusortGather *gather, const GpusortSorted *sorted)
+{
+	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		kept = gather->limit.rows;
+
+	set_bound(gather, sorted);
+	for (; gather->spec->limit_ties && kept < rows && equals_bound(gather, sorted, kept); kept++)
+	{
+		if (kept % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	ExecClearTuple(gather->left);
+	ExecClearTuple(gather->right);
+	return kept;
+}
