@@ -25,7 +25,6 @@
 #include "algorithm.h"
 #include "gpu/client.h"
 #include "gpu/client_run.h"
-#include "gpu/library.h"
 #include "gpu/pool.h"
 #include "gpu/receive.h"
 #include "gpu/send.h"

@@ -9,7 +9,7 @@
  * chunks of dynamic shared memory (gpu/pool.c).
  *
  * The comments say for each field who writes it, who reads it, and how the two
- * are ordered.  "The lock" is GpusortControl.lock (gpu/lock.c).  "Under the lock"
+ * are ordered.  "The lock" is GpusortControl.lock.  "Under the lock"
  * means that writers and readers hold it.  "Published by X" means that no lock is
  * needed: the writer writes the field, issues a write barrier and then changes X;
  * the reader reads X, issues a read barrier and then reads the field.
@@ -25,6 +25,7 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 
+#include "base/clock.h"
 #include "merge_key.h"
 
 /* A large chunk, and the small chunks into which one can be split. */
@@ -260,7 +261,7 @@ typedef struct GpusortSegment
 typedef struct GpusortControl
 {
 	int			tranche;		/* tranche of the lock; constant */
-	LWLock		lock;			/* taken by gpu/lock.c only */
+	LWLock		lock;			/* taken by gpusort_lock_try() only */
 	int			lock_pid;		/* the process that took the lock last; read by anyone */
 	pg_atomic_uint32 lock_uses; /* how often it was taken; the holder increases it */
 	pg_atomic_uint32 lock_stuck_at; /* lock_uses when a process gave up waiting for
@@ -418,6 +419,49 @@ gpusort_request_change(GpusortRequest *request, uint32 serial, GpusortRequestSta
 	/* before Armv8.1 the exchange is a loop, whose store may follow later loads */
 	pg_memory_barrier();
 	return changed;
+}
+
+/*
+ * Takes the lock.  Returns NULL, or a reason, in static memory, if one process has held the
+ * lock for more than 5 s.  Processes interrupts while it waits, before it holds the lock.
+ */
+extern const char *gpusort_lock_try(void);
+
+/* Takes the lock, and waits for it as long as that takes: for the GPU service. */
+extern void gpusort_lock_take(void);
+
+extern void gpusort_lock_release(void);
+
+/*
+ * For how long has a process waited for another that shows no sign of life?  The other one
+ * changes a number in shared memory while it works.  Time between two looks in which the
+ * number has not changed counts, but at most GPUSORT_SILENCE_LOOK_MS for each look: if
+ * both processes were stopped, the other one is not to blame.  A process that waits looks
+ * once a second at least.
+ */
+#define GPUSORT_SILENCE_LOOK_MS	1500
+
+/* One wait; it begins with all fields 0. */
+typedef struct GpusortSilence
+{
+	uint64		sign;			/* the number at the last look */
+	uint64		looked_at;		/* time of the last look, in ms of base/clock.h; 0: none */
+	uint64		ms;				/* sum of the time in which the number has stayed the same */
+} GpusortSilence;
+
+/* Looks at the number, and returns for how many ms this wait has seen it unchanged. */
+static inline uint64
+gpusort_silence_ms(GpusortSilence *silence, uint64 sign)
+{
+	uint64		now = gpusort_clock_ms();
+
+	if (silence->looked_at == 0 || silence->sign != sign)
+		silence->ms = 0;
+	else
+		silence->ms += Min(now - silence->looked_at, GPUSORT_SILENCE_LOOK_MS);
+	silence->sign = sign;
+	silence->looked_at = now;
+	return silence->ms;
 }
 
 #endif							/* GPUSORT_GPU_CONTROL_H */

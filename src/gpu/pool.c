@@ -37,7 +37,6 @@
 #include "base/segment.h"
 #include "gpu/chunk.h"
 #include "gpu/control.h"
-#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "guc.h"
 

@@ -20,7 +20,6 @@
 #include "gpu/client_run.h"
 #include "gpu/pool.h"
 #include "gpu/receive.h"
-#include "gpu/silence.h"
 #include "gpu/start.h"
 
 const char *

@@ -26,7 +26,6 @@
 #include "utils/memutils.h"
 
 #include "base/fault.h"
-#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "gpu/request.h"
 #include "gpu/start.h"

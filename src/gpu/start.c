@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * start.c
- *		Starts the GPU service, waits for it, and wakes it.
+ *		Finds the library gpusort_cuda, and starts the GPU service.
+ *
+ * gpusort_cuda has the kernels and CUDA's runtime, many megabytes.  Only the service
+ * loads it; other processes ask whether its file exists, beside that of this library.
  *
  * The first backend that needs the service registers it as a dynamic background
  * worker.  Every backend that needs it waits on its own latch until it is ready.
@@ -24,6 +27,9 @@
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -31,8 +37,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/control.h"
-#include "gpu/library.h"
-#include "gpu/lock.h"
 #include "gpu/start.h"
 
 /* The longest wait for a service to start, or to end and start again. */
@@ -49,6 +53,55 @@
 
 static const char *const too_slow_to_end = "The GPU service takes too long to end and start again.";
 
+/* The path of the file that this code was loaded from; empty if it is not known. */
+static const char *
+library_path(void)
+{
+	Dl_info		info;
+
+	if (dladdr((void *) library_path, &info) != 0 && info.dli_fname != NULL)
+		return info.dli_fname;
+	return "";
+}
+
+/* The part of a path behind the last slash. */
+static const char *
+file_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash + 1 : path;
+}
+
+const char *
+gpusort_cuda_path(void)
+{
+	static char path[MAXPGPATH];
+	const char *own = library_path();
+	const char *file = file_of(own);
+	const char *suffix = strrchr(file, '.');
+
+	snprintf(path, sizeof(path), "%.*sgpusort_cuda%s", (int) (file - own), own, suffix != NULL ? suffix : "");
+	return path;
+}
+
+const char *
+gpusort_cuda_name(void)
+{
+	return file_of(gpusort_cuda_path());
+}
+
+const char *
+gpusort_cuda_missing(void)
+{
+	static char reason[80];
+
+	if (access(gpusort_cuda_path(), F_OK) == 0)
+		return NULL;
+	snprintf(reason, sizeof(reason), "The library %s is not installed.", gpusort_cuda_name());
+	return reason;
+}
+
 /*
  * The name by which the worker loads this library: its path, if it is known and
  * shorter than room bytes.  A library that was loaded by its path need not be in
@@ -57,7 +110,7 @@ static const char *const too_slow_to_end = "The GPU service takes too long to en
 static const char *
 library_name(size_t room)
 {
-	const char *path = gpusort_library_path();
+	const char *path = library_path();
 
 	return path[0] != '\0' && strlen(path) < room ? path : "gpusort";
 }
@@ -175,7 +228,7 @@ silent_reason(void)
 	gpusort_service_wake();
 	if (pg_atomic_read_u32(&gpusort_control->service_state) != GPUSORT_SERVICE_READY)
 		return too_slow_to_end;
-	snprintf(reason, sizeof(reason), GPUSORT_SILENT_REASON,
+	snprintf(reason, sizeof(reason), "The GPU service has not responded for %d seconds.",
 			 (int) (pg_atomic_read_u32(&gpusort_control->step_ms) + SILENCE_MS) / 1000);
 	return reason;
 }

@@ -21,9 +21,8 @@
 
 #include "base/clock.h"
 #include "compat.h"
-#include "gpu/library.h"
-#include "gpu/lock.h"
 #include "gpu/pool.h"
+#include "gpu/start.h"
 #include "guc.h"
 #include "service/device.h"
 #include "service/watch.h"

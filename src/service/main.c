@@ -46,7 +46,6 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "gpu/lock.h"
 #include "gpu/pool.h"
 #include "gpu/start.h"
 #include "guc.h"

@@ -28,7 +28,6 @@
 
 #include "fault/fault.h"
 #include "gpu/control.h"
-#include "gpu/lock.h"
 #include "gpu/request.h"
 #include "status.h"
 
