@@ -37,22 +37,13 @@ extern void gpusort_device_close(void);
  */
 extern uint64 gpusort_service_memory(void);
 
-/*
- * Ends the service if status says that the device may be lost.  Otherwise
- * returns: the caller handles NO_MEMORY and UNSORTED.
- */
+/* Ends the service if status says that the device may be lost.  The caller handles NO_MEMORY and UNSORTED. */
 extern void gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err);
 
-/*
- * Ends the service because the device has not finished its work within the
- * timeout of patience_ms.  Does not return.
- */
+/* Ends the service because the device has not finished its work within the timeout. */
 extern void gpusort_service_hangs(int patience_ms);
 
-/*
- * Registers the callback that leaves shared memory in order when this process
- * ends.  The reason of the end is a shutdown until a later call sets another.
- */
+/* Registers the callback that leaves shared memory in order when this process ends. */
 extern void gpusort_device_at_exit(void);
 
 /* Notes that the service is about to end because it is idle: not a failure. */

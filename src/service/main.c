@@ -47,7 +47,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "gpu/pool.h"
-#include "gpu/start.h"
 #include "guc.h"
 #include "service/device.h"
 #include "service/job.h"

@@ -3,51 +3,30 @@
  * watch.c
  *		The GPU service's watchdog: ends a service whose device hangs.
  *
- * Most CUDA calls wait for the device, and nothing interrupts them.  With a
- * kernel that never ends, or a driver that has lost its device, the service would
- * stay in such a call forever, and all its backends would wait.  So a thread
- * looks once a second.  When a call has exceeded its timeout, the thread ends
- * the process in place of the thread that is stuck.  The driver then ends what
- * runs on the device.
+ * Most CUDA calls wait for the device, and nothing interrupts them.  So a thread looks
+ * once a second.  When a call has exceeded its timeout, the thread ends the process in
+ * place of the one that is stuck.  A mere _exit() would leave the process's PGPROC in use,
+ * which the postmaster takes for a crash: it would end all sessions of the server.  So the
+ * watchdog runs shmem_exit().  PostgreSQL's code is not thread-safe, but safe here:
  *
- * The watchdog must leave shared memory in order, for which it runs
- * shmem_exit().  A mere _exit() would leave the process's PGPROC and its
- * postmaster child slot in use.  The postmaster takes that for a crash: it kills
- * every backend and reinitialises shared memory.  One hung GPU would then end
- * all sessions of the server.
- *
- * PostgreSQL's code is not thread-safe.  It is safe here for these reasons:
- *
- *	1.	At any time, one thread at most runs it: the service's own thread
- *		between device calls, or the watchdog after it has taken over, which it
- *		can do only during a device call.  The atomic word "call" decides.  It
- *		is odd during a call, changes with every call, and is TAKEN_OVER after
- *		the watchdog's compare-and-exchange.  A device call that returns after
- *		that finds TAKEN_OVER, and its thread pauses until the process ends.
- *	2.	The compare-and-exchange is a full barrier, so the watchdog sees all
- *		that the other thread wrote before its call.
- *	3.	PostgreSQL keeps its state in plain variables, not in thread-local
- *		ones, so the watchdog sees the same LWLocks, callbacks and PGPROC.
- *	4.	PG_exception_stack points into the stuck thread's stack, so the
- *		watchdog's caller sets its own (service/device.c).
- *	5.	check_stack_depth() would raise an error in a second thread, because it
- *		measures the distance from the first thread's stack.  No callback of
- *		shmem_exit() calls it in PostgreSQL 15 to 19.  If one did, the caller's
+ *	1.	At any time, one thread at most runs it: the service's own thread between device
+ *		calls, or the watchdog after it has taken over during one.  The atomic word
+ *		"call" decides.  It is odd during a call, changes with every call, and is
+ *		TAKEN_OVER after the watchdog's compare-and-exchange, which is a full barrier.
+ *		A device call that returns later finds that, and its thread pauses for good.
+ *	2.	PostgreSQL keeps its state in plain variables, not in thread-local ones.
+ *	3.	PG_exception_stack points into the stuck thread's stack, so the watchdog's caller
+ *		sets its own (service/device.c).
+ *	4.	No callback of shmem_exit() in PostgreSQL 15 to 19 calls check_stack_depth(), which
+ *		measures the distance from the first thread's stack.  If one did, the caller's
  *		handler would end the process as crashed.
  *
- * The C library is the exception to 1: the stuck thread, or a thread of the
- * driver, may hold a lock of malloc() or stdio.  So the watchdog first does what
- * is safe whatever is locked: it asks the kernel for a SIGALRM, and writes to
- * the log by write().  Only then does it run shmem_exit().  If that blocks,
- * SIGALRM kills the process, which the postmaster treats as a crash.
+ * The C library is the exception to 1: the stuck thread, or a thread of the driver, may
+ * hold a lock of malloc() or stdio.  So the watchdog first asks the kernel for a SIGALRM
+ * and writes to the log by write().  If shmem_exit() blocks, SIGALRM kills the process.
  *
- * test/t/016_standin_hangs.pl has both cases: after a hang no other process has
- * ended and no slot or lock is left behind, and a watchdog that blocks is killed.
- *
- * The thread counts its own looks instead of reading a clock.  So time during
- * which the process is stopped, and its watchdog with it, does not count.  It
- * cannot help the backends that wait for a process that is stopped: they watch the
- * service's heartbeat themselves (gpu/start.c).
+ * The thread counts its looks instead of reading a clock, so that time during which the
+ * process is stopped does not count.
  *
  *-------------------------------------------------------------------------
  */

@@ -12,11 +12,7 @@
 
 #include "base/fault.h"
 
-/*
- * The timeout of a device call: 30 s, plus 10 s for each GB that the call may
- * have to copy or sort.  A slow device (PCIe 3.0 x4, unpinned memory) needs
- * 0.1 s for a GB.
- */
+/* A device call may take 30 s, plus 10 s for each GB to copy or sort; a slow bus needs 0.1 s for a GB. */
 #define GPUSORT_PATIENCE_MS			30000
 #define GPUSORT_PATIENCE_MS_PER_GB	10000
 
@@ -34,25 +30,18 @@ gpusort_watch_patience(uint64 bytes)
 /* The text for the log and for waiting backends; %d is the timeout in seconds. */
 #define GPUSORT_HANG_REASON	"The device did not finish its work within %d seconds."
 
-/*
- * How long the watchdog has watched, in ms, in steps of 1 s.  Time during which
- * the process is stopped does not count.  Stays the same if there is no watchdog.
- */
+/* How long the watchdog has watched, in ms, in steps of 1 s.  Stays the same if there is none. */
 extern uint64 gpusort_watch_time(void);
 
 /*
- * Starts the watchdog thread.  When a device call exceeds its timeout, the
- * thread writes a line to the log and calls hangs(), which must not return.
- * From then on it is the only thread that runs PostgreSQL's code.  A process
- * that does not end within GPUSORT_PATIENCE_MS after that is killed by SIGALRM.
- * If no thread can be started, logs that, and nothing is watched.
+ * Starts the watchdog thread.  When a device call exceeds its timeout, the thread writes
+ * a line to the log and calls hangs(), which must not return.
  */
 extern void gpusort_watch_start(void (*hangs) (int patience_ms));
 
 /*
  * Shows backends that the service is alive, and that its next sign of life may take
- * patience_ms: the timeout of a call of the device, or 0.  Does nothing in a
- * process that is not the service, or not any more.
+ * patience_ms.  Does nothing in a process that is not the service, or not any more.
  */
 extern void gpusort_watch_beat(int patience_ms);
 
