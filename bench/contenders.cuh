@@ -208,7 +208,7 @@ static GpusortCudaStatus sort_once(Context &context, const Entry<K> &entry, Buff
 	K *keys = buffers.keys.template as<K>(), *keys_spare = buffers.keys_spare.template as<K>();
 	buffers.rows_sorted = nullptr;
 	if (entry.checked) {
-		GpusortCudaSort sort = {n, (int)sizeof(K), entry.with_rows, contender.algorithm, false};
+		GpusortCudaSort sort = {n, (int)sizeof(K), entry.with_rows, contender.algorithm};
 		GPUSORT_PASS(gpusort::sort_on_device(context, sort, buffers.keys, buffers.rows));
 		buffers.sorted = entry.with_rows ? nullptr : buffers.keys.template as<K>();
 		if (entry.with_rows) buffers.rows_sorted = buffers.rows.template as<uint32_t>();

@@ -179,17 +179,13 @@ static GpusortCudaStatus find_device(GpusortCudaInfo *info, GpusortCudaError *er
 	return GPUSORT_CUDA_OK;
 }
 
-static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_limit, GpusortCudaInfo *info,
-									 GpusortCudaError *err)
+static GpusortCudaStatus open_device(GpusortCudaDevice *dev, GpusortCudaInfo *info, GpusortCudaError *err)
 {
-	size_t free_bytes = 0, total_bytes = 0;
 	cudaMemPoolProps props;
 
 	GPUSORT_PASS(find_device(info, err));
 	const int number = info->number;
 	GPUSORT_TRY(cudaSetDevice(number), err);
-	GPUSORT_TRY(cudaMemGetInfo(&free_bytes, &total_bytes), err);
-	info->free_memory = free_bytes;
 	GPUSORT_TRY(cudaDeviceGetAttribute(&dev->shared_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, number), err);
 	dev->sm_count = info->sm_count;
 	GPUSORT_TRY(cudaHostAlloc(&dev->mailbox, gpusort::MAILBOX_BYTES, cudaHostAllocDefault), err);
@@ -202,12 +198,11 @@ static GpusortCudaStatus open_device(GpusortCudaDevice *dev, uint64_t memory_lim
 	GPUSORT_TRY(cudaMemPoolCreate(&dev->budget.pool, &props), err);
 	uint64_t keep = UINT64_MAX;
 	GPUSORT_TRY(cudaMemPoolSetAttribute(dev->budget.pool, cudaMemPoolAttrReleaseThreshold, &keep), err);
-	gpusort_cuda_set_memory_limit(dev, memory_limit ? memory_limit : free_bytes / 10 * 9);
+	(void)gpusort_cuda_set_memory_limit(dev, 0);
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
-									GpusortCudaError *err)
+GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, GpusortCudaInfo *info, GpusortCudaError *err)
 {
 	*dev = nullptr;
 	memset(info, 0, sizeof(*info));
@@ -215,7 +210,7 @@ GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_lim
 
 	GpusortCudaDevice *opened = new (std::nothrow) GpusortCudaDevice();
 	if (opened == nullptr) return fail(GPUSORT_CUDA_NO_MEMORY, "gpusort_cuda_open", "out of host memory", err);
-	GpusortCudaStatus status = open_device(opened, memory_limit, info, err);
+	GpusortCudaStatus status = open_device(opened, info, err);
 	if (status == GPUSORT_CUDA_OK)
 		*dev = opened;
 	else
@@ -233,7 +228,7 @@ void gpusort_cuda_close(GpusortCudaDevice *dev)
 	delete dev;
 }
 
-void gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
+uint64_t gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
 {
 	size_t free_bytes = 0, total_bytes = 0;
 	uint64_t reserved = 0; /* bytes that the pool holds: those of the lanes and those it keeps for reuse */
@@ -241,11 +236,12 @@ void gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit
 		if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess ||
 			cudaMemPoolGetAttribute(dev->budget.pool, cudaMemPoolAttrReservedMemCurrent, &reserved) != cudaSuccess) {
 			(void)cudaGetLastError(); /* the next call reports a lost context */
-			return;
+			return dev->budget.limit;
 		}
 		memory_limit = (free_bytes + reserved) / 10 * 9;
 	}
 	dev->budget.limit = memory_limit;
+	return memory_limit;
 }
 
 uint64_t gpusort_cuda_memory_used(const GpusortCudaDevice *dev)

@@ -24,7 +24,6 @@
 
 #include "algorithm.h"
 #include "max_words.h"
-#include "merge_key.h"
 #include "status.h"
 
 #ifdef __cplusplus
@@ -46,7 +45,6 @@ typedef struct GpusortCudaInfo {
 	int cc_major, cc_minor;
 	int sm_count;
 	uint64_t total_memory; /* bytes */
-	uint64_t free_memory;  /* bytes, when the device was opened */
 } GpusortCudaInfo;
 
 typedef struct GpusortCudaDevice GpusortCudaDevice;
@@ -62,15 +60,8 @@ typedef struct GpusortCudaSort {
 	/* return the stable input position (uint32) of each key instead of the keys; rows < 2^32 */
 	bool with_rows;
 	GpusortAlgorithm algorithm;
-	/* with_rows: return the sorted keys too; fetching them by row takes as long as the sort */
-	bool keys_too;
 	/* words of a key, at most GPUSORT_MAX_WORDS; 0 means 1. Several words have 8 bytes each and need with_rows */
 	int words;
-	/*
-	 * keys_too with several words: how the sort makes the 8-byte merge keys that it returns instead of
-	 * the keys. If it has no parts, the sort fills it in; otherwise it must be sound for words.
-	 */
-	GpusortMergeKey *merge_key;
 } GpusortCudaSort;
 
 /* The bytes from one key to the next. */
@@ -90,16 +81,17 @@ typedef struct GpusortCudaReport {
 
 /*
  * Makes the context on the usable device with the most memory, of several the first; the caller closes *dev.
- * CUDA_VISIBLE_DEVICES decides which devices there are. memory_limit: bytes of device memory that all lanes together
- * may hold; 0: 90 % of the free memory. On failure *dev is NULL, and info has what is known.
+ * CUDA_VISIBLE_DEVICES decides which devices there are. On failure *dev is NULL, and info has what is known.
  */
-GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info,
-									GpusortCudaError *err);
+GpusortCudaStatus gpusort_cuda_open(GpusortCudaDevice **dev, GpusortCudaInfo *info, GpusortCudaError *err);
 /* Closes the device, after all lanes have been closed. NULL is allowed. The context lives until the process ends. */
 void gpusort_cuda_close(GpusortCudaDevice *dev);
 
-/* Sets the limit in bytes; 0: 90 % of the free memory plus the memory that the pool holds. */
-void gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit);
+/*
+ * Sets the bytes of device memory that all lanes together may hold, and returns them. 0, as after opening,
+ * means 90 % of the free memory plus the memory that the pool holds.
+ */
+uint64_t gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit);
 
 /* The bytes of device memory that lanes hold now. */
 uint64_t gpusort_cuda_memory_used(const GpusortCudaDevice *dev);
@@ -140,10 +132,11 @@ GpusortCudaStatus gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort
 									GpusortCudaError *err);
 
 /*
- * Queues a copy to host: bytes bytes, from the given byte offset of the sorted keys (rows: of the sorted
- * input positions). The bytes must lie within the result. Downloads finish in the order queued.
+ * Queues a copy to host: bytes bytes, from the given byte offset of the sorted keys, or of the sorted input
+ * positions if the sort was one with rows. The bytes must lie within the result. Downloads finish in the
+ * order queued.
  */
-GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, size_t bytes,
+GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, uint64_t offset, void *host, size_t bytes,
 										GpusortCudaError *err);
 
 /* Sets *finished to the number of downloads of this lane that have finished since it was opened. Never BUSY. */

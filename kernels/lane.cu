@@ -43,11 +43,12 @@ struct GpusortCudaLane {
 	GpusortCudaDevice *dev;
 	cudaStream_t stream;
 	cudaEvent_t sort_begin, sort_end;
-	Memory keys;				 /* the uploaded keys; after the sort, the sorted keys or merge keys */
-	Memory rows;				 /* after a sort with rows, the sorted input positions */
-	uint64_t filled;			 /* bytes of keys uploaded */
-	bool sorted;				 /* the sort has begun; no upload may follow */
-	uint64_t out_keys, out_rows; /* bytes that may be downloaded */
+	Memory keys;	 /* the uploaded keys; after a sort without rows, the sorted keys */
+	Memory rows;	 /* after a sort with rows, the sorted input positions */
+	uint64_t filled; /* bytes of keys uploaded */
+	bool sorted;	 /* the sort has begun; no upload may follow */
+	bool with_rows;	 /* the sort was one with rows */
+	uint64_t result; /* bytes that may be downloaded */
 	Copies uploads, downloads;
 	Copy *idle;
 	GpusortCudaReport report;
@@ -238,8 +239,8 @@ static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort 
 	GPUSORT_TRY(cudaStreamSynchronize(lane->stream), err);
 	GPUSORT_TRY(cudaEventElapsedTime(&ms, lane->sort_begin, lane->sort_end), err);
 	lane->report.kernels_ms = ms;
-	lane->out_keys = sort->with_rows && !sort->keys_too ? 0 : sort->rows * sort->key_bytes;
-	lane->out_rows = sort->with_rows ? sort->rows * sizeof(uint32_t) : 0;
+	lane->with_rows = sort->with_rows;
+	lane->result = sort->rows * (sort->with_rows ? sizeof(uint32_t) : sort->key_bytes);
 	return GPUSORT_CUDA_OK;
 }
 
@@ -253,15 +254,14 @@ GpusortCudaStatus gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort
 	return status;
 }
 
-GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host, size_t bytes,
+GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, uint64_t offset, void *host, size_t bytes,
 										GpusortCudaError *err)
 {
 	*err = {};
-	uint64_t held = rows ? lane->out_rows : lane->out_keys;
-	if (offset > held || bytes > held - offset)
+	if (offset > lane->result || bytes > lane->result - offset)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_download",
 					"the requested range is beyond the end of the sorted data", err);
-	const char *from = (rows ? lane->rows : lane->keys).as<char>();
+	const char *from = (lane->with_rows ? lane->rows : lane->keys).as<char>();
 	return queue_copy(lane, &lane->downloads, host, from + offset, bytes, cudaMemcpyDeviceToHost, err);
 }
 

@@ -69,13 +69,6 @@ __global__ void __launch_bounds__(THREADS)
 	if (decreases) summary->decreases = 1;
 }
 
-/* Copies the keys into the order of rows. */
-template <typename K> __global__ void gatherKeys(const K *keys, const uint32_t *rows, K *sorted, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		sorted[i] = keys[rows[i]];
-}
-
 /* For tests: damages the result as a faulty sort might. count is at least 2. */
 template <typename K> __global__ void spoilKeys(K *keys, uint32_t *rows, uint64_t count, bool lose)
 {
@@ -195,19 +188,6 @@ static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort 
 	return GPUSORT_CUDA_OK;
 }
 
-/* Brings the keys into the order of their rows. */
-template <typename K>
-static GpusortCudaStatus gather_keys(Context &context, Memory &keys, const Memory &rows, uint64_t count)
-{
-	Memory sorted;
-	GPUSORT_PASS(sorted.allocate(context, count * sizeof(K)));
-	gatherKeys<<<blocks_for(context, count), THREADS, 0, context.stream>>>(keys.as<K>(), rows.as<uint32_t>(),
-																		   sorted.as<K>(), count);
-	GPUSORT_LAUNCHED("gatherKeys", context.err);
-	keys.swap(sorted);
-	return GPUSORT_CUDA_OK;
-}
-
 /* Sorts rows by the chosen algorithm, or by CUB if that is faster. */
 template <typename K>
 static GpusortCudaStatus sort_rows_and_check(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
@@ -215,7 +195,7 @@ static GpusortCudaStatus sort_rows_and_check(Context &context, const GpusortCuda
 	bool declined = true;
 	if (context.report->algorithm != GPUSORT_ALGORITHM_CUB)
 		GPUSORT_PASS(argsort<K>(context, context.report->algorithm, keys, rows, sort.rows, declined));
-	if (!declined) return sort.keys_too ? gather_keys<K>(context, keys, rows, sort.rows) : GPUSORT_CUDA_OK;
+	if (!declined) return GPUSORT_CUDA_OK;
 	context.report->algorithm = GPUSORT_ALGORITHM_CUB;
 	context.report->bins = 0;
 	return sort_and_check<K>(context, sort, keys, rows);
@@ -233,11 +213,6 @@ GpusortCudaStatus sort_on_device(Context &context, const GpusortCudaSort &sort, 
 					"keys of several words can have at most 16 words, of 8 bytes each", context.err);
 	if (sort.words > 1 && !sort.with_rows)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "keys of several words can only be sorted with rows",
-					context.err);
-	if (sort.words > 1 && sort.keys_too &&
-		(sort.merge_key == nullptr ||
-		 (sort.merge_key->parts != 0 && !gpusort_merge_key_sound(sort.merge_key, sort.words))))
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "the layout of merge keys is missing or damaged",
 					context.err);
 	if (keys.bytes() < sort.rows * gpusort_cuda_width(&sort))
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than are to be sorted",

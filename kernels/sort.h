@@ -162,9 +162,8 @@ GpusortCudaStatus number_rows(Context &context, uint32_t *rows, uint64_t count);
 
 /*
  * Sorts the keys that sort describes. Afterwards keys holds the sorted keys. If rows are wanted, rows
- * holds their input positions in sorted order instead, and keys is undefined unless sort.keys_too is set;
- * then, for keys of several words, it holds the sorted merge keys. On failure both are undefined. When
- * this returns OK, the order has been checked on the device.
+ * holds their input positions in sorted order instead, and keys is undefined. On failure both are
+ * undefined. When this returns OK, the order has been checked on the device.
  */
 GpusortCudaStatus sort_on_device(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
 
@@ -183,11 +182,10 @@ GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Me
 
 /*
  * Writes the stable order of keys of several words to rows, by any algorithm except AUTO, and checks it
- * (wordsort.cu). The keys are unchanged, unless sort.keys_too is set: then their sorted merge keys
- * replace them. The caller has validated sort: 1 to 2^32 - 1 rows, keys holds that many keys, and
- * merge_key is sound or has no parts yet.
+ * (wordsort.cu). The keys are unchanged. The caller has validated sort: 1 to 2^32 - 1 rows, and keys holds
+ * that many keys.
  */
-GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
+GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, const Memory &keys, Memory &rows);
 
 /*
  * The algorithms. K is uint32_t or uint64_t; keys and spare, in device memory, have room for count keys

@@ -18,9 +18,6 @@
  * If argsort declines a level, CUB sorts pairs of that level's keys and the rows in their order so far.
  * The result is checked against the words, not the levels: rows must ascend strictly by (key, row), and
  * the sum of their hashes must be that of all rows.
- *
- * If a run is sorted in pieces, each row also gets an 8-byte key by which the pieces are merged
- * (merge_key.h).
  */
 #include "wordsort_kernels.cuh"
 
@@ -177,20 +174,7 @@ static GpusortCudaStatus sort_by_plan(Context &context, const WordPlan &plan, co
 	return check_rows(context, keys, plan.words, rows, count);
 }
 
-/* Replaces the keys by their merge keys, in the order of the rows. */
-static GpusortCudaStatus make_merge_keys(Context &context, const GpusortCudaSort &sort, Memory &keys,
-										 const Memory &rows)
-{
-	Memory made;
-	GPUSORT_PASS(made.allocate(context, sort.rows * sizeof(uint64_t)));
-	mergeKeys<<<blocks_for(context, sort.rows), THREADS, 0, context.stream>>>(
-		keys.as<uint64_t>(), sort.words, rows.as<uint32_t>(), *sort.merge_key, made.as<uint64_t>(), sort.rows);
-	GPUSORT_LAUNCHED("mergeKeys", context.err);
-	keys.swap(made);
-	return GPUSORT_CUDA_OK;
-}
-
-GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows)
+GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, const Memory &keys, Memory &rows)
 {
 	WordsSummary summary;
 	uint64_t lo[GPUSORT_MAX_WORDS], hi[GPUSORT_MAX_WORDS];
@@ -200,15 +184,9 @@ GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, Memo
 		lo[w] = ~summary.not_lo[w];
 		hi[w] = summary.hi[w];
 	}
-	if (summary.decreases) {
-		GPUSORT_PASS(sort_by_plan(context, plan_words(lo, hi, sort.words), keys, rows, sort.rows));
-	} else {
-		GPUSORT_PASS(rows.allocate(context, sort.rows * sizeof(uint32_t)));
-		GPUSORT_PASS(number_rows(context, rows.as<uint32_t>(), sort.rows));
-	}
-	if (!sort.keys_too) return GPUSORT_CUDA_OK;
-	if (sort.merge_key->parts == 0) gpusort_merge_key_choose(sort.merge_key, lo, hi, sort.words);
-	return make_merge_keys(context, sort, keys, rows);
+	if (summary.decreases) return sort_by_plan(context, plan_words(lo, hi, sort.words), keys, rows, sort.rows);
+	GPUSORT_PASS(rows.allocate(context, sort.rows * sizeof(uint32_t)));
+	return number_rows(context, rows.as<uint32_t>(), sort.rows);
 }
 
 } // namespace gpusort

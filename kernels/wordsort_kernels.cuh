@@ -110,15 +110,6 @@ __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* Makes the merge keys of a piece, in the order of rows. */
-__global__ void __launch_bounds__(THREADS)
-	mergeKeys(const uint64_t *keys, int words, const uint32_t *rows, const __grid_constant__ GpusortMergeKey layout,
-			  uint64_t *made, uint64_t count)
-{
-	for (uint64_t i = grid_first(); i < count; i += grid_step())
-		made[i] = gpusort_merge_key_make(&layout, keys + (uint64_t)rows[i] * words);
-}
-
 /* Converts rows from positions in the order so far to input positions. */
 __global__ void __launch_bounds__(THREADS) composeRows(const uint32_t *order, uint32_t *rows, uint64_t count)
 {

@@ -335,7 +335,6 @@ CREATE FUNCTION gpusort_last_sort(
   OUT blocks integer,
   OUT threads integer,
   OUT bins integer,
-  OUT pieces integer,
   OUT total_ms double precision,
   OUT reason text)
 AS 'MODULE_PATHNAME'

@@ -129,7 +129,7 @@ gpusort_guc_define(void)
 
 	DefineCustomIntVariable("gpusort.device_memory_limit",
 							"Sets the maximum device memory that gpusort may allocate.",
-							"Larger inputs are sorted in pieces. "
+							"Larger inputs are sorted by the CPU. "
 							"0 means nine tenths of the device memory that is free when the GPU service starts.",
 							&gpusort_device_memory_limit,
 							0, 0, INT_MAX,

@@ -15,14 +15,6 @@
  * depends on the keys.  If a key is only the beginning of a longer one, the
  * caller passes a callback that compares the rest of two equal keys.
  *
- * The header is C, for store/spill_merge.c, and C++, for cpu/merge*.cc.  In
- * C++ the tree is a template of the entry's type, so that 4-byte keys get
- * 64-bit entries: with the 128-bit entries of 8-byte keys a merge of 4-byte
- * keys takes 20 to 30 % longer.
- *
- * Measured with one thread and 20 million random keys of either width: a merge
- * takes 4 ns a key for 2 inputs, 5 for 4, 6 for 8, 7 to 8 for 16.
- *
  * The functions neither allocate memory nor raise errors.
  *
  *-------------------------------------------------------------------------
@@ -34,19 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * GpusortLoser is the type of an entry.  In C++ it is uint64_t for keys of at
- * most 4 bytes and unsigned __int128 for keys of 8 bytes.  In C it is always
- * unsigned __int128, aligned to 8 bytes as PostgreSQL's memory contexts align.
- */
-#ifdef __cplusplus
-#define GPUSORT_LOSER_TEMPLATE	template <typename GpusortLoser>
-#define GPUSORT_LOSER_TREE		GpusortLoserTree<GpusortLoser>
-#else
+/* An entry, aligned as PostgreSQL's memory contexts align. */
 typedef unsigned __int128 GpusortLoser __attribute__((aligned(8)));
-#define GPUSORT_LOSER_TEMPLATE
-#define GPUSORT_LOSER_TREE		struct GpusortLoserTree
-#endif
 
 /* Always inline, so that a merge's inner loop has no call of its callback and no test for NULL. */
 #define GPUSORT_LOSER_INLINE	static inline __attribute__((always_inline, unused))
@@ -58,20 +39,14 @@ typedef unsigned __int128 GpusortLoser __attribute__((aligned(8)));
  */
 typedef bool (*GpusortLoserBefore) (void *arg, uint32_t a, uint32_t b);
 
-GPUSORT_LOSER_TEMPLATE
-struct GpusortLoserTree
+typedef struct GpusortLoserTree
 {
 	GpusortLoser *nodes;		/* owned by the caller; nodes[1] to nodes[leaves - 1] hold losers */
 	size_t		leaves;			/* the number of inputs, rounded up to a power of two */
 	GpusortLoser winner;		/* the next entry, or gpusort_losertree_ended() if all inputs have ended */
-};
-
-#ifndef __cplusplus
-typedef struct GpusortLoserTree GpusortLoserTree;
-#endif
+} GpusortLoserTree;
 
 /* The entry of an input's current key. */
-GPUSORT_LOSER_TEMPLATE
 GPUSORT_LOSER_INLINE GpusortLoser
 gpusort_losertree_entry(uint64_t key, uint32_t input)
 {
@@ -79,7 +54,6 @@ gpusort_losertree_entry(uint64_t key, uint32_t input)
 }
 
 /* The entry of an input that has ended: above all others, as no input is number UINT32_MAX. */
-GPUSORT_LOSER_TEMPLATE
 GPUSORT_LOSER_INLINE GpusortLoser
 gpusort_losertree_ended(void)
 {
@@ -110,9 +84,8 @@ gpusort_losertree_nodes(uint32_t inputs)
  * The caller then sets each input's first entry and calls
  * gpusort_losertree_build().
  */
-GPUSORT_LOSER_TEMPLATE
 GPUSORT_LOSER_INLINE void
-gpusort_losertree_init(GPUSORT_LOSER_TREE *tree, uint32_t inputs, GpusortLoser *nodes)
+gpusort_losertree_init(GpusortLoserTree *tree, uint32_t inputs, GpusortLoser *nodes)
 {
 	tree->nodes = nodes;
 	tree->leaves = gpusort_losertree_leaves(inputs);
@@ -121,15 +94,13 @@ gpusort_losertree_init(GPUSORT_LOSER_TREE *tree, uint32_t inputs, GpusortLoser *
 }
 
 /* Sets an input's first entry, before gpusort_losertree_build(). */
-GPUSORT_LOSER_TEMPLATE
 GPUSORT_LOSER_INLINE void
-gpusort_losertree_set(GPUSORT_LOSER_TREE *tree, uint32_t input, GpusortLoser entry)
+gpusort_losertree_set(GpusortLoserTree *tree, uint32_t input, GpusortLoser entry)
 {
 	tree->nodes[tree->leaves + input] = entry;
 }
 
 /* Returns whether entry a wins against b.  before is NULL if keys are complete. */
-GPUSORT_LOSER_TEMPLATE
 GPUSORT_LOSER_INLINE bool
 gpusort_losertree_wins(GpusortLoser a, GpusortLoser b, GpusortLoserBefore before, void *arg)
 {
@@ -140,9 +111,8 @@ gpusort_losertree_wins(GpusortLoser a, GpusortLoser b, GpusortLoserBefore before
 }
 
 /* Plays all matches of the first entries, and so finds the first winner. */
-GPUSORT_LOSER_TEMPLATE
 GPUSORT_LOSER_INLINE void
-gpusort_losertree_build(GPUSORT_LOSER_TREE *tree, GpusortLoserBefore before, void *arg)
+gpusort_losertree_build(GpusortLoserTree *tree, GpusortLoserBefore before, void *arg)
 {
 	GpusortLoser *nodes = tree->nodes;
 
@@ -156,28 +126,19 @@ gpusort_losertree_build(GPUSORT_LOSER_TREE *tree, GpusortLoserBefore before, voi
 		nodes[n] = nodes[2 * n] == nodes[n] ? nodes[2 * n + 1] : nodes[2 * n];
 }
 
-/* The winner's input and key.  Undefined if every input has ended. */
-GPUSORT_LOSER_TEMPLATE
+/* The winner's input.  Undefined if every input has ended. */
 GPUSORT_LOSER_INLINE uint32_t
-gpusort_losertree_input(const GPUSORT_LOSER_TREE *tree)
+gpusort_losertree_input(const GpusortLoserTree *tree)
 {
 	return (uint32_t) tree->winner;
-}
-
-GPUSORT_LOSER_TEMPLATE
-GPUSORT_LOSER_INLINE uint64_t
-gpusort_losertree_key(const GPUSORT_LOSER_TREE *tree)
-{
-	return (uint64_t) (tree->winner >> 32);
 }
 
 /*
  * Replaces the winner, which must not be gpusort_losertree_ended(), by the next
  * entry of its input or by gpusort_losertree_ended(), and finds the new winner.
  */
-GPUSORT_LOSER_TEMPLATE
 GPUSORT_LOSER_INLINE void
-gpusort_losertree_replace(GPUSORT_LOSER_TREE *tree, GpusortLoser rising,
+gpusort_losertree_replace(GpusortLoserTree *tree, GpusortLoser rising,
 						  GpusortLoserBefore before, void *arg)
 {
 	for (size_t n = (tree->leaves + gpusort_losertree_input(tree)) / 2; n > 0; n /= 2)

@@ -86,8 +86,8 @@ Datum
 gpusort_last_sort(PG_FUNCTION_ARGS)
 {
 	TupleDesc	tupdesc;
-	Datum		values[19];
-	bool		nulls[19] = {0};
+	Datum		values[18];
+	bool		nulls[18] = {0};
 	const GpusortReport *last = gpusort_report_last();
 	bool		device = last->copy_in_bytes > 0;
 	int			i = 0;
@@ -121,8 +121,6 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 	values[i++] = Int32GetDatum(last->threads);
 	nulls[i] = last->bins == 0;
 	values[i++] = Int32GetDatum(last->bins);
-	nulls[i] = last->pieces == 0;
-	values[i++] = Int32GetDatum(last->pieces);
 	values[i++] = Float8GetDatum(last->total_ms);
 	nulls[i] = last->reason == NULL;
 	values[i++] = CStringGetTextDatum(last->reason ? last->reason : "");

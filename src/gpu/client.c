@@ -24,10 +24,7 @@
 
 #include "algorithm.h"
 #include "gpu/client.h"
-#include "gpu/client_run.h"
 #include "gpu/pool.h"
-#include "gpu/receive.h"
-#include "gpu/send.h"
 #include "gpu/start.h"
 
 /* The most requests of one process that gather at a time. */
@@ -57,8 +54,6 @@ read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *rep
 {
 	const GpusortClientRun *client = run->engine_state;
 	const GpusortRequest *request = gpusort_client_request(client);
-	bool		keys_back = !run->spec.rows || request->in_pieces;
-	uint64		rows_back = client->pieces != NULL ? gpusort_pieces_rows(client->pieces) : client->fetched_rows;
 
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_RETURNING)
 		return;
@@ -69,9 +64,8 @@ read_report(const GpusortRun *run, GpusortRequestState state, GpusortReport *rep
 	report->copy_in_bytes = run->rows * gpusort_spec_width(&run->spec);
 	report->kernels_ms = request->kernels_ms;
 	report->copy_out_ms = request->copy_out_ms;
-	report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : rows_back) *
-		((run->spec.rows ? sizeof(uint32) : 0) + (keys_back ? run->spec.key_bytes : 0));
-	report->pieces = request->pieces;
+	report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? run->rows : client->fetched_rows) *
+		gpusort_run_result_width(run);
 	report->pinned = request->pinned;
 	report->blocks = request->blocks;
 	report->threads = request->threads;
@@ -101,7 +95,6 @@ cuda_leave(GpusortRun *run)
 
 	if (run->result != NULL)
 		read_report(run, state, &run->result->report);
-	gpusort_receive_end(run);
 }
 
 static void

@@ -26,7 +26,6 @@
 #include "storage/lwlock.h"
 
 #include "base/clock.h"
-#include "merge_key.h"
 
 /* A large chunk, and the small chunks into which one can be split. */
 #define GPUSORT_CHUNK_BYTES		((size_t) 16 * 1024 * 1024)
@@ -85,7 +84,7 @@ typedef enum GpusortRequestState
 {
 	GPUSORT_REQUEST_FREE,
 	GPUSORT_REQUEST_GATHERING,	/* * the backend adds chunks of keys; the service
-								 * uploads them and may return sorted pieces */
+								 * uploads them */
 	GPUSORT_REQUEST_SUBMITTED,	/* * all keys are in chunks */
 	GPUSORT_REQUEST_RETURNING,	/* * all keys are sorted; the service puts the
 								 * result into the ring */
@@ -99,12 +98,10 @@ typedef enum GpusortRequestState
 	GPUSORT_REQUEST_CLEARING	/* a process frees the request's chunks */
 } GpusortRequestState;
 
-/*
- * One slot of the request table.  When a backend takes it (gpu/request.c), it also
- * resets first_chunk, last_chunk, nclosed, nring, in_pieces, merge_key, ready,
- * consumed and error: the service reads these before it resets its own
- * fields.
- */
+/* The reason of a sort that the device cannot hold. */
+#define GPUSORT_TOO_LARGE	"The device has too little memory for this sort (gpusort.device_memory_limit)."
+
+/* One slot of the request table. */
 typedef struct GpusortRequest
 {
 	/*
@@ -123,10 +120,8 @@ typedef struct GpusortRequest
 	Latch	   *latch;			/* latch of the backend, which the service sets */
 
 	/*
-	 * Place in line: the service sorts the request with the lowest number first.
-	 * The backend writes it when it takes the slot and again when it submits, the
-	 * service when it moves the request to the end of the line.  If both write at
-	 * the same time, either number will do.  Only the service reads it.
+	 * Place in the queue: the service sorts the request with the lowest number first.
+	 * The backend writes it; state SUBMITTED publishes it.
 	 */
 	uint64		sequence;
 
@@ -134,8 +129,6 @@ typedef struct GpusortRequest
 	 * The sort requested.  The backend writes these fields under the lock when it takes
 	 * the slot; state publishes them; then they stay as they are.
 	 */
-	uint64		expected_rows;	/* keys committed so far or the caller's estimate,
-								 * whichever is larger; 0: not known */
 	uint8		key_bytes;		/* bytes of one key word: 4 or 8 */
 	uint8		words;			/* words of one key: 1 to GPUSORT_MAX_WORDS; above 1
 								 * only with words of 8 bytes and want_rows */
@@ -155,37 +148,27 @@ typedef struct GpusortRequest
 
 	/*
 	 * The result is a sequence of blocks that have the size of a result chunk; only
-	 * the last block of the result, or of the keys or rows of a sorted piece, is
-	 * smaller.  Block b is in chunk ring[b % nring] while consumed <= b < ready.
+	 * the last one is smaller.  Block b is in chunk ring[b % nring] while
+	 * consumed <= b < ready.
 	 *
-	 * If a run is too large for the device, in_pieces is true, and the service
-	 * returns each piece as soon as it is sorted, even in state GATHERING: first
-	 * the blocks of its keys and then, if want_rows, the blocks of its rows, which
-	 * are positions within the piece.  piece_rows[b % nring] is the number of
-	 * rows of the piece that block b belongs to.  Keys of several words come
-	 * back as merge keys of 8 bytes, made as merge_key says.
-	 */
-
-	/*
 	 * The backend takes the first chunk of the ring; nclosed publishes it.  Before
 	 * the first block, the service may replace it by a large one and add chunks of
 	 * the same size; ready publishes the ring.
 	 */
 	int			ring[GPUSORT_RING];
+	int			nring;			/* chunks in ring: 1 to GPUSORT_RING; 0 until the
+								 * backend has taken the first */
 
 	/*
 	 * A large chunk, which the backend takes for the ring when it takes the first large
 	 * input chunk; -1: none.  nclosed publishes it.
 	 */
 	int			large_result;
-	uint64		piece_rows[GPUSORT_RING];	/* written by the service; published by ready */
-	int			nring;			/* chunks in ring: 1 to GPUSORT_RING; 0 until the
-								 * backend has taken the first */
-	bool		in_pieces;		/* written by the service; published by ready */
-	GpusortMergeKey merge_key;	/* written by the service with the first sorted
-								 * piece; published by ready; has no parts before */
 
-	/* blocks put into the ring; the service increases it, both sides read it */
+	/*
+	 * Blocks put into the ring; the service increases it, both sides read it.  A
+	 * service that takes over a request from one that ended continues there.
+	 */
 	pg_atomic_uint32 ready;
 
 	/*
@@ -195,29 +178,13 @@ typedef struct GpusortRequest
 	 */
 	pg_atomic_uint32 consumed;
 
-	/*
-	 * The first piece whose blocks are not all in the ring.  A service that ends
-	 * because it is idle writes these fields for the next service, under the lock.
-	 * The next service, which has become that under the lock, reads them if ready is
-	 * above 0.
-	 */
-	uint32		resume_piece;	/* number of the piece, from 0 */
-	uint32		resume_chunks;	/* input chunks before the piece */
-	uint32		resume_blocks;	/* result blocks before the piece */
-	uint32		resume_most;	/* the piece's limit, in large chunks */
-
-	/*
-	 * The report.  The service resets these fields when it begins with the request,
-	 * and adds to them; states RETURNING and FINISHED publish them.  In RETURNING,
-	 * copy_out_ms does not include the blocks that are not returned yet.
-	 */
+	/* The report, of the last sort.  States RETURNING and FINISHED publish it; copy_out_ms is 0 in RETURNING. */
 	uint8		algorithm_used; /* GpusortAlgorithm */
 	bool		pinned;			/* all input chunks were registered with CUDA */
 	int			blocks;			/* largest launch: blocks of the grid */
 	int			threads;		/* largest launch: threads of a block */
 	int			bins_used;		/* bins of mppsort; 0 if another algorithm ran */
-	int			pieces;			/* pieces sorted */
-	double		copy_in_ms;		/* sum over all pieces, like kernels_ms and copy_out_ms */
+	double		copy_in_ms;
 	double		kernels_ms;
 	double		copy_out_ms;
 
@@ -303,6 +270,8 @@ typedef struct GpusortControl
 	 */
 	char		device[64];		/* name */
 	uint64		device_memory;	/* bytes */
+	uint64		sort_memory;	/* bytes of it that sorts may take; written and read
+								 * without the lock */
 	int			driver_version; /* CUDA version of the driver: 13000 is 13.0 */
 	int			runtime_version;
 

@@ -3,11 +3,7 @@
  * receive.c
  *		Receives the result of a sort run from the GPU service.
  *
- * The service returns sorted blocks in a ring of up to GPUSORT_RING chunks.  A run
- * that is too large for the device comes back as sorted pieces.  The first piece
- * may come back while the backend still gathers keys.  The backend collects pieces
- * (gpu/returned.c) whenever it takes another chunk and while it waits, and merges
- * them when the caller fetches the result.
+ * The service returns sorted blocks in a ring of up to GPUSORT_RING chunks.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,9 +13,8 @@
 #include "pgstat.h"
 
 #include "gpu/chunk.h"
-#include "gpu/client_run.h"
+#include "gpu/client.h"
 #include "gpu/pool.h"
-#include "gpu/receive.h"
 #include "gpu/start.h"
 
 const char *
@@ -45,38 +40,6 @@ consume_blocks(GpusortClientRun *client)
 		pg_atomic_write_u32(&request->consumed, client->fetched);
 		gpusort_service_wake();
 	}
-}
-
-const char *
-gpusort_receive_pieces(GpusortRun *run)
-{
-	GpusortClientRun *client = run->engine_state;
-	GpusortRequest *request = gpusort_client_request(client);
-
-	while (pg_atomic_read_u32(&request->ready) != client->fetched)
-	{
-		const char *block;
-		const char *reason;
-		int			slot;
-
-		pg_read_barrier();
-		if (!request->in_pieces)
-			break;
-		if (client->pieces == NULL)
-			client->pieces = gpusort_pieces_create(run->cxt, run->spec.key_bytes, run->spec.rows,
-												   gpusort_chunk_bytes(request->ring[0]));
-		slot = client->fetched % request->nring;
-		block = gpusort_pool_map(request->ring[slot], &reason);
-		if (block == NULL)
-			return reason;
-		reason = gpusort_pieces_add(client->pieces, block, request->piece_rows[slot]);
-		if (reason != NULL)
-			return reason;
-		client->fetched++;
-		consume_blocks(client);
-		CHECK_FOR_INTERRUPTS();
-	}
-	return NULL;
 }
 
 /*
@@ -111,57 +74,21 @@ const char *
 gpusort_receive_wait(GpusortRun *run)
 {
 	GpusortClientRun *client = run->engine_state;
-	GpusortRequest *request = gpusort_client_request(client);
 	GpusortSilence silence = {0};
-	const char *reason;
 
 	for (;;)
 	{
-		GpusortRequestState state = gpusort_request_state(request);
+		GpusortRequestState state = gpusort_request_state(gpusort_client_request(client));
+		const char *reason;
 
-		pg_read_barrier();
-		reason = gpusort_receive_pieces(run);
-		if (reason != NULL)
-			return reason;
-		switch (state)
-		{
-			case GPUSORT_REQUEST_RETURNING:
-			case GPUSORT_REQUEST_FINISHED:
-				if (!request->in_pieces ||
-					(client->pieces != NULL && gpusort_pieces_rows(client->pieces) == run->rows))
-					return NULL;
-				break;
-			case GPUSORT_REQUEST_FAILED:
-				return gpusort_receive_failure(run);
-			default:
-				break;
-		}
+		if (state == GPUSORT_REQUEST_RETURNING || state == GPUSORT_REQUEST_FINISHED)
+			return NULL;
+		if (state == GPUSORT_REQUEST_FAILED)
+			return gpusort_receive_failure(run);
 		reason = wait_for_service(client, state, &silence);
 		if (reason != NULL)
 			return reason;
 	}
-}
-
-/* Fetches the next rows of a run that came back in sorted pieces. */
-static const char *
-merge_pieces(GpusortRun *run, GpusortBlock *block)
-{
-	GpusortClientRun *client = run->engine_state;
-	GpusortRunResult *result = run->result;
-	char	   *out = result->out;
-	size_t		width = gpusort_run_result_width(run);
-
-	if (run->spec.words > 1 && client->spans == NULL)
-	{
-		GpusortCpuInput input;
-
-		client->spans = MemoryContextAlloc(run->cxt, sizeof(GpusortSpan) * run->nblocks);
-		gpusort_run_describe(run, client->spans, &input);
-		gpusort_pieces_set_words(client->pieces, &input, &gpusort_client_request(client)->merge_key);
-	}
-	return gpusort_pieces_merge(client->pieces, run->rows - result->fetched,
-								out != NULL ? out + result->fetched * width : NULL,
-								&block->data, &block->count);
 }
 
 const char *
@@ -173,9 +100,6 @@ gpusort_receive_fetch(GpusortRun *run, GpusortBlock *block)
 	GpusortSilence silence = {0};
 	const char *reason = NULL;
 	int			chunk;
-
-	if (client->pieces != NULL)
-		return merge_pieces(run, block);
 
 	consume_blocks(client);
 	while (pg_atomic_read_u32(&request->ready) == client->fetched)
@@ -197,17 +121,4 @@ gpusort_receive_fetch(GpusortRun *run, GpusortBlock *block)
 	client->fetched++;
 	client->fetched_rows += block->count;
 	return NULL;
-}
-
-void
-gpusort_receive_end(GpusortRun *run)
-{
-	GpusortClientRun *client = run->engine_state;
-
-	if (client->pieces != NULL)
-		gpusort_pieces_free(client->pieces);
-	client->pieces = NULL;
-	if (client->spans != NULL)
-		pfree(client->spans);
-	client->spans = NULL;
 }

@@ -170,8 +170,6 @@ take_slot(const GpusortRun *run, const char **reason)
 
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
-		request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
-		request->expected_rows = Max(run->rows, run->spec.expected_rows);
 		request->key_bytes = run->spec.key_bytes;
 		request->words = Max(run->spec.words, 1);
 		request->want_rows = run->spec.rows;
@@ -179,8 +177,6 @@ take_slot(const GpusortRun *run, const char **reason)
 		request->first_chunk = request->last_chunk = -1;
 		request->nring = 0;
 		request->large_result = -1;
-		request->in_pieces = false;
-		request->merge_key.parts = 0;
 		request->error[0] = '\0';
 		pg_atomic_write_u32(&request->nclosed, 0);
 		pg_atomic_write_u32(&request->ready, 0);

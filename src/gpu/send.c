@@ -13,10 +13,8 @@
 #include "miscadmin.h"
 
 #include "gpu/chunk.h"
-#include "gpu/client_run.h"
+#include "gpu/client.h"
 #include "gpu/pool.h"
-#include "gpu/receive.h"
-#include "gpu/send.h"
 #include "gpu/start.h"
 
 /*
@@ -45,6 +43,28 @@ has_room(const GpusortRun *run)
 	return (rows + chunk_rows - 1) / chunk_rows + 1 <= (uint64) gpusort_pool_room(small);
 }
 
+/*
+ * Has the device enough memory to sort this many rows of the run, if it does nothing else?
+ * A sort in kernels/ needs the keys, and as much for keys that are uploaded while their
+ * buffer grows; or a spare buffer of the same size, with rows two buffers of (key, row)
+ * packed into 8 bytes, and with keys of several words also the 8 bytes of each key that
+ * are sorted at a time and the row order so far.  The tables of CUB and mppSort take less
+ * than 1/16 of that.
+ */
+static bool
+fits_device(const GpusortRun *run, uint64 rows)
+{
+	const GpusortRunSpec *spec = &run->spec;
+	uint64		keys = rows * gpusort_spec_width(spec);
+	uint64		scratch = rows * (spec->rows ? 2 * sizeof(uint64) : spec->key_bytes);
+
+	if (spec->words > 1)
+		scratch += rows * (sizeof(uint64) + sizeof(uint32));
+	/* the service says what the device has before it is ready */
+	return !gpusort_control_served() ||
+		(keys + Max(keys, scratch)) / 16 * 17 <= gpusort_control->sort_memory;
+}
+
 const char *
 gpusort_send_attach(GpusortRun *run)
 {
@@ -57,6 +77,8 @@ gpusort_send_attach(GpusortRun *run)
 	reason = gpusort_service_start();
 	if (reason != NULL)
 		return reason;
+	if (!fits_device(run, Max(run->rows, run->spec.expected_rows)))
+		return GPUSORT_TOO_LARGE;
 	if (!has_room(run))
 		return GPUSORT_POOL_EXHAUSTED;
 
@@ -97,7 +119,6 @@ close_chunk(GpusortClientRun *client)
 	GpusortRequest *request = gpusort_client_request(client);
 	int			chunk = client->open_chunk;
 
-	/* the service might begin a piece with an empty chunk */
 	if (chunk < 0 || client->open_bytes == 0)
 		return;
 	gpusort_control->chunks[chunk].bytes = client->open_bytes;
@@ -152,9 +173,8 @@ gpusort_send_reserve(GpusortRun *run, char **keys, size_t *bytes)
 	}
 
 	close_chunk(client);
-	reason = gpusort_receive_pieces(run);
-	if (reason != NULL)
-		return reason;
+	if (!fits_device(run, run->rows + 1))
+		return GPUSORT_TOO_LARGE;
 	chunk = gpusort_pool_take(client->held.index, takes_small(run), &reason);
 	CHECK_FOR_INTERRUPTS();
 	if (chunk < 0)

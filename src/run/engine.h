@@ -115,13 +115,6 @@ gpusort_run_result_width(const GpusortRun *run)
 /* Adds an empty block of the given bytes at keys.  local: the run allocated this memory for itself. */
 extern void gpusort_run_add_block(GpusortRun *run, char *keys, size_t bytes, bool local);
 
-/*
- * Describes the run's keys to the CPU engine.  Sets the first nblocks spans, for
- * which the caller provides the memory, and *input, which points to spans and to
- * the run's blocks.  No keys are added to the run while input is in use.
- */
-extern void gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input);
-
 /* The state of an engine: one row of gpusort_status().  Empty or 0: not known. */
 typedef struct GpusortEngineInfo
 {

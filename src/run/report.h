@@ -32,14 +32,13 @@ typedef struct GpusortReport
 	double		copy_out_ms;	/* copies from the device; 0 if it was not used */
 	uint64_t	copy_out_bytes;
 	double		return_ms;		/* from the end of the sort until the caller has the
-								 * result; includes the merge of sorted pieces */
+								 * result */
 	bool		pinned;			/* all keys were in memory registered with CUDA */
 	int			blocks;			/* blocks of the largest kernel launch; 0: no device */
 	int			threads;		/* threads of a block of that launch, or threads of the CPU
 								 * engine */
 	int			bins;			/* bins of the first partition: 1 if the CPU engine made
 								 * none, 0 if the device did not run mppsort */
-	int			pieces;			/* pieces that the device sorted; 0: no device */
 	double		total_ms;		/* from the begin of the run until its finish */
 	const char *reason;			/* why no accelerator sorted; NULL if one did or was not
 								 * asked for; valid until the run ends */

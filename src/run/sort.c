@@ -26,8 +26,12 @@
 /* Sorting fewer keys takes less time than reading the clock. */
 #define MIN_TIMED_ROWS	32
 
-void
-gpusort_run_describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input)
+/*
+ * Describes the run's keys to the CPU engine.  Sets the first nblocks spans, for
+ * which the caller provides the memory, and *input, which points to spans.
+ */
+static void
+describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input)
 {
 	for (int i = 0; i < run->nblocks; i++)
 	{
@@ -82,7 +86,7 @@ sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
 
 	if (run->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
 		spans = palloc(sizeof(GpusortSpan) * run->nblocks);
-	gpusort_run_describe(run, spans, &input);
+	describe(run, spans, &input);
 
 	status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
 		call_engine(&input, run->rows, run->spec.rows, data, may_tie, &cpu);
@@ -289,7 +293,7 @@ gpusort_run_select(const GpusortRun *run, const uint64_t *places, size_t nplaces
 	GpusortCpuInput input;
 	GpusortCpuStatus status;
 
-	gpusort_run_describe(run, spans, &input);
+	describe(run, spans, &input);
 	do
 	{
 		GpusortCpuOptions options;

@@ -44,9 +44,6 @@
 const GpusortCudaFunctions *gpusort_cuda = NULL;
 GpusortCudaDevice *gpusort_service_device = NULL;
 
-/* Device memory that was free when the device was opened, in bytes. */
-static uint64 device_free_memory = 0;
-
 bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
 
 /* CUDA did not register the segment; it is not asked again. */
@@ -300,11 +297,12 @@ unregister_segment(int segment, char *base)
 	gpusort_service_registered[segment] = refused[segment] = false;
 }
 
-uint64
-gpusort_service_memory(void)
+void
+gpusort_device_limit_memory(void)
 {
-	return gpusort_device_memory_limit > 0 ?
-		(uint64) gpusort_device_memory_limit * 1024 * 1024 : device_free_memory / 10 * 9;
+	GPUSORT_WATCHED(0, gpusort_control->sort_memory =
+					gpusort_cuda->set_memory_limit(gpusort_service_device,
+												   (uint64) gpusort_device_memory_limit * 1024 * 1024));
 }
 
 /* Ends the service because the device could not be opened. */
@@ -350,8 +348,7 @@ gpusort_device_open(void)
 	load_library();
 
 	gpusort_watch_begin(GPUSORT_OPEN_PATIENCE_MS);
-	status = gpusort_cuda->open(&gpusort_service_device, (uint64) gpusort_device_memory_limit * 1024 * 1024,
-							   &info, &err);
+	status = gpusort_cuda->open(&gpusort_service_device, &info, &err);
 	gpusort_watch_end();
 
 	gpusort_lock_take();
@@ -363,7 +360,7 @@ gpusort_device_open(void)
 	if (status != GPUSORT_CUDA_OK)
 		end_without_device(status, &info, &err);
 
-	device_free_memory = info.free_memory;
+	gpusort_device_limit_memory();
 	gpusort_pool_on_use = register_segment;
 	gpusort_pool_on_unmap = unregister_segment;
 }

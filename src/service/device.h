@@ -31,11 +31,8 @@ extern void gpusort_device_open(void);
 /* Closes the device, which must have no lane open. */
 extern void gpusort_device_close(void);
 
-/*
- * Device memory to share among requests, in bytes: gpusort.device_memory_limit,
- * or if that is 0, nine tenths of what was free when the device was opened.
- */
-extern uint64 gpusort_service_memory(void);
+/* Applies gpusort.device_memory_limit, which has been read again, and publishes what sorts may take. */
+extern void gpusort_device_limit_memory(void);
 
 /* Ends the service if status says that the device may be lost.  The caller handles NO_MEMORY and UNSORTED. */
 extern void gpusort_service_check(GpusortCudaStatus status, const GpusortCudaError *err);

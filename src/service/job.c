@@ -1,369 +1,353 @@
 /*-------------------------------------------------------------------------
  *
  * job.c
- *		The GPU service: the steps of its requests.
+ *		The steps of a request of the GPU service: upload, sort, return.
  *
- * The service moves each request on by one step at a time: it uploads the
- * chunks that have been gathered, sorts a piece that is complete, and downloads
- * while there is an empty result chunk.  Copies of one request, or of one piece
- * (service/piece.c), run while another is sorted.  The service waits for nothing
- * but the device.
+ * Each job has a lane of its own, and each lane a stream of its own.  So the copies of
+ * some jobs run while another is sorted.
  *
- * service/line.c says which request comes first, and who gives up device memory.
+ * The service only reads input chunks.  So it can take a job off the device at any time,
+ * and upload and sort it again, as another service can: the same keys in the same order,
+ * so that the result continues at the block where it broke off.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
 #include "gpu/pool.h"
-#include "service/cut.h"
 #include "service/device.h"
 #include "service/job.h"
-#include "service/line.h"
-#include "service/piece.h"
 #include "service/watch.h"
 
 /*
- * Where this number of pieces waits on the device to be sorted, only the first request in
- * line begins to upload another: CUDA keeps 0.5 MB for each stream that was open at one
- * time.
+ * The service begins to sort this many bytes of keys while they are copied: the lane
+ * sorts after the copy, which takes less than 0.1 ms, and another look at the copy
+ * would take longer.
  */
-#define MOST_WAITING		32
+#define FEW_BYTES		((uint64) 4 * 1024 * 1024)
 
-/* The most sorts, and bytes of sorted keys, after which the service looks at all requests again. */
-#define SORTS_PER_STEP		4
-#define SORTED_PER_STEP		((uint64) 4 * 1024 * 1024)
-
-/* The first request in line when this pass began; NULL: none. */
-static GpusortJob *head;
-
-/* Has the device done anything since the pass began? */
-static bool moved;
-
-static void
-drop_job(GpusortJob *job)
+void
+gpusort_job_drop(GpusortJob *job)
 {
-	gpusort_piece_drop(job, job->returned);
+	/* closing the lane waits for its copies in flight */
+	if (job->lane != NULL)
+		GPUSORT_WATCHED(gpusort_cuda->memory_used(gpusort_service_device),
+						gpusort_cuda->lane_close(job->lane));
+	job->lane = NULL;
+	job->sorted = false;
+	job->last = -1;
+	job->uploaded = 0;
+	job->rows = 0;
+	job->queued = job->sent;
 }
 
-/* Fails the request, unless its backend has left it meanwhile. */
-static void
-fail_request(GpusortJob *job, const char *reason)
+void
+gpusort_job_begin(GpusortJob *job, uint32 serial)
 {
-	drop_job(job);
+	gpusort_job_drop(job);
+	job->serial = serial;
+	job->queued = job->sent = pg_atomic_read_u32(&job->request->ready);
+	job->starved = job->parked = false;
+	job->waiting_since = 0;
+}
+
+void
+gpusort_job_fail(GpusortJob *job, const char *reason)
+{
+	gpusort_job_drop(job);
 	gpusort_control_fail(job->request, job->serial, reason);
 }
 
-/*
- * Publishes the last block and, by the state, the request's report.  The service
- * must not touch the request afterwards: its backend may free the slot, and
- * another run may take it.
- */
-static void
-finish_request(const GpusortJob *job, uint32 ready)
-{
-	GpusortRequest *request = job->request;
-	Latch	   *latch = request->latch;
-
-	pg_write_barrier();
-	pg_atomic_write_u32(&request->ready, ready);
-	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
-		SetLatch(latch);
-}
-
 /* ----------------------------------------------------------------
- *		The steps
+ *		Upload
  * ----------------------------------------------------------------
  */
 
-/* Handles the outcome of a step of a piece.  Returns false if the job cannot go on now. */
 static bool
-went_well(GpusortJob *job, GpusortPieceOutcome outcome)
-{
-	if (outcome == GPUSORT_PIECE_FAILED ||
-		(outcome == GPUSORT_PIECE_NO_MEMORY && !gpusort_line_make_room(job)))
-		fail_request(job, job->failure);
-	return outcome == GPUSORT_PIECE_OK;
-}
-
-/* Queues the gathered chunks for upload, in as many pieces as fit the device. */
-static void
-upload(GpusortJob *job)
-{
-	if (job->starved && job != head)
-		return;
-	for (uint32 p = job->sorted; p < job->begun; p++)
-	{
-		if (gpusort_job_piece(job, p)->lane == NULL &&
-			((job->starved ? p > job->returned : !gpusort_cut_fits(job, p)) ||
-			 (gpusort_piece_waiting() >= MOST_WAITING && job != head)))
-			return;
-		if (!went_well(job, gpusort_piece_upload(job, p)))
-			return;
-	}
-}
-
-/* Publishes the blocks that have arrived. */
-static void
-publish(GpusortJob *job, uint32 ready)
-{
-	GpusortRequest *request = job->request;
-
-	moved = true;
-	if (gpusort_request_state(request) == GPUSORT_REQUEST_RETURNING && job->returned == job->begun)
-	{
-		finish_request(job, ready);
-		return;
-	}
-	pg_write_barrier();
-	pg_atomic_write_u32(&request->ready, ready);
-	SetLatch(request->latch);
-}
-
-/* Queues downloads of sorted blocks, and publishes those that have arrived. */
-static void
-return_result(GpusortJob *job)
-{
-	uint32		p = job->returned;
-	uint32		ready;
-
-	if (p == job->sorted || !went_well(job, gpusort_piece_return(job, &ready)))
-		return;
-	if (ready != pg_atomic_read_u32(&job->request->ready))
-		publish(job, ready);
-	/* only now, because closing the lane takes some 10 us */
-	if (job->returned > p)
-		gpusort_piece_close(job, p);
-}
-
-/* Sorts the job's next piece, for which gpusort_piece_uploaded() is true. */
-static void
-sort_piece(GpusortJob *job)
-{
-	GpusortRequest *request = job->request;
-	uint32		p = job->sorted;
-	GpusortPieceOutcome outcome = gpusort_piece_sort(job);
-
-	/* a sort that failed may have overwritten the keys: upload them again */
-	if (outcome == GPUSORT_PIECE_NO_MEMORY)
-		gpusort_piece_drop(job, p);
-	if (!went_well(job, outcome))
-		return;
-
-	moved = true;
-	job->starved = false;
-	request->pieces = p + 1;
-	if (!gpusort_cut_last(job, p))
-		gpusort_line_go_to_end(request);
-	else if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
-		SetLatch(request->latch);
-}
-
-/* One step of a request that is not finished. */
-static void
-work(GpusortJob *job)
-{
-	bool		was_whole = job->begun < 2;
-
-	gpusort_cut_begin(job);
-	if (was_whole && job->begun >= 2 &&
-		gpusort_request_state(job->request) == GPUSORT_REQUEST_GATHERING)
-		gpusort_line_go_to_end(job->request);
-	upload(job);
-	return_result(job);
-}
-
-/* Has the piece after this one begun, if one follows and there is a place for it? */
-static bool
-next_has_begun(GpusortJob *job, uint32 p)
-{
-	return p + 1 < job->begun || job->begun - job->returned == GPUSORT_MAX_PIECES || gpusort_cut_last(job, p);
-}
-
-/* Sorts the first pieces in line, as far as gpusort_piece_uploaded() is true for them. */
-static void
-sort_first(void)
-{
-	uint64		sorted = 0;
-
-	for (int i = 0; i < SORTS_PER_STEP && sorted < SORTED_PER_STEP; i++)
-	{
-		GpusortJob *job = gpusort_line_first();
-
-		/* a sort is not to begin before the next piece can arrive, and the last one leave, meanwhile */
-		if (job == NULL || !gpusort_piece_uploaded(job, job->sorted) || !next_has_begun(job, job->sorted) ||
-			(i > 0 && job->returned < job->sorted))
-			return;
-		sorted += gpusort_job_piece(job, job->sorted)->rows * gpusort_job_width(job);
-		sort_piece(job);
-		return_result(job);
-	}
-}
-
-/* Are copies of the job in flight? */
-static bool
-copies(GpusortJob *job)
+open_lane(GpusortJob *job)
 {
 	GpusortCudaError err;
+	GpusortCudaStatus status;
 
-	if (job->returned < job->sorted &&
-		gpusort_job_piece(job, job->returned)->queued > gpusort_job_piece(job, job->returned)->sent)
-		return true;
-	for (uint32 p = job->sorted; p < job->begun; p++)
-	{
-		GpusortPiece *piece = gpusort_job_piece(job, p);
-
-		if (piece->lane != NULL)
-		{
-			GpusortCudaStatus status;
-
-			GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(piece->lane, &err));
-			gpusort_service_check(status, &err);
-			if (status == GPUSORT_CUDA_BUSY)
-				return true;
-		}
-	}
-	return false;
+	GPUSORT_WATCHED(0, status = gpusort_cuda->lane_open(gpusort_service_device, &job->lane, &err));
+	gpusort_service_check(status, &err);
+	job->request->pinned = true;
+	return status == GPUSORT_CUDA_OK;
 }
 
-/*
- * Ends the service if the job's copies are in flight (copying) and have made no
- * progress for longer than the timeout.  The watchdog's time is used, because it
- * stands still while the process or the virtual machine is paused: copies that
- * finish during a pause are then found finished.
- */
-static void
-watch_copies(GpusortJob *job, bool copying)
-{
-	int			patience_ms = gpusort_watch_patience(gpusort_cuda->memory_used(gpusort_service_device));
-	uint64		seen = job->blocks;
-	uint64		now = gpusort_watch_time();
-
-	for (uint32 p = job->returned; p < job->begun; p++)
-	{
-		GpusortPiece *piece = gpusort_job_piece(job, p);
-
-		seen += piece->uploaded + piece->queued + piece->sent;
-	}
-	if (!copying || !job->copying || seen != job->copies_seen)
-	{
-		moved |= copying;
-		job->copying = copying;
-		job->progress_at = now;
-		job->copies_seen = seen;
-	}
-	else if (now - job->progress_at > (uint64) patience_ms)
-		gpusort_service_hangs(patience_ms);
-}
-
-/*
- * Begins a job for the request of this serial, which is new in the slot or was begun
- * by another service.  Drops the job's previous state.
- */
-static void
-begin_job(GpusortJob *job, uint32 serial)
-{
-	GpusortRequest *request = job->request;
-	bool		resuming = pg_atomic_read_u32(&request->ready) > 0;
-
-	drop_job(job);
-	job->serial = serial;
-	gpusort_cut_reset(job);
-	if (resuming)
-		gpusort_cut_resume(job);
-	job->starved = false;
-	job->parked = false;
-	job->waiting_since = 0;
-	job->copying = false;
-	request->pinned = true;
-	request->blocks = request->threads = request->bins_used = request->pieces = 0;
-	request->copy_in_ms = request->kernels_ms = request->copy_out_ms = 0;
-}
-
-/* Moves one request on.  Returns true if the device works, or soon will, for it. */
+/* Queues the upload of a chunk. */
 static bool
-step_job(GpusortJob *job)
+upload_chunk(GpusortJob *job, int chunk)
+{
+	uint32		bytes = gpusort_control->chunks[chunk].bytes;
+	const char *reason = NULL;
+	char	   *keys = gpusort_pool_map(chunk, &reason);
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	if (keys == NULL)
+	{
+		gpusort_job_fail(job, reason);
+		return true;
+	}
+	if (!gpusort_service_registered[gpusort_chunk_segment(gpusort_control, chunk)])
+		job->request->pinned = false;
+	GPUSORT_WATCHED(job->rows * gpusort_job_width(job) + bytes,
+					status = gpusort_cuda->upload(job->lane, keys, bytes, &err));
+	gpusort_service_check(status, &err);
+	if (status != GPUSORT_CUDA_OK)
+		return false;
+	job->last = chunk;
+	job->uploaded++;
+	job->rows += bytes / gpusort_job_width(job);
+	return true;
+}
+
+bool
+gpusort_job_upload(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	uint32		word = pg_atomic_read_u32(&request->state);
-	uint32		serial = word >> GPUSORT_STATE_BITS;
-	bool		copying;
+	uint32		nclosed = pg_atomic_read_u32(&request->nclosed);
 
 	pg_read_barrier();
-	/* in any other state, a backend may free the slot and fill in the next request now */
-	if (gpusort_request_is_active(gpusort_word_state(word)) && job->serial != serial)
-	{
-		begin_job(job, serial);
-		word = pg_atomic_read_u32(&request->state);
-		if (word >> GPUSORT_STATE_BITS != serial)
-		{
-			/* the backend has freed the request and another one filled in the slot */
-			drop_job(job);
-			job->serial = 0;
-			return false;
-		}
-	}
-
-	switch (gpusort_word_state(word))
-	{
-		case GPUSORT_REQUEST_FREE:
-		case GPUSORT_REQUEST_FAILED:
-		case GPUSORT_REQUEST_FINISHED:
-		case GPUSORT_REQUEST_CLEARING:
-			drop_job(job);
-			return false;
-
-		case GPUSORT_REQUEST_LEFT:
-			drop_job(job);
-			(void) gpusort_request_change(request, serial, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
-			return false;
-
-		case GPUSORT_REQUEST_ABANDONED:
-			drop_job(job);
-			gpusort_pool_free_request(gpusort_job_index(job), serial, GPUSORT_REQUEST_ABANDONED);
-			return false;
-
-		case GPUSORT_REQUEST_GATHERING:
-		case GPUSORT_REQUEST_SUBMITTED:
-		case GPUSORT_REQUEST_RETURNING:
-			work(job);
-			copying = copies(job);
-			watch_copies(job, copying);
-			return copying || gpusort_line_has(job);
-	}
-	return false;
-}
-
-/* Moves one job on unless it is parked. */
-static bool
-step_unless_parked(GpusortJob *job, bool *idle)
-{
-	bool		busy;
-
-	if (gpusort_line_parked(job))
+	if (job->uploaded < nclosed && job->lane == NULL && !open_lane(job))
 		return false;
-	*idle = false;
-	busy = step_job(job);
-	if (busy || !gpusort_request_is_active(gpusort_request_state(job->request)))
-		job->waiting_since = 0;
-	else
-		gpusort_line_wait(job);
-	return busy;
+	while (job->uploaded < nclosed && job->lane != NULL)
+	{
+		if (!upload_chunk(job, job->last < 0 ? request->first_chunk : gpusort_control->chunks[job->last].next))
+			return false;
+	}
+	return true;
 }
 
-GpusortStepped
-gpusort_job_step_all(void)
+bool
+gpusort_job_is_uploaded(GpusortJob *job)
 {
-	GpusortStepped stepped = {.idle = true};
-	int			nactive = gpusort_line_find();
+	GpusortCudaError err;
+	GpusortCudaStatus status;
 
-	moved = false;
-	head = gpusort_line_first();
-	for (int i = 0; i < nactive; i++)
-		stepped.busy |= step_unless_parked(gpusort_line_active(i), &stepped.idle);
-	sort_first();
-	stepped.moved = moved;
-	return stepped;
+	if (job->lane == NULL || job->uploaded < pg_atomic_read_u32(&job->request->nclosed))
+		return false;
+	if (job->rows * gpusort_job_width(job) <= FEW_BYTES)
+		return true;
+	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
+	gpusort_service_check(status, &err);
+	return status == GPUSORT_CUDA_OK;
+}
+
+/* ----------------------------------------------------------------
+ *		Sort
+ * ----------------------------------------------------------------
+ */
+
+/* Sorts on the device, and writes the sort's report. */
+static GpusortCudaStatus
+sort_on_device(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	GpusortCudaSort sort = {
+		.rows = job->rows,
+		.key_bytes = request->key_bytes,
+		.words = request->words,
+		.with_rows = request->want_rows,
+		.algorithm = (GpusortAlgorithm) request->algorithm,
+	};
+	GpusortCudaReport report;
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	GPUSORT_WATCHED(job->rows * gpusort_job_width(job),
+					status = gpusort_cuda->sort(job->lane, &sort, &report, &err));
+	gpusort_service_check(status, &err);
+	if (status == GPUSORT_CUDA_UNSORTED)
+		ereport(LOG,
+				(errmsg("gpusort found the device's result out of order"),
+				 errdetail("Algorithm \"%s\" sorted " UINT64_FORMAT " keys of %zu bytes.",
+						   gpusort_algorithm_name(report.algorithm), job->rows, gpusort_job_width(job)),
+				 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
+	request->algorithm_used = report.algorithm;
+	request->blocks = report.blocks;
+	request->threads = report.threads;
+	request->bins_used = report.bins;
+	request->copy_in_ms = report.upload_ms;
+	request->kernels_ms = report.kernels_ms;
+	request->copy_out_ms = 0;
+	return status;
+}
+
+/*
+ * Replaces the ring's only chunk, a small one, by a large one: by the backend's, or by
+ * another if there is one.  The backend has read no block yet.  The small chunk is freed
+ * with the request.
+ */
+static void
+make_ring_large(GpusortRequest *request, int index)
+{
+	int			chunk = request->large_result;
+
+	if (chunk < 0 || gpusort_chunk_is_small(chunk))
+		chunk = gpusort_pool_take_existing(index, false);
+	if (chunk >= 0)
+		request->ring[0] = chunk;
+}
+
+/* Makes the ring fit a result of this number of bytes, as far as the pool has chunks. */
+static void
+grow_ring(GpusortRequest *request, uint64 bytes)
+{
+	int			index = request - gpusort_control->requests;
+	Size		block_bytes;
+
+	if (gpusort_chunk_is_small(request->ring[0]) && bytes > GPUSORT_RING * GPUSORT_SMALL_BYTES)
+		make_ring_large(request, index);
+	block_bytes = gpusort_chunk_bytes(request->ring[0]);
+	while (request->nring < GPUSORT_RING && request->nring * block_bytes < bytes)
+	{
+		int			chunk = gpusort_pool_take_existing(index, gpusort_chunk_is_small(request->ring[0]));
+
+		if (chunk < 0)
+			break;
+		if (gpusort_chunk_bytes(chunk) != block_bytes)
+		{
+			gpusort_control->chunks[chunk].request = -1;
+			break;
+		}
+		request->ring[request->nring++] = chunk;
+	}
+}
+
+/* Bytes of the result. */
+static uint64
+result_bytes(const GpusortJob *job)
+{
+	return job->rows * (job->request->want_rows ? sizeof(uint32) : job->request->key_bytes);
+}
+
+bool
+gpusort_job_sort(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+
+	switch (sort_on_device(job))
+	{
+		case GPUSORT_CUDA_NO_MEMORY:
+			/* a sort that failed may have overwritten the keys */
+			gpusort_job_drop(job);
+			return false;
+		case GPUSORT_CUDA_UNSORTED:
+			gpusort_job_fail(job, "The device's result was out of order.");
+			return true;
+		default:
+			break;
+	}
+	/* block b lies in ring[b % nring], so the ring must not change after the first block */
+	if (job->sent == 0)
+		grow_ring(request, result_bytes(job));
+	job->block_bytes = gpusort_chunk_bytes(request->ring[0]);
+	job->nblocks = (result_bytes(job) + job->block_bytes - 1) / job->block_bytes;
+	job->queued = job->resumed = job->sent;
+	job->sorted = true;
+	job->starved = false;
+	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
+		SetLatch(request->latch);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *		Return
+ * ----------------------------------------------------------------
+ */
+
+/* Queues the download of the next block. */
+static bool
+download_block(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	uint64		offset = (uint64) job->queued * job->block_bytes;
+	const char *reason = NULL;
+	char	   *to = gpusort_pool_map(request->ring[job->queued % request->nring], &reason);
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	if (to != NULL)
+	{
+		GPUSORT_WATCHED(job->block_bytes,
+						status = gpusort_cuda->download(job->lane, offset, to,
+													   Min(job->block_bytes, result_bytes(job) - offset), &err));
+		gpusort_service_check(status, &err);
+		/* a download takes no device memory, so this is host memory */
+		if (status != GPUSORT_CUDA_OK)
+			reason = "The GPU service has too little memory.";
+	}
+	if (reason != NULL)
+	{
+		gpusort_job_fail(job, reason);
+		return false;
+	}
+	job->queued++;
+	return true;
+}
+
+/*
+ * Publishes the last block and, by the state, the request's report.  The service must not
+ * touch the request afterwards: its backend may free the slot, and another may take it.
+ */
+static void
+finish(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	Latch	   *latch = request->latch;
+	GpusortCudaReport report;
+
+	gpusort_cuda->lane_report(job->lane, &report);
+	request->copy_out_ms = report.download_ms;
+	pg_write_barrier();
+	pg_atomic_write_u32(&request->ready, job->sent);
+	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
+		SetLatch(latch);
+	/* only now, because closing the lane takes some 10 us */
+	gpusort_job_drop(job);
+}
+
+void
+gpusort_job_return(GpusortJob *job)
+{
+	GpusortRequest *request = job->request;
+	uint32		end;
+	uint64		finished;
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	if (!job->sorted)
+		return;
+	end = Min(job->nblocks, pg_atomic_read_u32(&request->consumed) + request->nring);
+	while (job->queued < end)
+	{
+		if (!download_block(job))
+			return;
+	}
+	GPUSORT_WATCHED(0, status = gpusort_cuda->downloaded(job->lane, &finished, &err));
+	gpusort_service_check(status, &err);
+	job->sent = job->resumed + (uint32) finished;
+	if (job->sent == job->nblocks)
+		finish(job);
+	else if (job->sent != pg_atomic_read_u32(&request->ready))
+	{
+		pg_write_barrier();
+		pg_atomic_write_u32(&request->ready, job->sent);
+		SetLatch(request->latch);
+	}
+}
+
+bool
+gpusort_job_copies(GpusortJob *job)
+{
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	if (job->lane == NULL || job->sorted)
+		return job->queued > job->sent;
+	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
+	gpusort_service_check(status, &err);
+	return status == GPUSORT_CUDA_BUSY;
 }

@@ -10,7 +10,7 @@
  * gpusort.service_idle_timeout.  It counts as idle, too, when all its requests
  * wait for backends that do nothing.
  *
- * Its loop moves each request on by one step (service/job.c).  While the device
+ * Its loop moves each request on by one step (service/queue.c).  While the device
  * works, it looks again and again; otherwise it waits for its latch.  Each time, it
  * shows the waiting backends that it is alive.
  *
@@ -49,8 +49,7 @@
 #include "gpu/pool.h"
 #include "guc.h"
 #include "service/device.h"
-#include "service/job.h"
-#include "service/line.h"
+#include "service/queue.h"
 #include "service/watch.h"
 
 PGDLLEXPORT void gpusort_service_main(Datum arg);
@@ -152,7 +151,7 @@ rest(const GpusortStepped *stepped, Polling *polling, long idle_ms)
 static void
 close_and_exit(void)
 {
-	gpusort_line_drop_all();
+	gpusort_queue_drop_all();
 	gpusort_device_close();
 	proc_exit(0);
 }
@@ -164,8 +163,7 @@ reload_settings(void)
 	gpusort_lock_take();
 	gpusort_control->pool_limit = gpusort_pool_limit;
 	gpusort_lock_release();
-	GPUSORT_WATCHED(0, gpusort_cuda->set_memory_limit(gpusort_service_device,
-													 (uint64) gpusort_device_memory_limit * 1024 * 1024));
+	gpusort_device_limit_memory();
 }
 
 /* The state of an idle service. */
@@ -182,7 +180,7 @@ end_idle(void)
 	bool		ending;
 
 	gpusort_lock_take();
-	ending = gpusort_line_hand_over();
+	ending = gpusort_queue_may_end();
 	if (ending)
 		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
 	gpusort_lock_release();
@@ -244,7 +242,7 @@ serve(bool permanent)
 			reload_settings();
 		}
 
-		stepped = gpusort_job_step_all();
+		stepped = gpusort_queue_step();
 		if (stepped.idle)
 			rest_ms = be_idle(&idle_state, permanent);
 		else
@@ -289,7 +287,7 @@ gpusort_service_main(Datum arg)
 	(void) prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NANOSECONDS);
 #endif
 	gpusort_device_at_exit();
-	gpusort_line_start();
+	gpusort_queue_start();
 	GPUSORT_FAULT_SERVE();
 
 	/* SIGQUIT's handler calls nothing but _exit(), so any thread may run it */

@@ -23,7 +23,6 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_CHUNK,		/* taking a chunk, which may create a segment */
 	GPUSORT_FAULT_SEGMENT,		/* creating a segment of chunks */
 	GPUSORT_FAULT_ARENA,		/* allocating in an arena */
-	GPUSORT_FAULT_PIECE,		/* allocating memory for a sorted piece */
 	GPUSORT_FAULT_MEMORY,		/* allocating a large buffer */
 	GPUSORT_FAULT_SCRATCH,		/* allocating the CPU engine's memory */
 	GPUSORT_FAULT_ROWSTORE,		/* allocating memory for rows */
@@ -42,7 +41,7 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_ALLOCATE,		/* allocating device memory, for keys or for a sort */
 	GPUSORT_FAULT_UPLOAD,		/* starting an upload */
 	GPUSORT_FAULT_UPLOADED,		/* asking whether uploads are complete */
-	GPUSORT_FAULT_SORT,			/* sorting a piece */
+	GPUSORT_FAULT_SORT,			/* sorting */
 	GPUSORT_FAULT_DOWNLOAD,		/* starting a download */
 	GPUSORT_FAULT_DOWNLOADED,	/* asking whether downloads are complete */
 	GPUSORT_FAULT_SITES			/* number of the above */

@@ -39,22 +39,24 @@ template <typename K> struct LaneCase {
 			keys[i] = (K)(hash(seed + i) % (n / 2 + 1));
 	}
 
-	void check(const char *what)
+	/* Checks rows, or else out. */
+	void check(bool with_rows, const char *what)
 	{
 		std::vector<uint32_t> good(keys.size());
 		for (size_t i = 0; i < good.size(); i++)
 			good[i] = (uint32_t)i;
 		std::stable_sort(good.begin(), good.end(), [&](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
-		bool same = good == rows;
-		for (size_t i = 0; i < good.size() && same; i++)
+		bool same = !with_rows || good == rows;
+		for (size_t i = 0; i < good.size() && same && !with_rows; i++)
 			same = out[i] == keys[good[i]];
 		expect(same, what);
 	}
 };
 
 /* Lanes of one width at once: uploads parts to all of them in turn, then sorts each, then downloads all. */
-template <typename K> static void run_lanes(GpusortCudaDevice *dev)
+template <typename K> static void run_lanes(GpusortCudaDevice *dev, bool with_rows)
 {
+	const size_t width = with_rows ? sizeof(uint32_t) : sizeof(K);
 	const int LANES = 6;
 	const size_t PART_BYTES = 100000;
 	LaneCase<K> lanes[LANES];
@@ -77,7 +79,7 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 		}
 	}
 	for (int l = 0; l < LANES; l++) {
-		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), true, (GpusortAlgorithm)l, true};
+		GpusortCudaSort sort = {lanes[l].keys.size(), (int)sizeof(K), with_rows, (GpusortAlgorithm)l};
 		MUST_PASS(gpusort_cuda_sort(lanes[l].lane, &sort, &report, &error));
 		const GpusortAlgorithm ran = l == 0 ? GPUSORT_ALGORITHM_MPPSORT : (GpusortAlgorithm)l;
 		expect(report.algorithm == ran && report.kernels_ms > 0 &&
@@ -86,29 +88,25 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev)
 	}
 	for (LaneCase<K> &one : lanes) {
 		uint64_t n = one.keys.size(), cut = n / 3;
-		MUST_PASS(gpusort_cuda_download(one.lane, false, 0, one.out.data(), cut * sizeof(K), &error));
-		MUST_PASS(gpusort_cuda_download(one.lane, false, cut * sizeof(K), one.out.data() + cut, (n - cut) * sizeof(K),
-										&error));
-		MUST_PASS(gpusort_cuda_download(one.lane, true, 0, one.rows.data(), n * sizeof(uint32_t), &error));
+		char *to = with_rows ? (char *)one.rows.data() : (char *)one.out.data();
+		MUST_PASS(gpusort_cuda_download(one.lane, 0, to, cut * width, &error));
+		MUST_PASS(gpusort_cuda_download(one.lane, cut * width, to + cut * width, (n - cut) * width, &error));
 	}
 	for (LaneCase<K> &one : lanes) {
 		uint64_t finished = 0;
-		while (finished < 3)
+		while (finished < 2)
 			MUST_PASS(gpusort_cuda_downloaded(one.lane, &finished, &error));
 		expect(gpusort_cuda_uploaded(one.lane, &error) == GPUSORT_CUDA_OK, "uploads are done after a sort");
 		gpusort_cuda_lane_report(one.lane, &report);
 		expect(report.upload_ms > 0 && report.download_ms > 0, "copies are timed");
-		one.check("sorted through a lane");
+		one.check(with_rows, "sorted through a lane");
 		gpusort_cuda_lane_close(one.lane);
 		MUST_PASS(gpusort_cuda_unregister(one.keys.data(), &error));
 	}
 	expect(gpusort_cuda_memory_used(dev) == 0, "closed lanes hold no memory");
 }
 
-/*
- * Keys of three words, uploaded in whole keys, as from chunks. Downloads the rows, alone and with merge
- * keys.
- */
+/* Keys of three words, uploaded in whole keys, as from chunks. */
 static void run_words_lane(GpusortCudaDevice *dev)
 {
 	const uint64_t n = 300000;
@@ -116,7 +114,7 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	const size_t width = words * sizeof(uint64_t);
 	std::vector<uint64_t> keys(n * words);
 	std::vector<uint32_t> rows(n), good(n);
-	GpusortCudaSort sort = {n, 8, true, GPUSORT_ALGORITHM_AUTO, false, words};
+	GpusortCudaSort sort = {n, 8, true, GPUSORT_ALGORITHM_AUTO, words};
 	GpusortCudaLane *lane;
 	GpusortCudaReport report;
 	uint64_t finished = 0;
@@ -140,32 +138,14 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
 	MUST_PASS(upload_parts(lane, keys.data(), n * width, 70000 * width));
 	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
-	expect(gpusort_cuda_download(lane, false, 0, keys.data(), 8, &error) == GPUSORT_CUDA_FAULT,
+	expect(gpusort_cuda_download(lane, 0, keys.data(), n * sizeof(uint32_t) + 1, &error) == GPUSORT_CUDA_FAULT,
 		   "keys of several words do not come back");
-	MUST_PASS(gpusort_cuda_download(lane, true, 0, rows.data(), n * sizeof(uint32_t), &error));
+	MUST_PASS(gpusort_cuda_download(lane, 0, rows.data(), n * sizeof(uint32_t), &error));
 	while (finished < 1)
 		MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
 	expect(rows == good, "keys of several words, through a lane");
 	gpusort_cuda_lane_close(lane);
 
-	GpusortMergeKey layout = {};
-	std::vector<uint64_t> made(n), good_made(n);
-	sort.keys_too = true;
-	sort.merge_key = &layout;
-	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
-	MUST_PASS(upload_parts(lane, keys.data(), n * width, 70000 * width));
-	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
-	expect(gpusort_cuda_memory_used(dev) < n * width, "the memory of keys of several words is given back");
-	expect(gpusort_cuda_download(lane, false, n * 8, made.data(), 8, &error) == GPUSORT_CUDA_FAULT,
-		   "no more merge keys than rows come back");
-	MUST_PASS(gpusort_cuda_download(lane, false, 0, made.data(), n * sizeof(uint64_t), &error));
-	MUST_PASS(gpusort_cuda_download(lane, true, 0, rows.data(), n * sizeof(uint32_t), &error));
-	for (finished = 0; finished < 2;)
-		MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
-	for (uint64_t i = 0; i < n; i++)
-		good_made[i] = gpusort_merge_key_make(&layout, &keys[(size_t)good[i] * words]);
-	expect(rows == good && made == good_made && layout.parts > 0, "merge keys, through a lane");
-	gpusort_cuda_lane_close(lane);
 	expect(gpusort_cuda_memory_used(dev) == 0, "a lane of several words holds no memory once closed");
 }
 
@@ -177,7 +157,7 @@ static void run_limits(GpusortCudaDevice *dev)
 	uint64_t finished = 0;
 	one.fill(500000, 9);
 	const size_t bytes = one.keys.size() * sizeof(uint64_t);
-	GpusortCudaSort sort = {one.keys.size(), 8, true, GPUSORT_ALGORITHM_MPPSORT, true};
+	GpusortCudaSort sort = {one.keys.size(), 8, true, GPUSORT_ALGORITHM_MPPSORT};
 
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
 	gpusort_cuda_set_memory_limit(dev, bytes / 2);
@@ -194,13 +174,12 @@ static void run_limits(GpusortCudaDevice *dev)
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
 	MUST_PASS(upload_parts(one.lane, one.keys.data(), bytes, 12345 * 8));
 	MUST_PASS(gpusort_cuda_sort(one.lane, &sort, &report, &error));
-	expect(gpusort_cuda_download(one.lane, false, bytes, one.out.data(), 8, &error) == GPUSORT_CUDA_FAULT,
+	expect(gpusort_cuda_download(one.lane, bytes / 2, one.rows.data(), 8, &error) == GPUSORT_CUDA_FAULT,
 		   "download past the end is refused");
-	MUST_PASS(gpusort_cuda_download(one.lane, false, 0, one.out.data(), bytes, &error));
-	MUST_PASS(gpusort_cuda_download(one.lane, true, 0, one.rows.data(), bytes / 2, &error));
-	while (finished < 2)
+	MUST_PASS(gpusort_cuda_download(one.lane, 0, one.rows.data(), bytes / 2, &error));
+	while (finished < 1)
 		MUST_PASS(gpusort_cuda_downloaded(one.lane, &finished, &error));
-	one.check("sorted after memory was short");
+	one.check(true, "sorted after memory was short");
 	gpusort_cuda_lane_close(one.lane);
 
 	/* More than the device has: CUDA itself refuses, and the device still works. */
@@ -223,12 +202,15 @@ static void mode_lane()
 	GpusortCudaInfo info;
 	void *pinned = nullptr;
 
-	MUST_PASS(gpusort_cuda_open(&dev, 0, &info, &error));
-	printf("%s, %d.%d, %d SM, driver %d, runtime %d, %llu of %llu MB free\n", info.name, info.cc_major, info.cc_minor,
-		   info.sm_count, info.driver_version, info.runtime_version, (unsigned long long)info.free_memory >> 20,
+	MUST_PASS(gpusort_cuda_open(&dev, &info, &error));
+	printf("%s, %d.%d, %d SM, driver %d, runtime %d, sorts may take %llu of %llu MB\n", info.name, info.cc_major,
+		   info.cc_minor, info.sm_count, info.driver_version, info.runtime_version,
+		   (unsigned long long)gpusort_cuda_set_memory_limit(dev, 0) >> 20,
 		   (unsigned long long)info.total_memory >> 20);
-	run_lanes<uint32_t>(dev);
-	run_lanes<uint64_t>(dev);
+	for (bool with_rows : {false, true}) {
+		run_lanes<uint32_t>(dev, with_rows);
+		run_lanes<uint64_t>(dev, with_rows);
+	}
 	run_words_lane(dev);
 	run_limits(dev);
 
@@ -239,17 +221,16 @@ static void mode_lane()
 	for (uint64_t n = 0; n < 2; n++) {
 		GpusortCudaLane *lane;
 		GpusortCudaReport report;
-		GpusortCudaSort sort = {n, 4, true, GPUSORT_ALGORITHM_MPPSORT, true};
-		uint32_t out[2] = {7, 7};
+		GpusortCudaSort sort = {n, 4, true, GPUSORT_ALGORITHM_MPPSORT};
+		uint32_t out = 7;
 		uint64_t finished = 0;
 		MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
 		MUST_PASS(gpusort_cuda_upload(lane, pinned, 4 * n, &error));
 		expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_OK, "sort of no key or one key");
-		MUST_PASS(gpusort_cuda_download(lane, false, 0, &out[0], 4 * n, &error));
-		MUST_PASS(gpusort_cuda_download(lane, true, 0, &out[1], 4 * n, &error));
-		while (finished < 2)
+		MUST_PASS(gpusort_cuda_download(lane, 0, &out, 4 * n, &error));
+		while (finished < 1)
 			MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
-		expect(n == 0 || (out[0] == 0x01010101 && out[1] == 0), "the only key and its row");
+		expect(out == (n == 0 ? 7u : 0u), "the row of the only key");
 		gpusort_cuda_lane_close(lane);
 	}
 	expect(gpusort_cuda_unregister(pinned, &error) == GPUSORT_CUDA_OK, "unregister");

@@ -69,15 +69,6 @@ static uint64_t make_word(Shape shape, uint64_t i, int place, int words, uint64_
 	}
 }
 
-static bool same_merge_key(const GpusortMergeKey &a, const GpusortMergeKey &b)
-{
-	if (a.words != b.words || a.parts != b.parts) return false;
-	for (int w = 0; w < a.parts; w++) {
-		if (a.bits[w] != b.bits[w] || a.floor[w] != b.floor[w]) return false;
-	}
-	return true;
-}
-
 /* Keys and the order of their rows. */
 struct WordsCase {
 	Shape shape;
@@ -103,47 +94,19 @@ struct WordsCase {
 		});
 	}
 
-	/* The merge key layout that the first count keys choose; count is at least 1. */
-	GpusortMergeKey layout_by(uint64_t count) const
+	/* Sorts and checks. */
+	void run_one(GpusortAlgorithm algorithm, gpusort::Spoil spoil)
 	{
-		std::vector<uint64_t> lo(keys.begin(), keys.begin() + words), hi = lo;
-		GpusortMergeKey layout = {};
-		for (uint64_t i = 0; i < count * words; i++) {
-			lo[i % words] = std::min(lo[i % words], keys[i]);
-			hi[i % words] = std::max(hi[i % words], keys[i]);
-		}
-		gpusort_merge_key_choose(&layout, lo.data(), hi.data(), words);
-		return layout;
-	}
-
-	/* Are these the merge keys of all keys in the right order? */
-	bool merge_keys_good(const GpusortMergeKey &layout, const uint64_t *made) const
-	{
-		for (uint64_t i = 0; i < n; i++) {
-			if (made[i] != gpusort_merge_key_make(&layout, &keys[(size_t)good[i] * words])) return false;
-		}
-		return true;
-	}
-
-	/*
-	 * Sorts and checks. merge_keys: also asks for merge keys, with a layout chosen by the sort or by a
-	 * part of the keys.
-	 */
-	void run_one(GpusortAlgorithm algorithm, gpusort::Spoil spoil, bool merge_keys = false)
-	{
-		const bool by_part = merge_keys && algorithm != GPUSORT_ALGORITHM_MPPSORT;
-		const GpusortMergeKey by_all = merge_keys ? layout_by(n) : GpusortMergeKey();
-		GpusortMergeKey merge_key = by_part ? layout_by(n / 4 + 1) : GpusortMergeKey();
 		GpusortCudaReport report = {};
-		GpusortCudaSort sort = {n, 8, true, algorithm, merge_keys, words, &merge_key};
+		GpusortCudaSort sort = {n, 8, true, algorithm, words};
 		gpusort::Context context = make_context(&report);
 		Memory device_keys, device_rows;
 		std::vector<uint32_t> rows(n);
 		std::vector<uint64_t> keys_after(keys.size());
 		char what[200];
 
-		snprintf(what, sizeof(what), "%s %d words n=%llu %s%s spoil=%d", gpusort_algorithm_name(algorithm), words,
-				 (unsigned long long)n, SHAPE_NAMES[shape], merge_keys ? " merge keys" : "", spoil);
+		snprintf(what, sizeof(what), "%s %d words n=%llu %s spoil=%d", gpusort_algorithm_name(algorithm), words,
+				 (unsigned long long)n, SHAPE_NAMES[shape], spoil);
 		context.spoil = spoil;
 		take(device_keys, keys.size() * sizeof(uint64_t));
 		MUST(cudaMemcpyAsync(device_keys.as<uint64_t>(), keys.data(), keys.size() * sizeof(uint64_t),
@@ -162,14 +125,12 @@ struct WordsCase {
 		MUST(cudaMemcpyAsync(rows.data(), device_rows.as<uint32_t>(), n * sizeof(uint32_t), cudaMemcpyDeviceToHost,
 							 stream));
 		MUST(cudaMemcpyAsync(keys_after.data(), device_keys.as<uint64_t>(),
-							 (merge_keys ? n : keys.size()) * sizeof(uint64_t), cudaMemcpyDeviceToHost, stream));
+							 keys.size() * sizeof(uint64_t), cudaMemcpyDeviceToHost, stream));
 		MUST(cudaStreamSynchronize(stream));
 		/* Keys in order must not be sorted: mppSort would report its number of bins. */
 		const bool idle = words == 1 || shape != IN_ORDER || report.bins == 0;
 		/* Keys of one word are sorted as usual, and not kept. */
-		const bool good_keys = words == 1 || (merge_keys ? merge_keys_good(merge_key, keys_after.data()) &&
-															   (by_part || same_merge_key(merge_key, by_all))
-														 : keys_after == keys);
+		const bool good_keys = words == 1 || keys_after == keys;
 		bool good_result = rows == good && idle && good_keys &&
 						   (report.algorithm == algorithm || report.algorithm == GPUSORT_ALGORITHM_CUB ||
 							algorithm == GPUSORT_ALGORITHM_AUTO);
@@ -192,8 +153,6 @@ static void run_words(const std::vector<uint64_t> &sizes, const std::vector<int>
 				one.make(shape, n, words);
 				for (GpusortAlgorithm algorithm : ALGORITHMS)
 					one.run_one(algorithm, gpusort::SPOIL_NOTHING);
-				for (GpusortAlgorithm algorithm : {GPUSORT_ALGORITHM_MPPSORT, GPUSORT_ALGORITHM_CUB})
-					if (words > 1 && n > 0) one.run_one(algorithm, gpusort::SPOIL_NOTHING, true);
 			}
 		}
 	}
@@ -215,14 +174,11 @@ static void run_words_spoiled()
 /* Sorts that must be refused because their parameters make no sense. */
 static void run_words_refused()
 {
-	GpusortMergeKey unsound = {3, 1, {64}, {0}};
-	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_ALGORITHM_AUTO, false, GPUSORT_MAX_WORDS + 1},
-									 {10, 4, true, GPUSORT_ALGORITHM_AUTO, false, 2},
-									 {10, 8, false, GPUSORT_ALGORITHM_AUTO, false, 2},
-									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, true, 2},
-									 {10, 8, true, GPUSORT_ALGORITHM_AUTO, true, 2, &unsound},
-									 {11, 8, true, GPUSORT_ALGORITHM_AUTO, false, 2},
-									 {UINT64_C(1) << 32, 8, true, GPUSORT_ALGORITHM_AUTO, false, 2}};
+	const GpusortCudaSort sorts[] = {{10, 8, true, GPUSORT_ALGORITHM_AUTO, GPUSORT_MAX_WORDS + 1},
+									 {10, 4, true, GPUSORT_ALGORITHM_AUTO, 2},
+									 {10, 8, false, GPUSORT_ALGORITHM_AUTO, 2},
+									 {11, 8, true, GPUSORT_ALGORITHM_AUTO, 2},
+									 {UINT64_C(1) << 32, 8, true, GPUSORT_ALGORITHM_AUTO, 2}};
 	for (const GpusortCudaSort &sort : sorts) {
 		GpusortCudaReport report = {};
 		gpusort::Context context = make_context(&report);

@@ -150,7 +150,7 @@ wait_while_held(const char *call)
 }
 
 GpusortCudaStatus
-gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInfo *info, GpusortCudaError *err)
+gpusort_cuda_open(GpusortCudaDevice **dev, GpusortCudaInfo *info, GpusortCudaError *err)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	GpusortCudaStatus status;
@@ -170,11 +170,11 @@ gpusort_cuda_open(GpusortCudaDevice **dev, uint64_t memory_limit, GpusortCudaInf
 		return GPUSORT_CUDA_NO_DEVICE;
 	}
 	snprintf(info->name, sizeof(info->name), "stand-in device");
-	info->total_memory = info->free_memory = DEVICE_MEMORY;
+	info->total_memory = DEVICE_MEMORY;
 	the_device.used = 0;
 	the_device.open_lanes = 0;
 	gpusort_fault_count_lanes(0);
-	gpusort_cuda_set_memory_limit(&the_device, memory_limit);
+	(void) gpusort_cuda_set_memory_limit(&the_device, 0);
 	*dev = &the_device;
 	return GPUSORT_CUDA_OK;
 }
@@ -187,10 +187,11 @@ gpusort_cuda_close(GpusortCudaDevice *dev)
 	wait_while_held("close");
 }
 
-void
+uint64_t
 gpusort_cuda_set_memory_limit(GpusortCudaDevice *dev, uint64_t memory_limit)
 {
 	dev->limit = memory_limit ? memory_limit : DEVICE_MEMORY;
+	return dev->limit;
 }
 
 uint64_t
@@ -406,38 +407,6 @@ merge_sort(const uint64_t *keys, uint32_t *rows, int words, uint64_t n)
 	return true;
 }
 
-/* Replaces the keys by the merge keys of the sorted rows.  Returns false if out of memory. */
-static bool
-make_merge_keys(GpusortCudaLane *lane, const GpusortCudaSort *sort)
-{
-	const uint64_t *keys = (const uint64_t *) lane->keys;
-	uint64_t   *made = malloc(sort->rows * sizeof(uint64_t) + 1);
-	uint64_t	lo[GPUSORT_MAX_WORDS];
-	uint64_t	hi[GPUSORT_MAX_WORDS];
-
-	if (made == NULL)
-		return false;
-	for (int w = 0; w < sort->words; w++)
-	{
-		lo[w] = UINT64_MAX;
-		hi[w] = 0;
-		for (uint64_t i = 0; i < sort->rows; i++)
-		{
-			uint64_t	word = keys[i * sort->words + w];
-
-			lo[w] = word < lo[w] ? word : lo[w];
-			hi[w] = word > hi[w] ? word : hi[w];
-		}
-	}
-	if (sort->merge_key->parts == 0)
-		gpusort_merge_key_choose(sort->merge_key, lo, hi, sort->words);
-	for (uint64_t i = 0; i < sort->rows; i++)
-		made[i] = gpusort_merge_key_make(sort->merge_key, keys + (uint64_t) lane->rows[i] * sort->words);
-	memcpy(lane->keys, made, sort->rows * sizeof(uint64_t));
-	free(made);
-	return true;
-}
-
 GpusortCudaStatus
 gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 				  GpusortCudaReport *report, GpusortCudaError *err)
@@ -459,9 +428,7 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	memset(report, 0, sizeof(*report));
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	if (lane->bytes < bytes || (sort->words > 1 && (!sort->with_rows || sort->key_bytes != 8)) ||
-		(sort->words > 1 && sort->keys_too &&
-		 (sort->merge_key == NULL || (sort->merge_key->parts != 0 && !gpusort_merge_key_sound(sort->merge_key, sort->words)))))
+	if (lane->bytes < bytes || (sort->words > 1 && (!sort->with_rows || sort->key_bytes != 8)))
 	{
 		snprintf(err->call, sizeof(err->call), "gpusort_cuda_sort");
 		snprintf(err->text, sizeof(err->text), "fewer keys than rows, or an impossible kind of key");
@@ -484,18 +451,18 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 		lane->rows[i] = (uint32_t) i;
 	sorted = sort->words > 1 ? merge_sort((const uint64_t *) lane->keys, lane->rows, sort->words, sort->rows) :
 		radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows);
-	if (!sorted || (sort->words > 1 && sort->keys_too && !make_merge_keys(lane, sort)))
+	if (!sorted)
 		return GPUSORT_CUDA_NO_MEMORY;
 	report->algorithm = sort->algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort->algorithm;
 	report->blocks = 1;
 	report->threads = 1;
 	report->bins = sort->algorithm == GPUSORT_ALGORITHM_MPPSORT ? 256 : 0;
-	report->kernels_ms = 0.001;
+	report->upload_ms = report->kernels_ms = 0.001;
 	return GPUSORT_CUDA_OK;
 }
 
 GpusortCudaStatus
-gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *host,
+gpusort_cuda_download(GpusortCudaLane *lane, uint64_t offset, void *host,
 					  size_t bytes, GpusortCudaError *err)
 {
 	GpusortCudaStatus status = planned(GPUSORT_FAULT_DOWNLOAD, err);
@@ -503,7 +470,7 @@ gpusort_cuda_download(GpusortCudaLane *lane, bool rows, uint64_t offset, void *h
 	if (status != GPUSORT_CUDA_OK)
 		return status;
 	trace("download", lane->number, bytes);
-	memcpy(host, (rows ? (char *) lane->rows : lane->keys) + offset, bytes);
+	memcpy(host, (lane->nrows > 0 ? (char *) lane->rows : lane->keys) + offset, bytes);
 	lane->queued++;
 	return GPUSORT_CUDA_OK;
 }

@@ -13,10 +13,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# with 67 MB of device memory a piece is one chunk of 16 MB
 my $node = new_node('standin_faults', order_by => 1, settings => <<'CONF');
 gpusort.min_rows = 100
-gpusort.device_memory_limit = 67MB
 gpusort.pool_limit = 256MB
 gpusort.service_idle_timeout = 0
 synchronize_seqscans = off
@@ -91,12 +89,12 @@ my %sorts = (
 		settings => "SET gpusort.memory_limit = '64kB'; SET gpusort.min_rows = 10000",
 		next => 'ORDER BY'
 	},
-	'gpu_sort in pieces' => {
+	'gpu_sort, two chunks' => {
 		query => "SELECT record_image_eq(ROW(gpu_sort(a)), ROW(sorted))::text FROM arrays WHERE name = 'large'",
 		modes => [2],
 		next => 'gpu_sort'
 	},
-	'gpu_argsort in pieces' => {
+	'gpu_argsort, two chunks' => {
 		query => "SELECT record_image_eq(ROW(gpu_argsort(a)), ROW(positions))::text FROM arrays WHERE name = 'large'",
 		modes => [ 0, 1 ],
 		next => 'gpu_sort'
@@ -116,7 +114,6 @@ my %sites = (
 	free_chunk => ['refused'],
 	segment => ['53100'],
 	map => [ 'refused', '53200' ],
-	piece => ['refused'],
 	memory => ['53200'],
 	scratch => ['refused'],
 	rowstore => ['53200'],
@@ -255,8 +252,8 @@ is(join(' ', sort keys %sites_fired), join(' ', sort keys %sites), 'every site f
 
 # a device whose copies never finish; the service does not wait for the upload of less than 4 MB
 my %copies = (
-	uploaded => ['gpu_sort in pieces'],
-	downloaded => [ 'gpu_sort_agg', 'ORDER BY several words', 'gpu_sort in pieces' ]);
+	uploaded => ['gpu_sort, two chunks'],
+	downloaded => [ 'gpu_sort_agg', 'ORDER BY several words', 'gpu_sort, two chunks' ]);
 foreach my $site ($well ? sort keys %copies : ())
 {
 	foreach my $name (@{ $copies{$site} })

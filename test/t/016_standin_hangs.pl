@@ -22,7 +22,7 @@ sub restart
 	return;
 }
 
-my $last = 'SELECT engine, pieces, reason FROM gpusort_last_sort()';
+my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 my $cursor = 'BEGIN; SET LOCAL cursor_tuple_fraction = 1; DECLARE c NO SCROLL CURSOR FOR SELECT k FROM t WHERE k < %s ORDER BY k; FETCH c';
 
 restart('');
@@ -73,7 +73,7 @@ foreach my $case (
 	ok(poll_trace($node, 'close 1'), "$name: the device memory is freed");
 	ok(poll_services($node, 0), "$name: the service ends");
 	is(answer($session, sprintf($rest, 1)), expected($rows), "$name: the other rows are right");
-	is(answer($session, "COMMIT; $last"), 'cuda|1|', "$name: the device has sorted them");
+	is(answer($session, "COMMIT; $last"), 'cuda|', "$name: the device has sorted them");
 	# at least once for each time that the device memory was freed, which is more often on a slow machine
 	cmp_ok(times_traced($node, 'sort \d+'), '>=', $sorts, "$name: the device sorts again if it must");
 	is($session->{err}, '', "$name: there is no message");
@@ -88,26 +88,24 @@ restart("gpusort.pool_limit = 64MB\ngpusort.service_idle_timeout = 1\nshared_pre
 	answer($session, sprintf($cursor, 5000000));
 	ok(poll_trace($node, 'close 1'), "a service that stays: the device memory is freed");
 	is(answer($session, sprintf($rest, 1)), expected(5000000), 'a service that stays: the other rows are right');
-	is(answer($session, "COMMIT; $last"), 'cuda|1|', "a service that stays: the device has sorted them");
+	is(answer($session, "COMMIT; $last"), 'cuda|', "a service that stays: the device has sorted them");
 	leave($session);
 }
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 
-# a backend that waits while it gathers, before the first piece of its run is sorted and after that
-foreach my $case ([ 'whole', 'gpusort.device_memory_limit = 8GB', '1' ], [ 'in pieces', 'gpusort.device_memory_limit = 67MB', '3' ])
+# a backend that waits while it gathers
 {
-	my ($name, $settings, $pieces) = @$case;
-	restart("$settings\ngpusort.service_idle_timeout = 1");
+	restart('gpusort.service_idle_timeout = 1');
 	my ($out, $err);
 	hold($node, 1);
 	my $psql = in_background($node, \$out, \$err, 'SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(-1, 4999999::bigint) AS i) FROM (SELECT k FROM t UNION ALL '
 		  . late_row(1) . ') AS u', $last);
-	ok(poll($node, waits_for(1)), "gathering, $name: a backend waits for its last row");
-	ok(poll_services($node, 0), "gathering, $name: the service ends");
+	ok(poll($node, waits_for(1)), "gathering: a backend waits for its last row");
+	ok(poll_services($node, 0), "gathering: the service ends");
 	let_go($node, 1);
 	$psql->finish;
-	is($out . $err, "t\ncuda|$pieces|\n", "gathering, $name: the result is right");
-	pool_is_free($node, "gathering, $name");
+	is($out . $err, "t\ncuda|\n", "gathering: the result is right");
+	pool_is_free($node, "gathering");
 }
 
 # a cursor holds all of the device's memory
@@ -138,9 +136,9 @@ restart('gpusort.pool_limit = 64MB');
 		'cuda|5000000|mppsort|40000000|16777216', 'a sort that is not read to its end reports what it did');
 	leave($session);
 }
-restart('gpusort.device_memory_limit = 67MB');
+restart('');
 is( $node->safe_psql('postgres', "SELECT cardinality(gpu_sort(array_agg(k))) FROM t WHERE k < 2097152; $last"),
-	"2097152\ncuda|1|", 'a chunk that is exactly full is one piece');
+	"2097152\ncuda|", 'a chunk that is exactly full');
 
 #
 # A segment of the pool that cannot be mapped
@@ -155,13 +153,13 @@ restart('');
 {
 	my $query = "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last";
 	my $first = session($node);
-	is(answer($first, $query), "10000\ncuda|1|", 'the pool has a segment');
+	is(answer($first, $query), "10000\ncuda|", 'the pool has a segment');
 	is(remove_segments(), 1, 'the file of the segment is removed');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', $query);
 	like("$rc $stdout", qr/^0 10000\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'a backend cannot map it: the CPU sorts');
 	like($stderr, qr/WARNING:.*could not be mapped/s, 'a backend cannot map it: a warning says so');
-	is($node->safe_psql('postgres', $query), "10000\ncuda|1|", 'the next backend gets another segment');
-	is(answer($first, $query), "10000\ncuda|1|", 'a backend that has mapped it gets another segment as well');
+	is($node->safe_psql('postgres', $query), "10000\ncuda|", 'the next backend gets another segment');
+	is(answer($first, $query), "10000\ncuda|", 'a backend that has mapped it gets another segment as well');
 	is($node->safe_psql('postgres', 'SELECT max(pool_bytes) / 1048576 FROM gpusort_status()'), 64, 'it is gone from the pool');
 	leave($first);
 	pool_is_free($node, 'a backend cannot map it');
@@ -180,7 +178,7 @@ restart('');
 	like($out, qr/^10001\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'the service cannot map it: the CPU sorts');
 	like($err, qr/^WARNING:.*could not be mapped/s, 'the service cannot map it: a warning says so');
 	is($node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
-		"10000\ncuda|1|", 'the service cannot map it: the device does the next sort');
+		"10000\ncuda|", 'the service cannot map it: the device does the next sort');
 	is_deeply([ service_pids($node) ], \@pids, 'the service cannot map it: the service goes on');
 	pool_is_free($node, 'the service cannot map it');
 }
@@ -191,11 +189,11 @@ restart('');
 my $library = `pg_config --pkglibdir` =~ s/\s+\z//r . '/gpusort';
 restart("dynamic_library_path = ''\nsession_preload_libraries = '$library'");
 is($node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
-	"10000\ncuda|1|", 'a library loaded by its path: the first sort starts the service');
+	"10000\ncuda|", 'a library loaded by its path: the first sort starts the service');
 restart("dynamic_library_path = ''\nsession_preload_libraries = ''\nshared_preload_libraries = '$library'");
 ok(poll_services($node, 1), 'a library loaded by its path: the service starts with the server');
 is($node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
-	"10000\ncuda|1|", 'a library loaded by its path: the device sorts');
+	"10000\ncuda|", 'a library loaded by its path: the device sorts');
 $node->append_conf('postgresql.conf', "dynamic_library_path = '\$libdir'\nsession_preload_libraries = 'gpusort'\nshared_preload_libraries = ''");
 
 #
@@ -204,10 +202,10 @@ $node->append_conf('postgresql.conf', "dynamic_library_path = '\$libdir'\nsessio
 restart('', plan => 'open:hang');
 {
 	my $query = "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last";
-	is($node->safe_psql('postgres', $query), "10000\ncpu||The GPU service takes too long to start.",
+	is($node->safe_psql('postgres', $query), "10000\ncpu|The GPU service takes too long to start.",
 		'a driver that hangs: the CPU sorts');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET statement_timeout = '10s'; $query");
-	is("$rc $stdout", "0 10000\ncpu||The GPU service takes too long to start.", 'a driver that hangs: the next sort does not wait');
+	is("$rc $stdout", "0 10000\ncpu|The GPU service takes too long to start.", 'a driver that hangs: the next sort does not wait');
 	like($stderr, qr/WARNING:.*takes too long to start/s, 'a driver that hangs: the next sort warns');
 	is( $node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"),
 		'f|The GPU service takes too long to start.', 'a driver that hangs: gpusort_status() gives the reason');
@@ -238,7 +236,7 @@ foreach my $plan ('sort:hang', 'uploaded:busy')
 	my $session = session($node);
 	my $reason = 'The device did not finish its work within 5 seconds.';
 	is(answer($session, "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, $rows) AS i; $last"),
-		"$rows\ncpu||$reason", "$plan: the CPU sorts");
+		"$rows\ncpu|$reason", "$plan: the CPU sorts");
 	like($session->{err}, qr/WARNING:.*\Q$reason\E/s, "$plan: a warning gives the reason");
 	ok(poll_services($node, 0), "$plan: the service has ended");
 	is(answer($session, 'SELECT 1'), 1, "$plan: the session goes on");

@@ -84,7 +84,7 @@ merge(unsigned inputs, unsigned values, GpusortLoserBefore callback)
 	for (unsigned n = 0; n < total; n++)
 	{
 		uint32_t	input = gpusort_losertree_input(&tree);
-		uint64_t	key = gpusort_losertree_key(&tree);
+		uint64_t	key = (uint64_t) (tree.winner >> 32);
 
 		if (tree.winner == gpusort_losertree_ended() || tree.winner != entry_of(input) || key < last_key ||
 			(n > 0 && key == last_key && input != last_input && in.reversed != (input < last_input)))

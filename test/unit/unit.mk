@@ -13,17 +13,15 @@ build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(lar
 build/unit/collate_test: $(call unit_objects,test/unit/collate_test $(large_memory)) src/cpu/collate.o
 build/unit/tied_test: $(call unit_objects,test/unit/tied_test $(large_memory)) src/cpu/tied.o
 build/unit/share_test: $(call unit_objects,test/unit/share_test $(large_memory)) src/cpu/share.o
-build/unit/merge_test: $(call unit_objects,test/unit/merge_test $(large_memory)) src/cpu/merge.o src/cpu/merge_words.o
 build/unit/large_memory_test: $(call unit_objects,test/unit/large_memory_test $(large_memory))
 build/unit/large_memory_asan_test: $(call unit_objects,$(addprefix asan/,test/unit/large_memory_test $(large_memory)))
 build/unit/huge_page_test: $(call unit_objects,test/unit/huge_page_test src/base/huge_page)
 build/unit/losertree_test: $(call unit_objects,test/unit/losertree_test)
-build/unit/merge_key_test: $(call unit_objects,test/unit/merge_key_test)
 build/unit/merge_path_test: $(call unit_objects,test/unit/merge_path_test)
 build/unit/word_plan_test: $(call unit_objects,test/unit/word_plan_test)
 
-UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test collate_test tied_test share_test merge_test large_memory_test large_memory_asan_test \
-	huge_page_test losertree_test merge_key_test merge_path_test word_plan_test)
+UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test collate_test tied_test share_test large_memory_test large_memory_asan_test \
+	huge_page_test losertree_test merge_path_test word_plan_test)
 
 # This flag applies to the program's objects as well, which are its own.
 build/unit/large_memory_asan_test: UNIT_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover

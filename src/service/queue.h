@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.h
+ *		The queue of the GPU service's requests: their order, and which of them hold
+ *		device memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_SERVICE_QUEUE_H
+#define GPUSORT_SERVICE_QUEUE_H
+
+/* The findings of one step of all requests. */
+typedef struct GpusortStepped
+{
+	bool		busy;			/* the device works, or soon will, for a request: look again
+								 * without waiting for the latch */
+	bool		moved;			/* copies have begun or finished, or a sort has: the next look
+								 * is likely to find more */
+	bool		idle;			/* every request is parked */
+} GpusortStepped;
+
+/* Makes the table of jobs.  Called once, when the control block is attached. */
+extern void gpusort_queue_start(void);
+
+/* Moves every request one step on. */
+extern GpusortStepped gpusort_queue_step(void);
+
+/*
+ * Prepares the end of an idle service.  Returns false if a backend has come, or come
+ * back, meanwhile: the service must go on.  The caller holds the control lock
+ * exclusively.
+ */
+extern bool gpusort_queue_may_end(void);
+
+/* Takes all requests off the device. */
+extern void gpusort_queue_drop_all(void);
+
+#endif							/* GPUSORT_SERVICE_QUEUE_H */
