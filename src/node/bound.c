@@ -136,50 +136,34 @@ select_bound(GpusortGather *gather, uint32 *order, uint64 rows)
 		select_row(gather, order + begin, end - begin, last - begin);
 }
 
-/* Does a row of the sorted run equal the bound, which has been set? */
-static bool
-equals_bound(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
+bool
+gpusort_bound_equals_row(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
 {
 	const uint32 *order = sorted->block;
 
-	if (gather->spec->value_type != NULL)
-	{
-		Size		bytes = gather->spec->value_type->key_bytes;
-
-		return memcmp((const char *) sorted->block + i * bytes,
-					  (const char *) sorted->block + (gather->limit.rows - 1) * bytes, bytes) == 0;
-	}
 	if (!has_bound_words(gather, order[i]))
 		return false;
 	gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
 	return !gpusort_bound_is_behind(gather, gather->left);
 }
 
-/* Makes the N-th row of the run, which is sorted by words, the bound. */
-static void
-set_bound(GpusortGather *gather, const GpusortSorted *sorted)
+void
+gpusort_bound_set_row(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	uint64		last = gather->limit.rows - 1;
+	GpusortNodeLimit *limit = &gather->limit;
+	const GpusortRowKey *key = gather->rows.key;
+	uint32	   *order = (uint32 *) sorted->block;
+	uint64		last = limit->rows - 1;
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
-	gather->limit.known = true;
-	if (gather->spec->value_type != NULL)
-		gather->limit.words[0] = gather->spec->value_type->key_bytes == sizeof(uint64) ?
-			((const uint64 *) sorted->block)[last] : ((const uint32 *) sorted->block)[last];
-	else
-	{
-		uint32	   *order = (uint32 *) sorted->block;
-		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
-
-		gather->limit.nwords = gpusort_rowkey_deciding_words(gather->rows.key);
-		memcpy(gather->limit.words, gpusort_run_key(gather->run, order[last]), gather->limit.nwords * sizeof(uint64));
-		gather->limit.lossy = gpusort_rowkey_lossy(gather->rows.key) ||
-			gather->limit.nwords < gpusort_rowkey_words(gather->rows.key);
-		if (gather->limit.lossy)
-			select_bound(gather, order, gpusort_run_rows(gather->run));
-		gpusort_rowstore_put(&gather->rows.store, order[last], gather->limit.slot);
-		ExecMaterializeSlot(gather->limit.slot);
-		MemoryContextSwitchTo(old);
-	}
+	limit->nwords = gpusort_rowkey_deciding_words(key);
+	memcpy(limit->words, gpusort_run_key(gather->run, order[last]), limit->nwords * sizeof(uint64));
+	limit->lossy = gpusort_rowkey_lossy(key) || limit->nwords < gpusort_rowkey_words(key);
+	if (limit->lossy)
+		select_bound(gather, order, gpusort_run_rows(gather->run));
+	gpusort_rowstore_put(&gather->rows.store, order[last], limit->slot);
+	ExecMaterializeSlot(limit->slot);
+	MemoryContextSwitchTo(old);
 }
 
 uint64
@@ -188,8 +172,9 @@ gpusort_bound_select(GpusortGather *gather, const GpusortSorted *sorted)
 	uint64		rows = gpusort_run_rows(gather->run);
 	uint64		kept = gather->limit.rows;
 
-	set_bound(gather, sorted);
-	for (; gather->spec->limit_ties && kept < rows && equals_bound(gather, sorted, kept); kept++)
+	gather->form->set_bound(gather, sorted);
+	gather->limit.known = true;
+	for (; gather->spec->limit_ties && kept < rows && gather->form->equals_bound(gather, sorted, kept); kept++)
 	{
 		if (kept % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();

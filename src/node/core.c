@@ -17,7 +17,6 @@
 void
 gpusort_core_begin(GpusortGather *gather, const char *reason)
 {
-	TupleDesc	desc = gather->spec->desc;
 	int			options = TUPLESORT_NONE;
 	bool		bounded = gather->limit.rows >= 0 && !gather->spec->limit_ties;
 	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
@@ -27,14 +26,7 @@ gpusort_core_begin(GpusortGather *gather, const char *reason)
 		options |= TUPLESORT_RANDOMACCESS;
 	if (bounded)
 		options |= TUPLESORT_ALLOWBOUNDED;
-	if (gather->spec->value_type != NULL)
-		gather->core = tuplesort_begin_datum(TupleDescAttr(desc, 0)->atttypid,
-										   gather->spec->operators[0], gather->spec->collations[0],
-										   gather->spec->nulls_first[0], work_mem, NULL, options);
-	else
-		gather->core = tuplesort_begin_heap(desc, gather->spec->ncolumns, gather->spec->attnos, gather->spec->operators,
-										  gather->spec->collations, gather->spec->nulls_first, work_mem, NULL,
-										  options);
+	gather->core = gather->form->begin_core(gather->spec, options);
 	if (bounded)
 		tuplesort_set_bound(gather->core, gather->limit.rows);
 	MemoryContextSwitchTo(old);
@@ -51,13 +43,7 @@ gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 	{
 		if (i % GPUSORT_GATHER_REPORT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (gather->spec->value_type != NULL)
-			tuplesort_putdatum(gather->core, gpusort_spec_value(gather->spec, gpusort_run_key(gather->run, i), 0), false);
-		else
-		{
-			gpusort_rowstore_put(&gather->rows.store, i, gather->left);
-			tuplesort_puttupleslot(gather->core, gather->left);
-		}
+		gpusort_core_put(gather, gather->form->row(gather, i));
 	}
 	for (uint64 i = 0; i < gather->nulls; i++)
 	{
@@ -69,7 +55,7 @@ gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 	gpusort_run_end(gather->run);
 	gather->run = NULL;
 	MemoryContextReset(gather->run_cxt);
-	MemoryContextReset(gather->rows.store_cxt);
+	MemoryContextReset(gather->store_cxt);
 	gpusort_memory_give_back();
 }
 
@@ -86,13 +72,8 @@ gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot)
 		if (should_free)
 			heap_free_minimal_tuple(tuple);
 	}
-	else if (gather->spec->value_type != NULL)
-	{
-		slot_getsomeattrs(slot, 1);
-		tuplesort_putdatum(gather->core, slot->tts_values[0], slot->tts_isnull[0]);
-	}
 	else
-		tuplesort_puttupleslot(gather->core, slot);
+		gather->form->put_core(gather->core, slot);
 }
 
 void

@@ -86,7 +86,7 @@ core_reason(GpusortNode *node)
 	if (node->css.ss.ps.state->es_epq_active != NULL)
 		return "a row is rechecked after a concurrent update";
 	/* a collation may be distrusted since the plan was made */
-	refusal = gpusort_gather_plan(&node->gather);
+	refusal = node->gather.form->plan(&node->gather);
 	if (refusal == NULL)
 		return NULL;
 	strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));
@@ -121,7 +121,7 @@ end_gathering(GpusortGather *gather, GpusortResult *result)
 
 	if (gather->spill == NULL)
 	{
-		gpusort_sort_run(gather, gather->spec->random_access, &result->sorted);
+		gather->form->sort(gather, gather->spec->random_access, &result->sorted);
 		gpusort_result_begin(result);
 		return;
 	}
@@ -130,15 +130,13 @@ end_gathering(GpusortGather *gather, GpusortResult *result)
 	else
 		gpusort_gather_end_run(gather);
 	MemoryContextReset(gather->run_cxt);
-	MemoryContextReset(gather->rows.store_cxt);
+	MemoryContextReset(gather->store_cxt);
 	gpusort_memory_give_back();
 	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
 	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(gather->spill),
 							gpusort_spill_bytes(gather->spill), stats->engine);
-	if (gather->rows.key != NULL)
-		gpusort_rowkey_stop_proposing(gather->rows.key);
-	gpusort_spill_merge(gather->spill);
+	gather->form->merge(gather);
 	gpusort_result_begin(result);
 }
 

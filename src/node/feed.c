@@ -50,13 +50,9 @@ typedef struct Part
 {
 	bool		begun;
 	bool		done;			/* everything below is final */
-	GpusortKeyFlags flags;		/* for rows */
 	bool		overflowed;		/* further rows are in the overflow */
 	GpusortParticipant figures; /* for EXPLAIN */
-	uint64		rows;			/* in the arena */
-	uint64		nulls;			/* of values: NULLs, which are only counted */
-	GpusortPlace keys;
-	GpusortPlace store;			/* for rows */
+	GpusortPublished published;
 	GpusortArenaFile file;		/* the arena's */
 } Part;
 
@@ -249,24 +245,14 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
  * ----------------------------------------------------------------
  */
 
-/* Writes the rows that the node has to the overflow, because the arena has no room for a directory. */
+/* Writes the rows that the run has to the overflow, because the arena has no room for a directory. */
 static void
 overflow_all(GpusortGather *gather)
 {
 	for (uint64 i = 0; i < gpusort_run_rows(gather->run); i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (gather->spec->value_type == NULL)
-		{
-			gpusort_rowstore_put(&gather->rows.store, i, gather->left);
-			gpusort_core_put(gather, gather->left);
-		}
-		else
-		{
-			gather->keys->tts_values[0] = gpusort_spec_value(gather->spec, gpusort_run_key(gather->run, i), 0);
-			gather->keys->tts_isnull[0] = false;
-			gpusort_core_put(gather, gather->keys);
-		}
+		gpusort_core_put(gather, gather->form->row(gather, i));
 	}
 	ExecClearTuple(gather->left);
 }
@@ -277,6 +263,7 @@ gather_part(GpusortFeed *feed)
 {
 	GpusortGather *gather = &feed->part;
 	Part	   *part = &feed->shared->parts[ParallelWorkerNumber];
+	GpusortPublished *published = &part->published;
 	MemoryContext old;
 
 	part->begun = true;
@@ -290,24 +277,21 @@ gather_part(GpusortFeed *feed)
 
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
-	(void) gpusort_gather_plan(gather);
+	(void) gather->form->plan(gather);
 	gpusort_gather_begin(gather);
 	part->overflowed = !gpusort_gather_read(gather);
 	part->figures = gpusort_participant_of(gather, gather->begun);
-	part->rows = gpusort_run_rows(gather->run);
-	if (part->rows > 0 &&
-		!(gpusort_run_publish(gather->run, &part->keys) &&
-		  (gather->spec->value_type != NULL || gpusort_rowstore_publish(&gather->rows.store, &part->store))))
+	published->rows = gpusort_run_rows(gather->run);
+	if (published->rows > 0 &&
+		!(gpusort_run_publish(gather->run, &published->keys) && gather->form->publish(gather, published)))
 	{
 		overflow_all(gather);
-		part->figures.overflow_rows += part->rows;
-		part->rows = 0;
+		part->figures.overflow_rows += published->rows;
+		published->rows = 0;
 		part->overflowed = true;
 	}
 	sts_end_write(gather->overflow);
-	part->nulls = gather->nulls;
-	if (gather->rows.key != NULL)
-		part->flags = gpusort_rowkey_flags(gather->rows.key);
+	published->nulls = gather->nulls;
 	gpusort_run_end(gather->run);
 	gather->run = NULL;
 	gpusort_activity_end(&gather->activity);
@@ -424,20 +408,16 @@ adopt(GpusortGather *gather, Part *part)
 	GpusortArena *arena = gpusort_arena_read(&part->file);
 
 	MemoryContextSwitchTo(old);
-	if (gather->spec->value_type == NULL && gpusort_run_rows(gather->run) + part->rows > GPUSORT_GATHER_MAX_ROWS)
+	if (gpusort_run_rows(gather->run) + part->published.rows > gather->form->max_rows)
 		make_place(gather);
-	if (gather->spec->value_type == NULL)
+	if (!gather->form->adopt(gather, arena, &part->published))
 	{
-		if (!gpusort_rowstore_adopt(&gather->rows.store, arena, part->store))
-		{
-			make_place(gather);
-			/* the worker's places sufficed, and so do those of an empty store */
-			if (!gpusort_rowstore_adopt(&gather->rows.store, arena, part->store))
-				elog(ERROR, "the rows of a parallel worker cannot be numbered");
-		}
-		gpusort_rowkey_add_flags(gather->rows.key, part->flags);
+		make_place(gather);
+		/* the worker's places sufficed, and so do those of an empty store */
+		if (!gather->form->adopt(gather, arena, &part->published))
+			elog(ERROR, "the rows of a parallel worker cannot be numbered");
 	}
-	gpusort_run_adopt(gather->run, arena, part->keys);
+	gpusort_run_adopt(gather->run, arena, part->published.keys);
 	gpusort_arena_adopt(arena, gather->adopted_cxt);
 	/* this process may fill as much memory of its own as without these rows */
 	gather->adopted_bytes += gpusort_arena_bytes(arena);
@@ -493,9 +473,9 @@ gpusort_feed_gather(GpusortFeed *feed)
 			elog(ERROR, "a parallel worker has ended before it had gathered its rows");
 		CHECK_FOR_INTERRUPTS();
 		gpusort_participant_add(&feed->participants[i], &part->figures);
-		if (part->rows > 0)
+		if (part->published.rows > 0)
 			adopt(gather, part);
-		gather->nulls += part->nulls;
+		gather->nulls += part->published.nulls;
 		overflowed |= part->overflowed;
 	}
 	if (overflowed)

@@ -68,7 +68,6 @@ typedef struct GpusortRows
 {
 	GpusortKeyPlan plan;
 	GpusortRowKey *key;
-	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
 	GpusortRowStore store;		/* row i of the run is row i of the store */
 } GpusortRows;
 
@@ -80,6 +79,7 @@ typedef struct GpusortRows
 typedef struct GpusortGather
 {
 	const GpusortSortSpec *spec;
+	const struct GpusortForm *form;
 	GpusortNodeStats *stats;	/* without the run that is sorted: see gpusort_sort_stats() */
 	PlanState  *child;			/* where rows are read now */
 	double		expected;		/* rows, by the planner's estimate */
@@ -88,10 +88,12 @@ typedef struct GpusortGather
 	GpusortNodeLimit limit;
 	MemoryContext cxt;
 	MemoryContext run_cxt;		/* the run and its result; reset when a run is spilled */
+	GpusortRunSpec run_spec;	/* set by form */
 	GpusortRun *run;			/* NULL: none, or it has been ended */
 	bool		sorted;			/* the run is sorted, and its report not yet in stats */
 	uint64		nulls;			/* for values: NULLs, which are only counted */
 	GpusortRows rows;			/* for rows; all zeros for values */
+	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
 	MemoryContext adopted_cxt;	/* what the run and the store have adopted from
 								 * workers; reset when a run is spilled */
 	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
@@ -121,11 +123,87 @@ typedef struct GpusortSorted
 	Size		row_rest;		/* for rows: offset of a row's second cache line; 0 if rows are short */
 } GpusortSorted;
 
+/* Reserved memory for keys, which a form's read() fills.  All zeros but width: none */
+typedef struct GpusortRoom
+{
+	char	   *next;			/* where the next key goes */
+	char	   *end;			/* end of the memory that may be filled */
+	char	   *begin;			/* keys from here to next are not committed yet */
+	size_t		width;			/* bytes of a key */
+	uint64		allowed;		/* rows that the memory limit allows, about */
+	Size		rest;			/* bytes that it leaves for the store, keys of these rows aside */
+} GpusortRoom;
+
+/* What the keys and rows of one process are for the process that adopts them */
+typedef struct GpusortPublished
+{
+	uint64		rows;			/* in the arena */
+	uint64		nulls;			/* of values: NULLs, which are only counted */
+	GpusortPlace keys;
+	GpusortPlace store;			/* for rows */
+	GpusortKeyFlags flags;		/* for rows */
+} GpusortPublished;
+
+struct GpusortResult;
+
+/*
+ * The two forms of a sort, values (values.c) and rows (rows.c).  Nothing else asks
+ * which one it is.
+ */
+typedef struct GpusortForm
+{
+	uint64		max_rows;		/* of a run */
+
+	/* Plans the key.  Returns the reason why gpusort cannot sort, or NULL. */
+	const char *(*plan) (GpusortGather *gather);
+	/* Makes the key, which is planned, and the store, and begins the run, unless a sample of the rows has to come first. */
+	void		(*begin) (GpusortGather *gather);
+	/* Reads the child to its end, or until gpusort_gather_room() returns false. */
+	bool		(*read) (GpusortGather *gather);
+	/* Bytes for this many more rows, and for those that there are, beside the run's */
+	Size		(*memory) (const GpusortGather *gather, uint64 more);
+	/* Returns row i of the run in a slot, which is valid until the next call. */
+	TupleTableSlot *(*row) (GpusortGather *gather, uint32 i);
+
+	/* Begin core's tuplesort, put a row there, and get one. */
+	Tuplesortstate *(*begin_core) (const GpusortSortSpec *spec, int options);
+	void		(*put_core) (Tuplesortstate *core, TupleTableSlot *slot);
+	void		(*get_core) (struct GpusortResult *result, bool forward);
+
+	/* In a worker: publishes rows and flags.  Returns false if the arena has no memory. */
+	bool		(*publish) (GpusortGather *gather, GpusortPublished *published);
+	/* In the leader: adopts them.  Returns false, and does nothing, if the store cannot number the rows. */
+	bool		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
+
+	/* Sorts the run as gpusort_sort_words() does, but completely. */
+	void		(*sort) (GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
+
+	/* Makes the N-th row of the run, which is sorted by words into one block, the bound of the LIMIT. */
+	void		(*set_bound) (GpusortGather *gather, const GpusortSorted *sorted);
+	/* Does element i of the block equal the bound? */
+	bool		(*equals_bound) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
+	/* Removes all rows but the first ones of the block, and copies their keys. */
+	void		(*keep) (GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys);
+
+	/* Begins a spill with the first run, writes a block to it, prepares for the next run, and begins the merge. */
+	GpusortSpill *(*begin_spill) (GpusortGather *gather, const GpusortSorted *sorted);
+	void		(*spill) (GpusortGather *gather, const GpusortSorted *sorted);
+	void		(*end_spill) (GpusortGather *gather);
+	void		(*merge) (GpusortGather *gather);
+
+	/* Return element i of the block, and the next row of the merge of spilled runs, which has one. */
+	TupleTableSlot *(*at) (struct GpusortResult *result, uint64 i);
+	TupleTableSlot *(*merged) (struct GpusortResult *result);
+} GpusortForm;
+
+extern const GpusortForm gpusort_values;
+extern const GpusortForm gpusort_rows;
+
+/* Rows for which memory is reserved first; later, for as many as there are already. */
+#define GPUSORT_GATHER_LOOK_ROWS	256
+
 /* Rows, at most, between two reports to gpusort_activity and checks for interrupts. */
 #define GPUSORT_GATHER_REPORT_ROWS	65536
-
-/* The most rows of a run with row numbers, since these have 32 bits. */
-#define GPUSORT_GATHER_MAX_ROWS	(PG_UINT32_MAX - GPUSORT_GATHER_REPORT_ROWS)
 
 /* Rows of the whole sort that this process has read so far. */
 static inline uint64
@@ -145,21 +223,11 @@ gpusort_gather_rows(const GpusortGather *gather)
 /*
  * Bytes that the sort holds, plus those that it will need to sort the rows it
  * has gathered and this many more, except the more rows' memory in the store.
- * If keys are lossy, it counts every row as tied.
  */
 static inline Size
 gpusort_gather_memory(const GpusortGather *gather, uint64 more)
 {
-	Size		bytes = gpusort_run_memory(gather->run, more) + gather->rows.store.bytes;
-
-	if (gather->rows.key != NULL)
-	{
-		bytes += gpusort_rowkey_memory(gather->rows.key);
-		/* this includes a byte for each row that is verified */
-		if (gpusort_rowkey_lossy(gather->rows.key))
-			bytes += (gpusort_run_rows(gather->run) + more) * GPUSORT_TIE_BYTES;
-	}
-	return bytes;
+	return gpusort_run_memory(gather->run, more) + gather->form->memory(gather, more);
 }
 
 /* For rows: mean bytes of a row in the store, its place included; 0: there are none. */
@@ -177,9 +245,6 @@ gpusort_gather_row_bytes(const GpusortGather *gather)
 extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
 								EState *estate);
 
-/* Plans the key, in cxt.  Returns the reason why gpusort cannot order by it, or NULL. */
-extern const char *gpusort_gather_plan(GpusortGather *gather);
-
 /* Begins the sort, which is planned: key, store and an empty run, in the arena if there is one. */
 extern void gpusort_gather_begin(GpusortGather *gather);
 
@@ -188,6 +253,16 @@ extern void gpusort_gather_begin(GpusortGather *gather);
  * all rows: the others are in core's tuplesort, or in the overflow.
  */
 extern bool gpusort_gather_read(GpusortGather *gather);
+
+/* Adds the keys written so far to the run. */
+extern void gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room);
+
+/*
+ * Commits keys and makes room for at least one more.  Reports to gpusort_activity, enforces
+ * the limits and spills a run if need be.  False if the remaining rows must go
+ * elsewhere: to core, to which all rows gathered so far were handed over, or to the overflow.
+ */
+extern bool gpusort_gather_room(GpusortGather *gather, GpusortRoom *room);
 
 /* ---- core.c ---- */
 
@@ -214,6 +289,10 @@ extern void gpusort_core_read(GpusortGather *gather);
  */
 extern void gpusort_gather_spill(GpusortGather *gather);
 
+/* For rows: see GpusortForm. */
+extern GpusortSpill *gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted);
+extern void gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted);
+
 /* ---- sort.c ---- */
 
 /* Begins an empty run.  Frees the memory of the previous run, which has been ended. */
@@ -223,15 +302,9 @@ extern void gpusort_gather_begin_run(GpusortGather *gather);
 extern void gpusort_gather_end_run(GpusortGather *gather);
 
 /*
- * Sorts the run and fetches the first block of the result.  want_whole: fetches the whole
- * result into one block, for random access.  Also counts the result as whole if
- * it comes in one block, or if ties had to be broken in it.
- */
-extern void gpusort_sort_run(GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
-
-/*
- * The same, but rows whose keys have equal words stay in the order of arrival.
- * may_tie: see gpusort_run_sort().
+ * Sorts the run and fetches the first block of the result; rows whose keys have equal words stay
+ * in the order of arrival.  want_whole: fetches the whole result into one block, for random access.
+ * Also counts the result as whole if it comes in one block.  may_tie: see gpusort_run_sort().
  */
 extern void gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted);
 

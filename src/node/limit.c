@@ -105,6 +105,22 @@ sort_numbers(GpusortGather *gather, uint32 *order, uint64 n)
 	pfree(bits);
 }
 
+void
+gpusort_limit_keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys)
+{
+	size_t		width = gpusort_spec_width(&gather->run_spec);
+	uint32	   *order = (uint32 *) sorted->block;
+
+	sort_numbers(gather, order, rows);
+	for (uint64 i = 0; i < rows; i++)
+	{
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		memcpy(keys + i * width, gpusort_run_key(gather->run, order[i]), width);
+	}
+	gpusort_rowstore_keep(&gather->rows.store, order, rows);
+}
+
 /* Ends the run and begins another one with these keys, count of them. */
 static void
 replace_run(GpusortGather *gather, const char *keys, uint64 count, size_t width)
@@ -128,12 +144,10 @@ replace_run(GpusortGather *gather, const char *keys, uint64 count, size_t width)
 void
 gpusort_limit_trim(GpusortGather *gather)
 {
-	bool		values = gather->spec->value_type != NULL;
 	uint64		rows = gpusort_run_rows(gather->run);
 	uint64		kept;
-	size_t		width = values ? gather->spec->value_type->key_bytes : sizeof(uint64) * gpusort_rowkey_words(gather->rows.key);
+	size_t		width = gpusort_spec_width(&gather->run_spec);
 	GpusortSorted sorted;
-	uint32	   *order;
 	char	   *keys;
 
 	if (!gpusort_limit_can_trim(gather))
@@ -144,20 +158,7 @@ gpusort_limit_trim(GpusortGather *gather)
 	gpusort_sort_words(gather, true, NULL, &sorted);
 	kept = gpusort_bound_select(gather, &sorted);
 	keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
-	if (values)
-		memcpy(keys, sorted.block, kept * width);
-	else
-	{
-		order = (uint32 *) sorted.block;
-		sort_numbers(gather, order, kept);
-		for (uint64 i = 0; i < kept; i++)
-		{
-			if (i % INTERRUPT_ROWS == 0)
-				CHECK_FOR_INTERRUPTS();
-			memcpy(keys + i * width, gpusort_run_key(gather->run, order[i]), width);
-		}
-		gpusort_rowstore_keep(&gather->rows.store, order, kept);
-	}
+	gather->form->keep(gather, &sorted, kept, keys);
 	replace_run(gather, keys, kept, width);
 	gpusort_memory_free(keys, kept * width);
 	gather->limit.removed += rows - kept;

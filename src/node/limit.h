@@ -20,7 +20,7 @@ static inline bool
 gpusort_limit_can_trim(const GpusortGather *gather)
 {
 	return gather->limit.rows >= 0 && gpusort_run_rows(gather->run) > (uint64) gather->limit.rows &&
-		(gather->spec->value_type != NULL || gpusort_rowstore_can_keep(&gather->rows.store));
+		gpusort_rowstore_can_keep(&gather->rows.store);
 }
 
 /*
@@ -63,18 +63,9 @@ gpusort_limit_removes_row(GpusortGather *gather, const uint64 *words, TupleTable
 	return true;
 }
 
-/* The same for a value with this key. */
-static inline bool
-gpusort_limit_removes_value(GpusortGather *gather, const void *key)
-{
-	uint64		bound = gather->limit.words[0];
-	uint64		word = gather->spec->value_type->key_bytes == sizeof(uint64) ?
-		*(const uint64 *) key : *(const uint32 *) key;
-
-	if (word < bound || (word == bound && gather->spec->limit_ties))
-		return false;
-	gpusort_limit_count_removed(gather);
-	return true;
-}
+/* For rows: see GpusortForm. */
+extern void gpusort_bound_set_row(GpusortGather *gather, const GpusortSorted *sorted);
+extern bool gpusort_bound_equals_row(GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
+extern void gpusort_limit_keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys);
 
 #endif							/* GPUSORT_NODE_LIMIT_H */

@@ -67,6 +67,25 @@ extern void gpusort_result_rewind(GpusortResult *result);
  */
 extern TupleTableSlot *gpusort_result_next(GpusortResult *result, bool forward);
 
+/*
+ * Returns a value.  Does what ExecClearTuple() and ExecStoreVirtualTuple() do, inlined: the two
+ * calls would be a fifth of the cost of a value.
+ */
+static inline TupleTableSlot *
+gpusort_result_value(GpusortResult *result, Datum value, bool isnull)
+{
+	TupleTableSlot *slot = result->slot;
+
+	/* the parent has materialized the last value */
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	slot->tts_values[0] = value;
+	slot->tts_isnull[0] = isnull;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 1;
+	return slot;
+}
+
 /* ---- drain.c ---- */
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sort.c
- *		GpuSort sorts its run.
+ *		Sorts a run, without deciding between equal words.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,35 +11,17 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "node/limit.h"
+#include "node/gather.h"
 #include "run/report.h"
-
-/* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
-#define SHORT_ROW_BYTES		48
 
 void
 gpusort_gather_begin_run(GpusortGather *gather)
 {
-	/* quiet, because EXPLAIN shows the engine and the reason */
-	GpusortRunSpec spec = {.words = 1, .key_bytes = 8, .quiet = true};
 	MemoryContext old;
 
 	MemoryContextReset(gather->run_cxt);
 	old = MemoryContextSwitchTo(gather->run_cxt);
-
-	if (gather->spec->value_type != NULL)
-	{
-		spec.key_type = gather->spec->value_type->name;
-		spec.key_bytes = gather->spec->value_type->key_bytes;
-	}
-	else
-	{
-		spec.key_type = "row";
-		spec.words = gpusort_rowkey_words(gather->rows.key);
-		spec.rows = true;
-		gather->stats->key_bits = gpusort_rowkey_bits(gather->rows.key);
-	}
-	gather->run = gpusort_run_begin(&spec);
+	gather->run = gpusort_run_begin(&gather->run_spec);
 	if (gather->arena != NULL)
 		gpusort_run_share(gather->run, gather->arena);
 	MemoryContextSwitchTo(old);
@@ -111,7 +93,7 @@ void
 gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted)
 {
 	uint64		rows = gpusort_run_rows(gather->run);
-	size_t		width = gather->spec->value_type != NULL ? gather->spec->value_type->key_bytes : sizeof(uint32);
+	size_t		width = gather->run_spec.rows ? sizeof(uint32) : gather->run_spec.key_bytes;
 
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_SORTING, rows, gather->stats->memory, NULL);
 	if (want_whole)
@@ -132,47 +114,6 @@ gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, Gpuso
 			sorted->count = 0;
 		sorted->whole = (sorted->count == rows);
 	}
-}
-
-void
-gpusort_sort_run(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
-{
-	uint64		rows = gpusort_run_rows(gather->run);
-	bool		lossy = gather->rows.key != NULL && gpusort_rowkey_lossy(gather->rows.key);
-	bool		proposed = gather->rows.key != NULL &&
-		gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key);
-	uint8	   *may_tie = NULL;
-	bool		moved = false;	/* rows are not at the places that may_tie tells of */
-
-	/* the sort compares all words, trusted or not */
-	if (lossy && gpusort_rowkey_trusted_words(gather->rows.key) == gpusort_rowkey_words(gather->rows.key))
-		may_tie = gpusort_memory_alloc(gather->run_cxt, Max(rows, 1));
-	sorted->row_rest = gpusort_gather_row_bytes(gather) > SHORT_ROW_BYTES ? 64 : 0;
-	gpusort_sort_words(gather, want_whole || lossy || proposed, may_tie, sorted);
-	if (lossy || proposed)
-	{
-		instr_time	begun;
-		instr_time	now;
-
-		INSTR_TIME_SET_CURRENT(begun);
-		/* rows that a LIMIT does not fetch need not be in order */
-		if (gpusort_limit_can_trim(gather))
-		{
-			sorted->count = gpusort_bound_select(gather, sorted);
-			moved = proposed;
-		}
-		if (lossy)
-			gpusort_ties_break(gather, (uint32 *) sorted->block, sorted->count, moved ? NULL : may_tie);
-		if (proposed)
-			gpusort_verify_order(gather, (uint32 *) sorted->block, sorted->count);
-		INSTR_TIME_SET_CURRENT(now);
-		INSTR_TIME_SUBTRACT(now, begun);
-		gather->stats->sort_ms += INSTR_TIME_GET_MILLISEC(now);
-		if (may_tie != NULL)
-			pfree(may_tie);
-	}
-	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_RETURNING, rows, gather->stats->memory,
-							gather->stats->engine);
 }
 
 bool

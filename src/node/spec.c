@@ -14,8 +14,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "node/spec.h"
-#include "store/row.h"
+#include "node/gather.h"
 
 /* Unpacks custom_private, which plan/make.c has packed. */
 static void
@@ -85,16 +84,21 @@ gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_acces
 	spec->desc = css->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	read_plan(spec, css);
 	spec->value_type = find_value_type(spec);
+	spec->form = spec->value_type != NULL ? &gpusort_values : &gpusort_rows;
 	spec->bare = gpusort_row_bare(spec->desc);
+	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
+	if (spec->limit_ties && spec->value_type != NULL &&
+		(spec->value_type->kind == GPUSORT_KIND_FLOAT4 || spec->value_type->kind == GPUSORT_KIND_FLOAT8))
+		spec->limit_count = NULL;
 
 	/*
 	 * The slot of a custom scan holds virtual tuples by default.  The parents
 	 * are initialized after this node and compile expressions for the kind of
 	 * slot that it announces here.
 	 */
-	if (spec->value_type == NULL && !spec->bare)
+	if (gpusort_spec_slots(spec) != &TTSOpsVirtual)
 	{
-		gpusort_init_scan_slot(css->ss.ps.state, &css->ss, spec->desc, &TTSOpsMinimalTuple);
+		gpusort_init_scan_slot(css->ss.ps.state, &css->ss, spec->desc, gpusort_spec_slots(spec));
 		ExecAssignScanProjectionInfoWithVarno(&css->ss, INDEX_VAR);
 	}
 	if (css->ss.ps.ps_ProjInfo != NULL)
@@ -110,10 +114,6 @@ gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context)
 
 	if (spec->limit_count == NULL)
 		return -1;
-	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
-	if (spec->limit_ties && spec->value_type != NULL &&
-		(spec->value_type->kind == GPUSORT_KIND_FLOAT4 || spec->value_type->kind == GPUSORT_KIND_FLOAT8))
-		return -1;
 	count = DatumGetInt64(ExecEvalExprSwitchContext(spec->limit_count, context, &isnull));
 	if (isnull)
 		return -1;
@@ -128,25 +128,4 @@ gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context)
 	count = Max(count, 1);
 	offset = Max(offset, 0);
 	return count > PG_INT64_MAX - offset ? -1 : count + offset;
-}
-
-Datum
-gpusort_spec_value(const GpusortSortSpec *spec, const void *keys, uint64 i)
-{
-	uint64		flip = spec->descending ? PG_UINT64_MAX : 0;
-
-	switch (spec->value_type->kind)
-	{
-		case GPUSORT_KIND_INT2:
-			return Int16GetDatum(gpusort_unkey_int2(((const uint32 *) keys)[i] ^ (uint32) flip));
-		case GPUSORT_KIND_INT4:
-			return Int32GetDatum(gpusort_unkey_int4(((const uint32 *) keys)[i] ^ (uint32) flip));
-		case GPUSORT_KIND_FLOAT4:
-			return UInt32GetDatum(gpusort_unkey_float4(((const uint32 *) keys)[i] ^ (uint32) flip));
-		case GPUSORT_KIND_INT8:
-			return Int64GetDatum(gpusort_unkey_int8(((const uint64 *) keys)[i] ^ flip));
-		case GPUSORT_KIND_FLOAT8:
-			return Int64GetDatum((int64) gpusort_unkey_float8(((const uint64 *) keys)[i] ^ flip));
-	}
-	pg_unreachable();
 }

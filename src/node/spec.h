@@ -27,6 +27,7 @@ typedef struct GpusortSortSpec
 	Oid		   *collations;
 	bool	   *nulls_first;
 	TupleDesc	desc;			/* of the rows */
+	const struct GpusortForm *form; /* of the sort, by value_type */
 	const GpusortType *value_type;	/* for values: the type; NULL: for rows */
 	bool		descending;		/* for values: ORDER BY ... DESC */
 	bool		bare;			/* for rows: they are bare (store/row.h) */
@@ -45,7 +46,11 @@ extern void gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool 
 /* Returns the rows that the parent fetches at most: LIMIT and OFFSET as they are now; -1: all. */
 extern int64 gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context);
 
-/* For values: decodes key i of an array of keys. */
-extern Datum gpusort_spec_value(const GpusortSortSpec *spec, const void *keys, uint64 i);
+/* The kind of slots that rows are kept in */
+static inline const TupleTableSlotOps *
+gpusort_spec_slots(const GpusortSortSpec *spec)
+{
+	return spec->value_type != NULL || spec->bare ? &TTSOpsVirtual : &TTSOpsMinimalTuple;
+}
 
 #endif							/* GPUSORT_NODE_SPEC_H */

@@ -54,26 +54,9 @@ compare_rows(void *arg, const void *a, const void *b)
 	return gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right);
 }
 
-/* Writes the current block's values to the spilled run. */
-static void
-spill_values(GpusortGather *gather, const GpusortSorted *sorted)
-{
-	bool		wide = gather->spec->value_type->key_bytes == sizeof(uint64);
-
-	for (uint64 i = 0; i < sorted->count; i++)
-	{
-		uint64		word = wide ? ((const uint64 *) sorted->block)[i] : ((const uint32 *) sorted->block)[i];
-
-		gpusort_spill_write(gather->spill, &word, NULL);
-	}
-}
-
-/*
- * Writes the current block's rows and their keys to the spilled run.  Each row
- * and each key is a cache miss, so both are prefetched.
- */
-static void
-spill_rows(GpusortGather *gather, const GpusortSorted *sorted)
+/* Each row and each key is a cache miss, so both are prefetched. */
+void
+gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted)
 {
 	const uint32 *order = sorted->block;
 	int			words = gpusort_rowkey_deciding_words(gather->rows.key);
@@ -88,69 +71,53 @@ spill_rows(GpusortGather *gather, const GpusortSorted *sorted)
 	}
 }
 
-/* Begins the spill with the first run, which has been sorted. */
-static void
-begin_spill(GpusortGather *gather, const GpusortSorted *sorted)
+GpusortSpill *
+gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+	int			words = gpusort_rowkey_deciding_words(gather->rows.key);
 	const uint32 *order = sorted->block;
 	const uint64 *keys[2 * SPILL_PAIRS];
 	int			pairs = Min(sorted->count - 1, SPILL_PAIRS);
+	GpusortSpillKey key = {
+		.words = Max(words, 1),
+		.bare = gather->spec->bare,
+		.encode = encode_row,
+		.compare = compare_rows,
+		.arg = gather,
+	};
+	GpusortSpill *spill = gpusort_spill_begin(&key, gather->memory_limit);
 
-	if (gather->spec->value_type != NULL)
-		gather->spill = gpusort_spill_begin(NULL, gather->memory_limit);
-	else
-	{
-		int			words = gpusort_rowkey_deciding_words(gather->rows.key);
-		GpusortSpillKey key = {
-			.words = Max(words, 1),
-			.bare = gather->spec->bare,
-			.encode = encode_row,
-			.compare = compare_rows,
-			.arg = gather,
-		};
-
-		gather->spill = gpusort_spill_begin(&key, gather->memory_limit);
-		for (int i = 0; i < 2 * pairs; i++)
-			keys[i] = merge_key(gather, words, order[i / 2 * (sorted->count - 1) / pairs + i % 2]);
-		if (pairs > 0)
-			gpusort_spill_adapt(gather->spill, keys, pairs);
-	}
-	MemoryContextSwitchTo(old);
+	for (int i = 0; i < 2 * pairs; i++)
+		keys[i] = merge_key(gather, words, order[i / 2 * (sorted->count - 1) / pairs + i % 2]);
+	if (pairs > 0)
+		gpusort_spill_adapt(spill, keys, pairs);
+	return spill;
 }
 
 void
 gpusort_gather_spill(GpusortGather *gather)
 {
-	bool		values = gather->spec->value_type != NULL;
 	GpusortSorted sorted;
 
-	gpusort_sort_run(gather, false, &sorted);
+	gather->form->sort(gather, false, &sorted);
 	if (sorted.whole)
 		gather->limit.removed += gpusort_run_rows(gather->run) - sorted.count;
 	if (gather->spill == NULL)
-		begin_spill(gather, &sorted);
-	if (!values && (gpusort_rowkey_lossy(gather->rows.key) || gpusort_rowkey_deciding_words(gather->rows.key) < gpusort_rowkey_words(gather->rows.key)))
-		gpusort_spill_set_lossy(gather->spill);
+	{
+		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+
+		gather->spill = gather->form->begin_spill(gather, &sorted);
+		MemoryContextSwitchTo(old);
+	}
 	gpusort_spill_begin_run(gather->spill);
 	do
-	{
-		if (values)
-			spill_values(gather, &sorted);
-		else
-			spill_rows(gather, &sorted);
-	} while (gpusort_sort_next_block(gather, &sorted));
+		gather->form->spill(gather, &sorted);
+	while (gpusort_sort_next_block(gather, &sorted));
 	gpusort_spill_end_run(gather->spill);
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);
 	gpusort_gather_end_run(gather);
-
-	if (!values)
-	{
-		gpusort_rowkey_reset(gather->rows.key);
-		/* the store keeps its memory for the next rows */
-		gpusort_rowstore_reset(&gather->rows.store);
-	}
+	gather->form->end_spill(gather);
 
 	MemoryContextReset(gather->adopted_cxt);
 	gather->memory_limit -= gather->adopted_bytes;

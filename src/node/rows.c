@@ -1,0 +1,428 @@
+/*-------------------------------------------------------------------------
+ *
+ * rows.c
+ *		The sort of rows: a key for each row, and the row in a store.
+ *
+ * A row's key is encoded directly into the memory that the engine sorts, and the
+ * row is copied directly to the place from which it will be returned.  So no
+ * memory is allocated per row.  Only where the best key depends on the values
+ * (key/sample.c) are the first rows copied before their keys are made.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tupmacs.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/memory.h"
+#include "compat.h"
+#include "node/limit.h"
+#include "node/result.h"
+
+/* Rows, at most, of the sample by which the words of the keys are chosen. */
+#define SAMPLE_ROWS		4096
+
+/* The part of the memory limit that the sample, and a dictionary of strings, may take. */
+#define SAMPLE_PART		4
+#define DICTIONARY_PART	16
+
+/* The most rows of a run, whose numbers have 32 bits: a check comes after so many more rows. */
+#define MAX_ROWS		(PG_UINT32_MAX - GPUSORT_GATHER_REPORT_ROWS)
+
+/* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
+#define SHORT_ROW_BYTES	48
+
+/* ----------------------------------------------------------------
+ *		Gathering
+ * ----------------------------------------------------------------
+ */
+
+static const char *
+plan(GpusortGather *gather)
+{
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+
+	gather->rows.plan = gpusort_rowkey_plan(gather->spec->columns, gather->spec->ncolumns);
+	MemoryContextSwitchTo(old);
+	return gather->rows.plan.refusal;
+}
+
+/* Begins the run, when the words of the keys are chosen. */
+static void
+begin_run(GpusortGather *gather)
+{
+	gather->stats->key_bits = gpusort_rowkey_bits(gather->rows.key);
+	gather->run_spec.key_type = "row";
+	gather->run_spec.key_bytes = sizeof(uint64);
+	gather->run_spec.words = gpusort_rowkey_words(gather->rows.key);
+	gather->run_spec.rows = true;
+	gpusort_gather_begin_run(gather);
+}
+
+static void
+begin(GpusortGather *gather)
+{
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+
+	gather->rows.key = gpusort_rowkey_begin(&gather->rows.plan);
+	if (gather->fed)
+		gpusort_rowkey_share(gather->rows.key);
+	MemoryContextSwitchTo(gather->store_cxt);
+	gpusort_rowstore_begin(&gather->rows.store, gather->memory_limit, gather->arena, gather->spec->bare);
+	MemoryContextSwitchTo(old);
+	/* a sample of rows decides what keys are, and then begins the run */
+	if (gather->fed || !gpusort_rowkey_wants_sample(gather->rows.key))
+		begin_run(gather);
+}
+
+/* Returns row i of the store: also a GpusortSampleRow. */
+static TupleTableSlot *
+stored_row(void *arg, uint32 i)
+{
+	GpusortGather *gather = arg;
+
+	gpusort_rowstore_put(&gather->rows.store, i, gather->left);
+	return gather->left;
+}
+
+static TupleTableSlot *
+row(GpusortGather *gather, uint32 i)
+{
+	return stored_row(gather, i);
+}
+
+/*
+ * Reads the first rows into the store, chooses the words of the keys by them, and
+ * begins the run with their keys.  Returns false if the child has no more rows.
+ */
+static bool
+read_sample(GpusortGather *gather)
+{
+	GpusortRowStore *store = &gather->rows.store;
+	PlanState  *child = gather->child;
+	bool		more = true;
+	uint64		room = 0;		/* rows for whose places the store has room */
+	MemoryContext old;
+
+	gpusort_rowstore_limit(store, gather->memory_limit / SAMPLE_PART);
+	while (more && store->rows < SAMPLE_ROWS && !gpusort_rowstore_over(store))
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+
+		more = !TupIsNull(slot);
+		if (!more)
+			break;
+		if (room == 0)
+			room = gpusort_rowstore_reserve(store, GPUSORT_GATHER_LOOK_ROWS);
+		(void) gpusort_rowstore_append(store, slot);
+		room--;
+	}
+	old = MemoryContextSwitchTo(gather->cxt);
+	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows,
+						  more ? child->plan->plan_rows : 0, gather->memory_limit / DICTIONARY_PART);
+	MemoryContextSwitchTo(old);
+	begin_run(gather);
+	for (uint64 done = 0; done < store->rows;)
+	{
+		size_t		keys;
+		uint64	   *words = gpusort_run_reserve(gather->run, store->rows - done, &keys);
+		uint64		n = Min(keys, store->rows - done);
+
+		for (uint64 i = 0; i < n; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			gpusort_rowkey_encode(gather->rows.key, stored_row(gather, done + i), words);
+			words += gather->run_spec.words;
+		}
+		gpusort_run_commit(gather->run, n);
+		done += n;
+	}
+	ExecClearTuple(gather->left);
+	return more;
+}
+
+/*
+ * Returns a slot that has the row's sort columns.  That is gather->keys if each
+ * column's offset in the tuple is known, which saves deforming the columns in
+ * front of them, and slot in all other cases.
+ */
+static pg_attribute_always_inline TupleTableSlot *
+key_columns(GpusortGather *gather, TupleTableSlot *slot, HeapTuple source)
+{
+	const GpusortSortSpec *spec = gather->spec;
+	TupleTableSlot *keys = gather->keys;
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+
+	for (int i = 0; i < spec->ncolumns; i++)
+	{
+		int			attribute = spec->attnos[i] - 1;
+
+		if (!gpusort_rowstore_fetch_column(source, desc, spec->attnos[i], &keys->tts_values[attribute]))
+			return slot;
+		keys->tts_isnull[attribute] = false;
+	}
+	return keys;
+}
+
+/* Makes room for at least one more row: gpusort_gather_room() and its place in the store. */
+static bool
+make_room(GpusortGather *gather, GpusortRoom *room)
+{
+	uint64		places;
+
+	if (!gpusort_gather_room(gather, room))
+		return false;
+	places = gpusort_rowstore_reserve(&gather->rows.store, room->allowed);
+	room->end = Min(room->end, room->next + places * room->width);
+	gpusort_rowstore_limit(&gather->rows.store, room->rest);
+	return places > 0;
+}
+
+static bool
+read_child(GpusortGather *gather)
+{
+	PlanState  *child = gather->child;
+	GpusortRowStore *store = &gather->rows.store;
+	const GpusortNodeLimit *limit = &gather->limit;
+	bool		bare = gather->spec->bare;
+	GpusortRoom room;
+
+	if (gather->run == NULL && !read_sample(gather))
+		return true;
+	room = (GpusortRoom) {.width = gpusort_spec_width(&gather->run_spec)};
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+		TupleTableSlot *keys = slot;
+		HeapTuple	source;
+
+		if (TupIsNull(slot))
+			break;
+		if (unlikely(room.next == room.end || gpusort_rowstore_over(store)) && !make_room(gather, &room))
+		{
+			gpusort_core_put(gather, slot);
+			return false;
+		}
+		source = gpusort_rowstore_source(slot);
+		if (source != NULL)
+		{
+			gpusort_rowstore_fetch_ahead(store, source);
+			keys = key_columns(gather, slot, source);
+		}
+		/* a bound without words needs no key */
+		if (limit->known && limit->nwords == 0 && gpusort_limit_removes_row(gather, NULL, slot))
+			continue;
+		gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room.next);
+		if (limit->known && limit->nwords > 0 && gpusort_limit_removes_row(gather, (uint64 *) room.next, slot))
+			continue;
+		/* a bare row is the key column */
+		if (unlikely(!gpusort_rowstore_append(store, bare ? keys : slot)))
+		{
+			gpusort_gather_commit(gather, &room);
+			gpusort_core_put(gather, slot);
+			return false;
+		}
+		room.next += room.width;
+	}
+	gpusort_gather_commit(gather, &room);
+	return true;
+}
+
+/* If keys are lossy, counts every row as tied. */
+static Size
+memory(const GpusortGather *gather, uint64 more)
+{
+	Size		bytes = gather->rows.store.bytes + gpusort_rowkey_memory(gather->rows.key);
+
+	/* this includes a byte for each row that is verified */
+	if (gpusort_rowkey_lossy(gather->rows.key))
+		bytes += (gpusort_run_rows(gather->run) + more) * GPUSORT_TIE_BYTES;
+	return bytes;
+}
+
+static Tuplesortstate *
+begin_core(const GpusortSortSpec *spec, int options)
+{
+	return tuplesort_begin_heap(spec->desc, spec->ncolumns, spec->attnos, spec->operators, spec->collations,
+								spec->nulls_first, work_mem, NULL, options);
+}
+
+static bool
+publish(GpusortGather *gather, GpusortPublished *published)
+{
+	published->flags = gpusort_rowkey_flags(gather->rows.key);
+	return gpusort_rowstore_publish(&gather->rows.store, &published->store);
+}
+
+static bool
+adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published)
+{
+	if (!gpusort_rowstore_adopt(&gather->rows.store, arena, published->store))
+		return false;
+	gpusort_rowkey_add_flags(gather->rows.key, published->flags);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *		Sorting
+ * ----------------------------------------------------------------
+ */
+
+/* May rows be in another order than their words? */
+static bool
+undecided(const GpusortRowKey *key)
+{
+	return gpusort_rowkey_lossy(key) || gpusort_rowkey_deciding_words(key) < gpusort_rowkey_words(key);
+}
+
+static void
+sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
+{
+	const GpusortRowKey *key = gather->rows.key;
+	uint64		rows = gpusort_run_rows(gather->run);
+	bool		lossy = gpusort_rowkey_lossy(key);
+	bool		proposed = gpusort_rowkey_deciding_words(key) < gpusort_rowkey_words(key);
+	uint8	   *may_tie = NULL;
+	bool		moved = false;	/* rows are not at the places that may_tie tells of */
+	instr_time	begun;
+	instr_time	now;
+
+	/* the sort compares all words, trusted or not */
+	if (lossy && gpusort_rowkey_trusted_words(key) == gpusort_rowkey_words(key))
+		may_tie = gpusort_memory_alloc(gather->run_cxt, Max(rows, 1));
+	gpusort_sort_words(gather, want_whole || lossy || proposed, may_tie, sorted);
+	sorted->row_rest = gpusort_gather_row_bytes(gather) > SHORT_ROW_BYTES ? 64 : 0;
+	if (!lossy && !proposed)
+		return;
+	INSTR_TIME_SET_CURRENT(begun);
+	/* rows that a LIMIT does not fetch need not be in order */
+	if (gpusort_limit_can_trim(gather))
+	{
+		sorted->count = gpusort_bound_select(gather, sorted);
+		moved = proposed;
+	}
+	if (lossy)
+		gpusort_ties_break(gather, (uint32 *) sorted->block, sorted->count, moved ? NULL : may_tie);
+	if (proposed)
+		gpusort_verify_order(gather, (uint32 *) sorted->block, sorted->count);
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, begun);
+	gather->stats->sort_ms += INSTR_TIME_GET_MILLISEC(now);
+	if (may_tie != NULL)
+		pfree(may_tie);
+}
+
+static void
+end_spill(GpusortGather *gather)
+{
+	if (undecided(gather->rows.key))
+		gpusort_spill_set_lossy(gather->spill);
+	gpusort_rowkey_reset(gather->rows.key);
+	/* the store keeps its memory for the next rows */
+	gpusort_rowstore_reset(&gather->rows.store);
+}
+
+static void
+merge(GpusortGather *gather)
+{
+	gpusort_rowkey_stop_proposing(gather->rows.key);
+	gpusort_spill_merge(gather->spill);
+}
+
+/* ----------------------------------------------------------------
+ *		Returning
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Returns a row of the store or of the merge.  For a tuple, does what ExecStoreMinimalTuple()
+ * does, inlined: the slot's fields that are not set here do not change.
+ */
+static inline TupleTableSlot *
+return_row(GpusortResult *result, void *stored)
+{
+	TupleTableSlot *slot = result->slot;
+	MinimalTupleTableSlot *minimal = (MinimalTupleTableSlot *) slot;
+	MinimalTuple tuple = stored;
+
+	if (result->gather->rows.store.bare)
+		return gpusort_result_value(result, PointerGetDatum(stored), gpusort_row_is_null(stored));
+	/* the parent has materialized the last row */
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 0;
+	minimal->off = 0;
+	minimal->mintuple = tuple;
+	minimal->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	minimal->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	return slot;
+}
+
+static TupleTableSlot *
+at(GpusortResult *result, uint64 i)
+{
+	const GpusortDrain *drain = &result->drain;
+	const GpusortRowStore *store = &result->gather->rows.store;
+
+	if (i - drain->begin <= drain->count)
+	{
+		if (unlikely(i - drain->begin == drain->count))
+			gpusort_drain_fill(result, i);
+		if (likely(i - drain->begin < drain->count))
+			return return_row(result, drain->rows[i - drain->begin]);
+	}
+	gpusort_sort_look_ahead(&result->sorted, store, i);
+	return return_row(result, gpusort_rowstore_row(store, ((const uint32 *) result->sorted.block)[i]));
+}
+
+static TupleTableSlot *
+merged(GpusortResult *result)
+{
+	uint64		none;
+	void	   *stored;
+
+	if (!gpusort_spill_next(result->gather->spill, &none, &stored))
+		elog(ERROR, "the merge of spilled rows has ended too early");
+	return return_row(result, stored);
+}
+
+static void
+get_core(GpusortResult *result, bool forward)
+{
+	TupleTableSlot *slot = result->slot;
+
+	if (tuplesort_gettupleslot(result->core, forward, false, result->core_slot, NULL) && result->core_slot != slot)
+	{
+		slot->tts_values[0] = slot_getattr(result->core_slot, 1, &slot->tts_isnull[0]);
+		ExecStoreVirtualTuple(slot);
+	}
+}
+
+const GpusortForm gpusort_rows = {
+	.max_rows = MAX_ROWS,
+	.plan = plan,
+	.begin = begin,
+	.read = read_child,
+	.memory = memory,
+	.row = row,
+	.begin_core = begin_core,
+	.put_core = tuplesort_puttupleslot,
+	.get_core = get_core,
+	.publish = publish,
+	.adopt = adopt,
+	.sort = sort,
+	.set_bound = gpusort_bound_set_row,
+	.equals_bound = gpusort_bound_equals_row,
+	.keep = gpusort_limit_keep_rows,
+	.begin_spill = gpusort_spill_begin_rows,
+	.spill = gpusort_spill_write_rows,
+	.end_spill = end_spill,
+	.merge = merge,
+	.at = at,
+	.merged = merged,
+};

@@ -1,0 +1,270 @@
+/*-------------------------------------------------------------------------
+ *
+ * values.c
+ *		The sort of single values: keys are kept instead of rows, and decoded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+
+#include "compat.h"
+#include "key/keybits.h"
+#include "node/limit.h"
+#include "node/result.h"
+
+/* Returns key i of an array of keys as a word. */
+static inline uint64
+word_of(const GpusortSortSpec *spec, const void *keys, uint64 i)
+{
+	return spec->value_type->key_bytes == sizeof(uint64) ? ((const uint64 *) keys)[i] : ((const uint32 *) keys)[i];
+}
+
+/* Decodes a key. */
+static inline Datum
+decode(const GpusortSortSpec *spec, uint64 word)
+{
+	uint64		key = spec->descending ? ~word : word;
+
+	switch (spec->value_type->kind)
+	{
+		case GPUSORT_KIND_INT2:
+			return Int16GetDatum(gpusort_unkey_int2((uint32) key));
+		case GPUSORT_KIND_INT4:
+			return Int32GetDatum(gpusort_unkey_int4((uint32) key));
+		case GPUSORT_KIND_FLOAT4:
+			return UInt32GetDatum(gpusort_unkey_float4((uint32) key));
+		case GPUSORT_KIND_INT8:
+			return Int64GetDatum(gpusort_unkey_int8(key));
+		case GPUSORT_KIND_FLOAT8:
+			return Int64GetDatum((int64) gpusort_unkey_float8(key));
+	}
+	pg_unreachable();
+}
+
+/* ----------------------------------------------------------------
+ *		Gathering
+ * ----------------------------------------------------------------
+ */
+
+static const char *
+plan(GpusortGather *gather)
+{
+	return NULL;
+}
+
+static void
+begin(GpusortGather *gather)
+{
+	const GpusortType *type = gather->spec->value_type;
+
+	gather->stats->key_bits = 8 * type->value_bytes;
+	gather->run_spec.key_type = type->name;
+	gather->run_spec.key_bytes = type->key_bytes;
+	gpusort_gather_begin_run(gather);
+}
+
+/* There is a bound: is this key behind it?  Then counts it as removed. */
+static inline bool
+removes(GpusortGather *gather, const void *key)
+{
+	uint64		bound = gather->limit.words[0];
+	uint64		word = word_of(gather->spec, key, 0);
+
+	if (word < bound || (word == bound && gather->spec->limit_ties))
+		return false;
+	gpusort_limit_count_removed(gather);
+	return true;
+}
+
+static bool
+read_child(GpusortGather *gather)
+{
+	PlanState  *child = gather->child;
+	GpusortRoom room = {.width = gather->spec->value_type->key_bytes};
+	GpusortKind kind = gather->spec->value_type->kind;
+	uint64		flip = gather->spec->descending ? PG_UINT64_MAX : 0;
+
+	for (;;)
+	{
+		TupleTableSlot *slot = ExecProcNode(child);
+
+		if (TupIsNull(slot))
+			break;
+		slot_getsomeattrs(slot, 1);
+		if (slot->tts_isnull[0])
+		{
+			gather->nulls++;
+			continue;
+		}
+		if (unlikely(room.next == room.end) && !gpusort_gather_room(gather, &room))
+		{
+			gpusort_core_put(gather, slot);
+			return false;
+		}
+		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
+		if (gather->limit.known && removes(gather, room.next))
+			continue;
+		room.next += room.width;
+	}
+	gpusort_gather_commit(gather, &room);
+	return true;
+}
+
+static Size
+memory(const GpusortGather *gather, uint64 more)
+{
+	return 0;
+}
+
+static TupleTableSlot *
+row(GpusortGather *gather, uint32 i)
+{
+	TupleTableSlot *slot = ExecClearTuple(gather->left);
+
+	slot->tts_values[0] = decode(gather->spec, word_of(gather->spec, gpusort_run_key(gather->run, i), 0));
+	slot->tts_isnull[0] = false;
+	return ExecStoreVirtualTuple(slot);
+}
+
+static Tuplesortstate *
+begin_core(const GpusortSortSpec *spec, int options)
+{
+	return tuplesort_begin_datum(TupleDescAttr(spec->desc, 0)->atttypid, spec->operators[0], spec->collations[0],
+								 spec->nulls_first[0], work_mem, NULL, options);
+}
+
+static void
+put_core(Tuplesortstate *core, TupleTableSlot *slot)
+{
+	slot_getsomeattrs(slot, 1);
+	tuplesort_putdatum(core, slot->tts_values[0], slot->tts_isnull[0]);
+}
+
+static bool
+publish(GpusortGather *gather, GpusortPublished *published)
+{
+	return true;
+}
+
+static bool
+adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published)
+{
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *		Sorting
+ * ----------------------------------------------------------------
+ */
+
+static void
+sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
+{
+	gpusort_sort_words(gather, want_whole, NULL, sorted);
+}
+
+static void
+set_bound(GpusortGather *gather, const GpusortSorted *sorted)
+{
+	gather->limit.words[0] = word_of(gather->spec, sorted->block, gather->limit.rows - 1);
+}
+
+static bool
+equals_bound(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
+{
+	return word_of(gather->spec, sorted->block, i) == gather->limit.words[0];
+}
+
+static void
+keep(GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys)
+{
+	memcpy(keys, sorted->block, rows * gather->spec->value_type->key_bytes);
+}
+
+static GpusortSpill *
+begin_spill(GpusortGather *gather, const GpusortSorted *sorted)
+{
+	return gpusort_spill_begin(NULL, gather->memory_limit);
+}
+
+static void
+spill(GpusortGather *gather, const GpusortSorted *sorted)
+{
+	for (uint64 i = 0; i < sorted->count; i++)
+	{
+		uint64		word = word_of(gather->spec, sorted->block, i);
+
+		gpusort_spill_write(gather->spill, &word, NULL);
+	}
+}
+
+static void
+end_spill(GpusortGather *gather)
+{
+}
+
+static void
+merge(GpusortGather *gather)
+{
+	gpusort_spill_merge(gather->spill);
+}
+
+/* ----------------------------------------------------------------
+ *		Returning
+ * ----------------------------------------------------------------
+ */
+
+static TupleTableSlot *
+at(GpusortResult *result, uint64 i)
+{
+	const GpusortSortSpec *spec = result->gather->spec;
+
+	return gpusort_result_value(result, decode(spec, word_of(spec, result->sorted.block, i)), false);
+}
+
+static TupleTableSlot *
+merged(GpusortResult *result)
+{
+	uint64		word;
+	void	   *none;
+
+	if (!gpusort_spill_next(result->gather->spill, &word, &none))
+		elog(ERROR, "the merge of spilled values has ended too early");
+	return gpusort_result_value(result, decode(result->gather->spec, word), false);
+}
+
+static void
+get_core(GpusortResult *result, bool forward)
+{
+	TupleTableSlot *slot = result->slot;
+
+	if (gpusort_tuplesort_getdatum(result->core, forward, &slot->tts_values[0], &slot->tts_isnull[0]))
+		ExecStoreVirtualTuple(slot);
+}
+
+const GpusortForm gpusort_values = {
+	.max_rows = PG_UINT64_MAX,
+	.plan = plan,
+	.begin = begin,
+	.read = read_child,
+	.memory = memory,
+	.row = row,
+	.begin_core = begin_core,
+	.put_core = put_core,
+	.get_core = get_core,
+	.publish = publish,
+	.adopt = adopt,
+	.sort = sort,
+	.set_bound = set_bound,
+	.equals_bound = equals_bound,
+	.keep = keep,
+	.begin_spill = begin_spill,
+	.spill = spill,
+	.end_spill = end_spill,
+	.merge = merge,
+	.at = at,
+	.merged = merged,
+};
