@@ -22,12 +22,8 @@
 #include "utils/formatting.h"
 
 #include "key/citext.h"
-#include "key/column.h"
 
 #define ASCII		0x80
-
-/* A string of up to this many bytes is made small on the stack */
-#define ROOM_BYTES	1024
 
 static uint8 small[256];
 static bool small_known;
@@ -114,49 +110,4 @@ gpusort_citext_lower(const char *data, Size length, char *room, Size size, Size 
 	memcpy(room, result, *lowered);
 	pfree(result);
 	return room;
-}
-
-/*
- * Encodes citext.  Fetches the whole value, as core does to compare it.  The dictionary
- * has the strings as they are, so that a string that it knows is not made small.
- */
-bool
-gpusort_rowcitext_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	GpusortDictionary *dictionary = column->dictionary;
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	GpusortDictionaryProbe probe;
-	bool		open;
-	bool		decides;
-
-	if (unlikely(gpusort_varlena_remote(datum)))
-		datum = copy = pg_detoast_datum_packed(datum);
-	probe.bytes = VARDATA_ANY(datum);
-	probe.length = VARSIZE_ANY_EXHDR(datum);
-	if (dictionary != NULL && probe.length > GPUSORT_DICTIONARY_STRING)
-		gpusort_dictionary_close(dictionary);
-	open = dictionary != NULL && !gpusort_dictionary_closed(dictionary);
-
-	decides = open && gpusort_dictionary_find(dictionary, &probe, words);
-	if (!decides)
-	{
-		char		room[ROOM_BYTES];
-		Size		length;
-		char	   *lowered = gpusort_citext_lower(probe.bytes, probe.length, room, sizeof(room), &length);
-
-		if (column->kind == GPUSORT_ROW_TEXT)
-			decides = gpusort_rowtext_words(column, lowered, length, words);
-		else if (column->kind == GPUSORT_ROW_LIBC)
-			gpusort_rowlibc_words(column, lowered, length, words);
-		else
-			gpusort_rowicu_words(column, lowered, length, words);
-		if (lowered != room)
-			pfree(lowered);
-		if (open && !decides)
-			decides = gpusort_dictionary_add(dictionary, &probe, words);
-	}
-	if (unlikely(copy != NULL))
-		pfree(copy);
-	return decides;
 }

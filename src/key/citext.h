@@ -8,6 +8,9 @@
 #ifndef GPUSORT_KEY_CITEXT_H
 #define GPUSORT_KEY_CITEXT_H
 
+/* Room on the stack for most strings */
+#define GPUSORT_CITEXT_ROOM		1024
+
 /*
  * Returns a string in small letters, as citext_cmp() makes them, and sets *lowered to
  * its length, which may differ from length.  The result is in room, of size bytes, if

@@ -58,8 +58,8 @@
  *
  * 1. The words hold only a prefix of a long value.  They never equal the words
  *	  of a value that fits, because one bit or byte of them says that they are a
- *	  prefix.  While a dictionary (key/dictionary.h) proves that no other value
- *	  has the same words, they count as the whole value.
+ *	  prefix.  While all values with the same words have the same bytes
+ *	  (key/few.c), they count as the whole value.
  * 2. Two values of a crowded column share words.
  *
  * The words of a string under libc's rules are a prefix of its key that libc may
@@ -92,7 +92,6 @@
 #include "utils/sortsupport.h"
 
 #include "compat.h"
-#include "key/dictionary.h"
 #include "key/rowkey.h"
 
 /* How a value is read and encoded, by plan and number of words. */
@@ -193,7 +192,7 @@ typedef struct GpusortRowColumn
 			bool		is_name;	/* the type is name */
 		}			libc;		/* LIBC */
 	};
-	GpusortDictionary *dictionary;	/* long strings that have occurred; NULL: none */
+	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
 
 	/* what the rows encoded so far have shown */
 	struct
@@ -243,11 +242,10 @@ extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColum
 
 /*
  * Encoders of one value that is not NULL.  They write the column's words, and
- * allocate nothing that remains, except entries of the dictionary.  Those that
- * return bool return false if the words do not decide: they hold only a prefix of
- * the value, and no dictionary knows that only this value has them.
+ * allocate nothing that remains.  Those that return bool return false if the words do
+ * not decide: they hold only a prefix of the value.
  */
-extern bool gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+extern bool gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
@@ -277,21 +275,7 @@ extern Size gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, 
 extern char *gpusort_rowpacked_bytes(const GpusortRowColumn *column, Datum value, Size *length);
 extern Size gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value);
 
-/* The same as the encoders above for kinds ABBREVIATED and LIBC. */
-extern bool gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern bool gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-
-/* The same for columns of kinds TEXT, ABBREVIATED and LIBC that are lowered */
-extern bool gpusort_rowcitext_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-
-/*
- * Make the words of a string, for kinds TEXT, ABBREVIATED and LIBC, without a look into
- * the dictionary.  The first returns true if the words decide.
- */
-extern bool gpusort_rowtext_words(const GpusortRowColumn *column, const char *data, Size length,
-								  uint64 *words);
-extern void gpusort_rowicu_words(const GpusortRowColumn *column, const char *data, Size length,
-								 uint64 *words);
+/* Makes the words of a string under libc's rules. */
 extern void gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length,
 								  uint64 *words);
 
@@ -304,6 +288,34 @@ extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value
 /* For gpusort_rowtype_begin() */
 extern void gpusort_rowenum_begin(GpusortRowColumn *column);
 extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
+
+/* ---- few.c ---- */
+
+/*
+ * Lets the words of a column of varlenas decide that hold only a prefix, as long as
+ * gpusort_few_decide() says so.  Lives in the current memory context.
+ */
+extern void gpusort_few_begin(GpusortRowColumn *column);
+
+/*
+ * Do these words decide, though they hold only a prefix of the value?  They do if all
+ * values so far with the same words have the same bytes.  If not, or when there are too
+ * many values to tell, column->few is freed, and words do not decide any more.
+ */
+extern bool gpusort_few_decide(GpusortRowColumn *column, Datum value, const uint64 *words);
+
+/* Has a value repeated? */
+extern bool gpusort_few_repeat(const GpusortRowColumn *column);
+
+extern void gpusort_few_end(GpusortRowColumn *column);
+
+/* Mixes 64 bits into a hash value, of which the upper bits are good. */
+static inline uint64
+gpusort_mix(uint64 hash, uint64 bits)
+{
+	hash = (hash ^ bits) * UINT64CONST(0x9E3779B97F4A7C15);
+	return hash ^ hash >> 32;
+}
 
 /* Is the varlena toasted (compressed or stored out of line) or an expanded object? */
 static inline bool

@@ -23,9 +23,6 @@
  */
 #include "postgres.h"
 
-#include "access/detoast.h"
-#include "utils/builtins.h"
-
 #include "key/column.h"
 #include "key/libc.h"
 
@@ -99,56 +96,4 @@ gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size len
 	words[0] = ((place << 61 | head[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
 	for (int i = 1; i < column->words; i++)
 		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
-}
-
-/*
- * Encodes text, bpchar and name under libc's rules.  Fetches only the first bytes of
- * a value that is compressed or stored out of line, except for bpchar, whose
- * trailing blanks show only in the whole value.
- */
-bool
-gpusort_rowlibc_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	GpusortDictionary *dictionary = column->dictionary;
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	GpusortDictionaryProbe probe;
-	bool		known = false;
-
-	if (column->libc.is_name)
-	{
-		const char *name = NameStr(*DatumGetName(value));
-
-		gpusort_rowlibc_words(column, name, strnlen(name, NAMEDATALEN), words);
-		return false;
-	}
-	if (unlikely(gpusort_varlena_remote(datum)))
-	{
-		/* one byte more than any words are made from tells that the string goes on */
-		datum = copy = column->blank_padded ? pg_detoast_datum_packed(datum) :
-			detoast_attr_slice(datum, 0, GPUSORT_LIBC_PREFIX_BYTES + GPUSORT_LIBC_STRING_BYTES + 1);
-		if (dictionary != NULL)
-			gpusort_dictionary_close(dictionary);
-	}
-	probe.bytes = VARDATA_ANY(datum);
-	probe.length = VARSIZE_ANY_EXHDR(datum);
-	if (column->blank_padded)
-		probe.length = bpchartruelen((char *) probe.bytes, probe.length);
-
-	if (dictionary != NULL && probe.length > GPUSORT_DICTIONARY_STRING)
-		gpusort_dictionary_close(dictionary);
-	if (dictionary == NULL || gpusort_dictionary_closed(dictionary))
-		gpusort_rowlibc_words(column, probe.bytes, probe.length, words);
-	else
-	{
-		known = gpusort_dictionary_find(dictionary, &probe, words);
-		if (!known)
-		{
-			gpusort_rowlibc_words(column, probe.bytes, probe.length, words);
-			known = gpusort_dictionary_add(dictionary, &probe, words);
-		}
-	}
-	if (unlikely(copy != NULL))
-		pfree(copy);
-	return known;
 }

@@ -156,12 +156,6 @@ gpusort_rowkey_bits(const GpusortRowKey *key)
 	return key->bits;
 }
 
-Size
-gpusort_rowkey_memory(const GpusortRowKey *key)
-{
-	return key->dictionary != NULL ? gpusort_dictionary_bytes(key->dictionary) : 0;
-}
-
 /*
  * Encoders of fixed-width values.  They are inlined into encode_value().
  */
@@ -228,19 +222,6 @@ float8_word(const GpusortRowColumn *column, uint64 bits)
 	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->masks.flip[0];
 }
 
-/* Writes the words of a string.  Returns whether they decide. */
-static inline bool
-encode_string(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	if (unlikely(column->lowered))
-		return gpusort_rowcitext_encode(column, value, words);
-	if (column->kind == GPUSORT_ROW_ABBREVIATED)
-		return gpusort_rowicu_encode(column, value, words);
-	if (column->kind == GPUSORT_ROW_LIBC)
-		return gpusort_rowlibc_encode(column, value, words);
-	return gpusort_rowtext_encode(column, value, words);
-}
-
 /* Writes the words of a value that is not NULL.  Returns the words that later columns must have. */
 static pg_attribute_always_inline LaterWords
 encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
@@ -283,7 +264,7 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_TEXT:
 		case GPUSORT_ROW_ABBREVIATED:
 		case GPUSORT_ROW_LIBC:
-			whole = encode_string(column, value, words);
+			whole = gpusort_rowstring_encode(column, value, words);
 			break;
 		case GPUSORT_ROW_NAME:
 			whole = gpusort_rowname_encode(column, value, words);
@@ -304,7 +285,9 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			whole = gpusort_rowpacked_encode(column, value, words);
 			break;
 	}
-	return likely(whole) ? LATER_WORDS_EXACT : LATER_WORDS_ZEROS;
+	if (likely(whole) || (column->few != NULL && gpusort_few_decide(column, value, words)))
+		return LATER_WORDS_EXACT;
+	return LATER_WORDS_ZEROS;
 }
 
 /* Writes the words of a NULL. */

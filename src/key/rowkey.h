@@ -106,15 +106,11 @@ typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint32 i);
 
 /*
  * Chooses the words of the columns by a sample of n rows, which row() returns, of
- * about as many rows as expected (key/sample.c).  Allocates lasting state in the current memory context, of
- * which the larger part takes at most memory bytes.  Must be called before any
- * row is encoded.
+ * about as many rows as expected (key/sample.c).  Allocates lasting state in the current
+ * memory context.  Must be called before any row is encoded.
  */
 extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
-								  double expected, Size memory);
-
-/* Returns the bytes of that larger part; it grows while rows are encoded. */
-extern Size gpusort_rowkey_memory(const GpusortRowKey *key);
+								  double expected);
 
 /*
  * Returns the number of words of a key, 1 to GPUSORT_MAX_WORDS.  Columns after

@@ -69,9 +69,7 @@ gpusort_rowkey_trusted_words(const GpusortRowKey *key)
 void
 gpusort_rowkey_reset(GpusortRowKey *key)
 {
-	/* two strings that share words may have come before the reset */
-	key->lossy = key->truncated ||
-		(key->dictionary != NULL && gpusort_dictionary_closed(key->dictionary));
+	key->lossy = key->truncated;
 }
 
 bool

@@ -25,7 +25,6 @@ struct GpusortRowKey
 	int			ncolumns;		/* columns of the ORDER BY list */
 	int			last_attno;		/* greatest attribute number of all columns */
 	SortSupport comparators;	/* ncolumns entries */
-	GpusortDictionary *dictionary;	/* the last column's; NULL: none */
 	GpusortRowColumn *columns;	/* ncolumns entries */
 };
 

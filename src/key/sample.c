@@ -19,8 +19,8 @@
  *	third word	An inet column gets a third word only if there are IPv6 addresses; an
  *				array, a range, a row or a bit string if all values fit then.
  *
- *	dictionary	If strings of the last column are longer than its words and repeat,
- *				a dictionary finds out whether they are few (key/dictionary.h).
+ *	few values	If values of the last column are longer than its words and repeat,
+ *				they are kept as long as they are few (key/few.c).
  *
  * Each choice gives the right order, whatever the later rows are.  If they differ
  * from the sample, more rows may tie, which the comparators then decide as in core.
@@ -41,9 +41,11 @@
 /* Fewer rows are sorted before a choice could pay. */
 #define MIN_ROWS			256
 
-/* The least memory that a dictionary is begun with */
-#define MIN_DICTIONARY_MEMORY	((Size) 64 * 1024)
-#define MAX_DICTIONARY_MEMORY	((Size) 256 * 1024)
+/*
+ * The values that are looked at for repetitions.  If these are all different, there are
+ * hardly less than 3,000.
+ */
+#define REPEAT_VALUES		128
 
 static inline bool
 is_string(const GpusortRowColumn *column)
@@ -83,11 +85,7 @@ hash_column(GpusortSample *sample, GpusortRowColumn *column)
 		CHECK_FOR_INTERRUPTS();
 		gpusort_rowkey_encode_column(column, value, isnull, words);
 		for (int word = 0; word < column->words; word++)
-		{
-			uint64		hash = (sample->hashes[i] ^ words[word]) * UINT64CONST(0x9E3779B97F4A7C15);
-
-			sample->hashes[i] = hash ^ hash >> 29;
-		}
+			sample->hashes[i] = gpusort_mix(sample->hashes[i], words[word]);
 	}
 }
 
@@ -221,24 +219,34 @@ fits_third_word(const GpusortSample *sample, const GpusortRowColumn *column)
 	return longest > 2 * 64 - 1 && longest <= 3 * 64 - 1;
 }
 
-/* Gives the last column of the list a dictionary, if it can use one. */
+/* Keeps the values of the last column of the list if they repeat in the sample. */
 static void
-begin_dictionary(const GpusortSample *sample, Size memory)
+look_for_few(const GpusortSample *sample)
 {
 	GpusortRowKey *key = sample->key;
 	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+	bool		isnull;
 
-	if (key->truncated || !is_string(last) || last->kind == GPUSORT_ROW_PACKED || last->words != GPUSORT_DICTIONARY_WORDS ||
-		(last->kind == GPUSORT_ROW_ABBREVIATED && last->icu.tables == NULL) ||
-		memory < MIN_DICTIONARY_MEMORY || !gpusort_sample_has_repetitions(sample, last))
+	if (key->truncated || !is_string(last))
 		return;
-	key->dictionary = last->dictionary =
-		gpusort_dictionary_begin(&key->comparators[key->ncolumns - 1], Min(memory, MAX_DICTIONARY_MEMORY));
+	gpusort_few_begin(last);
+	for (int i = 0; i < REPEAT_VALUES && last->few != NULL; i++)
+	{
+		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / REPEAT_VALUES, last, &isnull);
+		uint64		words[GPUSORT_COLUMN_MAX_WORDS];
+
+		/* to fetch such values would take too long */
+		if (!isnull && gpusort_varlena_remote(DatumGetPointer(value)))
+			break;
+		gpusort_rowkey_encode_column(last, value, isnull, words);
+	}
+	if (last->few != NULL && !gpusort_few_repeat(last))
+		gpusort_few_end(last);
 }
 
 void
 gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,
-					  double expected, Size memory)
+					  double expected)
 {
 	MemoryContext lasting = CurrentMemoryContext;
 	MemoryContext cxt;
@@ -280,6 +288,6 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 	}
 	gpusort_rowkey_measure(key);
 	MemoryContextSwitchTo(old);
-	begin_dictionary(&sample, memory);
+	look_for_few(&sample);
 	MemoryContextDelete(cxt);
 }

@@ -102,7 +102,9 @@ wants_third_word(const GpusortSample *sample, GpusortRowColumn *column,
 		int			most = Min(strings[i - 1].length, strings[i].length);
 		int			common = gpusort_sample_common_length(strings[i - 1].bytes, strings[i].bytes, most);
 
-		shared += Max(common - skip, 0);
+		/* more bits would not tell equal strings apart */
+		if (common < strings[i - 1].length || common < strings[i].length)
+			shared += Max(common - skip, 0);
 	}
 	return (double) shared / (count - 1) * bits * log2(sample->expected) / log2(count) > TWO_WORDS_BITS;
 }
@@ -175,8 +177,7 @@ gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *col
 		third = wants_third_word(sample, column, strings, count, skip);
 	else
 		third = choose_cut(column, strings, count, skip);
-	/* a dictionary takes two words */
-	if (third && *spare > 0 && column->words > 1 && !gpusort_sample_has_repetitions(sample, column))
+	if (third && *spare > 0 && column->words > 1)
 	{
 		column->libc.cut = column->libc.cut * GPUSORT_COLUMN_MAX_WORDS / column->words;
 		gpusort_column_widen(column, 64);

@@ -76,9 +76,6 @@ extern int gpusort_sample_common_bytes(const GpusortSampledString *strings, int 
 extern void gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *column,
 										 MemoryContext lasting);
 
-/* Do long strings of the column, or any under ICU or libc, repeat? */
-extern bool gpusort_sample_has_repetitions(const GpusortSample *sample, const GpusortRowColumn *column);
-
 /* ---- sample_libc.c ---- */
 
 /*

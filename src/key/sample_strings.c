@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sample_strings.c
- *		What the strings of a sample have in common: a prefix, and repetitions.
+ *		What the strings of a sample have in common: a prefix.
  *
  * The words of a string hold its first bytes.  If most strings of a column begin with
  * the same ones, as URLs do, words that skip them tell more strings apart.  A few
@@ -22,7 +22,6 @@
 #include "utils/builtins.h"
 
 #include "key/citext.h"
-#include "key/dictionary.h"
 #include "key/icu.h"
 #include "key/packed.h"
 #include "key/sample_state.h"
@@ -37,17 +36,6 @@
 
 /* The prefix may be missing in this part of the values at each end of their order. */
 #define OUTSIDERS(n)		((n) / 16)
-
-/*
- * The strings that are looked at for repetitions.  If these are all different, there
- * are hardly less than 3,000, which are too many for a dictionary.
- */
-#define REPEAT_VALUES		128
-
-/* ----------------------------------------------------------------
- *		Prefixes
- * ----------------------------------------------------------------
- */
 
 int
 gpusort_sample_by_bytes(const void *a, const void *b)
@@ -217,36 +205,4 @@ gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *colu
 		column->bytes.prefix = room;
 		column->bytes.prefix_bytes = prefix;
 	}
-}
-
-/* ----------------------------------------------------------------
- *		Repetitions
- * ----------------------------------------------------------------
- */
-
-bool
-gpusort_sample_has_repetitions(const GpusortSample *sample, const GpusortRowColumn *column)
-{
-	uint32		hashes[REPEAT_VALUES];
-	int			count = 0;
-
-	for (int i = 0; i < REPEAT_VALUES; i++)
-	{
-		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / REPEAT_VALUES, column, &isnull);
-		struct varlena *string = (struct varlena *) DatumGetPointer(value);
-
-		if (isnull || gpusort_varlena_remote(string) ||
-			(column->kind != GPUSORT_ROW_ABBREVIATED && column->kind != GPUSORT_ROW_LIBC &&
-			 VARSIZE_ANY_EXHDR(string) <= GPUSORT_SHORT_STRING_BYTES))
-			continue;
-		hashes[count] = gpusort_dictionary_hash(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
-		for (int j = 0; j < count; j++)
-		{
-			if (hashes[j] == hashes[count])
-				return true;
-		}
-		count++;
-	}
-	return false;
 }

@@ -39,8 +39,10 @@
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
+#include "key/citext.h"
 #include "key/column.h"
 #include "key/icu.h"
+#include "key/libc.h"
 
 /* The words of a string that compares by its bytes hold its first HEAD_BYTES. */
 #define HEAD_BYTES	15
@@ -121,82 +123,16 @@ encode_prefixed(const GpusortRowColumn *column, const char *data, Size length, u
 }
 
 /*
- * Asks the dictionary about a string whose words are a prefix.  Returns true if
- * no other string has its words.
- */
-static bool
-known_by_dictionary(GpusortDictionary *dictionary, const char *data, Size length, uint64 *words)
-{
-	GpusortDictionaryProbe probe = {.bytes = data, .length = length};
-
-	if (gpusort_dictionary_closed(dictionary))
-		return false;
-	if (length > GPUSORT_DICTIONARY_STRING)
-	{
-		gpusort_dictionary_close(dictionary);
-		return false;
-	}
-	return gpusort_dictionary_find(dictionary, &probe, words) ||
-		gpusort_dictionary_add(dictionary, &probe, words);
-}
-
-/*
  * Makes the words of a string that compares by its bytes, of which data has all or at
  * least HEAD_BYTES behind the prefix.  Returns true if they hold all of it.
  */
-bool
-gpusort_rowtext_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+static bool
+encode_text(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
 	if (column->bytes.prefix_bytes > 0)
 		return encode_prefixed(column, data, length, words);
 	encode_bytes(column, data, length, words);
 	return length <= HEAD_BYTES;
-}
-
-/*
- * Encodes text, varchar, bytea and bpchar.  Fetches only the first bytes of a
- * value that is compressed or stored out of line, except for bpchar, whose
- * trailing blanks show only in the whole value.
- *
- * Like gpusort_rowname_encode(), sets words[0] and words[1], and returns true if
- * they decide.
- */
-bool
-gpusort_rowtext_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
-	struct varlena *copy = NULL;
-	const char *data;
-	Size		length;
-	bool		whole;
-
-	if (likely(!gpusort_varlena_remote(datum)))
-		length = VARSIZE_ANY_EXHDR(datum);
-	else if (column->blank_padded)
-	{
-		datum = copy = pg_detoast_datum_packed(datum);
-		length = VARSIZE_ANY_EXHDR(datum);
-	}
-	else
-	{
-		length = toast_raw_datum_size(value) - VARHDRSZ;
-		datum = copy = detoast_attr_slice(datum, 0, column->bytes.prefix_bytes + HEAD_BYTES);
-	}
-	data = VARDATA_ANY(datum);
-	if (column->blank_padded)
-		length = bpchartruelen((char *) data, length);
-
-	whole = gpusort_rowtext_words(column, data, length, words);
-	if (!whole && column->dictionary != NULL)
-	{
-		if (copy != NULL)
-			gpusort_dictionary_close(column->dictionary);
-		whole = known_by_dictionary(column->dictionary, data, length, words);
-	}
-
-	if (unlikely(copy != NULL))
-		pfree(copy);
-	return whole;
 }
 
 /* Encodes name, which has NAMEDATALEN bytes, padded with zeros, and no length. */
@@ -206,6 +142,11 @@ gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *word
 	const char *data = NameStr(*DatumGetName(value));
 	Size		length = strnlen(data, NAMEDATALEN);
 
+	if (column->kind == GPUSORT_ROW_LIBC)
+	{
+		gpusort_rowlibc_words(column, data, length, words);
+		return false;
+	}
 	encode_bytes(column, data, length, words);
 	return length <= HEAD_BYTES;
 }
@@ -255,8 +196,9 @@ abbreviate(SortSupport ssup, Datum value)
 	return (uint64) ssup->abbrev_converter(value, ssup) << (64 - 8 * SIZEOF_DATUM);
 }
 
-void
-gpusort_rowicu_words(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+/* Makes the words of a string under ICU. */
+static void
+encode_weights(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
 {
 	uint64		head[2] = {0};
 
@@ -272,38 +214,33 @@ gpusort_rowicu_words(const GpusortRowColumn *column, const char *data, Size leng
 	set_words(column, head, words);
 }
 
-/* Encodes a string whose weights can be read. */
-static bool
-encode_weights(const GpusortRowColumn *column, const char *data, Size length, uint64 *words)
+/*
+ * Returns how many bytes of a value that is compressed or stored out of line are fetched,
+ * one more than words are made from; 0: all.  Trailing blanks show only in the whole value.
+ */
+static Size
+bytes_to_fetch(const GpusortRowColumn *column)
 {
-	GpusortDictionaryProbe probe = {.bytes = data, .length = length};
-	bool		open = column->dictionary != NULL && !gpusort_dictionary_closed(column->dictionary);
-
-	if (open && length > GPUSORT_DICTIONARY_STRING)
-	{
-		gpusort_dictionary_close(column->dictionary);
-		open = false;
-	}
-	if (open && gpusort_dictionary_find(column->dictionary, &probe, words))
-		return true;
-	gpusort_rowicu_words(column, data, length, words);
-	return open && gpusort_dictionary_add(column->dictionary, &probe, words);
+	if (column->blank_padded || column->lowered || column->kind == GPUSORT_ROW_ABBREVIATED)
+		return 0;
+	return column->kind == GPUSORT_ROW_TEXT ? column->bytes.prefix_bytes + HEAD_BYTES + 1 :
+		GPUSORT_LIBC_PREFIX_BYTES + GPUSORT_LIBC_STRING_BYTES + 1;
 }
 
-/*
- * Encodes text and bpchar under ICU in the column's one or two words.  Fetches
- * the whole value, as core does to compare it.  Returns true if a dictionary says
- * that the words decide.
- */
+/* Encodes kinds TEXT, ABBREVIATED and LIBC.  Returns true if the words decide. */
 bool
-gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
+	char		room[GPUSORT_CITEXT_ROOM];
+	char	   *data;
 	Size		length;
-	bool		decides;
+	bool		whole = false;
 
-	if (column->icu.tables == NULL)
+	if (column->kind == GPUSORT_ROW_LIBC && column->libc.is_name)
+		return gpusort_rowname_encode(column, value, words);
+	if (column->kind == GPUSORT_ROW_ABBREVIATED && column->icu.tables == NULL && !column->lowered)
 	{
 		uint64		head[2] = {abbreviate(column->icu.abbreviation, value)};
 
@@ -311,12 +248,28 @@ gpusort_rowicu_encode(const GpusortRowColumn *column, Datum value, uint64 *words
 		return false;
 	}
 	if (unlikely(gpusort_varlena_remote(datum)))
-		datum = copy = pg_detoast_datum_packed(datum);
+	{
+		Size		most = bytes_to_fetch(column);
+
+		datum = copy = most > 0 ? detoast_attr_slice(datum, 0, most) : pg_detoast_datum_packed(datum);
+	}
+	data = VARDATA_ANY(datum);
 	length = VARSIZE_ANY_EXHDR(datum);
 	if (column->blank_padded)
-		length = bpchartruelen(VARDATA_ANY(datum), length);
-	decides = encode_weights(column, VARDATA_ANY(datum), length, words);
+		length = bpchartruelen(data, length);
+	if (unlikely(column->lowered))
+		data = gpusort_citext_lower(data, length, room, sizeof(room), &length);
+
+	if (column->kind == GPUSORT_ROW_TEXT)
+		whole = encode_text(column, data, length, words);
+	else if (column->kind == GPUSORT_ROW_LIBC)
+		gpusort_rowlibc_words(column, data, length, words);
+	else
+		encode_weights(column, data, length, words);
+
+	if (unlikely(column->lowered) && data != room)
+		pfree(data);
 	if (unlikely(copy != NULL))
 		pfree(copy);
-	return decides;
+	return whole;
 }

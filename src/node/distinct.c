@@ -16,11 +16,11 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 
 #include "base/memory.h"
 #include "compat.h"
-#include "key/dictionary.h"
 #include "node/ties.h"
 
 /*
@@ -53,7 +53,7 @@ typedef struct HashedValue
 #define SH_ELEMENT_TYPE			HashedValue
 #define SH_KEY_TYPE				ValueBytes
 #define SH_KEY					image
-#define SH_HASH_KEY(table, key)	gpusort_dictionary_hash((key).bytes, (key).length)
+#define SH_HASH_KEY(table, key)	hash_bytes((const unsigned char *) (key).bytes, (key).length)
 #define SH_EQUAL(table, a, b)	((a).length == (b).length && (a).remote == (b).remote && \
 								 memcmp((a).bytes, (b).bytes, (a).length) == 0)
 #define SH_STORE_HASH

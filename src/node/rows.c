@@ -25,9 +25,8 @@
 /* Rows, at most, of the sample by which the words of the keys are chosen. */
 #define SAMPLE_ROWS		4096
 
-/* The part of the memory limit that the sample, and a dictionary of strings, may take. */
+/* The part of the memory limit that the sample may take. */
 #define SAMPLE_PART		4
-#define DICTIONARY_PART	16
 
 /* The most rows of a run, whose numbers have 32 bits: a check comes after so many more rows. */
 #define MAX_ROWS		(PG_UINT32_MAX - GPUSORT_GATHER_REPORT_ROWS)
@@ -122,7 +121,7 @@ read_sample(GpusortGather *gather)
 	}
 	old = MemoryContextSwitchTo(gather->cxt);
 	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows,
-						  more ? child->plan->plan_rows : 0, gather->memory_limit / DICTIONARY_PART);
+						  more ? child->plan->plan_rows : 0);
 	MemoryContextSwitchTo(old);
 	begin_run(gather);
 	for (uint64 done = 0; done < store->rows;)
@@ -236,7 +235,7 @@ read_child(GpusortGather *gather)
 static Size
 memory(const GpusortGather *gather, uint64 more)
 {
-	Size		bytes = gather->rows.store.bytes + gpusort_rowkey_memory(gather->rows.key);
+	Size		bytes = gather->rows.store.bytes;
 
 	/* this includes a byte for each row that is verified */
 	if (gpusort_rowkey_lossy(gather->rows.key))

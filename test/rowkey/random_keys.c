@@ -297,7 +297,7 @@ check(OrderedRows *ordered, Maker *maker)
 	{
 		SampleRows	sample = {ordered, 1 + any(maker, ordered->nrows), in_tuples, a};
 
-		gpusort_rowkey_settle(ordered->key, sample_row, &sample, Max(sample.nrows, 500), 0, 1024 * 1024);
+		gpusort_rowkey_settle(ordered->key, sample_row, &sample, Max(sample.nrows, 500), 0);
 	}
 	ordered->nwords = gpusort_rowkey_words(ordered->key);
 	ordered->words = palloc(sizeof(uint64) * ordered->nwords * ordered->nrows);

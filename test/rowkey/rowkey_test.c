@@ -242,7 +242,7 @@ begin_key(GpusortSortColumn *columns, int ncolumns, Rows *rows, int sampled)
 
 	rows->sampled = sampled;
 	if (sampled > 0)
-		gpusort_rowkey_settle(key, sample_row, rows, Max(2 * sampled, 500), 0, 1024 * 1024);
+		gpusort_rowkey_settle(key, sample_row, rows, Max(2 * sampled, 500), 0);
 	rows->words = gpusort_rowkey_words(key);
 	if (rows->words < 1 || rows->words > GPUSORT_MAX_WORDS)
 		elog(ERROR, "%d words", rows->words);

@@ -155,7 +155,7 @@ SELECT as_core(format('SELECT DISTINCT ON (t COLLATE %1$I) * FROM packed ORDER B
 DROP TABLE packed;
 DROP TYPE colours, shade, colour;
 
--- the memory for breaking ties is counted: 29 bytes per row; so is a dictionary of the longer strings, at most 256 kB
+-- the memory for breaking ties is counted: 29 bytes per row
 CREATE FUNCTION memory_of(sort_key text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
     plan json;
