@@ -22,7 +22,6 @@
 #include "guc.h"
 #include "plan/plan.h"
 #include "run/cpu_options.h"
-#include "run/engine.h"
 
 GPUSORT_MODULE_MAGIC;
 
@@ -33,13 +32,12 @@ _PG_init(void)
 {
 	GPUSORT_FAULT_DEFINE();
 	gpusort_guc_define();
-	gpusort_accelerator = &gpusort_engine_cuda;
 	gpusort_plan_init();
 
 	if (process_shared_preload_libraries_in_progress)
 	{
 		gpusort_activity_preload();
 		gpusort_cpu_options_preload();
-		gpusort_accelerator->preload();
+		gpusort_client_preload();
 	}
 }

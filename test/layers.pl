@@ -17,9 +17,9 @@ use warnings;
 my %floor = (
 	'face' => 7,        # src/gpusort.c
 	'plan' => 6, 'service' => 6,
-	'node' => 5, 'gpu' => 5, 'functions' => 5,
+	'node' => 5, 'functions' => 5,
 	'store' => 4, 'run' => 4,
-	'cpu' => 3,
+	'cpu' => 3, 'gpu' => 3,
 	'key' => 2, 'base' => 2,
 	'kernels' => 1,
 	'common' => 0,      # src/guc.*, src/compat.h: for everybody

@@ -74,7 +74,7 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 
 /*
  * Returns the sorted array of a group whose keys are all in its state, or NULL
- * if gpusort.min_rows sends even these keys to an accelerator.
+ * if gpusort.min_rows sends even these keys to the GPU.
  */
 static ArrayType *
 sort_first_keys(const SortAggState *state)

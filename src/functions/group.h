@@ -28,7 +28,7 @@ typedef struct GpusortGroup
 	char	   *begin;			/* keys from here to next are not committed to the run */
 	char	   *next;			/* where the next key goes */
 	char	   *end;			/* end of the memory that next points into */
-	bool		resumable;		/* keys may follow a sort; the run never uses an accelerator */
+	bool		resumable;		/* keys may follow a sort; the run never uses the GPU */
 	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
 } GpusortGroup;
 
@@ -78,7 +78,7 @@ gpusort_group_rows(const GpusortGroup *group)
 /*
  * Sorts all keys if they are in the state itself: copies them to keys, which has room
  * for first_keys, and fills in the report.  False if they are not, or if
- * gpusort.min_rows sends even these keys to an accelerator.
+ * gpusort.min_rows sends even these keys to the GPU.
  */
 extern bool gpusort_group_sort_few(const GpusortGroup *group, uint64 *keys, GpusortReport *report);
 

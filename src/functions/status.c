@@ -17,10 +17,10 @@
 #include "utils/tuplestore.h"
 
 #include "base/activity.h"
+#include "base/report.h"
 #include "cpu/cpu.h"
+#include "gpu/client.h"
 #include "run/cpu_options.h"
-#include "run/engine.h"
-#include "run/report.h"
 
 #define STATUS_COLUMNS		10
 
@@ -73,8 +73,8 @@ gpusort_status(PG_FUNCTION_ARGS)
 	put_status(rsinfo, "cpu", &info);
 
 	memset(&info, 0, sizeof(info));
-	gpusort_accelerator->describe(&info);
-	put_status(rsinfo, gpusort_accelerator->name, &info);
+	gpusort_client_describe(&info);
+	put_status(rsinfo, GPUSORT_CLIENT_ENGINE, &info);
 	return (Datum) 0;
 }
 

@@ -1,55 +1,93 @@
 /*-------------------------------------------------------------------------
  *
  * client.h
- *		The CUDA engine: a backend's side of sorting on the GPU.
+ *		A backend's side of sorting on the GPU.
  *
- * Functions that return a string return NULL, or the reason why the GPU cannot sort
- * the run (run/engine.h).  They process interrupts, and may raise an error if memory
- * runs out.
+ * Functions that return a string return NULL, or the reason why the GPU cannot sort:
+ * one sentence for errdetail, static or valid until the next call.  They process
+ * interrupts, and may raise an error if memory runs out.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_GPU_CLIENT_H
 #define GPUSORT_GPU_CLIENT_H
 
-#include "gpu/control.h"
-#include "gpu/request.h"
-#include "run/engine.h"
+#include "base/report.h"
 
-/* The engine's state of a sort run, in the run's context; engine_state points to it. */
-typedef struct GpusortClientRun
+/* The engine's name in gpusort.engine and in reports */
+#define GPUSORT_CLIENT_ENGINE	"cuda"
+
+/* Keys that the GPU is to sort, from gpusort_client_begin() to gpusort_client_release() */
+typedef struct GpusortClient GpusortClient;
+
+typedef struct GpusortClientSpec
 {
-	GpusortHeldRequest held;
-	int			open_chunk;		/* input chunk that is being filled; -1: none */
-	uint32		open_bytes;		/* bytes of committed keys in the open chunk */
-	uint32		reserved_at;	/* offset in the open chunk, in bytes, of the memory
-								 * that was reserved last */
-	bool		has_large_result;	/* has asked for a large chunk for the ring */
-	uint32		fetched;		/* result blocks handed out */
-	uint64		fetched_rows;	/* rows in these */
-} GpusortClientRun;
+	uint64		expected_rows;	/* keys that will come at least; 0: not known */
+	int			key_bytes;		/* bytes of a word: 4 or 8 */
+	int			words;			/* words of a key, from 1 */
+	bool		positions;		/* the result is input positions (uint32), not keys */
+} GpusortClientSpec;
 
-/* The shared memory of the run's request. */
-static inline GpusortRequest *
-gpusort_client_request(const GpusortClientRun *client)
+/* The state of an engine: one row of gpusort_status().  Empty or 0: not known. */
+typedef struct GpusortEngineInfo
 {
-	return &gpusort_control->requests[client->held.index];
-}
+	bool		available;
+	char		detail[256];	/* why the engine is not available, or what it has */
+	char		device[64];		/* name */
+	uint64		device_memory;	/* bytes */
+	char		driver[32];		/* version */
+	char		runtime[32];	/* version */
+	uint64		pool_bytes;		/* bytes of shared memory allocated for keys */
+	uint64		pool_used;		/* bytes of it that sorts hold */
+	int			service_pid;	/* 0: no service runs */
+} GpusortEngineInfo;
 
-/* gpu/send.c: the callbacks attach, reserve and commit; submit hands over the last chunk and the request. */
-extern const char *gpusort_send_attach(GpusortRun *run);
-extern const char *gpusort_send_reserve(GpusortRun *run, char **keys, size_t *bytes);
-extern void gpusort_send_commit(GpusortRun *run, size_t bytes);
-extern void gpusort_send_submit(GpusortRun *run);
+/*
+ * Returns NULL if the library gpusort_cuda is installed, else a reason; then the functions
+ * below need not be called.  Cheap: it is called for each sort that is large enough.
+ */
+extern const char *gpusort_client_missing(void);
 
-/* gpu/receive.c: waits until the result of a submitted run can be fetched; and the callback fetch. */
-extern const char *gpusort_receive_wait(GpusortRun *run);
-extern const char *gpusort_receive_fetch(GpusortRun *run, GpusortBlock *block);
+/* Requests shared memory and the service; from _PG_init when preloaded. */
+extern void gpusort_client_preload(void);
 
-/* Returns why the run's request, which is in state FAILED, has failed, in the run's context. */
-extern const char *gpusort_receive_failure(GpusortRun *run);
+/* Fills in *info, which the caller has set to 0.  May start the service and wait until it is ready. */
+extern void gpusort_client_describe(GpusortEngineInfo *info);
 
-/* The callbacks of the engine "cuda"; run/engine.h describes them. */
-extern const GpusortEngine gpusort_engine_cuda;
+/* May this process gather one more set of keys in the GPU's shared memory? */
+extern bool gpusort_client_may_gather(void);
+
+/* Makes a client in this memory context, with which it is released at the latest. */
+extern const char *gpusort_client_begin(MemoryContext cxt, const GpusortClientSpec *spec, GpusortClient **client);
+
+/*
+ * Sets *keys and *bytes to memory for more keys, at least one.  The keys in memory
+ * reserved before are complete.  If *bytes is not a multiple of the key width, the
+ * remaining bytes stay unused.
+ */
+extern const char *gpusort_client_reserve(GpusortClient *client, char **keys, size_t *bytes);
+
+/*
+ * Says how many bytes of the memory reserved last hold keys now.  A later call for the
+ * same memory passes a larger number.
+ */
+extern void gpusort_client_commit(GpusortClient *client, size_t bytes);
+
+/* Has the keys sorted, and returns once the result can be fetched. */
+extern const char *gpusort_client_sort(GpusortClient *client);
+
+/* Sets *data and *count to the next rows of the result, at least one.  They are valid until the next call. */
+extern const char *gpusort_client_fetch(GpusortClient *client, const void **data, size_t *count);
+
+/* Fills in the GPU's part of a report, as far as it is known; reads only. */
+extern void gpusort_client_report(const GpusortClient *client, GpusortReport *report);
+
+/*
+ * Ends the use of the GPU and fills in the report, if it is not NULL.  The keys stay
+ * readable until release, which frees their memory.  Both may be called in any state, and
+ * release also while a transaction aborts.
+ */
+extern void gpusort_client_leave(GpusortClient *client, GpusortReport *report);
+extern void gpusort_client_release(GpusortClient *client);
 
 #endif							/* GPUSORT_GPU_CLIENT_H */

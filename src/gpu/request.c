@@ -153,9 +153,9 @@ find_slot(void)
 	return -1;
 }
 
-/* Takes a free slot and fills it in for the run.  Returns its index, or -1 with a *reason. */
+/* Takes a free slot and fills it in.  Returns its index, or -1 with a *reason. */
 static int
-take_slot(const GpusortRun *run, const char **reason)
+take_slot(const GpusortClientSpec *spec, const char **reason)
 {
 	int			index;
 
@@ -170,9 +170,9 @@ take_slot(const GpusortRun *run, const char **reason)
 
 		request->pid = MyProcPid;
 		request->latch = MyLatch;
-		request->key_bytes = run->spec.key_bytes;
-		request->words = Max(run->spec.words, 1);
-		request->want_rows = run->spec.rows;
+		request->key_bytes = spec->key_bytes;
+		request->words = spec->words;
+		request->want_rows = spec->positions;
 		request->algorithm = gpusort_algorithm;
 		request->first_chunk = request->last_chunk = -1;
 		request->nring = 0;
@@ -193,7 +193,7 @@ take_slot(const GpusortRun *run, const char **reason)
 }
 
 const char *
-gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run)
+gpusort_request_take(GpusortHeldRequest *held, MemoryContext cxt, const GpusortClientSpec *spec)
 {
 	const char *reason;
 
@@ -203,13 +203,13 @@ gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run)
 											  gpusort_control->nrequests * sizeof(*held_serials));
 		before_shmem_exit(backend_exit, 0);
 	}
-	held->index = take_slot(run, &reason);
+	held->index = take_slot(spec, &reason);
 	if (held->index < 0)
 		return reason;
 	held_requests++;
 	held->serial = held_serials[held->index];
 	held->callback.func = release_callback;
 	held->callback.arg = held;
-	MemoryContextRegisterResetCallback(run->cxt, &held->callback);
+	MemoryContextRegisterResetCallback(cxt, &held->callback);
 	return NULL;
 }

@@ -9,7 +9,7 @@
 #define GPUSORT_GPU_REQUEST_H
 
 #include "gpu/control.h"
-#include "run/engine.h"
+#include "gpu/client.h"
 
 /* A request that this backend holds.  The caller provides the memory. */
 typedef struct GpusortHeldRequest
@@ -17,16 +17,16 @@ typedef struct GpusortHeldRequest
 	int			index;			/* index in gpusort_control->requests; -1 once released */
 	uint32		serial;			/* serial of the request; a later request in the slot
 								 * has another one */
-	MemoryContextCallback callback; /* releases the request with the run's context */
+	MemoryContextCallback callback; /* releases the request with the client's context */
 } GpusortHeldRequest;
 
 /*
- * Takes a free request slot for the run and fills it in, in state GATHERING.
- * Returns NULL, or a static reason if no slot is free or the lock is stuck; then
- * held->index is -1.  held must be in the run's memory context; the request is
- * released with this context at the latest.  Processes interrupts.
+ * Takes a free request slot and fills it in, in state GATHERING.  Returns NULL, or a
+ * static reason if no slot is free or the lock is stuck; then held->index is -1.  held
+ * must be in cxt; the request is released with this context at the latest.  Processes
+ * interrupts.
  */
-extern const char *gpusort_request_take(GpusortHeldRequest *held, GpusortRun *run);
+extern const char *gpusort_request_take(GpusortHeldRequest *held, MemoryContext cxt, const GpusortClientSpec *spec);
 
 /*
  * Releases the request and its chunks.  If the service may be using them, the

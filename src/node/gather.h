@@ -34,7 +34,7 @@ typedef struct GpusortNodeStats
 	char		refusal[256];	/* core_reason may point here */
 	const char *distrust_reason;	/* why words of libc's were not trusted; NULL: they
 									 * were, or there were none */
-	char		engine_reason[256]; /* why the accelerator did not sort; empty: it did,
+	char		engine_reason[256]; /* why the GPU did not sort; empty: it did,
 									 * or the settings asked for none */
 	uint64		memory;			/* bytes, the most at any time */
 	uint64		disk;			/* bytes of the largest temporary file */

@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "node/gather.h"
-#include "run/report.h"
+#include "base/report.h"
 
 void
 gpusort_gather_begin_run(GpusortGather *gather)

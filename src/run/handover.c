@@ -1,31 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * handover.c
- *		Hands a sort run over to an accelerator, and takes it back.
+ *		Hands a sort run over to the device, and takes it back.
  *
  * A run stays in the backend until it has as many keys as gpusort.min_rows
- * asks for.  Then, if the
- * settings allow, the accelerator takes it: the keys so far are copied to the
- * accelerator's memory, and later keys are written there directly.  A backend may
+ * asks for.  Then, if the settings allow, the device takes it: the keys so far are copied
+ * to the device's shared memory, and later keys are written there directly.  A backend may
  * have thousands of runs, one for each group of an aggregate.  When the maximum
- * number of runs gathers in an accelerator's memory, further runs go there when
- * they are sorted.
- *
- * An accelerator may decline the run, run out of memory or die, at any time.  Then the
- * CPU engine sorts the run, and no accelerator is asked again.
+ * number of runs gathers in that memory, further runs go there when they are sorted.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "miscadmin.h"
 
 #include "guc.h"
 #include "key/encode.h"
-#include "run/handover.h"
+#include "run/state.h"
 
 /*
- * gpusort.min_rows = -1 means at least so many rows and bytes of keys: twice the size at
+ * gpusort.min_rows = -1 means at least this many rows and bytes of keys: twice the size at
  * which an H200 was as fast as one thread of the CPU engine (docs/performance.md).
  */
 #define LEAST_ROWS		32768
@@ -40,17 +36,39 @@ gpusort_handover_pays(const GpusortRunSpec *spec, uint64 rows)
 }
 
 void
-gpusort_handover_decline(GpusortRun *run, const GpusortEngine *engine, const char *reason)
+gpusort_handover_decline(GpusortRun *run, const char *reason)
 {
+	static bool warned = false;
+
 	run->declined = true;
-	/* the engine may reuse its buffer for another run's reason */
-	run->reason = MemoryContextStrdup(run->cxt, reason);
-	if (run->engine != NULL)
-		engine->leave(run);
-	gpusort_engine_declined(engine, reason, run->spec.quiet);
+	/* the client may reuse its buffer for another run's reason */
+	run->reason = reason = MemoryContextStrdup(run->cxt, reason);
+	if (run->client != NULL)
+		gpusort_client_leave(run->client, run->result != NULL ? &run->result->report : NULL);
+
+	if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("gpusort engine \"%s\" could not sort", GPUSORT_CLIENT_ENGINE),
+				 errdetail("%s", reason),
+				 errhint("Set gpusort.engine to \"auto\" to sort on the CPU instead; "
+						 "gpusort_status() shows the state of every engine.")));
+
+	/* parallel workers do not warn: every query has new ones, and each would warn again */
+	if (!warned && !run->spec.quiet && !IsParallelWorker())
+	{
+		warned = true;
+		ereport(WARNING,
+				(errmsg("gpusort sorts on the CPU because engine \"%s\" cannot be used", GPUSORT_CLIENT_ENGINE),
+				 errdetail("%s", reason),
+				 errhint("Set gpusort.engine to \"cpu\" to silence this warning.")));
+	}
+	else
+		ereport(DEBUG1,
+				(errmsg_internal("gpusort sorts on the CPU: %s", reason)));
 }
 
-/* Copies a block's keys to the accelerator's memory.  Returns a reason if it declines. */
+/* Copies a block's keys to the device's memory.  Returns a reason if it declines. */
 static const char *
 copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *room, size_t *filled)
 {
@@ -64,7 +82,7 @@ copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *roo
 
 		if (*room - *filled < width)
 		{
-			const char *reason = run->engine->reserve(run, to, room);
+			const char *reason = gpusort_client_reserve(run->client, to, room);
 
 			if (reason != NULL)
 				return reason;
@@ -75,56 +93,61 @@ copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *roo
 		gpusort_encode(&run->encoding, run->spec.key_bytes, from,
 					   bytes / run->spec.key_bytes, *to + *filled);
 		*filled += bytes;
-		run->engine->commit(run, *filled);
+		gpusort_client_commit(run->client, *filled);
 		from += bytes;
 		left -= bytes;
 	}
 	return NULL;
 }
 
-/* Copies the keys of all blocks from this one on.  Returns a reason if the accelerator declines. */
-static const char *
-copy_blocks(GpusortRun *run, int first)
+void
+gpusort_handover_catch_up(GpusortRun *run, int first)
 {
 	char	   *to = NULL;
 	size_t		room = 0;
 	size_t		filled = 0;
 	const char *reason = NULL;
 
+	if (!gpusort_run_on_device(run))
+		return;
 	for (int i = first; i < run->nblocks && reason == NULL; i++)
 		reason = copy_block(run, &run->blocks[i], &to, &room, &filled);
-	return reason;
-}
-
-void
-gpusort_handover_catch_up(GpusortRun *run, int first)
-{
-	const char *reason;
-
-	if (!gpusort_run_accelerated(run))
-		return;
-	reason = copy_blocks(run, first);
 	if (reason != NULL)
-		gpusort_handover_decline(run, run->engine, reason);
+		gpusort_handover_decline(run, reason);
 }
 
 void
 gpusort_handover_try(GpusortRun *run)
 {
-	const GpusortEngine *engine = gpusort_engine_choose(&run->reason);
+	GpusortClientSpec spec = {
+		.expected_rows = Max(run->rows, run->spec.expected_rows),
+		.key_bytes = run->spec.key_bytes,
+		.words = Max(run->spec.words, 1),
+		.positions = run->spec.rows,
+	};
 	const char *reason;
 
-	if (engine == NULL)
+	if (gpusort_engine_choice == GPUSORT_ENGINE_CPU)
 	{
 		run->declined = true;
 		return;
 	}
-	reason = engine->attach(run);
-	if (reason == NULL)
-	{
-		run->engine = engine;
-		reason = copy_blocks(run, 0);
-	}
+	reason = gpusort_client_missing();
 	if (reason != NULL)
-		gpusort_handover_decline(run, engine, reason);
+	{
+		if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("gpusort engine \"%s\" is not available", GPUSORT_CLIENT_ENGINE),
+					 errdetail("%s", reason),
+					 errhint("Install the library, or set gpusort.engine to \"auto\" or \"cpu\".")));
+		run->declined = true;
+		run->reason = reason;
+		return;
+	}
+	reason = gpusort_client_begin(run->cxt, &spec, &run->client);
+	if (reason != NULL)
+		gpusort_handover_decline(run, reason);
+	else
+		gpusort_handover_catch_up(run, 0);
 }

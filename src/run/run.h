@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "key/keybits.h"
-#include "run/report.h"
+#include "base/report.h"
 
 struct GpusortArena;
 
@@ -41,13 +41,13 @@ typedef struct GpusortRunSpec
 								 * and rows is true */
 	bool		rows;			/* fetch input positions instead of keys.  The sort is
 								 * stable; the run must have fewer than 2^32 keys */
-	bool		quiet;			/* do not warn if no accelerator can be used: the user
+	bool		quiet;			/* do not warn if the device cannot be used: the user
 								 * did not ask for one explicitly */
 	bool		counted;		/* allocate keys as chunks of the memory context, so
 								 * that HashAggregate sees how much memory its
 								 * aggregates take */
 	bool		resumable;		/* keys may be added after a sort; such a run never
-								 * uses an accelerator */
+								 * uses the device */
 } GpusortRunSpec;
 
 /* Bytes from one key to the next: the words of a key are contiguous. */
@@ -91,7 +91,7 @@ extern void gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 
 /*
  * Makes an empty run allocate its keys in an arena (base/arena.h), for another process
- * to adopt.  Such a run uses no accelerator.
+ * to adopt.  Such a run does not use the device.
  */
 extern void gpusort_run_share(GpusortRun *run, struct GpusortArena *arena);
 
@@ -125,7 +125,7 @@ extern void gpusort_run_select(const GpusortRun *run, const uint64_t *places, si
 
 /*
  * Bytes of memory that the run will take when this many more keys have been
- * committed: the keys, in the backend and in an accelerator's chunks, plus the
+ * committed: the keys, in the backend and in the device's chunks, plus the
  * most that the CPU engine would need to sort them, result included.  Lent words
  * do not count.  For callers that keep to a memory limit; takes a few
  * nanoseconds.
@@ -152,7 +152,7 @@ extern bool gpusort_run_fetch(GpusortRun *run, GpusortBlock *block);
  * far.  Reads only: EXPLAIN may call it between any two blocks of the result,
  * also from CHECK_FOR_INTERRUPTS() within gpusort_run_fetch().
  * report->algorithm is NULL while the engine has not told it.  report->engine is
- * NULL while the CPU engine sorts a run again that an accelerator gave up.
+ * NULL while the CPU engine sorts a run again that the device gave up.
  * report->reason, if not NULL, is valid until the run ends.
  */
 extern void gpusort_run_report(const GpusortRun *run, GpusortReport *report);
@@ -178,7 +178,7 @@ extern void gpusort_run_order_words(const uint64_t *words, size_t n, bool descen
 /*
  * Sorts a few keys in place, at a fraction of the cost of a run, and fills in
  * the report.  False, with the keys unchanged, if gpusort.min_rows sends even
- * these to an accelerator.
+ * these to the device.
  */
 extern bool gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
 								 GpusortReport *report);

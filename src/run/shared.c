@@ -5,15 +5,14 @@
  *
  * A parallel worker gathers keys in an arena and publishes where they are.  The
  * leader appends these blocks to its own run.  The CPU engine sorts them where they
- * are; an accelerator gets a copy, as of any block.
+ * are; the device gets a copy, as of any block.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "base/arena.h"
-#include "run/engine.h"
-#include "run/handover.h"
+#include "run/state.h"
 
 /* The directory that a run's owner publishes: where its keys are in its arena. */
 typedef struct SharedKeys
@@ -30,9 +29,9 @@ typedef struct SharedKeys
 void
 gpusort_run_share(GpusortRun *run, GpusortArena *arena)
 {
-	Assert(run->rows == 0 && run->engine == NULL);
+	Assert(run->rows == 0 && run->client == NULL);
 	run->nblocks = 0;
-	run->declined = run->shared = true;
+	run->declined = true;
 	run->arena = arena;
 }
 

@@ -3,7 +3,7 @@
  * sort.c
  *		The sort run: has an engine sort the keys, hands out the result and its report.
  *
- * All engines produce the same sequence.  So where an accelerator fails in the middle
+ * All engines produce the same sequence.  So where the device fails in the middle
  * of its result, the CPU engine sorts all keys, and the caller gets the rest of that
  * result.
  *
@@ -20,8 +20,7 @@
 #include "compat.h"
 #include "cpu/cpu.h"
 #include "run/cpu_options.h"
-#include "run/engine.h"
-#include "run/handover.h"
+#include "run/state.h"
 
 /* Sorting fewer keys takes less time than reading the clock. */
 #define MIN_TIMED_ROWS	32
@@ -115,23 +114,23 @@ gpusort_run_sort(GpusortRun *run, void *out, uint8_t *may_tie)
 	else
 		result->sort_begun = result->sort_done = run->begun;
 
-	if (!run->declined && run->engine == NULL && run->rows > 0 &&
+	if (!run->declined && run->client == NULL && run->rows > 0 &&
 		gpusort_handover_pays(&run->spec, run->rows))
 		gpusort_handover_try(run);
-	if (gpusort_run_accelerated(run) && run->rows == 0)
+	if (gpusort_run_on_device(run) && run->rows == 0)
 	{
-		/* the run expected rows, so an accelerator took it, but none came */
+		/* the run expected rows, so the device took it, but none came */
 		run->declined = true;
-		run->engine->leave(run);
+		gpusort_client_leave(run->client, &result->report);
 	}
-	if (gpusort_run_accelerated(run))
+	if (gpusort_run_on_device(run))
 	{
-		const char *reason = run->engine->sort(run);
+		const char *reason = gpusort_client_sort(run->client);
 
 		if (reason != NULL)
-			gpusort_handover_decline(run, run->engine, reason);
+			gpusort_handover_decline(run, reason);
 	}
-	if (!gpusort_run_accelerated(run))
+	if (!gpusort_run_on_device(run))
 	{
 		if (out == NULL)
 			out = gpusort_memory_alloc_pages(run->cxt, Max(run->rows, 1) * gpusort_run_result_width(run));
@@ -151,9 +150,9 @@ gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
 	if (result->fetched == run->rows)
 		return false;
 
-	if (gpusort_run_accelerated(run))
+	if (gpusort_run_on_device(run))
 	{
-		const char *reason = run->engine->fetch(run, block);
+		const char *reason = gpusort_client_fetch(run->client, &block->data, &block->count);
 
 		if (reason == NULL)
 		{
@@ -165,7 +164,7 @@ gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
 		 * The caller may have converted earlier blocks in out, so the CPU engine
 		 * writes the whole result elsewhere.
 		 */
-		gpusort_handover_decline(run, run->engine, reason);
+		gpusort_handover_decline(run, reason);
 		sort_on_cpu(run, gpusort_memory_alloc_pages(run->cxt, run->rows * gpusort_run_result_width(run)), NULL);
 	}
 	block->data = (char *) result->data + result->fetched * gpusort_run_result_width(run);
@@ -204,7 +203,7 @@ complete_report(const GpusortRun *run, instr_time now, GpusortReport *report)
 	report->gather_ms = milliseconds(run->begun, result->sort_begun);
 	report->return_ms = milliseconds(result->sort_done, now);
 	report->total_ms = milliseconds(run->begun, now);
-	if (!gpusort_run_accelerated(run))
+	if (!gpusort_run_on_device(run))
 		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
 	report->reason = run->reason;
 }
@@ -213,10 +212,10 @@ void
 gpusort_run_report(const GpusortRun *run, GpusortReport *report)
 {
 	*report = run->result->report;
-	if (gpusort_run_accelerated(run))
+	if (gpusort_run_on_device(run))
 	{
-		report->engine = run->engine->name;
-		run->engine->report(run, report);
+		report->engine = GPUSORT_CLIENT_ENGINE;
+		gpusort_client_report(run->client, report);
 	}
 	complete_report(run, time_of_report(run), report);
 }
@@ -227,12 +226,12 @@ gpusort_run_finish(GpusortRun *run, GpusortReport *report)
 	GpusortRunResult *result = run->result;
 	instr_time	now = time_of_report(run);
 
-	if (gpusort_run_accelerated(run))
-		run->engine->leave(run);
+	if (gpusort_run_on_device(run))
+		gpusort_client_leave(run->client, &result->report);
 	*report = result->report;
-	/* the accelerator may have failed before it had a report */
-	if (report->engine == NULL && run->engine != NULL)
-		report->engine = run->engine->name;
+	/* the device may have failed before it had a report */
+	if (report->engine == NULL && run->client != NULL)
+		report->engine = GPUSORT_CLIENT_ENGINE;
 	complete_report(run, now, report);
 	if (result->data != NULL && result->data != result->out)
 		gpusort_memory_free(result->data, Max(run->rows, 1) * gpusort_run_result_width(run));
@@ -241,10 +240,10 @@ gpusort_run_finish(GpusortRun *run, GpusortReport *report)
 
 	/* another sort of these keys is done by the CPU engine */
 	run->declined = true;
-	if (run->engine != NULL && !run->borrows)
+	if (run->client != NULL && !run->borrows)
 	{
-		run->engine->release(run);
-		run->engine = NULL;
+		gpusort_client_release(run->client);
+		run->client = NULL;
 	}
 }
 

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_RUN_REPORT_H
-#define GPUSORT_RUN_REPORT_H
+#ifndef GPUSORT_BASE_REPORT_H
+#define GPUSORT_BASE_REPORT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@ typedef struct GpusortReport
 {
 	uint64_t	rows;
 	const char *key_type;		/* static */
-	const char *engine;			/* "cpu" or an accelerator's name; static */
+	const char *engine;			/* "cpu" or "cuda"; static */
 	const char *algorithm;		/* static */
 	double		gather_ms;		/* from the begin of the run until its sort */
 	uint64_t	gather_bytes;	/* bytes of all keys */
@@ -40,7 +40,7 @@ typedef struct GpusortReport
 	int			bins;			/* bins of the first partition: 1 if the CPU engine made
 								 * none, 0 if the device did not run mppsort */
 	double		total_ms;		/* from the begin of the run until its finish */
-	const char *reason;			/* why no accelerator sorted; NULL if one did or was not
+	const char *reason;			/* why the GPU did not sort; NULL if it did or was not
 								 * asked for; valid until the run ends */
 } GpusortReport;
 
@@ -59,4 +59,4 @@ extern const GpusortReport *gpusort_report_last(void);
 /* The user for whom the last sort was done; InvalidOid before the first sort. */
 extern Oid	gpusort_report_user(void);
 
-#endif							/* GPUSORT_RUN_REPORT_H */
+#endif							/* GPUSORT_BASE_REPORT_H */

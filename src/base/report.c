@@ -9,7 +9,7 @@
 
 #include "miscadmin.h"
 
-#include "run/report.h"
+#include "base/report.h"
 
 /* All zero, with a NULL engine, before the session's first sort. */
 static GpusortReport last_sort;

@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * gather.c
- *		The sort run: gathers keys in blocks.
+ * keys.c
+ *		The sort run: takes keys in blocks.
  *
  * Keys never move while a run grows: each new block is as large as all previous
  * blocks together, up to BLOCK_BYTES, unless the caller wants a smaller one.  The
  * first keys lie in the run itself.  So a run of a few rows is a single allocation,
  * which matters to aggregates over thousands of small groups.
  *
- * The blocks hold every key until the run ends.  An accelerator that takes the run
- * gets a copy of the keys so far (run/handover.c), and blocks that are added later lie
- * in its memory.  run/sort.c has the blocks sorted and hands out the result.
+ * If the device takes the run, it gets a copy of the keys so far (run/handover.c), and
+ * blocks that are added later lie in its memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,8 +20,7 @@
 #include "cpu/cpu.h"
 #include "guc.h"
 #include "run/cpu_options.h"
-#include "run/engine.h"
-#include "run/handover.h"
+#include "run/state.h"
 
 #define BLOCK_BYTES		((size_t) 16 * 1024 * 1024)
 
@@ -122,11 +120,11 @@ gpusort_run_memory(const GpusortRun *run, uint64_t more)
 		bytes += sizeof(GpusortRunBlock) << run->log_maxblocks;
 
 	/*
-	 * An accelerator has a copy of all keys.  Unused room in its last chunk does
+	 * The device has a copy of all keys.  Unused room in its last chunk does
 	 * not count: with a small limit, the first key there would use up the limit,
 	 * and the caller would begin one run after the other.
 	 */
-	if (run->engine != NULL)
+	if (run->client != NULL)
 		bytes += rows * gpusort_spec_width(&run->spec);
 	else if (more > room_left(run))
 		bytes += (more - room_left(run)) * gpusort_spec_width(&run->spec);
@@ -153,10 +151,7 @@ free_blocks(GpusortRun *run)
 		pfree(run->blocks);
 }
 
-/*
- * Adds a block in an accelerator's memory, if one has the run or takes it now.  Returns
- * false if none has it.
- */
+/* Adds a block in the device's memory.  Returns false if it neither has the run nor takes it now. */
 static bool
 add_borrowed_block(GpusortRun *run)
 {
@@ -164,15 +159,15 @@ add_borrowed_block(GpusortRun *run)
 	size_t		bytes;
 	const char *reason;
 
-	if (!run->declined && run->engine == NULL && gpusort_accelerator->may_gather() &&
+	if (!run->declined && run->client == NULL && gpusort_client_may_gather() &&
 		gpusort_handover_pays(&run->spec, Max(run->rows, run->spec.expected_rows)))
 		gpusort_handover_try(run);
-	if (!gpusort_run_accelerated(run))
+	if (!gpusort_run_on_device(run))
 		return false;
-	reason = run->engine->reserve(run, &keys, &bytes);
+	reason = gpusort_client_reserve(run->client, &keys, &bytes);
 	if (reason != NULL)
 	{
-		gpusort_handover_decline(run, run->engine, reason);
+		gpusort_handover_decline(run, reason);
 		return false;
 	}
 	run->borrows = true;
@@ -196,14 +191,14 @@ add_own_block(GpusortRun *run, size_t most)
 
 	bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
 	bytes = Max(Min(bytes / width, most), 1) * width;
-	if (run->shared)
+	if (run->arena != NULL)
 		keys = gpusort_arena_alloc(run->arena, bytes);
 	else
 		keys = run->spec.counted ? gpusort_memory_alloc(run->cxt, bytes) :
 			gpusort_memory_alloc_pages(run->cxt, bytes);
 	if (keys == NULL)
 		return false;
-	gpusort_run_add_block(run, keys, bytes, !run->shared);
+	gpusort_run_add_block(run, keys, bytes, run->arena == NULL);
 	run->local_bytes += bytes;
 	return true;
 }
@@ -231,7 +226,7 @@ gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
 	run->blocks[0].count = count;
 	run->rows = count;
 	run->encoding = *encoding;
-	if (count > 0 && gpusort_handover_pays(&run->spec, count) && gpusort_accelerator->may_gather())
+	if (count > 0 && gpusort_handover_pays(&run->spec, count) && gpusort_client_may_gather())
 		gpusort_handover_try(run);
 }
 
@@ -243,8 +238,8 @@ gpusort_run_commit(GpusortRun *run, size_t count)
 	Assert(last->count + count <= last->capacity);
 	last->count += count;
 	run->rows += count;
-	if (!last->local && gpusort_run_accelerated(run))
-		run->engine->commit(run, last->count * gpusort_spec_width(&run->spec));
+	if (!last->local && gpusort_run_on_device(run))
+		gpusort_client_commit(run->client, last->count * gpusort_spec_width(&run->spec));
 }
 
 void
@@ -254,8 +249,8 @@ gpusort_run_end(GpusortRun *run)
 
 	if (run->result != NULL)
 		gpusort_run_finish(run, &report);
-	if (run->engine != NULL)
-		run->engine->release(run);
+	if (run->client != NULL)
+		gpusort_client_release(run->client);
 	free_blocks(run);
 	pfree(run);
 }
