@@ -71,9 +71,9 @@ template <typename K> struct Case {
 		Found found[2];
 		char what[200];
 
-		snprintf(what, sizeof(what), "%s u%d%s n=%llu %s targets=%d seed=%llu spoil=%d", gpusort_algorithm_name(algorithm),
-				 (int)sizeof(K) * 8, with_rows ? " rows" : "", (unsigned long long)n, DISTRIBUTION_NAMES[distribution],
-				 few_targets, (unsigned long long)seed, spoil);
+		snprintf(what, sizeof(what), "%s u%d%s n=%llu %s targets=%d seed=%llu spoil=%d",
+				 gpusort_algorithm_name(algorithm), (int)sizeof(K) * 8, with_rows ? " rows" : "", (unsigned long long)n,
+				 DISTRIBUTION_NAMES[distribution], few_targets, (unsigned long long)seed, spoil);
 		context.spoil = spoil;
 		context.few_targets = few_targets;
 		take(keys, n * sizeof(K));

@@ -31,8 +31,7 @@ static void run_sizes(const std::vector<uint64_t> &sizes, const std::vector<Dist
 			one.make(d, n, n + 1, true);
 			for (int rows = 0; rows < 2; rows++) {
 				for (GpusortAlgorithm algorithm : ALGORITHMS) {
-					if (algorithm != GPUSORT_ALGORITHM_MPPSORT)
-						one.run_one(algorithm, rows, gpusort::SPOIL_NOTHING);
+					if (algorithm != GPUSORT_ALGORITHM_MPPSORT) one.run_one(algorithm, rows, gpusort::SPOIL_NOTHING);
 				}
 				for (int most : targets)
 					one.run_one(GPUSORT_ALGORITHM_MPPSORT, rows, gpusort::SPOIL_NOTHING, most);

@@ -36,6 +36,18 @@ foreach my $algorithm (qw(mppsort quicksort mergesort radixsort cub))
 		"f\n$algorithm|cuda", "the device sorts by $algorithm if that is set, and reports it");
 }
 
+# with gpusort.min_rows = -1 from 256 kB of keys and 32,768 rows on
+foreach my $case ([ 'values of 4 bytes', 'gpu_sort_agg(i)', 65536 ], [ 'values of 8 bytes', 'gpu_sort_agg(i::bigint)', 32768 ],
+	[ 'values of 2 bytes', 'gpu_sort_agg((i % 30000)::smallint)', 65536 ], [ 'positions', 'gpu_argsort(array_agg(i::bigint))', 32768 ])
+{
+	my ($name, $sort, $least) = @$case;
+	foreach my $n ($least - 1, $least)
+	{
+		is($node->safe_psql('postgres', "SET gpusort.min_rows = -1; SELECT cardinality($sort) FROM generate_series(1, $n) i; SELECT engine FROM gpusort_last_sort()"),
+			"$n\n" . ($n < $least ? 'cpu' : 'cuda'), "by default, $n $name");
+	}
+}
+
 #
 # Failures: the CPU sorts, or, with gpusort.engine = cuda, the query fails
 #
