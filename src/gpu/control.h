@@ -3,16 +3,12 @@
  * control.h
  *		The control block: shared memory of the backends and the GPU service.
  *
- * The control block holds the requests, the tables of chunks and segments, and
- * the state of the service.  It fits into the spare room of PostgreSQL's main
- * shared memory, so gpusort needs no preload.  It holds no keys: these are in
- * chunks of dynamic shared memory (gpu/pool.c).
+ * It holds the requests, the tables of chunks and segments, and the state of the
+ * service, but no keys: these are in chunks of dynamic shared memory (gpu/pool.c).
  *
- * The comments say for each field who writes it, who reads it, and how the two
- * are ordered.  "The lock" is GpusortControl.lock.  "Under the lock"
- * means that writers and readers hold it.  "Published by X" means that no lock is
- * needed: the writer writes the field, issues a write barrier and then changes X;
- * the reader reads X, issues a read barrier and then reads the field.
+ * "Under the lock": writers and readers hold GpusortControl.lock.  "Published by X": the
+ * writer writes the field, issues a write barrier and then changes X; the reader reads X,
+ * issues a read barrier and then reads the field.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,10 +32,7 @@
 #define GPUSORT_SEGMENT_BYTES	(GPUSORT_SEGMENT_CHUNKS * GPUSORT_CHUNK_BYTES)
 #define GPUSORT_MAX_SEGMENTS	256
 
-/*
- * Chunks have numbers: first the large ones, segment by segment, then the small ones of
- * each split.
- */
+/* Chunks have numbers: first the large ones, by segments, then the small ones of each split. */
 #define GPUSORT_LARGE_CHUNKS	(GPUSORT_MAX_SEGMENTS * GPUSORT_SEGMENT_CHUNKS)
 #define GPUSORT_MAX_SPLITS		64	/* the most large chunks that are split at a time */
 #define GPUSORT_MAX_CHUNKS		(GPUSORT_LARGE_CHUNKS + GPUSORT_MAX_SPLITS * GPUSORT_SPLIT_CHUNKS)
@@ -53,8 +46,7 @@
 typedef enum GpusortServiceState
 {
 	GPUSORT_SERVICE_DOWN,		/* no service */
-	GPUSORT_SERVICE_STARTING,	/* registered, or opening the device; service_pid
-								 * is set once the process runs */
+	GPUSORT_SERVICE_STARTING,	/* registered, or opening the device */
 	GPUSORT_SERVICE_READY		/* serves requests */
 } GpusortServiceState;
 
@@ -72,29 +64,23 @@ typedef enum GpusortServiceState
  * A backend that has LEFT a request may still change it to ABANDONED.
  *
  * Only the first change, of a FREE slot to GATHERING, needs the lock.  Every other
- * change is a compare-and-exchange.  So a process that is stopped, wherever that
- * is, keeps no other process from giving up a request.  The process that changes
- * the state to CLEARING then frees the chunks and at last sets FREE.  For an
- * ABANDONED request that is the service; if no service is READY, it is whichever
- * process makes the change first.
+ * change is a compare-and-exchange, so that a process that is stopped keeps no other
+ * from giving up a request.  The process that changes the state to CLEARING frees the
+ * chunks and at last sets FREE.  For an ABANDONED request that is the service, or if none
+ * is READY, the process that makes the change first.
  *
  * The service uses a request's chunks only in the states marked *.
  */
 typedef enum GpusortRequestState
 {
 	GPUSORT_REQUEST_FREE,
-	GPUSORT_REQUEST_GATHERING,	/* * the backend adds chunks of keys; the service
-								 * uploads them */
+	GPUSORT_REQUEST_GATHERING,	/* * the backend adds chunks; the service uploads them */
 	GPUSORT_REQUEST_SUBMITTED,	/* * all keys are in chunks */
-	GPUSORT_REQUEST_RETURNING,	/* * all keys are sorted; the service puts the
-								 * result into the ring */
-	GPUSORT_REQUEST_FINISHED,	/* the last blocks of the result are in the ring,
-								 * or the service is done with a LEFT request */
+	GPUSORT_REQUEST_RETURNING,	/* * the service puts the result into the ring */
+	GPUSORT_REQUEST_FINISHED,	/* all of it is there, or a LEFT request is done with */
 	GPUSORT_REQUEST_FAILED,		/* error says why */
-	GPUSORT_REQUEST_LEFT,		/* * the backend needs no more of the result, but keeps
-								 * its chunks: their keys are its input */
-	GPUSORT_REQUEST_ABANDONED,	/* * the service is to free the request and its
-								 * chunks */
+	GPUSORT_REQUEST_LEFT,		/* * the backend needs the chunks, but not the result */
+	GPUSORT_REQUEST_ABANDONED,	/* * the service is to free the request and its chunks */
 	GPUSORT_REQUEST_CLEARING	/* a process frees the request's chunks */
 } GpusortRequestState;
 
@@ -105,30 +91,21 @@ typedef enum GpusortRequestState
 typedef struct GpusortRequest
 {
 	/*
-	 * The serial and the GpusortRequestState (gpusort_request_word() makes both one
-	 * word); read by anyone.  The serial counts the uses of the slot, from 1 to
-	 * GPUSORT_MAX_SERIAL and round again.  A change names it, so that a process that
-	 * was stopped cannot change the state of a later request in the slot.
+	 * The GpusortRequestState and a serial, which counts the uses of the slot: a change
+	 * names it, so that a process that was stopped cannot change the state of a later
+	 * request in the slot.  Read by anyone.
 	 */
 	pg_atomic_uint32 state;
 
-	/*
-	 * The owner of the slot.  The backend writes these fields under the lock
-	 * when it takes the slot; state publishes them.
-	 */
-	int			pid;			/* pid of the backend; 0 after the slot was freed */
-	Latch	   *latch;			/* latch of the backend, which the service sets */
-
-	/*
-	 * Place in the queue: the service sorts the request with the lowest number first.
-	 * The backend writes it; state SUBMITTED publishes it.
-	 */
+	/* The lowest number is sorted first.  The backend writes it; state SUBMITTED publishes it. */
 	uint64		sequence;
 
 	/*
-	 * The sort requested.  The backend writes these fields under the lock when it takes
-	 * the slot; state publishes them; then they stay as they are.
+	 * The owner and the sort.  The backend writes these fields under the lock when it
+	 * takes the slot; state publishes them.
 	 */
+	int			pid;			/* 0 after the slot was freed */
+	Latch	   *latch;			/* which the service sets */
 	uint8		key_bytes;		/* bytes of one key word: 4 or 8 */
 	uint8		words;			/* words of one key: 1 to GPUSORT_MAX_WORDS; above 1
 								 * only with words of 8 bytes and want_rows */
@@ -136,14 +113,12 @@ typedef struct GpusortRequest
 	uint8		algorithm;		/* GpusortAlgorithm */
 
 	/*
-	 * Input chunks: a list from first_chunk through chunks[].next, -1 if empty.
-	 * The backend writes the three fields; nclosed publishes first_chunk and
-	 * the first nclosed chunks of the list, which are complete.  The service
-	 * reads no further, and never reads last_chunk.  Each chunk holds whole keys,
-	 * and each but the last has no room for a further key.
+	 * Input chunks: a list from first_chunk through chunks[].next, -1 if empty.  The
+	 * backend writes it; nclosed publishes its first nclosed chunks, which are complete.
+	 * Each chunk holds whole keys, and each but the last has no room for a further key.
 	 */
 	int			first_chunk;
-	int			last_chunk;
+	int			last_chunk;		/* not read by the service */
 	pg_atomic_uint32 nclosed;
 
 	/*
@@ -152,30 +127,18 @@ typedef struct GpusortRequest
 	 * consumed <= b < ready.
 	 *
 	 * The backend takes the first chunk of the ring; nclosed publishes it.  Before
-	 * the first block, the service may replace it by a large one and add chunks of
-	 * the same size; ready publishes the ring.
+	 * the first block, the service may replace it by the large chunk large_result, which
+	 * the backend takes with its first large input chunk, and add chunks of the same size;
+	 * ready publishes the ring.
 	 */
 	int			ring[GPUSORT_RING];
-	int			nring;			/* chunks in ring: 1 to GPUSORT_RING; 0 until the
-								 * backend has taken the first */
+	int			nring;			/* chunks in ring */
+	int			large_result;	/* -1: none; nclosed publishes it */
 
-	/*
-	 * A large chunk, which the backend takes for the ring when it takes the first large
-	 * input chunk; -1: none.  nclosed publishes it.
-	 */
-	int			large_result;
-
-	/*
-	 * Blocks put into the ring; the service increases it, both sides read it.  A
-	 * service that takes over a request from one that ended continues there.
-	 */
+	/* Blocks that the service has put into the ring.  The next service continues there. */
 	pg_atomic_uint32 ready;
 
-	/*
-	 * Blocks that the backend has read, at most ready; the backend increases it,
-	 * the service reads it.  The backend issues a full barrier before, since the
-	 * service overwrites the blocks afterwards.
-	 */
+	/* Blocks that the backend has read: a full barrier before, since the service overwrites them. */
 	pg_atomic_uint32 consumed;
 
 	/* The report, of the last sort.  States RETURNING and FINISHED publish it; copy_out_ms is 0 in RETURNING. */
@@ -195,12 +158,9 @@ typedef struct GpusortRequest
 #define GPUSORT_CHUNK_SPLIT		PG_INT16_MAX
 
 /*
- * One chunk.  The process that takes the chunk writes request under the lock, and
- * resets next and bytes.  The process that frees the chunk needs no lock: nobody
- * else writes request while it is not -1.  Splitting a large chunk and joining it
- * again happen under the lock.  The service reads request for its own
- * requests, also without the lock.  The backend that holds an input chunk writes
- * next and bytes; its request's nclosed publishes them.
+ * One chunk.  A process takes, splits and joins chunks under the lock; to free one it needs
+ * no lock, since nobody else writes request while it is not -1.  The backend that holds an
+ * input chunk writes next and bytes; its request's nclosed publishes them.
  */
 typedef struct GpusortChunk
 {
@@ -210,13 +170,10 @@ typedef struct GpusortChunk
 } GpusortChunk;
 
 /*
- * One slot of the segment table.  A process takes an unused slot under the lock: it
- * sets creating, and holds the slot's first chunk, or the first small part of it.  From then on nobody else writes
- * the slot, so it sets handle and clears creating without the lock.  A segment is
- * dropped, or marked as gone, under the lock.  A process may read handle without
- * the lock for a segment of which it holds a chunk, since such a segment is not
- * dropped.  Where a stale value does no harm, it reads handle and gone of any
- * segment without the lock.
+ * One slot of the segment table.  A process takes an unused slot under the lock: it sets
+ * creating, and holds a chunk of it.  From then on nobody else writes the slot, so it sets
+ * handle and clears creating without the lock.  A segment is dropped, or marked as gone,
+ * under the lock, but not while a process holds a chunk of it.
  */
 typedef struct GpusortSegment
 {
@@ -237,59 +194,40 @@ typedef struct GpusortControl
 
 	/*
 	 * Signs of life of the service, which anyone reads.  It increases heartbeat
-	 * whenever it looks at its requests, and before and after each call of the
-	 * device.  step_ms is the timeout of the call that it makes, in ms; 0: none.  A
-	 * process that gives up waiting writes the heartbeat that it saw to given_up_at:
+	 * whenever it looks at its requests, and before and after each call of the device.
+	 * A process that gives up waiting writes the heartbeat that it saw to given_up_at:
 	 * no other process waits for the service until heartbeat changes.
 	 */
 	pg_atomic_uint64 heartbeat; /* from 1 */
-	pg_atomic_uint32 step_ms;
+	pg_atomic_uint32 step_ms;	/* the timeout of the call that it makes; 0: none */
 	pg_atomic_uint64 given_up_at;	/* 0: no process has given up yet */
 
 	/*
-	 * The state of the service, written under the lock by the service and by
-	 * backends that start it (gpu/start.c).  Backends read service_state and
-	 * service_latch also without the lock: the memory of a process latch
-	 * outlives the process.  Only the service writes service_pid, service_latch
-	 * and pool_limit.  gpusort_status() reads service_pid without the lock.
+	 * The state of the service and its device, written under the lock by the service and
+	 * by backends that start it (gpu/start.c).  It may be read without the lock: a latch
+	 * outlives its process, and gpusort_status() may see a mixture.
 	 */
 	pg_atomic_uint32 service_state; /* GpusortServiceState */
 	int			service_pid;	/* 0: no service runs */
 	Latch	   *service_latch;	/* NULL: no service runs */
-	uint64		started_at;		/* when service_state last became STARTING, in ms of base/clock.h */
-	uint64		retry_at;		/* after a failure no backend starts a service before this time */
+	uint64		started_at;		/* when state became STARTING, in ms of base/clock.h */
+	uint64		retry_at;		/* no backend starts a service before this time */
 	char		failure[160];	/* why the service, or its start, failed last */
 	TimestampTz failed_at;		/* when that was; 0: never */
-	int			pool_limit;		/* MB: gpusort.pool_limit as the service read it; 0: no
-								 * service has run yet */
-
-	/*
-	 * The device that the service opened or tried to open last, written by the
-	 * service under the lock.  Empty or 0 where not known.  gpusort_status() reads
-	 * it without the lock, and may see a mixture while a service opens the device.
-	 */
-	char		device[64];		/* name */
+	int			pool_limit;		/* MB; 0: no service has run yet */
+	char		device[64];		/* name of the last one; empty, as 0 below, if not known */
 	uint64		device_memory;	/* bytes */
-	uint64		sort_memory;	/* bytes of it that sorts may take; written and read
-								 * without the lock */
+	uint64		sort_memory;	/* bytes of it that sorts may take; written without the lock */
 	int			driver_version; /* CUDA version of the driver: 13000 is 13.0 */
 	int			runtime_version;
 
 	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
 	GpusortChunk chunks[GPUSORT_MAX_CHUNKS];
 
-	/*
-	 * The large chunk that each split divides, or -1; written under the lock.  A
-	 * process may read it without the lock for a small chunk that it holds, since
-	 * the split remains meanwhile.
-	 */
+	/* The large chunk that each split divides, or -1; it stays while a process holds a small one. */
 	int16		splits[GPUSORT_MAX_SPLITS];
 
-	/*
-	 * Bit i says that slot i is in use, so that the service need not look at every
-	 * slot in each step.  A backend sets the bit under the lock before it takes the
-	 * slot; the process that frees the slot clears it before that.
-	 */
+	/* Bit i: slot i is in use.  Set under the lock before the slot is taken, cleared before it is freed. */
 	pg_atomic_uint64 in_use[GPUSORT_MAX_REQUESTS / 64];
 
 	int			nrequests;		/* slots; constant */
@@ -303,9 +241,8 @@ extern GpusortControl *gpusort_control;
 extern void gpusort_control_request_memory(void);
 
 /*
- * Finds the control block, or makes it, and sets gpusort_control.  Returns false,
- * with a static *reason, if main shared memory has no room for it.  The block has a
- * two request slots for each session, or without preload about a hundred in all.
+ * Finds the control block, or makes it, and sets gpusort_control.  Returns false, with a
+ * static *reason, if main shared memory has no room for it.
  */
 extern bool gpusort_control_attach(const char **reason);
 
@@ -316,19 +253,16 @@ extern bool gpusort_control_attach(const char **reason);
 extern void gpusort_control_set_down(const char *failure, uint64 retry_ms);
 
 /*
- * Fails the request of this serial, if it is active, for this reason and wakes its
- * backend.  Does nothing if the backend has left the request.  The service calls it; a backend may change the
- * state at the same time, but the slot must not be freed and taken again meanwhile.
+ * Fails the request of this serial, if it is active, and wakes its backend.  The slot must
+ * not be freed and taken again meanwhile.
  */
 extern void gpusort_control_fail(GpusortRequest *request, uint32 serial, const char *reason);
 
 /*
- * May a service be using the chunks of requests?  A service that is STARTING has
- * not used them yet; one that has set DOWN does not use them any more.
- *
- * If this returns false to a process that has set a request to ABANDONED before, no
- * service will use the request's chunks.  Both sides have a full barrier between:
- * the service sets READY or DOWN first and then looks at the requests' states.
+ * May a service be using the chunks of requests?  If this returns false to a process that
+ * has set a request to ABANDONED before, no service will use the request's chunks: both
+ * sides have a full barrier between, and the service sets READY or DOWN before it looks at
+ * the requests' states.
  */
 static inline bool
 gpusort_control_served(void)
@@ -374,9 +308,8 @@ gpusort_request_is_active(GpusortRequestState state)
 }
 
 /*
- * Changes the state of the request of this serial from one to another, and returns
- * true, or returns false if the state is not "from" any more, or the slot has
- * another request.  A change that succeeds is a full barrier.
+ * Changes the state of the request of this serial.  Returns false if the state is not "from"
+ * any more, or the slot has another request.  A change that succeeds is a full barrier.
  */
 static inline bool
 gpusort_request_change(GpusortRequest *request, uint32 serial, GpusortRequestState from,

@@ -3,22 +3,14 @@
  * main.c
  *		The GPU service: the one process that calls CUDA.
  *
- * The service is a background worker without a database.  It starts with the
- * server if gpusort is preloaded; otherwise the first backend that needs it
- * starts it.  It owns the CUDA context, so that a query pays neither for a
- * context nor for pinning memory.  It ends when it has been idle for
- * gpusort.service_idle_timeout.  It counts as idle, too, when all its requests
- * wait for backends that do nothing.
+ * The service is a background worker without a database.  It ends when it has been idle
+ * for gpusort.service_idle_timeout, or when all its requests have waited so long for
+ * backends that do nothing.
  *
- * Its loop moves each request on by one step (service/queue.c).  While the device
- * works, it looks again and again; otherwise it waits for its latch.  Each time, it
- * shows the waiting backends that it is alive.
- *
- * A small sort takes the device less than 0.1 ms, so a pause between two looks may
- * cost as much as the sort.  Therefore the service does not sleep before it has found
- * nothing new for SPIN_MICROSECONDS.  It yields its processor between the looks, so that
- * this costs other processes little.  Linux rounds short sleeps up by 50 us unless a
- * process asks for less: with that, 20 us took 74, without it 25.
+ * Its loop moves each request on by one step (service/queue.c).  While the device works,
+ * it looks again and again; otherwise it waits for its latch.  A small sort takes the
+ * device less than 0.1 ms, as long as a short sleep.  So the service does not sleep before
+ * it has found nothing new for SPIN_MICROSECONDS, but yields its processor.
  *
  * Signals are blocked except while the service waits.  So the threads that CUDA
  * makes inherit the mask, and PostgreSQL's signal handlers never run in them.
@@ -57,7 +49,7 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
 #define SPIN_MICROSECONDS		100 /* looks follow each other at once for this long */
 #define POLL_MICROSECONDS		20	/* then they are so far apart */
 #define POLLS_BEFORE_SLEEP		500 /* and after these, 1 ms */
-#define TIMER_SLACK_NANOSECONDS	1000
+#define TIMER_SLACK_NANOSECONDS	1000	/* Linux rounds sleeps up by 50 us by default */
 #define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
 #define MAX_REST_MS				60000L	/* the longest wait for the latch */
 
@@ -256,10 +248,7 @@ serve(bool permanent)
 	}
 }
 
-/*
- * Entry point of the background worker.  arg is true if the service was started
- * with the server: such a service never ends for being idle.
- */
+/* The background worker.  arg: it was started with the server, and does not end for being idle. */
 void
 gpusort_service_main(Datum arg)
 {
