@@ -21,13 +21,13 @@ endef
 $(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
 	$(patsubst %,src/key/%.c,rowkey rowkey_open column_plan sample sample_libc sample_strings few fixed inet packed packed_plan packed_words text citext numeric icu icu_table icu_read libc libc_alphabet libc_text)))
 $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
-	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory kept mapping huge_page shmem)))
+	$(patsubst %,src/store/%.c,spill spill_merge spill_file) $(patsubst %,src/base/%.c,memory large_memory huge_page shmem)))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
 # its copies of array.c and result_array.c.
 $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
 	$(patsubst %,src/functions/%.c,array result_array) $(patsubst %,src/key/%.c,keytype encode) \
-	$(patsubst %,src/base/%.c,memory large_memory kept mapping huge_page)))
+	$(patsubst %,src/base/%.c,memory large_memory huge_page)))
 
 # A clock that a test can set: see test/fakeclock/clock.c.
 build/fakeclock.so: test/fakeclock/clock.c

@@ -140,7 +140,6 @@ gpusort_arena_read(GpusortArenaFile *file)
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
 
 	Assert(file->lent);
-	gpusort_large_count(&file->buffer);
 	arena->file = file;
 	arena->buffer = file->buffer;
 	arena->used = file->used;
@@ -210,7 +209,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 		return arena;
 	fd = open_file(file);
 	if (fd >= 0)
-		mem = gpusort_mapping_begin_shared(fd);
+		mem = gpusort_large_map(fd);
 	if (mem != NULL)
 	{
 		arena->buffer.mem = mem;

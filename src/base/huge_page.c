@@ -27,8 +27,9 @@
 
 #include <stdint.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 /* Huge pages are slow if touching one takes longer than this: 1 ms. */
 #define SLOW_NS			UINT64_C(1000000)
@@ -61,27 +62,18 @@ size_is_known(void)
 	return page * (page / 8) == GPUSORT_HUGE_PAGE;
 }
 
-static uint64_t
-nanoseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
-}
-
 /* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
 static bool
 touch_is_fast(char *page)
 {
-	uint64_t	begun = nanoseconds();
+	uint64_t	begun = gpusort_clock_ns();
 	uint64_t	done;
 
 	if (begun < __atomic_load_n(&slow_until, __ATOMIC_RELAXED))
 		return false;
 	(void) madvise(page, GPUSORT_HUGE_PAGE, MADV_HUGEPAGE);
 	*(volatile char *) page = 0;
-	done = nanoseconds();
+	done = gpusort_clock_ns();
 	if (done - begun <= SLOW_NS)
 		return true;
 	__atomic_store_n(&slow_until, done + REMEMBERED_NS, __ATOMIC_RELAXED);
@@ -110,13 +102,13 @@ gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
 	{
 		size_t		left = (bytes - done) / GPUSORT_HUGE_PAGE;
 		size_t		pages = left < COLLAPSE_PAGES ? left : COLLAPSE_PAGES;
-		uint64_t	begun = nanoseconds();
+		uint64_t	begun = gpusort_clock_ns();
 		int			failed;
 
 		if (*ns <= 0)
 			return false;
 		failed = madvise((char *) mem + done, pages * GPUSORT_HUGE_PAGE, MADV_COLLAPSE);
-		*ns -= (int64_t) (nanoseconds() - begun);
+		*ns -= (int64_t) (gpusort_clock_ns() - begun);
 		if (failed)
 			return false;
 		done += pages * GPUSORT_HUGE_PAGE;

@@ -3,21 +3,9 @@
  * large_memory.c
  *		Large buffers from mmap(), which a session keeps for its next sort.
  *
- * Touching memory for the first time can be most of the cost of a sort: 0.4 s
- * per GiB in 4 kB pages at best, and 1.4 to 2.8 s on a virtual machine whose
- * host had taken the memory back.  free() returns buffers of this size to the
- * kernel, so that the session's next sort would pay again.  gpusort_large_free()
- * keeps them for the next allocation of the same size instead (base/kept.c).
- * base/mapping.c maps them.
- *
- * A shared buffer is a file in memory, from memfd_create(), which other processes find in
- * /proc.  Unlike PostgreSQL's segments it has no name and takes none of the slots that all
- * queries share, /dev/shm does not limit it (in a container that often has 64 MB), and
- * nothing has to remove it when processes end.
- *
- * Sizes are rounded up to one of eight sizes per power of two, so that sorts of
- * nearly the same number of rows share buffers.  A buffer keeps the size of
- * pages, 4 kB or 2 MB, that it got when it was mapped.
+ * A session may be idle for days, and an error cancels PostgreSQL's timeouts, so a thread
+ * unmaps the kept buffers.  It exists while at least one is kept, mostly sleeps, and calls
+ * no function of PostgreSQL.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,12 +14,290 @@
 #endif
 #include "base/large_memory.h"
 
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/kept.h"
+#include "base/clock.h"
 
-/* Rounds a buffer's bytes up, without the page in front of it. */
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+
+/* Lets AddressSanitizer find accesses beyond a buffer, as it does for malloc(). */
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(mem, bytes)	((void) (mem), (void) (bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(mem, bytes) ((void) (mem), (void) (bytes))
+#endif
+
+/* The most buffers that are kept */
+#define MAX_KEPT		256
+
+/* The thread looks at the kept buffers this often, or more often. */
+#define LOOK_MS			250
+
+/* The thread's stack, which includes the libraries' thread-local storage */
+#define STACK_BYTES		(256 * 1024)
+
+typedef struct KeptBuffer
+{
+	char	   *mem;
+	size_t		size;			/* bytes, rounded up; of a shared buffer, those that have pages */
+	int			fd;				/* file of a shared buffer; -1: it is not shared */
+	uint64_t	freed;			/* when it was freed, in ms of base/clock.h */
+} KeptBuffer;
+
+/*
+ * The kept buffers, in the order in which they were freed.  The lock protects
+ * these variables.  No holder of the lock waits for anything longer than a system
+ * call.  If a signal handler ends the process (FATAL) while it holds the lock,
+ * later calls deadlock, as they do in malloc().
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static KeptBuffer kept[MAX_KEPT];
+static int	nkept = 0;
+static size_t kept_bytes = 0;	/* sum of their sizes */
+static size_t kept_limit = 0;	/* kept_bytes must not exceed this */
+static uint64_t kept_ms = 0;	/* age at which a buffer is unmapped */
+static bool ageing = false;		/* the thread exists */
+
+/* ----------------------------------------------------------------
+ *		Mapping
+ * ----------------------------------------------------------------
+ */
+
+static size_t
+page_bytes(void)
+{
+	return (size_t) sysconf(_SC_PAGESIZE);
+}
+
+/* Reserves size bytes of addresses, aligned to a huge page, with room in front of them. */
+static char *
+reserve(size_t size, size_t front, int protection, int flags)
+{
+	size_t		all = size + front + GPUSORT_HUGE_PAGE;
+	char	   *begin = mmap(NULL, all, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	char	   *mem;
+
+	if (begin == MAP_FAILED)
+		return NULL;
+	mem = (char *) (((uintptr_t) begin + front + GPUSORT_HUGE_PAGE - 1) & ~(GPUSORT_HUGE_PAGE - 1));
+	if (mem - front > begin)
+		(void) munmap(begin, (size_t) (mem - front - begin));
+	if (mem + size < begin + all)
+		(void) munmap(mem + size, (size_t) (begin + all - mem) - size);
+	return mem;
+}
+
+/* Maps a buffer of its own, with a page in front of it, at whose end the caller has room for a pointer. */
+static char *
+map(size_t size)
+{
+	char	   *mem = reserve(size, page_bytes(), PROT_READ | PROT_WRITE, 0);
+
+	if (mem != NULL)
+		gpusort_huge_pages_ask(mem, size);
+	return mem;
+}
+
+char *
+gpusort_large_map(int fd)
+{
+	char	   *mem = reserve(GPUSORT_SHARED_BYTES, 0, PROT_NONE, MAP_NORESERVE);
+
+	if (mem == NULL)
+		return NULL;
+	if (mmap(mem, GPUSORT_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+	{
+		(void) munmap(mem, GPUSORT_SHARED_BYTES);
+		return NULL;
+	}
+#ifdef MADV_DONTDUMP
+	/* a core file would have all of it, and the pages that it lacks would be made */
+	(void) madvise(mem, GPUSORT_SHARED_BYTES, MADV_DONTDUMP);
+#endif
+	return mem;
+}
+
+static void
+unmap(const KeptBuffer *buffer)
+{
+	if (buffer->fd >= 0)
+	{
+		(void) munmap(buffer->mem, GPUSORT_SHARED_BYTES);
+		(void) close(buffer->fd);
+		return;
+	}
+	ASAN_UNPOISON_MEMORY_REGION(buffer->mem - page_bytes(), buffer->size + page_bytes());
+	(void) munmap(buffer->mem - page_bytes(), buffer->size + page_bytes());
+}
+
+/* Tells AddressSanitizer that the first bytes of a buffer may be used, and the pointer's room in front of them. */
+static void
+guard(char *mem, size_t size, size_t bytes)
+{
+	ASAN_POISON_MEMORY_REGION(mem - page_bytes(), page_bytes() - sizeof(void *));
+	ASAN_UNPOISON_MEMORY_REGION(mem - sizeof(void *), bytes + sizeof(void *));
+	ASAN_POISON_MEMORY_REGION(mem + bytes, size - bytes);
+}
+
+/* ----------------------------------------------------------------
+ *		Keeping
+ * ----------------------------------------------------------------
+ */
+
+/* Removes the i-th kept buffer from the list and returns it. */
+static KeptBuffer
+take(int i)
+{
+	KeptBuffer	buffer = kept[i];
+
+	kept_bytes -= buffer.size;
+	nkept--;
+	for (; i < nkept; i++)
+		kept[i] = kept[i + 1];
+	return buffer;
+}
+
+/* Unmaps the oldest kept buffers until at most these bytes and buffers remain. */
+static void
+shrink(size_t bytes, int buffers)
+{
+	while (nkept > 0 && (kept_bytes > bytes || nkept > buffers))
+	{
+		KeptBuffer	oldest = take(0);
+
+		unmap(&oldest);
+	}
+}
+
+/* The thread.  It looks at the kept buffers at least four times before one that has just been freed is due. */
+static void *
+age_all(void *arg)
+{
+	(void) arg;
+	pthread_mutex_lock(&lock);
+	while (nkept > 0)
+	{
+		uint64_t	look_ms = kept_ms / 4 < LOOK_MS ? kept_ms / 4 : LOOK_MS;
+		struct timespec pause = {0, (long) look_ms * 1000000};
+
+		pthread_mutex_unlock(&lock);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&lock);
+		while (nkept > 0 && gpusort_clock_ms() - kept[0].freed >= kept_ms)
+		{
+			KeptBuffer	buffer = take(0);
+
+			pthread_mutex_unlock(&lock);
+			unmap(&buffer);
+			pthread_mutex_lock(&lock);
+		}
+	}
+	ageing = false;
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+/* Starts the thread, with all signals blocked.  Returns false if that fails. */
+static bool
+begin_ageing(void)
+{
+	pthread_attr_t attributes;
+	pthread_t	thread;
+	sigset_t	all;
+	sigset_t	old;
+	bool		made;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return false;
+	(void) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	(void) pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	made = pthread_create(&thread, &attributes, age_all, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attributes);
+	return made;
+}
+
+/* Keeps a buffer or unmaps it. */
+static void
+put(KeptBuffer buffer)
+{
+	bool		is_kept = false;
+
+	buffer.freed = gpusort_clock_ms();
+	pthread_mutex_lock(&lock);
+	if (buffer.size > 0 && buffer.size <= kept_limit)
+	{
+		shrink(kept_limit - buffer.size, MAX_KEPT - 1);
+		if (!ageing)
+			ageing = begin_ageing();
+		is_kept = ageing;
+	}
+	if (is_kept)
+	{
+		kept[nkept++] = buffer;
+		kept_bytes += buffer.size;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!is_kept)
+		unmap(&buffer);
+}
+
+void
+gpusort_large_keep(size_t bytes, unsigned age_ms)
+{
+	pthread_mutex_lock(&lock);
+	kept_limit = bytes;
+	kept_ms = age_ms;
+	shrink(kept_limit, MAX_KEPT);
+	pthread_mutex_unlock(&lock);
+}
+
+size_t
+gpusort_large_kept(void)
+{
+	size_t		bytes;
+
+	pthread_mutex_lock(&lock);
+	bytes = kept_bytes;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
+int
+gpusort_large_kept_shared(void)
+{
+	int			n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < nkept; i++)
+		n += kept[i].fd >= 0;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+void
+gpusort_large_give_back(void)
+{
+	pthread_mutex_lock(&lock);
+	shrink(0, 0);
+	pthread_mutex_unlock(&lock);
+}
+
+/* ----------------------------------------------------------------
+ *		Buffers
+ * ----------------------------------------------------------------
+ */
+
+/* One of eight sizes per power of two, so that sorts of nearly the same number of rows share buffers. */
 static size_t
 round_up(size_t bytes)
 {
@@ -42,6 +308,20 @@ round_up(size_t bytes)
 	return (bytes + step - 1) / step * step;
 }
 
+/* Takes the kept buffer of this size that was freed last, or returns NULL. */
+static char *
+take_kept(size_t size)
+{
+	char	   *mem = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (int i = nkept - 1; i >= 0 && mem == NULL; i--)
+		if (kept[i].size == size && kept[i].fd < 0)
+			mem = take(i).mem;
+	pthread_mutex_unlock(&lock);
+	return mem;
+}
+
 void *
 gpusort_large_alloc(size_t bytes)
 {
@@ -50,18 +330,17 @@ gpusort_large_alloc(size_t bytes)
 
 	if (size < bytes)
 		return NULL;
-	mem = gpusort_kept_take(size);
+	mem = take_kept(size);
 	if (mem == NULL)
-		mem = gpusort_mapping_begin(size);
+		mem = map(size);
 	if (mem == NULL)
 	{
 		/* kept buffers of other sizes may be the memory that is missing */
 		gpusort_large_give_back();
-		mem = gpusort_mapping_begin(size);
+		mem = map(size);
 	}
 	if (mem != NULL)
-		gpusort_mapping_guard(mem, size, bytes);
-	gpusort_kept_got(size, mem != NULL);
+		guard(mem, size, bytes);
 	return mem;
 }
 
@@ -70,21 +349,35 @@ gpusort_large_free(void *mem, size_t bytes)
 {
 	size_t		size = round_up(bytes);
 
-	gpusort_mapping_guard(mem, size, 0);
-	gpusort_kept_put((GpusortKeptBuffer) {.mem = mem, .size = size, .fd = -1});
+	guard(mem, size, 0);
+	put((KeptBuffer) {.mem = mem, .size = size, .fd = -1});
+}
+
+/* Takes the kept shared buffer with the most pages.  Returns false if none is kept. */
+static bool
+take_shared(GpusortSharedBuffer *buffer)
+{
+	int			most = -1;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < nkept; i++)
+		if (kept[i].fd >= 0 && (most < 0 || kept[i].size > kept[most].size))
+			most = i;
+	if (most >= 0)
+	{
+		KeptBuffer	old = take(most);
+
+		*buffer = (GpusortSharedBuffer) {.mem = old.mem, .fd = old.fd, .bytes = old.size};
+	}
+	pthread_mutex_unlock(&lock);
+	return most >= 0;
 }
 
 bool
 gpusort_large_share(GpusortSharedBuffer *buffer)
 {
-	GpusortKeptBuffer old;
-
-	if (gpusort_kept_take_shared(&old))
-	{
-		*buffer = (GpusortSharedBuffer) {.mem = old.mem, .fd = old.fd, .bytes = old.size, .counted = old.size};
+	if (take_shared(buffer))
 		return true;
-	}
-
 #ifdef MFD_CLOEXEC
 	buffer->fd = memfd_create("gpusort", MFD_CLOEXEC);
 #else
@@ -92,26 +385,15 @@ gpusort_large_share(GpusortSharedBuffer *buffer)
 #endif
 	if (buffer->fd < 0)
 		return false;
-	buffer->bytes = buffer->counted = 0;
-	buffer->mem = ftruncate(buffer->fd, GPUSORT_SHARED_BYTES) == 0 ? gpusort_mapping_begin_shared(buffer->fd) : NULL;
+	buffer->bytes = 0;
+	buffer->mem = ftruncate(buffer->fd, GPUSORT_SHARED_BYTES) == 0 ? gpusort_large_map(buffer->fd) : NULL;
 	if (buffer->mem == NULL)
 		(void) close(buffer->fd);
 	return buffer->mem != NULL;
 }
 
 void
-gpusort_large_count(GpusortSharedBuffer *buffer)
+gpusort_large_unshare(const GpusortSharedBuffer *buffer)
 {
-	/* a worker may be making pages */
-	size_t		bytes = buffer->bytes;
-
-	gpusort_kept_grow(bytes - buffer->counted);
-	buffer->counted = bytes;
-}
-
-void
-gpusort_large_unshare(GpusortSharedBuffer *buffer)
-{
-	gpusort_large_count(buffer);
-	gpusort_kept_put((GpusortKeptBuffer) {.mem = buffer->mem, .size = buffer->counted, .fd = buffer->fd});
+	put((KeptBuffer) {.mem = buffer->mem, .size = buffer->bytes, .fd = buffer->fd});
 }

@@ -3,8 +3,11 @@
  * large_memory.h
  *		Large buffers from mmap(), which a session keeps for its next sort.
  *
- * Plain C without PostgreSQL: the CPU engine includes it, too.  Any thread may
- * call these functions.
+ * Touching memory for the first time can be most of the cost of a sort.  free() returns
+ * buffers of this size to the kernel, so that the session's next sort would pay again.
+ * So freed buffers are kept for a few seconds, up to a limit.
+ *
+ * Plain C without PostgreSQL, for any thread.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +16,7 @@
 
 #include <stdbool.h>
 
-#include "base/mapping.h"
+#include "base/huge_page.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -22,6 +25,9 @@ extern "C"
 
 /* Bytes of the smallest buffer; callers use malloc() or palloc() for less. */
 #define GPUSORT_LARGE_BYTES		GPUSORT_HUGE_PAGE
+
+/* Bytes of addresses of a shared buffer */
+#define GPUSORT_SHARED_BYTES	((size_t) 9 * 1024 * 1024 * 1024)
 
 /*
  * Returns a buffer of at least bytes (GPUSORT_LARGE_BYTES or more), aligned to a
@@ -35,14 +41,15 @@ extern void *gpusort_large_alloc(size_t bytes);
 extern void gpusort_large_free(void *mem, size_t bytes);
 
 /*
- * A buffer that other processes can map (base/mapping.h): a file without a name.
+ * A buffer that other processes can map: a file in memory, which they find in /proc.  Unlike
+ * PostgreSQL's segments it has no name and takes none of the slots that all queries share,
+ * /dev/shm does not limit it, and nothing has to remove it when processes end.
  */
 typedef struct GpusortSharedBuffer
 {
 	char	   *mem;			/* here; GPUSORT_SHARED_BYTES of addresses, aligned to a huge page */
 	int			fd;
-	size_t		bytes;			/* from mem on, that have pages */
-	size_t		counted;		/* bytes that count as used; for large_memory.c only */
+	size_t		bytes;			/* from mem on, that have pages, which any process may have made */
 } GpusortSharedBuffer;
 
 /*
@@ -51,33 +58,24 @@ typedef struct GpusortSharedBuffer
  */
 extern bool gpusort_large_share(GpusortSharedBuffer *buffer);
 
-/*
- * Counts the pages that a shared buffer has got since it was taken, so that kept buffers do not
- * add to them.  For a process that will use other buffers beside it.
- */
-extern void gpusort_large_count(GpusortSharedBuffer *buffer);
+/* Keeps a shared buffer, or unmaps it and closes its file. */
+extern void gpusort_large_unshare(const GpusortSharedBuffer *buffer);
 
 /*
- * Keeps a shared buffer, or unmaps it and closes its file.  bytes says how many bytes have
- * pages now, which any process may have made.  Kept buffers count by it: if a worker ended
- * while it made pages, these are not counted.
+ * Maps GPUSORT_SHARED_BYTES of a shared buffer's file.  Returns NULL if that fails.  A process
+ * that has not made the file unmaps them by munmap().
  */
-extern void gpusort_large_unshare(GpusortSharedBuffer *buffer);
-
-/* ---- kept.c ---- */
-
-/* Returns how many shared buffers are kept. */
-extern int	gpusort_large_kept_shared(void);
+extern char *gpusort_large_map(int fd);
 
 /*
- * Sets how many bytes may be kept (0 until the first call), and the ages in
- * milliseconds at which a kept buffer is offered to the kernel, and unmapped.
- * Unmaps the oldest buffers if more bytes are kept now.
+ * Sets how many bytes may be kept (0 until the first call), and the age in milliseconds at
+ * which a kept buffer is unmapped.  Unmaps the oldest buffers if more bytes are kept now.
  */
-extern void gpusort_large_keep(size_t bytes, unsigned offer_after_ms, unsigned give_back_after_ms);
+extern void gpusort_large_keep(size_t bytes, unsigned age_ms);
 
-/* Returns how many bytes are kept. */
+/* Returns how many bytes, and how many shared buffers, are kept. */
 extern size_t gpusort_large_kept(void);
+extern int	gpusort_large_kept_shared(void);
 
 /* Unmaps all kept buffers. */
 extern void gpusort_large_give_back(void);

@@ -22,9 +22,8 @@
 #include "base/large_memory.h"
 #include "base/memory.h"
 
-/* Ages in milliseconds at which kept buffers are offered to the kernel, and unmapped */
-#define OFFER_MS		1000
-#define GIVE_BACK_MS	10000
+/* Age in milliseconds at which kept buffers are unmapped */
+#define KEPT_MS			10000
 
 /* The most bytes that are kept */
 #define MAX_KEPT_BYTES	((Size) 2 * 1024 * 1024 * 1024)
@@ -120,7 +119,7 @@ gpusort_memory_keep(Size bytes)
 	if (bytes == set)
 		return;
 	set = bytes;
-	gpusort_large_keep(Min(bytes, MAX_KEPT_BYTES), OFFER_MS, GIVE_BACK_MS);
+	gpusort_large_keep(Min(bytes, MAX_KEPT_BYTES), KEPT_MS);
 }
 
 void

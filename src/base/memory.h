@@ -28,8 +28,7 @@ extern void gpusort_memory_free(void *mem, Size size);
 
 /*
  * Sets how many bytes of freed buffers the session may keep for its next sort,
- * 2 GB at most.  It keeps each for 10 s; after the first second, the kernel may
- * take it.  The last call applies to all buffers.
+ * 2 GB at most.  It keeps each for 10 s.  The last call applies to all buffers.
  */
 extern void gpusort_memory_keep(Size bytes);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * large_memory_test.c
- *		Tests base/large_memory.c and base/kept.c: buffers that are kept, offered to the kernel, and given back.
+ *		Tests base/large_memory.c: buffers that are kept and given back.
  *
  * mincore() fails for unmapped pages, and the kernel counts the offered pages
  * (LazyFree in smaps_rollup).  In the last part, threads allocate and free buffers at
@@ -85,7 +85,7 @@ test_keeping(void)
 	char	   *mem;
 	char	   *other;
 
-	gpusort_large_keep(64 * MB, NEVER, NEVER);
+	gpusort_large_keep(64 * MB, NEVER);
 	mem = gpusort_large_alloc(17 * MB);
 	gpusort_large_free(mem, 17 * MB);
 	CHECK(gpusort_large_kept() == 18 * MB && is_mapped(mem), "a freed buffer is kept, with its size rounded up");
@@ -97,18 +97,17 @@ test_keeping(void)
 	CHECK(gpusort_large_alloc(16 * MB) == other && gpusort_large_kept() == 18 * MB, "the one of the right size is reused");
 	gpusort_large_free(other, 16 * MB);
 	other = gpusort_large_alloc(20 * MB);
-	CHECK(gpusort_large_kept() == 16 * MB && !is_mapped(mem), "a new buffer takes the place of the oldest kept one of another size");
+	CHECK(gpusort_large_kept() == 34 * MB && is_mapped(mem), "a new buffer of another size is made beside the kept ones");
 	mem = gpusort_large_alloc(66 * MB);
-	CHECK(gpusort_large_kept() == 0, "a new buffer that is larger than all kept ones takes the place of all");
 	gpusort_large_free(mem, 66 * MB);
-	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a buffer beyond the limit is not kept");
+	CHECK(gpusort_large_kept() == 34 * MB && !is_mapped(mem), "a buffer beyond the limit is not kept");
 	mem = gpusort_large_alloc(48 * MB);
 	gpusort_large_free(other, 20 * MB);
 	gpusort_large_free(mem, 48 * MB);
 	CHECK(gpusort_large_kept() == 48 * MB && !is_mapped(other), "a newly freed buffer displaces older ones");
-	gpusort_large_keep(47 * MB, NEVER, NEVER);
+	gpusort_large_keep(47 * MB, NEVER);
 	CHECK(gpusort_large_kept() == 0 && !is_mapped(mem), "a lower limit takes effect at once");
-	gpusort_large_keep(64 * MB, NEVER, NEVER);
+	gpusort_large_keep(64 * MB, NEVER);
 	mem = gpusort_large_alloc(18 * MB);
 	gpusort_large_free(mem, 18 * MB);
 	CHECK(gpusort_large_kept() == 18 * MB, "a buffer is kept again");
@@ -119,34 +118,6 @@ test_keeping(void)
 	CHECK(gpusort_large_kept() == 0, "giving back works without kept buffers");
 }
 
-/* Sorts whose buffers vary a little keep the others: the session has an eighth more than it used at one time. */
-static void
-test_slack(void)
-{
-	char	   *large;
-	char	   *small[3];
-
-	gpusort_large_keep(SIZE_MAX, NEVER, NEVER);
-	large = gpusort_large_alloc(64 * MB);
-	gpusort_large_free(large, 64 * MB);
-	for (int i = 0; i < 3; i++)
-	{
-		small[i] = gpusort_large_alloc(4 * MB);
-		CHECK(gpusort_large_kept() == (i < 2 ? 64 * MB : 0) && is_mapped(large) == (i < 2),
-			  "a kept buffer of 64 MB remains beside 8 MB of new ones, not beside 12");
-	}
-	large = gpusort_large_alloc(64 * MB);
-	CHECK(gpusort_large_alloc(MB << 40) == NULL, "an impossible buffer is refused");
-	gpusort_large_free(large, 64 * MB);
-	for (int i = 0; i < 3; i++)
-		gpusort_large_free(small[i], 4 * MB);
-	CHECK(gpusort_large_kept() == 76 * MB, "all that was used at one time is kept");
-	large = gpusort_large_alloc(80 * MB);
-	CHECK(gpusort_large_kept() <= 12 * MB, "the refused buffer does not count");
-	gpusort_large_free(large, 80 * MB);
-	gpusort_large_give_back();
-}
-
 static void
 test_many(void)
 {
@@ -154,7 +125,7 @@ test_many(void)
 
 	/* without huge pages, the test touches only small pages */
 	(void) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	gpusort_large_keep(SIZE_MAX, NEVER, NEVER);
+	gpusort_large_keep(SIZE_MAX, NEVER);
 	for (int i = 0; i < 300; i++)
 		mem[i] = gpusort_large_alloc(2 * MB);
 	for (int i = 0; i < 300; i++)
@@ -211,37 +182,8 @@ wait_until(bool (*holds) (void))
 	return false;
 }
 
-/* The buffer of 16 MB in which offered_bytes() looks for pages that the kernel has taken. */
-static char *offered;
-
-/* The bytes of that buffer that were offered to the kernel or taken by it; -1 if the kernel does not count them. */
-static long
-offered_bytes(void)
-{
-	FILE	   *file = fopen("/proc/self/smaps_rollup", "r");
-	char		line[200];
-	long		kb = -1;
-
-	if (file == NULL)
-		return -1;
-	while (fgets(line, sizeof(line), file) != NULL)
-		if (sscanf(line, "LazyFree: %ld kB", &kb) == 1)
-			break;
-	fclose(file);
-	for (size_t i = 0; kb >= 0 && i < 16 * MB; i += 64 * 1024)
-	{
-		unsigned char resident;
-
-		kb += mincore(offered + i, 1, &resident) == 0 && (resident & 1) == 0 ? 64 : 0;
-	}
-	return kb < 0 ? -1 : kb * 1024;
-}
-
-static bool
-is_offered(void)
-{
-	return offered_bytes() >= (long) (15 * MB);
-}
+/* The buffer that is to be given back */
+static char *aged;
 
 static bool
 nothing_is_kept(void)
@@ -253,7 +195,7 @@ nothing_is_kept(void)
 static bool
 is_given_back(void)
 {
-	return gpusort_large_kept() == 0 && !is_mapped(offered);
+	return gpusort_large_kept() == 0 && !is_mapped(aged);
 }
 
 static bool
@@ -273,24 +215,14 @@ no_thread_is_left(void)
 static void
 test_ageing(void)
 {
-	char	   *mem;
-
-	gpusort_large_keep(64 * MB, 40, NEVER);
-	mem = offered = gpusort_large_alloc(16 * MB);
-	memset(mem, 1, 16 * MB);
-	gpusort_large_free(mem, 16 * MB);
-	CHECK(offered_bytes() < 0 || wait_until(is_offered), "a kept buffer is offered after its time");
-	CHECK(gpusort_large_kept() == 16 * MB && gpusort_large_alloc(16 * MB) == mem, "an offered buffer can be reused");
-	memset(mem, 2, 16 * MB);
-	CHECK(!is_offered() && mem[0] == 2 && mem[16 * MB - 1] == 2, "a reused buffer can be written and is no longer offered");
-	gpusort_large_free(mem, 16 * MB);
-
-	gpusort_large_keep(64 * MB, 20, 60);
+	gpusort_large_keep(64 * MB, 60);
+	aged = gpusort_large_alloc(16 * MB);
+	gpusort_large_free(aged, 16 * MB);
 	CHECK(wait_until(is_given_back), "a kept buffer is unmapped after its time");
 	CHECK(wait_until(no_thread_is_left), "the thread that unmaps buffers ends");
 
-	mem = offered = gpusort_large_alloc(16 * MB);
-	gpusort_large_free(mem, 16 * MB);
+	aged = gpusort_large_alloc(16 * MB);
+	gpusort_large_free(aged, 16 * MB);
 	CHECK(wait_until(is_given_back), "a new thread unmaps buffers that are kept later");
 }
 
@@ -303,7 +235,7 @@ test_guards(void)
 	CHECK(__asan_region_is_poisoned(mem, 3 * MB) == NULL, "a buffer is not poisoned");
 	CHECK(__asan_region_is_poisoned(mem - sizeof(void *), sizeof(void *)) == NULL, "the word before a buffer is not poisoned");
 	CHECK(__asan_address_is_poisoned(mem + 3 * MB) && __asan_address_is_poisoned(mem - sizeof(void *) - 1), "the bytes around are poisoned");
-	gpusort_large_keep(64 * MB, NEVER, NEVER);
+	gpusort_large_keep(64 * MB, NEVER);
 	gpusort_large_free(mem, 3 * MB);
 	CHECK(__asan_address_is_poisoned(mem), "a kept buffer is poisoned");
 	gpusort_large_give_back();
@@ -346,7 +278,7 @@ test_threads(void)
 {
 	pthread_t	threads[THREADS];
 
-	gpusort_large_keep(40 * MB, 4, 8);
+	gpusort_large_keep(40 * MB, 8);
 	for (size_t i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, allocate_and_free, (void *) (uintptr_t) random_bits());
 	CHECK(allocate_and_free((void *) (uintptr_t) random_bits()) == NULL, "the main thread found buffers changed");
@@ -369,10 +301,10 @@ test_sharing(void)
 	GpusortSharedBuffer again;
 	char	   *mem;
 
-	gpusort_large_keep(64 * MB, NEVER, NEVER);
+	gpusort_large_keep(64 * MB, NEVER);
 	CHECK(gpusort_large_share(&buffer) && buffer.bytes == 0, "a shared buffer is made, without pages");
 	CHECK((uintptr_t) buffer.mem % GPUSORT_HUGE_PAGE == 0, "it is aligned to a huge page");
-	mem = gpusort_mapping_begin_shared(buffer.fd);
+	mem = gpusort_large_map(buffer.fd);
 	CHECK(mem != NULL && mem != buffer.mem && (uintptr_t) mem % GPUSORT_HUGE_PAGE == 0, "it is mapped a second time, aligned as well");
 	strcpy(mem, "for the leader");
 	CHECK(strcmp(buffer.mem, "for the leader") == 0, "what is written there is read here");
@@ -386,7 +318,6 @@ test_sharing(void)
 	gpusort_large_unshare(&again);
 	CHECK(gpusort_large_share(&again) && gpusort_large_share(&buffer), "another one is taken beside it");
 	buffer.bytes = 40 * MB;
-	gpusort_large_count(&buffer);
 	gpusort_large_unshare(&again);
 	gpusort_large_unshare(&buffer);
 	CHECK(gpusort_large_kept() == 60 * MB && gpusort_large_kept_shared() == 2, "two that were used at one time are kept");
@@ -400,7 +331,7 @@ test_sharing(void)
 	buffer.bytes = 20 * MB;
 	gpusort_large_unshare(&buffer);
 	mem = gpusort_large_alloc(20 * MB);
-	CHECK(mem != buffer.mem && gpusort_large_kept_shared() == 0, "it does not become a private buffer, but makes room for one");
+	CHECK(mem != buffer.mem && gpusort_large_kept_shared() == 1, "it does not become a private buffer");
 	gpusort_large_free(mem, 20 * MB);
 	gpusort_large_give_back();
 	CHECK(gpusort_large_share(&buffer), "another one is made");
@@ -408,7 +339,7 @@ test_sharing(void)
 	gpusort_large_unshare(&buffer);
 	CHECK(gpusort_large_kept() == 0 && !is_mapped(buffer.mem), "a shared buffer beyond the limit is not kept");
 
-	gpusort_large_keep(64 * MB, 20, 40);
+	gpusort_large_keep(64 * MB, 40);
 	CHECK(gpusort_large_share(&buffer), "a third one is made");
 	buffer.bytes = 20 * MB;
 	gpusort_large_unshare(&buffer);
@@ -421,7 +352,6 @@ main(void)
 {
 	test_sizes();
 	test_keeping();
-	test_slack();
 	test_many();
 #ifdef GUARDED
 	test_guards();				/* AddressSanitizer cannot run in little address space */

@@ -6,7 +6,7 @@
 # built for gpusort.so; everything else is compiled into build/unit/.
 
 unit_objects = $(patsubst %,build/unit/%.o,$(1))
-large_memory = $(addprefix src/base/,large_memory kept mapping huge_page)
+large_memory = $(addprefix src/base/,large_memory huge_page)
 
 build/unit/keybits_test: $(call unit_objects,test/unit/keybits_test)
 build/unit/cpu_test: $(call unit_objects,test/unit/cpu_test src/key/encode $(large_memory)) src/cpu/cpu.o src/cpu/words.o src/cpu/select.o src/cpu/vqsort.o
