@@ -22,29 +22,7 @@
 #define HEAP_ROWS			128
 #define HEAP_CITEXT_ROWS	64
 
-static Node *create_state(CustomScan *scan);
-static void begin_node(CustomScanState *css, EState *estate, int eflags);
-static TupleTableSlot *exec_node(CustomScanState *css);
-static void end_node(CustomScanState *css);
-static void rescan_node(CustomScanState *css);
-static void mark_node(CustomScanState *css);
-static void restore_node(CustomScanState *css);
-
-const CustomScanMethods gpusort_node_methods = {
-	.CustomName = "GpuSort",
-	.CreateCustomScanState = create_state,
-};
-
-static const CustomExecMethods exec_methods = {
-	.CustomName = "GpuSort",
-	.BeginCustomScan = begin_node,
-	.ExecCustomScan = exec_node,
-	.EndCustomScan = end_node,
-	.ReScanCustomScan = rescan_node,
-	.MarkPosCustomScan = mark_node,
-	.RestrPosCustomScan = restore_node,
-	.ExplainCustomScan = gpusort_node_explain,
-};
+static const CustomExecMethods exec_methods;
 
 static Node *
 create_state(CustomScan *scan)
@@ -328,3 +306,19 @@ restore_node(CustomScanState *css)
 		node->result.at_end = node->result.marked_at_end;
 	}
 }
+
+const CustomScanMethods gpusort_node_methods = {
+	.CustomName = "GpuSort",
+	.CreateCustomScanState = create_state,
+};
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "GpuSort",
+	.BeginCustomScan = begin_node,
+	.ExecCustomScan = exec_node,
+	.EndCustomScan = end_node,
+	.ReScanCustomScan = rescan_node,
+	.MarkPosCustomScan = mark_node,
+	.RestrPosCustomScan = restore_node,
+	.ExplainCustomScan = gpusort_node_explain,
+};

@@ -13,8 +13,6 @@
  * Explaining only reads the node, since extensions such as pg_query_state
  * explain a query while it runs.
  *
- * node/participant.c shows the parts of the processes that gather one sort.
- *
  * If a GpuSort itself is below a Gather, these lines describe the leader's own
  * sort.  For the workers' sorts EXPLAIN shows rows and times, which core collects.
  * Workers could report more only through the custom scan's shared memory, which core
@@ -37,6 +35,7 @@
 #include "utils/ruleutils.h"
 #include "utils/typcache.h"
 
+#include "node/feed.h"
 #include "node/node.h"
 
 /* Appends a column's collation, direction and NULLS option, as core's show_sortorder_options() does. */
@@ -155,4 +154,58 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (es->timing && css->ss.ps.instrument != NULL && GPUSORT_INSTRUMENT_TIMED(css->ss.ps.instrument) &&
 		css->ss.ps.worker_instrument == NULL)
 		show_milliseconds(&stats, GPUSORT_INSTRUMENT_MS(css->ss.ps.instrument), es);
+}
+
+/* number: -1 for the leader */
+static void
+show_participant(const GpusortParticipant *participant, int number, ExplainState *es)
+{
+	uint64		memory = (participant->memory + 1023) / 1024;
+
+	if (es->format == EXPLAIN_FORMAT_TEXT)
+	{
+		appendStringInfoSpaces(es->str, es->indent * 2);
+		if (number < 0)
+			appendStringInfoString(es->str, "Leader:");
+		else
+			appendStringInfo(es->str, "Worker %d:", number);
+		appendStringInfo(es->str, "  Rows: " UINT64_FORMAT, participant->rows);
+		if (participant->overflow_rows > 0)
+			appendStringInfo(es->str, "  Overflow: " UINT64_FORMAT " rows", participant->overflow_rows);
+		appendStringInfo(es->str, "  Memory: " UINT64_FORMAT "kB", memory);
+		if (es->timing)
+			appendStringInfo(es->str, "  Time: %.3f ms", participant->ms);
+		appendStringInfoChar(es->str, '\n');
+		return;
+	}
+	ExplainOpenGroup("Participant", NULL, true, es);
+	if (number < 0)
+		ExplainPropertyText("Process", "Leader", es);
+	else
+	{
+		ExplainPropertyText("Process", "Worker", es);
+		ExplainPropertyInteger("Worker Number", NULL, number, es);
+	}
+	ExplainPropertyInteger("Rows", NULL, participant->rows, es);
+	ExplainPropertyInteger("Overflow Rows", NULL, participant->overflow_rows, es);
+	ExplainPropertyInteger("Memory", "kB", memory, es);
+	if (es->timing)
+		ExplainPropertyFloat("Time", "ms", participant->ms, 3, es);
+	ExplainCloseGroup("Participant", NULL, true, es);
+}
+
+void
+gpusort_participant_explain(const GpusortParticipant *participants, int nworkers, ExplainState *es)
+{
+	if (!es->analyze || es->hide_workers)
+		return;
+	ExplainOpenGroup("Participants", "Participants", false, es);
+	if (participants[nworkers].sorts > 0)
+		show_participant(&participants[nworkers], -1, es);
+	for (int i = 0; i < nworkers; i++)
+	{
+		if (participants[i].sorts > 0)
+			show_participant(&participants[i], i, es);
+	}
+	ExplainCloseGroup("Participants", "Participants", false, es);
 }

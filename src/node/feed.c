@@ -43,7 +43,6 @@
 #include "base/shmem.h"
 #include "node/feed.h"
 #include "node/limit.h"
-#include "node/participant.h"
 
 /* The part of a worker, which the worker publishes */
 typedef struct Part
@@ -97,34 +96,7 @@ typedef struct OverflowReader
 	SharedTuplestoreAccessor *overflow;
 } OverflowReader;
 
-static Node *create_state(CustomScan *scan);
-static void begin_feed(CustomScanState *css, EState *estate, int eflags);
-static TupleTableSlot *exec_feed(CustomScanState *css);
-static void end_feed(CustomScanState *css);
-static void rescan_feed(CustomScanState *css);
-static Size estimate_shared(CustomScanState *css, ParallelContext *pcxt);
-static void init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
-static void reinit_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
-static void init_worker(CustomScanState *css, shm_toc *toc, void *coordinate);
-static void explain_feed(CustomScanState *css, List *ancestors, ExplainState *es);
-
-const CustomScanMethods gpusort_feed_methods = {
-	.CustomName = "GpuSort Feed",
-	.CreateCustomScanState = create_state,
-};
-
-static const CustomExecMethods exec_methods = {
-	.CustomName = "GpuSort Feed",
-	.BeginCustomScan = begin_feed,
-	.ExecCustomScan = exec_feed,
-	.EndCustomScan = end_feed,
-	.ReScanCustomScan = rescan_feed,
-	.EstimateDSMCustomScan = estimate_shared,
-	.InitializeDSMCustomScan = init_shared,
-	.ReInitializeDSMCustomScan = reinit_shared,
-	.InitializeWorkerCustomScan = init_worker,
-	.ExplainCustomScan = explain_feed,
-};
+static const CustomExecMethods exec_methods;
 
 static Node *
 create_state(CustomScan *scan)
@@ -257,6 +229,35 @@ overflow_all(GpusortGather *gather)
 	ExecClearTuple(gather->left);
 }
 
+/* Describes the rows that have been gathered in one sort, from begun until now.  stats->memory is that of this sort. */
+static GpusortParticipant
+figures_of(const GpusortGather *gather, instr_time begun)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, begun);
+	return (GpusortParticipant)
+	{
+		.sorts = 1,
+			.rows = gpusort_gather_rows(gather) + gather->overflow_rows,
+			.overflow_rows = gather->overflow_rows,
+			.memory = Max(gather->stats->memory, gpusort_gather_memory(gather, 0)),
+			.ms = INSTR_TIME_GET_MILLISEC(now),
+	};
+}
+
+/* Adds the figures of one more sort: memory is the maximum, the others are sums. */
+static void
+add_figures(GpusortParticipant *participant, const GpusortParticipant *more)
+{
+	participant->sorts += more->sorts;
+	participant->rows += more->rows;
+	participant->overflow_rows += more->overflow_rows;
+	participant->memory = Max(participant->memory, more->memory);
+	participant->ms += more->ms;
+}
+
 /* Gathers this worker's rows and publishes them. */
 static void
 gather_part(GpusortFeed *feed)
@@ -280,7 +281,7 @@ gather_part(GpusortFeed *feed)
 	(void) gather->form->plan(gather);
 	gpusort_gather_begin(gather);
 	part->overflowed = !gpusort_gather_read(gather);
-	part->figures = gpusort_participant_of(gather, gather->begun);
+	part->figures = figures_of(gather, gather->begun);
 	published->rows = gpusort_run_rows(gather->run);
 	if (published->rows > 0 &&
 		!(gpusort_run_publish(gather->run, &published->keys) && gather->form->publish(gather, published)))
@@ -312,8 +313,8 @@ gather_own_part(GpusortFeed *feed)
 	gather->child = outerPlanState(feed);
 	gather->stats->memory = 0;
 	(void) gpusort_gather_read(gather);
-	figures = gpusort_participant_of(gather, begun);
-	gpusort_participant_add(&feed->participants[feed->nworkers], &figures);
+	figures = figures_of(gather, begun);
+	add_figures(&feed->participants[feed->nworkers], &figures);
 	gather->stats->memory = Max(memory, figures.memory);
 }
 
@@ -472,7 +473,7 @@ gpusort_feed_gather(GpusortFeed *feed)
 		if (!part->done)
 			elog(ERROR, "a parallel worker has ended before it had gathered its rows");
 		CHECK_FOR_INTERRUPTS();
-		gpusort_participant_add(&feed->participants[i], &part->figures);
+		add_figures(&feed->participants[i], &part->figures);
 		if (part->published.rows > 0)
 			adopt(gather, part);
 		gather->nulls += part->published.nulls;
@@ -481,3 +482,21 @@ gpusort_feed_gather(GpusortFeed *feed)
 	if (overflowed)
 		read_overflow(feed, (GatherState *) state);
 }
+
+const CustomScanMethods gpusort_feed_methods = {
+	.CustomName = "GpuSort Feed",
+	.CreateCustomScanState = create_state,
+};
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "GpuSort Feed",
+	.BeginCustomScan = begin_feed,
+	.ExecCustomScan = exec_feed,
+	.EndCustomScan = end_feed,
+	.ReScanCustomScan = rescan_feed,
+	.EstimateDSMCustomScan = estimate_shared,
+	.InitializeDSMCustomScan = init_shared,
+	.ReInitializeDSMCustomScan = reinit_shared,
+	.InitializeWorkerCustomScan = init_worker,
+	.ExplainCustomScan = explain_feed,
+};

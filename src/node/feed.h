@@ -21,6 +21,16 @@
 
 typedef struct GpusortFeed GpusortFeed;
 
+/* The rows that one process has gathered.  All zeros: it has not taken part. */
+typedef struct GpusortParticipant
+{
+	uint64		sorts;			/* in which it has taken part */
+	uint64		rows;			/* that it has read */
+	uint64		overflow_rows;	/* of these, those in temporary files for the leader */
+	uint64		memory;			/* bytes, the most at any time, as in GpusortNodeStats */
+	double		ms;				/* time from the first row to the last */
+} GpusortParticipant;
+
 extern const CustomScanMethods gpusort_feed_methods;
 
 /* If a plan node's state is a Gather above a feed, returns the feed, else NULL. */
@@ -37,5 +47,9 @@ extern void gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass
  * store, where some may have been spilled before.  The sort has been begun.
  */
 extern void gpusort_feed_gather(GpusortFeed *feed);
+
+/* In explain.c: shows workers from number 0 on, and in front of them the leader, which is participants[nworkers]. */
+extern void gpusort_participant_explain(const GpusortParticipant *participants, int nworkers,
+										ExplainState *es);
 
 #endif							/* GPUSORT_NODE_FEED_H */

@@ -264,8 +264,6 @@ extern void gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room);
  */
 extern bool gpusort_gather_room(GpusortGather *gather, GpusortRoom *room);
 
-/* ---- core.c ---- */
-
 /* Begins core's tuplesort.  reason: a static text, or in stats. */
 extern void gpusort_core_begin(GpusortGather *gather, const char *reason);
 
@@ -281,7 +279,7 @@ extern void gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot);
 /* The same with the remaining rows of the child. */
 extern void gpusort_core_read(GpusortGather *gather);
 
-/* ---- spill.c ---- */
+/* ---- sort.c ---- */
 
 /*
  * Sorts the run, which has rows, writes it to the temporary file as a spilled run,
@@ -292,8 +290,6 @@ extern void gpusort_gather_spill(GpusortGather *gather);
 /* For rows: see GpusortForm. */
 extern GpusortSpill *gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted);
 extern void gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted);
-
-/* ---- sort.c ---- */
 
 /* Begins an empty run.  Frees the memory of the previous run, which has been ended. */
 extern void gpusort_gather_begin_run(GpusortGather *gather);

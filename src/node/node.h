@@ -44,6 +44,7 @@ typedef struct GpusortNode
 } GpusortNode;
 
 extern const CustomScanMethods gpusort_node_methods;
+extern const CustomScanMethods gpusort_start_methods;	/* start.c */
 
 /* The ExplainCustomScan callback.  Only reads the node.  In explain.c. */
 extern void gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es);

@@ -3,22 +3,170 @@
  * result.c
  *		GpuSort returns the rows.
  *
- * The engine returns row numbers, and the node fetches each row from the store,
- * which has the rows in the order of arrival.  Each fetch is a cache miss, and
- * together they cost as much as everything else.  So the node prefetches two
- * things ahead of time: first the entry of the store that has the row's address,
- * later the row itself.  The rows of a large result are copied ahead of time by
- * several threads instead (node/drain.c).
+ * The engine returns row numbers, and each row is fetched from the store, which has the
+ * rows in the order of arrival.  Each fetch is a miss of the cache and of the TLB, and
+ * together they cost as much as everything else.  So the places of rows, and then the rows,
+ * are prefetched; and several threads copy the rows of a large result, in order, to a
+ * window that stays in the cache, from which the backend returns them.
+ *
+ * The backend fills a window when it comes to the end of the one before, and is
+ * itself one of the threads.  The other threads end when the window is full: no
+ * thread works while the backend does anything else.  The first rows come from the
+ * store, and windows grow, so that a LIMIT or a cursor pays for few rows that it does
+ * not fetch.
+ *
+ * The window takes less memory than the engine's scratch memory, which the node's
+ * statistics count and which is free when rows are returned: 16 bytes a row are at least
+ * 1/16 of the store, because rows have MAX_ROW_BYTES at most.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "executor/executor.h"
-#include "miscadmin.h"
 
+#include "base/memory.h"
 #include "compat.h"
+#include "cpu/share.h"
 #include "node/result.h"
+#include "run/cpu_options.h"
+
+/* In a store with fewer bytes of rows, the copies take longer than the misses that they save. */
+#define MIN_BYTES		((Size) 128 * 1024 * 1024)
+
+/*
+ * Results whose rows are wider than this on average have no windows: a parent that
+ * reads only a part of each row would wait for the copies of the rest.
+ */
+#define MAX_ROW_BYTES	256
+
+/* A row wider than this is not copied. */
+#define COPY_BYTES		1024
+
+/*
+ * Rows of the first window, and rows before it.  Rows of a window, and bytes of its copies, at
+ * most, for each thread: starting a thread takes as long as copying some hundred rows.  The
+ * copies are also at most 1/STORE_PART of the store.
+ */
+#define FIRST_ROWS		4096
+#define THREAD_ROWS		32768
+#define THREAD_BYTES	((Size) 2 * 1024 * 1024)
+#define STORE_PART		32
+
+/* Rows that a thread takes at a time */
+#define PART_ROWS		2048
+
+void
+gpusort_drain_begin(GpusortResult *result)
+{
+	GpusortDrain *drain = &result->drain;
+	const GpusortRowStore *store = &result->gather->rows.store;
+	Size		stored = store->bytes - store->spare_bytes;
+
+	drain->begin = PG_UINT64_MAX;
+	drain->count = 0;
+	drain->row_bytes = gpusort_gather_row_bytes(result->gather);
+	if (drain->row_bytes > MAX_ROW_BYTES || stored < MIN_BYTES || gpusort_cpu_threads_most(result->sorted.count) < 2)
+		return;
+	drain->begin = drain->next_count = FIRST_ROWS;
+	/* not anew for each block of a result: the window's memory stays the same */
+	if (drain->max_count == 0)
+	{
+		int			threads = gpusort_cpu_threads_most(result->sorted.count);
+		Size		bytes = Min(THREAD_BYTES * threads, stored / STORE_PART);
+
+		drain->max_count = Min(THREAD_ROWS * threads, bytes / drain->row_bytes / PART_ROWS * PART_ROWS);
+		drain->part_bytes = MAXALIGN_DOWN(bytes / (drain->max_count / PART_ROWS));
+	}
+}
+
+/* Puts row i into the window as it lies in the store, and prefetches it. */
+static inline void
+find_row(const GpusortDrain *drain, const GpusortRowStore *store, const uint32 *order, size_t i)
+{
+	void	   *row = gpusort_rowstore_row(store, order[i]);
+
+	drain->rows[i] = row;
+	for (Size offset = 0; offset < drain->row_bytes; offset += 64)
+		__builtin_prefetch((const char *) row + offset);
+}
+
+/*
+ * Fills a part of the window: rows begin to end - 1 of it.  A GpusortShareWork: several
+ * threads call this at a time, each for parts of its own.
+ */
+static void
+fill_part(void *arg, size_t begin, size_t end)
+{
+	const GpusortResult *result = arg;
+	const GpusortDrain *drain = &result->drain;
+	const GpusortRowStore *store = &result->gather->rows.store;
+	const uint32 *order = (const uint32 *) result->sorted.block + drain->begin;
+	void	  **rows = drain->rows;
+	char	   *to = drain->copies + begin / PART_ROWS * drain->part_bytes;
+	const char *to_end = to + drain->part_bytes;
+
+	for (size_t i = begin; i < Min(begin + GPUSORT_PLACE_AHEAD, end); i++)
+		__builtin_prefetch(gpusort_rowstore_place(store, order[i]));
+	for (size_t i = begin; i < Min(begin + GPUSORT_ROW_AHEAD, end); i++)
+		find_row(drain, store, order, i);
+	for (size_t i = begin; i < end; i++)
+	{
+		Size		bytes;
+
+		if (i + GPUSORT_PLACE_AHEAD < end)
+			__builtin_prefetch(gpusort_rowstore_place(store, order[i + GPUSORT_PLACE_AHEAD]));
+		if (i + GPUSORT_ROW_AHEAD < end)
+			find_row(drain, store, order, i + GPUSORT_ROW_AHEAD);
+		bytes = MAXALIGN(gpusort_row_bytes(rows[i], store->bare));
+		if (bytes > COPY_BYTES || bytes > to_end - to)
+			continue;
+		memcpy(to, rows[i], bytes);
+		rows[i] = to;
+		to += bytes;
+	}
+}
+
+void
+gpusort_drain_fill(GpusortResult *result, uint64 i)
+{
+	GpusortDrain *drain = &result->drain;
+	GpusortNodeStats *stats = result->gather->stats;
+	uint64		count = result->sorted.count;
+	GpusortCpuOptions options;
+
+	Assert(i == drain->begin + drain->count && i < count);
+	if (drain->copies == NULL)
+	{
+		Size		bytes = drain->part_bytes * (drain->max_count / PART_ROWS);
+
+		drain->copies = gpusort_memory_alloc_pages(result->gather->cxt, bytes + drain->max_count * sizeof(void *));
+		drain->rows = (void **) (drain->copies + bytes);
+	}
+	options = gpusort_cpu_options_take(count);
+	drain->begin = i;
+	drain->count = Min(drain->next_count, count - i);
+	drain->next_count = Min(2 * drain->next_count, drain->max_count);
+	/* other sorts may have most of the threads */
+	drain->count = Min(drain->count, THREAD_ROWS * options.threads);
+
+	if (options.threads > 1)
+	{
+		gpusort_share(drain->count, PART_ROWS, fill_part, result, &options);
+		stats->return_threads = Max(stats->return_threads, options.threads);
+	}
+	else
+	{
+		drain->begin += drain->count;
+		drain->count = 0;
+	}
+	gpusort_cpu_options_give(&options);
+}
+
+/* ----------------------------------------------------------------
+ *		Rows
+ * ----------------------------------------------------------------
+ */
 
 /* Returns the row before the one that the last call returned; steps as tuplesort_gettuple_common() does. */
 static TupleTableSlot *

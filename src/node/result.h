@@ -11,7 +11,7 @@
 #include "node/gather.h"
 
 /*
- * The window: rows that threads have copied, in the order of the result (drain.c).
+ * The window: rows that threads have copied, in the order of the result.
  * It has the rows begin to begin + count - 1 of the current block.  A forward read of
  * row begin + count fills the next window.
  */
@@ -51,8 +51,6 @@ typedef struct GpusortResult
 								 * tuples, else the same as slot */
 } GpusortResult;
 
-/* ---- result.c ---- */
-
 extern void gpusort_result_init(GpusortResult *result, GpusortGather *gather, CustomScanState *css);
 
 /* Begins to return rows: those of sorted, or of gather's spill, whose merge has begun. */
@@ -85,8 +83,6 @@ gpusort_result_value(GpusortResult *result, Datum value, bool isnull)
 	slot->tts_nvalid = 1;
 	return slot;
 }
-
-/* ---- drain.c ---- */
 
 /*
  * Decides whether threads copy the rows of the current block, and forgets the window.

@@ -4,7 +4,13 @@
  *		GpuSort Start: starts the foreign scans below a MergeAppend together, and warns
  *		if their rows are out of order.
  *
- * Each of the scans is the only child of an Append (node/start.h has the plan).  Before it asks the
+ *		GpuSort Start
+ *		  ->  Merge Append
+ *				->  Append
+ *					  ->  Async Foreign Scan
+ *				->  other nodes
+ *
+ * Each of the scans is the only child of an Append (plan/start.c).  Before it asks the
  * MergeAppend for its first row, this node does for each Append what its first execution would
  * begin with: it requests a row asynchronously.  The FDW sends its query and does not wait.
  * Then core's nodes go on: the MergeAppend asks for each child's first row in turn, and each
@@ -47,7 +53,7 @@
 #include GPUSORT_EXPLAIN_STATE_H
 #include GPUSORT_EXPLAIN_FORMAT_H
 
-#include "node/start.h"
+#include "node/node.h"
 
 typedef struct GpusortStart
 {
@@ -61,26 +67,7 @@ typedef struct GpusortStart
 	MemoryContext row_cxt;
 } GpusortStart;
 
-static Node *create_state(CustomScan *scan);
-static void begin_node(CustomScanState *css, EState *estate, int eflags);
-static TupleTableSlot *exec_node(CustomScanState *css);
-static void end_node(CustomScanState *css);
-static void rescan_node(CustomScanState *css);
-static void explain_node(CustomScanState *css, List *ancestors, ExplainState *es);
-
-const CustomScanMethods gpusort_start_methods = {
-	.CustomName = "GpuSort Start",
-	.CreateCustomScanState = create_state,
-};
-
-static const CustomExecMethods exec_methods = {
-	.CustomName = "GpuSort Start",
-	.BeginCustomScan = begin_node,
-	.ExecCustomScan = exec_node,
-	.EndCustomScan = end_node,
-	.ReScanCustomScan = rescan_node,
-	.ExplainCustomScan = explain_node,
-};
+static const CustomExecMethods exec_methods;
 
 static Node *
 create_state(CustomScan *scan)
@@ -261,3 +248,17 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (es->analyze)
 		ExplainPropertyInteger("Scans Started", NULL, ((GpusortStart *) css)->scans, es);
 }
+
+const CustomScanMethods gpusort_start_methods = {
+	.CustomName = "GpuSort Start",
+	.CreateCustomScanState = create_state,
+};
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "GpuSort Start",
+	.BeginCustomScan = begin_node,
+	.ExecCustomScan = exec_node,
+	.EndCustomScan = end_node,
+	.ReScanCustomScan = rescan_node,
+	.ExplainCustomScan = explain_node,
+};

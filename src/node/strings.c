@@ -15,7 +15,7 @@
 #include "access/tupmacs.h"
 
 #include "compat.h"
-#include "node/strings.h"
+#include "node/ties.h"
 
 void
 gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column,

@@ -21,7 +21,6 @@
 
 #include "base/memory.h"
 #include "cpu/tied.h"
-#include "node/strings.h"
 #include "node/ties.h"
 #include "run/cpu_options.h"
 

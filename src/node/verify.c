@@ -36,7 +36,6 @@
 #include "cpu/collate.h"
 #include "key/citext.h"
 #include "key/libc.h"
-#include "node/strings.h"
 #include "node/ties.h"
 #include "run/cpu_options.h"
 

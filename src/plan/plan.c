@@ -32,7 +32,6 @@
 #include "guc.h"
 #include "node/feed.h"
 #include "node/node.h"
-#include "node/start.h"
 #include "plan/limit.h"
 #include "plan/parallel.h"
 #include "plan/plan.h"

@@ -38,7 +38,7 @@
 #include "parser/parsetree.h"
 
 #include "compat.h"
-#include "node/start.h"
+#include "node/node.h"
 #include "plan/plan.h"
 
 /* The value of the option async_capable, or otherwise if it is not set. */

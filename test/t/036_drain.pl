@@ -1,4 +1,4 @@
-# Threads copy the rows of a large result ahead of the backend (node/drain.c).  Whatever
+# Threads copy the rows of a large result ahead of the backend (node/result.c).  Whatever
 # their number, and wherever the result is read, the rows and their order are core's:
 # rows of all widths, also those that are not copied; cursors in both directions, merge
 # joins, LIMIT, results in several blocks; after a cancel; and without a thread.
