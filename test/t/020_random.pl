@@ -21,167 +21,21 @@
 #   CASES=n              500 by default
 #   SETTINGS="a=1 b=2"   more settings for the server, such as another engine
 #
-# Without the setting gpusort.force there is no node to test, and core is compared
-# with core.  With it, the test fails if less than half of the cases used the node.
+# The test fails if less than half of the cases used the node.
 
 use strict;
 use warnings;
 
-use FindBin;
 use GpusortTest;
+use RandomTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{SEED} // int(rand(1_000_000_000));
-my $cases = $ENV{CASES} // 500;
+my ($seed, $cases) = begin_cases(500);
 
-# A number below n; an element of a list; true with a probability of p percent.
-sub below { return int(rand($_[0])) }
-sub pick { return $_[ below(scalar @_) ] }
-sub chance { return rand(100) < $_[0] }
-
-# For each type: an expression for a value, an array of special values, and true if
-# the type has collations.  In the expression, R stands for an integer in [0, D),
-# D for its bound, and P for a prefix that all values of the column have in common.  A
-# word after a colon tells several kinds of values of one type apart.
-my %types = (
-	int2 => [ '((R) % 65536 - 32768)::int2', '{32767,-32768,0,-1}' ],
-	int4 => [ '((R) - D / 2)::int4', '{2147483647,-2147483648,0,-1}' ],
-	int8 => [ '((R) - D / 2) * 4294967291', '{9223372036854775807,-9223372036854775808,0,-1}' ],
-	oid => [ '(R)::oid', '{0,2147483648,4294967295}' ],
-	bool => [ '(R) % 2 = 0', '{t,f}' ],
-	float4 => [ '(((R) - D / 2) / 7.0)::float4', '{NaN,Infinity,-Infinity,0,-0,1e-45,-1e-45,3.4e38,-3.4e38}' ],
-	float8 => [ '(((R) - D / 2) / 7.0)::float8', '{NaN,Infinity,-Infinity,0,-0,5e-324,-5e-324,1.7e308,-1.7e308}' ],
-	numeric => [ '((R) - D / 2)::numeric / (10::numeric ^ ((R) % 9)) * (1 + 1e25 * ((R) % 3))',
-		'{NaN,Infinity,-Infinity,0,0.00,1,1.0,1.000,-1,1e100,1e-100,-1e-100,12345678901234567890.123456789,'
-		  . '12345678901234567890.12345679,9999,10000,10001,0.0001,99999999}' ],
-	text => [ "CASE (R) % 4 WHEN 0 THEN md5((R)::text) WHEN 1 THEN 'more than sixteen bytes that are the same ' || (R) "
-		  . "WHEN 2 THEN translate((R)::text, '0123456789', 'aAáÁbBzZ- ') ELSE (R)::text END",
-		"{\"\",\" \",a,A,aa,\"a \",\x01,ä,ß,ss,\xF0\x9F\x98\x80,z}", 1 ],
-	# values that are longer than what a page stores in line, some of them compressed
-	'text: long' => [ "CASE (R) % 8 WHEN 0 THEN repeat(md5((R)::text), 90) ELSE (R)::text END", '{"",1,a}', 1 ],
-	'text: differs late' => [ "CASE (R) % 8 WHEN 0 THEN repeat('a', 2500) || (R) ELSE repeat('a', ((R) % 40)::int) END", '{"",a,aaa}', 1 ],
-	'bytea: long' => [ "CASE (R) % 8 WHEN 0 THEN convert_to(repeat(md5((R)::text), 90), 'UTF8') ELSE '\\x00ff' END",
-		'{"","\\\\x00"}' ],
-	'numeric: long' => [ "CASE (R) % 8 WHEN 0 THEN (repeat('1234567890', 500) || (R))::numeric ELSE R END", '{NaN,0,1.0,1.00,-1e100}' ],
-	'numeric: 40 digits' => [ "(repeat('12345', 8) || (R))::numeric / 10::numeric ^ ((R) % 3)", '{1234512345123451234512345123451234512345,0}' ],
-	# values that equal the prefix, are shorter, or lack it; under ICU what follows may
-	# change the weight of its last letter
-	'text: prefix' => [ "CASE (R) % 30 WHEN 0 THEN P WHEN 1 THEN left(P, ((R) % 300)::int) WHEN 2 THEN md5((R)::text) "
-		  . "WHEN 3 THEN upper(P) || (R) WHEN 4 THEN P || P || (R) ELSE P || ('{\"\",h,\xCC\x81,\xCC\xA7\xCC\x81,\xE0\xB8\x81,\xE0\xB9\x8C,\x01}'::text[])[1 + (R) % 7] "
-		  . "|| CASE (R) % 2 WHEN 0 THEN md5((R)::text) ELSE (R)::text END END",
-		'{"",p,a,z}', 1 ],
-	'bytea: prefix' => [ "convert_to(CASE (R) % 30 WHEN 0 THEN P WHEN 1 THEN left(P, ((R) % 300)::int) WHEN 2 THEN (R)::text "
-		  . "ELSE P || (R) END, 'UTF8') || CASE (R) % 5 WHEN 0 THEN '\\x00'::bytea ELSE '' END", '{"","\\\\x00"}' ],
-	'text: cases' => [ "CASE (R) % 2 WHEN 0 THEN upper(md5(((R) / 2)::text)) ELSE md5(((R) / 2)::text) END", '{a,A,"",ä}', 1 ],
-	varchar => [ "translate((R)::text, '0123456789', 'abcABC_é ')::varchar", '{"",a,A,"a "}', 1 ],
-	'char(12)' => [ "translate((R)::text, '0123456789', 'abcABC_é ')::char(12)", '{"",a,A,"a  ",b}', 1 ],
-	name => [ "md5((R)::text)::name", '{"",a,A}', 1 ],
-	'"char"' => [ 'chr(33 + ((R) % 90)::int)::"char"', '{a,z}' ],
-	bytea => [ "decode(repeat('00', ((R) % 3)::int) || md5((R)::text), 'hex')",
-		'{"","\\\\x00","\\\\x0000","\\\\xff","\\\\x00ff"}' ],
-	date => [ "date '2000-01-01' + ((R) % 200000 - 100000)::int", '{infinity,-infinity,4713-01-01 BC,5874897-12-31}' ],
-	time => [ "time '00:00' + ((R) % 86400000) * interval '1 ms'", '{00:00,24:00,23:59:59.999999}' ],
-	timetz => [ "((time '00:00' + ((R) % 86400) * interval '1 s')::text "
-		  . "|| ('{+00,-05,+13:30,+01}'::text[])[1 + (R) % 4])::timetz",
-		'{00:00+00,01:00+01,24:00-15}' ],
-	timestamp => [ "timestamp '2000-01-01' + ((R) - D / 2) * interval '1 s'", '{infinity,-infinity,4713-01-01 00:00:00 BC}' ],
-	timestamptz => [ "timestamptz '2000-01-01 UTC' + ((R) - D / 2) * interval '1 s'", '{infinity,-infinity}' ],
-	interval => [ "CASE (R) % 3 WHEN 0 THEN ((R) % 100 - 50) * interval '1 mon' "
-		  . "WHEN 1 THEN ((R) % 3000 - 1500) * interval '1 day' ELSE ((R) % 100000 - 50000) * interval '1 hour 7 s' END",
-		'{1 mon,30 days,720:00:00,-1 mon,-30 days,178000000 years,-178000000 years,0}' ],
-	uuid => [ 'md5((R)::text)::uuid', '{00000000-0000-0000-0000-000000000000,ffffffff-ffff-ffff-ffff-ffffffffffff}' ],
-	macaddr => [ 'substr(md5((R)::text), 1, 12)::macaddr', '{00:00:00:00:00:00,ff:ff:ff:ff:ff:ff}' ],
-	macaddr8 => [ 'substr(md5((R)::text), 1, 16)::macaddr8', '{00:00:00:00:00:00:00:00}' ],
-	inet => [ "CASE (R) % 3 WHEN 0 THEN inet '2001:db8::/40' + (R) "
-		  . "ELSE set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int) END",
-		'{0.0.0.0/0,10.0.0.0/8,10.0.0.0/9,10.0.0.0,"::/0","::1"}' ],
-	'inet: IPv6' => [ "set_masklen(('2001:db8:' || to_hex((R) % 3) || '::' || to_hex((R) % 65536))::inet, ((R) / 3 % 129)::int)",
-		'{2001:db8::1/64,2001:db8::/64,2001:db8::1,2001:db8::,"::/0","::/128","::ffff:10.0.0.1",10.0.0.1/24,10.0.0.1}' ],
-	'cidr: IPv6' => [ "network(set_masklen(('2001:db8:' || to_hex((R) % 65536) || '::' || to_hex((R) % 7))::inet, ((R) / 3 % 129)::int))",
-		'{2001:db8::/32,2001:db8::/64,2001:db8::/128,"::/0",10.0.0.0/8}' ],
-	cidr => [ "network(set_masklen(inet '0.0.0.0' + (R), ((R) % 33)::int))", '{0.0.0.0/0,10.0.0.0/8,"::/0"}' ],
-	colour => [ "('{z,k,m,a}'::colour[])[1 + (R) % 4]", '{z,k,m,a}' ],
-	small => [ '((R) % 1000)::int', '{0,999}' ],
-	label => [ "translate((R)::text, '0123456789', 'aAbBcCdDé-')", '{"",a,A}', 1 ],
-	'int[]' => [ 'ARRAY[(R) % 10, (R) % 3, R]::int[]', '{"{}","{NULL}","{1}","{1,NULL}","[0:0]={1}","{{1},{2}}","{{1,2}}"}' ],
-	'int[]: long' => [ 'CASE (R) % 8 WHEN 0 THEN array_fill((R)::int, ARRAY[1000]) || NULL ELSE array_fill(1, ARRAY[((R) % 40)::int]) END', '{"{}"}' ],
-	'int8[]: prefix' => [ 'array_fill(7::int8, ARRAY[20]) || R || (R) % 3', '{"{}","{7,7,7}"}' ],
-	'small[]' => [ 'ARRAY[(R) % 10, NULL, (R) % 3]::small[]', '{"{}","{1}"}' ],
-	'float8[]' => [ 'ARRAY[(R) % 2, (R) / 7.0]::float8[]', '{"{0}","{-0}","{NaN}","{NULL,1}"}' ],
-	'timestamptz[]' => [ "ARRAY[timestamptz '2000-01-01 UTC' + ((R) % 1000) * interval '1 s', 'infinity']", '{"{infinity}","{-infinity}"}' ],
-	varbit => [ '((R) % 4096)::int::bit(12)::varbit << ((R) % 5)::int', '{"",0,00,1}' ],
-	# not 0: if all values were long, the rows of a query as text would be more than an array can hold
-	'varbit: long' => [ "repeat('10', CASE (R) % 8 WHEN 7 THEN 30000 ELSE 70 END)::varbit || (R)::bit(20)::varbit", '{"",0,1}' ],
-	'bit(40)' => [ '(R)::bit(40)', '{0000000000000000000000000000000000000000}' ],
-	int4range => [ 'int4range(((R) % 50)::int, ((R) % 50 + (R) % 7)::int)', '{empty,"(,)","[1,)","(,1)"}' ],
-	tstzrange => [ "tstzrange(timestamptz '2000-01-01 UTC' + ((R) % 50) * interval '1 s', timestamptz '2000-01-02 UTC' + (R) * interval '1 s', "
-		  . "('{[],[),(],()}'::text[])[1 + (R) % 4])", '{empty,"(,)","[infinity,)","(,infinity)"}' ],
-	pair => [ "ROW((R) % 50, CASE (R) % 3 WHEN 0 THEN NULL ELSE md5((R)::text) END)::pair", '{"(,)","(1,)","(,a)"}' ],
-	# types without keys
-	'label[]' => [ "ARRAY[md5((R)::text), 'a']::label[]", undef ],
-	jsonb => [ 'to_jsonb((R) % 1000)', undef ]);
-my @all_types = sort keys %types;
-my @keyed_types = grep { defined $types{$_}[1] } @all_types;
+my @keyed_kinds = grep { defined $kinds{$_}[1] } @plain_kinds;
 my @collations = ('C', 'C', 'C', 'default', 'english', 'en-x-icu', 'und-x-icu', 'cs-x-icu', 'nocase');
-
-# Types of strings, and their collations
-$types{citext} = [ "translate((R)::text, '0123456789', 'aAbBcCdDé-')::citext", '{"",a,A,"a "}', 1 ];
-my @strings = ('text', 'text: prefix', 'text: differs late', 'text: cases', 'label', 'citext', 'name', 'char(12)');
-
-# Nested types: SQL that makes them, and their names, which are in %types.
-my $nested_schema = 'CREATE DOMAIN shade AS colour;';
-my @nested;
-$types{shade} = $types{colour};
-foreach my $type ('int2', 'int4', 'int8', 'float4', 'float8', 'bool', '"char"', 'date', 'timestamptz', 'timetz', 'interval', 'uuid',
-	'macaddr', 'numeric', 'name', 'colour', 'shade', 'small')
-{
-	my $n = $type =~ s/\W//gr;
-	my $value = $types{$type}[0];
-	my $next = $value =~ s/\bR\b/R + 1/gr;
-	$nested_schema .= "CREATE DOMAIN ${n}_d AS $type; CREATE DOMAIN ${n}s AS $type\[]; CREATE TYPE ${n}_range AS RANGE (subtype = $type); "
-	  . "CREATE DOMAIN ${n}_range_d AS ${n}_range; CREATE TYPE ${n}_row AS (a $type, b ${n}_d, c text COLLATE \"C\"); CREATE DOMAIN ${n}_row_d AS ${n}_row;\n";
-	$types{"${n}_d"} = [ $value, $types{$type}[1] ];
-	$types{$_} = [ "(ARRAY[$value, $next])[1 : 1 + ((R) % 2)::int]::${n}s", '{"{}","{NULL}"}' ] foreach "$type\[]", "${n}_d[]", "${n}s";
-	$types{$_} = [ "${n}_range(least($value, $next), greatest($value, $next), ('{[],[),(],()}'::text[])[1 + (R) % 4])", '{empty,"(,)"}' ]
-	  foreach "${n}_range", "${n}_range_d";
-	$types{$_} = [ "ROW($value, CASE (R) % 3 WHEN 0 THEN NULL ELSE $next END, md5(((R) / 2)::text))::${n}_row", '{"(,,)"}' ]
-	  foreach "${n}_row", "${n}_row_d";
-	# a domain of an enum has no operator that could compare the answers
-	push @nested, "${n}_d" if $type !~ /colour|shade/;
-	push @nested, "$type\[]", "${n}_d[]", "${n}s", "${n}_range", "${n}_range_d", "${n}_row", "${n}_row_d";
-}
-push @nested, grep { /colour|shade/ } @nested;
-
-# A string literal of up to 303 bytes, which may end in a character that has another
-# weight in front of what may follow: c before h, a Thai vowel before a consonant.
-sub make_prefix
-{
-	my $unit = pick('p', 'https://www.example.com/café/', ' ', 'Äß-', '9');
-	my $last = pick('', '', 'c', "\xE0\xB9\x80", "e\xCC\x81");
-	my $length = below(pick(20, 60, 301));
-	my $text = $unit x ($length / length $unit);
-	return "'$text" . 'q' x ($length - length $text) . "$last'";
-}
-
-# An expression for a value of column c$i, in terms of the row's number i.
-sub make_value
-{
-	my ($type, $few) = @_;
-	my ($value, $special) = @{ $types{$type} };
-	my $distinct = $few ? pick(1, 2, 3, 10) : pick(1, 3, 10, 1000, 2_000_000_000, 2_000_000_000);
-	my $salt = below(1_000_000_000);
-	my $prefix = make_prefix();
-	$value =~ s/\bR\b/rnd(i, $salt, $distinct)/g;
-	$value =~ s/\bD\b/$distinct/g;
-	$value =~ s/\bP\b/$prefix/g;
-	$type =~ s/:.*//;
-	$value = "CASE WHEN rnd(i, $salt + 1, 12) = 0 THEN "
-	  . "('$special'::text[])[1 + rnd(i, $salt + 2, cardinality('$special'::text[]))]::$type ELSE $value END"
-	  if defined $special && chance(80);
-	return $value;
-}
 
 # Makes a random table t: its SQL, its columns and its number of rows.
 sub make_table
@@ -193,20 +47,20 @@ sub make_table
 	foreach my $i (1 .. $n)
 	{
 		my $type = pick(
-			$table{nested} ? ($i <= 4 ? @strings : @nested)
-			: chance(10) ? @all_types
+			$table{nested} ? ($i <= 4 ? @string_kinds : @nested_kinds)
+			: chance(10) ? @plain_kinds
 			: chance(15) ? ('text: prefix', 'bytea: prefix')
-			: @keyed_types);
+			: @keyed_kinds);
 		my $sql_type = $type =~ s/:.*//r;
-		my $value = make_value($type, $table{nested});
+		my $value = value_of($type, $table{nested} ? (distinct => pick(1, 2, 3, 10)) : ());
 		my $nulls = pick(0, 0, 0, 2, 50, 100);
 		if (!$table{nested} && chance(20))
 		{
-			my @kinds = grep { s/:.*//r eq $sql_type } @all_types;
-			$value = "CASE WHEN i <= $first THEN " . make_value(pick(@kinds)) . " ELSE $value END";
+			my @kinds = grep { s/:.*//r eq $sql_type } @plain_kinds;
+			$value = "CASE WHEN i <= $first THEN " . value_of(pick(@kinds)) . " ELSE $value END";
 		}
 		$value = "CASE WHEN rnd(i, " . below(1_000_000_000) . ", 100) >= $nulls THEN $value END" if $nulls;
-		my $collated = $types{$type}[2];
+		my $collated = $kinds{$type}[2];
 		push @{ $table{columns} }, { name => "c$i", collated => $collated };
 		push @columns, "c$i $sql_type" . ($collated && chance(50) ? ' COLLATE "' . pick(@collations) . '"' : '');
 		push @values, $value;
@@ -330,14 +184,14 @@ sub make_query
 	elsif ($kind eq 'cursor' || $kind eq 'hold')
 	{
 		my $n = $table->{rows};
-		@case{ 'how', 'rows' } = ($kind, 0);
+		@case{ 'how', 'rows' } = ($kind eq 'hold' ? 'SCROLL CURSOR WITH HOLD' : 'SCROLL CURSOR', 0);
 		@{ $case{steps} } = map {
 			pick('FETCH FORWARD ' . pick(1, 5, 100), 'FETCH BACKWARD ' . pick(1, 5, 100), 'FETCH FIRST', 'FETCH LAST',
 				'FETCH ABSOLUTE ' . (below($n + 3) - 1), 'FETCH RELATIVE ' . (below(21) - 10), 'MOVE FORWARD ' . below($n + 2),
 				'MOVE BACKWARD ALL', 'MOVE BACKWARD ' . below($n + 2), 'MOVE LAST', 'FETCH NEXT', 'FETCH PRIOR')
 		} 1 .. 3 + below(12);
 		push @{ $case{steps} }, 'MOVE ABSOLUTE 0', 'FETCH ALL' if $n <= 1000;
-		$case{no_scroll} = 1, $case{steps} = [ 'FETCH 3', 'MOVE 50', 'FETCH 1000' ] if chance(15);
+		$case{how} =~ s/SCROLL/NO SCROLL/, $case{steps} = [ 'FETCH 3', 'MOVE 50', 'FETCH 1000' ] if chance(15);
 	}
 	elsif ($kind eq 'loop' || $kind eq 'prepared')
 	{
@@ -394,12 +248,7 @@ sub make_settings
 	return \%set;
 }
 
-sub quote_list
-{
-	return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]';
-}
-
-my $schema = slurp_file("$FindBin::Bin/random.sql") . $nested_schema . <<'SQL';
+my $schema = random_schema() . $nested_schema . <<'SQL';
 DO $$ BEGIN
 	CREATE COLLATION english (provider = libc, locale = 'en_US.UTF-8');
 EXCEPTION WHEN OTHERS THEN
@@ -420,13 +269,9 @@ CONF
 }
 my $has_citext = $node->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'citext'") eq 't';
 $schema .= 'CREATE EXTENSION citext;' if $has_citext;
-@strings = grep { $_ ne 'citext' } @strings if !$has_citext;
+@string_kinds = grep { $_ ne 'citext' } @string_kinds if !$has_citext;
 
-my $has_node = $node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name = 'gpusort.force'");
 my $limit = $node->safe_psql('postgres', "SELECT min_val FROM pg_settings WHERE name = 'gpusort.memory_limit'");
-my @off = $has_node ? ('gpusort.enabled', 'off') : ();
-note("SEED=$seed CASES=$cases");
-diag('the server has no gpusort.force, so core is compared with core') unless $has_node;
 
 # databases by their default collation
 my %databases = (
@@ -439,42 +284,23 @@ if (!has_icu($node))
 	@collations = grep { !/icu|nocase/ } @collations;
 }
 
-sub call
-{
-	my ($i, $off, $on, $case, $both, $with) = @_;
-	my $how = { cursor => 'SCROLL CURSOR', hold => 'SCROLL CURSOR WITH HOLD' }->{ $case->{how} } // $case->{how};
-	$how =~ s/SCROLL/NO SCROLL/ if $case->{no_scroll};
-	return "CALL compare($i, \$q\$$off\$q\$, \$q\$$on\$q\$, '$how', " . quote_list(@{ $case->{steps} }) . ', '
-	  . quote_list(@{ $case->{names} }) . ', ' . ($case->{rows} ? 'true' : 'false') . ', '
-	  . join(', ', map { quote_list(@$_) } $both, \@off, $with) . ');';
-}
-
-# Runs SQL in a database.  Returns the messages and the verdicts; after a crash, those so far.
-sub run_sql
-{
-	my ($database, $sql) = @_;
-	my $script = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
-	append_to_file($script, $sql);
-	my ($rc, $ignored, $stderr) = $node->psql($database, "\\i $script", on_error_stop => 0);
-	$node->poll_query_until($database, undef, '');
-	my $stdout = $node->safe_psql($database, 'SELECT case_no, nodes, verdict FROM verdict');
-	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/, $stdout;
-	return ($stderr, %verdicts);
-}
-
 # the comparison finds differences
 $node->safe_psql('postgres', $schema);
 {
-	my %case = (how => 'table', steps => [], names => ['k1'], rows => 1);
 	my $q = 'SELECT i / 2 AS k1, i FROM generate_series(1, 20) i ORDER BY';
-	my ($stderr, %verdicts) = run_sql('postgres', join "\n",
-		call(1, "$q k1", "$q k1 DESC", \%case, [], []),
-		call(2, "$q k1, i", "$q k1, i DESC", \%case, [], []),
-		call(3, "$q k1", "$q k1 LIMIT 19", \%case, [], []),
-		call(4, "$q k1", "SELECT k1, i + (i = 7)::int AS i FROM ($q k1) s", \%case, [], []),
-		call(5, "$q k1", "$q k1 DESC", { %case, how => 'loop' }, [], []),
-		call(6, "$q k1", "$q k1 DESC", { %case, how => 'hold', steps => [ 'MOVE 3', 'FETCH BACKWARD 1' ] }, [], []));
-	is(join(', ', $stderr, map { $verdicts{$_} ? $verdicts{$_}[1] : 'none' } 1 .. 6),
+	my @pairs = (
+		[ "$q k1", "$q k1 DESC" ],
+		[ "$q k1, i", "$q k1, i DESC" ],
+		[ "$q k1", "$q k1 LIMIT 19" ],
+		[ "$q k1", "SELECT k1, i + (i = 7)::int AS i FROM ($q k1) s" ],
+		[ "$q k1", "$q k1 DESC", how => 'loop' ],
+		[ "$q k1", "$q k1 DESC", how => 'SCROLL CURSOR WITH HOLD', steps => [ 'MOVE 3', 'FETCH BACKWARD 1' ] ]);
+	my $script = join '', map {
+		my ($sql, $other, %how) = @{ $pairs[$_] };
+		compare_call($_, { sql => $sql, other => $other, names => ['k1'], rows => 1, off => [], %how })
+	} 0 .. $#pairs;
+	my ($stderr, %verdicts) = run_cases($node, 'postgres', $script);
+	is(join(', ', $stderr, map { $verdicts{$_} ? $verdicts{$_}[1] : 'none' } 0 .. $#pairs),
 		', other keys in row 1, same, 19 rows, not 20, other rows, other keys in row 1, other keys in row 1',
 		'the comparison finds different answers');
 }
@@ -484,7 +310,7 @@ foreach my $database (sort keys %databases)
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING 'UTF8' $databases{$database}");
 	$node->safe_psql($database, $schema);
-	my (%sql, $table);
+	my (@texts, $table);
 	# code of other modules may have called rand() in between
 	srand(3 * $seed + $number++);
 	my $share = int($cases / 3) + ($database eq 'c' ? $cases % 3 : 0);
@@ -498,27 +324,17 @@ foreach my $database (sort keys %databases)
 		}
 		my $case = make_query($table);
 		my $settings = make_settings($case);
-		my @both = map { $_ => $settings->{$_} } sort keys %$settings;
-		my @with = $has_node ? ('gpusort.enabled', 'on', 'gpusort.force', 'on', 'gpusort.min_rows', 0) : ();
-		push @with, 'gpusort.memory_limit', $limit if $limit ne '' && chance(50);
-		$sql{$i} = join "\n", $table->{sql}, "-- $case->{kind}: $case->{how} @{ $case->{steps} }", "-- @both @with", $case->{sql};
-		$script .= call($i, $case->{sql}, $case->{sql}, $case, \@both, \@with) . "\n";
+		$case->{both} = [ map { $_ => $settings->{$_} } sort keys %$settings ];
+		$case->{with} = [ 'gpusort.memory_limit', $limit ] if chance(50);
+		push @texts, join "\n", $table->{sql}, "-- $case->{kind}: $case->{how} @{ $case->{steps} }", "-- @{ $case->{both} } @{ $case->{with} // [] }", $case->{sql};
+		$script .= compare_call($i, $case);
 	}
-	my ($stderr, %verdicts) = run_sql($database, $script);
-	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $share;
-	is(scalar @bad, 0, "$share queries give the same answers, $databases{$database}");
-	diag("SEED=$seed CASES=$cases, database $database, case $_: "
-		  . ($verdicts{$_} ? $verdicts{$_}[1] : 'an error') . "\n$sql{$_}\n") foreach grep { defined } @bad[ 0 .. 2 ];
-	diag(substr($stderr, 0, 3000)) if $stderr =~ /ERROR|WARNING|connection/;
-	$done += grep { $verdicts{$_} } 1 .. $share;
-	$used += grep { $verdicts{$_} && $verdicts{$_}[0] > 0 } 1 .. $share;
-	last if $stderr =~ /server closed the connection|connection to server was lost/;
+	my ($ended, $with_node) = check_cases($node, $database, $script, \@texts, "database $databases{$database}");
+	$done += $ended;
+	$used += $with_node;
+	last if $ended < $share;
 }
-SKIP:
-{
-	skip('the server has no GpuSort node', 1) unless $has_node;
-	cmp_ok($used, '>=', $done / 2, "$used of $done plans had a GpuSort");
-}
+cmp_ok($used, '>=', $done / 2, "$used of $done plans had a GpuSort");
 $node->stop;
 
 done_testing();

@@ -25,12 +25,12 @@ use Digest::MD5;
 use Encode qw(decode encode_utf8);
 use FindBin;
 use GpusortTest;
+use RandomTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{SEED} // int(rand(1_000_000_000));
-my $cases = $ENV{CASES} // 24;
+my ($seed, $cases) = begin_cases(24);
 
 # The servers' names of the character sets that locales have.
 my %encodings = (
@@ -61,11 +61,6 @@ sub folder_of
 }
 
 my @locales = grep { $encodings{ (parts_of($_))[1] } } split ' ', $locales;
-
-# A number below n; an element of a list; true with a probability of p percent.
-sub below { return int(rand($_[0])) }
-sub pick { return $_[ below(scalar @_) ] }
-sub chance { return rand(100) < $_[0] }
 
 # ----------------------------------------------------------------
 # A locale's letters and words, from its source
@@ -116,114 +111,21 @@ my @others = map { chr } 0xE9, 0xC9, 0xE8, 0xE4, 0xC4, 0xDF, 0xE6, 0xC6, 0xF8, 0
   0xE40, 0xE01, 0x30A2, 0x3042, 0x30FC, 0x6F22, 0x4E00, 0xD55C, 0x1100, 0x378, 0xE000, 0xFFFD, 0x1F600, 0x1D49C, 0x20000, 0x10FFFD;
 
 # ----------------------------------------------------------------
-# Strings
+# Tables and queries
 # ----------------------------------------------------------------
 
-# The alphabet of the locale that is tested: lists of strings.
-my %of;
-
-sub unit
-{
-	my $kind = below(20);
-	return pick(@{ $of{letters} }) if $kind < 9 && @{ $of{letters} };
-	return pick(@{ $of{plain} }) if $kind < 16;
-	return pick(@{ $of{others} }) if $kind < 17 && @{ $of{others} };
-	return pick(@{ $of{marks} }) if $kind < 18 && @{ $of{marks} };
-	return pick(@{ $of{punctuation} });
-}
-
-sub units { return join '', map { unit() } 1 .. $_[0] }
-
-# The same letters, but for cases, marks and punctuation.
-sub varied
-{
-	my ($text) = @_;
-	return join '', map {
-		# other character sets lack the capitals of some letters
-		my $has_cases = $of{encoding} eq 'UTF8' || ord() < 128;
-		my $letter = $has_cases && chance(25) ? pick(grep { length == 1 } lc, uc, $_) : $_;
-		chance(4) && @{ $of{marks} } ? $letter . pick(@{ $of{marks} })
-		  : chance(3) ? pick(@{ $of{punctuation} }) . $letter : $letter
-	} split //, $text;
-}
-
-# Returns a function that makes the strings of one column.
-sub column_of
-{
-	my ($kind) = @_;
-	if ($kind eq 'letters') { my $most = pick(4, 12, 40); return sub { units(below($most)) } }
-	if ($kind eq 'words')
-	{
-		my $between = pick(' ', '-', ', ', '');
-		return sub { join $between, map { chance(80) && @{ $of{words} } ? pick(@{ $of{words} }) : below(1000) } 0 .. below(4) }
-	}
-	if ($kind eq 'varied')
-	{
-		my @bases = map { units(1 + below(20)) } 0 .. below(20);
-		return sub { varied(pick(@bases)) }
-	}
-	if ($kind eq 'late')
-	{
-		# accents and cases differ early, letters late
-		my $base = units(5 + below(40));
-		return sub { varied($base) . unit() . (chance(30) ? varied('tail') : '') }
-	}
-	if ($kind eq 'prefix')
-	{
-		my $prefix = units(1 + below(pick(20, 200)));
-		return sub { (chance(90) ? $prefix : substr $prefix, 0, below(1 + length $prefix)) . units(below(8)) }
-	}
-	if ($kind eq 'signs')
-	{
-		# they weigh nothing before the last level, so that most words are equal
-		my @signs = $of{encoding} eq 'UTF8' ? map { chr } 0x1F600, 0xFE0F, 0x2603, 0x1F44D : @punctuation;
-		my @values = map { join '', map { chance(5) ? below(10) : pick(@signs) } 1 .. below(7) } 1 .. 20 + below(500);
-		return sub { pick(@values) }
-	}
-	if ($kind eq 'few') { my @values = map { units(below(30)) } 0 .. below(8); return sub { pick(@values) } }
-	if ($kind eq 'ascii')
-	{
-		my $form = below(4);
-		return sub {
-			return join '', map { sprintf '%08x', below(2**32) } 1 .. 4 if $form == 0;
-			return below(100000) if $form == 1;
-			return 'https://www.example.com/' . pick('a', 'B', 'item') . '/' . below(50) . '?q=' . pick(@{ $of{plain} }) if $form == 2;
-			return sprintf '%04d-%02d-%02d %s', 1990 + below(40), 1 + below(12), 1 + below(28), pick('open', 'Open', 'closed');
-		}
-	}
-	if ($kind eq 'any')
-	{
-		return sub { units(below(20)) } if $of{encoding} ne 'UTF8';
-		return sub {
-			join '', map { my $c = 1 + below(pick(0x7F, 0x7FF, 0xFFFE, 0x10FFFF)); chr($c >= 0xD800 && $c < 0xE000 ? 0x4E00 : $c) } 1 .. below(12)
-		}
-	}
-	# long: up to 100 kB, compressed or not
-	my $unit = units(1 + below(20)) || 'x';
-	return sub {
-		return units(below(20)) if !chance(3);
-		my $characters = pick(3000, 10000, 50000);
-		return substr($unit x $characters, 0, below($characters)) . units(below(3)) if chance(60);
-		return units($characters / 5) . unit();
-	}
-}
+# The alphabet of the locale that is tested, and what its table is, in words
+my (%of, $about);
 
 my @kinds = ('letters', 'letters', 'words', 'varied', 'varied', 'late', 'prefix', 'signs', 'few', 'ascii', 'any', 'long');
 my @types = ('text', 'text', 'text', 'varchar', 'char(40)', 'bpchar', 'name', 'word', 'citext');
 my @collations = ('', '', 'loc', 'loc', 'loc', 'mixed', 'other', 'C', 'numbers');
 
-# ----------------------------------------------------------------
-# Tables and queries
-# ----------------------------------------------------------------
-
-# A value in COPY's format.
-sub copied
+# The server's limit for values of char(40) is an error, that of name is not.
+sub fitting
 {
 	my ($value, $type) = @_;
-	return '\N' if !defined $value;
-	# the server's limit for values of char(40) is an error, that of name is not
-	$value = substr $value, 0, 40 if $type eq 'char(40)';
-	return $value =~ s/([\\\t\n\r])/'\\' . { "\\" => '\\', "\t" => 't', "\n" => 'n', "\r" => 'r' }->{$1}/ger;
+	return $type eq 'char(40)' ? substr($value, 0, 40) : $value;
 }
 
 # Makes a random table: the script that fills it, its columns, and what it is, in words.
@@ -239,16 +141,16 @@ sub make_table
 		my ($kind, $type) = (pick(@kinds), pick(grep { $_ ne 'citext' || $of{encoding} eq 'UTF8' } @types));
 		push @columns, "c$i";
 		push @types_of, $type;
-		push @makers, column_of($kind);
+		push @makers, strings_of($kind, \%of);
 		push @nulls, pick(0, 0, 3, 50);
 		$storage .= " ALTER TABLE t ALTER c$i SET STORAGE EXTERNAL;" if $kind eq 'long' && $type ne 'name' && chance(40);
-		$of{about} .= " c$i $type: $kind;";
+		$about .= " c$i $type: $kind;";
 	}
 	my $definition = join ', ', map { "$columns[$_] $types_of[$_]" } 0 .. $#columns;
 	my $script = "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, n int, $definition);$storage\nCOPY t FROM stdin;\n";
 	foreach my $id (1 .. $rows)
 	{
-		$script .= join("\t", $id, below(4), map { copied(chance($nulls[$_]) ? undef : $makers[$_]->(), $types_of[$_]) } 0 .. $#columns) . "\n";
+		$script .= join("\t", $id, below(4), map { chance($nulls[$_]) ? copied(undef) : copied(fitting($makers[$_]->(), $types_of[$_])) } 0 .. $#columns) . "\n";
 	}
 	$script .= "\\.\n";
 	if ($times > 1)
@@ -285,7 +187,7 @@ sub make_query
 		}
 		push @select, "$value AS k$i";
 		push @names, "k$i";
-		push @order, "k$i" . pick('', '', ' ASC', ' DESC', ' DESC') . pick('', '', ' NULLS FIRST', ' NULLS LAST');
+		push @order, directions("k$i");
 	}
 	my %case = (how => 'table', rows => 1, names => \@names, steps => [],
 		sql => 'SELECT ' . join(', ', @select) . pick('', ', t.id', ', t.*') . ' FROM t ORDER BY ' . join(', ', @order));
@@ -309,13 +211,10 @@ sub make_query
 	return \%case;
 }
 
-sub quote_list { return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]' }
-
 # ----------------------------------------------------------------
 # The server
 # ----------------------------------------------------------------
 
-note("SEED=$seed CASES=$cases");
 # the system has C.UTF-8
 my @second = ('en_US.UTF-8', 'cs_CZ.UTF-8');
 $ENV{LOCPATH} = locales_in_build(@second, grep { !/^C\./ } @locales);
@@ -354,7 +253,7 @@ SQL
 }
 
 # Keys of both answers in the first row that differs, for the message.
-my $schema = slurp_file("$FindBin::Bin/random.sql") . <<'SQL';
+my $schema = random_schema() . <<'SQL';
 CREATE DOMAIN word AS text;
 CREATE TABLE shown (no int, core text, gpusort text);
 CREATE PROCEDURE show(no int) LANGUAGE plpgsql AS $$
@@ -381,55 +280,42 @@ foreach my $locale (@locales)
 	}
 	srand(unpack 'L', Digest::MD5::md5("$seed $locale"));
 	my ($letters, $words) = alphabet_of($locale);
-	%of = (encoding => $encoding, about => '', letters => [ encodable($encoding, @$letters) ], words => [ encodable($encoding, @$words) ],
+	%of = (encoding => $encoding, letters => [ encodable($encoding, @$letters) ], words => [ encodable($encoding, @$words) ],
 		plain => \@plain, punctuation => \@punctuation, marks => [ encodable($encoding, @marks) ], others => [ encodable($encoding, @others) ]);
 
 	my $database = 'db' . $number++;
 	my $other = $encoding eq 'UTF8' ? pick(@second) : $locale;
-	my $script = PostgreSQL::Test::Utils::tempdir() . "/$database.sql";
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING '$encoding' LOCALE '$locale'");
-	append_to_file($script, encode_utf8("SET client_encoding = 'UTF8';\n$schema" . ($has_citext ? 'CREATE EXTENSION citext;' : '') . <<"SQL"));
+	my $script = "SET client_encoding = 'UTF8';\n$schema" . ($has_citext ? 'CREATE EXTENSION citext;' : '') . <<"SQL";
 CREATE COLLATION loc (provider = libc, locale = '$locale');
 CREATE COLLATION mixed (provider = libc, lc_collate = '$locale', lc_ctype = 'C');
 CREATE COLLATION other (provider = libc, locale = '$other');
 $icu_collation
 SQL
-	my (%sql, $table);
+	my (@texts, $table);
 	foreach my $i (1 .. $cases)
 	{
 		if ($i % 6 == 1)
 		{
 			my $fill;
-			$of{about} = '';
+			$about = '';
 			($fill, $table) = make_table();
-			append_to_file($script, encode_utf8($fill));
+			$script .= encode_utf8($fill);
 		}
 		my $case = make_query($table);
-		my @both = ('max_parallel_workers_per_gather', pick(0, 2), 'work_mem', pick('64kB', '4MB', '64MB'));
-		my @on = ('gpusort.enabled', 'on', 'gpusort.force', 'on', 'gpusort.min_rows', 0);
-		push @on, 'gpusort.memory_limit', $limit if chance(40);
-		$sql{$i} = "$table->{rows} rows;$of{about}\n-- @both @on\n-- $case->{how} @{ $case->{steps} }\n$case->{sql}";
-		append_to_file($script, "CALL compare($i, \$q\$$case->{sql}\$q\$, \$q\$$case->{sql}\$q\$, '$case->{how}', "
-			. quote_list(@{ $case->{steps} }) . ', ' . quote_list(@{ $case->{names} }) . ', ' . ($case->{rows} ? 'true' : 'false') . ', '
-			. join(', ', map { quote_list(@$_) } \@both, [ 'gpusort.enabled', 'off' ], \@on) . ");\nCALL show($i);\n");
+		$case->{both} = [ 'max_parallel_workers_per_gather', pick(0, 2), 'work_mem', pick('64kB', '4MB', '64MB') ];
+		$case->{with} = [ 'gpusort.memory_limit', $limit ] if chance(40);
+		push @texts, "$table->{rows} rows;$about\n-- @{ $case->{both} } @{ $case->{with} // [] }\n-- $case->{how} @{ $case->{steps} }\n$case->{sql}";
+		$script .= compare_call($i, $case) . "CALL show($i);\n";
 	}
-	my ($rc, $ignored, $stderr) = $node->psql($database, "\\i $script", on_error_stop => 0);
-	unlink $script;
-	$node->poll_query_until($database, undef, '');
-	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/,
-	  $node->safe_psql($database, 'SELECT case_no, nodes, verdict FROM verdict');
-	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $cases;
-	ok(!@bad && $stderr !~ /ERROR|WARNING|connection/, "$locale: $cases queries give the same answers");
-	foreach my $i (grep { defined } @bad[ 0 .. 2 ])
-	{
-		diag("SEED=$seed CASES=$cases LOCALES=\"$locale\", the other collation is $other, case $i: "
-			  . ($verdicts{$i} ? $verdicts{$i}[1] : 'an error') . "\n$sql{$i}\n"
-			  . $node->safe_psql($database, "SET client_encoding = 'UTF8'; SELECT 'core: ' || core || E'\\ngpusort: ' || gpusort FROM shown WHERE no = $i"));
-	}
-	diag(substr($stderr, 0, 3000)) if $stderr =~ /ERROR|WARNING|connection/;
-	$done += keys %verdicts;
-	$used += grep { $_->[0] > 0 } values %verdicts;
-	$node->safe_psql('postgres', "DROP DATABASE $database") if !@bad;
+	my $detail = sub {
+		my ($i) = @_;
+		return $node->safe_psql($database, "SET client_encoding = 'UTF8'; SELECT 'core: ' || core || E'\\ngpusort: ' || gpusort FROM shown WHERE no = $i");
+	};
+	my ($ended, $with_node, $bad) = check_cases($node, $database, $script, \@texts, "LOCALES=\"$locale\", the other collation is $other", $detail);
+	$done += $ended;
+	$used += $with_node;
+	$node->safe_psql('postgres', "DROP DATABASE $database") if !$bad;
 }
 cmp_ok($used, '>=', 0.5 * $done, "$used of $done plans had a GpuSort");
 $node->stop;

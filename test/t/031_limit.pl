@@ -16,37 +16,41 @@
 use strict;
 use warnings;
 
-use FindBin;
 use GpusortTest;
+use RandomTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{SEED} // int(rand(1_000_000_000));
-my $cases = $ENV{CASES} // 240;
-
-sub pick { return $_[ int(rand(scalar @_)) ] }
-sub chance { return rand(100) < $_[0] }
+my ($seed, $cases) = begin_cases(240);
 
 my @keys = ('r', 'r', 'f', 'up', 'up', 'down', 'down', 'saw', 'nul', 'nul', 't', 't COLLATE "en-x-icu"', 'u',
 	'u COLLATE "en-x-icu"', 'd', 'b');
-my $table = <<'SQL';
-CREATE TABLE t AS SELECT i::int AS id, rnd(i, 1, 1000000000) AS r, rnd(i, 2, 3)::int AS f, i::int AS up, -i::int AS down,
-	(i % 1000)::int AS saw, CASE WHEN rnd(i, 3, 3) > 0 THEN rnd(i, 4, 5000) END AS nul,
-	('the same first bytes in all of them ' || rnd(i, 5, 20000)) COLLATE "C" AS t,
-	(repeat('the same first bytes ', 3) || rnd(i, 6, 4)) COLLATE "C" AS u,
-	(repeat('1234567890', 4) || rnd(i, 7, 30))::numeric AS d, rnd(i, 8, 2) = 0 AS b,
-	repeat('x', rnd(i, 9, 300)::int) AS pad
-FROM generate_series(1, %d) i;
-CREATE INDEX ON t (id);
-ANALYZE t;
-SQL
+
+# SQL that makes table t
+sub make_table
+{
+	my ($rows) = @_;
+	my %values = (
+		r => value_of('int8', distinct => 1_000_000_000, special => 0),
+		f => value_of('int4', distinct => 3, special => 0),
+		up => value_of('int4', order => 'up', special => 0),
+		down => value_of('int4', order => 'down', special => 0, rows => $rows),
+		saw => value_of('int4', order => 'saw', special => 0),
+		nul => value_of('int8', distinct => 5000, nulls => 33, special => 0),
+		t => value_of('text: common', distinct => 20000, prefix => 'the same first bytes in all of them ', special => 0) . ' COLLATE "C"',
+		u => value_of('text: common', distinct => 4, prefix => 'the same first bytes ' x 3, special => 0) . ' COLLATE "C"',
+		d => value_of('numeric: 40 digits', distinct => 30, special => 0),
+		b => value_of('bool', special => 0));
+	return 'CREATE TABLE t AS SELECT i::int AS id, ' . join(', ', map { "$values{$_} AS $_" } sort keys %values)
+	  . ", repeat('x', rnd(i, 9, 300)::int) AS pad FROM generate_series(1, $rows) i; CREATE INDEX ON t (id); ANALYZE t;\n";
+}
 
 sub make_case
 {
 	my @n = (1, 2, 10, 1000, 1000, 2048, 2049, 4096, 5000, 12000);
-	my @order = map { pick(@keys) . pick('', '', ' DESC') . pick('', '', ' NULLS FIRST', ' NULLS LAST') } 1 .. pick(1, 1, 2, 3);
-	my @select = map { ($order[ $_ - 1 ] =~ s/ (DESC|NULLS).*//r) . " AS k$_" } 1 .. @order;
+	my @order = directions(map { pick(@keys) } 1 .. pick(1, 1, 2, 3));
+	my @select = map { ($order[ $_ - 1 ] =~ s/ (ASC|DESC|NULLS).*//r) . " AS k$_" } 1 .. @order;
 	my @names = map { "k$_" } 1 .. @order;
 	my %case = (how => 'table', steps => [], names => \@names, rows => 0, settings => {});
 	# a single column of a fixed width is sorted as values
@@ -120,7 +124,7 @@ sub make_case
 	elsif ($kind eq 'ordered union')
 	{
 		my ($one, $two) = map { $query =~ s/FROM t.*/FROM t WHERE id % 3 = $_/r } 0, 1;
-		my $by = join ', ', map { my $e = $order[ $_ - 1 ]; my ($how) = $e =~ /((?: DESC| NULLS FIRST| NULLS LAST)*)$/; "k$_$how" } 1 .. @order;
+		my $by = join ', ', map { my $e = $order[ $_ - 1 ]; my ($how) = $e =~ /((?: ASC| DESC| NULLS FIRST| NULLS LAST)*)$/; "k$_$how" } 1 .. @order;
 		@case{ 'sql', 'rows' } = ("SELECT * FROM ($one UNION ALL $two) s ORDER BY $by $limit", 0);
 	}
 	elsif ($kind eq 'nested')
@@ -137,52 +141,35 @@ sub make_case
 	return \%case;
 }
 
-sub quote_list
-{
-	return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]';
-}
-
 my $node = new_node('limit', init => [ extra => [ '-E', 'UTF8', '--locale=C' ] ], settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
 autovacuum = off
 client_min_messages = warning
 CONF
 $node->start;
-$node->safe_psql('postgres', slurp_file("$FindBin::Bin/random.sql"));
+$node->safe_psql('postgres', random_schema());
 @keys = map { s/"en-x-icu"/"C"/r } @keys if !has_icu($node);
 
 # ---- random queries ----
 
 srand($seed);
-my (%sql, $script);
+my ($script, @texts) = ('');
 foreach my $i (1 .. $cases)
 {
-	$script .= 'DROP TABLE IF EXISTS t; ' . sprintf($table, pick(0, 100, 5000, 20000, 20000, 20000)) if $i % 20 == 1;
+	$script .= 'DROP TABLE IF EXISTS t; ' . make_table(pick(0, 100, 5000, 20000, 20000, 20000)) if $i % 20 == 1;
 	my $case = make_case();
-	my @with = ('gpusort.enabled', 'on', 'gpusort.force', 'on', 'gpusort.min_rows', pick(0, 100000));
-	push @with, 'gpusort.memory_limit', pick('64kB', '200kB', '1MB', '4MB') if chance(60);
-	my @both = %{ $case->{settings} };
-	$sql{$i} = "-- $case->{kind}: $case->{how} @{ $case->{steps} }\n-- @both @with\n$case->{sql}";
-	$script .= "CALL compare($i, \$q\$$case->{sql}\$q\$, \$q\$$case->{sql}\$q\$, '$case->{how}', " . quote_list(@{ $case->{steps} }) . ', '
-	  . quote_list(@{ $case->{names} }) . ', ' . ($case->{rows} ? 'true' : 'false') . ', '
-	  . join(', ', map { quote_list(@$_) } \@both, [ 'gpusort.enabled', 'off' ], \@with) . ");\n";
+	$case->{with} = [ 'gpusort.min_rows', pick(0, 100000) ];
+	push @{ $case->{with} }, 'gpusort.memory_limit', pick('64kB', '200kB', '1MB', '4MB') if chance(60);
+	$case->{both} = [ map { $_ => $case->{settings}{$_} } sort keys %{ $case->{settings} } ];
+	push @texts, "-- $case->{kind}: $case->{how} @{ $case->{steps} }\n-- @{ $case->{both} } @{ $case->{with} }\n$case->{sql}";
+	$script .= compare_call($i, $case);
 }
-my $file = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
-append_to_file($file, $script);
-my ($rc, $ignored, $stderr) = $node->psql('postgres', "\\i $file", on_error_stop => 0);
-my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v }
-  split /\n/, $node->safe_psql('postgres', 'SELECT case_no, nodes, verdict FROM verdict');
-my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $cases;
-is(scalar @bad, 0, "$cases queries with a LIMIT give the same answers");
-diag("SEED=$seed CASES=$cases, case $_: " . ($verdicts{$_} ? $verdicts{$_}[1] : 'an error') . "\n$sql{$_}\n")
-  foreach grep { defined } @bad[ 0 .. 2 ];
-diag(substr($stderr, 0, 3000)) if $stderr =~ /ERROR|WARNING|connection/;
-my $used = grep { $verdicts{$_} && $verdicts{$_}[0] > 0 } 1 .. $cases;
+my ($done, $used) = check_cases($node, 'postgres', $script, \@texts, 'with a LIMIT');
 cmp_ok($used, '>=', $cases / 2, "$used of $cases plans had a GpuSort");
 
 # ---- what is kept ----
 
-$node->safe_psql('postgres', 'DROP TABLE t; ' . sprintf($table, 60000));
+$node->safe_psql('postgres', 'DROP TABLE t; ' . make_table(60000));
 
 # EXPLAIN ANALYZE's lines about the sort
 sub explained

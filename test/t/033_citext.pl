@@ -21,18 +21,13 @@ use warnings;
 
 use Digest::MD5;
 use Encode qw(encode encode_utf8 FB_CROAK);
-use FindBin;
 use GpusortTest;
+use RandomTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{SEED} // int(rand(1_000_000_000));
-my $cases = $ENV{CASES} // 24;
-
-sub below { return int(rand($_[0])) }
-sub pick { return $_[ below(scalar @_) ] }
-sub chance { return rand(100) < $_[0] }
+my ($seed, $cases) = begin_cases(24);
 
 my @databases = (
 	{ name => 'bytes', options => "ENCODING 'UTF8' LOCALE 'C.UTF-8'" },
@@ -70,42 +65,14 @@ my @plain = ('a' .. 'z', 'A' .. 'Z', 'I', 'i', 'J', 0 .. 9, ' ', '-', '_', '.', 
 my @others = map { chr } 0xE9, 0xC9, 0xE4, 0xC4, 0xDF, 0xD1, 0xF1, 0xFF, 0xB5, 0x130, 0x131, 0x178, 0x1C4, 0x1C5, 0x3A3, 0x3C3, 0x3C2,
   0x391, 0x3B1, 0x416, 0x436, 0x1E9E, 0x2C62, 0x10400, 0x10428, 0x300, 0x307, 0x345, 0x4E00, 0x212A, 0x1F600;
 
-# The letters of the database that is tested
-my @letters;
-
-sub units
-{
-	my ($count, $ascii) = @_;
-	return join '', map { $ascii || chance(85) ? pick(@plain) : pick(@letters) } 1 .. $count;
-}
-
-# The same string in other cases.
-sub varied { return join '', map { chance(30) ? (chance(50) ? uc : lc) : $_ } $_[0] =~ /([A-Za-z]+|.)/gs }
-
-# Returns a function that makes the strings of one column.
-sub column
-{
-	my $ascii = chance(40);
-	my $kind = pick('short', 'short', 'few', 'varied', 'prefix', 'long', 'hex');
-	return sub { units(below(30), $ascii) } if $kind eq 'short';
-	return sub { my $hex = sprintf '%08x%08x%08x', map { below(2**32) } 1 .. 3; chance(50) ? uc $hex : $hex } if $kind eq 'hex';
-	my @bases = map { units(1 + below(pick(8, 60)), $ascii) } 0 .. below(pick(5, 300));
-	return sub { pick(@bases) } if $kind eq 'few';
-	return sub { varied(pick(@bases)) } if $kind eq 'varied';
-	return sub { (chance(95) ? varied($bases[0]) . 'The rest of a long prefix ' : '') . units(below(12), $ascii) } if $kind eq 'prefix';
-	return sub { chance(4) ? varied(pick(@bases)) x below(pick(100, 3000)) . units(3, $ascii) : units(below(20), $ascii) };
-}
-
-sub copied
-{
-	my ($value) = @_;
-	return !defined $value ? '\N' : $value =~ s/\\/\\\\/gr;
-}
+# The alphabet of the database that is tested, and one without letters that need several bytes
+my %letters = (plain => \@plain);
+my %ascii = (plain => \@plain, encoding => 'UTF8');
 
 sub make_table
 {
 	my $rows = pick(0, 1, 2, 300, (1000) x 3, 4000);
-	my @makers = map { column() } 1 .. 3;
+	my @makers = map { strings_of(pick('letters', 'few', 'varied', 'prefix', 'long', 'ascii'), chance(40) ? \%ascii : \%letters) } 1 .. 3;
 	my $storage = chance(30) ? 'ALTER TABLE t ALTER a SET STORAGE EXTERNAL;' : '';
 	my $script = "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, n int, a citext, b citext, w word);$storage\nCOPY t FROM stdin;\n";
 	foreach my $id (1 .. $rows)
@@ -121,7 +88,7 @@ sub make_query
 	push @keys, pick('t.n', 't.id', 't.a::text') if chance(30);
 	@keys = reverse @keys if chance(50);
 	my @names = map { "k$_" } 1 .. @keys;
-	my $order = join ', ', map { $_ . pick('', '', ' DESC') . pick('', '', ' NULLS FIRST', ' NULLS LAST') } @names;
+	my $order = join ', ', directions(@names);
 	my $select = join ', ', map { "$keys[$_] AS $names[$_]" } 0 .. $#keys;
 	my $kind = pick('plain', 'plain', 'plain', 'limit', 'ties', 'distinct', 'aggregate', 'lateral');
 	my %case = (names => \@names, rows => $kind ne 'limit', sql => "SELECT $select" . pick('', ', t.id', ', t.*') . " FROM t ORDER BY $order");
@@ -150,9 +117,7 @@ sub make_query
 	return \%case;
 }
 
-sub quote_list { return 'ARRAY[' . join(', ', map { "\$q\$$_\$q\$" } @_) . ']::text[]' }
-
-my $schema = slurp_file("$FindBin::Bin/random.sql") . <<'SQL';
+my $schema = random_schema() . <<'SQL';
 CREATE EXTENSION citext;
 CREATE DOMAIN word AS citext CHECK (value IS NOT NULL OR value IS NULL);
 CREATE COLLATION en (provider = icu, locale = 'en');
@@ -164,30 +129,22 @@ foreach my $database (@databases)
 {
 	my $name = $database->{name};
 	srand(unpack 'L', Digest::MD5::md5("$seed $name"));
-	@letters = grep { my $letter = $_; !$database->{charset} || eval { encode($database->{charset}, $letter, FB_CROAK); 1 } } @others;
+	@letters{ 'letters', 'encoding' } = ([ grep { my $letter = $_; !$database->{charset} || eval { encode($database->{charset}, $letter, FB_CROAK); 1 } } @others ],
+		$database->{charset} // 'UTF8');
 	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE template0 $database->{options}");
-	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.sql";
-	append_to_file($file, "SET client_encoding = 'UTF8';\n$schema"
-		. "CREATE COLLATION other (provider = libc, locale = '" . ($other{$name} // 'en_US.UTF-8') . "');\n");
-	my %sql;
+	my $script = "SET client_encoding = 'UTF8';\n$schema"
+	  . "CREATE COLLATION other (provider = libc, locale = '" . ($other{$name} // 'en_US.UTF-8') . "');\n";
+	my @texts;
 	foreach my $i (1 .. $cases)
 	{
-		append_to_file($file, encode_utf8(make_table())) if $i % 8 == 1;
+		$script .= encode_utf8(make_table()) if $i % 8 == 1;
 		my $case = make_query();
-		my @both = ('max_parallel_workers_per_gather', pick(0, 2), 'work_mem', pick('64kB', '4MB', '64MB'), 'enable_hashagg', 'off');
-		my @on = ('gpusort.enabled', 'on', 'gpusort.force', 'on', 'gpusort.min_rows', 0);
-		push @on, 'gpusort.memory_limit', $limit if chance(40);
-		$sql{$i} = "-- @both @on\n$case->{sql}";
-		append_to_file($file, "CALL compare($i, \$q\$$case->{sql}\$q\$, \$q\$$case->{sql}\$q\$, 'table', '{}', " . quote_list(@{ $case->{names} }) . ', '
-			. ($case->{rows} ? 'true' : 'false') . ', ' . join(', ', map { quote_list(@$_) } \@both, [ 'gpusort.enabled', 'off' ], \@on) . ");\n");
+		$case->{both} = [ 'max_parallel_workers_per_gather', pick(0, 2), 'work_mem', pick('64kB', '4MB', '64MB'), 'enable_hashagg', 'off' ];
+		$case->{with} = [ 'gpusort.memory_limit', $limit ] if chance(40);
+		push @texts, "-- @{ $case->{both} } @{ $case->{with} // [] }\n$case->{sql}";
+		$script .= compare_call($i, $case);
 	}
-	my ($rc, $ignored, $stderr) = $node->psql($name, "\\i $file", on_error_stop => 0);
-	my %verdicts = map { my ($i, @v) = split /\|/; $i => \@v } split /\n/, $node->safe_psql($name, 'SELECT case_no, nodes, verdict FROM verdict');
-	my @bad = grep { !$verdicts{$_} || $verdicts{$_}[1] ne 'same' } 1 .. $cases;
-	ok(!@bad && $stderr !~ /ERROR|WARNING|connection/, "$name: $cases queries give the same answers");
-	diag("SEED=$seed CASES=$cases, $name, case $_: " . ($verdicts{$_} ? $verdicts{$_}[1] : 'an error') . "\n$sql{$_}") foreach grep { defined } @bad[ 0 .. 2 ];
-	diag(substr($stderr, 0, 3000)) if $stderr =~ /ERROR|WARNING|connection/;
-	my $nodes = grep { $_->[0] > 0 } values %verdicts;
+	my (undef, $nodes) = check_cases($node, $name, $script, \@texts, $name);
 	cmp_ok($nodes, '>=', 0.8 * $cases, "$name: $nodes of $cases plans had a GpuSort");
 }
 

@@ -16,41 +16,21 @@ use strict;
 use warnings;
 
 use GpusortTest;
+use RandomTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{SEED} // int(rand(1_000_000_000));
-my $cases = $ENV{CASES} // 120;
+my ($seed, $cases) = begin_cases(120);
 
-sub pick { return $_[ int(rand(scalar @_)) ] }
-sub chance { return rand(100) < $_[0] }
-
-# Columns by name: type, and a value in terms of the row's number i.  The neighbours of the
-# greatest and least values have the same words as these if a process has seen them first.
+# Columns by name, and the kinds of their values.  The neighbours of the greatest and least values
+# have the same words as these if a process has seen them first.
 my %columns = (
-	a_int2 => [ 'int2', '(i * 7919 % 65536 - 32768)::int2' ],
-	a_int4 => [ 'int4', 'hashint4(i)' ],
-	a_few => [ 'int4', 'i % 5' ],
-	an_int8 => [ 'int8', "CASE i % 97 WHEN 0 THEN 9223372036854775807 WHEN 1 THEN 9223372036854775806 WHEN 2 THEN -9223372036854775808 "
-		  . "WHEN 3 THEN -9223372036854775807 ELSE hashint8extended(i, 1) END" ],
-	a_float4 => [ 'float4', "CASE i % 50 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' WHEN 2 THEN '-Infinity' ELSE hashint4(i) / 7.0 END" ],
-	a_float8 => [ 'float8', "CASE i % 50 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' WHEN 2 THEN '-Infinity' ELSE hashint4(i) / 7.0 END" ],
-	a_numeric => [ 'numeric', "CASE i % 40 WHEN 0 THEN 'NaN' WHEN 1 THEN 12345678901234567890.123456789 + i % 3 / 1e12 WHEN 2 THEN 1e100 ELSE hashint4(i) / 1000.0 END" ],
-	a_timestamp => [ 'timestamp', "CASE i % 61 WHEN 0 THEN 'infinity' WHEN 1 THEN timestamp '294276-12-31 23:59:59.999999' WHEN 2 THEN '-infinity' "
-		  . "WHEN 3 THEN timestamp '4714-11-24 00:00:00 BC' ELSE timestamp '2026-01-01' + hashint4(i) * interval '1 ms' END" ],
-	a_timestamptz => [ 'timestamptz', "CASE i % 61 WHEN 0 THEN 'infinity' WHEN 2 THEN '-infinity' ELSE timestamptz '2026-01-01 UTC' + hashint4(i) * interval '1 ms' END" ],
-	a_date => [ 'date', "CASE i % 61 WHEN 0 THEN 'infinity' WHEN 2 THEN '-infinity' ELSE date '2026-01-01' + hashint4(i) % 10000 END" ],
-	a_time => [ 'time', "time '00:00' + hashint4(i) * interval '1 ms'" ],
-	a_timetz => [ 'timetz', "(time '00:00' + hashint4(i) * interval '1 ms')::text::time AT TIME ZONE (i % 12 * interval '1 hour')" ],
-	an_interval => [ 'interval', "hashint4(i) % 1000 * interval '1 day' + hashint4(i + 1) * interval '1 ms'" ],
-	a_uuid => [ 'uuid', 'md5((i % 9000)::text)::uuid' ],
-	a_bool => [ 'bool', 'hashint4(i) % 2 = 0' ],
-	a_colour => [ 'colour', "('{z,k,m,a}'::colour[])[1 + i % 4]" ],
-	an_inet => [ 'inet', "inet '10.0.0.0' + (hashint4(i) & 1048575)" ],
-	a_name => [ 'name', 'md5(i::text)::name' ],
-	an_oid => [ 'oid', '(hashint4(i)::bigint & 4294967295)::oid' ]);
-my @names = sort keys %columns;
+	a_int2 => 'int2', a_int4 => 'int4', an_int8 => 'int8', a_float4 => 'float4: one form', a_float8 => 'float8: one form',
+	a_numeric => 'numeric', a_timestamp => 'timestamp', a_timestamptz => 'timestamptz', a_date => 'date', a_time => 'time',
+	a_timetz => 'timetz', an_interval => 'interval', a_uuid => 'uuid', a_bool => 'bool', a_colour => 'colour', an_inet => 'inet',
+	a_name => 'name', an_oid => 'oid');
+my @names = ('a_few', sort keys %columns);
 # single values of these are the same text if they are equal
 my @values = grep { !/timetz|interval|numeric|inet|name/ } @names;
 
@@ -70,21 +50,28 @@ log_temp_files = 0
 CONF
 $node->start;
 
-my $select = join ', ', map { "CASE WHEN hashint8extended(i, " . (100 + length) . ") % 20 <> 0 THEN ($columns{$_}[1])::$columns{$_}[0] END AS $_" } @names;
-my $no_nulls = join ', ', map { "($columns{$_}[1])::$columns{$_}[0] AS $_" } @names;
+# the columns' values, of which $nulls percent are NULL
+sub values_of
+{
+	my ($nulls) = @_;
+	return join ', ', 'i % 5 AS a_few',
+	  map { my $type = $columns{$_} =~ s/:.*//r; value_of($columns{$_}, distinct => 2_000_000_000, special => 1, nulls => $nulls) . "::$type AS $_" } sort keys %columns;
+}
+srand($seed);
+my $with_nulls = values_of(5);
+my $no_nulls = values_of(0);
+$node->safe_psql('postgres', random_schema());
 $node->safe_psql('postgres', <<"SQL");
 CREATE EXTENSION gpusort;
-CREATE TYPE colour AS ENUM ('z', 'm', 'a');
-ALTER TYPE colour ADD VALUE 'k' BEFORE 'm';
 -- lets other processes have a part of the rows
 CREATE FUNCTION slowly(i int) RETURNS bool LANGUAGE plpgsql PARALLEL SAFE AS \$\$
 BEGIN
 	IF i % 500 = 0 THEN PERFORM pg_sleep(0.002); END IF;
 	RETURN true;
 END \$\$;
-CREATE TABLE t AS SELECT i AS id, $select, repeat('pad', i % 30) AS pad FROM generate_series(1, 12000) i;
+CREATE TABLE t AS SELECT i AS id, $with_nulls, repeat('pad', i % 30) AS pad FROM generate_series(1, 12000) i;
 CREATE TABLE full_rows AS SELECT i AS id, $no_nulls, NULL::text AS pad FROM generate_series(1, 12000) i;
-CREATE TABLE wide AS SELECT i AS id, $select, repeat(md5(i::text), 3 + i % 90) AS pad FROM generate_series(1, 3000) i;
+CREATE TABLE wide AS SELECT i AS id, $with_nulls, repeat(md5(i::text), 3 + i % 90) AS pad FROM generate_series(1, 3000) i;
 CREATE TABLE toasted (LIKE wide);
 ALTER TABLE toasted ALTER pad SET STORAGE EXTERNAL;
 INSERT INTO toasted SELECT * FROM wide WHERE id <= 1000;
@@ -148,11 +135,6 @@ sub is_core_order
 # ----------------------------------------------------------------
 # Random queries
 # ----------------------------------------------------------------
-
-sub directions
-{
-	return map { $_ . pick('', '', ' DESC') . pick('', '', ' NULLS FIRST', ' NULLS LAST') } @_;
-}
 
 # A random query.  Plans that the planner cannot make parallel are not among them.
 sub make_query

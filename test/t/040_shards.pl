@@ -14,6 +14,7 @@ use strict;
 use warnings;
 
 use GpusortTest;
+use RandomTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -148,12 +149,14 @@ is($coordinator->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM
 same($ordered, 'two columns');
 same("SELECT id FROM events ORDER BY $_ LIMIT 4000 OFFSET 100", $_)
   foreach 'word', 'word DESC, id', 'few, word NULLS FIRST', 'k', 'few', 'few DESC, k NULLS FIRST', 'k DESC NULLS LAST, few', 'f DESC, k', 'n, f NULLS FIRST', 'at DESC, id', 'bytes, n', 'bytes DESC NULLS LAST, few';
-foreach my $i (1 .. 12)
+my ($seed, $cases) = begin_cases(12);
+srand($seed);
+foreach my $i (1 .. $cases)
 {
 	my @names = sort { rand() <=> 0.5 } qw(k few f n at bytes);
-	my $by = join ', ', map { $_ . ('', ' DESC')[rand 2] . ('', ' NULLS FIRST', ' NULLS LAST')[rand 3] } @names[ 0 .. 1 + rand 3 ];
-	my $where = ('', 'WHERE few = 2', 'WHERE k < 0', 'WHERE id % 1000 = 7')[rand 4];
-	same("SELECT * FROM events $where ORDER BY $by" . ('', ' LIMIT 17', ' OFFSET 333')[rand 3], "$where $by");
+	my $by = join ', ', directions(@names[ 0 .. 1 + below(3) ]);
+	my $where = pick('', 'WHERE few = 2', 'WHERE k < 0', 'WHERE id % 1000 = 7');
+	same("SELECT * FROM events $where ORDER BY $by" . pick('', ' LIMIT 17', ' OFFSET 333'), "SEED=$seed, $where $by");
 }
 is(same('SELECT * FROM nothing ORDER BY k', 'no rows'), '', 'no shard has a row');
 same('SELECT * FROM twice ORDER BY k, n', 'two partitions on one server');
