@@ -3,13 +3,11 @@
  * bound.c
  *		The bound of a LIMIT: the last row that can still be fetched.
  *
- * Rows behind the bound are found by their words.  Where the words do not decide,
- * a row is compared with the bound's row, of which a copy is kept, so that rows
- * with equal words do not pile up.  Accordingly, the bound is found by selection among the
- * rows with its words: that takes two to four comparisons a row, and sorting would
- * take log2(2 N).  Words that only propose an order (node/verify.c) decide nothing, but
- * tell which row is probably the N-th: threads compare all rows with it.  If it is, one
- * comparison a row suffices.
+ * Rows behind the bound are found by their words, and where these do not decide, by comparing
+ * with the bound's row, of which a copy is kept.  The bound is found by selection among the
+ * rows with its words: two to four comparisons a row, where sorting takes log2(2 N).  Words
+ * that only propose an order (verify.c) decide nothing, but tell which row is probably the
+ * N-th: threads compare all rows with it.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,9 +20,6 @@
 #include "base/memory.h"
 #include "cpu/collate.h"
 #include "node/limit.h"
-
-/* Rows between two checks for interrupts */
-#define INTERRUPT_ROWS	65536
 
 /* How often a selection takes the row at the place that it looks for as its pivot */
 #define GUESSED_PIVOTS	2
@@ -119,15 +114,9 @@ select_bound(GpusortGather *gather, uint32 *order, uint64 rows)
 	int			column;
 
 	for (; begin > 0 && has_bound_words(gather, order[begin - 1]); begin--)
-	{
-		if (begin % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-	}
+		CHECK_FOR_INTERRUPTS();
 	for (; end < rows && has_bound_words(gather, order[end]); end++)
-	{
-		if (end % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-	}
+		CHECK_FOR_INTERRUPTS();
 	gpusort_rowstore_put(&gather->rows.store, order[last], gather->left);
 	column = gpusort_rowkey_open_column(gather->rows.key, gather->left);
 	if (column >= 0 && gpusort_rowkey_by_bytes(gather->rows.key, column))
@@ -175,10 +164,7 @@ gpusort_bound_select(GpusortGather *gather, const GpusortSorted *sorted)
 	gather->form->set_bound(gather, sorted);
 	gather->limit.known = true;
 	for (; gather->spec->limit_ties && kept < rows && gather->form->equals_bound(gather, sorted, kept); kept++)
-	{
-		if (kept % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
-	}
+		CHECK_FOR_INTERRUPTS();
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);
 	return kept;

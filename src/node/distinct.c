@@ -3,14 +3,10 @@
  * distinct.c
  *		Sorts a tie group by a column with few distinct values.
  *
- * A hash table of the values' bytes finds the distinct ones.  Only these are
- * compared; then all rows are distributed to them, as counting sort does.  So a
- * row costs one look-up, however dear a comparison is.
- *
- * Values with equal bytes are equal for every type.  The reverse does not hold:
- * 1.0 and 1.00, or 'a' and 'A' under some ICU collations, are equal, too.  Such
- * values are found when the distinct ones have been sorted, and share their rows'
- * places.
+ * A hash table of the values' bytes finds the distinct ones.  Only these are compared, and
+ * the rows are distributed to them, as counting sort does.  Values with equal bytes are equal
+ * for every type.  The reverse does not hold, for 1.0 and 1.00: such values are found
+ * when the distinct ones have been sorted, and share their rows' places.
  *
  *-------------------------------------------------------------------------
  */
@@ -145,8 +141,7 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 		HashedValue *value;
 		bool		found;
 
-		if (i % GPUSORT_TIES_INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		value = values_insert(table, image_of(&rows[i], length, by_value), &found);
 		if (!found)
 		{
@@ -223,8 +218,7 @@ gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64
 	}
 	for (uint64 i = 0; i < n; i++)
 	{
-		if (i % GPUSORT_TIES_INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		order[values[place_of[numbers[i]]].rows++] = rows[i].row;
 	}
 	pfree(place_of);

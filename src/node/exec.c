@@ -48,11 +48,6 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	gpusort_result_init(&node->result, &node->gather, css);
 }
 
-/* ----------------------------------------------------------------
- *		A sort
- * ----------------------------------------------------------------
- */
-
 /* The reason to leave the whole sort to core before reading the child, or NULL. */
 static const char *
 core_reason(GpusortNode *node)
@@ -242,11 +237,6 @@ forget_sort(GpusortNode *node)
 	result->ready = false;
 	MemoryContextReset(gather->cxt);
 }
-
-/* ----------------------------------------------------------------
- *		Its end, and reading again
- * ----------------------------------------------------------------
- */
 
 static void
 end_node(CustomScanState *css)

@@ -3,21 +3,13 @@
  * explain.c
  *		The output of EXPLAIN for a GpuSort.
  *
- * The sort key looks as core's EXPLAIN prints it for a Sort.  This file repeats
- * the code, because core's functions for it are static in its explain.c.  With
- * ANALYZE, EXPLAIN also shows the engine, memory and disk use and, if timing is
- * on, how long each stage took: "Gather Time" includes the child's time, "Return
- * Time" is the time spent in this node after the sort, and "Return Threads" how many
- * threads copied rows meanwhile.
+ * The sort key looks as core's EXPLAIN prints it for a Sort; core's functions for it are
+ * static.  Explaining only reads the node, since extensions such as pg_query_state explain
+ * a query while it runs.
  *
- * Explaining only reads the node, since extensions such as pg_query_state
- * explain a query while it runs.
- *
- * If a GpuSort itself is below a Gather, these lines describe the leader's own
- * sort.  For the workers' sorts EXPLAIN shows rows and times, which core collects.
+ * If a GpuSort itself is below a Gather, these lines describe the leader's own sort.
  * Workers could report more only through the custom scan's shared memory, which core
- * sets up for parallel-aware nodes only.  EXPLAIN then prints "Parallel Custom Scan",
- * as if all processes shared one sort.
+ * sets up for parallel-aware nodes only, and EXPLAIN would print "Parallel Custom Scan".
  *
  *-------------------------------------------------------------------------
  */

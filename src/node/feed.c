@@ -3,26 +3,17 @@
  * feed.c
  *		GpuSort Feed: the processes of a parallel query gather the rows of one sort.
  *
- *		GpuSort
- *		  ->  Gather
- *				->  GpuSort Feed
- *					  ->  a partial plan
- *
- * Where each worker sorts, below a Gather Merge, every row passes through a queue and a
- * heap, which takes the leader several times as long as sorting takes the workers.  So
- * workers do not sort here.  The feed reads its child to the end and returns no row.  In
- * a worker, keys and rows go to shared memory (base/arena.h), and at the end the feed
- * publishes where they are.  The leader's own part goes to the memory of the GpuSort above
- * the Gather.  When the Gather has ended, that node adopts what the workers have
- * published, without copying a row, and sorts all rows in one run.
- *
- * Keys of several processes must be comparable: gpusort_rowkey_share().
+ * The feed reads its child to the end and returns no row, since each row that passes through
+ * a queue and a Gather Merge takes the leader longer than the sort.  In a worker, keys and
+ * rows go to shared memory (base/arena.h), and at the end the feed publishes where they
+ * are.  The leader's own part goes to the memory of the GpuSort above the Gather.  When
+ * the Gather has ended, that node adopts what the workers have published, without copying
+ * a row, and sorts all rows in one run.
  *
  * Each process may use gpusort.memory_limit.  A worker must read its child to the end
- * whatever happens, because other workers may wait for it in a parallel hash join.  So when it
- * reaches its limit, it writes the remaining rows to an overflow: a tuple store in temporary
- * files.  It does the same if it gets no memory.  The leader reads the overflow last, and spills
- * what its memory does not hold.
+ * whatever happens, because other workers may wait for it in a parallel hash join.  So when
+ * its memory ends, it writes the remaining rows to an overflow: a tuple store in temporary
+ * files, which the leader reads last.
  *
  * The files of the workers' arenas are the leader's, which takes back those that it has
  * not adopted when it detaches from the query's shared memory: whether the query ends, fails

@@ -59,11 +59,6 @@ gpusort_gather_begin(GpusortGather *gather)
 	gather->form->begin(gather);
 }
 
-/* ----------------------------------------------------------------
- *		Rows that are not kept here: core's tuplesort and the overflow
- * ----------------------------------------------------------------
- */
-
 void
 gpusort_core_begin(GpusortGather *gather, const char *reason)
 {
@@ -91,14 +86,12 @@ gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 	gpusort_core_begin(gather, reason);
 	for (uint64 i = 0; i < rows; i++)
 	{
-		if (i % GPUSORT_GATHER_REPORT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		gpusort_core_put(gather, gather->form->row(gather, i));
 	}
 	for (uint64 i = 0; i < gather->nulls; i++)
 	{
-		if (i % GPUSORT_GATHER_REPORT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		tuplesort_putdatum(gather->core, (Datum) 0, true);
 	}
 	ExecClearTuple(gather->left);
@@ -148,11 +141,6 @@ gpusort_gather_read(GpusortGather *gather)
 		gpusort_core_read(gather);
 	return all;
 }
-
-/* ----------------------------------------------------------------
- *		Memory
- * ----------------------------------------------------------------
- */
 
 void
 gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room)

@@ -3,20 +3,11 @@
  * limit.c
  *		GpuSort keeps only the rows that a LIMIT can still fetch.
  *
- * If the parent fetches N rows, core's sort keeps the N first ones in a heap, and
- * compares each further row with the last of them.  A row that enters the heap
- * costs log2(N) comparisons, most of which miss the caches if N is large.
- *
- * GpuSort collects rows until it has 2 N of them, sorts their keys, and removes all
- * but the first N: a trim.  A trim costs as much as the sort of 2 N keys and moving N
- * rows, and N rows have to come before the next one.  So each row that comes pays
- * for two keys and one move, in any order of arrival.  The last row that a trim
- * keeps is the bound.  Later rows are compared with it as soon as their keys are
- * made, before they are copied.  In random order, only N (1 + ln(n / N)) of n rows
- * are copied.
- *
- * node/bound.c finds the bound.  WITH TIES keeps the rows that are equal to it; if
- * there are many, the next trim waits until the rows have doubled.
+ * If the parent fetches N rows, GpuSort collects 2 N of them, sorts their keys, and removes
+ * all but the first N: a trim.  The last row that a trim keeps is the bound (bound.c).  Later
+ * rows are compared with it as soon as their keys are made, before they are copied.  WITH
+ * TIES keeps the rows that are equal to the bound; if there are many, the next trim waits
+ * until the rows have doubled.
  *
  * If the memory limit is reached before 2 N rows have come, a trim is made earlier.
  * If even N rows do not fit, all rows are spilled, as without a LIMIT, except those
@@ -43,7 +34,7 @@
 /* More rows come than expected if there are more than this many times as many: estimates have errors. */
 #define SURPLUS_PART	1.25
 
-/* Rows between two checks for interrupts */
+/* Rows removed between two reports and checks for interrupts */
 #define INTERRUPT_ROWS	65536
 
 /*
@@ -91,14 +82,12 @@ sort_numbers(GpusortGather *gather, uint32 *order, uint64 n)
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		bits[order[i] / 64] |= UINT64CONST(1) << order[i] % 64;
 	}
 	for (uint64 i = 0; i <= rows / 64; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		for (uint64 left = bits[i]; left != 0; left &= left - 1)
 			*order++ = i * 64 + pg_rightmost_one_pos64(left);
 	}
@@ -114,8 +103,7 @@ gpusort_limit_keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint
 	sort_numbers(gather, order, rows);
 	for (uint64 i = 0; i < rows; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		memcpy(keys + i * width, gpusort_run_key(gather->run, order[i]), width);
 	}
 	gpusort_rowstore_keep(&gather->rows.store, order, rows);

@@ -3,21 +3,18 @@
  * result.c
  *		GpuSort returns the rows.
  *
- * The engine returns row numbers, and each row is fetched from the store, which has the
- * rows in the order of arrival.  Each fetch is a miss of the cache and of the TLB, and
- * together they cost as much as everything else.  So the places of rows, and then the rows,
- * are prefetched; and several threads copy the rows of a large result, in order, to a
- * window that stays in the cache, from which the backend returns them.
+ * The engine returns row numbers, and each row is fetched from the store: a miss of the cache
+ * and of the TLB.  So the places of rows, and then the rows, are prefetched.  Of a large
+ * result, several threads copy the next rows, in order, to a window that stays in the cache.
  *
- * The backend fills a window when it comes to the end of the one before, and is
- * itself one of the threads.  The other threads end when the window is full: no
- * thread works while the backend does anything else.  The first rows come from the
- * store, and windows grow, so that a LIMIT or a cursor pays for few rows that it does
- * not fetch.
+ * The backend fills a window when it comes to the end of the one before, as one of the
+ * threads; no thread works while the backend does anything else.  The first rows come
+ * from the store, and windows grow, so that a LIMIT or a cursor pays for few rows that it
+ * does not fetch.
  *
- * The window takes less memory than the engine's scratch memory, which the node's
- * statistics count and which is free when rows are returned: 16 bytes a row are at least
- * 1/16 of the store, because rows have MAX_ROW_BYTES at most.
+ * The window takes less memory than the engine's scratch memory, which the statistics count
+ * and which is free when rows are returned: 16 bytes a row are at least 1/16 of the store,
+ * because rows have MAX_ROW_BYTES at most.
  *
  *-------------------------------------------------------------------------
  */
@@ -162,11 +159,6 @@ gpusort_drain_fill(GpusortResult *result, uint64 i)
 	}
 	gpusort_cpu_options_give(&options);
 }
-
-/* ----------------------------------------------------------------
- *		Rows
- * ----------------------------------------------------------------
- */
 
 /* Returns the row before the one that the last call returned; steps as tuplesort_gettuple_common() does. */
 static TupleTableSlot *

@@ -137,11 +137,6 @@ gpusort_gather_end_run(GpusortGather *gather)
 	gather->run = NULL;
 }
 
-/* ----------------------------------------------------------------
- *		Spilling: store/spill.c writes rows without their keys, and merges the spilled runs
- * ----------------------------------------------------------------
- */
-
 /* Pairs of rows of the first spilled run that show how the keys are distributed */
 #define SPILL_PAIRS		256
 

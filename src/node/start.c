@@ -4,35 +4,18 @@
  *		GpuSort Start: starts the foreign scans below a MergeAppend together, and warns
  *		if their rows are out of order.
  *
- *		GpuSort Start
- *		  ->  Merge Append
- *				->  Append
- *					  ->  Async Foreign Scan
- *				->  other nodes
+ * Each of the scans is the only child of an Append (plan/start.c).  Before the first row,
+ * this node does for each Append what its first execution would begin with: it requests a
+ * row asynchronously, so that the FDW sends its query and does not wait.  All waiting is
+ * core's code.  No request is pending when the MergeAppend has returned a row, nor when
+ * it is rescanned.
  *
- * Each of the scans is the only child of an Append (plan/start.c).  Before it asks the
- * MergeAppend for its first row, this node does for each Append what its first execution would
- * begin with: it requests a row asynchronously.  The FDW sends its query and does not wait.
- * Then core's nodes go on: the MergeAppend asks for each child's first row in turn, and each
- * Append waits for its own answer, while the other servers sort.  So all waiting, and what
- * postgres_fdw does if two scans share a connection, is core's code.
- *
- * After its first row each Append fetches only when the MergeAppend asks it.  So no request
- * is pending when the MergeAppend has returned a row, nor when it is rescanned.
- *
- * Another server may order otherwise than this one: its column may have another collation, or
- * another version of it, or another type.  Neither postgres_fdw nor the MergeAppend finds out, and
- * the merged rows are out of order.  So this node compares them with the MergeAppend's own
- * comparators.  It compares only neighbours in the result that come from the same scan, which
- * is enough.  When a scan's row A is returned, it is the least of the heap.  The scan's next row,
- * B, takes its place.  If B sorts before A, it is the only row of the heap that does, and is
- * returned next.  If no B does, no row that is returned sorts before the previous one.  This takes
- * up to a hundredth of this process's time for integers, and a fifteenth for text under libc.
- *
- * The first B before its A raises a warning, and ends the comparing.  It is not an error, because
- * the query returns all its rows, in the order in which core's MergeAppend alone returns them,
- * and because only its user knows whether the order matters.  Rows that are not fetched, as
- * behind a LIMIT, are not compared.
+ * Another server may order otherwise than this one: by another collation, or another
+ * version of it.  Neither postgres_fdw nor the MergeAppend finds out.  So this node compares
+ * neighbours in the result that come from the same scan.  That is enough: a scan's row
+ * A is the least of the heap when it is returned, and if the scan's next row sorts
+ * before A, it is the only row of the heap that does, and is returned next.  It is a warning
+ * and not an error, because only the user knows whether the order matters.
  *
  *-------------------------------------------------------------------------
  */

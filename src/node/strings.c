@@ -3,10 +3,9 @@
  * strings.c
  *		Reads the strings of stored rows, for threads.
  *
- * slot_getattr() deforms a tuple into a slot, and threads cannot share the
- * slots.  So they find a string in the tuple itself: they walk over the attributes
- * before the column, from the last one on whose offset is the same in all rows.  A
- * bare row is the string.
+ * slot_getattr() deforms a tuple into a slot, which threads cannot share.  So they find a
+ * string in the tuple itself: they walk over the attributes before the column, from the
+ * last one on whose offset is the same in all rows.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,29 +3,21 @@
  * tie_group.c
  *		GpuSort sorts a tie group: rows whose keys have equal words.
  *
- * Comparing whole rows would cost more than core's sort, since each comparison
- * would deform two rows and compare columns that are known to be equal.  So a
- * group is sorted column by column: by the first column that the words do not
- * decide, then each group of equal values by the next column, and so on.  There
- * are four ways to sort a group by a column:
+ * Comparing whole rows would deform two rows for each comparison and compare columns that
+ * are known to be equal.  So a group is sorted column by column: by the first column that
+ * the words do not decide, then each group of equal values by the next column, and so on.
+ * There are four ways to sort a group by a column:
  *
- * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns
- *	  at once.
+ * 1. A group of at most FEW_ROWS rows is sorted by comparing rows, by all columns.
  *
- * 2. Strings that order by their bytes, and the bit strings of arrays, ranges and
- *	  rows (key/packed.h), are sorted like keys.  The prefix that all strings of
- *	  the group share is skipped, the next 8 bytes of each string become a word,
- *	  and the CPU engine sorts the words.  Rows whose words are equal again form
- *	  smaller groups, which get another round.  Web addresses, whose first dozens
- *	  of bytes are all alike, take one or two rounds.  This is a radix sort by the
- *	  most significant digit first that skips common prefixes: see McIlroy, Bostic
- *	  and McIlroy, "Engineering Radix Sort", 1993.
+ * 2. Strings that order by their bytes, and the bit strings of arrays, ranges and rows
+ *    (key/packed.h), are sorted like keys, 8 bytes behind their common prefix at a
+ *    time, most significant ones first: McIlroy, Bostic and McIlroy, "Engineering Radix
+ *    Sort", 1993.
  *
- * 3. Other values are taken out of their rows once.  If there are few distinct
- *	  ones, which a hash table of their bytes tells, only these are compared, and
- *	  the rows are distributed to them.
+ * 3. If there are few distinct values, only these are compared (distinct.c).
  *
- * 4. If not, the values are sorted by comparing them.
+ * 4. If not, all values are compared.
  *
  * Rows that are equal by all comparators stay in the order of arrival.
  *
@@ -52,7 +44,8 @@
 /* Look-ahead of prefetches, in rows */
 #define PREFETCH_AHEAD	12
 
-#define INTERRUPT_ROWS	GPUSORT_TIES_INTERRUPT_ROWS
+/* Rows that are copied between two checks for interrupts */
+#define INTERRUPT_ROWS	1024
 
 static inline int
 by_row_number(uint32 a, uint32 b)
@@ -169,8 +162,7 @@ sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		words[i] = word_at(&rows[i], skip);
 	}
 	gpusort_run_order_words(words, n, group->descending, order);
@@ -178,8 +170,7 @@ sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
 	sorted = gpusort_memory_alloc(cxt, n * sizeof(GpusortTiedRow));
 	for (uint64 i = 0; i < n; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		sorted[i] = rows[order[i]];
 		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
 	}
@@ -237,8 +228,7 @@ sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, i
 
 		for (end = begin + 1; end < n && rows[end].tied; end++)
 		{
-			if (end % INTERRUPT_ROWS == 0)
-				CHECK_FOR_INTERRUPTS();
+			CHECK_FOR_INTERRUPTS();
 			shortest = Min(shortest, rows[end].length);
 			longest = Max(longest, rows[end].length);
 		}
@@ -286,8 +276,7 @@ take_values(GpusortTiedGroup *group, uint32 *order, uint64 n, GpusortTiedRow *ro
 		GpusortTiedRow *row = &rows[i - nulls];
 		bool		isnull;
 
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(gpusort_rowstore_row(&gather->rows.store, order[i + PREFETCH_AHEAD]));
 		gpusort_rowstore_put(&gather->rows.store, order[i], gather->left);
@@ -313,8 +302,7 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		if (gpusort_rowkey_remote_bytes(rows[i].value) > 0)
 			return false;
 		copied += gpusort_rowkey_copied_bytes(group->gather->rows.key, group->column, rows[i].value);
@@ -328,8 +316,7 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 		const char *bytes;
 		Size		length;
 
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		gpusort_rowkey_bytes(group->gather->rows.key, group->column, rows[i].value, &bytes, &length);
 		rows[i].bytes = bytes;
 		rows[i].length = length;
@@ -354,8 +341,7 @@ sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *ord
 		sort_by_comparing(group, rows, n, compare_values);
 	for (uint64 i = 0; i < n; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		order[i] = rows[i].row;
 	}
 }

@@ -3,14 +3,10 @@
  * ties.c
  *		GpuSort breaks ties: it finds the rows whose keys have equal words.
  *
- * The words of a lossy key hold only the beginning of a value, such as a long
- * string, or nothing of a column that was left open (key/sample.c).  So rows with
- * equal words, a tie group, are sorted by the columns' own comparators.
- *
  * Threads find the groups.  If the words leave open strings that order by their
  * bytes, the threads also sort the groups of up to GPUSORT_TIED_ROWS rows by that
  * column (cpu/tied.h).  The backend sorts the other groups, and those of equal
- * strings that later columns decide (node/tie_group.c).
+ * strings that later columns decide (tie_group.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -33,8 +29,6 @@
 
 /* Look-ahead of prefetches, in rows */
 #define KEY_AHEAD		32
-
-#define INTERRUPT_ROWS	GPUSORT_TIES_INTERRUPT_ROWS
 
 /* The data that threads read while they find and sort tie groups; they change only the order. */
 typedef struct TieSearch
@@ -138,10 +132,7 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may
 	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
 	{
 		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
-		{
-			if ((end - tie) % INTERRUPT_ROWS == 0)
-				CHECK_FOR_INTERRUPTS();
-		}
+			CHECK_FOR_INTERRUPTS();
 		gpusort_ties_sort_group(&group, order + (tie - ties) - 1, end - tie + 1);
 	}
 	MemoryContextDelete(group.values);

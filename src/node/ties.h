@@ -12,9 +12,6 @@
 #include "cpu/cpu.h"
 #include "node/gather.h"
 
-/* Rows between two checks for interrupts; each row may cost a cache miss. */
-#define GPUSORT_TIES_INTERRUPT_ROWS	1024
-
 /* A row of a tie group, with its value of the column by which the group is sorted. */
 typedef struct GpusortTiedRow
 {

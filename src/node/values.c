@@ -44,11 +44,6 @@ decode(const GpusortSortSpec *spec, uint64 word)
 	pg_unreachable();
 }
 
-/* ----------------------------------------------------------------
- *		Gathering
- * ----------------------------------------------------------------
- */
-
 static const char *
 plan(GpusortGather *gather)
 {
@@ -155,11 +150,6 @@ adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *
 	return true;
 }
 
-/* ----------------------------------------------------------------
- *		Sorting
- * ----------------------------------------------------------------
- */
-
 static void
 sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 {
@@ -211,11 +201,6 @@ merge(GpusortGather *gather)
 {
 	gpusort_spill_merge(gather->spill);
 }
-
-/* ----------------------------------------------------------------
- *		Returning
- * ----------------------------------------------------------------
- */
 
 static TupleTableSlot *
 at(GpusortResult *result, uint64 i)

@@ -3,26 +3,16 @@
  * verify.c
  *		GpuSort verifies an order that words have only proposed.
  *
- * The words of text under libc's rules are made by strxfrm(), but the order that
- * counts is strcoll()'s (key/libc_text.c).  So after a run has been sorted by words and
- * its ties are broken, each two neighbours whose words differ in that column are
- * compared by strcoll().  Rows that differ in words before the column need no
- * comparison, since these words decide, and neither do rows of a tie group, which
- * the comparators have sorted.  If all neighbours are in order, the run is.
+ * The words of text under libc's rules are made by strxfrm(), but the order that counts is
+ * strcoll()'s (key/libc_text.c).  So after a run has been sorted by words and its ties are
+ * broken, each two neighbours that only these words decide are compared by strcoll().  If
+ * all neighbours are in order, the run is.
  *
- * Neighbours are out of order where the words were made from a part of a string
- * that libc weighs otherwise in the whole string: a Czech "ch" of which the words
- * saw only the "c".  Then the run consists of a few stretches that are in order
- * each.  They are merged from the first to the last.  As in timsort, a merge looks
- * for the places where the rows belong by steps that double, and so takes only a
- * few comparisons if a few rows are out of place (Peters, listsort.txt, 2002).
- *
- * If that takes too many comparisons, the locale is distrusted for the rest of the
- * session.  This run is sorted again by comparing, and later sorts are left to core.
- *
- * The order is right because each place of it was compared by strcoll(), whatever
- * the words were.  If strcoll() itself is not transitive, no order is right.  Then
- * the result is a permutation of the rows, as core's is.
+ * Neighbours are out of order where the words saw only a part of letters that libc weighs
+ * as one.  Then the run consists of a few stretches that are in order each, and these are
+ * merged.  As in timsort, a merge looks for the places of rows by steps that double (Peters,
+ * listsort.txt, 2002).  If that takes too many comparisons, the locale is distrusted for the
+ * rest of the session: this run is sorted by comparing, and later sorts are left to core.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,8 +39,6 @@
 /* Look-ahead of prefetches, in rows: of a row's place in the store, and of the row and its key */
 #define PLACE_AHEAD		32
 #define KEY_AHEAD		16
-
-#define INTERRUPT_ROWS	GPUSORT_TIES_INTERRUPT_ROWS
 
 typedef struct Verification
 {
@@ -159,11 +147,9 @@ make_verdicts(Verification *verification, uint8 *verdicts)
 	compare_strings(verification, verdicts);
 	for (uint64 i = 1; i < verification->rows; i++)
 	{
-		if (i % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		if (likely(verdicts[i] != GPUSORT_COLLATE_LEFT))
 			continue;
-		CHECK_FOR_INTERRUPTS();
 		verdicts[i] = gpusort_ties_compare_rows(verification->gather, verification->order[i - 1],
 												verification->order[i], 0) > 0 ?
 			GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
@@ -276,8 +262,7 @@ repair(Verification *verification, const uint8 *verdicts)
 	for (uint64 begin = 1; begin < verification->rows; begin = end)
 	{
 		end = begin + 1;
-		if (begin % INTERRUPT_ROWS == 0)
-			CHECK_FOR_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
 		if (verdicts[begin] == GPUSORT_COLLATE_IN_ORDER)
 			continue;
 		while (end < verification->rows && verdicts[end] == GPUSORT_COLLATE_IN_ORDER)
