@@ -3,26 +3,14 @@
  * activity.c
  *		Progress of running sorts, for the view gpusort_activity.
  *
- * A sort that runs for more than a second takes one of SLOTS slots in main
- * shared memory, with one compare-and-swap, and updates it with plain atomic
- * stores.  There is no lock, because each slot has only one writer.  A reader
- * compares the slot's owner before and after it reads the rest.  If the owner is
- * the same, the reader has a row of the view; its number of rows and its number
- * of bytes may come from two successive reports.  Shorter sorts do not touch the
- * slots; they only count themselves when they end.
+ * A slot has one writer, so it needs no lock: a reader compares the owner before and after
+ * it reads the rest.  The number of rows and that of bytes may come from two successive
+ * reports.  Each process of a parallel query has a slot, which names the leader's sort; the
+ * view adds up the slots of a sort.
  *
- * Several processes of a parallel query may gather the rows of one sort.  Each of
- * them has a slot of its own, which names the sort: by the pid of the process that
- * began it, the leader, and a number that the leader gave it.  The view adds up
- * the slots of a sort.
- *
- * The owner of a slot is a pid and the number of the process's PGPROC.  The
- * process gives the slot back when the sort ends, when the sort's memory context
- * is reset, or when the process exits, whichever happens first.  If a process
- * nevertheless leaves a slot behind, readers skip the slot because there is no
- * such process any more, and the next sort may take it.
- *
- * The slots need no shared_preload_libraries (base/shmem.c).
+ * The owner of a slot is a pid and the number of the process's PGPROC.  If a process leaves a
+ * slot behind, readers skip it, because there is no such process any more, and the next sort
+ * may take it.
  *
  *-------------------------------------------------------------------------
  */

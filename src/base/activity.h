@@ -3,13 +3,10 @@
  * activity.h
  *		Progress of running sorts, for the view gpusort_activity.
  *
- * The state of a sort embeds a GpusortActivity, which is all zeros before the
- * first gpusort_activity_begin().  The sort then reports every few thousand rows
- * and at each change of phase, and ends the activity.  After an error, the
- * reset of the sort's memory context ends it.
+ * A sort that runs for more than a second takes a slot in shared memory.  It reports every
+ * few thousand rows and at each change of phase.  Shorter sorts only count themselves.
  *
- * None of these functions raises an error.  If all slots are taken, or shared
- * memory has no room for the slots, the sort continues without being shown.
+ * None of these functions raises an error.  If no slot is to be had, the sort is not shown.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,9 +53,8 @@ gpusort_activity_is_due(const GpusortActivity *activity, TimestampTz now)
 }
 
 /*
- * Begins a sort, after ending the one before if there is one.  The activity must
- * live at least as long as cxt, and each call must name the same cxt.  Resetting
- * or deleting cxt ends the activity.  estimated_rows: the planner's estimate.
+ * Begins a sort, after ending the one before if there is one.  The activity, all zeros at
+ * first, must live as long as cxt, whose reset ends it.  Each call names the same cxt.
  */
 extern void gpusort_activity_begin(GpusortActivity *activity, MemoryContext cxt,
 								   double estimated_rows);
@@ -68,10 +64,8 @@ extern void gpusort_activity_join(GpusortActivity *activity, MemoryContext cxt,
 								  const GpusortActivitySort *sort);
 
 /*
- * Reports the progress of the sort: rows and bytes done in this phase, and the
- * engine's name, of which 8 characters are kept (NULL: not chosen yet).  A call
- * costs reading the clock in the sort's first second, and a few stores to shared
- * memory after that.
+ * Reports rows and bytes done in this phase, and the engine's name, of which 8 characters
+ * are kept (NULL: not chosen yet).
  */
 extern void gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 									uint64 rows, uint64 bytes, const char *engine);

@@ -3,16 +3,11 @@
  * arena.c
  *		Memory that one process fills, and another one reads afterwards.
  *
- * PostgreSQL's dynamic shared memory would do, but it is made anew for each query: of a
- * parallel sort of ten million rows on two cores, a fifth of both cores' time went to making
- * segments and giving them back.  A file of base/large_memory.c is kept by the session
- * for its next sort, as other large buffers are.  The worker opens the file in the
- * leader's folder of /proc.  The kernel lets a process do this only if the same user runs both.
+ * The worker opens the file in the leader's folder of /proc.  The kernel lets a process do
+ * this only if the same user runs both.
  *
  * Pages are made in steps, by few system calls for many of them.  That takes less time
  * than a fault for each page, and reports a lack of memory; a fault would end the process.
- * Huge pages are made where they are to be had: beside the time of making them, the threads
- * that copy the sorted rows wait less for the processor's page tables.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,13 +3,9 @@
  * arena.h
  *		Memory that one process fills, and another one reads afterwards.
  *
- * The leader of a parallel query makes a file in memory for each worker and says in shared
- * memory where to find it.  The worker maps the file and allocates from it.  When the worker
- * is done, the leader adopts what it has filled.  Each process has its own addresses, so
- * what the leader is to find is handed over as a place: an offset in the file.
- *
- * The file has no name.  It exists as long as a process has it open or mapped, so nothing is left
- * of it when processes end, whatever the reason.
+ * The leader of a parallel query makes a file in memory for each worker.  The worker maps it
+ * and allocates from it; then the leader adopts what it has filled.  Each process has its own
+ * addresses, so what the leader is to find is handed over as a place: an offset in the file.
  *
  *-------------------------------------------------------------------------
  */

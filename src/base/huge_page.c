@@ -3,23 +3,14 @@
  * huge_page.c
  *		Huge pages for large buffers, if they are fast.
  *
- * Touching a new buffer for the first time costs more (0.38 s per GiB in 4 kB
- * pages) than sorting it.  With transparent huge pages the kernel maps 2 MB per
- * fault, which is several times faster.  Where they are set to "madvise", which
- * is Debian's default, a process has to ask for them.
- *
- * Many virtual machines give free memory back to their host.  The kernel's "free
- * page reporting" gives back large free blocks, of 128 kB and more, and keeps
- * the small pages that were freed last.  Such a machine took 4.9 ms to touch a
- * huge page, and 0.8 to 1.1 ms for 2 MB of 4 kB pages; when huge pages had just
- * been freed, it took 0.1 ms.  The kernel does not tell in advance which case it
- * will be.  So gpusort_huge_pages_ask() touches the first huge page of a buffer.
- * If that takes longer than 4 kB pages would, the rest of the buffer gets 4 kB
- * pages, and so do other buffers for the next REMEMBERED_NS.
+ * Touching a new buffer costs more than sorting it.  Huge pages are several times faster
+ * than small ones, but not on a virtual machine that has given its free memory back to the
+ * host, and the kernel does not tell in advance.  So gpusort_huge_pages_ask() touches the
+ * first huge page of a buffer.  If that takes longer than 4 kB pages would, the rest of the
+ * buffer gets 4 kB pages, and so do other buffers for the next REMEMBERED_NS.
  *
  * Files in memory have huge pages only if the administrator has set so, and mostly they are
- * set to "never".  From Linux 6.1 on, MADV_COLLAPSE makes them all the same, at the request of a
- * process.  Where it fails, 4 kB pages remain.
+ * set to "never".  From Linux 6.1 on, MADV_COLLAPSE makes them all the same.
  *
  *-------------------------------------------------------------------------
  */

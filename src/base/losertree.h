@@ -3,19 +3,13 @@
  * losertree.h
  *		A loser tree: finds which of many sorted inputs has the next key.
  *
- * Knuth, The Art of Computer Programming, vol. 3, section 5.4.1.  Each inner
- * node of a binary tree holds the loser of the match between its two subtrees,
- * and the winner moves up.  When the overall winner's input advances, its new
- * key meets on the way to the root exactly the entries it must be compared
- * with: one comparison a level, where a heap needs two.
+ * Knuth, The Art of Computer Programming, vol. 3, section 5.4.1.  Each inner node holds the
+ * loser of the match between its two subtrees.  When the winner's input advances, its new key
+ * meets on the way to the root exactly the entries it must be compared with.
  *
- * An entry is one integer: the key in the upper bits, the input's number in
- * the lowest 32.  One comparison of two entries therefore also decides between
- * equal keys, for the earlier input, which makes a merge stable; and no branch
- * depends on the keys.  If a key is only the beginning of a longer one, the
- * caller passes a callback that compares the rest of two equal keys.
- *
- * The functions neither allocate memory nor raise errors.
+ * An entry is one integer: the key in the upper bits, the input's number in the lowest 32.
+ * One comparison also decides between equal keys, for the earlier input.  If a key is only
+ * the beginning of a longer one, the caller passes a callback that compares the rest.
  *
  *-------------------------------------------------------------------------
  */

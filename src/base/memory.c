@@ -3,15 +3,6 @@
  * memory.c
  *		Memory for a backend's sorts, tied to memory contexts.
  *
- * Touching memory for the first time is much of the cost of a sort.  So large
- * buffers use huge pages if these are fast (base/huge_page.c).
- *
- * A buffer that PostgreSQL's code gets, such as a result array, comes from the
- * memory context itself.  Any other buffer of GPUSORT_LARGE_BYTES or more comes
- * from base/large_memory.c, and the session keeps it for its next sort.  A reset
- * callback of the memory context frees such a buffer, so it lives as long as an
- * allocation in the context.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

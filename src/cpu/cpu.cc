@@ -12,7 +12,6 @@
 #include "cpu/cpu.h"
 
 #include "cpu/rows.h"
-#include "cpu/words.h"
 
 namespace
 {

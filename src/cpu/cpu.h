@@ -3,13 +3,11 @@
  * cpu.h
  *		The CPU engine: histogram, partition, then VQSort of each bin.
  *
- * The algorithm is that of mppSort on the device: keys are range-compressed,
- * partitioned into bins by their leading bits, and the bins, which fit the
- * cache, are sorted one by one, by as many threads as the caller allows.  Bins
- * also bound the time between two checks of the caller's cancel flag.
+ * Keys are range-compressed, partitioned into bins by their leading bits, and the bins, which
+ * fit the cache, are sorted one by one, by as many threads as the caller allows.
  *
- * The header has no PostgreSQL types and no C++ types.  The functions raise no
- * errors and do not change their input.  Any thread may call them.
+ * No types of PostgreSQL or C++.  The functions raise no errors and do not change their
+ * input.  Any thread may call them.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,27 +3,19 @@
  * rows.h
  *		The CPU engine: sorts positions.
  *
- * A key is a string of bits: at most 64 for a key of one word, and 64 for each
- * word of a longer key.  To sort positions, each row becomes one element of 64
- * bits.  Its low bits hold the row's position, in the number of bits that the
- * largest position needs.  The bits above hold the leading bits of the key.  No
- * two elements are equal, so any sort of them is stable.  All keys of a bin have
- * the same leading bits, which elements leave out: for ten million keys, the
- * position takes 24 bits, and 48 bits of the key decide.
+ * To sort positions, each row becomes one element of 64 bits.  Its low bits hold the row's
+ * position.  The bits above hold the leading bits of the key, without those that all keys of a
+ * bin have in common: for ten million keys, 48 bits of the key decide.  No two elements are
+ * equal, so any sort of them is stable.
  *
- * If the key has more bits, rows that agree in the bits seen so far form a tie,
- * which is refined by the next bits.  (PostgreSQL calls the first bits an
- * abbreviated key, and compares whole keys next; here, only ties of a few rows
- * are compared by whole keys.)  Larger ties are sorted like the whole input, by
- * the next 64 bits, without the leading ones that all rows of the tie have in
- * common.  Each such step uses at least 32 bits, so the depth is at most
- * 2 * GPUSORT_MAX_WORDS, whatever the keys.
+ * If the key has more bits, rows that agree in the bits seen so far form a tie.  A tie of a
+ * few rows is sorted by comparing whole keys; larger ones are sorted like the whole input, by
+ * the next 64 bits.  Each such step uses at least 32 bits, so the depth is at most
+ * 2 * GPUSORT_MAX_WORDS.
  *
- * Most ties are short.  To refine them one after another would mean a cache
- * miss for every row, so the rows are prefetched.  A tie or a bin that is a
- * large part of the input would occupy one thread, which would not check the
- * cancel flag for a long time.  Such ties are deferred, and all threads sort
- * them together after the bins.
+ * To refine short ties one after another would mean a cache miss for every row, so the rows
+ * are prefetched.  A tie or a bin that is a large part of the input is deferred: all threads
+ * sort it together after the bins.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,6 +23,10 @@
 #define GPUSORT_CPU_ROWS_H
 
 #include "cpu/sort.h"
+
+/* gpusort_cpu_argsort() for an input whose keys have several words: in words.cc. */
+extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows, uint8_t *may_tie,
+												  const GpusortCpuOptions *options, GpusortCpuReport *report);
 
 namespace
 {

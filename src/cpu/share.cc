@@ -3,9 +3,6 @@
  * share.cc
  *		Shares work on many elements among threads.
  *
- * Each thread takes a part at a time, so that a thread that gets less of a processor
- * does less of the work.
- *
  *-------------------------------------------------------------------------
  */
 #include "cpu/share.h"
@@ -19,6 +16,7 @@ gpusort_share(size_t n, size_t part, GpusortShareWork work, void *arg,
 	Crew		crew(options);
 	size_t		parts = (n + part - 1) / part;
 
+	/* a thread takes a part at a time: one that gets less of a processor does less of the work */
 	for_parts(parts < (size_t) crew.threads ? (int) parts : crew.threads, n, part, [&](size_t begin, size_t end, int) {
 		work(arg, begin, end);
 		return true;

@@ -3,12 +3,10 @@
  * sort.h
  *		The CPU engine: partitions elements into bins and sorts each bin.
  *
- * The algorithm is mppSort's, with a processor's cache instead of a block's
- * shared memory: partition the keys into 256 bins by the leading bits of their
- * distance from the smallest key (a histogram and a scatter, each by all
- * threads), and sort the bins one by one.  A bin fits the L2 cache, where
- * VQSort is twice as fast as in memory.  Bins are also the unit of work of a
- * thread, and they bound the time between two checks of the cancel flag.
+ * The algorithm is mppSort's, with a processor's cache instead of a block's shared memory:
+ * partition the keys into 256 bins by the leading bits of their distance from the smallest
+ * key, and sort the bins one by one.  A bin fits the L2 cache, and is the unit of work of a
+ * thread.
  *
  * The partition moves elements.  A template argument is the class of elements:
  * KeyElements in cpu/cpu.cc, or RowElements in cpu/rows.h.  Its members are:

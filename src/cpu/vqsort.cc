@@ -9,17 +9,12 @@
  * and infinities and the one for 64-bit pairs corrupts payloads.
  *
  * The templates are compiled here, from libhwy's headers, and the library itself is
- * not linked.  Its constructors measure the processor's clock, which takes 4 ms in
- * every session that loads it, as long as core sorts 10,000 rows.  And it would sort
- * 32-bit words by AVX-512 on AMD's processors, whose vpcompressd to memory is slow:
- * 500,000 words took 32 ns each on an EPYC (Zen 4), and take 5 ns by AVX2, which
- * compresses by a table of permutations.  For 64-bit words VQSort has such a table
- * in AVX-512, too: 7 ns against 12.
+ * not linked: its constructors take 4 ms in every session.  And it would sort 32-bit words by
+ * AVX-512 on AMD's processors, whose vpcompressd to memory is slow; AVX2 is six times faster.
  *
- * Makefile compiles this file with -fmerge-all-constants.  Without it, gcc copies
- * those tables, which are local constants, to the stack at each use.  With it, the
- * address sanitizer takes them to be on the stack all the same, and must not check
- * their scope.
+ * Makefile compiles this file with -fmerge-all-constants.  Without it, gcc copies VQSort's
+ * tables to the stack at each use.  With it, the address sanitizer takes them to be on the
+ * stack all the same, and must not check their scope.
  *
  * foreach_target.h includes this file once for each set of instructions, and each
  * time HWY_NAMESPACE has another name.

@@ -3,32 +3,21 @@
  * words.cc
  *		The CPU engine: sorts positions by keys of several words.
  *
- * A pass over all rows finds the smallest and the largest value of each word.
- * A word's distance from its smallest value needs a certain number of bits, or
- * none if the word is the same in all rows.  The distances, packed one after
- * another without gaps, form a number whose order is the keys' order.  Typical
- * keys need few bits: a thousand groups and an integer need 42.
+ * A pass over all rows finds the smallest and the largest value of each word.  A word's
+ * distance from its smallest value needs a certain number of bits, or none if the word is the
+ * same in all rows.  The distances, packed one after another, form a number whose order is
+ * the keys' order.  Typical keys need few bits: a thousand groups and an integer need 42.
  *
- * A single value far from the others, such as NULL or infinity, would make the
- * distances needlessly long.  So the smallest and the largest value are moved
- * next to the others, which does not change the order.  To find the range of
- * the others in the same pass, a sample of the rows is read first; the pass
- * then ignores the sample's smallest and largest value.
+ * A single value far from the others, such as NULL or infinity, would make the distances
+ * needlessly long.  So the smallest and the largest value of a sample are moved next to the
+ * others, which does not change the order.
  *
- * The packed number is not stored.  Any 64 bits of it, from any bit on, are
- * computed from a row's words: one subtraction and shift for each word that
- * has bits among them.  These numbers are sorted like keys of one word
- * (cpu/rows.h).
- *
- * kernels/word_plan.h packs words for the device.  It subtracts a word's
- * smallest value without moving extremes, and divides the packed number into
- * a fixed set of integers.  The two have only the sum of the bit counts and the
- * choice of shifts in common, so a common definition would not be shorter.
+ * The packed number is not stored.  Any 64 bits of it are computed from a row's words, and
+ * sorted like keys of one word (cpu/rows.h).  kernels/word_plan.h packs words for the device
+ * in another way: the two have only the sum of the bit counts in common.
  *
  *-------------------------------------------------------------------------
  */
-#include "cpu/words.h"
-
 #include "cpu/rows.h"
 
 namespace

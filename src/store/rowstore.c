@@ -3,22 +3,13 @@
  * rowstore.c
  *		Stores the rows of a sort, in input order, in large blocks.
  *
- * tuplesort allocates each tuple separately, with a chunk header of 16 bytes in
- * PostgreSQL 15.  Touching the pages of these tuples for the first time costs more
- * than copying the tuples.  The row store copies rows (store/row.h) one after the
- * other into blocks of up to 16 MB in huge pages.  It copies heap tuples and minimal
- * tuples as they are, and forms virtual tuples and bare rows directly in a block.
+ * Touching the pages of tuples for the first time costs more than copying the tuples.  The
+ * row store copies rows (store/row.h) one after the other into blocks of up to 16 MB in huge
+ * pages: heap tuples and minimal tuples as they are; virtual tuples and bare rows are formed
+ * in the block.
  *
- * The sort reads rows by their numbers, in sorted order.  If there are many rows,
- * each access to the place of a row misses every cache.  So a place takes 4 bytes
- * instead of the 8 bytes of a pointer: 11 bits for the block and 21 bits for the
- * position in it.  The places of each half million rows (a GpusortRowSegment)
- * count blocks from a first block of their own, so that 11 bits suffice for any
- * number of rows.
- *
- * Rows are not freed one by one.  They go with the memory context, with
- * gpusort_rowstore_reset(), or with gpusort_rowstore_keep(), which moves the rows
- * that stay to the front.
+ * The sort reads rows by number, in sorted order.  With many rows, each access to a place
+ * misses every cache, so a place takes 4 bytes instead of a pointer's 8.
  *
  *-------------------------------------------------------------------------
  */

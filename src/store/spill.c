@@ -3,11 +3,8 @@
  * spill.c
  *		Writes spilled runs.
  *
- * Input that does not fit in memory is an external merge sort: the caller sorts
- * as many rows as fit and writes them as a spilled run, and so on;
- * store/spill_merge.c merges the runs as it reads them back (Knuth, The Art of
- * Computer Programming, vol. 3, section 5.4).  store/spill_state.h describes the
- * layout of runs in temporary files.
+ * The caller sorts as many rows as fit in memory and writes them as a spilled run, and so on
+ * (Knuth, The Art of Computer Programming, vol. 3, section 5.4).
  *
  *-------------------------------------------------------------------------
  */

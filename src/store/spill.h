@@ -7,17 +7,10 @@
  * single words.  The caller writes sorted runs, then starts the merge, then
  * fetches rows one by one.
  *
- * The files do not hold the keys of rows, since these can be made again, but
- * a number of about 3 bytes in their place (store/spill_state.h).
- *
- * The temporary files belong to the resource owner that is current when the
- * spill begins, as tuplesort's do.  The memory belongs to a child of the memory
- * context that is current then.  In the executor these are the portal's resource
- * owner and the query's memory context.  Both end with the query, whether it
- * succeeds or fails, and whatever subtransactions begin and end between two
- * fetches from a cursor.  (A cursor WITH HOLD is read to its end, into a
- * tuplestore, before its transaction commits.)  Other callers must not keep the
- * context longer than the owner.
+ * The temporary files belong to the resource owner that is current when the spill begins, as
+ * tuplesort's do, and the memory to a child of the memory context that is current then.  In
+ * the executor both end with the query, whatever subtransactions begin and end between two
+ * fetches from a cursor.  Other callers must not keep the context longer than the owner.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,21 +41,16 @@ typedef struct GpusortSpillKey
 } GpusortSpillKey;
 
 /*
- * Begins a spill in the current memory context and resource owner, inside a
- * transaction.
- *
- * key, which the call copies, is NULL for single words.  memory: bytes
- * that writing may use, and then merging; at least 64 kB, and less counts as
- * 64 kB.  The merge needs more for rows that are larger than a buffer: one for
- * each run.
+ * Begins a spill, inside a transaction.  key, which the call copies, is NULL for single words.
+ * memory: bytes that writing may use, and then merging; less than 64 kB counts as 64 kB.  The
+ * merge needs more for rows that are larger than a buffer: one for each run.
  */
 extern GpusortSpill *gpusort_spill_begin(const GpusortSpillKey *key, Size memory);
 
 /*
- * Adapts a spill of rows to the distribution of its keys, before the first row
- * is written: makes the numbers in place of the keys short, and yet different
- * for most rows.  keys: the keys of 2 * pairs rows of the sorted first run, in
- * its order; each pair is two rows that follow each other.  pairs: at least 1.
+ * Adapts a spill of rows to the distribution of its keys, before the first row is written.
+ * keys: the keys of 2 * pairs rows of the sorted first run, in its order; each pair, of at
+ * least one, is two rows that follow each other.
  */
 extern void gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs);
 
@@ -102,10 +90,7 @@ extern bool gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row);
 extern uint64 gpusort_spill_rows(const GpusortSpill *spill);
 extern int	gpusort_spill_runs(const GpusortSpill *spill);
 
-/*
- * Returns the size of the temporary files in bytes, rounded up to whole extents.
- * It never shrinks.
- */
+/* Returns the size of the temporary files in bytes, rounded up to whole extents. */
 extern uint64 gpusort_spill_bytes(const GpusortSpill *spill);
 
 /*

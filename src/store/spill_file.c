@@ -3,16 +3,10 @@
  * spill_file.c
  *		Temporary files as one array of extents.
  *
- * The files are PostgreSQL's own temporary files (fd.c).  So temp_file_limit,
- * temp_tablespaces, log_temp_files and the clean-up after errors and crashes
- * apply as for tuplesort.
- *
- * Core uses BufFile on top of fd.c.  BufFile reads and writes one block at a time
- * through a buffer of its own.  The spill reads and writes whole extents, so this
- * file calls fd.c directly: that saves a copy, and half of the time in the kernel,
- * in each direction.  As BufFile does, it limits each file to 1 GB, so that
- * temp_tablespaces spreads the files, and counts temporary blocks and their
- * times for EXPLAIN.
+ * The files are PostgreSQL's own temporary files (fd.c), so temp_file_limit,
+ * temp_tablespaces, log_temp_files and the clean-up after errors apply as for tuplesort.
+ * BufFile would copy, block by block.  As BufFile does, this file limits each file to
+ * 1 GB and counts temporary blocks and their times for EXPLAIN.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,13 +25,8 @@
 #define FILE_BYTES	((int64) 1024 * 1024 * 1024)
 
 /*
- * The most bytes of one write.  Reads get faster with every doubling up to
- * 256 kB.  So do writes, unless the kernel has to search for free memory.  Linux
- * has lists of free pages of up to 32 kB for each CPU, which are still in that
- * CPU's cache from their last use.  Larger pages may not be in a cache, and in a
- * virtual machine the host may have taken them back.  In one such machine,
- * writing 800 MB took 370 ms by 8 kB, 200 ms by 32 kB, and 200 ms to 1000 ms by
- * 256 kB.
+ * The most bytes of one write.  Linux has lists of free pages of up to 32 kB for each CPU,
+ * which are still in its cache.  Larger ones may be taken back by a virtual machine's host.
  */
 #define WRITE_BYTES	((Size) 32 * 1024)
 

@@ -3,16 +3,10 @@
  * spill_merge.c
  *		Reads spilled runs back and merges them.
  *
- * A loser tree (base/losertree.h) finds the run with the next row.  Each run
- * is read one extent at a time into its own buffer, and its rows are returned
- * there.
- *
- * If there are more runs than buffers, some runs are merged to one on disk
- * first.  Only neighbouring runs may be merged, since equal rows must keep
- * their order.  Of all neighbours, those with the fewest bytes are merged.  The
- * first such merge takes only as many runs as it must, so that every later
- * merge uses all buffers (Knuth, The Art of Computer Programming, vol. 3,
- * section 5.4.9, on trees of merges).
+ * If there are more runs than buffers, some are merged to one on disk first: those
+ * neighbours, since equal rows must keep their order, that have the fewest bytes.  The first
+ * such merge takes only as many runs as it must, so that every later merge uses all buffers
+ * (Knuth, The Art of Computer Programming, vol. 3, section 5.4.9).
  *
  *-------------------------------------------------------------------------
  */

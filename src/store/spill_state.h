@@ -5,12 +5,9 @@
  *
  * store/spill.c writes spilled runs, store/spill_merge.c merges them.
  *
- * The temporary file consists of extents of equal size.  A run is a chain of
- * extents: each extent's header has the number of the next.  Every read and
- * write transfers one extent, through a buffer of that size; the run being
- * written has one buffer, and so has each run being merged.  Extents whose
- * rows were merged into a longer run are reused, so the file never grows much
- * larger than the rows.
+ * The temporary file consists of extents of equal size.  A run is a chain of extents: each
+ * one's header has the number of the next.  Every read and write transfers one extent.
+ * Extents whose rows were merged into a longer run are reused.
  *
  * A run's rows are one stream of bytes across its extents:
  *
@@ -27,12 +24,9 @@
  * a run's first one is 0.
  *
  * A row's code has the order of its key, but keys that differ little may share a
- * code.  The merge compares codes.  Only where they are equal does it make the
- * words of both keys again, and compares these.  In a spill of words, a word is
- * its own code.  The code of a row is an offset of its key's first two words,
- * without the lowest bits (see GpusortSpillCode).  Since a run is sorted, the
- * differences are small numbers: two or three bytes suffice to tell nearly all
- * keys of a sort apart.
+ * code.  Only where codes are equal does the merge make the words of both keys again.
+ * In a spill of words, a word is its own code.  Since a run is sorted, two or three bytes
+ * suffice to tell nearly all keys of a sort apart.
  *
  * Almost every row is returned in its buffer.  The body moves down by up to
  * seven bytes there, over what has been read, to where the row is aligned.
