@@ -194,15 +194,11 @@ typedef struct GpusortRowColumn
 	};
 	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
 
-	/* what the rows encoded so far have shown */
-	struct
-	{
-		uint8		crowd_first;	/* plan crowded: the value encoded first, OUTER or
-									 * INNER; 0: neither has occurred.  OUTER from the
-									 * beginning if several processes make keys */
-		bool		crowd_met;	/* one of the two has occurred, in some process */
-		bool		undecided;	/* the words of some row do not decide this column */
-	}			seen;
+	/* plan crowded: what the rows encoded so far have shown */
+	uint8		crowd_first;	/* the value encoded first, OUTER or INNER; 0: neither has
+								 * occurred.  OUTER from the beginning if several processes
+								 * make keys */
+	bool		crowd_met;		/* one of the two has occurred, in some process */
 } GpusortRowColumn;
 
 /* Do even the words of a short value not decide? */

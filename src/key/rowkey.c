@@ -113,7 +113,6 @@ gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 	key->ncolumns = plan->ncolumns;
 	key->nencoded = plan->nencoded;
 	gpusort_rowkey_measure(key);
-	key->truncated = key->lossy = key->nencoded < key->ncolumns;
 	key->comparators = palloc0(sizeof(SortSupportData) * key->ncolumns);
 	for (int i = 0; i < key->ncolumns; i++)
 	{
@@ -176,10 +175,10 @@ enter_crowd(GpusortRowColumn *column, bool outer)
 {
 	int			which = outer ? GPUSORT_CROWD_OUTER : GPUSORT_CROWD_INNER;
 
-	column->seen.crowd_met = true;
-	if (column->seen.crowd_first == 0)
-		column->seen.crowd_first = which;
-	if (column->seen.crowd_first == which)
+	column->crowd_met = true;
+	if (column->crowd_first == 0)
+		column->crowd_first = which;
+	if (column->crowd_first == which)
 		return LATER_WORDS_EXACT;
 
 	/* NULL has taken the outer value's words: it is on NULL's side of the inner one */
@@ -308,9 +307,7 @@ fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, ui
 {
 	bool		ones = later == LATER_WORDS_ONES;
 
-	key->lossy = true;
-	key->undecided_column = column - key->columns;
-	column->seen.undecided = true;
+	key->undecided |= (uint32) 1 << (column - key->columns);
 	for (words += column->words, column++; words < end; words += column->words, column++)
 	{
 		for (int i = 0; i < column->words; i++)
@@ -358,5 +355,5 @@ gpusort_rowkey_share(GpusortRowKey *key)
 {
 	/* 'infinity' is more frequent than the microsecond before it; see enter_crowd() */
 	for (int i = 0; i < key->nencoded; i++)
-		key->columns[i].seen.crowd_first = GPUSORT_CROWD_OUTER;
+		key->columns[i].crowd_first = GPUSORT_CROWD_OUTER;
 }

@@ -4,9 +4,8 @@
  *		Row keys: 64-bit words whose unsigned lexicographic order is the order
  *		of the rows by an ORDER BY list.
  *
- * Rows that are equal by the list always have equal words.  Rows with equal
- * words are equal by the list unless gpusort_rowkey_lossy() returns true: then
- * gpusort_rowkey_compare() has to break ties.
+ * Rows that are equal by the list always have equal words.  Rows with equal words
+ * may differ in columns that gpusort_rowkey_doubt() names; comparing breaks the tie.
  *
  * key/column.h explains how a column becomes words.
  *
@@ -134,113 +133,75 @@ extern int gpusort_rowkey_bits(const GpusortRowKey *key);
  */
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 
-/* ---- rowkey_open.c ---- */
+/* ---- doubt.c ---- */
+
+/* What the words leave undecided between the rows that were encoded since the last reset */
+typedef struct GpusortDoubt
+{
+	uint32		undecided;		/* bit i: rows with equal words may differ in column i of the
+								 * list and in those behind it; 0: such rows are equal */
+	uint32		crowded;		/* bit i: two values of column i may share words, so that rows
+								 * with equal words may differ in it, too */
+	int			words;			/* the first words of a key, by which tied rows are found: all,
+								 * or the deciding ones if the locale is distrusted */
+	int			deciding;		/* the first words, whose order is final up to ties: all, or those in front of: */
+	int			proposed;		/* the column whose words only propose an order (node/verify.c); -1: none */
+} GpusortDoubt;
+
+extern GpusortDoubt gpusort_rowkey_doubt(const GpusortRowKey *key);
+
+/* Adds what another process has found about its rows, whose key was made for the same columns. */
+extern void gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt);
 
 /*
- * Returns true if a row encoded since the beginning or the last reset may have
- * the same words as another row and yet be unequal to it.  A caller that merges
- * rows from before and after a reset has to break ties if this was true for
- * either part.
+ * Forgets the rows encoded so far.  Who merges rows from before and after has to break ties
+ * if either part had undecided columns.
  */
-extern bool gpusort_rowkey_lossy(const GpusortRowKey *key);
-
-/* Makes gpusort_rowkey_lossy() forget the rows encoded so far. */
 extern void gpusort_rowkey_reset(GpusortRowKey *key);
 
-/* Properties of the rows encoded so far, for the process that sorts them with others */
-typedef struct GpusortKeyFlags
+/* Makes keys without the words of the proposed column, perhaps without any, from now on. */
+extern void gpusort_rowkey_stop_proposing(GpusortRowKey *key);
+
+/* Can rows with equal words differ in the columns before this one, because of a crowded one? */
+static inline bool
+gpusort_doubt_crowded(const GpusortDoubt *doubt, int column)
 {
-	bool		lossy;			/* gpusort_rowkey_lossy() */
-	uint64		crowded;		/* bit i: two values of column i may share words */
-} GpusortKeyFlags;
-
-extern GpusortKeyFlags gpusort_rowkey_flags(const GpusortRowKey *key);
-extern void gpusort_rowkey_add_flags(GpusortRowKey *key, GpusortKeyFlags flags);
+	return (doubt->crowded & (((uint32) 1 << Min(column, 31)) - 1)) != 0;
+}
 
 /*
- * A column whose words only propose an order: text under libc.  Its values compare
- * by strcoll() in this locale, and by their bytes if that finds them equal.
- */
-typedef struct GpusortProposal
-{
-	int			column;			/* of the list, from 0; the last one with words */
-	int			first_word;		/* number of its first word: the words before decide */
-	struct GpusortLibc *libc;	/* the locale */
-	bool		is_name;		/* the values are names */
-	bool		blank_padded;	/* trailing blanks do not count */
-	bool		lowered;		/* the values are citext: they compare in small letters */
-	bool		descending;
-} GpusortProposal;
-
-/*
- * Fills in *proposal if the key has such a column, and otherwise returns false.  Then
- * the order by words is not final: see node/verify.c.
- */
-extern bool gpusort_rowkey_proposal(const GpusortRowKey *key, GpusortProposal *proposal);
-
-/* Returns the number of words before those of such a column, or of all words if there is none. */
-extern int	gpusort_rowkey_deciding_words(const GpusortRowKey *key);
-
-/*
- * Returns the number of words that decide between rows, up to ties: all, or those
- * before the proposing column if its locale is distrusted.  Then
- * gpusort_rowkey_lossy() is true.
- */
-extern int gpusort_rowkey_trusted_words(const GpusortRowKey *key);
-
-/*
- * From now on, makes keys without the proposing column's words.  They may have no
- * word at all.  Returns the number of words.
- */
-extern int gpusort_rowkey_stop_proposing(GpusortRowKey *key);
-
-/*
- * Compares two rows by the columns' comparators, DESC and NULLS FIRST included.
- * Returns a value below, equal to or above 0.  The slots must differ.  Raises
- * the errors of the comparators.
- */
-extern int gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b);
-
-/* The same by columns first (from 0) to past - 1 of the list only. */
-extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b,
-									   int first, int past);
-
-/*
- * Returns the first column of the list, from 0, that the row's trusted words do not
- * decide, or -1 if they decide all columns.  The row must have been encoded with
- * this key before.  Rows with equal words nearly always have equal values in the
- * columns before; gpusort_rowkey_crowded() says whether they may differ.
+ * Returns the first column of the list, from 0, that the row's words do not decide, or -1 if
+ * they decide all.  The row must have been encoded with this key before.  Rows with
+ * equal words have equal values in the columns before, up to crowded ones.
  */
 extern int gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot);
 
+/* How the values of a column compare */
+typedef struct GpusortColumnOrder
+{
+	bool		descending;
+	bool		by_bytes;		/* by memcmp(), then the shorter value first, and all that reversed
+								 * if descending; gpusort_rowkey_bytes() returns the bytes */
+	bool		made;			/* these bytes are made of the value; else they are in it */
+	struct GpusortLibc *libc;	/* strings compare by strcoll() in this locale, and by their bytes
+								 * if that finds them equal; else NULL */
+	bool		is_name;		/* strings are names */
+	bool		blank_padded;	/* their trailing blanks do not count */
+	bool		lowered;		/* they are citext: they compare in small letters */
+} GpusortColumnOrder;
+
+extern GpusortColumnOrder gpusort_rowkey_order(const GpusortRowKey *key, int column);
+
 /*
- * Can two rows with equal words have different values in the columns before this
- * one, because of a crowded column among them?
+ * Compare two rows by all columns or by columns first to past - 1 of the list, or two values of
+ * a column, DESC and NULLS FIRST included.  Return a value below, equal to or above 0.  The
+ * slots must differ.  Raise the errors of the comparators.
  */
-extern bool gpusort_rowkey_crowded(const GpusortRowKey *key, int column);
-
-/* Is a column of the list (from 0) in descending order? */
-extern bool gpusort_rowkey_descends(const GpusortRowKey *key, int column);
-
-/* Compares two values of a column, DESC and NULLS FIRST included. */
+extern int gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b);
+extern int gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b,
+									   int first, int past);
 extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a, bool a_isnull,
 										 Datum b, bool b_isnull);
-
-/*
- * Does a column compare by bytes: by memcmp(), then the shorter value first, and
- * all that reversed if DESC?
- */
-extern bool gpusort_rowkey_by_bytes(const GpusortRowKey *key, int column);
-
-/*
- * Returns the first column of the list, from 0, that the words of the rows encoded so
- * far do not always decide, if its values are strings that compare by the bytes that
- * they are stored with, and sets *blank_padded: trailing blanks do not count.
- * Otherwise returns -1.  Rows with equal words have equal values in the columns before.
- * Does not know the rows that other processes have encoded, whose keys never have such
- * strings: see gpusort_rowkey_shareable().
- */
-extern int	gpusort_rowkey_tied_strings(const GpusortRowKey *key, bool *blank_padded);
 
 /*
  * Returns the bytes by which a value of a column that compares by bytes compares;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rowkey_state.h
- *		The state of a row key, for key/rowkey.c, key/rowkey_open.c and the files of
+ *		The state of a row key, for key/rowkey.c, key/doubt.c and the files of
  *		key/sample_state.h.
  *
  *-------------------------------------------------------------------------
@@ -15,13 +15,10 @@ struct GpusortRowKey
 {
 	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
 	int			bits;			/* bits of a key that can vary */
-	bool		lossy;			/* rows encoded since the last reset may have equal
-								 * words and different values */
-	bool		truncated;		/* some columns have no words */
+	uint32		undecided;		/* bit i: the words of a row encoded since the last reset do
+								 * not decide column i */
 	int			nencoded;		/* columns that have words: the first nencoded */
 	int			last_encoded_attno; /* greatest attribute number of these columns */
-	int			undecided_column;	/* of the last row with such a column: the first
-									 * column that its words do not decide */
 	int			ncolumns;		/* columns of the ORDER BY list */
 	int			last_attno;		/* greatest attribute number of all columns */
 	SortSupport comparators;	/* ncolumns entries */

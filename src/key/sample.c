@@ -227,7 +227,7 @@ look_for_few(const GpusortSample *sample)
 	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
 	bool		isnull;
 
-	if (key->truncated || !is_string(last))
+	if (key->nencoded < key->ncolumns || !is_string(last))
 		return;
 	gpusort_few_begin(last);
 	for (int i = 0; i < REPEAT_VALUES && last->few != NULL; i++)
@@ -266,7 +266,6 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 		if (i > 0 && leave_open(&sample, i))
 		{
 			key->nencoded = i;
-			key->truncated = key->lossy = true;
 			break;
 		}
 		if (column->kind == GPUSORT_ROW_PACKED && spare > 0 && fits_third_word(&sample, column))

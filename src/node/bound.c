@@ -29,7 +29,7 @@ gpusort_bound_is_behind(GpusortGather *gather, TupleTableSlot *slot)
 {
 	int			order = 0;
 
-	if (gather->limit.lossy || gpusort_rowkey_lossy(gather->rows.key))
+	if (gather->limit.doubtful || gpusort_rowkey_doubt(gather->rows.key).undecided != 0)
 		order = gpusort_rowkey_compare(gather->rows.key, slot, gather->limit.slot);
 	return gather->spec->limit_ties ? order > 0 : order >= 0;
 }
@@ -119,7 +119,7 @@ select_bound(GpusortGather *gather, uint32 *order, uint64 rows)
 		CHECK_FOR_INTERRUPTS();
 	gpusort_rowstore_put(&gather->rows.store, order[last], gather->left);
 	column = gpusort_rowkey_open_column(gather->rows.key, gather->left);
-	if (column >= 0 && gpusort_rowkey_by_bytes(gather->rows.key, column))
+	if (column >= 0 && gpusort_rowkey_order(gather->rows.key, column).by_bytes)
 		gpusort_ties_break(gather, order + begin, end - begin, NULL);
 	else
 		select_row(gather, order + begin, end - begin, last - begin);
@@ -140,15 +140,16 @@ void
 gpusort_bound_set_row(GpusortGather *gather, const GpusortSorted *sorted)
 {
 	GpusortNodeLimit *limit = &gather->limit;
-	const GpusortRowKey *key = gather->rows.key;
+	const GpusortDoubt *doubt = &gather->rows.doubt;
 	uint32	   *order = (uint32 *) sorted->block;
 	uint64		last = limit->rows - 1;
 	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
-	limit->nwords = gpusort_rowkey_deciding_words(key);
+	gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
+	limit->nwords = doubt->deciding;
 	memcpy(limit->words, gpusort_run_key(gather->run, order[last]), limit->nwords * sizeof(uint64));
-	limit->lossy = gpusort_rowkey_lossy(key) || limit->nwords < gpusort_rowkey_words(key);
-	if (limit->lossy)
+	limit->doubtful = doubt->undecided != 0 || doubt->proposed >= 0;
+	if (limit->doubtful)
 		select_bound(gather, order, gpusort_run_rows(gather->run));
 	gpusort_rowstore_put(&gather->rows.store, order[last], limit->slot);
 	ExecMaterializeSlot(limit->slot);

@@ -73,11 +73,14 @@ core_reason(GpusortNode *node)
 static bool
 fetches_few_strings(const GpusortGather *gather)
 {
-	GpusortProposal proposal;
+	const GpusortRowKey *key = gather->rows.key;
+	GpusortDoubt doubt;
 
-	return gather->limit.rows >= 0 && !gather->spec->limit_ties && gather->rows.key != NULL &&
-		gpusort_rowkey_proposal(gather->rows.key, &proposal) && proposal.first_word == 0 &&
-		gather->limit.rows <= (proposal.lowered ? HEAP_CITEXT_ROWS : HEAP_ROWS);
+	if (gather->limit.rows < 0 || gather->spec->limit_ties || key == NULL)
+		return false;
+	doubt = gpusort_rowkey_doubt(key);
+	return doubt.deciding == 0 && doubt.proposed >= 0 &&
+		gather->limit.rows <= (gpusort_rowkey_order(key, doubt.proposed).lowered ? HEAP_CITEXT_ROWS : HEAP_ROWS);
 }
 
 /* After the last row: sorts the rows in memory, or spills them and begins the merge. */

@@ -58,7 +58,7 @@ typedef struct GpusortNodeLimit
 	bool		known;			/* there is a bound, with this key: */
 	int			nwords;			/* for rows; 0 if words only propose an order */
 	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
-	bool		lossy;			/* rows with the bound's words may differ from it */
+	bool		doubtful;		/* rows with the bound's words may differ from it */
 	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
 	uint64		removed;		/* rows removed so far */
 } GpusortNodeLimit;
@@ -68,6 +68,7 @@ typedef struct GpusortRows
 {
 	GpusortKeyPlan plan;
 	GpusortRowKey *key;
+	GpusortDoubt doubt;			/* what the words of the run leave undecided, once it is sorted by them */
 	GpusortRowStore store;		/* row i of the run is row i of the store */
 } GpusortRows;
 
@@ -141,7 +142,7 @@ typedef struct GpusortPublished
 	uint64		nulls;			/* of values: NULLs, which are only counted */
 	GpusortPlace keys;
 	GpusortPlace store;			/* for rows */
-	GpusortKeyFlags flags;		/* for rows */
+	GpusortDoubt doubt;			/* for rows */
 } GpusortPublished;
 
 struct GpusortResult;
@@ -340,7 +341,7 @@ gpusort_sort_look_ahead(const GpusortSorted *sorted, const GpusortRowStore *stor
 
 /*
  * Breaks the ties in a run's whole result: sorts row numbers whose keys have
- * equal trusted words by the columns' comparators, in place.  order: all row numbers of
+ * equal words, those that the doubt names, by the columns' comparators, in place.  order: all row numbers of
  * the run, sorted by words; rows is their number.  may_tie: as gpusort_run_sort() has set it,
  * which is overwritten, or NULL.  In ties.c.
  */
@@ -348,7 +349,7 @@ extern void gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows
 
 /*
  * Verifies an order that words have only proposed, ties being broken, and makes it
- * right.  Does nothing if all words decide.  In verify.c.
+ * right.  In verify.c.
  */
 extern void gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows);
 

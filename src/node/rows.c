@@ -231,14 +231,14 @@ read_child(GpusortGather *gather)
 	return true;
 }
 
-/* If keys are lossy, counts every row as tied. */
+/* If the keys leave columns undecided, counts every row as tied. */
 static Size
 memory(const GpusortGather *gather, uint64 more)
 {
 	Size		bytes = gather->rows.store.bytes;
 
 	/* this includes a byte for each row that is verified */
-	if (gpusort_rowkey_lossy(gather->rows.key))
+	if (gpusort_rowkey_doubt(gather->rows.key).undecided != 0)
 		bytes += (gpusort_run_rows(gather->run) + more) * GPUSORT_TIE_BYTES;
 	return bytes;
 }
@@ -253,7 +253,7 @@ begin_core(const GpusortSortSpec *spec, int options)
 static bool
 publish(GpusortGather *gather, GpusortPublished *published)
 {
-	published->flags = gpusort_rowkey_flags(gather->rows.key);
+	published->doubt = gpusort_rowkey_doubt(gather->rows.key);
 	return gpusort_rowstore_publish(&gather->rows.store, &published->store);
 }
 
@@ -262,7 +262,7 @@ adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *
 {
 	if (!gpusort_rowstore_adopt(&gather->rows.store, arena, published->store))
 		return false;
-	gpusort_rowkey_add_flags(gather->rows.key, published->flags);
+	gpusort_rowkey_add_doubt(gather->rows.key, &published->doubt);
 	return true;
 }
 
@@ -271,31 +271,24 @@ adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *
  * ----------------------------------------------------------------
  */
 
-/* May rows be in another order than their words? */
-static bool
-undecided(const GpusortRowKey *key)
-{
-	return gpusort_rowkey_lossy(key) || gpusort_rowkey_deciding_words(key) < gpusort_rowkey_words(key);
-}
-
 static void
 sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 {
-	const GpusortRowKey *key = gather->rows.key;
+	GpusortDoubt doubt = gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
 	uint64		rows = gpusort_run_rows(gather->run);
-	bool		lossy = gpusort_rowkey_lossy(key);
-	bool		proposed = gpusort_rowkey_deciding_words(key) < gpusort_rowkey_words(key);
+	bool		ties = doubt.undecided != 0;
+	bool		proposed = doubt.proposed >= 0;
 	uint8	   *may_tie = NULL;
 	bool		moved = false;	/* rows are not at the places that may_tie tells of */
 	instr_time	begun;
 	instr_time	now;
 
-	/* the sort compares all words, trusted or not */
-	if (lossy && gpusort_rowkey_trusted_words(key) == gpusort_rowkey_words(key))
+	/* the sort compares all words */
+	if (ties && doubt.words == gather->run_spec.words)
 		may_tie = gpusort_memory_alloc(gather->run_cxt, Max(rows, 1));
-	gpusort_sort_words(gather, want_whole || lossy || proposed, may_tie, sorted);
+	gpusort_sort_words(gather, want_whole || ties || proposed, may_tie, sorted);
 	sorted->row_rest = gpusort_gather_row_bytes(gather) > SHORT_ROW_BYTES ? 64 : 0;
-	if (!lossy && !proposed)
+	if (!ties && !proposed)
 		return;
 	INSTR_TIME_SET_CURRENT(begun);
 	/* rows that a LIMIT does not fetch need not be in order */
@@ -304,7 +297,7 @@ sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 		sorted->count = gpusort_bound_select(gather, sorted);
 		moved = proposed;
 	}
-	if (lossy)
+	if (ties)
 		gpusort_ties_break(gather, (uint32 *) sorted->block, sorted->count, moved ? NULL : may_tie);
 	if (proposed)
 		gpusort_verify_order(gather, (uint32 *) sorted->block, sorted->count);
@@ -318,7 +311,7 @@ sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 static void
 end_spill(GpusortGather *gather)
 {
-	if (undecided(gather->rows.key))
+	if (gather->rows.doubt.undecided != 0 || gather->rows.doubt.proposed >= 0)
 		gpusort_spill_set_lossy(gather->spill);
 	gpusort_rowkey_reset(gather->rows.key);
 	/* the store keeps its memory for the next rows */

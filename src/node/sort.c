@@ -177,7 +177,7 @@ void
 gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted)
 {
 	const uint32 *order = sorted->block;
-	int			words = gpusort_rowkey_deciding_words(gather->rows.key);
+	int			words = gather->rows.doubt.deciding;
 
 	for (uint64 i = 0; i < sorted->count; i++)
 	{
@@ -192,7 +192,7 @@ gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted)
 GpusortSpill *
 gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	int			words = gpusort_rowkey_deciding_words(gather->rows.key);
+	int			words = gather->rows.doubt.deciding;
 	const uint32 *order = sorted->block;
 	const uint64 *keys[2 * SPILL_PAIRS];
 	int			pairs = Min(sorted->count - 1, SPILL_PAIRS);

@@ -17,16 +17,17 @@
 #include "node/ties.h"
 
 void
-gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column,
-					  bool is_name, bool blank_padded)
+gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column)
 {
+	GpusortColumnOrder order = gpusort_rowkey_order(gather->rows.key, column);
+
 	*strings = (GpusortStrings)
 	{
 		.store = &gather->rows.store,
 			.desc = gather->left->tts_tupleDescriptor,
 			.attribute = gather->spec->attnos[column] - 1,
-			.is_name = is_name,
-			.blank_padded = blank_padded,
+			.is_name = order.is_name,
+			.blank_padded = order.blank_padded,
 	};
 	while (strings->fixed < strings->attribute)
 	{

@@ -333,7 +333,7 @@ take_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n)
 static void
 sort_values(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
 {
-	if (gpusort_rowkey_by_bytes(group->gather->rows.key, group->column) && take_bytes(group, rows, n))
+	if (gpusort_rowkey_order(group->gather->rows.key, group->column).by_bytes && take_bytes(group, rows, n))
 		sort_bytes(group, rows, n, 0, 0);
 	else if (n >= MIN_HASH_ROWS && gpusort_ties_sort_distinct(group, rows, n, order))
 		return;
@@ -367,7 +367,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		qsort_arg(order, n, sizeof(uint32), compare_numbers, group);
 		return;
 	}
-	group->descending = gpusort_rowkey_descends(gather->rows.key, column);
+	group->descending = gpusort_rowkey_order(gather->rows.key, column).descending;
 	rows = gpusort_memory_alloc(gather->run_cxt, n * sizeof(GpusortTiedRow));
 	count = take_values(group, order, n, rows);
 	nulls = n - count;
@@ -402,7 +402,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 static bool
 equal_before(GpusortGather *gather, const uint32 *order, uint64 n, int column)
 {
-	if (!gpusort_rowkey_crowded(gather->rows.key, column))
+	if (!gpusort_doubt_crowded(&gather->rows.doubt, column))
 		return true;
 	gpusort_rowstore_put(&gather->rows.store, order[0], gather->right);
 	for (uint64 i = 1; i < n; i++)
@@ -429,7 +429,7 @@ gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n)
 		if (column < 0)
 		{
 			/* equal rows, which are in the order of arrival */
-			if (!gpusort_rowkey_crowded(gather->rows.key, gather->spec->ncolumns))
+			if (gather->rows.doubt.crowded == 0)
 				return;
 			column = 0;
 		}

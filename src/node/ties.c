@@ -14,6 +14,7 @@
 
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 
 #include "base/memory.h"
 #include "cpu/tied.h"
@@ -77,13 +78,14 @@ prefetch_row(void *arg, uint32 row)
 static void
 search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool marked)
 {
-	bool		blank_padded;
-	int			column = gpusort_rowkey_tied_strings(gather->rows.key, &blank_padded);
+	const GpusortDoubt *doubt = &gather->rows.doubt;
+	int			column = pg_rightmost_one_pos32(doubt->undecided | doubt->crowded);
+	GpusortColumnOrder by = gpusort_rowkey_order(gather->rows.key, column);
 	TieSearch	search = {
 		.run = gather->run,
 		.order = order,
 		.rows = rows,
-		.words = gpusort_rowkey_trusted_words(gather->rows.key),
+		.words = doubt->words,
 	};
 	GpusortTieInput input = {
 		.n = rows,
@@ -94,11 +96,11 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 	};
 	GpusortCpuStatus status;
 
-	if (column >= 0)
+	if (by.by_bytes && !by.made)
 	{
-		gpusort_strings_begin(&search.strings, gather, column, false, blank_padded);
+		gpusort_strings_begin(&search.strings, gather, column);
 		input.string = string_of;
-		input.descending = gpusort_rowkey_descends(gather->rows.key, column);
+		input.descending = by.descending;
 		input.decides = column + 1 == gather->spec->ncolumns;
 	}
 	do

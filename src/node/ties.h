@@ -84,8 +84,7 @@ typedef struct GpusortStrings
 } GpusortStrings;
 
 /* Prepares reading a column (from 0) of the ORDER BY list. */
-extern void gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column,
-								  bool is_name, bool blank_padded);
+extern void gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column);
 
 /*
  * Sets *string to the string in a row of the store, which stays there; its bytes

@@ -43,8 +43,8 @@
 typedef struct Verification
 {
 	GpusortGather *gather;
-	GpusortProposal proposal;
-	int			words;			/* words of a key */
+	GpusortDoubt doubt;
+	GpusortColumnOrder by;		/* of the proposed column */
 	bool		crowded;		/* equal words before the column do not mean equal values */
 	bool		with_first;		/* rows are compared with the first one, not with the one before */
 	uint32	   *order;
@@ -86,10 +86,10 @@ task_at(void *arg, size_t place)
 		return verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
 	before = gpusort_run_key(gather->run, order[place - 1]);
 	key = gpusort_run_key(gather->run, order[place]);
-	for (int i = 0; i < verification->words; i++)
+	for (int i = 0; i < verification->gather->run_spec.words; i++)
 	{
 		if (before[i] != key[i])
-			return i < verification->proposal.first_word ? GPUSORT_COLLATE_SKIP :
+			return i < verification->doubt.deciding ? GPUSORT_COLLATE_SKIP :
 				verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
 	}
 	return GPUSORT_COLLATE_SKIP;
@@ -105,9 +105,9 @@ static void
 compare_strings(Verification *verification, uint8 *verdicts)
 {
 	GpusortCollateInput input = {
-		.locale = verification->proposal.libc->locale,
-		.small = verification->proposal.lowered ? gpusort_citext_ascii() : NULL,
-		.descending = verification->proposal.descending,
+		.locale = verification->by.libc->locale,
+		.small = verification->by.lowered ? gpusort_citext_ascii() : NULL,
+		.descending = verification->by.descending,
 		.with_first = verification->with_first,
 		.n = verification->rows,
 		.task = task_at,
@@ -116,9 +116,7 @@ compare_strings(Verification *verification, uint8 *verdicts)
 	};
 	GpusortCpuStatus status;
 
-	gpusort_strings_begin(&verification->strings, verification->gather, verification->proposal.column,
-						  verification->proposal.is_name, verification->proposal.blank_padded);
-	verification->crowded = gpusort_rowkey_crowded(verification->gather->rows.key, verification->proposal.column);
+	gpusort_strings_begin(&verification->strings, verification->gather, verification->doubt.proposed);
 	do
 	{
 		GpusortCpuOptions options = gpusort_cpu_options_take(verification->rows);
@@ -129,15 +127,36 @@ compare_strings(Verification *verification, uint8 *verdicts)
 	} while (status != GPUSORT_CPU_OK);
 }
 
+/* Prepares comparing rows whose keys have words that propose an order. */
+static Verification
+begin(GpusortGather *gather, uint32 *order, uint64 rows)
+{
+	GpusortDoubt doubt = gather->rows.doubt;
+
+	return (Verification)
+	{
+		.gather = gather,
+			.doubt = doubt,
+			.by = gpusort_rowkey_order(gather->rows.key, doubt.proposed),
+			.crowded = gpusort_doubt_crowded(&doubt, doubt.proposed),
+			.order = order,
+			.rows = rows,
+	};
+}
+
 void
 gpusort_verify_with_first(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *verdicts)
 {
-	Verification verification = {.gather = gather, .with_first = true, .order = order, .rows = rows};
+	Verification verification;
 
-	if (gpusort_rowkey_proposal(gather->rows.key, &verification.proposal))
-		compare_strings(&verification, verdicts);
-	else
+	if (gather->rows.doubt.proposed < 0)
+	{
 		memset(verdicts, GPUSORT_COLLATE_LEFT, rows);
+		return;
+	}
+	verification = begin(gather, order, rows);
+	verification.with_first = true;
+	compare_strings(&verification, verdicts);
 }
 
 /* Makes the verdict about each place: GPUSORT_COLLATE_IN_ORDER or GPUSORT_COLLATE_OUT_OF_ORDER. */
@@ -283,10 +302,10 @@ static void
 distrust(Verification *verification)
 {
 	GpusortGather *gather = verification->gather;
-	int			column = verification->proposal.column;
+	int			column = verification->doubt.proposed;
 	MemoryContext old;
 
-	verification->proposal.libc->distrusted = true;
+	verification->by.libc->distrusted = true;
 	if (gather->stats->distrust_reason != NULL)
 		return;
 	old = MemoryContextSwitchTo(MemoryContextGetParent(gather->cxt));
@@ -299,18 +318,14 @@ distrust(Verification *verification)
 void
 gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows)
 {
-	Verification verification = {
-		.gather = gather,
-		.words = gpusort_rowkey_words(gather->rows.key),
-		.order = order,
-		.rows = rows,
-	};
+	Verification verification;
 	uint8	   *verdicts;
 	bool		repaired;
 
-	if (!gpusort_rowkey_proposal(gather->rows.key, &verification.proposal) || rows < 2)
+	if (rows < 2)
 		return;
-	if (verification.proposal.libc->distrusted)
+	verification = begin(gather, order, rows);
+	if (verification.by.libc->distrusted)
 	{
 		/* the tie-breaking has sorted all rows */
 		distrust(&verification);
@@ -323,6 +338,7 @@ gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows)
 	if (!repaired)
 	{
 		distrust(&verification);
+		gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
 		gpusort_ties_break(gather, order, rows, NULL);
 	}
 	ExecClearTuple(gather->left);

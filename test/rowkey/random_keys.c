@@ -191,14 +191,14 @@ bytes_agree(const OrderedRows *ordered, int i, int j, int c)
 	Size		length[2];
 	int			by_bytes;
 
-	if (!gpusort_rowkey_by_bytes(ordered->key, c) || ordered->nulls[a] || ordered->nulls[b])
+	if (!gpusort_rowkey_order(ordered->key, c).by_bytes || ordered->nulls[a] || ordered->nulls[b])
 		return true;
 	gpusort_rowkey_bytes(ordered->key, c, ordered->values[a], &bytes[0], &length[0]);
 	gpusort_rowkey_bytes(ordered->key, c, ordered->values[b], &bytes[1], &length[1]);
 	by_bytes = sign_of(memcmp(bytes[0], bytes[1], Min(length[0], length[1])));
 	if (by_bytes == 0)
 		by_bytes = length[0] < length[1] ? -1 : length[0] > length[1];
-	return compare_column(ordered, i, j, c) == (gpusort_rowkey_descends(ordered->key, c) ? -by_bytes : by_bytes);
+	return compare_column(ordered, i, j, c) == (gpusort_rowkey_order(ordered->key, c).descending ? -by_bytes : by_bytes);
 }
 
 /* Returns what is wrong with a pair of rows, or NULL. */
@@ -305,13 +305,13 @@ check(OrderedRows *ordered, Maker *maker)
 	{
 		if (row == reset_before)
 		{
-			lossy = gpusort_rowkey_lossy(ordered->key);
+			lossy = gpusort_rowkey_doubt(ordered->key).undecided != 0;
 			gpusort_rowkey_reset(ordered->key);
 		}
 		store(ordered, row, in_tuples, a);
 		gpusort_rowkey_encode(ordered->key, a, &ordered->words[row * ordered->nwords]);
 	}
-	lossy |= gpusort_rowkey_lossy(ordered->key);
+	lossy |= gpusort_rowkey_doubt(ordered->key).undecided != 0;
 
 	for (int i = 1; i < ordered->nrows && wrong == NULL; i++)
 	{

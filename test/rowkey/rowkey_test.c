@@ -201,7 +201,7 @@ encode_rows(GpusortRowKey *key, Rows *rows)
 		if (i == rows->reset_before)
 		{
 			if (i > 0)
-				rows->lossy |= gpusort_rowkey_lossy(key);
+				rows->lossy |= gpusort_rowkey_doubt(key).undecided != 0;
 			gpusort_rowkey_reset(key);
 		}
 		memset(words, 0x5A, sizeof(uint64) * rows->words);
@@ -211,7 +211,7 @@ encode_rows(GpusortRowKey *key, Rows *rows)
 		if (words[rows->words] != CANARY)
 			return "more words were written than the key has";
 	}
-	rows->lossy |= gpusort_rowkey_lossy(key);
+	rows->lossy |= gpusort_rowkey_doubt(key).undecided != 0;
 	for (int word = 0; word < rows->words; word++)
 	{
 		vary = 0;

@@ -1,0 +1,190 @@
+/*-------------------------------------------------------------------------
+ *
+ * doubt.c
+ *		What the words of row keys leave undecided, and how the columns decide it.
+ *
+ * Words leave a column undecided where they hold only the beginning of its value, where
+ * two of its values share words, and in columns that have no words.  The words of
+ * text under libc only propose an order, and none at all once the locale is
+ * distrusted (key/libc_text.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "executor/tuptable.h"
+#include "port/pg_bitutils.h"
+#include "utils/builtins.h"
+
+#include "key/citext.h"
+#include "key/keybits.h"
+#include "key/libc.h"
+#include "key/rowkey_state.h"
+
+/* The columns, as bits, that the words of no row decide */
+static uint32
+never_decided(const GpusortRowKey *key)
+{
+	int			last = key->nencoded - 1;
+	uint32		columns = key->nencoded < key->ncolumns ? (uint32) 1 << key->nencoded : 0;
+
+	if (last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC && key->columns[last].libc.locale->distrusted)
+		columns |= (uint32) 1 << last;
+	return columns;
+}
+
+GpusortDoubt
+gpusort_rowkey_doubt(const GpusortRowKey *key)
+{
+	int			last = key->nencoded - 1;
+	GpusortDoubt doubt = {
+		.undecided = key->undecided | never_decided(key),
+		.words = key->words,
+		.deciding = key->words,
+		.proposed = -1,
+	};
+
+	for (int i = 0; i < key->nencoded; i++)
+		doubt.crowded |= (uint32) key->columns[i].crowd_met << i;
+	if (last >= 0 && key->columns[last].kind == GPUSORT_ROW_LIBC)
+	{
+		doubt.proposed = last;
+		doubt.deciding -= key->columns[last].words;
+		if (key->columns[last].libc.locale->distrusted)
+			doubt.words = doubt.deciding;
+	}
+	return doubt;
+}
+
+void
+gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt)
+{
+	key->undecided |= doubt->undecided;
+	for (int i = 0; i < key->nencoded; i++)
+		key->columns[i].crowd_met |= doubt->crowded >> i & 1;
+}
+
+void
+gpusort_rowkey_reset(GpusortRowKey *key)
+{
+	key->undecided = 0;
+}
+
+void
+gpusort_rowkey_stop_proposing(GpusortRowKey *key)
+{
+	int			proposed = gpusort_rowkey_doubt(key).proposed;
+
+	if (proposed >= 0)
+	{
+		key->nencoded = proposed;
+		gpusort_rowkey_measure(key);
+	}
+}
+
+int
+gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
+{
+	uint64		words[GPUSORT_MAX_WORDS];
+	uint32		of_all = key->undecided;
+	uint32		of_row;
+
+	key->undecided = 0;
+	gpusort_rowkey_encode(key, slot, words);
+	of_row = key->undecided | never_decided(key);
+	key->undecided |= of_all;
+	return of_row != 0 ? pg_rightmost_one_pos32(of_row) : -1;
+}
+
+GpusortColumnOrder
+gpusort_rowkey_order(const GpusortRowKey *key, int number)
+{
+	const GpusortRowColumn *column = &key->columns[number];
+
+	return (GpusortColumnOrder)
+	{
+		.descending = column->descending,
+			.by_bytes = column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_PACKED,
+			.made = column->kind == GPUSORT_ROW_PACKED || column->lowered,
+			.libc = column->kind == GPUSORT_ROW_LIBC ? column->libc.locale : NULL,
+			.is_name = column->kind == GPUSORT_ROW_LIBC && column->libc.is_name,
+			.blank_padded = column->blank_padded,
+			.lowered = column->lowered,
+	};
+}
+
+int
+gpusort_rowkey_compare_part(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b,
+							int first, int past)
+{
+	slot_getsomeattrs(a, key->last_attno);
+	slot_getsomeattrs(b, key->last_attno);
+
+	for (int i = first; i < past; i++)
+	{
+		SortSupport ssup = &key->comparators[i];
+		int			attribute = ssup->ssup_attno - 1;
+		int			order = ApplySortComparator(a->tts_values[attribute], a->tts_isnull[attribute],
+												b->tts_values[attribute], b->tts_isnull[attribute],
+												ssup);
+
+		if (order != 0)
+			return order;
+	}
+	return 0;
+}
+
+int
+gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b)
+{
+	return gpusort_rowkey_compare_part(key, a, b, 0, key->ncolumns);
+}
+
+int
+gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a, bool a_isnull,
+							  Datum b, bool b_isnull)
+{
+	return ApplySortComparator(a, a_isnull, b, b_isnull, &key->comparators[column]);
+}
+
+void
+gpusort_rowkey_bytes(const GpusortRowKey *key, int number, Datum value,
+					 const char **bytes, Size *length)
+{
+	const GpusortRowColumn *column = &key->columns[number];
+	struct varlena *datum;
+
+	if (column->kind == GPUSORT_ROW_PACKED)
+	{
+		*bytes = gpusort_rowpacked_bytes(column, value, length);
+		return;
+	}
+	Assert(column->kind == GPUSORT_ROW_TEXT);
+	datum = PG_DETOAST_DATUM_PACKED(value);
+	*bytes = VARDATA_ANY(datum);
+	*length = VARSIZE_ANY_EXHDR(datum);
+	if (column->lowered)
+		*bytes = gpusort_citext_lower(*bytes, *length, palloc(*length), *length, length);
+	if (column->blank_padded)
+		*length = bpchartruelen((char *) *bytes, *length);
+}
+
+Size
+gpusort_rowkey_copied_bytes(const GpusortRowKey *key, int number, Datum value)
+{
+	const GpusortRowColumn *column = &key->columns[number];
+
+	if (column->kind == GPUSORT_ROW_PACKED)
+		return gpusort_rowpacked_size(column, value);
+	/* a chunk of memory of its own: a power of two, behind a header */
+	if (column->lowered && !gpusort_varlena_remote(DatumGetPointer(value)))
+		return pg_nextpower2_size_t(Max(VARSIZE_ANY_EXHDR(DatumGetPointer(value)), 8)) + 2 * MAXIMUM_ALIGNOF;
+	return gpusort_rowkey_remote_bytes(value);
+}
+
+Size
+gpusort_rowkey_remote_bytes(Datum value)
+{
+	return gpusort_varlena_remote(DatumGetPointer(value)) ? toast_raw_datum_size(value) : 0;
+}
