@@ -258,7 +258,7 @@ int main(int argc, char **argv)
 	uint64_t failures = 0;
 
 	setvbuf(stdout, nullptr, _IOLBF, 0);
-	if (gpusort_cuda_open(&dev, 0, &info, &error) != GPUSORT_CUDA_OK) {
+	if (gpusort_cuda_open(&dev, &info, &error) != GPUSORT_CUDA_OK) {
 		printf("bench_gpu: nothing to measure, no usable CUDA device: %s\n", error.text);
 		return 0;
 	}

@@ -156,7 +156,7 @@ restart('');
 	is(answer($first, $query), "10000\ncuda|", 'the pool has a segment');
 	is(remove_segments(), 1, 'the file of the segment is removed');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', $query);
-	like("$rc $stdout", qr/^0 10000\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'a backend cannot map it: the CPU sorts');
+	like("$rc $stdout", qr/^0 10000\ncpu\|A segment of the chunk pool could not be mapped: could not open/, 'a backend cannot map it: the CPU sorts');
 	like($stderr, qr/WARNING:.*could not be mapped/s, 'a backend cannot map it: a warning says so');
 	is($node->safe_psql('postgres', $query), "10000\ncuda|", 'the next backend gets another segment');
 	is(answer($first, $query), "10000\ncuda|", 'a backend that has mapped it gets another segment as well');
@@ -175,7 +175,7 @@ restart('');
 	my @pids = service_pids($node);
 	let_go($node, 1);
 	$psql->finish;
-	like($out, qr/^10001\ncpu\|\|A segment of the chunk pool could not be mapped: could not open/, 'the service cannot map it: the CPU sorts');
+	like($out, qr/^10001\ncpu\|A segment of the chunk pool could not be mapped: could not open/, 'the service cannot map it: the CPU sorts');
 	like($err, qr/^WARNING:.*could not be mapped/s, 'the service cannot map it: a warning says so');
 	is($node->safe_psql('postgres', "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i; $last"),
 		"10000\ncuda|", 'the service cannot map it: the device does the next sort');
