@@ -159,7 +159,7 @@ is($node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large;
 #
 foreach my $signal ('ALRM', 'URG', 'USR1')
 {
-	restart_with($node, slow => 30);
+	restart_with($node, limit => '8GB', slow => 30);
 	my $pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'background'";
 	my ($out, $err);
 	hold_device($node, 'sort');
