@@ -188,7 +188,6 @@ typedef struct GpusortRowColumn
 			struct GpusortLibcAlphabet *alphabet;	/* makes words from codes; NULL: they are
 													 * made from strxfrm()'s weights */
 			struct GpusortLibcPrefix *prefix;	/* bytes that most strings begin with; or NULL */
-			int			cut;	/* without alphabet: bytes of a string that fill the words, or nearly */
 			bool		is_name;	/* the type is name */
 		}			libc;		/* LIBC */
 	};

@@ -110,9 +110,6 @@ static const RowType abbreviated_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63
 /* text, bpchar and name under libc */
 static const RowType libc_type = {TEXTOID, GPUSORT_ROW_LIBC, 2, 63, 128, 0};
 
-/* How many bytes of a string fill two words of weights, before the sample shows it */
-#define LIBC_CUT		12
-
 /* How a collation compares texts */
 typedef enum Comparer
 {
@@ -416,7 +413,6 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	else if (type->kind == GPUSORT_ROW_LIBC)
 	{
 		column->libc.locale = libc;
-		column->libc.cut = LIBC_CUT;
 		column->libc.is_name = opcintype == NAMEOID;
 	}
 	column->descending = ordering == GPUSORT_ORDERING_DESC;

@@ -17,8 +17,8 @@
 
 #include "key/libc.h"
 
-/* Bytes of a whole key that fit on the stack */
-#define KEY_BYTES			4096
+/* A longer key of strxfrm() is none: the words are zeros. */
+#define KEY_BYTES			8192
 
 /* All locales that gpusort_libc_find() has opened */
 static GpusortLibc *locales;
@@ -32,13 +32,6 @@ static GpusortLibc *locales;
 #define PROBE_STRINGS	2000
 #define PROBE_CHARS		6
 
-/* Code points that the probe compares, each with the one before: from, to, and the step. */
-static const int probed[][3] = {
-	{0x1, 0x3ff, 1}, {0x400, 0x7ef, 7}, {0x7f0, 0x80f, 1}, {0x810, 0xd7ef, 61}, {0xd7f0, 0xd7ff, 1},
-	{0xe000, 0xe00f, 1}, {0xe010, 0xffef, 61}, {0xfff0, 0x1000f, 1}, {0x10010, 0x10ffef, 499},
-	{0x10fff0, 0x10ffff, 1},
-};
-
 /* Does a locale order two strings by their bytes? */
 static inline bool
 by_bytes(locale_t locale, const char *a, const char *b)
@@ -47,26 +40,6 @@ by_bytes(locale_t locale, const char *a, const char *b)
 	int			bytes = strcmp(a, b);
 
 	return (order < 0) == (bytes < 0) && (order > 0) == (bytes > 0);
-}
-
-static bool
-code_points_by_bytes(locale_t locale)
-{
-	char		strings[2][MAX_MULTIBYTE_CHAR_LEN + 1] = {{0}};
-	int			current = 0;
-
-	for (int i = 0; i < lengthof(probed); i++)
-	{
-		for (int code = probed[i][0]; code <= probed[i][1]; code += probed[i][2])
-		{
-			current = 1 - current;
-			memset(strings[current], 0, sizeof(strings[current]));
-			unicode_to_utf8(code, (unsigned char *) strings[current]);
-			if (!by_bytes(locale, strings[1 - current], strings[current]))
-				return false;
-		}
-	}
-	return true;
 }
 
 /* Writes a random string of at least one character: of code points in UTF-8, else of bytes. */
@@ -130,8 +103,7 @@ probe(locale_t locale)
 	if (rules.number != 0)
 		return false;
 #endif
-	return random_strings_by_bytes(locale) &&
-		(GetDatabaseEncoding() != PG_UTF8 || code_points_by_bytes(locale));
+	return random_strings_by_bytes(locale);
 }
 
 GpusortLibc *
@@ -200,94 +172,48 @@ gpusort_libc_clip(const char *data, Size length, int limit)
 }
 
 /*
- * Makes the key of the first taken bytes of a string.  Returns it, in room, which has
- * KEY_BYTES, if it fits, else in memory to be pfree'd.  Sets *size to the bytes of the
- * whole key, or of its first level only.
+ * Sets bytes to the first n bytes of the key of the first taken bytes of a string, or of
+ * the key's first level only, and zeros behind them.  Returns their number.
  */
-static char *
-make_key(locale_t locale, const char *data, int taken, bool first_level, char *room, Size *size)
+static int
+make_key(locale_t locale, const char *data, int taken, bool first_level, uint8 *bytes, int n)
 {
 	char		string[GPUSORT_LIBC_STRING_BYTES + 1];
-	char	   *key = room;
+	char		key[KEY_BYTES];
+	Size		size;
 	char	   *separator;
 
 	Assert(taken <= GPUSORT_LIBC_STRING_BYTES);
 	memcpy(string, data, taken);
 	string[taken] = '\0';
-	*size = strxfrm_l(room, string, KEY_BYTES, locale);
-	if (unlikely(*size >= KEY_BYTES))
-	{
-		/* the contents of room are undefined; without a key, libc has returned -1 */
-		Size		room_needed = *size <= MaxAllocSize - 1 ? *size + 1 : 1;
-
-		key = palloc(room_needed);
-		*size = strxfrm_l(key, string, room_needed, locale);
-		/* if it does not fit now, there is no key */
-		if (*size >= room_needed)
-			*size = 0;
-	}
-	if (first_level && (separator = memchr(key, GPUSORT_LIBC_SEPARATOR, *size)) != NULL)
-		*size = separator - key;
-	return key;
-}
-
-/* Copies the first n bytes of a key that make_key() has made, with zeros behind it, and frees it. */
-static int
-take_key(char *key, const char *room, Size size, uint8 *bytes, int n)
-{
+	size = strxfrm_l(key, string, KEY_BYTES, locale);
+	if (size >= KEY_BYTES)
+		size = 0;
+	if (first_level && (separator = memchr(key, GPUSORT_LIBC_SEPARATOR, size)) != NULL)
+		size = separator - key;
 	size = Min(size, n);
 	memcpy(bytes, key, size);
 	memset(bytes + size, 0, n - size);
-	if (unlikely(key != room))
-		pfree(key);
 	return size;
 }
 
 int
-gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length,
-					 int cut, uint8 *bytes, int n)
+gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uint8 *bytes, int n)
 {
-	char		room[KEY_BYTES];
-
-	for (;;)
+	/* many letters have more than one byte of weights */
+	for (int most = n * 3 / 4;; most *= 2)
 	{
-		int			most = Min(cut, GPUSORT_LIBC_STRING_BYTES);
-		int			taken = gpusort_libc_clip(data, length, most);
+		int			taken = gpusort_libc_clip(data, length, Min(most, GPUSORT_LIBC_STRING_BYTES));
 		bool		whole = taken == length;
-		Size		size;
-		char	   *key = make_key(libc->locale, data, taken, !whole, room, &size);
+		int			size = make_key(libc->locale, data, taken, !whole, bytes, n);
 
-		if (whole || size >= n || most == GPUSORT_LIBC_STRING_BYTES)
-			return take_key(key, room, size, bytes, n);
-		if (key != room)
-			pfree(key);
-		cut = 2 * most;
+		if (whole || size == n || most >= GPUSORT_LIBC_STRING_BYTES)
+			return size;
 	}
 }
 
 int
 gpusort_libc_first_level(const GpusortLibc *libc, const char *data, int length, uint8 *bytes, int n)
 {
-	char		room[KEY_BYTES];
-	Size		size;
-	char	   *key = make_key(libc->locale, data, length, true, room, &size);
-
-	return take_key(key, room, size, bytes, n);
-}
-
-int
-gpusort_libc_needed(const GpusortLibc *libc, const char *data, Size length, int n)
-{
-	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
-
-	for (int limit = 1; limit <= GPUSORT_LIBC_STRING_BYTES; limit++)
-	{
-		int			taken = gpusort_libc_clip(data, length, limit);
-
-		if (taken == length)
-			break;
-		if (taken == limit && gpusort_libc_first_level(libc, data, taken, bytes, n) == n)
-			return taken;
-	}
-	return 0;
+	return make_key(libc->locale, data, length, true, bytes, n);
 }

@@ -61,12 +61,12 @@ extern GpusortLibc *gpusort_libc_find(const char *collate, const char *ctype);
  * GPUSORT_LIBC_WEIGHT_BYTES.  Zeros follow if there are fewer weights.  Returns the
  * number of bytes of weights.
  *
- * Reads about the first cut bytes of the string, or more if their weights do not
- * fill n bytes, but at most GPUSORT_LIBC_STRING_BYTES.  Equal strings get equal
- * weights; only the order of the weights is not certain to be the collation's.
+ * Reads no more of the string than fills n bytes, and at most GPUSORT_LIBC_STRING_BYTES.
+ * Equal strings get equal weights; only the order of the weights is not certain to be
+ * the collation's.
  */
 extern int gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length,
-								int cut, uint8 *bytes, int n);
+								uint8 *bytes, int n);
 
 /*
  * Sets bytes to the first n bytes of the weights of the first level of a string,
@@ -77,12 +77,6 @@ extern int gpusort_libc_first_level(const GpusortLibc *libc, const char *data, i
 									uint8 *bytes, int n);
 
 /*
- * Returns how many bytes of a string suffice to get n bytes of weights of the first
- * level, or 0 if the string ends before.
- */
-extern int gpusort_libc_needed(const GpusortLibc *libc, const char *data, Size length, int n);
-
-/*
  * Returns the number of bytes, at most limit, of the whole characters at the
  * beginning of a string in the server's encoding.
  */
@@ -90,7 +84,7 @@ extern int gpusort_libc_clip(const char *data, Size length, int limit);
 
 /* ---- libc_alphabet.c ---- */
 
-/* Short codes for the weights that occur in a column */
+/* Short codes for the weights that occur in a column; see libc_alphabet.c */
 typedef struct GpusortLibcAlphabet GpusortLibcAlphabet;
 
 /* Makes an empty alphabet in the current memory context. */

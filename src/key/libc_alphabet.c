@@ -5,7 +5,7 @@
  *
  * glibc's weights of the first level have one or two bytes for most letters, and
  * strxfrm() makes the weights of all levels.  A column has far fewer letters than
- * there are weights.  So the sample of a column (key/sample_libc.c) gives each weight that
+ * there are weights.  So the sample of a column (key/sample_strings.c) gives each weight that
  * occurs in it a code of 2 to 8 bits, in the order of the weights.  21 letters of 6
  * bits fill two words.  Between each two weights there is one more code, for all
  * weights that the sample lacks there.  It ends the words: they tie with those of
@@ -36,9 +36,6 @@
 
 /* The most weights of an alphabet: each has a code, there is one beside each, and 0 is none */
 #define MAX_WEIGHTS		127
-
-/* Weights that are looked at while an alphabet is made */
-#define MAX_SEEN		4096
 
 /* Bytes of a string that are looked at while an alphabet is made */
 #define SEEN_BYTES		64
@@ -78,23 +75,15 @@ typedef struct LetterCodes
 	bool		known;
 	bool		other;			/* the tables do not hold the letter */
 	bool		ends;			/* the last code is one between two weights */
+	bool		added;			/* its weights have been added to the alphabet */
 } LetterCodes;
-
-/* The input from which an alphabet is made */
-typedef struct Seen
-{
-	bool		letters[LETTERS];	/* whose weights are among the weights */
-	int			count;
-	uint32		weights[MAX_SEEN];	/* some are repeated */
-} Seen;
 
 struct GpusortLibcAlphabet
 {
 	GpusortLibc *libc;
-	Seen	   *seen;			/* NULL once the alphabet is complete */
 	int			bits;			/* bits of a code: 2 to 8 */
 	int			count;
-	uint32		weights[MAX_WEIGHTS];	/* in order */
+	uint32		weights[MAX_WEIGHTS + 1];	/* in order */
 	LetterCodes letters[LETTERS];
 };
 
@@ -243,20 +232,38 @@ is_simple(GpusortLibc *libc, int a, int b)
  * ----------------------------------------------------------------
  */
 
+/* Returns the place of a weight, or of the next greater one.  Sets *found. */
 static int
-by_weight(const void *a, const void *b)
+find_weight(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *found)
 {
-	uint32		x = *(const uint32 *) a;
-	uint32		y = *(const uint32 *) b;
+	int			low = 0;
+	int			high = alphabet->count;
 
-	return x < y ? -1 : x > y;
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (alphabet->weights[middle] < weight)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*found = low < alphabet->count && alphabet->weights[low] == weight;
+	return low;
 }
 
+/* Adds a weight, one more than MAX_WEIGHTS at most. */
 static void
-see(Seen *seen, uint32 weight)
+add_weight(GpusortLibcAlphabet *alphabet, uint32 weight)
 {
-	if (seen->count < MAX_SEEN)
-		seen->weights[seen->count++] = weight;
+	bool		found;
+	int			place = find_weight(alphabet, weight, &found);
+
+	if (found || alphabet->count > MAX_WEIGHTS)
+		return;
+	memmove(alphabet->weights + place + 1, alphabet->weights + place, (alphabet->count - place) * sizeof(uint32));
+	alphabet->weights[place] = weight;
+	alphabet->count++;
 }
 
 GpusortLibcAlphabet *
@@ -267,13 +274,12 @@ gpusort_libc_alphabet_begin(GpusortLibc *libc)
 	if (libc->letters == NULL)
 		libc->letters = MemoryContextAllocZero(TopMemoryContext, sizeof(*libc->letters));
 	alphabet->libc = libc;
-	alphabet->seen = palloc0(sizeof(Seen));
 	return alphabet;
 }
 
 /* Adds the weights of a string's letters.  Returns false if it is not the sum of its letters. */
 static bool
-see_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
+add_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
 {
 	const unsigned char *at = (const unsigned char *) data;
 	const unsigned char *end = at + length;
@@ -287,14 +293,14 @@ see_letters(GpusortLibcAlphabet *alphabet, const char *data, int length)
 		if (number < 0 || (before >= 0 && !is_simple(alphabet->libc, before, number)))
 			return false;
 		before = number;
-		if (alphabet->seen->letters[number])
+		if (alphabet->letters[number].added)
 			continue;
-		alphabet->seen->letters[number] = true;
+		alphabet->letters[number].added = true;
 		letter = look_up(alphabet->libc, number);
 		if (letter->other)
 			return false;
 		for (int i = 0; i < letter->count; i++)
-			see(alphabet->seen, letter->weights[i]);
+			add_weight(alphabet, letter->weights[i]);
 	}
 	return true;
 }
@@ -308,33 +314,19 @@ gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size 
 	const uint8 *end;
 	uint32		weight;
 
-	if (see_letters(alphabet, data, taken))
+	if (add_letters(alphabet, data, taken))
 		return;
 	end = bytes + gpusort_libc_first_level(alphabet->libc, data, taken, bytes, sizeof(bytes));
 	while ((weight = next_weight(&at, end)) != 0)
-		see(alphabet->seen, weight);
+		add_weight(alphabet, weight);
 }
 
 bool
 gpusort_libc_alphabet_end(GpusortLibcAlphabet *alphabet)
 {
-	Seen	   *seen = alphabet->seen;
-	int			distinct = 0;
-
-	qsort(seen->weights, seen->count, sizeof(uint32), by_weight);
-	for (int i = 0; i < seen->count; i++)
-	{
-		if (i == 0 || seen->weights[i] != seen->weights[distinct - 1])
-			seen->weights[distinct++] = seen->weights[i];
-	}
-	if (distinct <= MAX_WEIGHTS)
-		memcpy(alphabet->weights, seen->weights, distinct * sizeof(uint32));
-	alphabet->count = distinct;
-	for (alphabet->bits = 2; 2 * distinct + 2 > 1 << alphabet->bits;)
+	for (alphabet->bits = 2; 2 * alphabet->count + 2 > 1 << alphabet->bits;)
 		alphabet->bits++;
-	pfree(seen);
-	alphabet->seen = NULL;
-	return distinct <= MAX_WEIGHTS;
+	return alphabet->count <= MAX_WEIGHTS;
 }
 
 int
@@ -352,20 +344,11 @@ gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet)
 static int
 code_of(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *ends)
 {
-	int			low = 0;
-	int			high = alphabet->count;
+	bool		found;
+	int			place = find_weight(alphabet, weight, &found);
 
-	while (low < high)
-	{
-		int			middle = (low + high) / 2;
-
-		if (alphabet->weights[middle] < weight)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*ends = low == alphabet->count || alphabet->weights[low] != weight;
-	return 2 * low + (*ends ? 1 : 2);
+	*ends = !found;
+	return 2 * place + (found ? 2 : 1);
 }
 
 static pg_noinline void
@@ -424,7 +407,7 @@ encode_by_libc(const GpusortLibcAlphabet *alphabet, const char *data, Size lengt
 {
 	int			letters = room / alphabet->bits;
 	uint8		bytes[GPUSORT_LIBC_WEIGHT_BYTES];
-	int			n = gpusort_libc_weights(alphabet->libc, data, length, letters + 1, bytes, 2 * letters);
+	int			n = gpusort_libc_weights(alphabet->libc, data, length, bytes, 2 * letters);
 
 	memset(head, 0, (room + 63) / 64 * sizeof(uint64));
 	return gpusort_libc_alphabet_weights(alphabet, bytes, n, head, room);

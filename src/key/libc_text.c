@@ -36,8 +36,7 @@ make_head(const GpusortRowColumn *column, const char *data, Size length, uint64 
 		(void) gpusort_libc_alphabet_encode(column->libc.alphabet, data, length, head, room);
 		return;
 	}
-	(void) gpusort_libc_weights(column->libc.locale, data, length, column->libc.cut,
-								(uint8 *) head, column->words * sizeof(uint64));
+	(void) gpusort_libc_weights(column->libc.locale, data, length, (uint8 *) head, column->words * sizeof(uint64));
 	for (int i = 0; i < column->words; i++)
 		head[i] = pg_ntoh64(head[i]);
 }
@@ -60,8 +59,8 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 		make_head(column, data + prefix->length, length - prefix->length, head, room);
 		return 1;
 	}
-	size = gpusort_libc_weights(column->libc.locale, data, length, prefix->length + column->libc.cut,
-								weights, prefix->nweights + GPUSORT_LIBC_SUFFIX_BYTES);
+	size = gpusort_libc_weights(column->libc.locale, data, length, weights,
+								prefix->nweights + GPUSORT_LIBC_SUFFIX_BYTES);
 	order = memcmp(weights, prefix->weights, prefix->nweights);
 	if (order != 0)
 		make_head(column, data, length, head, room);

@@ -14,7 +14,7 @@
  *	prefixes	If most strings begin with the same bytes (or, under ICU, weights),
  *				the words hold those that follow (key/sample_strings.c).
  *
- *	weights		Strings under libc's rules: see key/sample_libc.c.
+ *	weights		Strings under libc's rules: see key/sample_strings.c.
  *
  *	third word	An inet column gets a third word only if there are IPv6 addresses; an
  *				array, a range, a row or a bit string if all values fit then.
@@ -40,6 +40,9 @@
 
 /* Fewer rows are sorted before a choice could pay. */
 #define MIN_ROWS			256
+
+/* The values of kind PACKED that are looked at for their size */
+#define LOOKED_AT			64
 
 /*
  * The values that are looked at for repetitions.  If these are all different, there are
@@ -206,10 +209,10 @@ fits_third_word(const GpusortSample *sample, const GpusortRowColumn *column)
 {
 	Size		longest = 0;
 
-	for (int i = 0; i < GPUSORT_SAMPLED_STRINGS; i++)
+	for (int i = 0; i < LOOKED_AT; i++)
 	{
 		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / GPUSORT_SAMPLED_STRINGS,
+		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / LOOKED_AT,
 											 column, &isnull);
 		uint64		words[GPUSORT_PACKED_WORDS(3 * 64)];
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sample_strings.c
- *		What the strings of a sample have in common: a prefix.
+ *		Chooses the words of strings by what the strings of a sample have in common.
  *
  * The words of a string hold its first bytes.  If most strings of a column begin with
  * the same ones, as URLs do, words that skip them tell more strings apart.  A few
@@ -10,11 +10,15 @@
  * end may lack it, because their words tell that they do (key/text.c).
  *
  * Under ICU, words hold weights, so the prefix is one of weights.  Values of kind
- * PACKED are taken as the strings of their bits.
+ * PACKED are taken as the strings of their bits.  Under libc's rules, words hold codes of
+ * the letters behind the prefix (key/libc_alphabet.c), and a column gets a third word if
+ * two would leave too many ties.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <math.h>
 
 #include "access/detoast.h"
 #include "mb/pg_wchar.h"
@@ -23,8 +27,15 @@
 
 #include "key/citext.h"
 #include "key/icu.h"
+#include "key/libc.h"
 #include "key/packed.h"
 #include "key/sample_state.h"
+
+/* The strings that are looked at for a prefix, spread over the sample */
+#define SAMPLED_STRINGS		64
+
+/* Shorter prefixes are not worth comparing each string with them. */
+#define MIN_PREFIX_BYTES	4
 
 #define MAX_PREFIX_BYTES	GPUSORT_ICU_PREFIX_BYTES
 
@@ -37,26 +48,38 @@
 /* The prefix may be missing in this part of the values at each end of their order. */
 #define OUTSIDERS(n)		((n) / 16)
 
-int
-gpusort_sample_by_bytes(const void *a, const void *b)
+/* The values that an alphabet is made from, spread over the sample */
+#define ALPHABET_VALUES		256
+
+/* Bits of two words that hold codes, at least */
+#define TWO_WORDS_BITS		125
+
+typedef struct SampledString
 {
-	const GpusortSampledString *left = a;
-	const GpusortSampledString *right = b;
+	const char *bytes;
+	int			length;
+	uint8	   *weights;		/* of its first bytes; NULL unless under ICU */
+} SampledString;
+
+static int
+by_bytes(const void *a, const void *b)
+{
+	const SampledString *left = a;
+	const SampledString *right = b;
 	int			order = memcmp(left->bytes, right->bytes, Min(left->length, right->length));
 
 	return order != 0 ? order : left->length - right->length;
 }
 
-/* A qsort comparator: by weights */
 static int
 by_weights(const void *a, const void *b)
 {
-	return memcmp(((const GpusortSampledString *) a)->weights, ((const GpusortSampledString *) b)->weights,
-				  MAX_PREFIX_BYTES);
+	return memcmp(((const SampledString *) a)->weights, ((const SampledString *) b)->weights, MAX_PREFIX_BYTES);
 }
 
-int
-gpusort_sample_common_length(const void *a, const void *b, int most)
+/* Returns the number of bytes, at most "most", that a and b both begin with. */
+static int
+common_length(const void *a, const void *b, int most)
 {
 	int			n = 0;
 
@@ -65,16 +88,20 @@ gpusort_sample_common_length(const void *a, const void *b, int most)
 	return n;
 }
 
-int
-gpusort_sample_take_strings(const GpusortSample *sample, const GpusortRowColumn *column, GpusortSampledString *strings)
+/*
+ * Fills in the first bytes of strings, in the current memory context and in the order of
+ * their bytes, and returns their number.  strings has SAMPLED_STRINGS entries, all zero.
+ */
+static int
+take_strings(const GpusortSample *sample, const GpusortRowColumn *column, SampledString *strings)
 {
 	int			count = 0;
 
-	for (int i = 0; i < GPUSORT_SAMPLED_STRINGS; i++)
+	for (int i = 0; i < SAMPLED_STRINGS; i++)
 	{
-		GpusortSampledString *string = &strings[count];
+		SampledString *string = &strings[count];
 		bool		isnull;
-		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / GPUSORT_SAMPLED_STRINGS,
+		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / SAMPLED_STRINGS,
 											 column, &isnull);
 		struct varlena *copy;
 
@@ -105,38 +132,29 @@ gpusort_sample_take_strings(const GpusortSample *sample, const GpusortRowColumn 
 			string->length = length;
 		}
 	}
+	qsort(strings, count, sizeof(SampledString), by_bytes);
 	return count;
 }
 
-static void
-take_weights(const GpusortRowColumn *column, GpusortSampledString *strings, int count)
+/* Returns the number of bytes that most of the strings, which are in order, begin with. */
+static int
+common_bytes(const SampledString *strings, int count)
 {
-	for (int i = 0; i < count; i++)
-	{
-		strings[i].weights = palloc(MAX_PREFIX_BYTES);
-		gpusort_icu_weight_bytes(column->icu.tables, strings[i].bytes, strings[i].length,
-								 strings[i].weights, MAX_PREFIX_BYTES);
-	}
-}
+	const SampledString *low = &strings[OUTSIDERS(count)];
+	const SampledString *high = &strings[count - 1 - OUTSIDERS(count)];
 
-int
-gpusort_sample_common_bytes(const GpusortSampledString *strings, int count)
-{
-	const GpusortSampledString *low = &strings[OUTSIDERS(count)];
-	const GpusortSampledString *high = &strings[count - 1 - OUTSIDERS(count)];
-
-	return gpusort_sample_common_length(low->bytes, high->bytes, Min(MAX_PREFIX_BYTES, Min(low->length, high->length)));
+	return common_length(low->bytes, high->bytes, Min(MAX_PREFIX_BYTES, Min(low->length, high->length)));
 }
 
 /* Would the words of two strings be equal if they skipped this many bytes, or weights? */
 static bool
-same_words(const GpusortSampledString *a, const GpusortSampledString *b, int skip)
+same_words(const SampledString *a, const SampledString *b, int skip)
 {
 	if (a->weights != NULL)
 		return memcmp(a->weights + skip, b->weights + skip, Min(GPUSORT_SHORT_STRING_BYTES, MAX_PREFIX_BYTES - skip)) == 0;
 	if (a->length < skip || b->length < skip)
 		return a->length < skip && b->length < skip;
-	return gpusort_sample_common_length(a->bytes + skip, b->bytes + skip,
+	return common_length(a->bytes + skip, b->bytes + skip,
 										Min(GPUSORT_SHORT_STRING_BYTES, Min(a->length, b->length) - skip)) ==
 		Min(GPUSORT_SHORT_STRING_BYTES, Max(a->length, b->length) - skip);
 }
@@ -145,33 +163,37 @@ void
 gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *column, MemoryContext lasting)
 {
 	bool		icu = column->kind == GPUSORT_ROW_ABBREVIATED;
-	GpusortSampledString strings[GPUSORT_SAMPLED_STRINGS] = {{0}};
+	SampledString strings[SAMPLED_STRINGS] = {{0}};
 	int			count;
 	int			bytes;
 	int			prefix;
-	const GpusortSampledString *low;
-	const GpusortSampledString *high;
+	const SampledString *low;
+	const SampledString *high;
 	int			differ = 0;
 	int			differ_without = 0;
 
 	if (icu && (column->icu.tables == NULL || column->words < 2))
 		return;
-	count = gpusort_sample_take_strings(sample, column, strings);
+	count = take_strings(sample, column, strings);
 	if (count < 2)
 		return;
-	qsort(strings, count, sizeof(GpusortSampledString), gpusort_sample_by_bytes);
-	prefix = bytes = gpusort_sample_common_bytes(strings, count);
-	if (bytes < GPUSORT_MIN_PREFIX_BYTES)
+	prefix = bytes = common_bytes(strings, count);
+	if (bytes < MIN_PREFIX_BYTES)
 		return;
 	low = &strings[OUTSIDERS(count)];
 	high = &strings[count - 1 - OUTSIDERS(count)];
 	if (icu)
 	{
-		take_weights(column, strings, count);
-		qsort(strings, count, sizeof(GpusortSampledString), by_weights);
-		bytes = gpusort_sample_common_bytes(strings, count);
-		prefix = gpusort_sample_common_length(low->weights, high->weights, MAX_PREFIX_BYTES - GPUSORT_SHORT_STRING_BYTES);
-		if (prefix < GPUSORT_MIN_PREFIX_BYTES)
+		for (int i = 0; i < count; i++)
+		{
+			strings[i].weights = palloc(MAX_PREFIX_BYTES);
+			gpusort_icu_weight_bytes(column->icu.tables, strings[i].bytes, strings[i].length,
+									 strings[i].weights, MAX_PREFIX_BYTES);
+		}
+		qsort(strings, count, sizeof(SampledString), by_weights);
+		bytes = common_bytes(strings, count);
+		prefix = common_length(low->weights, high->weights, MAX_PREFIX_BYTES - GPUSORT_SHORT_STRING_BYTES);
+		if (prefix < MIN_PREFIX_BYTES)
 			return;
 	}
 	for (int i = 1; i < count; i++)
@@ -204,5 +226,102 @@ gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *colu
 		memcpy(room, low->bytes, prefix);
 		column->bytes.prefix = room;
 		column->bytes.prefix_bytes = prefix;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		Strings under libc's rules
+ * ----------------------------------------------------------------
+ */
+
+/* Chooses the prefix.  Returns its bytes, or 0. */
+static int
+choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)
+{
+	const SampledString *middle = &strings[count / 2];
+	int			room = GPUSORT_LIBC_WEIGHT_BYTES - GPUSORT_LIBC_SUFFIX_BYTES;
+	int			bytes = Min(common_bytes(strings, count), GPUSORT_LIBC_PREFIX_BYTES);
+	GpusortLibcPrefix *prefix;
+
+	bytes = gpusort_libc_clip(middle->bytes, middle->length, bytes);
+	if (bytes < MIN_PREFIX_BYTES)
+		return 0;
+	prefix = MemoryContextAlloc(lasting, sizeof(GpusortLibcPrefix) + bytes + room);
+	prefix->length = bytes;
+	prefix->string = memcpy(prefix + 1, middle->bytes, bytes);
+	prefix->weights = (uint8 *) prefix->string + bytes;
+	prefix->nweights = gpusort_libc_first_level(column->libc.locale, prefix->string, bytes, prefix->weights, room);
+	column->libc.prefix = prefix;
+	return bytes;
+}
+
+/* Makes the alphabet of what follows the prefix.  NULL if there are too many letters. */
+static GpusortLibcAlphabet *
+make_alphabet(const GpusortSample *sample, const GpusortRowColumn *column, int skip, MemoryContext lasting)
+{
+	MemoryContext old = MemoryContextSwitchTo(lasting);
+	GpusortLibcAlphabet *alphabet = gpusort_libc_alphabet_begin(column->libc.locale);
+
+	MemoryContextSwitchTo(old);
+	for (int i = 0; i < ALPHABET_VALUES; i++)
+	{
+		bool		isnull;
+		Datum		value = gpusort_sample_value(sample, (uint64) i * sample->n / ALPHABET_VALUES, column, &isnull);
+		const char *data;
+		Size		length;
+
+		CHECK_FOR_INTERRUPTS();
+		if (isnull || gpusort_varlena_remote(DatumGetPointer(value)))
+			continue;
+		data = VARDATA_ANY(DatumGetPointer(value));
+		length = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+		if (column->lowered)
+			data = gpusort_citext_lower(data, length, palloc(length), length, &length);
+		if (length >= skip)
+			gpusort_libc_alphabet_add(alphabet, data + skip, length - skip);
+	}
+	return gpusort_libc_alphabet_end(alphabet) ? alphabet : NULL;
+}
+
+/*
+ * Would two words be too few to tell the strings of the whole sort apart?  Each
+ * doubling of the rows makes neighbours in the order share as many more bits as the
+ * ones before have, on average.
+ */
+static bool
+wants_third_word(const GpusortSample *sample, const GpusortRowColumn *column,
+				 const SampledString *strings, int count, int skip)
+{
+	int			bits = column->libc.alphabet != NULL ? gpusort_libc_alphabet_bits(column->libc.alphabet) : 8;
+	int			shared = 0;		/* bytes that neighbours share */
+
+	for (int i = 1; i < count; i++)
+	{
+		int			most = Min(strings[i - 1].length, strings[i].length);
+		int			common = common_length(strings[i - 1].bytes, strings[i].bytes, most);
+
+		/* more bits would not tell equal strings apart */
+		if (common < strings[i - 1].length || common < strings[i].length)
+			shared += Max(common - skip, 0);
+	}
+	return (double) shared / (count - 1) * bits * log2(sample->expected) / log2(count) > TWO_WORDS_BITS;
+}
+
+void
+gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
+							  MemoryContext lasting, int *spare)
+{
+	SampledString strings[SAMPLED_STRINGS] = {{0}};
+	int			count = take_strings(sample, column, strings);
+	int			skip;
+
+	if (count < 2)
+		return;
+	skip = choose_libc_prefix(column, strings, count, lasting);
+	column->libc.alphabet = make_alphabet(sample, column, skip, lasting);
+	if (*spare > 0 && column->words == 2 && wants_third_word(sample, column, strings, count, skip))
+	{
+		gpusort_column_widen(column, 64);
+		(*spare)--;
 	}
 }
