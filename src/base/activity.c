@@ -37,6 +37,9 @@
 #define SLOTS			128
 #define COLUMNS			9		/* of gpusort_activity_list() */
 
+/* Age in microseconds from which a sort is shown; users cannot look at shorter ones. */
+#define SHOWN_AFTER_US	1000000
+
 /* The largest estimate that is shown, below 2^63; the planner's may be 1e100. */
 #define MOST_ROWS		1e18
 
@@ -248,7 +251,7 @@ gpusort_activity_join(GpusortActivity *activity, MemoryContext cxt, const Gpusor
 	activity->cxt = cxt;
 	activity->sort = *sort;
 	activity->started_at = GetCurrentTimestamp();
-	activity->retry_at = 0;
+	activity->due_at = activity->started_at + SHOWN_AFTER_US;
 }
 
 /*
@@ -261,7 +264,7 @@ claim(GpusortActivity *activity)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (!gpusort_activity_is_due(activity, now) || exiting || !attach())
+	if (now < activity->due_at || exiting || !attach())
 		return false;
 
 	/* before taking the slot, so that an error here does not leave it taken */
@@ -279,7 +282,7 @@ claim(GpusortActivity *activity)
 	}
 	activity->slot = take_slot(activity);
 	if (activity->slot == 0)
-		activity->retry_at = now + GPUSORT_ACTIVITY_AFTER_US;
+		activity->due_at = now + SHOWN_AFTER_US;
 	return activity->slot > 0;
 }
 

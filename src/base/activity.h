@@ -15,9 +15,6 @@
 
 #include "datatype/timestamp.h"
 
-/* Age in microseconds from which a sort is shown; users cannot look at shorter ones. */
-#define GPUSORT_ACTIVITY_AFTER_US	((int64) 1000000)
-
 typedef enum GpusortPhase
 {
 	GPUSORT_PHASE_GATHERING,
@@ -39,18 +36,11 @@ typedef struct GpusortActivity
 	MemoryContext cxt;			/* its reset or deletion ends the activity */
 	GpusortActivitySort sort;
 	TimestampTz started_at;
-	TimestampTz retry_at;		/* if all slots were taken: when to try again */
+	TimestampTz due_at;			/* when to take a slot */
 	int			slot;			/* number of the sort's slot, from 1; 0: it has none */
 	bool		registered;		/* callback is registered with cxt */
 	MemoryContextCallback callback;
 } GpusortActivity;
-
-/* Should a sort that has no slot try to take one now? */
-static inline bool
-gpusort_activity_is_due(const GpusortActivity *activity, TimestampTz now)
-{
-	return now - activity->started_at >= GPUSORT_ACTIVITY_AFTER_US && now >= activity->retry_at;
-}
 
 /*
  * Begins a sort, after ending the one before if there is one.  The activity, all zeros at

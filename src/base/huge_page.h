@@ -20,9 +20,8 @@ extern "C"
 #endif
 
 /*
- * Bytes of a huge page of x86-64, and of arm64 with pages of 4 kB.  With pages of 16 or 64 kB
- * huge ones have 32 or 512 MB: too much to make for one touch, and the functions below do nothing.
- * Buffers are aligned all the same.
+ * Bytes of a huge page of x86-64, and of arm64 with pages of 4 kB.  Larger ones are too much
+ * to make for one touch, and the functions below do nothing.
  */
 #define GPUSORT_HUGE_PAGE	((size_t) 2 * 1024 * 1024)
 
@@ -34,10 +33,9 @@ extern "C"
 extern void gpusort_huge_pages_ask(void *mem, size_t bytes);
 
 /*
- * Puts a huge page in the place of the pages of each part of a mapped file in memory, and
- * subtracts the nanoseconds that it takes from *ns.  Looks at the clock after every eight huge pages,
- * and makes no more of them when *ns is not positive.  mem and bytes are multiples of a huge
- * page, and each part has at least one page.  Returns whether all of it has huge pages now.
+ * Makes huge pages of the pages of a mapped file in memory until the time, in nanoseconds, has
+ * been used up, and subtracts what it takes.  mem and bytes are multiples of a huge page, and
+ * each of them has at least one page.  Returns whether all of it has huge pages now.
  */
 extern bool gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns);
 

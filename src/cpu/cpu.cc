@@ -3,9 +3,8 @@
  * cpu.cc
  *		The CPU engine: sorts keys of one word, or their positions.
  *
- * Up to DIRECT_KEYS keys go to VQSort as they are.  More keys are copied if they
- * are in ascending or descending order already; otherwise they are partitioned
- * into bins first (cpu/sort.h).  cpu/rows.h sorts positions.
+ * Up to DIRECT_KEYS keys go to VQSort as they are.  More keys are copied if they are in
+ * order already, and partitioned into bins if not (cpu/sort.h).
  *
  *-------------------------------------------------------------------------
  */

@@ -3,12 +3,9 @@
  * group.h
  *		The values of a group as keys, for an aggregate.
  *
- * This is done for each row, so it is the minimum: a value is encoded, and the key
- * stored at a pointer.  The pointer leads to new memory once per block.  The type is
- * looked up once per call site.
- *
- * A query may have a million groups of a few rows each.  So the state of a group
- * itself has room for a few keys.  A run begins when that room is full.
+ * A value is encoded, and the key stored at a pointer, which leads to new memory once per
+ * block.  A query may have a million groups of a few rows each, so the state of a group itself
+ * has room for a few keys; a run begins when that is full.
  *
  *-------------------------------------------------------------------------
  */

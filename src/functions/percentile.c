@@ -25,13 +25,6 @@
 
 #include "functions/percentile.h"
 
-void
-gpusort_percentile_begin(GpusortGroup *keys, const GpusortType *type, MemoryContext cxt)
-{
-	/* the keys stay in the backend: reading them once takes less time than copying them to a device */
-	gpusort_group_begin(keys, type, cxt, true);
-}
-
 /* ----------------------------------------------------------------
  *		Fractions
  * ----------------------------------------------------------------

@@ -28,9 +28,6 @@ typedef struct GpusortFractions
 extern void gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool isnull, bool several,
 								  MemoryContext cxt);
 
-/* Begins to gather the values of a group, of this type, in this memory context. */
-extern void gpusort_percentile_begin(GpusortGroup *keys, const GpusortType *type, MemoryContext cxt);
-
 /*
  * Sets *result to the percentile of the values, or to an array of percentiles in the current
  * memory context.  Its type is double precision; for dates and timestamps it is timestamp,

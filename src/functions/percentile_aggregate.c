@@ -55,7 +55,7 @@ begin_state(FunctionCallInfo fcinfo)
 	MemoryContext cxt = gpusort_group_context(fcinfo, &window);
 	PercentileState *state = MemoryContextAlloc(cxt, sizeof(PercentileState));
 
-	gpusort_percentile_begin(&state->keys, gpusort_group_type(fcinfo), cxt);
+	gpusort_group_begin(&state->keys, gpusort_group_type(fcinfo), cxt, true);
 	gpusort_fractions_set(&state->fractions, Float8GetDatum(0.5), false, false, cxt);
 	return state;
 }

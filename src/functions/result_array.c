@@ -3,11 +3,6 @@
  * result_array.c
  *		Builds result arrays of fixed-width values without a copy.
  *
- * construct_md_array() takes a Datum of 8 bytes for each element, and calls a
- * function for each.  In arrays of the types that gpusort sorts, values lie side
- * by side without padding.  So this file makes an array with room for the
- * values.  The engine sorts into that room, or its blocks are decoded into it.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

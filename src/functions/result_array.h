@@ -3,6 +3,9 @@
  * result_array.h
  *		Builds result arrays of fixed-width values without a copy.
  *
+ * construct_md_array() takes a Datum of 8 bytes for each element, and calls a function for
+ * each.  Here the engine sorts into the array, or its blocks are decoded into it.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_FUNCTIONS_RESULT_ARRAY_H

@@ -83,25 +83,18 @@ typedef struct GpusortRowStore
 } GpusortRowStore;
 
 /*
- * Makes an empty store, whose memory will belong to the current memory context.
- * memory: bytes that the owner may use in all; the size of blocks depends on it.
- * arena: if not NULL, rows and their places are allocated there, for another
- * process to adopt: gpusort_rowstore_publish().  Rows cannot be removed then.
- * bare: the rows will be bare.
+ * Makes an empty store in the current memory context.  memory: bytes that the owner may use in
+ * all; the size of blocks depends on it.  arena: if not NULL, rows and their places are
+ * allocated there, for another process to adopt.  Rows cannot be removed then.
  */
 extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena, bool bare);
 
-/*
- * Removes all rows.  Keeps the memory of full blocks for the next rows, because
- * touching new memory costs more than copying a row.
- */
+/* Removes all rows.  Keeps the memory of full blocks for the next rows. */
 extern void gpusort_rowstore_reset(GpusortRowStore *store);
 
 /*
- * Sets the bytes that the store may take.  A block is cut to what is left of them.
- * If not even the next row fits, it gets a block of its own, and
- * gpusort_rowstore_over() tells so: the store exceeds the limit by one row at most,
- * if the caller appends no more then.
+ * Sets the bytes that the store may take.  A block is cut to what is left of them.  If not even
+ * the next row fits, it gets a block of its own, and gpusort_rowstore_over() tells so.
  */
 extern void gpusort_rowstore_limit(GpusortRowStore *store, Size bytes);
 
@@ -115,10 +108,7 @@ extern uint64 gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most);
 /* Frees blocks that were kept for the next rows, until these bytes are free or no such block is left. */
 extern void gpusort_rowstore_trim(GpusortRowStore *store, Size bytes);
 
-/*
- * Is the store full?  Then no row may be appended, because places cannot number
- * another block.  That takes half a million rows of 64 kB each.
- */
+/* Is the store full?  Then no row may be appended, because places cannot number another block. */
 static inline bool
 gpusort_rowstore_full(const GpusortRowStore *store)
 {
@@ -133,10 +123,8 @@ gpusort_rowstore_over(const GpusortRowStore *store)
 }
 
 /*
- * Copies the slot's row to the end of the store, which must not be full and must
- * have room for the row's place: gpusort_rowstore_reserve().  Raises an error if
- * there is no memory, or if the row is larger than MaxAllocSize.  Returns false, and
- * has not copied the row, only if the arena has no memory.
+ * Copies the slot's row to the end of the store, which must not be full and must have room for
+ * the row's place.  Returns false, and has not copied the row, only if the arena has no memory.
  */
 extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
@@ -148,9 +136,8 @@ gpusort_rowstore_can_keep(const GpusortRowStore *store)
 }
 
 /*
- * Removes all rows but n: row i of the store becomes what row rows[i] was.  rows
- * ascends, and n is at least 1.  Moves the rows within the store's memory, which it
- * keeps for the next rows.
+ * Removes all rows but n, at least 1: row i of the store becomes what row rows[i] was.  rows
+ * ascends.  Keeps the store's memory for the next rows.
  */
 extern void gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n);
 
@@ -213,11 +200,7 @@ gpusort_rowstore_fetch_column(HeapTuple source, TupleDesc desc, AttrNumber attno
 	return true;
 }
 
-/*
- * Prefetches the next rows of a heap page into the cache, given the current one.
- * It assumes that they lie at lower addresses, as in a page that was filled row
- * by row, and does nothing if this row lies far from the one before.
- */
+/* Prefetches the next rows of a heap page, which lie at lower addresses if it was filled row by row. */
 static inline void
 gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTuple source)
 {
@@ -242,10 +225,9 @@ gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTuple source)
 extern bool gpusort_rowstore_publish(GpusortRowStore *store, GpusortPlace *place);
 
 /*
- * Appends the rows of another process's store, without copying them: its directory is
- * at this place of an arena that this process has mapped and keeps as long as the
- * store has the rows.  Returns false, and has done nothing, if places could not number the
- * blocks.  All rows together must be fewer than 2^32.
+ * Appends the rows of another process's store, without copying them: its directory is at this
+ * place of an arena that is kept as long as the store has the rows.  Returns false, and has done
+ * nothing, if places could not number the blocks.  All rows together must be fewer than 2^32.
  */
 extern bool gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, GpusortPlace place);
 
