@@ -3,20 +3,13 @@
  * cpu_options.c
  *		The options under which this backend calls the CPU engine.
  *
- * The engine knows nothing of PostgreSQL.  So its caller says how many threads
- * it may use, and gives it a callback that tells whether to stop.
- *
  * A thread of the engine takes a processor as a parallel worker does.  So one
  * sort gets no more threads than core would give the query processes, and all
  * sorts of the cluster together get at most max_parallel_workers threads, and no
- * more than max_worker_processes, beside the backends' own ones.  Users may raise
- * the first of these settings; the second is the administrator's.  The count lies
- * in shared memory.  A sort gets what is
- * left, and never waits: with nothing left, the backend sorts alone.  Core's own
- * parallel workers are not counted, because core does not publish their number.
- *
- * The count cannot be left wrong: no error is raised while threads are taken,
- * and after a crash the postmaster makes shared memory anew.
+ * more than max_worker_processes, beside the backends' own ones.  The count lies in
+ * shared memory; no error is raised while threads are taken, so it stays right.  A sort
+ * gets what is left and never waits.  Core's own parallel workers are not counted,
+ * because core does not publish their number.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,12 +71,7 @@ interrupted(void *arg)
 		(ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0));
 }
 
-/*
- * The limits are the number of processors and the three settings by which core
- * limits the processes of one query.  Users may set two of these; only the
- * administrator sets max_worker_processes.  A parallel worker is one of these
- * processes already, so it sorts alone.
- */
+/* A parallel worker is one of the query's processes already, so it sorts alone. */
 int
 gpusort_cpu_threads_most(uint64 rows)
 {

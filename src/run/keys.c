@@ -4,9 +4,7 @@
  *		The sort run: takes keys in blocks.
  *
  * Keys never move while a run grows: each new block is as large as all previous
- * blocks together, up to BLOCK_BYTES, unless the caller wants a smaller one.  The
- * first keys lie in the run itself.  So a run of a few rows is a single allocation,
- * which matters to aggregates over thousands of small groups.
+ * blocks together, up to BLOCK_BYTES, unless the caller wants a smaller one.
  *
  * If the device takes the run, it gets a copy of the keys so far (run/handover.c), and
  * blocks that are added later lie in its memory.

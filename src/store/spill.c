@@ -18,11 +18,9 @@
 
 /*
  * The size of an extent, a power of two: a 256th of the memory, since a merge has
- * up to GPUSORT_SPILL_MAX_INPUTS buffers.  Extents larger than the maximum do not
- * make disks faster, and their buffers no longer fit in the CPU caches.  Extents
- * below 8 kB cost too many system calls, unless there is so little memory that
- * runs are short: half of each run's last extent remains unused, on average.
- * Then an extent is a 64th of the memory.
+ * up to GPUSORT_SPILL_MAX_INPUTS buffers.  Buffers of larger ones do not fit in the CPU
+ * caches, and smaller ones cost too many system calls.  With little memory, runs are
+ * short and half of each run's last extent is wasted; then an extent is a 64th of it.
  */
 #define MIN_EXTENT_BYTES	((Size) 2 * 1024)
 #define MAX_EXTENT_BYTES	((Size) 256 * 1024)
@@ -34,10 +32,10 @@
 
 /*
  * Codes: GAP_BITS is the number of bits that gpusort_spill_adapt() gives to the
- * differences between the codes of neighbours in the first run, where these lie
- * close: a quarter lies closer.  Numbers of 14 to 21 bits take 3 bytes.  Then 1 %
- * of neighbours share a code when a thousand such runs have been merged.  Where
- * neighbours lie far apart, all but a tenth of the differences take 4 bytes.
+ * differences between the codes of neighbours in the first run: a quarter lies closer.
+ * Numbers of 14 to 21 bits take 3 bytes.  Then 1 % of neighbours share a code when a
+ * thousand such runs have been merged.  All but a tenth of the differences take at most
+ * MAX_GAP_BITS, which is 4 bytes.
  */
 #define GAP_BITS			17
 #define MAX_GAP_BITS		28
@@ -75,10 +73,6 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory)
 	MemoryContextSwitchTo(old);
 	return spill;
 }
-
-/*
- * Codes
- */
 
 /* The first two words of a key as one number. */
 static inline uint128
@@ -156,10 +150,6 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 	if (shift < 64 && first >> 63 >> shift != 0)
 		spill->code.base = first - ((uint128) 1 << 63 << shift);
 }
-
-/*
- * Writing
- */
 
 void
 gpusort_spill_open_output(GpusortSpill *spill)

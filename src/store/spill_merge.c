@@ -22,10 +22,6 @@
 /* A merge needs at least two buffers for its inputs and one for its output. */
 #define MIN_BUFFERS			3
 
-/*
- * Reading
- */
-
 /* The run has lost bytes, or has bytes that were not written. */
 static pg_noinline void
 damaged(const GpusortSpillInput *input, const char *detail)
@@ -193,10 +189,6 @@ advance(GpusortSpill *spill, int i)
 	return gpusort_losertree_entry(input->code, i);
 }
 
-/*
- * Merging
- */
-
 /* Returns the words of an input's current row. */
 static inline const uint64 *
 row_words(const GpusortSpill *spill, GpusortSpillInput *input)
@@ -299,8 +291,7 @@ next_row(GpusortSpill *spill)
 
 /*
  * Returns the first of the count neighbouring runs that together have the
- * fewest bytes.  The loop over all runs costs little compared with a merge,
- * since each run is an extent or more.
+ * fewest bytes.
  */
 static int
 find_smallest(const GpusortSpill *spill, int count)
