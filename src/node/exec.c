@@ -59,7 +59,7 @@ core_reason(GpusortNode *node)
 	if (node->css.ss.ps.state->es_epq_active != NULL)
 		return "a row is rechecked after a concurrent update";
 	/* a collation may be distrusted since the plan was made */
-	refusal = node->gather.form->plan(&node->gather);
+	refusal = node->gather.form->plan ? node->gather.form->plan(&node->gather) : NULL;
 	if (refusal == NULL)
 		return NULL;
 	strlcpy(node->stats.refusal, refusal, sizeof(node->stats.refusal));
@@ -112,7 +112,9 @@ end_gathering(GpusortGather *gather, GpusortResult *result)
 	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(gather->spill),
 							gpusort_spill_bytes(gather->spill), stats->engine);
-	gather->form->merge(gather);
+	if (gather->rows.key != NULL)
+		gpusort_rowkey_stop_proposing(gather->rows.key);
+	gpusort_spill_merge(gather->spill);
 	gpusort_result_begin(result);
 }
 

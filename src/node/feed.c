@@ -269,13 +269,15 @@ gather_part(GpusortFeed *feed)
 
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
-	(void) gather->form->plan(gather);
+	if (gather->form->plan)
+		(void) gather->form->plan(gather);
 	gpusort_gather_begin(gather);
 	part->overflowed = !gpusort_gather_read(gather);
 	part->figures = figures_of(gather, gather->begun);
 	published->rows = gpusort_run_rows(gather->run);
 	if (published->rows > 0 &&
-		!(gpusort_run_publish(gather->run, &published->keys) && gather->form->publish(gather, published)))
+		!(gpusort_run_publish(gather->run, &published->keys) &&
+		  (!gather->form->publish || gather->form->publish(gather, published))))
 	{
 		overflow_all(gather);
 		part->figures.overflow_rows += published->rows;
@@ -402,7 +404,7 @@ adopt(GpusortGather *gather, Part *part)
 	MemoryContextSwitchTo(old);
 	if (gpusort_run_rows(gather->run) + part->published.rows > gather->form->max_rows)
 		make_place(gather);
-	if (!gather->form->adopt(gather, arena, &part->published))
+	if (gather->form->adopt && !gather->form->adopt(gather, arena, &part->published))
 	{
 		make_place(gather);
 		/* the worker's places sufficed, and so do those of an empty store */

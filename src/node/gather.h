@@ -149,19 +149,19 @@ struct GpusortResult;
 
 /*
  * The two forms of a sort, values (values.c) and rows (rows.c).  Nothing else asks
- * which one it is.
+ * which one it is.  Values have nothing to do where a function is optional.
  */
 typedef struct GpusortForm
 {
 	uint64		max_rows;		/* of a run */
 
-	/* Plans the key.  Returns the reason why gpusort cannot sort, or NULL. */
+	/* Optional.  Plans the key.  Returns the reason why gpusort cannot sort, or NULL. */
 	const char *(*plan) (GpusortGather *gather);
 	/* Makes the key, which is planned, and the store, and begins the run, unless a sample of the rows has to come first. */
 	void		(*begin) (GpusortGather *gather);
 	/* Reads the child to its end, or until gpusort_gather_room() returns false. */
 	bool		(*read) (GpusortGather *gather);
-	/* Bytes for this many more rows, and for those that there are, beside the run's */
+	/* Optional.  Bytes for this many more rows, and for those that there are, beside the run's */
 	Size		(*memory) (const GpusortGather *gather, uint64 more);
 	/* Returns row i of the run in a slot, which is valid until the next call. */
 	TupleTableSlot *(*row) (GpusortGather *gather, uint32 i);
@@ -171,9 +171,9 @@ typedef struct GpusortForm
 	void		(*put_core) (Tuplesortstate *core, TupleTableSlot *slot);
 	void		(*get_core) (struct GpusortResult *result, bool forward);
 
-	/* In a worker: publishes rows and flags.  Returns false if the arena has no memory. */
+	/* Optional.  In a worker: publishes rows and flags.  Returns false if the arena has no memory. */
 	bool		(*publish) (GpusortGather *gather, GpusortPublished *published);
-	/* In the leader: adopts them.  Returns false, and does nothing, if the store cannot number the rows. */
+	/* Optional.  In the leader: adopts them.  Returns false, and does nothing, if the store cannot number the rows. */
 	bool		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
 
 	/* Sorts the run as gpusort_sort_words() does, but completely. */
@@ -186,11 +186,10 @@ typedef struct GpusortForm
 	/* Removes all rows but the first ones of the block, and copies their keys. */
 	void		(*keep) (GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys);
 
-	/* Begins a spill with the first run, writes a block to it, prepares for the next run, and begins the merge. */
+	/* Begins a spill with the first run, writes a block to it, and, optional, prepares for the next run. */
 	GpusortSpill *(*begin_spill) (GpusortGather *gather, const GpusortSorted *sorted);
 	void		(*spill) (GpusortGather *gather, const GpusortSorted *sorted);
 	void		(*end_spill) (GpusortGather *gather);
-	void		(*merge) (GpusortGather *gather);
 
 	/* Return element i of the block, and the next row of the merge of spilled runs, which has one. */
 	TupleTableSlot *(*at) (struct GpusortResult *result, uint64 i);
@@ -228,7 +227,7 @@ gpusort_gather_rows(const GpusortGather *gather)
 static inline Size
 gpusort_gather_memory(const GpusortGather *gather, uint64 more)
 {
-	return gpusort_run_memory(gather->run, more) + gather->form->memory(gather, more);
+	return gpusort_run_memory(gather->run, more) + (gather->form->memory ? gather->form->memory(gather, more) : 0);
 }
 
 /* For rows: mean bytes of a row in the store, its place included; 0: there are none. */

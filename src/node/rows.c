@@ -318,13 +318,6 @@ end_spill(GpusortGather *gather)
 	gpusort_rowstore_reset(&gather->rows.store);
 }
 
-static void
-merge(GpusortGather *gather)
-{
-	gpusort_rowkey_stop_proposing(gather->rows.key);
-	gpusort_spill_merge(gather->spill);
-}
-
 /* ----------------------------------------------------------------
  *		Returning
  * ----------------------------------------------------------------
@@ -414,7 +407,6 @@ const GpusortForm gpusort_rows = {
 	.begin_spill = gpusort_spill_begin_rows,
 	.spill = gpusort_spill_write_rows,
 	.end_spill = end_spill,
-	.merge = merge,
 	.at = at,
 	.merged = merged,
 };

@@ -235,7 +235,8 @@ gpusort_gather_spill(GpusortGather *gather)
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);
 	gpusort_gather_end_run(gather);
-	gather->form->end_spill(gather);
+	if (gather->form->end_spill)
+		gather->form->end_spill(gather);
 
 	MemoryContextReset(gather->adopted_cxt);
 	gather->memory_limit -= gather->adopted_bytes;

@@ -44,12 +44,6 @@ decode(const GpusortSortSpec *spec, uint64 word)
 	pg_unreachable();
 }
 
-static const char *
-plan(GpusortGather *gather)
-{
-	return NULL;
-}
-
 static void
 begin(GpusortGather *gather)
 {
@@ -108,12 +102,6 @@ read_child(GpusortGather *gather)
 	return true;
 }
 
-static Size
-memory(const GpusortGather *gather, uint64 more)
-{
-	return 0;
-}
-
 static TupleTableSlot *
 row(GpusortGather *gather, uint32 i)
 {
@@ -136,18 +124,6 @@ put_core(Tuplesortstate *core, TupleTableSlot *slot)
 {
 	slot_getsomeattrs(slot, 1);
 	tuplesort_putdatum(core, slot->tts_values[0], slot->tts_isnull[0]);
-}
-
-static bool
-publish(GpusortGather *gather, GpusortPublished *published)
-{
-	return true;
-}
-
-static bool
-adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published)
-{
-	return true;
 }
 
 static void
@@ -191,17 +167,6 @@ spill(GpusortGather *gather, const GpusortSorted *sorted)
 	}
 }
 
-static void
-end_spill(GpusortGather *gather)
-{
-}
-
-static void
-merge(GpusortGather *gather)
-{
-	gpusort_spill_merge(gather->spill);
-}
-
 static TupleTableSlot *
 at(GpusortResult *result, uint64 i)
 {
@@ -232,24 +197,18 @@ get_core(GpusortResult *result, bool forward)
 
 const GpusortForm gpusort_values = {
 	.max_rows = PG_UINT64_MAX,
-	.plan = plan,
 	.begin = begin,
 	.read = read_child,
-	.memory = memory,
 	.row = row,
 	.begin_core = begin_core,
 	.put_core = put_core,
 	.get_core = get_core,
-	.publish = publish,
-	.adopt = adopt,
 	.sort = sort,
 	.set_bound = set_bound,
 	.equals_bound = equals_bound,
 	.keep = keep,
 	.begin_spill = begin_spill,
 	.spill = spill,
-	.end_spill = end_spill,
-	.merge = merge,
 	.at = at,
 	.merged = merged,
 };

@@ -20,7 +20,7 @@
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
 
-#include "plan/limit.h"
+#include "plan/plan.h"
 
 const GpusortBound gpusort_unbounded = {.rows = -1};
 

@@ -32,7 +32,6 @@
 #include "guc.h"
 #include "node/feed.h"
 #include "node/node.h"
-#include "plan/parallel.h"
 #include "plan/plan.h"
 
 /* With fewer rows, a Gather Merge costs less than making memory to share, some 0.3 ms. */

@@ -25,8 +25,6 @@
 #include "utils/lsyscache.h"
 
 #include "compat.h"
-#include "plan/limit.h"
-#include "plan/parallel.h"
 #include "plan/plan.h"
 
 /* Plans the key for these pathkeys.  False if gpusort does not support them. */

@@ -32,8 +32,6 @@
 #include "guc.h"
 #include "node/feed.h"
 #include "node/node.h"
-#include "plan/limit.h"
-#include "plan/parallel.h"
 #include "plan/plan.h"
 
 static planner_hook_type previous_planner;

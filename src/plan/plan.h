@@ -115,4 +115,45 @@ extern Plan *gpusort_plan_percentiles(Agg *agg);
  */
 extern Plan *gpusort_plan_start(PlannedStmt *stmt, MergeAppend *merge, bool bounded);
 
+/* ---- limit.c ---- */
+
+/* The rows that a LIMIT above a plan node lets through.  All zeros but rows = -1: all. */
+typedef struct GpusortBound
+{
+	double		rows;			/* expected; -1: all */
+	bool		constant;		/* rows is a maximum, not an estimate */
+	Limit	   *limit;			/* where the executor can find the number; NULL: nowhere */
+	bool		ties;			/* WITH TIES: and those equal to the last of them */
+} GpusortBound;
+
+extern const GpusortBound gpusort_unbounded;
+
+/*
+ * The bound of a LIMIT clause, without the plan node: option is that of the clause,
+ * and rows is the estimate if count is not a constant.
+ */
+extern GpusortBound gpusort_bound_clause(Node *count, Node *offset, LimitOption option, double rows);
+
+/* The bound of a Limit node, for its child. */
+extern GpusortBound gpusort_bound_child(Limit *limit);
+
+/* The bound for the child of a Gather, which is executed in other processes, too. */
+extern GpusortBound gpusort_bound_gathered(GpusortBound bound);
+
+/* ---- parallel.c ---- */
+
+/*
+ * If a plan is a Gather Merge above a Sort, or a Sort above a Gather, which GpuSort can
+ * do in one sort that all processes feed, and if that is expected to pay, returns a
+ * GpuSort above a Gather above a GpuSort Feed above the same partial plan, which
+ * *partial then points to.  Returns NULL otherwise.  All rows are fetched.
+ */
+extern Plan *gpusort_plan_parallel(Plan *plan, Plan ***partial);
+
+/*
+ * Is it worth while, and does it fit in memory, to let this many workers, beside the
+ * leader, feed one sort?
+ */
+extern bool gpusort_plan_feed_pays(double rows, int width, int workers);
+
 #endif							/* GPUSORT_PLAN_PLAN_H */
