@@ -3,26 +3,18 @@
  * pool.c
  *		The pool of shared chunks through which keys and results travel.
  *
- * Backends write keys into chunks.  The service registers the segments with CUDA,
- * so that it copies chunks to the device at full speed and its CPU does not touch
- * the keys.  It copies from a segment that is not registered yet, too.  Making such memory and touching it first costs five times as much as
- * writing to it, in every process.  So chunks are kept for the next sort, and a
- * process preferably takes a chunk that it has mapped already.
+ * Touching shared memory first costs five times as much as writing to it, in every
+ * process.  So chunks are kept for the next sort, and a process preferably takes a chunk
+ * that it has mapped already.
  *
- * Chunks come in segments of dynamic shared memory, which the postmaster
- * removes after a crash.  A segment stays pinned until gpusort_pool_trim() finds
- * it unused.  Other processes may still have it mapped then.  MADV_REMOVE frees
- * its pages at once all the same; the other processes unmap it when they next
- * take a chunk.
+ * Chunks come in segments of dynamic shared memory, which the postmaster removes after a
+ * crash.  A segment stays pinned until gpusort_pool_trim() finds it unused.  MADV_REMOVE
+ * frees its pages at once, although other processes may still have it mapped; they unmap
+ * it when they next take a chunk.
  *
- * Other software may remove a segment's file: systemd does it with RemoveIPC
- * when a user logs out.  The first process that misses the file marks the
- * segment as gone.  The free chunks of such a segment are not taken any more,
- * and it is dropped when its last chunk is free.  If a process cannot map a
- * segment for another reason, such as too many open files, the segment remains
- * for the other processes.
- *
- * gpu/chunk.c finds the free chunks of the segments that exist.
+ * Other software may remove a segment's file, as systemd does with RemoveIPC.  The first
+ * process that misses it marks the segment as gone: its free chunks are not taken any more,
+ * and it is dropped when its last chunk is free.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,10 +32,7 @@
 #include "gpu/pool.h"
 #include "guc.h"
 
-/*
- * This process's mapping of one slot of the segment table.  It is stale once
- * the slot has another handle.
- */
+/* This process's mapping of one slot of the segment table; stale once the slot has another handle. */
 typedef struct MappedSegment
 {
 	dsm_handle	handle;
@@ -143,10 +132,7 @@ drop_unused(int index)
 	dsm_unpin_segment(handle);
 }
 
-/*
- * Drops unused segments that are gone.  They count towards gpusort.pool_limit,
- * but only processes that have them mapped could use them.
- */
+/* Drops unused segments that are gone: they count towards gpusort.pool_limit. */
 static void
 drop_gone(void)
 {
@@ -158,11 +144,9 @@ drop_gone(void)
 }
 
 /*
- * The most segments that may exist.  A session may set gpusort.pool_limit before
- * it loads the library.  Loading rejects that value, and the session is left with
- * the built-in default instead of the configuration file's value.  No client sets
- * options of the service, so its value is the configuration file's.  The
- * smaller one of the two limits counts.
+ * The most segments that may exist.  A session that sets gpusort.pool_limit before it loads
+ * the library is left with the built-in default.  So the smaller one of its value and the
+ * service's, which is the configuration file's, counts.
  */
 static int
 segment_limit(void)

@@ -3,18 +3,13 @@
  * request.c
  *		Takes and releases a backend's request to the GPU service.
  *
- * A backend that raises an error must not free its request at once: the service
- * may be copying to and from its chunks.  So a backend frees its request itself
- * only if the service does not use it; otherwise it abandons the request, and
- * the service frees it.
+ * The service may be copying to and from a request's chunks when its backend raises an
+ * error.  So a backend frees its request itself only if the service does not use it;
+ * otherwise it abandons the request, and the service frees it.  That neither needs the lock
+ * nor waits, since the service may be stopped, or a process that holds the lock.
  *
- * A reset callback of the run's memory context does this, however the
- * transaction ends.  A second callback does it when the process exits: memory
- * contexts are usually reset before, but not always after FATAL.
- *
- * The service may be stopped, or a process that holds the lock.  So giving up a
- * request neither needs the lock nor waits for the service: a service that goes on
- * finds the request ABANDONED.
+ * A reset callback of the run's memory context does this, and one at the process's exit:
+ * memory contexts are not always reset after FATAL.
  *
  *-------------------------------------------------------------------------
  */

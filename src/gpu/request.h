@@ -15,8 +15,7 @@
 typedef struct GpusortHeldRequest
 {
 	int			index;			/* index in gpusort_control->requests; -1 once released */
-	uint32		serial;			/* serial of the request; a later request in the slot
-								 * has another one */
+	uint32		serial;			/* a later request in the slot has another one */
 	MemoryContextCallback callback; /* releases the request with the client's context */
 } GpusortHeldRequest;
 
@@ -28,11 +27,7 @@ typedef struct GpusortHeldRequest
  */
 extern const char *gpusort_request_take(GpusortHeldRequest *held, MemoryContext cxt, const GpusortClientSpec *spec);
 
-/*
- * Releases the request and its chunks.  If the service may be using them, the
- * backend abandons the request, and the service frees it.  Does not wait for the
- * service.  A second call does nothing.
- */
+/* Releases the request and its chunks, now or by the service.  Does not wait.  A second call does nothing. */
 extern void gpusort_request_release(GpusortHeldRequest *held);
 
 /* The number of requests that this process holds. */

@@ -6,11 +6,9 @@
  * gpusort_cuda has the kernels and CUDA's runtime, many megabytes.  Only the service
  * loads it; other processes ask whether its file exists, beside that of this library.
  *
- * The first backend that needs the service registers it as a dynamic background
- * worker.  Every backend that needs it waits on its own latch until it is ready.
- * After a service has failed, backends do not start another one before retry_at,
- * and use the reason of the failure until then.  Otherwise a machine without a
- * driver would start a process at every query.
+ * The first backend that needs the service registers it as a dynamic background worker.
+ * After a service has failed, backends use the reason of the failure until retry_at:
+ * otherwise a machine without a driver would start a process at every query.
  *
  * A driver may hang.  The first backend waits START_TIMEOUT_MS for a service
  * that is starting.  After this time, every backend gives up at once, even at its
