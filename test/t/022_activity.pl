@@ -110,10 +110,12 @@ foreach my $case (
 	[ 'postgres', '2|2|2|2|2|alice bob|t', 'a superuser' ],
 	[ 'carol', '2|2|2|2|2|alice bob|t', 'a member of pg_read_all_stats' ],
 	[ 'alice', '2|1|1|1|1|alice|t', 'the owner of one sort' ],
-	[ 'dave', '2|1|1|1|1|alice|t', 'a member of that owner\'s role' ])
+	[ 'dave', '2|1|1|1|1|alice|t', 'a member of that owner\'s role' ],
+	[ 'postgres', '2|1|1|1|1|alice|t', 'a superuser who became another role', "SET ROLE alice; $seen" ],
+	[ 'alice', '2|1|1|1|1|alice|t', 'by the function of the view, the owner of one sort', $seen =~ s/gpusort_activity$/gpusort_activity_list()/r ])
 {
-	my ($role, $expected, $name) = @$case;
-	is(result_of($seen, extra_params => [ '-U', $role ]), $expected, "$name sees the details that it may see, and of other sorts the process");
+	my ($role, $expected, $name, $query) = @$case;
+	is(result_of($query // $seen, extra_params => [ '-U', $role ]), $expected, "$name sees the details that it may see, and of other sorts the process");
 }
 result_of('SELECT pg_terminate_backend(pid) FROM gpusort_activity');
 $_->finish foreach values %sessions;
