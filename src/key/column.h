@@ -3,10 +3,8 @@
  * column.h
  *		How one column of an ORDER BY list becomes words of the row key.
  *
- * Only this header explains the encoding.  key/column_plan.c chooses the plan of a
- * column, key/sample.c adapts it to the first rows, key/rowkey.c encodes rows,
- * and key/fixed.c, key/inet.c, key/numeric.c, key/packed_words.c and key/text.c encode
- * the types that need more than one line.
+ * key/column_plan.c chooses the plan of a column, key/sample.c adapts it to the first
+ * rows, and key/rowkey.c encodes rows.
  *
  * A column has one to three words.  Their unsigned order is the order of the
  * column's values.  DESC complements the bits of the value.  NULL has words of
@@ -54,32 +52,22 @@
  *	citext, of its small letters		as text
  *	uuid								crowded		64 + 64
  *
- * Rows with equal words can still have different values in a column:
+ * Rows with equal words can still have different values in a column: where the words
+ * hold only a prefix of a long value, and where two values of a crowded column share
+ * words.  A prefix never equals the words of a value that fits, because one bit or byte of
+ * them says that it is one; it counts as the whole value while all values with the same
+ * words have the same bytes (key/few.c).
  *
- * 1. The words hold only a prefix of a long value.  They never equal the words
- *	  of a value that fits, because one bit or byte of them says that they are a
- *	  prefix.  While all values with the same words have the same bytes
- *	  (key/few.c), they count as the whole value.
- * 2. Two values of a crowded column share words.
+ * The column does not decide between such rows, so the words of later columns must not
+ * either.  After a prefix, all later words are 0.  Of the two values that share words, the
+ * first one to be encoded keeps its exact later words.  Rows with the other value get later
+ * words of zeros if that value sorts below the first one, or else of ones (in the bits that
+ * vary), so that they sort on their side of the first value.  They tie with each other, and
+ * perhaps with a row of the first value.  So a timestamp column with many 'infinity' is exact
+ * unless the microsecond before 'infinity' occurs as well.
  *
- * The words of a string under libc's rules are a prefix of its key that libc may
- * compare otherwise than the string.  They only propose an order (key/libc_text.c).
- *
- * The column does not decide between such rows, so the words of later columns
- * must not either.  The encoder replaces these words:
- *
- * 1. After a prefix, all later words are 0.  The rows tie, and the types'
- *	  comparators break the tie.
- * 2. Of the two values that share words, the first one to be encoded keeps its
- *	  exact later words.  Rows with the other value get later words of zeros if
- *	  that value sorts below the first one, or else of ones (in the bits that
- *	  vary).  All these rows sort on their side of the first value.  Rows of the
- *	  other value tie with each other, and perhaps with a row of the first value
- *	  whose later words are all zeros or all ones.  The comparators break these
- *	  ties.  So a timestamp column with many 'infinity' is exact unless the
- *	  microsecond before 'infinity' occurs as well.
- *
- * The encoding does not depend on the order in which an engine compares words.
+ * The words of a string under libc's rules are a prefix of its key that libc may compare
+ * otherwise than the string.  They only propose an order (key/libc_text.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -135,7 +123,7 @@ typedef enum GpusortRowKind
 #define GPUSORT_CROWD_OUTER		1	/* the value whose own words NULL has taken */
 #define GPUSORT_CROWD_INNER		2	/* the value next to it */
 
-typedef struct GpusortEnumRanks GpusortEnumRanks;	/* fixed.c */
+typedef struct GpusortEnumRanks GpusortEnumRanks;	/* values.c */
 typedef struct GpusortPacking GpusortPacking;	/* packed.h */
 
 /* The bits of the words that say more than the value does */
@@ -362,5 +350,31 @@ gpusort_tid_bits(const ItemPointerData *tid)
 	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
 		ItemPointerGetOffsetNumberNoCheck(tid);
 }
+
+/* ---- rowkey.c ---- */
+
+struct GpusortRowKey
+{
+	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
+	int			bits;			/* bits of a key that can vary */
+	uint32		undecided;		/* bit i: the words of a row encoded since the last reset do
+								 * not decide column i */
+	int			nencoded;		/* columns that have words: the first nencoded */
+	int			last_encoded_attno; /* greatest attribute number of these columns */
+	int			ncolumns;		/* columns of the ORDER BY list */
+	int			last_attno;		/* greatest attribute number of all columns */
+	SortSupport comparators;	/* ncolumns entries */
+	GpusortRowColumn *columns;	/* ncolumns entries */
+};
+
+/*
+ * Writes the words of one column of a row, of which value and isnull are the
+ * value.  For samples: encoding whole rows is faster.
+ */
+extern void gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
+										 uint64 *words);
+
+/* Sets words, bits and last_encoded_attno from the first nencoded columns. */
+extern void gpusort_rowkey_measure(GpusortRowKey *key);
 
 #endif							/* GPUSORT_KEY_COLUMN_H */

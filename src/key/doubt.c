@@ -20,7 +20,7 @@
 #include "key/citext.h"
 #include "key/keybits.h"
 #include "key/libc.h"
-#include "key/rowkey_state.h"
+#include "key/column.h"
 
 /* The columns, as bits, that the words of no row decide */
 static uint32

@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "key/encode.h"
+#include "key/keybits.h"
 
 #define ENCODE_LOOP(word_t, function) \
 	do { \

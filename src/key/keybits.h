@@ -26,7 +26,7 @@
  * for NULLs: callers count or list NULLs apart.  (Row keys do have one:
  * key/column.h.)
  *
- * This file includes only <stdint.h> and kernels/max_words.h.
+ * This file includes no PostgreSQL.
  * test/unit/keybits_test.c tests it without a server.
  *
  *-------------------------------------------------------------------------
@@ -34,6 +34,7 @@
 #ifndef GPUSORT_KEY_KEYBITS_H
 #define GPUSORT_KEY_KEYBITS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "max_words.h"
@@ -171,5 +172,12 @@ typedef struct GpusortEncoding
 	GpusortEncodingKind kind;
 	uint64_t	flip;			/* 4-byte values use its low 32 bits only */
 } GpusortEncoding;
+
+/*
+ * Encodes count words as keys, in encode.c.  Words and keys have key_bytes each, 4 or 8;
+ * the two arrays must not overlap.  Any thread may call this.
+ */
+extern void gpusort_encode(const GpusortEncoding *encoding, int key_bytes,
+						   const void *words, size_t count, void *keys);
 
 #endif							/* GPUSORT_KEY_KEYBITS_H */

@@ -21,7 +21,7 @@
 
 #include "key/keybits.h"
 #include "key/packed.h"
-#include "key/rowkey_state.h"
+#include "key/column.h"
 
 /* The words of the columns after one that has been encoded */
 typedef enum LaterWords

@@ -104,8 +104,8 @@ extern bool gpusort_rowkey_wants_sample(const GpusortRowKey *key);
 typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint32 i);
 
 /*
- * Chooses the words of the columns by a sample of n rows, which row() returns, of
- * about as many rows as expected (key/sample.c).  Allocates lasting state in the current
+ * Chooses the words by a sample of n rows, which row() returns, of about as many rows as
+ * expected (key/sample.c).  Allocates lasting state in the current
  * memory context.  Must be called before any row is encoded.
  */
 extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint32 n,

@@ -11,7 +11,7 @@
 #ifndef GPUSORT_KEY_SAMPLE_STATE_H
 #define GPUSORT_KEY_SAMPLE_STATE_H
 
-#include "key/rowkey_state.h"
+#include "key/column.h"
 
 /* A string of up to this many bytes fits its words; see key/text.c. */
 #define GPUSORT_SHORT_STRING_BYTES	15

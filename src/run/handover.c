@@ -17,7 +17,7 @@
 #include "miscadmin.h"
 
 #include "guc.h"
-#include "key/encode.h"
+#include "key/keybits.h"
 #include "run/state.h"
 
 /*

@@ -14,7 +14,7 @@
  */
 #include <math.h>
 
-#include "key/encode.h"
+#include "key/keybits.h"
 #include "fuzz.h"
 
 #define MAX_VALUES 64

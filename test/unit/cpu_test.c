@@ -25,7 +25,7 @@
 
 #include "check.h"
 #include "cpu/cpu.h"
-#include "key/encode.h"
+#include "key/keybits.h"
 
 /* Every n-th thread cannot be made; 0: all can. */
 static int	refuse_every = 0;

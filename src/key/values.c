@@ -1,0 +1,385 @@
+/*-------------------------------------------------------------------------
+ *
+ * values.c
+ *		Encodes interval, timetz, enum, numeric, inet and cidr values as words of a row key.
+ *
+ * Each encoder follows the type's comparator in PostgreSQL: interval_cmp_value
+ * (timestamp.c), timetz_cmp_internal (date.c), enum_cmp_internal (enum.c), cmp_numerics
+ * (numeric.c) and network_cmp_internal (network.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/socket.h>
+
+#include "access/htup_details.h"
+#include "catalog/pg_enum.h"
+#include "utils/date.h"
+#include "utils/inet.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "key/column.h"
+#include "key/keybits.h"
+
+/*
+ * PostgreSQL compares intervals by the sum of the time and of 30 * months + days
+ * days of 24 hours.  The encoder moves whole days from the time to the days.  The
+ * remaining time is at least 0 and less than a day, so that (days, time) has the
+ * order of the sum.  The pair takes 74 bits: 37 for the days, 37 for the time.
+ *
+ * The days lie within -2^36 to 2^36: months and days add up to less than 2^31 *
+ * 31, and the time, below 2^63 microseconds, to about 10^8 days.  In PostgreSQL
+ * 17 and later the infinities have the extreme value in each field, and so sort
+ * at the ends.
+ */
+void
+gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	const Interval *interval = DatumGetIntervalP(value);
+	int64		days = interval->month * INT64CONST(30) + interval->day;
+	int64		carry = interval->time / USECS_PER_DAY;
+	int64		time = interval->time % USECS_PER_DAY;
+
+	if (time < 0)
+	{
+		time += USECS_PER_DAY;
+		carry--;
+	}
+	days += carry + (INT64CONST(1) << 36);
+	words[0] = ((uint64) days ^ column->masks.flip[0]) | column->masks.base;
+	words[1] = (uint64) time ^ column->masks.flip[1];
+}
+
+/*
+ * PostgreSQL compares timetz values by their time in UTC, then by their zone.
+ * AT TIME ZONE with an interval can make any int4 a zone (in seconds), so the
+ * UTC time in microseconds takes 53 bits.
+ */
+void
+gpusort_rowtimetz_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	const TimeTzADT *timetz = DatumGetTimeTzADTP(value);
+	int64		utc = timetz->time + timetz->zone * USECS_PER_SEC;
+
+	utc += INT64CONST(1) << 52;
+	words[0] = ((uint64) utc ^ column->masks.flip[0]) | column->masks.base;
+	words[1] = gpusort_key_int4(timetz->zone) ^ column->masks.flip[1];
+}
+
+/*
+ * PostgreSQL compares enum labels by pg_enum.enumsortorder, a float4.  Adding a
+ * label, even between two others, does not change the numbers of the others.
+ * (There is one exception: if no float4 is left between the two, all labels get
+ * new numbers.  A sort that had seen some labels before that and meets others
+ * after it would place them wrongly, as PostgreSQL's own cache would.)
+ *
+ * The ranks are cached in a direct-mapped table, indexed by the label's OID
+ * modulo ENUM_SLOTS.
+ */
+#define ENUM_SLOTS	512
+
+struct GpusortEnumRanks
+{
+	struct
+	{
+		Oid			label;		/* InvalidOid: the slot is empty */
+		uint32		rank;		/* rank key of the label's enumsortorder */
+	}			slots[ENUM_SLOTS];
+};
+
+void
+gpusort_rowenum_begin(GpusortRowColumn *column)
+{
+	column->ranks = palloc0(sizeof(GpusortEnumRanks));
+}
+
+uint64
+gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
+{
+	Oid			label = DatumGetObjectId(value);
+	int			slot = label % ENUM_SLOTS;
+
+	if (column->ranks->slots[slot].label != label)
+	{
+		HeapTuple	tuple = SearchSysCache1(ENUMOID, value);
+		uint32		bits;
+
+		if (!HeapTupleIsValid(tuple))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+					 errmsg("invalid internal value for enum: %u", label)));
+		memcpy(&bits, &((Form_pg_enum) GETSTRUCT(tuple))->enumsortorder, sizeof(bits));
+		ReleaseSysCache(tuple);
+		column->ranks->slots[slot].label = label;
+		column->ranks->slots[slot].rank = gpusort_rank_float4(bits);
+	}
+	return (column->ranks->slots[slot].rank ^ column->masks.flip[0]) | column->masks.base;
+}
+
+/* ----------------------------------------------------------------
+ *		numeric
+ *
+ * A stored numeric has a sign, a weight and digits of base 10000, without leading or
+ * trailing zero digits.  The words hold the weight and the first seven digits.
+ *
+ *			bit 62		61 to 46	45 to 4					3 to 0
+ *	word 0	1: >= 0		weight		digits 1 to 3			0
+ *
+ *			63 to 8					7 to 1		0
+ *	word 1	digits 4 to 7			0			1: more digits follow
+ *
+ * The weight is biased to be unsigned.  Negative numbers complement all these bits.
+ * Zero has bit 62 set and no other.  The greatest weight with digits of 14 ones each
+ * stands for +Infinity, and its complement for -Infinity.  NaN has word 1 all ones
+ * in addition.
+ *
+ * numeric.c of PostgreSQL describes the stored format, but does not export it.
+ * pg_upgrade may have kept values of 9.0 and earlier, which have long headers where
+ * short ones would do, and two more bytes in NaN.
+ * ----------------------------------------------------------------
+ */
+
+/* The first two bytes of a value.  Their upper two bits give the form of the rest. */
+#define HEADER_SHORT			0x8000	/* set in short and in special headers */
+#define HEADER_KIND				0xC000
+#define HEADER_SPECIAL			0xC000
+#define HEADER_LONG_NEGATIVE	0x4000
+
+/* The upper four bits of a special header: +Infinity, -Infinity, else NaN */
+#define SPECIAL_KIND			0xF000
+#define SPECIAL_PINF			0xD000
+#define SPECIAL_NINF			0xF000
+
+/* Short headers hold the weight in seven bits, as two's complement. */
+#define SHORT_NEGATIVE			0x2000
+#define SHORT_WEIGHT_NEGATIVE	0x0040
+#define SHORT_WEIGHT			0x003F
+
+#define MAX_DIGITS				7
+
+#define SIGN_BIT				(UINT64CONST(1) << 62)
+#define MAGNITUDE				(SIGN_BIT - 1)
+
+bool
+gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	struct varlena *copy = NULL;
+	const char *data;
+	Size		size;
+	uint16		header;
+	uint64		word0;
+	uint64		word1;
+	bool		whole = true;
+
+	if (unlikely(gpusort_varlena_remote(datum)))
+		datum = copy = pg_detoast_datum_packed(datum);
+
+	/* after a 1-byte varlena header, the numeric's header and digits are not aligned */
+	data = VARDATA_ANY(datum);
+	size = VARSIZE_ANY_EXHDR(datum);
+	memcpy(&header, data, sizeof(header));
+	data += sizeof(header);
+	size -= sizeof(header);
+
+	if (unlikely((header & HEADER_KIND) == HEADER_SPECIAL))
+	{
+		bool		negative = (header & SPECIAL_KIND) == SPECIAL_NINF;
+		bool		nan = !negative && (header & SPECIAL_KIND) != SPECIAL_PINF;
+
+		word0 = negative ? 0 : SIGN_BIT | MAGNITUDE;
+		word1 = nan ? PG_UINT64_MAX : 0;
+	}
+	else
+	{
+		uint16		digits[MAX_DIGITS] = {0};
+		int			weight;
+		int			ndigits;
+		bool		negative;
+
+		if (header & HEADER_SHORT)
+		{
+			negative = (header & SHORT_NEGATIVE) != 0;
+			weight = header & SHORT_WEIGHT;
+			if (header & SHORT_WEIGHT_NEGATIVE)
+				weight |= ~SHORT_WEIGHT;
+		}
+		else
+		{
+			int16		long_weight;
+
+			negative = (header & HEADER_KIND) == HEADER_LONG_NEGATIVE;
+			memcpy(&long_weight, data, sizeof(long_weight));
+			weight = long_weight;
+			data += sizeof(long_weight);
+			size -= sizeof(long_weight);
+		}
+
+		ndigits = size / sizeof(uint16);
+		whole = ndigits <= MAX_DIGITS;
+		memcpy(digits, data, Min(ndigits, MAX_DIGITS) * sizeof(uint16));
+
+		/* the stored weight of zero is arbitrary */
+		word0 = ndigits > 0 ? (uint64) (weight - PG_INT16_MIN) << 46 : 0;
+		word0 |= (uint64) digits[0] << 32 | (uint64) digits[1] << 18 | (uint64) digits[2] << 4;
+		word1 = (uint64) digits[3] << 50 | (uint64) digits[4] << 36 |
+			(uint64) digits[5] << 22 | (uint64) digits[6] << 8 | (whole ? 0 : 1);
+
+		/* zero is never stored as negative */
+		if (negative)
+		{
+			word0 ^= MAGNITUDE;
+			word1 = ~word1;
+		}
+		else
+			word0 |= SIGN_BIT;
+	}
+	words[0] = (word0 ^ column->masks.flip[0]) | column->masks.base;
+	words[1] = word1 ^ column->masks.flip[1];
+
+	if (copy != NULL)
+		pfree(copy);
+	return whole;
+}
+
+/* ----------------------------------------------------------------
+ *		inet and cidr
+ *
+ * Addresses compare by family, by the bits that both networks have, by the length of
+ * the network, and by the whole address.
+ *
+ *			bit 62	bits 61 to 30	29 to 24	23 to 0
+ *	word 0	0		IPv4 network	its length	0
+ *
+ *			bits 63 to 32			31 to 0
+ *	word 1	the IPv4 address		0
+ *
+ * The host bits of the network are cleared.  Where one network continues another one,
+ * its further bits are 0 or greater, and it is longer.
+ *
+ * An IPv6 address is written in groups of 32 bits, because network and host bits share
+ * its 128 bits.  A group has its network bits, padded with zeros, and 6 bits for their
+ * number.  If they are fewer than 32, the network ends here, and the host bits follow:
+ * those of this group and all later groups.  Different networks differ in a group that
+ * both have; after equal networks, the host bits are in the same place.
+ *
+ *			bit 62	bits 61 to 0
+ *	word 0	1		the first 62 of these bits
+ *	word 1	the next 64 bits
+ *	word 2	0 in bits 63 to 58, then the last 58 bits
+ *
+ * Without the third word, the words of an IPv6 address are a prefix.
+ * ----------------------------------------------------------------
+ */
+
+#define GROUP_BITS		32
+#define NUMBER_BITS		6
+
+/* The first bits of word 0 that the address does not use: NULL's flag and the family */
+#define FLAG_BITS		2
+
+/* Appends the lower n bits of a number, 1 to 32, to the bits written so far, *used of them. */
+static inline void
+put_bits(uint64 *words, int *used, uint64 bits, int n)
+{
+	int			room = 64 - *used % 64; /* bits left in the current word */
+	uint64	   *word = &words[*used / 64];
+
+	if (n <= room)
+		word[0] |= bits << (room - n);
+	else
+	{
+		word[0] |= bits >> (n - room);
+		word[1] |= bits << (64 - (n - room));
+	}
+	*used += n;
+}
+
+/* Writes an IPv6 address to three words, which are 0. */
+static void
+put_ipv6(const inet_struct *address, uint64 *words)
+{
+	int			used = FLAG_BITS;
+	bool		ended = false;	/* the network has ended */
+
+	for (int i = 0; i < 128 / GROUP_BITS; i++)
+	{
+		uint32		bits = gpusort_load_be32(address->ipaddr + 4 * i);
+		int			network_bits = Min(address->bits - GROUP_BITS * i, GROUP_BITS);
+
+		if (likely(network_bits == GROUP_BITS))
+		{
+			put_bits(words, &used, bits, GROUP_BITS);
+			put_bits(words, &used, GROUP_BITS, NUMBER_BITS);
+		}
+		else if (ended)
+			put_bits(words, &used, bits, GROUP_BITS);
+		else
+		{
+			int			host_bits = GROUP_BITS - network_bits;
+			uint32		host = bits & (PG_UINT32_MAX >> network_bits);
+
+			put_bits(words, &used, bits - host, GROUP_BITS);
+			put_bits(words, &used, network_bits, NUMBER_BITS);
+			put_bits(words, &used, host, host_bits);
+			ended = true;
+		}
+	}
+	words[2] >>= 64 - GPUSORT_INET_THIRD_BITS;
+}
+
+bool
+gpusort_rowinet_is_ipv6(Datum value)
+{
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	struct varlena *plain = gpusort_varlena_remote(datum) ? pg_detoast_datum_packed(datum) : datum;
+	bool		result = ((const inet_struct *) VARDATA_ANY(plain))->family == PGSQL_AF_INET6;
+
+	if (plain != datum)
+		pfree(plain);
+	return result;
+}
+
+bool
+gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	struct varlena *copy = NULL;
+	const inet_struct *address;
+	uint64		third = 0;
+	bool		whole = true;
+
+	if (unlikely(gpusort_varlena_remote(datum)))
+		datum = copy = pg_detoast_datum_packed(datum);
+	address = (const inet_struct *) VARDATA_ANY(datum);
+
+	if (address->family == PGSQL_AF_INET)
+	{
+		int			bits = address->bits;
+		uint32		host = gpusort_load_be32(address->ipaddr);
+		uint32		network = bits > 0 ? host & (PG_UINT32_MAX << (32 - bits)) : 0;
+
+		words[0] = (uint64) network << 30 | (uint64) bits << 24;
+		words[1] = (uint64) host << 32;
+	}
+	else
+	{
+		uint64		bits[3] = {0};
+
+		put_ipv6(address, bits);
+		words[0] = UINT64CONST(1) << 62 | bits[0];
+		words[1] = bits[1];
+		third = bits[2];
+		whole = column->words > 2;
+	}
+	words[0] = (words[0] ^ column->masks.flip[0]) | column->masks.base;
+	words[1] ^= column->masks.flip[1];
+	if (column->words > 2)
+		words[2] = third ^ column->masks.flip[2];
+
+	if (copy != NULL)
+		pfree(copy);
+	return whole;
+}
