@@ -53,16 +53,26 @@ struct Copy
 	}
 };
 
-/* Compares as varstr_cmp() does. */
-inline int
-compare(const Copy &a, const Copy &b, locale_t locale)
+inline bool
+same(const Copy &a, const Copy &b)
+{
+	return a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0;
+}
+
+/* Compares as varstr_cmp() does, and leaves equal strings to the caller. */
+inline GpusortCollateVerdict
+judge(const Copy &before, const Copy &current, const GpusortCollateInput &input)
 {
 	int			order;
 
-	if (a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0)
-		return 0;
-	order = strcoll_l(a.bytes, b.bytes, locale);
-	return order != 0 ? order : strcmp(a.bytes, b.bytes);
+	if (!before.readable || !current.readable || same(before, current))
+		return GPUSORT_COLLATE_LEFT;
+	order = strcoll_l(before.bytes, current.bytes, input.locale);
+	if (order == 0)
+		order = strcmp(before.bytes, current.bytes);
+	if (order == 0)
+		return GPUSORT_COLLATE_LEFT;
+	return (order < 0) == input.descending ? GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
 }
 
 struct Verifier
@@ -73,6 +83,7 @@ struct Verifier
 	int			thread;
 	unsigned	pairs = 0;
 	Copy		copies[2];
+	Copy		first;
 
 	Verifier(const GpusortCollateInput &input, uint8_t *verdicts, Crew &crew, int thread):
 		input(input), verdicts(verdicts), crew(crew), thread(thread)
@@ -87,10 +98,11 @@ struct Verifier
 		Copy	   *current = &copies[1];
 		bool		taken = false;	/* *before is the string of the place before */
 
+		if (input.with_first)
+			first.take(input, 0);
 		for (size_t i = begin; i < end; i++)
 		{
 			GpusortCollateTask task = input.task(input.arg, i);
-			int			order;
 
 			if (task != GPUSORT_COLLATE_COMPARE)
 			{
@@ -101,23 +113,15 @@ struct Verifier
 			if (pairs++ % CHECK_PAIRS == 0 && crew.stopped(thread))
 				return false;
 			if (!taken)
-				before->take(input, input.with_first ? 0 : i - 1);
-			taken = true;
+				before->take(input, i - 1);
 			current->take(input, i);
-			if (!before->readable || !current->readable)
-				verdicts[i] = GPUSORT_COLLATE_LEFT;
+			/* in an order by words, equal strings mostly follow each other */
+			if (input.with_first && taken && before->readable && current->readable && same(*before, *current))
+				verdicts[i] = verdicts[i - 1];
 			else
-			{
-				order = compare(*before, *current, input.locale);
-				/* equal strings with unequal keys, of which libc's must be wrong */
-				if (order == 0)
-					verdicts[i] = GPUSORT_COLLATE_LEFT;
-				else
-					verdicts[i] = (order < 0) == input.descending ?
-						GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
-			}
-			if (!input.with_first)
-				std::swap(before, current);
+				verdicts[i] = judge(input.with_first ? first : *before, *current, input);
+			std::swap(before, current);
+			taken = true;
 		}
 		return !crew.stopped(thread);
 	}

@@ -21,7 +21,7 @@
 #include "cpu/collate.h"
 #include "node/limit.h"
 
-/* How often a selection takes the row at the place that it looks for as its pivot */
+/* How often a selection among rows in a proposed order takes the row at the place as its pivot */
 #define GUESSED_PIVOTS	2
 
 bool
@@ -46,17 +46,18 @@ has_bound_words(const GpusortGather *gather, uint32 row)
  * Puts the row at order[place] which would be there if the n rows were sorted by the
  * comparators, lesser rows in front of it, and greater ones behind.  Equal rows are
  * adjacent to it.  This is Hoare's selection, which keeps the order of the rows otherwise.
- * The first pivots are the rows at the place, since proposed words are mostly right.
+ * If words have proposed the order, the first pivots are the rows at the place.
  */
 static void
 select_row(GpusortGather *gather, uint32 *order, uint64 n, uint64 place)
 {
 	uint8	   *verdicts = gpusort_memory_alloc(gather->run_cxt, n);
 	uint32	   *others = gpusort_memory_alloc(gather->run_cxt, n * sizeof(uint32));
+	int			guesses = gather->rows.doubt.proposed >= 0 ? GUESSED_PIVOTS : 0;
 
-	for (int round = 0; n > 1; round++)
+	for (; n > 1; guesses--)
 	{
-		uint64		pivot = round < GUESSED_PIVOTS ? place : pg_prng_uint64_range(&pg_global_prng_state, 0, n - 1);
+		uint64		pivot = guesses > 0 ? place : pg_prng_uint64_range(&pg_global_prng_state, 0, n - 1);
 		uint64		less = 0;
 		uint64		equal = 1;	/* rows at the beginning of others, with the pivot */
 		uint64		greater = n;	/* rows from here on to its end, the last one first */
