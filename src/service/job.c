@@ -75,7 +75,6 @@ open_lane(GpusortJob *job)
 	return status == GPUSORT_CUDA_OK;
 }
 
-/* Queues the upload of a chunk. */
 static bool
 upload_chunk(GpusortJob *job, int chunk)
 {
@@ -140,7 +139,6 @@ gpusort_job_is_uploaded(GpusortJob *job)
  * ----------------------------------------------------------------
  */
 
-/* Sorts on the device, and writes the sort's report. */
 static GpusortCudaStatus
 sort_on_device(GpusortJob *job)
 {
@@ -216,7 +214,6 @@ grow_ring(GpusortRequest *request, uint64 bytes)
 	}
 }
 
-/* Bytes of the result. */
 static uint64
 result_bytes(const GpusortJob *job)
 {
@@ -258,7 +255,6 @@ gpusort_job_sort(GpusortJob *job)
  * ----------------------------------------------------------------
  */
 
-/* Queues the download of the next block. */
 static bool
 download_block(GpusortJob *job)
 {

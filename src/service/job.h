@@ -45,17 +45,13 @@ typedef struct GpusortJob
 	uint64		progress_at;	/* when that number changed, or no copy was in flight, by gpusort_watch_time() */
 } GpusortJob;
 
-/* Bytes from one key of the request to the next. */
 static inline Size
 gpusort_job_width(const GpusortJob *job)
 {
 	return (Size) job->request->key_bytes * job->request->words;
 }
 
-/*
- * Begins a job for the request of this serial, which is new in the slot or was begun by
- * another service.  Drops the job's previous state.
- */
+/* Begins a job for the request of this serial, which is new in the slot or was begun by another service. */
 extern void gpusort_job_begin(GpusortJob *job, uint32 serial);
 
 /* Takes the job off the device.  Its keys can be uploaded and sorted again. */

@@ -4,23 +4,17 @@
  *		The queue of the GPU service's requests: their order, and which of them hold
  *		device memory.
  *
- * The service moves each request on by one step at a time (service/job.c).  It uploads
- * chunks of all requests while they are gathered.  A request that is gathered stands in
- * the queue, which is first come, first served.  The service waits for nothing but the
- * device.
+ * The service uploads chunks of all requests while they are gathered.  A request that is
+ * gathered stands in the queue, which is first come, first served.
  *
- * A request holds the device memory of what it has uploaded.  The first request in the
- * queue may take that memory; the others then upload again later.  It takes sorted keys
- * only from requests whose backend has fetched nothing for a second; these are sorted
- * again.  If nothing can be taken and no download will free memory, the sort is left to
- * the CPU.
+ * The first request in the queue may take the device memory of the others, which upload
+ * again later: of those that are not sorted at once, of those that are sorted when their
+ * backend has fetched nothing for a second.  If nothing can be taken and no download will
+ * free memory, the sort is left to the CPU.
  *
- * A backend may pause for long: its query waits for a lock, or its client holds a cursor
- * open.  A request that has waited for its backend for gpusort.service_idle_timeout is
- * parked: the service takes it off the device, and may end although the request is
- * unfinished.  Nothing is lost, because the request's chunks hold the keys and its ring
- * holds the results so far.  When the backend goes on, this service or the next one sorts
- * again.
+ * A request that has waited for its backend for gpusort.service_idle_timeout is parked:
+ * it has nothing on the device, and the service may end.  When the backend goes on, this
+ * service or the next one sorts again, from the request's chunks.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,8 +60,7 @@ static GpusortJob *head;
 /* Lanes with unsorted keys when this pass began, and those opened since. */
 static int	waiting;
 
-/* Has the device done anything since the pass began? */
-static bool moved;
+static bool moved;				/* see GpusortStepped */
 
 void
 gpusort_queue_start(void)
@@ -157,7 +150,6 @@ first_in_queue(void)
  * ----------------------------------------------------------------
  */
 
-/* Takes the job's device memory. */
 static void
 starve(GpusortJob *job)
 {
@@ -180,12 +172,7 @@ has_waited(const GpusortJob *job, uint64 ms)
 	return job->waiting_since != 0 && gpusort_clock_ms() - job->waiting_since >= ms;
 }
 
-/*
- * The device has no memory for the job.  Frees what can be freed now: memory of this job
- * if others are before it in the queue, else of one that can wait; or does nothing if a
- * download will free memory.  The job tries again in a later pass, unless nothing can
- * help.
- */
+/* The device has no memory for the job.  The job tries again in a later pass, unless nothing can help. */
 static void
 make_room(GpusortJob *job)
 {
@@ -283,10 +270,8 @@ upload(GpusortJob *job)
 }
 
 /*
- * Ends the service if the job's copies are in flight (copying) and have made no progress
- * for longer than the timeout.  The watchdog's time is used, because it stands still while
- * the process or the virtual machine is paused: copies that finish during a pause are then
- * found finished.
+ * Ends the service if the job's copies have made no progress for longer than the timeout.
+ * The watchdog's time stands still while the process or the virtual machine is paused.
  */
 static void
 watch_copies(GpusortJob *job, bool copying)
@@ -355,7 +340,6 @@ step_job(GpusortJob *job)
 	return false;
 }
 
-/* Moves one job on unless it is parked. */
 static bool
 step_unless_parked(GpusortJob *job, bool *idle)
 {
