@@ -144,22 +144,20 @@ read_sample(GpusortGather *gather)
 }
 
 /*
- * Returns a slot that has the row's sort columns.  That is gather->keys if each
- * column's offset in the tuple is known, which saves deforming the columns in
- * front of them, and slot in all other cases.
+ * Returns a slot that has the row's sort columns.  That is keys if each column's offset
+ * in the tuple is known, which saves deforming the columns in front of them, and slot
+ * in all other cases.
  */
 static pg_attribute_always_inline TupleTableSlot *
-key_columns(GpusortGather *gather, TupleTableSlot *slot, HeapTuple source)
+key_columns(TupleTableSlot *keys, const AttrNumber *attnos, int ncolumns, TupleTableSlot *slot, HeapTuple source)
 {
-	const GpusortSortSpec *spec = gather->spec;
-	TupleTableSlot *keys = gather->keys;
 	TupleDesc	desc = slot->tts_tupleDescriptor;
 
-	for (int i = 0; i < spec->ncolumns; i++)
+	for (int i = 0; i < ncolumns; i++)
 	{
-		int			attribute = spec->attnos[i] - 1;
+		int			attribute = attnos[i] - 1;
 
-		if (!gpusort_rowstore_fetch_column(source, desc, spec->attnos[i], &keys->tts_values[attribute]))
+		if (!gpusort_rowstore_fetch_column(source, desc, attnos[i], &keys->tts_values[attribute]))
 			return slot;
 		keys->tts_isnull[attribute] = false;
 	}
@@ -186,6 +184,9 @@ read_child(GpusortGather *gather)
 	PlanState  *child = gather->child;
 	GpusortRowStore *store = &gather->rows.store;
 	const GpusortNodeLimit *limit = &gather->limit;
+	TupleTableSlot *columns = gather->keys;
+	const AttrNumber *attnos = gather->spec->attnos;
+	int			ncolumns = gather->spec->ncolumns;
 	bool		bare = gather->spec->bare;
 	GpusortRoom room;
 
@@ -210,7 +211,7 @@ read_child(GpusortGather *gather)
 		if (source != NULL)
 		{
 			gpusort_rowstore_fetch_ahead(store, source);
-			keys = key_columns(gather, slot, source);
+			keys = key_columns(columns, attnos, ncolumns, slot, source);
 		}
 		/* a bound without words needs no key */
 		if (limit->known && limit->nwords == 0 && gpusort_limit_removes_row(gather, NULL, slot))
