@@ -38,6 +38,7 @@ activity_begin(PG_FUNCTION_ARGS)
 	gpusort_activity_begin(activity, PG_GETARG_BOOL(2) ? TopTransactionContext : TopMemoryContext,
 						   PG_GETARG_FLOAT8(3));
 	activity->started_at -= (TimestampTz) (PG_GETARG_FLOAT8(1) * USECS_PER_SEC);
+	activity->due_at = activity->started_at + SHOWN_AFTER_US;
 	PG_RETURN_VOID();
 }
 
