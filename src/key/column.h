@@ -206,20 +206,16 @@ gpusort_column_widen(GpusortRowColumn *column, int bits)
 }
 
 /*
- * Fills in *column for the column at place (from 1) of the ORDER BY list, except
- * what gpusort_rowtype_begin() sets.  May allocate in
- * the current memory context.  Returns NULL, or the reason why gpusort cannot order by this column: a short phrase,
- * allocated in the current memory context.
+ * Plans the column at place (from 1) of the ORDER BY list, in the current memory context.
+ * Returns NULL, or why gpusort cannot order by it, as a short phrase.
  */
 extern const char *gpusort_rowtype_resolve(const GpusortSortColumn *from, int place,
 										   GpusortRowColumn *column);
 
 /*
- * Prepares a column for encoding values, whatever its kind and place: sets ranks, icu and
- * abbreviation, also of fields.  They live in the current memory context, except icu, which
- * the backend keeps.  from: the column of the ORDER BY list; NULL for a field, which is
- * never of kind ABBREVIATED.  Raises an error if memory runs out or the lookup of the
- * collation fails.
+ * Prepares a planned column for encoding values, whatever its kind and place: what its kind
+ * needs, also in fields.  from: the column of the ORDER BY list; NULL for a field, which
+ * is never of kind ABBREVIATED.
  */
 extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column);
 
@@ -245,9 +241,8 @@ extern bool gpusort_rowinet_is_ipv6(Datum value);
 extern bool gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
 /*
- * Writes the first most bytes of a value's bit string (key/packed.h), padded with
- * zeros, and returns their number, or more than most if the bit string is longer.
- * bytes has GPUSORT_PACKED_WORDS(8 * most).
+ * Writes the first most bytes of a value's bit string, padded with zeros, to room for
+ * GPUSORT_PACKED_WORDS(8 * most).  Returns their number, or more than most if there are more.
  */
 extern Size gpusort_rowpacked_head(const GpusortRowColumn *column, Datum value, Size most, uint64 *bytes);
 
@@ -262,10 +257,7 @@ extern Size gpusort_rowpacked_size(const GpusortRowColumn *column, Datum value);
 extern void gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size length,
 								  uint64 *words);
 
-/*
- * The same for kind ENUM, which has one word: returns it.  Raises an error if
- * the label is not in pg_enum.
- */
+/* The same for kind ENUM, which has one word: returns it. */
 extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value);
 
 /* For gpusort_rowtype_begin() */

@@ -73,9 +73,8 @@ struct GpusortPacking
 };
 
 /*
- * Returns the packing for the values of a type, which sort by a btree support
- * function of PostgreSQL, in the current memory context, except the fields' columns.
- * row: the columns of type record, else NULL.  Returns NULL if there is no packing.
+ * Returns the packing, without the fields' columns, of values that sort by a btree support
+ * function of PostgreSQL; NULL if there is none.  row: the columns of type record, else NULL.
  */
 extern GpusortPacking *gpusort_packed_plan(Oid compare, Oid type, TupleDesc row);
 

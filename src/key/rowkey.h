@@ -72,9 +72,8 @@ typedef struct GpusortKeyPlan
 } GpusortKeyPlan;
 
 /*
- * Plans a key in the current memory context, where the list must stay.  Takes some 0.3 us for
- * each column; the first column under a locale of libc takes up to a millisecond, because
- * the locale is opened.
+ * Plans a key in the current memory context, where the list must stay.  The first column under
+ * a locale of libc takes up to a millisecond, because the locale is opened.
  */
 extern GpusortKeyPlan gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns);
 
@@ -85,9 +84,9 @@ extern GpusortKeyPlan gpusort_rowkey_plan(const GpusortSortColumn *columns, int 
 extern GpusortRowKey *gpusort_rowkey_begin(const GpusortKeyPlan *plan);
 
 /*
- * Makes words that do not depend on which row is encoded first, so that those of
- * several processes can be compared: the keys of all must have been made for the same
- * columns and shared, and none may be settled.  Must be called before any row is encoded.
+ * Makes words that do not depend on which row is encoded first, so that those of several
+ * processes, whose keys are made for the same columns and not settled, can be compared.
+ * Must be called before any row is encoded.
  */
 extern void gpusort_rowkey_share(GpusortRowKey *key);
 
@@ -112,10 +111,8 @@ extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void
 								  double expected);
 
 /*
- * Returns the number of words of a key, 1 to GPUSORT_MAX_WORDS.  Columns after
- * one whose words are always a prefix (text under ICU) have no words: only
- * comparisons look at them.  The same holds for columns that
- * gpusort_rowkey_settle() has left open.
+ * Returns the number of words of a key.  Columns after one whose words are always a prefix
+ * (text under ICU) have none, and neither have those that gpusort_rowkey_settle() has left open.
  */
 extern int gpusort_rowkey_words(const GpusortRowKey *key);
 
@@ -123,13 +120,10 @@ extern int gpusort_rowkey_words(const GpusortRowKey *key);
 extern int gpusort_rowkey_bits(const GpusortRowKey *key);
 
 /*
- * Writes the words of the slot's row, gpusort_rowkey_words() of them, the most
- * significant first.  Leaves nothing allocated in the current memory context.
+ * Writes the words of the slot's row, the most significant first.  Leaves nothing allocated.
  *
- * Words made with one GpusortRowKey can be compared with each other, before and
- * after a reset.  Words made with two of them cannot: where two values share
- * words, the result depends on which value was encoded first.  gpusort_rowkey_share()
- * makes an exception.
+ * Words can be compared if they are made with one key, before and after a reset, or with
+ * keys that are shared: where two values share words, the first one encoded counts.
  */
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 
@@ -154,7 +148,7 @@ extern GpusortDoubt gpusort_rowkey_doubt(const GpusortRowKey *key);
 extern void gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt);
 
 /*
- * Forgets the rows encoded so far.  Who merges rows from before and after has to break ties
+ * Forgets the rows encoded so far.  A merge of rows from before and after has to break ties
  * if either part had undecided columns.
  */
 extern void gpusort_rowkey_reset(GpusortRowKey *key);
@@ -204,10 +198,9 @@ extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a
 										 Datum b, bool b_isnull);
 
 /*
- * Returns the bytes by which a value of a column that compares by bytes compares;
- * it must not be NULL.  They lie within the value, or, if gpusort_rowkey_copied_bytes() is not 0, in
- * memory that is allocated in the current memory context, which the caller's context
- * frees.
+ * Returns the bytes by which a value, not NULL, of a column that compares by bytes compares.
+ * They lie within the value, or, if gpusort_rowkey_copied_bytes() is not 0, in memory that
+ * is allocated.
  */
 extern void gpusort_rowkey_bytes(const GpusortRowKey *key, int column, Datum value,
 								 const char **bytes, Size *length);
