@@ -24,14 +24,6 @@
  * are shorter for scripts whose weights share their first byte, which they store once
  * for a stretch of letters, with an end mark.  A head does without this compression.
  *
- * An arithmetic coder, which packed 11 letters into one word, was no faster than
- * these plain bytes.  CPU time of an ORDER BY of 2 million rows by "en-x-icu", in
- * ms, for the coder, two words of bytes, and one word of bytes: md5 580, 550 and
- * 500; names with 65,000 different ones 1500, 1610 and 2540; names with 1.1
- * million different ones 2040, 1350 and 2790; titles of 30 to 60 letters 2110,
- * 1200 and 2470 (PostgreSQL 15.20, 2 cores of an AMD EPYC, medians of 5).  One
- * word of bytes leaves too many ties.
- *
  * Weights come from tables of characters (key/icu_table.h).  ICU itself must read
  * the characters whose weights depend on their neighbors.  Where one of them turns
  * up, ICU reads from the character before it up to a character that depends on none

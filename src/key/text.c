@@ -20,15 +20,9 @@
  * sorts after them.  Then come the first 14 bytes, of strings with the prefix those
  * that follow it, and the length plus one, or 16 if there are more than 14 bytes.
  *
- * A string under an ICU collation has two words, too.  They hold the first 127
- * bits of its primary weights, or of those that follow a prefix, always as a prefix
- * (key/icu.c).  Where key/icu.c
- * does not support the collation, they hold the first 64 bits of ICU's sort key
- * instead.  PostgreSQL makes these 64 bits to abbreviate the first column of a
- * sort.  tuplesort stops abbreviating when abbreviated keys turn out to be equal
- * too often (abbrev_abort).  We do not, because an engine may have taken the
- * first words already.  In that case the words cost time, and leave the ties to
- * the comparator, which would compare these strings without the words, too.
+ * A string under an ICU collation has one or two words of its primary weights, or of those
+ * behind a prefix, always as a prefix (key/icu.c).  Where key/icu.c does not support the
+ * collation, it has the 64 bits to which PostgreSQL abbreviates ICU's sort key.
  *
  *-------------------------------------------------------------------------
  */
