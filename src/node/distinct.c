@@ -59,35 +59,24 @@ typedef struct HashedValue
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* A distinct value when they are sorted and their rows counted */
+/* A distinct value when they are sorted */
 typedef struct DistinctValue
 {
-	uint32		first;			/* the first of the group's rows that has it */
+	Datum		value;
+	uint32		number;
 	uint32		rows;			/* how many have it; later the place of the next one */
 } DistinctValue;
 
-/* Arguments of the qsort_arg comparator */
-typedef struct DistinctSort
-{
-	const GpusortTiedGroup *group;
-	const GpusortTiedRow *rows;
-	const DistinctValue *values;
-} DistinctSort;
-
+/* qsort_arg comparator of DistinctValues */
 static int
-compare_distinct(const DistinctSort *sort, uint32 a, uint32 b)
+compare_distinct(const void *a, const void *b, void *arg)
 {
+	const GpusortTiedGroup *group = arg;
+
 	CHECK_FOR_INTERRUPTS();
-	return gpusort_rowkey_compare_values(sort->group->gather->rows.key, sort->group->column,
-										 sort->rows[sort->values[a].first].value, false,
-										 sort->rows[sort->values[b].first].value, false);
-}
-
-/* qsort_arg comparator of numbers of distinct values */
-static int
-compare_numbers(const void *a, const void *b, void *arg)
-{
-	return compare_distinct(arg, *(const uint32 *) a, *(const uint32 *) b);
+	return gpusort_rowkey_compare_values(group->gather->rows.key, group->column,
+										 ((const DistinctValue *) a)->value, false,
+										 ((const DistinctValue *) b)->value, false);
 }
 
 /* The bytes of a row's value; value types point into the row itself. */
@@ -156,7 +145,7 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 				*values = repalloc_huge(*values, max * sizeof(DistinctValue));
 			}
 			value->number = count++;
-			(*values)[value->number] = (DistinctValue) {i, 0};
+			(*values)[value->number] = (DistinctValue) {rows[i].value, value->number, 0};
 		}
 		numbers[i] = value->number;
 		(*values)[value->number].rows++;
@@ -170,13 +159,11 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 bool
 gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
 {
-	GpusortGather *gather = group->gather;
-	uint32	   *numbers = gpusort_memory_alloc(gather->run_cxt, n * sizeof(uint32));
+	MemoryContext cxt = group->gather->run_cxt;
+	uint32	   *numbers = gpusort_memory_alloc(cxt, n * sizeof(uint32));
 	DistinctValue *values;
 	uint32		count = number_values(group, rows, n, numbers, &values);
-	DistinctSort sort = {group, rows, values};
-	uint32	   *sorted;
-	uint32	   *place_of;		/* by number of value: the value that counts its places */
+	uint32	   *counting;		/* by number of value: the value that counts its places */
 	uint32		place = 0;
 
 	if (count == 0)
@@ -184,45 +171,30 @@ gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64
 		pfree(numbers);
 		return false;
 	}
-	sorted = MemoryContextAllocHuge(gather->run_cxt, count * sizeof(uint32));
-	place_of = MemoryContextAllocHuge(gather->run_cxt, count * sizeof(uint32));
-	for (uint32 i = 0; i < count; i++)
-		sorted[i] = i;
-	qsort_arg(sorted, count, sizeof(uint32), compare_numbers, &sort);
-
-	/* equal values share the places of the first of them */
-	for (uint32 i = 0; i < count; i++)
-	{
-		bool		equal = i > 0 && compare_distinct(&sort, sorted[i - 1], sorted[i]) == 0;
-
-		place_of[sorted[i]] = equal ? place_of[sorted[i - 1]] : sorted[i];
-		if (equal)
-			values[place_of[sorted[i]]].rows += values[sorted[i]].rows;
-	}
-	for (uint32 i = 0; i < count; i++)
-	{
-		DistinctValue *value = &values[sorted[i]];
-		uint32		size = value->rows;
-
-		if (place_of[sorted[i]] != sorted[i])
-			continue;
-		value->rows = place;
-		place += size;
-	}
+	qsort_arg(values, count, sizeof(DistinctValue), compare_distinct, group);
+	counting = MemoryContextAllocHuge(cxt, count * sizeof(uint32));
 	for (uint64 i = 0; i < n; i++)
 		rows[i].tied = true;
-	for (uint32 i = 0; i < count; i++)
+	/* equal values share the places of the first of them */
+	for (uint32 i = 0, first = 0; i < count; i++)
 	{
-		if (place_of[i] == i)
-			rows[values[i].rows].tied = false;
+		uint32		size = values[i].rows;
+
+		if (i == 0 || compare_distinct(&values[i - 1], &values[i], group) != 0)
+		{
+			first = i;
+			values[i].rows = place;
+			rows[place].tied = false;
+		}
+		counting[values[i].number] = first;
+		place += size;
 	}
 	for (uint64 i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		order[values[place_of[numbers[i]]].rows++] = rows[i].row;
+		order[values[counting[numbers[i]]].rows++] = rows[i].row;
 	}
-	pfree(place_of);
-	pfree(sorted);
+	pfree(counting);
 	pfree(values);
 	pfree(numbers);
 	return true;

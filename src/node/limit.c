@@ -17,12 +17,10 @@
  */
 #include "postgres.h"
 
-#include "executor/executor.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
-#include "compat.h"
 #include "node/limit.h"
 
 /* The least rows at which a trim is made: fewer would not be worth its fixed costs. */

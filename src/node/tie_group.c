@@ -25,9 +25,9 @@
  */
 #include "postgres.h"
 
-#include "executor/executor.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
+#include "utils/memutils.h"
 
 #include "base/memory.h"
 #include "node/ties.h"
@@ -44,24 +44,18 @@
 /* Look-ahead of prefetches, in rows */
 #define PREFETCH_AHEAD	12
 
-/* Rows that are copied between two checks for interrupts */
-#define INTERRUPT_ROWS	1024
-
-static inline int
-by_row_number(uint32 a, uint32 b)
-{
-	return a < b ? -1 : a > b;
-}
-
 int
 gpusort_ties_compare_rows(GpusortGather *gather, uint32 a, uint32 b, int column)
 {
-	int			order;
+	int			order = 0;
 
-	gpusort_rowstore_put(&gather->rows.store, a, gather->left);
-	gpusort_rowstore_put(&gather->rows.store, b, gather->right);
-	order = gpusort_rowkey_compare_part(gather->rows.key, gather->left, gather->right, column, gather->spec->ncolumns);
-	return order != 0 ? order : by_row_number(a, b);
+	if (column < gather->spec->ncolumns)
+	{
+		gpusort_rowstore_put(&gather->rows.store, a, gather->left);
+		gpusort_rowstore_put(&gather->rows.store, b, gather->right);
+		order = gpusort_rowkey_compare_part(gather->rows.key, gather->left, gather->right, column, gather->spec->ncolumns);
+	}
+	return order != 0 ? order : a < b ? -1 : a > b;
 }
 
 /* qsort_arg comparator of row numbers: compares rows by the group's column and those after it. */
@@ -73,16 +67,6 @@ compare_numbers(const void *a, const void *b, void *arg)
 	/* a comparison may detoast megabytes, so check before each, as tuplesort does */
 	CHECK_FOR_INTERRUPTS();
 	return gpusort_ties_compare_rows(group->gather, *(const uint32 *) a, *(const uint32 *) b, group->column);
-}
-
-/* Compares two rows with equal values by the columns after the group's. */
-static int
-compare_rest(const GpusortTiedGroup *group, const GpusortTiedRow *a, const GpusortTiedRow *b)
-{
-	int			next = group->column + 1;
-
-	return next < group->gather->spec->ncolumns ? gpusort_ties_compare_rows(group->gather, a->row, b->row, next) :
-		by_row_number(a->row, b->row);
 }
 
 /* qsort_arg comparator of GpusortTiedRows: compares values, then the other columns. */
@@ -97,7 +81,7 @@ compare_values(const void *a, const void *b, void *arg)
 	CHECK_FOR_INTERRUPTS();
 	order = gpusort_rowkey_compare_values(group->gather->rows.key, group->column,
 										  left->value, false, right->value, false);
-	return order != 0 ? order : compare_rest(group, left, right);
+	return order != 0 ? order : gpusort_ties_compare_rows(group->gather, left->row, right->row, group->column + 1);
 }
 
 /* qsort_arg comparator of GpusortTiedRows: compares bytes, then the other columns. */
@@ -114,7 +98,7 @@ compare_bytes(const void *a, const void *b, void *arg)
 	if (order == 0)
 		order = left->length < right->length ? -1 : left->length > right->length;
 	if (order == 0)
-		return compare_rest(group, left, right);
+		return gpusort_ties_compare_rows(group->gather, left->row, right->row, group->column + 1);
 	return group->descending ? (order < 0 ? 1 : -1) : order;
 }
 
@@ -174,11 +158,7 @@ sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
 		sorted[i] = rows[order[i]];
 		sorted[i].tied = i > 0 && words[order[i]] == words[order[i - 1]];
 	}
-	for (uint64 i = 0; i < n; i += INTERRUPT_ROWS)
-	{
-		CHECK_FOR_INTERRUPTS();
-		memcpy(rows + i, sorted + i, Min(n - i, INTERRUPT_ROWS) * sizeof(GpusortTiedRow));
-	}
+	memcpy(rows, sorted, n * sizeof(GpusortTiedRow));
 	pfree(sorted);
 	pfree(order);
 	pfree(words);
@@ -203,22 +183,12 @@ sort_by_comparing(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, qsort
 static void
 sort_bytes(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip, int round)
 {
-	bool		equal = true;
-
 	if (n <= FEW_ROWS || round == MAX_ROUNDS)
 	{
 		sort_by_comparing(group, rows, n, compare_bytes);
 		return;
 	}
 	skip = common_bytes(rows, n, skip);
-	for (uint64 i = 0; i < n && equal; i++)
-		equal = rows[i].length == skip;
-	if (equal)
-	{
-		for (uint64 i = 0; i < n; i++)
-			rows[i].tied = i > 0;
-		return;
-	}
 	sort_by_word(group, rows, n, skip);
 
 	for (uint64 begin = 0, end; begin < n; begin = end)
@@ -426,14 +396,10 @@ gpusort_ties_sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n)
 	{
 		gpusort_rowstore_put(&gather->rows.store, order[0], gather->left);
 		column = gpusort_rowkey_open_column(gather->rows.key, gather->left);
-		if (column < 0)
-		{
-			/* equal rows, which are in the order of arrival */
-			if (gather->rows.doubt.crowded == 0)
-				return;
-			column = 0;
-		}
-		else if (!equal_before(gather, order, n, column))
+		/* equal rows, which are in the order of arrival */
+		if (column < 0 && gather->rows.doubt.crowded == 0)
+			return;
+		if (column < 0 || !equal_before(gather, order, n, column))
 			column = 0;
 	}
 	sort_group(group, order, n, column);

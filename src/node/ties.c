@@ -128,9 +128,7 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may
 	search_ties(gather, order, rows, ties, may_tie != NULL);
 
 	group.values = AllocSetContextCreate(gather->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
-	group.room = gather->memory_limit / REMOTE_PART;
-	if (memory < gather->memory_limit)
-		group.room = Max(group.room, gather->memory_limit - memory);
+	group.room = Max(gather->memory_limit / REMOTE_PART, gather->memory_limit - Min(memory, gather->memory_limit));
 	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
 	{
 		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)

@@ -43,7 +43,6 @@
 typedef struct Verification
 {
 	GpusortGather *gather;
-	GpusortDoubt doubt;
 	GpusortColumnOrder by;		/* of the proposed column */
 	bool		crowded;		/* equal words before the column do not mean equal values */
 	bool		with_first;		/* rows are compared with the first one, not with the one before */
@@ -53,12 +52,7 @@ typedef struct Verification
 	int64		units;			/* left for repairs */
 } Verification;
 
-/* ----------------------------------------------------------------
- *		What threads call.  Nothing here may raise an error, allocate memory
- *		or change anything.
- * ----------------------------------------------------------------
- */
-
+/* Called by threads, as task_at() is: must raise no error, allocate nothing and change nothing. */
 static bool
 string_at(void *arg, size_t place, GpusortString *string)
 {
@@ -86,24 +80,20 @@ task_at(void *arg, size_t place)
 		return verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
 	before = gpusort_run_key(gather->run, order[place - 1]);
 	key = gpusort_run_key(gather->run, order[place]);
-	for (int i = 0; i < verification->gather->run_spec.words; i++)
+	for (int i = 0; i < gather->run_spec.words; i++)
 	{
 		if (before[i] != key[i])
-			return i < verification->doubt.deciding ? GPUSORT_COLLATE_SKIP :
+			return i < gather->rows.doubt.deciding ? GPUSORT_COLLATE_SKIP :
 				verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
 	}
 	return GPUSORT_COLLATE_SKIP;
 }
 
-/* ----------------------------------------------------------------
- *		Verifying
- * ----------------------------------------------------------------
- */
-
-/* Compares strings in threads, and sets verdicts. */
+/* Compares the strings of rows in threads, each with the one before or with the first one. */
 static void
 compare_strings(Verification *verification, uint8 *verdicts)
 {
+	const GpusortDoubt *doubt = &verification->gather->rows.doubt;
 	GpusortCollateInput input = {
 		.locale = verification->by.libc->locale,
 		.small = verification->by.lowered ? gpusort_citext_ascii() : NULL,
@@ -116,7 +106,8 @@ compare_strings(Verification *verification, uint8 *verdicts)
 	};
 	GpusortCpuStatus status;
 
-	gpusort_strings_begin(&verification->strings, verification->gather, verification->doubt.proposed);
+	verification->crowded = gpusort_doubt_crowded(doubt, doubt->proposed);
+	gpusort_strings_begin(&verification->strings, verification->gather, doubt->proposed);
 	do
 	{
 		GpusortCpuOptions options = gpusort_cpu_options_take(verification->rows);
@@ -127,58 +118,19 @@ compare_strings(Verification *verification, uint8 *verdicts)
 	} while (status != GPUSORT_CPU_OK);
 }
 
-/* Prepares comparing rows whose keys have words that propose an order. */
-static Verification
-begin(GpusortGather *gather, uint32 *order, uint64 rows)
-{
-	GpusortDoubt doubt = gather->rows.doubt;
-
-	return (Verification)
-	{
-		.gather = gather,
-			.doubt = doubt,
-			.by = gpusort_rowkey_order(gather->rows.key, doubt.proposed),
-			.crowded = gpusort_doubt_crowded(&doubt, doubt.proposed),
-			.order = order,
-			.rows = rows,
-	};
-}
-
 void
 gpusort_verify_with_first(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *verdicts)
 {
-	Verification verification;
+	Verification verification = {.gather = gather, .with_first = true, .order = order, .rows = rows};
 
 	if (gather->rows.doubt.proposed < 0)
 	{
 		memset(verdicts, GPUSORT_COLLATE_LEFT, rows);
 		return;
 	}
-	verification = begin(gather, order, rows);
-	verification.with_first = true;
+	verification.by = gpusort_rowkey_order(gather->rows.key, gather->rows.doubt.proposed);
 	compare_strings(&verification, verdicts);
 }
-
-/* Makes the verdict about each place: GPUSORT_COLLATE_IN_ORDER or GPUSORT_COLLATE_OUT_OF_ORDER. */
-static void
-make_verdicts(Verification *verification, uint8 *verdicts)
-{
-	compare_strings(verification, verdicts);
-	for (uint64 i = 1; i < verification->rows; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (likely(verdicts[i] != GPUSORT_COLLATE_LEFT))
-			continue;
-		verdicts[i] = gpusort_ties_compare_rows(verification->gather, verification->order[i - 1],
-												verification->order[i], 0) > 0 ?
-			GPUSORT_COLLATE_OUT_OF_ORDER : GPUSORT_COLLATE_IN_ORDER;
-	}
-}
-
-/* ----------------------------------------------------------------
- *		Repairing
- * ----------------------------------------------------------------
- */
 
 /* Does row a come before row b? */
 static bool
@@ -191,60 +143,48 @@ comes_before(Verification *verification, uint32 a, uint32 b)
 
 /*
  * Returns how many of the n rows, which are in order, come before a row.  Looks from
- * the first row on, or from the last one on if from_end.
+ * the first row on, or from the last one on if from_end, by steps that double.
  */
 static uint64
 rows_before(Verification *verification, const uint32 *rows, uint64 n, uint32 row, bool from_end)
 {
 	uint64		low = 0;		/* these rows come before it */
 	uint64		high = n;		/* the rows from here on do not */
+	uint64		step = 1;
 
-	for (uint64 step = 1; low < high; step *= 2)
+	while (low < high)
 	{
-		uint64		probe = from_end ? (high > step ? high - step : 0) : low + Min(step, high - low) - 1;
+		uint64		steps = Min(step, (high - low + 1) / 2);
+		uint64		probe = from_end ? high - steps : low + steps - 1;
 		bool		before = comes_before(verification, rows[probe], row);
 
 		if (before)
 			low = probe + 1;
 		else
 			high = probe;
-		/* the steps have passed the place */
-		if (before == from_end)
-			break;
-	}
-	while (low < high)
-	{
-		uint64		middle = low + (high - low) / 2;
-
-		if (comes_before(verification, rows[middle], row))
-			low = middle + 1;
-		else
-			high = middle;
+		/* when the steps have passed the place, the search halves what is left */
+		step = before == from_end ? n : 2 * step;
 	}
 	return low;
 }
 
 /*
  * Merges two neighbouring parts of the order: the rows before middle, and those from
- * there to end - 1, each in order.  Returns false, with the order unchanged, if
- * that costs too much.
+ * there to end - 1, each in order.  Returns false if that costs too much: then the
+ * rows are not in order.
  */
 static bool
 merge(Verification *verification, uint64 middle, uint64 end)
 {
 	uint32	   *order = verification->order;
-	MemoryContext cxt = verification->gather->run_cxt;
 	uint64		begin = rows_before(verification, order, middle, order[middle], true);
 	uint64		last = middle + rows_before(verification, order + middle, end - middle, order[middle - 1], false);
+	uint32	   *merged = MemoryContextAllocHuge(verification->gather->run_cxt, (last - begin) * sizeof(uint32));
 	uint64		left = begin;	/* next row of the first part */
 	uint64		right = middle; /* next row of the second part */
-	uint32	   *merged;
 	uint64		n = 0;
 
 	verification->units -= last - begin;
-	if (verification->units < 0)
-		return false;
-	merged = MemoryContextAllocHuge(cxt, (last - begin) * sizeof(uint32));
 	while (left < middle && right < last && verification->units >= 0)
 	{
 		uint64		count = rows_before(verification, order + right, last - right, order[left], false);
@@ -252,22 +192,31 @@ merge(Verification *verification, uint64 middle, uint64 end)
 		memcpy(merged + n, order + right, count * sizeof(uint32));
 		n += count;
 		right += count;
-		if (right == last)
+		merged[n++] = order[left++];
+		if (left == middle || right == last)
 			break;
 		count = rows_before(verification, order + left, middle - left, order[right], false);
 		memcpy(merged + n, order + left, count * sizeof(uint32));
 		n += count;
 		left += count;
 	}
-	if (verification->units >= 0)
-	{
-		memcpy(merged + n, order + left, (middle - left) * sizeof(uint32));
-		n += middle - left;
-		memcpy(merged + n, order + right, (last - right) * sizeof(uint32));
-		memcpy(order + begin, merged, (last - begin) * sizeof(uint32));
-	}
+	memcpy(merged + n, order + left, (middle - left) * sizeof(uint32));
+	memcpy(merged + n + (middle - left), order + right, (last - right) * sizeof(uint32));
+	memcpy(order + begin, merged, (last - begin) * sizeof(uint32));
 	pfree(merged);
 	return verification->units >= 0;
+}
+
+/* Is the row at this place in order with the one before? */
+static bool
+in_order(Verification *verification, const uint8 *verdicts, uint64 place)
+{
+	const uint32 *order = verification->order;
+
+	CHECK_FOR_INTERRUPTS();
+	if (likely(verdicts[place] != GPUSORT_COLLATE_LEFT))
+		return verdicts[place] == GPUSORT_COLLATE_IN_ORDER;
+	return gpusort_ties_compare_rows(verification->gather, order[place - 1], order[place], 0) < 0;
 }
 
 /* Merges the stretches of the order.  Returns false if that costs too much. */
@@ -275,25 +224,15 @@ static bool
 repair(Verification *verification, const uint8 *verdicts)
 {
 	uint64		end;
-	uint64		places = 0;
 
 	verification->units = Max(verification->rows, MIN_UNITS);
 	for (uint64 begin = 1; begin < verification->rows; begin = end)
 	{
-		end = begin + 1;
-		CHECK_FOR_INTERRUPTS();
-		if (verdicts[begin] == GPUSORT_COLLATE_IN_ORDER)
-			continue;
-		while (end < verification->rows && verdicts[end] == GPUSORT_COLLATE_IN_ORDER)
+		for (end = begin + 1; end < verification->rows && in_order(verification, verdicts, end);)
 			end++;
-		places++;
-		if (!merge(verification, begin, end))
+		if (!in_order(verification, verdicts, begin) && !merge(verification, begin, end))
 			return false;
 	}
-	if (places > 0)
-		ereport(DEBUG1,
-				(errmsg_internal("gpusort repaired the order of " UINT64_FORMAT " rows at " UINT64_FORMAT " places",
-								 verification->rows, places)));
 	return true;
 }
 
@@ -302,7 +241,7 @@ static void
 distrust(Verification *verification)
 {
 	GpusortGather *gather = verification->gather;
-	int			column = verification->doubt.proposed;
+	int			column = gather->rows.doubt.proposed;
 	MemoryContext old;
 
 	verification->by.libc->distrusted = true;
@@ -318,13 +257,17 @@ distrust(Verification *verification)
 void
 gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows)
 {
-	Verification verification;
+	Verification verification = {
+		.gather = gather,
+		.by = gpusort_rowkey_order(gather->rows.key, gather->rows.doubt.proposed),
+		.order = order,
+		.rows = rows,
+	};
 	uint8	   *verdicts;
 	bool		repaired;
 
 	if (rows < 2)
 		return;
-	verification = begin(gather, order, rows);
 	if (verification.by.libc->distrusted)
 	{
 		/* the tie-breaking has sorted all rows */
@@ -332,7 +275,7 @@ gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows)
 		return;
 	}
 	verdicts = gpusort_memory_alloc(gather->run_cxt, rows);
-	make_verdicts(&verification, verdicts);
+	compare_strings(&verification, verdicts);
 	repaired = repair(&verification, verdicts);
 	pfree(verdicts);
 	if (!repaired)
