@@ -86,10 +86,6 @@ static uint32 sorts_begun = 0;	/* by this process */
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
 PG_FUNCTION_INFO_V1(gpusort_counters);
 
-/*
- * Shared memory
- */
-
 void
 gpusort_activity_preload(void)
 {
@@ -134,10 +130,6 @@ attach(void)
 	}
 	return shared != NULL;
 }
-
-/*
- * Slots
- */
 
 static uint64
 owner_of(PGPROC *proc, int pid)
@@ -208,10 +200,6 @@ take_slot(const GpusortActivity *activity)
 	}
 	return 0;
 }
-
-/*
- * Functions for sorts
- */
 
 void
 gpusort_activity_end(GpusortActivity *activity)

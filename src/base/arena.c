@@ -60,11 +60,6 @@ struct GpusortArena
 static int	files_lent = 0; /* files that are lent or adopted now */
 static int	files_counted = 0;	/* files of which fd.c knows; more than are open if kept ones have aged */
 
-/* ----------------------------------------------------------------
- *		The leader
- * ----------------------------------------------------------------
- */
-
 /* Lets fd.c count the files that are open now.  Returns false if these are too many. */
 static bool
 count_files(void)
@@ -149,11 +144,6 @@ gpusort_arena_adopt(GpusortArena *arena, MemoryContext cxt)
 	arena->callback.arg = arena;
 	MemoryContextRegisterResetCallback(cxt, &arena->callback);
 }
-
-/* ----------------------------------------------------------------
- *		The worker
- * ----------------------------------------------------------------
- */
 
 /* Opens a file of another process.  Returns -1 if that fails. */
 static int
@@ -292,11 +282,6 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 	arena->file->used = arena->used;
 	return mem;
 }
-
-/* ----------------------------------------------------------------
- *		Both
- * ----------------------------------------------------------------
- */
 
 bool
 gpusort_arena_available(void)

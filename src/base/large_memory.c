@@ -65,11 +65,6 @@ static size_t kept_limit = 0;	/* kept_bytes must not exceed this */
 static uint64_t kept_ms = 0;	/* age at which a buffer is unmapped */
 static bool ageing = false;		/* the thread exists */
 
-/* ----------------------------------------------------------------
- *		Mapping
- * ----------------------------------------------------------------
- */
-
 static size_t
 page_bytes(void)
 {
@@ -145,11 +140,6 @@ guard(char *mem, size_t size, size_t bytes)
 	ASAN_UNPOISON_MEMORY_REGION(mem - sizeof(void *), bytes + sizeof(void *));
 	ASAN_POISON_MEMORY_REGION(mem + bytes, size - bytes);
 }
-
-/* ----------------------------------------------------------------
- *		Keeping
- * ----------------------------------------------------------------
- */
 
 /* Removes the i-th kept buffer from the list and returns it. */
 static KeptBuffer
@@ -291,11 +281,6 @@ gpusort_large_give_back(void)
 	shrink(0, 0);
 	pthread_mutex_unlock(&lock);
 }
-
-/* ----------------------------------------------------------------
- *		Buffers
- * ----------------------------------------------------------------
- */
 
 /* One of eight sizes per power of two, so that sorts of nearly the same number of rows share buffers. */
 static size_t

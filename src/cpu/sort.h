@@ -40,11 +40,6 @@ constexpr size_t DIRECT_KEYS = GPUSORT_CPU_DIRECT_KEYS;
 /* The most elements that VQSort gets at once: a few milliseconds of work. */
 constexpr size_t LARGEST_BIN = 512 * 1024;
 
-/* ----------------------------------------------------------------
- *		Sorting a range in place, by one thread
- * ----------------------------------------------------------------
- */
-
 /* The right shift that leaves the leading BIN_BITS bits of numbers up to range. */
 inline int
 bin_shift(uint64_t range)
@@ -139,11 +134,6 @@ sort_range(Elem *elems, size_t n, Crew *crew, int thread)
 	for (size_t bin = 0; shift > 0 && bin < BINS && !crew->stopped(thread); bin++)
 		sort_range(elems + start[bin], start[bin + 1] - start[bin], crew, thread);
 }
-
-/* ----------------------------------------------------------------
- *		Sorting an input, by all threads
- * ----------------------------------------------------------------
- */
 
 /*
  * A partition of an input's elements, in out, by the leading bits of their

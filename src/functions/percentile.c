@@ -25,11 +25,6 @@
 
 #include "functions/percentile.h"
 
-/* ----------------------------------------------------------------
- *		Fractions
- * ----------------------------------------------------------------
- */
-
 static void
 check_fraction(float8 fraction)
 {
@@ -72,11 +67,6 @@ gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool isnull, boo
 		check_fraction(fractions->one);
 	}
 }
-
-/* ----------------------------------------------------------------
- *		Results
- * ----------------------------------------------------------------
- */
 
 /* The value of a key in the result's type: as core casts the type to it. */
 static Datum

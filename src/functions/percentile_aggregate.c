@@ -149,11 +149,6 @@ gpu_percentiles_finalfn(PG_FUNCTION_ARGS)
 	return find_result(fcinfo);
 }
 
-/* ----------------------------------------------------------------
- *		For the planner
- * ----------------------------------------------------------------
- */
-
 static PGFunction
 address_of(Oid function)
 {

@@ -93,11 +93,6 @@ create_state(CustomScan *scan)
 	return (Node *) node;
 }
 
-/* ----------------------------------------------------------------
- *		Beginning
- * ----------------------------------------------------------------
- */
-
 static void
 check_function(Oid function, Oid user, ObjectType kind)
 {
@@ -179,11 +174,6 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 		}
 	}
 }
-
-/* ----------------------------------------------------------------
- *		Reading the child
- * ----------------------------------------------------------------
- */
 
 /* Evaluates the fractions, and begins to gather. */
 static void

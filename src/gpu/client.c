@@ -132,10 +132,6 @@ gpusort_client_may_gather(void)
 }
 
 /*
- * Sending keys
- */
-
-/*
  * Should the next chunk be small?  Small chunks carry the first 15 MB of keys that
  * may end there: with one for the result, they take the place of one large chunk.
  */
@@ -320,10 +316,6 @@ gpusort_client_commit(GpusortClient *client, size_t bytes)
 {
 	client->open_bytes = client->reserved_at + bytes;
 }
-
-/*
- * The result
- */
 
 /* Lets the service overwrite the blocks fetched so far. */
 static void

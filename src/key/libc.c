@@ -23,11 +23,6 @@
 /* All locales that gpusort_libc_find() has opened */
 static GpusortLibc *locales;
 
-/* ----------------------------------------------------------------
- *		Does a locale order by bytes?
- * ----------------------------------------------------------------
- */
-
 /* The probe compares this many pairs of random strings, of up to this many characters. */
 #define PROBE_STRINGS	2000
 #define PROBE_CHARS		6
@@ -147,11 +142,6 @@ gpusort_libc_find(const char *collate, const char *ctype)
 	locales = libc;
 	return libc;
 }
-
-/* ----------------------------------------------------------------
- *		Weights
- * ----------------------------------------------------------------
- */
 
 int
 gpusort_libc_clip(const char *data, Size length, int limit)

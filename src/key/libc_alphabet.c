@@ -87,11 +87,6 @@ struct GpusortLibcAlphabet
 	LetterCodes letters[LETTERS];
 };
 
-/* ----------------------------------------------------------------
- *		Letters and weights
- * ----------------------------------------------------------------
- */
-
 /* Returns the number of the letter at *at, before end, and moves *at past it; -1 if it is in no table. */
 static inline int
 next_letter(const unsigned char **at, const unsigned char *end)
@@ -227,11 +222,6 @@ is_simple(GpusortLibc *libc, int a, int b)
 	return (*slot & 3) == PAIR_SIMPLE;
 }
 
-/* ----------------------------------------------------------------
- *		Making an alphabet
- * ----------------------------------------------------------------
- */
-
 /* Returns the place of a weight, or of the next greater one.  Sets *found. */
 static int
 find_weight(const GpusortLibcAlphabet *alphabet, uint32 weight, bool *found)
@@ -334,11 +324,6 @@ gpusort_libc_alphabet_bits(const GpusortLibcAlphabet *alphabet)
 {
 	return alphabet->bits;
 }
-
-/* ----------------------------------------------------------------
- *		Codes
- * ----------------------------------------------------------------
- */
 
 /* Returns the code of a weight.  Sets *ends if it is one between two weights. */
 static int

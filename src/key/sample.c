@@ -70,11 +70,6 @@ gpusort_rowkey_wants_sample(const GpusortRowKey *key)
 	return false;
 }
 
-/* ----------------------------------------------------------------
- *		Open columns
- * ----------------------------------------------------------------
- */
-
 /* Adds a column's words to the rows' hash values. */
 static void
 hash_column(GpusortSample *sample, GpusortRowColumn *column)
@@ -182,11 +177,6 @@ leave_open(GpusortSample *sample, int column)
 	tied = (double) count_tied(sample) / sample->n;
 	return 1 - pow(1 - tied, sample->expected / sample->n) <= part;
 }
-
-/* ----------------------------------------------------------------
- *		All columns
- * ----------------------------------------------------------------
- */
 
 /* Has an inet column IPv6 addresses? */
 static bool

@@ -229,11 +229,6 @@ gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRowColumn *colu
 	}
 }
 
-/* ----------------------------------------------------------------
- *		Strings under libc's rules
- * ----------------------------------------------------------------
- */
-
 /* Chooses the prefix.  Returns its bytes, or 0. */
 static int
 choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int count, MemoryContext lasting)

@@ -111,11 +111,6 @@ begin_feed(CustomScanState *css, EState *estate, int eflags)
 	feed->overflow_cxt = AllocSetContextCreate(estate->es_query_cxt, "GpuSort overflow", ALLOCSET_SMALL_SIZES);
 }
 
-/* ----------------------------------------------------------------
- *		Shared memory
- * ----------------------------------------------------------------
- */
-
 static inline SharedTuplestore *
 overflow_of(Shared *shared)
 {
@@ -202,11 +197,6 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 	SharedFileSetAttach(&shared->files, dsm_find_mapping(shared->query));
 	feed->overflow = sts_attach(overflow_of(shared), ParallelWorkerNumber, &shared->files);
 }
-
-/* ----------------------------------------------------------------
- *		A process's part
- * ----------------------------------------------------------------
- */
 
 /* Writes the rows that the run has to the overflow, because the arena has no room for a directory. */
 static void
@@ -351,11 +341,6 @@ explain_feed(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (feed->participants != NULL)
 		gpusort_participant_explain(feed->participants, feed->nworkers, es);
 }
-
-/* ----------------------------------------------------------------
- *		The leader's node
- * ----------------------------------------------------------------
- */
 
 GpusortFeed *
 gpusort_feed_below(PlanState *state)

@@ -17,7 +17,7 @@
 
 #include "nodes/extensible.h"
 
-#include "node/gather.h"
+#include "node/state.h"
 
 typedef struct GpusortFeed GpusortFeed;
 

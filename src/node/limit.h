@@ -3,14 +3,14 @@
  * limit.h
  *		How GpuSort keeps only the rows that a LIMIT can still fetch: limit.c and bound.c.
  *
- * The state is gather->limit (node/gather.h).  gather.c asks about each row, so that is inline.
+ * The state is gather->limit (node/state.h).  gather.c asks about each row, so that is inline.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_NODE_LIMIT_H
 #define GPUSORT_NODE_LIMIT_H
 
-#include "node/gather.h"
+#include "node/state.h"
 
 /* Begins a sort of which the parent fetches at most these rows; -1: all. */
 extern void gpusort_limit_begin(GpusortGather *gather, int64 rows);

@@ -8,7 +8,7 @@
 #ifndef GPUSORT_NODE_RESULT_H
 #define GPUSORT_NODE_RESULT_H
 
-#include "node/gather.h"
+#include "node/state.h"
 
 /*
  * The window: rows that threads have copied, in the order of the result.

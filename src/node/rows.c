@@ -34,11 +34,6 @@
 /* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
 #define SHORT_ROW_BYTES	48
 
-/* ----------------------------------------------------------------
- *		Gathering
- * ----------------------------------------------------------------
- */
-
 static const char *
 plan(GpusortGather *gather)
 {
@@ -267,11 +262,6 @@ adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *
 	return true;
 }
 
-/* ----------------------------------------------------------------
- *		Sorting
- * ----------------------------------------------------------------
- */
-
 static void
 sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 {
@@ -318,11 +308,6 @@ end_spill(GpusortGather *gather)
 	/* the store keeps its memory for the next rows */
 	gpusort_rowstore_reset(&gather->rows.store);
 }
-
-/* ----------------------------------------------------------------
- *		Returning
- * ----------------------------------------------------------------
- */
 
 /*
  * Returns a row of the store or of the merge.  For a tuple, does what ExecStoreMinimalTuple()

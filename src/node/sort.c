@@ -12,7 +12,7 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "node/gather.h"
+#include "node/state.h"
 #include "base/report.h"
 
 void

@@ -14,7 +14,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "node/gather.h"
+#include "node/state.h"
 
 /* Unpacks custom_private, which plan/make.c has packed. */
 static void

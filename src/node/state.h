@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
- * gather.h
+ * state.h
  *		One sort while its rows are gathered: a GpuSort's, or the part of it that a
  *		GpuSort Feed gathers in a worker.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_NODE_GATHER_H
-#define GPUSORT_NODE_GATHER_H
+#ifndef GPUSORT_NODE_STATE_H
+#define GPUSORT_NODE_STATE_H
 
 #include "portability/instr_time.h"
 #include "utils/sharedtuplestore.h"
@@ -359,4 +359,4 @@ extern void gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 ro
  */
 extern void gpusort_verify_with_first(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *verdicts);
 
-#endif							/* GPUSORT_NODE_GATHER_H */
+#endif							/* GPUSORT_NODE_STATE_H */

@@ -10,7 +10,7 @@
 #define GPUSORT_NODE_TIES_H
 
 #include "cpu/cpu.h"
-#include "node/gather.h"
+#include "node/state.h"
 
 /* A row of a tie group, with its value of the column by which the group is sorted. */
 typedef struct GpusortTiedRow
@@ -29,7 +29,7 @@ typedef struct GpusortTiedRow
 
 /*
  * Per row: a GpusortTiedRow, a word, the word's place in the order, and a
- * GpusortTie; see also node/gather.h.  Distinct values take less (node/distinct.c).
+ * GpusortTie; see also node/state.h.  Distinct values take less (node/distinct.c).
  */
 StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + sizeof(uint8) == GPUSORT_TIE_BYTES,
 				 "memory for breaking ties is counted against the limit");

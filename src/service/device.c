@@ -54,11 +54,6 @@ static char ending[160];
 static bool ending_is_failure = false;
 static int	retry_after_ms = 0; /* after a failure, backends start no new service for this time */
 
-/* ----------------------------------------------------------------
- *		Ending
- * ----------------------------------------------------------------
- */
-
 /*
  * Puts the control block in order, however the process ends: a before_shmem_exit()
  * callback.
@@ -202,11 +197,6 @@ gpusort_device_end_idle(void)
 	ending[0] = '\0';
 }
 
-/* ----------------------------------------------------------------
- *		The library
- * ----------------------------------------------------------------
- */
-
 /* The C library's message about the last failure, without the path at its beginning. */
 static const char *
 load_error(const char *path)
@@ -252,11 +242,6 @@ load_library(void)
 		end_in_failure(0, RETRY_LATE_MS, reason, hint);
 	}
 }
-
-/* ----------------------------------------------------------------
- *		The device
- * ----------------------------------------------------------------
- */
 
 /*
  * Registers (pins) a segment with CUDA, unless it is registered or that was slow for

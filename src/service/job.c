@@ -58,11 +58,6 @@ gpusort_job_fail(GpusortJob *job, const char *reason)
 	gpusort_control_fail(job->request, job->serial, reason);
 }
 
-/* ----------------------------------------------------------------
- *		Upload
- * ----------------------------------------------------------------
- */
-
 static bool
 open_lane(GpusortJob *job)
 {
@@ -133,11 +128,6 @@ gpusort_job_is_uploaded(GpusortJob *job)
 	gpusort_service_check(status, &err);
 	return status == GPUSORT_CUDA_OK;
 }
-
-/* ----------------------------------------------------------------
- *		Sort
- * ----------------------------------------------------------------
- */
 
 static GpusortCudaStatus
 sort_on_device(GpusortJob *job)
@@ -249,11 +239,6 @@ gpusort_job_sort(GpusortJob *job)
 		SetLatch(request->latch);
 	return true;
 }
-
-/* ----------------------------------------------------------------
- *		Return
- * ----------------------------------------------------------------
- */
 
 static bool
 download_block(GpusortJob *job)

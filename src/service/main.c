@@ -53,11 +53,6 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
 #define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
 #define MAX_REST_MS				60000L	/* the longest wait for the latch */
 
-/* ----------------------------------------------------------------
- *		Process
- * ----------------------------------------------------------------
- */
-
 /* Makes this process the service.  Returns false if another process is the service already. */
 static bool
 become_service(void)

@@ -80,11 +80,6 @@ gpusort_queue_drop_all(void)
 		gpusort_job_drop(&jobs[i]);
 }
 
-/* ----------------------------------------------------------------
- *		Order
- * ----------------------------------------------------------------
- */
-
 /* Is the next change of a request in this state perhaps the service's? */
 static bool
 is_due(GpusortRequestState state)
@@ -145,11 +140,6 @@ first_in_queue(void)
 	return first;
 }
 
-/* ----------------------------------------------------------------
- *		Device memory
- * ----------------------------------------------------------------
- */
-
 static void
 starve(GpusortJob *job)
 {
@@ -205,11 +195,6 @@ make_room(GpusortJob *job)
 		gpusort_job_fail(job, GPUSORT_TOO_LARGE);
 }
 
-/* ----------------------------------------------------------------
- *		Parking
- * ----------------------------------------------------------------
- */
-
 /* Has the backend done anything since the last call? */
 static bool
 has_moved(GpusortJob *job)
@@ -250,11 +235,6 @@ gpusort_queue_may_end(void)
 	}
 	return true;
 }
-
-/* ----------------------------------------------------------------
- *		Steps
- * ----------------------------------------------------------------
- */
 
 /* Uploads what has been gathered, if the job may begin to, or go on. */
 static void
