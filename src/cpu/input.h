@@ -230,11 +230,8 @@ struct Input : Rows<typename Encoding::Key, 1>
 		Key			mins[MAX_THREADS];
 		Key			maxs[MAX_THREADS];
 
-		for (int i = 0; i < crew->threads; i++)
-		{
-			mins[i] = Key(~Key(0));
-			maxs[i] = 0;
-		}
+		std::fill_n(mins, MAX_THREADS, Key(~Key(0)));
+		std::fill_n(maxs, MAX_THREADS, Key(0));
 		this->each_thread_span(crew, [&](int thread, const Key *words, size_t count, size_t) {
 			key_of.scan(words, count, &mins[thread], &maxs[thread]);
 		});
