@@ -39,7 +39,6 @@ update_copy() {
   fi
 }
 
-
 check_units() {
   run_unit "layers" perl "$copy/test/layers.pl" "$copy"
   run_unit "unit tests" make -C "$copy" -s -j"$(nproc)" "${variables[@]}" unit

@@ -141,14 +141,12 @@ struct Selection
 		shift = keys->bits > SELECT_BITS ? keys->bits - SELECT_BITS : 0;
 		if (!crew->stopped(0))
 			count(*keys, shift, bins);
-		if (crew->stopped(0))
-			;
-		else if (shift == 0)
+		if (!crew->stopped(0) && shift == 0)
 		{
 			for (size_t i = 0; i < nplaces; i++)
 				found[i] = Key(keys->min + bins->bin_of(places[i]));
 		}
-		else
+		else if (!crew->stopped(0))
 		{
 			*n = choose(bins);
 			*kept = allocate<Key>(*n);

@@ -17,10 +17,10 @@
  * halfway.
  *
  * spec.c unpacks the plan, exec.c does one sort after the other.  gather.c reads the
- * child, limit.c removes rows that a LIMIT does not fetch, spill.c writes sorted runs
- * to temporary files, sort.c sorts a run, ties.c and verify.c complete its order,
- * result.c returns rows, drain.c copies them ahead of that by threads, and explain.c
- * shows the statistics.
+ * child; values.c and rows.c say how rows are kept.  limit.c and bound.c remove rows that
+ * a LIMIT does not fetch.  sort.c sorts a run, or writes it to temporary files; ties.c and
+ * verify.c complete its order.  result.c returns rows, which threads copy ahead of that,
+ * and explain.c shows the statistics.
  *
  *-------------------------------------------------------------------------
  */
