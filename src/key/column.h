@@ -267,17 +267,17 @@ extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColu
 /* ---- few.c ---- */
 
 /*
- * Lets the words of a column of varlenas decide that hold only a prefix, as long as
- * gpusort_few_decide() says so.  Lives in the current memory context.
+ * Lets the words of a column of varlenas decide that hold only a prefix, as long as all
+ * values with the same words have the same bytes.  Lives in the current memory context
+ * and takes up to 220 kB.
  */
 extern void gpusort_few_begin(GpusortRowColumn *column);
 
 /*
- * Do these words decide, though they hold only a prefix of the value?  They do if all
- * values so far with the same words have the same bytes.  If not, or when there are too
- * many values to tell, column->few is freed, and words do not decide any more.
+ * Encodes a value of such a column as its encoder does.  Returns false, and frees
+ * column->few, once two values have the same words or there are too many to tell.
  */
-extern bool gpusort_few_decide(GpusortRowColumn *column, Datum value, const uint64 *words);
+extern bool gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Has a value repeated? */
 extern bool gpusort_few_repeat(const GpusortRowColumn *column);

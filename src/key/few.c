@@ -4,9 +4,9 @@
  *		The few values of a column whose words hold only a prefix.
  *
  * In a column of a few long strings, such as names of countries or web addresses, all
- * rows would tie, although hardly ever two different strings have the same words.  So
- * the strings are kept by their words as long as they are few, and each value is
- * compared with the one that has its words.
+ * rows would tie, although two different strings hardly ever have the same words.  So
+ * the strings and their words are kept as long as they are few and no two of them have
+ * the same words.  A string that is found needs no encoding.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,18 +20,22 @@
 #define MAX_BYTES		(128 * 1024)
 #define LOG_SLOTS		11
 
+typedef struct Slot
+{
+	uint64		words[GPUSORT_COLUMN_MAX_WORDS];
+	const char *bytes;			/* NULL: the slot is empty */
+	uint32		length;
+	uint32		hash;
+} Slot;
+
 typedef struct GpusortFew
 {
 	MemoryContext cxt;			/* holds this struct and the bytes */
 	int			count;			/* values */
 	Size		bytes;			/* of all values */
 	bool		repeated;
-	struct
-	{
-		uint64		words[GPUSORT_COLUMN_MAX_WORDS];
-		const char *bytes;		/* NULL: the slot is empty */
-		Size		length;
-	}			slots[1 << LOG_SLOTS];
+	uint64		words[MAX_VALUES];	/* hashes of the values' words */
+	Slot		slots[1 << LOG_SLOTS];
 } GpusortFew;
 
 void
@@ -56,41 +60,91 @@ gpusort_few_repeat(const GpusortRowColumn *column)
 	return column->few != NULL && column->few->repeated;
 }
 
+/* Hashes a string by its words of 8 bytes, of which the last two may overlap. */
+static inline uint64
+hash_string(const char *bytes, Size length)
+{
+	uint64		hash = length;
+
+	if (length < sizeof(uint64))
+	{
+		uint64		word = 0;
+
+		for (Size i = 0; i < length; i++)
+			word = word << 8 | (unsigned char) bytes[i];
+		return gpusort_mix(hash, word);
+	}
+	for (Size i = 0; i < length - sizeof(uint64); i += sizeof(uint64))
+		hash = gpusort_mix(hash, gpusort_load_be64(bytes + i));
+	return gpusort_mix(hash, gpusort_load_be64(bytes + length - sizeof(uint64)));
+}
+
+/* Adds a value.  Returns false if it cannot be kept or if another one has its words. */
+static bool
+add_value(GpusortFew *few, Slot *slot, const char *bytes, Size length, const uint64 *words, int nwords)
+{
+	uint64		hash = 0;
+	char	   *copy;
+
+	for (int i = 0; i < nwords; i++)
+		hash = gpusort_mix(hash, words[i]);
+	for (int i = 0; i < few->count; i++)
+	{
+		if (few->words[i] == hash)
+			return false;
+	}
+	if (few->count == MAX_VALUES || few->bytes + length > MAX_BYTES)
+		return false;
+
+	copy = MemoryContextAlloc(few->cxt, length + 1);
+	memcpy(copy, bytes, length);
+	memcpy(slot->words, words, nwords * sizeof(uint64));
+	slot->bytes = copy;
+	slot->length = length;
+	few->words[few->count++] = hash;
+	few->bytes += length;
+	return true;
+}
+
 bool
-gpusort_few_decide(GpusortRowColumn *column, Datum value, const uint64 *words)
+gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	GpusortFew *few = column->few;
 	const void *varlena = DatumGetPointer(value);
+	bool		remote = gpusort_varlena_remote(varlena);
 	const char *bytes = VARDATA_ANY(varlena);
 	Size		length = VARSIZE_ANY_EXHDR(varlena);
-	Size		size = column->words * sizeof(uint64);
-	uint64		hash = 0;
-	uint32		slot;
-	char	   *copy;
+	Slot	   *slot = NULL;
+	uint32		hash = 0;
 
-	for (int i = 0; i < column->words; i++)
-		hash = gpusort_mix(hash, words[i]);
-	for (slot = hash >> (64 - LOG_SLOTS); few->slots[slot].bytes != NULL; slot = (slot + 1) % lengthof(few->slots))
+	if (likely(!remote))
 	{
-		if (memcmp(few->slots[slot].words, words, size) != 0)
-			continue;
-		few->repeated = few->slots[slot].length == length && !gpusort_varlena_remote(varlena) &&
-			memcmp(few->slots[slot].bytes, bytes, length) == 0;
-		if (!few->repeated)
-			gpusort_few_end(column);
-		return column->few != NULL;
+		uint64		mixed = hash_string(bytes, length);
+		uint32		place = mixed >> (64 - LOG_SLOTS);
+
+		hash = (uint32) mixed;
+		for (;; place = (place + 1) % lengthof(few->slots))
+		{
+			slot = &few->slots[place];
+			if (slot->bytes == NULL)
+				break;
+			if (slot->hash == hash && slot->length == length && memcmp(slot->bytes, bytes, length) == 0)
+			{
+				for (int i = 0; i < column->words; i++)
+					words[i] = slot->words[i];
+				few->repeated = true;
+				return true;
+			}
+		}
 	}
-	if (few->count == MAX_VALUES || few->bytes + length > MAX_BYTES || gpusort_varlena_remote(varlena))
+	if (column->kind == GPUSORT_ROW_PACKED ? gpusort_rowpacked_encode(column, value, words) :
+		gpusort_rowstring_encode(column, value, words))
+		return true;
+	if (!remote && add_value(few, slot, bytes, length, words, column->words))
 	{
-		gpusort_few_end(column);
-		return false;
+		slot->hash = hash;
+		return true;
 	}
-	copy = MemoryContextAlloc(few->cxt, length + 1);
-	memcpy(copy, bytes, length);
-	memcpy(few->slots[slot].words, words, size);
-	few->slots[slot].bytes = copy;
-	few->slots[slot].length = length;
-	few->count++;
-	few->bytes += length;
-	return true;
+	gpusort_few_end(column);
+	return false;
 }

@@ -263,7 +263,8 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_TEXT:
 		case GPUSORT_ROW_ABBREVIATED:
 		case GPUSORT_ROW_LIBC:
-			whole = gpusort_rowstring_encode(column, value, words);
+			whole = column->few == NULL ? gpusort_rowstring_encode(column, value, words) :
+				gpusort_few_encode(column, value, words);
 			break;
 		case GPUSORT_ROW_NAME:
 			whole = gpusort_rowname_encode(column, value, words);
@@ -281,12 +282,11 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			whole = gpusort_rowinet_encode(column, value, words);
 			break;
 		case GPUSORT_ROW_PACKED:
-			whole = gpusort_rowpacked_encode(column, value, words);
+			whole = column->few == NULL ? gpusort_rowpacked_encode(column, value, words) :
+				gpusort_few_encode(column, value, words);
 			break;
 	}
-	if (likely(whole) || (column->few != NULL && gpusort_few_decide(column, value, words)))
-		return LATER_WORDS_EXACT;
-	return LATER_WORDS_ZEROS;
+	return likely(whole) ? LATER_WORDS_EXACT : LATER_WORDS_ZEROS;
 }
 
 /* Writes the words of a NULL. */
