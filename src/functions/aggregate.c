@@ -8,7 +8,7 @@
  *
  * PostgreSQL may call the final function several times for one state: between
  * transitions of a window aggregate, and for another aggregate that shares the
- * state.  So the final function does not end the state's run.  The run is freed
+ * state.  So the final function does not end the state's key set.  The key set is freed
  * with the aggregate's memory context.
  *
  *-------------------------------------------------------------------------
@@ -66,7 +66,7 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 	{
 		gpusort_group_renew(&state->keys);
 		gpusort_array_check_size(state->keys.type->value_bytes,
-								 gpusort_run_rows(state->keys.run), state->nnulls);
+								 gpusort_keyset_rows(state->keys.set), state->nnulls);
 	}
 	gpusort_group_add(&state->keys, PG_GETARG_DATUM(1));
 	PG_RETURN_POINTER(state);
@@ -101,7 +101,7 @@ gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 {
 	SortAggState *state;
 	const GpusortType *type;
-	GpusortRun *run;
+	GpusortKeySet *set;
 	ArrayType  *result;
 	char	   *values;
 
@@ -110,17 +110,17 @@ gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 	state = (SortAggState *) PG_GETARG_POINTER(0);
 	type = state->keys.type;
 
-	if (state->keys.run == NULL)
+	if (state->keys.set == NULL)
 	{
 		result = sort_first_keys(state);
 		if (result != NULL)
 			PG_RETURN_ARRAYTYPE_P(result);
 	}
-	run = gpusort_group_run(&state->keys);
+	set = gpusort_group_set(&state->keys);
 	result = gpusort_array_build(state->elemtype, type->value_bytes,
-								 gpusort_run_rows(run), state->nnulls, false, &values);
-	gpusort_array_fill(run, type, false, values);
-	if (run != state->keys.run)
-		gpusort_run_end(run);
+								 gpusort_keyset_rows(set), state->nnulls, false, &values);
+	gpusort_array_fill(set, type, false, values);
+	if (set != state->keys.set)
+		gpusort_keyset_end(set);
 	PG_RETURN_ARRAYTYPE_P(result);
 }

@@ -3,7 +3,7 @@
  * array.c
  *		gpu_sort() and gpu_argsort() sort an array into a new array.
  *
- * The run reads the values in the array itself: they are lent to it, not copied.
+ * The key set reads the values in the array itself: they are lent to it, not copied.
  * The engine sorts into the result array, or the result's values are decoded
  * into it.
  *
@@ -95,44 +95,44 @@ read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 }
 
 /*
- * Begins a run of all values.  rank as for gpusort_type_encoding().  The run may
- * read the values in the array, so the array must live until the run is ended.
+ * Begins a key set of all values.  rank as for gpusort_type_encoding().  The key set may
+ * read the values in the array, so the array must live until the key set is ended.
  */
-static GpusortRun *
+static GpusortKeySet *
 gather(const ArrayInput *input, bool rank)
 {
 	const GpusortType *type = input->type;
 	uint64		nvalues = input->nitems - input->nnulls;
-	GpusortRunSpec spec = {
+	GpusortKeySetSpec spec = {
 		.key_type = type->name,
 		.expected_rows = nvalues,
 		.key_bytes = type->key_bytes,
 		.rows = rank,
 	};
-	GpusortRun *run = gpusort_run_begin(&spec);
+	GpusortKeySet *set = gpusort_keyset_begin(&spec);
 	const int16 *narrow = (const int16 *) input->values;
 
 	if (type->value_bytes == type->key_bytes)
 	{
 		GpusortEncoding encoding = gpusort_type_encoding(type, input->descending, rank);
 
-		gpusort_run_lend(run, input->values, nvalues, &encoding);
-		return run;
+		gpusort_keyset_lend(set, input->values, nvalues, &encoding);
+		return set;
 	}
 
 	while (nvalues > 0)
 	{
 		size_t		room;
-		uint32	   *keys = gpusort_run_reserve(run, SIZE_MAX, &room);
+		uint32	   *keys = gpusort_keyset_reserve(set, SIZE_MAX, &room);
 		size_t		count = Min(Min(nvalues, room), ENCODE_ROWS);
 
 		gpusort_type_widen(narrow, count, input->descending, keys);
-		gpusort_run_commit(run, count);
+		gpusort_keyset_commit(set, count);
 		narrow += count;
 		nvalues -= count;
 		CHECK_FOR_INTERRUPTS();
 	}
-	return run;
+	return set;
 }
 
 /* gpu_sort(anyarray [, descending boolean [, nulls_first boolean]]) returns anyarray */
@@ -140,7 +140,7 @@ Datum
 gpu_sort(PG_FUNCTION_ARGS)
 {
 	ArrayInput	input;
-	GpusortRun *run;
+	GpusortKeySet *set;
 	ArrayType  *result;
 	char	   *values;
 
@@ -148,12 +148,12 @@ gpu_sort(PG_FUNCTION_ARGS)
 	if (input.nitems == 0)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(input.elemtype));
 
-	run = gather(&input, false);
+	set = gather(&input, false);
 	result = gpusort_array_build(input.elemtype, input.type->value_bytes,
 								 input.nitems - input.nnulls, input.nnulls,
 								 input.nulls_first, &values);
-	gpusort_array_fill(run, input.type, input.descending, values);
-	gpusort_run_end(run);
+	gpusort_array_fill(set, input.type, input.descending, values);
+	gpusort_keyset_end(set);
 	PG_RETURN_ARRAYTYPE_P(result);
 }
 
@@ -202,7 +202,7 @@ Datum
 gpu_argsort(PG_FUNCTION_ARGS)
 {
 	ArrayInput	input;
-	GpusortRun *run;
+	GpusortKeySet *set;
 	ArrayType  *result;
 	GpusortBlock block;
 	GpusortReport report;
@@ -214,7 +214,7 @@ gpu_argsort(PG_FUNCTION_ARGS)
 	if (input.nitems == 0)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(INT4OID));
 
-	run = gather(&input, true);
+	set = gather(&input, true);
 	result = gpusort_array_build(INT4OID, sizeof(int32), input.nitems, 0, false, &data);
 	positions = (int32 *) data;
 	if (input.nnulls > 0)
@@ -228,15 +228,15 @@ gpu_argsort(PG_FUNCTION_ARGS)
 			positions += input.nnulls;
 	}
 
-	gpusort_run_sort(run, positions, NULL);
-	while (gpusort_run_fetch(run, &block))
+	gpusort_keyset_sort(set, positions, NULL);
+	while (gpusort_keyset_fetch(set, &block))
 	{
 		number_rows(block.data, block.count, value_positions, positions);
 		positions += block.count;
 	}
-	gpusort_run_finish(run, &report);
+	gpusort_keyset_finish(set, &report);
 	gpusort_report_keep(&report);
-	gpusort_run_end(run);
+	gpusort_keyset_end(set);
 	if (value_positions != NULL)
 		pfree(value_positions);
 	PG_RETURN_ARRAYTYPE_P(result);

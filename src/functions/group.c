@@ -45,16 +45,16 @@ gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext 
 {
 	group->type = type;
 	group->cxt = cxt;
-	group->run = NULL;
+	group->set = NULL;
 	group->begin = group->next = (char *) group->first_keys;
 	group->end = group->begin + sizeof(group->first_keys);
 	group->resumable = resumable;
 }
 
-static GpusortRunSpec
-run_spec(const GpusortGroup *group)
+static GpusortKeySetSpec
+set_spec(const GpusortGroup *group)
 {
-	GpusortRunSpec spec = {
+	GpusortKeySetSpec spec = {
 		.key_type = group->type->name,
 		.key_bytes = group->type->key_bytes,
 		.counted = true,
@@ -64,28 +64,28 @@ run_spec(const GpusortGroup *group)
 	return spec;
 }
 
-/* Begins a run with the keys in the state itself. */
-static GpusortRun *
-begin_run(const GpusortGroup *group)
+/* Begins a key set with the keys in the state itself. */
+static GpusortKeySet *
+begin_set(const GpusortGroup *group)
 {
-	GpusortRunSpec spec = run_spec(group);
-	GpusortRun *run = gpusort_run_begin(&spec);
+	GpusortKeySetSpec spec = set_spec(group);
+	GpusortKeySet *set = gpusort_keyset_begin(&spec);
 	size_t		count = gpusort_group_few(group);
 	size_t		room;
-	void	   *keys = gpusort_run_reserve(run, SIZE_MAX, &room);
+	void	   *keys = gpusort_keyset_reserve(set, SIZE_MAX, &room);
 
 	Assert(room >= count);
 	memcpy(keys, group->begin, count * group->type->key_bytes);
-	gpusort_run_commit(run, count);
-	return run;
+	gpusort_keyset_commit(set, count);
+	return set;
 }
 
-/* Commits the keys that were written to the run's memory since the last commit. */
+/* Commits the keys that were written to the key set's memory since the last commit. */
 static void
 commit_keys(GpusortGroup *group)
 {
 	if (group->next > group->begin)
-		gpusort_run_commit(group->run, (group->next - group->begin) / group->type->key_bytes);
+		gpusort_keyset_commit(group->set, (group->next - group->begin) / group->type->key_bytes);
 	group->begin = group->next;
 }
 
@@ -94,16 +94,16 @@ gpusort_group_renew(GpusortGroup *group)
 {
 	size_t		room;
 
-	if (group->run == NULL)
+	if (group->set == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(group->cxt);
 
-		group->run = begin_run(group);
+		group->set = begin_set(group);
 		MemoryContextSwitchTo(old);
 	}
 	else
 		commit_keys(group);
-	group->begin = gpusort_run_reserve(group->run, SIZE_MAX, &room);
+	group->begin = gpusort_keyset_reserve(group->set, SIZE_MAX, &room);
 	group->next = group->begin;
 	group->end = group->begin + room * group->type->key_bytes;
 }
@@ -111,19 +111,19 @@ gpusort_group_renew(GpusortGroup *group)
 bool
 gpusort_group_sort_few(const GpusortGroup *group, uint64 *keys, GpusortReport *report)
 {
-	GpusortRunSpec spec = run_spec(group);
+	GpusortKeySetSpec spec = set_spec(group);
 
-	if (group->run != NULL)
+	if (group->set != NULL)
 		return false;
 	memcpy(keys, group->first_keys, sizeof(group->first_keys));
-	return gpusort_run_sort_few(&spec, keys, gpusort_group_few(group), report);
+	return gpusort_keyset_sort_few(&spec, keys, gpusort_group_few(group), report);
 }
 
-GpusortRun *
-gpusort_group_run(GpusortGroup *group)
+GpusortKeySet *
+gpusort_group_set(GpusortGroup *group)
 {
-	if (group->run == NULL)
-		return begin_run(group);
+	if (group->set == NULL)
+		return begin_set(group);
 	commit_keys(group);
-	return group->run;
+	return group->set;
 }

@@ -5,7 +5,7 @@
  *
  * A value is encoded, and the key stored at a pointer, which leads to new memory once per
  * block.  A query may have a million groups of a few rows each, so the state of a group itself
- * has room for a few keys; a run begins when that is full.
+ * has room for a few keys; a key set begins when that is full.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,11 +21,11 @@ typedef struct GpusortGroup
 {
 	const GpusortType *type;
 	MemoryContext cxt;
-	GpusortRun *run;			/* NULL: all keys are in first_keys */
-	char	   *begin;			/* keys from here to next are not committed to the run */
+	GpusortKeySet *set;			/* NULL: all keys are in first_keys */
+	char	   *begin;			/* keys from here to next are not committed to the key set */
 	char	   *next;			/* where the next key goes */
 	char	   *end;			/* end of the memory that next points into */
-	bool		resumable;		/* keys may follow a sort; the run never uses the GPU */
+	bool		resumable;		/* keys may follow a sort; the key set never uses the GPU */
 	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
 } GpusortGroup;
 
@@ -45,7 +45,7 @@ extern const GpusortType *gpusort_group_type(FunctionCallInfo fcinfo);
 extern void gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext cxt,
 								 bool resumable);
 
-/* Makes room for at least one more key: in a new run, if the state's own room is full. */
+/* Makes room for at least one more key: in a new key set, if the state's own room is full. */
 extern void gpusort_group_renew(GpusortGroup *group);
 
 /* Adds a value that is not NULL. */
@@ -58,7 +58,7 @@ gpusort_group_add(GpusortGroup *group, Datum value)
 	group->next += group->type->key_bytes;
 }
 
-/* The number of keys that are not committed to the run: all if run is NULL. */
+/* The number of keys that are not committed to the key set: all if group->set is NULL. */
 static inline size_t
 gpusort_group_few(const GpusortGroup *group)
 {
@@ -69,7 +69,7 @@ gpusort_group_few(const GpusortGroup *group)
 static inline uint64
 gpusort_group_rows(const GpusortGroup *group)
 {
-	return gpusort_group_few(group) + (group->run != NULL ? gpusort_run_rows(group->run) : 0);
+	return gpusort_group_few(group) + (group->set != NULL ? gpusort_keyset_rows(group->set) : 0);
 }
 
 /*
@@ -80,9 +80,9 @@ gpusort_group_rows(const GpusortGroup *group)
 extern bool gpusort_group_sort_few(const GpusortGroup *group, uint64 *keys, GpusortReport *report);
 
 /*
- * Returns a run of all keys.  If it is not group->run, it is a new one in the
+ * Returns a key set of all keys.  If it is not group->key set, it is a new one in the
  * current memory context, which the caller ends.
  */
-extern GpusortRun *gpusort_group_run(GpusortGroup *group);
+extern GpusortKeySet *gpusort_group_set(GpusortGroup *group);
 
 #endif							/* GPUSORT_FUNCTIONS_GROUP_H */

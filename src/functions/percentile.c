@@ -206,11 +206,11 @@ find_keys(GpusortGroup *keys, const uint64 *places, int n, void *found)
 	}
 	else
 	{
-		GpusortRun *run = gpusort_group_run(keys);
+		GpusortKeySet *set = gpusort_group_set(keys);
 
-		gpusort_run_select(run, places, n, found);
-		if (run != keys->run)
-			gpusort_run_end(run);
+		gpusort_keyset_select(set, places, n, found);
+		if (set != keys->set)
+			gpusort_keyset_end(set);
 	}
 }
 

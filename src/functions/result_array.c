@@ -71,14 +71,14 @@ gpusort_array_build(Oid elemtype, int value_bytes, uint64 nvalues,
 }
 
 void
-gpusort_array_fill(GpusortRun *run, const GpusortType *type, bool descending,
+gpusort_array_fill(GpusortKeySet *set, const GpusortType *type, bool descending,
 				   char *values)
 {
 	GpusortBlock block;
 	GpusortReport report;
 
-	gpusort_run_sort(run, type->value_bytes == type->key_bytes ? values : NULL, NULL);
-	while (gpusort_run_fetch(run, &block))
+	gpusort_keyset_sort(set, type->value_bytes == type->key_bytes ? values : NULL, NULL);
+	while (gpusort_keyset_fetch(set, &block))
 	{
 		const char *keys = block.data;
 
@@ -93,6 +93,6 @@ gpusort_array_fill(GpusortRun *run, const GpusortType *type, bool descending,
 			CHECK_FOR_INTERRUPTS();
 		}
 	}
-	gpusort_run_finish(run, &report);
+	gpusort_keyset_finish(set, &report);
 	gpusort_report_keep(&report);
 }

@@ -31,11 +31,11 @@ extern ArrayType *gpusort_array_build(Oid elemtype, int value_bytes,
 extern void gpusort_array_check_size(int value_bytes, uint64 nvalues, uint64 nnulls);
 
 /*
- * Sorts the run's keys and decodes them to values, which has room for all of
+ * Sorts the key set's keys and decodes them to values, which has room for all of
  * them.  Finishes the sort and keeps its report for gpusort_last_sort(); the
- * caller ends the run.
+ * caller ends the key set.
  */
-extern void gpusort_array_fill(GpusortRun *run, const GpusortType *type,
+extern void gpusort_array_fill(GpusortKeySet *set, const GpusortType *type,
 							   bool descending, char *values);
 
 #endif							/* GPUSORT_FUNCTIONS_RESULT_ARRAY_H */

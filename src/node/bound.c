@@ -34,11 +34,11 @@ gpusort_bound_is_behind(GpusortGather *gather, TupleTableSlot *slot)
 	return gather->spec->limit_ties ? order > 0 : order >= 0;
 }
 
-/* Has this row of the run the bound's words? */
+/* Has this row of the key set the bound's words? */
 static bool
 has_bound_words(const GpusortGather *gather, uint32 row)
 {
-	return memcmp(gpusort_run_key(gather->run, row), gather->limit.words,
+	return memcmp(gpusort_keyset_key(gather->set, row), gather->limit.words,
 				  gather->limit.nwords * sizeof(uint64)) == 0;
 }
 
@@ -51,8 +51,8 @@ has_bound_words(const GpusortGather *gather, uint32 row)
 static void
 select_row(GpusortGather *gather, uint32 *order, uint64 n, uint64 place)
 {
-	uint8	   *verdicts = gpusort_memory_alloc(gather->run_cxt, n);
-	uint32	   *others = gpusort_memory_alloc(gather->run_cxt, n * sizeof(uint32));
+	uint8	   *verdicts = gpusort_memory_alloc(gather->set_cxt, n);
+	uint32	   *others = gpusort_memory_alloc(gather->set_cxt, n * sizeof(uint32));
 	int			guesses = gather->rows.doubt.proposed >= 0 ? GUESSED_PIVOTS : 0;
 
 	for (; n > 1; guesses--)
@@ -148,10 +148,10 @@ gpusort_bound_set_row(GpusortGather *gather, const GpusortSorted *sorted)
 
 	gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
 	limit->nwords = doubt->deciding;
-	memcpy(limit->words, gpusort_run_key(gather->run, order[last]), limit->nwords * sizeof(uint64));
+	memcpy(limit->words, gpusort_keyset_key(gather->set, order[last]), limit->nwords * sizeof(uint64));
 	limit->doubtful = doubt->undecided != 0 || doubt->proposed >= 0;
 	if (limit->doubtful)
-		select_bound(gather, order, gpusort_run_rows(gather->run));
+		select_bound(gather, order, gpusort_keyset_rows(gather->set));
 	gpusort_rowstore_put(&gather->rows.store, order[last], limit->slot);
 	ExecMaterializeSlot(limit->slot);
 	MemoryContextSwitchTo(old);
@@ -160,7 +160,7 @@ gpusort_bound_set_row(GpusortGather *gather, const GpusortSorted *sorted)
 uint64
 gpusort_bound_select(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		rows = gpusort_keyset_rows(gather->set);
 	uint64		kept = gather->limit.rows;
 
 	gather->form->set_bound(gather, sorted);

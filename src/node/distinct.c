@@ -123,8 +123,8 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 	*values = NULL;
 	if (length < -1)
 		return 0;
-	table = values_create(gather->run_cxt, EARLY_ROWS, NULL);
-	*values = MemoryContextAlloc(gather->run_cxt, max * sizeof(DistinctValue));
+	table = values_create(gather->set_cxt, EARLY_ROWS, NULL);
+	*values = MemoryContextAlloc(gather->set_cxt, max * sizeof(DistinctValue));
 	for (uint64 i = 0; i < n; i++)
 	{
 		HashedValue *value;
@@ -159,7 +159,7 @@ number_values(GpusortTiedGroup *group, const GpusortTiedRow *rows, uint64 n,
 bool
 gpusort_ties_sort_distinct(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, uint32 *order)
 {
-	MemoryContext cxt = group->gather->run_cxt;
+	MemoryContext cxt = group->gather->set_cxt;
 	uint32	   *numbers = gpusort_memory_alloc(cxt, n * sizeof(uint32));
 	DistinctValue *values;
 	uint32		count = number_values(group, rows, n, numbers, &values);

@@ -101,11 +101,11 @@ end_gathering(GpusortGather *gather, GpusortResult *result)
 		gpusort_result_begin(result);
 		return;
 	}
-	if (gpusort_run_rows(gather->run) > 0)
+	if (gpusort_keyset_rows(gather->set) > 0)
 		gpusort_gather_spill(gather);
 	else
-		gpusort_gather_end_run(gather);
-	MemoryContextReset(gather->run_cxt);
+		gpusort_gather_end_set(gather);
+	MemoryContextReset(gather->set_cxt);
 	MemoryContextReset(gather->store_cxt);
 	gpusort_memory_give_back();
 	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
@@ -229,8 +229,8 @@ forget_sort(GpusortNode *node)
 	if (gather->core != NULL)
 		tuplesort_end(gather->core);
 	gather->core = result->core = NULL;
-	if (gather->run != NULL)
-		gpusort_gather_end_run(gather);
+	if (gather->set != NULL)
+		gpusort_gather_end_set(gather);
 	if (gather->spill != NULL)
 		gpusort_spill_end(gather->spill);
 	gather->spill = NULL;

@@ -8,7 +8,7 @@
  * rows go to shared memory (base/arena.h), and at the end the feed publishes where they
  * are.  The leader's own part goes to the memory of the GpuSort above the Gather.  When
  * the Gather has ended, that node adopts what the workers have published, without copying
- * a row, and sorts all rows in one run.
+ * a row, and sorts all rows in one key set.
  *
  * Each process may use gpusort.memory_limit.  A worker must read its child to the end
  * whatever happens, because other workers may wait for it in a parallel hash join.  So when
@@ -198,11 +198,11 @@ init_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 	feed->overflow = sts_attach(overflow_of(shared), ParallelWorkerNumber, &shared->files);
 }
 
-/* Writes the rows that the run has to the overflow, because the arena has no room for a directory. */
+/* Writes the rows that the key set has to the overflow, because the arena has no room for a directory. */
 static void
 overflow_all(GpusortGather *gather)
 {
-	for (uint64 i = 0; i < gpusort_run_rows(gather->run); i++)
+	for (uint64 i = 0; i < gpusort_keyset_rows(gather->set); i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		gpusort_core_put(gather, gather->form->row(gather, i));
@@ -264,9 +264,9 @@ gather_part(GpusortFeed *feed)
 	gpusort_gather_begin(gather);
 	part->overflowed = !gpusort_gather_read(gather);
 	part->figures = figures_of(gather, gather->begun);
-	published->rows = gpusort_run_rows(gather->run);
+	published->rows = gpusort_keyset_rows(gather->set);
 	if (published->rows > 0 &&
-		!(gpusort_run_publish(gather->run, &published->keys) &&
+		!(gpusort_keyset_publish(gather->set, &published->keys) &&
 		  (!gather->form->publish || gather->form->publish(gather, published))))
 	{
 		overflow_all(gather);
@@ -276,8 +276,8 @@ gather_part(GpusortFeed *feed)
 	}
 	sts_end_write(gather->overflow);
 	published->nulls = gather->nulls;
-	gpusort_run_end(gather->run);
-	gather->run = NULL;
+	gpusort_keyset_end(gather->set);
+	gather->set = NULL;
 	gpusort_activity_end(&gather->activity);
 	pg_write_barrier();
 	part->done = true;
@@ -369,14 +369,14 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 	}
 }
 
-/* Spills the node's rows and begins a new run. */
+/* Spills the node's rows and begins a new key set. */
 static void
 make_place(GpusortGather *gather)
 {
-	if (gpusort_run_rows(gather->run) == 0)
+	if (gpusort_keyset_rows(gather->set) == 0)
 		return;
 	gpusort_gather_spill(gather);
-	gpusort_gather_begin_run(gather);
+	gpusort_gather_begin_set(gather);
 }
 
 /* Adds a worker's rows to the node's. */
@@ -387,7 +387,7 @@ adopt(GpusortGather *gather, Part *part)
 	GpusortArena *arena = gpusort_arena_read(&part->file);
 
 	MemoryContextSwitchTo(old);
-	if (gpusort_run_rows(gather->run) + part->published.rows > gather->form->max_rows)
+	if (gpusort_keyset_rows(gather->set) + part->published.rows > gather->form->max_rows)
 		make_place(gather);
 	if (gather->form->adopt && !gather->form->adopt(gather, arena, &part->published))
 	{
@@ -396,7 +396,7 @@ adopt(GpusortGather *gather, Part *part)
 		if (!gather->form->adopt(gather, arena, &part->published))
 			elog(ERROR, "the rows of a parallel worker cannot be numbered");
 	}
-	gpusort_run_adopt(gather->run, arena, part->published.keys);
+	gpusort_keyset_adopt(gather->set, arena, part->published.keys);
 	gpusort_arena_adopt(arena, gather->adopted_cxt);
 	/* this process may fill as much memory of its own as without these rows */
 	gather->adopted_bytes += gpusort_arena_bytes(arena);

@@ -43,7 +43,7 @@ extern GpusortFeed *gpusort_feed_below(PlanState *state);
 extern void gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass);
 
 /*
- * Executes the Gather to its end and adds the rows of all processes to the sort's run and
+ * Executes the Gather to its end and adds the rows of all processes to the sort's key set and
  * store, where some may have been spilled before.  The sort has been begun.
  */
 extern void gpusort_feed_gather(GpusortFeed *feed);

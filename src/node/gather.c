@@ -16,13 +16,13 @@
 #include "guc.h"
 #include "node/limit.h"
 
-/* A run is complete when memory is left for less than this part of its rows... */
+/* A key set is complete when memory is left for less than this part of its rows... */
 #define LEAST_PART		64
 
 /* ... or, after rows beyond the bound of a LIMIT were removed, for less than this part. */
 #define LEAST_TRIM		4
 
-/* What has become of a run that may have reached a limit */
+/* What has become of a key set that may have reached a limit */
 typedef enum Outcome
 {
 	KEEP,						/* it has room */
@@ -50,12 +50,12 @@ void
 gpusort_gather_begin(GpusortGather *gather)
 {
 	gather->memory_limit = gpusort_guc_memory_limit();
-	gather->run_cxt = AllocSetContextCreate(gather->cxt, "GpuSort run", ALLOCSET_DEFAULT_SIZES);
+	gather->set_cxt = AllocSetContextCreate(gather->cxt, "GpuSort key set", ALLOCSET_DEFAULT_SIZES);
 	gather->store_cxt = AllocSetContextCreate(gather->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
 	gather->adopted_cxt = AllocSetContextCreate(gather->cxt, "GpuSort adopted rows", ALLOCSET_SMALL_SIZES);
 	gather->adopted_bytes = 0;
 	/* quiet, because EXPLAIN shows the engine and the reason */
-	gather->run_spec = (GpusortRunSpec) {.words = 1, .quiet = true};
+	gather->set_spec = (GpusortKeySetSpec) {.words = 1, .quiet = true};
 	gather->form->begin(gather);
 }
 
@@ -80,7 +80,7 @@ gpusort_core_begin(GpusortGather *gather, const char *reason)
 void
 gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 {
-	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		rows = gpusort_keyset_rows(gather->set);
 
 	Assert(gather->spill == NULL);	/* otherwise core would miss the spilled rows */
 	gpusort_core_begin(gather, reason);
@@ -95,9 +95,9 @@ gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 		tuplesort_putdatum(gather->core, (Datum) 0, true);
 	}
 	ExecClearTuple(gather->left);
-	gpusort_run_end(gather->run);
-	gather->run = NULL;
-	MemoryContextReset(gather->run_cxt);
+	gpusort_keyset_end(gather->set);
+	gather->set = NULL;
+	MemoryContextReset(gather->set_cxt);
 	MemoryContextReset(gather->store_cxt);
 	gpusort_memory_give_back();
 }
@@ -146,19 +146,19 @@ void
 gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room)
 {
 	if (room->next > room->begin)
-		gpusort_run_commit(gather->run, (room->next - room->begin) / room->width);
+		gpusort_keyset_commit(gather->set, (room->next - room->begin) / room->width);
 	room->begin = room->next;
 }
 
 /*
  * Returns how many more rows the memory limit allows, if they take as much memory
- * as the rows so far; 0 if the run is complete.  Frees blocks that the store kept
- * from an earlier run if keys need their memory.
+ * as the rows so far; 0 if the key set is complete.  Frees blocks that the store kept
+ * from an earlier key set if keys need their memory.
  */
 static uint64
 rows_allowed(GpusortGather *gather)
 {
-	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		rows = gpusort_keyset_rows(gather->set);
 	uint64		allowed = GPUSORT_GATHER_LOOK_ROWS;
 	Size		memory = gpusort_gather_memory(gather, 0);
 	Size		used = memory - gather->rows.store.spare_bytes;
@@ -187,22 +187,22 @@ rows_allowed(GpusortGather *gather)
 	return allowed > rows / LEAST_PART ? allowed : 0;
 }
 
-/* Trims, spills or hands over the run if it has reached a limit. */
+/* Trims, spills or hands over the key set if it has reached a limit. */
 static Outcome
 enforce_limit(GpusortGather *gather)
 {
 	bool		too_many;		/* the rows' numbers, or their places, might not suffice until the next check */
 
-	if (gpusort_run_rows(gather->run) >= gather->limit.trim_at)
+	if (gpusort_keyset_rows(gather->set) >= gather->limit.trim_at)
 		gpusort_limit_trim(gather);
-	too_many = gpusort_run_rows(gather->run) > gather->form->max_rows || gpusort_rowstore_full(&gather->rows.store);
+	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows || gpusort_rowstore_full(&gather->rows.store);
 	if (!too_many && rows_allowed(gather) > 0)
 		return KEEP;
 	if (gpusort_limit_can_trim(gather))
 	{
 		gpusort_limit_trim(gather);
 		/* another trim soon would cost more than a spilled run */
-		if (rows_allowed(gather) >= Max(gpusort_run_rows(gather->run) / LEAST_TRIM, 1))
+		if (rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1))
 			return KEEP;
 	}
 	if (gather->arena != NULL)
@@ -222,14 +222,14 @@ enforce_limit(GpusortGather *gather)
 static bool
 reserve(GpusortGather *gather, GpusortRoom *room)
 {
-	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		rows = gpusort_keyset_rows(gather->set);
 	Size		memory;
 	size_t		keys;
 
 	room->allowed = rows_allowed(gather);
 	memory = gpusort_gather_memory(gather, room->allowed) - gather->rows.store.bytes;
 	room->rest = memory < gather->memory_limit ? gather->memory_limit - memory : 0;
-	room->begin = room->next = room->end = gpusort_run_reserve(gather->run, room->allowed, &keys);
+	room->begin = room->next = room->end = gpusort_keyset_reserve(gather->set, room->allowed, &keys);
 	keys = Min(keys, Min(Max(rows, GPUSORT_GATHER_LOOK_ROWS), Min(room->allowed, GPUSORT_GATHER_REPORT_ROWS)));
 	keys = Min(keys, gather->limit.trim_at - rows);
 	room->end += keys * room->width;
@@ -252,7 +252,7 @@ gpusort_gather_room(GpusortGather *gather, GpusortRoom *room)
 		case ELSEWHERE:
 			return false;
 		case SPILLED:
-			gpusort_gather_begin_run(gather);
+			gpusort_gather_begin_set(gather);
 			break;
 		case KEEP:
 			break;

@@ -70,12 +70,12 @@ gpusort_limit_count_removed(GpusortGather *gather)
 	}
 }
 
-/* Changes order, n numbers of the run's rows, into ascending numbers. */
+/* Changes order, n numbers of the key set's rows, into ascending numbers. */
 static void
 sort_numbers(GpusortGather *gather, uint32 *order, uint64 n)
 {
-	uint64		rows = gpusort_run_rows(gather->run);
-	uint64	   *bits = MemoryContextAllocExtended(gather->run_cxt, (rows / 64 + 1) * sizeof(uint64),
+	uint64		rows = gpusort_keyset_rows(gather->set);
+	uint64	   *bits = MemoryContextAllocExtended(gather->set_cxt, (rows / 64 + 1) * sizeof(uint64),
 												  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	for (uint64 i = 0; i < n; i++)
@@ -95,33 +95,33 @@ sort_numbers(GpusortGather *gather, uint32 *order, uint64 n)
 void
 gpusort_limit_keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys)
 {
-	size_t		width = gpusort_spec_width(&gather->run_spec);
+	size_t		width = gpusort_spec_width(&gather->set_spec);
 	uint32	   *order = (uint32 *) sorted->block;
 
 	sort_numbers(gather, order, rows);
 	for (uint64 i = 0; i < rows; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		memcpy(keys + i * width, gpusort_run_key(gather->run, order[i]), width);
+		memcpy(keys + i * width, gpusort_keyset_key(gather->set, order[i]), width);
 	}
 	gpusort_rowstore_keep(&gather->rows.store, order, rows);
 }
 
-/* Ends the run and begins another one with these keys, count of them. */
+/* Ends the key set and begins another one with these keys, count of them. */
 static void
-replace_run(GpusortGather *gather, const char *keys, uint64 count, size_t width)
+replace_set(GpusortGather *gather, const char *keys, uint64 count, size_t width)
 {
-	gpusort_gather_end_run(gather);
-	gpusort_gather_begin_run(gather);
+	gpusort_gather_end_set(gather);
+	gpusort_gather_begin_set(gather);
 	while (count > 0)
 	{
 		size_t		room;
-		char	   *to = gpusort_run_reserve(gather->run, count, &room);
+		char	   *to = gpusort_keyset_reserve(gather->set, count, &room);
 		size_t		n = Min(room, count);
 
 		CHECK_FOR_INTERRUPTS();
 		memcpy(to, keys, n * width);
-		gpusort_run_commit(gather->run, n);
+		gpusort_keyset_commit(gather->set, n);
 		keys += n * width;
 		count -= n;
 	}
@@ -130,9 +130,9 @@ replace_run(GpusortGather *gather, const char *keys, uint64 count, size_t width)
 void
 gpusort_limit_trim(GpusortGather *gather)
 {
-	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		rows = gpusort_keyset_rows(gather->set);
 	uint64		kept;
-	size_t		width = gpusort_spec_width(&gather->run_spec);
+	size_t		width = gpusort_spec_width(&gather->set_spec);
 	GpusortSorted sorted;
 	char	   *keys;
 
@@ -145,7 +145,7 @@ gpusort_limit_trim(GpusortGather *gather)
 	kept = gpusort_bound_select(gather, &sorted);
 	keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
 	gather->form->keep(gather, &sorted, kept, keys);
-	replace_run(gather, keys, kept, width);
+	replace_set(gather, keys, kept, width);
 	gpusort_memory_free(keys, kept * width);
 	gather->limit.removed += rows - kept;
 	plan_trim(gather, kept);

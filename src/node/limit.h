@@ -15,17 +15,17 @@
 /* Begins a sort of which the parent fetches at most these rows; -1: all. */
 extern void gpusort_limit_begin(GpusortGather *gather, int64 rows);
 
-/* Has the run more rows than the parent fetches, so that a trim can remove some? */
+/* Has the key set more rows than the parent fetches, so that a trim can remove some? */
 static inline bool
 gpusort_limit_can_trim(const GpusortGather *gather)
 {
-	return gather->limit.rows >= 0 && gpusort_run_rows(gather->run) > (uint64) gather->limit.rows &&
+	return gather->limit.rows >= 0 && gpusort_keyset_rows(gather->set) > (uint64) gather->limit.rows &&
 		gpusort_rowstore_can_keep(&gather->rows.store);
 }
 
 /*
- * Sorts the run by words, removes all rows but those that the parent may fetch, and
- * sets the bound.  The remaining rows keep their order, in a run begun anew.  Does
+ * Sorts the key set by words, removes all rows but those that the parent may fetch, and
+ * sets the bound.  The remaining rows keep their order, in a key set begun anew.  Does
  * nothing if gpusort_limit_can_trim() is false.
  */
 extern void gpusort_limit_trim(GpusortGather *gather);
@@ -36,7 +36,7 @@ extern void gpusort_limit_count_removed(GpusortGather *gather);
 /* ---- bound.c ---- */
 
 /*
- * The run has been sorted by words, into one block, and gpusort_limit_can_trim() is true: puts the
+ * The key set has been sorted by words, into one block, and gpusort_limit_can_trim() is true: puts the
  * rows that the parent may fetch to the front of the block, and sets the bound.  Returns the
  * number of rows in front.
  */

@@ -199,11 +199,8 @@ next_elsewhere(GpusortResult *result)
 }
 
 TupleTableSlot *
-gpusort_result_next(GpusortResult *result, bool forward)
+gpusort_result_step(GpusortResult *result, bool forward)
 {
-	/* nearly all calls return the next row of the current block */
-	if (likely(forward && result->position - result->first < result->sorted.count))
-		return result->gather->form->at(result, result->position++ - result->first);
 	if (result->core != NULL)
 	{
 		ExecClearTuple(result->slot);
@@ -233,7 +230,7 @@ gpusort_result_begin(GpusortResult *result)
 	result->nulls_after = gather->nulls - result->nulls_before;
 	result->rows = gather->nulls +
 		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) :
-		 result->sorted.whole ? result->sorted.count : gpusort_run_rows(gather->run));
+		 result->sorted.whole ? result->sorted.count : gpusort_keyset_rows(gather->set));
 	result->first = result->nulls_before;
 	gpusort_result_rewind(result);
 }

@@ -29,7 +29,8 @@ typedef struct GpusortDrain
 
 /*
  * The rows of a sort are numbered from 0, NULLs of values included.  They come from the
- * blocks of the sorted run, or from the spill of gather, and then sorted is empty.  position and at_end work as tuplesort's "current" and "eof_reached".
+ * blocks of the sorted key set, or from the spill of gather, and then sorted is empty.
+ * position and at_end work as tuplesort's "current" and "eof_reached".
  */
 typedef struct GpusortResult
 {
@@ -59,11 +60,20 @@ extern void gpusort_result_begin(GpusortResult *result);
 /* Returns to the first row. */
 extern void gpusort_result_rewind(GpusortResult *result);
 
+/* Returns the next row in this direction if the current block does not have it. */
+extern TupleTableSlot *gpusort_result_step(GpusortResult *result, bool forward);
+
 /*
  * Returns the next row in this direction, or an empty slot at the end.  The row
  * is valid until the next call.
  */
-extern TupleTableSlot *gpusort_result_next(GpusortResult *result, bool forward);
+static inline TupleTableSlot *
+gpusort_result_next(GpusortResult *result, bool forward)
+{
+	if (likely(forward && result->position - result->first < result->sorted.count))
+		return result->gather->form->at(result, result->position++ - result->first);
+	return gpusort_result_step(result, forward);
+}
 
 /*
  * Returns a value.  Does what ExecClearTuple() and ExecStoreVirtualTuple() do, inlined: the two

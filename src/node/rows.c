@@ -28,7 +28,7 @@
 /* The part of the memory limit that the sample may take. */
 #define SAMPLE_PART		4
 
-/* The most rows of a run, whose numbers have 32 bits: a check comes after so many more rows. */
+/* The most rows of a key set, whose numbers have 32 bits: a check comes after so many more rows. */
 #define MAX_ROWS		(PG_UINT32_MAX - GPUSORT_GATHER_REPORT_ROWS)
 
 /* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
@@ -44,16 +44,16 @@ plan(GpusortGather *gather)
 	return gather->rows.plan.refusal;
 }
 
-/* Begins the run, when the words of the keys are chosen. */
+/* Begins the key set, when the words of the keys are chosen. */
 static void
-begin_run(GpusortGather *gather)
+begin_set(GpusortGather *gather)
 {
 	gather->stats->key_bits = gpusort_rowkey_bits(gather->rows.key);
-	gather->run_spec.key_type = "row";
-	gather->run_spec.key_bytes = sizeof(uint64);
-	gather->run_spec.words = gpusort_rowkey_words(gather->rows.key);
-	gather->run_spec.rows = true;
-	gpusort_gather_begin_run(gather);
+	gather->set_spec.key_type = "row";
+	gather->set_spec.key_bytes = sizeof(uint64);
+	gather->set_spec.words = gpusort_rowkey_words(gather->rows.key);
+	gather->set_spec.rows = true;
+	gpusort_gather_begin_set(gather);
 }
 
 static void
@@ -67,9 +67,9 @@ begin(GpusortGather *gather)
 	MemoryContextSwitchTo(gather->store_cxt);
 	gpusort_rowstore_begin(&gather->rows.store, gather->memory_limit, gather->arena, gather->spec->bare);
 	MemoryContextSwitchTo(old);
-	/* a sample of rows decides what keys are, and then begins the run */
+	/* a sample of rows decides what keys are, and then begins the key set */
 	if (gather->fed || !gpusort_rowkey_wants_sample(gather->rows.key))
-		begin_run(gather);
+		begin_set(gather);
 }
 
 /* Returns row i of the store: also a GpusortSampleRow. */
@@ -90,7 +90,7 @@ row(GpusortGather *gather, uint32 i)
 
 /*
  * Reads the first rows into the store, chooses the words of the keys by them, and
- * begins the run with their keys.  Returns false if the child has no more rows.
+ * begins the key set with their keys.  Returns false if the child has no more rows.
  */
 static bool
 read_sample(GpusortGather *gather)
@@ -118,20 +118,20 @@ read_sample(GpusortGather *gather)
 	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows,
 						  more ? child->plan->plan_rows : 0);
 	MemoryContextSwitchTo(old);
-	begin_run(gather);
+	begin_set(gather);
 	for (uint64 done = 0; done < store->rows;)
 	{
 		size_t		keys;
-		uint64	   *words = gpusort_run_reserve(gather->run, store->rows - done, &keys);
+		uint64	   *words = gpusort_keyset_reserve(gather->set, store->rows - done, &keys);
 		uint64		n = Min(keys, store->rows - done);
 
 		for (uint64 i = 0; i < n; i++)
 		{
 			CHECK_FOR_INTERRUPTS();
 			gpusort_rowkey_encode(gather->rows.key, stored_row(gather, done + i), words);
-			words += gather->run_spec.words;
+			words += gather->set_spec.words;
 		}
-		gpusort_run_commit(gather->run, n);
+		gpusort_keyset_commit(gather->set, n);
 		done += n;
 	}
 	ExecClearTuple(gather->left);
@@ -185,9 +185,9 @@ read_child(GpusortGather *gather)
 	bool		bare = gather->spec->bare;
 	GpusortRoom room;
 
-	if (gather->run == NULL && !read_sample(gather))
+	if (gather->set == NULL && !read_sample(gather))
 		return true;
-	room = (GpusortRoom) {.width = gpusort_spec_width(&gather->run_spec)};
+	room = (GpusortRoom) {.width = gpusort_spec_width(&gather->set_spec)};
 
 	for (;;)
 	{
@@ -235,7 +235,7 @@ memory(const GpusortGather *gather, uint64 more)
 
 	/* this includes a byte for each row that is verified */
 	if (gpusort_rowkey_doubt(gather->rows.key).undecided != 0)
-		bytes += (gpusort_run_rows(gather->run) + more) * GPUSORT_TIE_BYTES;
+		bytes += (gpusort_keyset_rows(gather->set) + more) * GPUSORT_TIE_BYTES;
 	return bytes;
 }
 
@@ -266,7 +266,7 @@ static void
 sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 {
 	GpusortDoubt doubt = gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
-	uint64		rows = gpusort_run_rows(gather->run);
+	uint64		rows = gpusort_keyset_rows(gather->set);
 	bool		ties = doubt.undecided != 0;
 	bool		proposed = doubt.proposed >= 0;
 	uint8	   *may_tie = NULL;
@@ -275,8 +275,8 @@ sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 	instr_time	now;
 
 	/* the sort compares all words */
-	if (ties && doubt.words == gather->run_spec.words)
-		may_tie = gpusort_memory_alloc(gather->run_cxt, Max(rows, 1));
+	if (ties && doubt.words == gather->set_spec.words)
+		may_tie = gpusort_memory_alloc(gather->set_cxt, Max(rows, 1));
 	gpusort_sort_words(gather, want_whole || ties || proposed, may_tie, sorted);
 	sorted->row_rest = gpusort_gather_row_bytes(gather) > SHORT_ROW_BYTES ? 64 : 0;
 	if (!ties && !proposed)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sort.c
- *		Sorts a run by words, and spills it.
+ *		Sorts a key set by words, and spills it.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,19 +16,19 @@
 #include "base/report.h"
 
 void
-gpusort_gather_begin_run(GpusortGather *gather)
+gpusort_gather_begin_set(GpusortGather *gather)
 {
 	MemoryContext old;
 
-	MemoryContextReset(gather->run_cxt);
-	old = MemoryContextSwitchTo(gather->run_cxt);
-	gather->run = gpusort_run_begin(&gather->run_spec);
+	MemoryContextReset(gather->set_cxt);
+	old = MemoryContextSwitchTo(gather->set_cxt);
+	gather->set = gpusort_keyset_begin(&gather->set_spec);
 	if (gather->arena != NULL)
-		gpusort_run_share(gather->run, gather->arena);
+		gpusort_keyset_share(gather->set, gather->arena);
 	MemoryContextSwitchTo(old);
 }
 
-/* Adds the report of one run's sort. */
+/* Adds the report of one key set's sort. */
 static void
 add_report(GpusortNodeStats *stats, const GpusortReport *report)
 {
@@ -41,8 +41,8 @@ add_report(GpusortNodeStats *stats, const GpusortReport *report)
 }
 
 /*
- * Finishes the run's sort and adds its report to stats, unless that has been
- * done or the run is not sorted.  Afterwards no block can be fetched, and the
+ * Finishes the key set's sort and adds its report to stats, unless that has been
+ * done or the key set is not sorted.  Afterwards no block can be fetched, and the
  * last one is not valid any more.
  */
 static void
@@ -53,7 +53,7 @@ finish_sort(GpusortGather *gather)
 	if (!gather->sorted)
 		return;
 	gather->sorted = false;
-	gpusort_run_finish(gather->run, &report);
+	gpusort_keyset_finish(gather->set, &report);
 	gpusort_report_keep(&report);
 	add_report(gather->stats, &report);
 }
@@ -66,7 +66,7 @@ gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats)
 	*stats = *gather->stats;
 	if (!gather->sorted)
 		return;
-	gpusort_run_report(gather->run, &report);
+	gpusort_keyset_report(gather->set, &report);
 	add_report(stats, &report);
 }
 
@@ -79,7 +79,7 @@ fetch_whole(GpusortGather *gather, char *out, size_t width, GpusortSorted *sorte
 	sorted->block = out;
 	sorted->count = 0;
 	sorted->whole = true;
-	while (gpusort_run_fetch(gather->run, &block))
+	while (gpusort_keyset_fetch(gather->set, &block))
 	{
 		char	   *to = out + sorted->count * width;
 
@@ -93,22 +93,22 @@ fetch_whole(GpusortGather *gather, char *out, size_t width, GpusortSorted *sorte
 void
 gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted)
 {
-	uint64		rows = gpusort_run_rows(gather->run);
-	size_t		width = gather->run_spec.rows ? sizeof(uint32) : gather->run_spec.key_bytes;
+	uint64		rows = gpusort_keyset_rows(gather->set);
+	size_t		width = gather->set_spec.rows ? sizeof(uint32) : gather->set_spec.key_bytes;
 
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_SORTING, rows, gather->stats->memory, NULL);
 	if (want_whole)
 	{
-		char	   *out = gpusort_memory_alloc_pages(gather->run_cxt, Max(rows, 1) * width);
+		char	   *out = gpusort_memory_alloc_pages(gather->set_cxt, Max(rows, 1) * width);
 
-		gpusort_run_sort(gather->run, out, may_tie);
+		gpusort_keyset_sort(gather->set, out, may_tie);
 		fetch_whole(gather, out, width, sorted);
 		gather->sorted = true;
 		finish_sort(gather);
 	}
 	else
 	{
-		gpusort_run_sort(gather->run, NULL, may_tie);
+		gpusort_keyset_sort(gather->set, NULL, may_tie);
 		gather->sorted = true;
 		sorted->whole = false;
 		if (!gpusort_sort_next_block(gather, sorted))
@@ -122,7 +122,7 @@ gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted)
 {
 	GpusortBlock block;
 
-	if (sorted->whole || !gpusort_run_fetch(gather->run, &block))
+	if (sorted->whole || !gpusort_keyset_fetch(gather->set, &block))
 		return false;
 	sorted->block = block.data;
 	sorted->count = block.count;
@@ -130,23 +130,23 @@ gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted)
 }
 
 void
-gpusort_gather_end_run(GpusortGather *gather)
+gpusort_gather_end_set(GpusortGather *gather)
 {
 	finish_sort(gather);
-	gpusort_run_end(gather->run);
-	gather->run = NULL;
+	gpusort_keyset_end(gather->set);
+	gather->set = NULL;
 }
 
 /* Pairs of rows of the first spilled run that show how the keys are distributed */
 #define SPILL_PAIRS		256
 
-/* Returns these words of a row of the run.  A spill has at least one word: 0 for all rows. */
+/* Returns these words of a row of the key set.  A spill has at least one word: 0 for all rows. */
 static inline const uint64 *
 merge_key(const GpusortGather *gather, int words, uint32 row)
 {
 	static const uint64 none = 0;
 
-	return words > 0 ? gpusort_run_key(gather->run, row) : &none;
+	return words > 0 ? gpusort_keyset_key(gather->set, row) : &none;
 }
 
 /* Makes the words of a row's key again, for the merge of spilled runs. */
@@ -183,7 +183,7 @@ gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted)
 	{
 		gpusort_sort_look_ahead(sorted, &gather->rows.store, i);
 		if (likely(i + GPUSORT_ROW_AHEAD < sorted->count))
-			__builtin_prefetch(gpusort_run_key(gather->run, order[i + GPUSORT_ROW_AHEAD]));
+			__builtin_prefetch(gpusort_keyset_key(gather->set, order[i + GPUSORT_ROW_AHEAD]));
 		gpusort_spill_write(gather->spill, merge_key(gather, words, order[i]),
 							gpusort_rowstore_row(&gather->rows.store, order[i]));
 	}
@@ -219,7 +219,7 @@ gpusort_gather_spill(GpusortGather *gather)
 
 	gather->form->sort(gather, false, &sorted);
 	if (sorted.whole)
-		gather->limit.removed += gpusort_run_rows(gather->run) - sorted.count;
+		gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted.count;
 	if (gather->spill == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
@@ -234,7 +234,7 @@ gpusort_gather_spill(GpusortGather *gather)
 	gpusort_spill_end_run(gather->spill);
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);
-	gpusort_gather_end_run(gather);
+	gpusort_gather_end_set(gather);
 	if (gather->form->end_spill)
 		gather->form->end_spill(gather);
 

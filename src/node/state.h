@@ -27,7 +27,7 @@
 typedef struct GpusortNodeStats
 {
 	uint64		sorts;			/* sorts begun */
-	const char *engine;			/* static storage; NULL: no run is sorted yet */
+	const char *engine;			/* static storage; NULL: no key set is sorted yet */
 	const char *algorithm;		/* static storage; NULL: not known yet */
 	int			key_bits;		/* bits of a key */
 	const char *core_reason;	/* why core's tuplesort sorted; NULL: gpusort did */
@@ -54,7 +54,7 @@ typedef struct GpusortNodeStats
 typedef struct GpusortNodeLimit
 {
 	int64		rows;			/* N; -1: all */
-	uint64		trim_at;		/* rows of the run at which the next trim is due */
+	uint64		trim_at;		/* rows of the key set at which the next trim is due */
 	bool		known;			/* there is a bound, with this key: */
 	int			nwords;			/* for rows; 0 if words only propose an order */
 	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
@@ -68,39 +68,39 @@ typedef struct GpusortRows
 {
 	GpusortKeyPlan plan;
 	GpusortRowKey *key;
-	GpusortDoubt doubt;			/* what the words of the run leave undecided, once it is sorted by them */
-	GpusortRowStore store;		/* row i of the run is row i of the store */
+	GpusortDoubt doubt;			/* what the words of the key set leave undecided, once it is sorted by them */
+	GpusortRowStore store;		/* row i of the key set is row i of the store */
 } GpusortRows;
 
 /*
  * It allocates everything in cxt, which is reset before the next sort.  Of the rows
- * read so far, the earlier ones are in spill and the later ones in run and store; or
+ * read so far, the earlier ones are in spill and the later ones in set and rows; or
  * all of them are in core.
  */
 typedef struct GpusortGather
 {
 	const GpusortSortSpec *spec;
 	const struct GpusortForm *form;
-	GpusortNodeStats *stats;	/* without the run that is sorted: see gpusort_sort_stats() */
+	GpusortNodeStats *stats;	/* without the key set that is sorted: see gpusort_sort_stats() */
 	PlanState  *child;			/* where rows are read now */
 	double		expected;		/* rows, by the planner's estimate */
 	bool		fed;			/* several processes gather the rows, and one sorts them (feed.c) */
 	Size		memory_limit;	/* bytes that the sort may use in memory */
 	GpusortNodeLimit limit;
 	MemoryContext cxt;
-	MemoryContext run_cxt;		/* the run and its result; reset when a run is spilled */
-	GpusortRunSpec run_spec;	/* set by form */
-	GpusortRun *run;			/* NULL: none, or it has been ended */
-	bool		sorted;			/* the run is sorted, and its report not yet in stats */
+	MemoryContext set_cxt;		/* the key set and its result; reset when a key set is spilled */
+	GpusortKeySetSpec set_spec;	/* set by form */
+	GpusortKeySet *set;			/* NULL: none, or it has been ended */
+	bool		sorted;			/* the key set is sorted, and its report not yet in stats */
 	uint64		nulls;			/* for values: NULLs, which are only counted */
 	GpusortRows rows;			/* for rows; all zeros for values */
 	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
-	MemoryContext adopted_cxt;	/* what the run and the store have adopted from
-								 * workers; reset when a run is spilled */
+	MemoryContext adopted_cxt;	/* what the key set and the store have adopted from
+								 * workers; reset when a key set is spilled */
 	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
 	GpusortSpill *spill;		/* NULL: all rows are in memory */
 	Tuplesortstate *core;		/* NULL: core has not taken over */
-	GpusortArena *arena;		/* in a parallel worker's feed: has the run and the store;
+	GpusortArena *arena;		/* in a parallel worker's feed: has the key set and the store;
 								 * else NULL */
 	SharedTuplestoreAccessor *overflow; /* with an arena: takes the rows for which it
 										 * has no memory */
@@ -115,12 +115,12 @@ typedef struct GpusortGather
 	TupleTableSlot *right;
 } GpusortGather;
 
-/* A block of a sorted run, valid until the next one is fetched or the sort is finished */
+/* A block of a sorted key set, valid until the next one is fetched or the sort is finished */
 typedef struct GpusortSorted
 {
 	const void *block;			/* row numbers (uint32) for rows, keys for values */
 	uint64		count;			/* elements of the block */
-	bool		whole;			/* it is the whole result; in run_cxt, if that was asked for */
+	bool		whole;			/* it is the whole result; in set_cxt, if that was asked for */
 	Size		row_rest;		/* for rows: offset of a row's second cache line; 0 if rows are short */
 } GpusortSorted;
 
@@ -153,17 +153,17 @@ struct GpusortResult;
  */
 typedef struct GpusortForm
 {
-	uint64		max_rows;		/* of a run */
+	uint64		max_rows;		/* of a key set */
 
 	/* Optional.  Plans the key.  Returns the reason why gpusort cannot sort, or NULL. */
 	const char *(*plan) (GpusortGather *gather);
-	/* Makes the key, which is planned, and the store, and begins the run, unless a sample of the rows has to come first. */
+	/* Makes the key, which is planned, and the store, and begins the key set, unless a sample of the rows has to come first. */
 	void		(*begin) (GpusortGather *gather);
 	/* Reads the child to its end, or until gpusort_gather_room() returns false. */
 	bool		(*read) (GpusortGather *gather);
-	/* Optional.  Bytes for this many more rows, and for those that there are, beside the run's */
+	/* Optional.  Bytes for this many more rows, and for those that there are, beside the key set's */
 	Size		(*memory) (const GpusortGather *gather, uint64 more);
-	/* Returns row i of the run in a slot, which is valid until the next call. */
+	/* Returns row i of the key set in a slot, which is valid until the next call. */
 	TupleTableSlot *(*row) (GpusortGather *gather, uint32 i);
 
 	/* Begin core's tuplesort, put a row there, and get one. */
@@ -176,10 +176,10 @@ typedef struct GpusortForm
 	/* Optional.  In the leader: adopts them.  Returns false, and does nothing, if the store cannot number the rows. */
 	bool		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
 
-	/* Sorts the run as gpusort_sort_words() does, but completely. */
+	/* Sorts the key set as gpusort_sort_words() does, but completely. */
 	void		(*sort) (GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
 
-	/* Makes the N-th row of the run, which is sorted by words into one block, the bound of the LIMIT. */
+	/* Makes the N-th row of the key set, which is sorted by words into one block, the bound of the LIMIT. */
 	void		(*set_bound) (GpusortGather *gather, const GpusortSorted *sorted);
 	/* Does element i of the block equal the bound? */
 	bool		(*equals_bound) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
@@ -209,13 +209,13 @@ extern const GpusortForm gpusort_rows;
 static inline uint64
 gpusort_gather_rows(const GpusortGather *gather)
 {
-	return gather->nulls + gather->limit.removed + (gather->run != NULL ? gpusort_run_rows(gather->run) : 0) +
+	return gather->nulls + gather->limit.removed + (gather->set != NULL ? gpusort_keyset_rows(gather->set) : 0) +
 		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) : 0);
 }
 
 /*
  * Memory that tie-breaking takes for a tied row, in bytes, beside two things: 16
- * bytes that take the place of the scratch memory that gpusort_run_memory() has
+ * bytes that take the place of the scratch memory that gpusort_keyset_memory() has
  * counted, and values that are compressed or stored in a TOAST table.
  */
 #define GPUSORT_TIE_BYTES		29
@@ -227,7 +227,7 @@ gpusort_gather_rows(const GpusortGather *gather)
 static inline Size
 gpusort_gather_memory(const GpusortGather *gather, uint64 more)
 {
-	return gpusort_run_memory(gather->run, more) + (gather->form->memory ? gather->form->memory(gather, more) : 0);
+	return gpusort_keyset_memory(gather->set, more) + (gather->form->memory ? gather->form->memory(gather, more) : 0);
 }
 
 /* For rows: mean bytes of a row in the store, its place included; 0: there are none. */
@@ -245,21 +245,21 @@ gpusort_gather_row_bytes(const GpusortGather *gather)
 extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
 								EState *estate);
 
-/* Begins the sort, which is planned: key, store and an empty run, in the arena if there is one. */
+/* Begins the sort, which is planned: key, store and an empty key set, in the arena if there is one. */
 extern void gpusort_gather_begin(GpusortGather *gather);
 
 /*
- * Reads the child to its end.  Returns false if the run and the store do not have
+ * Reads the child to its end.  Returns false if the key set and the store do not have
  * all rows: the others are in core's tuplesort, or in the overflow.
  */
 extern bool gpusort_gather_read(GpusortGather *gather);
 
-/* Adds the keys written so far to the run. */
+/* Adds the keys written so far to the key set. */
 extern void gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room);
 
 /*
  * Commits keys and makes room for at least one more.  Reports to gpusort_activity, enforces
- * the limits and spills a run if need be.  False if the remaining rows must go
+ * the limits and spills a key set if need be.  False if the remaining rows must go
  * elsewhere: to core, to which all rows gathered so far were handed over, or to the overflow.
  */
 extern bool gpusort_gather_room(GpusortGather *gather, GpusortRoom *room);
@@ -269,7 +269,7 @@ extern void gpusort_core_begin(GpusortGather *gather, const char *reason);
 
 /*
  * Begins core's tuplesort and gives it all rows that are kept so far, in the order of
- * arrival; frees the run and the store.
+ * arrival; frees the key set and the store.
  */
 extern void gpusort_core_hand_over(GpusortGather *gather, const char *reason);
 
@@ -282,7 +282,7 @@ extern void gpusort_core_read(GpusortGather *gather);
 /* ---- sort.c ---- */
 
 /*
- * Sorts the run, which has rows, writes it to the temporary file as a spilled run,
+ * Sorts the key set, which has rows, writes it to the temporary file as a spilled run,
  * and ends it; empties the store.  Raises the errors of temporary files.
  */
 extern void gpusort_gather_spill(GpusortGather *gather);
@@ -291,16 +291,16 @@ extern void gpusort_gather_spill(GpusortGather *gather);
 extern GpusortSpill *gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted);
 extern void gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted);
 
-/* Begins an empty run.  Frees the memory of the previous run, which has been ended. */
-extern void gpusort_gather_begin_run(GpusortGather *gather);
+/* Begins an empty key set.  Frees the memory of the previous key set, which has been ended. */
+extern void gpusort_gather_begin_set(GpusortGather *gather);
 
-/* Finishes the run's sort, adds its report to stats, and frees the run and its result. */
-extern void gpusort_gather_end_run(GpusortGather *gather);
+/* Finishes the key set's sort, adds its report to stats, and frees the key set and its result. */
+extern void gpusort_gather_end_set(GpusortGather *gather);
 
 /*
- * Sorts the run and fetches the first block of the result; rows whose keys have equal words stay
+ * Sorts the key set and fetches the first block of the result; rows whose keys have equal words stay
  * in the order of arrival.  want_whole: fetches the whole result into one block, for random access.
- * Also counts the result as whole if it comes in one block.  may_tie: see gpusort_run_sort().
+ * Also counts the result as whole if it comes in one block.  may_tie: see gpusort_keyset_sort().
  */
 extern void gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted);
 
@@ -308,7 +308,7 @@ extern void gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *ma
 extern bool gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted);
 
 /*
- * Copies the statistics and adds the report of the run whose result is being returned.
+ * Copies the statistics and adds the report of the key set whose result is being returned.
  * Only reads, because EXPLAIN may be asked for in the middle of a running query, which
  * goes on afterwards.
  */
@@ -339,9 +339,9 @@ gpusort_sort_look_ahead(const GpusortSorted *sorted, const GpusortRowStore *stor
 }
 
 /*
- * Breaks the ties in a run's whole result: sorts row numbers whose keys have
+ * Breaks the ties in a key set's whole result: sorts row numbers whose keys have
  * equal words, those that the doubt names, by the columns' comparators, in place.  order: all row numbers of
- * the run, sorted by words; rows is their number.  may_tie: as gpusort_run_sort() has set it,
+ * the key set, sorted by words; rows is their number.  may_tie: as gpusort_keyset_sort() has set it,
  * which is overwritten, or NULL.  In ties.c.
  */
 extern void gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may_tie);

@@ -139,7 +139,7 @@ word_at(const GpusortTiedRow *row, Size place)
 static void
 sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
 {
-	MemoryContext cxt = group->gather->run_cxt;
+	MemoryContext cxt = group->gather->set_cxt;
 	uint64	   *words = gpusort_memory_alloc(cxt, n * sizeof(uint64));
 	uint32	   *order = gpusort_memory_alloc(cxt, n * sizeof(uint32));
 	GpusortTiedRow    *sorted;
@@ -149,7 +149,7 @@ sort_by_word(GpusortTiedGroup *group, GpusortTiedRow *rows, uint64 n, Size skip)
 		CHECK_FOR_INTERRUPTS();
 		words[i] = word_at(&rows[i], skip);
 	}
-	gpusort_run_order_words(words, n, group->descending, order);
+	gpusort_keyset_order_words(words, n, group->descending, order);
 
 	sorted = gpusort_memory_alloc(cxt, n * sizeof(GpusortTiedRow));
 	for (uint64 i = 0; i < n; i++)
@@ -338,7 +338,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		return;
 	}
 	group->descending = gpusort_rowkey_order(gather->rows.key, column).descending;
-	rows = gpusort_memory_alloc(gather->run_cxt, n * sizeof(GpusortTiedRow));
+	rows = gpusort_memory_alloc(gather->set_cxt, n * sizeof(GpusortTiedRow));
 	count = take_values(group, order, n, rows);
 	nulls = n - count;
 	if (gather->spec->nulls_first[column])
@@ -349,7 +349,7 @@ sort_group(GpusortTiedGroup *group, uint32 *order, uint64 n, int column)
 		sort_values(group, rows, count, values);
 	if (!last)
 	{
-		tied = MemoryContextAllocExtended(gather->run_cxt, count / 8 + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+		tied = MemoryContextAllocExtended(gather->set_cxt, count / 8 + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 		for (uint64 i = 0; i < count; i++)
 			tied[i / 8] |= rows[i].tied << i % 8;
 	}

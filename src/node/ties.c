@@ -34,7 +34,7 @@
 /* The data that threads read while they find and sort tie groups; they change only the order. */
 typedef struct TieSearch
 {
-	const GpusortRun *run;
+	const GpusortKeySet *set;
 	const uint32 *order;
 	uint64		rows;
 	int			words;			/* words of a key that count */
@@ -45,11 +45,11 @@ static bool
 tied_at(void *arg, size_t place)
 {
 	const TieSearch *search = arg;
-	const uint64 *before = gpusort_run_key(search->run, search->order[place - 1]);
-	const uint64 *key = gpusort_run_key(search->run, search->order[place]);
+	const uint64 *before = gpusort_keyset_key(search->set, search->order[place - 1]);
+	const uint64 *key = gpusort_keyset_key(search->set, search->order[place]);
 
 	if (place + KEY_AHEAD < search->rows)
-		__builtin_prefetch(gpusort_run_key(search->run, search->order[place + KEY_AHEAD]));
+		__builtin_prefetch(gpusort_keyset_key(search->set, search->order[place + KEY_AHEAD]));
 	/* nearly always, the first word decides */
 	for (int i = 0; i < search->words; i++)
 	{
@@ -82,7 +82,7 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 	int			column = pg_rightmost_one_pos32(doubt->undecided | doubt->crowded);
 	GpusortColumnOrder by = gpusort_rowkey_order(gather->rows.key, column);
 	TieSearch	search = {
-		.run = gather->run,
+		.set = gather->set,
 		.order = order,
 		.rows = rows,
 		.words = doubt->words,
@@ -124,10 +124,10 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may
 	if (rows < 2)
 		return;
 	if (ties == NULL)
-		ties = gpusort_memory_alloc(gather->run_cxt, rows);
+		ties = gpusort_memory_alloc(gather->set_cxt, rows);
 	search_ties(gather, order, rows, ties, may_tie != NULL);
 
-	group.values = AllocSetContextCreate(gather->run_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
+	group.values = AllocSetContextCreate(gather->set_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
 	group.room = Max(gather->memory_limit / REMOTE_PART, gather->memory_limit - Min(memory, gather->memory_limit));
 	for (uint8 *end = ties; (tie = memchr(end, GPUSORT_TIE_LEFT, ties + rows - end)) != NULL;)
 	{

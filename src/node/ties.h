@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ties.h
- *		What the files share that complete the order of a run: ties.c, tie_group.c,
+ *		What the files share that complete the order of a key set: ties.c, tie_group.c,
  *		distinct.c, verify.c and strings.c.
  *
  *-------------------------------------------------------------------------
@@ -38,7 +38,7 @@ StaticAssertDecl(sizeof(GpusortTiedRow) + sizeof(uint64) + sizeof(uint32) + size
 typedef struct GpusortTiedGroup
 {
 	GpusortGather *gather;
-	MemoryContext values;		/* expanded values; reset after each group of the run */
+	MemoryContext values;		/* expanded values; reset after each group of the key set */
 	Size		room;			/* bytes that may still be expanded into values */
 	int			column;			/* the column of the ORDER BY list, from 0; the rows are
 								 * equal in the columns before it */

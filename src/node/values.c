@@ -50,9 +50,9 @@ begin(GpusortGather *gather)
 	const GpusortType *type = gather->spec->value_type;
 
 	gather->stats->key_bits = 8 * type->value_bytes;
-	gather->run_spec.key_type = type->name;
-	gather->run_spec.key_bytes = type->key_bytes;
-	gpusort_gather_begin_run(gather);
+	gather->set_spec.key_type = type->name;
+	gather->set_spec.key_bytes = type->key_bytes;
+	gpusort_gather_begin_set(gather);
 }
 
 /* There is a bound: is this key behind it?  Then counts it as removed. */
@@ -107,7 +107,7 @@ row(GpusortGather *gather, uint32 i)
 {
 	TupleTableSlot *slot = ExecClearTuple(gather->left);
 
-	slot->tts_values[0] = decode(gather->spec, word_of(gather->spec, gpusort_run_key(gather->run, i), 0));
+	slot->tts_values[0] = decode(gather->spec, word_of(gather->spec, gpusort_keyset_key(gather->set, i), 0));
 	slot->tts_isnull[0] = false;
 	return ExecStoreVirtualTuple(slot);
 }

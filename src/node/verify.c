@@ -4,15 +4,15 @@
  *		GpuSort verifies an order that words have only proposed.
  *
  * The words of text under libc's rules are made by strxfrm(), but the order that counts is
- * strcoll()'s (key/libc_text.c).  So after a run has been sorted by words and its ties are
+ * strcoll()'s (key/libc_text.c).  So after a key set has been sorted by words and its ties are
  * broken, each two neighbours that only these words decide are compared by strcoll().  If
- * all neighbours are in order, the run is.
+ * all neighbours are in order, the key set is.
  *
  * Neighbours are out of order where the words saw only a part of letters that libc weighs
- * as one.  Then the run consists of a few stretches that are in order each, and these are
+ * as one.  Then the key set consists of a few stretches that are in order each, and these are
  * merged.  As in timsort, a merge looks for the places of rows by steps that double (Peters,
  * listsort.txt, 2002).  If that takes too many comparisons, the locale is distrusted for the
- * rest of the session: this run is sorted by comparing, and later sorts are left to core.
+ * rest of the session: this key set is sorted by comparing, and later sorts are left to core.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,13 +74,13 @@ task_at(void *arg, size_t place)
 	{
 		__builtin_prefetch(gpusort_rowstore_place(&gather->rows.store, order[place + PLACE_AHEAD]));
 		__builtin_prefetch(gpusort_rowstore_row(&gather->rows.store, order[place + KEY_AHEAD]));
-		__builtin_prefetch(gpusort_run_key(gather->run, order[place + KEY_AHEAD]));
+		__builtin_prefetch(gpusort_keyset_key(gather->set, order[place + KEY_AHEAD]));
 	}
 	if (verification->with_first)
 		return verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
-	before = gpusort_run_key(gather->run, order[place - 1]);
-	key = gpusort_run_key(gather->run, order[place]);
-	for (int i = 0; i < gather->run_spec.words; i++)
+	before = gpusort_keyset_key(gather->set, order[place - 1]);
+	key = gpusort_keyset_key(gather->set, order[place]);
+	for (int i = 0; i < gather->set_spec.words; i++)
 	{
 		if (before[i] != key[i])
 			return i < gather->rows.doubt.deciding ? GPUSORT_COLLATE_SKIP :
@@ -179,7 +179,7 @@ merge(Verification *verification, uint64 middle, uint64 end)
 	uint32	   *order = verification->order;
 	uint64		begin = rows_before(verification, order, middle, order[middle], true);
 	uint64		last = middle + rows_before(verification, order + middle, end - middle, order[middle - 1], false);
-	uint32	   *merged = MemoryContextAllocHuge(verification->gather->run_cxt, (last - begin) * sizeof(uint32));
+	uint32	   *merged = MemoryContextAllocHuge(verification->gather->set_cxt, (last - begin) * sizeof(uint32));
 	uint64		left = begin;	/* next row of the first part */
 	uint64		right = middle; /* next row of the second part */
 	uint64		n = 0;
@@ -274,7 +274,7 @@ gpusort_verify_order(GpusortGather *gather, uint32 *order, uint64 rows)
 		distrust(&verification);
 		return;
 	}
-	verdicts = gpusort_memory_alloc(gather->run_cxt, rows);
+	verdicts = gpusort_memory_alloc(gather->set_cxt, rows);
 	compare_strings(&verification, verdicts);
 	repaired = repair(&verification, verdicts);
 	pfree(verdicts);

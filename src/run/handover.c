@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * handover.c
- *		Hands a sort run over to the device, and takes it back.
+ *		Hands a key set over to the device, and takes it back.
  *
- * A run stays in the backend until it has as many keys as gpusort.min_rows
+ * A key set stays in the backend until it has as many keys as gpusort.min_rows
  * asks for.  Then, if the settings allow, the device takes it: the keys so far are copied
  * to the device's shared memory, and later keys are written there directly.  A backend may
- * have thousands of runs, one for each group of an aggregate.  When the maximum
- * number of runs gathers in that memory, further runs go there when they are sorted.
+ * have thousands of key sets, one for each group of an aggregate.  When the maximum
+ * number of key sets gathers in that memory, further key sets go there when they are sorted.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 #define LEAST_BYTES		(256 * 1024)
 
 bool
-gpusort_handover_pays(const GpusortRunSpec *spec, uint64 rows)
+gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows)
 {
 	if (gpusort_min_rows >= 0)
 		return rows >= (uint64) gpusort_min_rows;
@@ -36,15 +36,15 @@ gpusort_handover_pays(const GpusortRunSpec *spec, uint64 rows)
 }
 
 void
-gpusort_handover_decline(GpusortRun *run, const char *reason)
+gpusort_handover_decline(GpusortKeySet *set, const char *reason)
 {
 	static bool warned = false;
 
-	run->declined = true;
-	/* the client may reuse its buffer for another run's reason */
-	run->reason = reason = MemoryContextStrdup(run->cxt, reason);
-	if (run->client != NULL)
-		gpusort_client_leave(run->client, run->result != NULL ? &run->result->report : NULL);
+	set->declined = true;
+	/* the client may reuse its buffer for another key set's reason */
+	set->reason = reason = MemoryContextStrdup(set->cxt, reason);
+	if (set->client != NULL)
+		gpusort_client_leave(set->client, set->result != NULL ? &set->result->report : NULL);
 
 	if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
 		ereport(ERROR,
@@ -55,7 +55,7 @@ gpusort_handover_decline(GpusortRun *run, const char *reason)
 						 "gpusort_status() shows the state of every engine.")));
 
 	/* parallel workers do not warn: every query has new ones, and each would warn again */
-	if (!warned && !run->spec.quiet && !IsParallelWorker())
+	if (!warned && !set->spec.quiet && !IsParallelWorker())
 	{
 		warned = true;
 		ereport(WARNING,
@@ -70,9 +70,9 @@ gpusort_handover_decline(GpusortRun *run, const char *reason)
 
 /* Copies a block's keys to the device's memory.  Returns a reason if it declines. */
 static const char *
-copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *room, size_t *filled)
+copy_block(GpusortKeySet *set, const GpusortKeySetBlock *block, char **to, size_t *room, size_t *filled)
 {
-	size_t		width = gpusort_spec_width(&run->spec);
+	size_t		width = gpusort_spec_width(&set->spec);
 	const char *from = block->keys;
 	size_t		left = block->count * width;
 
@@ -82,7 +82,7 @@ copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *roo
 
 		if (*room - *filled < width)
 		{
-			const char *reason = gpusort_client_reserve(run->client, to, room);
+			const char *reason = gpusort_client_reserve(set->client, to, room);
 
 			if (reason != NULL)
 				return reason;
@@ -90,10 +90,10 @@ copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *roo
 			CHECK_FOR_INTERRUPTS();
 		}
 		bytes = Min(left, (*room - *filled) / width * width);
-		gpusort_encode(&run->encoding, run->spec.key_bytes, from,
-					   bytes / run->spec.key_bytes, *to + *filled);
+		gpusort_encode(&set->encoding, set->spec.key_bytes, from,
+					   bytes / set->spec.key_bytes, *to + *filled);
 		*filled += bytes;
-		gpusort_client_commit(run->client, *filled);
+		gpusort_client_commit(set->client, *filled);
 		from += bytes;
 		left -= bytes;
 	}
@@ -101,35 +101,35 @@ copy_block(GpusortRun *run, const GpusortRunBlock *block, char **to, size_t *roo
 }
 
 void
-gpusort_handover_catch_up(GpusortRun *run, int first)
+gpusort_handover_catch_up(GpusortKeySet *set, int first)
 {
 	char	   *to = NULL;
 	size_t		room = 0;
 	size_t		filled = 0;
 	const char *reason = NULL;
 
-	if (!gpusort_run_on_device(run))
+	if (!gpusort_keyset_on_device(set))
 		return;
-	for (int i = first; i < run->nblocks && reason == NULL; i++)
-		reason = copy_block(run, &run->blocks[i], &to, &room, &filled);
+	for (int i = first; i < set->nblocks && reason == NULL; i++)
+		reason = copy_block(set, &set->blocks[i], &to, &room, &filled);
 	if (reason != NULL)
-		gpusort_handover_decline(run, reason);
+		gpusort_handover_decline(set, reason);
 }
 
 void
-gpusort_handover_try(GpusortRun *run)
+gpusort_handover_try(GpusortKeySet *set)
 {
 	GpusortClientSpec spec = {
-		.expected_rows = Max(run->rows, run->spec.expected_rows),
-		.key_bytes = run->spec.key_bytes,
-		.words = Max(run->spec.words, 1),
-		.positions = run->spec.rows,
+		.expected_rows = Max(set->rows, set->spec.expected_rows),
+		.key_bytes = set->spec.key_bytes,
+		.words = Max(set->spec.words, 1),
+		.positions = set->spec.rows,
 	};
 	const char *reason;
 
 	if (gpusort_engine_choice == GPUSORT_ENGINE_CPU)
 	{
-		run->declined = true;
+		set->declined = true;
 		return;
 	}
 	reason = gpusort_client_missing();
@@ -141,13 +141,13 @@ gpusort_handover_try(GpusortRun *run)
 					 errmsg("gpusort engine \"%s\" is not available", GPUSORT_CLIENT_ENGINE),
 					 errdetail("%s", reason),
 					 errhint("Install the library, or set gpusort.engine to \"auto\" or \"cpu\".")));
-		run->declined = true;
-		run->reason = reason;
+		set->declined = true;
+		set->reason = reason;
 		return;
 	}
-	reason = gpusort_client_begin(run->cxt, &spec, &run->client);
+	reason = gpusort_client_begin(set->cxt, &spec, &set->client);
 	if (reason != NULL)
-		gpusort_handover_decline(run, reason);
+		gpusort_handover_decline(set, reason);
 	else
-		gpusort_handover_catch_up(run, 0);
+		gpusort_handover_catch_up(set, 0);
 }

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * run.h
- *		The sort run: the interface between code that has rows to sort and the
+ * key set.h
+ *		The key set: the interface between code that has rows to sort and the
  *		engines.
  *
- * The caller begins a run with a specification.  It reserves memory for keys,
- * writes keys there and commits them, repeatedly.  Then it sorts the run, fetches
- * the result block by block, and ends the run.
+ * The caller begins a key set with a specification.  It reserves memory for keys,
+ * writes keys there and commits them, repeatedly.  Then it sorts the key set, fetches
+ * the result block by block, and ends the key set.
  *
  * Keys are unsigned integers (key/keybits.h); the order is ascending.  The caller
  * does not see which engine sorts, where the keys lie, or whether one engine
  * failed and another took over.  This header has no type of PostgreSQL or CUDA.
  *
- * Every function may raise an error.  A run that is not ended is released with
+ * Every function may raise an error.  A key set that is not ended is released with
  * the memory context in which it was begun.
  *
  *-------------------------------------------------------------------------
@@ -29,9 +29,9 @@
 
 struct GpusortArena;
 
-typedef struct GpusortRun GpusortRun;
+typedef struct GpusortKeySet GpusortKeySet;
 
-typedef struct GpusortRunSpec
+typedef struct GpusortKeySetSpec
 {
 	const char *key_type;		/* name of the type for reports; static storage */
 	uint64_t	expected_rows;	/* rows that will come at least; 0: not known */
@@ -40,19 +40,19 @@ typedef struct GpusortRunSpec
 								 * 0 means 1.  With several words, key_bytes is 8
 								 * and rows is true */
 	bool		rows;			/* fetch input positions instead of keys.  The sort is
-								 * stable; the run must have fewer than 2^32 keys */
+								 * stable; the key set must have fewer than 2^32 keys */
 	bool		quiet;			/* do not warn if the device cannot be used: the user
 								 * did not ask for one explicitly */
 	bool		counted;		/* allocate keys as chunks of the memory context, so
 								 * that HashAggregate sees how much memory its
 								 * aggregates take */
-	bool		resumable;		/* keys may be added after a sort; such a run never
+	bool		resumable;		/* keys may be added after a sort; such a key set never
 								 * uses the device */
-} GpusortRunSpec;
+} GpusortKeySetSpec;
 
 /* Bytes from one key to the next: the words of a key are contiguous. */
 static inline size_t
-gpusort_spec_width(const GpusortRunSpec *spec)
+gpusort_spec_width(const GpusortKeySetSpec *spec)
 {
 	return (size_t) spec->key_bytes * (spec->words > 1 ? spec->words : 1);
 }
@@ -64,123 +64,123 @@ typedef struct GpusortBlock
 	size_t		count;			/* elements of data */
 } GpusortBlock;
 
-/* Begins a run in the current memory context.  Copies the specification. */
-extern GpusortRun *gpusort_run_begin(const GpusortRunSpec *spec);
+/* Begins a key set in the current memory context.  Copies the specification. */
+extern GpusortKeySet *gpusort_keyset_begin(const GpusortKeySetSpec *spec);
 
 /*
  * Returns memory for more keys, and sets *room to how many keys fit, at least
  * one.  A reservation that was not committed is void.  The memory belongs to the
- * run.  If the backend has to allocate it, it allocates room for at most this
- * many keys, or for one if most is 0.  Returns NULL only if the run's arena has no
+ * key set.  If the backend has to allocate it, it allocates room for at most this
+ * many keys, or for one if most is 0.  Returns NULL only if the key set's arena has no
  * memory.
  */
-extern void *gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room);
+extern void *gpusort_keyset_reserve(GpusortKeySet *set, size_t most, size_t *room);
 
-/* Adds the first count keys of the last reservation to the run.  The reservation ends. */
-extern void gpusort_run_commit(GpusortRun *run, size_t count);
+/* Adds the first count keys of the last reservation to the key set.  The reservation ends. */
+extern void gpusort_keyset_commit(GpusortKeySet *set, size_t count);
 
 /*
- * Gives an empty run all its keys at once: count words, which the run encodes
- * when it reads them.  The run does not write to words; the caller keeps them
+ * Gives an empty key set all its keys at once: count words, which the key set encodes
+ * when it reads them.  The key set does not write to words; the caller keeps them
  * unchanged until the sort is finished.  This saves a copy of the keys: touching
  * the memory for a copy for the first time costs as much as the sort.  Keys have
- * one word.  Nothing may be reserved in such a run.
+ * one word.  Nothing may be reserved in such a key set.
  */
-extern void gpusort_run_lend(GpusortRun *run, const void *words, size_t count,
+extern void gpusort_keyset_lend(GpusortKeySet *set, const void *words, size_t count,
 							 const GpusortEncoding *encoding);
 
 /*
- * Makes an empty run allocate its keys in an arena (base/arena.h), for another process
- * to adopt.  Such a run does not use the device.
+ * Makes an empty key set allocate its keys in an arena (base/arena.h), for another process
+ * to adopt.  Such a key set does not use the device.
  */
-extern void gpusort_run_share(GpusortRun *run, struct GpusortArena *arena);
+extern void gpusort_keyset_share(GpusortKeySet *set, struct GpusortArena *arena);
 
 /*
- * Writes a directory of the keys into the run's arena and sets *place to where it
+ * Writes a directory of the keys into the key set's arena and sets *place to where it
  * is.  Returns false if the arena has no memory.  Nothing may be reserved afterwards.
  */
-extern bool gpusort_run_publish(GpusortRun *run, uint64_t *place);
+extern bool gpusort_keyset_publish(GpusortKeySet *set, uint64_t *place);
 
 /*
- * Appends the keys of another process's run, which have as many words, without
+ * Appends the keys of another process's key set, which have as many words, without
  * copying them: the directory is at this place of an arena that this process has
- * mapped and keeps until the run ends.
+ * mapped and keeps until the key set ends.
  */
-extern void gpusort_run_adopt(GpusortRun *run, const struct GpusortArena *arena, uint64_t place);
+extern void gpusort_keyset_adopt(GpusortKeySet *set, const struct GpusortArena *arena, uint64_t place);
 
 /* The number of committed or lent keys. */
-extern uint64_t gpusort_run_rows(const GpusortRun *run);
+extern uint64_t gpusort_keyset_rows(const GpusortKeySet *set);
 
 /*
  * The key of an input row, counted from 0, or its lent word.  The caller must
- * not change it.  Valid until the run ends, sorted or not.
+ * not change it.  Valid until the key set ends, sorted or not.
  */
-extern const void *gpusort_run_key(const GpusortRun *run, uint64_t row);
+extern const void *gpusort_keyset_key(const GpusortKeySet *set, uint64_t row);
 
 /*
  * Finds the keys at nplaces places of the sorted order, counted from 0, which takes less time
- * than a sort.  Keys have one word and are committed, not lent.  The run stays as it is.
+ * than a sort.  Keys have one word and are committed, not lent.  The key set stays as it is.
  */
-extern void gpusort_run_select(const GpusortRun *run, const uint64_t *places, size_t nplaces, void *found);
+extern void gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *places, size_t nplaces, void *found);
 
 /*
- * Bytes of memory that the run will take when this many more keys have been
+ * Bytes of memory that the key set will take when this many more keys have been
  * committed: the keys, in the backend and in the device's chunks, plus the
  * most that the CPU engine would need to sort them, result included.  Lent words
  * do not count.  For callers that keep to a memory limit; takes a few
  * nanoseconds.
  */
-extern size_t gpusort_run_memory(const GpusortRun *run, uint64_t more);
+extern size_t gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more);
 
 /*
  * Sorts the keys.  out, if not NULL, has room for the whole result and is aligned
  * for its elements; an engine may write blocks of the result there.  may_tie is NULL, or has room
- * for a byte per row of a run that sorts positions.  Then the sort sets may_tie[i] to 0 only if
+ * for a byte per row of a key set that sorts positions.  Then the sort sets may_tie[i] to 0 only if
  * the keys at places i - 1 and i of the result differ, else to 1.
  */
-extern void gpusort_run_sort(GpusortRun *run, void *out, uint8_t *may_tie);
+extern void gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie);
 
 /*
  * Sets *block to the next block of the result; returns false at the end.  Blocks
  * come in order.  If block->data points to the block's own place in out, the
  * caller need not copy it.
  */
-extern bool gpusort_run_fetch(GpusortRun *run, GpusortBlock *block);
+extern bool gpusort_keyset_fetch(GpusortKeySet *set, GpusortBlock *block);
 
 /*
- * Fills in the report of a sorted run that is not finished, with the times so
+ * Fills in the report of a sorted key set that is not finished, with the times so
  * far.  Reads only: EXPLAIN may call it between any two blocks of the result,
- * also from CHECK_FOR_INTERRUPTS() within gpusort_run_fetch().
+ * also from CHECK_FOR_INTERRUPTS() within gpusort_keyset_fetch().
  * report->algorithm is NULL while the engine has not told it.  report->engine is
- * NULL while the CPU engine sorts a run again that the device gave up.
- * report->reason, if not NULL, is valid until the run ends.
+ * NULL while the CPU engine sorts a key set again that the device gave up.
+ * report->reason, if not NULL, is valid until the key set ends.
  */
-extern void gpusort_run_report(const GpusortRun *run, GpusortReport *report);
+extern void gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report);
 
 /*
  * Ends a sort: fills in its report, leaves the device and frees the result.
- * The keys stay; a second sort of the same run is done in the backend.
- * report->reason, if not NULL, is valid until the run ends.
+ * The keys stay; a second sort of the same key set is done in the backend.
+ * report->reason, if not NULL, is valid until the key set ends.
  */
-extern void gpusort_run_finish(GpusortRun *run, GpusortReport *report);
+extern void gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report);
 
-/* Finishes the sort, if one is not finished, and frees the run. */
-extern void gpusort_run_end(GpusortRun *run);
+/* Finishes the sort, if one is not finished, and frees the key set. */
+extern void gpusort_keyset_end(GpusortKeySet *set);
 
 /*
  * Sorts words, ascending or descending, on the CPU: order, which has room for
  * n, becomes their positions from 0.  Equal words keep their order.  n is below
  * 2^32.
  */
-extern void gpusort_run_order_words(const uint64_t *words, size_t n, bool descending,
+extern void gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending,
 									uint32_t *order);
 
 /*
- * Sorts a few keys in place, at a fraction of the cost of a run, and fills in
+ * Sorts a few keys in place, at a fraction of the cost of a key set, and fills in
  * the report.  False, with the keys unchanged, if gpusort.min_rows sends even
  * these to the device.
  */
-extern bool gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
+extern bool gpusort_keyset_sort_few(const GpusortKeySetSpec *spec, void *keys, size_t count,
 								 GpusortReport *report);
 
 #endif							/* GPUSORT_RUN_RUN_H */

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * sort.c
- *		The sort run: has an engine sort the keys, hands out the result and its report.
+ *		The key set: has an engine sort the keys, hands out the result and its report.
  *
  * All engines produce the same sequence.  So where the device fails in the middle
  * of its result, the CPU engine sorts all keys, and the caller gets the rest of that
  * result.
  *
- * A few keys, and words whose order a caller needs, are sorted without a run.
+ * A few keys, and words whose order a caller needs, are sorted without a key set.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,22 +26,22 @@
 #define MIN_TIMED_ROWS	32
 
 /*
- * Describes the run's keys to the CPU engine.  Sets the first nblocks spans, for
+ * Describes the key set's keys to the CPU engine.  Sets the first nblocks spans, for
  * which the caller provides the memory, and *input, which points to spans.
  */
 static void
-describe(const GpusortRun *run, GpusortSpan *spans, GpusortCpuInput *input)
+describe(const GpusortKeySet *set, GpusortSpan *spans, GpusortCpuInput *input)
 {
-	for (int i = 0; i < run->nblocks; i++)
+	for (int i = 0; i < set->nblocks; i++)
 	{
-		spans[i].words = run->blocks[i].keys;
-		spans[i].count = run->blocks[i].count;
+		spans[i].words = set->blocks[i].keys;
+		spans[i].count = set->blocks[i].count;
 	}
 	input->spans = spans;
-	input->nspans = run->nblocks;
-	input->key_bytes = run->spec.key_bytes;
-	input->encoding = run->encoding;
-	input->words = run->spec.words;
+	input->nspans = set->nblocks;
+	input->key_bytes = set->spec.key_bytes;
+	input->encoding = set->encoding;
+	input->words = set->spec.words;
 }
 
 /* Calls the CPU engine, and again if an interrupt that raised no error has ended the call. */
@@ -73,9 +73,9 @@ raise_no_memory(uint64 n, size_t width)
 			 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %zu bytes.", n, width)));
 }
 
-/* Sorts all blocks by the CPU engine.  data has room for the result; may_tie: see gpusort_run_sort(). */
+/* Sorts all blocks by the CPU engine.  data has room for the result; may_tie: see gpusort_keyset_sort(). */
 static void
-sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
+sort_on_cpu(GpusortKeySet *set, void *data, uint8_t *may_tie)
 {
 	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
 	GpusortSpan *spans = inline_spans;
@@ -83,76 +83,76 @@ sort_on_cpu(GpusortRun *run, void *data, uint8_t *may_tie)
 	GpusortCpuReport cpu = {1, 1};
 	GpusortCpuStatus status;
 
-	if (run->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
-		spans = palloc(sizeof(GpusortSpan) * run->nblocks);
-	describe(run, spans, &input);
+	if (set->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
+		spans = palloc(sizeof(GpusortSpan) * set->nblocks);
+	describe(set, spans, &input);
 
 	status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
-		call_engine(&input, run->rows, run->spec.rows, data, may_tie, &cpu);
+		call_engine(&input, set->rows, set->spec.rows, data, may_tie, &cpu);
 	if (status == GPUSORT_CPU_NO_MEMORY)
-		raise_no_memory(run->rows, gpusort_spec_width(&run->spec));
+		raise_no_memory(set->rows, gpusort_spec_width(&set->spec));
 
 	if (spans != inline_spans)
 		pfree(spans);
-	run->result->data = data;
-	run->result->report.engine = "cpu";
-	run->result->report.algorithm = "vqsort";
-	run->result->report.threads = cpu.threads;
-	run->result->report.bins = cpu.bins;
+	set->result->data = data;
+	set->result->report.engine = "cpu";
+	set->result->report.algorithm = "vqsort";
+	set->result->report.threads = cpu.threads;
+	set->result->report.bins = cpu.bins;
 }
 
 void
-gpusort_run_sort(GpusortRun *run, void *out, uint8_t *may_tie)
+gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie)
 {
-	GpusortRunResult *result = MemoryContextAllocZero(run->cxt, sizeof(GpusortRunResult));
+	GpusortKeySetResult *result = MemoryContextAllocZero(set->cxt, sizeof(GpusortKeySetResult));
 
-	Assert(run->result == NULL);
-	run->result = result;
+	Assert(set->result == NULL);
+	set->result = result;
 	result->out = out;
-	if (run->rows >= MIN_TIMED_ROWS)
+	if (set->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(result->sort_begun);
 	else
-		result->sort_begun = result->sort_done = run->begun;
+		result->sort_begun = result->sort_done = set->begun;
 
-	if (!run->declined && run->client == NULL && run->rows > 0 &&
-		gpusort_handover_pays(&run->spec, run->rows))
-		gpusort_handover_try(run);
-	if (gpusort_run_on_device(run) && run->rows == 0)
+	if (!set->declined && set->client == NULL && set->rows > 0 &&
+		gpusort_handover_pays(&set->spec, set->rows))
+		gpusort_handover_try(set);
+	if (gpusort_keyset_on_device(set) && set->rows == 0)
 	{
-		/* the run expected rows, so the device took it, but none came */
-		run->declined = true;
-		gpusort_client_leave(run->client, &result->report);
+		/* the key set expected rows, so the device took it, but none came */
+		set->declined = true;
+		gpusort_client_leave(set->client, &result->report);
 	}
-	if (gpusort_run_on_device(run))
+	if (gpusort_keyset_on_device(set))
 	{
-		const char *reason = gpusort_client_sort(run->client);
+		const char *reason = gpusort_client_sort(set->client);
 
 		if (reason != NULL)
-			gpusort_handover_decline(run, reason);
+			gpusort_handover_decline(set, reason);
 	}
-	if (!gpusort_run_on_device(run))
+	if (!gpusort_keyset_on_device(set))
 	{
 		if (out == NULL)
-			out = gpusort_memory_alloc_pages(run->cxt, Max(run->rows, 1) * gpusort_run_result_width(run));
-		sort_on_cpu(run, out, may_tie);
+			out = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
+		sort_on_cpu(set, out, may_tie);
 	}
 	else if (may_tie != NULL)
-		memset(may_tie, 1, run->rows);
-	if (run->rows >= MIN_TIMED_ROWS)
+		memset(may_tie, 1, set->rows);
+	if (set->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(result->sort_done);
 }
 
 bool
-gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
+gpusort_keyset_fetch(GpusortKeySet *set, GpusortBlock *block)
 {
-	GpusortRunResult *result = run->result;
+	GpusortKeySetResult *result = set->result;
 
-	if (result->fetched == run->rows)
+	if (result->fetched == set->rows)
 		return false;
 
-	if (gpusort_run_on_device(run))
+	if (gpusort_keyset_on_device(set))
 	{
-		const char *reason = gpusort_client_fetch(run->client, &block->data, &block->count);
+		const char *reason = gpusort_client_fetch(set->client, &block->data, &block->count);
 
 		if (reason == NULL)
 		{
@@ -164,12 +164,12 @@ gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
 		 * The caller may have converted earlier blocks in out, so the CPU engine
 		 * writes the whole result elsewhere.
 		 */
-		gpusort_handover_decline(run, reason);
-		sort_on_cpu(run, gpusort_memory_alloc_pages(run->cxt, run->rows * gpusort_run_result_width(run)), NULL);
+		gpusort_handover_decline(set, reason);
+		sort_on_cpu(set, gpusort_memory_alloc_pages(set->cxt, set->rows * gpusort_keyset_result_width(set)), NULL);
 	}
-	block->data = (char *) result->data + result->fetched * gpusort_run_result_width(run);
-	block->count = run->rows - result->fetched;
-	result->fetched = run->rows;
+	block->data = (char *) result->data + result->fetched * gpusort_keyset_result_width(set);
+	block->count = set->rows - result->fetched;
+	result->fetched = set->rows;
 	return true;
 }
 
@@ -180,75 +180,75 @@ milliseconds(instr_time begin, instr_time end)
 	return INSTR_TIME_GET_MILLISEC(end);
 }
 
-/* Returns the current time, or the begin of the run if it is too small to be timed. */
+/* Returns the current time, or the begin of the key set if it is too small to be timed. */
 static instr_time
-time_of_report(const GpusortRun *run)
+time_of_report(const GpusortKeySet *set)
 {
-	instr_time	now = run->begun;
+	instr_time	now = set->begun;
 
-	if (run->rows >= MIN_TIMED_ROWS)
+	if (set->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(now);
 	return now;
 }
 
-/* Adds to the engine's part of a report the sizes and times that the run knows. */
+/* Adds to the engine's part of a report the sizes and times that the key set knows. */
 static void
-complete_report(const GpusortRun *run, instr_time now, GpusortReport *report)
+complete_report(const GpusortKeySet *set, instr_time now, GpusortReport *report)
 {
-	const GpusortRunResult *result = run->result;
+	const GpusortKeySetResult *result = set->result;
 
-	report->rows = run->rows;
-	report->key_type = run->spec.key_type;
-	report->gather_bytes = run->rows * gpusort_spec_width(&run->spec);
-	report->gather_ms = milliseconds(run->begun, result->sort_begun);
+	report->rows = set->rows;
+	report->key_type = set->spec.key_type;
+	report->gather_bytes = set->rows * gpusort_spec_width(&set->spec);
+	report->gather_ms = milliseconds(set->begun, result->sort_begun);
 	report->return_ms = milliseconds(result->sort_done, now);
-	report->total_ms = milliseconds(run->begun, now);
-	if (!gpusort_run_on_device(run))
+	report->total_ms = milliseconds(set->begun, now);
+	if (!gpusort_keyset_on_device(set))
 		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
-	report->reason = run->reason;
+	report->reason = set->reason;
 }
 
 void
-gpusort_run_report(const GpusortRun *run, GpusortReport *report)
+gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report)
 {
-	*report = run->result->report;
-	if (gpusort_run_on_device(run))
+	*report = set->result->report;
+	if (gpusort_keyset_on_device(set))
 	{
 		report->engine = GPUSORT_CLIENT_ENGINE;
-		gpusort_client_report(run->client, report);
+		gpusort_client_report(set->client, report);
 	}
-	complete_report(run, time_of_report(run), report);
+	complete_report(set, time_of_report(set), report);
 }
 
 void
-gpusort_run_finish(GpusortRun *run, GpusortReport *report)
+gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 {
-	GpusortRunResult *result = run->result;
-	instr_time	now = time_of_report(run);
+	GpusortKeySetResult *result = set->result;
+	instr_time	now = time_of_report(set);
 
-	if (gpusort_run_on_device(run))
-		gpusort_client_leave(run->client, &result->report);
+	if (gpusort_keyset_on_device(set))
+		gpusort_client_leave(set->client, &result->report);
 	*report = result->report;
 	/* the device may have failed before it had a report */
-	if (report->engine == NULL && run->client != NULL)
+	if (report->engine == NULL && set->client != NULL)
 		report->engine = GPUSORT_CLIENT_ENGINE;
-	complete_report(run, now, report);
+	complete_report(set, now, report);
 	if (result->data != NULL && result->data != result->out)
-		gpusort_memory_free(result->data, Max(run->rows, 1) * gpusort_run_result_width(run));
+		gpusort_memory_free(result->data, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 	pfree(result);
-	run->result = NULL;
+	set->result = NULL;
 
 	/* another sort of these keys is done by the CPU engine */
-	run->declined = true;
-	if (run->client != NULL && !run->borrows)
+	set->declined = true;
+	if (set->client != NULL && !set->borrows)
 	{
-		gpusort_client_release(run->client);
-		run->client = NULL;
+		gpusort_client_release(set->client);
+		set->client = NULL;
 	}
 }
 
 bool
-gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
+gpusort_keyset_sort_few(const GpusortKeySetSpec *spec, void *keys, size_t count,
 					 GpusortReport *report)
 {
 	Assert(!spec->rows && spec->words <= 1);
@@ -268,7 +268,7 @@ gpusort_run_sort_few(const GpusortRunSpec *spec, void *keys, size_t count,
 }
 
 void
-gpusort_run_order_words(const uint64_t *words, size_t n, bool descending, uint32_t *order)
+gpusort_keyset_order_words(const uint64_t *words, size_t n, bool descending, uint32_t *order)
 {
 	GpusortSpan span = {words, n};
 	GpusortCpuInput input = {
@@ -285,27 +285,27 @@ gpusort_run_order_words(const uint64_t *words, size_t n, bool descending, uint32
 }
 
 void
-gpusort_run_select(const GpusortRun *run, const uint64_t *places, size_t nplaces, void *found)
+gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *places, size_t nplaces, void *found)
 {
-	GpusortSpan *spans = palloc(sizeof(GpusortSpan) * run->nblocks);
+	GpusortSpan *spans = palloc(sizeof(GpusortSpan) * set->nblocks);
 	uint64	   *left = palloc(sizeof(uint64) * nplaces);
 	GpusortCpuInput input;
 	GpusortCpuStatus status;
 
-	describe(run, spans, &input);
+	describe(set, spans, &input);
 	do
 	{
 		GpusortCpuOptions options;
 
 		CHECK_FOR_INTERRUPTS();
 		memcpy(left, places, sizeof(uint64) * nplaces);
-		options = gpusort_cpu_options_take(run->rows);
+		options = gpusort_cpu_options_take(set->rows);
 		status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
 			gpusort_cpu_select(&input, left, nplaces, found, &options);
 		gpusort_cpu_options_give(&options);
 	} while (status == GPUSORT_CPU_CANCELLED);
 	if (status == GPUSORT_CPU_NO_MEMORY)
-		raise_no_memory(run->rows, run->spec.key_bytes);
+		raise_no_memory(set->rows, set->spec.key_bytes);
 	pfree(left);
 	pfree(spans);
 }

@@ -24,7 +24,7 @@ PG_FUNCTION_INFO_V1(argsort_checks);
 extern Datum gpu_argsort(PG_FUNCTION_ARGS);
 
 /* A run whose result is its rows in the order they came in, as one block. */
-struct GpusortRun
+struct GpusortKeySet
 {
 	size_t		rows;
 	uint32	   *result;			/* NULL: fetched */
@@ -38,37 +38,37 @@ ProcessInterrupts(void)
 	checks++;
 }
 
-GpusortRun *
-gpusort_run_begin(const GpusortRunSpec *spec)
+GpusortKeySet *
+gpusort_keyset_begin(const GpusortKeySetSpec *spec)
 {
-	return palloc0(sizeof(GpusortRun));
+	return palloc0(sizeof(GpusortKeySet));
 }
 
 void
-gpusort_run_lend(GpusortRun *run, const void *words, size_t count, const GpusortEncoding *encoding)
+gpusort_keyset_lend(GpusortKeySet *set, const void *words, size_t count, const GpusortEncoding *encoding)
 {
-	run->rows = count;
+	set->rows = count;
 }
 
 void
-gpusort_run_sort(GpusortRun *run, void *out, uint8 *may_tie)
+gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8 *may_tie)
 {
-	run->result = out;
-	for (size_t i = 0; i < run->rows; i++)
-		run->result[i] = i;
+	set->result = out;
+	for (size_t i = 0; i < set->rows; i++)
+		set->result[i] = i;
 }
 
 bool
-gpusort_run_fetch(GpusortRun *run, GpusortBlock *block)
+gpusort_keyset_fetch(GpusortKeySet *set, GpusortBlock *block)
 {
-	block->data = run->result;
-	block->count = run->rows;
-	run->result = NULL;
+	block->data = set->result;
+	block->count = set->rows;
+	set->result = NULL;
 	return block->data != NULL;
 }
 
 void
-gpusort_run_finish(GpusortRun *run, GpusortReport *report)
+gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 {
 	*report = (GpusortReport) {0};
 }
@@ -79,20 +79,20 @@ gpusort_report_keep(const GpusortReport *report)
 }
 
 void
-gpusort_run_end(GpusortRun *run)
+gpusort_keyset_end(GpusortKeySet *set)
 {
-	pfree(run);
+	pfree(set);
 }
 
 /* For arrays of smallint only, which are not lent. */
 void *
-gpusort_run_reserve(GpusortRun *run, size_t most, size_t *room)
+gpusort_keyset_reserve(GpusortKeySet *set, size_t most, size_t *room)
 {
 	elog(ERROR, "not expected of this type");
 }
 
 void
-gpusort_run_commit(GpusortRun *run, size_t count)
+gpusort_keyset_commit(GpusortKeySet *set, size_t count)
 {
 	elog(ERROR, "not expected of this type");
 }
