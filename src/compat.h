@@ -84,6 +84,17 @@
 #define GPUSORT_ATTRIBUTE(desc, i)	TupleDescAttr(desc, i)
 #endif
 
+/* 16: t_counts became counts.  Counts rows of a table as returned by a scan. */
+#if PG_VERSION_NUM >= 160000
+#define gpusort_count_returned(relation, rows) \
+	((void) (pgstat_should_count_relation(relation) && \
+			 ((relation)->pgstat_info->counts.tuples_returned += (rows))))
+#else
+#define gpusort_count_returned(relation, rows) \
+	((void) (pgstat_should_count_relation(relation) && \
+			 ((relation)->pgstat_info->t_counts.t_tuples_returned += (rows))))
+#endif
+
 /* 16: tuplesort_getdatum() has the argument copy */
 #if PG_VERSION_NUM >= 160000
 #define gpusort_tuplesort_getdatum(state, forward, value, isnull) \

@@ -18,7 +18,7 @@ my %floor = (
 	'face' => 7,        # src/gpusort.c
 	'plan' => 6, 'service' => 6,
 	'node' => 5, 'functions' => 5,
-	'store' => 4, 'run' => 4,
+	'store' => 4, 'run' => 4, 'scan' => 4,
 	'cpu' => 3, 'gpu' => 3,
 	'key' => 2, 'base' => 2,
 	'kernels' => 1,

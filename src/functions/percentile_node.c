@@ -213,7 +213,7 @@ get_value(Values *values, TupleTableSlot *slot, ExprContext *econtext, bool *isn
 		HeapTuple	source = gpusort_rowstore_source(slot);
 
 		*isnull = false;
-		if (source != NULL && gpusort_rowstore_fetch_column(source, slot->tts_tupleDescriptor, values->attno, &value))
+		if (source != NULL && gpusort_rowstore_fetch_column(source->t_data, slot->tts_tupleDescriptor, values->attno, &value))
 			return value;
 		return slot_getattr(slot, values->attno, isnull);
 	}

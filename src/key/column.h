@@ -80,6 +80,7 @@
 #include "utils/sortsupport.h"
 
 #include "compat.h"
+#include "key/keybits.h"
 #include "key/rowkey.h"
 
 /* How a value is read and encoded, by plan and number of words. */
@@ -193,6 +194,16 @@ static inline bool
 gpusort_column_is_prefix(const GpusortRowColumn *column)
 {
 	return column->kind >= GPUSORT_ROW_ABBREVIATED;
+}
+
+/* The word of a float8 of these bits (plan "code"): 0 and all ones must remain for NULL. */
+static inline uint64
+gpusort_column_float8(const GpusortRowColumn *column, uint64 bits)
+{
+	uint64		rank = gpusort_rank_float8(bits);
+
+	/* Ranks begin at 0, and only NaN's, which is all ones, is greater than all ones - 2. */
+	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->masks.flip[0];
 }
 
 /* Gives a column a third word, before any row is encoded.  bits: those that can vary. */

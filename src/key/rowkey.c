@@ -211,16 +211,6 @@ encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64
 	return enter_crowd(column, next == column->masks.null[1]);
 }
 
-/* float8 in plan "code": 0 and all ones must remain for NULL */
-static inline uint64
-float8_word(const GpusortRowColumn *column, uint64 bits)
-{
-	uint64		rank = gpusort_rank_float8(bits);
-
-	/* Ranks begin at 0, and only NaN's, which is all ones, is greater than all ones - 2. */
-	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->masks.flip[0];
-}
-
 /* Writes the words of a value that is not NULL.  Returns the words that later columns must have. */
 static pg_attribute_always_inline LaterWords
 encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
@@ -252,7 +242,7 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			words[0] = flagged_word(column, gpusort_tid_bits((ItemPointer) DatumGetPointer(value)));
 			break;
 		case GPUSORT_ROW_FLOAT8:
-			words[0] = float8_word(column, (uint64) DatumGetInt64(value));
+			words[0] = gpusort_column_float8(column, (uint64) DatumGetInt64(value));
 			break;
 		case GPUSORT_ROW_INT8:
 			return encode_crowded_word(column, (uint64) DatumGetInt64(value), words);

@@ -120,6 +120,16 @@ gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot)
 }
 
 void
+gpusort_core_put_page(GpusortGather *gather, int begin)
+{
+	for (int i = begin; i < gather->page.count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		gpusort_core_put(gather, gpusort_page_slot(&gather->page, i));
+	}
+}
+
+void
 gpusort_core_read(GpusortGather *gather)
 {
 	for (;;)

@@ -45,22 +45,16 @@ extern uint64 gpusort_bound_select(GpusortGather *gather, const GpusortSorted *s
 /* Compares a row with the bound, which has the same words.  True if the row is behind it. */
 extern bool gpusort_bound_is_behind(GpusortGather *gather, TupleTableSlot *slot);
 
-/*
- * There is a bound: is the row with this key, which is in the slot, behind it?
- * Then the row is counted as removed.
- */
-static inline bool
-gpusort_limit_removes_row(GpusortGather *gather, const uint64 *words, TupleTableSlot *slot)
+/* There is a bound: does a key sort before its words (-1), behind them (1), or is it equal (0)? */
+static inline int
+gpusort_limit_compare(const GpusortNodeLimit *limit, const uint64 *words)
 {
-	const uint64 *bound = gather->limit.words;
-	int			i = 0;
-
-	while (i < gather->limit.nwords && words[i] == bound[i])
-		i++;
-	if (i < gather->limit.nwords ? words[i] < bound[i] : !gpusort_bound_is_behind(gather, slot))
-		return false;
-	gpusort_limit_count_removed(gather);
-	return true;
+	for (int i = 0; i < limit->nwords; i++)
+	{
+		if (words[i] != limit->words[i])
+			return words[i] < limit->words[i] ? -1 : 1;
+	}
+	return 0;
 }
 
 /* For rows: see GpusortForm. */

@@ -138,23 +138,48 @@ read_sample(GpusortGather *gather)
 	return more;
 }
 
+/* Returns a slot with all columns of a row that is being read: slot, or else row number row of the page. */
+static inline TupleTableSlot *
+whole_row(GpusortGather *gather, TupleTableSlot *slot, int row)
+{
+	return slot != NULL ? slot : gpusort_page_slot(&gather->page, row);
+}
+
 /*
- * Returns a slot that has the row's sort columns.  That is keys if each column's offset
- * in the tuple is known, which saves deforming the columns in front of them, and slot
- * in all other cases.
+ * Returns a slot that has the row's sort columns.  That is gather->keys if each column's
+ * offset in the tuple is known, which saves deforming the columns in front of it.
  */
 static pg_attribute_always_inline TupleTableSlot *
-key_columns(TupleTableSlot *keys, const AttrNumber *attnos, int ncolumns, TupleTableSlot *slot, HeapTuple source)
+key_columns(GpusortGather *gather, TupleTableSlot *slot, int row)
 {
-	TupleDesc	desc = slot->tts_tupleDescriptor;
+	const GpusortPage *page = &gather->page;
+	TupleTableSlot *keys = gather->keys;
+	HeapTupleHeader source;
+	TupleDesc	desc;
 
-	for (int i = 0; i < ncolumns; i++)
+	if (slot == NULL)
 	{
-		int			attribute = attnos[i] - 1;
+		source = page->rows[row];
+		desc = gpusort_page_desc(page);
+	}
+	else
+	{
+		HeapTuple	tuple = gpusort_rowstore_source(slot);
 
-		if (!gpusort_rowstore_fetch_column(source, desc, attnos[i], &keys->tts_values[attribute]))
+		if (tuple == NULL)
 			return slot;
-		keys->tts_isnull[attribute] = false;
+		source = tuple->t_data;
+		desc = slot->tts_tupleDescriptor;
+	}
+	gpusort_rowstore_fetch_ahead(&gather->rows.store, source);
+	for (int i = 0; i < gather->spec->ncolumns; i++)
+	{
+		AttrNumber	attno = gather->spec->attnos[i];
+
+		if (!gpusort_rowstore_fetch_column(source, desc, slot == NULL ? gpusort_page_attno(page, attno) : attno,
+										   &keys->tts_values[attno - 1]))
+			return whole_row(gather, slot, row);
+		keys->tts_isnull[attno - 1] = false;
 	}
 	return keys;
 }
@@ -173,16 +198,101 @@ make_room(GpusortGather *gather, GpusortRoom *room)
 	return places > 0;
 }
 
+/* There is a bound: is the row behind it, whose key this is?  Then counts it as removed. */
+static inline bool
+removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *slot, int row)
+{
+	int			order = gpusort_limit_compare(&gather->limit, words);
+
+	if (order < 0 || (order == 0 && !gpusort_bound_is_behind(gather, whole_row(gather, slot, row))))
+		return false;
+	gpusort_limit_count_removed(gather);
+	return true;
+}
+
+/* Copies a row to the store.  keys has its sort columns. */
+static inline bool
+append(GpusortGather *gather, TupleTableSlot *keys, TupleTableSlot *slot, int row)
+{
+	const GpusortPage *page = &gather->page;
+
+	/* a bare row is the key column */
+	if (gather->spec->bare)
+		return gpusort_rowstore_append(&gather->rows.store, keys);
+	if (slot == NULL && !page->projected)
+		return gpusort_rowstore_append_tuples(&gather->rows.store, page->rows + row, page->bytes + row, 1) == 1;
+	return gpusort_rowstore_append(&gather->rows.store, whole_row(gather, slot, row));
+}
+
+/*
+ * Makes the key of a row and stores the row: slot, or else row number row of the page.
+ * Returns false if it has gone elsewhere, as all others must: see gpusort_gather_room().
+ */
+static pg_attribute_always_inline bool
+take_row(GpusortGather *gather, GpusortRoom *room, TupleTableSlot *slot, int row)
+{
+	const GpusortNodeLimit *limit = &gather->limit;
+	TupleTableSlot *keys;
+
+	if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !make_room(gather, room))
+	{
+		gpusort_core_put(gather, whole_row(gather, slot, row));
+		return false;
+	}
+	keys = key_columns(gather, slot, row);
+	/* a bound without words needs no key */
+	if (limit->known && limit->nwords == 0 && removes(gather, NULL, slot, row))
+		return true;
+	gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
+	if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, slot, row))
+		return true;
+	if (unlikely(!append(gather, keys, slot, row)))
+	{
+		gpusort_gather_commit(gather, room);
+		gpusort_core_put(gather, whole_row(gather, slot, row));
+		return false;
+	}
+	room->next += room->width;
+	return true;
+}
+
+/* Takes the rows of the page: keys column by column where that is possible, and then the rows. */
+static bool
+take_page(GpusortGather *gather, GpusortRoom *room)
+{
+	const GpusortPage *page = &gather->page;
+	GpusortRowStore *store = &gather->rows.store;
+	bool		by_column = !gather->limit.known && !gather->spec->bare && !page->projected;
+	int			i = 0;
+
+	while (i < page->count)
+	{
+		int			n = Min(page->count - i, (room->end - room->next) / room->width);
+
+		by_column = by_column && (n == 0 ||
+								  gpusort_rowkey_encode_rows(gather->rows.key, gpusort_page_desc(page), NULL,
+															 page->rows + i, n, (uint64 *) room->next));
+		if (by_column)
+		{
+			n = gpusort_rowstore_append_tuples(store, page->rows + i, page->bytes + i, n);
+			room->next += n * room->width;
+			i += n;
+			if (i == page->count)
+				break;
+		}
+		if (!take_row(gather, room, NULL, i++))
+		{
+			gpusort_core_put_page(gather, i);
+			return false;
+		}
+	}
+	return true;
+}
+
 static bool
 read_child(GpusortGather *gather)
 {
 	PlanState  *child = gather->child;
-	GpusortRowStore *store = &gather->rows.store;
-	const GpusortNodeLimit *limit = &gather->limit;
-	TupleTableSlot *columns = gather->keys;
-	const AttrNumber *attnos = gather->spec->attnos;
-	int			ncolumns = gather->spec->ncolumns;
-	bool		bare = gather->spec->bare;
 	GpusortRoom room;
 
 	if (gather->set == NULL && !read_sample(gather))
@@ -192,36 +302,13 @@ read_child(GpusortGather *gather)
 	for (;;)
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
-		TupleTableSlot *keys = slot;
-		HeapTuple	source;
 
 		if (TupIsNull(slot))
 			break;
-		if (unlikely(room.next == room.end || gpusort_rowstore_over(store)) && !make_room(gather, &room))
-		{
-			gpusort_core_put(gather, slot);
+		if (!take_row(gather, &room, slot, 0))
 			return false;
-		}
-		source = gpusort_rowstore_source(slot);
-		if (source != NULL)
-		{
-			gpusort_rowstore_fetch_ahead(store, source);
-			keys = key_columns(columns, attnos, ncolumns, slot, source);
-		}
-		/* a bound without words needs no key */
-		if (limit->known && limit->nwords == 0 && gpusort_limit_removes_row(gather, NULL, slot))
-			continue;
-		gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room.next);
-		if (limit->known && limit->nwords > 0 && gpusort_limit_removes_row(gather, (uint64 *) room.next, slot))
-			continue;
-		/* a bare row is the key column */
-		if (unlikely(!gpusort_rowstore_append(store, bare ? keys : slot)))
-		{
-			gpusort_gather_commit(gather, &room);
-			gpusort_core_put(gather, slot);
+		if (gpusort_page_take(&gather->page, child) && !take_page(gather, &room))
 			return false;
-		}
-		room.next += room.width;
 	}
 	gpusort_gather_commit(gather, &room);
 	return true;

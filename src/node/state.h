@@ -16,6 +16,7 @@
 #include "base/activity.h"
 #include "node/spec.h"
 #include "run/run.h"
+#include "scan/page.h"
 #include "store/rowstore.h"
 #include "store/spill.h"
 
@@ -94,6 +95,7 @@ typedef struct GpusortGather
 	bool		sorted;			/* the key set is sorted, and its report not yet in stats */
 	uint64		nulls;			/* for values: NULLs, which are only counted */
 	GpusortRows rows;			/* for rows; all zeros for values */
+	GpusortPage page;			/* further rows of the table's page that the child has reached */
 	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
 	MemoryContext adopted_cxt;	/* what the key set and the store have adopted from
 								 * workers; reset when a key set is spilled */
@@ -275,6 +277,9 @@ extern void gpusort_core_hand_over(GpusortGather *gather, const char *reason);
 
 /* Puts a row into core's tuplesort, or into the overflow if there is one. */
 extern void gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot);
+
+/* The same with the rows of the page from number begin on. */
+extern void gpusort_core_put_page(GpusortGather *gather, int begin);
 
 /* The same with the remaining rows of the child. */
 extern void gpusort_core_read(GpusortGather *gather);

@@ -68,10 +68,38 @@ removes(GpusortGather *gather, const void *key)
 	return true;
 }
 
+/* Makes the key of a value.  Returns false if there is no room for it: see gpusort_gather_room(). */
+static pg_attribute_always_inline bool
+take_value(GpusortGather *gather, GpusortRoom *room, GpusortKind kind, uint64 flip, Datum value)
+{
+	if (unlikely(room->next == room->end) && !gpusort_gather_room(gather, room))
+		return false;
+	gpusort_type_store_key(kind, value, flip, room->next);
+	if (!gather->limit.known || !removes(gather, room->next))
+		room->next += room->width;
+	return true;
+}
+
+/* The same with the value in a slot, which may be NULL.  Without room, core gets it. */
+static inline bool
+take_slot(GpusortGather *gather, GpusortRoom *room, GpusortKind kind, uint64 flip, TupleTableSlot *slot)
+{
+	slot_getsomeattrs(slot, 1);
+	if (slot->tts_isnull[0])
+		gather->nulls++;
+	else if (!take_value(gather, room, kind, flip, slot->tts_values[0]))
+	{
+		gpusort_core_put(gather, slot);
+		return false;
+	}
+	return true;
+}
+
 static bool
 read_child(GpusortGather *gather)
 {
 	PlanState  *child = gather->child;
+	GpusortPage *page = &gather->page;
 	GpusortRoom room = {.width = gather->spec->value_type->key_bytes};
 	GpusortKind kind = gather->spec->value_type->kind;
 	uint64		flip = gather->spec->descending ? PG_UINT64_MAX : 0;
@@ -79,24 +107,34 @@ read_child(GpusortGather *gather)
 	for (;;)
 	{
 		TupleTableSlot *slot = ExecProcNode(child);
+		AttrNumber	attno;
+		TupleDesc	desc;
 
 		if (TupIsNull(slot))
 			break;
-		slot_getsomeattrs(slot, 1);
-		if (slot->tts_isnull[0])
-		{
-			gather->nulls++;
-			continue;
-		}
-		if (unlikely(room.next == room.end) && !gpusort_gather_room(gather, &room))
-		{
-			gpusort_core_put(gather, slot);
+		if (!take_slot(gather, &room, kind, flip, slot))
 			return false;
-		}
-		gpusort_type_store_key(kind, slot->tts_values[0], flip, room.next);
-		if (gather->limit.known && removes(gather, room.next))
+		if (!gpusort_page_take(page, child))
 			continue;
-		room.next += room.width;
+		attno = gpusort_page_attno(page, 1);
+		desc = gpusort_page_desc(page);
+		for (int i = 0; i < page->count; i++)
+		{
+			Datum		value;
+
+			if (likely(gpusort_rowstore_fetch_column(page->rows[i], desc, attno, &value)))
+			{
+				if (likely(take_value(gather, &room, kind, flip, value)))
+					continue;
+				gpusort_core_put_page(gather, i);
+				return false;
+			}
+			if (!take_slot(gather, &room, kind, flip, gpusort_page_slot(page, i)))
+			{
+				gpusort_core_put_page(gather, i + 1);
+				return false;
+			}
+		}
 	}
 	gpusort_gather_commit(gather, &room);
 	return true;

@@ -349,16 +349,25 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 }
 
 static inline bool
-copy_heap_tuple(GpusortRowStore *store, HeapTuple from)
+copy_heap_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
 {
-	Size		bytes = from->t_len - MINIMAL_TUPLE_OFFSET;
-	MinimalTuple tuple = add_row(store, bytes);
+	MinimalTuple tuple = add_row(store, bytes - MINIMAL_TUPLE_OFFSET);
 
 	if (unlikely(tuple == NULL))
 		return false;
-	memcpy(tuple, (char *) from->t_data + MINIMAL_TUPLE_OFFSET, bytes);
-	tuple->t_len = bytes;
+	memcpy(tuple, (char *) from + MINIMAL_TUPLE_OFFSET, bytes - MINIMAL_TUPLE_OFFSET);
+	tuple->t_len = bytes - MINIMAL_TUPLE_OFFSET;
 	return true;
+}
+
+int
+gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *rows, const uint16 *bytes, int n)
+{
+	int			i = 0;
+
+	while (i < n && !store->over && copy_heap_tuple(store, rows[i], bytes[i]))
+		i++;
+	return i;
 }
 
 /* Adds the slot's value as a bare row.  A short value gets a short header, as in a tuple. */
@@ -404,7 +413,7 @@ gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 		return copy_value(store, slot);
 	source = gpusort_rowstore_source(slot);
 	if (source != NULL)
-		return copy_heap_tuple(store, source);
+		return copy_heap_tuple(store, source->t_data, source->t_len);
 	if (TTS_IS_VIRTUAL(slot))
 		return form_row(store, slot);
 	from = ExecFetchSlotMinimalTuple(slot, &should_free);

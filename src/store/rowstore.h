@@ -128,6 +128,13 @@ gpusort_rowstore_over(const GpusortRowStore *store)
  */
 extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
+/*
+ * Copies n rows of a heap page, of that many bytes each.  Returns how many it has copied: all,
+ * unless gpusort_rowstore_over() is true or the arena has no memory.
+ */
+extern int gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *rows,
+										  const uint16 *bytes, int n);
+
 /* Can gpusort_rowstore_keep() keep any of the rows?  Not if there are 2048 blocks, of 16 MB each. */
 static inline bool
 gpusort_rowstore_can_keep(const GpusortRowStore *store)
@@ -189,22 +196,21 @@ gpusort_rowstore_source(TupleTableSlot *slot)
  * tuple of this descriptor has been deformed.
  */
 static inline bool
-gpusort_rowstore_fetch_column(HeapTuple source, TupleDesc desc, AttrNumber attno, Datum *value)
+gpusort_rowstore_fetch_column(HeapTupleHeader source, TupleDesc desc, AttrNumber attno, Datum *value)
 {
 	int			offset = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
 
-	if (HeapTupleHasNulls(source) || HeapTupleHeaderGetNatts(source->t_data) < attno || offset < 0)
+	if ((source->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(source) < attno || offset < 0)
 		return false;
-	*value = fetchatt(GPUSORT_ATTRIBUTE(desc, attno - 1),
-					  (char *) source->t_data + source->t_data->t_hoff + offset);
+	*value = fetchatt(GPUSORT_ATTRIBUTE(desc, attno - 1), (char *) source + source->t_hoff + offset);
 	return true;
 }
 
 /* Prefetches the next rows of a heap page, which lie at lower addresses if it was filled row by row. */
 static inline void
-gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTuple source)
+gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTupleHeader source)
 {
-	uintptr_t	row = (uintptr_t) source->t_data;
+	uintptr_t	row = (uintptr_t) source;
 
 	if (store->source - row <= GPUSORT_ROW_FETCH_BYTES)
 	{

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * page_rows.c
+ *		Makes the keys of the rows of a heap page, column by column.
+ *
+ * Values of fixed width without NULLs in front of them lie at the same offset in all rows.
+ * Then a loop for each column reads them there.  No slot is filled, the kind of the column is
+ * looked at once, and the cache misses of several rows overlap.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "key/column.h"
+#include "key/keybits.h"
+
+/* Have all rows these columns, no NULL, and a header without anything else? */
+static bool
+have_plain_headers(const HeapTupleHeader *rows, int n, AttrNumber natts)
+{
+	bool		plain = true;
+
+	for (int i = 0; i < n; i++)
+		plain &= (rows[i]->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(rows[i]) >= natts &&
+			rows[i]->t_hoff == MAXALIGN(SizeofHeapTupleHeader);
+	return plain;
+}
+
+/* Can the column's values be read by encode_column()? */
+static bool
+is_plain(const GpusortRowColumn *column)
+{
+	switch (column->kind)
+	{
+		case GPUSORT_ROW_BYTE:
+		case GPUSORT_ROW_INT2:
+		case GPUSORT_ROW_INT4:
+		case GPUSORT_ROW_FLOAT4:
+		case GPUSORT_ROW_FLOAT8:
+		case GPUSORT_ROW_INT8:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* For each row: reads bits, a value at the offset, and sets the word. */
+#define ENCODE_LOOP(type, word) \
+	do { \
+		for (int i = 0; i < n; i++, words += stride) \
+		{ \
+			type		bits; \
+\
+			memcpy(&bits, (const char *) rows[i] + offset, sizeof(bits)); \
+			*words = (word); \
+		} \
+	} while (0)
+
+/*
+ * Writes the column's word of each row.  offset: of the value, from the begin of the row's
+ * header.  Returns false if a value shares its word with another one (plan "crowded").
+ */
+static bool
+encode_column(const GpusortRowColumn *column, int offset, const HeapTupleHeader *rows, int n,
+			  uint64 *words, int stride)
+{
+	const uint64 flip = column->masks.flip[0];
+	const uint64 base = column->masks.base;
+	const uint64 null = column->masks.null[0];
+	bool		crowded = false;
+
+	switch (column->kind)
+	{
+		case GPUSORT_ROW_BYTE:
+			ENCODE_LOOP(uint8, (bits ^ flip) | base);
+			break;
+		case GPUSORT_ROW_INT2:
+			ENCODE_LOOP(uint16, (bits ^ flip) | base);
+			break;
+		case GPUSORT_ROW_INT4:
+			ENCODE_LOOP(uint32, (bits ^ flip) | base);
+			break;
+		case GPUSORT_ROW_FLOAT4:
+			ENCODE_LOOP(uint32, (gpusort_rank_float4(bits) ^ flip) | base);
+			break;
+		case GPUSORT_ROW_FLOAT8:
+			ENCODE_LOOP(uint64, gpusort_column_float8(column, bits));
+			break;
+		default:
+			ENCODE_LOOP(uint64, (crowded |= (bits ^ flip ^ null) <= 1, bits ^ flip));
+			break;
+	}
+	return !crowded;
+}
+
+bool
+gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
+						   const HeapTupleHeader *rows, int n, uint64 *words)
+{
+	int			offsets[GPUSORT_MAX_WORDS];
+	AttrNumber	last = 0;
+
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		const GpusortRowColumn *column = &key->columns[i];
+		AttrNumber	attno = attnos != NULL ? attnos[column->attribute] : column->attribute + 1;
+
+		offsets[i] = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
+		if (!is_plain(column) || offsets[i] < 0)
+			return false;
+		last = Max(last, attno);
+	}
+	if (!have_plain_headers(rows, n, last))
+		return false;
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		if (!encode_column(&key->columns[i], MAXALIGN(SizeofHeapTupleHeader) + offsets[i], rows, n,
+						   words + i, key->words))
+			return false;
+	}
+	return true;
+}
