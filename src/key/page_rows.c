@@ -11,8 +11,13 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+
 #include "key/column.h"
 #include "key/keybits.h"
+
+/* Bytes of the header of a row without NULLs */
+#define PLAIN_HEADER	((int) MAXALIGN(SizeofHeapTupleHeader))
 
 /* Have all rows these columns, no NULL, and a header without anything else? */
 static bool
@@ -22,7 +27,7 @@ have_plain_headers(const HeapTupleHeader *rows, int n, AttrNumber natts)
 
 	for (int i = 0; i < n; i++)
 		plain &= (rows[i]->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(rows[i]) >= natts &&
-			rows[i]->t_hoff == MAXALIGN(SizeofHeapTupleHeader);
+			rows[i]->t_hoff == PLAIN_HEADER;
 	return plain;
 }
 
@@ -114,8 +119,7 @@ gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrN
 		return false;
 	for (int i = 0; i < key->nencoded; i++)
 	{
-		if (!encode_column(&key->columns[i], MAXALIGN(SizeofHeapTupleHeader) + offsets[i], rows, n,
-						   words + i, key->words))
+		if (!encode_column(&key->columns[i], PLAIN_HEADER + offsets[i], rows, n, words + i, key->words))
 			return false;
 	}
 	return true;

@@ -1,0 +1,157 @@
+# A sort takes the rows of a table's pages behind the back of the scan (src/scan/page.c).
+# The rows are those that core's scan returns, whatever has happened to the table, and so are
+# the counts of EXPLAIN and of the statistics.
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('pages', order_by => 1, settings => <<'CONF');
+gpusort.engine = cpu
+max_parallel_workers = 4
+work_mem = 256MB
+autovacuum = off
+CONF
+$node->start;
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION gpusort;
+CREATE FUNCTION h(i int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT hashint4(i)';
+
+-- narrow rows, many on a page
+CREATE TABLE narrow AS SELECT h(i) AS k, h(i) % 100 AS a, i::int8 AS id FROM generate_series(1, 20000) i;
+-- dead, updated, locked and invisible rows
+CREATE TABLE torn (id int8 PRIMARY KEY, k int, v text) WITH (fillfactor = 60);
+INSERT INTO torn SELECT i, h(i) % 1000, md5(i::text) FROM generate_series(1, 20000) i;
+DELETE FROM torn WHERE id % 7 = 0;
+UPDATE torn SET k = k + 1 WHERE id % 5 = 0;
+UPDATE torn SET v = repeat(v, 5) WHERE id % 11 = 0;
+BEGIN; UPDATE torn SET k = -k; ROLLBACK;
+BEGIN; SAVEPOINT s; DELETE FROM torn WHERE id % 3 = 0; ROLLBACK TO s; INSERT INTO torn VALUES (0, 0, 'new'); COMMIT;
+-- dropped, added and generated columns, NULLs, rows of several ages
+CREATE TABLE aged (x text, k int, gone int, y numeric);
+INSERT INTO aged SELECT left(md5(i::text), i % 9), h(i) % 50, i, i FROM generate_series(1, 4000) i;
+ALTER TABLE aged DROP COLUMN gone;
+ALTER TABLE aged ADD COLUMN late int8 DEFAULT 77, ADD COLUMN empty int, ADD COLUMN made int GENERATED ALWAYS AS (k * 2) STORED;
+INSERT INTO aged SELECT CASE WHEN i % 3 > 0 THEN md5(i::text) END, CASE WHEN i % 4 > 0 THEN h(i) % 50 END, i, i, i FROM generate_series(4001, 8000) i;
+-- keys of all places and kinds
+CREATE TABLE kinds AS SELECT i AS id, (h(i) % 3 = 0) AS b, (h(i) % 999)::int2 AS i2, h(i) AS i4, h(i)::int8 << 20 AS i8,
+  (h(i) % 1000)::float4 / 7 AS f4, CASE i % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' ELSE h(i)::float8 / 3 END AS f8,
+  CASE i % 50 WHEN 0 THEN 'infinity' ELSE timestamp '2020-01-01' + h(i) * interval '1 second' END AS ts,
+  (h(i) % 9)::"char" AS c, md5(i::text)::uuid AS u, (h(i) % 1000)::numeric / 8 AS num, left(md5(i::text), i % 30) AS txt
+  FROM generate_series(1, 10000) i;
+INSERT INTO kinds SELECT i, NULL, NULL, NULL, 9223372036854775807, NULL, NULL, '-infinity', NULL, NULL, 'NaN', NULL FROM generate_series(10001, 10030) i;
+-- three wide rows a page, and values out of line
+CREATE TABLE wide (k int, v text, t text);
+ALTER TABLE wide ALTER v SET STORAGE PLAIN, ALTER t SET STORAGE EXTERNAL;
+INSERT INTO wide SELECT h(i), repeat('w', 2300), repeat(md5((i % 50)::text), 100) FROM generate_series(1, 600) i;
+-- partitions of several layouts, one of them empty, one temporary in another tree
+CREATE TABLE parts (k int, a int, id int8) PARTITION BY LIST (a);
+CREATE TABLE part0 PARTITION OF parts FOR VALUES IN (0);
+CREATE TABLE part1 (extra text, id int8, a int, k int);
+ALTER TABLE part1 DROP COLUMN extra;
+ALTER TABLE parts ATTACH PARTITION part1 FOR VALUES IN (1);
+CREATE TABLE part2 PARTITION OF parts FOR VALUES IN (2);
+CREATE TABLE part3 PARTITION OF parts FOR VALUES IN (3);
+INSERT INTO parts SELECT h(i), (i % 3), i FROM generate_series(1, 30000) i;
+CREATE TABLE parent (k int, v text);
+CREATE TABLE child (more int) INHERITS (parent);
+INSERT INTO parent SELECT h(i), i FROM generate_series(1, 5000) i;
+INSERT INTO child SELECT h(i), i, i FROM generate_series(5001, 10000) i;
+CREATE TABLE nothing ();
+INSERT INTO nothing SELECT FROM generate_series(1, 1000);
+CREATE UNLOGGED TABLE crash AS TABLE narrow;
+ANALYZE;
+SQL
+
+# Core's answer is GpuSort's, in these settings.
+sub same
+{
+	my ($query, @settings) = @_;
+	my $all = "SELECT md5(string_agg(x::text, ',' ORDER BY r)), count(*) FROM (SELECT s AS x, row_number() OVER () AS r FROM ($query OFFSET 0) AS s) AS y";
+	my @answers;
+	ask($node, "SET $_") foreach @settings;
+	ok(ask($node, "EXPLAIN $query") =~ /GpuSort/, "GpuSort: $query");
+	foreach my $enabled ('off', 'on')
+	{
+		ask($node, "SET gpusort.enabled = $enabled");
+		push @answers, ask($node, $all);
+	}
+	ask($node, 'RESET ALL');
+	is($answers[1], $answers[0], "@settings $query");
+	return;
+}
+
+my @queries = (
+	'SELECT * FROM narrow ORDER BY k, id', 'SELECT k FROM narrow ORDER BY k', 'SELECT id, k FROM narrow ORDER BY k DESC, id',
+	'SELECT a, a + 1 AS b, id FROM narrow ORDER BY a, id', 'SELECT * FROM narrow WHERE a < 30 ORDER BY k, id',
+	'SELECT id FROM narrow WHERE a < 0 AND id % 3 > 0 ORDER BY id', 'SELECT * FROM narrow WHERE a = 1000 ORDER BY k',
+	'SELECT ctid, tableoid, k FROM narrow ORDER BY k, ctid', 'SELECT n, k FROM narrow n ORDER BY k, id',
+	'SELECT * FROM narrow WHERE ctid > \'(20,3)\' ORDER BY k, id', 'SELECT * FROM narrow ORDER BY k LIMIT 100',
+	'SELECT * FROM narrow ORDER BY a, id LIMIT 3000',
+	'SELECT * FROM torn ORDER BY k, id', 'SELECT v FROM torn ORDER BY v', 'SELECT id, v FROM torn WHERE k > 500 ORDER BY v, id',
+	'SELECT v, id FROM torn ORDER BY v COLLATE "C" LIMIT 50',
+	'SELECT * FROM aged ORDER BY k, y', 'SELECT late FROM aged ORDER BY late', 'SELECT made, x FROM aged ORDER BY made, x COLLATE "C", y',
+	'SELECT empty, y FROM aged ORDER BY empty NULLS FIRST, y', 'SELECT x FROM aged ORDER BY x', 'SELECT late, k FROM aged ORDER BY k, late, y',
+	(map { ("SELECT * FROM kinds ORDER BY $_, id", "SELECT * FROM kinds ORDER BY $_ DESC, id DESC", "SELECT $_ FROM kinds ORDER BY $_") }
+	   qw(b i2 i4 i8 f4 f8 ts c u num), 'txt COLLATE "C"'),
+	'SELECT id, txt, i4 FROM kinds ORDER BY i8, i4, f8, id', 'SELECT * FROM kinds ORDER BY c, i2, id LIMIT 200',
+	'SELECT * FROM wide ORDER BY k', 'SELECT k, t FROM wide ORDER BY t, k', 'SELECT t FROM wide ORDER BY t',
+	'SELECT * FROM parts ORDER BY k, id', 'SELECT id FROM parts ORDER BY id', 'SELECT id, a FROM parts WHERE k > 0 ORDER BY id',
+	'SELECT * FROM parent ORDER BY k', 'SELECT v FROM parent WHERE k < 0 ORDER BY v',
+	'SELECT * FROM (SELECT k FROM narrow UNION ALL SELECT k FROM part1) AS u ORDER BY k',
+	'SELECT 1 AS one FROM nothing ORDER BY random()',
+	'SELECT * FROM narrow TABLESAMPLE SYSTEM (50) REPEATABLE (1) ORDER BY k, id', 'SELECT * FROM crash ORDER BY k, id',
+	'SELECT n.id, s.k FROM (SELECT id FROM narrow LIMIT 5) n, LATERAL (SELECT k FROM torn WHERE torn.k > n.id % 3 ORDER BY k, torn.id OFFSET 0) s');
+my @forced = ('gpusort.force = on', 'gpusort.min_rows = 0');
+foreach my $query (@queries)
+{
+	same($query, @forced, 'max_parallel_workers_per_gather = 0');
+}
+
+# with workers, spilled, and handed over to core in the middle of a page
+foreach my $query (grep { /narrow|torn|parts|kinds ORDER BY (i8|txt)/ && !/LATERAL|one|TABLESAMPLE|LIMIT/ } @queries)
+{
+	same($query, @forced, 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0', 'max_parallel_workers_per_gather = 4');
+	same($query, @forced, 'max_parallel_workers_per_gather = 0', 'gpusort.memory_limit = \'1MB\'');
+}
+my $scroll = 'BEGIN; SET LOCAL gpusort.memory_limit = \'1MB\'; DECLARE c SCROLL CURSOR FOR SELECT id FROM narrow ORDER BY k, id; MOVE FORWARD ALL IN c; FETCH BACKWARD 3 IN c; COMMIT';
+my ($core, $ours) = map { ask($node, "SET gpusort.enabled = $_"); ask($node, $scroll) } 'off', 'on';
+is($ours, $core, 'a cursor that core takes over');
+
+# what the transaction sees: its own changes, not those of others and not later ones
+foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
+{
+	my ($old, $new) = map {
+		ask($node, "SET gpusort.enabled = $_; BEGIN ISOLATION LEVEL $level; DELETE FROM narrow WHERE id % 10 = 0; UPDATE narrow SET k = 0 WHERE id % 10 = 1; DECLARE c CURSOR FOR SELECT k, id FROM narrow ORDER BY k, id; DELETE FROM narrow WHERE id % 10 = 2; FETCH 4000 FROM c; ROLLBACK")
+	} 'off', 'on';
+	is($new, $old, "a cursor sees the rows of when it was declared: $level");
+}
+my $lock = 'BEGIN; SELECT id FROM torn WHERE k < 20 ORDER BY k, id FOR UPDATE; ROLLBACK';
+($core, $ours) = map { ask($node, "SET gpusort.enabled = $_"); ask($node, $lock) } 'off', 'on';
+is($ours, $core, 'FOR UPDATE');
+ask($node, 'CREATE TEMP TABLE mine AS TABLE narrow; ANALYZE mine');
+same('SELECT * FROM mine ORDER BY k, id', @forced);
+
+# the counts are core's
+sub counts
+{
+	my ($query) = @_;
+	my $before = ask($node, "SELECT pg_stat_force_next_flush(); SELECT sum(seq_tup_read) FROM pg_stat_user_tables");
+	my $plan = ask($node, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) $query");
+	my $after = ask($node, "SELECT pg_stat_force_next_flush(); SELECT sum(seq_tup_read) FROM pg_stat_user_tables");
+	return join("\n", ($plan =~ /(Append.*|Seq Scan.*|Rows Removed.*)/g), $after - $before);
+}
+foreach my $query ('SELECT * FROM narrow ORDER BY k', 'SELECT id FROM narrow WHERE a < 30 ORDER BY k', 'SELECT * FROM parts WHERE id % 2 = 0 ORDER BY k',
+	'SELECT v FROM torn ORDER BY k')
+{
+	ask($node, "SET $_") foreach @forced, 'max_parallel_workers_per_gather = 0';
+	my ($expected, $got) = map { ask($node, "SET gpusort.enabled = $_"); counts($query) } 'off', 'on';
+	is($got, $expected, "counts: $query");
+}
+
+end_session($node);
+done_testing();
