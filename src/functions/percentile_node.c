@@ -32,6 +32,7 @@
 #include "base/shmem.h"
 #include "compat.h"
 #include "functions/percentile.h"
+#include "scan/page.h"
 #include "store/rowstore.h"
 
 /* An expression of which percentiles are wanted */
@@ -61,6 +62,7 @@ typedef struct PercentileNode
 	Percentile *percentiles;
 	int			npercentiles;
 	bool		done;			/* the row has been returned */
+	GpusortPage page;			/* further rows of the table's page that the child has reached */
 } PercentileNode;
 
 static Node *create_state(CustomScan *scan);
@@ -203,23 +205,48 @@ begin_gathering(PercentileNode *node)
 }
 
 /* Evaluates an expression for a row. */
-static pg_attribute_always_inline Datum
+static Datum
 get_value(Values *values, TupleTableSlot *slot, ExprContext *econtext, bool *isnull)
 {
-	Datum		value;
-
 	if (values->attno > 0)
-	{
-		HeapTuple	source = gpusort_rowstore_source(slot);
-
-		*isnull = false;
-		if (source != NULL && gpusort_rowstore_fetch_column(source->t_data, slot->tts_tupleDescriptor, values->attno, &value))
-			return value;
 		return slot_getattr(slot, values->attno, isnull);
-	}
 	ResetExprContext(econtext);
 	econtext->ecxt_outertuple = slot;
 	return ExecEvalExprSwitchContext(values->state, econtext, isnull);
+}
+
+static void
+add_row(PercentileNode *node, TupleTableSlot *slot, ExprContext *econtext)
+{
+	for (int i = 0; i < node->nvalues; i++)
+	{
+		bool		isnull;
+		Datum		value = get_value(&node->values[i], slot, econtext, &isnull);
+
+		if (!isnull)
+			gpusort_group_add(&node->values[i].keys, value);
+	}
+}
+
+/* Adds the rows of the page, of which columns are read where they lie if that is all that is wanted. */
+static void
+add_page(PercentileNode *node, ExprContext *econtext)
+{
+	GpusortPage *page = &node->page;
+	TupleDesc	desc = gpusort_page_desc(page);
+	Values	   *values = node->values;
+	AttrNumber	attno = node->nvalues == 1 && values->attno > 0 ? gpusort_page_attno(page, values->attno) : 0;
+
+	CHECK_FOR_INTERRUPTS();
+	for (int i = 0; i < page->count; i++)
+	{
+		Datum		value;
+
+		if (attno > 0 && gpusort_rowstore_fetch_column(page->rows[i], desc, attno, &value))
+			gpusort_group_add(&values->keys, value);
+		else
+			add_row(node, gpusort_page_slot(page, i), econtext);
+	}
 }
 
 /* Reads the child to its end.  Returns false if it has no rows. */
@@ -239,15 +266,9 @@ gather(PercentileNode *node)
 		if (unlikely(!begun))
 			begin_gathering(node);
 		begun = true;
-		for (int i = 0; i < node->nvalues; i++)
-		{
-			Values	   *values = &node->values[i];
-			bool		isnull;
-			Datum		value = get_value(values, slot, econtext, &isnull);
-
-			if (!isnull)
-				gpusort_group_add(&values->keys, value);
-		}
+		add_row(node, slot, econtext);
+		if (gpusort_page_take(&node->page, child))
+			add_page(node, econtext);
 	}
 }
 

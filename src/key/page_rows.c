@@ -21,7 +21,7 @@
 
 /* Have all rows these columns, no NULL, and a header without anything else? */
 static bool
-have_plain_headers(const HeapTupleHeader *rows, int n, AttrNumber natts)
+have_plain_headers(const HeapTupleHeader *rows, int n, int natts)
 {
 	bool		plain = true;
 
@@ -100,10 +100,9 @@ encode_column(const GpusortRowColumn *column, int offset, const HeapTupleHeader 
 
 bool
 gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
-						   const HeapTupleHeader *rows, int n, uint64 *words)
+						   int natts, const HeapTupleHeader *rows, int n, uint64 *words)
 {
 	int			offsets[GPUSORT_MAX_WORDS];
-	AttrNumber	last = 0;
 
 	for (int i = 0; i < key->nencoded; i++)
 	{
@@ -113,9 +112,9 @@ gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrN
 		offsets[i] = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
 		if (!is_plain(column) || offsets[i] < 0)
 			return false;
-		last = Max(last, attno);
+		natts = Max(natts, attno);
 	}
-	if (!have_plain_headers(rows, n, last))
+	if (!have_plain_headers(rows, n, natts))
 		return false;
 	for (int i = 0; i < key->nencoded; i++)
 	{

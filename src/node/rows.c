@@ -220,7 +220,7 @@ append(GpusortGather *gather, TupleTableSlot *keys, TupleTableSlot *slot, int ro
 	if (gather->spec->bare)
 		return gpusort_rowstore_append(&gather->rows.store, keys);
 	if (slot == NULL && !page->projected)
-		return gpusort_rowstore_append_tuples(&gather->rows.store, page->rows + row, page->bytes + row, 1) == 1;
+		return gpusort_rowstore_append_tuples(&gather->rows.store, NULL, page->rows + row, page->bytes + row, 1) == 1;
 	return gpusort_rowstore_append(&gather->rows.store, whole_row(gather, slot, row));
 }
 
@@ -262,19 +262,25 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 {
 	const GpusortPage *page = &gather->page;
 	GpusortRowStore *store = &gather->rows.store;
-	bool		by_column = !gather->limit.known && !gather->spec->bare && !page->projected;
+	bool		by_column = !gather->limit.known && !gather->spec->bare;
+	const AttrNumber *attnos = page->projected ? page->attnos : NULL;
+	GpusortColumns plan;
 	int			i = 0;
 
+	if (by_column && page->projected)
+		by_column = gpusort_columns_plan(&plan, gpusort_page_desc(page), gather->spec->desc, attnos);
 	while (i < page->count)
 	{
 		int			n = Min(page->count - i, (room->end - room->next) / room->width);
 
 		by_column = by_column && (n == 0 ||
-								  gpusort_rowkey_encode_rows(gather->rows.key, gpusort_page_desc(page), NULL,
-															 page->rows + i, n, (uint64 *) room->next));
+								  gpusort_rowkey_encode_rows(gather->rows.key, gpusort_page_desc(page), attnos,
+															 page->last_attno, page->rows + i, n,
+															 (uint64 *) room->next));
 		if (by_column)
 		{
-			n = gpusort_rowstore_append_tuples(store, page->rows + i, page->bytes + i, n);
+			n = gpusort_rowstore_append_tuples(store, page->projected ? &plan : NULL,
+											   page->rows + i, page->bytes + i, n);
 			room->next += n * room->width;
 			i += n;
 			if (i == page->count)

@@ -55,6 +55,7 @@ chooses_columns(GpusortPage *page)
 		if (!IsA(var, Var) || var->varattno <= 0)
 			return false;
 		page->attnos[foreach_current_index(cell)] = var->varattno;
+		page->last_attno = Max(page->last_attno, var->varattno);
 	}
 	return true;
 }
@@ -66,6 +67,7 @@ meet_scan(GpusortPage *page, SeqScanState *scan)
 	TableScanDesc desc = scan->ss.ss_currentScanDesc;
 
 	page->scan = scan;
+	page->last_attno = 0;
 	page->projected = scan->ss.ps.ps_ProjInfo != NULL;
 	page->readable = scan->ss.ss_currentRelation->rd_tableam == GetHeapamTableAmRoutine() &&
 		scan->ss.ps.state->es_epq_active == NULL &&

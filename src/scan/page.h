@@ -33,6 +33,7 @@ typedef struct GpusortPage
 	bool		projected;		/* columns are chosen: column i of a row is ... */
 	AttrNumber *attnos;			/* ... this one of the table; max_attnos entries */
 	int			max_attnos;
+	int			last_attno;		/* the greatest of them; 0 if none are chosen */
 	HeapTupleData tuple;		/* the row in the scan's slot */
 } GpusortPage;
 

@@ -361,12 +361,25 @@ copy_heap_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
 }
 
 int
-gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *rows, const uint16 *bytes, int n)
+gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *plan,
+							   const HeapTupleHeader *rows, const uint16 *bytes, int n)
 {
 	int			i = 0;
 
-	while (i < n && !store->over && copy_heap_tuple(store, rows[i], bytes[i]))
-		i++;
+	if (plan == NULL)
+	{
+		while (i < n && !store->over && copy_heap_tuple(store, rows[i], bytes[i]))
+			i++;
+		return i;
+	}
+	for (; i < n && !store->over; i++)
+	{
+		void	   *row = add_row(store, plan->bytes);
+
+		if (unlikely(row == NULL))
+			break;
+		gpusort_columns_copy(plan, rows[i], row);
+	}
 	return i;
 }
 

@@ -128,12 +128,38 @@ gpusort_rowstore_over(const GpusortRowStore *store)
  */
 extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
+/* How some columns of a heap tuple, of fixed widths, become a row.  Offsets are in bytes. */
+#define GPUSORT_COLUMNS_MAX		64
+
+typedef struct GpusortColumns
+{
+	int			count;			/* columns of the row; 0: there is no plan */
+	int			bytes;			/* of the row */
+	struct
+	{
+		uint16		from;		/* in the tuple, behind its header */
+		uint16		to;			/* in the row */
+		uint16		bytes;
+	}			columns[GPUSORT_COLUMNS_MAX];
+} GpusortColumns;
+
 /*
- * Copies n rows of a heap page, of that many bytes each.  Returns how many it has copied: all,
- * unless gpusort_rowstore_over() is true or the arena has no memory.
+ * Plans rows of descriptor to: column i is column attnos[i] of a tuple of descriptor from.
+ * Returns false if a column has no fixed width or its offset is not known, or there are more
+ * than GPUSORT_COLUMNS_MAX columns.
  */
-extern int gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *rows,
-										  const uint16 *bytes, int n);
+extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const AttrNumber *attnos);
+
+/* Writes the row of a tuple that has these columns, and no NULL. */
+extern void gpusort_columns_copy(const GpusortColumns *plan, HeapTupleHeader from, void *row);
+
+/*
+ * Copies n rows of a heap page, of that many bytes each; if there is a plan, the chosen columns.
+ * Returns how many it has copied: all, unless gpusort_rowstore_over() is true or the arena has
+ * no memory.
+ */
+extern int gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *plan,
+										  const HeapTupleHeader *rows, const uint16 *bytes, int n);
 
 /* Can gpusort_rowstore_keep() keep any of the rows?  Not if there are 2048 blocks, of 16 MB each. */
 static inline bool

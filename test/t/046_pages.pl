@@ -37,6 +37,11 @@ INSERT INTO aged SELECT left(md5(i::text), i % 9), h(i) % 50, i, i FROM generate
 ALTER TABLE aged DROP COLUMN gone;
 ALTER TABLE aged ADD COLUMN late int8 DEFAULT 77, ADD COLUMN empty int, ADD COLUMN made int GENERATED ALWAYS AS (k * 2) STORED;
 INSERT INTO aged SELECT CASE WHEN i % 3 > 0 THEN md5(i::text) END, CASE WHEN i % 4 > 0 THEN h(i) % 50 END, i, i, i FROM generate_series(4001, 8000) i;
+-- NULLs in the bitmap that fits the header, and rows without the last column
+CREATE TABLE holes AS SELECT CASE WHEN i % 3 > 0 THEN h(i) END AS k, CASE WHEN i % 5 > 0 THEN i END AS a, i::int8 AS id FROM generate_series(1, 9000) i;
+CREATE TABLE grown AS SELECT h(i) AS k, i::int8 AS id FROM generate_series(1, 5000) i;
+ALTER TABLE grown ADD COLUMN more int DEFAULT 5;
+INSERT INTO grown SELECT h(i), i, i % 10 FROM generate_series(5001, 10000) i;
 -- keys of all places and kinds
 CREATE TABLE kinds AS SELECT i AS id, (h(i) % 3 = 0) AS b, (h(i) % 999)::int2 AS i2, h(i) AS i4, h(i)::int8 << 20 AS i8,
   (h(i) % 1000)::float4 / 7 AS f4, CASE i % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' ELSE h(i)::float8 / 3 END AS f8,
@@ -64,6 +69,7 @@ INSERT INTO child SELECT h(i), i, i FROM generate_series(5001, 10000) i;
 CREATE TABLE nothing ();
 INSERT INTO nothing SELECT FROM generate_series(1, 1000);
 CREATE UNLOGGED TABLE crash AS TABLE narrow;
+CREATE TABLE many AS SELECT h(i)::int8 AS id FROM generate_series(1, 300000) i;
 ANALYZE;
 SQL
 
@@ -90,7 +96,7 @@ my @queries = (
 	'SELECT a, a + 1 AS b, id FROM narrow ORDER BY a, id', 'SELECT * FROM narrow WHERE a < 30 ORDER BY k, id',
 	'SELECT id FROM narrow WHERE a < 0 AND id % 3 > 0 ORDER BY id', 'SELECT * FROM narrow WHERE a = 1000 ORDER BY k',
 	'SELECT ctid, tableoid, k FROM narrow ORDER BY k, ctid', 'SELECT n, k FROM narrow n ORDER BY k, id',
-	'SELECT * FROM narrow WHERE ctid > \'(20,3)\' ORDER BY k, id', 'SELECT * FROM narrow ORDER BY k LIMIT 100',
+	'SELECT n FROM narrow n ORDER BY n', 'SELECT * FROM torn WHERE ctid::text LIKE \'%1)\' ORDER BY k, id', 'SELECT * FROM narrow ORDER BY k LIMIT 100',
 	'SELECT * FROM narrow ORDER BY a, id LIMIT 3000',
 	'SELECT * FROM torn ORDER BY k, id', 'SELECT v FROM torn ORDER BY v', 'SELECT id, v FROM torn WHERE k > 500 ORDER BY v, id',
 	'SELECT v, id FROM torn ORDER BY v COLLATE "C" LIMIT 50',
@@ -99,11 +105,14 @@ my @queries = (
 	(map { ("SELECT * FROM kinds ORDER BY $_, id", "SELECT * FROM kinds ORDER BY $_ DESC, id DESC", "SELECT $_ FROM kinds ORDER BY $_") }
 	   qw(b i2 i4 i8 f4 f8 ts c u num), 'txt COLLATE "C"'),
 	'SELECT id, txt, i4 FROM kinds ORDER BY i8, i4, f8, id', 'SELECT * FROM kinds ORDER BY c, i2, id LIMIT 200',
+	'SELECT * FROM holes ORDER BY k, id', 'SELECT * FROM holes ORDER BY id', 'SELECT id, a FROM holes ORDER BY id', 'SELECT a FROM holes ORDER BY a',
+	'SELECT * FROM grown ORDER BY more, id', 'SELECT * FROM grown ORDER BY id', 'SELECT more FROM grown ORDER BY more', 'SELECT id, more FROM grown ORDER BY k, id',
 	'SELECT * FROM wide ORDER BY k', 'SELECT k, t FROM wide ORDER BY t, k', 'SELECT t FROM wide ORDER BY t',
 	'SELECT * FROM parts ORDER BY k, id', 'SELECT id FROM parts ORDER BY id', 'SELECT id, a FROM parts WHERE k > 0 ORDER BY id',
 	'SELECT * FROM parent ORDER BY k', 'SELECT v FROM parent WHERE k < 0 ORDER BY v',
 	'SELECT * FROM (SELECT k FROM narrow UNION ALL SELECT k FROM part1) AS u ORDER BY k',
-	'SELECT 1 AS one FROM nothing ORDER BY random()',
+	'SELECT id, i8, b, c, i2, f4 FROM kinds ORDER BY i4, id', 'SELECT u, id FROM kinds ORDER BY i4, id', 'SELECT late, k, made, y FROM aged ORDER BY k, y',
+	'SELECT made, k FROM aged ORDER BY k, made', 'SELECT 1 AS one FROM nothing ORDER BY random()',
 	'SELECT * FROM narrow TABLESAMPLE SYSTEM (50) REPEATABLE (1) ORDER BY k, id', 'SELECT * FROM crash ORDER BY k, id',
 	'SELECT n.id, s.k FROM (SELECT id FROM narrow LIMIT 5) n, LATERAL (SELECT k FROM torn WHERE torn.k > n.id % 3 ORDER BY k, torn.id OFFSET 0) s');
 my @forced = ('gpusort.force = on', 'gpusort.min_rows = 0');
@@ -118,9 +127,13 @@ foreach my $query (grep { /narrow|torn|parts|kinds ORDER BY (i8|txt)/ && !/LATER
 	same($query, @forced, 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0', 'max_parallel_workers_per_gather = 4');
 	same($query, @forced, 'max_parallel_workers_per_gather = 0', 'gpusort.memory_limit = \'1MB\'');
 }
-my $scroll = 'BEGIN; SET LOCAL gpusort.memory_limit = \'1MB\'; DECLARE c SCROLL CURSOR FOR SELECT id FROM narrow ORDER BY k, id; MOVE FORWARD ALL IN c; FETCH BACKWARD 3 IN c; COMMIT';
-my ($core, $ours) = map { ask($node, "SET gpusort.enabled = $_"); ask($node, $scroll) } 'off', 'on';
-is($ours, $core, 'a cursor that core takes over');
+my ($core, $ours);
+foreach my $query ('SELECT * FROM torn ORDER BY k, id', 'SELECT id FROM many ORDER BY id', 'SELECT v FROM torn ORDER BY v')
+{
+	my $scroll = "BEGIN; SET LOCAL gpusort.memory_limit = '1MB'; DECLARE c SCROLL CURSOR FOR $query; MOVE FORWARD ALL IN c; FETCH BACKWARD ALL IN c; COMMIT";
+	($core, $ours) = map { ask($node, "SET gpusort.enabled = $_"); ask($node, $scroll) } 'off', 'on';
+	ok($ours eq $core, "a cursor that core takes over: $query");
+}
 
 # what the transaction sees: its own changes, not those of others and not later ones
 foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
@@ -135,6 +148,15 @@ my $lock = 'BEGIN; SELECT id FROM torn WHERE k < 20 ORDER BY k, id FOR UPDATE; R
 is($ours, $core, 'FOR UPDATE');
 ask($node, 'CREATE TEMP TABLE mine AS TABLE narrow; ANALYZE mine');
 same('SELECT * FROM mine ORDER BY k, id', @forced);
+
+# percentiles read by pages, too
+foreach my $values ('i4', 'f8', 'i4, i8', 'i2 + 1')
+{
+	my $percentiles = join(', ', map { "gpu_median($_), gpu_percentile($_, 0.3)" } split(/, /, $values));
+	my $table = 'kinds WHERE id % 3 > 0 OR b';
+	like(ask($node, "EXPLAIN SELECT $percentiles FROM $table"), qr/GpuSort Percentile/, "GpuSort Percentile: $values");
+	is(ask($node, "SELECT $percentiles FROM $table"), ask($node, "SELECT $percentiles FROM (SELECT * FROM $table OFFSET 0) s"), "percentiles of $values");
+}
 
 # the counts are core's
 sub counts
