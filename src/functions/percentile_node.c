@@ -242,7 +242,7 @@ add_page(PercentileNode *node, ExprContext *econtext)
 	{
 		Datum		value;
 
-		if (attno > 0 && gpusort_rowstore_fetch_column(page->rows[i], desc, attno, &value))
+		if (attno > 0 && gpusort_page_fetch(page->rows[i], desc, attno, &value))
 			gpusort_group_add(&values->keys, value);
 		else
 			add_row(node, gpusort_page_slot(page, i), econtext);

@@ -122,7 +122,7 @@ read_child(GpusortGather *gather)
 		{
 			Datum		value;
 
-			if (likely(gpusort_rowstore_fetch_column(page->rows[i], desc, attno, &value)))
+			if (likely(gpusort_page_fetch(page->rows[i], desc, attno, &value)))
 			{
 				if (likely(take_value(gather, &room, kind, flip, value)))
 					continue;

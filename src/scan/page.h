@@ -16,7 +16,18 @@
 #define GPUSORT_SCAN_PAGE_H
 
 #include "access/heapam.h"
+#include "access/tupmacs.h"
 #include "nodes/execnodes.h"
+
+#include "compat.h"
+
+/* A comparison of a column of the table with a constant, in a scan's qual */
+typedef struct GpusortPageQual
+{
+	AttrNumber	attno;
+	int			argument;		/* the column's value is this one, 0 or 1 */
+	FunctionCallInfo call;
+} GpusortPageQual;
 
 /* The rows of one page, behind the row that ExecProcNode() has returned */
 typedef struct GpusortPage
@@ -29,11 +40,13 @@ typedef struct GpusortPage
 
 	/* the scan that they come from; NULL: there was none */
 	SeqScanState *scan;
+	MemoryContext cxt;			/* what follows; reset for each scan */
 	bool		readable;		/* it can be read by pages */
 	bool		projected;		/* columns are chosen: column i of a row is ... */
-	AttrNumber *attnos;			/* ... this one of the table; max_attnos entries */
-	int			max_attnos;
+	AttrNumber *attnos;			/* ... this one of the table */
 	int			last_attno;		/* the greatest of them; 0 if none are chosen */
+	int			nquals;			/* -1: the qual has something else than comparisons */
+	GpusortPageQual *quals;		/* all must be true */
 	HeapTupleData tuple;		/* the row in the scan's slot */
 } GpusortPage;
 
@@ -42,8 +55,7 @@ typedef struct GpusortPage
  * ExecProcNode(child) has just returned, and leaves them out of the child's scan: the caller
  * must take them all.  They are valid until the next ExecProcNode(child).  Quals are
  * evaluated here.  Returns false if there are no rows, or the child cannot be read by pages.
- * The page must be zeroed at first.  Memory is taken from the current context, which must
- * live as long as the page.
+ * The page must be zeroed at first; what it allocates lives as long as the query.
  */
 extern bool gpusort_page_take(GpusortPage *page, PlanState *child);
 
@@ -55,6 +67,22 @@ static inline TupleDesc
 gpusort_page_desc(const GpusortPage *page)
 {
 	return page->scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+}
+
+/*
+ * Fetches a column of a heap tuple, which saves deforming the columns in front of it.
+ * False if its offset in the tuple is not known: the tuple has NULLs, is shorter, or no
+ * tuple of this descriptor has been deformed.
+ */
+static inline bool
+gpusort_page_fetch(HeapTupleHeader source, TupleDesc desc, AttrNumber attno, Datum *value)
+{
+	int			offset = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
+
+	if ((source->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(source) < attno || offset < 0)
+		return false;
+	*value = fetchatt(GPUSORT_ATTRIBUTE(desc, attno - 1), (char *) source + source->t_hoff + offset);
+	return true;
 }
 
 /* The column of the page's rows that is column attno, from 1, of a row of the child. */

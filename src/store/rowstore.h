@@ -216,22 +216,6 @@ gpusort_rowstore_source(TupleTableSlot *slot)
 	return NULL;
 }
 
-/*
- * Fetches a column of a heap tuple, which saves deforming the columns in front of it.
- * False if its offset in the tuple is not known: the tuple has NULLs, is shorter, or no
- * tuple of this descriptor has been deformed.
- */
-static inline bool
-gpusort_rowstore_fetch_column(HeapTupleHeader source, TupleDesc desc, AttrNumber attno, Datum *value)
-{
-	int			offset = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
-
-	if ((source->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(source) < attno || offset < 0)
-		return false;
-	*value = fetchatt(GPUSORT_ATTRIBUTE(desc, attno - 1), (char *) source + source->t_hoff + offset);
-	return true;
-}
-
 /* Prefetches the next rows of a heap page, which lie at lower addresses if it was filled row by row. */
 static inline void
 gpusort_rowstore_fetch_ahead(GpusortRowStore *store, HeapTupleHeader source)

@@ -70,6 +70,7 @@ CREATE TABLE nothing ();
 INSERT INTO nothing SELECT FROM generate_series(1, 1000);
 CREATE UNLOGGED TABLE crash AS TABLE narrow;
 CREATE TABLE many AS SELECT h(i)::int8 AS id FROM generate_series(1, 300000) i;
+CREATE TABLE most AS SELECT NULL::int AS none, h(i)::int8 AS id FROM generate_series(1, 300000) i;
 ANALYZE;
 SQL
 
@@ -107,6 +108,8 @@ my @queries = (
 	'SELECT id, txt, i4 FROM kinds ORDER BY i8, i4, f8, id', 'SELECT * FROM kinds ORDER BY c, i2, id LIMIT 200',
 	'SELECT * FROM holes ORDER BY k, id', 'SELECT * FROM holes ORDER BY id', 'SELECT id, a FROM holes ORDER BY id', 'SELECT a FROM holes ORDER BY a',
 	'SELECT * FROM grown ORDER BY more, id', 'SELECT * FROM grown ORDER BY id', 'SELECT more FROM grown ORDER BY more', 'SELECT id, more FROM grown ORDER BY k, id',
+	'SELECT * FROM holes WHERE k > 0 AND 8000 > id ORDER BY id', 'SELECT * FROM holes WHERE a IS NULL OR a < 50 ORDER BY id', 'SELECT * FROM holes WHERE id > 10 AND id % 2 = 0 ORDER BY k, id',
+	'SELECT * FROM grown WHERE more = 5 ORDER BY id', 'SELECT id FROM kinds WHERE ts > now() AND f8 <> \'NaN\' AND i8 >= 0 ORDER BY id', 'SELECT * FROM kinds WHERE num > 3.5 AND b = true AND c < \'c\' ORDER BY id',
 	'SELECT * FROM wide ORDER BY k', 'SELECT k, t FROM wide ORDER BY t, k', 'SELECT t FROM wide ORDER BY t',
 	'SELECT * FROM parts ORDER BY k, id', 'SELECT id FROM parts ORDER BY id', 'SELECT id, a FROM parts WHERE k > 0 ORDER BY id',
 	'SELECT * FROM parent ORDER BY k', 'SELECT v FROM parent WHERE k < 0 ORDER BY v',
@@ -128,7 +131,7 @@ foreach my $query (grep { /narrow|torn|parts|kinds ORDER BY (i8|txt)/ && !/LATER
 	same($query, @forced, 'max_parallel_workers_per_gather = 0', 'gpusort.memory_limit = \'1MB\'');
 }
 my ($core, $ours);
-foreach my $query ('SELECT * FROM torn ORDER BY k, id', 'SELECT id FROM many ORDER BY id', 'SELECT v FROM torn ORDER BY v')
+foreach my $query ('SELECT * FROM torn ORDER BY k, id', 'SELECT id FROM many ORDER BY id', 'SELECT id FROM most ORDER BY id', 'SELECT v FROM torn ORDER BY v')
 {
 	my $scroll = "BEGIN; SET LOCAL gpusort.memory_limit = '1MB'; DECLARE c SCROLL CURSOR FOR $query; MOVE FORWARD ALL IN c; FETCH BACKWARD ALL IN c; COMMIT";
 	($core, $ours) = map { ask($node, "SET gpusort.enabled = $_"); ask($node, $scroll) } 'off', 'on';
