@@ -177,7 +177,7 @@ key_columns(GpusortGather *gather, TupleTableSlot *slot, int row)
 		AttrNumber	attno = gather->spec->attnos[i];
 
 		if (!gpusort_page_fetch(source, desc, slot == NULL ? gpusort_page_attno(page, attno) : attno,
-										   &keys->tts_values[attno - 1]))
+								&keys->tts_values[attno - 1]))
 			return whole_row(gather, slot, row);
 		keys->tts_isnull[attno - 1] = false;
 	}
