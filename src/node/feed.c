@@ -369,16 +369,6 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 	}
 }
 
-/* Spills the node's rows and begins a new key set. */
-static void
-make_place(GpusortGather *gather)
-{
-	if (gpusort_keyset_rows(gather->set) == 0)
-		return;
-	gpusort_gather_spill(gather);
-	gpusort_gather_begin_set(gather);
-}
-
 /* Adds a worker's rows to the node's. */
 static void
 adopt(GpusortGather *gather, Part *part)
@@ -388,14 +378,12 @@ adopt(GpusortGather *gather, Part *part)
 
 	MemoryContextSwitchTo(old);
 	if (gpusort_keyset_rows(gather->set) + part->published.rows > gather->form->max_rows)
-		make_place(gather);
-	if (gather->form->adopt && !gather->form->adopt(gather, arena, &part->published))
 	{
-		make_place(gather);
-		/* the worker's places sufficed, and so do those of an empty store */
-		if (!gather->form->adopt(gather, arena, &part->published))
-			elog(ERROR, "the rows of a parallel worker cannot be numbered");
+		gpusort_gather_spill(gather);
+		gpusort_gather_begin_set(gather);
 	}
+	if (gather->form->adopt)
+		gather->form->adopt(gather, arena, &part->published);
 	gpusort_keyset_adopt(gather->set, arena, part->published.keys);
 	gpusort_arena_adopt(arena, gather->adopted_cxt);
 	/* this process may fill as much memory of its own as without these rows */

@@ -201,11 +201,11 @@ rows_allowed(GpusortGather *gather)
 static Outcome
 enforce_limit(GpusortGather *gather)
 {
-	bool		too_many;		/* the rows' numbers, or their places, might not suffice until the next check */
+	bool		too_many;		/* the rows' numbers might not suffice until the next check */
 
 	if (gpusort_keyset_rows(gather->set) >= gather->limit.trim_at)
 		gpusort_limit_trim(gather);
-	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows || gpusort_rowstore_full(&gather->rows.store);
+	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows;
 	if (!too_many && rows_allowed(gather) > 0)
 		return KEEP;
 	if (gpusort_limit_can_trim(gather))
@@ -220,7 +220,7 @@ enforce_limit(GpusortGather *gather)
 	if (gather->spec->random_access && !gather->fed)
 	{
 		gpusort_core_hand_over(gather, too_many ?
-							   "the result is read backward or repeatedly and has too many or too large rows" :
+							   "the result is read backward or repeatedly and has too many rows" :
 							   "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 		return ELSEWHERE;
 	}

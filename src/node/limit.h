@@ -19,8 +19,7 @@ extern void gpusort_limit_begin(GpusortGather *gather, int64 rows);
 static inline bool
 gpusort_limit_can_trim(const GpusortGather *gather)
 {
-	return gather->limit.rows >= 0 && gpusort_keyset_rows(gather->set) > (uint64) gather->limit.rows &&
-		gpusort_rowstore_can_keep(&gather->rows.store);
+	return gather->limit.rows >= 0 && gpusort_keyset_rows(gather->set) > (uint64) gather->limit.rows;
 }
 
 /*

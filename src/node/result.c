@@ -4,8 +4,8 @@
  *		GpuSort returns the rows.
  *
  * The engine returns row numbers, and each row is fetched from the store: a miss of the cache
- * and of the TLB.  So the places of rows, and then the rows, are prefetched.  Of a large
- * result, several threads copy the next rows, in order, to a window that stays in the cache.
+ * and of the TLB.  So rows are prefetched.  Of a large result, several threads copy the next
+ * rows, in order, to a window that stays in the cache, unless they lie in sequence in the store.
  *
  * The backend fills a window when it comes to the end of the one before, as one of the
  * threads; no thread works while the backend does anything else.  The first rows come
@@ -77,17 +77,6 @@ gpusort_drain_begin(GpusortResult *result)
 	}
 }
 
-/* Puts row i into the window as it lies in the store, and prefetches it. */
-static inline void
-find_row(const GpusortDrain *drain, const GpusortRowStore *store, const uint32 *order, size_t i)
-{
-	void	   *row = gpusort_rowstore_row(store, order[i]);
-
-	drain->rows[i] = row;
-	for (Size offset = 0; offset < drain->row_bytes; offset += 64)
-		__builtin_prefetch((const char *) row + offset);
-}
-
 /*
  * Fills a part of the window: rows begin to end - 1 of it.  A GpusortShareWork: several
  * threads call this at a time, each for parts of its own.
@@ -98,23 +87,19 @@ fill_part(void *arg, size_t begin, size_t end)
 	const GpusortResult *result = arg;
 	const GpusortDrain *drain = &result->drain;
 	const GpusortRowStore *store = &result->gather->rows.store;
-	const uint32 *order = (const uint32 *) result->sorted.block + drain->begin;
-	void	  **rows = drain->rows;
+	const uint32 *order = (const uint32 *) result->sorted.block + drain->begin + begin;
+	void	  **rows = drain->rows + begin;
 	char	   *to = drain->copies + begin / PART_ROWS * drain->part_bytes;
 	const char *to_end = to + drain->part_bytes;
+	size_t		n = end - begin;
 
-	for (size_t i = begin; i < Min(begin + GPUSORT_PLACE_AHEAD, end); i++)
-		__builtin_prefetch(gpusort_rowstore_place(store, order[i]));
-	for (size_t i = begin; i < Min(begin + GPUSORT_ROW_AHEAD, end); i++)
-		find_row(drain, store, order, i);
-	for (size_t i = begin; i < end; i++)
+	for (size_t i = 0; i < n; i++)
 	{
 		Size		bytes;
 
-		if (i + GPUSORT_PLACE_AHEAD < end)
-			__builtin_prefetch(gpusort_rowstore_place(store, order[i + GPUSORT_PLACE_AHEAD]));
-		if (i + GPUSORT_ROW_AHEAD < end)
-			find_row(drain, store, order, i + GPUSORT_ROW_AHEAD);
+		if (i % GPUSORT_ROW_STEP == 0)
+			gpusort_rowstore_look_ahead(store, order, n, i, drain->row_bytes);
+		rows[i] = gpusort_rowstore_row(store, order[i]);
 		bytes = MAXALIGN(gpusort_row_bytes(rows[i], store->bare));
 		if (bytes > COPY_BYTES || bytes > to_end - to)
 			continue;
@@ -122,6 +107,13 @@ fill_part(void *arg, size_t begin, size_t end)
 		rows[i] = to;
 		to += bytes;
 	}
+}
+
+/* Lie rows that follow each other in the result near each other in the store, as far as two of them tell? */
+static inline bool
+in_sequence(const uint32 *order, uint64 n)
+{
+	return Max(order[0], order[n - 1]) - Min(order[0], order[n - 1]) < 2 * n;
 }
 
 void
@@ -140,10 +132,16 @@ gpusort_drain_fill(GpusortResult *result, uint64 i)
 		drain->copies = gpusort_memory_alloc_pages(result->gather->cxt, bytes + drain->max_count * sizeof(void *));
 		drain->rows = (void **) (drain->copies + bytes);
 	}
-	options = gpusort_cpu_options_take(count);
 	drain->begin = i;
 	drain->count = Min(drain->next_count, count - i);
 	drain->next_count = Min(2 * drain->next_count, drain->max_count);
+	if (in_sequence((const uint32 *) result->sorted.block + i, drain->count))
+	{
+		drain->begin += drain->count;
+		drain->count = 0;
+		return;
+	}
+	options = gpusort_cpu_options_take(count);
 	/* other sorts may have most of the threads */
 	drain->count = Min(drain->count, THREAD_ROWS * options.threads);
 

@@ -102,8 +102,8 @@ extern void gpusort_drain_begin(GpusortResult *result);
 
 /*
  * Fills the window that begins at row i of the block, where the one before ends.  Takes
- * some milliseconds.  If other sorts have taken all threads, the window stays empty and
- * begins behind rows that it would have had.
+ * some milliseconds.  If the rows lie in sequence, or other sorts have taken all threads, the
+ * window stays empty and begins behind rows that it would have had.
  */
 extern void gpusort_drain_fill(GpusortResult *result, uint64 i);
 

@@ -31,8 +31,8 @@
 /* The most rows of a key set, whose numbers have 32 bits: a check comes after so many more rows. */
 #define MAX_ROWS		(PG_UINT32_MAX - GPUSORT_GATHER_REPORT_ROWS)
 
-/* Rows of up to these bytes on average, place included, mostly lie in one cache line. */
-#define SHORT_ROW_BYTES	48
+/* Bytes of a row, at most, that are prefetched: a parent may read a part of it only. */
+#define MOST_ROW_BYTES	128
 
 static const char *
 plan(GpusortGather *gather)
@@ -98,7 +98,6 @@ read_sample(GpusortGather *gather)
 	GpusortRowStore *store = &gather->rows.store;
 	PlanState  *child = gather->child;
 	bool		more = true;
-	uint64		room = 0;		/* rows for whose places the store has room */
 	MemoryContext old;
 
 	gpusort_rowstore_limit(store, gather->memory_limit / SAMPLE_PART);
@@ -109,10 +108,7 @@ read_sample(GpusortGather *gather)
 		more = !TupIsNull(slot);
 		if (!more)
 			break;
-		if (room == 0)
-			room = gpusort_rowstore_reserve(store, GPUSORT_GATHER_LOOK_ROWS);
 		(void) gpusort_rowstore_append(store, slot);
-		room--;
 	}
 	old = MemoryContextSwitchTo(gather->cxt);
 	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows,
@@ -171,7 +167,6 @@ key_columns(GpusortGather *gather, TupleTableSlot *slot, int row)
 		source = tuple->t_data;
 		desc = slot->tts_tupleDescriptor;
 	}
-	gpusort_rowstore_fetch_ahead(&gather->rows.store, source);
 	for (int i = 0; i < gather->spec->ncolumns; i++)
 	{
 		AttrNumber	attno = gather->spec->attnos[i];
@@ -184,18 +179,14 @@ key_columns(GpusortGather *gather, TupleTableSlot *slot, int row)
 	return keys;
 }
 
-/* Makes room for at least one more row: gpusort_gather_room() and its place in the store. */
+/* Makes room for at least one more row: gpusort_gather_room() for its key, and for the row. */
 static bool
 make_room(GpusortGather *gather, GpusortRoom *room)
 {
-	uint64		places;
-
 	if (!gpusort_gather_room(gather, room))
 		return false;
-	places = gpusort_rowstore_reserve(&gather->rows.store, room->allowed);
-	room->end = Min(room->end, room->next + places * room->width);
 	gpusort_rowstore_limit(&gather->rows.store, room->rest);
-	return places > 0;
+	return true;
 }
 
 /* There is a bound: is the row behind it, whose key this is?  Then counts it as removed. */
@@ -346,13 +337,11 @@ publish(GpusortGather *gather, GpusortPublished *published)
 	return gpusort_rowstore_publish(&gather->rows.store, &published->store);
 }
 
-static bool
+static void
 adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published)
 {
-	if (!gpusort_rowstore_adopt(&gather->rows.store, arena, published->store))
-		return false;
+	gpusort_rowstore_adopt(&gather->rows.store, arena, published->store);
 	gpusort_rowkey_add_doubt(gather->rows.key, &published->doubt);
-	return true;
 }
 
 static void
@@ -371,7 +360,7 @@ sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 	if (ties && doubt.words == gather->set_spec.words)
 		may_tie = gpusort_memory_alloc(gather->set_cxt, Max(rows, 1));
 	gpusort_sort_words(gather, want_whole || ties || proposed, may_tie, sorted);
-	sorted->row_rest = gpusort_gather_row_bytes(gather) > SHORT_ROW_BYTES ? 64 : 0;
+	sorted->row_bytes = Min(gpusort_gather_row_bytes(gather), MOST_ROW_BYTES);
 	if (!ties && !proposed)
 		return;
 	INSTR_TIME_SET_CURRENT(begun);

@@ -137,6 +137,9 @@ gpusort_gather_end_set(GpusortGather *gather)
 	gather->set = NULL;
 }
 
+/* The look-ahead of the prefetches of keys, in rows */
+#define KEY_AHEAD		32
+
 /* Pairs of rows of the first spilled run that show how the keys are distributed */
 #define SPILL_PAIRS		256
 
@@ -182,8 +185,8 @@ gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted *sorted)
 	for (uint64 i = 0; i < sorted->count; i++)
 	{
 		gpusort_sort_look_ahead(sorted, &gather->rows.store, i);
-		if (likely(i + GPUSORT_ROW_AHEAD < sorted->count))
-			__builtin_prefetch(gpusort_keyset_key(gather->set, order[i + GPUSORT_ROW_AHEAD]));
+		if (likely(i + KEY_AHEAD < sorted->count))
+			__builtin_prefetch(gpusort_keyset_key(gather->set, order[i + KEY_AHEAD]));
 		gpusort_spill_write(gather->spill, merge_key(gather, words, order[i]),
 							gpusort_rowstore_row(&gather->rows.store, order[i]));
 	}

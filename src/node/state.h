@@ -123,7 +123,7 @@ typedef struct GpusortSorted
 	const void *block;			/* row numbers (uint32) for rows, keys for values */
 	uint64		count;			/* elements of the block */
 	bool		whole;			/* it is the whole result; in set_cxt, if that was asked for */
-	Size		row_rest;		/* for rows: offset of a row's second cache line; 0 if rows are short */
+	Size		row_bytes;		/* for rows: bytes of a row that a parent reads, mostly */
 } GpusortSorted;
 
 /* Reserved memory for keys, which a form's read() fills.  All zeros but width: none */
@@ -175,8 +175,8 @@ typedef struct GpusortForm
 
 	/* Optional.  In a worker: publishes rows and flags.  Returns false if the arena has no memory. */
 	bool		(*publish) (GpusortGather *gather, GpusortPublished *published);
-	/* Optional.  In the leader: adopts them.  Returns false, and does nothing, if the store cannot number the rows. */
-	bool		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
+	/* Optional.  In the leader: adopts them. */
+	void		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
 
 	/* Sorts the key set as gpusort_sort_words() does, but completely. */
 	void		(*sort) (GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
@@ -319,28 +319,12 @@ extern bool gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted
  */
 extern void gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats);
 
-/* The look-ahead of prefetches, in rows: of a row's place in the store, and of the row. */
-#define GPUSORT_PLACE_AHEAD	64
-#define GPUSORT_ROW_AHEAD		32
-
-/*
- * Prefetches row i + GPUSORT_ROW_AHEAD of the block, and the place of row
- * i + GPUSORT_PLACE_AHEAD.  always_inline: gcc considers a function that
- * only prefetches to have no effect, and drops the calls.
- */
-static pg_attribute_always_inline void
+/* Before element i of the block is read: prefetches the rows of elements behind it, now and then. */
+static inline void
 gpusort_sort_look_ahead(const GpusortSorted *sorted, const GpusortRowStore *store, uint64 i)
 {
-	const uint32 *order = sorted->block;
-
-	if (likely(i + GPUSORT_PLACE_AHEAD < sorted->count))
-	{
-		const char *row = (const char *) gpusort_rowstore_row(store, order[i + GPUSORT_ROW_AHEAD]);
-
-		__builtin_prefetch(gpusort_rowstore_place(store, order[i + GPUSORT_PLACE_AHEAD]));
-		__builtin_prefetch(row);
-		__builtin_prefetch(row + sorted->row_rest);
-	}
+	if (unlikely(i % GPUSORT_ROW_STEP == 0))
+		gpusort_rowstore_look_ahead(store, sorted->block, sorted->count, i, sorted->row_bytes);
 }
 
 /*

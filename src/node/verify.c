@@ -36,8 +36,7 @@
 #define COMPARISON_UNITS	16
 #define MIN_UNITS			(1024 * COMPARISON_UNITS)
 
-/* Look-ahead of prefetches, in rows: of a row's place in the store, and of the row and its key */
-#define PLACE_AHEAD		32
+/* Look-ahead of the prefetches of keys, in rows */
 #define KEY_AHEAD		16
 
 typedef struct Verification
@@ -70,12 +69,10 @@ task_at(void *arg, size_t place)
 	const uint64 *before;
 	const uint64 *key;
 
-	if (place + PLACE_AHEAD < verification->rows)
-	{
-		__builtin_prefetch(gpusort_rowstore_place(&gather->rows.store, order[place + PLACE_AHEAD]));
-		__builtin_prefetch(gpusort_rowstore_row(&gather->rows.store, order[place + KEY_AHEAD]));
+	if (place % GPUSORT_ROW_STEP == 0)
+		gpusort_rowstore_look_ahead(&gather->rows.store, order, verification->rows, place, 1);
+	if (place + KEY_AHEAD < verification->rows)
 		__builtin_prefetch(gpusort_keyset_key(gather->set, order[place + KEY_AHEAD]));
-	}
 	if (verification->with_first)
 		return verification->crowded ? GPUSORT_COLLATE_LEAVE : GPUSORT_COLLATE_COMPARE;
 	before = gpusort_keyset_key(gather->set, order[place - 1]);

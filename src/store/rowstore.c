@@ -8,8 +8,9 @@
  * pages: heap tuples and minimal tuples as they are; virtual tuples and bare rows are formed
  * in the block.
  *
- * The sort reads rows by number, in sorted order.  With many rows, each access to a place
- * misses every cache, so a place takes 4 bytes instead of a pointer's 8.
+ * The sort reads rows by number, in sorted order.  With many rows each access misses every
+ * cache, and so does a look at a table of their places, which takes as long.  So there is such
+ * a table only where rows differ in size: the blocks' directories.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,9 +26,14 @@
 #include "store/rowstore.h"
 
 #define FIRST_BLOCK_BYTES	((Size) 8 * 1024)
-#define MAX_BLOCK_BYTES		((Size) GPUSORT_ROW_BLOCK_UNITS * MAXIMUM_ALIGNOF)
-#define FIRST_ROWS			256
 #define FIRST_ENTRIES		16
+
+/* The look-ahead of prefetches, in rows: of the rows, and of the directories' entries */
+#define ROWS_AHEAD			32
+#define ENTRIES_AHEAD		64
+
+/* Bytes that a prefetch brings */
+#define CACHE_LINE			64
 
 /* Rows that are moved between two checks for interrupts */
 #define INTERRUPT_ROWS		65536
@@ -43,17 +49,17 @@ gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena,
 	store->limit = memory;
 	store->block_bytes = FIRST_BLOCK_BYTES;
 	/* the unused part of a block must be small against the limit */
-	store->max_block_bytes = Min(MAX_BLOCK_BYTES, Max(FIRST_BLOCK_BYTES, MAXALIGN(memory / 16)));
+	store->max_block_bytes = Min(GPUSORT_ROW_BLOCK_BYTES, Max(FIRST_BLOCK_BYTES, MAXALIGN(memory / 16)));
 }
 
 void
 gpusort_rowstore_limit(GpusortRowStore *store, Size bytes)
 {
 	store->limit = bytes;
-	store->over = store->full || store->bytes > bytes;
+	store->over = store->bytes > bytes;
 }
 
-/* Allocates memory for rows or places.  Returns NULL only if the arena has none. */
+/* Allocates a block.  Returns NULL only if the arena has no memory. */
 static void *
 allocate(GpusortRowStore *store, Size bytes)
 {
@@ -111,25 +117,54 @@ gpusort_rowstore_reset(GpusortRowStore *store)
 		store->blocks[kept++] = block;
 	}
 	store->nblocks = kept;
-	store->rows = store->max_rows = 0;
+	store->rows = 0;
 	store->block = -1;
 	store->next = store->end = NULL;
-	store->full = false;
+	store->directed = false;
 	gpusort_rowstore_limit(store, store->limit);
 }
 
-void *
-gpusort_rowstore_grow_array(GpusortRowStore *store, void *array, int *max, Size entry_bytes)
+/* Makes an array of the store larger, so that it has this many entries, or allocates it. */
+static void *
+grow_array(GpusortRowStore *store, void *array, int *max, int entries, Size entry_bytes)
 {
 	int			old_max = *max;
 
-	*max = Max(FIRST_ENTRIES, 2 * old_max);
+	if (entries <= old_max)
+		return array;
+	*max = Max(FIRST_ENTRIES, Max(entries, 2 * old_max));
 	store->bytes += (*max - old_max) * entry_bytes;
 	return array == NULL ? MemoryContextAlloc(store->cxt, *max * entry_bytes) :
 		repalloc(array, *max * entry_bytes);
 }
 
-/* Makes this block the one being filled, with a row of that many bytes first. */
+GpusortRowBlock *
+gpusort_rowstore_add_block(GpusortRowStore *store, char *rows, Size bytes, bool shared)
+{
+	GpusortRowBlock *block;
+
+	/* and one more, which ends the search for a row's block */
+	store->blocks = grow_array(store, store->blocks, &store->max_blocks, store->nblocks + 2, sizeof(GpusortRowBlock));
+	block = &store->blocks[store->nblocks++];
+	block[0] = (GpusortRowBlock) {.rows = rows, .bytes = bytes, .first = PG_UINT32_MAX, .shared = shared};
+	block[1].first = PG_UINT32_MAX;
+	store->bytes += bytes;
+	return block;
+}
+
+void
+gpusort_rowstore_index_block(GpusortRowStore *store, int number, uint64 rows)
+{
+	uint64		first = store->blocks[number].first;
+	int			begin = (first + GPUSORT_ROW_INDEX_ROWS - 1) >> GPUSORT_ROW_INDEX_BITS;
+	int			end = (Min(first + rows, PG_UINT32_MAX) + GPUSORT_ROW_INDEX_ROWS - 1) >> GPUSORT_ROW_INDEX_BITS;
+
+	store->index = grow_array(store, store->index, &store->max_index, end, sizeof(uint32));
+	for (int i = begin; i < end; i++)
+		store->index[i] = number;
+}
+
+/* Makes this block, which is empty, the one being filled.  Its first row has that many bytes. */
 static void
 fill_block(GpusortRowStore *store, int number, Size bytes)
 {
@@ -137,8 +172,12 @@ fill_block(GpusortRowStore *store, int number, Size bytes)
 
 	store->block = number;
 	store->next = block->rows;
-	/* places do not reach beyond MAX_BLOCK_BYTES: a larger block holds one row */
-	store->end = block->rows + Min(block->bytes, Max(MAX_BLOCK_BYTES, bytes));
+	store->end = block->rows + block->bytes;
+	block->first = store->rows;
+	block->stride = store->stride = bytes;
+	gpusort_rowstore_index_block(store, number, block->bytes / MAXIMUM_ALIGNOF);
+	/* a kept block has the number of a row that it had */
+	block[1].first = PG_UINT32_MAX;
 }
 
 /*
@@ -150,101 +189,71 @@ static bool
 next_block(GpusortRowStore *store, Size bytes)
 {
 	int			next = store->block + 1;
-	GpusortRowBlock *block;
 
-	if (next == store->max_blocks)
-		store->blocks = gpusort_rowstore_grow_array(store, store->blocks, &store->max_blocks, sizeof(GpusortRowBlock));
-	block = &store->blocks[next];
 	/* a kept block may be too small for a row of this sort */
-	if (next < store->nblocks && block->bytes < bytes)
+	if (next < store->nblocks && store->blocks[next].bytes < bytes)
 		gpusort_rowstore_trim(store, store->spare_bytes);
 	if (next < store->nblocks)
-		store->spare_bytes -= block->bytes;
+		store->spare_bytes -= store->blocks[next].bytes;
 	else
 	{
 		Size		left = store->limit > store->bytes ? store->limit - store->bytes : 0;
+		Size		size = Max(Min(store->block_bytes, MAXALIGN_DOWN(left)), bytes);
+		char	   *rows = allocate(store, size);
 
-		block->bytes = Max(Min(store->block_bytes, MAXALIGN_DOWN(left)), bytes);
-		block->rows = allocate(store, block->bytes);
-		if (block->rows == NULL)
+		if (rows == NULL)
 			return false;
-		block->shared = store->arena != NULL;
-		store->nblocks++;
-		store->bytes += block->bytes;
+		gpusort_rowstore_add_block(store, rows, size, store->arena != NULL);
 		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
 	}
 	fill_block(store, next, bytes);
 	return true;
 }
 
-/* Sets the place of the next row, which is in the block being filled. */
-static void
-set_next_place(GpusortRowStore *store)
+/* Gives the block being filled a directory.  Returns false if there is no room for it. */
+static bool
+add_directory(GpusortRowStore *store)
 {
-	int			number = store->rows / GPUSORT_ROW_SEGMENT_ROWS;
-	int			block = store->block - store->segments[number].first_block;
+	GpusortRowBlock *block = &store->blocks[store->block];
+	uint32		rows = store->rows - block->first;
+	uint32	   *entry = (uint32 *) store->end;
 
-	Assert(block < GPUSORT_ROW_SEGMENT_BLOCKS);
-	store->next_place = (uint32) block * GPUSORT_ROW_BLOCK_UNITS +
-		(store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
-	store->full = block == GPUSORT_ROW_SEGMENT_BLOCKS - 1;
+	if ((Size) (store->end - store->next) < rows * sizeof(uint32))
+		return false;
+	for (uint32 i = 0; i < rows; i++)
+		*--entry = i * (block->stride / MAXIMUM_ALIGNOF);
+	store->end = (char *) entry;
+	block->stride = store->stride = 0;
+	store->directed = true;
+	return true;
 }
 
-uint64
-gpusort_rowstore_reserve(GpusortRowStore *store, uint64 most)
+/* Has the block being filled room for a row of that many bytes, as it is? */
+static inline bool
+has_room(const GpusortRowStore *store, Size bytes)
 {
-	int			number = store->rows / GPUSORT_ROW_SEGMENT_ROWS;
-	uint32		rows = store->rows % GPUSORT_ROW_SEGMENT_ROWS;
-	GpusortRowSegment *segment;
+	Size		room = store->end - store->next;
 
-	if (store->rows < store->max_rows)
-		return store->max_rows - store->rows;
+	return bytes == store->stride ? room >= bytes : store->stride == 0 && room >= bytes + sizeof(uint32);
+}
 
-	/* in the next segment, or in a larger one */
-	if (number == store->max_segments)
-		store->segments = gpusort_rowstore_grow_array(store, store->segments, &store->max_segments,
-									 sizeof(GpusortRowSegment));
-	segment = &store->segments[number];
-	if (number == store->nsegments)
-	{
-		memset(segment, 0, sizeof(GpusortRowSegment));
-		store->nsegments++;
-	}
-	if (rows == 0)
-		segment->first_block = Max(store->block, 0);
-	if (rows == segment->max_rows)
-	{
-		uint32		more = number > 0 ? GPUSORT_ROW_SEGMENT_ROWS : Max(FIRST_ROWS, rows);
-		uint32		max_rows = Min(rows + Max(Min(more, most), 1), GPUSORT_ROW_SEGMENT_ROWS);
-		uint32	   *places = allocate(store, max_rows * sizeof(uint32));
-
-		if (places == NULL)
-			return 0;
-		if (rows > 0)
-		{
-			memcpy(places, segment->places, rows * sizeof(uint32));
-			if (store->arena == NULL)
-				gpusort_memory_free(segment->places, rows * sizeof(uint32));
-		}
-		store->bytes += (max_rows - rows) * sizeof(uint32);
-		segment->places = places;
-		segment->max_rows = max_rows;
-	}
-	store->places = segment->places;
-	store->max_rows = store->rows - rows + segment->max_rows;
-	if (rows == 0 && store->block >= 0)
-		set_next_place(store);
-	return store->max_rows - store->rows;
+/* The same, after it has got a directory if the row needs one. */
+static bool
+makes_room(GpusortRowStore *store, Size bytes)
+{
+	return store->next != NULL && bytes != store->stride && (store->stride == 0 || add_directory(store)) &&
+		has_room(store, bytes);
 }
 
 /* Makes room for a row of that many bytes.  Returns false only if the arena has none. */
 static pg_noinline bool
 grow(GpusortRowStore *store, Size bytes)
 {
+	if (makes_room(store, bytes))
+		return true;
 	(void) GPUSORT_FAULT(ROWSTORE);
 	if (!next_block(store, bytes))
 		return false;
-	set_next_place(store);
 	gpusort_rowstore_limit(store, store->limit);
 	return true;
 }
@@ -259,59 +268,63 @@ add_row(GpusortRowStore *store, Size bytes)
 	void	   *row;
 
 	bytes = MAXALIGN(bytes);
-	Assert(store->rows < store->max_rows);
-	if (unlikely(store->end - store->next < bytes) && !grow(store, bytes))
+	if (unlikely(!has_room(store, bytes)) && !grow(store, bytes))
 		return NULL;
 	row = store->next;
+	if (store->stride == 0)
+	{
+		store->end -= sizeof(uint32);
+		*(uint32 *) store->end = (store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
+	}
 	store->next += bytes;
-	store->places[store->rows++ % GPUSORT_ROW_SEGMENT_ROWS] = store->next_place;
-	store->next_place += bytes / MAXIMUM_ALIGNOF;
+	store->rows++;
 	return row;
 }
 
 /*
- * A row never moves to a place behind its old one: filled in the same order, the
- * same blocks take the rows that are kept no later than they took all rows.  So no
- * row is overwritten before it has been moved, and no entry of places before it
- * has been read.
+ * A row never moves to a place behind its old one: filled in the same order, the same
+ * blocks take the rows that are kept no later than they took all rows.  A block needs no
+ * directory for rows that had none in it, and a directory has no more entries than before.  So
+ * neither a row nor an entry is overwritten before it has been read.
  */
 void
 gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n)
 {
-	int		   *first_blocks = palloc(store->nsegments * sizeof(int));
+	int			nblocks = store->block + 1;
+	GpusortRowBlock *blocks = palloc((nblocks + 1) * sizeof(GpusortRowBlock));
+	const GpusortRowBlock *from = blocks;
 
-	Assert(n > 0 && gpusort_rowstore_can_keep(store));
-	for (int i = 0; i < store->nsegments; i++)
-		first_blocks[i] = store->segments[i].first_block;
-	for (int i = 0; i <= store->block; i++)
-		store->spare_bytes += store->blocks[i].bytes;
-	store->rows = store->max_rows = 0;
+	Assert(n > 0);
+	memcpy(blocks, store->blocks, nblocks * sizeof(GpusortRowBlock));
+	blocks[nblocks].first = PG_UINT32_MAX;
+	for (int i = 0; i < nblocks; i++)
+		store->spare_bytes += blocks[i].bytes;
+	store->rows = 0;
 	store->block = -1;
 	store->next = store->end = NULL;
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		int			segment = rows[i] >> GPUSORT_ROW_SEGMENT_BITS;
-		uint32		place = store->segments[segment].places[rows[i] % GPUSORT_ROW_SEGMENT_ROWS];
-		GpusortRowBlock *block = &store->blocks[first_blocks[segment] + (place >> GPUSORT_ROW_BLOCK_BITS)];
-		char	   *from = block->rows + (Size) (place % GPUSORT_ROW_BLOCK_UNITS) * MAXIMUM_ALIGNOF;
-		Size		bytes = gpusort_row_bytes(from, store->bare);
+		const char *row;
+		Size		bytes;
+		char	   *to;
 
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (store->rows == store->max_rows)
-			(void) gpusort_rowstore_reserve(store, 1);
-		while (store->end - store->next < MAXALIGN(bytes))
+		while (rows[i] >= from[1].first)
+			from++;
+		row = gpusort_rowblock_row(from, rows[i]);
+		bytes = gpusort_row_bytes(row, store->bare);
+		while (!has_room(store, MAXALIGN(bytes)) && !makes_room(store, MAXALIGN(bytes)))
 		{
 			store->spare_bytes -= store->blocks[store->block + 1].bytes;
-			fill_block(store, store->block + 1, bytes);
-			set_next_place(store);
+			fill_block(store, store->block + 1, MAXALIGN(bytes));
 		}
-		if (from != store->next)
-			memmove(store->next, from, bytes);
-		(void) add_row(store, bytes);
+		to = add_row(store, bytes);
+		if (to != row)
+			memmove(to, row, bytes);
 	}
-	pfree(first_blocks);
+	pfree(blocks);
 	gpusort_rowstore_limit(store, store->limit);
 }
 
@@ -348,16 +361,58 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 	return true;
 }
 
-static inline bool
-copy_heap_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
+/* Copies a heap tuple to a row of that many bytes, rounded up: a row is MAXALIGNed in its page, too. */
+static inline void
+copy_tuple(char *row, HeapTupleHeader tuple, Size bytes)
 {
-	MinimalTuple tuple = add_row(store, bytes - MINIMAL_TUPLE_OFFSET);
+	const char *from = (const char *) tuple + MINIMAL_TUPLE_OFFSET;
+	Size		done = 0;
 
-	if (unlikely(tuple == NULL))
+	/* mostly a few words, for which a call of memcpy() would take as long as the copy */
+	for (; done + 2 * sizeof(uint64) <= bytes; done += 2 * sizeof(uint64))
+		memcpy(row + done, from + done, 2 * sizeof(uint64));
+	for (; done < bytes; done += sizeof(uint64))
+		memcpy(row + done, from + done, sizeof(uint64));
+	((MinimalTuple) row)->t_len = bytes;
+}
+
+static inline bool
+append_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
+{
+	char	   *row = add_row(store, bytes - MINIMAL_TUPLE_OFFSET);
+
+	if (unlikely(row == NULL))
 		return false;
-	memcpy(tuple, (char *) from + MINIMAL_TUPLE_OFFSET, bytes - MINIMAL_TUPLE_OFFSET);
-	tuple->t_len = bytes - MINIMAL_TUPLE_OFFSET;
+	copy_tuple(row, from, bytes - MINIMAL_TUPLE_OFFSET);
 	return true;
+}
+
+/* Appends rows as long as they have the size of the block's rows and it has room.  Returns how many. */
+static int
+append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTupleHeader *rows,
+			 const uint16 *bytes, int n)
+{
+	Size		stride = store->stride;
+	char	   *next = store->next;
+	int			i;
+
+	if (stride == 0 || next == NULL)
+		return 0;
+	n = Min(n, (store->end - next) / stride);
+	for (i = 0; i < n; i++, next += stride)
+	{
+		Size		size = plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET;
+
+		if (MAXALIGN(size) != stride)
+			break;
+		if (plan != NULL)
+			gpusort_columns_copy(plan, rows[i], next);
+		else
+			copy_tuple(next, rows[i], size);
+	}
+	store->next = next;
+	store->rows += i;
+	return i;
 }
 
 int
@@ -366,19 +421,21 @@ gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *pla
 {
 	int			i = 0;
 
-	if (plan == NULL)
+	while (i < n && !store->over)
 	{
-		while (i < n && !store->over && copy_heap_tuple(store, rows[i], bytes[i]))
-			i++;
-		return i;
-	}
-	for (; i < n && !store->over; i++)
-	{
-		void	   *row = add_row(store, plan->bytes);
+		void	   *row;
 
+		i += append_alike(store, plan, rows + i, bytes + i, n - i);
+		if (i == n)
+			break;
+		row = add_row(store, plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET);
 		if (unlikely(row == NULL))
 			break;
-		gpusort_columns_copy(plan, rows[i], row);
+		if (plan != NULL)
+			gpusort_columns_copy(plan, rows[i], row);
+		else
+			copy_tuple(row, rows[i], bytes[i] - MINIMAL_TUPLE_OFFSET);
+		i++;
 	}
 	return i;
 }
@@ -426,7 +483,7 @@ gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 		return copy_value(store, slot);
 	source = gpusort_rowstore_source(slot);
 	if (source != NULL)
-		return copy_heap_tuple(store, source->t_data, source->t_len);
+		return append_tuple(store, source->t_data, source->t_len);
 	if (TTS_IS_VIRTUAL(slot))
 		return form_row(store, slot);
 	from = ExecFetchSlotMinimalTuple(slot, &should_free);
@@ -436,4 +493,50 @@ gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 	if (should_free)
 		heap_free_minimal_tuple(from);
 	return row != NULL;
+}
+
+/* Prefetches what tells where the rows are. */
+static void
+fetch_entries(const GpusortRowStore *store, const uint32 *order, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const GpusortRowBlock *block = gpusort_rowstore_block(store, order[i]);
+
+		if (block->stride == 0)
+			__builtin_prefetch(gpusort_rowblock_entry(block, order[i]));
+	}
+}
+
+static void
+fetch_rows(const GpusortRowStore *store, const uint32 *order, int n, Size bytes)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const char *row = gpusort_rowstore_row(store, order[i]);
+
+		__builtin_prefetch(row);
+		for (Size offset = CACHE_LINE; offset < bytes; offset += CACHE_LINE)
+			__builtin_prefetch(row + offset);
+	}
+}
+
+/*
+ * A processor does not finish a prefetch before it knows the address in memory, which takes
+ * long with pages of 4 kB.  It can look up some addresses at a time, if their prefetches follow
+ * each other closely.  It forgets some of many prefetches.  So a loop makes a few of them.
+ */
+void
+gpusort_rowstore_look_ahead(const GpusortRowStore *store, const uint32 *order, uint64 n, uint64 i, Size bytes)
+{
+	uint64		begin = i == 0 ? 0 : Min(i + ROWS_AHEAD, n);
+	uint64		end = Min(i + ROWS_AHEAD + GPUSORT_ROW_STEP, n);
+
+	if (store->directed)
+	{
+		uint64		entries = Min(i + ENTRIES_AHEAD, n);
+
+		fetch_entries(store, order + entries, Min(n - entries, GPUSORT_ROW_STEP));
+	}
+	fetch_rows(store, order + begin, end - begin, bytes);
 }
