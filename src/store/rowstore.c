@@ -361,9 +361,9 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 	return true;
 }
 
-/* Copies a heap tuple to a row of that many bytes, rounded up: a row is MAXALIGNed in its page, too. */
+/* Copies a tuple of a page to a row of that many bytes, rounded up: it is MAXALIGNed in its page, too. */
 static inline void
-copy_tuple(char *row, HeapTupleHeader tuple, Size bytes)
+copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
 {
 	const char *from = (const char *) tuple + MINIMAL_TUPLE_OFFSET;
 	Size		done = 0;
@@ -379,11 +379,12 @@ copy_tuple(char *row, HeapTupleHeader tuple, Size bytes)
 static inline bool
 append_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
 {
-	char	   *row = add_row(store, bytes - MINIMAL_TUPLE_OFFSET);
+	MinimalTuple row = add_row(store, bytes - MINIMAL_TUPLE_OFFSET);
 
 	if (unlikely(row == NULL))
 		return false;
-	copy_tuple(row, from, bytes - MINIMAL_TUPLE_OFFSET);
+	memcpy(row, (char *) from + MINIMAL_TUPLE_OFFSET, bytes - MINIMAL_TUPLE_OFFSET);
+	row->t_len = bytes - MINIMAL_TUPLE_OFFSET;
 	return true;
 }
 
@@ -408,7 +409,7 @@ append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTuple
 		if (plan != NULL)
 			gpusort_columns_copy(plan, rows[i], next);
 		else
-			copy_tuple(next, rows[i], size);
+			copy_page_tuple(next, rows[i], size);
 	}
 	store->next = next;
 	store->rows += i;
@@ -434,7 +435,7 @@ gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *pla
 		if (plan != NULL)
 			gpusort_columns_copy(plan, rows[i], row);
 		else
-			copy_tuple(row, rows[i], bytes[i] - MINIMAL_TUPLE_OFFSET);
+			copy_page_tuple(row, rows[i], bytes[i] - MINIMAL_TUPLE_OFFSET);
 		i++;
 	}
 	return i;

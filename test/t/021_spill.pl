@@ -1,3 +1,5 @@
+# The store of a sort's rows (src/store/rowstore.c), called by test/spill/rowstore_test.c: each
+# row is found by its number, after rows of other sizes and after others were removed.
 # Spilled runs and their merge (src/store/spill.c), called by test/spill/spill_test.c:
 # rows of any size come back in a stable order, temporary files obey the settings, and
 # no file is left after a merge that ends, fails or is cancelled.
@@ -17,6 +19,7 @@ $node->start;
 $node->safe_psql('postgres', <<"SQL");
 CREATE FUNCTION spill_check(rows bigint, words integer, kind text, tuple_bytes_max integer, runs integer, memory_kb integer, seed bigint, lossy boolean)
 RETURNS text AS '$module' LANGUAGE C STRICT;
+CREATE FUNCTION rowstore_random(seed integer) RETURNS bigint AS '$module' LANGUAGE C STRICT;
 CREATE FUNCTION spill_cancel(step text) RETURNS void AS '$module' LANGUAGE C STRICT;
 CREATE FUNCTION spill_bench(rows bigint, words integer, tuple_bytes integer, runs integer, memory_kb integer,
   OUT write_ns float8, OUT merge_ns float8, OUT write_mb_s float8) AS '$module' LANGUAGE C STRICT;
@@ -26,6 +29,12 @@ sub is_empty
 {
 	my ($name) = @_;
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ls_tmpdir()'), '0', "$name: no temporary file is left");
+}
+
+foreach my $first (1, 101, 201)
+{
+	my ($rc, $compared, $stderr) = $node->psql('postgres', "SELECT sum(rowstore_random(seed)) > 100000 FROM generate_series($first, $first + 29) AS seed");
+	is("$compared$stderr", 't', "the store finds the rows of random sizes, seeds from $first");
 }
 
 # rows, words of a key, their kind, longest tuple, runs, memory in kB, lossy, and the result with the runs that are not empty
