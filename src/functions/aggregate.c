@@ -17,6 +17,7 @@
 
 #include "fmgr.h"
 
+#include "functions/aggregate_node.h"
 #include "functions/group.h"
 #include "functions/result_array.h"
 
@@ -77,21 +78,36 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
  * if gpusort.min_rows sends even these keys to the GPU.
  */
 static ArrayType *
-sort_first_keys(const SortAggState *state)
+sort_first_keys(const GpusortGroup *keys, Oid elemtype, uint64 nnulls)
 {
-	const GpusortType *type = state->keys.type;
-	size_t		count = gpusort_group_few(&state->keys);
-	uint64		keys[lengthof(state->keys.first_keys)];
+	size_t		count = gpusort_group_few(keys);
+	uint64		sorted[lengthof(keys->first_keys)];
 	GpusortReport report;
 	ArrayType  *result;
 	char	   *values;
 
-	if (!gpusort_group_sort_few(&state->keys, keys, &report))
+	if (!gpusort_group_sort_few(keys, sorted, &report))
 		return NULL;
 	gpusort_report_keep(&report);
-	result = gpusort_array_build(state->elemtype, type->value_bytes,
-								 count, state->nnulls, false, &values);
-	gpusort_type_decode(type, keys, count, false, values);
+	result = gpusort_array_build(elemtype, keys->type->value_bytes, count, nnulls, false, &values);
+	gpusort_type_decode(keys->type, sorted, count, false, values);
+	return result;
+}
+
+ArrayType *
+gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls)
+{
+	ArrayType  *result = keys->set == NULL ? sort_first_keys(keys, elemtype, nnulls) : NULL;
+	GpusortKeySet *set;
+	char	   *values;
+
+	if (result != NULL)
+		return result;
+	set = gpusort_group_set(keys);
+	result = gpusort_array_build(elemtype, keys->type->value_bytes, gpusort_keyset_rows(set), nnulls, false, &values);
+	gpusort_array_fill(set, keys->type, false, values);
+	if (set != keys->set)
+		gpusort_keyset_end(set);
 	return result;
 }
 
@@ -100,27 +116,9 @@ Datum
 gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 {
 	SortAggState *state;
-	const GpusortType *type;
-	GpusortKeySet *set;
-	ArrayType  *result;
-	char	   *values;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	state = (SortAggState *) PG_GETARG_POINTER(0);
-	type = state->keys.type;
-
-	if (state->keys.set == NULL)
-	{
-		result = sort_first_keys(state);
-		if (result != NULL)
-			PG_RETURN_ARRAYTYPE_P(result);
-	}
-	set = gpusort_group_set(&state->keys);
-	result = gpusort_array_build(state->elemtype, type->value_bytes,
-								 gpusort_keyset_rows(set), state->nnulls, false, &values);
-	gpusort_array_fill(set, type, false, values);
-	if (set != state->keys.set)
-		gpusort_keyset_end(set);
-	PG_RETURN_ARRAYTYPE_P(result);
+	PG_RETURN_ARRAYTYPE_P(gpusort_group_array(&state->keys, state->elemtype, state->nnulls));
 }

@@ -8,7 +8,6 @@
 #ifndef GPUSORT_FUNCTIONS_PERCENTILE_H
 #define GPUSORT_FUNCTIONS_PERCENTILE_H
 
-#include "nodes/extensible.h"
 #include "utils/array.h"
 
 #include "functions/group.h"
@@ -35,20 +34,5 @@ extern void gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool
  * stay: other percentiles of them may be found afterwards, and values may be added.
  */
 extern bool gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result);
-
-/* ---- percentile_node.c ---- */
-
-/*
- * A plan node in place of an Agg over all rows of its child.  Its target list and qualifications
- * refer to custom_scan_tlist, whose entries are Aggrefs of gpu_median() and gpu_percentile()
- * that refer to the child.
- */
-extern const CustomScanMethods gpusort_percentile_methods;
-
-/*
- * Is an Aggref one of gpu_median() or gpu_percentile() that the node can execute?  Its
- * fractions are the same in all rows, and it takes all of them.
- */
-extern bool gpusort_percentile_accepts(Aggref *aggref);
 
 #endif							/* GPUSORT_FUNCTIONS_PERCENTILE_H */

@@ -8,20 +8,13 @@
  * evaluates it once for a group.
  *
  * These functions run where core's Agg or WindowAgg aggregates.  Most aggregates over a
- * whole table do not come here: see percentile_node.c.
+ * whole table do not come here: see aggregate_node.c.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_aggregate.h"
-#include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "nodes/nodeFuncs.h"
-#include "optimizer/clauses.h"
-#include "optimizer/optimizer.h"
-#include "utils/syscache.h"
 
 #include "compat.h"
 #include "functions/percentile.h"
@@ -147,52 +140,4 @@ Datum
 gpu_percentiles_finalfn(PG_FUNCTION_ARGS)
 {
 	return find_result(fcinfo);
-}
-
-static PGFunction
-address_of(Oid function)
-{
-	FmgrInfo	info;
-
-	fmgr_info(function, &info);
-	return info.fn_addr;
-}
-
-/* Is an Aggref a call of gpu_median() or gpu_percentile(), whatever their names? */
-static bool
-is_percentile(Aggref *aggref)
-{
-	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
-	Form_pg_aggregate form;
-	PGFunction	transition;
-	PGFunction	final;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
-	form = (Form_pg_aggregate) GETSTRUCT(tuple);
-	transition = address_of(form->aggtransfn);
-	final = OidIsValid(form->aggfinalfn) ? address_of(form->aggfinalfn) : NULL;
-	ReleaseSysCache(tuple);
-	if (transition == gpu_percentiles_transfn)
-		return final == gpu_percentiles_finalfn;
-	return (transition == gpu_median_transfn || transition == gpu_percentile_transfn) &&
-		final == gpu_percentile_finalfn;
-}
-
-bool
-gpusort_percentile_accepts(Aggref *aggref)
-{
-	Node	   *fractions = NULL;
-
-	/* other aggregates are mostly told here */
-	if (aggref->aggkind != AGGKIND_NORMAL || aggref->aggtranstype != INTERNALOID ||
-		list_length(aggref->args) < 1 || list_length(aggref->args) > 2)
-		return false;
-	if (aggref->aggfilter != NULL || aggref->aggdistinct != NIL || aggref->aggorder != NIL)
-		return false;
-	if (!is_percentile(aggref))
-		return false;
-	if (list_length(aggref->args) > 1)
-		fractions = (Node *) lsecond_node(TargetEntry, aggref->args)->expr;
-	return !contain_var_clause(fractions) && !contain_volatile_functions(fractions) && !contain_subplans(fractions);
 }

@@ -100,9 +100,10 @@ encode_column(const GpusortRowColumn *column, int offset, const HeapTupleHeader 
 
 bool
 gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
-						   int natts, const HeapTupleHeader *rows, int n, uint64 *words)
+						   const HeapTupleHeader *rows, int n, uint64 *words)
 {
 	int			offsets[GPUSORT_MAX_WORDS];
+	int			natts = 0;
 
 	for (int i = 0; i < key->nencoded; i++)
 	{

@@ -131,11 +131,11 @@ extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint
  * Does the same for n rows of a heap page, whose descriptor is desc: words has their keys one
  * after the other.  attnos: column i of a slot's row is column attnos[i] of these, from 1; NULL:
  * they have the same columns.  Returns false if the rows must be encoded one by one: a column's
- * type has no fixed width of up to 8 bytes, a row has a NULL or fewer than natts columns, or two
+ * type has no fixed width of up to 8 bytes, a row has a NULL or lacks one of the columns, or two
  * values share words.
  */
 extern bool gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
-									   int natts, const HeapTupleHeader *rows, int n, uint64 *words);
+									   const HeapTupleHeader *rows, int n, uint64 *words);
 
 /* ---- doubt.c ---- */
 

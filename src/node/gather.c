@@ -120,26 +120,18 @@ gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot)
 }
 
 void
-gpusort_core_put_page(GpusortGather *gather, int begin)
-{
-	for (int i = begin; i < gather->page.count; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		gpusort_core_put(gather, gpusort_page_slot(&gather->page, i));
-	}
-}
-
-void
 gpusort_core_read(GpusortGather *gather)
 {
-	for (;;)
-	{
-		TupleTableSlot *slot = ExecProcNode(gather->child);
+	GpusortPage *page = &gather->page;
 
-		if (TupIsNull(slot))
-			break;
-		gpusort_core_put(gather, slot);
-	}
+	do
+	{
+		for (int i = page->next; i < page->count; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			gpusort_core_put(gather, gpusort_page_slot(page, i));
+		}
+	} while (gpusort_page_next(page, gather->child));
 }
 
 bool

@@ -89,6 +89,43 @@ row(GpusortGather *gather, uint32 i)
 }
 
 /*
+ * Copies rows of the page to the store: n of them, from number i on.  Returns how many it has
+ * copied: all, unless gpusort_rowstore_over() is true or the arena has no memory.
+ */
+static int
+append_rows(GpusortGather *gather, const GpusortColumns *columns, int i, int n)
+{
+	GpusortRowStore *store = &gather->rows.store;
+	GpusortPage *page = &gather->page;
+	/* a bare row is the key column */
+	bool		by_tuples = page->slot == NULL && !gather->spec->bare && (page->attnos == NULL || columns->count > 0);
+	int			done = 0;
+
+	while (done < n && !gpusort_rowstore_over(store))
+	{
+		if (by_tuples)
+			done += gpusort_rowstore_append_tuples(store, page->attnos != NULL ? columns : NULL,
+												   page->rows + i + done, page->bytes + i + done, n - done);
+		/* a row whose columns cannot be copied one by one */
+		if (done < n && !gpusort_rowstore_over(store) &&
+			!gpusort_rowstore_append(store, gpusort_page_slot(page, i + done++)))
+			return done - 1;
+	}
+	return done;
+}
+
+/* Plans how columns that are chosen from the page's rows are copied. */
+static void
+plan_columns(GpusortGather *gather, GpusortColumns *columns)
+{
+	const GpusortPage *page = &gather->page;
+
+	columns->count = 0;
+	if (page->attnos != NULL)
+		(void) gpusort_columns_plan(columns, page->desc, gather->spec->desc, page->attnos);
+}
+
+/*
  * Reads the first rows into the store, chooses the words of the keys by them, and
  * begins the key set with their keys.  Returns false if the child has no more rows.
  */
@@ -96,23 +133,20 @@ static bool
 read_sample(GpusortGather *gather)
 {
 	GpusortRowStore *store = &gather->rows.store;
-	PlanState  *child = gather->child;
+	GpusortColumns columns;
 	bool		more = true;
 	MemoryContext old;
 
-	gpusort_rowstore_limit(store, gather->memory_limit / SAMPLE_PART);
-	while (more && store->rows < SAMPLE_ROWS && !gpusort_rowstore_over(store))
+	gpusort_rowstore_limit(store, SIZE_MAX);
+	while (more && store->rows < SAMPLE_ROWS && store->bytes < gather->memory_limit / SAMPLE_PART)
 	{
-		TupleTableSlot *slot = ExecProcNode(child);
-
-		more = !TupIsNull(slot);
-		if (!more)
-			break;
-		(void) gpusort_rowstore_append(store, slot);
+		more = gpusort_page_next(&gather->page, gather->child);
+		plan_columns(gather, &columns);
+		(void) append_rows(gather, &columns, 0, gather->page.count);
 	}
 	old = MemoryContextSwitchTo(gather->cxt);
 	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows,
-						  more ? child->plan->plan_rows : 0);
+						  more ? gather->child->plan->plan_rows : 0);
 	MemoryContextSwitchTo(old);
 	begin_set(gather);
 	for (uint64 done = 0; done < store->rows;)
@@ -134,46 +168,22 @@ read_sample(GpusortGather *gather)
 	return more;
 }
 
-/* Returns a slot with all columns of a row that is being read: slot, or else row number row of the page. */
-static inline TupleTableSlot *
-whole_row(GpusortGather *gather, TupleTableSlot *slot, int row)
-{
-	return slot != NULL ? slot : gpusort_page_slot(&gather->page, row);
-}
-
 /*
- * Returns a slot that has the row's sort columns.  That is gather->keys if each column's
- * offset in the tuple is known, which saves deforming the columns in front of it.
+ * Returns a slot that has the sort columns of row i of the page.  That is gather->keys if each
+ * column's offset in the tuple is known, which saves deforming the columns in front of it.
  */
 static pg_attribute_always_inline TupleTableSlot *
-key_columns(GpusortGather *gather, TupleTableSlot *slot, int row)
+key_columns(GpusortGather *gather, int i)
 {
-	const GpusortPage *page = &gather->page;
+	GpusortPage *page = &gather->page;
 	TupleTableSlot *keys = gather->keys;
-	HeapTupleHeader source;
-	TupleDesc	desc;
 
-	if (slot == NULL)
+	for (int column = 0; column < gather->spec->ncolumns; column++)
 	{
-		source = page->rows[row];
-		desc = gpusort_page_desc(page);
-	}
-	else
-	{
-		HeapTuple	tuple = gpusort_rowstore_source(slot);
+		AttrNumber	attno = gather->spec->attnos[column];
 
-		if (tuple == NULL)
-			return slot;
-		source = tuple->t_data;
-		desc = slot->tts_tupleDescriptor;
-	}
-	for (int i = 0; i < gather->spec->ncolumns; i++)
-	{
-		AttrNumber	attno = gather->spec->attnos[i];
-
-		if (!gpusort_page_fetch(source, desc, slot == NULL ? gpusort_page_attno(page, attno) : attno,
-								&keys->tts_values[attno - 1]))
-			return whole_row(gather, slot, row);
+		if (!gpusort_page_fetch(page, i, attno, &keys->tts_values[attno - 1]))
+			return gpusort_page_slot(page, i);
 		keys->tts_isnull[attno - 1] = false;
 	}
 	return keys;
@@ -189,58 +199,41 @@ make_room(GpusortGather *gather, GpusortRoom *room)
 	return true;
 }
 
-/* There is a bound: is the row behind it, whose key this is?  Then counts it as removed. */
+/* There is a bound: is row i of the page behind it, whose key this is?  Then counts it as removed. */
 static inline bool
-removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *slot, int row)
+removes(GpusortGather *gather, const uint64 *words, int i)
 {
 	int			order = gpusort_limit_compare(&gather->limit, words);
 
-	if (order < 0 || (order == 0 && !gpusort_bound_is_behind(gather, whole_row(gather, slot, row))))
+	if (order < 0 || (order == 0 && !gpusort_bound_is_behind(gather, gpusort_page_slot(&gather->page, i))))
 		return false;
 	gpusort_limit_count_removed(gather);
 	return true;
 }
 
-/* Copies a row to the store.  keys has its sort columns. */
-static inline bool
-append(GpusortGather *gather, TupleTableSlot *keys, TupleTableSlot *slot, int row)
-{
-	const GpusortPage *page = &gather->page;
-
-	/* a bare row is the key column */
-	if (gather->spec->bare)
-		return gpusort_rowstore_append(&gather->rows.store, keys);
-	if (slot == NULL && !page->projected)
-		return gpusort_rowstore_append_tuples(&gather->rows.store, NULL, page->rows + row, page->bytes + row, 1) == 1;
-	return gpusort_rowstore_append(&gather->rows.store, whole_row(gather, slot, row));
-}
-
 /*
- * Makes the key of a row and stores the row: slot, or else row number row of the page.
- * Returns false if it has gone elsewhere, as all others must: see gpusort_gather_room().
+ * Makes the key of row i of the page, and stores the row.  Returns false if it must go
+ * elsewhere, as all others: see gpusort_gather_room().
  */
 static pg_attribute_always_inline bool
-take_row(GpusortGather *gather, GpusortRoom *room, TupleTableSlot *slot, int row)
+take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns, int i)
 {
 	const GpusortNodeLimit *limit = &gather->limit;
 	TupleTableSlot *keys;
 
 	if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !make_room(gather, room))
-	{
-		gpusort_core_put(gather, whole_row(gather, slot, row));
 		return false;
-	}
-	keys = key_columns(gather, slot, row);
+	keys = key_columns(gather, i);
 	/* a bound without words needs no key */
-	if (limit->known && limit->nwords == 0 && removes(gather, NULL, slot, row))
+	if (limit->known && limit->nwords == 0 && removes(gather, NULL, i))
 		return true;
 	gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
-	if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, slot, row))
+	if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, i))
 		return true;
-	if (unlikely(!append(gather, keys, slot, row)))
+	if (unlikely(gather->spec->bare ? !gpusort_rowstore_append(&gather->rows.store, keys) :
+				 append_rows(gather, columns, i, 1) == 0))
 	{
 		gpusort_gather_commit(gather, room);
-		gpusort_core_put(gather, whole_row(gather, slot, row));
 		return false;
 	}
 	room->next += room->width;
@@ -251,37 +244,33 @@ take_row(GpusortGather *gather, GpusortRoom *room, TupleTableSlot *slot, int row
 static bool
 take_page(GpusortGather *gather, GpusortRoom *room)
 {
-	const GpusortPage *page = &gather->page;
-	GpusortRowStore *store = &gather->rows.store;
-	bool		by_column = !gather->limit.known && !gather->spec->bare;
-	const AttrNumber *attnos = page->projected ? page->attnos : NULL;
-	GpusortColumns plan;
+	GpusortPage *page = &gather->page;
+	bool		by_column = page->slot == NULL && !gather->limit.known && !gather->spec->bare;
+	GpusortColumns columns;
 	int			i = 0;
 
-	if (by_column && page->projected)
-		by_column = gpusort_columns_plan(&plan, gpusort_page_desc(page), gather->spec->desc, attnos);
+	plan_columns(gather, &columns);
 	while (i < page->count)
 	{
 		int			n = Min(page->count - i, (room->end - room->next) / room->width);
 
 		by_column = by_column && (n == 0 ||
-								  gpusort_rowkey_encode_rows(gather->rows.key, gpusort_page_desc(page), attnos,
-															 page->last_attno, page->rows + i, n,
-															 (uint64 *) room->next));
+								  gpusort_rowkey_encode_rows(gather->rows.key, page->desc, page->attnos,
+															 page->rows + i, n, (uint64 *) room->next));
 		if (by_column)
 		{
-			n = gpusort_rowstore_append_tuples(store, page->projected ? &plan : NULL,
-											   page->rows + i, page->bytes + i, n);
+			n = append_rows(gather, &columns, i, n);
 			room->next += n * room->width;
 			i += n;
 			if (i == page->count)
 				break;
 		}
-		if (!take_row(gather, room, NULL, i++))
+		if (!take_row(gather, room, &columns, i))
 		{
-			gpusort_core_put_page(gather, i);
+			page->next = i;
 			return false;
 		}
+		i++;
 	}
 	return true;
 }
@@ -289,22 +278,14 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 static bool
 read_child(GpusortGather *gather)
 {
-	PlanState  *child = gather->child;
 	GpusortRoom room;
 
 	if (gather->set == NULL && !read_sample(gather))
 		return true;
 	room = (GpusortRoom) {.width = gpusort_spec_width(&gather->set_spec)};
-
-	for (;;)
+	while (gpusort_page_next(&gather->page, gather->child))
 	{
-		TupleTableSlot *slot = ExecProcNode(child);
-
-		if (TupIsNull(slot))
-			break;
-		if (!take_row(gather, &room, slot, 0))
-			return false;
-		if (gpusort_page_take(&gather->page, child) && !take_page(gather, &room))
+		if (!take_page(gather, &room))
 			return false;
 	}
 	gpusort_gather_commit(gather, &room);

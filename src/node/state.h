@@ -95,7 +95,7 @@ typedef struct GpusortGather
 	bool		sorted;			/* the key set is sorted, and its report not yet in stats */
 	uint64		nulls;			/* for values: NULLs, which are only counted */
 	GpusortRows rows;			/* for rows; all zeros for values */
-	GpusortPage page;			/* further rows of the table's page that the child has reached */
+	GpusortPage page;			/* the rows that are being read */
 	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
 	MemoryContext adopted_cxt;	/* what the key set and the store have adopted from
 								 * workers; reset when a key set is spilled */
@@ -161,7 +161,7 @@ typedef struct GpusortForm
 	const char *(*plan) (GpusortGather *gather);
 	/* Makes the key, which is planned, and the store, and begins the key set, unless a sample of the rows has to come first. */
 	void		(*begin) (GpusortGather *gather);
-	/* Reads the child to its end, or until gpusort_gather_room() returns false. */
+	/* Reads the child to its end.  Returns false if row page.next, and all behind it, must go elsewhere: see gpusort_gather_room(). */
 	bool		(*read) (GpusortGather *gather);
 	/* Optional.  Bytes for this many more rows, and for those that there are, beside the key set's */
 	Size		(*memory) (const GpusortGather *gather, uint64 more);
@@ -278,10 +278,7 @@ extern void gpusort_core_hand_over(GpusortGather *gather, const char *reason);
 /* Puts a row into core's tuplesort, or into the overflow if there is one. */
 extern void gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot);
 
-/* The same with the rows of the page from number begin on. */
-extern void gpusort_core_put_page(GpusortGather *gather, int begin);
-
-/* The same with the remaining rows of the child. */
+/* The same with the rows of the page from page.next on, and the remaining rows of the child. */
 extern void gpusort_core_read(GpusortGather *gather);
 
 /* ---- sort.c ---- */

@@ -80,58 +80,26 @@ take_value(GpusortGather *gather, GpusortRoom *room, GpusortKind kind, uint64 fl
 	return true;
 }
 
-/* The same with the value in a slot, which may be NULL.  Without room, core gets it. */
-static inline bool
-take_slot(GpusortGather *gather, GpusortRoom *room, GpusortKind kind, uint64 flip, TupleTableSlot *slot)
-{
-	slot_getsomeattrs(slot, 1);
-	if (slot->tts_isnull[0])
-		gather->nulls++;
-	else if (!take_value(gather, room, kind, flip, slot->tts_values[0]))
-	{
-		gpusort_core_put(gather, slot);
-		return false;
-	}
-	return true;
-}
-
 static bool
 read_child(GpusortGather *gather)
 {
-	PlanState  *child = gather->child;
 	GpusortPage *page = &gather->page;
 	GpusortRoom room = {.width = gather->spec->value_type->key_bytes};
 	GpusortKind kind = gather->spec->value_type->kind;
 	uint64		flip = gather->spec->descending ? PG_UINT64_MAX : 0;
 
-	for (;;)
+	while (gpusort_page_next(page, gather->child))
 	{
-		TupleTableSlot *slot = ExecProcNode(child);
-		AttrNumber	attno;
-		TupleDesc	desc;
-
-		if (TupIsNull(slot))
-			break;
-		if (!take_slot(gather, &room, kind, flip, slot))
-			return false;
-		if (!gpusort_page_take(page, child))
-			continue;
-		attno = gpusort_page_attno(page, 1);
-		desc = gpusort_page_desc(page);
 		for (int i = 0; i < page->count; i++)
 		{
-			Datum		value;
+			bool		isnull;
+			Datum		value = gpusort_page_value(page, i, 1, &isnull);
 
-			if (likely(gpusort_page_fetch(page->rows[i], desc, attno, &value)))
+			if (unlikely(isnull))
+				gather->nulls++;
+			else if (unlikely(!take_value(gather, &room, kind, flip, value)))
 			{
-				if (likely(take_value(gather, &room, kind, flip, value)))
-					continue;
-				gpusort_core_put_page(gather, i);
-				return false;
-			}
-			if (!take_slot(gather, &room, kind, flip, gpusort_page_slot(page, i)))
-			{
-				gpusort_core_put_page(gather, i + 1);
+				page->next = i;
 				return false;
 			}
 		}

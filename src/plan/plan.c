@@ -28,7 +28,7 @@
 #include "parser/parsetree.h"
 
 #include "compat.h"
-#include "functions/percentile.h"
+#include "functions/aggregate_node.h"
 #include "guc.h"
 #include "node/feed.h"
 #include "node/node.h"
@@ -193,10 +193,10 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 	}
 	else if (IsA(plan, Agg))
 	{
-		Plan	   *percentiles = gpusort_plan_percentiles((Agg *) plan);
+		Plan	   *own = gpusort_plan_own_aggregates((Agg *) plan);
 
-		if (percentiles != NULL)
-			return percentiles;
+		if (own != NULL)
+			return own;
 	}
 	return plan;
 }
@@ -238,7 +238,7 @@ gpusort_plan_init(void)
 {
 	RegisterCustomScanMethods(&gpusort_node_methods);
 	RegisterCustomScanMethods(&gpusort_feed_methods);
-	RegisterCustomScanMethods(&gpusort_percentile_methods);
+	RegisterCustomScanMethods(&gpusort_aggregate_methods);
 	RegisterCustomScanMethods(&gpusort_start_methods);
 	previous_planner = planner_hook;
 	planner_hook = plan_statement;

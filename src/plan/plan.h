@@ -102,10 +102,10 @@ extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, R
 extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
 
 /*
- * Returns a GpuSort Percentile in place of an Agg of a finished plan whose aggregates are all
- * gpu_median() or gpu_percentile() of all rows; NULL if the Agg must stay.  In percentile.c.
+ * Returns a GpuSort Aggregate in place of an Agg of a finished plan whose aggregates are all
+ * gpusort's own, of all rows; NULL if the Agg must stay.  In own_aggregates.c.
  */
-extern Plan *gpusort_plan_percentiles(Agg *agg);
+extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 
 /*
  * Returns a GpuSort Start above a MergeAppend of a finished plan whose children are foreign

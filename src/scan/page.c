@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * page.c
- *		Takes the other rows of a page from a scan of a heap table.
+ *		Takes all rows of a page from a scan of a heap table.
  *
  * heap_getnextslot() prepares a page at a time: rs_vistuples[] has the line pointers of its
- * visible tuples, and rs_cindex is the index of the one returned last.  This file takes all
- * tuples behind it and sets rs_cindex to the last one.  Then the scan goes on with the next
- * page by itself.
+ * visible tuples, and rs_cindex is the index of the one returned last.  This file takes that one
+ * and all tuples behind it, and sets rs_cindex to the last one.  Then the scan goes on with the
+ * next page by itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,34 +38,33 @@ find_scan(PlanState *child)
 	return IsA(child, SeqScanState) ? (SeqScanState *) child : NULL;
 }
 
-/* Are the scan's result columns columns of the table?  Sets page->attnos. */
+/* Are the scan's result columns columns of the table?  Sets page->chosen. */
 static bool
 chooses_columns(GpusortPage *page)
 {
 	List	   *targets = page->scan->ss.ps.plan->targetlist;
 	ListCell   *cell;
 
-	page->attnos = palloc(list_length(targets) * sizeof(AttrNumber));
+	page->chosen = palloc(list_length(targets) * sizeof(AttrNumber));
 	foreach(cell, targets)
 	{
 		const Var  *var = (const Var *) lfirst_node(TargetEntry, cell)->expr;
 
 		if (!IsA(var, Var) || var->varattno <= 0)
 			return false;
-		page->attnos[foreach_current_index(cell)] = var->varattno;
-		page->last_attno = Max(page->last_attno, var->varattno);
+		page->chosen[foreach_current_index(cell)] = var->varattno;
 	}
 	return true;
 }
 
 /*
  * Is a clause a comparison, by one of core's operators, of a column with a constant?  Then
- * sets *qual.  The column is passed by value, so that the comparison allocates nothing.
+ * sets *qual.  Both are passed by value, so that the comparison allocates nothing.
  */
 static bool
 is_comparison(const GpusortPage *page, const OpExpr *clause, GpusortPageQual *qual)
 {
-	TupleDesc	desc = gpusort_page_desc(page);
+	TupleDesc	desc = page->scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	FmgrInfo   *function;
 	const Var  *var;
 	const Const *constant;
@@ -75,7 +74,7 @@ is_comparison(const GpusortPage *page, const OpExpr *clause, GpusortPageQual *qu
 	qual->argument = IsA(linitial(clause->args), Var) ? 0 : 1;
 	var = list_nth(clause->args, qual->argument);
 	constant = list_nth(clause->args, 1 - qual->argument);
-	if (!IsA(var, Var) || !IsA(constant, Const) || constant->constisnull || var->varattno <= 0 ||
+	if (!IsA(var, Var) || !IsA(constant, Const) || constant->constisnull || !constant->constbyval || var->varattno <= 0 ||
 		!GPUSORT_ATTRIBUTE(desc, var->varattno - 1)->attbyval)
 		return false;
 
@@ -123,12 +122,11 @@ meet_scan(GpusortPage *page, SeqScanState *scan)
 	MemoryContextReset(page->cxt);
 	old = MemoryContextSwitchTo(page->cxt);
 	page->scan = scan;
-	page->last_attno = 0;
-	page->projected = scan->ss.ps.ps_ProjInfo != NULL;
+	page->chosen = NULL;
 	page->readable = scan->ss.ss_currentRelation->rd_tableam == GetHeapamTableAmRoutine() &&
 		scan->ss.ps.state->es_epq_active == NULL &&
 		(desc->rs_flags & SO_ALLOW_PAGEMODE) != 0 && desc->rs_nkeys == 0 &&
-		(!page->projected || chooses_columns(page));
+		(scan->ss.ps.ps_ProjInfo == NULL || chooses_columns(page));
 	meet_quals(page);
 	MemoryContextSwitchTo(old);
 }
@@ -158,8 +156,7 @@ passes(GpusortPage *page, int i)
 	{
 		const GpusortPageQual *qual = &page->quals[decided];
 
-		if (!gpusort_page_fetch(page->rows[i], gpusort_page_desc(page), qual->attno,
-								&qual->call->args[qual->argument].value))
+		if (!gpusort_tuple_fetch(page->rows[i], page->desc, qual->attno, &qual->call->args[qual->argument].value))
 			break;
 		qual->call->isnull = false;
 		if (!DatumGetBool(FunctionCallInvoke(qual->call)) || qual->call->isnull)
@@ -173,13 +170,13 @@ passes(GpusortPage *page, int i)
 	return ExecQual(page->scan->ss.ps.qual, econtext);
 }
 
-/* Removes the rows that do not pass the scan's qual. */
+/* Removes the rows that do not pass the scan's qual.  The first one, which the child has returned, passes. */
 static void
 filter(GpusortPage *page)
 {
-	int			kept = 0;
+	int			kept = 1;
 
-	for (int i = 0; i < page->count; i++)
+	for (int i = 1; i < page->count; i++)
 	{
 		if (!passes(page, i))
 			continue;
@@ -191,64 +188,88 @@ filter(GpusortPage *page)
 	page->count = kept;
 }
 
-/* Counts the rows as returned by the child and what is below it. */
+/* Counts rows as returned by the child and what is below it. */
 static void
-count_rows(const GpusortPage *page, PlanState *child)
+count_rows(const GpusortPage *page, PlanState *child, int rows)
 {
 	for (;;)
 	{
 		if (child->instrument != NULL)
-			child->instrument->tuplecount += page->count;
+			child->instrument->tuplecount += rows;
 		if (child == &page->scan->ss.ps)
 			break;
 		child = ((AppendState *) child)->appendplans[((AppendState *) child)->as_whichplan];
 	}
 }
 
-bool
-gpusort_page_take(GpusortPage *page, PlanState *child)
+/*
+ * Takes the row that the scan has returned last, and all behind it on its page.  Prefetches them,
+ * since the loops that read them wait for one at a time.
+ */
+static void
+take_rows(GpusortPage *page)
 {
-	SeqScanState *scan = find_scan(child);
-	HeapScanDesc desc;
-	Page		dp;
-	int			count = 0;
+	HeapScanDesc desc = (HeapScanDesc) page->scan->ss.ss_currentScanDesc;
+	Page		dp = BufferGetPage(desc->rs_cbuf);
+	int			first = (int) desc->rs_cindex;
+	int			count = (int) desc->rs_ntuples - first;
 
-	if (scan == NULL)
-		return false;
-	if (scan != page->scan)
-		meet_scan(page, scan);
-	if (!page->readable)
-		return false;
-	desc = (HeapScanDesc) scan->ss.ss_currentScanDesc;
-	if (desc->rs_cindex + 1 >= desc->rs_ntuples)
-		return false;
-
-	page->buffer = desc->rs_cbuf;
-	dp = BufferGetPage(page->buffer);
-	for (int i = desc->rs_cindex + 1; i < (int) desc->rs_ntuples; i++)
+	for (int i = 0; i < count; i++)
 	{
-		ItemId		item = PageGetItemId(dp, desc->rs_vistuples[i]);
+		OffsetNumber number = desc->rs_vistuples[first + i];
+		ItemId		item = PageGetItemId(dp, number);
 
-		page->rows[count] = (HeapTupleHeader) PageGetItem(dp, item);
-		page->numbers[count] = desc->rs_vistuples[i];
-		page->bytes[count++] = ItemIdGetLength(item);
+		page->rows[i] = (HeapTupleHeader) PageGetItem(dp, item);
+		__builtin_prefetch(page->rows[i]);
+		page->numbers[i] = number;
+		page->bytes[i] = ItemIdGetLength(item);
 	}
 	desc->rs_cindex = desc->rs_ntuples - 1;
+	page->buffer = desc->rs_cbuf;
 	page->count = count;
-	gpusort_count_returned(scan->ss.ss_currentRelation, count);
+}
+
+bool
+gpusort_page_next(GpusortPage *page, PlanState *child)
+{
+	TupleTableSlot *slot = ExecProcNode(child);
+	SeqScanState *scan;
+
+	page->next = 0;
+	page->count = 0;
+	if (TupIsNull(slot))
+		return false;
+	scan = find_scan(child);
+	if (scan != NULL && scan != page->scan)
+		meet_scan(page, scan);
+	if (scan == NULL || !page->readable)
+	{
+		page->count = 1;
+		page->slot = slot;
+		page->attnos = NULL;
+		page->desc = TTS_IS_BUFFERTUPLE(slot) ? slot->tts_tupleDescriptor : NULL;
+		if (page->desc != NULL)
+			page->rows[0] = ((BufferHeapTupleTableSlot *) slot)->base.tuple->t_data;
+		return true;
+	}
+	page->slot = NULL;
+	page->desc = scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+	page->attnos = page->chosen;
+	take_rows(page);
+	gpusort_count_returned(scan->ss.ss_currentRelation, page->count - 1);
 	if (scan->ss.ps.qual != NULL)
 		filter(page);
-	count_rows(page, child);
-	return page->count > 0;
+	count_rows(page, child, page->count - 1);
+	return true;
 }
 
 TupleTableSlot *
-gpusort_page_slot(GpusortPage *page, int i)
+gpusort_page_store(GpusortPage *page, int i)
 {
 	ScanState  *scan = &page->scan->ss;
 	TupleTableSlot *slot = store_row(page, i);
 
-	if (!page->projected)
+	if (scan->ps.ps_ProjInfo == NULL)
 		return slot;
 	scan->ps.ps_ExprContext->ecxt_scantuple = slot;
 	return ExecProject(scan->ps.ps_ProjInfo);

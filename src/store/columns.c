@@ -20,7 +20,7 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 {
 	int			offset = MAXALIGN(SizeofMinimalTupleHeader);
 
-	plan->count = 0;
+	plan->count = plan->natts = 0;
 	if (to->natts > GPUSORT_COLUMNS_MAX)
 		return false;
 	for (int i = 0; i < to->natts; i++)
@@ -31,6 +31,7 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 		if (attribute->attlen <= 0 || source < 0)
 			return false;
 		offset = att_align_nominal(offset, attribute->attalign);
+		plan->natts = Max(plan->natts, attnos[i]);
 		plan->columns[i].from = source;
 		plan->columns[i].to = offset;
 		plan->columns[i].bytes = attribute->attlen;

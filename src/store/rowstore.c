@@ -404,7 +404,7 @@ append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTuple
 	{
 		Size		size = plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET;
 
-		if (MAXALIGN(size) != stride)
+		if (MAXALIGN(size) != stride || (plan != NULL && !gpusort_columns_are_there(plan, rows[i])))
 			break;
 		if (plan != NULL)
 			gpusort_columns_copy(plan, rows[i], next);
@@ -427,7 +427,7 @@ gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *pla
 		void	   *row;
 
 		i += append_alike(store, plan, rows + i, bytes + i, n - i);
-		if (i == n)
+		if (i == n || (plan != NULL && !gpusort_columns_are_there(plan, rows[i])))
 			break;
 		row = add_row(store, plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET);
 		if (unlikely(row == NULL))

@@ -104,6 +104,7 @@ extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot
 typedef struct GpusortColumns
 {
 	int			count;			/* columns of the row; 0: there is no plan */
+	int			natts;			/* columns that a tuple must have */
 	int			bytes;			/* of the row */
 	struct
 	{
@@ -120,13 +121,20 @@ typedef struct GpusortColumns
  */
 extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const AttrNumber *attnos);
 
-/* Writes the row of a tuple that has these columns, and no NULL. */
+/* Has a tuple these columns, and no NULL? */
+static inline bool
+gpusort_columns_are_there(const GpusortColumns *plan, HeapTupleHeader tuple)
+{
+	return (tuple->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(tuple) >= plan->natts;
+}
+
+/* Writes the row of a tuple that has the columns. */
 extern void gpusort_columns_copy(const GpusortColumns *plan, HeapTupleHeader from, void *row);
 
 /*
  * Copies n rows of a heap page, of that many bytes each; if there is a plan, the chosen columns.
- * Returns how many it has copied: all, unless gpusort_rowstore_over() is true or the arena has
- * no memory.
+ * Returns how many it has copied.  It stops if gpusort_rowstore_over() is true, if the arena has
+ * no memory, and in front of a row that has not the plan's columns.
  */
 extern int gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *plan,
 										  const HeapTupleHeader *rows, const uint16 *bytes, int n);

@@ -92,7 +92,7 @@ SET min_parallel_table_scan_size = 0;
 SELECT gpu_median(i4) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i4) FROM numbers;
 RESET ALL;
 
--- percentiles of all rows, alone: a node of their own instead of Agg, with the same results
+-- gpusort's aggregates of all rows, alone: a node of their own instead of Agg, with the same results
 LOAD 'gpusort';
 EXPLAIN (COSTS OFF, VERBOSE)
 SELECT gpu_percentile(i4, 0.9) - gpu_median(i4), gpu_percentile(i4, ARRAY[0.1, 0.2])
@@ -137,8 +137,23 @@ FROM unnest(ARRAY['SELECT gpu_median(i) FROM numbers',
                   'SELECT gpu_percentile(i, random()) FROM numbers',
                   'SELECT gpu_median(i) FROM numbers GROUP BY g',
                   'SELECT gpu_median(i) FROM numbers GROUP BY GROUPING SETS (())',
-                  'SELECT gpu_sort_agg(i) FROM numbers',
+                  'SELECT gpu_sort_agg(i), gpu_median(i) FROM numbers',
+                  'SELECT gpu_sort_agg(DISTINCT i) FROM numbers',
+                  'SELECT gpu_sort_agg(i), array_agg(i) FROM numbers',
                   'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i) FROM numbers']) query;
+
+-- arrays by the node: types, an expression, NULLs, a domain, no rows, few rows, the same values twice, no type of ours
+CREATE DOMAIN small AS int2;
+SELECT (SELECT gpu_sort_agg(i2) FROM numbers) = (SELECT array_agg(i2 ORDER BY i2) FROM numbers) i2,
+       (SELECT gpu_sort_agg(f8) FROM numbers) = (SELECT array_agg(f8 ORDER BY f8) FROM numbers) f8,
+       (SELECT gpu_sort_agg(i4 - i2) FROM numbers) = (SELECT array_agg(i4 - i2 ORDER BY i4 - i2) FROM numbers) expression,
+       (SELECT gpu_sort_agg(nullif(g, 3)) FROM numbers) = (SELECT array_agg(nullif(g, 3) ORDER BY nullif(g, 3)) FROM numbers) nulls,
+       (SELECT gpu_sort_agg(tz) FROM numbers WHERE i < 4) = (SELECT array_agg(tz ORDER BY tz) FROM numbers WHERE i < 4) few;
+SELECT pg_typeof(gpu_sort_agg(g::small)), gpu_sort_agg(g::small) FROM numbers WHERE i < 6;
+SELECT gpu_sort_agg(i4) FROM numbers WHERE i < 0;
+SELECT gpu_sort_agg(NULL::int) FROM numbers WHERE i < 3;
+SELECT gpu_sort_agg(g), gpu_median(g), gpu_sort_agg(g), gpu_sort_agg(-g) FROM numbers WHERE i < 5;
+SELECT gpu_sort_agg(i4::numeric) FROM numbers;
 
 -- no rows: no fraction is evaluated; HAVING; a volatile value; the same value twice
 SELECT gpu_percentile(i4, 7) FROM numbers WHERE i < 0;

@@ -152,13 +152,13 @@ is($ours, $core, 'FOR UPDATE');
 ask($node, 'CREATE TEMP TABLE mine AS TABLE narrow; ANALYZE mine');
 same('SELECT * FROM mine ORDER BY k, id', @forced);
 
-# percentiles read by pages, too
+# aggregates read by pages, too
 foreach my $values ('i4', 'f8', 'i4, i8', 'i2 + 1')
 {
-	my $percentiles = join(', ', map { "gpu_median($_), gpu_percentile($_, 0.3)" } split(/, /, $values));
+	my $percentiles = join(', ', map { "gpu_median($_), gpu_percentile($_, 0.3), gpu_sort_agg($_)" } split(/, /, $values));
 	my $table = 'kinds WHERE id % 3 > 0 OR b';
-	like(ask($node, "EXPLAIN SELECT $percentiles FROM $table"), qr/GpuSort Percentile/, "GpuSort Percentile: $values");
-	is(ask($node, "SELECT $percentiles FROM $table"), ask($node, "SELECT $percentiles FROM (SELECT * FROM $table OFFSET 0) s"), "percentiles of $values");
+	like(ask($node, "EXPLAIN SELECT $percentiles FROM $table"), qr/GpuSort Aggregate/, "GpuSort Aggregate: $values");
+	is(ask($node, "SELECT $percentiles FROM $table"), ask($node, "SELECT $percentiles FROM (SELECT * FROM $table OFFSET 0) s"), "aggregates of $values");
 }
 
 # the counts are core's

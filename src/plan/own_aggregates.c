@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * percentile.c
- *		Replaces an Agg that computes percentiles only by GpuSort Percentile.
+ * own_aggregates.c
+ *		Replaces an Agg that computes gpusort's own aggregates only by GpuSort Aggregate.
  *
- * functions/percentile_node.c says why.  The Agg has no groups, and all its aggregates are
- * gpu_median() and gpu_percentile().  Any other Agg stays, and calls them for each row.
+ * functions/aggregate_node.c says why.  The Agg has no groups, and all its aggregates are
+ * gpu_sort_agg(), gpu_median() and gpu_percentile().  Any other Agg stays, and calls them for
+ * each row.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +15,7 @@
 #include "nodes/nodeFuncs.h"
 
 #include "base/shmem.h"
-#include "functions/percentile.h"
+#include "functions/aggregate_node.h"
 #include "plan/plan.h"
 
 /*
@@ -37,7 +38,7 @@ refer_to_aggregates(Node *node, List **entries)
 		if (entry != NULL && equal(entry->expr, node))
 			return (Node *) makeVarFromTargetEntry(INDEX_VAR, entry);
 	}
-	if (!IsA(node, Aggref) || !gpusort_percentile_accepts((Aggref *) node))
+	if (!IsA(node, Aggref) || !gpusort_aggregate_accepts((Aggref *) node))
 	{
 		*entries = lappend(*entries, NULL);
 		return node;
@@ -48,7 +49,7 @@ refer_to_aggregates(Node *node, List **entries)
 }
 
 Plan *
-gpusort_plan_percentiles(Agg *agg)
+gpusort_plan_own_aggregates(Agg *agg)
 {
 	CustomScan *scan;
 	List	   *entries = NIL;
@@ -68,7 +69,7 @@ gpusort_plan_percentiles(Agg *agg)
 	scan->scan.plan.targetlist = targetlist;
 	scan->scan.plan.qual = qual;
 	scan->custom_scan_tlist = entries;
-	scan->methods = &gpusort_percentile_methods;
+	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return &scan->scan.plan;
 }
