@@ -47,17 +47,19 @@
 /*
  * In units of cpu_operator_cost: once per sort; once more if keys may tie, and if all
  * columns have few values by nature; once for each word but the first if a LIMIT bounds
- * the sort; per row, to read it; per row that is copied and sorted; per row that is
- * fetched; per row and word; per row if keys may tie; per byte of a row that core would
- * not keep.
+ * the sort; per row, to read it in a slot or by pages; per row that is copied and sorted; per
+ * row that is fetched; per row and word; per row if keys may tie; per byte of a row that core
+ * would not keep.  A row that is read by pages saves what the scan's own cost contains for
+ * the way of a row through the executor, cpu_tuple_cost.
  */
 #define SETUP_OPERATORS		9000.0
 #define TIE_SETUP_OPERATORS	11000.0
 #define FEW_SETUP_OPERATORS	60000.0
 #define BOUND_SETUP_OPERATORS	10000.0
-#define READ_OPERATORS		4.0
+#define READ_OPERATORS		2.0
+#define PAGE_READ_OPERATORS	(-2.0)
 #define COPY_OPERATORS		3.0
-#define FETCH_OPERATORS		4.0
+#define FETCH_OPERATORS		3.0
 #define WORD_OPERATORS		2.0
 #define TIE_OPERATORS		3.0
 #define BYTE_OPERATORS		0.05
@@ -102,6 +104,61 @@ gpusort_cost_columns(Sort *sort)
 		};
 	}
 	return columns;
+}
+
+/* Is an expression a column of a table? */
+static bool
+is_column(const Expr *expression)
+{
+	return IsA(expression, Var) && ((const Var *) expression)->varattno > 0;
+}
+
+bool
+gpusort_cost_by_pages(const Plan *plan)
+{
+	ListCell   *cell;
+
+	if (IsA(plan, Append))
+	{
+		foreach(cell, ((const Append *) plan)->appendplans)
+		{
+			if (!gpusort_cost_by_pages(lfirst(cell)))
+				return false;
+		}
+		return true;
+	}
+	if (!IsA(plan, SeqScan))
+		return false;
+	foreach(cell, plan->targetlist)
+	{
+		if (!is_column(lfirst_node(TargetEntry, cell)->expr))
+			return false;
+	}
+	return true;
+}
+
+bool
+gpusort_cost_path_by_pages(const Path *path)
+{
+	ListCell   *cell;
+
+	if (IsA(path, AppendPath))
+	{
+		foreach(cell, ((const AppendPath *) path)->subpaths)
+		{
+			if (!gpusort_cost_path_by_pages(lfirst(cell)))
+				return false;
+		}
+		return true;
+	}
+	if (path->pathtype != T_SeqScan)
+		return false;
+	foreach(cell, path->pathtarget->exprs)
+	{
+		if (!is_column(lfirst(cell)))
+			return false;
+	}
+	return true;
 }
 
 double
@@ -166,7 +223,8 @@ units_of(const GpusortCostInput *input, bool bounded)
 		.setup = SETUP_OPERATORS + (key->strings ? TIE_SETUP_OPERATORS : 0) +
 			(key->few_values ? FEW_SETUP_OPERATORS : 0) +
 			(bounded ? BOUND_SETUP_OPERATORS * (words - 1) : 0),
-			.read = READ_OPERATORS + WORD_OPERATORS * words,
+			/* to compare a row with a bound takes a slot */
+			.read = (input->by_pages && !bounded ? PAGE_READ_OPERATORS : READ_OPERATORS) + WORD_OPERATORS * words,
 			.copy = COPY_OPERATORS + (key->strings ? TIE_OPERATORS : 0),
 			.heap = HEAP_OPERATORS,
 			.words = words,

@@ -54,7 +54,15 @@ typedef struct GpusortCostInput
 	bool		ties;			/* it also fetches the rows equal to the last of them */
 	const GpusortKeyPlan *key;	/* no refusal */
 	double		compared;		/* columns that a comparison of core's looks at, on average; 0: 1 */
+	bool		by_pages;		/* rows are read by pages: gpusort_cost_by_pages() */
 } GpusortCostInput;
+
+/*
+ * Will the rows of a plan or of a path mostly be read by pages (src/scan/page.c)?  It may be wrong about
+ * tables that are no heap.
+ */
+extern bool gpusort_cost_by_pages(const Plan *plan);
+extern bool gpusort_cost_path_by_pages(const Path *path);
 
 /*
  * Are there so few rows of this width that GpuSort costs more than core's sort, whatever
