@@ -13,7 +13,7 @@ FROM generate_series(1, 1000) AS i;
 ANALYZE o;
 
 -- small inputs are left to core; for large inputs GpuSort is expected to be cheaper
-EXPLAIN (COSTS OFF) SELECT * FROM o ORDER BY k;
+EXPLAIN (COSTS OFF) SELECT * FROM o TABLESAMPLE SYSTEM (20) ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT * FROM o, generate_series(1, 1000) ORDER BY k LIMIT 900000;
