@@ -11,10 +11,11 @@
 #   OUT=file.csv bench/peers.sh             the figures also as CSV, for bench/peers.gp
 #   DUCKDB_PYTHON=/path/to/python bench/peers.sh
 #
-# Contenders: core; GpuSort with the CPU engine; GpuSort with the GPU, if there is one; and
-# DuckDB.  Each runs with one thread and with all.  In PostgreSQL one thread means
+# Contenders: core; GpuSort with the CPU engine; GpuSort with the GPU, if there is one; DuckDB;
+# and core's scan without ORDER BY.  Each runs with one thread and with all.  In PostgreSQL one thread means
 # max_parallel_workers_per_gather = 0.  All means WORKERS there, and parallel_workers = WORKERS
-# for the tables; the leader is one more process.  For core with all workers the two
+# for the tables; the leader is one more process.  "process" is one
+# process whose sort has all threads.  For core with all workers the two
 # costs of parallel plans are 0, because at the default costs the planner would leave most of
 # these queries to one process.  For GpuSort the costs are the defaults: where its plan is
 # not parallel, it sorts with threads.  The column "plan" shows the nodes that ran.
@@ -57,7 +58,7 @@ if [ -n "${PGHOST:-}${PGPORT:-}" ]; then
 else
   # shellcheck source=test/cluster.sh
   . "$tree/test/cluster.sh"
-  start_cluster_of_tree "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \
+  start_cluster_of_tree "shared_buffers = $((1024 + rows * 600 / 1048576))MB" \
     "autovacuum = off" "max_worker_processes = $((workers + 8))" "gpusort.pool_limit = 16GB"
 fi
 psql -qX -d postgres -c "DROP DATABASE IF EXISTS $db" \
@@ -115,7 +116,12 @@ CREATE UNLOGGED TABLE u (id int8, ts timestamp, txt text, num numeric(12, 2));
 INSERT INTO u SELECT i, timestamp '2024-01-01' + random() * 31536e3 * interval '1 second',
   substr(encode(decode(md5(random()::text), 'hex'), 'base64'), 1, 20), random() * 1e9
 FROM generate_series(1, :rows) i;
-VACUUM ANALYZE t, t1, u;
+CREATE UNLOGGED TABLE w (c1 int4, c2 int4, c3 int8, c4 timestamp, c5 float8, k int4, c7 int4, id int8, c9 int4, c10 int4, c11 int8, c12 int4);
+INSERT INTO w SELECT a, a, id, now(), a, k, a, id, a, a, id, a FROM t;
+CREATE UNLOGGED TABLE h (LIKE t) PARTITION BY HASH (id);
+SELECT format('CREATE UNLOGGED TABLE h%s PARTITION OF h FOR VALUES WITH (MODULUS 8, REMAINDER %s)', i, i) FROM generate_series(0, 7) i \gexec
+INSERT INTO h SELECT * FROM t;
+VACUUM ANALYZE t, t1, u, w, h;
 
 CREATE TABLE results (place serial, query text, contender text, threads text, plan text, ms float8);
 
@@ -126,11 +132,11 @@ DECLARE
   begun timestamptz;
   ms float8;
 BEGIN
-  PERFORM set_config('gpusort.enabled', (contender <> 'core')::text, true),
+  PERFORM set_config('gpusort.enabled', (contender LIKE 'GpuSort%')::text, true),
     set_config('gpusort.engine', CASE WHEN contender = 'GpuSort cuda' THEN 'cuda' ELSE 'cpu' END, true),
     set_config('max_parallel_workers_per_gather', workers::text, true),
     set_config('parallel_tuple_cost', CASE WHEN contender = 'core' THEN 0 ELSE 0.1 END::text, true),
-    set_config('parallel_setup_cost', CASE WHEN contender = 'core' THEN 0 ELSE 1000 END::text, true);
+    set_config('parallel_setup_cost', CASE WHEN threads = 'process' THEN 1e9 WHEN contender = 'core' THEN 0 ELSE 1000 END::text, true);
   begun := clock_timestamp();
   EXECUTE statement;
   ms := 1000 * extract(epoch FROM clock_timestamp() - begun);
@@ -143,9 +149,10 @@ BEGIN
 END $$;
 SQL
 
-for table in t1 t u; do
+for table in t1 t u w h{0..7}; do
   bench -c "ALTER TABLE $table SET (parallel_workers = $workers)"
-  [ -n "$duckdb" ] || continue
+  # DuckDB has no partitioned tables
+  [[ -n $duckdb && $table != h* ]] || continue
   columns=$(bench -c "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
     FROM pg_attribute WHERE attrelid = '$table'::regclass AND attnum > 0")
   bench -c "\\copy $table TO '$work/table.csv' (FORMAT csv)"
@@ -154,24 +161,31 @@ for table in t1 t u; do
   rm "$work/table.csv"
 done
 
-# contenders ROUND NAME STATEMENT THREADS WORKERS LABEL: psql's commands that run all contenders once
+# contenders ROUND NAME STATEMENT THREADS WORKERS LABEL NAMES...: psql's commands that run each once
 contenders() {
-  local contender
-  for contender in core "${engines[@]/#/GpuSort }"; do
-    echo "SELECT run($1, '$2', '$contender', '$6', $5, '$3 OFFSET 1e10') \\g /dev/null"
+  local contender statement=$3
+  for contender in "${@:7}"; do
+    [ "$contender" != unordered ] || statement=${3% ORDER BY *}
+    if [ "$contender" = DuckDB ]; then
+      echo "\\set ms \`$(ask "$4" "$3 OFFSET $((returned - 1))")\`"
+      [ "$1" = 0 ] || echo "INSERT INTO results (query, contender, threads, ms) VALUES ('$2', 'DuckDB', '$6', :ms);"
+    else
+      echo "SELECT run($1, '$2', '$contender', '$6', $5, '$statement OFFSET 1e10') \\g /dev/null"
+    fi
   done
-  [ -n "$duckdb" ] || return 0
-  echo "\\set ms \`$(ask "$4" "$3 OFFSET $((rows - 1))")\`"
-  [ "$1" = 0 ] || echo "INSERT INTO results (query, contender, threads, ms) VALUES ('$2', 'DuckDB', '$6', :ms);"
 }
 
 # query NAME STATEMENT: one session runs all rounds
 query() {
-  local round
+  local round returned peers=()
   [[ $1 =~ $queries ]] || return 0
+  returned=$(bench -c "SELECT count(*) FROM (${2% ORDER BY *}) AS s")
+  [[ -z $duckdb || $2 = *" h ORDER BY"* ]] || peers=(DuckDB)
   for ((round = 0; round <= rounds; round++)); do
-    contenders "$round" "$1" "$2" 1 0 1
-    [ "$threads" = 1 ] || contenders "$round" "$1" "$2" "$threads" "$workers" all
+    contenders "$round" "$1" "$2" 1 0 1 core "${engines[@]/#/GpuSort }" "${peers[@]}" unordered
+    [ "$threads" != 1 ] || continue
+    contenders "$round" "$1" "$2" "$threads" "$workers" process "${engines[@]/#/GpuSort }"
+    contenders "$round" "$1" "$2" "$threads" "$workers" all core "${engines[@]/#/GpuSort }" "${peers[@]}"
   done | bench
   echo "$1"
 }
@@ -182,6 +196,9 @@ query '* by a and k' 'SELECT * FROM t ORDER BY a, k'
 query '* by ts and id' 'SELECT * FROM u ORDER BY ts, id'
 query '* by txt (C)' 'SELECT * FROM u ORDER BY txt'
 query '* by num' 'SELECT * FROM u ORDER BY num'
+query '* by k, half of the rows' 'SELECT * FROM t WHERE a < 500 ORDER BY k'
+query 'id and k of 12 columns, by k' 'SELECT id, k FROM w ORDER BY k'
+query '* by k, 8 partitions' 'SELECT * FROM h ORDER BY k'
 
 bench <<'SQL'
 CREATE VIEW medians AS
