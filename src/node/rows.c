@@ -213,13 +213,14 @@ removes(GpusortGather *gather, const uint64 *words, int i)
 
 /*
  * Makes the key of row i of the page, and stores the row.  Returns false if it must go
- * elsewhere, as all others: see gpusort_gather_room().
+ * elsewhere, as all others: see gpusort_gather_room().  columns: not used for a slot.
  */
 static pg_attribute_always_inline bool
 take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns, int i)
 {
 	const GpusortNodeLimit *limit = &gather->limit;
 	TupleTableSlot *keys;
+	bool		appended;
 
 	if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !make_room(gather, room))
 		return false;
@@ -230,8 +231,12 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 	gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
 	if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, i))
 		return true;
-	if (unlikely(gather->spec->bare ? !gpusort_rowstore_append(&gather->rows.store, keys) :
-				 append_rows(gather, columns, i, 1) == 0))
+	/* a bare row is the key column */
+	if (gather->spec->bare || gather->page.slot != NULL)
+		appended = gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot);
+	else
+		appended = append_rows(gather, columns, i, 1) == 1;
+	if (unlikely(!appended))
 	{
 		gpusort_gather_commit(gather, room);
 		return false;
@@ -240,25 +245,26 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 	return true;
 }
 
-/* Takes the rows of the page: keys column by column where that is possible, and then the rows. */
+/* Takes the rows of a table's page: keys column by column where that is possible, and then the rows. */
 static bool
 take_page(GpusortGather *gather, GpusortRoom *room)
 {
 	GpusortPage *page = &gather->page;
-	bool		by_column = page->slot == NULL && !gather->limit.known && !gather->spec->bare;
+	bool		by_column = !gather->limit.known && !gather->spec->bare;
 	GpusortColumns columns;
 	int			i = 0;
 
 	plan_columns(gather, &columns);
 	while (i < page->count)
 	{
-		int			n = Min(page->count - i, (room->end - room->next) / room->width);
-
-		by_column = by_column && (n == 0 ||
-								  gpusort_rowkey_encode_rows(gather->rows.key, page->desc, page->attnos,
-															 page->rows + i, n, (uint64 *) room->next));
 		if (by_column)
 		{
+			int			n = Min(page->count - i, (room->end - room->next) / room->width);
+
+			by_column = gpusort_rowkey_encode_rows(gather->rows.key, page->desc, page->attnos,
+												   page->rows + i, n, (uint64 *) room->next);
+			if (!by_column)
+				continue;
 			n = append_rows(gather, &columns, i, n);
 			room->next += n * room->width;
 			i += n;
@@ -285,7 +291,7 @@ read_child(GpusortGather *gather)
 	room = (GpusortRoom) {.width = gpusort_spec_width(&gather->set_spec)};
 	while (gpusort_page_next(&gather->page, gather->child))
 	{
-		if (!take_page(gather, &room))
+		if (!(gather->page.slot != NULL ? take_row(gather, &room, NULL, 0) : take_page(gather, &room)))
 			return false;
 	}
 	gpusort_gather_commit(gather, &room);

@@ -149,6 +149,7 @@ store_row(GpusortPage *page, int i)
 static bool
 passes(GpusortPage *page, int i)
 {
+	TupleDesc	desc = page->scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	ExprContext *econtext = page->scan->ss.ps.ps_ExprContext;
 	int			decided = 0;
 
@@ -156,7 +157,7 @@ passes(GpusortPage *page, int i)
 	{
 		const GpusortPageQual *qual = &page->quals[decided];
 
-		if (!gpusort_tuple_fetch(page->rows[i], page->desc, qual->attno, &qual->call->args[qual->argument].value))
+		if (!gpusort_tuple_fetch(page->rows[i], desc, qual->attno, &qual->call->args[qual->argument].value))
 			break;
 		qual->call->isnull = false;
 		if (!DatumGetBool(FunctionCallInvoke(qual->call)) || qual->call->isnull)
@@ -253,6 +254,7 @@ gpusort_page_next(GpusortPage *page, PlanState *child)
 		return true;
 	}
 	page->slot = NULL;
+	page->stored = -1;
 	page->desc = scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	page->attnos = page->chosen;
 	take_rows(page);
@@ -267,10 +269,16 @@ TupleTableSlot *
 gpusort_page_store(GpusortPage *page, int i)
 {
 	ScanState  *scan = &page->scan->ss;
-	TupleTableSlot *slot = store_row(page, i);
 
-	if (scan->ps.ps_ProjInfo == NULL)
-		return slot;
-	scan->ps.ps_ExprContext->ecxt_scantuple = slot;
-	return ExecProject(scan->ps.ps_ProjInfo);
+	if (i != page->stored)
+	{
+		page->stored = i;
+		(void) store_row(page, i);
+		if (scan->ps.ps_ProjInfo != NULL)
+		{
+			scan->ps.ps_ExprContext->ecxt_scantuple = scan->ss_ScanTupleSlot;
+			(void) ExecProject(scan->ps.ps_ProjInfo);
+		}
+	}
+	return scan->ps.ps_ProjInfo != NULL ? scan->ps.ps_ResultTupleSlot : scan->ss_ScanTupleSlot;
 }

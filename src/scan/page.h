@@ -36,7 +36,7 @@ typedef struct GpusortPage
 	int			next;			/* the first row that its reader has not taken, if it has stopped */
 	TupleTableSlot *slot;		/* has the only row; NULL: the rows are those of a page */
 
-	/* columns of the rows can be fetched: rows[i], of this descriptor.  NULL: only by a slot */
+	/* columns of the rows can be fetched from rows[], of this descriptor.  NULL: only from the slot */
 	TupleDesc	desc;
 	const AttrNumber *attnos;	/* column i, from 0, of a row is this column of rows[]; NULL: column i + 1 */
 	HeapTupleHeader rows[MaxHeapTuplesPerPage]; /* in the page */
@@ -48,10 +48,11 @@ typedef struct GpusortPage
 	SeqScanState *scan;
 	MemoryContext cxt;			/* what follows; reset for each scan */
 	bool		readable;		/* it can be read by pages */
-	AttrNumber *chosen;			/* attnos; NULL: the scan returns all columns of the table */
+	AttrNumber *chosen;			/* attnos */
 	int			nquals;			/* -1: the qual has something else than comparisons */
 	GpusortPageQual *quals;		/* all must be true */
 	HeapTupleData tuple;		/* the row in the scan's slot */
+	int			stored;			/* the number of the row that gpusort_page_store() has returned last, or -1 */
 } GpusortPage;
 
 /*
