@@ -118,7 +118,7 @@ INSERT INTO u SELECT i, timestamp '2024-01-01' + random() * 31536e3 * interval '
 FROM generate_series(1, :rows) i;
 CREATE UNLOGGED TABLE w (c1 int4, c2 int4, c3 int8, c4 timestamp, c5 float8, k int4, c7 int4, id int8, c9 int4, c10 int4, c11 int8, c12 int4);
 INSERT INTO w SELECT a, a, id, now(), a, k, a, id, a, a, id, a FROM t;
-CREATE UNLOGGED TABLE h (LIKE t) PARTITION BY HASH (id);
+CREATE TABLE h (LIKE t) PARTITION BY HASH (id);
 SELECT format('CREATE UNLOGGED TABLE h%s PARTITION OF h FOR VALUES WITH (MODULUS 8, REMAINDER %s)', i, i) FROM generate_series(0, 7) i \gexec
 INSERT INTO h SELECT * FROM t;
 VACUUM ANALYZE t, t1, u, w, h;
