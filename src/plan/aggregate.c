@@ -96,7 +96,7 @@ gpusort_replaces(const GpusortOrder *order, const Plan *child, Cost *cost)
 		.width = child->plan_width,
 		.fetched = -1,
 		.key = &key,
-		.by_pages = gpusort_cost_by_pages(child),
+		.by_pages = gpusort_cost_by_pages((const Node *) child),
 	};
 
 	*cost = key.refusal == NULL ? gpusort_cost_sort(&input) : 0;

@@ -106,56 +106,31 @@ gpusort_cost_columns(Sort *sort)
 	return columns;
 }
 
-/* Is an expression a column of a table? */
-static bool
-is_column(const Expr *expression)
-{
-	return IsA(expression, Var) && ((const Var *) expression)->varattno > 0;
-}
-
 bool
-gpusort_cost_by_pages(const Plan *plan)
+gpusort_cost_by_pages(const Node *node)
 {
+	List	   *children = IsA(node, Append) ? ((const Append *) node)->appendplans :
+		IsA(node, AppendPath) ? ((const AppendPath *) node)->subpaths : NIL;
+	List	   *columns = NIL;
 	ListCell   *cell;
 
-	if (IsA(plan, Append))
-	{
-		foreach(cell, ((const Append *) plan)->appendplans)
-		{
-			if (!gpusort_cost_by_pages(lfirst(cell)))
-				return false;
-		}
-		return true;
-	}
-	if (!IsA(plan, SeqScan))
+	if (IsA(node, SeqScan))
+		columns = ((const Plan *) node)->targetlist;
+	else if (IsA(node, Path) && ((const Path *) node)->pathtype == T_SeqScan)
+		columns = ((const Path *) node)->pathtarget->exprs;
+	else if (children == NIL)
 		return false;
-	foreach(cell, plan->targetlist)
+	foreach(cell, children)
 	{
-		if (!is_column(lfirst_node(TargetEntry, cell)->expr))
+		if (!gpusort_cost_by_pages(lfirst(cell)))
 			return false;
 	}
-	return true;
-}
-
-bool
-gpusort_cost_path_by_pages(const Path *path)
-{
-	ListCell   *cell;
-
-	if (IsA(path, AppendPath))
+	foreach(cell, columns)
 	{
-		foreach(cell, ((const AppendPath *) path)->subpaths)
-		{
-			if (!gpusort_cost_path_by_pages(lfirst(cell)))
-				return false;
-		}
-		return true;
-	}
-	if (path->pathtype != T_SeqScan)
-		return false;
-	foreach(cell, path->pathtarget->exprs)
-	{
-		if (!is_column(lfirst(cell)))
+		Node	   *column = lfirst(cell);
+		const Var  *var = (Var *) (IsA(column, TargetEntry) ? (Node *) ((TargetEntry *) column)->expr : column);
+
+		if (!IsA(var, Var) || var->varattno <= 0)
 			return false;
 	}
 	return true;

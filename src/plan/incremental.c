@@ -40,7 +40,7 @@ gpusort_is_cheaper(IncrementalSort *incremental)
 		.width = child->plan_width,
 		.fetched = -1,
 		.key = &key,
-		.by_pages = gpusort_cost_by_pages(child),
+		.by_pages = gpusort_cost_by_pages((const Node *) child),
 	};
 	double		cost;
 

@@ -199,7 +199,7 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 			.width = child->plan_width,
 			.fetched = -1,
 			.key = &key,
-			.by_pages = gpusort_cost_by_pages(child),
+			.by_pages = gpusort_cost_by_pages((const Node *) child),
 	};
 	cost = gpusort_cost_shared(&input, gather->plan.plan_rows / Max(child->plan_rows, 1));
 	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))

@@ -83,7 +83,7 @@ price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortKeyPlan
 		.fetched = bound.rows,
 		.ties = bound.ties,
 		.key = key,
-		.by_pages = gpusort_cost_path_by_pages(child),
+		.by_pages = gpusort_cost_by_pages((const Node *) child),
 	};
 	Cost		cost = gpusort_cost_sort(&input);
 	Cost		saved = path->path.total_cost - child->total_cost - cost;
@@ -131,7 +131,7 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 			.width = partial->pathtarget->width,
 			.fetched = -1,
 			.key = key,
-			.by_pages = gpusort_cost_path_by_pages(partial),
+			.by_pages = gpusort_cost_by_pages((const Node *) partial),
 	};
 	cost = gpusort_cost_shared(&input, processes);
 	if (cost >= gpusort_cost_core_sort(&input))

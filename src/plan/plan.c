@@ -71,7 +71,7 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 			.fetched = bound.rows,
 			.ties = bound.ties,
 			.key = &key,
-			.by_pages = gpusort_cost_by_pages(outerPlan(sort)),
+			.by_pages = gpusort_cost_by_pages((const Node *) outerPlan(sort)),
 	};
 	*cost = gpusort_cost_sort(&input);
 	if (gpusort_force)

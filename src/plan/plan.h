@@ -58,11 +58,10 @@ typedef struct GpusortCostInput
 } GpusortCostInput;
 
 /*
- * Will the rows of a plan or of a path mostly be read by pages (src/scan/page.c)?  It may be wrong about
- * tables that are no heap.
+ * Will the rows of a plan or of a path be read by pages (src/scan/page.c)?  It takes all tables
+ * for heaps.
  */
-extern bool gpusort_cost_by_pages(const Plan *plan);
-extern bool gpusort_cost_path_by_pages(const Path *path);
+extern bool gpusort_cost_by_pages(const Node *node);
 
 /*
  * Are there so few rows of this width that GpuSort costs more than core's sort, whatever

@@ -5,8 +5,7 @@
  *
  * Touching the pages of tuples for the first time costs more than copying the tuples.  The
  * row store copies rows (store/row.h) one after the other into blocks of up to 16 MB in huge
- * pages: heap tuples and minimal tuples as they are; virtual tuples and bare rows are formed
- * in the block.
+ * pages: append.c.
  *
  * The sort reads rows by number, in sorted order.  With many rows each access misses every
  * cache, and so does a look at a table of their places, which takes as long.  So there is such
@@ -16,9 +15,7 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "miscadmin.h"
-#include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
 #include "base/fault.h"
@@ -228,26 +225,16 @@ add_directory(GpusortRowStore *store)
 	return true;
 }
 
-/* Has the block being filled room for a row of that many bytes, as it is? */
-static inline bool
-has_room(const GpusortRowStore *store, Size bytes)
-{
-	Size		room = store->end - store->next;
-
-	return bytes == store->stride ? room >= bytes : store->stride == 0 && room >= bytes + sizeof(uint32);
-}
-
-/* The same, after it has got a directory if the row needs one. */
+/* Has the block being filled room for a row, after it has got a directory if the row needs one? */
 static bool
 makes_room(GpusortRowStore *store, Size bytes)
 {
 	return store->next != NULL && bytes != store->stride && (store->stride == 0 || add_directory(store)) &&
-		has_room(store, bytes);
+		gpusort_rowstore_has_room(store, bytes);
 }
 
-/* Makes room for a row of that many bytes.  Returns false only if the arena has none. */
-static pg_noinline bool
-grow(GpusortRowStore *store, Size bytes)
+bool
+gpusort_rowstore_grow(GpusortRowStore *store, Size bytes)
 {
 	if (makes_room(store, bytes))
 		return true;
@@ -256,29 +243,6 @@ grow(GpusortRowStore *store, Size bytes)
 		return false;
 	gpusort_rowstore_limit(store, store->limit);
 	return true;
-}
-
-/*
- * Adds a row of that many bytes and returns its memory, which the caller fills, or
- * NULL if the arena has none.
- */
-static inline void *
-add_row(GpusortRowStore *store, Size bytes)
-{
-	void	   *row;
-
-	bytes = MAXALIGN(bytes);
-	if (unlikely(!has_room(store, bytes)) && !grow(store, bytes))
-		return NULL;
-	row = store->next;
-	if (store->stride == 0)
-	{
-		store->end -= sizeof(uint32);
-		*(uint32 *) store->end = (store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
-	}
-	store->next += bytes;
-	store->rows++;
-	return row;
 }
 
 /*
@@ -315,185 +279,17 @@ gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n)
 			from++;
 		row = gpusort_rowblock_row(from, rows[i]);
 		bytes = gpusort_row_bytes(row, store->bare);
-		while (!has_room(store, MAXALIGN(bytes)) && !makes_room(store, MAXALIGN(bytes)))
+		while (!gpusort_rowstore_has_room(store, MAXALIGN(bytes)) && !makes_room(store, MAXALIGN(bytes)))
 		{
 			store->spare_bytes -= store->blocks[store->block + 1].bytes;
 			fill_block(store, store->block + 1, MAXALIGN(bytes));
 		}
-		to = add_row(store, bytes);
+		to = gpusort_rowstore_add(store, bytes);
 		if (to != row)
 			memmove(to, row, bytes);
 	}
 	pfree(blocks);
 	gpusort_rowstore_limit(store, store->limit);
-}
-
-/* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
-static bool
-form_row(GpusortRowStore *store, TupleTableSlot *slot)
-{
-	TupleDesc	desc = slot->tts_tupleDescriptor;
-	bool		has_null = false;
-	Size		header;
-	Size		data;
-	MinimalTuple tuple;
-
-	slot_getallattrs(slot);
-	for (int i = 0; i < desc->natts; i++)
-		has_null |= slot->tts_isnull[i];
-	header = MAXALIGN(SizeofMinimalTupleHeader + (has_null ? BITMAPLEN(desc->natts) : 0));
-	data = heap_compute_data_size(desc, slot->tts_values, slot->tts_isnull);
-	if (!AllocSizeIsValid(header + data))
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("row is too large to be sorted"),
-				 errdetail("It takes %zu bytes; the maximum is %zu.", header + data, MaxAllocSize)));
-
-	tuple = add_row(store, header + data);
-	if (tuple == NULL)
-		return false;
-	memset(tuple, 0, MAXALIGN(header + data));
-	tuple->t_len = header + data;
-	HeapTupleHeaderSetNatts(tuple, desc->natts);
-	tuple->t_hoff = header + MINIMAL_TUPLE_OFFSET;
-	heap_fill_tuple(desc, slot->tts_values, slot->tts_isnull, (char *) tuple + header, data,
-					&tuple->t_infomask, has_null ? tuple->t_bits : NULL);
-	return true;
-}
-
-/* Copies a tuple of a page to a row of that many bytes, rounded up: it is MAXALIGNed in its page, too. */
-static inline void
-copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
-{
-	const char *from = (const char *) tuple + MINIMAL_TUPLE_OFFSET;
-	Size		done = 0;
-
-	/* mostly a few words, for which a call of memcpy() would take as long as the copy */
-	for (; done + 2 * sizeof(uint64) <= bytes; done += 2 * sizeof(uint64))
-		memcpy(row + done, from + done, 2 * sizeof(uint64));
-	for (; done < bytes; done += sizeof(uint64))
-		memcpy(row + done, from + done, sizeof(uint64));
-	((MinimalTuple) row)->t_len = bytes;
-}
-
-static inline bool
-append_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
-{
-	MinimalTuple row = add_row(store, bytes - MINIMAL_TUPLE_OFFSET);
-
-	if (unlikely(row == NULL))
-		return false;
-	memcpy(row, (char *) from + MINIMAL_TUPLE_OFFSET, bytes - MINIMAL_TUPLE_OFFSET);
-	row->t_len = bytes - MINIMAL_TUPLE_OFFSET;
-	return true;
-}
-
-/* Appends rows as long as they have the size of the block's rows and it has room.  Returns how many. */
-static int
-append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTupleHeader *rows,
-			 const uint16 *bytes, int n)
-{
-	Size		stride = store->stride;
-	char	   *next = store->next;
-	int			i;
-
-	if (stride == 0 || next == NULL)
-		return 0;
-	n = Min(n, (store->end - next) / stride);
-	for (i = 0; i < n; i++, next += stride)
-	{
-		Size		size = plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET;
-
-		if (MAXALIGN(size) != stride || (plan != NULL && !gpusort_columns_are_there(plan, rows[i])))
-			break;
-		if (plan != NULL)
-			gpusort_columns_copy(plan, rows[i], next);
-		else
-			copy_page_tuple(next, rows[i], size);
-	}
-	store->next = next;
-	store->rows += i;
-	return i;
-}
-
-int
-gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *plan,
-							   const HeapTupleHeader *rows, const uint16 *bytes, int n)
-{
-	int			i = 0;
-
-	while (i < n && !store->over)
-	{
-		void	   *row;
-
-		i += append_alike(store, plan, rows + i, bytes + i, n - i);
-		if (i == n || (plan != NULL && !gpusort_columns_are_there(plan, rows[i])))
-			break;
-		row = add_row(store, plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET);
-		if (unlikely(row == NULL))
-			break;
-		if (plan != NULL)
-			gpusort_columns_copy(plan, rows[i], row);
-		else
-			copy_page_tuple(row, rows[i], bytes[i] - MINIMAL_TUPLE_OFFSET);
-		i++;
-	}
-	return i;
-}
-
-/* Adds the slot's value as a bare row.  A short value gets a short header, as in a tuple. */
-static bool
-copy_value(GpusortRowStore *store, TupleTableSlot *slot)
-{
-	static const uint32 null = 0;
-	bool		packable = TupleDescAttr(slot->tts_tupleDescriptor, 0)->attstorage != TYPSTORAGE_PLAIN;
-	bool		isnull;
-	Datum		value = slot_getattr(slot, 1, &isnull);
-	const char *from = isnull ? (const char *) &null : DatumGetPointer(value);
-	bool		expanded = !isnull && VARATT_IS_EXTERNAL_EXPANDED(from);
-	bool		shortened = !isnull && packable && VARATT_CAN_MAKE_SHORT(from);
-	Size		bytes = isnull ? sizeof(null) : expanded ? EOH_get_flat_size(DatumGetEOHP(value)) :
-		shortened ? VARATT_CONVERTED_SHORT_SIZE(from) : VARSIZE_ANY(from);
-	char	   *row = add_row(store, bytes);
-
-	if (unlikely(row == NULL))
-		return false;
-	/* gpusort_row_is_null() reads 4 bytes of a shorter row, too */
-	memset(row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
-	if (expanded)
-		EOH_flatten_into(DatumGetEOHP(value), row, bytes);
-	else if (shortened)
-	{
-		SET_VARSIZE_SHORT(row, bytes);
-		memcpy(row + 1, VARDATA(from), bytes - 1);
-	}
-	else
-		memcpy(row, from, bytes);
-	return true;
-}
-
-bool
-gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
-{
-	HeapTuple	source;
-	MinimalTuple from;
-	void	   *row;
-	bool		should_free;
-
-	if (store->bare)
-		return copy_value(store, slot);
-	source = gpusort_rowstore_source(slot);
-	if (source != NULL)
-		return append_tuple(store, source->t_data, source->t_len);
-	if (TTS_IS_VIRTUAL(slot))
-		return form_row(store, slot);
-	from = ExecFetchSlotMinimalTuple(slot, &should_free);
-	row = add_row(store, from->t_len);
-	if (row != NULL)
-		memcpy(row, from, from->t_len);
-	if (should_free)
-		heap_free_minimal_tuple(from);
-	return row != NULL;
 }
 
 /* Prefetches what tells where the rows are. */

@@ -121,16 +121,6 @@ typedef struct GpusortColumns
  */
 extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const AttrNumber *attnos);
 
-/* Has a tuple these columns, and no NULL? */
-static inline bool
-gpusort_columns_are_there(const GpusortColumns *plan, HeapTupleHeader tuple)
-{
-	return (tuple->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(tuple) >= plan->natts;
-}
-
-/* Writes the row of a tuple that has the columns. */
-extern void gpusort_columns_copy(const GpusortColumns *plan, HeapTupleHeader from, void *row);
-
 /*
  * Copies n rows of a heap page, of that many bytes each; if there is a plan, the chosen columns.
  * Returns how many it has copied.  It stops if gpusort_rowstore_over() is true, if the arena has
@@ -194,22 +184,46 @@ gpusort_rowstore_put(const GpusortRowStore *store, uint32 row, TupleTableSlot *s
 	gpusort_row_put(gpusort_rowstore_row(store, row), store->bare, slot);
 }
 
+/* Makes room for a row of that many bytes, MAXALIGNed.  Returns false only if the arena has no memory. */
+extern bool gpusort_rowstore_grow(GpusortRowStore *store, Size bytes);
+
+/* Has the block being filled room for a row of that many bytes, MAXALIGNed, as it is? */
+static inline bool
+gpusort_rowstore_has_room(const GpusortRowStore *store, Size bytes)
+{
+	Size		room = store->end - store->next;
+
+	return bytes == store->stride ? room >= bytes : store->stride == 0 && room >= bytes + sizeof(uint32);
+}
+
+/*
+ * Adds a row of that many bytes and returns its memory, which the caller fills, or
+ * NULL if the arena has none.
+ */
+static inline void *
+gpusort_rowstore_add(GpusortRowStore *store, Size bytes)
+{
+	void	   *row;
+
+	bytes = MAXALIGN(bytes);
+	if (unlikely(!gpusort_rowstore_has_room(store, bytes)) && !gpusort_rowstore_grow(store, bytes))
+		return NULL;
+	row = store->next;
+	if (store->stride == 0)
+	{
+		store->end -= sizeof(uint32);
+		*(uint32 *) store->end = (store->next - store->blocks[store->block].rows) / MAXIMUM_ALIGNOF;
+	}
+	store->next += bytes;
+	store->rows++;
+	return row;
+}
+
 /* Adds a block of that many bytes behind the others, and returns it. */
 extern GpusortRowBlock *gpusort_rowstore_add_block(GpusortRowStore *store, char *rows, Size bytes, bool shared);
 
 /* Notes in the index that the rows from block->first on, at most this many, may lie in the block. */
 extern void gpusort_rowstore_index_block(GpusortRowStore *store, int number, uint64 rows);
-
-/* Returns the heap tuple that the slot points to, or NULL if it has none. */
-static inline HeapTuple
-gpusort_rowstore_source(TupleTableSlot *slot)
-{
-	if (TTS_IS_BUFFERTUPLE(slot))
-		return ((BufferHeapTupleTableSlot *) slot)->base.tuple;
-	if (TTS_IS_HEAPTUPLE(slot))
-		return ((HeapTupleTableSlot *) slot)->tuple;
-	return NULL;
-}
 
 /* ---- rowstore_shared.c ---- */
 
