@@ -125,7 +125,7 @@ meet_scan(GpusortPage *page, SeqScanState *scan)
 	page->chosen = NULL;
 	page->readable = scan->ss.ss_currentRelation->rd_tableam == GetHeapamTableAmRoutine() &&
 		scan->ss.ps.state->es_epq_active == NULL &&
-		(desc->rs_flags & SO_ALLOW_PAGEMODE) != 0 && desc->rs_nkeys == 0 &&
+		(desc->rs_flags & SO_ALLOW_PAGEMODE) != 0 &&
 		(scan->ss.ps.ps_ProjInfo == NULL || chooses_columns(page));
 	meet_quals(page);
 	MemoryContextSwitchTo(old);

@@ -9,7 +9,7 @@
 # take turns, so that a seed repeats the cases.
 #
 #   SEED=n    repeats the cases of an earlier run; printed when a case fails
-#   CASES=n   400 by default
+#   CASES=n   300 by default
 #
 # Then come write skews, rows that are checked again because another transaction has
 # changed them (EvalPlanQual), and writers that do not wait for the reader.
@@ -24,7 +24,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($seed, $cases) = begin_cases(400);
+my ($seed, $cases) = begin_cases(300);
 
 # scans of more than a quarter of shared_buffers are synchronized
 my $node = new_node('pages_random', order_by => 1, settings => <<'CONF');
