@@ -90,7 +90,8 @@ row(GpusortGather *gather, uint32 i)
 
 /*
  * Copies rows of the page to the store: n of them, from number i on.  Returns how many it has
- * copied: all, unless gpusort_rowstore_over() is true or the arena has no memory.
+ * copied: all, unless gpusort_rowstore_over() is true, maybe already before the first, or the
+ * arena has no memory.
  */
 static int
 append_rows(GpusortGather *gather, const GpusortColumns *columns, int i, int n)
@@ -235,7 +236,8 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 	if (gather->spec->bare || gather->page.slot != NULL)
 		appended = gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot);
 	else
-		appended = append_rows(gather, columns, i, 1) == 1;
+		appended = append_rows(gather, columns, i, 1) == 1 ||
+			gpusort_rowstore_append(&gather->rows.store, gpusort_page_slot(&gather->page, i));
 	if (unlikely(!appended))
 	{
 		gpusort_gather_commit(gather, room);

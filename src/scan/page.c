@@ -248,9 +248,13 @@ gpusort_page_next(GpusortPage *page, PlanState *child)
 		page->count = 1;
 		page->slot = slot;
 		page->attnos = NULL;
-		page->desc = TTS_IS_BUFFERTUPLE(slot) ? slot->tts_tupleDescriptor : NULL;
-		if (page->desc != NULL)
+		page->desc = NULL;
+		/* such a slot may have values instead of a tuple */
+		if (TTS_IS_BUFFERTUPLE(slot) && ((BufferHeapTupleTableSlot *) slot)->base.tuple != NULL)
+		{
+			page->desc = slot->tts_tupleDescriptor;
 			page->rows[0] = ((BufferHeapTupleTableSlot *) slot)->base.tuple->t_data;
+		}
 		return true;
 	}
 	page->slot = NULL;

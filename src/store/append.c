@@ -35,6 +35,8 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 		if (attribute->attlen <= 0 || source < 0)
 			return false;
 		offset = att_align_nominal(offset, attribute->attalign);
+		if (offset > PG_UINT16_MAX)
+			return false;
 		plan->natts = Max(plan->natts, attnos[i]);
 		plan->columns[i].from = source;
 		plan->columns[i].to = offset;
