@@ -69,24 +69,7 @@ typedef struct AggregateNode
 	GpusortPage page;			/* the rows that are being read */
 } AggregateNode;
 
-static Node *create_state(CustomScan *scan);
-static void begin_node(CustomScanState *css, EState *estate, int eflags);
-static TupleTableSlot *exec_node(CustomScanState *css);
-static void end_node(CustomScanState *css);
-static void rescan_node(CustomScanState *css);
-
-const CustomScanMethods gpusort_aggregate_methods = {
-	.CustomName = "GpuSort Aggregate",
-	.CreateCustomScanState = create_state,
-};
-
-static const CustomExecMethods exec_methods = {
-	.CustomName = "GpuSort Aggregate",
-	.BeginCustomScan = begin_node,
-	.ExecCustomScan = exec_node,
-	.EndCustomScan = end_node,
-	.ReScanCustomScan = rescan_node,
-};
+static const CustomExecMethods exec_methods;
 
 static Node *
 create_state(CustomScan *scan)
@@ -388,3 +371,16 @@ end_node(CustomScanState *css)
 	MemoryContextReset(((AggregateNode *) css)->cxt);
 	ExecEndNode(outerPlanState(css));
 }
+
+const CustomScanMethods gpusort_aggregate_methods = {
+	.CustomName = "GpuSort Aggregate",
+	.CreateCustomScanState = create_state,
+};
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "GpuSort Aggregate",
+	.BeginCustomScan = begin_node,
+	.ExecCustomScan = exec_node,
+	.EndCustomScan = end_node,
+	.ReScanCustomScan = rescan_node,
+};

@@ -12,7 +12,6 @@
  */
 #include "postgres.h"
 
-#include "access/tupmacs.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -90,27 +89,28 @@ row(GpusortGather *gather, uint32 i)
 
 /*
  * Copies rows of the page to the store: n of them, from number i on.  Returns how many it has
- * copied: all, unless gpusort_rowstore_over() is true, maybe already before the first, or the
- * arena has no memory.
+ * copied: all, unless the arena has no memory, or gpusort_rowstore_over() is true after the
+ * first.
  */
 static int
 append_rows(GpusortGather *gather, const GpusortColumns *columns, int i, int n)
 {
 	GpusortRowStore *store = &gather->rows.store;
 	GpusortPage *page = &gather->page;
-	/* a bare row is the key column */
 	bool		by_tuples = page->slot == NULL && !gather->spec->bare && (page->attnos == NULL || columns->count > 0);
 	int			done = 0;
 
-	while (done < n && !gpusort_rowstore_over(store))
+	while (done < n)
 	{
 		if (by_tuples)
 			done += gpusort_rowstore_append_tuples(store, page->attnos != NULL ? columns : NULL,
 												   page->rows + i + done, page->bytes + i + done, n - done);
+		if (done == n || (done > 0 && gpusort_rowstore_over(store)))
+			break;
 		/* a row whose columns cannot be copied one by one */
-		if (done < n && !gpusort_rowstore_over(store) &&
-			!gpusort_rowstore_append(store, gpusort_page_slot(page, i + done++)))
-			return done - 1;
+		if (!gpusort_rowstore_append(store, gpusort_page_slot(page, i + done)))
+			break;
+		done++;
 	}
 	return done;
 }
@@ -236,8 +236,7 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 	if (gather->spec->bare || gather->page.slot != NULL)
 		appended = gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot);
 	else
-		appended = append_rows(gather, columns, i, 1) == 1 ||
-			gpusort_rowstore_append(&gather->rows.store, gpusort_page_slot(&gather->page, i));
+		appended = append_rows(gather, columns, i, 1) == 1;
 	if (unlikely(!appended))
 	{
 		gpusort_gather_commit(gather, room);

@@ -58,7 +58,8 @@ typedef struct GpusortPage
 /*
  * Reads the next rows of a plan node: all visible ones of a page that pass the scan's qual, or
  * one in a slot if the node cannot be read by pages.  Returns false at the end.  The rows
- * are valid until the next call, or ExecProcNode(child), and the reader must take them all.
+ * are valid until the next call, or ExecProcNode(child).  The reader must take them all, or
+ * leave those from page->next on to another one.
  * The page must be zeroed at first; what it allocates lives as long as the query.
  */
 extern bool gpusort_page_next(GpusortPage *page, PlanState *child);
@@ -82,8 +83,8 @@ gpusort_page_attno(const GpusortPage *page, AttrNumber attno)
 
 /*
  * Fetches a column of a heap tuple, which saves deforming the columns in front of it.
- * False if its offset in the tuple is not known: the tuple has NULLs, is shorter, or no
- * tuple of this descriptor has been deformed.
+ * False if its offset in the tuple is not known: the tuple has NULLs or is shorter, a column in
+ * front of it has no fixed width, or, before 19, no tuple of this descriptor has been deformed.
  */
 static inline bool
 gpusort_tuple_fetch(HeapTupleHeader row, TupleDesc desc, AttrNumber attno, Datum *value)

@@ -31,7 +31,7 @@ typedef struct GpusortRowBlock
 	bool		shared;			/* it is in an arena, which owns it */
 } GpusortRowBlock;
 
-/* The store knows the block of each row whose number is a multiple of this. */
+/* The index knows the block of each row whose number is a multiple of this. */
 #define GPUSORT_ROW_INDEX_BITS	12
 #define GPUSORT_ROW_INDEX_ROWS	(1 << GPUSORT_ROW_INDEX_BITS)
 
@@ -49,7 +49,7 @@ typedef struct GpusortRowStore
 	int			max_blocks;		/* entries in the array blocks */
 	int			block;			/* the block being filled, or -1; blocks after it are
 								 * kept from before rows were removed, and empty */
-	uint32	   *index;			/* the block of row i * GPUSORT_ROW_INDEX_ROWS */
+	uint32	   *index;			/* where to look for the block of row i * GPUSORT_ROW_INDEX_ROWS */
 	int			max_index;		/* entries in the array index */
 	Size		spare_bytes;	/* bytes of the empty blocks */
 
@@ -69,7 +69,7 @@ typedef struct GpusortRowStore
 /*
  * Makes an empty store in the current memory context.  memory: bytes that the owner may use in
  * all; the size of blocks depends on it.  arena: if not NULL, rows are allocated there, for
- * another process to adopt.  Rows cannot be removed then.
+ * another process to adopt.  Rows cannot be removed in this process then.
  */
 extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena, bool bare);
 
