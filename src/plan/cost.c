@@ -113,6 +113,8 @@ gpusort_cost_by_pages(const Node *node)
 		IsA(node, AppendPath) ? ((const AppendPath *) node)->subpaths : NIL;
 	List	   *columns = NIL;
 	ListCell   *cell;
+	bool		chosen = false; /* not the first columns of the table, which may be whole rows */
+	bool		varying = false;	/* a column has no fixed width */
 
 	if (IsA(node, SeqScan))
 		columns = ((const Plan *) node)->targetlist;
@@ -132,8 +134,11 @@ gpusort_cost_by_pages(const Node *node)
 
 		if (!IsA(var, Var) || var->varattno <= 0)
 			return false;
+		chosen |= var->varattno != foreach_current_index(cell) + 1;
+		varying |= get_typlen(var->vartype) < 0;
 	}
-	return true;
+	/* chosen columns that vary are copied by way of a slot */
+	return !(chosen && varying);
 }
 
 double

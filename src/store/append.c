@@ -118,6 +118,9 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 	return true;
 }
 
+/* A longer row is copied by memcpy(). */
+#define WORDS_BYTES		64
+
 /* Copies a tuple of a page to a row of that many bytes, rounded up: it is MAXALIGNed in its page, too. */
 static inline void
 copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
@@ -126,10 +129,15 @@ copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
 	Size		done = 0;
 
 	/* mostly a few words, for which a call of memcpy() would take as long as the copy */
-	for (; done + 2 * sizeof(uint64) <= bytes; done += 2 * sizeof(uint64))
-		memcpy(row + done, from + done, 2 * sizeof(uint64));
-	for (; done < bytes; done += sizeof(uint64))
-		memcpy(row + done, from + done, sizeof(uint64));
+	if (unlikely(bytes > WORDS_BYTES))
+		memcpy(row, from, bytes);
+	else
+	{
+		for (; done + 2 * sizeof(uint64) <= bytes; done += 2 * sizeof(uint64))
+			memcpy(row + done, from + done, 2 * sizeof(uint64));
+		for (; done < bytes; done += sizeof(uint64))
+			memcpy(row + done, from + done, sizeof(uint64));
+	}
 	((MinimalTuple) row)->t_len = bytes;
 }
 
