@@ -188,4 +188,65 @@
 #define gpusort_finish_descriptor(desc)	((void) 0)
 #endif
 
+/* 16: a heap scan without pages' visibility has the offset of its last tuple in a field of its own */
+#if PG_VERSION_NUM >= 160000
+#define gpusort_scan_set_offset(scan, offset)	((scan)->rs_coffset = (offset))
+#else
+#define gpusort_scan_set_offset(scan, offset)	ItemPointerSetOffsetNumber(&(scan)->rs_ctup.t_self, offset)
+#endif
+
+/* 17: smgr_bulk_write() writes the pages of a new relation.  Before: index/bulk.h */
+#if PG_VERSION_NUM >= 170000
+#define GPUSORT_HAS_BULK_WRITE
+#endif
+
+/* 16: a relation's files have a RelFileLocator */
+#if PG_VERSION_NUM >= 160000
+#define gpusort_rel_files(relation)		(&(relation)->rd_locator)
+#else
+#define gpusort_rel_files(relation)		(&(relation)->rd_node)
+#endif
+
+/* 18: the size of a btree's tuple depends on no page */
+#if PG_VERSION_NUM >= 180000
+#define GPUSORT_MAX_BTREE_TUPLE(page)	BTMaxItemSize
+#else
+#define GPUSORT_MAX_BTREE_TUPLE(page)	BTMaxItemSize(page)
+#endif
+
+/*
+ * 19: the functions of an access method are constant, and the planner's hook for a table has
+ * other arguments.  GPUSORT_REL_HOOK defines a hook that calls the previous one, and then visit
+ * with the planner's root and the OID of a table whose partitions or children count.
+ */
+#if PG_VERSION_NUM >= 190000
+typedef const struct IndexAmRoutine GpusortIndexAm;
+#define GPUSORT_REL_HOOK_H		"optimizer/pathnode.h"
+#define gpusort_rel_hook		build_simple_rel_hook
+#define gpusort_rel_hook_type	build_simple_rel_hook_type
+#define GPUSORT_REL_HOOK(name, previous, visit) \
+static void \
+name(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte) \
+{ \
+	if (previous) \
+		previous(root, rel, rte); \
+	if (rte->rtekind == RTE_RELATION && rte->inh) \
+		visit(root, rte->relid); \
+}
+#else
+typedef struct IndexAmRoutine GpusortIndexAm;
+#define GPUSORT_REL_HOOK_H		"optimizer/plancat.h"
+#define gpusort_rel_hook		get_relation_info_hook
+#define gpusort_rel_hook_type	get_relation_info_hook_type
+#define GPUSORT_REL_HOOK(name, previous, visit) \
+static void \
+name(PlannerInfo *root, Oid table, bool inherits, RelOptInfo *rel) \
+{ \
+	if (previous) \
+		previous(root, table, inherits, rel); \
+	if (inherits) \
+		visit(root, table); \
+}
+#endif
+
 #endif							/* GPUSORT_COMPAT_H */

@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "gpu/client.h"
 #include "guc.h"
+#include "index/index.h"
 #include "plan/plan.h"
 #include "run/cpu_options.h"
 
@@ -33,6 +34,7 @@ _PG_init(void)
 	GPUSORT_FAULT_DEFINE();
 	gpusort_guc_define();
 	gpusort_plan_init();
+	gpusort_takeover_init();
 
 	if (process_shared_preload_libraries_in_progress)
 	{

@@ -21,6 +21,7 @@
 
 bool		gpusort_enabled = true;
 bool		gpusort_force = false;
+bool		gpusort_index_builds = true;
 int			gpusort_memory_limit = -1;
 #define MIN_MEMORY_LIMIT	64	/* kB, as for work_mem; with less, each row would be a
 								 * spilled run */
@@ -71,6 +72,14 @@ gpusort_guc_define(void)
 							 &gpusort_force,
 							 false,
 							 PGC_USERSET, GUC_NOT_IN_SAMPLE,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("gpusort.index_build",
+							 "Lets gpusort build btree indexes in core's place.",
+							 NULL,
+							 &gpusort_index_builds,
+							 true,
+							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.memory_limit",

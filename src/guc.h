@@ -17,6 +17,7 @@ typedef enum GpusortEngineChoice
 
 extern bool gpusort_enabled;
 extern bool gpusort_force;
+extern bool gpusort_index_builds;
 extern int	gpusort_memory_limit;	/* kB; -1: work_mem times hash_mem_multiplier */
 extern int	gpusort_engine_choice;	/* GpusortEngineChoice */
 extern int	gpusort_algorithm;	/* GpusortAlgorithm */

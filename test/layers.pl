@@ -16,7 +16,7 @@ use warnings;
 
 my %floor = (
 	'face' => 7,        # src/gpusort.c
-	'plan' => 6, 'service' => 6,
+	'plan' => 6, 'index' => 6, 'service' => 6,
 	'node' => 5, 'functions' => 5,
 	'store' => 4, 'run' => 4, 'scan' => 4,
 	'cpu' => 3, 'gpu' => 3,

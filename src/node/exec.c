@@ -83,41 +83,6 @@ fetches_few_strings(const GpusortGather *gather)
 		gather->limit.rows <= (gpusort_rowkey_order(key, doubt.proposed).lowered ? HEAP_CITEXT_ROWS : HEAP_ROWS);
 }
 
-/* After the last row: sorts the rows in memory, or spills them and begins the merge. */
-static void
-end_gathering(GpusortGather *gather, GpusortResult *result)
-{
-	GpusortNodeStats *stats = gather->stats;
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, gather->begun);
-	stats->gather_ms += INSTR_TIME_GET_MILLISEC(now);
-	stats->memory = Max(stats->memory, gpusort_gather_memory(gather, 0));
-
-	if (gather->spill == NULL)
-	{
-		gather->form->sort(gather, gather->spec->random_access, &result->sorted);
-		gpusort_result_begin(result);
-		return;
-	}
-	if (gpusort_keyset_rows(gather->set) > 0)
-		gpusort_gather_spill(gather);
-	else
-		gpusort_gather_end_set(gather);
-	MemoryContextReset(gather->set_cxt);
-	MemoryContextReset(gather->store_cxt);
-	gpusort_memory_give_back();
-	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
-	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));
-	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(gather->spill),
-							gpusort_spill_bytes(gather->spill), stats->engine);
-	if (gather->rows.key != NULL)
-		gpusort_rowkey_stop_proposing(gather->rows.key);
-	gpusort_spill_merge(gather->spill);
-	gpusort_result_begin(result);
-}
-
 /*
  * Puts the rows of the merge of spilled runs into core's tuplesort, since the parent
  * may read them repeatedly.
@@ -163,7 +128,7 @@ sort_node(GpusortNode *node)
 		gpusort_feed_use(node->feed, gather, reason != NULL);
 	if (reason == NULL)
 	{
-		gpusort_gather_begin(gather);
+		gpusort_gather_begin(gather, gpusort_guc_memory_limit());
 		if (fetches_few_strings(gather))
 			reason = "few rows are fetched, by strings that libc compares";
 	}
@@ -181,7 +146,8 @@ sort_node(GpusortNode *node)
 	}
 	if (mine)
 	{
-		end_gathering(gather, &node->result);
+		gpusort_gather_end(gather, node->spec.random_access, &node->result.sorted);
+		gpusort_result_begin(&node->result);
 		if (node->spec.random_access && gather->spill != NULL)
 		{
 			move_to_core(gather, &node->result);

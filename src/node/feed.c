@@ -32,6 +32,7 @@
 
 #include "base/arena.h"
 #include "base/shmem.h"
+#include "guc.h"
 #include "node/feed.h"
 #include "node/limit.h"
 
@@ -261,7 +262,7 @@ gather_part(GpusortFeed *feed)
 	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
 	if (gather->form->plan)
 		(void) gather->form->plan(gather);
-	gpusort_gather_begin(gather);
+	gpusort_gather_begin(gather, gpusort_guc_memory_limit());
 	part->overflowed = !gpusort_gather_read(gather);
 	part->figures = figures_of(gather, gather->begun);
 	published->rows = gpusort_keyset_rows(gather->set);

@@ -13,7 +13,6 @@
 
 #include "base/memory.h"
 #include "compat.h"
-#include "guc.h"
 #include "node/limit.h"
 
 /* A key set is complete when memory is left for less than this part of its rows... */
@@ -47,9 +46,9 @@ gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortN
 }
 
 void
-gpusort_gather_begin(GpusortGather *gather)
+gpusort_gather_begin(GpusortGather *gather, Size memory)
 {
-	gather->memory_limit = gpusort_guc_memory_limit();
+	gather->memory_limit = memory;
 	gather->set_cxt = AllocSetContextCreate(gather->cxt, "GpuSort key set", ALLOCSET_DEFAULT_SIZES);
 	gather->store_cxt = AllocSetContextCreate(gather->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
 	gather->adopted_cxt = AllocSetContextCreate(gather->cxt, "GpuSort adopted rows", ALLOCSET_SMALL_SIZES);

@@ -126,28 +126,21 @@ plan_columns(GpusortGather *gather, GpusortColumns *columns)
 		(void) gpusort_columns_plan(columns, page->desc, gather->spec->desc, page->attnos);
 }
 
-/*
- * Reads the first rows into the store, chooses the words of the keys by them, and
- * begins the key set with their keys.  Returns false if the child has no more rows.
- */
-static bool
-read_sample(GpusortGather *gather)
+bool
+gpusort_rows_sampled(const GpusortGather *gather)
+{
+	const GpusortRowStore *store = &gather->rows.store;
+
+	return store->rows >= SAMPLE_ROWS || store->bytes >= gather->memory_limit / SAMPLE_PART;
+}
+
+void
+gpusort_rows_settle(GpusortGather *gather, bool more)
 {
 	GpusortRowStore *store = &gather->rows.store;
-	GpusortColumns columns;
-	bool		more = true;
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
-	gpusort_rowstore_limit(store, SIZE_MAX);
-	while (more && store->rows < SAMPLE_ROWS && store->bytes < gather->memory_limit / SAMPLE_PART)
-	{
-		more = gpusort_page_next(&gather->page, gather->child);
-		plan_columns(gather, &columns);
-		(void) append_rows(gather, &columns, 0, gather->page.count);
-	}
-	old = MemoryContextSwitchTo(gather->cxt);
-	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows,
-						  more ? gather->child->plan->plan_rows : 0);
+	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows, more ? gather->expected : 0);
 	MemoryContextSwitchTo(old);
 	begin_set(gather);
 	for (uint64 done = 0; done < store->rows;)
@@ -166,6 +159,23 @@ read_sample(GpusortGather *gather)
 		done += n;
 	}
 	ExecClearTuple(gather->left);
+}
+
+/* Reads a sample of rows into the store, and settles it.  Returns false if the child has no more rows. */
+static bool
+read_sample(GpusortGather *gather)
+{
+	GpusortColumns columns;
+	bool		more = true;
+
+	gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
+	while (more && !gpusort_rows_sampled(gather))
+	{
+		more = gpusort_page_next(&gather->page, gather->child);
+		plan_columns(gather, &columns);
+		(void) append_rows(gather, &columns, 0, gather->page.count);
+	}
+	gpusort_rows_settle(gather, more);
 	return more;
 }
 
@@ -190,9 +200,8 @@ key_columns(GpusortGather *gather, int i)
 	return keys;
 }
 
-/* Makes room for at least one more row: gpusort_gather_room() for its key, and for the row. */
-static bool
-make_room(GpusortGather *gather, GpusortRoom *room)
+bool
+gpusort_rows_room(GpusortGather *gather, GpusortRoom *room)
 {
 	if (!gpusort_gather_room(gather, room))
 		return false;
@@ -223,7 +232,7 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 	TupleTableSlot *keys;
 	bool		appended;
 
-	if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !make_room(gather, room))
+	if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !gpusort_rows_room(gather, room))
 		return false;
 	keys = key_columns(gather, i);
 	/* a bound without words needs no key */

@@ -202,6 +202,7 @@ gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 	GpusortSpillKey key = {
 		.words = Max(words, 1),
 		.bare = gather->spec->bare,
+		.padded = gather->spec->padded,
 		.encode = encode_row,
 		.compare = compare_rows,
 		.arg = gather,
@@ -244,4 +245,36 @@ gpusort_gather_spill(GpusortGather *gather)
 	MemoryContextReset(gather->adopted_cxt);
 	gather->memory_limit -= gather->adopted_bytes;
 	gather->adopted_bytes = 0;
+}
+
+void
+gpusort_gather_end(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
+{
+	GpusortNodeStats *stats = gather->stats;
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, gather->begun);
+	stats->gather_ms += INSTR_TIME_GET_MILLISEC(now);
+	stats->memory = Max(stats->memory, gpusort_gather_memory(gather, 0));
+
+	if (gather->spill == NULL)
+	{
+		gather->form->sort(gather, want_whole, sorted);
+		return;
+	}
+	if (gpusort_keyset_rows(gather->set) > 0)
+		gpusort_gather_spill(gather);
+	else
+		gpusort_gather_end_set(gather);
+	MemoryContextReset(gather->set_cxt);
+	MemoryContextReset(gather->store_cxt);
+	gpusort_memory_give_back();
+	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
+	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));
+	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(gather->spill),
+							gpusort_spill_bytes(gather->spill), stats->engine);
+	if (gather->rows.key != NULL)
+		gpusort_rowkey_stop_proposing(gather->rows.key);
+	gpusort_spill_merge(gather->spill);
 }

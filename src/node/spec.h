@@ -31,6 +31,7 @@ typedef struct GpusortSortSpec
 	const GpusortType *value_type;	/* for values: the type; NULL: for rows */
 	bool		descending;		/* for values: ORDER BY ... DESC */
 	bool		bare;			/* for rows: they are bare (store/row.h) */
+	bool		padded;			/* for rows: the padding of their headers has data of the caller's */
 	bool		random_access;	/* the parent may read backward, rewind or mark */
 	ExprState  *limit_count;	/* LIMIT above the sort; NULL: the parent may fetch all rows */
 	ExprState  *limit_offset;	/* OFFSET; NULL: none */

@@ -247,8 +247,11 @@ gpusort_gather_row_bytes(const GpusortGather *gather)
 extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
 								EState *estate);
 
-/* Begins the sort, which is planned: key, store and an empty key set, in the arena if there is one. */
-extern void gpusort_gather_begin(GpusortGather *gather);
+/*
+ * Begins the sort, which is planned: key, store and an empty key set, in the arena if there is one.
+ * memory: bytes that it may use.
+ */
+extern void gpusort_gather_begin(GpusortGather *gather, Size memory);
 
 /*
  * Reads the child to its end.  Returns false if the key set and the store do not have
@@ -281,7 +284,27 @@ extern void gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot);
 /* The same with the rows of the page from page.next on, and the remaining rows of the child. */
 extern void gpusort_core_read(GpusortGather *gather);
 
+/* ---- rows.c ---- */
+
+/* For rows without a key set: are those in the store enough for a sample? */
+extern bool gpusort_rows_sampled(const GpusortGather *gather);
+
+/*
+ * Chooses the words of the keys by the rows in the store, and begins the key set with their
+ * keys.  more: other rows will come.
+ */
+extern void gpusort_rows_settle(GpusortGather *gather, bool more);
+
+/* Makes room for at least one more row: gpusort_gather_room() for its key, and for the row. */
+extern bool gpusort_rows_room(GpusortGather *gather, GpusortRoom *room);
+
 /* ---- sort.c ---- */
+
+/*
+ * After the last row: sorts the rows in memory and sets sorted to the first block, or spills
+ * them and begins the merge.  want_whole: see gpusort_sort_words().
+ */
+extern void gpusort_gather_end(GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
 
 /*
  * Sorts the key set, which has rows, writes it to the temporary file as a spilled run,

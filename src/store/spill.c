@@ -56,7 +56,7 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory)
 	{
 		Assert(key->words >= 1 && key->words <= GPUSORT_MAX_WORDS);
 		spill->has_rows = true;
-		spill->unwritten = key->bare ? 0 : MINIMAL_TUPLE_DATA_OFFSET;
+		spill->unwritten = key->bare ? 0 : key->padded ? offsetof(MinimalTupleData, mt_padding) : MINIMAL_TUPLE_DATA_OFFSET;
 		spill->key = *key;
 	}
 	/* until gpusort_spill_adapt() is called, the code is the first word */

@@ -35,6 +35,7 @@ typedef struct GpusortSpillKey
 {
 	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
 	bool		bare;			/* the rows are bare */
+	bool		padded;			/* the padding of their tuples' headers is kept, too */
 	void		(*encode) (void *arg, const void *row, uint64 *words);
 	int			(*compare) (void *arg, const void *a, const void *b);
 	void	   *arg;

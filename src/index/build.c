@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * build.c
+ *		Builds a btree: reads the rows, sorts them, and loads them into pages.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/nbtree.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_index.h"
+#include "commands/progress.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "pgstat.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "base/memory.h"
+#include "compat.h"
+#include "guc.h"
+#include "index/index.h"
+#include "node/limit.h"
+
+/* A smaller table is core's: what a build needs at first takes as long as core's whole build. */
+#define LEAST_BLOCKS	8
+
+/* The type of a column of the index before the operator class changes it */
+static Oid
+type_of_column(Relation heap, const IndexInfo *info, int column, ListCell **expression)
+{
+	AttrNumber	attno = info->ii_IndexAttrNumbers[column];
+	Oid			type;
+
+	if (attno > 0)
+		return TupleDescAttr(RelationGetDescr(heap), attno - 1)->atttypid;
+	if (attno < 0)
+		return InvalidOid;
+	type = exprType(lfirst(*expression));
+	*expression = lnext(info->ii_Expressions, *expression);
+	return type;
+}
+
+/* Do all columns of the index have the types of their values?  Those of some operator classes have others. */
+static bool
+keeps_types(Relation heap, Relation index, const IndexInfo *info)
+{
+	ListCell   *expression = list_head(info->ii_Expressions);
+
+	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
+	{
+		if (type_of_column(heap, info, i, &expression) != TupleDescAttr(RelationGetDescr(index), i)->atttypid)
+			return false;
+	}
+	return true;
+}
+
+/* Describes the order of the index. */
+static void
+make_spec(GpusortSortSpec *spec, Relation index)
+{
+	int			n = IndexRelationGetNumberOfKeyAttributes(index);
+
+	spec->ncolumns = n;
+	spec->columns = palloc(n * sizeof(GpusortSortColumn));
+	spec->attnos = palloc(n * sizeof(AttrNumber));
+	spec->operators = palloc(n * sizeof(Oid));
+	spec->collations = index->rd_indcollation;
+	spec->nulls_first = palloc(n * sizeof(bool));
+	spec->desc = RelationGetDescr(index);
+	spec->form = &gpusort_rows;
+	spec->padded = true;
+	for (int i = 0; i < n; i++)
+	{
+		bool		descending = (index->rd_indoption[i] & INDOPTION_DESC) != 0;
+
+		spec->attnos[i] = i + 1;
+		spec->operators[i] = get_opfamily_member(index->rd_opfamily[i], index->rd_opcintype[i], index->rd_opcintype[i],
+												 descending ? BTGreaterStrategyNumber : BTLessStrategyNumber);
+		spec->nulls_first[i] = (index->rd_indoption[i] & INDOPTION_NULLS_FIRST) != 0;
+		spec->columns[i] = (GpusortSortColumn)
+		{
+			.attno = i + 1,
+				.sort_operator = spec->operators[i],
+				.collation = spec->collations[i],
+				.nulls_first = spec->nulls_first[i],
+				.type = TupleDescAttr(spec->desc, i)->atttypid,
+		};
+	}
+}
+
+/* Returns why core must build the index, or NULL. */
+static const char *
+refuse(Relation heap, Relation index, const IndexInfo *info)
+{
+	if (!gpusort_enabled || !gpusort_index_builds)
+		return "gpusort.index_build is off";
+	if (heap->rd_tableam != GetHeapamTableAmRoutine())
+		return "the table is no heap";
+	if (RelationGetNumberOfBlocks(heap) < LEAST_BLOCKS)
+		return "the table is small";
+	if (!keeps_types(heap, index, info))
+		return "an operator class stores another type";
+	return NULL;
+}
+
+/* Prepares the build in the current memory context, which is the estate's.  Returns why core must do it, or NULL. */
+static const char *
+prepare(GpusortIndexBuild *build)
+{
+	IndexInfo  *info = build->info;
+	GpusortGather *gather = &build->gather;
+	const char *refusal;
+
+	make_spec(&build->spec, build->index);
+	gpusort_gather_init(gather, &build->spec, &build->stats, build->estate);
+	gpusort_limit_begin(gather, -1);
+	gather->expected = Max(build->heap->rd_rel->reltuples, 0);
+	refusal = gather->form->plan(gather);
+	if (refusal != NULL)
+		return refusal;
+
+	build->heap_slot = gpusort_alloc_slot(&build->estate->es_tupleTable, RelationGetDescr(build->heap), &TTSOpsBufferHeapTuple);
+	build->row = gpusort_alloc_slot(&build->estate->es_tupleTable, build->spec.desc, &TTSOpsVirtual);
+	if (info->ii_Expressions == NIL && info->ii_Predicate == NIL)
+		build->attnos = info->ii_IndexAttrNumbers;
+	return NULL;
+}
+
+/* Tells what is done now: subphase is one of core's. */
+static void
+report_phase(int64 subphase)
+{
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, subphase);
+}
+
+static void
+run(GpusortIndexBuild *build)
+{
+	GpusortGather *gather = &build->gather;
+	GpusortSorted sorted = {0};
+	instr_time	now;
+	const int	index[] = {PROGRESS_CREATEIDX_TUPLES_TOTAL, PROGRESS_SCAN_BLOCKS_TOTAL, PROGRESS_SCAN_BLOCKS_DONE};
+
+	INSTR_TIME_SET_CURRENT(gather->begun);
+	gpusort_activity_begin(&gather->activity, gather->cxt, gather->expected);
+	report_phase(PROGRESS_BTREE_PHASE_INDEXBUILD_TABLESCAN);
+	gpusort_gather_begin(gather, maintenance_work_mem * (Size) 1024);
+	gpusort_index_read(build);
+	pgstat_progress_update_multi_param(3, index, (const int64[]) {build->rows, 0, 0});
+
+	report_phase(PROGRESS_BTREE_PHASE_PERFORMSORT_1);
+	gpusort_gather_end(gather, false, &sorted);
+	report_phase(PROGRESS_BTREE_PHASE_LEAF_LOAD);
+	gpusort_index_load(build, &sorted);
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, gather->begun);
+	ereport(DEBUG1,
+			(errmsg_internal("gpusort has built index \"%s\" of %.0f rows", RelationGetRelationName(build->index), build->rows),
+			 errdetail_internal("It took %.1f ms: %.1f ms to read, %.1f ms in the engine, and %d spilled runs.",
+								INSTR_TIME_GET_MILLISEC(now), build->stats.gather_ms, build->stats.sort_ms, build->stats.runs)));
+
+	if (gather->set != NULL)
+		gpusort_gather_end_set(gather);
+	if (gather->spill != NULL)
+		gpusort_spill_end(gather->spill);
+	gpusort_activity_end(&gather->activity);
+}
+
+/* Builds the index and returns NULL, or returns why core must do it. */
+static const char *
+build_or_refuse(Relation heap, Relation index, IndexInfo *info, IndexBuildResult *result)
+{
+	EState	   *estate = CreateExecutorState();
+	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+	GpusortIndexBuild *build = palloc0(sizeof(GpusortIndexBuild));
+	const char *refusal;
+
+	build->heap = heap;
+	build->index = index;
+	build->info = info;
+	build->estate = estate;
+	refusal = prepare(build);
+	if (refusal == NULL)
+		run(build);
+	MemoryContextSwitchTo(old);
+	if (refusal != NULL)
+		refusal = pstrdup(refusal);
+	result->heap_tuples = build->tuples;
+	result->index_tuples = build->rows;
+	ExecResetTupleTable(estate->es_tupleTable, false);
+	FreeExecutorState(estate);
+	gpusort_memory_give_back();
+	return refusal;
+}
+
+IndexBuildResult *
+gpusort_index_build(Relation heap, Relation index, IndexInfo *info)
+{
+	IndexBuildResult *result = palloc(sizeof(IndexBuildResult));
+	const char *refusal;
+
+	gpusort_takeover_undo(index);
+	if (RelationGetNumberOfBlocks(index) != 0)
+		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
+	refusal = refuse(heap, index, info);
+	if (refusal == NULL)
+		refusal = build_or_refuse(heap, index, info, result);
+	if (refusal == NULL)
+		return result;
+	ereport(DEBUG1, (errmsg_internal("core builds index \"%s\": %s", RelationGetRelationName(index), refusal)));
+	return btbuild(heap, index, info);
+}

@@ -1,0 +1,304 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.c
+ *		Makes the items of a btree of sorted rows.
+ *
+ * An item is a row, or has the TIDs of several rows with the same values (a posting list, as
+ * core's deduplication makes it).  Rows have the same values if their bytes are the same; only
+ * compressed ones take a look at the values.  Rows of a unique index are compared with
+ * their neighbours, by their words first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/nbtree.h"
+#include "commands/progress.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+#include "index/index.h"
+#include "index/tree.h"
+
+/* Rows between two reports of progress */
+#define REPORT_ROWS		1024
+
+/* The bytes of a posting list's tuple, at most: a tenth of a page, without its line pointer */
+#define POSTING_BYTES	(MAXALIGN_DOWN(BLCKSZ * 10 / 100) - sizeof(ItemIdData))
+
+/* Items of the leaves: rows, or several with the same key in a posting list */
+typedef struct Loader
+{
+	GpusortIndexBuild *build;
+	GpusortTree *tree;
+
+	/* the rows */
+	GpusortSorted *sorted;
+	uint64		next;			/* of the block */
+
+	/* the item that waits for rows with the same key; rows 0: there is none */
+	bool		deduplicates;
+	MinimalTuple pending;		/* its first row, a copy */
+	IndexTuple	base;			/* that row as an index tuple, in tuple.data */
+	PGAlignedBlock tuple;
+	int			rows;
+	ItemPointerData tids[BLCKSZ / sizeof(ItemPointerData)];
+
+	/* of a unique index */
+	MinimalTuple previous;		/* the row before, a copy in the merge of spilled runs */
+	uint64		keys[2][GPUSORT_MAX_WORDS];	/* the keys of the last two rows of a merge, by turns */
+	int			turn;
+	bool		alive;			/* a row with the previous one's key is not dead */
+	PGAlignedBlock copies[2];	/* room for such copies */
+} Loader;
+
+/* ---- rows ---- */
+
+/* Returns the next row in order, valid until the next call, or NULL. */
+static MinimalTuple
+next_row(Loader *loader)
+{
+	GpusortGather *gather = &loader->build->gather;
+	uint64		word;
+	void	   *row;
+
+	if (gather->spill != NULL)
+		return gpusort_spill_next(gather->spill, &word, &row) ? row : NULL;
+	while (loader->next == loader->sorted->count)
+	{
+		loader->next = 0;
+		if (!gpusort_sort_next_block(gather, loader->sorted))
+			return NULL;
+	}
+	gpusort_sort_look_ahead(loader->sorted, &gather->rows.store, loader->next);
+	return gpusort_rowstore_row(&gather->rows.store, ((const uint32 *) loader->sorted->block)[loader->next++]);
+}
+
+/* Where the data of a row begin, and how many bytes they have */
+static inline const char *
+data_of(MinimalTuple row, Size *bytes)
+{
+	Size		begin = row->t_hoff - MINIMAL_TUPLE_OFFSET;
+
+	*bytes = row->t_len - begin;
+	return (const char *) row + begin;
+}
+
+/* Writes a row as an index tuple.  There is room for the largest. */
+static inline IndexTuple
+form_tuple(MinimalTuple row, char *to)
+{
+	IndexTuple	tuple = (IndexTuple) to;
+	bool		nulls = (row->t_infomask & HEAP_HASNULL) != 0;
+	Size		begin = IndexInfoFindDataOffset(nulls ? INDEX_NULL_MASK : 0);
+	Size		bytes;
+	const char *data = data_of(row, &bytes);
+	Size		size = MAXALIGN(begin + bytes);
+
+	/* the padding is zero */
+	*(uint64 *) (to + size - sizeof(uint64)) = 0;
+	tuple->t_tid = *gpusort_index_tid(row);
+	tuple->t_info = size | (nulls ? INDEX_NULL_MASK : 0) |
+		((row->t_infomask & HEAP_HASVARWIDTH) != 0 ? INDEX_VAR_MASK : 0);
+	if (nulls)
+	{
+		memset(to + sizeof(IndexTupleData), 0, begin - sizeof(IndexTupleData));
+		memcpy(to + sizeof(IndexTupleData), row->t_bits, BITMAPLEN(HeapTupleHeaderGetNatts(row)));
+	}
+	memcpy(to + begin, data, bytes);
+	return tuple;
+}
+
+/* Have two rows the same values, bit by bit? */
+static inline bool
+same_image(const Loader *loader, MinimalTuple a, MinimalTuple b)
+{
+	const Size	begin = offsetof(MinimalTupleData, t_hoff);
+
+	if (((a->t_infomask | b->t_infomask) & GPUSORT_INDEX_COMPRESSED) != 0)
+	{
+		PGAlignedBlock tuples[2];
+
+		return _bt_keep_natts_fast(loader->build->index, form_tuple(a, tuples[0].data), form_tuple(b, tuples[1].data)) >
+			IndexRelationGetNumberOfKeyAttributes(loader->build->index);
+	}
+	/* what follows from here on: where the data begin, the null bitmap, and the data */
+	return a->t_len == b->t_len && ((a->t_infomask ^ b->t_infomask) & HEAP_HASNULL) == 0 &&
+		memcmp((char *) a + begin, (char *) b + begin, a->t_len - begin) == 0;
+}
+
+/* ---- uniqueness ---- */
+
+/* Raises core's error: the index would have two live rows with the slot's key. */
+static void
+raise_duplicate(Loader *loader, TupleTableSlot *slot)
+{
+	Relation	index = loader->build->index;
+	char	   *key;
+
+	slot_getallattrs(slot);
+	key = BuildIndexValueDescription(index, slot->tts_values, slot->tts_isnull);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("could not create unique index \"%s\"", RelationGetRelationName(index)),
+			 key ? errdetail("Key %s is duplicated.", key) : errdetail("Duplicate keys exist."),
+			 errtableconstraint(loader->build->heap, RelationGetRelationName(index))));
+}
+
+/* Returns the words of the row that next_row() has returned last. */
+static const uint64 *
+words_of(Loader *loader, MinimalTuple row)
+{
+	GpusortGather *gather = &loader->build->gather;
+	uint64	   *words = loader->keys[loader->turn];
+
+	if (gather->spill == NULL)
+	{
+		const uint32 *order = loader->sorted->block;
+
+		if (likely(loader->next + GPUSORT_ROW_STEP < loader->sorted->count))
+			__builtin_prefetch(gpusort_keyset_key(gather->set, order[loader->next + GPUSORT_ROW_STEP]));
+		return memcpy(words, gpusort_keyset_key(gather->set, order[loader->next - 1]),
+					  gather->rows.doubt.words * sizeof(uint64));
+	}
+	ExecStoreMinimalTuple(row, gather->left, false);
+	gpusort_rowkey_encode(gather->rows.key, gather->left, words);
+	return words;
+}
+
+/* Is a key column of the slot's row NULL? */
+static bool
+has_null(const GpusortIndexBuild *build, TupleTableSlot *slot)
+{
+	for (int i = 1; i <= build->spec.ncolumns; i++)
+	{
+		if (slot_attisnull(slot, i))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Has the row the same key as the one before, whose words it has?  It is in the slot right then.
+ * A NULL differs from all others, unless the index says otherwise.
+ */
+static bool
+same_key(Loader *loader, MinimalTuple row)
+{
+	GpusortGather *gather = &loader->build->gather;
+
+	ExecStoreMinimalTuple(loader->previous, gather->left, false);
+	ExecStoreMinimalTuple(row, gather->right, false);
+	if (!loader->build->info->ii_NullsNotDistinct && has_null(loader->build, gather->right))
+		return false;
+	return gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right) == 0;
+}
+
+/*
+ * Raises an error if a live row with the same key came before this one.  Rows with the same key
+ * have the same words, so nearly all comparisons end there.
+ */
+static void
+check_unique(Loader *loader, MinimalTuple row)
+{
+	GpusortGather *gather = &loader->build->gather;
+	int			words = gather->spill == NULL ? gather->rows.doubt.words : gpusort_rowkey_words(gather->rows.key);
+	bool		alive = (row->t_infomask & GPUSORT_INDEX_DEAD) == 0;
+	const uint64 *key;
+
+	loader->turn = 1 - loader->turn;
+	key = words_of(loader, row);
+	if (loader->previous == NULL || memcmp(key, loader->keys[1 - loader->turn], words * sizeof(uint64)) != 0 ||
+		!same_key(loader, row))
+		loader->alive = false;
+	if (alive && loader->alive)
+		raise_duplicate(loader, gather->right);
+	loader->alive |= alive;
+	loader->previous = row;
+	if (gather->spill != NULL)
+		loader->previous = memcpy(loader->copies[loader->turn].data, row, row->t_len);
+}
+
+/* ---- items ---- */
+
+/* Adds the pending item to the leaves. */
+static void
+add_pending(Loader *loader)
+{
+	IndexTuple	posting;
+
+	if (loader->rows == 1)
+		gpusort_tree_add(loader->tree, loader->base, 0);
+	else
+	{
+		posting = _bt_form_posting(loader->base, loader->tids, loader->rows);
+		gpusort_tree_add(loader->tree, posting, IndexTupleSize(posting) - BTreeTupleGetPostingOffset(posting));
+		pfree(posting);
+	}
+	loader->rows = 0;
+}
+
+/* Can the row's TID go to the pending item? */
+static inline bool
+joins_pending(const Loader *loader, MinimalTuple row)
+{
+	return loader->rows > 0 &&
+		MAXALIGN(IndexTupleSize(loader->base) + (loader->rows + 1) * sizeof(ItemPointerData)) <= POSTING_BYTES &&
+		same_image(loader, loader->pending, row);
+}
+
+static void
+add_row(Loader *loader, MinimalTuple row)
+{
+	if (loader->deduplicates && joins_pending(loader, row))
+	{
+		loader->tids[loader->rows++] = *gpusort_index_tid(row);
+		return;
+	}
+	if (loader->rows > 0)
+		add_pending(loader);
+	loader->base = form_tuple(row, loader->tuple.data);
+	if (!loader->deduplicates)
+	{
+		gpusort_tree_add(loader->tree, loader->base, 0);
+		return;
+	}
+	/* rows of a merge are valid until the next one comes */
+	loader->pending = loader->build->gather.spill == NULL ? row : memcpy(loader->copies[0].data, row, row->t_len);
+	loader->tids[0] = *gpusort_index_tid(row);
+	loader->rows = 1;
+}
+
+void
+gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
+{
+	Relation	index = build->index;
+	Loader	   *loader = palloc0(sizeof(Loader));
+	bool		unique = build->info->ii_Unique;
+	MinimalTuple row;
+	uint64		done = 0;
+
+	loader->build = build;
+	loader->sorted = sorted;
+	loader->tree = gpusort_tree_begin(build->heap, index);
+	loader->deduplicates = gpusort_tree_is_equal_image(loader->tree) && !unique && BTGetDeduplicateItems(index);
+	while ((row = next_row(loader)) != NULL)
+	{
+		if (unlikely(done++ % REPORT_ROWS == 0))
+		{
+			CHECK_FOR_INTERRUPTS();
+			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, done);
+		}
+		if (unique)
+			check_unique(loader, row);
+		add_row(loader, row);
+	}
+	if (loader->rows > 0)
+		add_pending(loader);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, done);
+	gpusort_tree_end(loader->tree);
+}

@@ -1,0 +1,409 @@
+/*-------------------------------------------------------------------------
+ *
+ * read.c
+ *		Reads the rows of an index from its table, in the order of their TIDs.
+ *
+ * Core's scan reads the table, with its read streams, ring of buffers and statistics.  It returns
+ * the first tuple of a page, and this file takes the others from there: it asks
+ * HeapTupleSatisfiesVacuum() about all of them under one lock.  If all are live or dead, and
+ * none is heap-only, they are read here.  All else is core's: such pages go to
+ * table_index_build_range_scan(), which knows HOT chains, tuples that are only recently
+ * dead and transactions in progress.  A concurrent build goes there as a whole.
+ *
+ * Core gives a heap-only tuple the TID of its chain's root, so that the rows of a page come out
+ * of order.  They wait until the next page comes, and are sorted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/heaptoast.h"
+#include "access/tableam.h"
+#include "catalog/index.h"
+#include "commands/progress.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "index/index.h"
+
+/* Pages, at most, that core reads in one go */
+#define CORE_PAGES		256
+
+/* The tuples of a page that are read here */
+typedef struct TablePage
+{
+	Buffer		buffer;
+	BlockNumber block;
+	int			count;
+	HeapTupleHeader tuples[MaxHeapTuplesPerPage];
+	uint16		bytes[MaxHeapTuplesPerPage];
+	OffsetNumber offsets[MaxHeapTuplesPerPage];
+} TablePage;
+
+/* The rows of a page that core has read */
+typedef struct CorePage
+{
+	GpusortIndexBuild *build;
+	MemoryContext cxt;			/* owns the rows */
+	BlockNumber block;
+	int			count;
+	MinimalTuple rows[MaxHeapTuplesPerPage];	/* with TID and flags */
+	TupleTableSlot *slot;		/* of minimal tuples */
+} CorePage;
+
+/* ---- one row ---- */
+
+/* May index_form_tuple() store another value, one that it has fetched or compressed? */
+static inline bool
+is_long(Form_pg_attribute attribute, Datum value)
+{
+	const struct varlena *bytes = (const struct varlena *) DatumGetPointer(value);
+
+	return VARATT_IS_EXTERNAL(bytes) ||
+		(!VARATT_IS_EXTENDED(bytes) && VARSIZE(bytes) > TOAST_INDEX_TARGET &&
+		 (attribute->attstorage == TYPSTORAGE_EXTENDED || attribute->attstorage == TYPSTORAGE_MAIN));
+}
+
+/*
+ * Makes the values of build->row those that the index tuple has, in the current memory context.
+ * Returns the flags of the row, and raises core's error if it is too large.
+ */
+static uint16
+settle_values(GpusortIndexBuild *build)
+{
+	TupleTableSlot *row = build->row;
+	TupleDesc	desc = row->tts_tupleDescriptor;
+	bool		compressed = false;
+	bool		differs = false;
+	Size		bytes = 0;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (row->tts_isnull[i] || attribute->attlen >= 0)
+			continue;
+		if (attribute->attlen == -1)
+		{
+			differs |= is_long(attribute, row->tts_values[i]);
+			compressed |= VARATT_IS_COMPRESSED(DatumGetPointer(row->tts_values[i]));
+			bytes += VARSIZE_ANY(DatumGetPointer(row->tts_values[i]));
+		}
+		else
+			bytes += strlen(DatumGetCString(row->tts_values[i])) + 1;
+	}
+	/* such a row may be too large: columns of fixed width take a small part of a page */
+	if (differs || bytes > INDEX_SIZE_MASK / 4)
+	{
+		IndexTuple	tuple = index_form_tuple(desc, row->tts_values, row->tts_isnull);
+
+		index_deform_tuple(tuple, desc, row->tts_values, row->tts_isnull);
+		return GPUSORT_INDEX_COMPRESSED;
+	}
+	return compressed ? GPUSORT_INDEX_COMPRESSED : 0;
+}
+
+/* Notes the TID and the flags of row i of the store. */
+static inline void
+mark_row(GpusortRowStore *store, uint64 i, BlockNumber block, OffsetNumber offset, uint16 flags)
+{
+	MinimalTuple row = gpusort_rowstore_row(store, i);
+
+	ItemPointerSet(gpusort_index_tid(row), block, offset);
+	row->t_infomask |= flags;
+}
+
+/* Adds the row of build->row: its key and the row itself. */
+static void
+add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags)
+{
+	GpusortGather *gather = &build->gather;
+	GpusortRowStore *store = &gather->rows.store;
+	GpusortRoom *room = &build->room;
+
+	/* the first rows are a sample, by which the words of keys are chosen */
+	if (gather->set == NULL && gpusort_rows_sampled(gather))
+	{
+		gpusort_rows_settle(gather, true);
+		room->width = gpusort_spec_width(&gather->set_spec);
+	}
+	if (gather->set != NULL)
+	{
+		if (unlikely(room->next == room->end || gpusort_rowstore_over(store)))
+			(void) gpusort_rows_room(gather, room);
+		gpusort_rowkey_encode(gather->rows.key, build->row, (uint64 *) room->next);
+		room->next += room->width;
+	}
+	(void) gpusort_rowstore_append(store, build->row);
+	mark_row(store, store->rows - 1, block, offset, flags);
+	build->rows++;
+}
+
+/* ---- pages that are read here ---- */
+
+/* Finds the tuples of a page.  Returns false if core must read it. */
+static bool
+find_tuples(TablePage *page, Relation heap, Buffer buffer, TransactionId oldest)
+{
+	Page		dp = BufferGetPage(buffer);
+	bool		readable = true;
+	OffsetNumber last;
+
+	page->buffer = buffer;
+	page->block = BufferGetBlockNumber(buffer);
+	page->count = 0;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	last = PageGetMaxOffsetNumber(dp);
+	for (OffsetNumber offset = FirstOffsetNumber; readable && offset <= last; offset++)
+	{
+		ItemId		item = PageGetItemId(dp, offset);
+		HeapTupleData tuple;
+
+		if (!ItemIdIsNormal(item))
+			continue;
+		tuple.t_data = (HeapTupleHeader) PageGetItem(dp, item);
+		tuple.t_len = ItemIdGetLength(item);
+		tuple.t_tableOid = RelationGetRelid(heap);
+		ItemPointerSet(&tuple.t_self, page->block, offset);
+		switch (HeapTupleSatisfiesVacuum(&tuple, oldest, buffer))
+		{
+			case HEAPTUPLE_LIVE:
+				readable = !HeapTupleIsHeapOnly(&tuple);
+				page->tuples[page->count] = tuple.t_data;
+				page->bytes[page->count] = tuple.t_len;
+				page->offsets[page->count++] = offset;
+				break;
+			case HEAPTUPLE_DEAD:
+				break;
+			default:
+				readable = false;
+		}
+	}
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return readable;
+}
+
+/* Adds tuple i of a page, if the index has it. */
+static void
+add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
+{
+	ExprContext *econtext = GetPerTupleExprContext(build->estate);
+	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	HeapTupleData tuple;
+	uint16		flags;
+
+	CHECK_FOR_INTERRUPTS();
+	MemoryContextReset(econtext->ecxt_per_tuple_memory);
+	tuple.t_data = page->tuples[i];
+	tuple.t_len = page->bytes[i];
+	tuple.t_tableOid = RelationGetRelid(build->heap);
+	ItemPointerSet(&tuple.t_self, page->block, page->offsets[i]);
+	ExecStoreBufferHeapTuple(&tuple, build->heap_slot, page->buffer);
+	econtext->ecxt_scantuple = build->heap_slot;
+	if (build->predicate == NULL || ExecQual(build->predicate, econtext))
+	{
+		ExecClearTuple(build->row);
+		FormIndexDatum(build->info, build->heap_slot, build->estate, build->row->tts_values, build->row->tts_isnull);
+		ExecStoreVirtualTuple(build->row);
+		flags = settle_values(build);
+		MemoryContextSwitchTo(old);
+		add_row(build, page->block, page->offsets[i], flags);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* Adds tuples of a page from number i on, keys column by column.  Returns how many, perhaps 0. */
+static int
+add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
+{
+	GpusortGather *gather = &build->gather;
+	GpusortRowStore *store = &gather->rows.store;
+	GpusortRoom *room = &build->room;
+	TupleDesc	desc = RelationGetDescr(build->heap);
+	uint64		first;
+	int			n;
+
+	if (build->attnos == NULL || gather->set == NULL ||
+		(build->columns.count == 0 &&
+		 !gpusort_columns_plan(&build->columns, desc, build->row->tts_tupleDescriptor, build->attnos)))
+		return 0;
+	if (room->next == room->end || gpusort_rowstore_over(store))
+		(void) gpusort_rows_room(gather, room);
+	n = Min(page->count - i, (room->end - room->next) / room->width);
+	if (!gpusort_rowkey_encode_rows(gather->rows.key, desc, build->attnos, page->tuples + i, n, (uint64 *) room->next))
+		return 0;
+	first = store->rows;
+	n = gpusort_rowstore_append_tuples(store, &build->columns, page->tuples + i, page->bytes + i, n);
+	for (int row = 0; row < n; row++)
+		mark_row(store, first + row, page->block, page->offsets[i + row], 0);
+	room->next += n * room->width;
+	build->rows += n;
+	return n;
+}
+
+static void
+add_page(GpusortIndexBuild *build, const TablePage *page)
+{
+	int			n;
+
+	build->tuples += page->count;
+	for (int i = 0; i < page->count; i += n)
+	{
+		n = add_tuples(build, page, i);
+		if (n == 0)
+		{
+			add_tuple(build, page, i);
+			n = 1;
+		}
+	}
+}
+
+/* ---- pages that core reads ---- */
+
+static int
+compare_tids(const void *a, const void *b)
+{
+	return ItemPointerCompare(gpusort_index_tid(*(const MinimalTuple *) a), gpusort_index_tid(*(const MinimalTuple *) b));
+}
+
+/* Adds the rows of the page, in the order of their TIDs. */
+static void
+end_page(CorePage *page)
+{
+	GpusortIndexBuild *build = page->build;
+	TupleTableSlot *row = build->row;
+
+	if (page->count > 1)
+		qsort(page->rows, page->count, sizeof(MinimalTuple), compare_tids);
+	for (int i = 0; i < page->count; i++)
+	{
+		ItemPointer tid = gpusort_index_tid(page->rows[i]);
+
+		ExecStoreMinimalTuple(page->rows[i], page->slot, false);
+		slot_getallattrs(page->slot);
+		ExecClearTuple(row);
+		memcpy(row->tts_values, page->slot->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
+		memcpy(row->tts_isnull, page->slot->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
+		ExecStoreVirtualTuple(row);
+		add_row(build, ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid),
+				page->rows[i]->t_infomask & (GPUSORT_INDEX_DEAD | GPUSORT_INDEX_COMPRESSED));
+	}
+	ExecClearTuple(page->slot);
+	ExecClearTuple(row);
+	MemoryContextReset(page->cxt);
+	page->count = 0;
+}
+
+/* An IndexBuildCallback: keeps the row until the page ends. */
+static void
+take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive, void *state)
+{
+	CorePage   *page = state;
+	TupleTableSlot *row = page->build->row;
+	MemoryContext old;
+	uint16		flags;
+	MinimalTuple tuple;
+
+	if (ItemPointerGetBlockNumber(tid) != page->block)
+		end_page(page);
+	page->block = ItemPointerGetBlockNumber(tid);
+	ExecClearTuple(row);
+	memcpy(row->tts_values, values, row->tts_tupleDescriptor->natts * sizeof(Datum));
+	memcpy(row->tts_isnull, isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
+	ExecStoreVirtualTuple(row);
+	old = MemoryContextSwitchTo(page->cxt);
+	flags = settle_values(page->build) | (alive ? 0 : GPUSORT_INDEX_DEAD);
+	tuple = ExecCopySlotMinimalTuple(row);
+	MemoryContextSwitchTo(old);
+	*gpusort_index_tid(tuple) = *tid;
+	tuple->t_infomask |= flags;
+	page->rows[page->count++] = tuple;
+}
+
+/* Lets core read that many blocks from this one on. */
+static void
+read_by_core(GpusortIndexBuild *build, CorePage *page, BlockNumber block, BlockNumber blocks)
+{
+	build->tuples += table_index_build_range_scan(build->heap, build->index, build->info, false, false, false,
+												  block, blocks, take_row, page, NULL);
+	end_page(page);
+}
+
+/* ---- the table ---- */
+
+static void
+read_table(GpusortIndexBuild *build, CorePage *core)
+{
+	TablePage  *page = palloc(sizeof(TablePage));
+	TransactionId oldest = GetOldestNonRemovableTransactionId(build->heap);
+	TableScanDesc scan = table_beginscan_strat(build->heap, SnapshotAny, 0, NULL, true, false);
+	HeapScanDesc heap_scan = (HeapScanDesc) scan;
+	BlockNumber by_core = 0;	/* core has read the blocks before this one */
+	BlockNumber pages = 1;		/* that core gets next */
+
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, heap_scan->rs_nblocks);
+	while (heap_getnext(scan, ForwardScanDirection) != NULL)
+	{
+		BlockNumber block = heap_scan->rs_cblock;
+
+		CHECK_FOR_INTERRUPTS();
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, block);
+		gpusort_scan_set_offset(heap_scan, PageGetMaxOffsetNumber(BufferGetPage(heap_scan->rs_cbuf)));
+		if (block < by_core)
+			continue;
+		if (find_tuples(page, build->heap, heap_scan->rs_cbuf, oldest))
+		{
+			gpusort_count_returned(build->heap, page->count - 1);
+			add_page(build, page);
+			pages = 1;
+			continue;
+		}
+		/* where one page is core's, the next ones often are, too */
+		pages = Min(pages, heap_scan->rs_nblocks - block);
+		read_by_core(build, core, block, pages);
+		by_core = block + pages;
+		pages = Min(2 * pages, CORE_PAGES);
+	}
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, heap_scan->rs_nblocks);
+	table_endscan(scan);
+}
+
+void
+gpusort_index_read(GpusortIndexBuild *build)
+{
+	CorePage   *core = palloc0(sizeof(CorePage));
+	GpusortGather *gather = &build->gather;
+
+	core->build = build;
+	core->block = InvalidBlockNumber;
+	core->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort index page", ALLOCSET_DEFAULT_SIZES);
+	core->slot = gpusort_alloc_slot(&build->estate->es_tupleTable, build->row->tts_tupleDescriptor, &TTSOpsMinimalTuple);
+	build->predicate = ExecPrepareQual(build->info->ii_Predicate, build->estate);
+	if (gather->set == NULL)
+		gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
+	build->room.width = gpusort_spec_width(&gather->set_spec);
+	if (build->info->ii_Concurrent)
+	{
+		build->tuples = table_index_build_scan(build->heap, build->index, build->info, false, true, take_row, core, NULL);
+		end_page(core);
+	}
+	else
+		read_table(build, core);
+	if (gather->set == NULL)
+		gpusort_rows_settle(gather, false);
+	gpusort_gather_commit(gather, &build->room);
+	/* they were prepared in the estate, which ends with the build */
+	build->info->ii_ExpressionsState = NIL;
+	build->info->ii_PredicateState = NULL;
+	ExecClearTuple(build->heap_slot);
+	ExecClearTuple(build->row);
+}
