@@ -24,6 +24,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "index/index.h"
+#include "index/words.h"
 #include "node/limit.h"
 
 /* A smaller table is core's: what a build needs at first takes as long as core's whole build. */
@@ -114,15 +115,20 @@ prepare(GpusortIndexBuild *build)
 {
 	IndexInfo  *info = build->info;
 	GpusortGather *gather = &build->gather;
+	GpusortIndexWords *words;
 	const char *refusal;
 
 	make_spec(&build->spec, build->index);
 	gpusort_gather_init(gather, &build->spec, &build->stats, build->estate);
 	gpusort_limit_begin(gather, -1);
 	gather->expected = Max(build->heap->rd_rel->reltuples, 0);
-	refusal = gather->form->plan(gather);
+	refusal = gpusort_rows.plan(gather);
 	if (refusal != NULL)
 		return refusal;
+	words = palloc(sizeof(GpusortIndexWords));
+	if (!info->ii_Concurrent && gpusort_words_plan(words, &build->spec, build->heap, build->index))
+		build->words = words;
+	gather->form = build->spec.form;
 
 	build->heap_slot = gpusort_alloc_slot(&build->estate->es_tupleTable, RelationGetDescr(build->heap), &TTSOpsBufferHeapTuple);
 	build->row = gpusort_alloc_slot(&build->estate->es_tupleTable, build->spec.desc, &TTSOpsVirtual);

@@ -43,6 +43,7 @@ typedef struct GpusortIndexBuild
 	GpusortNodeStats stats;
 	GpusortGather gather;
 	GpusortRoom room;			/* for keys of rows that are being read */
+	struct GpusortIndexWords *words;	/* rows are words (words.h); NULL: rows of gather's store */
 
 	/* what read.c has */
 	TupleTableSlot *heap_slot;	/* a tuple of the table */

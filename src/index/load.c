@@ -14,6 +14,7 @@
 
 #include "access/genam.h"
 #include "access/nbtree.h"
+#include "access/tupmacs.h"
 #include "commands/progress.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -23,6 +24,7 @@
 #include "compat.h"
 #include "index/index.h"
 #include "index/tree.h"
+#include "index/words.h"
 
 /* Rows between two reports of progress */
 #define REPORT_ROWS		1024
@@ -42,7 +44,8 @@ typedef struct Loader
 
 	/* the item that waits for rows with the same key; rows 0: there is none */
 	bool		deduplicates;
-	MinimalTuple pending;		/* its first row, a copy */
+	MinimalTuple pending;		/* its first row, a copy in the merge of spilled runs */
+	uint64		key;			/* of the last word's: gpusort_word_key() */
 	IndexTuple	base;			/* that row as an index tuple, in tuple.data */
 	PGAlignedBlock tuple;
 	int			rows;
@@ -242,19 +245,31 @@ add_pending(Loader *loader)
 	loader->rows = 0;
 }
 
-/* Can the row's TID go to the pending item? */
+/* Can the pending item take another TID? */
 static inline bool
-joins_pending(const Loader *loader, MinimalTuple row)
+has_room(const Loader *loader)
 {
 	return loader->rows > 0 &&
-		MAXALIGN(IndexTupleSize(loader->base) + (loader->rows + 1) * sizeof(ItemPointerData)) <= POSTING_BYTES &&
-		same_image(loader, loader->pending, row);
+		MAXALIGN(IndexTupleSize(loader->base) + (loader->rows + 1) * sizeof(ItemPointerData)) <= POSTING_BYTES;
+}
+
+/* Adds an item of loader->base, or lets it wait for others of the same values. */
+static inline void
+add_base(Loader *loader)
+{
+	if (!loader->deduplicates)
+	{
+		gpusort_tree_add(loader->tree, loader->base, 0);
+		return;
+	}
+	loader->tids[0] = loader->base->t_tid;
+	loader->rows = 1;
 }
 
 static void
 add_row(Loader *loader, MinimalTuple row)
 {
-	if (loader->deduplicates && joins_pending(loader, row))
+	if (loader->deduplicates && has_room(loader) && same_image(loader, loader->pending, row))
 	{
 		loader->tids[loader->rows++] = *gpusort_index_tid(row);
 		return;
@@ -262,15 +277,115 @@ add_row(Loader *loader, MinimalTuple row)
 	if (loader->rows > 0)
 		add_pending(loader);
 	loader->base = form_tuple(row, loader->tuple.data);
-	if (!loader->deduplicates)
+	/* rows of a merge are valid until the next one comes */
+	if (loader->deduplicates)
+		loader->pending = loader->build->gather.spill == NULL ? row : memcpy(loader->copies[0].data, row, row->t_len);
+	add_base(loader);
+}
+
+/* ---- rows that are words ---- */
+
+/* Returns the next word in order, or false. */
+static inline bool
+next_word(Loader *loader, uint64 *word)
+{
+	GpusortGather *gather = &loader->build->gather;
+	void	   *none;
+
+	if (gather->spill != NULL)
+		return gpusort_spill_next(gather->spill, word, &none);
+	while (unlikely(loader->next == loader->sorted->count))
 	{
-		gpusort_tree_add(loader->tree, loader->base, 0);
+		loader->next = 0;
+		if (!gpusort_sort_next_block(gather, loader->sorted))
+			return false;
+	}
+	*word = ((const uint64 *) loader->sorted->block)[loader->next++];
+	return true;
+}
+
+/* Raises an error if a live row with the same key came before this one. */
+static void
+check_unique_word(Loader *loader, uint64 word)
+{
+	GpusortIndexBuild *build = loader->build;
+	bool		isnull = gpusort_word_is_null(build->words, word);
+	bool		alive = !gpusort_word_is_dead(word);
+
+	if (gpusort_word_key(word) != loader->key || (isnull && !build->info->ii_NullsNotDistinct))
+		loader->alive = false;
+	if (alive && loader->alive)
+	{
+		TupleTableSlot *slot = ExecClearTuple(build->row);
+
+		slot->tts_isnull[0] = isnull;
+		slot->tts_values[0] = isnull ? (Datum) 0 : gpusort_word_value(build->words, word);
+		raise_duplicate(loader, ExecStoreVirtualTuple(slot));
+	}
+	loader->alive |= alive;
+}
+
+/* Makes an index tuple of a word. */
+static inline IndexTuple
+form_word(Loader *loader, uint64 word)
+{
+	const GpusortIndexWords *words = loader->build->words;
+	IndexTuple	tuple = (IndexTuple) loader->tuple.data;
+	bool		isnull = gpusort_word_is_null(words, word);
+
+	gpusort_word_tid(word, &tuple->t_tid);
+	tuple->t_info = MAXALIGN(IndexInfoFindDataOffset(0) + 1) | (isnull ? INDEX_NULL_MASK : 0);
+	/* the bytes behind a value, or the bitmap of NULLs, are zero */
+	memset(tuple + 1, 0, MAXIMUM_ALIGNOF);
+	if (!isnull)
+		store_att_byval(tuple + 1, gpusort_word_value(words, word), words->type->value_bytes);
+	return tuple;
+}
+
+static inline void
+add_word(Loader *loader, uint64 word)
+{
+	uint64		key = gpusort_word_key(word);
+
+	if (loader->deduplicates && key == loader->key && has_room(loader))
+	{
+		gpusort_word_tid(word, &loader->tids[loader->rows++]);
 		return;
 	}
-	/* rows of a merge are valid until the next one comes */
-	loader->pending = loader->build->gather.spill == NULL ? row : memcpy(loader->copies[0].data, row, row->t_len);
-	loader->tids[0] = *gpusort_index_tid(row);
-	loader->rows = 1;
+	if (loader->rows > 0)
+		add_pending(loader);
+	loader->key = key;
+	loader->base = form_word(loader, word);
+	add_base(loader);
+}
+
+/* ---- the load ---- */
+
+/* Adds the next row.  Returns false if there is none. */
+static inline bool
+load_row(Loader *loader, bool unique)
+{
+	if (loader->build->words != NULL)
+	{
+		uint64		word;
+
+		if (!next_word(loader, &word))
+			return false;
+		if (unique)
+			check_unique_word(loader, word);
+		add_word(loader, word);
+	}
+	else
+	{
+		MinimalTuple row = next_row(loader);
+
+		if (row == NULL)
+			return false;
+		if (unique)
+			check_unique(loader, row);
+		add_row(loader, row);
+	}
+	return true;
 }
 
 void
@@ -279,23 +394,20 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 	Relation	index = build->index;
 	Loader	   *loader = palloc0(sizeof(Loader));
 	bool		unique = build->info->ii_Unique;
-	MinimalTuple row;
 	uint64		done = 0;
 
 	loader->build = build;
 	loader->sorted = sorted;
+	loader->key = PG_UINT64_MAX;	/* no word has it */
 	loader->tree = gpusort_tree_begin(build->heap, index);
 	loader->deduplicates = gpusort_tree_is_equal_image(loader->tree) && !unique && BTGetDeduplicateItems(index);
-	while ((row = next_row(loader)) != NULL)
+	while (load_row(loader, unique))
 	{
-		if (unlikely(done++ % REPORT_ROWS == 0))
+		if (unlikely(++done % REPORT_ROWS == 0))
 		{
 			CHECK_FOR_INTERRUPTS();
 			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, done);
 		}
-		if (unique)
-			check_unique(loader, row);
-		add_row(loader, row);
 	}
 	if (loader->rows > 0)
 		add_pending(loader);

@@ -33,7 +33,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
-#include "index/index.h"
+#include "index/words.h"
 
 /* Pages, at most, that core reads in one go */
 #define CORE_PAGES		256
@@ -122,6 +122,19 @@ mark_row(GpusortRowStore *store, uint64 i, BlockNumber block, OffsetNumber offse
 	row->t_infomask |= flags;
 }
 
+/* Adds a row that is a word. */
+static inline void
+add_word(GpusortIndexBuild *build, Datum value, bool isnull, BlockNumber block, OffsetNumber offset, uint16 flags)
+{
+	GpusortRoom *room = &build->room;
+
+	if (unlikely(room->next == room->end))
+		(void) gpusort_gather_room(&build->gather, room);
+	*(uint64 *) room->next = gpusort_word_make(build->words, value, isnull, block, offset, flags);
+	room->next += sizeof(uint64);
+	build->rows++;
+}
+
 /* Adds the row of build->row: its key and the row itself. */
 static void
 add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags)
@@ -130,6 +143,11 @@ add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16
 	GpusortRowStore *store = &gather->rows.store;
 	GpusortRoom *room = &build->room;
 
+	if (build->words != NULL)
+	{
+		add_word(build, build->row->tts_values[0], build->row->tts_isnull[0], block, offset, flags);
+		return;
+	}
 	/* the first rows are a sample, by which the words of keys are chosen */
 	if (gather->set == NULL && gpusort_rows_sampled(gather))
 	{
@@ -221,6 +239,24 @@ add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
 	MemoryContextSwitchTo(old);
 }
 
+/* Adds tuples of a page from number i on, as long as their values can be fetched from the page.  Returns how many. */
+static int
+add_words(GpusortIndexBuild *build, const TablePage *page, int i)
+{
+	TupleDesc	desc = RelationGetDescr(build->heap);
+	int			begin = i;
+
+	for (; build->attnos != NULL && i < page->count; i++)
+	{
+		Datum		value;
+
+		if (!gpusort_tuple_fetch(page->tuples[i], desc, build->attnos[0], &value))
+			break;
+		add_word(build, value, false, page->block, page->offsets[i], 0);
+	}
+	return i - begin;
+}
+
 /* Adds tuples of a page from number i on, keys column by column.  Returns how many, perhaps 0. */
 static int
 add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
@@ -258,7 +294,7 @@ add_page(GpusortIndexBuild *build, const TablePage *page)
 	build->tuples += page->count;
 	for (int i = 0; i < page->count; i += n)
 	{
-		n = add_tuples(build, page, i);
+		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i);
 		if (n == 0)
 		{
 			add_tuple(build, page, i);
