@@ -113,7 +113,7 @@ truncate_high_key(GpusortTree *tree, Page page, OffsetNumber last)
 	IndexTuple	right = (IndexTuple) PageGetItem(page, PageGetItemId(page, P_HIKEY));
 	IndexTuple	truncated = _bt_truncate(tree->index, left, right, tree->inskey);
 
-	if (!PageIndexTupleOverwrite(page, P_HIKEY, (Item) truncated, IndexTupleSize(truncated)))
+	if (!PageIndexTupleOverwrite(page, P_HIKEY, (void *) truncated, IndexTupleSize(truncated)))
 		elog(ERROR, "failed to add high key to the index page");
 	pfree(truncated);
 }

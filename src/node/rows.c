@@ -209,13 +209,13 @@ gpusort_rows_room(GpusortGather *gather, GpusortRoom *room)
 	return true;
 }
 
-/* There is a bound: is row i of the page behind it, whose key this is?  Then counts it as removed. */
+/* There is a bound: is the row behind it that has this key and these sort columns?  Then counts it as removed. */
 static inline bool
-removes(GpusortGather *gather, const uint64 *words, int i)
+removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *keys)
 {
 	int			order = gpusort_limit_compare(&gather->limit, words);
 
-	if (order < 0 || (order == 0 && !gpusort_bound_is_behind(gather, gpusort_page_slot(&gather->page, i))))
+	if (order < 0 || (order == 0 && !gpusort_bound_is_behind(gather, keys)))
 		return false;
 	gpusort_limit_count_removed(gather);
 	return true;
@@ -236,10 +236,10 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 		return false;
 	keys = key_columns(gather, i);
 	/* a bound without words needs no key */
-	if (limit->known && limit->nwords == 0 && removes(gather, NULL, i))
+	if (limit->known && limit->nwords == 0 && removes(gather, NULL, keys))
 		return true;
 	gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
-	if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, i))
+	if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, keys))
 		return true;
 	/* a bare row is the key column */
 	if (gather->spec->bare || gather->page.slot != NULL)
