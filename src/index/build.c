@@ -210,7 +210,6 @@ gpusort_index_build(Relation heap, Relation index, IndexInfo *info)
 	IndexBuildResult *result = palloc(sizeof(IndexBuildResult));
 	const char *refusal;
 
-	gpusort_takeover_undo(index);
 	if (RelationGetNumberOfBlocks(index) != 0)
 		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
 	refusal = refuse(heap, index, info);

@@ -24,12 +24,9 @@
 /* Makes core call gpusort_index_build().  _PG_init() calls this once. */
 extern void gpusort_takeover_init(void);
 
-/* Gives an index core's functions back, if it has gpusort's. */
-extern void gpusort_takeover_undo(Relation index);
-
 /* ---- build.c ---- */
 
-/* An ambuild: builds an empty btree, or lets core do it.  Raises core's errors. */
+/* Builds an empty btree, or lets core do it: an ambuild.  Raises core's errors. */
 extern IndexBuildResult *gpusort_index_build(Relation heap, Relation index, IndexInfo *info);
 
 /* One build */

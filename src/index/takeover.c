@@ -9,7 +9,7 @@
  * which calls a hook with the table.  The index is then the empty btree of the table that is
  * open.  Its entry gets a copy of the access method's functions, with an ambuild of gpusort's.
  *
- * gpusort_index_build() puts the old functions back before anything else.  If it is never called,
+ * That function puts the old functions back before anything else.  If it is never called,
  * the copy stays: its other functions are core's, and it is freed with the entry.  Core does not
  * call the hook in bootstrap mode and with max_parallel_maintenance_workers = 0, and builds the
  * index itself then.
@@ -55,23 +55,25 @@ is_to_be_built(Relation index)
 		RelationGetNumberOfBlocks(index) == 0;
 }
 
+/* An ambuild: gives the index core's functions back, and builds it. */
+static IndexBuildResult *
+build(Relation heap, Relation index, IndexInfo *info)
+{
+	/* another extension may have put its own functions there since */
+	if (index->rd_indam->ambuild == build)
+		index->rd_indam = ((const Functions *) index->rd_indam)->core;
+	return gpusort_index_build(heap, index, info);
+}
+
 static void
 take_over(Relation index)
 {
 	Functions  *functions = MemoryContextAlloc(index->rd_indexcxt, sizeof(Functions));
 
 	functions->routine = *index->rd_indam;
-	functions->routine.ambuild = gpusort_index_build;
+	functions->routine.ambuild = build;
 	functions->core = index->rd_indam;
 	index->rd_indam = &functions->routine;
-}
-
-void
-gpusort_takeover_undo(Relation index)
-{
-	/* another extension may have put its own functions there since */
-	if (index->rd_indam->ambuild == gpusort_index_build)
-		index->rd_indam = ((const Functions *) index->rd_indam)->core;
 }
 
 /* A query of a user's has a join tree, and the dummy query of plan_create_index_workers() has none. */

@@ -67,7 +67,7 @@ typedef struct Context
  * If the node has another aggregate, which wants another order, the rows carry its values
  * through GpuSort, which costs this much more per row in cpu_operator_costs.
  */
-#define OTHER_OPERATORS		10.0
+#define OTHER_OPERATORS		14.0
 
 static Cost
 saved_cost(const Aggref *aggref, const GpusortKeyPlan *first, double rows, double groups, double distinct)
