@@ -102,7 +102,7 @@ refuse(Relation heap, Relation index, const IndexInfo *info)
 		return "gpusort.index_build is off";
 	if (heap->rd_tableam != GetHeapamTableAmRoutine())
 		return "the table is no heap";
-	if (RelationGetNumberOfBlocks(heap) < LEAST_BLOCKS)
+	if (!gpusort_force && RelationGetNumberOfBlocks(heap) < LEAST_BLOCKS)
 		return "the table is small";
 	if (!keeps_types(heap, index, info))
 		return "an operator class stores another type";
