@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/xloginsert.h"
+#include "access/xlogrecord.h"
 #include "miscadmin.h"
 #include "storage/bufpage.h"
 #include "storage/smgr.h"
