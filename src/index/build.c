@@ -94,6 +94,36 @@ make_spec(GpusortSortSpec *spec, Relation index)
 	}
 }
 
+/* The words of rows are sorted and spilled as single values of this type. */
+static const GpusortType word_type = {
+	.name = "index row",
+	.kind = GPUSORT_KIND_INT8,
+	.value_bytes = sizeof(uint64),
+	.key_bytes = sizeof(uint64),
+	.align = TYPALIGN_DOUBLE,
+};
+
+/*
+ * If rows of the index can be words, says how, and makes the sort one of single values.  During a
+ * concurrent build the table grows, and could get blocks for which a word has no room.
+ */
+static void
+plan_words(GpusortIndexBuild *build)
+{
+	GpusortSortSpec *spec = &build->spec;
+	const GpusortType *type = gpusort_type_find(TupleDescAttr(spec->desc, 0)->atttypid);
+
+	if (spec->desc->natts != 1 || type == NULL || (type->kind != GPUSORT_KIND_INT2 && type->kind != GPUSORT_KIND_INT4) ||
+		RelationGetNumberOfBlocks(build->heap) >= 1 << GPUSORT_WORD_BLOCK_BITS || build->info->ii_Concurrent)
+		return;
+	build->words = palloc(sizeof(GpusortIndexWords));
+	build->words->type = type;
+	build->words->flip = (build->index->rd_indoption[0] & INDOPTION_DESC) != 0 ? PG_UINT64_MAX : 0;
+	build->words->nulls_first = spec->nulls_first[0];
+	spec->value_type = &word_type;
+	spec->form = build->gather.form = &gpusort_values;
+}
+
 /* Returns why core must build the index, or NULL. */
 static const char *
 refuse(Relation heap, Relation index, const IndexInfo *info)
@@ -115,20 +145,16 @@ prepare(GpusortIndexBuild *build)
 {
 	IndexInfo  *info = build->info;
 	GpusortGather *gather = &build->gather;
-	GpusortIndexWords *words;
 	const char *refusal;
 
 	make_spec(&build->spec, build->index);
 	gpusort_gather_init(gather, &build->spec, &build->stats, build->estate);
 	gpusort_limit_begin(gather, -1);
 	gather->expected = Max(build->heap->rd_rel->reltuples, 0);
-	refusal = gpusort_rows.plan(gather);
+	refusal = gather->form->plan(gather);
 	if (refusal != NULL)
 		return refusal;
-	words = palloc(sizeof(GpusortIndexWords));
-	if (!info->ii_Concurrent && gpusort_words_plan(words, &build->spec, build->heap, build->index))
-		build->words = words;
-	gather->form = build->spec.form;
+	plan_words(build);
 
 	build->heap_slot = gpusort_alloc_slot(&build->estate->es_tupleTable, RelationGetDescr(build->heap), &TTSOpsBufferHeapTuple);
 	build->row = gpusort_alloc_slot(&build->estate->es_tupleTable, build->spec.desc, &TTSOpsVirtual);

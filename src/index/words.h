@@ -88,9 +88,4 @@ gpusort_word_value(const GpusortIndexWords *words, uint64 word)
 		Int32GetDatum(gpusort_unkey_int4(key));
 }
 
-/* ---- words.c ---- */
-
-/* Can rows of this index be words?  Then sets *words, and spec to sort them. */
-extern bool gpusort_words_plan(GpusortIndexWords *words, GpusortSortSpec *spec, Relation heap, Relation index);
-
 #endif							/* GPUSORT_INDEX_WORDS_H */
