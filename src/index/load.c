@@ -203,7 +203,8 @@ same_key(Loader *loader, MinimalTuple row)
 
 /*
  * Raises an error if a live row with the same key came before this one.  Rows with the same key
- * have the same words, so nearly all comparisons end there.
+ * have the same words, so nearly all comparisons end there.  The error names the first live row's
+ * key, as core's does.
  */
 static void
 check_unique(Loader *loader, MinimalTuple row)
@@ -218,8 +219,14 @@ check_unique(Loader *loader, MinimalTuple row)
 	if (loader->previous == NULL || memcmp(key, loader->keys[1 - loader->turn], words * sizeof(uint64)) != 0 ||
 		!same_key(loader, row))
 		loader->alive = false;
+	else if (!alive)
+	{
+		/* the row before goes on to stand for the key */
+		loader->turn = 1 - loader->turn;
+		return;
+	}
 	if (alive && loader->alive)
-		raise_duplicate(loader, gather->right);
+		raise_duplicate(loader, gather->left);
 	loader->alive |= alive;
 	loader->previous = row;
 	if (gather->spill != NULL)
