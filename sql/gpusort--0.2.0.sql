@@ -341,7 +341,7 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION gpusort_last_sort() IS
-'last sort of this session: engine, sizes, and the time of each stage; NULL before the first sort, and if the sort ran as another user, as in a SECURITY DEFINER function, unless the caller has the privileges of that user or of pg_read_all_stats';
+'last sort or index build of this session: engine, sizes, and the time of each stage; NULL before the first sort, and if the sort ran as another user, as in a SECURITY DEFINER function, unless the caller has the privileges of that user or of pg_read_all_stats';
 
 CREATE FUNCTION gpusort_activity_list(
   OUT pid integer,
@@ -383,10 +383,13 @@ GRANT SELECT ON gpusort_activity TO PUBLIC;
 CREATE FUNCTION gpusort_counters(
   OUT sorts bigint,
   OUT core_sorts bigint,
-  OUT rows bigint)
+  OUT rows bigint,
+  OUT index_builds bigint,
+  OUT core_index_builds bigint,
+  OUT index_rows bigint)
 RETURNS record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION gpusort_counters() IS
-'counts since the server started, of all users together: sorts that GpuSort nodes did, sorts that they left to core when they ran, and rows that GpuSort nodes sorted';
+'counts since the server started, of all users together: sorts that GpuSort nodes did, sorts that they left to core when they ran, and rows that GpuSort nodes sorted; builds of btree indexes that gpusort did, those that it left to core, and rows of the former';

@@ -68,14 +68,19 @@ typedef struct ActivitySlot
 
 StaticAssertDecl(sizeof(ActivitySlot) == 64, "a slot must be a cache line");
 
+/* Totals of what all processes have done since the server started */
+typedef struct Counter
+{
+	pg_atomic_uint64 done;		/* by gpusort */
+	pg_atomic_uint64 core;		/* by core, since gpusort could not */
+	pg_atomic_uint64 rows;		/* sorted by gpusort */
+} Counter;
+
 /* In main shared memory */
 typedef struct ActivityShared
 {
-	/* totals of all GpuSort nodes since the server started */
-	pg_atomic_uint64 sorts;		/* sorts done by gpusort */
-	pg_atomic_uint64 core_sorts;	/* sorts handed over to tuplesort */
-	pg_atomic_uint64 rows;		/* rows sorted by gpusort */
-	char		unused[40];		/* rest of the counters' cache line */
+	Counter		counters[GPUSORT_COUNTERS];
+	char		unused[64 - GPUSORT_COUNTERS * sizeof(Counter)];	/* rest of the counters' cache line */
 	ActivitySlot slots[SLOTS];
 } ActivityShared;
 
@@ -98,9 +103,12 @@ init_shared(void *made)
 	ActivityShared *created = made;
 	ActivitySlot *slot = created->slots;
 
-	pg_atomic_init_u64(&created->sorts, 0);
-	pg_atomic_init_u64(&created->core_sorts, 0);
-	pg_atomic_init_u64(&created->rows, 0);
+	for (int i = 0; i < GPUSORT_COUNTERS; i++)
+	{
+		pg_atomic_init_u64(&created->counters[i].done, 0);
+		pg_atomic_init_u64(&created->counters[i].core, 0);
+		pg_atomic_init_u64(&created->counters[i].rows, 0);
+	}
 	for (int i = 0; i < SLOTS; i++, slot++)
 	{
 		pg_atomic_init_u64(&slot->owner, OWNER_NONE);
@@ -303,13 +311,16 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 }
 
 void
-gpusort_activity_count(bool by_core, uint64 rows)
+gpusort_activity_count(GpusortCounted what, bool by_core, uint64 rows)
 {
+	Counter    *counter;
+
 	if (!attach())
 		return;
-	pg_atomic_fetch_add_u64(by_core ? &shared->core_sorts : &shared->sorts, 1);
+	counter = &shared->counters[what];
+	pg_atomic_fetch_add_u64(by_core ? &counter->core : &counter->done, 1);
 	if (!by_core)
-		pg_atomic_fetch_add_u64(&shared->rows, rows);
+		pg_atomic_fetch_add_u64(&counter->rows, rows);
 }
 
 /*
@@ -321,17 +332,16 @@ Datum
 gpusort_counters(PG_FUNCTION_ARGS)
 {
 	TupleDesc	tupdesc;
-	Datum		values[3];
-	bool		nulls[3] = {0};
+	Datum		values[3 * GPUSORT_COUNTERS] = {0};
+	bool		nulls[3 * GPUSORT_COUNTERS] = {0};
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	memset(values, 0, sizeof(values));
-	if (attach())
+	for (int i = 0; i < GPUSORT_COUNTERS && attach(); i++)
 	{
-		values[0] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->sorts));
-		values[1] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->core_sorts));
-		values[2] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->rows));
+		values[3 * i] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->counters[i].done));
+		values[3 * i + 1] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->counters[i].core));
+		values[3 * i + 2] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->counters[i].rows));
 	}
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
 }

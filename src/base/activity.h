@@ -66,11 +66,17 @@ extern void gpusort_activity_end(GpusortActivity *activity);
 /* May the current user see the sorts of this role?  The rule is pg_stat_activity's. */
 extern bool gpusort_activity_is_visible(Oid role);
 
-/*
- * Counts a finished sort of the plan node, for gpusort_counters().  by_core: the
- * node handed it over to tuplesort.
- */
-extern void gpusort_activity_count(bool by_core, uint64 rows);
+/* What gpusort_counters() counts */
+typedef enum GpusortCounted
+{
+	GPUSORT_COUNT_SORT,			/* of the plan node */
+	GPUSORT_COUNT_INDEX			/* a build of a btree */
+} GpusortCounted;
+
+#define GPUSORT_COUNTERS	2
+
+/* Counts what has ended, with its rows.  by_core: core has done it. */
+extern void gpusort_activity_count(GpusortCounted what, bool by_core, uint64 rows);
 
 /* Requests main shared memory.  _PG_init calls this when preloading. */
 extern void gpusort_activity_preload(void);

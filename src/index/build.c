@@ -170,6 +170,31 @@ report_phase(int64 subphase)
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, subphase);
 }
 
+/* Counts the build, and leaves a report of it. */
+static void
+report_build(const GpusortIndexBuild *build, double total_ms)
+{
+	const GpusortNodeStats *stats = &build->stats;
+	GpusortReport report = {
+		.rows = build->rows,
+		.key_type = "index",
+		.engine = stats->engine,
+		.algorithm = stats->algorithm,
+		.gather_ms = stats->gather_ms,
+		.kernels_ms = stats->sort_ms,
+		.return_ms = total_ms - stats->gather_ms - stats->sort_ms,
+		.total_ms = total_ms,
+		.reason = stats->engine_reason[0] != '\0' ? stats->engine_reason : NULL,
+	};
+
+	gpusort_report_keep(&report);
+	gpusort_activity_count(GPUSORT_COUNT_INDEX, false, build->rows);
+	ereport(DEBUG1,
+			(errmsg_internal("gpusort has built index \"%s\" of %.0f rows", RelationGetRelationName(build->index), build->rows),
+			 errdetail_internal("It took %.1f ms: %.1f ms to read, %.1f ms in the engine, %.1f ms to load, and %d spilled runs.",
+								total_ms, report.gather_ms, report.kernels_ms, report.return_ms, stats->runs)));
+}
+
 static void
 run(GpusortIndexBuild *build)
 {
@@ -189,18 +214,14 @@ run(GpusortIndexBuild *build)
 	gpusort_gather_end(gather, false, &sorted);
 	report_phase(PROGRESS_BTREE_PHASE_LEAF_LOAD);
 	gpusort_index_load(build, &sorted);
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, gather->begun);
-	ereport(DEBUG1,
-			(errmsg_internal("gpusort has built index \"%s\" of %.0f rows", RelationGetRelationName(build->index), build->rows),
-			 errdetail_internal("It took %.1f ms: %.1f ms to read, %.1f ms in the engine, and %d spilled runs.",
-								INSTR_TIME_GET_MILLISEC(now), build->stats.gather_ms, build->stats.sort_ms, build->stats.runs)));
-
 	if (gather->set != NULL)
 		gpusort_gather_end_set(gather);
 	if (gather->spill != NULL)
 		gpusort_spill_end(gather->spill);
 	gpusort_activity_end(&gather->activity);
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, gather->begun);
+	report_build(build, INSTR_TIME_GET_MILLISEC(now));
 }
 
 /* Builds the index and returns NULL, or returns why core must do it. */
@@ -243,6 +264,8 @@ gpusort_index_build(Relation heap, Relation index, IndexInfo *info)
 		refusal = build_or_refuse(heap, index, info, result);
 	if (refusal == NULL)
 		return result;
+	gpusort_report_keep(&(GpusortReport) {.key_type = "index", .engine = "core", .reason = refusal});
+	gpusort_activity_count(GPUSORT_COUNT_INDEX, true, 0);
 	ereport(DEBUG1, (errmsg_internal("core builds index \"%s\": %s", RelationGetRelationName(index), refusal)));
 	return btbuild(heap, index, info);
 }

@@ -160,7 +160,7 @@ sort_node(GpusortNode *node)
 		node->result.core = gather->core;
 		node->result.ready = true;
 	}
-	gpusort_activity_count(!mine, mine ? gpusort_gather_rows(gather) : 0);
+	gpusort_activity_count(GPUSORT_COUNT_SORT, !mine, mine ? gpusort_gather_rows(gather) : 0);
 }
 
 static TupleTableSlot *

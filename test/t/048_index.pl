@@ -230,6 +230,19 @@ SKIP:
 		't', "amcheck finds no fault");
 }
 
+# ---- what users see ----
+
+{
+	my $counters = 'SELECT index_builds, core_index_builds, index_rows FROM gpusort_counters()';
+	my ($builds, $by_core, $rows) = split /\|/, $node->safe_psql('postgres', $counters);
+
+	is($node->safe_psql('postgres', 'CREATE INDEX seen ON kinds (u); SELECT rows, key_type, engine, gather_ms + return_ms <= total_ms FROM gpusort_last_sort()'),
+		'20000|index|cpu|t', 'gpusort_last_sort() shows a build');
+	is($node->safe_psql('postgres', 'CREATE INDEX left_to_core ON kinds (nm); SELECT rows, key_type, engine, reason FROM gpusort_last_sort()'),
+		'0|index|core|an operator class stores another type', 'gpusort_last_sort() shows why core has built an index');
+	is($node->safe_psql('postgres', $counters), join('|', $builds + 1, $by_core + 1, $rows + 20000), 'gpusort_counters() counts builds');
+}
+
 # ---- errors ----
 
 # Both raise this error.
@@ -249,6 +262,7 @@ sub same_error
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE once AS SELECT h(i)::numeric AS n, i % 10000 AS d, i AS id, CASE WHEN i > 2 THEN md5(i::text) END AS t FROM generate_series(1, 10000) i;
 INSERT INTO once VALUES (5.0, 1, 0, 'x'), (5.00, 2, -1, 'y');
+CREATE TABLE few AS SELECT n::numeric FROM (VALUES ('3'), ('7.0'), ('7.00'), ('9')) v (n);
 CREATE TABLE huge AS SELECT i, string_agg(md5((i * j)::text), '') AS t FROM generate_series(1, 300) i, generate_series(1, 300) j GROUP BY i;
 SQL
 foreach my $memory ('', $little)
@@ -259,6 +273,7 @@ foreach my $memory ('', $little)
 	same_error("$memory CREATE INDEX ON huge (t)", qr/index row (?:size|requires) \d+/);
 	same_error("$memory CREATE INDEX ON once ((1 / d))", qr/division by zero/);
 }
+same_error('SET gpusort.force = on; CREATE UNIQUE INDEX ON few (n)', qr/Key \(n\)=\(7\.0\) is duplicated/);
 is($node->safe_psql('postgres', 'CREATE UNIQUE INDEX once_t ON once (t); SELECT count(*) FROM once WHERE t IS NULL'), 2, 'NULLs are distinct');
 
 # ---- a crash, and a table that is not logged ----
