@@ -311,10 +311,12 @@ fetch_rows(const GpusortRowStore *store, const uint32 *order, int n, Size bytes)
 	for (int i = 0; i < n; i++)
 	{
 		const char *row = gpusort_rowstore_row(store, order[i]);
+		const char *line = (const char *) TYPEALIGN_DOWN(CACHE_LINE, row);
 
-		__builtin_prefetch(row);
-		for (Size offset = CACHE_LINE; offset < bytes; offset += CACHE_LINE)
-			__builtin_prefetch(row + offset);
+		/* also a short row may lie in two lines */
+		do
+			__builtin_prefetch(line);
+		while ((line += CACHE_LINE) < row + bytes);
 	}
 }
 
