@@ -44,7 +44,7 @@ typedef struct GpusortIndexBuild
 
 	/* what read.c has */
 	TupleTableSlot *heap_slot;	/* a tuple of the table */
-	TupleTableSlot *row;		/* a row of the index; virtual */
+	TupleTableSlot *row;		/* a row of the index; virtual, and never empty: values are put in place */
 	ExprState  *predicate;
 	AttrNumber *attnos;			/* the table's column of each of the index's; NULL: rows must be evaluated */
 	GpusortColumns columns;		/* how these are copied; count 0: not one by one */

@@ -210,29 +210,48 @@ find_tuples(TablePage *page, Relation heap, Buffer buffer, TransactionId oldest)
 	return readable;
 }
 
-/* Adds tuple i of a page, if the index has it. */
-static void
-add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
+/* Puts the values of tuple i of a page into build->row.  Returns false if the index has not the tuple. */
+static bool
+make_row(GpusortIndexBuild *build, const TablePage *page, int i)
 {
-	ExprContext *econtext = GetPerTupleExprContext(build->estate);
-	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+	TupleTableSlot *row = build->row;
+	ExprContext *econtext;
 	HeapTupleData tuple;
-	uint16		flags;
+	int			column = 0;
 
-	CHECK_FOR_INTERRUPTS();
-	MemoryContextReset(econtext->ecxt_per_tuple_memory);
+	/* mostly the values can be fetched one by one */
+	while (build->attnos != NULL && column < row->tts_tupleDescriptor->natts &&
+		   gpusort_tuple_fetch(page->tuples[i], RelationGetDescr(build->heap), build->attnos[column], &row->tts_values[column]))
+		row->tts_isnull[column++] = false;
+	if (column == row->tts_tupleDescriptor->natts)
+		return true;
+
+	econtext = GetPerTupleExprContext(build->estate);
 	tuple.t_data = page->tuples[i];
 	tuple.t_len = page->bytes[i];
 	tuple.t_tableOid = RelationGetRelid(build->heap);
 	ItemPointerSet(&tuple.t_self, page->block, page->offsets[i]);
 	ExecStoreBufferHeapTuple(&tuple, build->heap_slot, page->buffer);
 	econtext->ecxt_scantuple = build->heap_slot;
-	if (build->predicate == NULL || ExecQual(build->predicate, econtext))
+	if (build->predicate != NULL && !ExecQual(build->predicate, econtext))
+		return false;
+	FormIndexDatum(build->info, build->heap_slot, build->estate, row->tts_values, row->tts_isnull);
+	return true;
+}
+
+/* Adds tuple i of a page, if the index has it. */
+static void
+add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
+{
+	MemoryContext cxt = GetPerTupleExprContext(build->estate)->ecxt_per_tuple_memory;
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+
+	CHECK_FOR_INTERRUPTS();
+	MemoryContextReset(cxt);
+	if (make_row(build, page, i))
 	{
-		ExecClearTuple(build->row);
-		FormIndexDatum(build->info, build->heap_slot, build->estate, build->row->tts_values, build->row->tts_isnull);
-		ExecStoreVirtualTuple(build->row);
-		flags = settle_values(build);
+		uint16		flags = settle_values(build);
+
 		MemoryContextSwitchTo(old);
 		add_row(build, page->block, page->offsets[i], flags);
 	}
@@ -326,15 +345,12 @@ end_page(CorePage *page)
 
 		ExecStoreMinimalTuple(page->rows[i], page->slot, false);
 		slot_getallattrs(page->slot);
-		ExecClearTuple(row);
 		memcpy(row->tts_values, page->slot->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
 		memcpy(row->tts_isnull, page->slot->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
-		ExecStoreVirtualTuple(row);
 		add_row(build, ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid),
 				page->rows[i]->t_infomask & (GPUSORT_INDEX_DEAD | GPUSORT_INDEX_COMPRESSED));
 	}
 	ExecClearTuple(page->slot);
-	ExecClearTuple(row);
 	MemoryContextReset(page->cxt);
 	page->count = 0;
 }
@@ -352,10 +368,8 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool aliv
 	if (ItemPointerGetBlockNumber(tid) != page->block)
 		end_page(page);
 	page->block = ItemPointerGetBlockNumber(tid);
-	ExecClearTuple(row);
 	memcpy(row->tts_values, values, row->tts_tupleDescriptor->natts * sizeof(Datum));
 	memcpy(row->tts_isnull, isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
-	ExecStoreVirtualTuple(row);
 	old = MemoryContextSwitchTo(page->cxt);
 	flags = settle_values(page->build) | (alive ? 0 : GPUSORT_INDEX_DEAD);
 	tuple = ExecCopySlotMinimalTuple(row);
@@ -423,6 +437,7 @@ gpusort_index_read(GpusortIndexBuild *build)
 	core->block = InvalidBlockNumber;
 	core->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort index page", ALLOCSET_DEFAULT_SIZES);
 	core->slot = gpusort_alloc_slot(&build->estate->es_tupleTable, build->row->tts_tupleDescriptor, &TTSOpsMinimalTuple);
+	ExecStoreVirtualTuple(build->row);
 	build->predicate = ExecPrepareQual(build->info->ii_Predicate, build->estate);
 	if (gather->set == NULL)
 		gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);

@@ -3,8 +3,8 @@
  * page_rows.c
  *		Makes the keys of the rows of a heap page, column by column.
  *
- * Values of fixed width without NULLs in front of them lie at the same offset in all rows.
- * Then a loop for each column reads them there.  No slot is filled, the kind of the column is
+ * Behind values of fixed width, without NULLs in front of it, a value lies at the same offset in
+ * all rows.  Then a loop for each column reads them there.  No slot is filled, the kind of the column is
  * looked at once, and the cache misses of several rows overlap.
  *
  *-------------------------------------------------------------------------
@@ -43,6 +43,8 @@ is_plain(const GpusortRowColumn *column)
 		case GPUSORT_ROW_FLOAT4:
 		case GPUSORT_ROW_FLOAT8:
 		case GPUSORT_ROW_INT8:
+		case GPUSORT_ROW_UUID:
+		case GPUSORT_ROW_TEXT:
 			return true;
 		default:
 			return false;
@@ -60,6 +62,45 @@ is_plain(const GpusortRowColumn *column)
 			*words = (word); \
 		} \
 	} while (0)
+
+/* The same for uuid, which has two words and shares them as a value of 64 bits does. */
+static bool
+encode_uuids(const GpusortRowColumn *column, int offset, const HeapTupleHeader *rows, int n,
+			 uint64 *words, int stride)
+{
+	const GpusortMasks *masks = &column->masks;
+	bool		crowded = false;
+
+	for (int i = 0; i < n; i++, words += stride)
+	{
+		const char *value = (const char *) rows[i] + offset;
+
+		words[0] = gpusort_load_be64(value) ^ masks->flip[0];
+		words[1] = gpusort_load_be64(value + 8) ^ masks->flip[1];
+		crowded |= words[0] == masks->null[0] && (words[1] ^ masks->null[1]) <= 1;
+	}
+	return !crowded;
+}
+
+/*
+ * The same for strings that compare by their bytes, in the last column that has words.  Sets
+ * *whole to false if the words of a string do not decide.  Returns false if a string is toasted.
+ */
+static bool
+encode_strings(GpusortRowColumn *column, int offset, const HeapTupleHeader *rows, int n,
+			   uint64 *words, int stride, bool *whole)
+{
+	for (int i = 0; i < n; i++, words += stride)
+	{
+		const char *value = (const char *) rows[i] + offset;
+
+		if (gpusort_varlena_remote(value))
+			return false;
+		*whole &= column->few == NULL ? gpusort_rowstring_encode(column, PointerGetDatum(value), words) :
+			gpusort_few_encode(column, PointerGetDatum(value), words);
+	}
+	return true;
+}
 
 /*
  * Writes the column's word of each row.  offset: of the value, from the begin of the row's
@@ -99,7 +140,7 @@ encode_column(const GpusortRowColumn *column, int offset, const HeapTupleHeader 
 }
 
 bool
-gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
+gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
 						   const HeapTupleHeader *rows, int n, uint64 *words)
 {
 	int			offsets[GPUSORT_MAX_WORDS];
@@ -111,7 +152,7 @@ gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrN
 		AttrNumber	attno = attnos != NULL ? attnos[column->attribute] : column->attribute + 1;
 
 		offsets[i] = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
-		if (!is_plain(column) || offsets[i] < 0)
+		if (!is_plain(column) || offsets[i] < 0 || (column->kind == GPUSORT_ROW_TEXT && i + 1 < key->nencoded))
 			return false;
 		natts = Max(natts, attno);
 	}
@@ -119,8 +160,17 @@ gpusort_rowkey_encode_rows(const GpusortRowKey *key, TupleDesc desc, const AttrN
 		return false;
 	for (int i = 0; i < key->nencoded; i++)
 	{
-		if (!encode_column(&key->columns[i], PLAIN_HEADER + offsets[i], rows, n, words + i, key->words))
+		GpusortRowColumn *column = &key->columns[i];
+		int			offset = PLAIN_HEADER + offsets[i];
+		bool		whole = true;
+
+		if (!(column->kind == GPUSORT_ROW_UUID ? encode_uuids(column, offset, rows, n, words, key->words) :
+			  column->kind == GPUSORT_ROW_TEXT ? encode_strings(column, offset, rows, n, words, key->words, &whole) :
+			  encode_column(column, offset, rows, n, words, key->words)))
 			return false;
+		if (!whole)
+			key->undecided |= (uint32) 1 << i;
+		words += column->words;
 	}
 	return true;
 }

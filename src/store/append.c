@@ -25,6 +25,7 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 	int			offset = MAXALIGN(SizeofMinimalTupleHeader);
 
 	plan->count = plan->natts = 0;
+	plan->varlena = false;
 	if (to->natts > GPUSORT_COLUMNS_MAX)
 		return false;
 	for (int i = 0; i < to->natts; i++)
@@ -32,36 +33,66 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 		Form_pg_attribute attribute = TupleDescAttr(to, i);
 		int			source = GPUSORT_ATTRIBUTE(from, attnos[i] - 1)->attcacheoff;
 
-		if (attribute->attlen <= 0 || source < 0)
+		plan->varlena = attribute->attlen == -1;
+		if (source < 0 || attribute->attlen == -2 || (plan->varlena && i + 1 < to->natts))
 			return false;
-		offset = att_align_nominal(offset, attribute->attalign);
+		/* a short header is not aligned */
+		if (!plan->varlena)
+			offset = att_align_nominal(offset, attribute->attalign);
 		if (offset > PG_UINT16_MAX)
 			return false;
 		plan->natts = Max(plan->natts, attnos[i]);
 		plan->columns[i].from = source;
 		plan->columns[i].to = offset;
-		plan->columns[i].bytes = attribute->attlen;
-		offset += attribute->attlen;
+		plan->columns[i].bytes = plan->varlena ? 0 : attribute->attlen;
+		offset += plan->columns[i].bytes;
 	}
 	plan->count = to->natts;
 	plan->bytes = offset;
 	return true;
 }
 
-/* Writes the row of a tuple that has the columns. */
+/* Where the value of the plan's column lies in a tuple. */
+static inline const char *
+column_of(const GpusortColumns *plan, int column, HeapTupleHeader tuple)
+{
+	return (const char *) tuple + tuple->t_hoff + plan->columns[column].from;
+}
+
+/* Has a tuple the plan's columns, and no NULL? */
+static inline bool
+has_columns(const GpusortColumns *plan, HeapTupleHeader tuple)
+{
+	const char *last;
+
+	if ((tuple->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(tuple) < plan->natts)
+		return false;
+	last = column_of(plan, plan->count - 1, tuple);
+	return !plan->varlena || (VARATT_IS_SHORT(last) && !VARATT_IS_EXTERNAL(last));
+}
+
+/* The bytes of the row of a tuple that has the columns. */
+static inline Size
+columns_bytes(const GpusortColumns *plan, HeapTupleHeader tuple)
+{
+	return plan->bytes + (plan->varlena ? VARSIZE_SHORT(column_of(plan, plan->count - 1, tuple)) : 0);
+}
+
+/* Writes the row, of that many bytes, of a tuple that has the columns. */
 static void
-copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row)
+copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row, Size bytes)
 {
 	MinimalTuple tuple = row;
 
 	/* the padding is zero, as in other tuples */
-	memset(row, 0, MAXALIGN(plan->bytes));
-	tuple->t_len = plan->bytes;
+	memset(row, 0, MAXALIGN(bytes));
+	tuple->t_len = bytes;
+	tuple->t_infomask = plan->varlena ? HEAP_HASVARWIDTH : 0;
 	tuple->t_hoff = MAXALIGN(SizeofMinimalTupleHeader) + MINIMAL_TUPLE_OFFSET;
 	HeapTupleHeaderSetNatts(tuple, plan->count);
 	for (int i = 0; i < plan->count; i++)
 	{
-		const char *source = (const char *) from + from->t_hoff + plan->columns[i].from;
+		const char *source = column_of(plan, i, from);
 		char	   *target = (char *) row + plan->columns[i].to;
 
 		switch (plan->columns[i].bytes)
@@ -72,17 +103,13 @@ copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row)
 			case sizeof(int64):
 				memcpy(target, source, sizeof(int64));
 				break;
+			case 0:
+				memcpy(target, source, bytes - plan->bytes);
+				break;
 			default:
 				memcpy(target, source, plan->columns[i].bytes);
 		}
 	}
-}
-
-/* Has a tuple the plan's columns, and no NULL? */
-static inline bool
-has_columns(const GpusortColumns *plan, HeapTupleHeader tuple)
-{
-	return (tuple->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(tuple) >= plan->natts;
 }
 
 /* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
@@ -167,12 +194,15 @@ append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTuple
 	n = Min(n, (store->end - next) / stride);
 	for (i = 0; i < n; i++, next += stride)
 	{
-		Size		size = plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET;
+		Size		size;
 
-		if (MAXALIGN(size) != stride || (plan != NULL && !has_columns(plan, rows[i])))
+		if (plan != NULL && !has_columns(plan, rows[i]))
+			break;
+		size = plan != NULL ? columns_bytes(plan, rows[i]) : bytes[i] - MINIMAL_TUPLE_OFFSET;
+		if (MAXALIGN(size) != stride)
 			break;
 		if (plan != NULL)
-			copy_columns(plan, rows[i], next);
+			copy_columns(plan, rows[i], next, size);
 		else
 			copy_page_tuple(next, rows[i], size);
 	}
@@ -189,18 +219,20 @@ gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *pla
 
 	while (i < n && !store->over)
 	{
+		Size		size;
 		void	   *row;
 
 		i += append_alike(store, plan, rows + i, bytes + i, n - i);
 		if (i == n || (plan != NULL && !has_columns(plan, rows[i])))
 			break;
-		row = gpusort_rowstore_add(store, plan != NULL ? plan->bytes : bytes[i] - MINIMAL_TUPLE_OFFSET);
+		size = plan != NULL ? columns_bytes(plan, rows[i]) : bytes[i] - MINIMAL_TUPLE_OFFSET;
+		row = gpusort_rowstore_add(store, size);
 		if (unlikely(row == NULL))
 			break;
 		if (plan != NULL)
-			copy_columns(plan, rows[i], row);
+			copy_columns(plan, rows[i], row, size);
 		else
-			copy_page_tuple(row, rows[i], bytes[i] - MINIMAL_TUPLE_OFFSET);
+			copy_page_tuple(row, rows[i], size);
 		i++;
 	}
 	return i;
