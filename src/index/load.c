@@ -25,6 +25,7 @@
 #include "index/index.h"
 #include "index/tree.h"
 #include "index/words.h"
+#include "node/result.h"
 
 /* Rows between two reports of progress */
 #define REPORT_ROWS		1024
@@ -40,13 +41,15 @@ typedef struct Loader
 
 	/* the rows */
 	GpusortSorted *sorted;
+	GpusortDrain drain;			/* for rows of the store */
 	uint64		next;			/* of the block */
 
 	/* the item that waits for rows with the same key; rows 0: there is none */
 	bool		deduplicates;
-	MinimalTuple pending;		/* its first row, a copy in the merge of spilled runs */
+	uint16		flags;			/* of its first row: t_infomask */
+	Size		bytes;			/* of that row's data */
 	uint64		key;			/* of the last word's: gpusort_word_key() */
-	IndexTuple	base;			/* that row as an index tuple, in tuple.data */
+	IndexTuple	base;			/* its first row as an index tuple, in tuple.data */
 	PGAlignedBlock tuple;
 	int			rows;
 	ItemPointerData tids[BLCKSZ / sizeof(ItemPointerData)];
@@ -76,9 +79,9 @@ next_row(Loader *loader)
 		loader->next = 0;
 		if (!gpusort_sort_next_block(gather, loader->sorted))
 			return NULL;
+		gpusort_drain_begin(&loader->drain, gather, loader->sorted);
 	}
-	gpusort_sort_look_ahead(loader->sorted, &gather->rows.store, loader->next);
-	return gpusort_rowstore_row(&gather->rows.store, ((const uint32 *) loader->sorted->block)[loader->next++]);
+	return gpusort_drain_row(&loader->drain, loader->next++);
 }
 
 /* Where the data of a row begin, and how many bytes they have */
@@ -116,22 +119,30 @@ form_tuple(MinimalTuple row, char *to)
 	return tuple;
 }
 
-/* Have two rows the same values, bit by bit? */
+/* Has a row the values of the pending item, bit by bit? */
 static inline bool
-same_image(const Loader *loader, MinimalTuple a, MinimalTuple b)
+same_image(const Loader *loader, MinimalTuple row)
 {
-	const Size	begin = offsetof(MinimalTupleData, t_hoff);
+	const char *base = (const char *) loader->base;
+	Size		bytes;
+	const char *data = data_of(row, &bytes);
 
-	if (((a->t_infomask | b->t_infomask) & GPUSORT_INDEX_COMPRESSED) != 0)
+	if (((loader->flags | row->t_infomask) & GPUSORT_INDEX_COMPRESSED) != 0)
 	{
-		PGAlignedBlock tuples[2];
+		PGAlignedBlock tuple;
 
-		return _bt_keep_natts_fast(loader->build->index, form_tuple(a, tuples[0].data), form_tuple(b, tuples[1].data)) >
+		return _bt_keep_natts_fast(loader->build->index, loader->base, form_tuple(row, tuple.data)) >
 			IndexRelationGetNumberOfKeyAttributes(loader->build->index);
 	}
-	/* what follows from here on: where the data begin, the null bitmap, and the data */
-	return a->t_len == b->t_len && ((a->t_infomask ^ b->t_infomask) & HEAP_HASNULL) == 0 &&
-		memcmp((char *) a + begin, (char *) b + begin, a->t_len - begin) == 0;
+	if (bytes != loader->bytes || ((loader->flags ^ row->t_infomask) & HEAP_HASNULL) != 0 ||
+		((row->t_infomask & HEAP_HASNULL) != 0 &&
+		 memcmp(base + sizeof(IndexTupleData), row->t_bits, BITMAPLEN(HeapTupleHeaderGetNatts(row))) != 0))
+		return false;
+	base += IndexInfoFindDataOffset(loader->base->t_info);
+	/* mostly the first 8 bytes differ */
+	if (bytes >= sizeof(uint64) && memcmp(base, data, sizeof(uint64)) != 0)
+		return false;
+	return memcmp(base, data, bytes) == 0;
 }
 
 /* ---- uniqueness ---- */
@@ -228,9 +239,11 @@ check_unique(Loader *loader, MinimalTuple row)
 	if (alive && loader->alive)
 		raise_duplicate(loader, gather->left);
 	loader->alive |= alive;
-	loader->previous = row;
+	/* the window and the merge have the row for now only */
 	if (gather->spill != NULL)
 		loader->previous = memcpy(loader->copies[loader->turn].data, row, row->t_len);
+	else
+		loader->previous = gpusort_rowstore_row(&gather->rows.store, ((const uint32 *) loader->sorted->block)[loader->next - 1]);
 }
 
 /* ---- items ---- */
@@ -276,7 +289,7 @@ add_base(Loader *loader)
 static void
 add_row(Loader *loader, MinimalTuple row)
 {
-	if (loader->deduplicates && has_room(loader) && same_image(loader, loader->pending, row))
+	if (loader->deduplicates && has_room(loader) && same_image(loader, row))
 	{
 		loader->tids[loader->rows++] = *gpusort_index_tid(row);
 		return;
@@ -284,9 +297,8 @@ add_row(Loader *loader, MinimalTuple row)
 	if (loader->rows > 0)
 		add_pending(loader);
 	loader->base = form_tuple(row, loader->tuple.data);
-	/* rows of a merge are valid until the next one comes */
-	if (loader->deduplicates)
-		loader->pending = loader->build->gather.spill == NULL ? row : memcpy(loader->copies[0].data, row, row->t_len);
+	loader->flags = row->t_infomask;
+	(void) data_of(row, &loader->bytes);
 	add_base(loader);
 }
 
@@ -405,6 +417,8 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 
 	loader->build = build;
 	loader->sorted = sorted;
+	if (build->words == NULL && build->gather.spill == NULL)
+		gpusort_drain_begin(&loader->drain, &build->gather, sorted);
 	loader->key = PG_UINT64_MAX;	/* no word has it */
 	loader->tree = gpusort_tree_begin(build->heap, index);
 	loader->deduplicates = gpusort_tree_is_equal_image(loader->tree) && !unique && BTGetDeduplicateItems(index);

@@ -54,22 +54,23 @@
 #define PART_ROWS		2048
 
 void
-gpusort_drain_begin(GpusortResult *result)
+gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
 {
-	GpusortDrain *drain = &result->drain;
-	const GpusortRowStore *store = &result->gather->rows.store;
+	const GpusortRowStore *store = &gather->rows.store;
 	Size		stored = store->bytes - store->spare_bytes;
 
+	drain->gather = gather;
+	drain->sorted = sorted;
 	drain->begin = PG_UINT64_MAX;
 	drain->count = 0;
-	drain->row_bytes = gpusort_gather_row_bytes(result->gather);
-	if (drain->row_bytes > MAX_ROW_BYTES || stored < MIN_BYTES || gpusort_cpu_threads_most(result->sorted.count) < 2)
+	drain->row_bytes = gpusort_gather_row_bytes(gather);
+	if (drain->row_bytes > MAX_ROW_BYTES || stored < MIN_BYTES || gpusort_cpu_threads_most(sorted->count) < 2)
 		return;
 	drain->begin = drain->next_count = FIRST_ROWS;
 	/* not anew for each block of a result: the window's memory stays the same */
 	if (drain->max_count == 0)
 	{
-		int			threads = gpusort_cpu_threads_most(result->sorted.count);
+		int			threads = gpusort_cpu_threads_most(sorted->count);
 		Size		bytes = Min(THREAD_BYTES * threads, stored / STORE_PART);
 
 		drain->max_count = Min(THREAD_ROWS * threads, bytes / drain->row_bytes / PART_ROWS * PART_ROWS);
@@ -84,10 +85,9 @@ gpusort_drain_begin(GpusortResult *result)
 static void
 fill_part(void *arg, size_t begin, size_t end)
 {
-	const GpusortResult *result = arg;
-	const GpusortDrain *drain = &result->drain;
-	const GpusortRowStore *store = &result->gather->rows.store;
-	const uint32 *order = (const uint32 *) result->sorted.block + drain->begin + begin;
+	const GpusortDrain *drain = arg;
+	const GpusortRowStore *store = &drain->gather->rows.store;
+	const uint32 *order = (const uint32 *) drain->sorted->block + drain->begin + begin;
 	void	  **rows = drain->rows + begin;
 	char	   *to = drain->copies + begin / PART_ROWS * drain->part_bytes;
 	const char *to_end = to + drain->part_bytes;
@@ -117,11 +117,10 @@ in_sequence(const uint32 *order, uint64 n)
 }
 
 void
-gpusort_drain_fill(GpusortResult *result, uint64 i)
+gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 {
-	GpusortDrain *drain = &result->drain;
-	GpusortNodeStats *stats = result->gather->stats;
-	uint64		count = result->sorted.count;
+	GpusortNodeStats *stats = drain->gather->stats;
+	uint64		count = drain->sorted->count;
 	GpusortCpuOptions options;
 
 	Assert(i == drain->begin + drain->count && i < count);
@@ -129,13 +128,13 @@ gpusort_drain_fill(GpusortResult *result, uint64 i)
 	{
 		Size		bytes = drain->part_bytes * (drain->max_count / PART_ROWS);
 
-		drain->copies = gpusort_memory_alloc_pages(result->gather->cxt, bytes + drain->max_count * sizeof(void *));
+		drain->copies = gpusort_memory_alloc_pages(drain->gather->cxt, bytes + drain->max_count * sizeof(void *));
 		drain->rows = (void **) (drain->copies + bytes);
 	}
 	drain->begin = i;
 	drain->count = Min(drain->next_count, count - i);
 	drain->next_count = Min(2 * drain->next_count, drain->max_count);
-	if (in_sequence((const uint32 *) result->sorted.block + i, drain->count))
+	if (in_sequence((const uint32 *) drain->sorted->block + i, drain->count))
 	{
 		drain->begin += drain->count;
 		drain->count = 0;
@@ -147,7 +146,7 @@ gpusort_drain_fill(GpusortResult *result, uint64 i)
 
 	if (options.threads > 1)
 	{
-		gpusort_share(drain->count, PART_ROWS, fill_part, result, &options);
+		gpusort_share(drain->count, PART_ROWS, fill_part, drain, &options);
 		stats->return_threads = Max(stats->return_threads, options.threads);
 	}
 	else
@@ -192,7 +191,7 @@ next_elsewhere(GpusortResult *result)
 	if (!gpusort_sort_next_block(result->gather, &result->sorted))
 		elog(ERROR, "the result of a sort has ended too early");
 	result->first = result->position - 1;
-	gpusort_drain_begin(result);
+	gpusort_drain_begin(&result->drain, result->gather, &result->sorted);
 	return result->gather->form->at(result, 0);
 }
 
@@ -238,5 +237,5 @@ gpusort_result_rewind(GpusortResult *result)
 {
 	result->position = 0;
 	result->at_end = false;
-	gpusort_drain_begin(result);
+	gpusort_drain_begin(&result->drain, result->gather, &result->sorted);
 }

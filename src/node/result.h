@@ -17,6 +17,8 @@
  */
 typedef struct GpusortDrain
 {
+	const GpusortGather *gather;	/* NULL: nothing is drained yet */
+	const GpusortSorted *sorted;	/* the block */
 	uint64		begin;			/* PG_UINT64_MAX, with count 0: no row fills a window */
 	uint64		count;
 	uint64		next_count;		/* rows that the next window gets */
@@ -95,16 +97,33 @@ gpusort_result_value(GpusortResult *result, Datum value, bool isnull)
 }
 
 /*
- * Decides whether threads copy the rows of the current block, and forgets the window.
- * For a new block, and when the parent rewinds.
+ * Decides whether threads copy the rows of the block, and forgets the window.  For a new
+ * block, and when the parent rewinds.
  */
-extern void gpusort_drain_begin(GpusortResult *result);
+extern void gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted);
 
 /*
  * Fills the window that begins at row i of the block, where the one before ends.  Takes
  * some milliseconds.  If the rows lie in sequence, or other sorts have taken all threads, the
  * window stays empty and begins behind rows that it would have had.
  */
-extern void gpusort_drain_fill(GpusortResult *result, uint64 i);
+extern void gpusort_drain_fill(GpusortDrain *drain, uint64 i);
+
+/* Returns row i of the block, from the window or the store.  Valid until the next call. */
+static inline void *
+gpusort_drain_row(GpusortDrain *drain, uint64 i)
+{
+	const GpusortRowStore *store = &drain->gather->rows.store;
+
+	if (i - drain->begin <= drain->count)
+	{
+		if (unlikely(i - drain->begin == drain->count))
+			gpusort_drain_fill(drain, i);
+		if (likely(i - drain->begin < drain->count))
+			return drain->rows[i - drain->begin];
+	}
+	gpusort_sort_look_ahead(drain->sorted, store, i);
+	return gpusort_rowstore_row(store, ((const uint32 *) drain->sorted->block)[i]);
+}
 
 #endif							/* GPUSORT_NODE_RESULT_H */

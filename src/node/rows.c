@@ -416,18 +416,7 @@ return_row(GpusortResult *result, void *stored)
 static TupleTableSlot *
 at(GpusortResult *result, uint64 i)
 {
-	const GpusortDrain *drain = &result->drain;
-	const GpusortRowStore *store = &result->gather->rows.store;
-
-	if (i - drain->begin <= drain->count)
-	{
-		if (unlikely(i - drain->begin == drain->count))
-			gpusort_drain_fill(result, i);
-		if (likely(i - drain->begin < drain->count))
-			return return_row(result, drain->rows[i - drain->begin]);
-	}
-	gpusort_sort_look_ahead(&result->sorted, store, i);
-	return return_row(result, gpusort_rowstore_row(store, ((const uint32 *) result->sorted.block)[i]));
+	return return_row(result, gpusort_drain_row(&result->drain, i));
 }
 
 static TupleTableSlot *
