@@ -31,7 +31,15 @@ have_plain_headers(const HeapTupleHeader *rows, int n, int natts)
 	return plain;
 }
 
-/* Can the column's values be read by encode_column()? */
+/* Does the column have strings, read by encode_strings()?  A name is no varlena. */
+static bool
+has_strings(const GpusortRowColumn *column)
+{
+	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_ABBREVIATED ||
+		(column->kind == GPUSORT_ROW_LIBC && !column->libc.is_name);
+}
+
+/* Can the column's values be read by encode_column() or encode_uuids()? */
 static bool
 is_plain(const GpusortRowColumn *column)
 {
@@ -44,7 +52,6 @@ is_plain(const GpusortRowColumn *column)
 		case GPUSORT_ROW_FLOAT8:
 		case GPUSORT_ROW_INT8:
 		case GPUSORT_ROW_UUID:
-		case GPUSORT_ROW_TEXT:
 			return true;
 		default:
 			return false;
@@ -83,8 +90,8 @@ encode_uuids(const GpusortRowColumn *column, int offset, const HeapTupleHeader *
 }
 
 /*
- * The same for strings that compare by their bytes, in the last column that has words.  Sets
- * *whole to false if the words of a string do not decide.  Returns false if a string is toasted.
+ * The same for strings, in the last column that has words.  Sets *whole to false if the words of
+ * a string do not decide.  Returns false if a string is toasted.
  */
 static bool
 encode_strings(GpusortRowColumn *column, int offset, const HeapTupleHeader *rows, int n,
@@ -152,7 +159,7 @@ gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const AttrNumber 
 		AttrNumber	attno = attnos != NULL ? attnos[column->attribute] : column->attribute + 1;
 
 		offsets[i] = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
-		if (!is_plain(column) || offsets[i] < 0 || (column->kind == GPUSORT_ROW_TEXT && i + 1 < key->nencoded))
+		if (offsets[i] < 0 || !(is_plain(column) || (has_strings(column) && i + 1 == key->nencoded)))
 			return false;
 		natts = Max(natts, attno);
 	}
@@ -165,7 +172,7 @@ gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const AttrNumber 
 		bool		whole = true;
 
 		if (!(column->kind == GPUSORT_ROW_UUID ? encode_uuids(column, offset, rows, n, words, key->words) :
-			  column->kind == GPUSORT_ROW_TEXT ? encode_strings(column, offset, rows, n, words, key->words, &whole) :
+			  has_strings(column) ? encode_strings(column, offset, rows, n, words, key->words, &whole) :
 			  encode_column(column, offset, rows, n, words, key->words)))
 			return false;
 		if (!whole)
