@@ -44,6 +44,15 @@ find_scan(PlanState *child)
 	return IsA(child, SeqScanState) ? (SeqScanState *) child : NULL;
 }
 
+/* Returns the column whose very value an expression has, whatever it calls its type or collation, or NULL. */
+static const Var *
+find_column(const Expr *expr)
+{
+	while (IsA(expr, RelabelType))
+		expr = ((const RelabelType *) expr)->arg;
+	return IsA(expr, Var) ? (const Var *) expr : NULL;
+}
+
 /* Are the scan's result columns columns of the table?  Sets page->chosen. */
 static bool
 chooses_columns(GpusortPage *page)
@@ -54,9 +63,9 @@ chooses_columns(GpusortPage *page)
 	page->chosen = palloc(list_length(targets) * sizeof(AttrNumber));
 	foreach(cell, targets)
 	{
-		const Var  *var = (const Var *) lfirst_node(TargetEntry, cell)->expr;
+		const Var  *var = find_column(lfirst_node(TargetEntry, cell)->expr);
 
-		if (!IsA(var, Var) || var->varattno <= 0)
+		if (var == NULL || var->varattno <= 0)
 			return false;
 		page->chosen[foreach_current_index(cell)] = var->varattno;
 	}

@@ -24,8 +24,7 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 {
 	int			offset = MAXALIGN(SizeofMinimalTupleHeader);
 
-	plan->count = plan->natts = 0;
-	plan->varlena = false;
+	plan->count = plan->natts = plan->fixed = 0;
 	if (to->natts > GPUSORT_COLUMNS_MAX)
 		return false;
 	for (int i = 0; i < to->natts; i++)
@@ -33,19 +32,20 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 		Form_pg_attribute attribute = TupleDescAttr(to, i);
 		int			source = GPUSORT_ATTRIBUTE(from, attnos[i] - 1)->attcacheoff;
 
-		plan->varlena = attribute->attlen == -1;
-		if (source < 0 || attribute->attlen == -2 || (plan->varlena && i + 1 < to->natts))
-			return false;
-		/* a short header is not aligned */
-		if (!plan->varlena)
-			offset = att_align_nominal(offset, attribute->attalign);
-		if (offset > PG_UINT16_MAX)
+		if (source < 0 || attribute->attlen == -2)
 			return false;
 		plan->natts = Max(plan->natts, attnos[i]);
 		plan->columns[i].from = source;
+		plan->columns[i].bytes = Max(attribute->attlen, 0);
+		if (attribute->attlen < 0)
+			continue;
+		if (plan->fixed++ < i)
+			return false;
+		offset = att_align_nominal(offset, attribute->attalign);
+		if (offset > PG_UINT16_MAX)
+			return false;
 		plan->columns[i].to = offset;
-		plan->columns[i].bytes = plan->varlena ? 0 : attribute->attlen;
-		offset += plan->columns[i].bytes;
+		offset += attribute->attlen;
 	}
 	plan->count = to->natts;
 	plan->bytes = offset;
@@ -63,19 +63,22 @@ column_of(const GpusortColumns *plan, int column, HeapTupleHeader tuple)
 static inline bool
 has_columns(const GpusortColumns *plan, HeapTupleHeader tuple)
 {
-	const char *last;
+	bool		has = (tuple->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(tuple) >= plan->natts;
 
-	if ((tuple->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(tuple) < plan->natts)
-		return false;
-	last = column_of(plan, plan->count - 1, tuple);
-	return !plan->varlena || (VARATT_IS_SHORT(last) && !VARATT_IS_EXTERNAL(last));
+	for (int i = plan->fixed; has && i < plan->count; i++)
+		has = VARATT_IS_SHORT(column_of(plan, i, tuple)) && !VARATT_IS_EXTERNAL(column_of(plan, i, tuple));
+	return has;
 }
 
-/* The bytes of the row of a tuple that has the columns. */
+/* The bytes of the row of a tuple that has the columns.  A short header is not aligned. */
 static inline Size
 columns_bytes(const GpusortColumns *plan, HeapTupleHeader tuple)
 {
-	return plan->bytes + (plan->varlena ? VARSIZE_SHORT(column_of(plan, plan->count - 1, tuple)) : 0);
+	Size		bytes = plan->bytes;
+
+	for (int i = plan->fixed; i < plan->count; i++)
+		bytes += VARSIZE_SHORT(column_of(plan, i, tuple));
+	return bytes;
 }
 
 /* Writes the row, of that many bytes, of a tuple that has the columns. */
@@ -83,14 +86,15 @@ static void
 copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row, Size bytes)
 {
 	MinimalTuple tuple = row;
+	char	   *next = (char *) row + plan->bytes;
 
 	/* the padding is zero, as in other tuples */
 	memset(row, 0, MAXALIGN(bytes));
 	tuple->t_len = bytes;
-	tuple->t_infomask = plan->varlena ? HEAP_HASVARWIDTH : 0;
+	tuple->t_infomask = plan->fixed < plan->count ? HEAP_HASVARWIDTH : 0;
 	tuple->t_hoff = MAXALIGN(SizeofMinimalTupleHeader) + MINIMAL_TUPLE_OFFSET;
 	HeapTupleHeaderSetNatts(tuple, plan->count);
-	for (int i = 0; i < plan->count; i++)
+	for (int i = 0; i < plan->fixed; i++)
 	{
 		const char *source = column_of(plan, i, from);
 		char	   *target = (char *) row + plan->columns[i].to;
@@ -103,12 +107,16 @@ copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row, Size b
 			case sizeof(int64):
 				memcpy(target, source, sizeof(int64));
 				break;
-			case 0:
-				memcpy(target, source, bytes - plan->bytes);
-				break;
 			default:
 				memcpy(target, source, plan->columns[i].bytes);
 		}
+	}
+	for (int i = plan->fixed; i < plan->count; i++)
+	{
+		const char *source = column_of(plan, i, from);
+
+		memcpy(next, source, VARSIZE_SHORT(source));
+		next += VARSIZE_SHORT(source);
 	}
 }
 

@@ -49,6 +49,12 @@ CREATE TABLE kinds AS SELECT i AS id, (h(i) % 3 = 0) AS b, (h(i) % 999)::int2 AS
   (h(i) % 9)::"char" AS c, md5(i::text)::uuid AS u, (h(i) % 1000)::numeric / 8 AS num, left(md5(i::text), i % 30) AS txt
   FROM generate_series(1, 10000) i;
 INSERT INTO kinds SELECT i, NULL, NULL, NULL, 9223372036854775807, NULL, NULL, '-infinity', NULL, NULL, 'NaN', NULL FROM generate_series(10001, 10030) i;
+-- strings at a known place: short, long, compressed and out of line; and uuids of which two share words
+CREATE TABLE strings AS SELECT i AS id, CASE i % 40 WHEN 0 THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' WHEN 1 THEN 'ffffffff-ffff-ffff-ffff-fffffffffffe'
+  WHEN 2 THEN '00000000-0000-0000-0000-000000000000' ELSE md5((i % 3000)::text) END::uuid AS u,
+  CASE WHEN i % 500 = 0 THEN (SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j)
+    ELSE left(md5((i % 2500)::text), i % 25) || repeat('x', CASE i % 60 WHEN 0 THEN 150 WHEN 1 THEN 3000 ELSE 0 END) END AS txt
+  FROM generate_series(1, 8000) i;
 -- three wide rows a page, and values out of line
 CREATE TABLE wide (k int, v text, t text);
 ALTER TABLE wide ALTER v SET STORAGE PLAIN, ALTER t SET STORAGE EXTERNAL;
@@ -101,6 +107,9 @@ my @queries = (
 	'SELECT * FROM narrow ORDER BY a, id LIMIT 3000',
 	'SELECT * FROM torn ORDER BY k, id', 'SELECT v FROM torn ORDER BY v', 'SELECT id, v FROM torn WHERE k > 500 ORDER BY v, id',
 	'SELECT v, id FROM torn ORDER BY v COLLATE "C" LIMIT 50',
+	'SELECT txt, id FROM strings ORDER BY txt COLLATE "C", id', 'SELECT txt FROM strings ORDER BY txt COLLATE "C"',
+	(has_icu($node) ? 'SELECT txt FROM strings ORDER BY txt COLLATE "en-x-icu"' : ()), 'SELECT u, txt FROM strings ORDER BY u, txt', 'SELECT u, txt FROM strings ORDER BY u DESC, txt',
+	'SELECT id / 100 AS i, u, txt FROM strings ORDER BY id / 100, u, txt', 'SELECT * FROM strings ORDER BY u NULLS FIRST, id',
 	'SELECT * FROM aged ORDER BY k, y', 'SELECT late FROM aged ORDER BY late', 'SELECT made, x FROM aged ORDER BY made, x COLLATE "C", y',
 	'SELECT empty, y FROM aged ORDER BY empty NULLS FIRST, y', 'SELECT x FROM aged ORDER BY x', 'SELECT late, k FROM aged ORDER BY k, late, y',
 	(map { ("SELECT * FROM kinds ORDER BY $_, id", "SELECT * FROM kinds ORDER BY $_ DESC, id DESC", "SELECT $_ FROM kinds ORDER BY $_") }

@@ -35,6 +35,12 @@ ALTER TABLE wide ALTER p SET STORAGE PLAIN, ALTER m SET STORAGE MAIN;
 INSERT INTO wide SELECT i, repeat(md5((i % 200)::text), 1 + i % 120), repeat('y', i % 700) || i % 300, repeat(md5((i % 40)::text), 1 + i % 90)
   FROM generate_series(1, 4000) i;
 INSERT INTO wide SELECT id, t, left(p, 7), left(m, 2000) FROM wide WHERE id % 3 = 0;
+-- strings at a known place: short, long, compressed and out of line; and uuids of which two share words
+CREATE TABLE strings AS SELECT i AS id, CASE i % 40 WHEN 0 THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' WHEN 1 THEN 'ffffffff-ffff-ffff-ffff-fffffffffffe'
+  WHEN 2 THEN '00000000-0000-0000-0000-000000000000' ELSE md5((i % 3000)::text) END::uuid AS u,
+  CASE WHEN i % 500 = 0 THEN left((SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j), 2500)
+    ELSE left(md5((i % 2500)::text), i % 25) || repeat('x', CASE i % 60 WHEN 0 THEN 150 WHEN 1 THEN 3000 ELSE 0 END) END AS txt
+  FROM generate_series(1, 8000) i;
 -- HOT chains, dead, updated and locked tuples, aborted changes
 CREATE TABLE torn (id int8 PRIMARY KEY, k int, h int DEFAULT 0, v text) WITH (fillfactor = 60);
 INSERT INTO torn SELECT i, h(i) % 1000, 0, md5(i::text) FROM generate_series(1, 20000) i;
@@ -103,6 +109,11 @@ foreach my $column (qw(id k few i2 b f4 f8 ts d iv c u num txt bp by arr bits ip
 {
 	same("kinds ($column)");
 	same("kinds ($column)", settings => $little);
+}
+foreach my $columns ('u', 'txt', 'u DESC, txt', 'id, txt', 'txt) INCLUDE (u', 'u) INCLUDE (id, txt')
+{
+	same("strings ($columns)");
+	same("strings ($columns)", settings => $little);
 }
 same("kinds ($_)", core => 1) foreach qw(nm js);
 same("kinds ($_)", unique => 1) foreach 'id', 'k, id', 'id, num', 'n';
