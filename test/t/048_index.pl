@@ -36,8 +36,8 @@ INSERT INTO wide SELECT i, repeat(md5((i % 200)::text), 1 + i % 120), repeat('y'
   FROM generate_series(1, 4000) i;
 INSERT INTO wide SELECT id, t, left(p, 7), left(m, 2000) FROM wide WHERE id % 3 = 0;
 -- strings at a known place: short, long, compressed and out of line; and uuids of which two share words
-CREATE TABLE strings AS SELECT i AS id, CASE i % 40 WHEN 0 THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' WHEN 1 THEN 'ffffffff-ffff-ffff-ffff-fffffffffffe'
-  WHEN 2 THEN '00000000-0000-0000-0000-000000000000' ELSE md5((i % 3000)::text) END::uuid AS u,
+CREATE TABLE strings AS SELECT i AS id, CASE WHEN i < 400 THEN NULL ELSE CASE i % 40 WHEN 0 THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' WHEN 1 THEN 'ffffffff-ffff-ffff-ffff-fffffffffffe'
+  WHEN 2 THEN '00000000-0000-0000-0000-000000000000' ELSE md5((i % 3000)::text) END END::uuid AS u,
   CASE WHEN i % 500 = 0 THEN left((SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j), 2500)
     ELSE left(md5((i % 2500)::text), i % 25) || repeat('x', CASE i % 60 WHEN 0 THEN 150 WHEN 1 THEN 3000 ELSE 0 END) END AS txt
   FROM generate_series(1, 8000) i;
