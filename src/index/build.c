@@ -11,6 +11,7 @@
 #include "access/nbtree.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
 #include "commands/progress.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -46,6 +47,17 @@ type_of_column(Relation heap, const IndexInfo *info, int column, ListCell **expr
 	return type;
 }
 
+/*
+ * Is a column of the index a name?  It is stored as a cstring, without the zeros behind it, which
+ * are all that a name has more.
+ */
+static bool
+is_name(Relation index, int column)
+{
+	return TupleDescAttr(RelationGetDescr(index), column)->atttypid == CSTRINGOID &&
+		column < IndexRelationGetNumberOfKeyAttributes(index) && index->rd_opcintype[column] == NAMEOID;
+}
+
 /* Do all columns of the index have the types of their values?  Those of some operator classes have others. */
 static bool
 keeps_types(Relation heap, Relation index, const IndexInfo *info)
@@ -54,7 +66,9 @@ keeps_types(Relation heap, Relation index, const IndexInfo *info)
 
 	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
 	{
-		if (type_of_column(heap, info, i, &expression) != TupleDescAttr(RelationGetDescr(index), i)->atttypid)
+		Oid			type = type_of_column(heap, info, i, &expression);
+
+		if (type != TupleDescAttr(RelationGetDescr(index), i)->atttypid && !(type == NAMEOID && is_name(index, i)))
 			return false;
 	}
 	return true;
@@ -89,7 +103,7 @@ make_spec(GpusortSortSpec *spec, Relation index)
 				.sort_operator = spec->operators[i],
 				.collation = spec->collations[i],
 				.nulls_first = spec->nulls_first[i],
-				.type = TupleDescAttr(spec->desc, i)->atttypid,
+				.type = is_name(index, i) ? NAMEOID : TupleDescAttr(spec->desc, i)->atttypid,
 		};
 	}
 }
