@@ -1,0 +1,215 @@
+# A build of a btree by gpusort (src/index/) that fails, or whose server does: nothing is left,
+# the table and its other indexes are intact, and the next build makes core's bytes.
+
+use strict;
+use warnings;
+
+use GpusortTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('index_faults', order_by => 1, init => [ allows_streaming => 1, extra => ['--data-checksums'] ], settings => <<'CONF');
+gpusort.engine = cpu
+autovacuum = off
+log_min_messages = debug1
+max_wal_size = 1GB
+restart_after_crash = on
+CONF
+$node->start;
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION gpusort;
+CREATE TABLE t AS SELECT i AS id, hashint4(i) AS k, md5(i::text) AS txt FROM generate_series(1, 150000) i;
+CREATE INDEX old ON t (id);
+-- late(i) waits at row 100,000 until the test lets go of lock 1
+CREATE FUNCTION late(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+  'BEGIN IF i = 100000 THEN PERFORM pg_advisory_lock_shared(1), pg_advisory_unlock_shared(1); END IF; RETURN -i; END';
+VACUUM ANALYZE t;
+SQL
+
+# The bytes of an index on a server, without the LSN and the checksum of each page, and without the
+# part between its line pointers and its items, which WAL does not have.
+sub bytes_of
+{
+	my ($index, $server) = @_;
+	my $path = $node->safe_psql('postgres', "CHECKPOINT; SELECT pg_relation_filepath('$index')");
+	my $bytes = slurp_file(($server // $node)->data_dir . "/$path");
+
+	foreach my $page (map { 8192 * $_ } 0 .. length($bytes) / 8192 - 1)
+	{
+		my ($lower, $upper) = unpack('SS', substr($bytes, $page + 12, 4));
+
+		substr($bytes, $page, 10) = "\0" x 10;
+		substr($bytes, $page + $lower, $upper - $lower) = "\0" x ($upper - $lower);
+	}
+	return $bytes;
+}
+
+# Files of the database that belong to no relation, temporary files, and whether the old index answers.
+my $left = q{SELECT (SELECT count(*) FROM pg_ls_dir('base/' || (SELECT oid FROM pg_database WHERE datname = 'postgres')) f
+    WHERE f ~ '^\d+' AND substring(f FROM '^\d+')::oid NOT IN (SELECT pg_relation_filenode(oid) FROM pg_class WHERE pg_relation_filenode(oid) IS NOT NULL)),
+  (SELECT count(*) FROM pg_ls_tmpdir()), (SELECT count(*) FROM pg_class WHERE relname LIKE 'made%'),
+  (SELECT k = hashint4(70000) FROM t WHERE id = 70000)};
+my $nothing = '0|0|0|t';
+
+# Nothing is left of a build, and the next one makes core's bytes.
+sub goes_on
+{
+	my ($name, $columns) = @_;
+	my $ours;
+
+	is($node->safe_psql('postgres', "CHECKPOINT; SET enable_seqscan = off; $left"), $nothing, "$name: nothing is left");
+	$node->safe_psql('postgres', "SET maintenance_work_mem = '1MB'; CREATE INDEX made ON t ($columns)");
+	$ours = bytes_of('made');
+	$node->safe_psql('postgres', 'SET gpusort.index_build = off; REINDEX INDEX made');
+	ok($ours eq bytes_of('made'), "$name: the bytes of the next build");
+	$node->safe_psql('postgres', 'DROP INDEX made');
+	return;
+}
+
+# ---- errors ----
+
+# at any time: while rows are read, sorted, spilled, merged or loaded
+foreach my $memory ('64MB', '1MB')
+{
+	my $cancelled = 0;
+
+	foreach my $ms (map { 15 * $_ } 1 .. 12)
+	{
+		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '$memory'; SET statement_timeout = $ms; CREATE INDEX made ON t (txt, k); DROP INDEX made");
+
+		$cancelled += $rc != 0;
+	}
+	cmp_ok($cancelled, '>', 0, "$cancelled builds of 12 are cancelled, with $memory");
+	goes_on("cancelled builds with $memory", 'txt, k');
+}
+
+# The build waits, with spilled runs.  Then something happens to its process.
+sub held_build
+{
+	my ($happens) = @_;
+	my ($out, $err);
+	my $psql;
+	my $pid;
+
+	hold($node, 1);
+	$psql = in_background($node, \$out, \$err, "SET maintenance_work_mem = '1MB'; CREATE INDEX made ON t (txt, late(id))");
+	poll($node, waits_for(1)) or die 'the build does not wait';
+	$pid = ask($node, "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
+	cmp_ok(ask($node, 'SELECT count(*) FROM pg_ls_tmpdir()'), '>', 0, "$happens: the build has spilled");
+	if ($happens =~ /^kill (\d+)/)
+	{
+		my $log = -s $node->logfile;
+
+		end_session($node);
+		kill $1, $pid;
+		ok(is_back($node, $log), "$happens: the server is back");
+	}
+	else
+	{
+		ask($node, "SELECT $happens($pid)");
+		let_go($node, 1);
+	}
+	eval { $psql->finish; };
+	return $err;
+}
+
+like(held_build('pg_cancel_backend'), qr/canceling statement due to user request/, 'the build is cancelled');
+goes_on('a cancelled build', 'txt, late(id)');
+like(held_build('pg_terminate_backend'), qr/terminating connection/, 'the build is terminated');
+goes_on('a terminated build', 'txt, late(id)');
+
+# ---- no room ----
+
+{
+	my ($rc, $out, $err) = $node->psql('postgres', "SET maintenance_work_mem = '1MB'; SET temp_file_limit = '3MB'; CREATE INDEX made ON t (txt)");
+
+	like($err, qr/temporary file size exceeds "?temp_file_limit"? \(3072kB\)/, 'temp_file_limit: the build fails');
+	goes_on('temp_file_limit', 'txt');
+}
+
+# ---- writers ----
+
+# the index that is built while rows come and go has them all
+SKIP:
+{
+	my ($rc) = $node->psql('postgres', 'CREATE EXTENSION amcheck');
+	my ($out, $err);
+	my $log = -s $node->logfile;
+
+	skip 'no amcheck', 3 if $rc != 0;
+	my $writer = in_background($node, \$out, \$err, map { ("UPDATE t SET k = k + 1, txt = md5(k::text) WHERE id % 500 = $_", "DELETE FROM t WHERE id % 3000 = $_",
+			"INSERT INTO t SELECT i, hashint4(i), md5(i::text) FROM generate_series(200000 + $_ * 100, 200099 + $_ * 100) i") } 1 .. 30);
+	$node->safe_psql('postgres', "CREATE INDEX CONCURRENTLY made$_ ON t (k, txt)") foreach 1 .. 3;
+	$node->safe_psql('postgres', 'REINDEX INDEX CONCURRENTLY made1');
+	eval { $writer->finish; };
+	is($err, '', 'writers beside a concurrent build');
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /gpusort has built index "made\w+"/g), 4, 'gpusort builds concurrently');
+	is($node->safe_psql('postgres', "SELECT count(bt_index_parent_check(c::regclass, true, true)::text) FROM unnest(ARRAY['made1', 'made2', 'made3']) c"), 3,
+		'amcheck finds no fault in the indexes');
+	$node->safe_psql('postgres', 'DROP INDEX made1, made2, made3');
+}
+
+# ---- a standby, checksums, tablespaces ----
+
+$node->backup('first');
+my $standby = PostgreSQL::Test::Cluster->new('index_standby');
+$standby->init_from_backup($node, 'first', has_streaming => 1);
+$standby->start;
+{
+	my $space = PostgreSQL::Test::Utils::tempdir();
+	my $query = "SET enable_seqscan = off; SELECT id, k, txt FROM t WHERE k > 2147000000 ORDER BY k, id";
+
+	$node->safe_psql('postgres', 'CREATE INDEX made ON t (k); CREATE INDEX made2 ON t (txt) INCLUDE (k)');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+	$standby->safe_psql('postgres', 'CHECKPOINT');
+	ok(bytes_of($_) eq bytes_of($_, $standby), "$_: a standby has the bytes") foreach 'made', 'made2';
+	is($standby->safe_psql('postgres', $query), $node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; $query"),
+		'a standby answers by the index');
+	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE other LOCATION ''; CREATE INDEX made3 ON t (k) TABLESPACE other");
+	ok(bytes_of('made3') eq bytes_of('made'), 'an index in another tablespace');
+	$standby->stop;
+	end_session($node);
+	$node->stop;
+	ok(run_log([ 'pg_checksums', '--check', '-D', $node->data_dir ]), 'checksums are right');
+	$node->start;
+	$node->safe_psql('postgres', 'DROP INDEX made, made2, made3; DROP TABLESPACE other');
+}
+
+# ---- a killed build ----
+
+held_build('kill 9');
+{
+	my $ours;
+
+	is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM pg_ls_tmpdir()), (SELECT k = hashint4(70000) FROM t WHERE id = 70000)'), '0|t',
+		'a killed build: no temporary file is left');
+	$node->safe_psql('postgres', "SET maintenance_work_mem = '1MB'; CREATE INDEX made ON t (txt, late(id))");
+	$ours = bytes_of('made');
+	$node->safe_psql('postgres', 'SET gpusort.index_build = off; REINDEX INDEX made');
+	ok($ours eq bytes_of('made'), 'a killed build: the bytes of the next one');
+}
+$node->stop;
+
+# ---- a full disk ----
+
+{
+	my $space = PostgreSQL::Test::Utils::tempdir();
+	my $started = start_with_little_room($node, $space, 8, 700, 16);
+	my ($rc, $out, $err);
+
+	ok($started, 'a server with little room starts');
+	$node->safe_psql('postgres', "DROP INDEX IF EXISTS made; CREATE TABLESPACE small LOCATION '$space'; CREATE TABLE more AS SELECT repeat(txt, 5) AS txt FROM t");
+	($rc, $out, $err) = $node->psql('postgres', "CREATE INDEX made ON more (txt) TABLESPACE small");
+	like($err, qr/could not (?:extend|write)/, 'a full disk: the build fails');
+	is($node->safe_psql('postgres', "CHECKPOINT; SELECT count(*) FROM pg_class WHERE relname = 'made'"), 0, 'a full disk: there is no index');
+	($rc, $out, $err) = $node->psql('postgres', "SET maintenance_work_mem = '1MB'; SET temp_tablespaces = small; CREATE INDEX made ON more (txt)");
+	like($err, qr/could not (?:extend|write)/, 'no room for spilled runs: the build fails');
+	$node->safe_psql('postgres', 'CREATE INDEX made ON t (k) TABLESPACE small');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ls_tmpdir((SELECT oid FROM pg_tablespace WHERE spcname = \'small\'))'), 0,
+		'a smaller index has room then, and no file is left');
+	$node->stop;
+}
+
+done_testing();
