@@ -215,22 +215,20 @@ static bool
 make_row(GpusortIndexBuild *build, const TablePage *page, int i)
 {
 	TupleTableSlot *row = build->row;
-	ExprContext *econtext;
+	ExprContext *econtext = GetPerTupleExprContext(build->estate);
 	HeapTupleData tuple;
-	int			column = 0;
 
-	/* mostly the values can be fetched one by one */
-	while (build->attnos != NULL && column < row->tts_tupleDescriptor->natts &&
-		   gpusort_tuple_fetch(page->tuples[i], RelationGetDescr(build->heap), build->attnos[column], &row->tts_values[column]))
-		row->tts_isnull[column++] = false;
-	if (column == row->tts_tupleDescriptor->natts)
-		return true;
-
-	econtext = GetPerTupleExprContext(build->estate);
 	tuple.t_data = page->tuples[i];
 	tuple.t_len = page->bytes[i];
 	tuple.t_tableOid = RelationGetRelid(build->heap);
 	ItemPointerSet(&tuple.t_self, page->block, page->offsets[i]);
+	if (build->attnos != NULL)
+	{
+		for (int column = 0; column < row->tts_tupleDescriptor->natts; column++)
+			row->tts_values[column] = heap_getattr(&tuple, build->attnos[column], RelationGetDescr(build->heap),
+												   &row->tts_isnull[column]);
+		return true;
+	}
 	ExecStoreBufferHeapTuple(&tuple, build->heap_slot, page->buffer);
 	econtext->ecxt_scantuple = build->heap_slot;
 	if (build->predicate != NULL && !ExecQual(build->predicate, econtext))
