@@ -86,11 +86,8 @@ gpusort_plan_mark(CustomScan *scan)
 }
 
 void
-gpusort_plan_check(const CustomScan *scan)
+gpusort_version_check(const char *version)
 {
-	const Node *last = scan->custom_private == NIL ? NULL : llast(scan->custom_private);
-	const char *version = last != NULL && IsA(last, String) ? strVal(last) : "unknown";
-
 	if (strcmp(version, GPUSORT_VERSION) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -98,4 +95,12 @@ gpusort_plan_check(const CustomScan *scan)
 				 errdetail("The session has version %s, and its worker has version %s.",
 						   version, GPUSORT_VERSION),
 				 errhint("Reconnect, so that the session loads the new version.")));
+}
+
+void
+gpusort_plan_check(const CustomScan *scan)
+{
+	const Node *last = scan->custom_private == NIL ? NULL : llast(scan->custom_private);
+
+	gpusort_version_check(last != NULL && IsA(last, String) ? strVal(last) : "unknown");
 }

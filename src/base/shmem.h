@@ -37,7 +37,10 @@ extern bool gpusort_shmem_attach(GpusortShmem *shared);
 /* Writes this library's version into a plan node, behind what custom_private has. */
 extern void gpusort_plan_mark(CustomScan *scan);
 
-/* Raises an error if a library of another version has made the plan node. */
+/* Raises an error if this is not the version of this library, but that of the leader of a parallel query. */
+extern void gpusort_version_check(const char *version);
+
+/* Raises the same error if a library of another version has made the plan node. */
 extern void gpusort_plan_check(const CustomScan *scan);
 
 #endif							/* GPUSORT_BASE_SHMEM_H */

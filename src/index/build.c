@@ -16,6 +16,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/plancat.h"
 #include "pgstat.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -159,12 +160,14 @@ prepare(GpusortIndexBuild *build)
 {
 	IndexInfo  *info = build->info;
 	GpusortGather *gather = &build->gather;
+	BlockNumber pages;
+	double		all_visible;
 	const char *refusal;
 
 	make_spec(&build->spec, build->index);
 	gpusort_gather_init(gather, &build->spec, &build->stats, build->estate);
 	gpusort_limit_begin(gather, -1);
-	gather->expected = Max(build->heap->rd_rel->reltuples, 0);
+	estimate_rel_size(build->heap, NULL, &pages, &gather->expected, &all_visible);
 	refusal = gather->form->plan(gather);
 	if (refusal != NULL)
 		return refusal;
@@ -205,8 +208,8 @@ report_build(const GpusortIndexBuild *build, double total_ms)
 	gpusort_activity_count(GPUSORT_COUNT_INDEX, false, build->rows);
 	ereport(DEBUG1,
 			(errmsg_internal("gpusort has built index \"%s\" of %.0f rows", RelationGetRelationName(build->index), build->rows),
-			 errdetail_internal("It took %.1f ms: %.1f ms to read, %.1f ms in the engine, %.1f ms to load, and %d spilled runs.",
-								total_ms, report.gather_ms, report.kernels_ms, report.return_ms, stats->runs)));
+			 errdetail_internal("It took %.1f ms: %.1f ms to read, %.1f ms in the engine, %.1f ms to load; %d workers, %d spilled runs.",
+								total_ms, report.gather_ms, report.kernels_ms, report.return_ms, build->workers, stats->runs)));
 }
 
 static void
@@ -214,14 +217,19 @@ run(GpusortIndexBuild *build)
 {
 	GpusortGather *gather = &build->gather;
 	GpusortSorted sorted = {0};
+	int			workers;
+	Size		memory;
 	instr_time	now;
 	const int	index[] = {PROGRESS_CREATEIDX_TUPLES_TOTAL, PROGRESS_SCAN_BLOCKS_TOTAL, PROGRESS_SCAN_BLOCKS_DONE};
 
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_begin(&gather->activity, gather->cxt, gather->expected);
 	report_phase(PROGRESS_BTREE_PHASE_INDEXBUILD_TABLESCAN);
-	gpusort_gather_begin(gather, maintenance_work_mem * (Size) 1024);
-	gpusort_index_read(build);
+	workers = gpusort_index_plan_workers(build);
+	memory = maintenance_work_mem * (Size) 1024 / (workers + 1);
+	gather->fed = workers > 0;
+	gpusort_gather_begin(gather, memory);
+	gpusort_index_read(build, workers, memory);
 	pgstat_progress_update_multi_param(3, index, (const int64[]) {build->rows, 0, 0});
 
 	report_phase(PROGRESS_BTREE_PHASE_PERFORMSORT_1);
@@ -238,30 +246,48 @@ run(GpusortIndexBuild *build)
 	report_build(build, INSTR_TIME_GET_MILLISEC(now));
 }
 
-/* Builds the index and returns NULL, or returns why core must do it. */
-static const char *
-build_or_refuse(Relation heap, Relation index, IndexInfo *info, IndexBuildResult *result)
+GpusortIndexBuild *
+gpusort_index_begin(Relation heap, Relation index, IndexInfo *info, const char **refusal)
 {
 	EState	   *estate = CreateExecutorState();
 	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
 	GpusortIndexBuild *build = palloc0(sizeof(GpusortIndexBuild));
-	const char *refusal;
 
 	build->heap = heap;
 	build->index = index;
 	build->info = info;
 	build->estate = estate;
-	refusal = prepare(build);
-	if (refusal == NULL)
-		run(build);
+	*refusal = prepare(build);
 	MemoryContextSwitchTo(old);
-	if (refusal != NULL)
-		refusal = pstrdup(refusal);
-	result->heap_tuples = build->tuples;
-	result->index_tuples = build->rows;
+	if (*refusal != NULL)
+		*refusal = pstrdup(*refusal);
+	return build;
+}
+
+void
+gpusort_index_end(GpusortIndexBuild *build)
+{
+	EState	   *estate = build->estate;
+
 	ExecResetTupleTable(estate->es_tupleTable, false);
 	FreeExecutorState(estate);
 	gpusort_memory_give_back();
+}
+
+/* Builds the index and returns NULL, or returns why core must do it. */
+static const char *
+build_or_refuse(Relation heap, Relation index, IndexInfo *info, IndexBuildResult *result)
+{
+	const char *refusal;
+	GpusortIndexBuild *build = gpusort_index_begin(heap, index, info, &refusal);
+	MemoryContext old = MemoryContextSwitchTo(build->estate->es_query_cxt);
+
+	if (refusal == NULL)
+		run(build);
+	MemoryContextSwitchTo(old);
+	result->heap_tuples = build->tuples;
+	result->index_tuples = build->rows;
+	gpusort_index_end(build);
 	return refusal;
 }
 

@@ -29,7 +29,7 @@ extern void gpusort_takeover_init(void);
 /* Builds an empty btree, or lets core do it: an ambuild.  Raises core's errors. */
 extern IndexBuildResult *gpusort_index_build(Relation heap, Relation index, IndexInfo *info);
 
-/* One build */
+/* One build, or the part of it that a parallel worker reads */
 typedef struct GpusortIndexBuild
 {
 	Relation	heap;
@@ -46,11 +46,23 @@ typedef struct GpusortIndexBuild
 	TupleTableSlot *heap_slot;	/* a tuple of the table */
 	TupleTableSlot *row;		/* a row of the index; virtual, and never empty: values are put in place */
 	ExprState  *predicate;
+	struct CorePage *core;		/* the rows of a page that core has read */
 	AttrNumber *attnos;			/* the table's column of each of the index's; NULL: rows must be evaluated */
 	GpusortColumns columns;		/* how these are copied; count 0: not one by one */
+	int			workers;		/* launched, in the leader */
+	bool		full;			/* in a worker: there is no memory for all rows */
 	double		tuples;			/* live tuples of the table */
 	double		rows;			/* of the index */
 } GpusortIndexBuild;
+
+/*
+ * Begins a build in an executor state of its own, which is its memory.  Sets *refusal to why core
+ * must build the index, or NULL.
+ */
+extern GpusortIndexBuild *gpusort_index_begin(Relation heap, Relation index, IndexInfo *info, const char **refusal);
+
+/* Ends it, and frees its memory. */
+extern void gpusort_index_end(GpusortIndexBuild *build);
 
 /* What a row has in t_infomask beside core's bits of a minimal tuple */
 #define GPUSORT_INDEX_DEAD			0x0100	/* its tuple is dead for new snapshots: unique does not count it */
@@ -65,10 +77,46 @@ gpusort_index_tid(MinimalTuple row)
 
 StaticAssertDecl(sizeof(ItemPointerData) == MINIMAL_TUPLE_PADDING, "the padding of a minimal tuple has room for a TID");
 
+/* ---- row.c ---- */
+
+/*
+ * Makes the values of build->row those that the index tuple has, in the current memory context.
+ * Returns the flags of the row, and raises core's error if it is too large.
+ */
+extern uint16 gpusort_index_settle(GpusortIndexBuild *build);
+
+/* Adds the row of build->row: its key and the row itself.  Rows come in the order of their TIDs. */
+extern void gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags);
+
+/* Notes the TID and the flags of row i of the store. */
+static inline void
+gpusort_index_mark_row(GpusortRowStore *store, uint64 i, BlockNumber block, OffsetNumber offset, uint16 flags)
+{
+	MinimalTuple row = gpusort_rowstore_row(store, i);
+
+	ItemPointerSet(gpusort_index_tid(row), block, offset);
+	row->t_infomask |= flags;
+}
+
 /* ---- read.c ---- */
 
-/* Reads the table: rows and keys are in build->gather then, and counted.  Raises errors of expressions. */
-extern void gpusort_index_read(GpusortIndexBuild *build);
+/*
+ * Read the table: rows and keys are in build->gather then, and counted.  Blocks from begin to end - 1
+ * are read in their order; a call goes on behind the one before.  A concurrent build's read is
+ * core's.  Raise errors of expressions.
+ */
+extern void gpusort_index_read_begin(GpusortIndexBuild *build);
+extern void gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumber end);
+extern void gpusort_index_read_concurrently(GpusortIndexBuild *build);
+extern void gpusort_index_read_end(GpusortIndexBuild *build);
+
+/* ---- workers.c ---- */
+
+/* Returns how many parallel workers will read the table beside this process; 0: none. */
+extern int	gpusort_index_plan_workers(const GpusortIndexBuild *build);
+
+/* Reads the table, with that many workers.  memory: bytes for each process. */
+extern void gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory);
 
 /* ---- load.c ---- */
 

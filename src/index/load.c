@@ -5,8 +5,7 @@
  *
  * An item is a row, or has the TIDs of several rows with the same values (a posting list, as
  * core's deduplication makes it).  Rows have the same values if their bytes are the same; only
- * compressed ones take a look at the values.  Rows of a unique index are compared with
- * their neighbours, by their words first.
+ * compressed ones take a look at the values.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +23,7 @@
 #include "compat.h"
 #include "index/index.h"
 #include "index/tree.h"
+#include "index/unique.h"
 #include "index/words.h"
 #include "node/result.h"
 
@@ -48,18 +48,13 @@ typedef struct Loader
 	bool		deduplicates;
 	uint16		flags;			/* of its first row: t_infomask */
 	Size		bytes;			/* of that row's data */
-	uint64		key;			/* of the last word's: gpusort_word_key() */
+	uint64		key;			/* of a word: gpusort_word_key() */
 	IndexTuple	base;			/* its first row as an index tuple, in tuple.data */
 	PGAlignedBlock tuple;
 	int			rows;
 	ItemPointerData tids[BLCKSZ / sizeof(ItemPointerData)];
 
-	/* of a unique index */
-	MinimalTuple previous;		/* the row before, a copy in the merge of spilled runs */
-	uint64		keys[2][GPUSORT_MAX_WORDS];	/* the keys of the last two rows of a merge, by turns */
-	int			turn;
-	bool		alive;			/* a row with the previous one's key is not dead */
-	PGAlignedBlock copies[2];	/* room for such copies */
+	GpusortUnique unique;		/* of a unique index */
 } Loader;
 
 /* ---- rows ---- */
@@ -82,6 +77,23 @@ next_row(Loader *loader)
 		gpusort_drain_begin(&loader->drain, gather, loader->sorted);
 	}
 	return gpusort_drain_row(&loader->drain, loader->next++);
+}
+
+/* Raises core's error if a live row with the key of the one that next_row() has returned last came before it. */
+static inline void
+check_unique(Loader *loader, MinimalTuple row)
+{
+	const GpusortGather *gather = &loader->build->gather;
+	const uint32 *order = (const uint32 *) loader->sorted->block + loader->next;
+
+	if (gather->spill != NULL)
+	{
+		gpusort_unique_check_merged(&loader->unique, loader->build, row);
+		return;
+	}
+	if (likely(loader->next + GPUSORT_ROW_STEP < loader->sorted->count))
+		__builtin_prefetch(gpusort_keyset_key(gather->set, order[GPUSORT_ROW_STEP]));
+	gpusort_unique_check(&loader->unique, loader->build, row, order[-1]);
 }
 
 /* Where the data of a row begin, and how many bytes they have */
@@ -143,107 +155,6 @@ same_image(const Loader *loader, MinimalTuple row)
 	if (bytes >= sizeof(uint64) && memcmp(base, data, sizeof(uint64)) != 0)
 		return false;
 	return memcmp(base, data, bytes) == 0;
-}
-
-/* ---- uniqueness ---- */
-
-/* Raises core's error: the index would have two live rows with the slot's key. */
-static void
-raise_duplicate(Loader *loader, TupleTableSlot *slot)
-{
-	Relation	index = loader->build->index;
-	char	   *key;
-
-	slot_getallattrs(slot);
-	key = BuildIndexValueDescription(index, slot->tts_values, slot->tts_isnull);
-	ereport(ERROR,
-			(errcode(ERRCODE_UNIQUE_VIOLATION),
-			 errmsg("could not create unique index \"%s\"", RelationGetRelationName(index)),
-			 key ? errdetail("Key %s is duplicated.", key) : errdetail("Duplicate keys exist."),
-			 errtableconstraint(loader->build->heap, RelationGetRelationName(index))));
-}
-
-/* Returns the words of the row that next_row() has returned last. */
-static const uint64 *
-words_of(Loader *loader, MinimalTuple row)
-{
-	GpusortGather *gather = &loader->build->gather;
-	uint64	   *words = loader->keys[loader->turn];
-
-	if (gather->spill == NULL)
-	{
-		const uint32 *order = loader->sorted->block;
-
-		if (likely(loader->next + GPUSORT_ROW_STEP < loader->sorted->count))
-			__builtin_prefetch(gpusort_keyset_key(gather->set, order[loader->next + GPUSORT_ROW_STEP]));
-		return memcpy(words, gpusort_keyset_key(gather->set, order[loader->next - 1]),
-					  gather->rows.doubt.words * sizeof(uint64));
-	}
-	ExecStoreMinimalTuple(row, gather->left, false);
-	gpusort_rowkey_encode(gather->rows.key, gather->left, words);
-	return words;
-}
-
-/* Is a key column of the slot's row NULL? */
-static bool
-has_null(const GpusortIndexBuild *build, TupleTableSlot *slot)
-{
-	for (int i = 1; i <= build->spec.ncolumns; i++)
-	{
-		if (slot_attisnull(slot, i))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Has the row the same key as the one before, whose words it has?  It is in the slot right then.
- * A NULL differs from all others, unless the index says otherwise.
- */
-static bool
-same_key(Loader *loader, MinimalTuple row)
-{
-	GpusortGather *gather = &loader->build->gather;
-
-	ExecStoreMinimalTuple(loader->previous, gather->left, false);
-	ExecStoreMinimalTuple(row, gather->right, false);
-	if (!loader->build->info->ii_NullsNotDistinct && has_null(loader->build, gather->right))
-		return false;
-	return gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right) == 0;
-}
-
-/*
- * Raises an error if a live row with the same key came before this one.  Rows with the same key
- * have the same words, so nearly all comparisons end there.  The error names the first live row's
- * key, as core's does.
- */
-static void
-check_unique(Loader *loader, MinimalTuple row)
-{
-	GpusortGather *gather = &loader->build->gather;
-	int			words = gather->spill == NULL ? gather->rows.doubt.words : gpusort_rowkey_words(gather->rows.key);
-	bool		alive = (row->t_infomask & GPUSORT_INDEX_DEAD) == 0;
-	const uint64 *key;
-
-	loader->turn = 1 - loader->turn;
-	key = words_of(loader, row);
-	if (loader->previous == NULL || memcmp(key, loader->keys[1 - loader->turn], words * sizeof(uint64)) != 0 ||
-		!same_key(loader, row))
-		loader->alive = false;
-	else if (!alive)
-	{
-		/* the row before goes on to stand for the key */
-		loader->turn = 1 - loader->turn;
-		return;
-	}
-	if (alive && loader->alive)
-		raise_duplicate(loader, gather->left);
-	loader->alive |= alive;
-	/* the window and the merge have the row for now only */
-	if (gather->spill != NULL)
-		loader->previous = memcpy(loader->copies[loader->turn].data, row, row->t_len);
-	else
-		loader->previous = gpusort_rowstore_row(&gather->rows.store, ((const uint32 *) loader->sorted->block)[loader->next - 1]);
 }
 
 /* ---- items ---- */
@@ -323,27 +234,6 @@ next_word(Loader *loader, uint64 *word)
 	return true;
 }
 
-/* Raises an error if a live row with the same key came before this one. */
-static void
-check_unique_word(Loader *loader, uint64 word)
-{
-	GpusortIndexBuild *build = loader->build;
-	bool		isnull = gpusort_word_is_null(build->words, word);
-	bool		alive = !gpusort_word_is_dead(word);
-
-	if (gpusort_word_key(word) != loader->key || (isnull && !build->info->ii_NullsNotDistinct))
-		loader->alive = false;
-	if (alive && loader->alive)
-	{
-		TupleTableSlot *slot = ExecClearTuple(build->row);
-
-		slot->tts_isnull[0] = isnull;
-		slot->tts_values[0] = isnull ? (Datum) 0 : gpusort_word_value(build->words, word);
-		raise_duplicate(loader, ExecStoreVirtualTuple(slot));
-	}
-	loader->alive |= alive;
-}
-
 /* Makes an index tuple of a word. */
 static inline IndexTuple
 form_word(Loader *loader, uint64 word)
@@ -391,7 +281,7 @@ load_row(Loader *loader, bool unique)
 		if (!next_word(loader, &word))
 			return false;
 		if (unique)
-			check_unique_word(loader, word);
+			gpusort_unique_check_word(&loader->unique, loader->build, word);
 		add_word(loader, word);
 	}
 	else
@@ -419,7 +309,7 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 	loader->sorted = sorted;
 	if (build->words == NULL && build->gather.spill == NULL)
 		gpusort_drain_begin(&loader->drain, &build->gather, sorted);
-	loader->key = PG_UINT64_MAX;	/* no word has it */
+	loader->key = loader->unique.key = PG_UINT64_MAX;	/* no word has it */
 	loader->tree = gpusort_tree_begin(build->heap, index);
 	loader->deduplicates = gpusort_tree_is_equal_image(loader->tree) && !unique && BTGetDeduplicateItems(index);
 	while (load_row(loader, unique))

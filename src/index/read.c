@@ -19,7 +19,6 @@
 
 #include "access/genam.h"
 #include "access/heapam.h"
-#include "access/heaptoast.h"
 #include "access/tableam.h"
 #include "catalog/index.h"
 #include "commands/progress.h"
@@ -59,112 +58,6 @@ typedef struct CorePage
 	MinimalTuple rows[MaxHeapTuplesPerPage];	/* with TID and flags */
 	TupleTableSlot *slot;		/* of minimal tuples */
 } CorePage;
-
-/* ---- one row ---- */
-
-/* May index_form_tuple() store another value, one that it has fetched or compressed? */
-static inline bool
-is_long(Form_pg_attribute attribute, Datum value)
-{
-	const struct varlena *bytes = (const struct varlena *) DatumGetPointer(value);
-
-	return VARATT_IS_EXTERNAL(bytes) ||
-		(!VARATT_IS_EXTENDED(bytes) && VARSIZE(bytes) > TOAST_INDEX_TARGET &&
-		 (attribute->attstorage == TYPSTORAGE_EXTENDED || attribute->attstorage == TYPSTORAGE_MAIN));
-}
-
-/*
- * Makes the values of build->row those that the index tuple has, in the current memory context.
- * Returns the flags of the row, and raises core's error if it is too large.
- */
-static uint16
-settle_values(GpusortIndexBuild *build)
-{
-	TupleTableSlot *row = build->row;
-	TupleDesc	desc = row->tts_tupleDescriptor;
-	bool		compressed = false;
-	bool		differs = false;
-	Size		bytes = 0;
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-		if (row->tts_isnull[i] || attribute->attlen >= 0)
-			continue;
-		if (attribute->attlen == -1)
-		{
-			differs |= is_long(attribute, row->tts_values[i]);
-			compressed |= VARATT_IS_COMPRESSED(DatumGetPointer(row->tts_values[i]));
-			bytes += VARSIZE_ANY(DatumGetPointer(row->tts_values[i]));
-		}
-		else
-			bytes += strlen(DatumGetCString(row->tts_values[i])) + 1;
-	}
-	/* such a row may be too large: columns of fixed width take a small part of a page */
-	if (differs || bytes > INDEX_SIZE_MASK / 4)
-	{
-		IndexTuple	tuple = index_form_tuple(desc, row->tts_values, row->tts_isnull);
-
-		index_deform_tuple(tuple, desc, row->tts_values, row->tts_isnull);
-		return GPUSORT_INDEX_COMPRESSED;
-	}
-	return compressed ? GPUSORT_INDEX_COMPRESSED : 0;
-}
-
-/* Notes the TID and the flags of row i of the store. */
-static inline void
-mark_row(GpusortRowStore *store, uint64 i, BlockNumber block, OffsetNumber offset, uint16 flags)
-{
-	MinimalTuple row = gpusort_rowstore_row(store, i);
-
-	ItemPointerSet(gpusort_index_tid(row), block, offset);
-	row->t_infomask |= flags;
-}
-
-/* Adds a row that is a word. */
-static inline void
-add_word(GpusortIndexBuild *build, Datum value, bool isnull, BlockNumber block, OffsetNumber offset, uint16 flags)
-{
-	GpusortRoom *room = &build->room;
-
-	if (unlikely(room->next == room->end))
-		(void) gpusort_gather_room(&build->gather, room);
-	*(uint64 *) room->next = gpusort_word_make(build->words, value, isnull, block, offset, flags);
-	room->next += sizeof(uint64);
-	build->rows++;
-}
-
-/* Adds the row of build->row: its key and the row itself. */
-static void
-add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags)
-{
-	GpusortGather *gather = &build->gather;
-	GpusortRowStore *store = &gather->rows.store;
-	GpusortRoom *room = &build->room;
-
-	if (build->words != NULL)
-	{
-		add_word(build, build->row->tts_values[0], build->row->tts_isnull[0], block, offset, flags);
-		return;
-	}
-	/* the first rows are a sample, by which the words of keys are chosen */
-	if (gather->set == NULL && gpusort_rows_sampled(gather))
-	{
-		gpusort_rows_settle(gather, true);
-		room->width = gpusort_spec_width(&gather->set_spec);
-	}
-	if (gather->set != NULL)
-	{
-		if (unlikely(room->next == room->end || gpusort_rowstore_over(store)))
-			(void) gpusort_rows_room(gather, room);
-		gpusort_rowkey_encode(gather->rows.key, build->row, (uint64 *) room->next);
-		room->next += room->width;
-	}
-	(void) gpusort_rowstore_append(store, build->row);
-	mark_row(store, store->rows - 1, block, offset, flags);
-	build->rows++;
-}
 
 /* ---- pages that are read here ---- */
 
@@ -248,10 +141,10 @@ add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
 	MemoryContextReset(cxt);
 	if (make_row(build, page, i))
 	{
-		uint16		flags = settle_values(build);
+		uint16		flags = gpusort_index_settle(build);
 
 		MemoryContextSwitchTo(old);
-		add_row(build, page->block, page->offsets[i], flags);
+		gpusort_index_add_row(build, page->block, page->offsets[i], flags);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -269,7 +162,7 @@ add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 
 		if (!gpusort_tuple_fetch(page->tuples[i], desc, build->attnos[0], &value))
 			break;
-		add_word(build, value, false, page->block, page->offsets[i], 0);
+		gpusort_word_add(build, value, false, page->block, page->offsets[i], 0);
 	}
 	return i - begin;
 }
@@ -289,15 +182,18 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 		(build->columns.count == 0 &&
 		 !gpusort_columns_plan(&build->columns, desc, build->row->tts_tupleDescriptor, build->attnos)))
 		return 0;
-	if (room->next == room->end || gpusort_rowstore_over(store))
-		(void) gpusort_rows_room(gather, room);
+	if ((room->next == room->end || gpusort_rowstore_over(store)) && !gpusort_rows_room(gather, room))
+	{
+		build->full = true;
+		return page->count - i;
+	}
 	n = Min(page->count - i, (room->end - room->next) / room->width);
 	if (!gpusort_rowkey_encode_rows(gather->rows.key, desc, build->attnos, page->tuples + i, n, (uint64 *) room->next))
 		return 0;
 	first = store->rows;
 	n = gpusort_rowstore_append_tuples(store, &build->columns, page->tuples + i, page->bytes + i, n);
 	for (int row = 0; row < n; row++)
-		mark_row(store, first + row, page->block, page->offsets[i + row], 0);
+		gpusort_index_mark_row(store, first + row, page->block, page->offsets[i + row], 0);
 	room->next += n * room->width;
 	build->rows += n;
 	return n;
@@ -309,7 +205,7 @@ add_page(GpusortIndexBuild *build, const TablePage *page)
 	int			n;
 
 	build->tuples += page->count;
-	for (int i = 0; i < page->count; i += n)
+	for (int i = 0; i < page->count && !build->full; i += n)
 	{
 		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i);
 		if (n == 0)
@@ -345,7 +241,7 @@ end_page(CorePage *page)
 		slot_getallattrs(page->slot);
 		memcpy(row->tts_values, page->slot->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
 		memcpy(row->tts_isnull, page->slot->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
-		add_row(build, ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid),
+		gpusort_index_add_row(build, ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid),
 				page->rows[i]->t_infomask & (GPUSORT_INDEX_DEAD | GPUSORT_INDEX_COMPRESSED));
 	}
 	ExecClearTuple(page->slot);
@@ -369,7 +265,7 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool aliv
 	memcpy(row->tts_values, values, row->tts_tupleDescriptor->natts * sizeof(Datum));
 	memcpy(row->tts_isnull, isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
 	old = MemoryContextSwitchTo(page->cxt);
-	flags = settle_values(page->build) | (alive ? 0 : GPUSORT_INDEX_DEAD);
+	flags = gpusort_index_settle(page->build) | (alive ? 0 : GPUSORT_INDEX_DEAD);
 	tuple = ExecCopySlotMinimalTuple(row);
 	MemoryContextSwitchTo(old);
 	*gpusort_index_tid(tuple) = *tid;
@@ -388,8 +284,26 @@ read_by_core(GpusortIndexBuild *build, CorePage *page, BlockNumber block, BlockN
 
 /* ---- the table ---- */
 
-static void
-read_table(GpusortIndexBuild *build, CorePage *core)
+void
+gpusort_index_read_begin(GpusortIndexBuild *build)
+{
+	CorePage   *core = palloc0(sizeof(CorePage));
+	GpusortGather *gather = &build->gather;
+
+	build->core = core;
+	core->build = build;
+	core->block = InvalidBlockNumber;
+	core->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort index page", ALLOCSET_DEFAULT_SIZES);
+	core->slot = gpusort_alloc_slot(&build->estate->es_tupleTable, build->row->tts_tupleDescriptor, &TTSOpsMinimalTuple);
+	ExecStoreVirtualTuple(build->row);
+	build->predicate = ExecPrepareQual(build->info->ii_Predicate, build->estate);
+	if (gather->set == NULL)
+		gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, RelationGetNumberOfBlocks(build->heap));
+}
+
+void
+gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumber end)
 {
 	TablePage  *page = palloc(sizeof(TablePage));
 	TransactionId oldest = GetOldestNonRemovableTransactionId(build->heap);
@@ -398,8 +312,9 @@ read_table(GpusortIndexBuild *build, CorePage *core)
 	BlockNumber by_core = 0;	/* core has read the blocks before this one */
 	BlockNumber pages = 1;		/* that core gets next */
 
-	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, heap_scan->rs_nblocks);
-	while (heap_getnext(scan, ForwardScanDirection) != NULL)
+	build->room = (GpusortRoom) {.width = gpusort_spec_width(&build->gather.set_spec)};
+	heap_setscanlimits(scan, begin, end - begin);
+	while (begin < end && !build->full && heap_getnext(scan, ForwardScanDirection) != NULL)
 	{
 		BlockNumber block = heap_scan->rs_cblock;
 
@@ -416,43 +331,35 @@ read_table(GpusortIndexBuild *build, CorePage *core)
 			continue;
 		}
 		/* where one page is core's, the next ones often are, too */
-		pages = Min(pages, heap_scan->rs_nblocks - block);
-		read_by_core(build, core, block, pages);
+		pages = Min(pages, end - block);
+		read_by_core(build, build->core, block, pages);
 		by_core = block + pages;
 		pages = Min(2 * pages, CORE_PAGES);
 	}
-	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, heap_scan->rs_nblocks);
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, end);
 	table_endscan(scan);
+	pfree(page);
+	if (build->gather.set != NULL)
+		gpusort_gather_commit(&build->gather, &build->room);
 }
 
 void
-gpusort_index_read(GpusortIndexBuild *build)
+gpusort_index_read_concurrently(GpusortIndexBuild *build)
 {
-	CorePage   *core = palloc0(sizeof(CorePage));
-	GpusortGather *gather = &build->gather;
+	build->room.width = gpusort_spec_width(&build->gather.set_spec);
+	build->tuples = table_index_build_scan(build->heap, build->index, build->info, false, true, take_row, build->core, NULL);
+	end_page(build->core);
+	if (build->gather.set != NULL)
+		gpusort_gather_commit(&build->gather, &build->room);
+}
 
-	core->build = build;
-	core->block = InvalidBlockNumber;
-	core->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort index page", ALLOCSET_DEFAULT_SIZES);
-	core->slot = gpusort_alloc_slot(&build->estate->es_tupleTable, build->row->tts_tupleDescriptor, &TTSOpsMinimalTuple);
-	ExecStoreVirtualTuple(build->row);
-	build->predicate = ExecPrepareQual(build->info->ii_Predicate, build->estate);
-	if (gather->set == NULL)
-		gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
-	build->room.width = gpusort_spec_width(&gather->set_spec);
-	if (build->info->ii_Concurrent)
-	{
-		build->tuples = table_index_build_scan(build->heap, build->index, build->info, false, true, take_row, core, NULL);
-		end_page(core);
-	}
-	else
-		read_table(build, core);
-	if (gather->set == NULL)
-		gpusort_rows_settle(gather, false);
-	gpusort_gather_commit(gather, &build->room);
+void
+gpusort_index_read_end(GpusortIndexBuild *build)
+{
+	if (build->gather.set == NULL)
+		gpusort_rows_settle(&build->gather, false);
 	/* they were prepared in the estate, which ends with the build */
 	build->info->ii_ExpressionsState = NIL;
 	build->info->ii_PredicateState = NULL;
 	ExecClearTuple(build->heap_slot);
-	ExecClearTuple(build->row);
 }

@@ -88,4 +88,20 @@ gpusort_word_value(const GpusortIndexWords *words, uint64 word)
 		Int32GetDatum(gpusort_unkey_int4(key));
 }
 
+/* Adds a row that is a word to the sort. */
+static inline void
+gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, BlockNumber block, OffsetNumber offset, uint16 flags)
+{
+	GpusortRoom *room = &build->room;
+
+	if (unlikely(room->next == room->end) && !gpusort_gather_room(&build->gather, room))
+	{
+		build->full = true;
+		return;
+	}
+	*(uint64 *) room->next = gpusort_word_make(build->words, value, isnull, block, offset, flags);
+	room->next += sizeof(uint64);
+	build->rows++;
+}
+
 #endif							/* GPUSORT_INDEX_WORDS_H */

@@ -265,10 +265,7 @@ gather_part(GpusortFeed *feed)
 	gpusort_gather_begin(gather, gpusort_guc_memory_limit());
 	part->overflowed = !gpusort_gather_read(gather);
 	part->figures = figures_of(gather, gather->begun);
-	published->rows = gpusort_keyset_rows(gather->set);
-	if (published->rows > 0 &&
-		!(gpusort_keyset_publish(gather->set, &published->keys) &&
-		  (!gather->form->publish || gather->form->publish(gather, published))))
+	if (!gpusort_gather_publish(gather, published))
 	{
 		overflow_all(gather);
 		part->figures.overflow_rows += published->rows;
@@ -276,7 +273,6 @@ gather_part(GpusortFeed *feed)
 		part->overflowed = true;
 	}
 	sts_end_write(gather->overflow);
-	published->nulls = gather->nulls;
 	gpusort_keyset_end(gather->set);
 	gather->set = NULL;
 	gpusort_activity_end(&gather->activity);
@@ -370,28 +366,6 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 	}
 }
 
-/* Adds a worker's rows to the node's. */
-static void
-adopt(GpusortGather *gather, Part *part)
-{
-	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
-	GpusortArena *arena = gpusort_arena_read(&part->file);
-
-	MemoryContextSwitchTo(old);
-	if (gpusort_keyset_rows(gather->set) + part->published.rows > gather->form->max_rows)
-	{
-		gpusort_gather_spill(gather);
-		gpusort_gather_begin_set(gather);
-	}
-	if (gather->form->adopt)
-		gather->form->adopt(gather, arena, &part->published);
-	gpusort_keyset_adopt(gather->set, arena, part->published.keys);
-	gpusort_arena_adopt(arena, gather->adopted_cxt);
-	/* this process may fill as much memory of its own as without these rows */
-	gather->adopted_bytes += gpusort_arena_bytes(arena);
-	gather->memory_limit += gpusort_arena_bytes(arena);
-}
-
 static TupleTableSlot *
 next_of_overflow(PlanState *state)
 {
@@ -441,9 +415,7 @@ gpusort_feed_gather(GpusortFeed *feed)
 			elog(ERROR, "a parallel worker has ended before it had gathered its rows");
 		CHECK_FOR_INTERRUPTS();
 		add_figures(&feed->participants[i], &part->figures);
-		if (part->published.rows > 0)
-			adopt(gather, part);
-		gather->nulls += part->published.nulls;
+		gpusort_gather_adopt(gather, &part->file, &part->published);
 		overflowed |= part->overflowed;
 	}
 	if (overflowed)

@@ -58,6 +58,42 @@ gpusort_gather_begin(GpusortGather *gather, Size memory)
 	gather->form->begin(gather);
 }
 
+bool
+gpusort_gather_publish(GpusortGather *gather, GpusortPublished *published)
+{
+	published->rows = gpusort_keyset_rows(gather->set);
+	published->nulls = gather->nulls;
+	return published->rows == 0 ||
+		(gpusort_keyset_publish(gather->set, &published->keys) &&
+		 (!gather->form->publish || gather->form->publish(gather, published)));
+}
+
+void
+gpusort_gather_adopt(GpusortGather *gather, GpusortArenaFile *file, const GpusortPublished *published)
+{
+	MemoryContext old;
+	GpusortArena *arena;
+
+	gather->nulls += published->nulls;
+	if (published->rows == 0)
+		return;
+	old = MemoryContextSwitchTo(gather->cxt);
+	arena = gpusort_arena_read(file);
+	MemoryContextSwitchTo(old);
+	if (gpusort_keyset_rows(gather->set) + published->rows > gather->form->max_rows)
+	{
+		gpusort_gather_spill(gather);
+		gpusort_gather_begin_set(gather);
+	}
+	if (gather->form->adopt)
+		gather->form->adopt(gather, arena, published);
+	gpusort_keyset_adopt(gather->set, arena, published->keys);
+	gpusort_arena_adopt(arena, gather->adopted_cxt);
+	/* this process may fill as much memory of its own as without these rows */
+	gather->adopted_bytes += gpusort_arena_bytes(arena);
+	gather->memory_limit += gpusort_arena_bytes(arena);
+}
+
 void
 gpusort_core_begin(GpusortGather *gather, const char *reason)
 {

@@ -259,6 +259,15 @@ extern void gpusort_gather_begin(GpusortGather *gather, Size memory);
  */
 extern bool gpusort_gather_read(GpusortGather *gather);
 
+/*
+ * In a worker: publishes the rows in its arena.  Returns false, with the number of rows set, if the
+ * arena has no memory for a directory.
+ */
+extern bool gpusort_gather_publish(GpusortGather *gather, GpusortPublished *published);
+
+/* In the leader: adds the rows that a worker has published, without copying them. */
+extern void gpusort_gather_adopt(GpusortGather *gather, GpusortArenaFile *file, const GpusortPublished *published);
+
 /* Adds the keys written so far to the key set. */
 extern void gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room);
 

@@ -173,6 +173,36 @@ SQL
 	ok(bytes_of('ours') eq bytes_of('theirs'), 'the bytes of such an index');
 }
 
+# ---- parallel workers ----
+
+# They read ranges of the table, and the bytes are the same.
+{
+	my $workers = 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'256MB\';';
+	my $log = -s $node->logfile;
+
+	$node->safe_psql('postgres', 'DROP INDEX IF EXISTS ours, theirs');
+	$node->safe_psql('postgres', "ALTER TABLE $_ SET (parallel_workers = 3)") foreach qw(kinds strings torn aged wide);
+	same("kinds ($_)", settings => $workers) foreach 'k', 'few', 'n', 'txt', 'txt COLLATE "C"', 'few, k', 'u', 'f8', 'num', 'lower(txt)', '(few + 1), id', 'k) WHERE (few < 50';
+	same("kinds ($_)", settings => $workers, unique => 1) foreach 'id', 'k, id', 'id, txt';
+	same("strings ($_)", settings => $workers) foreach 'txt', 'u DESC, txt', 'txt) INCLUDE (u';
+	same("torn ($_)", settings => $workers) foreach 'k', 'v', 'k, h';
+	same("aged ($_)", settings => $workers) foreach 'late, k', 'made, x';
+	same("wide ($_)", settings => $workers) foreach 't', '(t || p)';
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 25, 'workers have read');
+
+	# there is less memory than rows need
+	$log = -s $node->logfile;
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE large (t text) WITH (parallel_workers = 3);
+ALTER TABLE large ALTER t SET STORAGE PLAIN;
+INSERT INTO large SELECT (SELECT string_agg(sha512((i * j)::text::bytea)::text, '') FROM generate_series(1, 18) j) FROM generate_series(1, 30000) i;
+SQL
+	same('large (t)', settings => 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'64MB\';');
+	like(slurp_file($node->logfile, $log), qr/to load; 3 workers, [1-9]\d* spilled/, 'a worker has had too little memory');
+	$node->safe_psql('postgres', "ALTER TABLE $_ RESET (parallel_workers)") foreach qw(kinds strings torn aged wide);
+	$node->safe_psql('postgres', 'DROP TABLE large');
+}
+
 # ---- commands ----
 
 $node->safe_psql('postgres', <<'SQL');

@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * row.c
+ *		Adds a row of an index to the sort.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heaptoast.h"
+#include "access/itup.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+#include "index/words.h"
+
+/* May index_form_tuple() store another value, one that it has fetched or compressed? */
+static inline bool
+is_long(Form_pg_attribute attribute, Datum value)
+{
+	const struct varlena *bytes = (const struct varlena *) DatumGetPointer(value);
+
+	return VARATT_IS_EXTERNAL(bytes) ||
+		(!VARATT_IS_EXTENDED(bytes) && VARSIZE(bytes) > TOAST_INDEX_TARGET &&
+		 (attribute->attstorage == TYPSTORAGE_EXTENDED || attribute->attstorage == TYPSTORAGE_MAIN));
+}
+
+uint16
+gpusort_index_settle(GpusortIndexBuild *build)
+{
+	TupleTableSlot *row = build->row;
+	TupleDesc	desc = row->tts_tupleDescriptor;
+	bool		compressed = false;
+	bool		differs = false;
+	Size		bytes = 0;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (row->tts_isnull[i] || attribute->attlen >= 0)
+			continue;
+		if (attribute->attlen == -1)
+		{
+			differs |= is_long(attribute, row->tts_values[i]);
+			compressed |= VARATT_IS_COMPRESSED(DatumGetPointer(row->tts_values[i]));
+			bytes += VARSIZE_ANY(DatumGetPointer(row->tts_values[i]));
+		}
+		else
+			bytes += strlen(DatumGetCString(row->tts_values[i])) + 1;
+	}
+	/* such a row may be too large: columns of fixed width take a small part of a page */
+	if (differs || bytes > INDEX_SIZE_MASK / 4)
+	{
+		IndexTuple	tuple = index_form_tuple(desc, row->tts_values, row->tts_isnull);
+
+		index_deform_tuple(tuple, desc, row->tts_values, row->tts_isnull);
+		return GPUSORT_INDEX_COMPRESSED;
+	}
+	return compressed ? GPUSORT_INDEX_COMPRESSED : 0;
+}
+
+void
+gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags)
+{
+	GpusortGather *gather = &build->gather;
+	GpusortRowStore *store = &gather->rows.store;
+	GpusortRoom *room = &build->room;
+
+	if (build->words != NULL)
+	{
+		gpusort_word_add(build, build->row->tts_values[0], build->row->tts_isnull[0], block, offset, flags);
+		return;
+	}
+	/* the first rows are a sample, by which the words of keys are chosen */
+	if (gather->set == NULL && gpusort_rows_sampled(gather))
+	{
+		gpusort_rows_settle(gather, true);
+		room->width = gpusort_spec_width(&gather->set_spec);
+	}
+	if (gather->set != NULL)
+	{
+		if (unlikely(room->next == room->end || gpusort_rowstore_over(store)) && !gpusort_rows_room(gather, room))
+		{
+			build->full = true;
+			return;
+		}
+		gpusort_rowkey_encode(gather->rows.key, build->row, (uint64 *) room->next);
+	}
+	if (!gpusort_rowstore_append(store, build->row))
+	{
+		build->full = true;
+		return;
+	}
+	if (gather->set != NULL)
+		room->next += room->width;
+	gpusort_index_mark_row(store, store->rows - 1, block, offset, flags);
+	build->rows++;
+}

@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * workers.c
+ *		Parallel workers read a table for a build.
+ *
+ * Each process reads a range of the table's blocks.  The leader reads the first one, and adopts
+ * what the workers have read in the order of their ranges.  So rows come in the order of their
+ * TIDs, as if one process had read them all.  Then the leader sorts and loads.
+ *
+ * Core decides how many workers there may be.  There are none if the rows of all processes will
+ * probably not fit in memory: a worker writes no sorted runs.  If they do not fit all the same, or
+ * if a worker is not launched, the leader reads its range.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/parallel.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "commands/progress.h"
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "base/arena.h"
+#include "base/shmem.h"
+#include "guc.h"
+#include "index/index.h"
+
+/* The least blocks of a range: to launch a worker takes as long as reading some hundred. */
+#define LEAST_BLOCKS	2048
+
+/* The sort's memory for a row, beside its key and the row: 16 bytes of scratch memory and its number */
+#define SORT_BYTES		20
+
+/* Estimates are wrong by this factor at most, mostly. */
+#define SURPLUS			1.25
+
+/* Keys of the shared memory's parts */
+#define KEY_SHARED		UINT64CONST(1)
+#define KEY_QUERY		UINT64CONST(2)
+#define KEY_BUFFERS		UINT64CONST(3)
+#define KEY_WAL			UINT64CONST(4)
+
+/* A worker's range, and what it has read */
+typedef struct Part
+{
+	BlockNumber begin;
+	BlockNumber end;
+	bool		done;			/* all of it has been read, and what follows is final */
+	double		tuples;			/* as in GpusortIndexBuild */
+	double		rows;
+	bool		broken;			/* there are broken HOT chains */
+	GpusortPublished published;
+	GpusortArenaFile file;
+} Part;
+
+typedef struct Shared
+{
+	char		version[32];	/* of the leader's library */
+	Oid			heap;
+	Oid			index;
+	Size		memory;			/* bytes for each process */
+	GpusortActivitySort sort;	/* for gpusort_activity */
+	int			nparts;
+	Part		parts[FLEXIBLE_ARRAY_MEMBER];
+} Shared;
+
+/* ---- the decision ---- */
+
+/* The bytes that the sort of a row takes, about */
+static double
+estimate_bytes(const GpusortIndexBuild *build)
+{
+	TupleDesc	desc = build->spec.desc;
+	double		bytes = SORT_BYTES + sizeof(uint64);
+
+	if (build->words != NULL)
+		return bytes;
+	bytes += MAXALIGN(SizeofMinimalTupleHeader) + build->gather.rows.plan.ncolumns * sizeof(uint64);
+	for (int i = 0; i < desc->natts; i++)
+		bytes += get_typavgwidth(TupleDescAttr(desc, i)->atttypid, TupleDescAttr(desc, i)->atttypmod);
+	return bytes;
+}
+
+int
+gpusort_index_plan_workers(const GpusortIndexBuild *build)
+{
+	int			most = RelationGetNumberOfBlocks(build->heap) / LEAST_BLOCKS - 1;
+
+	if (gpusort_force)
+		most = INT_MAX;
+	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available() ||
+		build->gather.expected * estimate_bytes(build) * SURPLUS > maintenance_work_mem * 1024.0)
+		return 0;
+	return Min(build->info->ii_ParallelWorkers, most);
+}
+
+/* ---- a worker ---- */
+
+static void
+read_part(const Shared *shared, Part *part, Relation heap, Relation index)
+{
+	const char *refusal;
+	GpusortIndexBuild *build = gpusort_index_begin(heap, index, BuildIndexInfo(index), &refusal);
+	GpusortGather *gather = &build->gather;
+	MemoryContext old;
+
+	if (refusal != NULL)
+		elog(ERROR, "a parallel worker cannot read index \"%s\": %s", RelationGetRelationName(index), refusal);
+	old = MemoryContextSwitchTo(gather->cxt);
+	gather->arena = gpusort_arena_begin(&part->file);
+	MemoryContextSwitchTo(build->estate->es_query_cxt);
+	gather->fed = true;
+	gpusort_activity_join(&gather->activity, gather->cxt, &shared->sort);
+	gpusort_gather_begin(gather, shared->memory);
+	gpusort_index_read_begin(build);
+	gpusort_index_read_blocks(build, part->begin, part->end);
+	if (!build->full && gpusort_gather_publish(gather, &part->published))
+	{
+		part->tuples = build->tuples;
+		part->rows = build->rows;
+		part->broken = build->info->ii_BrokenHotChain;
+		part->done = true;
+	}
+	gpusort_keyset_end(gather->set);
+	gpusort_index_read_end(build);
+	gpusort_activity_end(&gather->activity);
+	MemoryContextSwitchTo(old);
+	gpusort_index_end(build);
+}
+
+extern PGDLLEXPORT void gpusort_index_worker(dsm_segment *segment, shm_toc *toc);
+
+/* The main function of a worker */
+void
+gpusort_index_worker(dsm_segment *segment, shm_toc *toc)
+{
+	Shared	   *shared = shm_toc_lookup(toc, KEY_SHARED, false);
+	BufferUsage *buffers = shm_toc_lookup(toc, KEY_BUFFERS, false);
+	WalUsage   *wal = shm_toc_lookup(toc, KEY_WAL, false);
+	Relation	heap;
+	Relation	index;
+
+	gpusort_version_check(shared->version);
+	debug_query_string = shm_toc_lookup(toc, KEY_QUERY, true);
+	pgstat_report_activity(STATE_RUNNING, debug_query_string);
+	/* the leader's locks, which do not conflict with those of its workers */
+	heap = table_open(shared->heap, ShareLock);
+	index = index_open(shared->index, AccessExclusiveLock);
+	InstrStartParallelQuery();
+	read_part(shared, &shared->parts[ParallelWorkerNumber], heap, index);
+	InstrEndParallelQuery(&buffers[ParallelWorkerNumber], &wal[ParallelWorkerNumber]);
+	index_close(index, AccessExclusiveLock);
+	table_close(heap, ShareLock);
+}
+
+/* ---- the leader ---- */
+
+/* A callback of the shared memory */
+static void
+take_back_files(dsm_segment *segment, Datum arg)
+{
+	Shared	   *shared = (Shared *) DatumGetPointer(arg);
+
+	for (int i = 0; i < shared->nparts; i++)
+		gpusort_arena_take_back(&shared->parts[i].file);
+}
+
+static Shared *
+init_shared(const GpusortIndexBuild *build, ParallelContext *pcxt, Size memory)
+{
+	Shared	   *shared = shm_toc_allocate(pcxt->toc, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
+	uint64		blocks = RelationGetNumberOfBlocks(build->heap);
+
+	memset(shared, 0, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
+	strlcpy(shared->version, GPUSORT_VERSION, sizeof(shared->version));
+	shared->heap = RelationGetRelid(build->heap);
+	shared->index = RelationGetRelid(build->index);
+	shared->memory = memory;
+	shared->sort = build->gather.activity.sort;
+	shared->nparts = pcxt->nworkers;
+	for (int i = 0; i < shared->nparts; i++)
+	{
+		shared->parts[i].begin = blocks * (i + 1) / (shared->nparts + 1);
+		shared->parts[i].end = blocks * (i + 2) / (shared->nparts + 1);
+	}
+	if (pcxt->seg != NULL)
+	{
+		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
+		for (int i = 0; i < shared->nparts; i++)
+			gpusort_arena_lend(&shared->parts[i].file);
+	}
+	shm_toc_insert(pcxt->toc, KEY_SHARED, shared);
+	return shared;
+}
+
+/* Allocates an array of this many bytes in the shared memory. */
+static void *
+add_array(ParallelContext *pcxt, uint64 key, Size bytes)
+{
+	void	   *array = memset(shm_toc_allocate(pcxt->toc, bytes), 0, bytes);
+
+	shm_toc_insert(pcxt->toc, key, array);
+	return array;
+}
+
+/* Adds a worker's rows, or reads its range. */
+static void
+end_part(GpusortIndexBuild *build, Part *part)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (!part->done)
+	{
+		gpusort_index_read_blocks(build, part->begin, part->end);
+		return;
+	}
+	gpusort_gather_adopt(&build->gather, &part->file, &part->published);
+	build->tuples += part->tuples;
+	build->rows += part->rows;
+	build->info->ii_BrokenHotChain |= part->broken;
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
+}
+
+static void
+read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
+{
+	Size		query_bytes = debug_query_string != NULL ? strlen(debug_query_string) + 1 : 0;
+	ParallelContext *pcxt;
+	Shared	   *shared;
+	BufferUsage *buffers;
+	WalUsage   *wal;
+
+	EnterParallelMode();
+	pcxt = CreateParallelContext("gpusort", "gpusort_index_worker", workers);
+	shm_toc_estimate_chunk(&pcxt->estimator, offsetof(Shared, parts) + workers * sizeof(Part));
+	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(BufferUsage));
+	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(WalUsage));
+	shm_toc_estimate_chunk(&pcxt->estimator, query_bytes);
+	shm_toc_estimate_keys(&pcxt->estimator, 4);
+	InitializeParallelDSM(pcxt);
+	shared = init_shared(build, pcxt, memory);
+	buffers = add_array(pcxt, KEY_BUFFERS, workers * sizeof(BufferUsage));
+	wal = add_array(pcxt, KEY_WAL, workers * sizeof(WalUsage));
+	if (query_bytes > 0)
+		memcpy(add_array(pcxt, KEY_QUERY, query_bytes), debug_query_string, query_bytes);
+	LaunchParallelWorkers(pcxt);
+	build->workers = pcxt->nworkers_launched;
+
+	gpusort_index_read_blocks(build, 0, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
+	WaitForParallelWorkersToFinish(pcxt);
+	for (int i = 0; i < shared->nparts; i++)
+		end_part(build, &shared->parts[i]);
+	for (int i = 0; i < pcxt->nworkers_launched; i++)
+		InstrAccumParallelQuery(&buffers[i], &wal[i]);
+	DestroyParallelContext(pcxt);
+	ExitParallelMode();
+}
+
+void
+gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
+{
+	gpusort_index_read_begin(build);
+	if (build->info->ii_Concurrent)
+		gpusort_index_read_concurrently(build);
+	else if (workers > 0)
+		read_with_workers(build, workers, memory);
+	else
+		gpusort_index_read_blocks(build, 0, RelationGetNumberOfBlocks(build->heap));
+	gpusort_index_read_end(build);
+}
