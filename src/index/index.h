@@ -55,6 +55,8 @@ typedef struct GpusortIndexBuild
 	double		rows;			/* of the index */
 } GpusortIndexBuild;
 
+/* ---- plan.c ---- */
+
 /*
  * Begins a build in an executor state of its own, which is its memory.  Sets *refusal to why core
  * must build the index, or NULL.

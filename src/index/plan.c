@@ -1,0 +1,184 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.c
+ *		Plans a build: how the rows of an index are sorted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/plancat.h"
+#include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "base/memory.h"
+#include "index/words.h"
+#include "node/limit.h"
+
+/* The type of a column of the index before the operator class changes it */
+static Oid
+type_of_column(Relation heap, const IndexInfo *info, int column, ListCell **expression)
+{
+	AttrNumber	attno = info->ii_IndexAttrNumbers[column];
+	Oid			type;
+
+	if (attno > 0)
+		return TupleDescAttr(RelationGetDescr(heap), attno - 1)->atttypid;
+	if (attno < 0)
+		return InvalidOid;
+	type = exprType(lfirst(*expression));
+	*expression = lnext(info->ii_Expressions, *expression);
+	return type;
+}
+
+/*
+ * Is a column of the index a name?  It is stored as a cstring, without the zeros behind it, which
+ * are all that a name has more.
+ */
+static bool
+is_name(Relation index, int column)
+{
+	return TupleDescAttr(RelationGetDescr(index), column)->atttypid == CSTRINGOID &&
+		column < IndexRelationGetNumberOfKeyAttributes(index) && index->rd_opcintype[column] == NAMEOID;
+}
+
+/* Do all columns of the index have the types of their values?  Those of some operator classes have others. */
+static bool
+keeps_types(Relation heap, Relation index, const IndexInfo *info)
+{
+	ListCell   *expression = list_head(info->ii_Expressions);
+
+	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
+	{
+		Oid			type = type_of_column(heap, info, i, &expression);
+
+		if (type != TupleDescAttr(RelationGetDescr(index), i)->atttypid && !(type == NAMEOID && is_name(index, i)))
+			return false;
+	}
+	return true;
+}
+
+/* Describes the order of the index. */
+static void
+make_spec(GpusortSortSpec *spec, Relation index)
+{
+	int			n = IndexRelationGetNumberOfKeyAttributes(index);
+
+	spec->ncolumns = n;
+	spec->columns = palloc(n * sizeof(GpusortSortColumn));
+	spec->attnos = palloc(n * sizeof(AttrNumber));
+	spec->operators = palloc(n * sizeof(Oid));
+	spec->collations = index->rd_indcollation;
+	spec->nulls_first = palloc(n * sizeof(bool));
+	spec->desc = RelationGetDescr(index);
+	spec->form = &gpusort_rows;
+	spec->padded = true;
+	for (int i = 0; i < n; i++)
+	{
+		bool		descending = (index->rd_indoption[i] & INDOPTION_DESC) != 0;
+
+		spec->attnos[i] = i + 1;
+		spec->operators[i] = get_opfamily_member(index->rd_opfamily[i], index->rd_opcintype[i], index->rd_opcintype[i],
+												 descending ? BTGreaterStrategyNumber : BTLessStrategyNumber);
+		spec->nulls_first[i] = (index->rd_indoption[i] & INDOPTION_NULLS_FIRST) != 0;
+		spec->columns[i] = (GpusortSortColumn)
+		{
+			.attno = i + 1,
+				.sort_operator = spec->operators[i],
+				.collation = spec->collations[i],
+				.nulls_first = spec->nulls_first[i],
+				.type = is_name(index, i) ? NAMEOID : TupleDescAttr(spec->desc, i)->atttypid,
+		};
+	}
+}
+
+/* The words of rows are sorted and spilled as single values of this type. */
+static const GpusortType word_type = {
+	.name = "index row",
+	.kind = GPUSORT_KIND_INT8,
+	.value_bytes = sizeof(uint64),
+	.key_bytes = sizeof(uint64),
+	.align = TYPALIGN_DOUBLE,
+};
+
+/*
+ * If rows of the index can be words, says how, and makes the sort one of single values.  During a
+ * concurrent build the table grows, and could get blocks for which a word has no room.
+ */
+static void
+plan_words(GpusortIndexBuild *build)
+{
+	GpusortSortSpec *spec = &build->spec;
+	const GpusortType *type = gpusort_type_find(TupleDescAttr(spec->desc, 0)->atttypid);
+
+	if (spec->desc->natts != 1 || type == NULL || (type->kind != GPUSORT_KIND_INT2 && type->kind != GPUSORT_KIND_INT4) ||
+		RelationGetNumberOfBlocks(build->heap) >= 1 << GPUSORT_WORD_BLOCK_BITS || build->info->ii_Concurrent)
+		return;
+	build->words = palloc(sizeof(GpusortIndexWords));
+	build->words->type = type;
+	build->words->flip = (build->index->rd_indoption[0] & INDOPTION_DESC) != 0 ? PG_UINT64_MAX : 0;
+	build->words->nulls_first = spec->nulls_first[0];
+	spec->value_type = &word_type;
+	spec->form = build->gather.form = &gpusort_values;
+}
+
+/* Prepares the build in the current memory context, which is the estate's.  Returns why core must do it, or NULL. */
+static const char *
+prepare(GpusortIndexBuild *build)
+{
+	IndexInfo  *info = build->info;
+	GpusortGather *gather = &build->gather;
+	BlockNumber pages;
+	double		all_visible;
+	const char *refusal;
+
+	if (!keeps_types(build->heap, build->index, info))
+		return "an operator class stores another type";
+	make_spec(&build->spec, build->index);
+	gpusort_gather_init(gather, &build->spec, &build->stats, build->estate);
+	gpusort_limit_begin(gather, -1);
+	estimate_rel_size(build->heap, NULL, &pages, &gather->expected, &all_visible);
+	refusal = gather->form->plan(gather);
+	if (refusal != NULL)
+		return refusal;
+	plan_words(build);
+
+	build->heap_slot = gpusort_alloc_slot(&build->estate->es_tupleTable, RelationGetDescr(build->heap), &TTSOpsBufferHeapTuple);
+	build->row = gpusort_alloc_slot(&build->estate->es_tupleTable, build->spec.desc, &TTSOpsVirtual);
+	if (info->ii_Expressions == NIL && info->ii_Predicate == NIL)
+		build->attnos = info->ii_IndexAttrNumbers;
+	return NULL;
+}
+
+GpusortIndexBuild *
+gpusort_index_begin(Relation heap, Relation index, IndexInfo *info, const char **refusal)
+{
+	EState	   *estate = CreateExecutorState();
+	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+	GpusortIndexBuild *build = palloc0(sizeof(GpusortIndexBuild));
+
+	build->heap = heap;
+	build->index = index;
+	build->info = info;
+	build->estate = estate;
+	*refusal = prepare(build);
+	MemoryContextSwitchTo(old);
+	if (*refusal != NULL)
+		*refusal = pstrdup(*refusal);
+	return build;
+}
+
+void
+gpusort_index_end(GpusortIndexBuild *build)
+{
+	EState	   *estate = build->estate;
+
+	ExecResetTupleTable(estate->es_tupleTable, false);
+	FreeExecutorState(estate);
+	gpusort_memory_give_back();
+}
