@@ -1,5 +1,5 @@
 # gnuplot bench/index.gp: draws bench/index.svg from bench/index.csv (OUT=bench/index.csv
-# bench/index.sh).  The picture shows core's times divided by gpusort's, by index.
+# bench/index.sh).  The picture shows the times divided by those of gpusort with workers, by index.
 # For other files: gnuplot -e "csv='FILE'; svg='FILE'; machine='...'" bench/index.gp
 if (!exists("csv")) csv = "bench/index.csv"
 if (!exists("svg")) svg = "bench/index.svg"
@@ -10,7 +10,7 @@ set datafile separator ","
 set grid ytics lc rgb "#dddddd"
 set yrange [0:*]
 set key outside top center horizontal samplen 2
-set ylabel "times core's speed"
+set ylabel "time, divided by gpusort's with workers"
 
 lines(contender) = sprintf("< awk -F, -v OFS=, '$2 == \"%s\" {print $1, $NF}' '%s'", contender, csv)
 
@@ -22,4 +22,5 @@ set boxwidth 0.9
 set xtics noenhanced rotate by 30 right
 plot lines("core") using 2:xtic(1) lc rgb 0x336791 title "core, one process", \
      lines("core workers") using 2:xtic(1) lc rgb 0x8fb8de title "core, workers", \
-     1 lc rgb "#9e9e9e" title "gpusort"
+     lines("gpusort") using 2:xtic(1) lc rgb 0x2a9d5c title "gpusort, one process", \
+     1 lc rgb "#9e9e9e" title "gpusort, workers"

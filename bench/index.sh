@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# index.sh - builds of btree indexes: core, core with parallel workers, and gpusort.
+# index.sh - builds of btree indexes: core and gpusort, with parallel workers and without.
 #
 #   bench/index.sh
 #   ROWS=2000000 bench/index.sh             default: 10 million
@@ -10,8 +10,8 @@
 #   OUT=file.csv bench/index.sh             the figures also as CSV
 #
 # Each contender builds each index once in every round, by turns, after one round to warm up,
-# so that a drift of the machine's speed affects all alike.  gpusort builds in one process, also
-# where core would have workers.  Prints medians, and core's times divided by gpusort's.
+# so that a drift of the machine's speed affects all alike.  Prints medians, and each time divided by
+# that of gpusort with workers.
 #
 # If PGHOST or PGPORT is set, it uses the server there, which must have gpusort
 # installed, as a superuser, in a database of its own.  Else it measures the library that
@@ -75,7 +75,7 @@ DECLARE
   begun timestamptz;
   ms float8;
 BEGIN
-  PERFORM set_config('gpusort.index_build', (contender = 'gpusort')::text, true),
+  PERFORM set_config('gpusort.index_build', (contender LIKE 'gpusort%')::text, true),
     set_config('max_parallel_maintenance_workers', greatest(workers, 1)::text, true),
     set_config('maintenance_work_mem', memory, true);
   EXECUTE format('ALTER TABLE t SET (parallel_workers = %s)', workers);
@@ -100,6 +100,7 @@ measure() {
     echo "SELECT build($round, '$1', 'core', 0, '$2', '$limit');"
     echo "SELECT build($round, '$1', 'core workers', $workers, '$2', '$limit');"
     echo "SELECT build($round, '$1', 'gpusort', 0, '$2', '$limit');"
+    echo "SELECT build($round, '$1', 'gpusort workers', $workers, '$2', '$limit');"
   done | bench >/dev/null
 }
 
@@ -121,11 +122,11 @@ measure "text C 64 MB" "CREATE INDEX ON t (txt)" 64MB
 measure "int8 in order unique" "CREATE UNIQUE INDEX ON t (id)"
 measure "lower(text) C" "CREATE INDEX ON t (lower(txt))"
 
-say "milliseconds, and core's divided by gpusort's;$(uptime | sed 's/.*load/ load/')"
+say "milliseconds, and divided by those of gpusort with workers;$(uptime | sed 's/.*load/ load/')"
 summary="SELECT name, contender, round(percentile_cont(0.5) WITHIN GROUP (ORDER BY ms)::numeric, 0) AS ms_median,
   round(min(ms)::numeric, 0) AS ms_min, round(max(ms)::numeric, 0) AS ms_max,
   round((percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) / (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) FROM results g
-    WHERE g.name = r.name AND g.contender = 'gpusort'))::numeric, 2) AS times
+    WHERE g.name = r.name AND g.contender = 'gpusort workers'))::numeric, 2) AS times
   FROM results r GROUP BY name, contender ORDER BY min(place)"
 psql -qX -c "$summary"
 if [ -n "${OUT:-}" ]; then
