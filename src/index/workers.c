@@ -254,6 +254,7 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
 		memcpy(add_array(pcxt, KEY_QUERY, query_bytes), debug_query_string, query_bytes);
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
+	build->gather.memory_limit += (workers - build->workers) * memory;
 
 	gpusort_index_read_blocks(build, 0, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
 	WaitForParallelWorkersToFinish(pcxt);
