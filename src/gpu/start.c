@@ -100,13 +100,8 @@ gpusort_cuda_missing(void)
 	return reason;
 }
 
-/*
- * The name by which the worker loads this library: its path, if it is known and
- * shorter than room bytes.  A library that was loaded by its path need not be in
- * dynamic_library_path, where a bare name is looked up.
- */
-static const char *
-library_name(size_t room)
+const char *
+gpusort_library_name(size_t room)
 {
 	const char *path = library_path();
 
@@ -120,7 +115,7 @@ fill_worker(BackgroundWorker *worker, bool permanent)
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker->bgw_start_time = BgWorkerStart_ConsistentState;
 	worker->bgw_restart_time = permanent ? 60 : BGW_NEVER_RESTART;
-	strlcpy(worker->bgw_library_name, library_name(sizeof(worker->bgw_library_name)),
+	strlcpy(worker->bgw_library_name, gpusort_library_name(sizeof(worker->bgw_library_name)),
 			sizeof(worker->bgw_library_name));
 	strlcpy(worker->bgw_function_name, "gpusort_service_main", BGW_MAXLEN);
 	strlcpy(worker->bgw_name, "gpusort service", BGW_MAXLEN);

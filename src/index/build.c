@@ -55,7 +55,7 @@ report_build(const GpusortIndexBuild *build, double total_ms)
 		.algorithm = stats->algorithm,
 		.gather_ms = stats->gather_ms,
 		.kernels_ms = stats->sort_ms,
-		.return_ms = total_ms - stats->gather_ms - stats->sort_ms,
+		.return_ms = Max(total_ms - stats->gather_ms - stats->sort_ms, 0),
 		.total_ms = total_ms,
 		.reason = stats->engine_reason[0] != '\0' ? stats->engine_reason : NULL,
 	};

@@ -167,9 +167,12 @@ add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 	return i - begin;
 }
 
-/* Adds tuples of a page from number i on, keys column by column.  Returns how many, perhaps 0. */
+/*
+ * Adds tuples of a page from number i on, keys column by column.  Returns how many, perhaps 0.
+ * *by_column becomes false if that is not possible with this page.
+ */
 static int
-add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
+add_tuples(GpusortIndexBuild *build, const TablePage *page, int i, bool *by_column)
 {
 	GpusortGather *gather = &build->gather;
 	GpusortRowStore *store = &gather->rows.store;
@@ -178,7 +181,7 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 	uint64		first;
 	int			n;
 
-	if (build->attnos == NULL || gather->set == NULL ||
+	if (!*by_column || build->attnos == NULL || gather->set == NULL ||
 		(build->columns.count == 0 &&
 		 !gpusort_columns_plan(&build->columns, desc, build->row->tts_tupleDescriptor, build->attnos)))
 		return 0;
@@ -188,7 +191,10 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 		return page->count - i;
 	}
 	n = Min(page->count - i, (room->end - room->next) / room->width);
-	if (!gpusort_rowkey_encode_rows(gather->rows.key, desc, build->attnos, page->tuples + i, n, (uint64 *) room->next))
+	n = gpusort_columns_fit(&build->columns, page->tuples + i, n);
+	*by_column = n == 0 ||
+		gpusort_rowkey_encode_rows(gather->rows.key, desc, build->attnos, page->tuples + i, n, (uint64 *) room->next);
+	if (n == 0 || !*by_column)
 		return 0;
 	first = store->rows;
 	n = gpusort_rowstore_append_tuples(store, &build->columns, page->tuples + i, page->bytes + i, n);
@@ -202,12 +208,13 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 static void
 add_page(GpusortIndexBuild *build, const TablePage *page)
 {
+	bool		by_column = true;
 	int			n;
 
 	build->tuples += page->count;
 	for (int i = 0; i < page->count && !build->full; i += n)
 	{
-		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i);
+		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i, &by_column);
 		if (n == 0)
 		{
 			add_tuple(build, page, i);

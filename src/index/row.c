@@ -43,7 +43,9 @@ gpusort_index_settle(GpusortIndexBuild *build)
 		if (attribute->attlen == -1)
 		{
 			differs |= is_long(attribute, row->tts_values[i]);
-			compressed |= VARATT_IS_COMPRESSED(DatumGetPointer(row->tts_values[i]));
+			/* core's comparison does not mind the length of the header either */
+			compressed |= VARATT_IS_COMPRESSED(DatumGetPointer(row->tts_values[i])) ||
+				(attribute->attstorage == TYPSTORAGE_PLAIN && VARATT_CAN_MAKE_SHORT(DatumGetPointer(row->tts_values[i])));
 			bytes += VARSIZE_ANY(DatumGetPointer(row->tts_values[i]));
 		}
 		else
@@ -67,6 +69,8 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 	GpusortRowStore *store = &gather->rows.store;
 	GpusortRoom *room = &build->room;
 
+	if (unlikely(build->full))
+		return;
 	if (build->words != NULL)
 	{
 		gpusort_word_add(build, build->row->tts_values[0], build->row->tts_isnull[0], block, offset, flags);

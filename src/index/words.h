@@ -94,7 +94,7 @@ gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, BlockNumber
 {
 	GpusortRoom *room = &build->room;
 
-	if (unlikely(room->next == room->end) && !gpusort_gather_room(&build->gather, room))
+	if (unlikely(room->next == room->end) && (build->full || !gpusort_gather_room(&build->gather, room)))
 	{
 		build->full = true;
 		return;

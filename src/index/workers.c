@@ -7,9 +7,10 @@
  * what the workers have read in the order of their ranges.  So rows come in the order of their
  * TIDs, as if one process had read them all.  Then the leader sorts and loads.
  *
- * Core decides how many workers there may be.  There are none if the rows of all processes will
- * probably not fit in memory: a worker writes no sorted runs.  If they do not fit all the same, or
- * if a worker is not launched, the leader reads its range.
+ * Core decides how many workers there may be.  There are none if a sample of the rows has to decide
+ * how keys are made, as for strings, or if the rows of all processes will probably not fit in
+ * memory: a worker writes no sorted runs.  If they do not fit all the same, or if a worker is
+ * not launched, the leader reads its range.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +32,9 @@
 #include "utils/rel.h"
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "base/shmem.h"
+#include "gpu/start.h"
 #include "guc.h"
 #include "index/index.h"
 
@@ -85,7 +88,7 @@ estimate_bytes(const GpusortIndexBuild *build)
 
 	if (build->words != NULL)
 		return bytes;
-	bytes += MAXALIGN(SizeofMinimalTupleHeader) + build->gather.rows.plan.ncolumns * sizeof(uint64);
+	bytes += MAXALIGN(SizeofMinimalTupleHeader) + build->gather.rows.plan.words * sizeof(uint64);
 	for (int i = 0; i < desc->natts; i++)
 		bytes += get_typavgwidth(TupleDescAttr(desc, i)->atttypid, TupleDescAttr(desc, i)->atttypmod);
 	return bytes;
@@ -99,6 +102,7 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 	if (gpusort_force)
 		most = INT_MAX;
 	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available() ||
+		(build->words == NULL && !build->gather.rows.plan.shareable) ||
 		build->gather.expected * estimate_bytes(build) * SURPLUS > maintenance_work_mem * 1024.0)
 		return 0;
 	return Min(build->info->ii_ParallelWorkers, most);
@@ -213,13 +217,16 @@ add_array(ParallelContext *pcxt, uint64 key, Size bytes)
 	return array;
 }
 
-/* Adds a worker's rows, or reads its range. */
+/* Adds a worker's rows, or reads its range.  memory: bytes that the worker could use. */
 static void
-end_part(GpusortIndexBuild *build, Part *part)
+end_part(GpusortIndexBuild *build, Part *part, Size memory)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (!part->done)
 	{
+		gpusort_arena_take_back(&part->file);
+		gpusort_memory_give_back();
+		build->gather.memory_limit += memory;
 		gpusort_index_read_blocks(build, part->begin, part->end);
 		return;
 	}
@@ -240,7 +247,7 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
 	WalUsage   *wal;
 
 	EnterParallelMode();
-	pcxt = CreateParallelContext("gpusort", "gpusort_index_worker", workers);
+	pcxt = CreateParallelContext(gpusort_library_name(MAXPGPATH), "gpusort_index_worker", workers);
 	shm_toc_estimate_chunk(&pcxt->estimator, offsetof(Shared, parts) + workers * sizeof(Part));
 	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(BufferUsage));
 	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(WalUsage));
@@ -254,12 +261,13 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
 		memcpy(add_array(pcxt, KEY_QUERY, query_bytes), debug_query_string, query_bytes);
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
-	build->gather.memory_limit += (workers - build->workers) * memory;
+	/* without shared memory there are no parts */
+	build->gather.memory_limit += (workers - shared->nparts) * memory;
 
 	gpusort_index_read_blocks(build, 0, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
 	WaitForParallelWorkersToFinish(pcxt);
 	for (int i = 0; i < shared->nparts; i++)
-		end_part(build, &shared->parts[i]);
+		end_part(build, &shared->parts[i], memory);
 	for (int i = 0; i < pcxt->nworkers_launched; i++)
 		InstrAccumParallelQuery(&buffers[i], &wal[i]);
 	DestroyParallelContext(pcxt);

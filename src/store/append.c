@@ -70,6 +70,16 @@ has_columns(const GpusortColumns *plan, HeapTupleHeader tuple)
 	return has;
 }
 
+int
+gpusort_columns_fit(const GpusortColumns *plan, const HeapTupleHeader *rows, int n)
+{
+	int			fit = 0;
+
+	while (fit < n && has_columns(plan, rows[fit]))
+		fit++;
+	return fit;
+}
+
 /* The bytes of the row of a tuple that has the columns.  A short header is not aligned. */
 static inline Size
 columns_bytes(const GpusortColumns *plan, HeapTupleHeader tuple)

@@ -125,6 +125,9 @@ typedef struct GpusortColumns
  */
 extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const AttrNumber *attnos);
 
+/* Returns how many of these n rows of a heap page, from the first one on, have the plan's columns. */
+extern int gpusort_columns_fit(const GpusortColumns *plan, const HeapTupleHeader *rows, int n);
+
 /*
  * Copies n rows of a heap page, of that many bytes each; if there is a plan, the chosen columns.
  * Returns how many it has copied.  It stops if gpusort_rowstore_over() is true, if the arena has

@@ -119,6 +119,22 @@ goes_on('a cancelled build', 'txt, late(id)');
 like(held_build('pg_terminate_backend'), qr/terminating connection/, 'the build is terminated');
 goes_on('a terminated build', 'txt, late(id)');
 
+# with parallel workers
+{
+	my $cancelled = 0;
+
+	$node->safe_psql('postgres', 'ALTER TABLE t SET (parallel_workers = 2)');
+	foreach my $ms (map { 3 * $_ } 1 .. 12)
+	{
+		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '256MB'; SET statement_timeout = $ms; CREATE INDEX made ON t (k, id); DROP INDEX made");
+
+		$cancelled += $rc != 0;
+	}
+	cmp_ok($cancelled, '>', 0, "$cancelled builds of 12 with workers are cancelled");
+	goes_on('cancelled builds with workers', 'k, id');
+	$node->safe_psql('postgres', 'ALTER TABLE t RESET (parallel_workers)');
+}
+
 # ---- no room ----
 
 {
