@@ -1,5 +1,6 @@
 # gnuplot bench/index.gp: draws bench/index.svg from bench/index.csv (OUT=bench/index.csv
-# bench/index.sh).  The picture shows the times divided by those of gpusort with workers, by index.
+# bench/index.sh).  The picture shows the times divided by gpusort's, by index: with workers, if it
+# had any.
 # For other files: gnuplot -e "csv='FILE'; svg='FILE'; machine='...'" bench/index.gp
 if (!exists("csv")) csv = "bench/index.csv"
 if (!exists("svg")) svg = "bench/index.svg"
