@@ -11,7 +11,7 @@ set datafile separator ","
 set grid ytics lc rgb "#dddddd"
 set yrange [0:*]
 set key outside top center horizontal samplen 2
-set ylabel "time, divided by gpusort's with workers"
+set ylabel "time, divided by gpusort's"
 
 lines(contender) = sprintf("< awk -F, -v OFS=, '$2 == \"%s\" {print $1, $NF}' '%s'", contender, csv)
 
@@ -24,4 +24,4 @@ set xtics noenhanced rotate by 30 right
 plot lines("core") using 2:xtic(1) lc rgb 0x336791 title "core, one process", \
      lines("core workers") using 2:xtic(1) lc rgb 0x8fb8de title "core, workers", \
      lines("gpusort") using 2:xtic(1) lc rgb 0x2a9d5c title "gpusort, one process", \
-     1 lc rgb "#9e9e9e" title "gpusort, workers"
+     1 lc rgb "#9e9e9e" title "gpusort"
