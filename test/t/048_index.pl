@@ -207,6 +207,7 @@ SQL
 CREATE TABLE large (id int, t text) WITH (parallel_workers = 3);
 ALTER TABLE large ALTER t SET STORAGE PLAIN;
 INSERT INTO large SELECT hashint4(i), (SELECT string_agg(sha512((i * j)::text::bytea)::text, '') FROM generate_series(1, 18) j) FROM generate_series(1, 30000) i;
+ANALYZE large;
 SQL
 	same('large (id) INCLUDE (t)', settings => 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'64MB\';');
 	like(slurp_file($node->logfile, $log), qr/to load; 3 workers, [1-9]\d* spilled/, 'a worker has had too little memory');

@@ -206,17 +206,18 @@ held_build('kill 9');
 	$node->safe_psql('postgres', 'SET gpusort.index_build = off; REINDEX INDEX made');
 	ok($ours eq bytes_of('made'), 'a killed build: the bytes of the next one');
 }
+$node->safe_psql('postgres', 'DROP INDEX made; CREATE TABLE more AS SELECT repeat(txt, 5) AS txt FROM t');
 $node->stop;
 
 # ---- a full disk ----
 
 {
 	my $space = PostgreSQL::Test::Utils::tempdir();
-	my $started = start_with_little_room($node, $space, 8, 700, 16);
+	my $started = start_with_little_room($node, $space, 8, 700, 20);
 	my ($rc, $out, $err);
 
 	ok($started, 'a server with little room starts');
-	$node->safe_psql('postgres', "DROP INDEX IF EXISTS made; CREATE TABLESPACE small LOCATION '$space'; CREATE TABLE more AS SELECT repeat(txt, 5) AS txt FROM t");
+	$node->safe_psql('postgres', "CREATE TABLESPACE small LOCATION '$space'");
 	($rc, $out, $err) = $node->psql('postgres', "CREATE INDEX made ON more (txt) TABLESPACE small");
 	like($err, qr/could not (?:extend|write)/, 'a full disk: the build fails');
 	is($node->safe_psql('postgres', "CHECKPOINT; SELECT count(*) FROM pg_class WHERE relname = 'made'"), 0, 'a full disk: there is no index');
