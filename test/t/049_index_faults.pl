@@ -206,7 +206,7 @@ held_build('kill 9');
 	$node->safe_psql('postgres', 'SET gpusort.index_build = off; REINDEX INDEX made');
 	ok($ours eq bytes_of('made'), 'a killed build: the bytes of the next one');
 }
-$node->safe_psql('postgres', 'DROP INDEX made; CREATE TABLE more AS SELECT repeat(txt, 5) AS txt FROM t');
+$node->safe_psql('postgres', 'DROP INDEX made');
 $node->stop;
 
 # ---- a full disk ----
@@ -218,10 +218,10 @@ $node->stop;
 
 	ok($started, 'a server with little room starts');
 	$node->safe_psql('postgres', "CREATE TABLESPACE small LOCATION '$space'");
-	($rc, $out, $err) = $node->psql('postgres', "CREATE INDEX made ON more (txt) TABLESPACE small");
+	($rc, $out, $err) = $node->psql('postgres', "CREATE INDEX made ON t (repeat(txt, 5)) TABLESPACE small");
 	like($err, qr/could not (?:extend|write)/, 'a full disk: the build fails');
 	is($node->safe_psql('postgres', "CHECKPOINT; SELECT count(*) FROM pg_class WHERE relname = 'made'"), 0, 'a full disk: there is no index');
-	($rc, $out, $err) = $node->psql('postgres', "SET maintenance_work_mem = '1MB'; SET temp_tablespaces = small; CREATE INDEX made ON more (txt)");
+	($rc, $out, $err) = $node->psql('postgres', "SET maintenance_work_mem = '1MB'; SET temp_tablespaces = small; CREATE INDEX made ON t (repeat(txt, 5))");
 	like($err, qr/could not (?:extend|write)/, 'no room for spilled runs: the build fails');
 	$node->safe_psql('postgres', 'CREATE INDEX made ON t (k) TABLESPACE small');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_ls_tmpdir((SELECT oid FROM pg_tablespace WHERE spcname = \'small\'))'), 0,
