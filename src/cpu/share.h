@@ -34,6 +34,14 @@ typedef void (*GpusortShareWork) (void *arg, size_t begin, size_t end);
 extern void gpusort_share(size_t n, size_t part, GpusortShareWork work, void *arg,
 						  const GpusortCpuOptions *options);
 
+/*
+ * Calls own(arg) in this thread and, at the same time if the options allow another thread,
+ * other(arg) in that one.  Returns when both calls have returned.  other() must use nothing of
+ * PostgreSQL's, and own() must not end in any other way.
+ */
+extern void gpusort_share_two(void (*own) (void *), void (*other) (void *), void *arg,
+							  const GpusortCpuOptions *options);
+
 #ifdef __cplusplus
 }
 #endif

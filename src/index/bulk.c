@@ -31,8 +31,7 @@ struct GpusortBulk
 	int			nwaiting;
 	BlockNumber numbers[XLR_MAX_BLOCK_ID];	/* of the waiting pages */
 	char	   *pages[XLR_MAX_BLOCK_ID];
-	int			nfree;
-	char	   *free[XLR_MAX_BLOCK_ID]; /* memory of pages that are written */
+	char	   *free;			/* the memory of pages that are written: each begins with the address of the next one */
 	char	   *memory;			/* for pages that have no other: */
 	int			nmemory;
 	MemoryContext cxt;
@@ -53,8 +52,13 @@ gpusort_bulk_begin(Relation relation)
 Page
 gpusort_bulk_page(GpusortBulk *bulk)
 {
-	if (bulk->nfree > 0)
-		return bulk->free[--bulk->nfree];
+	if (bulk->free != NULL)
+	{
+		char	   *page = bulk->free;
+
+		bulk->free = *(char **) page;
+		return page;
+	}
 	if (bulk->nmemory == 0)
 	{
 		bulk->nmemory = XLR_MAX_BLOCK_ID;
@@ -94,8 +98,8 @@ write_waiting(GpusortBulk *bulk)
 	for (int i = 0; i < bulk->nwaiting; i++)
 	{
 		write_page(bulk, bulk->numbers[i], bulk->pages[i]);
-		if (bulk->nfree < XLR_MAX_BLOCK_ID)
-			bulk->free[bulk->nfree++] = bulk->pages[i];
+		*(char **) bulk->pages[i] = bulk->free;
+		bulk->free = bulk->pages[i];
 	}
 	bulk->nwaiting = 0;
 }

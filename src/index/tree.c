@@ -3,10 +3,10 @@
  * tree.c
  *		Writes a btree level by level, byte for byte as core would.
  *
- * The algorithm is that of core's nbtsort.c.  Items go to the rightmost leaf until it is full.
- * Then its last item becomes the first one of the next leaf, and what a search needs of it the
- * high key of the full one, which the level above gets, too.  A page is full by core's
- * conditions, and core's functions truncate keys and raise errors.
+ * The algorithm is that of core's nbtsort.c.  Items go to the rightmost page of a level until it is
+ * full (leaf.h).  Then its last item becomes the first one of the next page, and what a search
+ * needs of it the high key of the full one, which the level above gets, too.  A page is full by
+ * core's conditions, and core's functions truncate keys and raise errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,15 +19,12 @@
 #include "index/bulk.h"
 #include "index/tree.h"
 
-/* A level of the tree: the rightmost page is being filled */
+/* A level of the tree.  The pages before the one that is being filled are written. */
 typedef struct Level
 {
-	uint32		level;			/* 0: leaves */
-	Page		page;
-	BlockNumber block;
-	OffsetNumber last;			/* the last item; P_HIKEY: none */
-	Size		posting;		/* bytes of the last item's posting list */
-	Size		full;			/* a page with less free space is full */
+	GpusortTreePage current;	/* of the leaves only at the end */
+	BlockNumber block;			/* its number */
+	BlockNumber previous;		/* the page before it */
 	IndexTuple	low_key;		/* of the page; NULL: it has no item */
 	struct Level *above;
 } Level;
@@ -39,24 +36,18 @@ struct GpusortTree
 	GpusortBulk *bulk;
 	BTScanInsert inskey;
 	BlockNumber blocks;			/* numbers given to pages */
-	Level	   *leaves;			/* NULL: no item yet */
+	Level	   *leaves;			/* NULL: no leaf yet */
 };
 
-static Page
-new_page(GpusortTree *tree, uint32 level)
+/* Returns what bounds the first page of a level from below: nothing. */
+static IndexTuple
+no_bound(void)
 {
-	Page		page = gpusort_bulk_page(tree->bulk);
-	BTPageOpaque opaque;
+	IndexTuple	tuple = palloc0(sizeof(IndexTupleData));
 
-	_bt_pageinit(page, BLCKSZ);
-	opaque = BTPageGetOpaque(page);
-	opaque->btpo_prev = opaque->btpo_next = P_NONE;
-	opaque->btpo_level = level;
-	opaque->btpo_flags = level > 0 ? 0 : BTP_LEAF;
-	opaque->btpo_cycleid = 0;
-	/* room for the high key's line pointer */
-	((PageHeader) page)->pd_lower += sizeof(ItemIdData);
-	return page;
+	tuple->t_info = sizeof(IndexTupleData);
+	BTreeTupleSetNAtts(tuple, 0, false);
+	return tuple;
 }
 
 static Level *
@@ -64,46 +55,17 @@ new_level(GpusortTree *tree, uint32 number)
 {
 	Level	   *level = palloc0(sizeof(Level));
 
-	level->level = number;
-	level->page = new_page(tree, number);
+	level->current.level = number;
+	level->current.full = BLCKSZ * (100 - BTREE_NONLEAF_FILLFACTOR) / 100;
 	level->block = tree->blocks++;
-	level->last = P_HIKEY;
-	level->full = number > 0 ? BLCKSZ * (100 - BTREE_NONLEAF_FILLFACTOR) / 100 :
-		BTGetTargetPageFreeSpace(tree->index);
+	level->previous = P_NONE;
+	level->low_key = no_bound();
+	if (number > 0)
+		gpusort_treepage_init(&level->current, gpusort_bulk_page(tree->bulk));
 	return level;
 }
 
-/* Adds an item of this many bytes, MAXALIGNed, behind the last one.  There is room for it. */
-static inline void
-add_item(Page page, OffsetNumber offset, const void *item, Size bytes)
-{
-	PageHeader	header = (PageHeader) page;
-
-	header->pd_upper -= bytes;
-	ItemIdSetNormal(PageGetItemId(page, offset), header->pd_upper, bytes);
-	header->pd_lower = offsetof(PageHeaderData, pd_linp) + offset * sizeof(ItemIdData);
-	memcpy((char *) page + header->pd_upper, item, bytes);
-}
-
-/* Adds the first or another item of a page above the leaves: the first one needs no key. */
-static void
-add_tuple(Level *level, const IndexTupleData *tuple, Size bytes)
-{
-	IndexTupleData first;
-
-	level->last = OffsetNumberNext(level->last);
-	if (level->level > 0 && level->last == P_FIRSTKEY)
-	{
-		first = *tuple;
-		first.t_info = sizeof(IndexTupleData);
-		BTreeTupleSetNAtts(&first, 0, false);
-		tuple = &first;
-		bytes = sizeof(IndexTupleData);
-	}
-	add_item(level->page, level->last, tuple, bytes);
-}
-
-static void add(GpusortTree *tree, Level *level, IndexTuple tuple, Size posting);
+static void add(GpusortTree *tree, Level *level, IndexTuple tuple);
 
 /* Replaces the high key of a leaf, its last item so far, by what a search needs of it. */
 static void
@@ -123,74 +85,82 @@ static void
 add_to_above(GpusortTree *tree, Level *level, BlockNumber block)
 {
 	if (level->above == NULL)
-		level->above = new_level(tree, level->level + 1);
+		level->above = new_level(tree, level->current.level + 1);
 	BTreeTupleSetDownLink(level->low_key, block);
-	add(tree, level->above, level->low_key, 0);
+	add(tree, level->above, level->low_key);
 	pfree(level->low_key);
 	level->low_key = NULL;
 }
 
-/* Ends a page that has at least two items, and begins the next one with the last of them. */
 static void
-next_page(GpusortTree *tree, Level *level)
+write_page(GpusortTree *tree, const Level *level, BlockNumber block, BlockNumber next, Page page)
 {
-	Page		page = level->page;
+	BTPageOpaque opaque = BTPageGetOpaque(page);
+
+	opaque->btpo_prev = level->previous;
+	opaque->btpo_next = next;
+	gpusort_bulk_write(tree->bulk, block, page);
+}
+
+/* Ends and writes a page, whose last item, of at least two, is also the first one of the next page. */
+static void
+end_page(GpusortTree *tree, Level *level, Page page, OffsetNumber last)
+{
 	BlockNumber block = level->block;
-	OffsetNumber last = level->last;
 	ItemId		item = PageGetItemId(page, last);
 	ItemId		high_key = PageGetItemId(page, P_HIKEY);
-	IndexTuple	tuple = (IndexTuple) PageGetItem(page, item);
 
 	Assert(last > P_FIRSTKEY);
-	level->page = new_page(tree, level->level);
 	level->block = tree->blocks++;
-	level->last = P_HIKEY;
-	add_tuple(level, tuple, ItemIdGetLength(item));
-
 	*high_key = *item;
 	ItemIdSetUnused(item);
 	((PageHeader) page)->pd_lower -= sizeof(ItemIdData);
-	if (level->level == 0)
+	if (level->current.level == 0)
 		truncate_high_key(tree, page, last);
 
 	add_to_above(tree, level, block);
 	level->low_key = CopyIndexTuple((IndexTuple) PageGetItem(page, PageGetItemId(page, P_HIKEY)));
-	BTPageGetOpaque(page)->btpo_next = level->block;
-	BTPageGetOpaque(level->page)->btpo_prev = block;
-	gpusort_bulk_write(tree->bulk, block, page);
+	write_page(tree, level, block, level->block, page);
+	level->previous = block;
 }
 
-/* Is there no room on the page for an item of that many bytes, with room left for a TID on a leaf? */
-static inline bool
-is_full(const Level *level, Size bytes)
-{
-	PageHeader	header = (PageHeader) level->page;
-	Size		space = header->pd_upper - header->pd_lower;
-
-	space = space < sizeof(ItemIdData) ? 0 : space - sizeof(ItemIdData);
-	return space < bytes + (level->level == 0 ? MAXALIGN(sizeof(ItemPointerData)) : 0) ||
-		(space + level->posting < level->full && level->last > P_FIRSTKEY);
-}
-
-/* Adds a tuple to the level.  posting: bytes of its posting list, which a high key would not have. */
+/* Adds an item to a page above the leaves.  The first one needs no key. */
 static void
-add(GpusortTree *tree, Level *level, IndexTuple tuple, Size posting)
+add_item(GpusortTreePage *page, const IndexTupleData *tuple, Size bytes)
 {
+	IndexTupleData first;
+
+	if (page->last == P_HIKEY)
+	{
+		first = *tuple;
+		first.t_info = sizeof(IndexTupleData);
+		BTreeTupleSetNAtts(&first, 0, false);
+		tuple = &first;
+		bytes = sizeof(IndexTupleData);
+	}
+	gpusort_treepage_add(page, tuple, bytes);
+}
+
+/* Adds a tuple to a level above the leaves. */
+static void
+add(GpusortTree *tree, Level *level, IndexTuple tuple)
+{
+	GpusortTreePage *current = &level->current;
 	Size		bytes = MAXALIGN(IndexTupleSize(tuple));
 
-	if (unlikely(bytes > GPUSORT_MAX_BTREE_TUPLE(level->page)))
-		_bt_check_third_page(tree->index, tree->heap, level->level == 0, level->page, tuple);
-	if (is_full(level, bytes))
-		next_page(tree, level);
-	level->posting = posting;
-	if (level->last == P_HIKEY)
+	if (unlikely(bytes > GPUSORT_MAX_BTREE_TUPLE(current->page)))
+		_bt_check_third_page(tree->index, tree->heap, false, current->page, tuple);
+	if (gpusort_treepage_is_full(current, bytes))
 	{
-		/* the first page of a level has no lower bound */
-		level->low_key = palloc0(sizeof(IndexTupleData));
-		level->low_key->t_info = sizeof(IndexTupleData);
-		BTreeTupleSetNAtts(level->low_key, 0, false);
+		Page		page = current->page;
+		OffsetNumber last = current->last;
+		ItemId		item = PageGetItemId(page, last);
+
+		gpusort_treepage_init(current, gpusort_bulk_page(tree->bulk));
+		add_item(current, (IndexTuple) PageGetItem(page, item), ItemIdGetLength(item));
+		end_page(tree, level, page, last);
 	}
-	add_tuple(level, tuple, bytes);
+	add_item(current, tuple, bytes);
 }
 
 /* The rightmost page of a level has no high key: moves the line pointers to its place. */
@@ -205,24 +175,31 @@ remove_high_key(Page page)
 }
 
 void
-gpusort_tree_end(GpusortTree *tree)
+gpusort_tree_end(GpusortTree *tree, const GpusortTreePage *leaf)
 {
 	BlockNumber root = P_NONE;
 	uint32		height = 0;
 	Page		page;
 
+	if (leaf->page != NULL)
+	{
+		if (tree->leaves == NULL)
+			tree->leaves = new_level(tree, 0);
+		tree->leaves->current = *leaf;
+	}
 	for (Level *level = tree->leaves; level != NULL; level = level->above)
 	{
+		page = level->current.page;
 		if (level->above == NULL)
 		{
-			BTPageGetOpaque(level->page)->btpo_flags |= BTP_ROOT;
+			BTPageGetOpaque(page)->btpo_flags |= BTP_ROOT;
 			root = level->block;
-			height = level->level;
+			height = level->current.level;
 		}
 		else
 			add_to_above(tree, level, level->block);
-		remove_high_key(level->page);
-		gpusort_bulk_write(tree->bulk, level->block, level->page);
+		remove_high_key(page);
+		write_page(tree, level, level->block, P_NONE, page);
 	}
 	page = gpusort_bulk_page(tree->bulk);
 	_bt_initmetapage(page, root, height, tree->inskey->allequalimage);
@@ -252,9 +229,18 @@ gpusort_tree_is_equal_image(const GpusortTree *tree)
 }
 
 void
-gpusort_tree_add(GpusortTree *tree, IndexTuple tuple, Size posting)
+gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch)
 {
-	if (unlikely(tree->leaves == NULL))
+	while (batch->nfree < GPUSORT_BATCH_LEAVES)
+		batch->free[batch->nfree++] = gpusort_bulk_page(tree->bulk);
+}
+
+void
+gpusort_tree_write(GpusortTree *tree, GpusortLeafBatch *batch)
+{
+	if (batch->nfull > 0 && tree->leaves == NULL)
 		tree->leaves = new_level(tree, 0);
-	add(tree, tree->leaves, tuple, posting);
+	for (int i = 0; i < batch->nfull; i++)
+		end_page(tree, tree->leaves, batch->full[i].page, batch->full[i].last);
+	batch->nfull = 0;
 }

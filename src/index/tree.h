@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * tree.h
- *		Writes a btree whose items come in order.
+ *		Writes a btree whose leaves come in order.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_INDEX_TREE_H
 #define GPUSORT_INDEX_TREE_H
 
-#include "access/itup.h"
 #include "utils/rel.h"
+
+#include "index/leaf.h"
 
 typedef struct GpusortTree GpusortTree;
 
@@ -19,13 +20,13 @@ extern GpusortTree *gpusort_tree_begin(Relation heap, Relation index);
 /* Are equal keys equal bit by bit, so that core would put them into posting lists? */
 extern bool gpusort_tree_is_equal_image(const GpusortTree *tree);
 
-/*
- * Adds an item to the leaves, which sorts behind all others, and copies it.  posting: bytes of its
- * posting list; 0: it has none.  Raises core's error if it is too large.
- */
-extern void gpusort_tree_add(GpusortTree *tree, IndexTuple tuple, Size posting);
+/* Gives a batch free pages, of which a written one has none left. */
+extern void gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch);
 
-/* Writes all that is left, and the metapage.  The index is complete then. */
-extern void gpusort_tree_end(GpusortTree *tree);
+/* Ends and writes the full leaves of a batch.  Leaves come in order. */
+extern void gpusort_tree_write(GpusortTree *tree, GpusortLeafBatch *batch);
+
+/* Writes the last leaf, all that is left, and the metapage.  The index is complete then. */
+extern void gpusort_tree_end(GpusortTree *tree, const GpusortTreePage *leaf);
 
 #endif							/* GPUSORT_INDEX_TREE_H */

@@ -59,6 +59,13 @@ has_same_key(const GpusortUnique *unique, const GpusortIndexBuild *build, Minima
 	return gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right) == 0;
 }
 
+/* Has the row whose words are in keys[1 - turn] the words of the one before? */
+static inline bool
+has_same_words(const GpusortUnique *unique, int words)
+{
+	return unique->previous != NULL && memcmp(unique->keys[0], unique->keys[1], words * sizeof(uint64)) == 0;
+}
+
 /*
  * Checks a row, of which as many words are in keys[1 - turn].  Returns true if it is the previous
  * one from now on.  A dead row behind others with its key leaves them there.
@@ -68,8 +75,7 @@ check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, i
 {
 	bool		alive = (row->t_infomask & GPUSORT_INDEX_DEAD) == 0;
 
-	if (unique->previous == NULL || memcmp(unique->keys[0], unique->keys[1], words * sizeof(uint64)) != 0 ||
-		!has_same_key(unique, build, row))
+	if (!has_same_words(unique, words) || !has_same_key(unique, build, row))
 		unique->alive = false;
 	else if (!alive)
 		return false;
@@ -80,16 +86,18 @@ check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, i
 	return true;
 }
 
-void
-gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint32 number)
+bool
+gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint32 number, bool in_thread)
 {
 	const GpusortGather *gather = &build->gather;
 	int			words = gather->rows.doubt.words;
 
 	memcpy(unique->keys[1 - unique->turn], gpusort_keyset_key(gather->set, number), words * sizeof(uint64));
-	/* the row may be a copy that does not last */
+	if (in_thread && has_same_words(unique, words))
+		return false;
 	if (check(unique, build, row, words))
-		unique->previous = gpusort_rowstore_row(&gather->rows.store, number);
+		unique->previous = row;
+	return true;
 }
 
 void
@@ -103,8 +111,8 @@ gpusort_unique_check_merged(GpusortUnique *unique, const GpusortIndexBuild *buil
 		unique->previous = memcpy(unique->copies[unique->turn].data, row, row->t_len);
 }
 
-void
-gpusort_unique_check_word(GpusortUnique *unique, const GpusortIndexBuild *build, uint64 word)
+bool
+gpusort_unique_check_word(GpusortUnique *unique, const GpusortIndexBuild *build, uint64 word, bool in_thread)
 {
 	uint64		key = gpusort_word_key(word);
 	bool		isnull = gpusort_word_is_null(build->words, word);
@@ -114,10 +122,13 @@ gpusort_unique_check_word(GpusortUnique *unique, const GpusortIndexBuild *build,
 		unique->alive = false;
 	if (alive && unique->alive)
 	{
+		if (in_thread)
+			return false;
 		build->row->tts_isnull[0] = isnull;
 		build->row->tts_values[0] = isnull ? (Datum) 0 : gpusort_word_value(build->words, word);
 		raise_duplicate(build, build->row);
 	}
 	unique->alive |= alive;
 	unique->key = key;
+	return true;
 }

@@ -23,13 +23,15 @@ typedef struct GpusortUnique
 
 /*
  * Raises core's error if a live row with the same key came before this one, which is live itself.
- * Rows come in order: number of the store, or of the merge of spilled runs.  NULLs differ, unless
- * the index says otherwise.
+ * Rows come in order: number of the store, where they stay, or of the merge of spilled runs.  NULLs
+ * differ, unless the index says otherwise.  In a thread, returns false where core's functions are
+ * needed, and has not checked the row then.
  */
-extern void gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint32 number);
+extern bool gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row, uint32 number,
+								 bool in_thread);
 extern void gpusort_unique_check_merged(GpusortUnique *unique, const GpusortIndexBuild *build, MinimalTuple row);
 
 /* The same for a row that is a word. */
-extern void gpusort_unique_check_word(GpusortUnique *unique, const GpusortIndexBuild *build, uint64 word);
+extern bool gpusort_unique_check_word(GpusortUnique *unique, const GpusortIndexBuild *build, uint64 word, bool in_thread);
 
 #endif							/* GPUSORT_INDEX_UNIQUE_H */

@@ -1,0 +1,337 @@
+/*-------------------------------------------------------------------------
+ *
+ * fill.c
+ *		Fills the leaves of a btree with sorted rows.
+ *
+ * An item of a leaf is a row, or has the TIDs of several rows with the same values (a posting list,
+ * as core's deduplication makes it).  Rows have the same values if their bytes are the same; only
+ * compressed ones take a look at the values.
+ *
+ * All this works in a thread.  It stops at the rare rows that need core: compressed ones,
+ * those that are too large, and those of a unique index whose key the row before may have.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/nbtree.h"
+#include "access/tupmacs.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/rel.h"
+
+#include "index/fill.h"
+#include "index/words.h"
+
+/* The bytes of a posting list's tuple, at most: a tenth of a page, without its line pointer */
+#define POSTING_BYTES	(MAXALIGN_DOWN(BLCKSZ * 10 / 100) - sizeof(ItemIdData))
+
+/* An item of this many bytes is not too large for a btree. */
+#define SAFE_BYTES		(BLCKSZ / 4)
+
+/* Rows between two checks for interrupts */
+#define CHECK_ROWS		1024
+
+/* ---- rows ---- */
+
+/* Where the data of a row begin, and how many bytes they have */
+static inline const char *
+data_of(MinimalTuple row, Size *bytes)
+{
+	Size		begin = row->t_hoff - MINIMAL_TUPLE_OFFSET;
+
+	*bytes = row->t_len - begin;
+	return (const char *) row + begin;
+}
+
+/* Writes a row as an index tuple.  There is room for the largest. */
+static inline IndexTuple
+form_tuple(MinimalTuple row, char *to)
+{
+	IndexTuple	tuple = (IndexTuple) to;
+	bool		nulls = (row->t_infomask & HEAP_HASNULL) != 0;
+	Size		begin = IndexInfoFindDataOffset(nulls ? INDEX_NULL_MASK : 0);
+	Size		bytes;
+	const char *data = data_of(row, &bytes);
+	Size		size = MAXALIGN(begin + bytes);
+
+	/* the padding is zero */
+	*(uint64 *) (to + size - sizeof(uint64)) = 0;
+	tuple->t_tid = *gpusort_index_tid(row);
+	tuple->t_info = size | (nulls ? INDEX_NULL_MASK : 0) |
+		((row->t_infomask & HEAP_HASVARWIDTH) != 0 ? INDEX_VAR_MASK : 0);
+	if (nulls)
+	{
+		memset(to + sizeof(IndexTupleData), 0, begin - sizeof(IndexTupleData));
+		memcpy(to + sizeof(IndexTupleData), row->t_bits, BITMAPLEN(HeapTupleHeaderGetNatts(row)));
+	}
+	memcpy(to + begin, data, bytes);
+	return tuple;
+}
+
+/* Has a row the values of the pending item, bit by bit? */
+static inline bool
+same_image(const GpusortFiller *filler, MinimalTuple row)
+{
+	const IndexTupleData *tuple = (const IndexTupleData *) filler->tuple.data;
+	const char *base = filler->tuple.data;
+	Size		bytes;
+	const char *data = data_of(row, &bytes);
+
+	if (((filler->flags | row->t_infomask) & GPUSORT_INDEX_COMPRESSED) != 0)
+	{
+		PGAlignedBlock other;
+
+		return _bt_keep_natts_fast(filler->build->index, (IndexTuple) filler->tuple.data, form_tuple(row, other.data)) >
+			IndexRelationGetNumberOfKeyAttributes(filler->build->index);
+	}
+	if (bytes != filler->bytes || ((filler->flags ^ row->t_infomask) & HEAP_HASNULL) != 0 ||
+		((row->t_infomask & HEAP_HASNULL) != 0 &&
+		 memcmp(base + sizeof(IndexTupleData), row->t_bits, BITMAPLEN(HeapTupleHeaderGetNatts(row))) != 0))
+		return false;
+	base += IndexInfoFindDataOffset(tuple->t_info);
+	/* mostly the first 8 bytes differ */
+	if (bytes >= sizeof(uint64) && memcmp(base, data, sizeof(uint64)) != 0)
+		return false;
+	return memcmp(base, data, bytes) == 0;
+}
+
+/* ---- items ---- */
+
+/* Raises core's error if an item is too large. */
+static void
+check_size(const GpusortFiller *filler, IndexTuple tuple)
+{
+	PGAlignedBlock page;
+
+	_bt_pageinit(page.data, BLCKSZ);
+	if (IndexTupleSize(tuple) > GPUSORT_MAX_BTREE_TUPLE(page.data))
+		_bt_check_third_page(filler->build->index, filler->build->heap, true, page.data, tuple);
+}
+
+/* Adds an item to the leaves. */
+static inline void
+add_item(GpusortFiller *filler, GpusortLeafBatch *batch, IndexTuple tuple, Size posting)
+{
+	if (unlikely(IndexTupleSize(tuple) > SAFE_BYTES))
+		check_size(filler, tuple);
+	gpusort_leaf_add(&filler->leaf, batch, tuple, posting);
+}
+
+/* Adds the pending item to the leaves: a posting list as that of _bt_form_posting(), if it has several rows. */
+static void
+add_pending(GpusortFiller *filler, GpusortLeafBatch *batch)
+{
+	IndexTuple	tuple = (IndexTuple) filler->tuple.data;
+	Size		base = IndexTupleSize(tuple);
+	Size		list = filler->pending * sizeof(ItemPointerData);
+
+	if (filler->pending == 1)
+		add_item(filler, batch, tuple, 0);
+	else
+	{
+		memset((char *) tuple + MAXALIGN(base + list) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
+		memcpy((char *) tuple + base, filler->tids, list);
+		tuple->t_info = (tuple->t_info & ~INDEX_SIZE_MASK) | MAXALIGN(base + list);
+		BTreeTupleSetPosting(tuple, filler->pending, base);
+		add_item(filler, batch, tuple, IndexTupleSize(tuple) - base);
+	}
+	filler->pending = 0;
+}
+
+/* Can the pending item take another TID? */
+static inline bool
+has_room(const GpusortFiller *filler)
+{
+	return filler->pending > 0 &&
+		MAXALIGN(IndexTupleSize((IndexTuple) filler->tuple.data) + (filler->pending + 1) * sizeof(ItemPointerData)) <= POSTING_BYTES;
+}
+
+/* Adds the item of filler->tuple, or lets it wait for others of the same values. */
+static inline void
+add_tuple(GpusortFiller *filler, GpusortLeafBatch *batch)
+{
+	IndexTuple	tuple = (IndexTuple) filler->tuple.data;
+
+	if (!filler->deduplicates)
+	{
+		add_item(filler, batch, tuple, 0);
+		return;
+	}
+	filler->tids[0] = tuple->t_tid;
+	filler->pending = 1;
+}
+
+static void
+add_row(GpusortFiller *filler, GpusortLeafBatch *batch, MinimalTuple row)
+{
+	if (filler->deduplicates && has_room(filler) && same_image(filler, row))
+	{
+		filler->tids[filler->pending++] = *gpusort_index_tid(row);
+		return;
+	}
+	if (filler->pending > 0)
+		add_pending(filler, batch);
+	form_tuple(row, filler->tuple.data);
+	filler->flags = row->t_infomask;
+	(void) data_of(row, &filler->bytes);
+	add_tuple(filler, batch);
+}
+
+/* Makes the index tuple of a word. */
+static inline void
+form_word(const GpusortIndexWords *words, uint64 word, IndexTuple tuple)
+{
+	bool		isnull = gpusort_word_is_null(words, word);
+
+	gpusort_word_tid(word, &tuple->t_tid);
+	tuple->t_info = MAXALIGN(IndexInfoFindDataOffset(0) + 1) | (isnull ? INDEX_NULL_MASK : 0);
+	/* the bytes behind a value, or the bitmap of NULLs, are zero */
+	memset(tuple + 1, 0, MAXIMUM_ALIGNOF);
+	if (!isnull)
+		store_att_byval(tuple + 1, gpusort_word_value(words, word), words->type->value_bytes);
+}
+
+static inline void
+add_word(GpusortFiller *filler, GpusortLeafBatch *batch, uint64 word)
+{
+	uint64		key = gpusort_word_key(word);
+
+	if (filler->deduplicates && key == filler->key && has_room(filler))
+	{
+		gpusort_word_tid(word, &filler->tids[filler->pending++]);
+		return;
+	}
+	if (filler->pending > 0)
+		add_pending(filler, batch);
+	filler->key = key;
+	form_word(filler->build->words, word, (IndexTuple) filler->tuple.data);
+	add_tuple(filler, batch);
+}
+
+/* ---- fill ---- */
+
+/* Might a row of the store need core's functions, beside those that find keys that a unique index would have twice? */
+static inline bool
+needs_core(const GpusortFiller *filler, MinimalTuple row)
+{
+	return ((filler->flags | row->t_infomask) & GPUSORT_INDEX_COMPRESSED) != 0 || row->t_len > SAFE_BYTES;
+}
+
+/* Adds the block's rows, which are words. */
+static inline GpusortFillStop
+fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
+{
+	const uint64 *words = (const uint64 *) filler->sorted->block;
+
+	for (; filler->next < filler->sorted->count; filler->next++)
+	{
+		uint64		word = words[filler->next];
+
+		if (batch->nfree == 0)
+			return GPUSORT_FILL_FULL;
+		if (unique && !gpusort_unique_check_word(&filler->unique, filler->build, word, in_thread))
+			return GPUSORT_FILL_CORE;
+		add_word(filler, batch, word);
+		filler->rows++;
+	}
+	return GPUSORT_FILL_ROWS;
+}
+
+/* Adds the block's rows, which lie in the store. */
+static inline GpusortFillStop
+fill_rows(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
+{
+	const GpusortIndexBuild *build = filler->build;
+	const GpusortRowStore *store = &build->gather.rows.store;
+	const GpusortSorted *sorted = filler->sorted;
+	const uint32 *order = (const uint32 *) sorted->block;
+
+	for (; filler->next < sorted->count; filler->next++)
+	{
+		MinimalTuple row;
+
+		if (batch->nfree == 0)
+			return GPUSORT_FILL_FULL;
+		gpusort_sort_look_ahead(sorted, store, filler->next);
+		row = gpusort_rowstore_row(store, order[filler->next]);
+		if (in_thread && unlikely(needs_core(filler, row)))
+			return GPUSORT_FILL_CORE;
+		if (unique)
+		{
+			if (likely(filler->next + GPUSORT_ROW_STEP < sorted->count))
+				__builtin_prefetch(gpusort_keyset_key(build->gather.set, order[filler->next + GPUSORT_ROW_STEP]));
+			if (!gpusort_unique_check(&filler->unique, build, row, order[filler->next], in_thread))
+				return GPUSORT_FILL_CORE;
+		}
+		add_row(filler, batch, row);
+		filler->rows++;
+		if (!in_thread && filler->next % CHECK_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	return GPUSORT_FILL_ROWS;
+}
+
+/* Adds the rows of the spill. */
+static GpusortFillStop
+fill_merged(GpusortFiller *filler, GpusortLeafBatch *batch, bool unique)
+{
+	GpusortIndexBuild *build = filler->build;
+	uint64		word;
+	void	   *row;
+
+	while (batch->nfree > 0)
+	{
+		if (!gpusort_spill_next(build->gather.spill, &word, &row))
+			return GPUSORT_FILL_ROWS;
+		if (build->words != NULL)
+		{
+			if (unique)
+				gpusort_unique_check_word(&filler->unique, build, word, false);
+			add_word(filler, batch, word);
+		}
+		else
+		{
+			if (unique)
+				gpusort_unique_check_merged(&filler->unique, build, row);
+			add_row(filler, batch, row);
+		}
+		if (++filler->rows % CHECK_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+	return GPUSORT_FILL_FULL;
+}
+
+GpusortFillStop
+gpusort_fill(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread)
+{
+	GpusortIndexBuild *build = filler->build;
+	bool		unique = build->info->ii_Unique;
+
+	if (build->gather.spill != NULL)
+		return fill_merged(filler, batch, unique);
+	if (build->words != NULL)
+		return unique ? fill_words(filler, batch, in_thread, true) : fill_words(filler, batch, in_thread, false);
+	return unique ? fill_rows(filler, batch, in_thread, true) : fill_rows(filler, batch, in_thread, false);
+}
+
+GpusortFiller *
+gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted *sorted, bool equal_image)
+{
+	GpusortFiller *filler = palloc0(sizeof(GpusortFiller));
+
+	filler->build = build;
+	filler->sorted = sorted;
+	filler->leaf.full = BTGetTargetPageFreeSpace(build->index);
+	filler->deduplicates = equal_image && !build->info->ii_Unique && BTGetDeduplicateItems(build->index);
+	filler->key = filler->unique.key = PG_UINT64_MAX;	/* no word has it */
+	return filler;
+}
+
+void
+gpusort_fill_end(GpusortFiller *filler, GpusortLeafBatch *batch)
+{
+	if (filler->pending > 0)
+		add_pending(filler, batch);
+}
