@@ -49,6 +49,7 @@ typedef struct GpusortIndexBuild
 	struct CorePage *core;		/* the rows of a page that core has read */
 	AttrNumber *attnos;			/* the table's column of each of the index's; NULL: rows must be evaluated */
 	GpusortColumns columns;		/* how these are copied; count 0: not one by one */
+	uint32		sampled;		/* the first rows, by which the words of the keys were chosen */
 	int			workers;		/* launched, in the leader */
 	bool		full;			/* in a worker: there is no memory for all rows */
 	double		tuples;			/* live tuples of the table */

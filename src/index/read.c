@@ -312,13 +312,18 @@ gpusort_index_read_begin(GpusortIndexBuild *build)
 void
 gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumber end)
 {
-	TablePage  *page = palloc(sizeof(TablePage));
+	TablePage  *page;
 	TransactionId oldest = GetOldestNonRemovableTransactionId(build->heap);
-	TableScanDesc scan = table_beginscan_strat(build->heap, SnapshotAny, 0, NULL, true, false);
-	HeapScanDesc heap_scan = (HeapScanDesc) scan;
+	TableScanDesc scan;
+	HeapScanDesc heap_scan;
 	BlockNumber by_core = 0;	/* core has read the blocks before this one */
 	BlockNumber pages = 1;		/* that core gets next */
 
+	if (begin == end)
+		return;
+	page = palloc(sizeof(TablePage));
+	scan = table_beginscan_strat(build->heap, SnapshotAny, 0, NULL, true, false);
+	heap_scan = (HeapScanDesc) scan;
 	build->room = (GpusortRoom) {.width = gpusort_spec_width(&build->gather.set_spec)};
 	heap_setscanlimits(scan, begin, end - begin);
 	while (begin < end && !build->full && heap_getnext(scan, ForwardScanDirection) != NULL)

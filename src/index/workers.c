@@ -7,10 +7,12 @@
  * what the workers have read in the order of their ranges.  So rows come in the order of their
  * TIDs, as if one process had read them all.  Then the leader sorts and loads.
  *
- * Core decides how many workers there may be.  There are none if a sample of the rows has to decide
- * how keys are made, as for strings, or if the rows of all processes will probably not fit in
- * memory: a worker writes no sorted runs.  If they do not fit all the same, or if a worker is
- * not launched, the leader reads its range.
+ * If a sample of the rows decides how keys are made, as for strings, the leader reads it before
+ * it launches workers, and they choose by the same sample.
+ *
+ * Core decides how many workers there may be.  There are none if the rows of all processes will
+ * probably not fit in memory: a worker writes no sorted runs.  If they do not fit all the same, or
+ * if a worker is not launched, the leader reads its range.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,6 +54,10 @@
 #define KEY_QUERY		UINT64CONST(2)
 #define KEY_BUFFERS		UINT64CONST(3)
 #define KEY_WAL			UINT64CONST(4)
+#define KEY_SAMPLE		UINT64CONST(5)
+
+/* Blocks that the leader reads at a time until there is a sample */
+#define SAMPLE_BLOCKS	64
 
 /* A worker's range, and what it has read */
 typedef struct Part
@@ -72,6 +78,8 @@ typedef struct Shared
 	Oid			heap;
 	Oid			index;
 	Size		memory;			/* bytes for each process */
+	double		expected;		/* rows of the index */
+	uint32		sampled;		/* rows of the sample; 0: none decides how keys are made */
 	GpusortActivitySort sort;	/* for gpusort_activity */
 	int			nparts;
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
@@ -102,16 +110,71 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 	if (gpusort_force)
 		most = INT_MAX;
 	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available() ||
-		(build->words == NULL && !build->gather.rows.plan.shareable) ||
 		build->gather.expected * estimate_bytes(build) * SURPLUS > maintenance_work_mem * 1024.0)
 		return 0;
 	return Min(build->info->ii_ParallelWorkers, most);
 }
 
+/* ---- the sample: minimal tuples, one behind the other ---- */
+
+static Size
+sample_bytes(const GpusortIndexBuild *build)
+{
+	Size		bytes = 0;
+
+	for (uint32 i = 0; i < build->sampled; i++)
+		bytes += MAXALIGN(((MinimalTuple) gpusort_rowstore_row(&build->gather.rows.store, i))->t_len);
+	return bytes;
+}
+
+static void
+write_sample(const GpusortIndexBuild *build, char *to)
+{
+	for (uint32 i = 0; i < build->sampled; i++)
+	{
+		MinimalTuple row = gpusort_rowstore_row(&build->gather.rows.store, i);
+
+		memcpy(to, row, row->t_len);
+		to += MAXALIGN(row->t_len);
+	}
+}
+
+/* A worker's sample */
+typedef struct Sample
+{
+	MinimalTuple *rows;
+	TupleTableSlot *slot;		/* of minimal tuples */
+} Sample;
+
+/* A GpusortSampleRow */
+static TupleTableSlot *
+sample_row(void *arg, uint32 i)
+{
+	Sample	   *sample = arg;
+
+	return ExecStoreMinimalTuple(sample->rows[i], sample->slot, false);
+}
+
+/* Chooses the words of a worker's keys as the leader has chosen its own. */
+static void
+choose_by_sample(GpusortGather *gather, const Shared *shared, char *from)
+{
+	Sample		sample = {palloc(shared->sampled * sizeof(MinimalTuple)), gather->left};
+
+	for (uint32 i = 0; i < shared->sampled; i++)
+	{
+		sample.rows[i] = (MinimalTuple) from;
+		from += MAXALIGN(sample.rows[i]->t_len);
+	}
+	gpusort_rows_choose(gather, sample_row, &sample, shared->sampled, shared->expected);
+	ExecClearTuple(gather->left);
+	pfree(sample.rows);
+}
+
 /* ---- a worker ---- */
 
 static void
-read_part(const Shared *shared, Part *part, Relation heap, Relation index)
+read_part(const Shared *shared, Part *part, char *sample, Relation heap, Relation index)
 {
 	const char *refusal;
 	GpusortIndexBuild *build = gpusort_index_begin(heap, index, BuildIndexInfo(index), &refusal);
@@ -126,6 +189,8 @@ read_part(const Shared *shared, Part *part, Relation heap, Relation index)
 	gather->fed = true;
 	gpusort_activity_join(&gather->activity, gather->cxt, &shared->sort);
 	gpusort_gather_begin(gather, shared->memory);
+	if (shared->sampled > 0)
+		choose_by_sample(gather, shared, sample);
 	gpusort_index_read_begin(build);
 	gpusort_index_read_blocks(build, part->begin, part->end);
 	if (!build->full && gpusort_gather_publish(gather, &part->published))
@@ -161,7 +226,7 @@ gpusort_index_worker(dsm_segment *segment, shm_toc *toc)
 	heap = table_open(shared->heap, ShareLock);
 	index = index_open(shared->index, AccessExclusiveLock);
 	InstrStartParallelQuery();
-	read_part(shared, &shared->parts[ParallelWorkerNumber], heap, index);
+	read_part(shared, &shared->parts[ParallelWorkerNumber], shm_toc_lookup(toc, KEY_SAMPLE, true), heap, index);
 	InstrEndParallelQuery(&buffers[ParallelWorkerNumber], &wal[ParallelWorkerNumber]);
 	index_close(index, AccessExclusiveLock);
 	table_close(heap, ShareLock);
@@ -179,23 +244,26 @@ take_back_files(dsm_segment *segment, Datum arg)
 		gpusort_arena_take_back(&shared->parts[i].file);
 }
 
+/* first: the block from which on the processes share the table */
 static Shared *
-init_shared(const GpusortIndexBuild *build, ParallelContext *pcxt, Size memory)
+init_shared(const GpusortIndexBuild *build, ParallelContext *pcxt, Size memory, BlockNumber first)
 {
 	Shared	   *shared = shm_toc_allocate(pcxt->toc, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
-	uint64		blocks = RelationGetNumberOfBlocks(build->heap);
+	uint64		blocks = RelationGetNumberOfBlocks(build->heap) - first;
 
 	memset(shared, 0, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
 	strlcpy(shared->version, GPUSORT_VERSION, sizeof(shared->version));
 	shared->heap = RelationGetRelid(build->heap);
 	shared->index = RelationGetRelid(build->index);
 	shared->memory = memory;
+	shared->expected = build->gather.expected;
+	shared->sampled = build->sampled;
 	shared->sort = build->gather.activity.sort;
 	shared->nparts = pcxt->nworkers;
 	for (int i = 0; i < shared->nparts; i++)
 	{
-		shared->parts[i].begin = blocks * (i + 1) / (shared->nparts + 1);
-		shared->parts[i].end = blocks * (i + 2) / (shared->nparts + 1);
+		shared->parts[i].begin = first + blocks * (i + 1) / (shared->nparts + 1);
+		shared->parts[i].end = first + blocks * (i + 2) / (shared->nparts + 1);
 	}
 	if (pcxt->seg != NULL)
 	{
@@ -237,9 +305,36 @@ end_part(GpusortIndexBuild *build, Part *part, Size memory)
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
 }
 
-static void
-read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
+/* Reads blocks from the first one on until there is a sample, if keys need one.  Returns how many. */
+static BlockNumber
+read_sample(GpusortIndexBuild *build)
 {
+	BlockNumber blocks = RelationGetNumberOfBlocks(build->heap);
+	BlockNumber done = 0;
+
+	while (build->gather.set == NULL && done < blocks)
+	{
+		BlockNumber end = Min(done + SAMPLE_BLOCKS, blocks);
+
+		gpusort_index_read_blocks(build, done, end);
+		done = end;
+	}
+	return done;
+}
+
+/* Do all processes make the same words of a value? */
+static bool
+words_are_shared(const GpusortIndexBuild *build)
+{
+	return build->words != NULL ||
+		(build->gather.set != NULL && !gpusort_rowkey_keeps_values(build->gather.rows.key));
+}
+
+/* Reads the blocks from the first one on. */
+static void
+read_with_workers(GpusortIndexBuild *build, int workers, Size memory, BlockNumber first)
+{
+	Size		bytes = sample_bytes(build);
 	Size		query_bytes = debug_query_string != NULL ? strlen(debug_query_string) + 1 : 0;
 	ParallelContext *pcxt;
 	Shared	   *shared;
@@ -252,19 +347,22 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
 	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(BufferUsage));
 	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(WalUsage));
 	shm_toc_estimate_chunk(&pcxt->estimator, query_bytes);
-	shm_toc_estimate_keys(&pcxt->estimator, 4);
+	shm_toc_estimate_chunk(&pcxt->estimator, bytes);
+	shm_toc_estimate_keys(&pcxt->estimator, 5);
 	InitializeParallelDSM(pcxt);
-	shared = init_shared(build, pcxt, memory);
+	shared = init_shared(build, pcxt, memory, first);
 	buffers = add_array(pcxt, KEY_BUFFERS, workers * sizeof(BufferUsage));
 	wal = add_array(pcxt, KEY_WAL, workers * sizeof(WalUsage));
 	if (query_bytes > 0)
 		memcpy(add_array(pcxt, KEY_QUERY, query_bytes), debug_query_string, query_bytes);
+	if (bytes > 0)
+		write_sample(build, add_array(pcxt, KEY_SAMPLE, bytes));
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
 	/* without shared memory there are no parts */
 	build->gather.memory_limit += (workers - shared->nparts) * memory;
 
-	gpusort_index_read_blocks(build, 0, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
+	gpusort_index_read_blocks(build, first, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
 	WaitForParallelWorkersToFinish(pcxt);
 	for (int i = 0; i < shared->nparts; i++)
 		end_part(build, &shared->parts[i], memory);
@@ -280,9 +378,19 @@ gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
 	gpusort_index_read_begin(build);
 	if (build->info->ii_Concurrent)
 		gpusort_index_read_concurrently(build);
-	else if (workers > 0)
-		read_with_workers(build, workers, memory);
-	else
+	else if (workers == 0)
 		gpusort_index_read_blocks(build, 0, RelationGetNumberOfBlocks(build->heap));
+	else
+	{
+		BlockNumber first = read_sample(build);
+
+		if (words_are_shared(build))
+			read_with_workers(build, workers, memory, first);
+		else
+		{
+			build->gather.memory_limit += workers * memory;
+			gpusort_index_read_blocks(build, first, RelationGetNumberOfBlocks(build->heap));
+		}
+	}
 	gpusort_index_read_end(build);
 }

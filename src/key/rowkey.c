@@ -340,6 +340,17 @@ gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 		(void) encode_value(column, value, words);
 }
 
+bool
+gpusort_rowkey_keeps_values(const GpusortRowKey *key)
+{
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		if (key->columns[i].few != NULL)
+			return true;
+	}
+	return false;
+}
+
 void
 gpusort_rowkey_share(GpusortRowKey *key)
 {

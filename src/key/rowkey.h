@@ -85,10 +85,14 @@ extern GpusortRowKey *gpusort_rowkey_begin(const GpusortKeyPlan *plan);
 
 /*
  * Makes words that do not depend on which row is encoded first, so that those of several
- * processes, whose keys are made for the same columns and not settled, can be compared.
- * Must be called before any row is encoded.
+ * processes, whose keys are made for the same columns, can be compared: keys that are not settled, or
+ * settled by the same sample, if they do not keep values then.  Must be called before any row is
+ * encoded.
  */
 extern void gpusort_rowkey_share(GpusortRowKey *key);
+
+/* Does a settled key keep values (key/few.c), so that its words depend on the rows that it has encoded? */
+extern bool gpusort_rowkey_keeps_values(const GpusortRowKey *key);
 
 /*
  * Are there columns whose words depend on what the first rows show?  Then the

@@ -67,7 +67,7 @@ begin(GpusortGather *gather)
 	gpusort_rowstore_begin(&gather->rows.store, gather->memory_limit, gather->arena, gather->spec->bare);
 	MemoryContextSwitchTo(old);
 	/* a sample of rows decides what keys are, and then begins the key set */
-	if (gather->fed || !gpusort_rowkey_wants_sample(gather->rows.key))
+	if ((gather->fed && gather->rows.plan.shareable) || !gpusort_rowkey_wants_sample(gather->rows.key))
 		begin_set(gather);
 }
 
@@ -135,14 +135,21 @@ gpusort_rows_sampled(const GpusortGather *gather)
 }
 
 void
+gpusort_rows_choose(GpusortGather *gather, GpusortSampleRow row, void *arg, uint32 n, double expected)
+{
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+
+	gpusort_rowkey_settle(gather->rows.key, row, arg, n, expected);
+	MemoryContextSwitchTo(old);
+	begin_set(gather);
+}
+
+void
 gpusort_rows_settle(GpusortGather *gather, bool more)
 {
 	GpusortRowStore *store = &gather->rows.store;
-	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
-	gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows, more ? gather->expected : 0);
-	MemoryContextSwitchTo(old);
-	begin_set(gather);
+	gpusort_rows_choose(gather, stored_row, gather, store->rows, more ? gather->expected : 0);
 	for (uint64 done = 0; done < store->rows;)
 	{
 		size_t		keys;

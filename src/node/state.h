@@ -298,10 +298,10 @@ extern void gpusort_core_read(GpusortGather *gather);
 /* For rows without a key set: are those in the store enough for a sample? */
 extern bool gpusort_rows_sampled(const GpusortGather *gather);
 
-/*
- * Chooses the words of the keys by the rows in the store, and begins the key set with their
- * keys.  more: other rows will come.
- */
+/* Chooses the words of the keys by a sample of rows (gpusort_rowkey_settle()), and begins the key set. */
+extern void gpusort_rows_choose(GpusortGather *gather, GpusortSampleRow row, void *arg, uint32 n, double expected);
+
+/* The same by the rows in the store, of which it adds the keys.  more: other rows will come. */
 extern void gpusort_rows_settle(GpusortGather *gather, bool more);
 
 /* Makes room for at least one more row: gpusort_gather_room() for its key, and for the row. */

@@ -195,9 +195,21 @@ SQL
 	same("wide ($_)", settings => $workers) foreach 'id) INCLUDE (p', 'id) INCLUDE (m';
 	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 22, 'workers have read');
 
-	# strings need a sample of the rows; and there may be no worker to launch
+	# the leader reads a sample of the rows first, by which all choose the words of strings
 	$log = -s $node->logfile;
-	same("kinds ($_)", settings => $workers) foreach 'txt', 'k, txt';
+	same("kinds ($_)", settings => $workers) foreach 'txt', 'k, txt', 'txt COLLATE "C"', 'num, bits', 'arr', 'ip', 'lower(txt)', 'nm, txt';
+	same("strings ($_)", settings => $workers) foreach 'txt', 'txt, u', 'u, txt';
+	same("wide ($_)", settings => $workers) foreach 't', 'm DESC, t';
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 13, 'workers have read strings');
+	SKIP:
+	{
+		skip 'no ICU', 2 unless has_icu($node);
+		same('kinds (txt COLLATE "und-x-icu")', settings => $workers);
+	}
+
+	# one process keeps few long values; and there may be no worker to launch
+	$log = -s $node->logfile;
+	same("kinds ($_)", settings => $workers) foreach 'md5((few % 7)::text)', 'num, by';
 	same('kinds (k, few)', settings => "$workers SET max_parallel_workers = 0;");
 	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 0 workers/g), 3, 'no workers have read');
 
