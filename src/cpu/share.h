@@ -35,12 +35,11 @@ extern void gpusort_share(size_t n, size_t part, GpusortShareWork work, void *ar
 						  const GpusortCpuOptions *options);
 
 /*
- * Calls own(arg) in this thread and, at the same time if the options allow another thread,
- * other(arg) in that one.  Returns when both calls have returned.  other() must use nothing of
- * PostgreSQL's, and own() must not end in any other way.
+ * The same with two more tasks, which are done first: the calling thread does own(arg), which may
+ * use PostgreSQL but raises no error, and another thread does other(arg).
  */
-extern void gpusort_share_two(void (*own) (void *), void (*other) (void *), void *arg,
-							  const GpusortCpuOptions *options);
+extern void gpusort_share_beside(void (*own) (void *), void (*other) (void *), size_t n, size_t part,
+								 GpusortShareWork work, void *arg, const GpusortCpuOptions *options);
 
 #ifdef __cplusplus
 }

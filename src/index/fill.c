@@ -225,7 +225,7 @@ fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool 
 {
 	const uint64 *words = (const uint64 *) filler->sorted->block;
 
-	for (; filler->next < filler->sorted->count; filler->next++)
+	for (; filler->next < filler->end; filler->next++)
 	{
 		uint64		word = words[filler->next];
 
@@ -239,28 +239,38 @@ fill_words(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool 
 	return GPUSORT_FILL_ROWS;
 }
 
+/* Returns row i of the block, from the window or the store. */
+static inline MinimalTuple
+row_at(const GpusortFiller *filler, uint64 i)
+{
+	const GpusortRowStore *store = &filler->build->gather.rows.store;
+	const GpusortWindow *window = filler->window;
+
+	if (i - window->begin < window->count)
+		return window->rows[i - window->begin];
+	gpusort_sort_look_ahead(filler->sorted, store, i);
+	return gpusort_rowstore_row(store, ((const uint32 *) filler->sorted->block)[i]);
+}
+
 /* Adds the block's rows, which lie in the store. */
 static inline GpusortFillStop
 fill_rows(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread, bool unique)
 {
 	const GpusortIndexBuild *build = filler->build;
-	const GpusortRowStore *store = &build->gather.rows.store;
-	const GpusortSorted *sorted = filler->sorted;
-	const uint32 *order = (const uint32 *) sorted->block;
+	const uint32 *order = (const uint32 *) filler->sorted->block;
 
-	for (; filler->next < sorted->count; filler->next++)
+	for (; filler->next < filler->end; filler->next++)
 	{
 		MinimalTuple row;
 
 		if (batch->nfree == 0)
 			return GPUSORT_FILL_FULL;
-		gpusort_sort_look_ahead(sorted, store, filler->next);
-		row = gpusort_rowstore_row(store, order[filler->next]);
+		row = row_at(filler, filler->next);
 		if (in_thread && unlikely(needs_core(filler, row)))
 			return GPUSORT_FILL_CORE;
 		if (unique)
 		{
-			if (likely(filler->next + GPUSORT_ROW_STEP < sorted->count))
+			if (likely(filler->next + GPUSORT_ROW_STEP < filler->sorted->count))
 				__builtin_prefetch(gpusort_keyset_key(build->gather.set, order[filler->next + GPUSORT_ROW_STEP]));
 			if (!gpusort_unique_check(&filler->unique, build, row, order[filler->next], in_thread))
 				return GPUSORT_FILL_CORE;

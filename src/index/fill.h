@@ -11,6 +11,7 @@
 #include "index/index.h"
 #include "index/leaf.h"
 #include "index/unique.h"
+#include "node/result.h"
 
 typedef struct GpusortFiller
 {
@@ -18,9 +19,11 @@ typedef struct GpusortFiller
 	GpusortTreePage leaf;		/* which is being filled */
 	uint64		rows;			/* in the leaves or in the pending item */
 
-	/* the rows: those of the block from number next on, or of gather's spill */
+	/* the rows: those of the block from number next to end - 1, or of gather's spill */
 	GpusortSorted *sorted;
 	uint64		next;
+	uint64		end;
+	const GpusortWindow *window;	/* has copies of some of them */
 
 	/* the item that waits for rows with the same key */
 	bool		deduplicates;
@@ -38,7 +41,7 @@ typedef struct GpusortFiller
 typedef enum GpusortFillStop
 {
 	GPUSORT_FILL_FULL,			/* the batch has no free page */
-	GPUSORT_FILL_ROWS,			/* the block, or the spill, has no other row */
+	GPUSORT_FILL_ROWS,			/* row end of the block comes, or the spill has no other row */
 	GPUSORT_FILL_CORE			/* the next row needs one of core's functions */
 } GpusortFillStop;
 
@@ -47,8 +50,8 @@ extern GpusortFiller *gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted
 
 /*
  * Adds rows to the batch's leaves.  In a thread, it calls nothing of PostgreSQL's that has side
- * effects, and rows are those of a block.  Else it calls core's functions, raises core's errors, and does not
- * stop for GPUSORT_FILL_CORE.
+ * effects, and rows are those of a block.  Else it calls core's functions, raises core's errors, and
+ * does not stop for GPUSORT_FILL_CORE.
  */
 extern GpusortFillStop gpusort_fill(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread);
 

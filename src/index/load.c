@@ -3,10 +3,13 @@
  * load.c
  *		Loads sorted rows into the pages of a btree.
  *
- * Writing a leaf, to the WAL and to the file, takes about as long as filling it.  So a thread
- * fills a batch of leaves while the backend ends and writes the batch before, in rounds of a few
- * milliseconds.  The backend fills leaves itself if it has no thread, if sorted runs are merged,
- * and from a row on that needs core's functions to the end of the batch.
+ * Rows are fetched, leaves are filled, and leaves are written, to the WAL and to the file: each takes
+ * about as long.  So the three go on at a time, in rounds of a few milliseconds.  The backend ends
+ * and writes the leaves of the round before, a thread fills leaves with the rows of a window,
+ * and each thread that has nothing else to do copies rows to the next window (node/result.c).
+ *
+ * The backend fills leaves itself if it has no thread, if sorted runs are merged, and from a row
+ * on that needs core's functions to the end of the batch.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,17 +24,24 @@
 #include "index/tree.h"
 #include "run/cpu_options.h"
 
+/* Bytes of a window's rows, about as many as those of a batch's leaves, and its rows at most */
+#define WINDOW_BYTES	(GPUSORT_BATCH_LEAVES * BLCKSZ)
+#define WINDOW_ROWS		32768
+
 typedef struct Loader
 {
 	GpusortFiller *filler;
 	GpusortTree *tree;
 	GpusortLeafBatch batches[2];
 	int			filling;		/* this batch is filled, the other one written */
+	GpusortWindow windows[2];
+	int			reading;		/* this window is read, the other one filled */
+	bool		windowed;		/* they are used */
 	GpusortFillStop stop;		/* why the filler has stopped */
 	bool		failed;			/* writing has raised an error */
 } Loader;
 
-/* Runs in a thread. */
+/* Fills a batch.  Runs in a thread. */
 static void
 fill(void *arg)
 {
@@ -40,7 +50,7 @@ fill(void *arg)
 	loader->stop = gpusort_fill(loader->filler, &loader->batches[loader->filling], true);
 }
 
-/* Writes the other batch while the thread works: no error leaves this function, and no interrupt is served. */
+/* Writes the other batch while threads work: no error leaves this function, and no interrupt is served. */
 static void
 write_beside(void *arg)
 {
@@ -59,20 +69,106 @@ write_beside(void *arg)
 	PG_END_TRY();
 }
 
+/* Fills a part of the other window.  A GpusortShareWork */
+static void
+fetch(void *arg, size_t begin, size_t end)
+{
+	Loader	   *loader = arg;
+
+	gpusort_window_fill(&loader->windows[1 - loader->reading], begin, end);
+}
+
+/* ---- windows ---- */
+
+/* Begins the windows of a new block. */
+static void
+begin_windows(Loader *loader)
+{
+	GpusortFiller *filler = loader->filler;
+	const GpusortGather *gather = &filler->build->gather;
+	Size		row_bytes;
+
+	filler->next = 0;
+	filler->end = filler->sorted->count;
+	filler->window = &loader->windows[loader->reading];
+	loader->windowed = false;
+	if (filler->build->words != NULL || gather->spill != NULL || filler->end == 0)
+		return;
+	row_bytes = gpusort_gather_row_bytes(gather);
+	loader->windowed = gpusort_window_pays(gather, row_bytes);
+	if (!loader->windowed)
+		return;
+	filler->end = 0;
+	for (int i = 0; i < 2; i++)
+	{
+		GpusortWindow *window = &loader->windows[i];
+
+		window->gather = gather;
+		window->sorted = filler->sorted;
+		window->begin = window->count = 0;
+		window->row_bytes = row_bytes;
+		if (window->max_count == 0)
+			gpusort_window_init(window, Max(Min(WINDOW_ROWS, WINDOW_BYTES / row_bytes) / GPUSORT_WINDOW_PART, 1) * GPUSORT_WINDOW_PART,
+								WINDOW_BYTES);
+	}
+}
+
+/* Moves the other window behind the rows that are being read, unless it is there.  Returns its rows that must be fetched. */
+static uint64
+move_window(Loader *loader)
+{
+	GpusortWindow *window = &loader->windows[1 - loader->reading];
+	uint64		begin = loader->filler->end;
+	uint64		left = loader->filler->sorted->count - begin;
+
+	if (!loader->windowed || left == 0 || window->begin + window->count > begin)
+		return 0;
+	return gpusort_window_move(window, begin, Min(left, window->max_count)) ? window->count : 0;
+}
+
+/* Leaves the rows of a window in the store. */
+static void
+skip_window(GpusortWindow *window)
+{
+	window->begin += window->count;
+	window->count = 0;
+}
+
+/* The rows of a window are in leaves: reads the other one.  Returns false at the end of the block. */
+static bool
+turn_window(Loader *loader)
+{
+	GpusortFiller *filler = loader->filler;
+
+	if (filler->end == filler->sorted->count)
+		return false;
+	loader->windows[loader->reading].count = 0;
+	loader->reading = 1 - loader->reading;
+	filler->window = &loader->windows[loader->reading];
+	filler->end = filler->window->begin + filler->window->count;
+	return true;
+}
+
+/* ---- the load ---- */
+
 /* Fills a batch and writes the one before. */
 static void
 run_round(Loader *loader)
 {
 	GpusortFiller *filler = loader->filler;
 	GpusortCpuOptions options = {.threads = 1};
+	uint64		rows;
 
 	CHECK_FOR_INTERRUPTS();
 	gpusort_tree_prepare(loader->tree, &loader->batches[loader->filling]);
+	rows = move_window(loader);
 	if (filler->build->gather.spill == NULL)
 		options = gpusort_cpu_options_take(filler->sorted->count);
 	loader->stop = GPUSORT_FILL_CORE;
 	if (options.threads > 1)
-		gpusort_share_two(write_beside, fill, loader, &options);
+		gpusort_share_beside(write_beside, fill, rows, GPUSORT_WINDOW_PART, fetch, loader, &options);
+	else if (rows > 0)
+		skip_window(&loader->windows[1 - loader->reading]);
 	gpusort_cpu_options_give(&options);
 	if (loader->failed)
 		PG_RE_THROW();
@@ -83,14 +179,20 @@ run_round(Loader *loader)
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, filler->rows);
 }
 
-/* Gets the rows behind those of the block.  Returns false if there are none. */
+/* Gets the rows behind those that are in leaves.  Returns false if there are none. */
 static bool
-next_block(GpusortFiller *filler)
+next_rows(Loader *loader)
 {
-	GpusortGather *gather = &filler->build->gather;
+	GpusortGather *gather = &loader->filler->build->gather;
 
-	filler->next = 0;
-	return gather->spill == NULL && gpusort_sort_next_block(gather, filler->sorted);
+	if (gather->spill != NULL)
+		return false;
+	if (turn_window(loader))
+		return true;
+	if (!gpusort_sort_next_block(gather, loader->filler->sorted))
+		return false;
+	begin_windows(loader);
+	return true;
 }
 
 void
@@ -101,9 +203,10 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 
 	loader->tree = gpusort_tree_begin(build->heap, build->index);
 	loader->filler = gpusort_fill_begin(build, sorted, gpusort_tree_is_equal_image(loader->tree));
+	begin_windows(loader);
 	do
 		run_round(loader);
-	while (loader->stop != GPUSORT_FILL_ROWS || next_block(loader->filler));
+	while (loader->stop != GPUSORT_FILL_ROWS || next_rows(loader));
 	gpusort_tree_write(loader->tree, &loader->batches[1 - loader->filling]);
 	last = &loader->batches[loader->filling];
 	gpusort_tree_prepare(loader->tree, last);

@@ -95,8 +95,9 @@ gpusort_unique_check(GpusortUnique *unique, const GpusortIndexBuild *build, Mini
 	memcpy(unique->keys[1 - unique->turn], gpusort_keyset_key(gather->set, number), words * sizeof(uint64));
 	if (in_thread && has_same_words(unique, words))
 		return false;
+	/* the row may be a copy that does not last */
 	if (check(unique, build, row, words))
-		unique->previous = row;
+		unique->previous = gpusort_rowstore_row(&gather->rows.store, number);
 	return true;
 }
 

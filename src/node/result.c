@@ -50,47 +50,58 @@
 #define THREAD_BYTES	((Size) 2 * 1024 * 1024)
 #define STORE_PART		32
 
-/* Rows that a thread takes at a time */
-#define PART_ROWS		2048
-
-void
-gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
+bool
+gpusort_window_pays(const GpusortGather *gather, Size row_bytes)
 {
 	const GpusortRowStore *store = &gather->rows.store;
-	Size		stored = store->bytes - store->spare_bytes;
 
-	drain->gather = gather;
-	drain->sorted = sorted;
-	drain->begin = PG_UINT64_MAX;
-	drain->count = 0;
-	drain->row_bytes = gpusort_gather_row_bytes(gather);
-	if (drain->row_bytes > MAX_ROW_BYTES || stored < MIN_BYTES || gpusort_cpu_threads_most(sorted->count) < 2)
-		return;
-	drain->begin = drain->next_count = FIRST_ROWS;
-	/* not anew for each block of a result: the window's memory stays the same */
-	if (drain->max_count == 0)
-	{
-		int			threads = gpusort_cpu_threads_most(sorted->count);
-		Size		bytes = Min(THREAD_BYTES * threads, stored / STORE_PART);
-
-		drain->max_count = Min(THREAD_ROWS * threads, bytes / drain->row_bytes / PART_ROWS * PART_ROWS);
-		drain->part_bytes = MAXALIGN_DOWN(bytes / (drain->max_count / PART_ROWS));
-	}
+	return row_bytes <= MAX_ROW_BYTES && store->bytes - store->spare_bytes >= MIN_BYTES;
 }
 
-/*
- * Fills a part of the window: rows begin to end - 1 of it.  A GpusortShareWork: several
- * threads call this at a time, each for parts of its own.
- */
-static void
-fill_part(void *arg, size_t begin, size_t end)
+void
+gpusort_window_init(GpusortWindow *window, uint64 max_count, Size bytes)
 {
-	const GpusortDrain *drain = arg;
-	const GpusortRowStore *store = &drain->gather->rows.store;
-	const uint32 *order = (const uint32 *) drain->sorted->block + drain->begin + begin;
-	void	  **rows = drain->rows + begin;
-	char	   *to = drain->copies + begin / PART_ROWS * drain->part_bytes;
-	const char *to_end = to + drain->part_bytes;
+	uint64		parts = max_count / GPUSORT_WINDOW_PART;
+
+	window->max_count = max_count;
+	window->part_bytes = MAXALIGN_DOWN(bytes / parts);
+}
+
+/* Lie rows that follow each other in the result near each other in the store, as far as two of them tell? */
+static inline bool
+in_sequence(const uint32 *order, uint64 n)
+{
+	return Max(order[0], order[n - 1]) - Min(order[0], order[n - 1]) < 2 * n;
+}
+
+bool
+gpusort_window_move(GpusortWindow *window, uint64 begin, uint64 count)
+{
+	if (window->copies == NULL)
+	{
+		Size		bytes = window->part_bytes * (window->max_count / GPUSORT_WINDOW_PART);
+
+		window->copies = gpusort_memory_alloc_pages(window->gather->cxt, bytes + window->max_count * sizeof(void *));
+		window->rows = (void **) (window->copies + bytes);
+	}
+	window->begin = begin;
+	window->count = count;
+	if (!in_sequence((const uint32 *) window->sorted->block + begin, count))
+		return true;
+	window->begin += count;
+	window->count = 0;
+	return false;
+}
+
+void
+gpusort_window_fill(void *arg, size_t begin, size_t end)
+{
+	const GpusortWindow *window = arg;
+	const GpusortRowStore *store = &window->gather->rows.store;
+	const uint32 *order = (const uint32 *) window->sorted->block + window->begin + begin;
+	void	  **rows = window->rows + begin;
+	char	   *to = window->copies + begin / GPUSORT_WINDOW_PART * window->part_bytes;
+	const char *to_end = to + window->part_bytes;
 	size_t		n = end - begin;
 
 	for (size_t i = 0; i < n; i++)
@@ -98,7 +109,7 @@ fill_part(void *arg, size_t begin, size_t end)
 		Size		bytes;
 
 		if (i % GPUSORT_ROW_STEP == 0)
-			gpusort_rowstore_look_ahead(store, order, n, i, drain->row_bytes);
+			gpusort_rowstore_look_ahead(store, order, n, i, window->row_bytes);
 		rows[i] = gpusort_rowstore_row(store, order[i]);
 		bytes = MAXALIGN(gpusort_row_bytes(rows[i], store->bare));
 		if (bytes > COPY_BYTES || bytes > to_end - to)
@@ -109,50 +120,53 @@ fill_part(void *arg, size_t begin, size_t end)
 	}
 }
 
-/* Lie rows that follow each other in the result near each other in the store, as far as two of them tell? */
-static inline bool
-in_sequence(const uint32 *order, uint64 n)
+void
+gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
 {
-	return Max(order[0], order[n - 1]) - Min(order[0], order[n - 1]) < 2 * n;
+	GpusortWindow *window = &drain->window;
+	int			threads = gpusort_cpu_threads_most(sorted->count);
+
+	window->gather = gather;
+	window->sorted = sorted;
+	window->begin = PG_UINT64_MAX;
+	window->count = 0;
+	window->row_bytes = gpusort_gather_row_bytes(gather);
+	if (threads < 2 || !gpusort_window_pays(gather, window->row_bytes))
+		return;
+	window->begin = drain->next_count = FIRST_ROWS;
+	/* not anew for each block of a result: the window's memory stays the same */
+	if (window->max_count == 0)
+	{
+		Size		bytes = Min(THREAD_BYTES * threads, gather->rows.store.bytes / STORE_PART);
+
+		gpusort_window_init(window, Min(THREAD_ROWS * threads, bytes / window->row_bytes / GPUSORT_WINDOW_PART * GPUSORT_WINDOW_PART), bytes);
+	}
 }
 
 void
 gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 {
-	GpusortNodeStats *stats = drain->gather->stats;
-	uint64		count = drain->sorted->count;
+	GpusortWindow *window = &drain->window;
+	GpusortNodeStats *stats = window->gather->stats;
+	uint64		count = Min(drain->next_count, window->sorted->count - i);
 	GpusortCpuOptions options;
 
-	Assert(i == drain->begin + drain->count && i < count);
-	if (drain->copies == NULL)
-	{
-		Size		bytes = drain->part_bytes * (drain->max_count / PART_ROWS);
-
-		drain->copies = gpusort_memory_alloc_pages(drain->gather->cxt, bytes + drain->max_count * sizeof(void *));
-		drain->rows = (void **) (drain->copies + bytes);
-	}
-	drain->begin = i;
-	drain->count = Min(drain->next_count, count - i);
-	drain->next_count = Min(2 * drain->next_count, drain->max_count);
-	if (in_sequence((const uint32 *) drain->sorted->block + i, drain->count))
-	{
-		drain->begin += drain->count;
-		drain->count = 0;
+	Assert(i == window->begin + window->count && i < window->sorted->count);
+	drain->next_count = Min(2 * drain->next_count, window->max_count);
+	if (!gpusort_window_move(window, i, count))
 		return;
-	}
-	options = gpusort_cpu_options_take(count);
+	options = gpusort_cpu_options_take(window->sorted->count);
 	/* other sorts may have most of the threads */
-	drain->count = Min(drain->count, THREAD_ROWS * options.threads);
-
+	window->count = Min(count, THREAD_ROWS * options.threads);
 	if (options.threads > 1)
 	{
-		gpusort_share(drain->count, PART_ROWS, fill_part, drain, &options);
+		gpusort_share(window->count, GPUSORT_WINDOW_PART, gpusort_window_fill, window, &options);
 		stats->return_threads = Max(stats->return_threads, options.threads);
 	}
 	else
 	{
-		drain->begin += drain->count;
-		drain->count = 0;
+		window->begin += window->count;
+		window->count = 0;
 	}
 	gpusort_cpu_options_give(&options);
 }

@@ -10,23 +10,46 @@
 
 #include "node/state.h"
 
-/*
- * The window: rows that threads have copied, in the order of the result.
- * It has the rows begin to begin + count - 1 of the current block.  A forward read of
- * row begin + count fills the next window.
- */
-typedef struct GpusortDrain
+/* Rows that threads have copied, in the order of the result: begin to begin + count - 1 of a block */
+typedef struct GpusortWindow
 {
-	const GpusortGather *gather;	/* NULL: nothing is drained yet */
+	const GpusortGather *gather;
 	const GpusortSorted *sorted;	/* the block */
-	uint64		begin;			/* PG_UINT64_MAX, with count 0: no row fills a window */
+	uint64		begin;
 	uint64		count;
-	uint64		next_count;		/* rows that the next window gets */
-	uint64		max_count;		/* rows of a window, at most */
+	uint64		max_count;		/* rows of a window, at most: a multiple of GPUSORT_WINDOW_PART */
 	Size		row_bytes;		/* mean bytes of a row in the store */
 	Size		part_bytes;		/* memory for the copies of a part's rows; MAXALIGNed */
 	char	   *copies;			/* memory for the copies of all parts; NULL: not allocated yet */
 	void	  **rows;			/* each row of the window: its copy, or the row in the store */
+} GpusortWindow;
+
+/* Rows that a thread copies at a time */
+#define GPUSORT_WINDOW_PART		2048
+
+/* Are there rows in the store, of that many bytes, of which windows are of use?  Smaller stores stay in the cache. */
+extern bool gpusort_window_pays(const GpusortGather *gather, Size row_bytes);
+
+/* Prepares a window of at most that many rows, a multiple of GPUSORT_WINDOW_PART, with copies of that many bytes. */
+extern void gpusort_window_init(GpusortWindow *window, uint64 max_count, Size bytes);
+
+/*
+ * Moves an empty window to these rows of its block.  Returns false, and leaves it empty behind
+ * them, if they lie in sequence in the store, where copies gain nothing.
+ */
+extern bool gpusort_window_move(GpusortWindow *window, uint64 begin, uint64 count);
+
+/* Copies rows of the window, a part or the last one.  A GpusortShareWork: any thread does it. */
+extern void gpusort_window_fill(void *window, size_t begin, size_t end);
+
+/*
+ * The window of a result that the backend reads.  A forward read of row begin + count of the
+ * window fills the next one.
+ */
+typedef struct GpusortDrain
+{
+	GpusortWindow window;		/* begin PG_UINT64_MAX, with count 0: no row fills a window */
+	uint64		next_count;		/* rows that the next window gets */
 } GpusortDrain;
 
 /*
@@ -113,17 +136,18 @@ extern void gpusort_drain_fill(GpusortDrain *drain, uint64 i);
 static inline void *
 gpusort_drain_row(GpusortDrain *drain, uint64 i)
 {
-	const GpusortRowStore *store = &drain->gather->rows.store;
+	const GpusortWindow *window = &drain->window;
+	const GpusortRowStore *store = &window->gather->rows.store;
 
-	if (i - drain->begin <= drain->count)
+	if (i - window->begin <= window->count)
 	{
-		if (unlikely(i - drain->begin == drain->count))
+		if (unlikely(i - window->begin == window->count))
 			gpusort_drain_fill(drain, i);
-		if (likely(i - drain->begin < drain->count))
-			return drain->rows[i - drain->begin];
+		if (likely(i - window->begin < window->count))
+			return window->rows[i - window->begin];
 	}
-	gpusort_sort_look_ahead(drain->sorted, store, i);
-	return gpusort_rowstore_row(store, ((const uint32 *) drain->sorted->block)[i]);
+	gpusort_sort_look_ahead(window->sorted, store, i);
+	return gpusort_rowstore_row(store, ((const uint32 *) window->sorted->block)[i]);
 }
 
 #endif							/* GPUSORT_NODE_RESULT_H */

@@ -227,6 +227,25 @@ SQL
 	$node->safe_psql('postgres', 'DROP TABLE large');
 }
 
+# ---- many rows ----
+
+# Threads copy rows of such a store, and fill leaves while others are written.  Some rows need core: they are compressed.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE many AS SELECT i AS id, CASE WHEN i % 97 > 0 THEN h(i) % 20000 END AS k,
+  repeat(md5(i::text), CASE WHEN i % 5000 = 0 OR i BETWEEN 300000 AND 300100 THEN 50 ELSE 5 END) AS t FROM generate_series(1, 700000) i;
+INSERT INTO many SELECT * FROM many WHERE id % 7 = 0 AND k IS NOT NULL;
+ANALYZE many;
+SQL
+same("many ($_)", settings => 'SET maintenance_work_mem = \'1GB\';') foreach 'k) INCLUDE (t', 'id) INCLUDE (t';
+$node->safe_psql('postgres', 'DELETE FROM many WHERE ctid IN (SELECT max(ctid) FROM many GROUP BY id HAVING count(*) > 1)');
+same('many (id) INCLUDE (t)', unique => 1, settings => 'SET maintenance_work_mem = \'1GB\';');
+$node->safe_psql('postgres', 'INSERT INTO many SELECT * FROM many WHERE id = 300050');
+{
+	my ($rc, $out, $err) = $node->psql('postgres', 'SET maintenance_work_mem = \'1GB\'; CREATE UNIQUE INDEX ours ON many (id) INCLUDE (t)');
+	like($err, qr/could not create unique index "ours"\nDETAIL:  Key \(id\)=\(300050\) is duplicated/, 'a thread leaves equal keys to the backend');
+}
+$node->safe_psql('postgres', 'DROP TABLE many');
+
 # ---- commands ----
 
 $node->safe_psql('postgres', <<'SQL');
