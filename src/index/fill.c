@@ -105,7 +105,9 @@ check_size(const GpusortFiller *filler, IndexTuple tuple)
 {
 	PGAlignedBlock page;
 
+	/* core's check looks at the page's kind and size */
 	_bt_pageinit(page.data, BLCKSZ);
+	BTPageGetOpaque(page.data)->btpo_flags = BTP_LEAF;
 	if (IndexTupleSize(tuple) > GPUSORT_MAX_BTREE_TUPLE(page.data))
 		_bt_check_third_page(filler->build->index, filler->build->heap, true, page.data, tuple);
 }
@@ -216,7 +218,8 @@ add_word(GpusortFiller *filler, GpusortLeafBatch *batch, uint64 word)
 static inline bool
 needs_core(const GpusortFiller *filler, MinimalTuple row)
 {
-	return ((filler->flags | row->t_infomask) & GPUSORT_INDEX_COMPRESSED) != 0 || row->t_len > SAFE_BYTES;
+	return (filler->deduplicates && ((filler->flags | row->t_infomask) & GPUSORT_INDEX_COMPRESSED) != 0) ||
+		row->t_len > SAFE_BYTES;
 }
 
 /* Adds the block's rows, which are words. */

@@ -91,6 +91,9 @@ extern uint16 gpusort_index_settle(GpusortIndexBuild *build);
 /* Adds the row of build->row: its key and the row itself.  Rows come in the order of their TIDs. */
 extern void gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags);
 
+/* Chooses the words of keys by the rows so far.  Others will come. */
+extern void gpusort_index_choose(GpusortIndexBuild *build);
+
 /* Notes the TID and the flags of row i of the store. */
 static inline void
 gpusort_index_mark_row(GpusortRowStore *store, uint64 i, BlockNumber block, OffsetNumber offset, uint16 flags)

@@ -8,8 +8,8 @@
  * and writes the leaves of the round before, a thread fills leaves with the rows of a window,
  * and each thread that has nothing else to do copies rows to the next window (node/result.c).
  *
- * The backend fills leaves itself if it has no thread, if sorted runs are merged, and from a row
- * on that needs core's functions to the end of the batch.
+ * The backend fills leaves itself if it has no thread, or if sorted runs are merged.  If a row needs
+ * core's functions, the thread stops there, and the backend fills the rest of the batch.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +27,9 @@
 /* Bytes of a window's rows, about as many as those of a batch's leaves, and its rows at most */
 #define WINDOW_BYTES	(GPUSORT_BATCH_LEAVES * BLCKSZ)
 #define WINDOW_ROWS		32768
+
+/* The most rows for which a call of the CPU engine has two threads: more are of no use without windows. */
+#define TWO_THREADS_ROWS	(GPUSORT_CPU_DIRECT_KEYS + 1)
 
 typedef struct Loader
 {
@@ -163,16 +166,19 @@ run_round(Loader *loader)
 	gpusort_tree_prepare(loader->tree, &loader->batches[loader->filling]);
 	rows = move_window(loader);
 	if (filler->build->gather.spill == NULL)
-		options = gpusort_cpu_options_take(filler->sorted->count);
+		options = gpusort_cpu_options_take(loader->windowed ? filler->sorted->count : Min(filler->sorted->count, TWO_THREADS_ROWS));
 	loader->stop = GPUSORT_FILL_CORE;
 	if (options.threads > 1)
 		gpusort_share_beside(write_beside, fill, rows, GPUSORT_WINDOW_PART, fetch, loader, &options);
-	else if (rows > 0)
-		skip_window(&loader->windows[1 - loader->reading]);
 	gpusort_cpu_options_give(&options);
 	if (loader->failed)
 		PG_RE_THROW();
-	gpusort_tree_write(loader->tree, &loader->batches[1 - loader->filling]);
+	if (options.threads == 1)
+	{
+		gpusort_tree_write(loader->tree, &loader->batches[1 - loader->filling]);
+		if (rows > 0)
+			skip_window(&loader->windows[1 - loader->reading]);
+	}
 	if (loader->stop == GPUSORT_FILL_CORE)
 		loader->stop = gpusort_fill(filler, &loader->batches[loader->filling], false);
 	loader->filling = 1 - loader->filling;

@@ -63,6 +63,14 @@ gpusort_index_settle(GpusortIndexBuild *build)
 }
 
 void
+gpusort_index_choose(GpusortIndexBuild *build)
+{
+	build->sampled = build->gather.rows.store.rows;
+	gpusort_rows_settle(&build->gather, true);
+	build->room.width = gpusort_spec_width(&build->gather.set_spec);
+}
+
+void
 gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags)
 {
 	GpusortGather *gather = &build->gather;
@@ -78,11 +86,7 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 	}
 	/* the first rows are a sample, by which the words of keys are chosen */
 	if (gather->set == NULL && gpusort_rows_sampled(gather))
-	{
-		build->sampled = store->rows;
-		gpusort_rows_settle(gather, true);
-		room->width = gpusort_spec_width(&gather->set_spec);
-	}
+		gpusort_index_choose(build);
 	if (gather->set != NULL)
 	{
 		if (unlikely(room->next == room->end || gpusort_rowstore_over(store)) && !gpusort_rows_room(gather, room))

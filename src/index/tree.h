@@ -20,7 +20,7 @@ extern GpusortTree *gpusort_tree_begin(Relation heap, Relation index);
 /* Are equal keys equal bit by bit, so that core would put them into posting lists? */
 extern bool gpusort_tree_is_equal_image(const GpusortTree *tree);
 
-/* Gives a batch free pages, of which a written one has none left. */
+/* Fills up the free pages of a batch. */
 extern void gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch);
 
 /* Ends and writes the full leaves of a batch.  Leaves come in order. */

@@ -8,7 +8,8 @@
  * TIDs, as if one process had read them all.  Then the leader sorts and loads.
  *
  * If a sample of the rows decides how keys are made, as for strings, the leader reads it before
- * it launches workers, and they choose by the same sample.
+ * it launches workers, and they choose by the same sample.  The ranges are those of the blocks
+ * behind it.
  *
  * Core decides how many workers there may be.  There are none if the rows of all processes will
  * probably not fit in memory: a worker writes no sorted runs.  If they do not fit all the same, or
@@ -56,8 +57,12 @@
 #define KEY_WAL			UINT64CONST(4)
 #define KEY_SAMPLE		UINT64CONST(5)
 
-/* Blocks that the leader reads at a time until there is a sample */
+/*
+ * Until there is a sample, the leader reads so many blocks at first, then twice as many and so on, but
+ * not more than this part of the table: it chooses by the rows that are there then.
+ */
 #define SAMPLE_BLOCKS	64
+#define SAMPLE_PART		16
 
 /* A worker's range, and what it has read */
 typedef struct Part
@@ -79,7 +84,7 @@ typedef struct Shared
 	Oid			index;
 	Size		memory;			/* bytes for each process */
 	double		expected;		/* rows of the index */
-	uint32		sampled;		/* rows of the sample; 0: none decides how keys are made */
+	uint32		sampled;		/* rows of the sample, if one decides how keys are made */
 	GpusortActivitySort sort;	/* for gpusort_activity */
 	int			nparts;
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
@@ -167,6 +172,8 @@ choose_by_sample(GpusortGather *gather, const Shared *shared, char *from)
 		from += MAXALIGN(sample.rows[i]->t_len);
 	}
 	gpusort_rows_choose(gather, sample_row, &sample, shared->sampled, shared->expected);
+	/* the leader does not either, or would have launched no worker */
+	gpusort_rowkey_keep_no_values(gather->rows.key);
 	ExecClearTuple(gather->left);
 	pfree(sample.rows);
 }
@@ -189,7 +196,7 @@ read_part(const Shared *shared, Part *part, char *sample, Relation heap, Relatio
 	gather->fed = true;
 	gpusort_activity_join(&gather->activity, gather->cxt, &shared->sort);
 	gpusort_gather_begin(gather, shared->memory);
-	if (shared->sampled > 0)
+	if (gather->set == NULL)
 		choose_by_sample(gather, shared, sample);
 	gpusort_index_read_begin(build);
 	gpusort_index_read_blocks(build, part->begin, part->end);
@@ -305,29 +312,30 @@ end_part(GpusortIndexBuild *build, Part *part, Size memory)
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
 }
 
-/* Reads blocks from the first one on until there is a sample, if keys need one.  Returns how many. */
+/* Reads a sample from the first block on, if keys need one, and chooses by it.  Returns how many blocks it has read. */
 static BlockNumber
 read_sample(GpusortIndexBuild *build)
 {
 	BlockNumber blocks = RelationGetNumberOfBlocks(build->heap);
 	BlockNumber done = 0;
 
-	while (build->gather.set == NULL && done < blocks)
+	while (build->gather.set == NULL && done <= blocks / SAMPLE_PART && done < blocks)
 	{
-		BlockNumber end = Min(done + SAMPLE_BLOCKS, blocks);
+		BlockNumber end = Min(Max(2 * done, SAMPLE_BLOCKS), blocks);
 
 		gpusort_index_read_blocks(build, done, end);
 		done = end;
 	}
+	if (build->gather.set == NULL)
+		gpusort_index_choose(build);
 	return done;
 }
 
-/* Do all processes make the same words of a value? */
+/* Can workers make keys as the leader does?  Not if the sample is in a sorted run already. */
 static bool
-words_are_shared(const GpusortIndexBuild *build)
+is_shared(const GpusortGather *gather)
 {
-	return build->words != NULL ||
-		(build->gather.set != NULL && !gpusort_rowkey_keeps_values(build->gather.rows.key));
+	return gather->spill == NULL && (gather->spec->value_type != NULL || !gpusort_rowkey_keeps_values(gather->rows.key));
 }
 
 /* Reads the blocks from the first one on. */
@@ -384,7 +392,7 @@ gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
 	{
 		BlockNumber first = read_sample(build);
 
-		if (words_are_shared(build))
+		if (is_shared(&build->gather))
 			read_with_workers(build, workers, memory, first);
 		else
 		{

@@ -352,6 +352,16 @@ gpusort_rowkey_keeps_values(const GpusortRowKey *key)
 }
 
 void
+gpusort_rowkey_keep_no_values(GpusortRowKey *key)
+{
+	for (int i = 0; i < key->nencoded; i++)
+	{
+		if (key->columns[i].few != NULL)
+			gpusort_few_end(&key->columns[i]);
+	}
+}
+
+void
 gpusort_rowkey_share(GpusortRowKey *key)
 {
 	/* 'infinity' is more frequent than the microsecond before it; see enter_crowd() */

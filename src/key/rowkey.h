@@ -85,14 +85,19 @@ extern GpusortRowKey *gpusort_rowkey_begin(const GpusortKeyPlan *plan);
 
 /*
  * Makes words that do not depend on which row is encoded first, so that those of several
- * processes, whose keys are made for the same columns, can be compared: keys that are not settled, or
- * settled by the same sample, if they do not keep values then.  Must be called before any row is
- * encoded.
+ * processes can be compared, whose keys are made for the same columns: keys that are not settled,
+ * or settled by the same sample and keep no values.  Must be called before any row is encoded.
  */
 extern void gpusort_rowkey_share(GpusortRowKey *key);
 
-/* Does a settled key keep values (key/few.c), so that its words depend on the rows that it has encoded? */
+/*
+ * Does a settled key keep values (key/few.c)?  Then its doubt depends on which values it has met:
+ * another process, which meets others, cannot know that words do not decide.
+ */
 extern bool gpusort_rowkey_keeps_values(const GpusortRowKey *key);
+
+/* Makes a settled key, which has encoded no row, keep none. */
+extern void gpusort_rowkey_keep_no_values(GpusortRowKey *key);
 
 /*
  * Are there columns whose words depend on what the first rows show?  Then the

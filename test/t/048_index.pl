@@ -207,6 +207,13 @@ SQL
 		same('kinds (txt COLLATE "und-x-icu")', settings => $workers);
 	}
 
+	# the sample is of few rows, or is in a spilled run already
+	same('kinds (txt) WHERE (id > 15000)', settings => $workers);
+	$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION long(i int) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 32) j $$;
+SQL
+	same('kinds (long(id))', settings => 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'4MB\';');
+
 	# one process keeps few long values; and there may be no worker to launch
 	$log = -s $node->logfile;
 	same("kinds ($_)", settings => $workers) foreach 'md5((few % 7)::text)', 'num, by';
@@ -355,6 +362,7 @@ foreach my $memory ('', $little)
 	same_error("$memory CREATE UNIQUE INDEX ON once (d)", qr/could not create unique index "once_d_idx"\n.*Key \(d\)=\([12]\) is duplicated/);
 	same_error("$memory CREATE UNIQUE INDEX ON once (t) NULLS NOT DISTINCT", qr/Key \(t\)=\(null\) is duplicated/);
 	same_error("$memory CREATE INDEX ON huge (t)", qr/index row (?:size|requires) \d+/);
+	same_error("$memory CREATE INDEX ON huge (left(t, 3000))", qr/index row size \d+ exceeds btree version 4 maximum \d+ for index/);
 	same_error("$memory CREATE INDEX ON once ((1 / d))", qr/division by zero/);
 }
 same_error('SET gpusort.force = on; CREATE UNIQUE INDEX ON few (n)', qr/Key \(n\)=\(7\.0\) is duplicated/);
