@@ -92,7 +92,14 @@ typedef struct Shared
 
 /* ---- the decision ---- */
 
-/* The bytes that the sort of a row takes, about */
+/* Do all rows fit in memory if the sort of one takes that many bytes? */
+static bool
+fit(const GpusortIndexBuild *build, double bytes)
+{
+	return build->gather.expected * bytes * SURPLUS <= maintenance_work_mem * 1024.0;
+}
+
+/* The bytes that the sort of a row takes, about, by the types of its columns */
 static double
 estimate_bytes(const GpusortIndexBuild *build)
 {
@@ -115,7 +122,7 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 	if (gpusort_force)
 		most = INT_MAX;
 	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available() ||
-		build->gather.expected * estimate_bytes(build) * SURPLUS > maintenance_work_mem * 1024.0)
+		!fit(build, estimate_bytes(build)))
 		return 0;
 	return Min(build->info->ii_ParallelWorkers, most);
 }
@@ -296,6 +303,8 @@ add_array(ParallelContext *pcxt, uint64 key, Size bytes)
 static void
 end_part(GpusortIndexBuild *build, Part *part, Size memory)
 {
+	Size		adopted;
+
 	CHECK_FOR_INTERRUPTS();
 	if (!part->done)
 	{
@@ -305,7 +314,11 @@ end_part(GpusortIndexBuild *build, Part *part, Size memory)
 		gpusort_index_read_blocks(build, part->begin, part->end);
 		return;
 	}
+	adopted = build->gather.adopted_bytes;
 	gpusort_gather_adopt(&build->gather, &part->file, &part->published);
+	/* the worker has left the rest of its memory */
+	adopted = build->gather.adopted_bytes - adopted;
+	build->gather.memory_limit += memory - Min(memory, adopted);
 	build->tuples += part->tuples;
 	build->rows += part->rows;
 	build->info->ii_BrokenHotChain |= part->broken;
@@ -331,11 +344,22 @@ read_sample(GpusortIndexBuild *build)
 	return done;
 }
 
-/* Can workers make keys as the leader does?  Not if the sample is in a sorted run already. */
+/*
+ * Is the sample, if keys need one, such that workers help?  They do not if the rows turn out to be
+ * too wide for the memory, or the leader keeps values, of which each process would have others.
+ */
 static bool
-is_shared(const GpusortGather *gather)
+sample_allows_workers(const GpusortIndexBuild *build)
 {
-	return gather->spill == NULL && (gather->spec->value_type != NULL || !gpusort_rowkey_keeps_values(gather->rows.key));
+	const GpusortGather *gather = &build->gather;
+	Size		bytes;
+
+	if (gather->spill != NULL)
+		return false;
+	if (build->sampled == 0)
+		return true;
+	bytes = gpusort_gather_memory(gather, build->sampled) - gpusort_gather_memory(gather, 0) + sample_bytes(build);
+	return fit(build, (double) bytes / build->sampled) && !gpusort_rowkey_keeps_values(gather->rows.key);
 }
 
 /* Reads the blocks from the first one on. */
@@ -392,7 +416,7 @@ gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
 	{
 		BlockNumber first = read_sample(build);
 
-		if (is_shared(&build->gather))
+		if (sample_allows_workers(build))
 			read_with_workers(build, workers, memory, first);
 		else
 		{
