@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/itup.h"
 #include "access/nbtree.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
@@ -31,6 +32,9 @@ refuse(Relation heap, Relation index, const IndexInfo *info)
 		return "gpusort.index_build is off";
 	if (heap->rd_tableam != GetHeapamTableAmRoutine())
 		return "the table is no heap";
+	/* index tuples are made in buffers of that size */
+	if (BLCKSZ <= INDEX_SIZE_MASK)
+		return "the server's pages are smaller than 8 kB";
 	if (!gpusort_force && RelationGetNumberOfBlocks(heap) < LEAST_BLOCKS)
 		return "the table is small";
 	return NULL;

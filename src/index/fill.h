@@ -41,7 +41,7 @@ typedef struct GpusortFiller
 typedef enum GpusortFillStop
 {
 	GPUSORT_FILL_FULL,			/* the batch has no free page */
-	GPUSORT_FILL_ROWS,			/* row end of the block comes, or the spill has no other row */
+	GPUSORT_FILL_ROWS,			/* all rows before end, or of the spill, are in leaves */
 	GPUSORT_FILL_CORE			/* the next row needs one of core's functions */
 } GpusortFillStop;
 

@@ -116,6 +116,27 @@ extern void gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begi
 extern void gpusort_index_read_concurrently(GpusortIndexBuild *build);
 extern void gpusort_index_read_end(GpusortIndexBuild *build);
 
+/* ---- sample.c ---- */
+
+/* Will all rows fit in maintenance_work_mem if the sort of one takes that many bytes? */
+extern bool gpusort_index_fits(const GpusortIndexBuild *build, double bytes);
+
+/* Reads a sample from block 0 on, if keys need one, and chooses by it.  Returns how many blocks it has read. */
+extern BlockNumber gpusort_index_sample_read(GpusortIndexBuild *build);
+
+/*
+ * Is the sample, if there is one, such that workers help?  They do not if the rows turn out to be too
+ * wide for the memory, or if the leader keeps values, of which each process would have others.
+ */
+extern bool gpusort_index_sample_fits(const GpusortIndexBuild *build);
+
+/* The sample's size in the shared memory, and writes it there */
+extern Size gpusort_index_sample_bytes(const GpusortIndexBuild *build);
+extern void gpusort_index_sample_write(const GpusortIndexBuild *build, char *to);
+
+/* In a worker: chooses by the sample, of that many rows, as the leader has, which expected that many in all. */
+extern void gpusort_index_sample_choose(GpusortGather *gather, char *from, uint32 rows, double expected);
+
 /* ---- workers.c ---- */
 
 /* Returns how many parallel workers will read the table beside this process; 0: none. */

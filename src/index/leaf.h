@@ -3,7 +3,7 @@
  * leaf.h
  *		Puts items on the pages of a btree that is being built.
  *
- * Leaves are filled without calling PostgreSQL, so that a thread can do it.  A full leaf waits in
+ * Leaves are filled without any of PostgreSQL's state, so that a thread can do it.  A full leaf waits in
  * a batch until the backend ends and writes it (tree.c).  The pages above the leaves, which
  * the backend fills, use the same functions.
  *

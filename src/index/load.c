@@ -24,12 +24,9 @@
 #include "index/tree.h"
 #include "run/cpu_options.h"
 
-/* Bytes of a window's rows, about as many as those of a batch's leaves, and its rows at most */
+/* A window's bytes, as many as those of a batch's leaves, and rows, at most */
 #define WINDOW_BYTES	(GPUSORT_BATCH_LEAVES * BLCKSZ)
 #define WINDOW_ROWS		32768
-
-/* The most rows for which a call of the CPU engine has two threads: more are of no use without windows. */
-#define TWO_THREADS_ROWS	(GPUSORT_CPU_DIRECT_KEYS + 1)
 
 typedef struct Loader
 {
@@ -166,7 +163,7 @@ run_round(Loader *loader)
 	gpusort_tree_prepare(loader->tree, &loader->batches[loader->filling]);
 	rows = move_window(loader);
 	if (filler->build->gather.spill == NULL)
-		options = gpusort_cpu_options_take(loader->windowed ? filler->sorted->count : Min(filler->sorted->count, TWO_THREADS_ROWS));
+		options = gpusort_cpu_options_take(rows > 0 ? filler->sorted->count : Min(filler->sorted->count, GPUSORT_TWO_THREADS_ROWS));
 	loader->stop = GPUSORT_FILL_CORE;
 	if (options.threads > 1)
 		gpusort_share_beside(write_beside, fill, rows, GPUSORT_WINDOW_PART, fetch, loader, &options);

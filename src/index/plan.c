@@ -63,6 +63,20 @@ keeps_types(Relation heap, Relation index, const IndexInfo *info)
 	return true;
 }
 
+/* Are all columns of fixed width narrow?  Then they take a small part of a page together. */
+static bool
+is_narrow(Relation index)
+{
+	TupleDesc	desc = RelationGetDescr(index);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (TupleDescAttr(desc, i)->attlen > NAMEDATALEN)
+			return false;
+	}
+	return true;
+}
+
 /* Describes the order of the index. */
 static void
 make_spec(GpusortSortSpec *spec, Relation index)
@@ -139,6 +153,8 @@ prepare(GpusortIndexBuild *build)
 
 	if (!keeps_types(build->heap, build->index, info))
 		return "an operator class stores another type";
+	if (!is_narrow(build->index))
+		return "a type of fixed width is wide";
 	make_spec(&build->spec, build->index);
 	gpusort_gather_init(gather, &build->spec, &build->stats, build->estate);
 	gpusort_limit_begin(gather, -1);

@@ -3,13 +3,10 @@
  * workers.c
  *		Parallel workers read a table for a build.
  *
- * Each process reads a range of the table's blocks.  The leader reads the first one, and adopts
- * what the workers have read in the order of their ranges.  So rows come in the order of their
- * TIDs, as if one process had read them all.  Then the leader sorts and loads.
- *
- * If a sample of the rows decides how keys are made, as for strings, the leader reads it before
- * it launches workers, and they choose by the same sample.  The ranges are those of the blocks
- * behind it.
+ * Each process reads a range of the table's blocks, behind those of a sample (sample.c).  The leader
+ * reads the first range, and adopts what the workers have read in the order of their ranges.  So
+ * rows come in the order of their TIDs, as if one process had read them all.  Then the leader
+ * sorts and loads.
  *
  * Core decides how many workers there may be.  There are none if the rows of all processes will
  * probably not fit in memory: a worker writes no sorted runs.  If they do not fit all the same, or
@@ -47,22 +44,12 @@
 /* The sort's memory for a row, beside its key and the row: 16 bytes of scratch memory and its number */
 #define SORT_BYTES		20
 
-/* Estimates are wrong by this factor at most, mostly. */
-#define SURPLUS			1.25
-
 /* Keys of the shared memory's parts */
 #define KEY_SHARED		UINT64CONST(1)
 #define KEY_QUERY		UINT64CONST(2)
 #define KEY_BUFFERS		UINT64CONST(3)
 #define KEY_WAL			UINT64CONST(4)
 #define KEY_SAMPLE		UINT64CONST(5)
-
-/*
- * Until there is a sample, the leader reads so many blocks at first, then twice as many and so on, but
- * not more than this part of the table: it chooses by the rows that are there then.
- */
-#define SAMPLE_BLOCKS	64
-#define SAMPLE_PART		16
 
 /* A worker's range, and what it has read */
 typedef struct Part
@@ -92,13 +79,6 @@ typedef struct Shared
 
 /* ---- the decision ---- */
 
-/* Do all rows fit in memory if the sort of one takes that many bytes? */
-static bool
-fit(const GpusortIndexBuild *build, double bytes)
-{
-	return build->gather.expected * bytes * SURPLUS <= maintenance_work_mem * 1024.0;
-}
-
 /* The bytes that the sort of a row takes, about, by the types of its columns */
 static double
 estimate_bytes(const GpusortIndexBuild *build)
@@ -122,67 +102,9 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 	if (gpusort_force)
 		most = INT_MAX;
 	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available() ||
-		!fit(build, estimate_bytes(build)))
+		!gpusort_index_fits(build, estimate_bytes(build)))
 		return 0;
 	return Min(build->info->ii_ParallelWorkers, most);
-}
-
-/* ---- the sample: minimal tuples, one behind the other ---- */
-
-static Size
-sample_bytes(const GpusortIndexBuild *build)
-{
-	Size		bytes = 0;
-
-	for (uint32 i = 0; i < build->sampled; i++)
-		bytes += MAXALIGN(((MinimalTuple) gpusort_rowstore_row(&build->gather.rows.store, i))->t_len);
-	return bytes;
-}
-
-static void
-write_sample(const GpusortIndexBuild *build, char *to)
-{
-	for (uint32 i = 0; i < build->sampled; i++)
-	{
-		MinimalTuple row = gpusort_rowstore_row(&build->gather.rows.store, i);
-
-		memcpy(to, row, row->t_len);
-		to += MAXALIGN(row->t_len);
-	}
-}
-
-/* A worker's sample */
-typedef struct Sample
-{
-	MinimalTuple *rows;
-	TupleTableSlot *slot;		/* of minimal tuples */
-} Sample;
-
-/* A GpusortSampleRow */
-static TupleTableSlot *
-sample_row(void *arg, uint32 i)
-{
-	Sample	   *sample = arg;
-
-	return ExecStoreMinimalTuple(sample->rows[i], sample->slot, false);
-}
-
-/* Chooses the words of a worker's keys as the leader has chosen its own. */
-static void
-choose_by_sample(GpusortGather *gather, const Shared *shared, char *from)
-{
-	Sample		sample = {palloc(shared->sampled * sizeof(MinimalTuple)), gather->left};
-
-	for (uint32 i = 0; i < shared->sampled; i++)
-	{
-		sample.rows[i] = (MinimalTuple) from;
-		from += MAXALIGN(sample.rows[i]->t_len);
-	}
-	gpusort_rows_choose(gather, sample_row, &sample, shared->sampled, shared->expected);
-	/* the leader does not either, or would have launched no worker */
-	gpusort_rowkey_keep_no_values(gather->rows.key);
-	ExecClearTuple(gather->left);
-	pfree(sample.rows);
 }
 
 /* ---- a worker ---- */
@@ -204,7 +126,7 @@ read_part(const Shared *shared, Part *part, char *sample, Relation heap, Relatio
 	gpusort_activity_join(&gather->activity, gather->cxt, &shared->sort);
 	gpusort_gather_begin(gather, shared->memory);
 	if (gather->set == NULL)
-		choose_by_sample(gather, shared, sample);
+		gpusort_index_sample_choose(gather, sample, shared->sampled, shared->expected);
 	gpusort_index_read_begin(build);
 	gpusort_index_read_blocks(build, part->begin, part->end);
 	if (!build->full && gpusort_gather_publish(gather, &part->published))
@@ -316,7 +238,7 @@ end_part(GpusortIndexBuild *build, Part *part, Size memory)
 	}
 	adopted = build->gather.adopted_bytes;
 	gpusort_gather_adopt(&build->gather, &part->file, &part->published);
-	/* the worker has left the rest of its memory */
+	/* the leader gets what the worker has not used */
 	adopted = build->gather.adopted_bytes - adopted;
 	build->gather.memory_limit += memory - Min(memory, adopted);
 	build->tuples += part->tuples;
@@ -325,48 +247,11 @@ end_part(GpusortIndexBuild *build, Part *part, Size memory)
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
 }
 
-/* Reads a sample from the first block on, if keys need one, and chooses by it.  Returns how many blocks it has read. */
-static BlockNumber
-read_sample(GpusortIndexBuild *build)
-{
-	BlockNumber blocks = RelationGetNumberOfBlocks(build->heap);
-	BlockNumber done = 0;
-
-	while (build->gather.set == NULL && done <= blocks / SAMPLE_PART && done < blocks)
-	{
-		BlockNumber end = Min(Max(2 * done, SAMPLE_BLOCKS), blocks);
-
-		gpusort_index_read_blocks(build, done, end);
-		done = end;
-	}
-	if (build->gather.set == NULL)
-		gpusort_index_choose(build);
-	return done;
-}
-
-/*
- * Is the sample, if keys need one, such that workers help?  They do not if the rows turn out to be
- * too wide for the memory, or the leader keeps values, of which each process would have others.
- */
-static bool
-sample_allows_workers(const GpusortIndexBuild *build)
-{
-	const GpusortGather *gather = &build->gather;
-	Size		bytes;
-
-	if (gather->spill != NULL)
-		return false;
-	if (build->sampled == 0)
-		return true;
-	bytes = gpusort_gather_memory(gather, build->sampled) - gpusort_gather_memory(gather, 0) + sample_bytes(build);
-	return fit(build, (double) bytes / build->sampled) && !gpusort_rowkey_keeps_values(gather->rows.key);
-}
-
 /* Reads the blocks from the first one on. */
 static void
 read_with_workers(GpusortIndexBuild *build, int workers, Size memory, BlockNumber first)
 {
-	Size		bytes = sample_bytes(build);
+	Size		bytes = gpusort_index_sample_bytes(build);
 	Size		query_bytes = debug_query_string != NULL ? strlen(debug_query_string) + 1 : 0;
 	ParallelContext *pcxt;
 	Shared	   *shared;
@@ -388,7 +273,7 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory, BlockNumbe
 	if (query_bytes > 0)
 		memcpy(add_array(pcxt, KEY_QUERY, query_bytes), debug_query_string, query_bytes);
 	if (bytes > 0)
-		write_sample(build, add_array(pcxt, KEY_SAMPLE, bytes));
+		gpusort_index_sample_write(build, add_array(pcxt, KEY_SAMPLE, bytes));
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
 	/* without shared memory there are no parts */
@@ -414,9 +299,9 @@ gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
 		gpusort_index_read_blocks(build, 0, RelationGetNumberOfBlocks(build->heap));
 	else
 	{
-		BlockNumber first = read_sample(build);
+		BlockNumber first = gpusort_index_sample_read(build);
 
-		if (sample_allows_workers(build))
+		if (gpusort_index_sample_fits(build))
 			read_with_workers(build, workers, memory, first);
 		else
 		{

@@ -8,7 +8,8 @@
  * rows, in order, to a window that stays in the cache, unless they lie in sequence in the store.
  *
  * The backend fills a window when it comes to the end of the one before, as one of the
- * threads; no thread works while the backend does anything else.  The first rows come
+ * threads; no thread works while the backend does anything else.  (The load of an index
+ * has windows of its own: index/load.c.)  The first rows come
  * from the store, and windows grow, so that a LIMIT or a cursor pays for few rows that it
  * does not fetch.
  *

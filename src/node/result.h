@@ -27,15 +27,16 @@ typedef struct GpusortWindow
 /* Rows that a thread copies at a time */
 #define GPUSORT_WINDOW_PART		2048
 
-/* Are there rows in the store, of that many bytes, of which windows are of use?  Smaller stores stay in the cache. */
+/* Do windows pay?  Not for small stores, nor for wide rows: row_bytes on average. */
 extern bool gpusort_window_pays(const GpusortGather *gather, Size row_bytes);
 
 /* Prepares a window of at most that many rows, a multiple of GPUSORT_WINDOW_PART, with copies of that many bytes. */
 extern void gpusort_window_init(GpusortWindow *window, uint64 max_count, Size bytes);
 
 /*
- * Moves an empty window to these rows of its block.  Returns false, and leaves it empty behind
- * them, if they lie in sequence in the store, where copies gain nothing.
+ * Moves a window to these rows of its block, which must be filled in then.  Returns false, and leaves
+ * it empty behind them, if they lie in sequence in the store, where copies gain nothing.  The first
+ * call allocates memory, and raises an error if there is none.
  */
 extern bool gpusort_window_move(GpusortWindow *window, uint64 begin, uint64 count);
 

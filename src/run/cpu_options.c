@@ -32,6 +32,7 @@
 
 StaticAssertDecl(GPUSORT_CPU_DIRECT_KEYS >= 2 * MIN_ROWS_PER_THREAD,
 				 "a sort with several threads must have rows for them");
+StaticAssertDecl(GPUSORT_TWO_THREADS_ROWS / MIN_ROWS_PER_THREAD == 2, "so many rows get two threads");
 
 static void
 init_used(void *made)

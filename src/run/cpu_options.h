@@ -10,6 +10,9 @@
 
 #include "cpu/cpu.h"
 
+/* For so many rows, or fewer, a call gets two threads at most. */
+#define GPUSORT_TWO_THREADS_ROWS	(GPUSORT_CPU_DIRECT_KEYS + 1)
+
 /*
  * Options for one call of the CPU engine on this many rows: its threads, which
  * count against max_parallel_workers until gpusort_cpu_options_give(), and a
