@@ -212,7 +212,7 @@ SQL
 	$node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION long(i int) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 32) j $$;
 SQL
-	same('kinds (long(id))', settings => 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'4MB\';');
+	same('kinds (long(id))', settings => 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'8MB\';');
 
 	# one process keeps few long values; and there may be no worker to launch
 	$log = -s $node->logfile;
