@@ -28,12 +28,16 @@
 #define WINDOW_BYTES	(GPUSORT_BATCH_LEAVES * BLCKSZ)
 #define WINDOW_ROWS		32768
 
+/* The first batch has twice as many leaves. */
+#define FIRST_LEAVES	4
+
 typedef struct Loader
 {
 	GpusortFiller *filler;
 	GpusortTree *tree;
 	GpusortLeafBatch batches[2];
 	int			filling;		/* this batch is filled, the other one written */
+	int			leaves;			/* of the batch, at most: few at first, since a small index takes no more */
 	GpusortWindow windows[2];
 	int			reading;		/* this window is read, the other one filled */
 	bool		windowed;		/* they are used */
@@ -160,7 +164,8 @@ run_round(Loader *loader)
 	uint64		rows;
 
 	CHECK_FOR_INTERRUPTS();
-	gpusort_tree_prepare(loader->tree, &loader->batches[loader->filling]);
+	loader->leaves = Min(2 * loader->leaves, GPUSORT_BATCH_LEAVES);
+	gpusort_tree_prepare(loader->tree, &loader->batches[loader->filling], loader->leaves);
 	rows = move_window(loader);
 	if (filler->build->gather.spill == NULL)
 		options = gpusort_cpu_options_take(rows > 0 ? filler->sorted->count : Min(filler->sorted->count, GPUSORT_TWO_THREADS_ROWS));
@@ -206,13 +211,14 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 
 	loader->tree = gpusort_tree_begin(build->heap, build->index);
 	loader->filler = gpusort_fill_begin(build, sorted, gpusort_tree_is_equal_image(loader->tree));
+	loader->leaves = FIRST_LEAVES;
 	begin_windows(loader);
 	do
 		run_round(loader);
 	while (loader->stop != GPUSORT_FILL_ROWS || next_rows(loader));
 	gpusort_tree_write(loader->tree, &loader->batches[1 - loader->filling]);
 	last = &loader->batches[loader->filling];
-	gpusort_tree_prepare(loader->tree, last);
+	gpusort_tree_prepare(loader->tree, last, 1);
 	gpusort_fill_end(loader->filler, last);
 	gpusort_tree_write(loader->tree, last);
 	gpusort_tree_end(loader->tree, &loader->filler->leaf);

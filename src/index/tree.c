@@ -229,9 +229,9 @@ gpusort_tree_is_equal_image(const GpusortTree *tree)
 }
 
 void
-gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch)
+gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch, int pages)
 {
-	while (batch->nfree < GPUSORT_BATCH_LEAVES)
+	while (batch->nfree < pages)
 		batch->free[batch->nfree++] = gpusort_bulk_page(tree->bulk);
 }
 

@@ -20,8 +20,8 @@ extern GpusortTree *gpusort_tree_begin(Relation heap, Relation index);
 /* Are equal keys equal bit by bit, so that core would put them into posting lists? */
 extern bool gpusort_tree_is_equal_image(const GpusortTree *tree);
 
-/* Fills up the free pages of a batch. */
-extern void gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch);
+/* Gives a batch that many free pages, GPUSORT_BATCH_LEAVES at most, unless it has more. */
+extern void gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch, int pages);
 
 /* Ends and writes the full leaves of a batch.  Leaves come in order. */
 extern void gpusort_tree_write(GpusortTree *tree, GpusortLeafBatch *batch);
