@@ -17,7 +17,6 @@
 #include "access/genam.h"
 #include "access/nbtree.h"
 #include "access/tupmacs.h"
-#include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
 

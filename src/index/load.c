@@ -24,7 +24,7 @@
 #include "index/tree.h"
 #include "run/cpu_options.h"
 
-/* A window's bytes, as many as those of a batch's leaves, and rows, at most */
+/* The most bytes of a window, which are those of a batch's leaves, and its most rows */
 #define WINDOW_BYTES	(GPUSORT_BATCH_LEAVES * BLCKSZ)
 #define WINDOW_ROWS		32768
 

@@ -326,7 +326,7 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 	heap_scan = (HeapScanDesc) scan;
 	build->room = (GpusortRoom) {.width = gpusort_spec_width(&build->gather.set_spec)};
 	heap_setscanlimits(scan, begin, end - begin);
-	while (begin < end && !build->full && heap_getnext(scan, ForwardScanDirection) != NULL)
+	while (!build->full && heap_getnext(scan, ForwardScanDirection) != NULL)
 	{
 		BlockNumber block = heap_scan->rs_cblock;
 

@@ -20,8 +20,8 @@
 #include "index/index.h"
 
 /*
- * Until there is a sample, the leader reads so many blocks at first, then as many as so far and so on.
- * Beyond this part of the table it chooses by the rows that it has.
+ * The leader first reads SAMPLE_BLOCKS, and doubles them until there is a sample.  A partial index may
+ * have few rows: behind 1/SAMPLE_PART of the table the leader chooses by those that it has.
  */
 #define SAMPLE_BLOCKS	64
 #define SAMPLE_PART		16

@@ -22,7 +22,6 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "commands/progress.h"
-#include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
 #include "pgstat.h"

@@ -10,7 +10,7 @@
 
 #include "cpu/cpu.h"
 
-/* For so many rows, or fewer, a call gets two threads at most. */
+/* A call on this many rows or fewer gets two threads at most. */
 #define GPUSORT_TWO_THREADS_ROWS	(GPUSORT_CPU_DIRECT_KEYS + 1)
 
 /*
