@@ -283,6 +283,12 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 	return mem;
 }
 
+void
+gpusort_arena_reset(GpusortArena *arena)
+{
+	arena->used = arena->file->used = 0;
+}
+
 bool
 gpusort_arena_available(void)
 {

@@ -55,9 +55,12 @@ extern GpusortArena *gpusort_arena_begin(GpusortArenaFile *file);
 
 /*
  * In the worker: allocates MAXALIGNed memory, with undefined contents.  Returns NULL if no
- * memory is to be had: raises no error.  The memory cannot be freed by itself.
+ * memory is to be had: raises no error.
  */
 extern void *gpusort_arena_alloc(GpusortArena *arena, Size bytes);
+
+/* In the worker: frees all that has been allocated. */
+extern void gpusort_arena_reset(GpusortArena *arena);
 
 /* In the leader: makes what the worker has filled accessible, by an arena in the current memory context. */
 extern GpusortArena *gpusort_arena_read(GpusortArenaFile *file);

@@ -51,7 +51,6 @@ typedef struct GpusortIndexBuild
 	GpusortColumns columns;		/* how these are copied; count 0: not one by one */
 	uint32		sampled;		/* the first rows, by which the words of the keys were chosen */
 	int			workers;		/* launched, in the leader */
-	bool		full;			/* in a worker: there is no memory for all rows */
 	double		tuples;			/* live tuples of the table */
 	double		rows;			/* of the index */
 } GpusortIndexBuild;
@@ -118,17 +117,14 @@ extern void gpusort_index_read_end(GpusortIndexBuild *build);
 
 /* ---- sample.c ---- */
 
-/* Will all rows fit in maintenance_work_mem if the sort of one takes that many bytes? */
-extern bool gpusort_index_fits(const GpusortIndexBuild *build, double bytes);
-
 /* Reads a sample from block 0 on, if keys need one, and chooses by it.  Returns how many blocks it has read. */
 extern BlockNumber gpusort_index_sample_read(GpusortIndexBuild *build);
 
 /*
- * Is the sample, if there is one, such that workers help?  They do not if the rows turn out to be too
- * wide for the memory, or if the leader keeps values, of which each process would have others.
+ * Can workers choose as the leader has?  They cannot if the sample has been spilled, or if the leader keeps
+ * values, of which each process would have others.
  */
-extern bool gpusort_index_sample_fits(const GpusortIndexBuild *build);
+extern bool gpusort_index_sample_helps(const GpusortIndexBuild *build);
 
 /* The sample's size in the shared memory, and writes it there */
 extern Size gpusort_index_sample_bytes(const GpusortIndexBuild *build);

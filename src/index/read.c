@@ -185,11 +185,8 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i, bool *by_colu
 		(build->columns.count == 0 &&
 		 !gpusort_columns_plan(&build->columns, desc, build->row->tts_tupleDescriptor, build->attnos)))
 		return 0;
-	if ((room->next == room->end || gpusort_rowstore_over(store)) && !gpusort_rows_room(gather, room))
-	{
-		build->full = true;
-		return page->count - i;
-	}
+	if (room->next == room->end || gpusort_rowstore_over(store))
+		(void) gpusort_rows_room(gather, room);
 	n = Min(page->count - i, (room->end - room->next) / room->width);
 	n = gpusort_columns_fit(&build->columns, page->tuples + i, n);
 	*by_column = n == 0 ||
@@ -212,7 +209,7 @@ add_page(GpusortIndexBuild *build, const TablePage *page)
 	int			n;
 
 	build->tuples += page->count;
-	for (int i = 0; i < page->count && !build->full; i += n)
+	for (int i = 0; i < page->count; i += n)
 	{
 		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i, &by_column);
 		if (n == 0)
@@ -326,7 +323,7 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 	heap_scan = (HeapScanDesc) scan;
 	build->room = (GpusortRoom) {.width = gpusort_spec_width(&build->gather.set_spec)};
 	heap_setscanlimits(scan, begin, end - begin);
-	while (!build->full && heap_getnext(scan, ForwardScanDirection) != NULL)
+	while (heap_getnext(scan, ForwardScanDirection) != NULL)
 	{
 		BlockNumber block = heap_scan->rs_cblock;
 

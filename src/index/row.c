@@ -77,8 +77,6 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 	GpusortRowStore *store = &gather->rows.store;
 	GpusortRoom *room = &build->room;
 
-	if (unlikely(build->full))
-		return;
 	if (build->words != NULL)
 	{
 		gpusort_word_add(build, build->row->tts_values[0], build->row->tts_isnull[0], block, offset, flags);
@@ -87,19 +85,17 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 	/* the first rows are a sample, by which the words of keys are chosen */
 	if (gather->set == NULL && gpusort_rows_sampled(gather))
 		gpusort_index_choose(build);
-	if (gather->set != NULL)
+	for (;;)
 	{
-		if (unlikely(room->next == room->end || gpusort_rowstore_over(store)) && !gpusort_rows_room(gather, room))
+		if (gather->set != NULL)
 		{
-			build->full = true;
-			return;
+			if (unlikely(room->next == room->end || gpusort_rowstore_over(store)))
+				(void) gpusort_rows_room(gather, room);
+			gpusort_rowkey_encode(gather->rows.key, build->row, (uint64 *) room->next);
 		}
-		gpusort_rowkey_encode(gather->rows.key, build->row, (uint64 *) room->next);
-	}
-	if (!gpusort_rowstore_append(store, build->row))
-	{
-		build->full = true;
-		return;
+		if (likely(gpusort_rowstore_append(store, build->row)))
+			break;
+		gpusort_gather_empty_arena(gather, room);
 	}
 	if (gather->set != NULL)
 		room->next += room->width;

@@ -26,15 +26,6 @@
 #define SAMPLE_BLOCKS	64
 #define SAMPLE_PART		16
 
-/* Estimates are wrong by this factor at most, mostly. */
-#define SURPLUS			1.25
-
-bool
-gpusort_index_fits(const GpusortIndexBuild *build, double bytes)
-{
-	return build->gather.expected * bytes * SURPLUS <= maintenance_work_mem * 1024.0;
-}
-
 BlockNumber
 gpusort_index_sample_read(GpusortIndexBuild *build)
 {
@@ -54,20 +45,11 @@ gpusort_index_sample_read(GpusortIndexBuild *build)
 }
 
 bool
-gpusort_index_sample_fits(const GpusortIndexBuild *build)
+gpusort_index_sample_helps(const GpusortIndexBuild *build)
 {
 	const GpusortGather *gather = &build->gather;
-	double		rows = Max(gather->expected, build->sampled);
-	double		bytes;
 
-	if (gather->spill != NULL)
-		return false;
-	if (build->sampled == 0)
-		return true;
-	/* keys and scratch memory, and the row itself */
-	bytes = (gpusort_gather_memory(gather, rows) - gpusort_gather_memory(gather, 0)) / rows +
-		(double) gpusort_index_sample_bytes(build) / build->sampled;
-	return gpusort_index_fits(build, bytes) && !gpusort_rowkey_keeps_values(gather->rows.key);
+	return build->sampled == 0 || (gather->spill == NULL && !gpusort_rowkey_keeps_values(gather->rows.key));
 }
 
 Size

@@ -94,11 +94,8 @@ gpusort_word_add(GpusortIndexBuild *build, Datum value, bool isnull, BlockNumber
 {
 	GpusortRoom *room = &build->room;
 
-	if (unlikely(room->next == room->end) && (build->full || !gpusort_gather_room(&build->gather, room)))
-	{
-		build->full = true;
-		return;
-	}
+	if (unlikely(room->next == room->end))
+		(void) gpusort_gather_room(&build->gather, room);
 	*(uint64 *) room->next = gpusort_word_make(build->words, value, isnull, block, offset, flags);
 	room->next += sizeof(uint64);
 	build->rows++;

@@ -8,9 +8,7 @@
  * rows come in the order of their TIDs, as if one process had read them all.  Then the leader
  * sorts and loads.
  *
- * Core decides how many workers there may be.  There are none if the rows of all processes will
- * probably not fit in memory: a worker writes no sorted runs.  If they do not fit all the same, or
- * if a worker is not launched, the leader reads its range.
+ * Core decides how many workers there may be.  If one is not launched, the leader reads its range.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +25,6 @@
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "tcop/tcopprot.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "base/arena.h"
@@ -39,9 +36,6 @@
 
 /* The least blocks of a range: to launch a worker takes as long as reading some hundred. */
 #define LEAST_BLOCKS	2048
-
-/* The sort's memory for a row, beside its key and the row: 16 bytes of scratch memory and its number */
-#define SORT_BYTES		20
 
 /* Keys of the shared memory's parts */
 #define KEY_SHARED		UINT64CONST(1)
@@ -55,12 +49,10 @@ typedef struct Part
 {
 	BlockNumber begin;
 	BlockNumber end;
-	bool		done;			/* all of it has been read, and what follows is final */
 	double		tuples;			/* as in GpusortIndexBuild */
 	double		rows;
 	bool		broken;			/* there are broken HOT chains */
-	GpusortPublished published;
-	GpusortArenaFile file;
+	GpusortPart part;
 } Part;
 
 typedef struct Shared
@@ -72,26 +64,12 @@ typedef struct Shared
 	double		expected;		/* rows of the index */
 	uint32		sampled;		/* rows of the sample, if one decides how keys are made */
 	GpusortActivitySort sort;	/* for gpusort_activity */
+	GpusortSpillShared spill;
 	int			nparts;
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
 
 /* ---- the decision ---- */
-
-/* The bytes that the sort of a row takes, about, by the types of its columns */
-static double
-estimate_bytes(const GpusortIndexBuild *build)
-{
-	TupleDesc	desc = build->spec.desc;
-	double		bytes = SORT_BYTES + sizeof(uint64);
-
-	if (build->words != NULL)
-		return bytes;
-	bytes += MAXALIGN(SizeofMinimalTupleHeader) + build->gather.rows.plan.words * sizeof(uint64);
-	for (int i = 0; i < desc->natts; i++)
-		bytes += get_typavgwidth(TupleDescAttr(desc, i)->atttypid, TupleDescAttr(desc, i)->atttypmod);
-	return bytes;
-}
 
 int
 gpusort_index_plan_workers(const GpusortIndexBuild *build)
@@ -100,8 +78,7 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 
 	if (gpusort_force)
 		most = INT_MAX;
-	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available() ||
-		!gpusort_index_fits(build, estimate_bytes(build)))
+	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available())
 		return 0;
 	return Min(build->info->ii_ParallelWorkers, most);
 }
@@ -109,7 +86,7 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 /* ---- a worker ---- */
 
 static void
-read_part(const Shared *shared, Part *part, char *sample, Relation heap, Relation index)
+read_part(Shared *shared, Part *part, char *sample, Relation heap, Relation index)
 {
 	const char *refusal;
 	GpusortIndexBuild *build = gpusort_index_begin(heap, index, BuildIndexInfo(index), &refusal);
@@ -118,25 +95,19 @@ read_part(const Shared *shared, Part *part, char *sample, Relation heap, Relatio
 
 	if (refusal != NULL)
 		elog(ERROR, "a parallel worker cannot read index \"%s\": %s", RelationGetRelationName(index), refusal);
-	old = MemoryContextSwitchTo(gather->cxt);
-	gather->arena = gpusort_arena_begin(&part->file);
-	MemoryContextSwitchTo(build->estate->es_query_cxt);
-	gather->fed = true;
+	old = MemoryContextSwitchTo(build->estate->es_query_cxt);
+	gpusort_part_begin(&part->part, gather, &shared->spill);
 	gpusort_activity_join(&gather->activity, gather->cxt, &shared->sort);
 	gpusort_gather_begin(gather, shared->memory);
 	if (gather->set == NULL)
 		gpusort_index_sample_choose(gather, sample, shared->sampled, shared->expected);
 	gpusort_index_read_begin(build);
 	gpusort_index_read_blocks(build, part->begin, part->end);
-	if (!build->full && gpusort_gather_publish(gather, &part->published))
-	{
-		part->tuples = build->tuples;
-		part->rows = build->rows;
-		part->broken = build->info->ii_BrokenHotChain;
-		part->done = true;
-	}
-	gpusort_keyset_end(gather->set);
 	gpusort_index_read_end(build);
+	part->tuples = build->tuples;
+	part->rows = build->rows;
+	part->broken = build->info->ii_BrokenHotChain;
+	gpusort_part_publish(&part->part, gather);
 	gpusort_activity_end(&gather->activity);
 	MemoryContextSwitchTo(old);
 	gpusort_index_end(build);
@@ -176,12 +147,12 @@ take_back_files(dsm_segment *segment, Datum arg)
 	Shared	   *shared = (Shared *) DatumGetPointer(arg);
 
 	for (int i = 0; i < shared->nparts; i++)
-		gpusort_arena_take_back(&shared->parts[i].file);
+		gpusort_part_take_back(&shared->parts[i].part);
 }
 
 /* first: the block from which on the processes share the table */
 static Shared *
-init_shared(const GpusortIndexBuild *build, ParallelContext *pcxt, Size memory, BlockNumber first)
+init_shared(GpusortIndexBuild *build, ParallelContext *pcxt, Size memory, BlockNumber first)
 {
 	Shared	   *shared = shm_toc_allocate(pcxt->toc, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
 	uint64		blocks = RelationGetNumberOfBlocks(build->heap) - first;
@@ -204,7 +175,8 @@ init_shared(const GpusortIndexBuild *build, ParallelContext *pcxt, Size memory, 
 	{
 		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
 		for (int i = 0; i < shared->nparts; i++)
-			gpusort_arena_lend(&shared->parts[i].file);
+			gpusort_part_lend(&shared->parts[i].part);
+		gpusort_spill_share(&shared->spill, build->gather.cxt);
 	}
 	shm_toc_insert(pcxt->toc, KEY_SHARED, shared);
 	return shared;
@@ -220,26 +192,26 @@ add_array(ParallelContext *pcxt, uint64 key, Size bytes)
 	return array;
 }
 
-/* Adds a worker's rows, or reads its range.  memory: bytes that the worker could use. */
+/* Adds the rows of a worker, or reads its range.  memory: bytes that the worker could use. */
 static void
-end_part(GpusortIndexBuild *build, Part *part, Size memory)
+end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 {
-	Size		adopted;
+	GpusortGather *gather = &build->gather;
+	Size		adopted = gather->adopted_bytes;
 
 	CHECK_FOR_INTERRUPTS();
-	if (!part->done)
+	if (!part->part.done)
 	{
-		gpusort_arena_take_back(&part->file);
+		gpusort_part_take_back(&part->part);
 		gpusort_memory_give_back();
-		build->gather.memory_limit += memory;
+		gather->memory_limit += memory;
 		gpusort_index_read_blocks(build, part->begin, part->end);
 		return;
 	}
-	adopted = build->gather.adopted_bytes;
-	gpusort_gather_adopt(&build->gather, &part->file, &part->published);
+	gpusort_part_adopt(&part->part, gather, worker);
 	/* the leader gets what the worker has not used */
-	adopted = build->gather.adopted_bytes - adopted;
-	build->gather.memory_limit += memory - Min(memory, adopted);
+	adopted = gather->adopted_bytes > adopted ? gather->adopted_bytes - adopted : 0;
+	gather->memory_limit += memory - Min(memory, adopted);
 	build->tuples += part->tuples;
 	build->rows += part->rows;
 	build->info->ii_BrokenHotChain |= part->broken;
@@ -275,13 +247,16 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory, BlockNumbe
 		gpusort_index_sample_write(build, add_array(pcxt, KEY_SAMPLE, bytes));
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
+	if (shared->nparts > 0)
+		build->gather.shared_spill = &shared->spill;
 	/* without shared memory there are no parts */
 	build->gather.memory_limit += (workers - shared->nparts) * memory;
 
 	gpusort_index_read_blocks(build, first, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
 	WaitForParallelWorkersToFinish(pcxt);
 	for (int i = 0; i < shared->nparts; i++)
-		end_part(build, &shared->parts[i], memory);
+		end_part(build, &shared->parts[i], i, memory);
+	build->gather.shared_spill = NULL;
 	for (int i = 0; i < pcxt->nworkers_launched; i++)
 		InstrAccumParallelQuery(&buffers[i], &wal[i]);
 	DestroyParallelContext(pcxt);
@@ -300,7 +275,7 @@ gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
 	{
 		BlockNumber first = gpusort_index_sample_read(build);
 
-		if (gpusort_index_sample_fits(build))
+		if (gpusort_index_sample_helps(build))
 			read_with_workers(build, workers, memory, first);
 		else
 		{

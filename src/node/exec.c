@@ -97,7 +97,7 @@ move_to_core(GpusortGather *gather, GpusortResult *result)
 
 		if (TupIsNull(slot))
 			break;
-		gpusort_core_put(gather, slot);
+		gather->form->put_core(gather->core, slot);
 	}
 	gpusort_spill_end(gather->spill);
 	gather->spill = NULL;

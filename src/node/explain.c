@@ -153,6 +153,7 @@ static void
 show_participant(const GpusortParticipant *participant, int number, ExplainState *es)
 {
 	uint64		memory = (participant->memory + 1023) / 1024;
+	uint64		disk = (participant->disk + 1023) / 1024;
 
 	if (es->format == EXPLAIN_FORMAT_TEXT)
 	{
@@ -162,9 +163,9 @@ show_participant(const GpusortParticipant *participant, int number, ExplainState
 		else
 			appendStringInfo(es->str, "Worker %d:", number);
 		appendStringInfo(es->str, "  Rows: " UINT64_FORMAT, participant->rows);
-		if (participant->overflow_rows > 0)
-			appendStringInfo(es->str, "  Overflow: " UINT64_FORMAT " rows", participant->overflow_rows);
 		appendStringInfo(es->str, "  Memory: " UINT64_FORMAT "kB", memory);
+		if (participant->runs > 0)
+			appendStringInfo(es->str, "  Disk: " UINT64_FORMAT "kB  Runs: %d", disk, participant->runs);
 		if (es->timing)
 			appendStringInfo(es->str, "  Time: %.3f ms", participant->ms);
 		appendStringInfoChar(es->str, '\n');
@@ -179,8 +180,12 @@ show_participant(const GpusortParticipant *participant, int number, ExplainState
 		ExplainPropertyInteger("Worker Number", NULL, number, es);
 	}
 	ExplainPropertyInteger("Rows", NULL, participant->rows, es);
-	ExplainPropertyInteger("Overflow Rows", NULL, participant->overflow_rows, es);
 	ExplainPropertyInteger("Memory", "kB", memory, es);
+	if (participant->runs > 0)
+	{
+		ExplainPropertyInteger("Disk", "kB", disk, es);
+		ExplainPropertyInteger("Runs", NULL, participant->runs, es);
+	}
 	if (es->timing)
 		ExplainPropertyFloat("Time", "ms", participant->ms, 3, es);
 	ExplainCloseGroup("Participant", NULL, true, es);

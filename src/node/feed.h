@@ -26,8 +26,9 @@ typedef struct GpusortParticipant
 {
 	uint64		sorts;			/* in which it has taken part */
 	uint64		rows;			/* that it has read */
-	uint64		overflow_rows;	/* of these, those in temporary files for the leader */
 	uint64		memory;			/* bytes, the most at any time, as in GpusortNodeStats */
+	uint64		disk;			/* the most bytes of spilled runs in a sort, and runs */
+	int			runs;
 	double		ms;				/* time from the first row to the last */
 } GpusortParticipant;
 

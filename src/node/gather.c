@@ -26,7 +26,7 @@ typedef enum Outcome
 {
 	KEEP,						/* it has room */
 	SPILLED,					/* it was written to a temporary file, and there is no run */
-	ELSEWHERE					/* further rows go to core, which has all others, or to the overflow */
+	CORE						/* further rows go to core, which has all others */
 } Outcome;
 
 void
@@ -58,42 +58,6 @@ gpusort_gather_begin(GpusortGather *gather, Size memory)
 	gather->form->begin(gather);
 }
 
-bool
-gpusort_gather_publish(GpusortGather *gather, GpusortPublished *published)
-{
-	published->rows = gpusort_keyset_rows(gather->set);
-	published->nulls = gather->nulls;
-	return published->rows == 0 ||
-		(gpusort_keyset_publish(gather->set, &published->keys) &&
-		 (!gather->form->publish || gather->form->publish(gather, published)));
-}
-
-void
-gpusort_gather_adopt(GpusortGather *gather, GpusortArenaFile *file, const GpusortPublished *published)
-{
-	MemoryContext old;
-	GpusortArena *arena;
-
-	gather->nulls += published->nulls;
-	if (published->rows == 0)
-		return;
-	old = MemoryContextSwitchTo(gather->cxt);
-	arena = gpusort_arena_read(file);
-	MemoryContextSwitchTo(old);
-	if (gpusort_keyset_rows(gather->set) + published->rows > gather->form->max_rows)
-	{
-		gpusort_gather_spill(gather);
-		gpusort_gather_begin_set(gather);
-	}
-	if (gather->form->adopt)
-		gather->form->adopt(gather, arena, published);
-	gpusort_keyset_adopt(gather->set, arena, published->keys);
-	gpusort_arena_adopt(arena, gather->adopted_cxt);
-	/* this process may fill as much memory of its own as without these rows */
-	gather->adopted_bytes += gpusort_arena_bytes(arena);
-	gather->memory_limit += gpusort_arena_bytes(arena);
-}
-
 void
 gpusort_core_begin(GpusortGather *gather, const char *reason)
 {
@@ -122,7 +86,7 @@ gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 	for (uint64 i = 0; i < rows; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		gpusort_core_put(gather, gather->form->row(gather, i));
+		gather->form->put_core(gather->core, gather->form->row(gather, i));
 	}
 	for (uint64 i = 0; i < gather->nulls; i++)
 	{
@@ -138,23 +102,6 @@ gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 }
 
 void
-gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot)
-{
-	if (gather->overflow != NULL)
-	{
-		bool		should_free;
-		MinimalTuple tuple = ExecFetchSlotMinimalTuple(slot, &should_free);
-
-		sts_puttuple(gather->overflow, NULL, tuple);
-		gather->overflow_rows++;
-		if (should_free)
-			heap_free_minimal_tuple(tuple);
-	}
-	else
-		gather->form->put_core(gather->core, slot);
-}
-
-void
 gpusort_core_read(GpusortGather *gather)
 {
 	GpusortPage *page = &gather->page;
@@ -164,7 +111,7 @@ gpusort_core_read(GpusortGather *gather)
 		for (int i = page->next; i < page->count; i++)
 		{
 			CHECK_FOR_INTERRUPTS();
-			gpusort_core_put(gather, gpusort_page_slot(page, i));
+			gather->form->put_core(gather->core, gpusort_page_slot(page, i));
 		}
 	} while (gpusort_page_next(page, gather->child));
 }
@@ -242,14 +189,12 @@ enforce_limit(GpusortGather *gather)
 		if (rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1))
 			return KEEP;
 	}
-	if (gather->arena != NULL)
-		return ELSEWHERE;
 	if (gather->spec->random_access && !gather->fed)
 	{
 		gpusort_core_hand_over(gather, too_many ?
 							   "the result is read backward or repeatedly and has too many rows" :
 							   "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
-		return ELSEWHERE;
+		return CORE;
 	}
 	gpusort_gather_spill(gather);
 	return SPILLED;
@@ -286,7 +231,7 @@ gpusort_gather_room(GpusortGather *gather, GpusortRoom *room)
 	gather->stats->memory = Max(gather->stats->memory, memory);
 	switch (enforce_limit(gather))
 	{
-		case ELSEWHERE:
+		case CORE:
 			return false;
 		case SPILLED:
 			gpusort_gather_begin_set(gather);
@@ -294,5 +239,24 @@ gpusort_gather_room(GpusortGather *gather, GpusortRoom *room)
 		case KEEP:
 			break;
 	}
-	return reserve(gather, room);
+	while (!reserve(gather, room))
+		gpusort_gather_empty_arena(gather, room);
+	return true;
+}
+
+void
+gpusort_gather_empty_arena(GpusortGather *gather, GpusortRoom *room)
+{
+	gpusort_gather_commit(gather, room);
+	if (gpusort_keyset_rows(gather->set) > 0)
+		gpusort_gather_spill(gather);
+	else
+	{
+		gpusort_gather_end_set(gather);
+		gpusort_rowstore_reset(&gather->rows.store);
+		gather->rows.store.arena = NULL;
+		gather->arena = NULL;
+	}
+	gpusort_gather_begin_set(gather);
+	room->begin = room->next = room->end = NULL;
 }

@@ -230,33 +230,32 @@ removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *keys)
 
 /*
  * Makes the key of row i of the page, and stores the row.  Returns false if it must go
- * elsewhere, as all others: see gpusort_gather_room().  columns: not used for a slot.
+ * to core, as all others: see gpusort_gather_room().  columns: not used for a slot.
  */
 static pg_attribute_always_inline bool
 take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns, int i)
 {
 	const GpusortNodeLimit *limit = &gather->limit;
-	TupleTableSlot *keys;
-	bool		appended;
 
-	if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !gpusort_rows_room(gather, room))
-		return false;
-	keys = key_columns(gather, i);
-	/* a bound without words needs no key */
-	if (limit->known && limit->nwords == 0 && removes(gather, NULL, keys))
-		return true;
-	gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
-	if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, keys))
-		return true;
-	/* a bare row is the key column */
-	if (gather->spec->bare || gather->page.slot != NULL)
-		appended = gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot);
-	else
-		appended = append_rows(gather, columns, i, 1) == 1;
-	if (unlikely(!appended))
+	for (;;)
 	{
-		gpusort_gather_commit(gather, room);
-		return false;
+		TupleTableSlot *keys;
+
+		if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !gpusort_rows_room(gather, room))
+			return false;
+		keys = key_columns(gather, i);
+		/* a bound without words needs no key */
+		if (limit->known && limit->nwords == 0 && removes(gather, NULL, keys))
+			return true;
+		gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
+		if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, keys))
+			return true;
+		/* a bare row is the key column */
+		if (likely(gather->spec->bare || gather->page.slot != NULL ?
+				   gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot) :
+				   append_rows(gather, columns, i, 1) == 1))
+			break;
+		gpusort_gather_empty_arena(gather, room);
 	}
 	room->next += room->width;
 	return true;

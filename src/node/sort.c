@@ -198,7 +198,7 @@ gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 	int			words = gather->rows.doubt.deciding;
 	const uint32 *order = sorted->block;
 	const uint64 *keys[2 * SPILL_PAIRS];
-	int			pairs = Min(sorted->count - 1, SPILL_PAIRS);
+	int			pairs = sorted->count > 0 ? Min(sorted->count - 1, SPILL_PAIRS) : 0;
 	GpusortSpillKey key = {
 		.words = Max(words, 1),
 		.bare = gather->spec->bare,
@@ -207,12 +207,11 @@ gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 		.compare = compare_rows,
 		.arg = gather,
 	};
-	GpusortSpill *spill = gpusort_spill_begin(&key, gather->memory_limit);
+	GpusortSpill *spill = gpusort_spill_begin(&key, gather->memory_limit, gather->shared_spill);
 
 	for (int i = 0; i < 2 * pairs; i++)
 		keys[i] = merge_key(gather, words, order[i / 2 * (sorted->count - 1) / pairs + i % 2]);
-	if (pairs > 0)
-		gpusort_spill_adapt(spill, keys, pairs);
+	gpusort_spill_adapt(spill, keys, pairs);
 	return spill;
 }
 
@@ -241,7 +240,8 @@ gpusort_gather_spill(GpusortGather *gather)
 	gpusort_gather_end_set(gather);
 	if (gather->form->end_spill)
 		gather->form->end_spill(gather);
-
+	if (gather->arena != NULL)
+		gpusort_arena_reset(gather->arena);
 	MemoryContextReset(gather->adopted_cxt);
 	gather->memory_limit -= gather->adopted_bytes;
 	gather->adopted_bytes = 0;

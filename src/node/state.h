@@ -10,7 +10,6 @@
 #define GPUSORT_NODE_STATE_H
 
 #include "portability/instr_time.h"
-#include "utils/sharedtuplestore.h"
 #include "utils/tuplesort.h"
 
 #include "base/activity.h"
@@ -102,11 +101,8 @@ typedef struct GpusortGather
 	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
 	GpusortSpill *spill;		/* NULL: all rows are in memory */
 	Tuplesortstate *core;		/* NULL: core has not taken over */
-	GpusortArena *arena;		/* in a parallel worker's feed: has the key set and the store;
-								 * else NULL */
-	SharedTuplestoreAccessor *overflow; /* with an arena: takes the rows for which it
-										 * has no memory */
-	uint64		overflow_rows;	/* rows that it has taken */
+	GpusortArena *arena;		/* in a parallel worker: has the key set and the store; else NULL */
+	GpusortSpillShared *shared_spill;	/* if several processes gather: the spills of all; else NULL */
 	GpusortActivity activity;
 	instr_time	begun;			/* when the first row was asked for */
 
@@ -145,7 +141,16 @@ typedef struct GpusortPublished
 	GpusortPlace keys;
 	GpusortPlace store;			/* for rows */
 	GpusortDoubt doubt;			/* for rows */
+	GpusortSpillPublished spilled;	/* if there is any, no row is in the arena */
 } GpusortPublished;
+
+/* A worker's part of a sort, in shared memory */
+typedef struct GpusortPart
+{
+	bool		done;			/* everything below is final */
+	GpusortPublished published;
+	GpusortArenaFile file;		/* the arena's */
+} GpusortPart;
 
 struct GpusortResult;
 
@@ -253,20 +258,8 @@ extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *sp
  */
 extern void gpusort_gather_begin(GpusortGather *gather, Size memory);
 
-/*
- * Reads the child to its end.  Returns false if the key set and the store do not have
- * all rows: the others are in core's tuplesort, or in the overflow.
- */
+/* Reads the child to its end.  Returns false if all rows are in core's tuplesort. */
 extern bool gpusort_gather_read(GpusortGather *gather);
-
-/*
- * In a worker: publishes the rows in its arena.  Returns false, with the number of rows set, if the
- * arena has no memory for a directory.
- */
-extern bool gpusort_gather_publish(GpusortGather *gather, GpusortPublished *published);
-
-/* In the leader: adds the rows that a worker has published, without copying them. */
-extern void gpusort_gather_adopt(GpusortGather *gather, GpusortArenaFile *file, const GpusortPublished *published);
 
 /* Adds the keys written so far to the key set. */
 extern void gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room);
@@ -274,9 +267,15 @@ extern void gpusort_gather_commit(GpusortGather *gather, GpusortRoom *room);
 /*
  * Commits keys and makes room for at least one more.  Reports to gpusort_activity, enforces
  * the limits and spills a key set if need be.  False if the remaining rows must go
- * elsewhere: to core, to which all rows gathered so far were handed over, or to the overflow.
+ * to core, to which all rows gathered so far were handed over.
  */
 extern bool gpusort_gather_room(GpusortGather *gather, GpusortRoom *room);
+
+/*
+ * In a worker whose arena has no memory for another row: commits keys, and writes the rows that the
+ * arena has as a spilled run.  If it has none, the worker does without it.
+ */
+extern void gpusort_gather_empty_arena(GpusortGather *gather, GpusortRoom *room);
 
 /* Begins core's tuplesort.  reason: a static text, or in stats. */
 extern void gpusort_core_begin(GpusortGather *gather, const char *reason);
@@ -287,11 +286,25 @@ extern void gpusort_core_begin(GpusortGather *gather, const char *reason);
  */
 extern void gpusort_core_hand_over(GpusortGather *gather, const char *reason);
 
-/* Puts a row into core's tuplesort, or into the overflow if there is one. */
-extern void gpusort_core_put(GpusortGather *gather, TupleTableSlot *slot);
-
-/* The same with the rows of the page from page.next on, and the remaining rows of the child. */
+/* Puts the rows of the page from page.next on, and the remaining rows of the child, into core's tuplesort. */
 extern void gpusort_core_read(GpusortGather *gather);
+
+/* ---- part.c ---- */
+
+/* In the leader: makes the part of a worker that will be launched, or launched again. */
+extern void gpusort_part_lend(GpusortPart *part);
+
+/* In the leader: frees what it has not adopted.  Raises no error. */
+extern void gpusort_part_take_back(GpusortPart *part);
+
+/* In a worker: says where its rows go, before gpusort_gather_begin(). */
+extern void gpusort_part_begin(GpusortPart *part, GpusortGather *gather, GpusortSpillShared *spill);
+
+/* In a worker: publishes its rows, all of them, and ends the key set.  Raises errors of temporary files. */
+extern void gpusort_part_publish(GpusortPart *part, GpusortGather *gather);
+
+/* In the leader: adds the rows that a worker, from number 0, has published, without copying those in memory. */
+extern void gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker);
 
 /* ---- rows.c ---- */
 

@@ -159,7 +159,7 @@ keep(GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys
 static GpusortSpill *
 begin_spill(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	return gpusort_spill_begin(NULL, gather->memory_limit);
+	return gpusort_spill_begin(NULL, gather->memory_limit, gather->shared_spill);
 }
 
 static void

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
@@ -41,7 +42,7 @@
 #define MAX_GAP_BITS		28
 
 GpusortSpill *
-gpusort_spill_begin(const GpusortSpillKey *key, Size memory)
+gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared *shared)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort spill",
 											  ALLOCSET_DEFAULT_SIZES);
@@ -66,7 +67,12 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory)
 	most = Max(spill->memory / GPUSORT_SPILL_MAX_INPUTS, Min(spill->memory / SMALL_EXTENTS, SMALL_EXTENT_BYTES));
 	while (extent_bytes * 2 <= Min(most, MAX_EXTENT_BYTES))
 		extent_bytes *= 2;
-	gpusort_spillfile_begin(&spill->file, extent_bytes);
+	spill->files = palloc(sizeof(GpusortSpillFile));
+	spill->nfiles = 1;
+	gpusort_spillfile_begin(&spill->files[0], extent_bytes);
+	spill->shared = shared;
+	if (IsParallelWorker() && shared != NULL)
+		gpusort_spillfile_share(&spill->files[0], &shared->files, ParallelWorkerNumber, false);
 	spill->maxruns = 64;
 	spill->runs = palloc(spill->maxruns * sizeof(GpusortSpillRun));
 	spill->out_buffer = palloc(extent_bytes);
@@ -117,8 +123,9 @@ bit_length(uint128 bits)
 	return (uint64) bits != 0 ? pg_leftmost_one_pos64((uint64) bits) + 1 : 0;
 }
 
-void
-gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
+/* Chooses the code by pairs of keys, of which there is one at least. */
+static void
+choose_code(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 {
 	uint128    *gaps = palloc(pairs * sizeof(uint128));
 	int			ngaps = 0;
@@ -126,7 +133,6 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 	uint128		last = code_bits(spill, keys[2 * (pairs - 1 - pairs / 8) + 1]);
 	int			shift = spill->key.words == 1 ? 64 : 0;
 
-	Assert(spill->has_rows && spill->rows == 0 && pairs >= 1);
 	/* 63 bits must suffice for most keys: NULLs at an end may be far from the values */
 	shift = Max(shift, bit_length(last - first) - 63);
 	for (int i = 0; i < pairs; i++)
@@ -152,15 +158,34 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 }
 
 void
+gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
+{
+	GpusortSpillShared *shared = spill->shared;
+
+	Assert(spill->has_rows && spill->rows == 0);
+	if (pairs > 0)
+		choose_code(spill, keys, pairs);
+	if (shared == NULL)
+		return;
+	SpinLockAcquire(&shared->mutex);
+	if (!shared->adapted)
+		shared->code = spill->code;
+	shared->adapted = true;
+	spill->code = shared->code;
+	SpinLockRelease(&shared->mutex);
+}
+
+void
 gpusort_spill_open_output(GpusortSpill *spill)
 {
 	Assert(!spill->out_open);
 	spill->out_open = true;
 	spill->out_extent = -1;
+	spill->out_run.file = 0;
 	spill->out_run.bytes = 0;
 	spill->out_code = 0;
 	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
-	spill->out_end = spill->out_buffer + spill->file.extent_bytes;
+	spill->out_end = spill->out_buffer + spill->files[0].extent_bytes;
 }
 
 /* Writes the buffer as an extent.  more: another extent of this run follows. */
@@ -171,19 +196,18 @@ write_extent(GpusortSpill *spill, bool more)
 
 	CHECK_FOR_INTERRUPTS();
 	if (spill->out_extent < 0)
-		spill->out_extent = spill->out_run.first = gpusort_spillfile_take(&spill->file);
-	extent->next = more ? gpusort_spillfile_take(&spill->file) : -1;
+		spill->out_extent = spill->out_run.first = gpusort_spillfile_take(&spill->files[0]);
+	extent->next = more ? gpusort_spillfile_take(&spill->files[0]) : -1;
 	extent->used = spill->out_next - spill->out_buffer - sizeof(GpusortSpillExtent);
-	gpusort_spillfile_write(&spill->file, spill->out_extent, extent,
+	gpusort_spillfile_write(&spill->files[0], spill->out_extent, extent,
 							spill->out_next - spill->out_buffer);
 	spill->out_run.bytes += extent->used;
 	spill->out_extent = extent->next;
 	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
 }
 
-/* Appends bytes to the run, over as many extents as they need. */
-static void
-put_bytes(GpusortSpill *spill, const void *data, Size size)
+void
+gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size)
 {
 	while (size > 0)
 	{
@@ -219,9 +243,9 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 	head_bytes = out - begin;
 	if (unlikely(!fits))
 	{
-		put_bytes(spill, head, head_bytes);
+		gpusort_spill_put_bytes(spill, head, head_bytes);
 		if (row != NULL)
-			put_bytes(spill, body, body_bytes);
+			gpusort_spill_put_bytes(spill, body, body_bytes);
 	}
 	else
 	{
@@ -262,6 +286,15 @@ gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 }
 
 void
+gpusort_spill_grow_runs(GpusortSpill *spill, int more)
+{
+	if (spill->nruns + more <= spill->maxruns)
+		return;
+	spill->maxruns = Max(2 * spill->maxruns, spill->nruns + more);
+	spill->runs = repalloc_huge(spill->runs, spill->maxruns * sizeof(GpusortSpillRun));
+}
+
+void
 gpusort_spill_end_run(GpusortSpill *spill)
 {
 	if (spill->out_next == spill->out_buffer + sizeof(GpusortSpillExtent))
@@ -272,11 +305,7 @@ gpusort_spill_end_run(GpusortSpill *spill)
 		return;
 	}
 	gpusort_spill_close_output(spill);
-	if (spill->nruns == spill->maxruns)
-	{
-		spill->maxruns *= 2;
-		spill->runs = repalloc_huge(spill->runs, spill->maxruns * sizeof(GpusortSpillRun));
-	}
+	gpusort_spill_grow_runs(spill, 1);
 	spill->runs[spill->nruns++] = spill->out_run;
 	spill->nwritten++;
 }
@@ -303,12 +332,17 @@ gpusort_spill_runs(const GpusortSpill *spill)
 uint64
 gpusort_spill_bytes(const GpusortSpill *spill)
 {
-	return (uint64) spill->file.nextents * spill->file.extent_bytes;
+	uint64		bytes = 0;
+
+	for (int i = 0; i < spill->nfiles; i++)
+		bytes += (uint64) spill->files[i].nextents * spill->files[i].extent_bytes;
+	return bytes;
 }
 
 void
 gpusort_spill_end(GpusortSpill *spill)
 {
-	gpusort_spillfile_end(&spill->file);
+	for (int i = 0; i < spill->nfiles; i++)
+		gpusort_spillfile_end(&spill->files[i]);
 	MemoryContextDelete(spill->cxt);
 }

@@ -17,9 +17,56 @@
 #ifndef GPUSORT_STORE_SPILL_H
 #define GPUSORT_STORE_SPILL_H
 
+#include "storage/fileset.h"
+#include "storage/spin.h"
+
 #include "store/row.h"
 
 typedef struct GpusortSpill GpusortSpill;
+
+/*
+ * How a key becomes a code: its first two words are a number of 128 bits, of
+ * which base is subtracted.  The code is 64 bits of the difference, from bit
+ * shift on.  If the difference is below 0, the code is 0; if it is too large,
+ * the code has all bits set.
+ */
+typedef struct GpusortSpillCode
+{
+	uint128		base;
+	int			shift;			/* 0 to 127 */
+	bool		exact;			/* rows with equal codes have equal words */
+} GpusortSpillCode;
+
+/*
+ * The spills of several processes that one of them, the leader, merges.  In shared memory.  The
+ * codes of all are made as those of the first one that has a run.
+ */
+typedef struct GpusortSpillShared
+{
+	FileSet		files;			/* of the workers */
+	slock_t		mutex;			/* protects: */
+	bool		adapted;
+	GpusortSpillCode code;
+} GpusortSpillShared;
+
+typedef struct GpusortSpillRun
+{
+	int			file;			/* which of the spill's files it is in: 0 is its own */
+	int64		first;			/* number of its first extent */
+	uint64		bytes;			/* bytes of all its rows */
+} GpusortSpillRun;
+
+/* What a worker's spill is for the leader, which reads the runs from the worker's file */
+typedef struct GpusortSpillPublished
+{
+	int			nruns;			/* 0: the worker has not spilled */
+	GpusortSpillRun directory;	/* its bytes describe the runs */
+	bool		lossy;
+	uint64		rows;
+	uint64		bytes;
+	Size		extent_bytes;
+	int64		nextents;
+} GpusortSpillPublished;
 
 /*
  * The keys of rows.  Both functions are called with arg and may raise errors.
@@ -44,14 +91,16 @@ typedef struct GpusortSpillKey
 /*
  * Begins a spill, inside a transaction.  key, which the call copies, is NULL for single words.
  * memory: bytes that writing may use, and then merging; less than 64 kB counts as 64 kB.  The
- * merge needs more for rows that are larger than a buffer: one for each run.
+ * merge needs more for rows that are larger than a buffer: one for each run.  shared: NULL, or
+ * the leader merges the spills of several processes.  Their keys are the same, and the leader has
+ * at least as much memory as a worker.
  */
-extern GpusortSpill *gpusort_spill_begin(const GpusortSpillKey *key, Size memory);
+extern GpusortSpill *gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared *shared);
 
 /*
  * Adapts a spill of rows to the distribution of its keys, before the first row is written.
- * keys: the keys of 2 * pairs rows of the sorted first run, in its order; each pair, of at
- * least one, is two rows that follow each other.
+ * keys: the keys of 2 * pairs rows of the sorted first run, in its order; each pair is two rows
+ * that follow each other.
  */
 extern void gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs);
 
@@ -99,5 +148,19 @@ extern uint64 gpusort_spill_bytes(const GpusortSpill *spill);
  * owner and the memory context do this.
  */
 extern void gpusort_spill_end(GpusortSpill *spill);
+
+/* ---- spill_shared.c ---- */
+
+/*
+ * In the leader, inside a transaction: prepares for spills that it merges.  The workers' files are
+ * removed when the memory context is reset, and no worker may run any more then.
+ */
+extern void gpusort_spill_share(GpusortSpillShared *shared, MemoryContext cxt);
+
+/* In a worker: describes the runs, of which there is one at least, for the leader.  No other run may follow. */
+extern void gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published);
+
+/* In the leader: adds the runs of a worker, from number 0, behind those of its own spill. */
+extern void gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published, int worker);
 
 #endif							/* GPUSORT_STORE_SPILL_H */

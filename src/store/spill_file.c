@@ -6,11 +6,14 @@
  * The files are PostgreSQL's own temporary files (fd.c), so temp_file_limit,
  * temp_tablespaces, log_temp_files and the clean-up after errors apply as for tuplesort.
  * BufFile would copy, block by block.  As BufFile does, this file limits each file to
- * 1 GB and counts temporary blocks and their times for EXPLAIN.
+ * 1 GB and counts temporary blocks and their times for EXPLAIN.  A worker's files are those of
+ * a set, since the leader reads them.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <fcntl.h>
 
 #include "commands/tablespace.h"
 #include "executor/instrument.h"
@@ -43,6 +46,15 @@ gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes)
 	PrepareTempTablespaces();
 }
 
+void
+gpusort_spillfile_share(GpusortSpillFile *file, const FileSet *set, int worker, bool readable)
+{
+	file->in_set = true;
+	file->set = *set;
+	file->worker = worker;
+	file->readable = readable;
+}
+
 int64
 gpusort_spillfile_take(GpusortSpillFile *file)
 {
@@ -60,6 +72,18 @@ gpusort_spillfile_give(GpusortSpillFile *file, int64 extent)
 	file->free[file->nfree++] = extent;
 }
 
+/* Opens the next file. */
+static File
+open_file(GpusortSpillFile *file)
+{
+	char		name[32];
+
+	if (!file->in_set)
+		return OpenTemporaryFile(false);
+	snprintf(name, sizeof(name), "gpusort.%d.%d", file->worker, file->nfiles);
+	return file->readable ? FileSetOpen(&file->set, name, O_RDONLY) : FileSetCreate(&file->set, name);
+}
+
 /* Returns the file that an extent is in, creating it if needed, and its offset there. */
 static File
 find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
@@ -74,7 +98,7 @@ find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 		file->files = repalloc(file->files, (file->nfiles + 1) * sizeof(File));
 		/* the current owner may be that of a subtransaction that reads a cursor */
 		CurrentResourceOwner = file->owner;
-		file->files[file->nfiles] = OpenTemporaryFile(false);
+		file->files[file->nfiles] = open_file(file);
 		CurrentResourceOwner = old;
 		file->nfiles++;
 	}

@@ -9,11 +9,16 @@
 #define GPUSORT_STORE_SPILL_FILE_H
 
 #include "storage/fd.h"
+#include "storage/fileset.h"
 #include "utils/resowner.h"
 
 typedef struct GpusortSpillFile
 {
-	ResourceOwner owner;		/* owns the files */
+	ResourceOwner owner;		/* owns the files, or in a set, while they are open */
+	bool		in_set;			/* processes share the files: */
+	FileSet		set;
+	int			worker;			/* number of the one that writes them */
+	bool		readable;		/* this process reads them; else it writes them */
 	Size		extent_bytes;	/* bytes of an extent */
 	int64		nextents;		/* extents ever taken, free ones included */
 	int64	   *free;			/* numbers of the free extents */
@@ -30,6 +35,9 @@ typedef struct GpusortSpillFile
  * transaction.  Creates no file yet.  extent_bytes: a power of two, up to 1 GB.
  */
 extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes);
+
+/* Makes them files of a set, which other processes read, or which a worker, from number 0, has written. */
+extern void gpusort_spillfile_share(GpusortSpillFile *file, const FileSet *set, int worker, bool readable);
 
 /* Take a free extent and return its number, from 0; and free an extent. */
 extern int64 gpusort_spillfile_take(GpusortSpillFile *file);

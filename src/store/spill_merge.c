@@ -43,26 +43,25 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 	CHECK_FOR_INTERRUPTS();
 	if (input->extent < 0)
 		damaged(input, "It ends within a row.");
-	if (input->extent >= spill->file.nextents)
+	if (input->extent >= input->file->nextents)
 		damaged(input, "It continues beyond the end of the file.");
-	got = gpusort_spillfile_read(&spill->file, input->extent, extent);
+	got = gpusort_spillfile_read(input->file, input->extent, extent);
 	if (got < sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent) ||
 		extent->used > input->unread)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", input->extent),
 				 errdetail("It has %zu bytes.", got)));
-	if (spill->reclaim)
-		gpusort_spillfile_give(&spill->file, input->extent);
+	if (spill->reclaim && !input->file->readable)
+		gpusort_spillfile_give(input->file, input->extent);
 	input->next = (char *) (extent + 1);
 	input->end = input->next + extent->used;
 	input->extent = extent->next;
 	input->unread -= extent->used;
 }
 
-/* Copies the input's next size bytes to data, from as many extents as needed. */
-static void
-get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
+void
+gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
 {
 	while (size > 0)
 	{
@@ -87,8 +86,8 @@ gather_number(GpusortSpill *spill, GpusortSpillInput *input)
 	char		bytes[GPUSORT_SPILL_NUMBER_BYTES] = {0};
 	char	   *from = bytes;
 
-	get_bytes(spill, input, bytes, 1);
-	get_bytes(spill, input, bytes + 1, gpusort_spill_number_bytes(bytes[0]) - 1);
+	gpusort_spill_get_bytes(spill, input, bytes, 1);
+	gpusort_spill_get_bytes(spill, input, bytes + 1, gpusort_spill_number_bytes(bytes[0]) - 1);
 	return gpusort_spill_get_number(&from);
 }
 
@@ -112,7 +111,7 @@ gather_row(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 	if (body_bytes > input->unread + (input->end - input->next) || bytes > MaxAllocSize)
 		damaged(input, psprintf("A row in it has %zu bytes.", body_bytes));
 	input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(bytes, sizeof(uint32)));
-	get_bytes(spill, input, (char *) input->row + spill->unwritten, body_bytes);
+	gpusort_spill_get_bytes(spill, input, (char *) input->row + spill->unwritten, body_bytes);
 	memset(input->row, 0, spill->unwritten);
 	complete_row(spill, input, body_bytes);
 }
@@ -247,6 +246,17 @@ replay(GpusortSpill *spill)
 		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
 }
 
+void
+gpusort_spill_open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun *run)
+{
+	input->file = &spill->files[run->file];
+	input->next = input->end = input->buffer;
+	input->extent = run->first;
+	input->unread = run->bytes;
+	input->code = 0;
+	input->ahead = false;
+}
+
 /* Begins a merge of count neighbouring runs, at most one for each buffer. */
 static void
 open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
@@ -259,11 +269,7 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 	{
 		GpusortSpillInput *input = &spill->inputs[i];
 
-		input->next = input->end = input->buffer;
-		input->extent = runs[i].first;
-		input->unread = runs[i].bytes;
-		input->code = 0;
-		input->ahead = false;
+		gpusort_spill_open_input(spill, input, &runs[i]);
 		gpusort_losertree_set(&spill->tree, i, advance(spill, i));
 	}
 	gpusort_losertree_build(&spill->tree, row_before, spill);
@@ -341,7 +347,7 @@ merge_to_buffers(GpusortSpill *spill)
 	/* the most inputs of such a merge: one buffer is its output's */
 	int			widest = spill->nbuffers - 1;
 
-	spill->out_buffer = spill->buffers + widest * spill->file.extent_bytes;
+	spill->out_buffer = spill->buffers + widest * spill->files[0].extent_bytes;
 	while (spill->nruns > spill->nbuffers)
 	{
 		int			excess = spill->nruns - spill->nbuffers;
@@ -359,7 +365,7 @@ begin_merge(GpusortSpill *spill)
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
 	int			words = spill->has_rows ? spill->key.words : 0;
-	Size		each = spill->file.extent_bytes + (row > spill->file.extent_bytes ? row : 0) +
+	Size		each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
 		sizeof(GpusortSpillInput) + 2 * sizeof(GpusortLoser) + words * sizeof(uint64);
 	uint64	   *all_words;
 	Size		most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
@@ -370,11 +376,11 @@ begin_merge(GpusortSpill *spill)
 	spill->nbuffers = Max(1, Min(spill->nruns, (int) most));
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
-	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->file.extent_bytes);
+	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->files[0].extent_bytes);
 	all_words = MemoryContextAlloc(spill->cxt, Max(1, spill->nbuffers * words) * sizeof(uint64));
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
-		spill->inputs[i].buffer = spill->buffers + i * spill->file.extent_bytes;
+		spill->inputs[i].buffer = spill->buffers + i * spill->files[0].extent_bytes;
 		spill->inputs[i].words = all_words + i * words;
 	}
 }

@@ -3,11 +3,12 @@
  * spill_state.h
  *		The state of a spill, and the format of its temporary file.
  *
- * store/spill.c writes spilled runs, store/spill_merge.c merges them.
+ * store/spill.c writes spilled runs, store/spill_merge.c merges them, and store/spill_shared.c hands
+ * those of a parallel worker over to the leader.
  *
- * The temporary file consists of extents of equal size.  A run is a chain of extents: each
+ * A temporary file consists of extents of equal size.  A run is a chain of extents: each
  * one's header has the number of the next.  Every read and write transfers one extent.
- * Extents whose rows were merged into a longer run are reused.
+ * Extents whose rows were merged into a longer run are reused, but not those of a worker.
  *
  * A run's rows are one stream of bytes across its extents:
  *
@@ -56,28 +57,9 @@ typedef struct GpusortSpillExtent
 StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
 				 "rows after an extent's header must be aligned");
 
-typedef struct GpusortSpillRun
-{
-	int64		first;			/* number of its first extent */
-	uint64		bytes;			/* bytes of all its rows */
-} GpusortSpillRun;
-
 /* The most bytes of a number, and of a row's two numbers */
 #define GPUSORT_SPILL_NUMBER_BYTES	9
 #define GPUSORT_SPILL_HEAD_BYTES	(2 * GPUSORT_SPILL_NUMBER_BYTES)
-
-/*
- * How a key becomes a code: its first two words are a number of 128 bits, of
- * which base is subtracted.  The code is 64 bits of the difference, from bit
- * shift on.  If the difference is below 0, the code is 0; if it is too large,
- * the code has all bits set.
- */
-typedef struct GpusortSpillCode
-{
-	uint128		base;
-	int			shift;			/* 0 to 127 */
-	bool		exact;			/* rows with equal codes have equal words */
-} GpusortSpillCode;
 
 /* A run being merged. */
 typedef struct GpusortSpillInput
@@ -93,6 +75,7 @@ typedef struct GpusortSpillInput
 	Size		next_bytes;		/* they are: the bytes of its body */
 	uint64		next_code;		/* and its code */
 
+	GpusortSpillFile *file;		/* that the run is in */
 	char	   *buffer;			/* one extent */
 	char	   *next;			/* the buffer's unread bytes: from here */
 	char	   *end;			/* to here */
@@ -103,7 +86,9 @@ typedef struct GpusortSpillInput
 struct GpusortSpill
 {
 	MemoryContext cxt;			/* owns this struct, everything below and the file's state */
-	GpusortSpillFile file;
+	GpusortSpillFile *files;	/* its own, and those of workers */
+	int			nfiles;
+	GpusortSpillShared *shared; /* NULL: no other process has a part.  Used until the first run begins */
 	Size		memory;			/* bytes that buffers may take, while writing and while merging */
 
 	/* rows */
@@ -243,7 +228,21 @@ extern void gpusort_spill_open_output(GpusortSpill *spill);
  */
 extern Size gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
 
+/* Appends bytes to the open run, over as many extents as they need. */
+extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size);
+
+/* Makes room in the array for more runs. */
+extern void gpusort_spill_grow_runs(GpusortSpill *spill, int more);
+
 /* Writes the open run's last extent and closes the run, which is then described by out_run. */
 extern void gpusort_spill_close_output(GpusortSpill *spill);
+
+/* ---- spill_merge.c ---- */
+
+/* Prepares to read a run into a buffer of one extent. */
+extern void gpusort_spill_open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun *run);
+
+/* Copies the input's next size bytes to data, from as many extents as needed. */
+extern void gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
 
 #endif							/* GPUSORT_STORE_SPILL_STATE_H */

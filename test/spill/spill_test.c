@@ -331,7 +331,7 @@ spill_check(PG_FUNCTION_ARGS)
 	share_rows(&check, rows, &random);
 
 	key.words = check.words;
-	spill = gpusort_spill_begin(check.tuple_bytes_max > 0 ? &key : NULL, memory);
+	spill = gpusort_spill_begin(check.tuple_bytes_max > 0 ? &key : NULL, memory, NULL);
 	for (int run = 0; run < check.nruns; run++)
 	{
 		check.rows[run] = MemoryContextAllocHuge(CurrentMemoryContext,
@@ -388,7 +388,7 @@ Datum
 spill_cancel(PG_FUNCTION_ARGS)
 {
 	char	   *step = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	GpusortSpill *spill = gpusort_spill_begin(NULL, 64 * 1024);
+	GpusortSpill *spill = gpusort_spill_begin(NULL, 64 * 1024, NULL);
 	uint64		word;
 	void	   *tuple;
 
@@ -457,7 +457,7 @@ spill_bench(PG_FUNCTION_ARGS)
 	tuple->t_len = tuple_bytes;
 
 	INSTR_TIME_SET_CURRENT(begun);
-	spill = gpusort_spill_begin(tuple_bytes > 0 ? &rows_key : NULL, (Size) PG_GETARG_INT32(4) * 1024);
+	spill = gpusort_spill_begin(tuple_bytes > 0 ? &rows_key : NULL, (Size) PG_GETARG_INT32(4) * 1024, NULL);
 	for (int run = 0; run < runs; run++)
 	{
 		key[0] = 0;

@@ -1,8 +1,8 @@
 # A sort that all processes of a parallel query feed (src/node/feed.c) returns core's order.
 #
 # The test compares random queries over columns of the types whose keys processes can
-# share.  The workers' memory is so small in some of them that workers write to the
-# overflow, which the server's log of temporary files shows.  Each query's order is total,
+# share.  The workers' memory is so small in some of them that workers spill, which the
+# server's log of temporary files shows.  Each query's order is total,
 # or its rows are single values, so the answers of core (gpusort.enabled = off) and of
 # GpuSort must be the same text in the same order.  Then come the ways to read a sort
 # that random queries do not choose: rescans, merge joins, plans from before
@@ -202,7 +202,7 @@ foreach my $case (1 .. $cases)
 }
 is($bad, 0, "$cases random queries have core's order");
 cmp_ok($fed, '>=', $cases / 2, "in $fed of $cases plans, workers feed a sort");
-like(slurp_file($node->logfile, $log), qr{temporary file: path "[^"]*\.fileset/gpusort\.p}, 'some workers wrote to the overflow');
+like(slurp_file($node->logfile, $log), qr{temporary file: path "[^"]*\.fileset/gpusort\.}, 'some workers spilled');
 
 # ----------------------------------------------------------------
 # The shapes of plans, each with workers and without the leader's help
@@ -211,13 +211,13 @@ like(slurp_file($node->logfile, $log), qr{temporary file: path "[^"]*\.fileset/g
 my %workers = (parallel_leader_participation => 'off');
 my $feed = qr/Custom Scan \(GpuSort\)\n.*\n +->  Gather\n.*Workers Planned.*\n +->  Parallel Custom Scan \(GpuSort Feed\)\n/;
 
-is_core_order('SELECT * FROM t WHERE slowly(id) ORDER BY a_numeric, id', { %workers, work_mem => '64kB' }, $feed, 'rows, in an overflow');
-is_core_order('SELECT an_int8 FROM t WHERE slowly(id) ORDER BY an_int8 DESC', { %workers, work_mem => '64kB' }, $feed, 'values with NULLs, in an overflow');
-is_core_order('SELECT * FROM toasted ORDER BY a_uuid, id', { %workers, work_mem => '64kB' }, $feed, 'rows as long as 2 MB, in an overflow');
+is_core_order('SELECT * FROM t WHERE slowly(id) ORDER BY a_numeric, id', { %workers, work_mem => '64kB' }, $feed, 'rows that workers spill');
+is_core_order('SELECT an_int8 FROM t WHERE slowly(id) ORDER BY an_int8 DESC', { %workers, work_mem => '64kB' }, $feed, 'values with NULLs that workers spill');
+is_core_order('SELECT * FROM toasted ORDER BY a_uuid, id', { %workers, work_mem => '64kB' }, $feed, 'rows as long as 2 MB that workers spill');
 is_core_order('SELECT * FROM toasted ORDER BY a_uuid, id', \%workers, $feed, 'rows as long as 2 MB');
 is_core_order('SELECT * FROM t JOIN other USING (id) WHERE slowly(id) ORDER BY other, id',
 	{ %workers, enable_mergejoin => 'off', enable_nestloop => 'off', work_mem => '64kB' },
-	qr/GpuSort Feed\)\n +->  Parallel Hash Join/, 'a parallel hash join, read to its end when the rows overflow');
+	qr/GpuSort Feed\)\n +->  Parallel Hash Join/, 'a parallel hash join, read to its end when workers spill');
 is_core_order('SELECT * FROM parts WHERE slowly(id) ORDER BY a_float8, id', \%workers, qr/GpuSort Feed\)\n +->  Parallel Append/, 'a Parallel Append');
 is_core_order('SELECT a_few, sum(id) FROM t GROUP BY a_few ORDER BY 2 DESC', { %workers, enable_hashagg => 'off' },
 	qr/Partial (?:Hash|Group)Aggregate/, 'below a partial aggregate');

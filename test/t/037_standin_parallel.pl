@@ -112,8 +112,8 @@ my $asleep = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND backend_typ
 my @phases = (
 	{ name => 'a worker gathers rows', query => 'rows', row => 5000, asleep => 'parallel worker' },
 	{ name => 'a worker gathers values', query => 'values', row => 5000, asleep => 'parallel worker' },
-	{ name => 'a worker writes rows to the overflow', query => 'rows', row => 19900, asleep => 'parallel worker', memory => '64kB', files => 1 },
-	{ name => 'a worker writes values to the overflow', query => 'values', row => 19900, asleep => 'parallel worker', memory => '64kB' },
+	{ name => 'a worker spills rows', query => 'rows', row => 19900, asleep => 'parallel worker', memory => '64kB', files => 1 },
+	{ name => 'a worker spills values', query => 'values', row => 19900, asleep => 'parallel worker', memory => '64kB' },
 	{ name => 'the leader gathers its own part', query => 'rows', row => 0, asleep => 'client backend', leader => 1 },
 	{ name => 'the leader returns rows', query => 'rows', row => -1, asleep => 'client backend', segments => 1 },
 	{ name => 'the leader returns rows of spilled runs', query => 'rows', row => -1, asleep => 'client backend', memory => '64kB', files => 1 });
@@ -226,7 +226,7 @@ sub inject
 
 foreach my $query ('rows', 'bare rows', 'values')
 {
-	# all in memory, and most in the overflow; for rows also a little in it
+	# all in memory, and most in spilled runs; for rows also a few of them
 	foreach my $memory ('256MB', '64kB', $query eq 'rows' ? '256kB' : ())
 	{
 		cmp_ok(inject('an arena is full', $query, $memory, 'arena', 'refused', []), '>', 0, "$query, $memory: arenas are used");
@@ -247,7 +247,7 @@ foreach my $query ('rows', 'values')
 {
 	my @before = segments();
 	my ($rc, $out, $err) = $node->psql('postgres', "$quiet; SET max_parallel_workers_per_gather = 1; SET gpusort.memory_limit = '64kB'; SET temp_file_limit = '8kB'; $queries{$query}");
-	like($err, qr/ERROR:  temporary file size exceeds "?temp_file_limit"? \(8kB\)/, "$query: temp_file_limit ends the query while workers write the overflow");
+	like($err, qr/ERROR:  temporary file size exceeds "?temp_file_limit"? \(8kB\)/, "$query: temp_file_limit ends the query while workers spill");
 	nothing_is_left("$query, temp_file_limit", 0, \@before);
 }
 

@@ -134,7 +134,7 @@ foreach my $memory ('64MB', '64kB')
 {
 	same("several processes, $memory", 'SELECT v FROM t_number ORDER BY v', \&rows_of, 'gpusort.memory_limit' => $memory,
 		max_parallel_workers_per_gather => 2, parallel_setup_cost => 0, parallel_tuple_cost => 0, min_parallel_table_scan_size => 0,
-		parallel_leader_participation => 'off', plan => $memory eq '64kB' ? qr/GpuSort Feed.*Overflow: \d+ rows/s : qr/GpuSort Feed/);
+		parallel_leader_participation => 'off', plan => $memory eq '64kB' ? qr/GpuSort Feed.*Worker \d:  Rows: \d+  Memory: \d+kB  Disk/s : qr/GpuSort Feed/);
 }
 
 # the rows take less memory than minimal tuples, which have a header of 16 bytes

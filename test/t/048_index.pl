@@ -180,32 +180,44 @@ SQL
 
 # ---- parallel workers ----
 
-# They read ranges of the table, and the bytes are the same.
+# They read ranges of the table, and the bytes are the same.  With little memory they spill.
+$node->safe_psql('postgres', 'DROP INDEX IF EXISTS ours, theirs');
+$node->safe_psql('postgres', "ALTER TABLE $_ SET (parallel_workers = 3)") foreach qw(kinds strings torn aged wide);
+foreach my $memory ('256MB', '1MB')
 {
-	my $workers = 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'256MB\';';
+	my $workers = "SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = '$memory';";
 	my $log = -s $node->logfile;
+	my $spilled;
 
-	$node->safe_psql('postgres', 'DROP INDEX IF EXISTS ours, theirs');
-	$node->safe_psql('postgres', "ALTER TABLE $_ SET (parallel_workers = 3)") foreach qw(kinds strings torn aged wide);
 	same("kinds ($_)", settings => $workers) foreach 'k', 'few', 'n', 'few, k', 'u', 'f8', 'ts, id', 'b, i2, c', '(few + 1), id', 'k) WHERE (few < 50';
 	same("kinds ($_)", settings => $workers, unique => 1) foreach 'id', 'k, id';
 	same("strings ($_)", settings => $workers) foreach 'u', 'id) INCLUDE (txt', 'u) INCLUDE (txt, id';
 	same("torn ($_)", settings => $workers) foreach 'k', 'h, k', 'k) INCLUDE (v';
 	same("aged ($_)", settings => $workers) foreach 'late, k', 'made) INCLUDE (x';
 	same("wide ($_)", settings => $workers) foreach 'id) INCLUDE (p', 'id) INCLUDE (m';
-	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 22, 'workers have read');
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 22, "workers have read, $memory");
 
 	# the leader reads a sample of the rows first, by which all choose the words of strings
 	$log = -s $node->logfile;
 	same("kinds ($_)", settings => $workers) foreach 'txt', 'k, txt', 'txt COLLATE "C"', 'num, bits', 'arr', 'ip', 'lower(txt)', 'nm, txt';
 	same("strings ($_)", settings => $workers) foreach 'txt', 'txt, u', 'u, txt';
 	same("wide ($_)", settings => $workers) foreach 't', 'm DESC, t';
-	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 13, 'workers have read strings');
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), $memory eq '1MB' ? 10 : 13, "workers have read strings, $memory");
+	$spilled = () = slurp_file($node->logfile, $log) =~ /to load; 3 workers, [1-9]\d* spilled/g;
+	ok($memory eq '1MB' ? $spilled == 10 : $spilled == 0, "they have spilled in $spilled builds, $memory");
 	SKIP:
 	{
 		skip 'no ICU', 2 unless has_icu($node);
 		same('kinds (txt COLLATE "und-x-icu")', settings => $workers);
 	}
+
+	# one of the workers is launched, and the leader reads the other ranges
+	same('kinds (txt, k)', settings => "$workers SET max_parallel_workers = 1;");
+}
+
+{
+	my $workers = 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'256MB\';';
+	my $log;
 
 	# the sample is of few rows, or is in a spilled run already
 	same('kinds (txt) WHERE (id > 15000)', settings => $workers);

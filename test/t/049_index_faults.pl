@@ -11,6 +11,7 @@ use Test::More;
 
 my $node = new_node('index_faults', order_by => 1, init => [ allows_streaming => 1, extra => ['--data-checksums'] ], settings => <<'CONF');
 gpusort.engine = cpu
+gpusort.force = on
 autovacuum = off
 log_min_messages = debug1
 max_wal_size = 1GB
@@ -22,7 +23,7 @@ CREATE EXTENSION gpusort;
 CREATE TABLE t AS SELECT i AS id, hashint4(i) AS k, md5(i::text) AS txt FROM generate_series(1, 150000) i;
 CREATE INDEX old ON t (id);
 -- late(i) waits at row 100,000 until the test lets go of lock 1
-CREATE FUNCTION late(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+CREATE FUNCTION late(i int) RETURNS int IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql AS
   'BEGIN IF i = 100000 THEN PERFORM pg_advisory_lock_shared(1), pg_advisory_unlock_shared(1); END IF; RETURN -i; END';
 VACUUM ANALYZE t;
 SQL
@@ -48,7 +49,7 @@ sub bytes_of
 # Files of the database that belong to no relation, temporary files, and whether the old index answers.
 my $left = q{SELECT (SELECT count(*) FROM pg_ls_dir('base/' || (SELECT oid FROM pg_database WHERE datname = 'postgres')) f
     WHERE f ~ '^\d+' AND substring(f FROM '^\d+')::oid NOT IN (SELECT pg_relation_filenode(oid) FROM pg_class WHERE pg_relation_filenode(oid) IS NOT NULL)),
-  (SELECT count(*) FROM pg_ls_tmpdir()), (SELECT count(*) FROM pg_class WHERE relname LIKE 'made%'),
+  (SELECT count(*) FROM pg_ls_dir('base/pgsql_tmp', true, false)), (SELECT count(*) FROM pg_class WHERE relname LIKE 'made%'),
   (SELECT k = hashint4(70000) FROM t WHERE id = 70000)};
 my $nothing = '0|0|0|t';
 
@@ -87,16 +88,18 @@ foreach my $memory ('64MB', '1MB')
 # The build waits, with spilled runs.  Then something happens to its process.
 sub held_build
 {
-	my ($happens) = @_;
+	my ($happens, $workers) = @_;
 	my ($out, $err);
 	my $psql;
 	my $pid;
 
+	$node->safe_psql('postgres', 'ALTER TABLE t SET (parallel_workers = ' . ($workers // 0) . ')');
 	hold($node, 1);
-	$psql = in_background($node, \$out, \$err, "SET maintenance_work_mem = '1MB'; CREATE INDEX made ON t (txt, late(id))");
+	$psql = in_background($node, \$out, \$err, "SET maintenance_work_mem = '3MB'; CREATE INDEX made ON t (txt, late(id))");
 	poll($node, waits_for(1)) or die 'the build does not wait';
 	$pid = ask($node, "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
-	cmp_ok(ask($node, 'SELECT count(*) FROM pg_ls_tmpdir()'), '>', 0, "$happens: the build has spilled");
+	cmp_ok(ask($node, "SELECT count(*) FROM pg_ls_dir('base/pgsql_tmp')"), '>', 0, "$happens: the build has spilled");
+	ok(ask($node, "SELECT (leader_pid IS NOT NULL) = '$workers' FROM pg_stat_activity WHERE pid = $pid") eq 't', "$happens: a worker waits") if $workers;
 	if ($happens =~ /^kill (\d+)/)
 	{
 		my $log = -s $node->logfile;
@@ -107,41 +110,45 @@ sub held_build
 	}
 	else
 	{
-		ask($node, "SELECT $happens($pid)");
+		ask($node, "SELECT $happens(coalesce(leader_pid, pid)) FROM pg_stat_activity WHERE pid = $pid");
 		let_go($node, 1);
 	}
 	eval { $psql->finish; };
 	return $err;
 }
 
-like(held_build('pg_cancel_backend'), qr/canceling statement due to user request/, 'the build is cancelled');
-goes_on('a cancelled build', 'txt, late(id)');
-like(held_build('pg_terminate_backend'), qr/terminating connection/, 'the build is terminated');
-goes_on('a terminated build', 'txt, late(id)');
+foreach my $workers (0, 1)
+{
+	like(held_build('pg_cancel_backend', $workers), qr/canceling statement due to user request/, "the build is cancelled, $workers workers");
+	goes_on("a cancelled build, $workers workers", 'txt, late(id)');
+	like(held_build('pg_terminate_backend', $workers), qr/terminating connection/, "the build is terminated, $workers workers");
+	goes_on("a terminated build, $workers workers", 'txt, late(id)');
+}
 
-# with parallel workers
+# with parallel workers, which read in memory or spill
+$node->safe_psql('postgres', 'ALTER TABLE t SET (parallel_workers = 2)');
+foreach my $memory ('256MB', '1MB')
 {
 	my $cancelled = 0;
 
-	$node->safe_psql('postgres', 'ALTER TABLE t SET (parallel_workers = 2)');
-	foreach my $ms (map { 3 * $_ } 1 .. 12)
+	foreach my $ms (map { ($memory eq '1MB' ? 8 : 3) * $_ } 1 .. 12)
 	{
-		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '256MB'; SET statement_timeout = $ms; CREATE INDEX made ON t (k, id); DROP INDEX made");
+		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '$memory'; SET statement_timeout = $ms; CREATE INDEX made ON t (k, id); DROP INDEX made");
 
 		$cancelled += $rc != 0;
 	}
-	cmp_ok($cancelled, '>', 0, "$cancelled builds of 12 with workers are cancelled");
-	goes_on('cancelled builds with workers', 'k, id');
-	$node->safe_psql('postgres', 'ALTER TABLE t RESET (parallel_workers)');
+	cmp_ok($cancelled, '>', 0, "$cancelled builds of 12 with workers and $memory are cancelled");
+	goes_on("cancelled builds with workers and $memory", 'k, id');
 }
 
 # ---- no room ----
 
+foreach my $workers (2, 0)
 {
-	my ($rc, $out, $err) = $node->psql('postgres', "SET maintenance_work_mem = '1MB'; SET temp_file_limit = '3MB'; CREATE INDEX made ON t (txt)");
+	my ($rc, $out, $err) = $node->psql('postgres', "ALTER TABLE t SET (parallel_workers = $workers); SET maintenance_work_mem = '3MB'; SET temp_file_limit = '1MB'; CREATE INDEX made ON t (txt)");
 
-	like($err, qr/temporary file size exceeds "?temp_file_limit"? \(3072kB\)/, 'temp_file_limit: the build fails');
-	goes_on('temp_file_limit', 'txt');
+	like($err, qr/temporary file size exceeds "?temp_file_limit"? \(1024kB\)/, "temp_file_limit, $workers workers: the build fails");
+	goes_on("temp_file_limit, $workers workers", 'txt');
 }
 
 # ---- writers ----
@@ -195,18 +202,19 @@ $standby->start;
 
 # ---- a killed build ----
 
-held_build('kill 9');
+foreach my $workers (0, 1)
 {
 	my $ours;
 
-	is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM pg_ls_tmpdir()), (SELECT k = hashint4(70000) FROM t WHERE id = 70000)'), '0|t',
+	held_build('kill 9', $workers);
+	is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM pg_ls_dir(\'base/pgsql_tmp\', true, false)), (SELECT k = hashint4(70000) FROM t WHERE id = 70000)'), '0|t',
 		'a killed build: no temporary file is left');
 	$node->safe_psql('postgres', "SET maintenance_work_mem = '1MB'; CREATE INDEX made ON t (txt, late(id))");
 	$ours = bytes_of('made');
 	$node->safe_psql('postgres', 'SET gpusort.index_build = off; REINDEX INDEX made');
 	ok($ours eq bytes_of('made'), 'a killed build: the bytes of the next one');
+	$node->safe_psql('postgres', 'DROP INDEX made');
 }
-$node->safe_psql('postgres', 'DROP INDEX made');
 $node->stop;
 
 # ---- a full disk ----

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * part.c
+ *		Parallel workers gather rows, and the leader adopts them.
+ *
+ * In a worker, keys and rows go to shared memory (base/arena.h).  At the end the worker publishes
+ * where they are, and the leader adopts them, without copying a row, and sorts all rows in one
+ * key set.  If the worker's memory ends before, it sorts what it has, and writes a spilled run to a
+ * file that the leader reads, and so on.  Then it publishes the runs, which the leader merges with
+ * its own.
+ *
+ * Equal rows stay in the order in which the leader adopts parts, behind the rows that it had before.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "port/atomics.h"
+#include "utils/memutils.h"
+
+#include "base/arena.h"
+#include "node/state.h"
+
+void
+gpusort_part_lend(GpusortPart *part)
+{
+	part->done = false;
+	gpusort_arena_lend(&part->file);
+}
+
+void
+gpusort_part_take_back(GpusortPart *part)
+{
+	gpusort_arena_take_back(&part->file);
+}
+
+void
+gpusort_part_begin(GpusortPart *part, GpusortGather *gather, GpusortSpillShared *spill)
+{
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+
+	gather->arena = gpusort_arena_begin(&part->file);
+	MemoryContextSwitchTo(old);
+	gather->fed = true;
+	gather->shared_spill = spill;
+}
+
+/* Publishes rows in the arena.  Returns false if it has no memory for a directory. */
+static bool
+publish_rows(GpusortGather *gather, GpusortPublished *published)
+{
+	published->rows = gpusort_keyset_rows(gather->set);
+	return published->rows == 0 ||
+		(gather->arena != NULL && gpusort_keyset_publish(gather->set, &published->keys) &&
+		 (!gather->form->publish || gather->form->publish(gather, published)));
+}
+
+void
+gpusort_part_publish(GpusortPart *part, GpusortGather *gather)
+{
+	GpusortPublished *published = &part->published;
+
+	memset(published, 0, sizeof(*published));
+	published->nulls = gather->nulls;
+	if (gather->spill == NULL && publish_rows(gather, published))
+		gpusort_keyset_end(gather->set);
+	else
+	{
+		published->rows = 0;
+		gpusort_gather_spill(gather);
+		gpusort_spill_publish(gather->spill, &published->spilled);
+		gpusort_spill_end(gather->spill);
+		gather->spill = NULL;
+	}
+	gather->set = NULL;
+	pg_write_barrier();
+	part->done = true;
+}
+
+static void
+adopt_rows(GpusortGather *gather, GpusortPart *part)
+{
+	const GpusortPublished *published = &part->published;
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+	GpusortArena *arena = gpusort_arena_read(&part->file);
+
+	MemoryContextSwitchTo(old);
+	if (gpusort_keyset_rows(gather->set) + published->rows > gather->form->max_rows)
+	{
+		gpusort_gather_spill(gather);
+		gpusort_gather_begin_set(gather);
+	}
+	if (gather->form->adopt)
+		gather->form->adopt(gather, arena, published);
+	gpusort_keyset_adopt(gather->set, arena, published->keys);
+	gpusort_arena_adopt(arena, gather->adopted_cxt);
+	/* this process may fill as much memory of its own as without these rows */
+	gather->adopted_bytes += gpusort_arena_bytes(arena);
+	gather->memory_limit += gpusort_arena_bytes(arena);
+}
+
+void
+gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker)
+{
+	const GpusortPublished *published = &part->published;
+
+	gather->nulls += published->nulls;
+	if (published->rows > 0)
+		adopt_rows(gather, part);
+	if (published->spilled.nruns > 0)
+	{
+		/* a run of the rows so far comes before those of the worker */
+		gpusort_gather_spill(gather);
+		gpusort_spill_adopt(gather->spill, &published->spilled, worker);
+		gpusort_gather_begin_set(gather);
+	}
+}
