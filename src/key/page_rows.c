@@ -3,9 +3,9 @@
  * page_rows.c
  *		Makes the keys of the rows of a heap page, column by column.
  *
- * Behind values of fixed width, without NULLs in front of it, a value lies at the same offset in
- * all rows.  Then a loop for each column reads them there.  No slot is filled, the kind of the column is
- * looked at once, and the cache misses of several rows overlap.
+ * If the rows have no NULLs, it is known where a value lies: at the same offset in all rows, or a walk
+ * over each row finds it (key/tuple.h).  Then a loop for each column reads them there.  No slot is filled,
+ * the kind of the column is looked at once, and the cache misses of several rows overlap.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +15,7 @@
 
 #include "key/column.h"
 #include "key/keybits.h"
+#include "key/tuple.h"
 
 /* Bytes of the header of a row without NULLs */
 #define PLAIN_HEADER	((int) MAXALIGN(SizeofHeapTupleHeader))
@@ -58,21 +59,21 @@ is_plain(const GpusortRowColumn *column)
 	}
 }
 
-/* For each row: reads bits, a value at the offset, and sets the word. */
+/* For each row: reads bits, a value at the offset from rows[i], and sets the word. */
 #define ENCODE_LOOP(type, word) \
 	do { \
 		for (int i = 0; i < n; i++, words += stride) \
 		{ \
 			type		bits; \
 \
-			memcpy(&bits, (const char *) rows[i] + offset, sizeof(bits)); \
+			memcpy(&bits, rows[i] + offset, sizeof(bits)); \
 			*words = (word); \
 		} \
 	} while (0)
 
 /* The same for uuid, which has two words and shares them as a value of 64 bits does. */
 static bool
-encode_uuids(const GpusortRowColumn *column, int offset, const HeapTupleHeader *rows, int n,
+encode_uuids(const GpusortRowColumn *column, int offset, const char *const *rows, int n,
 			 uint64 *words, int stride)
 {
 	const GpusortMasks *masks = &column->masks;
@@ -80,7 +81,7 @@ encode_uuids(const GpusortRowColumn *column, int offset, const HeapTupleHeader *
 
 	for (int i = 0; i < n; i++, words += stride)
 	{
-		const char *value = (const char *) rows[i] + offset;
+		const char *value = rows[i] + offset;
 
 		words[0] = gpusort_load_be64(value) ^ masks->flip[0];
 		words[1] = gpusort_load_be64(value + 8) ^ masks->flip[1];
@@ -94,12 +95,12 @@ encode_uuids(const GpusortRowColumn *column, int offset, const HeapTupleHeader *
  * a string do not decide.  Returns false if a string is toasted.
  */
 static bool
-encode_strings(GpusortRowColumn *column, int offset, const HeapTupleHeader *rows, int n,
+encode_strings(GpusortRowColumn *column, int offset, const char *const *rows, int n,
 			   uint64 *words, int stride, bool *whole)
 {
 	for (int i = 0; i < n; i++, words += stride)
 	{
-		const char *value = (const char *) rows[i] + offset;
+		const char *value = rows[i] + offset;
 
 		if (gpusort_varlena_remote(value))
 			return false;
@@ -110,11 +111,11 @@ encode_strings(GpusortRowColumn *column, int offset, const HeapTupleHeader *rows
 }
 
 /*
- * Writes the column's word of each row.  offset: of the value, from the begin of the row's
- * header.  Returns false if a value shares its word with another one (plan "crowded").
+ * Writes the column's word of each row.  offset: of the value, from rows[i].  Returns false if a
+ * value shares its word with another one (plan "crowded").
  */
 static bool
-encode_column(const GpusortRowColumn *column, int offset, const HeapTupleHeader *rows, int n,
+encode_column(const GpusortRowColumn *column, int offset, const char *const *rows, int n,
 			  uint64 *words, int stride)
 {
 	const uint64 flip = column->masks.flip[0];
@@ -150,30 +151,44 @@ bool
 gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
 						   const HeapTupleHeader *rows, int n, uint64 *words)
 {
-	int			offsets[GPUSORT_MAX_WORDS];
+	GpusortPlaces places;
+	uint16		found[MaxHeapTuplesPerPage][GPUSORT_MAX_WORDS];
+	const char *values[MaxHeapTuplesPerPage];
 	int			natts = 0;
 
+	gpusort_places_begin(&places, desc);
 	for (int i = 0; i < key->nencoded; i++)
 	{
 		const GpusortRowColumn *column = &key->columns[i];
 		AttrNumber	attno = attnos != NULL ? attnos[column->attribute] : column->attribute + 1;
 
-		offsets[i] = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
-		if (offsets[i] < 0 || !(is_plain(column) || (has_strings(column) && i + 1 == key->nencoded)))
+		if (!gpusort_places_add(&places, attno - 1) ||
+			!(is_plain(column) || (has_strings(column) && i + 1 == key->nencoded)))
 			return false;
 		natts = Max(natts, attno);
 	}
 	if (!have_plain_headers(rows, n, natts))
 		return false;
+	for (int row = 0; places.last > 0 && row < n; row++)
+		gpusort_places_walk(&places, rows[row], found[row]);
 	for (int i = 0; i < key->nencoded; i++)
 	{
 		GpusortRowColumn *column = &key->columns[i];
-		int			offset = PLAIN_HEADER + offsets[i];
+		const char *const *from = (const char *const *) rows;
+		int			offset = PLAIN_HEADER;
 		bool		whole = true;
 
-		if (!(column->kind == GPUSORT_ROW_UUID ? encode_uuids(column, offset, rows, n, words, key->words) :
-			  has_strings(column) ? encode_strings(column, offset, rows, n, words, key->words, &whole) :
-			  encode_column(column, offset, rows, n, words, key->words)))
+		if (places.steps[i] < 0)
+			offset += places.offsets[i];
+		else
+		{
+			for (int row = 0; row < n; row++)
+				values[row] = from[row] + found[row][i];
+			from = values;
+		}
+		if (!(column->kind == GPUSORT_ROW_UUID ? encode_uuids(column, offset, from, n, words, key->words) :
+			  has_strings(column) ? encode_strings(column, offset, from, n, words, key->words, &whole) :
+			  encode_column(column, offset, from, n, words, key->words)))
 			return false;
 		if (!whole)
 			key->undecided |= (uint32) 1 << i;

@@ -140,7 +140,7 @@ extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint
  * Does the same for n rows of a heap page, whose descriptor is desc: words has their keys one
  * after the other.  attnos: column i of a slot's row is column attnos[i] of these, from 1; NULL:
  * they have the same columns.  Returns false if the rows must be encoded one by one: a column's
- * kind is not among those that page_rows.c knows, its offset in the row is not known, a row has
+ * kind is not among those that page_rows.c knows, gpusort_places_add() refuses it, a row has
  * a NULL or lacks one of the columns, a string is toasted, or two values share words.
  */
 extern bool gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,

@@ -20,6 +20,7 @@
 #include "nodes/execnodes.h"
 
 #include "compat.h"
+#include "key/tuple.h"
 
 /* A comparison of a column of the table with a constant, in a scan's qual */
 typedef struct GpusortPageQual
@@ -83,15 +84,16 @@ gpusort_page_attno(const GpusortPage *page, AttrNumber attno)
 
 /*
  * Fetches a column of a heap tuple, which saves deforming the columns in front of it.
- * False if its offset in the tuple is not known: the tuple has NULLs or is shorter, a column in
- * front of it has no fixed width, or, before 19, no tuple of this descriptor has been deformed.
+ * False if its offset in the tuple is not known: the tuple has NULLs or is shorter, or, before 19,
+ * no tuple of this descriptor has been deformed.
  */
 static inline bool
 gpusort_tuple_fetch(HeapTupleHeader row, TupleDesc desc, AttrNumber attno, Datum *value)
 {
 	int			offset = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
 
-	if ((row->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(row) < attno || offset < 0)
+	if ((row->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(row) < attno ||
+		(offset < 0 && (offset = gpusort_tuple_find(row, desc, attno - 1)) < 0))
 		return false;
 	*value = fetchatt(GPUSORT_ATTRIBUTE(desc, attno - 1), (char *) row + row->t_hoff + offset);
 	return true;

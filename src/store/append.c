@@ -5,15 +5,14 @@
  *
  * Heap tuples and minimal tuples are copied as they are; virtual tuples and bare rows are
  * formed in the store.  Of a row of a heap page whose columns are chosen, each
- * column is copied: if all have a fixed width and lie at the same offset in all rows, without
- * a slot, by a plan that is made once.
+ * column is copied: if all have a fixed width, or all but the last ones, without a slot, by a
+ * plan that is made once.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/tupmacs.h"
 #include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
@@ -25,17 +24,16 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 	int			offset = MAXALIGN(SizeofMinimalTupleHeader);
 
 	plan->count = plan->natts = plan->fixed = 0;
-	if (to->natts > GPUSORT_COLUMNS_MAX)
+	gpusort_places_begin(&plan->from, from);
+	if (to->natts > GPUSORT_PLACES_MAX)
 		return false;
 	for (int i = 0; i < to->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(to, i);
-		int			source = GPUSORT_ATTRIBUTE(from, attnos[i] - 1)->attcacheoff;
 
-		if (source < 0 || attribute->attlen == -2)
+		if (!gpusort_places_add(&plan->from, attnos[i] - 1) || attribute->attlen == -2)
 			return false;
 		plan->natts = Max(plan->natts, attnos[i]);
-		plan->columns[i].from = source;
 		plan->columns[i].bytes = Max(attribute->attlen, 0);
 		if (attribute->attlen < 0)
 			continue;
@@ -52,49 +50,67 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const A
 	return true;
 }
 
-/* Where the value of the plan's column lies in a tuple. */
-static inline const char *
-column_of(const GpusortColumns *plan, int column, HeapTupleHeader tuple)
-{
-	return (const char *) tuple + tuple->t_hoff + plan->columns[column].from;
-}
-
 /* Has a tuple the plan's columns, and no NULL? */
 static inline bool
 has_columns(const GpusortColumns *plan, HeapTupleHeader tuple)
 {
-	bool		has = (tuple->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(tuple) >= plan->natts;
+	return (tuple->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(tuple) >= plan->natts;
+}
 
-	for (int i = plan->fixed; has && i < plan->count; i++)
-		has = VARATT_IS_SHORT(column_of(plan, i, tuple)) && !VARATT_IS_EXTERNAL(column_of(plan, i, tuple));
-	return has;
+/*
+ * Finds the plan's columns in a tuple.  places: room for where they lie.  Returns NULL if the
+ * tuple lacks one, or has a NULL or a varlena that is not copied.
+ */
+static inline const uint16 *
+find_columns(const GpusortColumns *plan, HeapTupleHeader tuple, uint16 *places)
+{
+	const char *data = (const char *) tuple + tuple->t_hoff;
+	const uint16 *from = plan->from.offsets;
+
+	if (!has_columns(plan, tuple))
+		return NULL;
+	if (plan->from.last > 0)
+	{
+		gpusort_places_walk(&plan->from, tuple, places);
+		from = places;
+	}
+	for (int i = plan->fixed; i < plan->count; i++)
+	{
+		if (!VARATT_IS_SHORT(data + from[i]) || VARATT_IS_EXTERNAL(data + from[i]))
+			return NULL;
+	}
+	return from;
 }
 
 int
 gpusort_columns_fit(const GpusortColumns *plan, const HeapTupleHeader *rows, int n)
 {
+	uint16		places[GPUSORT_PLACES_MAX];
 	int			fit = 0;
 
-	while (fit < n && has_columns(plan, rows[fit]))
+	while (fit < n && (plan->fixed == plan->count ? has_columns(plan, rows[fit]) :
+					   find_columns(plan, rows[fit], places) != NULL))
 		fit++;
 	return fit;
 }
 
 /* The bytes of the row of a tuple that has the columns.  A short header is not aligned. */
 static inline Size
-columns_bytes(const GpusortColumns *plan, HeapTupleHeader tuple)
+columns_bytes(const GpusortColumns *plan, HeapTupleHeader tuple, const uint16 *from)
 {
+	const char *data = (const char *) tuple + tuple->t_hoff;
 	Size		bytes = plan->bytes;
 
 	for (int i = plan->fixed; i < plan->count; i++)
-		bytes += VARSIZE_SHORT(column_of(plan, i, tuple));
+		bytes += VARSIZE_SHORT(data + from[i]);
 	return bytes;
 }
 
 /* Writes the row, of that many bytes, of a tuple that has the columns. */
 static void
-copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row, Size bytes)
+copy_columns(const GpusortColumns *plan, HeapTupleHeader heap_tuple, const uint16 *from, void *row, Size bytes)
 {
+	const char *data = (const char *) heap_tuple + heap_tuple->t_hoff;
 	MinimalTuple tuple = row;
 	char	   *next = (char *) row + plan->bytes;
 
@@ -106,7 +122,7 @@ copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row, Size b
 	HeapTupleHeaderSetNatts(tuple, plan->count);
 	for (int i = 0; i < plan->fixed; i++)
 	{
-		const char *source = column_of(plan, i, from);
+		const char *source = data + from[i];
 		char	   *target = (char *) row + plan->columns[i].to;
 
 		switch (plan->columns[i].bytes)
@@ -123,7 +139,7 @@ copy_columns(const GpusortColumns *plan, HeapTupleHeader from, void *row, Size b
 	}
 	for (int i = plan->fixed; i < plan->count; i++)
 	{
-		const char *source = column_of(plan, i, from);
+		const char *source = data + from[i];
 
 		memcpy(next, source, VARSIZE_SHORT(source));
 		next += VARSIZE_SHORT(source);
@@ -205,6 +221,7 @@ append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTuple
 {
 	Size		stride = store->stride;
 	char	   *next = store->next;
+	uint16		places[GPUSORT_PLACES_MAX];
 	int			i;
 
 	if (stride == 0 || next == NULL)
@@ -212,15 +229,16 @@ append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTuple
 	n = Min(n, (store->end - next) / stride);
 	for (i = 0; i < n; i++, next += stride)
 	{
+		const uint16 *from = NULL;
 		Size		size;
 
-		if (plan != NULL && !has_columns(plan, rows[i]))
+		if (plan != NULL && (from = find_columns(plan, rows[i], places)) == NULL)
 			break;
-		size = plan != NULL ? columns_bytes(plan, rows[i]) : bytes[i] - MINIMAL_TUPLE_OFFSET;
+		size = plan != NULL ? columns_bytes(plan, rows[i], from) : bytes[i] - MINIMAL_TUPLE_OFFSET;
 		if (MAXALIGN(size) != stride)
 			break;
 		if (plan != NULL)
-			copy_columns(plan, rows[i], next, size);
+			copy_columns(plan, rows[i], from, next, size);
 		else
 			copy_page_tuple(next, rows[i], size);
 	}
@@ -233,22 +251,24 @@ int
 gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *plan,
 							   const HeapTupleHeader *rows, const uint16 *bytes, int n)
 {
+	uint16		places[GPUSORT_PLACES_MAX];
 	int			i = 0;
 
 	while (i < n && !store->over)
 	{
+		const uint16 *from = NULL;
 		Size		size;
 		void	   *row;
 
 		i += append_alike(store, plan, rows + i, bytes + i, n - i);
-		if (i == n || (plan != NULL && !has_columns(plan, rows[i])))
+		if (i == n || (plan != NULL && (from = find_columns(plan, rows[i], places)) == NULL))
 			break;
-		size = plan != NULL ? columns_bytes(plan, rows[i]) : bytes[i] - MINIMAL_TUPLE_OFFSET;
+		size = plan != NULL ? columns_bytes(plan, rows[i], from) : bytes[i] - MINIMAL_TUPLE_OFFSET;
 		row = gpusort_rowstore_add(store, size);
 		if (unlikely(row == NULL))
 			break;
 		if (plan != NULL)
-			copy_columns(plan, rows[i], row, size);
+			copy_columns(plan, rows[i], from, row, size);
 		else
 			copy_page_tuple(row, rows[i], size);
 		i++;

@@ -9,6 +9,7 @@
 #define GPUSORT_STORE_ROWSTORE_H
 
 #include "base/arena.h"
+#include "key/tuple.h"
 #include "store/row.h"
 
 /*
@@ -102,26 +103,24 @@ extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot
  * How some columns of a heap tuple become a row.  They have fixed widths, but the last ones may be
  * varlenas, of which only values with a short header are copied.  Offsets are in bytes.
  */
-#define GPUSORT_COLUMNS_MAX		64
-
 typedef struct GpusortColumns
 {
 	int			count;			/* columns of the row; 0: there is no plan */
 	int			fixed;			/* the first ones, which have fixed widths */
 	int			natts;			/* columns that a tuple must have */
 	int			bytes;			/* of the row up to the first varlena */
+	GpusortPlaces from;			/* in the tuple */
 	struct
 	{
-		uint16		from;		/* in the tuple, behind its header */
 		uint16		to;			/* in the row; not of a varlena */
 		uint16		bytes;		/* 0: a varlena */
-	}			columns[GPUSORT_COLUMNS_MAX];
+	}			columns[GPUSORT_PLACES_MAX];
 } GpusortColumns;
 
 /*
- * Plans rows of descriptor to: column i is column attnos[i] of a tuple of descriptor from.
- * Returns false if a column in front of another one of fixed width has none, if an offset is not
- * known, or if there are more than GPUSORT_COLUMNS_MAX columns.
+ * Plans rows of descriptor to: column i is column attnos[i] of a tuple of descriptor from, which
+ * lives as long as the plan.  Returns false if a column in front of another one of fixed width has
+ * none, if gpusort_places_add() refuses one, or if there are more than GPUSORT_PLACES_MAX columns.
  */
 extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const AttrNumber *attnos);
 

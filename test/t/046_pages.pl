@@ -55,6 +55,22 @@ CREATE TABLE strings AS SELECT i AS id, CASE WHEN i < 400 THEN NULL ELSE CASE i 
   CASE WHEN i % 500 = 0 THEN (SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j)
     ELSE left(md5((i % 2500)::text), i % 25) || repeat('x', CASE i % 60 WHEN 0 THEN 150 WHEN 1 THEN 3000 ELSE 0 END) END AS txt
   FROM generate_series(1, 8000) i;
+-- columns behind values of any length: short, long, compressed, out of line, dropped; some rows have NULLs in front or behind
+CREATE TABLE behind AS SELECT i % 50 AS few, i AS id,
+  CASE WHEN i % 400 = 7 THEN (SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j) WHEN i % 90 = 0 THEN repeat('x', 3000)
+    WHEN i % 37 = 0 THEN repeat('y', 126 + i % 7) WHEN i BETWEEN 5000 AND 5400 AND i % 9 = 0 THEN NULL ELSE left(md5(i::text), i % 25) END AS name,
+  hashint8(i)::int8 * 1000 AS amount, timestamptz '2024-01-01' + h(i) * interval '1 second' AS at, (h(i) % 9)::"char" AS c, (h(i) % 99)::int2 AS i2,
+  repeat('gone', i % 40) AS gone, h(i) AS k, (i % 50)::text::char(9) AS bp, h(i) % 2 = 0 AS b, ('n' || i % 99)::name AS nm, (h(i) % 1000)::numeric / 8 AS num,
+  CASE WHEN i % 60 = 0 THEN repeat('z', 2100) ELSE left(md5((i % 2500)::text), i % 25) END AS txt, md5((i % 3000)::text)::uuid AS u,
+  CASE WHEN i BETWEEN 5300 AND 5700 AND i % 5 = 0 THEN NULL ELSE h(i)::float8 / 3 END AS f8 FROM generate_series(1, 9000) i;
+ALTER TABLE behind DROP COLUMN gone;
+-- the later ones of these columns are missing in the first rows
+CREATE TABLE added AS SELECT i AS id, left(md5(i::text), i % 25) AS name, h(i) AS k FROM generate_series(1, 5000) i;
+ALTER TABLE added ADD COLUMN late int8 DEFAULT 77, ADD COLUMN more text DEFAULT 'more', ADD COLUMN i2 int2 DEFAULT 5;
+INSERT INTO added SELECT i, left(md5(i::text), i % 25), h(i), i % 200, left(md5(i::text), i % 9), i % 10 FROM generate_series(5001, 10000) i;
+-- more columns than a walk goes over
+SELECT format('CREATE TABLE broad AS SELECT left(md5(i::text), i %% 9) AS t, %s FROM generate_series(1, 5000) i',
+  string_agg(format('(h(i + %s) %% 30000)::%s AS c%s', n, CASE n % 3 WHEN 0 THEN 'int2' WHEN 1 THEN 'int4' ELSE 'int8' END, n), ', ')) FROM generate_series(1, 80) n \gexec
 -- three wide rows a page, and values out of line
 CREATE TABLE wide (k int, v text, t text);
 ALTER TABLE wide ALTER v SET STORAGE PLAIN, ALTER t SET STORAGE EXTERNAL;
@@ -119,6 +135,13 @@ my @queries = (
 	'SELECT * FROM grown ORDER BY more, id', 'SELECT * FROM grown ORDER BY id', 'SELECT more FROM grown ORDER BY more', 'SELECT id, more FROM grown ORDER BY k, id',
 	'SELECT * FROM holes WHERE k > 0 AND 8000 > id ORDER BY id', 'SELECT * FROM holes WHERE a IS NULL OR a < 50 ORDER BY id', 'SELECT * FROM holes WHERE id > 10 AND id % 2 = 0 ORDER BY k, id',
 	'SELECT * FROM grown WHERE more = 5 ORDER BY id', 'SELECT id FROM kinds WHERE ts > now() AND f8 <> \'NaN\' AND i8 >= 0 ORDER BY id', 'SELECT * FROM kinds WHERE num > 3.5 AND b = true AND c < \'c\' ORDER BY id',
+	(map { ("SELECT * FROM behind ORDER BY $_, id", "SELECT $_ FROM behind ORDER BY $_ DESC") } qw(amount at c i2 k bp b nm num u f8), 'txt COLLATE "C"'),
+	(map { "SELECT * FROM behind ORDER BY $_" } 'at, amount', 'few, i2, id', 'i2, few, id', 'k, name COLLATE "C"', 'name COLLATE "C", at', 'at DESC LIMIT 500', 'i2, k, at LIMIT 9'),
+	'SELECT few, u, txt FROM behind ORDER BY few, u, txt COLLATE "C"',
+	'SELECT k, at, few, i2, id FROM behind ORDER BY id DESC', 'SELECT f8, b, amount FROM behind ORDER BY at', 'SELECT i2, name, few FROM behind ORDER BY k', 'SELECT nm, i2, txt, c FROM behind ORDER BY amount',
+	'SELECT id FROM behind WHERE amount > 0 AND 50 > i2 AND b = true ORDER BY id', 'SELECT * FROM behind WHERE c > \'x\' AND f8 < 1e8 ORDER BY at, id', 'SELECT txt FROM behind WHERE k < 0 AND few = 7 ORDER BY txt, id',
+	(map { ("SELECT * FROM added ORDER BY $_, id", "SELECT $_ FROM added ORDER BY $_", "SELECT $_, id, more FROM added WHERE late >= 77 AND i2 = 5 ORDER BY k") } qw(k late name i2)),
+	(map { ("SELECT * FROM broad ORDER BY $_, c2", "SELECT $_, c3 FROM broad WHERE $_ > 9 ORDER BY $_, c3") } qw(c1 c63 c64 c65 c80)),
 	'SELECT * FROM wide ORDER BY k', 'SELECT k, t FROM wide ORDER BY t, k', 'SELECT t FROM wide ORDER BY t',
 	'SELECT * FROM parts ORDER BY k, id', 'SELECT id FROM parts ORDER BY id', 'SELECT id, a FROM parts WHERE k > 0 ORDER BY id',
 	'SELECT * FROM parent ORDER BY k', 'SELECT v FROM parent WHERE k < 0 ORDER BY v',
