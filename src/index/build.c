@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "index/index.h"
+#include "run/cpu_options.h"
 
 /* A smaller table is core's: what a build needs at first takes as long as core's whole build. */
 #define LEAST_BLOCKS	8
@@ -115,7 +116,10 @@ build_or_refuse(Relation heap, Relation index, IndexInfo *info, IndexBuildResult
 	MemoryContext old = MemoryContextSwitchTo(build->estate->es_query_cxt);
 
 	if (refusal == NULL)
+	{
+		gpusort_cpu_build_begin(CurrentMemoryContext);
 		run(build);
+	}
 	MemoryContextSwitchTo(old);
 	result->heap_tuples = build->tuples;
 	result->index_tuples = build->rows;

@@ -33,6 +33,7 @@
 #include "gpu/start.h"
 #include "guc.h"
 #include "index/index.h"
+#include "run/cpu_options.h"
 
 /* The least blocks of a range: to launch a worker takes as long as reading some hundred. */
 #define LEAST_BLOCKS	2048
@@ -76,11 +77,12 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 {
 	int			most = RelationGetNumberOfBlocks(build->heap) / LEAST_BLOCKS - 1;
 
+	most = Min(most, gpusort_cpu_build_workers(build->info->ii_ParallelWorkers));
 	if (gpusort_force)
-		most = INT_MAX;
+		most = build->info->ii_ParallelWorkers;
 	if (build->info->ii_Concurrent || most < 1 || !gpusort_arena_available())
 		return 0;
-	return Min(build->info->ii_ParallelWorkers, most);
+	return most;
 }
 
 /* ---- a worker ---- */

@@ -11,6 +11,9 @@
  * gets what is left and never waits.  Core's own parallel workers are not counted,
  * because core does not publish their number.
  *
+ * Index builds are counted as well.  A restore runs several at a time, and then threads gain nothing
+ * if they take the processor of another build.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -34,27 +37,41 @@ StaticAssertDecl(GPUSORT_CPU_DIRECT_KEYS >= 2 * MIN_ROWS_PER_THREAD,
 				 "a sort with several threads must have rows for them");
 StaticAssertDecl(GPUSORT_TWO_THREADS_ROWS / MIN_ROWS_PER_THREAD == 2, "so many rows get two threads");
 
+/* In the whole cluster */
+typedef struct Used
+{
+	pg_atomic_uint32 threads;	/* beside the backends' own ones */
+	pg_atomic_uint32 builds;	/* of indexes, each by one backend */
+} Used;
+
 static void
 init_used(void *made)
 {
-	pg_atomic_init_u32(made, 0);
+	pg_atomic_init_u32(&((Used *) made)->threads, 0);
+	pg_atomic_init_u32(&((Used *) made)->builds, 0);
 }
 
-/* A pg_atomic_uint32: threads in use in the cluster, beside the backends' own ones */
-static GpusortShmem used = {GPUSORT_SHMEM_NAME("threads"), sizeof(pg_atomic_uint32), init_used};
+static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("threads"), sizeof(Used), init_used};
+
+/* Returns NULL if they cannot be counted. */
+static Used *
+attach(void)
+{
+	return gpusort_shmem_attach(&shmem) ? shmem.mem : NULL;
+}
 
 void
 gpusort_cpu_options_preload(void)
 {
-	gpusort_shmem_request(used.size);
+	gpusort_shmem_request(shmem.size);
 }
 
 int
 gpusort_cpu_threads_used(const char **reason)
 {
-	if (gpusort_shmem_attach(&used))
-		return (int) pg_atomic_read_u32(used.mem);
-	*reason = used.refusal;
+	if (attach() != NULL)
+		return (int) pg_atomic_read_u32(&attach()->threads);
+	*reason = shmem.refusal;
 	return -1;
 }
 
@@ -72,19 +89,26 @@ interrupted(void *arg)
 		(ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0));
 }
 
+static int
+processors(void)
+{
+	static int	online = 0;
+
+	if (online == 0)
+		online = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
+	return online;
+}
+
 /* A parallel worker is one of the query's processes already, so it sorts alone. */
 int
 gpusort_cpu_threads_most(uint64 rows)
 {
-	static int	processors = 0;
 	int			threads;
 
 	if (IsParallelWorker() || rows <= GPUSORT_CPU_DIRECT_KEYS)
 		return 1;
-	if (processors == 0)
-		processors = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
 	threads = Min(max_parallel_workers_per_gather, max_parallel_workers);
-	threads = Min(1 + Min(threads, max_worker_processes), processors);
+	threads = Min(1 + Min(threads, max_worker_processes), processors());
 	threads = Min(threads, (int) Min(rows / MIN_ROWS_PER_THREAD, MAX_THREADS));
 	return Max(threads, 1);
 }
@@ -93,20 +117,50 @@ gpusort_cpu_threads_most(uint64 rows)
 static int
 take_threads(int wanted)
 {
+	Used	   *used = wanted > 0 ? attach() : NULL;
 	uint32		before;
 
-	if (wanted <= 0 || !gpusort_shmem_attach(&used))
+	if (used == NULL)
 		return 0;
-	before = pg_atomic_read_u32(used.mem);
+	before = pg_atomic_read_u32(&used->threads);
 	for (;;)
 	{
-		int			taken = Min(wanted, gpusort_cpu_threads_allowed() - (int) before);
+		int			allowed = Min(gpusort_cpu_threads_allowed(), processors() - (int) pg_atomic_read_u32(&used->builds));
+		int			taken = Min(wanted, allowed - (int) before);
 
 		if (taken <= 0)
 			return 0;
-		if (pg_atomic_compare_exchange_u32(used.mem, &before, before + taken))
+		if (pg_atomic_compare_exchange_u32(&used->threads, &before, before + taken))
 			return taken;
 	}
+}
+
+/* A callback of a memory context */
+static void
+end_build(void *arg)
+{
+	pg_atomic_fetch_sub_u32(&((Used *) arg)->builds, 1);
+}
+
+void
+gpusort_cpu_build_begin(MemoryContext cxt)
+{
+	MemoryContextCallback *callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
+
+	if (attach() == NULL)
+		return;
+	callback->func = end_build;
+	callback->arg = attach();
+	MemoryContextRegisterResetCallback(cxt, callback);
+	pg_atomic_fetch_add_u32(&attach()->builds, 1);
+}
+
+int
+gpusort_cpu_build_workers(int planned)
+{
+	int			builds = attach() != NULL ? pg_atomic_read_u32(&attach()->builds) : 1;
+
+	return builds > 1 ? Max(Min(planned, processors() / builds - 1), 0) : planned;
 }
 
 GpusortCpuOptions
@@ -121,5 +175,5 @@ void
 gpusort_cpu_options_give(const GpusortCpuOptions *options)
 {
 	if (options->threads > 1)
-		pg_atomic_sub_fetch_u32(used.mem, options->threads - 1);
+		pg_atomic_sub_fetch_u32(&attach()->threads, options->threads - 1);
 }

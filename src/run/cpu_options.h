@@ -15,7 +15,7 @@
 
 /*
  * Options for one call of the CPU engine on this many rows: its threads, which
- * count against max_parallel_workers until gpusort_cpu_options_give(), and a
+ * count against max_parallel_workers and the processors until gpusort_cpu_options_give(), and a
  * callback that tells the engine to stop when CHECK_FOR_INTERRUPTS() would raise
  * an error.  Nothing may raise an error between take and give.
  */
@@ -32,6 +32,12 @@ extern int	gpusort_cpu_threads_most(uint64 rows);
  */
 extern int	gpusort_cpu_threads_used(const char **reason);
 extern int	gpusort_cpu_threads_allowed(void);
+
+/* Counts an index build by this backend, until the memory context is reset. */
+extern void gpusort_cpu_build_begin(MemoryContext cxt);
+
+/* How many of the parallel workers that core has planned for a build find a processor that no other build uses? */
+extern int	gpusort_cpu_build_workers(int planned);
 
 /* Requests main shared memory for the count of threads; from _PG_init when preloaded. */
 extern void gpusort_cpu_options_preload(void);
