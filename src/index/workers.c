@@ -199,7 +199,7 @@ static void
 end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 {
 	GpusortGather *gather = &build->gather;
-	Size		adopted = gather->adopted_bytes;
+	Size		adopted;
 
 	CHECK_FOR_INTERRUPTS();
 	if (!part->part.done)
@@ -210,9 +210,10 @@ end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 		gpusort_index_read_blocks(build, part->begin, part->end);
 		return;
 	}
-	gpusort_part_adopt(&part->part, gather, worker);
+	adopted = gpusort_part_adopt(&part->part, gather, worker);
 	/* the leader gets what the worker has not used */
-	adopted = gather->adopted_bytes > adopted ? gather->adopted_bytes - adopted : 0;
+	if (adopted == 0)
+		gpusort_memory_give_back();
 	gather->memory_limit += memory - Min(memory, adopted);
 	build->tuples += part->tuples;
 	build->rows += part->rows;

@@ -12,16 +12,23 @@
 #include "compat.h"
 #include "key/tuple.h"
 
+/* Returns the last column, up to this one, whose offset core has cached, or the first one, and sets its offset. */
+static inline int
+find_known(TupleDesc desc, int column, int *offset)
+{
+	while (column > 0 && GPUSORT_ATTRIBUTE(desc, column)->attcacheoff < 0)
+		column--;
+	*offset = Max(GPUSORT_ATTRIBUTE(desc, column)->attcacheoff, 0);
+	return column;
+}
+
 bool
 gpusort_places_add(GpusortPlaces *places, int column)
 {
 	TupleDesc	desc = places->desc;
-	int			known = column;
 	int			offset;
+	int			known = find_known(desc, column, &offset);
 
-	while (known > 0 && GPUSORT_ATTRIBUTE(desc, known)->attcacheoff < 0)
-		known--;
-	offset = Max(GPUSORT_ATTRIBUTE(desc, known)->attcacheoff, 0);
 	/* 19 caches no offset of a varlena, and core before 19 none until it deforms a tuple */
 	for (; known < column && GPUSORT_ATTRIBUTE(desc, known)->attlen > 0; known++)
 	{
@@ -70,14 +77,11 @@ int
 gpusort_tuple_find(HeapTupleHeader tuple, TupleDesc desc, int column)
 {
 	const char *data = (const char *) tuple + tuple->t_hoff;
-	int			known = column - 1;
 	int			offset;
+	int			known = find_known(desc, column, &offset);
 
-	while (known > 0 && GPUSORT_ATTRIBUTE(desc, known)->attcacheoff < 0)
-		known--;
-	if (known < 0 || (GPUSORT_ATTRIBUTE(desc, known)->attlen > 0 && GPUSORT_ATTRIBUTE(desc, known + 1)->attlen > 0))
+	if (known == column || (GPUSORT_ATTRIBUTE(desc, known)->attlen > 0 && GPUSORT_ATTRIBUTE(desc, known + 1)->attlen > 0))
 		return -1;
-	offset = Max(GPUSORT_ATTRIBUTE(desc, known)->attcacheoff, 0);
 	for (; known < column; known++)
 	{
 		offset = att_addlength_pointer(offset, GPUSORT_ATTRIBUTE(desc, known)->attlen, data + offset);

@@ -78,7 +78,8 @@ gpusort_part_publish(GpusortPart *part, GpusortGather *gather)
 	part->done = true;
 }
 
-static void
+/* Returns the bytes of memory that the rows take. */
+static Size
 adopt_rows(GpusortGather *gather, GpusortPart *part)
 {
 	const GpusortPublished *published = &part->published;
@@ -98,16 +99,18 @@ adopt_rows(GpusortGather *gather, GpusortPart *part)
 	/* this process may fill as much memory of its own as without these rows */
 	gather->adopted_bytes += gpusort_arena_bytes(arena);
 	gather->memory_limit += gpusort_arena_bytes(arena);
+	return gpusort_arena_bytes(arena);
 }
 
-void
+Size
 gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker)
 {
 	const GpusortPublished *published = &part->published;
 
 	gather->nulls += published->nulls;
 	if (published->rows > 0)
-		adopt_rows(gather, part);
+		return adopt_rows(gather, part);
+	gpusort_part_take_back(part);
 	if (published->spilled.nruns > 0)
 	{
 		/* a run of the rows so far comes before those of the worker */
@@ -115,4 +118,5 @@ gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker)
 		gpusort_spill_adopt(gather->spill, &published->spilled, worker);
 		gpusort_gather_begin_set(gather);
 	}
+	return 0;
 }

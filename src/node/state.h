@@ -84,7 +84,7 @@ typedef struct GpusortGather
 	GpusortNodeStats *stats;	/* without the key set that is sorted: see gpusort_sort_stats() */
 	PlanState  *child;			/* where rows are read now */
 	double		expected;		/* rows, by the planner's estimate */
-	bool		fed;			/* several processes gather the rows, and one sorts them (feed.c) */
+	bool		fed;			/* several processes gather the rows of one sort (part.c) */
 	Size		memory_limit;	/* bytes that the sort may use in memory */
 	GpusortNodeLimit limit;
 	MemoryContext cxt;
@@ -101,7 +101,7 @@ typedef struct GpusortGather
 	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
 	GpusortSpill *spill;		/* NULL: all rows are in memory */
 	Tuplesortstate *core;		/* NULL: core has not taken over */
-	GpusortArena *arena;		/* in a parallel worker: has the key set and the store; else NULL */
+	GpusortArena *arena;		/* in a parallel worker: has the key set and the store; NULL: none, or it has no memory */
 	GpusortSpillShared *shared_spill;	/* if several processes gather: the spills of all; else NULL */
 	GpusortActivity activity;
 	instr_time	begun;			/* when the first row was asked for */
@@ -303,8 +303,11 @@ extern void gpusort_part_begin(GpusortPart *part, GpusortGather *gather, Gpusort
 /* In a worker: publishes its rows, all of them, and ends the key set.  Raises errors of temporary files. */
 extern void gpusort_part_publish(GpusortPart *part, GpusortGather *gather);
 
-/* In the leader: adds the rows that a worker, from number 0, has published, without copying those in memory. */
-extern void gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker);
+/*
+ * In the leader: adds the rows that a worker, from number 0, has published, without copying those in
+ * memory.  Returns the bytes of these, which the memory limit does not count.
+ */
+extern Size gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker);
 
 /* ---- rows.c ---- */
 

@@ -15,8 +15,7 @@
  * GpuSort takes less than that.  So a Gather Merge is replaced wherever it can be, with
  * three exceptions.  A LIMIT lets every worker keep a few rows only.  A sample of
  * the rows decides what the keys of strings are, and each process would draw its own.
- * Rows that do not fit in the memory of all processes would go through temporary files
- * twice.
+ * Of rows that do not fit in the memory of all processes, the leader alone merges all runs.
  *
  *-------------------------------------------------------------------------
  */

@@ -11,8 +11,8 @@
  * gets what is left and never waits.  Core's own parallel workers are not counted,
  * because core does not publish their number.
  *
- * Index builds are counted as well.  A restore runs several at a time, and then threads gain nothing
- * if they take the processor of another build.
+ * Index builds are counted as well, because a restore runs several at a time: threads that take the
+ * processor of another build cost more than they gain.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,24 +69,12 @@ gpusort_cpu_options_preload(void)
 int
 gpusort_cpu_threads_used(const char **reason)
 {
-	if (attach() != NULL)
-		return (int) pg_atomic_read_u32(&attach()->threads);
+	Used	   *used = attach();
+
+	if (used != NULL)
+		return (int) pg_atomic_read_u32(&used->threads);
 	*reason = shmem.refusal;
 	return -1;
-}
-
-int
-gpusort_cpu_threads_allowed(void)
-{
-	return Min(max_parallel_workers, max_worker_processes);
-}
-
-/* Would CHECK_FOR_INTERRUPTS() raise an error?  Called inside the CPU engine. */
-static bool
-interrupted(void *arg)
-{
-	return InterruptPending && InterruptHoldoffCount == 0 && CritSectionCount == 0 &&
-		(ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0));
 }
 
 static int
@@ -97,6 +85,32 @@ processors(void)
 	if (online == 0)
 		online = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
 	return online;
+}
+
+/* The index builds that are counted now */
+static int
+count_builds(void)
+{
+	Used	   *used = attach();
+
+	return used != NULL ? (int) pg_atomic_read_u32(&used->builds) : 0;
+}
+
+int
+gpusort_cpu_threads_allowed(void)
+{
+	int			allowed = Min(max_parallel_workers, max_worker_processes);
+	int			builds = count_builds();
+
+	return builds > 0 ? Max(Min(allowed, processors() - builds), 0) : allowed;
+}
+
+/* Would CHECK_FOR_INTERRUPTS() raise an error?  Called inside the CPU engine. */
+static bool
+interrupted(void *arg)
+{
+	return InterruptPending && InterruptHoldoffCount == 0 && CritSectionCount == 0 &&
+		(ProcDiePending || (QueryCancelPending && QueryCancelHoldoffCount == 0));
 }
 
 /* A parallel worker is one of the query's processes already, so it sorts alone. */
@@ -125,8 +139,7 @@ take_threads(int wanted)
 	before = pg_atomic_read_u32(&used->threads);
 	for (;;)
 	{
-		int			allowed = Min(gpusort_cpu_threads_allowed(), processors() - (int) pg_atomic_read_u32(&used->builds));
-		int			taken = Min(wanted, allowed - (int) before);
+		int			taken = Min(wanted, gpusort_cpu_threads_allowed() - (int) before);
 
 		if (taken <= 0)
 			return 0;
@@ -145,20 +158,22 @@ end_build(void *arg)
 void
 gpusort_cpu_build_begin(MemoryContext cxt)
 {
-	MemoryContextCallback *callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
+	Used	   *used = attach();
+	MemoryContextCallback *callback;
 
-	if (attach() == NULL)
+	if (used == NULL)
 		return;
+	callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
 	callback->func = end_build;
-	callback->arg = attach();
+	callback->arg = used;
 	MemoryContextRegisterResetCallback(cxt, callback);
-	pg_atomic_fetch_add_u32(&attach()->builds, 1);
+	pg_atomic_fetch_add_u32(&used->builds, 1);
 }
 
 int
 gpusort_cpu_build_workers(int planned)
 {
-	int			builds = attach() != NULL ? pg_atomic_read_u32(&attach()->builds) : 1;
+	int			builds = count_builds();
 
 	return builds > 1 ? Max(Min(planned, processors() / builds - 1), 0) : planned;
 }
@@ -175,5 +190,5 @@ void
 gpusort_cpu_options_give(const GpusortCpuOptions *options)
 {
 	if (options->threads > 1)
-		pg_atomic_sub_fetch_u32(&attach()->threads, options->threads - 1);
+		pg_atomic_sub_fetch_u32(&((Used *) shmem.mem)->threads, options->threads - 1);
 }

@@ -70,7 +70,7 @@ typedef struct GpusortRowStore
 /*
  * Makes an empty store in the current memory context.  memory: bytes that the owner may use in
  * all; the size of blocks depends on it.  arena: if not NULL, rows are allocated there, for
- * another process to adopt.  Rows cannot be removed in this process then.
+ * another process to adopt.  Then gpusort_rowstore_keep() cannot be called.
  */
 extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena, bool bare);
 

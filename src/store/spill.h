@@ -7,8 +7,8 @@
  * single words.  The caller writes sorted runs, then starts the merge, then
  * fetches rows one by one.
  *
- * The temporary files belong to the resource owner that is current when the spill begins, as
- * tuplesort's do, and the memory to a child of the memory context that is current then.  In
+ * The temporary files, but those of workers, belong to the resource owner that is current when the
+ * spill begins, as tuplesort's do, and the memory to a child of the memory context that is current then.  In
  * the executor both end with the query, whatever subtransactions begin and end between two
  * fetches from a cursor.  Other callers must not keep the context longer than the owner.
  *
@@ -38,8 +38,9 @@ typedef struct GpusortSpillCode
 } GpusortSpillCode;
 
 /*
- * The spills of several processes that one of them, the leader, merges.  In shared memory.  The
- * codes of all are made as those of the first one that has a run.
+ * The spills of several processes that one of them, the leader, merges.  In shared memory, until
+ * the leader has adopted the last one.  The codes of all are made as those of the first one that
+ * has a run.
  */
 typedef struct GpusortSpillShared
 {

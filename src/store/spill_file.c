@@ -77,11 +77,19 @@ static File
 open_file(GpusortSpillFile *file)
 {
 	char		name[32];
+	File		result;
 
 	if (!file->in_set)
 		return OpenTemporaryFile(false);
 	snprintf(name, sizeof(name), "gpusort.%d.%d", file->worker, file->nfiles);
-	return file->readable ? FileSetOpen(&file->set, name, O_RDONLY) : FileSetCreate(&file->set, name);
+	if (!file->readable)
+		return FileSetCreate(&file->set, name);
+	result = FileSetOpen(&file->set, name, O_RDONLY);
+	if (result <= 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not open temporary file \"%s\": %m", name)));
+	return result;
 }
 
 /* Returns the file that an extent is in, creating it if needed, and its offset there. */

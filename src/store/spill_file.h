@@ -14,7 +14,7 @@
 
 typedef struct GpusortSpillFile
 {
-	ResourceOwner owner;		/* owns the files, or in a set, while they are open */
+	ResourceOwner owner;		/* closes the files, and removes them unless they are those of a set */
 	bool		in_set;			/* processes share the files: */
 	FileSet		set;
 	int			worker;			/* number of the one that writes them */
@@ -52,7 +52,7 @@ extern void gpusort_spillfile_give(GpusortSpillFile *file, int64 extent);
 extern void gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, Size bytes);
 extern Size gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data);
 
-/* Closes the files, which removes them. */
+/* Closes the files, which removes them, unless they are those of a set. */
 extern void gpusort_spillfile_end(GpusortSpillFile *file);
 
 #endif							/* GPUSORT_STORE_SPILL_FILE_H */

@@ -15,11 +15,13 @@
 
 #include "store/spill_state.h"
 
-/* A callback of a memory context */
+/* A callback of a memory context, which is called once: an interrupt would leave files behind. */
 static void
 remove_files(void *arg)
 {
+	HOLD_INTERRUPTS();
 	FileSetDeleteAll(arg);
+	RESUME_INTERRUPTS();
 }
 
 void
@@ -68,7 +70,9 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	GpusortSpillFile *file;
 	MemoryContext old = MemoryContextSwitchTo(spill->cxt);
 
-	Assert(spill->shared != NULL && published->extent_bytes <= spill->files[0].extent_bytes);
+	/* a merge has buffers for its own extents */
+	if (published->extent_bytes > spill->files[0].extent_bytes)
+		elog(ERROR, "the extents of a worker have %zu bytes instead of at most %zu", published->extent_bytes, spill->files[0].extent_bytes);
 	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
 	file = &spill->files[number];
 	gpusort_spillfile_begin(file, published->extent_bytes);

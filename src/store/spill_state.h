@@ -88,7 +88,7 @@ struct GpusortSpill
 	MemoryContext cxt;			/* owns this struct, everything below and the file's state */
 	GpusortSpillFile *files;	/* its own, and those of workers */
 	int			nfiles;
-	GpusortSpillShared *shared; /* NULL: no other process has a part.  Used until the first run begins */
+	GpusortSpillShared *shared; /* NULL: no other process has a part.  Used until the merge begins */
 	Size		memory;			/* bytes that buffers may take, while writing and while merging */
 
 	/* rows */
