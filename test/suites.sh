@@ -126,7 +126,7 @@ run_unit() {
   "$@" >"$work/unit.log" 2>&1 || true
   last=$(tail -1 "$work/unit.log")
   if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-    [ "${BASH_REMATCH[2]}" = 0 ] || grep -m 20 'not ok' "$work/unit.log" || tail -20 "$work/unit.log"
+    [ "${BASH_REMATCH[2]}" = 0 ] || grep -m 20 -B 3 'not ok' "$work/unit.log" || tail -20 "$work/unit.log"
     count "$name" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
   else
     tail -20 "$work/unit.log"
