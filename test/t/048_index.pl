@@ -45,22 +45,9 @@ CREATE TABLE strings AS SELECT i AS id, CASE WHEN i < 400 THEN NULL ELSE CASE i 
   CASE WHEN i % 500 = 0 THEN left((SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j), 2500)
     ELSE left(md5((i % 2500)::text), i % 25) || repeat('x', CASE i % 60 WHEN 0 THEN 150 WHEN 1 THEN 3000 ELSE 0 END) END AS txt
   FROM generate_series(1, 8000) i;
--- columns behind values of any length: short, long, compressed, out of line, dropped; some rows have NULLs in front or behind
-CREATE TABLE behind AS SELECT i % 50 AS few, i AS id,
-  CASE WHEN i % 400 = 7 THEN (SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j) WHEN i % 90 = 0 THEN repeat('x', 3000)
-    WHEN i % 37 = 0 THEN repeat('y', 126 + i % 7) WHEN i BETWEEN 5000 AND 5400 AND i % 9 = 0 THEN NULL ELSE left(md5(i::text), i % 25) END AS name,
-  hashint8(i)::int8 * 1000 AS amount, timestamptz '2024-01-01' + h(i) * interval '1 second' AS at, (h(i) % 9)::"char" AS c, (h(i) % 99)::int2 AS i2,
-  repeat('gone', i % 40) AS gone, h(i) AS k, (i % 50)::text::char(9) AS bp, h(i) % 2 = 0 AS b, ('n' || i % 99)::name AS nm, (h(i) % 1000)::numeric / 8 AS num,
-  CASE WHEN i % 60 = 0 THEN repeat('z', 2100) ELSE left(md5((i % 2500)::text), i % 25) END AS txt, md5((i % 3000)::text)::uuid AS u,
-  CASE WHEN i BETWEEN 5300 AND 5700 AND i % 5 = 0 THEN NULL ELSE h(i)::float8 / 3 END AS f8 FROM generate_series(1, 9000) i;
-ALTER TABLE behind DROP COLUMN gone;
--- the later ones of these columns are missing in the first rows
-CREATE TABLE added AS SELECT i AS id, left(md5(i::text), i % 25) AS name, h(i) AS k FROM generate_series(1, 5000) i;
-ALTER TABLE added ADD COLUMN late int8 DEFAULT 77, ADD COLUMN more text DEFAULT 'more', ADD COLUMN i2 int2 DEFAULT 5;
-INSERT INTO added SELECT i, left(md5(i::text), i % 25), h(i), i % 200, left(md5(i::text), i % 9), i % 10 FROM generate_series(5001, 10000) i;
--- more columns than a walk goes over
-SELECT format('CREATE TABLE broad AS SELECT left(md5(i::text), i %% 9) AS t, %s FROM generate_series(1, 5000) i',
-  string_agg(format('(h(i + %s) %% 30000)::%s AS c%s', n, CASE n % 3 WHEN 0 THEN 'int2' WHEN 1 THEN 'int4' ELSE 'int8' END, n), ', ')) FROM generate_series(1, 80) n \gexec
+SQL
+$node->safe_psql('postgres', tables_behind());
+$node->safe_psql('postgres', <<'SQL');
 -- HOT chains, dead, updated and locked tuples, aborted changes
 CREATE TABLE torn (id int8 PRIMARY KEY, k int, h int DEFAULT 0, v text) WITH (fillfactor = 60);
 INSERT INTO torn SELECT i, h(i) % 1000, 0, md5(i::text) FROM generate_series(1, 20000) i;

@@ -26,7 +26,7 @@ our @EXPORT = qw(
   ask end_session poll_until poll
   session answer leave in_background late_row hold let_go waits_for
   child_pids service_pids poll_services segments_of
-  order_number in_order warnings_in pool_is_free
+  tables_behind order_number in_order warnings_in pool_is_free
 );
 
 my $timeout = $PostgreSQL::Test::Utils::timeout_default;
@@ -455,6 +455,29 @@ sub segments_of
 # ----------------------------------------------------------------
 # Checks
 # ----------------------------------------------------------------
+
+# The SQL of tables whose columns lie behind values of variable length.  It needs a function h(int).
+sub tables_behind
+{
+	return <<'SQL';
+-- columns behind values of any length: short, long, compressed, out of line, dropped; some rows have NULLs in front or behind
+CREATE TABLE behind AS SELECT i % 50 AS few, i AS id,
+  CASE WHEN i % 400 = 7 THEN (SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 90) j) WHEN i % 90 = 0 THEN repeat('x', 3000)
+    WHEN i % 37 = 0 THEN repeat('y', 126 + i % 7) WHEN i BETWEEN 5000 AND 5400 AND i % 9 = 0 THEN NULL ELSE left(md5(i::text), i % 25) END AS name,
+  hashint8(i)::int8 * 1000 AS amount, timestamptz '2024-01-01' + h(i) * interval '1 second' AS at, (h(i) % 9)::"char" AS c, (h(i) % 99)::int2 AS i2,
+  repeat('gone', i % 40) AS gone, h(i) AS k, (i % 50)::text::char(9) AS bp, h(i) % 2 = 0 AS b, ('n' || i % 99)::name AS nm, (h(i) % 1000)::numeric / 8 AS num,
+  CASE WHEN i % 60 = 0 THEN repeat('z', 2100) ELSE left(md5((i % 2500)::text), i % 25) END AS txt, md5((i % 3000)::text)::uuid AS u,
+  CASE WHEN i BETWEEN 5300 AND 5700 AND i % 5 = 0 THEN NULL ELSE h(i)::float8 / 3 END AS f8 FROM generate_series(1, 9000) i;
+ALTER TABLE behind DROP COLUMN gone;
+-- the later ones of these columns are missing in the first rows
+CREATE TABLE added AS SELECT i AS id, left(md5(i::text), i % 25) AS name, h(i) AS k FROM generate_series(1, 5000) i;
+ALTER TABLE added ADD COLUMN late int8 DEFAULT 77, ADD COLUMN more text DEFAULT 'more', ADD COLUMN i2 int2 DEFAULT 5;
+INSERT INTO added SELECT i, left(md5(i::text), i % 25), h(i), i % 200, left(md5(i::text), i % 9), i % 10 FROM generate_series(5001, 10000) i;
+-- more columns than a walk goes over
+SELECT format('CREATE TABLE broad AS SELECT left(md5(i::text), i %% 9) AS t, %s FROM generate_series(1, 5000) i',
+  string_agg(format('(h(i + %s) %% 30000)::%s AS c%s', n, CASE n % 3 WHEN 0 THEN 'int2' WHEN 1 THEN 'int4' ELSE 'int8' END, n), ', ')) FROM generate_series(1, 80) n \gexec
+SQL
+}
 
 # A query for one number that depends on the sequence of rows of $query, which has a
 # column id: two sequences with the same number are the same.
