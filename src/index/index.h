@@ -39,7 +39,8 @@ typedef struct GpusortIndexBuild
 	GpusortSortSpec spec;		/* the order of the index's rows */
 	GpusortNodeStats stats;
 	GpusortGather gather;
-	GpusortRoom room;			/* for keys of rows that are being read */
+	GpusortRoom room;			/* for keys of rows that are being read; it can always be made, since no row goes
+								 * to core's tuplesort */
 	struct GpusortIndexWords *words;	/* rows are words (words.h); NULL: rows of gather's store */
 
 	/* what read.c has */

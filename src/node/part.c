@@ -15,9 +15,7 @@
  */
 #include "postgres.h"
 
-#include "executor/executor.h"
 #include "port/atomics.h"
-#include "utils/memutils.h"
 
 #include "base/arena.h"
 #include "node/state.h"

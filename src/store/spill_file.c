@@ -38,6 +38,7 @@ gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes)
 {
 	memset(file, 0, sizeof(GpusortSpillFile));
 	file->owner = CurrentResourceOwner;
+	file->worker = -1;
 	file->extent_bytes = extent_bytes;
 	file->maxfree = 64;
 	file->free = palloc(file->maxfree * sizeof(int64));
@@ -49,7 +50,6 @@ gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes)
 void
 gpusort_spillfile_share(GpusortSpillFile *file, const FileSet *set, int worker, bool readable)
 {
-	file->in_set = true;
 	file->set = *set;
 	file->worker = worker;
 	file->readable = readable;
@@ -79,7 +79,7 @@ open_file(GpusortSpillFile *file)
 	char		name[32];
 	File		result;
 
-	if (!file->in_set)
+	if (file->worker < 0)
 		return OpenTemporaryFile(false);
 	snprintf(name, sizeof(name), "gpusort.%d.%d", file->worker, file->nfiles);
 	if (!file->readable)

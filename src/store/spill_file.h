@@ -15,10 +15,9 @@
 typedef struct GpusortSpillFile
 {
 	ResourceOwner owner;		/* closes the files, and removes them unless they are those of a set */
-	bool		in_set;			/* processes share the files: */
+	int			worker;			/* the number of the one that writes them to a set; -1: there is no set */
 	FileSet		set;
-	int			worker;			/* number of the one that writes them */
-	bool		readable;		/* this process reads them; else it writes them */
+	bool		readable;		/* of a set: this process reads them; else it writes them */
 	Size		extent_bytes;	/* bytes of an extent */
 	int64		nextents;		/* extents ever taken, free ones included */
 	int64	   *free;			/* numbers of the free extents */

@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
 #include "store/spill_state.h"
 
