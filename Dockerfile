@@ -5,9 +5,7 @@
 #   docker build --build-arg PG_MAJOR=17 ...
 #
 #   docker run -e POSTGRES_PASSWORD=... gpusort -c session_preload_libraries=gpusort
-#   docker run -e POSTGRES_PASSWORD=... --gpus all --shm-size 8g gpusort-cuda -c shared_preload_libraries=gpusort
-#
-# The GPU needs room in /dev/shm, of which Docker gives a container 64 MB (README.md).
+#   docker run -e POSTGRES_PASSWORD=... --gpus all gpusort-cuda -c shared_preload_libraries=gpusort
 
 ARG PG_MAJOR=18
 ARG CUDA=13.0

@@ -55,8 +55,8 @@ kind=${KIND:-rows}
 duration=${SECONDS_EACH:-5}
 db=gpusort_gpu_load
 
-# The memory that a session takes, and the most that a sort takes for each row, with the
-# chunks of the pool
+# The memory that a session takes, and the most that a sort takes for each row, with its
+# result
 session_kb=8192
 case $kind in
   rows) row_bytes=16 ;;
@@ -79,7 +79,7 @@ else
   . "$tree/test/cluster.sh"
   start_cluster_of_tree "shared_preload_libraries = 'gpusort'" \
     "shared_buffers = $((128 + $(most "${sizes[@]}") * 80 / 1048576))MB" "autovacuum = off" \
-    "max_connections = $(($(most "${client_counts[@]}") + 20))" "gpusort.pool_limit = 16GB"
+    "max_connections = $(($(most "${client_counts[@]}") + 20))"
   private=true
 fi
 psql -qX -v ON_ERROR_STOP=1 -d postgres -c "SET client_min_messages = error" -c "DROP DATABASE IF EXISTS $db" \
@@ -258,7 +258,6 @@ if ! bench -c "SET gpusort.engine = cuda" -c "SET gpusort.min_rows = 0" \
 fi
 count=$((${#sizes[@]} * ${#client_counts[@]} * ${#engines[@]}))
 echo "PostgreSQL $(bench -c 'SHOW server_version'), device: $(bench -c "SELECT coalesce(device, 'none') FROM gpusort_status() WHERE engine = 'cuda'")," \
-  "gpusort.pool_limit = $(bench -c 'SHOW gpusort.pool_limit')," \
   "$(nproc) processors, $(awk '/^MemTotal:/ { print int($2 / 1048576) }' /proc/meminfo) GB,$(uptime | sed 's/.*load/ load/')"
 echo "$kind: at most $count measurements of $duration s, together $(((count * (duration + 1) + 59) / 60)) min and the time to make tables;" \
   "many clients with large sorts take longer"

@@ -41,7 +41,7 @@ else
   bash "$tree/test/locales.sh" "$work/locales" en_US.UTF-8
   server_environment+=("LOCPATH=$work/locales")
   start_cluster_of_tree "shared_buffers = 2GB" "autovacuum = off" \
-    "max_worker_processes = 32" "max_parallel_workers = 32" "gpusort.pool_limit = 16GB"
+    "max_worker_processes = 32" "max_parallel_workers = 32"
 fi
 psql -qX -d postgres -c "DROP DATABASE IF EXISTS $db" \
   -c "CREATE DATABASE $db TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'" 2>/dev/null

@@ -49,7 +49,7 @@ parts=${PARTS:-query first crossover planning}
 start_cluster_of_tree "shared_buffers = $((1024 + rows * 400 / 1048576))MB" \
   "max_wal_size = 32GB" "autovacuum = off" \
   "max_worker_processes = 32" "max_parallel_workers = 32" \
-  "max_parallel_workers_per_gather = $workers" "gpusort.pool_limit = 16GB"
+  "max_parallel_workers_per_gather = $workers"
 
 bench() {
   PGOPTIONS='-c client_min_messages=error -c session_preload_libraries=gpusort' \

@@ -59,7 +59,7 @@ else
   # shellcheck source=test/cluster.sh
   . "$tree/test/cluster.sh"
   start_cluster_of_tree "shared_buffers = $((1024 + rows * 600 / 1048576))MB" \
-    "autovacuum = off" "max_worker_processes = $((workers + 8))" "gpusort.pool_limit = 16GB"
+    "autovacuum = off" "max_worker_processes = $((workers + 8))"
 fi
 psql -qX -d postgres -c "DROP DATABASE IF EXISTS $db" \
   -c "CREATE DATABASE $db TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'" 2>/dev/null

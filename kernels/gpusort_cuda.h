@@ -8,7 +8,7 @@
  * fork(): the postmaster must never call them.
  *
  * A process opens one device, once. A lane is the device side of one sort: a stream for its copies and kernels, its
- * key buffer in device memory, and events that time each stage. Lanes are independent: the copies of one overlap the
+ * buffers in device memory, and events that time each stage. Lanes are independent: the copies of one overlap the
  * kernels of another.
  *
  * Threads: one thread makes all calls. Ownership: host memory belongs to the caller. It must stay valid
@@ -76,8 +76,39 @@ typedef struct GpusortCudaReport {
 	int blocks, threads, bins;	/* sizes of the largest launch; bins is 0 unless mppSort ran */
 	double upload_ms;			/* sum over the lane's uploads */
 	double kernels_ms;
+	double arrange_ms;	/* of gpusort_cuda_arrange() */
 	double download_ms; /* sum over the lane's finished downloads */
 } GpusortCudaReport;
+
+/* What the host exchanges with a lane. */
+typedef enum GpusortCudaPart {
+	GPUSORT_CUDA_KEYS,	 /* uploaded: the keys */
+	GPUSORT_CUDA_ROWS,	 /* uploaded: blocks of rows, and their directories; optional */
+	GPUSORT_CUDA_RESULT, /* downloaded: the sorted keys, or the sorted input positions of a sort with rows */
+	GPUSORT_CUDA_TIES,	 /* downloaded: a byte for each row, of gpusort_cuda_mark_ties() */
+	GPUSORT_CUDA_WINDOW	 /* downloaded: the rows of the window that was gathered last */
+} GpusortCudaPart;
+
+/*
+ * A block of rows that lie side by side in GPUSORT_CUDA_ROWS, in the order of their numbers. Rows begin at
+ * multiples of 8 bytes. If stride is 0, the block has a directory of uint32, one for each row, which grows
+ * downward: where the row begins, in units of 8 bytes from the begin of the block. Offsets count from the begin of
+ * GPUSORT_CUDA_ROWS, in bytes.
+ */
+typedef struct GpusortCudaRowBlock {
+	uint64_t offset;	/* of the first row; a multiple of 8 */
+	uint64_t bytes;		/* of all its rows; a multiple of 8 */
+	uint64_t directory; /* of the end of the directory; a multiple of 4 */
+	uint32_t first;		/* number of its first row; the next block's first row follows its last one */
+	uint32_t stride;	/* bytes from a row to the next, a multiple of 8; 0: there is a directory */
+} GpusortCudaRowBlock;
+
+/* Rows in sorted order, side by side. */
+typedef struct GpusortCudaWindow {
+	uint64_t first; /* the place of its first row in the sorted order */
+	uint64_t count;
+	uint64_t bytes;
+} GpusortCudaWindow;
 
 /*
  * Makes the context on the usable device with the most memory, of several the first; the caller closes *dev.
@@ -116,10 +147,18 @@ GpusortCudaStatus gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane
 void gpusort_cuda_lane_close(GpusortCudaLane *lane);
 
 /*
- * Queues a copy of bytes bytes from host to the end of the keys uploaded so far; grows the device buffer
- * as needed. Not allowed after the sort. NO_MEMORY if the buffer cannot grow; the lane is then unchanged.
+ * Makes room for this many bytes of a part that is uploaded, once for each part, before the sort. NO_MEMORY leaves the
+ * lane as it was: without room for rows, it can still sort keys.
  */
-GpusortCudaStatus gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err);
+GpusortCudaStatus gpusort_cuda_reserve(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t bytes,
+									   GpusortCudaError *err);
+
+/*
+ * Queues a copy of bytes bytes from host to this offset of a part, for which there is room. Keys may not follow
+ * after the sort, nor rows after gpusort_cuda_arrange().
+ */
+GpusortCudaStatus gpusort_cuda_upload(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t offset, const void *host,
+									  size_t bytes, GpusortCudaError *err);
 
 /* OK once all queued uploads have been read from host memory; BUSY before. */
 GpusortCudaStatus gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError *err);
@@ -132,12 +171,33 @@ GpusortCudaStatus gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort
 									GpusortCudaError *err);
 
 /*
- * Queues a copy to host: bytes bytes, from the given byte offset of the sorted keys, or of the sorted input
- * positions if the sort was one with rows. The bytes must lie within the result. Downloads finish in the
- * order queued.
+ * After a sort with rows: queues a kernel that writes a byte for each place of the sorted order, to be downloaded
+ * as GPUSORT_CUDA_TIES. It is 0 if the keys at this place and the one before differ, else 1, and 1 at place 0.
  */
-GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, uint64_t offset, void *host, size_t bytes,
-										GpusortCudaError *err);
+GpusortCudaStatus gpusort_cuda_mark_ties(GpusortCudaLane *lane, GpusortCudaError *err);
+
+/*
+ * After a sort with rows, whose rows have been uploaded: divides the rows in sorted order into windows of at most
+ * window_bytes, and waits for the end. The blocks have all rows, in the order of their numbers. Frees the memory of
+ * the keys. UNSORTED if the blocks do not describe the rows of the sort, or a row lies outside of its block; NO_MEMORY
+ * also if a row is longer than a quarter of a window. Then the lane can still download the result, and arrange again.
+ */
+GpusortCudaStatus gpusort_cuda_arrange(GpusortCudaLane *lane, const GpusortCudaRowBlock *blocks, size_t nblocks,
+									   uint64_t window_bytes, uint64_t *nwindows, GpusortCudaError *err);
+
+/*
+ * Queues a kernel that copies the rows of a window, by its number, to where downloads of GPUSORT_CUDA_WINDOW read
+ * them, and says what they are. Any download of the window before has been queued.
+ */
+GpusortCudaStatus gpusort_cuda_gather(GpusortCudaLane *lane, uint64_t number, GpusortCudaWindow *window,
+									  GpusortCudaError *err);
+
+/*
+ * Queues a copy to host: bytes bytes, from the given byte offset of a part, within which they must lie. Downloads
+ * finish in the order queued.
+ */
+GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t offset, void *host,
+										size_t bytes, GpusortCudaError *err);
 
 /* Sets *finished to the number of downloads of this lane that have finished since it was opened. Never BUSY. */
 GpusortCudaStatus gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err);
@@ -161,9 +221,13 @@ typedef struct GpusortCudaFunctions {
 	__typeof__(gpusort_cuda_unregister) *unregister_memory;
 	__typeof__(gpusort_cuda_lane_open) *lane_open;
 	__typeof__(gpusort_cuda_lane_close) *lane_close;
+	__typeof__(gpusort_cuda_reserve) *reserve;
 	__typeof__(gpusort_cuda_upload) *upload;
 	__typeof__(gpusort_cuda_uploaded) *uploaded;
 	__typeof__(gpusort_cuda_sort) *sort;
+	__typeof__(gpusort_cuda_mark_ties) *mark_ties;
+	__typeof__(gpusort_cuda_arrange) *arrange;
+	__typeof__(gpusort_cuda_gather) *gather;
 	__typeof__(gpusort_cuda_download) *download;
 	__typeof__(gpusort_cuda_downloaded) *downloaded;
 	__typeof__(gpusort_cuda_lane_report) *lane_report;

@@ -1,20 +1,19 @@
 /*
  * lane.cu
- *		The device side of one sort: uploads, the sort, downloads.
+ *		The device side of one sort: uploads, the sort, its rows, downloads.
  *
  * A lane has one stream. Its uploads, kernels and downloads run in the order in which they were queued,
  * while the copies of one lane overlap the kernels of another. One copy engine in each direction cannot
  * use more overlap than that.
  *
- * A lane's key buffer doubles as keys arrive, because their number is not known in advance. If that
- * does not fit the memory limit, the buffer grows to the size that is needed. The old buffer
- * is freed in stream order, after the copy.
+ * Before the first upload the caller knows how many bytes it will upload, so each buffer is allocated once.
  *
  * A pair of events times each copy. Pairs wait in a queue until their copy is done; then their time is
  * added up and they are reused, so there are never more pairs than copies in flight.
  *
- * A call that returns NO_MEMORY leaves the lane as it was before the call. The exception is the sort,
- * which may have destroyed the keys: after that the lane can only be closed.
+ * A call that returns NO_MEMORY leaves the lane as it was before the call. There are two exceptions. The sort
+ * may have destroyed the keys: after that the lane can only be closed. And gpusort_cuda_arrange() has
+ * freed the keys, which it no longer needs.
  */
 #include "sort.h"
 
@@ -23,8 +22,6 @@
 using gpusort::check;
 using gpusort::fail;
 using gpusort::Memory;
-
-static const size_t STEP_BYTES = 16 << 20;
 
 /* A copy in flight, or an idle pair of events. */
 struct Copy {
@@ -42,13 +39,18 @@ struct Copies {
 struct GpusortCudaLane {
 	GpusortCudaDevice *dev;
 	cudaStream_t stream;
-	cudaEvent_t sort_begin, sort_end;
-	Memory keys;	 /* the uploaded keys; after a sort without rows, the sorted keys */
-	Memory rows;	 /* after a sort with rows, the sorted input positions */
-	uint64_t filled; /* bytes of keys uploaded */
-	bool sorted;	 /* the sort has begun; no upload may follow */
-	bool with_rows;	 /* the sort was one with rows */
-	uint64_t result; /* bytes that may be downloaded */
+	cudaEvent_t stage_begin, stage_end; /* of the sort, then of gpusort_cuda_arrange() */
+	Memory keys;						/* GPUSORT_CUDA_KEYS; after a sort without rows, the sorted keys */
+	Memory rows;						/* GPUSORT_CUDA_ROWS */
+	Memory order;						/* after a sort with rows, the sorted input positions */
+	Memory ties;						/* GPUSORT_CUDA_TIES */
+	uint64_t filled;					/* bytes of keys uploaded */
+	bool sorting;						/* the sort has begun; no key may follow */
+	bool sorted;						/* the sort has succeeded */
+	bool keys_sorted;					/* this sort with rows has sorted the keys, too */
+	GpusortCudaSort sort;
+	std::unique_ptr<gpusort::Arrangement> arrangement;
+	uint64_t window_bytes; /* of the window that was gathered last */
 	Copies uploads, downloads;
 	Copy *idle;
 	GpusortCudaReport report;
@@ -129,8 +131,8 @@ static GpusortCudaStatus collect_copies(GpusortCudaLane *lane, Copies *copies, G
 static GpusortCudaStatus open_lane(GpusortCudaLane *lane, GpusortCudaError *err)
 {
 	GPUSORT_TRY(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking), err);
-	GPUSORT_TRY(cudaEventCreate(&lane->sort_begin), err);
-	GPUSORT_TRY(cudaEventCreate(&lane->sort_end), err);
+	GPUSORT_TRY(cudaEventCreate(&lane->stage_begin), err);
+	GPUSORT_TRY(cudaEventCreate(&lane->stage_end), err);
 	return GPUSORT_CUDA_OK;
 }
 
@@ -154,58 +156,92 @@ void gpusort_cuda_lane_close(GpusortCudaLane *lane)
 	if (lane == nullptr) return;
 	/* A failure here means that the context is lost; the process learns that from its next call. */
 	if (lane->stream != nullptr) (void)cudaStreamSynchronize(lane->stream);
-	lane->keys.release();
+	lane->arrangement.reset();
+	lane->ties.release();
+	lane->order.release();
 	lane->rows.release();
+	lane->keys.release();
 	free_copies(lane->uploads.first);
 	free_copies(lane->downloads.first);
 	free_copies(lane->idle);
-	if (lane->sort_begin != nullptr) (void)cudaEventDestroy(lane->sort_begin);
-	if (lane->sort_end != nullptr) (void)cudaEventDestroy(lane->sort_end);
+	if (lane->stage_begin != nullptr) (void)cudaEventDestroy(lane->stage_begin);
+	if (lane->stage_end != nullptr) (void)cudaEventDestroy(lane->stage_end);
 	if (lane->stream != nullptr) (void)cudaStreamDestroy(lane->stream);
 	delete lane;
 }
 
-/* Grows the key buffer to hold bytes bytes in all and keeps its keys. On failure the lane is unchanged. */
-static GpusortCudaStatus grow_keys(GpusortCudaLane *lane, size_t bytes, GpusortCudaError *err)
+static gpusort::Context make_context(GpusortCudaLane *lane, GpusortCudaError *err)
 {
-	Memory grown;
-	if (bytes <= lane->keys.bytes()) return GPUSORT_CUDA_OK;
+	gpusort::Context context = {};
+	context.stream = lane->stream;
+	context.budget = &lane->dev->budget;
+	context.err = err;
+	context.report = &lane->report;
+	context.sm_count = lane->dev->sm_count;
+	context.shared_optin = lane->dev->shared_optin;
+	context.mailbox = lane->dev->mailbox;
+	context.mailbox_ready = lane->dev->mailbox_ready;
+	return context;
+}
 
-	/* After uploads of less than STEP_BYTES, the sizes are the same as without these: doubled steps. */
-	size_t wanted = 2 * lane->keys.bytes();
-	if (bytes > STEP_BYTES && wanted < bytes) wanted = (bytes + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
-	GpusortCudaStatus status = GPUSORT_CUDA_NO_MEMORY;
-	if (wanted > bytes) status = grown.allocate(&lane->dev->budget, lane->stream, wanted, err);
-	if (status == GPUSORT_CUDA_NO_MEMORY) status = grown.allocate(&lane->dev->budget, lane->stream, bytes, err);
-	GPUSORT_PASS(status);
-	if (lane->filled > 0)
-		GPUSORT_TRY(cudaMemcpyAsync(grown.as<char>(), lane->keys.as<char>(), lane->filled, cudaMemcpyDeviceToDevice,
-									lane->stream),
+/* Records the end of a stage, waits for it, and sets *ms to its time. */
+static GpusortCudaStatus end_stage(GpusortCudaLane *lane, double *ms, GpusortCudaError *err)
+{
+	float elapsed = 0;
+	GPUSORT_TRY(cudaEventRecord(lane->stage_end, lane->stream), err);
+	GPUSORT_TRY(cudaStreamSynchronize(lane->stream), err);
+	GPUSORT_TRY(cudaEventElapsedTime(&elapsed, lane->stage_begin, lane->stage_end), err);
+	*ms = elapsed;
+	return GPUSORT_CUDA_OK;
+}
+
+/* ---- uploads ---- */
+
+/* The memory of a part that is uploaded; NULL: the part is not. */
+static Memory *uploaded_part(GpusortCudaLane *lane, GpusortCudaPart part)
+{
+	if (part == GPUSORT_CUDA_KEYS) return &lane->keys;
+	return part == GPUSORT_CUDA_ROWS ? &lane->rows : nullptr;
+}
+
+GpusortCudaStatus gpusort_cuda_reserve(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t bytes,
+									   GpusortCudaError *err)
+{
+	*err = {};
+	Memory *memory = uploaded_part(lane, part);
+	if (memory == nullptr || memory->as<void>() != nullptr || lane->sorting)
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_reserve", "room is made once, for keys or rows, before the sort",
 					err);
-	lane->keys.swap(grown);
-	grown.release();
+	GPUSORT_PASS(memory->allocate(&lane->dev->budget, lane->stream, bytes, err));
+	*err = {};
 
 	/*
-	 * The sort needs a second buffer of the same size. Mapping that much memory takes about a third of
-	 * the time of the sort. Allocating and freeing it now, while keys still arrive, leaves the memory in
+	 * The sort needs a second buffer for the keys. Mapping that much memory takes about a third of
+	 * the time of the sort. Allocating and freeing it now, while the host still makes keys, leaves the memory in
 	 * the pool for the sort. If there is no room, the sort reports it.
 	 */
 	Memory spare;
 	GpusortCudaError ignored;
-	(void)spare.allocate(&lane->dev->budget, lane->stream, lane->keys.bytes(), &ignored);
+	if (lane->keys.as<void>() != nullptr)
+		(void)spare.allocate(&lane->dev->budget, lane->stream, lane->keys.bytes(), &ignored);
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
+GpusortCudaStatus gpusort_cuda_upload(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t offset, const void *host,
+									  size_t bytes, GpusortCudaError *err)
 {
 	*err = {};
-	if (lane->sorted) return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_upload", "the lane has sorted already", err);
+	const Memory *memory = uploaded_part(lane, part);
+	if (part == GPUSORT_CUDA_KEYS ? lane->sorting : lane->arrangement != nullptr)
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_upload", "the lane has sorted or arranged this part already",
+					err);
 	if (bytes == 0) return GPUSORT_CUDA_OK;
-	GPUSORT_PASS(grow_keys(lane, lane->filled + bytes, err));
-	*err = {};
-	GPUSORT_PASS(queue_copy(lane, &lane->uploads, lane->keys.as<char>() + lane->filled, host, bytes,
-							cudaMemcpyHostToDevice, err));
-	lane->filled += bytes;
+	if (memory == nullptr || memory->as<void>() == nullptr || offset > memory->bytes() ||
+		bytes > memory->bytes() - offset)
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_upload", "the upload is larger than the room for it", err);
+	GPUSORT_PASS(
+		queue_copy(lane, &lane->uploads, memory->as<char>() + offset, host, bytes, cudaMemcpyHostToDevice, err));
+	if (part == GPUSORT_CUDA_KEYS) lane->filled += bytes;
 	return GPUSORT_CUDA_OK;
 }
 
@@ -215,32 +251,22 @@ GpusortCudaStatus gpusort_cuda_uploaded(GpusortCudaLane *lane, GpusortCudaError 
 	return collect_copies(lane, &lane->uploads, err);
 }
 
+/* ---- the sort and its rows ---- */
+
 /* Sorts the lane's keys, timed by two events, and waits for the end. */
 static GpusortCudaStatus sort_lane(GpusortCudaLane *lane, const GpusortCudaSort *sort, GpusortCudaError *err)
 {
-	gpusort::Context context = {};
-	float ms = 0;
+	gpusort::Context context = make_context(lane, err);
 
 	if (sort->rows * gpusort_cuda_width(sort) > lane->filled)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys were uploaded than are to be sorted", err);
-	context.stream = lane->stream;
-	context.budget = &lane->dev->budget;
-	context.err = err;
-	context.report = &lane->report;
-	context.sm_count = lane->dev->sm_count;
-	context.shared_optin = lane->dev->shared_optin;
-	context.mailbox = lane->dev->mailbox;
-	context.mailbox_ready = lane->dev->mailbox_ready;
-
+	lane->sorting = true;
+	lane->sort = *sort;
+	GPUSORT_TRY(cudaEventRecord(lane->stage_begin, lane->stream), err);
+	GPUSORT_PASS(gpusort::sort_on_device(context, *sort, lane->keys, lane->order));
+	GPUSORT_PASS(end_stage(lane, &lane->report.kernels_ms, err));
+	lane->keys_sorted = context.keys_sorted;
 	lane->sorted = true;
-	GPUSORT_TRY(cudaEventRecord(lane->sort_begin, lane->stream), err);
-	GPUSORT_PASS(gpusort::sort_on_device(context, *sort, lane->keys, lane->rows));
-	GPUSORT_TRY(cudaEventRecord(lane->sort_end, lane->stream), err);
-	GPUSORT_TRY(cudaStreamSynchronize(lane->stream), err);
-	GPUSORT_TRY(cudaEventElapsedTime(&ms, lane->sort_begin, lane->sort_end), err);
-	lane->report.kernels_ms = ms;
-	lane->with_rows = sort->with_rows;
-	lane->result = sort->rows * (sort->with_rows ? sizeof(uint32_t) : sort->key_bytes);
 	return GPUSORT_CUDA_OK;
 }
 
@@ -248,21 +274,78 @@ GpusortCudaStatus gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort
 									GpusortCudaError *err)
 {
 	*err = {};
-	if (lane->sorted) return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "the lane has sorted already", err);
+	if (lane->sorting) return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "the lane has sorted already", err);
 	GpusortCudaStatus status = sort_lane(lane, sort, err);
 	gpusort_cuda_lane_report(lane, report);
 	return status;
 }
 
-GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, uint64_t offset, void *host, size_t bytes,
-										GpusortCudaError *err)
+GpusortCudaStatus gpusort_cuda_mark_ties(GpusortCudaLane *lane, GpusortCudaError *err)
 {
 	*err = {};
-	if (offset > lane->result || bytes > lane->result - offset)
-		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_download",
-					"the requested range is beyond the end of the sorted data", err);
-	const char *from = (lane->with_rows ? lane->rows : lane->keys).as<char>();
-	return queue_copy(lane, &lane->downloads, host, from + offset, bytes, cudaMemcpyDeviceToHost, err);
+	gpusort::Context context = make_context(lane, err);
+	if (!lane->sorted || !lane->sort.with_rows || (lane->keys.as<void>() == nullptr && lane->sort.rows > 0))
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_mark_ties", "there are no keys of a sort with rows", err);
+	return gpusort::mark_ties(context, lane->sort, lane->keys, lane->keys_sorted ? nullptr : lane->order.as<uint32_t>(),
+							  lane->ties);
+}
+
+GpusortCudaStatus gpusort_cuda_arrange(GpusortCudaLane *lane, const GpusortCudaRowBlock *blocks, size_t nblocks,
+									   uint64_t window_bytes, uint64_t *nwindows, GpusortCudaError *err)
+{
+	*err = {};
+	*nwindows = 0;
+	gpusort::Context context = make_context(lane, err);
+	if (!lane->sorted || !lane->sort.with_rows || lane->arrangement)
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_arrange", "rows are arranged once, after a sort with rows", err);
+	lane->keys.release();
+	std::unique_ptr<gpusort::Arrangement> made(new (std::nothrow) gpusort::Arrangement());
+	if (!made) return fail(GPUSORT_CUDA_NO_MEMORY, "gpusort_cuda_arrange", "out of host memory", err);
+	made->order = lane->order.as<uint32_t>();
+	made->rows = (uint32_t)lane->sort.rows;
+	GPUSORT_TRY(cudaEventRecord(lane->stage_begin, lane->stream), err);
+	GPUSORT_PASS(gpusort::arrange_rows(context, lane->rows, blocks, nblocks, window_bytes, *made));
+	GPUSORT_PASS(end_stage(lane, &lane->report.arrange_ms, err));
+	*nwindows = made->windows;
+	lane->arrangement.swap(made);
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus gpusort_cuda_gather(GpusortCudaLane *lane, uint64_t number, GpusortCudaWindow *window,
+									  GpusortCudaError *err)
+{
+	*err = {};
+	*window = {};
+	gpusort::Context context = make_context(lane, err);
+	if (!lane->arrangement) return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_gather", "the rows are not arranged", err);
+	GPUSORT_PASS(gpusort::gather_rows(context, *lane->arrangement, number, window));
+	lane->window_bytes = window->bytes;
+	return GPUSORT_CUDA_OK;
+}
+
+/* ---- downloads ---- */
+
+GpusortCudaStatus gpusort_cuda_download(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t offset, void *host,
+										size_t bytes, GpusortCudaError *err)
+{
+	const GpusortCudaSort *sort = &lane->sort;
+	const Memory *memory = nullptr;
+	uint64_t end = 0;
+
+	*err = {};
+	if (part == GPUSORT_CUDA_RESULT && lane->sorted) {
+		memory = sort->with_rows ? &lane->order : &lane->keys;
+		end = sort->rows * (sort->with_rows ? sizeof(uint32_t) : sort->key_bytes);
+	} else if (part == GPUSORT_CUDA_TIES && lane->ties.as<void>() != nullptr) {
+		memory = &lane->ties;
+		end = sort->rows;
+	} else if (part == GPUSORT_CUDA_WINDOW && lane->arrangement) {
+		memory = &lane->arrangement->staging;
+		end = lane->window_bytes;
+	}
+	if (memory == nullptr || offset > end || bytes > end - offset)
+		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_download", "the requested range is not in the part", err);
+	return queue_copy(lane, &lane->downloads, host, memory->as<char>() + offset, bytes, cudaMemcpyDeviceToHost, err);
 }
 
 GpusortCudaStatus gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaError *err)

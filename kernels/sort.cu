@@ -164,6 +164,7 @@ static GpusortCudaStatus sort_and_check(Context &context, const GpusortCudaSort 
 	KeySummary *summary = &device->before;
 	GPUSORT_TRY(cudaMemsetAsync(summary, 0, sizeof(KeySummary), context.stream), context.err);
 	if (sort.with_rows) {
+		context.keys_sorted = true;
 		GPUSORT_PASS((summarize_keys<K, HASH_NUMBERED>(context, keys.as<K>(), count, summary)));
 		GPUSORT_PASS(sort_pairs_cub<K>(context, keys, rows, count));
 	} else {

@@ -26,6 +26,8 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
+
 namespace gpusort
 {
 
@@ -72,6 +74,8 @@ struct Context {
 	/* for tests: damage a result; divide keys into fewer targets, so that few keys need many levels (0: no) */
 	Spoil spoil;
 	int few_targets;
+	/* set by a sort with rows that has sorted the keys, too; otherwise they are as they were */
+	bool keys_sorted;
 
 	/*
 	 * The rest belongs to one sort of keys. The functions that check a result give it a copy of
@@ -162,8 +166,8 @@ GpusortCudaStatus number_rows(Context &context, uint32_t *rows, uint64_t count);
 
 /*
  * Sorts the keys that sort describes. Afterwards keys holds the sorted keys. If rows are wanted, rows
- * holds their input positions in sorted order instead, and keys is undefined. On failure both are
- * undefined. When this returns OK, the order has been checked on the device.
+ * holds their input positions in sorted order instead, and context.keys_sorted says what keys holds. On
+ * failure both are undefined. When this returns OK, the order has been checked on the device.
  */
 GpusortCudaStatus sort_on_device(Context &context, const GpusortCudaSort &sort, Memory &keys, Memory &rows);
 
@@ -186,6 +190,49 @@ GpusortCudaStatus argsort(Context &context, GpusortAlgorithm algorithm, const Me
  * that many keys.
  */
 GpusortCudaStatus sort_words(Context &context, const GpusortCudaSort &sort, const Memory &keys, Memory &rows);
+
+/*
+ * Queues a kernel that fills ties for gpusort_cuda_mark_ties(). order has the sorted rows; it is NULL if the
+ * keys are sorted themselves.
+ */
+GpusortCudaStatus mark_ties(Context &context, const GpusortCudaSort &sort, const Memory &keys, const uint32_t *order,
+							Memory &ties);
+
+/* The begin of a window. */
+struct WindowBegin {
+	uint64_t place;	 /* of its first row in the sorted order */
+	uint64_t offset; /* of this row, in words of 8 bytes from the begin of the sorted rows */
+};
+
+/* The windows of rows in sorted order (rows.cu). The caller sets order and rows, and the other members to zeros. */
+struct Arrangement {
+	const uint32_t *order; /* the sorted row numbers, in device memory */
+	uint32_t rows;		   /* number of rows; no other member is used if it is 0 */
+	uint64_t windows;
+	const char *data; /* the uploaded rows */
+	Memory blocks;	  /* GpusortCudaRowBlock[nblocks] */
+	uint32_t nblocks;
+	Memory staging; /* the window that was gathered last */
+	/* rows of the same length: */
+	uint32_t stride;	 /* bytes of each row; 0: lengths differ */
+	bool aligned;		 /* rows begin and end at multiples of 16 bytes */
+	uint64_t per_window; /* rows of each window except the last */
+	/* rows of different lengths: */
+	Memory offsets;						   /* uint64_t[rows + 1], in sorted order, as WindowBegin.offset */
+	std::unique_ptr<WindowBegin[]> begins; /* of each window, and the end of the last one */
+	uint64_t longest;					   /* words of the longest row */
+	int group;							   /* threads that copy a row: 4, 8, 16 or 32 */
+};
+
+/*
+ * Divides the rows in data into windows, as gpusort_cuda_arrange() does, and waits for the device. On failure made
+ * can only be destroyed.
+ */
+GpusortCudaStatus arrange_rows(Context &context, const Memory &data, const GpusortCudaRowBlock *blocks, size_t nblocks,
+							   uint64_t window_bytes, Arrangement &made);
+
+/* Queues a kernel that copies the rows of a window to made.staging, and fills in *window. */
+GpusortCudaStatus gather_rows(Context &context, const Arrangement &made, uint64_t number, GpusortCudaWindow *window);
 
 /*
  * The algorithms. K is uint32_t or uint64_t; keys and spare, in device memory, have room for count keys

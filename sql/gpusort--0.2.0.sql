@@ -308,15 +308,14 @@ CREATE FUNCTION gpusort_status(
   OUT device_memory bigint,
   OUT driver text,
   OUT runtime text,
-  OUT pool_bytes bigint,
-  OUT pool_used bigint,
+  OUT mapped_bytes bigint,
   OUT service_pid integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 2;
 
 COMMENT ON FUNCTION gpusort_status() IS
-'engines, whether each is available or the reason why not, its last failure, its device, and the shared memory that holds the keys of all users; starts the GPU service if it is not running, as a sort does';
+'engines, whether each is available or the reason why not, its last failure, its device, and the bytes of shared memory that the GPU service has mapped; starts the GPU service if it is not running, as a sort does';
 
 CREATE FUNCTION gpusort_last_sort(
   OUT rows bigint,

@@ -29,7 +29,6 @@ int			gpusort_memory_limit = -1;
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
 int			gpusort_min_rows = -1;
-int			gpusort_pool_limit = 4096;
 char	   *gpusort_device = NULL;
 int			gpusort_device_memory_limit = 0;
 int			gpusort_service_idle_timeout = 60;
@@ -116,14 +115,6 @@ gpusort_guc_define(void)
 							&gpusort_min_rows,
 							-1, -1, INT_MAX,
 							PGC_USERSET, 0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("gpusort.pool_limit",
-							"Sets the maximum shared memory for transferring keys to and from the GPU.",
-							"Sorts use the CPU while this pool is exhausted.",
-							&gpusort_pool_limit,
-							4096, 64, 16384,
-							PGC_SIGHUP, GUC_UNIT_MB,
 							NULL, NULL, NULL);
 
 	DefineCustomStringVariable("gpusort.device",

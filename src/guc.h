@@ -22,7 +22,6 @@ extern int	gpusort_memory_limit;	/* kB; -1: work_mem times hash_mem_multiplier *
 extern int	gpusort_engine_choice;	/* GpusortEngineChoice */
 extern int	gpusort_algorithm;	/* GpusortAlgorithm */
 extern int	gpusort_min_rows;
-extern int	gpusort_pool_limit; /* MB */
 extern char *gpusort_device;	/* CUDA_VISIBLE_DEVICES of the GPU service; empty: the server's */
 extern int	gpusort_device_memory_limit;	/* MB; 0: nine tenths of the free memory */
 extern int	gpusort_service_idle_timeout;	/* s; 0: no timeout */

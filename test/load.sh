@@ -4,10 +4,10 @@
 #
 # The clients of pgbench sort small and large arrays, and rows by ORDER BY in memory and
 # with temporary files, and check every result (test/load/setup.sql).  Afterwards no
-# sort may have failed, the pool must have kept to its limit, which is too small for
-# all clients, and all memory must be free again: the service's, that of a session that
-# sorted and stays connected, chunks, temporary files, and the device's.  The device is
-# the GPU if there are a GPU and nvcc, and the stand-in otherwise.
+# sort may have failed, and all memory must be free again: the service's, that of a
+# session that sorted and stays connected, its files in memory, which the service maps,
+# temporary files, and the device's.  The device is the GPU if there are a GPU and nvcc,
+# and the stand-in otherwise.
 #
 # At the end the test prints the times of each kind of sort, the share of sorts that the
 # device did among those of at least gpusort.min_rows rows, and why the CPU did the others.
@@ -20,7 +20,6 @@
 #   DURATION=60      seconds; 600 for a long run
 #   CLIENTS=100
 #   FAIR=10          0: print the times, but do not check them
-#   POOL=1GB         gpusort.pool_limit
 #   DEVICE=512MB     gpusort.device_memory_limit
 #   BUILD=no         neither build nor install, nor look for missing packages
 #
@@ -35,7 +34,6 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 duration=${DURATION:-60}
 clients=${CLIENTS:-100}
 fair=${FAIR:-10}
-pool=${POOL:-1GB}
 device=${DEVICE:-512MB}
 
 # A process may keep this much more than before: caches of the server, and free memory of
@@ -98,26 +96,9 @@ resting_kb() {
   echo "$least"
 }
 
-# mapped_kb PID: the memory of chunks that a process has mapped, without the server's main
-# shared memory.
+# mapped_kb PID: the memory of files that a process shares with others for sorts.
 mapped_kb() {
-  awk '/^[0-9a-f]+-/ { chunks = $6 ~ /^\/dev\/shm\/PostgreSQL/ } /^Rss:/ && chunks { sum += $2 } END { print sum + 0 }' "/proc/$1/smaps"
-}
-
-# Prints the files of dynamic shared memory that the server's processes have mapped.
-mapped_files() {
-  local postmaster process
-  postmaster=$(head -1 "$PGDATA/postmaster.pid")
-  for process in $(cat "/proc/$postmaster/task/$postmaster/children"); do
-    awk '$6 ~ /^\/dev\/shm\/PostgreSQL/ { print $6 }' "/proc/$process/maps" 2>/dev/null || true
-  done | sort -u
-}
-
-# Reads names of files and prints how much of /dev/shm the pool's segments among them
-# take; a segment has 64 MB.  A session that has mapped a freed segment keeps
-# the file, but no pages, until its next sort.
-segments_kb() {
-  { xargs -r stat -c '%s %b' 2>/dev/null || true; } | awk '$1 == 64 * 1024 * 1024 { sum += $2 / 2 } END { print sum + 0 }'
+  awk '/^[0-9a-f]+-/ { file = $6 ~ /^\/memfd:gpusort/ } /^Rss:/ && file { sum += $2 } END { print sum + 0 }' "/proc/$1/smaps"
 }
 
 # Prints the device memory in use by all processes, or nothing if that is unknown.
@@ -127,14 +108,15 @@ device_kb() {
   fi
 }
 
-# Waits up to 30 s until the service is idle and has freed the pool.
+# Waits up to 30 s until the service has unmapped the files of all sessions, which keep
+# them for ten seconds.
 wait_for_idle() {
   local tries
   for ((tries = 0; tries < 300; tries++)); do
-    [ "$(query "SELECT max(pool_bytes) FROM gpusort_status()")" != 0 ] || return 0
+    [ "$(query "SELECT max(mapped_bytes) FROM gpusort_status()")" != 0 ] || return 0
     sleep 0.1
   done
-  echo "the pool still has bytes, in use: $(query "SELECT max(pool_bytes), max(pool_used) FROM gpusort_status()")" >&2
+  echo "the service still has mapped $(query "SELECT max(mapped_bytes) FROM gpusort_status()") bytes" >&2
   return 1
 }
 
@@ -172,7 +154,7 @@ rounds() {
 use_server
 [ "${BUILD:-yes}" = no ] || build
 start_cluster "shared_preload_libraries = 'gpusort'" "max_connections = $((clients + 20))" "shared_buffers = 256MB" \
-  "gpusort.pool_limit = '$pool'" "gpusort.device_memory_limit = '$device'" "gpusort.service_idle_timeout = 1s" \
+  "gpusort.device_memory_limit = '$device'" "gpusort.service_idle_timeout = 1s" \
   "max_parallel_workers_per_gather = 0"
 export PGOPTIONS="-c gpusort.force=on -c gpusort.min_rows=1000 -c gpusort.memory_limit=64MB -c client_min_messages=error"
 psql -qX -v ON_ERROR_STOP=1 -f "$tree/test/load/setup.sql"
@@ -183,7 +165,7 @@ say "$("$PG_CONFIG" --version), $(query "SELECT coalesce(device, 'no device: ' |
 guest_says "$(rounds 3)"
 # spilled sorts do not count here: the report is that of the last run, which may be too small for the device
 check "the device does every kind of sort" \
-  [ "$(query "SELECT count(DISTINCT kind) FROM load.sorts WHERE engine = 'cuda' AND kind <> 'spill'")" = 5 ]
+  [ "$(query "SELECT count(DISTINCT kind) FROM load.sorts WHERE engine = 'cuda' AND kind <> 'spill'")" = 6 ]
 wait_for_idle
 service=$(query "SELECT max(service_pid) FROM gpusort_status()")
 own_service=$(own_kb "$service")
@@ -191,10 +173,10 @@ own_guest=$(resting_kb "$guest_backend")
 on_device=$(device_kb)
 query "TRUNCATE load.sorts"
 
-psql -qXAt >"$work/pool.samples" 2>&1 <<<"SELECT max(pool_bytes), max(pool_used) FROM gpusort_status() \\watch 0.2" &
+psql -qXAt >"$work/mapped.samples" 2>&1 <<<"SELECT max(mapped_bytes) FROM gpusort_status() \\watch 0.2" &
 sampler=$!
 scripts=()
-for script in array@60 argsort@10 order_by@15 spill@5 cursor@5 large@5; do
+for script in array@60 argsort@10 order_by@15 travel@5 spill@5 cursor@5 large@5; do
   scripts+=(-f "$tree/test/load/${script/@/.sql@}")
 done
 pgbench_status=0
@@ -203,7 +185,6 @@ pgbench=$!
 # meanwhile, the guest does as they do
 while kill -0 "$pgbench" 2>/dev/null; do
   guest_says "$(rounds 1)"
-  mapped_files >>"$work/mapped.files"
 done
 wait "$pgbench" || pgbench_status=$?
 kill "$sampler"
@@ -219,14 +200,10 @@ check "the service has not restarted" [ "$(query "SELECT max(service_pid) FROM g
 check "the device sorted for every client" \
   [ "$(query "SELECT count(DISTINCT client) = $clients FROM load.sorts WHERE client >= 0 AND engine = 'cuda'")" = t ]
 
-limit=$(query "SELECT pg_size_bytes('$pool')")
-read -r peak used samples < <(awk -F'|' '/^[0-9]/ { n++; if ($1 > peak) peak = $1; if ($2 > used) used = $2 } END { printf "%.0f %.0f %d\n", peak, used, n }' "$work/pool.samples")
-check "the pool kept to its limit: $((peak >> 20)) MB of $((limit >> 20)), $((used >> 20)) in use at most, in $samples samples" \
-  [ "$((samples > 0 && used > 0 && peak <= limit))" = 1 ]
-
 # ---- afterwards ----
 
-check "the pool is free again" wait_for_idle
+read -r peak samples < <(awk '/^[0-9]/ { n++; if ($1 > peak) peak = $1 } END { printf "%.0f %d\n", peak, n }' "$work/mapped.samples")
+check "the service has unmapped all files; it had $((peak >> 20)) MB of them at most, in $samples samples" wait_for_idle
 # the clients have disconnected, but their server processes may need a moment
 for ((tries = 0; tries < 100; tries++)); do
   [ "$(query "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")" -gt 2 ] || break
@@ -238,9 +215,7 @@ check_back() {
 }
 check_back "the service's memory" "$own_service" "$(own_kb "$service")"
 check_back "a session's memory" "$own_guest" "$(resting_kb "$guest_backend")"
-check "the session has unmapped the chunks" [ "$(mapped_kb "$guest_backend")" -le 1024 ]
-left=$(sort -u "$work/mapped.files" | segments_kb)
-check "no memory of /dev/shm is left in $(sort -u "$work/mapped.files" | wc -l) files that were mapped: $left kB" [ "$left" = 0 ]
+check "the session has no files in memory" [ "$(mapped_kb "$guest_backend")" = 0 ]
 [ -z "$on_device" ] || check_back "the device's memory" "$on_device" "$(device_kb)"
 check "no temporary file is left" [ "$(query "SELECT count(*) FROM pg_ls_tmpdir()")" = 0 ]
 check "no sort is left in gpusort_activity" [ "$(query "SELECT count(*) FROM gpusort_activity")" = 0 ]

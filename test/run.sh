@@ -3,10 +3,9 @@
 # run.sh - make test: installs missing packages, builds, and runs all tests.
 #
 # The tests run against two builds.  The first build has a CPU in place of the
-# device (test/standin/device.c) and fault injection (test/fault), so that the
-# GPU service, the chunk pool and every failure can be tested on any machine.  The
-# second build is the one that WITH_CUDA selects.  If that build finds a GPU, the
-# SQL suite and the pgTAP tests run on the GPU as well, with the same expected output.
+# device (test/standin/device.c) and fault injection (test/fault), so that the GPU
+# service and every failure can be tested on any machine.  The second build is the one
+# that WITH_CUDA selects.  If that build finds a GPU, the SQL suite and the pgTAP tests run on the GPU as well, with the same expected output.
 # Each build has a copy of the server, so that nothing is installed in the server
 # itself, and groups of both run beside each other.
 #
@@ -147,7 +146,7 @@ start run_instrument "valgrind" valgrind
 [ ! -f "$tree/kernels/sort.o" ] || start run_kernels
 start on_standin run_regress_on_standin
 start on_standin run_unit "load, stand-in device" \
-  env BUILD=no DURATION=10 CLIENTS=20 POOL=512MB FAIR=0 bash "$tree/test/load.sh"
+  env BUILD=no DURATION=10 CLIENTS=20 FAIR=0 bash "$tree/test/load.sh"
 for file in "$tree"/test/t/*.pl; do
   case ${file##*/} in
     005_* | 009_*) ;;

@@ -3,18 +3,14 @@
  * arena.c
  *		Memory that one process fills, and another one reads afterwards.
  *
- * The worker opens the file in the leader's folder of /proc.  The kernel lets a process do
+ * A process opens another one's file in that one's folder of /proc.  The kernel lets it do
  * this only if the same user runs both.
- *
- * Pages are made in steps, by few system calls for many of them.  That takes less time
- * than a fault for each page, and reports a lack of memory; a fault would end the process.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #ifdef __linux__
@@ -23,41 +19,49 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "storage/fd.h"
 #include "utils/memutils.h"
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "base/page_maker.h"
 
 /*
  * Each step makes a quarter of the pages that there are, within these bounds: little memory is
- * made in vain.  A step cannot be interrupted.  It takes 40 ms for pages of 4 kB, and no more than
- * STEP_HUGE_NS, or eight huge pages, for huge pages.
+ * made in vain.  A step cannot be interrupted.  It takes 40 ms for pages of 4 kB, and 20 ms for huge pages.
  */
 #define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
 #define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
 
 /*
- * A worker may spend FIRST_HUGE_NS nanoseconds on huge pages, and a HUGE_PART'th of the time since it
- * began.  Mostly a huge page takes 0.1 ms, and saves more.  But on a virtual machine that had given
- * its memory back to the host it takes 5 ms, and pays only in the session's next queries.
+ * A session that has filled THREAD_BYTES of its own arena has a thread make pages ahead.  When fewer
+ * than AHEAD_BYTES are left, the thread makes twice as many.
  */
-#define FIRST_HUGE_NS	2000000
-#define HUGE_PART		8
-#define STEP_HUGE_NS	20000000
+#define THREAD_BYTES	((Size) 16 * 1024 * 1024)
+#define AHEAD_BYTES		((Size) 32 * 1024 * 1024)
 
 struct GpusortArena
 {
 	MemoryContextCallback callback;
 	GpusortArenaFile *file;
+	GpusortArenaFile own;		/* if the process has made the file for itself, file points here */
 	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
 	Size		used;			/* bytes allocated */
-	instr_time	begun;			/* in the worker */
-	int64		spent;			/* nanoseconds spent on huge pages */
+	bool		dropped;		/* the file is not kept */
+	GpusortPageMaker maker;		/* in the process that fills it */
 };
 
-static int	files_lent = 0; /* files that are lent or adopted now */
+/* The files of this process that are lent, adopted or its own now, by their memory here */
+typedef struct LentFile
+{
+	const char *mem;
+	GpusortFileName name;
+} LentFile;
+
+static LentFile *lent_files = NULL;
+static int	max_files = 0;		/* entries in the array */
+
+static int	files_lent = 0; /* entries in use */
 static int	files_counted = 0;	/* files of which fd.c knows; more than are open if kept ones have aged */
 
 /* Lets fd.c count the files that are open now.  Returns false if these are too many. */
@@ -80,11 +84,45 @@ count_files(void)
 	return true;
 }
 
-static void
-end_lending(GpusortSharedBuffer *buffer)
+/* Notes a file of this process, or forgets it.  Noting raises no error: it returns false if there is no memory. */
+static bool
+note_file(const GpusortArenaFile *file)
 {
-	files_lent--;
-	gpusort_large_unshare(buffer);
+	if (files_lent == max_files)
+	{
+		int			max = Max(2 * max_files, 16);
+		LentFile   *files = realloc(lent_files, max * sizeof(LentFile));
+
+		if (files == NULL)
+			return false;
+		lent_files = files;
+		max_files = max;
+	}
+	lent_files[files_lent++] = (LentFile) {.mem = file->buffer.mem, .name = file->name};
+	return true;
+}
+
+static void
+forget_file(const GpusortSharedBuffer *buffer)
+{
+	for (int i = 0; i < files_lent; i++)
+	{
+		if (lent_files[i].mem == buffer->mem)
+		{
+			lent_files[i] = lent_files[--files_lent];
+			return;
+		}
+	}
+}
+
+static void
+end_lending(GpusortSharedBuffer *buffer, bool drop)
+{
+	forget_file(buffer);
+	if (drop)
+		gpusort_large_drop(buffer);
+	else
+		gpusort_large_unshare(buffer);
 }
 
 void
@@ -96,32 +134,94 @@ gpusort_arena_lend(GpusortArenaFile *file)
 	file->used = 0;
 	if (GPUSORT_FAULT(ARENA) || !gpusort_large_share(&file->buffer))
 		return;
-	files_lent++;
-	if (!count_files() || fstat(file->buffer.fd, &status) != 0)
+	if (fstat(file->buffer.fd, &status) == 0)
 	{
-		end_lending(&file->buffer);
-		return;
+		file->name = (GpusortFileName) {
+			.pid = MyProcPid,
+			.fd = file->buffer.fd,
+			.device = status.st_dev,
+			.inode = status.st_ino,
+		};
+		file->lent = note_file(file) && count_files();
 	}
-	file->lent = true;
-	file->pid = MyProcPid;
-	file->device = status.st_dev;
-	file->inode = status.st_ino;
+	if (!file->lent)
+		end_lending(&file->buffer, false);
 }
 
 void
-gpusort_arena_take_back(GpusortArenaFile *file)
+gpusort_arena_take_back(GpusortArenaFile *file, bool used)
 {
 	if (!file->lent)
 		return;
 	file->lent = false;
-	end_lending(&file->buffer);
+	if (!used)
+	{
+		end_lending(&file->buffer, false);
+		return;
+	}
+	/* the worker must not find its pages gone */
+	forget_file(&file->buffer);
+	gpusort_large_leave(&file->buffer);
 }
 
-/* A callback of the memory context of an arena in the leader */
+/* A callback of the memory context of an arena whose file this process has made */
 static void
-end_adopted(void *arg)
+end_held(void *arg)
 {
-	end_lending(&((GpusortArena *) arg)->buffer);
+	GpusortArena *arena = arg;
+
+	if (gpusort_arena_is_own(arena))
+		arena->buffer.bytes = gpusort_page_maker_end(&arena->maker);
+	end_lending(&arena->buffer, arena->dropped);
+}
+
+GpusortArena *
+gpusort_arena_make(void)
+{
+	GpusortArena *arena = palloc0(sizeof(GpusortArena));
+
+	gpusort_arena_lend(&arena->own);
+	if (!arena->own.lent)
+	{
+		pfree(arena);
+		return NULL;
+	}
+	arena->file = &arena->own;
+	arena->buffer = arena->own.buffer;
+	gpusort_page_maker_begin(&arena->maker, arena->buffer.fd, arena->buffer.mem, arena->buffer.bytes);
+	arena->callback.func = end_held;
+	arena->callback.arg = arena;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
+	return arena;
+}
+
+bool
+gpusort_arena_is_own(const GpusortArena *arena)
+{
+	return arena->file == &arena->own;
+}
+
+void
+gpusort_arena_drop(GpusortArena *arena)
+{
+	Assert(gpusort_arena_is_own(arena));
+	arena->dropped = true;
+}
+
+bool
+gpusort_arena_find(const void *mem, GpusortFileName *name, GpusortPlace *place)
+{
+	for (int i = 0; i < files_lent; i++)
+	{
+		Size		offset = (const char *) mem - lent_files[i].mem;
+
+		if ((const char *) mem < lent_files[i].mem || offset >= GPUSORT_ARENA_BYTES)
+			continue;
+		*name = lent_files[i].name;
+		*place = offset;
+		return true;
+	}
+	return false;
 }
 
 GpusortArena *
@@ -140,24 +240,23 @@ void
 gpusort_arena_adopt(GpusortArena *arena, MemoryContext cxt)
 {
 	arena->file->lent = false;
-	arena->callback.func = end_adopted;
+	arena->callback.func = end_held;
 	arena->callback.arg = arena;
 	MemoryContextRegisterResetCallback(cxt, &arena->callback);
 }
 
-/* Opens a file of another process.  Returns -1 if that fails. */
-static int
-open_file(const GpusortArenaFile *file)
+int
+gpusort_arena_open(const GpusortFileName *name)
 {
 	char		path[64];
 	struct stat status;
 	int			result;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", file->pid, file->buffer.fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", name->pid, name->fd);
 	result = open(path, O_RDWR | O_CLOEXEC, 0);
 	/* a /proc of other processes, such as those outside a container, leads to another file */
 	if (result >= 0 &&
-		(fstat(result, &status) != 0 || status.st_dev != file->device || status.st_ino != file->inode))
+		(fstat(result, &status) != 0 || status.st_dev != name->device || status.st_ino != name->inode))
 	{
 		close(result);
 		result = -1;
@@ -189,16 +288,16 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	arena->callback.func = end_arena;
 	arena->callback.arg = arena;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
-	INSTR_TIME_SET_CURRENT(arena->begun);
 	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
 		return arena;
-	fd = open_file(file);
+	fd = gpusort_arena_open(&file->name);
 	if (fd >= 0)
 		mem = gpusort_large_map(fd);
 	if (mem != NULL)
 	{
 		arena->buffer.mem = mem;
 		arena->buffer.fd = fd;
+		gpusort_page_maker_begin(&arena->maker, fd, mem, 0);
 		return arena;
 	}
 	if (fd >= 0)
@@ -207,53 +306,28 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	return arena;
 }
 
-/* Gives a part of the file memory, in pages as the kernel likes.  Returns false if there is none. */
-static bool
-allocate(int fd, Size begin, Size bytes)
+/* Bytes of pages that a thread makes ahead; 0: there is no thread. */
+static inline Size
+ahead_bytes(const GpusortArena *arena)
 {
-	sigset_t	all;
-	sigset_t	old;
-	int			error;
-
-	/* a signal would end the call, which would begin anew, and so never end if there are many signals */
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
-	error = posix_fallocate(fd, begin, bytes);
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	return error == 0;
+	return gpusort_arena_is_own(arena) && arena->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
 }
 
-/* Makes and maps the pages from begin to end.  Returns false if there is no memory. */
+/* Has pages made, so that the arena has this many bytes at least.  Returns false if there is no memory. */
 static bool
-make_pages(GpusortArena *arena, Size begin, Size end)
+make_pages(GpusortArena *arena, Size bytes)
 {
-	const GpusortSharedBuffer *buffer = &arena->buffer;
-	instr_time	now;
-	int64		allowed;
-	bool		done;
+	GpusortSharedBuffer *buffer = &arena->buffer;
+	Size		ahead = 2 * ahead_bytes(arena);
+	Size		end = bytes;
 
-	/* a huge page takes the place of one page at least */
-	for (Size page = begin; page < end; page += GPUSORT_HUGE_PAGE)
-	{
-		if (!allocate(buffer->fd, page, 1))
-			return false;
-	}
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, arena->begun);
-	allowed = FIRST_HUGE_NS + INSTR_TIME_GET_MICROSEC(now) * 1000 / HUGE_PART - arena->spent;
-	allowed = Min(allowed, STEP_HUGE_NS);
-	arena->spent += allowed;
-	done = gpusort_huge_pages_collapse(buffer->mem + begin, end - begin, &allowed);
-	arena->spent -= allowed;
-	if (done)
-		return true;
-	if (!allocate(buffer->fd, begin, end - begin))
-		return false;
-#ifdef MADV_POPULATE_WRITE
-	/* Linux before 5.14 does not know it, and faults map the pages */
-	(void) madvise(buffer->mem + begin, end - begin, MADV_POPULATE_WRITE);
-#endif
-	return true;
+	if (ahead == 0)
+		end = Max(bytes, buffer->bytes + Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES));
+	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_ARENA_BYTES);
+	buffer->bytes = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_ARENA_BYTES));
+	/* the file may have pages of an earlier query beyond */
+	arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
+	return buffer->bytes >= bytes;
 }
 
 void *
@@ -263,20 +337,9 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 	void	   *mem;
 
 	bytes = MAXALIGN(bytes);
-	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_ARENA_BYTES - arena->used)
+	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_ARENA_BYTES - arena->used ||
+		(arena->used + bytes + ahead_bytes(arena) > buffer->bytes && !make_pages(arena, arena->used + bytes)))
 		return NULL;
-	if (arena->used + bytes > buffer->bytes)
-	{
-		Size		step = Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES);
-		Size		end = TYPEALIGN(FIRST_STEP_BYTES, Max(arena->used + bytes, buffer->bytes + step));
-
-		end = Min(end, GPUSORT_ARENA_BYTES);
-		if (!make_pages(arena, buffer->bytes, end))
-			return NULL;
-		buffer->bytes = end;
-		/* the file may have pages of an earlier query beyond */
-		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, end);
-	}
 	mem = buffer->mem + arena->used;
 	arena->used += bytes;
 	arena->file->used = arena->used;
@@ -306,10 +369,10 @@ gpusort_arena_available(void)
 	gpusort_arena_lend(&file);
 	if (!file.lent)
 		return false;
-	fd = open_file(&file);
+	fd = gpusort_arena_open(&file.name);
 	if (fd >= 0)
 		close(fd);
-	gpusort_arena_take_back(&file);
+	gpusort_arena_take_back(&file, false);
 	available = (fd >= 0);
 	return available;
 }

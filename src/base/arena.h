@@ -3,9 +3,11 @@
  * arena.h
  *		Memory that one process fills, and another one reads afterwards.
  *
- * The leader of a parallel query makes a file in memory for each worker.  The worker maps it
- * and allocates from it; then the leader adopts what it has filled.  Each process has its own
- * addresses, so what the leader is to find is handed over as a place: an offset in the file.
+ * All that another process reads is in files in memory that a session makes.  The leader of a
+ * parallel query makes one for each worker.  The worker maps it and allocates from it; then the
+ * leader adopts what it has filled.  A session also makes files for itself, in which the GPU
+ * service reads keys and rows, and to which it writes results.  Each process has its own
+ * addresses, so what another one is to find is handed over as a place: an offset in the file.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,13 +19,20 @@
 /* The most bytes of an arena */
 #define GPUSORT_ARENA_BYTES		((Size) GPUSORT_SHARED_BYTES)
 
+/* The name of a file for another process */
+typedef struct GpusortFileName
+{
+	int			pid;			/* the session */
+	int			fd;				/* there */
+	uint64		device;			/* device and inode tell the file from any other */
+	uint64		inode;
+} GpusortFileName;
+
 /* Where a worker finds its file; in shared memory */
 typedef struct GpusortArenaFile
 {
 	bool		lent;			/* there is a file; else the other fields are undefined */
-	int			pid;			/* the leader */
-	uint64		device;			/* device and inode tell the file from any other */
-	uint64		inode;
+	GpusortFileName name;
 	GpusortSharedBuffer buffer; /* in the leader; the worker updates bytes */
 	Size		used;			/* bytes that the worker has allocated */
 } GpusortArenaFile;
@@ -43,8 +52,11 @@ extern bool gpusort_arena_available(void);
  */
 extern void gpusort_arena_lend(GpusortArenaFile *file);
 
-/* In the leader: keeps the file for the session's next query, if it has not been adopted.  Raises no error. */
-extern void gpusort_arena_take_back(GpusortArenaFile *file);
+/*
+ * In the leader: keeps the file for the session's next query, if it has not been adopted; but not if
+ * the worker may still use it.  Raises no error.
+ */
+extern void gpusort_arena_take_back(GpusortArenaFile *file, bool used);
 
 /*
  * In the worker: begins to allocate from the file, in the current memory context.  When the
@@ -54,12 +66,34 @@ extern void gpusort_arena_take_back(GpusortArenaFile *file);
 extern GpusortArena *gpusort_arena_begin(GpusortArenaFile *file);
 
 /*
- * In the worker: allocates MAXALIGNed memory, with undefined contents.  Returns NULL if no
- * memory is to be had: raises no error.
+ * In a session: makes a file for itself, or takes one that it has kept, and allocates from it in
+ * the current memory context.  When the context is reset, the session keeps the file for its next
+ * query.  Returns NULL if no file is to be had.
+ */
+extern GpusortArena *gpusort_arena_make(void);
+
+/* Has this process made the arena's file for itself? */
+extern bool gpusort_arena_is_own(const GpusortArena *arena);
+
+/* Has the session's own file dropped, not kept, at the end: another process may still write to it. */
+extern void gpusort_arena_drop(GpusortArena *arena);
+
+/*
+ * Finds the file of this session, its own or adopted, that has the memory.  Returns false if it is
+ * in none.  Sets *name and *place.
+ */
+extern bool gpusort_arena_find(const void *mem, GpusortFileName *name, GpusortPlace *place);
+
+/* Opens a file of another process.  Returns -1 if that fails.  The caller closes it. */
+extern int	gpusort_arena_open(const GpusortFileName *name);
+
+/*
+ * In the process that fills it: allocates MAXALIGNed memory, with undefined contents.  Returns
+ * NULL if no memory is to be had: raises no error.
  */
 extern void *gpusort_arena_alloc(GpusortArena *arena, Size bytes);
 
-/* In the worker: frees all that has been allocated. */
+/* In the process that fills it: frees all that has been allocated. */
 extern void gpusort_arena_reset(GpusortArena *arena);
 
 /* In the leader: makes what the worker has filled accessible, by an arena in the current memory context. */

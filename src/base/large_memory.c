@@ -14,6 +14,7 @@
 #endif
 #include "base/large_memory.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -119,13 +120,28 @@ gpusort_large_map(int fd)
 	return mem;
 }
 
+void
+gpusort_large_leave(const GpusortSharedBuffer *buffer)
+{
+	(void) munmap(buffer->mem, GPUSORT_SHARED_BYTES);
+	(void) close(buffer->fd);
+}
+
+void
+gpusort_large_drop(const GpusortSharedBuffer *buffer)
+{
+#ifdef FALLOC_FL_PUNCH_HOLE
+	(void) fallocate(buffer->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, GPUSORT_SHARED_BYTES);
+#endif
+	gpusort_large_leave(buffer);
+}
+
 static void
 unmap(const KeptBuffer *buffer)
 {
 	if (buffer->fd >= 0)
 	{
-		(void) munmap(buffer->mem, GPUSORT_SHARED_BYTES);
-		(void) close(buffer->fd);
+		gpusort_large_drop(&(GpusortSharedBuffer) {.mem = buffer->mem, .fd = buffer->fd});
 		return;
 	}
 	ASAN_UNPOISON_MEMORY_REGION(buffer->mem - page_bytes(), buffer->size + page_bytes());
@@ -364,14 +380,20 @@ gpusort_large_share(GpusortSharedBuffer *buffer)
 	if (take_shared(buffer))
 		return true;
 #ifdef MFD_CLOEXEC
-	buffer->fd = memfd_create("gpusort", MFD_CLOEXEC);
+	buffer->fd = memfd_create("gpusort", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 #else
 	buffer->fd = -1;
 #endif
 	if (buffer->fd < 0)
 		return false;
 	buffer->bytes = 0;
-	buffer->mem = ftruncate(buffer->fd, GPUSORT_SHARED_BYTES) == 0 ? gpusort_large_map(buffer->fd) : NULL;
+	buffer->mem = NULL;
+#ifdef F_SEAL_SHRINK
+	/* no process can cut the file, which would end another one that reads it */
+	if (ftruncate(buffer->fd, GPUSORT_SHARED_BYTES) == 0 &&
+		fcntl(buffer->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		buffer->mem = gpusort_large_map(buffer->fd);
+#endif
 	if (buffer->mem == NULL)
 		(void) close(buffer->fd);
 	return buffer->mem != NULL;

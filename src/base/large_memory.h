@@ -27,7 +27,7 @@ extern "C"
 #define GPUSORT_LARGE_BYTES		GPUSORT_HUGE_PAGE
 
 /* Bytes of addresses of a shared buffer */
-#define GPUSORT_SHARED_BYTES	((size_t) 9 * 1024 * 1024 * 1024)
+#define GPUSORT_SHARED_BYTES	((size_t) 32 * 1024 * 1024 * 1024)
 
 /*
  * Returns a buffer of at least bytes (GPUSORT_LARGE_BYTES or more), aligned to a
@@ -58,8 +58,17 @@ typedef struct GpusortSharedBuffer
  */
 extern bool gpusort_large_share(GpusortSharedBuffer *buffer);
 
-/* Keeps a shared buffer, or unmaps it and closes its file. */
+/* Keeps a shared buffer, or drops it. */
 extern void gpusort_large_unshare(const GpusortSharedBuffer *buffer);
+
+/*
+ * Unmaps a shared buffer, removes its pages, and closes its file.  A process that still has it mapped
+ * finds zeros there, and from the file that it has no pages.
+ */
+extern void gpusort_large_drop(const GpusortSharedBuffer *buffer);
+
+/* Unmaps a shared buffer and closes its file, of which other processes keep the pages. */
+extern void gpusort_large_leave(const GpusortSharedBuffer *buffer);
 
 /*
  * Maps GPUSORT_SHARED_BYTES of a shared buffer's file.  Returns NULL if that fails.  A process

@@ -16,9 +16,6 @@
 /* Age in milliseconds at which kept buffers are unmapped */
 #define KEPT_MS			10000
 
-/* The most bytes that are kept */
-#define MAX_KEPT_BYTES	((Size) 2 * 1024 * 1024 * 1024)
-
 /* Frees a mapped buffer with its memory context; allocated in that context. */
 typedef struct OwnedBuffer
 {
@@ -110,7 +107,7 @@ gpusort_memory_keep(Size bytes)
 	if (bytes == set)
 		return;
 	set = bytes;
-	gpusort_large_keep(Min(bytes, MAX_KEPT_BYTES), KEPT_MS);
+	gpusort_large_keep(bytes, KEPT_MS);
 }
 
 void

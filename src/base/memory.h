@@ -27,8 +27,8 @@ extern void *gpusort_memory_alloc_pages(MemoryContext cxt, Size size);
 extern void gpusort_memory_free(void *mem, Size size);
 
 /*
- * Sets how many bytes of freed buffers the session may keep for its next sort,
- * 2 GB at most.  It keeps each for 10 s.  The last call applies to all buffers.
+ * Sets how many bytes of freed buffers the session may keep for its next sort.  It
+ * keeps each for 10 s.  The last call applies to all buffers.
  */
 extern void gpusort_memory_keep(Size bytes);
 

@@ -12,9 +12,8 @@
 #include <stdint.h>
 
 /*
- * The report of one sort.  Times are in milliseconds.  The stages
- * overlap: keys are uploaded while rows are gathered, and the caller gets the
- * first rows of the result while the rest is copied from the device.  So each
+ * The report of one sort.  Times are in milliseconds.  The last stages overlap: the
+ * caller gets the first rows while others are copied from the device.  So each
  * stage is at most the total, but their sum may exceed it.  Runs of a few rows are
  * not timed (run/sort.c); gather_ms, return_ms and total_ms are 0 then.
  */
@@ -29,6 +28,8 @@ typedef struct GpusortReport
 	double		copy_in_ms;		/* copies to the device; 0 if it was not used */
 	uint64_t	copy_in_bytes;
 	double		kernels_ms;		/* the sort itself, on the device or the CPU */
+	double		arrange_ms;		/* finding the places of rows in order, on the device */
+	double		wait_ms;		/* that the caller has waited for rows */
 	double		copy_out_ms;	/* copies from the device; 0 if it was not used */
 	uint64_t	copy_out_bytes;
 	double		return_ms;		/* from the end of the sort until the caller has the

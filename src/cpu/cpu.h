@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/span.h"
 #include "key/keybits.h"
 
 #ifdef __cplusplus
@@ -31,13 +32,6 @@ typedef enum GpusortCpuStatus
 	GPUSORT_CPU_CANCELLED,		/* cancelled() returned true; the output is undefined */
 	GPUSORT_CPU_NO_MEMORY		/* could not allocate scratch memory; the output is undefined */
 } GpusortCpuStatus;
-
-/* A span of the input: count contiguous keys, in input order. */
-typedef struct GpusortSpan
-{
-	const void *words;
-	size_t		count;
-} GpusortSpan;
 
 /*
  * An input: the concatenation of its spans, all owned by the caller.  Words are

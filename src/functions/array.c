@@ -204,7 +204,6 @@ gpu_argsort(PG_FUNCTION_ARGS)
 	ArrayInput	input;
 	GpusortKeySet *set;
 	ArrayType  *result;
-	GpusortBlock block;
 	GpusortReport report;
 	char	   *data;
 	int32	   *positions;
@@ -228,12 +227,7 @@ gpu_argsort(PG_FUNCTION_ARGS)
 			positions += input.nnulls;
 	}
 
-	gpusort_keyset_sort(set, positions, NULL);
-	while (gpusort_keyset_fetch(set, &block))
-	{
-		number_rows(block.data, block.count, value_positions, positions);
-		positions += block.count;
-	}
+	number_rows(gpusort_keyset_sort(set, positions, NULL, NULL, 0), gpusort_keyset_rows(set), value_positions, positions);
 	gpusort_keyset_finish(set, &report);
 	gpusort_report_keep(&report);
 	gpusort_keyset_end(set);

@@ -74,24 +74,19 @@ void
 gpusort_array_fill(GpusortKeySet *set, const GpusortType *type, bool descending,
 				   char *values)
 {
-	GpusortBlock block;
+	const char *keys = gpusort_keyset_sort(set, type->value_bytes == type->key_bytes ? values : NULL, NULL, NULL, 0);
+	uint64		left = gpusort_keyset_rows(set);
 	GpusortReport report;
 
-	gpusort_keyset_sort(set, type->value_bytes == type->key_bytes ? values : NULL, NULL);
-	while (gpusort_keyset_fetch(set, &block))
+	while (left > 0)
 	{
-		const char *keys = block.data;
+		size_t		count = Min(left, DECODE_ROWS);
 
-		while (block.count > 0)
-		{
-			size_t		count = Min(block.count, DECODE_ROWS);
-
-			gpusort_type_decode(type, keys, count, descending, values);
-			keys += count * type->key_bytes;
-			values += count * type->value_bytes;
-			block.count -= count;
-			CHECK_FOR_INTERRUPTS();
-		}
+		gpusort_type_decode(type, keys, count, descending, values);
+		keys += count * type->key_bytes;
+		values += count * type->value_bytes;
+		left -= count;
+		CHECK_FOR_INTERRUPTS();
 	}
 	gpusort_keyset_finish(set, &report);
 	gpusort_report_keep(&report);

@@ -22,7 +22,7 @@
 #include "gpu/client.h"
 #include "run/cpu_options.h"
 
-#define STATUS_COLUMNS		10
+#define STATUS_COLUMNS		9
 
 PG_FUNCTION_INFO_V1(gpusort_status);
 PG_FUNCTION_INFO_V1(gpusort_last_sort);
@@ -45,8 +45,7 @@ put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *i
 	values[i++] = CStringGetTextDatum(info->driver);
 	nulls[i] = info->runtime[0] == '\0';
 	values[i++] = CStringGetTextDatum(info->runtime);
-	values[i++] = Int64GetDatum((int64) info->pool_bytes);
-	values[i++] = Int64GetDatum((int64) info->pool_used);
+	values[i++] = Int64GetDatum((int64) info->mapped_bytes);
 	nulls[i] = info->service_pid == 0;
 	values[i++] = Int32GetDatum(info->service_pid);
 	Assert(i == lengthof(values));

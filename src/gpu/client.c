@@ -5,13 +5,14 @@
  *
  * A backend makes no CUDA call: a CUDA context costs a process 0.25 s and
  * 0.5 GB of device memory.  Only one process has a context, the GPU service.
- * A backend writes its keys into chunks of shared memory; the service uploads
- * each chunk as soon as it is full.  Then the backend submits its request and
- * sleeps on its latch.  The service returns the sorted blocks in a ring of up
- * to GPUSORT_RING chunks, from which the backend reads them.
+ * A backend has its keys and rows in files in memory (base/arena.h), writes a list of their
+ * places, submits a request and sleeps on its latch.  The service copies them to the device from
+ * there, and returns the order, and the rows, window by window, in a ring of GPUSORT_RING windows.
  *
- * Once a chunk has been closed, neither process changes it before the backend has
- * its whole result.  If the service fails, the CPU sorts the keys in these chunks.
+ * The service writes only to the client's own file, never to keys and rows, which any engine can
+ * still sort if the service fails.  If a backend ends a client before the service is done with it,
+ * as it does when the service does not respond, it drops the file, which is not used again: the
+ * service may write to it at any later time, and harm nobody.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,64 +20,43 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "portability/instr_time.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "algorithm.h"
-#include "gpu/chunk.h"
+#include "base/fault.h"
 #include "gpu/client.h"
 #include "gpu/control.h"
-#include "gpu/pool.h"
-#include "gpu/request.h"
+#include "gpu/lists.h"
 #include "gpu/start.h"
-
-/* The most requests of one process that gather at a time. */
-#define MAX_GATHERING	2
+#include "guc.h"
 
 struct GpusortClient
 {
-	GpusortHeldRequest held;
-	GpusortClientSpec spec;
-	uint64		closed_bytes;	/* of keys in the chunks that are closed */
-	int			open_chunk;		/* input chunk that is being filled; -1: none */
-	uint32		open_bytes;		/* bytes of committed keys in the open chunk */
-	uint32		reserved_at;	/* offset in the open chunk, in bytes, of the memory
-								 * that was reserved last */
-	bool		has_large_result;	/* has asked for a large chunk for the ring */
-	uint32		fetched;		/* result blocks handed out */
+	MemoryContext cxt;			/* has the client and the arena */
+	MemoryContextCallback callback;
+	GpusortRequest *request;	/* NULL: none, or released */
+	GpusortArena *arena;		/* file 0 of the request */
+	uint64		rows;
+	GpusortReturned returned;	/* where the service writes */
+	uint32		fetched;		/* windows handed out */
 	uint64		fetched_rows;	/* rows in these */
+	double		wait_ms;		/* that this process has waited for windows */
+	GpusortReport report;		/* the GPU's part, once the request is released after it has been served */
 };
 
-/* The shared memory of the client's request. */
-static inline GpusortRequest *
-request_of(const GpusortClient *client)
-{
-	return &gpusort_control->requests[client->held.index];
-}
-
-static inline Size
-key_width(const GpusortClientSpec *spec)
-{
-	return (Size) spec->key_bytes * spec->words;
-}
-
-/* The keys that have been committed. */
-static inline uint64
-rows_sent(const GpusortClient *client)
-{
-	return (client->closed_bytes + (client->open_chunk >= 0 ? client->open_bytes : 0)) / key_width(&client->spec);
-}
-
-/* Bytes of a row of the result. */
-static inline Size
-result_width(const GpusortClient *client)
-{
-	return client->spec.positions ? sizeof(uint32) : client->spec.key_bytes;
-}
+static const char *const no_memory = "No memory can be shared with the GPU service.";
 
 const char *
 gpusort_client_missing(void)
 {
-	return gpusort_cuda_missing();
+	const char *reason = gpusort_cuda_missing();
+
+	if (reason == NULL && !gpusort_arena_available())
+		reason = "Processes of this server cannot open each other's files in memory.";
+	return reason;
 }
 
 void
@@ -91,7 +71,7 @@ gpusort_client_preload(void)
 void
 gpusort_client_describe(GpusortEngineInfo *info)
 {
-	const char *reason = gpusort_cuda_missing();
+	const char *reason = gpusort_client_missing();
 
 	if (reason == NULL && gpusort_control_attach(&reason))
 	{
@@ -121,228 +101,100 @@ gpusort_client_describe(GpusortEngineInfo *info)
 	if (gpusort_control->runtime_version > 0)
 		snprintf(info->runtime, sizeof(info->runtime), "CUDA %d.%d",
 				 gpusort_control->runtime_version / 1000, gpusort_control->runtime_version % 1000 / 10);
-	info->service_pid = gpusort_control->service_pid;
-	gpusort_pool_usage(&info->pool_bytes, &info->pool_used);
+	info->service_pid = (int) pg_atomic_read_u32(&gpusort_control->service_pid);
+	info->mapped_bytes = gpusort_control->mapped_bytes;
 }
 
-bool
-gpusort_client_may_gather(void)
-{
-	return gpusort_requests_held() < MAX_GATHERING;
-}
+/* ---- the request's slot ---- */
 
-/*
- * Should the next chunk be small?  Small chunks carry the first 15 MB of keys that
- * may end there: with one for the result, they take the place of one large chunk.
- */
-static bool
-takes_small(const GpusortClientSpec *spec, uint64 rows)
-{
-	return Max(rows, spec->expected_rows) * key_width(spec) <= GPUSORT_CHUNK_BYTES - 2 * GPUSORT_SMALL_BYTES;
-}
-
-/*
- * Are there free chunks for the keys that are expected, and one for the result?
- * A client that began without them would hold up others and fail all the same,
- * and the service would have to clear its request slot.
- */
-static bool
-has_room(const GpusortClientSpec *spec)
-{
-	bool		small = takes_small(spec, 0);
-	uint64		chunk_rows = (small ? GPUSORT_SMALL_BYTES : GPUSORT_CHUNK_BYTES) / key_width(spec);
-
-	return (Max(spec->expected_rows, 1) + chunk_rows - 1) / chunk_rows + 1 <= (uint64) gpusort_pool_room(small);
-}
-
-/*
- * Has the device enough memory to sort this many keys, if it does nothing else?
- * A sort in kernels/ needs the keys, and as much for keys that are uploaded while their
- * buffer grows; or a spare buffer of the same size, with positions two buffers of (key,
- * position) packed into 8 bytes, and with keys of several words also the 8 bytes of each key
- * that are sorted at a time and the order so far.  The tables of CUB and mppSort take less
- * than 1/16 of that.
- */
-static bool
-fits_device(const GpusortClientSpec *spec, uint64 rows)
-{
-	uint64		keys = rows * key_width(spec);
-	uint64		scratch = rows * (spec->positions ? 2 * sizeof(uint64) : spec->key_bytes);
-
-	if (spec->words > 1)
-		scratch += rows * (sizeof(uint64) + sizeof(uint32));
-	/* the service says what the device has before it is ready */
-	return !gpusort_control_served() ||
-		(keys + Max(keys, scratch)) / 16 * 17 <= gpusort_control->sort_memory;
-}
-
-const char *
-gpusort_client_begin(MemoryContext cxt, const GpusortClientSpec *spec, GpusortClient **client)
-{
-	const char *reason = NULL;
-	GpusortClient *begun;
-	int			chunk;
-
-	if (!gpusort_control_attach(&reason))
-		return reason;
-	reason = gpusort_service_start();
-	if (reason != NULL)
-		return reason;
-	if (!fits_device(spec, spec->expected_rows))
-		return GPUSORT_TOO_LARGE;
-	if (!has_room(spec))
-		return GPUSORT_POOL_EXHAUSTED;
-
-	begun = MemoryContextAllocZero(cxt, sizeof(GpusortClient));
-	begun->spec = *spec;
-	begun->open_chunk = -1;
-	reason = gpusort_request_take(&begun->held, cxt, spec);
-	if (reason != NULL)
-	{
-		pfree(begun);
-		return reason;
-	}
-
-	/* take a result chunk before any input chunk: a submitted request can then finish */
-	chunk = gpusort_pool_take(begun->held.index, takes_small(spec, 0), &reason);
-	CHECK_FOR_INTERRUPTS();
-	if (chunk < 0)
-	{
-		/* the memory goes with the context: a reset callback refers to it */
-		gpusort_request_release(&begun->held);
-		return reason;
-	}
-	request_of(begun)->ring[0] = chunk;
-	request_of(begun)->nring = 1;
-	*client = begun;
-	return NULL;
-}
-
-/* The bytes of a chunk that keys may fill: a multiple of the key width. */
-static inline Size
-chunk_room(const GpusortClient *client, int chunk)
-{
-	return gpusort_chunk_bytes(chunk) - gpusort_chunk_bytes(chunk) % key_width(&client->spec);
-}
-
-/* Hands the open chunk, if it has keys, over to the service. */
+/* Lets go of the request, now or when the service is done with it. */
 static void
-close_chunk(GpusortClient *client)
+release_request(GpusortClient *client)
 {
-	GpusortRequest *request = request_of(client);
-	int			chunk = client->open_chunk;
+	GpusortRequest *request = client->request;
+	GpusortRequestState state;
 
-	if (chunk < 0 || client->open_bytes == 0)
+	if (request == NULL)
 		return;
-	gpusort_control->chunks[chunk].bytes = client->open_bytes;
-	client->closed_bytes += client->open_bytes;
-	if (request->last_chunk < 0)
-		request->first_chunk = chunk;
-	else
-		gpusort_control->chunks[request->last_chunk].next = chunk;
-	request->last_chunk = chunk;
-	pg_write_barrier();
-	pg_atomic_fetch_add_u32(&request->nclosed, 1);
-	client->open_chunk = -1;
+	client->request = NULL;
+	do
+		state = gpusort_request_state(request);
+	while (!gpusort_request_change(request, state,
+								   state == GPUSORT_REQUEST_SUBMITTED || state == GPUSORT_REQUEST_SORTED ?
+								   GPUSORT_REQUEST_LEFT : GPUSORT_REQUEST_FREE));
+	if (state == GPUSORT_REQUEST_FILLING || state == GPUSORT_REQUEST_FINISHED)
+		return;
+	/* copies may be in flight, also in a service that has failed */
+	gpusort_arena_drop(client->arena);
+	if (state == GPUSORT_REQUEST_FAILED)
+		return;
 	gpusort_service_wake();
+	/* a service that begins to serve later does not look at it before it is ready */
+	if (gpusort_service_state() == GPUSORT_SERVICE_DOWN)
+		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
 }
 
-/*
- * Takes a large chunk for the ring, if there is one, when the client takes its first large
- * input chunk: blocks of 16 MB come back faster than those of 1 MB.
- */
+/* A callback of the client's memory context: raises no error */
 static void
-take_large_result(GpusortClient *client, int input)
+end_client(void *arg)
 {
-	GpusortRequest *request = request_of(client);
-	const char *reason;
-
-	/* a few keys get a large chunk where no further one can be split */
-	if (takes_small(&client->spec, rows_sent(client)) || gpusort_chunk_is_small(input) ||
-		!gpusort_chunk_is_small(request->ring[0]) || client->has_large_result)
-		return;
-	client->has_large_result = true;
-	request->large_result = gpusort_pool_take(client->held.index, false, &reason);
-	CHECK_FOR_INTERRUPTS();
-}
-
-/* Returns why the request, which is in state FAILED, has failed. */
-static const char *
-failure(const GpusortClient *client)
-{
-	const GpusortRequest *request = request_of(client);
-
-	pg_read_barrier();
-	return request->error[0] != '\0' ? request->error : "The GPU service ended.";
-}
-
-const char *
-gpusort_client_reserve(GpusortClient *client, char **keys, size_t *bytes)
-{
-	const char *reason = NULL;
-	int			chunk;
-
-	if (gpusort_request_state(request_of(client)) == GPUSORT_REQUEST_FAILED)
-		return failure(client);
-
-	/* the open chunk has room left after run/handover.c has copied a run's first keys there */
-	if (client->open_chunk >= 0 && client->open_bytes < chunk_room(client, client->open_chunk))
-	{
-		client->reserved_at = client->open_bytes;
-		*keys = gpusort_pool_map(client->open_chunk, &reason) + client->open_bytes;
-		*bytes = chunk_room(client, client->open_chunk) - client->open_bytes;
-		return NULL;
-	}
-
-	close_chunk(client);
-	if (!fits_device(&client->spec, rows_sent(client) + 1))
-		return GPUSORT_TOO_LARGE;
-	chunk = gpusort_pool_take(client->held.index, takes_small(&client->spec, rows_sent(client)), &reason);
-	CHECK_FOR_INTERRUPTS();
-	if (chunk < 0)
-		return reason;
-	client->open_chunk = chunk;
-	client->open_bytes = client->reserved_at = 0;
-	take_large_result(client, chunk);
-	*keys = gpusort_pool_map(chunk, &reason);
-	if (*keys == NULL)
-		return reason;
-	*bytes = chunk_room(client, chunk);
-	return NULL;
+	release_request(arg);
 }
 
 void
-gpusort_client_commit(GpusortClient *client, size_t bytes)
+gpusort_client_end(GpusortClient *client)
 {
-	client->open_bytes = client->reserved_at + bytes;
+	MemoryContextDelete(client->cxt);
 }
 
-/* Lets the service overwrite the blocks fetched so far. */
-static void
-consume_blocks(GpusortClient *client)
+/* Takes a free slot and fills in what does not depend on the files.  NULL: there is none. */
+static GpusortRequest *
+take_request(const GpusortClientSpec *spec)
 {
-	GpusortRequest *request = request_of(client);
-
-	if (pg_atomic_read_u32(&request->consumed) != client->fetched)
+	for (int i = 0; i < gpusort_control->nrequests && !GPUSORT_FAULT(REQUEST); i++)
 	{
-		/* complete all reads of the blocks before the service may overwrite them */
-		pg_memory_barrier();
-		pg_atomic_write_u32(&request->consumed, client->fetched);
-		gpusort_service_wake();
+		GpusortRequest *request = &gpusort_control->requests[i];
+		uint32		used = pg_atomic_read_u32(&gpusort_control->used);
+
+		if (!gpusort_request_change(request, GPUSORT_REQUEST_FREE, GPUSORT_REQUEST_FILLING))
+			continue;
+		while (used <= (uint32) i && !pg_atomic_compare_exchange_u32(&gpusort_control->used, &used, i + 1))
+			;
+		request->pid = MyProcPid;
+		request->latch = MyLatch;
+		request->rows = spec->rows;
+		request->key_bytes = spec->key_bytes;
+		request->words = spec->words;
+		request->positions = spec->positions;
+		request->algorithm = gpusort_algorithm;
+		request->error[0] = '\0';
+		pg_atomic_write_u32(&request->ready, 0);
+		pg_atomic_write_u32(&request->consumed, 0);
+		return request;
 	}
+	return NULL;
+}
+
+/* ---- the wait ---- */
+
+/* Returns why the request, which is in state FAILED, has failed. */
+static const char *
+failure(GpusortRequest *request)
+{
+	pg_read_barrier();
+	return request->error;
 }
 
 /*
- * Waits until the request leaves the given state or a further block is ready,
- * but at most 1 s while a service runs.  Starts the service again if it has
- * ended: an idle service may end although a backend has not fetched its whole
- * result.  silence belongs to the caller's loop, and is 0 at first.  Returns NULL,
- * or a reason if the service does not start or does not respond.
+ * Waits until the request leaves the given state or a further window is ready,
+ * but at most 1 s while a service runs.  Starts the service if none runs.  silence belongs to the
+ * caller's loop, and is 0 at first.  Returns NULL, or a reason if the service does not start or
+ * does not respond.
  */
 static const char *
 wait_for_service(GpusortClient *client, GpusortRequestState state, GpusortSilence *silence)
 {
-	GpusortRequest *request = request_of(client);
+	GpusortRequest *request = client->request;
 	const char *reason = gpusort_service_wait();
 
 	/* gpusort_service_wait() may have slept and reset the latch: look before sleeping */
@@ -360,115 +212,199 @@ wait_for_service(GpusortClient *client, GpusortRequestState state, GpusortSilenc
 	return NULL;
 }
 
-const char *
-gpusort_client_sort(GpusortClient *client)
+/* Submits the request, and waits until it is sorted. */
+static const char *
+submit(GpusortClient *client)
 {
-	GpusortRequest *request = request_of(client);
-	GpusortSilence silence = {0};
-
-	close_chunk(client);
-	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
-	/* if this fails, so has the request */
-	(void) gpusort_request_change(request, client->held.serial, GPUSORT_REQUEST_GATHERING, GPUSORT_REQUEST_SUBMITTED);
-	gpusort_service_wake();
-
-	for (;;)
-	{
-		GpusortRequestState state = gpusort_request_state(request);
-		const char *reason;
-
-		if (state == GPUSORT_REQUEST_RETURNING || state == GPUSORT_REQUEST_FINISHED)
-			return NULL;
-		if (state == GPUSORT_REQUEST_FAILED)
-			return failure(client);
-		reason = wait_for_service(client, state, &silence);
-		if (reason != NULL)
-			return reason;
-	}
-}
-
-const char *
-gpusort_client_fetch(GpusortClient *client, const void **data, size_t *count)
-{
-	GpusortRequest *request = request_of(client);
+	GpusortRequest *request = client->request;
 	GpusortSilence silence = {0};
 	const char *reason = NULL;
-	int			chunk;
 
-	consume_blocks(client);
-	while (pg_atomic_read_u32(&request->ready) == client->fetched)
+	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
+	(void) gpusort_request_change(request, GPUSORT_REQUEST_FILLING, GPUSORT_REQUEST_SUBMITTED);
+	gpusort_service_wake();
+	while (reason == NULL)
 	{
 		GpusortRequestState state = gpusort_request_state(request);
 
 		if (state == GPUSORT_REQUEST_FAILED)
-			return failure(client);
+			return failure(request);
+		if (state != GPUSORT_REQUEST_SUBMITTED)
+			break;
 		reason = wait_for_service(client, state, &silence);
-		if (reason != NULL)
-			return reason;
 	}
 	pg_read_barrier();
-	chunk = request->ring[client->fetched % request->nring];
-	*data = gpusort_pool_map(chunk, &reason);
-	if (*data == NULL)
-		return reason;
-	*count = Min(rows_sent(client) - client->fetched_rows, gpusort_chunk_bytes(chunk) / result_width(client));
-	client->fetched++;
-	client->fetched_rows += *count;
-	return NULL;
+	return reason;
 }
 
-/*
- * Fills in the request's part of a report, if its keys have been sorted.  In state FINISHED
- * the report is complete.  In RETURNING some blocks may not have come back, and only those
- * count that this process has fetched.
- */
+/* Fills in what the service has reported, as far as it has. */
 static void
-read_report(const GpusortClient *client, GpusortRequestState state, GpusortReport *report)
+read_report(GpusortRequest *request, GpusortReport *report)
 {
-	const GpusortRequest *request = request_of(client);
+	GpusortRequestState state = gpusort_request_state(request);
 
-	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_RETURNING)
+	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_SORTED)
 		return;
 	pg_read_barrier();
-	report->engine = GPUSORT_CLIENT_ENGINE;
 	report->algorithm = gpusort_algorithm_name(request->algorithm_used);
 	report->copy_in_ms = request->copy_in_ms;
-	report->copy_in_bytes = client->closed_bytes;
+	report->copy_in_bytes = request->copy_in_bytes;
 	report->kernels_ms = request->kernels_ms;
+	report->arrange_ms = request->arrange_ms;
 	report->copy_out_ms = request->copy_out_ms;
-	report->copy_out_bytes = (state == GPUSORT_REQUEST_FINISHED ? rows_sent(client) : client->fetched_rows) *
-		result_width(client);
+	report->copy_out_bytes = request->copy_out_bytes;
 	report->pinned = request->pinned;
 	report->blocks = request->blocks;
 	report->threads = request->threads;
 	report->bins = request->bins_used;
 }
 
+/* Releases a request that the service is done with, and of which all has been fetched. */
+static void
+settle(GpusortClient *client)
+{
+	if (client->request == NULL || gpusort_request_state(client->request) != GPUSORT_REQUEST_FINISHED)
+		return;
+	read_report(client->request, &client->report);
+	release_request(client);
+}
+
+const char *
+gpusort_client_prepare(void)
+{
+	const char *reason = NULL;
+
+	return gpusort_control_attach(&reason) ? gpusort_service_start() : reason;
+}
+
+const char *
+gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortClient **made)
+{
+	MemoryContext old;
+	GpusortClient *client;
+	const char *reason = gpusort_client_prepare();
+
+	if (reason != NULL)
+		return reason;
+	cxt = AllocSetContextCreate(cxt, "gpusort client", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(cxt);
+	client = palloc0(sizeof(GpusortClient));
+	client->cxt = cxt;
+	client->rows = spec->rows;
+	client->arena = gpusort_arena_make();
+	MemoryContextSwitchTo(old);
+	if (client->arena == NULL)
+	{
+		MemoryContextDelete(cxt);
+		return no_memory;
+	}
+	/* after that of the arena, so that it is called before: it says whether the file is kept */
+	client->callback.func = end_client;
+	client->callback.arg = client;
+	MemoryContextRegisterResetCallback(cxt, &client->callback);
+	*made = client;
+
+	client->request = take_request(spec);
+	if (client->request == NULL)
+		return "All request slots of the GPU service are in use.";
+	if (!gpusort_lists_write(client->arena, spec, client->request, &client->returned))
+		return no_memory;
+	reason = submit(client);
+	if (reason == NULL && client->returned.windows == NULL)
+		settle(client);
+	return reason;
+}
+
+void *
+gpusort_client_result(const GpusortClient *client)
+{
+	return client->returned.result;
+}
+
+const uint8 *
+gpusort_client_ties(const GpusortClient *client)
+{
+	return client->returned.ties;
+}
+
+/* Waits for a window that is not fetched yet.  Returns false if none will come. */
+static bool
+wait_for_window(GpusortClient *client)
+{
+	GpusortRequest *request = client->request;
+	GpusortSilence silence = {0};
+	instr_time	begun;
+	instr_time	now;
+	bool		come = true;
+
+	if (pg_atomic_read_u32(&request->ready) != client->fetched)
+		return true;
+	INSTR_TIME_SET_CURRENT(begun);
+	while (come && pg_atomic_read_u32(&request->ready) == client->fetched)
+	{
+		GpusortRequestState state = gpusort_request_state(request);
+
+		/* ready may have been increased before the state was changed */
+		pg_read_barrier();
+		if (pg_atomic_read_u32(&request->ready) != client->fetched)
+			break;
+		come = state == GPUSORT_REQUEST_SORTED && wait_for_service(client, state, &silence) == NULL;
+	}
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, begun);
+	client->wait_ms += INSTR_TIME_GET_MILLISEC(now);
+	return come;
+}
+
+bool
+gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window)
+{
+	GpusortRequest *request = client->request;
+	const GpusortRequestWindow *next;
+
+	if (client->fetched_rows == client->rows)
+		settle(client);
+	if (client->returned.windows == NULL || client->request == NULL || client->fetched_rows == client->rows)
+		return false;
+	/* complete all reads of the windows before the service may overwrite them */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&request->consumed) != client->fetched)
+	{
+		pg_atomic_write_u32(&request->consumed, client->fetched);
+		gpusort_service_wake();
+	}
+	if (!wait_for_window(client))
+		return false;
+	pg_read_barrier();
+	next = &request->ring[client->fetched % GPUSORT_RING];
+	window->rows = client->returned.windows + client->fetched % GPUSORT_RING * client->returned.window_bytes;
+	window->first = next->first;
+	window->count = next->count;
+	window->bytes = next->bytes;
+	client->fetched++;
+	client->fetched_rows += next->count;
+	return window->first + window->count == client->fetched_rows && window->bytes <= client->returned.window_bytes;
+}
+
 void
 gpusort_client_report(const GpusortClient *client, GpusortReport *report)
 {
-	read_report(client, gpusort_request_state(request_of(client)), report);
-}
-
-void
-gpusort_client_leave(GpusortClient *client, GpusortReport *report)
-{
-	GpusortRequest *request = request_of(client);
-	GpusortRequestState state;
-
-	do
+	if (client->request != NULL)
+		read_report(client->request, report);
+	else
 	{
-		state = gpusort_request_state(request);
-	} while (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_FAILED &&
-			 !gpusort_request_change(request, client->held.serial, state, GPUSORT_REQUEST_LEFT));
-	pg_read_barrier();
-	gpusort_service_wake();
-	if (report != NULL)
-		read_report(client, state, report);
-}
-
-void
-gpusort_client_release(GpusortClient *client)
-{
-	gpusort_request_release(&client->held);
+		report->algorithm = client->report.algorithm;
+		report->copy_in_ms = client->report.copy_in_ms;
+		report->copy_in_bytes = client->report.copy_in_bytes;
+		report->kernels_ms = client->report.kernels_ms;
+		report->arrange_ms = client->report.arrange_ms;
+		report->copy_out_ms = client->report.copy_out_ms;
+		report->copy_out_bytes = client->report.copy_out_bytes;
+		report->pinned = client->report.pinned;
+		report->blocks = client->report.blocks;
+		report->threads = client->report.threads;
+		report->bins = client->report.bins;
+	}
+	report->engine = GPUSORT_CLIENT_ENGINE;
+	report->wait_ms = client->wait_ms;
 }

@@ -13,19 +13,27 @@
 #define GPUSORT_GPU_CLIENT_H
 
 #include "base/report.h"
+#include "base/span.h"
+#include "key/keybits.h"
 
 /* The engine's name in gpusort.engine and in reports */
 #define GPUSORT_CLIENT_ENGINE	"cuda"
 
-/* Keys that the GPU is to sort, from gpusort_client_begin() to gpusort_client_release() */
+/* A sort on the GPU, from gpusort_client_sort() to gpusort_client_end() */
 typedef struct GpusortClient GpusortClient;
 
 typedef struct GpusortClientSpec
 {
-	uint64		expected_rows;	/* keys that will come at least; 0: not known */
+	uint64		rows;			/* of all spans, at least 1 */
 	int			key_bytes;		/* bytes of a word: 4 or 8 */
 	int			words;			/* words of a key, from 1 */
 	bool		positions;		/* the result is input positions (uint32), not keys */
+	bool		ties;			/* with positions: tell which keys are equal */
+	GpusortEncoding encoding;	/* turns the words of the spans into keys */
+	const GpusortSpan *keys;
+	int			nkeys;
+	const GpusortRowSpan *row_spans;	/* with positions: rows that come back in order */
+	int			nrow_spans;		/* 0: none */
 } GpusortClientSpec;
 
 /* The state of an engine: one row of gpusort_status().  Empty or 0: not known. */
@@ -37,14 +45,14 @@ typedef struct GpusortEngineInfo
 	uint64		device_memory;	/* bytes */
 	char		driver[32];		/* version */
 	char		runtime[32];	/* version */
-	uint64		pool_bytes;		/* bytes of shared memory allocated for keys */
-	uint64		pool_used;		/* bytes of it that sorts hold */
+	uint64		mapped_bytes;	/* bytes of sessions' memory that the service has mapped */
 	int			service_pid;	/* 0: no service runs */
 } GpusortEngineInfo;
 
 /*
- * Returns NULL if the library gpusort_cuda is installed, else a reason; then the functions
- * below need not be called.  Cheap: it is called for each sort that is large enough.
+ * Returns NULL if the library gpusort_cuda is installed, and sessions can share memory with the
+ * service, else a reason; then the functions below need not be called.  Cheap: it is called for
+ * each sort that is large enough.
  */
 extern const char *gpusort_client_missing(void);
 
@@ -54,40 +62,31 @@ extern void gpusort_client_preload(void);
 /* Fills in *info, which the caller has set to 0.  May start the service and wait until it is ready. */
 extern void gpusort_client_describe(GpusortEngineInfo *info);
 
-/* May this process gather one more set of keys in the GPU's shared memory? */
-extern bool gpusort_client_may_gather(void);
-
-/* Makes a client in this memory context, with which it is released at the latest. */
-extern const char *gpusort_client_begin(MemoryContext cxt, const GpusortClientSpec *spec, GpusortClient **client);
+/* Starts the service, if it has to be started, and does not wait.  Returns the reason if it will not be ready soon. */
+extern const char *gpusort_client_prepare(void);
 
 /*
- * Sets *keys and *bytes to memory for more keys, at least one.  The keys in memory
- * reserved before are complete.  If *bytes is not a multiple of the key width, the
- * remaining bytes stay unused.
+ * Sorts.  Keys and rows are read where they are if that is in an arena of this process
+ * (base/arena.h), else copied.  Returns when the result is there.  *client, which the caller has set
+ * to NULL, is made below this memory context, with which it ends at the latest.  If there is a reason,
+ * the caller ends it, too.
  */
-extern const char *gpusort_client_reserve(GpusortClient *client, char **keys, size_t *bytes);
+extern const char *gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortClient **client);
+
+/* The result, which the caller may change, and, if ties were wanted, a byte for each row.  Valid until the client ends. */
+extern void *gpusort_client_result(const GpusortClient *client);
+extern const uint8 *gpusort_client_ties(const GpusortClient *client);
 
 /*
- * Says how many bytes of the memory reserved last hold keys now.  A later call for the
- * same memory passes a larger number.
+ * Waits for the next rows in order.  Returns false if none will come, although not all have: the
+ * device has been taken by others, or failed.  *window is valid until the next call.
  */
-extern void gpusort_client_commit(GpusortClient *client, size_t bytes);
-
-/* Has the keys sorted, and returns once the result can be fetched. */
-extern const char *gpusort_client_sort(GpusortClient *client);
-
-/* Sets *data and *count to the next rows of the result, at least one.  They are valid until the next call. */
-extern const char *gpusort_client_fetch(GpusortClient *client, const void **data, size_t *count);
+extern bool gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window);
 
 /* Fills in the GPU's part of a report, as far as it is known; reads only. */
 extern void gpusort_client_report(const GpusortClient *client, GpusortReport *report);
 
-/*
- * Ends the use of the GPU and fills in the report, if it is not NULL.  The keys stay
- * readable until release, which frees their memory.  Both may be called in any state, and
- * release also while a transaction aborts.
- */
-extern void gpusort_client_leave(GpusortClient *client, GpusortReport *report);
-extern void gpusort_client_release(GpusortClient *client);
+/* Ends the client, in any state, also while a transaction aborts. */
+extern void gpusort_client_end(GpusortClient *client);
 
 #endif							/* GPUSORT_GPU_CLIENT_H */

@@ -3,12 +3,12 @@
  * control.h
  *		The control block: shared memory of the backends and the GPU service.
  *
- * It holds the requests, the tables of chunks and segments, and the state of the
- * service, but no keys: these are in chunks of dynamic shared memory (gpu/pool.c).
+ * It holds the requests and the state of the service, but no keys and no rows: these are in
+ * files in memory that the sessions make (base/arena.h).  No process ever waits for another
+ * one to release a lock: each change is one atomic write.
  *
- * "Under the lock": writers and readers hold GpusortControl.lock.  "Published by X": the
- * writer writes the field, issues a write barrier and then changes X; the reader reads X,
- * issues a read barrier and then reads the field.
+ * "Published by X": the writer writes the field, issues a write barrier and then changes X;
+ * the reader reads X, issues a read barrier and then reads the field.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,179 +17,106 @@
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
-#include "storage/dsm.h"
 #include "storage/latch.h"
-#include "storage/lwlock.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
-
-/* A large chunk, and the small chunks into which one can be split. */
-#define GPUSORT_CHUNK_BYTES		((size_t) 16 * 1024 * 1024)
-#define GPUSORT_SPLIT_CHUNKS	16	/* small chunks in a split large chunk */
-#define GPUSORT_SMALL_BYTES		(GPUSORT_CHUNK_BYTES / GPUSORT_SPLIT_CHUNKS)
-
-#define GPUSORT_SEGMENT_CHUNKS	4	/* large chunks per segment */
-#define GPUSORT_SEGMENT_BYTES	(GPUSORT_SEGMENT_CHUNKS * GPUSORT_CHUNK_BYTES)
-#define GPUSORT_MAX_SEGMENTS	256
-
-/* Chunks have numbers: first the large ones, by segments, then the small ones of each split. */
-#define GPUSORT_LARGE_CHUNKS	(GPUSORT_MAX_SEGMENTS * GPUSORT_SEGMENT_CHUNKS)
-#define GPUSORT_MAX_SPLITS		64	/* the most large chunks that are split at a time */
-#define GPUSORT_MAX_CHUNKS		(GPUSORT_LARGE_CHUNKS + GPUSORT_MAX_SPLITS * GPUSORT_SPLIT_CHUNKS)
 
 /* The most requests of all backends together. */
 #define GPUSORT_MAX_REQUESTS	4096
-
-/* The most result chunks of a request, which form its ring. */
-#define GPUSORT_RING			4
 
 typedef enum GpusortServiceState
 {
 	GPUSORT_SERVICE_DOWN,		/* no service */
 	GPUSORT_SERVICE_STARTING,	/* registered, or opening the device */
-	GPUSORT_SERVICE_READY		/* serves requests */
+	GPUSORT_SERVICE_READY,		/* serves requests */
+	GPUSORT_SERVICE_ENDING		/* fails the requests that it has, and ends */
 } GpusortServiceState;
 
 /*
  * The life of a request.  B: the backend makes the change; S: the service does.
  *
- *   FREE -B-> GATHERING -B-> SUBMITTED -S-> RETURNING -S-> FINISHED -B-> CLEARING
- *                 |              |              |
- *                 +--------------+--------------+-S-> FAILED -B-> CLEARING
- *                 |              |              |
- *                 +--------------+--------------+-B-> LEFT -S-> FINISHED
- *                 |              |              |
- *                 +--------------+--------------+-B-> ABANDONED -S-> CLEARING
+ *   FREE -B-> FILLING -B-> SUBMITTED -S-> SORTED -S-> FINISHED -B-> FREE
+ *                              |             |
+ *                              +-------------+-S-> FAILED -B-> FREE
+ *                              |             |
+ *                              +-------------+-B-> LEFT -S-> FREE
  *
- * A backend that has LEFT a request may still change it to ABANDONED.
- *
- * Only the first change, of a FREE slot to GATHERING, needs the lock.  Every other
- * change is a compare-and-exchange, so that a process that is stopped keeps no other
- * from giving up a request.  The process that changes the state to CLEARING frees the
- * chunks and at last sets FREE.  For an ABANDONED request that is the service, or if none
- * is READY, the process that makes the change first.
- *
- * The service uses a request's chunks only in the states marked *.
+ * Every change is a compare-and-exchange.  The service uses the session's files in the states
+ * SUBMITTED, SORTED and LEFT, and writes only to the result and the windows.  Without a service,
+ * the backend that has left a request frees it.
  */
 typedef enum GpusortRequestState
 {
 	GPUSORT_REQUEST_FREE,
-	GPUSORT_REQUEST_GATHERING,	/* * the backend adds chunks; the service uploads them */
-	GPUSORT_REQUEST_SUBMITTED,	/* * all keys are in chunks */
-	GPUSORT_REQUEST_RETURNING,	/* * the service puts the result into the ring */
-	GPUSORT_REQUEST_FINISHED,	/* all of it is there, or a LEFT request is done with */
-	GPUSORT_REQUEST_FAILED,		/* error says why */
-	GPUSORT_REQUEST_LEFT,		/* * the backend needs the chunks, but not the result */
-	GPUSORT_REQUEST_ABANDONED,	/* * the service is to free the request and its chunks */
-	GPUSORT_REQUEST_CLEARING	/* a process frees the request's chunks */
+	GPUSORT_REQUEST_FILLING,	/* a backend fills the slot in */
+	GPUSORT_REQUEST_SUBMITTED,	/* the service is to sort */
+	GPUSORT_REQUEST_SORTED,		/* the result is there; rows may still come */
+	GPUSORT_REQUEST_FINISHED,	/* the service is done with the request */
+	GPUSORT_REQUEST_FAILED,		/* the same; error says why there is no result, or no further row */
+	GPUSORT_REQUEST_LEFT		/* the backend wants nothing more */
 } GpusortRequestState;
 
 /* The reason of a sort that the device cannot hold. */
 #define GPUSORT_TOO_LARGE	"The device has too little memory for this sort (gpusort.device_memory_limit)."
 
-/* One slot of the request table. */
+/* Windows of rows that may wait for the backend at a time */
+#define GPUSORT_RING		4
+
+/* Rows of the result, side by side */
+typedef struct GpusortRequestWindow
+{
+	uint64		first;			/* the place of its first row in the sorted order */
+	uint64		count;
+	uint64		bytes;
+} GpusortRequestWindow;
+
+/* One slot of the request table */
 typedef struct GpusortRequest
 {
-	/*
-	 * The GpusortRequestState and a serial, which counts the uses of the slot: a change
-	 * names it, so that a process that was stopped cannot change the state of a later
-	 * request in the slot.  Read by anyone.
-	 */
-	pg_atomic_uint32 state;
+	pg_atomic_uint32 state;		/* GpusortRequestState.  Read by anyone */
 
-	/* The lowest number is sorted first.  The backend writes it; state SUBMITTED publishes it. */
-	uint64		sequence;
-
-	/*
-	 * The owner and the sort.  The backend writes these fields under the lock when it
-	 * takes the slot; state publishes them.
-	 */
-	int			pid;			/* 0 after the slot was freed */
+	/* The sort.  The backend writes these fields in FILLING; state SUBMITTED publishes them. */
+	uint64		sequence;		/* the lowest number is sorted first */
+	int			pid;
 	Latch	   *latch;			/* which the service sets */
+	uint64		rows;
 	uint8		key_bytes;		/* bytes of one key word: 4 or 8 */
-	uint8		words;			/* words of one key: 1 to GPUSORT_MAX_WORDS; above 1
-								 * only with words of 8 bytes and want_rows */
-	bool		want_rows;		/* return input positions (uint32), not keys */
+	uint8		words;			/* words of one key: 1 to GPUSORT_MAX_WORDS; above 1 only with words of 8
+								 * bytes and positions */
+	bool		positions;		/* return input positions (uint32), not keys */
 	uint8		algorithm;		/* GpusortAlgorithm */
+	GpusortFileName file;		/* has the lists, and gets the result */
+	GpusortPlace lists;			/* where they are: gpu/lists.h */
+	uint64		lists_bytes;
 
 	/*
-	 * Input chunks: a list from first_chunk through chunks[].next, -1 if empty.  The
-	 * backend writes it; nclosed publishes its first nclosed chunks, which are complete.
-	 * Each chunk holds whole keys, and each but the last has no room for a further key.
+	 * The windows.  Window w is in ring[w % GPUSORT_RING] while consumed <= w < ready.  After state
+	 * SORTED, ready publishes it.  The backend writes consumed after a full barrier, since the service
+	 * overwrites what it has read.
 	 */
-	int			first_chunk;
-	int			last_chunk;		/* not read by the service */
-	pg_atomic_uint32 nclosed;
-
-	/*
-	 * The result is a sequence of blocks that have the size of a result chunk; only
-	 * the last one is smaller.  Block b is in chunk ring[b % nring] while
-	 * consumed <= b < ready.
-	 *
-	 * The backend takes the first chunk of the ring; nclosed publishes it.  Before
-	 * the first block, the service may replace it by the large chunk large_result, which
-	 * the backend takes with its first large input chunk, and add chunks of the same size;
-	 * ready publishes the ring.
-	 */
-	int			ring[GPUSORT_RING];
-	int			nring;			/* chunks in ring */
-	int			large_result;	/* -1: none; nclosed publishes it */
-
-	/* Blocks that the service has put into the ring.  The next service continues there. */
+	GpusortRequestWindow ring[GPUSORT_RING];
 	pg_atomic_uint32 ready;
-
-	/* Blocks that the backend has read: a full barrier before, since the service overwrites them. */
 	pg_atomic_uint32 consumed;
 
-	/* The report, of the last sort.  States RETURNING and FINISHED publish it; copy_out_ms is 0 in RETURNING. */
+	/* The report.  States SORTED and FINISHED publish it; copy_out_ms and copy_out_bytes are complete in FINISHED. */
 	uint8		algorithm_used; /* GpusortAlgorithm */
-	bool		pinned;			/* all input chunks were registered with CUDA */
+	bool		pinned;			/* all files were registered with CUDA */
 	int			blocks;			/* largest launch: blocks of the grid */
 	int			threads;		/* largest launch: threads of a block */
 	int			bins_used;		/* bins of mppsort; 0 if another algorithm ran */
+	uint64		copy_in_bytes;
 	double		copy_in_ms;
 	double		kernels_ms;
+	double		arrange_ms;
+	uint64		copy_out_bytes;
 	double		copy_out_ms;
 
 	char		error[160];		/* written by the service; published by state FAILED */
 } GpusortRequest;
 
-/* GpusortChunk.request of a large chunk that is split: not free, but no request holds it. */
-#define GPUSORT_CHUNK_SPLIT		PG_INT16_MAX
-
-/*
- * One chunk.  A process takes, splits and joins chunks under the lock; to free one it needs
- * no lock, since nobody else writes request while it is not -1.  The backend that holds an
- * input chunk writes next and bytes; its request's nclosed publishes them.
- */
-typedef struct GpusortChunk
-{
-	int16		next;			/* next input chunk of the request; -1: none */
-	int16		request;		/* index of the request that holds the chunk; -1: free */
-	uint32		bytes;			/* bytes of keys; 0 until the chunk is closed */
-} GpusortChunk;
-
-/*
- * One slot of the segment table.  A process takes an unused slot under the lock: it sets
- * creating, and holds a chunk of it.  From then on nobody else writes the slot, so it sets
- * handle and clears creating without the lock.  A segment is dropped, or marked as gone,
- * under the lock, but not while a process holds a chunk of it.
- */
-typedef struct GpusortSegment
-{
-	dsm_handle	handle;			/* DSM_HANDLE_INVALID: no segment */
-	bool		creating;		/* a backend is making the segment */
-	bool		gone;			/* its file was removed: no further process can map it */
-} GpusortSegment;
-
 typedef struct GpusortControl
 {
-	int			tranche;		/* tranche of the lock; constant */
-	LWLock		lock;			/* taken by gpusort_lock_try() only */
-	int			lock_pid;		/* the process that took the lock last; read by anyone */
-	pg_atomic_uint32 lock_uses; /* how often it was taken; the holder increases it */
-	pg_atomic_uint32 lock_stuck_at; /* lock_uses when a process gave up waiting for
-									 * the lock; PG_UINT32_MAX: never */
 	pg_atomic_uint64 next_sequence; /* the next GpusortRequest.sequence */
 
 	/*
@@ -203,34 +130,24 @@ typedef struct GpusortControl
 	pg_atomic_uint64 given_up_at;	/* 0: no process has given up yet */
 
 	/*
-	 * The state of the service and its device, written under the lock by the service and
-	 * by backends that start it (gpu/start.c).  It may be read without the lock: a latch
-	 * outlives its process, and gpusort_status() may see a mixture.
+	 * The state of the service and its device.  The process that changes service_state to STARTING, and
+	 * then the service, write the other fields; a reader may see a mixture, in texts only.
 	 */
 	pg_atomic_uint32 service_state; /* GpusortServiceState */
-	int			service_pid;	/* 0: no service runs */
+	pg_atomic_uint32 service_pid;	/* 0: no service runs */
 	Latch	   *service_latch;	/* NULL: no service runs */
 	uint64		started_at;		/* when state became STARTING, in ms of base/clock.h */
 	uint64		retry_at;		/* no backend starts a service before this time */
 	char		failure[160];	/* why the service, or its start, failed last */
 	TimestampTz failed_at;		/* when that was; 0: never */
-	int			pool_limit;		/* MB; 0: no service has run yet */
 	char		device[64];		/* name of the last one; empty, as 0 below, if not known */
 	uint64		device_memory;	/* bytes */
-	uint64		sort_memory;	/* bytes of it that sorts may take; written without the lock */
+	uint64		mapped_bytes;	/* bytes of sessions' files that the service has mapped */
 	int			driver_version; /* CUDA version of the driver: 13000 is 13.0 */
 	int			runtime_version;
 
-	GpusortSegment segments[GPUSORT_MAX_SEGMENTS];
-	GpusortChunk chunks[GPUSORT_MAX_CHUNKS];
-
-	/* The large chunk that each split divides, or -1; it stays while a process holds a small one. */
-	int16		splits[GPUSORT_MAX_SPLITS];
-
-	/* Bit i: slot i is in use.  Set under the lock before the slot is taken, cleared before it is freed. */
-	pg_atomic_uint64 in_use[GPUSORT_MAX_REQUESTS / 64];
-
 	int			nrequests;		/* slots; constant */
+	pg_atomic_uint32 used;		/* slots from this one on have never been used */
 	GpusortRequest *requests;	/* the slots; constant, the same address in every process */
 } GpusortControl;
 
@@ -246,93 +163,55 @@ extern void gpusort_control_request_memory(void);
  */
 extern bool gpusort_control_attach(const char **reason);
 
-/*
- * Notes that no service runs: because of this failure, after which no backend starts one
- * for retry_ms, or NULL.  The caller holds the lock.
- */
-extern void gpusort_control_set_down(const char *failure, uint64 retry_ms);
+/* Changes service_state.  Returns false if it is not "from" any more.  A full barrier. */
+extern bool gpusort_control_change(GpusortServiceState from, GpusortServiceState to);
 
 /*
- * Fails the request of this serial, if it is active, and wakes its backend.  The slot must
- * not be freed and taken again meanwhile.
+ * Notes that the service, whose state was "from", is down: because of this failure, after which no
+ * backend starts one for retry_ms, or NULL.
  */
-extern void gpusort_control_fail(GpusortRequest *request, uint32 serial, const char *reason);
+extern void gpusort_control_set_down(GpusortServiceState from, const char *failure, uint64 retry_ms);
+
+/* Is there a request that the service has to serve? */
+extern bool gpusort_control_has_request(void);
 
 /*
- * May a service be using the chunks of requests?  If this returns false to a process that
- * has set a request to ABANDONED before, no service will use the request's chunks: both
- * sides have a full barrier between, and the service sets READY or DOWN before it looks at
- * the requests' states.
+ * In a service that ends: fails all requests for this reason; NULL: leaves those to the next service that
+ * this one has not sorted.
  */
-static inline bool
-gpusort_control_served(void)
+extern void gpusort_control_fail_all(const char *reason);
+
+/* Slots that may be in use: the first ones */
+static inline int
+gpusort_control_slots(void)
 {
-	return pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY;
+	return (int) pg_atomic_read_u32(&gpusort_control->used);
 }
 
-/* A word of GpusortRequest.state: the state in the lower bits, the serial above them. */
-#define GPUSORT_STATE_BITS		4
-#define GPUSORT_MAX_SERIAL		(PG_UINT32_MAX >> GPUSORT_STATE_BITS)
-
-static inline uint32
-gpusort_request_word(uint32 serial, GpusortRequestState state)
+static inline GpusortServiceState
+gpusort_service_state(void)
 {
-	return serial << GPUSORT_STATE_BITS | state;
+	return (GpusortServiceState) pg_atomic_read_u32(&gpusort_control->service_state);
 }
 
-static inline GpusortRequestState
-gpusort_word_state(uint32 word)
-{
-	return (GpusortRequestState) (word & ((1 << GPUSORT_STATE_BITS) - 1));
-}
-
-/* Read the state, or the serial that belongs to it; they have no barrier. */
+/* Read the state.  It has no barrier. */
 static inline GpusortRequestState
 gpusort_request_state(GpusortRequest *request)
 {
-	return gpusort_word_state(pg_atomic_read_u32(&request->state));
+	return (GpusortRequestState) pg_atomic_read_u32(&request->state);
 }
 
-static inline uint32
-gpusort_request_serial(GpusortRequest *request)
-{
-	return pg_atomic_read_u32(&request->state) >> GPUSORT_STATE_BITS;
-}
-
-/* May the service still return results of a request in this state? */
+/* Changes the state.  Returns false if it is not "from" any more.  A full barrier. */
 static inline bool
-gpusort_request_is_active(GpusortRequestState state)
+gpusort_request_change(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
 {
-	return state == GPUSORT_REQUEST_GATHERING || state == GPUSORT_REQUEST_SUBMITTED ||
-		state == GPUSORT_REQUEST_RETURNING;
-}
-
-/*
- * Changes the state of the request of this serial.  Returns false if the state is not "from"
- * any more, or the slot has another request.  A change that succeeds is a full barrier.
- */
-static inline bool
-gpusort_request_change(GpusortRequest *request, uint32 serial, GpusortRequestState from,
-					   GpusortRequestState to)
-{
-	uint32		expected = gpusort_request_word(serial, from);
-	bool		changed = pg_atomic_compare_exchange_u32(&request->state, &expected, gpusort_request_word(serial, to));
+	uint32		expected = from;
+	bool		changed = pg_atomic_compare_exchange_u32(&request->state, &expected, to);
 
 	/* before Armv8.1 the exchange is a loop, whose store may follow later loads */
 	pg_memory_barrier();
 	return changed;
 }
-
-/*
- * Takes the lock.  Returns NULL, or a reason, in static memory, if one process has held the
- * lock for more than 5 s.  Processes interrupts while it waits, before it holds the lock.
- */
-extern const char *gpusort_lock_try(void);
-
-/* Takes the lock, and waits for it as long as that takes: for the GPU service. */
-extern void gpusort_lock_take(void);
-
-extern void gpusort_lock_release(void);
 
 /*
  * For how long has a process waited for another that shows no sign of life?  The other one

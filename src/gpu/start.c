@@ -133,11 +133,11 @@ gpusort_service_preload(void)
 	RegisterBackgroundWorker(&worker);
 }
 
-/* Copies the reason of the service's failure to static memory.  The caller holds the lock. */
+/* Copies the reason of the service's failure to static memory. */
 static const char *
 copy_failure(void)
 {
-	static char reason[160];
+	static char reason[sizeof(gpusort_control->failure)];
 
 	strlcpy(reason, gpusort_control->failure, sizeof(reason));
 	return reason;
@@ -146,36 +146,31 @@ copy_failure(void)
 /*
  * Returns true if the service is down and may be started.  It is then marked as
  * STARTING, and this backend must register it.  Otherwise *reason says why no
- * service will be ready soon, or is NULL if one will.  The caller holds the lock
- * exclusively.
+ * service will be ready soon, or is NULL if one will.
  */
 static bool
 claim_start(uint64 now, const char **reason)
 {
-	uint32		state = pg_atomic_read_u32(&gpusort_control->service_state);
+	GpusortServiceState state = gpusort_service_state();
 	bool		overdue = state == GPUSORT_SERVICE_STARTING &&
 		now - gpusort_control->started_at >= START_TIMEOUT_MS;
 
 	*reason = NULL;
-	if (gpusort_control->service_pid != 0)
-	{
-		if (overdue)
-			*reason = "The GPU service takes too long to start.";
-		return false;
-	}
-	if (overdue)
-		gpusort_control_set_down("The GPU service did not start; see the server log.", RETRY_AFTER_TIMEOUT_MS);
+	if (overdue && pg_atomic_read_u32(&gpusort_control->service_pid) != 0)
+		*reason = "The GPU service takes too long to start.";
+	else if (overdue)
+		gpusort_control_set_down(state, "The GPU service did not start; see the server log.", RETRY_AFTER_TIMEOUT_MS);
 	else if (state != GPUSORT_SERVICE_DOWN)
 		return false;
-
-	if (now < gpusort_control->retry_at)
-	{
+	pg_read_barrier();
+	if (*reason == NULL && now < gpusort_control->retry_at)
 		*reason = copy_failure();
+	if (*reason != NULL)
 		return false;
-	}
+	/* first this: another process may look at it as soon as the state is STARTING */
 	gpusort_control->started_at = now;
-	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
-	return true;
+	pg_write_barrier();
+	return gpusort_control_change(GPUSORT_SERVICE_DOWN, GPUSORT_SERVICE_STARTING);
 }
 
 /* Registers the service.  Returns NULL, or the reason if no worker slot is free. */
@@ -183,21 +178,14 @@ static const char *
 register_service(void)
 {
 	BackgroundWorker worker;
-	const char *reason;
 
 	fill_worker(&worker, false);
 	if (!GPUSORT_FAULT(WORKER) && RegisterDynamicBackgroundWorker(&worker, NULL))
 		return NULL;
-
-	/* a start that nobody marks as failed is overdue after START_TIMEOUT_MS */
-	reason = gpusort_lock_try();
-	if (reason != NULL)
-		return reason;
-	gpusort_control_set_down("No background worker slot is free for the GPU service (max_worker_processes).",
+	gpusort_control_set_down(GPUSORT_SERVICE_STARTING,
+							 "No background worker slot is free for the GPU service (max_worker_processes).",
 							 RETRY_AFTER_NO_SLOT_MS);
-	reason = copy_failure();
-	gpusort_lock_release();
-	return reason;
+	return copy_failure();
 }
 
 /* Has all processes give up, unless the service has shown a heartbeat after the given one. */
@@ -214,12 +202,12 @@ silent_reason(void)
 	static char reason[80];
 
 	/* without a service process, it is to be started */
-	if (gpusort_control->service_pid == 0 ||
+	if (pg_atomic_read_u32(&gpusort_control->service_pid) == 0 ||
 		pg_atomic_read_u64(&gpusort_control->given_up_at) != pg_atomic_read_u64(&gpusort_control->heartbeat))
 		return NULL;
 	/* have the service show a heartbeat as soon as it goes on */
 	gpusort_service_wake();
-	if (pg_atomic_read_u32(&gpusort_control->service_state) != GPUSORT_SERVICE_READY)
+	if (gpusort_service_state() != GPUSORT_SERVICE_READY)
 		return too_slow_to_end;
 	snprintf(reason, sizeof(reason), "The GPU service has not responded for %d seconds.",
 			 (int) (pg_atomic_read_u32(&gpusort_control->step_ms) + SILENCE_MS) / 1000);
@@ -244,20 +232,11 @@ gpusort_service_silent(GpusortSilence *silence)
 const char *
 gpusort_service_start(void)
 {
-	uint64		now;
 	const char *reason = silent_reason();
-	bool		claimed;
 
-	if (reason != NULL || pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
+	if (reason != NULL || gpusort_service_state() == GPUSORT_SERVICE_READY)
 		return reason;
-
-	now = gpusort_clock_ms();
-	reason = gpusort_lock_try();
-	if (reason != NULL)
-		return reason;
-	claimed = claim_start(now, &reason);
-	gpusort_lock_release();
-	return claimed ? register_service() : reason;
+	return claim_start(gpusort_clock_ms(), &reason) ? register_service() : reason;
 }
 
 const char *
@@ -272,12 +251,12 @@ gpusort_service_wait(void)
 
 		if (reason != NULL)
 			return reason;
-		if (pg_atomic_read_u32(&gpusort_control->service_state) == GPUSORT_SERVICE_READY)
+		if (gpusort_service_state() == GPUSORT_SERVICE_READY)
 			return NULL;
 		/* gpusort_service_start() limits the time of a start; the service may also hang as it ends */
-		if (gpusort_silence_ms(&wait, 0) >= START_TIMEOUT_MS)
+		if (gpusort_service_state() != GPUSORT_SERVICE_STARTING && gpusort_silence_ms(&wait, 0) >= START_TIMEOUT_MS)
 		{
-			if (gpusort_control->service_pid != 0)
+			if (pg_atomic_read_u32(&gpusort_control->service_pid) != 0)
 				note_silence(heartbeat);
 			return too_slow_to_end;
 		}

@@ -33,7 +33,7 @@ extern void gpusort_service_preload(void);
 /*
  * Starts the service if it is down; does not wait for it.  Returns NULL, or a reason if
  * it will not be ready soon; in static memory, valid until the next call of a function of
- * this header or of gpusort_lock_try().  Processes interrupts.
+ * this header.
  */
 extern const char *gpusort_service_start(void);
 

@@ -94,7 +94,7 @@ run(GpusortIndexBuild *build)
 	pgstat_progress_update_multi_param(3, index, (const int64[]) {build->rows, 0, 0});
 
 	report_phase(PROGRESS_BTREE_PHASE_PERFORMSORT_1);
-	gpusort_gather_end(gather, false, &sorted);
+	gpusort_gather_end(gather, &sorted);
 	report_phase(PROGRESS_BTREE_PHASE_LEAF_LOAD);
 	gpusort_index_load(build, &sorted);
 	if (gather->set != NULL)

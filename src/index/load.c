@@ -195,12 +195,7 @@ next_rows(Loader *loader)
 
 	if (gather->spill != NULL)
 		return false;
-	if (turn_window(loader))
-		return true;
-	if (!gpusort_sort_next_block(gather, loader->filler->sorted))
-		return false;
-	begin_windows(loader);
-	return true;
+	return turn_window(loader);
 }
 
 void

@@ -121,7 +121,9 @@ sort_node(GpusortNode *node)
 	gather->child = outerPlanState(node);
 	gather->expected = gather->child->plan->plan_rows;
 	gather->fed = node->feed != NULL;
+	gather->arena = NULL;
 	gpusort_limit_begin(gather, gpusort_spec_limit(&node->spec, node->css.ss.ps.ps_ExprContext));
+	gather->travels = !node->spec.random_access && gather->limit.rows < 0;
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_begin(&gather->activity, gather->cxt, node->css.ss.ps.plan->plan_rows);
 	if (node->feed != NULL)
@@ -146,7 +148,7 @@ sort_node(GpusortNode *node)
 	}
 	if (mine)
 	{
-		gpusort_gather_end(gather, node->spec.random_access, &node->result.sorted);
+		gpusort_gather_end(gather, &node->result.sorted);
 		gpusort_result_begin(&node->result);
 		if (node->spec.random_access && gather->spill != NULL)
 		{

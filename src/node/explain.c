@@ -97,7 +97,11 @@ show_milliseconds(const GpusortNodeStats *stats, double total, ExplainState *es)
 	if (stats->copy_in_ms > 0 || stats->copy_out_ms > 0)
 	{
 		ExplainPropertyFloat("Copy In Time", "ms", stats->copy_in_ms, 3, es);
+		if (stats->arrange_ms > 0)
+			ExplainPropertyFloat("Arrange Time", "ms", stats->arrange_ms, 3, es);
 		ExplainPropertyFloat("Copy Out Time", "ms", stats->copy_out_ms, 3, es);
+		if (stats->wait_ms > 0)
+			ExplainPropertyFloat("Wait Time", "ms", stats->wait_ms, 3, es);
 	}
 	ExplainPropertyFloat("Sort Time", "ms", stats->sort_ms, 3, es);
 	ExplainPropertyFloat("Return Time", "ms",

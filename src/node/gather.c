@@ -200,7 +200,29 @@ enforce_limit(GpusortGather *gather)
 	return SPILLED;
 }
 
-/* Reserves memory for at least one more key.  False if the arena has none. */
+/* Has further keys and rows go to an arena, if a device may sort, so that it can read them there. */
+static void
+use_arena(GpusortGather *gather)
+{
+	MemoryContext old;
+
+	if (!gather->travels || gather->arena != NULL ||
+		!gpusort_keyset_may_travel(&gather->set_spec, gpusort_keyset_rows(gather->set)))
+		return;
+	old = MemoryContextSwitchTo(gather->cxt);
+	gather->arena = gpusort_arena_make();
+	MemoryContextSwitchTo(old);
+	if (gather->arena == NULL)
+	{
+		/* the engine gets a copy, or says why it does not */
+		gather->travels = false;
+		return;
+	}
+	gpusort_keyset_share(gather->set, gather->arena);
+	gather->rows.store.arena = gather->arena;
+}
+
+/* Reserves memory for at least one more key.  False if the arena, of another process, has none. */
 static bool
 reserve(GpusortGather *gather, GpusortRoom *room)
 {
@@ -239,6 +261,7 @@ gpusort_gather_room(GpusortGather *gather, GpusortRoom *room)
 		case KEEP:
 			break;
 	}
+	use_arena(gather);
 	while (!reserve(gather, room))
 		gpusort_gather_empty_arena(gather, room);
 	return true;

@@ -141,7 +141,7 @@ gpusort_limit_trim(GpusortGather *gather)
 		plan_trim(gather, rows);
 		return;
 	}
-	gpusort_sort_words(gather, true, NULL, &sorted);
+	gpusort_sort_words(gather, NULL, NULL, 0, &sorted);
 	kept = gpusort_bound_select(gather, &sorted);
 	keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
 	gather->form->keep(gather, &sorted, kept, keys);

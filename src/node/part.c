@@ -30,7 +30,7 @@ gpusort_part_lend(GpusortPart *part)
 void
 gpusort_part_take_back(GpusortPart *part)
 {
-	gpusort_arena_take_back(&part->file);
+	gpusort_arena_take_back(&part->file, !part->done);
 }
 
 void

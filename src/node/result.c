@@ -6,6 +6,8 @@
  * The engine returns row numbers, and each row is fetched from the store: a miss of the cache
  * and of the TLB.  So rows are prefetched.  Of a large result, several threads copy the next
  * rows, in order, to a window that stays in the cache, unless they lie in sequence in the store.
+ * If a device has sorted, it sends the rows in order.  Those that ties or libc's order have moved
+ * since are fetched from the store.
  *
  * The backend fills a window when it comes to the end of the one before, as one of the
  * threads; no thread works while the backend does anything else.  (The load of an index
@@ -68,6 +70,9 @@ gpusort_window_init(GpusortWindow *window, uint64 max_count, Size bytes)
 	window->part_bytes = MAXALIGN_DOWN(bytes / parts);
 }
 
+/* Rows from the device that get into a window at a time: their addresses stay in the cache */
+#define DEVICE_ROWS		4096
+
 /* Lie rows that follow each other in the result near each other in the store, as far as two of them tell? */
 static inline bool
 in_sequence(const uint32 *order, uint64 n)
@@ -121,20 +126,20 @@ gpusort_window_fill(void *arg, size_t begin, size_t end)
 	}
 }
 
-void
-gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
+/* Has threads copy rows to windows, from row begin of the block on, if that pays. */
+static void
+begin_copies(GpusortDrain *drain, uint64 begin)
 {
 	GpusortWindow *window = &drain->window;
-	int			threads = gpusort_cpu_threads_most(sorted->count);
+	const GpusortGather *gather = window->gather;
+	int			threads = gpusort_cpu_threads_most(window->sorted->count);
 
-	window->gather = gather;
-	window->sorted = sorted;
 	window->begin = PG_UINT64_MAX;
 	window->count = 0;
-	window->row_bytes = gpusort_gather_row_bytes(gather);
 	if (threads < 2 || !gpusort_window_pays(gather, window->row_bytes))
 		return;
-	window->begin = drain->next_count = FIRST_ROWS;
+	window->begin = begin;
+	drain->next_count = FIRST_ROWS;
 	/* not anew for each block of a result: the window's memory stays the same */
 	if (window->max_count == 0)
 	{
@@ -145,14 +150,77 @@ gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const Gpus
 }
 
 void
+gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
+{
+	GpusortWindow *window = &drain->window;
+
+	window->gather = gather;
+	window->sorted = sorted;
+	window->row_bytes = gpusort_gather_row_bytes(gather);
+	begin_copies(drain, FIRST_ROWS);
+	drain->travels = sorted->travels;
+	if (drain->travels)
+		window->begin = 0;
+}
+
+/*
+ * Fills the window from row i on with rows of the device.  Returns false if it sends none, or none that begins
+ * with row i, or what it has sent is not rows.
+ */
+static bool
+fill_from_device(GpusortDrain *drain, uint64 i)
+{
+	GpusortWindow *window = &drain->window;
+	GpusortRowWindow *device = &drain->device;
+	const GpusortRowStore *store = &window->gather->rows.store;
+	const uint32 *order = window->sorted->block;
+	const uint32 *sent = window->sorted->device_order;
+
+	if (device->count == 0 && (!gpusort_keyset_fetch_rows(window->gather->set, device) || device->first != i))
+		return false;
+	if (window->rows == NULL)
+		window->rows = MemoryContextAlloc(window->gather->cxt, DEVICE_ROWS * sizeof(void *));
+	window->begin = i;
+	window->count = Min(device->count, DEVICE_ROWS);
+	for (uint64 k = 0; k < window->count; k++)
+	{
+		Size		bytes = device->bytes >= sizeof(uint64) ? MAXALIGN(gpusort_row_bytes(device->rows, store->bare)) : 0;
+
+		if (unlikely(bytes == 0 || bytes > device->bytes))
+		{
+			window->count = 0;
+			return false;
+		}
+		window->rows[k] = sent == NULL || sent[i + k] == order[i + k] ? (void *) device->rows :
+			gpusort_rowstore_row(store, order[i + k]);
+		device->rows += bytes;
+		device->bytes -= bytes;
+	}
+	device->first += window->count;
+	device->count -= window->count;
+	return device->count > 0 || device->bytes == 0;
+}
+
+void
 gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 {
 	GpusortWindow *window = &drain->window;
 	GpusortNodeStats *stats = window->gather->stats;
-	uint64		count = Min(drain->next_count, window->sorted->count - i);
+	uint64		count;
 	GpusortCpuOptions options;
 
 	Assert(i == window->begin + window->count && i < window->sorted->count);
+	if (drain->travels)
+	{
+		if (fill_from_device(drain, i))
+			return;
+		/* the rows in the store are as good */
+		drain->travels = false;
+		begin_copies(drain, i);
+		if (window->begin != i)
+			return;
+	}
+	count = Min(drain->next_count, window->sorted->count - i);
 	drain->next_count = Min(2 * drain->next_count, window->max_count);
 	if (!gpusort_window_move(window, i, count))
 		return;
@@ -189,7 +257,7 @@ previous(GpusortResult *result)
 	return gpusort_result_value(result, (Datum) 0, true);
 }
 
-/* Returns the next row if the current block does not have it. */
+/* Returns the next row if it is not one of sorted. */
 static TupleTableSlot *
 next_elsewhere(GpusortResult *result)
 {
@@ -201,13 +269,7 @@ next_elsewhere(GpusortResult *result)
 	result->position++;
 	if (result->position <= result->nulls_before || result->position > result->rows - result->nulls_after)
 		return gpusort_result_value(result, (Datum) 0, true);
-	if (result->gather->spill != NULL)
-		return result->gather->form->merged(result);
-	if (!gpusort_sort_next_block(result->gather, &result->sorted))
-		elog(ERROR, "the result of a sort has ended too early");
-	result->first = result->position - 1;
-	gpusort_drain_begin(&result->drain, result->gather, &result->sorted);
-	return result->gather->form->at(result, 0);
+	return result->gather->form->merged(result);
 }
 
 TupleTableSlot *
@@ -242,7 +304,7 @@ gpusort_result_begin(GpusortResult *result)
 	result->nulls_after = gather->nulls - result->nulls_before;
 	result->rows = gather->nulls +
 		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) :
-		 result->sorted.whole ? result->sorted.count : gpusort_keyset_rows(gather->set));
+		 result->sorted.count);
 	result->first = result->nulls_before;
 	gpusort_result_rewind(result);
 }

@@ -45,17 +45,19 @@ extern void gpusort_window_fill(void *window, size_t begin, size_t end);
 
 /*
  * The window of a result that the backend reads.  A forward read of row begin + count of the
- * window fills the next one.
+ * window fills the next one: with rows that a device has put in order, or else with copies.
  */
 typedef struct GpusortDrain
 {
 	GpusortWindow window;		/* begin PG_UINT64_MAX, with count 0: no row fills a window */
 	uint64		next_count;		/* rows that the next window gets */
+	bool		travels;		/* rows come from the device */
+	GpusortRowWindow device;	/* those that have come, but are not in a window yet */
 } GpusortDrain;
 
 /*
- * The rows of a sort are numbered from 0, NULLs of values included.  They come from the
- * blocks of the sorted key set, or from the spill of gather, and then sorted is empty.
+ * The rows of a sort are numbered from 0, NULLs of values included.  They come from
+ * the sorted key set, or from the spill of gather, and then sorted is empty.
  * position and at_end work as tuplesort's "current" and "eof_reached".
  */
 typedef struct GpusortResult
@@ -63,8 +65,8 @@ typedef struct GpusortResult
 	GpusortGather *gather;
 	bool		ready;			/* the child has been read to its end */
 	Tuplesortstate *core;		/* returns the rows; NULL: */
-	GpusortSorted sorted;		/* the block that is being returned */
-	uint64		first;			/* its first row */
+	GpusortSorted sorted;		/* the rows in memory */
+	uint64		first;			/* the first of them */
 	uint64		position;		/* the row that a forward read returns next */
 	bool		at_end;			/* the parent has asked for a row behind the last */
 	uint64		rows;			/* all rows */
@@ -86,7 +88,7 @@ extern void gpusort_result_begin(GpusortResult *result);
 /* Returns to the first row. */
 extern void gpusort_result_rewind(GpusortResult *result);
 
-/* Returns the next row in this direction if the current block does not have it. */
+/* Returns the next row in this direction if it is not the next one of sorted. */
 extern TupleTableSlot *gpusort_result_step(GpusortResult *result, bool forward);
 
 /*
@@ -121,13 +123,13 @@ gpusort_result_value(GpusortResult *result, Datum value, bool isnull)
 }
 
 /*
- * Decides whether threads copy the rows of the block, and forgets the window.  For a new
- * block, and when the parent rewinds.
+ * Decides where windows come from, and forgets the window.  For a new result, and when the parent
+ * rewinds.
  */
 extern void gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted);
 
 /*
- * Fills the window that begins at row i of the block, where the one before ends.  Takes
+ * Fills the window that begins at row i of the block, where the one before ends.  May take
  * some milliseconds.  If the rows lie in sequence, or other sorts have taken all threads, the
  * window stays empty and begins behind rows that it would have had.
  */

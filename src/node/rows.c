@@ -33,6 +33,13 @@
 /* Bytes of a row, at most, that are prefetched: a parent may read a part of it only. */
 #define MOST_ROW_BYTES	128
 
+/*
+ * A device puts rows in order if there are at least so many of them, of so many bytes at most, in the mean: for fewer
+ * rows the windows would be small, and wider ones take longer to copy than a miss of the cache.
+ */
+#define TRAVEL_ROWS			262144
+#define TRAVEL_ROW_BYTES	400
+
 static const char *
 plan(GpusortGather *gather)
 {
@@ -348,13 +355,15 @@ adopt(GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *
 }
 
 static void
-sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
+sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 {
 	GpusortDoubt doubt = gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
 	uint64		rows = gpusort_keyset_rows(gather->set);
 	bool		ties = doubt.undecided != 0;
 	bool		proposed = doubt.proposed >= 0;
 	uint8	   *may_tie = NULL;
+	GpusortRowSpan *spans = NULL;
+	int			nspans = 0;
 	bool		moved = false;	/* rows are not at the places that may_tie tells of */
 	instr_time	begun;
 	instr_time	now;
@@ -362,10 +371,22 @@ sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
 	/* the sort compares all words */
 	if (ties && doubt.words == gather->set_spec.words)
 		may_tie = gpusort_memory_alloc(gather->set_cxt, Max(rows, 1));
-	gpusort_sort_words(gather, want_whole || ties || proposed, may_tie, sorted);
+	if (travels && rows >= TRAVEL_ROWS && gpusort_gather_row_bytes(gather) <= TRAVEL_ROW_BYTES &&
+		gpusort_keyset_may_travel(&gather->set_spec, rows))
+		spans = gpusort_rowstore_spans(&gather->rows.store, &nspans);
+	gpusort_sort_words(gather, may_tie, spans, nspans, sorted);
+	if (spans != NULL)
+		pfree(spans);
 	sorted->row_bytes = Min(gpusort_gather_row_bytes(gather), MOST_ROW_BYTES);
 	if (!ties && !proposed)
 		return;
+	if (sorted->travels)
+	{
+		uint32	   *order = gpusort_memory_alloc_pages(gather->set_cxt, rows * sizeof(uint32));
+
+		memcpy(order, sorted->block, rows * sizeof(uint32));
+		sorted->device_order = order;
+	}
 	INSTR_TIME_SET_CURRENT(begun);
 	/* rows that a LIMIT does not fetch need not be in order */
 	if (gpusort_limit_can_trim(gather))

@@ -36,14 +36,15 @@ add_report(GpusortNodeStats *stats, const GpusortReport *report)
 	stats->algorithm = report->algorithm;
 	stats->copy_in_ms += report->copy_in_ms;
 	stats->sort_ms += report->kernels_ms;
+	stats->arrange_ms += report->arrange_ms;
 	stats->copy_out_ms += report->copy_out_ms;
+	stats->wait_ms += report->wait_ms;
 	strlcpy(stats->engine_reason, report->reason ? report->reason : "", sizeof(stats->engine_reason));
 }
 
 /*
- * Finishes the key set's sort and adds its report to stats, unless that has been
- * done or the key set is not sorted.  Afterwards no block can be fetched, and the
- * last one is not valid any more.
+ * Finishes the key set's sort and adds its report to stats, unless the key set is not sorted.
+ * Afterwards the result is not valid any more.
  */
 static void
 finish_sort(GpusortGather *gather)
@@ -70,63 +71,19 @@ gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats)
 	add_report(stats, &report);
 }
 
-/* Fetches the whole result into out; width: bytes of a row number or key. */
-static void
-fetch_whole(GpusortGather *gather, char *out, size_t width, GpusortSorted *sorted)
-{
-	GpusortBlock block;
-
-	sorted->block = out;
-	sorted->count = 0;
-	sorted->whole = true;
-	while (gpusort_keyset_fetch(gather->set, &block))
-	{
-		char	   *to = out + sorted->count * width;
-
-		CHECK_FOR_INTERRUPTS();
-		if (block.data != to)
-			memcpy(to, block.data, block.count * width);
-		sorted->count += block.count;
-	}
-}
-
 void
-gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted)
+gpusort_sort_words(GpusortGather *gather, uint8 *may_tie, const GpusortRowSpan *spans, int nspans,
+				   GpusortSorted *sorted)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
-	size_t		width = gather->set_spec.rows ? sizeof(uint32) : gather->set_spec.key_bytes;
 
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_SORTING, rows, gather->stats->memory, NULL);
-	if (want_whole)
-	{
-		char	   *out = gpusort_memory_alloc_pages(gather->set_cxt, Max(rows, 1) * width);
-
-		gpusort_keyset_sort(gather->set, out, may_tie);
-		fetch_whole(gather, out, width, sorted);
-		gather->sorted = true;
-		finish_sort(gather);
-	}
-	else
-	{
-		gpusort_keyset_sort(gather->set, NULL, may_tie);
-		gather->sorted = true;
-		sorted->whole = false;
-		if (!gpusort_sort_next_block(gather, sorted))
-			sorted->count = 0;
-		sorted->whole = (sorted->count == rows);
-	}
-}
-
-bool
-gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted)
-{
-	GpusortBlock block;
-
-	if (sorted->whole || !gpusort_keyset_fetch(gather->set, &block))
-		return false;
-	sorted->block = block.data;
-	sorted->count = block.count;
-	return true;
+	*sorted = (GpusortSorted) {
+		.block = gpusort_keyset_sort(gather->set, NULL, may_tie, spans, nspans),
+		.count = rows,
+		.travels = nspans > 0,
+	};
+	gather->sorted = true;
 }
 
 void
@@ -221,8 +178,7 @@ gpusort_gather_spill(GpusortGather *gather)
 	GpusortSorted sorted;
 
 	gather->form->sort(gather, false, &sorted);
-	if (sorted.whole)
-		gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted.count;
+	gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted.count;
 	if (gather->spill == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
@@ -231,9 +187,7 @@ gpusort_gather_spill(GpusortGather *gather)
 		MemoryContextSwitchTo(old);
 	}
 	gpusort_spill_begin_run(gather->spill);
-	do
-		gather->form->spill(gather, &sorted);
-	while (gpusort_sort_next_block(gather, &sorted));
+	gather->form->spill(gather, &sorted);
 	gpusort_spill_end_run(gather->spill);
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);
@@ -248,7 +202,7 @@ gpusort_gather_spill(GpusortGather *gather)
 }
 
 void
-gpusort_gather_end(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
+gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 {
 	GpusortNodeStats *stats = gather->stats;
 	instr_time	now;
@@ -260,7 +214,7 @@ gpusort_gather_end(GpusortGather *gather, bool want_whole, GpusortSorted *sorted
 
 	if (gather->spill == NULL)
 	{
-		gather->form->sort(gather, want_whole, sorted);
+		gather->form->sort(gather, gather->travels, sorted);
 		return;
 	}
 	if (gpusort_keyset_rows(gather->set) > 0)

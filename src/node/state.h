@@ -42,7 +42,9 @@ typedef struct GpusortNodeStats
 	double		gather_ms;		/* time to read the child, spilling included */
 	double		copy_in_ms;		/* time of copies to the device */
 	double		sort_ms;		/* time in the engines, tie-breaking included */
+	double		arrange_ms;		/* time in which the device has found the places of rows in order */
 	double		copy_out_ms;	/* time of copies from the device */
+	double		wait_ms;		/* time in which rows in order were waited for */
 	int			return_threads; /* threads that copied rows, the most at a time; 0: none did */
 } GpusortNodeStats;
 
@@ -85,6 +87,7 @@ typedef struct GpusortGather
 	PlanState  *child;			/* where rows are read now */
 	double		expected;		/* rows, by the planner's estimate */
 	bool		fed;			/* several processes gather the rows of one sort (part.c) */
+	bool		travels;		/* a device may put the rows in order: all are returned, once, forward */
 	Size		memory_limit;	/* bytes that the sort may use in memory */
 	GpusortNodeLimit limit;
 	MemoryContext cxt;
@@ -101,7 +104,8 @@ typedef struct GpusortGather
 	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
 	GpusortSpill *spill;		/* NULL: all rows are in memory */
 	Tuplesortstate *core;		/* NULL: core has not taken over */
-	GpusortArena *arena;		/* in a parallel worker: has the key set and the store; NULL: none, or it has no memory */
+	GpusortArena *arena;		/* has the key set and the store, of a parallel worker, or beyond the first rows
+								 * of a sort that travels; NULL: none, or it has no memory */
 	GpusortSpillShared *shared_spill;	/* if several processes gather: the spills of all; else NULL */
 	GpusortActivity activity;
 	instr_time	begun;			/* when the first row was asked for */
@@ -113,13 +117,14 @@ typedef struct GpusortGather
 	TupleTableSlot *right;
 } GpusortGather;
 
-/* A block of a sorted key set, valid until the next one is fetched or the sort is finished */
+/* The result of a sort, valid until the key set is ended */
 typedef struct GpusortSorted
 {
 	const void *block;			/* row numbers (uint32) for rows, keys for values */
 	uint64		count;			/* elements of the block */
-	bool		whole;			/* it is the whole result; in set_cxt, if that was asked for */
 	Size		row_bytes;		/* for rows: bytes of a row that a parent reads, mostly */
+	bool		travels;		/* rows come from gpusort_keyset_fetch_rows(), in the order of device_order */
+	const uint32 *device_order; /* NULL: the same as block */
 } GpusortSorted;
 
 /* Reserved memory for keys, which a form's read() fills.  All zeros but width: none */
@@ -184,7 +189,7 @@ typedef struct GpusortForm
 	void		(*adopt) (GpusortGather *gather, const GpusortArena *arena, const GpusortPublished *published);
 
 	/* Sorts the key set as gpusort_sort_words() does, but completely. */
-	void		(*sort) (GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
+	void		(*sort) (GpusortGather *gather, bool travels, GpusortSorted *sorted);
 
 	/* Makes the N-th row of the key set, which is sorted by words into one block, the bound of the LIMIT. */
 	void		(*set_bound) (GpusortGather *gather, const GpusortSorted *sorted);
@@ -193,7 +198,7 @@ typedef struct GpusortForm
 	/* Removes all rows but the first ones of the block, and copies their keys. */
 	void		(*keep) (GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys);
 
-	/* Begins a spill with the first run, writes a block to it, and, optional, prepares for the next run. */
+	/* Begins a spill with the first run, writes the result to it, and, optional, prepares for the next run. */
 	GpusortSpill *(*begin_spill) (GpusortGather *gather, const GpusortSorted *sorted);
 	void		(*spill) (GpusortGather *gather, const GpusortSorted *sorted);
 	void		(*end_spill) (GpusortGather *gather);
@@ -326,10 +331,10 @@ extern bool gpusort_rows_room(GpusortGather *gather, GpusortRoom *room);
 /* ---- sort.c ---- */
 
 /*
- * After the last row: sorts the rows in memory and sets sorted to the first block, or spills
- * them and begins the merge.  want_whole: see gpusort_sort_words().
+ * After the last row: sorts the rows in memory and sets sorted to the result, or spills
+ * them and begins the merge.
  */
-extern void gpusort_gather_end(GpusortGather *gather, bool want_whole, GpusortSorted *sorted);
+extern void gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted);
 
 /*
  * Sorts the key set, which has rows, writes it to the temporary file as a spilled run,
@@ -348,14 +353,11 @@ extern void gpusort_gather_begin_set(GpusortGather *gather);
 extern void gpusort_gather_end_set(GpusortGather *gather);
 
 /*
- * Sorts the key set and fetches the first block of the result; rows whose keys have equal words stay
- * in the order of arrival.  want_whole: fetches the whole result into one block, for random access.
- * Also counts the result as whole if it comes in one block.  may_tie: see gpusort_keyset_sort().
+ * Sorts the key set; rows whose keys have equal words stay in the order of arrival.  may_tie, spans
+ * and nspans: see gpusort_keyset_sort().
  */
-extern void gpusort_sort_words(GpusortGather *gather, bool want_whole, uint8 *may_tie, GpusortSorted *sorted);
-
-/* Fetches the next block of a result that comes in several.  False if there is no further block. */
-extern bool gpusort_sort_next_block(GpusortGather *gather, GpusortSorted *sorted);
+extern void gpusort_sort_words(GpusortGather *gather, uint8 *may_tie, const GpusortRowSpan *spans, int nspans,
+							   GpusortSorted *sorted);
 
 /*
  * Copies the statistics and adds the report of the key set whose result is being returned.

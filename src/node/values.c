@@ -133,9 +133,9 @@ put_core(Tuplesortstate *core, TupleTableSlot *slot)
 }
 
 static void
-sort(GpusortGather *gather, bool want_whole, GpusortSorted *sorted)
+sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 {
-	gpusort_sort_words(gather, want_whole, NULL, sorted);
+	gpusort_sort_words(gather, NULL, NULL, 0, sorted);
 }
 
 static void

@@ -1,13 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * handover.c
- *		Hands a key set over to the device, and takes it back.
+ *		Hands a key set over to the device.
  *
- * A key set stays in the backend until it has as many keys as gpusort.min_rows
- * asks for.  Then, if the settings allow, the device takes it: the keys so far are copied
- * to the device's shared memory, and later keys are written there directly.  A backend may
- * have thousands of key sets, one for each group of an aggregate.  When the maximum
- * number of key sets gathers in that memory, further key sets go there when they are sorted.
+ * The device sorts a key set that has as many keys as gpusort.min_rows asks for, if the settings
+ * allow it.  Whatever goes wrong there leaves the keys as they are, and the CPU engine sorts.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,17 +32,26 @@ gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows)
 	return rows >= LEAST_ROWS && rows * gpusort_spec_width(spec) >= LEAST_BYTES;
 }
 
-void
-gpusort_handover_decline(GpusortKeySet *set, const char *reason)
+bool
+gpusort_keyset_may_travel(const GpusortKeySetSpec *spec, uint64_t rows)
+{
+	return gpusort_engine_choice != GPUSORT_ENGINE_CPU && gpusort_handover_pays(spec, rows) &&
+		gpusort_client_missing() == NULL && gpusort_client_prepare() == NULL;
+}
+
+/*
+ * Leaves the key set to the CPU engine, because the device gave this reason, which is copied,
+ * not to sort it.  If gpusort.engine demands the device, raises the reason as an error.
+ * Otherwise shows it as a warning, once per session; later, in a parallel worker, or if
+ * the key set is quiet, as a debug message.
+ */
+static void
+decline(GpusortKeySet *set, const char *reason)
 {
 	static bool warned = false;
 
-	set->declined = true;
-	/* the client may reuse its buffer for another key set's reason */
+	/* it is in memory of the client */
 	set->reason = reason = MemoryContextStrdup(set->cxt, reason);
-	if (set->client != NULL)
-		gpusort_client_leave(set->client, set->result != NULL ? &set->result->report : NULL);
-
 	if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -68,70 +74,28 @@ gpusort_handover_decline(GpusortKeySet *set, const char *reason)
 				(errmsg_internal("gpusort sorts on the CPU: %s", reason)));
 }
 
-/* Copies a block's keys to the device's memory.  Returns a reason if it declines. */
-static const char *
-copy_block(GpusortKeySet *set, const GpusortKeySetBlock *block, char **to, size_t *room, size_t *filled)
-{
-	size_t		width = gpusort_spec_width(&set->spec);
-	const char *from = block->keys;
-	size_t		left = block->count * width;
-
-	while (left > 0)
-	{
-		size_t		bytes;
-
-		if (*room - *filled < width)
-		{
-			const char *reason = gpusort_client_reserve(set->client, to, room);
-
-			if (reason != NULL)
-				return reason;
-			*filled = 0;
-			CHECK_FOR_INTERRUPTS();
-		}
-		bytes = Min(left, (*room - *filled) / width * width);
-		gpusort_encode(&set->encoding, set->spec.key_bytes, from,
-					   bytes / set->spec.key_bytes, *to + *filled);
-		*filled += bytes;
-		gpusort_client_commit(set->client, *filled);
-		from += bytes;
-		left -= bytes;
-	}
-	return NULL;
-}
-
-void
-gpusort_handover_catch_up(GpusortKeySet *set, int first)
-{
-	char	   *to = NULL;
-	size_t		room = 0;
-	size_t		filled = 0;
-	const char *reason = NULL;
-
-	if (!gpusort_keyset_on_device(set))
-		return;
-	for (int i = first; i < set->nblocks && reason == NULL; i++)
-		reason = copy_block(set, &set->blocks[i], &to, &room, &filled);
-	if (reason != NULL)
-		gpusort_handover_decline(set, reason);
-}
-
-void
-gpusort_handover_try(GpusortKeySet *set)
+GpusortClient *
+gpusort_handover_sort(GpusortKeySet *set, const GpusortSpan *keys, bool ties,
+					  const GpusortRowSpan *spans, int nspans)
 {
 	GpusortClientSpec spec = {
-		.expected_rows = Max(set->rows, set->spec.expected_rows),
+		.rows = set->rows,
 		.key_bytes = set->spec.key_bytes,
 		.words = Max(set->spec.words, 1),
 		.positions = set->spec.rows,
+		.ties = ties,
+		.encoding = set->encoding,
+		.keys = keys,
+		.nkeys = set->nblocks,
+		.row_spans = spans,
+		.nrow_spans = nspans,
 	};
+	GpusortClient *client = NULL;
 	const char *reason;
 
-	if (gpusort_engine_choice == GPUSORT_ENGINE_CPU)
-	{
-		set->declined = true;
-		return;
-	}
+	if (set->declined || set->rows == 0 || gpusort_engine_choice == GPUSORT_ENGINE_CPU ||
+		!gpusort_handover_pays(&set->spec, set->rows))
+		return NULL;
 	reason = gpusort_client_missing();
 	if (reason != NULL)
 	{
@@ -141,13 +105,14 @@ gpusort_handover_try(GpusortKeySet *set)
 					 errmsg("gpusort engine \"%s\" is not available", GPUSORT_CLIENT_ENGINE),
 					 errdetail("%s", reason),
 					 errhint("Install the library, or set gpusort.engine to \"auto\" or \"cpu\".")));
-		set->declined = true;
 		set->reason = reason;
-		return;
+		return NULL;
 	}
-	reason = gpusort_client_begin(set->cxt, &spec, &set->client);
-	if (reason != NULL)
-		gpusort_handover_decline(set, reason);
-	else
-		gpusort_handover_catch_up(set, 0);
+	reason = gpusort_client_sort(set->cxt, &spec, &client);
+	if (reason == NULL)
+		return client;
+	decline(set, reason);
+	if (client != NULL)
+		gpusort_client_end(client);
+	return NULL;
 }

@@ -6,9 +6,6 @@
  * Keys never move while a key set grows: each new block is as large as all previous
  * blocks together, up to BLOCK_BYTES, unless the caller wants a smaller one.
  *
- * If the device takes the key set, it gets a copy of the keys so far (run/handover.c), and
- * blocks that are added later lie in its memory.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -117,14 +114,7 @@ gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more)
 	if (set->blocks != set->inline_blocks)
 		bytes += sizeof(GpusortKeySetBlock) << set->log_maxblocks;
 
-	/*
-	 * The device has a copy of all keys.  Unused room in its last chunk does
-	 * not count: with a small limit, the first key there would use up the limit,
-	 * and the caller would begin one run after the other.
-	 */
-	if (set->client != NULL)
-		bytes += rows * gpusort_spec_width(&set->spec);
-	else if (more > room_left(set))
+	if (more > room_left(set))
 		bytes += (more - room_left(set)) * gpusort_spec_width(&set->spec);
 	return bytes + rows * gpusort_keyset_result_width(set) +
 		gpusort_cpu_scratch(rows, set->spec.key_bytes, set->spec.rows,
@@ -149,53 +139,33 @@ free_blocks(GpusortKeySet *set)
 		pfree(set->blocks);
 }
 
-/* Adds a block in the device's memory.  Returns false if it neither has the key set nor takes it now. */
-static bool
-add_borrowed_block(GpusortKeySet *set)
-{
-	char	   *keys;
-	size_t		bytes;
-	const char *reason;
-
-	if (!set->declined && set->client == NULL && gpusort_client_may_gather() &&
-		gpusort_handover_pays(&set->spec, Max(set->rows, set->spec.expected_rows)))
-		gpusort_handover_try(set);
-	if (!gpusort_keyset_on_device(set))
-		return false;
-	reason = gpusort_client_reserve(set->client, &keys, &bytes);
-	if (reason != NULL)
-	{
-		gpusort_handover_decline(set, reason);
-		return false;
-	}
-	set->borrows = true;
-	gpusort_keyset_add_block(set, keys, bytes, false);
-	return true;
-}
-
 /*
- * Adds a block in the backend's memory.  It is for all rows that are still expected, or
+ * Adds a block.  It is for all rows that are still expected, or
  * as large as all blocks before.  It has room for at most this many keys, and for one at
- * least.  Returns false if the key set's arena has no memory.
+ * least.  Returns false if an arena of another process has no memory.
  */
 static bool
-add_own_block(GpusortKeySet *set, size_t most)
+add_block(GpusortKeySet *set, size_t most)
 {
 	size_t		width = gpusort_spec_width(&set->spec);
 	size_t		bytes = set->rows < set->spec.expected_rows ?
 		(set->spec.expected_rows - set->rows) * width :
 		Min(set->rows * width, BLOCK_BYTES);
-	char	   *keys;
+	char	   *keys = NULL;
 
 	bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
 	bytes = Max(Min(bytes / width, most), 1) * width;
 	if (set->arena != NULL)
+	{
 		keys = gpusort_arena_alloc(set->arena, bytes);
-	else
+		if (keys == NULL && !gpusort_arena_is_own(set->arena))
+			return false;
+		if (keys == NULL)
+			set->arena = NULL;
+	}
+	if (keys == NULL)
 		keys = set->spec.counted ? gpusort_memory_alloc(set->cxt, bytes) :
 			gpusort_memory_alloc_pages(set->cxt, bytes);
-	if (keys == NULL)
-		return false;
 	gpusort_keyset_add_block(set, keys, bytes, set->arena == NULL);
 	set->local_bytes += bytes;
 	return true;
@@ -207,7 +177,7 @@ gpusort_keyset_reserve(GpusortKeySet *set, size_t most, size_t *room)
 	const GpusortKeySetBlock *last;
 
 	*room = 0;
-	if (room_left(set) == 0 && !add_borrowed_block(set) && !add_own_block(set, most))
+	if (room_left(set) == 0 && !add_block(set, most))
 		return NULL;
 	last = &set->blocks[set->nblocks - 1];
 	*room = last->capacity - last->count;
@@ -224,8 +194,6 @@ gpusort_keyset_lend(GpusortKeySet *set, const void *words, size_t count,
 	set->blocks[0].count = count;
 	set->rows = count;
 	set->encoding = *encoding;
-	if (count > 0 && gpusort_handover_pays(&set->spec, count) && gpusort_client_may_gather())
-		gpusort_handover_try(set);
 }
 
 void
@@ -236,8 +204,6 @@ gpusort_keyset_commit(GpusortKeySet *set, size_t count)
 	Assert(last->count + count <= last->capacity);
 	last->count += count;
 	set->rows += count;
-	if (!last->local && gpusort_keyset_on_device(set))
-		gpusort_client_commit(set->client, last->count * gpusort_spec_width(&set->spec));
 }
 
 void
@@ -247,8 +213,6 @@ gpusort_keyset_end(GpusortKeySet *set)
 
 	if (set->result != NULL)
 		gpusort_keyset_finish(set, &report);
-	if (set->client != NULL)
-		gpusort_client_release(set->client);
 	free_blocks(set);
 	pfree(set);
 }

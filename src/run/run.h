@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * key set.h
+ * run.h
  *		The key set: the interface between code that has rows to sort and the
  *		engines.
  *
  * The caller begins a key set with a specification.  It reserves memory for keys,
- * writes keys there and commits them, repeatedly.  Then it sorts the key set, fetches
- * the result block by block, and ends the key set.
+ * writes keys there and commits them, repeatedly.  Then it sorts the key set, reads
+ * the result, and ends the key set.
  *
  * Keys are unsigned integers (key/keybits.h); the order is ascending.  The caller
  * does not see which engine sorts, where the keys lie, or whether one engine
@@ -26,6 +26,7 @@
 
 #include "key/keybits.h"
 #include "base/report.h"
+#include "base/span.h"
 
 struct GpusortArena;
 
@@ -39,7 +40,7 @@ typedef struct GpusortKeySetSpec
 	uint8_t		words;			/* words of a key, the most significant one first;
 								 * 0 means 1.  With several words, key_bytes is 8
 								 * and rows is true */
-	bool		rows;			/* fetch input positions instead of keys.  The sort is
+	bool		rows;			/* the result is input positions instead of keys.  The sort is
 								 * stable; the key set must have fewer than 2^32 keys */
 	bool		quiet;			/* do not warn if the device cannot be used: the user
 								 * did not ask for one explicitly */
@@ -57,22 +58,14 @@ gpusort_spec_width(const GpusortKeySetSpec *spec)
 	return (size_t) spec->key_bytes * (spec->words > 1 ? spec->words : 1);
 }
 
-/* A contiguous part of the result.  Valid until the next fetch, or until the sort is finished. */
-typedef struct GpusortBlock
-{
-	const void *data;			/* keys, or input positions counted from 0 (uint32_t) */
-	size_t		count;			/* elements of data */
-} GpusortBlock;
-
 /* Begins a key set in the current memory context.  Copies the specification. */
 extern GpusortKeySet *gpusort_keyset_begin(const GpusortKeySetSpec *spec);
 
 /*
  * Returns memory for more keys, and sets *room to how many keys fit, at least
  * one.  A reservation that was not committed is void.  The memory belongs to the
- * key set.  If the backend has to allocate it, it allocates room for at most this
- * many keys, or for one if most is 0.  Returns NULL only if the key set's arena has no
- * memory.
+ * key set, which allocates room for at most this many keys, or for one if most is 0.
+ * Returns NULL only if the key set is in an arena of another process that has no memory.
  */
 extern void *gpusort_keyset_reserve(GpusortKeySet *set, size_t most, size_t *room);
 
@@ -90,10 +83,13 @@ extern void gpusort_keyset_lend(GpusortKeySet *set, const void *words, size_t co
 							 const GpusortEncoding *encoding);
 
 /*
- * Makes an empty key set allocate its keys in an arena (base/arena.h), for another process
- * to adopt.  Such a key set does not use the device.
+ * Makes a key set allocate further keys in an arena (base/arena.h).  If it is not the process's own,
+ * but for another process to adopt, the key set is empty, and does not use the device.
  */
 extern void gpusort_keyset_share(GpusortKeySet *set, struct GpusortArena *arena);
+
+/* Is the device to sort a key set of this many rows, so that keys and rows had better be in an arena?  Starts the service. */
+extern bool gpusort_keyset_may_travel(const GpusortKeySetSpec *spec, uint64_t rows);
 
 /*
  * Writes a directory of the keys into the key set's arena and sets *place to where it
@@ -125,34 +121,34 @@ extern void gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *plac
 
 /*
  * Bytes of memory that the key set will take when this many more keys have been
- * committed: the keys, in the backend and in the device's chunks, plus the
- * most that the CPU engine would need to sort them, result included.  Lent words
+ * committed: the keys, plus the most that the CPU engine would need to sort them, result included.  Lent words
  * do not count.  For callers that keep to a memory limit; takes a few
  * nanoseconds.
  */
 extern size_t gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more);
 
 /*
- * Sorts the keys.  out, if not NULL, has room for the whole result and is aligned
- * for its elements; an engine may write blocks of the result there.  may_tie is NULL, or has room
+ * Sorts the keys.  Returns the result: keys, or input positions counted from 0 (uint32_t).  The caller
+ * may change it.  It is in out if that is not NULL and the CPU engine has sorted; out has room for it.
+ * Otherwise it is valid until the sort is finished.  may_tie is NULL, or has room
  * for a byte per row of a key set that sorts positions.  Then the sort sets may_tie[i] to 0 only if
  * the keys at places i - 1 and i of the result differ, else to 1.
+ *
+ * spans: where the rows lie to which the keys belong, for a device to put them in order; nspans may
+ * be 0.  They stay unchanged until the sort is finished.
  */
-extern void gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie);
+extern void *gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie,
+								 const GpusortRowSpan *spans, int nspans);
 
 /*
- * Sets *block to the next block of the result; returns false at the end.  Blocks
- * come in order.  If block->data points to the block's own place in out, the
- * caller need not copy it.
+ * Waits for the next rows that a device has put in order.  Returns false if none will come, also if
+ * not all have come.  *window is valid until the next call or the end of the sort.
  */
-extern bool gpusort_keyset_fetch(GpusortKeySet *set, GpusortBlock *block);
+extern bool gpusort_keyset_fetch_rows(GpusortKeySet *set, GpusortRowWindow *window);
 
 /*
  * Fills in the report of a sorted key set that is not finished, with the times so
- * far.  Reads only: EXPLAIN may call it between any two blocks of the result,
- * also from CHECK_FOR_INTERRUPTS() within gpusort_keyset_fetch().
- * report->algorithm is NULL while the engine has not told it.  report->engine is
- * NULL while the CPU engine sorts a key set again that the device gave up.
+ * far.  Reads only: EXPLAIN may call it between any two rows of the result.
  * report->reason, if not NULL, is valid until the key set ends.
  */
 extern void gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report);

@@ -4,8 +4,8 @@
  *		Hands the keys of one process's key set over to another process's key set.
  *
  * A parallel worker gathers keys in an arena and publishes where they are.  The
- * leader appends these blocks to its own key set.  The CPU engine sorts them where they
- * are; the device gets a copy, as of any block.
+ * leader appends these blocks to its own key set.  The engines sort them where they
+ * are.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,10 +29,12 @@ typedef struct SharedKeys
 void
 gpusort_keyset_share(GpusortKeySet *set, GpusortArena *arena)
 {
-	Assert(set->rows == 0 && set->client == NULL);
+	set->arena = arena;
+	if (gpusort_arena_is_own(arena))
+		return;
+	Assert(set->rows == 0);
 	set->nblocks = 0;
 	set->declined = true;
-	set->arena = arena;
 }
 
 bool
@@ -58,7 +60,6 @@ void
 gpusort_keyset_adopt(GpusortKeySet *set, const GpusortArena *arena, uint64_t place)
 {
 	const SharedKeys *shared = gpusort_arena_address(arena, place);
-	int			first = set->nblocks;
 
 	for (int i = 0; i < shared->nblocks; i++)
 	{
@@ -70,5 +71,4 @@ gpusort_keyset_adopt(GpusortKeySet *set, const GpusortArena *arena, uint64_t pla
 		set->rows += count;
 		set->local_bytes += shared->blocks[i].bytes;
 	}
-	gpusort_handover_catch_up(set, first);
 }

@@ -3,9 +3,7 @@
  * sort.c
  *		The key set: has an engine sort the keys, hands out the result and its report.
  *
- * All engines produce the same sequence.  So where the device fails in the middle
- * of its result, the CPU engine sorts all keys, and the caller gets the rest of that
- * result.
+ * All engines produce the same sequence.
  *
  * A few keys, and words whose order a caller needs, are sorted without a key set.
  *
@@ -73,104 +71,66 @@ raise_no_memory(uint64 n, size_t width)
 			 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %zu bytes.", n, width)));
 }
 
-/* Sorts all blocks by the CPU engine.  data has room for the result; may_tie: see gpusort_keyset_sort(). */
+/* Sorts by the CPU engine.  data has room for the result; may_tie: see gpusort_keyset_sort(). */
 static void
-sort_on_cpu(GpusortKeySet *set, void *data, uint8_t *may_tie)
+sort_on_cpu(GpusortKeySet *set, const GpusortCpuInput *input, void *data, uint8_t *may_tie)
 {
-	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
-	GpusortSpan *spans = inline_spans;
-	GpusortCpuInput input;
 	GpusortCpuReport cpu = {1, 1};
-	GpusortCpuStatus status;
+	GpusortCpuStatus status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
+		call_engine(input, set->rows, set->spec.rows, data, may_tie, &cpu);
 
-	if (set->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
-		spans = palloc(sizeof(GpusortSpan) * set->nblocks);
-	describe(set, spans, &input);
-
-	status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
-		call_engine(&input, set->rows, set->spec.rows, data, may_tie, &cpu);
 	if (status == GPUSORT_CPU_NO_MEMORY)
 		raise_no_memory(set->rows, gpusort_spec_width(&set->spec));
-
-	if (spans != inline_spans)
-		pfree(spans);
-	set->result->data = data;
 	set->result->report.engine = "cpu";
 	set->result->report.algorithm = "vqsort";
 	set->result->report.threads = cpu.threads;
 	set->result->report.bins = cpu.bins;
 }
 
-void
-gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie)
+void *
+gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie, const GpusortRowSpan *spans, int nspans)
 {
 	GpusortKeySetResult *result = MemoryContextAllocZero(set->cxt, sizeof(GpusortKeySetResult));
+	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
+	GpusortSpan *keys = inline_spans;
+	GpusortCpuInput input;
 
 	Assert(set->result == NULL);
 	set->result = result;
-	result->out = out;
 	if (set->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(result->sort_begun);
 	else
 		result->sort_begun = result->sort_done = set->begun;
 
-	if (!set->declined && set->client == NULL && set->rows > 0 &&
-		gpusort_handover_pays(&set->spec, set->rows))
-		gpusort_handover_try(set);
-	if (gpusort_keyset_on_device(set) && set->rows == 0)
+	if (set->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
+		keys = palloc(sizeof(GpusortSpan) * set->nblocks);
+	describe(set, keys, &input);
+	result->client = gpusort_handover_sort(set, keys, may_tie != NULL, spans, nspans);
+	if (result->client != NULL)
 	{
-		/* the key set expected rows, so the device took it, but none came */
-		set->declined = true;
-		gpusort_client_leave(set->client, &result->report);
+		if (may_tie != NULL)
+			memcpy(may_tie, gpusort_client_ties(result->client), set->rows);
+		out = gpusort_client_result(result->client);
 	}
-	if (gpusort_keyset_on_device(set))
+	else
 	{
-		const char *reason = gpusort_client_sort(set->client);
-
-		if (reason != NULL)
-			gpusort_handover_decline(set, reason);
-	}
-	if (!gpusort_keyset_on_device(set))
-	{
-		if (out == NULL)
+		result->own = (out == NULL);
+		if (result->own)
 			out = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
-		sort_on_cpu(set, out, may_tie);
+		result->data = out;
+		sort_on_cpu(set, &input, out, may_tie);
 	}
-	else if (may_tie != NULL)
-		memset(may_tie, 1, set->rows);
+	if (keys != inline_spans)
+		pfree(keys);
 	if (set->rows >= MIN_TIMED_ROWS)
 		INSTR_TIME_SET_CURRENT(result->sort_done);
+	return out;
 }
 
 bool
-gpusort_keyset_fetch(GpusortKeySet *set, GpusortBlock *block)
+gpusort_keyset_fetch_rows(GpusortKeySet *set, GpusortRowWindow *window)
 {
-	GpusortKeySetResult *result = set->result;
-
-	if (result->fetched == set->rows)
-		return false;
-
-	if (gpusort_keyset_on_device(set))
-	{
-		const char *reason = gpusort_client_fetch(set->client, &block->data, &block->count);
-
-		if (reason == NULL)
-		{
-			result->fetched += block->count;
-			return true;
-		}
-
-		/*
-		 * The caller may have converted earlier blocks in out, so the CPU engine
-		 * writes the whole result elsewhere.
-		 */
-		gpusort_handover_decline(set, reason);
-		sort_on_cpu(set, gpusort_memory_alloc_pages(set->cxt, set->rows * gpusort_keyset_result_width(set)), NULL);
-	}
-	block->data = (char *) result->data + result->fetched * gpusort_keyset_result_width(set);
-	block->count = set->rows - result->fetched;
-	result->fetched = set->rows;
-	return true;
+	return set->result->client != NULL && gpusort_client_fetch(set->result->client, window);
 }
 
 static double
@@ -203,7 +163,9 @@ complete_report(const GpusortKeySet *set, instr_time now, GpusortReport *report)
 	report->gather_ms = milliseconds(set->begun, result->sort_begun);
 	report->return_ms = milliseconds(result->sort_done, now);
 	report->total_ms = milliseconds(set->begun, now);
-	if (!gpusort_keyset_on_device(set))
+	if (result->client != NULL)
+		gpusort_client_report(result->client, report);
+	else
 		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
 	report->reason = set->reason;
 }
@@ -212,11 +174,6 @@ void
 gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report)
 {
 	*report = set->result->report;
-	if (gpusort_keyset_on_device(set))
-	{
-		report->engine = GPUSORT_CLIENT_ENGINE;
-		gpusort_client_report(set->client, report);
-	}
 	complete_report(set, time_of_report(set), report);
 }
 
@@ -224,27 +181,16 @@ void
 gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 {
 	GpusortKeySetResult *result = set->result;
-	instr_time	now = time_of_report(set);
 
-	if (gpusort_keyset_on_device(set))
-		gpusort_client_leave(set->client, &result->report);
-	*report = result->report;
-	/* the device may have failed before it had a report */
-	if (report->engine == NULL && set->client != NULL)
-		report->engine = GPUSORT_CLIENT_ENGINE;
-	complete_report(set, now, report);
-	if (result->data != NULL && result->data != result->out)
+	gpusort_keyset_report(set, report);
+	if (result->client != NULL)
+		gpusort_client_end(result->client);
+	if (result->own)
 		gpusort_memory_free(result->data, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 	pfree(result);
 	set->result = NULL;
-
 	/* another sort of these keys is done by the CPU engine */
 	set->declined = true;
-	if (set->client != NULL && !set->borrows)
-	{
-		gpusort_client_release(set->client);
-		set->client = NULL;
-	}
 }
 
 bool

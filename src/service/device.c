@@ -5,7 +5,7 @@
  *
  * A CUDA error that is not about memory may have corrupted the CUDA context,
  * which cannot be repaired within a process.  The service then marks every
- * request as failed and ends.  The backends sort on the CPU from their chunks,
+ * request as failed and ends.  The backends sort on the CPU,
  * and a later sort starts a new service.  The same happens, by the watchdog
  * (service/watch.c), when a device call does not return.
  *
@@ -21,7 +21,6 @@
 
 #include "base/clock.h"
 #include "compat.h"
-#include "gpu/pool.h"
 #include "gpu/start.h"
 #include "guc.h"
 #include "service/device.h"
@@ -33,21 +32,9 @@
 /* The same if the device could not be opened, or hangs. */
 #define RETRY_LATE_MS			60000
 
-/*
- * Registering a segment takes 6 ms.  If it takes longer than SLOW_REGISTER_MS, the service
- * registers no other for REGISTER_PAUSES times as long, and LONGEST_PAUSE_MS at most.
- */
-#define SLOW_REGISTER_MS		20
-#define REGISTER_PAUSES			3
-#define LONGEST_PAUSE_MS		1000
-
 const GpusortCudaFunctions *gpusort_cuda = NULL;
 GpusortCudaDevice *gpusort_service_device = NULL;
-
-bool		gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
-
-/* CUDA did not register the segment; it is not asked again. */
-static bool refused[GPUSORT_MAX_SEGMENTS];
+uint64		gpusort_service_memory = 0;
 
 /* The reason why the service ends, for requests in flight; empty if it ends because it is idle. */
 static char ending[160];
@@ -61,36 +48,16 @@ static int	retry_after_ms = 0; /* after a failure, backends start no new service
 static void
 service_exit(int code, Datum arg)
 {
-	/*
-	 * An error or the watchdog may end the service while it holds the control
-	 * lock.  ProcKill() releases all locks, but runs later than this callback,
-	 * which takes the lock itself: so release all locks here.
-	 */
-	LWLockReleaseAll();
-	gpusort_lock_take();
-	gpusort_watch_beat(0);
-	gpusort_control->service_pid = 0;
-	gpusort_control->service_latch = NULL;
-	gpusort_control_set_down(ending_is_failure ? ending : NULL, retry_after_ms);
-	/* a backend that abandons a request later finds that the service is DOWN */
+	/* backends wait for the next service until the state is DOWN */
+	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_ENDING);
 	pg_memory_barrier();
-
-	for (int i = 0; i < gpusort_control->nrequests; i++)
-	{
-		GpusortRequest *request = &gpusort_control->requests[i];
-		uint32		serial;
-
-		/* no backend takes a slot while this process holds the lock */
-		serial = gpusort_request_serial(request);
-		gpusort_pool_free_request(i, serial, GPUSORT_REQUEST_ABANDONED);
-		(void) gpusort_request_change(request, serial, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
-		/* if the service ends idle, the next one serves parked requests and those that just came */
-		if (ending[0] != '\0')
-			gpusort_control_fail(request, serial, ending);
-	}
-	gpusort_lock_release();
-	gpusort_pool_on_unmap = NULL;
-	gpusort_pool_trim();
+	gpusort_watch_beat(0);
+	/* if the service ends idle, the next one serves requests that just came */
+	gpusort_control_fail_all(ending[0] != '\0' ? ending : NULL);
+	gpusort_control->mapped_bytes = 0;
+	gpusort_control->service_latch = NULL;
+	pg_atomic_write_u32(&gpusort_control->service_pid, 0);
+	gpusort_control_set_down(GPUSORT_SERVICE_ENDING, ending_is_failure ? ending : NULL, retry_after_ms);
 }
 
 /* Notes a failure that ends the service, after which backends start no other for retry_ms. */
@@ -243,49 +210,10 @@ load_library(void)
 	}
 }
 
-/*
- * Registers (pins) a segment with CUDA, unless it is registered or that was slow for
- * another one just before.  Unregistered memory is copied correctly, but 3 to 6 times
- * slower.
- *
- * When hundreds of sessions begin to sort at once, the pool grows by ten segments or more.
- * The sessions keep the processors busy, so that registering a segment takes 0.1 s instead
- * of 6 ms, and meanwhile the service does nothing else.  The pauses let it sort in between.
- *
- * Must not raise an error; if the device is lost, the next CUDA call reports that.
- */
-static void
-register_segment(int segment, char *base)
-{
-	static uint64 not_before = 0;	/* ms of base/clock.h */
-	uint64		begin = gpusort_clock_ms();
-	uint64		end;
-	GpusortCudaError err;
-
-	if (gpusort_service_registered[segment] || refused[segment] || begin < not_before)
-		return;
-	GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, gpusort_service_registered[segment] =
-					gpusort_cuda->register_memory(base, GPUSORT_SEGMENT_BYTES, &err) == GPUSORT_CUDA_OK);
-	refused[segment] = !gpusort_service_registered[segment];
-	end = gpusort_clock_ms();
-	if (end - begin > SLOW_REGISTER_MS)
-		not_before = end + Min(REGISTER_PAUSES * (end - begin), LONGEST_PAUSE_MS);
-}
-
-static void
-unregister_segment(int segment, char *base)
-{
-	GpusortCudaError err;
-
-	if (gpusort_service_registered[segment])
-		GPUSORT_WATCHED(GPUSORT_SEGMENT_BYTES, (void) gpusort_cuda->unregister_memory(base, &err));
-	gpusort_service_registered[segment] = refused[segment] = false;
-}
-
 void
 gpusort_device_limit_memory(void)
 {
-	GPUSORT_WATCHED(0, gpusort_control->sort_memory =
+	GPUSORT_WATCHED(0, gpusort_service_memory =
 					gpusort_cuda->set_memory_limit(gpusort_service_device,
 												   (uint64) gpusort_device_memory_limit * 1024 * 1024));
 }
@@ -336,18 +264,14 @@ gpusort_device_open(void)
 	status = gpusort_cuda->open(&gpusort_service_device, &info, &err);
 	gpusort_watch_end();
 
-	gpusort_lock_take();
 	strlcpy(gpusort_control->device, info.name, sizeof(gpusort_control->device));
 	gpusort_control->device_memory = info.total_memory;
 	gpusort_control->driver_version = info.driver_version;
 	gpusort_control->runtime_version = info.runtime_version;
-	gpusort_lock_release();
 	if (status != GPUSORT_CUDA_OK)
 		end_without_device(status, &info, &err);
 
 	gpusort_device_limit_memory();
-	gpusort_pool_on_use = register_segment;
-	gpusort_pool_on_unmap = unregister_segment;
 }
 
 void

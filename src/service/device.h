@@ -18,20 +18,19 @@ extern const GpusortCudaFunctions *gpusort_cuda;
 /* The device, while it is open; else NULL. */
 extern GpusortCudaDevice *gpusort_service_device;
 
-/* Did cudaHostRegister accept every segment? */
-extern bool gpusort_service_registered[GPUSORT_MAX_SEGMENTS];
+/* Bytes of device memory that sorts may take */
+extern uint64 gpusort_service_memory;
 
 /*
- * Starts the watchdog, loads gpusort_cuda, opens the device with the most memory of those
- * that gpusort.device allows, and from then on registers each segment of the pool that
- * this process maps.  Ends the service if there is no usable library or device.
+ * Starts the watchdog, loads gpusort_cuda, and opens the device with the most memory of those
+ * that gpusort.device allows.  Ends the service if there is no usable library or device.
  */
 extern void gpusort_device_open(void);
 
 /* Closes the device, which must have no lane open. */
 extern void gpusort_device_close(void);
 
-/* Applies gpusort.device_memory_limit, which has been read again, and publishes what sorts may take. */
+/* Applies gpusort.device_memory_limit, which has been read again. */
 extern void gpusort_device_limit_memory(void);
 
 /* Ends the service if status says that the device may be lost.  The caller handles NO_MEMORY and UNSORTED. */

@@ -6,112 +6,209 @@
  * Each job has a lane of its own, and each lane a stream of its own.  So the copies of
  * some jobs run while another is sorted.
  *
- * The service only reads input chunks.  So it can take a job off the device at any time,
- * and upload and sort it again, as another service can: the same keys in the same order,
- * so that the result continues at the block where it broke off.
+ * Rows that the device has no room for stay where they are.  The backend has the order of all
+ * rows before the first row in order, so it can do without any of these.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "gpu/pool.h"
+#include "utils/memutils.h"
+
 #include "service/device.h"
 #include "service/job.h"
 #include "service/watch.h"
 
 /*
- * The service begins to sort this many bytes of keys while they are copied: the lane
+ * The service begins to sort this many bytes while they are copied: the lane
  * sorts after the copy, which takes less than 0.1 ms, and another look at the copy
  * would take longer.
  */
 #define FEW_BYTES		((uint64) 4 * 1024 * 1024)
 
-void
-gpusort_job_drop(GpusortJob *job)
+static void
+close_lane(GpusortJob *job)
 {
 	/* closing the lane waits for its copies in flight */
 	if (job->lane != NULL)
 		GPUSORT_WATCHED(gpusort_cuda->memory_used(gpusort_service_device),
 						gpusort_cuda->lane_close(job->lane));
 	job->lane = NULL;
-	job->sorted = false;
-	job->last = -1;
-	job->uploaded = 0;
-	job->rows = 0;
-	job->queued = job->sent;
+	job->uploads = job->downloads = 0;
+	if (job->stage > GPUSORT_JOB_QUEUED)
+		job->stage = GPUSORT_JOB_QUEUED;
 }
 
 void
-gpusort_job_begin(GpusortJob *job, uint32 serial)
+gpusort_job_end(GpusortJob *job)
 {
-	gpusort_job_drop(job);
-	job->serial = serial;
-	job->queued = job->sent = pg_atomic_read_u32(&job->request->ready);
-	job->starved = job->parked = false;
-	job->waiting_since = 0;
+	close_lane(job);
+	while (job->nopen > 0)
+		gpusort_file_close(job->files[--job->nopen]);
+	if (job->cxt != NULL)
+		MemoryContextDelete(job->cxt);
+	job->cxt = NULL;
+	job->nwindows = 0;
+	job->stage = GPUSORT_JOB_NONE;
+}
+
+/* Changes the state of a request that has not been left, and wakes its backend, which may free the slot at once. */
+static void
+change(GpusortRequest *request, GpusortRequestState state)
+{
+	Latch	   *latch = request->latch;
+
+	if (gpusort_request_change(request, GPUSORT_REQUEST_SUBMITTED, state) ||
+		gpusort_request_change(request, GPUSORT_REQUEST_SORTED, state))
+		SetLatch(latch);
 }
 
 void
 gpusort_job_fail(GpusortJob *job, const char *reason)
 {
-	gpusort_job_drop(job);
-	gpusort_control_fail(job->request, job->serial, reason);
+	/* first this: the session uses its files again as soon as it knows */
+	gpusort_job_end(job);
+	strlcpy(job->request->error, reason, sizeof(job->request->error));
+	change(job->request, GPUSORT_REQUEST_FAILED);
+}
+
+void
+gpusort_job_cut(GpusortJob *job)
+{
+	gpusort_job_end(job);
+	change(job->request, GPUSORT_REQUEST_FINISHED);
+}
+
+/* No copy is in flight, so the backend need not wait until the lane is closed, which takes some 10 us. */
+static void
+finish(GpusortJob *job)
+{
+	change(job->request, GPUSORT_REQUEST_FINISHED);
+	gpusort_job_end(job);
+}
+
+void
+gpusort_job_begin(GpusortJob *job)
+{
+	const char *reason;
+
+	job->cxt = AllocSetContextCreate(TopMemoryContext, "gpusort job", ALLOCSET_SMALL_SIZES);
+	job->waiting_since = 0;
+	job->stage = GPUSORT_JOB_QUEUED;
+	reason = gpusort_job_read_lists(job);
+	if (reason != NULL)
+		gpusort_job_fail(job, reason);
+}
+
+/*
+ * A sort in kernels/ needs the keys and a spare buffer of the same size; with positions two buffers of (key,
+ * position) packed into 8 bytes instead, and with keys of several words also the 8 bytes of each key
+ * that are sorted at a time and the order so far.  The tables of CUB and mppSort take less
+ * than 1/16 of that.  Afterwards the places of rows take the memory of the keys.
+ */
+uint64
+gpusort_job_memory(const GpusortJob *job, bool rows)
+{
+	const GpusortRequest *request = job->request;
+	uint64		keys = gpusort_job_key_bytes(job);
+	uint64		scratch = request->rows * (request->positions ? 2 * sizeof(uint64) : request->key_bytes);
+
+	if (request->words > 1)
+		scratch += request->rows * (sizeof(uint64) + sizeof(uint32));
+	if (job->lists.ties != 0)
+		scratch += request->rows;
+	return (keys + scratch) / 16 * 17 + (rows ? job->row_bytes + job->lists.window_bytes : 0);
+}
+
+/* ---- uploads ---- */
+
+/* Queues the copy of a part of a file to the device, in pieces.  Fails the request and returns false if that is impossible. */
+static bool
+upload(GpusortJob *job, GpusortCudaPart part, uint64 offset, uint32 number, GpusortPlace place, uint64 bytes)
+{
+	const GpusortServiceFile *file = job->files[number];
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	while (bytes > 0)
+	{
+		uint64		piece = gpusort_file_piece(file, place, bytes);
+
+		GPUSORT_WATCHED(piece, status = gpusort_cuda->upload(job->lane, part, offset, file->mem + place, piece, &err));
+		gpusort_service_check(status, &err);
+		if (status != GPUSORT_CUDA_OK)
+			return false;
+		job->uploads++;
+		offset += piece;
+		place += piece;
+		bytes -= piece;
+	}
+	return true;
 }
 
 static bool
-open_lane(GpusortJob *job)
+reserve(GpusortJob *job, GpusortCudaPart part, uint64 bytes)
 {
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(0, status = gpusort_cuda->lane_open(gpusort_service_device, &job->lane, &err));
+	GPUSORT_WATCHED(0, status = gpusort_cuda->reserve(job->lane, part, bytes, &err));
 	gpusort_service_check(status, &err);
-	job->request->pinned = true;
 	return status == GPUSORT_CUDA_OK;
 }
 
 static bool
-upload_chunk(GpusortJob *job, int chunk)
+upload_keys(GpusortJob *job)
 {
-	uint32		bytes = gpusort_control->chunks[chunk].bytes;
-	const char *reason = NULL;
-	char	   *keys = gpusort_pool_map(chunk, &reason);
-	GpusortCudaError err;
-	GpusortCudaStatus status;
+	uint64		offset = 0;
 
-	if (keys == NULL)
-	{
-		gpusort_job_fail(job, reason);
-		return true;
-	}
-	if (!gpusort_service_registered[gpusort_chunk_segment(gpusort_control, chunk)])
-		job->request->pinned = false;
-	GPUSORT_WATCHED(job->rows * gpusort_job_width(job) + bytes,
-					status = gpusort_cuda->upload(job->lane, keys, bytes, &err));
-	gpusort_service_check(status, &err);
-	if (status != GPUSORT_CUDA_OK)
+	if (!reserve(job, GPUSORT_CUDA_KEYS, gpusort_job_key_bytes(job)))
 		return false;
-	job->last = chunk;
-	job->uploaded++;
-	job->rows += bytes / gpusort_job_width(job);
+	for (uint32 i = 0; i < job->lists.nkeys; i++)
+	{
+		const GpusortListedKeys *keys = &job->keys[i];
+
+		if (!upload(job, GPUSORT_CUDA_KEYS, offset, keys->file, keys->place, keys->bytes))
+			return false;
+		offset += keys->bytes;
+	}
+	return true;
+}
+
+static bool
+upload_rows(GpusortJob *job)
+{
+	uint64		offset = 0;
+
+	if (job->row_bytes == 0)
+		return true;
+	if (!reserve(job, GPUSORT_CUDA_ROWS, job->row_bytes))
+		return false;
+	for (uint32 i = 0; i < job->lists.nrows; i++)
+	{
+		const GpusortListedRows *rows = &job->rows[i];
+
+		if (!upload(job, GPUSORT_CUDA_ROWS, offset, rows->file, rows->place, rows->bytes) ||
+			!upload(job, GPUSORT_CUDA_ROWS, offset + rows->bytes, rows->file, rows->directory, rows->directory_bytes))
+			return false;
+		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
+	}
 	return true;
 }
 
 bool
 gpusort_job_upload(GpusortJob *job)
 {
-	GpusortRequest *request = job->request;
-	uint32		nclosed = pg_atomic_read_u32(&request->nclosed);
+	GpusortCudaError err;
+	GpusortCudaStatus status;
 
-	pg_read_barrier();
-	if (job->uploaded < nclosed && job->lane == NULL && !open_lane(job))
-		return false;
-	while (job->uploaded < nclosed && job->lane != NULL)
-	{
-		if (!upload_chunk(job, job->last < 0 ? request->first_chunk : gpusort_control->chunks[job->last].next))
-			return false;
-	}
-	return true;
+	GPUSORT_WATCHED(0, status = gpusort_cuda->lane_open(gpusort_service_device, &job->lane, &err));
+	gpusort_service_check(status, &err);
+	job->stage = GPUSORT_JOB_UPLOADS;
+	if (status == GPUSORT_CUDA_OK && upload_keys(job) && upload_rows(job))
+		return true;
+	close_lane(job);
+	return false;
 }
 
 bool
@@ -120,204 +217,249 @@ gpusort_job_is_uploaded(GpusortJob *job)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (job->lane == NULL || job->uploaded < pg_atomic_read_u32(&job->request->nclosed))
-		return false;
-	if (job->rows * gpusort_job_width(job) <= FEW_BYTES)
+	if (gpusort_job_key_bytes(job) + job->row_bytes <= FEW_BYTES)
 		return true;
 	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
 	gpusort_service_check(status, &err);
 	return status == GPUSORT_CUDA_OK;
 }
 
+/* ---- the sort ---- */
+
 static GpusortCudaStatus
 sort_on_device(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
 	GpusortCudaSort sort = {
-		.rows = job->rows,
+		.rows = request->rows,
 		.key_bytes = request->key_bytes,
 		.words = request->words,
-		.with_rows = request->want_rows,
+		.with_rows = request->positions,
 		.algorithm = (GpusortAlgorithm) request->algorithm,
 	};
 	GpusortCudaReport report;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(job->rows * gpusort_job_width(job),
-					status = gpusort_cuda->sort(job->lane, &sort, &report, &err));
+	GPUSORT_WATCHED(gpusort_job_key_bytes(job), status = gpusort_cuda->sort(job->lane, &sort, &report, &err));
 	gpusort_service_check(status, &err);
 	if (status == GPUSORT_CUDA_UNSORTED)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order"),
 				 errdetail("Algorithm \"%s\" sorted " UINT64_FORMAT " keys of %zu bytes.",
-						   gpusort_algorithm_name(report.algorithm), job->rows, gpusort_job_width(job)),
+						   gpusort_algorithm_name(report.algorithm), request->rows, gpusort_job_width(job)),
 				 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
 	request->algorithm_used = report.algorithm;
 	request->blocks = report.blocks;
 	request->threads = report.threads;
 	request->bins_used = report.bins;
-	request->copy_in_ms = report.upload_ms;
-	request->kernels_ms = report.kernels_ms;
-	request->copy_out_ms = 0;
 	return status;
 }
 
-/*
- * Replaces the ring's only chunk, a small one, by a large one: by the backend's, or by
- * another if there is one.  The backend has read no block yet.  The small chunk is freed
- * with the request.
- */
-static void
-make_ring_large(GpusortRequest *request, int index)
+/* Queues the copy of a part of the device to the request's own file, in pieces.  Returns false if there is no memory. */
+static bool
+download(GpusortJob *job, GpusortCudaPart part, GpusortPlace place, uint64 bytes)
 {
-	int			chunk = request->large_result;
+	const GpusortServiceFile *file = job->files[0];
+	uint64		offset = 0;
+	GpusortCudaError err;
+	GpusortCudaStatus status;
 
-	if (chunk < 0 || gpusort_chunk_is_small(chunk))
-		chunk = gpusort_pool_take_existing(index, false);
-	if (chunk >= 0)
-		request->ring[0] = chunk;
-}
-
-/* Makes the ring fit a result of this number of bytes, as far as the pool has chunks. */
-static void
-grow_ring(GpusortRequest *request, uint64 bytes)
-{
-	int			index = request - gpusort_control->requests;
-	Size		block_bytes;
-
-	if (gpusort_chunk_is_small(request->ring[0]) && bytes > GPUSORT_RING * GPUSORT_SMALL_BYTES)
-		make_ring_large(request, index);
-	block_bytes = gpusort_chunk_bytes(request->ring[0]);
-	while (request->nring < GPUSORT_RING && request->nring * block_bytes < bytes)
+	while (offset < bytes)
 	{
-		int			chunk = gpusort_pool_take_existing(index, gpusort_chunk_is_small(request->ring[0]));
+		uint64		piece = gpusort_file_piece(file, place + offset, bytes - offset);
 
-		if (chunk < 0)
-			break;
-		if (gpusort_chunk_bytes(chunk) != block_bytes)
-		{
-			gpusort_control->chunks[chunk].request = -1;
-			break;
-		}
-		request->ring[request->nring++] = chunk;
+		GPUSORT_WATCHED(piece, status = gpusort_cuda->download(job->lane, part, offset, file->mem + place + offset,
+															   piece, &err));
+		gpusort_service_check(status, &err);
+		if (status != GPUSORT_CUDA_OK)
+			return false;
+		job->downloads++;
+		offset += piece;
 	}
+	return true;
 }
 
-static uint64
-result_bytes(const GpusortJob *job)
+/* Queues the downloads of the result, and of ties if they are wanted. */
+static bool
+return_result(GpusortJob *job)
 {
-	return job->rows * (job->request->want_rows ? sizeof(uint32) : job->request->key_bytes);
+	GpusortCudaError err;
+	GpusortCudaStatus status = GPUSORT_CUDA_OK;
+
+	if (job->lists.ties != 0)
+		GPUSORT_WATCHED(gpusort_job_key_bytes(job), status = gpusort_cuda->mark_ties(job->lane, &err));
+	gpusort_service_check(status, &err);
+	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->lists.result, gpusort_job_result_bytes(job)) ||
+		(job->lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->lists.ties, job->request->rows)))
+		return false;
+	job->result_done = job->downloads;
+	return true;
+}
+
+/* Divides the rows into windows.  If that fails, they stay where they are. */
+static void
+arrange(GpusortJob *job)
+{
+	GpusortCudaRowBlock *blocks = MemoryContextAllocHuge(job->cxt, job->lists.nrows * sizeof(GpusortCudaRowBlock));
+	uint64		offset = 0;
+	GpusortCudaError err;
+	GpusortCudaStatus status;
+
+	for (uint32 i = 0; i < job->lists.nrows; i++)
+	{
+		const GpusortListedRows *rows = &job->rows[i];
+
+		blocks[i] = (GpusortCudaRowBlock) {
+			.offset = offset,
+			.bytes = rows->bytes,
+			.directory = offset + rows->bytes + rows->directory_bytes,
+			.first = rows->first,
+			.stride = rows->stride,
+		};
+		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
+	}
+	GPUSORT_WATCHED(gpusort_job_key_bytes(job) + job->row_bytes,
+					status = gpusort_cuda->arrange(job->lane, blocks, job->lists.nrows, job->lists.window_bytes,
+												   &job->nwindows, &err));
+	gpusort_service_check(status, &err);
+	if (status == GPUSORT_CUDA_UNSORTED)
+		ereport(LOG,
+				(errmsg("gpusort found that rows of a request are damaged"),
+				 errdetail("%s", err.text)));
+	if (status != GPUSORT_CUDA_OK)
+		job->nwindows = 0;
+	pfree(blocks);
 }
 
 bool
 gpusort_job_sort(GpusortJob *job)
 {
-	GpusortRequest *request = job->request;
+	GpusortCudaStatus status = sort_on_device(job);
 
-	switch (sort_on_device(job))
+	job->stage = GPUSORT_JOB_RESULT;
+	job->nwindows = job->queued = job->sent = 0;
+	if (status == GPUSORT_CUDA_UNSORTED)
 	{
-		case GPUSORT_CUDA_NO_MEMORY:
-			/* a sort that failed may have overwritten the keys */
-			gpusort_job_drop(job);
-			return false;
-		case GPUSORT_CUDA_UNSORTED:
-			gpusort_job_fail(job, "The device's result was out of order.");
-			return true;
-		default:
-			break;
+		gpusort_job_fail(job, "The device's result was out of order.");
+		return true;
 	}
-	/* block b lies in ring[b % nring], so the ring must not change after the first block */
-	if (job->sent == 0)
-		grow_ring(request, result_bytes(job));
-	job->block_bytes = gpusort_chunk_bytes(request->ring[0]);
-	job->nblocks = (result_bytes(job) + job->block_bytes - 1) / job->block_bytes;
-	job->queued = job->resumed = job->sent;
-	job->sorted = true;
-	job->starved = false;
-	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_RETURNING))
-		SetLatch(request->latch);
+	if (status != GPUSORT_CUDA_OK || !return_result(job))
+	{
+		/* a sort that failed may have overwritten the keys */
+		close_lane(job);
+		return false;
+	}
+	if (job->row_bytes > 0)
+		arrange(job);
 	return true;
 }
 
-static bool
-download_block(GpusortJob *job)
+/* ---- the return ---- */
+
+static void
+fill_report(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	uint64		offset = (uint64) job->queued * job->block_bytes;
-	const char *reason = NULL;
-	char	   *to = gpusort_pool_map(request->ring[job->queued % request->nring], &reason);
+	GpusortCudaReport report;
+
+	gpusort_cuda->lane_report(job->lane, &report);
+	request->copy_in_ms = report.upload_ms;
+	request->copy_in_bytes = gpusort_job_key_bytes(job) + job->row_bytes;
+	request->kernels_ms = report.kernels_ms;
+	request->arrange_ms = report.arrange_ms;
+	request->copy_out_ms = report.download_ms;
+}
+
+/* Queues a window for the backend.  Returns false if there is no memory. */
+static bool
+queue_window(GpusortJob *job)
+{
+	int			slot = job->queued % GPUSORT_RING;
+	GpusortCudaWindow window;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (to != NULL)
-	{
-		GPUSORT_WATCHED(job->block_bytes,
-						status = gpusort_cuda->download(job->lane, offset, to,
-													   Min(job->block_bytes, result_bytes(job) - offset), &err));
-		gpusort_service_check(status, &err);
-		/* a download takes no device memory, so this is host memory */
-		if (status != GPUSORT_CUDA_OK)
-			reason = "The GPU service has too little memory.";
-	}
-	if (reason != NULL)
-	{
-		gpusort_job_fail(job, reason);
+	GPUSORT_WATCHED(job->lists.window_bytes, status = gpusort_cuda->gather(job->lane, job->queued, &window, &err));
+	gpusort_service_check(status, &err);
+	if (status != GPUSORT_CUDA_OK || window.bytes > job->lists.window_bytes ||
+		!download(job, GPUSORT_CUDA_WINDOW, job->lists.windows + slot * job->lists.window_bytes, window.bytes))
 		return false;
-	}
+	job->ring[slot] = (GpusortRequestWindow) {window.first, window.count, window.bytes};
+	job->window_done[slot] = job->downloads;
 	job->queued++;
 	return true;
 }
 
-/*
- * Publishes the last block and, by the state, the request's report.  The service must not
- * touch the request afterwards: its backend may free the slot, and another may take it.
- */
+/* Publishes the result, once it has arrived. */
 static void
-finish(GpusortJob *job)
+publish_result(GpusortJob *job)
 {
 	GpusortRequest *request = job->request;
-	Latch	   *latch = request->latch;
-	GpusortCudaReport report;
 
-	gpusort_cuda->lane_report(job->lane, &report);
-	request->copy_out_ms = report.download_ms;
+	fill_report(job);
+	request->copy_out_bytes = gpusort_job_result_bytes(job) + (job->lists.ties != 0 ? request->rows : 0);
+	if (job->nwindows == 0)
+	{
+		finish(job);
+		return;
+	}
+	job->stage = GPUSORT_JOB_WINDOWS;
+	if (gpusort_request_change(request, GPUSORT_REQUEST_SUBMITTED, GPUSORT_REQUEST_SORTED))
+		SetLatch(request->latch);
+}
+
+/* Publishes windows that have arrived. */
+static void
+publish_windows(GpusortJob *job, uint64 finished)
+{
+	GpusortRequest *request = job->request;
+	uint32		before = job->sent;
+
+	while (job->sent < job->queued && job->window_done[job->sent % GPUSORT_RING] <= finished)
+	{
+		int			slot = job->sent % GPUSORT_RING;
+
+		request->ring[slot] = job->ring[slot];
+		request->copy_out_bytes += job->ring[slot].bytes;
+		job->sent++;
+	}
+	if (job->sent == before)
+		return;
+	fill_report(job);
 	pg_write_barrier();
 	pg_atomic_write_u32(&request->ready, job->sent);
-	if (gpusort_request_change(request, job->serial, GPUSORT_REQUEST_RETURNING, GPUSORT_REQUEST_FINISHED))
-		SetLatch(latch);
-	/* only now, because closing the lane takes some 10 us */
-	gpusort_job_drop(job);
+	if (job->sent == job->nwindows)
+		finish(job);
+	else
+		SetLatch(request->latch);
 }
 
 void
 gpusort_job_return(GpusortJob *job)
 {
-	GpusortRequest *request = job->request;
-	uint32		end;
 	uint64		finished;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (!job->sorted)
+	if (job->stage < GPUSORT_JOB_RESULT)
 		return;
-	end = Min(job->nblocks, pg_atomic_read_u32(&request->consumed) + request->nring);
-	while (job->queued < end)
-	{
-		if (!download_block(job))
-			return;
-	}
 	GPUSORT_WATCHED(0, status = gpusort_cuda->downloaded(job->lane, &finished, &err));
 	gpusort_service_check(status, &err);
-	job->sent = job->resumed + (uint32) finished;
-	if (job->sent == job->nblocks)
-		finish(job);
-	else if (job->sent != pg_atomic_read_u32(&request->ready))
+	if (job->stage == GPUSORT_JOB_RESULT && finished >= job->result_done)
+		publish_result(job);
+	if (job->stage != GPUSORT_JOB_WINDOWS)
+		return;
+	while (job->queued < job->nwindows &&
+		   job->queued < pg_atomic_read_u32(&job->request->consumed) + GPUSORT_RING)
 	{
-		pg_write_barrier();
-		pg_atomic_write_u32(&request->ready, job->sent);
-		SetLatch(request->latch);
+		if (!queue_window(job))
+		{
+			gpusort_job_cut(job);
+			return;
+		}
 	}
+	publish_windows(job, finished);
 }
 
 bool
@@ -326,8 +468,8 @@ gpusort_job_copies(GpusortJob *job)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (job->lane == NULL || job->sorted)
-		return job->queued > job->sent;
+	if (job->stage != GPUSORT_JOB_UPLOADS)
+		return job->stage == GPUSORT_JOB_RESULT || job->queued > job->sent;
 	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
 	gpusort_service_check(status, &err);
 	return status == GPUSORT_CUDA_BUSY;

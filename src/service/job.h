@@ -3,7 +3,7 @@
  * job.h
  *		The steps of a request of the GPU service: upload, sort, return.
  *
- * A job is the service's private state for a slot of the request table.  Its keys are
+ * A job is the service's private state for a slot of the request table.  Its keys and rows are
  * in one lane of the device.  service/queue.c says when a job takes a step.
  *
  *-------------------------------------------------------------------------
@@ -11,36 +11,51 @@
 #ifndef GPUSORT_SERVICE_JOB_H
 #define GPUSORT_SERVICE_JOB_H
 
-#include "gpu/chunk.h"
+#include "gpu/control.h"
+#include "gpu/lists.h"
 #include "gpusort_cuda.h"
+#include "service/files.h"
+
+typedef enum GpusortJobStage
+{
+	GPUSORT_JOB_NONE,			/* no request, or one that has not been looked at */
+	GPUSORT_JOB_QUEUED,			/* the lists are read; nothing is on the device */
+	GPUSORT_JOB_UPLOADS,		/* copies to the device are queued */
+	GPUSORT_JOB_RESULT,			/* sorted; copies of the result are queued */
+	GPUSORT_JOB_WINDOWS			/* the backend has the result; rows go to it */
+} GpusortJobStage;
 
 typedef struct GpusortJob
 {
 	GpusortRequest *request;
-	uint32		serial;			/* serial of the request to which this state belongs */
+	GpusortJobStage stage;
 
-	/* What is on the device */
-	GpusortCudaLane *lane;		/* NULL: nothing */
-	bool		sorted;
-	int			last;			/* pool number of the chunk uploaded last; -1: none */
-	uint32		uploaded;		/* chunks queued for upload */
-	uint64		rows;			/* rows in these */
+	/* From QUEUED on */
+	MemoryContext cxt;			/* has the lists; NULL: none */
+	GpusortLists lists;
+	const GpusortListedKeys *keys;
+	const GpusortListedRows *rows;
+	GpusortServiceFile **files;
+	int			nopen;			/* of files */
+	uint64		row_bytes;		/* bytes of rows and directories on the device; 0: rows stay where they are */
 
-	/* The result, in blocks as in gpu/control.h */
-	Size		block_bytes;	/* constant from the first block on */
-	uint32		nblocks;		/* known once it is sorted */
-	uint32		resumed;		/* blocks sent before this lane was opened */
-	uint32		queued;			/* blocks queued for download */
-	uint32		sent;			/* blocks published to the backend */
+	/* From UPLOADS on */
+	GpusortCudaLane *lane;
+	uint64		uploads;		/* copies queued */
+	uint64		downloads;
+
+	/* From RESULT on */
+	uint64		result_done;	/* the result is there when this many downloads are */
+	uint64		nwindows;		/* 0: no rows */
+	uint32		queued;			/* windows queued for download */
+	uint32		sent;			/* windows published to the backend */
+	GpusortRequestWindow ring[GPUSORT_RING];	/* those queued */
+	uint64		window_done[GPUSORT_RING];	/* likewise */
 
 	/* Of the queue (service/queue.c) */
-	bool		starved;		/* gave up device memory; uploads nothing until it is first in the queue */
-	bool		parked;			/* has nothing on the device until its backend does more */
 	uint64		waiting_since;	/* since then, in ms of base/clock.h, the service has only waited for the
 								 * backend; 0: it has work to do */
-	uint32		seen_word;		/* the request as it was when the wait began */
-	uint32		seen_nclosed;
-	uint32		seen_consumed;
+	uint32		seen_consumed;	/* the request as it was when the wait began */
 	uint64		copies_seen;	/* copies queued and finished at the last look */
 	uint64		progress_at;	/* when that number changed, or no copy was in flight, by gpusort_watch_time() */
 } GpusortJob;
@@ -51,32 +66,52 @@ gpusort_job_width(const GpusortJob *job)
 	return (Size) job->request->key_bytes * job->request->words;
 }
 
-/* Begins a job for the request of this serial, which is new in the slot or was begun by another service. */
-extern void gpusort_job_begin(GpusortJob *job, uint32 serial);
+static inline uint64
+gpusort_job_key_bytes(const GpusortJob *job)
+{
+	return job->request->rows * gpusort_job_width(job);
+}
 
-/* Takes the job off the device.  Its keys can be uploaded and sorted again. */
-extern void gpusort_job_drop(GpusortJob *job);
+static inline uint64
+gpusort_job_result_bytes(const GpusortJob *job)
+{
+	return job->request->rows * (job->request->positions ? sizeof(uint32) : job->request->key_bytes);
+}
 
 /*
- * Queues the upload of the chunks that have come and are not queued yet.  This step and
- * the next one return false if the device has too little memory now.  If a step fails, it
- * fails the request, and returns true.
+ * Reads and checks the lists of the job's request, and opens its files.  Returns NULL, or a reason.  The
+ * memory is in job->cxt, and the caller ends the job in any case.
  */
+extern const char *gpusort_job_read_lists(GpusortJob *job);
+
+/* Bytes of device memory that the job takes at most, with or without its rows */
+extern uint64 gpusort_job_memory(const GpusortJob *job, bool rows);
+
+/* Reads and checks the lists of a request that is new.  This and other steps may fail the request. */
+extern void gpusort_job_begin(GpusortJob *job);
+
+/* Queues the uploads.  Returns false if the device has too little memory now; nothing of the job is there then. */
 extern bool gpusort_job_upload(GpusortJob *job);
 
-/* Are all keys of a request that gathers no more on the device or, if they are few, on the way to it? */
+/* Are keys and rows on the device or, if they are few, on the way to it? */
 extern bool gpusort_job_is_uploaded(GpusortJob *job);
 
-/* Sorts a job that is uploaded.  Waits for the device. */
+/* Sorts a job that is uploaded, and queues the downloads of the result.  Waits for the device.  Returns as upload() does. */
 extern bool gpusort_job_sort(GpusortJob *job);
 
-/* Queues downloads of a sorted job into empty result chunks, and publishes the blocks that have arrived. */
+/* Publishes what has arrived, and queues windows that the backend has room for. */
 extern void gpusort_job_return(GpusortJob *job);
 
 /* Are copies of the job in flight? */
 extern bool gpusort_job_copies(GpusortJob *job);
 
-/* Fails the request, unless its backend has left it meanwhile. */
+/* Ends a job whose backend has the result: it gets no further rows. */
+extern void gpusort_job_cut(GpusortJob *job);
+
+/* Takes the job off the device, and lets go of its files. */
+extern void gpusort_job_end(GpusortJob *job);
+
+/* Ends the job, and fails the request, unless its backend has left it. */
 extern void gpusort_job_fail(GpusortJob *job, const char *reason);
 
 #endif							/* GPUSORT_SERVICE_JOB_H */

@@ -4,8 +4,7 @@
  *		The GPU service: the one process that calls CUDA.
  *
  * The service is a background worker without a database.  It ends when it has been idle
- * for gpusort.service_idle_timeout, or when all its requests have waited so long for
- * backends that do nothing.
+ * for gpusort.service_idle_timeout.
  *
  * Its loop moves each request on by one step (service/queue.c).  While the device works,
  * it looks again and again; otherwise it waits for its latch.  A small sort takes the
@@ -38,9 +37,10 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "gpu/pool.h"
+#include "gpu/control.h"
 #include "guc.h"
 #include "service/device.h"
+#include "service/files.h"
 #include "service/queue.h"
 #include "service/watch.h"
 
@@ -52,40 +52,23 @@ PGDLLEXPORT void gpusort_service_main(Datum arg);
 #define TIMER_SLACK_NANOSECONDS	1000	/* Linux rounds sleeps up by 50 us by default */
 #define TRIM_AFTER_MS			1000	/* an idle service gives device memory back after this */
 #define MAX_REST_MS				60000L	/* the longest wait for the latch */
+#define LET_GO_MS				1000	/* the service looks this often for files that it can let go of */
 
 /* Makes this process the service.  Returns false if another process is the service already. */
 static bool
 become_service(void)
 {
-	bool		alone;
+	uint32		none = 0;
 
-	gpusort_lock_take();
-	alone = gpusort_control->service_pid == 0;
-	if (alone)
-	{
-		gpusort_control->service_pid = MyProcPid;
-		gpusort_control->service_latch = MyLatch;
-		gpusort_control->started_at = gpusort_clock_ms();
-		gpusort_control->pool_limit = gpusort_pool_limit;
-		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
-	}
-	gpusort_lock_release();
+	if (!pg_atomic_compare_exchange_u32(&gpusort_control->service_pid, &none, MyProcPid))
+		return false;
+	gpusort_control->service_latch = MyLatch;
+	gpusort_control->started_at = gpusort_clock_ms();
+	gpusort_control->mapped_bytes = 0;
+	pg_write_barrier();
+	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
 	gpusort_watch_beat(0);
-	return alone;
-}
-
-/* From now on the service may use requests' chunks.  Wakes the backends that wait for that. */
-static void
-announce_ready(void)
-{
-	gpusort_lock_take();
-	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_READY);
-	for (int i = 0; i < gpusort_control->nrequests; i++)
-	{
-		if (gpusort_request_state(&gpusort_control->requests[i]) == GPUSORT_REQUEST_SUBMITTED)
-			SetLatch(gpusort_control->requests[i].latch);
-	}
-	gpusort_lock_release();
+	return true;
 }
 
 /* How long the service has found nothing new while the device was busy. */
@@ -147,9 +130,6 @@ static void
 reload_settings(void)
 {
 	ProcessConfigFile(PGC_SIGHUP);
-	gpusort_lock_take();
-	gpusort_control->pool_limit = gpusort_pool_limit;
-	gpusort_lock_release();
 	gpusort_device_limit_memory();
 }
 
@@ -160,33 +140,18 @@ typedef struct IdleState
 	bool		trimmed;		/* unused device memory is given back */
 } IdleState;
 
-/* Ends an idle service, unless a backend comes meanwhile.  The next service continues the parked requests. */
+/* Ends an idle service, unless a backend comes meanwhile: one that comes later starts the next service. */
 static void
 end_idle(void)
 {
-	bool		ending;
-
-	gpusort_lock_take();
-	ending = gpusort_queue_may_end();
-	if (ending)
-		pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_DOWN);
-	gpusort_lock_release();
-	if (ending)
+	(void) gpusort_control_change(GPUSORT_SERVICE_READY, GPUSORT_SERVICE_ENDING);
+	if (gpusort_control_has_request())
 	{
-		gpusort_device_end_idle();
-		close_and_exit();
+		(void) gpusort_control_change(GPUSORT_SERVICE_ENDING, GPUSORT_SERVICE_READY);
+		return;
 	}
-}
-
-/* Gives back unused segments and device memory, and ends the service unless it is permanent. */
-static void
-time_out_idle(IdleState *idle, bool permanent)
-{
-	gpusort_pool_trim();
-	GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
-	idle->since = gpusort_clock_ms();
-	if (!permanent)
-		end_idle();
+	gpusort_device_end_idle();
+	close_and_exit();
 }
 
 /* Gives memory back while the service is idle, and ends it in the end.  Returns for how many ms it may wait. */
@@ -201,8 +166,8 @@ be_idle(IdleState *idle, bool permanent)
 		GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
 		idle->trimmed = true;
 	}
-	if (timeout_ms > 0 && idle_ms >= timeout_ms)
-		time_out_idle(idle, permanent);
+	if (timeout_ms > 0 && idle_ms >= timeout_ms && !permanent)
+		end_idle();
 	return idle->trimmed ? MAX_REST_MS : TRIM_AFTER_MS;
 }
 
@@ -211,6 +176,8 @@ static void
 serve(bool permanent)
 {
 	IdleState	idle_state = {gpusort_clock_ms(), false};
+	uint64		looked_at = 0;	/* at the files, in ms of the monotonic clock */
+	bool		files = false;	/* some are mapped */
 	Polling		polling;
 
 	begin_polling(&polling);
@@ -239,6 +206,13 @@ serve(bool permanent)
 		}
 		if (gpusort_service_idle_timeout > 0)
 			rest_ms = Min(rest_ms, gpusort_service_idle_timeout * 1000L);
+		if (gpusort_clock_ms() - looked_at >= LET_GO_MS)
+		{
+			looked_at = gpusort_clock_ms();
+			files = gpusort_files_let_go();
+		}
+		if (files || !stepped.idle)
+			rest_ms = LET_GO_MS;
 		rest(&stepped, &polling, rest_ms);
 	}
 }
@@ -279,6 +253,7 @@ gpusort_service_main(Datum arg)
 	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	gpusort_device_open();
-	announce_ready();
+	/* a session that waits for this looks every 20 ms */
+	(void) gpusort_control_change(GPUSORT_SERVICE_STARTING, GPUSORT_SERVICE_READY);
 	serve(permanent);
 }

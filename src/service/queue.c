@@ -1,44 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *		The queue of the GPU service's requests: their order, and which of them hold
- *		device memory.
+ *		The queue of the GPU service's requests: first come, first served.
  *
- * The service uploads chunks of all requests while they are gathered.  A request that is
- * gathered stands in the queue, which is first come, first served.
- *
- * The first request in the queue may take the device memory of the others, which upload
- * again later: of those that are not sorted at once, of those that are sorted when their
- * backend has fetched nothing for a second.  If nothing can be taken and no download will
- * free memory, the sort is left to the CPU.
- *
- * A request that has waited for its backend for gpusort.service_idle_timeout is parked:
- * it has nothing on the device, and the service may end.  When the backend goes on, this
- * service or the next one sorts again, from the request's chunks.
+ * A request is uploaded when those before it have been, or nearly so: the bus takes one after
+ * the other.  It waits if the device has no memory for it.  Then those that return rows lose their
+ * memory if their backends have read nothing for a second: they read their rows in host memory
+ * instead.  If nothing holds memory that the first request needs, its rows stay in host
+ * memory, or its sort is left to the CPU.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
 #include "base/clock.h"
-#include "gpu/pool.h"
 #include "guc.h"
 #include "service/device.h"
 #include "service/job.h"
 #include "service/queue.h"
 #include "service/watch.h"
 
-/* A sorted result may be taken from a request whose backend has fetched nothing for this long. */
+/* Rows may be taken from a request whose backend has read nothing for this long. */
 #define TAKE_AFTER_MS		1000
 
-/*
- * Where this number of requests waits on the device to be sorted, only the first one in
- * the queue begins to upload: CUDA keeps 0.5 MB for each stream that was open at one time.
- */
-#define MOST_WAITING		32
+/* The next request begins to upload when less than this is left of those before. */
+#define UPLOAD_BYTES		((uint64) 64 * 1024 * 1024)
 
 /* The most sorts, and bytes of sorted keys, after which the service looks at all requests again. */
 #define SORTS_PER_STEP		4
@@ -47,18 +35,9 @@
 /* jobs[i] belongs to request i. */
 static GpusortJob *jobs = NULL;
 
-/* The jobs whose request is in use or has something on the device. */
+/* The jobs of requests that are not done with */
 static GpusortJob **active = NULL;
 static int	nactive = 0;
-
-/* Bit i says that jobs[i] was active in the last pass: it may have something on the device. */
-static uint64 was_active[GPUSORT_MAX_REQUESTS / 64];
-
-/* The first request in the queue when this pass began; NULL: none. */
-static GpusortJob *head;
-
-/* Lanes with unsorted keys when this pass began, and those opened since. */
-static int	waiting;
 
 static bool moved;				/* see GpusortStepped */
 
@@ -76,83 +55,50 @@ gpusort_queue_start(void)
 void
 gpusort_queue_drop_all(void)
 {
-	for (int i = 0; i < gpusort_control->nrequests; i++)
-		gpusort_job_drop(&jobs[i]);
+	for (int i = 0; i < gpusort_control_slots(); i++)
+		gpusort_job_end(&jobs[i]);
 }
 
-/* Is the next change of a request in this state perhaps the service's? */
+/* Brings a job in line with its request.  Returns false if there is nothing to do for it. */
 static bool
-is_due(GpusortRequestState state)
+is_active(GpusortJob *job)
 {
-	return gpusort_request_is_active(state) || state == GPUSORT_REQUEST_LEFT || state == GPUSORT_REQUEST_ABANDONED;
-}
+	GpusortRequest *request = job->request;
 
-/* Makes the job active if its request may need a step, or it has something on the device. */
-static void
-find_if_active(int index)
-{
-	GpusortJob *job = &jobs[index];
-
-	if (!is_due(gpusort_request_state(job->request)) && job->lane == NULL)
-		return;
-	active[nactive++] = job;
-	waiting += job->lane != NULL && !job->sorted;
-	was_active[index / 64] |= UINT64CONST(1) << index % 64;
-}
-
-static void
-find_active(void)
-{
-	nactive = waiting = 0;
-	for (int first = 0; first < gpusort_control->nrequests; first += 64)
+	switch (gpusort_request_state(request))
 	{
-		uint64		bits = pg_atomic_read_u64(&gpusort_control->in_use[first / 64]) | was_active[first / 64];
-
-		was_active[first / 64] = 0;
-		for (; bits != 0; bits &= bits - 1)
-			find_if_active(first + pg_rightmost_one_pos64(bits));
+		case GPUSORT_REQUEST_SUBMITTED:
+			pg_read_barrier();
+			if (job->stage == GPUSORT_JOB_NONE)
+			{
+				gpusort_job_begin(job);
+				moved = true;
+			}
+			break;
+		case GPUSORT_REQUEST_SORTED:
+			break;
+		case GPUSORT_REQUEST_LEFT:
+			gpusort_job_end(job);
+			(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
+			break;
+		default:
+			break;
 	}
+	return job->stage != GPUSORT_JOB_NONE;
 }
 
-/* Is the job in the queue: has it all its keys, which are not sorted? */
-static bool
-is_queued(const GpusortJob *job)
-{
-	uint32		word = pg_atomic_read_u32(&job->request->state);
-	GpusortRequestState state = gpusort_word_state(word);
-
-	pg_read_barrier();
-	/* a request that is RETURNING has been taken off the device */
-	return job->serial == word >> GPUSORT_STATE_BITS && !job->sorted && !job->parked &&
-		(state == GPUSORT_REQUEST_SUBMITTED || state == GPUSORT_REQUEST_RETURNING);
-}
-
+/* The first job of this stage in the queue; NULL: there is none. */
 static GpusortJob *
-first_in_queue(void)
+first_of(GpusortJobStage stage)
 {
 	GpusortJob *first = NULL;
 
 	for (int i = 0; i < nactive; i++)
 	{
-		if (is_queued(active[i]) && (first == NULL || active[i]->request->sequence < first->request->sequence))
+		if (active[i]->stage == stage && (first == NULL || active[i]->request->sequence < first->request->sequence))
 			first = active[i];
 	}
 	return first;
-}
-
-static void
-starve(GpusortJob *job)
-{
-	gpusort_job_drop(job);
-	job->starved = true;
-}
-
-/* Takes the job's device memory until its backend does more. */
-static void
-park(GpusortJob *job)
-{
-	starve(job);
-	job->parked = true;
 }
 
 /* Has the job waited for its backend for this many ms? */
@@ -162,91 +108,19 @@ has_waited(const GpusortJob *job, uint64 ms)
 	return job->waiting_since != 0 && gpusort_clock_ms() - job->waiting_since >= ms;
 }
 
-/* The device has no memory for the job.  The job tries again in a later pass, unless nothing can help. */
+/* Notes whether the job waits for its backend.  It is cut after gpusort.service_idle_timeout. */
 static void
-make_room(GpusortJob *job)
+note_wait(GpusortJob *job, bool copying)
 {
-	bool		returning = false;
-
-	if (job != first_in_queue())
-	{
-		starve(job);
-		return;
-	}
-	for (int i = 0; i < nactive; i++)
-	{
-		GpusortJob *holder = active[i];
-
-		if (holder == job || holder->lane == NULL)
-			continue;
-		if (!holder->sorted)
-		{
-			starve(holder);
-			return;
-		}
-		returning = true;
-		if (has_waited(holder, TAKE_AFTER_MS))
-		{
-			park(holder);
-			return;
-		}
-	}
-	if (!returning)
-		gpusort_job_fail(job, GPUSORT_TOO_LARGE);
-}
-
-/* Has the backend done anything since the last call? */
-static bool
-has_moved(GpusortJob *job)
-{
-	uint32		word = pg_atomic_read_u32(&job->request->state);
-	uint32		nclosed = pg_atomic_read_u32(&job->request->nclosed);
 	uint32		consumed = pg_atomic_read_u32(&job->request->consumed);
-	bool		has = word != job->seen_word || nclosed != job->seen_nclosed || consumed != job->seen_consumed;
 
-	job->seen_word = word;
-	job->seen_nclosed = nclosed;
-	job->seen_consumed = consumed;
-	return has;
-}
-
-/* There is nothing to do for the job.  Parks it after gpusort.service_idle_timeout. */
-static void
-wait_for_backend(GpusortJob *job)
-{
-	if (has_moved(job) || job->waiting_since == 0)
+	if (job->stage != GPUSORT_JOB_WINDOWS || copying)
+		job->waiting_since = 0;
+	else if (job->waiting_since == 0 || consumed != job->seen_consumed)
 		job->waiting_since = gpusort_clock_ms();
-	else if (gpusort_service_idle_timeout > 0 &&
-			 has_waited(job, gpusort_service_idle_timeout * UINT64CONST(1000)))
-		park(job);
-}
-
-bool
-gpusort_queue_may_end(void)
-{
-	for (int i = 0; i < gpusort_control->nrequests; i++)
-	{
-		if (is_due(gpusort_request_state(jobs[i].request)) && (!jobs[i].parked || has_moved(&jobs[i])))
-		{
-			/* has_moved() returns true only once for what the backend did, so unpark now */
-			jobs[i].parked = false;
-			return false;
-		}
-	}
-	return true;
-}
-
-/* Uploads what has been gathered, if the job may begin to, or go on. */
-static void
-upload(GpusortJob *job)
-{
-	bool		begins = job->lane == NULL;
-
-	if (job->sorted || (begins && job != head && (job->starved || waiting >= MOST_WAITING)))
-		return;
-	if (!gpusort_job_upload(job))
-		make_room(job);
-	waiting += begins && job->lane != NULL;
+	else if (gpusort_service_idle_timeout > 0 && has_waited(job, gpusort_service_idle_timeout * UINT64CONST(1000)))
+		gpusort_job_cut(job);
+	job->seen_consumed = consumed;
 }
 
 /*
@@ -256,7 +130,7 @@ upload(GpusortJob *job)
 static void
 watch_copies(GpusortJob *job, bool copying)
 {
-	uint64		seen = (uint64) job->uploaded + job->queued + job->sent;
+	uint64		seen = job->uploads + job->downloads + job->sent;
 	uint64		now = gpusort_watch_time();
 
 	if (seen != job->copies_seen)
@@ -275,69 +149,81 @@ watch_copies(GpusortJob *job, bool copying)
 	}
 }
 
-/* Moves one request on.  Returns true if the device works, or soon will, for it. */
+/* Does any job hold device memory?  bytes: what they hold and will take to sort, and what is being uploaded. */
 static bool
-step_job(GpusortJob *job)
+count_memory(uint64 *bytes, uint64 *uploading)
 {
-	GpusortRequest *request = job->request;
-	uint32		word = pg_atomic_read_u32(&request->state);
-	uint32		serial = word >> GPUSORT_STATE_BITS;
-	bool		copying;
+	bool		any = false;
 
-	pg_read_barrier();
-	/* in any other state, a backend may free the slot and fill in the next request now */
-	if (gpusort_request_is_active(gpusort_word_state(word)) && job->serial != serial)
-		gpusort_job_begin(job, serial);
-
-	switch (gpusort_word_state(word))
+	*bytes = gpusort_cuda->memory_used(gpusort_service_device);
+	*uploading = 0;
+	for (int i = 0; i < nactive; i++)
 	{
-		case GPUSORT_REQUEST_FREE:
-		case GPUSORT_REQUEST_FAILED:
-		case GPUSORT_REQUEST_FINISHED:
-		case GPUSORT_REQUEST_CLEARING:
-			gpusort_job_drop(job);
-			return false;
+		const GpusortJob *job = active[i];
 
-		case GPUSORT_REQUEST_LEFT:
-			gpusort_job_drop(job);
-			(void) gpusort_request_change(request, serial, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FINISHED);
-			return false;
+		any |= job->lane != NULL;
+		if (job->stage != GPUSORT_JOB_UPLOADS)
+			continue;
+		*uploading += gpusort_job_key_bytes(job) + job->row_bytes;
+		*bytes += gpusort_job_memory(job, false) - gpusort_job_key_bytes(job);
+	}
+	return any;
+}
 
-		case GPUSORT_REQUEST_ABANDONED:
-			gpusort_job_drop(job);
-			gpusort_pool_free_request(request - gpusort_control->requests, serial, GPUSORT_REQUEST_ABANDONED);
-			return false;
-
-		case GPUSORT_REQUEST_GATHERING:
-		case GPUSORT_REQUEST_SUBMITTED:
-		case GPUSORT_REQUEST_RETURNING:
-			upload(job);
-			gpusort_job_return(job);
-			copying = gpusort_job_copies(job);
-			watch_copies(job, copying);
-			return copying || is_queued(job);
+/* Takes the device from a job that has waited for its backend.  Returns false if there is none. */
+static bool
+cut_one(void)
+{
+	for (int i = 0; i < nactive; i++)
+	{
+		if (active[i]->stage == GPUSORT_JOB_WINDOWS && has_waited(active[i], TAKE_AFTER_MS))
+		{
+			gpusort_job_cut(active[i]);
+			return true;
+		}
 	}
 	return false;
 }
 
+/* Begins to upload the first job in the queue that is not on the device.  Returns false if none can begin now. */
 static bool
-step_unless_parked(GpusortJob *job, bool *idle)
+upload_first(void)
 {
-	bool		busy;
+	GpusortJob *job = first_of(GPUSORT_JOB_QUEUED);
+	uint64		limit = gpusort_service_memory;
+	uint64		bytes;
+	uint64		uploading;
+	bool		others;
 
-	if (job->parked && !has_moved(job))
+	if (job == NULL)
 		return false;
-	job->parked = false;
-	*idle = false;
-	busy = step_job(job);
-	if (busy || !gpusort_request_is_active(gpusort_request_state(job->request)))
-		job->waiting_since = 0;
-	else
-		wait_for_backend(job);
-	return busy;
+	others = count_memory(&bytes, &uploading);
+	if (uploading >= UPLOAD_BYTES)
+		return false;
+	if (gpusort_job_memory(job, true) > limit)
+		job->row_bytes = 0;
+	if (gpusort_job_memory(job, false) > limit)
+	{
+		gpusort_job_fail(job, GPUSORT_TOO_LARGE);
+		return true;
+	}
+	if (others && bytes + gpusort_job_memory(job, job->row_bytes > 0) > limit)
+		return cut_one();
+	if (!gpusort_job_upload(job))
+	{
+		/* other processes may use the device */
+		if (others)
+			return cut_one();
+		if (job->row_bytes > 0)
+			job->row_bytes = 0;
+		else
+			gpusort_job_fail(job, GPUSORT_TOO_LARGE);
+	}
+	moved = true;
+	return true;
 }
 
-/* Sorts the first requests in the queue, as far as their keys are on the device. */
+/* Sorts the first jobs that are on the device. */
 static void
 sort_first(void)
 {
@@ -345,32 +231,61 @@ sort_first(void)
 
 	for (int i = 0; i < SORTS_PER_STEP && sorted < SORTED_PER_STEP; i++)
 	{
-		GpusortJob *job = first_in_queue();
+		GpusortJob *job = first_of(GPUSORT_JOB_UPLOADS);
 
 		if (job == NULL || !gpusort_job_is_uploaded(job))
 			return;
-		sorted += job->rows * gpusort_job_width(job);
+		sorted += gpusort_job_key_bytes(job);
 		moved = true;
 		if (!gpusort_job_sort(job))
 		{
-			make_room(job);
+			/* it begins anew, later or without its rows */
+			uint64		bytes;
+			uint64		uploading;
+
+			if (count_memory(&bytes, &uploading))
+				(void) cut_one();
+			else if (job->row_bytes > 0)
+				job->row_bytes = 0;
+			else
+				gpusort_job_fail(job, GPUSORT_TOO_LARGE);
 			return;
 		}
 		gpusort_job_return(job);
 	}
 }
 
+/* Moves a job on.  Returns true if the device works, or soon will, for it. */
+static bool
+step_job(GpusortJob *job)
+{
+	bool		copying;
+
+	gpusort_job_return(job);
+	copying = gpusort_job_copies(job);
+	watch_copies(job, copying);
+	note_wait(job, copying);
+	return copying || job->stage == GPUSORT_JOB_QUEUED || job->stage == GPUSORT_JOB_UPLOADS;
+}
+
 GpusortStepped
 gpusort_queue_step(void)
 {
-	GpusortStepped stepped = {.idle = true};
+	GpusortStepped stepped = {0};
 
 	moved = false;
-	find_active();
-	head = first_in_queue();
-	for (int i = 0; i < nactive; i++)
-		stepped.busy |= step_unless_parked(active[i], &stepped.idle);
+	nactive = 0;
+	for (int i = 0; i < gpusort_control_slots(); i++)
+	{
+		if (is_active(&jobs[i]))
+			active[nactive++] = &jobs[i];
+	}
+	while (upload_first())
+		;
 	sort_first();
+	for (int i = 0; i < nactive; i++)
+		stepped.busy |= step_job(active[i]);
+	stepped.idle = (nactive == 0);
 	stepped.moved = moved;
 	return stepped;
 }

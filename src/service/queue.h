@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue.h
- *		The queue of the GPU service's requests: their order, and which of them hold
- *		device memory.
+ *		The queue of the GPU service's requests: first come, first served.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +15,7 @@ typedef struct GpusortStepped
 								 * without waiting for the latch */
 	bool		moved;			/* copies have begun or finished, or a sort has: the next look
 								 * is likely to find more */
-	bool		idle;			/* every request is parked */
+	bool		idle;			/* there is no request */
 } GpusortStepped;
 
 /* Makes the table of jobs.  Called once, when the control block is attached. */
@@ -24,13 +23,6 @@ extern void gpusort_queue_start(void);
 
 /* Moves every request one step on. */
 extern GpusortStepped gpusort_queue_step(void);
-
-/*
- * Prepares the end of an idle service.  Returns false if a backend has come, or come
- * back, meanwhile: the service must go on.  The caller holds the control lock
- * exclusively.
- */
-extern bool gpusort_queue_may_end(void);
 
 /* Takes all requests off the device. */
 extern void gpusort_queue_drop_all(void);

@@ -146,7 +146,7 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 void
 gpusort_watch_beat(int patience_ms)
 {
-	if (gpusort_control->service_pid != MyProcPid)
+	if (pg_atomic_read_u32(&gpusort_control->service_pid) != (uint32) MyProcPid)
 		return;
 	/* one heartbeat before the step's time is shortened, and one after it is lengthened */
 	pg_atomic_fetch_add_u64(&gpusort_control->heartbeat, 1);

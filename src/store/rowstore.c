@@ -56,12 +56,19 @@ gpusort_rowstore_limit(GpusortRowStore *store, Size bytes)
 	store->over = store->bytes > bytes;
 }
 
-/* Allocates a block.  Returns NULL only if the arena has no memory. */
+/*
+ * Allocates a block.  Returns NULL only if an arena of another process has no memory.  Without memory
+ * in its own arena, the store goes on in cxt.
+ */
 static void *
 allocate(GpusortRowStore *store, Size bytes)
 {
-	return store->arena != NULL ? gpusort_arena_alloc(store->arena, bytes) :
-		gpusort_memory_alloc_pages(store->cxt, bytes);
+	void	   *mem = store->arena != NULL ? gpusort_arena_alloc(store->arena, bytes) : NULL;
+
+	if (mem != NULL || (store->arena != NULL && !gpusort_arena_is_own(store->arena)))
+		return mem;
+	store->arena = NULL;
+	return gpusort_memory_alloc_pages(store->cxt, bytes);
 }
 
 static void
@@ -290,6 +297,36 @@ gpusort_rowstore_keep(GpusortRowStore *store, const uint32 *rows, uint64 n)
 	}
 	pfree(blocks);
 	gpusort_rowstore_limit(store, store->limit);
+}
+
+GpusortRowSpan *
+gpusort_rowstore_spans(const GpusortRowStore *store, int *count)
+{
+	GpusortRowSpan *spans = palloc(sizeof(GpusortRowSpan) * (store->block + 1));
+	int			n = 0;
+
+	for (int i = 0; i <= store->block; i++)
+	{
+		const GpusortRowBlock *block = &store->blocks[i];
+		uint32		behind = Min(block[1].first, store->rows);
+		uint32		rows = behind - block->first;
+		const char *last;
+
+		if (behind <= block->first)
+			continue;
+		last = gpusort_rowblock_row(block, behind - 1);
+		spans[n++] = (GpusortRowSpan) {
+			.rows = block->rows,
+			.bytes = last - block->rows +
+			(block->stride != 0 ? block->stride : MAXALIGN(gpusort_row_bytes(last, store->bare))),
+			.directory = block->stride != 0 ? NULL : gpusort_rowblock_entry(block, behind - 1),
+			.first = block->first,
+			.count = rows,
+			.stride = block->stride,
+		};
+	}
+	*count = n;
+	return spans;
 }
 
 /* Prefetches what tells where the rows are. */

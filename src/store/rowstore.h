@@ -9,6 +9,7 @@
 #define GPUSORT_STORE_ROWSTORE_H
 
 #include "base/arena.h"
+#include "base/span.h"
 #include "key/tuple.h"
 #include "store/row.h"
 
@@ -42,7 +43,7 @@ typedef struct GpusortRowBlock
 typedef struct GpusortRowStore
 {
 	MemoryContext cxt;			/* owns all memory of the store, except: */
-	GpusortArena *arena;		/* where blocks are allocated; NULL: in cxt */
+	GpusortArena *arena;		/* where further blocks are allocated; NULL: in cxt */
 	bool		bare;			/* rows are bare: store/row.h */
 	uint64		rows;			/* rows stored, fewer than 2^32 - 1 */
 	GpusortRowBlock *blocks;	/* behind the one being filled is one with first = PG_UINT32_MAX */
@@ -70,7 +71,7 @@ typedef struct GpusortRowStore
 /*
  * Makes an empty store in the current memory context.  memory: bytes that the owner may use in
  * all; the size of blocks depends on it.  arena: if not NULL, rows are allocated there, for
- * another process to adopt.  Then gpusort_rowstore_keep() cannot be called.
+ * another process.  Then gpusort_rowstore_keep() cannot be called.
  */
 extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena, bool bare);
 
@@ -95,7 +96,7 @@ gpusort_rowstore_over(const GpusortRowStore *store)
 
 /*
  * Copies the slot's row to the end of the store.  Returns false, and has not copied the row,
- * only if the arena has no memory.
+ * only if an arena of another process has no memory.
  */
 extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
@@ -230,6 +231,9 @@ extern GpusortRowBlock *gpusort_rowstore_add_block(GpusortRowStore *store, char 
 
 /* Notes in the index that the rows from block->first on, at most this many, may lie in the block. */
 extern void gpusort_rowstore_index_block(GpusortRowStore *store, int number, uint64 rows);
+
+/* Describes the store's blocks.  Returns an array in the current memory context, and its length. */
+extern GpusortRowSpan *gpusort_rowstore_spans(const GpusortRowStore *store, int *count);
 
 /* ---- rowstore_shared.c ---- */
 

@@ -20,7 +20,6 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include "miscadmin.h"
@@ -39,8 +38,6 @@ const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
 	[GPUSORT_FAULT_NONE] = {"", 0},
 	[GPUSORT_FAULT_WORKER] = {"worker", GPUSORT_FAULT_REFUSES},
 	[GPUSORT_FAULT_REQUEST] = {"request", GPUSORT_FAULT_REFUSES},
-	[GPUSORT_FAULT_CHUNK] = {"chunk", GPUSORT_FAULT_REFUSES},
-	[GPUSORT_FAULT_SEGMENT] = {"segment", GPUSORT_FAULT_RAISES},
 	[GPUSORT_FAULT_ARENA] = {"arena", GPUSORT_FAULT_REFUSES},
 	[GPUSORT_FAULT_MEMORY] = {"memory", GPUSORT_FAULT_RAISES},
 	[GPUSORT_FAULT_SCRATCH] = {"scratch", GPUSORT_FAULT_REFUSES},
@@ -48,17 +45,19 @@ const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
 	[GPUSORT_FAULT_SPILL_FILE] = {"spill_file", GPUSORT_FAULT_RAISES},
 	[GPUSORT_FAULT_SPILL_WRITE] = {"spill_write", GPUSORT_FAULT_RAISES},
 	[GPUSORT_FAULT_SPILL_READ] = {"spill_read", GPUSORT_FAULT_RAISES},
-	[GPUSORT_FAULT_FREE_CHUNK] = {"free_chunk", GPUSORT_FAULT_REFUSES},
-	[GPUSORT_FAULT_MAP] = {"map", GPUSORT_FAULT_REFUSES | GPUSORT_FAULT_RAISES},
-	[GPUSORT_FAULT_LOCK] = {"lock", GPUSORT_FAULT_STOPS},
+	[GPUSORT_FAULT_MAP] = {"map", GPUSORT_FAULT_REFUSES},
 	[GPUSORT_FAULT_OPEN] = {"open", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_REGISTER] = {"register", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_UNREGISTER] = {"unregister", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_LANE] = {"lane", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_RESERVE] = {"reserve", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_ALLOCATE] = {"allocate", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_UPLOAD] = {"upload", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_UPLOADED] = {"uploaded", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_SORT] = {"sort", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_TIES] = {"ties", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_ARRANGE] = {"arrange", GPUSORT_FAULT_RETURNS},
+	[GPUSORT_FAULT_GATHER] = {"gather", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_DOWNLOAD] = {"download", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_DOWNLOADED] = {"downloaded", GPUSORT_FAULT_RETURNS},
 };
@@ -120,8 +119,6 @@ gpusort_fault_pass(GpusortFaultSite site)
 		ereport(ERROR,
 				(errcode(plan->sqlstate),
 				 errmsg("gpusort.fault: %s failed", gpusort_fault_sites[site].name)));
-	if (plan->stop)
-		raise(SIGSTOP);
 	return plan->status;
 }
 
@@ -179,8 +176,10 @@ gpusort_fault_follow(void)
 void
 gpusort_fault_counts(unsigned *passes, int *lanes)
 {
-	*passes = shared == NULL ? 0 : pg_atomic_read_u32(&shared->passes);
-	*lanes = shared == NULL ? 0 : shared->lanes;
+	bool		attached = attach();
+
+	*passes = attached ? pg_atomic_read_u32(&shared->passes) : 0;
+	*lanes = attached ? shared->lanes : 0;
 }
 
 void

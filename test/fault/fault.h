@@ -3,8 +3,8 @@
  * fault.h
  *		Fault injection, in the build with the stand-in device.
  *
- * src/base/fault.h has the macro by which src/ passes a site.  This header uses no types of PostgreSQL or CUDA, because the stand-in device
- * includes it, too.
+ * src/base/fault.h has the macro by which src/ passes a site.  This header uses no types of
+ * PostgreSQL or CUDA, because the stand-in device includes it, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,8 +20,6 @@ typedef enum GpusortFaultSite
 	/* sites in a backend */
 	GPUSORT_FAULT_WORKER,		/* registering the service's background worker */
 	GPUSORT_FAULT_REQUEST,		/* taking a slot for a request */
-	GPUSORT_FAULT_CHUNK,		/* taking a chunk, which may create a segment */
-	GPUSORT_FAULT_SEGMENT,		/* creating a segment of chunks */
 	GPUSORT_FAULT_ARENA,		/* allocating in an arena */
 	GPUSORT_FAULT_MEMORY,		/* allocating a large buffer */
 	GPUSORT_FAULT_SCRATCH,		/* allocating the CPU engine's memory */
@@ -30,18 +28,20 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_SPILL_WRITE,	/* writing an extent */
 	GPUSORT_FAULT_SPILL_READ,	/* reading an extent */
 	/* sites in a backend and in the service */
-	GPUSORT_FAULT_FREE_CHUNK,	/* finding a free chunk */
-	GPUSORT_FAULT_MAP,			/* mapping a segment that another process created */
-	GPUSORT_FAULT_LOCK,			/* holding the lock of the control block */
+	GPUSORT_FAULT_MAP,			/* mapping a file of another process */
 	/* sites in the stand-in device */
 	GPUSORT_FAULT_OPEN,			/* opening the device */
-	GPUSORT_FAULT_REGISTER,		/* pinning a segment */
-	GPUSORT_FAULT_UNREGISTER,	/* unpinning a segment */
+	GPUSORT_FAULT_REGISTER,		/* pinning a part of a file */
+	GPUSORT_FAULT_UNREGISTER,	/* unpinning it */
 	GPUSORT_FAULT_LANE,			/* opening a lane */
-	GPUSORT_FAULT_ALLOCATE,		/* allocating device memory, for keys or for a sort */
+	GPUSORT_FAULT_RESERVE,		/* making room on the device for keys or rows */
+	GPUSORT_FAULT_ALLOCATE,		/* allocating device memory for a sort */
 	GPUSORT_FAULT_UPLOAD,		/* starting an upload */
 	GPUSORT_FAULT_UPLOADED,		/* asking whether uploads are complete */
 	GPUSORT_FAULT_SORT,			/* sorting */
+	GPUSORT_FAULT_TIES,			/* marking the ties of a sort */
+	GPUSORT_FAULT_ARRANGE,		/* dividing sorted rows into windows */
+	GPUSORT_FAULT_GATHER,		/* copying the rows of a window */
 	GPUSORT_FAULT_DOWNLOAD,		/* starting a download */
 	GPUSORT_FAULT_DOWNLOADED,	/* asking whether downloads are complete */
 	GPUSORT_FAULT_SITES			/* number of the above */
@@ -54,7 +54,6 @@ typedef enum GpusortFaultSite
 #define GPUSORT_FAULT_REFUSES		1	/* the call reports that it got nothing */
 #define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
 #define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of the device */
-#define GPUSORT_FAULT_STOPS			8	/* the process is stopped until it gets SIGCONT */
 
 typedef struct GpusortFaultSiteInfo
 {
@@ -71,14 +70,12 @@ typedef struct GpusortFaultPlan
 	unsigned	from;			/* the first pass to fail, from 1 */
 	bool		persistent;		/* all later passes fail, too */
 	int			sqlstate;		/* SQLSTATE of the error to raise, or 0 */
-	int			status;			/* status to return if sqlstate is 0 and stop is false */
-	bool		stop;			/* stop the process instead of failing */
+	int			status;			/* status to return if sqlstate is 0 */
 } GpusortFaultPlan;
 
 /*
  * Passes a site.  Returns 0 if this pass does not fail.  If the plan says that
- * it fails, returns the plan's status, raises the plan's error, or stops the
- * process and returns 0 when it goes on.
+ * it fails, returns the plan's status, or raises the plan's error.
  */
 extern int	gpusort_fault_pass(GpusortFaultSite site);
 

@@ -10,13 +10,11 @@
  *
  *	a SQLSTATE: the site raises an error with it;
  *	"refused": the call at the site reports that it got nothing;
- *	the name of a status of kernels/status.h: the stand-in device returns it;
- *	"stop": the process stops there, as if it had got SIGSTOP.
+ *	the name of a status of kernels/status.h: the stand-in device returns it.
  *
  * gpusort.fault_report shows how often the site was passed since the plan was
- * set, and how many requests, chunks, segments in creation and lanes all sorts
- * hold; "of_these" is the number of requests of this backend.  Between two sorts
- * all numbers but the first must be 0.
+ * set, and how many requests and lanes all sorts hold; "of_these" is the number of requests of this
+ * backend.  Between two sorts all numbers but the first must be 0.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +26,6 @@
 
 #include "fault/fault.h"
 #include "gpu/control.h"
-#include "gpu/request.h"
 #include "status.h"
 
 static const struct
@@ -105,15 +102,13 @@ parse_plan(const char *text, GpusortFaultPlan *plan)
 	}
 	if (plan->site == GPUSORT_FAULT_NONE)
 		return list_sites();
-	if ((fails_by & GPUSORT_FAULT_STOPS) != 0 && strcmp(code, "stop") == 0)
-		plan->stop = true;
-	else if ((fails_by & GPUSORT_FAULT_REFUSES) != 0 && strcmp(code, "refused") == 0)
+	if ((fails_by & GPUSORT_FAULT_REFUSES) != 0 && strcmp(code, "refused") == 0)
 		plan->status = 1;
 	else if ((fails_by & GPUSORT_FAULT_RETURNS) != 0)
 		plan->status = gpusort_fault_status(code);
 	else if ((fails_by & GPUSORT_FAULT_RAISES) != 0 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && code[5] == '\0')
 		plan->sqlstate = MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
-	return plan->status == 0 && plan->sqlstate == 0 && !plan->stop ? "This site cannot fail with this code." : NULL;
+	return plan->status == 0 && plan->sqlstate == 0 ? "This site cannot fail with this code." : NULL;
 }
 
 static bool
@@ -143,13 +138,7 @@ assign_fault(const char *newval, void *extra)
 		!gpusort_control_attach(&reason))
 		return;
 	/* let the next sort start a service at once, even if one has failed recently */
-	HOLD_INTERRUPTS();
-	if (gpusort_lock_try() == NULL)
-	{
-		gpusort_control->retry_at = 0;
-		gpusort_lock_release();
-	}
-	RESUME_INTERRUPTS();
+	gpusort_control->retry_at = 0;
 	(void) gpusort_fault_set_plan(&plan);
 }
 
@@ -158,8 +147,7 @@ show_report(void)
 {
 	static char report[128];
 	int			requests = 0;
-	int			chunks = 0;
-	int			making = 0;
+	int			mine = 0;
 	unsigned	passes;
 	int			lanes;
 
@@ -167,14 +155,15 @@ show_report(void)
 	if (gpusort_control == NULL)
 		return "passes=0";
 	for (int i = 0; i < gpusort_control->nrequests; i++)
-		requests += gpusort_request_state(&gpusort_control->requests[i]) != GPUSORT_REQUEST_FREE;
-	for (int i = 0; i < GPUSORT_MAX_CHUNKS; i++)
-		chunks += gpusort_control->chunks[i].request >= 0 && gpusort_control->chunks[i].request != GPUSORT_CHUNK_SPLIT;
-	for (int i = 0; i < GPUSORT_MAX_SEGMENTS; i++)
-		making += gpusort_control->segments[i].creating;
-	snprintf(report, sizeof(report), "passes=%u requests=%d of_these=%d chunks=%d segments_being_made=%d lanes=%d",
-			 passes, requests, gpusort_requests_held(), chunks, making,
-			 gpusort_control->service_pid != 0 ? lanes : 0);
+	{
+		GpusortRequest *request = &gpusort_control->requests[i];
+		bool		used = gpusort_request_state(request) != GPUSORT_REQUEST_FREE;
+
+		requests += used;
+		mine += used && request->pid == MyProcPid;
+	}
+	snprintf(report, sizeof(report), "passes=%u requests=%d of_these=%d lanes=%d",
+			 passes, requests, mine, pg_atomic_read_u32(&gpusort_control->service_pid) != 0 ? lanes : 0);
 	return report;
 }
 

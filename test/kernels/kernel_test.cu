@@ -7,7 +7,7 @@
  *	--quick		sizes around every limit of the kernels, all distributions
  *	--sanitize	a small part of that, short enough for compute-sanitizer
  *	--large		up to and beyond 2^32 keys; needs about 100 GB of device memory
- *	--lane		the C interface: uploads in parts, several lanes, the memory limit
+ *	--lane		the C interface: uploads in parts, several lanes, the memory limit, rows in sorted order
  *	--random	N sorts of random size, width, distribution and algorithm
  *
  * distributions.cuh has the inputs; harness.cuh describes the checks. bench/bench_gpu.cu measures speed.
@@ -17,6 +17,7 @@
 #include "harness.cuh"
 #include "lane_test.cuh"
 #include "merge_test.cuh"
+#include "rows_test.cuh"
 #include "words_test.cuh"
 
 /* ---- modes ---- */
@@ -102,6 +103,7 @@ static void mode_sanitize()
 		one.run_one(algorithm, false, gpusort::SPOIL_NOTHING);
 	mode_merge({20001});
 	mode_words_sanitize();
+	mode_rows(true);
 }
 
 template <typename K> static void run_large(uint64_t n, const std::vector<Distribution> &distributions, bool with_rows)
@@ -171,9 +173,10 @@ int main(int argc, char **argv)
 			mode_sanitize();
 		else if (!strcmp(argv[i], "--large"))
 			mode_large();
-		else if (!strcmp(argv[i], "--lane"))
+		else if (!strcmp(argv[i], "--lane")) {
 			mode_lane();
-		else if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--random"))
+			mode_rows(false);
+		} else if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--random"))
 			i++;
 		else {
 			printf("unknown option: %s\n", argv[i]);

@@ -14,12 +14,14 @@
 
 /* ---- the C interface ---- */
 
-/* Uploads from host memory in parts of part_bytes. */
+/* Reserves room for keys, and uploads them from host memory in parts of part_bytes. */
 static GpusortCudaStatus upload_parts(GpusortCudaLane *lane, const void *host, size_t bytes, size_t part_bytes)
 {
+	GpusortCudaStatus reserved = gpusort_cuda_reserve(lane, GPUSORT_CUDA_KEYS, bytes, &error);
+	if (reserved != GPUSORT_CUDA_OK) return reserved;
 	for (size_t at = 0; at < bytes; at += part_bytes) {
-		GpusortCudaStatus status =
-			gpusort_cuda_upload(lane, (const char *)host + at, std::min(part_bytes, bytes - at), &error);
+		GpusortCudaStatus status = gpusort_cuda_upload(lane, GPUSORT_CUDA_KEYS, at, (const char *)host + at,
+													   std::min(part_bytes, bytes - at), &error);
 		if (status != GPUSORT_CUDA_OK) return status;
 	}
 	return GPUSORT_CUDA_OK;
@@ -69,13 +71,14 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev, bool with_ro
 		/* Registered, so that uploads are still in flight when the first lane sorts. */
 		MUST_PASS(gpusort_cuda_register(lanes[l].keys.data(), lanes[l].keys.size() * sizeof(K), &error));
 		MUST_PASS(gpusort_cuda_lane_open(dev, &lanes[l].lane, &error));
+		MUST_PASS(gpusort_cuda_reserve(lanes[l].lane, GPUSORT_CUDA_KEYS, lanes[l].keys.size() * sizeof(K), &error));
 	}
 	for (size_t at = 0; at < most; at += PART_BYTES) {
 		for (LaneCase<K> &one : lanes) {
 			size_t bytes = one.keys.size() * sizeof(K);
 			if (at < bytes)
-				MUST_PASS(gpusort_cuda_upload(one.lane, (char *)one.keys.data() + at, std::min(PART_BYTES, bytes - at),
-											  &error));
+				MUST_PASS(gpusort_cuda_upload(one.lane, GPUSORT_CUDA_KEYS, at, (char *)one.keys.data() + at,
+											  std::min(PART_BYTES, bytes - at), &error));
 		}
 	}
 	for (int l = 0; l < LANES; l++) {
@@ -89,8 +92,9 @@ template <typename K> static void run_lanes(GpusortCudaDevice *dev, bool with_ro
 	for (LaneCase<K> &one : lanes) {
 		uint64_t n = one.keys.size(), cut = n / 3;
 		char *to = with_rows ? (char *)one.rows.data() : (char *)one.out.data();
-		MUST_PASS(gpusort_cuda_download(one.lane, 0, to, cut * width, &error));
-		MUST_PASS(gpusort_cuda_download(one.lane, cut * width, to + cut * width, (n - cut) * width, &error));
+		MUST_PASS(gpusort_cuda_download(one.lane, GPUSORT_CUDA_RESULT, 0, to, cut * width, &error));
+		MUST_PASS(gpusort_cuda_download(one.lane, GPUSORT_CUDA_RESULT, cut * width, to + cut * width, (n - cut) * width,
+										&error));
 	}
 	for (LaneCase<K> &one : lanes) {
 		uint64_t finished = 0;
@@ -138,9 +142,10 @@ static void run_words_lane(GpusortCudaDevice *dev)
 	MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
 	MUST_PASS(upload_parts(lane, keys.data(), n * width, 70000 * width));
 	MUST_PASS(gpusort_cuda_sort(lane, &sort, &report, &error));
-	expect(gpusort_cuda_download(lane, 0, keys.data(), n * sizeof(uint32_t) + 1, &error) == GPUSORT_CUDA_FAULT,
+	expect(gpusort_cuda_download(lane, GPUSORT_CUDA_RESULT, 0, keys.data(), n * sizeof(uint32_t) + 1, &error) ==
+			   GPUSORT_CUDA_FAULT,
 		   "keys of several words do not come back");
-	MUST_PASS(gpusort_cuda_download(lane, 0, rows.data(), n * sizeof(uint32_t), &error));
+	MUST_PASS(gpusort_cuda_download(lane, GPUSORT_CUDA_RESULT, 0, rows.data(), n * sizeof(uint32_t), &error));
 	while (finished < 1)
 		MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
 	expect(rows == good, "keys of several words, through a lane");
@@ -161,10 +166,15 @@ static void run_limits(GpusortCudaDevice *dev)
 
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
 	gpusort_cuda_set_memory_limit(dev, bytes / 2);
-	expect(upload_parts(one.lane, one.keys.data(), bytes, bytes) == GPUSORT_CUDA_NO_MEMORY, "upload over the limit");
-	MUST_PASS(upload_parts(one.lane, one.keys.data(), 8000, 1000));
+	expect(upload_parts(one.lane, one.keys.data(), bytes, bytes) == GPUSORT_CUDA_NO_MEMORY, "keys over the limit");
 	gpusort_cuda_set_memory_limit(dev, 3 * bytes / 2 + 8000);
-	MUST_PASS(upload_parts(one.lane, one.keys.data() + 1000, bytes - 8000, bytes - 8000));
+	MUST_PASS(upload_parts(one.lane, one.keys.data(), bytes, bytes - 8000));
+	expect(gpusort_cuda_reserve(one.lane, GPUSORT_CUDA_ROWS, bytes, &error) == GPUSORT_CUDA_NO_MEMORY,
+		   "rows over the limit");
+	expect(gpusort_cuda_reserve(one.lane, GPUSORT_CUDA_KEYS, bytes, &error) == GPUSORT_CUDA_FAULT,
+		   "room for keys is made once");
+	expect(gpusort_cuda_upload(one.lane, GPUSORT_CUDA_KEYS, 8, one.keys.data(), bytes, &error) == GPUSORT_CUDA_FAULT,
+		   "no upload past the end");
 	expect(gpusort_cuda_sort(one.lane, &sort, &report, &error) == GPUSORT_CUDA_NO_MEMORY, "sort over the limit");
 	gpusort_cuda_lane_close(one.lane);
 	expect(gpusort_cuda_memory_used(dev) == 0, "a lane that failed holds no memory once closed");
@@ -174,9 +184,10 @@ static void run_limits(GpusortCudaDevice *dev)
 	MUST_PASS(gpusort_cuda_lane_open(dev, &one.lane, &error));
 	MUST_PASS(upload_parts(one.lane, one.keys.data(), bytes, 12345 * 8));
 	MUST_PASS(gpusort_cuda_sort(one.lane, &sort, &report, &error));
-	expect(gpusort_cuda_download(one.lane, bytes / 2, one.rows.data(), 8, &error) == GPUSORT_CUDA_FAULT,
+	expect(gpusort_cuda_download(one.lane, GPUSORT_CUDA_RESULT, bytes / 2, one.rows.data(), 8, &error) ==
+			   GPUSORT_CUDA_FAULT,
 		   "download past the end is refused");
-	MUST_PASS(gpusort_cuda_download(one.lane, 0, one.rows.data(), bytes / 2, &error));
+	MUST_PASS(gpusort_cuda_download(one.lane, GPUSORT_CUDA_RESULT, 0, one.rows.data(), bytes / 2, &error));
 	while (finished < 1)
 		MUST_PASS(gpusort_cuda_downloaded(one.lane, &finished, &error));
 	one.check(true, "sorted after memory was short");
@@ -225,9 +236,10 @@ static void mode_lane()
 		uint32_t out = 7;
 		uint64_t finished = 0;
 		MUST_PASS(gpusort_cuda_lane_open(dev, &lane, &error));
-		MUST_PASS(gpusort_cuda_upload(lane, pinned, 4 * n, &error));
+		MUST_PASS(gpusort_cuda_reserve(lane, GPUSORT_CUDA_KEYS, 4 * n, &error));
+		MUST_PASS(gpusort_cuda_upload(lane, GPUSORT_CUDA_KEYS, 0, pinned, 4 * n, &error));
 		expect(gpusort_cuda_sort(lane, &sort, &report, &error) == GPUSORT_CUDA_OK, "sort of no key or one key");
-		MUST_PASS(gpusort_cuda_download(lane, 0, &out, 4 * n, &error));
+		MUST_PASS(gpusort_cuda_download(lane, GPUSORT_CUDA_RESULT, 0, &out, 4 * n, &error));
 		while (finished < 1)
 			MUST_PASS(gpusort_cuda_downloaded(lane, &finished, &error));
 		expect(out == (n == 0 ? 7u : 0u), "the row of the only key");

@@ -23,11 +23,10 @@ PG_FUNCTION_INFO_V1(argsort_checks);
 
 extern Datum gpu_argsort(PG_FUNCTION_ARGS);
 
-/* A run whose result is its rows in the order they came in, as one block. */
+/* A run whose result is its rows in the order they came in. */
 struct GpusortKeySet
 {
 	size_t		rows;
-	uint32	   *result;			/* NULL: fetched */
 };
 
 static int64 checks;
@@ -50,21 +49,18 @@ gpusort_keyset_lend(GpusortKeySet *set, const void *words, size_t count, const G
 	set->rows = count;
 }
 
-void
-gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8 *may_tie)
+void *
+gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8 *may_tie, const GpusortRowSpan *spans, int nspans)
 {
-	set->result = out;
 	for (size_t i = 0; i < set->rows; i++)
-		set->result[i] = i;
+		((uint32 *) out)[i] = i;
+	return out;
 }
 
-bool
-gpusort_keyset_fetch(GpusortKeySet *set, GpusortBlock *block)
+uint64_t
+gpusort_keyset_rows(const GpusortKeySet *set)
 {
-	block->data = set->result;
-	block->count = set->rows;
-	set->result = NULL;
-	return block->data != NULL;
+	return set->rows;
 }
 
 void

@@ -217,11 +217,10 @@ CREATE AGGREGATE pg_temp.forged (anynonarray) (SFUNC = gpu_sort_agg_transfn, STY
 --
 -- Settings: users may not change settings that all users share
 --
-SET gpusort.pool_limit = '16GB';
 SET gpusort.device_memory_limit = '64MB';
 SET gpusort.service_idle_timeout = 0;
-ALTER ROLE regress_gpusort_bob SET gpusort.pool_limit = '64MB';
-SELECT set_config('gpusort.pool_limit', '16GB', true);
+ALTER ROLE regress_gpusort_bob SET gpusort.device_memory_limit = '64MB';
+SELECT set_config('gpusort.device_memory_limit', '16GB', true);
 -- the CPU engine gets no threads if a query may have no parallel workers
 SET max_parallel_workers_per_gather = 8;
 SET max_parallel_workers = 0;

@@ -38,6 +38,5 @@ DROP TABLE t, expected;
 SET gpusort.engine = 'tpu';
 SET gpusort.algorithm = 'bogosort';
 SET gpusort.min_rows = -2;
-SET gpusort.pool_limit = '1GB';
 SET gpusort.device = '0';
 SET gpusort.nonesuch = 1;

@@ -4,7 +4,7 @@
  *		A stand-in for the device: implements gpusort_cuda.h on the CPU, for tests.
  *
  * "make WITH_CUDA=standin" builds the library gpusort_cuda from it in place of kernels/,
- * so that the GPU service, the chunk pool and the requests can be tested on a machine
+ * so that the GPU service and the requests can be tested on a machine
  * without a GPU.  Device memory is malloc'ed.  Copies are done at once, but reported as
  * done one poll later, so that tests cover the service's waits.
  *
@@ -26,14 +26,16 @@
  * GPUSORT_STANDIN_HOLD names a folder.  While it contains a file of that name, open, sort
  * and close do not return, and an upload or download is not reported as done.
  *
- * GPUSORT_STANDIN_TRACE names a file.  Each open, upload, sort, download, close and
+ * GPUSORT_STANDIN_TRACE names a file.  Each open, upload, sort, gather, download, close and
  * unregister adds a line with the lane's number (0: no lane) and a number of bytes; for
- * the close of a lane these are the bytes of its device memory.
+ * the close of a lane these are the bytes of its device memory.  An upload of rows is
+ * called "rows".
  *
- * Memory is counted as in kernels/: a lane has a key buffer that doubles.  A sort
+ * Memory is counted as in kernels/: what a lane has reserved.  A sort
  * also takes a second buffer for keys; with rows it takes two buffers of (key, row)
  * instead; and with several words it also takes a buffer for one level of the keys and
- * one for the order of the rows.
+ * one for the order of the rows.  Rows in sorted order take a window, and their offsets
+ * if their lengths differ.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,15 +57,30 @@ struct GpusortCudaDevice
 	int			open_lanes;
 };
 
+/* A buffer that counts as device memory. */
+typedef struct Buffer
+{
+	char	   *data;			/* NULL: none */
+	uint64_t	bytes;
+} Buffer;
+
 struct GpusortCudaLane
 {
 	GpusortCudaDevice *dev;
 	int			number;			/* from 1 */
-	char	   *keys;
-	uint64_t	capacity;		/* bytes of the buffer at keys */
-	uint64_t	bytes;			/* bytes of uploaded keys */
-	uint32_t   *rows;			/* positions, after a sort */
-	uint64_t	nrows;			/* positions that count as device memory */
+	Buffer		keys;			/* after a sort of one word, in sorted order */
+	Buffer		rows;
+	Buffer		order;			/* uint32: positions, after a sort with rows */
+	Buffer		ties;
+	Buffer		offsets;		/* uint64: bytes before each row in sorted order, and in all */
+	Buffer		window;
+	GpusortCudaSort sort;		/* after a sort */
+	GpusortCudaRowBlock *blocks;	/* after gpusort_cuda_arrange() */
+	size_t		nblocks;
+	uint32_t	stride;			/* of all rows; 0: their lengths differ */
+	uint64_t	step;			/* windows begin at the first row at or after multiples of this many bytes */
+	uint64_t	gathered;		/* bytes of the window that was gathered last */
+	uint64_t	uploaded;		/* bytes of keys */
 	bool		upload_pending; /* whether an upload is not yet reported as done */
 	uint64_t	queued;			/* downloads begun */
 	uint64_t	reported;		/* downloads reported as done */
@@ -147,6 +164,36 @@ wait_while_held(const char *call)
 {
 	while (is_held(call))
 		sleep_ms(5);
+}
+
+/* Makes a buffer of zeros; false: out of memory. */
+static bool
+take(GpusortCudaLane *lane, Buffer *buffer, uint64_t bytes)
+{
+	if (lane->dev->used + bytes > lane->dev->limit)
+		return false;
+	buffer->data = calloc(bytes + 1, 1);
+	if (buffer->data == NULL)
+		return false;
+	buffer->bytes = bytes;
+	lane->dev->used += bytes;
+	return true;
+}
+
+static void
+give(GpusortCudaLane *lane, Buffer *buffer)
+{
+	free(buffer->data);
+	lane->dev->used -= buffer->bytes;
+	memset(buffer, 0, sizeof(*buffer));
+}
+
+static GpusortCudaStatus
+failed(GpusortCudaStatus status, const char *call, const char *text, GpusortCudaError *err)
+{
+	snprintf(err->call, sizeof(err->call), "%s", call);
+	snprintf(err->text, sizeof(err->text), "%s", text);
+	return status;
 }
 
 GpusortCudaStatus
@@ -242,46 +289,60 @@ gpusort_cuda_lane_open(GpusortCudaDevice *dev, GpusortCudaLane **lane, GpusortCu
 void
 gpusort_cuda_lane_close(GpusortCudaLane *lane)
 {
+	Buffer	   *buffers[6];
+
 	if (lane == NULL)
 		return;
-	trace("close", lane->number, lane->capacity + lane->nrows * sizeof(uint32_t));
-	lane->dev->used -= lane->capacity + lane->nrows * sizeof(uint32_t);
-	free(lane->keys);
-	free(lane->rows);
+	buffers[0] = &lane->keys;
+	buffers[1] = &lane->rows;
+	buffers[2] = &lane->order;
+	buffers[3] = &lane->ties;
+	buffers[4] = &lane->offsets;
+	buffers[5] = &lane->window;
+	{
+		uint64_t	bytes = 0;
+
+		for (int i = 0; i < 6; i++)
+			bytes += buffers[i]->bytes;
+		trace("close", lane->number, bytes);
+	}
+	for (int i = 0; i < 6; i++)
+		give(lane, buffers[i]);
+	free(lane->blocks);
 	gpusort_fault_count_lanes(--lane->dev->open_lanes);
 	free(lane);
 }
 
 GpusortCudaStatus
-gpusort_cuda_upload(GpusortCudaLane *lane, const void *host, size_t bytes, GpusortCudaError *err)
+gpusort_cuda_reserve(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t bytes, GpusortCudaError *err)
 {
-	GpusortCudaStatus status = planned(GPUSORT_FAULT_UPLOAD, err);
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_RESERVE, err);
+	Buffer	   *buffer = part == GPUSORT_CUDA_KEYS ? &lane->keys : &lane->rows;
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	if (lane->bytes + bytes > lane->capacity)
-	{
-		uint64_t	capacity = 2 * lane->capacity;
-		char	   *keys;
+	if (part > GPUSORT_CUDA_ROWS || buffer->data != NULL || lane->sort.key_bytes != 0)
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_reserve", "room is made once, before the sort", err);
+	return take(lane, buffer, bytes) ? GPUSORT_CUDA_OK : GPUSORT_CUDA_NO_MEMORY;
+}
 
-		/* the old and the new buffer exist at the same time */
-		if (capacity < lane->bytes + bytes || lane->dev->used + capacity > lane->dev->limit)
-			capacity = lane->bytes + bytes;
-		if (lane->dev->used + capacity > lane->dev->limit)
-			return GPUSORT_CUDA_NO_MEMORY;
-		status = planned(GPUSORT_FAULT_ALLOCATE, err);
-		if (status != GPUSORT_CUDA_OK)
-			return status;
-		keys = realloc(lane->keys, capacity);
-		if (keys == NULL)
-			return GPUSORT_CUDA_NO_MEMORY;
-		lane->dev->used += capacity - lane->capacity;
-		lane->keys = keys;
-		lane->capacity = capacity;
-	}
-	trace("upload", lane->number, bytes);
-	memcpy(lane->keys + lane->bytes, host, bytes);
-	lane->bytes += bytes;
+GpusortCudaStatus
+gpusort_cuda_upload(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t offset, const void *host,
+					size_t bytes, GpusortCudaError *err)
+{
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_UPLOAD, err);
+	const Buffer *buffer = part == GPUSORT_CUDA_KEYS ? &lane->keys : &lane->rows;
+
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	if (part > GPUSORT_CUDA_ROWS || offset > buffer->bytes || bytes > buffer->bytes - offset ||
+		(part == GPUSORT_CUDA_KEYS ? lane->sort.key_bytes != 0 : lane->blocks != NULL))
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_upload", "no room for it, or too late", err);
+	trace(part == GPUSORT_CUDA_KEYS ? "upload" : "rows", lane->number, bytes);
+	if (bytes > 0)
+		memcpy(buffer->data + offset, host, bytes);
+	if (part == GPUSORT_CUDA_KEYS)
+		lane->uploaded += bytes;
 	lane->upload_pending = true;
 	return GPUSORT_CUDA_OK;
 }
@@ -415,6 +476,8 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	const char *slow = getenv("GPUSORT_STANDIN_SLOW");
 	uint64_t	bytes = sort->rows * gpusort_cuda_width(sort);
 	uint64_t	scratch = bytes;
+	Buffer		order = {NULL, 0};
+	uint32_t   *rows;
 	bool		sorted;
 
 	if (sort->with_rows)
@@ -428,31 +491,32 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	memset(report, 0, sizeof(*report));
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	if (lane->bytes < bytes || (sort->words > 1 && (!sort->with_rows || sort->key_bytes != 8)))
-	{
-		snprintf(err->call, sizeof(err->call), "gpusort_cuda_sort");
-		snprintf(err->text, sizeof(err->text), "fewer keys than rows, or an impossible kind of key");
-		return GPUSORT_CUDA_FAULT;
-	}
+	if (lane->uploaded < bytes || (sort->words > 1 && (!sort->with_rows || sort->key_bytes != 8)))
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_sort", "fewer keys than rows, or an impossible kind of key", err);
 	if (lane->dev->used + scratch > lane->dev->limit)
 		return GPUSORT_CUDA_NO_MEMORY;
 	status = planned(GPUSORT_FAULT_ALLOCATE, err);
 	if (status != GPUSORT_CUDA_OK)
 		return status;
-	lane->rows = malloc(sort->rows * sizeof(uint32_t) + 1);
-	if (lane->rows == NULL)
-		return GPUSORT_CUDA_NO_MEMORY;
+	/* a sort without rows needs this memory here, but not on a device */
 	if (sort->with_rows)
 	{
-		lane->nrows = sort->rows;
-		lane->dev->used += lane->nrows * sizeof(uint32_t);
+		if (!take(lane, &lane->order, sort->rows * sizeof(uint32_t)))
+			return GPUSORT_CUDA_NO_MEMORY;
 	}
+	else
+		order.data = malloc(sort->rows * sizeof(uint32_t) + 1);
+	rows = (uint32_t *) (sort->with_rows ? lane->order.data : order.data);
+	if (rows == NULL)
+		return GPUSORT_CUDA_NO_MEMORY;
 	for (uint64_t i = 0; i < sort->rows; i++)
-		lane->rows[i] = (uint32_t) i;
-	sorted = sort->words > 1 ? merge_sort((const uint64_t *) lane->keys, lane->rows, sort->words, sort->rows) :
-		radix_sort(lane->keys, lane->rows, sort->key_bytes, sort->rows);
+		rows[i] = (uint32_t) i;
+	sorted = sort->words > 1 ? merge_sort((const uint64_t *) lane->keys.data, rows, sort->words, sort->rows) :
+		radix_sort(lane->keys.data, rows, sort->key_bytes, sort->rows);
+	free(order.data);
 	if (!sorted)
 		return GPUSORT_CUDA_NO_MEMORY;
+	lane->sort = *sort;
 	report->algorithm = sort->algorithm == GPUSORT_ALGORITHM_AUTO ? GPUSORT_ALGORITHM_MPPSORT : sort->algorithm;
 	report->blocks = 1;
 	report->threads = 1;
@@ -461,16 +525,245 @@ gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort *sort,
 	return GPUSORT_CUDA_OK;
 }
 
-GpusortCudaStatus
-gpusort_cuda_download(GpusortCudaLane *lane, uint64_t offset, void *host,
-					  size_t bytes, GpusortCudaError *err)
+/* True after a sort with rows. */
+static bool
+has_order(const GpusortCudaLane *lane)
 {
-	GpusortCudaStatus status = planned(GPUSORT_FAULT_DOWNLOAD, err);
+	return lane->sort.key_bytes != 0 && lane->sort.with_rows;
+}
+
+GpusortCudaStatus
+gpusort_cuda_mark_ties(GpusortCudaLane *lane, GpusortCudaError *err)
+{
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_TIES, err);
+	size_t		width = gpusort_cuda_width(&lane->sort);
+	const uint32_t *order = (const uint32_t *) lane->order.data;
 
 	if (status != GPUSORT_CUDA_OK)
 		return status;
+	if (!has_order(lane) || (lane->keys.data == NULL && lane->sort.rows > 0) || lane->ties.data != NULL)
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_mark_ties", "there are no keys of a sort with rows", err);
+	if (!take(lane, &lane->ties, lane->sort.rows))
+		return GPUSORT_CUDA_NO_MEMORY;
+	for (uint64_t i = 0; i < lane->sort.rows; i++)
+	{
+		/* keys of one word are sorted themselves */
+		uint64_t	before = i == 0 ? 0 : lane->sort.words > 1 ? order[i - 1] : i - 1;
+		uint64_t	own = i == 0 ? 0 : lane->sort.words > 1 ? order[i] : i;
+
+		lane->ties.data[i] = memcmp(lane->keys.data + before * width, lane->keys.data + own * width, width) == 0;
+	}
+	return GPUSORT_CUDA_OK;
+}
+
+/* Finds a row of blocks that have been checked.  Returns NULL if its directory is damaged. */
+static const char *
+find_row(const GpusortCudaLane *lane, const GpusortCudaRowBlock *blocks, size_t nblocks, uint32_t row,
+		 uint64_t *bytes)
+{
+	const GpusortCudaRowBlock *block;
+	size_t		low = 0;
+	size_t		high = nblocks;
+	const char *first;
+	const uint32_t *entry;
+	uint64_t	end;
+
+	while (high - low > 1)
+	{
+		size_t		middle = (low + high) / 2;
+
+		if (blocks[middle].first <= row)
+			low = middle;
+		else
+			high = middle;
+	}
+	block = &blocks[low];
+	first = lane->rows.data + block->offset;
+	*bytes = block->stride;
+	if (block->stride != 0)
+		return first + (uint64_t) (row - block->first) * block->stride;
+	entry = (const uint32_t *) (lane->rows.data + block->directory) - 1 - (row - block->first);
+	end = block->bytes;
+	if (row + (uint64_t) 1 < (low + 1 < nblocks ? block[1].first : lane->sort.rows))
+		end = entry[-1] * (uint64_t) 8;
+	*bytes = end - entry[0] * (uint64_t) 8;
+	return entry[0] * (uint64_t) 8 < end && end <= block->bytes ? first + entry[0] * (uint64_t) 8 : NULL;
+}
+
+/* True if the blocks lie in the lane's rows and have all of them.  *stride: of all rows, or 0 if lengths differ. */
+static bool
+check_blocks(const GpusortCudaLane *lane, const GpusortCudaRowBlock *blocks, size_t nblocks, uint32_t *stride)
+{
+	uint64_t	room = lane->rows.bytes;
+	bool		any = false;
+
+	*stride = 0;
+	if (nblocks == 0 || blocks[0].first != 0)
+		return false;
+	for (const GpusortCudaRowBlock *block = blocks; block < blocks + nblocks; block++)
+	{
+		uint64_t	end = block + 1 < blocks + nblocks ? block[1].first : lane->sort.rows;
+		uint64_t	count = end - block->first;
+
+		if (end < block->first || block->offset % 8 != 0 || block->bytes % 8 != 0 || block->bytes > room ||
+			block->offset > room - block->bytes)
+			return false;
+		if (block->stride != 0 ? block->stride % 8 != 0 || count * block->stride > block->bytes :
+			block->directory % sizeof(uint32_t) != 0 || block->directory > room ||
+			count > block->directory / sizeof(uint32_t))
+			return false;
+		if (count == 0)
+			continue;
+		*stride = !any || *stride == block->stride ? block->stride : 0;
+		any = true;
+	}
+	return true;
+}
+
+/* The first place in the sorted order whose row begins at or after this many bytes. */
+static uint64_t
+place_after(const GpusortCudaLane *lane, const uint64_t *offsets, uint64_t bytes)
+{
+	uint64_t	low = 0;
+	uint64_t	high = lane->sort.rows;
+
+	while (low < high)
+	{
+		uint64_t	middle = (low + high) / 2;
+
+		if (offsets[middle] < bytes)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+GpusortCudaStatus
+gpusort_cuda_arrange(GpusortCudaLane *lane, const GpusortCudaRowBlock *blocks, size_t nblocks,
+					 uint64_t window_bytes, uint64_t *nwindows, GpusortCudaError *err)
+{
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_ARRANGE, err);
+	uint64_t	rows = lane->sort.rows;
+	uint64_t	total = 0;
+	uint64_t	longest = 0;
+
+	*nwindows = 0;
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	if (!has_order(lane) || lane->blocks != NULL)
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_arrange", "rows are arranged once, after a sort with rows", err);
+	give(lane, &lane->keys);
+	if (rows == 0)
+		return GPUSORT_CUDA_OK;
+	if (!check_blocks(lane, blocks, nblocks, &lane->stride))
+		return failed(GPUSORT_CUDA_UNSORTED, "gpusort_cuda_arrange", "the blocks do not describe the rows", err);
+	window_bytes -= window_bytes % 8;
+	if (lane->stride != 0)
+	{
+		total = rows * lane->stride;
+		longest = lane->stride;
+		lane->step = window_bytes / longest * longest;
+	}
+	else
+	{
+		uint64_t   *offsets;
+
+		if (!take(lane, &lane->offsets, (rows + 1) * sizeof(uint64_t)))
+			return GPUSORT_CUDA_NO_MEMORY;
+		offsets = (uint64_t *) lane->offsets.data;
+		for (uint64_t i = 0; i < rows; i++)
+		{
+			uint64_t	bytes;
+
+			if (find_row(lane, blocks, nblocks, ((uint32_t *) lane->order.data)[i], &bytes) == NULL)
+			{
+				give(lane, &lane->offsets);
+				return failed(GPUSORT_CUDA_UNSORTED, "gpusort_cuda_arrange", "a directory of rows is damaged", err);
+			}
+			offsets[i] = total;
+			total += bytes;
+			longest = bytes > longest ? bytes : longest;
+		}
+		offsets[rows] = total;
+		lane->step = window_bytes - longest;
+	}
+	if (longest <= window_bytes / 4 && take(lane, &lane->window, total < window_bytes ? total : window_bytes))
+		lane->blocks = malloc(nblocks * sizeof(*blocks));
+	if (lane->blocks == NULL)
+	{
+		give(lane, &lane->offsets);
+		give(lane, &lane->window);
+		return failed(GPUSORT_CUDA_NO_MEMORY, "gpusort_cuda_arrange", "a row is too long, or there is no memory", err);
+	}
+	memcpy(lane->blocks, blocks, nblocks * sizeof(*blocks));
+	lane->nblocks = nblocks;
+	*nwindows = (total + lane->step - 1) / lane->step;
+	/* the last row may begin before the last step */
+	if (lane->stride == 0 && place_after(lane, (uint64_t *) lane->offsets.data, (*nwindows - 1) * lane->step) == rows)
+		(*nwindows)--;
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_gather(GpusortCudaLane *lane, uint64_t number, GpusortCudaWindow *window, GpusortCudaError *err)
+{
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_GATHER, err);
+	const uint64_t *offsets = (const uint64_t *) lane->offsets.data;
+	uint64_t	end;
+
+	memset(window, 0, sizeof(*window));
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	if (lane->blocks == NULL)
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_gather", "the rows are not arranged", err);
+	if (lane->stride == 0)
+	{
+		window->first = place_after(lane, offsets, number * lane->step);
+		end = place_after(lane, offsets, (number + 1) * lane->step);
+	}
+	else
+	{
+		window->first = number * lane->step / lane->stride;
+		end = window->first + lane->step / lane->stride;
+		end = end < lane->sort.rows ? end : lane->sort.rows;
+	}
+	if (window->first >= lane->sort.rows)
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_gather", "there is no such window", err);
+	window->count = end - window->first;
+	for (uint64_t i = window->first; i < end; i++)
+	{
+		uint64_t	bytes;
+		const char *row = find_row(lane, lane->blocks, lane->nblocks, ((uint32_t *) lane->order.data)[i], &bytes);
+
+		memcpy(lane->window.data + window->bytes, row, bytes);
+		window->bytes += bytes;
+	}
+	lane->gathered = window->bytes;
+	trace("gather", lane->number, window->bytes);
+	return GPUSORT_CUDA_OK;
+}
+
+GpusortCudaStatus
+gpusort_cuda_download(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t offset, void *host,
+					  size_t bytes, GpusortCudaError *err)
+{
+	GpusortCudaStatus status = planned(GPUSORT_FAULT_DOWNLOAD, err);
+	const Buffer *buffer = &lane->window;
+	uint64_t	end = lane->gathered;
+
+	if (status != GPUSORT_CUDA_OK)
+		return status;
+	if (part != GPUSORT_CUDA_WINDOW)
+	{
+		buffer = part == GPUSORT_CUDA_TIES ? &lane->ties : lane->sort.with_rows ? &lane->order : &lane->keys;
+		end = buffer->bytes;
+	}
+	if (part < GPUSORT_CUDA_RESULT || lane->sort.key_bytes == 0 || offset > end || bytes > end - offset)
+		return failed(GPUSORT_CUDA_FAULT, "gpusort_cuda_download", "the requested range is not in the part", err);
 	trace("download", lane->number, bytes);
-	memcpy(host, (lane->nrows > 0 ? (char *) lane->rows : lane->keys) + offset, bytes);
+	if (bytes > 0)
+		memcpy(host, buffer->data + offset, bytes);
 	lane->queued++;
 	return GPUSORT_CUDA_OK;
 }
@@ -489,7 +782,7 @@ gpusort_cuda_downloaded(GpusortCudaLane *lane, uint64_t *finished, GpusortCudaEr
 void
 gpusort_cuda_lane_report(GpusortCudaLane *lane, GpusortCudaReport *report)
 {
-	(void) lane;
 	memset(report, 0, sizeof(*report));
 	report->upload_ms = report->download_ms = 0.001;
+	report->arrange_ms = lane->blocks != NULL ? 0.001 : 0;
 }

@@ -1,4 +1,4 @@
-# The GPU service, the chunk pool, and every failure of a device: the environment
+# The GPU service, and every failure of a device: the environment
 # tells the stand-in device (test/standin/device.c) which call fails.
 
 use strict;
@@ -11,7 +11,6 @@ use Test::More;
 
 my $node = new_node('standin', settings => "gpusort.min_rows = 1000\nshared_buffers = 256MB\nwork_mem = 1GB\nmax_connections = 60\n");
 
-# slightly more values of 8 bytes than two chunks of 16 MB hold: the result has three chunks
 my $rows = 4_200_000;
 my $big = "SELECT cardinality(a), a[1], a[2000000], a[$rows] FROM "
   . "(SELECT gpu_sort_agg(i * 7919 % $rows) a FROM generate_series(1::bigint, $rows) i) s";
@@ -25,8 +24,8 @@ skip_without_standin($node);
 # Without a failure
 #
 is( $node->safe_psql('postgres', "$big; SELECT engine, pinned, rows, copy_in_bytes FROM gpusort_last_sort()"),
-	"$big_result\ncuda|t|$rows|" . 8 * $rows, 'a result of several chunks is right');
-pool_is_free($node, 'no failure');
+	"$big_result\ncuda|t|$rows|" . 8 * $rows, 'a large result is right');
+nothing_is_held($node, 'no failure');
 
 foreach my $algorithm (qw(mppsort quicksort mergesort radixsort cub))
 {
@@ -57,13 +56,11 @@ my %reason = (
 	'open:no_device' => qr/finds no usable device/,
 	'upload:no_memory' => qr/too little memory/,
 	'upload:fault' => qr/CUDA call upload failed: planned by the test \(error 999\)/,
-	'upload:fault:2' => qr/CUDA call upload failed/,
 	'sort:no_memory' => qr/too little memory/,
 	'sort:unsorted' => qr/out of order/,
 	'sort:fault' => qr/CUDA call sort failed/,
 	'download:no_memory' => qr/too little memory/,
-	'download:fault' => qr/CUDA call download failed/,
-	'download:fault:3' => qr/CUDA call download failed/);
+	'download:fault' => qr/CUDA call download failed/);
 
 foreach my $plan (sort keys %reason)
 {
@@ -75,25 +72,25 @@ foreach my $plan (sort keys %reason)
 	like($lines[3], $reason{$plan}, "$plan: gpusort_last_sort() says why");
 	is(warnings_in($stderr), 1, "$plan: the session has one warning");
 	like($stderr, $reason{$plan}, "$plan: the warning gives the reason");
-	pool_is_free($node, $plan);
+	nothing_is_held($node, $plan);
 
 	($rc, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET gpusort.engine = 'cuda'; $big");
 	like($stderr, qr/ERROR:  55000.*HINT:  Set gpusort\.engine to "auto"/s, "$plan: an error if gpusort.engine is cuda");
-	pool_is_free($node, "$plan, gpusort.engine is cuda");
+	nothing_is_held($node, "$plan, gpusort.engine is cuda");
 }
 
 #
 # The service dies while a backend waits for it
 #
 restart_with($node);
-hold_device($node, 'sort');
+hold_device($node, 'download');
 my ($stdout, $stderr);
 my $psql = in_background($node, \$stdout, \$stderr, $big, 'SELECT engine, reason FROM gpusort_last_sort()');
 my $waiting = "SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%gpu_sort_agg%' "
   . "AND wait_event_type = 'Extension' AND pid <> pg_backend_pid()";
 ok($node->poll_query_until('postgres', $waiting), 'a backend waits for the service');
+ok(poll_trace($node, 'download 1'), 'the device returns the result');
 kill 'TERM', service_pids($node);
-release_device($node);
 $psql->finish;
 is($stdout, "$big_result\ncpu|The GPU service was shut down.\n", 'service terminated: the CPU sorts');
 
@@ -116,21 +113,12 @@ my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '3s'; $b
 like($err, qr/canceling statement due to statement timeout/, 'statement_timeout ends a sort that waits for the device');
 restart_with($node, slow => 500);
 $node->psql('postgres', "SET statement_timeout = '2s'; $big");
-pool_is_free($node, 'statement_timeout');
+nothing_is_held($node, 'statement_timeout');
 
 #
-# The pool is exhausted; then device memory is, while others wait for it
+# Device memory is short, and the backends wait for it
 #
-$node->append_conf('postgresql.conf', "gpusort.pool_limit = 64MB\n");
-restart_with($node);
-($rc, $out, $err) = $node->psql('postgres',
-	"SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 3000000) i; SELECT engine FROM gpusort_last_sort();"
-	. "SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000000::bigint) i; SELECT engine, reason FROM gpusort_last_sort()");
-is($out, "3000000\ncuda\n10000000\ncpu|The chunk pool is exhausted (gpusort.pool_limit).", 'pool exhausted: the CPU sorts');
-like($err, qr/WARNING:.*pool is exhausted/s, 'pool exhausted: a warning says so');
-pool_is_free($node, 'pool exhausted');
-$node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\ngpusort.device_memory_limit = 100MB\n");
-
+$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 100MB\n");
 restart_with($node);
 $node->pgbench('--no-vacuum --client=32 --jobs=2 --transactions=1', 0, [qr{processed: 32/32}], [qr{^$}],
 	'32 backends with little device memory', {
@@ -139,7 +127,7 @@ SET gpusort.engine = 'cuda';
 SELECT 1 / (cardinality(gpu_sort_agg(i)) = 2000000)::int FROM generate_series(1, 2000000::bigint) i;
 }});
 is(scalar(service_pids($node)), 1, '32 backends: one service serves all');
-pool_is_free($node, '32 backends');
+nothing_is_held($node, '32 backends');
 
 #
 # An idle service ends, and the next sort starts another one

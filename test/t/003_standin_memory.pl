@@ -1,6 +1,5 @@
-# Sorts on the stand-in device (test/standin/device.c) that take several chunks, and
-# device memory that is short: the CPU does the sorts that do not fit, and those that fit
-# wait for their turn.
+# Large sorts on the stand-in device (test/standin/device.c), and device memory that is
+# short: the CPU does the sorts that do not fit, and those that fit wait for their turn.
 
 use strict;
 use warnings;
@@ -49,7 +48,7 @@ foreach my $case (
 is( $node->safe_psql('postgres', 'SELECT cardinality(gpu_argsort(few)) FROM arrays;'
 	  . 'SELECT copy_in_bytes, copy_out_bytes FROM gpusort_last_sort()'),
 	"5000000\n40000000|20000000", 'positions are copied without their keys');
-pool_is_free($node, 'sorts that fit');
+nothing_is_held($node, 'sorts that fit');
 
 #
 # Sorts that do not fit, which need at least twice their keys
@@ -66,49 +65,24 @@ foreach my $case (
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "$query; $last");
 	is("$rc $stdout", "0 t\ncpu|$too_large", "too large, $name: the CPU sorts");
 	is(warnings_in($stderr), 1, "too large, $name: one warning");
-	is(times_traced($node, 'upload \d+'), 0, "too large, $name: nothing is copied") if $name ne 'its size is not known';
+	is(times_traced($node, 'upload \d+'), 0, "too large, $name: nothing is copied");
 	is(times_traced($node, 'sort \d+'), 0, "too large, $name: the device sorts nothing");
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $query");
 	like($stderr, qr/ERROR:.*DETAIL:  \Q$too_large\E/s, "too large, $name: an error if gpusort.engine is cuda");
 	is( $node->safe_psql('postgres', "SELECT cardinality(gpu_sort(i8[1:2000000])) FROM arrays; $last"),
 		"2000000\ncuda|", "too large, $name: the device does the next sort, which fits");
-	pool_is_free($node, "too large, $name");
+	nothing_is_held($node, "too large, $name");
 }
 
 # the device has less than it says
 restart_with($node, limit => '150MB', plan => 'sort:no_memory:1-1');
 is($node->safe_psql('postgres', "SET client_min_messages = error; SELECT gpu_argsort(few) = positions FROM arrays; $last"),
 	"t\ncpu|$too_large", 'the sort finds no memory: the CPU sorts');
-pool_is_free($node, 'the sort finds no memory');
+nothing_is_held($node, 'the sort finds no memory');
 
 #
-# A sort gives its device memory up while it gathers, and uploads its keys again
+# Sorts that fit only one after the other
 #
-my ($out, $err);
-restart_with($node, limit => '150MB', plan => 'upload:no_memory:2-2');
-$node->safe_psql('postgres', 'SELECT * FROM gpusort_status()');
-hold($node, 1);
-my $psql = in_background($node, \$out, \$err,
-	'SELECT cardinality(gpu_sort_agg(i8)) FROM (SELECT i8 FROM t UNION ALL ' . late_row(1) . ') u', $last);
-ok(poll_trace($node, 'close 1'), 'memory was short: the keys are taken off the device');
-let_go($node, 1);
-$psql->finish;
-is($out . $err, "5000001\ncuda|\n", 'memory was short: the device sorts');
-
-restart_with($node, limit => '80MB');
-hold($node, 1);
-$psql = in_background($node, \$out, \$err, 'SELECT gpu_sort_agg(k) = (SELECT array_agg(i) FROM generate_series(-1, 2999999::bigint) i) FROM '
-	  . '(SELECT i * 7919 % 3000000 AS k FROM generate_series(1, 3000000::bigint) i UNION ALL ' . late_row(1) . ') u', $last);
-ok($node->poll_query_until('postgres', waits_for(1)), 'a backend gathers');
-ok(poll_trace($node, 'upload 1'), 'the device has its keys');
-is( $node->safe_psql('postgres', 'SELECT gpu_sort_agg(-i) = (SELECT array_agg(i) FROM generate_series(-4000000, -1::bigint) i) '
-	  . "FROM generate_series(1, 4000000::bigint) i; $last"),
-	"t\ncuda|", 'another gets its memory');
-is($node->safe_psql('postgres', waits_for(1)), 't', 'another gets its memory while the backend still gathers');
-let_go($node, 1);
-$psql->finish;
-is($out . $err, "t\ncuda|\n", 'its keys are uploaded again, and its result is right');
-
 restart_with($node, limit => '150MB');
 $node->pgbench('--no-vacuum --client=8 --jobs=2 --transactions=1', 0, [qr{processed: 8/8}], [qr{^$}],
 	'8 backends with more than the device holds', {
@@ -118,15 +92,15 @@ SELECT 1 / (gpu_sort(i8) = sorted)::int FROM arrays;
 SELECT 1 / (gpu_argsort(few) = positions)::int FROM arrays;
 SELECT 1 / (cardinality(gpu_sort_agg(i8)) = 5000000)::int FROM t;
 }});
-pool_is_free($node, '8 backends');
+nothing_is_held($node, '8 backends');
 
 #
-# Failures half way: the CPU sorts
+# Failures: the CPU sorts
 #
 foreach my $case (
-	[ 'upload:fault:2', qr/CUDA call upload failed/ ],
+	[ 'upload:fault', qr/CUDA call upload failed/ ],
 	[ 'sort:unsorted', qr/.*out of order/ ],
-	[ 'download:fault:2', qr/CUDA call download failed/ ])
+	[ 'download:fault', qr/CUDA call download failed/ ])
 {
 	my ($plan, $reason) = @$case;
 	foreach my $query ('SELECT gpu_sort(i8) = sorted FROM arrays', 'SELECT gpu_argsort(few) = positions FROM arrays')
@@ -135,7 +109,7 @@ foreach my $case (
 		my ($rc, $stdout, $stderr) = $node->psql('postgres', "$query; $last");
 		like("$rc $stdout", qr/^0 t\ncpu\|$reason/, "$plan: $query");
 		is(warnings_in($stderr), 1, "$plan: one warning");
-		pool_is_free($node, $plan);
+		nothing_is_held($node, $plan);
 	}
 }
 is(scalar(() = slurp_file($node->logfile) =~ /gpusort found the device's result out of order/g), 2, 'a wrong order is logged');

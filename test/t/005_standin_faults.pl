@@ -15,7 +15,6 @@ use Test::More;
 
 my $node = new_node('standin_faults', order_by => 1, settings => <<'CONF');
 gpusort.min_rows = 100
-gpusort.pool_limit = 256MB
 gpusort.service_idle_timeout = 0
 synchronize_seqscans = off
 statement_timeout = 30s
@@ -31,7 +30,10 @@ SET gpusort.enabled = off;
 CREATE TABLE t AS SELECT i AS id, CASE WHEN i % 100 <> 0 THEN hashint8extended(i, 1) END AS k,
 	(i * 7919::bigint % 10)::smallint AS few, 'row ' || i AS word
 FROM generate_series(1, 800::bigint) AS i;
-VACUUM ANALYZE t;
+-- these rows travel to the device and back; keys tie that the strings tell apart
+CREATE TABLE many AS SELECT i AS id, i % 1000 AS k, (i % 10)::smallint AS few, md5((i % 1000)::text) || left(md5(i::text), 20 + (i % 9)::int) AS word
+FROM generate_series(1, 270000::bigint) AS i;
+VACUUM ANALYZE t, many;
 CREATE TABLE arrays (name text, a bigint[], sorted bigint[], positions int[]);
 ALTER TABLE arrays ALTER a SET STORAGE EXTERNAL, ALTER sorted SET STORAGE EXTERNAL, ALTER positions SET STORAGE EXTERNAL;
 INSERT INTO arrays SELECT 'small', array_agg(k ORDER BY id), array_agg(k ORDER BY k), NULL FROM t;
@@ -66,13 +68,12 @@ SQL
 # A query for the sequence of rows as one number.
 sub ordered
 {
-	my ($order) = @_;
-	return order_number("SELECT id, k, few, word FROM t ORDER BY $order");
+	my ($order, $from) = (@_, 't');
+	return order_number("SELECT id, k, few, word FROM $from ORDER BY $order");
 }
 
 # The kinds of sorts.  "next" is the sort that follows a fault, if not the same one.
-# The arrays of 2.2 million values are slow, so they are compared as bytes and
-# are not sorted in every mode.
+# The large ones are slow, so arrays are compared as bytes, and they are not sorted in every mode.
 my %sorts = (
 	'gpu_sort' => { query => "SELECT record_image_eq(ROW(gpu_sort(a)), ROW(sorted))::text FROM arrays WHERE name = 'small'" },
 	'gpu_sort_agg' => { query => "SELECT (gpu_sort_agg(k) = (SELECT sorted FROM arrays WHERE name = 'small'))::text FROM t" },
@@ -89,12 +90,17 @@ my %sorts = (
 		settings => "SET gpusort.memory_limit = '64kB'; SET gpusort.min_rows = 10000",
 		next => 'ORDER BY'
 	},
-	'gpu_sort, two chunks' => {
+	'ORDER BY, rows travel' => {
+		query => ordered('few, word', 'many'),
+		modes => [ 0, 1 ],
+		next => 'ORDER BY'
+	},
+	'gpu_sort, large' => {
 		query => "SELECT record_image_eq(ROW(gpu_sort(a)), ROW(sorted))::text FROM arrays WHERE name = 'large'",
 		modes => [2],
 		next => 'gpu_sort'
 	},
-	'gpu_argsort, two chunks' => {
+	'gpu_argsort, large' => {
 		query => "SELECT record_image_eq(ROW(gpu_argsort(a)), ROW(positions))::text FROM arrays WHERE name = 'large'",
 		modes => [ 0, 1 ],
 		next => 'gpu_sort'
@@ -110,10 +116,8 @@ foreach my $sort (values %sorts)
 my %sites = (
 	worker => ['refused'],
 	request => ['refused'],
-	chunk => ['refused'],
-	free_chunk => ['refused'],
-	segment => ['53100'],
-	map => [ 'refused', '53200' ],
+	arena => ['refused'],
+	map => ['refused'],
 	memory => ['53200'],
 	scratch => ['refused'],
 	rowstore => ['53200'],
@@ -123,17 +127,21 @@ my %sites = (
 	open => [ 'no_driver', 'fault' ],
 	register => ['no_memory'],
 	lane => [ 'no_memory', 'fault' ],
+	reserve => [ 'no_memory', 'fault' ],
 	allocate => ['no_memory'],
 	upload => [ 'no_memory', 'fault' ],
 	uploaded => ['fault'],
 	sort => [ 'no_memory', 'unsorted', 'fault' ],
+	ties => [ 'no_memory', 'fault' ],
+	arrange => [ 'no_memory', 'unsorted', 'fault' ],
+	gather => [ 'no_memory', 'fault' ],
 	download => [ 'no_memory', 'fault' ],
 	downloaded => ['fault']);
 
 # The process that must be started again for a site to be passed; the other sites need nothing.
 my %begins = (
-	(map { $_ => ['service'] } qw(worker segment open register)),
-	map => [ 'service', 'session' ]);
+	(map { $_ => ['service'] } qw(worker open)),
+	(map { $_ => ['session'] } qw(map register)));
 
 my @modes = (
 	{ name => 'once', times => '', engine => 'auto' },
@@ -158,7 +166,7 @@ sub ask_session
 	return (\@lines, [ $session->{err} =~ /^(\w+:  .*)$/mg ]);
 }
 
-my $nothing_held = 'requests=0 of_these=0 chunks=0 segments_being_made=0 lanes=0 files=0';
+my $nothing_held = 'requests=0 of_these=0 lanes=0 files=0';
 my %sites_fired;
 
 # Injects one fault into one sort.  Returns whether the sort reached the pass that
@@ -170,7 +178,7 @@ sub try_fault
 	my $next = $sorts{ $sort->{next} // '' } // $sort;
 	my @wrong;
 
-	# a fault ends the service, which also frees the whole pool
+	# a fault ends the service
 	ask_session("SET gpusort.engine = 'auto'", "SET gpusort.fault = 'upload:1:fault'", $sorts{gpu_sort}->{query},
 		'RESET gpusort.fault', 'SELECT held()') if $begin eq 'service';
 	begin_session() if $begin;
@@ -200,17 +208,15 @@ sub try_fault
 # the list of sites is complete
 my ($result, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.fault = 'nowhere:1:refused'");
 my ($there) = $stderr =~ /The sites are: (.*)$/m;
-# (parallel workers have arenas: see 037_standin_parallel.pl; the service unpins memory between
-# sorts: see 016_standin_hangs.pl; a process that stops with the lock does not fail: see
-# 028_standin_stopped.pl)
-is(join(', ', sort grep { $_ !~ /^(?:arena|lock|unregister)$/ } split /, /, $there // ''), join(', ', sort keys %sites), 'this test knows every site');
-foreach my $wrong ('chunk', 'chunk:0:refused', 'chunk:1', 'chunk:1:53200', 'memory:1:refused', 'upload:1:nothing')
+# (the service unpins memory between sorts: see 016_standin_hangs.pl)
+is(join(', ', sort grep { $_ ne 'unregister' } split /, /, $there // ''), join(', ', sort keys %sites), 'this test knows every site');
+foreach my $wrong ('map', 'map:0:refused', 'map:1', 'map:1:53200', 'memory:1:refused', 'upload:1:nothing')
 {
 	($result, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.fault = '$wrong'");
 	like($stderr, qr/ERROR:  invalid value for parameter "gpusort.fault"/, "gpusort.fault = '$wrong' is refused");
 }
 $node->safe_psql('postgres', 'CREATE ROLE someone');
-($result, $stdout, $stderr) = $node->psql('postgres', "SET ROLE someone; SET gpusort.fault = 'chunk:1:refused'");
+($result, $stdout, $stderr) = $node->psql('postgres', "SET ROLE someone; SET gpusort.fault = 'map:1:refused'");
 like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.fault"/, 'only superusers may set gpusort.fault');
 
 my $well;
@@ -252,8 +258,8 @@ is(join(' ', sort keys %sites_fired), join(' ', sort keys %sites), 'every site f
 
 # a device whose copies never finish; the service does not wait for the upload of less than 4 MB
 my %copies = (
-	uploaded => ['gpu_sort, two chunks'],
-	downloaded => [ 'gpu_sort_agg', 'ORDER BY several words', 'gpu_sort, two chunks' ]);
+	uploaded => [ 'gpu_sort, large', 'ORDER BY, rows travel' ],
+	downloaded => [ 'gpu_sort_agg', 'ORDER BY several words', 'ORDER BY, rows travel', 'gpu_sort, large' ]);
 foreach my $site ($well ? sort keys %copies : ())
 {
 	foreach my $name (@{ $copies{$site} })

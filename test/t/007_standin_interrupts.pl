@@ -1,6 +1,6 @@
 # A sort can be stopped in each phase and in each way, also while the device is busy:
-# the session answers at once, and the sort leaves no chunk of the pool, no temporary
-# file and no row in gpusort_activity.  A session that survives can sort again.  To
+# the session answers at once, and the sort leaves no request, no temporary file and no
+# row in gpusort_activity.  A session that survives can sort again.  To
 # stop a sort in a phase, the test holds a call of the stand-in device or makes
 # a row come late.
 
@@ -53,7 +53,7 @@ sub nothing_is_left
 {
 	my ($name) = @_;
 	release_device($node);
-	pool_is_free($node, $name);
+	nothing_is_held($node, $name);
 	return is(ask($node, "$files; SELECT count(*) FROM gpusort_activity"), "0\n0",
 		"$name: no temporary file and no row in gpusort_activity is left");
 }
@@ -67,7 +67,7 @@ my @phases = (
 	{ name => 'gathering rows', lock => 1, reached => reaches(waits_for(1)),
 		query => 'SELECT count(*) FROM (SELECT k, word FROM (SELECT k, word FROM t UNION ALL SELECT k, NULL FROM ('
 		  . late_row(1) . ') AS l (k)) AS u ORDER BY k OFFSET 0) AS s' },
-	{ name => 'gathering without end', reached => sub { return poll_trace($node, 'upload \d+'); },
+	{ name => 'gathering without end', reached => reaches("SELECT count(*) = 1 FROM gpusort_activity WHERE phase = 'gathering'"),
 		query => 'SELECT count(*) FROM (SELECT generate_series(1, 2000000000) AS k ORDER BY 1 OFFSET 0) AS s' },
 	{ name => 'waiting in line', held => 'sort', other => $agg, query => $agg, reached => waits_for_service(2) },
 	# the service waits for the upload only of 4 MB and more
@@ -257,8 +257,8 @@ foreach my $case (
 		if ($how ne 'timeout')
 		{
 			is(ask($node, $idle), 't', "idle in $name, $how: the session is idle");
-			is(ask($node, 'SELECT max(pool_used) > 0 FROM gpusort_status()'), $name eq 'runs' ? 'f' : 't',
-				"idle in $name, $how: only results of the device hold chunks");
+			like(ask($node, 'SELECT count(*) FROM gpusort_status(); SHOW gpusort.fault_report'), qr/ requests=0 /,
+				"idle in $name, $how: it holds no request");
 		}
 		if ($how eq 'cancelled')
 		{

@@ -1,7 +1,7 @@
 # Processes are killed while sorts are in different states: the GPU service, a backend
 # that gathers, one that waits for the device, one that has spilled, a parallel
-# worker, and the postmaster.  Afterwards the server can sort, and no temporary
-# file, chunk or segment of shared memory of the earlier sorts is left.
+# worker, and the postmaster.  Afterwards the server can sort, and no process, temporary
+# file or request of the earlier sorts is left.
 
 use strict;
 use warnings;
@@ -34,8 +34,8 @@ sub sorts_on
 		"t\ncuda|", "$name: the device sorts");
 	is( $node->safe_psql('postgres', "SET gpusort.memory_limit = '1MB'; " . in_order('SELECT k, word FROM t ORDER BY k')),
 		'30000|t', "$name: a sort can spill");
-	is( $node->safe_psql('postgres', "SELECT max(pool_used) FROM gpusort_status(); $files; SELECT count(*) FROM gpusort_activity"),
-		"0\n0\n0", "$name: nothing is held");
+	is($node->safe_psql('postgres', "$files; SELECT count(*) FROM gpusort_activity"), "0\n0", "$name: no file is left");
+	nothing_is_held($node, $name);
 	end_session($node);
 	return;
 }
@@ -83,14 +83,11 @@ foreach my $preload ('', 'gpusort')
 	{
 		my $name = ($preload ? 'preloaded, ' : '') . ($victim eq 'service' ? 'the service is killed' : "the backend that $victim is killed");
 		my %pids = run_sorts();
-		my @segments = segments_of(values %pids);
-		cmp_ok(scalar(@segments), '>', 0, "$name: shared memory is mapped");
 		my $log = -s $node->logfile;
 		kill 'KILL', $pids{$victim};
 		ok(is_back($node, $log), "$name: the server comes back while the device is held");
 		release_device($node);
 		$_->finish foreach @running;
-		is(join(' ', grep { -e } @segments), '', "$name: the shared memory is gone");
 		is(join(' ', grep { kill 0, $_ } values %pids), '', "$name: the processes are gone");
 		is($node->safe_psql('postgres', $files), '0', "$name: the temporary files are gone");
 		ok(poll_services($node, 1), "$name: the service is back") if $preload;
@@ -118,13 +115,11 @@ foreach my $preload ('gpusort', '')
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$preload'\n");
 	restart_with($node);
 	my %pids = run_sorts();
-	my @segments = segments_of(values %pids);
 	$node->kill9;
 	release_device($node);
 	$_->finish foreach @running;
 	ok(poll_until(sub { return !grep { kill 0, $_ } values %pids; }), "$name: the other processes end");
 	restart_with($node);
-	is(join(' ', grep { -e } @segments), '', "$name: the next start removes the shared memory");
 	is($node->safe_psql('postgres', $files), '0', "$name: the next start removes the temporary files");
 	sorts_on($name);
 }
@@ -135,13 +130,11 @@ foreach my $preload ('gpusort', '')
 foreach my $mode ('fast', 'immediate')
 {
 	my %pids = run_sorts();
-	my @segments = segments_of(values %pids);
 	my $log = -s $node->logfile;
 	# at a fast stop, backends end at once, and the service after the device's current call
 	release_device($node) if $mode eq 'fast';
 	$node->stop($mode);
 	$_->finish foreach @running;
-	is(join(' ', grep { -e } @segments), '', "stopped, $mode: the shared memory is gone");
 	is(join(' ', grep { kill 0, $_ } values %pids), '', "stopped, $mode: the processes are gone");
 	unlike(slurp_file($node->logfile, $log), qr/PANIC|TRAP|terminated by signal|leak/, "stopped, $mode: the log shows no crash and no leak") if $mode eq 'fast';
 	restart_with($node);
@@ -187,7 +180,7 @@ foreach my $how ('killed', 'terminated', 'cancelled')
 		like($err, $how eq 'terminated' ? qr/terminating (?:background worker|connection)/ : qr/canceling statement/, "$name: the leader gets the error");
 		is($out, "0\n", "$name: the leader's session goes on without temporary files");
 		release_device($node);
-		pool_is_free($node, $name);
+		nothing_is_held($node, $name);
 	}
 	sorts_on($name);
 }

@@ -1,6 +1,6 @@
 # Sorts on the device at the limits of the server and under stress: every request
-# slot taken, each kind of shared memory and too little of it, no free background
-# worker, less device memory under load, and many signals.
+# slot taken, no files to share memory, no free background worker, less device memory
+# under load, and many signals.
 
 use strict;
 use warnings;
@@ -14,6 +14,7 @@ use Time::HiRes qw(usleep);
 
 my $node = ordering_node('limits');
 $node->safe_psql('postgres', <<'SQL');
+CREATE TABLE travels AS SELECT i AS id, hashint8extended(i, 1) AS k FROM generate_series(1, 270000::bigint) AS i;
 CREATE TABLE large AS SELECT hashint8(i)::bigint AS k FROM generate_series(1, 2200000::bigint) AS i;
 VACUUM ANALYZE;
 SQL
@@ -22,30 +23,29 @@ my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 my $sort = "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; $last";
 
 #
-# Every request slot is taken by cursors of one session, which have read their first block.
-# There are max_connections + max_worker_processes slots, 18 here.
+# Every request slot is taken by cursors of one session, whose rows the device has.  There
+# are two slots for each connection and one for each worker, 24 here.
 #
+$node->append_conf('postgresql.conf', "max_connections = 8\n");
+restart_with($node);
 {
-	my $in = "BEGIN;\n" . join('', map { "DECLARE c$_ NO SCROLL CURSOR FOR SELECT k, word FROM t ORDER BY k;\nMOVE 1 FROM c$_;\n" } 1 .. 100)
-	  . "\\echo ready\n";
-	my ($out, $err) = ('', '');
-	my $psql = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$in, '>', \$out, '2>', \$err,
-		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
-	$psql->pump until $out =~ /ready/ || $err =~ /ERROR/;
-	is($out . $err, "ready\n", 'a session opens 100 cursors');
+	my $session = session($node);
+	answer($session, 'BEGIN', map { ("DECLARE c$_ NO SCROLL CURSOR FOR SELECT k, id FROM travels ORDER BY k", "MOVE 1 FROM c$_") } 1 .. 26);
+	is($session->{err}, '', 'a session opens 26 cursors');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
-	is("$rc $stdout", "0 t\ncpu|Every request slot of the GPU service is in use.", 'every slot taken: the CPU sorts');
+	is("$rc $stdout", "0 t\ncpu|All request slots of the GPU service are in use.", 'every slot taken: the CPU sorts');
 	like($stderr, qr/WARNING:/, 'every slot taken: a warning says so');
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");
-	like($stderr, qr/ERROR:.*Every request slot/s, 'every slot taken: an error if gpusort.engine is cuda');
-	$in .= "SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k OFFSET 0) AS s;\nMOVE ALL FROM c1; FETCH BACKWARD 1 FROM c1;\n";
-	$psql->pump until $err =~ /ERROR/;
-	$in .= "ROLLBACK;\n$sort;\n";
-	$psql->finish;
-	like($out, qr/ready\n30000\nt\ncuda\|\n$/, 'every slot taken: the session can sort, and on the device after closing its cursors');
-	pool_is_free($node, 'every slot taken');
+	like($stderr, qr/ERROR:.*All request slots/s, 'every slot taken: an error if gpusort.engine is cuda');
+	is(answer($session, 'MOVE 269998 FROM c1; FETCH 2 FROM c1; MOVE 269998 FROM c26; FETCH 2 FROM c26'),
+		join("\n", ($node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k, id FROM travels ORDER BY k DESC LIMIT 1')) x 2),
+		'every slot taken: the first and the last cursor read all rows');
+	is(answer($session, 'ROLLBACK', $sort), "t\ncuda|", 'every slot taken: the session can sort on the device after closing its cursors');
+	leave($session);
+	nothing_is_held($node, 'every slot taken');
 	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'every slot taken: the device sorts for other sessions afterwards');
 }
+$node->append_conf('postgresql.conf', "max_connections = 30\n");
 
 #
 # No background worker slot for the service, until another worker ends
@@ -69,56 +69,37 @@ restart_with($node);
 $node->append_conf('postgresql.conf', "max_worker_processes = 8\n");
 
 #
-# Each kind of shared memory
+# No room in /dev/shm, which sorts do not need
 #
-foreach my $type ('mmap', 'sysv')
+my $parallel = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET gpusort.engine = 'cpu'; SET gpusort.force = off; "
+  . "SET gpusort.memory_limit = '200MB'; SET max_parallel_workers_per_gather = 2; SET parallel_leader_participation = off";
+my $wide = "SELECT k, repeat('x', 50) AS x FROM large WHERE k IS NOT NULL ORDER BY k";
+if (start_with_little_room($node, '/dev/shm', 5, 1777, 48) eq 'mounted')
 {
-	$node->append_conf('postgresql.conf', "dynamic_shared_memory_type = $type\n");
-	restart_with($node);
-	my $dir = $node->data_dir . '/pg_dynshmem';
+	my $kind = 'a /dev/shm of 5 MB';
 	is($node->safe_psql('postgres', "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM large; SELECT engine FROM gpusort_last_sort()"),
-		"t\ncuda", "$type: the device sorts");
-	cmp_ok(scalar(grep { -s > 60_000_000 } glob("$dir/*")), '>', 0, "$type: the segments are files") if $type eq 'mmap';
-	pool_is_free($node, $type);
-	end_session($node);
-	$node->stop;
-	is(join(' ', glob("$dir/*")), '', "$type: stopping the server leaves no file");
+		"t\ncuda", "$kind: the device sorts");
+	my $plan = $node->safe_psql('postgres', "$parallel; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $wide");
+	like($plan, qr/GpuSort Feed.*Worker 1:  Rows: [1-9]/s, "$kind: parallel workers feed a sort");
+	unlike($plan, qr/Disk/, "$kind: they write no rows to files");
+	like($node->safe_psql('postgres', "$parallel; " . in_order($wide)), qr/^\d+\|t$/, "$kind: their rows are sorted");
 }
-$node->append_conf('postgresql.conf', "dynamic_shared_memory_type = posix\n");
+$node->stop if -e $node->data_dir . '/postmaster.pid';
 
 #
-# Too little shared memory: a segment takes 64 MB
+# No files in memory
+#
 {
-	my $started = start_with_little_room($node, '/dev/shm', 50, 1777, 48);
-	my $kind = $started eq 'mounted' ? 'a /dev/shm of 50 MB' : 'files of at most 48 MB';
-	ok($started, "$kind: the server starts");
-	foreach my $time ('first', 'second')
-	{
-		my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
-		like("$rc $stdout", qr/^0 t\ncpu\|The chunk pool could not grow: could not resize shared memory segment .*(?:No space left on device|File too large)/,
-			"$kind: the CPU does the $time sort");
-		like($stderr, qr/WARNING:.*DETAIL:  The chunk pool could not grow/s, "$kind: the $time sort warns");
-	}
-	is($node->safe_psql('postgres', "SELECT pool_bytes, pool_used FROM gpusort_status() WHERE engine = 'cuda'"), '0|0', "$kind: the pool is empty");
-	my ($rc, $stdout, $stderr) = $node->psql('postgres', "BEGIN; $sort; SELECT count(*) FROM t; COMMIT; SET gpusort.engine = 'cuda'; $sort");
+	my $kind = 'files of at most 48 MB';
+	my $reason = "Processes of this server cannot open each other's files in memory.";
+	ok(start_by($node, 'sh', '-c', 'ulimit -f 98304; exec pg_ctl -w -D "$0" -l "$1" start >/dev/null', $node->data_dir, $node->logfile), "$kind: the server starts");
+	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
+	is("$rc $stdout", "0 t\ncpu|$reason", "$kind: the CPU sorts");
+	is($node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"), "f|$reason", "$kind: gpusort_status() says why");
+	($rc, $stdout, $stderr) = $node->psql('postgres', "BEGIN; $sort; SELECT count(*) FROM t; COMMIT; SET gpusort.engine = 'cuda'; $sort");
 	like($stdout, qr/\n30000$/, "$kind: the transaction goes on");
-	like($stderr, qr/ERROR:.*could not grow/s, "$kind: an error if gpusort.engine is cuda");
-
-	# the rows of parallel workers, 100 MB, need no room there; but they are in files, which may be limited
-	my $parallel = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET gpusort.engine = 'cpu'; SET gpusort.force = off; "
-	  . "SET gpusort.memory_limit = '200MB'; SET max_parallel_workers_per_gather = 2; SET parallel_leader_participation = off";
-	my $query = "SELECT k, repeat('x', 50) AS x FROM large WHERE k IS NOT NULL ORDER BY k";
-	if ($started eq 'mounted')
-	{
-		my $plan = $node->safe_psql('postgres', "$parallel; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $query");
-		like($plan, qr/GpuSort Feed.*Worker 1:  Rows: [1-9]/s, "$kind: parallel workers feed a sort");
-		unlike($plan, qr/Disk/, "$kind: they write no rows to files");
-		like($node->safe_psql('postgres', "$parallel; " . in_order($query)), qr/^\d+\|t$/, "$kind: their rows are sorted");
-	}
-	else
-	{
-		unlike($node->safe_psql('postgres', "$parallel; EXPLAIN $query"), qr/Feed/, "$kind: no worker feeds a sort");
-	}
+	like($stderr, qr/ERROR:.*DETAIL:  \Q$reason\E/s, "$kind: an error if gpusort.engine is cuda");
+	unlike($node->safe_psql('postgres', "$parallel; EXPLAIN $wide"), qr/Feed/, "$kind: no worker feeds a sort");
 }
 
 #
@@ -146,7 +127,7 @@ is($node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large;
 	like($out, qr{processed: 3/3}, "device memory changed $reloads times under load: results are right");
 	unlike($err, qr/ERROR|aborted|WARNING/, 'device memory changed under load: there is no error');
 	cmp_ok(times_traced($node, 'sort \d+'), '>=', 3, 'device memory changed under load: the device sorts');
-	pool_is_free($node, 'device memory changed under load');
+	nothing_is_held($node, 'device memory changed under load');
 	$node->append_conf('postgresql.conf', "gpusort.device_memory_limit = 30MB\n");
 	ask($node, 'SELECT pg_reload_conf()');
 	ok(poll_until(sub { return $node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large; SELECT engine FROM gpusort_last_sort()') eq "2200000\ncpu"; }),
@@ -182,7 +163,7 @@ foreach my $signal ('ALRM', 'URG', 'USR1')
 	is($out, "t\ncuda\n30000|t\n", "$signal: sorts go on");
 	is($err, "ERROR:  canceling statement due to statement timeout\n", "$signal: a timeout still works");
 	is(join(' ', service_pids($node)), $pids[1], "$signal: the service goes on");
-	pool_is_free($node, $signal);
+	nothing_is_held($node, $signal);
 }
 
 $node->stop;

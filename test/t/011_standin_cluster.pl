@@ -66,7 +66,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE other TEMPLATE postgres');
 	release_device($node);
 	$_->finish foreach $psql, $other;
 	is($out . $other_out, "t\ncuda|\nt\ncuda|\ncuda|\n", 'two databases: the device does both sorts');
-	pool_is_free($node, 'two databases');
+	nothing_is_held($node, 'two databases');
 }
 
 #
@@ -90,7 +90,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE other TEMPLATE postgres');
 	$node->safe_psql('postgres', "CREATE SCHEMA s; CREATE EXTENSION gpusort SCHEMA s; SET search_path = s, public; $sort");
 	$node->safe_psql('postgres', 'ALTER EXTENSION gpusort SET SCHEMA public');
 	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'dropped: the extension can be created again and moved to another schema');
-	pool_is_free($node, 'dropped');
+	nothing_is_held($node, 'dropped');
 }
 
 #
@@ -140,7 +140,7 @@ foreach my $case (
 	like($err, qr/ERROR:  canceling statement due to conflict with recovery/, "standby: a sort $name is cancelled by a conflict with replay");
 	is($out, "0\n", "standby: a sort $name leaves no temporary file");
 	release_device($standby);
-	pool_is_free($standby, "standby: a sort $name");
+	nothing_is_held($standby, "standby: a sort $name");
 }
 
 # promoted while a sort is on the device
@@ -158,7 +158,7 @@ foreach my $case (
 	is($out . $err, "t\ncuda|\nf\n", 'promoted: the sort succeeds');
 	is(join(' ', service_pids($standby)), "@service", 'promoted: the same service goes on');
 	is($standby->safe_psql('other', "CREATE TABLE copy AS SELECT * FROM t; REFRESH MATERIALIZED VIEW sorted; $contents"), $held, 'promoted: the server sorts and writes, and the contents are the same');
-	pool_is_free($standby, 'promoted');
+	nothing_is_held($standby, 'promoted');
 	end_session($standby);
 	$standby->stop;
 }

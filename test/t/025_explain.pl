@@ -13,7 +13,6 @@ use Test::More;
 my $module = built_file('running_test.so');
 
 my $node = ordering_node('explain');
-# the values of "many" fill a result chunk of 16 MB, and begin another
 $node->safe_psql('postgres', <<"SQL");
 CREATE FUNCTION explain_running(portal text) RETURNS text AS '$module' LANGUAGE C VOLATILE STRICT;
 CREATE TABLE many AS SELECT hashint8extended(i, 1) AS k FROM generate_series(1, 2200000::bigint) AS i;
@@ -40,7 +39,7 @@ foreach my $engine ('cuda', 'cpu')
 {
 	foreach my $case (
 		[ 'rows', 'k, id', 'few', 'k, id', '' ],
-		[ 'values in several blocks', 'k', 'many', 'k', '' ],
+		[ 'many values', 'k', 'many', 'k', '' ],
 		[ 'rows after tie-breaking', 'k, word', 'few', 'word, k', '' ],
 		[ 'spilled rows', 'k, id', 'few', 'k, id', "SET gpusort.memory_limit = '4MB'; " ],
 		[ 'rows of core', 'k, id', 'few', 'k, id', 'PREPARE' ])
@@ -109,6 +108,6 @@ SQL
 	}
 }
 
-pool_is_free($node, 'at the end');
+nothing_is_held($node, 'at the end');
 $node->stop;
 done_testing();

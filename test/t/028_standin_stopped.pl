@@ -1,9 +1,7 @@
-# The GPU service is stopped by SIGSTOP, in each state of a request and while it
-# holds the lock of the control block, and goes on by SIGCONT.  The sorts of one
-# and of several sessions end on the CPU and are right; status, cancel and timeouts
-# work meanwhile; and afterwards the device sorts again and nothing is left behind.
-# The same for a backend that is stopped while it holds the lock.  Needs the
-# stand-in device.
+# The GPU service is stopped by SIGSTOP, in each state of a request, and goes on by
+# SIGCONT.  The sorts of one and of several sessions end on the CPU and are right;
+# status, cancel and timeouts work meanwhile; and afterwards the device sorts again and
+# nothing is left behind.  Needs the stand-in device.
 
 use strict;
 use warnings;
@@ -73,8 +71,8 @@ sub ended
 	return $reason;
 }
 
-# After a session has given up, others do not wait, and the status functions answer.
-sub declines
+# After a session has given up, others do not wait, and the status functions answer and give the reason.
+sub declined
 {
 	my ($node, $name, $reason) = @_;
 	# this is less than a session waits that does not know yet
@@ -84,13 +82,6 @@ sub declines
 	like($stderr, qr/ERROR:.*DETAIL:  $reason/s, "$name: an error if gpusort.engine is cuda");
 	is($node->safe_psql('postgres', 'SELECT count(*) > 1 FROM gpusort_status(); SELECT count(*) >= 0 FROM gpusort_activity'),
 		"t\nt", "$name: the status functions answer");
-	return;
-}
-
-sub declined
-{
-	my ($node, $name, $reason) = @_;
-	declines(@_);
 	like( $node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"),
 		qr/^f\|$reason\z/, "$name: gpusort_status() gives the reason");
 	return;
@@ -104,10 +95,7 @@ sub goes_on
 	kill('CONT', $pid);
 	ok( poll_until(sub { return ($node->psql('postgres', "$sort; $last"))[1] eq "t\ncuda|"; }),
 		"$name: the device sorts again");
-	pool_is_free($node, $name);
-	is(ask($node, 'SHOW gpusort.fault_report') =~ s/^passes=\d+ //r, 'requests=0 of_these=0 chunks=0 segments_being_made=0 lanes=0',
-		"$name: no request and no lane is left")
-	  if poll_until(sub { return ask($node, 'SHOW gpusort.fault_report') =~ / requests=0 .* lanes=0$/; });
+	nothing_is_held($node, $name);
 	is_deeply([ service_pids($node) ], \@services, "$name: the service is the same");
 	return;
 }
@@ -115,10 +103,8 @@ sub goes_on
 my $node = ordering_node('stopped', $bounded);
 restart_with($node, limit => '8GB', patience => 5000);
 $node->safe_psql('postgres', <<'SQL');
--- three chunks of keys
-CREATE TABLE large AS SELECT hashint8(i)::bigint AS k FROM generate_series(1, 4400000::bigint) AS i;
 -- the service waits for the upload of these
-CREATE TABLE medium AS SELECT k FROM large LIMIT 600000;
+CREATE TABLE medium AS SELECT hashint8(i)::bigint AS k, i AS id FROM generate_series(1, 600000::bigint) AS i;
 VACUUM ANALYZE;
 SQL
 my $log = -s $node->logfile;
@@ -203,68 +189,23 @@ foreach my $case ([ 'upload', $copying ], [ 'sort', $in_call ], [ 'download', $c
 	goes_on($node, $call, $pid, $pid);
 }
 
-# all result chunks are full, and the rest of the result is on the device
+# some rows have come back in order, and the others are on the device
 {
-	# a slow machine takes more than a second to sort these rows
-	restart_with($node, limit => '8GB', settings => 'gpusort.pool_limit = 64MB');
+	my $pid = service();
 	my $cursor = session($node);
-	answer($cursor, 'BEGIN', 'SET LOCAL cursor_tuple_fraction = 1', 'CREATE TEMP TABLE got (n serial, k bigint)',
-		'DECLARE c NO SCROLL CURSOR FOR SELECT k FROM large ORDER BY k', 'MOVE 1 FROM c');
-	is(answer($cursor, "SELECT max(pool_used) / 1048576 FROM gpusort_status()"), 64, 'returning: every chunk is in use');
-	my ($pid) = service_pids($node);
+	answer($cursor, 'BEGIN', 'SET LOCAL cursor_tuple_fraction = 1', 'DECLARE c NO SCROLL CURSOR FOR SELECT k, id FROM medium ORDER BY k, id', 'MOVE 1 FROM c');
+	like(ask($node, 'SELECT count(*) FROM gpusort_status(); SHOW gpusort.fault_report'), qr/ lanes=1$/, 'returning: the device has rows');
 	ok(stop($pid), 'returning: the service is stopped');
-	is(answer($cursor, 'MOVE 4000000 FROM c'), '', 'returning: the cursor goes on');
-	my $row = answer($cursor, 'FETCH c');
-	is($row, $node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k FROM large ORDER BY k OFFSET 4000001 LIMIT 1'),
+	is(answer($cursor, 'MOVE 500000 FROM c'), '', 'returning: the cursor goes on');
+	is(answer($cursor, 'FETCH c'), $node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k, id FROM medium ORDER BY k, id OFFSET 500001 LIMIT 1'),
 		'returning: at the right row');
 	declined($node, 'returning', $between_calls);
 	kill('CONT', $pid);
-	is(answer($cursor, 'MOVE 399997 FROM c', 'FETCH c', 'FETCH c', 'COMMIT'),
-		$node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT max(k) FROM large'), 'returning: to the last row');
-	like(answer($cursor, $last), qr/^cpu\|$between_calls\z/, 'returning: the CPU has sorted');
+	is(answer($cursor, 'MOVE 99997 FROM c', 'FETCH c', 'FETCH c', 'COMMIT'),
+		$node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k, id FROM medium ORDER BY k DESC, id DESC LIMIT 1'), 'returning: to the last row');
+	is(answer($cursor, $last), 'cuda|', 'returning: the device has sorted');
 	leave($cursor);
 	goes_on($node, 'returning', $pid, $pid);
-}
-
-#
-# A process is stopped while it holds the lock
-#
-$node->append_conf('postgresql.conf', "gpusort.pool_limit = 4GB\n");
-restart_with($node, limit => '8GB', patience => 5000);
-foreach my $case ('the service', 'a backend')
-{
-	my $service = service();
-	my $holder = session($node);
-	my $backend = answer($holder, 'SELECT pg_backend_pid()');
-	my $name = "$case holds the lock";
-	my (%gathers, %stopped);
-
-	hold($node, 1);
-	$gathers{psql} = in_background($node, \$gathers{out}, \$gathers{err}, $late_sort, $last);
-	ok(poll($node, waits_for(1)), "$name: a session gathers");
-	answer($holder, "SET gpusort.fault = 'lock:1:stop'");
-	if ($case eq 'the service')
-	{
-		ask($node, 'SELECT pg_reload_conf()');
-	}
-	else
-	{
-		$holder->{in} .= "$sort;\n$last;\n";
-		$holder->{psql}->pump_nb;
-	}
-	my $pid = $case eq 'the service' ? $service : $backend;
-	ok(poll_until(sub { $holder->{psql}->pump_nb; return is_stopped($pid); }), "$name: it is stopped");
-	my $reason = qr/Process $pid has held the lock of gpusort's shared memory for more than 5 seconds\./;
-	my @sessions = several($node, 2);
-	let_go($node, 1);
-	ended($name, $reason, @sessions);
-	$gathers{psql}->finish;
-	like($gathers{out}, $case eq 'the service' ? qr/^30001\ncpu\|$between_calls\n/ : qr/^30001\ncuda\|\n/,
-		"$name: the session that gathers ends its sort");
-	$case eq 'the service' ? declined($node, $name, $between_calls) : declines($node, $name, $reason);
-	goes_on($node, $name, $pid, $service);
-	is(answer($holder), "t\ncuda|", "$name: its sort ends on the device") if $case eq 'a backend';
-	leave($holder);
 }
 
 #
@@ -279,7 +220,7 @@ declined($ending, 'ending', $too_slow_to_end);
 release_device($ending);
 kill('CONT', $ending_pid);
 ok(poll_until(sub { return ($ending->psql('postgres', "$sort; $last"))[1] eq "t\ncuda|"; }), 'ending: another service sorts');
-pool_is_free($ending, 'ending');
+nothing_is_held($ending, 'ending');
 
 #
 # No process has ended until now.  A service that is stopped can be killed, and the

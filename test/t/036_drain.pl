@@ -134,19 +134,18 @@ kill 'CONT', $pid;
 ask($node, "SELECT pg_cancel_backend($pid)");
 $psql->finish;
 
-# 4.5 million row numbers, in blocks of 16 MB
+# the device has sorted, and has no memory to put the rows in order
 SKIP:
 {
-	skip 'this build has no stand-in device', 2
+	skip 'this build has no stand-in device', 1
 	  if ask($node, "SELECT count(*) FROM gpusort_status() WHERE device = 'stand-in device'") != 1;
 
 	ask($node, 'CREATE TABLE many AS SELECT i AS id, hashint8(i) AS k FROM generate_series(1, 4500000::bigint) AS i');
 	my $query = order_number('SELECT id, k FROM many ORDER BY k, id');
-	is( $node->safe_psql('postgres', with_workers(1, "SET gpusort.engine = cuda; $query")),
+	my $settings = "SET gpusort.engine = cuda; SET gpusort.fault = 'arrange:1+:no_memory'";
+	is( $node->safe_psql('postgres', with_workers(1, "$settings; $query")),
 		$node->safe_psql('postgres', "SET gpusort.enabled = off; $query"),
-		'several blocks: core\'s order');
-	like($node->safe_psql('postgres', with_workers(1, 'SET gpusort.engine = cuda; EXPLAIN (ANALYZE, COSTS OFF) SELECT id, k FROM many ORDER BY k, id')),
-		qr/Engine: cuda.*Return Threads: 2/s, 'which threads have copied');
+		'sorted by the device: core\'s order');
 }
 
 end_session($node);

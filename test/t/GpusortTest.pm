@@ -25,8 +25,8 @@ our @EXPORT = qw(
   traced times_traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   session answer leave in_background late_row hold let_go waits_for
-  child_pids service_pids poll_services segments_of
-  tables_behind order_number in_order warnings_in pool_is_free
+  child_pids service_pids poll_services shared_files
+  tables_behind order_number in_order warnings_in nothing_is_held nothing_is_mapped
 );
 
 my $timeout = $PostgreSQL::Test::Utils::timeout_default;
@@ -435,8 +435,8 @@ sub poll_services
 	return poll_until(sub { return scalar(service_pids($node)) == $count; });
 }
 
-# The files in /dev/shm that processes have mapped and that still exist.
-sub segments_of
+# The files in memory that processes have mapped for sorts, by their inodes.
+sub shared_files
 {
 	my (@pids) = @_;
 	my %files;
@@ -445,11 +445,12 @@ sub segments_of
 		open(my $maps, '<', "/proc/$pid/maps") or next;
 		while (my $line = <$maps>)
 		{
-			$files{$1} = 1 if $line =~ m{(/dev/shm/PostgreSQL\.\d+)$};
+			$files{$1} = 1 if $line =~ m{(\d+)\s+/memfd:gpusort };
 		}
 		close($maps);
 	}
-	return sort keys %files;
+	my @found = sort keys %files;
+	return @found;
 }
 
 # ----------------------------------------------------------------
@@ -501,10 +502,19 @@ sub warnings_in
 	return $warnings;
 }
 
-sub pool_is_free
+# No sort has a request or a lane of the device, as far as the build tells.
+sub nothing_is_held
 {
 	my ($node, $name) = @_;
-	return ok(poll($node, 'SELECT max(pool_used) = 0 FROM gpusort_status()'), "$name: all chunks of the pool are free");
+	my $report = "SELECT count(*) FROM gpusort_status(); SELECT coalesce(current_setting('gpusort.fault_report', true), 'requests=0 of_these=0 lanes=0')";
+	return ok(poll_until(sub { return ask($node, $report) =~ /requests=0 of_these=0 lanes=0$/; }), "$name: no request and no lane is left");
+}
+
+# The service has unmapped the files of all sessions, which keep them for ten seconds after a sort.
+sub nothing_is_mapped
+{
+	my ($node, $name) = @_;
+	return ok(poll($node, 'SELECT max(mapped_bytes) = 0 FROM gpusort_status()'), "$name: the service has no session's memory");
 }
 
 1;

@@ -1,0 +1,190 @@
+/*-------------------------------------------------------------------------
+ *
+ * page_maker.c
+ *		Makes the pages of a file in memory.
+ *
+ * Pages are made by few system calls for many of them.  That takes less time
+ * than a fault for each page, and reports a lack of memory; a fault would end the process.
+ *
+ * Still it takes 0.2 s a GB, as long as to gather 10 million rows.  So a session can have a thread
+ * that makes the pages which it will fill next.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "base/page_maker.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/huge_page.h"
+
+/*
+ * Mostly a huge page takes less than FAST_HUGE_NS nanoseconds, and saves more.  But on a virtual machine that
+ * had given its memory back to the host it takes 5 ms, and pays only in the session's next queries.  Then a process
+ * may spend FIRST_HUGE_NS on huge pages, and a HUGE_PART'th of the time since it began.
+ */
+#define FAST_HUGE_NS	1000000
+#define FIRST_HUGE_NS	2000000
+#define HUGE_PART		8
+#define STEP_HUGE_NS	20000000
+
+/* The thread's step */
+#define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
+
+#define STACK_BYTES		(256 * 1024)
+
+void
+gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made)
+{
+	*maker = (GpusortPageMaker) {
+		.fd = fd,
+		.mem = mem,
+		.begun = gpusort_clock_ns(),
+		.made = made,
+	};
+}
+
+/* Gives a part of the file memory, in pages as the kernel likes.  Returns false if there is none. */
+static bool
+allocate(int fd, size_t begin, size_t bytes)
+{
+	sigset_t	all;
+	sigset_t	old;
+	int			error;
+
+	/* a signal would end the call, which would begin anew, and so never end if there are many signals */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = posix_fallocate(fd, (off_t) begin, (off_t) bytes);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return error == 0;
+}
+
+/* Makes and maps the pages from begin to end.  Returns false if there is no memory. */
+static bool
+make_pages(GpusortPageMaker *maker, size_t begin, size_t end)
+{
+	int64_t		allowed = FIRST_HUGE_NS + (int64_t) (gpusort_clock_ns() - maker->begun) / HUGE_PART - maker->spent;
+	int64_t		left;
+	bool		done;
+
+	/* a huge page takes the place of one page at least */
+	for (size_t page = begin; page < end; page += GPUSORT_HUGE_PAGE)
+	{
+		if (!allocate(maker->fd, page, 1))
+			return false;
+	}
+	if (maker->fast || allowed > STEP_HUGE_NS)
+		allowed = STEP_HUGE_NS;
+	left = allowed;
+	done = gpusort_huge_pages_collapse(maker->mem + begin, end - begin, &left);
+	maker->spent += allowed - left;
+	maker->fast = done && allowed - left <= (int64_t) ((end - begin) / GPUSORT_HUGE_PAGE) * FAST_HUGE_NS;
+	if (done)
+		return true;
+	if (!allocate(maker->fd, begin, end - begin))
+		return false;
+#ifdef MADV_POPULATE_WRITE
+	/* Linux before 5.14 does not know it, and faults map the pages */
+	(void) madvise(maker->mem + begin, end - begin, MADV_POPULATE_WRITE);
+#endif
+	return true;
+}
+
+/* The thread */
+static void *
+make_ahead(void *arg)
+{
+	GpusortPageMaker *maker = arg;
+
+	pthread_mutex_lock(&maker->lock);
+	while (!maker->stop && !maker->failed)
+	{
+		size_t		begin = maker->made;
+		size_t		left = maker->wanted - begin;
+		bool		made;
+
+		if (left == 0)
+		{
+			pthread_cond_wait(&maker->changed, &maker->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&maker->lock);
+		made = make_pages(maker, begin, begin + (left < STEP_BYTES ? left : STEP_BYTES));
+		pthread_mutex_lock(&maker->lock);
+		maker->failed = !made;
+		if (made)
+			maker->made = begin + (left < STEP_BYTES ? left : STEP_BYTES);
+		pthread_cond_signal(&maker->changed);
+	}
+	pthread_mutex_unlock(&maker->lock);
+	return NULL;
+}
+
+/* Starts the thread, with all signals blocked.  Returns false if that fails. */
+static bool
+start_thread(GpusortPageMaker *maker)
+{
+	pthread_attr_t attributes;
+	sigset_t	all;
+	sigset_t	old;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return false;
+	(void) pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	pthread_mutex_init(&maker->lock, NULL);
+	pthread_cond_init(&maker->changed, NULL);
+	maker->wanted = maker->made;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	maker->threaded = pthread_create(&maker->thread, &attributes, make_ahead, maker) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attributes);
+	return maker->threaded;
+}
+
+size_t
+gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead)
+{
+	size_t		made;
+
+	if (!maker->threaded && (ahead <= end || !start_thread(maker)))
+	{
+		if (maker->made < end && make_pages(maker, maker->made, end))
+			maker->made = end;
+		return maker->made;
+	}
+	pthread_mutex_lock(&maker->lock);
+	if (maker->wanted < ahead)
+		maker->wanted = ahead;
+	if (maker->wanted < end)
+		maker->wanted = end;
+	pthread_cond_signal(&maker->changed);
+	while (maker->made < end && !maker->failed)
+		pthread_cond_wait(&maker->changed, &maker->lock);
+	made = maker->made;
+	pthread_mutex_unlock(&maker->lock);
+	return made;
+}
+
+size_t
+gpusort_page_maker_end(GpusortPageMaker *maker)
+{
+	if (maker->threaded)
+	{
+		pthread_mutex_lock(&maker->lock);
+		maker->stop = true;
+		pthread_cond_signal(&maker->changed);
+		pthread_mutex_unlock(&maker->lock);
+		pthread_join(maker->thread, NULL);
+		pthread_cond_destroy(&maker->changed);
+		pthread_mutex_destroy(&maker->lock);
+		maker->threaded = false;
+	}
+	return maker->made;
+}

@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * lists.c
+ *		Writes what a request says of the files of its session.
+ *
+ * Keys and rows that lie in no file of the session are copied to the request's own: those that
+ * were gathered before the session knew that there are many, and arrays.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "gpu/lists.h"
+
+/*
+ * A window has WINDOW_ROW_BYTES bytes for each row of the sort, and WINDOW_BYTES at most.  So the ring
+ * takes no more memory than the CPU engine would need to sort the rows.
+ */
+#define WINDOW_BYTES		((uint64) 16 * 1024 * 1024)
+#define WINDOW_ROW_BYTES	4
+
+/* Bytes that are copied between two checks for interrupts */
+#define COPY_BYTES			((uint64) 16 * 1024 * 1024)
+
+/* Arrays of lists.h that are being filled, in palloc'ed memory */
+typedef struct Lists
+{
+	GpusortArena *arena;		/* of the request's own file */
+	GpusortLists head;
+	GpusortListedFile *files;
+	GpusortListedKeys *keys;
+	GpusortListedRows *rows;
+	uint32		max_files;
+} Lists;
+
+/* Notes that the request uses these bytes of a file.  Returns its number. */
+static uint32
+list_file(Lists *lists, const GpusortFileName *name, GpusortPlace place, uint64 bytes)
+{
+	uint64		end = TYPEALIGN(GPUSORT_HUGE_PAGE, place + bytes);	/* all of a huge page has memory */
+	uint32		i = 0;
+
+	while (i < lists->head.nfiles && (lists->files[i].name.inode != name->inode || lists->files[i].name.fd != name->fd))
+		i++;
+	if (i == lists->head.nfiles)
+	{
+		if (i == lists->max_files)
+		{
+			lists->max_files *= 2;
+			lists->files = repalloc(lists->files, lists->max_files * sizeof(GpusortListedFile));
+		}
+		lists->files[i] = (GpusortListedFile) {.name = *name};
+		lists->head.nfiles++;
+	}
+	lists->files[i].bytes = Max(lists->files[i].bytes, end);
+	return i;
+}
+
+/* Allocates in the request's own file.  Returns NULL if there is no memory. */
+static void *
+allocate(Lists *lists, uint64 bytes, GpusortPlace *place)
+{
+	void	   *mem = gpusort_arena_alloc(lists->arena, bytes);
+	GpusortFileName name;
+
+	if (mem == NULL || !gpusort_arena_find(mem, &name, place))
+		return NULL;
+	(void) list_file(lists, &name, *place, bytes);
+	return mem;
+}
+
+/* Are the words of the spans not keys yet? */
+static inline bool
+encodes(const GpusortClientSpec *spec)
+{
+	return spec->encoding.kind != GPUSORT_ENCODING_WORD || spec->encoding.flip != 0;
+}
+
+/* Copies words as keys, in steps between which it can be interrupted. */
+static void
+copy_words(const GpusortClientSpec *spec, const char *from, uint64 bytes, char *to)
+{
+	for (uint64 done = 0; done < bytes; done += COPY_BYTES)
+	{
+		uint64		n = Min(COPY_BYTES, bytes - done);
+
+		CHECK_FOR_INTERRUPTS();
+		gpusort_encode(&spec->encoding, spec->key_bytes, from + done, n / spec->key_bytes, to + done);
+	}
+}
+
+/* Finds memory in a file, or copies it to the request's.  Returns false if there is no memory for the copy. */
+static bool
+list_memory(Lists *lists, const void *mem, uint64 bytes, uint32 *file, GpusortPlace *place)
+{
+	GpusortFileName name;
+	char	   *copy;
+
+	if (gpusort_arena_find(mem, &name, place))
+	{
+		*file = list_file(lists, &name, *place, bytes);
+		return true;
+	}
+	copy = allocate(lists, bytes, place);
+	*file = 0;
+	if (copy == NULL)
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	memcpy(copy, mem, bytes);
+	return true;
+}
+
+static bool
+list_keys(Lists *lists, const GpusortClientSpec *spec)
+{
+	Size		width = (Size) spec->key_bytes * spec->words;
+
+	for (int i = 0; i < spec->nkeys; i++)
+	{
+		GpusortListedKeys *keys = &lists->keys[lists->head.nkeys];
+
+		keys->bytes = spec->keys[i].count * width;
+		if (keys->bytes == 0)
+			continue;
+		lists->head.nkeys++;
+		if (encodes(spec))
+		{
+			char	   *copy = allocate(lists, keys->bytes, &keys->place);
+
+			keys->file = 0;
+			if (copy == NULL)
+				return false;
+			copy_words(spec, spec->keys[i].words, keys->bytes, copy);
+		}
+		else if (!list_memory(lists, spec->keys[i].words, keys->bytes, &keys->file, &keys->place))
+			return false;
+	}
+	return true;
+}
+
+static bool
+list_rows(Lists *lists, const GpusortClientSpec *spec)
+{
+	for (int i = 0; i < spec->nrow_spans; i++)
+	{
+		const GpusortRowSpan *span = &spec->row_spans[i];
+		GpusortListedRows *rows = &lists->rows[i];
+		uint32		file;
+
+		rows->first = span->first;
+		rows->stride = span->stride;
+		rows->bytes = span->bytes;
+		if (!list_memory(lists, span->rows, span->bytes, &rows->file, &rows->place))
+			return false;
+		if (span->stride != 0)
+			continue;
+		rows->directory_bytes = span->count * sizeof(uint32);
+		/* a block has both, so the file is the same */
+		if (!list_memory(lists, span->directory, rows->directory_bytes, &file, &rows->directory) ||
+			file != rows->file)
+			return false;
+	}
+	lists->head.nrows = spec->nrow_spans;
+	return true;
+}
+
+/* Allocates memory for the result. */
+static bool
+list_result(Lists *lists, const GpusortClientSpec *spec, GpusortReturned *returned)
+{
+	returned->result = allocate(lists, spec->rows * (spec->positions ? sizeof(uint32) : spec->key_bytes),
+							  &lists->head.result);
+	if (returned->result == NULL)
+		return false;
+	if (spec->ties)
+	{
+		returned->ties = allocate(lists, spec->rows, &lists->head.ties);
+		if (returned->ties == NULL)
+			return false;
+	}
+	if (spec->nrow_spans > 0)
+	{
+		returned->window_bytes = MAXALIGN_DOWN(Min(WINDOW_BYTES, spec->rows * WINDOW_ROW_BYTES));
+		returned->windows = allocate(lists, GPUSORT_RING * returned->window_bytes, &lists->head.windows);
+		lists->head.window_bytes = returned->window_bytes;
+	}
+	return spec->nrow_spans == 0 || returned->windows != NULL;
+}
+
+/* Writes the lists to the request's file, and their place to the request. */
+static bool
+write_lists(Lists *lists, GpusortRequest *request)
+{
+	Size		files = lists->head.nfiles * sizeof(GpusortListedFile);
+	Size		keys = lists->head.nkeys * sizeof(GpusortListedKeys);
+	Size		rows = lists->head.nrows * sizeof(GpusortListedRows);
+	char	   *to;
+
+	request->lists_bytes = sizeof(GpusortLists) + files + keys + rows;
+	to = allocate(lists, request->lists_bytes, &request->lists);
+	if (to == NULL)
+		return false;
+	request->file = lists->files[0].name;
+	memcpy(to, &lists->head, sizeof(GpusortLists));
+	memcpy(to + sizeof(GpusortLists), lists->files, files);
+	memcpy(to + sizeof(GpusortLists) + files, lists->keys, keys);
+	memcpy(to + sizeof(GpusortLists) + files + keys, lists->rows, rows);
+	return true;
+}
+
+bool
+gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortRequest *request,
+					GpusortReturned *returned)
+{
+	Lists		lists = {.arena = arena, .max_files = 16};
+	bool		written;
+
+	lists.files = palloc(lists.max_files * sizeof(GpusortListedFile));
+	lists.keys = palloc0(spec->nkeys * sizeof(GpusortListedKeys) + 1);
+	lists.rows = palloc0(spec->nrow_spans * sizeof(GpusortListedRows) + 1);
+	/* first this: the request's file has number 0 */
+	written = list_result(&lists, spec, returned) && list_keys(&lists, spec) && list_rows(&lists, spec) &&
+		write_lists(&lists, request);
+	pfree(lists.files);
+	pfree(lists.keys);
+	pfree(lists.rows);
+	return written;
+}

@@ -1,0 +1,204 @@
+/*-------------------------------------------------------------------------
+ *
+ * files.c
+ *		The files of sessions that the GPU service has mapped and registered with CUDA.
+ *
+ * To register memory takes as long as to copy it five times.  So a file stays registered until its
+ * session drops it: then it has no pages any more, or the session does not have it.  It stays mapped
+ * without a descriptor, of which hundreds of sessions would take too many.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "utils/memutils.h"
+
+#include "base/fault.h"
+#include "gpu/control.h"
+#include "service/device.h"
+#include "service/files.h"
+#include "service/watch.h"
+
+static GpusortServiceFile *files = NULL;
+
+static uint64
+registered(const GpusortServiceFile *file)
+{
+	return file->nparts > 0 ? file->ends[file->nparts - 1] : 0;
+}
+
+/* Must not raise an error; if the device is lost, the next CUDA call reports that. */
+static void
+unregister_parts(GpusortServiceFile *file)
+{
+	GpusortCudaError err;
+	uint64		begin = 0;
+
+	for (int i = 0; i < file->nparts; i++)
+	{
+		GPUSORT_WATCHED(file->ends[i] - begin, (void) gpusort_cuda->unregister_memory(file->mem + begin, &err));
+		begin = file->ends[i];
+	}
+	gpusort_control->mapped_bytes -= begin;
+	file->nparts = 0;
+}
+
+/* Registers what the file has got.  Unregistered memory is copied correctly, but 3 to 6 times slower. */
+static void
+register_part(GpusortServiceFile *file, uint64 bytes)
+{
+	uint64		begin = registered(file);
+	GpusortCudaStatus status;
+	GpusortCudaError err;
+
+	if (file->refused || bytes <= begin)
+		return;
+	if (file->nparts == GPUSORT_FILE_PARTS)
+	{
+		if (file->users > 0)
+			return;
+		unregister_parts(file);
+		begin = 0;
+	}
+	GPUSORT_WATCHED(bytes - begin, status = gpusort_cuda->register_memory(file->mem + begin, bytes - begin, &err));
+	file->refused = (status != GPUSORT_CUDA_OK);
+	if (file->refused)
+		return;
+	file->ends[file->nparts++] = bytes;
+	gpusort_control->mapped_bytes += bytes - begin;
+}
+
+void
+gpusort_file_close(GpusortServiceFile *file)
+{
+	file->users--;
+}
+
+uint64
+gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace place, uint64 bytes)
+{
+	for (int i = 0; i < file->nparts; i++)
+	{
+		if (place < file->ends[i])
+			return Min(bytes, file->ends[i] - place);
+	}
+	return bytes;
+}
+
+bool
+gpusort_file_pinned(const GpusortServiceFile *file, uint64 bytes)
+{
+	return bytes <= registered(file);
+}
+
+/* Unmaps a file that no job uses. */
+static void
+unmap_file(GpusortServiceFile **link)
+{
+	GpusortServiceFile *file = *link;
+
+	*link = file->next;
+	unregister_parts(file);
+	(void) munmap(file->mem, GPUSORT_SHARED_BYTES);
+	pfree(file);
+}
+
+/* Unmaps the file that was mapped first of those that no job uses.  Returns false if there is none. */
+static bool
+unmap_oldest(void)
+{
+	GpusortServiceFile **oldest = NULL;
+
+	for (GpusortServiceFile **link = &files; *link != NULL; link = &(*link)->next)
+	{
+		if ((*link)->users == 0)
+			oldest = link;
+	}
+	if (oldest != NULL)
+		unmap_file(oldest);
+	return oldest != NULL;
+}
+
+/* Maps a file.  Returns false if that fails. */
+static bool
+map_file(GpusortServiceFile *file)
+{
+	int			fd = GPUSORT_FAULT(MAP) ? -1 : gpusort_arena_open(&file->name);
+
+	if (fd < 0)
+		return false;
+	/* thousands of files may take all addresses */
+	while ((file->mem = gpusort_large_map(fd)) == NULL && unmap_oldest())
+		;
+	(void) close(fd);
+	return file->mem != NULL;
+}
+
+bool
+gpusort_file_read(const GpusortServiceFile *file, GpusortPlace place, void *to, size_t bytes)
+{
+	int			fd = gpusort_arena_open(&file->name);
+	bool		read = fd >= 0 && pread(fd, to, bytes, place) == (ssize_t) bytes;
+
+	if (fd >= 0)
+		(void) close(fd);
+	return read;
+}
+
+GpusortServiceFile *
+gpusort_file_open(const GpusortFileName *name, uint64 bytes)
+{
+	GpusortServiceFile *file = files;
+
+	while (file != NULL && (file->name.inode != name->inode || file->name.device != name->device))
+		file = file->next;
+	if (file == NULL)
+	{
+		file = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortServiceFile));
+		file->name = *name;
+		if (!map_file(file))
+		{
+			pfree(file);
+			return NULL;
+		}
+		file->next = files;
+		files = file;
+	}
+	register_part(file, bytes);
+	file->users++;
+	return file;
+}
+
+/* Has the session dropped the file, or ended? */
+static bool
+is_dropped(const GpusortServiceFile *file)
+{
+	struct stat status;
+	int			fd = gpusort_arena_open(&file->name);
+	bool		dropped = fd < 0 || fstat(fd, &status) != 0 || status.st_blocks == 0;
+
+	if (fd >= 0)
+		(void) close(fd);
+	return dropped;
+}
+
+bool
+gpusort_files_let_go(void)
+{
+	for (GpusortServiceFile **link = &files; *link != NULL;)
+	{
+		GpusortServiceFile *file = *link;
+
+		if (file->users > 0 || !is_dropped(file))
+		{
+			link = &file->next;
+			continue;
+		}
+		unmap_file(link);
+	}
+	return files != NULL;
+}

@@ -1,0 +1,1 @@
+SELECT load.order_by(:client_id, 'travel', 300000);
