@@ -172,17 +172,6 @@
 #define GPUSORT_INSTRUMENT_MS(instrument)		((instrument)->total * 1000.0)
 #endif
 
-/* 19: shared memory has the names of tranches; before, each process registered them */
-#if PG_VERSION_NUM >= 190000
-#define GPUSORT_NEW_TRANCHE_PARAMETERS			const char *name
-#define gpusort_new_tranche(name)				LWLockNewTrancheId(name)
-#define gpusort_register_tranche(tranche, name)	((void) 0)
-#else
-#define GPUSORT_NEW_TRANCHE_PARAMETERS			void
-#define gpusort_new_tranche(name)				LWLockNewTrancheId()
-#define gpusort_register_tranche(tranche, name)	LWLockRegisterTranche(tranche, name)
-#endif
-
 /* 19: the collator of an ICU locale has moved, and a locale does not tell its provider */
 #if PG_VERSION_NUM >= 190000
 #define GPUSORT_LOCALE_COLLATOR(locale)	((locale)->icu.ucol)

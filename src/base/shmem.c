@@ -61,7 +61,7 @@ gpusort_shmem_attach(GpusortShmem *shared)
 	}
 	PG_CATCH();
 	{
-		/* the reserve has been used up, or init() had no tranche left */
+		/* the reserve has been used up */
 		shared->refusal = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
 		MemoryContextSwitchTo(cxt);
 		FlushErrorState();

@@ -24,15 +24,11 @@
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "storage/spin.h"
 
 #include "base/shmem.h"
-#include "compat.h"
 #include "fault/fault.h"
-
-/* The name of the tranche of the lock below */
-#define TRANCHE		"gpusort_faults"
 
 const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
 	[GPUSORT_FAULT_NONE] = {"", 0},
@@ -64,8 +60,7 @@ const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
 
 typedef struct SharedPlan
 {
-	int			tranche;
-	LWLock		lock;
+	slock_t		lock;
 	pg_atomic_uint32 site;		/* GpusortFaultSite; set last, cleared first */
 	int			owner;			/* pid of the backend that set the plan */
 	GpusortFaultPlan plan;		/* constant while site is set */
@@ -81,8 +76,7 @@ static void
 init_shared(void *made)
 {
 	memset(made, 0, sizeof(SharedPlan));
-	((SharedPlan *) made)->tranche = gpusort_new_tranche(TRANCHE);
-	LWLockInitialize(&((SharedPlan *) made)->lock, ((SharedPlan *) made)->tranche);
+	SpinLockInit(&((SharedPlan *) made)->lock);
 	pg_atomic_init_u32(&((SharedPlan *) made)->site, GPUSORT_FAULT_NONE);
 	pg_atomic_init_u32(&((SharedPlan *) made)->passes, 0);
 }
@@ -93,10 +87,7 @@ attach(void)
 	static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("faults"), sizeof(SharedPlan), init_shared};
 
 	if (shared == NULL && gpusort_shmem_attach(&shmem))
-	{
 		shared = shmem.mem;
-		gpusort_register_tranche(shared->tranche, TRANCHE);
-	}
 	return shared != NULL;
 }
 
@@ -144,7 +135,7 @@ gpusort_fault_set_plan(const GpusortFaultPlan *plan)
 		before_shmem_exit(end_plan, 0);
 		exit_registered = true;
 	}
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	SpinLockAcquire(&shared->lock);
 	if (shared->owner == MyProcPid || plan->site != GPUSORT_FAULT_NONE)
 	{
 		pg_atomic_write_u32(&shared->site, GPUSORT_FAULT_NONE);
@@ -156,7 +147,7 @@ gpusort_fault_set_plan(const GpusortFaultPlan *plan)
 		pg_write_barrier();
 		pg_atomic_write_u32(&shared->site, plan->site);
 	}
-	LWLockRelease(&shared->lock);
+	SpinLockRelease(&shared->lock);
 	return true;
 }
 
