@@ -212,19 +212,7 @@ GpusortCudaStatus gpusort_cuda_reserve(GpusortCudaLane *lane, GpusortCudaPart pa
 	if (memory == nullptr || memory->as<void>() != nullptr || lane->sorting)
 		return fail(GPUSORT_CUDA_FAULT, "gpusort_cuda_reserve", "room is made once, for keys or rows, before the sort",
 					err);
-	GPUSORT_PASS(memory->allocate(&lane->dev->budget, lane->stream, bytes, err));
-	*err = {};
-
-	/*
-	 * The sort needs a second buffer for the keys. Mapping that much memory takes about a third of
-	 * the time of the sort. Allocating and freeing it now, while the host still makes keys, leaves the memory in
-	 * the pool for the sort. If there is no room, the sort reports it.
-	 */
-	Memory spare;
-	GpusortCudaError ignored;
-	if (lane->keys.as<void>() != nullptr)
-		(void)spare.allocate(&lane->dev->budget, lane->stream, lane->keys.bytes(), &ignored);
-	return GPUSORT_CUDA_OK;
+	return memory->allocate(&lane->dev->budget, lane->stream, bytes, err);
 }
 
 GpusortCudaStatus gpusort_cuda_upload(GpusortCudaLane *lane, GpusortCudaPart part, uint64_t offset, const void *host,

@@ -28,7 +28,7 @@
 
 /*
  * Each step makes a quarter of the pages that there are, within these bounds: little memory is
- * made in vain.  A step cannot be interrupted.  It takes 40 ms for pages of 4 kB, and 20 ms for huge pages.
+ * made in vain.  A step takes 40 ms for pages of 4 kB, and 20 ms for huge pages.
  */
 #define FIRST_STEP_BYTES	GPUSORT_HUGE_PAGE
 #define LAST_STEP_BYTES		((Size) 64 * 1024 * 1024)
@@ -48,6 +48,7 @@ struct GpusortArena
 	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
 	Size		used;			/* bytes allocated */
 	bool		dropped;		/* the file is not kept */
+	bool		ahead;			/* a thread may make pages before they are allocated */
 	GpusortPageMaker maker;		/* in the process that fills it */
 };
 
@@ -176,7 +177,7 @@ end_held(void *arg)
 }
 
 GpusortArena *
-gpusort_arena_make(void)
+gpusort_arena_make(bool ahead)
 {
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
 
@@ -188,6 +189,7 @@ gpusort_arena_make(void)
 	}
 	arena->file = &arena->own;
 	arena->buffer = arena->own.buffer;
+	arena->ahead = ahead;
 	gpusort_page_maker_begin(&arena->maker, arena->buffer.fd, arena->buffer.mem, arena->buffer.bytes);
 	arena->callback.func = end_held;
 	arena->callback.arg = arena;
@@ -310,7 +312,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 static inline Size
 ahead_bytes(const GpusortArena *arena)
 {
-	return gpusort_arena_is_own(arena) && arena->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
+	return arena->ahead && arena->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
 }
 
 /* Has pages made, so that the arena has this many bytes at least.  Returns false if there is no memory. */

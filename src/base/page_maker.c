@@ -33,7 +33,7 @@
 #define HUGE_PART		8
 #define STEP_HUGE_NS	20000000
 
-/* The thread's step */
+/* Signals have to wait for a step to end. */
 #define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
 
 #define STACK_BYTES		(256 * 1024)
@@ -155,8 +155,14 @@ gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead)
 
 	if (!maker->threaded && (ahead <= end || !start_thread(maker)))
 	{
-		if (maker->made < end && make_pages(maker, maker->made, end))
-			maker->made = end;
+		while (maker->made < end)
+		{
+			size_t		step = end - maker->made < STEP_BYTES ? end - maker->made : STEP_BYTES;
+
+			if (!make_pages(maker, maker->made, maker->made + step))
+				break;
+			maker->made += step;
+		}
 		return maker->made;
 	}
 	pthread_mutex_lock(&maker->lock);

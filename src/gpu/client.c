@@ -44,7 +44,7 @@ struct GpusortClient
 	uint32		fetched;		/* windows handed out */
 	uint64		fetched_rows;	/* rows in these */
 	double		wait_ms;		/* that this process has waited for windows */
-	GpusortReport report;		/* the GPU's part, once the request is released after it has been served */
+	GpusortReport report;		/* the GPU's part, as far as it was known when rows came last */
 };
 
 static const char *const no_memory = "No memory can be shared with the GPU service.";
@@ -129,9 +129,6 @@ release_request(GpusortClient *client)
 	if (state == GPUSORT_REQUEST_FAILED)
 		return;
 	gpusort_service_wake();
-	/* a service that begins to serve later does not look at it before it is ready */
-	if (gpusort_service_state() == GPUSORT_SERVICE_DOWN)
-		(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
 }
 
 /* A callback of the client's memory context: raises no error */
@@ -156,7 +153,8 @@ take_request(const GpusortClientSpec *spec)
 		GpusortRequest *request = &gpusort_control->requests[i];
 		uint32		used = pg_atomic_read_u32(&gpusort_control->used);
 
-		if (!gpusort_request_change(request, GPUSORT_REQUEST_FREE, GPUSORT_REQUEST_FILLING))
+		if (gpusort_request_state(request) != GPUSORT_REQUEST_FREE ||
+			!gpusort_request_change(request, GPUSORT_REQUEST_FREE, GPUSORT_REQUEST_FILLING))
 			continue;
 		while (used <= (uint32) i && !pg_atomic_compare_exchange_u32(&gpusort_control->used, &used, i + 1))
 			;
@@ -237,36 +235,35 @@ submit(GpusortClient *client)
 	return reason;
 }
 
-/* Fills in what the service has reported, as far as it has. */
+/*
+ * Copies what the service has reported so far, if the request is sorted.  Releases a request that the service is done
+ * with, and of which all has been fetched.
+ */
 static void
-read_report(GpusortRequest *request, GpusortReport *report)
+settle(GpusortClient *client)
 {
+	GpusortRequest *request = client->request;
 	GpusortRequestState state = gpusort_request_state(request);
 
 	if (state != GPUSORT_REQUEST_FINISHED && state != GPUSORT_REQUEST_SORTED)
 		return;
 	pg_read_barrier();
-	report->algorithm = gpusort_algorithm_name(request->algorithm_used);
-	report->copy_in_ms = request->copy_in_ms;
-	report->copy_in_bytes = request->copy_in_bytes;
-	report->kernels_ms = request->kernels_ms;
-	report->arrange_ms = request->arrange_ms;
-	report->copy_out_ms = request->copy_out_ms;
-	report->copy_out_bytes = request->copy_out_bytes;
-	report->pinned = request->pinned;
-	report->blocks = request->blocks;
-	report->threads = request->threads;
-	report->bins = request->bins_used;
-}
-
-/* Releases a request that the service is done with, and of which all has been fetched. */
-static void
-settle(GpusortClient *client)
-{
-	if (client->request == NULL || gpusort_request_state(client->request) != GPUSORT_REQUEST_FINISHED)
-		return;
-	read_report(client->request, &client->report);
-	release_request(client);
+	client->report = (GpusortReport)
+	{
+		.algorithm = gpusort_algorithm_name(request->algorithm_used),
+			.copy_in_ms = request->copy_in_ms,
+			.copy_in_bytes = request->copy_in_bytes,
+			.kernels_ms = request->kernels_ms,
+			.arrange_ms = request->arrange_ms,
+			.copy_out_ms = request->copy_out_ms,
+			.copy_out_bytes = request->copy_out_bytes,
+			.pinned = request->pinned,
+			.blocks = request->blocks,
+			.threads = request->threads,
+			.bins = request->bins_used,
+	};
+	if (state == GPUSORT_REQUEST_FINISHED && pg_atomic_read_u32(&request->ready) == client->fetched)
+		release_request(client);
 }
 
 const char *
@@ -291,7 +288,7 @@ gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortCli
 	client = palloc0(sizeof(GpusortClient));
 	client->cxt = cxt;
 	client->rows = spec->rows;
-	client->arena = gpusort_arena_make();
+	client->arena = gpusort_arena_make(false);
 	MemoryContextSwitchTo(old);
 	if (client->arena == NULL)
 	{
@@ -310,9 +307,15 @@ gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortCli
 	if (!gpusort_lists_write(client->arena, spec, client->request, &client->returned))
 		return no_memory;
 	reason = submit(client);
-	if (reason == NULL && client->returned.windows == NULL)
+	if (reason == NULL)
 		settle(client);
 	return reason;
+}
+
+bool
+gpusort_client_returns_rows(const GpusortClient *client)
+{
+	return client->request != NULL;
 }
 
 void *
@@ -362,9 +365,7 @@ gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window)
 	GpusortRequest *request = client->request;
 	const GpusortRequestWindow *next;
 
-	if (client->fetched_rows == client->rows)
-		settle(client);
-	if (client->returned.windows == NULL || client->request == NULL || client->fetched_rows == client->rows)
+	if (request == NULL)
 		return false;
 	/* complete all reads of the windows before the service may overwrite them */
 	pg_memory_barrier();
@@ -374,7 +375,10 @@ gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window)
 		gpusort_service_wake();
 	}
 	if (!wait_for_window(client))
+	{
+		settle(client);
 		return false;
+	}
 	pg_read_barrier();
 	next = &request->ring[client->fetched % GPUSORT_RING];
 	window->rows = client->returned.windows + client->fetched % GPUSORT_RING * client->returned.window_bytes;
@@ -383,28 +387,26 @@ gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window)
 	window->bytes = next->bytes;
 	client->fetched++;
 	client->fetched_rows += next->count;
+	settle(client);
 	return window->first + window->count == client->fetched_rows && window->bytes <= client->returned.window_bytes;
 }
 
 void
 gpusort_client_report(const GpusortClient *client, GpusortReport *report)
 {
-	if (client->request != NULL)
-		read_report(client->request, report);
-	else
-	{
-		report->algorithm = client->report.algorithm;
-		report->copy_in_ms = client->report.copy_in_ms;
-		report->copy_in_bytes = client->report.copy_in_bytes;
-		report->kernels_ms = client->report.kernels_ms;
-		report->arrange_ms = client->report.arrange_ms;
-		report->copy_out_ms = client->report.copy_out_ms;
-		report->copy_out_bytes = client->report.copy_out_bytes;
-		report->pinned = client->report.pinned;
-		report->blocks = client->report.blocks;
-		report->threads = client->report.threads;
-		report->bins = client->report.bins;
-	}
+	const GpusortReport *from = &client->report;
+
 	report->engine = GPUSORT_CLIENT_ENGINE;
+	report->algorithm = from->algorithm;
+	report->copy_in_ms = from->copy_in_ms;
+	report->copy_in_bytes = from->copy_in_bytes;
+	report->kernels_ms = from->kernels_ms;
+	report->arrange_ms = from->arrange_ms;
+	report->copy_out_ms = from->copy_out_ms;
+	report->copy_out_bytes = from->copy_out_bytes;
+	report->pinned = from->pinned;
+	report->blocks = from->blocks;
+	report->threads = from->threads;
+	report->bins = from->bins;
 	report->wait_ms = client->wait_ms;
 }

@@ -45,7 +45,7 @@ typedef struct GpusortEngineInfo
 	uint64		device_memory;	/* bytes */
 	char		driver[32];		/* version */
 	char		runtime[32];	/* version */
-	uint64		mapped_bytes;	/* bytes of sessions' memory that the service has mapped */
+	uint64		mapped_bytes;	/* bytes of sessions' memory that the service has registered with CUDA */
 	int			service_pid;	/* 0: no service runs */
 } GpusortEngineInfo;
 
@@ -77,13 +77,16 @@ extern const char *gpusort_client_sort(MemoryContext cxt, const GpusortClientSpe
 extern void *gpusort_client_result(const GpusortClient *client);
 extern const uint8 *gpusort_client_ties(const GpusortClient *client);
 
+/* Do rows come back in order? */
+extern bool gpusort_client_returns_rows(const GpusortClient *client);
+
 /*
  * Waits for the next rows in order.  Returns false if none will come, although not all have: the
  * device has been taken by others, or failed.  *window is valid until the next call.
  */
 extern bool gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window);
 
-/* Fills in the GPU's part of a report, as far as it is known; reads only. */
+/* Fills in the GPU's part of a report, as far as it was known when rows came last; reads only. */
 extern void gpusort_client_report(const GpusortClient *client, GpusortReport *report);
 
 /* Ends the client, in any state, also while a transaction aborts. */

@@ -43,8 +43,8 @@ typedef enum GpusortServiceState
  *                              +-------------+-B-> LEFT -S-> FREE
  *
  * Every change is a compare-and-exchange.  The service uses the session's files in the states
- * SUBMITTED, SORTED and LEFT, and writes only to the result and the windows.  Without a service,
- * the backend that has left a request frees it.
+ * SUBMITTED, SORTED and LEFT, and writes only to the result and the windows.  Nobody else frees a request
+ * that was left: another one in the slot could be mistaken for it.
  */
 typedef enum GpusortRequestState
 {
@@ -142,7 +142,7 @@ typedef struct GpusortControl
 	TimestampTz failed_at;		/* when that was; 0: never */
 	char		device[64];		/* name of the last one; empty, as 0 below, if not known */
 	uint64		device_memory;	/* bytes */
-	uint64		mapped_bytes;	/* bytes of sessions' files that the service has mapped */
+	uint64		mapped_bytes;	/* bytes of sessions' files that the service has registered with CUDA */
 	int			driver_version; /* CUDA version of the driver: 13000 is 13.0 */
 	int			runtime_version;
 
@@ -167,7 +167,7 @@ extern bool gpusort_control_attach(const char **reason);
 extern bool gpusort_control_change(GpusortServiceState from, GpusortServiceState to);
 
 /*
- * Notes that the service, whose state was "from", is down: because of this failure, after which no
+ * Notes that the service is down, if its state is "from": because of this failure, after which no
  * backend starts one for retry_ms, or NULL.
  */
 extern void gpusort_control_set_down(GpusortServiceState from, const char *failure, uint64 retry_ms);

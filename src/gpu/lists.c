@@ -42,7 +42,7 @@ list_file(Lists *lists, const GpusortFileName *name, GpusortPlace place, uint64 
 	uint64		end = TYPEALIGN(GPUSORT_HUGE_PAGE, place + bytes);	/* all of a huge page has memory */
 	uint32		i = 0;
 
-	while (i < lists->head.nfiles && (lists->files[i].name.inode != name->inode || lists->files[i].name.fd != name->fd))
+	while (i < lists->head.nfiles && (lists->files[i].name.inode != name->inode || lists->files[i].name.device != name->device))
 		i++;
 	if (i == lists->head.nfiles)
 	{
@@ -107,8 +107,11 @@ list_memory(Lists *lists, const void *mem, uint64 bytes, uint32 *file, GpusortPl
 	*file = 0;
 	if (copy == NULL)
 		return false;
-	CHECK_FOR_INTERRUPTS();
-	memcpy(copy, mem, bytes);
+	for (uint64 done = 0; done < bytes; done += COPY_BYTES)
+	{
+		CHECK_FOR_INTERRUPTS();
+		memcpy(copy + done, (const char *) mem + done, Min(COPY_BYTES, bytes - done));
+	}
 	return true;
 }
 

@@ -149,12 +149,16 @@ copy_failure(void)
  * service will be ready soon, or is NULL if one will.
  */
 static bool
-claim_start(uint64 now, const char **reason)
+claim_start(const char **reason)
 {
 	GpusortServiceState state = gpusort_service_state();
-	bool		overdue = state == GPUSORT_SERVICE_STARTING &&
-		now - gpusort_control->started_at >= START_TIMEOUT_MS;
+	uint64		started_at;
+	bool		overdue;
 
+	/* another process may have written it just before it changed the state */
+	pg_read_barrier();
+	started_at = gpusort_control->started_at;
+	overdue = state == GPUSORT_SERVICE_STARTING && started_at + START_TIMEOUT_MS <= gpusort_clock_ms();
 	*reason = NULL;
 	if (overdue && pg_atomic_read_u32(&gpusort_control->service_pid) != 0)
 		*reason = "The GPU service takes too long to start.";
@@ -162,14 +166,11 @@ claim_start(uint64 now, const char **reason)
 		gpusort_control_set_down(state, "The GPU service did not start; see the server log.", RETRY_AFTER_TIMEOUT_MS);
 	else if (state != GPUSORT_SERVICE_DOWN)
 		return false;
-	pg_read_barrier();
-	if (*reason == NULL && now < gpusort_control->retry_at)
+	if (*reason == NULL && gpusort_clock_ms() < gpusort_control->retry_at)
 		*reason = copy_failure();
 	if (*reason != NULL)
 		return false;
-	/* first this: another process may look at it as soon as the state is STARTING */
-	gpusort_control->started_at = now;
-	pg_write_barrier();
+	gpusort_control->started_at = gpusort_clock_ms();
 	return gpusort_control_change(GPUSORT_SERVICE_DOWN, GPUSORT_SERVICE_STARTING);
 }
 
@@ -236,7 +237,7 @@ gpusort_service_start(void)
 
 	if (reason != NULL || gpusort_service_state() == GPUSORT_SERVICE_READY)
 		return reason;
-	return claim_start(gpusort_clock_ms(), &reason) ? register_service() : reason;
+	return claim_start(&reason) ? register_service() : reason;
 }
 
 const char *

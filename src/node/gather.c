@@ -209,8 +209,9 @@ use_arena(GpusortGather *gather)
 	if (!gather->travels || gather->arena != NULL ||
 		!gpusort_keyset_may_travel(&gather->set_spec, gpusort_keyset_rows(gather->set)))
 		return;
-	old = MemoryContextSwitchTo(gather->cxt);
-	gather->arena = gpusort_arena_make();
+	gather->arena_cxt = AllocSetContextCreate(gather->cxt, "GpuSort arena", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(gather->arena_cxt);
+	gather->arena = gpusort_arena_make(true);
 	MemoryContextSwitchTo(old);
 	if (gather->arena == NULL)
 	{

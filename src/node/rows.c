@@ -371,7 +371,9 @@ sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 	/* the sort compares all words */
 	if (ties && doubt.words == gather->set_spec.words)
 		may_tie = gpusort_memory_alloc(gather->set_cxt, Max(rows, 1));
+	/* rows that are in no arena would have to be copied */
 	if (travels && rows >= TRAVEL_ROWS && gpusort_gather_row_bytes(gather) <= TRAVEL_ROW_BYTES &&
+		(gather->rows.store.arena != NULL || gather->adopted_bytes > 0) &&
 		gpusort_keyset_may_travel(&gather->set_spec, rows))
 		spans = gpusort_rowstore_spans(&gather->rows.store, &nspans);
 	gpusort_sort_words(gather, may_tie, spans, nspans, sorted);

@@ -81,8 +81,8 @@ gpusort_sort_words(GpusortGather *gather, uint8 *may_tie, const GpusortRowSpan *
 	*sorted = (GpusortSorted) {
 		.block = gpusort_keyset_sort(gather->set, NULL, may_tie, spans, nspans),
 		.count = rows,
-		.travels = nspans > 0,
 	};
+	sorted->travels = nspans > 0 && gpusort_keyset_returns_rows(gather->set);
 	gather->sorted = true;
 }
 
@@ -223,6 +223,11 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 		gpusort_gather_end_set(gather);
 	MemoryContextReset(gather->set_cxt);
 	MemoryContextReset(gather->store_cxt);
+	if (gather->arena != NULL && gpusort_arena_is_own(gather->arena))
+	{
+		gather->arena = gather->rows.store.arena = NULL;
+		MemoryContextDelete(gather->arena_cxt);
+	}
 	gpusort_memory_give_back();
 	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
 	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));

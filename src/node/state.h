@@ -106,6 +106,7 @@ typedef struct GpusortGather
 	Tuplesortstate *core;		/* NULL: core has not taken over */
 	GpusortArena *arena;		/* has the key set and the store, of a parallel worker, or beyond the first rows
 								 * of a sort that travels; NULL: none, or it has no memory */
+	MemoryContext arena_cxt;	/* of an arena of the process's own */
 	GpusortSpillShared *shared_spill;	/* if several processes gather: the spills of all; else NULL */
 	GpusortActivity activity;
 	instr_time	begun;			/* when the first row was asked for */

@@ -140,6 +140,9 @@ extern size_t gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more);
 extern void *gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie,
 								 const GpusortRowSpan *spans, int nspans);
 
+/* Does a device return the rows of a sorted key set in order? */
+extern bool gpusort_keyset_returns_rows(const GpusortKeySet *set);
+
 /*
  * Waits for the next rows that a device has put in order.  Returns false if none will come, also if
  * not all have come.  *window is valid until the next call or the end of the sort.

@@ -128,6 +128,12 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie, const Gpuso
 }
 
 bool
+gpusort_keyset_returns_rows(const GpusortKeySet *set)
+{
+	return set->result->client != NULL && gpusort_client_returns_rows(set->result->client);
+}
+
+bool
 gpusort_keyset_fetch_rows(GpusortKeySet *set, GpusortRowWindow *window)
 {
 	return set->result->client != NULL && gpusort_client_fetch(set->result->client, window);

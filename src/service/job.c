@@ -48,7 +48,7 @@ gpusort_job_end(GpusortJob *job)
 	if (job->cxt != NULL)
 		MemoryContextDelete(job->cxt);
 	job->cxt = NULL;
-	job->nwindows = 0;
+	job->nwindows = job->queued = job->sent = 0;
 	job->stage = GPUSORT_JOB_NONE;
 }
 
@@ -94,6 +94,8 @@ gpusort_job_begin(GpusortJob *job)
 
 	job->cxt = AllocSetContextCreate(TopMemoryContext, "gpusort job", ALLOCSET_SMALL_SIZES);
 	job->waiting_since = 0;
+	job->queued_at = gpusort_clock_ms();
+	job->full_at = 0;
 	job->stage = GPUSORT_JOB_QUEUED;
 	reason = gpusort_job_read_lists(job);
 	if (reason != NULL)
@@ -122,7 +124,7 @@ gpusort_job_memory(const GpusortJob *job, bool rows)
 
 /* ---- uploads ---- */
 
-/* Queues the copy of a part of a file to the device, in pieces.  Fails the request and returns false if that is impossible. */
+/* Queues the copy of a part of a file to the device, in pieces.  Returns false if there is no memory. */
 static bool
 upload(GpusortJob *job, GpusortCudaPart part, uint64 offset, uint32 number, GpusortPlace place, uint64 bytes)
 {
@@ -323,7 +325,8 @@ arrange(GpusortJob *job)
 					status = gpusort_cuda->arrange(job->lane, blocks, job->lists.nrows, job->lists.window_bytes,
 												   &job->nwindows, &err));
 	gpusort_service_check(status, &err);
-	if (status == GPUSORT_CUDA_UNSORTED)
+	/* a session that has left the request uses its memory for something else */
+	if (status == GPUSORT_CUDA_UNSORTED && gpusort_request_state(job->request) != GPUSORT_REQUEST_LEFT)
 		ereport(LOG,
 				(errmsg("gpusort found that rows of a request are damaged"),
 				 errdetail("%s", err.text)));
@@ -469,7 +472,7 @@ gpusort_job_copies(GpusortJob *job)
 	GpusortCudaStatus status;
 
 	if (job->stage != GPUSORT_JOB_UPLOADS)
-		return job->stage == GPUSORT_JOB_RESULT || job->queued > job->sent;
+		return job->stage == GPUSORT_JOB_RESULT || (job->stage == GPUSORT_JOB_WINDOWS && job->queued > job->sent);
 	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
 	gpusort_service_check(status, &err);
 	return status == GPUSORT_CUDA_BUSY;

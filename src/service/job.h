@@ -56,7 +56,9 @@ typedef struct GpusortJob
 	uint64		waiting_since;	/* since then, in ms of base/clock.h, the service has only waited for the
 								 * backend; 0: it has work to do */
 	uint32		seen_consumed;	/* the request as it was when the wait began */
-	uint64		copies_seen;	/* copies queued and finished at the last look */
+	uint64		queued_at;		/* when it came, in ms of base/clock.h */
+	uint64		full_at;		/* bytes of device memory in use when the sort had too little; 0: it has not failed */
+	uint64		copies_seen;	/* copies queued, and windows sent, at the last look */
 	uint64		progress_at;	/* when that number changed, or no copy was in flight, by gpusort_watch_time() */
 } GpusortJob;
 

@@ -67,26 +67,27 @@ read_lists(GpusortJob *job)
 {
 	const GpusortRequest *request = job->request;
 	GpusortServiceFile *file = gpusort_file_open(&request->file, 0);
-	GpusortLists *lists = &job->lists;
+	const GpusortLists *lists = &job->lists;
+	uint64		bytes = request->lists_bytes;
 	char	   *read = NULL;
 
 	if (file == NULL)
 		return NULL;
 	/* a read of mapped memory could end this process if the session has none left */
-	if (request->lists_bytes <= MAX_LISTS_BYTES &&
-		gpusort_file_read(file, request->lists, lists, sizeof(*lists)) &&
-		request->lists_bytes == sizeof(*lists) + lists->nfiles * sizeof(GpusortListedFile) +
-		lists->nkeys * sizeof(GpusortListedKeys) + lists->nrows * sizeof(GpusortListedRows))
+	if (bytes >= sizeof(GpusortLists) && bytes <= MAX_LISTS_BYTES)
 	{
-		Size		bytes = request->lists_bytes - sizeof(*lists);
-
-		read = MemoryContextAllocHuge(job->cxt, Max(bytes, 1));
-		if (!gpusort_file_read(file, request->lists + sizeof(*lists), read, bytes))
+		read = MemoryContextAllocHuge(job->cxt, bytes);
+		if (!gpusort_file_read(file, request->lists, read, bytes))
 			read = NULL;
 	}
 	gpusort_file_close(file);
 	if (read == NULL)
 		return NULL;
+	memcpy(&job->lists, read, sizeof(GpusortLists));
+	if (bytes != sizeof(GpusortLists) + lists->nfiles * sizeof(GpusortListedFile) +
+		lists->nkeys * sizeof(GpusortListedKeys) + lists->nrows * sizeof(GpusortListedRows))
+		return NULL;
+	read += sizeof(GpusortLists);
 	job->keys = (const GpusortListedKeys *) (read + lists->nfiles * sizeof(GpusortListedFile));
 	job->rows = (const GpusortListedRows *) (job->keys + lists->nkeys);
 	return (const GpusortListedFile *) read;

@@ -253,7 +253,8 @@ gpusort_service_main(Datum arg)
 	sigdelset(&all, SIGQUIT);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	gpusort_device_open();
-	/* a session that waits for this looks every 20 ms */
-	(void) gpusort_control_change(GPUSORT_SERVICE_STARTING, GPUSORT_SERVICE_READY);
+	/* whatever others thought of the start; a session that waits for this looks every 20 ms */
+	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_READY);
+	pg_memory_barrier();
 	serve(permanent);
 }

@@ -25,6 +25,9 @@
 /* Rows may be taken from a request whose backend has read nothing for this long. */
 #define TAKE_AFTER_MS		1000
 
+/* The first request in the queue takes them from any other after this. */
+#define TAKE_ANY_AFTER_MS	5000
+
 /* The next request begins to upload when less than this is left of those before. */
 #define UPLOAD_BYTES		((uint64) 64 * 1024 * 1024)
 
@@ -170,13 +173,18 @@ count_memory(uint64 *bytes, uint64 *uploading)
 	return any;
 }
 
-/* Takes the device from a job that has waited for its backend.  Returns false if there is none. */
+/*
+ * Takes the device from a job that has waited for its backend, or, if this one has waited for long, from any
+ * whose backend can do without.  Returns false if there is none.
+ */
 static bool
-cut_one(void)
+cut_one(const GpusortJob *job)
 {
+	bool		any = gpusort_clock_ms() - job->queued_at >= TAKE_ANY_AFTER_MS;
+
 	for (int i = 0; i < nactive; i++)
 	{
-		if (active[i]->stage == GPUSORT_JOB_WINDOWS && has_waited(active[i], TAKE_AFTER_MS))
+		if (active[i]->stage == GPUSORT_JOB_WINDOWS && (any || has_waited(active[i], TAKE_AFTER_MS)))
 		{
 			gpusort_job_cut(active[i]);
 			return true;
@@ -208,12 +216,14 @@ upload_first(void)
 		return true;
 	}
 	if (others && bytes + gpusort_job_memory(job, job->row_bytes > 0) > limit)
-		return cut_one();
+		return cut_one(job);
+	if (others && job->full_at != 0 && gpusort_cuda->memory_used(gpusort_service_device) >= job->full_at)
+		return cut_one(job);
 	if (!gpusort_job_upload(job))
 	{
 		/* other processes may use the device */
 		if (others)
-			return cut_one();
+			return cut_one(job);
 		if (job->row_bytes > 0)
 			job->row_bytes = 0;
 		else
@@ -243,10 +253,10 @@ sort_first(void)
 			uint64		bytes;
 			uint64		uploading;
 
-			if (count_memory(&bytes, &uploading))
-				(void) cut_one();
-			else if (job->row_bytes > 0)
+			if (job->row_bytes > 0)
 				job->row_bytes = 0;
+			else if (count_memory(&bytes, &uploading))
+				job->full_at = gpusort_cuda->memory_used(gpusort_service_device);
 			else
 				gpusort_job_fail(job, GPUSORT_TOO_LARGE);
 			return;
