@@ -38,6 +38,7 @@ struct GpusortClient
 	MemoryContext cxt;			/* has the client and the arena */
 	MemoryContextCallback callback;
 	GpusortRequest *request;	/* NULL: none, or released */
+	uint32		serial;			/* of the request: the word of its state without the state */
 	GpusortArena *arena;		/* file 0 of the request */
 	uint64		rows;
 	GpusortReturned returned;	/* where the service writes */
@@ -129,6 +130,10 @@ release_request(GpusortClient *client)
 	if (state == GPUSORT_REQUEST_FAILED)
 		return;
 	gpusort_service_wake();
+	/* a service that begins to serve later may have freed it, and have a later request in the slot */
+	if (gpusort_service_state() == GPUSORT_SERVICE_DOWN)
+		(void) gpusort_request_exchange(request, client->serial + GPUSORT_REQUEST_LEFT,
+										client->serial + GPUSORT_REQUEST_FREE);
 }
 
 /* A callback of the client's memory context: raises no error */
@@ -144,18 +149,20 @@ gpusort_client_end(GpusortClient *client)
 	MemoryContextDelete(client->cxt);
 }
 
-/* Takes a free slot and fills in what does not depend on the files.  NULL: there is none. */
+/* Takes a free slot, fills in what does not depend on the files, and sets *serial.  NULL: there is none. */
 static GpusortRequest *
-take_request(const GpusortClientSpec *spec)
+take_request(const GpusortClientSpec *spec, uint32 *serial)
 {
 	for (int i = 0; i < gpusort_control->nrequests && !GPUSORT_FAULT(REQUEST); i++)
 	{
 		GpusortRequest *request = &gpusort_control->requests[i];
 		uint32		used = pg_atomic_read_u32(&gpusort_control->used);
+		uint32		word = pg_atomic_read_u32(&request->state);
 
-		if (gpusort_request_state(request) != GPUSORT_REQUEST_FREE ||
-			!gpusort_request_change(request, GPUSORT_REQUEST_FREE, GPUSORT_REQUEST_FILLING))
+		if ((word & GPUSORT_STATE_MASK) != GPUSORT_REQUEST_FREE ||
+			!gpusort_request_exchange(request, word, word + GPUSORT_STATE_SERIAL + GPUSORT_REQUEST_FILLING))
 			continue;
+		*serial = word + GPUSORT_STATE_SERIAL;
 		while (used <= (uint32) i && !pg_atomic_compare_exchange_u32(&gpusort_control->used, &used, i + 1))
 			;
 		request->pid = MyProcPid;
@@ -301,7 +308,7 @@ gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortCli
 	MemoryContextRegisterResetCallback(cxt, &client->callback);
 	*made = client;
 
-	client->request = take_request(spec);
+	client->request = take_request(spec, &client->serial);
 	if (client->request == NULL)
 		return "All request slots of the GPU service are in use.";
 	if (!gpusort_lists_write(client->arena, spec, client->request, &client->returned))

@@ -43,8 +43,8 @@ typedef enum GpusortServiceState
  *                              +-------------+-B-> LEFT -S-> FREE
  *
  * Every change is a compare-and-exchange.  The service uses the session's files in the states
- * SUBMITTED, SORTED and LEFT, and writes only to the result and the windows.  Nobody else frees a request
- * that was left: another one in the slot could be mistaken for it.
+ * SUBMITTED, SORTED and LEFT, and writes only to the result and the windows.  Without a service,
+ * the backend that has left a request frees it.
  */
 typedef enum GpusortRequestState
 {
@@ -74,7 +74,11 @@ typedef struct GpusortRequestWindow
 /* One slot of the request table */
 typedef struct GpusortRequest
 {
-	pg_atomic_uint32 state;		/* GpusortRequestState.  Read by anyone */
+	/*
+	 * The GpusortRequestState and a serial, which counts the uses of the slot, so that a backend
+	 * does not free a later request.  Read by anyone.
+	 */
+	pg_atomic_uint32 state;
 
 	/* The sort.  The backend writes these fields in FILLING; state SUBMITTED publishes them. */
 	uint64		sequence;		/* the lowest number is sorted first */
@@ -194,23 +198,35 @@ gpusort_service_state(void)
 	return (GpusortServiceState) pg_atomic_read_u32(&gpusort_control->service_state);
 }
 
-/* Read the state.  It has no barrier. */
+/* GpusortRequest.state: the state in the lower bits, and the serial, by which it increases with each use */
+#define GPUSORT_STATE_MASK		((uint32) 15)
+#define GPUSORT_STATE_SERIAL	((uint32) 16)
+
+/* Reads the state.  It has no barrier. */
 static inline GpusortRequestState
 gpusort_request_state(GpusortRequest *request)
 {
-	return (GpusortRequestState) pg_atomic_read_u32(&request->state);
+	return (GpusortRequestState) (pg_atomic_read_u32(&request->state) & GPUSORT_STATE_MASK);
 }
 
-/* Changes the state.  Returns false if it is not "from" any more.  A full barrier. */
+/* Changes the word of the state.  Returns false if it is not "from" any more.  A full barrier. */
 static inline bool
-gpusort_request_change(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
+gpusort_request_exchange(GpusortRequest *request, uint32 from, uint32 to)
 {
-	uint32		expected = from;
-	bool		changed = pg_atomic_compare_exchange_u32(&request->state, &expected, to);
+	bool		changed = pg_atomic_compare_exchange_u32(&request->state, &from, to);
 
 	/* before Armv8.1 the exchange is a loop, whose store may follow later loads */
 	pg_memory_barrier();
 	return changed;
+}
+
+/* Changes the state of a request, which this process has, or the service.  Returns false if it is not "from" any more. */
+static inline bool
+gpusort_request_change(GpusortRequest *request, GpusortRequestState from, GpusortRequestState to)
+{
+	uint32		word = pg_atomic_read_u32(&request->state);
+
+	return (word & GPUSORT_STATE_MASK) == (uint32) from && gpusort_request_exchange(request, word, word - from + to);
 }
 
 /*
