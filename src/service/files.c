@@ -25,6 +25,10 @@
 
 static GpusortServiceFile *files = NULL;
 
+/* The service looks for files that it can let go of when it has mapped so many more, and once a second. */
+#define LET_GO_FILES	32
+static int	mapped = 0;			/* since the last look */
+
 static uint64
 registered(const GpusortServiceFile *file)
 {
@@ -123,6 +127,37 @@ unmap_oldest(void)
 	return oldest != NULL;
 }
 
+/* Has the session dropped the file, or ended? */
+static bool
+is_dropped(const GpusortServiceFile *file)
+{
+	struct stat status;
+	int			fd = gpusort_arena_open(&file->name);
+	bool		dropped = fd < 0 || fstat(fd, &status) != 0 || status.st_blocks == 0;
+
+	if (fd >= 0)
+		(void) close(fd);
+	return dropped;
+}
+
+bool
+gpusort_files_let_go(void)
+{
+	mapped = 0;
+	for (GpusortServiceFile **link = &files; *link != NULL;)
+	{
+		GpusortServiceFile *file = *link;
+
+		if (file->users > 0 || !is_dropped(file))
+		{
+			link = &file->next;
+			continue;
+		}
+		unmap_file(link);
+	}
+	return files != NULL;
+}
+
 /* Maps a file.  Returns false if that fails. */
 static bool
 map_file(GpusortServiceFile *file)
@@ -158,6 +193,8 @@ gpusort_file_open(const GpusortFileName *name, uint64 bytes)
 		file = file->next;
 	if (file == NULL)
 	{
+		if (++mapped >= LET_GO_FILES)
+			(void) gpusort_files_let_go();
 		file = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortServiceFile));
 		file->name = *name;
 		if (!map_file(file))
@@ -171,34 +208,4 @@ gpusort_file_open(const GpusortFileName *name, uint64 bytes)
 	register_part(file, bytes);
 	file->users++;
 	return file;
-}
-
-/* Has the session dropped the file, or ended? */
-static bool
-is_dropped(const GpusortServiceFile *file)
-{
-	struct stat status;
-	int			fd = gpusort_arena_open(&file->name);
-	bool		dropped = fd < 0 || fstat(fd, &status) != 0 || status.st_blocks == 0;
-
-	if (fd >= 0)
-		(void) close(fd);
-	return dropped;
-}
-
-bool
-gpusort_files_let_go(void)
-{
-	for (GpusortServiceFile **link = &files; *link != NULL;)
-	{
-		GpusortServiceFile *file = *link;
-
-		if (file->users > 0 || !is_dropped(file))
-		{
-			link = &file->next;
-			continue;
-		}
-		unmap_file(link);
-	}
-	return files != NULL;
 }

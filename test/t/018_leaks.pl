@@ -74,7 +74,7 @@ DECLARE
 BEGIN
 	SELECT max(nullif(service_pid, 0)) INTO service FROM gpusort_status();
 	FOR i IN 1 .. 150 LOOP
-		EXIT WHEN coalesce(files_of(service) <= (SELECT coalesce(min(service_files), 0) + 2 FROM measured), true);
+		EXIT WHEN coalesce(maps_of(service) <= (SELECT coalesce(min(service_maps), 0) + 8 FROM measured), true);
 		PERFORM pg_sleep(0.01);
 	END LOOP;
 	INSERT INTO measured SELECT kind, turn, (SELECT sum(used_bytes) FROM pg_backend_memory_contexts),
