@@ -72,6 +72,7 @@ DATA = sql/gpusort--$(EXTVERSION).sql
 # All C files of these folders are built.  FAULT_OBJS inject faults and belong to the
 # stand-in build only.
 FAULT_OBJS = test/fault/fault.o test/fault/setting.o
+STANDIN_OBJS = test/standin/device.o test/standin/rows.o test/standin/sort.o
 c_objs = $(patsubst %.c,%.o,$(call sources,$(addsuffix /*.c,$(1))))
 OBJS = $(call c_objs,src src/base src/key src/run src/store src/scan src/functions src/node src/plan src/index src/gpu src/service)
 
@@ -98,7 +99,7 @@ NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/c
 cuda_shlib = gpusort_cuda$(DLSUFFIX)
 ifeq ($(WITH_CUDA),standin)
 OBJS += $(FAULT_OBJS)
-CUDA_LIB_OBJS = kernels/functions.o test/standin/device.o
+CUDA_LIB_OBJS = kernels/functions.o $(STANDIN_OBJS)
 PG_CPPFLAGS += -DGPUSORT_FAULTS -I$(srcdir)/test
 cuda_found = gpusort_cuda: a stand-in for tests
 cuda_kind = standin
@@ -131,7 +132,7 @@ endif
 # With -MMD the compiler writes the headers that an object depends on to a .d file.
 PG_CPPFLAGS += -MMD -MP -DGPUSORT_VERSION='"$(EXTVERSION)"' -I$(srcdir)/src -I$(srcdir)/kernels
 SHLIB_LINK += $(CXX_OBJS) -lstdc++ -lpthread -ldl
-EXTRA_CLEAN = $(CXX_OBJS) $(FAULT_OBJS) test/standin/device.o kernels/*.o $(cuda_shlib) build \
+EXTRA_CLEAN = $(CXX_OBJS) $(FAULT_OBJS) $(STANDIN_OBJS) kernels/*.o $(cuda_shlib) build \
 	src/*.d src/*/*.d test/fault/*.d test/standin/*.d kernels/*.d test/kernels/*.d bench/*.d test/kernels/kernel_test bench/bench_gpu \
 	tmp_check
 
@@ -209,8 +210,8 @@ install: install-cuda
 uninstall: uninstall-cuda
 ifneq ($(CUDA_LIB_OBJS),)
 cuda-lib: $(cuda_shlib)
-kernels/functions.o test/standin/device.o: build/config
-kernels/functions.o test/standin/device.o: CFLAGS += -fvisibility=hidden
+kernels/functions.o $(STANDIN_OBJS): build/config
+kernels/functions.o $(STANDIN_OBJS): CFLAGS += -fvisibility=hidden
 $(cuda_shlib): $(CUDA_LIB_OBJS) build/config
 	$(CXX) -shared -o $@ $(CUDA_LIB_OBJS) $(LDFLAGS) $(LDFLAGS_SL) $(CUDA_LIBS)
 install-cuda: cuda-lib installdirs-lib

@@ -43,8 +43,7 @@ void
 gpusort_job_end(GpusortJob *job)
 {
 	close_lane(job);
-	while (job->nopen > 0)
-		gpusort_file_close(job->files[--job->nopen]);
+	gpusort_input_end(&job->in);
 	if (job->cxt != NULL)
 		MemoryContextDelete(job->cxt);
 	job->cxt = NULL;
@@ -97,7 +96,7 @@ gpusort_job_begin(GpusortJob *job)
 	job->queued_at = gpusort_clock_ms();
 	job->full_at = 0;
 	job->stage = GPUSORT_JOB_QUEUED;
-	reason = gpusort_job_read_lists(job);
+	reason = gpusort_input_read(&job->in, job->request, job->cxt);
 	if (reason != NULL)
 		gpusort_job_fail(job, reason);
 }
@@ -117,9 +116,9 @@ gpusort_job_memory(const GpusortJob *job, bool rows)
 
 	if (request->words > 1)
 		scratch += request->rows * (sizeof(uint64) + sizeof(uint32));
-	if (job->lists.ties != 0)
+	if (job->in.lists.ties != 0)
 		scratch += request->rows;
-	return (keys + scratch) / 16 * 17 + (rows ? job->row_bytes + job->lists.window_bytes : 0);
+	return (keys + scratch) / 16 * 17 + (rows ? job->in.row_bytes + job->in.lists.window_bytes : 0);
 }
 
 /* ---- uploads ---- */
@@ -128,7 +127,7 @@ gpusort_job_memory(const GpusortJob *job, bool rows)
 static bool
 upload(GpusortJob *job, GpusortCudaPart part, uint64 offset, uint32 number, GpusortPlace place, uint64 bytes)
 {
-	const GpusortServiceFile *file = job->files[number];
+	const GpusortServiceFile *file = job->in.files[number];
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
@@ -166,9 +165,9 @@ upload_keys(GpusortJob *job)
 
 	if (!reserve(job, GPUSORT_CUDA_KEYS, gpusort_job_key_bytes(job)))
 		return false;
-	for (uint32 i = 0; i < job->lists.nkeys; i++)
+	for (uint32 i = 0; i < job->in.lists.nkeys; i++)
 	{
-		const GpusortListedKeys *keys = &job->keys[i];
+		const GpusortListedKeys *keys = &job->in.keys[i];
 
 		if (!upload(job, GPUSORT_CUDA_KEYS, offset, keys->file, keys->place, keys->bytes))
 			return false;
@@ -182,13 +181,13 @@ upload_rows(GpusortJob *job)
 {
 	uint64		offset = 0;
 
-	if (job->row_bytes == 0)
+	if (job->in.row_bytes == 0)
 		return true;
-	if (!reserve(job, GPUSORT_CUDA_ROWS, job->row_bytes))
+	if (!reserve(job, GPUSORT_CUDA_ROWS, job->in.row_bytes))
 		return false;
-	for (uint32 i = 0; i < job->lists.nrows; i++)
+	for (uint32 i = 0; i < job->in.lists.nrows; i++)
 	{
-		const GpusortListedRows *rows = &job->rows[i];
+		const GpusortListedRows *rows = &job->in.rows[i];
 
 		if (!upload(job, GPUSORT_CUDA_ROWS, offset, rows->file, rows->place, rows->bytes) ||
 			!upload(job, GPUSORT_CUDA_ROWS, offset + rows->bytes, rows->file, rows->directory, rows->directory_bytes))
@@ -219,7 +218,7 @@ gpusort_job_is_uploaded(GpusortJob *job)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (gpusort_job_key_bytes(job) + job->row_bytes <= FEW_BYTES)
+	if (gpusort_job_key_bytes(job) + job->in.row_bytes <= FEW_BYTES)
 		return true;
 	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
 	gpusort_service_check(status, &err);
@@ -249,7 +248,7 @@ sort_on_device(GpusortJob *job)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order"),
 				 errdetail("Algorithm \"%s\" sorted " UINT64_FORMAT " keys of %zu bytes.",
-						   gpusort_algorithm_name(report.algorithm), request->rows, gpusort_job_width(job)),
+						   gpusort_algorithm_name(report.algorithm), request->rows, gpusort_input_width(job->request)),
 				 errhint("Report this as a bug, and set gpusort.algorithm to \"cub\" until it is fixed.")));
 	request->algorithm_used = report.algorithm;
 	request->blocks = report.blocks;
@@ -262,7 +261,7 @@ sort_on_device(GpusortJob *job)
 static bool
 download(GpusortJob *job, GpusortCudaPart part, GpusortPlace place, uint64 bytes)
 {
-	const GpusortServiceFile *file = job->files[0];
+	const GpusortServiceFile *file = job->in.files[0];
 	uint64		offset = 0;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
@@ -289,11 +288,11 @@ return_result(GpusortJob *job)
 	GpusortCudaError err;
 	GpusortCudaStatus status = GPUSORT_CUDA_OK;
 
-	if (job->lists.ties != 0)
+	if (job->in.lists.ties != 0)
 		GPUSORT_WATCHED(gpusort_job_key_bytes(job), status = gpusort_cuda->mark_ties(job->lane, &err));
 	gpusort_service_check(status, &err);
-	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->lists.result, gpusort_job_result_bytes(job)) ||
-		(job->lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->lists.ties, job->request->rows)))
+	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_job_result_bytes(job)) ||
+		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->rows)))
 		return false;
 	job->result_done = job->downloads;
 	return true;
@@ -303,14 +302,14 @@ return_result(GpusortJob *job)
 static void
 arrange(GpusortJob *job)
 {
-	GpusortCudaRowBlock *blocks = MemoryContextAllocHuge(job->cxt, job->lists.nrows * sizeof(GpusortCudaRowBlock));
+	GpusortCudaRowBlock *blocks = MemoryContextAllocHuge(job->cxt, job->in.lists.nrows * sizeof(GpusortCudaRowBlock));
 	uint64		offset = 0;
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	for (uint32 i = 0; i < job->lists.nrows; i++)
+	for (uint32 i = 0; i < job->in.lists.nrows; i++)
 	{
-		const GpusortListedRows *rows = &job->rows[i];
+		const GpusortListedRows *rows = &job->in.rows[i];
 
 		blocks[i] = (GpusortCudaRowBlock) {
 			.offset = offset,
@@ -321,8 +320,8 @@ arrange(GpusortJob *job)
 		};
 		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
 	}
-	GPUSORT_WATCHED(gpusort_job_key_bytes(job) + job->row_bytes,
-					status = gpusort_cuda->arrange(job->lane, blocks, job->lists.nrows, job->lists.window_bytes,
+	GPUSORT_WATCHED(gpusort_job_key_bytes(job) + job->in.row_bytes,
+					status = gpusort_cuda->arrange(job->lane, blocks, job->in.lists.nrows, job->in.lists.window_bytes,
 												   &job->nwindows, &err));
 	gpusort_service_check(status, &err);
 	/* a session that has left the request uses its memory for something else */
@@ -353,7 +352,7 @@ gpusort_job_sort(GpusortJob *job)
 		close_lane(job);
 		return false;
 	}
-	if (job->row_bytes > 0)
+	if (job->in.row_bytes > 0)
 		arrange(job);
 	return true;
 }
@@ -368,7 +367,7 @@ fill_report(GpusortJob *job)
 
 	gpusort_cuda->lane_report(job->lane, &report);
 	request->copy_in_ms = report.upload_ms;
-	request->copy_in_bytes = gpusort_job_key_bytes(job) + job->row_bytes;
+	request->copy_in_bytes = gpusort_job_key_bytes(job) + job->in.row_bytes;
 	request->kernels_ms = report.kernels_ms;
 	request->arrange_ms = report.arrange_ms;
 	request->copy_out_ms = report.download_ms;
@@ -383,10 +382,10 @@ queue_window(GpusortJob *job)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(job->lists.window_bytes, status = gpusort_cuda->gather(job->lane, job->queued, &window, &err));
+	GPUSORT_WATCHED(job->in.lists.window_bytes, status = gpusort_cuda->gather(job->lane, job->queued, &window, &err));
 	gpusort_service_check(status, &err);
-	if (status != GPUSORT_CUDA_OK || window.bytes > job->lists.window_bytes ||
-		!download(job, GPUSORT_CUDA_WINDOW, job->lists.windows + slot * job->lists.window_bytes, window.bytes))
+	if (status != GPUSORT_CUDA_OK || window.bytes > job->in.lists.window_bytes ||
+		!download(job, GPUSORT_CUDA_WINDOW, job->in.lists.windows + slot * job->in.lists.window_bytes, window.bytes))
 		return false;
 	job->ring[slot] = (GpusortRequestWindow) {window.first, window.count, window.bytes};
 	job->window_done[slot] = job->downloads;
@@ -401,7 +400,7 @@ publish_result(GpusortJob *job)
 	GpusortRequest *request = job->request;
 
 	fill_report(job);
-	request->copy_out_bytes = gpusort_job_result_bytes(job) + (job->lists.ties != 0 ? request->rows : 0);
+	request->copy_out_bytes = gpusort_job_result_bytes(job) + (job->in.lists.ties != 0 ? request->rows : 0);
 	if (job->nwindows == 0)
 	{
 		finish(job);

@@ -12,9 +12,8 @@
 #define GPUSORT_SERVICE_JOB_H
 
 #include "gpu/control.h"
-#include "gpu/lists.h"
 #include "gpusort_cuda.h"
-#include "service/files.h"
+#include "service/lists.h"
 
 typedef enum GpusortJobStage
 {
@@ -32,12 +31,7 @@ typedef struct GpusortJob
 
 	/* From QUEUED on */
 	MemoryContext cxt;			/* has the lists; NULL: none */
-	GpusortLists lists;
-	const GpusortListedKeys *keys;
-	const GpusortListedRows *rows;
-	GpusortServiceFile **files;
-	int			nopen;			/* of files */
-	uint64		row_bytes;		/* bytes of rows and directories on the device; 0: rows stay where they are */
+	GpusortJobInput in;
 
 	/* From UPLOADS on */
 	GpusortCudaLane *lane;
@@ -62,29 +56,17 @@ typedef struct GpusortJob
 	uint64		progress_at;	/* when that number changed, or no copy was in flight, by gpusort_watch_time() */
 } GpusortJob;
 
-static inline Size
-gpusort_job_width(const GpusortJob *job)
-{
-	return (Size) job->request->key_bytes * job->request->words;
-}
-
 static inline uint64
 gpusort_job_key_bytes(const GpusortJob *job)
 {
-	return job->request->rows * gpusort_job_width(job);
+	return gpusort_input_key_bytes(job->request);
 }
 
 static inline uint64
 gpusort_job_result_bytes(const GpusortJob *job)
 {
-	return job->request->rows * (job->request->positions ? sizeof(uint32) : job->request->key_bytes);
+	return gpusort_input_result_bytes(job->request);
 }
-
-/*
- * Reads and checks the lists of the job's request, and opens its files.  Returns NULL, or a reason.  The
- * memory is in job->cxt, and the caller ends the job in any case.
- */
-extern const char *gpusort_job_read_lists(GpusortJob *job);
 
 /* Bytes of device memory that the job takes at most, with or without its rows */
 extern uint64 gpusort_job_memory(const GpusortJob *job, bool rows);

@@ -9,7 +9,7 @@
  */
 #include "postgres.h"
 
-#include "service/job.h"
+#include "service/lists.h"
 
 /* Longer lists are an error. */
 #define MAX_LISTS_BYTES	((uint64) 256 * 1024 * 1024)
@@ -24,10 +24,9 @@ in_file(const GpusortListedFile *files, uint32 nfiles, uint32 file, GpusortPlace
 
 /* Checks that all places lie in the files, and sums up the rows' bytes. */
 static bool
-check_lists(GpusortJob *job, const GpusortListedFile *files)
+check_lists(GpusortJobInput *in, const GpusortRequest *request, const GpusortListedFile *files)
 {
-	const GpusortRequest *request = job->request;
-	const GpusortLists *lists = &job->lists;
+	const GpusortLists *lists = &in->lists;
 	uint64		keys = 0;
 
 	if (lists->nfiles == 0 || lists->window_bytes > GPUSORT_ARENA_BYTES || request->rows > PG_UINT64_MAX / 1024)
@@ -37,37 +36,36 @@ check_lists(GpusortJob *job, const GpusortListedFile *files)
 			return false;
 	for (uint32 i = 0; i < lists->nkeys; i++)
 	{
-		const GpusortListedKeys *span = &job->keys[i];
+		const GpusortListedKeys *span = &in->keys[i];
 
 		if (!in_file(files, lists->nfiles, span->file, span->place, span->bytes))
 			return false;
 		keys += span->bytes;
 	}
-	job->row_bytes = 0;
+	in->row_bytes = 0;
 	for (uint32 i = 0; i < lists->nrows; i++)
 	{
-		const GpusortListedRows *block = &job->rows[i];
+		const GpusortListedRows *block = &in->rows[i];
 
 		if (!in_file(files, lists->nfiles, block->file, block->place, block->bytes) ||
 			!in_file(files, lists->nfiles, block->file, block->directory, block->directory_bytes))
 			return false;
-		job->row_bytes += block->bytes + MAXALIGN(block->directory_bytes);
+		in->row_bytes += block->bytes + MAXALIGN(block->directory_bytes);
 	}
-	return keys == gpusort_job_key_bytes(job) && request->words >= 1 && request->words <= GPUSORT_MAX_WORDS &&
+	return keys == gpusort_input_key_bytes(request) && request->words >= 1 && request->words <= GPUSORT_MAX_WORDS &&
 		(request->key_bytes == 4 || request->key_bytes == 8) &&
 		(request->positions || (request->words == 1 && lists->ties == 0 && lists->nrows == 0)) &&
-		in_file(files, lists->nfiles, 0, lists->result, gpusort_job_result_bytes(job)) &&
+		in_file(files, lists->nfiles, 0, lists->result, gpusort_input_result_bytes(request)) &&
 		in_file(files, lists->nfiles, 0, lists->ties, lists->ties != 0 ? request->rows : 0) &&
 		in_file(files, lists->nfiles, 0, lists->windows, GPUSORT_RING * lists->window_bytes);
 }
 
-/* Reads the lists into job->cxt.  Returns the list of files, or NULL. */
+/* Reads the lists into cxt.  Returns the list of files, or NULL. */
 static const GpusortListedFile *
-read_lists(GpusortJob *job)
+read_lists(GpusortJobInput *in, const GpusortRequest *request, MemoryContext cxt)
 {
-	const GpusortRequest *request = job->request;
 	GpusortServiceFile *file = gpusort_file_open(&request->file, 0);
-	const GpusortLists *lists = &job->lists;
+	const GpusortLists *lists = &in->lists;
 	uint64		bytes = request->lists_bytes;
 	char	   *read = NULL;
 
@@ -76,43 +74,50 @@ read_lists(GpusortJob *job)
 	/* a read of mapped memory could end this process if the session has none left */
 	if (bytes >= sizeof(GpusortLists) && bytes <= MAX_LISTS_BYTES)
 	{
-		read = MemoryContextAllocHuge(job->cxt, bytes);
+		read = MemoryContextAllocHuge(cxt, bytes);
 		if (!gpusort_file_read(file, request->lists, read, bytes))
 			read = NULL;
 	}
 	gpusort_file_close(file);
 	if (read == NULL)
 		return NULL;
-	memcpy(&job->lists, read, sizeof(GpusortLists));
+	memcpy(&in->lists, read, sizeof(GpusortLists));
 	if (bytes != sizeof(GpusortLists) + lists->nfiles * sizeof(GpusortListedFile) +
 		lists->nkeys * sizeof(GpusortListedKeys) + lists->nrows * sizeof(GpusortListedRows))
 		return NULL;
 	read += sizeof(GpusortLists);
-	job->keys = (const GpusortListedKeys *) (read + lists->nfiles * sizeof(GpusortListedFile));
-	job->rows = (const GpusortListedRows *) (job->keys + lists->nkeys);
+	in->keys = (const GpusortListedKeys *) (read + lists->nfiles * sizeof(GpusortListedFile));
+	in->rows = (const GpusortListedRows *) (in->keys + lists->nkeys);
 	return (const GpusortListedFile *) read;
 }
 
 const char *
-gpusort_job_read_lists(GpusortJob *job)
+gpusort_input_read(GpusortJobInput *in, GpusortRequest *request, MemoryContext cxt)
 {
-	const GpusortListedFile *files = read_lists(job);
+	const GpusortListedFile *files = read_lists(in, request, cxt);
 
 	if (files == NULL)
 		return cannot_open;
-	if (!check_lists(job, files))
+	if (!check_lists(in, request, files))
 		return "The GPU service cannot read the request.";
-	job->request->pinned = true;
-	job->files = MemoryContextAlloc(job->cxt, job->lists.nfiles * sizeof(GpusortServiceFile *));
-	while (job->nopen < (int) job->lists.nfiles)
+	request->pinned = true;
+	in->files = MemoryContextAlloc(cxt, in->lists.nfiles * sizeof(GpusortServiceFile *));
+	while (in->nopen < (int) in->lists.nfiles)
 	{
-		GpusortServiceFile *file = gpusort_file_open(&files[job->nopen].name, files[job->nopen].bytes);
+		GpusortServiceFile *file = gpusort_file_open(&files[in->nopen].name, files[in->nopen].bytes);
 
 		if (file == NULL)
 			return cannot_open;
-		if (!gpusort_file_pinned(file, files[job->nopen].bytes))
-			job->request->pinned = false;
-		job->files[job->nopen++] = file;
+		if (!gpusort_file_pinned(file, files[in->nopen].bytes))
+			request->pinned = false;
+		in->files[in->nopen++] = file;
 	}
 	return NULL;
+}
+
+void
+gpusort_input_end(GpusortJobInput *in)
+{
+	while (in->nopen > 0)
+		gpusort_file_close(in->files[--in->nopen]);
 }
