@@ -117,19 +117,13 @@ gpusort_control_change(GpusortServiceState from, GpusortServiceState to)
 }
 
 void
-gpusort_control_set_down(GpusortServiceState from, const char *failure, uint64 retry_ms)
+gpusort_control_note_failure(const char *failure, uint64 retry_ms)
 {
-	/* a service that ends notes it first, for those that find it down; of several other processes, one notes it */
-	if (from != GPUSORT_SERVICE_ENDING && !gpusort_control_change(from, GPUSORT_SERVICE_DOWN))
-		return;
 	gpusort_control->retry_at = failure != NULL ? gpusort_clock_ms() + retry_ms : 0;
-	if (failure != NULL)
-	{
-		strlcpy(gpusort_control->failure, failure, sizeof(gpusort_control->failure));
-		gpusort_control->failed_at = GetCurrentTimestamp();
-	}
-	if (from == GPUSORT_SERVICE_ENDING)
-		(void) gpusort_control_change(from, GPUSORT_SERVICE_DOWN);
+	if (failure == NULL)
+		return;
+	strlcpy(gpusort_control->failure, failure, sizeof(gpusort_control->failure));
+	gpusort_control->failed_at = GetCurrentTimestamp();
 }
 
 bool

@@ -170,11 +170,8 @@ extern bool gpusort_control_attach(const char **reason);
 /* Changes service_state.  Returns false if it is not "from" any more.  A full barrier. */
 extern bool gpusort_control_change(GpusortServiceState from, GpusortServiceState to);
 
-/*
- * Notes that the service is down, if its state is "from": because of this failure, after which no
- * backend starts one for retry_ms, or NULL.
- */
-extern void gpusort_control_set_down(GpusortServiceState from, const char *failure, uint64 retry_ms);
+/* Notes why the service, or its start, has failed: no backend starts one for retry_ms.  NULL: it has not. */
+extern void gpusort_control_note_failure(const char *failure, uint64 retry_ms);
 
 /* Is there a request that the service has to serve? */
 extern bool gpusort_control_has_request(void);

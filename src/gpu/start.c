@@ -143,6 +143,14 @@ copy_failure(void)
 	return reason;
 }
 
+/* Marks a service that does not start as down.  If several processes do so, one notes the reason. */
+static void
+give_up_start(const char *reason, uint64 retry_ms)
+{
+	if (gpusort_control_change(GPUSORT_SERVICE_STARTING, GPUSORT_SERVICE_DOWN))
+		gpusort_control_note_failure(reason, retry_ms);
+}
+
 /*
  * Returns true if the service is down and may be started.  It is then marked as
  * STARTING, and this backend must register it.  Otherwise *reason says why no
@@ -163,7 +171,7 @@ claim_start(const char **reason)
 	if (overdue && pg_atomic_read_u32(&gpusort_control->service_pid) != 0)
 		*reason = "The GPU service takes too long to start.";
 	else if (overdue)
-		gpusort_control_set_down(state, "The GPU service did not start; see the server log.", RETRY_AFTER_TIMEOUT_MS);
+		give_up_start("The GPU service did not start; see the server log.", RETRY_AFTER_TIMEOUT_MS);
 	else if (state != GPUSORT_SERVICE_DOWN)
 		return false;
 	if (*reason == NULL && gpusort_clock_ms() < gpusort_control->retry_at)
@@ -183,9 +191,7 @@ register_service(void)
 	fill_worker(&worker, false);
 	if (!GPUSORT_FAULT(WORKER) && RegisterDynamicBackgroundWorker(&worker, NULL))
 		return NULL;
-	gpusort_control_set_down(GPUSORT_SERVICE_STARTING,
-							 "No background worker slot is free for the GPU service (max_worker_processes).",
-							 RETRY_AFTER_NO_SLOT_MS);
+	give_up_start("No background worker slot is free for the GPU service (max_worker_processes).", RETRY_AFTER_NO_SLOT_MS);
 	return copy_failure();
 }
 

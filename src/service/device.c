@@ -52,12 +52,14 @@ service_exit(int code, Datum arg)
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_ENDING);
 	pg_memory_barrier();
 	gpusort_watch_beat(0);
+	/* for backends that find their requests failed, or the service down */
+	gpusort_control_note_failure(ending_is_failure ? ending : NULL, retry_after_ms);
 	/* if the service ends idle, the next one serves requests that just came */
 	gpusort_control_fail_all(ending[0] != '\0' ? ending : NULL);
 	gpusort_control->mapped_bytes = 0;
 	gpusort_control->service_latch = NULL;
 	pg_atomic_write_u32(&gpusort_control->service_pid, 0);
-	gpusort_control_set_down(GPUSORT_SERVICE_ENDING, ending_is_failure ? ending : NULL, retry_after_ms);
+	(void) gpusort_control_change(GPUSORT_SERVICE_ENDING, GPUSORT_SERVICE_DOWN);
 }
 
 /* Notes a failure that ends the service, after which backends start no other for retry_ms. */
