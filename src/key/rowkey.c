@@ -150,6 +150,16 @@ gpusort_rowkey_words(const GpusortRowKey *key)
 }
 
 int
+gpusort_rowkey_first_words(const GpusortRowKey *key, int columns)
+{
+	int			words = 0;
+
+	for (int i = 0; i < Min(columns, key->nencoded); i++)
+		words += key->columns[i].words;
+	return words;
+}
+
+int
 gpusort_rowkey_bits(const GpusortRowKey *key)
 {
 	return key->bits;

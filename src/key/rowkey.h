@@ -125,6 +125,9 @@ extern void gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void
  */
 extern int gpusort_rowkey_words(const GpusortRowKey *key);
 
+/* The same, of the first columns of the list: as many words as they have. */
+extern int gpusort_rowkey_first_words(const GpusortRowKey *key, int columns);
+
 /* Returns the number of bits of a key that can vary, for EXPLAIN. */
 extern int gpusort_rowkey_bits(const GpusortRowKey *key);
 

@@ -76,7 +76,7 @@ fetches_few_strings(const GpusortGather *gather)
 	const GpusortRowKey *key = gather->rows.key;
 	GpusortDoubt doubt;
 
-	if (gather->limit.rows < 0 || gather->spec->limit_ties || key == NULL)
+	if (gather->limit.rows < 0 || gather->spec->limit_ties || gpusort_limit_grouped(gather) || key == NULL)
 		return false;
 	doubt = gpusort_rowkey_doubt(key);
 	return doubt.deciding == 0 && doubt.proposed >= 0 &&
@@ -123,7 +123,7 @@ sort_node(GpusortNode *node)
 	gather->fed = node->feed != NULL;
 	gather->arena = NULL;
 	gpusort_limit_begin(gather, gpusort_spec_limit(&node->spec, node->css.ss.ps.ps_ExprContext));
-	gather->travels = !node->spec.random_access && gather->limit.rows < 0;
+	gather->travels = !node->spec.random_access && (gather->limit.rows < 0 || gpusort_limit_grouped(gather));
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_begin(&gather->activity, gather->cxt, node->css.ss.ps.plan->plan_rows);
 	if (node->feed != NULL)

@@ -28,6 +28,7 @@
 #include "utils/typcache.h"
 
 #include "node/feed.h"
+#include "node/limit.h"
 #include "node/node.h"
 
 /* Appends a column's collation, direction and NULLS option, as core's show_sortorder_options() does. */
@@ -137,7 +138,7 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
 	if (node->gather.limit.removed > 0)
 	{
-		ExplainPropertyInteger("Bound", NULL, node->gather.limit.rows, es);
+		ExplainPropertyInteger(gpusort_limit_grouped(&node->gather) ? "Bound per Group" : "Bound", NULL, node->gather.limit.rows, es);
 		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->gather.limit.removed, es);
 	}
 	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);

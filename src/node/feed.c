@@ -43,6 +43,7 @@ typedef struct Shared
 	dsm_handle	query;			/* the segment that this is in; invalid if there are no workers */
 	bool		pass;			/* return all rows: core sorts */
 	GpusortActivitySort sort;	/* for gpusort_activity */
+	int64		limit_rows;		/* of each group; -1: all */
 	GpusortSpillShared spill;
 	int			nparts;			/* one for each worker that may be launched */
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
@@ -118,6 +119,7 @@ begin_parts(GpusortFeed *feed)
 
 	shared->pass = feed->pass;
 	shared->sort = feed->sort->activity.sort;
+	shared->limit_rows = feed->sort->limit.rows;
 	memset(shared->parts, 0, shared->nparts * sizeof(Part));
 	if (shared->query == DSM_HANDLE_INVALID || shared->pass)
 		return;
@@ -200,7 +202,7 @@ gather_part(GpusortFeed *feed)
 
 	part->begun = true;
 	gather->child = outerPlanState(feed);
-	gpusort_limit_begin(gather, -1);
+	gpusort_limit_begin(gather, feed->shared->limit_rows);
 	gpusort_part_begin(&part->part, gather, &feed->shared->spill);
 
 	INSTR_TIME_SET_CURRENT(gather->begun);

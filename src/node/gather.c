@@ -15,11 +15,8 @@
 #include "compat.h"
 #include "node/limit.h"
 
-/* A key set is complete when memory is left for less than this part of its rows... */
+/* A key set is complete when memory is left for less than this part of its rows. */
 #define LEAST_PART		64
-
-/* ... or, after rows beyond the bound of a LIMIT were removed, for less than this part. */
-#define LEAST_TRIM		4
 
 /* What has become of a key set that may have reached a limit */
 typedef enum Outcome
@@ -62,7 +59,7 @@ void
 gpusort_core_begin(GpusortGather *gather, const char *reason)
 {
 	int			options = TUPLESORT_NONE;
-	bool		bounded = gather->limit.rows >= 0 && !gather->spec->limit_ties;
+	bool		bounded = gather->limit.rows >= 0 && !gather->spec->limit_ties && !gpusort_limit_grouped(gather);
 	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
 	gather->stats->core_reason = reason;
@@ -182,13 +179,8 @@ enforce_limit(GpusortGather *gather)
 	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows;
 	if (!too_many && rows_allowed(gather) > 0)
 		return KEEP;
-	if (gpusort_limit_can_trim(gather))
-	{
-		gpusort_limit_trim(gather);
-		/* another trim soon would cost more than a spilled run */
-		if (rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1))
-			return KEEP;
-	}
+	if (gpusort_limit_makes_room(gather, rows_allowed))
+		return KEEP;
 	if (gather->spec->random_access && !gather->fed)
 	{
 		gpusort_core_hand_over(gather, too_many ?

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * limit.c
- *		GpuSort keeps only the rows that a LIMIT can still fetch.
+ *		GpuSort keeps only the rows that its parent can use.
  *
  * If the parent fetches N rows, GpuSort collects 2 N of them, sorts their keys, and removes
  * all but the first N: a trim.  The last row that a trim keeps is the bound (bound.c).  Later
@@ -9,9 +9,12 @@
  * TIES keeps the rows that are equal to the bound; if there are many, the next trim waits
  * until the rows have doubled.
  *
- * If the memory limit is reached before 2 N rows have come, a trim is made earlier.
- * If even N rows do not fit, all rows are spilled, as without a LIMIT, except those
- * behind a bound that an earlier trim has found.
+ * If the parent uses N rows of each group, a trim sorts the rows completely and removes what is
+ * behind the first N rows of each group (groups.c).  There is no bound: later rows are copied.
+ *
+ * If the memory limit is reached before, a trim is made earlier.
+ * If even the rows that are kept do not fit, all rows are spilled, as without a LIMIT, except those
+ * behind a bound that an earlier trim has found, and those that the run has too many of a group.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,20 +35,34 @@
 /* More rows come than expected if there are more than this many times as many: estimates have errors. */
 #define SURPLUS_PART	1.25
 
+/* A trim that makes room must make it for at least this part of the rows that it leaves. */
+#define LEAST_TRIM		4
+
+/*
+ * With groups, the least rows at which a trim is made, and the rows at which the next one is, as a
+ * multiple of those that are left: if the last trim has removed half of the rows or more, or less.
+ */
+#define GROUP_ROWS		65536
+#define GROUP_GROWTH	4.0
+#define GROUP_RETRY		8.0
+
 /* Rows removed between two reports and checks for interrupts */
 #define INTERRUPT_ROWS	65536
 
 /*
- * Sets when the next trim is due, if this many rows have remained after the last one.
+ * Sets when the next trim is due, if this many rows have remained of those before the last one.
  * If many of the rows that are expected are fetched, a trim would hardly save anything:
- * then it is due if more rows come than expected.
+ * then it is due if more rows come than expected.  A trim of groups takes longer, and one that has
+ * left most rows may be followed by better ones.
  */
 static void
-plan_trim(GpusortGather *gather, uint64 rows)
+plan_trim(GpusortGather *gather, uint64 rows, uint64 before)
 {
 	double		due = Max(2.0 * rows, LEAST_ROWS);
 
-	if (rows * MANY_PART > gather->expected)
+	if (gpusort_limit_grouped(gather))
+		due = Max(rows * (2 * rows <= before ? GROUP_GROWTH : GROUP_RETRY), GROUP_ROWS);
+	else if (rows * MANY_PART > gather->expected)
 		due = Max(due, SURPLUS_PART * gather->expected);
 	gather->limit.trim_at = gather->limit.rows < 0 || due > PG_UINT32_MAX ? PG_UINT64_MAX : (uint64) due;
 }
@@ -56,7 +73,9 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 	gather->limit.rows = rows;
 	gather->limit.known = false;
 	gather->limit.removed = 0;
-	plan_trim(gather, rows);
+	gather->limit.kept = 0;
+	gather->limit.useless = false;
+	plan_trim(gather, gpusort_limit_grouped(gather) ? 0 : rows, 0);
 }
 
 void
@@ -107,12 +126,11 @@ gpusort_limit_keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint
 	gpusort_rowstore_keep(&gather->rows.store, order, rows);
 }
 
-/* Ends the key set and begins another one with these keys, count of them. */
+/* Gives the key set, whose sort is done, these keys, count of them, in place of its own. */
 static void
-replace_set(GpusortGather *gather, const char *keys, uint64 count, size_t width)
+replace_keys(GpusortGather *gather, const char *keys, uint64 count, size_t width)
 {
-	gpusort_gather_end_set(gather);
-	gpusort_gather_begin_set(gather);
+	gpusort_gather_empty_set(gather);
 	while (count > 0)
 	{
 		size_t		room;
@@ -127,26 +145,77 @@ replace_set(GpusortGather *gather, const char *keys, uint64 count, size_t width)
 	}
 }
 
+/* Removes all rows but those that begin the block of sorted: kept rows. */
+static void
+keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint64 kept)
+{
+	size_t		width = gpusort_spec_width(&gather->set_spec);
+	char	   *keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
+
+	gather->form->keep(gather, sorted, kept, keys);
+	replace_keys(gather, keys, kept, width);
+	gpusort_memory_free(keys, kept * width);
+}
+
+/* Trims to the first rows of each group.  Returns the number of rows that are left. */
+static uint64
+trim_groups(GpusortGather *gather)
+{
+	GpusortSorted sorted;
+	uint64		kept;
+	uint32	   *found = gpusort_groups_find(gather, &kept);
+
+	if (found == NULL)
+	{
+		gather->form->sort(gather, false, &sorted);
+		kept = gpusort_groups_select(gather, &sorted);
+	}
+	else
+		sorted = (GpusortSorted) {.block = found, .count = kept};
+	if (found == NULL || kept < gpusort_keyset_rows(gather->set))
+		keep_rows(gather, &sorted, kept);
+	if (found != NULL)
+		pfree(found);
+	return kept;
+}
+
 void
 gpusort_limit_trim(GpusortGather *gather)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
-	uint64		kept;
-	size_t		width = gpusort_spec_width(&gather->set_spec);
+	uint64		kept = rows;
 	GpusortSorted sorted;
-	char	   *keys;
 
-	if (!gpusort_limit_can_trim(gather))
+	if (gpusort_limit_grouped(gather))
+		kept = trim_groups(gather);
+	else if (gpusort_limit_exceeded(gather))
 	{
-		plan_trim(gather, rows);
-		return;
+		gpusort_sort_words(gather, NULL, NULL, 0, &sorted);
+		kept = gpusort_bound_select(gather, &sorted);
+		keep_rows(gather, &sorted, kept);
 	}
-	gpusort_sort_words(gather, NULL, NULL, 0, &sorted);
-	kept = gpusort_bound_select(gather, &sorted);
-	keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
-	gather->form->keep(gather, &sorted, kept, keys);
-	replace_set(gather, keys, kept, width);
-	gpusort_memory_free(keys, kept * width);
 	gather->limit.removed += rows - kept;
-	plan_trim(gather, kept);
+	gather->limit.kept = kept;
+	plan_trim(gather, kept, rows);
+}
+
+/*
+ * A trim of groups does not help if the last one has left most of the rows, or if a trim of a whole
+ * run has not helped before.  Then a run is trimmed only when it is written.
+ */
+bool
+gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowed) (GpusortGather *gather))
+{
+	uint64		rows = gpusort_keyset_rows(gather->set);
+	bool		grouped = gpusort_limit_grouped(gather);
+	bool		first = gather->limit.kept == 0;
+
+	if (grouped ? gather->limit.useless || rows - gather->limit.kept < rows / LEAST_TRIM :
+		!gpusort_limit_exceeded(gather))
+		return false;
+	gpusort_limit_trim(gather);
+	if (rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1))
+		return true;
+	gather->limit.useless = first;
+	return false;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * limit.h
- *		How GpuSort keeps only the rows that a LIMIT can still fetch: limit.c and bound.c.
+ *		How GpuSort keeps only the rows that its parent can use: limit.c, bound.c and groups.c.
  *
  * The state is gather->limit (node/state.h).  gather.c asks about each row, so that is inline.
  *
@@ -12,30 +12,58 @@
 
 #include "node/state.h"
 
-/* Begins a sort of which the parent fetches at most these rows; -1: all. */
+/* Begins a sort of which the parent fetches at most these rows, of each group if there are any; -1: all. */
 extern void gpusort_limit_begin(GpusortGather *gather, int64 rows);
 
-/* Has the key set more rows than the parent fetches, so that a trim can remove some? */
+/* Does the parent fetch a number of rows of each group? */
 static inline bool
-gpusort_limit_can_trim(const GpusortGather *gather)
+gpusort_limit_grouped(const GpusortGather *gather)
 {
-	return gather->limit.rows >= 0 && gpusort_keyset_rows(gather->set) > (uint64) gather->limit.rows;
+	return gather->spec->groups.count != GPUSORT_GROUP_ALL && gather->limit.rows >= 0;
+}
+
+/* Has the key set more rows than the parent fetches, of which all that are behind the bound can be removed? */
+static inline bool
+gpusort_limit_exceeded(const GpusortGather *gather)
+{
+	return gather->limit.rows >= 0 && !gpusort_limit_grouped(gather) &&
+		gpusort_keyset_rows(gather->set) > (uint64) gather->limit.rows;
 }
 
 /*
- * Sorts the key set by words, removes all rows but those that the parent may fetch, and
- * sets the bound.  The remaining rows keep their order, in a key set begun anew.  Does
- * nothing if gpusort_limit_can_trim() is false.
+ * Sorts the key set, and removes all rows but those that the parent may fetch.  The remaining rows
+ * keep their order.  Sets the bound, unless the limit is that of groups.
  */
 extern void gpusort_limit_trim(GpusortGather *gather);
+
+/*
+ * The key set has no room for further rows.  Makes room by a trim, and returns true, if there is
+ * enough then that another trim soon would not cost more than a spilled run.
+ */
+extern bool gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowed) (GpusortGather *gather));
 
 /* Counts a row that is removed; reports and checks for interrupts now and then. */
 extern void gpusort_limit_count_removed(GpusortGather *gather);
 
+/* ---- groups.c ---- */
+
+/*
+ * The key set has been sorted into one block, and gpusort_limit_grouped() is true: puts the rows
+ * that the parent may fetch to the front of the block, in the same order.  Returns their number.
+ */
+extern uint64 gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted);
+
+/*
+ * Finds the rows that the parent may fetch in a key set that is not sorted: their numbers, in any order,
+ * in an array in set_cxt.  Returns NULL if that needs a sort.  Sets *kept to the number of rows, or to that of all
+ * rows, with an undefined array, if there are too many groups for a trim to pay.
+ */
+extern uint32 *gpusort_groups_find(GpusortGather *gather, uint64 *kept);
+
 /* ---- bound.c ---- */
 
 /*
- * The key set has been sorted by words, into one block, and gpusort_limit_can_trim() is true: puts the
+ * The key set has been sorted by words, into one block, and gpusort_limit_exceeded() is true: puts the
  * rows that the parent may fetch to the front of the block, and sets the bound.  Returns the
  * number of rows in front.
  */

@@ -72,6 +72,7 @@ gpusort_part_publish(GpusortPart *part, GpusortGather *gather)
 		gather->spill = NULL;
 	}
 	gather->set = NULL;
+	published->removed = gather->limit.removed;
 	pg_write_barrier();
 	part->done = true;
 }
@@ -106,6 +107,7 @@ gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker)
 	const GpusortPublished *published = &part->published;
 
 	gather->nulls += published->nulls;
+	gather->limit.removed += published->removed;
 	if (published->rows > 0)
 		return adopt_rows(gather, part);
 	gpusort_part_take_back(part);

@@ -391,7 +391,7 @@ sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 	}
 	INSTR_TIME_SET_CURRENT(begun);
 	/* rows that a LIMIT does not fetch need not be in order */
-	if (gpusort_limit_can_trim(gather))
+	if (gpusort_limit_exceeded(gather))
 	{
 		sorted->count = gpusort_bound_select(gather, sorted);
 		moved = proposed;
@@ -405,6 +405,12 @@ sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 	gather->stats->sort_ms += INSTR_TIME_GET_MILLISEC(now);
 	if (may_tie != NULL)
 		pfree(may_tie);
+}
+
+static const void *
+key_at(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
+{
+	return gpusort_keyset_key(gather->set, ((const uint32 *) sorted->block)[i]);
 }
 
 static void
@@ -484,6 +490,7 @@ const GpusortForm gpusort_rows = {
 	.publish = publish,
 	.adopt = adopt,
 	.sort = sort,
+	.key_at = key_at,
 	.set_bound = gpusort_bound_set_row,
 	.equals_bound = gpusort_bound_equals_row,
 	.keep = gpusort_limit_keep_rows,

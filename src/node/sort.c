@@ -12,8 +12,8 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "node/state.h"
 #include "base/report.h"
+#include "node/limit.h"
 
 void
 gpusort_gather_begin_set(GpusortGather *gather)
@@ -84,6 +84,13 @@ gpusort_sort_words(GpusortGather *gather, uint8 *may_tie, const GpusortRowSpan *
 	};
 	sorted->travels = nspans > 0 && gpusort_keyset_returns_rows(gather->set);
 	gather->sorted = true;
+}
+
+void
+gpusort_gather_empty_set(GpusortGather *gather)
+{
+	finish_sort(gather);
+	gpusort_keyset_empty(gather->set);
 }
 
 void
@@ -178,7 +185,10 @@ gpusort_gather_spill(GpusortGather *gather)
 	GpusortSorted sorted;
 
 	gather->form->sort(gather, false, &sorted);
+	if (gpusort_limit_grouped(gather))
+		sorted.count = gpusort_groups_select(gather, &sorted);
 	gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted.count;
+	gather->limit.kept = 0;
 	if (gather->spill == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(gather->cxt);

@@ -25,6 +25,7 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 	List	   *operators = lsecond(scan->custom_private);
 	List	   *collations = lthird(scan->custom_private);
 	List	   *nulls_first = lfourth(scan->custom_private);
+	List	   *limit = list_nth(scan->custom_private, 4);
 	TupleDesc	desc = ExecGetResultType(outerPlanState(css));
 	int			n = list_length(attnos);
 
@@ -50,7 +51,11 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(scan)->targetlist, spec->attnos[i])->expr),
 		};
 	}
-	spec->limit_ties = linitial_int(list_nth(scan->custom_private, 4));
+	spec->limit_ties = list_nth_int(limit, 0);
+	spec->limit_below = list_nth_int(limit, 1);
+	spec->groups.count = (GpusortGroupCount) list_nth_int(limit, 2);
+	spec->groups.columns = list_nth_int(limit, 3);
+	spec->groups.peer_columns = list_nth_int(limit, 4);
 	if (scan->custom_exprs != NIL)
 	{
 		spec->limit_count = ExecInitExpr(linitial(scan->custom_exprs), &css->ss.ps);
@@ -87,7 +92,7 @@ gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_acces
 	spec->form = spec->value_type != NULL ? &gpusort_values : &gpusort_rows;
 	spec->bare = gpusort_row_bare(spec->desc);
 	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
-	if (spec->limit_ties && spec->value_type != NULL &&
+	if ((spec->limit_ties || spec->groups.count > GPUSORT_GROUP_ROWS) && spec->value_type != NULL &&
 		(spec->value_type->kind == GPUSORT_KIND_FLOAT4 || spec->value_type->kind == GPUSORT_KIND_FLOAT8))
 		spec->limit_count = NULL;
 
@@ -125,7 +130,7 @@ gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context)
 	}
 	ResetExprContext(context);
 	/* nodeLimit.c has raised an error if one is negative; LIMIT 0 fetches nothing */
-	count = Max(count, 1);
+	count = Max(count, 1 + spec->limit_below) - spec->limit_below;
 	offset = Max(offset, 0);
 	return count > PG_INT64_MAX - offset ? -1 : count + offset;
 }

@@ -14,6 +14,25 @@
 #include "key/rowkey.h"
 
 /*
+ * The parent can use only the first rows of each group, N of them, by one of these counts.  A group
+ * is rows that are equal in the first columns of the sort; peers are equal in some more of them.
+ */
+typedef enum GpusortGroupCount
+{
+	GPUSORT_GROUP_ALL,			/* there are no groups */
+	GPUSORT_GROUP_ROWS,			/* rows of the group so far */
+	GPUSORT_GROUP_RANK,			/* rows of the group before the row's peers, and 1 */
+	GPUSORT_GROUP_DENSE_RANK	/* peers so far, each set of them counted once */
+} GpusortGroupCount;
+
+typedef struct GpusortGroups
+{
+	GpusortGroupCount count;
+	int			columns;		/* that a group's rows have in common: the first ones of the sort */
+	int			peer_columns;	/* the same for peers, if they count */
+} GpusortGroups;
+
+/*
  * Constant while the query runs.  "For values": a row is a single value of a type
  * whose keys can be decoded, and keys are kept instead of rows.  "For rows": all
  * other cases.
@@ -36,6 +55,8 @@ typedef struct GpusortSortSpec
 	ExprState  *limit_count;	/* LIMIT above the sort; NULL: the parent may fetch all rows */
 	ExprState  *limit_offset;	/* OFFSET; NULL: none */
 	bool		limit_ties;		/* the parent also fetches the rows equal to the last one */
+	bool		limit_below;	/* it fetches one row less than limit_count */
+	GpusortGroups groups;		/* if there are any, the limit is that of each group */
 } GpusortSortSpec;
 
 /*
@@ -44,7 +65,7 @@ typedef struct GpusortSortSpec
  */
 extern void gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_access);
 
-/* Returns the rows that the parent fetches at most: LIMIT and OFFSET as they are now; -1: all. */
+/* Returns the rows that the parent fetches at most, of each group if there are any, as the LIMIT is now; -1: all. */
 extern int64 gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context);
 
 /* The kind of slots that rows are kept in */

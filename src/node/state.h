@@ -51,12 +51,15 @@ typedef struct GpusortNodeStats
 /*
  * A LIMIT above the sort.  The parent fetches only the first N rows, LIMIT and
  * OFFSET taken together.  Once N rows or more have been read, the N-th of them in
- * the sort's order is the bound: rows behind it are removed.
+ * the sort's order is the bound: rows behind it are removed.  There is no bound if the
+ * limit is that of each group (spec->groups).
  */
 typedef struct GpusortNodeLimit
 {
 	int64		rows;			/* N; -1: all */
 	uint64		trim_at;		/* rows of the key set at which the next trim is due */
+	uint64		kept;			/* with groups: rows of the key set that the last trim has left; 0: none yet */
+	bool		useless;		/* with groups: a trim has not made room for more rows */
 	bool		known;			/* there is a bound, with this key: */
 	int			nwords;			/* for rows; 0 if words only propose an order */
 	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
@@ -143,6 +146,7 @@ typedef struct GpusortRoom
 typedef struct GpusortPublished
 {
 	uint64		rows;			/* in the arena */
+	uint64		removed;		/* by the limit of groups */
 	uint64		nulls;			/* of values: NULLs, which are only counted */
 	GpusortPlace keys;
 	GpusortPlace store;			/* for rows */
@@ -191,6 +195,9 @@ typedef struct GpusortForm
 
 	/* Sorts the key set as gpusort_sort_words() does, but completely. */
 	void		(*sort) (GpusortGather *gather, bool travels, GpusortSorted *sorted);
+
+	/* Returns the key of element i of the block. */
+	const void *(*key_at) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
 
 	/* Makes the N-th row of the key set, which is sorted by words into one block, the bound of the LIMIT. */
 	void		(*set_bound) (GpusortGather *gather, const GpusortSorted *sorted);
@@ -349,6 +356,9 @@ extern void gpusort_spill_write_rows(GpusortGather *gather, const GpusortSorted 
 
 /* Begins an empty key set.  Frees the memory of the previous key set, which has been ended. */
 extern void gpusort_gather_begin_set(GpusortGather *gather);
+
+/* Finishes the key set's sort, adds its report to stats, frees the result, and removes all keys. */
+extern void gpusort_gather_empty_set(GpusortGather *gather);
 
 /* Finishes the key set's sort, adds its report to stats, and frees the key set and its result. */
 extern void gpusort_gather_end_set(GpusortGather *gather);

@@ -138,6 +138,12 @@ sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 	gpusort_sort_words(gather, NULL, NULL, 0, sorted);
 }
 
+static const void *
+key_at(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
+{
+	return (const char *) sorted->block + i * gather->spec->value_type->key_bytes;
+}
+
 static void
 set_bound(GpusortGather *gather, const GpusortSorted *sorted)
 {
@@ -210,6 +216,7 @@ const GpusortForm gpusort_values = {
 	.put_core = put_core,
 	.get_core = get_core,
 	.sort = sort,
+	.key_at = key_at,
 	.set_bound = set_bound,
 	.equals_bound = equals_bound,
 	.keep = keep,

@@ -89,7 +89,10 @@ gpusort_bound_child(Limit *limit)
 	if (bound.rows < 0 || (bound.ties && !(copied && sorts_by_ties(limit, outerPlan(limit)))))
 		return gpusort_unbounded;
 	if (copied)
-		bound.limit = limit;
+	{
+		bound.count = limit->limitCount;
+		bound.offset = limit->limitOffset;
+	}
 	return bound;
 }
 
@@ -115,8 +118,11 @@ needs_leader(Node *node, void *context)
 GpusortBound
 gpusort_bound_gathered(GpusortBound bound)
 {
-	if (bound.limit != NULL &&
-		(needs_leader(bound.limit->limitCount, NULL) || needs_leader(bound.limit->limitOffset, NULL)))
-		bound.limit = NULL;
+	if (!needs_leader(bound.count, NULL) && !needs_leader(bound.offset, NULL))
+		return bound;
+	/* core knows the number of a LIMIT, but no other */
+	if (bound.unknown_to_core)
+		return gpusort_unbounded;
+	bound.count = bound.offset = NULL;
 	return bound;
 }

@@ -65,7 +65,7 @@ gpusort_plan_references(int varno, List *targetlist)
 }
 
 CustomScan *
-gpusort_plan_make(const Sort *sort, List *targetlist, bool ties, const CustomScanMethods *methods)
+gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, const CustomScanMethods *methods)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	Plan	   *plan = &scan->scan.plan;
@@ -80,8 +80,16 @@ gpusort_plan_make(const Sort *sort, List *targetlist, bool ties, const CustomSca
 									  oids(sort->sortOperators, sort->numCols),
 									  oids(sort->collations, sort->numCols),
 									  booleans(sort->nullsFirst, sort->numCols),
-									  list_make1_int(ties));
+									  list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
+													 bound.groups.columns, bound.groups.peer_columns));
 	scan->methods = methods;
 	gpusort_plan_mark(scan);
 	return scan;
+}
+
+void
+gpusort_plan_bound(CustomScan *scan, GpusortBound bound)
+{
+	if (bound.count != NULL)
+		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 }

@@ -173,11 +173,12 @@ find_parallel_sort(const Plan *plan, Sort **sort)
  * of three nodes that take the place of two, the two in the leader share an id.
  */
 Plan *
-gpusort_plan_parallel(Plan *plan, Plan ***partial)
+gpusort_plan_parallel(Plan *plan, GpusortBound bound, Plan ***partial)
 {
 	Sort	   *sort;
 	Gather	   *gather = find_parallel_sort(plan, &sort);
 	CustomScan *feed;
+	CustomScan *scan;
 	Plan	   *child;
 	GpusortKeyPlan key;
 	GpusortCostInput input;
@@ -204,7 +205,7 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))
 		return NULL;
 
-	feed = gpusort_plan_make(sort, gather->plan.targetlist, false, &gpusort_feed_methods);
+	feed = gpusort_plan_make(sort, gather->plan.targetlist, bound, &gpusort_feed_methods);
 	feed->flags = 0;
 	feed->scan.plan.plan_node_id = feed_id;
 	feed->scan.plan.parallel_aware = feed->scan.plan.parallel_safe = true;
@@ -220,7 +221,9 @@ gpusort_plan_parallel(Plan *plan, Plan ***partial)
 	gather->plan.startup_cost = gather->plan.total_cost = child->total_cost + parallel_setup_cost;
 
 	*partial = &outerPlan(feed);
-	plan = &gpusort_plan_make(sort, sort->plan.targetlist, false, &gpusort_node_methods)->scan.plan;
+	scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, &gpusort_node_methods);
+	gpusort_plan_bound(scan, bound);
+	plan = &scan->scan.plan;
 	plan->startup_cost = gather->plan.total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
 	return plan;

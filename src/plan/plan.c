@@ -69,14 +69,14 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 		.rows = outerPlan(sort)->plan_rows,
 			.width = outerPlan(sort)->plan_width,
 			.fetched = bound.rows,
-			.ties = bound.ties,
+			.ties = bound.ties || bound.unknown_to_core,
 			.key = &key,
 			.by_pages = gpusort_cost_by_pages((const Node *) outerPlan(sort)),
 	};
 	*cost = gpusort_cost_sort(&input);
 	if (gpusort_force)
 		return NULL;
-	if (bound.rows >= 0 && bound.limit == NULL && input.rows > 2 * bound.rows)
+	if (bound.rows >= 0 && bound.count == NULL && input.rows > 2 * bound.rows)
 		return "only a part of the rows is fetched, and GpuSort cannot find out how many";
 	core = gpusort_cost_core_sort(&input);
 	if (*cost < core)
@@ -91,19 +91,14 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 	return NULL;
 }
 
-/*
- * Makes a GpuSort in place of a Sort.  custom_exprs are the number of rows of a LIMIT, and
- * the OFFSET or NULL; without a LIMIT it is empty.
- */
+/* Makes a GpuSort in place of a Sort. */
 static Plan *
 make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 {
-	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, bound.ties, &gpusort_node_methods);
+	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, &gpusort_node_methods);
 	Plan	   *plan = &scan->scan.plan;
 
-	if (bound.limit != NULL)
-		scan->custom_exprs = list_make2(copyObject(bound.limit->limitCount),
-										copyObject(bound.limit->limitOffset));
+	gpusort_plan_bound(scan, bound);
 	plan->startup_cost = outerPlan(sort)->total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
 	return plan;
@@ -122,8 +117,9 @@ replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
 
 /*
  * Replaces the Sorts in a plan and the Aggs that only compute percentiles, puts a GpuSort
- * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the plan's parent fetches.  It is passed on to the child
- * of those nodes through which ExecSetTupleBound() passes it.
+ * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
+ * plan's parent uses.  That of a LIMIT is passed on to the child of those nodes through which
+ * ExecSetTupleBound() passes it, and one with groups only where rows are sorted.
  */
 static Plan *
 replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
@@ -134,10 +130,13 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 		return NULL;
 	check_stack_depth();
 
+	if (!IsA(plan, Sort) && !IsA(plan, GatherMerge) && !IsA(plan, MergeAppend) &&
+		bound.groups.count != GPUSORT_GROUP_ALL)
+		bound = gpusort_unbounded;
 	if (bound.rows < 0)
 	{
 		Plan	  **partial;
-		Plan	   *parallel = gpusort_plan_parallel(plan, &partial);
+		Plan	   *parallel = gpusort_plan_parallel(plan, bound, &partial);
 
 		if (parallel != NULL)
 		{
@@ -150,6 +149,12 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 	{
 		case T_Limit:
 			child_bound = gpusort_bound_child((Limit *) plan);
+			break;
+		case T_Unique:
+			child_bound = gpusort_bound_unique((Unique *) plan);
+			break;
+		case T_WindowAgg:
+			child_bound = gpusort_bound_window((WindowAgg *) plan);
 			break;
 		case T_Result:
 			child_bound = bound;

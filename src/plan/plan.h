@@ -13,6 +13,7 @@
 #include "nodes/plannodes.h"
 
 #include "key/rowkey.h"
+#include "node/spec.h"
 
 /* Registers GpuSort and sets the planner hooks.  _PG_init calls it once. */
 extern void gpusort_plan_init(void);
@@ -29,15 +30,6 @@ extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_
  */
 extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right);
 
-/*
- * Makes a custom scan node with the columns and the order of a Sort, and its place in the
- * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
- * five: column numbers, operators, collations, NULLS FIRST flags, and whether rows WITH TIES
- * are fetched (ties); the version of gpusort follows.  read_plan() in
- * node/spec.c unpacks it.  In make.c.
- */
-extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, bool ties,
-									 const CustomScanMethods *methods);
 
 /*
  * Returns a target list of references to the entries of another one.  varno: OUTER_VAR or
@@ -124,13 +116,17 @@ extern Plan *gpusort_plan_start(PlannedStmt *stmt, MergeAppend *merge, bool boun
 
 /* ---- limit.c ---- */
 
-/* The rows that a LIMIT above a plan node lets through.  All zeros but rows = -1: all. */
+/* The rows of a plan node that its parent uses.  All zeros but rows = -1: all. */
 typedef struct GpusortBound
 {
-	double		rows;			/* expected; -1: all */
+	double		rows;			/* expected; -1: all, or the number is that of each group */
 	bool		constant;		/* rows is a maximum, not an estimate */
-	Limit	   *limit;			/* where the executor can find the number; NULL: nowhere */
+	Node	   *count;			/* with them the executor can find the number, as it is in this list; */
+	Node	   *offset;			/* NULL: nowhere, and none */
+	bool		below;			/* the number is one less than count */
 	bool		ties;			/* WITH TIES: and those equal to the last of them */
+	bool		unknown_to_core;	/* core sorts all rows */
+	GpusortGroups groups;
 } GpusortBound;
 
 extern const GpusortBound gpusort_unbounded;
@@ -147,15 +143,34 @@ extern GpusortBound gpusort_bound_child(Limit *limit);
 /* The bound for the child of a Gather, which is executed in other processes, too. */
 extern GpusortBound gpusort_bound_gathered(GpusortBound bound);
 
+/* ---- groups.c ---- */
+
+/* The bounds of a Unique and of a WindowAgg, for their children: one row of each group, and a run condition. */
+extern GpusortBound gpusort_bound_unique(const Unique *unique);
+extern GpusortBound gpusort_bound_window(const WindowAgg *window);
+
+/* ---- make.c ---- */
+
+/*
+ * Makes a custom scan node with the columns and the order of a Sort, and its place in the
+ * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
+ * five: column numbers, operators, collations, NULLS FIRST flags, and the bound's ties, below and groups;
+ * the version of gpusort follows.  read_plan() in node/spec.c unpacks it.  custom_exprs is empty:
+ * gpusort_plan_bound() makes it the bound's count and offset.
+ */
+extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound,
+									 const CustomScanMethods *methods);
+extern void gpusort_plan_bound(CustomScan *scan, GpusortBound bound);
+
 /* ---- parallel.c ---- */
 
 /*
  * If a plan is a Gather Merge above a Sort, or a Sort above a Gather, which GpuSort can
  * do in one sort that all processes feed, and if that is expected to pay, returns a
  * GpuSort above a Gather above a GpuSort Feed above the same partial plan, which
- * *partial then points to.  Returns NULL otherwise.  All rows are fetched.
+ * *partial then points to.  Returns NULL otherwise.  bound: no LIMIT's, but it may have groups.
  */
-extern Plan *gpusort_plan_parallel(Plan *plan, Plan ***partial);
+extern Plan *gpusort_plan_parallel(Plan *plan, GpusortBound bound, Plan ***partial);
 
 /*
  * Is it worth while, and does it fit in memory, to let this many workers, beside the

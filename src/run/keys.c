@@ -29,7 +29,7 @@ gpusort_keyset_add_block(GpusortKeySet *set, char *keys, size_t bytes, bool loca
 {
 	GpusortKeySetBlock *block;
 
-	if (set->nblocks == 1 << set->log_maxblocks)
+	if (set->nblocks + set->nspare == 1 << set->log_maxblocks)
 	{
 		Size		bytes_now = sizeof(GpusortKeySetBlock) << set->log_maxblocks;
 		GpusortKeySetBlock *larger = MemoryContextAlloc(set->cxt, 2 * bytes_now);
@@ -41,6 +41,7 @@ gpusort_keyset_add_block(GpusortKeySet *set, char *keys, size_t bytes, bool loca
 		set->log_maxblocks++;
 	}
 	block = &set->blocks[set->nblocks++];
+	block[set->nspare] = block[0];
 	block->keys = keys;
 	block->first = set->rows;
 	block->count = 0;
@@ -76,8 +77,9 @@ gpusort_keyset_rows(const GpusortKeySet *set)
 	return set->rows;
 }
 
-const void *
-gpusort_keyset_key(const GpusortKeySet *set, uint64_t row)
+/* The block of a row's key */
+static inline const GpusortKeySetBlock *
+find_block(const GpusortKeySet *set, uint64_t row)
 {
 	const GpusortKeySetBlock *block = set->blocks;
 
@@ -90,6 +92,23 @@ gpusort_keyset_key(const GpusortKeySet *set, uint64_t row)
 		block = block[half].first <= row ? block + half : block;
 		left -= half;
 	}
+	return block;
+}
+
+const void *
+gpusort_keyset_key(const GpusortKeySet *set, uint64_t row)
+{
+	const GpusortKeySetBlock *block = find_block(set, row);
+
+	return block->keys + (row - block->first) * gpusort_spec_width(&set->spec);
+}
+
+const void *
+gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count)
+{
+	const GpusortKeySetBlock *block = find_block(set, row);
+
+	*count = block->first + block->count - row;
 	return block->keys + (row - block->first) * gpusort_spec_width(&set->spec);
 }
 
@@ -110,12 +129,15 @@ gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more)
 {
 	size_t		bytes = sizeof(GpusortKeySet) + set->local_bytes;
 	uint64_t	rows = set->rows + more;
+	uint64_t	room = room_left(set);
 
 	if (set->blocks != set->inline_blocks)
 		bytes += sizeof(GpusortKeySetBlock) << set->log_maxblocks;
 
-	if (more > room_left(set))
-		bytes += (more - room_left(set)) * gpusort_spec_width(&set->spec);
+	for (int i = 0; i < set->nspare; i++)
+		room += set->blocks[set->nblocks + i].capacity;
+	if (more > room)
+		bytes += (more - room) * gpusort_spec_width(&set->spec);
 	return bytes + rows * gpusort_keyset_result_width(set) +
 		gpusort_cpu_scratch(rows, set->spec.key_bytes, set->spec.rows,
 							gpusort_cpu_threads_most(rows));
@@ -124,7 +146,7 @@ gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more)
 static void
 free_blocks(GpusortKeySet *set)
 {
-	for (int i = 0; i < set->nblocks; i++)
+	for (int i = 0; i < set->nblocks + set->nspare; i++)
 	{
 		GpusortKeySetBlock *block = &set->blocks[i];
 
@@ -153,6 +175,12 @@ add_block(GpusortKeySet *set, size_t most)
 		Min(set->rows * width, BLOCK_BYTES);
 	char	   *keys = NULL;
 
+	if (set->nspare > 0)
+	{
+		set->nspare--;
+		set->blocks[set->nblocks++].first = set->rows;
+		return true;
+	}
 	bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
 	bytes = Max(Min(bytes / width, most), 1) * width;
 	if (set->arena != NULL)
@@ -204,6 +232,18 @@ gpusort_keyset_commit(GpusortKeySet *set, size_t count)
 	Assert(last->count + count <= last->capacity);
 	last->count += count;
 	set->rows += count;
+}
+
+void
+gpusort_keyset_empty(GpusortKeySet *set)
+{
+	for (int i = 0; i < set->nblocks; i++)
+		set->blocks[i].count = 0;
+	set->nspare += set->nblocks;
+	set->nblocks = 0;
+	set->rows = 0;
+	set->declined = set->spec.resumable || (set->arena != NULL && !gpusort_arena_is_own(set->arena));
+	INSTR_TIME_SET_CURRENT(set->begun);
 }
 
 void

@@ -113,6 +113,9 @@ extern uint64_t gpusort_keyset_rows(const GpusortKeySet *set);
  */
 extern const void *gpusort_keyset_key(const GpusortKeySet *set, uint64_t row);
 
+/* The same, and sets *count to the number of keys that lie side by side from this one on. */
+extern const void *gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count);
+
 /*
  * Finds the keys at nplaces places of the sorted order, counted from 0, which takes less time
  * than a sort.  Keys have one word and are committed, not lent.  The key set stays as it is.
@@ -162,6 +165,9 @@ extern void gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *repor
  * report->reason, if not NULL, is valid until the key set ends.
  */
 extern void gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report);
+
+/* Removes all keys of a key set that is not sorted, or whose sort is finished.  Keeps their memory for the next keys. */
+extern void gpusort_keyset_empty(GpusortKeySet *set);
 
 /* Finishes the sort, if one is not finished, and frees the key set. */
 extern void gpusort_keyset_end(GpusortKeySet *set);

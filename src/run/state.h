@@ -65,6 +65,7 @@ struct GpusortKeySet
 	GpusortEncoding encoding;	/* turns the words in the blocks into keys; changes
 								 * nothing unless the words are lent */
 	int			nblocks;
+	int			nspare;			/* empty blocks behind these, for the next keys */
 	uint8		log_maxblocks;	/* blocks has room for 1 << log_maxblocks */
 	bool		declined;		/* the device does not sort the key set, now or later */
 	struct GpusortArena *arena; /* where further blocks are; NULL: in cxt */

@@ -71,7 +71,7 @@ typedef struct GpusortRowStore
 /*
  * Makes an empty store in the current memory context.  memory: bytes that the owner may use in
  * all; the size of blocks depends on it.  arena: if not NULL, rows are allocated there, for
- * another process.  Then gpusort_rowstore_keep() cannot be called.
+ * another process.
  */
 extern void gpusort_rowstore_begin(GpusortRowStore *store, Size memory, GpusortArena *arena, bool bare);
 
