@@ -136,11 +136,12 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	else if (stats.engine_reason[0] != '\0' && es->verbose)
 		ExplainPropertyText("Reason", stats.engine_reason, es);
 	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
+	if (gpusort_limit_grouped(&node->gather))
+		ExplainPropertyInteger("Bound per Group", NULL, node->gather.limit.rows, es);
+	else if (node->gather.limit.removed > 0)
+		ExplainPropertyInteger("Bound", NULL, node->gather.limit.rows, es);
 	if (node->gather.limit.removed > 0)
-	{
-		ExplainPropertyInteger(gpusort_limit_grouped(&node->gather) ? "Bound per Group" : "Bound", NULL, node->gather.limit.rows, es);
 		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->gather.limit.removed, es);
-	}
 	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);
 	if (stats.runs > 0)
 	{

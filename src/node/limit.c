@@ -219,3 +219,13 @@ gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowed) (GpusortG
 	gather->limit.useless = first;
 	return false;
 }
+
+void
+gpusort_limit_trim_result(GpusortGather *gather, GpusortSorted *sorted)
+{
+	/* many rows, of which trims have removed few, would be misses of the cache */
+	if (!gpusort_limit_grouped(gather) || sorted->travels ||
+		sorted->count > Max(GROUP_ROWS, gather->limit.removed))
+		return;
+	sorted->count = gpusort_groups_select(gather, sorted);
+}

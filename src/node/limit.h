@@ -45,6 +45,12 @@ extern bool gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowe
 /* Counts a row that is removed; reports and checks for interrupts now and then. */
 extern void gpusort_limit_count_removed(GpusortGather *gather);
 
+/*
+ * After the sort of all rows: takes those from the result that groups have too many of, where that takes less
+ * time than to return them.
+ */
+extern void gpusort_limit_trim_result(GpusortGather *gather, GpusortSorted *sorted);
+
 /* ---- groups.c ---- */
 
 /*

@@ -225,6 +225,7 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 	if (gather->spill == NULL)
 	{
 		gather->form->sort(gather, gather->travels, sorted);
+		gpusort_limit_trim_result(gather, sorted);
 		return;
 	}
 	if (gpusort_keyset_rows(gather->set) > 0)

@@ -225,7 +225,8 @@ double
 gpusort_cost_sort(const GpusortCostInput *input)
 {
 	double		memory = (double) gpusort_guc_memory_limit();
-	double		fetched = input->fetched >= 0 ? Min(input->fetched, input->rows) : input->rows;
+	double		kept = input->kept > 0 ? Min(input->kept, input->rows) : input->rows;
+	double		fetched = input->fetched >= 0 ? Min(input->fetched, input->rows) : kept;
 	double		copied = input->rows;
 	Units		units = units_of(input, input->fetched >= 0);
 	double		row = row_bytes(input) + 8.0 * units.words;
@@ -240,7 +241,8 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	}
 	operators += input->rows * units.read + copied * units.copy + fetched * FETCH_OPERATORS;
 	cost = cpu_operator_cost * operators;
-	if (!bounded && input->rows * row > memory)
+	/* half of the memory is for rows that groups have too many of */
+	if (!bounded && input->rows * row > memory && (kept == input->rows || 2 * kept * row > memory))
 		cost += 2.0 * ceil(input->rows * row / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
 	return cost;
 }

@@ -25,6 +25,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
+#include "plan/aggregate.h"
 #include "plan/plan.h"
 
 /* Returns the number of columns by which a plan node's rows are sorted, and sets *columns; 0: none is known. */
@@ -267,4 +268,21 @@ gpusort_bound_window(const WindowAgg *window)
 			return bound;
 	}
 	return gpusort_unbounded;
+}
+
+double
+gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSortColumn *columns, GpusortBound bound)
+{
+	double		kept = 1;
+
+	if (bound.groups.count == GPUSORT_GROUP_ALL || !IsA(bound.count, Const))
+		return 0;
+	for (int i = 0; i < bound.groups.columns; i++)
+	{
+		double		distinct = child->plan_rows;
+
+		(void) gpusort_input_ask_statistics(stmt, child, &columns[i], &distinct);
+		kept *= Max(distinct, 1);
+	}
+	return kept * Max(DatumGetInt64(((Const *) bound.count)->constvalue), 1);
 }

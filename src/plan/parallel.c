@@ -37,9 +37,10 @@
 #define LEAST_ROWS		20000.0
 
 bool
-gpusort_plan_feed_pays(double rows, int width, int workers)
+gpusort_plan_feed_pays(double rows, double kept, int width, int workers)
 {
-	double		bytes = rows * gpusort_cost_row_bytes(width);
+	/* each process may keep all that are kept */
+	double		bytes = (kept > 0 ? Min(rows, kept * (workers + 1)) : rows) * gpusort_cost_row_bytes(width);
 	Size		limit = Min(gpusort_guc_memory_limit(), GPUSORT_ARENA_BYTES);
 
 	if (gpusort_force)
@@ -173,7 +174,7 @@ find_parallel_sort(const Plan *plan, Sort **sort)
  * of three nodes that take the place of two, the two in the leader share an id.
  */
 Plan *
-gpusort_plan_parallel(Plan *plan, GpusortBound bound, Plan ***partial)
+gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan ***partial)
 {
 	Sort	   *sort;
 	Gather	   *gather = find_parallel_sort(plan, &sort);
@@ -182,6 +183,7 @@ gpusort_plan_parallel(Plan *plan, GpusortBound bound, Plan ***partial)
 	Plan	   *child;
 	GpusortKeyPlan key;
 	GpusortCostInput input;
+	double		kept;
 	Cost		cost;
 	int			feed_id;
 
@@ -190,14 +192,17 @@ gpusort_plan_parallel(Plan *plan, GpusortBound bound, Plan ***partial)
 	feed_id = outerPlan(plan)->plan_node_id;
 	child = outerPlan(gather);
 	key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
-	if (key.refusal != NULL || !key.shareable ||
-		!gpusort_plan_feed_pays(gather->plan.plan_rows, child->plan_width, gather->num_workers))
+	if (key.refusal != NULL || !key.shareable)
+		return NULL;
+	kept = gpusort_bound_kept(stmt, outerPlan(sort), key.from, bound);
+	if (!gpusort_plan_feed_pays(gather->plan.plan_rows, kept, child->plan_width, gather->num_workers))
 		return NULL;
 	input = (GpusortCostInput)
 	{
 		.rows = gather->plan.plan_rows,
 			.width = child->plan_width,
 			.fetched = -1,
+			.kept = kept,
 			.key = &key,
 			.by_pages = gpusort_cost_by_pages((const Node *) child),
 	};

@@ -123,7 +123,7 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 	Path	   *path;
 
 	if (!key->shareable ||
-		!gpusort_plan_feed_pays(rows, partial->pathtarget->width, partial->parallel_workers))
+		!gpusort_plan_feed_pays(rows, 0, partial->pathtarget->width, partial->parallel_workers))
 		return;
 	input = (GpusortCostInput)
 	{

@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include "jit/jit.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
@@ -70,6 +71,7 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 			.width = outerPlan(sort)->plan_width,
 			.fetched = bound.rows,
 			.ties = bound.ties || bound.unknown_to_core,
+			.kept = gpusort_bound_kept(stmt, outerPlan(sort), gpusort_cost_columns(sort), bound),
 			.key = &key,
 			.by_pages = gpusort_cost_by_pages((const Node *) outerPlan(sort)),
 	};
@@ -91,6 +93,12 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 	return NULL;
 }
 
+/*
+ * By how much the sorts of the statement that are replaced cost less than core's.  The costs of the nodes above
+ * them are not made anew.
+ */
+static Cost saved_cost;
+
 /* Makes a GpuSort in place of a Sort. */
 static Plan *
 make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
@@ -101,6 +109,7 @@ make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 	gpusort_plan_bound(scan, bound);
 	plan->startup_cost = outerPlan(sort)->total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
+	saved_cost += Max(sort->plan.total_cost - plan->total_cost, 0);
 	return plan;
 }
 
@@ -136,11 +145,12 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 	if (bound.rows < 0)
 	{
 		Plan	  **partial;
-		Plan	   *parallel = gpusort_plan_parallel(plan, bound, &partial);
+		Plan	   *parallel = gpusort_plan_parallel(stmt, plan, bound, &partial);
 
 		if (parallel != NULL)
 		{
 			*partial = replace_sorts(stmt, *partial, gpusort_unbounded);
+			saved_cost += Max(plan->total_cost - parallel->total_cost, 0);
 			return parallel;
 		}
 	}
@@ -207,6 +217,21 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 	return plan;
 }
 
+/*
+ * The planner has chosen by core's cost whether expressions are compiled.  That takes up to 0.1 s, which
+ * a plan that costs less does not win back.
+ */
+static void
+choose_jit(PlannedStmt *stmt, Cost cost)
+{
+	if (cost <= jit_above_cost)
+		stmt->jitFlags = PGJIT_NONE;
+	if (cost <= jit_optimize_above_cost)
+		stmt->jitFlags &= ~PGJIT_OPT3;
+	if (cost <= jit_inline_above_cost)
+		stmt->jitFlags &= ~PGJIT_INLINE;
+}
+
 static PlannedStmt *
 plan_statement(Query *parse, const char *query_string, int cursor_options,
 			   ParamListInfo params GPUSORT_PLANNER_PARAMETER)
@@ -217,13 +242,17 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 
 	if (gpusort_enabled)
 	{
+		Cost		cost = result->planTree->total_cost;
 		ListCell   *lc;
 
+		saved_cost = 0;
 		gpusort_plan_replace_incremental(result, cursor_options);
 		gpusort_plan_aggregates(result, cursor_options);
 		result->planTree = replace_sorts(result, result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(result, lfirst(lc), gpusort_unbounded);
+		if (saved_cost > 0)
+			choose_jit(result, cost - saved_cost);
 	}
 	return result;
 }

@@ -44,6 +44,7 @@ typedef struct GpusortCostInput
 	int			width;			/* their average bytes */
 	double		fetched;		/* rows that the parent fetches, at most; -1: all */
 	bool		ties;			/* it also fetches the rows equal to the last of them */
+	double		kept;			/* rows that the groups of a bound keep; 0: all */
 	const GpusortKeyPlan *key;	/* no refusal */
 	double		compared;		/* columns that a comparison of core's looks at, on average; 0: 1 */
 	bool		by_pages;		/* rows are read by pages: gpusort_cost_by_pages() */
@@ -149,6 +150,12 @@ extern GpusortBound gpusort_bound_gathered(GpusortBound bound);
 extern GpusortBound gpusort_bound_unique(const Unique *unique);
 extern GpusortBound gpusort_bound_window(const WindowAgg *window);
 
+/*
+ * The rows that the groups of a bound keep of a Sort's child, by the statistics of its columns; 0: the bound has no
+ * groups, or the number is not known.
+ */
+extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSortColumn *columns, GpusortBound bound);
+
 /* ---- make.c ---- */
 
 /*
@@ -170,12 +177,12 @@ extern void gpusort_plan_bound(CustomScan *scan, GpusortBound bound);
  * GpuSort above a Gather above a GpuSort Feed above the same partial plan, which
  * *partial then points to.  Returns NULL otherwise.  bound: no LIMIT's, but it may have groups.
  */
-extern Plan *gpusort_plan_parallel(Plan *plan, GpusortBound bound, Plan ***partial);
+extern Plan *gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan ***partial);
 
 /*
  * Is it worth while, and does it fit in memory, to let this many workers, beside the
- * leader, feed one sort?
+ * leader, feed one sort?  kept: see GpusortCostInput.
  */
-extern bool gpusort_plan_feed_pays(double rows, int width, int workers);
+extern bool gpusort_plan_feed_pays(double rows, double kept, int width, int workers);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */
