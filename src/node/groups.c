@@ -30,6 +30,9 @@
 #define BATCH_ROWS		16
 #define SORT_BYTES		((Size) 24)
 
+/* About so many rows are in the groups of a sample. */
+#define SAMPLE_ROWS		4096
+
 /* Rows between two checks for interrupts */
 #define INTERRUPT_ROWS	4096
 
@@ -294,9 +297,21 @@ is_listed(const GpusortGather *gather)
 	return doubt.undecided == 0 && doubt.crowded == 0 && doubt.proposed < 0;
 }
 
+/* Makes room for some more groups.  Returns false if that takes more memory than a sort of the rows would. */
+static bool
+make_room(Table *table, Layout layout, uint32 rows, MemoryContext cxt)
+{
+	if (table->groups + BATCH_ROWS <= table->mask / 4 * 3)
+		return true;
+	CHECK_FOR_INTERRUPTS();
+	if (table_bytes(table, layout) > rows * SORT_BYTES / 2)
+		return false;
+	grow(table, layout, cxt);
+	return true;
+}
+
 /*
- * A hash table takes less time than a sort, which a trim does not need.  It needs words that decide everything,
- * and takes no more memory than a sort, or ends.
+ * A hash table takes less time than a sort, which a trim does not need.  It needs words that decide everything.
  */
 uint32 *
 gpusort_groups_find(GpusortGather *gather, uint64 *kept)
@@ -313,30 +328,73 @@ gpusort_groups_find(GpusortGather *gather, uint64 *kept)
 	layout.row_words = gather->set_spec.words - layout.group_words + 1;
 	table = make_table(layout, pg_nextpower2_32(Max(gather->limit.kept / layout.most * 4 / 3, FIRST_ENTRIES)) - 1,
 					   gather->set_cxt);
-	*kept = rows;
-	while (row < rows && table.groups <= rows / 2)
+	while (row < rows && make_room(&table, layout, rows, gather->set_cxt))
 	{
 		uint64		count;
 		const uint64 *keys = gpusort_keyset_keys(gather->set, row, &count);
 
 		count = Min(count, BATCH_ROWS);
-		if (table.groups + BATCH_ROWS > table.mask / 4 * 3)
-		{
-			CHECK_FOR_INTERRUPTS();
-			if (table_bytes(&table, layout) > rows * SORT_BYTES / 2)
-				break;
-			grow(&table, layout, gather->set_cxt);
-		}
 		if (layout.group_words == 1 && layout.row_words == 2)
 			add_rows(&table, (Layout) {1, 2, layout.most}, keys, count, row);
 		else
 			add_rows(&table, layout, keys, count, row);
 		row += count;
 	}
-	if (row == rows || table.groups > rows / 2)
-		numbers = gpusort_memory_alloc(gather->set_cxt, rows * sizeof(uint32));
 	if (row == rows)
+	{
+		numbers = gpusort_memory_alloc(gather->set_cxt, rows * sizeof(uint32));
 		*kept = list_rows(&table, layout, numbers);
+	}
 	gpusort_memory_free(table.entries, table_bytes(&table, layout));
 	return numbers;
+}
+
+/*
+ * Of a sample of the groups, all rows are counted.  Those groups are taken whose hash values have some bits of 0, so
+ * many that about SAMPLE_ROWS rows are in them.
+ */
+double
+gpusort_groups_expect(GpusortGather *gather)
+{
+	uint32		rows = (uint32) gpusort_keyset_rows(gather->set);
+	size_t		width = gpusort_spec_width(&gather->set_spec);
+	bool		by_rows = gather->rows.key != NULL;
+	int			columns = gather->spec->groups.columns;
+	Layout		layout = {.group_words = by_rows ? gpusort_rowkey_first_words(gather->rows.key, columns) : columns > 0};
+	uint32		not_sampled = ~(PG_UINT32_MAX >> pg_ceil_log2_32(Max(rows / SAMPLE_ROWS, 1)));
+	Table		table = make_table(layout, FIRST_ENTRIES - 1, gather->set_cxt);
+	uint64		sampled = 0;
+	uint64		kept = 0;
+	uint64		count;
+
+	for (uint32 row = 0; row < rows; row += count)
+	{
+		const char *keys = gpusort_keyset_keys(gather->set, row, &count);
+
+		count = Min(count, INTERRUPT_ROWS);
+		CHECK_FOR_INTERRUPTS();
+		for (uint64 i = 0; i < count; i++)
+		{
+			const void *stored = keys + i * width;
+			uint64		word = by_rows ? 0 : width == sizeof(uint64) ? *(const uint64 *) stored : *(const uint32 *) stored;
+			const uint64 *key = by_rows ? stored : &word;
+			uint32		hash = hash_of(key, layout);
+			uint64	   *entry;
+
+			if ((hash & not_sampled) != 0)
+				continue;
+			if (!make_room(&table, layout, rows, gather->set_cxt))
+				break;
+			entry = find_entry(&table, layout, key, hash);
+			if (entry[0]++ == 0)
+			{
+				memcpy(entry + 1, key, layout.group_words * sizeof(uint64));
+				table.groups++;
+			}
+			kept += entry[0] <= (uint64) gather->limit.rows;
+			sampled++;
+		}
+	}
+	gpusort_memory_free(table.entries, table_bytes(&table, layout));
+	return sampled > 0 ? (double) kept / sampled : 0;
 }

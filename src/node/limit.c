@@ -39,6 +39,14 @@
 #define LEAST_TRIM		4
 
 /*
+ * With groups: the part of the rows that a trim may leave if it is to pay, of at most GROUP_ROWS, of more, which are not
+ * in the cache, and of those of a spilled run.
+ */
+#define FEW_LEFT		0.5
+#define MANY_LEFT		0.25
+#define RUN_LEFT		0.9
+
+/*
  * With groups, the least rows at which a trim is made, and the rows at which the next one is, as a
  * multiple of those that are left: if the last trim has removed half of the rows or more, or less.
  */
@@ -50,18 +58,17 @@
 #define INTERRUPT_ROWS	65536
 
 /*
- * Sets when the next trim is due, if this many rows have remained of those before the last one.
+ * Sets when the next trim is due, if this many rows have remained after the last one.
  * If many of the rows that are expected are fetched, a trim would hardly save anything:
- * then it is due if more rows come than expected.  A trim of groups takes longer, and one that has
- * left most rows may be followed by better ones.
+ * then it is due if more rows come than expected.
  */
 static void
-plan_trim(GpusortGather *gather, uint64 rows, uint64 before)
+plan_trim(GpusortGather *gather, uint64 rows)
 {
 	double		due = Max(2.0 * rows, LEAST_ROWS);
 
 	if (gpusort_limit_grouped(gather))
-		due = Max(rows * (2 * rows <= before ? GROUP_GROWTH : GROUP_RETRY), GROUP_ROWS);
+		due = Max(rows * (gather->limit.leaves <= FEW_LEFT ? GROUP_GROWTH : GROUP_RETRY), GROUP_ROWS);
 	else if (rows * MANY_PART > gather->expected)
 		due = Max(due, SURPLUS_PART * gather->expected);
 	gather->limit.trim_at = gather->limit.rows < 0 || due > PG_UINT32_MAX ? PG_UINT64_MAX : (uint64) due;
@@ -74,8 +81,8 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 	gather->limit.known = false;
 	gather->limit.removed = 0;
 	gather->limit.kept = 0;
-	gather->limit.useless = false;
-	plan_trim(gather, gpusort_limit_grouped(gather) ? 0 : rows, 0);
+	gather->limit.leaves = 1;
+	plan_trim(gather, gpusort_limit_grouped(gather) ? 0 : rows);
 }
 
 void
@@ -172,23 +179,31 @@ trim_groups(GpusortGather *gather)
 	}
 	else
 		sorted = (GpusortSorted) {.block = found, .count = kept};
-	if (found == NULL || kept < gpusort_keyset_rows(gather->set))
-		keep_rows(gather, &sorted, kept);
+	keep_rows(gather, &sorted, kept);
 	if (found != NULL)
 		pfree(found);
 	return kept;
 }
 
-void
-gpusort_limit_trim(GpusortGather *gather)
+/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has not left few. */
+static bool
+leaves(GpusortGather *gather, double part)
+{
+	if (gather->limit.leaves > FEW_LEFT)
+		gather->limit.leaves = gpusort_groups_expect(gather);
+	return gather->limit.leaves <= part;
+}
+
+static void
+trim(GpusortGather *gather)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
-	uint64		kept = rows;
 	GpusortSorted sorted;
+	uint64		kept;
 
 	if (gpusort_limit_grouped(gather))
 		kept = trim_groups(gather);
-	else if (gpusort_limit_exceeded(gather))
+	else
 	{
 		gpusort_sort_words(gather, NULL, NULL, 0, &sorted);
 		kept = gpusort_bound_select(gather, &sorted);
@@ -196,28 +211,42 @@ gpusort_limit_trim(GpusortGather *gather)
 	}
 	gather->limit.removed += rows - kept;
 	gather->limit.kept = kept;
-	plan_trim(gather, kept, rows);
+	gather->limit.leaves = (double) kept / rows;
 }
 
-/*
- * A trim of groups does not help if the last one has left most of the rows, or if a trim of a whole
- * run has not helped before.  Then a run is trimmed only when it is written.
- */
+void
+gpusort_limit_trim(GpusortGather *gather)
+{
+	uint64		rows = gpusort_keyset_rows(gather->set);
+
+	if (gpusort_limit_grouped(gather) ? leaves(gather, rows > GROUP_ROWS ? MANY_LEFT : FEW_LEFT) :
+		gpusort_limit_exceeded(gather))
+		trim(gather);
+	plan_trim(gather, gpusort_keyset_rows(gather->set));
+}
+
 bool
 gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowed) (GpusortGather *gather))
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
-	bool		grouped = gpusort_limit_grouped(gather);
-	bool		first = gather->limit.kept == 0;
 
-	if (grouped ? gather->limit.useless || rows - gather->limit.kept < rows / LEAST_TRIM :
+	if (gpusort_limit_grouped(gather) ?
+		rows - gather->limit.kept < rows / LEAST_TRIM || !leaves(gather, 1 - 1.0 / LEAST_TRIM) :
 		!gpusort_limit_exceeded(gather))
 		return false;
-	gpusort_limit_trim(gather);
-	if (rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1))
-		return true;
-	gather->limit.useless = first;
-	return false;
+	trim(gather);
+	plan_trim(gather, gpusort_keyset_rows(gather->set));
+	return rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1);
+}
+
+void
+gpusort_limit_trim_run(GpusortGather *gather, GpusortSorted *sorted)
+{
+	if (gpusort_limit_grouped(gather) && gather->limit.leaves <= RUN_LEFT)
+		sorted->count = gpusort_groups_select(gather, sorted);
+	gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted->count;
+	gather->limit.kept = 0;
+	gather->limit.leaves = 1;
 }
 
 void

@@ -45,6 +45,9 @@ extern bool gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowe
 /* Counts a row that is removed; reports and checks for interrupts now and then. */
 extern void gpusort_limit_count_removed(GpusortGather *gather);
 
+/* After the sort of a run that will be spilled: takes those rows from it that the parent does not fetch. */
+extern void gpusort_limit_trim_run(GpusortGather *gather, GpusortSorted *sorted);
+
 /*
  * After the sort of all rows: takes those from the result that groups have too many of, where that takes less
  * time than to return them.
@@ -60,11 +63,13 @@ extern void gpusort_limit_trim_result(GpusortGather *gather, GpusortSorted *sort
 extern uint64 gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted);
 
 /*
- * Finds the rows that the parent may fetch in a key set that is not sorted: their numbers, in any order,
- * in an array in set_cxt.  Returns NULL if that needs a sort.  Sets *kept to the number of rows, or to that of all
- * rows, with an undefined array, if there are too many groups for a trim to pay.
+ * Finds the rows that the parent may fetch in a key set that is not sorted: *kept of them.  Returns their numbers,
+ * in any order, in an array in set_cxt, or NULL if that needs a sort.
  */
 extern uint32 *gpusort_groups_find(GpusortGather *gather, uint64 *kept);
+
+/* About what part of a key set's rows may the parent fetch, 0 to 1?  Takes 2 ns a row. */
+extern double gpusort_groups_expect(GpusortGather *gather);
 
 /* ---- bound.c ---- */
 

@@ -185,10 +185,7 @@ gpusort_gather_spill(GpusortGather *gather)
 	GpusortSorted sorted;
 
 	gather->form->sort(gather, false, &sorted);
-	if (gpusort_limit_grouped(gather))
-		sorted.count = gpusort_groups_select(gather, &sorted);
-	gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted.count;
-	gather->limit.kept = 0;
+	gpusort_limit_trim_run(gather, &sorted);
 	if (gather->spill == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(gather->cxt);

@@ -59,7 +59,7 @@ typedef struct GpusortNodeLimit
 	int64		rows;			/* N; -1: all */
 	uint64		trim_at;		/* rows of the key set at which the next trim is due */
 	uint64		kept;			/* with groups: rows of the key set that the last trim has left; 0: none yet */
-	bool		useless;		/* with groups: a trim has not made room for more rows */
+	double		leaves;			/* with groups: the part of the rows that a trim leaves, by the last one or a sample */
 	bool		known;			/* there is a bound, with this key: */
 	int			nwords;			/* for rows; 0 if words only propose an order */
 	uint64		words[GPUSORT_MAX_WORDS];	/* for values: the key is in words[0] */
