@@ -38,19 +38,13 @@
 /* A trim that makes room must make it for at least this part of the rows that it leaves. */
 #define LEAST_TRIM		4
 
-/*
- * With groups: the part of the rows that a trim may leave if it is to pay, of at most GROUP_ROWS, of more, which are not
- * in the cache, and of those of a spilled run.
- */
-#define FEW_LEFT		0.5
+/* With groups: a trim of more rows than GPUSORT_GROUPS_ROWS, which are not in the cache, pays if it leaves this part of them. */
 #define MANY_LEFT		0.25
-#define RUN_LEFT		0.9
 
 /*
- * With groups, the least rows at which a trim is made, and the rows at which the next one is, as a
- * multiple of those that are left: if the last trim has removed half of the rows or more, or less.
+ * With groups, the rows at which the next trim is due, as a multiple of those that are left: if the last
+ * one has left few, or not.
  */
-#define GROUP_ROWS		65536
 #define GROUP_GROWTH	4.0
 #define GROUP_RETRY		8.0
 
@@ -68,7 +62,7 @@ plan_trim(GpusortGather *gather, uint64 rows)
 	double		due = Max(2.0 * rows, LEAST_ROWS);
 
 	if (gpusort_limit_grouped(gather))
-		due = Max(rows * (gather->limit.leaves <= FEW_LEFT ? GROUP_GROWTH : GROUP_RETRY), GROUP_ROWS);
+		due = Max(rows * (gather->limit.leaves <= GPUSORT_GROUPS_FEW ? GROUP_GROWTH : GROUP_RETRY), GPUSORT_GROUPS_ROWS);
 	else if (rows * MANY_PART > gather->expected)
 		due = Max(due, SURPLUS_PART * gather->expected);
 	gather->limit.trim_at = gather->limit.rows < 0 || due > PG_UINT32_MAX ? PG_UINT64_MAX : (uint64) due;
@@ -185,15 +179,6 @@ trim_groups(GpusortGather *gather)
 	return kept;
 }
 
-/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has not left few. */
-static bool
-leaves(GpusortGather *gather, double part)
-{
-	if (gather->limit.leaves > FEW_LEFT)
-		gather->limit.leaves = gpusort_groups_expect(gather);
-	return gather->limit.leaves <= part;
-}
-
 static void
 trim(GpusortGather *gather)
 {
@@ -219,7 +204,7 @@ gpusort_limit_trim(GpusortGather *gather)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
 
-	if (gpusort_limit_grouped(gather) ? leaves(gather, rows > GROUP_ROWS ? MANY_LEFT : FEW_LEFT) :
+	if (gpusort_limit_grouped(gather) ? gpusort_groups_leave(gather, rows > GPUSORT_GROUPS_ROWS ? MANY_LEFT : GPUSORT_GROUPS_FEW) :
 		gpusort_limit_exceeded(gather))
 		trim(gather);
 	plan_trim(gather, gpusort_keyset_rows(gather->set));
@@ -231,30 +216,10 @@ gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowed) (GpusortG
 	uint64		rows = gpusort_keyset_rows(gather->set);
 
 	if (gpusort_limit_grouped(gather) ?
-		rows - gather->limit.kept < rows / LEAST_TRIM || !leaves(gather, 1 - 1.0 / LEAST_TRIM) :
+		rows - gather->limit.kept < rows / LEAST_TRIM || !gpusort_groups_leave(gather, 1 - 1.0 / LEAST_TRIM) :
 		!gpusort_limit_exceeded(gather))
 		return false;
 	trim(gather);
 	plan_trim(gather, gpusort_keyset_rows(gather->set));
 	return rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1);
-}
-
-void
-gpusort_limit_trim_run(GpusortGather *gather, GpusortSorted *sorted)
-{
-	if (gpusort_limit_grouped(gather) && gather->limit.leaves <= RUN_LEFT)
-		sorted->count = gpusort_groups_select(gather, sorted);
-	gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted->count;
-	gather->limit.kept = 0;
-	gather->limit.leaves = 1;
-}
-
-void
-gpusort_limit_trim_result(GpusortGather *gather, GpusortSorted *sorted)
-{
-	/* many rows, of which trims have removed few, would be misses of the cache */
-	if (!gpusort_limit_grouped(gather) || sorted->travels ||
-		sorted->count > Max(GROUP_ROWS, gather->limit.removed))
-		return;
-	sorted->count = gpusort_groups_select(gather, sorted);
 }

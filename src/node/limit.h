@@ -45,22 +45,29 @@ extern bool gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowe
 /* Counts a row that is removed; reports and checks for interrupts now and then. */
 extern void gpusort_limit_count_removed(GpusortGather *gather);
 
-/* After the sort of a run that will be spilled: takes those rows from it that the parent does not fetch. */
-extern void gpusort_limit_trim_run(GpusortGather *gather, GpusortSorted *sorted);
+/* ---- groups.c ---- */
+
+/* The least rows at which groups are trimmed.  A trim of so few pays if it leaves this part of the rows, or less. */
+#define GPUSORT_GROUPS_ROWS		65536
+#define GPUSORT_GROUPS_FEW		0.5
+
+/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has not left few. */
+extern bool gpusort_groups_leave(GpusortGather *gather, double part);
 
 /*
- * After the sort of all rows: takes those from the result that groups have too many of, where that takes less
- * time than to return them.
+ * After the sort of a run that will be spilled, and of all rows: take those rows from it that groups have too many of,
+ * where that takes less time than to write them, or to return them.
  */
-extern void gpusort_limit_trim_result(GpusortGather *gather, GpusortSorted *sorted);
-
-/* ---- groups.c ---- */
+extern void gpusort_groups_trim_run(GpusortGather *gather, GpusortSorted *sorted);
+extern void gpusort_groups_trim_result(GpusortGather *gather, GpusortSorted *sorted);
 
 /*
  * The key set has been sorted into one block, and gpusort_limit_grouped() is true: puts the rows
  * that the parent may fetch to the front of the block, in the same order.  Returns their number.
  */
 extern uint64 gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted);
+
+/* ---- group_table.c ---- */
 
 /*
  * Finds the rows that the parent may fetch in a key set that is not sorted: *kept of them.  Returns their numbers,

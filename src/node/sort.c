@@ -185,7 +185,8 @@ gpusort_gather_spill(GpusortGather *gather)
 	GpusortSorted sorted;
 
 	gather->form->sort(gather, false, &sorted);
-	gpusort_limit_trim_run(gather, &sorted);
+	gpusort_groups_trim_run(gather, &sorted);
+	gather->limit.removed += gpusort_keyset_rows(gather->set) - sorted.count;
 	if (gather->spill == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(gather->cxt);
@@ -222,7 +223,7 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 	if (gather->spill == NULL)
 	{
 		gather->form->sort(gather, gather->travels, sorted);
-		gpusort_limit_trim_result(gather, sorted);
+		gpusort_groups_trim_result(gather, sorted);
 		return;
 	}
 	if (gpusort_keyset_rows(gather->set) > 0)
