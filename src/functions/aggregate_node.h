@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate_node.h
- *		GpuSort Aggregate, which takes the place of an Agg: aggregate_node.c.
+ *		GpuSort Aggregate, which takes the place of an Agg.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,17 +17,43 @@
 /*
  * A plan node in place of an Agg over all rows of its child.  Its target list and qualifications
  * refer to custom_scan_tlist, whose entries are Aggrefs that gpusort_aggregate_accepts() and
- * that refer to the child.
+ * that refer to the child.  In aggregate_node.c.
  */
 extern const CustomScanMethods gpusort_aggregate_methods;
 
-/*
- * Is an Aggref one of gpu_sort_agg(), gpu_median() or gpu_percentile() that the node can
- * execute?  It takes all rows, and its fractions are the same for all of them.
- */
-extern bool gpusort_aggregate_accepts(Aggref *aggref);
+/* ---- aggregate_kind.c ---- */
 
-/* The functions of these aggregates, by which they are told whatever their names */
+/* What an aggregate computes */
+typedef enum GpusortAggregateKind
+{
+	GPUSORT_AGGREGATE_OTHER,
+	GPUSORT_AGGREGATE_SORTED,	/* gpu_sort_agg() */
+	GPUSORT_AGGREGATE_PERCENTILE,	/* gpu_median(), gpu_percentile() */
+	/* core's: of them the node keeps to gpusort.memory_limit */
+	GPUSORT_AGGREGATE_CONT,		/* percentile_cont() of double precision */
+	GPUSORT_AGGREGATE_DISC,		/* percentile_disc() */
+	GPUSORT_AGGREGATE_MODE,		/* mode() */
+	GPUSORT_AGGREGATE_COUNT		/* count(DISTINCT value) */
+} GpusortAggregateKind;
+
+extern GpusortAggregateKind gpusort_aggregate_kind(const Aggref *aggref);
+
+/*
+ * Can the node execute this aggregate, of a type that gpusort sorts, in its own order or the reverse?  Its
+ * fractions are the same for all rows.
+ */
+extern bool gpusort_aggregate_accepts(const Aggref *aggref);
+
+/* The expression whose values are gathered, which may be of another type than the argument. */
+extern Expr *gpusort_aggregate_argument(const Aggref *aggref);
+
+/* The fractions, a double precision or an array of them; NULL: it has none, or is the median. */
+extern Expr *gpusort_aggregate_fractions(const Aggref *aggref);
+
+/* WITHIN GROUP (ORDER BY ... DESC)? */
+extern bool gpusort_aggregate_descends(const Aggref *aggref);
+
+/* The functions of gpusort's aggregates, by which they are told whatever their names */
 extern Datum gpu_sort_agg_transfn(PG_FUNCTION_ARGS);
 extern Datum gpu_sort_agg_finalfn(PG_FUNCTION_ARGS);
 extern Datum gpu_median_transfn(PG_FUNCTION_ARGS);

@@ -11,6 +11,10 @@
 
 #include "functions/group.h"
 
+/* With a limit, a key set grows by this part of its rows, and this many, so that it comes near the limit. */
+#define ROOM_PART	8
+#define ROOM_ROWS	1024
+
 MemoryContext
 gpusort_group_context(FunctionCallInfo fcinfo, bool *window)
 {
@@ -49,6 +53,9 @@ gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext 
 	group->begin = group->next = (char *) group->first_keys;
 	group->end = group->begin + sizeof(group->first_keys);
 	group->resumable = resumable;
+	group->distinct = false;
+	group->limit = 0;
+	group->spill = NULL;
 }
 
 static GpusortKeySetSpec
@@ -57,7 +64,7 @@ set_spec(const GpusortGroup *group)
 	GpusortKeySetSpec spec = {
 		.key_type = group->type->name,
 		.key_bytes = group->type->key_bytes,
-		.counted = true,
+		.counted = group->limit == 0,
 		.resumable = group->resumable,
 	};
 
@@ -103,7 +110,11 @@ gpusort_group_renew(GpusortGroup *group)
 	}
 	else
 		commit_keys(group);
-	group->begin = gpusort_keyset_reserve(group->set, SIZE_MAX, &room);
+	if (group->limit > 0 &&
+		gpusort_keyset_memory(group->set, ROOM_ROWS + gpusort_keyset_rows(group->set) / ROOM_PART) > group->limit)
+		gpusort_group_relieve(group);
+	group->begin = gpusort_keyset_reserve(group->set, group->limit == 0 ? SIZE_MAX :
+										  ROOM_ROWS + gpusort_keyset_rows(group->set) / ROOM_PART, &room);
 	group->next = group->begin;
 	group->end = group->begin + room * group->type->key_bytes;
 }

@@ -26,6 +26,9 @@ typedef struct GpusortGroup
 	char	   *next;			/* where the next key goes */
 	char	   *end;			/* end of the memory that next points into */
 	bool		resumable;		/* keys may follow a sort; the key set never uses the GPU */
+	bool		distinct;		/* equal keys may be removed, but the first one */
+	Size		limit;			/* bytes that they may take; further keys are spilled.  0: there is no limit */
+	struct GpusortSpill *spill; /* NULL: all keys are in memory */
 	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
 } GpusortGroup;
 
@@ -65,7 +68,7 @@ gpusort_group_few(const GpusortGroup *group)
 	return (group->next - group->begin) / group->type->key_bytes;
 }
 
-/* The number of all keys. */
+/* The number of all keys in memory. */
 static inline uint64
 gpusort_group_rows(const GpusortGroup *group)
 {
@@ -84,5 +87,37 @@ extern bool gpusort_group_sort_few(const GpusortGroup *group, uint64 *keys, Gpus
  * current memory context, which the caller ends.
  */
 extern GpusortKeySet *gpusort_group_set(GpusortGroup *group);
+
+/* ---- group_spill.c ---- */
+
+/* Lets the keys take this many bytes, and then spills them.  distinct: equal keys are of no use.  The group is empty. */
+extern void gpusort_group_limit(GpusortGroup *group, Size limit, bool distinct);
+
+/* The key set is too large: removes equal keys, or writes a spilled run. */
+extern void gpusort_group_relieve(GpusortGroup *group);
+
+/* Are the values of two keys equal?  Those of floats may differ in their bits. */
+extern bool gpusort_group_same(const GpusortType *type, uint64 key, uint64 other);
+
+/* All keys of a group in order */
+typedef struct GpusortGroupScan
+{
+	GpusortGroup *group;
+	GpusortKeySet *set;			/* NULL: keys come from the spill */
+	const void *keys;
+	uint64		rows;
+	uint64		next;
+} GpusortGroupScan;
+
+/* Begins to read all keys in order; once only if there is a spill. */
+extern void gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan);
+
+/* Returns the next key, or false at the end. */
+extern bool gpusort_group_next(GpusortGroupScan *scan, uint64 *key);
+
+extern void gpusort_group_end_scan(GpusortGroupScan *scan);
+
+/* Ends the spill, if there is one. */
+extern void gpusort_group_end_spill(GpusortGroup *group);
 
 #endif							/* GPUSORT_FUNCTIONS_GROUP_H */

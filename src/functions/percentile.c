@@ -16,11 +16,13 @@
 
 #include <math.h>
 
+#include "access/tupmacs.h"
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "functions/percentile.h"
@@ -166,45 +168,113 @@ interpolate(const GpusortType *type, float8 fraction, int64 last, uint64 first_k
 						  proportion * (DatumGetFloat8(high) - DatumGetFloat8(low)));
 }
 
+Datum
+gpusort_percentile_value(const GpusortType *type, uint64 key)
+{
+	uint32		key4 = (uint32) key;
+	uint64		value;
+
+	gpusort_type_decode(type, type->key_bytes == 4 ? (void *) &key4 : (void *) &key, 1, false, &value);
+	return fetch_att(&value, true, type->value_bytes);
+}
+
 /* The array of percentiles, whose dimensions are those of the fractions */
 static Datum
-make_array(const GpusortType *keys, ArrayType *fractions, Datum *values, bool *nulls)
+make_array(const GpusortPercentiles *percentiles, Datum *values, bool *nulls)
 {
-	Oid			type = keys->typid;
+	ArrayType  *fractions = percentiles->fractions->several;
+	Oid			type = percentiles->type->typid;
+	int16		length;
+	bool		by_value;
+	char		align;
 
-	if (type == DATEOID)
+	if (type == DATEOID && !percentiles->discrete)
 		type = TIMESTAMPOID;
-	else if (type != TIMESTAMPOID && type != TIMESTAMPTZOID)
+	else if (type != TIMESTAMPOID && type != TIMESTAMPTZOID && !percentiles->discrete)
 		type = FLOAT8OID;
 	if (ARR_NDIM(fractions) == 0)
 		return PointerGetDatum(construct_empty_array(type));
-	/* timestamps are 8 bytes, as doubles are */
+	get_typlenbyvalalign(type, &length, &by_value, &align);
 	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(fractions), ARR_DIMS(fractions),
-											  ARR_LBOUND(fractions), type, sizeof(float8),
-											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+											  ARR_LBOUND(fractions), type, length, by_value, align));
 }
 
-/* Key i of an array of keys. */
-static inline uint64
-key_at(const GpusortType *type, const void *keys, uint64 i)
+/* Returns the fractions as an array of n. */
+static Datum *
+fractions_of(const GpusortFractions *fractions, bool **nulls, int *n)
 {
-	return type->key_bytes == 4 ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
+	Datum	   *values;
+
+	if (fractions->several != NULL)
+	{
+		deconstruct_array(fractions->several, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+						  &values, nulls, n);
+		return values;
+	}
+	values = palloc(sizeof(Datum));
+	values[0] = Float8GetDatum(fractions->one);
+	*nulls = palloc0(sizeof(bool));
+	*n = 1;
+	return values;
 }
 
-/* Finds the keys of a group at these places of the sorted order. */
-static void
-find_keys(GpusortGroup *keys, const uint64 *places, int n, void *found)
+uint64 *
+gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n)
+{
+	int64		last = (int64) percentiles->rows - 1;
+	int			count;
+	bool	   *nulls;
+	Datum	   *values = fractions_of(percentiles->fractions, &nulls, &count);
+	uint64	   *places = palloc(Max(2 * count, 1) * sizeof(uint64));
+
+	for (int i = 0; i < count; i++)
+	{
+		float8		fraction = nulls[i] ? 0 : DatumGetFloat8(values[i]);
+		int64		first = (int64) floor(fraction * last);
+		int64		second = (int64) ceil(fraction * last);
+
+		if (percentiles->discrete)
+			first = second = Max((int64) ceil(fraction * percentiles->rows), 1) - 1;
+		places[2 * i] = percentiles->descending ? last - first : first;
+		places[2 * i + 1] = percentiles->descending ? last - second : second;
+	}
+	*n = 2 * count;
+	return places;
+}
+
+Datum
+gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys)
+{
+	bool		several = percentiles->fractions->several != NULL;
+	int			n;
+	bool	   *nulls;
+	Datum	   *values = fractions_of(percentiles->fractions, &nulls, &n);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			continue;
+		values[i] = percentiles->discrete ? gpusort_percentile_value(percentiles->type, keys[2 * i]) :
+			interpolate(percentiles->type, DatumGetFloat8(values[i]), (int64) percentiles->rows - 1,
+						keys[2 * i], keys[2 * i + 1], several);
+	}
+	return several ? make_array(percentiles, values, nulls) : values[0];
+}
+
+void
+gpusort_percentile_select(GpusortGroup *keys, const uint64 *places, int n, uint64 *found)
 {
 	uint64		few[lengthof(keys->first_keys)];
 	GpusortReport report;
+	bool		narrow = keys->type->key_bytes == sizeof(uint32);
 
 	if (gpusort_group_sort_few(keys, few, &report))
 	{
 		for (int i = 0; i < n; i++)
-			memcpy((char *) found + i * keys->type->key_bytes, (char *) few + places[i] * keys->type->key_bytes,
-				   keys->type->key_bytes);
+			found[i] = narrow ? ((uint32 *) few)[places[i]] : few[places[i]];
+		return;
 	}
-	else
+	if (n > 0)
 	{
 		GpusortKeySet *set = gpusort_group_set(keys);
 
@@ -212,47 +282,26 @@ find_keys(GpusortGroup *keys, const uint64 *places, int n, void *found)
 		if (set != keys->set)
 			gpusort_keyset_end(set);
 	}
+	/* from the last one on, so that none is overwritten before */
+	for (int i = n - 1; i >= 0 && narrow; i--)
+		found[i] = ((uint32 *) found)[i];
 }
 
 bool
 gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result)
 {
-	Datum		one = Float8GetDatum(fractions->one);
-	bool		not_null = false;
-	Datum	   *values = &one;
-	bool	   *nulls = &not_null;
-	int			n = 1;
-	int64		last = (int64) gpusort_group_rows(keys) - 1;
-	uint64		local[4];
-	uint64	   *places = local;
+	GpusortPercentiles percentiles = {.type = keys->type, .fractions = fractions, .rows = gpusort_group_rows(keys)};
+	uint64	   *places;
 	uint64	   *found;
+	int			n;
 
-	if (fractions->null || last < 0)
+	if (fractions->null || percentiles.rows == 0)
 		return false;
-	if (fractions->several != NULL)
-	{
-		deconstruct_array(fractions->several, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-						  &values, &nulls, &n);
-		places = palloc(4 * n * sizeof(uint64));
-	}
-	found = places + 2 * n;
-	for (int i = 0; i < n; i++)
-	{
-		float8		place = nulls[i] ? 0 : DatumGetFloat8(values[i]) * last;
-
-		places[2 * i] = (uint64) floor(place);
-		places[2 * i + 1] = (uint64) ceil(place);
-	}
-	if (n > 0)
-		find_keys(keys, places, 2 * n, found);
-	for (int i = 0; i < n; i++)
-	{
-		if (!nulls[i])
-			values[i] = interpolate(keys->type, DatumGetFloat8(values[i]), last, key_at(keys->type, found, 2 * i),
-									key_at(keys->type, found, 2 * i + 1), fractions->several != NULL);
-	}
-	if (places != local)
-		pfree(places);
-	*result = fractions->several != NULL ? make_array(keys->type, fractions->several, values, nulls) : one;
+	places = gpusort_percentile_places(&percentiles, &n);
+	found = palloc(Max(n, 1) * sizeof(uint64));
+	gpusort_percentile_select(keys, places, n, found);
+	*result = gpusort_percentile_result(&percentiles, found);
+	pfree(places);
+	pfree(found);
 	return true;
 }

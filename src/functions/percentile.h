@@ -27,10 +27,37 @@ typedef struct GpusortFractions
 extern void gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool isnull, bool several,
 								  MemoryContext cxt);
 
+/* Which percentiles, and of what */
+typedef struct GpusortPercentiles
+{
+	const GpusortType *type;	/* of the keys */
+	const GpusortFractions *fractions;	/* not null */
+	uint64		rows;			/* keys, at least 1 */
+	bool		discrete;		/* a percentile is one of the values; else between two of them */
+	bool		descending;		/* of the values in descending order */
+} GpusortPercentiles;
+
 /*
- * Sets *result to the percentile of the values, or to an array of percentiles in the current
- * memory context.  Its type is double precision; for dates and timestamps it is timestamp,
- * and for timestamps with time zone timestamptz.  False if the result is NULL.  The values
+ * Returns, in a palloc'ed array, the places in ascending order of the keys that the percentiles need:
+ * two for each fraction.  Sets *n to their number.
+ */
+extern uint64 *gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n);
+
+/*
+ * Returns the percentile, or an array of percentiles in the current memory context, given the keys
+ * at these places.  A discrete one is a value.  Others are double precision; for dates and timestamps, timestamp,
+ * and for timestamps with time zone, timestamptz.
+ */
+extern Datum gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys);
+
+/* The value of a key of this type */
+extern Datum gpusort_percentile_value(const GpusortType *type, uint64 key);
+
+/* Finds the keys of a group, all in memory, at n places.  The keys stay. */
+extern void gpusort_percentile_select(GpusortGroup *keys, const uint64 *places, int n, uint64 *found);
+
+/*
+ * Sets *result to the percentile of the values, which is not discrete.  False if the result is NULL.  The values
  * stay: other percentiles of them may be found afterwards, and values may be added.
  */
 extern bool gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result);

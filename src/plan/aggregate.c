@@ -191,6 +191,8 @@ sort_input(Context *context, Agg *agg, bool fetch_all)
 	if ((agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED) ||
 		agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL)
 		return 0;
+	if (gpusort_plan_owns_aggregates(agg))
+		return 0;
 	/* a GroupAggregate without a sort returns its first groups early */
 	if (agg->aggstrategy == AGG_SORTED && !extend && !fetch_all && !gpusort_force)
 		return 0;

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * own_aggregates.c
- *		Replaces an Agg that computes gpusort's own aggregates only by GpuSort Aggregate.
+ *		Replaces an Agg that computes nothing but aggregates that sort by GpuSort Aggregate.
  *
- * functions/aggregate_node.c says why.  The Agg has no groups, and all its aggregates are
- * gpu_sort_agg(), gpu_median() and gpu_percentile().  Any other Agg stays, and calls them for
- * each row.
+ * functions/aggregate_node.c says why.  The Agg has no groups, and the node can compute all its
+ * aggregates.  Any other Agg stays, and calls them for each row.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,19 +47,40 @@ refer_to_aggregates(Node *node, List **entries)
 	return (Node *) makeVarFromTargetEntry(INDEX_VAR, entry);
 }
 
+/*
+ * Returns the target list of the node's slot: the aggregates that it computes; NIL if it cannot take the Agg's
+ * place.  Sets *targetlist and *qual to the Agg's, which refer to it.
+ */
+static List *
+find_aggregates(const Agg *agg, List **targetlist, List **qual)
+{
+	List	   *entries = NIL;
+
+	if (agg->aggstrategy != AGG_PLAIN || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL)
+		return NIL;
+	*targetlist = (List *) refer_to_aggregates((Node *) agg->plan.targetlist, &entries);
+	*qual = (List *) refer_to_aggregates((Node *) agg->plan.qual, &entries);
+	return list_member_ptr(entries, NULL) ? NIL : entries;
+}
+
+bool
+gpusort_plan_owns_aggregates(const Agg *agg)
+{
+	List	   *targetlist;
+	List	   *qual;
+
+	return find_aggregates(agg, &targetlist, &qual) != NIL;
+}
+
 Plan *
 gpusort_plan_own_aggregates(Agg *agg)
 {
 	CustomScan *scan;
-	List	   *entries = NIL;
 	List	   *targetlist;
 	List	   *qual;
+	List	   *entries = find_aggregates(agg, &targetlist, &qual);
 
-	if (agg->aggstrategy != AGG_PLAIN || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL)
-		return NULL;
-	targetlist = (List *) refer_to_aggregates((Node *) agg->plan.targetlist, &entries);
-	qual = (List *) refer_to_aggregates((Node *) agg->plan.qual, &entries);
-	if (entries == NIL || list_member_ptr(entries, NULL))
+	if (entries == NIL)
 		return NULL;
 
 	scan = makeNode(CustomScan);

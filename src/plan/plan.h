@@ -102,10 +102,13 @@ extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, R
 extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
 
 /*
- * Returns a GpuSort Aggregate in place of an Agg of a finished plan whose aggregates are all
- * gpusort's own, of all rows; NULL if the Agg must stay.  In own_aggregates.c.
+ * Returns a GpuSort Aggregate in place of an Agg of a finished plan, if it can compute all its
+ * aggregates; NULL if the Agg must stay.  In own_aggregates.c.
  */
 extern Plan *gpusort_plan_own_aggregates(Agg *agg);
+
+/* Would that replace it? */
+extern bool gpusort_plan_owns_aggregates(const Agg *agg);
 
 /*
  * Returns a GpuSort Start above a MergeAppend of a finished plan whose children are foreign

@@ -1,0 +1,162 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate_kind.c
+ *		Tells what an aggregate computes, and whether GpuSort Aggregate can do it.
+ *
+ * gpusort's own aggregates are told by their functions, whatever their names, and core's by their numbers.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_type.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "compat.h"
+#include "functions/aggregate_node.h"
+
+static PGFunction
+address_of(Oid function)
+{
+	FmgrInfo	info;
+
+	if (!OidIsValid(function))
+		return NULL;
+	fmgr_info(function, &info);
+	return info.fn_addr;
+}
+
+/* Tells one of gpusort's own aggregates. */
+static GpusortAggregateKind
+own_kind(Oid aggregate)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	Form_pg_aggregate form;
+	PGFunction	transition;
+	PGFunction	final;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggregate);
+	form = (Form_pg_aggregate) GETSTRUCT(tuple);
+	transition = address_of(form->aggtransfn);
+	final = address_of(form->aggfinalfn);
+	ReleaseSysCache(tuple);
+	if (transition == gpu_sort_agg_transfn && final == gpu_sort_agg_finalfn)
+		return GPUSORT_AGGREGATE_SORTED;
+	if (transition == gpu_percentiles_transfn && final == gpu_percentiles_finalfn)
+		return GPUSORT_AGGREGATE_PERCENTILE;
+	return (transition == gpu_median_transfn || transition == gpu_percentile_transfn) &&
+		final == gpu_percentile_finalfn ? GPUSORT_AGGREGATE_PERCENTILE : GPUSORT_AGGREGATE_OTHER;
+}
+
+GpusortAggregateKind
+gpusort_aggregate_kind(const Aggref *aggref)
+{
+	switch (aggref->aggfnoid)
+	{
+		case F_PERCENTILE_CONT_FLOAT8_FLOAT8:
+		case F_PERCENTILE_CONT__FLOAT8_FLOAT8:
+			return GPUSORT_AGGREGATE_CONT;
+		case F_PERCENTILE_DISC_FLOAT8_ANYELEMENT:
+		case F_PERCENTILE_DISC__FLOAT8_ANYELEMENT:
+			return GPUSORT_AGGREGATE_DISC;
+		case F_MODE:
+			return GPUSORT_AGGREGATE_MODE;
+		case F_COUNT_ANY:
+			return aggref->aggdistinct != NIL ? GPUSORT_AGGREGATE_COUNT : GPUSORT_AGGREGATE_OTHER;
+		default:
+			break;
+	}
+	/* others are mostly told here */
+	if (aggref->aggkind != AGGKIND_NORMAL || aggref->aggtranstype != INTERNALOID ||
+		aggref->aggdistinct != NIL || aggref->aggorder != NIL)
+		return GPUSORT_AGGREGATE_OTHER;
+	return own_kind(aggref->aggfnoid);
+}
+
+Expr *
+gpusort_aggregate_argument(const Aggref *aggref)
+{
+	Expr	   *expr = linitial_node(TargetEntry, aggref->args)->expr;
+
+	/* values and their casts have the same order, and the percentile of the cast is the cast percentile */
+	if (gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_CONT && IsA(expr, FuncExpr))
+	{
+		switch (((FuncExpr *) expr)->funcid)
+		{
+			case F_FLOAT8_INT2:
+			case F_FLOAT8_INT4:
+			case F_FLOAT8_INT8:
+			case F_FLOAT8_FLOAT4:
+				return linitial(((FuncExpr *) expr)->args);
+			default:
+				break;
+		}
+	}
+	return expr;
+}
+
+Expr *
+gpusort_aggregate_fractions(const Aggref *aggref)
+{
+	if (aggref->aggdirectargs != NIL)
+		return linitial(aggref->aggdirectargs);
+	return list_length(aggref->args) > 1 ? lsecond_node(TargetEntry, aggref->args)->expr : NULL;
+}
+
+/* Is this the type's own order, or its reverse?  Sets *descending. */
+static bool
+has_default_order(const SortGroupClause *clause, Oid type, bool *descending)
+{
+	Oid			opfamily;
+	Oid			input;
+	GPUSORT_ORDERING ordering;
+
+	if (!get_ordering_op_properties(clause->sortop, &opfamily, &input, &ordering) ||
+		opfamily != lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf)
+		return false;
+	*descending = ordering == GPUSORT_ORDERING_DESC;
+	return true;
+}
+
+bool
+gpusort_aggregate_descends(const Aggref *aggref)
+{
+	bool		descending = false;
+	Oid			type = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr);
+
+	if (aggref->aggkind == AGGKIND_ORDERED_SET)
+		(void) has_default_order(linitial(aggref->aggorder), type, &descending);
+	return descending;
+}
+
+bool
+gpusort_aggregate_accepts(const Aggref *aggref)
+{
+	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
+	Node	   *fractions;
+	List	   *order;
+	bool		descending;
+
+	if (kind == GPUSORT_AGGREGATE_OTHER || aggref->agglevelsup > 0)
+		return false;
+	fractions = (Node *) gpusort_aggregate_fractions(aggref);
+	if (contain_var_clause(fractions) || contain_volatile_functions(fractions) || contain_subplans(fractions))
+		return false;
+	if (kind == GPUSORT_AGGREGATE_SORTED || kind == GPUSORT_AGGREGATE_PERCENTILE)
+		return aggref->aggfilter == NULL && list_length(aggref->args) <= 2;
+	order = kind == GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
+	return list_length(aggref->args) == 1 && list_length(order) == 1 &&
+		!contain_subplans((Node *) aggref->args) && !contain_subplans((Node *) aggref->aggfilter) &&
+		gpusort_type_find(exprType((Node *) gpusort_aggregate_argument(aggref))) != NULL &&
+		has_default_order(linitial(order), exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr), &descending);
+}

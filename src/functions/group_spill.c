@@ -1,0 +1,209 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_spill.c
+ *		Keeps the keys of a group to a limit of memory.
+ *
+ * Keys beyond the limit are written as sorted runs.  Where equal keys are of no use, all but the first are
+ * removed before, and if that leaves half of the keys or less, they stay in memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/memory.h"
+#include "functions/group.h"
+#include "store/spill.h"
+
+/* Keys that are read between two checks for interrupts */
+#define INTERRUPT_ROWS	65536
+
+void
+gpusort_group_limit(GpusortGroup *group, Size limit, bool distinct)
+{
+	group->limit = limit;
+	group->distinct = distinct;
+}
+
+static inline uint64
+key_at(const GpusortType *type, const void *keys, uint64 i)
+{
+	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
+}
+
+/* The bits of a key's value, as a double. */
+static float8
+float_of(const GpusortType *type, uint64 key)
+{
+	union
+	{
+		uint32		u4;
+		uint64		u8;
+		float4		f4;
+		float8		f8;
+	}			bits;
+
+	if (type->kind == GPUSORT_KIND_FLOAT4)
+	{
+		bits.u4 = gpusort_unkey_float4((uint32) key);
+		return bits.f4;
+	}
+	bits.u8 = gpusort_unkey_float8(key);
+	return bits.f8;
+}
+
+bool
+gpusort_group_same(const GpusortType *type, uint64 key, uint64 other)
+{
+	float8		a;
+	float8		b;
+
+	if (key == other || (type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8))
+		return key == other;
+	a = float_of(type, key);
+	b = float_of(type, other);
+	return a == b || (isnan(a) && isnan(b));
+}
+
+/* Removes all but the first of equal keys, which are sorted.  Returns how many are left. */
+static uint64
+remove_equal(const GpusortType *type, void *keys, uint64 n)
+{
+	uint64		kept = 0;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		uint64		key = key_at(type, keys, i);
+
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (kept > 0 && gpusort_group_same(type, key_at(type, keys, kept - 1), key))
+			continue;
+		if (type->key_bytes == sizeof(uint32))
+			((uint32 *) keys)[kept++] = (uint32) key;
+		else
+			((uint64 *) keys)[kept++] = key;
+	}
+	return kept;
+}
+
+/* Adds n keys to the key set. */
+static void
+add_keys(GpusortGroup *group, const char *keys, uint64 n)
+{
+	while (n > 0)
+	{
+		size_t		room;
+		void	   *to = gpusort_keyset_reserve(group->set, n, &room);
+
+		room = Min(room, n);
+		memcpy(to, keys, room * group->type->key_bytes);
+		gpusort_keyset_commit(group->set, room);
+		keys += room * group->type->key_bytes;
+		n -= room;
+	}
+}
+
+static void
+write_run(GpusortGroup *group, const void *keys, uint64 n)
+{
+	if (group->spill == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(group->cxt);
+
+		group->spill = gpusort_spill_begin(NULL, group->limit, NULL);
+		MemoryContextSwitchTo(old);
+	}
+	gpusort_spill_begin_run(group->spill);
+	for (uint64 i = 0; i < n; i++)
+	{
+		uint64		key = key_at(group->type, keys, i);
+
+		gpusort_spill_write(group->spill, &key, NULL);
+	}
+	gpusort_spill_end_run(group->spill);
+}
+
+void
+gpusort_group_relieve(GpusortGroup *group)
+{
+	uint64		rows = gpusort_keyset_rows(group->set);
+	void	   *keys = gpusort_keyset_sort(group->set, NULL, NULL, NULL, 0);
+	uint64		kept = group->distinct ? remove_equal(group->type, keys, rows) : rows;
+	Size		bytes = Max(kept, 1) * group->type->key_bytes;
+	char	   *copy = NULL;
+	GpusortReport report;
+
+	if (kept <= rows / 2)
+	{
+		copy = gpusort_memory_alloc_pages(group->cxt, bytes);
+		memcpy(copy, keys, bytes);
+	}
+	else
+		write_run(group, keys, kept);
+	gpusort_keyset_finish(group->set, &report);
+	gpusort_keyset_empty(group->set);
+	if (copy != NULL)
+	{
+		add_keys(group, copy, kept);
+		gpusort_memory_free(copy, bytes);
+	}
+}
+
+void
+gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
+{
+	*scan = (GpusortGroupScan) {.group = group};
+	scan->set = gpusort_group_set(group);
+	scan->rows = gpusort_keyset_rows(scan->set);
+	if (group->spill == NULL)
+	{
+		scan->keys = gpusort_keyset_sort(scan->set, NULL, NULL, NULL, 0);
+		return;
+	}
+	if (scan->rows > 0)
+		gpusort_group_relieve(group);
+	if (gpusort_keyset_rows(scan->set) > 0)
+		write_run(group, gpusort_keyset_sort(scan->set, NULL, NULL, NULL, 0), gpusort_keyset_rows(scan->set));
+	scan->set = NULL;
+	gpusort_spill_merge(group->spill);
+}
+
+bool
+gpusort_group_next(GpusortGroupScan *scan, uint64 *key)
+{
+	void	   *none;
+
+	if (unlikely(scan->next++ % INTERRUPT_ROWS == 0))
+		CHECK_FOR_INTERRUPTS();
+	if (scan->set == NULL)
+		return gpusort_spill_next(scan->group->spill, key, &none);
+	if (scan->next > scan->rows)
+		return false;
+	*key = key_at(scan->group->type, scan->keys, scan->next - 1);
+	return true;
+}
+
+void
+gpusort_group_end_scan(GpusortGroupScan *scan)
+{
+	GpusortReport report;
+
+	if (scan->set == NULL)
+		return;
+	gpusort_keyset_finish(scan->set, &report);
+	if (scan->set != scan->group->set)
+		gpusort_keyset_end(scan->set);
+}
+
+void
+gpusort_group_end_spill(GpusortGroup *group)
+{
+	if (group->spill != NULL)
+		gpusort_spill_end(group->spill);
+	group->spill = NULL;
+}
