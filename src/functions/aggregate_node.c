@@ -296,10 +296,12 @@ gather(AggregateNode *node)
 {
 	bool		rows = false;
 
-	begin_gathering(node);
 	while (gpusort_page_next(&node->page, outerPlanState(node)))
 	{
 		CHECK_FOR_INTERRUPTS();
+		/* a type that gpusort does not sort is an error if there are rows */
+		if (unlikely(!rows))
+			begin_gathering(node);
 		rows = true;
 		for (int i = 0; i < node->nvalues; i++)
 			add_page(node, &node->values[i]);
@@ -399,7 +401,6 @@ find_keys(AggregateNode *node, int number)
 
 		if (aggregate->values != number)
 			continue;
-		aggregate->count = aggregate->most = 0;
 		in_order |= aggregate->kind == GPUSORT_AGGREGATE_COUNT || aggregate->kind == GPUSORT_AGGREGATE_MODE;
 		if (!is_percentile(aggregate) || keys->spill != NULL)
 			continue;
@@ -443,7 +444,16 @@ fill_slot(AggregateNode *node, TupleTableSlot *slot)
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
 	ExecClearTuple(slot);
-	for (int i = 0; i < node->nvalues; i++)
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		Aggregate  *aggregate = &node->aggregates[i];
+
+		aggregate->count = aggregate->most = 0;
+		aggregate->percentiles.rows = 0;
+		if (!rows && is_percentile(aggregate))
+			evaluate_fractions(node, aggregate, false);
+	}
+	for (int i = 0; i < node->nvalues && rows; i++)
 	{
 		if (!node->values[i].sorted)
 			find_keys(node, i);

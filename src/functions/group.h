@@ -96,8 +96,23 @@ extern void gpusort_group_limit(GpusortGroup *group, Size limit, bool distinct);
 /* The key set is too large: removes equal keys, or writes a spilled run. */
 extern void gpusort_group_relieve(GpusortGroup *group);
 
+/* Writes all keys that are in memory.  There is a spill. */
+extern void gpusort_group_spill_all(GpusortGroup *group);
+
+/* Ends the spill, if there is one. */
+extern void gpusort_group_end_spill(GpusortGroup *group);
+
+/* Key i of an array of keys */
+static inline uint64
+gpusort_group_key(const GpusortType *type, const void *keys, uint64 i)
+{
+	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
+}
+
 /* Are the values of two keys equal?  Those of floats may differ in their bits. */
 extern bool gpusort_group_same(const GpusortType *type, uint64 key, uint64 other);
+
+/* ---- group_scan.c ---- */
 
 /* All keys of a group in order */
 typedef struct GpusortGroupScan
@@ -116,8 +131,5 @@ extern void gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan
 extern bool gpusort_group_next(GpusortGroupScan *scan, uint64 *key);
 
 extern void gpusort_group_end_scan(GpusortGroupScan *scan);
-
-/* Ends the spill, if there is one. */
-extern void gpusort_group_end_spill(GpusortGroup *group);
 
 #endif							/* GPUSORT_FUNCTIONS_GROUP_H */

@@ -29,12 +29,6 @@ gpusort_group_limit(GpusortGroup *group, Size limit, bool distinct)
 	group->distinct = distinct;
 }
 
-static inline uint64
-key_at(const GpusortType *type, const void *keys, uint64 i)
-{
-	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
-}
-
 /* The bits of a key's value, as a double. */
 static float8
 float_of(const GpusortType *type, uint64 key)
@@ -77,11 +71,11 @@ remove_equal(const GpusortType *type, void *keys, uint64 n)
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		uint64		key = key_at(type, keys, i);
+		uint64		key = gpusort_group_key(type, keys, i);
 
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (kept > 0 && gpusort_group_same(type, key_at(type, keys, kept - 1), key))
+		if (kept > 0 && gpusort_group_same(type, gpusort_group_key(type, keys, kept - 1), key))
 			continue;
 		if (type->key_bytes == sizeof(uint32))
 			((uint32 *) keys)[kept++] = (uint32) key;
@@ -121,7 +115,7 @@ write_run(GpusortGroup *group, const void *keys, uint64 n)
 	gpusort_spill_begin_run(group->spill);
 	for (uint64 i = 0; i < n; i++)
 	{
-		uint64		key = key_at(group->type, keys, i);
+		uint64		key = gpusort_group_key(group->type, keys, i);
 
 		gpusort_spill_write(group->spill, &key, NULL);
 	}
@@ -155,49 +149,18 @@ gpusort_group_relieve(GpusortGroup *group)
 }
 
 void
-gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
+gpusort_group_spill_all(GpusortGroup *group)
 {
-	*scan = (GpusortGroupScan) {.group = group};
-	scan->set = gpusort_group_set(group);
-	scan->rows = gpusort_keyset_rows(scan->set);
-	if (group->spill == NULL)
-	{
-		scan->keys = gpusort_keyset_sort(scan->set, NULL, NULL, NULL, 0);
-		return;
-	}
-	if (scan->rows > 0)
+	if (gpusort_keyset_rows(group->set) > 0)
 		gpusort_group_relieve(group);
-	if (gpusort_keyset_rows(scan->set) > 0)
-		write_run(group, gpusort_keyset_sort(scan->set, NULL, NULL, NULL, 0), gpusort_keyset_rows(scan->set));
-	scan->set = NULL;
-	gpusort_spill_merge(group->spill);
-}
+	if (gpusort_keyset_rows(group->set) > 0)
+	{
+		GpusortReport report;
 
-bool
-gpusort_group_next(GpusortGroupScan *scan, uint64 *key)
-{
-	void	   *none;
-
-	if (unlikely(scan->next++ % INTERRUPT_ROWS == 0))
-		CHECK_FOR_INTERRUPTS();
-	if (scan->set == NULL)
-		return gpusort_spill_next(scan->group->spill, key, &none);
-	if (scan->next > scan->rows)
-		return false;
-	*key = key_at(scan->group->type, scan->keys, scan->next - 1);
-	return true;
-}
-
-void
-gpusort_group_end_scan(GpusortGroupScan *scan)
-{
-	GpusortReport report;
-
-	if (scan->set == NULL)
-		return;
-	gpusort_keyset_finish(scan->set, &report);
-	if (scan->set != scan->group->set)
-		gpusort_keyset_end(scan->set);
+		write_run(group, gpusort_keyset_sort(group->set, NULL, NULL, NULL, 0), gpusort_keyset_rows(group->set));
+		gpusort_keyset_finish(group->set, &report);
+		gpusort_keyset_empty(group->set);
+	}
 }
 
 void

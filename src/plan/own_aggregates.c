@@ -72,6 +72,16 @@ gpusort_plan_owns_aggregates(const Agg *agg)
 	return find_aggregates(agg, &targetlist, &qual) != NIL;
 }
 
+void
+gpusort_plan_unsort_aggregates(Agg *agg)
+{
+	Plan	   *sort = outerPlan(agg);
+
+	/* a Sort hands on all columns of its child */
+	if ((IsA(sort, Sort) || IsA(sort, IncrementalSort)) && sort->initPlan == NIL && gpusort_plan_owns_aggregates(agg))
+		outerPlan(agg) = outerPlan(sort);
+}
+
 Plan *
 gpusort_plan_own_aggregates(Agg *agg)
 {

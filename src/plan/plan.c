@@ -160,6 +160,9 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 		case T_Limit:
 			child_bound = gpusort_bound_child((Limit *) plan);
 			break;
+		case T_Agg:
+			gpusort_plan_unsort_aggregates((Agg *) plan);
+			break;
 		case T_Unique:
 			child_bound = gpusort_bound_unique((Unique *) plan);
 			break;

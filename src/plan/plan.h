@@ -110,6 +110,9 @@ extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 /* Would that replace it? */
 extern bool gpusort_plan_owns_aggregates(const Agg *agg);
 
+/* If it would, takes the Sort away that is below the Agg: from PostgreSQL 16 on, the planner may have put one there. */
+extern void gpusort_plan_unsort_aggregates(Agg *agg);
+
 /*
  * Returns a GpuSort Start above a MergeAppend of a finished plan whose children are foreign
  * scans that can be executed asynchronously; NULL if the MergeAppend must stay as it is.

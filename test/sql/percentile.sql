@@ -11,7 +11,8 @@ SELECT i, i % 300, n, n * 1000, n * 1000000000::bigint, n / 7.0, n / 7.0, date '
 FROM (SELECT i, CASE WHEN i % 11 > 0 THEN (random() * 20000 - 10000)::int END n FROM generate_series(1, 5000) i) s;
 UPDATE numbers SET f4 = 'NaN', f8 = CASE WHEN i % 3 = 0 THEN float8 '-Infinity' ELSE 'Infinity' END WHERE g % 50 = 1;
 
--- every type, with NULLs, as a whole and in groups
+-- every type, with NULLs, as a whole and in groups; percentile_cont() by core
+SET gpusort.enabled = off;
 SELECT gpu_median(i2) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i2) i2,
        gpu_median(i4) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i4) i4,
        gpu_median(i8) = percentile_cont(0.5) WITHIN GROUP (ORDER BY i8) i8,
@@ -115,6 +116,34 @@ CREATE TEMP TABLE expected AS SELECT * FROM percentiles();
 SET gpusort.enabled = on;
 SELECT p = e FROM percentiles() p, expected e;
 
+-- core's aggregates that sort, alone: the same node, with the same results, also if they exceed the memory limit
+EXPLAIN (COSTS OFF)
+SELECT count(DISTINCT i4) FILTER (WHERE g > 7) + mode() WITHIN GROUP (ORDER BY g), percentile_disc(0.2) WITHIN GROUP (ORDER BY ts DESC)
+FROM numbers HAVING percentile_cont(0.5) WITHIN GROUP (ORDER BY i2) > -1e9;
+CREATE FUNCTION of_core() RETURNS text LANGUAGE sql VOLATILE AS $$
+SELECT ROW(percentile_cont(0.3) WITHIN GROUP (ORDER BY i4 DESC), percentile_cont(ARRAY[[0, 0.35], [NULL, 1]]) WITHIN GROUP (ORDER BY i8 DESC),
+           percentile_cont(0.77) WITHIN GROUP (ORDER BY f4), percentile_cont(0.5) WITHIN GROUP (ORDER BY i4 / 2 + i2),
+           percentile_cont(ARRAY[0.5, 0.1]) WITHIN GROUP (ORDER BY f8) FILTER (WHERE g % 3 = 1),
+           percentile_disc(0) WITHIN GROUP (ORDER BY i2), percentile_disc(0.4) WITHIN GROUP (ORDER BY ts DESC NULLS FIRST),
+           percentile_disc(ARRAY[0.1, NULL, 1]) WITHIN GROUP (ORDER BY d), percentile_disc(NULL::float8) WITHIN GROUP (ORDER BY i4),
+           percentile_disc('{}'::float8[]) WITHIN GROUP (ORDER BY f4), mode() WITHIN GROUP (ORDER BY i2), mode() WITHIN GROUP (ORDER BY g DESC),
+           mode() WITHIN GROUP (ORDER BY f4), count(DISTINCT i2), count(DISTINCT i2 * 3) FILTER (WHERE g < 100), count(DISTINCT f4),
+           count(DISTINCT f8), count(DISTINCT tz), count(DISTINCT NULL::int), count(DISTINCT g + random() * 0))::text
+FROM numbers
+$$;
+SET gpusort.enabled = off;
+CREATE TEMP TABLE by_core AS SELECT of_core();
+SET gpusort.enabled = on;
+SELECT of_core() = (TABLE by_core);
+SET gpusort.memory_limit = '64kB';
+SELECT of_core() = (TABLE by_core);
+RESET gpusort.memory_limit;
+SELECT count(DISTINCT x), mode() WITHIN GROUP (ORDER BY x) FROM unnest('{-0,0,NaN,-NaN,NaN,1}'::float8[]) x;
+SELECT count(DISTINCT i), mode() WITHIN GROUP (ORDER BY i), percentile_disc(0.5) WITHIN GROUP (ORDER BY i),
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY i), percentile_cont(ARRAY[2]) WITHIN GROUP (ORDER BY i) FROM numbers WHERE i < 0;
+SELECT percentile_cont(1.1) WITHIN GROUP (ORDER BY i) FROM numbers WHERE i < 0;
+SELECT percentile_disc(ARRAY[0.1, -1]) WITHIN GROUP (ORDER BY i) FROM numbers;
+
 -- anything else that is computed with them brings Agg back
 CREATE FUNCTION node_of(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -140,7 +169,14 @@ FROM unnest(ARRAY['SELECT gpu_median(i) FROM numbers',
                   'SELECT gpu_sort_agg(i), gpu_median(i) FROM numbers',
                   'SELECT gpu_sort_agg(DISTINCT i) FROM numbers',
                   'SELECT gpu_sort_agg(i), array_agg(i) FROM numbers',
-                  'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i) FROM numbers']) query;
+                  'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i) FROM numbers',
+                  'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i * interval ''1 s'') FROM numbers',
+                  'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY i::text) FROM numbers',
+                  'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY i::numeric) FROM numbers',
+                  'SELECT count(DISTINCT i), count(i) FROM numbers',
+                  'SELECT count(DISTINCT (i, g)) FROM numbers',
+                  'SELECT rank(5) WITHIN GROUP (ORDER BY i) FROM numbers',
+                  'SELECT count(DISTINCT i) FROM numbers GROUP BY g']) query;
 
 -- arrays by the node: types, an expression, NULLs, a domain, no rows, few rows, the same values twice, no type of ours
 CREATE DOMAIN small AS int2;
