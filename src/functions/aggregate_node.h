@@ -15,9 +15,10 @@
 #include "functions/group.h"
 
 /*
- * A plan node in place of an Agg over all rows of its child.  Its target list and qualifications
- * refer to custom_scan_tlist, whose entries are Aggrefs that gpusort_aggregate_accepts() and
- * that refer to the child.  In aggregate_node.c.
+ * A plan node in place of an Agg over all rows of its child, or below it.  Aggrefs that
+ * gpusort_aggregate_accepts() refer to the child.  In place of an Agg they are custom_scan_tlist, to which the node's
+ * target list and qual refer.  Below an Agg, custom_private begins with a list of them, and with one of the
+ * numbers of their executor parameters.  In aggregate_node.c.
  */
 extern const CustomScanMethods gpusort_aggregate_methods;
 

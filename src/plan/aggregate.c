@@ -50,7 +50,7 @@ typedef struct Context
 {
 	PlannedStmt *stmt;
 	int			last_node_id;	/* the greatest plan_node_id found */
-	List	   *sorts;			/* added Sorts, which have no plan_node_id yet */
+	List	   *added;			/* added nodes, which have no plan_node_id yet */
 } Context;
 
 /*
@@ -238,7 +238,7 @@ sort_input(Context *context, Agg *agg, bool fetch_all)
 		gpusort_aggregate_set_columns((Sort *) child, &order);
 		return Max(cost - before, 0);
 	}
-	context->sorts = lappend(context->sorts, gpusort_aggregate_add_sort(agg, &order, cost));
+	context->added = lappend(context->added, gpusort_aggregate_add_sort(agg, &order, cost));
 	return cost + cpu_operator_cost * rows;
 }
 
@@ -298,7 +298,13 @@ sort_inputs(Context *context, Plan *plan, bool fetch_all)
 	added += sort_inputs(context, plan->lefttree, left);
 	added += sort_inputs(context, plan->righttree, right);
 	if (IsA(plan, Agg))
+	{
+		Plan	   *split = gpusort_plan_split_aggregates(context->stmt, (Agg *) plan);
+
+		if (split != NULL)
+			context->added = lappend(context->added, split);
 		added += sort_input(context, (Agg *) plan, fetch_all);
+	}
 	plan->startup_cost += added;
 	plan->total_cost += added;
 	/* a plan that returned its first row early may do so no more */
@@ -319,6 +325,6 @@ gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options)
 	sort_inputs(&context, stmt->planTree, (cursor_options & CURSOR_OPT_FAST_PLAN) == 0);
 	/* an EXISTS or a CTE may be read in part */
 	sort_inputs_in_list(&context, stmt->subplans, false);
-	foreach(lc, context.sorts)
-		lfirst_node(Sort, lc)->plan.plan_node_id = ++context.last_node_id;
+	foreach(lc, context.added)
+		((Plan *) lfirst(lc))->plan_node_id = ++context.last_node_id;
 }

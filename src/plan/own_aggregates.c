@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * own_aggregates.c
- *		Replaces an Agg that computes nothing but aggregates that sort by GpuSort Aggregate.
+ *		Has GpuSort Aggregate compute the aggregates of an Agg that sort.
  *
- * functions/aggregate_node.c says why.  The Agg has no groups, and the node can compute all its
- * aggregates.  Any other Agg stays, and calls them for each row.
+ * functions/aggregate_node.c says why.  The Agg has no groups.  If the node can compute all its
+ * aggregates, it takes the Agg's place; if it can compute some, it is put below the Agg.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,9 +12,12 @@
 
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 
 #include "base/shmem.h"
+#include "compat.h"
 #include "functions/aggregate_node.h"
+#include "plan/aggregate.h"
 #include "plan/plan.h"
 
 /*
@@ -72,14 +75,18 @@ gpusort_plan_owns_aggregates(const Agg *agg)
 	return find_aggregates(agg, &targetlist, &qual) != NIL;
 }
 
+/* Is it a Sort whose child can take its place?  It hands on all columns. */
+static bool
+sorts(const Plan *plan)
+{
+	return (IsA(plan, Sort) || IsA(plan, IncrementalSort)) && plan->initPlan == NIL;
+}
+
 void
 gpusort_plan_unsort_aggregates(Agg *agg)
 {
-	Plan	   *sort = outerPlan(agg);
-
-	/* a Sort hands on all columns of its child */
-	if ((IsA(sort, Sort) || IsA(sort, IncrementalSort)) && sort->initPlan == NIL && gpusort_plan_owns_aggregates(agg))
-		outerPlan(agg) = outerPlan(sort);
+	if (sorts(outerPlan(agg)) && gpusort_plan_owns_aggregates(agg))
+		outerPlan(agg) = outerPlan(outerPlan(agg));
 }
 
 Plan *
@@ -102,4 +109,133 @@ gpusort_plan_own_aggregates(Agg *agg)
 	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return &scan->scan.plan;
+}
+
+/* With fewer rows, another node costs as much as it saves. */
+#define LEAST_ROWS	1000.0
+
+/* Aggregates that are replaced by parameters */
+typedef struct Split
+{
+	PlannedStmt *stmt;
+	List	   *aggrefs;
+	List	   *params;			/* their numbers */
+	bool		presorted;		/* another aggregate needs the Sort below the Agg */
+} Split;
+
+/* An executor parameter in place of an expression */
+static Param *
+make_param(int number, Node *expression)
+{
+	Param	   *param = makeNode(Param);
+
+	param->paramkind = PARAM_EXEC;
+	param->paramid = number;
+	param->paramtype = exprType(expression);
+	param->paramtypmod = exprTypmod(expression);
+	param->paramcollid = exprCollation(expression);
+	param->location = -1;
+	return param;
+}
+
+/* Replaces Aggrefs that the node can compute by parameters. */
+static Node *
+refer_to_params(Node *node, Split *split)
+{
+	ListCell   *lc;
+	int			number;
+
+	if (node == NULL)
+		return NULL;
+	if (!IsA(node, Aggref))
+		return expression_tree_mutator(node, refer_to_params, split);
+	if (!gpusort_aggregate_accepts((Aggref *) node))
+	{
+		split->presorted |= GPUSORT_AGG_PRESORTED((Aggref *) node);
+		return node;
+	}
+	foreach(lc, split->aggrefs)
+	{
+		if (equal(lfirst(lc), node) && !contain_volatile_functions(node))
+			return (Node *) make_param(list_nth_int(split->params, foreach_current_index(lc)), node);
+	}
+	number = list_length(split->stmt->paramExecTypes);
+	split->stmt->paramExecTypes = lappend_oid(split->stmt->paramExecTypes, exprType(node));
+	split->aggrefs = lappend(split->aggrefs, node);
+	split->params = lappend_int(split->params, number);
+	return (Node *) make_param(number, node);
+}
+
+/* Returns the number, from 0, of a number in a list, to which it is added if it is new. */
+static int
+renumber(List **numbers, int number)
+{
+	if (!list_member_int(*numbers, number))
+		*numbers = lappend_int(*numbers, number);
+	for (int i = 0;; i++)
+	{
+		if (list_nth_int(*numbers, i) == number)
+			return i;
+	}
+}
+
+/* Numbers the Aggrefs and transition states that an Agg still has anew: ExecInitAgg() wants no gaps. */
+static void
+number_aggregates(List *aggrefs)
+{
+	List	   *numbers = NIL;
+	List	   *transitions = NIL;
+	ListCell   *lc;
+
+	foreach(lc, aggrefs)
+	{
+		Aggref	   *aggref = lfirst_node(Aggref, lc);
+
+		aggref->aggno = renumber(&numbers, aggref->aggno);
+		aggref->aggtransno = renumber(&transitions, aggref->aggtransno);
+	}
+}
+
+Plan *
+gpusort_plan_split_aggregates(PlannedStmt *stmt, Agg *agg)
+{
+	Split		split = {.stmt = stmt};
+	CustomScan *scan;
+	Plan	   *child = outerPlan(agg);
+	List	   *targetlist;
+	List	   *qual;
+	List	   *left = NIL;		/* Aggrefs */
+
+	if (agg->aggstrategy != AGG_PLAIN || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL ||
+		child->plan_rows < LEAST_ROWS || gpusort_plan_owns_aggregates(agg))
+		return NULL;
+	targetlist = (List *) refer_to_params((Node *) agg->plan.targetlist, &split);
+	qual = (List *) refer_to_params((Node *) agg->plan.qual, &split);
+	gpusort_aggregate_collect((Node *) targetlist, &left);
+	gpusort_aggregate_collect((Node *) qual, &left);
+	if (split.aggrefs == NIL || left == NIL)
+		return NULL;
+	number_aggregates(left);
+	agg->plan.targetlist = targetlist;
+	agg->plan.qual = qual;
+	if (!split.presorted && sorts(child))
+		child = outerPlan(child);
+
+	scan = makeNode(CustomScan);
+	scan->scan.plan = *child;
+	scan->scan.plan.type = T_CustomScan;
+	scan->scan.plan.initPlan = NIL;
+	scan->scan.plan.qual = NIL;
+	scan->scan.plan.righttree = NULL;
+	scan->scan.plan.lefttree = child;
+	scan->scan.plan.parallel_aware = scan->scan.plan.async_capable = false;
+	scan->custom_scan_tlist = gpusort_plan_references(OUTER_VAR, child->targetlist);
+	scan->scan.plan.targetlist = gpusort_plan_references(INDEX_VAR, scan->custom_scan_tlist);
+	scan->scan.plan.extParam = bms_union(child->extParam, agg->plan.extParam);
+	scan->scan.plan.allParam = bms_union(child->allParam, agg->plan.allParam);
+	scan->custom_private = list_make2(split.aggrefs, split.params);
+	scan->methods = &gpusort_aggregate_methods;
+	gpusort_plan_mark(scan);
+	outerPlan(agg) = &scan->scan.plan;
+	return outerPlan(agg);
 }

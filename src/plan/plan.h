@@ -110,6 +110,12 @@ extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 /* Would that replace it? */
 extern bool gpusort_plan_owns_aggregates(const Agg *agg);
 
+/*
+ * If GpuSort Aggregate can compute some aggregates of an Agg, but not all, puts one below the Agg, and returns it;
+ * its plan_node_id is to be set.  Returns NULL otherwise.
+ */
+extern Plan *gpusort_plan_split_aggregates(PlannedStmt *stmt, Agg *agg);
+
 /* If it would, takes the Sort away that is below the Agg: from PostgreSQL 16 on, the planner may have put one there. */
 extern void gpusort_plan_unsort_aggregates(Agg *agg);
 

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate_values.h
+ *		Gathers the values of aggregates that sort, and computes these.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_FUNCTIONS_AGGREGATE_VALUES_H
+#define GPUSORT_FUNCTIONS_AGGREGATE_VALUES_H
+
+#include "nodes/execnodes.h"
+
+#include "scan/page.h"
+
+typedef struct GpusortAggregates GpusortAggregates;
+
+/*
+ * Prepares for Aggrefs that gpusort_aggregate_accepts() and that refer to the child of a plan node, in the
+ * current memory context, the query's.
+ */
+extern GpusortAggregates *gpusort_aggregates_init(PlanState *ps, List *aggrefs);
+
+/* Adds all rows of a page of the child. */
+extern void gpusort_aggregates_add(GpusortAggregates *aggregates, GpusortPage *page);
+
+/* After the last row: computes the results, in the order of the Aggrefs, which live until gpusort_aggregates_forget(). */
+extern void gpusort_aggregates_finish(GpusortAggregates *aggregates, Datum *values, bool *nulls);
+
+/* Forgets all rows and results. */
+extern void gpusort_aggregates_forget(GpusortAggregates *aggregates);
+
+#endif							/* GPUSORT_FUNCTIONS_AGGREGATE_VALUES_H */
