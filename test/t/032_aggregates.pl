@@ -213,14 +213,14 @@ cmp_ok($sorted, '>', $done / 4, 'a quarter of the aggregations have their input 
 $node->safe_psql('postgres', <<"SQL");
 CREATE SEQUENCE q;
 CREATE TABLE p AS
-SELECT hashint4(i) AS k, i % 50 AS g, hashint8(i) AS big, i % 2 AS few, (hashint4(i) / 100.0)::numeric(12, 2) AS fixed, hashint4(i) / 7.0 AS n,
-       (i / 7.0)::float8 AS f8, md5(i::text) COLLATE "C" AS c, md5(i::text) COLLATE $icu AS icu, i AS sorted, -i AS falling,
+SELECT hashint4(i) AS k, i % 50 AS g, hashint8(i) AS big, (i % 2)::numeric AS few, (hashint4(i) / 100.0)::numeric(12, 2) AS fixed, hashint4(i) / 7.0 AS n,
+       (i / 7.0)::float8 AS f8, md5(i::text) COLLATE "C" AS c, md5(i::text) COLLATE $icu AS icu, i::numeric AS sorted, -i::numeric AS falling,
        ARRAY[i] AS a
 FROM generate_series(1, 100000) i;
 ALTER TABLE p ADD body text DEFAULT 'body';
 VACUUM ANALYZE p;
 CREATE TABLE indexed AS SELECT * FROM p;
-CREATE INDEX ON indexed (k);
+CREATE INDEX ON indexed (n);
 CREATE INDEX ON indexed (g DESC);
 VACUUM ANALYZE indexed;
 SQL
@@ -239,34 +239,55 @@ sub sort_key_of
 	return plan_of($query, $settings // '') =~ /Aggregate.*\n(?:.*Group Key.*\n)* +->  Custom Scan \(GpuSort\)\n +Sort Key: (.*)/ ? $1 : '';
 }
 
-my $median = 'percentile_cont(0.5) WITHIN GROUP (ORDER BY k)';
+# Aggregates of all rows that GpuSort Aggregate computes need no sorted input, alone and beside others.
 foreach my $case (
-	[ "SELECT $median FROM p", 'k' ],
-	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k DESC) FROM p', 'k DESC' ],
+	[ 'percentile_cont(0.5) WITHIN GROUP (ORDER BY k DESC)', 0 ],
+	[ 'percentile_cont(0.5) WITHIN GROUP (ORDER BY n) + count(DISTINCT k)', 0 ],
+	[ 'count(DISTINCT k) FILTER (WHERE g = 1), mode() WITHIN GROUP (ORDER BY k)', 0 ],
+	[ 'count(DISTINCT k), count(*), sum(k)', 1 ],
+	[ "percentile_disc(0.5) WITHIN GROUP (ORDER BY k), string_agg(c, ',')", 1 ])
+{
+	my ($list, $beside) = @$case;
+	foreach my $presorting ($presorts ? ('off', 'on') : 'off')
+	{
+		my $plan = plan_of("SELECT $list FROM p", presorting($presorting));
+		my $wanted = $beside ? qr/^Aggregate\n  ->  Custom Scan \(GpuSort Aggregate\)\n/ : qr/^Custom Scan \(GpuSort Aggregate\)\n/;
+
+		like($plan, $wanted, "computed without a sort: $list");
+		unlike($plan, qr/Sort Key/, "no sort is left: $list");
+	}
+}
+unlike(plan_of('SELECT count(DISTINCT k), count(*) FROM (SELECT k FROM p LIMIT 500) q'), qr/GpuSort/, 'few rows are left to core');
+
+my $median = 'percentile_disc(0.5) WITHIN GROUP (ORDER BY n)';
+foreach my $case (
+	[ "SELECT $median FROM p", 'n' ],
+	[ 'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY n DESC) FROM p', 'n DESC' ],
 	[ 'SELECT mode() WITHIN GROUP (ORDER BY c NULLS FIRST) FROM p', 'c COLLATE "C" NULLS FIRST' ],
-	[ 'SELECT count(DISTINCT k) FROM p', 'k' ],
+	[ 'SELECT count(DISTINCT n) FROM p', 'n' ],
 	[ "SELECT count(DISTINCT c COLLATE $icu) FROM p", "c COLLATE $icu" ],
 	[ 'SELECT count(DISTINCT icu) FROM p', "icu COLLATE $icu" ],
 	[ "SELECT string_agg(c, ',' ORDER BY big, k DESC) FROM p", 'big, k DESC' ],
-	[ "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n), count(*), sum(k), avg(n), max(fixed), min(c), bool_or(k > 0) FROM p", 'n' ],
+	[ "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY n), count(*), sum(k), avg(n), max(fixed), min(c), bool_or(k > 0) FROM p", 'n' ],
 	# a group's columns come first
-	[ "SELECT g, $median FROM p GROUP BY g", 'g, k' ],
-	[ "SELECT $median FROM (SELECT * FROM p ORDER BY big LIMIT 90000) q", 'p.k' ],
-	[ "SELECT g, $median FROM indexed GROUP BY g ORDER BY g DESC", 'g DESC, k', 'SET enable_seqscan = off; SET enable_sort = off' ],
+	[ "SELECT g, $median FROM p GROUP BY g", 'g, n' ],
+	[ "SELECT $median FROM (SELECT * FROM p ORDER BY big LIMIT 90000) q", 'p.n' ],
+	[ "SELECT g, $median FROM indexed GROUP BY g ORDER BY g DESC", 'g DESC, n', 'SET enable_seqscan = off; SET enable_sort = off' ],
 	# the order that saves more
-	[ 'SELECT count(DISTINCT k), count(DISTINCT big), sum(DISTINCT big) FROM p', 'big' ],
-	[ 'SELECT count(DISTINCT few), count(DISTINCT big) FROM p', 'big' ],
+	[ 'SELECT count(DISTINCT n), count(DISTINCT fixed), sum(DISTINCT fixed) FROM p', 'fixed' ],
+	[ 'SELECT count(DISTINCT few), count(DISTINCT n) FROM p', 'n' ],
+	[ 'SELECT count(DISTINCT few), count(DISTINCT c) FROM p', 'c COLLATE "C"' ],
 	[ 'SELECT count(DISTINCT k), count(DISTINCT c) FROM p', 'c COLLATE "C"' ],
-	[ 'SELECT count(DISTINCT a), count(DISTINCT k) FROM p', 'k' ],
+	[ 'SELECT count(DISTINCT a), count(DISTINCT n) FROM p', 'n' ],
 	# a query that fails a condition of the planner's: sorted input, few values or rows, FILTER
-	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sorted) FROM p', '' ],
-	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY falling DESC) FROM p', '' ],
-	[ 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY falling) FROM p', 'falling' ],
+	[ 'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY sorted) FROM p', '' ],
+	[ 'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY falling DESC) FROM p', '' ],
+	[ 'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY falling) FROM p', 'falling' ],
 	[ "SELECT $median FROM indexed", '', 'SET enable_seqscan = off; SET enable_bitmapscan = off' ],
-	[ "SELECT $median FROM (SELECT k FROM p ORDER BY k LIMIT 90000) q", '' ],
+	[ "SELECT $median FROM (SELECT n FROM p ORDER BY n LIMIT 90000) q", '' ],
 	[ 'SELECT count(DISTINCT few) FROM p', '' ],
-	[ "SELECT $median FROM (SELECT k FROM p LIMIT 500) q", '' ],
-	[ "SELECT $median FROM (SELECT k FROM p LIMIT 10000) q", 'p.k' ],
+	[ "SELECT $median FROM (SELECT n FROM p LIMIT 500) q", '' ],
+	[ "SELECT $median FROM (SELECT n FROM p LIMIT 10000) q", 'p.n' ],
 	# the row of a hypothetical-set aggregate is not in order
 	[ 'SELECT rank(5) WITHIN GROUP (ORDER BY k) FROM p', '' ],
 	[ "SELECT $median, rank(5) WITHIN GROUP (ORDER BY k) FROM p", '' ],
@@ -277,7 +298,7 @@ foreach my $case (
 		'min(n)', 'max(f8)', 'max(a)', 'first_of(k)', 'count(nextval(\'q\') > 3)', 'count(*) FILTER (WHERE random() < 0.5)',
 		'sum((SELECT k))'),
 	# no columns, no types of gpusort, no single order
-	[ 'SELECT count(DISTINCT k + g) FROM p', '' ],
+	[ 'SELECT count(DISTINCT n + g) FROM p', '' ],
 	[ 'SELECT count(DISTINCT a) FROM p', '' ],
 	[ "SELECT g, $median FROM p GROUP BY ROLLUP (g)", 'g' ],
 	[ "SELECT $median FROM p", '', 'SET gpusort.enabled = off' ])
@@ -290,14 +311,14 @@ foreach my $case (
 
 # Where the planner sorts the input, GpuSort does that Sort, in the order of the first aggregate.
 foreach my $case (
-	[ 'SELECT count(DISTINCT k) FROM p', 'k' ],
+	[ 'SELECT count(DISTINCT n) FROM p', 'n' ],
 	[ "SELECT string_agg(c, ',' ORDER BY big, k DESC), array_agg(g) FROM p", 'big, k DESC' ],
 	[ 'SELECT g, count(DISTINCT k) FROM p GROUP BY g', 'g, k' ],
-	[ 'SELECT count(DISTINCT few), count(DISTINCT big) FROM p', 'few' ],
-	[ 'SELECT count(DISTINCT k + g) FROM p', '((k + g))' ],
+	[ 'SELECT count(DISTINCT few), count(DISTINCT n) FROM p', 'few' ],
+	[ 'SELECT count(DISTINCT n + g) FROM p', '((n + (g)::numeric))' ],
 	# ordered-set aggregates are not the planner's
 	[ "SELECT $median, count(DISTINCT few) FROM p", 'few' ],
-	[ "SELECT $median FROM p", 'k' ])
+	[ "SELECT $median FROM p", 'n' ])
 {
 	my ($query, $key) = @$case;
 	next if !$presorts;
@@ -306,12 +327,12 @@ foreach my $case (
 
 # Only the columns that are needed reach the sort; a sorted aggregate loses its ORDER BY.
 my $verbose = $node->safe_psql('postgres', "EXPLAIN (COSTS OFF, VERBOSE) SELECT $median FROM p");
-like($verbose, qr/Seq Scan on public.p\n +Output: k$/m, 'the sort reads one column');
+like($verbose, qr/Seq Scan on public.p\n +Output: n$/m, 'the sort reads one column');
 $verbose = $node->safe_psql('postgres', presorting('off') . "EXPLAIN (COSTS OFF, VERBOSE) SELECT string_agg(c, ',' ORDER BY k), string_agg(c, ',' ORDER BY g) FROM p");
 like($verbose, qr/string_agg\(c, ','::text\), string_agg\(c, ','::text ORDER BY g\)/, 'only the aggregate that is served loses its ORDER BY');
 
 # a parallel scan below the sort
-like($node->safe_psql('postgres', <<"SQL"), qr/GpuSort\)\n +Sort Key: k\n +->  Gather/, 'the sort is above Gather');
+like($node->safe_psql('postgres', <<"SQL"), qr/GpuSort\)\n +Sort Key: n\n +->  Gather/, 'the sort is above Gather');
 SET max_parallel_workers_per_gather = 2;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
