@@ -415,6 +415,34 @@ for rows in 1k 3k 10k 100k 3M; do
   shape $rows 'aggregate: percentile_cont of groups' "$facts" 'SELECT a, percentile_cont(0.5) WITHIN GROUP (ORDER BY k) FROM t GROUP BY a'
   shape $rows 'aggregate: two orders' "$facts" 'SELECT count(DISTINCT k), count(DISTINCT s) FROM t'
 done
+# ... several, and beside others
+for rows in 1k 10k 1M; do
+  shape $rows 'aggregate: several' "$facts" 'SELECT count(DISTINCT k), count(DISTINCT a), percentile_cont(0.95) WITHIN GROUP (ORDER BY k) FROM t'
+  shape $rows 'aggregate: several beside others' "$facts" 'SELECT count(*), avg(k), count(DISTINCT a), percentile_disc(0.95) WITHIN GROUP (ORDER BY k) FROM t'
+  shape $rows 'aggregate: with FILTER' "$facts" 'SELECT count(DISTINCT k) FILTER (WHERE a < 500), mode() WITHIN GROUP (ORDER BY a) FROM t'
+  shape $rows 'aggregate: work_mem 4MB' "$facts" 'SELECT count(DISTINCT k), percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM t' work_mem=4MB
+done
+
+# The first rows of each group: one row a group, two, a hundred; in order, and the latest ones first
+latest='SELECT DISTINCT ON (device) * FROM t ORDER BY device, ts DESC'
+top3='SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY device ORDER BY ts DESC) rn FROM t) q WHERE rn <= 3'
+ranked='SELECT * FROM (SELECT *, rank() OVER (PARTITION BY device ORDER BY ts / 10) rn FROM t) q WHERE rn <= 3'
+for rows in 1k 10k 100k 1M 3M; do
+  wanted $rows '' || true
+  for groups in $n $((n / 2)) $((n / 100)); do
+    events="rnd($groups)::int device, i::int ts, word(32) s"
+    shape $rows "groups: latest of $groups" "$events" "$latest"
+    shape $rows "groups: latest of $groups, work_mem 4MB" "$events" "$latest" work_mem=4MB
+    shape $rows "groups: top 3 of $groups" "$events" "$top3"
+    shape $rows "groups: top 3 of $groups, work_mem 4MB" "$events" "$top3" work_mem=4MB
+  done
+  shape $rows 'groups: rank' "$events" "$ranked"
+  shape $rows 'groups: all rows first' "$events" 'SELECT * FROM (SELECT *, row_number() OVER (ORDER BY ts DESC) rn FROM t) q WHERE rn <= 10'
+  shape $rows 'groups: devices by text' "'device ' || word(20) || rnd($((n / 100))) device, i::int ts" "$latest"
+  shape $rows 'groups: in order' "(i / 100)::int device, i::int ts, word(32) s" "$latest"
+  shape $rows 'groups: in turn' "(i % $((n / 100 + 1)))::int device, i::int ts, word(32) s" "$latest"
+  shape $rows 'groups: DISTINCT' "$events" 'SELECT DISTINCT device FROM t' enable_hashagg=off
+done
 shape 300k 'CREATE TABLE AS' "$facts" 'CREATE TEMP TABLE u AS SELECT * FROM t ORDER BY k; DROP TABLE u'
 for rows in 1k 100k; do
   shape $rows 'cursor, FETCH 10' "$facts" 'DECLARE c CURSOR FOR SELECT * FROM t ORDER BY k; FETCH 10 FROM c; CLOSE c'
