@@ -28,7 +28,7 @@
 #include "plan/aggregate.h"
 #include "plan/plan.h"
 
-/* Returns the number of columns by which a plan node's rows are sorted, and sets *columns; 0: none is known. */
+/* Returns the number of columns by which a plan node's rows are sorted, and sets *columns; 0 and NULL: none is known. */
 static int
 sort_columns(const Plan *plan, const AttrNumber **columns)
 {
@@ -44,6 +44,7 @@ sort_columns(const Plan *plan, const AttrNumber **columns)
 			*columns = ((const MergeAppend *) plan)->sortColIdx;
 			return ((const MergeAppend *) plan)->numCols;
 		default:
+			*columns = NULL;
 			return 0;
 	}
 }
