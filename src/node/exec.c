@@ -76,7 +76,7 @@ fetches_few_strings(const GpusortGather *gather)
 	const GpusortRowKey *key = gather->rows.key;
 	GpusortDoubt doubt;
 
-	if (gather->limit.rows < 0 || gather->spec->limit_ties || gpusort_limit_grouped(gather) || key == NULL)
+	if (gather->limit.rows < 0 || !gather->spec->limit_of_core || gather->spec->limit_ties || key == NULL)
 		return false;
 	doubt = gpusort_rowkey_doubt(key);
 	return doubt.deciding == 0 && doubt.proposed >= 0 &&

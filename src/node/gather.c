@@ -59,7 +59,7 @@ void
 gpusort_core_begin(GpusortGather *gather, const char *reason)
 {
 	int			options = TUPLESORT_NONE;
-	bool		bounded = gather->limit.rows >= 0 && !gather->spec->limit_ties && !gpusort_limit_grouped(gather);
+	bool		bounded = gather->limit.rows >= 0 && gather->spec->limit_of_core && !gather->spec->limit_ties;
 	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
 	gather->stats->core_reason = reason;

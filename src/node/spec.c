@@ -51,11 +51,12 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(scan)->targetlist, spec->attnos[i])->expr),
 		};
 	}
-	spec->limit_ties = list_nth_int(limit, 0);
-	spec->limit_below = list_nth_int(limit, 1);
-	spec->groups.count = (GpusortGroupCount) list_nth_int(limit, 2);
-	spec->groups.columns = list_nth_int(limit, 3);
-	spec->groups.peer_columns = list_nth_int(limit, 4);
+	spec->limit_of_core = list_nth_int(limit, 0);
+	spec->limit_ties = list_nth_int(limit, 1);
+	spec->limit_below = list_nth_int(limit, 2);
+	spec->groups.count = (GpusortGroupCount) list_nth_int(limit, 3);
+	spec->groups.columns = list_nth_int(limit, 4);
+	spec->groups.peer_columns = list_nth_int(limit, 5);
 	if (scan->custom_exprs != NIL)
 	{
 		spec->limit_count = ExecInitExpr(linitial(scan->custom_exprs), &css->ss.ps);

@@ -54,6 +54,7 @@ typedef struct GpusortSortSpec
 	bool		random_access;	/* the parent may read backward, rewind or mark */
 	ExprState  *limit_count;	/* LIMIT above the sort; NULL: the parent may fetch all rows */
 	ExprState  *limit_offset;	/* OFFSET; NULL: none */
+	bool		limit_of_core;	/* no more rows are asked for: core can bound its sort, too, without ties */
 	bool		limit_ties;		/* the parent also fetches the rows equal to the last one */
 	bool		limit_below;	/* it fetches one row less than limit_count */
 	GpusortGroups groups;		/* if there are any, the limit is that of each group */

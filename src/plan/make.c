@@ -80,8 +80,9 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, const 
 									  oids(sort->sortOperators, sort->numCols),
 									  oids(sort->collations, sort->numCols),
 									  booleans(sort->nullsFirst, sort->numCols),
-									  list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
-													 bound.groups.columns, bound.groups.peer_columns));
+									  lcons_int(!bound.unknown_to_core,
+												list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
+															   bound.groups.columns, bound.groups.peer_columns)));
 	scan->methods = methods;
 	gpusort_plan_mark(scan);
 	return scan;

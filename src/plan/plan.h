@@ -173,7 +173,7 @@ extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSo
 /*
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
- * five: column numbers, operators, collations, NULLS FIRST flags, and the bound's ties, below and groups;
+ * five: column numbers, operators, collations, NULLS FIRST flags, and the bound's known to core, ties, below and groups;
  * the version of gpusort follows.  read_plan() in node/spec.c unpacks it.  custom_exprs is empty:
  * gpusort_plan_bound() makes it the bound's count and offset.
  */
