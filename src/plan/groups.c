@@ -28,53 +28,58 @@
 #include "plan/aggregate.h"
 #include "plan/plan.h"
 
-/* Returns the number of columns by which a plan node's rows are sorted, and sets *columns; 0 and NULL: none is known. */
-static int
-sort_columns(const Plan *plan, const AttrNumber **columns)
+/* Columns of a plan node.  A sort may have one twice, under two collations. */
+typedef struct Columns
+{
+	int			n;
+	const AttrNumber *attnos;
+	const Oid  *collations;
+} Columns;
+
+/* The columns by which a plan node's rows are sorted; none if they are not known */
+static Columns
+sort_columns(const Plan *plan)
 {
 	switch (nodeTag(plan))
 	{
 		case T_Sort:
-			*columns = ((const Sort *) plan)->sortColIdx;
-			return ((const Sort *) plan)->numCols;
+			return (Columns) {((const Sort *) plan)->numCols, ((const Sort *) plan)->sortColIdx, ((const Sort *) plan)->collations};
 		case T_GatherMerge:
-			*columns = ((const GatherMerge *) plan)->sortColIdx;
-			return ((const GatherMerge *) plan)->numCols;
+			return (Columns) {((const GatherMerge *) plan)->numCols, ((const GatherMerge *) plan)->sortColIdx,
+				((const GatherMerge *) plan)->collations};
 		case T_MergeAppend:
-			*columns = ((const MergeAppend *) plan)->sortColIdx;
-			return ((const MergeAppend *) plan)->numCols;
+			return (Columns) {((const MergeAppend *) plan)->numCols, ((const MergeAppend *) plan)->sortColIdx,
+				((const MergeAppend *) plan)->collations};
 		default:
-			*columns = NULL;
-			return 0;
+			return (Columns) {0};
 	}
 }
 
-static bool
-has_column(const AttrNumber *columns, int n, AttrNumber column)
-{
-	for (int i = 0; i < n; i++)
-	{
-		if (columns[i] == column)
-			return true;
-	}
-	return false;
-}
-
-/* Returns how many first columns of a sort have these n columns among them, or -1 if the sort lacks one. */
+/* Returns the place, from 1, of column i of some columns among others, or 0. */
 static int
-columns_with(const AttrNumber *sorted, int nsorted, const AttrNumber *columns, int n)
+find_column(const Columns *columns, const Columns *wanted, int i)
+{
+	for (int place = 1; place <= columns->n; place++)
+	{
+		if (columns->attnos[place - 1] == wanted->attnos[i] && columns->collations[place - 1] == wanted->collations[i])
+			return place;
+	}
+	return 0;
+}
+
+/* Returns how many first columns of a sort have these columns among them, or -1 if the sort lacks one. */
+static int
+columns_with(const Columns *sorted, const Columns *wanted)
 {
 	int			most = 0;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < wanted->n; i++)
 	{
-		int			with = 1;
+		int			place = find_column(sorted, wanted, i);
 
-		while (with <= nsorted && sorted[with - 1] != columns[i])
-			with++;
-		if (with > nsorted)
+		if (place == 0)
 			return -1;
-		most = Max(most, with);
+		most = Max(most, place);
 	}
 	return most;
 }
@@ -83,11 +88,11 @@ GpusortBound
 gpusort_bound_unique(const Unique *unique)
 {
 	GpusortBound bound = {.rows = -1, .unknown_to_core = true, .groups.count = GPUSORT_GROUP_ROWS};
-	const AttrNumber *sorted;
-	int			nsorted = sort_columns(outerPlan(unique), &sorted);
+	Columns		sorted = sort_columns(outerPlan(unique));
+	Columns		wanted = {unique->numCols, unique->uniqColIdx, unique->uniqCollations};
 
-	bound.groups.columns = columns_with(sorted, nsorted, unique->uniqColIdx, unique->numCols);
-	if (nsorted == 0 || bound.groups.columns <= 0)
+	bound.groups.columns = columns_with(&sorted, &wanted);
+	if (bound.groups.columns <= 0)
 		return gpusort_unbounded;
 	bound.count = (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64), Int64GetDatum(1), false, FLOAT8PASSBYVAL);
 	return bound;
@@ -139,9 +144,12 @@ looks_ahead(Node *node, void *context)
 				return true;
 			break;
 	}
-	/* these see their frame only; if it is not made of rows, it has the current row's peers */
-	return (frame & (FRAMEOPTION_END_CURRENT_ROW | FRAMEOPTION_END_OFFSET_PRECEDING)) == 0 ||
-		((frame & FRAMEOPTION_ROWS) == 0 && !search->peers);
+	/* these see their frame only; an interval such as '1 mon -29 days' may lead ahead though it is PRECEDING */
+	if ((frame & FRAMEOPTION_END_CURRENT_ROW) == 0 &&
+		((frame & FRAMEOPTION_END_OFFSET_PRECEDING) == 0 || (frame & FRAMEOPTION_RANGE) != 0))
+		return true;
+	/* a frame that is not made of rows has the current row's peers */
+	return (frame & FRAMEOPTION_ROWS) == 0 && !search->peers;
 }
 
 static GpusortGroupCount
@@ -205,17 +213,18 @@ read_condition(const OpExpr *run, const OpExpr *shown, const WindowAgg *window, 
 
 /* Sets what rows are peers.  Returns false if that cannot be told by the first columns of the sort. */
 static bool
-find_peers(const WindowAgg *window, const AttrNumber *sorted, int nsorted, GpusortGroups *groups)
+find_peers(const WindowAgg *window, const Columns *sorted, GpusortGroups *groups)
 {
-	int			with = columns_with(sorted, nsorted, window->ordColIdx, window->ordNumCols);
+	Columns		partition = {window->partNumCols, window->partColIdx, window->partCollations};
+	Columns		order = {window->ordNumCols, window->ordColIdx, window->ordCollations};
+	int			with = columns_with(sorted, &order);
 
 	groups->peer_columns = Max(with, groups->columns);
 	if (with < 0)
 		return false;
 	for (int i = 0; i < groups->peer_columns; i++)
 	{
-		if (!has_column(window->partColIdx, window->partNumCols, sorted[i]) &&
-			!has_column(window->ordColIdx, window->ordNumCols, sorted[i]))
+		if (find_column(&partition, sorted, i) == 0 && find_column(&order, sorted, i) == 0)
 			return false;
 	}
 	return true;
@@ -228,22 +237,22 @@ bound_of(const WindowAgg *window, const OpExpr *run, const OpExpr *shown)
 	GpusortBound bound = {.rows = -1, .unknown_to_core = true};
 	GpusortGroups *groups = &bound.groups;
 	Search		search = {.window = window};
-	const AttrNumber *sorted;
-	int			nsorted = sort_columns(outerPlan(window), &sorted);
+	Columns		sorted = sort_columns(outerPlan(window));
+	Columns		partition = {window->partNumCols, window->partColIdx, window->partCollations};
 
-	if (nsorted == 0)
+	if (sorted.n == 0)
 		return gpusort_unbounded;
 	groups->count = read_condition(run, shown, window, &bound);
-	groups->columns = columns_with(sorted, nsorted, window->partColIdx, window->partNumCols);
+	groups->columns = columns_with(&sorted, &partition);
 	if (groups->count == GPUSORT_GROUP_ALL || groups->columns < 0)
 		return gpusort_unbounded;
 	search.peers = groups->count != GPUSORT_GROUP_ROWS;
-	if ((search.peers && !find_peers(window, sorted, nsorted, groups)) ||
+	if ((search.peers && !find_peers(window, &sorted, groups)) ||
 		looks_ahead((Node *) window->plan.targetlist, &search) || looks_ahead((Node *) window->plan.qual, &search))
 		return gpusort_unbounded;
 	/* the first rows of all are those of a LIMIT, WITH TIES if rows are ranked by all columns */
 	if (window->partNumCols == 0 && (groups->count == GPUSORT_GROUP_ROWS ||
-									 (groups->count == GPUSORT_GROUP_RANK && groups->peer_columns == nsorted)))
+									 (groups->count == GPUSORT_GROUP_RANK && groups->peer_columns == sorted.n)))
 	{
 		bound.ties = search.peers;
 		bound.constant = IsA(bound.count, Const);
