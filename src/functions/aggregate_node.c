@@ -19,7 +19,6 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_proc.h"
-#include "commands/explain.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
@@ -31,6 +30,7 @@
 
 #include "base/shmem.h"
 #include "compat.h"
+#include GPUSORT_EXPLAIN_FORMAT_H
 #include "functions/aggregate_node.h"
 #include "functions/aggregate_values.h"
 
