@@ -15,6 +15,10 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
+
+#include GPUSORT_EXPLAIN_STATE_H
+#include GPUSORT_EXPLAIN_FORMAT_H
 #include "access/htup_details.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_aggregate.h"
@@ -29,8 +33,6 @@
 #include "utils/syscache.h"
 
 #include "base/shmem.h"
-#include "compat.h"
-#include GPUSORT_EXPLAIN_FORMAT_H
 #include "functions/aggregate_node.h"
 #include "functions/aggregate_values.h"
 

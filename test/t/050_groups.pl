@@ -244,7 +244,7 @@ foreach my $case (
 	[ 3, first_rows('few, id', 'dense_rank()', 'PARTITION BY few ORDER BY mid DESC', 'n <= 3') ],
 	[ 3, first_rows('word, few, id', 'rank()', 'PARTITION BY few ORDER BY word, mid', 'n <= 3') ],
 	[ 3, first_rows('few', 'row_number()', 'PARTITION BY few', 'n <= 3'), 70000 ],
-	[ 3, first_rows('few', 'dense_rank()', 'ORDER BY few', 'n <= 3'), 70000 ],
+	[ 3, first_rows('few', 'dense_rank()', 'ORDER BY few', 'n <= 3'), 60000 ],
 	[ 3, first_rows('few, id', 'rank()', 'ORDER BY few', 'n <= 3') =~ s/FROM g/FROM (SELECT few, id FROM g ORDER BY few, id OFFSET 0) g/r ])
 {
 	my ($n, $query, $least, $shape) = @$case;
