@@ -146,7 +146,6 @@ hand_on(AggregateNode *node)
 		node->done = !read_page(node);
 		if (!node->done)
 			continue;
-		node->page.count = 0;
 		values = palloc(list_length(node->params) * sizeof(Datum));
 		nulls = palloc(list_length(node->params) * sizeof(bool));
 		gpusort_aggregates_finish(node->aggregates, values, nulls);
@@ -157,6 +156,8 @@ hand_on(AggregateNode *node)
 			param->value = values[foreach_current_index(lc)];
 			param->isnull = nulls[foreach_current_index(lc)];
 		}
+		pfree(values);
+		pfree(nulls);
 		return NULL;
 	}
 	return gpusort_page_slot(&node->page, node->next++);

@@ -45,7 +45,7 @@ typedef struct Values
 	uint64		nnulls;			/* NULLs, which are only counted */
 } Values;
 
-/* One aggregate: an entry of custom_scan_tlist */
+/* One aggregate */
 typedef struct Aggregate
 {
 	GpusortAggregateKind kind;
@@ -57,6 +57,8 @@ typedef struct Aggregate
 	uint64	   *places;			/* of the keys that the percentiles need */
 	uint64	   *found;			/* these keys */
 	int			nplaces;
+	int		   *ascending;		/* while keys are read in order: the numbers of the places, the least first, */
+	int			taken;			/* of which these have their keys */
 	bool		descending;		/* mode() of values in descending order: of several modes, the last one */
 
 	/* of a mode or a number of distinct values, while keys are read in order */
@@ -254,6 +256,7 @@ find_places(GpusortAggregates *node, Aggregate *aggregate, uint64 rows)
 	aggregate->nplaces = 0;
 	aggregate->percentiles = (GpusortPercentiles) {
 		.type = node->values[aggregate->values].keys.type,
+		.elemtype = exprType(node->values[aggregate->values].expression),
 		.fractions = &aggregate->fractions,
 		.rows = rows,
 		.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
@@ -265,14 +268,37 @@ find_places(GpusortAggregates *node, Aggregate *aggregate, uint64 rows)
 	aggregate->found = palloc(Max(aggregate->nplaces, 1) * sizeof(uint64));
 }
 
-/* Takes the next key in order, the one at this place. */
-static void
-take_key(Aggregate *aggregate, const GpusortType *type, uint64 key, bool repeated, uint64 place)
+static int
+compare_places(const void *a, const void *b, void *places)
 {
+	uint64		place = ((const uint64 *) places)[*(const int *) a];
+	uint64		other = ((const uint64 *) places)[*(const int *) b];
+
+	return place < other ? -1 : place > other;
+}
+
+/* Puts the places in the order in which keys will be read. */
+static void
+order_places(Aggregate *aggregate)
+{
+	aggregate->taken = 0;
+	aggregate->ascending = palloc(Max(aggregate->nplaces, 1) * sizeof(int));
 	for (int i = 0; i < aggregate->nplaces; i++)
+		aggregate->ascending[i] = i;
+	qsort_arg(aggregate->ascending, aggregate->nplaces, sizeof(int), compare_places, aggregate->places);
+}
+
+/* Takes the next key in order, the one at this place. */
+static inline void
+take_key(Aggregate *aggregate, uint64 key, bool repeated, uint64 place)
+{
+	for (; aggregate->taken < aggregate->nplaces; aggregate->taken++)
 	{
-		if (aggregate->places[i] == place)
-			aggregate->found[i] = key;
+		int			i = aggregate->ascending[aggregate->taken];
+
+		if (aggregate->places[i] != place)
+			break;
+		aggregate->found[i] = key;
 	}
 	if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
 		aggregate->count += !repeated;
@@ -301,7 +327,10 @@ read_in_order(GpusortAggregates *node, int number)
 	for (int i = 0; i < node->naggregates && keys->spill != NULL; i++)
 	{
 		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
+		{
 			find_places(node, &node->aggregates[i], gpusort_spill_rows(keys->spill));
+			order_places(&node->aggregates[i]);
+		}
 	}
 	for (uint64 place = 0; gpusort_group_next(&scan, &key); place++)
 	{
@@ -310,7 +339,7 @@ read_in_order(GpusortAggregates *node, int number)
 		for (int i = 0; i < node->naggregates; i++)
 		{
 			if (node->aggregates[i].values == number)
-				take_key(&node->aggregates[i], type, key, repeated, place);
+				take_key(&node->aggregates[i], key, repeated, place);
 		}
 		last = key;
 	}
@@ -336,7 +365,7 @@ find_keys(GpusortAggregates *node, int number)
 			continue;
 		find_places(node, aggregate, gpusort_group_rows(keys));
 		gpusort_percentile_select(keys, aggregate->places, aggregate->nplaces, aggregate->found);
-		aggregate->nplaces = 0;
+		aggregate->nplaces = aggregate->taken = 0;
 	}
 	if (in_order)
 		read_in_order(node, number);

@@ -10,8 +10,6 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
@@ -29,38 +27,17 @@ gpusort_group_limit(GpusortGroup *group, Size limit, bool distinct)
 	group->distinct = distinct;
 }
 
-/* The bits of a key's value, as a double. */
-static float8
-float_of(const GpusortType *type, uint64 key)
-{
-	union
-	{
-		uint32		u4;
-		uint64		u8;
-		float4		f4;
-		float8		f8;
-	}			bits;
-
-	if (type->kind == GPUSORT_KIND_FLOAT4)
-	{
-		bits.u4 = gpusort_unkey_float4((uint32) key);
-		return bits.f4;
-	}
-	bits.u8 = gpusort_unkey_float8(key);
-	return bits.f8;
-}
-
 bool
 gpusort_group_same(const GpusortType *type, uint64 key, uint64 other)
 {
-	float8		a;
-	float8		b;
-
-	if (key == other || (type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8))
-		return key == other;
-	a = float_of(type, key);
-	b = float_of(type, other);
-	return a == b || (isnan(a) && isnan(b));
+	if (key == other)
+		return true;
+	/* the rank keys of equal floats are the same */
+	if (type->kind == GPUSORT_KIND_FLOAT4)
+		return gpusort_rank_float4(gpusort_unkey_float4((uint32) key)) == gpusort_rank_float4(gpusort_unkey_float4((uint32) other));
+	if (type->kind == GPUSORT_KIND_FLOAT8)
+		return gpusort_rank_float8(gpusort_unkey_float8(key)) == gpusort_rank_float8(gpusort_unkey_float8(other));
+	return false;
 }
 
 /* Removes all but the first of equal keys, which are sorted.  Returns how many are left. */

@@ -135,7 +135,7 @@ interpolate_timestamps(Timestamp low, Timestamp high, float8 proportion)
 	return low + (int64) rint(proportion * (float8) difference);
 }
 
-/* The proportion of one fraction, in a function as core's is behind one: see find_percentile(). */
+/* The proportion of one fraction, in a function as core's is behind one: see interpolate(). */
 static pg_noinline float8
 proportion_of_one(float8 fraction, int64 last, int64 first)
 {
@@ -188,9 +188,11 @@ make_array(const GpusortPercentiles *percentiles, Datum *values, bool *nulls)
 	bool		by_value;
 	char		align;
 
-	if (type == DATEOID && !percentiles->discrete)
+	if (percentiles->discrete)
+		type = percentiles->elemtype;
+	else if (type == DATEOID)
 		type = TIMESTAMPOID;
-	else if (type != TIMESTAMPOID && type != TIMESTAMPTZOID && !percentiles->discrete)
+	else if (type != TIMESTAMPOID && type != TIMESTAMPTZOID)
 		type = FLOAT8OID;
 	if (ARR_NDIM(fractions) == 0)
 		return PointerGetDatum(construct_empty_array(type));

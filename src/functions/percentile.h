@@ -31,6 +31,7 @@ extern void gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool
 typedef struct GpusortPercentiles
 {
 	const GpusortType *type;	/* of the keys */
+	Oid			elemtype;		/* of an array of discrete ones: the keys' type, or a domain over it */
 	const GpusortFractions *fractions;	/* not null */
 	uint64		rows;			/* keys, at least 1 */
 	bool		discrete;		/* a percentile is one of the values; else between two of them */
@@ -38,7 +39,7 @@ typedef struct GpusortPercentiles
 } GpusortPercentiles;
 
 /*
- * Returns, in a palloc'ed array, the places in ascending order of the keys that the percentiles need:
+ * Returns, in a palloc'ed array, the places of the keys that the percentiles need, counted from the least key:
  * two for each fraction.  Sets *n to their number.
  */
 extern uint64 *gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n);

@@ -140,8 +140,8 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 		ExplainPropertyInteger("Bound per Group", NULL, node->gather.limit.rows, es);
 	else if (node->gather.limit.removed > 0)
 		ExplainPropertyInteger("Bound", NULL, node->gather.limit.rows, es);
-	if (node->gather.limit.removed > 0)
-		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->gather.limit.removed, es);
+	if (node->gather.limit.removed + node->gather.limit.dropped > 0)
+		ExplainPropertyInteger("Rows Removed by Bound", NULL, node->gather.limit.removed + node->gather.limit.dropped, es);
 	ExplainPropertyInteger("Memory", "kB", (stats.memory + 1023) / 1024, es);
 	if (stats.runs > 0)
 	{

@@ -212,9 +212,9 @@ is_listed(const GpusortGather *gather)
 static bool
 make_room(Table *table, Layout layout, uint32 rows, MemoryContext cxt)
 {
+	CHECK_FOR_INTERRUPTS();
 	if (table->groups + BATCH_ROWS <= table->mask / 4 * 3)
 		return true;
-	CHECK_FOR_INTERRUPTS();
 	if (table_bytes(table, layout) > rows * SORT_BYTES / 2)
 		return false;
 	grow(table, layout, cxt);
@@ -229,13 +229,16 @@ gpusort_groups_find(GpusortGather *gather, uint64 *kept)
 	Table		table;
 	uint32	   *numbers = NULL;
 	uint32		row = 0;
+	uint32		entries;
 
 	if (!is_listed(gather))
 		return NULL;
 	layout.group_words = gpusort_rowkey_first_words(gather->rows.key, gather->spec->groups.columns);
 	layout.row_words = gather->set_spec.words - layout.group_words + 1;
-	table = make_table(layout, pg_nextpower2_32(Max(gather->limit.kept / layout.most * 4 / 3, FIRST_ENTRIES)) - 1,
-					   gather->set_cxt);
+	entries = pg_nextpower2_32(Max(gather->limit.kept / layout.most * 4 / 3, FIRST_ENTRIES));
+	while (entries > FIRST_ENTRIES && entries * entry_words(layout) * sizeof(uint64) > rows * SORT_BYTES)
+		entries /= 2;
+	table = make_table(layout, entries - 1, gather->set_cxt);
 	while (row < rows && make_room(&table, layout, rows, gather->set_cxt))
 	{
 		uint64		count;

@@ -115,7 +115,7 @@ gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted)
 bool
 gpusort_groups_leave(GpusortGather *gather, double part)
 {
-	if (gather->limit.leaves > GPUSORT_GROUPS_FEW)
+	if (gather->limit.leaves > part)
 		gather->limit.leaves = gpusort_groups_expect(gather);
 	return gather->limit.leaves <= part;
 }
@@ -133,7 +133,10 @@ void
 gpusort_groups_trim_result(GpusortGather *gather, GpusortSorted *sorted)
 {
 	/* many rows, of which trims have removed few, would be misses of the cache */
-	if (gpusort_limit_grouped(gather) && !sorted->travels &&
-		sorted->count <= Max(GPUSORT_GROUPS_ROWS, gather->limit.removed))
-		sorted->count = gpusort_groups_select(gather, sorted);
+	if (!gpusort_limit_grouped(gather) || sorted->travels ||
+		sorted->count > Max(GPUSORT_GROUPS_ROWS, gather->limit.removed))
+		return;
+	gather->limit.dropped = sorted->count;
+	sorted->count = gpusort_groups_select(gather, sorted);
+	gather->limit.dropped -= sorted->count;
 }

@@ -73,7 +73,7 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 {
 	gather->limit.rows = rows;
 	gather->limit.known = false;
-	gather->limit.removed = 0;
+	gather->limit.removed = gather->limit.dropped = 0;
 	gather->limit.kept = 0;
 	gather->limit.leaves = 1;
 	plan_trim(gather, gpusort_limit_grouped(gather) ? 0 : rows);

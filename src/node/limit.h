@@ -51,7 +51,7 @@ extern void gpusort_limit_count_removed(GpusortGather *gather);
 #define GPUSORT_GROUPS_ROWS		65536
 #define GPUSORT_GROUPS_FEW		0.5
 
-/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has not left few. */
+/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has left more. */
 extern bool gpusort_groups_leave(GpusortGather *gather, double part);
 
 /*

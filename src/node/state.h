@@ -66,6 +66,7 @@ typedef struct GpusortNodeLimit
 	bool		doubtful;		/* rows with the bound's words may differ from it */
 	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
 	uint64		removed;		/* rows removed so far */
+	uint64		dropped;		/* with groups: rows removed from the result */
 } GpusortNodeLimit;
 
 /* Rows, their keys, and what makes them */

@@ -250,9 +250,10 @@ bound_of(const WindowAgg *window, const OpExpr *run, const OpExpr *shown)
 	if ((search.peers && !find_peers(window, &sorted, groups)) ||
 		looks_ahead((Node *) window->plan.targetlist, &search) || looks_ahead((Node *) window->plan.qual, &search))
 		return gpusort_unbounded;
-	/* the first rows of all are those of a LIMIT, WITH TIES if rows are ranked by all columns */
-	if (window->partNumCols == 0 && (groups->count == GPUSORT_GROUP_ROWS ||
-									 (groups->count == GPUSORT_GROUP_RANK && groups->peer_columns == sorted.n)))
+	/* the first rows of all are those of a LIMIT, WITH TIES if rows are ranked by all columns of this very Sort */
+	if (window->partNumCols == 0 &&
+		(groups->count == GPUSORT_GROUP_ROWS ||
+		 (groups->count == GPUSORT_GROUP_RANK && groups->peer_columns == sorted.n && IsA(outerPlan(window), Sort))))
 	{
 		bound.ties = search.peers;
 		bound.constant = IsA(bound.count, Const);

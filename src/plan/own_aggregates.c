@@ -15,7 +15,6 @@
 #include "optimizer/optimizer.h"
 
 #include "base/shmem.h"
-#include "compat.h"
 #include "functions/aggregate_node.h"
 #include "plan/aggregate.h"
 #include "plan/plan.h"
@@ -120,7 +119,6 @@ typedef struct Split
 	PlannedStmt *stmt;
 	List	   *aggrefs;
 	List	   *params;			/* their numbers */
-	bool		presorted;		/* another aggregate needs the Sort below the Agg */
 } Split;
 
 /* An executor parameter in place of an expression */
@@ -150,10 +148,7 @@ refer_to_params(Node *node, Split *split)
 	if (!IsA(node, Aggref))
 		return expression_tree_mutator(node, refer_to_params, split);
 	if (!gpusort_aggregate_accepts((Aggref *) node))
-	{
-		split->presorted |= GPUSORT_AGG_PRESORTED((Aggref *) node);
 		return node;
-	}
 	foreach(lc, split->aggrefs)
 	{
 		if (equal(lfirst(lc), node) && !contain_volatile_functions(node))
@@ -196,6 +191,34 @@ number_aggregates(List *aggrefs)
 	}
 }
 
+/* Do aggregates sort inside themselves, so that a GpuSort below them may serve one? */
+static bool
+any_sorts(List *aggrefs)
+{
+	ListCell   *lc;
+
+	foreach(lc, aggrefs)
+	{
+		if (lfirst_node(Aggref, lc)->aggorder != NIL || lfirst_node(Aggref, lc)->aggdistinct != NIL)
+			return true;
+	}
+	return false;
+}
+
+/* Does an aggregate show the order of its input?  A subquery's ORDER BY may have made it. */
+static bool
+any_shows_order(List *aggrefs)
+{
+	ListCell   *lc;
+
+	foreach(lc, aggrefs)
+	{
+		if (!gpusort_aggregate_is_harmless(lfirst_node(Aggref, lc)))
+			return true;
+	}
+	return false;
+}
+
 Plan *
 gpusort_plan_split_aggregates(PlannedStmt *stmt, Agg *agg)
 {
@@ -213,12 +236,12 @@ gpusort_plan_split_aggregates(PlannedStmt *stmt, Agg *agg)
 	qual = (List *) refer_to_params((Node *) agg->plan.qual, &split);
 	gpusort_aggregate_collect((Node *) targetlist, &left);
 	gpusort_aggregate_collect((Node *) qual, &left);
-	if (split.aggrefs == NIL || left == NIL)
+	if (split.aggrefs == NIL || left == NIL || any_sorts(left))
 		return NULL;
 	number_aggregates(left);
 	agg->plan.targetlist = targetlist;
 	agg->plan.qual = qual;
-	if (!split.presorted && sorts(child))
+	if (sorts(child) && !any_shows_order(left))
 		child = outerPlan(child);
 
 	scan = makeNode(CustomScan);

@@ -125,7 +125,7 @@ replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
 }
 
 /*
- * Replaces the Sorts in a plan and the Aggs that only compute percentiles, puts a GpuSort
+ * Replaces the Sorts in a plan and the Aggs that only compute aggregates that sort, puts a GpuSort
  * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
  * plan's parent uses.  That of a LIMIT is passed on to the child of those nodes through which
  * ExecSetTupleBound() passes it, and one with groups only where rows are sorted.
@@ -254,7 +254,8 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 		result->planTree = replace_sorts(result, result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(result, lfirst(lc), gpusort_unbounded);
-		if (saved_cost > 0)
+		/* the cost of a plan that is not read to its end may have a part of what is saved only */
+		if (saved_cost > 0 && saved_cost < cost)
 			choose_jit(result, cost - saved_cost);
 	}
 	return result;

@@ -30,7 +30,6 @@ extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_
  */
 extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right);
 
-
 /*
  * Returns a target list of references to the entries of another one.  varno: OUTER_VAR or
  * INDEX_VAR.
