@@ -343,6 +343,7 @@ SQL
 # Core's answers, where the plan below the aggregate must not be changed.
 $node->safe_psql('postgres', <<'SQL');
 CREATE SEQUENCE calls;
+CREATE DOMAIN whole AS int;
 CREATE TABLE twice AS SELECT i % 50 AS a, i % 7 AS b, (i * 7919::bigint) % 100003 AS x FROM generate_series(1, 20000) i;
 CREATE INDEX ON twice (a, a, b, x);
 SQL
@@ -351,6 +352,9 @@ foreach my $case (
 	[ 'a window function is a condition', 'SELECT count(DISTINCT big) FROM (SELECT row_number() OVER (ORDER BY k) n, big FROM p) q WHERE n <= 50000' ],
 	[ 'a window function of other columns is a condition', 'SELECT count(DISTINCT g) FROM (SELECT row_number() OVER (ORDER BY k) n, g, big FROM p) q WHERE n <= 50000' ],
 	[ 'an aggregate of a subquery is not used', "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY c) FROM (SELECT max(nextval('calls')) m, count(*) c FROM p GROUP BY big) q" ],
+	[ 'a subquery has an order', "SELECT (array_agg(sorted))[1:5], count(DISTINCT k) FROM (SELECT sorted, k FROM p ORDER BY big) q; SELECT md5(string_agg(c, ',')), mode() WITHIN GROUP (ORDER BY k) FROM (SELECT c, k FROM p ORDER BY big) q" ],
+	[ 'values are of a domain', "SELECT percentile_disc(ARRAY[0.1, 0.5]) WITHIN GROUP (ORDER BY whole(g)) || ARRAY[whole(1)], mode() WITHIN GROUP (ORDER BY whole(g)) FROM p" ],
+	[ 'peers are sorted further', 'SELECT count(*), sum(b) FROM (SELECT a, b, rank() OVER (ORDER BY a) r FROM (SELECT * FROM (SELECT g a, k b FROM p ORDER BY g, k) x UNION ALL SELECT * FROM (SELECT g, k FROM p ORDER BY g, k) y) s) z WHERE r <= 3' ],
 	[ 'an index has a column twice', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; SET enable_hashagg = off; SET enable_incremental_sort = off; SET enable_indexonlyscan = off; SELECT count(*) FROM (SELECT a, b, count(DISTINCT x) FROM twice GROUP BY a, b) q' ])
 {
 	my ($name, $sql) = @$case;
