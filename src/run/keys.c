@@ -77,9 +77,8 @@ gpusort_keyset_rows(const GpusortKeySet *set)
 	return set->rows;
 }
 
-/* The block of a row's key */
-static inline const GpusortKeySetBlock *
-find_block(const GpusortKeySet *set, uint64_t row)
+const void *
+gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count)
 {
 	const GpusortKeySetBlock *block = set->blocks;
 
@@ -92,24 +91,16 @@ find_block(const GpusortKeySet *set, uint64_t row)
 		block = block[half].first <= row ? block + half : block;
 		left -= half;
 	}
-	return block;
+	*count = block->first + block->count - row;
+	return block->keys + (row - block->first) * gpusort_spec_width(&set->spec);
 }
 
 const void *
 gpusort_keyset_key(const GpusortKeySet *set, uint64_t row)
 {
-	const GpusortKeySetBlock *block = find_block(set, row);
+	uint64_t	count;
 
-	return block->keys + (row - block->first) * gpusort_spec_width(&set->spec);
-}
-
-const void *
-gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count)
-{
-	const GpusortKeySetBlock *block = find_block(set, row);
-
-	*count = block->first + block->count - row;
-	return block->keys + (row - block->first) * gpusort_spec_width(&set->spec);
+	return gpusort_keyset_keys(set, row, &count);
 }
 
 /* Keys that fit into the last block. */
