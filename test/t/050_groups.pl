@@ -311,8 +311,10 @@ foreach my $type ('float4', 'float8')
 	explained("SELECT count(*) FROM (SELECT x, row_number() OVER (PARTITION BY x) AS n $from", $small);
 }
 
-# a column that is sorted twice, with different collations, and an offset that leads to later rows
+# a column that is sorted twice, with different collations; a string behind numbers whose keys hold a part of them;
+# an offset that leads to later rows
 explained(q{SELECT DISTINCT w COLLATE nocase AS a, w COLLATE "C" AS b FROM (SELECT chr(65 + few % 2 * 32) AS w FROM g) x}) if has_icu($node);
+explained(first_rows('id', 'row_number()', 'ORDER BY few * 0 + 1234567890123456789012345678901, id, word COLLATE libc', 'n <= 3'));
 explained(first_rows('few, id', 'rank()', "PARTITION BY few ORDER BY timestamp '2021-03-01' + mid * interval '1 hour' RANGE BETWEEN UNBOUNDED PRECEDING "
 	  . "AND interval '1 mon -29 days' PRECEDING", 'n <= 3', 'count(*)'));
 
