@@ -30,6 +30,9 @@
 #include "guc.h"
 #include "store/spill.h"
 
+/* Bytes that the values of an expression may take at least: with less, a merge would read small pieces */
+#define LEAST_MEMORY	((Size) 64 * 1024)
+
 /* What is gathered, for one or several aggregates: the values of an expression in rows that pass a filter */
 typedef struct Values
 {
@@ -159,7 +162,7 @@ begin_gathering(GpusortAggregates *node)
 		/* several percentiles are found one after the other */
 		gpusort_group_begin(&values->keys, gpusort_type_get(exprType(values->expression)), node->cxt, !values->sorted);
 		if (values->limited)
-			gpusort_group_limit(&values->keys, gpusort_guc_memory_limit() / limited, values->distinct);
+			gpusort_group_limit(&values->keys, Max(gpusort_guc_memory_limit() / limited, LEAST_MEMORY), values->distinct);
 		values->nnulls = 0;
 	}
 }
@@ -252,7 +255,8 @@ is_percentile(const Aggregate *aggregate)
 static void
 find_places(GpusortAggregates *node, Aggregate *aggregate, uint64 rows)
 {
-	evaluate_fractions(node, aggregate, rows > 0);
+	/* an Agg looks at the fractions of gpusort's own aggregates in each row, also if the value is NULL */
+	evaluate_fractions(node, aggregate, rows > 0 || aggregate->kind == GPUSORT_AGGREGATE_PERCENTILE);
 	aggregate->nplaces = 0;
 	aggregate->percentiles = (GpusortPercentiles) {
 		.type = node->values[aggregate->values].keys.type,

@@ -103,7 +103,9 @@ compare_strings(Verification *verification, uint8 *verdicts)
 	};
 	GpusortCpuStatus status;
 
-	verification->crowded = gpusort_doubt_crowded(doubt, doubt->proposed);
+	/* rows with the same deciding words may differ in a column in front */
+	verification->crowded = gpusort_doubt_crowded(doubt, doubt->proposed) ||
+		(doubt->undecided & (((uint32) 1 << Min(doubt->proposed, 31)) - 1)) != 0;
 	gpusort_strings_begin(&verification->strings, verification->gather, doubt->proposed);
 	do
 	{

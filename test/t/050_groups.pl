@@ -314,7 +314,8 @@ foreach my $type ('float4', 'float8')
 # a column that is sorted twice, with different collations; a string behind numbers whose keys hold a part of them;
 # an offset that leads to later rows
 explained(q{SELECT DISTINCT w COLLATE nocase AS a, w COLLATE "C" AS b FROM (SELECT chr(65 + few % 2 * 32) AS w FROM g) x}) if has_icu($node);
-explained(first_rows('id', 'row_number()', 'ORDER BY few * 0 + 1234567890123456789012345678901, id, word COLLATE libc', 'n <= 3'));
+explained(first_rows('id', 'row_number()', 'ORDER BY few * 0 + 123456789012345678901234567890.1, id, md5(word) COLLATE libc', 'n <= 3')
+	=~ s/FROM g/FROM (SELECT * FROM g WHERE id <= 200) g/r);
 explained(first_rows('few, id', 'rank()', "PARTITION BY few ORDER BY timestamp '2021-03-01' + mid * interval '1 hour' RANGE BETWEEN UNBOUNDED PRECEDING "
 	  . "AND interval '1 mon -29 days' PRECEDING", 'n <= 3', 'count(*)'));
 
