@@ -25,6 +25,8 @@
 
 #include "functions/aggregate_node.h"
 #include "functions/aggregate_values.h"
+#include "functions/group_scan.h"
+#include "functions/group_spill.h"
 #include "functions/percentile.h"
 #include "functions/result_array.h"
 #include "guc.h"
@@ -45,6 +47,7 @@ typedef struct Values
 	ExprState  *state;			/* of something else; else NULL */
 	ExprState  *filter;			/* NULL: none */
 	GpusortGroup keys;
+	GpusortGroupLimit limit;	/* of keys that are limited; else all zeros */
 	uint64		nnulls;			/* NULLs, which are only counted */
 } Values;
 
@@ -162,7 +165,13 @@ begin_gathering(GpusortAggregates *node)
 		/* several percentiles are found one after the other */
 		gpusort_group_begin(&values->keys, gpusort_type_get(exprType(values->expression)), node->cxt, !values->sorted);
 		if (values->limited)
-			gpusort_group_limit(&values->keys, Max(gpusort_guc_memory_limit() / limited, LEAST_MEMORY), values->distinct);
+		{
+			values->limit = (GpusortGroupLimit) {
+				.bytes = Max(gpusort_guc_memory_limit() / limited, LEAST_MEMORY),
+				.distinct = values->distinct,
+			};
+			values->keys.limit = &values->limit;
+		}
 		values->nnulls = 0;
 	}
 }
@@ -322,23 +331,24 @@ static void
 read_in_order(GpusortAggregates *node, int number)
 {
 	GpusortGroup *keys = &node->values[number].keys;
-	const GpusortType *type = keys->type;
+	struct GpusortSpill *spill;
 	GpusortGroupScan scan;
 	uint64		key;
 	uint64		last = 0;
 
 	gpusort_group_begin_scan(keys, &scan);
-	for (int i = 0; i < node->naggregates && keys->spill != NULL; i++)
+	spill = node->values[number].limit.spill;
+	for (int i = 0; i < node->naggregates && spill != NULL; i++)
 	{
 		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
 		{
-			find_places(node, &node->aggregates[i], gpusort_spill_rows(keys->spill));
+			find_places(node, &node->aggregates[i], gpusort_spill_rows(spill));
 			order_places(&node->aggregates[i]);
 		}
 	}
 	for (uint64 place = 0; gpusort_group_next(&scan, &key); place++)
 	{
-		bool		repeated = place > 0 && gpusort_group_same(type, last, key);
+		bool		repeated = place > 0 && gpusort_group_same(keys->type, last, key);
 
 		for (int i = 0; i < node->naggregates; i++)
 		{
@@ -348,7 +358,7 @@ read_in_order(GpusortAggregates *node, int number)
 		last = key;
 	}
 	gpusort_group_end_scan(&scan);
-	gpusort_group_end_spill(keys);
+	gpusort_group_end_spill(keys->limit);
 }
 
 /* Finds what the aggregates need of these values. */
@@ -356,7 +366,8 @@ static void
 find_keys(GpusortAggregates *node, int number)
 {
 	GpusortGroup *keys = &node->values[number].keys;
-	bool		in_order = keys->spill != NULL;
+	bool		spilled = node->values[number].limit.spill != NULL;
+	bool		in_order = spilled;
 
 	for (int i = 0; i < node->naggregates; i++)
 	{
@@ -365,7 +376,7 @@ find_keys(GpusortAggregates *node, int number)
 		if (aggregate->values != number)
 			continue;
 		in_order |= aggregate->kind == GPUSORT_AGGREGATE_COUNT || aggregate->kind == GPUSORT_AGGREGATE_MODE;
-		if (!is_percentile(aggregate) || keys->spill != NULL)
+		if (!is_percentile(aggregate) || spilled)
 			continue;
 		find_places(node, aggregate, gpusort_group_rows(keys));
 		gpusort_percentile_select(keys, aggregate->places, aggregate->nplaces, aggregate->found);
@@ -427,7 +438,7 @@ void
 gpusort_aggregates_forget(GpusortAggregates *node)
 {
 	for (int i = 0; i < node->nvalues && node->begun; i++)
-		gpusort_group_end_spill(&node->values[i].keys);
+		gpusort_group_end_spill(&node->values[i].limit);
 	MemoryContextReset(node->cxt);
 	node->begun = false;
 }

@@ -10,6 +10,7 @@
 #include "fmgr.h"
 
 #include "functions/group.h"
+#include "functions/group_spill.h"
 
 /* With a limit, a key set grows by this part of its rows, and this many, so that it comes near the limit. */
 #define ROOM_PART	8
@@ -53,9 +54,7 @@ gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext 
 	group->begin = group->next = (char *) group->first_keys;
 	group->end = group->begin + sizeof(group->first_keys);
 	group->resumable = resumable;
-	group->distinct = false;
-	group->limit = 0;
-	group->spill = NULL;
+	group->limit = NULL;
 }
 
 static GpusortKeySetSpec
@@ -64,7 +63,7 @@ set_spec(const GpusortGroup *group)
 	GpusortKeySetSpec spec = {
 		.key_type = group->type->name,
 		.key_bytes = group->type->key_bytes,
-		.counted = group->limit == 0,
+		.counted = group->limit == NULL,
 		.resumable = group->resumable,
 	};
 
@@ -96,10 +95,18 @@ commit_keys(GpusortGroup *group)
 	group->begin = group->next;
 }
 
+/* Keys for which the key set makes room at a time, with a limit */
+static uint64
+more_rows(const GpusortGroup *group)
+{
+	return ROOM_ROWS + gpusort_keyset_rows(group->set) / ROOM_PART;
+}
+
 void
 gpusort_group_renew(GpusortGroup *group)
 {
 	size_t		room;
+	size_t		most = SIZE_MAX;
 
 	if (group->set == NULL)
 	{
@@ -110,11 +117,13 @@ gpusort_group_renew(GpusortGroup *group)
 	}
 	else
 		commit_keys(group);
-	if (group->limit > 0 &&
-		gpusort_keyset_memory(group->set, ROOM_ROWS + gpusort_keyset_rows(group->set) / ROOM_PART) > group->limit)
-		gpusort_group_relieve(group);
-	group->begin = gpusort_keyset_reserve(group->set, group->limit == 0 ? SIZE_MAX :
-										  ROOM_ROWS + gpusort_keyset_rows(group->set) / ROOM_PART, &room);
+	if (group->limit != NULL)
+	{
+		if (gpusort_keyset_memory(group->set, more_rows(group)) > group->limit->bytes)
+			gpusort_group_relieve(group);
+		most = more_rows(group);
+	}
+	group->begin = gpusort_keyset_reserve(group->set, most, &room);
 	group->next = group->begin;
 	group->end = group->begin + room * group->type->key_bytes;
 }

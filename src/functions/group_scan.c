@@ -10,6 +10,8 @@
 #include "miscadmin.h"
 
 #include "functions/group.h"
+#include "functions/group_scan.h"
+#include "functions/group_spill.h"
 #include "store/spill.h"
 
 /* Keys that are read between two checks for interrupts */
@@ -21,14 +23,14 @@ gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
 	*scan = (GpusortGroupScan) {.group = group};
 	scan->set = gpusort_group_set(group);
 	scan->rows = gpusort_keyset_rows(scan->set);
-	if (group->spill == NULL)
+	if (group->limit->spill == NULL)
 	{
 		scan->keys = gpusort_keyset_sort(scan->set, NULL, NULL, NULL, 0);
 		return;
 	}
 	gpusort_group_spill_all(group);
 	scan->set = NULL;
-	gpusort_spill_merge(group->spill);
+	gpusort_spill_merge(group->limit->spill);
 }
 
 bool
@@ -39,7 +41,7 @@ gpusort_group_next(GpusortGroupScan *scan, uint64 *key)
 	if (unlikely(scan->next++ % INTERRUPT_ROWS == 0))
 		CHECK_FOR_INTERRUPTS();
 	if (scan->set == NULL)
-		return gpusort_spill_next(scan->group->spill, key, &none);
+		return gpusort_spill_next(scan->group->limit->spill, key, &none);
 	if (scan->next > scan->rows)
 		return false;
 	*key = gpusort_group_key(scan->group->type, scan->keys, scan->next - 1);

@@ -14,18 +14,11 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "functions/group.h"
+#include "functions/group_spill.h"
 #include "store/spill.h"
 
 /* Keys that are read between two checks for interrupts */
 #define INTERRUPT_ROWS	65536
-
-void
-gpusort_group_limit(GpusortGroup *group, Size limit, bool distinct)
-{
-	group->limit = limit;
-	group->distinct = distinct;
-}
 
 bool
 gpusort_group_same(const GpusortType *type, uint64 key, uint64 other)
@@ -82,40 +75,43 @@ add_keys(GpusortGroup *group, const char *keys, uint64 n)
 static void
 write_run(GpusortGroup *group, const void *keys, uint64 n)
 {
-	if (group->spill == NULL)
+	GpusortGroupLimit *limit = group->limit;
+
+	if (limit->spill == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(group->cxt);
 
-		group->spill = gpusort_spill_begin(NULL, group->limit, NULL);
+		limit->spill = gpusort_spill_begin(NULL, limit->bytes, NULL);
 		MemoryContextSwitchTo(old);
 	}
-	gpusort_spill_begin_run(group->spill);
+	gpusort_spill_begin_run(limit->spill);
 	for (uint64 i = 0; i < n; i++)
 	{
 		uint64		key = gpusort_group_key(group->type, keys, i);
 
-		gpusort_spill_write(group->spill, &key, NULL);
+		gpusort_spill_write(limit->spill, &key, NULL);
 	}
-	gpusort_spill_end_run(group->spill);
+	gpusort_spill_end_run(limit->spill);
 }
 
-void
-gpusort_group_relieve(GpusortGroup *group)
+/* Sorts the keys and removes equal ones.  Writes the others, if all are to be written, or if most are left. */
+static void
+sort_keys(GpusortGroup *group, bool all)
 {
 	uint64		rows = gpusort_keyset_rows(group->set);
 	void	   *keys = gpusort_keyset_sort(group->set, NULL, NULL, NULL, 0);
-	uint64		kept = group->distinct ? remove_equal(group->type, keys, rows) : rows;
+	uint64		kept = group->limit->distinct ? remove_equal(group->type, keys, rows) : rows;
 	Size		bytes = Max(kept, 1) * group->type->key_bytes;
 	char	   *copy = NULL;
 	GpusortReport report;
 
-	if (kept <= rows / 2)
+	if (all || kept > rows / 2)
+		write_run(group, keys, kept);
+	else
 	{
 		copy = gpusort_memory_alloc_pages(group->cxt, bytes);
 		memcpy(copy, keys, bytes);
 	}
-	else
-		write_run(group, keys, kept);
 	gpusort_keyset_finish(group->set, &report);
 	gpusort_keyset_empty(group->set);
 	if (copy != NULL)
@@ -126,24 +122,22 @@ gpusort_group_relieve(GpusortGroup *group)
 }
 
 void
-gpusort_group_spill_all(GpusortGroup *group)
+gpusort_group_relieve(GpusortGroup *group)
 {
-	if (gpusort_keyset_rows(group->set) > 0)
-		gpusort_group_relieve(group);
-	if (gpusort_keyset_rows(group->set) > 0)
-	{
-		GpusortReport report;
-
-		write_run(group, gpusort_keyset_sort(group->set, NULL, NULL, NULL, 0), gpusort_keyset_rows(group->set));
-		gpusort_keyset_finish(group->set, &report);
-		gpusort_keyset_empty(group->set);
-	}
+	sort_keys(group, false);
 }
 
 void
-gpusort_group_end_spill(GpusortGroup *group)
+gpusort_group_spill_all(GpusortGroup *group)
 {
-	if (group->spill != NULL)
-		gpusort_spill_end(group->spill);
-	group->spill = NULL;
+	if (gpusort_keyset_rows(group->set) > 0)
+		sort_keys(group, true);
+}
+
+void
+gpusort_group_end_spill(GpusortGroupLimit *limit)
+{
+	if (limit->spill != NULL)
+		gpusort_spill_end(limit->spill);
+	limit->spill = NULL;
 }

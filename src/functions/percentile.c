@@ -201,11 +201,12 @@ make_array(const GpusortPercentiles *percentiles, Datum *values, bool *nulls)
 											  ARR_LBOUND(fractions), type, length, by_value, align));
 }
 
-/* Returns the fractions as an array of n. */
+/* Returns the fractions as an array of n.  one has room for a single one. */
 static Datum *
-fractions_of(const GpusortFractions *fractions, bool **nulls, int *n)
+fractions_of(const GpusortFractions *fractions, Datum *one, bool **nulls, int *n)
 {
-	Datum	   *values;
+	static bool not_null = false;
+	Datum	   *values = one;
 
 	if (fractions->several != NULL)
 	{
@@ -213,9 +214,8 @@ fractions_of(const GpusortFractions *fractions, bool **nulls, int *n)
 						  &values, nulls, n);
 		return values;
 	}
-	values = palloc(sizeof(Datum));
-	values[0] = Float8GetDatum(fractions->one);
-	*nulls = palloc0(sizeof(bool));
+	one[0] = Float8GetDatum(fractions->one);
+	*nulls = &not_null;
 	*n = 1;
 	return values;
 }
@@ -226,7 +226,8 @@ gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n)
 	int64		last = (int64) percentiles->rows - 1;
 	int			count;
 	bool	   *nulls;
-	Datum	   *values = fractions_of(percentiles->fractions, &nulls, &count);
+	Datum		one;
+	Datum	   *values = fractions_of(percentiles->fractions, &one, &nulls, &count);
 	uint64	   *places = palloc(Max(2 * count, 1) * sizeof(uint64));
 
 	for (int i = 0; i < count; i++)
@@ -250,7 +251,8 @@ gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *k
 	bool		several = percentiles->fractions->several != NULL;
 	int			n;
 	bool	   *nulls;
-	Datum	   *values = fractions_of(percentiles->fractions, &nulls, &n);
+	Datum		one;
+	Datum	   *values = fractions_of(percentiles->fractions, &one, &nulls, &n);
 
 	for (int i = 0; i < n; i++)
 	{
