@@ -123,7 +123,7 @@ sort_node(GpusortNode *node)
 	gather->fed = node->feed != NULL;
 	gather->arena = NULL;
 	gpusort_limit_begin(gather, gpusort_spec_limit(&node->spec, node->css.ss.ps.ps_ExprContext));
-	gather->travels = !node->spec.random_access && (gather->limit.rows < 0 || gpusort_limit_grouped(gather));
+	gather->travels = !node->spec.random_access && (gather->limit.rows < 0 || gpusort_groups_bounded(gather));
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_begin(&gather->activity, gather->cxt, node->css.ss.ps.plan->plan_rows);
 	if (node->feed != NULL)

@@ -136,7 +136,7 @@ gpusort_node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 	else if (stats.engine_reason[0] != '\0' && es->verbose)
 		ExplainPropertyText("Reason", stats.engine_reason, es);
 	ExplainPropertyInteger("Key Bits", NULL, stats.key_bits, es);
-	if (gpusort_limit_grouped(&node->gather))
+	if (gpusort_groups_bounded(&node->gather))
 		ExplainPropertyInteger("Bound per Group", NULL, node->gather.limit.rows, es);
 	else if (node->gather.limit.removed > 0)
 		ExplainPropertyInteger("Bound", NULL, node->gather.limit.rows, es);

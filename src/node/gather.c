@@ -18,6 +18,9 @@
 /* A key set is complete when memory is left for less than this part of its rows. */
 #define LEAST_PART		64
 
+/* A trim must make room for at least this part of the rows that it leaves. */
+#define LEAST_TRIM		4
+
 /* What has become of a key set that may have reached a limit */
 typedef enum Outcome
 {
@@ -179,7 +182,9 @@ enforce_limit(GpusortGather *gather)
 	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows;
 	if (!too_many && rows_allowed(gather) > 0)
 		return KEEP;
-	if (gpusort_limit_makes_room(gather, rows_allowed))
+	/* another trim soon would cost more than a spilled run */
+	if (gpusort_limit_relieve(gather) &&
+		rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1))
 		return KEEP;
 	if (gather->spec->random_access && !gather->fed)
 	{

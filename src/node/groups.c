@@ -18,7 +18,8 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
-#include "node/limit.h"
+#include "node/groups.h"
+#include "node/group_table.h"
 
 /* Rows are taken from a run if this part of them is left, or less. */
 #define RUN_LEFT		0.9
@@ -123,7 +124,7 @@ gpusort_groups_leave(GpusortGather *gather, double part)
 void
 gpusort_groups_trim_run(GpusortGather *gather, GpusortSorted *sorted)
 {
-	if (gpusort_limit_grouped(gather) && gather->limit.leaves <= RUN_LEFT)
+	if (gpusort_groups_bounded(gather) && gather->limit.leaves <= RUN_LEFT)
 		sorted->count = gpusort_groups_select(gather, sorted);
 	gather->limit.kept = 0;
 	gather->limit.leaves = 1;
@@ -133,7 +134,7 @@ void
 gpusort_groups_trim_result(GpusortGather *gather, GpusortSorted *sorted)
 {
 	/* many rows, of which trims have removed few, would be misses of the cache */
-	if (!gpusort_limit_grouped(gather) || sorted->travels ||
+	if (!gpusort_groups_bounded(gather) || sorted->travels ||
 		sorted->count > Max(GPUSORT_GROUPS_ROWS, gather->limit.removed))
 		return;
 	gather->limit.dropped = sorted->count;

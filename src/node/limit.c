@@ -24,6 +24,7 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
+#include "node/group_table.h"
 #include "node/limit.h"
 
 /* The least rows at which a trim is made: fewer would not be worth its fixed costs. */
@@ -35,11 +36,11 @@
 /* More rows come than expected if there are more than this many times as many: estimates have errors. */
 #define SURPLUS_PART	1.25
 
-/* A trim that makes room must make it for at least this part of the rows that it leaves. */
-#define LEAST_TRIM		4
-
 /* With groups: a trim of more rows than GPUSORT_GROUPS_ROWS, which are not in the cache, pays if it leaves this part of them. */
 #define MANY_LEFT		0.25
+
+/* With groups, a trim that is to make room must leave this part of the rows at most. */
+#define MOST_LEFT		0.75
 
 /*
  * With groups, the rows at which the next trim is due, as a multiple of those that are left: if the last
@@ -61,7 +62,7 @@ plan_trim(GpusortGather *gather, uint64 rows)
 {
 	double		due = Max(2.0 * rows, LEAST_ROWS);
 
-	if (gpusort_limit_grouped(gather))
+	if (gpusort_groups_bounded(gather))
 		due = Max(rows * (gather->limit.leaves <= GPUSORT_GROUPS_FEW ? GROUP_GROWTH : GROUP_RETRY), GPUSORT_GROUPS_ROWS);
 	else if (rows * MANY_PART > gather->expected)
 		due = Max(due, SURPLUS_PART * gather->expected);
@@ -76,7 +77,7 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 	gather->limit.removed = gather->limit.dropped = 0;
 	gather->limit.kept = 0;
 	gather->limit.leaves = 1;
-	plan_trim(gather, gpusort_limit_grouped(gather) ? 0 : rows);
+	plan_trim(gather, gpusort_groups_bounded(gather) ? 0 : rows);
 }
 
 void
@@ -186,7 +187,7 @@ trim(GpusortGather *gather)
 	GpusortSorted sorted;
 	uint64		kept;
 
-	if (gpusort_limit_grouped(gather))
+	if (gpusort_groups_bounded(gather))
 		kept = trim_groups(gather);
 	else
 	{
@@ -204,22 +205,29 @@ gpusort_limit_trim(GpusortGather *gather)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
 
-	if (gpusort_limit_grouped(gather) ? gpusort_groups_leave(gather, rows > GPUSORT_GROUPS_ROWS ? MANY_LEFT : GPUSORT_GROUPS_FEW) :
-		gpusort_limit_exceeded(gather))
+	bool		pays = gpusort_limit_exceeded(gather);
+
+	if (gpusort_groups_bounded(gather))
+		pays = gpusort_groups_leave(gather, rows > GPUSORT_GROUPS_ROWS ? MANY_LEFT : GPUSORT_GROUPS_FEW);
+	if (pays)
 		trim(gather);
 	plan_trim(gather, gpusort_keyset_rows(gather->set));
 }
 
 bool
-gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowed) (GpusortGather *gather))
+gpusort_limit_relieve(GpusortGather *gather)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
 
-	if (gpusort_limit_grouped(gather) ?
-		rows - gather->limit.kept < rows / LEAST_TRIM || !gpusort_groups_leave(gather, 1 - 1.0 / LEAST_TRIM) :
-		!gpusort_limit_exceeded(gather))
+	if (gpusort_groups_bounded(gather))
+	{
+		/* few of the rows are new, or most would be left */
+		if (rows - gather->limit.kept < rows * (1 - MOST_LEFT) || !gpusort_groups_leave(gather, MOST_LEFT))
+			return false;
+	}
+	else if (!gpusort_limit_exceeded(gather))
 		return false;
 	trim(gather);
 	plan_trim(gather, gpusort_keyset_rows(gather->set));
-	return rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1);
+	return true;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * limit.h
- *		How GpuSort keeps only the rows that its parent can use: limit.c, bound.c and groups.c.
+ *		How GpuSort keeps only the rows that its parent can use: limit.c and bound.c.
  *
  * The state is gather->limit (node/state.h).  gather.c asks about each row, so that is inline.
  *
@@ -10,23 +10,16 @@
 #ifndef GPUSORT_NODE_LIMIT_H
 #define GPUSORT_NODE_LIMIT_H
 
-#include "node/state.h"
+#include "node/groups.h"
 
 /* Begins a sort of which the parent fetches at most these rows, of each group if there are any; -1: all. */
 extern void gpusort_limit_begin(GpusortGather *gather, int64 rows);
-
-/* Does the parent fetch a number of rows of each group? */
-static inline bool
-gpusort_limit_grouped(const GpusortGather *gather)
-{
-	return gather->spec->groups.count != GPUSORT_GROUP_ALL && gather->limit.rows >= 0;
-}
 
 /* Has the key set more rows than the parent fetches, of which all that are behind the bound can be removed? */
 static inline bool
 gpusort_limit_exceeded(const GpusortGather *gather)
 {
-	return gather->limit.rows >= 0 && !gpusort_limit_grouped(gather) &&
+	return gather->limit.rows >= 0 && !gpusort_groups_bounded(gather) &&
 		gpusort_keyset_rows(gather->set) > (uint64) gather->limit.rows;
 }
 
@@ -37,46 +30,12 @@ gpusort_limit_exceeded(const GpusortGather *gather)
 extern void gpusort_limit_trim(GpusortGather *gather);
 
 /*
- * The key set has no room for further rows.  Makes room by a trim, and returns true, if there is
- * enough then that another trim soon would not cost more than a spilled run.
+ * The key set has no room for further rows: trims it, if that may make room.  Returns true if it has.
  */
-extern bool gpusort_limit_makes_room(GpusortGather *gather, uint64 (*rows_allowed) (GpusortGather *gather));
+extern bool gpusort_limit_relieve(GpusortGather *gather);
 
 /* Counts a row that is removed; reports and checks for interrupts now and then. */
 extern void gpusort_limit_count_removed(GpusortGather *gather);
-
-/* ---- groups.c ---- */
-
-/* The least rows at which groups are trimmed.  A trim of so few pays if it leaves this part of the rows, or less. */
-#define GPUSORT_GROUPS_ROWS		65536
-#define GPUSORT_GROUPS_FEW		0.5
-
-/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has left more. */
-extern bool gpusort_groups_leave(GpusortGather *gather, double part);
-
-/*
- * After the sort of a run that will be spilled, and of all rows: take those rows from it that groups have too many of,
- * where that takes less time than to write them, or to return them.
- */
-extern void gpusort_groups_trim_run(GpusortGather *gather, GpusortSorted *sorted);
-extern void gpusort_groups_trim_result(GpusortGather *gather, GpusortSorted *sorted);
-
-/*
- * The key set has been sorted into one block, and gpusort_limit_grouped() is true: puts the rows
- * that the parent may fetch to the front of the block, in the same order.  Returns their number.
- */
-extern uint64 gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted);
-
-/* ---- group_table.c ---- */
-
-/*
- * Finds the rows that the parent may fetch in a key set that is not sorted: *kept of them.  Returns their numbers,
- * in any order, in an array in set_cxt, or NULL if that needs a sort.
- */
-extern uint32 *gpusort_groups_find(GpusortGather *gather, uint64 *kept);
-
-/* About what part of a key set's rows may the parent fetch, 0 to 1?  Takes 2 ns a row. */
-extern double gpusort_groups_expect(GpusortGather *gather);
 
 /* ---- bound.c ---- */
 

@@ -13,7 +13,7 @@
 
 #include "base/memory.h"
 #include "base/report.h"
-#include "node/limit.h"
+#include "node/groups.h"
 
 void
 gpusort_gather_begin_set(GpusortGather *gather)

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_table.h
+ *		A hash table of groups.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_NODE_GROUP_TABLE_H
+#define GPUSORT_NODE_GROUP_TABLE_H
+
+#include "node/state.h"
+
+/*
+ * Finds the rows that the parent may fetch in a key set that is not sorted: *kept of them.  Returns their numbers,
+ * in any order, in an array in set_cxt, or NULL if that needs a sort.
+ */
+extern uint32 *gpusort_groups_find(GpusortGather *gather, uint64 *kept);
+
+/* About what part of a key set's rows may the parent fetch, 0 to 1?  Takes 2 ns a row. */
+extern double gpusort_groups_expect(GpusortGather *gather);
+
+#endif							/* GPUSORT_NODE_GROUP_TABLE_H */

@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * groups.h
+ *		The first rows of each group of a sort: groups.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_NODE_GROUPS_H
+#define GPUSORT_NODE_GROUPS_H
+
+#include "node/state.h"
+
+/* Does the parent fetch a number of rows of each group? */
+static inline bool
+gpusort_groups_bounded(const GpusortGather *gather)
+{
+	return gather->spec->groups.count != GPUSORT_GROUP_ALL && gather->limit.rows >= 0;
+}
+
+
+/* The least rows at which groups are trimmed.  A trim of so few pays if it leaves this part of the rows, or less. */
+#define GPUSORT_GROUPS_ROWS		65536
+#define GPUSORT_GROUPS_FEW		0.5
+
+/* Will a trim leave at most this part of the key set's rows?  A sample says it, if the last trim has left more. */
+extern bool gpusort_groups_leave(GpusortGather *gather, double part);
+
+/*
+ * After the sort of a run that will be spilled, and of all rows: take those rows from it that groups have too many of,
+ * where that takes less time than to write them, or to return them.
+ */
+extern void gpusort_groups_trim_run(GpusortGather *gather, GpusortSorted *sorted);
+extern void gpusort_groups_trim_result(GpusortGather *gather, GpusortSorted *sorted);
+
+/*
+ * The key set has been sorted into one block, and gpusort_groups_bounded() is true: puts the rows
+ * that the parent may fetch to the front of the block, in the same order.  Returns their number.
+ */
+extern uint64 gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted);
+
+#endif							/* GPUSORT_NODE_GROUPS_H */
