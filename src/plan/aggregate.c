@@ -191,8 +191,6 @@ sort_input(Context *context, Agg *agg, bool fetch_all)
 	if ((agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED) ||
 		agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL)
 		return 0;
-	if (gpusort_plan_owns_aggregates(agg))
-		return 0;
 	/* a GroupAggregate without a sort returns its first groups early */
 	if (agg->aggstrategy == AGG_SORTED && !extend && !fetch_all && !gpusort_force)
 		return 0;
@@ -299,11 +297,12 @@ sort_inputs(Context *context, Plan *plan, bool fetch_all)
 	added += sort_inputs(context, plan->righttree, right);
 	if (IsA(plan, Agg))
 	{
-		Plan	   *split = gpusort_plan_split_aggregates(context->stmt, (Agg *) plan);
+		Plan	   *node;
 
-		if (split != NULL)
-			context->added = lappend(context->added, split);
-		added += sort_input(context, (Agg *) plan, fetch_all);
+		if (!gpusort_plan_take_aggregates(context->stmt, (Agg *) plan, &node))
+			added += sort_input(context, (Agg *) plan, fetch_all);
+		else if (node != NULL)
+			context->added = lappend(context->added, node);
 	}
 	plan->startup_cost += added;
 	plan->total_cost += added;

@@ -49,6 +49,13 @@ refer_to_aggregates(Node *node, List **entries)
 	return (Node *) makeVarFromTargetEntry(INDEX_VAR, entry);
 }
 
+/* Does an Agg aggregate all rows, and once? */
+static bool
+is_plain(const Agg *agg)
+{
+	return agg->aggstrategy == AGG_PLAIN && agg->aggsplit == AGGSPLIT_SIMPLE && agg->groupingSets == NIL;
+}
+
 /*
  * Returns the target list of the node's slot: the aggregates that it computes; NIL if it cannot take the Agg's
  * place.  Sets *targetlist and *qual to the Agg's, which refer to it.
@@ -58,20 +65,11 @@ find_aggregates(const Agg *agg, List **targetlist, List **qual)
 {
 	List	   *entries = NIL;
 
-	if (agg->aggstrategy != AGG_PLAIN || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL)
+	if (!is_plain(agg))
 		return NIL;
 	*targetlist = (List *) refer_to_aggregates((Node *) agg->plan.targetlist, &entries);
 	*qual = (List *) refer_to_aggregates((Node *) agg->plan.qual, &entries);
 	return list_member_ptr(entries, NULL) ? NIL : entries;
-}
-
-bool
-gpusort_plan_owns_aggregates(const Agg *agg)
-{
-	List	   *targetlist;
-	List	   *qual;
-
-	return find_aggregates(agg, &targetlist, &qual) != NIL;
 }
 
 /* Is it a Sort whose child can take its place?  It hands on all columns. */
@@ -79,13 +77,6 @@ static bool
 sorts(const Plan *plan)
 {
 	return (IsA(plan, Sort) || IsA(plan, IncrementalSort)) && plan->initPlan == NIL;
-}
-
-void
-gpusort_plan_unsort_aggregates(Agg *agg)
-{
-	if (sorts(outerPlan(agg)) && gpusort_plan_owns_aggregates(agg))
-		outerPlan(agg) = outerPlan(outerPlan(agg));
 }
 
 Plan *
@@ -219,21 +210,17 @@ any_shows_order(List *aggrefs)
 	return false;
 }
 
-Plan *
-gpusort_plan_split_aggregates(PlannedStmt *stmt, Agg *agg)
+/* Puts the node below an Agg, if it can compute some of the aggregates.  Returns it, or NULL. */
+static Plan *
+split_aggregates(PlannedStmt *stmt, Agg *agg)
 {
 	Split		split = {.stmt = stmt};
 	CustomScan *scan;
 	Plan	   *child = outerPlan(agg);
-	List	   *targetlist;
-	List	   *qual;
+	List	   *targetlist = (List *) refer_to_params((Node *) agg->plan.targetlist, &split);
+	List	   *qual = (List *) refer_to_params((Node *) agg->plan.qual, &split);
 	List	   *left = NIL;		/* Aggrefs */
 
-	if (agg->aggstrategy != AGG_PLAIN || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL ||
-		child->plan_rows < LEAST_ROWS || gpusort_plan_owns_aggregates(agg))
-		return NULL;
-	targetlist = (List *) refer_to_params((Node *) agg->plan.targetlist, &split);
-	qual = (List *) refer_to_params((Node *) agg->plan.qual, &split);
 	gpusort_aggregate_collect((Node *) targetlist, &left);
 	gpusort_aggregate_collect((Node *) qual, &left);
 	if (split.aggrefs == NIL || left == NIL || any_sorts(left))
@@ -261,4 +248,22 @@ gpusort_plan_split_aggregates(PlannedStmt *stmt, Agg *agg)
 	gpusort_plan_mark(scan);
 	outerPlan(agg) = &scan->scan.plan;
 	return outerPlan(agg);
+}
+
+bool
+gpusort_plan_take_aggregates(PlannedStmt *stmt, Agg *agg, Plan **added)
+{
+	List	   *targetlist;
+	List	   *qual;
+
+	*added = NULL;
+	if (find_aggregates(agg, &targetlist, &qual) != NIL)
+	{
+		if (sorts(outerPlan(agg)))
+			outerPlan(agg) = outerPlan(outerPlan(agg));
+		return true;
+	}
+	if (is_plain(agg) && outerPlan(agg)->plan_rows >= LEAST_ROWS)
+		*added = split_aggregates(stmt, agg);
+	return *added != NULL;
 }

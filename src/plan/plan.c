@@ -93,15 +93,16 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 	return NULL;
 }
 
-/*
- * By how much the sorts of the statement that are replaced cost less than core's.  The costs of the nodes above
- * them are not made anew.
- */
-static Cost saved_cost;
+/* A finished plan whose sorts are being replaced */
+typedef struct Replacement
+{
+	PlannedStmt *stmt;
+	Cost		saved;			/* by how much these cost less than core's; the costs of the nodes above are not made anew */
+} Replacement;
 
 /* Makes a GpuSort in place of a Sort. */
 static Plan *
-make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
+make_gpusort(Replacement *in, Sort *sort, GpusortBound bound, Cost cost)
 {
 	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, &gpusort_node_methods);
 	Plan	   *plan = &scan->scan.plan;
@@ -109,19 +110,19 @@ make_gpusort(Sort *sort, GpusortBound bound, Cost cost)
 	gpusort_plan_bound(scan, bound);
 	plan->startup_cost = outerPlan(sort)->total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
-	saved_cost += Max(sort->plan.total_cost - plan->total_cost, 0);
+	in->saved += Max(sort->plan.total_cost - plan->total_cost, 0);
 	return plan;
 }
 
-static Plan *replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound);
+static Plan *replace_sorts(Replacement *in, Plan *plan, GpusortBound bound);
 
 static void
-replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
+replace_in_list(Replacement *in, List *plans, GpusortBound bound)
 {
 	ListCell   *lc;
 
 	foreach(lc, plans)
-		lfirst(lc) = replace_sorts(stmt, lfirst(lc), bound);
+		lfirst(lc) = replace_sorts(in, lfirst(lc), bound);
 }
 
 /*
@@ -131,7 +132,7 @@ replace_in_list(PlannedStmt *stmt, List *plans, GpusortBound bound)
  * ExecSetTupleBound() passes it, and one with groups only where rows are sorted.
  */
 static Plan *
-replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
+replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 {
 	GpusortBound child_bound = gpusort_unbounded;
 
@@ -145,12 +146,12 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 	if (bound.rows < 0)
 	{
 		Plan	  **partial;
-		Plan	   *parallel = gpusort_plan_parallel(stmt, plan, bound, &partial);
+		Plan	   *parallel = gpusort_plan_parallel(in->stmt, plan, bound, &partial);
 
 		if (parallel != NULL)
 		{
-			*partial = replace_sorts(stmt, *partial, gpusort_unbounded);
-			saved_cost += Max(plan->total_cost - parallel->total_cost, 0);
+			*partial = replace_sorts(in, *partial, gpusort_unbounded);
+			in->saved += Max(plan->total_cost - parallel->total_cost, 0);
 			return parallel;
 		}
 	}
@@ -159,9 +160,6 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 	{
 		case T_Limit:
 			child_bound = gpusort_bound_child((Limit *) plan);
-			break;
-		case T_Agg:
-			gpusort_plan_unsort_aggregates((Agg *) plan);
 			break;
 		case T_Unique:
 			child_bound = gpusort_bound_unique((Unique *) plan);
@@ -177,35 +175,35 @@ replace_sorts(PlannedStmt *stmt, Plan *plan, GpusortBound bound)
 			child_bound = gpusort_bound_gathered(bound);
 			break;
 		case T_Append:
-			replace_in_list(stmt, ((Append *) plan)->appendplans, bound);
+			replace_in_list(in, ((Append *) plan)->appendplans, bound);
 			break;
 		case T_MergeAppend:
-			replace_in_list(stmt, ((MergeAppend *) plan)->mergeplans, bound);
+			replace_in_list(in, ((MergeAppend *) plan)->mergeplans, bound);
 			break;
 		case T_SubqueryScan:
 			((SubqueryScan *) plan)->subplan =
-				replace_sorts(stmt, ((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : gpusort_unbounded);
+				replace_sorts(in, ((SubqueryScan *) plan)->subplan, plan->qual == NIL ? bound : gpusort_unbounded);
 			break;
 		default:
 			break;
 	}
-	plan->lefttree = replace_sorts(stmt, plan->lefttree, child_bound);
-	plan->righttree = replace_sorts(stmt, plan->righttree, gpusort_unbounded);
+	plan->lefttree = replace_sorts(in, plan->lefttree, child_bound);
+	plan->righttree = replace_sorts(in, plan->righttree, gpusort_unbounded);
 
 	if (IsA(plan, Sort))
 	{
 		Cost		cost;
-		const char *reason = refuse_sort(stmt, (Sort *) plan, bound, &cost);
+		const char *reason = refuse_sort(in->stmt, (Sort *) plan, bound, &cost);
 
 		if (reason == NULL)
-			return make_gpusort((Sort *) plan, bound, cost);
+			return make_gpusort(in, (Sort *) plan, bound, cost);
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));
 	}
 	else if (IsA(plan, MergeAppend))
 	{
-		Plan	   *start = gpusort_plan_start(stmt, (MergeAppend *) plan, bound.rows >= 0);
+		Plan	   *start = gpusort_plan_start(in->stmt, (MergeAppend *) plan, bound.rows >= 0);
 
 		if (start != NULL)
 			return start;
@@ -245,18 +243,18 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 
 	if (gpusort_enabled)
 	{
+		Replacement replacement = {.stmt = result};
 		Cost		cost = result->planTree->total_cost;
 		ListCell   *lc;
 
-		saved_cost = 0;
 		gpusort_plan_replace_incremental(result, cursor_options);
 		gpusort_plan_aggregates(result, cursor_options);
-		result->planTree = replace_sorts(result, result->planTree, gpusort_unbounded);
+		result->planTree = replace_sorts(&replacement, result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
-			lfirst(lc) = replace_sorts(result, lfirst(lc), gpusort_unbounded);
+			lfirst(lc) = replace_sorts(&replacement, lfirst(lc), gpusort_unbounded);
 		/* the cost of a plan that is not read to its end may have a part of what is saved only */
-		if (saved_cost > 0 && saved_cost < cost)
-			choose_jit(result, cost - saved_cost);
+		if (replacement.saved > 0 && replacement.saved < cost)
+			choose_jit(result, cost - replacement.saved);
 	}
 	return result;
 }

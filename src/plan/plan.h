@@ -100,23 +100,18 @@ extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, R
  */
 extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
 
+/* ---- own_aggregates.c ---- */
+
 /*
- * Returns a GpuSort Aggregate in place of an Agg of a finished plan, if it can compute all its
- * aggregates; NULL if the Agg must stay.  In own_aggregates.c.
+ * Prepares an Agg of a finished plan for GpuSort Aggregate.  Returns true if the Agg gains nothing by sorted rows then.
+ * If the node can compute all its aggregates, takes a Sort away that is below the Agg: from PostgreSQL 16 on, the
+ * planner may have put one there.  If it can compute some, puts the node below the Agg and sets *added to it; its
+ * plan_node_id is to be set.  Otherwise *added is NULL.
  */
+extern bool gpusort_plan_take_aggregates(PlannedStmt *stmt, Agg *agg, Plan **added);
+
+/* Returns the node in place of an Agg, if it can compute all its aggregates; NULL if the Agg must stay. */
 extern Plan *gpusort_plan_own_aggregates(Agg *agg);
-
-/* Would that replace it? */
-extern bool gpusort_plan_owns_aggregates(const Agg *agg);
-
-/*
- * If GpuSort Aggregate can compute some aggregates of an Agg, but not all, puts one below the Agg, and returns it;
- * its plan_node_id is to be set.  Returns NULL otherwise.
- */
-extern Plan *gpusort_plan_split_aggregates(PlannedStmt *stmt, Agg *agg);
-
-/* If it would, takes the Sort away that is below the Agg: from PostgreSQL 16 on, the planner may have put one there. */
-extern void gpusort_plan_unsort_aggregates(Agg *agg);
 
 /*
  * Returns a GpuSort Start above a MergeAppend of a finished plan whose children are foreign
