@@ -401,19 +401,7 @@ gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window)
 void
 gpusort_client_report(const GpusortClient *client, GpusortReport *report)
 {
-	const GpusortReport *from = &client->report;
-
+	*report = client->report;
 	report->engine = GPUSORT_CLIENT_ENGINE;
-	report->algorithm = from->algorithm;
-	report->copy_in_ms = from->copy_in_ms;
-	report->copy_in_bytes = from->copy_in_bytes;
-	report->kernels_ms = from->kernels_ms;
-	report->arrange_ms = from->arrange_ms;
-	report->copy_out_ms = from->copy_out_ms;
-	report->copy_out_bytes = from->copy_out_bytes;
-	report->pinned = from->pinned;
-	report->blocks = from->blocks;
-	report->threads = from->threads;
-	report->bins = from->bins;
 	report->wait_ms = client->wait_ms;
 }

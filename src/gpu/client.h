@@ -86,7 +86,7 @@ extern bool gpusort_client_returns_rows(const GpusortClient *client);
  */
 extern bool gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window);
 
-/* Fills in the GPU's part of a report, as far as it was known when rows came last; reads only. */
+/* Sets *report to what the service has reported so far, with the time that this process has waited; all else is 0. */
 extern void gpusort_client_report(const GpusortClient *client, GpusortReport *report);
 
 /* Ends the client, in any state, also while a transaction aborts. */

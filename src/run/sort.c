@@ -169,9 +169,7 @@ complete_report(const GpusortKeySet *set, instr_time now, GpusortReport *report)
 	report->gather_ms = milliseconds(set->begun, result->sort_begun);
 	report->return_ms = milliseconds(result->sort_done, now);
 	report->total_ms = milliseconds(set->begun, now);
-	if (result->client != NULL)
-		gpusort_client_report(result->client, report);
-	else
+	if (result->client == NULL)
 		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
 	report->reason = set->reason;
 }
@@ -179,7 +177,10 @@ complete_report(const GpusortKeySet *set, instr_time now, GpusortReport *report)
 void
 gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report)
 {
-	*report = set->result->report;
+	if (set->result->client != NULL)
+		gpusort_client_report(set->result->client, report);
+	else
+		*report = set->result->report;
 	complete_report(set, time_of_report(set), report);
 }
 
