@@ -10,7 +10,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/stratnum.h"
+#include "access/transam.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
@@ -76,8 +76,8 @@ gpusort_aggregate_kind(const Aggref *aggref)
 		default:
 			break;
 	}
-	/* others are mostly told here */
-	if (aggref->aggkind != AGGKIND_NORMAL || aggref->aggtranstype != INTERNALOID ||
+	/* others are mostly told here, without a look at the catalogs */
+	if (aggref->aggfnoid < FirstNormalObjectId || aggref->aggkind != AGGKIND_NORMAL || aggref->aggtranstype != INTERNALOID ||
 		aggref->aggdistinct != NIL || aggref->aggorder != NIL)
 		return GPUSORT_AGGREGATE_OTHER;
 	return own_kind(aggref->aggfnoid);
