@@ -4,12 +4,9 @@
  *		GpuSort Aggregate: aggregates that sort, of all rows of a plan, without core's sorts.
  *
  * Core's Agg calls an aggregate for each row, which takes twice as long as the scan of a table, and sorts for each
- * aggregate by itself.  So where aggregates that sort are all that an Agg without groups computes, this node takes its
- * place.  It reads the rows itself, and returns one row.
- *
- * Beside other aggregates, the node is the Agg's child, and hands on the rows.  After the last one it sets executor
- * parameters to its results, to which the Agg's target list and qual refer in place of the aggregates.  The Agg
- * evaluates them after it has read all rows.
+ * aggregate by itself.  So where an Agg has aggregates that sort, this node takes its place.  It reads the rows itself,
+ * and returns one row, or one for each group, in the order in which core sorted the groups.  It also computes core's
+ * other aggregates that stand beside them.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +23,9 @@
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "parser/parsetree.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -35,16 +34,20 @@
 #include "base/shmem.h"
 #include "functions/aggregate_node.h"
 #include "functions/aggregate_values.h"
+#include "functions/group_states.h"
+#include "functions/grouped.h"
 
 typedef struct AggregateNode
 {
 	CustomScanState css;
-	GpusortAggregates *aggregates;
-	List	   *aggrefs;
-	List	   *params;			/* the numbers of their parameters; NIL: the node returns the results as a row */
+	GpusortAggregates *aggregates;	/* without groups */
+	GpusortStates *others;		/* without groups: core's other aggregates */
+	GpusortGrouped *grouped;	/* with groups */
+	GpusortGroupColumns columns;	/* theirs */
+	List	   *own;			/* Aggrefs of aggregates that sort */
+	List	   *rest;			/* and others */
 	bool		done;			/* all rows have been read */
 	GpusortPage page;			/* the rows that are being read */
-	int			next;			/* of the page, the row that is handed on next */
 } AggregateNode;
 
 static const CustomExecMethods exec_methods;
@@ -101,66 +104,64 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	ListCell   *lc;
 
 	outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
-	if (list_length(scan->custom_private) > 1)
+	node->own = linitial(scan->custom_private);
+	node->rest = lsecond(scan->custom_private);
+	foreach(lc, node->own)
+		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
+	foreach(lc, node->rest)
+		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
+	if (lthird(scan->custom_private) == NIL)
 	{
-		node->aggrefs = linitial(scan->custom_private);
-		node->params = lsecond(scan->custom_private);
-		/* slots are the child's, of any kind */
-		css->ss.ps.resultopsset = true;
-		css->ss.ps.resultopsfixed = false;
+		node->aggregates = gpusort_aggregates_init(&css->ss.ps, node->own, false);
+		node->others = gpusort_states_init(&css->ss.ps, node->rest);
 	}
 	else
 	{
-		foreach(lc, scan->custom_scan_tlist)
-			node->aggrefs = lappend(node->aggrefs, lfirst_node(TargetEntry, lc)->expr);
+		node->columns = gpusort_group_columns_unpack(lthird(scan->custom_private));
+		node->grouped = gpusort_grouped_init(&css->ss.ps, node->own, node->rest, &node->columns);
 	}
-	foreach(lc, node->aggrefs)
-		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
-	node->aggregates = gpusort_aggregates_init(&css->ss.ps, node->aggrefs);
 }
 
-/* Reads the next rows and adds them.  Returns false at the end. */
-static bool
-read_page(AggregateNode *node)
+/* Reads all rows. */
+static void
+read_rows(AggregateNode *node)
 {
-	if (!gpusort_page_next(&node->page, outerPlanState(node)))
-		return false;
-	CHECK_FOR_INTERRUPTS();
-	gpusort_aggregates_add(node->aggregates, &node->page);
-	return true;
-}
-
-/* Returns the next row of the child; after the last one, sets the parameters to the results. */
-static TupleTableSlot *
-hand_on(AggregateNode *node)
-{
-	Datum	   *values;
-	bool	   *nulls;
-	ListCell   *lc;
-
-	while (node->next >= node->page.count)
+	if (node->grouped == NULL)
+		gpusort_states_begin(node->others, 1);
+	while (gpusort_page_next(&node->page, outerPlanState(node)))
 	{
-		node->next = 0;
-		if (node->done)
-			return NULL;
-		node->done = !read_page(node);
-		if (!node->done)
-			continue;
-		values = palloc(list_length(node->params) * sizeof(Datum));
-		nulls = palloc(list_length(node->params) * sizeof(bool));
-		gpusort_aggregates_finish(node->aggregates, values, nulls);
-		foreach(lc, node->params)
+		CHECK_FOR_INTERRUPTS();
+		if (node->grouped != NULL)
+			gpusort_grouped_add(node->grouped, &node->page);
+		else
 		{
-			ParamExecData *param = &node->css.ss.ps.state->es_param_exec_vals[lfirst_int(lc)];
-
-			param->value = values[foreach_current_index(lc)];
-			param->isnull = nulls[foreach_current_index(lc)];
+			gpusort_aggregates_add(node->aggregates, &node->page, NULL);
+			if (node->rest != NIL)
+				gpusort_states_add(node->others, &node->page, NULL, 1);
 		}
-		pfree(values);
-		pfree(nulls);
-		return NULL;
 	}
-	return gpusort_page_slot(&node->page, node->next++);
+	if (node->grouped != NULL)
+		gpusort_grouped_finish(node->grouped);
+	node->done = true;
+}
+
+/* Fetches the results; with groups, those of the next one.  False at the end. */
+static bool
+next_results(AggregateNode *node, Datum *values, bool *nulls)
+{
+	int			n = list_length(node->own);
+	bool		first = !node->done;
+
+	if (first)
+		read_rows(node);
+	if (node->grouped != NULL)
+		return gpusort_grouped_next(node->grouped, values, nulls);
+	if (first)
+	{
+		gpusort_aggregates_finish(node->aggregates, values, nulls);
+		gpusort_states_finish(node->others, 0, node->css.ss.ps.ps_ExprContext, values + n, nulls + n);
+	}
+	return first;
 }
 
 static TupleTableSlot *
@@ -170,24 +171,34 @@ exec_node(CustomScanState *css)
 	ExprContext *econtext = css->ss.ps.ps_ExprContext;
 	TupleTableSlot *slot = css->ss.ss_ScanTupleSlot;
 
-	if (node->params != NIL)
-		return hand_on(node);
-	if (node->done)
-		return NULL;
-	node->done = true;
-	while (read_page(node))
-		;
-	ExecClearTuple(slot);
-	gpusort_aggregates_finish(node->aggregates, slot->tts_values, slot->tts_isnull);
-	ExecStoreVirtualTuple(slot);
-	ResetExprContext(econtext);
-	econtext->ecxt_scantuple = slot;
-	if (!ExecQual(css->ss.ps.qual, econtext))
+	for (;;)
 	{
+		CHECK_FOR_INTERRUPTS();
+		ResetExprContext(econtext);
+		ExecClearTuple(slot);
+		if (!next_results(node, slot->tts_values, slot->tts_isnull))
+			return NULL;
+		ExecStoreVirtualTuple(slot);
+		econtext->ecxt_scantuple = slot;
+		if (ExecQual(css->ss.ps.qual, econtext))
+			return css->ss.ps.ps_ProjInfo != NULL ? ExecProject(css->ss.ps.ps_ProjInfo) : slot;
 		InstrCountFiltered1(css, 1);
-		return NULL;
 	}
-	return css->ss.ps.ps_ProjInfo != NULL ? ExecProject(css->ss.ps.ps_ProjInfo) : slot;
+}
+
+static void
+forget_rows(AggregateNode *node)
+{
+	ExecClearTuple(node->css.ss.ss_ScanTupleSlot);
+	if (node->grouped != NULL)
+		gpusort_grouped_forget(node->grouped);
+	else
+	{
+		gpusort_aggregates_forget(node->aggregates);
+		gpusort_states_forget(node->others);
+	}
+	node->done = false;
+	node->page.count = 0;
 }
 
 static void
@@ -196,10 +207,12 @@ rescan_node(CustomScanState *css)
 	AggregateNode *node = (AggregateNode *) css;
 	PlanState  *child = outerPlanState(css);
 
-	ExecClearTuple(css->ss.ss_ScanTupleSlot);
-	gpusort_aggregates_forget(node->aggregates);
-	node->done = false;
-	node->page.count = node->next = 0;
+	if (node->grouped != NULL && node->done && css->ss.ps.chgParam == NULL && child->chgParam == NULL)
+	{
+		gpusort_grouped_rewind(node->grouped);
+		return;
+	}
+	forget_rows(node);
 	/* a child whose parameters changed is rescanned by its first ExecProcNode */
 	if (child->chgParam == NULL)
 		ExecReScan(child);
@@ -208,8 +221,7 @@ rescan_node(CustomScanState *css)
 static void
 end_node(CustomScanState *css)
 {
-	ExecClearTuple(css->ss.ss_ScanTupleSlot);
-	gpusort_aggregates_forget(((AggregateNode *) css)->aggregates);
+	forget_rows((AggregateNode *) css);
 	ExecEndNode(outerPlanState(css));
 }
 
@@ -217,10 +229,20 @@ static void
 explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, css->ss.ps.plan, ancestors);
+	AggregateNode *node = (AggregateNode *) css;
 	List	   *texts = NIL;
 	ListCell   *lc;
 
-	foreach(lc, ((AggregateNode *) css)->aggrefs)
+	for (int i = 0; i < node->columns.n; i++)
+	{
+		TargetEntry *entry = get_tle_by_resno(outerPlan(css->ss.ps.plan)->targetlist, node->columns.attnos[i]);
+
+		texts = lappend(texts, deparse_expression((Node *) makeVarFromTargetEntry(OUTER_VAR, entry), context, false, true));
+	}
+	if (texts != NIL)
+		ExplainPropertyList("Group Key", texts, es);
+	texts = NIL;
+	foreach(lc, list_concat_copy(node->own, node->rest))
 		texts = lappend(texts, deparse_expression(lfirst(lc), context, false, true));
 	ExplainPropertyList("Aggregates", texts, es);
 }

@@ -15,10 +15,9 @@
 #include "functions/group.h"
 
 /*
- * A plan node in place of an Agg over all rows of its child, or below it.  Aggrefs that
- * gpusort_aggregate_accepts() refer to the child.  In place of an Agg they are custom_scan_tlist, to which the node's
- * target list and qual refer.  Below an Agg, custom_private begins with a list of them, and with one of the
- * numbers of their executor parameters.  In aggregate_node.c.
+ * A plan node in place of an Agg.  custom_private begins with a list of Aggrefs that gpusort_aggregate_accepts(), one of
+ * Aggrefs that gpusort_states_accept(), and the packed columns of the groups (grouped.h); NIL: there are none.  All refer
+ * to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.  In aggregate_node.c.
  */
 extern const CustomScanMethods gpusort_aggregate_methods;
 

@@ -128,6 +128,23 @@ gpusort_group_renew(GpusortGroup *group)
 	group->end = group->begin + room * group->type->key_bytes;
 }
 
+void
+gpusort_group_add_keys(GpusortGroup *group, const void *keys, uint64 n)
+{
+	while (n > 0)
+	{
+		uint64		room;
+
+		if (group->next == group->end)
+			gpusort_group_renew(group);
+		room = Min((uint64) (group->end - group->next) / group->type->key_bytes, n);
+		memcpy(group->next, keys, room * group->type->key_bytes);
+		group->next += room * group->type->key_bytes;
+		keys = (const char *) keys + room * group->type->key_bytes;
+		n -= room;
+	}
+}
+
 bool
 gpusort_group_sort_few(const GpusortGroup *group, uint64 *keys, GpusortReport *report)
 {

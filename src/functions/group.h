@@ -45,6 +45,9 @@ gpusort_group_add(GpusortGroup *group, Datum value)
 	group->next += group->type->key_bytes;
 }
 
+/* Adds n keys of the group's type. */
+extern void gpusort_group_add_keys(GpusortGroup *group, const void *keys, uint64 n);
+
 /* The number of keys that are not committed to the key set: all if group->set is NULL. */
 static inline size_t
 gpusort_group_few(const GpusortGroup *group)

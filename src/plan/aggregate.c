@@ -295,15 +295,8 @@ sort_inputs(Context *context, Plan *plan, bool fetch_all)
 	}
 	added += sort_inputs(context, plan->lefttree, left);
 	added += sort_inputs(context, plan->righttree, right);
-	if (IsA(plan, Agg))
-	{
-		Plan	   *node;
-
-		if (!gpusort_plan_take_aggregates(context->stmt, (Agg *) plan, &node))
-			added += sort_input(context, (Agg *) plan, fetch_all);
-		else if (node != NULL)
-			context->added = lappend(context->added, node);
-	}
+	if (IsA(plan, Agg) && !gpusort_plan_takes_aggregates((Agg *) plan))
+		added += sort_input(context, (Agg *) plan, fetch_all);
 	plan->startup_cost += added;
 	plan->total_cost += added;
 	/* a plan that returned its first row early may do so no more */

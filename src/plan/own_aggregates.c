@@ -1,75 +1,139 @@
 /*-------------------------------------------------------------------------
  *
  * own_aggregates.c
- *		Has GpuSort Aggregate compute the aggregates of an Agg that sort.
+ *		Has GpuSort Aggregate compute the aggregates of an Agg, if some of them sort.
  *
- * functions/aggregate_node.c says why.  The Agg has no groups.  If the node can compute all its
- * aggregates, it takes the Agg's place; if it can compute some, it is put below the Agg.
+ * functions/aggregate_node.c says why.  The node takes the place of the Agg, and of the Sort below it, if there is one:
+ * of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
+ * Sort, which nodes above may need.
+ *
+ * The groups must fit in memory, by the planner's estimate.  With few rows in each, core's sort costs less.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
 
 #include "base/shmem.h"
 #include "functions/aggregate_node.h"
+#include "functions/group_states.h"
+#include "functions/grouped.h"
+#include "guc.h"
 #include "plan/aggregate.h"
 #include "plan/plan.h"
 
-/*
- * Replaces Aggrefs by references to entries of a target list, to which they are added.
- * Adds NULL if it comes upon something else that an Agg computes.
- */
-static Node *
-refer_to_aggregates(Node *node, List **entries)
+/* Rows of a group, on average, from which on a hash table of groups is expected to cost less than a sort */
+#define LEAST_GROUP_ROWS	4.0
+
+/* Bytes that a group takes, without its columns */
+#define GROUP_BYTES	128.0
+
+/* What is found out about an Agg */
+typedef struct Parts
 {
-	ListCell   *lc;
-	TargetEntry *entry;
+	GpusortGroupColumns columns;
+	List	   *own;			/* Aggrefs that sort, and others */
+	List	   *others;
+	bool		sorted;			/* a Sort below is not needed */
+} Parts;
 
-	if (node == NULL)
-		return NULL;
-	if (!IsA(node, Aggref) && !IsA(node, GroupingFunc) && !IsA(node, Var))
-		return expression_tree_mutator(node, refer_to_aggregates, entries);
-	foreach(lc, *entries)
-	{
-		entry = lfirst(lc);
-		if (entry != NULL && equal(entry->expr, node))
-			return (Node *) makeVarFromTargetEntry(INDEX_VAR, entry);
-	}
-	if (!IsA(node, Aggref) || !gpusort_aggregate_accepts((Aggref *) node))
-	{
-		*entries = lappend(*entries, NULL);
-		return node;
-	}
-	entry = makeTargetEntry((Expr *) node, list_length(*entries) + 1, NULL, false);
-	*entries = lappend(*entries, entry);
-	return (Node *) makeVarFromTargetEntry(INDEX_VAR, entry);
-}
-
-/* Does an Agg aggregate all rows, and once? */
+/* Finds the columns of the groups, in the order of the Sort.  False if the node cannot group by them. */
 static bool
-is_plain(const Agg *agg)
+find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 {
-	return agg->aggstrategy == AGG_PLAIN && agg->aggsplit == AGGSPLIT_SIMPLE && agg->groupingSets == NIL;
+	int			n = agg->numCols;
+
+	*columns = (GpusortGroupColumns) {
+		.n = n,
+		.attnos = palloc(n * sizeof(AttrNumber)),
+		.equals = palloc(n * sizeof(Oid)),
+		.orders = sort->sortOperators,
+		.collations = sort->collations,
+		.nulls_first = sort->nullsFirst,
+	};
+	if (sort->numCols < n)
+		return false;
+	for (int i = 0; i < n; i++)
+	{
+		AttrNumber	attno = sort->sortColIdx[i];
+		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, attno);
+		int			j = 0;
+
+		while (j < n && agg->grpColIdx[j] != attno)
+			j++;
+		if (j == n || agg->grpCollations[j] != sort->collations[i] ||
+			!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)))
+			return false;
+		columns->attnos[i] = attno;
+		columns->equals[i] = agg->grpOperators[j];
+	}
+	return true;
 }
 
-/*
- * Returns the target list of the node's slot: the aggregates that it computes; NIL if it cannot take the Agg's
- * place.  Sets *targetlist and *qual to the Agg's, which refer to it.
- */
-static List *
-find_aggregates(const Agg *agg, List **targetlist, List **qual)
+/* Do the groups fit in memory, and does a hash table of them pay? */
+static bool
+groups_pay(const Agg *agg, const Plan *child)
 {
-	List	   *entries = NIL;
+	double		ngroups = Max(agg->numGroups, 1);
 
-	if (!is_plain(agg))
-		return NIL;
-	*targetlist = (List *) refer_to_aggregates((Node *) agg->plan.targetlist, &entries);
-	*qual = (List *) refer_to_aggregates((Node *) agg->plan.qual, &entries);
-	return list_member_ptr(entries, NULL) ? NIL : entries;
+	return gpusort_force ||
+		(child->plan_rows >= LEAST_GROUP_ROWS * ngroups &&
+		 ngroups * (GROUP_BYTES + child->plan_width) <= gpusort_guc_memory_limit() / 2.0);
+}
+
+/* Finds the Aggrefs, each once.  False if there is one that the node cannot compute. */
+static bool
+find_aggregates(const Agg *agg, Parts *parts)
+{
+	List	   *all = NIL;
+	ListCell   *lc;
+
+	gpusort_aggregate_collect((Node *) agg->plan.targetlist, &all);
+	gpusort_aggregate_collect((Node *) agg->plan.qual, &all);
+	parts->sorted = false;
+	foreach(lc, all)
+	{
+		Aggref	   *aggref = lfirst_node(Aggref, lc);
+
+		/* gpusort's own aggregates keep to no limit of memory, and stay beside groups */
+		if (gpusort_aggregate_accepts(aggref) &&
+			(agg->numCols == 0 || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT))
+			parts->own = list_append_unique(parts->own, aggref);
+		else if (gpusort_states_accept(aggref))
+		{
+			parts->others = list_append_unique(parts->others, aggref);
+			parts->sorted |= !gpusort_aggregate_is_harmless(aggref);
+		}
+		else
+			return false;
+	}
+	return parts->own != NIL;
+}
+
+/* Does an expression of an Agg use anything of its child but the columns of the groups, outside of aggregates? */
+static bool
+uses_other_columns(Node *node, GpusortGroupColumns *columns)
+{
+	if (node == NULL || IsA(node, Aggref))
+		return false;
+	if (IsA(node, GroupingFunc))
+		return true;
+	if (IsA(node, Var))
+	{
+		for (int i = 0; i < columns->n; i++)
+		{
+			if (((Var *) node)->varattno == columns->attnos[i])
+				return false;
+		}
+		return true;
+	}
+	return expression_tree_walker(node, uses_other_columns, columns);
 }
 
 /* Is it a Sort whose child can take its place?  It hands on all columns. */
@@ -79,191 +143,120 @@ sorts(const Plan *plan)
 	return (IsA(plan, Sort) || IsA(plan, IncrementalSort)) && plan->initPlan == NIL;
 }
 
-Plan *
-gpusort_plan_own_aggregates(Agg *agg)
-{
-	CustomScan *scan;
-	List	   *targetlist;
-	List	   *qual;
-	List	   *entries = find_aggregates(agg, &targetlist, &qual);
-
-	if (entries == NIL)
-		return NULL;
-
-	scan = makeNode(CustomScan);
-	scan->scan.plan = agg->plan;
-	scan->scan.plan.type = T_CustomScan;
-	scan->scan.plan.targetlist = targetlist;
-	scan->scan.plan.qual = qual;
-	scan->custom_scan_tlist = entries;
-	scan->methods = &gpusort_aggregate_methods;
-	gpusort_plan_mark(scan);
-	return &scan->scan.plan;
-}
-
-/* With fewer rows, another node costs as much as it saves. */
-#define LEAST_ROWS	1000.0
-
-/* Aggregates that are replaced by parameters */
-typedef struct Split
-{
-	PlannedStmt *stmt;
-	List	   *aggrefs;
-	List	   *params;			/* their numbers */
-} Split;
-
-/* An executor parameter in place of an expression */
-static Param *
-make_param(int number, Node *expression)
-{
-	Param	   *param = makeNode(Param);
-
-	param->paramkind = PARAM_EXEC;
-	param->paramid = number;
-	param->paramtype = exprType(expression);
-	param->paramtypmod = exprTypmod(expression);
-	param->paramcollid = exprCollation(expression);
-	param->location = -1;
-	return param;
-}
-
-/* Replaces Aggrefs that the node can compute by parameters. */
-static Node *
-refer_to_params(Node *node, Split *split)
-{
-	ListCell   *lc;
-	int			number;
-
-	if (node == NULL)
-		return NULL;
-	if (!IsA(node, Aggref))
-		return expression_tree_mutator(node, refer_to_params, split);
-	if (!gpusort_aggregate_accepts((Aggref *) node))
-		return node;
-	foreach(lc, split->aggrefs)
-	{
-		if (equal(lfirst(lc), node) && !contain_volatile_functions(node))
-			return (Node *) make_param(list_nth_int(split->params, foreach_current_index(lc)), node);
-	}
-	number = list_length(split->stmt->paramExecTypes);
-	split->stmt->paramExecTypes = lappend_oid(split->stmt->paramExecTypes, exprType(node));
-	split->aggrefs = lappend(split->aggrefs, node);
-	split->params = lappend_int(split->params, number);
-	return (Node *) make_param(number, node);
-}
-
-/* Returns the number, from 0, of a number in a list, to which it is added if it is new. */
-static int
-renumber(List **numbers, int number)
-{
-	if (!list_member_int(*numbers, number))
-		*numbers = lappend_int(*numbers, number);
-	for (int i = 0;; i++)
-	{
-		if (list_nth_int(*numbers, i) == number)
-			return i;
-	}
-}
-
-/* Numbers the Aggrefs and transition states that an Agg still has anew: ExecInitAgg() wants no gaps. */
-static void
-number_aggregates(List *aggrefs)
-{
-	List	   *numbers = NIL;
-	List	   *transitions = NIL;
-	ListCell   *lc;
-
-	foreach(lc, aggrefs)
-	{
-		Aggref	   *aggref = lfirst_node(Aggref, lc);
-
-		aggref->aggno = renumber(&numbers, aggref->aggno);
-		aggref->aggtransno = renumber(&transitions, aggref->aggtransno);
-	}
-}
-
-/* Do aggregates sort inside themselves, so that a GpuSort below them may serve one? */
+/* Can the node take an Agg's place, and does that pay? */
 static bool
-any_sorts(List *aggrefs)
+find_parts(const Agg *agg, Parts *parts)
 {
-	ListCell   *lc;
+	const Plan *child = outerPlan(agg);
 
-	foreach(lc, aggrefs)
-	{
-		if (lfirst_node(Aggref, lc)->aggorder != NIL || lfirst_node(Aggref, lc)->aggdistinct != NIL)
-			return true;
-	}
-	return false;
-}
-
-/* Does an aggregate show the order of its input?  A subquery's ORDER BY may have made it. */
-static bool
-any_shows_order(List *aggrefs)
-{
-	ListCell   *lc;
-
-	foreach(lc, aggrefs)
-	{
-		if (!gpusort_aggregate_is_harmless(lfirst_node(Aggref, lc)))
-			return true;
-	}
-	return false;
-}
-
-/* Puts the node below an Agg, if it can compute some of the aggregates.  Returns it, or NULL. */
-static Plan *
-split_aggregates(PlannedStmt *stmt, Agg *agg)
-{
-	Split		split = {.stmt = stmt};
-	CustomScan *scan;
-	Plan	   *child = outerPlan(agg);
-	List	   *targetlist = (List *) refer_to_params((Node *) agg->plan.targetlist, &split);
-	List	   *qual = (List *) refer_to_params((Node *) agg->plan.qual, &split);
-	List	   *left = NIL;		/* Aggrefs */
-
-	gpusort_aggregate_collect((Node *) targetlist, &left);
-	gpusort_aggregate_collect((Node *) qual, &left);
-	if (split.aggrefs == NIL || left == NIL || any_sorts(left))
-		return NULL;
-	number_aggregates(left);
-	agg->plan.targetlist = targetlist;
-	agg->plan.qual = qual;
-	if (sorts(child) && !any_shows_order(left))
-		child = outerPlan(child);
-
-	scan = makeNode(CustomScan);
-	scan->scan.plan = *child;
-	scan->scan.plan.type = T_CustomScan;
-	scan->scan.plan.initPlan = NIL;
-	scan->scan.plan.qual = NIL;
-	scan->scan.plan.righttree = NULL;
-	scan->scan.plan.lefttree = child;
-	scan->scan.plan.parallel_aware = scan->scan.plan.async_capable = false;
-	scan->custom_scan_tlist = gpusort_plan_references(OUTER_VAR, child->targetlist);
-	scan->scan.plan.targetlist = gpusort_plan_references(INDEX_VAR, scan->custom_scan_tlist);
-	scan->scan.plan.extParam = bms_union(child->extParam, agg->plan.extParam);
-	scan->scan.plan.allParam = bms_union(child->allParam, agg->plan.allParam);
-	scan->custom_private = list_make2(split.aggrefs, split.params);
-	scan->methods = &gpusort_aggregate_methods;
-	gpusort_plan_mark(scan);
-	outerPlan(agg) = &scan->scan.plan;
-	return outerPlan(agg);
+	*parts = (Parts) {.own = NIL};
+	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
+		(agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED))
+		return false;
+	if (agg->aggstrategy == AGG_SORTED &&
+		(agg->numCols == 0 || !IsA(child, Sort) || !sorts(child) || !groups_pay(agg, child) ||
+		 !find_columns(agg, (const Sort *) child, &parts->columns)))
+		return false;
+	if (uses_other_columns((Node *) agg->plan.targetlist, &parts->columns) ||
+		uses_other_columns((Node *) agg->plan.qual, &parts->columns) ||
+		!find_aggregates(agg, parts))
+		return false;
+	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
+	return agg->aggstrategy == AGG_PLAIN || !parts->sorted || ((const Sort *) child)->numCols == agg->numCols;
 }
 
 bool
-gpusort_plan_take_aggregates(PlannedStmt *stmt, Agg *agg, Plan **added)
+gpusort_plan_takes_aggregates(const Agg *agg)
 {
-	List	   *targetlist;
-	List	   *qual;
+	Parts		parts;
 
-	*added = NULL;
-	if (find_aggregates(agg, &targetlist, &qual) != NIL)
+	return find_parts(agg, &parts);
+}
+
+/* What an expression of an Agg is replaced by */
+typedef struct References
+{
+	const GpusortGroupColumns *columns;
+	List	   *aggrefs;		/* entries of the target list behind the columns of the groups */
+} References;
+
+/* Replaces Aggrefs and columns of groups by references to the node's slot. */
+static Node *
+refer(Node *node, References *in)
+{
+	AttrNumber	attno = 0;
+	ListCell   *lc;
+
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var))
 	{
-		if (sorts(outerPlan(agg)))
-			outerPlan(agg) = outerPlan(outerPlan(agg));
-		return true;
+		while (in->columns->attnos[attno] != ((Var *) node)->varattno)
+			attno++;
 	}
-	if (is_plain(agg) && outerPlan(agg)->plan_rows >= LEAST_ROWS)
-		*added = split_aggregates(stmt, agg);
-	return *added != NULL;
+	else if (IsA(node, Aggref))
+	{
+		attno = in->columns->n;
+		foreach(lc, in->aggrefs)
+		{
+			if (equal(lfirst(lc), node))
+				break;
+			attno++;
+		}
+	}
+	else
+		return expression_tree_mutator(node, refer, in);
+	return (Node *) makeVar(INDEX_VAR, attno + 1, exprType(node), exprTypmod(node), exprCollation(node), 0);
+}
+
+/* The target list of the node's slot: the columns of the groups, which are the child's, and the Aggrefs */
+static List *
+make_slot(const References *references, Plan *child)
+{
+	List	   *targetlist = NIL;
+	ListCell   *lc;
+
+	for (int i = 0; i < references->columns->n; i++)
+	{
+		TargetEntry *entry = get_tle_by_resno(child->targetlist, references->columns->attnos[i]);
+
+		targetlist = lappend(targetlist, makeTargetEntry((Expr *) makeVarFromTargetEntry(OUTER_VAR, entry), i + 1, NULL, false));
+	}
+	foreach(lc, references->aggrefs)
+		targetlist = lappend(targetlist, makeTargetEntry(lfirst(lc), list_length(targetlist) + 1, NULL, false));
+	return targetlist;
+}
+
+Plan *
+gpusort_plan_own_aggregates(Agg *agg)
+{
+	Parts		parts;
+	References	references = {.columns = &parts.columns};
+	CustomScan *scan;
+	Plan	   *plan;
+	Plan	   *child = outerPlan(agg);
+
+	if (!find_parts(agg, &parts))
+		return NULL;
+	/* without groups, rows stay sorted for an aggregate that shows their order */
+	if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.sorted))
+		child = outerPlan(child);
+	references.aggrefs = list_concat_copy(parts.own, parts.others);
+	scan = makeNode(CustomScan);
+	plan = &scan->scan.plan;
+	*plan = agg->plan;
+	plan->type = T_CustomScan;
+	plan->lefttree = child;
+	plan->targetlist = (List *) refer((Node *) plan->targetlist, &references);
+	plan->qual = (List *) refer((Node *) plan->qual, &references);
+	/* a row's group is looked up, and each aggregate does something with the row */
+	plan->startup_cost = child->total_cost +
+		cpu_operator_cost * child->plan_rows * (parts.columns.n + list_length(references.aggrefs));
+	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
+	scan->custom_scan_tlist = make_slot(&references, child);
+	scan->custom_private = list_make3(parts.own, parts.others,
+									  parts.columns.n == 0 ? NIL : gpusort_group_columns_pack(&parts.columns));
+	scan->methods = &gpusort_aggregate_methods;
+	gpusort_plan_mark(scan);
+	return plan;
 }

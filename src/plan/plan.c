@@ -156,6 +156,17 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		}
 	}
 
+	if (IsA(plan, Agg))
+	{
+		Plan	   *own = gpusort_plan_own_aggregates((Agg *) plan);
+
+		if (own != NULL)
+		{
+			own->lefttree = replace_sorts(in, own->lefttree, gpusort_unbounded);
+			in->saved += Max(plan->total_cost - own->total_cost, 0);
+			return own;
+		}
+	}
 	switch (nodeTag(plan))
 	{
 		case T_Limit:
@@ -207,13 +218,6 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 
 		if (start != NULL)
 			return start;
-	}
-	else if (IsA(plan, Agg))
-	{
-		Plan	   *own = gpusort_plan_own_aggregates((Agg *) plan);
-
-		if (own != NULL)
-			return own;
 	}
 	return plan;
 }

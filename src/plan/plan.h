@@ -102,15 +102,10 @@ extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
 
 /* ---- own_aggregates.c ---- */
 
-/*
- * Prepares an Agg of a finished plan for GpuSort Aggregate.  Returns true if the Agg gains nothing by sorted rows then.
- * If the node can compute all its aggregates, takes a Sort away that is below the Agg: from PostgreSQL 16 on, the
- * planner may have put one there.  If it can compute some, puts the node below the Agg and sets *added to it; its
- * plan_node_id is to be set.  Otherwise *added is NULL.
- */
-extern bool gpusort_plan_take_aggregates(PlannedStmt *stmt, Agg *agg, Plan **added);
+/* Will gpusort_plan_own_aggregates() replace an Agg of a finished plan? */
+extern bool gpusort_plan_takes_aggregates(const Agg *agg);
 
-/* Returns the node in place of an Agg, if it can compute all its aggregates; NULL if the Agg must stay. */
+/* Returns a GpuSort Aggregate in place of an Agg and of a Sort below it; NULL if the Agg must stay. */
 extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 
 /*

@@ -1,0 +1,364 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate_results.c
+ *		Computes aggregates that sort, of gathered keys.
+ *
+ * Without groups, percentiles are found by selection; a mode and a number of distinct values take a sort.  Where keys
+ * have been spilled, all of these are found in one pass over the sorted keys.  A group's keys, which fit the
+ * processor's cache, are sorted, unless it is a large group, which is computed as if it was alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "cpu/cpu.h"
+#include "functions/aggregate_state.h"
+#include "functions/group_scan.h"
+#include "functions/group_spill.h"
+#include "store/spill.h"
+
+/* Evaluates the fractions, once.  has_rows: of the aggregate's values, there is one at least */
+static void
+evaluate_fractions(GpusortAggregates *node, GpusortAggregate *aggregate, bool has_rows)
+{
+	ExprContext *econtext = node->ps->ps_ExprContext;
+	Datum		value = Float8GetDatum(0.5);
+	bool		isnull = false;
+
+	if (aggregate->evaluated)
+		return;
+	aggregate->fractions.null = true;
+	/* core looks at a single fraction first, and then whether there are rows */
+	if (!has_rows && (aggregate->kind == GPUSORT_AGGREGATE_PERCENTILE || aggregate->several))
+		return;
+	aggregate->evaluated = true;
+	ResetExprContext(econtext);
+	if (aggregate->state != NULL)
+		value = ExecEvalExprSwitchContext(aggregate->state, econtext, &isnull);
+	gpusort_fractions_set(&aggregate->fractions, value, isnull, aggregate->several, node->cxt);
+}
+
+static bool
+is_percentile(const GpusortAggregate *aggregate)
+{
+	return aggregate->kind == GPUSORT_AGGREGATE_PERCENTILE || aggregate->kind == GPUSORT_AGGREGATE_CONT ||
+		aggregate->kind == GPUSORT_AGGREGATE_DISC;
+}
+
+/* Finds the places of the keys that a percentile needs: none if the result is NULL. */
+static void
+find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
+{
+	/* an Agg looks at the fractions of gpusort's own aggregates in each row, also if the value is NULL */
+	evaluate_fractions(node, aggregate, rows > 0 || aggregate->kind == GPUSORT_AGGREGATE_PERCENTILE);
+	aggregate->nplaces = 0;
+	aggregate->percentiles = (GpusortPercentiles) {
+		.type = node->values[aggregate->values].keys.type,
+		.elemtype = exprType(node->values[aggregate->values].expression),
+		.fractions = &aggregate->fractions,
+		.rows = rows,
+		.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
+		.descending = aggregate->descending,
+	};
+	if (rows == 0 || aggregate->fractions.null)
+		return;
+	aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
+	aggregate->found = palloc(Max(aggregate->nplaces, 1) * sizeof(uint64));
+}
+
+static int
+compare_places(const void *a, const void *b, void *places)
+{
+	uint64		place = ((const uint64 *) places)[*(const int *) a];
+	uint64		other = ((const uint64 *) places)[*(const int *) b];
+
+	return place < other ? -1 : place > other;
+}
+
+/* Puts the places in the order in which keys will be read. */
+static void
+order_places(GpusortAggregate *aggregate)
+{
+	aggregate->taken = 0;
+	aggregate->ascending = palloc(Max(aggregate->nplaces, 1) * sizeof(int));
+	for (int i = 0; i < aggregate->nplaces; i++)
+		aggregate->ascending[i] = i;
+	qsort_arg(aggregate->ascending, aggregate->nplaces, sizeof(int), compare_places, aggregate->places);
+}
+
+/* Takes the next key in order, the one at this place. */
+static inline void
+take_key(GpusortAggregate *aggregate, uint64 key, bool repeated, uint64 place)
+{
+	for (; aggregate->taken < aggregate->nplaces; aggregate->taken++)
+	{
+		int			i = aggregate->ascending[aggregate->taken];
+
+		if (aggregate->places[i] != place)
+			break;
+		aggregate->found[i] = key;
+	}
+	if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
+		aggregate->count += !repeated;
+	else if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
+	{
+		aggregate->count = repeated ? aggregate->count + 1 : 1;
+		if (aggregate->count > aggregate->most || (aggregate->descending && aggregate->count == aggregate->most))
+		{
+			aggregate->most = aggregate->count;
+			aggregate->mode = key;
+		}
+	}
+}
+
+/* Reads all values in order, for the aggregates that need them. */
+static void
+read_in_order(GpusortAggregates *node, int number)
+{
+	GpusortGroup *keys = &node->values[number].keys;
+	struct GpusortSpill *spill;
+	GpusortGroupScan scan;
+	uint64		key;
+	uint64		last = 0;
+
+	gpusort_group_begin_scan(keys, &scan);
+	spill = node->values[number].limit.spill;
+	for (int i = 0; i < node->naggregates && spill != NULL; i++)
+	{
+		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
+		{
+			find_places(node, &node->aggregates[i], gpusort_spill_rows(spill));
+			order_places(&node->aggregates[i]);
+		}
+	}
+	for (uint64 place = 0; gpusort_group_next(&scan, &key); place++)
+	{
+		bool		repeated = place > 0 && gpusort_group_same(keys->type, last, key);
+
+		for (int i = 0; i < node->naggregates; i++)
+		{
+			if (node->aggregates[i].values == number)
+				take_key(&node->aggregates[i], key, repeated, place);
+		}
+		last = key;
+	}
+	gpusort_group_end_scan(&scan);
+	gpusort_group_end_spill(keys->limit);
+}
+
+/* Finds what the aggregates need of these values. */
+static void
+find_keys(GpusortAggregates *node, int number)
+{
+	GpusortGroup *keys = &node->values[number].keys;
+	bool		spilled = node->values[number].limit.spill != NULL;
+	bool		in_order = spilled;
+
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		GpusortAggregate *aggregate = &node->aggregates[i];
+
+		if (aggregate->values != number)
+			continue;
+		in_order |= aggregate->kind == GPUSORT_AGGREGATE_COUNT || aggregate->kind == GPUSORT_AGGREGATE_MODE;
+		if (!is_percentile(aggregate) || spilled)
+			continue;
+		find_places(node, aggregate, gpusort_group_rows(keys));
+		gpusort_percentile_select(keys, aggregate->places, aggregate->nplaces, aggregate->found);
+		aggregate->nplaces = aggregate->taken = 0;
+	}
+	if (in_order)
+		read_in_order(node, number);
+}
+
+/* Returns the result of an aggregate.  rows: there were some */
+static Datum
+result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool rows, bool *isnull)
+{
+	GpusortValues *values = &node->values[aggregate->values];
+
+	*isnull = false;
+	switch (aggregate->kind)
+	{
+		case GPUSORT_AGGREGATE_COUNT:
+			return Int64GetDatum((int64) aggregate->count);
+		case GPUSORT_AGGREGATE_MODE:
+			*isnull = aggregate->most == 0;
+			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
+		case GPUSORT_AGGREGATE_SORTED:
+			*isnull = !rows;
+			return *isnull ? (Datum) 0 :
+				PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
+		default:
+			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
+			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
+	}
+}
+
+void
+gpusort_aggregates_finish(GpusortAggregates *node, Datum *values, bool *nulls)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		GpusortAggregate *aggregate = &node->aggregates[i];
+
+		aggregate->count = aggregate->most = 0;
+		aggregate->percentiles.rows = 0;
+		if (!node->begun && is_percentile(aggregate))
+			evaluate_fractions(node, aggregate, false);
+	}
+	for (int i = 0; i < node->nvalues && node->begun; i++)
+	{
+		if (!node->values[i].sorted)
+			find_keys(node, i);
+	}
+	for (int i = 0; i < node->naggregates; i++)
+		values[i] = result_of(node, &node->aggregates[i], node->begun, &nulls[i]);
+	MemoryContextSwitchTo(old);
+}
+
+/* Returns the sorted keys of a small group: in place, or in copy, which has room for them. */
+static const void *
+sort_group(const GpusortType *type, void *keys, uint64 n, void *copy)
+{
+	GpusortSpan span = {.words = keys, .count = n};
+	GpusortCpuInput input = {.spans = &span, .nspans = 1, .key_bytes = type->key_bytes};
+	GpusortCpuOptions options = {.threads = 1};
+	GpusortCpuReport report;
+
+	if (n <= GPUSORT_CPU_FEW_KEYS)
+	{
+		gpusort_cpu_sort_few(keys, n, type->key_bytes);
+		return keys;
+	}
+	if (gpusort_cpu_sort(&input, copy, &options, &report) != GPUSORT_CPU_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	return copy;
+}
+
+/* Finds what the aggregates need of the sorted keys of a small group. */
+static void
+find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n)
+{
+	const GpusortType *type = node->values[number].keys.type;
+
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		GpusortAggregate *aggregate = &node->aggregates[i];
+		uint64		last = 0;
+
+		if (aggregate->values != number)
+			continue;
+		if (is_percentile(aggregate))
+		{
+			find_places(node, aggregate, n);
+			for (int j = 0; j < aggregate->nplaces; j++)
+				aggregate->found[j] = gpusort_group_key(type, keys, aggregate->places[j]);
+			continue;
+		}
+		aggregate->nplaces = aggregate->taken = 0;
+		for (uint64 place = 0; place < n; place++)
+		{
+			uint64		key = gpusort_group_key(type, keys, place);
+
+			take_key(aggregate, key, place > 0 && gpusort_group_same(type, last, key), place);
+			last = key;
+		}
+	}
+}
+
+/* Finds what the aggregates need of a large group. */
+static void
+find_large_group(GpusortAggregates *node, int number)
+{
+	GpusortValues *values = &node->values[number];
+	MemoryContext old = MemoryContextSwitchTo(node->cxt);
+
+	gpusort_group_begin(&values->keys, values->lists.type, node->cxt, true);
+	values->keys.limit = &values->limit;
+	gpusort_lists_copy(&values->lists, &values->keys);
+	MemoryContextSwitchTo(old);
+	find_keys(node, number);
+	if (values->keys.set != NULL)
+		gpusort_keyset_end(values->keys.set);
+}
+
+/* Sets the results of the aggregates that need these values, for all groups. */
+static void
+compute_groups(GpusortAggregates *node, int number, uint32 ngroups, Datum *results, bool *nulls)
+{
+	GpusortValues *values = &node->values[number];
+	MemoryContext group_cxt = AllocSetContextCreate(node->cxt, "GpuSort group", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(group_cxt);
+	void	   *copy = MemoryContextAlloc(node->cxt, GPUSORT_LISTS_LARGE * values->lists.type->key_bytes);
+	uint32		group;
+	void	   *keys;
+	uint64		n;
+
+	gpusort_lists_begin_scan(&values->lists, ngroups);
+	while (gpusort_lists_next(&values->lists, &group, &keys, &n))
+	{
+		for (int i = 0; i < node->naggregates; i++)
+		{
+			if (node->aggregates[i].values == number)
+				node->aggregates[i].count = node->aggregates[i].most = 0;
+		}
+		if (keys == NULL)
+			find_large_group(node, number);
+		else
+			find_sorted_keys(node, number, sort_group(values->lists.type, keys, n, copy), n);
+		for (int i = 0; i < node->naggregates; i++)
+		{
+			GpusortAggregate *aggregate = &node->aggregates[i];
+			Size		place = (Size) group * node->naggregates + i;
+
+			if (aggregate->values != number)
+				continue;
+			results[place] = result_of(node, aggregate, true, &nulls[place]);
+			/* an array of percentiles */
+			if (!nulls[place] && is_percentile(aggregate) && aggregate->several)
+			{
+				MemoryContextSwitchTo(node->cxt);
+				results[place] = datumCopy(results[place], false, -1);
+				MemoryContextSwitchTo(group_cxt);
+			}
+		}
+		MemoryContextReset(group_cxt);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(group_cxt);
+	pfree(copy);
+	gpusort_lists_end(&values->lists);
+}
+
+void
+gpusort_aggregates_finish_groups(GpusortAggregates *node, uint32 ngroups, Datum **results, bool **nulls)
+{
+	Size		n = (Size) ngroups * node->naggregates;
+
+	*results = MemoryContextAllocHuge(node->cxt, Max(n, 1) * sizeof(Datum));
+	*nulls = MemoryContextAllocHuge(node->cxt, Max(n, 1) * sizeof(bool));
+	/* of groups without values */
+	for (Size i = 0; i < n; i++)
+	{
+		(*results)[i] = Int64GetDatum(0);
+		(*nulls)[i] = node->aggregates[i % node->naggregates].kind != GPUSORT_AGGREGATE_COUNT;
+	}
+	for (int i = 0; i < node->nvalues && node->begun; i++)
+		compute_groups(node, i, ngroups, *results, *nulls);
+	for (int i = 0; i < node->naggregates && ngroups > 0; i++)
+	{
+		if (is_percentile(&node->aggregates[i]))
+			evaluate_fractions(node, &node->aggregates[i], false);
+	}
+}

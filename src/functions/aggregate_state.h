@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate_state.h
+ *		The state of aggregates that sort: aggregate_values.c fills it, and aggregate_results.c reads it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_FUNCTIONS_AGGREGATE_STATE_H
+#define GPUSORT_FUNCTIONS_AGGREGATE_STATE_H
+
+#include "functions/aggregate_node.h"
+#include "functions/aggregate_values.h"
+#include "functions/group_lists.h"
+#include "functions/percentile.h"
+
+/* What is gathered, for one or several aggregates: the values of an expression in rows that pass a filter */
+typedef struct GpusortValues
+{
+	Node	   *expression;		/* in the plan */
+	Node	   *condition;		/* the FILTER; NULL: none */
+	bool		sorted;			/* wanted is an array of them */
+	bool		limited;		/* they keep to gpusort.memory_limit */
+	bool		distinct;		/* only their number, without equal ones, is wanted */
+	AttrNumber	attno;			/* it is this column of the child; 0: something else */
+	ExprState  *state;			/* of something else; else NULL */
+	ExprState  *filter;			/* NULL: none */
+	GpusortGroup keys;			/* with groups: those of one large group */
+	GpusortLists lists;			/* with groups: all keys */
+	GpusortGroupLimit limit;	/* of keys that are limited; else all zeros */
+	uint64		nnulls;			/* NULLs, which are only counted */
+} GpusortValues;
+
+/* One aggregate */
+typedef struct GpusortAggregate
+{
+	GpusortAggregateKind kind;
+	int			values;			/* index in the node's values */
+	ExprState  *state;			/* for a percentile: the fractions; NULL: the median */
+	bool		several;		/* they are an array */
+	GpusortFractions fractions;
+	bool		evaluated;		/* these are, in this scan of the child */
+	GpusortPercentiles percentiles;
+	uint64	   *places;			/* of the keys that the percentiles need */
+	uint64	   *found;			/* these keys */
+	int			nplaces;
+	int		   *ascending;		/* while keys are read in order: the numbers of the places, the least first, */
+	int			taken;			/* of which these have their keys */
+	bool		descending;		/* mode() of values in descending order: of several modes, the last one */
+
+	/* of a mode or a number of distinct values, while keys are read in order */
+	uint64		count;			/* of distinct values, or of keys equal to the last one */
+	uint64		most;			/* of equal keys so far, with this one: */
+	uint64		mode;
+} GpusortAggregate;
+
+struct GpusortAggregates
+{
+	PlanState  *ps;				/* whose expressions these are */
+	MemoryContext cxt;			/* of one scan of the child */
+	GpusortValues *values;
+	int			nvalues;
+	GpusortAggregate *aggregates;
+	int			naggregates;
+	GpusortPage *page;			/* the rows that are being added */
+	bool		begun;			/* rows have been added */
+	bool		grouped;
+};
+
+#endif							/* GPUSORT_FUNCTIONS_AGGREGATE_STATE_H */

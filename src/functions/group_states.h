@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_states.h
+ *		Computes core's aggregates that do not sort.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_FUNCTIONS_GROUP_STATES_H
+#define GPUSORT_FUNCTIONS_GROUP_STATES_H
+
+#include "nodes/execnodes.h"
+
+#include "scan/page.h"
+
+typedef struct GpusortStates GpusortStates;
+
+/* Can these functions compute an aggregate?  It is one of core's, and does not sort. */
+extern bool gpusort_states_accept(const Aggref *aggref);
+
+/* Prepares for such Aggrefs, which refer to the child of a plan node, in the current memory context, the query's. */
+extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
+
+/* Begins with this many groups, without rows. */
+extern void gpusort_states_begin(GpusortStates *states, uint32 ngroups);
+
+/*
+ * Adds all rows of a page of the child.  groups: NULL, or row i belongs to group groups[i], one of ngroups, or to none of
+ * them.  Without groups, all belong to group 0.
+ */
+extern void gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *groups, uint32 ngroups);
+
+/* The bytes that the states take. */
+extern Size gpusort_states_bytes(const GpusortStates *states);
+
+/* Computes the results of a group, in the order of the Aggrefs, once.  They live until the expression context is reset. */
+extern void gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext, Datum *values, bool *nulls);
+
+/* Forgets all rows. */
+extern void gpusort_states_forget(GpusortStates *states);
+
+#endif							/* GPUSORT_FUNCTIONS_GROUP_STATES_H */

@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * grouped.h
+ *		Aggregates of groups of rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_FUNCTIONS_GROUPED_H
+#define GPUSORT_FUNCTIONS_GROUPED_H
+
+#include "nodes/execnodes.h"
+
+#include "scan/page.h"
+
+typedef struct GpusortGrouped GpusortGrouped;
+
+/* The columns that a group's rows have in common, in the order of the columns of an ORDER BY of the groups */
+typedef struct GpusortGroupColumns
+{
+	int			n;
+	AttrNumber *attnos;			/* in the child */
+	Oid		   *equals;			/* operators of equality, */
+	Oid		   *orders;			/* and of the order of the groups */
+	Oid		   *collations;
+	bool	   *nulls_first;
+} GpusortGroupColumns;
+
+/* Packs the columns into a list of a plan, and unpacks it; attnos and what follows are palloc'ed then. */
+extern List *gpusort_group_columns_pack(const GpusortGroupColumns *columns);
+extern GpusortGroupColumns gpusort_group_columns_unpack(List *list);
+
+/*
+ * Prepares for Aggrefs that refer to the child of a plan node, in the current memory context, the query's.  own: those
+ * that gpusort_aggregate_accepts(), and others: those that gpusort_states_accept().
+ */
+extern GpusortGrouped *gpusort_grouped_init(PlanState *ps, List *own, List *others, const GpusortGroupColumns *columns);
+
+/* Adds all rows of a page of the child. */
+extern void gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page);
+
+/* After the last row: computes the results and puts the groups in order. */
+extern void gpusort_grouped_finish(GpusortGrouped *grouped);
+
+/* Fetches the next group: its columns, then the results of own and other Aggrefs, valid until the next call.  False at the end. */
+extern bool gpusort_grouped_next(GpusortGrouped *grouped, Datum *values, bool *nulls);
+
+/* The groups will be fetched from the first one on again. */
+extern void gpusort_grouped_rewind(GpusortGrouped *grouped);
+
+/* Forgets all rows and results. */
+extern void gpusort_grouped_forget(GpusortGrouped *grouped);
+
+#endif							/* GPUSORT_FUNCTIONS_GROUPED_H */
