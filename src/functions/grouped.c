@@ -28,9 +28,12 @@
 #include "guc.h"
 
 /* Rows are written to this many partitions, by this many bits of their hashes, the highest ones first. */
-#define PARTITION_BITS	4
+#define PARTITION_BITS	6
 #define PARTITIONS		(1 << PARTITION_BITS)
 #define LEVELS			(32 / PARTITION_BITS)
+
+/* Memory of a partition while it is written */
+#define PARTITION_KB	32
 
 /* Bytes of a group in the lists of each aggregate */
 #define LIST_BYTES	24
@@ -160,7 +163,7 @@ write_row(GpusortGrouped *grouped, TupleTableSlot *slot, uint32 hash)
 	{
 		MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
 
-		*partition = tuplestore_begin_heap(false, false, Max(gpusort_guc_memory_limit() / 1024 / PARTITIONS, 64));
+		*partition = tuplestore_begin_heap(false, false, PARTITION_KB);
 		MemoryContextSwitchTo(old);
 	}
 	tuplestore_puttupleslot(*partition, slot);

@@ -7,8 +7,6 @@
  * of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
  * Sort, which nodes above may need.
  *
- * The groups must fit in memory, by the planner's estimate.  With few rows in each, core's sort costs less.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -76,12 +74,21 @@ find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 	return true;
 }
 
-/* Do the groups fit in memory, and does a hash table of them pay? */
+/*
+ * Is a hash table of the groups expected to cost less than a sort?  A wrong answer costs less than it saves if it is right.
+ * So the planner's estimate does not count if a group is an expression's value, such as a day: for it, the planner
+ * takes each value of the expression's columns for a group.
+ */
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
 	double		ngroups = Max(agg->numGroups, 1);
 
+	for (int i = 0; i < agg->numCols; i++)
+	{
+		if (!IsA(get_tle_by_resno(outerPlan(child)->targetlist, agg->grpColIdx[i])->expr, Var))
+			return true;
+	}
 	return gpusort_force ||
 		(child->plan_rows >= LEAST_GROUP_ROWS * ngroups &&
 		 ngroups * (GROUP_BYTES + child->plan_width) <= gpusort_guc_memory_limit() / 2.0);
