@@ -422,6 +422,22 @@ for rows in 1k 10k 1M; do
   shape $rows 'aggregate: with FILTER' "$facts" 'SELECT count(DISTINCT k) FILTER (WHERE a < 500), mode() WITHIN GROUP (ORDER BY a) FROM t'
   shape $rows 'aggregate: work_mem 4MB' "$facts" 'SELECT count(DISTINCT k), percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM t' work_mem=4MB
 done
+# ... of groups: a thousand, of a hundred rows each, of two, and of one; in order; and of which the planner knows too little
+of_group='percentile_cont(0.5) WITHIN GROUP (ORDER BY k)'
+for rows in 1k 10k 100k 1M; do
+  wanted $rows '' || true
+  for memory in 4MB 256MB; do
+    shape $rows "aggregate: groups, $memory" "$facts" "SELECT a, $of_group FROM t GROUP BY a" work_mem=$memory
+    shape $rows "aggregate: groups beside others, $memory" "$facts" "SELECT a, $of_group, count(DISTINCT id), count(*), avg(k) FROM t GROUP BY a" work_mem=$memory
+    shape $rows "aggregate: groups of 100 rows, $memory" "any_int() k, rnd($((n / 100)))::int a" "SELECT a, $of_group FROM t GROUP BY a" work_mem=$memory
+    shape $rows "aggregate: groups of two rows, $memory" "any_int() k, rnd($((n / 2)))::int a" "SELECT a, $of_group, count(*) FROM t GROUP BY a" work_mem=$memory
+    shape $rows "aggregate: groups of one row, $memory" "$facts" "SELECT id, $of_group, count(*) FROM t GROUP BY id" work_mem=$memory
+    shape $rows "aggregate: groups in order, $memory" "any_int() k, i / 100 a" "SELECT a, $of_group FROM t GROUP BY a" work_mem=$memory
+    shape $rows "aggregate: groups by an expression, $memory" "$facts" "SELECT id % 100, $of_group, count(*) FROM t GROUP BY id % 100" work_mem=$memory
+    shape $rows "aggregate: groups of one row by an expression, $memory" "$facts" "SELECT id + 1, $of_group, count(*) FROM t GROUP BY id + 1" work_mem=$memory
+    shape $rows "aggregate: groups by text, $memory" "any_int() k, 'city ' || rnd(1000) s" "SELECT s, $of_group FROM t GROUP BY s" work_mem=$memory
+  done
+done
 
 # The first rows of each group: one row a group, two, a hundred; in order, and the latest ones first
 latest='SELECT DISTINCT ON (device) * FROM t ORDER BY device, ts DESC'
