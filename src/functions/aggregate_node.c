@@ -230,6 +230,7 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, css->ss.ps.plan, ancestors);
 	AggregateNode *node = (AggregateNode *) css;
+	bool		qualified = es->verbose || GPUSORT_EXPLAIN_RELATIONS(es) > 1;
 	List	   *texts = NIL;
 	ListCell   *lc;
 
@@ -237,13 +238,13 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 	{
 		TargetEntry *entry = get_tle_by_resno(outerPlan(css->ss.ps.plan)->targetlist, node->columns.attnos[i]);
 
-		texts = lappend(texts, deparse_expression((Node *) makeVarFromTargetEntry(OUTER_VAR, entry), context, false, true));
+		texts = lappend(texts, deparse_expression((Node *) makeVarFromTargetEntry(OUTER_VAR, entry), context, qualified, true));
 	}
 	if (texts != NIL)
 		ExplainPropertyList("Group Key", texts, es);
 	texts = NIL;
 	foreach(lc, list_concat_copy(node->own, node->rest))
-		texts = lappend(texts, deparse_expression(lfirst(lc), context, false, true));
+		texts = lappend(texts, deparse_expression(lfirst(lc), context, qualified, true));
 	ExplainPropertyList("Aggregates", texts, es);
 }
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate_node.h
- *		GpuSort Aggregate, which takes the place of an Agg, or works below it.
+ *		GpuSort Aggregate, which takes the place of an Agg.
  *
  *-------------------------------------------------------------------------
  */

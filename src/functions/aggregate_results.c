@@ -51,6 +51,27 @@ is_percentile(const GpusortAggregate *aggregate)
 		aggregate->kind == GPUSORT_AGGREGATE_DISC;
 }
 
+Size
+gpusort_aggregates_group_bytes(GpusortAggregates *node)
+{
+	Size		bytes = 0;
+
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		GpusortAggregate *aggregate = &node->aggregates[i];
+		ArrayType  *array;
+
+		bytes += sizeof(Datum) + sizeof(bool) + GPUSORT_LISTS_GROUP_BYTES;
+		if (!is_percentile(aggregate))
+			continue;
+		evaluate_fractions(node, aggregate, true);
+		array = aggregate->fractions.several;
+		if (array != NULL)
+			bytes += VARSIZE(array);
+	}
+	return bytes;
+}
+
 /* Finds the places of the keys that a percentile needs: none if the result is NULL. */
 static void
 find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
@@ -356,9 +377,4 @@ gpusort_aggregates_finish_groups(GpusortAggregates *node, uint32 ngroups, Datum 
 	}
 	for (int i = 0; i < node->nvalues && node->begun; i++)
 		compute_groups(node, i, ngroups, *results, *nulls);
-	for (int i = 0; i < node->naggregates && ngroups > 0; i++)
-	{
-		if (is_percentile(&node->aggregates[i]))
-			evaluate_fractions(node, &node->aggregates[i], false);
-	}
 }

@@ -20,6 +20,9 @@ typedef struct GpusortAggregates GpusortAggregates;
  */
 extern GpusortAggregates *gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped);
 
+/* With groups: evaluates the fractions, and returns the bytes that the results of a group and its place in lists take. */
+extern Size gpusort_aggregates_group_bytes(GpusortAggregates *aggregates);
+
 /* Adds all rows of a page of the child.  groups: NULL, or row i belongs to group groups[i], or to none of them. */
 extern void gpusort_aggregates_add(GpusortAggregates *aggregates, GpusortPage *page, const uint32 *groups);
 

@@ -25,8 +25,9 @@
 #define FIRST_ROOM	4096
 #define PIECE_KEYS	8192
 
-/* Groups that are read between two checks for interrupts */
+/* Groups that are read, and keys that are moved, between two checks for interrupts */
 #define INTERRUPT_GROUPS	1024
+#define INTERRUPT_KEYS		((uint64) 1024 * 1024)
 
 /* Keys in the file: the number of keys of each group, uint32, then the keys in the order of the groups */
 typedef struct Run
@@ -103,15 +104,21 @@ sort_by_groups(GpusortLists *lists, const uint64 *counts, uint32 ngroups)
 		places[g] = place;
 		place += counts[g];
 	}
-	if (lists->type->key_bytes == sizeof(uint32))
+	for (uint64 first = 0; first < lists->count; first += INTERRUPT_KEYS)
 	{
-		for (uint64 i = 0; i < lists->count; i++)
-			((uint32 *) lists->sorted)[places[lists->groups[i]]++] = ((const uint32 *) lists->keys)[i];
-	}
-	else
-	{
-		for (uint64 i = 0; i < lists->count; i++)
-			((uint64 *) lists->sorted)[places[lists->groups[i]]++] = ((const uint64 *) lists->keys)[i];
+		uint64		end = Min(first + INTERRUPT_KEYS, lists->count);
+
+		CHECK_FOR_INTERRUPTS();
+		if (lists->type->key_bytes == sizeof(uint32))
+		{
+			for (uint64 i = first; i < end; i++)
+				((uint32 *) lists->sorted)[places[lists->groups[i]]++] = ((const uint32 *) lists->keys)[i];
+		}
+		else
+		{
+			for (uint64 i = first; i < end; i++)
+				((uint64 *) lists->sorted)[places[lists->groups[i]]++] = ((const uint64 *) lists->keys)[i];
+		}
 	}
 	pfree(places);
 }
@@ -123,7 +130,11 @@ count_keys(const GpusortLists *lists, uint32 ngroups)
 	uint64	   *counts = MemoryContextAllocExtended(lists->cxt, Max(ngroups, 1) * sizeof(uint64), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	for (uint64 i = 0; i < lists->count; i++)
+	{
+		if (i % INTERRUPT_KEYS == 0)
+			CHECK_FOR_INTERRUPTS();
 		counts[lists->groups[i]]++;
+	}
 	return counts;
 }
 

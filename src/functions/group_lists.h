@@ -15,6 +15,9 @@
 /* A group with more keys is left to the key set, which may sort with threads, and selects. */
 #define GPUSORT_LISTS_LARGE	((uint64) 128 * 1024)
 
+/* Bytes of a group while lists are read: the number of its keys and the place of the next one, and its keys in a run */
+#define GPUSORT_LISTS_GROUP_BYTES	(2 * sizeof(uint64) + sizeof(uint32))
+
 typedef struct GpusortLists
 {
 	const GpusortType *type;	/* of the keys */

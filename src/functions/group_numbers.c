@@ -15,6 +15,7 @@
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/typcache.h"
 
 #include "compat.h"
 #include "functions/group_numbers.h"
@@ -27,7 +28,7 @@
 typedef struct Column
 {
 	AttrNumber	attno;
-	bool		bitwise;		/* values are equal if their Datums are */
+	bool		bitwise;		/* values are equal if their bits are */
 	bool		by_value;
 	int16		length;
 	Oid			collation;
@@ -83,7 +84,8 @@ gpusort_numbers_init(TupleDesc desc, int ncolumns, const AttrNumber *attnos, con
 		const GpusortType *type = gpusort_type_find(typid);
 
 		column->attno = attnos[i];
-		column->bitwise = type != NULL && type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8;
+		column->bitwise = type != NULL && type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8 &&
+			operators[i] == lookup_type_cache(type->typid, TYPECACHE_EQ_OPR)->eq_opr;
 		get_typlenbyval(typid, &column->length, &column->by_value);
 		column->collation = collations[i];
 		fmgr_info(equals[i], &column->equal);
@@ -132,13 +134,11 @@ make_room(GpusortNumbers *numbers, uint32 room)
 void
 gpusort_numbers_begin(GpusortNumbers *numbers, Size limit, Size other_bytes)
 {
-	MemoryContextReset(numbers->cxt);
+	gpusort_numbers_end(numbers);
 	numbers->limit = limit;
 	numbers->other_bytes = other_bytes;
 	numbers->bytes = 0;
 	numbers->full = false;
-	numbers->count = numbers->room = 0;
-	numbers->slots = NULL;
 	make_room(numbers, LEAST_GROUPS);
 }
 
@@ -151,11 +151,18 @@ fetch_row(GpusortNumbers *numbers, GpusortPage *page, int i)
 	for (int c = 0; c < numbers->ncolumns; c++)
 	{
 		Column	   *column = &numbers->columns[c];
-		uint32		one = 0;
+		uint32		one;
 
 		numbers->row[c] = gpusort_page_value(page, i, column->attno, &numbers->row_nulls[c]);
+		/* functions differ in how they fill a Datum that is longer than the value */
 		if (numbers->row_nulls[c])
 			numbers->row[c] = (Datum) 0;
+		else if (column->bitwise && column->length == sizeof(int32))
+			numbers->row[c] = Int32GetDatum(DatumGetInt32(numbers->row[c]));
+		else if (column->bitwise && column->length == sizeof(int16))
+			numbers->row[c] = Int16GetDatum(DatumGetInt16(numbers->row[c]));
+		if (numbers->row_nulls[c])
+			one = 0;
 		else if (column->bitwise)
 			one = murmurhash32((uint32) (numbers->row[c] ^ (numbers->row[c] >> 32) * UINT64CONST(0x9e3779b97f4a7c15)));
 		else
@@ -252,6 +259,14 @@ gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, uint32 *
 	if (unlikely(numbers->count == numbers->room))
 		make_room(numbers, 2 * numbers->room);
 	return number;
+}
+
+void
+gpusort_numbers_end(GpusortNumbers *numbers)
+{
+	MemoryContextReset(numbers->cxt);
+	numbers->count = numbers->room = 0;
+	numbers->slots = NULL;
 }
 
 void

@@ -42,7 +42,10 @@ extern void gpusort_numbers_close(GpusortNumbers *numbers);
 /* The number of groups. */
 extern uint32 gpusort_numbers_count(const GpusortNumbers *numbers);
 
-/* Returns the columns of a group, as they are in its first row, valid until gpusort_numbers_begin(). */
+/* Returns the columns of a group, as they are in its first row, valid until they are freed. */
 extern void gpusort_numbers_get(const GpusortNumbers *numbers, uint32 number, Datum *values, bool *nulls);
+
+/* Frees all groups. */
+extern void gpusort_numbers_end(GpusortNumbers *numbers);
 
 #endif							/* GPUSORT_FUNCTIONS_GROUP_NUMBERS_H */

@@ -211,9 +211,8 @@ state_cxt(const GpusortStates *states)
 	return states->agg->curaggcontext->ecxt_per_tuple_memory;
 }
 
-/* Makes room for the states of this many groups, and begins those that are new. */
-static void
-set_groups(GpusortStates *states, uint32 ngroups)
+void
+gpusort_states_begin(GpusortStates *states, uint32 ngroups)
 {
 	MemoryContext old = MemoryContextSwitchTo(state_cxt(states));
 
@@ -239,12 +238,6 @@ set_groups(GpusortStates *states, uint32 ngroups)
 		}
 	}
 	MemoryContextSwitchTo(old);
-}
-
-void
-gpusort_states_begin(GpusortStates *states, uint32 ngroups)
-{
-	set_groups(states, ngroups);
 }
 
 /* Replaces a state by another one, of a type that is passed by reference, as ExecAggCopyTransValue() does. */
@@ -355,7 +348,7 @@ gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *group
 	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 
 	if (ngroups > states->ngroups)
-		set_groups(states, ngroups);
+		gpusort_states_begin(states, ngroups);
 	for (int t = 0; t < states->ntransitions; t++)
 		add_page(states, t, page, groups);
 	MemoryContextSwitchTo(old);

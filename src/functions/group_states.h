@@ -20,7 +20,7 @@ extern bool gpusort_states_accept(const Aggref *aggref);
 /* Prepares for such Aggrefs, which refer to the child of a plan node, in the current memory context, the query's. */
 extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 
-/* Begins with this many groups, without rows. */
+/* Begins with this many groups, without rows, or goes on with this many. */
 extern void gpusort_states_begin(GpusortStates *states, uint32 ngroups);
 
 /*

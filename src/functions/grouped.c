@@ -35,9 +35,6 @@
 /* Memory of a partition while it is written */
 #define PARTITION_KB	32
 
-/* Bytes of a group in the lists of each aggregate */
-#define LIST_BYTES	24
-
 /* Rows whose groups did not fit */
 typedef struct Partition
 {
@@ -149,8 +146,7 @@ begin_rows(GpusortGrouped *grouped, int level)
 	Size		limit = level < LEVELS ? gpusort_guc_memory_limit() / 2 : SIZE_MAX;
 
 	grouped->level = level;
-	gpusort_numbers_begin(grouped->numbers, limit,
-						  grouped->naggregates * (sizeof(Datum) + sizeof(bool) + LIST_BYTES));
+	gpusort_numbers_begin(grouped->numbers, limit, gpusort_aggregates_group_bytes(grouped->aggregates));
 }
 
 /* Writes a row whose group does not fit. */
@@ -249,6 +245,16 @@ collect_partitions(GpusortGrouped *grouped)
 	}
 }
 
+static void
+end_partition(GpusortGrouped *grouped)
+{
+	Partition  *partition = linitial(grouped->partitions);
+
+	grouped->partitions = list_delete_first(grouped->partitions);
+	tuplestore_end(partition->rows);
+	pfree(partition);
+}
+
 /* Adds the rows of a partition, and frees it. */
 static void
 read_partition(GpusortGrouped *grouped)
@@ -264,9 +270,7 @@ read_partition(GpusortGrouped *grouped)
 		add_rows(grouped, &grouped->page);
 	}
 	ExecClearTuple(grouped->row);
-	grouped->partitions = list_delete_first(grouped->partitions);
-	tuplestore_end(partition->rows);
-	pfree(partition);
+	end_partition(grouped);
 }
 
 void
@@ -289,6 +293,7 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 			break;
 		read_partition(grouped);
 	}
+	gpusort_numbers_end(grouped->numbers);
 	tuplesort_performsort(grouped->sort);
 	pfree(attnos);
 	MemoryContextSwitchTo(old);
@@ -322,13 +327,8 @@ gpusort_grouped_forget(GpusortGrouped *grouped)
 	gpusort_states_forget(grouped->others);
 	collect_partitions(grouped);
 	while (grouped->partitions != NIL)
-	{
-		Partition  *partition = linitial(grouped->partitions);
-
-		tuplestore_end(partition->rows);
-		grouped->partitions = list_delete_first(grouped->partitions);
-		pfree(partition);
-	}
+		end_partition(grouped);
+	gpusort_numbers_end(grouped->numbers);
 	ExecClearTuple(grouped->sorted);
 	if (grouped->sort != NULL)
 		tuplesort_end(grouped->sort);

@@ -11,7 +11,7 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
+#include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -38,7 +38,7 @@ typedef struct Parts
 	GpusortGroupColumns columns;
 	List	   *own;			/* Aggrefs that sort, and others */
 	List	   *others;
-	bool		sorted;			/* a Sort below is not needed */
+	bool		shows_order;	/* of the rows, which a Sort below may have made */
 } Parts;
 
 /* Finds the columns of the groups, in the order of the Sort.  False if the node cannot group by them. */
@@ -46,6 +46,8 @@ static bool
 find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 {
 	int			n = agg->numCols;
+	RegProcedure left;
+	RegProcedure right;
 
 	*columns = (GpusortGroupColumns) {
 		.n = n,
@@ -66,7 +68,8 @@ find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 		while (j < n && agg->grpColIdx[j] != attno)
 			j++;
 		if (j == n || agg->grpCollations[j] != sort->collations[i] ||
-			!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)))
+			!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||
+			!get_op_hash_functions(agg->grpOperators[j], &left, &right) || left != right)
 			return false;
 		columns->attnos[i] = attno;
 		columns->equals[i] = agg->grpOperators[j];
@@ -94,6 +97,17 @@ groups_pay(const Agg *agg, const Plan *child)
 		 ngroups * (GROUP_BYTES + child->plan_width) <= gpusort_guc_memory_limit() / 2.0);
 }
 
+/*
+ * Do the states of an aggregate fit in memory for all groups at once?  Core has those of one group at a time.  States with
+ * all values of a group, as array_agg() has, are internal, and so are some small ones, whose aggregates are harmless.
+ */
+static bool
+states_fit(Aggref *aggref, const Plan *child)
+{
+	return (aggref->aggtranstype != INTERNALOID && aggref->aggtranstype != XMLOID) ||
+		gpusort_aggregate_is_harmless(aggref) || child->plan_rows * child->plan_width <= gpusort_guc_memory_limit() / 2.0;
+}
+
 /* Finds the Aggrefs, each once.  False if there is one that the node cannot compute. */
 static bool
 find_aggregates(const Agg *agg, Parts *parts)
@@ -103,7 +117,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 
 	gpusort_aggregate_collect((Node *) agg->plan.targetlist, &all);
 	gpusort_aggregate_collect((Node *) agg->plan.qual, &all);
-	parts->sorted = false;
+	parts->shows_order = false;
 	foreach(lc, all)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
@@ -112,10 +126,10 @@ find_aggregates(const Agg *agg, Parts *parts)
 		if (gpusort_aggregate_accepts(aggref) &&
 			(agg->numCols == 0 || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT))
 			parts->own = list_append_unique(parts->own, aggref);
-		else if (gpusort_states_accept(aggref))
+		else if (gpusort_states_accept(aggref) && (agg->numCols == 0 || states_fit(aggref, outerPlan(agg))))
 		{
 			parts->others = list_append_unique(parts->others, aggref);
-			parts->sorted |= !gpusort_aggregate_is_harmless(aggref);
+			parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
 		}
 		else
 			return false;
@@ -169,7 +183,7 @@ find_parts(const Agg *agg, Parts *parts)
 		!find_aggregates(agg, parts))
 		return false;
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
-	return agg->aggstrategy == AGG_PLAIN || !parts->sorted || ((const Sort *) child)->numCols == agg->numCols;
+	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
 }
 
 bool
@@ -246,7 +260,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 	if (!find_parts(agg, &parts))
 		return NULL;
 	/* without groups, rows stay sorted for an aggregate that shows their order */
-	if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.sorted))
+	if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
 	references.aggrefs = list_concat_copy(parts.own, parts.others);
 	scan = makeNode(CustomScan);

@@ -126,7 +126,7 @@ replace_in_list(Replacement *in, List *plans, GpusortBound bound)
 }
 
 /*
- * Replaces the Sorts in a plan and the Aggs that only compute aggregates that sort, puts a GpuSort
+ * Replaces the Sorts in a plan and the Aggs with aggregates that sort, puts a GpuSort
  * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
  * plan's parent uses.  That of a LIMIT is passed on to the child of those nodes through which
  * ExecSetTupleBound() passes it, and one with groups only where rows are sorted.
