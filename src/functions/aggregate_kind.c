@@ -73,6 +73,17 @@ gpusort_aggregate_kind(const Aggref *aggref)
 			return GPUSORT_AGGREGATE_MODE;
 		case F_COUNT_ANY:
 			return aggref->aggdistinct != NIL ? GPUSORT_AGGREGATE_COUNT : GPUSORT_AGGREGATE_OTHER;
+		case F_SUM_INT2:
+		case F_SUM_INT4:
+		case F_SUM_INT8:
+		case F_SUM_FLOAT4:
+		case F_SUM_FLOAT8:
+		case F_AVG_INT2:
+		case F_AVG_INT4:
+		case F_AVG_INT8:
+		case F_AVG_FLOAT4:
+		case F_AVG_FLOAT8:
+			return aggref->aggdistinct != NIL ? GPUSORT_AGGREGATE_SUM : GPUSORT_AGGREGATE_OTHER;
 		default:
 			break;
 	}
@@ -154,7 +165,7 @@ gpusort_aggregate_accepts(const Aggref *aggref)
 		return false;
 	if (kind == GPUSORT_AGGREGATE_SORTED || kind == GPUSORT_AGGREGATE_PERCENTILE)
 		return aggref->aggfilter == NULL && list_length(aggref->args) <= 2;
-	order = kind == GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
+	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
 	return list_length(aggref->args) == 1 && list_length(order) == 1 &&
 		!contain_subplans((Node *) aggref->args) && !contain_subplans((Node *) aggref->aggfilter) &&
 		gpusort_type_find(exprType((Node *) gpusort_aggregate_argument(aggref))) != NULL &&

@@ -33,7 +33,8 @@ typedef enum GpusortAggregateKind
 	GPUSORT_AGGREGATE_CONT,		/* percentile_cont() of double precision */
 	GPUSORT_AGGREGATE_DISC,		/* percentile_disc() */
 	GPUSORT_AGGREGATE_MODE,		/* mode() */
-	GPUSORT_AGGREGATE_COUNT		/* count(DISTINCT value) */
+	GPUSORT_AGGREGATE_COUNT,	/* count(DISTINCT value) */
+	GPUSORT_AGGREGATE_SUM		/* sum(DISTINCT value), avg(DISTINCT value): core's function is called for each value */
 } GpusortAggregateKind;
 
 extern GpusortAggregateKind gpusort_aggregate_kind(const Aggref *aggref);

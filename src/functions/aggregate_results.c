@@ -23,6 +23,9 @@
 #include "functions/group_spill.h"
 #include "store/spill.h"
 
+/* Bytes of a numeric and its chunk of memory */
+#define RESULT_BYTES	32
+
 /* Evaluates the fractions, once.  has_rows: of the aggregate's values, there is one at least */
 static void
 evaluate_fractions(GpusortAggregates *node, GpusortAggregate *aggregate, bool has_rows)
@@ -62,6 +65,8 @@ gpusort_aggregates_group_bytes(GpusortAggregates *node)
 		ArrayType  *array;
 
 		bytes += sizeof(Datum) + sizeof(bool) + GPUSORT_LISTS_GROUP_BYTES;
+		if (!aggregate->by_value)
+			bytes += RESULT_BYTES;
 		if (!is_percentile(aggregate))
 			continue;
 		evaluate_fractions(node, aggregate, true);
@@ -113,9 +118,21 @@ order_places(GpusortAggregate *aggregate)
 	qsort_arg(aggregate->ascending, aggregate->nplaces, sizeof(int), compare_places, aggregate->places);
 }
 
+/* Prepares to take a group's keys in order. */
+static void
+begin_keys(GpusortAggregate *aggregate)
+{
+	aggregate->count = aggregate->most = 0;
+	if (aggregate->sum != NULL)
+	{
+		gpusort_states_forget(aggregate->sum);
+		gpusort_states_begin(aggregate->sum, 1);
+	}
+}
+
 /* Takes the next key in order, the one at this place. */
 static inline void
-take_key(GpusortAggregate *aggregate, uint64 key, bool repeated, uint64 place)
+take_key(GpusortAggregate *aggregate, const GpusortType *type, uint64 key, bool repeated, uint64 place)
 {
 	for (; aggregate->taken < aggregate->nplaces; aggregate->taken++)
 	{
@@ -127,6 +144,8 @@ take_key(GpusortAggregate *aggregate, uint64 key, bool repeated, uint64 place)
 	}
 	if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
 		aggregate->count += !repeated;
+	else if (aggregate->kind == GPUSORT_AGGREGATE_SUM && !repeated)
+		gpusort_states_advance(aggregate->sum, gpusort_percentile_value(type, key));
 	else if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
 	{
 		aggregate->count = repeated ? aggregate->count + 1 : 1;
@@ -165,7 +184,7 @@ read_in_order(GpusortAggregates *node, int number)
 		for (int i = 0; i < node->naggregates; i++)
 		{
 			if (node->aggregates[i].values == number)
-				take_key(&node->aggregates[i], key, repeated, place);
+				take_key(&node->aggregates[i], keys->type, key, repeated, place);
 		}
 		last = key;
 	}
@@ -187,7 +206,7 @@ find_keys(GpusortAggregates *node, int number)
 
 		if (aggregate->values != number)
 			continue;
-		in_order |= aggregate->kind == GPUSORT_AGGREGATE_COUNT || aggregate->kind == GPUSORT_AGGREGATE_MODE;
+		in_order |= aggregate->kind >= GPUSORT_AGGREGATE_MODE;
 		if (!is_percentile(aggregate) || spilled)
 			continue;
 		find_places(node, aggregate, gpusort_group_rows(keys));
@@ -198,7 +217,19 @@ find_keys(GpusortAggregates *node, int number)
 		read_in_order(node, number);
 }
 
-/* Returns the result of an aggregate.  rows: there were some */
+/* Returns a sum or an average of distinct values. */
+static Datum
+sum_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *isnull)
+{
+	ExprContext *econtext = node->ps->ps_ExprContext;
+	Datum		value;
+
+	ResetExprContext(econtext);
+	gpusort_states_finish(aggregate->sum, 0, econtext, &value, isnull);
+	return *isnull ? value : datumCopy(value, aggregate->by_value, aggregate->length);
+}
+
+/* Returns the result of an aggregate, in the current memory context.  rows: there were some */
 static Datum
 result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool rows, bool *isnull)
 {
@@ -209,6 +240,8 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 	{
 		case GPUSORT_AGGREGATE_COUNT:
 			return Int64GetDatum((int64) aggregate->count);
+		case GPUSORT_AGGREGATE_SUM:
+			return sum_of(node, aggregate, isnull);
 		case GPUSORT_AGGREGATE_MODE:
 			*isnull = aggregate->most == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
@@ -231,7 +264,7 @@ gpusort_aggregates_finish(GpusortAggregates *node, Datum *values, bool *nulls)
 	{
 		GpusortAggregate *aggregate = &node->aggregates[i];
 
-		aggregate->count = aggregate->most = 0;
+		begin_keys(aggregate);
 		aggregate->percentiles.rows = 0;
 		if (!node->begun && is_percentile(aggregate))
 			evaluate_fractions(node, aggregate, false);
@@ -292,7 +325,7 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 		{
 			uint64		key = gpusort_group_key(type, keys, place);
 
-			take_key(aggregate, key, place > 0 && gpusort_group_same(type, last, key), place);
+			take_key(aggregate, type, key, place > 0 && gpusort_group_same(type, last, key), place);
 			last = key;
 		}
 	}
@@ -332,7 +365,7 @@ compute_groups(GpusortAggregates *node, int number, uint32 ngroups, Datum *resul
 		for (int i = 0; i < node->naggregates; i++)
 		{
 			if (node->aggregates[i].values == number)
-				node->aggregates[i].count = node->aggregates[i].most = 0;
+				begin_keys(&node->aggregates[i]);
 		}
 		if (keys == NULL)
 			find_large_group(node, number);
@@ -346,11 +379,10 @@ compute_groups(GpusortAggregates *node, int number, uint32 ngroups, Datum *resul
 			if (aggregate->values != number)
 				continue;
 			results[place] = result_of(node, aggregate, true, &nulls[place]);
-			/* an array of percentiles */
-			if (!nulls[place] && is_percentile(aggregate) && aggregate->several)
+			if (!nulls[place] && !aggregate->by_value)
 			{
 				MemoryContextSwitchTo(node->cxt);
-				results[place] = datumCopy(results[place], false, -1);
+				results[place] = datumCopy(results[place], false, aggregate->length);
 				MemoryContextSwitchTo(group_cxt);
 			}
 		}

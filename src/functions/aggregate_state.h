@@ -11,6 +11,7 @@
 #include "functions/aggregate_node.h"
 #include "functions/aggregate_values.h"
 #include "functions/group_lists.h"
+#include "functions/group_states.h"
 #include "functions/percentile.h"
 
 /* What is gathered, for one or several aggregates: the values of an expression in rows that pass a filter */
@@ -34,6 +35,8 @@ typedef struct GpusortValues
 typedef struct GpusortAggregate
 {
 	GpusortAggregateKind kind;
+	bool		by_value;		/* of the result's type */
+	int16		length;
 	int			values;			/* index in the node's values */
 	ExprState  *state;			/* for a percentile: the fractions; NULL: the median */
 	bool		several;		/* they are an array */
@@ -46,6 +49,8 @@ typedef struct GpusortAggregate
 	int		   *ascending;		/* while keys are read in order: the numbers of the places, the least first, */
 	int			taken;			/* of which these have their keys */
 	bool		descending;		/* mode() of values in descending order: of several modes, the last one */
+
+	GpusortStates *sum;			/* of distinct values; NULL: no sum is wanted */
 
 	/* of a mode or a number of distinct values, while keys are read in order */
 	uint64		count;			/* of distinct values, or of keys equal to the last one */

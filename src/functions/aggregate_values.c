@@ -14,6 +14,7 @@
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "functions/aggregate_state.h"
@@ -36,7 +37,7 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 		.condition = (Node *) aggref->aggfilter,
 		.sorted = kind == GPUSORT_AGGREGATE_SORTED,
 		.limited = kind >= GPUSORT_AGGREGATE_CONT,
-		.distinct = kind == GPUSORT_AGGREGATE_COUNT,
+		.distinct = kind >= GPUSORT_AGGREGATE_COUNT,
 	};
 
 	if (!contain_volatile_functions(wanted.expression) && !contain_volatile_functions(wanted.condition))
@@ -81,8 +82,11 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped)
 		Expr	   *fractions = gpusort_aggregate_fractions(aggref);
 
 		aggregate->kind = gpusort_aggregate_kind(aggref);
+		get_typlenbyval(aggref->aggtype, &aggregate->length, &aggregate->by_value);
 		aggregate->values = find_values(node, aggref);
 		aggregate->descending = gpusort_aggregate_descends(aggref);
+		if (aggregate->kind == GPUSORT_AGGREGATE_SUM)
+			aggregate->sum = gpusort_states_init(ps, list_make1(aggref));
 		if (fractions != NULL)
 		{
 			aggregate->state = ExecInitExpr(fractions, ps);
@@ -213,7 +217,11 @@ gpusort_aggregates_forget(GpusortAggregates *node)
 		gpusort_lists_end(&node->values[i].lists);
 	}
 	for (int i = 0; i < node->naggregates; i++)
+	{
 		node->aggregates[i].evaluated = false;
+		if (node->aggregates[i].sum != NULL)
+			gpusort_states_forget(node->aggregates[i].sum);
+	}
 	MemoryContextReset(node->cxt);
 	node->begun = false;
 }

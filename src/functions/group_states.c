@@ -354,6 +354,18 @@ gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *group
 	MemoryContextSwitchTo(old);
 }
 
+void
+gpusort_states_advance(GpusortStates *states, Datum value)
+{
+	ExprContext *econtext = states->agg->tmpcontext;
+	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+
+	ResetExprContext(econtext);
+	states->transitions[0].call->args[1] = (NullableDatum) {.value = value};
+	advance(states, &states->transitions[0], &states->states[0]);
+	MemoryContextSwitchTo(old);
+}
+
 Size
 gpusort_states_bytes(const GpusortStates *states)
 {

@@ -17,7 +17,7 @@ typedef struct GpusortStates GpusortStates;
 /* Can these functions compute an aggregate?  It is one of core's, and does not sort. */
 extern bool gpusort_states_accept(const Aggref *aggref);
 
-/* Prepares for such Aggrefs, which refer to the child of a plan node, in the current memory context, the query's. */
+/* Prepares for such Aggrefs, or for one of one argument that may be DISTINCT, which refer to the child of a plan node, in the current memory context, the query's. */
 extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 
 /* Begins with this many groups, without rows, or goes on with this many. */
@@ -28,6 +28,9 @@ extern void gpusort_states_begin(GpusortStates *states, uint32 ngroups);
  * them.  Without groups, all belong to group 0.
  */
 extern void gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *groups, uint32 ngroups);
+
+/* Advances the only aggregate, of which there is one group, by a value that is not NULL. */
+extern void gpusort_states_advance(GpusortStates *states, Datum value);
 
 /* The bytes that the states take. */
 extern Size gpusort_states_bytes(const GpusortStates *states);

@@ -74,7 +74,7 @@ sub make_aggregate
 	my $y = pick(@numbers, "least(d, date '3000-01-01')", "least(tz, timestamptz '3000-01-01')");
 	($one, $several) = fractions($way) if !defined $one;
 	return pick("gpu_median($y)", "gpu_percentile($y, $one)", "gpu_percentile($y, $several)", "gpu_sort_agg($x)") if chance(15);
-	return pick(("count(DISTINCT $x)") x 2, "count(DISTINCT $x ORDER BY $by)", ("mode() WITHIN GROUP (ORDER BY $by)") x 2,
+	return pick(("count(DISTINCT $x)") x 2, "count(DISTINCT $x ORDER BY $by)", (map { "$_(DISTINCT " . pick(@numbers) . ')' } 'sum', 'avg'), ("mode() WITHIN GROUP (ORDER BY $by)") x 2,
 		map { ("$_($one) WITHIN GROUP (ORDER BY $by)", "$_($several) WITHIN GROUP (ORDER BY $by)") } 'percentile_disc', $cont, $cont) . (chance(20) ? " FILTER (WHERE $filter)" : '');
 }
 
