@@ -62,7 +62,7 @@ gpusort_guc_define(void)
 							 NULL,
 							 &gpusort_enabled,
 							 true,
-							 PGC_USERSET, 0,
+							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("gpusort.force",
@@ -70,7 +70,7 @@ gpusort_guc_define(void)
 							 "This is for testing.",
 							 &gpusort_force,
 							 false,
-							 PGC_USERSET, GUC_NOT_IN_SAMPLE,
+							 PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("gpusort.index_build",
@@ -86,7 +86,7 @@ gpusort_guc_define(void)
 							"-1 means work_mem times hash_mem_multiplier.",
 							&gpusort_memory_limit,
 							-1, -1, INT_MAX,
-							PGC_USERSET, GUC_UNIT_KB,
+							PGC_USERSET, GUC_UNIT_KB | GUC_EXPLAIN,
 							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("gpusort.engine",
@@ -96,7 +96,7 @@ gpusort_guc_define(void)
 							 &gpusort_engine_choice,
 							 GPUSORT_ENGINE_AUTO,
 							 engine_options,
-							 PGC_USERSET, 0,
+							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("gpusort.algorithm",
@@ -105,7 +105,7 @@ gpusort_guc_define(void)
 							 &gpusort_algorithm,
 							 GPUSORT_ALGORITHM_AUTO,
 							 algorithm_options,
-							 PGC_USERSET, 0,
+							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.min_rows",
@@ -114,7 +114,7 @@ gpusort_guc_define(void)
 							"-1 means 256 kB of keys, and 32,768 rows.",
 							&gpusort_min_rows,
 							-1, -1, INT_MAX,
-							PGC_USERSET, 0,
+							PGC_USERSET, GUC_EXPLAIN,
 							NULL, NULL, NULL);
 
 	DefineCustomStringVariable("gpusort.device",

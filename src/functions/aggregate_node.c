@@ -238,7 +238,8 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 	{
 		TargetEntry *entry = get_tle_by_resno(outerPlan(css->ss.ps.plan)->targetlist, node->columns.attnos[i]);
 
-		texts = lappend(texts, deparse_expression((Node *) makeVarFromTargetEntry(OUTER_VAR, entry), context, qualified, true));
+		texts = lappend(texts, deparse_expression((Node *) makeVarFromTargetEntry(OUTER_VAR, entry),
+												  context, qualified, true));
 	}
 	if (texts != NIL)
 		ExplainPropertyList("Group Key", texts, es);

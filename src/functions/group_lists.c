@@ -127,7 +127,8 @@ sort_by_groups(GpusortLists *lists, const uint64 *counts, uint32 ngroups)
 static uint64 *
 count_keys(const GpusortLists *lists, uint32 ngroups)
 {
-	uint64	   *counts = MemoryContextAllocExtended(lists->cxt, Max(ngroups, 1) * sizeof(uint64), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	uint64	   *counts = MemoryContextAllocExtended(lists->cxt, Max(ngroups, 1) * sizeof(uint64),
+													MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	for (uint64 i = 0; i < lists->count; i++)
 	{
@@ -286,7 +287,8 @@ collect_groups(GpusortLists *lists)
 		seek_file(lists, run->keys_file, run->keys_offset);
 		for (uint32 g = 0; g < n; g++)
 		{
-			read_file(lists, lists->sorted + places[g] * lists->type->key_bytes, (Size) counts[g] * lists->type->key_bytes);
+			read_file(lists, lists->sorted + places[g] * lists->type->key_bytes,
+					  (Size) counts[g] * lists->type->key_bytes);
 			places[g] += counts[g];
 		}
 		BufFileTell(lists->file, &run->keys_file, &run->keys_offset);

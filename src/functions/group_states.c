@@ -369,7 +369,8 @@ gpusort_states_advance(GpusortStates *states, Datum value)
 Size
 gpusort_states_bytes(const GpusortStates *states)
 {
-	return states->grow ? MemoryContextMemAllocated(state_cxt(states), true) : states->room * states->ntransitions * sizeof(State);
+	return states->grow ? MemoryContextMemAllocated(state_cxt(states), true) :
+		(Size) states->room * states->ntransitions * sizeof(State);
 }
 
 void

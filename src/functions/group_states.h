@@ -17,7 +17,10 @@ typedef struct GpusortStates GpusortStates;
 /* Can these functions compute an aggregate?  It is one of core's, and does not sort. */
 extern bool gpusort_states_accept(const Aggref *aggref);
 
-/* Prepares for such Aggrefs, or for one of one argument that may be DISTINCT, which refer to the child of a plan node, in the current memory context, the query's. */
+/*
+ * Prepares for such Aggrefs, or for one with one argument that may be DISTINCT, which refer to the child of a plan node,
+ * in the current memory context, the query's.
+ */
 extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 
 /* Begins with this many groups, without rows, or goes on with this many. */

@@ -41,7 +41,10 @@ extern void gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page);
 /* After the last row: computes the results and puts the groups in order. */
 extern void gpusort_grouped_finish(GpusortGrouped *grouped);
 
-/* Fetches the next group: its columns, then the results of own and other Aggrefs, valid until the next call.  False at the end. */
+/*
+ * Fetches the next group: its columns, then the results of own and other Aggrefs, valid until the next call.  False at
+ * the end.
+ */
 extern bool gpusort_grouped_next(GpusortGrouped *grouped, Datum *values, bool *nulls);
 
 /* The groups will be fetched from the first one on again. */

@@ -241,7 +241,8 @@ make_slot(const References *references, Plan *child)
 	{
 		TargetEntry *entry = get_tle_by_resno(child->targetlist, references->columns->attnos[i]);
 
-		targetlist = lappend(targetlist, makeTargetEntry((Expr *) makeVarFromTargetEntry(OUTER_VAR, entry), i + 1, NULL, false));
+		targetlist = lappend(targetlist, makeTargetEntry((Expr *) makeVarFromTargetEntry(OUTER_VAR, entry),
+														 i + 1, NULL, false));
 	}
 	foreach(lc, references->aggrefs)
 		targetlist = lappend(targetlist, makeTargetEntry(lfirst(lc), list_length(targetlist) + 1, NULL, false));

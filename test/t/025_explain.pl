@@ -108,6 +108,9 @@ SQL
 	}
 }
 
+like($node->safe_psql('postgres', "SET gpusort.memory_limit = '9MB'; SET gpusort.min_rows = 12345; EXPLAIN (SETTINGS) SELECT 1"),
+	qr/^Settings:.*gpusort\.memory_limit = '9MB', gpusort\.min_rows = '12345'/m, 'EXPLAIN (SETTINGS) shows settings of gpusort');
+
 nothing_is_held($node, 'at the end');
 $node->stop;
 done_testing();
