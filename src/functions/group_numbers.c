@@ -49,9 +49,10 @@ struct GpusortNumbers
 	Column	   *columns;
 	Datum	   *row;			/* the columns of the row that is being looked up */
 	bool	   *row_nulls;
+	bool		calls;			/* functions of types are called, which may allocate memory: */
+	MemoryContext call_cxt;
 
 	MemoryContext cxt;			/* of the groups */
-	MemoryContext call_cxt;		/* of calls of the types' functions */
 	Size		limit;
 	Size		bytes;			/* of by-reference columns, and of what the caller keeps */
 	Size		other_bytes;
@@ -86,6 +87,7 @@ gpusort_numbers_init(TupleDesc desc, int ncolumns, const AttrNumber *attnos, con
 		column->attno = attnos[i];
 		column->bitwise = type != NULL && type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8 &&
 			operators[i] == lookup_type_cache(type->typid, TYPECACHE_EQ_OPR)->eq_opr;
+		numbers->calls |= !column->bitwise;
 		get_typlenbyval(typid, &column->length, &column->by_value);
 		column->collation = collations[i];
 		fmgr_info(equals[i], &column->equal);
@@ -248,11 +250,14 @@ find_group(GpusortNumbers *numbers, uint32 hash)
 uint32
 gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, uint32 *hash)
 {
-	MemoryContext old;
+	MemoryContext old = CurrentMemoryContext;
 	uint32		number;
 
-	MemoryContextReset(numbers->call_cxt);
-	old = MemoryContextSwitchTo(numbers->call_cxt);
+	if (numbers->calls)
+	{
+		MemoryContextReset(numbers->call_cxt);
+		MemoryContextSwitchTo(numbers->call_cxt);
+	}
 	*hash = fetch_row(numbers, page, i);
 	number = find_group(numbers, *hash);
 	MemoryContextSwitchTo(old);
