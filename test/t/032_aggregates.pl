@@ -310,7 +310,7 @@ foreach my $case (
 foreach my $case (
 	[ 'SELECT count(DISTINCT n) FROM p', 'n' ],
 	[ "SELECT string_agg(c, ',' ORDER BY big, k DESC), array_agg(g) FROM p", 'big, k DESC' ],
-	[ 'SELECT g, count(DISTINCT k) FROM p GROUP BY g', 'g, k' ],
+	[ 'SELECT g, count(DISTINCT n) FROM p GROUP BY g', 'g, n' ],
 	[ 'SELECT count(DISTINCT few), count(DISTINCT n) FROM p', 'few' ],
 	[ 'SELECT count(DISTINCT n + g) FROM p', '((n + (g)::numeric))' ],
 	# ordered-set aggregates are not the planner's
