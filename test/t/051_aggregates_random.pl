@@ -29,6 +29,9 @@ my %types = (i2 => 'int2', i4 => 'int4', i8 => 'int8', f4 => 'float4', f8 => 'fl
 my @names = sort keys %types;
 my @numbers = grep { !/^[dt]/ } @names;
 
+# Of these, sums do not overflow, nor do squares
+my @sums = ('i2', 'i4', 'i8', 's', 'id', map { "greatest(least($_, 1e30), -1e30)" } 'f4', 'f8');
+
 # Expressions of these types that raise no error
 my @expressions = ('i2 % 100', 'i4 / 3', '-f8', 'abs(f4)', 'i4::int8', 'i2::float8', "coalesce(d, date '2024-01-01')", 'ts::date', "tz AT TIME ZONE 'UTC'", 'id', '7',
 	'CASE WHEN id % 2 = 0 THEN i8 END', 'NULLIF(i4, 0)', 'i2 + (random() * 0)::int2', '(random() * 0)::float8', 'NULL::float8', 's::int8');
@@ -74,7 +77,7 @@ sub make_aggregate
 	my $y = pick(@numbers, "least(d, date '3000-01-01')", "least(tz, timestamptz '3000-01-01')");
 	($one, $several) = fractions($way) if !defined $one;
 	return pick("gpu_median($y)", "gpu_percentile($y, $one)", "gpu_percentile($y, $several)", "gpu_sort_agg($x)") if chance(15);
-	return pick(("count(DISTINCT $x)") x 2, "count(DISTINCT $x ORDER BY $by)", (map { "$_(DISTINCT " . pick(@numbers) . ')' } 'sum', 'avg'), ("mode() WITHIN GROUP (ORDER BY $by)") x 2,
+	return pick(("count(DISTINCT $x)") x 2, "count(DISTINCT $x ORDER BY $by)", (map { "$_(DISTINCT " . pick(@sums) . ')' } 'sum', 'avg'), ("mode() WITHIN GROUP (ORDER BY $by)") x 2,
 		map { ("$_($one) WITHIN GROUP (ORDER BY $by)", "$_($several) WITHIN GROUP (ORDER BY $by)") } 'percentile_disc', $cont, $cont) . (chance(20) ? " FILTER (WHERE $filter)" : '');
 }
 
