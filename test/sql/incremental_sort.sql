@@ -53,5 +53,46 @@ SELECT sorts('SELECT day, rank() OVER (ORDER BY day, to_jsonb(k)) FROM events');
 SELECT count(*), count(DISTINCT r), bool_and(r > previous) FROM (
     SELECT r, lag(r, 1, 0::bigint) OVER (ORDER BY day, k, id) AS previous
     FROM (SELECT day, k, id, row_number() OVER (ORDER BY day, k, id) AS r FROM events) AS s) AS t;
-DROP TABLE events, few;
-DROP FUNCTION sorts;
+
+-- an index scan of a table in another order is for its order only: a sequential scan takes its place
+CREATE TABLE scattered AS SELECT (i * 7919) % 50021 AS day, (i * 7457) % 100003 AS k, repeat('x', 100) AS pad FROM generate_series(1, 100000) AS i;
+CREATE INDEX scattered_day ON scattered (day);
+VACUUM ANALYZE scattered;
+SET enable_bitmapscan = off;
+SET enable_seqscan = on;
+SET random_page_cost = 1.2;
+SET work_mem = '64kB';
+CREATE FUNCTION scans(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+    name text;
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+        name := coalesce(name, substring(line FROM 'Seq Scan|Index Scan'));
+    END LOOP;
+    RETURN sorts(query) || ', ' || name;
+END $$;
+SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered WHERE k % 3 < 2');
+SELECT scans('SELECT * FROM (SELECT day, row_number() OVER (PARTITION BY day ORDER BY k) AS r FROM scattered) AS s WHERE r <= 2');
+SET gpusort.enabled = off;
+SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered WHERE k % 3 < 2');
+RESET gpusort.enabled;
+CREATE FUNCTION sums(enabled text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    result text;
+BEGIN
+    PERFORM set_config('gpusort.enabled', enabled, true);
+    EXECUTE 'SELECT md5(string_agg(s::text, '','' ORDER BY day, sum)) FROM
+        (SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered WHERE k % 3 < 2) AS s' INTO result;
+    RETURN result;
+END $$;
+SELECT sums('on') = sums('off') AS same;
+-- not without a sequential scan, nor if the index has a part of the rows
+SET enable_seqscan = off;
+SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered');
+SET enable_seqscan = on;
+DROP INDEX scattered_day;
+CREATE INDEX ON scattered (day) WHERE k >= 0;
+SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered WHERE k >= 0');
+DROP TABLE events, few, scattered;
+DROP FUNCTION sums, scans, sorts;
