@@ -23,6 +23,7 @@
 
 #include "compat.h"
 #include "functions/aggregate_node.h"
+#include "key/scaled.h"
 
 static PGFunction
 address_of(Oid function)
@@ -94,6 +95,14 @@ gpusort_aggregate_kind(const Aggref *aggref)
 	return own_kind(aggref->aggfnoid);
 }
 
+const GpusortType *
+gpusort_aggregate_type(const Expr *argument)
+{
+	Oid			type = exprType((const Node *) argument);
+
+	return type == NUMERICOID ? gpusort_scaled_type(exprTypmod((const Node *) argument)) : gpusort_type_find(type);
+}
+
 Expr *
 gpusort_aggregate_argument(const Aggref *aggref)
 {
@@ -109,6 +118,10 @@ gpusort_aggregate_argument(const Aggref *aggref)
 			case F_FLOAT8_INT8:
 			case F_FLOAT8_FLOAT4:
 				return linitial(((FuncExpr *) expr)->args);
+			case F_FLOAT8_NUMERIC:
+				if (gpusort_aggregate_type(linitial(((FuncExpr *) expr)->args)) != NULL)
+					return linitial(((FuncExpr *) expr)->args);
+				break;
 			default:
 				break;
 		}
@@ -168,6 +181,6 @@ gpusort_aggregate_accepts(const Aggref *aggref)
 	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
 	return list_length(aggref->args) == 1 && list_length(order) == 1 &&
 		!contain_subplans((Node *) aggref->args) && !contain_subplans((Node *) aggref->aggfilter) &&
-		gpusort_type_find(exprType((Node *) gpusort_aggregate_argument(aggref))) != NULL &&
+		gpusort_aggregate_type(gpusort_aggregate_argument(aggref)) != NULL &&
 		has_default_order(linitial(order), exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr), &descending);
 }

@@ -48,6 +48,9 @@ extern bool gpusort_aggregate_accepts(const Aggref *aggref);
 /* The expression whose values are gathered, which may be of another type than the argument. */
 extern Expr *gpusort_aggregate_argument(const Aggref *aggref);
 
+/* The type of its values; NULL: gpusort has no keys of one word for it. */
+extern const GpusortType *gpusort_aggregate_type(const Expr *argument);
+
 /* The fractions, a double precision or an array of them; NULL: it has none, or is the median. */
 extern Expr *gpusort_aggregate_fractions(const Aggref *aggref);
 

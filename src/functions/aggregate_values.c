@@ -23,6 +23,7 @@
 #include "functions/group_spill.h"
 #include "functions/result_array.h"
 #include "guc.h"
+#include "key/scaled.h"
 
 /* Bytes that the values of an expression may take at least: with less, a merge would read small pieces */
 #define LEAST_MEMORY	((Size) 64 * 1024)
@@ -112,7 +113,8 @@ begin_gathering(GpusortAggregates *node)
 		GpusortValues *values = &node->values[i];
 
 		/* several percentiles are found one after the other */
-		gpusort_group_begin(&values->keys, gpusort_type_get(exprType(values->expression)), node->cxt, !values->sorted);
+		gpusort_group_begin(&values->keys, values->limited ? gpusort_aggregate_type((Expr *) values->expression) :
+							gpusort_type_get(exprType(values->expression)), node->cxt, !values->sorted);
 		if (values->limited)
 		{
 			values->limit = (GpusortGroupLimit) {
@@ -133,11 +135,19 @@ get_value(GpusortAggregates *node, GpusortValues *values, int i, bool *isnull)
 {
 	ExprContext *econtext = node->ps->ps_ExprContext;
 
+	Datum		value;
+
 	if (likely(values->attno > 0))
-		return gpusort_page_value(node->page, i, values->attno, isnull);
-	ResetExprContext(econtext);
-	econtext->ecxt_outertuple = gpusort_page_slot(node->page, i);
-	return ExecEvalExprSwitchContext(values->state, econtext, isnull);
+		value = gpusort_page_value(node->page, i, values->attno, isnull);
+	else
+	{
+		ResetExprContext(econtext);
+		econtext->ecxt_outertuple = gpusort_page_slot(node->page, i);
+		value = ExecEvalExprSwitchContext(values->state, econtext, isnull);
+	}
+	if (gpusort_scaled_is(values->keys.type) && !*isnull)
+		value = Int64GetDatum(gpusort_scaled_from(values->keys.type, value));
+	return value;
 }
 
 /* Does row i of the page pass the filter? */

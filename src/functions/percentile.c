@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "functions/percentile.h"
+#include "key/scaled.h"
 
 static void
 check_fraction(float8 fraction)
@@ -97,6 +98,8 @@ result_value(const GpusortType *type, uint64 key)
 			return Float8GetDatum((float8) value.f4);
 		case FLOAT8OID:
 			return Float8GetDatum(value.f8);
+		case NUMERICOID:
+			return DirectFunctionCall1(numeric_float8, gpusort_scaled_value(type, value.i8));
 		case DATEOID:
 			return DirectFunctionCall1(date_timestamp, DateADTGetDatum(value.i4));
 		default:
@@ -175,7 +178,7 @@ gpusort_percentile_value(const GpusortType *type, uint64 key)
 	uint64		value;
 
 	gpusort_type_decode(type, type->key_bytes == 4 ? (void *) &key4 : (void *) &key, 1, false, &value);
-	return fetch_att(&value, true, type->value_bytes);
+	return gpusort_scaled_is(type) ? gpusort_scaled_value(type, (int64) value) : fetch_att(&value, true, type->value_bytes);
 }
 
 /* The array of percentiles, whose dimensions are those of the fractions */

@@ -33,6 +33,7 @@ typedef struct GpusortType
 	uint8		value_bytes;	/* typlen: 2, 4 or 8; an array has no gaps between values */
 	uint8		key_bytes;		/* 4 or 8 */
 	char		align;			/* typalign */
+	int8		scale;			/* of values of numeric that are kept as integers (key/scaled.h); else 0 */
 } GpusortType;
 
 /*

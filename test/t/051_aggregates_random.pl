@@ -46,9 +46,9 @@ sub make_table
 {
 	my $rows = pick(0, 1, 2, 100, 5000, 20000, 20000, 20000, 50000);
 	my @columns = map { value_of($types{$_}, distinct => pick(1, 3, 1000, 2_000_000_000, 2_000_000_000), nulls => pick(0, 0, 20, 100)) . "::$types{$_}" } @names;
-	return 'DROP TABLE IF EXISTS t; CREATE TABLE t (id int, x text, ' . join(', ', map { "$_ $types{$_}" } @names) . ', n numeric, iv interval)'
+	return 'DROP TABLE IF EXISTS t; CREATE TABLE t (id int, x text, ' . join(', ', map { "$_ $types{$_}" } @names) . ', n numeric, iv interval, m numeric(9,2))'
 	  . (chance(25) ? ' PARTITION BY HASH (id); ' . join('', map { "CREATE TABLE t_$_ PARTITION OF t FOR VALUES WITH (MODULUS 3, REMAINDER $_); " } 0 .. 2) : '; ')
-	  . 'INSERT INTO t SELECT i, left(md5(i::text), i % 25), ' . join(', ', @columns) . ", i % 777, i % 99 * interval '1 h' FROM generate_series(1, $rows) i; "
+	  . 'INSERT INTO t SELECT i, left(md5(i::text), i % 25), ' . join(', ', @columns) . ", i % 777, i % 99 * interval '1 h', CASE i % 50 WHEN 1 THEN 'NaN' WHEN 2 THEN NULL ELSE (sin(i) * 10.0 ^ (i % 8))::numeric END FROM generate_series(1, $rows) i; "
 	  . (chance(30) ? 'DELETE FROM t WHERE id % 3 = 1; ' : '') . "CREATE INDEX ON t (i4); ANALYZE t;\n";
 }
 
@@ -77,6 +77,9 @@ sub make_aggregate
 	my $y = pick(@numbers, "least(d, date '3000-01-01')", "least(tz, timestamptz '3000-01-01')");
 	($one, $several) = fractions($way) if !defined $one;
 	return pick("gpu_median($y)", "gpu_percentile($y, $one)", "gpu_percentile($y, $several)", "gpu_sort_agg($x)") if chance(15);
+	# numeric with a precision
+	return pick('count(DISTINCT m)', 'mode() WITHIN GROUP (ORDER BY m)', map { ("percentile_cont($_) WITHIN GROUP (ORDER BY m)", "percentile_disc($_) WITHIN GROUP (ORDER BY m DESC)") } $one, $several)
+	  if chance(10);
 	return pick(("count(DISTINCT $x)") x 2, "count(DISTINCT $x ORDER BY $by)", (map { "$_(DISTINCT " . pick(@sums) . ')' } 'sum', 'avg'), ("mode() WITHIN GROUP (ORDER BY $by)") x 2,
 		map { ("$_($one) WITHIN GROUP (ORDER BY $by)", "$_($several) WITHIN GROUP (ORDER BY $by)") } 'percentile_disc', $cont, $cont) . (chance(20) ? " FILTER (WHERE $filter)" : '');
 }
@@ -95,7 +98,7 @@ sub make_query
 	my $from = 'FROM ' . pick(('t') x 8, '(SELECT * FROM t WHERE id % 3 = 0 UNION ALL SELECT * FROM t WHERE id % 3 > 0) t', '(SELECT * FROM t ORDER BY i4, id) t',
 		'(SELECT * FROM t ORDER BY id LIMIT 500) t', '(SELECT t.* FROM t JOIN generate_series(0, 4) j ON j = id % 7) t', '(SELECT t.* FROM t LEFT JOIN (SELECT id FROM t WHERE id <= 20) u ON t.id = u.id + 1) t',
 		'unnest(ARRAY(SELECT t FROM t WHERE id <= 3000)) t', 't TABLESAMPLE BERNOULLI (30) REPEATABLE (7)',
-		'(SELECT id % 50 AS id, max(x) AS x, max(n) AS n, max(iv) AS iv, ' . join(', ', map { pick("max($_)", "mode() WITHIN GROUP (ORDER BY $_)") . " AS $_" } @names) . ' FROM t GROUP BY id % 50) t');
+		'(SELECT id % 50 AS id, max(x) AS x, max(n) AS n, max(iv) AS iv, max(m) AS m, ' . join(', ', map { pick("max($_)", "mode() WITHIN GROUP (ORDER BY $_)") . " AS $_" } @names) . ' FROM t GROUP BY id % 50) t');
 	$from .= ' WHERE ' . pick(('true') x 4, 'id % 5 <> 0', 'id = 3', 'false', 'i4 IS NULL');
 	$from .= pick('', ' AND id % 7 <> o.x', ' AND (id < o.x * 1000 OR id % 2 = 0)') if $way eq 'lateral';
 	$from .= ' AND id % 7 <> $2' if $way eq 'prepared';
