@@ -4,7 +4,7 @@
  *		Values of numeric(precision, scale) as integers.
  *
  * A column of this type has no digits behind its scale.  Up to 18 digits fit in a bigint, whose comparison is a
- * machine instruction.  numeric.c of PostgreSQL describes the stored format, but does not export it.
+ * machine instruction.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,21 +14,11 @@
 #include "utils/numeric.h"
 
 #include "compat.h"
+#include "key/column.h"
+#include "key/numeric_format.h"
 #include "key/scaled.h"
 
 #define MOST_DIGITS	18
-
-/* A stored digit counts to 10000. */
-#define DIGIT_DECIMALS	4
-
-/* The first two bytes of a value.  key/values.c has the whole format. */
-#define HEADER_SHORT			0x8000
-#define HEADER_KIND				0xC000
-#define HEADER_SPECIAL			0xC000
-#define HEADER_LONG_NEGATIVE	0x4000
-#define SHORT_NEGATIVE			0x2000
-#define SHORT_WEIGHT_NEGATIVE	0x0040
-#define SHORT_WEIGHT			0x003F
 
 #define NAN_SCALED	PG_INT64_MAX
 
@@ -81,50 +71,26 @@ gpusort_scaled_from(const GpusortType *type, Datum value)
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
-	const char *data;
-	int			size;
-	uint16		header;
-	int			weight;
-	bool		negative;
+	GpusortNumericParts parts;
+	int			decimals;
 	int64		scaled = 0;
 
-	if (unlikely(VARATT_IS_EXTENDED(datum) && !VARATT_IS_SHORT(datum)))
+	if (unlikely(gpusort_varlena_remote(datum)))
 		datum = copy = pg_detoast_datum_packed(datum);
-	data = VARDATA_ANY(datum);
-	size = VARSIZE_ANY_EXHDR(datum) - sizeof(header);
-	memcpy(&header, data, sizeof(header));
-	data += sizeof(header);
-	if (unlikely((header & HEADER_KIND) == HEADER_SPECIAL))
+	parts = gpusort_numeric_read(datum);
+	if (unlikely(parts.kind != GPUSORT_NUMERIC_FINITE))
 	{
 		/* an infinite value has no precision */
-		if (!numeric_is_nan((Numeric) PG_DETOAST_DATUM(value)))
+		if (parts.kind != GPUSORT_NUMERIC_NAN)
 			raise_not_of_type(value);
 		return NAN_SCALED;
 	}
-	if (header & HEADER_SHORT)
+	decimals = parts.weight * GPUSORT_NUMERIC_DECIMALS + type->scale;
+	for (int i = 0; i < parts.ndigits; i++, decimals -= GPUSORT_NUMERIC_DECIMALS)
 	{
-		negative = (header & SHORT_NEGATIVE) != 0;
-		weight = header & SHORT_WEIGHT;
-		if (header & SHORT_WEIGHT_NEGATIVE)
-			weight |= ~SHORT_WEIGHT;
-	}
-	else
-	{
-		int16		long_weight;
+		uint16		digit;
 
-		negative = (header & HEADER_KIND) == HEADER_LONG_NEGATIVE;
-		memcpy(&long_weight, data, sizeof(long_weight));
-		weight = long_weight;
-		data += sizeof(long_weight);
-		size -= sizeof(long_weight);
-	}
-	for (int decimals = weight * DIGIT_DECIMALS + type->scale; size > 0; decimals -= DIGIT_DECIMALS)
-	{
-		int16		digit;
-
-		memcpy(&digit, data, sizeof(digit));
-		data += sizeof(digit);
-		size -= sizeof(digit);
+		memcpy(&digit, parts.digits + i * sizeof(digit), sizeof(digit));
 		if (decimals >= 0)
 		{
 			if (unlikely(decimals > MOST_DIGITS || digit > PG_INT64_MAX / 2 / powers[decimals]))
@@ -133,14 +99,14 @@ gpusort_scaled_from(const GpusortType *type, Datum value)
 		}
 		else
 		{
-			if (unlikely(decimals <= -DIGIT_DECIMALS || digit % powers[-decimals] != 0))
+			if (unlikely(decimals <= -GPUSORT_NUMERIC_DECIMALS || digit % powers[-decimals] != 0))
 				raise_not_of_type(value);
 			scaled += digit / powers[-decimals];
 		}
 	}
 	if (copy != NULL)
 		pfree(copy);
-	return negative ? -scaled : scaled;
+	return parts.negative ? -scaled : scaled;
 }
 
 Datum

@@ -21,6 +21,7 @@
 #include "utils/timestamp.h"
 
 #include "key/column.h"
+#include "key/numeric_format.h"
 #include "key/keybits.h"
 
 /*
@@ -121,8 +122,7 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
 /* ----------------------------------------------------------------
  *		numeric
  *
- * A stored numeric has a sign, a weight and digits of base 10000, without leading or
- * trailing zero digits.  The words hold the weight and the first seven digits.
+ * The words hold the weight and the first seven digits.
  *
  *			bit 62		61 to 46	45 to 4					3 to 0
  *	word 0	1: >= 0		weight		digits 1 to 3			0
@@ -134,28 +134,8 @@ gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value)
  * Zero has bit 62 set and no other.  The greatest weight with digits of 14 ones each
  * stands for +Infinity, and its complement for -Infinity.  NaN has word 1 all ones
  * in addition.
- *
- * numeric.c of PostgreSQL describes the stored format, but does not export it.
- * pg_upgrade may have kept values of 9.0 and earlier, which have long headers where
- * short ones would do, and two more bytes in NaN.
  * ----------------------------------------------------------------
  */
-
-/* The first two bytes of a value.  Their upper two bits give the form of the rest. */
-#define HEADER_SHORT			0x8000	/* set in short and in special headers */
-#define HEADER_KIND				0xC000
-#define HEADER_SPECIAL			0xC000
-#define HEADER_LONG_NEGATIVE	0x4000
-
-/* The upper four bits of a special header: +Infinity, -Infinity, else NaN */
-#define SPECIAL_KIND			0xF000
-#define SPECIAL_PINF			0xD000
-#define SPECIAL_NINF			0xF000
-
-/* Short headers hold the weight in seven bits, as two's complement. */
-#define SHORT_NEGATIVE			0x2000
-#define SHORT_WEIGHT_NEGATIVE	0x0040
-#define SHORT_WEIGHT			0x003F
 
 #define MAX_DIGITS				7
 
@@ -167,68 +147,32 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 {
 	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
 	struct varlena *copy = NULL;
-	const char *data;
-	Size		size;
-	uint16		header;
+	GpusortNumericParts parts;
 	uint64		word0;
 	uint64		word1;
 	bool		whole = true;
 
 	if (unlikely(gpusort_varlena_remote(datum)))
 		datum = copy = pg_detoast_datum_packed(datum);
-
-	/* after a 1-byte varlena header, the numeric's header and digits are not aligned */
-	data = VARDATA_ANY(datum);
-	size = VARSIZE_ANY_EXHDR(datum);
-	memcpy(&header, data, sizeof(header));
-	data += sizeof(header);
-	size -= sizeof(header);
-
-	if (unlikely((header & HEADER_KIND) == HEADER_SPECIAL))
+	parts = gpusort_numeric_read(datum);
+	if (unlikely(parts.kind != GPUSORT_NUMERIC_FINITE))
 	{
-		bool		negative = (header & SPECIAL_KIND) == SPECIAL_NINF;
-		bool		nan = !negative && (header & SPECIAL_KIND) != SPECIAL_PINF;
-
-		word0 = negative ? 0 : SIGN_BIT | MAGNITUDE;
-		word1 = nan ? PG_UINT64_MAX : 0;
+		word0 = parts.kind == GPUSORT_NUMERIC_NINF ? 0 : SIGN_BIT | MAGNITUDE;
+		word1 = parts.kind == GPUSORT_NUMERIC_NAN ? PG_UINT64_MAX : 0;
 	}
 	else
 	{
 		uint16		digits[MAX_DIGITS] = {0};
-		int			weight;
-		int			ndigits;
-		bool		negative;
 
-		if (header & HEADER_SHORT)
-		{
-			negative = (header & SHORT_NEGATIVE) != 0;
-			weight = header & SHORT_WEIGHT;
-			if (header & SHORT_WEIGHT_NEGATIVE)
-				weight |= ~SHORT_WEIGHT;
-		}
-		else
-		{
-			int16		long_weight;
+		whole = parts.ndigits <= MAX_DIGITS;
+		memcpy(digits, parts.digits, Min(parts.ndigits, MAX_DIGITS) * sizeof(uint16));
 
-			negative = (header & HEADER_KIND) == HEADER_LONG_NEGATIVE;
-			memcpy(&long_weight, data, sizeof(long_weight));
-			weight = long_weight;
-			data += sizeof(long_weight);
-			size -= sizeof(long_weight);
-		}
-
-		ndigits = size / sizeof(uint16);
-		whole = ndigits <= MAX_DIGITS;
-		memcpy(digits, data, Min(ndigits, MAX_DIGITS) * sizeof(uint16));
-
-		/* the stored weight of zero is arbitrary */
-		word0 = ndigits > 0 ? (uint64) (weight - PG_INT16_MIN) << 46 : 0;
+		word0 = parts.ndigits > 0 ? (uint64) (parts.weight - PG_INT16_MIN) << 46 : 0;
 		word0 |= (uint64) digits[0] << 32 | (uint64) digits[1] << 18 | (uint64) digits[2] << 4;
 		word1 = (uint64) digits[3] << 50 | (uint64) digits[4] << 36 |
 			(uint64) digits[5] << 22 | (uint64) digits[6] << 8 | (whole ? 0 : 1);
 
-		/* zero is never stored as negative */
-		if (negative)
+		if (parts.negative)
 		{
 			word0 ^= MAGNITUDE;
 			word1 = ~word1;
