@@ -294,6 +294,9 @@ gpusort_page_store(GpusortPage *page, int i)
 	{
 		page->stored = i;
 		(void) store_row(page, i);
+		/* compiled code does not store the columns' offsets in the descriptor, by which values are fetched */
+		if (i == 0)
+			slot_getallattrs(scan->ss_ScanTupleSlot);
 		if (scan->ps.ps_ProjInfo != NULL)
 		{
 			scan->ps.ps_ExprContext->ecxt_scantuple = scan->ss_ScanTupleSlot;
