@@ -9,7 +9,7 @@
 #   MEMORY=1GB bench/restore.sh             maintenance_work_mem; default: 256MB
 #
 # Dumps five tables with a primary key and two indexes each, and restores them into new databases.
-# What is timed is pg_restore's last section, post-data: constraints and indexes.  Core and gpusort
+# It times pg_restore's last section, post-data: constraints and indexes.  Core and gpusort
 # take turns, after one round to warm up.  Prints medians.  It measures the library that make has
 # built in this tree, on a private cluster (test/cluster.sh) that does not wait for the disk.
 

@@ -80,7 +80,7 @@ typedef struct GpusortCudaReport {
 	double download_ms; /* sum over the lane's finished downloads */
 } GpusortCudaReport;
 
-/* What the host exchanges with a lane. */
+/* The kinds of data that the host and a lane exchange. */
 typedef enum GpusortCudaPart {
 	GPUSORT_CUDA_KEYS,	 /* uploaded: the keys */
 	GPUSORT_CUDA_ROWS,	 /* uploaded: blocks of rows, and their directories; optional */

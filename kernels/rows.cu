@@ -39,7 +39,7 @@ static const uint64_t ROWS_PER_WINDOW = 4;
 /* The words of a row that one group of threads copies. Several groups share a longer row. */
 static const uint64_t SLICE_WORDS = (64 << 10) / WORD;
 
-/* What measureRows() finds. All zeros before. */
+/* The findings of measureRows(). All zeros before. */
 struct Measured {
 	unsigned long long total, longest; /* words */
 	unsigned damaged;				   /* not 0: an entry of a directory is wrong */

@@ -66,7 +66,7 @@ extern void gpusort_activity_end(GpusortActivity *activity);
 /* May the current user see the sorts of this role?  The rule is pg_stat_activity's. */
 extern bool gpusort_activity_is_visible(Oid role);
 
-/* What gpusort_counters() counts */
+/* The counters of gpusort_counters() */
 typedef enum GpusortCounted
 {
 	GPUSORT_COUNT_SORT,			/* of the plan node */

@@ -23,7 +23,7 @@ extern const CustomScanMethods gpusort_aggregate_methods;
 
 /* ---- aggregate_kind.c ---- */
 
-/* What an aggregate computes */
+/* The kinds of aggregates, by their results */
 typedef enum GpusortAggregateKind
 {
 	GPUSORT_AGGREGATE_OTHER,

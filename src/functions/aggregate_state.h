@@ -14,7 +14,7 @@
 #include "functions/group_states.h"
 #include "functions/percentile.h"
 
-/* What is gathered, for one or several aggregates: the values of an expression in rows that pass a filter */
+/* The keys that one or several aggregates need: the values of an expression in rows that pass a filter */
 typedef struct GpusortValues
 {
 	Node	   *expression;		/* in the plan */

@@ -44,7 +44,7 @@ typedef struct GpusortLists
 	uint64		offset;			/* of the next group's keys among them */
 } GpusortLists;
 
-/* Begins without keys.  What it allocates is in this memory context. */
+/* Begins without keys.  The lists allocate in this memory context. */
 extern void gpusort_lists_begin(GpusortLists *lists, const GpusortType *type, MemoryContext cxt, Size limit);
 
 /* Makes room for one more key. */

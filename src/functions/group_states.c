@@ -47,7 +47,7 @@ typedef struct Argument
 	ExprState  *state;			/* that */
 } Argument;
 
-/* What is computed of each row, for one aggregate, or several that share their states */
+/* The step for each row, of one aggregate, or of several that share their states */
 typedef struct Transition
 {
 	int			number;			/* aggtransno */
@@ -63,7 +63,7 @@ typedef struct Transition
 	bool		initial_null;
 } Transition;
 
-/* What is computed at the end */
+/* The step at the end, which makes a result of a state */
 typedef struct Final
 {
 	int			transition;		/* index */

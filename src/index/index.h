@@ -67,7 +67,7 @@ extern GpusortIndexBuild *gpusort_index_begin(Relation heap, Relation index, Ind
 /* Ends it, and frees its memory. */
 extern void gpusort_index_end(GpusortIndexBuild *build);
 
-/* What a row has in t_infomask beside core's bits of a minimal tuple */
+/* Flags that a row has in t_infomask beside core's bits of a minimal tuple */
 #define GPUSORT_INDEX_DEAD			0x0100	/* its tuple is dead for new snapshots: unique does not count it */
 #define GPUSORT_INDEX_COMPRESSED	0x0200	/* equal values may have other bytes */
 

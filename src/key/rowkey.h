@@ -151,7 +151,7 @@ extern bool gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const
 
 /* ---- doubt.c ---- */
 
-/* What the words leave undecided between the rows that were encoded since the last reset */
+/* The doubts that the words leave between the rows that were encoded since the last reset */
 typedef struct GpusortDoubt
 {
 	uint32		undecided;		/* bit i: rows with equal words may differ in column i of the

@@ -21,7 +21,7 @@
 /* A trim must make room for at least this part of the rows that it leaves. */
 #define LEAST_TRIM		4
 
-/* What has become of a key set that may have reached a limit */
+/* The outcome for a key set that may have reached a limit */
 typedef enum Outcome
 {
 	KEEP,						/* it has room */

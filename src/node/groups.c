@@ -27,7 +27,7 @@
 /* Rows between two checks for interrupts */
 #define INTERRUPT_ROWS	4096
 
-/* What tells whether two rows are equal in the first columns of the sort */
+/* The means to tell whether two rows are equal in the first columns of the sort */
 typedef struct Equality
 {
 	int			columns;

@@ -143,7 +143,7 @@ typedef struct GpusortRoom
 	Size		rest;			/* bytes that it leaves for the store, keys of these rows aside */
 } GpusortRoom;
 
-/* What the keys and rows of one process are for the process that adopts them */
+/* The keys and rows of one process, as the process that adopts them sees them */
 typedef struct GpusortPublished
 {
 	uint64		rows;			/* in the arena */

@@ -12,7 +12,7 @@
  * thread (bench/order_by.sh; docs/performance.md has the figures).  The set-up costs
  * correct what core's model does not know: small sorts stay in the processor's caches,
  * and few distinct values need few comparisons.  They put the break-even where it was
- * measured.  What one unit of core's sort takes depends on how core compares: by strcoll()
+ * measured.  The time of one unit of core's sort depends on how core compares: by strcoll()
  * it takes several times as long, and for citext tens of times, so these have constants
  * of their own.
  *

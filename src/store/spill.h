@@ -57,7 +57,7 @@ typedef struct GpusortSpillRun
 	uint64		bytes;			/* bytes of all its rows */
 } GpusortSpillRun;
 
-/* What a worker's spill is for the leader, which reads the runs from the worker's file */
+/* A worker's spill, for the leader, which reads the runs from the worker's file */
 typedef struct GpusortSpillPublished
 {
 	int			nruns;			/* 0: the worker has not spilled */
