@@ -32,7 +32,7 @@
 /* Bytes that a group takes, without its columns */
 #define GROUP_BYTES	128.0
 
-/* What is found out about an Agg */
+/* The parts of an Agg that the node takes */
 typedef struct Parts
 {
 	GpusortGroupColumns columns;
@@ -108,7 +108,18 @@ states_fit(Aggref *aggref, const Plan *child)
 		gpusort_aggregate_is_harmless(aggref) || child->plan_rows * child->plan_width <= gpusort_guc_memory_limit() / 2.0;
 }
 
-/* Finds the Aggrefs, each once.  False if there is one that the node cannot compute. */
+/*
+ * Can the node compute an aggregate as one that sorts?  gpusort's own aggregates keep to no limit of memory, and stay
+ * where there are groups.
+ */
+static bool
+is_own(const Agg *agg, const Aggref *aggref)
+{
+	return gpusort_aggregate_accepts(aggref) &&
+		(agg->numCols == 0 || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT);
+}
+
+/* Finds the Aggrefs, each once.  False if none sorts, which is known first, or if the node cannot compute one. */
 static bool
 find_aggregates(const Agg *agg, Parts *parts)
 {
@@ -117,24 +128,25 @@ find_aggregates(const Agg *agg, Parts *parts)
 
 	gpusort_aggregate_collect((Node *) agg->plan.targetlist, &all);
 	gpusort_aggregate_collect((Node *) agg->plan.qual, &all);
-	parts->shows_order = false;
+	foreach(lc, all)
+	{
+		if (is_own(agg, lfirst_node(Aggref, lc)))
+			parts->own = list_append_unique(parts->own, lfirst(lc));
+	}
+	if (parts->own == NIL)
+		return false;
 	foreach(lc, all)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		/* gpusort's own aggregates keep to no limit of memory, and stay beside groups */
-		if (gpusort_aggregate_accepts(aggref) &&
-			(agg->numCols == 0 || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT))
-			parts->own = list_append_unique(parts->own, aggref);
-		else if (gpusort_states_accept(aggref) && (agg->numCols == 0 || states_fit(aggref, outerPlan(agg))))
-		{
-			parts->others = list_append_unique(parts->others, aggref);
-			parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
-		}
-		else
+		if (list_member(parts->own, aggref))
+			continue;
+		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !states_fit(aggref, outerPlan(agg))))
 			return false;
+		parts->others = list_append_unique(parts->others, aggref);
+		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
 	}
-	return parts->own != NIL;
+	return true;
 }
 
 /* Does an expression of an Agg use anything of its child but the columns of the groups, outside of aggregates? */
@@ -174,13 +186,14 @@ find_parts(const Agg *agg, Parts *parts)
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED))
 		return false;
+	if (!find_aggregates(agg, parts))
+		return false;
 	if (agg->aggstrategy == AGG_SORTED &&
 		(agg->numCols == 0 || !IsA(child, Sort) || !sorts(child) || !groups_pay(agg, child) ||
 		 !find_columns(agg, (const Sort *) child, &parts->columns)))
 		return false;
 	if (uses_other_columns((Node *) agg->plan.targetlist, &parts->columns) ||
-		uses_other_columns((Node *) agg->plan.qual, &parts->columns) ||
-		!find_aggregates(agg, parts))
+		uses_other_columns((Node *) agg->plan.qual, &parts->columns))
 		return false;
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
@@ -194,7 +207,7 @@ gpusort_plan_takes_aggregates(const Agg *agg)
 	return find_parts(agg, &parts);
 }
 
-/* What an expression of an Agg is replaced by */
+/* The target list that an Agg's expressions will refer to */
 typedef struct References
 {
 	const GpusortGroupColumns *columns;
