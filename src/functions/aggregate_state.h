@@ -13,6 +13,7 @@
 #include "functions/group_lists.h"
 #include "functions/group_states.h"
 #include "functions/percentile.h"
+#include "functions/row_value.h"
 
 /* The keys that one or several aggregates need: the values of an expression in rows that pass a filter */
 typedef struct GpusortValues
@@ -22,8 +23,7 @@ typedef struct GpusortValues
 	bool		sorted;			/* wanted is an array of them */
 	bool		limited;		/* they keep to gpusort.memory_limit */
 	bool		distinct;		/* only their number, without equal ones, is wanted */
-	AttrNumber	attno;			/* it is this column of the child; 0: something else */
-	ExprState  *state;			/* of something else; else NULL */
+	GpusortRowValue value;		/* the expression, for the executor */
 	ExprState  *filter;			/* NULL: none */
 	GpusortGroup keys;			/* with groups: those of one large group */
 	GpusortLists lists;			/* with groups: all keys */

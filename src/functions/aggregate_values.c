@@ -55,10 +55,7 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 			}
 		}
 	}
-	if (IsA(wanted.expression, Var) && ((Var *) wanted.expression)->varattno > 0)
-		wanted.attno = ((Var *) wanted.expression)->varattno;
-	else
-		wanted.state = ExecInitExpr((Expr *) wanted.expression, node->ps);
+	wanted.value = gpusort_row_value_init((Expr *) wanted.expression, node->ps);
 	if (wanted.condition != NULL)
 		wanted.filter = ExecInitQual(list_make1(wanted.condition), node->ps);
 	node->values[node->nvalues] = wanted;
@@ -129,38 +126,23 @@ begin_gathering(GpusortAggregates *node)
 	}
 }
 
+/* Frees what expressions have allocated for the last row. */
+static inline void
+forget_row(GpusortAggregates *node, const GpusortValues *values)
+{
+	if (unlikely(values->filter != NULL || values->value.state != NULL))
+		ResetExprContext(node->ps->ps_ExprContext);
+}
+
 /* Evaluates an expression for row i of the page. */
 static inline Datum
 get_value(GpusortAggregates *node, GpusortValues *values, int i, bool *isnull)
 {
-	ExprContext *econtext = node->ps->ps_ExprContext;
+	Datum		value = gpusort_row_value_get(&values->value, node->ps->ps_ExprContext, node->page, i, isnull);
 
-	Datum		value;
-
-	if (likely(values->attno > 0))
-		value = gpusort_page_value(node->page, i, values->attno, isnull);
-	else
-	{
-		ResetExprContext(econtext);
-		econtext->ecxt_outertuple = gpusort_page_slot(node->page, i);
-		value = ExecEvalExprSwitchContext(values->state, econtext, isnull);
-	}
 	if (gpusort_scaled_is(values->keys.type) && !*isnull)
 		value = Int64GetDatum(gpusort_scaled_from(values->keys.type, value));
 	return value;
-}
-
-/* Does row i of the page pass the filter? */
-static inline bool
-passes(GpusortAggregates *node, GpusortValues *values, int i)
-{
-	ExprContext *econtext = node->ps->ps_ExprContext;
-
-	if (likely(values->filter == NULL))
-		return true;
-	ResetExprContext(econtext);
-	econtext->ecxt_outertuple = gpusort_page_slot(node->page, i);
-	return ExecQual(values->filter, econtext);
 }
 
 /* Gathers the values of an expression for all rows of the page. */
@@ -172,7 +154,8 @@ add_page(GpusortAggregates *node, GpusortValues *values)
 		bool		isnull;
 		Datum		value;
 
-		if (!passes(node, values, i))
+		forget_row(node, values);
+		if (!gpusort_row_passes(values->filter, node->ps->ps_ExprContext, node->page, i))
 			continue;
 		value = get_value(node, values, i, &isnull);
 		if (unlikely(isnull))
@@ -193,7 +176,8 @@ add_page_to_lists(GpusortAggregates *node, GpusortValues *values, const uint32 *
 		bool		isnull;
 		Datum		value;
 
-		if (groups[i] == GPUSORT_NUMBERS_NONE || !passes(node, values, i))
+		forget_row(node, values);
+		if (groups[i] == GPUSORT_NUMBERS_NONE || !gpusort_row_passes(values->filter, node->ps->ps_ExprContext, node->page, i))
 			continue;
 		value = get_value(node, values, i, &isnull);
 		if (!isnull)

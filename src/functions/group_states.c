@@ -31,6 +31,7 @@
 
 #include "functions/group_numbers.h"
 #include "functions/group_states.h"
+#include "functions/row_value.h"
 
 /* The state of an aggregate for a group */
 typedef struct State
@@ -40,13 +41,6 @@ typedef struct State
 	bool		empty;			/* the first value that is not NULL becomes the state */
 } State;
 
-/* An argument of a transition function */
-typedef struct Argument
-{
-	AttrNumber	attno;			/* this column of the child; 0: something else */
-	ExprState  *state;			/* that */
-} Argument;
-
 /* The step for each row, of one aggregate, or of several that share their states */
 typedef struct Transition
 {
@@ -54,7 +48,7 @@ typedef struct Transition
 	bool		counts;			/* count(*): no function is called */
 	ExprState  *filter;			/* NULL: none */
 	int			nargs;
-	Argument   *args;
+	GpusortRowValue *args;
 	FmgrInfo	function;
 	FunctionCallInfo call;
 	bool		by_value;		/* the state's type */
@@ -133,17 +127,9 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 	transition->counts = aggref->aggfnoid == F_COUNT_;
 	if (aggref->aggfilter != NULL)
 		transition->filter = ExecInitQual(list_make1(aggref->aggfilter), states->ps);
-	transition->args = palloc0(list_length(aggref->args) * sizeof(Argument));
+	transition->args = palloc(list_length(aggref->args) * sizeof(GpusortRowValue));
 	foreach(lc, aggref->args)
-	{
-		Argument   *argument = &transition->args[transition->nargs++];
-		Expr	   *value = lfirst_node(TargetEntry, lc)->expr;
-
-		if (IsA(value, Var) && ((Var *) value)->varattno > 0)
-			argument->attno = ((Var *) value)->varattno;
-		else
-			argument->state = ExecInitExpr(value, states->ps);
-	}
+		transition->args[transition->nargs++] = gpusort_row_value_init(lfirst_node(TargetEntry, lc)->expr, states->ps);
 	build_aggregate_transfn_expr((Oid *) types, transition->nargs, 0, aggref->aggvariadic, aggref->aggtranstype,
 								 aggref->inputcollid, function, InvalidOid, &expr, NULL);
 	fmgr_info(function, &transition->function);
@@ -313,12 +299,8 @@ add_page(GpusortStates *states, int number, GpusortPage *page, const uint32 *gro
 		if (group == GPUSORT_NUMBERS_NONE)
 			continue;
 		ResetExprContext(econtext);
-		if (transition->filter != NULL)
-		{
-			econtext->ecxt_outertuple = gpusort_page_slot(page, i);
-			if (!ExecQual(transition->filter, econtext))
-				continue;
-		}
+		if (!gpusort_row_passes(transition->filter, econtext, page, i))
+			continue;
 		if (transition->counts)
 		{
 			state->value = Int64GetDatum(DatumGetInt64(state->value) + 1);
@@ -326,16 +308,9 @@ add_page(GpusortStates *states, int number, GpusortPage *page, const uint32 *gro
 		}
 		for (int a = 0; a < transition->nargs; a++)
 		{
-			Argument   *argument = &transition->args[a];
 			NullableDatum *to = &transition->call->args[a + 1];
 
-			if (likely(argument->attno > 0))
-				to->value = gpusort_page_value(page, i, argument->attno, &to->isnull);
-			else
-			{
-				econtext->ecxt_outertuple = gpusort_page_slot(page, i);
-				to->value = ExecEvalExpr(argument->state, econtext, &to->isnull);
-			}
+			to->value = gpusort_row_value_get(&transition->args[a], econtext, page, i, &to->isnull);
 		}
 		advance(states, transition, state);
 	}

@@ -189,7 +189,7 @@ find_parts(const Agg *agg, Parts *parts)
 	if (!find_aggregates(agg, parts))
 		return false;
 	if (agg->aggstrategy == AGG_SORTED &&
-		(agg->numCols == 0 || !IsA(child, Sort) || !sorts(child) || !groups_pay(agg, child) ||
+		(agg->numCols == 0 || !IsA(child, Sort) || child->initPlan != NIL || !groups_pay(agg, child) ||
 		 !find_columns(agg, (const Sort *) child, &parts->columns)))
 		return false;
 	if (uses_other_columns((Node *) agg->plan.targetlist, &parts->columns) ||
