@@ -63,26 +63,6 @@ struct GpusortGrouped
 	GpusortPage page;			/* the row of a partition */
 };
 
-List *
-gpusort_group_columns_pack(const GpusortGroupColumns *columns)
-{
-	List	   *attnos = NIL;
-	List	   *equals = NIL;
-	List	   *orders = NIL;
-	List	   *collations = NIL;
-	List	   *nulls_first = NIL;
-
-	for (int i = 0; i < columns->n; i++)
-	{
-		attnos = lappend_int(attnos, columns->attnos[i]);
-		equals = lappend_oid(equals, columns->equals[i]);
-		orders = lappend_oid(orders, columns->orders[i]);
-		collations = lappend_oid(collations, columns->collations[i]);
-		nulls_first = lappend_int(nulls_first, columns->nulls_first[i]);
-	}
-	return list_make5(attnos, equals, orders, collations, nulls_first);
-}
-
 GpusortGroupColumns
 gpusort_group_columns_unpack(List *list)
 {
@@ -99,10 +79,10 @@ gpusort_group_columns_unpack(List *list)
 	for (int i = 0; i < n; i++)
 	{
 		columns.attnos[i] = list_nth_int(linitial(list), i);
-		columns.equals[i] = list_nth_oid(lsecond(list), i);
-		columns.orders[i] = list_nth_oid(lthird(list), i);
-		columns.collations[i] = list_nth_oid(lfourth(list), i);
-		columns.nulls_first[i] = list_nth_int(list_nth(list, 4), i);
+		columns.orders[i] = list_nth_oid(lsecond(list), i);
+		columns.collations[i] = list_nth_oid(lthird(list), i);
+		columns.nulls_first[i] = list_nth_int(lfourth(list), i);
+		columns.equals[i] = list_nth_oid(list_nth(list, 4), i);
 	}
 	return columns;
 }

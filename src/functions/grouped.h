@@ -25,8 +25,7 @@ typedef struct GpusortGroupColumns
 	bool	   *nulls_first;
 } GpusortGroupColumns;
 
-/* Packs the columns into a list of a plan, and unpacks it; attnos and what follows are palloc'ed then. */
-extern List *gpusort_group_columns_pack(const GpusortGroupColumns *columns);
+/* Unpacks a plan's list of attnos, orders, collations, nulls_first and equals, a list each, into palloc'ed arrays. */
 extern GpusortGroupColumns gpusort_group_columns_unpack(List *list);
 
 /*

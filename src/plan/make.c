@@ -27,8 +27,8 @@ integers(const AttrNumber *array, int n)
 	return list;
 }
 
-static List *
-oids(const Oid *array, int n)
+List *
+gpusort_plan_oids(const Oid *array, int n)
 {
 	List	   *list = NIL;
 
@@ -45,6 +45,13 @@ booleans(const bool *array, int n)
 	for (int i = 0; i < n; i++)
 		list = lappend_int(list, array[i]);
 	return list;
+}
+
+List *
+gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations, const bool *nulls_first)
+{
+	return list_make4(integers(attnos, n), gpusort_plan_oids(operators, n), gpusort_plan_oids(collations, n),
+					  booleans(nulls_first, n));
 }
 
 List *
@@ -76,13 +83,11 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, const 
 	scan->scan.scanrelid = 0;
 	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
 	scan->custom_scan_tlist = targetlist;
-	scan->custom_private = list_make5(integers(sort->sortColIdx, sort->numCols),
-									  oids(sort->sortOperators, sort->numCols),
-									  oids(sort->collations, sort->numCols),
-									  booleans(sort->nullsFirst, sort->numCols),
-									  lcons_int(!bound.unknown_to_core,
-												list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
-															   bound.groups.columns, bound.groups.peer_columns)));
+	scan->custom_private = lappend(gpusort_plan_order(sort->numCols, sort->sortColIdx, sort->sortOperators,
+													  sort->collations, sort->nullsFirst),
+								   lcons_int(!bound.unknown_to_core,
+											 list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
+															bound.groups.columns, bound.groups.peer_columns)));
 	scan->methods = methods;
 	gpusort_plan_mark(scan);
 	return scan;

@@ -262,6 +262,16 @@ make_slot(const References *references, Plan *child)
 	return targetlist;
 }
 
+/* Packs the columns of the groups for the node; NIL: there are none. */
+static List *
+pack_columns(const GpusortGroupColumns *columns)
+{
+	if (columns->n == 0)
+		return NIL;
+	return lappend(gpusort_plan_order(columns->n, columns->attnos, columns->orders, columns->collations, columns->nulls_first),
+				   gpusort_plan_oids(columns->equals, columns->n));
+}
+
 Plan *
 gpusort_plan_own_aggregates(Agg *agg)
 {
@@ -290,7 +300,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_scan_tlist = make_slot(&references, child);
 	scan->custom_private = list_make3(parts.own, parts.others,
-									  parts.columns.n == 0 ? NIL : gpusort_group_columns_pack(&parts.columns));
+									  pack_columns(&parts.columns));
 	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return plan;

@@ -159,6 +159,11 @@ extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSo
 
 /* ---- make.c ---- */
 
+/* Packs the columns of an order into a list of four lists, for custom_private, and Oids into one. */
+extern List *gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations,
+								const bool *nulls_first);
+extern List *gpusort_plan_oids(const Oid *array, int n);
+
 /*
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
