@@ -25,8 +25,9 @@ my %floor = (
 	'common' => 0,      # src/guc.*, src/compat.h: for everybody
 );
 
-# guc.h takes the table of algorithms from kernels/, which has no PostgreSQL in it.
-my %beside = ('common' => { 'kernels' => 1 });
+# guc.h takes the table of algorithms from kernels/, which has no PostgreSQL in it.  Aggregates
+# sort rows as GpuSort does, by node/sorter.h.
+my %beside = ('common' => { 'kernels' => 1 }, 'functions' => { 'node' => 1 });
 
 my $tree = $ARGV[0] // '.';
 chdir $tree or die "$tree: $!";

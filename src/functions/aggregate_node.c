@@ -36,16 +36,19 @@
 #include "functions/aggregate_values.h"
 #include "functions/group_states.h"
 #include "functions/grouped.h"
+#include "functions/ordered.h"
 
 typedef struct AggregateNode
 {
 	CustomScanState css;
 	GpusortAggregates *aggregates;	/* without groups */
+	GpusortOrdered *ordered;	/* without groups: those that need rows in order */
 	GpusortStates *others;		/* without groups: core's other aggregates */
 	GpusortGrouped *grouped;	/* with groups */
 	GpusortGroupColumns columns;	/* theirs */
-	List	   *own;			/* Aggrefs of aggregates that sort */
-	List	   *rest;			/* and others */
+	List	   *own;			/* Aggrefs of aggregates that sort keys, */
+	List	   *by_rows;		/* of those that need rows in order, */
+	List	   *rest;			/* and of others */
 	bool		done;			/* all rows have been read */
 	GpusortPage page;			/* the rows that are being read */
 } AggregateNode;
@@ -96,29 +99,38 @@ check_permissions(Oid aggregate)
 	ReleaseSysCache(tuple);
 }
 
+/* All Aggrefs, in the order of the node's slot */
+static List *
+all_of(const AggregateNode *node)
+{
+	return list_concat(list_concat_copy(node->own, node->by_rows), node->rest);
+}
+
 static void
 begin_node(CustomScanState *css, EState *estate, int eflags)
 {
 	AggregateNode *node = (AggregateNode *) css;
 	CustomScan *scan = (CustomScan *) css->ss.ps.plan;
+	List	   *columns = lfourth(scan->custom_private);
+	int			sorts;
 	ListCell   *lc;
 
 	outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
 	node->own = linitial(scan->custom_private);
-	node->rest = lsecond(scan->custom_private);
-	foreach(lc, node->own)
+	node->by_rows = lsecond(scan->custom_private);
+	node->rest = lthird(scan->custom_private);
+	foreach(lc, all_of(node))
 		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
-	foreach(lc, node->rest)
-		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
-	if (lthird(scan->custom_private) == NIL)
+	if (columns == NIL)
 	{
-		node->aggregates = gpusort_aggregates_init(&css->ss.ps, node->own, false);
+		node->ordered = gpusort_ordered_init(&css->ss.ps, node->by_rows, false, &sorts);
+		node->aggregates = gpusort_aggregates_init(&css->ss.ps, node->own, false, sorts);
 		node->others = gpusort_states_init(&css->ss.ps, node->rest);
 	}
 	else
 	{
-		node->columns = gpusort_group_columns_unpack(lthird(scan->custom_private));
-		node->grouped = gpusort_grouped_init(&css->ss.ps, node->own, node->rest, &node->columns);
+		node->columns = gpusort_group_columns_unpack(columns);
+		node->grouped = gpusort_grouped_init(&css->ss.ps, node->own, node->by_rows, node->rest, &node->columns);
 	}
 }
 
@@ -128,6 +140,8 @@ read_rows(AggregateNode *node)
 {
 	if (node->grouped == NULL)
 		gpusort_states_begin(node->others, 1);
+	if (node->by_rows != NIL && node->grouped == NULL)
+		gpusort_ordered_begin(node->ordered, gpusort_aggregates_memory(node->aggregates));
 	while (gpusort_page_next(&node->page, outerPlanState(node)))
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -136,6 +150,7 @@ read_rows(AggregateNode *node)
 		else
 		{
 			gpusort_aggregates_add(node->aggregates, &node->page, NULL);
+			gpusort_ordered_add(node->ordered, &node->page, NULL);
 			if (node->rest != NIL)
 				gpusort_states_add(node->others, &node->page, NULL, 1);
 		}
@@ -149,6 +164,7 @@ read_rows(AggregateNode *node)
 static bool
 next_results(AggregateNode *node, Datum *values, bool *nulls)
 {
+	ExprContext *econtext = node->css.ss.ps.ps_ExprContext;
 	int			n = list_length(node->own);
 	bool		first = !node->done;
 
@@ -159,7 +175,10 @@ next_results(AggregateNode *node, Datum *values, bool *nulls)
 	if (first)
 	{
 		gpusort_aggregates_finish(node->aggregates, values, nulls);
-		gpusort_states_finish(node->others, 0, node->css.ss.ps.ps_ExprContext, values + n, nulls + n);
+		gpusort_ordered_sort(node->ordered);
+		gpusort_ordered_finish(node->ordered, 0, econtext, values + n, nulls + n);
+		n += list_length(node->by_rows);
+		gpusort_states_finish(node->others, 0, econtext, values + n, nulls + n);
 	}
 	return first;
 }
@@ -195,6 +214,7 @@ forget_rows(AggregateNode *node)
 	else
 	{
 		gpusort_aggregates_forget(node->aggregates);
+		gpusort_ordered_forget(node->ordered);
 		gpusort_states_forget(node->others);
 	}
 	node->done = false;
@@ -244,7 +264,7 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (texts != NIL)
 		ExplainPropertyList("Group Key", texts, es);
 	texts = NIL;
-	foreach(lc, list_concat_copy(node->own, node->rest))
+	foreach(lc, all_of(node))
 		texts = lappend(texts, deparse_expression(lfirst(lc), context, qualified, true));
 	ExplainPropertyList("Aggregates", texts, es);
 }

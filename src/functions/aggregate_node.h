@@ -15,9 +15,9 @@
 #include "functions/group.h"
 
 /*
- * A plan node in place of an Agg.  custom_private begins with a list of Aggrefs that gpusort_aggregate_accepts(), one of
- * Aggrefs that gpusort_states_accept(), and the packed columns of the groups (grouped.h); NIL: there are none.  All refer
- * to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.  In aggregate_node.c.
+ * A plan node in place of an Agg.  custom_private begins with three lists of Aggrefs, that gpusort_aggregate_accepts(), that
+ * gpusort_ordered_accept(), and that gpusort_states_accept(), and the packed columns of the groups (grouped.h); NIL: there
+ * are none.  All refer to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.  In aggregate_node.c.
  */
 extern const CustomScanMethods gpusort_aggregate_methods;
 

@@ -145,7 +145,11 @@ take_key(GpusortAggregate *aggregate, const GpusortType *type, uint64 key, bool 
 	if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
 		aggregate->count += !repeated;
 	else if (aggregate->kind == GPUSORT_AGGREGATE_SUM && !repeated)
-		gpusort_states_advance(aggregate->sum, gpusort_percentile_value(type, key));
+	{
+		NullableDatum value = {.value = gpusort_percentile_value(type, key)};
+
+		gpusort_states_advance(aggregate->sum, &value);
+	}
 	else if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
 	{
 		aggregate->count = repeated ? aggregate->count + 1 : 1;

@@ -69,6 +69,7 @@ struct GpusortAggregates
 	GpusortPage *page;			/* the rows that are being added */
 	bool		begun;			/* rows have been added */
 	bool		grouped;
+	int			shares;			/* of gpusort.memory_limit */
 };
 
 #endif							/* GPUSORT_FUNCTIONS_AGGREGATE_STATE_H */

@@ -63,7 +63,7 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 }
 
 GpusortAggregates *
-gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped)
+gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts)
 {
 	GpusortAggregates *node = palloc0(sizeof(GpusortAggregates));
 	ListCell   *lc;
@@ -91,20 +91,25 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped)
 			aggregate->several = exprType((Node *) fractions) == FLOAT8ARRAYOID;
 		}
 	}
+	node->shares = sorts;
+	for (int i = 0; i < node->nvalues; i++)
+		node->shares += node->values[i].limited;
+	/* groups take the other half */
+	if (grouped)
+		node->shares *= 2;
 	return node;
+}
+
+Size
+gpusort_aggregates_memory(const GpusortAggregates *node)
+{
+	return Max(gpusort_guc_memory_limit() / node->shares, LEAST_MEMORY);
 }
 
 /* Begins to gather. */
 static void
 begin_gathering(GpusortAggregates *node)
 {
-	int			shares = 0;
-
-	for (int i = 0; i < node->nvalues; i++)
-		shares += node->values[i].limited;
-	/* groups take the other half */
-	if (node->grouped)
-		shares *= 2;
 	for (int i = 0; i < node->nvalues; i++)
 	{
 		GpusortValues *values = &node->values[i];
@@ -115,7 +120,7 @@ begin_gathering(GpusortAggregates *node)
 		if (values->limited)
 		{
 			values->limit = (GpusortGroupLimit) {
-				.bytes = Max(gpusort_guc_memory_limit() / shares, LEAST_MEMORY),
+				.bytes = gpusort_aggregates_memory(node),
 				.distinct = values->distinct,
 			};
 			values->keys.limit = &values->limit;

@@ -17,8 +17,12 @@ typedef struct GpusortAggregates GpusortAggregates;
 /*
  * Prepares for Aggrefs that gpusort_aggregate_accepts() and that refer to the child of a plan node, in the
  * current memory context, the query's.  grouped: they are computed for each of several groups, and are core's.
+ * sorts: the number of other sorts, with which they share gpusort.memory_limit.
  */
-extern GpusortAggregates *gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped);
+extern GpusortAggregates *gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts);
+
+/* The bytes of memory that each of the sorts may use. */
+extern Size gpusort_aggregates_memory(const GpusortAggregates *aggregates);
 
 /* With groups: evaluates the fractions, and returns the bytes that the results of a group and its place in lists take. */
 extern Size gpusort_aggregates_group_bytes(GpusortAggregates *aggregates);

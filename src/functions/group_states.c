@@ -129,7 +129,13 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 		transition->filter = ExecInitQual(list_make1(aggref->aggfilter), states->ps);
 	transition->args = palloc(list_length(aggref->args) * sizeof(GpusortRowValue));
 	foreach(lc, aggref->args)
-		transition->args[transition->nargs++] = gpusort_row_value_init(lfirst_node(TargetEntry, lc)->expr, states->ps);
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		/* others serve the aggregate's order only */
+		if (!entry->resjunk)
+			transition->args[transition->nargs++] = gpusort_row_value_init(entry->expr, states->ps);
+	}
 	build_aggregate_transfn_expr((Oid *) types, transition->nargs, 0, aggref->aggvariadic, aggref->aggtranstype,
 								 aggref->inputcollid, function, InvalidOid, &expr, NULL);
 	fmgr_info(function, &transition->function);
@@ -330,14 +336,15 @@ gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *group
 }
 
 void
-gpusort_states_advance(GpusortStates *states, Datum value)
+gpusort_states_advance(GpusortStates *states, const NullableDatum *args)
 {
 	ExprContext *econtext = states->agg->tmpcontext;
+	Transition *transition = &states->transitions[0];
 	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 
 	ResetExprContext(econtext);
-	states->transitions[0].call->args[1] = (NullableDatum) {.value = value};
-	advance(states, &states->transitions[0], &states->states[0]);
+	memcpy(transition->call->args + 1, args, transition->nargs * sizeof(NullableDatum));
+	advance(states, transition, &states->states[0]);
 	MemoryContextSwitchTo(old);
 }
 

@@ -18,8 +18,8 @@ typedef struct GpusortStates GpusortStates;
 extern bool gpusort_states_accept(const Aggref *aggref);
 
 /*
- * Prepares for such Aggrefs, or for one with one argument that may be DISTINCT, which refer to the child of a plan node,
- * in the current memory context, the query's.
+ * Prepares for such Aggrefs, or for a single one that may sort, which refer to the child of a plan node, in the current
+ * memory context, the query's.
  */
 extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 
@@ -32,8 +32,8 @@ extern void gpusort_states_begin(GpusortStates *states, uint32 ngroups);
  */
 extern void gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *groups, uint32 ngroups);
 
-/* Advances the only aggregate, of which there is one group, by a value that is not NULL. */
-extern void gpusort_states_advance(GpusortStates *states, Datum value);
+/* Advances the only aggregate, of which there is one group, by a row's arguments. */
+extern void gpusort_states_advance(GpusortStates *states, const NullableDatum *args);
 
 /* The bytes that the states take. */
 extern Size gpusort_states_bytes(const GpusortStates *states);

@@ -25,6 +25,7 @@
 #include "functions/group_numbers.h"
 #include "functions/group_states.h"
 #include "functions/grouped.h"
+#include "functions/ordered.h"
 #include "guc.h"
 
 /* Rows are written to this many partitions, by this many bits of their hashes, the highest ones first. */
@@ -49,6 +50,8 @@ struct GpusortGrouped
 	int			naggregates;	/* that sort */
 	GpusortNumbers *numbers;
 	GpusortAggregates *aggregates;
+	int			nordered;
+	GpusortOrdered *ordered;
 	int			nothers;
 	GpusortStates *others;
 	ExprContext *econtext;		/* of their results */
@@ -88,11 +91,12 @@ gpusort_group_columns_unpack(List *list)
 }
 
 GpusortGrouped *
-gpusort_grouped_init(PlanState *ps, List *own, List *others, const GpusortGroupColumns *columns)
+gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, const GpusortGroupColumns *columns)
 {
 	GpusortGrouped *grouped = palloc0(sizeof(GpusortGrouped));
 	TupleDesc	desc = ExecGetResultType(outerPlanState(ps));
 	List	   *exprs = NIL;
+	int			sorts;
 
 	grouped->cxt = CurrentMemoryContext;
 	grouped->columns = *columns;
@@ -101,7 +105,9 @@ gpusort_grouped_init(PlanState *ps, List *own, List *others, const GpusortGroupC
 	/* rows come from the child, and from partitions */
 	ps->outeropsset = true;
 	ps->outeropsfixed = false;
-	grouped->aggregates = gpusort_aggregates_init(ps, own, true);
+	grouped->nordered = list_length(ordered);
+	grouped->ordered = gpusort_ordered_init(ps, ordered, true, &sorts);
+	grouped->aggregates = gpusort_aggregates_init(ps, own, true, sorts);
 	grouped->nothers = list_length(others);
 	grouped->others = gpusort_states_init(ps, others);
 	for (int i = 0; i < columns->n; i++)
@@ -113,7 +119,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *others, const GpusortGroupC
 	}
 	grouped->econtext = ps->ps_ExprContext;
 	grouped->row = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
-	desc = ExecTypeFromExprList(list_concat(list_concat(exprs, own), others));
+	desc = ExecTypeFromExprList(list_concat(list_concat(list_concat(exprs, own), ordered), others));
 	grouped->result = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsVirtual);
 	grouped->sorted = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
 	return grouped;
@@ -127,6 +133,8 @@ begin_rows(GpusortGrouped *grouped, int level)
 
 	grouped->level = level;
 	gpusort_numbers_begin(grouped->numbers, limit, gpusort_aggregates_group_bytes(grouped->aggregates));
+	if (grouped->nordered > 0)
+		gpusort_ordered_begin(grouped->ordered, gpusort_aggregates_memory(grouped->aggregates));
 }
 
 /* Writes a row whose group does not fit. */
@@ -159,6 +167,7 @@ add_rows(GpusortGrouped *grouped, GpusortPage *page)
 			write_row(grouped, gpusort_page_slot(page, i), hash);
 	}
 	gpusort_aggregates_add(grouped->aggregates, page, groups);
+	gpusort_ordered_add(grouped->ordered, page, groups);
 	if (grouped->nothers == 0)
 		return;
 	gpusort_states_add(grouped->others, page, groups, gpusort_numbers_count(grouped->numbers));
@@ -186,6 +195,7 @@ compute(GpusortGrouped *grouped)
 	bool	   *nulls;
 
 	gpusort_aggregates_finish_groups(grouped->aggregates, ngroups, &results, &nulls);
+	gpusort_ordered_sort(grouped->ordered);
 	for (uint32 g = 0; g < ngroups; g++)
 	{
 		int			n = grouped->columns.n;
@@ -197,6 +207,8 @@ compute(GpusortGrouped *grouped)
 		memcpy(slot->tts_values + n, results + (Size) g * naggregates, naggregates * sizeof(Datum));
 		memcpy(slot->tts_isnull + n, nulls + (Size) g * naggregates, naggregates * sizeof(bool));
 		n += naggregates;
+		gpusort_ordered_finish(grouped->ordered, g, grouped->econtext, slot->tts_values + n, slot->tts_isnull + n);
+		n += grouped->nordered;
 		if (grouped->nothers > 0)
 			gpusort_states_finish(grouped->others, g, grouped->econtext, slot->tts_values + n, slot->tts_isnull + n);
 		ExecStoreVirtualTuple(slot);
@@ -204,6 +216,7 @@ compute(GpusortGrouped *grouped)
 	}
 	ExecClearTuple(slot);
 	gpusort_aggregates_forget(grouped->aggregates);
+	gpusort_ordered_forget(grouped->ordered);
 	gpusort_states_forget(grouped->others);
 }
 
@@ -282,7 +295,7 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 bool
 gpusort_grouped_next(GpusortGrouped *grouped, Datum *values, bool *nulls)
 {
-	int			n = grouped->columns.n + grouped->naggregates + grouped->nothers;
+	int			n = grouped->columns.n + grouped->naggregates + grouped->nordered + grouped->nothers;
 
 	if (!tuplesort_gettupleslot(grouped->sort, true, false, grouped->sorted, NULL))
 		return false;
@@ -304,6 +317,7 @@ gpusort_grouped_forget(GpusortGrouped *grouped)
 	MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
 
 	gpusort_aggregates_forget(grouped->aggregates);
+	gpusort_ordered_forget(grouped->ordered);
 	gpusort_states_forget(grouped->others);
 	collect_partitions(grouped);
 	while (grouped->partitions != NIL)

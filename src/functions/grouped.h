@@ -30,9 +30,11 @@ extern GpusortGroupColumns gpusort_group_columns_unpack(List *list);
 
 /*
  * Prepares for Aggrefs that refer to the child of a plan node, in the current memory context, the query's.  own: those
- * that gpusort_aggregate_accepts(), and others: those that gpusort_states_accept().
+ * that gpusort_aggregate_accepts(), ordered: those that gpusort_ordered_accept(), and others: those that
+ * gpusort_states_accept().
  */
-extern GpusortGrouped *gpusort_grouped_init(PlanState *ps, List *own, List *others, const GpusortGroupColumns *columns);
+extern GpusortGrouped *gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others,
+											const GpusortGroupColumns *columns);
 
 /* Adds all rows of a page of the child. */
 extern void gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page);

@@ -181,22 +181,27 @@ gpusort_percentile_value(const GpusortType *type, uint64 key)
 	return gpusort_scaled_is(type) ? gpusort_scaled_value(type, (int64) value) : fetch_att(&value, true, type->value_bytes);
 }
 
+/* The type of a percentile */
+static Oid
+result_type(const GpusortPercentiles *percentiles)
+{
+	Oid			type = percentiles->type->typid;
+
+	if (percentiles->discrete)
+		return percentiles->elemtype;
+	if (type == DATEOID)
+		return TIMESTAMPOID;
+	return type == TIMESTAMPOID || type == TIMESTAMPTZOID ? type : FLOAT8OID;
+}
+
 /* The array of percentiles, whose dimensions are those of the fractions */
 static Datum
-make_array(const GpusortPercentiles *percentiles, Datum *values, bool *nulls)
+make_array(ArrayType *fractions, Oid type, Datum *values, bool *nulls)
 {
-	ArrayType  *fractions = percentiles->fractions->several;
-	Oid			type = percentiles->type->typid;
 	int16		length;
 	bool		by_value;
 	char		align;
 
-	if (percentiles->discrete)
-		type = percentiles->elemtype;
-	else if (type == DATEOID)
-		type = TIMESTAMPOID;
-	else if (type != TIMESTAMPOID && type != TIMESTAMPTZOID)
-		type = FLOAT8OID;
 	if (ARR_NDIM(fractions) == 0)
 		return PointerGetDatum(construct_empty_array(type));
 	get_typlenbyvalalign(type, &length, &by_value, &align);
@@ -265,7 +270,20 @@ gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *k
 			interpolate(percentiles->type, DatumGetFloat8(values[i]), (int64) percentiles->rows - 1,
 						keys[2 * i], keys[2 * i + 1], several);
 	}
-	return several ? make_array(percentiles, values, nulls) : values[0];
+	return several ? make_array(percentiles->fractions->several, result_type(percentiles), values, nulls) : values[0];
+}
+
+Datum
+gpusort_percentile_pack(const GpusortFractions *fractions, Oid type, const Datum *found)
+{
+	int			n;
+	bool	   *nulls;
+	Datum		one;
+	Datum	   *values = fractions_of(fractions, &one, &nulls, &n);
+
+	for (int i = 0; i < n; i++)
+		values[i] = found[2 * i];
+	return fractions->several != NULL ? make_array(fractions->several, type, values, nulls) : values[0];
 }
 
 void

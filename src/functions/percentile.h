@@ -51,6 +51,12 @@ extern uint64 *gpusort_percentile_places(const GpusortPercentiles *percentiles, 
  */
 extern Datum gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys);
 
+/*
+ * The same of discrete ones, of any type, given the values at every other place, of which only those where a fraction is not
+ * NULL are looked at.
+ */
+extern Datum gpusort_percentile_pack(const GpusortFractions *fractions, Oid type, const Datum *found);
+
 /* The value of a key of this type */
 extern Datum gpusort_percentile_value(const GpusortType *type, uint64 key);
 

@@ -45,7 +45,7 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	node->feed = gpusort_feed_below(outerPlanState(css));
 	gpusort_spec_init(&node->spec, css, (eflags & random_access) != 0);
 	gpusort_gather_init(&node->gather, &node->spec, &node->stats, estate);
-	gpusort_result_init(&node->result, &node->gather, css);
+	gpusort_result_init(&node->result, &node->gather, css->ss.ss_ScanTupleSlot, estate);
 }
 
 /* The reason to leave the whole sort to core before reading the child, or NULL. */
@@ -182,39 +182,10 @@ exec_node(CustomScanState *css)
 	return gpusort_result_next(&node->result, ScanDirectionIsForward(direction));
 }
 
-/* Frees the sort.  The next exec_node() reads the child again and sorts anew. */
-static void
-forget_sort(GpusortNode *node)
-{
-	GpusortGather *gather = &node->gather;
-	GpusortResult *result = &node->result;
-
-	ExecClearTuple(result->slot);
-	ExecClearTuple(result->core_slot);
-	ExecClearTuple(gather->left);
-	ExecClearTuple(gather->right);
-	ExecClearTuple(gather->limit.slot);
-	if (gather->core != NULL)
-		tuplesort_end(gather->core);
-	gather->core = result->core = NULL;
-	if (gather->set != NULL)
-		gpusort_gather_end_set(gather);
-	if (gather->spill != NULL)
-		gpusort_spill_end(gather->spill);
-	gather->spill = NULL;
-	if (result->ready)
-		gpusort_activity_end(&gather->activity);
-	gather->rows.key = NULL;
-	memset(&result->sorted, 0, sizeof(result->sorted));
-	memset(&result->drain, 0, sizeof(result->drain));
-	result->ready = false;
-	MemoryContextReset(gather->cxt);
-}
-
 static void
 end_node(CustomScanState *css)
 {
-	forget_sort((GpusortNode *) css);
+	gpusort_result_end(&((GpusortNode *) css)->result);
 	ExecEndNode(outerPlanState(css));
 }
 
@@ -231,7 +202,7 @@ rescan_node(CustomScanState *css)
 	if (child->chgParam != NULL || !node->spec.random_access ||
 		gpusort_spec_limit(&node->spec, css->ss.ps.ps_ExprContext) != node->gather.limit.rows)
 	{
-		forget_sort(node);
+		gpusort_result_end(&node->result);
 		/* a child whose parameters changed is rescanned by its first ExecProcNode */
 		if (child->chgParam == NULL)
 			ExecReScan(child);

@@ -117,13 +117,35 @@ gpusort_core_read(GpusortGather *gather)
 }
 
 bool
+gpusort_gather_take(GpusortGather *gather, GpusortRoom *room)
+{
+	if (gather->set != NULL)
+		room->width = gpusort_spec_width(&gather->set_spec);
+	return gather->form->take(gather, room);
+}
+
+void
+gpusort_gather_finish(GpusortGather *gather, GpusortRoom *room)
+{
+	if (gather->form->finish)
+		gather->form->finish(gather);
+	gpusort_gather_commit(gather, room);
+}
+
+bool
 gpusort_gather_read(GpusortGather *gather)
 {
-	bool		all = gather->form->read(gather);
+	GpusortRoom room = {NULL};
 
-	if (!all)
+	while (gpusort_page_next(&gather->page, gather->child))
+	{
+		if (gpusort_gather_take(gather, &room))
+			continue;
 		gpusort_core_read(gather);
-	return all;
+		return false;
+	}
+	gpusort_gather_finish(gather, &room);
+	return true;
 }
 
 void

@@ -285,13 +285,39 @@ gpusort_result_step(GpusortResult *result, bool forward)
 }
 
 void
-gpusort_result_init(GpusortResult *result, GpusortGather *gather, CustomScanState *css)
+gpusort_result_init(GpusortResult *result, GpusortGather *gather, TupleTableSlot *slot, EState *estate)
 {
 	result->gather = gather;
-	result->slot = result->core_slot = css->ss.ss_ScanTupleSlot;
+	result->slot = result->core_slot = slot;
 	if (gather->spec->bare)
-		result->core_slot = gpusort_alloc_slot(&css->ss.ps.state->es_tupleTable, gather->spec->desc,
-											   &TTSOpsMinimalTuple);
+		result->core_slot = gpusort_alloc_slot(&estate->es_tupleTable, gather->spec->desc, &TTSOpsMinimalTuple);
+}
+
+void
+gpusort_result_end(GpusortResult *result)
+{
+	GpusortGather *gather = result->gather;
+
+	ExecClearTuple(result->slot);
+	ExecClearTuple(result->core_slot);
+	ExecClearTuple(gather->left);
+	ExecClearTuple(gather->right);
+	ExecClearTuple(gather->limit.slot);
+	if (gather->core != NULL)
+		tuplesort_end(gather->core);
+	gather->core = result->core = NULL;
+	if (gather->set != NULL)
+		gpusort_gather_end_set(gather);
+	if (gather->spill != NULL)
+		gpusort_spill_end(gather->spill);
+	gather->spill = NULL;
+	if (result->ready)
+		gpusort_activity_end(&gather->activity);
+	gather->rows.key = NULL;
+	memset(&result->sorted, 0, sizeof(result->sorted));
+	memset(&result->drain, 0, sizeof(result->drain));
+	result->ready = false;
+	MemoryContextReset(gather->cxt);
 }
 
 void

@@ -80,10 +80,14 @@ typedef struct GpusortResult
 								 * tuples, else the same as slot */
 } GpusortResult;
 
-extern void gpusort_result_init(GpusortResult *result, GpusortGather *gather, CustomScanState *css);
+/* slot: where rows are returned, of the kind of gpusort_spec_slots() */
+extern void gpusort_result_init(GpusortResult *result, GpusortGather *gather, TupleTableSlot *slot, EState *estate);
 
 /* Begins to return rows: those of sorted, or of gather's spill, whose merge has begun. */
 extern void gpusort_result_begin(GpusortResult *result);
+
+/* Frees the sort, also one whose rows are being gathered.  Another one may begin. */
+extern void gpusort_result_end(GpusortResult *result);
 
 /* Returns to the first row. */
 extern void gpusort_result_rewind(GpusortResult *result);

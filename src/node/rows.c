@@ -175,24 +175,6 @@ gpusort_rows_settle(GpusortGather *gather, bool more)
 	ExecClearTuple(gather->left);
 }
 
-/* Reads a sample of rows into the store, and settles it.  Returns false if the child has no more rows. */
-static bool
-read_sample(GpusortGather *gather)
-{
-	GpusortColumns columns;
-	bool		more = true;
-
-	gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
-	while (more && !gpusort_rows_sampled(gather))
-	{
-		more = gpusort_page_next(&gather->page, gather->child);
-		plan_columns(gather, &columns);
-		(void) append_rows(gather, &columns, 0, gather->page.count);
-	}
-	gpusort_rows_settle(gather, more);
-	return more;
-}
-
 /*
  * Returns a slot that has the sort columns of row i of the page.  That is gather->keys if each
  * column's offset in the tuple is known, which saves deforming the columns in front of it.
@@ -304,21 +286,35 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 	return true;
 }
 
-static bool
-read_child(GpusortGather *gather)
+/* Adds the rows of the page to the sample, by which the words of the keys are chosen when it is large enough. */
+static void
+take_sample(GpusortGather *gather)
 {
-	GpusortRoom room;
+	GpusortColumns columns;
 
-	if (gather->set == NULL && !read_sample(gather))
-		return true;
-	room = (GpusortRoom) {.width = gpusort_spec_width(&gather->set_spec)};
-	while (gpusort_page_next(&gather->page, gather->child))
+	gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
+	plan_columns(gather, &columns);
+	(void) append_rows(gather, &columns, 0, gather->page.count);
+	if (gpusort_rows_sampled(gather))
+		gpusort_rows_settle(gather, true);
+}
+
+static bool
+take_rows(GpusortGather *gather, GpusortRoom *room)
+{
+	if (unlikely(gather->set == NULL))
 	{
-		if (!(gather->page.slot != NULL ? take_row(gather, &room, NULL, 0) : take_page(gather, &room)))
-			return false;
+		take_sample(gather);
+		return true;
 	}
-	gpusort_gather_commit(gather, &room);
-	return true;
+	return gather->page.slot != NULL ? take_row(gather, room, NULL, 0) : take_page(gather, room);
+}
+
+static void
+finish(GpusortGather *gather)
+{
+	if (gather->set == NULL)
+		gpusort_rows_settle(gather, false);
 }
 
 /* If the keys leave columns undecided, counts every row as tied. */
@@ -481,7 +477,8 @@ const GpusortForm gpusort_rows = {
 	.max_rows = MAX_ROWS,
 	.plan = plan,
 	.begin = begin,
-	.read = read_child,
+	.take = take_rows,
+	.finish = finish,
 	.memory = memory,
 	.row = row,
 	.begin_core = begin_core,

@@ -28,29 +28,23 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 	List	   *limit = list_nth(scan->custom_private, 4);
 	TupleDesc	desc = ExecGetResultType(outerPlanState(css));
 	int			n = list_length(attnos);
+	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
 
-	spec->ncolumns = n;
-	spec->columns = palloc(n * sizeof(GpusortSortColumn));
-	spec->attnos = palloc(n * sizeof(AttrNumber));
-	spec->operators = palloc(n * sizeof(Oid));
-	spec->collations = palloc(n * sizeof(Oid));
-	spec->nulls_first = palloc(n * sizeof(bool));
 	for (int i = 0; i < n; i++)
 	{
-		spec->attnos[i] = list_nth_int(attnos, i);
-		spec->operators[i] = list_nth_oid(operators, i);
-		spec->collations[i] = list_nth_oid(collations, i);
-		spec->nulls_first[i] = list_nth_int(nulls_first, i);
-		spec->columns[i] = (GpusortSortColumn)
+		AttrNumber	attno = list_nth_int(attnos, i);
+
+		columns[i] = (GpusortSortColumn)
 		{
-			.attno = spec->attnos[i],
-				.sort_operator = spec->operators[i],
-				.collation = spec->collations[i],
-				.nulls_first = spec->nulls_first[i],
-				.type = TupleDescAttr(desc, spec->attnos[i] - 1)->atttypid,
-				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(scan)->targetlist, spec->attnos[i])->expr),
+			.attno = attno,
+				.sort_operator = list_nth_oid(operators, i),
+				.collation = list_nth_oid(collations, i),
+				.nulls_first = list_nth_int(nulls_first, i),
+				.type = TupleDescAttr(desc, attno - 1)->atttypid,
+				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(scan)->targetlist, attno)->expr),
 		};
 	}
+	gpusort_spec_set(spec, css->ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
 	spec->limit_of_core = list_nth_int(limit, 0);
 	spec->limit_ties = list_nth_int(limit, 1);
 	spec->limit_below = list_nth_int(limit, 2);
@@ -84,14 +78,32 @@ find_value_type(GpusortSortSpec *spec)
 }
 
 void
-gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_access)
+gpusort_spec_set(GpusortSortSpec *spec, TupleDesc desc, GpusortSortColumn *columns, int n)
 {
-	spec->random_access = random_access;
-	spec->desc = css->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
-	read_plan(spec, css);
+	spec->desc = desc;
+	spec->ncolumns = n;
+	spec->columns = columns;
+	spec->attnos = palloc(n * sizeof(AttrNumber));
+	spec->operators = palloc(n * sizeof(Oid));
+	spec->collations = palloc(n * sizeof(Oid));
+	spec->nulls_first = palloc(n * sizeof(bool));
+	for (int i = 0; i < n; i++)
+	{
+		spec->attnos[i] = columns[i].attno;
+		spec->operators[i] = columns[i].sort_operator;
+		spec->collations[i] = columns[i].collation;
+		spec->nulls_first[i] = columns[i].nulls_first;
+	}
 	spec->value_type = find_value_type(spec);
 	spec->form = spec->value_type != NULL ? &gpusort_values : &gpusort_rows;
 	spec->bare = gpusort_row_bare(spec->desc);
+}
+
+void
+gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_access)
+{
+	spec->random_access = random_access;
+	read_plan(spec, css);
 	/* 0 and -0 are equal, and so are all NaNs, but their keys are not */
 	if ((spec->limit_ties || spec->groups.count > GPUSORT_GROUP_ROWS) && spec->value_type != NULL &&
 		(spec->value_type->kind == GPUSORT_KIND_FLOAT4 || spec->value_type->kind == GPUSORT_KIND_FLOAT8))

@@ -66,6 +66,9 @@ typedef struct GpusortSortSpec
  */
 extern void gpusort_spec_init(GpusortSortSpec *spec, CustomScanState *css, bool random_access);
 
+/* Describes a sort of rows of this kind by these columns, which stay the caller's.  spec is all zeros. */
+extern void gpusort_spec_set(GpusortSortSpec *spec, TupleDesc desc, GpusortSortColumn *columns, int n);
+
 /* Returns the rows that the parent fetches at most, of each group if there are any, as the LIMIT is now; -1: all. */
 extern int64 gpusort_spec_limit(const GpusortSortSpec *spec, ExprContext *context);
 

@@ -132,7 +132,7 @@ typedef struct GpusortSorted
 	const uint32 *device_order; /* NULL: the same as block */
 } GpusortSorted;
 
-/* Reserved memory for keys, which a form's read() fills.  All zeros but width: none */
+/* Reserved memory for keys, which a form's take() fills.  All zeros: none */
 typedef struct GpusortRoom
 {
 	char	   *next;			/* where the next key goes */
@@ -177,8 +177,10 @@ typedef struct GpusortForm
 	const char *(*plan) (GpusortGather *gather);
 	/* Makes the key, which is planned, and the store, and begins the key set, unless a sample of the rows has to come first. */
 	void		(*begin) (GpusortGather *gather);
-	/* Reads the child to its end.  Returns false if row page.next, and all behind it, must go elsewhere: see gpusort_gather_room(). */
-	bool		(*read) (GpusortGather *gather);
+	/* Takes the rows of the page.  Returns false if row page.next, and all behind it, must go elsewhere: see gpusort_gather_room(). */
+	bool		(*take) (GpusortGather *gather, GpusortRoom *room);
+	/* Optional.  After the last row: begins the key set, if a sample was to come first. */
+	void		(*finish) (GpusortGather *gather);
 	/* Optional.  Bytes for this many more rows, and for those that there are, beside the key set's */
 	Size		(*memory) (const GpusortGather *gather, uint64 more);
 	/* Returns row i of the key set in a slot, which is valid until the next call. */
@@ -271,6 +273,12 @@ extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *sp
  * memory: bytes that it may use.
  */
 extern void gpusort_gather_begin(GpusortGather *gather, Size memory);
+
+/* Takes the rows of the page.  Returns false if row page.next, and all behind it, must go to core. */
+extern bool gpusort_gather_take(GpusortGather *gather, GpusortRoom *room);
+
+/* After the last row. */
+extern void gpusort_gather_finish(GpusortGather *gather, GpusortRoom *room);
 
 /* Reads the child to its end.  Returns false if all rows are in core's tuplesort. */
 extern bool gpusort_gather_read(GpusortGather *gather);

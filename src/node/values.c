@@ -81,30 +81,25 @@ take_value(GpusortGather *gather, GpusortRoom *room, GpusortKind kind, uint64 fl
 }
 
 static bool
-read_child(GpusortGather *gather)
+take_rows(GpusortGather *gather, GpusortRoom *room)
 {
 	GpusortPage *page = &gather->page;
-	GpusortRoom room = {.width = gather->spec->value_type->key_bytes};
 	GpusortKind kind = gather->spec->value_type->kind;
 	uint64		flip = gather->spec->descending ? PG_UINT64_MAX : 0;
 
-	while (gpusort_page_next(page, gather->child))
+	for (int i = 0; i < page->count; i++)
 	{
-		for (int i = 0; i < page->count; i++)
-		{
-			bool		isnull;
-			Datum		value = gpusort_page_value(page, i, 1, &isnull);
+		bool		isnull;
+		Datum		value = gpusort_page_value(page, i, 1, &isnull);
 
-			if (unlikely(isnull))
-				gather->nulls++;
-			else if (unlikely(!take_value(gather, &room, kind, flip, value)))
-			{
-				page->next = i;
-				return false;
-			}
+		if (unlikely(isnull))
+			gather->nulls++;
+		else if (unlikely(!take_value(gather, room, kind, flip, value)))
+		{
+			page->next = i;
+			return false;
 		}
 	}
-	gpusort_gather_commit(gather, &room);
 	return true;
 }
 
@@ -210,7 +205,7 @@ get_core(GpusortResult *result, bool forward)
 const GpusortForm gpusort_values = {
 	.max_rows = PG_UINT64_MAX,
 	.begin = begin,
-	.read = read_child,
+	.take = take_rows,
 	.row = row,
 	.begin_core = begin_core,
 	.put_core = put_core,

@@ -22,6 +22,8 @@
 #include "functions/aggregate_node.h"
 #include "functions/group_states.h"
 #include "functions/grouped.h"
+#include "functions/ordered.h"
+#include "compat.h"
 #include "guc.h"
 #include "plan/aggregate.h"
 #include "plan/plan.h"
@@ -36,8 +38,9 @@
 typedef struct Parts
 {
 	GpusortGroupColumns columns;
-	List	   *own;			/* Aggrefs that sort, and others */
-	List	   *others;
+	List	   *own;			/* Aggrefs that sort keys, */
+	List	   *ordered;		/* that need rows in order, */
+	List	   *others;			/* and others */
 	bool		shows_order;	/* of the rows, which a Sort below may have made */
 } Parts;
 
@@ -119,6 +122,23 @@ is_own(const Agg *agg, const Aggref *aggref)
 		(agg->numCols == 0 || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT);
 }
 
+/* Is it a Sort whose child can take its place?  It hands on all columns. */
+static bool
+sorts(const Plan *plan)
+{
+	return (IsA(plan, Sort) || IsA(plan, IncrementalSort)) && plan->initPlan == NIL;
+}
+
+/*
+ * Can the node compute an aggregate whose rows it has to sort?  From PostgreSQL 16 on, they may come in order: then it does not,
+ * unless that takes a Sort.
+ */
+static bool
+is_ordered(const Agg *agg, const Aggref *aggref)
+{
+	return gpusort_ordered_accept(aggref) && (!GPUSORT_AGG_PRESORTED(aggref) || sorts(outerPlan(agg)));
+}
+
 /* Finds the Aggrefs, each once.  False if none sorts, which is known first, or if the node cannot compute one. */
 static bool
 find_aggregates(const Agg *agg, Parts *parts)
@@ -130,16 +150,20 @@ find_aggregates(const Agg *agg, Parts *parts)
 	gpusort_aggregate_collect((Node *) agg->plan.qual, &all);
 	foreach(lc, all)
 	{
-		if (is_own(agg, lfirst_node(Aggref, lc)))
-			parts->own = list_append_unique(parts->own, lfirst(lc));
+		Aggref	   *aggref = lfirst_node(Aggref, lc);
+
+		if (is_own(agg, aggref))
+			parts->own = list_append_unique(parts->own, aggref);
+		else if (is_ordered(agg, aggref))
+			parts->ordered = list_append_unique(parts->ordered, aggref);
 	}
-	if (parts->own == NIL)
+	if (parts->own == NIL && parts->ordered == NIL)
 		return false;
 	foreach(lc, all)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (list_member(parts->own, aggref))
+		if (list_member(parts->own, aggref) || list_member(parts->ordered, aggref))
 			continue;
 		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !states_fit(aggref, outerPlan(agg))))
 			return false;
@@ -167,13 +191,6 @@ uses_other_columns(Node *node, GpusortGroupColumns *columns)
 		return true;
 	}
 	return expression_tree_walker(node, uses_other_columns, columns);
-}
-
-/* Is it a Sort whose child can take its place?  It hands on all columns. */
-static bool
-sorts(const Plan *plan)
-{
-	return (IsA(plan, Sort) || IsA(plan, IncrementalSort)) && plan->initPlan == NIL;
 }
 
 /* Can the node take an Agg's place, and does that pay? */
@@ -286,7 +303,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 	/* without groups, rows stay sorted for an aggregate that shows their order */
 	if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
-	references.aggrefs = list_concat_copy(parts.own, parts.others);
+	references.aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
 	scan = makeNode(CustomScan);
 	plan = &scan->scan.plan;
 	*plan = agg->plan;
@@ -299,8 +316,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 		cpu_operator_cost * child->plan_rows * (parts.columns.n + list_length(references.aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_scan_tlist = make_slot(&references, child);
-	scan->custom_private = list_make3(parts.own, parts.others,
-									  pack_columns(&parts.columns));
+	scan->custom_private = list_make4(parts.own, parts.ordered, parts.others, pack_columns(&parts.columns));
 	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return plan;

@@ -60,7 +60,7 @@ CREATE INDEX scattered_day ON scattered (day);
 VACUUM ANALYZE scattered;
 SET enable_bitmapscan = off;
 SET enable_seqscan = on;
-SET random_page_cost = 2;
+SET random_page_cost = 1.5;
 SET work_mem = '64kB';
 CREATE FUNCTION scans(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

@@ -228,7 +228,7 @@ sub same_answer
 foreach my $query (
 	"SELECT few, count(DISTINCT k), $mode, percentile_disc(ARRAY[0.9, 0.1, 0]) WITHIN GROUP (ORDER BY k DESC), percentile_cont(0.3) WITHIN GROUP (ORDER BY f), max(id), avg(f), count(*) FROM big GROUP BY few ORDER BY few DESC",
 	"SELECT few, x, $median, count(DISTINCT v), count(DISTINCT v) FILTER (WHERE k > 0) FROM big WHERE few = 1 OR id < 9000 GROUP BY x, few ORDER BY few NULLS FIRST, x",
-	'SELECT sum(hashint8extended(a + id, row_number)::numeric) FROM (SELECT id, count(DISTINCT v) + mode() WITHIN GROUP (ORDER BY k) + sum(v) AS a, row_number() OVER () FROM big GROUP BY id / 3, id ORDER BY id / 3, id DESC) q')
+	'SELECT sum(hashint8extended(a + id, row_number)::numeric) FROM (SELECT *, row_number() OVER () FROM (SELECT id, count(DISTINCT v) + mode() WITHIN GROUP (ORDER BY k) + sum(v) AS a FROM big GROUP BY id / 3, id ORDER BY id / 3, id DESC OFFSET 0) q) q')
 {
 	my $core = answer($session, 'SET gpusort.enabled = off', $query);
 	is(answer($session, 'SET gpusort.enabled = on', "SET gpusort.memory_limit = '$_'", $query), $core, "groups of all sizes, $_") foreach '64kB', '1MB', '1GB';

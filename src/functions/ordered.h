@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * ordered.h
+ *		Aggregates that need their rows in order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_FUNCTIONS_ORDERED_H
+#define GPUSORT_FUNCTIONS_ORDERED_H
+
+#include "nodes/execnodes.h"
+
+#include "scan/page.h"
+
+typedef struct GpusortOrdered GpusortOrdered;
+
+/*
+ * Can these functions compute an aggregate?  It is one of core's, with DISTINCT or ORDER BY, or percentile_disc() or mode(),
+ * and gpusort sorts its columns.
+ */
+extern bool gpusort_ordered_accept(const Aggref *aggref);
+
+/*
+ * Prepares for such Aggrefs, which refer to the child of a plan node, in the current memory context, the query's.  Sets
+ * *sorts to the number of their orders.  grouped: they are computed for each of several groups.
+ */
+extern GpusortOrdered *gpusort_ordered_init(PlanState *ps, List *aggrefs, bool grouped, int *sorts);
+
+/* Begins a sort for each order, which may use this many bytes of memory. */
+extern void gpusort_ordered_begin(GpusortOrdered *ordered, Size memory);
+
+/* Adds all rows of a page of the child.  groups: NULL, or row i belongs to group groups[i], or to none of them. */
+extern void gpusort_ordered_add(GpusortOrdered *ordered, GpusortPage *page, const uint32 *groups);
+
+/* After the last row: sorts. */
+extern void gpusort_ordered_sort(GpusortOrdered *ordered);
+
+/*
+ * Computes the results of a group, in the order of the Aggrefs: of each once, from number 0 on.  They live until the next
+ * call, or until the expression context is reset.
+ */
+extern void gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econtext, Datum *values, bool *nulls);
+
+/* Forgets all rows and results. */
+extern void gpusort_ordered_forget(GpusortOrdered *ordered);
+
+#endif							/* GPUSORT_FUNCTIONS_ORDERED_H */

@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * sorter.c
+ *		A sort for other code than a plan node: rows are put, and returned in order.
+ *
+ * It does what GpuSort does: rows and keys are gathered, spilled beyond the memory that they may use, and sorted by an
+ * engine.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+
+#include "compat.h"
+#include "node/limit.h"
+#include "node/sorter.h"
+
+struct GpusortSorter
+{
+	GpusortSortSpec spec;
+	GpusortNodeStats stats;
+	GpusortGather gather;
+	GpusortRoom room;
+	GpusortResult result;
+};
+
+GpusortSorter *
+gpusort_sorter_init(EState *estate, TupleDesc desc, GpusortSortColumn *columns, int n)
+{
+	GpusortSorter *sorter = palloc0(sizeof(GpusortSorter));
+
+	gpusort_spec_set(&sorter->spec, desc, columns, n);
+	gpusort_gather_init(&sorter->gather, &sorter->spec, &sorter->stats, estate);
+	gpusort_result_init(&sorter->result, &sorter->gather,
+						gpusort_alloc_slot(&estate->es_tupleTable, desc, gpusort_spec_slots(&sorter->spec)), estate);
+	return sorter;
+}
+
+void
+gpusort_sorter_begin(GpusortSorter *sorter, double expected, Size memory)
+{
+	GpusortGather *gather = &sorter->gather;
+	const char *reason;
+
+	gather->nulls = 0;
+	gather->expected = expected;
+	gather->arena = NULL;
+	gather->travels = true;
+	sorter->room = (GpusortRoom) {NULL};
+	gpusort_limit_begin(gather, -1);
+	INSTR_TIME_SET_CURRENT(gather->begun);
+	gpusort_activity_begin(&gather->activity, gather->cxt, expected);
+	/* a collation may be distrusted since the plan was made */
+	reason = gather->form->plan ? gather->form->plan(gather) : NULL;
+	if (reason == NULL)
+		gpusort_gather_begin(gather, memory);
+	else
+		gpusort_core_begin(gather, reason);
+}
+
+void
+gpusort_sorter_put(GpusortSorter *sorter, TupleTableSlot *slot)
+{
+	GpusortGather *gather = &sorter->gather;
+
+	if (gather->core != NULL)
+	{
+		gather->form->put_core(gather->core, slot);
+		return;
+	}
+	gather->page.slot = slot;
+	gather->page.count = 1;
+	if (!gpusort_gather_take(gather, &sorter->room))
+		elog(ERROR, "a sort that is read once was left to core");
+}
+
+void
+gpusort_sorter_sort(GpusortSorter *sorter)
+{
+	GpusortGather *gather = &sorter->gather;
+	GpusortResult *result = &sorter->result;
+	bool		by_core = gather->core != NULL;
+
+	if (by_core)
+	{
+		tuplesort_performsort(gather->core);
+		result->core = gather->core;
+		result->ready = true;
+	}
+	else
+	{
+		gpusort_gather_finish(gather, &sorter->room);
+		gpusort_gather_end(gather, &result->sorted);
+		gpusort_result_begin(result);
+	}
+	gpusort_activity_count(GPUSORT_COUNT_SORT, by_core, by_core ? 0 : gpusort_gather_rows(gather));
+}
+
+TupleTableSlot *
+gpusort_sorter_next(GpusortSorter *sorter)
+{
+	return gpusort_result_next(&sorter->result, true);
+}
+
+void
+gpusort_sorter_end(GpusortSorter *sorter)
+{
+	gpusort_result_end(&sorter->result);
+}
