@@ -6,14 +6,13 @@
  * Where such an aggregate stands beside those that GpuSort Aggregate computes, an Agg would have to find each row's group
  * again.  So this file calls the aggregate's functions, as nodeAgg.c does: the transition function for each row, on
  * the state of the row's group, and the final function at the end.  These functions ask for the memory context of their
- * states by AggCheckCallContext(), which wants an AggState; an empty one answers.
+ * states by AggCheckCallContext(), which wants an AggState: one that has little more answers.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/transam.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
@@ -44,7 +43,7 @@ typedef struct State
 /* The step for each row, of one aggregate, or of several that share their states */
 typedef struct Transition
 {
-	int			number;			/* aggtransno */
+	Aggref	   *aggref;			/* the first one */
 	bool		counts;			/* count(*): no function is called */
 	ExprState  *filter;			/* NULL: none */
 	int			nargs;
@@ -60,6 +59,7 @@ typedef struct Transition
 /* The step at the end, which makes a result of a state */
 typedef struct Final
 {
+	Aggref	   *aggref;
 	int			transition;		/* index */
 	bool		called;			/* there is a final function */
 	FmgrInfo	function;
@@ -83,8 +83,7 @@ struct GpusortStates
 bool
 gpusort_states_accept(const Aggref *aggref)
 {
-	return aggref->aggfnoid < FirstGenbkiObjectId && aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 &&
-		aggref->aggorder == NIL && aggref->aggdistinct == NIL && !contain_volatile_functions((Node *) aggref) &&
+	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && aggref->aggorder == NIL && aggref->aggdistinct == NIL && !contain_volatile_functions((Node *) aggref) &&
 		!contain_subplans((Node *) aggref);
 }
 
@@ -123,7 +122,7 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 	Expr	   *expr;
 	ListCell   *lc;
 
-	transition->number = aggref->aggtransno;
+	transition->aggref = aggref;
 	transition->counts = aggref->aggfnoid == F_COUNT_;
 	if (aggref->aggfilter != NULL)
 		transition->filter = ExecInitQual(list_make1(aggref->aggfilter), states->ps);
@@ -154,10 +153,14 @@ add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid 
 	int			nargs = form->aggfinalextra ? ntypes + 1 : 1;
 	Expr	   *expr;
 
-	while (final->transition < states->ntransitions && states->transitions[final->transition].number != aggref->aggtransno)
+	final->aggref = aggref;
+	while (final->transition < states->ntransitions &&
+		   states->transitions[final->transition].aggref->aggtransno != aggref->aggtransno)
 		final->transition++;
 	if (final->transition == states->ntransitions)
 		add_transition(states, aggref, aggregate, types);
+	else
+		states->agg->pertrans[final->transition].aggshared = true;
 	final->called = OidIsValid(form->aggfinalfn);
 	if (!final->called)
 		return;
@@ -181,6 +184,8 @@ gpusort_states_init(PlanState *ps, List *aggrefs)
 	states->agg = makeNode(AggState);
 	states->agg->curaggcontext = CreateExprContext(ps->state);
 	states->agg->tmpcontext = CreateExprContext(ps->state);
+	states->agg->curperagg = palloc0(sizeof(AggStatePerAggData));
+	states->agg->pertrans = palloc0(list_length(aggrefs) * sizeof(AggStatePerTransData));
 	states->transitions = palloc0(list_length(aggrefs) * sizeof(Transition));
 	states->finals = palloc0(list_length(aggrefs) * sizeof(Final));
 	foreach(lc, aggrefs)
@@ -195,6 +200,14 @@ gpusort_states_init(PlanState *ps, List *aggrefs)
 		ReleaseSysCache(aggregate);
 	}
 	return states;
+}
+
+/* Has the functions that ask find out for which aggregate they are called: by AggGetAggref() and AggStateIsShared(). */
+static inline void
+set_current(GpusortStates *states, Aggref *aggref, int transition)
+{
+	states->agg->curperagg->aggref = aggref;
+	states->agg->curperagg->transno = transition;
 }
 
 static MemoryContext
@@ -297,6 +310,7 @@ add_page(GpusortStates *states, int number, GpusortPage *page, const uint32 *gro
 	Transition *transition = &states->transitions[number];
 	ExprContext *econtext = states->ps->ps_ExprContext;
 
+	set_current(states, transition->aggref, number);
 	for (int i = 0; i < page->count; i++)
 	{
 		uint32		group = groups == NULL ? 0 : groups[i];
@@ -343,6 +357,7 @@ gpusort_states_advance(GpusortStates *states, const NullableDatum *args)
 	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 
 	ResetExprContext(econtext);
+	set_current(states, transition->aggref, 0);
 	memcpy(transition->call->args + 1, args, transition->nargs * sizeof(NullableDatum));
 	advance(states, transition, &states->states[0]);
 	MemoryContextSwitchTo(old);
@@ -376,6 +391,7 @@ gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext
 			nulls[i] = true;
 			continue;
 		}
+		set_current(states, final->aggref, final->transition);
 		final->call->args[0] = (NullableDatum) {values[i], nulls[i]};
 		final->call->isnull = false;
 		values[i] = FunctionCallInvoke(final->call);

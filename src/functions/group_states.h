@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * group_states.h
- *		Computes core's aggregates that do not sort.
+ *		Computes aggregates that do not sort.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 
 typedef struct GpusortStates GpusortStates;
 
-/* Can these functions compute an aggregate?  It is one of core's, and does not sort. */
+/* Can these functions compute an aggregate?  It does not sort. */
 extern bool gpusort_states_accept(const Aggref *aggref);
 
 /*

@@ -14,7 +14,6 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
@@ -42,7 +41,8 @@ typedef struct Order
 {
 	const Aggref *aggref;		/* the first one */
 
-	bool		skips_nulls;	/* rows are not wanted whose argument is NULL */
+	bool		skips_nulls;	/* rows whose argument is NULL are not wanted, */
+	bool		distinct;		/* nor rows that repeat another one */
 	bool		compares;		/* an aggregate asks whether a row repeats the one before */
 	bool		counts;			/* an aggregate asks for the number of a group's rows, before it reads them */
 	ExprState  *filter;			/* NULL: none */
@@ -66,7 +66,6 @@ typedef struct Ordered
 {
 	GpusortAggregateKind kind;	/* DISC, MODE, or another one: core's function is called */
 	int			order;			/* index */
-	bool		distinct;
 	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
 	NullableDatum *args;
 	int			nargs;
@@ -149,7 +148,7 @@ gpusort_ordered_accept(const Aggref *aggref)
 	GpusortSortColumn *columns;
 	int			n;
 
-	if (aggref->aggfnoid >= FirstGenbkiObjectId || aggref->agglevelsup > 0 || clauses_of(aggref) == NIL ||
+	if (aggref->agglevelsup > 0 || clauses_of(aggref) == NIL ||
 		contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
 		return false;
 	if (aggref->aggkind != AGGKIND_NORMAL &&
@@ -165,7 +164,7 @@ gpusort_ordered_accept(const Aggref *aggref)
 static bool
 same_order(const Aggref *a, const Aggref *b)
 {
-	return a->aggkind == b->aggkind && equal(a->args, b->args) && equal(clauses_of(a), clauses_of(b)) &&
+	return a->aggkind == b->aggkind && (a->aggdistinct == NIL) == (b->aggdistinct == NIL) && equal(a->args, b->args) && equal(clauses_of(a), clauses_of(b)) &&
 		equal(a->aggfilter, b->aggfilter);
 }
 
@@ -197,7 +196,7 @@ init_order(GpusortOrdered *ordered, Order *order, const Aggref *aggref)
 	GpusortSortColumn *columns = find_columns(aggref, first, attnos, &n);
 	ListCell   *lc;
 
-	*order = (Order) {.aggref = aggref, .first = first};
+	*order = (Order) {.aggref = aggref, .first = first, .distinct = aggref->aggdistinct != NIL};
 	order->skips_nulls = aggref->aggkind == AGGKIND_ORDERED_SET;
 	if (aggref->aggfilter != NULL)
 		order->filter = ExecInitQual(list_make1(aggref->aggfilter), ordered->ps);
@@ -221,7 +220,7 @@ init_order(GpusortOrdered *ordered, Order *order, const Aggref *aggref)
 		order->collations[order->ncolumns] = exprCollation((Node *) entry->expr);
 		fmgr_info(get_opcode(clause->eqop), &order->equals[order->ncolumns++]);
 	}
-	order->sorter = gpusort_sorter_init(estate, desc, columns, n);
+	order->sorter = gpusort_sorter_init(estate, desc, columns, n, order->distinct);
 	order->slot = ExecStoreAllNullTuple(ExecInitExtraTupleSlot(estate, desc, &TTSOpsVirtual));
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
 }
@@ -240,8 +239,7 @@ init_aggregate(GpusortOrdered *ordered, Ordered *aggregate, Aggref *aggref)
 	order = &ordered->orders[aggregate->order];
 	if (aggregate->order == ordered->norders)
 		init_order(ordered, &ordered->orders[ordered->norders++], aggref);
-	aggregate->distinct = aggref->aggdistinct != NIL;
-	order->compares |= aggregate->distinct || aggregate->kind == GPUSORT_AGGREGATE_MODE;
+	order->compares |= order->distinct || aggregate->kind == GPUSORT_AGGREGATE_MODE;
 
 	aggregate->attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
 	(void) find_columns(aggref, order->first, aggregate->attnos, &n);
@@ -431,8 +429,6 @@ take_row(Ordered *aggregate, TupleTableSlot *slot, uint64 place, uint64 run, Tup
 
 	if (aggregate->states != NULL)
 	{
-		if (aggregate->distinct && run > 1)
-			return;
 		for (int i = 0; i < aggregate->nargs; i++)
 		{
 			if (aggregate->attnos[i] > 0)
@@ -479,6 +475,11 @@ read_group(GpusortOrdered *ordered, int number, uint32 group)
 			run = place > 0 && repeats(ordered, order, order->next) ? run + 1 : 1;
 			if (run == 1)
 				ExecCopySlot(order->last, order->next);
+		}
+		if (order->distinct && run > 1)
+		{
+			order->next = NULL;
+			continue;
 		}
 		for (int i = 0; i < ordered->naggregates; i++)
 		{

@@ -26,11 +26,13 @@ struct GpusortSorter
 };
 
 GpusortSorter *
-gpusort_sorter_init(EState *estate, TupleDesc desc, GpusortSortColumn *columns, int n)
+gpusort_sorter_init(EState *estate, TupleDesc desc, GpusortSortColumn *columns, int n, bool distinct)
 {
 	GpusortSorter *sorter = palloc0(sizeof(GpusortSorter));
 
 	gpusort_spec_set(&sorter->spec, desc, columns, n);
+	if (distinct)
+		sorter->spec.groups = (GpusortGroups) {.count = GPUSORT_GROUP_ROWS, .columns = n};
 	gpusort_gather_init(&sorter->gather, &sorter->spec, &sorter->stats, estate);
 	gpusort_result_init(&sorter->result, &sorter->gather,
 						gpusort_alloc_slot(&estate->es_tupleTable, desc, gpusort_spec_slots(&sorter->spec)), estate);
@@ -48,7 +50,7 @@ gpusort_sorter_begin(GpusortSorter *sorter, double expected, Size memory)
 	gather->arena = NULL;
 	gather->travels = true;
 	sorter->room = (GpusortRoom) {NULL};
-	gpusort_limit_begin(gather, -1);
+	gpusort_limit_begin(gather, sorter->spec.groups.count == GPUSORT_GROUP_ALL ? -1 : 1);
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_begin(&gather->activity, gather->cxt, expected);
 	/* a collation may be distrusted since the plan was made */

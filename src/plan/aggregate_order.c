@@ -1,12 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate_order.c
- *		Which order an aggregate wants of its input, and which order it can bear.
- *
- * An aggregate with DISTINCT or ORDER BY, and an ordered-set aggregate, sorts its
- * input by expressions.  They are useful here if each is a column of the Agg's
- * input, or a cast of a column that keeps the column's order: a Sort by the column
- * then gives the order that the aggregate wants.
+ *		Which aggregates do not show the order of their input.
  *
  * A Sort below an Agg changes the order of the input of all its aggregates.  It shows
  * in the result of an aggregate that depends on that order, such as array_agg(), or
@@ -19,16 +14,13 @@
 
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
-#include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/tlist.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/typcache.h"
 
-#include "plan/aggregate.h"
+#include "plan/plan.h"
 
 bool
 gpusort_aggregate_collect(Node *node, List **aggregates)
@@ -149,98 +141,4 @@ gpusort_aggregate_is_harmless(Aggref *aggref)
 	if (AGGKIND_IS_ORDERED_SET(aggref->aggkind))
 		return aggref->aggfnoid < FirstGenbkiObjectId;
 	return aggref->aggorder != NIL || aggref->aggdistinct != NIL || ignores_order(aggref);
-}
-
-/*
- * Does this function keep the order of its argument?  It may map neighbours to the
- * same value, as bigint to double precision does.
- */
-static bool
-keeps_order(Oid function)
-{
-	switch (function)
-	{
-		case F_INT4_INT2:
-		case F_INT8_INT2:
-		case F_INT8_INT4:
-		case F_FLOAT4_INT2:
-		case F_FLOAT4_INT4:
-		case F_FLOAT4_INT8:
-		case F_FLOAT8_INT2:
-		case F_FLOAT8_INT4:
-		case F_FLOAT8_INT8:
-		case F_FLOAT8_FLOAT4:
-		case F_FLOAT8_NUMERIC:
-		case F_NUMERIC_INT2:
-		case F_NUMERIC_INT4:
-		case F_NUMERIC_INT8:
-		case F_TIMESTAMP_DATE:
-			return true;
-		default:
-			return false;
-	}
-}
-
-/*
- * Describes a sort column of an aggregate as a column of the Agg's input.  False if
- * it is not one, or a cast of one that keeps its order; sets *cast if it is a cast.
- */
-static bool
-find_column(Aggref *aggref, SortGroupClause *clause, GpusortSortColumn *column, bool *cast)
-{
-	Expr	   *expr = get_sortgroupclause_tle(clause, aggref->args)->expr;
-	Oid			operator = clause->sortop;
-	Var		   *var;
-
-	/* another collation, or varchar as text */
-	if (IsA(expr, RelabelType) && ((RelabelType *) expr)->resulttype == TEXTOID &&
-		(exprType((Node *) ((RelabelType *) expr)->arg) == TEXTOID ||
-		 exprType((Node *) ((RelabelType *) expr)->arg) == VARCHAROID))
-		expr = ((RelabelType *) expr)->arg;
-	if (IsA(expr, FuncExpr) && keeps_order(((FuncExpr *) expr)->funcid))
-	{
-		Node	   *argument = linitial(((FuncExpr *) expr)->args);
-		TypeCacheEntry *to = lookup_type_cache(exprType((Node *) expr), TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
-		TypeCacheEntry *from = lookup_type_cache(exprType(argument), TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
-
-		*cast = true;
-		expr = (Expr *) argument;
-		operator = operator == to->lt_opr ? from->lt_opr :
-			operator == to->gt_opr ? from->gt_opr : InvalidOid;
-	}
-	if (!IsA(expr, Var) || ((Var *) expr)->varno != OUTER_VAR || !OidIsValid(operator))
-		return false;
-	var = (Var *) expr;
-	*column = (GpusortSortColumn)
-	{
-		.attno = var->varattno,
-			.sort_operator = operator,
-			.collation = exprCollation((Node *) get_sortgroupclause_tle(clause, aggref->args)->expr),
-			.nulls_first = clause->nulls_first,
-			.type = var->vartype,
-	};
-	return true;
-}
-
-bool
-gpusort_aggregate_find_order(Aggref *aggref, GpusortOrder *order)
-{
-	List	   *clauses = aggref->aggdistinct != NIL ? aggref->aggdistinct : aggref->aggorder;
-	ListCell   *lc;
-
-	order->columns = palloc(Max(list_length(clauses), 1) * sizeof(GpusortSortColumn));
-	order->ncolumns = 0;
-	order->cast = false;
-	foreach(lc, clauses)
-	{
-		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
-
-		/* a constant decides nothing: the separator of string_agg(DISTINCT x, ',') */
-		if (IsA(get_sortgroupclause_tle(clause, aggref->args)->expr, Const))
-			continue;
-		if (!find_column(aggref, clause, &order->columns[order->ncolumns], &order->cast))
-			return false;
-		order->ncolumns++;
-	}
-	return order->ncolumns > 0;
 }

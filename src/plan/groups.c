@@ -25,7 +25,6 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
-#include "plan/aggregate.h"
 #include "plan/plan.h"
 
 /* Columns of a plan node.  A sort may have one twice, under two collations. */
@@ -289,11 +288,6 @@ gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSortColumn *colu
 	if (bound.groups.count == GPUSORT_GROUP_ALL || !IsA(bound.count, Const))
 		return 0;
 	for (int i = 0; i < bound.groups.columns; i++)
-	{
-		double		distinct = child->plan_rows;
-
-		(void) gpusort_input_ask_statistics(stmt, child, &columns[i], &distinct);
-		kept *= Max(distinct, 1);
-	}
+		kept *= Max(gpusort_plan_distinct(stmt, child, columns[i].attno, child->plan_rows), 1);
 	return kept * Max(DatumGetInt64(((Const *) bound.count)->constvalue), 1);
 }

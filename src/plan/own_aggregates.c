@@ -25,7 +25,6 @@
 #include "functions/ordered.h"
 #include "compat.h"
 #include "guc.h"
-#include "plan/aggregate.h"
 #include "plan/plan.h"
 
 /* Rows of a group, on average, from which on a hash table of groups is expected to cost less than a sort */
@@ -214,14 +213,6 @@ find_parts(const Agg *agg, Parts *parts)
 		return false;
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
-}
-
-bool
-gpusort_plan_takes_aggregates(const Agg *agg)
-{
-	Parts		parts;
-
-	return find_parts(agg, &parts);
 }
 
 /* The target list that an Agg's expressions will refer to */

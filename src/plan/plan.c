@@ -252,7 +252,6 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 		ListCell   *lc;
 
 		gpusort_plan_replace_incremental(result, cursor_options);
-		gpusort_plan_aggregates(result, cursor_options);
 		result->planTree = replace_sorts(&replacement, result->planTree, gpusort_unbounded);
 		foreach(lc, result->subplans)
 			lfirst(lc) = replace_sorts(&replacement, lfirst(lc), gpusort_unbounded);

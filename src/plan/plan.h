@@ -81,9 +81,14 @@ extern double gpusort_cost_row_bytes(int width);
  */
 extern double gpusort_cost_core_sort(const GpusortCostInput *input);
 
+/* ---- statistics.c ---- */
+
+/* Returns the number of distinct values in a column of a plan, by the statistics, or "unknown". */
+extern double gpusort_plan_distinct(PlannedStmt *stmt, Plan *plan, AttrNumber attno, double unknown);
+
 /*
  * Returns how many columns a comparison of core's looks at in a Sort of a finished plan,
- * on average, by the statistics of the columns.  In input_order.c.
+ * on average, by the statistics of the columns.
  */
 extern double gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort);
 
@@ -93,26 +98,31 @@ extern double gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort);
  */
 extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel);
 
+/* ---- aggregate_order.c ---- */
+
 /*
- * Adds a Sort below each Agg of a finished plan whose aggregates sort inside
- * themselves, or columns to the Sort below it, where GpuSort will replace the Sort
- * and this is expected to pay.  cursor_options: the planner's.  In aggregate.c.
+ * Appends the Aggrefs of an expression to a list.  It is a walker: it returns true
+ * only if it stops early, which it never does.
  */
-extern void gpusort_plan_aggregates(PlannedStmt *stmt, int cursor_options);
+extern bool gpusort_aggregate_collect(Node *node, List **aggregates);
+
+/*
+ * May the input of an aggregate come in another order?  PostgreSQL's own
+ * ordered-set aggregates sort it.  Functions with side effects show its order.
+ */
+extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
 
 /* ---- own_aggregates.c ---- */
 
-/* Will gpusort_plan_own_aggregates() replace an Agg of a finished plan? */
-extern bool gpusort_plan_takes_aggregates(const Agg *agg);
-
 /* Returns a GpuSort Aggregate in place of an Agg and of a Sort below it; NULL if the Agg must stay. */
 extern Plan *gpusort_plan_own_aggregates(Agg *agg);
+
+/* ---- start.c ---- */
 
 /*
  * Returns a GpuSort Start above a MergeAppend of a finished plan whose children are foreign
  * scans that can be executed asynchronously; NULL if the MergeAppend must stay as it is.
  * bounded: a LIMIT passes the number of rows that it wants through the MergeAppend.
- * In start.c.
  */
 extern Plan *gpusort_plan_start(PlannedStmt *stmt, MergeAppend *merge, bool bounded);
 
