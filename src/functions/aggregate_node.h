@@ -30,7 +30,7 @@ typedef enum GpusortAggregateKind
 	GPUSORT_AGGREGATE_SORTED,	/* gpu_sort_agg() */
 	GPUSORT_AGGREGATE_PERCENTILE,	/* gpu_median(), gpu_percentile() */
 	/* core's: of them the node keeps to gpusort.memory_limit */
-	GPUSORT_AGGREGATE_CONT,		/* percentile_cont() of double precision */
+	GPUSORT_AGGREGATE_CONT,		/* percentile_cont() */
 	GPUSORT_AGGREGATE_DISC,		/* percentile_disc() */
 	GPUSORT_AGGREGATE_MODE,		/* mode() */
 	GPUSORT_AGGREGATE_COUNT,	/* count(DISTINCT value) */

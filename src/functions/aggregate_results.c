@@ -62,17 +62,18 @@ gpusort_aggregates_group_bytes(GpusortAggregates *node)
 	for (int i = 0; i < node->naggregates; i++)
 	{
 		GpusortAggregate *aggregate = &node->aggregates[i];
-		ArrayType  *array;
+		Datum		fractions;
+		bool		isnull;
 
 		bytes += sizeof(Datum) + sizeof(bool) + GPUSORT_LISTS_GROUP_BYTES;
 		if (!aggregate->by_value)
 			bytes += RESULT_BYTES;
-		if (!is_percentile(aggregate))
+		if (!aggregate->several)
 			continue;
-		evaluate_fractions(node, aggregate, true);
-		array = aggregate->fractions.several;
-		if (array != NULL)
-			bytes += VARSIZE(array);
+		/* whether they are right is looked at if a group has values */
+		fractions = ExecEvalExprSwitchContext(aggregate->state, node->ps->ps_ExprContext, &isnull);
+		if (!isnull)
+			bytes += VARSIZE(DatumGetArrayTypeP(fractions));
 	}
 	return bytes;
 }

@@ -24,7 +24,7 @@ extern GpusortAggregates *gpusort_aggregates_init(PlanState *ps, List *aggrefs, 
 /* The bytes of memory that each of the sorts may use. */
 extern Size gpusort_aggregates_memory(const GpusortAggregates *aggregates);
 
-/* With groups: evaluates the fractions, and returns the bytes that the results of a group and its place in lists take. */
+/* With groups: returns the bytes that the results of a group and its place in lists take. */
 extern Size gpusort_aggregates_group_bytes(GpusortAggregates *aggregates);
 
 /* Adds all rows of a page of the child.  groups: NULL, or row i belongs to group groups[i], or to none of them. */

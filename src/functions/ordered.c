@@ -8,7 +8,7 @@
  * together, once for all aggregates of the same order (node/sorter.c).  They come back group by group, and core's transition
  * function is called for each, or for each that differs from the one before.  So there is one state at a time.
  *
- * percentile_disc() and mode() take their values from the rows in order.  Numbers have a faster way: aggregate_results.c.
+ * percentile_disc(), percentile_cont() of intervals, and mode() take their values from the rows in order.  Numbers have a faster way: aggregate_results.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -64,20 +64,20 @@ typedef struct Order
 
 typedef struct Ordered
 {
-	GpusortAggregateKind kind;	/* DISC, MODE, or another one: core's function is called */
+	GpusortAggregateKind kind;	/* CONT, DISC, MODE, or another one: the aggregate's function is called */
 	int			order;			/* index */
 	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
 	NullableDatum *args;
 	int			nargs;
 	GpusortStates *states;		/* NULL: */
-	Oid			type;			/* of the value that is wanted */
-	bool		by_value;
+	bool		by_value;		/* the value that is wanted */
 	int16		length;
 
 	ExprState  *state;			/* of the fractions */
 	bool		several;		/* they are an array */
 	GpusortFractions fractions;
 	bool		evaluated;		/* these are, in this scan of the child */
+	GpusortPercentiles percentiles;
 	uint64	   *places;			/* where the values are that the group's percentiles need */
 	int			nplaces;
 	uint64		most;			/* rows of the longest run of equal ones so far */
@@ -152,7 +152,8 @@ gpusort_ordered_accept(const Aggref *aggref)
 		contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
 		return false;
 	if (aggref->aggkind != AGGKIND_NORMAL &&
-		((kind != GPUSORT_AGGREGATE_DISC && kind != GPUSORT_AGGREGATE_MODE) ||
+		((kind != GPUSORT_AGGREGATE_CONT && kind != GPUSORT_AGGREGATE_DISC && kind != GPUSORT_AGGREGATE_MODE) ||
+		 (kind == GPUSORT_AGGREGATE_CONT && exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr) != INTERVALOID) ||
 		 contain_var_clause((Node *) aggref->aggdirectargs)))
 		return false;
 	attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
@@ -245,8 +246,12 @@ init_aggregate(GpusortOrdered *ordered, Ordered *aggregate, Aggref *aggref)
 	(void) find_columns(aggref, order->first, aggregate->attnos, &n);
 	if (aggref->aggkind == AGGKIND_ORDERED_SET)
 	{
-		aggregate->type = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr);
-		get_typlenbyval(aggregate->type, &aggregate->length, &aggregate->by_value);
+		aggregate->percentiles = (GpusortPercentiles) {
+			.elemtype = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr),
+			.fractions = &aggregate->fractions,
+			.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
+		};
+		get_typlenbyval(aggregate->percentiles.elemtype, &aggregate->length, &aggregate->by_value);
 		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
 			return;
 		order->counts = true;
@@ -400,8 +405,6 @@ evaluate_fractions(GpusortOrdered *ordered, Ordered *aggregate, bool has_rows, E
 static void
 begin_group(GpusortOrdered *ordered, Ordered *aggregate, uint64 rows, ExprContext *econtext)
 {
-	GpusortPercentiles percentiles = {.fractions = &aggregate->fractions, .rows = rows, .discrete = true};
-
 	aggregate->most = 0;
 	aggregate->nplaces = 0;
 	aggregate->found = NULL;
@@ -411,12 +414,13 @@ begin_group(GpusortOrdered *ordered, Ordered *aggregate, uint64 rows, ExprContex
 		gpusort_states_begin(aggregate->states, 1);
 		return;
 	}
-	if (aggregate->kind == GPUSORT_AGGREGATE_DISC)
+	if (aggregate->state != NULL)
 	{
 		evaluate_fractions(ordered, aggregate, rows > 0, econtext);
 		if (rows == 0 || aggregate->fractions.null)
 			return;
-		aggregate->places = gpusort_percentile_places(&percentiles, &aggregate->nplaces);
+		aggregate->percentiles.rows = rows;
+		aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
 	}
 	aggregate->found = palloc0(Max(aggregate->nplaces, 1) * sizeof(Datum));
 }
@@ -437,7 +441,7 @@ take_row(Ordered *aggregate, TupleTableSlot *slot, uint64 place, uint64 run, Tup
 		gpusort_states_advance(aggregate->states, aggregate->args);
 		return;
 	}
-	for (int i = 0; i < aggregate->nplaces; i += 2)
+	for (int i = 0; i < aggregate->nplaces; i++)
 	{
 		if (aggregate->places[i] == place)
 			aggregate->found[i] = datumCopy(slot_getattr(slot, aggregate->attnos[0], &isnull), aggregate->by_value, aggregate->length);
@@ -520,7 +524,7 @@ gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econt
 			values[i] = (Datum) 0;
 		else
 			values[i] = aggregate->kind == GPUSORT_AGGREGATE_MODE ? aggregate->found[0] :
-				gpusort_percentile_pack(&aggregate->fractions, aggregate->type, aggregate->found);
+				gpusort_percentile_pack(&aggregate->percentiles, aggregate->found);
 	}
 	MemoryContextSwitchTo(old);
 }

@@ -15,8 +15,8 @@
 typedef struct GpusortOrdered GpusortOrdered;
 
 /*
- * Can these functions compute an aggregate?  It is one of core's, with DISTINCT or ORDER BY, or percentile_disc() or mode(),
- * and gpusort sorts its columns.
+ * Can these functions compute an aggregate?  It has DISTINCT or ORDER BY, or is core's percentile_disc(), percentile_cont() of
+ * intervals or mode(), and gpusort sorts its columns.
  */
 extern bool gpusort_ordered_accept(const Aggref *aggref);
 

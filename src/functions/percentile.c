@@ -273,17 +273,34 @@ gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *k
 	return several ? make_array(percentiles->fractions->several, result_type(percentiles), values, nulls) : values[0];
 }
 
-Datum
-gpusort_percentile_pack(const GpusortFractions *fractions, Oid type, const Datum *found)
+/* Interpolates between two intervals, as core's interval_lerp() does. */
+static Datum
+interpolate_intervals(Datum low, Datum high, float8 proportion)
 {
+	Datum		difference = DirectFunctionCall2(interval_mi, high, low);
+	Datum		part = DirectFunctionCall2(interval_mul, difference, Float8GetDatum(proportion));
+
+	return DirectFunctionCall2(interval_pl, part, low);
+}
+
+Datum
+gpusort_percentile_pack(const GpusortPercentiles *percentiles, const Datum *found)
+{
+	ArrayType  *several = percentiles->fractions->several;
+	int64		last = (int64) percentiles->rows - 1;
 	int			n;
 	bool	   *nulls;
 	Datum		one;
-	Datum	   *values = fractions_of(fractions, &one, &nulls, &n);
+	Datum	   *values = fractions_of(percentiles->fractions, &one, &nulls, &n);
 
 	for (int i = 0; i < n; i++)
-		values[i] = found[2 * i];
-	return fractions->several != NULL ? make_array(fractions->several, type, values, nulls) : values[0];
+	{
+		float8		place = nulls[i] ? 0 : DatumGetFloat8(values[i]) * last;
+
+		values[i] = percentiles->discrete || floor(place) == ceil(place) ? found[2 * i] :
+			interpolate_intervals(found[2 * i], found[2 * i + 1], place - floor(place));
+	}
+	return several != NULL ? make_array(several, percentiles->elemtype, values, nulls) : values[0];
 }
 
 void

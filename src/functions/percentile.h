@@ -30,8 +30,8 @@ extern void gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool
 /* Which percentiles, and of what */
 typedef struct GpusortPercentiles
 {
-	const GpusortType *type;	/* of the keys */
-	Oid			elemtype;		/* of an array of discrete ones: the keys' type, or a domain over it */
+	const GpusortType *type;	/* of the keys; NULL: there are values instead */
+	Oid			elemtype;		/* of an array of discrete ones: the keys' type, or a domain over it; of values */
 	const GpusortFractions *fractions;	/* not null */
 	uint64		rows;			/* keys, at least 1 */
 	bool		discrete;		/* a percentile is one of the values; else between two of them */
@@ -51,11 +51,8 @@ extern uint64 *gpusort_percentile_places(const GpusortPercentiles *percentiles, 
  */
 extern Datum gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys);
 
-/*
- * The same of discrete ones, of any type, given the values at every other place, of which only those where a fraction is not
- * NULL are looked at.
- */
-extern Datum gpusort_percentile_pack(const GpusortFractions *fractions, Oid type, const Datum *found);
+/* The same of discrete ones of any type, or of intervals, given the values at these places. */
+extern Datum gpusort_percentile_pack(const GpusortPercentiles *percentiles, const Datum *found);
 
 /* The value of a key of this type */
 extern Datum gpusort_percentile_value(const GpusortType *type, uint64 key);
