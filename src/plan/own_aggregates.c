@@ -129,13 +129,21 @@ sorts(const Plan *plan)
 }
 
 /*
- * Can the node compute an aggregate whose rows it has to sort?  From PostgreSQL 16 on, they may come in order: then it does not,
- * unless that takes a Sort.
+ * Can the node compute an aggregate whose rows it has to sort, and does that pay?  From PostgreSQL 16 on, they may come in order:
+ * then it does not, unless that takes a Sort.
  */
 static bool
 is_ordered(const Agg *agg, const Aggref *aggref)
 {
-	return gpusort_ordered_accept(aggref) && (!GPUSORT_AGG_PRESORTED(aggref) || sorts(outerPlan(agg)));
+	const Plan *child = outerPlan(agg);
+	Node	   *expr;
+
+	if (!gpusort_ordered_accept(aggref) || (GPUSORT_AGG_PRESORTED(aggref) && !sorts(child)))
+		return false;
+	expr = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
+	return gpusort_force ||
+		!gpusort_cost_few_rows(child->plan_rows, child->plan_width, list_length(aggref->args),
+							   gpusort_rowkey_slowest(exprType(expr), exprCollation(expr)));
 }
 
 /* Finds the Aggrefs, each once.  False if none sorts, which is known first, or if the node cannot compute one. */
