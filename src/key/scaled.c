@@ -56,7 +56,7 @@ gpusort_scaled_type(int32 typmod)
 	return &types[scale];
 }
 
-pg_noinline GPUSORT_NORETURN static void
+GPUSORT_NORETURN pg_noinline static void
 raise_not_of_type(Datum value)
 {
 	ereport(ERROR,
