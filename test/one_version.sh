@@ -12,7 +12,7 @@
 #   abi            the symbols that the library imports, and other minor releases (abi.sh)
 #   packages       Debian's packages (packages.sh)
 #
-# In all builds warnings are errors.
+# In the builds of the first two parts warnings are errors.
 #
 #   PG_CONFIG=...           the server; a server of Debian's is installed if it is missing
 #   PARTS="build tap"       the parts to run; all by default
