@@ -25,6 +25,10 @@
 #                          and more: see test/versions.sh
 #   make test-arm          builds for 64-bit Arm, and the unit tests and the SQL suite
 #                          under emulation; PARTS="unit": see test/arm.sh
+#   make test-packages     builds the Debian and RPM packages and sorts with them;
+#                          PARTS="rpm": see test/packages.sh
+#   make test-abi          compares the symbols and types of the server that the library
+#                          uses with a list, and with other minor releases: see test/abi.sh
 #   make check-core        PostgreSQL's own test suites with gpusort doing their
 #                          sorts; SUITE="core isolation citext intarray",
 #                          CONF="a=1 b=2 | c=3", LOCALE=en_US.UTF-8, PGSRC=folder
@@ -157,7 +161,7 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-upgrade check-core
+SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-packages test-abi test-upgrade check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 check:
@@ -176,6 +180,10 @@ test-versions:
 	@bash test/versions.sh
 test-arm:
 	@bash test/arm.sh
+test-packages:
+	@bash test/packages.sh
+test-abi:
+	@bash test/abi.sh
 check-core:
 	@bash test/check-core.sh
 test-upgrade:

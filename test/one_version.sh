@@ -9,8 +9,10 @@
 #   pgtap          the pgTAP tests, with the pgTAP of another version if this one has none
 #   tap            the TAP tests without those of the stand-in device
 #   core           PostgreSQL's own suite (check-core.sh)
+#   abi            the symbols that the library imports, and other minor releases (abi.sh)
+#   packages       Debian's packages (packages.sh)
 #
-# In all builds warnings are errors.
+# In the builds of the first two parts warnings are errors.
 #
 #   PG_CONFIG=...           the server; a server of Debian's is installed if it is missing
 #   PARTS="build tap"       the parts to run; all by default
@@ -29,7 +31,7 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/test/suites.sh"
 
 quick=${QUICK:-no}
-parts=${PARTS:-build clang installcheck pgtap tap core}
+parts=${PARTS:-build clang installcheck pgtap tap core abi packages}
 [ "$quick" != yes ] || parts=${PARTS:-build installcheck tap}
 
 wants() {
@@ -111,5 +113,11 @@ if wants installcheck || wants pgtap; then
 fi
 ! wants tap || run_tap_files
 ! wants core || run_core "PostgreSQL's own suite" SUITE=core
+! wants abi || run_unit "abi" bash "$tree/test/abi.sh"
+! wants packages || if server_is_debian; then
+  run_unit "packages" env PARTS=deb bash "$tree/test/packages.sh"
+else
+  skip "packages" "the server is not Debian's"
+fi
 
 show_sum

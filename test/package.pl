@@ -59,6 +59,7 @@ same($provided->{file}, "sql/gpusort--$version.sql", 'META.json: file of provide
 ok(-f "sql/gpusort--$version.sql", "sql/gpusort--$version.sql is missing");
 same(found_in('CHANGELOG.md', qr/\A## (\S+)/), $version, 'CHANGELOG.md: first heading');
 same(found_in('debian/changelog', qr/\Agpusort \((.+)-[^-]+\)/), $version, 'debian/changelog: first entry') if -f 'debian/changelog';
+same(found_in('.rpm/gpusort.spec', qr/^Version: +(\S+)$/m), $version, '.rpm/gpusort.spec: version') if -d '.rpm';
 
 # ---- META.json ----
 
