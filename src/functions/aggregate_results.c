@@ -412,6 +412,11 @@ gpusort_aggregates_finish_groups(GpusortAggregates *node, uint32 ngroups, Datum 
 		(*results)[i] = Int64GetDatum(0);
 		(*nulls)[i] = node->aggregates[i % node->naggregates].kind != GPUSORT_AGGREGATE_COUNT;
 	}
+	for (int i = 0; i < node->naggregates && ngroups > 0; i++)
+	{
+		if (is_percentile(&node->aggregates[i]))
+			evaluate_fractions(node, &node->aggregates[i], false);
+	}
 	for (int i = 0; i < node->nvalues && node->begun; i++)
 		compute_groups(node, i, ngroups, *results, *nulls);
 }

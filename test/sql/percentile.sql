@@ -174,7 +174,6 @@ FROM unnest(ARRAY['SELECT gpu_median(i) FROM numbers',
                   'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY i::text) FROM numbers',
                   'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY i::numeric) FROM numbers',
                   'SELECT count(DISTINCT i), count(i) FROM numbers',
-                  'SELECT count(DISTINCT (i, g)) FROM numbers',
                   'SELECT rank(5) WITHIN GROUP (ORDER BY i) FROM numbers',
                   'SELECT count(DISTINCT i) FROM numbers GROUP BY g']) query;
 

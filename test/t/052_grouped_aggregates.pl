@@ -268,6 +268,7 @@ like(answer($session, "EXPLAIN (COSTS OFF) SELECT few + 1, x, $median, count(*) 
 	'EXPLAIN shows the groups and the aggregates');
 my $own = 'count(DISTINCT v)';
 same_answer('wrong fractions do no harm where no group has values', 'SELECT few, percentile_disc(ARRAY[2]) WITHIN GROUP (ORDER BY nullif(k, k)), count(*) FROM big GROUP BY few ORDER BY few');
+same_answer('but a single one does', "SELECT attempt('SELECT few, percentile_disc(2) WITHIN GROUP (ORDER BY nullif(k, k)), count(*) FROM big GROUP BY few')");
 foreach my $query (
 	(map { "SELECT few, $own, $_ FROM big GROUP BY few ORDER BY few" }  'percentile_cont(few / 100.0) WITHIN GROUP (ORDER BY v)',
 		'count(DISTINCT to_jsonb(x))', 'rank(5) WITHIN GROUP (ORDER BY v)', 'count(random() >= 0)', 'sum((SELECT v))', 'GROUPING(few)', 'count(DISTINCT (SELECT v))'),
