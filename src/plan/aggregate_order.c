@@ -22,8 +22,9 @@
 
 #include "plan/plan.h"
 
-bool
-gpusort_aggregate_collect(Node *node, List **aggregates)
+/* A walker: it never stops early. */
+static bool
+collect(Node *node, List **aggregates)
 {
 	if (node == NULL)
 		return false;
@@ -32,7 +33,17 @@ gpusort_aggregate_collect(Node *node, List **aggregates)
 		*aggregates = lappend(*aggregates, node);
 		return false;
 	}
-	return expression_tree_walker(node, gpusort_aggregate_collect, aggregates);
+	return expression_tree_walker(node, collect, aggregates);
+}
+
+List *
+gpusort_aggregate_list(const Agg *agg)
+{
+	List	   *aggregates = NIL;
+
+	collect((Node *) agg->plan.targetlist, &aggregates);
+	collect((Node *) agg->plan.qual, &aggregates);
+	return aggregates;
 }
 
 /*

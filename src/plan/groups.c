@@ -3,7 +3,7 @@
  * groups.c
  *		How many rows of each group the parent of a sort uses.
  *
- * A Unique uses the first row of each group.  A WindowAgg whose run condition is that row_number(),
+ * A Unique, and a GroupAggregate without aggregates, use the first row of each group.  A WindowAgg whose run condition is that row_number(),
  * rank() or dense_rank() is at most N, ends each partition where the condition is false, if it is the
  * last one in the plan.  So it needs no later rows, unless one of its functions looks at these from an
  * earlier row.  DuckDB's rewrite of such queries did not ask that at first, and returned wrong
@@ -83,18 +83,32 @@ columns_with(const Columns *sorted, const Columns *wanted)
 	return most;
 }
 
-GpusortBound
-gpusort_bound_unique(const Unique *unique)
+/* One row of each group of rows of a child that are equal in these columns */
+static GpusortBound
+bound_to_one(const Plan *child, Columns wanted)
 {
 	GpusortBound bound = {.rows = -1, .unknown_to_core = true, .groups.count = GPUSORT_GROUP_ROWS};
-	Columns		sorted = sort_columns(outerPlan(unique));
-	Columns		wanted = {unique->numCols, unique->uniqColIdx, unique->uniqCollations};
+	Columns		sorted = sort_columns(child);
 
 	bound.groups.columns = columns_with(&sorted, &wanted);
 	if (bound.groups.columns <= 0)
 		return gpusort_unbounded;
 	bound.count = (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64), Int64GetDatum(1), false, FLOAT8PASSBYVAL);
 	return bound;
+}
+
+GpusortBound
+gpusort_bound_unique(const Unique *unique)
+{
+	return bound_to_one(outerPlan(unique), (Columns) {unique->numCols, unique->uniqColIdx, unique->uniqCollations});
+}
+
+GpusortBound
+gpusort_bound_aggregate(const Agg *agg, const Plan *child)
+{
+	if (agg->groupingSets != NIL || agg->chain != NIL || agg->aggsplit != AGGSPLIT_SIMPLE || gpusort_aggregate_list(agg) != NIL)
+		return gpusort_unbounded;
+	return bound_to_one(child, (Columns) {agg->numCols, agg->grpColIdx, agg->grpCollations});
 }
 
 /* Is lag()'s offset, its second argument, a constant that is not negative? */

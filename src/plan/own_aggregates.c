@@ -150,11 +150,9 @@ is_ordered(const Agg *agg, const Aggref *aggref)
 static bool
 find_aggregates(const Agg *agg, Parts *parts)
 {
-	List	   *all = NIL;
+	List	   *all = gpusort_aggregate_list(agg);
 	ListCell   *lc;
 
-	gpusort_aggregate_collect((Node *) agg->plan.targetlist, &all);
-	gpusort_aggregate_collect((Node *) agg->plan.qual, &all);
 	foreach(lc, all)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);

@@ -125,8 +125,24 @@ replace_in_list(Replacement *in, List *plans, GpusortBound bound)
 		lfirst(lc) = replace_sorts(in, lfirst(lc), bound);
 }
 
+/* Makes a HashAggregate a GroupAggregate above a Sort, if that will become a GpuSort which costs less. */
+static void
+sort_groups(Replacement *in, Agg *agg)
+{
+	Sort	   *sort = gpusort_plan_sort_groups(agg);
+	Cost		hashed = agg->plan.total_cost;
+	Cost		cost;
+
+	if (sort == NULL ||
+		refuse_sort(in->stmt, sort, gpusort_bound_aggregate(agg, &sort->plan), &cost) != NULL ||
+		(!gpusort_force && cost >= gpusort_plan_hash_cost(in->stmt, agg)))
+		return;
+	gpusort_plan_use_sort(agg, sort, cost);
+	in->saved += Max(hashed - agg->plan.total_cost, 0);
+}
+
 /*
- * Replaces the Sorts in a plan and the Aggs with aggregates that sort, puts a GpuSort
+ * Replaces the Sorts in a plan, the Aggs with aggregates that sort, and HashAggregates, puts a GpuSort
  * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
  * plan's parent uses.  That of a LIMIT is passed on to the child of those nodes through which
  * ExecSetTupleBound() passes it, and one with groups only where rows are sorted.
@@ -166,6 +182,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 			in->saved += Max(plan->total_cost - own->total_cost, 0);
 			return own;
 		}
+		sort_groups(in, (Agg *) plan);
 	}
 	switch (nodeTag(plan))
 	{
@@ -174,6 +191,9 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 			break;
 		case T_Unique:
 			child_bound = gpusort_bound_unique((Unique *) plan);
+			break;
+		case T_Agg:
+			child_bound = gpusort_bound_aggregate((Agg *) plan, plan->lefttree);
 			break;
 		case T_WindowAgg:
 			child_bound = gpusort_bound_window((WindowAgg *) plan);

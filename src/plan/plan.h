@@ -71,6 +71,12 @@ extern double gpusort_cost_sort(const GpusortCostInput *input);
 /* The same if this many processes share the work of reading the rows and making their keys. */
 extern double gpusort_cost_shared(const GpusortCostInput *input, double processes);
 
+/*
+ * The estimated cost of a hash table of this many groups of rows of this width.  0 if a sort cannot cost less: the
+ * table fits in the processor's cache, and there are aggregates, for which all rows would be sorted.
+ */
+extern double gpusort_cost_hash(double rows, double groups, int width, bool aggregates);
+
 /* The estimated bytes of a row of this width in memory, without its key. */
 extern double gpusort_cost_row_bytes(int width);
 
@@ -100,11 +106,8 @@ extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, R
 
 /* ---- aggregate_order.c ---- */
 
-/*
- * Appends the Aggrefs of an expression to a list.  It is a walker: it returns true
- * only if it stops early, which it never does.
- */
-extern bool gpusort_aggregate_collect(Node *node, List **aggregates);
+/* Returns the Aggrefs of an Agg, some perhaps several times. */
+extern List *gpusort_aggregate_list(const Agg *agg);
 
 /*
  * May the input of an aggregate come in another order?  PostgreSQL's own
@@ -116,6 +119,17 @@ extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
 
 /* Returns a GpuSort Aggregate in place of an Agg and of a Sort below it; NULL if the Agg must stay. */
 extern Plan *gpusort_plan_own_aggregates(Agg *agg);
+
+/* ---- sorted_groups.c ---- */
+
+/* Returns a Sort that could be put below a HashAggregate, to make it a GroupAggregate; NULL: none could. */
+extern Sort *gpusort_plan_sort_groups(Agg *agg);
+
+/* The cost of the hash table of a HashAggregate, to be compared with that of a GpuSort. */
+extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
+
+/* Makes a HashAggregate a GroupAggregate above this Sort, of this cost. */
+extern void gpusort_plan_use_sort(Agg *agg, Sort *sort, Cost cost);
 
 /* ---- start.c ---- */
 
@@ -157,8 +171,12 @@ extern GpusortBound gpusort_bound_gathered(GpusortBound bound);
 
 /* ---- groups.c ---- */
 
-/* The bounds of a Unique and of a WindowAgg, for their children: one row of each group, and a run condition. */
+/*
+ * The bounds of a Unique, of a GroupAggregate, and of a WindowAgg, for their children: one row of each group, the same if it
+ * has no aggregates, and a run condition.
+ */
 extern GpusortBound gpusort_bound_unique(const Unique *unique);
+extern GpusortBound gpusort_bound_aggregate(const Agg *agg, const Plan *child);
 extern GpusortBound gpusort_bound_window(const WindowAgg *window);
 
 /*

@@ -1,0 +1,202 @@
+/*-------------------------------------------------------------------------
+ *
+ * sorted_groups.c
+ *		Replaces a HashAggregate by a sort where a GpuSort is cheaper.
+ *
+ * The planner prefers a hash table, because core's sort costs more.  But each row of a hash table that does not fit in the
+ * processor's cache is one miss or several, and if it does not fit in memory, its rows are written and read again.  GpuSort
+ * has neither.  Without aggregates (DISTINCT), it drops rows that repeat another one while it gathers them, and reads by
+ * pages, which a HashAggregate does not.
+ *
+ * The number of groups decides.  The planner multiplies those of several columns, and takes those of an expression's columns
+ * for the expression's.  If that is wrong, the groups are few, and a hash table is faster.  So this file takes the number
+ * of the column with the most values.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "utils/typcache.h"
+
+#include "plan/plan.h"
+
+/* A plan has fewer nodes, so that the number of an Agg and this give a number for its Sort. */
+#define NODE_IDS	1000000
+
+/* Collects the input columns that an expression reads. */
+static bool
+collect_columns(Node *node, Bitmapset **columns)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var) && ((Var *) node)->varno == OUTER_VAR)
+		*columns = bms_add_member(*columns, ((Var *) node)->varattno);
+	return expression_tree_walker(node, collect_columns, columns);
+}
+
+/* Copies an expression with the input columns' new numbers. */
+static Node *
+renumber(Node *node, AttrNumber *numbers)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Var) && ((Var *) node)->varno == OUTER_VAR)
+	{
+		Var		   *var = copyObject((Var *) node);
+
+		var->varattno = numbers[var->varattno];
+		return (Node *) var;
+	}
+	return expression_tree_mutator(node, renumber, numbers);
+}
+
+/* Does a plan scan a table, and return nothing but columns of it? */
+static bool
+returns_columns(Plan *plan)
+{
+	ListCell   *lc;
+
+	if (!IsA(plan, SeqScan) && !IsA(plan, IndexScan) && !IsA(plan, IndexOnlyScan) && !IsA(plan, BitmapHeapScan))
+		return false;
+	foreach(lc, plan->targetlist)
+	{
+		if (!IsA(lfirst_node(TargetEntry, lc)->expr, Var))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Lets the scan below an Agg return only the columns that the Agg needs.  For a HashAggregate, a scan returns all
+ * columns of a table if that saves a projection, and a sort would copy them.  Other nodes' target lists must not change:
+ * they may have volatile functions, or the node may refer to them by number.
+ */
+static void
+narrow_input(Agg *agg)
+{
+	Plan	   *child = outerPlan(agg);
+	int			n = list_length(child->targetlist);
+	AttrNumber *numbers = palloc0((n + 1) * sizeof(AttrNumber));
+	Bitmapset  *columns = NULL;
+	List	   *targets = NIL;
+	ListCell   *lc;
+
+	collect_columns((Node *) agg->plan.targetlist, &columns);
+	collect_columns((Node *) agg->plan.qual, &columns);
+	for (int i = 0; i < agg->numCols; i++)
+		columns = bms_add_member(columns, agg->grpColIdx[i]);
+	if (!returns_columns(child) || bms_num_members(columns) == n)
+		return;
+
+	foreach(lc, child->targetlist)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		if (!bms_is_member(entry->resno, columns))
+			continue;
+		targets = lappend(targets, flatCopyTargetEntry(entry));
+		numbers[entry->resno] = list_length(targets);
+		llast_node(TargetEntry, targets)->resno = list_length(targets);
+	}
+	child->targetlist = targets;
+	agg->plan.targetlist = (List *) renumber((Node *) agg->plan.targetlist, numbers);
+	agg->plan.qual = (List *) renumber((Node *) agg->plan.qual, numbers);
+	for (int i = 0; i < agg->numCols; i++)
+		agg->grpColIdx[i] = numbers[agg->grpColIdx[i]];
+}
+
+/* Makes a Sort of an Agg's input by the columns of the groups.  NULL if a type has no order, or another equality. */
+static Sort *
+make_sort(Agg *agg)
+{
+	Sort	   *sort = makeNode(Sort);
+	Plan	   *plan = &sort->plan;
+	Plan	   *child = outerPlan(agg);
+
+	sort->numCols = agg->numCols;
+	sort->sortColIdx = agg->grpColIdx;
+	sort->collations = agg->grpCollations;
+	sort->sortOperators = palloc(agg->numCols * sizeof(Oid));
+	sort->nullsFirst = palloc0(agg->numCols * sizeof(bool));
+	for (int i = 0; i < agg->numCols; i++)
+	{
+		Oid			type = exprType((Node *) get_tle_by_resno(child->targetlist, agg->grpColIdx[i])->expr);
+		TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_EQ_OPR);
+
+		if (entry->eq_opr != agg->grpOperators[i] || !OidIsValid(entry->lt_opr))
+			return NULL;
+		sort->sortOperators[i] = entry->lt_opr;
+	}
+	plan->targetlist = gpusort_plan_references(OUTER_VAR, child->targetlist);
+	plan->lefttree = child;
+	plan->plan_rows = child->plan_rows;
+	plan->plan_width = child->plan_width;
+	plan->parallel_safe = child->parallel_safe;
+	plan->extParam = bms_copy(child->extParam);
+	plan->allParam = bms_copy(child->allParam);
+	plan->startup_cost = plan->total_cost = child->total_cost;
+	plan->plan_node_id = NODE_IDS + agg->plan.plan_node_id;
+	return sort;
+}
+
+/* The least number of groups that there are likely to be */
+static double
+count_groups(PlannedStmt *stmt, const Agg *agg)
+{
+	double		groups = 1;
+
+	for (int i = 0; i < agg->numCols; i++)
+		groups = Max(groups, gpusort_plan_distinct(stmt, outerPlan(agg), agg->grpColIdx[i], 1));
+	return Min(groups, agg->numGroups);
+}
+
+/* Does an aggregate keep its values in the order of the rows?  A user's may.  A sort puts the rows of a group in any order. */
+static bool
+keeps_order(Aggref *aggref)
+{
+	return !gpusort_aggregate_is_harmless(aggref) &&
+		(aggref->aggtranstype == INTERNALOID || aggref->aggtranstype == XMLOID || aggref->aggfnoid >= FirstGenbkiObjectId);
+}
+
+Sort *
+gpusort_plan_sort_groups(Agg *agg)
+{
+	ListCell   *lc;
+
+	if (!enable_sort || agg->aggstrategy != AGG_HASHED || agg->numCols == 0 || agg->groupingSets != NIL || agg->chain != NIL ||
+		(agg->aggsplit != AGGSPLIT_SIMPLE && agg->aggsplit != AGGSPLIT_INITIAL_SERIAL))
+		return NULL;
+	foreach(lc, gpusort_aggregate_list(agg))
+	{
+		if (keeps_order(lfirst_node(Aggref, lc)))
+			return NULL;
+	}
+	return make_sort(agg);
+}
+
+double
+gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg)
+{
+	return gpusort_cost_hash(outerPlan(agg)->plan_rows, count_groups(stmt, agg), outerPlan(agg)->plan_width,
+							 gpusort_aggregate_list(agg) != NIL);
+}
+
+void
+gpusort_plan_use_sort(Agg *agg, Sort *sort, Cost cost)
+{
+	Plan	   *child = outerPlan(agg);
+
+	narrow_input(agg);
+	sort->plan.targetlist = gpusort_plan_references(OUTER_VAR, child->targetlist);
+	outerPlan(agg) = &sort->plan;
+	agg->aggstrategy = AGG_SORTED;
+	agg->plan.startup_cost = child->total_cost + cost;
+	agg->plan.total_cost = Max(agg->plan.startup_cost + cpu_tuple_cost * agg->plan.plan_rows, agg->plan.total_cost);
+}
