@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/shmem.h"
+#include "base/stat.h"
 #include "guc.h"
 #include "node/feed.h"
 #include "node/limit.h"
@@ -103,6 +104,33 @@ move_to_core(GpusortGather *gather, GpusortResult *result)
 	gather->spill = NULL;
 }
 
+/* Adds the times of all the node's sorts to a report, or subtracts those of the sorts so far. */
+static void
+add_times(GpusortReport *report, const GpusortNodeStats *stats, int sign)
+{
+	report->gather_ms += sign * stats->gather_ms;
+	report->copy_in_ms += sign * stats->copy_in_ms;
+	report->kernels_ms += sign * stats->sort_ms;
+	report->arrange_ms += sign * stats->arrange_ms;
+	report->copy_out_ms += sign * stats->copy_out_ms;
+	report->wait_ms += sign * stats->wait_ms;
+}
+
+/* Counts a sort that has ended. */
+static void
+count_sort(GpusortNode *node)
+{
+	const GpusortNodeStats *stats = &node->stats;
+	GpusortReport *report = &node->report;
+
+	add_times(report, stats, 1);
+	report->engine = stats->core_reason != NULL ? "core" : stats->engine;
+	report->reason = stats->core_reason != NULL ? stats->core_reason : stats->distrust_reason;
+	if (report->reason == NULL && stats->engine_reason[0] != '\0')
+		report->reason = stats->engine_reason;
+	gpusort_stat_count(GPUSORT_STAT_SORT, report);
+}
+
 /*
  * Reads the child to its end and sorts.  Calls the child in the caller's memory context, the
  * query's, so that the child's allocations do not end up in the contexts of this node.
@@ -112,8 +140,12 @@ sort_node(GpusortNode *node)
 {
 	GpusortGather *gather = &node->gather;
 	const char *reason = core_reason(node);
+	uint64		memory = node->stats.memory;	/* of earlier sorts */
 	bool		mine = false;
 
+	memset(&node->report, 0, sizeof(node->report));
+	add_times(&node->report, &node->stats, -1);
+	node->stats.memory = 0;
 	node->stats.sorts++;
 	node->stats.core_reason = NULL;
 	node->stats.distrust_reason = NULL;
@@ -144,12 +176,19 @@ sort_node(GpusortNode *node)
 	else
 	{
 		mine = true;
-		gpusort_feed_gather(node->feed);
+		node->report.workers = gpusort_feed_gather(node->feed);
 	}
 	if (mine)
 	{
 		gpusort_gather_end(gather, &node->result.sorted);
 		gpusort_result_begin(&node->result);
+		node->report.rows = gpusort_gather_rows(gather);
+		node->report.memory = node->stats.memory;
+		if (gather->spill != NULL)
+		{
+			node->report.disk = gpusort_spill_bytes(gather->spill);
+			node->report.runs = gpusort_spill_runs(gather->spill);
+		}
 		if (node->spec.random_access && gather->spill != NULL)
 		{
 			move_to_core(gather, &node->result);
@@ -162,7 +201,7 @@ sort_node(GpusortNode *node)
 		node->result.core = gather->core;
 		node->result.ready = true;
 	}
-	gpusort_activity_count(GPUSORT_COUNT_SORT, !mine, mine ? gpusort_gather_rows(gather) : 0);
+	node->stats.memory = Max(node->stats.memory, memory);
 }
 
 static TupleTableSlot *
@@ -203,7 +242,10 @@ forget_sort(GpusortNode *node)
 		gpusort_spill_end(gather->spill);
 	gather->spill = NULL;
 	if (result->ready)
+	{
+		count_sort(node);
 		gpusort_activity_end(&gather->activity);
+	}
 	gather->rows.key = NULL;
 	memset(&result->sorted, 0, sizeof(result->sorted));
 	memset(&result->drain, 0, sizeof(result->drain));
