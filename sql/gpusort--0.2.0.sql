@@ -351,13 +351,14 @@ CREATE FUNCTION gpusort_activity_list(
   OUT bytes bigint,
   OUT engine text,
   OUT started timestamp with time zone,
-  OUT estimated_rows bigint)
+  OUT estimated_rows bigint,
+  OUT percent double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 
 COMMENT ON FUNCTION gpusort_activity_list() IS
-'a row for each process that takes part in a sort: leader_pid is the process that began the sort, NULL for this process itself, and sort_number tells its sorts apart, the view gpusort_activity has a row for each sort';
+'a row for each process that takes part in a sort: leader_pid is the process that began the sort, NULL for this process itself, and sort_number tells its sorts apart, and percent is its part of the estimated rows, while it gathers; the view gpusort_activity has a row for each sort';
 
 -- While the leader of a parallel query gathers or waits, its workers gather too.  They
 -- are gone when it sorts.
@@ -369,12 +370,13 @@ CREATE VIEW gpusort_activity AS
     pg_catalog.max(a.engine) AS engine,
     pg_catalog.min(a.started) AS started,
     CASE WHEN pg_catalog.min(a.phase) IS NOT NULL THEN pg_catalog.count(a.pid)::pg_catalog.int4 END AS participants,
-    pg_catalog.max(a.estimated_rows) AS estimated_rows
+    pg_catalog.max(a.estimated_rows) AS estimated_rows,
+    CASE WHEN pg_catalog.sum(a.percent) IS NOT NULL THEN least(pg_catalog.sum(a.percent), 100::pg_catalog.float8)::pg_catalog.int4 END AS percent
   FROM gpusort_activity_list() a
   GROUP BY coalesce(a.leader_pid, a.pid), a.sort_number;
 
 COMMENT ON VIEW gpusort_activity IS
-'sorts of all sessions that have been running for at least one second: process (of a parallel query, the leader), phase (gathering, sorting, merging or returning), rows and bytes of this phase so far (of all participants together), engine, start time, the number of processes that take part, and the planner''s estimate of the rows; for sorts of other users the processes only, unless the caller has the privileges of pg_read_all_stats';
+'sorts of all sessions that have been running for at least one second: process (of a parallel query, the leader), phase (gathering, sorting, merging or returning), rows and bytes of this phase so far (of all participants together), engine, start time, the number of processes that take part, the planner''s estimate of the rows, and the percentage of it that is gathered; for sorts of other users the processes only, unless the caller has the privileges of pg_read_all_stats';
 
 -- gpusort_activity_list() hides the details of other users' sorts.
 GRANT SELECT ON gpusort_activity TO PUBLIC;

@@ -34,7 +34,7 @@
 #include "compat.h"
 
 #define SLOTS			128
-#define COLUMNS			9		/* of gpusort_activity_list() */
+#define COLUMNS			10		/* of gpusort_activity_list() */
 
 /* Age in microseconds from which a sort is shown; users cannot look at shorter ones. */
 #define SHOWN_AFTER_US	1000000
@@ -316,6 +316,9 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	Oid			role;
 	char		engine[sizeof(uint64) + 1] = {0};
 	uint64		name;
+	uint32		phase;
+	uint64		rows;
+	uint64		estimated_rows;
 	int			pid = (int) (uint32) owner;
 	int			leader;
 	int			i = 0;
@@ -329,15 +332,20 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	nulls[i] = leader == pid;
 	values[i++] = Int32GetDatum(leader);
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u32(&slot->number));
-	values[i++] = CStringGetTextDatum(phase_name(pg_atomic_read_u32(&slot->phase)));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->rows));
+	phase = pg_atomic_read_u32(&slot->phase);
+	values[i++] = CStringGetTextDatum(phase_name(phase));
+	rows = pg_atomic_read_u64(&slot->rows);
+	values[i++] = Int64GetDatum((int64) rows);
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->bytes));
 	name = pg_atomic_read_u64(&slot->engine);
 	memcpy(engine, &name, sizeof(name));
 	nulls[i] = engine[0] == '\0';
 	values[i++] = CStringGetTextDatum(engine);
 	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&slot->started));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->estimated_rows));
+	estimated_rows = pg_atomic_read_u64(&slot->estimated_rows);
+	values[i++] = Int64GetDatum((int64) estimated_rows);
+	nulls[i] = phase != GPUSORT_PHASE_GATHERING || estimated_rows == 0;
+	values[i++] = Float8GetDatum(100.0 * rows / Max(estimated_rows, 1));
 	Assert(i == lengthof(values));
 	pg_read_barrier();
 	if (pg_atomic_read_u64(&slot->owner) != owner)

@@ -200,6 +200,7 @@ sort_node(GpusortNode *node)
 		tuplesort_performsort(gather->core);
 		node->result.core = gather->core;
 		node->result.ready = true;
+		gpusort_activity_report(&gather->activity, GPUSORT_PHASE_RETURNING, 0, 0, "core");
 	}
 	node->stats.memory = Max(node->stats.memory, memory);
 }
