@@ -116,18 +116,19 @@ add_times(GpusortReport *report, const GpusortNodeStats *stats, int sign)
 	report->wait_ms += sign * stats->wait_ms;
 }
 
-/* Counts a sort that has ended. */
+/* Counts a sort that ends. */
 static void
 count_sort(GpusortNode *node)
 {
-	const GpusortNodeStats *stats = &node->stats;
+	GpusortNodeStats stats;
 	GpusortReport *report = &node->report;
 
-	add_times(report, stats, 1);
-	report->engine = stats->core_reason != NULL ? "core" : stats->engine;
-	report->reason = stats->core_reason != NULL ? stats->core_reason : stats->distrust_reason;
-	if (report->reason == NULL && stats->engine_reason[0] != '\0')
-		report->reason = stats->engine_reason;
+	gpusort_sort_stats(&node->gather, &stats);
+	add_times(report, &stats, 1);
+	report->engine = stats.core_reason != NULL ? "core" : stats.engine;
+	report->reason = stats.core_reason != NULL ? stats.core_reason : stats.distrust_reason;
+	if (report->reason == NULL && stats.engine_reason[0] != '\0')
+		report->reason = stats.engine_reason;
 	gpusort_stat_count(GPUSORT_STAT_SORT, report);
 }
 
@@ -229,6 +230,8 @@ forget_sort(GpusortNode *node)
 	GpusortGather *gather = &node->gather;
 	GpusortResult *result = &node->result;
 
+	if (result->ready)
+		count_sort(node);
 	ExecClearTuple(result->slot);
 	ExecClearTuple(result->core_slot);
 	ExecClearTuple(gather->left);
@@ -243,10 +246,7 @@ forget_sort(GpusortNode *node)
 		gpusort_spill_end(gather->spill);
 	gather->spill = NULL;
 	if (result->ready)
-	{
-		count_sort(node);
 		gpusort_activity_end(&gather->activity);
-	}
 	gather->rows.key = NULL;
 	memset(&result->sorted, 0, sizeof(result->sorted));
 	memset(&result->drain, 0, sizeof(result->drain));
