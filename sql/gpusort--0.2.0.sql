@@ -351,13 +351,14 @@ CREATE FUNCTION gpusort_activity_list(
   OUT bytes bigint,
   OUT engine text,
   OUT started timestamp with time zone,
-  OUT estimated_rows bigint)
+  OUT estimated_rows bigint,
+  OUT percent double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 
 COMMENT ON FUNCTION gpusort_activity_list() IS
-'a row for each process that takes part in a sort: leader_pid is the process that began the sort, NULL for this process itself, and sort_number tells its sorts apart; the view gpusort_activity has a row for each sort';
+'a row for each process that takes part in a sort: leader_pid is the process that began the sort, NULL for this process itself, and sort_number tells its sorts apart, and percent is its part of the estimated rows, while it gathers; the view gpusort_activity has a row for each sort';
 
 -- While the leader of a parallel query gathers or waits, its workers gather too.  They
 -- are gone when it sorts.
@@ -369,26 +370,76 @@ CREATE VIEW gpusort_activity AS
     pg_catalog.max(a.engine) AS engine,
     pg_catalog.min(a.started) AS started,
     CASE WHEN pg_catalog.min(a.phase) IS NOT NULL THEN pg_catalog.count(a.pid)::pg_catalog.int4 END AS participants,
-    pg_catalog.max(a.estimated_rows) AS estimated_rows
+    pg_catalog.max(a.estimated_rows) AS estimated_rows,
+    CASE WHEN pg_catalog.sum(a.percent) IS NOT NULL THEN least(pg_catalog.sum(a.percent), 100::pg_catalog.float8)::pg_catalog.int4 END AS percent
   FROM gpusort_activity_list() a
   GROUP BY coalesce(a.leader_pid, a.pid), a.sort_number;
 
 COMMENT ON VIEW gpusort_activity IS
-'sorts of all sessions that have been running for at least one second: process (of a parallel query, the leader), phase (gathering, sorting, merging or returning), rows and bytes of this phase so far (of all participants together), engine, start time, the number of processes that take part, and the planner''s estimate of the rows; for sorts of other users the processes only, unless the caller has the privileges of pg_read_all_stats';
+'sorts of all sessions that have been running for at least one second: process (of a parallel query, the leader), phase (gathering, sorting, merging or returning), rows and bytes of this phase so far (of all participants together), engine, start time, the number of processes that take part, the planner''s estimate of the rows, and the percentage of it that is gathered; for sorts of other users the processes only, unless the caller has the privileges of pg_read_all_stats';
 
 -- gpusort_activity_list() hides the details of other users' sorts.
 GRANT SELECT ON gpusort_activity TO PUBLIC;
 
-CREATE FUNCTION gpusort_counters(
-  OUT sorts bigint,
-  OUT core_sorts bigint,
+CREATE FUNCTION gpusort_stat_list(
+  OUT kind text,
+  OUT engine text,
+  OUT count bigint,
   OUT rows bigint,
-  OUT index_builds bigint,
-  OUT core_index_builds bigint,
-  OUT index_rows bigint)
-RETURNS record
+  OUT bytes bigint,
+  OUT disk_bytes bigint,
+  OUT runs bigint,
+  OUT workers bigint,
+  OUT gather_ms double precision,
+  OUT copy_in_ms double precision,
+  OUT sort_ms double precision,
+  OUT arrange_ms double precision,
+  OUT copy_out_ms double precision,
+  OUT wait_ms double precision,
+  OUT stats_reset timestamp with time zone)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 9;
+
+COMMENT ON FUNCTION gpusort_stat_list() IS
+'the rows of the view gpusort_stat';
+
+CREATE VIEW gpusort_stat AS
+  SELECT s.kind, s.engine, s.count, s.rows, s.bytes, s.disk_bytes, s.runs, s.workers,
+    s.gather_ms, s.copy_in_ms, s.sort_ms, s.arrange_ms, s.copy_out_ms, s.wait_ms, s.stats_reset
+  FROM gpusort_stat_list() s;
+
+COMMENT ON VIEW gpusort_stat IS
+'sums over all users since stats_reset, for each kind of work (sort: GpuSort, index: builds of btree indexes, function: gpu_sort() and others, aggregate: GpuSort Aggregate) and each engine that did it: how often, rows, bytes of memory at the peak, bytes and sorted runs in temporary files, parallel workers that gathered rows, and the milliseconds of each stage; NULL where it is not known';
+
+CREATE FUNCTION gpusort_stat_reason_list(
+  OUT kind text,
+  OUT engine text,
+  OUT reason text,
+  OUT count bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 10;
+
+COMMENT ON FUNCTION gpusort_stat_reason_list() IS
+'the rows of the view gpusort_stat_reasons';
+
+CREATE VIEW gpusort_stat_reasons AS
+  SELECT r.kind, r.engine, r.reason, r.count
+  FROM gpusort_stat_reason_list() r;
+
+COMMENT ON VIEW gpusort_stat_reasons IS
+'why core, or the CPU in place of the GPU, did the work, and how often since stats_reset of gpusort_stat, for each kind of work (plan: sorts that were left to core when they were planned) and the engine that did it';
+
+-- The counters are sums, and the reasons name nothing that users have made.
+GRANT SELECT ON gpusort_stat, gpusort_stat_reasons TO PUBLIC;
+
+CREATE FUNCTION gpusort_stat_reset()
+RETURNS void
 AS 'MODULE_PATHNAME'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
-COMMENT ON FUNCTION gpusort_counters() IS
-'counts since the server started, of all users together: sorts that GpuSort nodes did, sorts that they left to core when they ran, and rows that GpuSort nodes sorted; builds of btree indexes that gpusort did, those that it left to core, and rows of the former';
+COMMENT ON FUNCTION gpusort_stat_reset() IS
+'sets all counters of gpusort_stat and gpusort_stat_reasons to zero';
+
+REVOKE EXECUTE ON FUNCTION gpusort_stat_reset() FROM PUBLIC;

@@ -193,6 +193,16 @@
 #define gpusort_scan_set_offset(scan, offset)	ItemPointerSetOffsetNumber(&(scan)->rs_ctup.t_self, offset)
 #endif
 
+/*
+ * 17: wait events of extensions have names.  Returns the event with this name, which id, a static
+ * variable that is 0 at first, keeps.
+ */
+#if PG_VERSION_NUM >= 170000
+#define gpusort_wait_event(id, name)	((id) != 0 ? (id) : ((id) = WaitEventExtensionNew(name)))
+#else
+#define gpusort_wait_event(id, name)	((id) = PG_WAIT_EXTENSION)
+#endif
+
 /* 17: smgr_bulk_write() writes the pages of a new relation.  Before: index/bulk.h */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_HAS_BULK_WRITE

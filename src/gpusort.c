@@ -17,6 +17,7 @@
 
 #include "base/activity.h"
 #include "base/fault.h"
+#include "base/stat.h"
 #include "compat.h"
 #include "gpu/client.h"
 #include "guc.h"
@@ -39,6 +40,7 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		gpusort_activity_preload();
+		gpusort_stat_preload();
 		gpusort_cpu_options_preload();
 		gpusort_client_preload();
 	}

@@ -217,7 +217,7 @@ count_crashes_and_leaks() {
 }
 
 show_counters() {
-  psql -qX -d postgres -c 'CREATE EXTENSION IF NOT EXISTS gpusort' -c 'SELECT * FROM gpusort_counters()' 2>&1 || true
+  psql -qX -d postgres -c 'CREATE EXTENSION IF NOT EXISTS gpusort' -c 'SELECT kind, engine, count, rows FROM gpusort_stat WHERE count > 0' 2>&1 || true
 }
 
 # run_configuration CONFIGURATION: runs the suites with gpusort, after the baseline.

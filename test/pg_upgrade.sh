@@ -86,8 +86,8 @@ CREATE UNIQUE INDEX arrays_places ON arrays (gpu_argsort(a, true), id);
 CREATE VIEW groups AS SELECT id % 10 AS g, gpu_sort_agg(k) AS a FROM t GROUP BY 1;
 CREATE MATERIALIZED VIEW sorted AS SELECT row_number() OVER () AS place, id, word FROM (SELECT id, word FROM t ORDER BY word, id) AS s;
 CREATE VIEW watch AS SELECT pid, phase, rows, bytes, engine, started FROM gpusort_activity;
-REVOKE EXECUTE ON FUNCTION gpusort_counters() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION gpusort_counters() TO measures;
+REVOKE EXECUTE ON FUNCTION gpusort_stat_list() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION gpusort_stat_list() TO measures;
 REVOKE SELECT ON gpusort_activity FROM PUBLIC;
 GRANT SELECT ON gpusort_activity TO watches;
 ANALYZE;"
@@ -100,8 +100,8 @@ SELECT md5(string_agg(s::text, ' ')) FROM (SELECT id, k, word FROM t ORDER BY k,
 SET enable_seqscan = off;
 SELECT id FROM arrays WHERE gpu_sort(a) = (SELECT gpu_sort(a) FROM arrays WHERE id = 7);
 SELECT count(*) FROM arrays WHERE gpu_argsort(a, true) = '{1,2,3}';
-SELECT has_function_privilege('measures', 'gpusort_counters()', 'EXECUTE'),
-  has_function_privilege('watches', 'gpusort_counters()', 'EXECUTE'),
+SELECT has_function_privilege('measures', 'gpusort_stat_list()', 'EXECUTE'),
+  has_function_privilege('watches', 'gpusort_stat_list()', 'EXECUTE'),
   has_table_privilege('watches', 'gpusort_activity', 'SELECT'), has_table_privilege('measures', 'gpusort_activity', 'SELECT');"
 version="SELECT extversion FROM pg_extension WHERE extname = 'gpusort'"
 activity="SELECT count(*) FROM watch; SELECT count(*) FROM gpusort_activity"

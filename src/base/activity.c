@@ -16,7 +16,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -35,7 +34,7 @@
 #include "compat.h"
 
 #define SLOTS			128
-#define COLUMNS			9		/* of gpusort_activity_list() */
+#define COLUMNS			10		/* of gpusort_activity_list() */
 
 /* Age in microseconds from which a sort is shown; users cannot look at shorter ones. */
 #define SHOWN_AFTER_US	1000000
@@ -68,47 +67,23 @@ typedef struct ActivitySlot
 
 StaticAssertDecl(sizeof(ActivitySlot) == 64, "a slot must be a cache line");
 
-/* Totals of what all processes have done since the server started */
-typedef struct Counter
-{
-	pg_atomic_uint64 done;		/* by gpusort */
-	pg_atomic_uint64 core;		/* by core, since gpusort could not */
-	pg_atomic_uint64 rows;		/* sorted by gpusort */
-} Counter;
-
-/* In main shared memory */
-typedef struct ActivityShared
-{
-	Counter		counters[GPUSORT_COUNTERS];
-	char		unused[64 - GPUSORT_COUNTERS * sizeof(Counter)];	/* rest of the counters' cache line */
-	ActivitySlot slots[SLOTS];
-} ActivityShared;
-
 static bool exiting = false;	/* this process has given back its slots */
 static bool exit_registered = false;	/* give_back_all() will be called */
 static uint32 sorts_begun = 0;	/* by this process */
 
 PG_FUNCTION_INFO_V1(gpusort_activity_list);
-PG_FUNCTION_INFO_V1(gpusort_counters);
 
 void
 gpusort_activity_preload(void)
 {
-	gpusort_shmem_request(sizeof(ActivityShared));
+	gpusort_shmem_request(SLOTS * sizeof(ActivitySlot));
 }
 
 static void
 init_shared(void *made)
 {
-	ActivityShared *created = made;
-	ActivitySlot *slot = created->slots;
+	ActivitySlot *slot = made;
 
-	for (int i = 0; i < GPUSORT_COUNTERS; i++)
-	{
-		pg_atomic_init_u64(&created->counters[i].done, 0);
-		pg_atomic_init_u64(&created->counters[i].core, 0);
-		pg_atomic_init_u64(&created->counters[i].rows, 0);
-	}
 	for (int i = 0; i < SLOTS; i++, slot++)
 	{
 		pg_atomic_init_u64(&slot->owner, OWNER_NONE);
@@ -123,20 +98,16 @@ init_shared(void *made)
 	}
 }
 
-static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("sorts"), sizeof(ActivityShared), init_shared};
-static ActivityShared *shared = NULL;	/* NULL until attached */
-static ActivitySlot *slots = NULL;	/* shared->slots */
+static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("sorts"), SLOTS * sizeof(ActivitySlot), init_shared};
+static ActivitySlot *slots = NULL;	/* NULL until attached */
 
-/* Sets shared and slots.  Returns false if they cannot be had. */
+/* Sets slots.  Returns false if they cannot be had. */
 static bool
 attach(void)
 {
-	if (shared == NULL && gpusort_shmem_attach(&shmem))
-	{
-		shared = shmem.mem;
-		slots = shared->slots;
-	}
-	return shared != NULL;
+	if (slots == NULL && gpusort_shmem_attach(&shmem))
+		slots = shmem.mem;
+	return slots != NULL;
 }
 
 static uint64
@@ -310,42 +281,6 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 	}
 }
 
-void
-gpusort_activity_count(GpusortCounted what, bool by_core, uint64 rows)
-{
-	Counter    *counter;
-
-	if (!attach())
-		return;
-	counter = &shared->counters[what];
-	pg_atomic_fetch_add_u64(by_core ? &counter->core : &counter->done, 1);
-	if (!by_core)
-		pg_atomic_fetch_add_u64(&counter->rows, rows);
-}
-
-/*
- * Functions for the view and the counters
- */
-
-/* gpusort_counters() returns record */
-Datum
-gpusort_counters(PG_FUNCTION_ARGS)
-{
-	TupleDesc	tupdesc;
-	Datum		values[3 * GPUSORT_COUNTERS] = {0};
-	bool		nulls[3 * GPUSORT_COUNTERS] = {0};
-
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	for (int i = 0; i < GPUSORT_COUNTERS && attach(); i++)
-	{
-		values[3 * i] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->counters[i].done));
-		values[3 * i + 1] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->counters[i].core));
-		values[3 * i + 2] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->counters[i].rows));
-	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
-}
-
 static const char *
 phase_name(uint32 phase)
 {
@@ -381,6 +316,9 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	Oid			role;
 	char		engine[sizeof(uint64) + 1] = {0};
 	uint64		name;
+	uint32		phase;
+	uint64		rows;
+	uint64		estimated_rows;
 	int			pid = (int) (uint32) owner;
 	int			leader;
 	int			i = 0;
@@ -394,15 +332,20 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	nulls[i] = leader == pid;
 	values[i++] = Int32GetDatum(leader);
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u32(&slot->number));
-	values[i++] = CStringGetTextDatum(phase_name(pg_atomic_read_u32(&slot->phase)));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->rows));
+	phase = pg_atomic_read_u32(&slot->phase);
+	values[i++] = CStringGetTextDatum(phase_name(phase));
+	rows = pg_atomic_read_u64(&slot->rows);
+	values[i++] = Int64GetDatum((int64) rows);
 	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->bytes));
 	name = pg_atomic_read_u64(&slot->engine);
 	memcpy(engine, &name, sizeof(name));
 	nulls[i] = engine[0] == '\0';
 	values[i++] = CStringGetTextDatum(engine);
 	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&slot->started));
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->estimated_rows));
+	estimated_rows = pg_atomic_read_u64(&slot->estimated_rows);
+	values[i++] = Int64GetDatum((int64) estimated_rows);
+	nulls[i] = phase != GPUSORT_PHASE_GATHERING || estimated_rows == 0;
+	values[i++] = Float8GetDatum(100.0 * rows / Max(estimated_rows, 1));
 	Assert(i == lengthof(values));
 	pg_read_barrier();
 	if (pg_atomic_read_u64(&slot->owner) != owner)

@@ -4,7 +4,7 @@
  *		Progress of running sorts, for the view gpusort_activity.
  *
  * A sort that runs for more than a second takes a slot in shared memory.  It reports every
- * few thousand rows and at each change of phase.  Shorter sorts only count themselves.
+ * few thousand rows and at each change of phase.
  *
  * None of these functions raises an error.  If no slot is to be had, the sort is not shown.
  *
@@ -65,18 +65,6 @@ extern void gpusort_activity_end(GpusortActivity *activity);
 
 /* May the current user see the sorts of this role?  The rule is pg_stat_activity's. */
 extern bool gpusort_activity_is_visible(Oid role);
-
-/* The counters of gpusort_counters() */
-typedef enum GpusortCounted
-{
-	GPUSORT_COUNT_SORT,			/* of the plan node */
-	GPUSORT_COUNT_INDEX			/* a build of a btree */
-} GpusortCounted;
-
-#define GPUSORT_COUNTERS	2
-
-/* Counts what has ended, with its rows.  by_core: core has done it. */
-extern void gpusort_activity_count(GpusortCounted what, bool by_core, uint64 rows);
 
 /* Requests main shared memory.  _PG_init calls this when preloading. */
 extern void gpusort_activity_preload(void);

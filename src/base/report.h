@@ -21,7 +21,7 @@ typedef struct GpusortReport
 {
 	uint64_t	rows;
 	const char *key_type;		/* static */
-	const char *engine;			/* "cpu" or "cuda"; static */
+	const char *engine;			/* "cpu" or "cuda", of an index also "core"; static */
 	const char *algorithm;		/* static */
 	double		gather_ms;		/* from the begin of the run until its sort */
 	uint64_t	gather_bytes;	/* bytes of all keys */
@@ -41,6 +41,10 @@ typedef struct GpusortReport
 	int			bins;			/* bins of the first partition: 1 if the CPU engine made
 								 * none, 0 if the device did not run mppsort */
 	double		total_ms;		/* from the begin of the run until its finish */
+	uint64_t	memory;			/* for base/stat.h, of a whole sort of a node: bytes at its peak */
+	uint64_t	disk;			/* bytes of temporary files */
+	int			runs;			/* spilled ones */
+	int			workers;		/* that have gathered rows */
 	const char *reason;			/* why the GPU did not sort; NULL if it did or was not
 								 * asked for; valid until the run ends */
 } GpusortReport;

@@ -17,6 +17,7 @@
 
 #include "fmgr.h"
 
+#include "base/stat.h"
 #include "functions/aggregate_node.h"
 #include "functions/group.h"
 #include "functions/result_array.h"
@@ -89,6 +90,7 @@ sort_first_keys(const GpusortGroup *keys, Oid elemtype, uint64 nnulls)
 	if (!gpusort_group_sort_few(keys, sorted, &report))
 		return NULL;
 	gpusort_report_keep(&report);
+	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 	result = gpusort_array_build(elemtype, keys->type->value_bytes, count, nnulls, false, &values);
 	gpusort_type_decode(keys->type, sorted, count, false, values);
 	return result;

@@ -32,6 +32,7 @@
 #include "utils/syscache.h"
 
 #include "base/shmem.h"
+#include "base/stat.h"
 #include "functions/aggregate_node.h"
 #include "functions/aggregate_values.h"
 #include "functions/group_states.h"
@@ -138,6 +139,8 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 static void
 read_rows(AggregateNode *node)
 {
+	GpusortReport report = {0};
+
 	if (node->grouped == NULL)
 		gpusort_states_begin(node->others, 1);
 	if (node->by_rows != NIL && node->grouped == NULL)
@@ -145,6 +148,7 @@ read_rows(AggregateNode *node)
 	while (gpusort_page_next(&node->page, outerPlanState(node)))
 	{
 		CHECK_FOR_INTERRUPTS();
+		report.rows += node->page.count;
 		if (node->grouped != NULL)
 			gpusort_grouped_add(node->grouped, &node->page);
 		else
@@ -157,6 +161,7 @@ read_rows(AggregateNode *node)
 	}
 	if (node->grouped != NULL)
 		gpusort_grouped_finish(node->grouped);
+	gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &report);
 	node->done = true;
 }
 

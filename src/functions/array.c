@@ -21,6 +21,7 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
+#include "base/stat.h"
 #include "functions/result_array.h"
 
 /* Values encoded between two checks for interrupts. */
@@ -230,6 +231,7 @@ gpu_argsort(PG_FUNCTION_ARGS)
 	number_rows(gpusort_keyset_sort(set, positions, NULL, NULL, 0), gpusort_keyset_rows(set), value_positions, positions);
 	gpusort_keyset_finish(set, &report);
 	gpusort_report_keep(&report);
+	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 	gpusort_keyset_end(set);
 	if (value_positions != NULL)
 		pfree(value_positions);

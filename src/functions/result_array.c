@@ -11,6 +11,7 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
+#include "base/stat.h"
 #include "functions/result_array.h"
 
 /* Values decoded between two checks for interrupts. */
@@ -90,4 +91,5 @@ gpusort_array_fill(GpusortKeySet *set, const GpusortType *type, bool descending,
 	}
 	gpusort_keyset_finish(set, &report);
 	gpusort_report_keep(&report);
+	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 }

@@ -19,14 +19,15 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "portability/instr_time.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #include "algorithm.h"
 #include "base/fault.h"
+#include "compat.h"
 #include "gpu/client.h"
 #include "gpu/control.h"
 #include "gpu/lists.h"
@@ -199,6 +200,7 @@ failure(GpusortRequest *request)
 static const char *
 wait_for_service(GpusortClient *client, GpusortRequestState state, GpusortSilence *silence)
 {
+	static uint32 event = 0;
 	GpusortRequest *request = client->request;
 	const char *reason = gpusort_service_wait();
 
@@ -211,7 +213,7 @@ wait_for_service(GpusortClient *client, GpusortRequestState state, GpusortSilenc
 	if (reason != NULL)
 		return reason;
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 1000L, PG_WAIT_EXTENSION);
+					 1000L, gpusort_wait_event(event, "GpusortDevice"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	return NULL;

@@ -29,11 +29,12 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "utils/wait_event.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "compat.h"
 #include "gpu/control.h"
 #include "gpu/start.h"
 
@@ -249,6 +250,7 @@ gpusort_service_start(void)
 const char *
 gpusort_service_wait(void)
 {
+	static uint32 event = 0;
 	GpusortSilence wait = {0};	/* until the service is ready */
 
 	for (;;)
@@ -268,7 +270,7 @@ gpusort_service_wait(void)
 			return too_slow_to_end;
 		}
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 20L, PG_WAIT_EXTENSION);
+						 20L, gpusort_wait_event(event, "GpusortService"));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -17,6 +17,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "base/stat.h"
 #include "compat.h"
 #include "guc.h"
 #include "index/index.h"
@@ -61,12 +62,20 @@ report_build(const GpusortIndexBuild *build, double total_ms)
 		.gather_ms = stats->gather_ms,
 		.kernels_ms = stats->sort_ms,
 		.return_ms = Max(total_ms - stats->gather_ms - stats->sort_ms, 0),
+		.copy_in_ms = stats->copy_in_ms,
+		.arrange_ms = stats->arrange_ms,
+		.copy_out_ms = stats->copy_out_ms,
+		.wait_ms = stats->wait_ms,
 		.total_ms = total_ms,
+		.memory = stats->memory,
+		.disk = stats->disk,
+		.runs = stats->runs,
+		.workers = build->workers,
 		.reason = stats->engine_reason[0] != '\0' ? stats->engine_reason : NULL,
 	};
 
 	gpusort_report_keep(&report);
-	gpusort_activity_count(GPUSORT_COUNT_INDEX, false, build->rows);
+	gpusort_stat_count(GPUSORT_STAT_INDEX, &report);
 	ereport(DEBUG1,
 			(errmsg_internal("gpusort has built index \"%s\" of %.0f rows", RelationGetRelationName(build->index), build->rows),
 			 errdetail_internal("It took %.1f ms: %.1f ms to read, %.1f ms in the engine, %.1f ms to load; %d workers, %d spilled runs.",
@@ -131,6 +140,7 @@ IndexBuildResult *
 gpusort_index_build(Relation heap, Relation index, IndexInfo *info)
 {
 	IndexBuildResult *result = palloc(sizeof(IndexBuildResult));
+	GpusortReport report = {.key_type = "index", .engine = "core"};
 	const char *refusal;
 
 	if (RelationGetNumberOfBlocks(index) != 0)
@@ -140,8 +150,9 @@ gpusort_index_build(Relation heap, Relation index, IndexInfo *info)
 		refusal = build_or_refuse(heap, index, info, result);
 	if (refusal == NULL)
 		return result;
-	gpusort_report_keep(&(GpusortReport) {.key_type = "index", .engine = "core", .reason = refusal});
-	gpusort_activity_count(GPUSORT_COUNT_INDEX, true, 0);
+	report.reason = refusal;
+	gpusort_report_keep(&report);
+	gpusort_stat_count(GPUSORT_STAT_INDEX, &report);
 	ereport(DEBUG1, (errmsg_internal("core builds index \"%s\": %s", RelationGetRelationName(index), refusal)));
 	return btbuild(heap, index, info);
 }

@@ -347,6 +347,14 @@ resolve_packing(const GpusortSortColumn *from, Oid compare)
 	return packing;
 }
 
+/* The reason for a type without an encoding.  One that is not PostgreSQL's own is in quotation marks, as in other reasons. */
+static const char *
+unsupported(Oid type)
+{
+	return psprintf(type < FirstNormalObjectId ? "type %s is not supported" : "type \"%s\" is not supported",
+					format_type_be(type));
+}
+
 const char *
 gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColumn *column)
 {
@@ -378,7 +386,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 		lowered = true;
 	}
 	if (type == NULL || !IsBinaryCoercible(getBaseType(from->type), opcintype))
-		return psprintf("type %s is not supported", format_type_be(from->type));
+		return unsupported(from->type);
 	/* initdb assigns the OIDs of PostgreSQL's own families, which are below this */
 	if (opfamily >= FirstNormalObjectId && !lowered)
 		return psprintf("the operator family of column %d is not built in", place);
@@ -395,7 +403,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	{
 		packing = resolve_packing(from, get_opfamily_proc(opfamily, opcintype, opcintype, BTORDER_PROC));
 		if (packing == NULL)
-			return psprintf("type %s is not supported", format_type_be(from->type));
+			return unsupported(from->type);
 	}
 
 	memset(column, 0, sizeof(*column));

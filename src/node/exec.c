@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/shmem.h"
+#include "base/stat.h"
 #include "guc.h"
 #include "node/feed.h"
 #include "node/limit.h"
@@ -103,6 +104,34 @@ move_to_core(GpusortGather *gather, GpusortResult *result)
 	gather->spill = NULL;
 }
 
+/* Adds the times of all the node's sorts to a report, or subtracts those of the sorts so far. */
+static void
+add_times(GpusortReport *report, const GpusortNodeStats *stats, int sign)
+{
+	report->gather_ms += sign * stats->gather_ms;
+	report->copy_in_ms += sign * stats->copy_in_ms;
+	report->kernels_ms += sign * stats->sort_ms;
+	report->arrange_ms += sign * stats->arrange_ms;
+	report->copy_out_ms += sign * stats->copy_out_ms;
+	report->wait_ms += sign * stats->wait_ms;
+}
+
+/* Counts a sort that ends. */
+static void
+count_sort(GpusortNode *node)
+{
+	GpusortNodeStats stats;
+	GpusortReport *report = &node->report;
+
+	gpusort_sort_stats(&node->gather, &stats);
+	add_times(report, &stats, 1);
+	report->engine = stats.core_reason != NULL ? "core" : stats.engine;
+	report->reason = stats.core_reason != NULL ? stats.core_reason : stats.distrust_reason;
+	if (report->reason == NULL && stats.engine_reason[0] != '\0')
+		report->reason = stats.engine_reason;
+	gpusort_stat_count(GPUSORT_STAT_SORT, report);
+}
+
 /*
  * Reads the child to its end and sorts.  Calls the child in the caller's memory context, the
  * query's, so that the child's allocations do not end up in the contexts of this node.
@@ -112,8 +141,12 @@ sort_node(GpusortNode *node)
 {
 	GpusortGather *gather = &node->gather;
 	const char *reason = core_reason(node);
+	uint64		memory = node->stats.memory;	/* of earlier sorts */
 	bool		mine = false;
 
+	memset(&node->report, 0, sizeof(node->report));
+	add_times(&node->report, &node->stats, -1);
+	node->stats.memory = 0;
 	node->stats.sorts++;
 	node->stats.core_reason = NULL;
 	node->stats.distrust_reason = NULL;
@@ -144,12 +177,19 @@ sort_node(GpusortNode *node)
 	else
 	{
 		mine = true;
-		gpusort_feed_gather(node->feed);
+		node->report.workers = gpusort_feed_gather(node->feed);
 	}
 	if (mine)
 	{
 		gpusort_gather_end(gather, &node->result.sorted);
 		gpusort_result_begin(&node->result);
+		node->report.rows = gpusort_gather_rows(gather);
+		node->report.memory = node->stats.memory;
+		if (gather->spill != NULL)
+		{
+			node->report.disk = gpusort_spill_bytes(gather->spill);
+			node->report.runs = gpusort_spill_runs(gather->spill);
+		}
 		if (node->spec.random_access && gather->spill != NULL)
 		{
 			move_to_core(gather, &node->result);
@@ -161,8 +201,9 @@ sort_node(GpusortNode *node)
 		tuplesort_performsort(gather->core);
 		node->result.core = gather->core;
 		node->result.ready = true;
+		gpusort_activity_report(&gather->activity, GPUSORT_PHASE_RETURNING, 0, 0, "core");
 	}
-	gpusort_activity_count(GPUSORT_COUNT_SORT, !mine, mine ? gpusort_gather_rows(gather) : 0);
+	node->stats.memory = Max(node->stats.memory, memory);
 }
 
 static TupleTableSlot *
@@ -182,10 +223,19 @@ exec_node(CustomScanState *css)
 	return gpusort_result_next(&node->result, ScanDirectionIsForward(direction));
 }
 
+/* Counts and frees the sort.  The next exec_node() reads the child again and sorts anew. */
+static void
+forget_sort(GpusortNode *node)
+{
+	if (node->result.ready)
+		count_sort(node);
+	gpusort_result_end(&node->result);
+}
+
 static void
 end_node(CustomScanState *css)
 {
-	gpusort_result_end(&((GpusortNode *) css)->result);
+	forget_sort((GpusortNode *) css);
 	ExecEndNode(outerPlanState(css));
 }
 
@@ -202,7 +252,7 @@ rescan_node(CustomScanState *css)
 	if (child->chgParam != NULL || !node->spec.random_access ||
 		gpusort_spec_limit(&node->spec, css->ss.ps.ps_ExprContext) != node->gather.limit.rows)
 	{
-		gpusort_result_end(&node->result);
+		forget_sort(node);
 		/* a child whose parameters changed is rescanned by its first ExecProcNode */
 		if (child->chgParam == NULL)
 			ExecReScan(child);

@@ -310,15 +310,16 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 	}
 }
 
-void
+int
 gpusort_feed_gather(GpusortFeed *feed)
 {
 	GpusortGather *gather = feed->sort;
+	int			workers = 0;
 
 	if (!TupIsNull(ExecProcNode(gather->child)))
 		elog(ERROR, "GpuSort Feed has returned a row");
 	if (feed->shared == NULL)
-		return;
+		return 0;
 	for (int i = 0; i < feed->shared->nparts; i++)
 	{
 		Part	   *part = &feed->shared->parts[i];
@@ -330,7 +331,9 @@ gpusort_feed_gather(GpusortFeed *feed)
 		CHECK_FOR_INTERRUPTS();
 		add_figures(&feed->participants[i], &part->figures);
 		gpusort_part_adopt(&part->part, gather, i);
+		workers++;
 	}
+	return workers;
 }
 
 const CustomScanMethods gpusort_feed_methods = {

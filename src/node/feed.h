@@ -45,9 +45,10 @@ extern void gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass
 
 /*
  * Executes the Gather to its end and adds the rows of all processes to the sort's key set and
- * store, where some may have been spilled before.  The sort has been begun.
+ * store, where some may have been spilled before.  The sort has been begun.  Returns the number
+ * of workers.
  */
-extern void gpusort_feed_gather(GpusortFeed *feed);
+extern int	gpusort_feed_gather(GpusortFeed *feed);
 
 /* In explain.c: shows workers from number 0 on, and in front of them the leader, which is participants[nworkers]. */
 extern void gpusort_participant_explain(const GpusortParticipant *participants, int nworkers,

@@ -41,6 +41,7 @@ typedef struct GpusortNode
 								 * the parallel query gather the rows; NULL: the node
 								 * does it */
 	GpusortNodeStats stats;
+	GpusortReport report;		/* of one sort, for base/stat.h: its times are complete when it ends */
 } GpusortNode;
 
 extern const CustomScanMethods gpusort_node_methods;

@@ -224,6 +224,8 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 	{
 		gather->form->sort(gather, gather->travels, sorted);
 		gpusort_groups_trim_result(gather, sorted);
+		gpusort_activity_report(&gather->activity, GPUSORT_PHASE_RETURNING, gpusort_gather_rows(gather), stats->memory,
+								gather->sorted ? gpusort_keyset_engine(gather->set) : stats->engine);
 		return;
 	}
 	if (gpusort_keyset_rows(gather->set) > 0)

@@ -82,9 +82,8 @@ gpusort_sorter_sort(GpusortSorter *sorter)
 {
 	GpusortGather *gather = &sorter->gather;
 	GpusortResult *result = &sorter->result;
-	bool		by_core = gather->core != NULL;
 
-	if (by_core)
+	if (gather->core != NULL)
 	{
 		tuplesort_performsort(gather->core);
 		result->core = gather->core;
@@ -96,7 +95,6 @@ gpusort_sorter_sort(GpusortSorter *sorter)
 		gpusort_gather_end(gather, &result->sorted);
 		gpusort_result_begin(result);
 	}
-	gpusort_activity_count(GPUSORT_COUNT_SORT, by_core, by_core ? 0 : gpusort_gather_rows(gather));
 }
 
 TupleTableSlot *

@@ -28,6 +28,7 @@
 #include "optimizer/planner.h"
 #include "parser/parsetree.h"
 
+#include "base/stat.h"
 #include "compat.h"
 #include "functions/aggregate_node.h"
 #include "guc.h"
@@ -228,6 +229,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 
 		if (reason == NULL)
 			return make_gpusort(in, (Sort *) plan, bound, cost);
+		gpusort_stat_reason(GPUSORT_STAT_PLAN, "core", reason);
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort leaves a sort of %.0f rows to core: %s",
 								 outerPlan(plan)->plan_rows, reason)));

@@ -13,6 +13,7 @@
 #include "access/parallel.h"
 #include "miscadmin.h"
 
+#include "base/stat.h"
 #include "guc.h"
 #include "key/keybits.h"
 #include "run/state.h"
@@ -42,14 +43,12 @@ gpusort_keyset_may_travel(const GpusortKeySetSpec *spec, uint64_t rows)
 /*
  * Leaves the key set to the CPU engine, because the device gave this reason, which is copied,
  * not to sort it.  If gpusort.engine demands the device, raises the reason as an error.
- * Otherwise shows it as a warning, once per session; later, in a parallel worker, or if
- * the key set is quiet, as a debug message.
+ * Otherwise shows it as a warning, once for each reason since the server started; later, in a
+ * parallel worker, or if the key set is quiet, as a debug message.
  */
 static void
 decline(GpusortKeySet *set, const char *reason)
 {
-	static bool warned = false;
-
 	/* it is in memory of the client */
 	set->reason = reason = MemoryContextStrdup(set->cxt, reason);
 	if (gpusort_engine_choice == GPUSORT_ENGINE_CUDA)
@@ -61,14 +60,11 @@ decline(GpusortKeySet *set, const char *reason)
 						 "gpusort_status() shows the state of every engine.")));
 
 	/* parallel workers do not warn: every query has new ones, and each would warn again */
-	if (!warned && !set->spec.quiet && !IsParallelWorker())
-	{
-		warned = true;
+	if (!set->spec.quiet && !IsParallelWorker() && gpusort_stat_first_warning(reason))
 		ereport(WARNING,
 				(errmsg("gpusort sorts on the CPU because engine \"%s\" cannot be used", GPUSORT_CLIENT_ENGINE),
 				 errdetail("%s", reason),
 				 errhint("Set gpusort.engine to \"cpu\" to silence this warning.")));
-	}
 	else
 		ereport(DEBUG1,
 				(errmsg_internal("gpusort sorts on the CPU: %s", reason)));

@@ -143,6 +143,9 @@ extern size_t gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more);
 extern void *gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie,
 								 const GpusortRowSpan *spans, int nspans);
 
+/* The engine that has sorted a key set; static */
+extern const char *gpusort_keyset_engine(const GpusortKeySet *set);
+
 /* Does a device return the rows of a sorted key set in order? */
 extern bool gpusort_keyset_returns_rows(const GpusortKeySet *set);
 

@@ -127,6 +127,12 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie, const Gpuso
 	return out;
 }
 
+const char *
+gpusort_keyset_engine(const GpusortKeySet *set)
+{
+	return set->result->client != NULL ? GPUSORT_CLIENT_ENGINE : "cpu";
+}
+
 bool
 gpusort_keyset_returns_rows(const GpusortKeySet *set)
 {

@@ -27,16 +27,17 @@
 
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
+#include "utils/wait_event.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "compat.h"
 #include "gpu/control.h"
 #include "guc.h"
 #include "service/device.h"
@@ -102,6 +103,7 @@ may_spin(const Polling *polling)
 static void
 rest(const GpusortStepped *stepped, Polling *polling, long idle_ms)
 {
+	static uint32 event = 0;
 	sigset_t	blocked;
 
 	sigprocmask(SIG_SETMASK, &UnBlockSig, &blocked);
@@ -113,7 +115,7 @@ rest(const GpusortStepped *stepped, Polling *polling, long idle_ms)
 		pg_usleep(POLL_MICROSECONDS);
 	else
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 stepped->busy ? 1L : idle_ms, PG_WAIT_EXTENSION);
+						 stepped->busy ? 1L : idle_ms, gpusort_wait_event(event, "GpusortServiceMain"));
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 

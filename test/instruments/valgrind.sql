@@ -20,4 +20,4 @@ SELECT cardinality(gpu_sort_agg(k)), cardinality(gpu_sort_agg(f)), cardinality(g
 SELECT gpu_sort_agg(i / (i - 1500)) FROM t;
 SELECT count(*) FROM (SELECT i / (i - 1500), f FROM t ORDER BY 1 OFFSET 1) q;
 EXPLAIN (ANALYZE) SELECT * FROM t ORDER BY k;
-SELECT count(*) FROM gpusort_status(), gpusort_counters(), gpusort_last_sort();
+SELECT count(*) FROM gpusort_status(), gpusort_stat, gpusort_stat_reasons, gpusort_last_sort();

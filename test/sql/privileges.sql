@@ -199,7 +199,7 @@ RESET ROLE;
 --
 -- The extension's own objects
 --
--- PUBLIC may execute every function; no function is leakproof, and none is SECURITY DEFINER
+-- PUBLIC may execute every function except the reset; no function is leakproof, and none is SECURITY DEFINER
 CREATE TEMP VIEW own AS
 SELECT p.oid::regprocedure AS function, has_function_privilege('regress_gpusort_bob', p.oid, 'EXECUTE') AS public, proleakproof, prosecdef
 FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
@@ -210,7 +210,8 @@ SELECT count(*) > 10 AS some, count(*) FILTER (WHERE proleakproof) AS leakproof,
 SET ROLE regress_gpusort_bob;
 SELECT engine FROM gpusort_status() WHERE engine = 'cpu';
 SELECT count(*) FROM gpusort_activity;
-SELECT sorts > 0 AS counted FROM gpusort_counters();
+SELECT sum(count) > 0 AS counted FROM gpusort_stat WHERE kind = 'sort';
+SELECT gpusort_stat_reset();
 -- the aggregate's functions cannot be used with another state
 CREATE AGGREGATE pg_temp.forged (anynonarray) (SFUNC = gpu_sort_agg_transfn, STYPE = internal, FINALFUNC = gpu_sort_agg_finalfn, FINALFUNC_EXTRA);
 

@@ -87,7 +87,7 @@ hold_device($node, 'download');
 my ($stdout, $stderr);
 my $psql = in_background($node, \$stdout, \$stderr, $big, 'SELECT engine, reason FROM gpusort_last_sort()');
 my $waiting = "SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%gpu_sort_agg%' "
-  . "AND wait_event_type = 'Extension' AND pid <> pg_backend_pid()";
+  . "AND wait_event_type = 'Extension' AND wait_event = '" . ($node->pg_version >= 17 ? 'GpusortDevice' : 'Extension') . "' AND pid <> pg_backend_pid()";
 ok($node->poll_query_until('postgres', $waiting), 'a backend waits for the service');
 ok(poll_trace($node, 'download 1'), 'the device returns the result');
 kill 'TERM', service_pids($node);

@@ -53,8 +53,9 @@ foreach my $preload ('none', 'session', 'shared')
 		{
 			my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
 			is("$rc $stdout", "0 t\n$engine|$reason", "$name: session $session sorts");
-			like($stderr, $reason ? qr/^[^\n]*WARNING:.*DETAIL:  \Q$reason\E/s : qr/^$/, "$name: session $session is warned if there is no device");
+			like($stderr, $reason && $session == 1 ? qr/^[^\n]*WARNING:.*DETAIL:  \Q$reason\E/s : qr/^$/, "$name: session $session is warned if it is the first one and there is no device");
 		}
+		is($node->safe_psql('postgres', q(SELECT * FROM gpusort_stat_reasons WHERE kind = 'function')), $reason ? "function|cpu|$reason|2" : '', "$name: the reason is counted");
 		is($node->safe_psql('postgres', "SELECT available, detail, service_pid IS NULL FROM gpusort_status() WHERE engine = 'cuda'"),
 			$reason ? "f|$reason|t" : 't|GPU service ready|f', "$name: gpusort_status() shows the state of the device");
 		my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");

@@ -29,8 +29,8 @@ CREATE INDEX arrays_sorted ON arrays ((gpu_sort(a)));
 CREATE VIEW groups AS SELECT id % 10 AS g, gpu_sort_agg(k) AS a FROM t GROUP BY 1;
 CREATE MATERIALIZED VIEW sorted AS SELECT row_number() OVER () AS place, k, word FROM (SELECT k, word FROM t ORDER BY k, id) AS s;
 CREATE ROLE measures;
-REVOKE EXECUTE ON FUNCTION gpusort_counters() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION gpusort_counters() TO measures;
+REVOKE EXECUTE ON FUNCTION gpusort_stat_list() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION gpusort_stat_list() TO measures;
 VACUUM ANALYZE;
 SQL
 
@@ -45,7 +45,7 @@ SET enable_seqscan = off;
 SELECT count(*) FROM arrays AS x WHERE gpu_sort(x.a) = (SELECT gpu_sort(y.a) FROM arrays AS y WHERE y.id = 7);
 SELECT md5(string_agg(p.oid::regprocedure::text || coalesce((SELECT string_agg(acl::text, ',' ORDER BY acl::text) FROM unnest(p.proacl) AS acl), ''), ' ' ORDER BY p.oid::regprocedure::text))
 FROM pg_proc AS p, pg_depend AS d, pg_extension AS e WHERE d.objid = p.oid AND d.refobjid = e.oid AND d.deptype = 'e' AND e.extname = 'gpusort';
-SELECT has_function_privilege('measures', 'gpusort_counters()', 'EXECUTE'), count(obj_description(oid)) = count(*) FROM pg_proc WHERE proname LIKE 'gpu%sort%';
+SELECT has_function_privilege('measures', 'gpusort_stat_list()', 'EXECUTE'), count(obj_description(oid)) = count(*) FROM pg_proc WHERE proname LIKE 'gpu%sort%';
 SELECT extversion FROM pg_extension WHERE extname = 'gpusort';
 SQL
 my $held = $node->safe_psql('postgres', $contents);

@@ -55,7 +55,7 @@ foreach my $script (@scripts)
 	foreach my $body ($code =~ /\bBEGIN\s+ATOMIC\b.*?\bEND\s*;|\bCREATE\s+VIEW\b.*?;/gsi)
 	{
 		my $what = join ' ', (split ' ', $body)[ 0 .. 4 ];
-		my @unqualified = grep { !/^(coalesce|operator|as|gpusort_\w+|gpu_\w+)$/i } $body =~ /(?<![.\w])(\w+)\s*\(/g;
+		my @unqualified = grep { !/^(coalesce|least|operator|as|gpusort_\w+|gpu_\w+)$/i } $body =~ /(?<![.\w])(\w+)\s*\(/g;
 		is("@unqualified", '', "$name: functions are qualified in: $what");
 		unlike($body =~ s/OPERATOR\(pg_catalog\.[^)\w]+\)//gr, qr/[-+*\/<>=~!@#%^&|`?]/, "$name: operators are qualified in: $what");
 	}
@@ -135,10 +135,11 @@ foreach my $case (
 		"SELECT $target.gpu_sort_agg(g) FROM $t.generate_series(1::$t.int4, 3::$t.int4) AS g",
 		"SELECT $t.count(*) FROM $target.gpusort_activity",
 		"SELECT (l).rows FROM $target.gpusort_last_sort() AS l",
-		"SELECT (c).core_sorts FROM $target.gpusort_counters() AS c",
+		"SELECT $t.count(*) FROM $target.gpusort_stat",
+		"SELECT $t.count(*) FROM $target.gpusort_stat_reasons",
 		"SELECT $t.count(*) FROM $target.gpusort_status()");
 	($rc, $stdout, $stderr) = $node->psql('postgres', $calls);
-	is("$rc $stdout$stderr", "0 {1,2}|{2,1}|{1,2}\n{1,2,3}\n0\n3\n0\n2", "$name: no trap snaps");
+	is("$rc $stdout$stderr", "0 {1,2}|{2,1}|{1,2}\n{1,2,3}\n0\n3\n9\n0\n2", "$name: no trap snaps");
 	$node->safe_psql('postgres', 'DROP EXTENSION gpusort');
 }
 

@@ -79,6 +79,12 @@ is( result_of("BEGIN; SELECT activity_begin(0, 10, true), activity_report(0, 0, 
 	  . "activity_report(1, 1, 3, 4, 'cpu'); SELECT pid = pg_backend_pid(), phase FROM gpusort_activity ORDER BY 2; SELECT activity_end(0); $mine"),
 	"t|gathering\nt|sorting\nt|sorting|3|4|cpu|t", 'two sorts of one process are shown');
 
+foreach my $case ([ 0, 100, 1000, 10 ], [ 0, 3, 1000, 0 ], [ 0, 2000, 1000, 100 ], [ 0, 5, 0, '' ], [ 1, 100, 1000, '' ], [ 3, 100, 1000, '' ])
+{
+	my ($phase, $rows, $estimated, $percent) = @$case;
+	is(result_of("BEGIN; SELECT activity_begin(0, 10, true, $estimated), activity_report(0, $phase, $rows, 8, NULL); SELECT rows, percent FROM gpusort_activity; SELECT activity_end(0)"),
+		"$rows|$percent", "percentage of $rows of $estimated rows in phase $phase");
+}
 is( result_of("BEGIN; SELECT activity_begin(0, 10, true, 1e100), activity_report(0, 0, 1, 2, NULL); SELECT participants, estimated_rows FROM gpusort_activity; "
 	  . "SELECT leader_pid IS NULL, sort_number > 0, estimated_rows FROM gpusort_activity_list()"),
 	"1|1000000000000000000\nt|t|1000000000000000000", 'the greatest estimate is shown as 10^18');
@@ -158,6 +164,13 @@ foreach my $case ([ 'on', 3 ], [ 'off', 2 ])
 	like($err, qr/canceling statement due to user request/, "$name: the pid is that of the process to cancel");
 	ok($node->poll_query_until('postgres', "$count", '0'), "$name: the sort has ended");
 }
+
+# a sort whose rows were slow to come, and are being returned
+my $cursor = 'BEGIN; DECLARE c CURSOR FOR SELECT id FROM (SELECT id, CASE WHEN id = 7 THEN pg_sleep(1.2) END FROM t WHERE id < 100 OFFSET 0) s ORDER BY id; MOVE 1 FROM c; '
+  . 'SELECT phase, rows, engine FROM gpusort_activity';
+is(result_of("SET gpusort.force = on; SET gpusort.engine = cpu; SELECT gpu_sort(ARRAY[2, 1]); $cursor"), "{1,2}\nreturning|99|cpu", 'a sort that returns rows is shown with its engine');
+is(result_of("SET plan_cache_mode = force_generic_plan; SET gpusort.force = on; SELECT gpu_sort(ARRAY[2, 1]); PREPARE p AS SELECT 1; "
+	  . ($cursor =~ s/MOVE 1/SET gpusort.enabled = off; MOVE 1/r)), "{1,2}\nreturning|0|core", 'and so is one that was left to core');
 
 # all slots are taken by a live process, and by pids of processes that do not exist
 is( result_of("SELECT activity_forge('me'); SELECT activity_begin(0, 10, true), activity_report(0, 0, 1, 2, NULL); SELECT count(*) FROM gpusort_activity_list()"),

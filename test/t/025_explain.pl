@@ -108,6 +108,33 @@ SQL
 	}
 }
 
+# each format has the same fields, in the same order
+foreach my $case (
+	[ 'rows', '', 'SELECT id, k FROM few ORDER BY k' ],
+	[ 'the device', 'SET gpusort.engine = cuda', 'SELECT id, k FROM few ORDER BY k' ],
+	[ 'spilled rows', "SET gpusort.memory_limit = '2MB'", 'SELECT id, k FROM few ORDER BY k' ],
+	[ 'a LIMIT', '', 'SELECT id, k FROM few ORDER BY k LIMIT 5' ],
+	[ 'groups', '', 'SELECT DISTINCT ON (g) g, id FROM (SELECT id % 7 AS g, id FROM few OFFSET 0) s ORDER BY g, id' ],
+	[ 'a reason', "SET gpusort.engine = auto; SET gpusort.fault = 'request:1+:refused'", 'SELECT id, k FROM few ORDER BY k' ],
+	[ 'rows of core', 'SET enable_material = off', 'SELECT id, k FROM few ORDER BY k' ])
+{
+	my ($name, $settings, $query) = @$case;
+	my %fields;
+	foreach my $format ('TEXT', 'JSON', 'XML', 'YAML')
+	{
+		my $run = "EXPLAIN (ANALYZE, VERBOSE, BUFFERS OFF, FORMAT $format)";
+		$run = $name eq 'rows of core' ? "SET plan_cache_mode = force_generic_plan; PREPARE p AS $query; EXPLAIN EXECUTE p; SET gpusort.enabled = off; $run EXECUTE p" : "$run $query";
+		my ($plan) = $node->safe_psql('postgres', "SET gpusort.engine = cpu; $settings; $run") =~ /.*GpuSort(.*)/s;
+		my $pattern = { TEXT => qr/^ +([A-Z][\w ]+): /, JSON => qr/^ +"([\w ]+)":/, XML => qr/^ +<([\w-]+)>/, YAML => qr/^ +([A-Z][\w ]+):/ }->{$format};
+		my @found = map { /$pattern/ ? $1 =~ tr/-/ /r : () } split /\n/, $plan;
+		my ($begin) = grep { $found[$_] eq 'Sort Key' } 0 .. $#found;
+		my ($end) = grep { $_ > $begin && $found[$_] =~ /^(Output|Plans|Planning Time)$/ } 0 .. $#found;
+		$fields{$format} = join(', ', grep { $_ ne 'Item' } @found[ $begin .. $end - 1 ]);
+	}
+	like($fields{TEXT}, qr/^Sort Key, Engine/, "EXPLAIN of $name has fields: $fields{TEXT}");
+	is($fields{$_}, $fields{TEXT}, "EXPLAIN of $name: the same fields in $_") foreach 'JSON', 'XML', 'YAML';
+}
+
 like($node->safe_psql('postgres', "SET gpusort.memory_limit = '9MB'; SET gpusort.min_rows = 12345; EXPLAIN (SETTINGS) SELECT 1"),
 	qr/^Settings:.*gpusort\.memory_limit = '9MB', gpusort\.min_rows = '12345'/m, 'EXPLAIN (SETTINGS) shows settings of gpusort');
 

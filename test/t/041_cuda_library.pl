@@ -52,7 +52,7 @@ sub lines_with
 	return $lines;
 }
 
-# The CPU sorts, for this reason, in two sessions, and with $warnings warnings in each.
+# The CPU sorts, for this reason, in two sessions, and with $warnings warnings in the first one.
 sub check_sorts
 {
 	my ($name, $reason, $warnings, $sqlstate) = @_;
@@ -60,7 +60,7 @@ sub check_sorts
 	{
 		my ($rc, $stdout, $stderr) = $node->psql('postgres', "$sort; $last; $sort; $last");
 		is("$rc $stdout", "0 t\ncpu|$reason\nt\ncpu|$reason", "$name: session $session gets the right order and the reason");
-		is(warnings_in($stderr), $warnings, "$name: session $session has $warnings warnings");
+		is(warnings_in($stderr), $session == 1 ? $warnings : 0, "$name: session $session has the warnings of a first session, or none");
 	}
 	is($node->safe_psql('postgres', $status), "f|$reason||", "$name: gpusort_status() gives the reason");
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET gpusort.engine = 'cuda'; $sort");

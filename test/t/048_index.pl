@@ -347,14 +347,14 @@ SKIP:
 # ---- what users see ----
 
 {
-	my $counters = 'SELECT index_builds, core_index_builds, index_rows FROM gpusort_counters()';
+	my $counters = q(SELECT sum(count) FILTER (WHERE engine <> 'core'), sum(count) FILTER (WHERE engine = 'core'), sum(rows) FROM gpusort_stat WHERE kind = 'index');
 	my ($builds, $by_core, $rows) = split /\|/, $node->safe_psql('postgres', $counters);
 
 	is($node->safe_psql('postgres', 'CREATE INDEX seen ON kinds (u); SELECT rows, key_type, engine, gather_ms + return_ms <= total_ms FROM gpusort_last_sort()'),
 		'20000|index|cpu|t', 'gpusort_last_sort() shows a build');
 	like($node->safe_psql('postgres', 'CREATE INDEX left_to_core ON kinds (js); SELECT rows, key_type, engine, reason FROM gpusort_last_sort()'),
 		qr/^0\|index\|core\|.*jsonb/, 'gpusort_last_sort() shows why core has built an index');
-	is($node->safe_psql('postgres', $counters), join('|', $builds + 1, $by_core + 1, $rows + 20000), 'gpusort_counters() counts builds');
+	is($node->safe_psql('postgres', $counters), join('|', $builds + 1, $by_core + 1, $rows + 20000), 'gpusort_stat counts builds');
 }
 
 # ---- errors ----
