@@ -403,6 +403,28 @@ for rows in 10k 300k; do
   shape $rows 'incremental sort by an index' "i / 100 a, any_int() b; CREATE INDEX ON t (a)" 'a, b'
 done
 
+# Groups in place of a hash table: few, many, as many as rows, of which the planner knows too much or too little, and in order
+for rows in 1k 10k 100k 1M; do
+  wanted $rows '' || true
+  for memory in 4MB 256MB; do
+    for groups in 100 10000 $((n / 10)) $n; do
+      table="rnd($groups)::int g, any_int() k, 'name ' || rnd($groups) s, rnd($groups)::int h"
+      shape $rows "groups: DISTINCT of $groups, $memory" "$table" 'SELECT DISTINCT g FROM t' work_mem=$memory
+      shape $rows "groups: DISTINCT text of $groups, $memory" "$table" 'SELECT DISTINCT s FROM t' work_mem=$memory
+      shape $rows "groups: count of $groups, $memory" "$table" 'SELECT g, count(*) FROM t GROUP BY g' work_mem=$memory
+      shape $rows "groups: four aggregates of $groups, $memory" "$table" 'SELECT g, count(*), sum(k), max(k), avg(h) FROM t GROUP BY g' work_mem=$memory
+      shape $rows "groups: text of $groups, $memory" "$table" 'SELECT s, count(*), sum(k) FROM t GROUP BY s' work_mem=$memory
+      shape $rows "groups: two columns of $groups, $memory" "$table" 'SELECT g, s, sum(k) FROM t GROUP BY g, s' work_mem=$memory
+    done
+    shape $rows "groups: columns that depend on each other, $memory" 'rnd(1000)::int g, any_int() k; ALTER TABLE t ADD h int; UPDATE t SET h = g / 2' 'SELECT g, h, sum(k) FROM t GROUP BY g, h' work_mem=$memory
+    shape $rows "groups: an expression, $memory" 'i id, any_int() k' 'SELECT id / 1000, sum(k) FROM t GROUP BY 1' work_mem=$memory
+    shape $rows "groups: in order, $memory" 'i / 10 g, any_int() k' 'SELECT g, sum(k) FROM t GROUP BY g' work_mem=$memory
+    shape $rows "groups: few pass, $memory" 'i id, rnd(100)::int a' 'SELECT id, count(*) FROM t WHERE a = 1 GROUP BY id' work_mem=$memory
+    shape $rows "groups: UNION, $memory" 'i id, any_int() k' 'SELECT k FROM t UNION SELECT id FROM t' work_mem=$memory
+    shape $rows "groups: IN, $memory" "i id, rnd($((n / 10)))::int g" 'SELECT count(*) FROM t WHERE id IN (SELECT g FROM t)' work_mem=$memory
+  done
+done
+
 # Aggregates that sort inside themselves
 for rows in 1k 3k 10k 100k 3M; do
   shape $rows 'aggregate: percentile_cont' "$facts" 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k) FROM t'

@@ -76,7 +76,7 @@
  * fit in memory; bytes of a group, beside its columns; and bytes of the cache.
  */
 #define HASH_OPERATORS			8.0
-#define HASH_MISS_OPERATORS		24.0
+#define HASH_MISS_OPERATORS		22.0
 #define HASH_SPILL_OPERATORS	25.0
 #define HASH_GROUP_BYTES		64.0
 #define HASH_CACHE_BYTES		(4.0 * 1024 * 1024)

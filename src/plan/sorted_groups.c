@@ -8,6 +8,9 @@
  * has neither.  Without aggregates (DISTINCT), it drops rows that repeat another one while it gathers them, and reads by
  * pages, which a HashAggregate does not.
  *
+ * The results are the same, because GpuSort is stable: the rows of a group stay in the order of the table, which an
+ * array_agg() shows, and a sum of floating-point numbers.
+ *
  * The number of groups decides.  The planner multiplies those of several columns, and takes those of an expression's columns
  * for the expression's.  If that is wrong, the groups are few, and a hash table is faster.  So this file takes the number
  * of the column with the most values.
@@ -16,8 +19,6 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
-#include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -157,27 +158,12 @@ count_groups(PlannedStmt *stmt, const Agg *agg)
 	return Min(groups, agg->numGroups);
 }
 
-/* Does an aggregate keep its values in the order of the rows?  A user's may.  A sort puts the rows of a group in any order. */
-static bool
-keeps_order(Aggref *aggref)
-{
-	return !gpusort_aggregate_is_harmless(aggref) &&
-		(aggref->aggtranstype == INTERNALOID || aggref->aggtranstype == XMLOID || aggref->aggfnoid >= FirstGenbkiObjectId);
-}
-
 Sort *
 gpusort_plan_sort_groups(Agg *agg)
 {
-	ListCell   *lc;
-
 	if (!enable_sort || agg->aggstrategy != AGG_HASHED || agg->numCols == 0 || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggsplit != AGGSPLIT_SIMPLE && agg->aggsplit != AGGSPLIT_INITIAL_SERIAL))
 		return NULL;
-	foreach(lc, gpusort_aggregate_list(agg))
-	{
-		if (keeps_order(lfirst_node(Aggref, lc)))
-			return NULL;
-	}
 	return make_sort(agg);
 }
 
