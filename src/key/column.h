@@ -50,6 +50,8 @@
  *	text, bpchar and name under libc	flag		64 + 64 (+ 64) (a proposal)
  *	text, varchar, bpchar, bytea, name	code		64 + 64
  *	citext, of its small letters		as text
+ *	types of extensions that have
+ *	abbreviated keys					flag		64 (a prefix)
  *	uuid								crowded		64 + 64
  *
  * Rows with equal words can still have different values in a column: where the words
@@ -114,8 +116,9 @@ typedef enum GpusortRowKind
 								 * words if the sample shows that all values fit then */
 	/* the words are always a prefix */
 	GPUSORT_ROW_ABBREVIATED,	/* text and bpchar under ICU */
-	GPUSORT_ROW_LIBC			/* text, bpchar and name under libc: words propose an order;
+	GPUSORT_ROW_LIBC,			/* text, bpchar and name under libc: words propose an order;
 								 * three words if the sample asks for them */
+	GPUSORT_ROW_SUPPORTED		/* other types whose sort support has abbreviated keys */
 } GpusortRowKind;
 
 #define GPUSORT_COLUMN_MAX_WORDS	3
@@ -126,6 +129,7 @@ typedef enum GpusortRowKind
 
 typedef struct GpusortEnumRanks GpusortEnumRanks;	/* values.c */
 typedef struct GpusortPacking GpusortPacking;	/* packed.h */
+typedef struct GpusortSupport GpusortSupport;	/* support.c */
 
 /* The bits of the words that say more than the value does */
 typedef struct GpusortMasks
@@ -179,6 +183,7 @@ typedef struct GpusortRowColumn
 			struct GpusortLibcPrefix *prefix;	/* bytes that most strings begin with; or NULL */
 			bool		is_name;	/* the type is name */
 		}			libc;		/* LIBC */
+		GpusortSupport *support;	/* SUPPORTED */
 	};
 	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
 
@@ -274,6 +279,17 @@ extern uint64 gpusort_rowenum_encode(const GpusortRowColumn *column, Datum value
 /* For gpusort_rowtype_begin() */
 extern void gpusort_rowenum_begin(GpusortRowColumn *column);
 extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
+
+/* ---- support.c ---- */
+
+/* Can a type that gpusort does not know, or another order of one that it knows, be kind SUPPORTED? */
+extern bool gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfamily, Oid opcintype);
+
+/* Prepares a column of that kind, in the current memory context. */
+extern void gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSortColumn *from);
+
+/* Makes the word of a value. */
+extern void gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* ---- few.c ---- */
 

@@ -5,7 +5,7 @@
  *
  * The choice depends on the sort operator.  Its btree operator family must be
  * one of PostgreSQL's own, because an extension's family may define any order; of
- * extensions only citext's is known.
+ * extensions only citext's is known, and those that abbreviate keys (key/support.c).
  * The operator's input type says how to read the value.  The column's own type
  * may be another one that is binary coercible to it: a domain, varchar, cidr or
  * regclass.
@@ -106,6 +106,9 @@ static const RowType citext_type = {TEXTOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0};
  */
 static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
 static const RowType abbreviated_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
+
+/* The first 63 bits of an abbreviated key of another type */
+static const RowType supported_type = {InvalidOid, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0};
 
 /* text, bpchar and name under libc */
 static const RowType libc_type = {TEXTOID, GPUSORT_ROW_LIBC, 2, 63, 128, 0};
@@ -385,10 +388,12 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 		type = &citext_type;
 		lowered = true;
 	}
+	/* initdb assigns the OIDs of PostgreSQL's own families, which are below this */
+	if (opfamily >= FirstNormalObjectId && !lowered && gpusort_rowsupport_possible(from, opfamily, opcintype))
+		type = &supported_type;
 	if (type == NULL || !IsBinaryCoercible(getBaseType(from->type), opcintype))
 		return unsupported(from->type);
-	/* initdb assigns the OIDs of PostgreSQL's own families, which are below this */
-	if (opfamily >= FirstNormalObjectId && !lowered)
+	if (opfamily >= FirstNormalObjectId && !lowered && type != &supported_type)
 		return psprintf("the operator family of column %d is not built in", place);
 
 	if (type->typid == TEXTOID || type->typid == BPCHAROID ||
@@ -459,6 +464,9 @@ gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColumn *column)
 			break;
 		case GPUSORT_ROW_ABBREVIATED:
 			gpusort_rowicu_begin(column, from);
+			break;
+		case GPUSORT_ROW_SUPPORTED:
+			gpusort_rowsupport_begin(column, from);
 			break;
 		case GPUSORT_ROW_PACKED:
 			for (int i = 0; i < column->bytes.packing->nfields; i++)

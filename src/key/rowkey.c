@@ -44,7 +44,7 @@ static bool
 is_sampled(GpusortRowKind kind)
 {
 	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_INET || kind == GPUSORT_ROW_PACKED ||
-		kind == GPUSORT_ROW_ABBREVIATED || kind == GPUSORT_ROW_LIBC;
+		kind == GPUSORT_ROW_ABBREVIATED || kind == GPUSORT_ROW_LIBC || kind == GPUSORT_ROW_SUPPORTED;
 }
 
 /* Gives a column words, behind those that the plan has. */
@@ -280,6 +280,10 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 			break;
 		case GPUSORT_ROW_INET:
 			whole = gpusort_rowinet_encode(column, value, words);
+			break;
+		case GPUSORT_ROW_SUPPORTED:
+			gpusort_rowsupport_encode(column, value, words);
+			whole = false;
 			break;
 		case GPUSORT_ROW_PACKED:
 			whole = column->few == NULL ? gpusort_rowpacked_encode(column, value, words) :

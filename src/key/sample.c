@@ -64,6 +64,7 @@ gpusort_rowkey_wants_sample(const GpusortRowKey *key)
 	for (int i = 0; i < key->nencoded; i++)
 	{
 		if (is_string(&key->columns[i]) || key->columns[i].kind == GPUSORT_ROW_INET ||
+			key->columns[i].kind == GPUSORT_ROW_SUPPORTED ||
 			(i > 0 && key->columns[i].kind == GPUSORT_ROW_NUMERIC))
 			return true;
 	}
@@ -268,6 +269,8 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 		}
 		else if (column->kind == GPUSORT_ROW_LIBC && !column->libc.is_name)
 			gpusort_sample_choose_weights(&sample, column, lasting, &spare);
+		else if (column->kind == GPUSORT_ROW_SUPPORTED)
+			gpusort_sample_choose_support(&sample, column);
 		else if (is_string(column))
 			gpusort_sample_choose_prefix(&sample, column, lasting);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))

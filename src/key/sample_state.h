@@ -50,4 +50,9 @@ extern void gpusort_sample_choose_prefix(const GpusortSample *sample, GpusortRow
 extern void gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *column,
 										  MemoryContext lasting, int *spare);
 
+/* ---- support.c ---- */
+
+/* Asks a column's sort support whether its abbreviated keys are of use, for which the sample is abbreviated. */
+extern void gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *column);
+
 #endif							/* GPUSORT_KEY_SAMPLE_STATE_H */

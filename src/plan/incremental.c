@@ -135,6 +135,9 @@ gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right
 			*right = true;
 			break;
 		case T_Limit:
+			/* an OFFSET alone passes over rows */
+			*left &= ((const Limit *) plan)->limitCount == NULL;
+			break;
 		case T_MergeJoin:
 		case T_RecursiveUnion:
 			*left = false;

@@ -74,6 +74,7 @@ BEGIN
 END $$;
 SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered WHERE k % 3 < 2');
 SELECT scans('SELECT * FROM (SELECT day, row_number() OVER (PARTITION BY day ORDER BY k) AS r FROM scattered) AS s WHERE r <= 2');
+SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered WHERE k % 3 < 2 OFFSET 3');
 SET gpusort.enabled = off;
 SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered WHERE k % 3 < 2');
 RESET gpusort.enabled;

@@ -1,0 +1,111 @@
+/*-------------------------------------------------------------------------
+ *
+ * support.c
+ *		Types that gpusort does not know, but whose btree operator class abbreviates keys.
+ *
+ * The sort support of an operator class may make a Datum of each value, an abbreviated key, whose order is that of the
+ * values, except that different values may have the same one (utils/sortsupport.h).  PostGIS does that for geometries.  If
+ * the comparison of these Datums is one of core's, whose order is that of integers, a Datum is a word, and the full
+ * comparison breaks ties.
+ *
+ * An abbreviation may be useless, as where all values begin alike.  The sort support can tell by the values that it has
+ * abbreviated so far, for which core asks it now and then.  Here it is asked once, after the sample.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/nbtree.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "key/sample_state.h"
+
+struct GpusortSupport
+{
+	SortSupport abbreviation;	/* NULL: it is useless, and all values have the same word */
+	uint64		sign;			/* of a word, if the Datums are compared as signed integers */
+	int			shift;			/* which puts a Datum into the upper bits of a word */
+	MemoryContext cxt;			/* where a value is abbreviated */
+};
+
+/* Prepares to abbreviate.  False if there are no abbreviated keys, or their comparison is not known. */
+static bool
+prepare(const GpusortSortColumn *from, GpusortSupport *support)
+{
+	SortSupport ssup = palloc0(sizeof(SortSupportData));
+
+	ssup->ssup_cxt = CurrentMemoryContext;
+	ssup->ssup_collation = from->collation;
+	ssup->ssup_nulls_first = from->nulls_first;
+	ssup->ssup_attno = from->attno;
+	ssup->abbreviate = true;
+	PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);
+	*support = (GpusortSupport) {.abbreviation = ssup, .shift = 64 - 8 * SIZEOF_DATUM};
+	if (ssup->abbrev_converter == NULL)
+		return false;
+	if (ssup->comparator == ssup_datum_int32_cmp)
+		support->shift = 32;
+#if SIZEOF_DATUM >= 8
+	else if (ssup->comparator == ssup_datum_signed_cmp)
+		support->shift = 0;
+#endif
+	else
+		return ssup->comparator == ssup_datum_unsigned_cmp;
+	support->sign = GPUSORT_SIGN64;
+	return true;
+}
+
+bool
+gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfamily, Oid opcintype)
+{
+	GpusortSupport support;
+
+	return OidIsValid(get_opfamily_proc(opfamily, opcintype, opcintype, BTSORTSUPPORT_PROC)) && prepare(from, &support);
+}
+
+void
+gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
+{
+	column->support = palloc(sizeof(GpusortSupport));
+	if (!prepare(from, column->support))
+		elog(ERROR, "operator %u has no abbreviated keys", from->sort_operator);
+	column->support->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort abbreviation", ALLOCSET_SMALL_SIZES);
+}
+
+void
+gpusort_rowsupport_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	GpusortSupport *support = column->support;
+	uint64		word = 0;
+
+	if (support->abbreviation != NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(support->cxt);
+
+		word = ((uint64) support->abbreviation->abbrev_converter(value, support->abbreviation) << support->shift) ^ support->sign;
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(support->cxt);
+	}
+	/* the first bit is left for NULL's flag, so the last bit is lost */
+	words[0] = ((word >> 1) ^ column->masks.flip[0]) | column->masks.base;
+}
+
+void
+gpusort_sample_choose_support(const GpusortSample *sample, GpusortRowColumn *column)
+{
+	GpusortSupport *support = column->support;
+
+	for (uint32 i = 0; i < sample->n; i++)
+	{
+		bool		isnull;
+		Datum		value = gpusort_sample_value(sample, i, column, &isnull);
+		uint64		word;
+
+		if (!isnull)
+			gpusort_rowsupport_encode(column, value, &word);
+	}
+	if (support->abbreviation->abbrev_abort != NULL &&
+		support->abbreviation->abbrev_abort(sample->n, support->abbreviation))
+		support->abbreviation = NULL;
+}
