@@ -282,6 +282,9 @@ extern void gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColu
 
 /* ---- support.c ---- */
 
+/* Is a function this one, in C, of this library?  Only superusers can create such functions. */
+extern bool gpusort_is_c_function(Oid function, const char *library, const char *name);
+
 /* Can a type that gpusort does not know, or another order of one that it knows, be kind SUPPORTED? */
 extern bool gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfamily, Oid opcintype);
 

@@ -31,9 +31,7 @@
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
-#include "catalog/pg_language.h"
 #include "catalog/pg_opfamily.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -275,31 +273,6 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 	return NULL;
 }
 
-/* Is a function contrib's citext_cmp()? */
-static bool
-is_citext_cmp(Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	bool		found = false;
-	bool		isnull;
-	Datum		library;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	library = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &isnull);
-	if (!isnull && ((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
-	{
-		char	   *path = TextDatumGetCString(library);
-		char	   *name = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull));
-
-		found = strcmp(path, "$libdir/citext") == 0 && strcmp(name, "citext_cmp") == 0;
-		pfree(path);
-		pfree(name);
-	}
-	ReleaseSysCache(tuple);
-	return found;
-}
-
 /*
  * Does a btree operator family compare values of this type by citext_cmp()?  An extension's
  * operator family may define any order, so its name proves nothing: the code that compares
@@ -316,7 +289,7 @@ compares_as_citext(Oid opfamily, Oid type)
 	 * In other encodings of several bytes, lower() fails where libc does not know a
 	 * character.  Core may never compare such a string.
 	 */
-	return OidIsValid(function) && get_typlen(type) == -1 && is_citext_cmp(function) &&
+	return OidIsValid(function) && get_typlen(type) == -1 && gpusort_is_c_function(function, "$libdir/citext", "citext_cmp") &&
 		(GetDatabaseEncoding() == PG_UTF8 || pg_database_encoding_max_length() == 1);
 }
 

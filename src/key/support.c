@@ -4,9 +4,11 @@
  *		Types that gpusort does not know, but whose btree operator class abbreviates keys.
  *
  * The sort support of an operator class may make a Datum of each value, an abbreviated key, whose order is that of the
- * values, except that different values may have the same one (utils/sortsupport.h).  PostGIS does that for geometries.  If
- * the comparison of these Datums is one of core's, whose order is that of integers, a Datum is a word, and the full
- * comparison breaks ties.
+ * values, except that different values may have the same one (utils/sortsupport.h).  If the comparison of these Datums is
+ * one of core's, whose order is that of integers, a Datum is a word, and the full comparison breaks ties.
+ *
+ * The comparison of PostGIS's geometries is its own.  It is that of unsigned integers, but that it leaves 0, which empty
+ * geometries have, to the full comparison, by which they come first (postgis/lwgeom_btree.c).
  *
  * An abbreviation may be useless, as where all values begin alike.  The sort support can tell by the values that it has
  * abbreviated so far, for which core asks it now and then.  Here it is asked once, after the sample.
@@ -15,9 +17,14 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/nbtree.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "key/sample_state.h"
 
@@ -29,7 +36,7 @@ struct GpusortSupport
 	MemoryContext cxt;			/* where a value is abbreviated */
 };
 
-/* Prepares to abbreviate.  False if there are no abbreviated keys, or their comparison is not known. */
+/* Prepares to abbreviate.  False if there are no abbreviated keys, or their comparison is not core's. */
 static bool
 prepare(const GpusortSortColumn *from, GpusortSupport *support)
 {
@@ -57,18 +64,38 @@ prepare(const GpusortSortColumn *from, GpusortSupport *support)
 }
 
 bool
+gpusort_is_c_function(Oid function, const char *library, const char *name)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		found = false;
+	bool		isnull;
+	Datum		path;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	path = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &isnull);
+	if (!isnull && ((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
+		found = strcmp(TextDatumGetCString(path), library) == 0 &&
+			strcmp(TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull)), name) == 0;
+	ReleaseSysCache(tuple);
+	return found;
+}
+
+bool
 gpusort_rowsupport_possible(const GpusortSortColumn *from, Oid opfamily, Oid opcintype)
 {
+	Oid			function = get_opfamily_proc(opfamily, opcintype, opcintype, BTSORTSUPPORT_PROC);
 	GpusortSupport support;
 
-	return OidIsValid(get_opfamily_proc(opfamily, opcintype, opcintype, BTSORTSUPPORT_PROC)) && prepare(from, &support);
+	return OidIsValid(function) &&
+		(prepare(from, &support) || gpusort_is_c_function(function, "$libdir/postgis-3", "lwgeom_sortsupport"));
 }
 
 void
 gpusort_rowsupport_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 {
 	column->support = palloc(sizeof(GpusortSupport));
-	if (!prepare(from, column->support))
+	if (!prepare(from, column->support) && column->support->abbreviation->abbrev_converter == NULL)
 		elog(ERROR, "operator %u has no abbreviated keys", from->sort_operator);
 	column->support->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort abbreviation", ALLOCSET_SMALL_SIZES);
 }
