@@ -8,8 +8,6 @@
  * together, once for all aggregates of the same order (node/sorter.c).  They come back group by group, and core's transition
  * function is called for each, or for each that differs from the one before.  So there is one state at a time.
  *
- * percentile_disc(), percentile_cont() of intervals, and mode() take their values from the rows in order.  Numbers have a faster way: aggregate_results.c.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -18,84 +16,16 @@
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
-#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "functions/aggregate_node.h"
 #include "functions/group_numbers.h"
-#include "functions/group_states.h"
-#include "functions/ordered.h"
-#include "functions/percentile.h"
-#include "functions/row_value.h"
-#include "node/sorter.h"
-
-/* One order, of the rows of one or several aggregates: the group's number, and those arguments that are not constant */
-typedef struct Order
-{
-	const Aggref *aggref;		/* the first one */
-
-	bool		skips_nulls;	/* rows whose argument is NULL are not wanted, */
-	bool		distinct;		/* nor rows that repeat another one */
-	bool		compares;		/* an aggregate asks whether a row repeats the one before */
-	bool		counts;			/* an aggregate asks for the number of a group's rows, before it reads them */
-	ExprState  *filter;			/* NULL: none */
-	int			first;			/* columns in front of the arguments: 1 with groups, else 0 */
-	int			nvalues;
-	GpusortRowValue *values;
-	int			ncolumns;		/* of the order, without the group */
-	AttrNumber *attnos;
-	FmgrInfo   *equals;
-	Oid		   *collations;
-
-	GpusortSorter *sorter;
-	TupleTableSlot *slot;		/* a row that is put */
-	TupleTableSlot *next;		/* the next row in order; NULL: it has to be read */
-	TupleTableSlot *last;		/* the last row that did not repeat the one before */
-	uint64	   *rows;			/* of each group, if they are counted */
-	uint32		ngroups;		/* that rows has room for */
-} Order;
-
-typedef struct Ordered
-{
-	GpusortAggregateKind kind;	/* CONT, DISC, MODE, or another one: the aggregate's function is called */
-	int			order;			/* index */
-	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
-	NullableDatum *args;
-	int			nargs;
-	GpusortStates *states;		/* NULL: */
-	bool		by_value;		/* the value that is wanted */
-	int16		length;
-
-	ExprState  *state;			/* of the fractions */
-	bool		several;		/* they are an array */
-	GpusortFractions fractions;
-	bool		evaluated;		/* these are, in this scan of the child */
-	GpusortPercentiles percentiles;
-	uint64	   *places;			/* where the values are that the group's percentiles need */
-	int			nplaces;
-	uint64		most;			/* rows of the longest run of equal ones so far */
-	bool		leads;			/* that is the run which is being read */
-	Datum	   *found;			/* values at the places, or the mode */
-} Ordered;
-
-struct GpusortOrdered
-{
-	PlanState  *ps;
-	bool		grouped;
-	MemoryContext cxt;			/* of one scan of the child */
-	MemoryContext row_cxt;		/* of the comparison of two rows */
-	int			norders;
-	Order	   *orders;
-	int			naggregates;
-	Ordered    *aggregates;
-};
+#include "functions/ordered_state.h"
 
 static List *
 clauses_of(const Aggref *aggref)
@@ -187,7 +117,7 @@ describe_rows(const Aggref *aggref, bool grouped)
 }
 
 static void
-init_order(GpusortOrdered *ordered, Order *order, const Aggref *aggref)
+init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 {
 	EState	   *estate = ordered->ps->state;
 	TupleDesc	desc = describe_rows(aggref, ordered->grouped);
@@ -197,7 +127,7 @@ init_order(GpusortOrdered *ordered, Order *order, const Aggref *aggref)
 	GpusortSortColumn *columns = find_columns(aggref, first, attnos, &n);
 	ListCell   *lc;
 
-	*order = (Order) {.aggref = aggref, .first = first, .distinct = aggref->aggdistinct != NIL};
+	*order = (GpusortOrder) {.aggref = aggref, .first = first, .distinct = aggref->aggdistinct != NIL};
 	order->skips_nulls = aggref->aggkind == AGGKIND_ORDERED_SET;
 	if (aggref->aggfilter != NULL)
 		order->filter = ExecInitQual(list_make1(aggref->aggfilter), ordered->ps);
@@ -227,10 +157,10 @@ init_order(GpusortOrdered *ordered, Order *order, const Aggref *aggref)
 }
 
 static void
-init_aggregate(GpusortOrdered *ordered, Ordered *aggregate, Aggref *aggref)
+init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref)
 {
 	Expr	   *fractions = gpusort_aggregate_fractions(aggref);
-	Order	   *order;
+	GpusortOrder	   *order;
 	int			n;
 	ListCell   *lc;
 
@@ -285,8 +215,8 @@ gpusort_ordered_init(PlanState *ps, List *aggrefs, bool grouped, int *sorts)
 	ordered->grouped = grouped;
 	ordered->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort ordered aggregates", ALLOCSET_DEFAULT_SIZES);
 	ordered->row_cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort ordered row", ALLOCSET_SMALL_SIZES);
-	ordered->orders = palloc0(n * sizeof(Order));
-	ordered->aggregates = palloc0(n * sizeof(Ordered));
+	ordered->orders = palloc0(n * sizeof(GpusortOrder));
+	ordered->aggregates = palloc0(n * sizeof(GpusortOrderedAggregate));
 	foreach(lc, aggrefs)
 		init_aggregate(ordered, &ordered->aggregates[ordered->naggregates++], lfirst_node(Aggref, lc));
 	*sorts = ordered->norders;
@@ -302,7 +232,7 @@ gpusort_ordered_begin(GpusortOrdered *ordered, Size memory)
 
 /* Counts a row of a group. */
 static void
-count_row(GpusortOrdered *ordered, Order *order, uint32 group)
+count_row(GpusortOrdered *ordered, GpusortOrder *order, uint32 group)
 {
 	if (unlikely(group >= order->ngroups))
 	{
@@ -317,7 +247,7 @@ count_row(GpusortOrdered *ordered, Order *order, uint32 group)
 }
 
 static void
-add_page(GpusortOrdered *ordered, Order *order, GpusortPage *page, const uint32 *groups)
+add_page(GpusortOrdered *ordered, GpusortOrder *order, GpusortPage *page, const uint32 *groups)
 {
 	ExprContext *econtext = ordered->ps->ps_ExprContext;
 	Datum	   *values = order->slot->tts_values + order->first;
@@ -361,180 +291,12 @@ gpusort_ordered_sort(GpusortOrdered *ordered)
 		gpusort_sorter_sort(ordered->orders[i].sorter);
 }
 
-/* Does a row equal the last one in the columns of the order? */
-static bool
-repeats(GpusortOrdered *ordered, Order *order, TupleTableSlot *slot)
-{
-	MemoryContext old = MemoryContextSwitchTo(ordered->row_cxt);
-	bool		equal = true;
-
-	for (int i = 0; i < order->ncolumns && equal; i++)
-	{
-		bool		isnull;
-		bool		last_isnull;
-		Datum		value = slot_getattr(slot, order->attnos[i], &isnull);
-		Datum		last = slot_getattr(order->last, order->attnos[i], &last_isnull);
-
-		equal = isnull == last_isnull &&
-			(isnull || DatumGetBool(FunctionCall2Coll(&order->equals[i], order->collations[i], last, value)));
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(ordered->row_cxt);
-	return equal;
-}
-
-/* Evaluates the fractions, once. */
-static void
-evaluate_fractions(GpusortOrdered *ordered, Ordered *aggregate, bool has_rows, ExprContext *econtext)
-{
-	Datum		value;
-	bool		isnull;
-
-	if (aggregate->evaluated)
-		return;
-	aggregate->fractions.null = true;
-	/* core looks at a single fraction first, and then whether there are rows */
-	if (!has_rows && aggregate->several)
-		return;
-	aggregate->evaluated = true;
-	value = ExecEvalExprSwitchContext(aggregate->state, econtext, &isnull);
-	gpusort_fractions_set(&aggregate->fractions, value, isnull, aggregate->several, ordered->cxt);
-}
-
-/* Begins a group, in which an aggregate has this many rows. */
-static void
-begin_group(GpusortOrdered *ordered, Ordered *aggregate, uint64 rows, ExprContext *econtext)
-{
-	aggregate->most = 0;
-	aggregate->nplaces = 0;
-	aggregate->found = NULL;
-	if (aggregate->states != NULL)
-	{
-		gpusort_states_forget(aggregate->states);
-		gpusort_states_begin(aggregate->states, 1);
-		return;
-	}
-	if (aggregate->state != NULL)
-	{
-		evaluate_fractions(ordered, aggregate, rows > 0, econtext);
-		if (rows == 0 || aggregate->fractions.null)
-			return;
-		aggregate->percentiles.rows = rows;
-		aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
-	}
-	aggregate->found = palloc0(Max(aggregate->nplaces, 1) * sizeof(Datum));
-}
-
-/* Takes a row at this place of its group, the run-th one of equal rows, of which last is the first. */
-static void
-take_row(Ordered *aggregate, TupleTableSlot *slot, uint64 place, uint64 run, TupleTableSlot *last)
-{
-	bool		isnull;
-
-	if (aggregate->states != NULL)
-	{
-		for (int i = 0; i < aggregate->nargs; i++)
-		{
-			if (aggregate->attnos[i] > 0)
-				aggregate->args[i].value = slot_getattr(slot, aggregate->attnos[i], &aggregate->args[i].isnull);
-		}
-		gpusort_states_advance(aggregate->states, aggregate->args);
-		return;
-	}
-	for (int i = 0; i < aggregate->nplaces; i++)
-	{
-		if (aggregate->places[i] == place)
-			aggregate->found[i] = datumCopy(slot_getattr(slot, aggregate->attnos[0], &isnull), aggregate->by_value, aggregate->length);
-	}
-	if (aggregate->kind != GPUSORT_AGGREGATE_MODE)
-		return;
-	aggregate->leads &= run > 1;
-	if (run <= aggregate->most)
-		return;
-	aggregate->most = run;
-	if (!aggregate->leads)
-		aggregate->found[0] = datumCopy(slot_getattr(last, aggregate->attnos[0], &isnull), aggregate->by_value, aggregate->length);
-	aggregate->leads = true;
-}
-
-/* Reads the rows of a group. */
-static void
-read_group(GpusortOrdered *ordered, int number, uint32 group)
-{
-	Order	   *order = &ordered->orders[number];
-	uint64		run = 0;
-
-	for (uint64 place = 0;; place++)
-	{
-		bool		isnull;
-
-		CHECK_FOR_INTERRUPTS();
-		if (order->next == NULL)
-			order->next = gpusort_sorter_next(order->sorter);
-		if (TupIsNull(order->next) ||
-			(ordered->grouped && (uint32) DatumGetInt32(slot_getattr(order->next, 1, &isnull)) != group))
-			return;
-		if (order->compares)
-		{
-			run = place > 0 && repeats(ordered, order, order->next) ? run + 1 : 1;
-			if (run == 1)
-				ExecCopySlot(order->last, order->next);
-		}
-		if (order->distinct && run > 1)
-		{
-			order->next = NULL;
-			continue;
-		}
-		for (int i = 0; i < ordered->naggregates; i++)
-		{
-			if (ordered->aggregates[i].order == number)
-				take_row(&ordered->aggregates[i], order->next, place, run, order->last);
-		}
-		order->next = NULL;
-	}
-}
-
-void
-gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econtext, Datum *values, bool *nulls)
-{
-	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-
-	for (int i = 0; i < ordered->naggregates; i++)
-	{
-		const Order *order = &ordered->orders[ordered->aggregates[i].order];
-
-		begin_group(ordered, &ordered->aggregates[i], group < order->ngroups ? order->rows[group] : 0, econtext);
-	}
-	for (int i = 0; i < ordered->norders; i++)
-		read_group(ordered, i, group);
-	for (int i = 0; i < ordered->naggregates; i++)
-	{
-		Ordered    *aggregate = &ordered->aggregates[i];
-
-		if (aggregate->states != NULL)
-		{
-			gpusort_states_finish(aggregate->states, 0, econtext, &values[i], &nulls[i]);
-			continue;
-		}
-		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
-			nulls[i] = aggregate->most == 0;
-		else
-			nulls[i] = aggregate->fractions.null || aggregate->found == NULL;
-		if (nulls[i])
-			values[i] = (Datum) 0;
-		else
-			values[i] = aggregate->kind == GPUSORT_AGGREGATE_MODE ? aggregate->found[0] :
-				gpusort_percentile_pack(&aggregate->percentiles, aggregate->found);
-	}
-	MemoryContextSwitchTo(old);
-}
-
 void
 gpusort_ordered_forget(GpusortOrdered *ordered)
 {
 	for (int i = 0; i < ordered->norders; i++)
 	{
-		Order	   *order = &ordered->orders[i];
+		GpusortOrder	   *order = &ordered->orders[i];
 
 		ExecClearTuple(order->last);
 		gpusort_sorter_end(order->sorter);

@@ -222,7 +222,13 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 	plan->lefttree = replace_sorts(in, plan->lefttree, child_bound);
 	plan->righttree = replace_sorts(in, plan->righttree, gpusort_unbounded);
 
-	if (IsA(plan, Sort))
+	if (IsA(plan, Limit))
+	{
+		/* core's bounded sort may have cost less than a GpuSort */
+		plan->startup_cost = Max(plan->startup_cost, plan->lefttree->startup_cost);
+		plan->total_cost = Max(plan->total_cost, plan->startup_cost);
+	}
+	else if (IsA(plan, Sort))
 	{
 		Cost		cost;
 		const char *reason = refuse_sort(in->stmt, (Sort *) plan, bound, &cost);

@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * ordered_results.c
+ *		Computes aggregates of rows in order, group by group.
+ *
+ * The aggregate's own functions are called for each row.  percentile_disc(), percentile_cont() of intervals, and mode() take
+ * their values from the rows themselves.  Numbers have a faster way: aggregate_results.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "functions/ordered_state.h"
+
+/* Does a row equal the last one in the columns of the order? */
+static bool
+repeats(GpusortOrdered *ordered, GpusortOrder *order, TupleTableSlot *slot)
+{
+	MemoryContext old = MemoryContextSwitchTo(ordered->row_cxt);
+	bool		equal = true;
+
+	for (int i = 0; i < order->ncolumns && equal; i++)
+	{
+		bool		isnull;
+		bool		last_isnull;
+		Datum		value = slot_getattr(slot, order->attnos[i], &isnull);
+		Datum		last = slot_getattr(order->last, order->attnos[i], &last_isnull);
+
+		equal = isnull == last_isnull &&
+			(isnull || DatumGetBool(FunctionCall2Coll(&order->equals[i], order->collations[i], last, value)));
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(ordered->row_cxt);
+	return equal;
+}
+
+/* Evaluates the fractions, once. */
+static void
+evaluate_fractions(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, bool has_rows, ExprContext *econtext)
+{
+	Datum		value;
+	bool		isnull;
+
+	if (aggregate->evaluated)
+		return;
+	aggregate->fractions.null = true;
+	/* core looks at a single fraction first, and then whether there are rows */
+	if (!has_rows && aggregate->several)
+		return;
+	aggregate->evaluated = true;
+	value = ExecEvalExprSwitchContext(aggregate->state, econtext, &isnull);
+	gpusort_fractions_set(&aggregate->fractions, value, isnull, aggregate->several, ordered->cxt);
+}
+
+/* Begins a group, in which an aggregate has this many rows. */
+static void
+begin_group(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, uint64 rows, ExprContext *econtext)
+{
+	aggregate->most = 0;
+	aggregate->nplaces = 0;
+	aggregate->found = NULL;
+	if (aggregate->states != NULL)
+	{
+		gpusort_states_forget(aggregate->states);
+		gpusort_states_begin(aggregate->states, 1);
+		return;
+	}
+	if (aggregate->state != NULL)
+	{
+		evaluate_fractions(ordered, aggregate, rows > 0, econtext);
+		if (rows == 0 || aggregate->fractions.null)
+			return;
+		aggregate->percentiles.rows = rows;
+		aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
+	}
+	aggregate->found = palloc0(Max(aggregate->nplaces, 1) * sizeof(Datum));
+}
+
+/* Takes a row at this place of its group, the run-th one of equal rows, of which last is the first. */
+static void
+take_row(GpusortOrderedAggregate *aggregate, TupleTableSlot *slot, uint64 place, uint64 run, TupleTableSlot *last)
+{
+	bool		isnull;
+
+	if (aggregate->states != NULL)
+	{
+		for (int i = 0; i < aggregate->nargs; i++)
+		{
+			if (aggregate->attnos[i] > 0)
+				aggregate->args[i].value = slot_getattr(slot, aggregate->attnos[i], &aggregate->args[i].isnull);
+		}
+		gpusort_states_advance(aggregate->states, aggregate->args);
+		return;
+	}
+	for (int i = 0; i < aggregate->nplaces; i++)
+	{
+		if (aggregate->places[i] == place)
+			aggregate->found[i] = datumCopy(slot_getattr(slot, aggregate->attnos[0], &isnull), aggregate->by_value, aggregate->length);
+	}
+	if (aggregate->kind != GPUSORT_AGGREGATE_MODE)
+		return;
+	aggregate->leads &= run > 1;
+	if (run <= aggregate->most)
+		return;
+	aggregate->most = run;
+	if (!aggregate->leads)
+		aggregate->found[0] = datumCopy(slot_getattr(last, aggregate->attnos[0], &isnull), aggregate->by_value, aggregate->length);
+	aggregate->leads = true;
+}
+
+/* Reads the rows of a group. */
+static void
+read_group(GpusortOrdered *ordered, int number, uint32 group)
+{
+	GpusortOrder	   *order = &ordered->orders[number];
+	uint64		run = 0;
+
+	for (uint64 place = 0;; place++)
+	{
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (order->next == NULL)
+			order->next = gpusort_sorter_next(order->sorter);
+		if (TupIsNull(order->next) ||
+			(ordered->grouped && (uint32) DatumGetInt32(slot_getattr(order->next, 1, &isnull)) != group))
+			return;
+		if (order->compares)
+		{
+			run = place > 0 && repeats(ordered, order, order->next) ? run + 1 : 1;
+			if (run == 1)
+				ExecCopySlot(order->last, order->next);
+		}
+		if (order->distinct && run > 1)
+		{
+			order->next = NULL;
+			continue;
+		}
+		for (int i = 0; i < ordered->naggregates; i++)
+		{
+			if (ordered->aggregates[i].order == number)
+				take_row(&ordered->aggregates[i], order->next, place, run, order->last);
+		}
+		order->next = NULL;
+	}
+}
+
+void
+gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econtext, Datum *values, bool *nulls)
+{
+	MemoryContext old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+
+	for (int i = 0; i < ordered->naggregates; i++)
+	{
+		const GpusortOrder *order = &ordered->orders[ordered->aggregates[i].order];
+
+		begin_group(ordered, &ordered->aggregates[i], group < order->ngroups ? order->rows[group] : 0, econtext);
+	}
+	for (int i = 0; i < ordered->norders; i++)
+		read_group(ordered, i, group);
+	for (int i = 0; i < ordered->naggregates; i++)
+	{
+		GpusortOrderedAggregate    *aggregate = &ordered->aggregates[i];
+
+		if (aggregate->states != NULL)
+		{
+			gpusort_states_finish(aggregate->states, 0, econtext, &values[i], &nulls[i]);
+			continue;
+		}
+		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
+			nulls[i] = aggregate->most == 0;
+		else
+			nulls[i] = aggregate->fractions.null || aggregate->found == NULL;
+		if (nulls[i])
+			values[i] = (Datum) 0;
+		else
+			values[i] = aggregate->kind == GPUSORT_AGGREGATE_MODE ? aggregate->found[0] :
+				gpusort_percentile_pack(&aggregate->percentiles, aggregate->found);
+	}
+	MemoryContextSwitchTo(old);
+}

@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * ordered_state.h
+ *		The state of aggregates that need their rows in order: ordered.c sorts the rows, and ordered_results.c reads them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_FUNCTIONS_ORDERED_STATE_H
+#define GPUSORT_FUNCTIONS_ORDERED_STATE_H
+
+#include "functions/aggregate_node.h"
+#include "functions/group_states.h"
+#include "functions/ordered.h"
+#include "functions/percentile.h"
+#include "functions/row_value.h"
+#include "node/sorter.h"
+
+/* One order, of the rows of one or several aggregates: the group's number, and those arguments that are not constant */
+typedef struct GpusortOrder
+{
+	const Aggref *aggref;		/* the first one */
+
+	bool		skips_nulls;	/* rows whose argument is NULL are not wanted, */
+	bool		distinct;		/* nor rows that repeat another one */
+	bool		compares;		/* an aggregate asks whether a row repeats the one before */
+	bool		counts;			/* an aggregate asks for the number of a group's rows, before it reads them */
+	ExprState  *filter;			/* NULL: none */
+	int			first;			/* columns in front of the arguments: 1 with groups, else 0 */
+	int			nvalues;
+	GpusortRowValue *values;
+	int			ncolumns;		/* of the order, without the group */
+	AttrNumber *attnos;
+	FmgrInfo   *equals;
+	Oid		   *collations;
+
+	GpusortSorter *sorter;
+	TupleTableSlot *slot;		/* a row that is put */
+	TupleTableSlot *next;		/* the next row in order; NULL: it has to be read */
+	TupleTableSlot *last;		/* the last row that did not repeat the one before */
+	uint64	   *rows;			/* of each group, if they are counted */
+	uint32		ngroups;		/* that rows has room for */
+} GpusortOrder;
+
+typedef struct GpusortOrderedAggregate
+{
+	GpusortAggregateKind kind;	/* CONT, DISC, MODE, or another one: the aggregate's function is called */
+	int			order;			/* index */
+	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
+	NullableDatum *args;
+	int			nargs;
+	GpusortStates *states;		/* NULL: */
+	bool		by_value;		/* the value that is wanted */
+	int16		length;
+
+	ExprState  *state;			/* of the fractions */
+	bool		several;		/* they are an array */
+	GpusortFractions fractions;
+	bool		evaluated;		/* these are, in this scan of the child */
+	GpusortPercentiles percentiles;
+	uint64	   *places;			/* where the values are that the group's percentiles need */
+	int			nplaces;
+	uint64		most;			/* rows of the longest run of equal ones so far */
+	bool		leads;			/* that is the run which is being read */
+	Datum	   *found;			/* values at the places, or the mode */
+} GpusortOrderedAggregate;
+
+struct GpusortOrdered
+{
+	PlanState  *ps;
+	bool		grouped;
+	MemoryContext cxt;			/* of one scan of the child */
+	MemoryContext row_cxt;		/* of the comparison of two rows */
+	int			norders;
+	GpusortOrder *orders;
+	int			naggregates;
+	GpusortOrderedAggregate *aggregates;
+};
+
+#endif							/* GPUSORT_FUNCTIONS_ORDERED_STATE_H */
