@@ -344,6 +344,13 @@ foreach my $query ('SELECT k, count(*), sum(v) FROM big GROUP BY k', 'SELECT k, 
 	same_answer($query, $query);
 }
 
+# The cost that decides is that of the plan, whose scan returns chosen columns only.
+foreach my $query ('SELECT DISTINCT n FROM big', 'SELECT id, count(pad) FROM big GROUP BY id', 'SELECT k, count(*) FROM big GROUP BY k')
+{
+	my ($agg, $sort) = (plans($query, 'on', 'COSTS'))[1] =~ /GroupAggregate  \(cost=([\d.]+).*GpuSort\)  \(cost=([\d.]+)/s;
+	cmp_ok($agg // 0, '>=', $sort // 1, "an aggregate costs no less than its sort: $query");
+}
+
 # By their costs, hash tables of few groups stay if there are aggregates; and of expressions, whose number is not known.
 foreach my $query ('SELECT few, count(*) FROM big GROUP BY few', 'SELECT few, v, count(*) FROM big GROUP BY few, v', 'SELECT few, v, sum(id) FROM big GROUP BY v, few HAVING count(*) > 1', 'SELECT k / 1000, count(*) FROM big GROUP BY 1',
 	'SELECT few + v FROM big GROUP BY 1', 'SELECT DISTINCT left(x, 2) FROM big', 'SELECT k % 3, n + 1, count(*) FROM big GROUP BY 1, 2', 'SELECT few, count(*) FROM big WHERE k < 1000 GROUP BY few', 'SELECT k, count(*) FROM (SELECT * FROM big LIMIT 100) b GROUP BY k')
