@@ -130,15 +130,15 @@ replace_in_list(Replacement *in, List *plans, GpusortBound bound)
 static void
 sort_groups(Replacement *in, Agg *agg)
 {
-	Sort	   *sort = gpusort_plan_sort_groups(agg);
+	Agg		   *sorted = gpusort_plan_sort_groups(agg);
 	Cost		hashed = agg->plan.total_cost;
 	Cost		cost;
 
-	if (sort == NULL ||
-		refuse_sort(in->stmt, sort, gpusort_bound_aggregate(agg, &sort->plan), &cost) != NULL ||
+	if (sorted == NULL ||
+		refuse_sort(in->stmt, (Sort *) outerPlan(sorted), gpusort_bound_aggregate(sorted, outerPlan(sorted)), &cost) != NULL ||
 		(!gpusort_force && cost >= gpusort_plan_hash_cost(in->stmt, agg)))
 		return;
-	gpusort_plan_use_sort(agg, sort, cost);
+	gpusort_plan_use_sort(agg, sorted, cost);
 	in->saved += Max(hashed - agg->plan.total_cost, 0);
 }
 

@@ -122,14 +122,14 @@ extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 
 /* ---- sorted_groups.c ---- */
 
-/* Returns a Sort that could be put below a HashAggregate, to make it a GroupAggregate; NULL: none could. */
-extern Sort *gpusort_plan_sort_groups(Agg *agg);
+/* Returns a GroupAggregate above a Sort that could take the place of a HashAggregate; NULL: none could. */
+extern Agg *gpusort_plan_sort_groups(const Agg *agg);
 
 /* The cost of the hash table of a HashAggregate, to be compared with that of a GpuSort. */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
 
-/* Makes a HashAggregate a GroupAggregate above this Sort, of this cost. */
-extern void gpusort_plan_use_sort(Agg *agg, Sort *sort, Cost cost);
+/* Makes a HashAggregate such a GroupAggregate, whose sort has this cost. */
+extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
 
 /* ---- start.c ---- */
 

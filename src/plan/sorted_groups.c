@@ -26,6 +26,7 @@
 #include "parser/parsetree.h"
 #include "utils/typcache.h"
 
+#include "guc.h"
 #include "plan/plan.h"
 
 /* A plan has fewer nodes, so that the number of an Agg and this give a number for its Sort. */
@@ -75,42 +76,49 @@ returns_columns(Plan *plan)
 }
 
 /*
- * Lets the scan below an Agg return only the columns that the Agg needs.  For a HashAggregate, a scan returns all
+ * Returns a copy of an Agg, whose scan returns only the columns that the Agg needs.  For a HashAggregate, a scan returns all
  * columns of a table if that saves a projection, and a sort would copy them.  Other nodes' target lists must not change:
  * they may have volatile functions, or the node may refer to them by number.
  */
-static void
-narrow_input(Agg *agg)
+static Agg *
+narrow_input(const Agg *agg)
 {
+	Agg		   *narrow = palloc(sizeof(Agg));
 	Plan	   *child = outerPlan(agg);
 	int			n = list_length(child->targetlist);
-	AttrNumber *numbers = palloc0((n + 1) * sizeof(AttrNumber));
+	AttrNumber *numbers;
 	Bitmapset  *columns = NULL;
 	List	   *targets = NIL;
 	ListCell   *lc;
 
+	*narrow = *agg;
 	collect_columns((Node *) agg->plan.targetlist, &columns);
 	collect_columns((Node *) agg->plan.qual, &columns);
 	for (int i = 0; i < agg->numCols; i++)
 		columns = bms_add_member(columns, agg->grpColIdx[i]);
 	if (!returns_columns(child) || bms_num_members(columns) == n)
-		return;
+		return narrow;
 
+	child = copyObject(child);
+	numbers = palloc0((n + 1) * sizeof(AttrNumber));
 	foreach(lc, child->targetlist)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
 
 		if (!bms_is_member(entry->resno, columns))
 			continue;
-		targets = lappend(targets, flatCopyTargetEntry(entry));
+		targets = lappend(targets, entry);
 		numbers[entry->resno] = list_length(targets);
-		llast_node(TargetEntry, targets)->resno = list_length(targets);
+		entry->resno = list_length(targets);
 	}
 	child->targetlist = targets;
-	agg->plan.targetlist = (List *) renumber((Node *) agg->plan.targetlist, numbers);
-	agg->plan.qual = (List *) renumber((Node *) agg->plan.qual, numbers);
+	outerPlan(narrow) = child;
+	narrow->plan.targetlist = (List *) renumber((Node *) agg->plan.targetlist, numbers);
+	narrow->plan.qual = (List *) renumber((Node *) agg->plan.qual, numbers);
+	narrow->grpColIdx = palloc(agg->numCols * sizeof(AttrNumber));
 	for (int i = 0; i < agg->numCols; i++)
-		agg->grpColIdx[i] = numbers[agg->grpColIdx[i]];
+		narrow->grpColIdx[i] = numbers[agg->grpColIdx[i]];
+	return narrow;
 }
 
 /* Makes a Sort of an Agg's input by the columns of the groups.  NULL if a type has no order, or another equality. */
@@ -158,13 +166,26 @@ count_groups(PlannedStmt *stmt, const Agg *agg)
 	return Min(groups, agg->numGroups);
 }
 
-Sort *
-gpusort_plan_sort_groups(Agg *agg)
+Agg *
+gpusort_plan_sort_groups(const Agg *agg)
 {
+	Agg		   *sorted;
+	Sort	   *sort;
+
 	if (!enable_sort || agg->aggstrategy != AGG_HASHED || agg->numCols == 0 || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggsplit != AGGSPLIT_SIMPLE && agg->aggsplit != AGGSPLIT_INITIAL_SERIAL))
 		return NULL;
-	return make_sort(agg);
+	/* before anything is copied */
+	if (!gpusort_force && gpusort_cost_few_rows(outerPlan(agg)->plan_rows, outerPlan(agg)->plan_width, agg->numCols,
+												GPUSORT_COMPARISON_FAST))
+		return NULL;
+	sorted = narrow_input(agg);
+	sort = make_sort(sorted);
+	if (sort == NULL)
+		return NULL;
+	sorted->aggstrategy = AGG_SORTED;
+	outerPlan(sorted) = &sort->plan;
+	return sorted;
 }
 
 double
@@ -175,14 +196,9 @@ gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg)
 }
 
 void
-gpusort_plan_use_sort(Agg *agg, Sort *sort, Cost cost)
+gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost)
 {
-	Plan	   *child = outerPlan(agg);
-
-	narrow_input(agg);
-	sort->plan.targetlist = gpusort_plan_references(OUTER_VAR, child->targetlist);
-	outerPlan(agg) = &sort->plan;
-	agg->aggstrategy = AGG_SORTED;
-	agg->plan.startup_cost = child->total_cost + cost;
+	*agg = *sorted;
+	agg->plan.startup_cost = outerPlan(outerPlan(agg))->total_cost + cost;
 	agg->plan.total_cost = Max(agg->plan.startup_cost + cpu_tuple_cost * agg->plan.plan_rows, agg->plan.total_cost);
 }
