@@ -31,7 +31,7 @@ $kinds{$_} = [ $more_kinds{$_}, undef ] foreach sort keys %more_kinds;
 my @group_kinds = ((sort keys %more_kinds) x 2, grep({ !/ long|late|40 digits/ } @plain_kinds), grep { !/shade|colour/ } @nested_kinds);
 # equal values of these kinds are the same text
 my @one_form = grep { defined $kinds{$_} } ('int2', 'int4', 'int8', 'oid', 'date', 'timestamp', 'uuid', 'name', 'bool', 'text', 'varchar', 'colour', 'inet', 'int4range', 'float8: one form', 'numeric: one form');
-# whether they are sorted by text, for want of an order
+# the kinds of the columns g0, g1 and g2 of the table that was made last
 my %kind_of;
 
 my @groups = ('few', 'few', 'few', 'mid', 'mid', 'many', 'many', 'id', 'gen', 'late', 'x', 'x', 'x COLLATE "en-x-icu"', 'x COLLATE nocase', 'x COLLATE libc', 'lower(x)', ('g0', 'g1', 'g2') x 4);
@@ -39,7 +39,7 @@ my @expressions = ('id % 10', 'i4 / 1000', 'mid > 100', 'f8 > 0', 'NULL::int', '
 	'CASE WHEN id % 2 = 0 THEN hashint4(mid) ELSE hashint4(mid) + 0 END', 'CASE WHEN id % 2 = 0 THEN 0::float8 ELSE -0.0::float8 END', 'CASE WHEN id % 2 = 0 THEN 1.0 ELSE 1.00 END', 'n', 'round(n, 1)', 'f8',
 	'ctid', 'tableoid', 'tableoid::regclass', 'repeat(few::text, 1000)', 'few::numeric', "few::text COLLATE \"C\"", 'x::char(9)', 'x::varchar', 'x::name', '(SELECT few)', '(SELECT count(*) FROM pg_namespace WHERE oid = mid::oid)', "'a'::text");
 
-# What is the same whatever the order of rows; lists; what is rounded
+# Aggregates that are the same whatever the order of rows; lists; those that are rounded
 my @aggregates = ('count(*)', 'count(*)', 'count(*)', 'count(i4)', 'count(n)', 'sum(i4)', 'sum(i8)', 'avg(i4)', 'sum(n)', 'avg(n)', 'max(n)', 'min(f8)', 'max(id)', 'min(x)', 'max(x COLLATE "C")', 'stddev(i4)', 'var_pop(n)',
 	'bool_and(id > 3)', 'bit_or(i4)', 'max(late)', 'min(more)', 'max(gen)', 'count(g0)', 'max(ARRAY[i4, few])', 'sum(random() * 0)', 'count(t.*)', 'max(ctid)', 'count(DISTINCT i4)', 'max(tableoid)', 'sum((SELECT few))', 'own_sum(few)',
 	'range_agg(int4range(id, id + 2))', 'grouping(KEY)', 'sum(m)', 'own_max(id)');
