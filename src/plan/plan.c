@@ -131,7 +131,6 @@ static void
 sort_groups(Replacement *in, Agg *agg)
 {
 	Agg		   *sorted = gpusort_plan_sort_groups(agg);
-	Cost		hashed = agg->plan.total_cost;
 	Cost		cost;
 
 	if (sorted == NULL ||
@@ -139,7 +138,6 @@ sort_groups(Replacement *in, Agg *agg)
 		(!gpusort_force && cost >= gpusort_plan_hash_cost(in->stmt, agg)))
 		return;
 	gpusort_plan_use_sort(agg, sorted, cost);
-	in->saved += Max(hashed - agg->plan.total_cost, 0);
 }
 
 /*
