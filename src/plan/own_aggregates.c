@@ -19,11 +19,11 @@
 #include "utils/lsyscache.h"
 
 #include "base/shmem.h"
+#include "compat.h"
 #include "functions/aggregate_node.h"
 #include "functions/group_states.h"
 #include "functions/grouped.h"
 #include "functions/ordered.h"
-#include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"
 

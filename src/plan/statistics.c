@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * statistics.c
- *		What the statistics say about the columns of a finished plan.
+ *		Distinct values of the columns of a finished plan, by the statistics.
  *
  *-------------------------------------------------------------------------
  */

@@ -36,7 +36,7 @@ my @sums = ('i2', 'i4', 'i8', 's', 'id', map { "greatest(least($_, 1e30), -1e30)
 my @expressions = ('i2 % 100', 'i4 / 3', '-f8', 'abs(f4)', 'i4::int8', 'i2::float8', "coalesce(d, date '2024-01-01')", 'ts::date', "tz AT TIME ZONE 'UTC'", 'id', '7',
 	'CASE WHEN id % 2 = 0 THEN i8 END', 'NULLIF(i4, 0)', 'i2 + (random() * 0)::int2', '(random() * 0)::float8', 'NULL::float8', 's::int8');
 
-# What core computes, alone or beside the others
+# Others, alone or beside these: most are computed by rows in order, some by core only
 my @others = ('sum(i2)', 'count(*)', 'max(f8)', 'count(i4)', 'count(DISTINCT x)', 'count(DISTINCT n)', 'count(DISTINCT (i4, i8))', 'mode() WITHIN GROUP (ORDER BY n)',
 	'percentile_cont(0.3) WITHIN GROUP (ORDER BY iv)', 'percentile_disc(0.3) WITHIN GROUP (ORDER BY x COLLATE "C" DESC)', 'percentile_disc(0.3) WITHIN GROUP (ORDER BY i4 USING #<)',
 	'mode() WITHIN GROUP (ORDER BY s USING #>)', 'percentile_disc(0.5) WITHIN GROUP (ORDER BY (SELECT i4))', 'rank(5) WITHIN GROUP (ORDER BY i4)', 'gpu_median(f8) FILTER (WHERE id > 5)');

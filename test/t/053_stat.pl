@@ -29,7 +29,7 @@ CREATE FUNCTION fails(n int) RETURNS int LANGUAGE plpgsql AS 'BEGIN IF n = 9000 
 VACUUM ANALYZE t;
 SQL
 
-# What the statements have added: the rows of both views that are not 0.
+# Returns the rows of both views to which the statements have added something.
 sub added
 {
 	my ($sql, $columns) = @_;
