@@ -19,7 +19,7 @@ TEST_MODULES += build/$(1)$(DLSUFFIX)
 endef
 
 $(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
-	$(patsubst %,src/key/%.c,rowkey doubt column_plan sample sample_strings few values packed packed_words text citext icu icu_table icu_read libc libc_alphabet libc_text)))
+	$(patsubst %,src/key/%.c,rowkey doubt column_plan sample sample_strings few values packed packed_words text citext icu icu_table icu_read libc libc_alphabet libc_text support)))
 $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 	$(patsubst %,src/store/%.c,spill spill_merge spill_file rowstore append) src/key/tuple.c $(patsubst %,src/base/%.c,memory large_memory huge_page page_maker shmem arena)))
 
@@ -27,7 +27,7 @@ $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
 # its copies of array.c and result_array.c.
 $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
 	$(patsubst %,src/functions/%.c,array result_array) $(patsubst %,src/key/%.c,keytype encode) \
-	$(patsubst %,src/base/%.c,memory large_memory huge_page)))
+	$(patsubst %,src/base/%.c,memory large_memory huge_page report shmem stat)))
 
 # A clock that a test can set: see test/fakeclock/clock.c.
 build/fakeclock.so: test/fakeclock/clock.c

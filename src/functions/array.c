@@ -50,12 +50,14 @@ PG_FUNCTION_INFO_V1(gpu_argsort);
 static ArrayType *
 flat_array(FunctionCallInfo fcinfo)
 {
-	AnyArrayType *array = PG_GETARG_ANY_ARRAY_P(0);
+	/* an array that is not expanded may lie in a tuple, at a multiple of 4 bytes */
+	if (VARATT_IS_EXTERNAL_EXPANDED(PG_GETARG_POINTER(0)))
+	{
+		ExpandedArrayHeader *expanded = (ExpandedArrayHeader *) DatumGetEOHP(PG_GETARG_DATUM(0));
 
-	if (!VARATT_IS_EXPANDED_HEADER(array))
-		return &array->flt;
-	if (array->xpn.fvalue != NULL)
-		return array->xpn.fvalue;
+		if (expanded->fvalue != NULL)
+			return expanded->fvalue;
+	}
 	return PG_GETARG_ARRAYTYPE_P(0);
 }
 

@@ -156,11 +156,44 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
 }
 
+/* Aggregates that share a state, as avg() and sum() of the same values may, share the calls that advance it, too. */
 static void
-init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref)
+init_states(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref, List *aggrefs)
+{
+	List	   *sharing = NIL;
+	int			first_one = -1;
+	ListCell   *lc;
+
+	foreach(lc, aggrefs)
+	{
+		if (lfirst_node(Aggref, lc)->aggtransno != aggref->aggtransno)
+			continue;
+		if (first_one < 0)
+			first_one = foreach_current_index(lc);
+		if (lfirst(lc) == aggref)
+			aggregate->result = list_length(sharing);
+		sharing = lappend(sharing, lfirst(lc));
+	}
+	aggregate->shares = aggregate->result > 0;
+	if (aggregate->shares)
+	{
+		const GpusortOrderedAggregate *first = &ordered->aggregates[first_one];
+
+		aggregate->states = first->states;
+		aggregate->results = first->results;
+		aggregate->nulls = first->nulls;
+		return;
+	}
+	aggregate->states = gpusort_states_init(ordered->ps, sharing);
+	aggregate->results = palloc(list_length(sharing) * sizeof(Datum));
+	aggregate->nulls = palloc(list_length(sharing) * sizeof(bool));
+}
+
+static void
+init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref, List *aggrefs)
 {
 	Expr	   *fractions = gpusort_aggregate_fractions(aggref);
-	GpusortOrder	   *order;
+	GpusortOrder *order;
 	int			n;
 	ListCell   *lc;
 
@@ -189,7 +222,7 @@ init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggr
 		aggregate->several = exprType((Node *) fractions) == FLOAT8ARRAYOID;
 		return;
 	}
-	aggregate->states = gpusort_states_init(ordered->ps, list_make1(aggref));
+	init_states(ordered, aggregate, aggref, aggrefs);
 	aggregate->args = palloc(list_length(aggref->args) * sizeof(NullableDatum));
 	foreach(lc, aggref->args)
 	{
@@ -218,7 +251,7 @@ gpusort_ordered_init(PlanState *ps, List *aggrefs, bool grouped, int *sorts)
 	ordered->orders = palloc0(n * sizeof(GpusortOrder));
 	ordered->aggregates = palloc0(n * sizeof(GpusortOrderedAggregate));
 	foreach(lc, aggrefs)
-		init_aggregate(ordered, &ordered->aggregates[ordered->naggregates++], lfirst_node(Aggref, lc));
+		init_aggregate(ordered, &ordered->aggregates[ordered->naggregates++], lfirst_node(Aggref, lc), aggrefs);
 	*sorts = ordered->norders;
 	return ordered;
 }
@@ -307,7 +340,7 @@ gpusort_ordered_forget(GpusortOrdered *ordered)
 	for (int i = 0; i < ordered->naggregates; i++)
 	{
 		ordered->aggregates[i].evaluated = false;
-		if (ordered->aggregates[i].states != NULL)
+		if (ordered->aggregates[i].states != NULL && !ordered->aggregates[i].shares)
 			gpusort_states_forget(ordered->aggregates[i].states);
 	}
 	MemoryContextReset(ordered->cxt);

@@ -66,6 +66,8 @@ begin_group(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, uint64 
 	aggregate->found = NULL;
 	if (aggregate->states != NULL)
 	{
+		if (aggregate->shares)
+			return;
 		gpusort_states_forget(aggregate->states);
 		gpusort_states_begin(aggregate->states, 1);
 		return;
@@ -89,6 +91,8 @@ take_row(GpusortOrderedAggregate *aggregate, TupleTableSlot *slot, uint64 place,
 
 	if (aggregate->states != NULL)
 	{
+		if (aggregate->shares)
+			return;
 		for (int i = 0; i < aggregate->nargs; i++)
 		{
 			if (aggregate->attnos[i] > 0)
@@ -169,7 +173,10 @@ gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econt
 
 		if (aggregate->states != NULL)
 		{
-			gpusort_states_finish(aggregate->states, 0, econtext, &values[i], &nulls[i]);
+			if (!aggregate->shares)
+				gpusort_states_finish(aggregate->states, 0, econtext, aggregate->results, aggregate->nulls);
+			values[i] = aggregate->results[aggregate->result];
+			nulls[i] = aggregate->nulls[aggregate->result];
 			continue;
 		}
 		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)

@@ -48,7 +48,13 @@ typedef struct GpusortOrderedAggregate
 	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
 	NullableDatum *args;
 	int			nargs;
-	GpusortStates *states;		/* NULL: */
+	GpusortStates *states;		/* NULL: the values come from the rows */
+	bool		shares;			/* they are those of an aggregate in front of this one */
+	int			result;			/* the aggregate's own among theirs, which are these: */
+	Datum	   *results;
+	bool	   *nulls;
+
+	/* without states */
 	bool		by_value;		/* the value that is wanted */
 	int16		length;
 
