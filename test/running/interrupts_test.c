@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "base/stat.h"
 #include "run/run.h"
 
 PG_MODULE_MAGIC;
@@ -71,6 +72,11 @@ gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 
 void
 gpusort_report_keep(const GpusortReport *report)
+{
+}
+
+void
+gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 {
 }
 
