@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * group_states.c
- *		Computes core's aggregates that do not sort, such as count() and avg().
+ *		Computes aggregates by their own functions, such as count() and avg().
  *
  * Where such an aggregate stands beside those that GpuSort Aggregate computes, an Agg would have to find each row's group
  * again.  So this file calls the aggregate's functions, as nodeAgg.c does: the transition function for each row, on

@@ -329,7 +329,7 @@ gpusort_ordered_forget(GpusortOrdered *ordered)
 {
 	for (int i = 0; i < ordered->norders; i++)
 	{
-		GpusortOrder	   *order = &ordered->orders[i];
+		GpusortOrder *order = &ordered->orders[i];
 
 		ExecClearTuple(order->last);
 		gpusort_sorter_end(order->sorter);

@@ -121,7 +121,7 @@ take_row(GpusortOrderedAggregate *aggregate, TupleTableSlot *slot, uint64 place,
 static void
 read_group(GpusortOrdered *ordered, int number, uint32 group)
 {
-	GpusortOrder	   *order = &ordered->orders[number];
+	GpusortOrder *order = &ordered->orders[number];
 	uint64		run = 0;
 
 	for (uint64 place = 0;; place++)

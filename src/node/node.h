@@ -20,7 +20,7 @@
  * child; values.c and rows.c say how rows are kept.  limit.c and bound.c remove rows that
  * a LIMIT does not fetch.  sort.c sorts a key set, or writes it to temporary files; ties.c and
  * verify.c complete its order.  result.c returns rows, which threads copy ahead of that,
- * and explain.c shows the statistics.
+ * and explain.c shows the statistics.  sorter.c does the same for rows that are put instead of read, for aggregates.
  *
  *-------------------------------------------------------------------------
  */
