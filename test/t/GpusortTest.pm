@@ -10,6 +10,7 @@ package GpusortTest;
 use strict;
 use warnings;
 
+use Carp qw(confess);
 use Cwd qw(getcwd);
 use File::Basename qw(dirname);
 use Exporter 'import';
@@ -30,6 +31,14 @@ our @EXPORT = qw(
 );
 
 my $timeout = $PostgreSQL::Test::Utils::timeout_default;
+
+# A psql that waits for a server that hangs has no timeout.  A test that takes this long shows
+# the server's processes and the line where it waits, and fails.
+$SIG{ALRM} = sub {
+	diag(`ps -o pid,ppid,etimes,stat,wchan:20,args -u $>`);
+	confess('the test hangs');
+};
+alarm(5 * $timeout);
 
 # ----------------------------------------------------------------
 # Servers
