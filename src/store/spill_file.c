@@ -203,6 +203,16 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 }
 
 void
+gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent)
+{
+	off_t		offset;
+	File		from = find_extent(file, extent, &offset);
+
+	/* it is a hint, and may fail */
+	(void) FilePrefetch(from, offset, file->extent_bytes, WAIT_EVENT_BUFFILE_READ);
+}
+
+void
 gpusort_spillfile_end(GpusortSpillFile *file)
 {
 	for (int i = 0; i < file->nfiles; i++)

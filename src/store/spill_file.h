@@ -51,6 +51,9 @@ extern void gpusort_spillfile_give(GpusortSpillFile *file, int64 extent);
 extern void gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, Size bytes);
 extern Size gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data);
 
+/* Lets the system begin to read an extent. */
+extern void gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent);
+
 /* Closes the files, which removes them, unless they are those of a set. */
 extern void gpusort_spillfile_end(GpusortSpillFile *file);
 

@@ -58,6 +58,9 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 	input->end = input->next + extent->used;
 	input->extent = extent->next;
 	input->unread -= extent->used;
+	/* the system sees reads of many runs by turns, and does not read ahead by itself */
+	if (extent->next >= 0 && extent->next < input->file->nextents)
+		gpusort_spillfile_prefetch(input->file, extent->next);
 }
 
 void
