@@ -23,6 +23,7 @@ bool		gpusort_enabled = true;
 bool		gpusort_force = false;
 bool		gpusort_index_builds = true;
 int			gpusort_memory_limit = -1;
+int			gpusort_max_memory_limit = -1;
 #define MIN_MEMORY_LIMIT	64	/* kB, as for work_mem; with less, each row would be a
 								 * spilled run */
 
@@ -47,11 +48,13 @@ static const struct config_enum_entry algorithm_options[] = {
 };
 
 Size
-gpusort_guc_memory_limit(void)
+gpusort_guc_memory_limit(int processes)
 {
-	if (gpusort_memory_limit >= 0)
-		return (Size) Max(gpusort_memory_limit, MIN_MEMORY_LIMIT) * 1024;
-	return (Size) (work_mem * 1024.0 * hash_mem_multiplier);
+	double		limit = gpusort_memory_limit >= 0 ? (double) gpusort_memory_limit / processes : work_mem * hash_mem_multiplier;
+
+	if (gpusort_max_memory_limit >= 0)
+		limit = Min(limit, (double) gpusort_max_memory_limit / processes);
+	return (Size) (Max(limit, MIN_MEMORY_LIMIT) * 1024);
 }
 
 void
@@ -82,11 +85,19 @@ gpusort_guc_define(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.memory_limit",
-							"Sets the maximum memory that each GpuSort may use before it writes to temporary files.",
-							"-1 means work_mem times hash_mem_multiplier.",
+							"Sets the maximum memory that a GpuSort and its workers may use before they write to temporary files.",
+							"-1 means work_mem times hash_mem_multiplier, for each process.",
 							&gpusort_memory_limit,
 							-1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_KB | GUC_EXPLAIN,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpusort.max_memory_limit",
+							"Sets the most memory that gpusort.memory_limit may give to a GpuSort.",
+							"-1 means no bound. It also bounds what work_mem gives.",
+							&gpusort_max_memory_limit,
+							-1, -1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_KB | GUC_EXPLAIN,
 							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("gpusort.engine",

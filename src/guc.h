@@ -19,6 +19,7 @@ extern bool gpusort_enabled;
 extern bool gpusort_force;
 extern bool gpusort_index_builds;
 extern int	gpusort_memory_limit;	/* kB; -1: work_mem times hash_mem_multiplier */
+extern int	gpusort_max_memory_limit;	/* kB, the administrator's bound; -1: none */
 extern int	gpusort_engine_choice;	/* GpusortEngineChoice */
 extern int	gpusort_algorithm;	/* GpusortAlgorithm */
 extern int	gpusort_min_rows;
@@ -29,7 +30,10 @@ extern int	gpusort_service_idle_timeout;	/* s; 0: no timeout */
 /* Defines all settings; _PG_init() calls this once. */
 extern void gpusort_guc_define(void);
 
-/* Returns how many bytes of backend memory one GpuSort node may use. */
-extern Size gpusort_guc_memory_limit(void);
+/*
+ * Returns how many bytes of backend memory a GpuSort may use in each of the processes that sort
+ * together.  They share gpusort.memory_limit; if it is -1, each gets what it would get from core.
+ */
+extern Size gpusort_guc_memory_limit(int processes);
 
 #endif							/* GPUSORT_GUC_H */

@@ -103,7 +103,7 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts)
 Size
 gpusort_aggregates_memory(const GpusortAggregates *node)
 {
-	return Max(gpusort_guc_memory_limit() / node->shares, LEAST_MEMORY);
+	return Max(gpusort_guc_memory_limit(1) / node->shares, LEAST_MEMORY);
 }
 
 /* Begins to gather. */

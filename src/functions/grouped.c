@@ -129,7 +129,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 static void
 begin_rows(GpusortGrouped *grouped, int level)
 {
-	Size		limit = level < LEVELS ? gpusort_guc_memory_limit() / 2 : SIZE_MAX;
+	Size		limit = level < LEVELS ? gpusort_guc_memory_limit(1) / 2 : SIZE_MAX;
 
 	grouped->level = level;
 	gpusort_numbers_begin(grouped->numbers, limit, gpusort_aggregates_group_bytes(grouped->aggregates));
@@ -171,7 +171,7 @@ add_rows(GpusortGrouped *grouped, GpusortPage *page)
 	if (grouped->nothers == 0)
 		return;
 	gpusort_states_add(grouped->others, page, groups, gpusort_numbers_count(grouped->numbers));
-	if (grouped->level < LEVELS && gpusort_states_bytes(grouped->others) > gpusort_guc_memory_limit() / 2)
+	if (grouped->level < LEVELS && gpusort_states_bytes(grouped->others) > gpusort_guc_memory_limit(1) / 2)
 		gpusort_numbers_close(grouped->numbers);
 }
 

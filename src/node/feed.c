@@ -8,8 +8,8 @@
  * (part.c).  The leader's own part goes to the memory of the GpuSort above the Gather.  When
  * the Gather has ended, that node adopts the workers' parts.
  *
- * Each process may use gpusort.memory_limit, and spills what exceeds it: a worker must read its
- * child to the end, because other workers may wait for it in a parallel hash join.
+ * The processes share gpusort.memory_limit, and each spills what exceeds its part: a worker must read
+ * its child to the end, because other workers may wait for it in a parallel hash join.
  *
  * The files of the workers' arenas are the leader's, which takes back those that it has
  * not adopted when it detaches from the query's shared memory: whether the query ends, fails
@@ -209,7 +209,7 @@ gather_part(GpusortFeed *feed)
 	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
 	if (gather->form->plan)
 		(void) gather->form->plan(gather);
-	gpusort_gather_begin(gather, gpusort_guc_memory_limit());
+	gpusort_gather_begin(gather, gpusort_guc_memory_limit(feed->shared->nparts + 1));
 	(void) gpusort_gather_read(gather);
 	part->figures = figures_of(gather, gather->begun);
 	gpusort_part_publish(&part->part, gather);
@@ -308,6 +308,12 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 		feed->participants = MemoryContextAllocZero(feed->css.ss.ps.state->es_query_cxt,
 													(feed->nworkers + 1) * sizeof(GpusortParticipant));
 	}
+}
+
+int
+gpusort_feed_processes(const GpusortFeed *feed)
+{
+	return feed->nworkers + 1;
 }
 
 int

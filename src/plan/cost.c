@@ -232,10 +232,17 @@ gpusort_cost_few_rows(double rows, int width, int ncolumns, GpusortComparison co
 		rows * gpusort_cost_row_bytes(width) < work_mem * 1024.0;
 }
 
+/* The cost of writing rows to temporary files and reading them again. */
+static double
+spill_cost(double bytes)
+{
+	return 2.0 * ceil(bytes / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
+}
+
 double
 gpusort_cost_sort(const GpusortCostInput *input)
 {
-	double		memory = (double) gpusort_guc_memory_limit();
+	double		memory = (double) gpusort_guc_memory_limit(1);
 	double		kept = input->kept > 0 ? Min(input->kept, input->rows) : input->rows;
 	double		fetched = input->fetched >= 0 ? Min(input->fetched, input->rows) : kept;
 	double		copied = input->rows;
@@ -254,7 +261,7 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	cost = cpu_operator_cost * operators;
 	/* half of the memory is for rows that groups have too many of */
 	if (!bounded && input->rows * row > memory && (kept == input->rows || 2 * kept * row > memory))
-		cost += 2.0 * ceil(input->rows * row / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
+		cost += spill_cost(input->rows * row);
 	return cost;
 }
 
@@ -276,8 +283,14 @@ gpusort_cost_shared(const GpusortCostInput *input, double processes)
 {
 	Units		units = units_of(input, false);
 	double		each = (units.read + units.copy / 2) / processes + units.copy / 2 + FETCH_OPERATORS;
+	double		cost = cpu_operator_cost * (units.setup + input->rows * each);
+	double		row = row_bytes(input) + 8.0 * units.words;
+	double		kept = input->kept > 0 ? Min(2 * input->kept * processes, input->rows) : input->rows;
 
-	return cpu_operator_cost * (units.setup + input->rows * each);
+	/* the processes write together, and the leader reads */
+	if (kept * row > processes * gpusort_guc_memory_limit((int) ceil(processes)))
+		cost += spill_cost(input->rows * row) / 2 * (1 / processes + 1);
+	return cost;
 }
 
 double

@@ -96,7 +96,7 @@ groups_pay(const Agg *agg, const Plan *child)
 	}
 	return gpusort_force ||
 		(child->plan_rows >= LEAST_GROUP_ROWS * ngroups &&
-		 ngroups * (GROUP_BYTES + child->plan_width) <= gpusort_guc_memory_limit() / 2.0);
+		 ngroups * (GROUP_BYTES + child->plan_width) <= gpusort_guc_memory_limit(1) / 2.0);
 }
 
 /*
@@ -107,7 +107,7 @@ static bool
 states_fit(Aggref *aggref, const Plan *child)
 {
 	return (aggref->aggtranstype != INTERNALOID && aggref->aggtranstype != XMLOID) ||
-		gpusort_aggregate_is_harmless(aggref) || child->plan_rows * child->plan_width <= gpusort_guc_memory_limit() / 2.0;
+		gpusort_aggregate_is_harmless(aggref) || child->plan_rows * child->plan_width <= gpusort_guc_memory_limit(1) / 2.0;
 }
 
 /*

@@ -37,16 +37,9 @@
 #define LEAST_ROWS		20000.0
 
 bool
-gpusort_plan_feed_pays(double rows, double kept, int width, int workers)
+gpusort_plan_feed_pays(double rows)
 {
-	/* each process may keep all that are kept */
-	double		bytes = (kept > 0 ? Min(rows, kept * (workers + 1)) : rows) * gpusort_cost_row_bytes(width);
-	Size		limit = Min(gpusort_guc_memory_limit(), GPUSORT_ARENA_BYTES);
-
-	if (gpusort_force)
-		return true;
-	/* one process less: workers may not be launched, and do not get equal parts */
-	return rows >= LEAST_ROWS && bytes <= (double) workers * limit && gpusort_arena_available();
+	return gpusort_force || (rows >= LEAST_ROWS && gpusort_arena_available());
 }
 
 /*
@@ -195,7 +188,7 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 	if (key.refusal != NULL || !key.shareable)
 		return NULL;
 	kept = gpusort_bound_kept(stmt, outerPlan(sort), key.from, bound);
-	if (!gpusort_plan_feed_pays(gather->plan.plan_rows, kept, child->plan_width, gather->num_workers))
+	if (!gpusort_plan_feed_pays(gather->plan.plan_rows))
 		return NULL;
 	input = (GpusortCostInput)
 	{

@@ -122,8 +122,7 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 	Path	   *gather;
 	Path	   *path;
 
-	if (!key->shareable ||
-		!gpusort_plan_feed_pays(rows, 0, partial->pathtarget->width, partial->parallel_workers))
+	if (!key->shareable || !gpusort_plan_feed_pays(rows))
 		return;
 	input = (GpusortCostInput)
 	{

@@ -213,10 +213,7 @@ extern void gpusort_plan_bound(CustomScan *scan, GpusortBound bound);
  */
 extern Plan *gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan ***partial);
 
-/*
- * Is it worth while, and does it fit in memory, to let this many workers, beside the
- * leader, feed one sort?  kept: see GpusortCostInput.
- */
-extern bool gpusort_plan_feed_pays(double rows, double kept, int width, int workers);
+/* Is it worth while to let workers feed one sort of this many rows? */
+extern bool gpusort_plan_feed_pays(double rows);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */

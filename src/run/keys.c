@@ -67,7 +67,7 @@ gpusort_keyset_begin(const GpusortKeySetSpec *spec)
 		spec->expected_rows * width <= GPUSORT_RUN_INLINE_BYTES)
 		gpusort_keyset_add_block(set, (char *) set->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
 	INSTR_TIME_SET_CURRENT(set->begun);
-	gpusort_memory_keep(gpusort_guc_memory_limit());
+	gpusort_memory_keep(gpusort_guc_memory_limit(1));
 	return set;
 }
 

@@ -57,6 +57,8 @@ like($stderr, qr/ERROR:  permission denied to set parameter "gpusort.device_memo
 ($stdout, $stderr) = as_role('alice', "SET gpusort.memory_limit = '1MB'; SELECT gpu_sort(ARRAY[2, 1]); SHOW gpusort.memory_limit");
 is($stdout, "{1,2}\n1MB", q(every role may change the settings of its own sessions));
 is($stderr, '', 'such a setting may be changed before the library is loaded');
+($stdout, $stderr) = as_role('alice', "SELECT gpu_sort(ARRAY[2, 1]); SET gpusort.max_memory_limit = '1GB'");
+like($stderr, qr/permission denied to set parameter "gpusort.max_memory_limit"/, 'alice cannot raise the bound of her limit');
 
 #
 # Installing native code is for superusers, not for a database's owner

@@ -84,6 +84,22 @@ foreach my $case (
 	}
 }
 
+# The processes share the limit that a user sets, up to the administrator's bound.  By default each has work_mem.
+foreach my $case (
+	[ 'a limit of 3 MB', "SET gpusort.memory_limit = '3MB'", 3072 ],
+	[ 'a bound of 3 MB', "SET gpusort.memory_limit = '1GB'; SET gpusort.max_memory_limit = '3MB'", 3072 ],
+	[ 'a bound of 3 MB, by default', "SET gpusort.max_memory_limit = '3MB'", 3072 ],
+	[ 'a bound above the limit', "SET gpusort.memory_limit = '3MB'; SET gpusort.max_memory_limit = '1GB'", 3072 ],
+	[ 'by default', "SET work_mem = '1MB'; SET hash_mem_multiplier = 1", 3072 ])
+{
+	my ($name, $settings, $limit) = @$case;
+	my ($plan, @lines) = participants_of($settings, 'TIMING OFF', 'SELECT id, k, b FROM t ORDER BY k');
+	cmp_ok(sum(qr/Memory: (\d+)kB/, @lines), '<=', 1.03 * $limit, "$name: the processes keep to it together") or diag($plan);
+	cmp_ok(sum(qr/Disk: (\d+)kB/, @lines), '>', 0, "$name: they spill") or diag($plan);
+}
+like($node->safe_psql('postgres', "SET gpusort.max_memory_limit = '64kB'; SET max_parallel_workers_per_gather = 0; EXPLAIN (ANALYZE, COSTS OFF) $rows"),
+	qr/Runs: \d\d/, 'the bound holds for a serial sort');
+
 # Only workers gather.  The leader sorts rows that take as much memory as if it had gathered all.
 my ($parallel) = participants_of('SET parallel_leader_participation = off', 'TIMING OFF', $values);
 my ($serial) = participants_of('SET max_parallel_workers_per_gather = 0', 'TIMING OFF', $values);
