@@ -18,7 +18,7 @@
 #include "fmgr.h"
 
 #include "base/stat.h"
-#include "functions/aggregate_node.h"
+#include "functions/aggregate.h"
 #include "functions/group.h"
 #include "functions/result_array.h"
 

@@ -8,7 +8,7 @@
  * evaluates it once for a group.
  *
  * These functions run where core's Agg or WindowAgg aggregates.  Most aggregates over a
- * whole table do not come here: see aggregate_node.c.
+ * whole table do not come here: see aggregate/node.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,7 +3,7 @@
  * own_aggregates.c
  *		Has GpuSort Aggregate compute the aggregates of an Agg, if some of them sort.
  *
- * functions/aggregate_node.c says why.  The node takes the place of the Agg, and of the Sort below it, if there is one:
+ * aggregate/node.c says why.  The node takes the place of the Agg, and of the Sort below it, if there is one:
  * of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
  * Sort, which nodes above may need.
  *
@@ -18,12 +18,12 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
+#include "aggregate/group_states.h"
+#include "aggregate/grouped.h"
+#include "aggregate/node.h"
+#include "aggregate/ordered.h"
 #include "base/shmem.h"
 #include "compat.h"
-#include "functions/aggregate_node.h"
-#include "functions/group_states.h"
-#include "functions/grouped.h"
-#include "functions/ordered.h"
 #include "guc.h"
 #include "plan/plan.h"
 

@@ -28,9 +28,9 @@
 #include "optimizer/planner.h"
 #include "parser/parsetree.h"
 
+#include "aggregate/node.h"
 #include "base/stat.h"
 #include "compat.h"
-#include "functions/aggregate_node.h"
 #include "guc.h"
 #include "node/feed.h"
 #include "node/node.h"

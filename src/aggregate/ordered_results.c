@@ -4,7 +4,7 @@
  *		Computes aggregates of rows in order, group by group.
  *
  * The aggregate's own functions are called for each row.  percentile_disc(), percentile_cont() of intervals, and mode() take
- * their values from the rows themselves.  Numbers have a faster way: aggregate_results.c.
+ * their values from the rows themselves.  Numbers have a faster way: results.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +15,7 @@
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
-#include "functions/ordered_state.h"
+#include "aggregate/ordered_state.h"
 
 /* Does a row equal the last one in the columns of the order? */
 static bool

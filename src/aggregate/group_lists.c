@@ -17,9 +17,9 @@
 #include "miscadmin.h"
 #include "storage/buffile.h"
 
+#include "aggregate/group_lists.h"
 #include "base/memory.h"
 #include "functions/group.h"
-#include "functions/group_lists.h"
 
 /* Keys that there is room for at first, and keys that are read at once from a group that does not fit */
 #define FIRST_ROOM	4096

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_kind.c
+ * kind.c
  *		Tells what an aggregate computes, and whether GpuSort Aggregate can do it.
  *
  * gpusort's own aggregates are told by their functions, whatever their names, and core's by their numbers.
@@ -21,8 +21,9 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "aggregate/node.h"
 #include "compat.h"
-#include "functions/aggregate_node.h"
+#include "functions/aggregate.h"
 #include "key/scaled.h"
 
 static PGFunction

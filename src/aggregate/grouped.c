@@ -21,11 +21,11 @@
 #include "utils/tuplesort.h"
 #include "utils/tuplestore.h"
 
-#include "functions/aggregate_values.h"
-#include "functions/group_numbers.h"
-#include "functions/group_states.h"
-#include "functions/grouped.h"
-#include "functions/ordered.h"
+#include "aggregate/group_numbers.h"
+#include "aggregate/group_states.h"
+#include "aggregate/grouped.h"
+#include "aggregate/ordered.h"
+#include "aggregate/values.h"
 #include "guc.h"
 
 /* Rows are written to this many partitions, by this many bits of their hashes, the highest ones first. */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_GROUPED_H
-#define GPUSORT_FUNCTIONS_GROUPED_H
+#ifndef GPUSORT_AGGREGATE_GROUPED_H
+#define GPUSORT_AGGREGATE_GROUPED_H
 
 #include "nodes/execnodes.h"
 
@@ -54,4 +54,4 @@ extern void gpusort_grouped_rewind(GpusortGrouped *grouped);
 /* Forgets all rows and results. */
 extern void gpusort_grouped_forget(GpusortGrouped *grouped);
 
-#endif							/* GPUSORT_FUNCTIONS_GROUPED_H */
+#endif							/* GPUSORT_AGGREGATE_GROUPED_H */

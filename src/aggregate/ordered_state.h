@@ -5,14 +5,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_ORDERED_STATE_H
-#define GPUSORT_FUNCTIONS_ORDERED_STATE_H
+#ifndef GPUSORT_AGGREGATE_ORDERED_STATE_H
+#define GPUSORT_AGGREGATE_ORDERED_STATE_H
 
-#include "functions/aggregate_node.h"
-#include "functions/group_states.h"
-#include "functions/ordered.h"
+#include "aggregate/group_states.h"
+#include "aggregate/node.h"
+#include "aggregate/ordered.h"
+#include "aggregate/row_value.h"
 #include "functions/percentile.h"
-#include "functions/row_value.h"
 #include "node/sorter.h"
 
 /* One order, of the rows of one or several aggregates: the group's number, and those arguments that are not constant */
@@ -82,4 +82,4 @@ struct GpusortOrdered
 	GpusortOrderedAggregate *aggregates;
 };
 
-#endif							/* GPUSORT_FUNCTIONS_ORDERED_STATE_H */
+#endif							/* GPUSORT_AGGREGATE_ORDERED_STATE_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_node.c
+ * node.c
  *		GpuSort Aggregate: aggregates that sort, of all rows of a plan, without core's sorts.
  *
  * Core's Agg calls an aggregate for each row, which takes twice as long as the scan of a table, and sorts for each
@@ -31,13 +31,13 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
+#include "aggregate/group_states.h"
+#include "aggregate/grouped.h"
+#include "aggregate/node.h"
+#include "aggregate/ordered.h"
+#include "aggregate/values.h"
 #include "base/shmem.h"
 #include "base/stat.h"
-#include "functions/aggregate_node.h"
-#include "functions/aggregate_values.h"
-#include "functions/group_states.h"
-#include "functions/grouped.h"
-#include "functions/ordered.h"
 
 typedef struct AggregateNode
 {

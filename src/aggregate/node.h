@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_node.h
+ * node.h
  *		GpuSort Aggregate, which takes the place of an Agg.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_AGGREGATE_NODE_H
-#define GPUSORT_FUNCTIONS_AGGREGATE_NODE_H
+#ifndef GPUSORT_AGGREGATE_NODE_H
+#define GPUSORT_AGGREGATE_NODE_H
 
 #include "fmgr.h"
 #include "nodes/extensible.h"
@@ -17,11 +17,11 @@
 /*
  * A plan node in place of an Agg.  custom_private begins with three lists of Aggrefs, that gpusort_aggregate_accepts(), that
  * gpusort_ordered_accept(), and that gpusort_states_accept(), and the packed columns of the groups (grouped.h); NIL: there
- * are none.  All refer to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.  In aggregate_node.c.
+ * are none.  All refer to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.  In node.c.
  */
 extern const CustomScanMethods gpusort_aggregate_methods;
 
-/* ---- aggregate_kind.c ---- */
+/* ---- kind.c ---- */
 
 /* The kinds of aggregates, by their results */
 typedef enum GpusortAggregateKind
@@ -57,21 +57,4 @@ extern Expr *gpusort_aggregate_fractions(const Aggref *aggref);
 /* WITHIN GROUP (ORDER BY ... DESC)? */
 extern bool gpusort_aggregate_descends(const Aggref *aggref);
 
-/* The functions of gpusort's aggregates, by which they are told whatever their names */
-extern Datum gpu_sort_agg_transfn(PG_FUNCTION_ARGS);
-extern Datum gpu_sort_agg_finalfn(PG_FUNCTION_ARGS);
-extern Datum gpu_median_transfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentile_transfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentiles_transfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentile_finalfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentiles_finalfn(PG_FUNCTION_ARGS);
-
-/* ---- aggregate.c ---- */
-
-/*
- * Returns the values of a group, sorted, and behind them that many NULLs, in an array in the current memory
- * context.  elemtype: the keys' type, or a domain over it.  The keys stay.
- */
-extern ArrayType *gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls);
-
-#endif							/* GPUSORT_FUNCTIONS_AGGREGATE_NODE_H */
+#endif							/* GPUSORT_AGGREGATE_NODE_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_GROUP_NUMBERS_H
-#define GPUSORT_FUNCTIONS_GROUP_NUMBERS_H
+#ifndef GPUSORT_AGGREGATE_GROUP_NUMBERS_H
+#define GPUSORT_AGGREGATE_GROUP_NUMBERS_H
 
 #include "access/tupdesc.h"
 
@@ -48,4 +48,4 @@ extern void gpusort_numbers_get(const GpusortNumbers *numbers, uint32 number, Da
 /* Frees all groups. */
 extern void gpusort_numbers_end(GpusortNumbers *numbers);
 
-#endif							/* GPUSORT_FUNCTIONS_GROUP_NUMBERS_H */
+#endif							/* GPUSORT_AGGREGATE_GROUP_NUMBERS_H */

@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_ROW_VALUE_H
-#define GPUSORT_FUNCTIONS_ROW_VALUE_H
+#ifndef GPUSORT_AGGREGATE_ROW_VALUE_H
+#define GPUSORT_AGGREGATE_ROW_VALUE_H
 
 #include "executor/executor.h"
 
@@ -54,4 +54,4 @@ gpusort_row_passes(ExprState *filter, ExprContext *econtext, GpusortPage *page, 
 	return ExecQual(filter, econtext);
 }
 
-#endif							/* GPUSORT_FUNCTIONS_ROW_VALUE_H */
+#endif							/* GPUSORT_AGGREGATE_ROW_VALUE_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_ORDERED_H
-#define GPUSORT_FUNCTIONS_ORDERED_H
+#ifndef GPUSORT_AGGREGATE_ORDERED_H
+#define GPUSORT_AGGREGATE_ORDERED_H
 
 #include "nodes/execnodes.h"
 
@@ -44,4 +44,4 @@ extern void gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprCo
 /* Forgets all rows and results. */
 extern void gpusort_ordered_forget(GpusortOrdered *ordered);
 
-#endif							/* GPUSORT_FUNCTIONS_ORDERED_H */
+#endif							/* GPUSORT_AGGREGATE_ORDERED_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_GROUP_STATES_H
-#define GPUSORT_FUNCTIONS_GROUP_STATES_H
+#ifndef GPUSORT_AGGREGATE_GROUP_STATES_H
+#define GPUSORT_AGGREGATE_GROUP_STATES_H
 
 #include "nodes/execnodes.h"
 
@@ -44,4 +44,4 @@ extern void gpusort_states_finish(GpusortStates *states, uint32 group, ExprConte
 /* Forgets all rows. */
 extern void gpusort_states_forget(GpusortStates *states);
 
-#endif							/* GPUSORT_FUNCTIONS_GROUP_STATES_H */
+#endif							/* GPUSORT_AGGREGATE_GROUP_STATES_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_GROUP_LISTS_H
-#define GPUSORT_FUNCTIONS_GROUP_LISTS_H
+#ifndef GPUSORT_AGGREGATE_GROUP_LISTS_H
+#define GPUSORT_AGGREGATE_GROUP_LISTS_H
 
 #include "nodes/pg_list.h"
 
@@ -77,4 +77,4 @@ extern void gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to);
 /* Frees everything, if it has begun. */
 extern void gpusort_lists_end(GpusortLists *lists);
 
-#endif							/* GPUSORT_FUNCTIONS_GROUP_LISTS_H */
+#endif							/* GPUSORT_AGGREGATE_GROUP_LISTS_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_results.c
+ * results.c
  *		Computes aggregates that sort, of gathered keys.
  *
  * Without groups, percentiles are found by selection; a mode and a number of distinct values take a sort.  Where keys
@@ -17,8 +17,9 @@
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
+#include "aggregate/state.h"
 #include "cpu/cpu.h"
-#include "functions/aggregate_state.h"
+#include "functions/aggregate.h"
 #include "functions/group_scan.h"
 #include "functions/group_spill.h"
 #include "store/spill.h"

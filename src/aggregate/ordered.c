@@ -24,8 +24,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "functions/group_numbers.h"
-#include "functions/ordered_state.h"
+#include "aggregate/group_numbers.h"
+#include "aggregate/ordered_state.h"
 
 static List *
 clauses_of(const Aggref *aggref)

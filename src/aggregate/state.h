@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_state.h
- *		The state of aggregates that sort: aggregate_values.c fills it, and aggregate_results.c reads it.
+ * state.h
+ *		The state of aggregates that sort: values.c fills it, and results.c reads it.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_AGGREGATE_STATE_H
-#define GPUSORT_FUNCTIONS_AGGREGATE_STATE_H
+#ifndef GPUSORT_AGGREGATE_STATE_H
+#define GPUSORT_AGGREGATE_STATE_H
 
-#include "functions/aggregate_node.h"
-#include "functions/aggregate_values.h"
-#include "functions/group_lists.h"
-#include "functions/group_states.h"
+#include "aggregate/group_lists.h"
+#include "aggregate/group_states.h"
+#include "aggregate/node.h"
+#include "aggregate/row_value.h"
+#include "aggregate/values.h"
 #include "functions/percentile.h"
-#include "functions/row_value.h"
 
 /* The keys that one or several aggregates need: the values of an expression in rows that pass a filter */
 typedef struct GpusortValues
@@ -72,4 +72,4 @@ struct GpusortAggregates
 	int			shares;			/* of gpusort.memory_limit */
 };
 
-#endif							/* GPUSORT_FUNCTIONS_AGGREGATE_STATE_H */
+#endif							/* GPUSORT_AGGREGATE_STATE_H */

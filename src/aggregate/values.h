@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_values.h
+ * values.h
  *		Gathers the values of aggregates that sort, and computes these.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_AGGREGATE_VALUES_H
-#define GPUSORT_FUNCTIONS_AGGREGATE_VALUES_H
+#ifndef GPUSORT_AGGREGATE_VALUES_H
+#define GPUSORT_AGGREGATE_VALUES_H
 
 #include "nodes/execnodes.h"
 
@@ -42,4 +42,4 @@ extern void gpusort_aggregates_finish_groups(GpusortAggregates *aggregates, uint
 /* Forgets all rows and results. */
 extern void gpusort_aggregates_forget(GpusortAggregates *aggregates);
 
-#endif							/* GPUSORT_FUNCTIONS_AGGREGATE_VALUES_H */
+#endif							/* GPUSORT_AGGREGATE_VALUES_H */

@@ -28,9 +28,9 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "functions/group_numbers.h"
-#include "functions/group_states.h"
-#include "functions/row_value.h"
+#include "aggregate/group_numbers.h"
+#include "aggregate/group_states.h"
+#include "aggregate/row_value.h"
 
 /* The state of an aggregate for a group */
 typedef struct State

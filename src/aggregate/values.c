@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * aggregate_values.c
+ * values.c
  *		Gathers the values of aggregates that sort.
  *
  * The values of each expression are gathered once, whatever aggregates need them.  Values beyond gpusort.memory_limit are
@@ -17,9 +17,9 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "functions/aggregate_state.h"
+#include "aggregate/group_numbers.h"
+#include "aggregate/state.h"
 #include "functions/group.h"
-#include "functions/group_numbers.h"
 #include "functions/group_spill.h"
 #include "functions/result_array.h"
 #include "guc.h"

@@ -17,8 +17,8 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "aggregate/group_numbers.h"
 #include "compat.h"
-#include "functions/group_numbers.h"
 #include "key/keytype.h"
 
 /* Groups that have room however little memory there is, and slots of the table for each group at least */
