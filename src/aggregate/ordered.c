@@ -192,7 +192,6 @@ init_states(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref 
 static void
 init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref, List *aggrefs)
 {
-	Expr	   *fractions = gpusort_aggregate_fractions(aggref);
 	GpusortOrder *order;
 	int			n;
 	ListCell   *lc;
@@ -211,15 +210,14 @@ init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggr
 	{
 		aggregate->percentiles = (GpusortPercentiles) {
 			.elemtype = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr),
-			.fractions = &aggregate->fractions,
+			.fractions = &aggregate->fractions.value,
 			.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
 		};
 		get_typlenbyval(aggregate->percentiles.elemtype, &aggregate->length, &aggregate->by_value);
 		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
 			return;
 		order->counts = true;
-		aggregate->state = ExecInitExpr(fractions, ordered->ps);
-		aggregate->several = exprType((Node *) fractions) == FLOAT8ARRAYOID;
+		gpusort_fractions_init(&aggregate->fractions, aggref, ordered->ps);
 		return;
 	}
 	init_states(ordered, aggregate, aggref, aggrefs);
@@ -339,7 +337,7 @@ gpusort_ordered_forget(GpusortOrdered *ordered)
 	}
 	for (int i = 0; i < ordered->naggregates; i++)
 	{
-		ordered->aggregates[i].evaluated = false;
+		ordered->aggregates[i].fractions.evaluated = false;
 		if (ordered->aggregates[i].states != NULL && !ordered->aggregates[i].shares)
 			gpusort_states_forget(ordered->aggregates[i].states);
 	}

@@ -39,24 +39,6 @@ repeats(GpusortOrdered *ordered, GpusortOrder *order, TupleTableSlot *slot)
 	return equal;
 }
 
-/* Evaluates the fractions, once. */
-static void
-evaluate_fractions(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, bool has_rows, ExprContext *econtext)
-{
-	Datum		value;
-	bool		isnull;
-
-	if (aggregate->evaluated)
-		return;
-	aggregate->fractions.null = true;
-	/* core looks at a single fraction first, and then whether there are rows */
-	if (!has_rows && aggregate->several)
-		return;
-	aggregate->evaluated = true;
-	value = ExecEvalExprSwitchContext(aggregate->state, econtext, &isnull);
-	gpusort_fractions_set(&aggregate->fractions, value, isnull, aggregate->several, ordered->cxt);
-}
-
 /* Begins a group, in which an aggregate has this many rows. */
 static void
 begin_group(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, uint64 rows, ExprContext *econtext)
@@ -72,10 +54,10 @@ begin_group(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, uint64 
 		gpusort_states_begin(aggregate->states, 1);
 		return;
 	}
-	if (aggregate->state != NULL)
+	if (aggregate->fractions.state != NULL)
 	{
-		evaluate_fractions(ordered, aggregate, rows > 0, econtext);
-		if (rows == 0 || aggregate->fractions.null)
+		gpusort_fractions_evaluate(&aggregate->fractions, rows > 0, econtext, ordered->cxt);
+		if (rows == 0 || aggregate->fractions.value.null)
 			return;
 		aggregate->percentiles.rows = rows;
 		aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
@@ -182,7 +164,7 @@ gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econt
 		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
 			nulls[i] = aggregate->most == 0;
 		else
-			nulls[i] = aggregate->fractions.null || aggregate->found == NULL;
+			nulls[i] = aggregate->fractions.value.null || aggregate->found == NULL;
 		if (nulls[i])
 			values[i] = (Datum) 0;
 		else

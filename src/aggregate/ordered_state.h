@@ -8,11 +8,11 @@
 #ifndef GPUSORT_AGGREGATE_ORDERED_STATE_H
 #define GPUSORT_AGGREGATE_ORDERED_STATE_H
 
+#include "aggregate/fractions.h"
 #include "aggregate/group_states.h"
 #include "aggregate/node.h"
 #include "aggregate/ordered.h"
 #include "aggregate/row_value.h"
-#include "functions/percentile.h"
 #include "node/sorter.h"
 
 /* One order, of the rows of one or several aggregates: the group's number, and those arguments that are not constant */
@@ -58,10 +58,7 @@ typedef struct GpusortOrderedAggregate
 	bool		by_value;		/* the value that is wanted */
 	int16		length;
 
-	ExprState  *state;			/* of the fractions */
-	bool		several;		/* they are an array */
-	GpusortFractions fractions;
-	bool		evaluated;		/* these are, in this scan of the child */
+	GpusortFractionsState fractions;	/* of a percentile */
 	GpusortPercentiles percentiles;
 	uint64	   *places;			/* where the values are that the group's percentiles need */
 	int			nplaces;

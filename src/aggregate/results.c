@@ -31,21 +31,8 @@
 static void
 evaluate_fractions(GpusortAggregates *node, GpusortAggregate *aggregate, bool has_rows)
 {
-	ExprContext *econtext = node->ps->ps_ExprContext;
-	Datum		value = Float8GetDatum(0.5);
-	bool		isnull = false;
-
-	if (aggregate->evaluated)
-		return;
-	aggregate->fractions.null = true;
-	/* core looks at a single fraction first, and then whether there are rows */
-	if (!has_rows && (aggregate->kind == GPUSORT_AGGREGATE_PERCENTILE || aggregate->several))
-		return;
-	aggregate->evaluated = true;
-	ResetExprContext(econtext);
-	if (aggregate->state != NULL)
-		value = ExecEvalExprSwitchContext(aggregate->state, econtext, &isnull);
-	gpusort_fractions_set(&aggregate->fractions, value, isnull, aggregate->several, node->cxt);
+	ResetExprContext(node->ps->ps_ExprContext);
+	gpusort_fractions_evaluate(&aggregate->fractions, has_rows, node->ps->ps_ExprContext, node->cxt);
 }
 
 static bool
@@ -69,10 +56,10 @@ gpusort_aggregates_group_bytes(GpusortAggregates *node)
 		bytes += sizeof(Datum) + sizeof(bool) + GPUSORT_LISTS_GROUP_BYTES;
 		if (!aggregate->by_value)
 			bytes += RESULT_BYTES;
-		if (!aggregate->several)
+		if (!aggregate->fractions.several)
 			continue;
 		/* whether they are right is looked at if a group has values */
-		fractions = ExecEvalExprSwitchContext(aggregate->state, node->ps->ps_ExprContext, &isnull);
+		fractions = ExecEvalExprSwitchContext(aggregate->fractions.state, node->ps->ps_ExprContext, &isnull);
 		if (!isnull)
 			bytes += VARSIZE(DatumGetArrayTypeP(fractions));
 	}
@@ -89,12 +76,12 @@ find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
 	aggregate->percentiles = (GpusortPercentiles) {
 		.type = node->values[aggregate->values].keys.type,
 		.elemtype = exprType(node->values[aggregate->values].expression),
-		.fractions = &aggregate->fractions,
+		.fractions = &aggregate->fractions.value,
 		.rows = rows,
 		.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
 		.descending = aggregate->descending,
 	};
-	if (rows == 0 || aggregate->fractions.null)
+	if (rows == 0 || aggregate->fractions.value.null)
 		return;
 	aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
 	aggregate->found = palloc(Max(aggregate->nplaces, 1) * sizeof(uint64));
@@ -256,7 +243,7 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 			return *isnull ? (Datum) 0 :
 				PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
 		default:
-			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
+			*isnull = aggregate->fractions.value.null || aggregate->percentiles.rows == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
 	}
 }

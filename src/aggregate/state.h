@@ -8,12 +8,12 @@
 #ifndef GPUSORT_AGGREGATE_STATE_H
 #define GPUSORT_AGGREGATE_STATE_H
 
+#include "aggregate/fractions.h"
 #include "aggregate/group_lists.h"
 #include "aggregate/group_states.h"
 #include "aggregate/node.h"
 #include "aggregate/row_value.h"
 #include "aggregate/values.h"
-#include "functions/percentile.h"
 
 /* The keys that one or several aggregates need: the values of an expression in rows that pass a filter */
 typedef struct GpusortValues
@@ -38,10 +38,7 @@ typedef struct GpusortAggregate
 	bool		by_value;		/* of the result's type */
 	int16		length;
 	int			values;			/* index in the node's values */
-	ExprState  *state;			/* for a percentile: the fractions; NULL: the median */
-	bool		several;		/* they are an array */
-	GpusortFractions fractions;
-	bool		evaluated;		/* these are, in this scan of the child */
+	GpusortFractionsState fractions;	/* of a percentile */
 	GpusortPercentiles percentiles;
 	uint64	   *places;			/* of the keys that the percentiles need */
 	uint64	   *found;			/* these keys */

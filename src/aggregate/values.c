@@ -77,7 +77,6 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 		GpusortAggregate *aggregate = &node->aggregates[node->naggregates++];
-		Expr	   *fractions = gpusort_aggregate_fractions(aggref);
 
 		aggregate->kind = gpusort_aggregate_kind(aggref);
 		get_typlenbyval(aggref->aggtype, &aggregate->length, &aggregate->by_value);
@@ -85,11 +84,7 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts)
 		aggregate->descending = gpusort_aggregate_descends(aggref);
 		if (aggregate->kind == GPUSORT_AGGREGATE_SUM)
 			aggregate->sum = gpusort_states_init(ps, list_make1(aggref));
-		if (fractions != NULL)
-		{
-			aggregate->state = ExecInitExpr(fractions, ps);
-			aggregate->several = exprType((Node *) fractions) == FLOAT8ARRAYOID;
-		}
+		gpusort_fractions_init(&aggregate->fractions, aggref, ps);
 	}
 	node->shares = sorts;
 	for (int i = 0; i < node->nvalues; i++)
@@ -217,7 +212,7 @@ gpusort_aggregates_forget(GpusortAggregates *node)
 	}
 	for (int i = 0; i < node->naggregates; i++)
 	{
-		node->aggregates[i].evaluated = false;
+		node->aggregates[i].fractions.evaluated = false;
 		if (node->aggregates[i].sum != NULL)
 			gpusort_states_forget(node->aggregates[i].sum);
 	}
