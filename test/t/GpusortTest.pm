@@ -38,7 +38,7 @@ $SIG{ALRM} = sub {
 	diag(`ps -o pid,ppid,etimes,stat,wchan:20,args -u $>`);
 	confess('the test hangs');
 };
-alarm(5 * $timeout);
+alarm(10 * $timeout);
 
 # ----------------------------------------------------------------
 # Servers
@@ -53,7 +53,7 @@ sub new_node
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(@{ $how{init} // [] });
 	# by default the GPU service would measure, and the machine's speed would decide which engine sorts
-	$node->append_conf('postgresql.conf', "fsync = off\njit = off\ngpusort.min_rows = 200000\n");
+	$node->append_conf('postgresql.conf', "fsync = off\njit = off\ngpusort.min_rows = 200000\nstatement_timeout = 10min\n");
 	$node->append_conf('postgresql.conf', <<'CONF') if $how{order_by};
 session_preload_libraries = 'gpusort'
 gpusort.force = on
