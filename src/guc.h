@@ -31,8 +31,8 @@ extern int	gpusort_service_idle_timeout;	/* s; 0: no timeout */
 extern void gpusort_guc_define(void);
 
 /*
- * Returns how many bytes of backend memory a GpuSort may use in each of the processes that sort
- * together.  They share gpusort.memory_limit; if it is -1, each gets what it would get from core.
+ * Returns how many bytes of backend memory a GpuSort may use in each of the processes that execute
+ * it.  They share gpusort.memory_limit; if it is -1, each gets what it would get from core.
  */
 extern Size gpusort_guc_memory_limit(int processes);
 

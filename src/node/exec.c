@@ -163,7 +163,7 @@ sort_node(GpusortNode *node)
 		gpusort_feed_use(node->feed, gather, reason != NULL);
 	if (reason == NULL)
 	{
-		gpusort_gather_begin(gather, gpusort_guc_memory_limit(node->feed != NULL ? gpusort_feed_processes(node->feed) : 1));
+		gpusort_gather_begin(gather, gpusort_guc_memory_limit(node->spec.processes));
 		if (fetches_few_strings(gather))
 			reason = "few rows are fetched, by strings that libc compares";
 	}

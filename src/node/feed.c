@@ -209,7 +209,7 @@ gather_part(GpusortFeed *feed)
 	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
 	if (gather->form->plan)
 		(void) gather->form->plan(gather);
-	gpusort_gather_begin(gather, gpusort_guc_memory_limit(feed->shared->nparts + 1));
+	gpusort_gather_begin(gather, gpusort_guc_memory_limit(feed->spec.processes));
 	(void) gpusort_gather_read(gather);
 	part->figures = figures_of(gather, gather->begun);
 	gpusort_part_publish(&part->part, gather);
@@ -308,12 +308,6 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 		feed->participants = MemoryContextAllocZero(feed->css.ss.ps.state->es_query_cxt,
 													(feed->nworkers + 1) * sizeof(GpusortParticipant));
 	}
-}
-
-int
-gpusort_feed_processes(const GpusortFeed *feed)
-{
-	return feed->nworkers + 1;
 }
 
 int

@@ -43,9 +43,6 @@ extern GpusortFeed *gpusort_feed_below(PlanState *state);
  */
 extern void gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass);
 
-/* The processes that feed the sort if all workers are launched.  The feed has been told its sort. */
-extern int	gpusort_feed_processes(const GpusortFeed *feed);
-
 /*
  * Executes the Gather to its end and adds the rows of all processes to the sort's key set and
  * store, where some may have been spilled before.  The sort has been begun.  Returns the number

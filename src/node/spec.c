@@ -25,7 +25,7 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 	List	   *operators = lsecond(scan->custom_private);
 	List	   *collations = lthird(scan->custom_private);
 	List	   *nulls_first = lfourth(scan->custom_private);
-	List	   *limit = list_nth(scan->custom_private, 4);
+	List	   *numbers = list_nth(scan->custom_private, 4);
 	TupleDesc	desc = ExecGetResultType(outerPlanState(css));
 	int			n = list_length(attnos);
 	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
@@ -45,12 +45,13 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 		};
 	}
 	gpusort_spec_set(spec, css->ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
-	spec->limit_of_core = list_nth_int(limit, 0);
-	spec->limit_ties = list_nth_int(limit, 1);
-	spec->limit_below = list_nth_int(limit, 2);
-	spec->groups.count = (GpusortGroupCount) list_nth_int(limit, 3);
-	spec->groups.columns = list_nth_int(limit, 4);
-	spec->groups.peer_columns = list_nth_int(limit, 5);
+	spec->processes = linitial_int(numbers);
+	spec->limit_of_core = list_nth_int(numbers, 1);
+	spec->limit_ties = list_nth_int(numbers, 2);
+	spec->limit_below = list_nth_int(numbers, 3);
+	spec->groups.count = (GpusortGroupCount) list_nth_int(numbers, 4);
+	spec->groups.columns = list_nth_int(numbers, 5);
+	spec->groups.peer_columns = list_nth_int(numbers, 6);
 	if (scan->custom_exprs != NIL)
 	{
 		spec->limit_count = ExecInitExpr(linitial(scan->custom_exprs), &css->ss.ps);

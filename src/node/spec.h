@@ -51,6 +51,7 @@ typedef struct GpusortSortSpec
 	bool		descending;		/* for values: ORDER BY ... DESC */
 	bool		bare;			/* for rows: they are bare (store/row.h) */
 	bool		padded;			/* for rows: the padding of their headers has data of the caller's */
+	int			processes;		/* that share the memory limit, since they sort or execute the node together */
 	bool		random_access;	/* the parent may read backward, rewind or mark */
 	ExprState  *limit_count;	/* LIMIT above the sort; NULL: the parent may fetch all rows */
 	ExprState  *limit_offset;	/* OFFSET; NULL: none */

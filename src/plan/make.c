@@ -72,7 +72,8 @@ gpusort_plan_references(int varno, List *targetlist)
 }
 
 CustomScan *
-gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, const CustomScanMethods *methods)
+gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
+				  const CustomScanMethods *methods)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	Plan	   *plan = &scan->scan.plan;
@@ -85,9 +86,10 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, const 
 	scan->custom_scan_tlist = targetlist;
 	scan->custom_private = lappend(gpusort_plan_order(sort->numCols, sort->sortColIdx, sort->sortOperators,
 													  sort->collations, sort->nullsFirst),
-								   lcons_int(!bound.unknown_to_core,
-											 list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
-															bound.groups.columns, bound.groups.peer_columns)));
+								   lcons_int(processes,
+											 lcons_int(!bound.unknown_to_core,
+													   list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
+																	  bound.groups.columns, bound.groups.peer_columns))));
 	scan->methods = methods;
 	gpusort_plan_mark(scan);
 	return scan;

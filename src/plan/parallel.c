@@ -203,7 +203,7 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))
 		return NULL;
 
-	feed = gpusort_plan_make(sort, gather->plan.targetlist, bound, &gpusort_feed_methods);
+	feed = gpusort_plan_make(sort, gather->plan.targetlist, bound, gather->num_workers + 1, &gpusort_feed_methods);
 	feed->flags = 0;
 	feed->scan.plan.plan_node_id = feed_id;
 	feed->scan.plan.parallel_aware = feed->scan.plan.parallel_safe = true;
@@ -219,7 +219,7 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 	gather->plan.startup_cost = gather->plan.total_cost = child->total_cost + parallel_setup_cost;
 
 	*partial = &outerPlan(feed);
-	scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, &gpusort_node_methods);
+	scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, gather->num_workers + 1, &gpusort_node_methods);
 	gpusort_plan_bound(scan, bound);
 	plan = &scan->scan.plan;
 	plan->startup_cost = gather->plan.total_cost + cost;

@@ -98,6 +98,7 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 typedef struct Replacement
 {
 	PlannedStmt *stmt;
+	int			processes;		/* that execute the part of the plan which is looked at */
 	Cost		saved;			/* by how much these cost less than core's; the costs of the nodes above are not made anew */
 } Replacement;
 
@@ -105,7 +106,7 @@ typedef struct Replacement
 static Plan *
 make_gpusort(Replacement *in, Sort *sort, GpusortBound bound, Cost cost)
 {
-	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, &gpusort_node_methods);
+	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, in->processes, &gpusort_node_methods);
 	Plan	   *plan = &scan->scan.plan;
 
 	gpusort_plan_bound(scan, bound);
@@ -150,6 +151,7 @@ static Plan *
 replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 {
 	GpusortBound child_bound = gpusort_unbounded;
+	int			processes = in->processes;
 
 	if (plan == NULL)
 		return NULL;
@@ -165,7 +167,9 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 
 		if (parallel != NULL)
 		{
+			in->processes = ((Gather *) outerPlan(parallel))->num_workers + 1;
 			*partial = replace_sorts(in, *partial, gpusort_unbounded);
+			in->processes = processes;
 			in->saved += Max(plan->total_cost - parallel->total_cost, 0);
 			return parallel;
 		}
@@ -201,7 +205,11 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 			child_bound = bound;
 			break;
 		case T_Gather:
+			in->processes = ((Gather *) plan)->num_workers + 1;
+			child_bound = gpusort_bound_gathered(bound);
+			break;
 		case T_GatherMerge:
+			in->processes = ((GatherMerge *) plan)->num_workers + 1;
 			child_bound = gpusort_bound_gathered(bound);
 			break;
 		case T_Append:
@@ -219,6 +227,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 	}
 	plan->lefttree = replace_sorts(in, plan->lefttree, child_bound);
 	plan->righttree = replace_sorts(in, plan->righttree, gpusort_unbounded);
+	in->processes = processes;
 
 	if (IsA(plan, Limit))
 	{
@@ -273,7 +282,7 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 
 	if (gpusort_enabled)
 	{
-		Replacement replacement = {.stmt = result};
+		Replacement replacement = {.stmt = result, .processes = 1};
 		Cost		cost = result->planTree->total_cost;
 		ListCell   *lc;
 

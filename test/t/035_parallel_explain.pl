@@ -97,6 +97,10 @@ foreach my $case (
 	cmp_ok(sum(qr/Memory: (\d+)kB/, @lines), '<=', 1.03 * $limit, "$name: the processes keep to it together") or diag($plan);
 	cmp_ok(sum(qr/Disk: (\d+)kB/, @lines), '>', 0, "$name: they spill") or diag($plan);
 }
+# workers that sort by themselves
+my $merged = $node->safe_psql('postgres', "SET gpusort.memory_limit = '1500kB'; EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF) SELECT id, k, md5(k::text) AS m FROM t ORDER BY m");
+cmp_ok(sum(qr/Memory: (\d+)/, $merged =~ /(Memory: \d+) kB/g), '<=', 1.03 * 500, 'below a Gather Merge the leader keeps to its third') or diag($merged);
+like($merged, qr/Gather Merge.*Disk: [1-9]/s, 'below a Gather Merge they spill') or diag($merged);
 like($node->safe_psql('postgres', "SET gpusort.max_memory_limit = '64kB'; SET max_parallel_workers_per_gather = 0; EXPLAIN (ANALYZE, COSTS OFF) $rows"),
 	qr/Runs: \d\d/, 'the bound holds for a serial sort');
 
