@@ -27,6 +27,8 @@
 #                          under emulation; PARTS="unit": see test/arm.sh
 #   make test-packages     builds the Debian and RPM packages and sorts with them;
 #                          PARTS="rpm": see test/packages.sh
+#   make test-others       gpusort beside other extensions and the server's own features;
+#                          ORDERS="first": see test/others.sh
 #   make test-abi          compares the symbols and types of the server that the library
 #                          uses with a list, and with other minor releases: see test/abi.sh
 #   make check-core        PostgreSQL's own test suites with gpusort doing their
@@ -161,7 +163,7 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-packages test-abi test-upgrade check-core
+SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-packages test-others test-abi test-upgrade check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 check:
@@ -182,6 +184,8 @@ test-arm:
 	@bash test/arm.sh
 test-packages:
 	@bash test/packages.sh
+test-others:
+	@bash test/others.sh
 test-abi:
 	@bash test/abi.sh
 check-core:

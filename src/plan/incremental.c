@@ -37,17 +37,18 @@
 #include "guc.h"
 #include "plan/plan.h"
 
+/* False for a partial index, and for one that no catalog has: extensions let EXPLAIN plan with such indexes. */
 static bool
-is_partial(Oid index)
+has_all_rows(Oid index)
 {
 	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
-	bool		partial;
+	bool		all_rows;
 
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for index %u", index);
-	partial = !heap_attisnull(tuple, Anum_pg_index_indpred, NULL);
+		return false;
+	all_rows = heap_attisnull(tuple, Anum_pg_index_indpred, NULL);
 	ReleaseSysCache(tuple);
-	return partial;
+	return all_rows;
 }
 
 /* The cost of a sequential scan of a table whose rows are filtered by this many conditions; -1: not known */
@@ -81,7 +82,7 @@ make_scan(PlannedStmt *statement, const Plan *plan)
 	Cost		cost;
 
 	if (!IsA(plan, IndexScan) || index->indexqual != NIL || index->indexorderby != NIL || plan->parallel_aware ||
-		!enable_seqscan || is_partial(index->indexid))
+		!enable_seqscan || !has_all_rows(index->indexid))
 		return NULL;
 	cost = cost_of_scan(rt_fetch(index->scan.scanrelid, statement->rtable)->relid, list_length(plan->qual));
 	if (cost < 0)
