@@ -7,6 +7,8 @@
  */
 #include "postgres.h"
 
+#include <sys/mman.h>
+
 #include "utils/memutils.h"
 
 #include "base/fault.h"
@@ -114,4 +116,23 @@ void
 gpusort_memory_give_back(void)
 {
 	gpusort_large_give_back();
+}
+
+static bool
+try_to_map(Size bytes)
+{
+	void	   *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (mem != MAP_FAILED)
+		(void) munmap(mem, bytes);
+	return mem != MAP_FAILED;
+}
+
+bool
+gpusort_memory_possible(Size bytes)
+{
+	if (bytes < GPUSORT_LARGE_BYTES || try_to_map(bytes))
+		return true;
+	gpusort_large_give_back();
+	return try_to_map(bytes);
 }

@@ -32,6 +32,12 @@ extern void gpusort_memory_free(void *mem, Size size);
  */
 extern void gpusort_memory_keep(Size bytes);
 
+/*
+ * Can the process have this many bytes more?  Under ulimit -v and vm.overcommit_memory = 2 it may
+ * not.  Takes a few microseconds for large sizes, and says yes to others.
+ */
+extern bool gpusort_memory_possible(Size bytes);
+
 /* Unmaps all kept buffers, for a sort that continues with other memory. */
 extern void gpusort_memory_give_back(void);
 

@@ -21,6 +21,12 @@
 /* A trim must make room for at least this part of the rows that it leaves. */
 #define LEAST_TRIM		4
 
+/* More memory than is needed must be possible, by this part: sizes of buffers are rounded up. */
+#define POSSIBLE_PART	8
+
+/* The memory limit is not lowered further than this, in bytes. */
+#define LEAST_LIMIT		((Size) 64 * 1024)
+
 /* The outcome for a key set that may have reached a limit */
 typedef enum Outcome
 {
@@ -193,6 +199,30 @@ rows_allowed(GpusortGather *gather)
 	return allowed > rows / LEAST_PART ? allowed : 0;
 }
 
+/*
+ * Lowers the memory limit to what the rows take now if the process is refused what it still needs
+ * to read more rows and to sort them, as under ulimit -v.  So they are spilled in time.
+ */
+static void
+keep_to_possible(GpusortGather *gather)
+{
+	uint64		rows = gpusort_keyset_rows(gather->set);
+	uint64		more = Min(rows, GPUSORT_GATHER_REPORT_ROWS);
+	uint64		allowed = rows > 0 ? rows_allowed(gather) : 0;
+	Size		memory;
+	Size		needed;
+
+	if (allowed == 0)
+		return;
+	memory = gpusort_gather_memory(gather, 0) - gather->rows.store.spare_bytes;
+	needed = gpusort_keyset_missing(gather->set, more, allowed) +
+		gpusort_gather_row_bytes(gather) * more + gather->rows.store.block_bytes;
+	if (gather->form->memory)
+		needed += gather->form->memory(gather, more) - gather->rows.store.bytes;
+	if (!gpusort_memory_possible(needed / POSSIBLE_PART * (POSSIBLE_PART + 1)))
+		gather->memory_limit = Min(gather->memory_limit, Max(memory, gather->adopted_bytes + LEAST_LIMIT));
+}
+
 /* Trims, spills or hands over the key set if it has reached a limit. */
 static Outcome
 enforce_limit(GpusortGather *gather)
@@ -271,6 +301,7 @@ gpusort_gather_room(GpusortGather *gather, GpusortRoom *room)
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_GATHERING,
 							gpusort_gather_rows(gather), memory, gather->stats->engine);
 	gather->stats->memory = Max(gather->stats->memory, memory);
+	keep_to_possible(gather);
 	switch (enforce_limit(gather))
 	{
 		case CORE:

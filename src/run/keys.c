@@ -134,6 +134,29 @@ gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more)
 							gpusort_cpu_threads_most(rows));
 }
 
+/* Bytes of the next block, which has room for at most this many keys, and for one at least. */
+static size_t
+block_bytes(const GpusortKeySet *set, size_t most)
+{
+	size_t		width = gpusort_spec_width(&set->spec);
+	size_t		bytes = set->rows < set->spec.expected_rows ?
+		(set->spec.expected_rows - set->rows) * width :
+		Min(set->rows * width, BLOCK_BYTES);
+
+	bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
+	return Max(Min(bytes / width, most), 1) * width;
+}
+
+size_t
+gpusort_keyset_missing(const GpusortKeySet *set, uint64_t more, size_t most)
+{
+	size_t		bytes = gpusort_keyset_memory(set, more) - set->local_bytes;
+
+	if (room_left(set) == 0 && set->nspare == 0)
+		bytes += block_bytes(set, most);
+	return bytes;
+}
+
 static void
 free_blocks(GpusortKeySet *set)
 {
@@ -160,10 +183,7 @@ free_blocks(GpusortKeySet *set)
 static bool
 add_block(GpusortKeySet *set, size_t most)
 {
-	size_t		width = gpusort_spec_width(&set->spec);
-	size_t		bytes = set->rows < set->spec.expected_rows ?
-		(set->spec.expected_rows - set->rows) * width :
-		Min(set->rows * width, BLOCK_BYTES);
+	size_t		bytes = block_bytes(set, most);
 	char	   *keys = NULL;
 
 	if (set->nspare > 0)
@@ -172,8 +192,6 @@ add_block(GpusortKeySet *set, size_t most)
 		set->blocks[set->nblocks++].first = set->rows;
 		return true;
 	}
-	bytes = Max(bytes, Max(GPUSORT_RUN_INLINE_BYTES, FIRST_ROWS * width));
-	bytes = Max(Min(bytes / width, most), 1) * width;
 	if (set->arena != NULL)
 	{
 		keys = gpusort_arena_alloc(set->arena, bytes);

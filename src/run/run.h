@@ -131,6 +131,12 @@ extern void gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *plac
 extern size_t gpusort_keyset_memory(const GpusortKeySet *set, uint64_t more);
 
 /*
+ * Bytes that are still to be allocated before this many more keys, at most, have been committed, and
+ * all are sorted.  most: as for gpusort_keyset_reserve().
+ */
+extern size_t gpusort_keyset_missing(const GpusortKeySet *set, uint64_t more, size_t most);
+
+/*
  * Sorts the keys.  Returns the result: keys, or input positions counted from 0 (uint32_t).  The caller
  * may change it.  It is in out if that is not NULL and the CPU engine has sorted; out has room for it.
  * Otherwise it is valid until the sort is finished.  may_tie is NULL, or has room
