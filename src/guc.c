@@ -4,8 +4,9 @@
  *		The settings gpusort.*
  *
  * Settings of a single sort, such as the engine, the algorithm and the smallest
- * input for the GPU, are PGC_USERSET: none of them changes a result.  Settings of resources that the whole cluster shares, which are
- * pinned memory, device memory and the GPU service, are PGC_SIGHUP.
+ * input for the GPU, are PGC_USERSET: none of them changes a result.  Settings of resources that
+ * the whole cluster shares, which are device memory and the GPU service, are PGC_SIGHUP.
+ * docs/usage.md has a table of them with the reasons.
  *
  *-------------------------------------------------------------------------
  */
@@ -131,7 +132,7 @@ gpusort_guc_define(void)
 	DefineCustomStringVariable("gpusort.device",
 							   "Sets the environment variable CUDA_VISIBLE_DEVICES of the GPU service.",
 							   "The service uses the device with the most memory among those that CUDA "
-							   "then shows. A change takes effect when the service starts. "
+							   "then shows. A change ends the service; the next sort starts it again. "
 							   "Empty means the variable of the server's environment.",
 							   &gpusort_device,
 							   "",

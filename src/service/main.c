@@ -128,10 +128,18 @@ close_and_exit(void)
 	proc_exit(0);
 }
 
+/* A service that has another device than the settings name ends: the next one chooses anew. */
 static void
 reload_settings(void)
 {
+	char	   *device = pstrdup(gpusort_device);
+	bool		another;
+
 	ProcessConfigFile(PGC_SIGHUP);
+	another = strcmp(device, gpusort_device) != 0;
+	pfree(device);
+	if (another)
+		close_and_exit();
 	gpusort_device_limit_memory();
 }
 

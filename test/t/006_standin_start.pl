@@ -87,10 +87,16 @@ sub set_device
 
 my $status = "SELECT available, detail, device, device_memory >> 30 FROM gpusort_status() WHERE engine = 'cuda'";
 my $missing = 'The NVIDIA driver finds no usable device with gpusort.device = 1: no CUDA-capable device is detected.';
+# it ends for no other reason
+$node->append_conf('postgresql.conf', "gpusort.service_idle_timeout = 0\n");
+$node->reload;
+is($node->safe_psql('postgres', $sort), "t\ncuda|", 'a service runs');
+my ($pid) = service_pids($node);
+$node->reload;
+is($node->safe_psql('postgres', $sort), "t\ncuda|", 'a reload without a change');
+is(join(' ', service_pids($node)), $pid, 'a reload without a change: the service goes on');
 set_device(1);
-is($node->safe_psql('postgres', $sort), "t\ncuda|", 'another device is chosen: the service that runs keeps its own');
-$node->safe_psql('postgres', 'SELECT pg_terminate_backend(service_pid) FROM gpusort_status() WHERE service_pid IS NOT NULL');
-ok(poll_services($node, 0), 'the service is terminated');
+ok(poll_services($node, 0), 'another device is chosen: the service ends');
 is($node->safe_psql('postgres', "SET client_min_messages = error; $sort"), "t\ncpu|$missing", 'the next service does not find the device, and the CPU sorts');
 is($node->safe_psql('postgres', $status), "f|$missing||", 'gpusort_status() gives the reason');
 set_device(0);
