@@ -49,6 +49,9 @@ struct GpusortClient
 	GpusortReport report;		/* the GPU's part, as far as it was known when rows came last */
 };
 
+/* Requests that this process holds */
+static int	held = 0;
+
 static const char *const no_memory = "No memory can be shared with the GPU service.";
 
 const char *
@@ -119,6 +122,7 @@ release_request(GpusortClient *client)
 	if (request == NULL)
 		return;
 	client->request = NULL;
+	held--;
 	do
 		state = gpusort_request_state(request);
 	while (!gpusort_request_change(request, state,
@@ -176,6 +180,7 @@ take_request(const GpusortClientSpec *spec, uint32 *serial)
 		request->error[0] = '\0';
 		pg_atomic_write_u32(&request->ready, 0);
 		pg_atomic_write_u32(&request->consumed, 0);
+		held++;
 		return request;
 	}
 	return NULL;
@@ -310,6 +315,8 @@ gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortCli
 	MemoryContextRegisterResetCallback(cxt, &client->callback);
 	*made = client;
 
+	if (held >= gpusort_control->nrequests / 2)
+		return "This session has half of the GPU service's request slots.";
 	client->request = take_request(spec, &client->serial);
 	if (client->request == NULL)
 		return "All request slots of the GPU service are in use.";

@@ -23,25 +23,30 @@ my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 my $sort = "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM t; $last";
 
 #
-# Every request slot is taken by cursors of one session, whose rows the device has.  There
-# are two slots for each connection and one for each worker, 24 here.
+# Every request slot is taken by cursors of two sessions, whose rows the device has.  There
+# are two slots for each connection and one for each worker, 24 here.  A session may take half of them.
 #
 $node->append_conf('postgresql.conf', "max_connections = 8\n");
 restart_with($node);
 {
-	my $session = session($node);
-	answer($session, 'BEGIN', map { ("DECLARE c$_ NO SCROLL CURSOR FOR SELECT k, id FROM travels ORDER BY k", "MOVE 1 FROM c$_") } 1 .. 26);
-	is($session->{err}, '', 'a session opens 26 cursors');
+	my ($session, $other) = (session($node), session($node));
+	my @cursors = map { ("DECLARE c$_ NO SCROLL CURSOR FOR SELECT k, id FROM travels ORDER BY k", "MOVE 1 FROM c$_") } 1 .. 13;
+	answer($session, 'BEGIN', @cursors);
+	is($session->{err}, '', 'a session opens 13 cursors');
+	is(answer($session, $sort), "t\ncpu|This session has half of the GPU service's request slots.", 'half of the slots taken by a session: the CPU does its sorts');
+	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'half of the slots taken by a session: the device does those of others');
+	answer($other, 'BEGIN', @cursors);
+	is($other->{err}, '', 'another session opens 13 cursors');
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', $sort);
 	is("$rc $stdout", "0 t\ncpu|All request slots of the GPU service are in use.", 'every slot taken: the CPU sorts');
 	like($stderr, qr/WARNING:/, 'every slot taken: a warning says so');
 	($rc, $stdout, $stderr) = $node->psql('postgres', "SET gpusort.engine = 'cuda'; $sort");
 	like($stderr, qr/ERROR:.*All request slots/s, 'every slot taken: an error if gpusort.engine is cuda');
-	is(answer($session, 'MOVE 269998 FROM c1; FETCH 2 FROM c1; MOVE 269998 FROM c26; FETCH 2 FROM c26'),
+	is(answer($session, 'MOVE 269998 FROM c1; FETCH 2 FROM c1; MOVE 269998 FROM c13; FETCH 2 FROM c13'),
 		join("\n", ($node->safe_psql('postgres', 'SET gpusort.enabled = off; SELECT k, id FROM travels ORDER BY k DESC LIMIT 1')) x 2),
 		'every slot taken: the first and the last cursor read all rows');
 	is(answer($session, 'ROLLBACK', $sort), "t\ncuda|", 'every slot taken: the session can sort on the device after closing its cursors');
-	leave($session);
+	leave($_) foreach $session, $other;
 	nothing_is_held($node, 'every slot taken');
 	is($node->safe_psql('postgres', $sort), "t\ncuda|", 'every slot taken: the device sorts for other sessions afterwards');
 }
@@ -74,9 +79,9 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 8\n");
 my $parallel = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET gpusort.engine = 'cpu'; SET gpusort.force = off; "
   . "SET gpusort.memory_limit = '200MB'; SET max_parallel_workers_per_gather = 2; SET parallel_leader_participation = off";
 my $wide = "SELECT k, repeat('x', 50) AS x FROM large WHERE k IS NOT NULL ORDER BY k";
-if (start_with_little_room($node, '/dev/shm', 5, 1777, 48) eq 'mounted')
+if (start_with_little_room($node, '/dev/shm', 4, 1777, 48) eq 'mounted')
 {
-	my $kind = 'a /dev/shm of 5 MB';
+	my $kind = 'a /dev/shm of 4 MB';
 	is($node->safe_psql('postgres', "SELECT gpu_sort_agg(k) = array_agg(k ORDER BY k) FROM large; SELECT engine FROM gpusort_last_sort()"),
 		"t\ncuda", "$kind: the device sorts");
 	my $plan = $node->safe_psql('postgres', "$parallel; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) $wide");
