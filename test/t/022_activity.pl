@@ -145,7 +145,7 @@ foreach my $case ([ 'on', 3 ], [ 'off', 2 ])
 	my ($in, $out, $err) = ('', '', '');
 	my $sort = IPC::Run::start([ 'psql', '-qXAt', '-d', $node->connstr('postgres') . ' user=alice',
 			'-c', 'SELECT gpu_sort(ARRAY[2, 1])',
-			'-c', "SET gpusort.force = on; SET work_mem = '64MB'; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; "
+			'-c', "SET gpusort.force = on; SET parallel_setup_cost = 0; "
 			  . "SET parallel_leader_participation = $participation",
 			'-c', 'SELECT id FROM t WHERE dawdles(id) IS NOT NULL ORDER BY id' ], \$in, \$out, \$err);
 	my $name = "leader participation $participation";
