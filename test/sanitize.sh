@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
 # sanitize.sh - servers with AddressSanitizer and UndefinedBehaviorSanitizer, for
-# instruments.sh.
+# instruments.sh and soak.sh.
 #
 # Source it after suites.sh.  Only gpusort is built with the sanitizers; the server is
 # started with their runtimes preloaded.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
 # source.sh - PostgreSQL's source of the installed version, or of the nearest available version
-# with the same major number, for check-core.sh.
+# with the same major number, and a server built from it, for check-core.sh and soak.sh.
 #
 # Source it after cluster.sh, and set $major.  PGSRC=folder is a source that is there.
 
@@ -66,4 +66,27 @@ fetch_from_postgresql() {
   else
     wget -q -T 300 -O "$work/source.tar.bz2" "$url"
   fi && unpack "$work/source.tar.bz2"
+}
+
+# build_assert_server FOLDER: builds the source as a server with --enable-cassert, and sets
+# $assert_config to its pg_config.  FOLDER keeps the server for the next call; remove it to have
+# a newer minor release.  Assertions stop the server where its state is wrong, memory that
+# is freed is overwritten, and writes behind the end of a chunk are found.
+build_assert_server() {
+  local root=$1/$major
+  assert_config=$root/bin/pg_config
+  [ ! -f "$root/made" ] || return 0
+  find_source "$work/source" || return 1
+  rm -rf "$root" "$work/assert"
+  mkdir -p "$root" "$work/assert"
+  (
+    cd "$work/assert" &&
+      CFLAGS="-O1 -g -fno-omit-frame-pointer" "$source/configure" --prefix="$root" --enable-cassert --enable-debug \
+        --enable-tap-tests --with-icu --without-readline --without-llvm &&
+      make -s -j"$(nproc)" &&
+      make -s install &&
+      make -s -C contrib/citext install
+  ) >"$work/assert.log" 2>&1 || { tail -20 "$work/assert.log"; return 1; }
+  rm -rf "$work/assert"
+  touch "$root/made"
 }
