@@ -20,6 +20,8 @@
 #                          locale; PARTS="locales core": see test/long.sh
 #   make test-instruments  the tests under sanitizers and valgrind, and fuzzing;
 #                          PARTS="fuzz" and more: see test/instruments.sh
+#   make soak              random SQL for an hour, on a server with assertions, too;
+#                          SECONDS=600: see test/soak.sh
 #   make test-versions     builds and tests for PostgreSQL 16 to 19, in chroots and a
 #                          virtual environment; VERSIONS="18 19", PARTS="build tap"
 #                          and more: see test/versions.sh
@@ -163,7 +165,7 @@ PICTURES = $(patsubst %.dot,%.svg,$(wildcard docs/*.dot))
 STANDALONE_GOALS = unit build/unit/% bench-gpu bench-gpu-plot bench/bench_gpu test/kernels/kernel_test docs $(PICTURES) dist
 
 # Goals whose scripts install missing packages, PGXS included, and call make again.
-SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-packages test-others test-abi test-upgrade check-core
+SCRIPT_GOALS = check demo demo-shards test test-long test-instruments test-versions test-arm test-packages test-others test-abi test-upgrade soak check-core
 .PHONY: $(SCRIPT_GOALS)
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 check:
@@ -178,6 +180,8 @@ test-long:
 	@bash test/long.sh
 test-instruments:
 	@bash test/instruments.sh
+soak:
+	@DURATION="$(SECONDS)" bash test/soak.sh
 test-versions:
 	@bash test/versions.sh
 test-arm:

@@ -28,71 +28,12 @@ set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=test/cluster.sh
 . "$tree/test/cluster.sh"
+# shellcheck source=test/source.sh
+. "$tree/test/source.sh"
 
 read -ra suites <<<"${SUITE:-core isolation}"
 reports=$tree/build/check-core
 force="gpusort.force=on gpusort.min_rows=0"
-
-# Sets $source to the source's folder: PGSRC, or a copy from an earlier run, from Debian or
-# from postgresql.org.
-find_source() {
-  local version
-  if [ -n "${PGSRC:-}" ]; then
-    source=$PGSRC
-    return
-  fi
-  version=$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9a-z.]*\).*/\1/')
-  source=$(find_kept)
-  [ -n "$source" ] || fetch_from_debian || true
-  source=$(find_kept)
-  [ -n "$source" ] || fetch_from_postgresql "$version"
-  source=$(find_kept)
-  [ -n "$source" ]
-}
-
-# A release is in postgresql-19.1, one before the first in postgresql-19rc1.
-find_kept() {
-  find "$tree/build/postgresql-$major"[!0-9]*/contrib -maxdepth 0 -printf '%h\n' 2>/dev/null | sort -V | tail -1
-}
-
-# Unpacks the suites only.
-unpack() {
-  mkdir -p "$tree/build"
-  tar -C "$tree/build" -xf "$1" --wildcards '*/src/test/regress' '*/src/test/isolation' \
-    '*/contrib/citext' '*/contrib/intarray'
-}
-
-# Gets the source from Debian by apt, with private lists and settings.
-fetch_from_debian() {
-  local apt=$work/apt file versions candidate
-  command -v apt-get >/dev/null || return 1
-  mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/archives/partial"
-  for file in /etc/apt/sources.list.d/*.sources; do
-    [ ! -f "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/parts/${file##*/}"
-  done
-  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-    [ ! -f "$file" ] || sed -n 's/^deb\(-src\)\? /deb-src /p' "$file" >"$apt/parts/${file##*/}"
-  done
-  set -- -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::lists=$apt/lists" \
-    -o "Dir::Cache=$apt" -o APT::Sandbox::User=
-  apt-get "$@" update -q >"$work/apt.log" 2>&1 || true
-  versions=$(apt-cache "$@" showsrc "postgresql-$major" 2>/dev/null | sed -n 's/^Version: //p' | sort -u -V -r)
-  # tries the installed version first, then the newest: a repository may list versions that it no longer has
-  for candidate in $(dpkg-query -W -f '${source:Version}' "postgresql-$major" 2>/dev/null) $versions; do
-    (cd "$apt" && apt-get "$@" source -q --download-only "postgresql-$major=$candidate") >>"$work/apt.log" 2>&1 || continue
-    unpack "$apt/postgresql-${major}_${candidate%-*}.orig.tar.bz2" && return 0
-  done
-  return 1
-}
-
-fetch_from_postgresql() {
-  local url=https://ftp.postgresql.org/pub/source/v$1/postgresql-$1.tar.bz2
-  if command -v curl >/dev/null; then
-    curl -sfL -m 300 -o "$work/source.tar.bz2" "$url"
-  else
-    wget -q -T 300 -O "$work/source.tar.bz2" "$url"
-  fi && unpack "$work/source.tar.bz2"
-}
 
 # Makes what the suites load: regress.so, and two modules of contrib.
 make_modules() {
@@ -204,11 +145,9 @@ run_baseline() {
 count_crashes_and_leaks() {
   local log=$work/server.log
   local died='was terminated by signal|was terminated by exception|PANIC:|TRAP: '
-  local left='leak:|leaked|resource was not closed|problem in (alloc set|slab|generation)|detected write past chunk'
-  left+='|could not find block containing chunk|pfree called with invalid pointer'
   crashes=$(grep -cE "$died" "$log" || true)
-  leaks=$(grep -cE "$left" "$log" || true)
-  grep -hE "$died|Failed process was running|$left" "$log" | sort | uniq -c | sort -rn | head -10 || true
+  leaks=$(grep -cE "$log_of_leaks" "$log" || true)
+  grep -hE "$died|Failed process was running|$log_of_leaks" "$log" | sort | uniq -c | sort -rn | head -10 || true
   find "$PGDATA/base/pgsql_tmp" "$PGDATA/pg_tblspc" -path '*pgsql_tmp*' -type f >"$work/left_files" 2>/dev/null || true
   if [ -s "$work/left_files" ]; then
     echo "temporary files left: $(wc -l <"$work/left_files")"
@@ -270,7 +209,8 @@ pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/..
 preload=${PRELOAD:-gpusort}
 [ -n "${PRELOAD:-}" ] || build_and_install "$tree"
 [ -z "${LOCALE:-}" ] || use_locale
-find_source || { echo "PostgreSQL $major's source was not found; set PGSRC=folder" >&2; exit 3; }
+find_source "$tree/build" '*/src/test/regress' '*/src/test/isolation' '*/contrib/citext' '*/contrib/intarray' ||
+  { echo "PostgreSQL $major's source was not found; set PGSRC=folder" >&2; exit 3; }
 make_modules
 chmod a+rx "$work" "$work/lib"
 rm -rf "$reports"

@@ -181,6 +181,11 @@ start_cluster_of_tree() {
   start_cluster "dynamic_library_path = '$work/lib:\$libdir'" "$@"
 }
 
+# Lines of a server's log that tell of memory, files or locks that were not given back, or of
+# writes to memory of others.
+log_of_leaks='leak:|leaked|resource was not closed|problem in (alloc set|slab|generation)|detected write past chunk'
+log_of_leaks+='|could not find block containing chunk|pfree called with invalid pointer'
+
 stop_cluster() {
   if [ -f "${PGDATA:-/nonexistent}/postmaster.pid" ]; then
     as_cluster_user "$bindir/pg_ctl" -D "$PGDATA" -m fast -w stop >/dev/null || true

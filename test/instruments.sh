@@ -19,13 +19,6 @@
 #
 #   All TAP tests run in full, two at a time.  They take most of the time of all parts.
 #
-#   These checks are off:
-#   detect_leaks         the server frees nothing when it ends; see test/t/018_leaks.pl
-#   detect_stack_use_after_return, use_sigaltstack    check_stack_depth() measures
-#                        the real stack, and child processes inherit theirs by fork
-#   vptr                 needs type information, and the C++ files are built without it
-#   signed overflow      is defined in C, because PostgreSQL's flags have -fwrapv
-#
 # fuzz
 #   libFuzzer, if clang has it, or random bytes feed test/fuzz/key_fuzz.c, the encoding
 #   of keys, for SECONDS_EACH=30 seconds.  It is built with both sanitizers.  An input
@@ -49,6 +42,8 @@ tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/test/cluster.sh"
 # shellcheck source=test/suites.sh
 . "$tree/test/suites.sh"
+# shellcheck source=test/sanitize.sh
+. "$tree/test/sanitize.sh"
 
 parts=${PARTS:-sanitizers fuzz valgrind}
 quick=${QUICK:-no}
@@ -56,47 +51,6 @@ seconds=${SECONDS_EACH:-30}
 [ "$quick" != yes ] || seconds=${SECONDS_EACH:-20}
 
 # ---- sanitizers ----
-
-# check_reports NAME: counts a check that there is no report and no crash.  Reports are
-# in files, and those of UndefinedBehaviorSanitizer in the server's log.  The signals
-# are those of crashes; tests end processes with other signals.
-check_reports() {
-  local logs=("$work/server.log") found
-  [ ! -d "$work/check/tmp_check" ] || logs+=("$work"/check/tmp_check/log/*.log)
-  found=$(
-    find "$work/reports" -type f -exec head -n 60 {} +
-    grep -hE -A 20 'runtime error: ' "${logs[@]}"
-    grep -hE 'was terminated by signal (4|6|7|8|11)\b' "${logs[@]}"
-  ) || true
-  rm -f "$work"/reports/*
-  if [ -z "$found" ]; then
-    count "$1, reports" 1 0
-  else
-    head -n 100 <<<"$found"
-    count "$1, reports" 0 1
-  fi
-}
-
-sanitizer_flags="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all"
-
-# Makes servers that start from now on preload the sanitizers' runtimes, and write their
-# reports to $work/reports.
-sanitize_servers() {
-  local runtime=() options library
-  mkdir -p "$work/reports"
-  chmod 777 "$work/reports"
-  for library in libasan libubsan; do
-    runtime+=("$(readlink -f "$(gcc -print-file-name=$library.so)")")
-  done
-  options="log_path=$work/reports/report:abort_on_error=1:halt_on_error=1:print_stacktrace=1"
-  "${CC:-cc}" -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/demangle.so" "$tree/test/instruments/demangle.c"
-  chmod 755 "$work/demangle.so"
-  runtime+=("$work/demangle.so")
-  server_environment=(
-    "LD_PRELOAD=${runtime[*]}"
-    "ASAN_OPTIONS=$options:detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0"
-    "UBSAN_OPTIONS=$options")
-}
 
 run_sanitizers() {
   local cc="gcc $sanitizer_flags" cxx="g++ $sanitizer_flags"

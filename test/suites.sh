@@ -47,7 +47,7 @@ skip() {
 }
 
 # Shows a table of the groups, the longest first, the skipped groups and, as the last
-# line, the sum of all counts.  False if a test failed.
+# line, the sum of all counts.  Groups of one name are one line of it.  False if a test failed.
 show_sum() {
   local passed failed
   read -r passed failed <<<"$(awk '{ passed += $2; failed += $3 } END { print passed + 0, failed + 0 }' "$results")"
@@ -56,7 +56,9 @@ show_sum() {
   else
     say "$( ((failed == 0)) && echo "all passed" || echo "some failed")"
     printf '%-46s %10s %7s %8s\n' group passed failed seconds
-    sort -t $'\t' -k 1,1rn "$results" |
+    awk -F '\t' -v OFS='\t' '{ seconds[$4] += $1; passed[$4] += $2; failed[$4] += $3 }
+      END { for (name in seconds) print seconds[name], passed[name], failed[name], name }' "$results" |
+      sort -t $'\t' -k 1,1rn -k 4 |
       awk -F '\t' '{ printf "%-46s %10d %7d %8d\n", $4, $2, $3, $1 }'
   fi
   sed 's/^/skipped: /' "$skipped"

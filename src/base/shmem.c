@@ -100,7 +100,7 @@ gpusort_version_check(const char *version)
 void
 gpusort_plan_check(const CustomScan *scan)
 {
-	const Node *last = scan->custom_private == NIL ? NULL : llast(scan->custom_private);
+	Node	   *last = scan->custom_private == NIL ? NULL : llast(scan->custom_private);
 
 	gpusort_version_check(last != NULL && IsA(last, String) ? strVal(last) : "unknown");
 }
