@@ -199,6 +199,8 @@ gpusort_gather_spill(GpusortGather *gather)
 	gpusort_spill_end_run(gather->spill);
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);
+	/* as many rows will fit again, and keys in one block are found without a search */
+	gather->set_spec.expected_rows = gpusort_keyset_rows(gather->set);
 	gpusort_gather_end_set(gather);
 	if (gather->form->end_spill)
 		gather->form->end_spill(gather);
