@@ -6,7 +6,8 @@
  * Settings of a single sort, such as the engine, the algorithm and the smallest
  * input for the GPU, are PGC_USERSET: none of them changes a result.  Settings of resources that
  * the whole cluster shares, which are device memory and the GPU service, are PGC_SIGHUP.
- * docs/usage.md has a table of them with the reasons.
+ * The bound of memory is PGC_SUSET, so that each role can have its own.  docs/usage.md has a table of
+ * them with the reasons.
  *
  *-------------------------------------------------------------------------
  */

@@ -194,9 +194,10 @@ extern List *gpusort_plan_oids(const Oid *array, int n);
 
 /*
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
- * plan tree.  targetlist refers to the child's columns.  custom_private is a list of
- * five: column numbers, operators, collations, NULLS FIRST flags, and processes with the bound's known to core, ties, below
- * and groups; the version of gpusort follows.  processes: those that sort, or execute the node, together.  read_plan() in node/spec.c unpacks it.  custom_exprs is empty:
+ * plan tree.  targetlist refers to the child's columns.  processes: those that sort, or execute
+ * the node, together.  custom_private is a list of five: column numbers, operators, collations,
+ * NULLS FIRST flags, and numbers: processes, and the bound's known to core, ties, below and groups.
+ * The version of gpusort follows.  read_plan() in node/spec.c unpacks it.  custom_exprs is empty:
  * gpusort_plan_bound() makes it the bound's count and offset.
  */
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
