@@ -66,7 +66,6 @@ struct GpusortFeed
 	 * gone when EXPLAIN runs.
 	 */
 	GpusortParticipant *participants;
-	int			nworkers;		/* that the plan asks for */
 };
 
 static const CustomExecMethods exec_methods;
@@ -237,7 +236,7 @@ gather_own_part(GpusortFeed *feed)
 		figures.disk = gpusort_spill_bytes(gather->spill);
 		figures.runs = gpusort_spill_runs(gather->spill);
 	}
-	add_figures(&feed->participants[feed->nworkers], &figures);
+	add_figures(&feed->participants[feed->spec.processes - 1], &figures);
 	gather->stats->memory = Max(memory, figures.memory);
 }
 
@@ -279,7 +278,7 @@ explain_feed(CustomScanState *css, List *ancestors, ExplainState *es)
 	GpusortFeed *feed = (GpusortFeed *) css;
 
 	if (feed->participants != NULL)
-		gpusort_participant_explain(feed->participants, feed->nworkers, es);
+		gpusort_participant_explain(feed->participants, feed->spec.processes - 1, es);
 }
 
 GpusortFeed *
@@ -303,11 +302,8 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 	feed->shared = NULL;
 	gather->shared_spill = NULL;
 	if (feed->participants == NULL)
-	{
-		feed->nworkers = ((Gather *) gather->child->plan)->num_workers;
 		feed->participants = MemoryContextAllocZero(feed->css.ss.ps.state->es_query_cxt,
-													(feed->nworkers + 1) * sizeof(GpusortParticipant));
-	}
+													feed->spec.processes * sizeof(GpusortParticipant));
 }
 
 int
