@@ -26,9 +26,6 @@ bool		gpusort_force = false;
 bool		gpusort_index_builds = true;
 int			gpusort_memory_limit = -1;
 int			gpusort_max_memory_limit = -1;
-#define MIN_MEMORY_LIMIT	64	/* kB, as for work_mem; with less, each row would be a
-								 * spilled run */
-
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
 int			gpusort_algorithm = GPUSORT_ALGORITHM_AUTO;
 int			gpusort_min_rows = -1;
@@ -56,7 +53,7 @@ gpusort_guc_memory_limit(int processes)
 
 	if (gpusort_max_memory_limit >= 0)
 		limit = Min(limit, (double) gpusort_max_memory_limit / processes);
-	return (Size) (Max(limit, MIN_MEMORY_LIMIT) * 1024);
+	return Max((Size) (limit * 1024), GPUSORT_LEAST_MEMORY);
 }
 
 void

@@ -30,6 +30,9 @@ extern int	gpusort_service_idle_timeout;	/* s; 0: no timeout */
 /* Defines all settings; _PG_init() calls this once. */
 extern void gpusort_guc_define(void);
 
+/* A sort gets at least these bytes, as work_mem is at least: with less, each row would be a spilled run. */
+#define GPUSORT_LEAST_MEMORY	((Size) 64 * 1024)
+
 /*
  * Returns how many bytes of backend memory a GpuSort may use in each of the processes that execute
  * it.  They share gpusort.memory_limit; if it is -1, each gets what it would get from core.

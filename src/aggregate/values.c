@@ -25,9 +25,6 @@
 #include "guc.h"
 #include "key/scaled.h"
 
-/* Bytes that the values of an expression may take at least: with less, a merge would read small pieces */
-#define LEAST_MEMORY	((Size) 64 * 1024)
-
 /* Returns the index of what an aggregate needs in the node's values, to which it is added if it is new. */
 static int
 find_values(GpusortAggregates *node, const Aggref *aggref)
@@ -98,7 +95,7 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts)
 Size
 gpusort_aggregates_memory(const GpusortAggregates *node)
 {
-	return Max(gpusort_guc_memory_limit(1) / node->shares, LEAST_MEMORY);
+	return Max(gpusort_guc_memory_limit(1) / node->shares, GPUSORT_LEAST_MEMORY);
 }
 
 /* Begins to gather. */

@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "compat.h"
+#include "guc.h"
 #include "node/limit.h"
 
 /* A key set is complete when memory is left for less than this part of its rows. */
@@ -23,9 +24,6 @@
 
 /* More memory than is needed must be possible, by this part: sizes of buffers are rounded up. */
 #define POSSIBLE_PART	8
-
-/* The memory limit is not lowered further than this, in bytes. */
-#define LEAST_LIMIT		((Size) 64 * 1024)
 
 /* The outcome for a key set that may have reached a limit */
 typedef enum Outcome
@@ -220,7 +218,7 @@ keep_to_possible(GpusortGather *gather)
 	if (gather->form->memory)
 		needed += gather->form->memory(gather, more) - gather->rows.store.bytes;
 	if (!gpusort_memory_possible(needed / POSSIBLE_PART * (POSSIBLE_PART + 1)))
-		gather->memory_limit = Min(gather->memory_limit, Max(memory, gather->adopted_bytes + LEAST_LIMIT));
+		gather->memory_limit = Min(gather->memory_limit, Max(memory, gather->adopted_bytes + GPUSORT_LEAST_MEMORY));
 }
 
 /* Trims, spills or hands over the key set if it has reached a limit. */

@@ -35,7 +35,7 @@ typedef struct GpusortKeySet GpusortKeySet;
 typedef struct GpusortKeySetSpec
 {
 	const char *key_type;		/* name of the type for reports; static storage */
-	uint64_t	expected_rows;	/* rows that will come at least; 0: not known */
+	uint64_t	expected_rows;	/* for which the first block of keys has room; 0: not known */
 	uint8_t		key_bytes;		/* bytes of a key word: 4 or 8 */
 	uint8_t		words;			/* words of a key, the most significant one first;
 								 * 0 means 1.  With several words, key_bytes is 8
