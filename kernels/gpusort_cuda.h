@@ -172,7 +172,7 @@ GpusortCudaStatus gpusort_cuda_sort(GpusortCudaLane *lane, const GpusortCudaSort
 
 /*
  * After a sort with rows: queues a kernel that writes a byte for each place of the sorted order, to be downloaded
- * as GPUSORT_CUDA_TIES. It is 0 if the keys at this place and the one before differ, else 1, and 1 at place 0.
+ * as GPUSORT_CUDA_TIES. It is 1 if the keys at this place and the one before are equal, else 0, and 0 at place 0.
  */
 GpusortCudaStatus gpusort_cuda_mark_ties(GpusortCudaLane *lane, GpusortCudaError *err);
 

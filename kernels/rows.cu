@@ -133,8 +133,8 @@ template <typename K>
 __global__ void markTies(const K *keys, const uint32_t *order, int words, uint64_t count, uint8_t *ties)
 {
 	for (uint64_t i = grid_first(); i < count; i += grid_step()) {
-		bool same = true;
-		if (i > 0) {
+		bool same = i > 0;
+		if (same) {
 			const K *before = keys + (order ? order[i - 1] : i - 1) * words;
 			const K *own = keys + (order ? order[i] : i) * words;
 			for (int w = 0; w < words && same; w++)

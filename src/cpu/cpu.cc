@@ -91,7 +91,7 @@ sort_keys(const GpusortCpuInput &described, void *result,
 		return crew.status();
 	}
 
-	order = find_order(input, &crew);
+	order = find_order(input, NULL, &crew);
 	if (order != UNORDERED && !crew.cancelled)
 		copy_keys(input, out, order == DESCENDING, &crew);
 	else if (!crew.cancelled)
@@ -143,15 +143,15 @@ gpusort_cpu_sort(const GpusortCpuInput *input, void *out,
 }
 
 GpusortCpuStatus
-gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *may_tie,
+gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *ties,
 					const GpusortCpuOptions *options, GpusortCpuReport *report)
 {
 	if (input->words > 1)
-		return gpusort_cpu_argsort_words(input, rows, may_tie, options, report);
+		return gpusort_cpu_argsort_words(input, rows, ties, options, report);
 	return with_encoding(input, [&](auto encoding) {
 		Input<decltype(encoding)> keys(*input);
 
-		return sort_rows(&keys, rows, may_tie, options, report);
+		return sort_rows(&keys, rows, ties, options, report);
 	});
 }
 

@@ -105,11 +105,10 @@ extern GpusortCpuStatus gpusort_cpu_sort(const GpusortCpuInput *input, void *out
  * Equal keys keep their input order.  The call allocates its scratch memory,
  * at most gpusort_cpu_scratch() bytes, and frees it.
  *
- * may_tie is NULL or has room for a byte per key.  Then the call sets may_tie[i] to 0 if
- * it knows that the keys at rows[i - 1] and rows[i] differ, else to 1; may_tie[0] to 0.
- * Nearly all bytes of unequal keys are 0, unless the input was in order.
+ * ties is NULL or has room for a byte per key.  Then the call sets ties[i] to 1 if the keys at
+ * rows[i - 1] and rows[i] are equal, else to 0; ties[0] to 0.
  */
-extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *may_tie,
+extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *ties,
 											const GpusortCpuOptions *options,
 											GpusortCpuReport *report);
 

@@ -273,12 +273,13 @@ enum Order
 };
 
 /*
- * Returns whether the input is in order already.  Each thread stops at the
+ * Returns whether the input is in order already.  If it is, ties, unless NULL, are those of
+ * gpusort_cpu_argsort(), but for the first.  Each thread stops at the
  * first rows that are out of order, so for random input this costs nothing.
  */
 template <typename In>
 Order
-find_order(const In &input, Crew *crew)
+find_order(const In &input, uint8_t *ties, Crew *crew)
 {
 	typedef typename In::Word Word;
 	std::atomic<bool> ascending(true);
@@ -291,7 +292,7 @@ find_order(const In &input, Crew *crew)
 
 		/* begin with the last row of the preceding thread */
 		input.each_span(begin > 0 ? begin - 1 : 0, input.n * (thread + 1) / crew->threads,
-						 [&](const Word *row, size_t count, size_t) {
+						 [&](const Word *row, size_t count, size_t position) {
 							 bool		up = ascending;
 							 bool		down = descending;
 
@@ -303,6 +304,8 @@ find_order(const In &input, Crew *crew)
 
 									 up &= order <= 0;
 									 down &= order > 0;
+									 if (ties != NULL)
+										 ties[position + i] = order == 0;
 								 }
 								 last = row;
 							 }

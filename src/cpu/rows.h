@@ -25,7 +25,7 @@
 #include "cpu/sort.h"
 
 /* gpusort_cpu_argsort() for an input whose keys have several words: in words.cc. */
-extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows, uint8_t *may_tie,
+extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows, uint8_t *ties,
 												  const GpusortCpuOptions *options, GpusortCpuReport *report);
 
 namespace
@@ -73,7 +73,7 @@ struct RowSort
 	size_t		large;			/* large_tie(): ties of more rows are deferred */
 	Tie		   *ties;			/* deferred ties; they are disjoint, so there is room for all */
 	std::atomic<size_t> nties;
-	uint8_t    *marks;			/* as may_tie of gpusort_cpu_argsort(), or NULL */
+	uint8_t    *marks;			/* as ties of gpusort_cpu_argsort(), or NULL */
 
 	uint32_t
 	row_of(uint64_t elem) const
@@ -95,8 +95,8 @@ struct RowSort
 	}
 
 	/*
-	 * Marks the places from begin on, whose n elements are sorted, but not refined yet.  Refining
-	 * moves a row only to places between those of the rows that its element ties with.
+	 * Marks the places from begin on, whose n elements are sorted; the row before differs.  If the
+	 * elements do not hold all bits of the keys, those that tie are refined, and marked again, later.
 	 */
 	void
 	mark(const uint64_t *elems, size_t n, size_t begin) const
@@ -110,7 +110,7 @@ struct RowSort
 			marks[begin + i] = (elems[i - 1] ^ elems[i]) < limit;
 	}
 
-	/* Marks n places of rows of which nothing is known, except that those before begin differ. */
+	/* Marks n places from begin on, whose rows tie as far as is known; the row before differs. */
 	void
 	mark_all(size_t n, size_t begin) const
 	{
@@ -121,10 +121,13 @@ struct RowSort
 	}
 };
 
-/* Sorts at most FEW_ROWS elements, which are in input order, by the rows' whole keys. */
+/*
+ * Sorts at most FEW_ROWS elements, which are in input order, by the rows' whole keys.  They belong
+ * at position of the result.
+ */
 template <typename In>
 void
-sort_few_rows(const RowSort<In> &sort, uint64_t *elems, size_t n)
+sort_few_rows(const RowSort<In> &sort, uint64_t *elems, size_t n, size_t position)
 {
 	typedef typename In::Word Word;
 	const Word *keys[FEW_ROWS];
@@ -143,6 +146,8 @@ sort_few_rows(const RowSort<In> &sort, uint64_t *elems, size_t n)
 		keys[j] = key;
 		elems[j] = elem;
 	}
+	for (size_t i = 0; sort.marks != NULL && i < n; i++)
+		sort.marks[position + i] = i > 0 && sort.input->compare(keys[i - 1], keys[i]) == 0;
 }
 
 /* Calls use(i, row at position at(i)) for i from 0 to n - 1, and prefetches the rows. */
@@ -213,6 +218,7 @@ refine_tie(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int bi
 		/* if all keys are equal, the elements are in order already */
 		if (differing != 0)
 			sort_range(elems, n, crew, thread);
+		sort->mark(elems, n, position);
 		bits = distance_of.end - excess;
 	});
 	refine_ties(sort, elems, n, position, bits, thread);
@@ -290,7 +296,7 @@ refine_ties(RowSort<In> *sort, uint64_t *elems, size_t n, size_t position, int b
 			else if (end - begin > FEW_ROWS)
 				refine_tie(sort, elems + begin, end - begin, position + begin, bits, thread);
 			else if (end - begin > 1)
-				sort_few_rows(*sort, elems + begin, end - begin);
+				sort_few_rows(*sort, elems + begin, end - begin, position + begin);
 			begin = end;
 		}
 	}
@@ -440,7 +446,7 @@ sort_few_positions(const RowSort<In> &sort)
 {
 	for (size_t i = 0; i < sort.input->n; i++)
 		sort.elems[i] = i;
-	sort_few_rows(sort, sort.elems, sort.input->n);
+	sort_few_rows(sort, sort.elems, sort.input->n, 0);
 	for (size_t i = 0; i < sort.input->n; i++)
 		sort.rows[i] = uint32_t(sort.elems[i]);
 }
@@ -470,7 +476,7 @@ sort_many_positions(RowSort<In> *sort, In *input)
 /* gpusort_cpu_argsort() for an input of either kind. */
 template <typename In>
 GpusortCpuStatus
-sort_rows(In *input, uint32_t *rows, uint8_t *may_tie, const GpusortCpuOptions *options,
+sort_rows(In *input, uint32_t *rows, uint8_t *ties, const GpusortCpuOptions *options,
 		  GpusortCpuReport *report)
 {
 	Crew		crew(options);
@@ -481,13 +487,14 @@ sort_rows(In *input, uint32_t *rows, uint8_t *may_tie, const GpusortCpuOptions *
 	if (input->n <= DIRECT_KEYS)
 		crew.threads = 1;
 	*report = {crew.threads, 1};
-	sort.marks = may_tie;
-	order = find_order(*input, &crew);
+	sort.marks = ties;
+	order = find_order(*input, ties, &crew);
 	if (order != UNORDERED || crew.cancelled)
 	{
 		for (size_t i = 0; i < input->n && !crew.cancelled; i++)
 			rows[i] = uint32_t(order == ASCENDING ? i : input->n - 1 - i);
-		sort.mark_all(input->n, 0);
+		if (ties != NULL && input->n > 0)
+			ties[0] = 0;
 		return crew.status();
 	}
 
@@ -503,10 +510,7 @@ sort_rows(In *input, uint32_t *rows, uint8_t *may_tie, const GpusortCpuOptions *
 	if (!input->index() || sort.elems == NULL || sort.ties == NULL)
 		crew.no_memory = true;
 	else if (input->n <= FEW_ROWS)
-	{
 		sort_few_positions(sort);
-		sort.mark_all(input->n, 0);
-	}
 	else
 	{
 		report->bins = BINS;

@@ -4,8 +4,8 @@
  *		Finds the tie groups of an order, and sorts most of them by strings, in
  *		several threads.
  *
- * This takes two passes.  In the first, the threads mark each place whose row ties with
- * the one before.  In the second, each thread takes a part of the places at a
+ * This takes two passes.  In the first, unless the caller knows them, the threads mark the places
+ * whose rows tie with the ones before.  In the second, each thread takes a part of the places at a
  * time, and sorts the groups that begin in it; the last of them may reach into the
  * next part.  A place that continues a group keeps a mark other than
  * GPUSORT_TIE_NONE throughout, so the thread that has the next part sees where its first
@@ -54,7 +54,10 @@ common_bytes(const char *a, const char *b, uint32_t limit)
 {
 	uint32_t	common = 0;
 
-	while (common < limit && a[common] == b[common])
+	/* most rows that tie have the same string */
+	if (memcmp(a, b, limit) == 0)
+		return limit;
+	while (a[common] == b[common])
 		common++;
 	return common;
 }
@@ -133,17 +136,20 @@ struct Sorter
 			skip = common_bytes(rows[0].bytes, rows[i].bytes, std::min(skip, rows[i].length));
 		for (size_t i = 0; i < n; i++)
 			rows[i].word = word_at(rows[i], skip);
-		std::sort(rows, rows + n, [=](const Row &a, const Row &b) {
+		auto		before = [=](const Row &a, const Row &b) {
 			int			result = compare(a, b, skip);
 
 			return result != 0 ? (result < 0) != descending : a.row < b.row;
-		});
+		};
+		if (!std::is_sorted(rows, rows + n, before))
+			std::sort(rows, rows + n, before);
 		order[begin] = rows[0].row;
 		for (size_t i = 1; i < n; i++)
 		{
 			order[begin + i] = rows[i].row;
-			if (input.decides || compare(rows[i - 1], rows[i], skip) != 0)
-				__atomic_store_n(&ties[begin + i], GPUSORT_TIE_BROKEN, __ATOMIC_RELAXED);
+			__atomic_store_n(&ties[begin + i],
+							 input.decides || compare(rows[i - 1], rows[i], skip) != 0 ? GPUSORT_TIE_BROKEN : GPUSORT_TIE_LEFT,
+							 __ATOMIC_RELAXED);
 		}
 	}
 
@@ -198,7 +204,7 @@ mark_part(const GpusortTieInput &input, uint8_t *ties, size_t begin, size_t end,
 {
 	for (size_t i = begin; i < end; i++)
 	{
-		ties[i] = i > 0 && (!input.marked || ties[i]) && input.tied(input.arg, i) ? GPUSORT_TIE_LEFT : GPUSORT_TIE_NONE;
+		ties[i] = i > 0 && input.tied(input.arg, i) ? GPUSORT_TIE_LEFT : GPUSORT_TIE_NONE;
 		if (i % CHECK_PLACES == 0 && crew.stopped(thread))
 			return false;
 	}
@@ -213,9 +219,10 @@ gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order, uint8_t *ties,
 {
 	Crew		crew(options);
 
-	for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
-		return mark_part(*input, ties, begin, end, crew, thread);
-	});
+	if (!input->marked)
+		for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
+			return mark_part(*input, ties, begin, end, crew, thread);
+		});
 	if (input->string != NULL && crew.status() == GPUSORT_CPU_OK)
 	{
 		for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {

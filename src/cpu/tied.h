@@ -32,16 +32,15 @@ typedef enum GpusortTie
 typedef struct GpusortTieInput
 {
 	size_t		n;				/* places */
-	bool		marked;			/* ties says which places may tie: 0 for those that do not */
+	bool		marked;			/* ties says which rows have equal words: 0 for those that differ */
 	bool		descending;
 	bool		decides;		/* rows with equal strings are equal; otherwise the caller must
 								 * sort them by later columns */
 
 	/*
 	 * All are called by any thread, with arg, and change nothing.  tied says whether
-	 * the rows at a place and the one before it have equal words.  It is called for
-	 * each place that may tie, in ascending order by each thread, and before any
-	 * row is moved.  string returns false if the row's string is longer than
+	 * the rows at a place and the one before it have equal words.  If they are not marked, it
+	 * is called for each place, in ascending order by each thread, and before any row is moved.  string returns false if the row's string is longer than
 	 * GPUSORT_STRING_BYTES or cannot be read by a thread; then the caller must sort
 	 * the group.  If string is NULL, the caller must sort all groups.  prefetch
 	 * announces that a row's string will be wanted soon.

@@ -279,10 +279,10 @@ struct WordsInput : Rows<uint64_t, 0>
 }								/* namespace */
 
 GpusortCpuStatus
-gpusort_cpu_argsort_words(const GpusortCpuInput *described, uint32_t *rows, uint8_t *may_tie,
+gpusort_cpu_argsort_words(const GpusortCpuInput *described, uint32_t *rows, uint8_t *ties,
 						  const GpusortCpuOptions *options, GpusortCpuReport *report)
 {
 	WordsInput	input(*described);
 
-	return sort_rows(&input, rows, may_tie, options, report);
+	return sort_rows(&input, rows, ties, options, report);
 }

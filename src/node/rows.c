@@ -355,28 +355,28 @@ sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 {
 	GpusortDoubt doubt = gather->rows.doubt = gpusort_rowkey_doubt(gather->rows.key);
 	uint64		rows = gpusort_keyset_rows(gather->set);
-	bool		ties = doubt.undecided != 0;
+	bool		undecided = doubt.undecided != 0;
 	bool		proposed = doubt.proposed >= 0;
-	uint8	   *may_tie = NULL;
+	uint8	   *ties = NULL;
 	GpusortRowSpan *spans = NULL;
 	int			nspans = 0;
-	bool		moved = false;	/* rows are not at the places that may_tie tells of */
+	bool		moved = false;	/* rows are not at the places that ties tells of */
 	instr_time	begun;
 	instr_time	now;
 
 	/* the sort compares all words */
-	if (ties && doubt.words == gather->set_spec.words)
-		may_tie = gpusort_memory_alloc(gather->set_cxt, Max(rows, 1));
+	if (undecided && doubt.words == gather->set_spec.words)
+		ties = gpusort_memory_alloc(gather->set_cxt, Max(rows, 1));
 	/* rows that are in no arena would have to be copied */
 	if (travels && rows >= TRAVEL_ROWS && gpusort_gather_row_bytes(gather) <= TRAVEL_ROW_BYTES &&
 		(gather->rows.store.arena != NULL || gather->adopted_bytes > 0) &&
 		gpusort_keyset_may_travel(&gather->set_spec, rows))
 		spans = gpusort_rowstore_spans(&gather->rows.store, &nspans);
-	gpusort_sort_words(gather, may_tie, spans, nspans, sorted);
+	gpusort_sort_words(gather, ties, spans, nspans, sorted);
 	if (spans != NULL)
 		pfree(spans);
 	sorted->row_bytes = Min(gpusort_gather_row_bytes(gather), MOST_ROW_BYTES);
-	if (!ties && !proposed)
+	if (!undecided && !proposed)
 		return;
 	if (sorted->travels)
 	{
@@ -392,15 +392,15 @@ sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 		sorted->count = gpusort_bound_select(gather, sorted);
 		moved = proposed;
 	}
-	if (ties)
-		gpusort_ties_break(gather, (uint32 *) sorted->block, sorted->count, moved ? NULL : may_tie);
+	if (undecided)
+		gpusort_ties_break(gather, (uint32 *) sorted->block, sorted->count, moved ? NULL : ties);
 	if (proposed)
 		gpusort_verify_order(gather, (uint32 *) sorted->block, sorted->count);
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, begun);
 	gather->stats->sort_ms += INSTR_TIME_GET_MILLISEC(now);
-	if (may_tie != NULL)
-		pfree(may_tie);
+	if (ties != NULL)
+		pfree(ties);
 }
 
 static const void *

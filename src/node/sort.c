@@ -72,14 +72,14 @@ gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats)
 }
 
 void
-gpusort_sort_words(GpusortGather *gather, uint8 *may_tie, const GpusortRowSpan *spans, int nspans,
+gpusort_sort_words(GpusortGather *gather, uint8 *ties, const GpusortRowSpan *spans, int nspans,
 				   GpusortSorted *sorted)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
 
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_SORTING, rows, gather->stats->memory, NULL);
 	*sorted = (GpusortSorted) {
-		.block = gpusort_keyset_sort(gather->set, NULL, may_tie, spans, nspans),
+		.block = gpusort_keyset_sort(gather->set, NULL, ties, spans, nspans),
 		.count = rows,
 	};
 	sorted->travels = nspans > 0 && gpusort_keyset_returns_rows(gather->set);

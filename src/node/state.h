@@ -373,10 +373,10 @@ extern void gpusort_gather_empty_set(GpusortGather *gather);
 extern void gpusort_gather_end_set(GpusortGather *gather);
 
 /*
- * Sorts the key set; rows whose keys have equal words stay in the order of arrival.  may_tie, spans
+ * Sorts the key set; rows whose keys have equal words stay in the order of arrival.  ties, spans
  * and nspans: see gpusort_keyset_sort().
  */
-extern void gpusort_sort_words(GpusortGather *gather, uint8 *may_tie, const GpusortRowSpan *spans, int nspans,
+extern void gpusort_sort_words(GpusortGather *gather, uint8 *ties, const GpusortRowSpan *spans, int nspans,
 							   GpusortSorted *sorted);
 
 /*
@@ -397,10 +397,10 @@ gpusort_sort_look_ahead(const GpusortSorted *sorted, const GpusortRowStore *stor
 /*
  * Breaks the ties in a key set's whole result: sorts row numbers whose keys have
  * equal words, those that the doubt names, by the columns' comparators, in place.  order: all row numbers of
- * the key set, sorted by words; rows is their number.  may_tie: as gpusort_keyset_sort() has set it,
+ * the key set, sorted by words; rows is their number.  known: ties, as gpusort_keyset_sort() has set it,
  * which is overwritten, or NULL.  In ties.c.
  */
-extern void gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may_tie);
+extern void gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *known);
 
 /*
  * Verifies an order that words have only proposed, ties being broken, and makes it

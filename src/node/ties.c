@@ -68,12 +68,15 @@ string_of(void *arg, uint32 row, GpusortString *string)
 static void
 prefetch_row(void *arg, uint32 row)
 {
-	__builtin_prefetch(gpusort_rowstore_row(((const TieSearch *) arg)->strings.store, row));
+	const char *stored = gpusort_rowstore_row(((const TieSearch *) arg)->strings.store, row);
+
+	__builtin_prefetch(stored);
+	__builtin_prefetch(stored + 64);
 }
 
 /*
  * Finds the tie groups in threads, which sort those that they can.  Sets ties: see cpu/tied.h.
- * marked: ties says which places may tie.
+ * marked: ties says which rows have equal words.
  */
 static void
 search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool marked)
@@ -114,18 +117,18 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 }
 
 void
-gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may_tie)
+gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *known)
 {
 	Size		memory = gpusort_gather_memory(gather, 0);
 	GpusortTiedGroup	group = {.gather = gather};
-	uint8	   *ties = may_tie;
+	uint8	   *ties = known;
 	uint8	   *tie;
 
 	if (rows < 2)
 		return;
 	if (ties == NULL)
 		ties = gpusort_memory_alloc(gather->set_cxt, rows);
-	search_ties(gather, order, rows, ties, may_tie != NULL);
+	search_ties(gather, order, rows, ties, known != NULL);
 
 	group.values = AllocSetContextCreate(gather->set_cxt, "GpuSort ties", ALLOCSET_DEFAULT_SIZES);
 	group.room = Max(gather->memory_limit / REMOTE_PART, gather->memory_limit - Min(memory, gather->memory_limit));
@@ -136,7 +139,7 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *may
 		gpusort_ties_sort_group(&group, order + (tie - ties) - 1, end - tie + 1);
 	}
 	MemoryContextDelete(group.values);
-	if (ties != may_tie)
+	if (ties != known)
 		pfree(ties);
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);

@@ -139,14 +139,14 @@ extern size_t gpusort_keyset_missing(const GpusortKeySet *set, uint64_t more, si
 /*
  * Sorts the keys.  Returns the result: keys, or input positions counted from 0 (uint32_t).  The caller
  * may change it.  It is in out if that is not NULL and the CPU engine has sorted; out has room for it.
- * Otherwise it is valid until the sort is finished.  may_tie is NULL, or has room
- * for a byte per row of a key set that sorts positions.  Then the sort sets may_tie[i] to 0 only if
- * the keys at places i - 1 and i of the result differ, else to 1.
+ * Otherwise it is valid until the sort is finished.  ties is NULL, or has room for
+ * a byte per row of a key set that sorts positions.  Then the sort sets ties[i] to 1 if the keys at
+ * places i - 1 and i of the result are equal, else to 0; ties[0] to 0.
  *
  * spans: where the rows lie to which the keys belong, for a device to put them in order; nspans may
  * be 0.  They stay unchanged until the sort is finished.
  */
-extern void *gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie,
+extern void *gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties,
 								 const GpusortRowSpan *spans, int nspans);
 
 /* The engine that has sorted a key set; static */

@@ -44,7 +44,7 @@ describe(const GpusortKeySet *set, GpusortSpan *spans, GpusortCpuInput *input)
 
 /* Calls the CPU engine, and again if an interrupt that raised no error has ended the call. */
 static GpusortCpuStatus
-call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8_t *may_tie,
+call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8_t *ties,
 			GpusortCpuReport *report)
 {
 	GpusortCpuStatus status;
@@ -55,7 +55,7 @@ call_engine(const GpusortCpuInput *input, uint64 n, bool rows, void *data, uint8
 
 		CHECK_FOR_INTERRUPTS();
 		options = gpusort_cpu_options_take(n);
-		status = rows ? gpusort_cpu_argsort(input, data, may_tie, &options, report) :
+		status = rows ? gpusort_cpu_argsort(input, data, ties, &options, report) :
 			gpusort_cpu_sort(input, data, &options, report);
 		gpusort_cpu_options_give(&options);
 	} while (status == GPUSORT_CPU_CANCELLED);
@@ -71,13 +71,13 @@ raise_no_memory(uint64 n, size_t width)
 			 errdetail("Could not allocate scratch memory to sort " UINT64_FORMAT " keys of %zu bytes.", n, width)));
 }
 
-/* Sorts by the CPU engine.  data has room for the result; may_tie: see gpusort_keyset_sort(). */
+/* Sorts by the CPU engine.  data has room for the result; ties: see gpusort_keyset_sort(). */
 static void
-sort_on_cpu(GpusortKeySet *set, const GpusortCpuInput *input, void *data, uint8_t *may_tie)
+sort_on_cpu(GpusortKeySet *set, const GpusortCpuInput *input, void *data, uint8_t *ties)
 {
 	GpusortCpuReport cpu = {1, 1};
 	GpusortCpuStatus status = GPUSORT_FAULT(SCRATCH) ? GPUSORT_CPU_NO_MEMORY :
-		call_engine(input, set->rows, set->spec.rows, data, may_tie, &cpu);
+		call_engine(input, set->rows, set->spec.rows, data, ties, &cpu);
 
 	if (status == GPUSORT_CPU_NO_MEMORY)
 		raise_no_memory(set->rows, gpusort_spec_width(&set->spec));
@@ -88,7 +88,7 @@ sort_on_cpu(GpusortKeySet *set, const GpusortCpuInput *input, void *data, uint8_
 }
 
 void *
-gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie, const GpusortRowSpan *spans, int nspans)
+gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortRowSpan *spans, int nspans)
 {
 	GpusortKeySetResult *result = MemoryContextAllocZero(set->cxt, sizeof(GpusortKeySetResult));
 	GpusortSpan inline_spans[GPUSORT_RUN_INLINE_BLOCKS];
@@ -105,11 +105,11 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie, const Gpuso
 	if (set->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
 		keys = palloc(sizeof(GpusortSpan) * set->nblocks);
 	describe(set, keys, &input);
-	result->client = gpusort_handover_sort(set, keys, may_tie != NULL, spans, nspans);
+	result->client = gpusort_handover_sort(set, keys, ties != NULL, spans, nspans);
 	if (result->client != NULL)
 	{
-		if (may_tie != NULL)
-			memcpy(may_tie, gpusort_client_ties(result->client), set->rows);
+		if (ties != NULL)
+			memcpy(ties, gpusort_client_ties(result->client), set->rows);
 		out = gpusort_client_result(result->client);
 	}
 	else
@@ -118,7 +118,7 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *may_tie, const Gpuso
 		if (result->own)
 			out = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 		result->data = out;
-		sort_on_cpu(set, &input, out, may_tie);
+		sort_on_cpu(set, &input, out, ties);
 	}
 	if (keys != inline_spans)
 		pfree(keys);

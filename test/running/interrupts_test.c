@@ -51,7 +51,7 @@ gpusort_keyset_lend(GpusortKeySet *set, const void *words, size_t count, const G
 }
 
 void *
-gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8 *may_tie, const GpusortRowSpan *spans, int nspans)
+gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8 *ties, const GpusortRowSpan *spans, int nspans)
 {
 	for (size_t i = 0; i < set->rows; i++)
 		((uint32 *) out)[i] = i;

@@ -37,7 +37,7 @@ gpusort_cuda_mark_ties(GpusortCudaLane *lane, GpusortCudaError *err)
 		uint64_t	before = i == 0 ? 0 : lane->sort.words > 1 ? order[i - 1] : i - 1;
 		uint64_t	own = i == 0 ? 0 : lane->sort.words > 1 ? order[i] : i;
 
-		lane->ties.data[i] = memcmp(lane->keys.data + before * width, lane->keys.data + own * width, width) == 0;
+		lane->ties.data[i] = i > 0 && memcmp(lane->keys.data + before * width, lane->keys.data + own * width, width) == 0;
 	}
 	return GPUSORT_CUDA_OK;
 }

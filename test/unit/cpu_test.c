@@ -124,22 +124,14 @@ split(const char *keys, size_t n, int width, int way, GpusortSpan *spans)
 	return nspans;
 }
 
-/*
- * Counts the rows that follow an equal key and are not marked, and marks that are not 0 or 1; if
- * sharp, which is for keys that are all different, more than a few marks count, too.
- */
 static size_t
-count_wrong_marks(const uint8_t *may_tie, size_t n, bool (*ties) (const void *, size_t), const void *arg, bool sharp)
+count_wrong_ties(const uint8_t *ties, size_t n, bool (*tied) (const void *, size_t), const void *arg)
 {
-	size_t		wrong = n > 0 && may_tie[0] != 0;
-	size_t		marked = 0;
+	size_t		wrong = n > 0 && ties[0] != 0;
 
 	for (size_t i = 1; i < n; i++)
-	{
-		wrong += may_tie[i] > 1 || (may_tie[i] == 0 && ties(arg, i));
-		marked += may_tie[i];
-	}
-	return wrong + (sharp && marked > n / 1000 ? marked : 0);
+		wrong += ties[i] != tied(arg, i);
+	return wrong;
 }
 
 static bool
@@ -173,8 +165,7 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 	char	   *before = malloc(n * width + 1);
 	char	   *out = malloc(n * width + 1);
 	uint32_t   *rows = malloc(n * sizeof(uint32_t) + 1);
-	uint8_t    *may_tie = malloc(n + 1);
-	bool		sharp = n > 100000 && width == 8 && strcmp(what, "uniform") == 0;
+	uint8_t    *ties = malloc(n + 1);
 	GpusortSpan spans[64];
 	static int	turn = 0;
 
@@ -205,9 +196,9 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 			CHECK(wrong == 0, "select %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
 
 			memset(rows, 0xEE, n * sizeof(uint32_t));
-			memset(may_tie, 0xEE, n);
-			status = gpusort_cpu_argsort(&input, rows, may_tie, &options, &report);
-			wrong = count_wrong_rows(rows, expected, n) + count_wrong_marks(may_tie, n, pairs_tie, expected, sharp);
+			memset(ties, 0xEE, n);
+			status = gpusort_cpu_argsort(&input, rows, ties, &options, &report);
+			wrong = count_wrong_rows(rows, expected, n) + count_wrong_ties(ties, n, pairs_tie, expected);
 			CHECK(status == GPUSORT_CPU_OK && wrong == 0,
 				  "argsort %s n=%zu width=%d way=%d threads=%d: %zu wrong", what, n, width, way, threads, wrong);
 		}
@@ -217,7 +208,7 @@ check_sorts(const char *what, const char *keys, const Pair *expected, size_t n, 
 	free(before);
 	free(out);
 	free(rows);
-	free(may_tie);
+	free(ties);
 }
 
 static void
@@ -491,7 +482,7 @@ check_words(int shape, size_t n, int words, int way)
 	uint64_t   *before = malloc(n * width + 1);
 	uint32_t   *expected = malloc(n * sizeof(uint32_t) + 1);
 	uint32_t   *rows = malloc(n * sizeof(uint32_t) + 1);
-	uint8_t    *may_tie = malloc(n + 1);
+	uint8_t    *ties = malloc(n + 1);
 	WordOrder	order = {keys, expected, words};
 	GpusortSpan spans[64];
 
@@ -510,11 +501,11 @@ check_words(int shape, size_t n, int words, int way)
 		GpusortCpuStatus status;
 
 		memset(rows, 0xEE, n * sizeof(uint32_t));
-		memset(may_tie, 0xEE, n);
-		status = gpusort_cpu_argsort(&input, rows, may_tie, &options, &report);
+		memset(ties, 0xEE, n);
+		status = gpusort_cpu_argsort(&input, rows, ties, &options, &report);
 		for (size_t i = 0; i < n; i++)
 			wrong += rows[i] != expected[i];
-		wrong += count_wrong_marks(may_tie, n, words_tie, &order, shape == 0 && n > 100000);
+		wrong += count_wrong_ties(ties, n, words_tie, &order);
 		CHECK(status == GPUSORT_CPU_OK && wrong == 0,
 			  "argsort %s n=%zu words=%d way=%d threads=%d: %zu wrong",
 			  shapes[shape], n, words, way, threads, wrong);
@@ -524,7 +515,7 @@ check_words(int shape, size_t n, int words, int way)
 	free(before);
 	free(expected);
 	free(rows);
-	free(may_tie);
+	free(ties);
 }
 
 /* As check_cancel(), for keys whose ties need work by all threads or by each thread alone. */

@@ -57,7 +57,7 @@ sort(size_t n, bool descending, bool decides, int threads)
 		order[i] = (uint32_t) i;
 	memset(ties, 0xee, sizeof(ties));
 	for (size_t i = 0; marked && i < n; i++)
-		ties[i] = i > 0 && (groups[i - 1] == groups[i] || i % 3 == 0);
+		ties[i] = i > 0 && groups[i - 1] == groups[i];
 	return gpusort_tied_sort(&input, order, ties, &options);
 }
 
