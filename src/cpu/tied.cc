@@ -128,21 +128,26 @@ struct Sorter
 		size_t		n = end - begin;
 		bool		descending = input.descending;
 		uint32_t	skip;
+		bool		equal = true;
 
 		if (!read(order + begin, n))
 			return;
 		skip = rows[0].length;
 		for (size_t i = 1; i < n; i++)
+		{
 			skip = common_bytes(rows[0].bytes, rows[i].bytes, std::min(skip, rows[i].length));
+			equal = equal && skip == rows[i].length && skip == rows[0].length;
+		}
+		if (!equal && !input.by_bytes)
+			return;
 		for (size_t i = 0; i < n; i++)
 			rows[i].word = word_at(rows[i], skip);
-		auto		before = [=](const Row &a, const Row &b) {
-			int			result = compare(a, b, skip);
+		if (!equal)
+			std::sort(rows, rows + n, [=](const Row &a, const Row &b) {
+				int			result = compare(a, b, skip);
 
-			return result != 0 ? (result < 0) != descending : a.row < b.row;
-		};
-		if (!std::is_sorted(rows, rows + n, before))
-			std::sort(rows, rows + n, before);
+				return result != 0 ? (result < 0) != descending : a.row < b.row;
+			});
 		order[begin] = rows[0].row;
 		for (size_t i = 1; i < n; i++)
 		{

@@ -3,10 +3,9 @@
  * ties.c
  *		GpuSort breaks ties: it finds the rows whose keys have equal words.
  *
- * Threads find the groups.  If the words leave open strings that order by their
- * bytes, the threads also sort the groups of up to GPUSORT_TIED_ROWS rows by that
- * column (cpu/tied.h).  The backend sorts the other groups, and those of equal
- * strings that later columns decide (tie_group.c).
+ * Threads find the groups.  They also sort those of up to GPUSORT_TIED_ROWS rows by the column that
+ * the words leave open, if its values order by their bytes, or all have the same bytes (cpu/tied.h).  The
+ * backend sorts the other groups, and those of equal values that later columns decide (tie_group.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -84,6 +83,7 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 	const GpusortDoubt *doubt = &gather->rows.doubt;
 	int			column = pg_rightmost_one_pos32(doubt->undecided | doubt->crowded);
 	GpusortColumnOrder by = gpusort_rowkey_order(gather->rows.key, column);
+	Form_pg_attribute attribute = TupleDescAttr(gather->left->tts_tupleDescriptor, gather->spec->attnos[column] - 1);
 	TieSearch	search = {
 		.set = gather->set,
 		.order = order,
@@ -99,10 +99,12 @@ search_ties(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *ties, bool
 	};
 	GpusortCpuStatus status;
 
-	if (by.by_bytes && !by.made)
+	/* values with the same bytes are equal */
+	if (by.is_name || attribute->attlen == -1)
 	{
 		gpusort_strings_begin(&search.strings, gather, column);
 		input.string = string_of;
+		input.by_bytes = by.by_bytes && !by.made;
 		input.descending = by.descending;
 		input.decides = column + 1 == gather->spec->ncolumns;
 	}
