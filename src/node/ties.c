@@ -29,6 +29,7 @@
 
 /* Look-ahead of prefetches, in rows */
 #define KEY_AHEAD		32
+#define ROWS_AHEAD		32
 
 /* The data that threads read while they find and sort tie groups; they change only the order. */
 typedef struct TieSearch
@@ -65,12 +66,18 @@ string_of(void *arg, uint32 row, GpusortString *string)
 }
 
 static void
-prefetch_row(void *arg, uint32 row)
+prefetch(const GpusortRowStore *store, uint32 row)
 {
-	const char *stored = gpusort_rowstore_row(((const TieSearch *) arg)->strings.store, row);
+	const char *stored = gpusort_rowstore_row(store, row);
 
 	__builtin_prefetch(stored);
 	__builtin_prefetch(stored + 64);
+}
+
+static void
+prefetch_row(void *arg, uint32 row)
+{
+	prefetch(((const TieSearch *) arg)->strings.store, row);
 }
 
 /*
@@ -125,6 +132,7 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *kno
 	GpusortTiedGroup	group = {.gather = gather};
 	uint8	   *ties = known;
 	uint8	   *tie;
+	uint64		ahead = 0;
 
 	if (rows < 2)
 		return;
@@ -138,6 +146,11 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *kno
 	{
 		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
 			CHECK_FOR_INTERRUPTS();
+		for (ahead = Max(ahead, tie - ties - 1); ahead < Min(rows, end - ties + ROWS_AHEAD); ahead++)
+		{
+			if (ties[ahead] == GPUSORT_TIE_LEFT || (ahead + 1 < rows && ties[ahead + 1] == GPUSORT_TIE_LEFT))
+				prefetch(&gather->rows.store, order[ahead]);
+		}
 		gpusort_ties_sort_group(&group, order + (tie - ties) - 1, end - tie + 1);
 	}
 	MemoryContextDelete(group.values);
