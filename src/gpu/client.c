@@ -288,6 +288,19 @@ gpusort_client_prepare(void)
 	return gpusort_control_attach(&reason) ? gpusort_service_start() : reason;
 }
 
+uint64
+gpusort_client_wait_us(void)
+{
+	uint64		seen;
+
+	if (gpusort_control == NULL)
+		return 0;
+	seen = pg_atomic_read_u64(&gpusort_control->seen_sequence);
+	pg_read_barrier();
+	return (pg_atomic_read_u64(&gpusort_control->next_sequence) - seen + pg_atomic_read_u32(&gpusort_control->unsorted)) *
+		pg_atomic_read_u32(&gpusort_control->pace_us);
+}
+
 const char *
 gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortClient **made)
 {

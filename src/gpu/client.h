@@ -65,6 +65,9 @@ extern void gpusort_client_describe(GpusortEngineInfo *info);
 /* Starts the service, if it has to be started, and does not wait.  Returns the reason if it will not be ready soon. */
 extern const char *gpusort_client_prepare(void);
 
+/* Returns how many us a new request would wait for those before it, as far as is known. */
+extern uint64 gpusort_client_wait_us(void);
+
 /*
  * Sorts.  Keys and rows are read where they are if that is in an arena of this process
  * (base/arena.h), else copied.  Returns when the result is there.  *client, which the caller has set

@@ -68,6 +68,9 @@ make_control(void *made)
 	}
 	control->nrequests = nrequests;
 	pg_atomic_init_u64(&control->next_sequence, 0);
+	pg_atomic_init_u64(&control->seen_sequence, 0);
+	pg_atomic_init_u32(&control->unsorted, 0);
+	pg_atomic_init_u32(&control->pace_us, 0);
 	pg_atomic_init_u64(&control->heartbeat, 1);
 	pg_atomic_init_u32(&control->step_ms, 0);
 	pg_atomic_init_u64(&control->given_up_at, 0);

@@ -124,6 +124,14 @@ typedef struct GpusortControl
 	pg_atomic_uint64 next_sequence; /* the next GpusortRequest.sequence */
 
 	/*
+	 * How long a request waits: what the service has found at its last look.  Written by the service,
+	 * and read as an estimate.
+	 */
+	pg_atomic_uint64 seen_sequence; /* next_sequence when it looked */
+	pg_atomic_uint32 unsorted;	/* requests that were not sorted yet */
+	pg_atomic_uint32 pace_us;	/* time from a sort to the next while others wait, smoothed, in us */
+
+	/*
 	 * Signs of life of the service, which anyone reads.  It increases heartbeat
 	 * whenever it looks at its requests, and before and after each call of the device.
 	 * A process that gives up waiting writes the heartbeat that it saw to given_up_at:

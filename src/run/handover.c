@@ -25,6 +25,9 @@
 #define LEAST_ROWS		32768
 #define LEAST_BYTES		(256 * 1024)
 
+/* And the device must begin before the CPU engine, which sorts about this many rows in 1 us, would have ended. */
+#define ROWS_PER_US		100
+
 bool
 gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows)
 {
@@ -102,6 +105,12 @@ gpusort_handover_sort(GpusortKeySet *set, const GpusortSpan *keys, bool ties,
 					 errdetail("%s", reason),
 					 errhint("Install the library, or set gpusort.engine to \"auto\" or \"cpu\".")));
 		set->reason = reason;
+		return NULL;
+	}
+	if (gpusort_min_rows < 0 && gpusort_engine_choice == GPUSORT_ENGINE_AUTO &&
+		gpusort_client_wait_us() > set->rows / ROWS_PER_US)
+	{
+		set->reason = "Other sorts keep the device busy.";
 		return NULL;
 	}
 	reason = gpusort_client_sort(set->cxt, &spec, &client);

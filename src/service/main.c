@@ -66,6 +66,7 @@ become_service(void)
 	gpusort_control->service_latch = MyLatch;
 	gpusort_control->started_at = gpusort_clock_ms();
 	gpusort_control->mapped_bytes = 0;
+	pg_atomic_write_u32(&gpusort_control->pace_us, 0);
 	pg_write_barrier();
 	pg_atomic_write_u32(&gpusort_control->service_state, GPUSORT_SERVICE_STARTING);
 	gpusort_watch_beat(0);

@@ -233,18 +233,19 @@ upload_first(void)
 	return true;
 }
 
-/* Sorts the first jobs that are on the device. */
-static void
+/* Sorts the first jobs that are on the device.  Returns how many. */
+static int
 sort_first(void)
 {
 	uint64		sorted = 0;
+	int			jobs_sorted = 0;
 
-	for (int i = 0; i < SORTS_PER_STEP && sorted < SORTED_PER_STEP; i++)
+	for (; jobs_sorted < SORTS_PER_STEP && sorted < SORTED_PER_STEP; jobs_sorted++)
 	{
 		GpusortJob *job = first_of(GPUSORT_JOB_UPLOADS);
 
 		if (job == NULL || !gpusort_job_is_uploaded(job))
-			return;
+			break;
 		sorted += gpusort_job_key_bytes(job);
 		moved = true;
 		if (!gpusort_job_sort(job))
@@ -259,10 +260,35 @@ sort_first(void)
 				job->full_at = gpusort_cuda->memory_used(gpusort_service_device);
 			else
 				gpusort_job_fail(job, GPUSORT_TOO_LARGE);
-			return;
+			break;
 		}
 		gpusort_job_return(job);
 	}
+	return jobs_sorted;
+}
+
+/* Publishes how long requests wait.  sequence: next_sequence before the step; sorted: jobs that the step has sorted. */
+static void
+publish_wait(uint64 sequence, int sorted)
+{
+	static uint64 since = 0;	/* when a step sorted last, in ns of base/clock.h, if others waited; else 0 */
+	uint64		now = gpusort_clock_ns();
+	uint32		unsorted = 0;
+
+	for (int i = 0; i < nactive; i++)
+		unsorted += active[i]->stage == GPUSORT_JOB_QUEUED || active[i]->stage == GPUSORT_JOB_UPLOADS;
+	if (sorted > 0 && since != 0)
+	{
+		uint64		pace = Min((now - since) / 1000 / sorted, PG_INT32_MAX);
+		uint64		before = pg_atomic_read_u32(&gpusort_control->pace_us);
+
+		pg_atomic_write_u32(&gpusort_control->pace_us, (uint32) (before == 0 ? pace : (7 * before + pace) / 8));
+	}
+	if (sorted > 0 || unsorted == 0)
+		since = unsorted > 0 ? now : 0;
+	pg_atomic_write_u32(&gpusort_control->unsorted, unsorted);
+	pg_write_barrier();
+	pg_atomic_write_u64(&gpusort_control->seen_sequence, sequence);
 }
 
 /* Moves a job on.  Returns true if the device works, or soon will, for it. */
@@ -282,6 +308,7 @@ GpusortStepped
 gpusort_queue_step(void)
 {
 	GpusortStepped stepped = {0};
+	uint64		sequence = pg_atomic_read_u64(&gpusort_control->next_sequence);
 
 	moved = false;
 	nactive = 0;
@@ -292,7 +319,7 @@ gpusort_queue_step(void)
 	}
 	while (upload_first())
 		;
-	sort_first();
+	publish_wait(sequence, sort_first());
 	for (int i = 0; i < nactive; i++)
 		stepped.busy |= step_job(active[i]);
 	stepped.idle = (nactive == 0);
