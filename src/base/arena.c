@@ -198,6 +198,12 @@ gpusort_arena_make(bool ahead)
 }
 
 bool
+gpusort_arena_has_file(void)
+{
+	return files_lent + gpusort_large_kept_shared() > 0;
+}
+
+bool
 gpusort_arena_is_own(const GpusortArena *arena)
 {
 	return arena->file == &arena->own;

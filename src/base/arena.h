@@ -73,6 +73,9 @@ extern GpusortArena *gpusort_arena_begin(GpusortArenaFile *file);
  */
 extern GpusortArena *gpusort_arena_make(bool ahead);
 
+/* Has this process files, kept or in use? */
+extern bool gpusort_arena_has_file(void);
+
 /* Has this process made the arena's file for itself? */
 extern bool gpusort_arena_is_own(const GpusortArena *arena);
 

@@ -18,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "access/parallel.h"
@@ -85,6 +86,20 @@ processors(void)
 	if (online == 0)
 		online = Max(1, (int) sysconf(_SC_NPROCESSORS_ONLN));
 	return online;
+}
+
+bool
+gpusort_cpu_mostly_idle(void)
+{
+	char		text[128];
+	int			fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+	ssize_t		bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+	int			running;		/* processes and threads, this one included */
+
+	if (fd >= 0)
+		(void) close(fd);
+	text[Max(bytes, 0)] = '\0';
+	return sscanf(text, "%*f %*f %*f %d/", &running) != 1 || 4 * running <= processors();
 }
 
 /* The index builds that are counted now */

@@ -25,6 +25,9 @@ extern void gpusort_cpu_options_give(const GpusortCpuOptions *options);
 /* The most threads that a sort of this many rows may get, the backend's own one included. */
 extern int	gpusort_cpu_threads_most(uint64 rows);
 
+/* Are at least three quarters of the processors of the machine idle now?  True if that is not known. */
+extern bool gpusort_cpu_mostly_idle(void);
+
 /*
  * Threads in use in the whole cluster, and how many may be, not counting the
  * backends' own ones.  -1 are in use if they cannot be counted, and *reason says why:

@@ -13,9 +13,11 @@
 #include "access/parallel.h"
 #include "miscadmin.h"
 
+#include "base/arena.h"
 #include "base/stat.h"
 #include "guc.h"
 #include "key/keybits.h"
+#include "run/cpu_options.h"
 #include "run/state.h"
 
 /*
@@ -28,6 +30,14 @@
 /* And the device must begin before the CPU engine, which sorts about this many rows in 1 us, would have ended. */
 #define ROWS_PER_US		100
 
+/*
+ * To make a session's first files, and to have them registered, takes the processors as long as the device
+ * saves them in a sort or two.  So while they are busy, the CPU engine does this many sorts before.
+ */
+#define SORTS_BEFORE_FILES	3
+
+static int	sorts_before_files = 0;
+
 bool
 gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows)
 {
@@ -36,10 +46,24 @@ gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows)
 	return rows >= LEAST_ROWS && rows * gpusort_spec_width(spec) >= LEAST_BYTES;
 }
 
+/* Is gpusort to decide whether a sort that is large enough uses the device? */
+static bool
+decides(void)
+{
+	return gpusort_min_rows < 0 && gpusort_engine_choice == GPUSORT_ENGINE_AUTO;
+}
+
+/* Has the session files, or is this the time to make some? */
+static bool
+files_pay(void)
+{
+	return !decides() || gpusort_arena_has_file() || sorts_before_files >= SORTS_BEFORE_FILES || gpusort_cpu_mostly_idle();
+}
+
 bool
 gpusort_keyset_may_travel(const GpusortKeySetSpec *spec, uint64_t rows)
 {
-	return gpusort_engine_choice != GPUSORT_ENGINE_CPU && gpusort_handover_pays(spec, rows) &&
+	return gpusort_engine_choice != GPUSORT_ENGINE_CPU && gpusort_handover_pays(spec, rows) && files_pay() &&
 		gpusort_client_missing() == NULL && gpusort_client_prepare() == NULL;
 }
 
@@ -107,12 +131,18 @@ gpusort_handover_sort(GpusortKeySet *set, const GpusortSpan *keys, bool ties,
 		set->reason = reason;
 		return NULL;
 	}
-	if (gpusort_min_rows < 0 && gpusort_engine_choice == GPUSORT_ENGINE_AUTO &&
-		gpusort_client_wait_us() > set->rows / ROWS_PER_US)
+	if (!files_pay())
+	{
+		sorts_before_files++;
+		set->reason = "The processors are too busy to make memory for the device.";
+		return NULL;
+	}
+	if (decides() && gpusort_client_wait_us() > set->rows / ROWS_PER_US)
 	{
 		set->reason = "Other sorts keep the device busy.";
 		return NULL;
 	}
+	sorts_before_files = 0;
 	reason = gpusort_client_sort(set->cxt, &spec, &client);
 	if (reason == NULL)
 		return client;

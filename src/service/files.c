@@ -25,8 +25,8 @@
 
 static GpusortServiceFile *files = NULL;
 
-/* The service looks for files that it can let go of when it has mapped so many more, and once a second. */
-#define LET_GO_FILES	32
+/* The service looks for dropped files when it has mapped this many more, and once a second. */
+#define LOOK_AFTER_FILES	32
 static int	mapped = 0;			/* since the last look */
 
 static uint64
@@ -141,21 +141,25 @@ is_dropped(const GpusortServiceFile *file)
 }
 
 bool
-gpusort_files_let_go(void)
+gpusort_files_look(void)
 {
 	mapped = 0;
-	for (GpusortServiceFile **link = &files; *link != NULL;)
-	{
-		GpusortServiceFile *file = *link;
-
-		if (file->users > 0 || !is_dropped(file))
-		{
-			link = &file->next;
-			continue;
-		}
-		unmap_file(link);
-	}
+	for (GpusortServiceFile *file = files; file != NULL; file = file->next)
+		file->dropped = is_dropped(file);
 	return files != NULL;
+}
+
+bool
+gpusort_files_let_go(void)
+{
+	GpusortServiceFile **link = &files;
+
+	while (*link != NULL && !((*link)->dropped && (*link)->users == 0))
+		link = &(*link)->next;
+	if (*link == NULL)
+		return false;
+	unmap_file(link);
+	return true;
 }
 
 /* Maps a file.  Returns false if that fails. */
@@ -193,8 +197,8 @@ gpusort_file_open(const GpusortFileName *name, uint64 bytes)
 		file = file->next;
 	if (file == NULL)
 	{
-		if (++mapped >= LET_GO_FILES)
-			(void) gpusort_files_let_go();
+		if (++mapped >= LOOK_AFTER_FILES)
+			(void) gpusort_files_look();
 		file = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortServiceFile));
 		file->name = *name;
 		if (!map_file(file))
@@ -206,6 +210,7 @@ gpusort_file_open(const GpusortFileName *name, uint64 bytes)
 		files = file;
 	}
 	register_part(file, bytes);
+	file->dropped = false;
 	file->users++;
 	return file;
 }

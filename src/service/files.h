@@ -21,6 +21,7 @@ typedef struct GpusortServiceFile
 	int			users;			/* jobs that use it */
 	int			nparts;
 	uint64		ends[GPUSORT_FILE_PARTS];	/* of the registered parts, in bytes; each begins where the one before ends */
+	bool		dropped;		/* by its session, or the session has ended */
 	bool		refused;		/* CUDA has not registered a part, and is not asked again */
 } GpusortServiceFile;
 
@@ -42,7 +43,13 @@ extern uint64 gpusort_file_piece(const GpusortServiceFile *file, GpusortPlace pl
 /* Are the bytes up to this place registered? */
 extern bool gpusort_file_pinned(const GpusortServiceFile *file, uint64 bytes);
 
-/* Unmaps files that no job uses and that their sessions have dropped.  Returns whether any file is left. */
+/* Looks which files their sessions have dropped.  Returns whether any file is left. */
+extern bool gpusort_files_look(void);
+
+/*
+ * Unmaps one file that was dropped and that no job uses, which takes some 50 us for each MB.  Returns false if
+ * there is none.
+ */
 extern bool gpusort_files_let_go(void);
 
 #endif							/* GPUSORT_SERVICE_FILES_H */

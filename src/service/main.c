@@ -220,9 +220,11 @@ serve(bool permanent)
 		if (gpusort_clock_ms() - looked_at >= LET_GO_MS)
 		{
 			looked_at = gpusort_clock_ms();
-			files = gpusort_files_let_go();
+			files = gpusort_files_look();
 		}
-		if (files || !stepped.idle)
+		if (gpusort_files_let_go())
+			rest_ms = 0;
+		else if (files || !stepped.idle)
 			rest_ms = LET_GO_MS;
 		rest(&stepped, &polling, rest_ms);
 	}
