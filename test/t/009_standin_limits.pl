@@ -141,6 +141,24 @@ is($node->safe_psql('postgres', 'SELECT cardinality(gpu_sort_agg(k)) FROM large;
 }
 
 #
+# More sorts than the device has time for: with gpusort.min_rows = -1, the CPU does the others
+#
+{
+	restart_with($node, limit => '8GB', slow => 20);
+	$node->safe_psql('postgres', 'CREATE TABLE busy AS SELECT hashint8(i)::bigint k FROM generate_series(1, 40000::bigint) i; '
+		  . 'SELECT gpusort_stat_reset()');
+	my $script = $node->basedir . '/busy.sql';
+	append_to_file($script, "SET gpusort.min_rows = -1;\nSELECT 1 / (gpu_sort_agg(k) = array_agg(k ORDER BY k))::int FROM busy;\n");
+	my ($out, $err) = run_command([ 'pgbench', '-n', '-c', '8', '-j', '2', '-t', '12', '-f', $script, $node->connstr('postgres') ]);
+	like($out, qr{processed: 96/96}, 'a busy device: results are right');
+	unlike($err, qr/ERROR|aborted|WARNING/, 'a busy device: there is no error');
+	is($node->safe_psql('postgres', "SELECT sum(count) > 0 FROM gpusort_stat WHERE engine = 'cuda'; "
+			. "SELECT sum(count) > 0 FROM gpusort_stat_reasons WHERE reason = 'Other sorts keep the device busy.'"),
+		"t\nt", 'a busy device: it does some sorts, and the CPU does others');
+	nothing_is_held($node, 'a busy device');
+}
+
+#
 # Signals that wake the backend and the service without a reason
 #
 foreach my $signal ('ALRM', 'URG', 'USR1')
