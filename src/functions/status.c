@@ -14,12 +14,15 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #include "base/activity.h"
 #include "base/report.h"
 #include "cpu/cpu.h"
 #include "gpu/client.h"
+#include "gpu/control.h"
+#include "gpu/start.h"
 #include "run/cpu_options.h"
 
 #define STATUS_COLUMNS		9
@@ -27,29 +30,66 @@
 PG_FUNCTION_INFO_V1(gpusort_status);
 PG_FUNCTION_INFO_V1(gpusort_last_sort);
 
+/* The CPU engine's row of gpusort_status() */
 static void
-put_status(ReturnSetInfo *rsinfo, const char *engine, const GpusortEngineInfo *info)
+describe_cpu(Datum *values, bool *nulls)
 {
-	Datum		values[STATUS_COLUMNS];
-	bool		nulls[STATUS_COLUMNS] = {0};
-	int			i = 0;
+	const char *reason;
+	int			used = gpusort_cpu_threads_used(&reason);
+	char	   *detail;
 
-	values[i++] = CStringGetTextDatum(engine);
-	values[i++] = BoolGetDatum(info->available);
-	values[i++] = CStringGetTextDatum(info->detail);
-	nulls[i] = info->device[0] == '\0';
-	values[i++] = CStringGetTextDatum(info->device);
-	nulls[i] = info->device_memory == 0;
-	values[i++] = Int64GetDatum((int64) info->device_memory);
-	nulls[i] = info->driver[0] == '\0';
-	values[i++] = CStringGetTextDatum(info->driver);
-	nulls[i] = info->runtime[0] == '\0';
-	values[i++] = CStringGetTextDatum(info->runtime);
-	values[i++] = Int64GetDatum((int64) info->mapped_bytes);
-	nulls[i] = info->service_pid == 0;
-	values[i++] = Int32GetDatum(info->service_pid);
-	Assert(i == lengthof(values));
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	if (used >= 0)
+		detail = psprintf("VQSort (%s), %ld processors, %d of %d extra threads in use",
+						  gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN), used, gpusort_cpu_threads_allowed());
+	else
+		detail = psprintf("VQSort (%s), no extra threads: %s", gpusort_cpu_target(), reason);
+	values[0] = CStringGetTextDatum("cpu");
+	values[1] = BoolGetDatum(true);
+	values[2] = CStringGetTextDatum(detail);
+	values[7] = Int64GetDatum(0);
+	nulls[3] = nulls[4] = nulls[5] = nulls[6] = nulls[8] = true;
+}
+
+/* A version as CUDA has it: 13000 is 13.0 */
+static Datum
+cuda_version(int version)
+{
+	return CStringGetTextDatum(psprintf("CUDA %d.%d", version / 1000, version % 1000 / 10));
+}
+
+/* The row of the GPU, whose service this may start, and wait until it is ready */
+static void
+describe_gpu(Datum *values, bool *nulls)
+{
+	const char *reason = gpusort_client_missing();
+	const GpusortControl none = {0};
+	const GpusortControl *control = &none;
+	int			pid = 0;
+
+	if (reason == NULL && gpusort_control_attach(&reason))
+		reason = gpusort_service_wait();
+	if (gpusort_control != NULL)
+	{
+		control = gpusort_control;
+		pid = (int) pg_atomic_read_u32(&gpusort_control->service_pid);
+	}
+	values[0] = CStringGetTextDatum(GPUSORT_CLIENT_ENGINE);
+	values[1] = BoolGetDatum(reason == NULL);
+	if (reason == NULL && control->failed_at != 0)
+		reason = psprintf("GPU service ready; the last failure was at %s: %s",
+						  timestamptz_to_str(control->failed_at), control->failure);
+	values[2] = CStringGetTextDatum(reason != NULL ? reason : "GPU service ready");
+	nulls[3] = control->device[0] == '\0';
+	values[3] = CStringGetTextDatum(control->device);
+	nulls[4] = control->device_memory == 0;
+	values[4] = Int64GetDatum((int64) control->device_memory);
+	nulls[5] = control->driver_version == 0;
+	values[5] = cuda_version(control->driver_version);
+	nulls[6] = control->runtime_version == 0;
+	values[6] = cuda_version(control->runtime_version);
+	values[7] = Int64GetDatum((int64) control->mapped_bytes);
+	nulls[8] = pid == 0;
+	values[8] = Int32GetDatum(pid);
 }
 
 /* gpusort_status() returns setof record: a row for each engine */
@@ -57,23 +97,14 @@ Datum
 gpusort_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	GpusortEngineInfo info = {.available = true};
-	const char *reason;
-	int			used;
+	Datum		values[STATUS_COLUMNS] = {0};
+	bool		nulls[STATUS_COLUMNS] = {0};
 
 	InitMaterializedSRF(fcinfo, 0);
-	used = gpusort_cpu_threads_used(&reason);
-	if (used >= 0)
-		snprintf(info.detail, sizeof(info.detail), "VQSort (%s), %ld processors, %d of %d extra threads in use",
-				 gpusort_cpu_target(), sysconf(_SC_NPROCESSORS_ONLN), used, gpusort_cpu_threads_allowed());
-	else
-		snprintf(info.detail, sizeof(info.detail), "VQSort (%s), no extra threads: %s",
-				 gpusort_cpu_target(), reason);
-	put_status(rsinfo, "cpu", &info);
-
-	memset(&info, 0, sizeof(info));
-	gpusort_client_describe(&info);
-	put_status(rsinfo, GPUSORT_CLIENT_ENGINE, &info);
+	describe_cpu(values, nulls);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	describe_gpu(values, nulls);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
 }
 

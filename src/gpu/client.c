@@ -22,11 +22,11 @@
 #include "portability/instr_time.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "algorithm.h"
 #include "base/fault.h"
+#include "base/library.h"
 #include "compat.h"
 #include "gpu/client.h"
 #include "gpu/control.h"
@@ -71,43 +71,6 @@ gpusort_client_preload(void)
 		return;
 	gpusort_control_request_memory();
 	gpusort_service_preload();
-}
-
-void
-gpusort_client_describe(GpusortEngineInfo *info)
-{
-	const char *reason = gpusort_client_missing();
-
-	if (reason == NULL && gpusort_control_attach(&reason))
-	{
-		reason = gpusort_service_start();
-		if (reason == NULL)
-			reason = gpusort_service_wait();
-	}
-	if (gpusort_control == NULL)
-	{
-		strlcpy(info->detail, reason, sizeof(info->detail));
-		return;
-	}
-
-	info->available = reason == NULL;
-	if (reason != NULL)
-		strlcpy(info->detail, reason, sizeof(info->detail));
-	else if (gpusort_control->failed_at == 0)
-		strlcpy(info->detail, "GPU service ready", sizeof(info->detail));
-	else
-		snprintf(info->detail, sizeof(info->detail), "GPU service ready; the last failure was at %s: %s",
-				 timestamptz_to_str(gpusort_control->failed_at), gpusort_control->failure);
-	strlcpy(info->device, gpusort_control->device, sizeof(info->device));
-	info->device_memory = gpusort_control->device_memory;
-	if (gpusort_control->driver_version > 0)
-		snprintf(info->driver, sizeof(info->driver), "CUDA %d.%d",
-				 gpusort_control->driver_version / 1000, gpusort_control->driver_version % 1000 / 10);
-	if (gpusort_control->runtime_version > 0)
-		snprintf(info->runtime, sizeof(info->runtime), "CUDA %d.%d",
-				 gpusort_control->runtime_version / 1000, gpusort_control->runtime_version % 1000 / 10);
-	info->service_pid = (int) pg_atomic_read_u32(&gpusort_control->service_pid);
-	info->mapped_bytes = gpusort_control->mapped_bytes;
 }
 
 /* ---- the request's slot ---- */

@@ -36,19 +36,6 @@ typedef struct GpusortClientSpec
 	int			nrow_spans;		/* 0: none */
 } GpusortClientSpec;
 
-/* The state of an engine: one row of gpusort_status().  Empty or 0: not known. */
-typedef struct GpusortEngineInfo
-{
-	bool		available;
-	char		detail[256];	/* why the engine is not available, or what it has */
-	char		device[64];		/* name */
-	uint64		device_memory;	/* bytes */
-	char		driver[32];		/* version */
-	char		runtime[32];	/* version */
-	uint64		mapped_bytes;	/* bytes of sessions' memory that the service has registered with CUDA */
-	int			service_pid;	/* 0: no service runs */
-} GpusortEngineInfo;
-
 /*
  * Returns NULL if the library gpusort_cuda is installed, and sessions can share memory with the
  * service, else a reason; then the functions below need not be called.  Cheap: it is called for
@@ -58,9 +45,6 @@ extern const char *gpusort_client_missing(void);
 
 /* Requests shared memory and the service; from _PG_init when preloaded. */
 extern void gpusort_client_preload(void);
-
-/* Fills in *info, which the caller has set to 0.  May start the service and wait until it is ready. */
-extern void gpusort_client_describe(GpusortEngineInfo *info);
 
 /* Starts the service, if it has to be started, and does not wait.  Returns the reason if it will not be ready soon. */
 extern const char *gpusort_client_prepare(void);

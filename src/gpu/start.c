@@ -1,10 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * start.c
- *		Finds the library gpusort_cuda, and starts the GPU service.
- *
- * gpusort_cuda has the kernels and CUDA's runtime, many megabytes.  Only the service
- * loads it; other processes ask whether its file exists, beside that of this library.
+ *		Starts the GPU service, waits for it, and wakes it.
  *
  * The first backend that needs the service registers it as a dynamic background worker.
  * After a service has failed, backends use the reason of the failure until retry_at:
@@ -25,15 +22,13 @@
  */
 #include "postgres.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "utils/wait_event.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/library.h"
 #include "compat.h"
 #include "gpu/control.h"
 #include "gpu/start.h"
@@ -51,63 +46,6 @@
 #define RETRY_AFTER_NO_SLOT_MS	1000
 
 static const char *const too_slow_to_end = "The GPU service takes too long to end and start again.";
-
-/* The path of the file that this code was loaded from; empty if it is not known. */
-static const char *
-library_path(void)
-{
-	Dl_info		info;
-
-	if (dladdr((void *) library_path, &info) != 0 && info.dli_fname != NULL)
-		return info.dli_fname;
-	return "";
-}
-
-/* The part of a path behind the last slash. */
-static const char *
-file_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
-
-const char *
-gpusort_cuda_path(void)
-{
-	static char path[MAXPGPATH];
-	const char *own = library_path();
-	const char *file = file_of(own);
-	const char *suffix = strrchr(file, '.');
-
-	snprintf(path, sizeof(path), "%.*sgpusort_cuda%s", (int) (file - own), own, suffix != NULL ? suffix : "");
-	return path;
-}
-
-const char *
-gpusort_cuda_name(void)
-{
-	return file_of(gpusort_cuda_path());
-}
-
-const char *
-gpusort_cuda_missing(void)
-{
-	static char reason[80];
-
-	if (access(gpusort_cuda_path(), F_OK) == 0)
-		return NULL;
-	snprintf(reason, sizeof(reason), "The library %s is not installed.", gpusort_cuda_name());
-	return reason;
-}
-
-const char *
-gpusort_library_name(size_t room)
-{
-	const char *path = library_path();
-
-	return path[0] != '\0' && strlen(path) < room ? path : "gpusort";
-}
 
 static void
 fill_worker(BackgroundWorker *worker, bool permanent)

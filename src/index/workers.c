@@ -28,9 +28,9 @@
 #include "utils/rel.h"
 
 #include "base/arena.h"
+#include "base/library.h"
 #include "base/memory.h"
 #include "base/shmem.h"
-#include "gpu/start.h"
 #include "guc.h"
 #include "index/index.h"
 #include "run/cpu_options.h"

@@ -20,8 +20,8 @@
 #include "storage/ipc.h"
 
 #include "base/clock.h"
+#include "base/library.h"
 #include "compat.h"
-#include "gpu/start.h"
 #include "guc.h"
 #include "service/device.h"
 #include "service/watch.h"
