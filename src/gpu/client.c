@@ -151,14 +151,6 @@ take_request(const GpusortClientSpec *spec, uint32 *serial)
 
 /* ---- the wait ---- */
 
-/* Returns why the request, which is in state FAILED, has failed. */
-static const char *
-failure(GpusortRequest *request)
-{
-	pg_read_barrier();
-	return request->error;
-}
-
 /*
  * Waits until the request leaves the given state or a further window is ready,
  * but at most 1 s while a service runs.  Starts the service if none runs.  silence belongs to the
@@ -193,23 +185,16 @@ submit(GpusortClient *client)
 {
 	GpusortRequest *request = client->request;
 	GpusortSilence silence = {0};
+	GpusortRequestState state;
 	const char *reason = NULL;
 
 	request->sequence = pg_atomic_fetch_add_u64(&gpusort_control->next_sequence, 1);
 	(void) gpusort_request_change(request, GPUSORT_REQUEST_FILLING, GPUSORT_REQUEST_SUBMITTED);
 	gpusort_service_wake();
-	while (reason == NULL)
-	{
-		GpusortRequestState state = gpusort_request_state(request);
-
-		if (state == GPUSORT_REQUEST_FAILED)
-			return failure(request);
-		if (state != GPUSORT_REQUEST_SUBMITTED)
-			break;
+	while ((state = gpusort_request_state(request)) == GPUSORT_REQUEST_SUBMITTED && reason == NULL)
 		reason = wait_for_service(client, state, &silence);
-	}
 	pg_read_barrier();
-	return reason;
+	return state == GPUSORT_REQUEST_FAILED ? request->error : reason;
 }
 
 /*

@@ -71,13 +71,6 @@ allocate(Lists *lists, uint64 bytes, GpusortPlace *place)
 	return mem;
 }
 
-/* Are the words of the spans not keys yet? */
-static inline bool
-encodes(const GpusortClientSpec *spec)
-{
-	return spec->encoding.kind != GPUSORT_ENCODING_WORD || spec->encoding.flip != 0;
-}
-
 /* Copies words as keys, in steps between which it can be interrupted. */
 static void
 copy_words(const GpusortClientSpec *spec, const char *from, uint64 bytes, char *to)
@@ -128,7 +121,8 @@ list_keys(Lists *lists, const GpusortClientSpec *spec)
 		if (keys->bytes == 0)
 			continue;
 		lists->head.nkeys++;
-		if (encodes(spec))
+		/* words that are not keys yet */
+		if (spec->encoding.kind != GPUSORT_ENCODING_WORD || spec->encoding.flip != 0)
 		{
 			char	   *copy = allocate(lists, keys->bytes, &keys->place);
 

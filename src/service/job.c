@@ -291,7 +291,7 @@ return_result(GpusortJob *job)
 	if (job->in.lists.ties != 0)
 		GPUSORT_WATCHED(gpusort_job_key_bytes(job), status = gpusort_cuda->mark_ties(job->lane, &err));
 	gpusort_service_check(status, &err);
-	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_job_result_bytes(job)) ||
+	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_input_result_bytes(job->request)) ||
 		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->rows)))
 		return false;
 	job->result_done = job->downloads;
@@ -400,7 +400,7 @@ publish_result(GpusortJob *job)
 	GpusortRequest *request = job->request;
 
 	fill_report(job);
-	request->copy_out_bytes = gpusort_job_result_bytes(job) + (job->in.lists.ties != 0 ? request->rows : 0);
+	request->copy_out_bytes = gpusort_input_result_bytes(job->request) + (job->in.lists.ties != 0 ? request->rows : 0);
 	if (job->nwindows == 0)
 	{
 		finish(job);

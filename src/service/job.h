@@ -62,12 +62,6 @@ gpusort_job_key_bytes(const GpusortJob *job)
 	return gpusort_input_key_bytes(job->request);
 }
 
-static inline uint64
-gpusort_job_result_bytes(const GpusortJob *job)
-{
-	return gpusort_input_result_bytes(job->request);
-}
-
 /* Bytes of device memory that the job takes at most, with or without its rows */
 extern uint64 gpusort_job_memory(const GpusortJob *job, bool rows);
 
