@@ -155,6 +155,20 @@ gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *ties,
 	});
 }
 
+bool
+gpusort_cpu_in_order(const GpusortCpuInput *input, const GpusortCpuOptions *options)
+{
+	bool		in_order = false;
+
+	if (input->words > 1)
+		return gpusort_cpu_in_order_words(input, options);
+	(void) with_encoding(input, [&](auto encoding) {
+		in_order = is_in_order(Input<decltype(encoding)>(*input), options);
+		return GPUSORT_CPU_OK;
+	});
+	return in_order;
+}
+
 void
 gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes)
 {

@@ -113,6 +113,12 @@ extern GpusortCpuStatus gpusort_cpu_argsort(const GpusortCpuInput *input, uint32
 											GpusortCpuReport *report);
 
 /*
+ * Is the input in order already, ascending or strictly descending?  Then either sort is little more than a copy.
+ * Costs next to nothing unless most of it is.  False also if the call is cancelled.
+ */
+extern bool gpusort_cpu_in_order(const GpusortCpuInput *input, const GpusortCpuOptions *options);
+
+/*
  * Finds the keys at nplaces places of the sorted order, which count from 0 and are below the
  * number of keys, and writes them to found.  The input's encoding is GPUSORT_ENCODING_WORD without
  * a flip.  Overwrites the places.

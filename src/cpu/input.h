@@ -319,6 +319,16 @@ find_order(const In &input, uint8_t *ties, Crew *crew)
 	return ascending ? ASCENDING : descending ? DESCENDING : UNORDERED;
 }
 
+/* gpusort_cpu_in_order() */
+template <typename In>
+bool
+is_in_order(const In &input, const GpusortCpuOptions *options)
+{
+	Crew		crew(options);
+
+	return find_order(input, NULL, &crew) != UNORDERED && !crew.cancelled;
+}
+
 }								/* namespace */
 
 #endif							/* GPUSORT_CPU_INPUT_H */

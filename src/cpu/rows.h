@@ -24,7 +24,8 @@
 
 #include "cpu/sort.h"
 
-/* gpusort_cpu_argsort() for an input whose keys have several words: in words.cc. */
+/* gpusort_cpu_in_order() and gpusort_cpu_argsort() for an input whose keys have several words: in words.cc. */
+extern bool gpusort_cpu_in_order_words(const GpusortCpuInput *input, const GpusortCpuOptions *options);
 extern GpusortCpuStatus gpusort_cpu_argsort_words(const GpusortCpuInput *input, uint32_t *rows, uint8_t *ties,
 												  const GpusortCpuOptions *options, GpusortCpuReport *report);
 

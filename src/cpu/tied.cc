@@ -128,7 +128,7 @@ struct Sorter
 		size_t		n = end - begin;
 		bool		descending = input.descending;
 		uint32_t	skip;
-		bool		equal = true;
+		bool		ready = true;	/* equal strings, by row number */
 
 		if (!read(order + begin, n))
 			return;
@@ -136,13 +136,17 @@ struct Sorter
 		for (size_t i = 1; i < n; i++)
 		{
 			skip = common_bytes(rows[0].bytes, rows[i].bytes, std::min(skip, rows[i].length));
-			equal = equal && skip == rows[i].length && skip == rows[0].length;
+			if (skip < rows[0].length || skip < rows[i].length)
+			{
+				ready = false;
+				if (!input.by_bytes)
+					return;
+			}
+			ready = ready && rows[i - 1].row < rows[i].row;
 		}
-		if (!equal && !input.by_bytes)
-			return;
 		for (size_t i = 0; i < n; i++)
 			rows[i].word = word_at(rows[i], skip);
-		if (!equal)
+		if (!ready)
 			std::sort(rows, rows + n, [=](const Row &a, const Row &b) {
 				int			result = compare(a, b, skip);
 
@@ -228,6 +232,8 @@ gpusort_tied_sort(const GpusortTieInput *input, uint32_t *order, uint8_t *ties,
 		for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {
 			return mark_part(*input, ties, begin, end, crew, thread);
 		});
+	else if (input->n > 0)
+		ties[0] = GPUSORT_TIE_NONE;
 	if (input->string != NULL && crew.status() == GPUSORT_CPU_OK)
 	{
 		for_parts(crew.threads, input->n, PART, [&](size_t begin, size_t end, int thread) {

@@ -33,8 +33,8 @@ typedef struct GpusortTieInput
 {
 	size_t		n;				/* places */
 	bool		marked;			/* ties says which rows have equal words: 0 for those that differ */
-	bool		by_bytes;		/* strings order by their bytes; otherwise the caller must sort all groups but
-								 * those of equal strings */
+	bool		by_bytes;		/* strings order by their bytes; otherwise the caller must
+								 * sort all groups but those of equal strings */
 	bool		descending;
 	bool		decides;		/* rows with equal strings are equal; otherwise the caller must
 								 * sort them by later columns */
@@ -55,8 +55,7 @@ typedef struct GpusortTieInput
 
 /*
  * Sorts the groups of order, n row numbers, by strings: by their bytes, then the
- * shorter one first, all that reversed if descending; equal strings by row number, in
- * which all rows of a group are at first.
+ * shorter one first, all that reversed if descending; equal strings by row number.
  * Sets ties[i], which has room for n, to the GpusortTie between places i - 1 and i;
  * ties[0] to GPUSORT_TIE_NONE.  A group that the caller must sort as a whole is
  * unchanged.  If the call is cancelled, each group still has its own rows, and the

@@ -278,6 +278,12 @@ struct WordsInput : Rows<uint64_t, 0>
 
 }								/* namespace */
 
+bool
+gpusort_cpu_in_order_words(const GpusortCpuInput *input, const GpusortCpuOptions *options)
+{
+	return is_in_order(WordsInput(*input), options);
+}
+
 GpusortCpuStatus
 gpusort_cpu_argsort_words(const GpusortCpuInput *described, uint32_t *rows, uint8_t *ties,
 						  const GpusortCpuOptions *options, GpusortCpuReport *report)

@@ -241,7 +241,7 @@ gpusort_client_wait_us(void)
 {
 	uint64		seen;
 
-	if (gpusort_control == NULL)
+	if (gpusort_control == NULL || gpusort_service_state() != GPUSORT_SERVICE_READY)
 		return 0;
 	seen = pg_atomic_read_u64(&gpusort_control->seen_sequence);
 	pg_read_barrier();

@@ -146,7 +146,9 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *kno
 	{
 		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
 			CHECK_FOR_INTERRUPTS();
-		for (ahead = Max(ahead, tie - ties - 1); ahead < Min(rows, end - ties + ROWS_AHEAD); ahead++)
+		/* the rows of a large group are prefetched as it is sorted */
+		ahead = Max(ahead, end - tie > ROWS_AHEAD ? end - ties : tie - ties - 1);
+		for (; ahead < Min(rows, end - ties + ROWS_AHEAD); ahead++)
 		{
 			if (ties[ahead] == GPUSORT_TIE_LEFT || (ahead + 1 < rows && ties[ahead + 1] == GPUSORT_TIE_LEFT))
 				prefetch(&gather->rows.store, order[ahead]);

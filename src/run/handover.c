@@ -4,7 +4,7 @@
  *		Hands a key set over to the device.
  *
  * The device sorts a key set that has as many keys as gpusort.min_rows asks for, if the settings
- * allow it.  Whatever goes wrong there leaves the keys as they are, and the CPU engine sorts.
+ * allow it.  If it is gpusort that decides, the CPU engine sorts while it would be faster.  Whatever goes wrong there leaves the keys as they are, and the CPU engine sorts.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,8 +63,17 @@ files_pay(void)
 bool
 gpusort_keyset_may_travel(const GpusortKeySetSpec *spec, uint64_t rows)
 {
-	return gpusort_engine_choice != GPUSORT_ENGINE_CPU && gpusort_handover_pays(spec, rows) && files_pay() &&
-		gpusort_client_missing() == NULL && gpusort_client_prepare() == NULL;
+	return gpusort_engine_choice != GPUSORT_ENGINE_CPU && gpusort_handover_pays(spec, rows) &&
+		gpusort_client_missing() == NULL && files_pay() && gpusort_client_prepare() == NULL;
+}
+
+/* Leaves the key set to the CPU engine, for this reason, which stays valid.  Returns NULL. */
+static GpusortClient *
+leave(GpusortKeySet *set, const char *reason)
+{
+	set->reason = reason;
+	ereport(DEBUG1, (errmsg_internal("gpusort sorts on the CPU: %s", reason)));
+	return NULL;
 }
 
 /*
@@ -93,12 +102,22 @@ decline(GpusortKeySet *set, const char *reason)
 				 errdetail("%s", reason),
 				 errhint("Set gpusort.engine to \"cpu\" to silence this warning.")));
 	else
-		ereport(DEBUG1,
-				(errmsg_internal("gpusort sorts on the CPU: %s", reason)));
+		(void) leave(set, reason);
+}
+
+/* Are the keys in order already?  The device would copy them to and fro. */
+static bool
+in_order(const GpusortCpuInput *input, uint64 rows)
+{
+	GpusortCpuOptions options = gpusort_cpu_options_take(rows);
+	bool		in_order = gpusort_cpu_in_order(input, &options);
+
+	gpusort_cpu_options_give(&options);
+	return in_order;
 }
 
 GpusortClient *
-gpusort_handover_sort(GpusortKeySet *set, const GpusortSpan *keys, bool ties,
+gpusort_handover_sort(GpusortKeySet *set, const GpusortCpuInput *input, bool ties,
 					  const GpusortRowSpan *spans, int nspans)
 {
 	GpusortClientSpec spec = {
@@ -108,8 +127,8 @@ gpusort_handover_sort(GpusortKeySet *set, const GpusortSpan *keys, bool ties,
 		.positions = set->spec.rows,
 		.ties = ties,
 		.encoding = set->encoding,
-		.keys = keys,
-		.nkeys = set->nblocks,
+		.keys = input->spans,
+		.nkeys = (int) input->nspans,
 		.row_spans = spans,
 		.nrow_spans = nspans,
 	};
@@ -131,17 +150,15 @@ gpusort_handover_sort(GpusortKeySet *set, const GpusortSpan *keys, bool ties,
 		set->reason = reason;
 		return NULL;
 	}
+	if (decides() && in_order(input, set->rows))
+		return leave(set, "The keys are in order already.");
 	if (!files_pay())
 	{
 		sorts_before_files++;
-		set->reason = "The processors are too busy to make memory for the device.";
-		return NULL;
+		return leave(set, "The processors are too busy to make memory for the device.");
 	}
 	if (decides() && gpusort_client_wait_us() > set->rows / ROWS_PER_US)
-	{
-		set->reason = "Other sorts keep the device busy.";
-		return NULL;
-	}
+		return leave(set, "Other sorts keep the device busy.");
 	sorts_before_files = 0;
 	reason = gpusort_client_sort(set->cxt, &spec, &client);
 	if (reason == NULL)

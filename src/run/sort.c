@@ -105,7 +105,7 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortR
 	if (set->nblocks > GPUSORT_RUN_INLINE_BLOCKS)
 		keys = palloc(sizeof(GpusortSpan) * set->nblocks);
 	describe(set, keys, &input);
-	result->client = gpusort_handover_sort(set, keys, ties != NULL, spans, nspans);
+	result->client = gpusort_handover_sort(set, &input, ties != NULL, spans, nspans);
 	if (result->client != NULL)
 	{
 		if (ties != NULL)

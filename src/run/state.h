@@ -98,7 +98,7 @@ extern bool gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows);
  * Has the device sort the key set, if the settings allow it.  Returns NULL if it does not: the CPU
  * engine is to sort.  Can be interrupted.  Raises an error where gpusort.engine demands the device.
  */
-extern GpusortClient *gpusort_handover_sort(GpusortKeySet *set, const GpusortSpan *keys, bool ties,
+extern GpusortClient *gpusort_handover_sort(GpusortKeySet *set, const GpusortCpuInput *input, bool ties,
 											const GpusortRowSpan *spans, int nspans);
 
 #endif							/* GPUSORT_RUN_STATE_H */

@@ -171,7 +171,7 @@ map_file(GpusortServiceFile *file)
 	if (fd < 0)
 		return false;
 	/* thousands of files may take all addresses */
-	while ((file->mem = gpusort_large_map(fd)) == NULL && unmap_oldest())
+	while ((file->mem = gpusort_large_map(fd)) == NULL && (gpusort_files_let_go() || unmap_oldest()))
 		;
 	(void) close(fd);
 	return file->mem != NULL;

@@ -111,7 +111,7 @@ uint64
 gpusort_job_memory(const GpusortJob *job, bool rows)
 {
 	const GpusortRequest *request = job->request;
-	uint64		keys = gpusort_job_key_bytes(job);
+	uint64		keys = gpusort_input_key_bytes(job->request);
 	uint64		scratch = request->rows * (request->positions ? 2 * sizeof(uint64) : request->key_bytes);
 
 	if (request->words > 1)
@@ -163,7 +163,7 @@ upload_keys(GpusortJob *job)
 {
 	uint64		offset = 0;
 
-	if (!reserve(job, GPUSORT_CUDA_KEYS, gpusort_job_key_bytes(job)))
+	if (!reserve(job, GPUSORT_CUDA_KEYS, gpusort_input_key_bytes(job->request)))
 		return false;
 	for (uint32 i = 0; i < job->in.lists.nkeys; i++)
 	{
@@ -218,7 +218,7 @@ gpusort_job_is_uploaded(GpusortJob *job)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	if (gpusort_job_key_bytes(job) + job->in.row_bytes <= FEW_BYTES)
+	if (gpusort_input_key_bytes(job->request) + job->in.row_bytes <= FEW_BYTES)
 		return true;
 	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
 	gpusort_service_check(status, &err);
@@ -242,7 +242,7 @@ sort_on_device(GpusortJob *job)
 	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(gpusort_job_key_bytes(job), status = gpusort_cuda->sort(job->lane, &sort, &report, &err));
+	GPUSORT_WATCHED(gpusort_input_key_bytes(job->request), status = gpusort_cuda->sort(job->lane, &sort, &report, &err));
 	gpusort_service_check(status, &err);
 	if (status == GPUSORT_CUDA_UNSORTED)
 		ereport(LOG,
@@ -289,7 +289,7 @@ return_result(GpusortJob *job)
 	GpusortCudaStatus status = GPUSORT_CUDA_OK;
 
 	if (job->in.lists.ties != 0)
-		GPUSORT_WATCHED(gpusort_job_key_bytes(job), status = gpusort_cuda->mark_ties(job->lane, &err));
+		GPUSORT_WATCHED(gpusort_input_key_bytes(job->request), status = gpusort_cuda->mark_ties(job->lane, &err));
 	gpusort_service_check(status, &err);
 	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_input_result_bytes(job->request)) ||
 		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->rows)))
@@ -320,7 +320,7 @@ arrange(GpusortJob *job)
 		};
 		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
 	}
-	GPUSORT_WATCHED(gpusort_job_key_bytes(job) + job->in.row_bytes,
+	GPUSORT_WATCHED(gpusort_input_key_bytes(job->request) + job->in.row_bytes,
 					status = gpusort_cuda->arrange(job->lane, blocks, job->in.lists.nrows, job->in.lists.window_bytes,
 												   &job->nwindows, &err));
 	gpusort_service_check(status, &err);
@@ -367,7 +367,7 @@ fill_report(GpusortJob *job)
 
 	gpusort_cuda->lane_report(job->lane, &report);
 	request->copy_in_ms = report.upload_ms;
-	request->copy_in_bytes = gpusort_job_key_bytes(job) + job->in.row_bytes;
+	request->copy_in_bytes = gpusort_input_key_bytes(job->request) + job->in.row_bytes;
 	request->kernels_ms = report.kernels_ms;
 	request->arrange_ms = report.arrange_ms;
 	request->copy_out_ms = report.download_ms;

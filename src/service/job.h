@@ -56,12 +56,6 @@ typedef struct GpusortJob
 	uint64		progress_at;	/* when that number changed, or no copy was in flight, by gpusort_watch_time() */
 } GpusortJob;
 
-static inline uint64
-gpusort_job_key_bytes(const GpusortJob *job)
-{
-	return gpusort_input_key_bytes(job->request);
-}
-
 /* Bytes of device memory that the job takes at most, with or without its rows */
 extern uint64 gpusort_job_memory(const GpusortJob *job, bool rows);
 

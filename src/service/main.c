@@ -9,7 +9,7 @@
  * Its loop moves each request on by one step (service/queue.c).  While the device works,
  * it looks again and again; otherwise it waits for its latch.  A small sort takes the
  * device less than 0.1 ms, as long as a short sleep.  So the service does not sleep before
- * it has found nothing new for SPIN_MICROSECONDS, but yields its processor.
+ * it has found nothing new for SPIN_NANOSECONDS, but yields its processor.
  *
  * Signals are blocked except while the service waits.  So the threads that CUDA
  * makes inherit the mask, and PostgreSQL's signal handlers never run in them.
@@ -27,7 +27,6 @@
 
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -47,7 +46,7 @@
 
 PGDLLEXPORT void gpusort_service_main(Datum arg);
 
-#define SPIN_MICROSECONDS		100 /* looks follow each other at once for this long */
+#define SPIN_NANOSECONDS		100000	/* looks follow each other at once for this long */
 #define POLL_MICROSECONDS		20	/* then they are so far apart */
 #define POLLS_BEFORE_SLEEP		500 /* and after these, 1 ms */
 #define TIMER_SLACK_NANOSECONDS	1000	/* Linux rounds sleeps up by 50 us by default */
@@ -73,46 +72,27 @@ become_service(void)
 	return true;
 }
 
-/* How long the service has found nothing new while the device was busy. */
-typedef struct Polling
-{
-	instr_time	since;
-	int			polls;			/* sleeps since then */
-} Polling;
-
-static void
-begin_polling(Polling *polling)
-{
-	INSTR_TIME_SET_CURRENT(polling->since);
-	polling->polls = 0;
-}
-
-static bool
-may_spin(const Polling *polling)
-{
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, polling->since);
-	return INSTR_TIME_GET_MICROSEC(now) < SPIN_MICROSECONDS;
-}
-
 /*
  * Waits for the next look, with signals let in: briefly while the device is busy,
  * otherwise until the latch is set or idle_ms have passed.
  */
 static void
-rest(const GpusortStepped *stepped, Polling *polling, long idle_ms)
+rest(const GpusortStepped *stepped, long idle_ms)
 {
 	static uint32 event = 0;
+	static uint64 since = 0;	/* when the service found something new last, in ns of base/clock.h */
+	static int	polls = 0;		/* sleeps since then, while the device was busy */
 	sigset_t	blocked;
 
 	sigprocmask(SIG_SETMASK, &UnBlockSig, &blocked);
 	if (stepped->moved || !stepped->busy)
-		begin_polling(polling);
-	if (stepped->busy && may_spin(polling))
+	{
+		since = gpusort_clock_ns();
+		polls = 0;
+	}
+	if (stepped->busy && gpusort_clock_ns() - since < SPIN_NANOSECONDS)
 		(void) sched_yield();
-	else if (stepped->busy && ++polling->polls < POLLS_BEFORE_SLEEP)
+	else if (stepped->busy && ++polls < POLLS_BEFORE_SLEEP)
 		pg_usleep(POLL_MICROSECONDS);
 	else
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -175,6 +155,7 @@ be_idle(IdleState *idle, bool permanent)
 	if (!idle->trimmed && idle_ms >= TRIM_AFTER_MS)
 	{
 		GPUSORT_WATCHED(0, gpusort_cuda->trim(gpusort_service_device));
+		pg_atomic_write_u32(&gpusort_control->pace_us, 0);
 		idle->trimmed = true;
 	}
 	if (timeout_ms > 0 && idle_ms >= timeout_ms && !permanent)
@@ -189,9 +170,7 @@ serve(bool permanent)
 	IdleState	idle_state = {gpusort_clock_ms(), false};
 	uint64		looked_at = 0;	/* at the files, in ms of the monotonic clock */
 	bool		files = false;	/* some are mapped */
-	Polling		polling;
 
-	begin_polling(&polling);
 	for (;;)
 	{
 		GpusortStepped stepped;
@@ -226,7 +205,7 @@ serve(bool permanent)
 			rest_ms = 0;
 		else if (files || !stepped.idle)
 			rest_ms = LET_GO_MS;
-		rest(&stepped, &polling, rest_ms);
+		rest(&stepped, rest_ms);
 	}
 }
 

@@ -167,8 +167,8 @@ count_memory(uint64 *bytes, uint64 *uploading)
 		any |= job->lane != NULL;
 		if (job->stage != GPUSORT_JOB_UPLOADS)
 			continue;
-		*uploading += gpusort_job_key_bytes(job) + job->in.row_bytes;
-		*bytes += gpusort_job_memory(job, false) - gpusort_job_key_bytes(job);
+		*uploading += gpusort_input_key_bytes(job->request) + job->in.row_bytes;
+		*bytes += gpusort_job_memory(job, false) - gpusort_input_key_bytes(job->request);
 	}
 	return any;
 }
@@ -246,7 +246,7 @@ sort_first(void)
 
 		if (job == NULL || !gpusort_job_is_uploaded(job))
 			break;
-		sorted += gpusort_job_key_bytes(job);
+		sorted += gpusort_input_key_bytes(job->request);
 		moved = true;
 		if (!gpusort_job_sort(job))
 		{

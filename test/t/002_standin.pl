@@ -36,17 +36,19 @@ foreach my $algorithm (qw(mppsort quicksort mergesort radixsort cub))
 }
 
 # with gpusort.min_rows = -1 from 256 kB of keys and 32,768 rows on; if no processor is idle, only after three sorts
-foreach my $case ([ 'values of 4 bytes', 'gpu_sort_agg(i)', 65536 ], [ 'values of 8 bytes', 'gpu_sort_agg(i::bigint)', 32768 ],
-	[ 'values of 2 bytes', 'gpu_sort_agg((i % 30000)::smallint)', 65536 ], [ 'positions', 'gpu_argsort(array_agg(i::bigint))', 32768 ])
+foreach my $case ([ 'values of 4 bytes', 'gpu_sort_agg(i % 9)', 65536 ], [ 'values of 8 bytes', 'gpu_sort_agg(i::bigint % 9)', 32768 ],
+	[ 'values of 2 bytes', 'gpu_sort_agg((i % 30000)::smallint)', 65536 ], [ 'positions', 'gpu_argsort(array_agg(i::bigint % 9))', 32768 ])
 {
 	my ($name, $sort, $least) = @$case;
 	foreach my $n ($least - 1, $least)
 	{
-		is($node->safe_psql('postgres', "SET gpusort.min_rows = -1; " . "SELECT gpu_sort_agg(i) IS NULL FROM generate_series(1, 70000) i; " x 3
+		is($node->safe_psql('postgres', "SET gpusort.min_rows = -1; " . "SELECT gpu_sort_agg(i % 9) IS NULL FROM generate_series(1, 70000) i; " x 3
 				  . "SELECT cardinality($sort) FROM generate_series(1, $n) i; SELECT engine FROM gpusort_last_sort()"),
 			"f\n" x 3 . "$n\n" . ($n < $least ? 'cpu' : 'cuda'), "by default, $n $name");
 	}
 }
+is($node->safe_psql('postgres', 'SET gpusort.min_rows = -1; SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 100000) i; SELECT engine, reason FROM gpusort_last_sort()'),
+	"100000\ncpu|The keys are in order already.", 'by default, values in order');
 
 #
 # Failures: the CPU sorts, or, with gpusort.engine = cuda, the query fails
