@@ -121,7 +121,7 @@ gpusort_guc_define(void)
 	DefineCustomIntVariable("gpusort.min_rows",
 							"Sets the minimum number of rows for a sort on the GPU.",
 							"Backends sort smaller inputs on the CPU. "
-							"-1 means 256 kB of keys, and 32,768 rows.",
+							"-1 means 256 kB of keys and 32,768 rows, and that the CPU sorts while it is faster.",
 							&gpusort_min_rows,
 							-1, -1, INT_MAX,
 							PGC_USERSET, GUC_EXPLAIN,
