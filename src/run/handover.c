@@ -4,7 +4,8 @@
  *		Hands a key set over to the device.
  *
  * The device sorts a key set that has as many keys as gpusort.min_rows asks for, if the settings
- * allow it.  If it is gpusort that decides, the CPU engine sorts while it would be faster.  Whatever goes wrong there leaves the keys as they are, and the CPU engine sorts.
+ * allow it; with -1, only while it would be faster than the CPU engine.  Whatever goes wrong there
+ * leaves the keys as they are, and the CPU engine sorts.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +54,7 @@ decides(void)
 	return gpusort_min_rows < 0 && gpusort_engine_choice == GPUSORT_ENGINE_AUTO;
 }
 
-/* Has the session files, or is this the time to make some? */
+/* Has this process files, or is this the time to make some?  Parallel workers are new each time. */
 static bool
 files_pay(void)
 {
@@ -110,10 +111,10 @@ static bool
 in_order(const GpusortCpuInput *input, uint64 rows)
 {
 	GpusortCpuOptions options = gpusort_cpu_options_take(rows);
-	bool		in_order = gpusort_cpu_in_order(input, &options);
+	bool		ordered = gpusort_cpu_in_order(input, &options);
 
 	gpusort_cpu_options_give(&options);
-	return in_order;
+	return ordered;
 }
 
 GpusortClient *

@@ -95,8 +95,8 @@ extern void gpusort_keyset_add_block(GpusortKeySet *set, char *keys, size_t byte
 extern bool gpusort_handover_pays(const GpusortKeySetSpec *spec, uint64 rows);
 
 /*
- * Has the device sort the key set, if the settings allow it.  Returns NULL if it does not: the CPU
- * engine is to sort.  Can be interrupted.  Raises an error where gpusort.engine demands the device.
+ * Has the device sort the key set, if the settings allow it and it pays now.  Returns NULL if it does
+ * not: the CPU engine is to sort.  Can be interrupted.  Raises an error where gpusort.engine demands the device.
  */
 extern GpusortClient *gpusort_handover_sort(GpusortKeySet *set, const GpusortCpuInput *input, bool ties,
 											const GpusortRowSpan *spans, int nspans);
