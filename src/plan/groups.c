@@ -3,8 +3,8 @@
  * groups.c
  *		How many rows of each group the parent of a sort uses.
  *
- * A Unique, and a GroupAggregate without aggregates, use the first row of each group.  A WindowAgg whose run condition is that row_number(),
- * rank() or dense_rank() is at most N, ends each partition where the condition is false, if it is the
+ * A Unique, and a GroupAggregate without aggregates, use the first row of each group.  A WindowAgg
+ * whose run condition is that row_number(), rank() or dense_rank() is at most N, ends each partition where the condition is false, if it is the
  * last one in the plan.  So it needs no later rows, unless one of its functions looks at these from an
  * earlier row.  DuckDB's rewrite of such queries did not ask that at first, and returned wrong
  * results.
@@ -27,28 +27,42 @@
 
 #include "plan/plan.h"
 
-/* Columns of a plan node.  A sort may have one twice, under two collations. */
+/* Columns of a plan node.  A sort may have one twice, under two collations or, as citext and text, by two operators. */
 typedef struct Columns
 {
 	int			n;
 	const AttrNumber *attnos;
+	const Oid  *equals;			/* the operators that find values equal */
 	const Oid  *collations;
 } Columns;
+
+/* Returns the columns of a sort by these operators. */
+static Columns
+sorted_by(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations)
+{
+	Oid		   *equals = palloc(n * sizeof(Oid));
+
+	for (int i = 0; i < n; i++)
+		equals[i] = get_equality_op_for_ordering_op(operators[i], NULL);
+	return (Columns) {n, attnos, equals, collations};
+}
 
 /* The columns by which a plan node's rows are sorted; none if they are not known */
 static Columns
 sort_columns(const Plan *plan)
 {
+	const Sort *sort = (const Sort *) plan;
+	const GatherMerge *gather = (const GatherMerge *) plan;
+	const MergeAppend *append = (const MergeAppend *) plan;
+
 	switch (nodeTag(plan))
 	{
 		case T_Sort:
-			return (Columns) {((const Sort *) plan)->numCols, ((const Sort *) plan)->sortColIdx, ((const Sort *) plan)->collations};
+			return sorted_by(sort->numCols, sort->sortColIdx, sort->sortOperators, sort->collations);
 		case T_GatherMerge:
-			return (Columns) {((const GatherMerge *) plan)->numCols, ((const GatherMerge *) plan)->sortColIdx,
-				((const GatherMerge *) plan)->collations};
+			return sorted_by(gather->numCols, gather->sortColIdx, gather->sortOperators, gather->collations);
 		case T_MergeAppend:
-			return (Columns) {((const MergeAppend *) plan)->numCols, ((const MergeAppend *) plan)->sortColIdx,
-				((const MergeAppend *) plan)->collations};
+			return sorted_by(append->numCols, append->sortColIdx, append->sortOperators, append->collations);
 		default:
 			return (Columns) {0};
 	}
@@ -60,7 +74,8 @@ find_column(const Columns *columns, const Columns *wanted, int i)
 {
 	for (int place = 1; place <= columns->n; place++)
 	{
-		if (columns->attnos[place - 1] == wanted->attnos[i] && columns->collations[place - 1] == wanted->collations[i])
+		if (columns->attnos[place - 1] == wanted->attnos[i] && columns->equals[place - 1] == wanted->equals[i] &&
+			columns->collations[place - 1] == wanted->collations[i])
 			return place;
 	}
 	return 0;
@@ -100,7 +115,7 @@ bound_to_one(const Plan *child, Columns wanted)
 GpusortBound
 gpusort_bound_unique(const Unique *unique)
 {
-	return bound_to_one(outerPlan(unique), (Columns) {unique->numCols, unique->uniqColIdx, unique->uniqCollations});
+	return bound_to_one(outerPlan(unique), (Columns) {unique->numCols, unique->uniqColIdx, unique->uniqOperators, unique->uniqCollations});
 }
 
 GpusortBound
@@ -108,7 +123,7 @@ gpusort_bound_aggregate(const Agg *agg, const Plan *child)
 {
 	if (agg->groupingSets != NIL || agg->chain != NIL || agg->aggsplit != AGGSPLIT_SIMPLE || gpusort_aggregate_list(agg) != NIL)
 		return gpusort_unbounded;
-	return bound_to_one(child, (Columns) {agg->numCols, agg->grpColIdx, agg->grpCollations});
+	return bound_to_one(child, (Columns) {agg->numCols, agg->grpColIdx, agg->grpOperators, agg->grpCollations});
 }
 
 /* Is lag()'s offset, its second argument, a constant that is not negative? */
@@ -228,8 +243,8 @@ read_condition(const OpExpr *run, const OpExpr *shown, const WindowAgg *window, 
 static bool
 find_peers(const WindowAgg *window, const Columns *sorted, GpusortGroups *groups)
 {
-	Columns		partition = {window->partNumCols, window->partColIdx, window->partCollations};
-	Columns		order = {window->ordNumCols, window->ordColIdx, window->ordCollations};
+	Columns		partition = {window->partNumCols, window->partColIdx, window->partOperators, window->partCollations};
+	Columns		order = {window->ordNumCols, window->ordColIdx, window->ordOperators, window->ordCollations};
 	int			with = columns_with(sorted, &order);
 
 	groups->peer_columns = Max(with, groups->columns);
@@ -251,7 +266,7 @@ bound_of(const WindowAgg *window, const OpExpr *run, const OpExpr *shown)
 	GpusortGroups *groups = &bound.groups;
 	Search		search = {.window = window};
 	Columns		sorted = sort_columns(outerPlan(window));
-	Columns		partition = {window->partNumCols, window->partColIdx, window->partCollations};
+	Columns		partition = {window->partNumCols, window->partColIdx, window->partOperators, window->partCollations};
 
 	if (sorted.n == 0)
 		return gpusort_unbounded;

@@ -64,10 +64,12 @@ find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 	for (int i = 0; i < n; i++)
 	{
 		AttrNumber	attno = sort->sortColIdx[i];
+		Oid			equals = get_equality_op_for_ordering_op(sort->sortOperators[i], NULL);
 		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, attno);
 		int			j = 0;
 
-		while (j < n && agg->grpColIdx[j] != attno)
+		/* a column may be there twice, as citext and as text */
+		while (j < n && (agg->grpColIdx[j] != attno || agg->grpOperators[j] != equals))
 			j++;
 		if (j == n || agg->grpCollations[j] != sort->collations[i] ||
 			!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||

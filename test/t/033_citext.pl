@@ -152,6 +152,18 @@ foreach my $database (@databases)
 # Plans
 # ----------------------------------------------------------------
 
+# one column sorted as citext and as text, which core's plans take from the same place
+foreach my $query ('DISTINCT v, v::text FROM twice', 'v, v::text FROM twice GROUP BY 1, 2', 'v, v::text, count(DISTINCT n) FROM twice GROUP BY 1, 2',
+	'v, v::text, percentile_disc(0.5) WITHIN GROUP (ORDER BY n), count(*) FROM twice GROUP BY 1, 2',
+	'* FROM (SELECT v, v::text w, n, row_number() OVER (PARTITION BY v, v::text ORDER BY n) r FROM twice) s WHERE r <= 2',
+	'* FROM (SELECT v, v::text w, n, rank() OVER (ORDER BY v, v::text) r FROM twice) s WHERE r <= 4')
+{
+	my @answers = map {
+		$node->safe_psql('english', "CREATE TEMP TABLE twice AS SELECT (ARRAY['a', 'A', 'b', 'B'])[1 + i % 4]::citext AS v, i % 7 AS n FROM generate_series(1, 60) i; "
+			. "SET enable_hashagg = off; SET gpusort.enabled = $_; SET gpusort.force = $_; SELECT md5(string_agg(s::text, ';' ORDER BY s::text)) FROM (SELECT $query) s") } 'off', 'on';
+	is($answers[1], $answers[0], $query);
+}
+
 my $copy = PostgreSQL::Test::Utils::tempdir() . '/citext.so';
 append_to_file($copy, slurp_file($node->safe_psql('postgres', "SELECT setting FROM pg_config() WHERE name = 'PKGLIBDIR'") . '/citext.so'));
 $node->safe_psql('bytes', <<"SQL");
