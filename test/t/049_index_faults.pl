@@ -77,7 +77,7 @@ foreach my $memory ('64MB', '1MB')
 
 	foreach my $ms (map { 15 * $_ } 1 .. 12)
 	{
-		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '$memory'; SET statement_timeout = $ms; CREATE INDEX made ON t (txt, k); DROP INDEX made");
+		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '$memory'; SET statement_timeout = $ms; CREATE INDEX made ON t (txt, k); RESET statement_timeout; DROP INDEX made");
 
 		$cancelled += $rc != 0;
 	}
@@ -133,7 +133,7 @@ foreach my $memory ('256MB', '1MB')
 
 	foreach my $ms (map { ($memory eq '1MB' ? 8 : 3) * $_ } 1 .. 12)
 	{
-		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '$memory'; SET statement_timeout = $ms; CREATE INDEX made ON t (k, id); DROP INDEX made");
+		my ($rc) = $node->psql('postgres', "SET maintenance_work_mem = '$memory'; SET statement_timeout = $ms; CREATE INDEX made ON t (k, id); RESET statement_timeout; DROP INDEX made");
 
 		$cancelled += $rc != 0;
 	}
