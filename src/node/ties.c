@@ -28,8 +28,7 @@
 #define REMOTE_PART		16
 
 /* Look-ahead of prefetches, in rows */
-#define KEY_AHEAD		32
-#define ROWS_AHEAD		32
+#define AHEAD			32
 
 /* The data that threads read while they find and sort tie groups; they change only the order. */
 typedef struct TieSearch
@@ -48,8 +47,8 @@ tied_at(void *arg, size_t place)
 	const uint64 *before = gpusort_keyset_key(search->set, search->order[place - 1]);
 	const uint64 *key = gpusort_keyset_key(search->set, search->order[place]);
 
-	if (place + KEY_AHEAD < search->rows)
-		__builtin_prefetch(gpusort_keyset_key(search->set, search->order[place + KEY_AHEAD]));
+	if (place + AHEAD < search->rows)
+		__builtin_prefetch(gpusort_keyset_key(search->set, search->order[place + AHEAD]));
 	/* nearly always, the first word decides */
 	for (int i = 0; i < search->words; i++)
 	{
@@ -147,8 +146,8 @@ gpusort_ties_break(GpusortGather *gather, uint32 *order, uint64 rows, uint8 *kno
 		for (end = tie; end < ties + rows && *end == GPUSORT_TIE_LEFT; end++)
 			CHECK_FOR_INTERRUPTS();
 		/* the rows of a large group are prefetched as it is sorted */
-		ahead = Max(ahead, end - tie > ROWS_AHEAD ? end - ties : tie - ties - 1);
-		for (; ahead < Min(rows, end - ties + ROWS_AHEAD); ahead++)
+		ahead = Max(ahead, end - tie > AHEAD ? end - ties : tie - ties - 1);
+		for (; ahead < Min(rows, end - ties + AHEAD); ahead++)
 		{
 			if (ties[ahead] == GPUSORT_TIE_LEFT || (ahead + 1 < rows && ties[ahead + 1] == GPUSORT_TIE_LEFT))
 				prefetch(&gather->rows.store, order[ahead]);

@@ -4,10 +4,10 @@
  *		How many rows of each group the parent of a sort uses.
  *
  * A Unique, and a GroupAggregate without aggregates, use the first row of each group.  A WindowAgg
- * whose run condition is that row_number(), rank() or dense_rank() is at most N, ends each partition where the condition is false, if it is the
- * last one in the plan.  So it needs no later rows, unless one of its functions looks at these from an
- * earlier row.  DuckDB's rewrite of such queries did not ask that at first, and returned wrong
- * results.
+ * whose run condition is that row_number(), rank() or dense_rank() is at most N, ends each partition
+ * where the condition is false, if it is the last one in the plan.  So it needs no later rows, unless
+ * one of its functions looks at these from an earlier row.  DuckDB's rewrite of such queries did not
+ * ask that at first, and returned wrong results.
  *
  * Groups may be smaller than the parent's: then the sort keeps more rows than the parent uses.  Peers
  * must be the parent's own.
