@@ -5,7 +5,7 @@
 # For other files: gnuplot -e "csv='FILE'; svg='FILE'; machine='...'" bench/gpu_load.gp
 if (!exists("csv")) csv = "bench/gpu_load.csv"
 if (!exists("svg")) svg = "bench/gpu_load.svg"
-if (!exists("machine")) machine = "one H200 and 16 cores"
+if (!exists("machine")) machine = "one H100 and 16 virtual processors"
 # the different values of a column
 different(n) = system(sprintf("awk -F, 'NR > 1 && !seen[$%d]++ {print $%d}' '%s'", n, n, csv))
 sizes = different(2)

@@ -3,13 +3,13 @@
 # gpu_load.sh - many clients sort at the same time, with the GPU and on the CPU.
 #
 #   bench/gpu_load.sh
-#   CLIENTS="1 32" bench/gpu_load.sh          default: 1 8 32 100 300
-#   ROWS="10000 1000000" bench/gpu_load.sh    default: 10000 200000 1000000 10000000
+#   CLIENTS="1 32" bench/gpu_load.sh          default: 1 8 32 100
+#   ROWS="33000 1000000" bench/gpu_load.sh    default: 33000 200000 1000000 10000000
 #   ENGINES=cpu bench/gpu_load.sh             default: cuda cpu; without a device, cpu
 #   KIND=array bench/gpu_load.sh              gpu_sort() of an array; default: rows, for ORDER BY
 #   SECONDS_EACH=20 bench/gpu_load.sh         seconds of each measurement; default: 5
 #   OUT=file.csv bench/gpu_load.sh            the figures also as CSV, for bench/gpu_load.gp
-#   PGOPTIONS="-c gpusort.min_rows=200000" bench/gpu_load.sh    other settings for the sessions
+#   PGOPTIONS="-c gpusort.min_rows=0" bench/gpu_load.sh    other settings: each sort asks for the device
 #
 # If PGHOST or PGPORT is set, it uses the server there, which must run on this machine and
 # have gpusort installed, as a superuser, in a database of its own.  Else it measures the
@@ -23,8 +23,8 @@
 # which they connect.  Each sort has one process with one thread, and memory
 # for all its rows.
 #
-# With engine "cuda" each sort asks for the device, whatever its size: gpusort.engine = auto,
-# gpusort.min_rows = 0.  The CPU does those that the device does not take.
+# "cuda" means gpusort.engine = auto: the CPU does those sorts that would be slower on the
+# device, or that would wait for it.
 #
 # Columns, empty or "-" where the figure cannot be had:
 #
@@ -48,8 +48,8 @@
 set -euo pipefail
 
 tree=$(cd "$(dirname "$0")/.." && pwd)
-read -ra client_counts <<<"${CLIENTS:-1 8 32 100 300}"
-read -ra sizes <<<"${ROWS:-10000 200000 1000000 10000000}"
+read -ra client_counts <<<"${CLIENTS:-1 8 32 100}"
+read -ra sizes <<<"${ROWS:-33000 200000 1000000 10000000}"
 read -ra engines <<<"${ENGINES:-cuda cpu}"
 kind=${KIND:-rows}
 duration=${SECONDS_EACH:-5}
@@ -92,7 +92,7 @@ export PGOPTIONS=$settings
 # use_engine NAME: sets the engine of the sessions that begin from now on.
 use_engine() {
   if [ "$1" = cuda ]; then
-    PGOPTIONS="-c gpusort.engine=auto -c gpusort.min_rows=0 $settings"
+    PGOPTIONS="-c gpusort.engine=auto $settings"
   else
     PGOPTIONS="-c gpusort.engine=$1 $settings"
   fi
