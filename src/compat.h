@@ -129,6 +129,13 @@
 #define GPUSORT_AGG_PRESORTED(aggref)	false
 #endif
 
+/* 16: equal aggregates of a query are in a list */
+#if PG_VERSION_NUM >= 160000
+#define GPUSORT_AGGINFO_AGGREF(info)	linitial_node(Aggref, (info)->aggrefs)
+#else
+#define GPUSORT_AGGINFO_AGGREF(info)	((info)->representative_aggref)
+#endif
+
 /* 17: the number of a PGPROC is its index in the array; the field pgprocno is gone */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) GetNumberFromPGProc(proc))

@@ -184,6 +184,28 @@ gpusort_lists_make_room(GpusortLists *lists)
 		write_run(lists);
 }
 
+void
+gpusort_lists_add_keys(GpusortLists *lists, const uint32 *groups, const uint32 *of, const void *keys, uint64 n)
+{
+	int			key_bytes = lists->type->key_bytes;
+
+	while (n > 0)
+	{
+		uint64		room;
+
+		if (lists->count == lists->room)
+			gpusort_lists_make_room(lists);
+		room = Min(lists->room - lists->count, n);
+		for (uint64 i = 0; i < room; i++)
+			lists->groups[lists->count + i] = groups[of[i]];
+		memcpy(lists->keys + lists->count * key_bytes, keys, room * key_bytes);
+		lists->count += room;
+		of += room;
+		keys = (const char *) keys + room * key_bytes;
+		n -= room;
+	}
+}
+
 /* Reads from the file. */
 static void
 read_file(GpusortLists *lists, void *to, Size bytes)

@@ -61,6 +61,16 @@ gpusort_lists_add(GpusortLists *lists, uint32 group, Datum value)
 	lists->count++;
 }
 
+/* Adds n keys.  The group of key i is groups[of[i]]. */
+extern void gpusort_lists_add_keys(GpusortLists *lists, const uint32 *groups, const uint32 *of, const void *keys, uint64 n);
+
+/* Has the room that there is at first not enough for this many more keys? */
+static inline bool
+gpusort_lists_near_room(const GpusortLists *lists, uint64 more)
+{
+	return lists->count > 0 && lists->count + more > lists->room;
+}
+
 /* Begins to read the keys by groups, of which there are this many.  No key can be added then. */
 extern void gpusort_lists_begin_scan(GpusortLists *lists, uint32 ngroups);
 

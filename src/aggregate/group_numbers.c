@@ -198,7 +198,7 @@ is_equal(GpusortNumbers *numbers, uint32 number)
 
 /* Adds the row's group in a slot of the table. */
 static uint32
-add_group(GpusortNumbers *numbers, uint32 hash, Slot *slot)
+add_group(GpusortNumbers *numbers, uint32 hash, bool must, Slot *slot)
 {
 	uint32		number = numbers->count;
 	Size		group_bytes = numbers->ncolumns * (sizeof(Datum) + sizeof(bool)) + SLOTS_PER_GROUP * sizeof(Slot);
@@ -209,7 +209,7 @@ add_group(GpusortNumbers *numbers, uint32 hash, Slot *slot)
 	if (number + 1 == numbers->room)
 		room *= 2;
 	numbers->full |= number >= LEAST_GROUPS - 1 && room * group_bytes + numbers->bytes > numbers->limit;
-	if (numbers->full)
+	if (numbers->full && !must)
 		return GPUSORT_NUMBERS_NONE;
 	old = MemoryContextSwitchTo(numbers->cxt);
 	memcpy(values, numbers->row, numbers->ncolumns * sizeof(Datum));
@@ -232,7 +232,7 @@ add_group(GpusortNumbers *numbers, uint32 hash, Slot *slot)
 
 /* Finds the row's group, or adds it. */
 static inline uint32
-find_group(GpusortNumbers *numbers, uint32 hash)
+find_group(GpusortNumbers *numbers, uint32 hash, bool must)
 {
 	uint32		mask = numbers->room * SLOTS_PER_GROUP - 1;
 
@@ -241,14 +241,14 @@ find_group(GpusortNumbers *numbers, uint32 hash)
 		Slot	   *slot = &numbers->slots[i];
 
 		if (slot->number == GPUSORT_NUMBERS_NONE)
-			return add_group(numbers, hash, slot);
+			return add_group(numbers, hash, must, slot);
 		if (slot->hash == hash && is_equal(numbers, slot->number))
 			return slot->number;
 	}
 }
 
 uint32
-gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, uint32 *hash)
+gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, bool must, uint32 *hash)
 {
 	MemoryContext old = CurrentMemoryContext;
 	uint32		number;
@@ -259,7 +259,7 @@ gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, uint32 *
 		MemoryContextSwitchTo(numbers->call_cxt);
 	}
 	*hash = fetch_row(numbers, page, i);
-	number = find_group(numbers, *hash);
+	number = find_group(numbers, *hash, must);
 	MemoryContextSwitchTo(old);
 	if (unlikely(numbers->count == numbers->room))
 		make_room(numbers, 2 * numbers->room);

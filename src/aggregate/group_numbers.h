@@ -32,9 +32,10 @@ extern void gpusort_numbers_begin(GpusortNumbers *numbers, Size limit, Size othe
 
 /*
  * Returns the number of the group of row i of a page, from 0 in the order of their first rows, or
- * GPUSORT_NUMBERS_NONE.  Sets *hash to the hash of the group.  Allocates nothing but groups.
+ * GPUSORT_NUMBERS_NONE.  Sets *hash to the hash of the group.  Allocates nothing but groups.  must: a new group is added
+ * also if there is no memory for it.
  */
-extern uint32 gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, uint32 *hash);
+extern uint32 gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, bool must, uint32 *hash);
 
 /* From now on, there is no memory for another group. */
 extern void gpusort_numbers_close(GpusortNumbers *numbers);

@@ -31,6 +31,7 @@
 #include "aggregate/group_numbers.h"
 #include "aggregate/group_states.h"
 #include "aggregate/row_value.h"
+#include "compat.h"
 
 /* The state of an aggregate for a group */
 typedef struct State
@@ -56,6 +57,17 @@ typedef struct Transition
 	bool		initial_null;
 } Transition;
 
+/* How states of another process get into those of a transition */
+typedef struct Combination
+{
+	Transition	step;			/* whose argument is the other state */
+	bool		packed;			/* a state is sent as bytea: */
+	FmgrInfo	pack;
+	FmgrInfo	unpack;
+	FunctionCallInfo pack_call;
+	FunctionCallInfo unpack_call;
+} Combination;
+
 /* The step at the end, which makes a result of a state */
 typedef struct Final
 {
@@ -74,6 +86,9 @@ struct GpusortStates
 	Transition *transitions;
 	int			nfinals;
 	Final	   *finals;
+	Combination *combinations;	/* by the numbers of the transitions; NULL until they are needed */
+	TupleTableSlot *sent;		/* states of a group for another process, */
+	TupleTableSlot *received;	/* and from one */
 	bool		grow;			/* states are of types of variable length, or internal */
 	uint32		ngroups;
 	uint32		room;			/* groups that there is room for */
@@ -361,6 +376,149 @@ gpusort_states_advance(GpusortStates *states, const NullableDatum *args)
 	memcpy(transition->call->args + 1, args, transition->nargs * sizeof(NullableDatum));
 	advance(states, transition, &states->states[0]);
 	MemoryContextSwitchTo(old);
+}
+
+/* Finds an aggregate's functions that combine states, pack and unpack them. */
+static Form_pg_aggregate
+find_functions(const Aggref *aggref, FormData_pg_aggregate *form)
+{
+	HeapTuple	aggregate = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+
+	if (!HeapTupleIsValid(aggregate))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	*form = *(Form_pg_aggregate) GETSTRUCT(aggregate);
+	ReleaseSysCache(aggregate);
+	return form;
+}
+
+bool
+gpusort_states_can_combine(const Aggref *aggref)
+{
+	FormData_pg_aggregate form;
+
+	find_functions(aggref, &form);
+	return OidIsValid(form.aggcombinefn) &&
+		(aggref->aggtranstype != INTERNALOID || (OidIsValid(form.aggserialfn) && OidIsValid(form.aggdeserialfn)));
+}
+
+static void
+init_combination(GpusortStates *states, const Transition *transition, Combination *combination)
+{
+	Aggref	   *aggref = transition->aggref;
+	Transition *step = &combination->step;
+	FormData_pg_aggregate form;
+	Expr	   *expr;
+
+	find_functions(aggref, &form);
+	*step = (Transition) {
+		.aggref = aggref,
+		.nargs = 1,
+		.by_value = transition->by_value,
+		.length = transition->length,
+	};
+	build_aggregate_transfn_expr(&aggref->aggtranstype, 1, 0, false, aggref->aggtranstype, aggref->inputcollid,
+								 form.aggcombinefn, InvalidOid, &expr, NULL);
+	fmgr_info(form.aggcombinefn, &step->function);
+	fmgr_info_set_expr((Node *) expr, &step->function);
+	step->call = make_call(states, &step->function, 2, aggref->inputcollid);
+	combination->packed = aggref->aggtranstype == INTERNALOID;
+	if (!combination->packed)
+		return;
+	build_aggregate_serialfn_expr(form.aggserialfn, &expr);
+	fmgr_info(form.aggserialfn, &combination->pack);
+	fmgr_info_set_expr((Node *) expr, &combination->pack);
+	combination->pack_call = make_call(states, &combination->pack, 1, InvalidOid);
+	build_aggregate_deserialfn_expr(form.aggdeserialfn, &expr);
+	fmgr_info(form.aggdeserialfn, &combination->unpack);
+	fmgr_info_set_expr((Node *) expr, &combination->unpack);
+	combination->unpack_call = make_call(states, &combination->unpack, 2, InvalidOid);
+}
+
+/* Prepares to send states or to receive them. */
+static void
+init_combinations(GpusortStates *states)
+{
+	MemoryContext old = MemoryContextSwitchTo(states->ps->state->es_query_cxt);
+	TupleDesc	desc = CreateTemplateTupleDesc(states->ntransitions);
+
+	states->combinations = palloc0(states->ntransitions * sizeof(Combination));
+	for (int t = 0; t < states->ntransitions; t++)
+	{
+		Oid			type = states->transitions[t].aggref->aggtranstype;
+
+		init_combination(states, &states->transitions[t], &states->combinations[t]);
+		TupleDescInitEntry(desc, t + 1, NULL, type == INTERNALOID ? BYTEAOID : type, -1, 0);
+	}
+	gpusort_finish_descriptor(desc);
+	states->sent = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	states->received = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	MemoryContextSwitchTo(old);
+}
+
+TupleTableSlot *
+gpusort_states_get(GpusortStates *states, uint32 group)
+{
+	TupleTableSlot *slot;
+	MemoryContext old;
+
+	if (states->combinations == NULL)
+		init_combinations(states);
+	slot = states->sent;
+	ExecClearTuple(slot);
+	ResetExprContext(states->agg->tmpcontext);
+	old = MemoryContextSwitchTo(states->agg->tmpcontext->ecxt_per_tuple_memory);
+	for (int t = 0; t < states->ntransitions; t++)
+	{
+		Combination *combination = &states->combinations[t];
+		State	   *state = &states->states[(Size) group * states->ntransitions + t];
+		NullableDatum *value = &(NullableDatum) {state->value, state->isnull};
+
+		set_current(states, states->transitions[t].aggref, t);
+		if (combination->packed && !value->isnull)
+		{
+			combination->pack_call->args[0] = *value;
+			combination->pack_call->isnull = false;
+			value->value = FunctionCallInvoke(combination->pack_call);
+		}
+		slot->tts_values[t] = MakeExpandedObjectReadOnly(value->value, value->isnull, states->transitions[t].length);
+		slot->tts_isnull[t] = value->isnull;
+	}
+	MemoryContextSwitchTo(old);
+	return ExecStoreVirtualTuple(slot);
+}
+
+void
+gpusort_states_combine(GpusortStates *states, uint32 group, MinimalTuple row)
+{
+	TupleTableSlot *slot;
+	MemoryContext old;
+
+	if (states->combinations == NULL)
+		init_combinations(states);
+	slot = states->received;
+	ExecStoreMinimalTuple(row, slot, false);
+	slot_getallattrs(slot);
+	ResetExprContext(states->agg->tmpcontext);
+	old = MemoryContextSwitchTo(states->agg->tmpcontext->ecxt_per_tuple_memory);
+	for (int t = 0; t < states->ntransitions; t++)
+	{
+		Combination *combination = &states->combinations[t];
+		NullableDatum *value = &combination->step.call->args[1];
+
+		set_current(states, states->transitions[t].aggref, t);
+		*value = (NullableDatum) {slot->tts_values[t], slot->tts_isnull[t]};
+		if (combination->packed && !value->isnull)
+		{
+			combination->unpack_call->args[0] = *value;
+			combination->unpack_call->args[1] = (NullableDatum) {.isnull = false};
+			combination->unpack_call->isnull = false;
+			value->value = FunctionCallInvoke(combination->unpack_call);
+			value->isnull = combination->unpack_call->isnull;
+		}
+		advance(states, &combination->step, &states->states[(Size) group * states->ntransitions + t]);
+	}
+	MemoryContextSwitchTo(old);
+	ExecClearTuple(slot);
 }
 
 Size

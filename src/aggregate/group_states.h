@@ -8,6 +8,7 @@
 #ifndef GPUSORT_AGGREGATE_GROUP_STATES_H
 #define GPUSORT_AGGREGATE_GROUP_STATES_H
 
+#include "access/htup.h"
 #include "nodes/execnodes.h"
 
 #include "scan/page.h"
@@ -31,6 +32,15 @@ extern void gpusort_states_begin(GpusortStates *states, uint32 ngroups);
  * them.  Without groups, all belong to group 0.
  */
 extern void gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *groups, uint32 ngroups);
+
+/* Can the states of such an aggregate, made in several processes, be combined? */
+extern bool gpusort_states_can_combine(const Aggref *aggref);
+
+/* Returns the states of a group as a row, for another process.  The row is valid until the next call. */
+extern TupleTableSlot *gpusort_states_get(GpusortStates *states, uint32 group);
+
+/* Adds such a row to the states of a group. */
+extern void gpusort_states_combine(GpusortStates *states, uint32 group, MinimalTuple row);
 
 /* Advances the only aggregate, of which there is one group, by a row's arguments. */
 extern void gpusort_states_advance(GpusortStates *states, const NullableDatum *args);

@@ -21,6 +21,7 @@
 #include "utils/tuplesort.h"
 #include "utils/tuplestore.h"
 
+#include "aggregate/collect.h"
 #include "aggregate/group_numbers.h"
 #include "aggregate/group_states.h"
 #include "aggregate/grouped.h"
@@ -162,7 +163,7 @@ add_rows(GpusortGrouped *grouped, GpusortPage *page)
 	{
 		uint32		hash;
 
-		groups[i] = gpusort_numbers_find(grouped->numbers, page, i, &hash);
+		groups[i] = gpusort_numbers_find(grouped->numbers, page, i, false, &hash);
 		if (unlikely(groups[i] == GPUSORT_NUMBERS_NONE))
 			write_row(grouped, gpusort_page_slot(page, i), hash);
 	}
@@ -182,6 +183,38 @@ gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page)
 		begin_rows(grouped, 0);
 	grouped->begun = true;
 	add_rows(grouped, page);
+}
+
+/* Adds rows that have been written, and frees them. */
+static void
+read_rows(GpusortGrouped *grouped, Tuplestorestate *rows)
+{
+	grouped->page.count = 1;
+	grouped->page.slot = grouped->row;
+	while (tuplestore_gettupleslot(rows, true, false, grouped->row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		add_rows(grouped, &grouped->page);
+	}
+	ExecClearTuple(grouped->row);
+	tuplestore_end(rows);
+}
+
+uint64
+gpusort_grouped_collect(GpusortGrouped *grouped, PlanState *gather, int processes)
+{
+	GpusortCollector to = {grouped->numbers, grouped->aggregates, grouped->others, grouped->row};
+	MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
+	Tuplestorestate *rows = NULL;
+	uint64		nrows;
+
+	begin_rows(grouped, 0);
+	nrows = gpusort_collect(&to, gather, processes, &rows);
+	grouped->begun = nrows > 0;
+	if (rows != NULL)
+		read_rows(grouped, rows);
+	MemoryContextSwitchTo(old);
+	return nrows;
 }
 
 /* Computes the results of the groups in memory. */
@@ -254,16 +287,10 @@ read_partition(GpusortGrouped *grouped)
 {
 	Partition  *partition = linitial(grouped->partitions);
 
+	grouped->partitions = list_delete_first(grouped->partitions);
 	begin_rows(grouped, partition->level);
-	grouped->page.count = 1;
-	grouped->page.slot = grouped->row;
-	while (tuplestore_gettupleslot(partition->rows, true, false, grouped->row))
-	{
-		CHECK_FOR_INTERRUPTS();
-		add_rows(grouped, &grouped->page);
-	}
-	ExecClearTuple(grouped->row);
-	end_partition(grouped);
+	read_rows(grouped, partition->rows);
+	pfree(partition);
 }
 
 void

@@ -39,6 +39,11 @@ extern GpusortGrouped *gpusort_grouped_init(PlanState *ps, List *own, List *orde
 /* Adds all rows of a page of the child. */
 extern void gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page);
 
+/*
+ * Adds all rows that the processes of a parallel query have gathered below a Gather.  Returns their number.
+ */
+extern uint64 gpusort_grouped_collect(GpusortGrouped *grouped, PlanState *gather, int processes);
+
 /* After the last row: computes the results and puts the groups in order. */
 extern void gpusort_grouped_finish(GpusortGrouped *grouped);
 

@@ -31,6 +31,8 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
+#include "aggregate/collect.h"
+#include "aggregate/feed.h"
 #include "aggregate/group_states.h"
 #include "aggregate/grouped.h"
 #include "aggregate/node.h"
@@ -50,6 +52,7 @@ typedef struct AggregateNode
 	List	   *own;			/* Aggrefs of aggregates that sort keys, */
 	List	   *by_rows;		/* of those that need rows in order, */
 	List	   *rest;			/* and of others */
+	int			processes;		/* of feeds below; 0: this process reads the rows itself */
 	bool		done;			/* all rows have been read */
 	GpusortPage page;			/* the rows that are being read */
 } AggregateNode;
@@ -80,9 +83,9 @@ check_function(Oid function, Oid user, ObjectType kind)
 	InvokeFunctionExecuteHook(function);
 }
 
-/* Checks permissions as ExecInitAgg() does: the user calls the aggregate, and its owner the functions. */
+/* Checks permissions as ExecInitAgg() does: the user calls the aggregate, and its owner the functions.  split: also those of partial aggregates */
 static void
-check_permissions(Oid aggregate)
+check_permissions(Oid aggregate, bool split)
 {
 	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
 	HeapTuple	proc = SearchSysCache1(PROCOID, ObjectIdGetDatum(aggregate));
@@ -96,6 +99,12 @@ check_permissions(Oid aggregate)
 	check_function(aggregate, GetUserId(), OBJECT_AGGREGATE);
 	check_function(form->aggtransfn, owner, OBJECT_FUNCTION);
 	check_function(form->aggfinalfn, owner, OBJECT_FUNCTION);
+	if (split)
+	{
+		check_function(form->aggcombinefn, owner, OBJECT_FUNCTION);
+		check_function(form->aggserialfn, owner, OBJECT_FUNCTION);
+		check_function(form->aggdeserialfn, owner, OBJECT_FUNCTION);
+	}
 	ReleaseSysCache(proc);
 	ReleaseSysCache(tuple);
 }
@@ -120,8 +129,9 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	node->own = linitial(scan->custom_private);
 	node->by_rows = lsecond(scan->custom_private);
 	node->rest = lthird(scan->custom_private);
+	node->processes = gpusort_aggregate_feed_below(outerPlanState(css));
 	foreach(lc, all_of(node))
-		check_permissions(lfirst_node(Aggref, lc)->aggfnoid);
+		check_permissions(lfirst_node(Aggref, lc)->aggfnoid, node->processes > 0);
 	if (columns == NIL)
 	{
 		node->ordered = gpusort_ordered_init(&css->ss.ps, node->by_rows, false, &sorts);
@@ -135,20 +145,14 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	}
 }
 
-/* Reads all rows. */
+/* Adds the child's rows. */
 static void
-read_rows(AggregateNode *node)
+read_pages(AggregateNode *node, GpusortReport *report)
 {
-	GpusortReport report = {0};
-
-	if (node->grouped == NULL)
-		gpusort_states_begin(node->others, 1);
-	if (node->by_rows != NIL && node->grouped == NULL)
-		gpusort_ordered_begin(node->ordered, gpusort_aggregates_memory(node->aggregates));
 	while (gpusort_page_next(&node->page, outerPlanState(node)))
 	{
 		CHECK_FOR_INTERRUPTS();
-		report.rows += node->page.count;
+		report->rows += node->page.count;
 		if (node->grouped != NULL)
 			gpusort_grouped_add(node->grouped, &node->page);
 		else
@@ -159,6 +163,33 @@ read_rows(AggregateNode *node)
 				gpusort_states_add(node->others, &node->page, NULL, 1);
 		}
 	}
+}
+
+/* Adds what feeds have gathered.  Returns the number of rows. */
+static uint64
+collect(AggregateNode *node)
+{
+	GpusortCollector to = {.aggregates = node->aggregates, .others = node->others};
+
+	if (node->grouped != NULL)
+		return gpusort_grouped_collect(node->grouped, outerPlanState(node), node->processes);
+	return gpusort_collect(&to, outerPlanState(node), node->processes, NULL);
+}
+
+/* Reads all rows. */
+static void
+read_rows(AggregateNode *node)
+{
+	GpusortReport report = {0};
+
+	if (node->grouped == NULL)
+		gpusort_states_begin(node->others, 1);
+	if (node->by_rows != NIL && node->grouped == NULL)
+		gpusort_ordered_begin(node->ordered, gpusort_aggregates_memory(node->aggregates));
+	if (node->processes > 0)
+		report.rows = collect(node);
+	else
+		read_pages(node, &report);
 	if (node->grouped != NULL)
 		gpusort_grouped_finish(node->grouped);
 	gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &report);

@@ -142,6 +142,14 @@ get_value(GpusortAggregates *node, GpusortValues *values, int i, bool *isnull)
 	return value;
 }
 
+/* Raises an error if an array of the values would be too long. */
+static void
+check_size(const GpusortValues *values)
+{
+	if (values->sorted)
+		gpusort_array_check_size(values->keys.type->value_bytes, gpusort_group_rows(&values->keys), values->nnulls);
+}
+
 /* Gathers the values of an expression for all rows of the page. */
 static void
 add_page(GpusortAggregates *node, GpusortValues *values)
@@ -160,8 +168,7 @@ add_page(GpusortAggregates *node, GpusortValues *values)
 		else
 			gpusort_group_add(&values->keys, value);
 	}
-	if (values->sorted)
-		gpusort_array_check_size(values->keys.type->value_bytes, gpusort_group_rows(&values->keys), values->nnulls);
+	check_size(values);
 }
 
 /* The same with groups. */
@@ -177,7 +184,9 @@ add_page_to_lists(GpusortAggregates *node, GpusortValues *values, const uint32 *
 		if (groups[i] == GPUSORT_NUMBERS_NONE || !gpusort_row_passes(values->filter, node->ps->ps_ExprContext, node->page, i))
 			continue;
 		value = get_value(node, values, i, &isnull);
-		if (!isnull)
+		if (unlikely(isnull))
+			values->nnulls++;
+		else
 			gpusort_lists_add(&values->lists, groups[i], value);
 	}
 }
@@ -197,6 +206,51 @@ gpusort_aggregates_add(GpusortAggregates *node, GpusortPage *page, const uint32 
 		else
 			add_page(node, &node->values[i]);
 	}
+}
+
+int
+gpusort_aggregates_values(const GpusortAggregates *node)
+{
+	return node->nvalues;
+}
+
+bool
+gpusort_aggregates_are_many(const GpusortAggregates *node, int number)
+{
+	return gpusort_lists_near_room(&node->values[number].lists, MaxHeapTuplesPerPage);
+}
+
+GpusortKeys
+gpusort_aggregates_take(GpusortAggregates *node, int number)
+{
+	GpusortValues *values = &node->values[number];
+	GpusortKeys keys = {
+		.count = values->lists.count,
+		.nnulls = values->nnulls,
+		.groups = values->lists.groups,
+		.keys = values->lists.keys,
+		.key_bytes = values->lists.type->key_bytes,
+	};
+
+	values->lists.count = 0;
+	values->nnulls = 0;
+	return keys;
+}
+
+void
+gpusort_aggregates_put(GpusortAggregates *node, int number, const uint32 *groups, GpusortKeys keys)
+{
+	GpusortValues *values = &node->values[number];
+
+	if (!node->begun)
+		begin_gathering(node);
+	node->begun = true;
+	values->nnulls += keys.nnulls;
+	if (node->grouped)
+		gpusort_lists_add_keys(&values->lists, groups, keys.groups, keys.keys, keys.count);
+	else
+		gpusort_group_add_keys(&values->keys, keys.keys, keys.count);
+	check_size(values);
 }
 
 void

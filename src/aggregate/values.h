@@ -14,6 +14,16 @@
 
 typedef struct GpusortAggregates GpusortAggregates;
 
+/* Keys of an expression's values */
+typedef struct GpusortKeys
+{
+	uint32		count;
+	uint32		nnulls;			/* values that are NULL, and have no keys */
+	const uint32 *groups;		/* the numbers of their groups */
+	const void *keys;
+	int			key_bytes;
+} GpusortKeys;
+
 /*
  * Prepares for Aggrefs that gpusort_aggregate_accepts() and that refer to the child of a plan node, in the
  * current memory context, the query's.  grouped: they are computed for each of several groups, and are core's.
@@ -29,6 +39,21 @@ extern Size gpusort_aggregates_group_bytes(GpusortAggregates *aggregates);
 
 /* Adds all rows of a page of the child.  groups: NULL, or row i belongs to group groups[i], or to none of them. */
 extern void gpusort_aggregates_add(GpusortAggregates *aggregates, GpusortPage *page, const uint32 *groups);
+
+/*
+ * In a process that gathers keys for another one, with groups: the number of expressions whose values are gathered; are
+ * there enough keys of one to be taken, which must be done then before the next page; and takes them.  They
+ * are valid until rows are added.
+ */
+extern int	gpusort_aggregates_values(const GpusortAggregates *aggregates);
+extern bool gpusort_aggregates_are_many(const GpusortAggregates *aggregates, int number);
+extern GpusortKeys gpusort_aggregates_take(GpusortAggregates *aggregates, int number);
+
+/*
+ * In the other process: adds these keys of an expression.  groups: the numbers of the groups here, by those in the process
+ * that has gathered them.
+ */
+extern void gpusort_aggregates_put(GpusortAggregates *aggregates, int number, const uint32 *groups, GpusortKeys keys);
 
 /* After the last row: computes the results, in the order of the Aggrefs, which live until gpusort_aggregates_forget(). */
 extern void gpusort_aggregates_finish(GpusortAggregates *aggregates, Datum *values, bool *nulls);

@@ -81,46 +81,46 @@ find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 	return true;
 }
 
+bool
+gpusort_plan_groups_pay(double rows, double groups, int width)
+{
+	return gpusort_force ||
+		(rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= gpusort_guc_memory_limit(1) / 2.0);
+}
+
 /*
- * Is a hash table of the groups expected to cost less than a sort?  A wrong answer costs less than it saves if it is right.
+ * The same for the groups of an Agg.  A wrong answer costs less than it saves if it is right.
  * So the planner's estimate does not count if a group is an expression's value, such as a day: for it, the planner
  * takes each value of the expression's columns for a group.
  */
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
-	double		ngroups = Max(agg->numGroups, 1);
-
 	for (int i = 0; i < agg->numCols; i++)
 	{
 		if (!IsA(get_tle_by_resno(outerPlan(child)->targetlist, agg->grpColIdx[i])->expr, Var))
 			return true;
 	}
-	return gpusort_force ||
-		(child->plan_rows >= LEAST_GROUP_ROWS * ngroups &&
-		 ngroups * (GROUP_BYTES + child->plan_width) <= gpusort_guc_memory_limit(1) / 2.0);
+	return gpusort_plan_groups_pay(child->plan_rows, Max(agg->numGroups, 1), child->plan_width);
 }
 
 /*
- * Do the states of an aggregate fit in memory for all groups at once?  Core has those of one group at a time.  States with
- * all values of a group, as array_agg() has, are internal, and so are some small ones, whose aggregates are harmless.
+ * Core has the states of one group at a time.  Those with all values of a group, as array_agg() has, are internal, and so are
+ * some small ones, whose aggregates are harmless.
  */
-static bool
-states_fit(Aggref *aggref, const Plan *child)
+bool
+gpusort_plan_states_fit(Aggref *aggref, double bytes)
 {
 	return (aggref->aggtranstype != INTERNALOID && aggref->aggtranstype != XMLOID) ||
-		gpusort_aggregate_is_harmless(aggref) || child->plan_rows * child->plan_width <= gpusort_guc_memory_limit(1) / 2.0;
+		gpusort_aggregate_is_harmless(aggref) || bytes <= gpusort_guc_memory_limit(1) / 2.0;
 }
 
-/*
- * Can the node compute an aggregate as one that sorts?  gpusort's own aggregates keep to no limit of memory, and stay
- * where there are groups.
- */
-static bool
-is_own(const Agg *agg, const Aggref *aggref)
+/* gpusort's own aggregates keep to no limit of memory, and stay where there are groups. */
+bool
+gpusort_plan_is_own_aggregate(const Aggref *aggref, bool grouped)
 {
 	return gpusort_aggregate_accepts(aggref) &&
-		(agg->numCols == 0 || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT);
+		(!grouped || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT);
 }
 
 /* Is it a Sort whose child can take its place?  It hands on all columns. */
@@ -153,13 +153,14 @@ static bool
 find_aggregates(const Agg *agg, Parts *parts)
 {
 	List	   *all = gpusort_aggregate_list(agg);
+	double		bytes = outerPlan(agg)->plan_rows * outerPlan(agg)->plan_width;
 	ListCell   *lc;
 
 	foreach(lc, all)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (is_own(agg, aggref))
+		if (gpusort_plan_is_own_aggregate(aggref, agg->numCols > 0))
 			parts->own = list_append_unique(parts->own, aggref);
 		else if (is_ordered(agg, aggref))
 			parts->ordered = list_append_unique(parts->ordered, aggref);
@@ -172,7 +173,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 
 		if (list_member(parts->own, aggref) || list_member(parts->ordered, aggref))
 			continue;
-		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !states_fit(aggref, outerPlan(agg))))
+		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !gpusort_plan_states_fit(aggref, bytes)))
 			return false;
 		parts->others = list_append_unique(parts->others, aggref);
 		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
@@ -296,12 +297,17 @@ gpusort_plan_own_aggregates(Agg *agg)
 	CustomScan *scan;
 	Plan	   *plan;
 	Plan	   *child = outerPlan(agg);
+	Plan	   *feed;
+	List	   *columns;
 
 	if (!find_parts(agg, &parts))
 		return NULL;
 	/* without groups, rows stay sorted for an aggregate that shows their order */
 	if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
+	columns = pack_columns(&parts.columns);
+	if (parts.ordered == NIL && (feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
+		child = feed;
 	references.aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
 	scan = makeNode(CustomScan);
 	plan = &scan->scan.plan;
@@ -315,7 +321,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 		cpu_operator_cost * child->plan_rows * (parts.columns.n + list_length(references.aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_scan_tlist = make_slot(&references, child);
-	scan->custom_private = list_make4(parts.own, parts.ordered, parts.others, pack_columns(&parts.columns));
+	scan->custom_private = list_make4(parts.own, parts.ordered, parts.others, columns);
 	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return plan;

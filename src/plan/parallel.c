@@ -61,13 +61,8 @@ is_column(const Plan *child, int column, Expr *expr)
 		 !contain_volatile_functions((Node *) entry->expr));
 }
 
-/*
- * If a node hands on the columns of child as they are, returns its target list, each entry
- * of which is the child's column of the same number, else NIL.  child may be the node's
- * grandchild, if the node between them hands on its columns as they are.
- */
-static List *
-handed_on(const Plan *plan, const Plan *child)
+List *
+gpusort_plan_handed_on(const Plan *plan, const Plan *child)
 {
 	List	   *targetlist = NIL;
 	ListCell   *mine;
@@ -152,8 +147,8 @@ find_parallel_sort(const Plan *plan, Sort **sort)
 	else
 		return NULL;
 
-	gathered = handed_on(outerPlan(plan), outerPlan(gather));
-	sorted = handed_on(plan, outerPlan(gather));
+	gathered = gpusort_plan_handed_on(outerPlan(plan), outerPlan(gather));
+	sorted = gpusort_plan_handed_on(plan, outerPlan(gather));
 	if (sorted == NIL || gathered == NIL)
 		return NULL;
 	(*sort)->plan.targetlist = sorted;

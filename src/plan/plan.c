@@ -28,6 +28,7 @@
 #include "optimizer/planner.h"
 #include "parser/parsetree.h"
 
+#include "aggregate/feed.h"
 #include "aggregate/node.h"
 #include "base/stat.h"
 #include "compat.h"
@@ -306,6 +307,8 @@ create_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	if (stage == UPPERREL_ORDERED && gpusort_enabled && enable_sort &&
 		root->sort_pathkeys != NIL && input_rel->cheapest_total_path != NULL)
 		gpusort_plan_offer_paths(root, input_rel, output_rel);
+	if (stage == UPPERREL_GROUP_AGG && gpusort_enabled)
+		gpusort_plan_offer_aggregates(root, input_rel, output_rel);
 }
 
 void
@@ -314,6 +317,7 @@ gpusort_plan_init(void)
 	RegisterCustomScanMethods(&gpusort_node_methods);
 	RegisterCustomScanMethods(&gpusort_feed_methods);
 	RegisterCustomScanMethods(&gpusort_aggregate_methods);
+	RegisterCustomScanMethods(&gpusort_aggregate_feed_methods);
 	RegisterCustomScanMethods(&gpusort_start_methods);
 	previous_planner = planner_hook;
 	planner_hook = plan_statement;

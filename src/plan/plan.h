@@ -120,6 +120,31 @@ extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
 /* Returns a GpuSort Aggregate in place of an Agg and of a Sort below it; NULL if the Agg must stay. */
 extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 
+/* Does GpuSort Aggregate compute an aggregate as one that sorts?  grouped: for groups */
+extern bool gpusort_plan_is_own_aggregate(const Aggref *aggref, bool grouped);
+
+/*
+ * Do the states of another aggregate fit in memory for all groups at once?  bytes: of all rows.
+ */
+extern bool gpusort_plan_states_fit(Aggref *aggref, double bytes);
+
+/* Is a hash table of this many groups, by columns, of rows of this width expected to cost less than a sort? */
+extern bool gpusort_plan_groups_pay(double rows, double groups, int width);
+
+/* ---- aggregate_feed.c ---- */
+
+/*
+ * Offers an Agg above a Gather for grouped, of the cheapest partial path of input, where GpuSort Aggregate will take its
+ * place and be fed by all processes.
+ */
+extern void gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped);
+
+/*
+ * If the child of an Agg is a Gather whose processes can feed these aggregates, as they are in a GpuSort Aggregate's
+ * custom_private, returns a Gather above a feed in place of it; else NULL.
+ */
+extern Plan *gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List *others, List *columns);
+
 /* ---- sorted_groups.c ---- */
 
 /* Returns a GroupAggregate above a Sort that could take the place of a HashAggregate; NULL: none could. */
@@ -216,5 +241,12 @@ extern Plan *gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound b
 
 /* Is it worth while to let workers feed one sort of this many rows? */
 extern bool gpusort_plan_feed_pays(double rows);
+
+/*
+ * If a node hands on the columns of child as they are, returns its target list, each entry
+ * of which is the child's column of the same number, else NIL.  child may be the node's
+ * grandchild, if the node between them hands on its columns as they are.
+ */
+extern List *gpusort_plan_handed_on(const Plan *plan, const Plan *child);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */

@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * collect.h
+ *		The leader collects what the processes of a parallel query have gathered for its aggregates.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_AGGREGATE_COLLECT_H
+#define GPUSORT_AGGREGATE_COLLECT_H
+
+#include "nodes/execnodes.h"
+#include "utils/tuplestore.h"
+
+#include "aggregate/group_numbers.h"
+#include "aggregate/group_states.h"
+#include "aggregate/values.h"
+
+/* To which the chunks are added */
+typedef struct GpusortCollector
+{
+	GpusortNumbers *numbers;	/* NULL: without groups */
+	GpusortAggregates *aggregates;
+	GpusortStates *others;
+	TupleTableSlot *row;		/* with groups: for rows of the processes' child */
+} GpusortCollector;
+
+/*
+ * Reads all chunks from a Gather above a feed of this many processes.  Returns the number of rows that the processes have
+ * read.  With groups, sets *rows to the rows of groups that no process had memory for, which are not added, in the
+ * current memory context; NULL: there are none.
+ */
+extern uint64 gpusort_collect(const GpusortCollector *to, PlanState *gather, int processes, Tuplestorestate **rows);
+
+#endif							/* GPUSORT_AGGREGATE_COLLECT_H */

@@ -1,0 +1,333 @@
+/*-------------------------------------------------------------------------
+ *
+ * feed.c
+ *		GpuSort Aggregate Feed: the processes of a parallel query gather keys for one GpuSort Aggregate.
+ *
+ * Core has no parallel plans for aggregates that sort: it would have to send all rows to the leader, where each costs
+ * more than the aggregates.  Keys cost little to send.  So each process reads its part of the rows, numbers their groups,
+ * and sends keys with these numbers, a few thousand at a time.  Core's other aggregates are computed in each process, and
+ * their states are combined, as in core's partial aggregates.
+ *
+ * A process keeps its part of the memory for groups.  It sends the rows of further groups as they are, and the leader
+ * groups them when it knows the groups of all processes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "executor/executor.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+
+#include "aggregate/feed.h"
+#include "aggregate/group_numbers.h"
+#include "aggregate/group_states.h"
+#include "aggregate/grouped.h"
+#include "aggregate/values.h"
+#include "base/shmem.h"
+#include "guc.h"
+
+/* Bytes of a chunk of states: a quarter of the queue between a worker and the leader */
+#define STATES_BYTES	(16 * 1024)
+
+/* Rows that wait to be sent */
+typedef struct Rows
+{
+	uint32		count;
+	StringInfoData data;
+} Rows;
+
+typedef struct Feed
+{
+	CustomScanState css;
+	int			processes;
+	GpusortNumbers *numbers;	/* NULL: without groups */
+	GpusortAggregates *aggregates;
+	int			nothers;
+	GpusortStates *others;
+	bool		begun;			/* there is a row */
+	bool		ended;			/* all rows have been read */
+	uint32		rows;			/* that have been read since the last chunk */
+	Rows		first_rows;		/* of new groups */
+	Rows		other_rows;		/* of groups that do not fit */
+	int			nvalues;
+	int			next_values;	/* whose keys are looked at next */
+	uint32		ngroups;		/* groups that are known */
+	uint32		next_group;		/* whose state is sent next */
+	GpusortPage page;
+	StringInfoData chunk;		/* the last one */
+	TupleTableSlot *slot;		/* has it */
+} Feed;
+
+static const CustomExecMethods exec_methods;
+
+static Node *
+create_state(CustomScan *scan)
+{
+	Feed	   *feed = palloc0(sizeof(Feed));
+
+	gpusort_plan_check(scan);
+	NodeSetTag(feed, T_CustomScanState);
+	feed->css.methods = &exec_methods;
+	return (Node *) feed;
+}
+
+static void
+begin_feed(CustomScanState *css, EState *estate, int eflags)
+{
+	Feed	   *feed = (Feed *) css;
+	CustomScan *scan = (CustomScan *) css->ss.ps.plan;
+	List	   *columns = lfourth(scan->custom_private);
+	PlanState  *child = outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
+
+	feed->processes = linitial_int(list_nth(scan->custom_private, 4));
+	feed->aggregates = gpusort_aggregates_init(&css->ss.ps, linitial(scan->custom_private), true, 0);
+	feed->nvalues = gpusort_aggregates_values(feed->aggregates);
+	feed->nothers = list_length(lthird(scan->custom_private));
+	feed->others = gpusort_states_init(&css->ss.ps, lthird(scan->custom_private));
+	if (columns != NIL)
+	{
+		GpusortGroupColumns unpacked = gpusort_group_columns_unpack(columns);
+
+		feed->numbers = gpusort_numbers_init(ExecGetResultType(child), unpacked.n, unpacked.attnos, unpacked.equals,
+											 unpacked.collations);
+	}
+	initStringInfo(&feed->first_rows.data);
+	initStringInfo(&feed->other_rows.data);
+	initStringInfo(&feed->chunk);
+	feed->slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(child), &TTSOpsMinimalTuple);
+}
+
+/* Appends a copy of a row. */
+static void
+append_row(Rows *rows, TupleTableSlot *slot)
+{
+	MinimalTuple tuple = ExecCopySlotMinimalTuple(slot);
+
+	appendBinaryStringInfo(&rows->data, (char *) tuple, tuple->t_len);
+	appendStringInfoSpaces(&rows->data, MAXALIGN(tuple->t_len) - tuple->t_len);
+	rows->count++;
+	pfree(tuple);
+}
+
+/* Numbers the groups of the page's rows. */
+static void
+find_groups(Feed *feed, uint32 *groups)
+{
+	for (int i = 0; i < feed->page.count; i++)
+	{
+		uint32		hash;
+
+		groups[i] = gpusort_numbers_find(feed->numbers, &feed->page, i, false, &hash);
+		if (groups[i] == feed->ngroups)
+		{
+			append_row(&feed->first_rows, gpusort_page_slot(&feed->page, i));
+			feed->ngroups++;
+		}
+		else if (unlikely(groups[i] == GPUSORT_NUMBERS_NONE))
+			append_row(&feed->other_rows, gpusort_page_slot(&feed->page, i));
+	}
+}
+
+/* Gathers the keys of the page's rows. */
+static void
+add_page(Feed *feed)
+{
+	uint32		groups[MaxHeapTuplesPerPage] = {0};
+	Size		memory = gpusort_guc_memory_limit(feed->processes) / 2;
+
+	if (!feed->begun)
+	{
+		if (feed->numbers != NULL)
+			gpusort_numbers_begin(feed->numbers, memory, gpusort_aggregates_group_bytes(feed->aggregates));
+		else
+			feed->ngroups = 1;
+		feed->begun = true;
+	}
+	if (feed->numbers != NULL)
+		find_groups(feed, groups);
+	feed->rows += feed->page.count;
+	gpusort_aggregates_add(feed->aggregates, &feed->page, groups);
+	if (feed->nothers == 0)
+		return;
+	gpusort_states_add(feed->others, &feed->page, groups, feed->ngroups);
+	if (feed->numbers != NULL && gpusort_states_bytes(feed->others) > memory)
+		gpusort_numbers_close(feed->numbers);
+}
+
+/* Begins a chunk, to which data will be appended.  Returns it, valid until then. */
+static GpusortChunk *
+begin_chunk(Feed *feed, GpusortChunkKind kind, uint32 count)
+{
+	GpusortChunk *chunk;
+
+	resetStringInfo(&feed->chunk);
+	enlargeStringInfo(&feed->chunk, GPUSORT_CHUNK_DATA);
+	memset(feed->chunk.data, 0, GPUSORT_CHUNK_DATA);
+	feed->chunk.len = GPUSORT_CHUNK_DATA;
+	chunk = (GpusortChunk *) (feed->chunk.data + GPUSORT_CHUNK_OFFSET);
+	chunk->kind = kind;
+	chunk->process = ParallelWorkerNumber + 1;
+	chunk->rows = feed->rows;
+	chunk->count = count;
+	feed->rows = 0;
+	return chunk;
+}
+
+static TupleTableSlot *
+end_chunk(Feed *feed)
+{
+	MinimalTuple tuple = (MinimalTuple) feed->chunk.data;
+
+	tuple->t_len = feed->chunk.len;
+	tuple->t_hoff = GPUSORT_CHUNK_OFFSET + MINIMAL_TUPLE_OFFSET;
+	return ExecStoreMinimalTuple(tuple, feed->slot, false);
+}
+
+static TupleTableSlot *
+send_rows(Feed *feed, GpusortChunkKind kind, Rows *rows)
+{
+	(void) begin_chunk(feed, kind, rows->count);
+	appendBinaryStringInfo(&feed->chunk, rows->data.data, rows->data.len);
+	resetStringInfo(&rows->data);
+	rows->count = 0;
+	return end_chunk(feed);
+}
+
+static TupleTableSlot *
+send_keys(Feed *feed, int number)
+{
+	GpusortKeys keys = gpusort_aggregates_take(feed->aggregates, number);
+	GpusortChunk *chunk = begin_chunk(feed, GPUSORT_CHUNK_KEYS, keys.count);
+
+	chunk->values = number;
+	chunk->nnulls = keys.nnulls;
+	appendBinaryStringInfo(&feed->chunk, (char *) keys.groups, keys.count * sizeof(uint32));
+	appendBinaryStringInfo(&feed->chunk, keys.keys, keys.count * keys.key_bytes);
+	return end_chunk(feed);
+}
+
+static TupleTableSlot *
+send_states(Feed *feed)
+{
+	Rows		rows = {0};
+
+	initStringInfo(&rows.data);
+	while (feed->next_group < feed->ngroups && rows.data.len < STATES_BYTES)
+	{
+		CHECK_FOR_INTERRUPTS();
+		append_row(&rows, gpusort_states_get(feed->others, feed->next_group++));
+	}
+	(void) send_rows(feed, GPUSORT_CHUNK_STATES, &rows);
+	pfree(rows.data.data);
+	return feed->slot;
+}
+
+/* Sends what has been gathered, if it is enough or if all has been read.  NULL: nothing is to be sent now. */
+static TupleTableSlot *
+send_chunk(Feed *feed)
+{
+	if (feed->first_rows.count > 0)
+		return send_rows(feed, GPUSORT_CHUNK_GROUPS, &feed->first_rows);
+	if (feed->other_rows.count > 0)
+		return send_rows(feed, GPUSORT_CHUNK_ROWS, &feed->other_rows);
+	while (feed->begun && feed->next_values < feed->nvalues)
+	{
+		int			number = feed->next_values++;
+
+		/* at the end each of the values has a chunk, so that the leader knows that there were rows */
+		if (feed->ended || gpusort_aggregates_are_many(feed->aggregates, number))
+			return send_keys(feed, number);
+	}
+	if (feed->ended && feed->nothers > 0 && feed->next_group < feed->ngroups)
+		return send_states(feed);
+	return NULL;
+}
+
+static TupleTableSlot *
+exec_feed(CustomScanState *css)
+{
+	Feed	   *feed = (Feed *) css;
+
+	for (;;)
+	{
+		TupleTableSlot *slot = send_chunk(feed);
+
+		if (slot != NULL)
+			return slot;
+		CHECK_FOR_INTERRUPTS();
+		if (feed->ended)
+			return NULL;
+		feed->next_values = 0;
+		if (gpusort_page_next(&feed->page, outerPlanState(css)))
+			add_page(feed);
+		else
+			feed->ended = true;
+	}
+}
+
+static void
+forget_rows(Feed *feed)
+{
+	ExecClearTuple(feed->slot);
+	gpusort_aggregates_forget(feed->aggregates);
+	gpusort_states_forget(feed->others);
+	if (feed->numbers != NULL)
+		gpusort_numbers_end(feed->numbers);
+	resetStringInfo(&feed->first_rows.data);
+	resetStringInfo(&feed->other_rows.data);
+	feed->first_rows.count = feed->other_rows.count = 0;
+	feed->ngroups = feed->next_group = 0;
+	feed->begun = feed->ended = false;
+	feed->page.count = 0;
+}
+
+static void
+rescan_feed(CustomScanState *css)
+{
+	forget_rows((Feed *) css);
+	if (outerPlanState(css)->chgParam == NULL)
+		ExecReScan(outerPlanState(css));
+}
+
+static void
+end_feed(CustomScanState *css)
+{
+	forget_rows((Feed *) css);
+	ExecEndNode(outerPlanState(css));
+}
+
+int
+gpusort_aggregate_feed_below(PlanState *state)
+{
+	PlanState  *child = outerPlanState(state);
+
+	return IsA(state, GatherState) && IsA(child, CustomScanState) && ((CustomScanState *) child)->methods == &exec_methods ?
+		((Feed *) child)->processes : 0;
+}
+
+const GpusortChunk *
+gpusort_aggregate_feed_next(PlanState *gather)
+{
+	TupleTableSlot *slot = ExecProcNode(gather);
+	bool		copied;
+
+	if (TupIsNull(slot))
+		return NULL;
+	/* the Gather's slot and the feed's have minimal tuples, which are not copied */
+	return (const GpusortChunk *) ((char *) ExecFetchSlotMinimalTuple(slot, &copied) + GPUSORT_CHUNK_OFFSET);
+}
+
+const CustomScanMethods gpusort_aggregate_feed_methods = {
+	.CustomName = "GpuSort Aggregate Feed",
+	.CreateCustomScanState = create_state,
+};
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "GpuSort Aggregate Feed",
+	.BeginCustomScan = begin_feed,
+	.ExecCustomScan = exec_feed,
+	.EndCustomScan = end_feed,
+	.ReScanCustomScan = rescan_feed,
+};

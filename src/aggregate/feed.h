@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * feed.h
+ *		GpuSort Aggregate Feed: the processes of a parallel query gather keys for one GpuSort Aggregate.
+ *
+ *		GpuSort Aggregate
+ *		  ->  Gather
+ *				->  GpuSort Aggregate Feed
+ *					  ->  a partial plan
+ *
+ * The feed's rows are chunks of what it has gathered.  See aggregate/feed.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_AGGREGATE_FEED_H
+#define GPUSORT_AGGREGATE_FEED_H
+
+#include "access/htup_details.h"
+#include "nodes/execnodes.h"
+#include "nodes/extensible.h"
+
+typedef enum GpusortChunkKind
+{
+	GPUSORT_CHUNK_GROUPS,		/* rows: the first ones of the process's next groups, which have numbers from 0 on */
+	GPUSORT_CHUNK_ROWS,			/* rows of further groups, for which it has no memory */
+	GPUSORT_CHUNK_KEYS,			/* the numbers of their groups, uint32, then keys, of one of the values */
+	GPUSORT_CHUNK_STATES		/* the states of all groups, a row for each, after everything else */
+} GpusortChunkKind;
+
+/*
+ * A row of the feed: a minimal tuple, in which this is where a tuple's columns would begin.  So it passes through the
+ * Gather, which looks at no column.  Rows in a chunk are minimal tuples, each at a multiple of MAXALIGN.
+ */
+typedef struct GpusortChunk
+{
+	GpusortChunkKind kind;
+	int			process;		/* that sends it: 0 the leader, or a worker's number + 1 */
+	uint32		rows;			/* that it has read since the last chunk */
+	uint32		count;			/* of rows or keys */
+	int			values;			/* of keys: their index */
+	uint32		nnulls;			/* of keys: values that are NULL */
+	char		data[FLEXIBLE_ARRAY_MEMBER];
+} GpusortChunk;
+
+#define GPUSORT_CHUNK_OFFSET	MAXALIGN(SizeofMinimalTupleHeader)
+#define GPUSORT_CHUNK_DATA		(GPUSORT_CHUNK_OFFSET + offsetof(GpusortChunk, data))
+
+StaticAssertDecl(GPUSORT_CHUNK_DATA == MAXALIGN(GPUSORT_CHUNK_DATA), "rows in a chunk are aligned");
+
+/*
+ * A plan node below a Gather.  custom_private begins as that of a GpuSort Aggregate; a list of one number follows, the
+ * number of processes.
+ */
+extern const CustomScanMethods gpusort_aggregate_feed_methods;
+
+/* If a plan node's state is a Gather above a feed, returns the number of processes; else 0. */
+extern int	gpusort_aggregate_feed_below(PlanState *state);
+
+/* Reads the next chunk of all processes from the Gather.  NULL: there are no more.  It is valid until the next call. */
+extern const GpusortChunk *gpusort_aggregate_feed_next(PlanState *gather);
+
+#endif							/* GPUSORT_AGGREGATE_FEED_H */
