@@ -23,7 +23,6 @@
 #include "aggregate/feed.h"
 #include "aggregate/group_numbers.h"
 #include "aggregate/group_states.h"
-#include "aggregate/grouped.h"
 #include "aggregate/values.h"
 #include "base/shmem.h"
 #include "guc.h"
@@ -90,8 +89,7 @@ begin_feed(CustomScanState *css, EState *estate, int eflags)
 	{
 		GpusortGroupColumns unpacked = gpusort_group_columns_unpack(columns);
 
-		feed->numbers = gpusort_numbers_init(ExecGetResultType(child), unpacked.n, unpacked.attnos, unpacked.equals,
-											 unpacked.collations);
+		feed->numbers = gpusort_numbers_init(ExecGetResultType(child), &unpacked);
 	}
 	initStringInfo(&feed->first_rows.data);
 	initStringInfo(&feed->other_rows.data);

@@ -64,32 +64,56 @@ struct GpusortNumbers
 	Slot	   *slots;			/* SLOTS_PER_GROUP * room; open addressing */
 };
 
+GpusortGroupColumns
+gpusort_group_columns_unpack(List *list)
+{
+	int			n = list_length(linitial(list));
+	GpusortGroupColumns columns = {
+		.n = n,
+		.attnos = palloc(n * sizeof(AttrNumber)),
+		.equals = palloc(n * sizeof(Oid)),
+		.orders = palloc(n * sizeof(Oid)),
+		.collations = palloc(n * sizeof(Oid)),
+		.nulls_first = palloc(n * sizeof(bool)),
+	};
+
+	for (int i = 0; i < n; i++)
+	{
+		columns.attnos[i] = list_nth_int(linitial(list), i);
+		columns.orders[i] = list_nth_oid(lsecond(list), i);
+		columns.collations[i] = list_nth_oid(lthird(list), i);
+		columns.nulls_first[i] = list_nth_int(lfourth(list), i);
+		columns.equals[i] = list_nth_oid(list_nth(list, 4), i);
+	}
+	return columns;
+}
+
 GpusortNumbers *
-gpusort_numbers_init(TupleDesc desc, int ncolumns, const AttrNumber *attnos, const Oid *operators, const Oid *collations)
+gpusort_numbers_init(TupleDesc desc, const GpusortGroupColumns *by)
 {
 	GpusortNumbers *numbers = palloc0(sizeof(GpusortNumbers));
 	FmgrInfo   *hashes;
 	Oid		   *equals;
 
-	numbers->ncolumns = ncolumns;
-	numbers->columns = palloc0(ncolumns * sizeof(Column));
-	numbers->row = palloc(ncolumns * sizeof(Datum));
-	numbers->row_nulls = palloc(ncolumns * sizeof(bool));
+	numbers->ncolumns = by->n;
+	numbers->columns = palloc0(by->n * sizeof(Column));
+	numbers->row = palloc(by->n * sizeof(Datum));
+	numbers->row_nulls = palloc(by->n * sizeof(bool));
 	numbers->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort groups", ALLOCSET_DEFAULT_SIZES);
 	numbers->call_cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort group columns", ALLOCSET_SMALL_SIZES);
-	execTuplesHashPrepare(ncolumns, operators, &equals, &hashes);
-	for (int i = 0; i < ncolumns; i++)
+	execTuplesHashPrepare(by->n, by->equals, &equals, &hashes);
+	for (int i = 0; i < by->n; i++)
 	{
 		Column	   *column = &numbers->columns[i];
-		Oid			typid = TupleDescAttr(desc, attnos[i] - 1)->atttypid;
+		Oid			typid = TupleDescAttr(desc, by->attnos[i] - 1)->atttypid;
 		const GpusortType *type = gpusort_type_find(typid);
 
-		column->attno = attnos[i];
+		column->attno = by->attnos[i];
 		column->bitwise = type != NULL && type->kind != GPUSORT_KIND_FLOAT4 && type->kind != GPUSORT_KIND_FLOAT8 &&
-			operators[i] == lookup_type_cache(type->typid, TYPECACHE_EQ_OPR)->eq_opr;
+			by->equals[i] == lookup_type_cache(type->typid, TYPECACHE_EQ_OPR)->eq_opr;
 		numbers->calls |= !column->bitwise;
 		get_typlenbyval(typid, &column->length, &column->by_value);
-		column->collation = collations[i];
+		column->collation = by->collations[i];
 		fmgr_info(equals[i], &column->equal);
 		column->hash = hashes[i];
 	}

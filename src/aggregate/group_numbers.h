@@ -17,12 +17,25 @@
 
 typedef struct GpusortNumbers GpusortNumbers;
 
+/* The columns that a group's rows have in common, in the order of the columns of an ORDER BY of the groups */
+typedef struct GpusortGroupColumns
+{
+	int			n;
+	AttrNumber *attnos;			/* in the child */
+	Oid		   *equals;			/* operators of equality, */
+	Oid		   *orders;			/* and of the order of the groups */
+	Oid		   *collations;
+	bool	   *nulls_first;
+} GpusortGroupColumns;
+
+/* Unpacks a plan's list of attnos, orders, collations, nulls_first and equals, a list each, into palloc'ed arrays. */
+extern GpusortGroupColumns gpusort_group_columns_unpack(List *list);
+
 /*
- * Prepares to number groups of rows that are equal in these columns, by these operators and collations, in the current
- * memory context.  desc: of the rows.  Raises an error if the type of a column cannot be hashed.
+ * Prepares to number groups of rows, of this descriptor, by columns, in the current memory context.  Raises an error if the
+ * type of a column cannot be hashed.
  */
-extern GpusortNumbers *gpusort_numbers_init(TupleDesc desc, int ncolumns, const AttrNumber *attnos,
-											const Oid *operators, const Oid *collations);
+extern GpusortNumbers *gpusort_numbers_init(TupleDesc desc, const GpusortGroupColumns *by);
 
 /*
  * Begins with no groups.  They take up to limit bytes, but 63 groups fit in any case; other_bytes of each group are the

@@ -67,30 +67,6 @@ struct GpusortGrouped
 	GpusortPage page;			/* the row of a partition */
 };
 
-GpusortGroupColumns
-gpusort_group_columns_unpack(List *list)
-{
-	int			n = list_length(linitial(list));
-	GpusortGroupColumns columns = {
-		.n = n,
-		.attnos = palloc(n * sizeof(AttrNumber)),
-		.equals = palloc(n * sizeof(Oid)),
-		.orders = palloc(n * sizeof(Oid)),
-		.collations = palloc(n * sizeof(Oid)),
-		.nulls_first = palloc(n * sizeof(bool)),
-	};
-
-	for (int i = 0; i < n; i++)
-	{
-		columns.attnos[i] = list_nth_int(linitial(list), i);
-		columns.orders[i] = list_nth_oid(lsecond(list), i);
-		columns.collations[i] = list_nth_oid(lthird(list), i);
-		columns.nulls_first[i] = list_nth_int(lfourth(list), i);
-		columns.equals[i] = list_nth_oid(list_nth(list, 4), i);
-	}
-	return columns;
-}
-
 GpusortGrouped *
 gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, const GpusortGroupColumns *columns)
 {
@@ -102,7 +78,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	grouped->cxt = CurrentMemoryContext;
 	grouped->columns = *columns;
 	grouped->naggregates = list_length(own);
-	grouped->numbers = gpusort_numbers_init(desc, columns->n, columns->attnos, columns->equals, columns->collations);
+	grouped->numbers = gpusort_numbers_init(desc, columns);
 	/* rows come from the child, and from partitions */
 	ps->outeropsset = true;
 	ps->outeropsfixed = false;

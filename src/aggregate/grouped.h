@@ -10,23 +10,9 @@
 
 #include "nodes/execnodes.h"
 
-#include "scan/page.h"
+#include "aggregate/group_numbers.h"
 
 typedef struct GpusortGrouped GpusortGrouped;
-
-/* The columns that a group's rows have in common, in the order of the columns of an ORDER BY of the groups */
-typedef struct GpusortGroupColumns
-{
-	int			n;
-	AttrNumber *attnos;			/* in the child */
-	Oid		   *equals;			/* operators of equality, */
-	Oid		   *orders;			/* and of the order of the groups */
-	Oid		   *collations;
-	bool	   *nulls_first;
-} GpusortGroupColumns;
-
-/* Unpacks a plan's list of attnos, orders, collations, nulls_first and equals, a list each, into palloc'ed arrays. */
-extern GpusortGroupColumns gpusort_group_columns_unpack(List *list);
 
 /*
  * Prepares for Aggrefs that refer to the child of a plan node, in the current memory context, the query's.  own: those

@@ -1,139 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * aggregate_feed.c
- *		Parallel plans for aggregates that sort.
+ *		Has the processes below a Gather feed the GpuSort Aggregate above it.
  *
  *		Agg									GpuSort Aggregate
  *		  ->  [Sort by groups]				  ->  Gather
  *				->  Gather						  ->  GpuSort Aggregate Feed
  *					  ->  partial plan				  ->  partial plan
  *
- * The planner has no parallel plan for such aggregates, because they have no partial form.  It would have to pass all
- * rows through a Gather, and the price of that keeps it from the plan on the left.  So that plan is offered at the price
- * of the one on the right, wherever own_aggregates.c will make it.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/pathnode.h"
-#include "optimizer/prep.h"
-#include "optimizer/tlist.h"
-#include "utils/lsyscache.h"
 
 #include "aggregate/feed.h"
 #include "aggregate/group_states.h"
-#include "aggregate/node.h"
 #include "base/shmem.h"
-#include "compat.h"
-#include "guc.h"
 #include "plan/plan.h"
-
-/* With fewer rows, one process takes less time than it takes to start others: it reads a row by pages in 20 to 50 ns. */
-#define LEAST_ROWS		100000.0
-#define LEAST_PAGE_ROWS	1000000.0
-
-/* Does an expression use anything but these expressions of groups, outside of aggregates? */
-static bool
-uses_other(Node *node, List *groups)
-{
-	if (node == NULL || IsA(node, Aggref) || list_member(groups, node))
-		return false;
-	return IsA(node, Var) || IsA(node, PlaceHolderVar) || IsA(node, GroupingFunc) ||
-		expression_tree_walker(node, uses_other, groups);
-}
-
-/* Can all aggregates of a query be fed, and does one of them sort? */
-static bool
-aggregates_feed(PlannerInfo *root, const RelOptInfo *input)
-{
-	bool		sorts = false;
-	ListCell   *lc;
-
-	foreach(lc, root->agginfos)
-	{
-		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
-
-		if (gpusort_plan_is_own_aggregate(aggref, root->parse->groupClause != NIL))
-			sorts = true;
-		else if (!gpusort_states_accept(aggref) || !gpusort_states_can_combine(aggref) ||
-				 !gpusort_plan_states_fit(aggref, input->rows * input->reltarget->width))
-			return false;
-	}
-	return sorts;
-}
-
-/* Can groups be numbered, and does that pay? */
-static bool
-groups_feed(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped, double ngroups)
-{
-	List	   *groups = get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist);
-	bool		columns = true;
-	ListCell   *lc;
-
-	foreach(lc, root->parse->groupClause)
-	{
-		RegProcedure left;
-		RegProcedure right;
-
-		if (!lfirst_node(SortGroupClause, lc)->hashable ||
-			!get_op_hash_functions(lfirst_node(SortGroupClause, lc)->eqop, &left, &right) || left != right)
-			return false;
-	}
-	foreach(lc, groups)
-		columns &= IsA(lfirst(lc), Var);
-	return !uses_other((Node *) grouped->reltarget->exprs, groups) && !uses_other(root->parse->havingQual, groups) &&
-		(!columns || gpusort_plan_groups_pay(input->rows, ngroups, input->reltarget->width));
-}
-
-/* Returns the Agg that the planner has found for one process; NULL: it has none. */
-static const AggPath *
-find_serial(const RelOptInfo *grouped)
-{
-	ListCell   *lc;
-
-	foreach(lc, grouped->pathlist)
-	{
-		const AggPath *path = lfirst(lc);
-
-		if (IsA(path, AggPath) && path->aggsplit == AGGSPLIT_SIMPLE &&
-			(path->aggstrategy == AGG_PLAIN || path->aggstrategy == AGG_SORTED))
-			return path;
-	}
-	return NULL;
-}
-
-void
-gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped)
-{
-	const AggPath *serial;
-	Path	   *partial = input->partial_pathlist == NIL ? NULL : linitial(input->partial_pathlist);
-	Path	   *path;
-	double		rows = input->rows;
-	AggClauseCosts costs = {0};
-
-	if (!grouped->consider_parallel || partial == NULL || root->parse->groupingSets != NIL || root->agginfos == NIL)
-		return;
-	if (!gpusort_force && rows < (gpusort_cost_by_pages((Node *) partial) ? LEAST_PAGE_ROWS : LEAST_ROWS))
-		return;
-	serial = find_serial(grouped);
-	if (serial == NULL || !aggregates_feed(root, input) ||
-		(root->parse->groupClause != NIL && !groups_feed(root, input, grouped, serial->numGroups)))
-		return;
-	path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
-	path->startup_cost = path->total_cost = partial->total_cost + parallel_setup_cost;
-	/* from 16 on, it may be the order of an aggregate without groups */
-	if (root->group_pathkeys != NIL)
-		path = (Path *) create_sort_path(root, grouped, path, root->group_pathkeys, -1);
-	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
-	path = (Path *) create_agg_path(root, grouped, path, grouped->reltarget, serial->aggstrategy, AGGSPLIT_SIMPLE,
-									serial->groupClause, serial->qual, &costs, serial->numGroups);
-	add_path(grouped, path);
-}
 
 Plan *
 gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List *others, List *columns)

@@ -131,13 +131,15 @@ extern bool gpusort_plan_states_fit(Aggref *aggref, double bytes);
 /* Is a hash table of this many groups, by columns, of rows of this width expected to cost less than a sort? */
 extern bool gpusort_plan_groups_pay(double rows, double groups, int width);
 
-/* ---- aggregate_feed.c ---- */
+/* ---- aggregate_paths.c ---- */
 
 /*
  * Offers an Agg above a Gather for grouped, of the cheapest partial path of input, where GpuSort Aggregate will take its
  * place and be fed by all processes.
  */
 extern void gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped);
+
+/* ---- aggregate_feed.c ---- */
 
 /*
  * If the child of an Agg is a Gather whose processes can feed these aggregates, as they are in a GpuSort Aggregate's

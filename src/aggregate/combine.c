@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * combine.c
+ *		Sends the states of aggregates that do not sort to another process, and adds those of another one.
+ *
+ * As in core's partial aggregates, an aggregate's combine function adds a state to another one, and states of type
+ * internal are sent as its serialization function makes them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "parser/parse_agg.h"
+#include "utils/expandeddatum.h"
+#include "utils/syscache.h"
+
+#include "aggregate/group_states.h"
+#include "aggregate/transition.h"
+#include "compat.h"
+
+/* Finds an aggregate's functions that combine states, pack and unpack them. */
+static Form_pg_aggregate
+find_functions(const Aggref *aggref, FormData_pg_aggregate *form)
+{
+	HeapTuple	aggregate = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+
+	if (!HeapTupleIsValid(aggregate))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	*form = *(Form_pg_aggregate) GETSTRUCT(aggregate);
+	ReleaseSysCache(aggregate);
+	return form;
+}
+
+bool
+gpusort_states_can_combine(const Aggref *aggref)
+{
+	FormData_pg_aggregate form;
+
+	find_functions(aggref, &form);
+	return OidIsValid(form.aggcombinefn) &&
+		(aggref->aggtranstype != INTERNALOID || (OidIsValid(form.aggserialfn) && OidIsValid(form.aggdeserialfn)));
+}
+
+static void
+init_combination(GpusortStates *states, const GpusortTransition *transition, GpusortCombination *combination)
+{
+	Aggref	   *aggref = transition->aggref;
+	GpusortTransition *step = &combination->step;
+	FormData_pg_aggregate form;
+	Expr	   *expr;
+
+	find_functions(aggref, &form);
+	*step = (GpusortTransition) {
+		.aggref = aggref,
+		.nargs = 1,
+		.by_value = transition->by_value,
+		.length = transition->length,
+	};
+	build_aggregate_transfn_expr(&aggref->aggtranstype, 1, 0, false, aggref->aggtranstype, aggref->inputcollid,
+								 form.aggcombinefn, InvalidOid, &expr, NULL);
+	fmgr_info(form.aggcombinefn, &step->function);
+	fmgr_info_set_expr((Node *) expr, &step->function);
+	step->call = gpusort_states_make_call(states, &step->function, 2, aggref->inputcollid);
+	combination->packed = aggref->aggtranstype == INTERNALOID;
+	if (!combination->packed)
+		return;
+	build_aggregate_serialfn_expr(form.aggserialfn, &expr);
+	fmgr_info(form.aggserialfn, &combination->pack);
+	fmgr_info_set_expr((Node *) expr, &combination->pack);
+	combination->pack_call = gpusort_states_make_call(states, &combination->pack, 1, InvalidOid);
+	build_aggregate_deserialfn_expr(form.aggdeserialfn, &expr);
+	fmgr_info(form.aggdeserialfn, &combination->unpack);
+	fmgr_info_set_expr((Node *) expr, &combination->unpack);
+	combination->unpack_call = gpusort_states_make_call(states, &combination->unpack, 2, InvalidOid);
+}
+
+/* Prepares to send states or to receive them. */
+static void
+init_combinations(GpusortStates *states)
+{
+	MemoryContext old = MemoryContextSwitchTo(states->ps->state->es_query_cxt);
+	TupleDesc	desc = CreateTemplateTupleDesc(states->ntransitions);
+
+	states->combinations = palloc0(states->ntransitions * sizeof(GpusortCombination));
+	for (int t = 0; t < states->ntransitions; t++)
+	{
+		Oid			type = states->transitions[t].aggref->aggtranstype;
+
+		init_combination(states, &states->transitions[t], &states->combinations[t]);
+		TupleDescInitEntry(desc, t + 1, NULL, type == INTERNALOID ? BYTEAOID : type, -1, 0);
+	}
+	gpusort_finish_descriptor(desc);
+	states->sent = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	states->received = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	MemoryContextSwitchTo(old);
+}
+
+TupleTableSlot *
+gpusort_states_get(GpusortStates *states, uint32 group)
+{
+	TupleTableSlot *slot;
+	MemoryContext old;
+
+	if (states->combinations == NULL)
+		init_combinations(states);
+	slot = states->sent;
+	ExecClearTuple(slot);
+	ResetExprContext(states->agg->tmpcontext);
+	old = MemoryContextSwitchTo(states->agg->tmpcontext->ecxt_per_tuple_memory);
+	for (int t = 0; t < states->ntransitions; t++)
+	{
+		GpusortCombination *combination = &states->combinations[t];
+		GpusortState *state = &states->states[(Size) group * states->ntransitions + t];
+		NullableDatum *value = &(NullableDatum) {state->value, state->isnull};
+
+		gpusort_states_set_current(states, states->transitions[t].aggref, t);
+		if (combination->packed && !value->isnull)
+		{
+			combination->pack_call->args[0] = *value;
+			combination->pack_call->isnull = false;
+			value->value = FunctionCallInvoke(combination->pack_call);
+		}
+		slot->tts_values[t] = MakeExpandedObjectReadOnly(value->value, value->isnull, states->transitions[t].length);
+		slot->tts_isnull[t] = value->isnull;
+	}
+	MemoryContextSwitchTo(old);
+	return ExecStoreVirtualTuple(slot);
+}
+
+void
+gpusort_states_combine(GpusortStates *states, uint32 group, MinimalTuple row)
+{
+	TupleTableSlot *slot;
+	MemoryContext old;
+
+	if (states->combinations == NULL)
+		init_combinations(states);
+	slot = states->received;
+	ExecStoreMinimalTuple(row, slot, false);
+	slot_getallattrs(slot);
+	ResetExprContext(states->agg->tmpcontext);
+	old = MemoryContextSwitchTo(states->agg->tmpcontext->ecxt_per_tuple_memory);
+	for (int t = 0; t < states->ntransitions; t++)
+	{
+		GpusortCombination *combination = &states->combinations[t];
+		NullableDatum *value = &combination->step.call->args[1];
+
+		gpusort_states_set_current(states, states->transitions[t].aggref, t);
+		*value = (NullableDatum) {slot->tts_values[t], slot->tts_isnull[t]};
+		if (combination->packed && !value->isnull)
+		{
+			combination->unpack_call->args[0] = *value;
+			combination->unpack_call->args[1] = (NullableDatum) {.isnull = false};
+			combination->unpack_call->isnull = false;
+			value->value = FunctionCallInvoke(combination->unpack_call);
+			value->isnull = combination->unpack_call->isnull;
+		}
+		gpusort_states_step(states, &combination->step, &states->states[(Size) group * states->ntransitions + t]);
+	}
+	MemoryContextSwitchTo(old);
+	ExecClearTuple(slot);
+}

@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * transition.h
+ *		The states of aggregates that do not sort: for group_states.c, and for combine.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUSORT_AGGREGATE_TRANSITION_H
+#define GPUSORT_AGGREGATE_TRANSITION_H
+
+#include "executor/nodeAgg.h"
+#include "fmgr.h"
+
+#include "aggregate/group_states.h"
+#include "aggregate/row_value.h"
+
+/* The state of an aggregate for a group */
+typedef struct GpusortState
+{
+	Datum		value;
+	bool		isnull;
+	bool		empty;			/* the first value that is not NULL becomes the state */
+} GpusortState;
+
+/* The step for each row, of one aggregate, or of several that share their states */
+typedef struct GpusortTransition
+{
+	Aggref	   *aggref;			/* the first one */
+	bool		counts;			/* count(*): no function is called */
+	ExprState  *filter;			/* NULL: none */
+	int			nargs;
+	GpusortRowValue *args;
+	FmgrInfo	function;
+	FunctionCallInfo call;
+	bool		by_value;		/* the state's type */
+	int16		length;
+	Datum		initial;
+	bool		initial_null;
+} GpusortTransition;
+
+/* How states of another process get into those of a transition */
+typedef struct GpusortCombination
+{
+	GpusortTransition step;		/* whose argument is the other state */
+	bool		packed;			/* a state is sent as bytea: */
+	FmgrInfo	pack;
+	FmgrInfo	unpack;
+	FunctionCallInfo pack_call;
+	FunctionCallInfo unpack_call;
+} GpusortCombination;
+
+/* The step at the end, which makes a result of a state */
+typedef struct GpusortFinal
+{
+	Aggref	   *aggref;
+	int			transition;		/* index */
+	bool		called;			/* there is a final function */
+	FmgrInfo	function;
+	FunctionCallInfo call;
+} GpusortFinal;
+
+struct GpusortStates
+{
+	PlanState  *ps;
+	AggState   *agg;			/* for the functions */
+	int			ntransitions;
+	GpusortTransition *transitions;
+	int			nfinals;
+	GpusortFinal *finals;
+	GpusortCombination *combinations;	/* by the numbers of the transitions; NULL until they are needed */
+	TupleTableSlot *sent;		/* states of a group for another process, */
+	TupleTableSlot *received;	/* and from one */
+	bool		grow;			/* states are of types of variable length, or internal */
+	uint32		ngroups;
+	uint32		room;			/* groups that there is room for */
+	GpusortState *states;			/* that of transition t of group g is at g * ntransitions + t */
+};
+
+/* Makes a call of a function with this many arguments. */
+extern FunctionCallInfo gpusort_states_make_call(GpusortStates *states, FmgrInfo *function, int nargs, Oid collation);
+
+/* Calls a transition's function for a state, with the arguments in the call from 1 on. */
+extern void gpusort_states_step(GpusortStates *states, GpusortTransition *transition, GpusortState *state);
+
+/* Has the functions that ask find out for which aggregate they are called: by AggGetAggref() and AggStateIsShared(). */
+static inline void
+gpusort_states_set_current(GpusortStates *states, Aggref *aggref, int transition)
+{
+	states->agg->curperagg->aggref = aggref;
+	states->agg->curperagg->transno = transition;
+}
+
+#endif							/* GPUSORT_AGGREGATE_TRANSITION_H */
