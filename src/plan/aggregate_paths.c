@@ -117,9 +117,15 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		return;
 	path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
 	path->startup_cost = path->total_cost = partial->total_cost + parallel_setup_cost;
-	/* from 16 on, it may be the order of an aggregate without groups */
+	/* the node does not sort rows by groups, nor, from 16 on, for an aggregate; core's Gather Merge must not seem cheaper */
 	if (root->group_pathkeys != NIL)
+	{
+		Cost		cost = path->total_cost + gpusort_plan_aggregate_cost(rows, list_length(root->parse->groupClause),
+																		  list_length(root->agginfos));
+
 		path = (Path *) create_sort_path(root, grouped, path, root->group_pathkeys, -1);
+		path->startup_cost = path->total_cost = cost;
+	}
 	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
 	path = (Path *) create_agg_path(root, grouped, path, grouped->reltarget, serial->aggstrategy, AGGSPLIT_SIMPLE,
 									serial->groupClause, serial->qual, &costs, serial->numGroups);

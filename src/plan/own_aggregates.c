@@ -81,6 +81,13 @@ find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 	return true;
 }
 
+/* A row's group is looked up, and each aggregate does something with the row. */
+Cost
+gpusort_plan_aggregate_cost(double rows, int columns, int aggregates)
+{
+	return cpu_operator_cost * rows * (columns + aggregates);
+}
+
 bool
 gpusort_plan_groups_pay(double rows, double groups, int width)
 {
@@ -316,9 +323,8 @@ gpusort_plan_own_aggregates(Agg *agg)
 	plan->lefttree = child;
 	plan->targetlist = (List *) refer((Node *) plan->targetlist, &references);
 	plan->qual = (List *) refer((Node *) plan->qual, &references);
-	/* a row's group is looked up, and each aggregate does something with the row */
 	plan->startup_cost = child->total_cost +
-		cpu_operator_cost * child->plan_rows * (parts.columns.n + list_length(references.aggrefs));
+		gpusort_plan_aggregate_cost(child->plan_rows, parts.columns.n, list_length(references.aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_scan_tlist = make_slot(&references, child);
 	scan->custom_private = list_make4(parts.own, parts.ordered, parts.others, columns);

@@ -131,6 +131,9 @@ extern bool gpusort_plan_states_fit(Aggref *aggref, double bytes);
 /* Is a hash table of this many groups, by columns, of rows of this width expected to cost less than a sort? */
 extern bool gpusort_plan_groups_pay(double rows, double groups, int width);
 
+/* The cost of a GpuSort Aggregate of this many rows, without its child. */
+extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates);
+
 /* ---- aggregate_paths.c ---- */
 
 /*
