@@ -133,7 +133,8 @@ static void
 add_page(Feed *feed)
 {
 	uint32		groups[MaxHeapTuplesPerPage] = {0};
-	Size		memory = gpusort_guc_memory_limit(feed->processes) / 2;
+	/* the leader's groups take as much, and keys twice */
+	Size		memory = gpusort_guc_memory_limit(feed->processes) / 4;
 
 	if (!feed->begun)
 	{

@@ -57,6 +57,7 @@ struct GpusortGrouped
 	GpusortStates *others;
 	ExprContext *econtext;		/* of their results */
 	bool		begun;			/* there is a row */
+	bool		fed;			/* by feeds, which take the half of the memory for groups */
 	int			level;			/* of the rows that are being added */
 	Tuplestorestate *written[PARTITIONS];	/* rows of theirs whose groups do not fit; NULL: none */
 	List	   *partitions;		/* to be read */
@@ -102,11 +103,18 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	return grouped;
 }
 
+/* The memory for groups */
+static Size
+memory_limit(const GpusortGrouped *grouped)
+{
+	return gpusort_guc_memory_limit(1) / (grouped->fed ? 4 : 2);
+}
+
 /* Prepares for the rows of the child or of a partition. */
 static void
 begin_rows(GpusortGrouped *grouped, int level)
 {
-	Size		limit = level < LEVELS ? gpusort_guc_memory_limit(1) / 2 : SIZE_MAX;
+	Size		limit = level < LEVELS ? memory_limit(grouped) : SIZE_MAX;
 
 	grouped->level = level;
 	gpusort_numbers_begin(grouped->numbers, limit, gpusort_aggregates_group_bytes(grouped->aggregates));
@@ -148,7 +156,7 @@ add_rows(GpusortGrouped *grouped, GpusortPage *page)
 	if (grouped->nothers == 0)
 		return;
 	gpusort_states_add(grouped->others, page, groups, gpusort_numbers_count(grouped->numbers));
-	if (grouped->level < LEVELS && gpusort_states_bytes(grouped->others) > gpusort_guc_memory_limit(1) / 2)
+	if (grouped->level < LEVELS && gpusort_states_bytes(grouped->others) > memory_limit(grouped))
 		gpusort_numbers_close(grouped->numbers);
 }
 
@@ -184,6 +192,7 @@ gpusort_grouped_collect(GpusortGrouped *grouped, PlanState *gather, int processe
 	Tuplestorestate *rows = NULL;
 	uint64		nrows;
 
+	grouped->fed = true;
 	begin_rows(grouped, 0);
 	nrows = gpusort_collect(&to, gather, processes, &rows);
 	grouped->begun = nrows > 0;
