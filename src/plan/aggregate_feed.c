@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 
@@ -19,6 +21,41 @@
 #include "aggregate/group_states.h"
 #include "base/shmem.h"
 #include "plan/plan.h"
+
+/* Does an expression have a parameter of the executor, as that of a subquery?  Workers know only those of their part of the plan. */
+static bool
+has_parameter(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+		return ((Param *) node)->paramkind == PARAM_EXEC;
+	return expression_tree_walker(node, has_parameter, context);
+}
+
+bool
+gpusort_plan_aggregate_feeds(Aggref *aggref, bool own)
+{
+	if (has_parameter((Node *) aggref, NULL))
+		return false;
+	/* internal states may have all values of a group, in their order */
+	return own || (gpusort_states_accept(aggref) && gpusort_states_can_combine(aggref) &&
+				   (aggref->aggtranstype != INTERNALOID || gpusort_aggregate_is_harmless(aggref)));
+}
+
+/* Do all these feed? */
+static bool
+all_feed(List *aggrefs, bool own)
+{
+	ListCell   *lc;
+
+	foreach(lc, aggrefs)
+	{
+		if (!gpusort_plan_aggregate_feeds(lfirst_node(Aggref, lc), own))
+			return false;
+	}
+	return true;
+}
 
 Plan *
 gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List *others, List *columns)
@@ -28,16 +65,10 @@ gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List 
 	Plan	   *partial;
 	Plan	   *plan;
 	List	   *targetlist;
-	ListCell   *lc;
 
 	if (!IsA(child, Gather) || ((Gather *) child)->num_workers == 0 || ((Gather *) child)->single_copy ||
-		((Gather *) child)->invisible)
+		((Gather *) child)->invisible || !all_feed(aggregates, true) || !all_feed(others, false))
 		return NULL;
-	foreach(lc, others)
-	{
-		if (!gpusort_states_can_combine(lfirst_node(Aggref, lc)))
-			return NULL;
-	}
 	partial = outerPlan(child);
 	targetlist = gpusort_plan_handed_on(child, partial);
 	if (targetlist == NIL)

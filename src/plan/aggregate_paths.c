@@ -19,7 +19,6 @@
 #include "optimizer/tlist.h"
 #include "utils/lsyscache.h"
 
-#include "aggregate/group_states.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"
@@ -40,33 +39,34 @@ uses_other(Node *node, List *groups)
 
 /* Can all aggregates of a query be fed, and does one of them sort? */
 static bool
-aggregates_feed(PlannerInfo *root, const RelOptInfo *input)
+aggregates_feed(PlannerInfo *root)
 {
 	bool		sorts = false;
+	/* from 16 on, rows may be sorted for an aggregate as well, and then stay so for others that show their order */
+	bool		ordered = list_length(root->group_pathkeys) > list_length(root->parse->groupClause);
 	ListCell   *lc;
 
 	foreach(lc, root->agginfos)
 	{
 		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
+		bool		own = gpusort_plan_is_own_aggregate(aggref, root->parse->groupClause != NIL);
 
-		if (gpusort_plan_is_own_aggregate(aggref, root->parse->groupClause != NIL))
-			sorts = true;
-		else if (!gpusort_states_accept(aggref) || !gpusort_states_can_combine(aggref) ||
-				 !gpusort_plan_states_fit(aggref, input->rows * input->reltarget->width))
+		if (!gpusort_plan_aggregate_feeds(aggref, own) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
 			return false;
+		sorts |= own;
 	}
 	return sorts;
 }
 
 /* Can groups be numbered, and does that pay? */
 static bool
-groups_feed(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped, double ngroups)
+groups_feed(PlannerInfo *root, double rows, int width, const RelOptInfo *grouped, const AggPath *serial)
 {
-	List	   *groups = get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist);
+	List	   *groups = get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist);
 	bool		columns = true;
 	ListCell   *lc;
 
-	foreach(lc, root->parse->groupClause)
+	foreach(lc, serial->groupClause)
 	{
 		RegProcedure left;
 		RegProcedure right;
@@ -77,8 +77,9 @@ groups_feed(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *groupe
 	}
 	foreach(lc, groups)
 		columns &= IsA(lfirst(lc), Var);
-	return !uses_other((Node *) grouped->reltarget->exprs, groups) && !uses_other(root->parse->havingQual, groups) &&
-		(!columns || gpusort_plan_groups_pay(input->rows, ngroups, input->reltarget->width));
+	return groups != NIL && !uses_other((Node *) grouped->reltarget->exprs, groups) &&
+		!uses_other((Node *) serial->qual, groups) &&
+		(!columns || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width));
 }
 
 /* Returns the Agg that the planner has found for one process; NULL: it has none. */
@@ -112,15 +113,15 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	if (!gpusort_force && rows < (gpusort_cost_by_pages((Node *) partial) ? LEAST_PAGE_ROWS : LEAST_ROWS))
 		return;
 	serial = find_serial(grouped);
-	if (serial == NULL || !aggregates_feed(root, input) ||
-		(root->parse->groupClause != NIL && !groups_feed(root, input, grouped, serial->numGroups)))
+	if (serial == NULL || !aggregates_feed(root) ||
+		(serial->aggstrategy == AGG_SORTED && !groups_feed(root, rows, partial->pathtarget->width, grouped, serial)))
 		return;
 	path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
 	path->startup_cost = path->total_cost = partial->total_cost + parallel_setup_cost;
 	/* the node does not sort rows by groups, nor, from 16 on, for an aggregate; core's Gather Merge must not seem cheaper */
 	if (root->group_pathkeys != NIL)
 	{
-		Cost		cost = path->total_cost + gpusort_plan_aggregate_cost(rows, list_length(root->parse->groupClause),
+		Cost		cost = path->total_cost + gpusort_plan_aggregate_cost(rows, list_length(serial->groupClause),
 																		  list_length(root->agginfos));
 
 		path = (Path *) create_sort_path(root, grouped, path, root->group_pathkeys, -1);

@@ -103,20 +103,26 @@ gpusort_plan_groups_pay(double rows, double groups, int width)
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
+	const Plan *below = outerPlan(child);
+
+	/* a Gather hands on what the plan below it computes */
+	if (IsA(below, Gather) && list_length(below->targetlist) == list_length(outerPlan(below)->targetlist))
+		below = outerPlan(below);
 	for (int i = 0; i < agg->numCols; i++)
 	{
-		if (!IsA(get_tle_by_resno(outerPlan(child)->targetlist, agg->grpColIdx[i])->expr, Var))
+		if (!IsA(get_tle_by_resno(below->targetlist, agg->grpColIdx[i])->expr, Var))
 			return true;
 	}
 	return gpusort_plan_groups_pay(child->plan_rows, Max(agg->numGroups, 1), child->plan_width);
 }
 
 /*
- * Core has the states of one group at a time.  Those with all values of a group, as array_agg() has, are internal, and so are
+ * Do the states of an aggregate fit in memory for all groups at once?  bytes: of all rows.  Core has the states of one group
+ * at a time.  Those with all values of a group, as array_agg() has, are internal, and so are
  * some small ones, whose aggregates are harmless.
  */
-bool
-gpusort_plan_states_fit(Aggref *aggref, double bytes)
+static bool
+states_fit(Aggref *aggref, double bytes)
 {
 	return (aggref->aggtranstype != INTERNALOID && aggref->aggtranstype != XMLOID) ||
 		gpusort_aggregate_is_harmless(aggref) || bytes <= gpusort_guc_memory_limit(1) / 2.0;
@@ -180,7 +186,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 
 		if (list_member(parts->own, aggref) || list_member(parts->ordered, aggref))
 			continue;
-		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !gpusort_plan_states_fit(aggref, bytes)))
+		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !states_fit(aggref, bytes)))
 			return false;
 		parts->others = list_append_unique(parts->others, aggref);
 		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);

@@ -123,11 +123,6 @@ extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 /* Does GpuSort Aggregate compute an aggregate as one that sorts?  grouped: for groups */
 extern bool gpusort_plan_is_own_aggregate(const Aggref *aggref, bool grouped);
 
-/*
- * Do the states of another aggregate fit in memory for all groups at once?  bytes: of all rows.
- */
-extern bool gpusort_plan_states_fit(Aggref *aggref, double bytes);
-
 /* Is a hash table of this many groups, by columns, of rows of this width expected to cost less than a sort? */
 extern bool gpusort_plan_groups_pay(double rows, double groups, int width);
 
@@ -143,6 +138,9 @@ extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates
 extern void gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped);
 
 /* ---- aggregate_feed.c ---- */
+
+/* Can processes feed an aggregate, one that sorts (own), or one beside it? */
+extern bool gpusort_plan_aggregate_feeds(Aggref *aggref, bool own);
 
 /*
  * If the child of an Agg is a Gather whose processes can feed these aggregates, as they are in a GpuSort Aggregate's

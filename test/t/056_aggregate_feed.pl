@@ -33,10 +33,11 @@ my $plan = "EXPLAIN (COSTS OFF)";
 
 my $fed = qr/Custom Scan \(GpuSort Aggregate\).*->  Gather\n.*->  Custom Scan \(GpuSort Aggregate Feed\)\n +->  Parallel Seq Scan/s;
 like(answer($session, "$plan $_"), $fed, "fed: $_")
-  foreach "SELECT $median FROM big", "SELECT few, $median, count(*), avg(n), max(x) FROM big GROUP BY few HAVING count(DISTINCT v) > 2", 'SELECT id / 7, count(DISTINCT v) FROM big GROUP BY 1',
+  foreach "SELECT $median FROM big", "SELECT few, $median, count(*), avg(n), max(x) FROM big GROUP BY few HAVING count(DISTINCT v) > 2", 'SELECT id / 7, count(DISTINCT v), avg(f) FROM big GROUP BY 1',
   'SELECT gpu_sort_agg(k) FROM big', 'SELECT sum(DISTINCT v) FILTER (WHERE k > 0) + 1 FROM big WHERE v < 500';
 unlike(answer($session, "$plan $_"), qr/Feed/, "not fed: $_")
-  foreach 'SELECT count(DISTINCT k), own_sum(v) FROM big', 'SELECT count(DISTINCT k), array_agg(x ORDER BY x) FROM big', 'SELECT count(DISTINCT unsafe(k)) FROM big', 'SELECT count(*), sum(v) FROM big',
+  foreach 'SELECT count(DISTINCT k), own_sum(v) FROM big', 'SELECT count(DISTINCT k), array_agg(x ORDER BY x) FROM big', 'SELECT count(DISTINCT unsafe(k)) FROM big',
+  'SELECT count(DISTINCT k) FILTER (WHERE v > (SELECT 500)) FROM big', 'SELECT few, percentile_disc((SELECT ARRAY[0.1, 0.9])) WITHIN GROUP (ORDER BY v) FROM big GROUP BY few', 'SELECT count(DISTINCT k + (SELECT 3)) FROM big', 'SELECT count(*), sum(v) FROM big',
   'SELECT few, count(DISTINCT k) FROM big GROUP BY ROLLUP (few)', 'SELECT id, x, count(DISTINCT k) FROM big GROUP BY id, x HAVING count(DISTINCT random()) > 0 AND own_sum(v) > 0';
 unlike(answer($session, 'SET gpusort.force = off', "$plan SELECT $median FROM small", 'SET gpusort.force = on'), qr/Feed/, 'few rows are not worth it');
 
@@ -61,7 +62,8 @@ foreach my $limit ('64kB', '1MB', '1GB')
 	same_answer("$limit: $_", $_)
 	  foreach "SELECT $all FROM big", "SELECT $all FROM none", "SELECT $all FROM big WHERE v = 77 OR id = 3", "SELECT few, $all FROM big GROUP BY few ORDER BY few",
 	  "SELECT count(*), sum(hashtext(q::text)) FROM (SELECT many, $all FROM big GROUP BY many) q", "SELECT few, x, count(DISTINCT k), count(*) FROM big GROUP BY x, few ORDER BY x DESC, few NULLS FIRST",
-	  "SELECT x COLLATE \"C\", f > 0, $median FROM big WHERE id % 2 = 0 GROUP BY 1, 2 ORDER BY 1, 2", "SELECT few, $median FROM none GROUP BY few UNION ALL SELECT 0, 0", 'SELECT md5(gpu_sort_agg(v)::text), gpu_median(k), count(*) FROM big';
+	  "SELECT date '2024-01-01' + id % 50, percentile_disc((SELECT ARRAY[0.1, 0.9])) WITHIN GROUP (ORDER BY v), count(DISTINCT v + (SELECT 3)) FILTER (WHERE v > (SELECT 500)) FROM big GROUP BY 1 ORDER BY 1",
+  "SELECT x COLLATE \"C\", f > 0, $median FROM big WHERE id % 2 = 0 GROUP BY 1, 2 ORDER BY 1, 2", "SELECT few, $median FROM none GROUP BY few UNION ALL SELECT 0, 0", 'SELECT md5(gpu_sort_agg(v)::text), gpu_median(k), count(*) FROM big';
 }
 answer($session, "SET gpusort.memory_limit = '1MB'");
 same_answer("by $_->[0]", @$_[1 .. $#$_], "SELECT few, $all FROM big GROUP BY few ORDER BY few", 'RESET max_parallel_workers', 'RESET parallel_leader_participation')
