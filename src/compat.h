@@ -136,6 +136,13 @@
 #define GPUSORT_AGGINFO_AGGREF(info)	((info)->representative_aggref)
 #endif
 
+/* 16: behind the pathkeys of the groups there may be one of an aggregate */
+#if PG_VERSION_NUM >= 160000
+#define GPUSORT_GROUP_PATHKEYS(root)	((root)->num_groupby_pathkeys)
+#else
+#define GPUSORT_GROUP_PATHKEYS(root)	list_length((root)->group_pathkeys)
+#endif
+
 /* 17: the number of a PGPROC is its index in the array; the field pgprocno is gone */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) GetNumberFromPGProc(proc))

@@ -14,7 +14,6 @@
 #include "miscadmin.h"
 
 #include "aggregate/collect.h"
-#include "aggregate/feed.h"
 
 /* Groups of a process that there is room for at first */
 #define FIRST_ROOM	256
@@ -90,16 +89,16 @@ add_states(const GpusortCollector *to, const GpusortChunk *chunk, Process *proce
 }
 
 uint64
-gpusort_collect(const GpusortCollector *to, PlanState *gather, int processes, Tuplestorestate **rows)
+gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState *gather, int processes,
+				Tuplestorestate **rows)
 {
 	Process    *all = palloc0(processes * sizeof(Process));
-	const GpusortChunk *chunk;
 	uint64		nrows = 0;
 
 	/* without groups, all rows are those of group 0 */
 	for (int i = 0; i < processes; i++)
 		all[i] = (Process) {.groups = palloc0(FIRST_ROOM * sizeof(uint32)), .room = FIRST_ROOM};
-	while ((chunk = gpusort_aggregate_feed_next(gather)) != NULL)
+	for (const GpusortChunk *chunk = first; chunk != NULL; chunk = gpusort_aggregate_feed_next(gather))
 	{
 		Process    *process = &all[chunk->process];
 		const uint32 *groups = (const uint32 *) chunk->data;

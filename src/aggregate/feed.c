@@ -47,7 +47,7 @@ typedef struct Feed
 	GpusortStates *others;
 	bool		begun;			/* there is a row */
 	bool		ended;			/* all rows have been read */
-	uint32		rows;			/* that have been read since the last chunk */
+	uint64		rows;			/* that have been read since the last chunk */
 	Rows		first_rows;		/* of new groups */
 	Rows		other_rows;		/* of groups that do not fit */
 	int			nvalues;
@@ -133,8 +133,8 @@ static void
 add_page(Feed *feed)
 {
 	uint32		groups[MaxHeapTuplesPerPage] = {0};
-	/* the leader's groups take as much, and keys twice */
-	Size		memory = gpusort_guc_memory_limit(feed->processes) / 4;
+	/* the groups of all processes take a quarter of the limit: the leader's have another one, and keys a half */
+	Size		memory = gpusort_guc_memory_limit(1) / 4 / feed->processes;
 
 	if (!feed->begun)
 	{
@@ -278,6 +278,7 @@ forget_rows(Feed *feed)
 	resetStringInfo(&feed->other_rows.data);
 	feed->first_rows.count = feed->other_rows.count = 0;
 	feed->ngroups = feed->next_group = 0;
+	feed->rows = 0;
 	feed->begun = feed->ended = false;
 	feed->page.count = 0;
 }

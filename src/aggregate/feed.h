@@ -35,10 +35,10 @@ typedef struct GpusortChunk
 {
 	GpusortChunkKind kind;
 	int			process;		/* that sends it: 0 the leader, or a worker's number + 1 */
-	uint32		rows;			/* that it has read since the last chunk */
+	uint64		rows;			/* that it has read since the last chunk */
+	uint64		nnulls;			/* of keys: values that are NULL */
 	uint32		count;			/* of rows or keys */
 	int			values;			/* of keys: their index */
-	uint32		nnulls;			/* of keys: values that are NULL */
 	char		data[FLEXIBLE_ARRAY_MEMBER];
 } GpusortChunk;
 

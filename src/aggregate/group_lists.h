@@ -64,7 +64,7 @@ gpusort_lists_add(GpusortLists *lists, uint32 group, Datum value)
 /* Adds n keys.  The group of key i is groups[of[i]]. */
 extern void gpusort_lists_add_keys(GpusortLists *lists, const uint32 *groups, const uint32 *of, const void *keys, uint64 n);
 
-/* Has the room that there is at first not enough for this many more keys? */
+/* Would the lists grow by this many more keys?  False if they are empty. */
 static inline bool
 gpusort_lists_near_room(const GpusortLists *lists, uint64 more)
 {

@@ -189,13 +189,15 @@ gpusort_grouped_collect(GpusortGrouped *grouped, PlanState *gather, int processe
 {
 	GpusortCollector to = {grouped->numbers, grouped->aggregates, grouped->others, grouped->row};
 	MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
+	const GpusortChunk *first = gpusort_aggregate_feed_next(gather);
 	Tuplestorestate *rows = NULL;
 	uint64		nrows;
 
 	grouped->fed = true;
-	begin_rows(grouped, 0);
-	nrows = gpusort_collect(&to, gather, processes, &rows);
-	grouped->begun = nrows > 0;
+	grouped->begun = first != NULL;
+	if (grouped->begun)
+		begin_rows(grouped, 0);
+	nrows = gpusort_collect(&to, first, gather, processes, &rows);
 	if (rows != NULL)
 		read_rows(grouped, rows);
 	MemoryContextSwitchTo(old);

@@ -83,7 +83,10 @@ check_function(Oid function, Oid user, ObjectType kind)
 	InvokeFunctionExecuteHook(function);
 }
 
-/* Checks permissions as ExecInitAgg() does: the user calls the aggregate, and its owner the functions.  split: also those of partial aggregates */
+/*
+ * Checks permissions as ExecInitAgg() does: the user calls the aggregate, and its owner the functions.  split: also those of
+ * partial aggregates.
+ */
 static void
 check_permissions(Oid aggregate, bool split)
 {
@@ -173,7 +176,8 @@ collect(AggregateNode *node)
 
 	if (node->grouped != NULL)
 		return gpusort_grouped_collect(node->grouped, outerPlanState(node), node->processes);
-	return gpusort_collect(&to, outerPlanState(node), node->processes, NULL);
+	return gpusort_collect(&to, gpusort_aggregate_feed_next(outerPlanState(node)), outerPlanState(node), node->processes,
+						   NULL);
 }
 
 /* Reads all rows. */

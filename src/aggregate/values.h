@@ -18,7 +18,7 @@ typedef struct GpusortAggregates GpusortAggregates;
 typedef struct GpusortKeys
 {
 	uint32		count;
-	uint32		nnulls;			/* values that are NULL, and have no keys */
+	uint64		nnulls;			/* values that are NULL, and have no keys */
 	const uint32 *groups;		/* the numbers of their groups */
 	const void *keys;
 	int			key_bytes;

@@ -12,31 +12,43 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 
 #include "aggregate/feed.h"
 #include "aggregate/group_states.h"
 #include "base/shmem.h"
 #include "plan/plan.h"
 
-/* Does an expression have a parameter of the executor, as that of a subquery?  Workers know only those of their part of the plan. */
 static bool
-has_parameter(Node *node, void *context)
+is_unsafe_function(Oid function, void *context)
+{
+	return func_parallel(function) != PROPARALLEL_SAFE;
+}
+
+/*
+ * Is there something in an aggregate that workers cannot compute?  The planner may have made a Gather for other reasons.  Of
+ * the executor's parameters, such as a subquery's result, workers know only those of their part of the plan.
+ */
+static bool
+is_unsafe(Node *node, void *context)
 {
 	if (node == NULL)
 		return false;
 	if (IsA(node, Param))
 		return ((Param *) node)->paramkind == PARAM_EXEC;
-	return expression_tree_walker(node, has_parameter, context);
+	return IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, NextValueExpr) || IsA(node, CoerceToDomain) ||
+		check_functions_in_node(node, is_unsafe_function, context) || expression_tree_walker(node, is_unsafe, context);
 }
 
 bool
 gpusort_plan_aggregate_feeds(Aggref *aggref, bool own)
 {
-	if (has_parameter((Node *) aggref, NULL))
+	if (is_unsafe((Node *) aggref, NULL))
 		return false;
 	/* internal states may have all values of a group, in their order */
 	return own || (gpusort_states_accept(aggref) && gpusort_states_can_combine(aggref) &&

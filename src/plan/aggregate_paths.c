@@ -37,13 +37,16 @@ uses_other(Node *node, List *groups)
 		expression_tree_walker(node, uses_other, groups);
 }
 
-/* Can all aggregates of a query be fed, and does one of them sort? */
+/*
+ * Can all aggregates of a query be fed, from rows with these columns, and does one of them sort?  From 16 on, rows may be sorted
+ * for an aggregate as well.  Then they stay so for others that show their order, and the Gather would compute
+ * what they are sorted by.
+ */
 static bool
-aggregates_feed(PlannerInfo *root)
+aggregates_feed(PlannerInfo *root, const PathTarget *target)
 {
 	bool		sorts = false;
-	/* from 16 on, rows may be sorted for an aggregate as well, and then stay so for others that show their order */
-	bool		ordered = list_length(root->group_pathkeys) > list_length(root->parse->groupClause);
+	bool		ordered = list_length(root->group_pathkeys) > GPUSORT_GROUP_PATHKEYS(root);
 	ListCell   *lc;
 
 	foreach(lc, root->agginfos)
@@ -52,6 +55,9 @@ aggregates_feed(PlannerInfo *root)
 		bool		own = gpusort_plan_is_own_aggregate(aggref, root->parse->groupClause != NIL);
 
 		if (!gpusort_plan_aggregate_feeds(aggref, own) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
+			return false;
+		if (ordered && aggref->aggdistinct != NIL &&
+			!list_member(target->exprs, linitial_node(TargetEntry, aggref->args)->expr))
 			return false;
 		sorts |= own;
 	}
@@ -77,7 +83,8 @@ groups_feed(PlannerInfo *root, double rows, int width, const RelOptInfo *grouped
 	}
 	foreach(lc, groups)
 		columns &= IsA(lfirst(lc), Var);
-	return groups != NIL && !uses_other((Node *) grouped->reltarget->exprs, groups) &&
+	/* groups that are equal, or the same in all rows, are not sorted by */
+	return GPUSORT_GROUP_PATHKEYS(root) == list_length(groups) && !uses_other((Node *) grouped->reltarget->exprs, groups) &&
 		!uses_other((Node *) serial->qual, groups) &&
 		(!columns || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width));
 }
@@ -108,12 +115,12 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	double		rows = input->rows;
 	AggClauseCosts costs = {0};
 
-	if (!grouped->consider_parallel || partial == NULL || root->parse->groupingSets != NIL || root->agginfos == NIL)
+	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL || root->parse->groupingSets != NIL || root->agginfos == NIL)
 		return;
 	if (!gpusort_force && rows < (gpusort_cost_by_pages((Node *) partial) ? LEAST_PAGE_ROWS : LEAST_ROWS))
 		return;
 	serial = find_serial(grouped);
-	if (serial == NULL || !aggregates_feed(root) ||
+	if (serial == NULL || !aggregates_feed(root, partial->pathtarget) ||
 		(serial->aggstrategy == AGG_SORTED && !groups_feed(root, rows, partial->pathtarget->width, grouped, serial)))
 		return;
 	path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);

@@ -103,14 +103,12 @@ gpusort_plan_groups_pay(double rows, double groups, int width)
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
-	const Plan *below = outerPlan(child);
-
-	/* a Gather hands on what the plan below it computes */
-	if (IsA(below, Gather) && list_length(below->targetlist) == list_length(outerPlan(below)->targetlist))
-		below = outerPlan(below);
+	/* aggregate_paths.c has decided */
+	if (IsA(outerPlan(child), Gather))
+		return true;
 	for (int i = 0; i < agg->numCols; i++)
 	{
-		if (!IsA(get_tle_by_resno(below->targetlist, agg->grpColIdx[i])->expr, Var))
+		if (!IsA(get_tle_by_resno(outerPlan(child)->targetlist, agg->grpColIdx[i])->expr, Var))
 			return true;
 	}
 	return gpusort_plan_groups_pay(child->plan_rows, Max(agg->numGroups, 1), child->plan_width);
@@ -118,8 +116,8 @@ groups_pay(const Agg *agg, const Plan *child)
 
 /*
  * Do the states of an aggregate fit in memory for all groups at once?  bytes: of all rows.  Core has the states of one group
- * at a time.  Those with all values of a group, as array_agg() has, are internal, and so are
- * some small ones, whose aggregates are harmless.
+ * at a time.  States with all values of a group, as array_agg() has, are internal.  Some small ones are, too, but their aggregates
+ * are harmless.
  */
 static bool
 states_fit(Aggref *aggref, double bytes)

@@ -22,6 +22,7 @@ CREATE TABLE none (LIKE big);
 CREATE TABLE small AS SELECT * FROM big WHERE id <= 2000;
 ANALYZE;
 CREATE AGGREGATE own_sum(int) (SFUNC = int4pl, STYPE = int, INITCOND = 0, PARALLEL = SAFE);
+CREATE AGGREGATE restricted_sum(int) (SFUNC = int4pl, STYPE = int, INITCOND = 0, COMBINEFUNC = int4pl, PARALLEL = RESTRICTED);
 CREATE FUNCTION unsafe(int) RETURNS int LANGUAGE sql VOLATILE PARALLEL UNSAFE AS 'SELECT $1';
 SQL
 my $session = session($node);
@@ -39,6 +40,9 @@ unlike(answer($session, "$plan $_"), qr/Feed/, "not fed: $_")
   foreach 'SELECT count(DISTINCT k), own_sum(v) FROM big', 'SELECT count(DISTINCT k), array_agg(x ORDER BY x) FROM big', 'SELECT count(DISTINCT unsafe(k)) FROM big',
   'SELECT count(DISTINCT k) FILTER (WHERE v > (SELECT 500)) FROM big', 'SELECT few, percentile_disc((SELECT ARRAY[0.1, 0.9])) WITHIN GROUP (ORDER BY v) FROM big GROUP BY few', 'SELECT count(DISTINCT k + (SELECT 3)) FROM big', 'SELECT count(*), sum(v) FROM big',
   'SELECT few, count(DISTINCT k) FROM big GROUP BY ROLLUP (few)', 'SELECT id, x, count(DISTINCT k) FROM big GROUP BY id, x HAVING count(DISTINCT random()) > 0 AND own_sum(v) > 0';
+# core passes rows through a Gather of its own, where it costs nothing: of a function that is not for workers, and of an aggregate
+unlike(answer($session, 'SET parallel_tuple_cost = 0', "$plan SELECT $_ FROM big WHERE v = 77", 'RESET parallel_tuple_cost'), qr/Feed/, "not fed: $_")
+  foreach 'count(DISTINCT k % 3 + pg_backend_pid())', 'count(DISTINCT k), restricted_sum(v)', 'count(DISTINCT k) FILTER (WHERE pg_backend_pid() > 0)';
 unlike(answer($session, 'SET gpusort.force = off', "$plan SELECT $median FROM small", 'SET gpusort.force = on'), qr/Feed/, 'few rows are not worth it');
 
 # ---- answers ----
@@ -63,12 +67,17 @@ foreach my $limit ('64kB', '1MB', '1GB')
 	  foreach "SELECT $all FROM big", "SELECT $all FROM none", "SELECT $all FROM big WHERE v = 77 OR id = 3", "SELECT few, $all FROM big GROUP BY few ORDER BY few",
 	  "SELECT count(*), sum(hashtext(q::text)) FROM (SELECT many, $all FROM big GROUP BY many) q", "SELECT few, x, count(DISTINCT k), count(*) FROM big GROUP BY x, few ORDER BY x DESC, few NULLS FIRST",
 	  "SELECT date '2024-01-01' + id % 50, percentile_disc((SELECT ARRAY[0.1, 0.9])) WITHIN GROUP (ORDER BY v), count(DISTINCT v + (SELECT 3)) FILTER (WHERE v > (SELECT 500)) FROM big GROUP BY 1 ORDER BY 1",
-  "SELECT x COLLATE \"C\", f > 0, $median FROM big WHERE id % 2 = 0 GROUP BY 1, 2 ORDER BY 1, 2", "SELECT few, $median FROM none GROUP BY few UNION ALL SELECT 0, 0", 'SELECT md5(gpu_sort_agg(v)::text), gpu_median(k), count(*) FROM big';
+	  "SELECT x COLLATE \"C\", f > 0, $median FROM big WHERE id % 2 = 0 GROUP BY 1, 2 ORDER BY 1, 2", "SELECT few, $median FROM none GROUP BY few UNION ALL SELECT 0, 0", 'SELECT md5(gpu_sort_agg(v)::text), gpu_median(k), count(*) FROM big';
 }
 answer($session, "SET gpusort.memory_limit = '1MB'");
 same_answer("by $_->[0]", @$_[1 .. $#$_], "SELECT few, $all FROM big GROUP BY few ORDER BY few", 'RESET max_parallel_workers', 'RESET parallel_leader_participation')
   foreach [ 'the leader alone', 'SET max_parallel_workers = 0' ], [ 'one worker', 'SET max_parallel_workers = 1' ], [ 'workers alone', 'SET parallel_leader_participation = off' ];
 same_answer('joined', "SELECT a.few, $median, count(*) FROM (SELECT b.few, s.k FROM big b JOIN small s ON b.v = s.id) a GROUP BY few ORDER BY few");
+
+same_answer($_, $_) foreach 'SELECT few, count(DISTINCT k) FROM big WHERE few = 1 GROUP BY few', 'SELECT few, v, count(DISTINCT k) FROM big WHERE few = v GROUP BY few, v ORDER BY few', 'SELECT count(DISTINCT 1) FROM big',
+  'SELECT few, count(DISTINCT v % 7), count(DISTINCT k) FROM big GROUP BY few ORDER BY few', "SELECT count(DISTINCT v % 7), avg(f) FROM big";
+is(answer($session, 'SET plan_cache_mode = force_generic_plan', 'PREPARE q(float8) AS SELECT few, percentile_cont(ARRAY[1 / $1]) WITHIN GROUP (ORDER BY k) FROM big WHERE id < 0 GROUP BY few', 'EXECUTE q(0)', "SELECT 'ends'") . $session->{err},
+	'ends', 'without rows, fractions are not evaluated');
 
 # a Gather is executed again
 answer($session, 'SET enable_material = off', 'SET enable_hashjoin = off', 'SET enable_memoize = off', 'SET enable_mergejoin = off');
