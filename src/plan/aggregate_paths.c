@@ -69,7 +69,7 @@ static bool
 groups_feed(PlannerInfo *root, double rows, int width, const RelOptInfo *grouped, const AggPath *serial)
 {
 	List	   *groups = get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist);
-	bool		columns = true;
+	bool		estimated = true;
 	ListCell   *lc;
 
 	foreach(lc, serial->groupClause)
@@ -82,11 +82,11 @@ groups_feed(PlannerInfo *root, double rows, int width, const RelOptInfo *grouped
 			return false;
 	}
 	foreach(lc, groups)
-		columns &= IsA(lfirst(lc), Var);
+		estimated &= gpusort_plan_has_estimate(lfirst(lc));
 	/* groups that are equal, or the same in all rows, are not sorted by */
 	return GPUSORT_GROUP_PATHKEYS(root) == list_length(groups) && !uses_other((Node *) grouped->reltarget->exprs, groups) &&
 		!uses_other((Node *) serial->qual, groups) &&
-		(!columns || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width));
+		(!estimated || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width));
 }
 
 /* Returns the Agg that the planner has found for one process; NULL: it has none. */

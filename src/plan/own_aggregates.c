@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -95,11 +96,24 @@ gpusort_plan_groups_pay(double rows, double groups, int width)
 		(rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= gpusort_guc_memory_limit(1) / 2.0);
 }
 
-/*
- * The same for the groups of an Agg.  A wrong answer costs less than it saves if it is right.
- * So the planner's estimate does not count if a group is an expression's value, such as a day: for it, the planner
- * takes each value of the expression's columns for a group.
- */
+bool
+gpusort_plan_has_estimate(Node *group)
+{
+	/* a column plus or minus a constant has as many values as the column */
+	while (IsA(group, OpExpr) && ((OpExpr *) group)->opno < FirstNormalObjectId)
+	{
+		OpExpr	   *op = (OpExpr *) group;
+		char	   *name = get_opname(op->opno);
+
+		if (list_length(op->args) != 2 || (strcmp(name, "+") != 0 && strcmp(name, "-") != 0) ||
+			IsA(linitial(op->args), Const) == IsA(lsecond(op->args), Const))
+			return false;
+		group = IsA(linitial(op->args), Const) ? lsecond(op->args) : linitial(op->args);
+	}
+	return IsA(group, Var);
+}
+
+/* The same for the groups of an Agg. */
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
@@ -108,7 +122,7 @@ groups_pay(const Agg *agg, const Plan *child)
 		return true;
 	for (int i = 0; i < agg->numCols; i++)
 	{
-		if (!IsA(get_tle_by_resno(outerPlan(child)->targetlist, agg->grpColIdx[i])->expr, Var))
+		if (!gpusort_plan_has_estimate((Node *) get_tle_by_resno(outerPlan(child)->targetlist, agg->grpColIdx[i])->expr))
 			return true;
 	}
 	return gpusort_plan_groups_pay(child->plan_rows, Max(agg->numGroups, 1), child->plan_width);

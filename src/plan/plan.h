@@ -123,7 +123,13 @@ extern Plan *gpusort_plan_own_aggregates(Agg *agg);
 /* Does GpuSort Aggregate compute an aggregate as one that sorts?  grouped: for groups */
 extern bool gpusort_plan_is_own_aggregate(const Aggref *aggref, bool grouped);
 
-/* Is a hash table of this many groups, by columns, of rows of this width expected to cost less than a sort? */
+/*
+ * Does the planner's number of groups by this expression count?  For a day of a timestamp, it takes each value of the
+ * column for a group.  Then groups are numbered in any case: where that is wrong, it costs less than it saves elsewhere.
+ */
+extern bool gpusort_plan_has_estimate(Node *group);
+
+/* Is a hash table of this many groups of rows of this width expected to cost less than a sort? */
 extern bool gpusort_plan_groups_pay(double rows, double groups, int width);
 
 /* The cost of a GpuSort Aggregate of this many rows, without its child. */
