@@ -38,9 +38,10 @@ uses_other(Node *node, List *groups)
 }
 
 /*
- * Can all aggregates of a query be fed, from rows with these columns, and does one of them sort?  From 16 on, rows may be sorted
- * for an aggregate as well.  Then they stay so for others that show their order, and the Gather would compute
- * what they are sorted by.
+ * Can all aggregates of a query be fed, from rows with these columns, and does one of them sort?
+ *
+ * From 16 on, the planner may sort rows for an aggregate as well.  Two things would keep own_aggregates.c from a feed then:
+ * another aggregate that shows the order of rows, and a Gather that computes the expression by which they are sorted.
  */
 static bool
 aggregates_feed(PlannerInfo *root, const PathTarget *target)
@@ -115,7 +116,8 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	double		rows = input->rows;
 	AggClauseCosts costs = {0};
 
-	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL || root->parse->groupingSets != NIL || root->agginfos == NIL)
+	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL ||
+		root->parse->groupingSets != NIL || root->agginfos == NIL)
 		return;
 	if (!gpusort_force && rows < (gpusort_cost_by_pages((Node *) partial) ? LEAST_PAGE_ROWS : LEAST_ROWS))
 		return;
