@@ -26,9 +26,11 @@ typedef struct GpusortCollector
 } GpusortCollector;
 
 /*
- * Reads all chunks from a Gather above a feed of this many processes, of which the first one has been read.  NULL: there
- * is none.  Returns the number of rows that the processes have read.  With groups, sets *rows to the rows of groups that no process had memory for, which are not added, in the
- * current memory context; NULL: there are none.
+ * Reads all chunks from a Gather above a feed of this many processes.  The caller has read the first one; NULL: there is
+ * none.  Returns the number of rows that the processes have read.
+ *
+ * With groups, sets *rows to the rows of groups that no process had memory for, which are not added, in the current memory
+ * context; NULL: there are none.
  */
 extern uint64 gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState *gather, int processes,
 							  Tuplestorestate **rows);
