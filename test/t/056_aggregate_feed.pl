@@ -34,16 +34,16 @@ my $plan = "EXPLAIN (COSTS OFF)";
 
 my $fed = qr/Custom Scan \(GpuSort Aggregate\).*->  Gather\n.*->  Custom Scan \(GpuSort Aggregate Feed\)\n +->  Parallel Seq Scan/s;
 like(answer($session, "$plan $_"), $fed, "fed: $_")
-  foreach "SELECT $median FROM big", "SELECT few, $median, count(*), avg(n), max(x) FROM big GROUP BY few HAVING count(DISTINCT v) > 2", 'SELECT id / 7, count(DISTINCT v), avg(f) FROM big GROUP BY 1',
+  foreach "SELECT $median FROM big", "SELECT few, $median, count(*), avg(n), max(x) FROM big GROUP BY few HAVING count(DISTINCT v) > 2", 'SELECT id / 7, count(DISTINCT v), avg(v) FROM big GROUP BY 1',
   'SELECT gpu_sort_agg(k) FROM big', 'SELECT sum(DISTINCT v) FILTER (WHERE k > 0) + 1 FROM big WHERE v < 500';
-unlike(answer($session, "$plan $_"), qr/Feed/, "not fed: $_")
+unlike(answer($session, "$plan $_"), qr/Aggregate Feed/, "not fed: $_")
   foreach 'SELECT count(DISTINCT k), own_sum(v) FROM big', 'SELECT count(DISTINCT k), array_agg(x ORDER BY x) FROM big', 'SELECT count(DISTINCT unsafe(k)) FROM big',
   'SELECT count(DISTINCT k) FILTER (WHERE v > (SELECT 500)) FROM big', 'SELECT few, percentile_disc((SELECT ARRAY[0.1, 0.9])) WITHIN GROUP (ORDER BY v) FROM big GROUP BY few', 'SELECT count(DISTINCT k + (SELECT 3)) FROM big', 'SELECT count(*), sum(v) FROM big',
   'SELECT few, count(DISTINCT k) FROM big GROUP BY ROLLUP (few)', 'SELECT id, x, count(DISTINCT k) FROM big GROUP BY id, x HAVING count(DISTINCT random()) > 0 AND own_sum(v) > 0';
 # core passes rows through a Gather of its own, where it costs nothing: of a function that is not for workers, and of an aggregate
-unlike(answer($session, 'SET parallel_tuple_cost = 0', "$plan SELECT $_ FROM big WHERE v = 77", 'RESET parallel_tuple_cost'), qr/Feed/, "not fed: $_")
+unlike(answer($session, 'SET parallel_tuple_cost = 0', "$plan SELECT $_ FROM big WHERE v = 77", 'RESET parallel_tuple_cost'), qr/Aggregate Feed/, "not fed: $_")
   foreach 'count(DISTINCT k % 3 + pg_backend_pid())', 'count(DISTINCT k), restricted_sum(v)', 'count(DISTINCT k) FILTER (WHERE pg_backend_pid() > 0)';
-unlike(answer($session, 'SET gpusort.force = off', "$plan SELECT $median FROM small", 'SET gpusort.force = on'), qr/Feed/, 'few rows are not worth it');
+unlike(answer($session, 'SET gpusort.force = off', "$plan SELECT $median FROM small", 'SET gpusort.force = on'), qr/Aggregate Feed/, 'few rows are not worth it');
 
 # ---- answers ----
 
