@@ -18,7 +18,7 @@
 /* Groups of a process that there is room for at first */
 #define FIRST_ROOM	256
 
-/* What is known of a process */
+/* A process that sends chunks */
 typedef struct Process
 {
 	uint32	   *groups;			/* the leader's numbers of its groups */
