@@ -64,12 +64,7 @@ static const CustomExecMethods exec_methods;
 static Node *
 create_state(CustomScan *scan)
 {
-	Feed	   *feed = palloc0(sizeof(Feed));
-
-	gpusort_plan_check(scan);
-	NodeSetTag(feed, T_CustomScanState);
-	feed->css.methods = &exec_methods;
-	return (Node *) feed;
+	return gpusort_plan_make_state(scan, sizeof(Feed), &exec_methods);
 }
 
 static void

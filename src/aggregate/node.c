@@ -62,12 +62,7 @@ static const CustomExecMethods exec_methods;
 static Node *
 create_state(CustomScan *scan)
 {
-	AggregateNode *node = palloc0(sizeof(AggregateNode));
-
-	gpusort_plan_check(scan);
-	NodeSetTag(node, T_CustomScanState);
-	node->css.methods = &exec_methods;
-	return (Node *) node;
+	return gpusort_plan_make_state(scan, sizeof(AggregateNode), &exec_methods);
 }
 
 static void

@@ -97,10 +97,14 @@ gpusort_version_check(const char *version)
 				 errhint("Reconnect, so that the session loads the new version.")));
 }
 
-void
-gpusort_plan_check(const CustomScan *scan)
+Node *
+gpusort_plan_make_state(const CustomScan *scan, Size bytes, const CustomExecMethods *methods)
 {
 	Node	   *last = scan->custom_private == NIL ? NULL : llast(scan->custom_private);
+	CustomScanState *state = palloc0(bytes);
 
 	gpusort_version_check(last != NULL && IsA(last, String) ? strVal(last) : "unknown");
+	NodeSetTag(state, T_CustomScanState);
+	state->methods = methods;
+	return (Node *) state;
 }

@@ -12,7 +12,7 @@
 #ifndef GPUSORT_BASE_SHMEM_H
 #define GPUSORT_BASE_SHMEM_H
 
-#include "nodes/plannodes.h"
+#include "nodes/extensible.h"
 
 typedef struct GpusortShmem
 {
@@ -40,7 +40,10 @@ extern void gpusort_plan_mark(CustomScan *scan);
 /* Raises an error if this is not the version of this library, but that of the leader of a parallel query. */
 extern void gpusort_version_check(const char *version);
 
-/* Raises the same error if a library of another version has made the plan node. */
-extern void gpusort_plan_check(const CustomScan *scan);
+/*
+ * Makes the state of a plan node, of this many bytes, which begins with a CustomScanState.  Raises the same error if a library
+ * of another version has made the plan node.
+ */
+extern Node *gpusort_plan_make_state(const CustomScan *scan, Size bytes, const CustomExecMethods *methods);
 
 #endif							/* GPUSORT_BASE_SHMEM_H */

@@ -28,12 +28,7 @@ static const CustomExecMethods exec_methods;
 static Node *
 create_state(CustomScan *scan)
 {
-	GpusortNode *node = palloc0(sizeof(GpusortNode));
-
-	gpusort_plan_check(scan);
-	NodeSetTag(node, T_CustomScanState);
-	node->css.methods = &exec_methods;
-	return (Node *) node;
+	return gpusort_plan_make_state(scan, sizeof(GpusortNode), &exec_methods);
 }
 
 static void

@@ -73,12 +73,7 @@ static const CustomExecMethods exec_methods;
 static Node *
 create_state(CustomScan *scan)
 {
-	GpusortFeed *feed = palloc0(sizeof(GpusortFeed));
-
-	gpusort_plan_check(scan);
-	NodeSetTag(feed, T_CustomScanState);
-	feed->css.methods = &exec_methods;
-	return (Node *) feed;
+	return gpusort_plan_make_state(scan, sizeof(GpusortFeed), &exec_methods);
 }
 
 static void
