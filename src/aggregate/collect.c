@@ -115,7 +115,12 @@ gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState
 				break;
 			case GPUSORT_CHUNK_KEYS:
 				gpusort_aggregates_put(to->aggregates, chunk->values, process->groups,
-									   (GpusortKeys) {chunk->count, chunk->nnulls, groups, groups + chunk->count});
+									   (GpusortKeys) {
+										   .count = chunk->count,
+										   .nnulls = chunk->nnulls,
+										   .groups = groups,
+										   .keys = to->numbers == NULL ? groups : groups + chunk->count,
+									   });
 				break;
 			case GPUSORT_CHUNK_STATES:
 				add_states(to, chunk, process);

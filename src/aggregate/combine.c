@@ -23,7 +23,7 @@
 #include "compat.h"
 
 /* Finds an aggregate's functions that combine states, pack and unpack them. */
-static Form_pg_aggregate
+static void
 find_functions(const Aggref *aggref, FormData_pg_aggregate *form)
 {
 	HeapTuple	aggregate = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
@@ -32,7 +32,6 @@ find_functions(const Aggref *aggref, FormData_pg_aggregate *form)
 		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
 	*form = *(Form_pg_aggregate) GETSTRUCT(aggregate);
 	ReleaseSysCache(aggregate);
-	return form;
 }
 
 bool
@@ -115,17 +114,17 @@ gpusort_states_get(GpusortStates *states, uint32 group)
 	{
 		GpusortCombination *combination = &states->combinations[t];
 		GpusortState *state = &states->states[(Size) group * states->ntransitions + t];
-		NullableDatum *value = &(NullableDatum) {state->value, state->isnull};
+		Datum		value = state->value;
 
 		gpusort_states_set_current(states, states->transitions[t].aggref, t);
-		if (combination->packed && !value->isnull)
+		if (combination->packed && !state->isnull)
 		{
-			combination->pack_call->args[0] = *value;
+			combination->pack_call->args[0] = (NullableDatum) {value};
 			combination->pack_call->isnull = false;
-			value->value = FunctionCallInvoke(combination->pack_call);
+			value = FunctionCallInvoke(combination->pack_call);
 		}
-		slot->tts_values[t] = MakeExpandedObjectReadOnly(value->value, value->isnull, states->transitions[t].length);
-		slot->tts_isnull[t] = value->isnull;
+		slot->tts_values[t] = MakeExpandedObjectReadOnly(value, state->isnull, states->transitions[t].length);
+		slot->tts_isnull[t] = state->isnull;
 	}
 	MemoryContextSwitchTo(old);
 	return ExecStoreVirtualTuple(slot);

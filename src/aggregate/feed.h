@@ -23,7 +23,7 @@ typedef enum GpusortChunkKind
 {
 	GPUSORT_CHUNK_GROUPS,		/* rows: the first ones of the process's next groups, which have numbers from 0 on */
 	GPUSORT_CHUNK_ROWS,			/* rows of further groups, for which it has no memory */
-	GPUSORT_CHUNK_KEYS,			/* the numbers of their groups, uint32, then keys, of one of the values */
+	GPUSORT_CHUNK_KEYS,			/* with groups the numbers of these, uint32, then keys, of one of the values */
 	GPUSORT_CHUNK_STATES		/* the states of all groups, a row for each, after everything else */
 } GpusortChunkKind;
 

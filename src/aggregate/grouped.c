@@ -62,10 +62,10 @@ struct GpusortGrouped
 	Tuplestorestate *written[PARTITIONS];	/* rows of theirs whose groups do not fit; NULL: none */
 	List	   *partitions;		/* to be read */
 	Tuplesortstate *sort;		/* the results; NULL: not yet computed */
-	TupleTableSlot *row;		/* of a partition */
+	TupleTableSlot *row;		/* of a partition, or of a feed */
 	TupleTableSlot *result;
 	TupleTableSlot *sorted;
-	GpusortPage page;			/* the row of a partition */
+	GpusortPage page;			/* this row */
 };
 
 GpusortGrouped *

@@ -113,7 +113,7 @@ gpusort_plan_has_estimate(Node *group)
 	return IsA(group, Var);
 }
 
-/* The same for the groups of an Agg. */
+/* Does it pay to number the groups of an Agg, instead of sorting its rows by them? */
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
@@ -130,8 +130,8 @@ groups_pay(const Agg *agg, const Plan *child)
 
 /*
  * Do the states of an aggregate fit in memory for all groups at once?  bytes: of all rows.  Core has the states of one group
- * at a time.  States with all values of a group, as array_agg() has, are internal.  Some small ones are, too, but their aggregates
- * are harmless.
+ * at a time.  States with all values of a group, as array_agg() has, are internal.  Some small ones are, too, but their
+ * aggregates are harmless.
  */
 static bool
 states_fit(Aggref *aggref, double bytes)
