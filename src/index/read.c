@@ -153,48 +153,42 @@ add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
 static int
 add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 {
-	TupleDesc	desc = RelationGetDescr(build->heap);
 	int			begin = i;
 
-	for (; build->attnos != NULL && i < page->count; i++)
+	for (; build->located && i < page->count; i++)
 	{
-		Datum		value;
+		int			column = build->attnos[0] - 1;
+		uint16		place = gpusort_places_at(&build->places, i, column);
 
-		if (!gpusort_tuple_fetch(page->tuples[i], desc, build->attnos[0], &value))
+		if (place <= GPUSORT_PLACE_UNKNOWN)
 			break;
-		gpusort_word_add(build, value, false, page->block, page->offsets[i], 0);
+		gpusort_word_add(build, fetchatt(GPUSORT_ATTRIBUTE(build->places.desc, column), (char *) page->tuples[i] + place), false,
+						 page->block, page->offsets[i], 0);
 	}
 	return i - begin;
 }
 
-/*
- * Adds tuples of a page from number i on, keys column by column.  Returns how many, perhaps 0.
- * *by_column becomes false if that is not possible with this page.
- */
+/* Adds tuples of a page from number i on, keys column by column, as long as that is possible.  Returns how many. */
 static int
-add_tuples(GpusortIndexBuild *build, const TablePage *page, int i, bool *by_column)
+add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 {
 	GpusortGather *gather = &build->gather;
 	GpusortRowStore *store = &gather->rows.store;
 	GpusortRoom *room = &build->room;
-	TupleDesc	desc = RelationGetDescr(build->heap);
 	uint64		first;
 	int			n;
 
-	if (!*by_column || build->attnos == NULL || gather->set == NULL ||
-		(build->columns.count == 0 &&
-		 !gpusort_columns_plan(&build->columns, desc, build->row->tts_tupleDescriptor, build->attnos)))
+	if (!build->located || gather->set == NULL)
 		return 0;
 	if (room->next == room->end || gpusort_rowstore_over(store))
 		(void) gpusort_rows_room(gather, room);
 	n = Min(page->count - i, (room->end - room->next) / room->width);
-	n = gpusort_columns_fit(&build->columns, page->tuples + i, n);
-	*by_column = n == 0 ||
-		gpusort_rowkey_encode_rows(gather->rows.key, desc, build->attnos, page->tuples + i, n, (uint64 *) room->next);
-	if (n == 0 || !*by_column)
+	n = gpusort_columns_fit(&build->columns, &build->places, page->tuples, i, n);
+	if (n == 0)
 		return 0;
+	gpusort_rowkey_encode_rows(gather->rows.key, &build->places, build->attnos, page->tuples, i, n, (uint64 *) room->next);
 	first = store->rows;
-	n = gpusort_rowstore_append_tuples(store, &build->columns, page->tuples + i, page->bytes + i, n);
+	n = gpusort_rowstore_append_columns(store, &build->columns, &build->places, page->tuples, i, n);
 	for (int row = 0; row < n; row++)
 		gpusort_index_mark_row(store, first + row, page->block, page->offsets[i + row], 0);
 	room->next += n * room->width;
@@ -202,16 +196,32 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i, bool *by_colu
 	return n;
 }
 
+/* Finds the columns of the index in the tuples of a page. */
+static void
+locate(GpusortIndexBuild *build, const TablePage *page)
+{
+	if (build->attnos != NULL && build->places.desc == NULL)
+	{
+		gpusort_places_begin(&build->places, RelationGetDescr(build->heap), build->estate->es_query_cxt);
+		if (!gpusort_columns_plan(&build->columns, build->row->tts_tupleDescriptor, build->attnos, false) ||
+			!gpusort_places_cover(&build->places, build->columns.natts))
+			build->columns.count = 0;
+	}
+	build->located = build->columns.count > 0;
+	if (build->located)
+		gpusort_places_find(&build->places, page->tuples, page->count);
+}
+
 static void
 add_page(GpusortIndexBuild *build, const TablePage *page)
 {
-	bool		by_column = true;
 	int			n;
 
 	build->tuples += page->count;
+	locate(build, page);
 	for (int i = 0; i < page->count; i += n)
 	{
-		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i, &by_column);
+		n = build->words != NULL ? add_words(build, page, i) : add_tuples(build, page, i);
 		if (n == 0)
 		{
 			add_tuple(build, page, i);

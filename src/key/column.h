@@ -396,6 +396,14 @@ struct GpusortRowKey
 extern void gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 										 uint64 *words);
 
+/*
+ * Writes the words of column i of n rows, in which they lie key->words apart.  values: NULL, or where a value of that many
+ * bytes lies, or a varlena (-1).  Rows that are filled have later words already; if a value does not decide, its row
+ * becomes so.  Returns whether one did.
+ */
+extern bool gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, const char *const *values, int n,
+										 uint64 *words, bool *filled);
+
 /* Sets words, bits and last_encoded_attno from the first nencoded columns. */
 extern void gpusort_rowkey_measure(GpusortRowKey *key);
 

@@ -3,46 +3,21 @@
  * page_rows.c
  *		Makes the keys of the rows of a heap page, column by column.
  *
- * If the rows have no NULLs, it is known where a value lies: at the same offset in all rows, or a walk
- * over each row finds it (key/tuple.h).  Then a loop for each column reads them there.  No slot is filled,
+ * It is known where the values lie in the tuples (key/tuple.h).  A loop for each column reads them there.  No slot is filled,
  * the kind of the column is looked at once, and the cache misses of several rows overlap.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-
+#include "compat.h"
 #include "key/column.h"
 #include "key/keybits.h"
 #include "key/tuple.h"
 
-/* Bytes of the header of a row without NULLs */
-#define PLAIN_HEADER	((int) MAXALIGN(SizeofHeapTupleHeader))
-
-/* Have all rows these columns, no NULL, and a header without anything else? */
+/* Has the column values of a fixed width that encode_fixed() reads? */
 static bool
-have_plain_headers(const HeapTupleHeader *rows, int n, int natts)
-{
-	bool		plain = true;
-
-	for (int i = 0; i < n; i++)
-		plain &= (rows[i]->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(rows[i]) >= natts &&
-			rows[i]->t_hoff == PLAIN_HEADER;
-	return plain;
-}
-
-/* Does the column have strings, read by encode_strings()?  A name is no varlena. */
-static bool
-has_strings(const GpusortRowColumn *column)
-{
-	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_ABBREVIATED ||
-		(column->kind == GPUSORT_ROW_LIBC && !column->libc.is_name);
-}
-
-/* Can the column's values be read by encode_column() or encode_uuids()? */
-static bool
-is_plain(const GpusortRowColumn *column)
+has_fixed_values(const GpusortRowColumn *column)
 {
 	switch (column->kind)
 	{
@@ -91,26 +66,6 @@ encode_uuids(const GpusortRowColumn *column, int offset, const char *const *rows
 }
 
 /*
- * The same for strings, in the last column that has words.  Sets *whole to false if the words of
- * a string do not decide.  Returns false if a string is toasted.
- */
-static bool
-encode_strings(GpusortRowColumn *column, int offset, const char *const *rows, int n,
-			   uint64 *words, int stride, bool *whole)
-{
-	for (int i = 0; i < n; i++, words += stride)
-	{
-		const char *value = rows[i] + offset;
-
-		if (gpusort_varlena_remote(value))
-			return false;
-		*whole &= column->few == NULL ? gpusort_rowstring_encode(column, PointerGetDatum(value), words) :
-			gpusort_few_encode(column, PointerGetDatum(value), words);
-	}
-	return true;
-}
-
-/*
  * Writes the column's word of each row.  offset: of the value, from rows[i].  Returns false if a
  * value shares its word with another one (plan "crowded").
  */
@@ -147,52 +102,49 @@ encode_column(const GpusortRowColumn *column, int offset, const char *const *row
 	return !crowded;
 }
 
-bool
-gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
-						   const HeapTupleHeader *rows, int n, uint64 *words)
+/* The same for the column's values of any plain kind */
+static bool
+encode_fixed(const GpusortRowColumn *column, int offset, const char *const *rows, int n, uint64 *words, int stride)
 {
-	GpusortPlaces places;
-	uint16		found[MaxHeapTuplesPerPage][GPUSORT_MAX_WORDS];
+	return column->kind == GPUSORT_ROW_UUID ? encode_uuids(column, offset, rows, n, words, stride) :
+		encode_column(column, offset, rows, n, words, stride);
+}
+
+void
+gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,
+						   const HeapTupleHeader *tuples, int first, int n, uint64 *words)
+{
+	const char *const *rows = (const char *const *) (tuples + first);
 	const char *values[MaxHeapTuplesPerPage];
-	int			natts = 0;
+	bool		filled[MaxHeapTuplesPerPage];	/* rows whose later words have been written */
+	bool		any_filled = false;
 
-	gpusort_places_begin(&places, desc);
-	for (int i = 0; i < key->nencoded; i++)
-	{
-		const GpusortRowColumn *column = &key->columns[i];
-		AttrNumber	attno = attnos != NULL ? attnos[column->attribute] : column->attribute + 1;
-
-		if (!gpusort_places_add(&places, attno - 1) ||
-			!(is_plain(column) || (has_strings(column) && i + 1 == key->nencoded)))
-			return false;
-		natts = Max(natts, attno);
-	}
-	if (!have_plain_headers(rows, n, natts))
-		return false;
-	for (int row = 0; places.last > 0 && row < n; row++)
-		gpusort_places_walk(&places, rows[row], found[row]);
 	for (int i = 0; i < key->nencoded; i++)
 	{
 		GpusortRowColumn *column = &key->columns[i];
-		const char *const *from = (const char *const *) rows;
-		int			offset = PLAIN_HEADER;
-		bool		whole = true;
+		int			c = (attnos != NULL ? attnos[column->attribute] : column->attribute + 1) - 1;
+		bool		fixed = has_fixed_values(column) && places->plain && !any_filled;
+		bool		done = false;
 
-		if (places.steps[i] < 0)
-			offset += places.offsets[i];
-		else
+		if (fixed && gpusort_places_agree(places, c))
+			done = encode_fixed(column, places->offsets[c], rows, n, words, key->words);
+		if (!done)
 		{
 			for (int row = 0; row < n; row++)
-				values[row] = from[row] + found[row][i];
-			from = values;
+			{
+				uint16		place = gpusort_places_at(places, first + row, c);
+
+				values[row] = place == GPUSORT_PLACE_NULL ? NULL : rows[row] + place;
+			}
+			/* values that share a word must be met one by one */
+			if (!(fixed && encode_fixed(column, 0, values, n, words, key->words)))
+			{
+				if (!any_filled)
+					memset(filled, 0, n * sizeof(bool));
+				any_filled |= gpusort_rowkey_encode_values(key, i, places->columns[c].bytes,
+														   GPUSORT_ATTRIBUTE(places->desc, c)->attbyval, values, n, words, filled);
+			}
 		}
-		if (!(column->kind == GPUSORT_ROW_UUID ? encode_uuids(column, offset, from, n, words, key->words) :
-			  has_strings(column) ? encode_strings(column, offset, from, n, words, key->words, &whole) :
-			  encode_column(column, offset, from, n, words, key->words)))
-			return false;
-		if (!whole)
-			key->undecided |= (uint32) 1 << i;
 		words += column->words;
 	}
-	return true;
 }

@@ -345,6 +345,35 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 	}
 }
 
+bool
+gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, const char *const *values, int n,
+							 uint64 *words, bool *filled)
+{
+	GpusortRowColumn *column = &key->columns[i];
+	uint64	   *end = words - gpusort_rowkey_first_words(key, i) + key->words;
+	bool		any = false;
+
+	for (int row = 0; row < n; row++, words += key->words, end += key->words)
+	{
+		LaterWords	later;
+
+		if (unlikely(filled[row]))
+			continue;
+		if (values[row] == NULL)
+		{
+			encode_null(column, words);
+			continue;
+		}
+		later = encode_value(column, fetch_att(values[row], byval, bytes), words);
+		if (unlikely(later != LATER_WORDS_EXACT))
+		{
+			fill_later_words(key, column, words, end, later);
+			any = filled[row] = true;
+		}
+	}
+	return any;
+}
+
 void
 gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull, uint64 *words)
 {

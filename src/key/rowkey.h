@@ -19,6 +19,8 @@
 #include "executor/tuptable.h"
 #include "nodes/primnodes.h"
 
+#include "key/tuple.h"
+
 /* One column of an ORDER BY list, as a Sort plan node has it. */
 typedef struct GpusortSortColumn
 {
@@ -140,14 +142,12 @@ extern int gpusort_rowkey_bits(const GpusortRowKey *key);
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 
 /*
- * Does the same for n rows of a heap page, whose descriptor is desc: words has their keys one
- * after the other.  attnos: column i of a slot's row is column attnos[i] of these, from 1; NULL:
- * they have the same columns.  Returns false if the rows must be encoded one by one: a column's
- * kind is not among those that page_rows.c knows, gpusort_places_add() refuses it, a row has
- * a NULL or lacks one of the columns, a string is toasted, or two values share words.
+ * Does the same for n tuples of a heap page, from number first on, whose columns have been found, none of them unknown: words
+ * has their keys one after the other.  attnos: column i of a slot's row is column attnos[i] of these, from 1; NULL: they
+ * have the same columns.
  */
-extern bool gpusort_rowkey_encode_rows(GpusortRowKey *key, TupleDesc desc, const AttrNumber *attnos,
-									   const HeapTupleHeader *rows, int n, uint64 *words);
+extern void gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,
+									   const HeapTupleHeader *tuples, int first, int n, uint64 *words);
 
 /* ---- doubt.c ---- */
 

@@ -1,91 +1,140 @@
 /*-------------------------------------------------------------------------
  *
  * tuple.c
- *		Finds columns in heap tuples without NULLs.
+ *		Finds columns in heap tuples.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/tupmacs.h"
+#include "utils/memutils.h"
 
 #include "compat.h"
 #include "key/tuple.h"
 
-/* Returns the last column, up to this one, whose offset core has cached, or the first one, and sets its offset. */
-static inline int
-find_known(TupleDesc desc, int column, int *offset)
+/* Bytes of the header of a tuple without NULLs */
+#define PLAIN_HEADER	((int) MAXALIGN(SizeofHeapTupleHeader))
+
+/*
+ * A walk waits for the memory of each cache line, since it must read one column to find the next.  So the lines of a tuple
+ * are prefetched so many tuples ahead: as many bytes as the walk over the last one has come to.
+ */
+#define AHEAD		4
+#define CACHE_LINE	64
+
+void
+gpusort_places_begin(GpusortPlaces *places, TupleDesc desc, MemoryContext cxt)
 {
-	while (column > 0 && GPUSORT_ATTRIBUTE(desc, column)->attcacheoff < 0)
-		column--;
-	*offset = Max(GPUSORT_ATTRIBUTE(desc, column)->attcacheoff, 0);
-	return column;
+	places->desc = desc;
+	places->cxt = cxt;
+	places->natts = places->fixed = places->first = places->reach = 0;
+	places->begin = PLAIN_HEADER;
 }
 
 bool
-gpusort_places_add(GpusortPlaces *places, int column)
+gpusort_places_cover(GpusortPlaces *places, int natts)
 {
-	TupleDesc	desc = places->desc;
-	int			offset;
-	int			known = find_known(desc, column, &offset);
-
-	/* 19 caches no offset of a varlena, and core before 19 none until it deforms a tuple */
-	for (; known < column && GPUSORT_ATTRIBUTE(desc, known)->attlen > 0; known++)
+	if (natts > GPUSORT_PLACES_MAX)
+		return false;
+	for (; places->natts < natts; places->natts++)
 	{
-		int			end = offset + GPUSORT_ATTRIBUTE(desc, known)->attlen;
-		int			aligned = gpusort_align(end, desc, known + 1);
+		int			c = places->natts;
+		int			bytes = GPUSORT_ATTRIBUTE(places->desc, c)->attlen;
+		int			mask = gpusort_align(1, places->desc, c) - 1;
+		int			aligned = (places->begin + mask) & ~mask;
 
+		Assert(bytes >= -1);	/* no table has a column of C strings */
+		places->columns[c].bytes = bytes;
+		places->columns[c].mask = mask;
+		if (places->first < c)
+			continue;
 		/* a varlena with a short header is not aligned */
-		if (GPUSORT_ATTRIBUTE(desc, known + 1)->attlen == -1 && aligned > end)
-			break;
-		offset = aligned;
+		if (bytes > 0 || aligned == places->begin)
+		{
+			places->offsets[c] = aligned;
+			places->fixed = c + 1;
+		}
+		if (bytes > 0)
+		{
+			places->begin = aligned + bytes;
+			places->first = c + 1;
+		}
 	}
-	places->offsets[places->count] = offset;
-	places->steps[places->count++] = known < column ? column - known : -1;
-	if (known < column)
+	return true;
+}
+
+/* Walks over the columns from number c on, which begin at this offset or behind it.  bits: NULL, or those of the NULLs. */
+static pg_attribute_always_inline void
+walk(const GpusortPlaces *places, HeapTupleHeader tuple, int c, int offset, const bits8 *bits, uint16 *found)
+{
+	const char *begin = (const char *) tuple;
+
+	for (; c < places->natts; c++)
 	{
-		places->first = known;
-		places->begin = offset;
-		places->last = Max(places->last, column);
+		int			bytes = places->columns[c].bytes;
+		int			mask = places->columns[c].mask;
+
+		if (bits != NULL && att_isnull(c, bits))
+		{
+			found[c] = GPUSORT_PLACE_NULL;
+			continue;
+		}
+		/* what is in front of an aligned varlena is 0, and no header of a short one begins so */
+		if (bytes > 0 || begin[offset] == 0)
+			offset = (offset + mask) & ~mask;
+		found[c] = offset;
+		offset += bytes > 0 ? bytes : (int) VARSIZE_ANY(begin + offset);
 	}
-	return column - known < GPUSORT_PLACES_MAX;
+}
+
+/* Finds the columns in a tuple that is not plain. */
+static pg_noinline void
+find(const GpusortPlaces *places, HeapTupleHeader tuple, uint16 *found)
+{
+	if (HeapTupleHeaderGetNatts(tuple) >= places->natts)
+		walk(places, tuple, 0, tuple->t_hoff, (tuple->t_infomask & HEAP_HASNULL) != 0 ? tuple->t_bits : NULL, found);
+	else
+		for (int c = 0; c < places->natts; c++)
+			found[c] = GPUSORT_PLACE_UNKNOWN;
+}
+
+static inline bool
+is_plain(HeapTupleHeader tuple)
+{
+	return (tuple->t_infomask & HEAP_HASNULL) == 0 && tuple->t_hoff == PLAIN_HEADER;
 }
 
 void
-gpusort_places_walk(const GpusortPlaces *places, HeapTupleHeader tuple, uint16 *found)
+gpusort_places_find(GpusortPlaces *places, const HeapTupleHeader *tuples, int n)
 {
-	const char *data = (const char *) tuple + tuple->t_hoff;
-	TupleDesc	desc = places->desc;
-	int			offset = places->begin;
-	int			last = places->last;
-	uint16		offsets[GPUSORT_PLACES_MAX];
-	uint16	   *next = offsets;
+	uint16	   *found;
 
-	for (int column = places->first;; column++)
+	places->plain = places->known = true;
+	for (int i = 0; i < n; i++)
 	{
-		offset = gpusort_align_value(offset, desc, column, data + offset);
-		*next++ = offset;
-		if (column == last)
-			break;
-		offset = att_addlength_pointer(offset, GPUSORT_ATTRIBUTE(desc, column)->attlen, data + offset);
+		bool		known = HeapTupleHeaderGetNatts(tuples[i]) >= places->natts;
+
+		for (int line = 0; i + AHEAD < n && line < places->reach; line += CACHE_LINE)
+			__builtin_prefetch((const char *) tuples[i + AHEAD] + line);
+		places->known &= known;
+		places->plain &= known && is_plain(tuples[i]);
 	}
-	for (int i = 0; i < places->count; i++)
-		found[i] = places->steps[i] >= 0 ? offsets[places->steps[i]] : places->offsets[i];
-}
-
-int
-gpusort_tuple_find(HeapTupleHeader tuple, TupleDesc desc, int column)
-{
-	const char *data = (const char *) tuple + tuple->t_hoff;
-	int			offset;
-	int			known = find_known(desc, column, &offset);
-
-	if (known == column || (GPUSORT_ATTRIBUTE(desc, known)->attlen > 0 && GPUSORT_ATTRIBUTE(desc, known + 1)->attlen > 0))
-		return -1;
-	for (; known < column; known++)
+	if (places->plain && places->fixed >= places->natts)
+		return;
+	if (places->found == NULL)
+		places->found = MemoryContextAlloc(places->cxt, MaxHeapTuplesPerPage * GPUSORT_PLACES_MAX * sizeof(uint16));
+	found = places->found;
+	for (int i = 0; i < n; i++, found += places->natts)
 	{
-		offset = att_addlength_pointer(offset, GPUSORT_ATTRIBUTE(desc, known)->attlen, data + offset);
-		offset = gpusort_align_value(offset, desc, known + 1, data + offset);
+		if (likely(is_plain(tuples[i]) && HeapTupleHeaderGetNatts(tuples[i]) >= places->natts))
+		{
+			for (int c = 0; c < places->first; c++)
+				found[c] = places->offsets[c];
+			walk(places, tuples[i], places->first, places->begin, NULL, found);
+		}
+		else
+			find(places, tuples[i], found);
 	}
-	return offset;
+	places->reach = places->natts > 0 ? found[-1] : 0;
 }

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * tuple.h
- *		Finds columns in heap tuples without NULLs.
+ *		Finds columns in heap tuples.
  *
- * In front of the first value of variable length, each column lies at the same offset in all tuples.
- * One behind it is found by a walk over the values of the tuple, which begins there.
+ * In front of the first value of variable length, a column lies at the same offset in all tuples
+ * without NULLs.  One behind it is found by a walk over the values of the tuple.  A walk is made once for
+ * all columns and for all tuples of a page, by what the descriptor says of the columns in a few bytes.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,41 +14,63 @@
 
 #include "access/htup_details.h"
 
-/* The most columns that are found, and that a walk goes over */
+/* The most columns that a walk goes over */
 #define GPUSORT_PLACES_MAX	64
 
-/* Where columns lie.  Offsets are in bytes, behind the tuple's header; columns have numbers from 0. */
+/* Places are offsets in bytes from the begin of a tuple, behind its header.  These are none: */
+#define GPUSORT_PLACE_NULL		0	/* the column is NULL */
+#define GPUSORT_PLACE_UNKNOWN	1	/* the tuple has fewer columns; the descriptor says what the others are */
+
+/* Where the first columns lie in tuples.  Columns and tuples have numbers from 0. */
 typedef struct GpusortPlaces
 {
 	TupleDesc	desc;			/* of the tuples */
-	int			count;			/* columns */
-	int			first;			/* the walk begins with this column, */
-	int			begin;			/* which has this offset in all tuples, */
-	int			last;			/* and ends with this one; 0: there is no walk */
-	uint16		offsets[GPUSORT_PLACES_MAX];	/* of those that have the same offset in all tuples */
-	int16		steps[GPUSORT_PLACES_MAX];	/* of the walk, to the others; -1: none */
+	MemoryContext cxt;			/* owns found */
+	int			natts;			/* columns that are found */
+	int			fixed;			/* the first of them have these places in all tuples without NULLs: */
+	uint16		offsets[GPUSORT_PLACES_MAX];
+	int			first;			/* a walk begins with this column, */
+	int			begin;			/* which has at least this offset */
+	struct
+	{
+		int16		bytes;		/* -1: a varlena */
+		uint16		mask;		/* its alignment, less 1 */
+	}			columns[GPUSORT_PLACES_MAX];
+
+	/* of the tuples that were given last */
+	bool		plain;			/* none of them has a NULL, or lacks a column */
+	bool		known;			/* none of them lacks a column */
+	int			reach;			/* the place of the last column, in the last tuple */
+	uint16	   *found;			/* [tuple * natts + column], unless they are plain and all columns fixed */
 } GpusortPlaces;
 
-static inline void
-gpusort_places_begin(GpusortPlaces *places, TupleDesc desc)
+/*
+ * Begins with no columns of tuples of this descriptor.  It and the context must live as long as the places, which must be
+ * zeroed at first.
+ */
+extern void gpusort_places_begin(GpusortPlaces *places, TupleDesc desc, MemoryContext cxt);
+
+/*
+ * Has at least the first natts columns found in the tuples that are given from now on.  Returns false if they are more than
+ * GPUSORT_PLACES_MAX.
+ */
+extern bool gpusort_places_cover(GpusortPlaces *places, int natts);
+
+/* Finds the columns in these tuples, MaxHeapTuplesPerPage at most. */
+extern void gpusort_places_find(GpusortPlaces *places, const HeapTupleHeader *tuples, int n);
+
+/* Has a column the same place in all tuples that were given?  It is offsets[column]. */
+static inline bool
+gpusort_places_agree(const GpusortPlaces *places, int column)
 {
-	places->desc = desc;
-	places->count = places->last = 0;
+	return places->plain && column < places->fixed;
 }
 
-/* Adds a column.  Returns false if it is too far behind the first value of variable length. */
-extern bool gpusort_places_add(GpusortPlaces *places, int column);
-
-/*
- * There is a walk: finds the columns in a tuple that has them, and no NULL.  found[i] becomes the
- * offset of the column that was added as number i, from 0.
- */
-extern void gpusort_places_walk(const GpusortPlaces *places, HeapTupleHeader tuple, uint16 *found);
-
-/*
- * Returns the offset of a column, which is not in attcacheoff, in a tuple that has it, and no NULL.
- * -1: core caches the offset when it deforms the tuple.
- */
-extern int	gpusort_tuple_find(HeapTupleHeader tuple, TupleDesc desc, int column);
+/* Returns the place of a column in a tuple. */
+static inline uint16
+gpusort_places_at(const GpusortPlaces *places, int tuple, int column)
+{
+	return gpusort_places_agree(places, column) ? places->offsets[column] : places->found[tuple * places->natts + column];
+}
 
 #endif							/* GPUSORT_KEY_TUPLE_H */

@@ -94,43 +94,63 @@ row(GpusortGather *gather, uint32 i)
 	return stored_row(gather, i);
 }
 
+/* Plans how rows of a scan are copied, and which columns of its table are needed for that and for keys. */
+static void
+meet_scan(GpusortGather *gather)
+{
+	static const AttrNumber first = 1;
+	const GpusortSortSpec *spec = gather->spec;
+	const GpusortPage *page = &gather->page;
+	const AttrNumber *attnos = spec->bare && page->attnos == NULL ? &first : page->attnos;
+	GpusortRows *rows = &gather->rows;
+
+	rows->scan = page->scan;
+	rows->columns.count = rows->natts = 0;
+	if (attnos != NULL)
+	{
+		if (gpusort_columns_plan(&rows->columns, spec->desc, attnos, spec->bare))
+			rows->natts = rows->columns.natts;
+		return;
+	}
+	for (int i = 0; i < spec->ncolumns; i++)
+		rows->natts = Max(rows->natts, spec->attnos[i]);
+}
+
+/* Are the columns of all rows of the table's page found, so that these can be taken by columns? */
+static bool
+locate(GpusortGather *gather)
+{
+	GpusortPage *page = &gather->page;
+
+	if (gather->rows.scan != page->scan)
+		meet_scan(gather);
+	return gather->rows.natts > 0 && gpusort_page_locate(page, gather->rows.natts) && page->places.known;
+}
+
 /*
- * Copies rows of the page to the store: n of them, from number i on.  Returns how many it has
- * copied: all, unless the arena has no memory, or gpusort_rowstore_over() is true after the
- * first.
+ * Copies rows of the table's page to the store: n of them, from number i on.  located: locate() is true.  Returns how many it has
+ * copied: all, unless the arena has no memory, or gpusort_rowstore_over() is true after the first.
  */
 static int
-append_rows(GpusortGather *gather, const GpusortColumns *columns, int i, int n)
+append_rows(GpusortGather *gather, bool located, int i, int n)
 {
 	GpusortRowStore *store = &gather->rows.store;
 	GpusortPage *page = &gather->page;
-	bool		by_tuples = page->slot == NULL && !gather->spec->bare && (page->attnos == NULL || columns->count > 0);
 	int			done = 0;
 
 	while (done < n)
 	{
-		if (by_tuples)
-			done += gpusort_rowstore_append_tuples(store, page->attnos != NULL ? columns : NULL,
-												   page->rows + i + done, page->bytes + i + done, n - done);
+		if (page->attnos == NULL && !gather->spec->bare)
+			done += gpusort_rowstore_append_tuples(store, page->rows + i + done, page->bytes + i + done, n - done);
+		else if (located)
+			done += gpusort_rowstore_append_columns(store, &gather->rows.columns, &page->places, page->rows, i + done, n - done);
 		if (done == n || (done > 0 && gpusort_rowstore_over(store)))
 			break;
-		/* a row whose columns cannot be copied one by one */
 		if (!gpusort_rowstore_append(store, gpusort_page_slot(page, i + done)))
 			break;
 		done++;
 	}
 	return done;
-}
-
-/* Plans how columns that are chosen from the page's rows are copied. */
-static void
-plan_columns(GpusortGather *gather, GpusortColumns *columns)
-{
-	const GpusortPage *page = &gather->page;
-
-	columns->count = 0;
-	if (page->attnos != NULL)
-		(void) gpusort_columns_plan(columns, page->desc, gather->spec->desc, page->attnos);
 }
 
 bool
@@ -189,9 +209,8 @@ key_columns(GpusortGather *gather, int i)
 	{
 		AttrNumber	attno = gather->spec->attnos[column];
 
-		if (!gpusort_page_fetch(page, i, attno, &keys->tts_values[attno - 1]))
+		if (!gpusort_page_fetch(page, i, attno, &keys->tts_values[attno - 1], &keys->tts_isnull[attno - 1]))
 			return gpusort_page_slot(page, i);
-		keys->tts_isnull[attno - 1] = false;
 	}
 	return keys;
 }
@@ -219,10 +238,10 @@ removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *keys)
 
 /*
  * Makes the key of row i of the page, and stores the row.  Returns false if it must go
- * to core, as all others: see gpusort_gather_room().  columns: not used for a slot.
+ * to core, as all others: see gpusort_gather_room().
  */
 static pg_attribute_always_inline bool
-take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns, int i)
+take_row(GpusortGather *gather, GpusortRoom *room, int i)
 {
 	const GpusortNodeLimit *limit = &gather->limit;
 
@@ -242,7 +261,7 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 		/* a bare row is the key column */
 		if (likely(gather->spec->bare || gather->page.slot != NULL ?
 				   gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot) :
-				   append_rows(gather, columns, i, 1) == 1))
+				   append_rows(gather, false, i, 1) == 1))
 			break;
 		gpusort_gather_empty_arena(gather, room);
 	}
@@ -250,33 +269,60 @@ take_row(GpusortGather *gather, GpusortRoom *room, const GpusortColumns *columns
 	return true;
 }
 
+/*
+ * Takes rows of the table's page from number i on: their keys have been made, n of them from room->next on.  Returns how many
+ * it has taken or removed.
+ */
+static int
+take_within_bound(GpusortGather *gather, GpusortRoom *room, int i, int n)
+{
+	const char *keys = room->next;
+
+	for (int row = 0; row < n; row++, keys += room->width)
+	{
+		int			order = gpusort_limit_compare(&gather->limit, (const uint64 *) keys);
+
+		if (order > 0 || (order == 0 && gpusort_bound_is_behind(gather, key_columns(gather, i + row))))
+		{
+			gpusort_limit_count_removed(gather);
+			continue;
+		}
+		if (gpusort_rowstore_over(&gather->rows.store) || append_rows(gather, true, i + row, 1) == 0)
+			return row;
+		memmove(room->next, keys, room->width);
+		room->next += room->width;
+	}
+	return n;
+}
+
 /* Takes the rows of a table's page: keys column by column where that is possible, and then the rows. */
 static bool
 take_page(GpusortGather *gather, GpusortRoom *room)
 {
 	GpusortPage *page = &gather->page;
-	bool		by_column = !gather->limit.known && !gather->spec->bare;
-	GpusortColumns columns;
+	const GpusortNodeLimit *limit = &gather->limit;
+	bool		located = locate(gather);
 	int			i = 0;
 
-	plan_columns(gather, &columns);
 	while (i < page->count)
 	{
-		if (by_column)
-		{
-			int			n = Min(page->count - i, (room->end - room->next) / room->width);
+		int			n = Min(page->count - i, (room->end - room->next) / room->width);
 
-			by_column = gpusort_rowkey_encode_rows(gather->rows.key, page->desc, page->attnos,
-												   page->rows + i, n, (uint64 *) room->next);
-			if (!by_column)
-				continue;
-			n = append_rows(gather, &columns, i, n);
-			room->next += n * room->width;
-			i += n;
+		if (located && n > 0 && !(limit->known && limit->nwords == 0))
+		{
+			gpusort_rowkey_encode_rows(gather->rows.key, &page->places, page->attnos, page->rows, i, n, (uint64 *) room->next);
+			if (limit->known)
+				i += take_within_bound(gather, room, i, n);
+			else
+			{
+				n = append_rows(gather, true, i, n);
+				room->next += n * room->width;
+				i += n;
+			}
 			if (i == page->count)
 				break;
 		}
-		if (!take_row(gather, room, &columns, i))
+		if (!take_row(gather, room, i))
 		{
 			page->next = i;
 			return false;
@@ -290,11 +336,13 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 static void
 take_sample(GpusortGather *gather)
 {
-	GpusortColumns columns;
+	GpusortPage *page = &gather->page;
 
 	gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
-	plan_columns(gather, &columns);
-	(void) append_rows(gather, &columns, 0, gather->page.count);
+	if (page->slot != NULL)
+		(void) gpusort_rowstore_append(&gather->rows.store, page->slot);
+	else
+		(void) append_rows(gather, locate(gather), 0, page->count);
 	if (gpusort_rows_sampled(gather))
 		gpusort_rows_settle(gather, true);
 }
@@ -307,7 +355,7 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 		take_sample(gather);
 		return true;
 	}
-	return gather->page.slot != NULL ? take_row(gather, room, NULL, 0) : take_page(gather, room);
+	return gather->page.slot != NULL ? take_row(gather, room, 0) : take_page(gather, room);
 }
 
 static void

@@ -124,8 +124,6 @@ gpusort_cost_by_pages(const Node *node)
 		IsA(node, AppendPath) ? ((const AppendPath *) node)->subpaths : NIL;
 	List	   *columns = NIL;
 	ListCell   *cell;
-	bool		chosen = false; /* not the first columns of the table, which may be whole rows */
-	bool		varying = false;	/* a column has no fixed width */
 
 	if (IsA(node, SeqScan))
 		columns = ((const Plan *) node)->targetlist;
@@ -145,11 +143,8 @@ gpusort_cost_by_pages(const Node *node)
 
 		if (!IsA(var, Var) || var->varattno <= 0)
 			return false;
-		chosen |= var->varattno != foreach_current_index(cell) + 1;
-		varying |= get_typlen(var->vartype) < 0;
 	}
-	/* chosen columns that vary are copied by way of a slot */
-	return !(chosen && varying);
+	return true;
 }
 
 double
@@ -214,8 +209,7 @@ units_of(const GpusortCostInput *input, bool bounded)
 		.setup = SETUP_OPERATORS + (key->strings ? TIE_SETUP_OPERATORS : 0) +
 			(key->few_values ? FEW_SETUP_OPERATORS : 0) +
 			(bounded ? BOUND_SETUP_OPERATORS * (words - 1) : 0),
-			/* to compare a row with a bound takes a slot */
-			.read = (input->by_pages && !bounded ? PAGE_READ_OPERATORS : READ_OPERATORS) + WORD_OPERATORS * words,
+			.read = (input->by_pages ? PAGE_READ_OPERATORS : READ_OPERATORS) + WORD_OPERATORS * words,
 			.copy = COPY_OPERATORS + (key->strings ? TIE_OPERATORS : 0),
 			.heap = HEAP_OPERATORS,
 			.words = words,

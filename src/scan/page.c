@@ -114,9 +114,13 @@ meet_quals(GpusortPage *page)
 
 	page->nquals = 0;
 	page->quals = palloc(list_length(clauses) * sizeof(GpusortPageQual));
+	page->qual_places.found = NULL;
+	gpusort_places_begin(&page->qual_places, page->scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor, page->cxt);
 	foreach(cell, clauses)
 	{
-		if (!is_comparison(page, lfirst(cell), &page->quals[page->nquals++]))
+		GpusortPageQual *qual = &page->quals[page->nquals++];
+
+		if (!is_comparison(page, lfirst(cell), qual) || !gpusort_places_cover(&page->qual_places, qual->attno))
 		{
 			page->nquals = -1;
 			break;
@@ -172,8 +176,14 @@ passes(GpusortPage *page, int i)
 	{
 		const GpusortPageQual *qual = &page->quals[decided];
 
-		if (!gpusort_tuple_fetch(page->rows[i], desc, qual->attno, &qual->call->args[qual->argument].value))
+		uint16		place = gpusort_places_at(&page->qual_places, i, qual->attno - 1);
+
+		if (place == GPUSORT_PLACE_NULL)
+			return false;
+		if (place == GPUSORT_PLACE_UNKNOWN)
 			break;
+		qual->call->args[qual->argument].value = fetchatt(GPUSORT_ATTRIBUTE(desc, qual->attno - 1),
+														  (char *) page->rows[i] + place);
 		qual->call->isnull = false;
 		if (!DatumGetBool(FunctionCallInvoke(qual->call)) || qual->call->isnull)
 			return false;
@@ -192,6 +202,8 @@ filter(GpusortPage *page)
 {
 	int			kept = 1;
 
+	if (page->nquals > 0)
+		gpusort_places_find(&page->qual_places, page->rows, page->count);
 	for (int i = 1; i < page->count; i++)
 	{
 		if (!passes(page, i))
@@ -254,8 +266,10 @@ gpusort_page_next(GpusortPage *page, PlanState *child)
 
 	page->next = 0;
 	page->count = 0;
+	page->located = false;
 	if (TupIsNull(slot))
 		return false;
+	page->query_cxt = child->state->es_query_cxt;
 	scan = find_scan(child);
 	if (scan != NULL && scan != page->scan)
 		meet_scan(page, scan);
@@ -285,6 +299,18 @@ gpusort_page_next(GpusortPage *page, PlanState *child)
 	return true;
 }
 
+bool
+gpusort_page_find(GpusortPage *page, int natts)
+{
+	if (page->places.desc != page->desc)
+		gpusort_places_begin(&page->places, page->desc, page->query_cxt);
+	if (!gpusort_places_cover(&page->places, natts))
+		return false;
+	gpusort_places_find(&page->places, page->rows, page->count);
+	page->located = true;
+	return true;
+}
+
 TupleTableSlot *
 gpusort_page_store(GpusortPage *page, int i)
 {
@@ -294,9 +320,6 @@ gpusort_page_store(GpusortPage *page, int i)
 	{
 		page->stored = i;
 		(void) store_row(page, i);
-		/* compiled code does not store the columns' offsets in the descriptor, by which values are fetched */
-		if (i == 0)
-			slot_getallattrs(scan->ss_ScanTupleSlot);
 		if (scan->ps.ps_ProjInfo != NULL)
 		{
 			scan->ps.ps_ExprContext->ecxt_scantuple = scan->ss_ScanTupleSlot;

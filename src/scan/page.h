@@ -39,6 +39,9 @@ typedef struct GpusortPage
 
 	/* columns of the rows can be fetched from rows[], of this descriptor.  NULL: only from the slot */
 	TupleDesc	desc;
+	GpusortPlaces places;		/* of columns of rows[], if they have been located */
+	bool		located;
+	MemoryContext query_cxt;
 	const AttrNumber *attnos;	/* column i, from 0, of a row is this column of rows[]; NULL: column i + 1 */
 	HeapTupleHeader rows[MaxHeapTuplesPerPage]; /* in the page */
 	uint16		bytes[MaxHeapTuplesPerPage];	/* lengths of the rows */
@@ -52,6 +55,7 @@ typedef struct GpusortPage
 	AttrNumber *chosen;			/* attnos */
 	int			nquals;			/* -1: the qual has something else than comparisons */
 	GpusortPageQual *quals;		/* all must be true */
+	GpusortPlaces qual_places;	/* of the columns that they compare */
 	HeapTupleData tuple;		/* the row in the scan's slot */
 	int			stored;			/* the number of the row that gpusort_page_store() has returned last, or -1 */
 } GpusortPage;
@@ -82,38 +86,40 @@ gpusort_page_attno(const GpusortPage *page, AttrNumber attno)
 	return page->attnos != NULL ? page->attnos[attno - 1] : attno;
 }
 
-/*
- * Fetches a column of a heap tuple, which saves deforming the columns in front of it.
- * False if its offset in the tuple is not known: the tuple has NULLs or is shorter, or, before 19,
- * no tuple of this descriptor has been deformed.
- */
-static inline bool
-gpusort_tuple_fetch(HeapTupleHeader row, TupleDesc desc, AttrNumber attno, Datum *value)
-{
-	int			offset = GPUSORT_ATTRIBUTE(desc, attno - 1)->attcacheoff;
+/* Finds the first natts columns of rows[].  Returns false if they can be fetched from the slot only. */
+extern bool gpusort_page_find(GpusortPage *page, int natts);
 
-	if ((row->t_infomask & HEAP_HASNULL) != 0 || HeapTupleHeaderGetNatts(row) < attno ||
-		(offset < 0 && (offset = gpusort_tuple_find(row, desc, attno - 1)) < 0))
-		return false;
-	*value = fetchatt(GPUSORT_ATTRIBUTE(desc, attno - 1), (char *) row + row->t_hoff + offset);
-	return true;
+/* Does the same if it has not been done. */
+static inline bool
+gpusort_page_locate(GpusortPage *page, int natts)
+{
+	return (likely(page->located) && natts <= page->places.natts) || gpusort_page_find(page, natts);
 }
 
-/* The same with column attno of row i. */
+/* Fetches column attno of row i, which saves deforming the columns in front of it.  False if the slot must be asked. */
 static inline bool
-gpusort_page_fetch(const GpusortPage *page, int i, AttrNumber attno, Datum *value)
+gpusort_page_fetch(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull)
 {
-	return page->desc != NULL && gpusort_tuple_fetch(page->rows[i], page->desc, gpusort_page_attno(page, attno), value);
+	int			column = gpusort_page_attno(page, attno) - 1;
+	uint16		place;
+
+	if (page->desc == NULL || !gpusort_page_locate(page, column + 1))
+		return false;
+	place = gpusort_places_at(&page->places, i, column);
+	*isnull = place == GPUSORT_PLACE_NULL;
+	if (unlikely(place <= GPUSORT_PLACE_UNKNOWN))
+		return *isnull;
+	*value = fetchatt(GPUSORT_ATTRIBUTE(page->desc, column), (char *) page->rows[i] + place);
+	return true;
 }
 
 /* Returns column attno of row i, which is valid as long as a slot with the row. */
 static inline Datum
 gpusort_page_value(GpusortPage *page, int i, AttrNumber attno, bool *isnull)
 {
-	Datum		value;
+	Datum		value = (Datum) 0;
 
-	*isnull = false;
-	if (likely(gpusort_page_fetch(page, i, attno, &value)))
+	if (likely(gpusort_page_fetch(page, i, attno, &value, isnull)))
 		return value;
 	return slot_getattr(gpusort_page_slot(page, i), attno, isnull);
 }

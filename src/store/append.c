@@ -4,9 +4,8 @@
  *		Appends rows to a store.
  *
  * Heap tuples and minimal tuples are copied as they are; virtual tuples and bare rows are
- * formed in the store.  Of a row of a heap page whose columns are chosen, each
- * column is copied: if all have a fixed width, or all but the last ones, without a slot, by a
- * plan that is made once.
+ * formed in the store.  Of a row of a heap page whose columns are chosen, each column is copied
+ * from where it lies, without a slot (key/tuple.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -19,131 +18,110 @@
 #include "store/rowstore.h"
 
 bool
-gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const AttrNumber *attnos)
+gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, bool bare)
 {
-	int			offset = MAXALIGN(SizeofMinimalTupleHeader);
-
-	plan->count = plan->natts = plan->fixed = 0;
-	gpusort_places_begin(&plan->from, from);
+	plan->count = plan->natts = 0;
+	plan->bare = bare;
 	if (to->natts > GPUSORT_PLACES_MAX)
 		return false;
 	for (int i = 0; i < to->natts; i++)
 	{
-		Form_pg_attribute attribute = TupleDescAttr(to, i);
-
-		if (!gpusort_places_add(&plan->from, attnos[i] - 1) || attribute->attlen == -2)
-			return false;
 		plan->natts = Max(plan->natts, attnos[i]);
-		plan->columns[i].bytes = Max(attribute->attlen, 0);
-		if (attribute->attlen < 0)
-			continue;
-		if (plan->fixed++ < i)
-			return false;
-		offset = att_align_nominal(offset, attribute->attalign);
-		if (offset > PG_UINT16_MAX)
-			return false;
-		plan->columns[i].to = offset;
-		offset += attribute->attlen;
+		plan->columns[i].from = attnos[i] - 1;
+		plan->columns[i].bytes = GPUSORT_ATTRIBUTE(to, i)->attlen;
+		plan->columns[i].mask = gpusort_align(1, to, i) - 1;
 	}
+	if (plan->natts > GPUSORT_PLACES_MAX)
+		return false;
 	plan->count = to->natts;
-	plan->bytes = offset;
 	return true;
 }
 
-/* Has a tuple the plan's columns, and no NULL? */
-static inline bool
-has_columns(const GpusortColumns *plan, HeapTupleHeader tuple)
-{
-	return (tuple->t_infomask & HEAP_HASNULL) == 0 && HeapTupleHeaderGetNatts(tuple) >= plan->natts;
-}
-
-/*
- * Finds the plan's columns in a tuple.  places: room for where they lie.  Returns NULL if the
- * tuple lacks one, or has a NULL or a varlena that is not copied.
- */
-static inline const uint16 *
-find_columns(const GpusortColumns *plan, HeapTupleHeader tuple, uint16 *places)
-{
-	const char *data = (const char *) tuple + tuple->t_hoff;
-	const uint16 *from = plan->from.offsets;
-
-	if (!has_columns(plan, tuple))
-		return NULL;
-	if (plan->from.last > 0)
-	{
-		gpusort_places_walk(&plan->from, tuple, places);
-		from = places;
-	}
-	for (int i = plan->fixed; i < plan->count; i++)
-	{
-		if (!VARATT_IS_SHORT(data + from[i]) || VARATT_IS_EXTERNAL(data + from[i]))
-			return NULL;
-	}
-	return from;
-}
-
 int
-gpusort_columns_fit(const GpusortColumns *plan, const HeapTupleHeader *rows, int n)
+gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples, int first, int n)
 {
-	uint16		places[GPUSORT_PLACES_MAX];
-	int			fit = 0;
-
-	while (fit < n && (plan->fixed == plan->count ? has_columns(plan, rows[fit]) :
-					   find_columns(plan, rows[fit], places) != NULL))
-		fit++;
-	return fit;
-}
-
-/* The bytes of the row of a tuple that has the columns.  A short header is not aligned. */
-static inline Size
-columns_bytes(const GpusortColumns *plan, HeapTupleHeader tuple, const uint16 *from)
-{
-	const char *data = (const char *) tuple + tuple->t_hoff;
-	Size		bytes = plan->bytes;
-
-	for (int i = plan->fixed; i < plan->count; i++)
-		bytes += VARSIZE_SHORT(data + from[i]);
-	return bytes;
-}
-
-/* Writes the row, of that many bytes, of a tuple that has the columns. */
-static void
-copy_columns(const GpusortColumns *plan, HeapTupleHeader heap_tuple, const uint16 *from, void *row, Size bytes)
-{
-	const char *data = (const char *) heap_tuple + heap_tuple->t_hoff;
-	MinimalTuple tuple = row;
-	char	   *next = (char *) row + plan->bytes;
-
-	/* the padding is zero, as in other tuples */
-	memset(row, 0, MAXALIGN(bytes));
-	tuple->t_len = bytes;
-	tuple->t_infomask = plan->fixed < plan->count ? HEAP_HASVARWIDTH : 0;
-	tuple->t_hoff = MAXALIGN(SizeofMinimalTupleHeader) + MINIMAL_TUPLE_OFFSET;
-	HeapTupleHeaderSetNatts(tuple, plan->count);
-	for (int i = 0; i < plan->fixed; i++)
+	for (int i = first; i < first + n; i++)
 	{
-		const char *source = data + from[i];
-		char	   *target = (char *) row + plan->columns[i].to;
-
-		switch (plan->columns[i].bytes)
+		for (int c = 0; c < plan->count; c++)
 		{
-			case sizeof(int32):
-				memcpy(target, source, sizeof(int32));
-				break;
-			case sizeof(int64):
-				memcpy(target, source, sizeof(int64));
-				break;
-			default:
-				memcpy(target, source, plan->columns[i].bytes);
+			uint16		place = gpusort_places_at(places, i, plan->columns[c].from);
+			const char *value = (const char *) tuples[i] + place;
+
+			if (place <= GPUSORT_PLACE_UNKNOWN ||
+				(plan->columns[c].bytes < 0 && (!VARATT_IS_SHORT(value) || VARATT_IS_EXTERNAL(value))))
+				return i - first;
 		}
 	}
-	for (int i = plan->fixed; i < plan->count; i++)
-	{
-		const char *source = data + from[i];
+	return n;
+}
 
-		memcpy(next, source, VARSIZE_SHORT(source));
-		next += VARSIZE_SHORT(source);
+/* A row that is made of columns, before it is known how many bytes it takes */
+typedef union Scratch
+{
+	MinimalTupleData tuple;
+	char		bytes[2 * MaxHeapTupleSize];
+} Scratch;
+
+/* Makes the row of a tuple.  Returns its bytes, or 0 if it is too long, which takes a column that is there twice. */
+static inline Size
+form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i, Scratch *row)
+{
+	Size		end = MAXALIGN(SizeofMinimalTupleHeader);
+	uint16		mask = 0;
+	bool		has_null = false;
+
+	if (!places->plain)
+	{
+		for (int c = 0; c < plan->count; c++)
+			has_null |= gpusort_places_at(places, i, plan->columns[c].from) == GPUSORT_PLACE_NULL;
+		if (has_null)
+			end = MAXALIGN(SizeofMinimalTupleHeader + BITMAPLEN(plan->count));
 	}
+	memset(row, 0, end);
+	for (int c = 0; c < plan->count; c++)
+	{
+		uint16		place = gpusort_places_at(places, i, plan->columns[c].from);
+		const char *from = (const char *) tuples[i] + place;
+		int			bytes = plan->columns[c].bytes;
+		Size		begin = (end + plan->columns[c].mask) & ~(Size) plan->columns[c].mask;
+
+		if (unlikely(place == GPUSORT_PLACE_NULL))
+			continue;
+		if (has_null)
+			row->tuple.t_bits[c >> 3] |= 1 << (c & 7);
+		if (bytes < 0)
+		{
+			mask |= HEAP_HASVARWIDTH;
+			bytes = VARSIZE_ANY(from);
+			/* a short header is not aligned */
+			if (VARATT_IS_1B(from))
+				begin = end;
+			if (unlikely(VARATT_IS_1B_E(from)))
+				mask |= HEAP_HASEXTERNAL;
+		}
+		if (unlikely(begin + bytes > sizeof(Scratch) - MAXIMUM_ALIGNOF))
+			return 0;
+		/* what is between two values is 0, and what is behind the last one */
+		memset(row->bytes + end, 0, MAXIMUM_ALIGNOF);
+		end = begin + bytes;
+		switch (bytes)
+		{
+			case sizeof(int32):
+				memcpy(row->bytes + begin, from, sizeof(int32));
+				break;
+			case sizeof(int64):
+				memcpy(row->bytes + begin, from, sizeof(int64));
+				break;
+			default:
+				gpusort_row_copy(row->bytes + begin, from, bytes);
+		}
+	}
+	memset(row->bytes + end, 0, MAXIMUM_ALIGNOF);
+	row->tuple.t_len = end;
+	row->tuple.t_infomask = mask | (has_null ? HEAP_HASNULL : 0);
+	row->tuple.t_hoff = MAXALIGN(SizeofMinimalTupleHeader + (has_null ? BITMAPLEN(plan->count) : 0)) + MINIMAL_TUPLE_OFFSET;
+	HeapTupleHeaderSetNatts(&row->tuple, plan->count);
+	return end;
 }
 
 /* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
@@ -182,16 +160,15 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 /* A longer row is copied by memcpy(). */
 #define WORDS_BYTES		64
 
-/* Copies a tuple of a page to a row of that many bytes, rounded up: it is MAXALIGNed in its page, too. */
+/* Copies a row of that many bytes, rounded up: both places are MAXALIGNed. */
 static inline void
-copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
+copy_words(char *row, const char *from, Size bytes)
 {
-	const char *from = (const char *) tuple + MINIMAL_TUPLE_OFFSET;
 	Size		done = 0;
 
 	/* mostly a few words, for which a call of memcpy() would take as long as the copy */
 	if (unlikely(bytes > WORDS_BYTES))
-		memcpy(row, from, bytes);
+		memcpy(row, from, MAXALIGN(bytes));
 	else
 	{
 		for (; done + 2 * sizeof(uint64) <= bytes; done += 2 * sizeof(uint64))
@@ -199,6 +176,13 @@ copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
 		for (; done < bytes; done += sizeof(uint64))
 			memcpy(row + done, from + done, sizeof(uint64));
 	}
+}
+
+/* Copies a tuple of a page, which is MAXALIGNed in its page, too, to a row of that many bytes. */
+static inline void
+copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
+{
+	copy_words(row, (const char *) tuple + MINIMAL_TUPLE_OFFSET, bytes);
 	((MinimalTuple) row)->t_len = bytes;
 }
 
@@ -216,12 +200,10 @@ append_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
 
 /* Appends rows as long as they have the size of the block's rows and it has room.  Returns how many. */
 static int
-append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTupleHeader *rows,
-			 const uint16 *bytes, int n)
+append_alike(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n)
 {
 	Size		stride = store->stride;
 	char	   *next = store->next;
-	uint16		places[GPUSORT_PLACES_MAX];
 	int			i;
 
 	if (stride == 0 || next == NULL)
@@ -229,18 +211,11 @@ append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTuple
 	n = Min(n, (store->end - next) / stride);
 	for (i = 0; i < n; i++, next += stride)
 	{
-		const uint16 *from = NULL;
-		Size		size;
+		Size		size = bytes[i] - MINIMAL_TUPLE_OFFSET;
 
-		if (plan != NULL && (from = find_columns(plan, rows[i], places)) == NULL)
-			break;
-		size = plan != NULL ? columns_bytes(plan, rows[i], from) : bytes[i] - MINIMAL_TUPLE_OFFSET;
 		if (MAXALIGN(size) != stride)
 			break;
-		if (plan != NULL)
-			copy_columns(plan, rows[i], from, next, size);
-		else
-			copy_page_tuple(next, rows[i], size);
+		copy_page_tuple(next, tuples[i], size);
 	}
 	store->next = next;
 	store->rows += i;
@@ -248,32 +223,60 @@ append_alike(GpusortRowStore *store, const GpusortColumns *plan, const HeapTuple
 }
 
 int
-gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *plan,
-							   const HeapTupleHeader *rows, const uint16 *bytes, int n)
+gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n)
 {
-	uint16		places[GPUSORT_PLACES_MAX];
 	int			i = 0;
 
 	while (i < n && !store->over)
 	{
-		const uint16 *from = NULL;
-		Size		size;
 		void	   *row;
 
-		i += append_alike(store, plan, rows + i, bytes + i, n - i);
-		if (i == n || (plan != NULL && (from = find_columns(plan, rows[i], places)) == NULL))
+		i += append_alike(store, tuples + i, bytes + i, n - i);
+		if (i == n)
 			break;
-		size = plan != NULL ? columns_bytes(plan, rows[i], from) : bytes[i] - MINIMAL_TUPLE_OFFSET;
-		row = gpusort_rowstore_add(store, size);
+		row = gpusort_rowstore_add(store, bytes[i] - MINIMAL_TUPLE_OFFSET);
 		if (unlikely(row == NULL))
 			break;
-		if (plan != NULL)
-			copy_columns(plan, rows[i], from, row, size);
-		else
-			copy_page_tuple(row, rows[i], size);
+		copy_page_tuple(row, tuples[i], bytes[i] - MINIMAL_TUPLE_OFFSET);
 		i++;
 	}
 	return i;
+}
+
+int
+gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *plan, const GpusortPlaces *places,
+								const HeapTupleHeader *tuples, int first, int n)
+{
+	static const uint32 null = 0;
+	Scratch		scratch;
+	int			i = first;
+
+	for (; i < first + n && !store->over; i++)
+	{
+		const char *from = scratch.bytes;
+		Size		bytes;
+		void	   *row;
+
+		if (plan->bare)
+		{
+			uint16		place = gpusort_places_at(places, i, plan->columns[0].from);
+
+			from = place == GPUSORT_PLACE_NULL ? (const char *) &null : (const char *) tuples[i] + place;
+			bytes = place == GPUSORT_PLACE_NULL ? sizeof(null) : VARSIZE_ANY(from);
+		}
+		else
+			bytes = form_columns(plan, places, tuples, i, &scratch);
+		if (unlikely(bytes == 0) || unlikely((row = gpusort_rowstore_add(store, bytes)) == NULL))
+			break;
+		if (plan->bare)
+		{
+			memset((char *) row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
+			gpusort_row_copy(row, from, bytes);
+		}
+		else
+			copy_words(row, from, bytes);
+	}
+	return i - first;
 }
 
 /* Adds the slot's value as a bare row.  A short value gets a short header, as in a tuple. */

@@ -43,6 +43,49 @@ gpusort_row_bytes(const void *row, bool bare)
 	return gpusort_row_is_null(row) ? sizeof(uint32) : VARSIZE_ANY(row);
 }
 
+/* memmove() for short rows and values, without a call: to is not above from, or they do not overlap. */
+static pg_attribute_always_inline void
+gpusort_row_copy(char *to, const char *from, Size bytes)
+{
+	/* each step loads before it stores, and the last bytes are loaded first */
+	if (likely(bytes >= 16 && bytes <= 128))
+	{
+		uint64		last[2];
+
+		memcpy(last, from + bytes - 16, 16);
+		for (Size i = 0; i < bytes - 16; i += 16)
+		{
+			uint64		part[2];
+
+			memcpy(part, from + i, 16);
+			memcpy(to + i, part, 16);
+		}
+		memcpy(to + bytes - 16, last, 16);
+	}
+	else if (likely(bytes >= 8 && bytes < 16))
+	{
+		uint64		first;
+		uint64		last;
+
+		memcpy(&first, from, 8);
+		memcpy(&last, from + bytes - 8, 8);
+		memcpy(to, &first, 8);
+		memcpy(to + bytes - 8, &last, 8);
+	}
+	else if (likely(bytes >= 4 && bytes < 8))
+	{
+		uint32		first;
+		uint32		last;
+
+		memcpy(&first, from, 4);
+		memcpy(&last, from + bytes - 4, 4);
+		memcpy(to, &first, 4);
+		memcpy(to + bytes - 4, &last, 4);
+	}
+	else
+		memmove(to, from, bytes);
+}
+
 /*
  * Puts a row into a slot, which must be virtual if rows are bare, and else of minimal
  * tuples.  The row stays where it is.

@@ -100,41 +100,39 @@ gpusort_rowstore_over(const GpusortRowStore *store)
  */
 extern bool gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot);
 
-/*
- * How some columns of a heap tuple become a row.  They have fixed widths, but the last ones may be
- * varlenas, of which only values with a short header are copied.  Offsets are in bytes.
- */
+/* How columns of a heap tuple become a row, or a bare row.  Values stay as they are, toasted ones too. */
 typedef struct GpusortColumns
 {
 	int			count;			/* columns of the row; 0: there is no plan */
-	int			fixed;			/* the first ones, which have fixed widths */
-	int			natts;			/* columns that a tuple must have */
-	int			bytes;			/* of the row up to the first varlena */
-	GpusortPlaces from;			/* in the tuple */
+	int			natts;			/* the first columns of a tuple: the row's are among these */
+	bool		bare;
 	struct
 	{
-		uint16		to;			/* in the row; not of a varlena */
-		uint16		bytes;		/* 0: a varlena */
+		uint16		from;		/* the tuple's column, from 0 */
+		int16		bytes;		/* -1: a varlena */
+		uint16		mask;		/* its alignment, less 1 */
 	}			columns[GPUSORT_PLACES_MAX];
 } GpusortColumns;
 
-/*
- * Plans rows of descriptor to: column i is column attnos[i] of a tuple of descriptor from, which
- * lives as long as the plan.  Returns false if a column in front of another one of fixed width has
- * none, if gpusort_places_add() refuses one, or if there are more than GPUSORT_PLACES_MAX columns.
- */
-extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc from, TupleDesc to, const AttrNumber *attnos);
-
-/* Returns how many of these n rows of a heap page, from the first one on, have the plan's columns. */
-extern int gpusort_columns_fit(const GpusortColumns *plan, const HeapTupleHeader *rows, int n);
+/* Plans rows of this descriptor: column i is column attnos[i], from 1, of a tuple.  Returns false if columns are too many. */
+extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, bool bare);
 
 /*
- * Copies n rows of a heap page, of that many bytes each; if there is a plan, the chosen columns.
- * Returns how many it has copied.  It stops if gpusort_rowstore_over() is true, if the arena has
- * no memory, and in front of a row that has not the plan's columns.
+ * Of n tuples of a page, from number first on, whose columns have been found: returns how many have all of the plan's,
+ * without NULLs, and short headers of varlenas.
  */
-extern int gpusort_rowstore_append_tuples(GpusortRowStore *store, const GpusortColumns *plan,
-										  const HeapTupleHeader *rows, const uint16 *bytes, int n);
+extern int	gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples,
+								int first, int n);
+
+/* Copies n tuples of a heap page, of that many bytes each.  Returns how many: it stops if gpusort_rowstore_over() is true, or if the arena has no memory. */
+extern int	gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n);
+
+/*
+ * Copies the plan's columns of n tuples of a page, from number first on.  None of them is unknown.  Returns how many: it
+ * also stops in front of a row that is too long.
+ */
+extern int	gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *plan, const GpusortPlaces *places,
+											const HeapTupleHeader *tuples, int first, int n);
 
 /*
  * Removes all rows but n, at least 1: row i of the store becomes what row rows[i] was.  rows

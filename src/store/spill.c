@@ -250,7 +250,7 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 	else
 	{
 		if (row != NULL)
-			gpusort_spill_move(out, body, body_bytes);
+			gpusort_row_copy(out, body, body_bytes);
 		spill->out_next = out + body_bytes;
 	}
 	return head_bytes + body_bytes;

@@ -128,7 +128,7 @@ align_row(const GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 	/* an extent's header is before every body: more bytes than a tuple has before its own */
 	char	   *to = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, from - spill->unwritten);
 
-	gpusort_spill_move(to + spill->unwritten, from, body_bytes);
+	gpusort_row_copy(to + spill->unwritten, from, body_bytes);
 	input->next += body_bytes;
 	input->row = to;
 	complete_row(spill, input, body_bytes);

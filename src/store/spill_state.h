@@ -181,41 +181,6 @@ gpusort_spill_get_number(char **from)
 	return (bits << bytes) >> (64 - 7 * bytes);
 }
 
-/*
- * memmove() for short rows, without a call: to is not above from.  Each step loads
- * before it stores, and the last bytes are loaded first.
- */
-static pg_attribute_always_inline void
-gpusort_spill_move(char *to, const char *from, Size bytes)
-{
-	if (likely(bytes >= 16 && bytes <= 128))
-	{
-		uint64		last[2];
-
-		memcpy(last, from + bytes - 16, 16);
-		for (Size i = 0; i < bytes - 16; i += 16)
-		{
-			uint64		part[2];
-
-			memcpy(part, from + i, 16);
-			memcpy(to + i, part, 16);
-		}
-		memcpy(to + bytes - 16, last, 16);
-	}
-	else if (likely(bytes >= 8 && bytes < 16))
-	{
-		uint64		first;
-		uint64		last;
-
-		memcpy(&first, from, 8);
-		memcpy(&last, from + bytes - 8, 8);
-		memcpy(to, &first, 8);
-		memcpy(to + bytes - 8, &last, 8);
-	}
-	else
-		memmove(to, from, bytes);
-}
-
 /* ---- spill.c ---- */
 
 /* Opens a run for writing: one of the caller's, or the result of a merge.  No run may be open. */

@@ -126,7 +126,7 @@ rowstore_random(PG_FUNCTION_ARGS)
 			/* as the caller does when it has more memory */
 			if (gpusort_rowstore_over(&store))
 				gpusort_rowstore_limit(&store, 2 * store.bytes);
-			if (gpusort_rowstore_append_tuples(&store, NULL, &tuple->t_data, &bytes, 1) != 1)
+			if (gpusort_rowstore_append_tuples(&store, &tuple->t_data, &bytes, 1) != 1)
 				elog(ERROR, "a row was not appended");
 			ids[rows++] = next++;
 			heap_freetuple(tuple);
