@@ -160,10 +160,14 @@ add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 		int			column = build->attnos[0] - 1;
 		uint16		place = gpusort_places_at(&build->places, i, column);
 
-		if (place <= GPUSORT_PLACE_UNKNOWN)
+		bool		isnull = place == GPUSORT_PLACE_NULL;
+		Datum		value = (Datum) 0;
+
+		if (place == GPUSORT_PLACE_UNKNOWN)
 			break;
-		gpusort_word_add(build, fetchatt(GPUSORT_ATTRIBUTE(build->places.desc, column), (char *) page->tuples[i] + place), false,
-						 page->block, page->offsets[i], 0);
+		if (!isnull)
+			value = fetchatt(GPUSORT_ATTRIBUTE(build->places.desc, column), (char *) page->tuples[i] + place);
+		gpusort_word_add(build, value, isnull, page->block, page->offsets[i], 0);
 	}
 	return i - begin;
 }

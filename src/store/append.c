@@ -47,8 +47,9 @@ gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *places, con
 			uint16		place = gpusort_places_at(places, i, plan->columns[c].from);
 			const char *value = (const char *) tuples[i] + place;
 
-			if (place <= GPUSORT_PLACE_UNKNOWN ||
-				(plan->columns[c].bytes < 0 && (!VARATT_IS_SHORT(value) || VARATT_IS_EXTERNAL(value))))
+			if (place == GPUSORT_PLACE_UNKNOWN ||
+				(place != GPUSORT_PLACE_NULL && plan->columns[c].bytes < 0 &&
+				 (!VARATT_IS_SHORT(value) || VARATT_IS_EXTERNAL(value))))
 				return i - first;
 		}
 	}

@@ -118,8 +118,8 @@ typedef struct GpusortColumns
 extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, bool bare);
 
 /*
- * Of n tuples of a page, from number first on, whose columns have been found: returns how many have all of the plan's,
- * without NULLs, and short headers of varlenas.
+ * Of n tuples of a page, from number first on, whose columns have been found: returns how many have all of the plan's, and
+ * varlenas with short headers.
  */
 extern int	gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples,
 								int first, int n);
