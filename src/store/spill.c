@@ -61,7 +61,8 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 		spill->key = *key;
 	}
 	/* until gpusort_spill_adapt() is called, the code is the first word */
-	spill->code.shift = 64;
+	spill->code.nfields = 1;
+	spill->code.fields[0].bits = 64;
 	spill->code.exact = key == NULL || key->words == 1;
 
 	most = Max(spill->memory / GPUSORT_SPILL_MAX_INPUTS, Min(spill->memory / SMALL_EXTENTS, SMALL_EXTENT_BYTES));
@@ -80,81 +81,101 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 	return spill;
 }
 
-/* The first two words of a key as one number. */
-static inline uint128
-code_bits(const GpusortSpill *spill, const uint64 *words)
+/* The code of these words, before the shift */
+static inline uint64
+wide_code(const GpusortSpillCode *code, const uint64 *words)
 {
-	uint128		bits = (uint128) words[0] << 64;
+	uint64		bits = 0;
+	int			left = 64;
 
-	return spill->key.words > 1 ? bits | words[1] : bits;
+	for (int i = 0; i < code->nfields && left > 0; i++)
+	{
+		int			width = code->fields[i].bits;
+		uint64		above = words[i] - code->fields[i].base;
+		int			taken = Min(width, left);
+
+		if (unlikely(words[i] < code->fields[i].base))
+			break;
+		left -= taken;
+		if (unlikely(width < 64 && above >> width != 0))
+			return bits | PG_UINT64_MAX >> (64 - taken - left);
+		bits |= above >> (width - taken) << left;
+	}
+	return bits;
 }
 
 static inline uint64
 make_code(const GpusortSpill *spill, const uint64 *words)
 {
-	uint128		bits;
-
-	if (spill->code.exact)
-		return words[0];
-	bits = code_bits(spill, words);
-	if (unlikely(bits <= spill->code.base))
-		return 0;
-	bits = (bits - spill->code.base) >> spill->code.shift;
-	return unlikely(bits > PG_UINT64_MAX) ? PG_UINT64_MAX : (uint64) bits;
+	return wide_code(&spill->code, words) >> spill->code.shift;
 }
 
 static int
-compare_gaps(const void *a, const void *b)
+compare_numbers(const void *a, const void *b)
 {
-	uint128		x = *(const uint128 *) a;
-	uint128		y = *(const uint128 *) b;
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
 
 	return x < y ? -1 : x > y;
 }
 
 /* The position of the highest bit that is set, from 1, or 0. */
 static int
-bit_length(uint128 bits)
+bit_length(uint64 bits)
 {
-	uint64		high = (uint64) (bits >> 64);
+	return bits != 0 ? pg_leftmost_one_pos64(bits) + 1 : 0;
+}
 
-	if (high != 0)
-		return pg_leftmost_one_pos64(high) + 65;
-	return (uint64) bits != 0 ? pg_leftmost_one_pos64((uint64) bits) + 1 : 0;
+/*
+ * Chooses the field of a word by its value in n keys: it has most of them in its middle half.  NULLs at an end may be far
+ * from the values.
+ */
+static void
+choose_field(GpusortSpillCode *code, int word, const uint64 *const *keys, int n, uint64 *values)
+{
+	uint64		first;
+	uint64		last;
+	uint64		below;
+	int			bits;
+
+	for (int i = 0; i < n; i++)
+		values[i] = keys[i][word];
+	qsort(values, n, sizeof(uint64), compare_numbers);
+	first = values[n / 8];
+	last = values[n - 1 - n / 8];
+	bits = Min(bit_length(last - first) + 1, 64);
+	below = (bits < 64 ? UINT64CONST(1) << (bits - 1) : PG_UINT64_MAX / 2) - (last - first) / 2;
+	code->fields[word].bits = bits;
+	code->fields[word].base = bits < 64 && first > below ? Min(first - below, PG_UINT64_MAX - ((UINT64CONST(1) << bits) - 1)) : 0;
 }
 
 /* Chooses the code by pairs of keys, of which there is one at least. */
 static void
 choose_code(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 {
-	uint128    *gaps = palloc(pairs * sizeof(uint128));
+	GpusortSpillCode *code = &spill->code;
+	uint64	   *numbers = palloc(2 * pairs * sizeof(uint64));
 	int			ngaps = 0;
-	uint128		first = code_bits(spill, keys[2 * (pairs / 8)]);
-	uint128		last = code_bits(spill, keys[2 * (pairs - 1 - pairs / 8) + 1]);
-	int			shift = spill->key.words == 1 ? 64 : 0;
 
-	/* 63 bits must suffice for most keys: NULLs at an end may be far from the values */
-	shift = Max(shift, bit_length(last - first) - 63);
+	/* with one word, the code may be exact */
+	code->nfields = Min(spill->key.words, GPUSORT_SPILL_FIELDS);
+	for (int word = 0; word < code->nfields && spill->key.words > 1; word++)
+		choose_field(code, word, keys, 2 * pairs, numbers);
 	for (int i = 0; i < pairs; i++)
 	{
-		uint128		gap = code_bits(spill, keys[2 * i + 1]) - code_bits(spill, keys[2 * i]);
+		uint64		gap = wide_code(code, keys[2 * i + 1]) - wide_code(code, keys[2 * i]);
 
 		if (gap != 0)
-			gaps[ngaps++] = gap;
+			numbers[ngaps++] = gap;
 	}
 	if (ngaps > 0)
 	{
-		qsort(gaps, ngaps, sizeof(uint128), compare_gaps);
-		shift = Max(shift, bit_length(gaps[ngaps / 4]) - GAP_BITS);
-		shift = Max(shift, bit_length(gaps[ngaps - 1 - ngaps / 10]) - MAX_GAP_BITS);
+		qsort(numbers, ngaps, sizeof(uint64), compare_numbers);
+		code->shift = Max(0, Max(bit_length(numbers[ngaps / 4]) - GAP_BITS,
+								 bit_length(numbers[ngaps - 1 - ngaps / 10]) - MAX_GAP_BITS));
 	}
-	pfree(gaps);
-
-	spill->code.shift = shift;
-	spill->code.exact = spill->key.words == 1 && shift == 64;
-	/* if not all keys have a code of their own, leave as much room below the first as above */
-	if (shift < 64 && first >> 63 >> shift != 0)
-		spill->code.base = first - ((uint128) 1 << 63 << shift);
+	pfree(numbers);
+	code->exact = spill->key.words == 1 && code->shift == 0;
 }
 
 void

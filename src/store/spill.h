@@ -25,15 +25,21 @@
 typedef struct GpusortSpill GpusortSpill;
 
 /*
- * How a key becomes a code: its first two words are a number of 128 bits, of
- * which base is subtracted.  The code is 64 bits of the difference, from bit
- * shift on.  If the difference is below 0, the code is 0; if it is too large,
- * the code has all bits set.
+ * How a key becomes a code.  Most values of a word take few bits: as many as field has, of the difference from base.
+ * These differences side by side, as far as 64 bits reach, and shifted to the right, are the code.  If a word lies below its field, the
+ * bits from there on are 0, and if it lies above, they are all set.
  */
+#define GPUSORT_SPILL_FIELDS	4
+
 typedef struct GpusortSpillCode
 {
-	uint128		base;
-	int			shift;			/* 0 to 127 */
+	int			nfields;		/* one for each of the first words */
+	struct
+	{
+		uint64		base;
+		int			bits;		/* 1 to 64 */
+	}			fields[GPUSORT_SPILL_FIELDS];
+	int			shift;			/* 0 to 63 */
 	bool		exact;			/* rows with equal codes have equal words */
 } GpusortSpillCode;
 
