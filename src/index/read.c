@@ -190,7 +190,7 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 	n = gpusort_columns_fit(&build->columns, &build->places, page->tuples, i, n);
 	if (n == 0)
 		return 0;
-	gpusort_rowkey_encode_rows(gather->rows.key, &build->places, build->attnos, page->tuples, i, n, (uint64 *) room->next);
+	gpusort_rowkey_encode_rows(gather->rows.key, &build->places, build->attnos, NULL, page->tuples, i, n, (uint64 *) room->next);
 	first = store->rows;
 	n = gpusort_rowstore_append_columns(store, &build->columns, &build->places, page->tuples, i, n);
 	for (int row = 0; row < n; row++)
@@ -207,7 +207,7 @@ locate(GpusortIndexBuild *build, const TablePage *page)
 	if (build->attnos != NULL && build->places.desc == NULL)
 	{
 		gpusort_places_begin(&build->places, RelationGetDescr(build->heap), build->estate->es_query_cxt);
-		if (!gpusort_columns_plan(&build->columns, build->row->tts_tupleDescriptor, build->attnos, false) ||
+		if (!gpusort_columns_plan(&build->columns, build->row->tts_tupleDescriptor, build->attnos, NULL, false) ||
 			!gpusort_places_cover(&build->places, build->columns.natts))
 			build->columns.count = 0;
 	}

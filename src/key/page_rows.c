@@ -112,7 +112,8 @@ encode_fixed(const GpusortRowColumn *column, int offset, const char *const *rows
 
 void
 gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,
-						   const HeapTupleHeader *tuples, int first, int n, uint64 *words)
+						   const GpusortConstant *constants, const HeapTupleHeader *tuples, int first, int n,
+						   uint64 *words)
 {
 	const char *const *rows = (const char *const *) (tuples + first);
 	const char *values[MaxHeapTuplesPerPage];
@@ -123,7 +124,8 @@ gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, cons
 	{
 		GpusortRowColumn *column = &key->columns[i];
 		int			c = (attnos != NULL ? attnos[column->attribute] : column->attribute + 1) - 1;
-		bool		fixed = has_fixed_values(column) && places->plain && !any_filled;
+		const GpusortConstant *constant = c < 0 ? &constants[column->attribute] : NULL;
+		bool		fixed = has_fixed_values(column) && places->plain && !any_filled && constant == NULL;
 		bool		done = false;
 
 		if (fixed && gpusort_places_agree(places, c))
@@ -132,16 +134,17 @@ gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, cons
 		{
 			for (int row = 0; row < n; row++)
 			{
-				uint16		place = gpusort_places_at(places, first + row, c);
+				uint16		place = constant != NULL ? GPUSORT_PLACE_NULL : gpusort_places_at(places, first + row, c);
 
-				values[row] = place == GPUSORT_PLACE_NULL ? NULL : rows[row] + place;
+				values[row] = constant != NULL ? constant->bytes : place == GPUSORT_PLACE_NULL ? NULL : rows[row] + place;
 			}
 			/* values that share a word must be met one by one */
 			if (!(fixed && encode_fixed(column, 0, values, n, words, key->words)))
 			{
 				if (!any_filled)
-					memset(filled, 0, n * sizeof(bool));
-				any_filled |= gpusort_rowkey_encode_values(key, i, places->columns[c].bytes,
+					memset(filled, 0, sizeof(filled));
+				any_filled |= gpusort_rowkey_encode_values(key, i, constant != NULL ? constant->length : places->columns[c].bytes,
+														   constant != NULL ? constant->byval :
 														   GPUSORT_ATTRIBUTE(places->desc, c)->attbyval, values, n, words, filled);
 			}
 		}

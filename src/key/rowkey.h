@@ -143,11 +143,12 @@ extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint
 
 /*
  * Does the same for n tuples of a heap page, from number first on, whose columns have been found, none of them unknown: words
- * has their keys one after the other.  attnos: column i of a slot's row is column attnos[i] of these, from 1; NULL: they
- * have the same columns.
+ * has their keys one after the other.  attnos: column i of a slot's row is column attnos[i] of these, from 1, or if that is 0,
+ * constants[i]; NULL: they have the same columns.
  */
 extern void gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, const AttrNumber *attnos,
-									   const HeapTupleHeader *tuples, int first, int n, uint64 *words);
+									   const GpusortConstant *constants, const HeapTupleHeader *tuples, int first, int n,
+									   uint64 *words);
 
 /* ---- doubt.c ---- */
 

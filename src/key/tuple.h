@@ -59,6 +59,15 @@ extern bool gpusort_places_cover(GpusortPlaces *places, int natts);
 /* Finds the columns in these tuples, MaxHeapTuplesPerPage at most. */
 extern void gpusort_places_find(GpusortPlaces *places, const HeapTupleHeader *tuples, int n);
 
+/* A column of rows that is none of their tuples': the same value in all of them */
+typedef struct GpusortConstant
+{
+	Datum		value;
+	const char *bytes;			/* the value as in a tuple; NULL: it is NULL */
+	int16		length;			/* -1: a varlena */
+	bool		byval;
+} GpusortConstant;
+
 /* Has a column the same place in all tuples that were given?  It is offsets[column]. */
 static inline bool
 gpusort_places_agree(const GpusortPlaces *places, int column)

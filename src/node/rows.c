@@ -108,7 +108,7 @@ meet_scan(GpusortGather *gather)
 	rows->columns.count = rows->natts = 0;
 	if (attnos != NULL)
 	{
-		if (gpusort_columns_plan(&rows->columns, spec->desc, attnos, spec->bare))
+		if (gpusort_columns_plan(&rows->columns, spec->desc, attnos, page->constants, spec->bare))
 			rows->natts = rows->columns.natts;
 		return;
 	}
@@ -310,7 +310,8 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 
 		if (located && n > 0 && !(limit->known && limit->nwords == 0))
 		{
-			gpusort_rowkey_encode_rows(gather->rows.key, &page->places, page->attnos, page->rows, i, n, (uint64 *) room->next);
+			gpusort_rowkey_encode_rows(gather->rows.key, &page->places, page->attnos, page->constants, page->rows, i, n,
+									   (uint64 *) room->next);
 			if (limit->known)
 				i += take_within_bound(gather, room, i, n);
 			else

@@ -141,7 +141,7 @@ gpusort_cost_by_pages(const Node *node)
 		Node	   *column = lfirst(cell);
 		const Var  *var = (Var *) (IsA(column, TargetEntry) ? (Node *) ((TargetEntry *) column)->expr : column);
 
-		if (!IsA(var, Var) || var->varattno <= 0)
+		if (!IsA(var, Const) && (!IsA(var, Var) || var->varattno <= 0))
 			return false;
 	}
 	return true;

@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
@@ -44,30 +45,54 @@ find_scan(PlanState *child)
 	return IsA(child, SeqScanState) ? (SeqScanState *) child : NULL;
 }
 
-/* Returns the column whose very value an expression has, whatever it calls its type or collation, or NULL. */
-static const Var *
-find_column(const Expr *expr)
+/* Sets *to to a constant, or returns false if its bytes are not here. */
+static bool
+set_constant(const Const *from, GpusortConstant *to)
 {
-	while (IsA(expr, RelabelType))
-		expr = ((const RelabelType *) expr)->arg;
-	return IsA(expr, Var) ? (const Var *) expr : NULL;
+	struct varlena *varlena = (struct varlena *) DatumGetPointer(from->constvalue);
+	char	   *bytes;
+
+	*to = (GpusortConstant) {.value = from->constvalue, .length = from->constlen, .byval = from->constbyval};
+	if (from->constlen < -1 || (from->constlen < 0 && !from->constisnull && VARATT_IS_EXTERNAL(varlena)))
+		return false;
+	if (from->constisnull)
+		return true;
+	if (from->constbyval)
+	{
+		to->bytes = bytes = palloc(sizeof(Datum));
+		store_att_byval(bytes, from->constvalue, from->constlen);
+	}
+	else if (from->constlen < 0 && VARATT_CAN_MAKE_SHORT(varlena) && get_typstorage(from->consttype) != TYPSTORAGE_PLAIN)
+	{
+		to->bytes = bytes = palloc(VARATT_CONVERTED_SHORT_SIZE(varlena));
+		SET_VARSIZE_SHORT(bytes, VARATT_CONVERTED_SHORT_SIZE(varlena));
+		memcpy(VARDATA_SHORT(bytes), VARDATA(varlena), VARSIZE(varlena) - VARHDRSZ);
+	}
+	else
+		to->bytes = (const char *) varlena;
+	return true;
 }
 
-/* Are the scan's result columns columns of the table?  Sets page->chosen. */
+/* Are the scan's result columns columns of the table, whatever their types or collations are called, or constants?  Notes these. */
 static bool
 chooses_columns(GpusortPage *page)
 {
 	List	   *targets = page->scan->ss.ps.plan->targetlist;
 	ListCell   *cell;
 
-	page->chosen = palloc(list_length(targets) * sizeof(AttrNumber));
+	page->chosen = palloc0(list_length(targets) * sizeof(AttrNumber));
+	page->constants = palloc(list_length(targets) * sizeof(GpusortConstant));
 	foreach(cell, targets)
 	{
-		const Var  *var = find_column(lfirst_node(TargetEntry, cell)->expr);
+		const Node *node = (const Node *) lfirst_node(TargetEntry, cell)->expr;
+		int			i = foreach_current_index(cell);
 
-		if (var == NULL || var->varattno <= 0)
+		while (IsA(node, RelabelType))
+			node = (const Node *) ((const RelabelType *) node)->arg;
+		if (IsA(node, Var) && ((const Var *) node)->varattno > 0)
+			page->chosen[i] = ((const Var *) node)->varattno;
+		else if (!IsA(node, Const) || !set_constant((const Const *) node, &page->constants[i]))
 			return false;
-		page->chosen[foreach_current_index(cell)] = var->varattno;
 	}
 	return true;
 }

@@ -42,7 +42,8 @@ typedef struct GpusortPage
 	GpusortPlaces places;		/* of columns of rows[], if they have been located */
 	bool		located;
 	MemoryContext query_cxt;
-	const AttrNumber *attnos;	/* column i, from 0, of a row is this column of rows[]; NULL: column i + 1 */
+	const AttrNumber *attnos;	/* column i, from 0, of a row is this column of rows[], or if that is 0, constants[i];
+								 * NULL: column i + 1 */
 	HeapTupleHeader rows[MaxHeapTuplesPerPage]; /* in the page */
 	uint16		bytes[MaxHeapTuplesPerPage];	/* lengths of the rows */
 	OffsetNumber numbers[MaxHeapTuplesPerPage]; /* of their line pointers */
@@ -53,6 +54,7 @@ typedef struct GpusortPage
 	MemoryContext cxt;			/* what follows; reset for each scan */
 	bool		readable;		/* it can be read by pages */
 	AttrNumber *chosen;			/* attnos */
+	GpusortConstant *constants;
 	int			nquals;			/* -1: the qual has something else than comparisons */
 	GpusortPageQual *quals;		/* all must be true */
 	GpusortPlaces qual_places;	/* of the columns that they compare */
@@ -79,13 +81,6 @@ gpusort_page_slot(GpusortPage *page, int i)
 	return page->slot != NULL ? page->slot : gpusort_page_store(page, i);
 }
 
-/* The column of rows[] that is column attno, from 1, of a row of the child. */
-static inline AttrNumber
-gpusort_page_attno(const GpusortPage *page, AttrNumber attno)
-{
-	return page->attnos != NULL ? page->attnos[attno - 1] : attno;
-}
-
 /* Finds the first natts columns of rows[].  Returns false if they can be fetched from the slot only. */
 extern bool gpusort_page_find(GpusortPage *page, int natts);
 
@@ -100,9 +95,15 @@ gpusort_page_locate(GpusortPage *page, int natts)
 static inline bool
 gpusort_page_fetch(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull)
 {
-	int			column = gpusort_page_attno(page, attno) - 1;
+	int			column = (page->attnos != NULL ? page->attnos[attno - 1] : attno) - 1;
 	uint16		place;
 
+	if (column < 0)
+	{
+		*value = page->constants[attno - 1].value;
+		*isnull = page->constants[attno - 1].bytes == NULL;
+		return true;
+	}
 	if (page->desc == NULL || !gpusort_page_locate(page, column + 1))
 		return false;
 	place = gpusort_places_at(&page->places, i, column);

@@ -18,9 +18,10 @@
 #include "store/rowstore.h"
 
 bool
-gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, bool bare)
+gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, const GpusortConstant *constants, bool bare)
 {
 	plan->count = plan->natts = 0;
+	plan->null_constant = false;
 	plan->bare = bare;
 	if (to->natts > GPUSORT_PLACES_MAX)
 		return false;
@@ -28,6 +29,8 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attno
 	{
 		plan->natts = Max(plan->natts, attnos[i]);
 		plan->columns[i].from = attnos[i] - 1;
+		plan->columns[i].constant = attnos[i] == 0 ? &constants[i] : NULL;
+		plan->null_constant |= attnos[i] == 0 && constants[i].bytes == NULL;
 		plan->columns[i].bytes = GPUSORT_ATTRIBUTE(to, i)->attlen;
 		plan->columns[i].mask = gpusort_align(1, to, i) - 1;
 	}
@@ -63,6 +66,18 @@ typedef union Scratch
 	char		bytes[2 * MaxHeapTupleSize];
 } Scratch;
 
+/* Returns where the value of a column is, or NULL. */
+static inline const char *
+find_value(const GpusortColumns *plan, int column, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i)
+{
+	uint16		place;
+
+	if (unlikely(plan->columns[column].constant != NULL))
+		return plan->columns[column].constant->bytes;
+	place = gpusort_places_at(places, i, plan->columns[column].from);
+	return unlikely(place == GPUSORT_PLACE_NULL) ? NULL : (const char *) tuples[i] + place;
+}
+
 /* Makes the row of a tuple.  Returns its bytes, or 0 if it is too long, which takes a column that is there twice. */
 static inline Size
 form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i, Scratch *row)
@@ -71,22 +86,21 @@ form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const Heap
 	uint16		mask = 0;
 	bool		has_null = false;
 
-	if (!places->plain)
+	if (!places->plain || plan->null_constant)
 	{
 		for (int c = 0; c < plan->count; c++)
-			has_null |= gpusort_places_at(places, i, plan->columns[c].from) == GPUSORT_PLACE_NULL;
+			has_null |= find_value(plan, c, places, tuples, i) == NULL;
 		if (has_null)
 			end = MAXALIGN(SizeofMinimalTupleHeader + BITMAPLEN(plan->count));
 	}
 	memset(row, 0, end);
 	for (int c = 0; c < plan->count; c++)
 	{
-		uint16		place = gpusort_places_at(places, i, plan->columns[c].from);
-		const char *from = (const char *) tuples[i] + place;
+		const char *from = find_value(plan, c, places, tuples, i);
 		int			bytes = plan->columns[c].bytes;
 		Size		begin = (end + plan->columns[c].mask) & ~(Size) plan->columns[c].mask;
 
-		if (unlikely(place == GPUSORT_PLACE_NULL))
+		if (unlikely(from == NULL))
 			continue;
 		if (has_null)
 			row->tuple.t_bits[c >> 3] |= 1 << (c & 7);
@@ -260,10 +274,10 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 
 		if (plan->bare)
 		{
-			uint16		place = gpusort_places_at(places, i, plan->columns[0].from);
-
-			from = place == GPUSORT_PLACE_NULL ? (const char *) &null : (const char *) tuples[i] + place;
-			bytes = place == GPUSORT_PLACE_NULL ? sizeof(null) : VARSIZE_ANY(from);
+			from = find_value(plan, 0, places, tuples, i);
+			bytes = from == NULL ? sizeof(null) : VARSIZE_ANY(from);
+			if (from == NULL)
+				from = (const char *) &null;
 		}
 		else
 			bytes = form_columns(plan, places, tuples, i, &scratch);

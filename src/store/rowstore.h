@@ -106,16 +106,22 @@ typedef struct GpusortColumns
 	int			count;			/* columns of the row; 0: there is no plan */
 	int			natts;			/* the first columns of a tuple: the row's are among these */
 	bool		bare;
+	bool		null_constant;	/* one of the constants is NULL */
 	struct
 	{
+		const GpusortConstant *constant;	/* NULL: none, but */
 		uint16		from;		/* the tuple's column, from 0 */
 		int16		bytes;		/* -1: a varlena */
 		uint16		mask;		/* its alignment, less 1 */
 	}			columns[GPUSORT_PLACES_MAX];
 } GpusortColumns;
 
-/* Plans rows of this descriptor: column i is column attnos[i], from 1, of a tuple.  Returns false if columns are too many. */
-extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, bool bare);
+/*
+ * Plans rows of this descriptor: column i is column attnos[i], from 1, of a tuple, or if that is 0, constants[i].  Returns false
+ * if columns are too many.
+ */
+extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, const GpusortConstant *constants,
+								 bool bare);
 
 /*
  * Of n tuples of a page, from number first on, whose columns have been found: returns how many have all of the plan's, and
