@@ -102,24 +102,27 @@ find(const GpusortPlaces *places, HeapTupleHeader tuple, uint16 *found)
 static inline bool
 is_plain(HeapTupleHeader tuple)
 {
-	return (tuple->t_infomask & HEAP_HASNULL) == 0 && tuple->t_hoff == PLAIN_HEADER;
+	return ((tuple->t_infomask & HEAP_HASNULL) == 0) & (tuple->t_hoff == PLAIN_HEADER);
 }
 
 void
 gpusort_places_find(GpusortPlaces *places, const HeapTupleHeader *tuples, int n)
 {
 	uint16	   *found;
+	int			natts = places->natts;
+	int			reach = places->reach;
+	bool		plain = true;
+	bool		known = true;
 
-	places->plain = places->known = true;
 	for (int i = 0; i < n; i++)
 	{
-		bool		known = HeapTupleHeaderGetNatts(tuples[i]) >= places->natts;
-
-		for (int line = 0; i + AHEAD < n && line < places->reach; line += CACHE_LINE)
+		for (int line = 0; i + AHEAD < n && line < reach; line += CACHE_LINE)
 			__builtin_prefetch((const char *) tuples[i + AHEAD] + line);
-		places->known &= known;
-		places->plain &= known && is_plain(tuples[i]);
+		plain &= is_plain(tuples[i]);
+		known &= HeapTupleHeaderGetNatts(tuples[i]) >= natts;
 	}
+	places->known = known;
+	places->plain = known && plain;
 	if (places->plain && places->fixed >= places->natts)
 		return;
 	if (places->found == NULL)

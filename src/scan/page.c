@@ -336,6 +336,20 @@ gpusort_page_find(GpusortPage *page, int natts)
 	return true;
 }
 
+bool
+gpusort_page_fetch_first(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull)
+{
+	AttrNumber	from = page->attnos != NULL ? page->attnos[attno - 1] : attno;
+
+	if (from == 0)
+	{
+		*value = page->constants[attno - 1].value;
+		*isnull = page->constants[attno - 1].bytes == NULL;
+		return true;
+	}
+	return page->desc != NULL && gpusort_page_find(page, from) && gpusort_page_fetch(page, i, attno, value, isnull);
+}
+
 TupleTableSlot *
 gpusort_page_store(GpusortPage *page, int i)
 {

@@ -91,21 +91,18 @@ gpusort_page_locate(GpusortPage *page, int natts)
 	return (likely(page->located) && natts <= page->places.natts) || gpusort_page_find(page, natts);
 }
 
+/* Fetches column attno of row i if it is a constant, or after finding it.  False if the slot must be asked. */
+extern bool gpusort_page_fetch_first(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull);
+
 /* Fetches column attno of row i, which saves deforming the columns in front of it.  False if the slot must be asked. */
-static inline bool
+static pg_attribute_always_inline bool
 gpusort_page_fetch(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull)
 {
 	int			column = (page->attnos != NULL ? page->attnos[attno - 1] : attno) - 1;
 	uint16		place;
 
-	if (column < 0)
-	{
-		*value = page->constants[attno - 1].value;
-		*isnull = page->constants[attno - 1].bytes == NULL;
-		return true;
-	}
-	if (page->desc == NULL || !gpusort_page_locate(page, column + 1))
-		return false;
+	if (unlikely(!page->located || column < 0 || column >= page->places.natts))
+		return gpusort_page_fetch_first(page, i, attno, value, isnull);
 	place = gpusort_places_at(&page->places, i, column);
 	*isnull = place == GPUSORT_PLACE_NULL;
 	if (unlikely(place <= GPUSORT_PLACE_UNKNOWN))

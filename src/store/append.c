@@ -20,8 +20,11 @@
 bool
 gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, const GpusortConstant *constants, bool bare)
 {
+	bool		fixed = true;
+
 	plan->count = plan->natts = 0;
 	plan->null_constant = false;
+	plan->fixed_bytes = MAXALIGN(SizeofMinimalTupleHeader);
 	plan->bare = bare;
 	if (to->natts > GPUSORT_PLACES_MAX)
 		return false;
@@ -31,11 +34,19 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attno
 		plan->columns[i].from = attnos[i] - 1;
 		plan->columns[i].constant = attnos[i] == 0 ? &constants[i] : NULL;
 		plan->null_constant |= attnos[i] == 0 && constants[i].bytes == NULL;
+		fixed &= attnos[i] > 0 && plan->columns[i].bytes > 0;
+		if (fixed)
+		{
+			plan->columns[i].to = gpusort_align(plan->fixed_bytes, to, i);
+			plan->fixed_bytes = plan->columns[i].to + plan->columns[i].bytes;
+		}
 		plan->columns[i].bytes = GPUSORT_ATTRIBUTE(to, i)->attlen;
 		plan->columns[i].mask = gpusort_align(1, to, i) - 1;
 	}
 	if (plan->natts > GPUSORT_PLACES_MAX)
 		return false;
+	if (!fixed || plan->fixed_bytes > PG_UINT16_MAX)
+		plan->fixed_bytes = 0;
 	plan->count = to->natts;
 	return true;
 }
@@ -57,6 +68,23 @@ gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *places, con
 		}
 	}
 	return n;
+}
+
+/* Copies a value to its place in a row. */
+static inline void
+copy_value(char *to, const char *from, Size bytes)
+{
+	switch (bytes)
+	{
+		case sizeof(int32):
+			memcpy(to, from, sizeof(int32));
+			break;
+		case sizeof(int64):
+			memcpy(to, from, sizeof(int64));
+			break;
+		default:
+			gpusort_row_copy(to, from, bytes);
+	}
 }
 
 /* A row that is made of columns, before it is known how many bytes it takes */
@@ -119,17 +147,7 @@ form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const Heap
 		/* what is between two values is 0, and what is behind the last one */
 		memset(row->bytes + end, 0, MAXIMUM_ALIGNOF);
 		end = begin + bytes;
-		switch (bytes)
-		{
-			case sizeof(int32):
-				memcpy(row->bytes + begin, from, sizeof(int32));
-				break;
-			case sizeof(int64):
-				memcpy(row->bytes + begin, from, sizeof(int64));
-				break;
-			default:
-				gpusort_row_copy(row->bytes + begin, from, bytes);
-		}
+		copy_value(row->bytes + begin, from, bytes);
 	}
 	memset(row->bytes + end, 0, MAXIMUM_ALIGNOF);
 	row->tuple.t_len = end;
@@ -137,6 +155,19 @@ form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const Heap
 	row->tuple.t_hoff = MAXALIGN(SizeofMinimalTupleHeader + (has_null ? BITMAPLEN(plan->count) : 0)) + MINIMAL_TUPLE_OFFSET;
 	HeapTupleHeaderSetNatts(&row->tuple, plan->count);
 	return end;
+}
+
+/* Makes the row of a tuple without NULLs, of plan->fixed_bytes. */
+static inline void
+form_fixed(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i, MinimalTuple row)
+{
+	memset(row, 0, MAXALIGN(plan->fixed_bytes));
+	for (int c = 0; c < plan->count; c++)
+		copy_value((char *) row + plan->columns[c].to,
+				   (const char *) tuples[i] + gpusort_places_at(places, i, plan->columns[c].from), plan->columns[c].bytes);
+	row->t_len = plan->fixed_bytes;
+	row->t_hoff = MAXALIGN(SizeofMinimalTupleHeader) + MINIMAL_TUPLE_OFFSET;
+	HeapTupleHeaderSetNatts(row, plan->count);
 }
 
 /* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
@@ -269,7 +300,8 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 	for (; i < first + n && !store->over; i++)
 	{
 		const char *from = scratch.bytes;
-		Size		bytes;
+		bool		fixed = plan->fixed_bytes > 0 && places->plain;
+		Size		bytes = plan->fixed_bytes;
 		void	   *row;
 
 		if (plan->bare)
@@ -279,7 +311,7 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 			if (from == NULL)
 				from = (const char *) &null;
 		}
-		else
+		else if (!fixed)
 			bytes = form_columns(plan, places, tuples, i, &scratch);
 		if (unlikely(bytes == 0) || unlikely((row = gpusort_rowstore_add(store, bytes)) == NULL))
 			break;
@@ -288,6 +320,8 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 			memset((char *) row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
 			gpusort_row_copy(row, from, bytes);
 		}
+		else if (fixed)
+			form_fixed(plan, places, tuples, i, row);
 		else
 			copy_words(row, from, bytes);
 	}
@@ -296,7 +330,7 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 
 /* Adds the slot's value as a bare row.  A short value gets a short header, as in a tuple. */
 static bool
-copy_value(GpusortRowStore *store, TupleTableSlot *slot)
+copy_bare(GpusortRowStore *store, TupleTableSlot *slot)
 {
 	static const uint32 null = 0;
 	bool		packable = TupleDescAttr(slot->tts_tupleDescriptor, 0)->attstorage != TYPSTORAGE_PLAIN;
@@ -345,7 +379,7 @@ gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 	bool		should_free;
 
 	if (store->bare)
-		return copy_value(store, slot);
+		return copy_bare(store, slot);
 	source = source_of(slot);
 	if (source != NULL)
 		return append_tuple(store, source->t_data, source->t_len);
