@@ -79,18 +79,14 @@
 
 /*
  * 18: tuple descriptors have CompactAttributes, which suffice to deform tuples.  gpusort_align()
- * aligns an offset for values of a column, gpusort_align_value() for the value there.
+ * aligns an offset for values of a column.
  */
 #if PG_VERSION_NUM >= 180000
 #define GPUSORT_ATTRIBUTE(desc, i)			TupleDescCompactAttr(desc, i)
 #define gpusort_align(offset, desc, i)		att_nominal_alignby(offset, TupleDescCompactAttr(desc, i)->attalignby)
-#define gpusort_align_value(offset, desc, i, value) \
-	att_pointer_alignby(offset, TupleDescCompactAttr(desc, i)->attalignby, TupleDescCompactAttr(desc, i)->attlen, value)
 #else
 #define GPUSORT_ATTRIBUTE(desc, i)			TupleDescAttr(desc, i)
 #define gpusort_align(offset, desc, i)		att_align_nominal(offset, TupleDescAttr(desc, i)->attalign)
-#define gpusort_align_value(offset, desc, i, value) \
-	att_align_pointer(offset, TupleDescAttr(desc, i)->attalign, TupleDescAttr(desc, i)->attlen, value)
 #endif
 
 /* 16: t_counts became counts.  Counts rows of a table as returned by a scan. */

@@ -159,7 +159,6 @@ add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 	{
 		int			column = build->attnos[0] - 1;
 		uint16		place = gpusort_places_at(&build->places, i, column);
-
 		bool		isnull = place == GPUSORT_PLACE_NULL;
 		Datum		value = (Datum) 0;
 
@@ -192,7 +191,7 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 		return 0;
 	gpusort_rowkey_encode_rows(gather->rows.key, &build->places, build->attnos, NULL, page->tuples, i, n, (uint64 *) room->next);
 	first = store->rows;
-	n = gpusort_rowstore_append_columns(store, &build->columns, &build->places, page->tuples, i, n);
+	n = gpusort_rowstore_append_columns(store, &build->columns, &build->places, NULL, page->tuples, i, n);
 	for (int row = 0; row < n; row++)
 		gpusort_index_mark_row(store, first + row, page->block, page->offsets[i + row], 0);
 	room->next += n * room->width;

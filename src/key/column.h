@@ -397,9 +397,10 @@ extern void gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, 
 										 uint64 *words);
 
 /*
- * Writes the words of column i of n rows, in which they lie key->words apart.  values: NULL, or where a value of that many
- * bytes lies, or a varlena (-1).  Rows that are filled have later words already; if a value does not decide, its row
- * becomes so.  Returns whether one did.
+ * Writes the words of column i of n rows; those of one row lie key->words behind those of the row before.  values: where each
+ * value lies, or NULL for a NULL.  bytes: of a value; -1 for varlenas.  filled, which the caller has set to false before the
+ * first column, says which rows need no more words, because an earlier value has not decided.  Returns whether a row has
+ * been filled now.
  */
 extern bool gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, const char *const *values, int n,
 										 uint64 *words, bool *filled);

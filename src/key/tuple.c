@@ -44,7 +44,8 @@ gpusort_places_cover(GpusortPlaces *places, int natts)
 		int			mask = gpusort_align(1, places->desc, c) - 1;
 		int			aligned = (places->begin + mask) & ~mask;
 
-		Assert(bytes >= -1);	/* no table has a column of C strings */
+		if (bytes < -1)
+			return false;
 		places->columns[c].bytes = bytes;
 		places->columns[c].mask = mask;
 		if (places->first < c)
@@ -52,7 +53,7 @@ gpusort_places_cover(GpusortPlaces *places, int natts)
 		/* a varlena with a short header is not aligned */
 		if (bytes > 0 || aligned == places->begin)
 		{
-			places->offsets[c] = aligned;
+			places->offsets[c] = places->reach = aligned;
 			places->fixed = c + 1;
 		}
 		if (bytes > 0)

@@ -17,9 +17,9 @@
 /* The most columns that a walk goes over */
 #define GPUSORT_PLACES_MAX	64
 
-/* Places are offsets in bytes from the begin of a tuple, behind its header.  These are none: */
+/* Places are offsets in bytes from the first byte of a tuple's header.  These are none: */
 #define GPUSORT_PLACE_NULL		0	/* the column is NULL */
-#define GPUSORT_PLACE_UNKNOWN	1	/* the tuple has fewer columns; the descriptor says what the others are */
+#define GPUSORT_PLACE_UNKNOWN	1	/* the tuple is older than one of the columns that are found: all of them are unknown */
 
 /* Where the first columns lie in tuples.  Columns and tuples have numbers from 0. */
 typedef struct GpusortPlaces
@@ -27,7 +27,7 @@ typedef struct GpusortPlaces
 	TupleDesc	desc;			/* of the tuples */
 	MemoryContext cxt;			/* owns found */
 	int			natts;			/* columns that are found */
-	int			fixed;			/* the first of them have these places in all tuples without NULLs: */
+	int			fixed;			/* the first of them have these places in all tuples that are plain: */
 	uint16		offsets[GPUSORT_PLACES_MAX];
 	int			first;			/* a walk begins with this column, */
 	int			begin;			/* which has at least this offset */
@@ -38,7 +38,7 @@ typedef struct GpusortPlaces
 	}			columns[GPUSORT_PLACES_MAX];
 
 	/* of the tuples that were given last */
-	bool		plain;			/* none of them has a NULL, or lacks a column */
+	bool		plain;			/* none of them has a NULL, lacks a column, or has a longer header */
 	bool		known;			/* none of them lacks a column */
 	int			reach;			/* the place of the last column, in the last tuple */
 	uint16	   *found;			/* [tuple * natts + column], unless they are plain and all columns fixed */
@@ -52,7 +52,7 @@ extern void gpusort_places_begin(GpusortPlaces *places, TupleDesc desc, MemoryCo
 
 /*
  * Has at least the first natts columns found in the tuples that are given from now on.  Returns false if they are more than
- * GPUSORT_PLACES_MAX.
+ * GPUSORT_PLACES_MAX, or if one has C strings.
  */
 extern bool gpusort_places_cover(GpusortPlaces *places, int natts);
 

@@ -143,7 +143,8 @@ append_rows(GpusortGather *gather, bool located, int i, int n)
 		if (page->attnos == NULL && !gather->spec->bare)
 			done += gpusort_rowstore_append_tuples(store, page->rows + i + done, page->bytes + i + done, n - done);
 		else if (located)
-			done += gpusort_rowstore_append_columns(store, &gather->rows.columns, &page->places, page->rows, i + done, n - done);
+			done += gpusort_rowstore_append_columns(store, &gather->rows.columns, &page->places, page->constants, page->rows,
+													 i + done, n - done);
 		if (done == n || (done > 0 && gpusort_rowstore_over(store)))
 			break;
 		if (!gpusort_rowstore_append(store, gpusort_page_slot(page, i + done)))
@@ -196,8 +197,7 @@ gpusort_rows_settle(GpusortGather *gather, bool more)
 }
 
 /*
- * Returns a slot that has the sort columns of row i of the page.  That is gather->keys if each
- * column's offset in the tuple is known, which saves deforming the columns in front of it.
+ * Returns a slot that has the sort columns of row i of the page: gather->keys, if they can be fetched without the row's slot.
  */
 static pg_attribute_always_inline TupleTableSlot *
 key_columns(GpusortGather *gather, int i)

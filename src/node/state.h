@@ -76,9 +76,9 @@ typedef struct GpusortRows
 	GpusortRowKey *key;
 	GpusortDoubt doubt;			/* what the words of the key set leave undecided, once it is sorted by them */
 	GpusortRowStore store;		/* row i of the key set is row i of the store */
-	GpusortColumns columns;		/* how chosen columns of a page's rows are copied, if */
-	const SeqScanState *scan;	/* these are this scan's */
-	int			natts;			/* the first columns of its table: those that keys and rows are made of */
+	const SeqScanState *scan;	/* what follows is for the rows of this scan */
+	int			natts;			/* keys and rows are made of the first columns of its table; 0: of slots */
+	GpusortColumns columns;		/* how the columns that it returns are copied */
 } GpusortRows;
 
 /*

@@ -41,7 +41,7 @@ typedef struct GpusortPage
 	TupleDesc	desc;
 	GpusortPlaces places;		/* of columns of rows[], if they have been located */
 	bool		located;
-	MemoryContext query_cxt;
+	MemoryContext query_cxt;	/* for the places */
 	const AttrNumber *attnos;	/* column i, from 0, of a row is this column of rows[], or if that is 0, constants[i];
 								 * NULL: column i + 1 */
 	HeapTupleHeader rows[MaxHeapTuplesPerPage]; /* in the page */
@@ -94,7 +94,7 @@ gpusort_page_locate(GpusortPage *page, int natts)
 /* Fetches column attno of row i if it is a constant, or after finding it.  False if the slot must be asked. */
 extern bool gpusort_page_fetch_first(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull);
 
-/* Fetches column attno of row i, which saves deforming the columns in front of it.  False if the slot must be asked. */
+/* Fetches column attno of row i, without a slot.  False if the slot must be asked. */
 static pg_attribute_always_inline bool
 gpusort_page_fetch(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull)
 {

@@ -20,33 +20,36 @@
 bool
 gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, const GpusortConstant *constants, bool bare)
 {
+	Size		end = MAXALIGN(SizeofMinimalTupleHeader);
 	bool		fixed = true;
 
 	plan->count = plan->natts = 0;
 	plan->null_constant = false;
-	plan->fixed_bytes = MAXALIGN(SizeofMinimalTupleHeader);
 	plan->bare = bare;
 	if (to->natts > GPUSORT_PLACES_MAX)
 		return false;
 	for (int i = 0; i < to->natts; i++)
 	{
+		int			bytes = GPUSORT_ATTRIBUTE(to, i)->attlen;
+
+		/* an index stores names as C strings */
+		if (bytes < -1)
+			return false;
 		plan->natts = Max(plan->natts, attnos[i]);
 		plan->columns[i].from = attnos[i] - 1;
-		plan->columns[i].constant = attnos[i] == 0 ? &constants[i] : NULL;
+		plan->columns[i].bytes = bytes;
+		plan->columns[i].mask = gpusort_align(1, to, i) - 1;
 		plan->null_constant |= attnos[i] == 0 && constants[i].bytes == NULL;
-		fixed &= attnos[i] > 0 && plan->columns[i].bytes > 0;
+		fixed &= attnos[i] > 0 && bytes > 0 && end < PG_UINT16_MAX - MAXIMUM_ALIGNOF;
 		if (fixed)
 		{
-			plan->columns[i].to = gpusort_align(plan->fixed_bytes, to, i);
-			plan->fixed_bytes = plan->columns[i].to + plan->columns[i].bytes;
+			plan->columns[i].to = end = gpusort_align(end, to, i);
+			end += bytes;
 		}
-		plan->columns[i].bytes = GPUSORT_ATTRIBUTE(to, i)->attlen;
-		plan->columns[i].mask = gpusort_align(1, to, i) - 1;
 	}
 	if (plan->natts > GPUSORT_PLACES_MAX)
 		return false;
-	if (!fixed || plan->fixed_bytes > PG_UINT16_MAX)
-		plan->fixed_bytes = 0;
+	plan->fixed_bytes = fixed ? end : 0;
 	plan->count = to->natts;
 	return true;
 }
@@ -96,19 +99,22 @@ typedef union Scratch
 
 /* Returns where the value of a column is, or NULL. */
 static inline const char *
-find_value(const GpusortColumns *plan, int column, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i)
+find_value(const GpusortColumns *plan, int column, const GpusortPlaces *places, const GpusortConstant *constants,
+		   const HeapTupleHeader *tuples, int i)
 {
+	int			from = plan->columns[column].from;
 	uint16		place;
 
-	if (unlikely(plan->columns[column].constant != NULL))
-		return plan->columns[column].constant->bytes;
-	place = gpusort_places_at(places, i, plan->columns[column].from);
+	if (unlikely(from < 0))
+		return constants[column].bytes;
+	place = gpusort_places_at(places, i, from);
 	return unlikely(place == GPUSORT_PLACE_NULL) ? NULL : (const char *) tuples[i] + place;
 }
 
 /* Makes the row of a tuple.  Returns its bytes, or 0 if it is too long, which takes a column that is there twice. */
 static inline Size
-form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i, Scratch *row)
+form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const GpusortConstant *constants,
+			 const HeapTupleHeader *tuples, int i, Scratch *row)
 {
 	Size		end = MAXALIGN(SizeofMinimalTupleHeader);
 	uint16		mask = 0;
@@ -117,14 +123,14 @@ form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const Heap
 	if (!places->plain || plan->null_constant)
 	{
 		for (int c = 0; c < plan->count; c++)
-			has_null |= find_value(plan, c, places, tuples, i) == NULL;
+			has_null |= find_value(plan, c, places, constants, tuples, i) == NULL;
 		if (has_null)
 			end = MAXALIGN(SizeofMinimalTupleHeader + BITMAPLEN(plan->count));
 	}
 	memset(row, 0, end);
 	for (int c = 0; c < plan->count; c++)
 	{
-		const char *from = find_value(plan, c, places, tuples, i);
+		const char *from = find_value(plan, c, places, constants, tuples, i);
 		int			bytes = plan->columns[c].bytes;
 		Size		begin = (end + plan->columns[c].mask) & ~(Size) plan->columns[c].mask;
 
@@ -291,7 +297,7 @@ gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *tu
 
 int
 gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *plan, const GpusortPlaces *places,
-								const HeapTupleHeader *tuples, int first, int n)
+								const GpusortConstant *constants, const HeapTupleHeader *tuples, int first, int n)
 {
 	static const uint32 null = 0;
 	Scratch		scratch;
@@ -306,13 +312,13 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 
 		if (plan->bare)
 		{
-			from = find_value(plan, 0, places, tuples, i);
+			from = find_value(plan, 0, places, constants, tuples, i);
 			bytes = from == NULL ? sizeof(null) : VARSIZE_ANY(from);
 			if (from == NULL)
 				from = (const char *) &null;
 		}
 		else if (!fixed)
-			bytes = form_columns(plan, places, tuples, i, &scratch);
+			bytes = form_columns(plan, places, constants, tuples, i, &scratch);
 		if (unlikely(bytes == 0) || unlikely((row = gpusort_rowstore_add(store, bytes)) == NULL))
 			break;
 		if (plan->bare)

@@ -111,8 +111,7 @@ typedef struct GpusortColumns
 	struct
 	{
 		uint16		to;			/* if there are fixed_bytes: where the column is in the row */
-		const GpusortConstant *constant;	/* NULL: none, but */
-		uint16		from;		/* the tuple's column, from 0 */
+		int16		from;		/* the tuple's column, from 0; -1: a constant */
 		int16		bytes;		/* -1: a varlena */
 		uint16		mask;		/* its alignment, less 1 */
 	}			columns[GPUSORT_PLACES_MAX];
@@ -120,7 +119,7 @@ typedef struct GpusortColumns
 
 /*
  * Plans rows of this descriptor: column i is column attnos[i], from 1, of a tuple, or if that is 0, constants[i].  Returns false
- * if columns are too many.
+ * if columns are too many, or if one has C strings.
  */
 extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, const GpusortConstant *constants,
 								 bool bare);
@@ -136,11 +135,11 @@ extern int	gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *
 extern int	gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n);
 
 /*
- * Copies the plan's columns of n tuples of a page, from number first on.  None of them is unknown.  Returns how many: it
- * also stops in front of a row that is too long.
+ * Copies the plan's columns of n tuples of a page, from number first on.  None of them is unknown.  constants: those of the plan.
+ * Returns how many: it stops where gpusort_rowstore_append_tuples() does, and in front of a row that is too long.
  */
 extern int	gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *plan, const GpusortPlaces *places,
-											const HeapTupleHeader *tuples, int first, int n);
+											const GpusortConstant *constants, const HeapTupleHeader *tuples, int first, int n);
 
 /*
  * Removes all rows but n, at least 1: row i of the store becomes what row rows[i] was.  rows

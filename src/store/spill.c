@@ -127,8 +127,8 @@ bit_length(uint64 bits)
 }
 
 /*
- * Chooses the field of a word by its value in n keys: it has most of them in its middle half.  NULLs at an end may be far
- * from the values.
+ * Chooses the field of a word by its values in n keys.  The middle three quarters of these lie in the middle half of the field.
+ * NULLs at an end may be far from the values.
  */
 static void
 choose_field(GpusortSpillCode *code, int word, const uint64 *const *keys, int n, uint64 *values)

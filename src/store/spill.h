@@ -25,9 +25,10 @@
 typedef struct GpusortSpill GpusortSpill;
 
 /*
- * How a key becomes a code.  Most values of a word take few bits: as many as field has, of the difference from base.
- * These differences side by side, as far as 64 bits reach, and shifted to the right, are the code.  If a word lies below its field, the
- * bits from there on are 0, and if it lies above, they are all set.
+ * How a key becomes a code.  The values of most words differ in a few bits only.  So each of the first words has a field: the
+ * difference of the word from base, in that many bits.  The fields side by side, as far as 64 bits reach, and shifted to the
+ * right, are the code.  If a word lies below its base, the bits of its field and of all later ones are 0; if the difference
+ * is too large, they are all set.
  */
 #define GPUSORT_SPILL_FIELDS	4
 

@@ -23,7 +23,7 @@ CREATE FUNCTION h(i int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT hashint4(
 CREATE TABLE kinds AS SELECT i AS id, h(i) AS k, i::int8 % 100 AS few, (h(i) % 9)::int2 AS i2, h(i) % 2 = 0 AS b,
   (h(i) % 1000)::float4 / 7 AS f4, CASE i % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' WHEN 2 THEN 0 ELSE h(i)::float8 / 3 END AS f8,
   CASE i % 50 WHEN 0 THEN 'infinity' ELSE timestamp '2020-01-01' + h(i) * interval '1 second' END AS ts,
-  date '2020-01-01' + i % 1000 AS d, (h(i) % 300) * interval '1 hour' AS iv, chr(65 + i % 20)::"char" AS c, ('n' || i % 99)::name AS nm,
+  date '2020-01-01' + i % 1000 AS d, (h(i) % 300) * interval '1 hour' AS iv, chr(65 + i % 20)::"char" AS c, ((ARRAY['n', 'a', 'A', '_', 'é', ''])[i % 6 + 1] || i % 99)::name AS nm,
   md5((i % 15000)::text)::uuid AS u, CASE i % 3 WHEN 0 THEN (i % 70) * 1.10 ELSE (i % 70) * 1.1 END AS num,
   CASE WHEN i % 4 > 0 THEN left(md5((i % 3000)::text), i % 33) END AS txt, (i % 50)::text::char(9) AS bp,
   decode(md5((i % 1000)::text), 'hex') AS by, ARRAY[i % 10, NULL, i % 7] AS arr, (i % 100)::bit(7) AS bits,
