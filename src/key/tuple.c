@@ -28,6 +28,7 @@ gpusort_places_begin(GpusortPlaces *places, TupleDesc desc, MemoryContext cxt)
 {
 	places->desc = desc;
 	places->cxt = cxt;
+	places->found = NULL;
 	places->natts = places->fixed = places->first = places->reach = 0;
 	places->begin = PLAIN_HEADER;
 }

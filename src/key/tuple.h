@@ -44,10 +44,7 @@ typedef struct GpusortPlaces
 	uint16	   *found;			/* [tuple * natts + column], unless they are plain and all columns fixed */
 } GpusortPlaces;
 
-/*
- * Begins with no columns of tuples of this descriptor.  It and the context must live as long as the places, which must be
- * zeroed at first.
- */
+/* Begins with no columns of tuples of this descriptor.  It and the context must live as long as the places. */
 extern void gpusort_places_begin(GpusortPlaces *places, TupleDesc desc, MemoryContext cxt);
 
 /*

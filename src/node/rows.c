@@ -196,15 +196,15 @@ gpusort_rows_settle(GpusortGather *gather, bool more)
 	ExecClearTuple(gather->left);
 }
 
-/*
- * Returns a slot that has the sort columns of row i of the page: gather->keys, if they can be fetched without the row's slot.
- */
+/* Returns a slot that has the sort columns of row i of the page: gather->keys, if they can be fetched without the row's slot. */
 static pg_attribute_always_inline TupleTableSlot *
 key_columns(GpusortGather *gather, int i)
 {
 	GpusortPage *page = &gather->page;
 	TupleTableSlot *keys = gather->keys;
 
+	if (page->slot != NULL)
+		return page->slot;
 	for (int column = 0; column < gather->spec->ncolumns; column++)
 	{
 		AttrNumber	attno = gather->spec->attnos[column];

@@ -80,7 +80,7 @@ chooses_columns(GpusortPage *page)
 	List	   *targets = page->scan->ss.ps.plan->targetlist;
 	ListCell   *cell;
 
-	page->chosen = palloc0(list_length(targets) * sizeof(AttrNumber));
+	page->attnos = palloc0(list_length(targets) * sizeof(AttrNumber));
 	page->constants = palloc(list_length(targets) * sizeof(GpusortConstant));
 	foreach(cell, targets)
 	{
@@ -90,7 +90,7 @@ chooses_columns(GpusortPage *page)
 		while (IsA(node, RelabelType))
 			node = (const Node *) ((const RelabelType *) node)->arg;
 		if (IsA(node, Var) && ((const Var *) node)->varattno > 0)
-			page->chosen[i] = ((const Var *) node)->varattno;
+			page->attnos[i] = ((const Var *) node)->varattno;
 		else if (!IsA(node, Const) || !set_constant((const Const *) node, &page->constants[i]))
 			return false;
 	}
@@ -139,8 +139,6 @@ meet_quals(GpusortPage *page)
 
 	page->nquals = 0;
 	page->quals = palloc(list_length(clauses) * sizeof(GpusortPageQual));
-	page->qual_places.found = NULL;
-	gpusort_places_begin(&page->qual_places, page->scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor, page->cxt);
 	foreach(cell, clauses)
 	{
 		GpusortPageQual *qual = &page->quals[page->nquals++];
@@ -157,7 +155,7 @@ meet_quals(GpusortPage *page)
 static void
 meet_scan(GpusortPage *page, SeqScanState *scan)
 {
-	TableScanDesc desc = scan->ss.ss_currentScanDesc;
+	TupleDesc	tuples = scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	MemoryContext old;
 
 	/* an Append below a nested loop has each of its scans again and again */
@@ -166,11 +164,13 @@ meet_scan(GpusortPage *page, SeqScanState *scan)
 	MemoryContextReset(page->cxt);
 	old = MemoryContextSwitchTo(page->cxt);
 	page->scan = scan;
-	page->chosen = NULL;
+	page->attnos = NULL;
 	page->readable = scan->ss.ss_currentRelation->rd_tableam == GetHeapamTableAmRoutine() &&
 		scan->ss.ps.state->es_epq_active == NULL &&
-		(desc->rs_flags & SO_ALLOW_PAGEMODE) != 0 &&
+		(scan->ss.ss_currentScanDesc->rs_flags & SO_ALLOW_PAGEMODE) != 0 &&
 		(scan->ss.ps.ps_ProjInfo == NULL || chooses_columns(page));
+	gpusort_places_begin(&page->places, tuples, page->cxt);
+	gpusort_places_begin(&page->qual_places, tuples, page->cxt);
 	meet_quals(page);
 	MemoryContextSwitchTo(old);
 }
@@ -294,7 +294,6 @@ gpusort_page_next(GpusortPage *page, PlanState *child)
 	page->located = false;
 	if (TupIsNull(slot))
 		return false;
-	page->query_cxt = child->state->es_query_cxt;
 	scan = find_scan(child);
 	if (scan != NULL && scan != page->scan)
 		meet_scan(page, scan);
@@ -302,20 +301,10 @@ gpusort_page_next(GpusortPage *page, PlanState *child)
 	{
 		page->count = 1;
 		page->slot = slot;
-		page->attnos = NULL;
-		page->desc = NULL;
-		/* such a slot may have values instead of a tuple */
-		if (TTS_IS_BUFFERTUPLE(slot) && ((BufferHeapTupleTableSlot *) slot)->base.tuple != NULL)
-		{
-			page->desc = slot->tts_tupleDescriptor;
-			page->rows[0] = ((BufferHeapTupleTableSlot *) slot)->base.tuple->t_data;
-		}
 		return true;
 	}
 	page->slot = NULL;
 	page->stored = -1;
-	page->desc = scan->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
-	page->attnos = page->chosen;
 	take_rows(page);
 	gpusort_count_returned(scan->ss.ss_currentRelation, page->count - 1);
 	if (scan->ss.ps.qual != NULL)
@@ -327,8 +316,6 @@ gpusort_page_next(GpusortPage *page, PlanState *child)
 bool
 gpusort_page_find(GpusortPage *page, int natts)
 {
-	if (page->places.desc != page->desc)
-		gpusort_places_begin(&page->places, page->desc, page->query_cxt);
 	if (!gpusort_places_cover(&page->places, natts))
 		return false;
 	gpusort_places_find(&page->places, page->rows, page->count);
@@ -347,7 +334,7 @@ gpusort_page_fetch_first(GpusortPage *page, int i, AttrNumber attno, Datum *valu
 		*isnull = page->constants[attno - 1].bytes == NULL;
 		return true;
 	}
-	return page->desc != NULL && gpusort_page_find(page, from) && gpusort_page_fetch(page, i, attno, value, isnull);
+	return gpusort_page_find(page, from) && gpusort_page_fetch(page, i, attno, value, isnull);
 }
 
 TupleTableSlot *

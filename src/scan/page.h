@@ -37,13 +37,7 @@ typedef struct GpusortPage
 	int			next;			/* the first row that its reader has not taken, if it has stopped */
 	TupleTableSlot *slot;		/* has the only row; NULL: the rows are those of a page */
 
-	/* columns of the rows can be fetched from rows[], of this descriptor.  NULL: only from the slot */
-	TupleDesc	desc;
-	GpusortPlaces places;		/* of columns of rows[], if they have been located */
-	bool		located;
-	MemoryContext query_cxt;	/* for the places */
-	const AttrNumber *attnos;	/* column i, from 0, of a row is this column of rows[], or if that is 0, constants[i];
-								 * NULL: column i + 1 */
+	/* without a slot */
 	HeapTupleHeader rows[MaxHeapTuplesPerPage]; /* in the page */
 	uint16		bytes[MaxHeapTuplesPerPage];	/* lengths of the rows */
 	OffsetNumber numbers[MaxHeapTuplesPerPage]; /* of their line pointers */
@@ -53,8 +47,11 @@ typedef struct GpusortPage
 	SeqScanState *scan;
 	MemoryContext cxt;			/* what follows; reset for each scan */
 	bool		readable;		/* it can be read by pages */
-	AttrNumber *chosen;			/* attnos */
+	AttrNumber *attnos;			/* column i, from 0, of a row is this column of rows[], or if that is 0, constants[i];
+								 * NULL: column i + 1 */
 	GpusortConstant *constants;
+	GpusortPlaces places;		/* of columns of rows[], */
+	bool		located;		/* if they have been found */
 	int			nquals;			/* -1: the qual has something else than comparisons */
 	GpusortPageQual *quals;		/* all must be true */
 	GpusortPlaces qual_places;	/* of the columns that they compare */
@@ -81,7 +78,7 @@ gpusort_page_slot(GpusortPage *page, int i)
 	return page->slot != NULL ? page->slot : gpusort_page_store(page, i);
 }
 
-/* Finds the first natts columns of rows[].  Returns false if they can be fetched from the slot only. */
+/* Finds the first natts columns of rows[], which are a page's.  Returns false if they can be fetched from a slot only. */
 extern bool gpusort_page_find(GpusortPage *page, int natts);
 
 /* Does the same if it has not been done. */
@@ -91,10 +88,10 @@ gpusort_page_locate(GpusortPage *page, int natts)
 	return (likely(page->located) && natts <= page->places.natts) || gpusort_page_find(page, natts);
 }
 
-/* Fetches column attno of row i if it is a constant, or after finding it.  False if the slot must be asked. */
+/* Fetches column attno of row i of a page if it is a constant, or after finding it.  False if a slot must be asked. */
 extern bool gpusort_page_fetch_first(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull);
 
-/* Fetches column attno of row i, without a slot.  False if the slot must be asked. */
+/* Fetches column attno of row i of a page, without a slot.  False if a slot must be asked. */
 static pg_attribute_always_inline bool
 gpusort_page_fetch(GpusortPage *page, int i, AttrNumber attno, Datum *value, bool *isnull)
 {
@@ -107,7 +104,7 @@ gpusort_page_fetch(GpusortPage *page, int i, AttrNumber attno, Datum *value, boo
 	*isnull = place == GPUSORT_PLACE_NULL;
 	if (unlikely(place <= GPUSORT_PLACE_UNKNOWN))
 		return *isnull;
-	*value = fetchatt(GPUSORT_ATTRIBUTE(page->desc, column), (char *) page->rows[i] + place);
+	*value = fetchatt(GPUSORT_ATTRIBUTE(page->places.desc, column), (char *) page->rows[i] + place);
 	return true;
 }
 
@@ -117,7 +114,7 @@ gpusort_page_value(GpusortPage *page, int i, AttrNumber attno, bool *isnull)
 {
 	Datum		value = (Datum) 0;
 
-	if (likely(gpusort_page_fetch(page, i, attno, &value, isnull)))
+	if (page->slot == NULL && likely(gpusort_page_fetch(page, i, attno, &value, isnull)))
 		return value;
 	return slot_getattr(gpusort_page_slot(page, i), attno, isnull);
 }
