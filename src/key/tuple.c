@@ -68,7 +68,7 @@ gpusort_places_cover(GpusortPlaces *places, int natts)
 
 /* Walks over the columns from number c on, which begin at this offset or behind it.  bits: NULL, or those of the NULLs. */
 static pg_attribute_always_inline void
-walk(const GpusortPlaces *places, HeapTupleHeader tuple, int c, int offset, const bits8 *bits, uint16 *found)
+walk(const GpusortPlaces *places, HeapTupleHeader tuple, int c, int offset, const uint8 *bits, uint16 *found)
 {
 	const char *begin = (const char *) tuple;
 
