@@ -107,7 +107,7 @@ wide_code(const GpusortSpillCode *code, const uint64 *words)
 static inline uint64
 make_code(const GpusortSpill *spill, const uint64 *words)
 {
-	return wide_code(&spill->code, words) >> spill->code.shift;
+	return spill->code.exact ? words[0] : wide_code(&spill->code, words) >> spill->code.shift;
 }
 
 static int
