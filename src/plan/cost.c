@@ -65,6 +65,9 @@
 #define TIE_OPERATORS		3.0
 #define BYTE_OPERATORS		0.05
 
+/* Bytes of a row in a temporary file, beside its columns */
+#define SPILL_BYTES		16.0
+
 /* Rows that are gathered before the first trim, at least: LEAST_ROWS in node/limit.c */
 #define FIRST_CUT_ROWS		4096.0
 
@@ -226,11 +229,11 @@ gpusort_cost_few_rows(double rows, int width, int ncolumns, GpusortComparison co
 		rows * gpusort_cost_row_bytes(width) < work_mem * 1024.0;
 }
 
-/* The cost of writing rows to temporary files and reading them again. */
+/* The cost of writing rows to temporary files and reading them again: columns, a short header and a code. */
 static double
-spill_cost(double bytes)
+spill_cost(const GpusortCostInput *input)
 {
-	return 2.0 * ceil(bytes / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
+	return 2.0 * ceil(input->rows * (input->width + SPILL_BYTES) / BLCKSZ) * (seq_page_cost * 0.75 + random_page_cost * 0.25);
 }
 
 double
@@ -255,7 +258,7 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	cost = cpu_operator_cost * operators;
 	/* half of the memory is for rows that groups have too many of */
 	if (!bounded && input->rows * row > memory && (kept == input->rows || 2 * kept * row > memory))
-		cost += spill_cost(input->rows * row);
+		cost += spill_cost(input);
 	return cost;
 }
 
@@ -283,7 +286,7 @@ gpusort_cost_shared(const GpusortCostInput *input, double processes)
 
 	/* the processes write together, and the leader reads */
 	if (kept * row > processes * gpusort_guc_memory_limit((int) ceil(processes)))
-		cost += spill_cost(input->rows * row) / 2 * (1 / processes + 1);
+		cost += spill_cost(input) / 2 * (1 / processes + 1);
 	return cost;
 }
 

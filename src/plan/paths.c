@@ -5,10 +5,10 @@
  *
  * Where the cost of a sort decides which plan is chosen, the planner should know
  * GpuSort's cost.  For the final ORDER BY, the create_upper_paths_hook offers
- * SortPaths over the cheapest input paths once more, at GpuSort's cost.  It does
- * not do so for windows, DISTINCT, GROUP BY and merge joins, whose paths contain
- * the sort: it would have to repeat whole functions of the planner, and would gain
- * only where the cheaper sort makes a sorted plan beat a hashed one, which is rare
+ * SortPaths over the cheapest input paths once more, at GpuSort's cost, and for GROUP BY an
+ * Agg above one.  An index scan that has the order of the groups often takes several times as
+ * long, if the table's rows have another.  The hook does not do so for windows, DISTINCT and merge joins: it
+ * would have to repeat whole functions of the planner, and would gain rarely
  * (docs/design.md, "Tried and left out").  Once such a plan is chosen, the
  * planner_hook replaces its sorts as well.
  *
@@ -22,10 +22,14 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
+#include "optimizer/prep.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
 #include "plan/plan.h"
+
+/* An index scan's cost contains reads from disk.  If its table is in memory, and in the order of the index, it is less by so much. */
+#define GROUPS_MARGIN	0.7
 
 /* Plans the key for these pathkeys.  False if gpusort does not support them. */
 static bool
@@ -73,10 +77,10 @@ slowest_comparison(List *pathkeys)
  * more.  bound: of the query's LIMIT.
  */
 static Path *
-price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, const GpusortKeyPlan *key,
+price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, const GpusortKeyPlan *key,
 		   GpusortBound bound)
 {
-	SortPath   *path = create_sort_path(root, rel, child, root->sort_pathkeys, -1);
+	SortPath   *path = create_sort_path(root, rel, child, pathkeys, -1);
 	GpusortCostInput input = {
 		.rows = child->rows,
 		.width = child->pathtarget->width,
@@ -172,7 +176,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (input->parent != input_rel || input->parallel_workers > 0)
 		return;
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, &key, bound)) != NULL)
+		(path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
@@ -184,7 +188,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	/* tuple_fraction tells of a LIMIT above the subquery that this sort is in */
 	if (bound.rows < 0 && root->tuple_fraction == 0)
 		price_parallel_sort(root, ordered_rel, input, rows, &key);
-	path = price_sort(root, ordered_rel, input, &key, bound);
+	path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound);
 	if (path != NULL)
 	{
 		rows = input->rows * input->parallel_workers;
@@ -193,4 +197,39 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 			  (Path *) create_gather_merge_path(root, ordered_rel, path, path->pathtarget,
 												root->sort_pathkeys, NULL, &rows));
 	}
+}
+
+void
+gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel)
+{
+	Path	   *input = input_rel->cheapest_total_path;
+	Path	   *path;
+	const AggPath *found = NULL;
+	Cost		least = -1;
+	AggClauseCosts costs = {0};
+	GpusortKeyPlan key;
+	ListCell   *lc;
+
+	if (root->group_pathkeys == NIL || root->parse->groupingSets != NIL || input == NULL || input->parent != input_rel ||
+		input->param_info != NULL || pathkeys_contained_in(root->group_pathkeys, input->pathkeys))
+		return;
+	foreach(lc, grouped_rel->pathlist)
+	{
+		const Path *other = lfirst(lc);
+
+		if (IsA(other, AggPath) && ((const AggPath *) other)->aggsplit == AGGSPLIT_SIMPLE)
+			found = (const AggPath *) other;
+		least = least < 0 ? other->total_cost : Min(least, other->total_cost);
+	}
+	if (found == NULL ||
+		gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->group_pathkeys),
+							  slowest_comparison(root->group_pathkeys)) ||
+		!plan_key(root->group_pathkeys, &key) ||
+		(path = price_sort(root, grouped_rel, input, root->group_pathkeys, &key, gpusort_unbounded)) == NULL)
+		return;
+	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
+	path = (Path *) create_agg_path(root, grouped_rel, path, found->path.pathtarget, AGG_SORTED, AGGSPLIT_SIMPLE,
+									found->groupClause, found->qual, &costs, found->numGroups);
+	if (path->total_cost < GROUPS_MARGIN * least)
+		add_path(grouped_rel, path);
 }

@@ -308,7 +308,11 @@ create_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 		root->sort_pathkeys != NIL && input_rel->cheapest_total_path != NULL)
 		gpusort_plan_offer_paths(root, input_rel, output_rel);
 	if (stage == UPPERREL_GROUP_AGG && gpusort_enabled)
+	{
+		if (enable_sort)
+			gpusort_plan_offer_groups(root, input_rel, output_rel);
 		gpusort_plan_offer_aggregates(root, input_rel, output_rel);
+	}
 }
 
 void

@@ -104,6 +104,9 @@ extern double gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort);
  */
 extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel);
 
+/* Offers an Agg above a sort of input_rel's rows by their groups, at GpuSort's cost, for grouped_rel.  In paths.c. */
+extern void gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel);
+
 /* ---- aggregate_order.c ---- */
 
 /* Returns the Aggrefs of an Agg, some perhaps several times. */
