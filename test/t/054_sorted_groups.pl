@@ -373,6 +373,19 @@ foreach my $query ((map { "SELECT k, count(*), $_ AS a FROM big GROUP BY k" } 'a
 	same_answer("rows of a group in order: $query", "SELECT md5(string_agg(q::text, ',' ORDER BY k)) FROM ($query) q");
 }
 
+# An index has the order of the groups, but the table's rows have another one.  Reading it takes longer than a GpuSort, unless
+# the first groups suffice.
+answer($session, 'CREATE INDEX big_k ON big (k, v)', 'SET enable_hashagg = off', 'SET enable_indexscan = on');
+foreach my $query ('SELECT k, v, max(f), array_agg(id) FROM big GROUP BY k, v', 'SELECT k, sum(f) FROM big GROUP BY k HAVING count(pad) > 1 ORDER BY k')
+{
+	my ($off, $on) = plans($query, 'off');
+	ok($off =~ /Index Scan using big_k/ && $on =~ /GroupAggregate.*GpuSort.*Seq Scan/s, "GpuSort in place of an index scan: $query") or diag("$off\n$on");
+	same_answer("in place of an index scan: $query", $query);
+	($off, $on) = plans("$query LIMIT 3", 'off');
+	ok($on eq $off && $on =~ /Index Scan using big_k/, "an index scan for a few groups: $query") or diag("$off\n$on");
+}
+answer($session, 'DROP INDEX big_k', 'RESET enable_hashagg', 'SET enable_indexscan = off');
+
 # By its force, GpuSort must not take hash tables of several sets of groups.
 foreach my $query (
 	'SELECT k, count(*) FROM big GROUP BY GROUPING SETS ((k), (few))', 'SELECT k FROM big GROUP BY GROUPING SETS ((k), (v))')
