@@ -143,9 +143,10 @@ gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, cons
 			{
 				if (!any_filled)
 					memset(filled, 0, sizeof(filled));
-				any_filled |= gpusort_rowkey_encode_values(key, i, constant != NULL ? constant->length : places->columns[c].bytes,
-														   constant != NULL ? constant->byval :
-														   GPUSORT_ATTRIBUTE(places->desc, c)->attbyval, values, n, words, filled);
+				any_filled |= constant != NULL ?
+					gpusort_rowkey_encode_values(key, i, constant->length, constant->byval, values, n, words, filled) :
+					gpusort_rowkey_encode_values(key, i, places->columns[c].bytes, GPUSORT_ATTRIBUTE(places->desc, c)->attbyval,
+												 values, n, words, filled);
 			}
 		}
 		words += column->words;

@@ -73,7 +73,10 @@ set_constant(const Const *from, GpusortConstant *to)
 	return true;
 }
 
-/* Are the scan's result columns columns of the table, whatever their types or collations are called, or constants?  Notes these. */
+/*
+ * Is each of the scan's result columns a column of the table, whatever its type or collation is called, or a constant?  Then
+ * sets page->attnos and page->constants.
+ */
 static bool
 chooses_columns(GpusortPage *page)
 {

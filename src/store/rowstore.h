@@ -131,7 +131,10 @@ extern bool gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrN
 extern int	gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples,
 								int first, int n);
 
-/* Copies n tuples of a heap page, of that many bytes each.  Returns how many: it stops if gpusort_rowstore_over() is true, or if the arena has no memory. */
+/*
+ * Copies n tuples of a heap page, of that many bytes each.  Returns how many: it stops if gpusort_rowstore_over() is true, or
+ * if the arena has no memory.
+ */
 extern int	gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n);
 
 /*
