@@ -133,11 +133,7 @@ gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, cons
 		if (!done)
 		{
 			for (int row = 0; row < n; row++)
-			{
-				uint16		place = constant != NULL ? GPUSORT_PLACE_NULL : gpusort_places_at(places, first + row, c);
-
-				values[row] = constant != NULL ? constant->bytes : place == GPUSORT_PLACE_NULL ? NULL : rows[row] + place;
-			}
+				values[row] = constant != NULL ? constant->bytes : gpusort_places_value(places, tuples, first + row, c);
 			/* values that share a word must be met one by one */
 			if (!(fixed && encode_fixed(column, 0, values, n, words, key->words)))
 			{

@@ -79,4 +79,13 @@ gpusort_places_at(const GpusortPlaces *places, int tuple, int column)
 	return gpusort_places_agree(places, column) ? places->offsets[column] : places->found[tuple * places->natts + column];
 }
 
+/* Returns where a column's value lies, which is known; NULL: it is NULL. */
+static inline const char *
+gpusort_places_value(const GpusortPlaces *places, const HeapTupleHeader *tuples, int tuple, int column)
+{
+	uint16		place = gpusort_places_at(places, tuple, column);
+
+	return unlikely(place == GPUSORT_PLACE_NULL) ? NULL : (const char *) tuples[tuple] + place;
+}
+
 #endif							/* GPUSORT_KEY_TUPLE_H */

@@ -238,10 +238,10 @@ removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *keys)
 
 /*
  * Makes the key of row i of the page, and stores the row.  Returns false if it must go
- * to core, as all others: see gpusort_gather_room().
+ * to core, as all others: see gpusort_gather_room().  located: as for append_rows()
  */
 static pg_attribute_always_inline bool
-take_row(GpusortGather *gather, GpusortRoom *room, int i)
+take_row(GpusortGather *gather, GpusortRoom *room, bool located, int i)
 {
 	const GpusortNodeLimit *limit = &gather->limit;
 
@@ -261,7 +261,7 @@ take_row(GpusortGather *gather, GpusortRoom *room, int i)
 		/* a bare row is the key column */
 		if (likely(gather->spec->bare || gather->page.slot != NULL ?
 				   gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot) :
-				   append_rows(gather, false, i, 1) == 1))
+				   append_rows(gather, located, i, 1) == 1))
 			break;
 		gpusort_gather_empty_arena(gather, room);
 	}
@@ -323,7 +323,7 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 			if (i == page->count)
 				break;
 		}
-		if (!take_row(gather, room, i))
+		if (!take_row(gather, room, located, i))
 		{
 			page->next = i;
 			return false;
@@ -356,7 +356,7 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 		take_sample(gather);
 		return true;
 	}
-	return gather->page.slot != NULL ? take_row(gather, room, 0) : take_page(gather, room);
+	return gather->page.slot != NULL ? take_row(gather, room, false, 0) : take_page(gather, room);
 }
 
 static void

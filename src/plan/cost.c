@@ -142,9 +142,9 @@ gpusort_cost_by_pages(const Node *node)
 	foreach(cell, columns)
 	{
 		Node	   *column = lfirst(cell);
-		const Var  *var = (Var *) (IsA(column, TargetEntry) ? (Node *) ((TargetEntry *) column)->expr : column);
+		Node	   *expr = IsA(column, TargetEntry) ? (Node *) ((TargetEntry *) column)->expr : column;
 
-		if (!IsA(var, Const) && (!IsA(var, Var) || var->varattno <= 0))
+		if (!IsA(expr, Const) && (!IsA(expr, Var) || ((Var *) expr)->varattno <= 0))
 			return false;
 	}
 	return true;

@@ -43,6 +43,18 @@ gpusort_row_bytes(const void *row, bool bare)
 	return gpusort_row_is_null(row) ? sizeof(uint32) : VARSIZE_ANY(row);
 }
 
+/* Copies the first and the last bytes, which may overlap, and loads both before it stores them. */
+#define COPY_ENDS(type) \
+	do { \
+		type		first; \
+		type		last; \
+\
+		memcpy(&first, from, sizeof(type)); \
+		memcpy(&last, from + bytes - sizeof(type), sizeof(type)); \
+		memcpy(to, &first, sizeof(type)); \
+		memcpy(to + bytes - sizeof(type), &last, sizeof(type)); \
+	} while (0)
+
 /* memmove() for short rows and values, without a call: to is not above from, or they do not overlap. */
 static pg_attribute_always_inline void
 gpusort_row_copy(char *to, const char *from, Size bytes)
@@ -63,28 +75,14 @@ gpusort_row_copy(char *to, const char *from, Size bytes)
 		memcpy(to + bytes - 16, last, 16);
 	}
 	else if (likely(bytes >= 8 && bytes < 16))
-	{
-		uint64		first;
-		uint64		last;
-
-		memcpy(&first, from, 8);
-		memcpy(&last, from + bytes - 8, 8);
-		memcpy(to, &first, 8);
-		memcpy(to + bytes - 8, &last, 8);
-	}
+		COPY_ENDS(uint64);
 	else if (likely(bytes >= 4 && bytes < 8))
-	{
-		uint32		first;
-		uint32		last;
-
-		memcpy(&first, from, 4);
-		memcpy(&last, from + bytes - 4, 4);
-		memcpy(to, &first, 4);
-		memcpy(to + bytes - 4, &last, 4);
-	}
+		COPY_ENDS(uint32);
 	else
 		memmove(to, from, bytes);
 }
+
+#undef COPY_ENDS
 
 /*
  * Puts a row into a slot, which must be virtual if rows are bare, and else of minimal
