@@ -224,7 +224,8 @@ gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *
 			found = (const AggPath *) other;
 		least = least < 0 ? other->total_cost : Min(least, other->total_cost);
 	}
-	if (found == NULL ||
+	/* without a GROUP BY, from PostgreSQL 16 on, the pathkeys are those of an aggregate's ORDER BY */
+	if (found == NULL || found->groupClause == NIL ||
 		gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->group_pathkeys),
 							  slowest_comparison(root->group_pathkeys)) ||
 		!plan_key(root->group_pathkeys, &key) ||
