@@ -12,7 +12,9 @@
 #include "postgres.h"
 
 #include "nodes/makefuncs.h"
+#include "optimizer/planmain.h"
 #include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 
 #include "base/shmem.h"
 #include "plan/plan.h"
@@ -100,4 +102,61 @@ gpusort_plan_bound(CustomScan *scan, GpusortBound bound)
 {
 	if (bound.count != NULL)
 		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
+}
+
+/* Returns the entries of a target list that these columns of the next node name; NIL if it names anything else. */
+static List *
+named_entries(List *columns, List *targetlist)
+{
+	List	   *entries = NIL;
+	ListCell   *lc;
+
+	foreach(lc, columns)
+	{
+		TargetEntry *entry = flatCopyTargetEntry(lfirst_node(TargetEntry, lc));
+		const Var  *var = (const Var *) entry->expr;
+
+		if (!IsA(var, Var) || var->varno != OUTER_VAR || var->varattno <= 0)
+			return NIL;
+		entry->expr = get_tle_by_resno(targetlist, var->varattno)->expr;
+		entries = lappend(entries, entry);
+	}
+	return entries;
+}
+
+Plan *
+gpusort_plan_lower_projection(Plan *plan)
+{
+	Sort	   *sort = (Sort *) outerPlan(plan);
+	Plan	   *child;
+	List	   *entries;
+	AttrNumber *attnos;
+
+	if (!IsA(plan, Result) || ((Result *) plan)->resconstantqual != NULL || plan->initPlan != NIL ||
+		sort == NULL || !IsA(sort, Sort) || sort->plan.initPlan != NIL)
+		return plan;
+	child = outerPlan(sort);
+	entries = named_entries(plan->targetlist, child->targetlist);
+	if (entries == NIL || !is_projection_capable_plan(child))
+		return plan;
+	attnos = palloc(sort->numCols * sizeof(AttrNumber));
+	for (int i = 0; i < sort->numCols; i++)
+	{
+		ListCell   *lc;
+
+		attnos[i] = 0;
+		foreach(lc, plan->targetlist)
+		{
+			if (((Var *) lfirst_node(TargetEntry, lc)->expr)->varattno == sort->sortColIdx[i])
+				attnos[i] = foreach_current_index(lc) + 1;
+		}
+		if (attnos[i] == 0)
+			return plan;
+	}
+	child->targetlist = entries;
+	child->plan_width = plan->plan_width;
+	sort->sortColIdx = attnos;
+	sort->plan.targetlist = gpusort_plan_references(OUTER_VAR, entries);
+	sort->plan.plan_width = plan->plan_width;
+	return &sort->plan;
 }

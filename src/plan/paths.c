@@ -3,14 +3,13 @@
  * paths.c
  *		Offers the planner paths at GpuSort's cost.
  *
- * Where the cost of a sort decides which plan is chosen, the planner should know
- * GpuSort's cost.  For the final ORDER BY, the create_upper_paths_hook offers
- * SortPaths over the cheapest input paths once more, at GpuSort's cost, and for GROUP BY an
- * Agg above one.  An index scan that has the order of the groups often takes several times as
- * long, if the table's rows have another.  The hook does not do so for windows, DISTINCT and merge joins: it
- * would have to repeat whole functions of the planner, and would gain rarely
- * (docs/design.md, "Tried and left out").  Once such a plan is chosen, the
- * planner_hook replaces its sorts as well.
+ * Where the cost of a sort decides which plan is chosen, the planner should know GpuSort's cost.
+ *
+ * For the final ORDER BY, the create_upper_paths_hook offers SortPaths over the cheapest input paths once more, at
+ * GpuSort's cost.  For a table that the query reads by groups, windows or DISTINCT, the set_rel_pathlist_hook offers a
+ * SortPath beside an index scan, which often takes several times as long if the table's rows have another order.  Other
+ * sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would change few
+ * plans (docs/design.md, "Tried and left out").  Once a plan is chosen, the planner_hook replaces its sorts as well.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +21,6 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
-#include "optimizer/prep.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
@@ -32,7 +30,7 @@
  * An index scan's cost contains reads from disk.  If the table is in memory, and in the order of the index, an index scan takes
  * as long as a GpuSort whose cost is this part of its cost.
  */
-#define GROUPS_MARGIN	0.7
+#define INDEX_MARGIN	0.75
 
 /* Plans the key for these pathkeys.  False if gpusort does not support them. */
 static bool
@@ -202,38 +200,69 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	}
 }
 
-void
-gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel)
+/* Does the target list of a table's paths have what these pathkeys sort by? */
+static bool
+returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 {
-	Path	   *input = input_rel->cheapest_total_path;
-	Path	   *path;
-	const AggPath *found = NULL;
-	Cost		least = -1;
-	AggClauseCosts costs = {0};
+	ListCell   *lc;
+
+	foreach(lc, pathkeys)
+	{
+		if (!relation_can_be_sorted_early(root, rel, lfirst_node(PathKey, lc)->pk_eclass, false))
+			return false;
+	}
+	return true;
+}
+
+/* Does a window's run condition end the query's rows?  The planner does not know that they are read in part. */
+static bool
+ends_early(const Query *query)
+{
+	ListCell   *lc;
+
+	foreach(lc, query->windowClause)
+	{
+		const WindowClause *window = lfirst_node(WindowClause, lc);
+
+		if (window->runCondition != NIL && window->partitionClause == NIL)
+			return true;
+	}
+	return false;
+}
+
+void
+gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
+{
+	List	   *pathkeys = root->query_pathkeys;
+	Path	   *cheapest = NULL;
+	Path	   *sort;
+	Cost		least = -1;		/* of a path in the whole order */
+	bool		found = false;
+	bool		consider_startup = rel->consider_startup;
 	GpusortKeyPlan key;
 	ListCell   *lc;
 
-	if (root->group_pathkeys == NIL || root->parse->groupingSets != NIL || input == NULL || input->parent != input_rel ||
-		input->param_info != NULL || pathkeys_contained_in(root->group_pathkeys, input->pathkeys))
-		return;
-	foreach(lc, grouped_rel->pathlist)
+	foreach(lc, rel->pathlist)
 	{
-		const Path *other = lfirst(lc);
+		Path	   *path = lfirst(lc);
+		int			common;
 
-		if (IsA(other, AggPath) && ((const AggPath *) other)->aggsplit == AGGSPLIT_SIMPLE)
-			found = (const AggPath *) other;
-		least = least < 0 ? other->total_cost : Min(least, other->total_cost);
+		if (path->param_info != NULL)
+			continue;
+		if (cheapest == NULL || path->total_cost < cheapest->total_cost)
+			cheapest = path;
+		if (pathkeys_count_contained_in(pathkeys, path->pathkeys, &common))
+			least = least < 0 ? path->total_cost : Min(least, path->total_cost);
+		found |= common > 0;
 	}
-	/* without a GROUP BY, from PostgreSQL 16 on, the pathkeys are those of an aggregate's ORDER BY */
-	if (found == NULL || found->groupClause == NIL ||
-		gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->group_pathkeys),
-							  slowest_comparison(root->group_pathkeys)) ||
-		!plan_key(root->group_pathkeys, &key) ||
-		(path = price_sort(root, grouped_rel, input, root->group_pathkeys, &key, gpusort_unbounded)) == NULL)
+	if (!found || ends_early(root->parse) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
+		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
+		!returns_columns(root, rel, pathkeys) || !plan_key(pathkeys, &key) ||
+		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL ||
+		(least >= 0 && sort->total_cost >= INDEX_MARGIN * least))
 		return;
-	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
-	path = (Path *) create_agg_path(root, grouped_rel, path, found->path.pathtarget, AGG_SORTED, AGGSPLIT_SIMPLE,
-									found->groupClause, found->qual, &costs, found->numGroups);
-	if (path->total_cost < GROUPS_MARGIN * least)
-		add_path(grouped_rel, path);
+	/* an index scan that is read in part stays */
+	rel->consider_startup = true;
+	add_path(rel, sort);
+	rel->consider_startup = consider_startup;
 }

@@ -25,6 +25,7 @@
 #include "nodes/plannodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "parser/parsetree.h"
 
@@ -39,6 +40,7 @@
 
 static planner_hook_type previous_planner;
 static create_upper_paths_hook_type previous_create_upper_paths;
+static set_rel_pathlist_hook_type previous_set_rel_pathlist;
 
 /* gpusort_cost_few_rows() of a Sort */
 static bool
@@ -158,6 +160,8 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		return NULL;
 	check_stack_depth();
 
+	if (plan->lefttree != NULL)
+		plan->lefttree = gpusort_plan_lower_projection(plan->lefttree);
 	if (!IsA(plan, Sort) && !IsA(plan, GatherMerge) && !IsA(plan, MergeAppend) &&
 		bound.groups.count != GPUSORT_GROUP_ALL)
 		bound = gpusort_unbounded;
@@ -308,11 +312,16 @@ create_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 		root->sort_pathkeys != NIL && input_rel->cheapest_total_path != NULL)
 		gpusort_plan_offer_paths(root, input_rel, output_rel);
 	if (stage == UPPERREL_GROUP_AGG && gpusort_enabled)
-	{
-		if (enable_sort)
-			gpusort_plan_offer_groups(root, input_rel, output_rel);
 		gpusort_plan_offer_aggregates(root, input_rel, output_rel);
-	}
+}
+
+static void
+set_rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (previous_set_rel_pathlist != NULL)
+		previous_set_rel_pathlist(root, rel, rti, rte);
+	if (rel->reloptkind == RELOPT_BASEREL && root->query_pathkeys != NIL && gpusort_enabled && enable_sort)
+		gpusort_plan_offer_order(root, rel);
 }
 
 void
@@ -327,4 +336,6 @@ gpusort_plan_init(void)
 	planner_hook = plan_statement;
 	previous_create_upper_paths = create_upper_paths_hook;
 	create_upper_paths_hook = create_upper_paths;
+	previous_set_rel_pathlist = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = set_rel_pathlist;
 }

@@ -104,8 +104,11 @@ extern double gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort);
  */
 extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel);
 
-/* Offers an Agg above a sort of input_rel's rows by their groups, at GpuSort's cost, for grouped_rel.  In paths.c. */
-extern void gpusort_plan_offer_groups(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel);
+/*
+ * Where a path of a table returns rows in the order that the query needs, or in the first columns of it: offers a sort of
+ * the cheapest path's rows at GpuSort's cost, if that costs much less.  In paths.c.
+ */
+extern void gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel);
 
 /* ---- aggregate_order.c ---- */
 
@@ -240,6 +243,12 @@ extern List *gpusort_plan_oids(const Oid *array, int n);
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
 									 const CustomScanMethods *methods);
 extern void gpusort_plan_bound(CustomScan *scan, GpusortBound bound);
+
+/*
+ * Returns the Sort in place of a Result that only chooses columns of its rows, if the Sort's child can choose them.  Bounds
+ * are those of the Sort's parent, and rows are copied once less.
+ */
+extern Plan *gpusort_plan_lower_projection(Plan *plan);
 
 /* ---- parallel.c ---- */
 

@@ -88,7 +88,7 @@ BEGIN
     RETURN result;
 END $$;
 SELECT sums('on') = sums('off') AS same;
--- not without a sequential scan, nor if the index has a part of the rows
+-- not without a sequential scan; a partial index says nothing of other rows
 SET enable_seqscan = off;
 SELECT scans('SELECT day, sum(k) OVER (PARTITION BY day ORDER BY k) FROM scattered');
 SET enable_seqscan = on;

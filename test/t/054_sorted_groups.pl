@@ -373,17 +373,24 @@ foreach my $query ((map { "SELECT k, count(*), $_ AS a FROM big GROUP BY k" } 'a
 	same_answer("rows of a group in order: $query", "SELECT md5(string_agg(q::text, ',' ORDER BY k)) FROM ($query) q");
 }
 
-# An index has the order of the groups, but the table's rows have another one.  Reading it takes longer than a GpuSort, unless
-# the first groups suffice.
+# An index has the order of groups or windows, or begins with it, but the table's rows have another one.  Reading it takes
+# longer than a GpuSort, unless the first rows suffice.
 answer($session, 'CREATE INDEX big_k ON big (k, v)', 'SET enable_hashagg = off', 'SET enable_indexscan = on');
-foreach my $query ('SELECT k, v, max(f), array_agg(id) FROM big GROUP BY k, v', 'SELECT k, sum(f) FROM big GROUP BY k HAVING count(pad) > 1 ORDER BY k')
+foreach my $query ('SELECT k, v, max(f), array_agg(id) FROM big GROUP BY k, v', 'SELECT k, sum(f) FROM big GROUP BY k HAVING count(pad) > 1 ORDER BY k',
+	'SELECT DISTINCT ON (k) v, k FROM big WHERE f > 0 ORDER BY k, v', 'SELECT id + 1 AS i, pad, v, sum(v) OVER (PARTITION BY k ORDER BY v), k FROM big WHERE f > 0',
+	'SELECT v, row_number() OVER (PARTITION BY k ORDER BY v) AS r, k FROM big WHERE f > 0')
 {
 	my ($off, $on) = plans($query, 'off');
-	ok($off =~ /Index Scan using big_k/ && $on =~ /GroupAggregate.*GpuSort.*Seq Scan/s, "GpuSort in place of an index scan: $query") or diag("$off\n$on");
+	ok($off =~ /Index Scan using big_k/ && $on =~ /(?:GroupAggregate|WindowAgg|Unique)(?:\n *Group Key: .*)?(?:\n *Filter: .*)?\n *->  Custom Scan \(GpuSort\).*Seq Scan/s, "GpuSort in place of an index scan: $query") or diag("$off\n$on");
 	same_answer("in place of an index scan: $query", $query);
 	($off, $on) = plans("$query LIMIT 3", 'off');
-	ok($on eq $off && $on =~ /Index Scan using big_k/, "an index scan for a few groups: $query") or diag("$off\n$on");
+	ok($on eq $off && $on =~ /Index Scan using big_k/, "an index scan for a few rows: $query") or diag("$off\n$on");
 }
+my $first = 'SELECT * FROM (SELECT v, row_number() OVER (PARTITION BY k ORDER BY v) AS r, k FROM big WHERE f > 0) q WHERE r <= 2';
+like((plans($first, 'off', 'ANALYZE, COSTS OFF'))[1], qr/Bound per Group: 2/, 'GpuSort drops rows in place of an index scan');
+same_answer('the first rows of each group, in place of an index scan', $first);
+my @ends = plans('SELECT * FROM (SELECT id, rank() OVER (ORDER BY k, v) AS r FROM big) q WHERE r <= 10', 'off');
+ok($ends[1] eq $ends[0] && $ends[0] =~ /Index Scan using big_k/, 'an index scan for a window that ends') or diag("@ends");
 answer($session, 'DROP INDEX big_k', 'RESET enable_hashagg', 'SET enable_indexscan = off');
 
 # By its force, GpuSort must not take hash tables of several sets of groups.
