@@ -139,6 +139,13 @@
 #define GPUSORT_GROUP_PATHKEYS(root)	list_length((root)->group_pathkeys)
 #endif
 
+/* 17: a window function has its run condition, before its window */
+#if PG_VERSION_NUM >= 170000
+#define GPUSORT_RUN_CONDITION(function, window)	((function)->runCondition)
+#else
+#define GPUSORT_RUN_CONDITION(function, window)	((window)->runCondition)
+#endif
+
 /* 17: the number of a PGPROC is its index in the array; the field pgprocno is gone */
 #if PG_VERSION_NUM >= 170000
 #define GPUSORT_PROC_NUMBER(proc)	((uint32) GetNumberFromPGProc(proc))

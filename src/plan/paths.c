@@ -214,17 +214,21 @@ returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	return true;
 }
 
-/* Does a window's run condition end the query's rows?  The planner does not know that they are read in part. */
+/* Does the run condition of a window function end the query's rows?  The planner does not know that they are read in part. */
 static bool
 ends_early(const Query *query)
 {
 	ListCell   *lc;
 
-	foreach(lc, query->windowClause)
+	foreach(lc, query->targetList)
 	{
-		const WindowClause *window = lfirst_node(WindowClause, lc);
+		const WindowFunc *function = (const WindowFunc *) lfirst_node(TargetEntry, lc)->expr;
+		const WindowClause *window;
 
-		if (window->runCondition != NIL && window->partitionClause == NIL)
+		if (function == NULL || !IsA(function, WindowFunc))
+			continue;
+		window = list_nth_node(WindowClause, query->windowClause, function->winref - 1);
+		if (window->partitionClause == NIL && GPUSORT_RUN_CONDITION(function, window) != NIL)
 			return true;
 	}
 	return false;
