@@ -52,7 +52,6 @@ typedef struct GpusortIndexBuild
 	GpusortColumns columns;		/* how these are copied; count 0: not one by one */
 	GpusortPlaces places;		/* where they lie in the tuples of a page, */
 	bool		located;		/* if they have been found */
-	uint32		sampled;		/* the first rows, by which the words of the keys were chosen */
 	int			workers;		/* launched, in the leader */
 	double		tuples;			/* live tuples of the table */
 	double		rows;			/* of the index */
@@ -93,9 +92,6 @@ extern uint16 gpusort_index_settle(GpusortIndexBuild *build);
 /* Adds the row of build->row: its key and the row itself.  Rows come in the order of their TIDs. */
 extern void gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags);
 
-/* Chooses the words of keys by the rows so far.  Others will come. */
-extern void gpusort_index_choose(GpusortIndexBuild *build);
-
 /* Notes the TID and the flags of row i of the store. */
 static inline void
 gpusort_index_mark_row(GpusortRowStore *store, uint64 i, BlockNumber block, OffsetNumber offset, uint16 flags)
@@ -117,24 +113,6 @@ extern void gpusort_index_read_begin(GpusortIndexBuild *build);
 extern void gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumber end);
 extern void gpusort_index_read_concurrently(GpusortIndexBuild *build);
 extern void gpusort_index_read_end(GpusortIndexBuild *build);
-
-/* ---- sample.c ---- */
-
-/* Reads a sample from block 0 on, if keys need one, and chooses by it.  Returns how many blocks it has read. */
-extern BlockNumber gpusort_index_sample_read(GpusortIndexBuild *build);
-
-/*
- * Can workers choose as the leader has?  They cannot if the sample has been spilled, or if the leader keeps
- * values, of which each process would have others.
- */
-extern bool gpusort_index_sample_helps(const GpusortIndexBuild *build);
-
-/* The sample's size in the shared memory, and writes it there */
-extern Size gpusort_index_sample_bytes(const GpusortIndexBuild *build);
-extern void gpusort_index_sample_write(const GpusortIndexBuild *build, char *to);
-
-/* In a worker: chooses by the sample, of that many rows, as the leader has, which expected that many in all. */
-extern void gpusort_index_sample_choose(GpusortGather *gather, char *from, uint32 rows, double expected);
 
 /* ---- workers.c ---- */
 

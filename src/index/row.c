@@ -63,14 +63,6 @@ gpusort_index_settle(GpusortIndexBuild *build)
 }
 
 void
-gpusort_index_choose(GpusortIndexBuild *build)
-{
-	build->sampled = build->gather.rows.store.rows;
-	gpusort_rows_settle(&build->gather, true);
-	build->room.width = gpusort_spec_width(&build->gather.set_spec);
-}
-
-void
 gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber offset, uint16 flags)
 {
 	GpusortGather *gather = &build->gather;
@@ -84,7 +76,10 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 	}
 	/* the first rows are a sample, by which the words of keys are chosen */
 	if (gather->set == NULL && gpusort_rows_sampled(gather))
-		gpusort_index_choose(build);
+	{
+		gpusort_rows_settle(gather, true);
+		room->width = gpusort_spec_width(&gather->set_spec);
+	}
 	for (;;)
 	{
 		if (gather->set != NULL)

@@ -3,7 +3,7 @@
  * workers.c
  *		Parallel workers read a table for a build.
  *
- * Each process reads a range of the table's blocks, behind those of a sample (sample.c).  The leader
+ * Each process reads a range of the table's blocks.  The leader
  * reads the first range, and adopts what the workers have read in the order of their ranges.  So
  * rows come in the order of their TIDs, as if one process had read them all.  Then the leader
  * sorts and loads.
@@ -43,7 +43,6 @@
 #define KEY_QUERY		UINT64CONST(2)
 #define KEY_BUFFERS		UINT64CONST(3)
 #define KEY_WAL			UINT64CONST(4)
-#define KEY_SAMPLE		UINT64CONST(5)
 
 /* A worker's range, and what it has read */
 typedef struct Part
@@ -62,10 +61,8 @@ typedef struct Shared
 	Oid			heap;
 	Oid			index;
 	Size		memory;			/* bytes for each process */
-	double		expected;		/* rows of the index */
-	uint32		sampled;		/* rows of the sample, if one decides how keys are made */
 	GpusortActivitySort sort;	/* for gpusort_activity */
-	GpusortSpillShared spill;
+	GpusortShared all;
 	int			nparts;
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
@@ -88,7 +85,7 @@ gpusort_index_plan_workers(const GpusortIndexBuild *build)
 /* ---- a worker ---- */
 
 static void
-read_part(Shared *shared, Part *part, char *sample, Relation heap, Relation index)
+read_part(Shared *shared, Part *part, Relation heap, Relation index)
 {
 	const char *refusal;
 	GpusortIndexBuild *build = gpusort_index_begin(heap, index, BuildIndexInfo(index), &refusal);
@@ -98,11 +95,9 @@ read_part(Shared *shared, Part *part, char *sample, Relation heap, Relation inde
 	if (refusal != NULL)
 		elog(ERROR, "a parallel worker cannot read index \"%s\": %s", RelationGetRelationName(index), refusal);
 	old = MemoryContextSwitchTo(build->estate->es_query_cxt);
-	gpusort_part_begin(&part->part, gather, &shared->spill);
+	gpusort_part_begin(&part->part, gather, &shared->all);
 	gpusort_activity_join(&gather->activity, gather->cxt, &shared->sort);
 	gpusort_gather_begin(gather, shared->memory);
-	if (gather->set == NULL)
-		gpusort_index_sample_choose(gather, sample, shared->sampled, shared->expected);
 	gpusort_index_read_begin(build);
 	gpusort_index_read_blocks(build, part->begin, part->end);
 	gpusort_index_read_end(build);
@@ -134,7 +129,7 @@ gpusort_index_worker(dsm_segment *segment, shm_toc *toc)
 	heap = table_open(shared->heap, ShareLock);
 	index = index_open(shared->index, AccessExclusiveLock);
 	InstrStartParallelQuery();
-	read_part(shared, &shared->parts[ParallelWorkerNumber], shm_toc_lookup(toc, KEY_SAMPLE, true), heap, index);
+	read_part(shared, &shared->parts[ParallelWorkerNumber], heap, index);
 	InstrEndParallelQuery(&buffers[ParallelWorkerNumber], &wal[ParallelWorkerNumber]);
 	index_close(index, AccessExclusiveLock);
 	table_close(heap, ShareLock);
@@ -152,33 +147,30 @@ take_back_files(dsm_segment *segment, Datum arg)
 		gpusort_part_take_back(&shared->parts[i].part);
 }
 
-/* first: the block from which on the processes share the table */
 static Shared *
-init_shared(GpusortIndexBuild *build, ParallelContext *pcxt, Size memory, BlockNumber first)
+init_shared(GpusortIndexBuild *build, ParallelContext *pcxt, Size memory)
 {
 	Shared	   *shared = shm_toc_allocate(pcxt->toc, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
-	uint64		blocks = RelationGetNumberOfBlocks(build->heap) - first;
+	uint64		blocks = RelationGetNumberOfBlocks(build->heap);
 
 	memset(shared, 0, offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part));
 	strlcpy(shared->version, GPUSORT_VERSION, sizeof(shared->version));
 	shared->heap = RelationGetRelid(build->heap);
 	shared->index = RelationGetRelid(build->index);
 	shared->memory = memory;
-	shared->expected = build->gather.expected;
-	shared->sampled = build->sampled;
 	shared->sort = build->gather.activity.sort;
 	shared->nparts = pcxt->nworkers;
 	for (int i = 0; i < shared->nparts; i++)
 	{
-		shared->parts[i].begin = first + blocks * (i + 1) / (shared->nparts + 1);
-		shared->parts[i].end = first + blocks * (i + 2) / (shared->nparts + 1);
+		shared->parts[i].begin = blocks * (i + 1) / (shared->nparts + 1);
+		shared->parts[i].end = blocks * (i + 2) / (shared->nparts + 1);
 	}
 	if (pcxt->seg != NULL)
 	{
 		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
 		for (int i = 0; i < shared->nparts; i++)
 			gpusort_part_lend(&shared->parts[i].part);
-		gpusort_spill_share(&shared->spill, build->gather.cxt);
+		gpusort_part_share(&shared->all, &build->gather);
 	}
 	shm_toc_insert(pcxt->toc, KEY_SHARED, shared);
 	return shared;
@@ -221,11 +213,9 @@ end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, part->end);
 }
 
-/* Reads the blocks from the first one on. */
 static void
-read_with_workers(GpusortIndexBuild *build, int workers, Size memory, BlockNumber first)
+read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
 {
-	Size		bytes = gpusort_index_sample_bytes(build);
 	Size		query_bytes = debug_query_string != NULL ? strlen(debug_query_string) + 1 : 0;
 	ParallelContext *pcxt;
 	Shared	   *shared;
@@ -238,28 +228,23 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory, BlockNumbe
 	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(BufferUsage));
 	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(WalUsage));
 	shm_toc_estimate_chunk(&pcxt->estimator, query_bytes);
-	shm_toc_estimate_chunk(&pcxt->estimator, bytes);
-	shm_toc_estimate_keys(&pcxt->estimator, 5);
+	shm_toc_estimate_keys(&pcxt->estimator, 4);
 	InitializeParallelDSM(pcxt);
-	shared = init_shared(build, pcxt, memory, first);
+	shared = init_shared(build, pcxt, memory);
 	buffers = add_array(pcxt, KEY_BUFFERS, workers * sizeof(BufferUsage));
 	wal = add_array(pcxt, KEY_WAL, workers * sizeof(WalUsage));
 	if (query_bytes > 0)
 		memcpy(add_array(pcxt, KEY_QUERY, query_bytes), debug_query_string, query_bytes);
-	if (bytes > 0)
-		gpusort_index_sample_write(build, add_array(pcxt, KEY_SAMPLE, bytes));
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
-	if (shared->nparts > 0)
-		build->gather.shared_spill = &shared->spill;
 	/* without shared memory there are no parts */
 	build->gather.memory_limit += (workers - shared->nparts) * memory;
 
-	gpusort_index_read_blocks(build, first, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
+	gpusort_index_read_blocks(build, 0, shared->nparts > 0 ? shared->parts[0].begin : RelationGetNumberOfBlocks(build->heap));
 	WaitForParallelWorkersToFinish(pcxt);
 	for (int i = 0; i < shared->nparts; i++)
 		end_part(build, &shared->parts[i], i, memory);
-	build->gather.shared_spill = NULL;
+	build->gather.shared = NULL;
 	for (int i = 0; i < pcxt->nworkers_launched; i++)
 		InstrAccumParallelQuery(&buffers[i], &wal[i]);
 	DestroyParallelContext(pcxt);
@@ -275,16 +260,6 @@ gpusort_index_read(GpusortIndexBuild *build, int workers, Size memory)
 	else if (workers == 0)
 		gpusort_index_read_blocks(build, 0, RelationGetNumberOfBlocks(build->heap));
 	else
-	{
-		BlockNumber first = gpusort_index_sample_read(build);
-
-		if (gpusort_index_sample_helps(build))
-			read_with_workers(build, workers, memory, first);
-		else
-		{
-			build->gather.memory_limit += workers * memory;
-			gpusort_index_read_blocks(build, first, RelationGetNumberOfBlocks(build->heap));
-		}
-	}
+		read_with_workers(build, workers, memory);
 	gpusort_index_read_end(build);
 }

@@ -312,6 +312,9 @@ extern bool gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *wo
 /* Has a value repeated? */
 extern bool gpusort_few_repeat(const GpusortRowColumn *column);
 
+/* From now on, a value that is not kept ends it. */
+extern void gpusort_few_complete(GpusortRowColumn *column);
+
 extern void gpusort_few_end(GpusortRowColumn *column);
 
 /* Mixes 64 bits into a hash value, of which the upper bits are good. */

@@ -34,6 +34,7 @@ typedef struct GpusortFew
 	int			count;			/* values */
 	Size		bytes;			/* of all values */
 	bool		repeated;
+	bool		complete;		/* no other value is kept */
 	uint64		words[MAX_VALUES];	/* hashes of the values' words */
 	Slot		slots[1 << LOG_SLOTS];
 } GpusortFew;
@@ -58,6 +59,12 @@ bool
 gpusort_few_repeat(const GpusortRowColumn *column)
 {
 	return column->few != NULL && column->few->repeated;
+}
+
+void
+gpusort_few_complete(GpusortRowColumn *column)
+{
+	column->few->complete = true;
 }
 
 /* Hashes a string by its words of 8 bytes, of which the last two may overlap. */
@@ -140,7 +147,7 @@ gpusort_few_encode(GpusortRowColumn *column, Datum value, uint64 *words)
 	if (column->kind == GPUSORT_ROW_PACKED ? gpusort_rowpacked_encode(column, value, words) :
 		gpusort_rowstring_encode(column, value, words))
 		return true;
-	if (!remote && add_value(few, slot, bytes, length, words, column->words))
+	if (!remote && !few->complete && add_value(few, slot, bytes, length, words, column->words))
 	{
 		slot->hash = hash;
 		return true;

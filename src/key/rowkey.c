@@ -66,7 +66,6 @@ plan_words(GpusortKeyPlan *plan, GpusortRowColumn *column)
 	plan->words += column->words;
 	plan->strings |= kind == GPUSORT_ROW_NAME ||
 		(is_sampled(kind) && kind != GPUSORT_ROW_INET && kind != GPUSORT_ROW_PACKED);
-	plan->shareable &= !is_sampled(kind);
 }
 
 /* Columns after the first one whose words never decide have no words. */
@@ -78,7 +77,6 @@ gpusort_rowkey_plan(const GpusortSortColumn *columns, int ncolumns)
 		.ncolumns = ncolumns,
 		.columns = palloc(sizeof(GpusortRowColumn) * ncolumns),
 		.few_values = true,
-		.shareable = true,
 	};
 	bool		complete = false;
 
@@ -395,12 +393,12 @@ gpusort_rowkey_keeps_values(const GpusortRowKey *key)
 }
 
 void
-gpusort_rowkey_keep_no_values(GpusortRowKey *key)
+gpusort_rowkey_keep_no_more(GpusortRowKey *key)
 {
 	for (int i = 0; i < key->nencoded; i++)
 	{
 		if (key->columns[i].few != NULL)
-			gpusort_few_end(&key->columns[i]);
+			gpusort_few_complete(&key->columns[i]);
 	}
 }
 

@@ -68,8 +68,6 @@ typedef struct GpusortKeyPlan
 	int			words;			/* of a key, 1 to GPUSORT_MAX_WORDS */
 	bool		strings;		/* a column with words is a string, of which they may hold only a prefix */
 	bool		few_values;		/* all columns are booleans, enums or single characters ("char") */
-	bool		shareable;		/* several processes can make good keys, each by itself: no
-								 * words are chosen by a sample of the rows */
 	GpusortComparison comparison;	/* how core compares the first column */
 } GpusortKeyPlan;
 
@@ -88,18 +86,17 @@ extern GpusortRowKey *gpusort_rowkey_begin(const GpusortKeyPlan *plan);
 /*
  * Makes words that do not depend on which row is encoded first, so that those of several
  * processes can be compared, whose keys are made for the same columns: keys that are not settled,
- * or settled by the same sample and keep no values.  Must be called before any row is encoded.
+ * or settled by the same sample and keep the same values.  Must be called before any row is encoded.
  */
 extern void gpusort_rowkey_share(GpusortRowKey *key);
 
 /*
- * Does a settled key keep values (key/few.c)?  Then its doubt depends on which values it has met:
- * another process, which meets others, cannot know that words do not decide.
+ * Does a settled key keep values (key/few.c)?  Then its doubt depends on which values it has met: another process, which
+ * meets others, cannot know that words do not decide.  So each process encodes the rows of the sample first, and then
+ * has its key keep no other values.
  */
 extern bool gpusort_rowkey_keeps_values(const GpusortRowKey *key);
-
-/* Makes a settled key, which has encoded no row, keep none. */
-extern void gpusort_rowkey_keep_no_values(GpusortRowKey *key);
+extern void gpusort_rowkey_keep_no_more(GpusortRowKey *key);
 
 /*
  * Are there columns whose words depend on what the first rows show?  Then the

@@ -44,7 +44,7 @@ typedef struct Shared
 	bool		pass;			/* return all rows: core sorts */
 	GpusortActivitySort sort;	/* for gpusort_activity */
 	int64		limit_rows;		/* of each group; -1: all */
-	GpusortSpillShared spill;
+	GpusortShared all;
 	int			nparts;			/* one for each worker that may be launched */
 	Part		parts[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
@@ -119,8 +119,7 @@ begin_parts(GpusortFeed *feed)
 		return;
 	for (int i = 0; i < shared->nparts; i++)
 		gpusort_part_lend(&shared->parts[i].part);
-	gpusort_spill_share(&shared->spill, feed->sort->cxt);
-	feed->sort->shared_spill = &shared->spill;
+	gpusort_part_share(&shared->all, feed->sort);
 }
 
 static void
@@ -170,7 +169,7 @@ figures_of(const GpusortGather *gather, instr_time begun)
 	{
 		.sorts = 1,
 			.rows = gpusort_gather_rows(gather),
-			.memory = Max(gather->stats->memory, gpusort_gather_memory(gather, 0)),
+			.memory = Max(gather->stats->memory, gather->set != NULL ? gpusort_gather_memory(gather, 0) : 0),
 			.ms = INSTR_TIME_GET_MILLISEC(now),
 	};
 }
@@ -196,8 +195,9 @@ gather_part(GpusortFeed *feed)
 
 	part->begun = true;
 	gather->child = outerPlanState(feed);
+	gather->expected = gather->child->plan->plan_rows * feed->spec.processes;
 	gpusort_limit_begin(gather, feed->shared->limit_rows);
-	gpusort_part_begin(&part->part, gather, &feed->shared->spill);
+	gpusort_part_begin(&part->part, gather, &feed->shared->all);
 
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_join(&gather->activity, gather->cxt, &feed->shared->sort);
@@ -295,7 +295,7 @@ gpusort_feed_use(GpusortFeed *feed, GpusortGather *gather, bool pass)
 	feed->done = false;
 	/* the Gather sets it again, if it has workers */
 	feed->shared = NULL;
-	gather->shared_spill = NULL;
+	gather->shared = NULL;
 	if (feed->participants == NULL)
 		feed->participants = MemoryContextAllocZero(feed->css.ss.ps.state->es_query_cxt,
 													feed->spec.processes * sizeof(GpusortParticipant));
@@ -324,6 +324,8 @@ gpusort_feed_gather(GpusortFeed *feed)
 		gpusort_part_adopt(&part->part, gather, i);
 		workers++;
 	}
+	if (gather->set == NULL)
+		gpusort_rows_settle(gather, false);
 	return workers;
 }
 

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -74,7 +75,7 @@ begin(GpusortGather *gather)
 	gpusort_rowstore_begin(&gather->rows.store, gather->memory_limit, gather->arena, gather->spec->bare);
 	MemoryContextSwitchTo(old);
 	/* a sample of rows decides what keys are, and then begins the key set */
-	if ((gather->fed && gather->rows.plan.shareable) || !gpusort_rowkey_wants_sample(gather->rows.key))
+	if (!gpusort_rowkey_wants_sample(gather->rows.key))
 		begin_set(gather);
 }
 
@@ -177,7 +178,10 @@ gpusort_rows_settle(GpusortGather *gather, bool more)
 {
 	GpusortRowStore *store = &gather->rows.store;
 
-	gpusort_rows_choose(gather, stored_row, gather, store->rows, more ? gather->expected : 0);
+	if (gather->shared != NULL)
+		gpusort_part_choose(gather, more ? gather->expected : 0);
+	else
+		gpusort_rows_choose(gather, stored_row, gather, store->rows, more ? gather->expected : 0);
 	for (uint64 done = 0; done < store->rows;)
 	{
 		size_t		keys;
@@ -362,7 +366,8 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 static void
 finish(GpusortGather *gather)
 {
-	if (gather->set == NULL)
+	/* the leader waits for the sample of a worker, which may have more rows (part.c) */
+	if (gather->set == NULL && (gather->shared == NULL || IsParallelWorker()))
 		gpusort_rows_settle(gather, false);
 }
 

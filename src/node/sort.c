@@ -171,7 +171,8 @@ gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 		.compare = compare_rows,
 		.arg = gather,
 	};
-	GpusortSpill *spill = gpusort_spill_begin(&key, gather->memory_limit, gather->shared_spill);
+	GpusortSpill *spill = gpusort_spill_begin(&key, gather->memory_limit,
+												 gather->shared != NULL ? &gather->shared->spill : NULL);
 
 	for (int i = 0; i < 2 * pairs; i++)
 		keys[i] = merge_key(gather, words, order[i / 2 * (sorted->count - 1) / pairs + i % 2]);

@@ -114,7 +114,7 @@ typedef struct GpusortGather
 	GpusortArena *arena;		/* has the key set and the store, of a parallel worker, or beyond the first rows
 								 * of a sort that travels; NULL: none, or it has no memory */
 	MemoryContext arena_cxt;	/* of an arena of the process's own */
-	GpusortSpillShared *shared_spill;	/* if several processes gather: the spills of all; else NULL */
+	struct GpusortShared *shared;	/* with the other processes that gather; NULL: there are none */
 	GpusortActivity activity;
 	instr_time	begun;			/* when the first row was asked for */
 
@@ -157,6 +157,23 @@ typedef struct GpusortPublished
 	GpusortDoubt doubt;			/* for rows */
 	GpusortSpillPublished spilled;	/* if there is any, no row is in the arena */
 } GpusortPublished;
+
+/* Bytes of a sample in shared memory: 4,096 rows of 64 bytes */
+#define GPUSORT_SAMPLE_BYTES	((Size) 256 * 1024)
+
+/* What the processes share that gather the rows of one sort, in shared memory */
+typedef struct GpusortShared
+{
+	GpusortSpillShared spill;
+
+	/*
+	 * If a sample decides what keys are, the first process that has one writes it here, and all choose by it.
+	 */
+	pg_atomic_uint32 sample;	/* 0: there is none; 1: it is being written; 2: the rest is final */
+	uint32		rows;
+	double		expected;		/* rows of the whole sort */
+	char		data[GPUSORT_SAMPLE_BYTES] pg_attribute_aligned(MAXIMUM_ALIGNOF);	/* the rows, as the store has them, each aligned */
+} GpusortShared;
 
 /* A worker's part of a sort, in shared memory */
 typedef struct GpusortPart
@@ -235,7 +252,7 @@ extern const GpusortForm gpusort_rows;
 static inline uint64
 gpusort_gather_rows(const GpusortGather *gather)
 {
-	return gather->nulls + gather->limit.removed + (gather->set != NULL ? gpusort_keyset_rows(gather->set) : 0) +
+	return gather->nulls + gather->limit.removed + (gather->set != NULL ? gpusort_keyset_rows(gather->set) : gather->rows.store.rows) +
 		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) : 0);
 }
 
@@ -316,6 +333,9 @@ extern void gpusort_core_read(GpusortGather *gather);
 
 /* ---- part.c ---- */
 
+/* In the leader: prepares what all share, before gpusort_part_lend() and before the first row. */
+extern void gpusort_part_share(GpusortShared *shared, GpusortGather *gather);
+
 /* In the leader: makes the part of a worker that will be launched, or launched again. */
 extern void gpusort_part_lend(GpusortPart *part);
 
@@ -323,7 +343,13 @@ extern void gpusort_part_lend(GpusortPart *part);
 extern void gpusort_part_take_back(GpusortPart *part);
 
 /* In a worker: says where its rows go, before gpusort_gather_begin(). */
-extern void gpusort_part_begin(GpusortPart *part, GpusortGather *gather, GpusortSpillShared *spill);
+extern void gpusort_part_begin(GpusortPart *part, GpusortGather *gather, GpusortShared *shared);
+
+/*
+ * For rows without a key set: chooses the words of the keys by the sample of all processes, which is made of this one's rows if
+ * there is none yet, and begins the key set.  expected: rows of the whole sort, 0 if no other will come.
+ */
+extern void gpusort_part_choose(GpusortGather *gather, double expected);
 
 /* In a worker: publishes its rows, all of them, and ends the key set.  Raises errors of temporary files. */
 extern void gpusort_part_publish(GpusortPart *part, GpusortGather *gather);

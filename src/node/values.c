@@ -160,7 +160,7 @@ keep(GpusortGather *gather, const GpusortSorted *sorted, uint64 rows, char *keys
 static GpusortSpill *
 begin_spill(GpusortGather *gather, const GpusortSorted *sorted)
 {
-	return gpusort_spill_begin(NULL, gather->memory_limit, gather->shared_spill);
+	return gpusort_spill_begin(NULL, gather->memory_limit, gather->shared != NULL ? &gather->shared->spill : NULL);
 }
 
 static void

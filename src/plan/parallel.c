@@ -180,7 +180,7 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 	feed_id = outerPlan(plan)->plan_node_id;
 	child = outerPlan(gather);
 	key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
-	if (key.refusal != NULL || !key.shareable)
+	if (key.refusal != NULL)
 		return NULL;
 	kept = gpusort_bound_kept(stmt, outerPlan(sort), key.from, bound);
 	if (!gpusort_plan_feed_pays(gather->plan.plan_rows))

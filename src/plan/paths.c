@@ -127,7 +127,7 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 	Path	   *gather;
 	Path	   *path;
 
-	if (!key->shareable || !gpusort_plan_feed_pays(rows))
+	if (!gpusort_plan_feed_pays(rows))
 		return;
 	input = (GpusortCostInput)
 	{

@@ -272,6 +272,36 @@ foreach my $order ('at, id', 'at DESC, id', 'n, id', 'n DESC NULLS LAST, id', 'f
 		qr/GpuSort Feed\)\n +->  Parallel Append/, "neighbours in different processes: $order");
 }
 
+# One process has the sample by which all make the keys of strings.  The other parts have strings that it does not show: few long
+# ones with the same words, short and empty ones, long ones of which no 256 fit in the sample, hardly any, and none.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE words (id int, t text, v varchar, b bytea, n numeric) PARTITION BY RANGE (id);
+ALTER TABLE words ALTER t SET STORAGE PLAIN, ALTER b SET STORAGE PLAIN;
+DO $$
+BEGIN
+	FOR i IN 0 .. 5 LOOP
+		EXECUTE format('CREATE TABLE words_%s PARTITION OF words FOR VALUES FROM (%s) TO (%s) WITH (parallel_workers = 0)', i, i * 1000, i * 1000 + 1000);
+	END LOOP;
+END $$;
+INSERT INTO words (id, t) SELECT i, CASE i / 1000 WHEN 0 THEN 'https://example.org/a/path/that/all/share/' || i % 5
+	WHEN 1 THEN 'https://example.org/a/path/that/all/share/' || i % 5 || CASE WHEN i > 1900 THEN md5(i::text) ELSE '' END
+	WHEN 2 THEN CASE i % 4 WHEN 0 THEN '' WHEN 1 THEN left(md5(i::text), i % 20) WHEN 2 THEN 'https://example.org/' || i END
+	WHEN 3 THEN repeat(md5((i % 50)::text), 60 + i % 3) END
+	FROM generate_series(0, 4003) i;
+UPDATE words SET v = t, b = t::bytea, n = CASE WHEN id % 3 > 0 THEN length(t) END;
+VACUUM ANALYZE words;
+SQL
+foreach my $parts ('words', 'words WHERE id >= 2000', 'words WHERE id < 2000', 'words WHERE id >= 3900')
+{
+	foreach my $order ('t, id', 't COLLATE "C" DESC NULLS LAST, id', 'n, v', 'b DESC, id', 'id % 7, lower(v), id', 'v')
+	{
+		my $columns = $order =~ /id/ ? '*' : $order;
+		my $query = "SELECT $columns FROM $parts" . ($parts =~ /WHERE/ ? ' AND' : ' WHERE') . " slowly(id) ORDER BY $order";
+		is_core_order($query, { %workers, max_parallel_workers_per_gather => 4, enable_parallel_append => 'on', work_mem => $_ },
+			qr/GpuSort Feed\)\n +->  Parallel (?:Append|Seq Scan)/, "strings in different processes: $parts, $order, $_") foreach '64kB', '64MB';
+	}
+}
+
 # ----------------------------------------------------------------
 # Plans that are executed in another way than planned
 # ----------------------------------------------------------------

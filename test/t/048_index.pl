@@ -208,14 +208,14 @@ foreach my $memory ('256MB', '1MB')
 	same("wide ($_)", settings => $workers) foreach 'id) INCLUDE (p', 'id) INCLUDE (m';
 	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 22, "workers have read, $memory");
 
-	# the leader reads a sample of the rows first, by which all choose the words of strings
+	# the first process that has a sample of the rows shares it: all choose the words of strings by it
 	$log = -s $node->logfile;
 	same("kinds ($_)", settings => $workers) foreach 'txt', 'k, txt', 'txt COLLATE "C"', 'num, bits', 'arr', 'ip', 'lower(txt)', 'nm, txt';
 	same("strings ($_)", settings => $workers) foreach 'txt', 'txt, u', 'u, txt';
 	same("wide ($_)", settings => $workers) foreach 't', 'm DESC, t';
-	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), $memory eq '1MB' ? 10 : 13, "workers have read strings, $memory");
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 3 workers/g), 13, "workers have read strings, $memory");
 	$spilled = () = slurp_file($node->logfile, $log) =~ /to load; 3 workers, [1-9]\d* spilled/g;
-	ok($memory eq '1MB' ? $spilled == 10 : $spilled == 0, "they have spilled in $spilled builds, $memory");
+	ok($memory eq '1MB' ? $spilled >= 10 : $spilled == 0, "they have spilled in $spilled builds, $memory");
 	SKIP:
 	{
 		skip 'no ICU', 2 unless has_icu($node);
@@ -230,18 +230,18 @@ foreach my $memory ('256MB', '1MB')
 	my $workers = 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'256MB\';';
 	my $log;
 
-	# the sample is of few rows, or is in a spilled run already
+	# the sample is of few rows, or of rows that are long
 	same('kinds (txt) WHERE (id > 15000)', settings => $workers);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION long(i int) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT string_agg(md5((i * j)::text), '') FROM generate_series(1, 32) j $$;
 SQL
 	same('kinds (long(id))', settings => 'SET max_parallel_maintenance_workers = 3; SET maintenance_work_mem = \'8MB\';');
 
-	# one process keeps few long values; and there may be no worker to launch
+	# all keep the same few long values; and there may be no worker to launch
 	$log = -s $node->logfile;
 	same("kinds ($_)", settings => $workers) foreach 'md5((few % 7)::text)', 'num, by';
 	same('kinds (k, few)', settings => "$workers SET max_parallel_workers = 0;");
-	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 0 workers/g), 3, 'no workers have read');
+	is(scalar(() = slurp_file($node->logfile, $log) =~ /to load; 0 workers/g), 1, 'no workers have read');
 
 	# there is less memory than rows need
 	$log = -s $node->logfile;
