@@ -324,8 +324,7 @@ gpusort_feed_gather(GpusortFeed *feed)
 		gpusort_part_adopt(&part->part, gather, i);
 		workers++;
 	}
-	if (gather->set == NULL)
-		gpusort_rows_settle(gather, false);
+	gpusort_gather_choose(gather);
 	return workers;
 }
 

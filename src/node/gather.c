@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -129,10 +130,17 @@ gpusort_gather_take(GpusortGather *gather, GpusortRoom *room)
 }
 
 void
+gpusort_gather_choose(GpusortGather *gather)
+{
+	if (gather->set == NULL)
+		gather->form->finish(gather);
+}
+
+void
 gpusort_gather_finish(GpusortGather *gather, GpusortRoom *room)
 {
-	if (gather->form->finish)
-		gather->form->finish(gather);
+	if (gather->shared == NULL || IsParallelWorker())
+		gpusort_gather_choose(gather);
 	gpusort_gather_commit(gather, room);
 }
 

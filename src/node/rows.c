@@ -12,7 +12,6 @@
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -164,24 +163,18 @@ gpusort_rows_sampled(const GpusortGather *gather)
 }
 
 void
-gpusort_rows_choose(GpusortGather *gather, GpusortSampleRow row, void *arg, uint32 n, double expected)
-{
-	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
-
-	gpusort_rowkey_settle(gather->rows.key, row, arg, n, expected);
-	MemoryContextSwitchTo(old);
-	begin_set(gather);
-}
-
-void
 gpusort_rows_settle(GpusortGather *gather, bool more)
 {
 	GpusortRowStore *store = &gather->rows.store;
+	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
+	double		expected = more ? gather->expected : 0;
 
 	if (gather->shared != NULL)
-		gpusort_part_choose(gather, more ? gather->expected : 0);
+		gpusort_sample_settle(gather, expected);
 	else
-		gpusort_rows_choose(gather, stored_row, gather, store->rows, more ? gather->expected : 0);
+		gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows, expected);
+	MemoryContextSwitchTo(old);
+	begin_set(gather);
 	for (uint64 done = 0; done < store->rows;)
 	{
 		size_t		keys;
@@ -366,9 +359,7 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 static void
 finish(GpusortGather *gather)
 {
-	/* the leader waits for the sample of a worker, which may have more rows (part.c) */
-	if (gather->set == NULL && (gather->shared == NULL || IsParallelWorker()))
-		gpusort_rows_settle(gather, false);
+	gpusort_rows_settle(gather, false);
 }
 
 /* If the keys leave columns undecided, counts every row as tied. */

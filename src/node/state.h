@@ -166,13 +166,12 @@ typedef struct GpusortShared
 {
 	GpusortSpillShared spill;
 
-	/*
-	 * If a sample decides what keys are, the first process that has one writes it here, and all choose by it.
-	 */
+	/* if a sample decides what keys are, the first process that has one writes it here, and all choose by it */
 	pg_atomic_uint32 sample;	/* 0: there is none; 1: it is being written; 2: the rest is final */
 	uint32		rows;
 	double		expected;		/* rows of the whole sort */
-	char		data[GPUSORT_SAMPLE_BYTES] pg_attribute_aligned(MAXIMUM_ALIGNOF);	/* the rows, as the store has them, each aligned */
+	/* the rows, as the store has them, each aligned */
+	char		data[GPUSORT_SAMPLE_BYTES] pg_attribute_aligned(MAXIMUM_ALIGNOF);
 } GpusortShared;
 
 /* A worker's part of a sort, in shared memory */
@@ -300,6 +299,12 @@ extern bool gpusort_gather_take(GpusortGather *gather, GpusortRoom *room);
 /* After the last row. */
 extern void gpusort_gather_finish(GpusortGather *gather, GpusortRoom *room);
 
+/*
+ * Begins the key set if there is none, because a sample was to come first.  The leader calls this when the other processes have
+ * ended.
+ */
+extern void gpusort_gather_choose(GpusortGather *gather);
+
 /* Reads the child to its end.  Returns false if all rows are in core's tuplesort. */
 extern bool gpusort_gather_read(GpusortGather *gather);
 
@@ -345,12 +350,6 @@ extern void gpusort_part_take_back(GpusortPart *part);
 /* In a worker: says where its rows go, before gpusort_gather_begin(). */
 extern void gpusort_part_begin(GpusortPart *part, GpusortGather *gather, GpusortShared *shared);
 
-/*
- * For rows without a key set: chooses the words of the keys by the sample of all processes, which is made of this one's rows if
- * there is none yet, and begins the key set.  expected: rows of the whole sort, 0 if no other will come.
- */
-extern void gpusort_part_choose(GpusortGather *gather, double expected);
-
 /* In a worker: publishes its rows, all of them, and ends the key set.  Raises errors of temporary files. */
 extern void gpusort_part_publish(GpusortPart *part, GpusortGather *gather);
 
@@ -360,15 +359,23 @@ extern void gpusort_part_publish(GpusortPart *part, GpusortGather *gather);
  */
 extern Size gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker);
 
+/* ---- sample.c ---- */
+
+/*
+ * Settles the key of rows by the sample of all processes, which is made of this one's rows if there is none yet.  expected: rows
+ * of the whole sort, 0 if no other will come.
+ */
+extern void gpusort_sample_settle(GpusortGather *gather, double expected);
+
 /* ---- rows.c ---- */
 
 /* For rows without a key set: are those in the store enough for a sample? */
 extern bool gpusort_rows_sampled(const GpusortGather *gather);
 
-/* Chooses the words of the keys by a sample of rows (gpusort_rowkey_settle()), and begins the key set. */
-extern void gpusort_rows_choose(GpusortGather *gather, GpusortSampleRow row, void *arg, uint32 n, double expected);
-
-/* The same by the rows in the store, of which it adds the keys.  more: other rows will come. */
+/*
+ * Chooses the words of the keys by these rows, or by the sample of all processes, begins the key set, and adds the rows' keys.
+ * more: other rows will come.
+ */
 extern void gpusort_rows_settle(GpusortGather *gather, bool more);
 
 /* Makes room for at least one more row: gpusort_gather_room() for its key, and for the row. */

@@ -302,6 +302,19 @@ foreach my $parts ('words', 'words WHERE id >= 2000', 'words WHERE id < 2000', '
 	}
 }
 
+# The sample shows few values, and each of two other processes gets another one with the same words.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE unseen (id int, t text) PARTITION BY RANGE (id);
+CREATE TABLE unseen_1 PARTITION OF unseen FOR VALUES FROM (0) TO (1000) WITH (parallel_workers = 0);
+CREATE TABLE unseen_2 PARTITION OF unseen FOR VALUES FROM (1000) TO (2000) WITH (parallel_workers = 0);
+CREATE TABLE unseen_3 PARTITION OF unseen FOR VALUES FROM (2000) TO (3000) WITH (parallel_workers = 0);
+INSERT INTO unseen SELECT i, CASE i / 1000 WHEN 0 THEN 'some country with a long name' WHEN 1 THEN 'the Republic of Somewhere, west' ELSE 'the Republic of Somewhere, east' END
+	FROM generate_series(1, 2999) i WHERE i NOT BETWEEN 400 AND 999;
+VACUUM ANALYZE unseen;
+SQL
+is_core_order("SELECT t FROM unseen WHERE slowly(id) ORDER BY t", { %workers, max_parallel_workers_per_gather => 3, enable_parallel_append => 'on', work_mem => $_ },
+	qr/GpuSort Feed\)\n +->  Parallel Append/, "values that the sample does not show, $_") foreach '64kB', '64MB';
+
 # ----------------------------------------------------------------
 # Plans that are executed in another way than planned
 # ----------------------------------------------------------------
