@@ -41,7 +41,7 @@
 /* Fewer rows are sorted before a choice could pay. */
 #define MIN_ROWS			256
 
-/* The values of kind PACKED that are looked at for their size */
+/* The values of kind PACKED that are looked at for their size.  Fewer rows are no sample. */
 #define LOOKED_AT			64
 
 /*
@@ -248,7 +248,7 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 	GpusortSample sample = {.key = key, .row = row, .arg = arg, .n = n, .expected = Max(expected, n)};
 	int			spare = GPUSORT_MAX_WORDS - key->words;
 
-	if (n < MIN_ROWS)
+	if (sample.expected < MIN_ROWS || n < LOOKED_AT)
 		return;
 	cxt = AllocSetContextCreate(lasting, "GpuSort sample", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);

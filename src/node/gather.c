@@ -328,14 +328,17 @@ void
 gpusort_gather_empty_arena(GpusortGather *gather, GpusortRoom *room)
 {
 	gpusort_gather_commit(gather, room);
-	if (gpusort_keyset_rows(gather->set) > 0)
+	if (gather->set != NULL && gpusort_keyset_rows(gather->set) > 0)
 		gpusort_gather_spill(gather);
 	else
 	{
-		gpusort_gather_end_set(gather);
-		gpusort_rowstore_reset(&gather->rows.store);
 		gather->rows.store.arena = NULL;
 		gather->arena = NULL;
+		/* the rows of a sample stay where they are */
+		if (gather->set == NULL)
+			return;
+		gpusort_gather_end_set(gather);
+		gpusort_rowstore_reset(&gather->rows.store);
 	}
 	gpusort_gather_begin_set(gather);
 	room->begin = room->next = room->end = NULL;

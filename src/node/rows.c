@@ -167,12 +167,11 @@ gpusort_rows_settle(GpusortGather *gather, bool more)
 {
 	GpusortRowStore *store = &gather->rows.store;
 	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
-	double		expected = more ? gather->expected : 0;
 
 	if (gather->shared != NULL)
-		gpusort_sample_settle(gather, expected);
+		gpusort_sample_settle(gather);
 	else
-		gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows, expected);
+		gpusort_rowkey_settle(gather->rows.key, stored_row, gather, store->rows, more ? gather->expected : 0);
 	MemoryContextSwitchTo(old);
 	begin_set(gather);
 	for (uint64 done = 0; done < store->rows;)
@@ -180,6 +179,16 @@ gpusort_rows_settle(GpusortGather *gather, bool more)
 		size_t		keys;
 		uint64	   *words = gpusort_keyset_reserve(gather->set, store->rows - done, &keys);
 		uint64		n = Min(keys, store->rows - done);
+
+		if (n == 0)
+		{
+			/* the arena has no memory for keys of rows that it has */
+			gather->arena = store->arena = NULL;
+			gpusort_gather_end_set(gather);
+			gpusort_gather_begin_set(gather);
+			done = 0;
+			continue;
+		}
 
 		for (uint64 i = 0; i < n; i++)
 		{
@@ -332,15 +341,22 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 
 /* Adds the rows of the page to the sample, by which the words of the keys are chosen when it is large enough. */
 static void
-take_sample(GpusortGather *gather)
+take_sample(GpusortGather *gather, GpusortRoom *room)
 {
 	GpusortPage *page = &gather->page;
+	bool		located = page->slot == NULL && locate(gather);
+	int			rows = page->slot == NULL ? page->count : 1;
 
 	gpusort_rowstore_limit(&gather->rows.store, SIZE_MAX);
-	if (page->slot != NULL)
-		(void) gpusort_rowstore_append(&gather->rows.store, page->slot);
-	else
-		(void) append_rows(gather, locate(gather), 0, page->count);
+	for (int i = 0; i < rows;)
+	{
+		if (page->slot == NULL)
+			i += append_rows(gather, located, i, rows - i);
+		else if (gpusort_rowstore_append(&gather->rows.store, page->slot))
+			i++;
+		if (i < rows)
+			gpusort_gather_empty_arena(gather, room);
+	}
 	if (gpusort_rows_sampled(gather))
 		gpusort_rows_settle(gather, true);
 }
@@ -350,7 +366,7 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 {
 	if (unlikely(gather->set == NULL))
 	{
-		take_sample(gather);
+		take_sample(gather, room);
 		return true;
 	}
 	return gather->page.slot != NULL ? take_row(gather, room, false, 0) : take_page(gather, room);

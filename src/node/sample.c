@@ -26,12 +26,12 @@
 
 /* Writes the rows of the store as the sample, as many as it has room for. */
 static void
-write_sample(GpusortShared *shared, const GpusortGather *gather, double expected)
+write_sample(GpusortShared *shared, const GpusortGather *gather)
 {
 	const GpusortRowStore *store = &gather->rows.store;
 	Size		used = 0;
 
-	shared->expected = expected;
+	shared->expected = gather->expected;
 	shared->rows = 0;
 	while (shared->rows < store->rows)
 	{
@@ -65,7 +65,7 @@ sample_row(void *arg, uint32 i)
 }
 
 void
-gpusort_sample_settle(GpusortGather *gather, double expected)
+gpusort_sample_settle(GpusortGather *gather)
 {
 	GpusortShared *shared = gather->shared;
 	GpusortRowKey *key = gather->rows.key;
@@ -76,7 +76,7 @@ gpusort_sample_settle(GpusortGather *gather, double expected)
 
 	if (gather->rows.store.rows > 0 && pg_atomic_compare_exchange_u32(&shared->sample, &state, SAMPLE_WRITTEN))
 	{
-		write_sample(shared, gather, expected);
+		write_sample(shared, gather);
 		pg_write_barrier();
 		pg_atomic_write_u32(&shared->sample, SAMPLE_COMPLETE);
 	}

@@ -320,7 +320,7 @@ extern bool gpusort_gather_room(GpusortGather *gather, GpusortRoom *room);
 
 /*
  * In a worker whose arena has no memory for another row: commits keys, and writes the rows that the
- * arena has as a spilled run.  If it has none, the worker does without it.
+ * arena has as a spilled run.  If it has none, or only those of a sample, the worker does without it from now on.
  */
 extern void gpusort_gather_empty_arena(GpusortGather *gather, GpusortRoom *room);
 
@@ -362,10 +362,10 @@ extern Size gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int wor
 /* ---- sample.c ---- */
 
 /*
- * Settles the key of rows by the sample of all processes, which is made of this one's rows if there is none yet.  expected: rows
- * of the whole sort, 0 if no other will come.
+ * Settles the key of rows by the sample of all processes, which is made of this one's rows if there is none yet: perhaps of few,
+ * if it has read them all before another process had its sample.
  */
-extern void gpusort_sample_settle(GpusortGather *gather, double expected);
+extern void gpusort_sample_settle(GpusortGather *gather);
 
 /* ---- rows.c ---- */
 
@@ -373,8 +373,8 @@ extern void gpusort_sample_settle(GpusortGather *gather, double expected);
 extern bool gpusort_rows_sampled(const GpusortGather *gather);
 
 /*
- * Chooses the words of the keys by these rows, or by the sample of all processes, begins the key set, and adds the rows' keys.
- * more: other rows will come.
+ * For the rows in the store: chooses the words of the keys by them, or by the sample of all processes, begins the key set, and
+ * adds their keys.  more: other rows will come.
  */
 extern void gpusort_rows_settle(GpusortGather *gather, bool more);
 

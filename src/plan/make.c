@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "nodes/makefuncs.h"
-#include "optimizer/planmain.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 
@@ -104,7 +103,23 @@ gpusort_plan_bound(CustomScan *scan, GpusortBound bound)
 		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 }
 
-/* Returns the entries of a target list that these columns of the next node name; NIL if it names anything else. */
+/* Can a plan's target list be changed?  A WindowAgg refers to its own, and an expression would be computed more or less often. */
+static bool
+returns_columns(const Plan *plan)
+{
+	ListCell   *lc;
+
+	if (!IsA(plan, SeqScan) && !IsA(plan, IndexScan) && !IsA(plan, IndexOnlyScan) && !IsA(plan, BitmapHeapScan))
+		return false;
+	foreach(lc, plan->targetlist)
+	{
+		if (!IsA(lfirst_node(TargetEntry, lc)->expr, Var))
+			return false;
+	}
+	return true;
+}
+
+/* Returns the entries of a target list that these columns of the next node name; NIL if they name anything else. */
 static List *
 named_entries(List *columns, List *targetlist)
 {
@@ -136,8 +151,7 @@ gpusort_plan_lower_projection(Plan *plan)
 		sort == NULL || !IsA(sort, Sort) || sort->plan.initPlan != NIL)
 		return plan;
 	child = outerPlan(sort);
-	entries = named_entries(plan->targetlist, child->targetlist);
-	if (entries == NIL || !is_projection_capable_plan(child))
+	if (!returns_columns(child) || (entries = named_entries(plan->targetlist, child->targetlist)) == NIL)
 		return plan;
 	attnos = palloc(sort->numCols * sizeof(AttrNumber));
 	for (int i = 0; i < sort->numCols; i++)

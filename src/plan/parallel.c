@@ -12,10 +12,8 @@
  * has offered it at the price of this one.
  *
  * The rows of a Gather Merge cost 100 to 150 ns each, in the leader, and a sort by
- * GpuSort takes less than that.  So a Gather Merge is replaced wherever it can be, with
- * three exceptions.  A LIMIT lets every worker keep a few rows only.  A sample of
- * the rows decides what the keys of strings are, and each process would draw its own.
- * Of rows that do not fit in the memory of all processes, the leader alone merges all runs.
+ * GpuSort takes less than that.  So a Gather Merge is replaced wherever it can be, except below
+ * a LIMIT, which lets every worker keep a few rows only.
  *
  *-------------------------------------------------------------------------
  */

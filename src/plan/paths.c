@@ -6,9 +6,9 @@
  * Where the cost of a sort decides which plan is chosen, the planner should know GpuSort's cost.
  *
  * For the final ORDER BY, the create_upper_paths_hook offers SortPaths over the cheapest input paths once more, at
- * GpuSort's cost.  For a table that the query reads by groups, windows or DISTINCT, the set_rel_pathlist_hook offers a
- * SortPath beside an index scan, which often takes several times as long if the table's rows have another order.  Other
- * sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would change few
+ * GpuSort's cost.  Beside an index scan in the order that the query needs, mostly for groups, windows or DISTINCT, the
+ * set_rel_pathlist_hook offers a SortPath: the index scan often takes several times as long if the table's rows have another
+ * order.  Other sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would change few
  * plans (docs/design.md, "Tried and left out").  Once a plan is chosen, the planner_hook replaces its sorts as well.
  *
  *-------------------------------------------------------------------------
@@ -31,6 +31,9 @@
  * as long as a GpuSort whose cost is this part of its cost.
  */
 #define INDEX_MARGIN	0.75
+
+/* add_path() takes costs for the same if they differ by less than this factor, 1.01 */
+#define FUZZ			1.02
 
 /* Plans the key for these pathkeys.  False if gpusort does not support them. */
 static bool
@@ -234,13 +237,25 @@ ends_early(const Query *query)
 	return false;
 }
 
+/* Is the query, or one that it is in, a CTE or a subquery of an expression?  These are planned before the tables of their parent. */
+static bool
+is_read_in_part(const PlannerInfo *root)
+{
+	for (const PlannerInfo *parent = root->parent_root; parent != NULL; parent = parent->parent_root)
+	{
+		if (parent->simple_rel_array == NULL)
+			return true;
+	}
+	return false;
+}
+
 void
 gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 {
 	List	   *pathkeys = root->query_pathkeys;
 	Path	   *cheapest = NULL;
+	Path	   *least = NULL;	/* in the whole order */
 	Path	   *sort;
-	Cost		least = -1;		/* of a path in the whole order */
 	bool		found = false;
 	bool		consider_startup = rel->consider_startup;
 	GpusortKeyPlan key;
@@ -253,17 +268,21 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 
 		if (path->param_info != NULL)
 			continue;
-		if (cheapest == NULL || path->total_cost < cheapest->total_cost)
+		if (cheapest == NULL || compare_path_costs(path, cheapest, TOTAL_COST) < 0)
 			cheapest = path;
-		if (pathkeys_count_contained_in(pathkeys, path->pathkeys, &common))
-			least = least < 0 ? path->total_cost : Min(least, path->total_cost);
+		if (pathkeys_count_contained_in(pathkeys, path->pathkeys, &common) &&
+			(least == NULL || compare_path_costs(path, least, TOTAL_COST) < 0))
+			least = path;
 		found |= common > 0;
 	}
-	if (!found || ends_early(root->parse) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
+	if (!found || ends_early(root->parse) || is_read_in_part(root) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
 		!returns_columns(root, rel, pathkeys) || !plan_key(pathkeys, &key) ||
 		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL ||
-		(least >= 0 && sort->total_cost >= INDEX_MARGIN * least))
+		(least != NULL && sort->total_cost >= INDEX_MARGIN * least->total_cost))
+		return;
+	/* add_path() would free the Sort's input if both had the same cost */
+	if (sort->startup_cost <= FUZZ * cheapest->startup_cost)
 		return;
 	/* an index scan that is read in part stays */
 	rel->consider_startup = true;

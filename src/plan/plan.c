@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_class.h"
 #include "jit/jit.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
@@ -320,7 +321,8 @@ set_rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *r
 {
 	if (previous_set_rel_pathlist != NULL)
 		previous_set_rel_pathlist(root, rel, rti, rte);
-	if (rel->reloptkind == RELOPT_BASEREL && root->query_pathkeys != NIL && gpusort_enabled && enable_sort)
+	if (rel->reloptkind == RELOPT_BASEREL && rte->rtekind == RTE_RELATION && rte->relkind != RELKIND_FOREIGN_TABLE &&
+		root->query_pathkeys != NIL && gpusort_enabled && enable_sort)
 		gpusort_plan_offer_order(root, rel);
 }
 

@@ -105,8 +105,8 @@ extern double gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort);
 extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel);
 
 /*
- * Where a path of a table returns rows in the order that the query needs, or in the first columns of it: offers a sort of
- * the cheapest path's rows at GpuSort's cost, if that costs much less.  In paths.c.
+ * Where a path of a table returns rows in the order that the query needs, or by the first columns of it: offers a sort of
+ * the cheapest path's rows at GpuSort's cost, unless it costs more than a part of a path in the whole order.  In paths.c.
  */
 extern void gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel);
 

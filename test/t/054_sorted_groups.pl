@@ -391,6 +391,24 @@ like((plans($first, 'off', 'ANALYZE, COSTS OFF'))[1], qr/Bound per Group: 2/, 'G
 same_answer('the first rows of each group, in place of an index scan', $first);
 my @ends = plans('SELECT * FROM (SELECT id, rank() OVER (ORDER BY k, v) AS r FROM big) q WHERE r <= 10', 'off');
 ok($ends[1] eq $ends[0] && $ends[0] =~ /Index Scan using big_k/, 'an index scan for a window that ends') or diag("@ends");
+# what a CTE or a subquery of an expression returns may be read in part; a function's rows have an order that costs nothing
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION rows_of_big() RETURNS TABLE (a int8, b int) LANGUAGE plpgsql COST 1000000000 ROWS 100000 AS $$ BEGIN RETURN QUERY SELECT k, v FROM big; END $$;
+SQL
+foreach my $query ('WITH c AS MATERIALIZED (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS r FROM big) SELECT * FROM c LIMIT 10',
+	'SELECT ARRAY(SELECT row_number() OVER (PARTITION BY k ORDER BY v) FROM big WHERE f > 0)', 'SELECT EXISTS (SELECT sum(f) FROM big GROUP BY k)',
+	'SELECT a, b, o, count(*) OVER (PARTITION BY o ORDER BY a) FROM rows_of_big() WITH ORDINALITY x(a, b, o) LIMIT 10')
+{
+	my ($off, $on) = plans($query, 'off');
+	is($on =~ s/Custom Scan \(GpuSort\)/Sort/gr, $off, "core's plan: $query");
+}
+# a column above a sort stays there if it is an expression, and where its input is no scan of a table
+foreach my $query ('SELECT rn, v, k, count(*) OVER (PARTITION BY k ORDER BY v) FROM (SELECT row_number() OVER (ORDER BY k, v, id) AS rn, v, k FROM big) s WHERE rn <= 50000',
+	'SELECT count(*) FROM (SELECT DISTINCT ON (k) r AS a, r AS b, k, v FROM (SELECT random() AS r, k, v FROM big ORDER BY k OFFSET 0) s ORDER BY k, v) q WHERE a <> b',
+	'SELECT v AS a, v AS b, k, v + 1 AS c, sum(v) OVER (PARTITION BY k ORDER BY v) FROM big WHERE f > 0')
+{
+	same_answer("columns above a sort: $query", $query);
+}
 answer($session, 'DROP INDEX big_k', 'RESET enable_hashagg', 'SET enable_indexscan = off');
 
 # By its force, GpuSort must not take hash tables of several sets of groups.
