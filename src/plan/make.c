@@ -105,7 +105,7 @@ gpusort_plan_bound(CustomScan *scan, GpusortBound bound)
 
 /* Can a plan's target list be changed?  A WindowAgg refers to its own, and an expression would be computed more or less often. */
 static bool
-returns_columns(const Plan *plan)
+has_plain_columns(const Plan *plan)
 {
 	ListCell   *lc;
 
@@ -147,11 +147,11 @@ gpusort_plan_lower_projection(Plan *plan)
 	List	   *entries;
 	AttrNumber *attnos;
 
-	if (!IsA(plan, Result) || ((Result *) plan)->resconstantqual != NULL || plan->initPlan != NIL ||
+	if (!IsA(plan, Result) || ((Result *) plan)->resconstantqual != NULL || plan->qual != NIL || plan->initPlan != NIL ||
 		sort == NULL || !IsA(sort, Sort) || sort->plan.initPlan != NIL)
 		return plan;
 	child = outerPlan(sort);
-	if (!returns_columns(child) || (entries = named_entries(plan->targetlist, child->targetlist)) == NIL)
+	if (!has_plain_columns(child) || (entries = named_entries(plan->targetlist, child->targetlist)) == NIL)
 		return plan;
 	attnos = palloc(sort->numCols * sizeof(AttrNumber));
 	for (int i = 0; i < sort->numCols; i++)
