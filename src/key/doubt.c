@@ -62,7 +62,14 @@ gpusort_rowkey_add_doubt(GpusortRowKey *key, const GpusortDoubt *doubt)
 {
 	key->undecided |= doubt->undecided;
 	for (int i = 0; i < key->nencoded; i++)
-		key->columns[i].crowd_met |= doubt->crowded >> i & 1;
+	{
+		GpusortRowColumn *column = &key->columns[i];
+
+		column->crowd_met |= doubt->crowded >> i & 1;
+		/* the other process has met a value that this key does not keep, and that may have a kept one's words */
+		if ((doubt->undecided >> i & 1) != 0 && column->few != NULL)
+			gpusort_few_end(column);
+	}
 }
 
 void

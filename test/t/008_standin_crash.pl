@@ -145,7 +145,7 @@ foreach my $mode ('fast', 'immediate')
 #
 # A parallel plan whose workers are on the device; one worker may have all rows
 #
-like($node->safe_psql('postgres', "$parallel; EXPLAIN (COSTS OFF) SELECT k, word FROM t ORDER BY k, word"),
+like($node->safe_psql('postgres', "$parallel; EXPLAIN (COSTS OFF) SELECT k, word FROM t ORDER BY k, word LIMIT 1000000"),
 	qr/Gather Merge.*Workers Planned: 2.*GpuSort/s, 'the plan has workers that sort');
 foreach my $how ('killed', 'terminated', 'cancelled')
 {
@@ -153,7 +153,7 @@ foreach my $how ('killed', 'terminated', 'cancelled')
 	my $workers = "FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'Extension'";
 	my ($out, $err);
 	hold_device($node, 'sort');
-	my $psql = in_background($node, \$out, \$err, "$parallel; SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k, word OFFSET 0) AS s", $files);
+	my $psql = in_background($node, \$out, \$err, "$parallel; SELECT count(*) FROM (SELECT k, word FROM t ORDER BY k, word LIMIT 1000000) AS s", $files);
 	ok(poll($node, "SELECT count(*) > 0 $workers"), "$name: workers wait for the device");
 	my $pid = ask($node, "SELECT min(pid) $workers");
 	my $log = -s $node->logfile;
