@@ -3,10 +3,9 @@
  * workers.c
  *		Parallel workers read a table for a build.
  *
- * Each process reads a range of the table's blocks.  The leader
- * reads the first range, and adopts what the workers have read in the order of their ranges.  So
- * rows come in the order of their TIDs, as if one process had read them all.  Then the leader
- * sorts and loads.
+ * Each process reads a range of the table's blocks.  The leader reads the first range, and adopts what
+ * the workers have read in the order of their ranges.  So rows come in the order of their TIDs, as if
+ * one process had read them all.  Then the leader sorts and loads.
  *
  * Core decides how many workers there may be.  If one is not launched, the leader reads its range.
  *

@@ -103,9 +103,8 @@ gpusort_plan_bound(CustomScan *scan, GpusortBound bound)
 		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 }
 
-/* Can a plan's target list be changed?  A WindowAgg refers to its own, and an expression would be computed more or less often. */
-static bool
-has_plain_columns(const Plan *plan)
+bool
+gpusort_plan_returns_columns(const Plan *plan)
 {
 	ListCell   *lc;
 
@@ -151,7 +150,7 @@ gpusort_plan_lower_projection(Plan *plan)
 		sort == NULL || !IsA(sort, Sort) || sort->plan.initPlan != NIL)
 		return plan;
 	child = outerPlan(sort);
-	if (!has_plain_columns(child) || (entries = named_entries(plan->targetlist, child->targetlist)) == NIL)
+	if (!gpusort_plan_returns_columns(child) || (entries = named_entries(plan->targetlist, child->targetlist)) == NIL)
 		return plan;
 	attnos = palloc(sort->numCols * sizeof(AttrNumber));
 	for (int i = 0; i < sort->numCols; i++)

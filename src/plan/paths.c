@@ -8,8 +8,8 @@
  * For the final ORDER BY, the create_upper_paths_hook offers SortPaths over the cheapest input paths once more, at
  * GpuSort's cost.  Beside an index scan in the order that the query needs, mostly for groups, windows or DISTINCT, the
  * set_rel_pathlist_hook offers a SortPath: the index scan often takes several times as long if the table's rows have another
- * order.  Other sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would change few
- * plans (docs/design.md, "Tried and left out").  Once a plan is chosen, the planner_hook replaces its sorts as well.
+ * order.  Other sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would
+ * change few plans (docs/design.md, "Tried and left out").  Once a plan is chosen, the planner_hook replaces its sorts as well.
  *
  *-------------------------------------------------------------------------
  */
@@ -237,7 +237,10 @@ ends_early(const Query *query)
 	return false;
 }
 
-/* Is the query, or one that it is in, a CTE or a subquery of an expression?  These are planned before the tables of their parent. */
+/*
+ * Is the query, or one that it is in, a CTE or a subquery of an expression, whose rows may be read in part?  These are planned
+ * before the tables of their parent.
+ */
 static bool
 is_read_in_part(const PlannerInfo *root)
 {

@@ -245,6 +245,12 @@ extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, Gpusort
 extern void gpusort_plan_bound(CustomScan *scan, GpusortBound bound);
 
 /*
+ * Does a plan scan a table, and return nothing but columns of it?  Then its target list may be changed.  Those of other nodes
+ * may have volatile functions, or the node may refer to them by number, as a WindowAgg does.
+ */
+extern bool gpusort_plan_returns_columns(const Plan *plan);
+
+/*
  * Returns the Sort in place of a Result that only chooses columns of its rows, if the Sort's child can choose them.  Bounds
  * are those of the Sort's parent, and rows are copied once less.
  */

@@ -59,26 +59,9 @@ renumber(Node *node, AttrNumber *numbers)
 	return expression_tree_mutator(node, renumber, numbers);
 }
 
-/* Does a plan scan a table, and return nothing but columns of it? */
-static bool
-returns_columns(Plan *plan)
-{
-	ListCell   *lc;
-
-	if (!IsA(plan, SeqScan) && !IsA(plan, IndexScan) && !IsA(plan, IndexOnlyScan) && !IsA(plan, BitmapHeapScan))
-		return false;
-	foreach(lc, plan->targetlist)
-	{
-		if (!IsA(lfirst_node(TargetEntry, lc)->expr, Var))
-			return false;
-	}
-	return true;
-}
-
 /*
  * Returns a copy of an Agg, whose scan returns only the columns that the Agg needs.  For a HashAggregate, a scan returns all
- * columns of a table if that saves a projection, and a sort would copy them.  Other nodes' target lists must not change:
- * they may have volatile functions, or the node may refer to them by number.
+ * columns of a table if that saves a projection, and a sort would copy them.
  */
 static Agg *
 narrow_input(const Agg *agg)
@@ -96,7 +79,7 @@ narrow_input(const Agg *agg)
 	collect_columns((Node *) agg->plan.qual, &columns);
 	for (int i = 0; i < agg->numCols; i++)
 		columns = bms_add_member(columns, agg->grpColIdx[i]);
-	if (!returns_columns(child) || bms_num_members(columns) == n)
+	if (!gpusort_plan_returns_columns(child) || bms_num_members(columns) == n)
 		return narrow;
 
 	child = copyObject(child);
