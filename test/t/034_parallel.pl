@@ -396,13 +396,14 @@ is($stderr, '', 'an input path that the planner has freed is not used');
 }
 
 # A process with few open files has no shared memory for all workers.  Those without keep what they read to themselves.
+# At times none is left for the GPU service either, which is an error only where the engine must be the GPU.
 leave($session);
 end_session($node);
 $node->append_conf('postgresql.conf', "max_files_per_process = 64\nmax_worker_processes = 40\nmax_parallel_workers = 40");
 $node->restart;
 $session = session($node);
 $node->safe_psql('postgres', 'CREATE TABLE long_text WITH (parallel_workers = 30) AS SELECT i AS id, md5(i::text) AS t FROM generate_series(1, 100000) i; VACUUM ANALYZE long_text');
-is_core_order("SELECT $_->[0] FROM long_text ORDER BY $_->[1]", { max_parallel_workers_per_gather => 30 }, $feed, "most workers have no shared memory: $_->[1]")
+is_core_order("SELECT $_->[0] FROM long_text ORDER BY $_->[1]", { max_parallel_workers_per_gather => 30, 'gpusort.engine' => 'auto' }, $feed, "most workers have no shared memory: $_->[1]")
   foreach [ '*', 't, id' ], [ 't', 't' ], [ '*', 'id % 1000, t' ];
 $node->safe_psql('postgres', "SET gpusort.engine = auto; SET gpusort.force = on; SET max_parallel_maintenance_workers = 30; SET maintenance_work_mem = '1GB'; CREATE INDEX by_gpusort ON long_text (t, id)");
 is($node->safe_psql('postgres', "SET enable_seqscan = off; SET enable_sort = off; SELECT count(*), sum(hashtext(t)::int8 * place) FROM (SELECT t, row_number() OVER (ORDER BY t, id) AS place FROM long_text) s"),
