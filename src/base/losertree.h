@@ -11,6 +11,14 @@
  * One comparison also decides between equal keys, for the earlier input.  If a key is only
  * the beginning of a longer one, the caller passes a callback that compares the rest.
  *
+ * Such a caller may use offset-value codes, so that the parts which keys share are compared only
+ * once (Conner, IBM Technical Disclosure Bulletin 20, 1977; Graefe and Do, EDBT 2023).  The key of
+ * an entry then says in what it differs from the winner before it: how many of its parts are the
+ * same, the more the lower, and the next part.  All entries that a new one meets were losers to
+ * that winner.  If two of them differ, the loser differs from the new winner as it did from the
+ * old one.  If they are equal, the callback finds the first part in which they differ, and
+ * changes the loser's entry.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUSORT_BASE_LOSERTREE_H
@@ -27,11 +35,11 @@ typedef unsigned __int128 GpusortLoser __attribute__((aligned(8)));
 #define GPUSORT_LOSER_INLINE	static inline __attribute__((always_inline, unused))
 
 /*
- * Returns whether the current key of input a orders before that of input b.
- * Called for two different inputs whose entries have equal keys and neither of
- * which has ended.
+ * Returns whether the current key of a's input orders before that of b's.
+ * Called for the entries of two different inputs that have equal keys and neither of
+ * which has ended.  May change the key of the loser's entry.
  */
-typedef bool (*GpusortLoserBefore) (void *arg, uint32_t a, uint32_t b);
+typedef bool (*GpusortLoserBefore) (void *arg, GpusortLoser *a, GpusortLoser *b);
 
 typedef struct GpusortLoserTree
 {
@@ -40,11 +48,30 @@ typedef struct GpusortLoserTree
 	GpusortLoser winner;		/* the next entry, or gpusort_losertree_ended() if all inputs have ended */
 } GpusortLoserTree;
 
-/* The entry of an input's current key. */
+/*
+ * The entry of an input's current key.  shared: with offset-value codes, how many of the key's parts, at most
+ * GPUSORT_LOSER_PARTS, are those of the winner before; else 0.
+ */
+#define GPUSORT_LOSER_PARTS		255
+
 GPUSORT_LOSER_INLINE GpusortLoser
-gpusort_losertree_entry(uint64_t key, uint32_t input)
+gpusort_losertree_entry(unsigned shared, uint64_t key, uint32_t input)
 {
-	return (GpusortLoser) key << 32 | input;
+	return (GpusortLoser) (GPUSORT_LOSER_PARTS - shared) << 96 | (GpusortLoser) key << 32 | input;
+}
+
+/* Returns the input of an entry.  Undefined for one that has ended. */
+GPUSORT_LOSER_INLINE uint32_t
+gpusort_losertree_input(GpusortLoser entry)
+{
+	return (uint32_t) entry;
+}
+
+/* Returns how many parts an entry shares. */
+GPUSORT_LOSER_INLINE unsigned
+gpusort_losertree_shared(GpusortLoser entry)
+{
+	return GPUSORT_LOSER_PARTS - (unsigned) (entry >> 96);
 }
 
 /* The entry of an input that has ended: above all others, as no input is number UINT32_MAX. */
@@ -96,12 +123,11 @@ gpusort_losertree_set(GpusortLoserTree *tree, uint32_t input, GpusortLoser entry
 
 /* Returns whether entry a wins against b.  before is NULL if keys are complete. */
 GPUSORT_LOSER_INLINE bool
-gpusort_losertree_wins(GpusortLoser a, GpusortLoser b, GpusortLoserBefore before, void *arg)
+gpusort_losertree_wins(GpusortLoser *a, GpusortLoser *b, GpusortLoserBefore before, void *arg)
 {
-	if (before != NULL && __builtin_expect((a ^ b) >> 32 == 0, false) &&
-		a != ~(GpusortLoser) 0 && b != ~(GpusortLoser) 0)
-		return before(arg, (uint32_t) a, (uint32_t) b);
-	return a < b;
+	if (before != NULL && __builtin_expect((*a ^ *b) >> 32 == 0, false) && *a != ~(GpusortLoser) 0)
+		return before(arg, a, b);
+	return *a < *b;
 }
 
 /* Plays all matches of the first entries, and so finds the first winner. */
@@ -112,19 +138,12 @@ gpusort_losertree_build(GpusortLoserTree *tree, GpusortLoserBefore before, void 
 
 	/* bottom up, each node first gets its winner */
 	for (size_t n = tree->leaves - 1; n > 0; n--)
-		nodes[n] = gpusort_losertree_wins(nodes[2 * n], nodes[2 * n + 1], before, arg) ?
+		nodes[n] = gpusort_losertree_wins(&nodes[2 * n], &nodes[2 * n + 1], before, arg) ?
 			nodes[2 * n] : nodes[2 * n + 1];
 	tree->winner = nodes[1];
-	/* top down, the loser replaces it: the child that is not the winner */
+	/* top down, the loser replaces it: the child of another input, since the winner's key may have changed above */
 	for (size_t n = 1; n < tree->leaves; n++)
-		nodes[n] = nodes[2 * n] == nodes[n] ? nodes[2 * n + 1] : nodes[2 * n];
-}
-
-/* The winner's input.  Undefined if every input has ended. */
-GPUSORT_LOSER_INLINE uint32_t
-gpusort_losertree_input(const GpusortLoserTree *tree)
-{
-	return (uint32_t) tree->winner;
+		nodes[n] = gpusort_losertree_input(nodes[2 * n]) == gpusort_losertree_input(nodes[n]) ? nodes[2 * n + 1] : nodes[2 * n];
 }
 
 /*
@@ -135,13 +154,13 @@ GPUSORT_LOSER_INLINE void
 gpusort_losertree_replace(GpusortLoserTree *tree, GpusortLoser rising,
 						  GpusortLoserBefore before, void *arg)
 {
-	for (size_t n = (tree->leaves + gpusort_losertree_input(tree)) / 2; n > 0; n /= 2)
+	for (size_t n = (tree->leaves + gpusort_losertree_input(tree->winner)) / 2; n > 0; n /= 2)
 	{
 		GpusortLoser other = tree->nodes[n];
 
 		if (before != NULL)
 		{
-			bool		lost = gpusort_losertree_wins(other, rising, before, arg);
+			bool		lost = gpusort_losertree_wins(&other, &rising, before, arg);
 
 			/* exchange by a mask: compilers turn a condition here into a branch */
 			GpusortLoser exchange = (other ^ rising) & -(GpusortLoser) lost;

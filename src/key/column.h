@@ -242,6 +242,10 @@ extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColum
  */
 extern bool gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
+
+/* Writes the GPUSORT_TAIL_WORDS that order strings of kind TEXT by their bytes after those that are in their words. */
+extern void gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *words);
+
 extern bool gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern bool gpusort_rowinet_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 extern void gpusort_rowinterval_encode(const GpusortRowColumn *column, Datum value, uint64 *words);

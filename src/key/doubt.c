@@ -90,10 +90,10 @@ gpusort_rowkey_stop_proposing(GpusortRowKey *key)
 	}
 }
 
-int
-gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
+/* Encodes a row, and returns the first column that its words do not decide, or -1. */
+static int
+encode_row(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 {
-	uint64		words[GPUSORT_MAX_WORDS];
 	uint32		of_all = key->undecided;
 	uint32		of_row;
 
@@ -102,6 +102,14 @@ gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
 	of_row = key->undecided | never_decided(key);
 	key->undecided |= of_all;
 	return of_row != 0 ? pg_rightmost_one_pos32(of_row) : -1;
+}
+
+int
+gpusort_rowkey_open_column(GpusortRowKey *key, TupleTableSlot *slot)
+{
+	uint64		words[GPUSORT_MAX_WORDS];
+
+	return encode_row(key, slot, words);
 }
 
 GpusortColumnOrder
@@ -146,6 +154,37 @@ int
 gpusort_rowkey_compare(GpusortRowKey *key, TupleTableSlot *a, TupleTableSlot *b)
 {
 	return gpusort_rowkey_compare_part(key, a, b, 0, key->ncolumns);
+}
+
+void
+gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words, uint64 *tail, NullableDatum *values)
+{
+	int			open;
+
+	slot_getsomeattrs(slot, key->last_attno);
+	for (int i = 0; i < key->ncolumns; i++)
+	{
+		int			attribute = key->comparators[i].ssup_attno - 1;
+
+		values[i].value = slot->tts_values[attribute];
+		values[i].isnull = slot->tts_isnull[attribute];
+	}
+	open = encode_row(key, slot, words);
+	/* rows with equal words and an open string have the same one, and equal values before it */
+	if (open >= 0 && open < key->nencoded && key->columns[open].kind == GPUSORT_ROW_TEXT && !key->columns[open].lowered)
+		gpusort_rowstring_tail(&key->columns[open], values[open].value, tail);
+	else
+		memset(tail, 0, GPUSORT_TAIL_WORDS * sizeof(uint64));
+}
+
+int
+gpusort_rowkey_compare_taken(GpusortRowKey *key, const NullableDatum *a, const NullableDatum *b)
+{
+	int			order = 0;
+
+	for (int i = 0; i < key->ncolumns && order == 0; i++)
+		order = ApplySortComparator(a[i].value, a[i].isnull, b[i].value, b[i].isnull, &key->comparators[i]);
+	return order;
 }
 
 int

@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "utils/uuid.h"
@@ -121,7 +122,9 @@ gpusort_rowkey_begin(const GpusortKeyPlan *plan)
 		gpusort_rowtype_begin(from, &key->columns[i]);
 		key->last_attno = Max(key->last_attno, from->attno);
 		ssup->ssup_cxt = CurrentMemoryContext;
-		ssup->ssup_collation = from->collation;
+		/* the collation orders by bytes, for which strcoll() would take longer */
+		ssup->ssup_collation = OidIsValid(from->collation) && key->columns[i].kind == GPUSORT_ROW_TEXT &&
+			!key->columns[i].lowered ? C_COLLATION_OID : from->collation;
 		ssup->ssup_nulls_first = from->nulls_first;
 		ssup->ssup_attno = from->attno;
 		PrepareSortSupportFromOrderingOp(from->sort_operator, ssup);

@@ -218,6 +218,17 @@ extern int gpusort_rowkey_compare_values(GpusortRowKey *key, int column, Datum a
 										 Datum b, bool b_isnull);
 
 /*
+ * What a merge compares rows by.  gpusort_rowkey_encode_entry() writes the words of the slot's row, which must have been
+ * encoded with this key before; GPUSORT_TAIL_WORDS, by which rows with equal words compare first, since a string may
+ * have more bytes than its words; and the values of all columns of the list, without copying what they point to.
+ * gpusort_rowkey_compare_taken() compares two rows by these values.
+ */
+#define GPUSORT_TAIL_WORDS		6
+
+extern void gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words, uint64 *tail, NullableDatum *values);
+extern int gpusort_rowkey_compare_taken(GpusortRowKey *key, const NullableDatum *a, const NullableDatum *b);
+
+/*
  * Returns the bytes by which a value, not NULL, of a column that compares by bytes compares.
  * They lie within the value, or, if gpusort_rowkey_copied_bytes() is not 0, in memory that
  * is allocated.

@@ -221,6 +221,35 @@ bytes_to_fetch(const GpusortRowColumn *column)
 		GPUSORT_LIBC_PREFIX_BYTES + GPUSORT_LIBC_STRING_BYTES + 1;
 }
 
+void
+gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *words)
+{
+	struct varlena *datum = (struct varlena *) DatumGetPointer(value);
+	bool		remote = gpusort_varlena_remote(datum);
+	Size		most = column->bytes.prefix_bytes + HEAD_BYTES + GPUSORT_TAIL_WORDS * sizeof(uint64);
+	char		bytes[GPUSORT_TAIL_WORDS * sizeof(uint64)] = {0};
+	const char *data;
+	Size		length;
+	Size		begin = HEAD_BYTES;
+
+	if (unlikely(remote))
+		datum = column->blank_padded ? pg_detoast_datum_packed(datum) : detoast_attr_slice(datum, 0, most);
+	data = VARDATA_ANY(datum);
+	length = column->blank_padded ? bpchartruelen(unconstify(char *, data), VARSIZE_ANY_EXHDR(datum)) : VARSIZE_ANY_EXHDR(datum);
+	if (column->bytes.prefix_bytes > 0)
+	{
+		bool		prefixed = length >= column->bytes.prefix_bytes && memcmp(data, column->bytes.prefix, column->bytes.prefix_bytes) == 0;
+
+		begin = PREFIXED_HEAD_BYTES + (prefixed ? column->bytes.prefix_bytes : 0);
+	}
+	if (length > begin)
+		memcpy(bytes, data + begin, Min(length - begin, sizeof(bytes)));
+	for (int i = 0; i < GPUSORT_TAIL_WORDS; i++)
+		words[i] = gpusort_load_be64(bytes + i * sizeof(uint64)) ^ (column->descending ? PG_UINT64_MAX : 0);
+	if (unlikely(remote))
+		pfree(datum);
+}
+
 /* Encodes kinds TEXT, ABBREVIATED and LIBC.  Returns true if the words decide. */
 bool
 gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words)

@@ -116,27 +116,38 @@ merge_key(const GpusortGather *gather, int words, uint32 row)
 	return words > 0 ? gpusort_keyset_key(gather->set, row) : &none;
 }
 
-/* Makes the words of a row's key again, for the merge of spilled runs. */
+/* Returns the further words in a row's entry, for the merge of spilled runs.  The row's values are behind them. */
+static inline uint64 *
+entry_tail(const GpusortGather *gather, const uint64 *entry)
+{
+	return unconstify(uint64 *, entry) + Max(gpusort_rowkey_words(gather->rows.key), 1);
+}
+
+static inline NullableDatum *
+entry_values(const GpusortGather *gather, const uint64 *entry)
+{
+	return (NullableDatum *) (entry_tail(gather, entry) + GPUSORT_TAIL_WORDS);
+}
+
+/* Makes a row's entry. */
 static void
-encode_row(void *arg, const void *row, uint64 *words)
+encode_row(void *arg, const void *row, uint64 *entry)
 {
 	GpusortGather *gather = arg;
 
 	gpusort_row_put(row, gather->spec->bare, gather->left);
-	words[0] = 0;				/* if no word decides */
-	gpusort_rowkey_encode(gather->rows.key, gather->left, words);
+	entry[0] = 0;				/* if no word decides */
+	gpusort_rowkey_encode_entry(gather->rows.key, gather->left, entry, entry_tail(gather, entry), entry_values(gather, entry));
 }
 
-/* Compares two rows whose keys have the same words, for the merge of spilled runs. */
+/* Compares two rows whose keys have the same words. */
 static int
-compare_rows(void *arg, const void *a, const void *b)
+compare_rows(void *arg, const uint64 *a, const uint64 *b)
 {
 	GpusortGather *gather = arg;
 
 	CHECK_FOR_INTERRUPTS();
-	gpusort_row_put(a, gather->spec->bare, gather->left);
-	gpusort_row_put(b, gather->spec->bare, gather->right);
-	return gpusort_rowkey_compare(gather->rows.key, gather->left, gather->right);
+	return gpusort_rowkey_compare_taken(gather->rows.key, entry_values(gather, a), entry_values(gather, b));
 }
 
 /* Each row and each key is a cache miss, so both are prefetched. */
@@ -165,6 +176,8 @@ gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 	int			pairs = sorted->count > 0 ? Min(sorted->count - 1, SPILL_PAIRS) : 0;
 	GpusortSpillKey key = {
 		.words = Max(words, 1),
+		.more_words = GPUSORT_TAIL_WORDS,
+		.value_bytes = gather->spec->ncolumns * sizeof(NullableDatum),
 		.bare = gather->spec->bare,
 		.padded = gather->spec->padded,
 		.encode = encode_row,

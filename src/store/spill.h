@@ -77,22 +77,27 @@ typedef struct GpusortSpillPublished
 } GpusortSpillPublished;
 
 /*
- * The keys of rows.  Both functions are called with arg and may raise errors.
+ * The keys of rows.  Both functions are called with arg and may raise errors.  The merge makes an
+ * entry for each row that it must compare by more than its code, once.  The row stays in its
+ * place as long as compare may be called.
  *
- * encode makes a row's key again: words that compare with those of all other
- * rows of the spill as the words did with which the rows were written.
+ * encode makes the entry: the row's key, in words that compare with those of all other
+ * rows of the spill as the words did with which the rows were written; further words, which order
+ * rows with equal keys before compare does; and value_bytes for compare.
  *
- * compare compares two rows with equal words, if the words do not decide.  It
+ * compare compares two rows with equal words by their entries, if the words do not decide.  It
  * returns a value below, equal to or above 0, as for qsort().  It may be NULL if
  * gpusort_spill_set_lossy() is never called.
  */
 typedef struct GpusortSpillKey
 {
 	int			words;			/* words of a key, 1 to GPUSORT_MAX_WORDS */
+	int			more_words;		/* further words of an entry, 0 or more */
+	Size		value_bytes;	/* of an entry behind its words, a multiple of 8 */
 	bool		bare;			/* the rows are bare */
 	bool		padded;			/* the padding of their tuples' headers is kept, too */
-	void		(*encode) (void *arg, const void *row, uint64 *words);
-	int			(*compare) (void *arg, const void *a, const void *b);
+	void		(*encode) (void *arg, const void *row, uint64 *entry);
+	int			(*compare) (void *arg, const uint64 *a, const uint64 *b);
 	void	   *arg;
 } GpusortSpillKey;
 

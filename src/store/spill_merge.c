@@ -153,24 +153,74 @@ gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 	return true;
 }
 
+/* Makes the entry of an input's current row, if it is not made, and returns it. */
+static inline const uint64 *
+row_entry(const GpusortSpill *spill, GpusortSpillInput *input)
+{
+	if (!input->encoded)
+		spill->key.encode(spill->key.arg, input->row, input->entry);
+	input->encoded = true;
+	return input->entry;
+}
+
+/* The parts of a row's key in the loser tree: its code, and if that does not decide, the words of its entry. */
+static inline int
+key_parts(const GpusortSpill *spill)
+{
+	return spill->code.exact && !spill->lossy ? 1 : 1 + spill->key.words + spill->key.more_words;
+}
+
+/* Returns how many parts of their keys two rows share, of which the first ones are known. */
+static inline int
+shared_parts(const GpusortSpill *spill, const uint64 *a, const uint64 *b, int known)
+{
+	int			parts = key_parts(spill);
+
+	while (known < parts && a[known - 1] == b[known - 1])
+		known++;
+	return known;
+}
+
+/* Returns the loser tree's entry of an input's current row, which shares these parts of its key. */
+static inline GpusortLoser
+loser(const GpusortSpill *spill, const GpusortSpillInput *input, int shared)
+{
+	return gpusort_losertree_entry(shared, shared == 0 ? input->code : shared < key_parts(spill) ? input->entry[shared - 1] : 0,
+								   input - spill->inputs);
+}
+
 /*
- * Makes the next row of input number i its current row and returns its entry
- * for the loser tree, by the row's code.  Also reads the numbers of the row
- * after it: the next call can then return its entry sooner.
+ * Makes the next row of input number i, whose current row has been returned, its current row, and returns its entry
+ * for the loser tree.  Also reads the numbers of the row after it: the next call can then return its entry sooner.
  */
 static pg_attribute_always_inline GpusortLoser
 advance(GpusortSpill *spill, int i)
 {
 	GpusortSpillInput *input = &spill->inputs[i];
+	bool		by_entries = input->row != NULL && key_parts(spill) > 1;
+	bool		tied;
 
+	if (unlikely(!input->ahead))
+	{
+		/* the next extent will overwrite the row */
+		if (by_entries)
+			(void) row_entry(spill, input);
+		if (!gather_head(spill, input))
+			return gpusort_losertree_ended();
+	}
+	tied = by_entries && input->next_code == input->code;
+	if (unlikely(tied))
+	{
+		uint64	   *swap = input->before;
+
+		input->before = unconstify(uint64 *, row_entry(spill, input));
+		input->entry = swap;
+	}
 	if (unlikely(input->gathered != NULL))
 	{
 		pfree(input->gathered);
 		input->gathered = NULL;
 	}
-	if (unlikely(!input->ahead && !gather_head(spill, input)))
-		return gpusort_losertree_ended();
-
 	input->code = input->next_code;
 	input->encoded = false;
 	if (spill->has_rows)
@@ -188,49 +238,41 @@ advance(GpusortSpill *spill, int i)
 			input->next_bytes = gpusort_spill_get_number(&input->next);
 		input->next_code = input->code + gpusort_spill_get_number(&input->next);
 	}
-	return gpusort_losertree_entry(input->code, i);
-}
-
-/* Returns the words of an input's current row. */
-static inline const uint64 *
-row_words(const GpusortSpill *spill, GpusortSpillInput *input)
-{
-	if (!input->encoded)
-		spill->key.encode(spill->key.arg, input->row, input->words);
-	input->encoded = true;
-	return input->words;
+	if (unlikely(tied))
+		return loser(spill, input, shared_parts(spill, input->before, row_entry(spill, input), 1));
+	return gpusort_losertree_entry(0, input->code, i);
 }
 
 /*
- * Returns whether input a's row orders before b's.  The rows' codes are equal;
- * equal rows keep the order of their runs.
+ * Compares the rows of two inputs whose entries in the loser tree have the same key, for that: they share one part more than
+ * the entries say.  Equal rows keep the order of their runs.
  */
 static bool
-row_before(void *arg, uint32 a, uint32 b)
+row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
 {
 	const GpusortSpill *spill = arg;
-	GpusortSpillInput *x = &spill->inputs[a];
-	GpusortSpillInput *y = &spill->inputs[b];
+	GpusortSpillInput *x = &spill->inputs[gpusort_losertree_input(*a)];
+	GpusortSpillInput *y = &spill->inputs[gpusort_losertree_input(*b)];
+	const uint64 *left = row_entry(spill, x);
+	const uint64 *right = row_entry(spill, y);
+	int			parts = key_parts(spill);
+	int			shared = shared_parts(spill, left, right, Min(gpusort_losertree_shared(*a) + 1, parts));
+	int			order = 0;
+	bool		before;
 
-	if (!spill->code.exact)
+	if (shared < parts)
+		before = left[shared - 1] < right[shared - 1];
+	else
 	{
-		const uint64 *left = row_words(spill, x);
-		const uint64 *right = row_words(spill, y);
-
-		for (int i = 0; i < spill->key.words; i++)
-		{
-			if (left[i] != right[i])
-				return left[i] < right[i];
-		}
+		if (spill->lossy)
+			order = spill->key.compare(spill->key.arg, left, right);
+		before = order < 0 || (order == 0 && x < y);
 	}
-	if (spill->lossy)
-	{
-		int			order = spill->key.compare(spill->key.arg, x->row, y->row);
-
-		if (order != 0)
-			return order < 0;
-	}
-	return a < b;
+	if (before)
+		*b = loser(spill, y, shared);
+	else
+		*a = loser(spill, x, shared);
+	return before;
 }
 
 /*
@@ -241,9 +283,9 @@ row_before(void *arg, uint32 a, uint32 b)
 static inline void
 replay(GpusortSpill *spill)
 {
-	GpusortLoser next = advance(spill, gpusort_losertree_input(&spill->tree));
+	GpusortLoser next = advance(spill, gpusort_losertree_input(spill->tree.winner));
 
-	if (spill->code.exact && !spill->lossy)
+	if (key_parts(spill) == 1)
 		gpusort_losertree_replace(&spill->tree, next, NULL, NULL);
 	else
 		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
@@ -257,6 +299,7 @@ gpusort_spill_open_input(GpusortSpill *spill, GpusortSpillInput *input, const Gp
 	input->extent = run->first;
 	input->unread = run->bytes;
 	input->code = 0;
+	input->row = NULL;
 	input->ahead = false;
 }
 
@@ -275,7 +318,7 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 		gpusort_spill_open_input(spill, input, &runs[i]);
 		gpusort_losertree_set(&spill->tree, i, advance(spill, i));
 	}
-	gpusort_losertree_build(&spill->tree, row_before, spill);
+	gpusort_losertree_build(&spill->tree, key_parts(spill) == 1 ? NULL : row_before, spill);
 }
 
 /*
@@ -295,7 +338,7 @@ next_row(GpusortSpill *spill)
 		return NULL;
 	}
 	spill->returned = true;
-	return &spill->inputs[gpusort_losertree_input(&spill->tree)];
+	return &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
 }
 
 /*
@@ -367,10 +410,10 @@ begin_merge(GpusortSpill *spill)
 {
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
-	int			words = spill->has_rows ? spill->key.words : 0;
+	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) : 0;
 	Size		each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
-		sizeof(GpusortSpillInput) + 2 * sizeof(GpusortLoser) + words * sizeof(uint64);
-	uint64	   *all_words;
+		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
+	uint64	   *entries;
 	Size		most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
 
 	Assert(!spill->out_open);
@@ -380,11 +423,12 @@ begin_merge(GpusortSpill *spill)
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
 	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->files[0].extent_bytes);
-	all_words = MemoryContextAlloc(spill->cxt, Max(1, spill->nbuffers * words) * sizeof(uint64));
+	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
 		spill->inputs[i].buffer = spill->buffers + i * spill->files[0].extent_bytes;
-		spill->inputs[i].words = all_words + i * words;
+		spill->inputs[i].entry = entries + 2 * i * words;
+		spill->inputs[i].before = spill->inputs[i].entry + words;
 	}
 }
 

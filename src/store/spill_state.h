@@ -25,7 +25,8 @@
  * a run's first one is 0.
  *
  * A row's code has the order of its key, but keys that differ little may share a
- * code.  Only where codes are equal does the merge make the words of both keys again.
+ * code.  Only where codes are equal does the merge make the words of both keys again.  These and the code
+ * are the parts of the loser tree's keys (base/losertree.h).
  * In a spill of words, a word is its own code.  Since a run is sorted, two or three bytes
  * suffice to tell nearly all keys of a sort apart.
  *
@@ -66,8 +67,9 @@ typedef struct GpusortSpillInput
 {
 	uint64		code;			/* the current row's code */
 	void	   *row;			/* the current row; NULL in a spill of words */
-	bool		encoded;		/* words are the current row's key */
-	uint64	   *words;
+	bool		encoded;		/* entry is the current row's: see GpusortSpillKey */
+	uint64	   *entry;
+	uint64	   *before;			/* room for another entry */
 	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is
 								 * in the buffer */
 
@@ -119,8 +121,8 @@ struct GpusortSpill
 	/* the merge */
 	int			nbuffers;		/* the most runs that can be merged at once */
 	char	   *buffers;		/* nbuffers extents; NULL until merging begins */
-	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer; the words of all are one
-								 * array */
+	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer; the entries of all are
+								 * one array */
 	int			ninputs;		/* runs being merged */
 	bool		returned;		/* the winner's row was returned, so its input must advance */
 	bool		reclaim;		/* extents are free for reuse once they have been read */

@@ -64,6 +64,7 @@ typedef enum WordKind
 typedef struct Check
 {
 	int			words;			/* words of a key */
+	int			more_words;		/* words that decide between some rows with equal words if the key is lossy */
 	WordKind	kind;			/* what they are */
 	bool		adapted;		/* gpusort_spill_adapt() is called */
 	int			tuple_bytes_max;	/* length of the longest tuple; 0: no tuples */
@@ -123,13 +124,21 @@ compare_rows(const void *a, const void *b, void *arg)
 	return order;
 }
 
-static int
-compare_tuples(void *arg, const void *a, const void *b)
+/* Behind the words of an entry comes the tuple's address. */
+static const TupleStart *
+entry_tuple(const Check *check, const uint64 *entry)
 {
-	const TupleStart *x = a;
-	const TupleStart *y = b;
+	return *(const TupleStart **) (entry + check->words + check->more_words);
+}
 
-	((Check *) arg)->compared++;
+static int
+compare_tuples(void *arg, const uint64 *a, const uint64 *b)
+{
+	Check	   *check = arg;
+	const TupleStart *x = entry_tuple(check, a);
+	const TupleStart *y = entry_tuple(check, b);
+
+	check->compared++;
 	return x->hidden == y->hidden ? 0 : x->hidden < y->hidden ? -1 : 1;
 }
 
@@ -140,7 +149,12 @@ encode_tuple(void *arg, const void *tuple, uint64 *words)
 	Check	   *check = arg;
 
 	check->encoded++;
+	if (start->run >= check->nruns || start->place >= check->run_rows[start->run])
+		elog(ERROR, "a row was overwritten before it was encoded");
 	memcpy(words, check->rows[start->run][start->place].words, check->words * sizeof(uint64));
+	for (int i = 0; i < check->more_words; i++)
+		words[check->words + i] = i < start->hidden / 2;
+	*(const TupleStart **) (words + check->words + check->more_words) = start;
 }
 
 /* Writes the tuple of a row to a buffer for the longest tuple. */
@@ -331,6 +345,8 @@ spill_check(PG_FUNCTION_ARGS)
 	share_rows(&check, rows, &random);
 
 	key.words = check.words;
+	key.more_words = check.more_words = check.lossy ? check.seed % 4 : 0;
+	key.value_bytes = sizeof(TupleStart *);
 	spill = gpusort_spill_begin(check.tuple_bytes_max > 0 ? &key : NULL, memory, NULL);
 	for (int run = 0; run < check.nruns; run++)
 	{

@@ -43,7 +43,8 @@ foreach my $case (
 	[ 20000, 1, 'few', 0, 3, 64, 'f', '2 runs, no waste, not compared, none encoded', 'words' ],
 	[ 20000, 1, 'wide', 0, 40, 64, 'f', '39 runs, no waste, not compared, none encoded', 'wide words, more runs than buffers' ],
 	[ 20000, 1, 'few', 60, 4, 64, 'f', '3 runs, no waste, not compared, none encoded', 'tuples' ],
-	[ 20000, 1, 'few', 60, 4, 64, 't', '3 runs, no waste, compared, none encoded', 'tuples, lossy words' ],
+	[ 20000, 1, 'few', 60, 1, 64, 't', '1 runs, no waste, not compared, most encoded', 'one run of tuples with equal words' ],
+	[ 20000, 1, 'few', 60, 4, 64, 't', '3 runs, no waste, compared, most encoded', 'tuples, lossy words' ],
 	[ 20000, 1, 'wide', 60, 4, 64, 'f', '3 runs, waste, not compared, none encoded', 'tuples, wide words, not adapted' ],
 	[ 20000, 1, 'wide adapted', 60, 4, 64, 't', '3 runs, no waste, compared, some encoded', 'tuples, wide words, lossy, adapted' ],
 	[ 20000, 16, 'few', 60, 40, 64, 't', '39 runs, no waste, not compared, most encoded', 'the most words, more runs than buffers' ],
@@ -55,17 +56,17 @@ foreach my $case (
 	[ 20000, 2, 'few', 500, 34, 64, 't', '33 runs, no waste, compared, most encoded', 'a few runs more than buffers' ],
 	[ 100000, 2, 'few', 200, 250, 8192, 't', '249 runs, no waste, compared, most encoded', 'a buffer for each run' ],
 	[ 20000, 2, 'few', 200, 1000, 16384, 't', 'R runs, no waste, compared, most encoded', 'more runs than are merged at once' ],
-	[ 100000, 1, 'few', 100, 1000, 64, 't', '999 runs, no waste, compared, none encoded', '1000 runs in 64 kB' ],
+	[ 100000, 1, 'few', 100, 1000, 64, 't', '999 runs, no waste, compared, most encoded', '1000 runs in 64 kB' ],
 	[ 100000, 2, 'wide adapted', 100, 1000, 64, 'f', '999 runs, no waste, not compared, some encoded', '1000 runs in 64 kB, adapted' ],
 	[ 500, 1, 'few', 100, 1000, 64, 'f', 'R runs, no waste, not compared, none encoded', 'runs of one row and of none' ],
 	[ 3000, 2, 'few', 50000, 10, 64, 't', '9 runs, no waste, compared, most encoded', 'tuples longer than an extent' ],
 	[ 300, 1, 'few', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded', 'tuples longer than all memory' ],
-	[ 20000, 1, 'few bare', 60, 4, 64, 't', '3 runs, no waste, compared, none encoded', 'bare rows, lossy words' ],
+	[ 20000, 1, 'few bare', 60, 4, 64, 't', '3 runs, no waste, compared, most encoded', 'bare rows, lossy words' ],
 	[ 20000, 2, 'late adapted bare', 100, 100, 64, 't', '99 runs, no waste, compared, some encoded', 'bare rows, more runs than buffers' ],
 	[ 3000, 2, 'few bare', 50000, 10, 64, 't', '9 runs, no waste, compared, most encoded', 'bare rows longer than an extent' ],
 	[ 300, 1, 'few bare', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded', 'bare rows longer than all memory' ],
-	[ 2000, 1, 'few', 2060, 34, 64, 't', '33 runs, no waste, compared, none encoded', 'tuples about as long as an extent' ],
-	[ 20000, 1, 'few', 60, 40, 0, 't', '39 runs, no waste, compared, none encoded', 'no memory' ])
+	[ 2000, 1, 'few', 2060, 34, 64, 't', '33 runs, no waste, compared, most encoded', 'tuples about as long as an extent' ],
+	[ 20000, 1, 'few', 60, 40, 0, 't', '39 runs, no waste, compared, most encoded', 'no memory' ])
 {
 	my ($rows, $words, $kind, $bytes, $runs, $memory, $lossy, $expected, $name) = @$case;
 	my $wrong = 0;
