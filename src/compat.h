@@ -120,8 +120,10 @@
 
 /* 16: the planner may have sorted the input of an aggregate, which then does not sort */
 #if PG_VERSION_NUM >= 160000
+#define GPUSORT_CORE_PRESORTS	true
 #define GPUSORT_AGG_PRESORTED(aggref)	((aggref)->aggpresorted)
 #else
+#define GPUSORT_CORE_PRESORTS	false
 #define GPUSORT_AGG_PRESORTED(aggref)	false
 #endif
 

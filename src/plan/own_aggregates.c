@@ -156,8 +156,8 @@ sorts(const Plan *plan)
 }
 
 /*
- * Can the node compute an aggregate whose rows it has to sort, and does that pay?  From PostgreSQL 16 on, they may come in order:
- * then it does not, unless that takes a Sort.
+ * Can the node compute an aggregate whose rows it has to sort, and does that pay?  It does not if they come in order: then a
+ * Sort below the Agg is faster.
  */
 static bool
 is_ordered(const Agg *agg, const Aggref *aggref)
@@ -165,7 +165,7 @@ is_ordered(const Agg *agg, const Aggref *aggref)
 	const Plan *child = outerPlan(agg);
 	Node	   *expr;
 
-	if (!gpusort_ordered_accept(aggref) || (GPUSORT_AGG_PRESORTED(aggref) && !sorts(child)))
+	if (!gpusort_ordered_accept(aggref) || (GPUSORT_AGG_PRESORTED(aggref) && (!sorts(child) || aggref->aggdistinct == NIL)))
 		return false;
 	expr = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
 	return gpusort_force ||

@@ -116,12 +116,12 @@ offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
 }
 
 /*
- * Offers a Sort above a Gather, which plan/parallel.c will replace by a sort that all
+ * Returns a Sort above a Gather, which plan/parallel.c will replace by a sort that all
  * processes feed, at that one's cost: no row goes through a queue, the processes share the
- * work of gathering, and the leader returns the rows.
+ * work of gathering, and the leader returns the rows.  NULL if core's sort costs no more.
  */
-static void
-price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows,
+static Path *
+price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows, List *pathkeys,
 					const GpusortKeyPlan *key)
 {
 	double		processes = rows / Max(partial->rows, 1);
@@ -131,7 +131,7 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 	Path	   *path;
 
 	if (!gpusort_plan_feed_pays(rows))
-		return;
+		return NULL;
 	input = (GpusortCostInput)
 	{
 		.rows = rows,
@@ -142,13 +142,13 @@ price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double ro
 	};
 	cost = gpusort_cost_shared(&input, processes);
 	if (cost >= gpusort_cost_core_sort(&input))
-		return;
+		return NULL;
 	gather = (Path *) create_gather_path(root, rel, partial, partial->pathtarget, NULL, &rows);
 	gather->startup_cost = gather->total_cost = partial->total_cost + parallel_setup_cost;
-	path = (Path *) create_sort_path(root, rel, gather, root->sort_pathkeys, -1);
+	path = (Path *) create_sort_path(root, rel, gather, pathkeys, -1);
 	path->startup_cost = gather->total_cost + cost;
 	path->total_cost = path->startup_cost + cpu_operator_cost * rows;
-	offer(root, rel, path);
+	return path;
 }
 
 void
@@ -190,8 +190,9 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (pathkeys_contained_in(root->sort_pathkeys, input->pathkeys))
 		return;
 	/* tuple_fraction tells of a LIMIT above the subquery that this sort is in */
-	if (bound.rows < 0 && root->tuple_fraction == 0)
-		price_parallel_sort(root, ordered_rel, input, rows, &key);
+	if (bound.rows < 0 && root->tuple_fraction == 0 &&
+		(path = price_parallel_sort(root, ordered_rel, input, rows, root->sort_pathkeys, &key)) != NULL)
+		offer(root, ordered_rel, path);
 	path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound);
 	if (path != NULL)
 	{
@@ -259,6 +260,8 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	Path	   *cheapest = NULL;
 	Path	   *least = NULL;	/* in the whole order */
 	Path	   *sort;
+	Path	   *shared = NULL;
+	Cost		saving;
 	bool		found = false;
 	bool		consider_startup = rel->consider_startup;
 	GpusortKeyPlan key;
@@ -281,8 +284,16 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	if (!found || ends_early(root->parse) || is_read_in_part(root) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
 		!returns_columns(root, rel, pathkeys) || !plan_key(pathkeys, &key) ||
-		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL ||
-		(least != NULL && sort->total_cost >= INDEX_MARGIN * least->total_cost))
+		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
+		return;
+	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0)
+		shared = price_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
+	if (shared != NULL && shared->total_cost < sort->total_cost)
+		sort = shared;
+	saving = Min(gpusort_plan_presort_saving(root, cheapest->rows), sort->startup_cost / 2);
+	sort->startup_cost -= saving;
+	sort->total_cost -= saving;
+	if (least != NULL && sort->total_cost >= INDEX_MARGIN * least->total_cost)
 		return;
 	/* add_path() would free the Sort's input if both had the same cost */
 	if (sort->startup_cost <= FUZZ * cheapest->startup_cost)

@@ -165,11 +165,31 @@ extern Plan *gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggr
 /* Returns a GroupAggregate above a Sort that could take the place of a HashAggregate; NULL: none could. */
 extern Agg *gpusort_plan_sort_groups(const Agg *agg);
 
+/*
+ * Returns a copy of an Agg, whose scan returns only the columns that the Agg needs.  Where rows are not sorted, a scan returns
+ * all columns of a table if that saves a projection, and a sort would copy them.
+ */
+extern Agg *gpusort_plan_narrow_input(const Agg *agg);
+
+/* Makes a Sort of an Agg's input by the columns of the groups.  NULL if a type has no order, or another equality. */
+extern Sort *gpusort_plan_make_sort(Agg *agg);
+
 /* The cost of the hash table of a HashAggregate, to be compared with that of a GpuSort. */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
 
 /* Makes a HashAggregate such a GroupAggregate, whose sort has this cost. */
 extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
+
+/* ---- presort.c ---- */
+
+/*
+ * Returns an Agg above a Sort, or a Gather Merge above one, whose rows come in the order of the aggregates, so that these
+ * need not sort; NULL: they do not sort by one order, or core has sorted.
+ */
+extern Agg *gpusort_plan_presort(const Agg *agg);
+
+/* By how much that makes the aggregates of a query cheaper, for this many rows; 0: it will not be done. */
+extern Cost gpusort_plan_presort_saving(PlannerInfo *root, double rows);
 
 /* ---- start.c ---- */
 

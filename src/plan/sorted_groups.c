@@ -59,12 +59,8 @@ renumber(Node *node, AttrNumber *numbers)
 	return expression_tree_mutator(node, renumber, numbers);
 }
 
-/*
- * Returns a copy of an Agg, whose scan returns only the columns that the Agg needs.  For a HashAggregate, a scan returns all
- * columns of a table if that saves a projection, and a sort would copy them.
- */
-static Agg *
-narrow_input(const Agg *agg)
+Agg *
+gpusort_plan_narrow_input(const Agg *agg)
 {
 	Agg		   *narrow = palloc(sizeof(Agg));
 	Plan	   *child = outerPlan(agg);
@@ -104,9 +100,8 @@ narrow_input(const Agg *agg)
 	return narrow;
 }
 
-/* Makes a Sort of an Agg's input by the columns of the groups.  NULL if a type has no order, or another equality. */
-static Sort *
-make_sort(Agg *agg)
+Sort *
+gpusort_plan_make_sort(Agg *agg)
 {
 	Sort	   *sort = makeNode(Sort);
 	Plan	   *plan = &sort->plan;
@@ -162,8 +157,8 @@ gpusort_plan_sort_groups(const Agg *agg)
 	if (!gpusort_force && gpusort_cost_few_rows(outerPlan(agg)->plan_rows, outerPlan(agg)->plan_width, agg->numCols,
 												GPUSORT_COMPARISON_FAST))
 		return NULL;
-	sorted = narrow_input(agg);
-	sort = make_sort(sorted);
+	sorted = gpusort_plan_narrow_input(agg);
+	sort = gpusort_plan_make_sort(sorted);
 	if (sort == NULL)
 		return NULL;
 	sorted->aggstrategy = AGG_SORTED;

@@ -278,6 +278,29 @@ foreach my $case (
 	unlike(plan_of($query, $settings // ''), qr/GpuSort Aggregate/, "core's: $query");
 }
 
+# One order of all aggregates that sort: their rows are sorted below the Agg.  Index scans in the order of the groups give way.
+my $ordered = "string_agg(c, ',' ORDER BY big, k DESC)";
+foreach my $case (
+	[ "SELECT $ordered FROM p", 'big, k DESC' ],
+	[ "SELECT count(*), $ordered || 'x', array_agg(g ORDER BY big, k DESC) FILTER (WHERE g > 1) FROM p HAVING sum(k ORDER BY big, k DESC) < 0", 'big, k DESC' ],
+	[ "SELECT g, array_agg(k ORDER BY n NULLS FIRST) FROM p GROUP BY g", 'g, n NULLS FIRST' ],
+	[ "SELECT g, $ordered, max(k) FROM p GROUP BY g ORDER BY g DESC", 'g DESC, big, k DESC' ],
+	[ "SELECT g, array_agg(c ORDER BY k) FROM indexed GROUP BY g ORDER BY g DESC", 'g DESC, k', 'SET max_parallel_workers_per_gather = 0' ],
+	[ "SELECT g, array_agg(c ORDER BY k) FROM p GROUP BY g ORDER BY 2", 'g, k' ])
+{
+	my ($query, $order, $settings) = @$case;
+	my $plan = plan_of($query, presorting('on') . ($settings // ''));
+
+	like($plan, qr/^ *(?:->  )?(?:Group)?Aggregate\n(?: +(?:Group Key|Filter): .*\n)* +->  Custom Scan \(GpuSort\)\n +Sort Key: (?:\w+\.)?\Q$order\E\n/m,
+		"sorted below the aggregates: $query");
+	my @answers = map { $node->safe_psql('postgres', presorting('on') . "SET gpusort.enabled = $_; SELECT count(*), md5(string_agg(s::text, ';')) FROM ($query OFFSET 0) s") } 'on', 'off';
+	is($answers[0], $answers[1], "the aggregates are core's: $query");
+}
+foreach my $more ('array_agg(g)', 'sum(f8)', 'array_agg(k ORDER BY big, k)', 'array_agg(k ORDER BY big + 1)', 'array_agg(DISTINCT k)', $median, "string_agg(c, ',' ORDER BY big DESC, k DESC)")
+{
+	unlike(plan_of("SELECT g, $ordered, $more FROM p GROUP BY g", ''), qr/Sort Key:.*\bbig\b/, "not sorted below the aggregates: $more");
+}
+
 # From 16 on, an index may give an aggregate its rows in order.
 if ($presorts)
 {
