@@ -143,6 +143,7 @@ gpusort_plan_lower_projection(Plan *plan)
 {
 	Sort	   *sort = (Sort *) outerPlan(plan);
 	Plan	   *child;
+	Plan	   *scan;
 	List	   *entries;
 	AttrNumber *attnos;
 
@@ -150,7 +151,8 @@ gpusort_plan_lower_projection(Plan *plan)
 		sort == NULL || !IsA(sort, Sort) || sort->plan.initPlan != NIL)
 		return plan;
 	child = outerPlan(sort);
-	if (!gpusort_plan_returns_columns(child) || (entries = named_entries(plan->targetlist, child->targetlist)) == NIL)
+	scan = IsA(child, Gather) && gpusort_plan_handed_on(child, outerPlan(child)) != NIL ? outerPlan(child) : child;
+	if (!gpusort_plan_returns_columns(scan) || (entries = named_entries(plan->targetlist, scan->targetlist)) == NIL)
 		return plan;
 	attnos = palloc(sort->numCols * sizeof(AttrNumber));
 	for (int i = 0; i < sort->numCols; i++)
@@ -166,8 +168,10 @@ gpusort_plan_lower_projection(Plan *plan)
 		if (attnos[i] == 0)
 			return plan;
 	}
-	child->targetlist = entries;
-	child->plan_width = plan->plan_width;
+	scan->targetlist = entries;
+	if (scan != child)
+		child->targetlist = gpusort_plan_references(OUTER_VAR, entries);
+	scan->plan_width = child->plan_width = plan->plan_width;
 	sort->sortColIdx = attnos;
 	sort->plan.targetlist = gpusort_plan_references(OUTER_VAR, entries);
 	sort->plan.plan_width = plan->plan_width;
