@@ -7,14 +7,14 @@
  * loser of the match between its two subtrees.  When the winner's input advances, its new key
  * meets on the way to the root exactly the entries it must be compared with.
  *
- * An entry is one integer: the key in the upper bits, the input's number in the lowest 32.
+ * An entry is one integer: the key in the upper bits, 64 from bit 32 on, and the input's number in the lowest 32.
  * One comparison also decides between equal keys, for the earlier input.  If a key is only
  * the beginning of a longer one, the caller passes a callback that compares the rest.
  *
  * Such a caller may use offset-value codes, so that the parts which keys share are compared only
  * once (Conner, IBM Technical Disclosure Bulletin 20, 1977; Graefe and Do, EDBT 2023).  The key of
- * an entry then says in what it differs from the winner before it: how many of its parts are the
- * same, the more the lower, and the next part.  All entries that a new one meets were losers to
+ * an entry then says in what it differs from the winner before it: from bit 96 on, how many of its
+ * parts are the same, the more the lower, and below, the next part.  All entries that a new one meets were losers to
  * that winner.  If two of them differ, the loser differs from the new winner as it did from the
  * old one.  If they are equal, the callback finds the first part in which they differ, and
  * changes the loser's entry.
@@ -48,12 +48,13 @@ typedef struct GpusortLoserTree
 	GpusortLoser winner;		/* the next entry, or gpusort_losertree_ended() if all inputs have ended */
 } GpusortLoserTree;
 
-/*
- * The entry of an input's current key.  shared: with offset-value codes, how many of the key's parts, at most
- * GPUSORT_LOSER_PARTS, are those of the winner before; else 0.
- */
+/* The most parts of a key */
 #define GPUSORT_LOSER_PARTS		255
 
+/*
+ * The entry of an input's current key.  shared: with offset-value codes, how many of the key's parts are those of the winner
+ * before; else 0.
+ */
 GPUSORT_LOSER_INLINE GpusortLoser
 gpusort_losertree_entry(unsigned shared, uint64_t key, uint32_t input)
 {

@@ -170,7 +170,10 @@ gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *wo
 		values[i].isnull = slot->tts_isnull[attribute];
 	}
 	open = encode_row(key, slot, words);
-	/* rows with equal words and an open string have the same one, and equal values before it */
+	/*
+	 * Rows with equal words have the same open column.  If that is a string, their values before it are equal: the words of
+	 * a string are neither all zeros nor all ones, as those behind a crowded value are that is not the first one.
+	 */
 	if (open >= 0 && open < key->nencoded && key->columns[open].kind == GPUSORT_ROW_TEXT && !key->columns[open].lowered)
 		gpusort_rowstring_tail(&key->columns[open], values[open].value, tail);
 	else

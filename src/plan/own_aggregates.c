@@ -156,8 +156,8 @@ sorts(const Plan *plan)
 }
 
 /*
- * Can the node compute an aggregate whose rows it has to sort, and does that pay?  It does not if they come in order: then a
- * Sort below the Agg is faster.
+ * Can the node compute an aggregate whose rows it has to sort, and does that pay?  From PostgreSQL 16 on, they may come in order:
+ * then it does not, unless that takes a Sort.
  */
 static bool
 is_ordered(const Agg *agg, const Aggref *aggref)
@@ -165,7 +165,7 @@ is_ordered(const Agg *agg, const Aggref *aggref)
 	const Plan *child = outerPlan(agg);
 	Node	   *expr;
 
-	if (!gpusort_ordered_accept(aggref) || (GPUSORT_AGG_PRESORTED(aggref) && (!sorts(child) || aggref->aggdistinct == NIL)))
+	if (!gpusort_ordered_accept(aggref) || (GPUSORT_AGG_PRESORTED(aggref) && !sorts(child)))
 		return false;
 	expr = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
 	return gpusort_force ||
@@ -173,7 +173,23 @@ is_ordered(const Agg *agg, const Aggref *aggref)
 							   gpusort_rowkey_slowest(exprType(expr), exprCollation(expr)));
 }
 
-/* Finds the Aggrefs, each once.  False if none sorts, which is known first, or if the node cannot compute one. */
+/* Do all aggregates that sort come in order by one Sort below the Agg?  That is faster, but for DISTINCT. */
+static bool
+is_presorted(const Parts *parts)
+{
+	ListCell   *lc;
+
+	foreach(lc, parts->ordered)
+	{
+		const Aggref *aggref = lfirst_node(Aggref, lc);
+
+		if (!GPUSORT_AGG_PRESORTED(aggref) || aggref->aggdistinct != NIL)
+			return false;
+	}
+	return parts->own == NIL;
+}
+
+/* Finds the Aggrefs, each once.  False if none needs the node, which is known first, or if it cannot compute one. */
 static bool
 find_aggregates(const Agg *agg, Parts *parts)
 {
@@ -190,7 +206,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 		else if (is_ordered(agg, aggref))
 			parts->ordered = list_append_unique(parts->ordered, aggref);
 	}
-	if (parts->own == NIL && parts->ordered == NIL)
+	if (is_presorted(parts))
 		return false;
 	foreach(lc, all)
 	{

@@ -8,7 +8,7 @@
  *				->  partial plan			->  GpuSort Feed
  *												  ->  partial plan
  *
- * A Sort above a Gather becomes the same.  The planner chooses that shape only where plan/plan.c
+ * A Sort above a Gather becomes the same.  The planner chooses that shape only where plan/paths.c
  * has offered it at the price of this one.
  *
  * The rows of a Gather Merge cost 100 to 150 ns each, in the leader, and a sort by

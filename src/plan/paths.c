@@ -286,14 +286,14 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 		!returns_columns(root, rel, pathkeys) || !plan_key(pathkeys, &key) ||
 		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
 		return;
-	saving = gpusort_plan_presort_saving(root, cheapest->rows);
+	saving = gpusort_plan_presort_saving(root, rel);
 	if (least != NULL && sort->total_cost - saving >= INDEX_MARGIN * least->total_cost)
 		return;
 	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0)
 		shared = price_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
 	if (shared != NULL && shared->total_cost < sort->total_cost)
 		sort = shared;
-	saving = Min(saving, sort->startup_cost / 2);
+	saving = Min(saving, sort->startup_cost - ((SortPath *) sort)->subpath->total_cost);
 	sort->startup_cost -= saving;
 	sort->total_cost -= saving;
 	/* add_path() would free the Sort's input if both had the same cost */

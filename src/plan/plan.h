@@ -177,7 +177,7 @@ extern Sort *gpusort_plan_make_sort(Agg *agg);
 /* The cost of the hash table of a HashAggregate, to be compared with that of a GpuSort. */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
 
-/* Makes a HashAggregate such a GroupAggregate, whose sort has this cost. */
+/* Makes an Agg another one above a Sort, or a Gather Merge above one, whose GpuSort has this cost. */
 extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
 
 /* ---- presort.c ---- */
@@ -188,8 +188,8 @@ extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
  */
 extern Agg *gpusort_plan_presort(const Agg *agg);
 
-/* By how much that makes the aggregates of a query cheaper, for this many rows; 0: it will not be done. */
-extern Cost gpusort_plan_presort_saving(PlannerInfo *root, double rows);
+/* By how much that makes the aggregates of a query cheaper, if a path of this table is sorted; 0: it will not be done. */
+extern Cost gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel);
 
 /* ---- start.c ---- */
 

@@ -13,14 +13,17 @@
 
 #include "catalog/pg_aggregate.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
+#include "utils/lsyscache.h"
 
 #include "compat.h"
+#include "guc.h"
 #include "plan/plan.h"
 
-/* What an aggregate's own sort of a group costs for each of its rows: measured in groups of 4 to 1,000,000 rows, at least */
+/* What an aggregate's own sorts of groups cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that. */
 #define GROUP_SORT_COST		(10 * cpu_operator_cost)
 
 /* Does a sort inside of an aggregate have to be a tuplesort of its own? */
@@ -58,15 +61,13 @@ same_order(const Aggref *a, const Aggref *b)
 
 /*
  * Returns one of the aggregates that sort, if all have its order and the others may see the rows in that order, else NULL.
- * Sets *count to their number.
  */
 static const Aggref *
-common_order(List *aggregates, int *count)
+common_order(List *aggregates)
 {
 	const Aggref *first = NULL;
 	ListCell   *lc;
 
-	*count = 0;
 	foreach(lc, aggregates)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
@@ -79,62 +80,109 @@ common_order(List *aggregates, int *count)
 			continue;
 		}
 		first = first == NULL ? aggref : first;
-		if (!same_order(first, aggref) || contain_volatile_functions((Node *) aggref))
+		if (!same_order(first, aggref) || contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
 			return NULL;
-		++*count;
 	}
 	return first;
 }
 
 Cost
-gpusort_plan_presort_saving(PlannerInfo *root, double rows)
+gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
 {
-	List	   *aggregates;
-	int			count;
+	List	   *aggregates = NIL;
+	int			sorting = 0;
+	ListCell   *lc;
 
-	if (GPUSORT_CORE_PRESORTS || !root->parse->hasAggs)
+	/* the rows of the table, in the order of the groups, reach the Agg */
+	if (GPUSORT_CORE_PRESORTS || root->parse->groupClause == NIL || root->parse->groupingSets != NIL ||
+		root->query_pathkeys != root->group_pathkeys ||
+		list_length(root->group_pathkeys) != list_length(root->parse->groupClause) ||
+		!bms_equal(rel->relids, root->all_baserels))
 		return 0;
-	aggregates = pull_var_clause((Node *) list_make2(root->parse->targetList, root->parse->havingQual),
-								 PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS);
-	for (int i = list_length(aggregates) - 1; i >= 0; i--)
+	foreach(lc, root->agginfos)
 	{
-		if (!IsA(list_nth(aggregates, i), Aggref))
-			aggregates = list_delete_nth_cell(aggregates, i);
+		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
+
+		aggregates = lappend(aggregates, aggref);
+		sorting += is_ordered(aggref);
 	}
-	return common_order(aggregates, &count) != NULL ? GROUP_SORT_COST * count * rows : 0;
+	return common_order(aggregates) != NULL ? GROUP_SORT_COST * sorting * rel->rows : 0;
 }
 
-/* The columns of a Sort, and those of an aggregate's ORDER BY behind them */
-typedef struct Order
+/* Do rows sorted by this come in the order of an Agg's groups, and in no further one? */
+static bool
+sorts_by_groups(const Sort *sort, const Agg *agg)
 {
-	int			n;
-	AttrNumber *attnos;
-	Oid		   *operators;
-	Oid		   *collations;
-	bool	   *nulls_first;
-} Order;
+	Bitmapset  *found = NULL;
 
-static Order
-add_order(const Sort *sort, const Aggref *aggref)
-{
-	int			n = sort->numCols + list_length(aggref->aggorder);
-	Order		order = {n, palloc(n * sizeof(AttrNumber)), palloc(n * sizeof(Oid)), palloc(n * sizeof(Oid)), palloc(n * sizeof(bool))};
-
-	memcpy(order.attnos, sort->sortColIdx, sort->numCols * sizeof(AttrNumber));
-	memcpy(order.operators, sort->sortOperators, sort->numCols * sizeof(Oid));
-	memcpy(order.collations, sort->collations, sort->numCols * sizeof(Oid));
-	memcpy(order.nulls_first, sort->nullsFirst, sort->numCols * sizeof(bool));
-	for (int i = sort->numCols; i < n; i++)
+	for (int i = 0; i < sort->numCols; i++)
 	{
-		SortGroupClause *clause = list_nth_node(SortGroupClause, aggref->aggorder, i - sort->numCols);
-		Var		   *column = order_column(aggref, i - sort->numCols);
+		Oid			equals = get_equality_op_for_ordering_op(sort->sortOperators[i], NULL);
+		int			j = 0;
 
-		order.attnos[i] = column->varattno;
-		order.operators[i] = clause->sortop;
-		order.collations[i] = column->varcollid;
-		order.nulls_first[i] = clause->nulls_first;
+		while (j < agg->numCols &&
+			   (agg->grpColIdx[j] != sort->sortColIdx[i] || agg->grpOperators[j] != equals || agg->grpCollations[j] != sort->collations[i]))
+			j++;
+		if (j == agg->numCols)
+			return false;
+		found = bms_add_member(found, j);
 	}
-	return order;
+	return bms_num_members(found) == agg->numCols;
+}
+
+/* Adds the columns of an aggregate's ORDER BY to those of a Sort. */
+static void
+add_order(Sort *sort, const Aggref *aggref)
+{
+	int			first = sort->numCols;
+	int			n = first + list_length(aggref->aggorder);
+	Sort		by = *sort;
+
+	sort->numCols = n;
+	sort->sortColIdx = memcpy(palloc(n * sizeof(AttrNumber)), by.sortColIdx, first * sizeof(AttrNumber));
+	sort->sortOperators = memcpy(palloc(n * sizeof(Oid)), by.sortOperators, first * sizeof(Oid));
+	sort->collations = memcpy(palloc(n * sizeof(Oid)), by.collations, first * sizeof(Oid));
+	sort->nullsFirst = memcpy(palloc(n * sizeof(bool)), by.nullsFirst, first * sizeof(bool));
+	for (int i = first; i < n; i++)
+	{
+		SortGroupClause *clause = list_nth_node(SortGroupClause, aggref->aggorder, i - first);
+		Var		   *column = order_column(aggref, i - first);
+
+		sort->sortColIdx[i] = column->varattno;
+		sort->sortOperators[i] = clause->sortop;
+		sort->collations[i] = column->varcollid;
+		sort->nullsFirst[i] = clause->nulls_first;
+	}
+}
+
+/* Copies a Gather Merge for a Sort in place of the one below it. */
+static Plan *
+merge_sorted(const GatherMerge *gather, Sort *sort)
+{
+	GatherMerge *copy = palloc(sizeof(GatherMerge));
+
+	*copy = *gather;
+	copy->numCols = sort->numCols;
+	copy->sortColIdx = sort->sortColIdx;
+	copy->sortOperators = sort->sortOperators;
+	copy->collations = sort->collations;
+	copy->nullsFirst = sort->nullsFirst;
+	outerPlan(copy) = &sort->plan;
+	return &copy->plan;
+}
+
+/* Does an aggregate that sorts sort only some of the rows? */
+static bool
+is_filtered(List *aggregates)
+{
+	ListCell   *lc;
+
+	foreach(lc, aggregates)
+	{
+		if (is_ordered(lfirst_node(Aggref, lc)) && lfirst_node(Aggref, lc)->aggfilter != NULL)
+			return true;
+	}
+	return false;
 }
 
 /* Lets aggregates take their rows as they come.  Arguments that they only sorted by go. */
@@ -163,54 +211,46 @@ take_rows_in_order(Node *node, void *context)
 Agg *
 gpusort_plan_presort(const Agg *agg)
 {
+	List	   *aggregates;
 	Plan	   *child = outerPlan(agg);
 	GatherMerge *gather = NULL;
 	Sort	   *sort;
 	Agg		   *result;
-	Order		order;
-	int			count;
 
-	if (GPUSORT_CORE_PRESORTS || !enable_sort || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
-		(agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED) ||
-		common_order(gpusort_aggregate_list(agg), &count) == NULL)
+	if (GPUSORT_CORE_PRESORTS || !enable_sort || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL)
+		return NULL;
+	aggregates = gpusort_aggregate_list(agg);
+	if (common_order(aggregates) == NULL)
 		return NULL;
 	if (agg->aggstrategy == AGG_PLAIN)
 	{
+		/* before anything is copied */
+		if (is_filtered(aggregates) ||
+			(!gpusort_force && gpusort_cost_few_rows(child->plan_rows, child->plan_width, 1, GPUSORT_COMPARISON_FAST)))
+			return NULL;
 		result = gpusort_plan_narrow_input(agg);
 		sort = gpusort_plan_make_sort(result);
 	}
-	else
+	else if (agg->aggstrategy == AGG_SORTED)
 	{
-		result = palloc(sizeof(Agg));
-		*result = *agg;
 		if (IsA(child, GatherMerge))
 		{
-			gather = palloc(sizeof(GatherMerge));
-			*gather = *(GatherMerge *) child;
-			child = outerPlan(child);
+			gather = (GatherMerge *) child;
+			child = outerPlan(gather);
+			if (gpusort_plan_handed_on(&gather->plan, child) == NIL)
+				return NULL;
 		}
-		if (!IsA(child, Sort) || child->initPlan != NIL || ((Sort *) child)->numCols != agg->numCols)
+		if (!IsA(child, Sort) || child->initPlan != NIL || !sorts_by_groups((Sort *) child, agg))
 			return NULL;
+		result = palloc(sizeof(Agg));
+		*result = *agg;
 		sort = palloc(sizeof(Sort));
 		*sort = *(Sort *) child;
 	}
-	order = add_order(sort, common_order(gpusort_aggregate_list(result), &count));
-	sort->numCols = order.n;
-	sort->sortColIdx = order.attnos;
-	sort->sortOperators = order.operators;
-	sort->collations = order.collations;
-	sort->nullsFirst = order.nulls_first;
-	outerPlan(result) = &sort->plan;
-	if (gather != NULL)
-	{
-		gather->numCols = order.n;
-		gather->sortColIdx = order.attnos;
-		gather->sortOperators = order.operators;
-		gather->collations = order.collations;
-		gather->nullsFirst = order.nulls_first;
-		outerPlan(gather) = &sort->plan;
-		outerPlan(result) = &gather->plan;
-	}
+	else
+		return NULL;
+	add_order(sort, common_order(gpusort_aggregate_list(result)));
+	outerPlan(result) = gather != NULL ? merge_sorted(gather, sort) : &sort->plan;
 	result->plan.targetlist = (List *) take_rows_in_order((Node *) result->plan.targetlist, NULL);
 	result->plan.qual = (List *) take_rows_in_order((Node *) result->plan.qual, NULL);
 	return result;

@@ -78,7 +78,7 @@ typedef struct GpusortSpillPublished
 
 /*
  * The keys of rows.  Both functions are called with arg and may raise errors.  The merge makes an
- * entry for each row that it must compare by more than its code, once.  The row stays in its
+ * entry for each row that it may have to compare by more than its code, once.  The row stays in its
  * place as long as compare may be called.
  *
  * encode makes the entry: the row's key, in words that compare with those of all other

@@ -119,6 +119,14 @@ gather_row(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 	complete_row(spill, input, body_bytes);
 }
 
+static void
+free_gathered(GpusortSpillInput *input)
+{
+	if (input->gathered != NULL)
+		pfree(input->gathered);
+	input->gathered = NULL;
+}
+
 /* Makes the row whose body comes next, complete in the buffer, the current one. */
 static inline void
 align_row(const GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
@@ -170,23 +178,29 @@ key_parts(const GpusortSpill *spill)
 	return spill->code.exact && !spill->lossy ? 1 : 1 + spill->key.words + spill->key.more_words;
 }
 
-/* Returns how many parts of their keys two rows share, of which the first ones are known. */
+/* Returns a part of a key, not the first one, which is the code. */
+static inline uint64
+part_of(const uint64 *entry, int part)
+{
+	return entry[part - 1];
+}
+
+/* Returns how many parts of their keys two rows share, of which the first ones, the code included, are known. */
 static inline int
 shared_parts(const GpusortSpill *spill, const uint64 *a, const uint64 *b, int known)
 {
 	int			parts = key_parts(spill);
 
-	while (known < parts && a[known - 1] == b[known - 1])
+	while (known < parts && part_of(a, known) == part_of(b, known))
 		known++;
 	return known;
 }
 
-/* Returns the loser tree's entry of an input's current row, which shares these parts of its key. */
+/* Returns the loser tree's entry of an input's current row, which shares these parts of its key, the code included. */
 static inline GpusortLoser
 loser(const GpusortSpill *spill, const GpusortSpillInput *input, int shared)
 {
-	return gpusort_losertree_entry(shared, shared == 0 ? input->code : shared < key_parts(spill) ? input->entry[shared - 1] : 0,
-								   input - spill->inputs);
+	return gpusort_losertree_entry(shared, shared < key_parts(spill) ? part_of(input->entry, shared) : 0, input - spill->inputs);
 }
 
 /*
@@ -206,7 +220,10 @@ advance(GpusortSpill *spill, int i)
 		if (by_entries)
 			(void) row_entry(spill, input);
 		if (!gather_head(spill, input))
+		{
+			free_gathered(input);
 			return gpusort_losertree_ended();
+		}
 	}
 	tied = by_entries && input->next_code == input->code;
 	if (unlikely(tied))
@@ -217,10 +234,7 @@ advance(GpusortSpill *spill, int i)
 		input->entry = swap;
 	}
 	if (unlikely(input->gathered != NULL))
-	{
-		pfree(input->gathered);
-		input->gathered = NULL;
-	}
+		free_gathered(input);
 	input->code = input->next_code;
 	input->encoded = false;
 	if (spill->has_rows)
@@ -244,8 +258,8 @@ advance(GpusortSpill *spill, int i)
 }
 
 /*
- * Compares the rows of two inputs whose entries in the loser tree have the same key, for that: they share one part more than
- * the entries say.  Equal rows keep the order of their runs.
+ * Compares the rows of two inputs whose entries in the loser tree have the same key.  They share the parts that the entries
+ * say, and the next one, which is in the entries; or all parts.  Equal rows keep the order of their runs.
  */
 static bool
 row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
@@ -261,7 +275,7 @@ row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
 	bool		before;
 
 	if (shared < parts)
-		before = left[shared - 1] < right[shared - 1];
+		before = part_of(left, shared) < part_of(right, shared);
 	else
 	{
 		if (spill->lossy)

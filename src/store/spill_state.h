@@ -25,7 +25,7 @@
  * a run's first one is 0.
  *
  * A row's code has the order of its key, but keys that differ little may share a
- * code.  Only where codes are equal does the merge make the words of both keys again.  These and the code
+ * code.  Where codes are equal, and at the end of an extent, the merge makes the words of a key again.  These and the code
  * are the parts of the loser tree's keys (base/losertree.h).
  * In a spill of words, a word is its own code.  Since a run is sorted, two or three bytes
  * suffice to tell nearly all keys of a sort apart.

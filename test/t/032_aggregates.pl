@@ -282,7 +282,8 @@ foreach my $case (
 my $ordered = "string_agg(c, ',' ORDER BY big, k DESC)";
 foreach my $case (
 	[ "SELECT $ordered FROM p", 'big, k DESC' ],
-	[ "SELECT count(*), $ordered || 'x', array_agg(g ORDER BY big, k DESC) FILTER (WHERE g > 1) FROM p HAVING sum(k ORDER BY big, k DESC) < 0", 'big, k DESC' ],
+	[ "SELECT count(*), $ordered || 'x', array_agg(k ORDER BY big, k DESC) FROM p HAVING sum(g ORDER BY big, k DESC) > 0", 'big, k DESC' ],
+	[ "SELECT g, $ordered || 'x', array_agg(k ORDER BY big, k DESC) FILTER (WHERE k > 0) FROM p GROUP BY g HAVING sum(g ORDER BY big, k DESC) > 0", 'g, big, k DESC' ],
 	[ "SELECT g, array_agg(k ORDER BY n NULLS FIRST) FROM p GROUP BY g", 'g, n NULLS FIRST' ],
 	[ "SELECT g, $ordered, max(k) FROM p GROUP BY g ORDER BY g DESC", 'g DESC, big, k DESC' ],
 	[ "SELECT g, array_agg(c ORDER BY k) FROM indexed GROUP BY g ORDER BY g DESC", 'g DESC, k', 'SET max_parallel_workers_per_gather = 0' ],
@@ -335,6 +336,9 @@ foreach my $case (
 	[ 'a window function of other columns is a condition', 'SELECT count(DISTINCT g) FROM (SELECT row_number() OVER (ORDER BY k) n, g, big FROM p) q WHERE n <= 50000' ],
 	[ 'an aggregate of a subquery is not used', "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY c) FROM (SELECT max(nextval('calls')) m, count(*) c FROM p GROUP BY big) q" ],
 	[ 'a subquery has an order', "SELECT (array_agg(sorted))[1:5], count(DISTINCT k) FROM (SELECT sorted, k FROM p ORDER BY big) q; SELECT md5(string_agg(c, ',')), mode() WITHIN GROUP (ORDER BY k) FROM (SELECT c, k FROM p ORDER BY big) q" ],
+	[ 'the groups are constant below a sort by other columns', 'SELECT g, md5(array_agg(k ORDER BY c)::text) FROM (SELECT * FROM p ORDER BY big) q WHERE g = 1 GROUP BY g' ],
+	[ 'groups of equal columns', 'SELECT md5(string_agg(r::text, NULL)) FROM (SELECT a, b, array_agg(x ORDER BY x) FROM (SELECT * FROM twice ORDER BY a, x DESC) q WHERE a = b GROUP BY a, b) r' ],
+	[ 'a subquery in an aggregate is called', "ALTER SEQUENCE calls RESTART; SELECT (array_agg((SELECT nextval('calls') + 0 * p.k) ORDER BY big))[1:10] FROM p" ],
 	[ 'values are of a domain', "SELECT percentile_disc(ARRAY[0.1, 0.5]) WITHIN GROUP (ORDER BY whole(g)) || ARRAY[whole(1)], mode() WITHIN GROUP (ORDER BY whole(g)) FROM p" ],
 	[ 'peers are sorted further', 'SELECT count(*), sum(b) FROM (SELECT a, b, rank() OVER (ORDER BY a) r FROM (SELECT * FROM (SELECT g a, k b FROM p ORDER BY g, k) x UNION ALL SELECT * FROM (SELECT g, k FROM p ORDER BY g, k) y) s) z WHERE r <= 3' ],
 	[ 'an index has a column twice', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; SET enable_hashagg = off; SET enable_incremental_sort = off; SET enable_indexonlyscan = off; SELECT count(*) FROM (SELECT a, b, count(DISTINCT x) FROM twice GROUP BY a, b) q' ])
