@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 
@@ -116,6 +117,46 @@ gpusort_plan_returns_columns(const Plan *plan)
 			return false;
 	}
 	return true;
+}
+
+/*
+ * Is column number "column" of the child what an expression of its parent computes?  The parent
+ * may repeat a constant, and it may refer to another column that is computed alike.
+ */
+static bool
+is_column(const Plan *child, int column, Expr *expr)
+{
+	TargetEntry *entry = list_nth_node(TargetEntry, child->targetlist, column - 1);
+	Var		   *var = (Var *) expr;
+
+	if (IsA(expr, Const))
+		return equal(expr, entry->expr);
+	if (!IsA(expr, Var) || var->varno != OUTER_VAR)
+		return false;
+	return var->varattno == column ||
+		(equal(entry->expr, list_nth_node(TargetEntry, child->targetlist, var->varattno - 1)->expr) &&
+		 !contain_volatile_functions((Node *) entry->expr));
+}
+
+List *
+gpusort_plan_handed_on(const Plan *plan, const Plan *child)
+{
+	List	   *targetlist = NIL;
+	ListCell   *mine;
+	ListCell   *below;
+
+	if (plan->qual != NIL || list_length(plan->targetlist) != list_length(child->targetlist))
+		return NIL;
+	forboth(mine, plan->targetlist, below, child->targetlist)
+	{
+		TargetEntry *entry = flatCopyTargetEntry(lfirst_node(TargetEntry, mine));
+
+		if (!is_column(child, entry->resno, entry->expr))
+			return NIL;
+		entry->expr = (Expr *) makeVarFromTargetEntry(OUTER_VAR, lfirst_node(TargetEntry, below));
+		targetlist = lappend(targetlist, entry);
+	}
+	return targetlist;
 }
 
 /* Returns the entries of a target list that these columns of the next node name; NIL if they name anything else. */

@@ -271,6 +271,13 @@ extern void gpusort_plan_bound(CustomScan *scan, GpusortBound bound);
 extern bool gpusort_plan_returns_columns(const Plan *plan);
 
 /*
+ * If a node hands on the columns of child as they are, returns its target list, each entry
+ * of which is the child's column of the same number, else NIL.  child may be the node's
+ * grandchild, if the node between them hands on its columns as they are.
+ */
+extern List *gpusort_plan_handed_on(const Plan *plan, const Plan *child);
+
+/*
  * Returns the Sort in place of a Result that only chooses columns of its rows, if the Sort's child can choose them.  Bounds
  * are those of the Sort's parent, and rows are copied once less.
  */
@@ -288,12 +295,5 @@ extern Plan *gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound b
 
 /* Is it worth while to let workers feed one sort of this many rows? */
 extern bool gpusort_plan_feed_pays(double rows);
-
-/*
- * If a node hands on the columns of child as they are, returns its target list, each entry
- * of which is the child's column of the same number, else NIL.  child may be the node's
- * grandchild, if the node between them hands on its columns as they are.
- */
-extern List *gpusort_plan_handed_on(const Plan *plan, const Plan *child);
 
 #endif							/* GPUSORT_PLAN_PLAN_H */

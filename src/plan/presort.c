@@ -23,7 +23,7 @@
 #include "guc.h"
 #include "plan/plan.h"
 
-/* What an aggregate's own sorts of groups cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that. */
+/* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that. */
 #define GROUP_SORT_COST		(10 * cpu_operator_cost)
 
 /* Does a sort inside of an aggregate have to be a tuplesort of its own? */
