@@ -170,6 +170,7 @@ gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *wo
 		values[i].isnull = slot->tts_isnull[attribute];
 	}
 	open = encode_row(key, slot, words);
+
 	/*
 	 * Rows with equal words have the same open column.  If that is a string, their values before it are equal: the words of
 	 * a string are neither all zeros nor all ones, as those behind a crowded value are that is not the first one.
@@ -186,7 +187,7 @@ gpusort_rowkey_compare_taken(GpusortRowKey *key, const NullableDatum *a, const N
 	int			order = 0;
 
 	for (int i = 0; i < key->ncolumns && order == 0; i++)
-		order = ApplySortComparator(a[i].value, a[i].isnull, b[i].value, b[i].isnull, &key->comparators[i]);
+		order = gpusort_rowkey_compare_values(key, i, a[i].value, a[i].isnull, b[i].value, b[i].isnull);
 	return order;
 }
 

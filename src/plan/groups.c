@@ -126,6 +126,15 @@ gpusort_bound_aggregate(const Agg *agg, const Plan *child)
 	return bound_to_one(child, (Columns) {agg->numCols, agg->grpColIdx, agg->grpOperators, agg->grpCollations});
 }
 
+bool
+gpusort_plan_sorts_by_groups(const Sort *sort, const Agg *agg)
+{
+	Columns		sorted = sort_columns(&sort->plan);
+	Columns		groups = {agg->numCols, agg->grpColIdx, agg->grpOperators, agg->grpCollations};
+
+	return columns_with(&sorted, &groups) == sorted.n && columns_with(&groups, &sorted) == groups.n;
+}
+
 /* Is lag()'s offset, its second argument, a constant that is not negative? */
 static bool
 looks_back(const WindowFunc *function)

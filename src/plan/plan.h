@@ -239,6 +239,9 @@ extern GpusortBound gpusort_bound_unique(const Unique *unique);
 extern GpusortBound gpusort_bound_aggregate(const Agg *agg, const Plan *child);
 extern GpusortBound gpusort_bound_window(const WindowAgg *window);
 
+/* Does a Sort sort by the columns of an Agg's groups and by no others? */
+extern bool gpusort_plan_sorts_by_groups(const Sort *sort, const Agg *agg);
+
 /*
  * The rows that the groups of a bound keep of a Sort's child, by the statistics of its columns; 0: the bound has no
  * groups, or the number is not known.

@@ -17,7 +17,6 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
-#include "utils/lsyscache.h"
 
 #include "compat.h"
 #include "guc.h"
@@ -26,7 +25,7 @@
 /* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that. */
 #define GROUP_SORT_COST		(10 * cpu_operator_cost)
 
-/* Does a sort inside of an aggregate have to be a tuplesort of its own? */
+/* Does core sort the rows of an aggregate for nothing but its ORDER BY? */
 static bool
 is_ordered(const Aggref *aggref)
 {
@@ -109,27 +108,6 @@ gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
 	return common_order(aggregates) != NULL ? GROUP_SORT_COST * sorting * rel->rows : 0;
 }
 
-/* Do rows sorted by this come in the order of an Agg's groups, and in no further one? */
-static bool
-sorts_by_groups(const Sort *sort, const Agg *agg)
-{
-	Bitmapset  *found = NULL;
-
-	for (int i = 0; i < sort->numCols; i++)
-	{
-		Oid			equals = get_equality_op_for_ordering_op(sort->sortOperators[i], NULL);
-		int			j = 0;
-
-		while (j < agg->numCols &&
-			   (agg->grpColIdx[j] != sort->sortColIdx[i] || agg->grpOperators[j] != equals || agg->grpCollations[j] != sort->collations[i]))
-			j++;
-		if (j == agg->numCols)
-			return false;
-		found = bms_add_member(found, j);
-	}
-	return bms_num_members(found) == agg->numCols;
-}
-
 /* Adds the columns of an aggregate's ORDER BY to those of a Sort. */
 static void
 add_order(Sort *sort, const Aggref *aggref)
@@ -139,10 +117,17 @@ add_order(Sort *sort, const Aggref *aggref)
 	Sort		by = *sort;
 
 	sort->numCols = n;
-	sort->sortColIdx = memcpy(palloc(n * sizeof(AttrNumber)), by.sortColIdx, first * sizeof(AttrNumber));
-	sort->sortOperators = memcpy(palloc(n * sizeof(Oid)), by.sortOperators, first * sizeof(Oid));
-	sort->collations = memcpy(palloc(n * sizeof(Oid)), by.collations, first * sizeof(Oid));
-	sort->nullsFirst = memcpy(palloc(n * sizeof(bool)), by.nullsFirst, first * sizeof(bool));
+	sort->sortColIdx = palloc(n * sizeof(AttrNumber));
+	sort->sortOperators = palloc(n * sizeof(Oid));
+	sort->collations = palloc(n * sizeof(Oid));
+	sort->nullsFirst = palloc(n * sizeof(bool));
+	for (int i = 0; i < first; i++)
+	{
+		sort->sortColIdx[i] = by.sortColIdx[i];
+		sort->sortOperators[i] = by.sortOperators[i];
+		sort->collations[i] = by.collations[i];
+		sort->nullsFirst[i] = by.nullsFirst[i];
+	}
 	for (int i = first; i < n; i++)
 	{
 		SortGroupClause *clause = list_nth_node(SortGroupClause, aggref->aggorder, i - first);
@@ -217,7 +202,8 @@ gpusort_plan_presort(const Agg *agg)
 	Sort	   *sort;
 	Agg		   *result;
 
-	if (GPUSORT_CORE_PRESORTS || !enable_sort || agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL)
+	if (GPUSORT_CORE_PRESORTS || !enable_sort || (agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED) ||
+		agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL)
 		return NULL;
 	aggregates = gpusort_aggregate_list(agg);
 	if (common_order(aggregates) == NULL)
@@ -231,7 +217,7 @@ gpusort_plan_presort(const Agg *agg)
 		result = gpusort_plan_narrow_input(agg);
 		sort = gpusort_plan_make_sort(result);
 	}
-	else if (agg->aggstrategy == AGG_SORTED)
+	else
 	{
 		if (IsA(child, GatherMerge))
 		{
@@ -240,15 +226,13 @@ gpusort_plan_presort(const Agg *agg)
 			if (gpusort_plan_handed_on(&gather->plan, child) == NIL)
 				return NULL;
 		}
-		if (!IsA(child, Sort) || child->initPlan != NIL || !sorts_by_groups((Sort *) child, agg))
+		if (!IsA(child, Sort) || child->initPlan != NIL || !gpusort_plan_sorts_by_groups((Sort *) child, agg))
 			return NULL;
 		result = palloc(sizeof(Agg));
 		*result = *agg;
 		sort = palloc(sizeof(Sort));
 		*sort = *(Sort *) child;
 	}
-	else
-		return NULL;
 	add_order(sort, common_order(gpusort_aggregate_list(result)));
 	outerPlan(result) = gather != NULL ? merge_sorted(gather, sort) : &sort->plan;
 	result->plan.targetlist = (List *) take_rows_in_order((Node *) result->plan.targetlist, NULL);

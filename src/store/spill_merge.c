@@ -119,10 +119,10 @@ gather_row(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 	complete_row(spill, input, body_bytes);
 }
 
-static void
+static inline void
 free_gathered(GpusortSpillInput *input)
 {
-	if (input->gathered != NULL)
+	if (unlikely(input->gathered != NULL))
 		pfree(input->gathered);
 	input->gathered = NULL;
 }
@@ -233,8 +233,7 @@ advance(GpusortSpill *spill, int i)
 		input->before = unconstify(uint64 *, row_entry(spill, input));
 		input->entry = swap;
 	}
-	if (unlikely(input->gathered != NULL))
-		free_gathered(input);
+	free_gathered(input);
 	input->code = input->next_code;
 	input->encoded = false;
 	if (spill->has_rows)

@@ -41,7 +41,7 @@ sub begin_cases
 {
 	my ($default) = @_;
 	$seed = $ENV{SEED} // int(rand(1_000_000_000));
-	$cases = $ENV{CASES} // $default;
+	$cases = $ENV{CASES} || $default;
 	note("SEED=$seed CASES=$cases");
 	return ($seed, $cases);
 }
