@@ -7,6 +7,10 @@
  * row once, in the order of arrival, which costs less than a sort and a look at neighbours.  It needs words that
  * decide everything.  Equal rows are taken as they come, as a stable sort takes them.
  *
+ * The table stays until the next trim.  A row that has N rows of its group before it, or equal to it, is removed as soon
+ * as its key is made.  Rows whose order is the reverse of the sort's, as the latest ones of a log are, all enter: if the
+ * table removes few rows, the next ones are not looked up.
+ *
  * Whether a trim pays is told by a smaller table, of a sample of the groups.
  *
  *-------------------------------------------------------------------------
@@ -22,10 +26,14 @@
 /* With more rows of each group, a sort takes less time. */
 #define MOST_LISTED		16
 
-/* Entries of a table at first, rows that are added to it at a time, and bytes that a sort takes for a row */
-#define FIRST_ENTRIES	1024
+/* Entries of a table at first, rows that are looked up at a time, and bytes that a sort takes for a row */
+#define FIRST_ENTRIES	256
 #define BATCH_ROWS		16
 #define SORT_BYTES		((Size) 24)
+
+/* A table stays if it removes one row of this many that it is asked about, and takes this part of the memory limit at most. */
+#define REMOVED_PART	8
+#define MEMORY_PART		4
 
 /* About so many rows are in the groups of a sample. */
 #define SAMPLE_ROWS		4096
@@ -45,11 +53,13 @@ typedef struct Layout
  * An entry is the number of its rows (0: it is free), the words that the group's rows
  * have in common, and the rows, the first one in the order first.
  */
-typedef struct Table
+typedef struct GpusortGroupTable
 {
 	uint64	   *entries;
 	uint32		mask;			/* entries - 1, whose number is a power of 2 */
 	uint32		groups;
+	uint64		asked;			/* rows that were looked up since the trim */
+	uint64		removed;		/* those of them that were removed */
 } Table;
 
 static inline int
@@ -196,7 +206,7 @@ list_rows(const Table *table, Layout layout, uint32 *numbers)
 	return n;
 }
 
-/* Are the first rows of the key set's groups found by a hash table? */
+/* Does a hash table find the first rows of the key set's groups? */
 static bool
 is_listed(const GpusortGather *gather)
 {
@@ -206,6 +216,23 @@ is_listed(const GpusortGather *gather)
 		return false;
 	doubt = gpusort_rowkey_doubt(gather->rows.key);
 	return doubt.undecided == 0 && doubt.crowded == 0 && doubt.proposed < 0;
+}
+
+static Layout
+layout_of(const GpusortGather *gather)
+{
+	Layout		layout = {.most = (uint32) gather->limit.rows};
+
+	layout.group_words = gpusort_rowkey_first_words(gather->rows.key, gather->spec->groups.columns);
+	layout.row_words = gather->set_spec.words - layout.group_words + 1;
+	return layout;
+}
+
+/* Is this the usual layout, for which the compiler makes code of its own? */
+static inline bool
+is_usual(Layout layout)
+{
+	return layout.group_words == 1 && layout.row_words == 2;
 }
 
 /* Makes room for some more groups.  Returns false if that takes more memory than a sort of the rows would. */
@@ -221,43 +248,125 @@ make_room(Table *table, Layout layout, uint32 rows, MemoryContext cxt)
 	return true;
 }
 
+Size
+gpusort_groups_table_bytes(const GpusortGather *gather)
+{
+	return gather->limit.table == NULL ? 0 : table_bytes(gather->limit.table, layout_of(gather));
+}
+
+/* Frees the table of the last trim. */
+static void
+drop_table(GpusortGather *gather)
+{
+	Table	   *table = gather->limit.table;
+
+	if (table == NULL || !is_listed(gather))
+		return;
+	gather->limit.asks = table->removed >= table->asked / REMOVED_PART;
+	gpusort_memory_free(table->entries, gpusort_groups_table_bytes(gather));
+	pfree(table);
+	gather->limit.table = NULL;
+}
+
 uint32 *
 gpusort_groups_find(GpusortGather *gather, uint64 *kept)
 {
 	uint32		rows = (uint32) gpusort_keyset_rows(gather->set);
-	Layout		layout = {.most = (uint32) gather->limit.rows};
+	Layout		layout;
 	Table		table;
 	uint32	   *numbers = NULL;
+	const uint64 *keys = NULL;
+	uint64		count = 0;		/* of keys that lie side by side */
 	uint32		row = 0;
 	uint32		entries;
 
+	drop_table(gather);
 	if (!is_listed(gather))
 		return NULL;
-	layout.group_words = gpusort_rowkey_first_words(gather->rows.key, gather->spec->groups.columns);
-	layout.row_words = gather->set_spec.words - layout.group_words + 1;
+	layout = layout_of(gather);
 	entries = pg_nextpower2_32(Max(gather->limit.kept / layout.most * 4 / 3, FIRST_ENTRIES));
 	while (entries > FIRST_ENTRIES && entries * entry_words(layout) * sizeof(uint64) > rows * SORT_BYTES)
 		entries /= 2;
 	table = make_table(layout, entries - 1, gather->set_cxt);
 	while (row < rows && make_room(&table, layout, rows, gather->set_cxt))
 	{
-		uint64		count;
-		const uint64 *keys = gpusort_keyset_keys(gather->set, row, &count);
+		uint32		n = Min(count, BATCH_ROWS);
 
-		count = Min(count, BATCH_ROWS);
-		if (layout.group_words == 1 && layout.row_words == 2)
-			add_rows(&table, (Layout) {1, 2, layout.most}, keys, count, row);
+		if (n == 0)
+		{
+			keys = gpusort_keyset_keys(gather->set, row, &count);
+			continue;
+		}
+		if (is_usual(layout))
+			add_rows(&table, (Layout) {1, 2, layout.most}, keys, n, row);
 		else
-			add_rows(&table, layout, keys, count, row);
-		row += count;
+			add_rows(&table, layout, keys, n, row);
+		keys += n * gather->set_spec.words;
+		count -= n;
+		row += n;
 	}
 	if (row == rows)
 	{
 		numbers = gpusort_memory_alloc(gather->set_cxt, rows * sizeof(uint32));
 		*kept = list_rows(&table, layout, numbers);
 	}
-	gpusort_memory_free(table.entries, table_bytes(&table, layout));
+	if (row == rows && gather->limit.asks && table_bytes(&table, layout) <= gather->memory_limit / MEMORY_PART)
+	{
+		gather->limit.table = MemoryContextAlloc(gather->set_cxt, sizeof(Table));
+		*gather->limit.table = table;
+	}
+	else
+		gpusort_memory_free(table.entries, table_bytes(&table, layout));
 	return numbers;
+}
+
+/* Says of n rows whether N rows of their group are before them, or equal to them.  Returns how many are behind so. */
+static pg_attribute_always_inline int
+ask(const Table *table, Layout layout, const uint64 *keys, int n, bool *behind)
+{
+	int			words = layout.group_words + layout.row_words - 1;
+	uint32		hashes[BATCH_ROWS];
+	int			found = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		hashes[i] = hash_of(keys + i * words, layout);
+		__builtin_prefetch(entry_at(table, layout, hashes[i]));
+	}
+	for (int i = 0; i < n; i++)
+	{
+		const uint64 *key = keys + i * words;
+		const uint64 *entry = find_entry(table, layout, key, hashes[i]);
+
+		behind[i] = entry[0] == layout.most &&
+			!is_before(key + layout.group_words, entry + 1 + layout.group_words + (layout.most - 1) * layout.row_words, layout);
+		found += behind[i];
+	}
+	return found;
+}
+
+bool
+gpusort_groups_ask(GpusortGather *gather, const uint64 *keys, int n, bool *behind)
+{
+	Table	   *table = gather->limit.table;
+	Layout		layout;
+
+	/* by words that decide everything, as the table was made */
+	if (table == NULL || !is_listed(gather))
+		return false;
+	layout = layout_of(gather);
+	table->asked += n;
+	for (int i = 0; i < n; i += BATCH_ROWS)
+	{
+		const uint64 *from = keys + i * (layout.group_words + layout.row_words - 1);
+		int			count = Min(n - i, BATCH_ROWS);
+
+		if (is_usual(layout))
+			table->removed += ask(table, (Layout) {1, 2, layout.most}, from, count, behind + i);
+		else
+			table->removed += ask(table, layout, from, count, behind + i);
+	}
+	return true;
 }
 
 /*

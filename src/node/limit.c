@@ -9,8 +9,8 @@
  * TIES keeps the rows that are equal to the bound; if there are many, the next trim waits
  * until the rows have doubled.
  *
- * If the parent uses N rows of each group, a trim sorts the rows completely and removes what is
- * behind the first N rows of each group (groups.c).  There is no bound: later rows are copied.
+ * If the parent uses N rows of each group, a trim removes what is behind the first N rows of each group: a hash table
+ * finds it, and removes later rows before they are copied (group_table.c), or a sort does (groups.c), without a bound.
  *
  * If the memory limit is reached before, a trim is made earlier.
  * If even the rows that are kept do not fit, all rows are spilled, as without a LIMIT, except those
@@ -77,6 +77,8 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 	gather->limit.removed = gather->limit.dropped = 0;
 	gather->limit.kept = 0;
 	gather->limit.leaves = 1;
+	gather->limit.asks = true;
+	gather->limit.table = NULL;
 	plan_trim(gather, gpusort_groups_bounded(gather) ? 0 : rows);
 }
 

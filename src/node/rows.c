@@ -18,6 +18,7 @@
 
 #include "base/memory.h"
 #include "compat.h"
+#include "node/group_table.h"
 #include "node/limit.h"
 #include "node/result.h"
 
@@ -254,6 +255,7 @@ take_row(GpusortGather *gather, GpusortRoom *room, bool located, int i)
 	for (;;)
 	{
 		TupleTableSlot *keys;
+		bool		behind;
 
 		if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !gpusort_rows_room(gather, room))
 			return false;
@@ -264,6 +266,11 @@ take_row(GpusortGather *gather, GpusortRoom *room, bool located, int i)
 		gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
 		if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, keys))
 			return true;
+		if (limit->table != NULL && gpusort_groups_ask(gather, (uint64 *) room->next, 1, &behind) && behind)
+		{
+			gpusort_limit_count_removed(gather);
+			return true;
+		}
 		/* a bare row is the key column */
 		if (likely(gather->spec->bare || gather->page.slot != NULL ?
 				   gpusort_rowstore_append(&gather->rows.store, gather->spec->bare ? keys : gather->page.slot) :
@@ -276,19 +283,26 @@ take_row(GpusortGather *gather, GpusortRoom *room, bool located, int i)
 }
 
 /*
- * Takes rows of the table's page from number i on: their keys have been made, n of them from room->next on.  Returns how many
- * it has taken or removed.
+ * Takes rows of the table's page from number i on, unless the bound or their group's rows are before them.  Their keys have been
+ * made, n of them from room->next on.  Returns how many it has taken or removed.
  */
 static int
 take_within_bound(GpusortGather *gather, GpusortRoom *room, int i, int n)
 {
 	const char *keys = room->next;
+	bool		behind[MaxHeapTuplesPerPage] = {false};
 
+	if (!gather->limit.known)
+		gpusort_groups_ask(gather, (const uint64 *) keys, n, behind);
 	for (int row = 0; row < n; row++, keys += room->width)
 	{
-		int			order = gpusort_limit_compare(&gather->limit, (const uint64 *) keys);
+		if (gather->limit.known)
+		{
+			int			order = gpusort_limit_compare(&gather->limit, (const uint64 *) keys);
 
-		if (order > 0 || (order == 0 && gpusort_bound_is_behind(gather, key_columns(gather, i + row))))
+			behind[row] = order > 0 || (order == 0 && gpusort_bound_is_behind(gather, key_columns(gather, i + row)));
+		}
+		if (behind[row])
 		{
 			gpusort_limit_count_removed(gather);
 			continue;
@@ -318,7 +332,7 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 		{
 			gpusort_rowkey_encode_rows(gather->rows.key, &page->places, page->attnos, page->constants, page->rows, i, n,
 									   (uint64 *) room->next);
-			if (limit->known)
+			if (limit->known || limit->table != NULL)
 				i += take_within_bound(gather, room, i, n);
 			else
 			{
@@ -382,7 +396,7 @@ finish(GpusortGather *gather)
 static Size
 memory(const GpusortGather *gather, uint64 more)
 {
-	Size		bytes = gather->rows.store.bytes;
+	Size		bytes = gather->rows.store.bytes + gpusort_groups_table_bytes(gather);
 
 	/* this includes a byte for each row that is verified */
 	if (gpusort_rowkey_doubt(gather->rows.key).undecided != 0)

@@ -21,6 +21,7 @@ gpusort_gather_begin_set(GpusortGather *gather)
 	MemoryContext old;
 
 	MemoryContextReset(gather->set_cxt);
+	gather->limit.table = NULL;
 	old = MemoryContextSwitchTo(gather->set_cxt);
 	gather->set = gpusort_keyset_begin(&gather->set_spec);
 	if (gather->arena != NULL)

@@ -67,6 +67,8 @@ typedef struct GpusortNodeLimit
 	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
 	uint64		removed;		/* rows removed so far */
 	uint64		dropped;		/* with groups: rows removed from the result */
+	bool		asks;			/* with groups: new rows are looked up in the last trim's table */
+	struct GpusortGroupTable *table;	/* with groups: it, in set_cxt; NULL: none (group_table.c) */
 } GpusortNodeLimit;
 
 /* Rows, their keys, and what makes them */

@@ -289,6 +289,17 @@ like(explained($first, "$parallel; SET gpusort.memory_limit = '64kB'"), qr/^(?!.
 like(explained('SELECT DISTINCT ON (word) word, id FROM g ORDER BY word, r, id', "$parallel; SET gpusort.memory_limit = '64kB'"),
 	qr/Bound per Group: 1\n *Rows Removed by Bound: 9\d{4}\n.*GpuSort Feed/s, 'by strings, too');
 
+# Trims have made a table of groups, which removes later rows, when values come whose words are those of shorter values.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE late AS SELECT id, few, id % 10 + CASE WHEN id > 80000 THEN (id % 3)::numeric / 1e40 ELSE 0 END AS n FROM g ORDER BY id;
+VACUUM ANALYZE late;
+SQL
+foreach my $settings (map { "$_; SET gpusort.memory_limit = '1MB'" } $serial, $parallel)
+{
+	explained('SELECT DISTINCT ON (n) n, id FROM late ORDER BY n, few, id', $settings);
+	explained(first_rows('few, n, id', 'row_number()', 'PARTITION BY few ORDER BY n DESC, id', 'n <= 3') =~ s/few, n, id,/few, n AS v, id,/r =~ s/FROM g/FROM late/r, $settings);
+}
+
 # the prepared statement's plan is made before the number is known, which workers get; core's sort may be asked for more rows
 my $generic = 'SET gpusort.force = on; SET plan_cache_mode = force_generic_plan; PREPARE p (int) AS';
 foreach my $settings ($serial, $parallel)
