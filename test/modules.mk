@@ -1,7 +1,7 @@
 # test/modules.mk - builds what the tests load into servers, in build/.
 #
-# $(call test_module,NAME,SOURCES) builds build/NAME.so, a module for
-# CREATE FUNCTION, and adds it to TEST_MODULES.  A module has its own copies of the
+# $(call test_module,NAME,SOURCES,OBJECTS) builds build/NAME.so, a module for
+# CREATE FUNCTION, and adds it to TEST_MODULES.  OBJECTS are those of C++ that it needs, as gpusort.so has them.  A module has its own copies of the
 # gpusort files that it tests, and -Bsymbolic makes it call these copies and not
 # those of a gpusort.so in the same process.  The modules are the same in each kind
 # of build.
@@ -12,8 +12,8 @@ define test_module
 build/$(1)/%.o: %.c build/config
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(CFLAGS_SL) $$(module_warnings) $$(module_cppflags) -c -o $$@ $$<
-build/$(1)$(DLSUFFIX): $(patsubst %.c,build/$(1)/%.o,$(2))
-	$$(CC) -shared -Wl,-Bsymbolic -o $$@ $$^
+build/$(1)$(DLSUFFIX): $(patsubst %.c,build/$(1)/%.o,$(2)) $(3)
+	$$(CC) -shared -Wl,-Bsymbolic -o $$@ $$^ $(if $(3),-lstdc++ -lpthread)
 -include $(patsubst %.c,build/$(1)/%.d,$(2))
 TEST_MODULES += build/$(1)$(DLSUFFIX)
 endef
@@ -21,7 +21,7 @@ endef
 $(eval $(call test_module,rowkey_test,$(call sources,test/rowkey/*.c) \
 	$(patsubst %,src/key/%.c,rowkey doubt column_plan sample sample_strings few values packed packed_words text citext icu icu_table icu_read libc libc_alphabet libc_text support)))
 $(eval $(call test_module,spill_test,$(call sources,test/spill/*.c) \
-	$(patsubst %,src/store/%.c,spill spill_merge spill_file rowstore append) src/key/tuple.c $(patsubst %,src/base/%.c,memory large_memory huge_page page_maker shmem arena)))
+	$(patsubst %,src/store/%.c,spill spill_merge spill_file rowstore append) src/key/tuple.c $(patsubst %,src/base/%.c,memory large_memory huge_page page_maker shmem arena),$(CXX_OBJS)))
 
 # Code that runs inside a query: its own ProcessInterrupts() counts the checks of
 # its copies of array.c and result_array.c.

@@ -119,33 +119,40 @@ begin_keys(GpusortAggregate *aggregate)
 	}
 }
 
-/* Takes the next key in order, the one at this place. */
-static inline void
-take_key(GpusortAggregate *aggregate, const GpusortType *type, uint64 key, bool repeated, uint64 place)
+/* Takes the next n keys in order, the first of which is at this place, behind the key last. */
+static void
+take_keys(GpusortAggregate *aggregate, const GpusortType *type, const uint64 *keys, uint64 n, uint64 place, uint64 last)
 {
 	for (; aggregate->taken < aggregate->nplaces; aggregate->taken++)
 	{
 		int			i = aggregate->ascending[aggregate->taken];
 
-		if (aggregate->places[i] != place)
+		if (aggregate->places[i] >= place + n)
 			break;
-		aggregate->found[i] = key;
+		aggregate->found[i] = keys[aggregate->places[i] - place];
 	}
-	if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
-		aggregate->count += !repeated;
-	else if (aggregate->kind == GPUSORT_AGGREGATE_SUM && !repeated)
+	if (is_percentile(aggregate))
+		return;
+	for (uint64 i = 0; i < n; i++)
 	{
-		NullableDatum value = {.value = gpusort_percentile_value(type, key)};
+		bool		repeated = (i > 0 || place > 0) && gpusort_group_same(type, i > 0 ? keys[i - 1] : last, keys[i]);
 
-		gpusort_states_advance(aggregate->sum, &value);
-	}
-	else if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
-	{
-		aggregate->count = repeated ? aggregate->count + 1 : 1;
-		if (aggregate->count > aggregate->most || (aggregate->descending && aggregate->count == aggregate->most))
+		if (aggregate->kind == GPUSORT_AGGREGATE_COUNT)
+			aggregate->count += !repeated;
+		else if (aggregate->kind == GPUSORT_AGGREGATE_SUM && !repeated)
 		{
-			aggregate->most = aggregate->count;
-			aggregate->mode = key;
+			NullableDatum value = {.value = gpusort_percentile_value(type, keys[i])};
+
+			gpusort_states_advance(aggregate->sum, &value);
+		}
+		else if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
+		{
+			aggregate->count = repeated ? aggregate->count + 1 : 1;
+			if (aggregate->count > aggregate->most || (aggregate->descending && aggregate->count == aggregate->most))
+			{
+				aggregate->most = aggregate->count;
+				aggregate->mode = keys[i];
+			}
 		}
 	}
 }
@@ -157,7 +164,8 @@ read_in_order(GpusortAggregates *node, int number)
 	GpusortGroup *keys = &node->values[number].keys;
 	struct GpusortSpill *spill;
 	GpusortGroupScan scan;
-	uint64		key;
+	const uint64 *next;
+	uint64		n;
 	uint64		last = 0;
 
 	gpusort_group_begin_scan(keys, &scan);
@@ -170,16 +178,14 @@ read_in_order(GpusortAggregates *node, int number)
 			order_places(&node->aggregates[i]);
 		}
 	}
-	for (uint64 place = 0; gpusort_group_next(&scan, &key); place++)
+	for (uint64 place = 0; (next = gpusort_group_next(&scan, &n)) != NULL; place += n)
 	{
-		bool		repeated = place > 0 && gpusort_group_same(keys->type, last, key);
-
 		for (int i = 0; i < node->naggregates; i++)
 		{
 			if (node->aggregates[i].values == number)
-				take_key(&node->aggregates[i], keys->type, key, repeated, place);
+				take_keys(&node->aggregates[i], keys->type, next, n, place, last);
 		}
-		last = key;
+		last = next[n - 1];
 	}
 	gpusort_group_end_scan(&scan);
 	gpusort_group_end_spill(keys->limit);
@@ -298,6 +304,7 @@ static void
 find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n)
 {
 	const GpusortType *type = node->values[number].keys.type;
+	uint64		words[GPUSORT_GROUP_SCAN_KEYS];
 
 	for (int i = 0; i < node->naggregates; i++)
 	{
@@ -314,12 +321,14 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 			continue;
 		}
 		aggregate->nplaces = aggregate->taken = 0;
-		for (uint64 place = 0; place < n; place++)
+		for (uint64 place = 0; place < n; place += GPUSORT_GROUP_SCAN_KEYS)
 		{
-			uint64		key = gpusort_group_key(type, keys, place);
+			uint64		count = Min(n - place, GPUSORT_GROUP_SCAN_KEYS);
 
-			take_key(aggregate, type, key, place > 0 && gpusort_group_same(type, last, key), place);
-			last = key;
+			for (uint64 j = 0; j < count; j++)
+				words[j] = gpusort_group_key(type, keys, place + j);
+			take_keys(aggregate, type, words, count, place, last);
+			last = words[count - 1];
 		}
 	}
 }

@@ -67,6 +67,17 @@ copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 	});
 }
 
+/* Sorts a few keys in place. */
+template <typename Key>
+void
+sort_few(Key *keys, size_t n)
+{
+	if (n <= GPUSORT_CPU_FEW_KEYS)
+		insertion_sort(keys, n);
+	else
+		gpusort_vqsort(keys, n);
+}
+
 /* gpusort_cpu_sort() for one encoding and width. */
 template <typename Encoding>
 GpusortCpuStatus
@@ -84,10 +95,8 @@ sort_keys(const GpusortCpuInput &described, void *result,
 	{
 		crew.threads = report->threads = 1;
 		copy_keys(input, out, false, &crew);
-		if (input.n <= GPUSORT_CPU_FEW_KEYS)
-			insertion_sort(out, input.n);
-		else if (!crew.cancelled)
-			gpusort_vqsort(out, input.n);
+		if (!crew.cancelled)
+			sort_few(out, input.n);
 		return crew.status();
 	}
 
@@ -173,9 +182,9 @@ void
 gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes)
 {
 	if (key_bytes == 4)
-		insertion_sort(static_cast<uint32_t *>(keys), count);
+		sort_few(static_cast<uint32_t *>(keys), count);
 	else
-		insertion_sort(static_cast<uint64_t *>(keys), count);
+		sort_few(static_cast<uint64_t *>(keys), count);
 }
 
 size_t

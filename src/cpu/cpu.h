@@ -77,7 +77,7 @@ typedef struct GpusortCpuReport
 	uint32_t	bins;			/* bins of the first partition; 1 if the input was not partitioned */
 } GpusortCpuReport;
 
-/* Up to this many keys, an insertion sort is faster than the set-up of a vector sort. */
+/* Up to this many keys, an insertion sort is faster than the set-up of a vector sort, and is used. */
 #define GPUSORT_CPU_FEW_KEYS	24
 
 /* Up to this many keys are sorted by one thread, whatever the options say. */
@@ -85,8 +85,7 @@ typedef struct GpusortCpuReport
 
 /*
  * Sorts count keys of key_bytes (4 or 8) in place, as unsigned integers,
- * ascending.  This is an insertion sort, without threads, scratch memory or
- * report: for at most about GPUSORT_CPU_FEW_KEYS keys.
+ * ascending, without threads, scratch memory or report: for keys that fit in the cache.
  */
 extern void gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes);
 

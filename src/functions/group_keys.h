@@ -39,4 +39,17 @@ gpusort_group_key(const GpusortType *type, const void *keys, uint64 i)
 	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
 }
 
+/* Are the values of two keys equal?  Those of floats may differ in their bits: the rank keys of equal floats are the same. */
+static inline bool
+gpusort_group_same(const GpusortType *type, uint64 key, uint64 other)
+{
+	if (key == other)
+		return true;
+	if (unlikely(type->kind == GPUSORT_KIND_FLOAT4))
+		return gpusort_rank_float4(gpusort_unkey_float4((uint32) key)) == gpusort_rank_float4(gpusort_unkey_float4((uint32) other));
+	if (unlikely(type->kind == GPUSORT_KIND_FLOAT8))
+		return gpusort_rank_float8(gpusort_unkey_float8(key)) == gpusort_rank_float8(gpusort_unkey_float8(other));
+	return false;
+}
+
 #endif							/* GPUSORT_FUNCTIONS_GROUP_KEYS_H */

@@ -14,13 +14,11 @@
 #include "functions/group_spill.h"
 #include "store/spill.h"
 
-/* Keys that are read between two checks for interrupts */
-#define INTERRUPT_ROWS	65536
-
 void
 gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
 {
-	*scan = (GpusortGroupScan) {.group = group};
+	scan->group = group;
+	scan->next = 0;
 	scan->set = gpusort_group_set(group);
 	scan->rows = gpusort_keyset_rows(scan->set);
 	if (group->limit->spill == NULL)
@@ -33,19 +31,17 @@ gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
 	gpusort_spill_merge(group->limit->spill);
 }
 
-bool
-gpusort_group_next(GpusortGroupScan *scan, uint64 *key)
+const uint64 *
+gpusort_group_next(GpusortGroupScan *scan, uint64 *n)
 {
-	void	   *none;
-
-	if (unlikely(scan->next++ % INTERRUPT_ROWS == 0))
-		CHECK_FOR_INTERRUPTS();
+	CHECK_FOR_INTERRUPTS();
 	if (scan->set == NULL)
-		return gpusort_spill_next(scan->group->limit->spill, key, &none);
-	if (scan->next > scan->rows)
-		return false;
-	*key = gpusort_group_key(scan->group->type, scan->keys, scan->next - 1);
-	return true;
+		return gpusort_spill_next_words(scan->group->limit->spill, n);
+	*n = Min(scan->rows - scan->next, GPUSORT_GROUP_SCAN_KEYS);
+	for (uint64 i = 0; i < *n; i++)
+		scan->words[i] = gpusort_group_key(scan->group->type, scan->keys, scan->next + i);
+	scan->next += *n;
+	return *n > 0 ? scan->words : NULL;
 }
 
 void

@@ -20,19 +20,6 @@
 /* Keys that are read between two checks for interrupts */
 #define INTERRUPT_ROWS	65536
 
-bool
-gpusort_group_same(const GpusortType *type, uint64 key, uint64 other)
-{
-	if (key == other)
-		return true;
-	/* the rank keys of equal floats are the same */
-	if (type->kind == GPUSORT_KIND_FLOAT4)
-		return gpusort_rank_float4(gpusort_unkey_float4((uint32) key)) == gpusort_rank_float4(gpusort_unkey_float4((uint32) other));
-	if (type->kind == GPUSORT_KIND_FLOAT8)
-		return gpusort_rank_float8(gpusort_unkey_float8(key)) == gpusort_rank_float8(gpusort_unkey_float8(other));
-	return false;
-}
-
 /* Removes all but the first of equal keys, which are sorted.  Returns how many are left. */
 static uint64
 remove_equal(const GpusortType *type, void *keys, uint64 n)

@@ -19,7 +19,4 @@ extern void gpusort_group_spill_all(GpusortGroup *group);
 /* Ends the spill, if there is one. */
 extern void gpusort_group_end_spill(GpusortGroupLimit *limit);
 
-/* Are the values of two keys equal?  Those of floats may differ in their bits. */
-extern bool gpusort_group_same(const GpusortType *type, uint64 key, uint64 other);
-
 #endif							/* GPUSORT_FUNCTIONS_GROUP_SPILL_H */

@@ -27,7 +27,7 @@
  * A row's code has the order of its key, but keys that differ little may share a
  * code.  Where codes are equal, and at the end of an extent, the merge makes the words of a key again.  These and the code
  * are the parts of the loser tree's keys (base/losertree.h).
- * In a spill of words, a word is its own code.  Since a run is sorted, two or three bytes
+ * In a spill of words, a word is its own code, and there is no tree.  Since a run is sorted, two or three bytes
  * suffice to tell nearly all keys of a sort apart.
  *
  * Almost every row is returned in its buffer.  The body moves down by up to
@@ -66,9 +66,10 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 typedef struct GpusortSpillInput
 {
 	uint64		code;			/* the current row's code */
-	void	   *row;			/* the current row; NULL in a spill of words */
+	void	   *row;			/* the current row */
 	bool		encoded;		/* entry is the current row's: see GpusortSpillKey */
-	uint64	   *entry;
+	uint64	   *entry;			/* in a spill of words: words that were read ahead, */
+	int			nwords;			/* this many, and code is the last one */
 	uint64	   *before;			/* room for another entry */
 	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is
 								 * in the buffer */
@@ -128,6 +129,9 @@ struct GpusortSpill
 	bool		reclaim;		/* extents are free for reuse once they have been read */
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
+	uint64	   *batch;			/* in a spill of words: the next words in order, */
+	int			batch_words;	/* this many, */
+	int			batch_next;		/* of which those before this one were returned */
 };
 
 /*
