@@ -1,7 +1,8 @@
 # test/modules.mk - builds what the tests load into servers, in build/.
 #
 # $(call test_module,NAME,SOURCES,OBJECTS) builds build/NAME.so, a module for
-# CREATE FUNCTION, and adds it to TEST_MODULES.  OBJECTS are those of C++ that it needs, as gpusort.so has them.  A module has its own copies of the
+# CREATE FUNCTION, and adds it to TEST_MODULES.  OBJECTS are gpusort's objects of
+# C++ that it needs.  A module has its own copies of the
 # gpusort files that it tests, and -Bsymbolic makes it call these copies and not
 # those of a gpusort.so in the same process.  The modules are the same in each kind
 # of build.

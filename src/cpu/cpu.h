@@ -85,7 +85,8 @@ typedef struct GpusortCpuReport
 
 /*
  * Sorts count keys of key_bytes (4 or 8) in place, as unsigned integers,
- * ascending, without threads, scratch memory or report: for keys that fit in the cache.
+ * ascending, without threads, scratch memory or report.  More keys than fit in the cache
+ * are sorted faster by gpusort_cpu_sort().
  */
 extern void gpusort_cpu_sort_few(void *keys, size_t count, int key_bytes);
 

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "compat.h"
 #include "guc.h"
+#include "node/group_table.h"
 #include "node/limit.h"
 
 /* A key set is complete when memory is left for less than this part of its rows. */
@@ -99,6 +100,7 @@ gpusort_core_hand_over(GpusortGather *gather, const char *reason)
 		tuplesort_putdatum(gather->core, (Datum) 0, true);
 	}
 	ExecClearTuple(gather->left);
+	gpusort_groups_drop_table(gather);
 	gpusort_keyset_end(gather->set);
 	gather->set = NULL;
 	MemoryContextReset(gather->set_cxt);
@@ -142,6 +144,7 @@ gpusort_gather_finish(GpusortGather *gather, GpusortRoom *room)
 	if (gather->shared == NULL || IsParallelWorker())
 		gpusort_gather_choose(gather);
 	gpusort_gather_commit(gather, room);
+	gpusort_groups_drop_table(gather);
 }
 
 bool
@@ -229,6 +232,14 @@ keep_to_possible(GpusortGather *gather)
 		gather->memory_limit = Min(gather->memory_limit, Max(memory, gather->adopted_bytes + GPUSORT_LEAST_MEMORY));
 }
 
+/* Does a trim make room for enough rows?  Another trim soon would cost more than a spilled run. */
+static bool
+relieve(GpusortGather *gather)
+{
+	return gpusort_limit_relieve(gather) &&
+		rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1);
+}
+
 /* Trims, spills or hands over the key set if it has reached a limit. */
 static Outcome
 enforce_limit(GpusortGather *gather)
@@ -240,9 +251,11 @@ enforce_limit(GpusortGather *gather)
 	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows;
 	if (!too_many && rows_allowed(gather) > 0)
 		return KEEP;
-	/* another trim soon would cost more than a spilled run */
-	if (gpusort_limit_relieve(gather) &&
-		rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1))
+	if (relieve(gather))
+		return KEEP;
+	/* the table of the last trim, or of this one, takes the room of rows */
+	if (gpusort_groups_drop_table(gather) && !too_many &&
+		(rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1) || relieve(gather)))
 		return KEEP;
 	if (gather->spec->random_access && !gather->fed)
 	{

@@ -8,8 +8,8 @@
  * decide everything.  Equal rows are taken as they come, as a stable sort takes them.
  *
  * The table stays until the next trim.  A row that has N rows of its group before it, or equal to it, is removed as soon
- * as its key is made.  Rows whose order is the reverse of the sort's, as the latest ones of a log are, all enter: if the
- * table removes few rows, the next ones are not looked up.
+ * as its key is made.  If rows arrive in the reverse of the sort's order, as those of a log of which the latest are wanted,
+ * every row enters its group, and the table removes none.  So once a table has removed few rows, no other one stays.
  *
  * Whether a trim pays is told by a smaller table, of a sample of the groups.
  *
@@ -31,7 +31,7 @@
 #define BATCH_ROWS		16
 #define SORT_BYTES		((Size) 24)
 
-/* A table stays if it removes one row of this many that it is asked about, and takes this part of the memory limit at most. */
+/* Tables stay if they remove one row of REMOVED_PART that they are asked about, and if they take 1 / MEMORY_PART of the limit at most. */
 #define REMOVED_PART	8
 #define MEMORY_PART		4
 
@@ -242,30 +242,26 @@ make_room(Table *table, Layout layout, uint32 rows, MemoryContext cxt)
 	CHECK_FOR_INTERRUPTS();
 	if (table->groups + BATCH_ROWS <= table->mask / 4 * 3)
 		return true;
-	if (table_bytes(table, layout) > rows * SORT_BYTES / 2)
+	if (table_bytes(table, layout) > (Size) rows * SORT_BYTES / 2)
 		return false;
 	grow(table, layout, cxt);
 	return true;
 }
 
-Size
-gpusort_groups_table_bytes(const GpusortGather *gather)
+bool
+gpusort_groups_drop_table(GpusortGather *gather)
 {
-	return gather->limit.table == NULL ? 0 : table_bytes(gather->limit.table, layout_of(gather));
-}
+	GpusortNodeLimit *limit = &gather->limit;
+	Table	   *table = limit->table;
 
-/* Frees the table of the last trim. */
-static void
-drop_table(GpusortGather *gather)
-{
-	Table	   *table = gather->limit.table;
-
-	if (table == NULL || !is_listed(gather))
-		return;
-	gather->limit.asks = table->removed >= table->asked / REMOVED_PART;
-	gpusort_memory_free(table->entries, gpusort_groups_table_bytes(gather));
+	if (table == NULL)
+		return false;
+	limit->asks = table->removed >= table->asked / REMOVED_PART;
+	gpusort_memory_free(table->entries, limit->table_bytes);
 	pfree(table);
-	gather->limit.table = NULL;
+	limit->table = NULL;
+	limit->table_bytes = 0;
+	return true;
 }
 
 uint32 *
@@ -280,12 +276,12 @@ gpusort_groups_find(GpusortGather *gather, uint64 *kept)
 	uint32		row = 0;
 	uint32		entries;
 
-	drop_table(gather);
+	gpusort_groups_drop_table(gather);
 	if (!is_listed(gather))
 		return NULL;
 	layout = layout_of(gather);
 	entries = pg_nextpower2_32(Max(gather->limit.kept / layout.most * 4 / 3, FIRST_ENTRIES));
-	while (entries > FIRST_ENTRIES && entries * entry_words(layout) * sizeof(uint64) > rows * SORT_BYTES)
+	while (entries > FIRST_ENTRIES && (Size) entries * entry_words(layout) * sizeof(uint64) > rows * SORT_BYTES)
 		entries /= 2;
 	table = make_table(layout, entries - 1, gather->set_cxt);
 	while (row < rows && make_room(&table, layout, rows, gather->set_cxt))
@@ -314,6 +310,7 @@ gpusort_groups_find(GpusortGather *gather, uint64 *kept)
 	{
 		gather->limit.table = MemoryContextAlloc(gather->set_cxt, sizeof(Table));
 		*gather->limit.table = table;
+		gather->limit.table_bytes = table_bytes(&table, layout);
 	}
 	else
 		gpusort_memory_free(table.entries, table_bytes(&table, layout));
@@ -351,9 +348,12 @@ gpusort_groups_ask(GpusortGather *gather, const uint64 *keys, int n, bool *behin
 	Table	   *table = gather->limit.table;
 	Layout		layout;
 
-	/* by words that decide everything, as the table was made */
-	if (table == NULL || !is_listed(gather))
+	/* words must still decide everything */
+	if (!is_listed(gather))
+	{
+		gpusort_groups_drop_table(gather);
 		return false;
+	}
 	layout = layout_of(gather);
 	table->asked += n;
 	for (int i = 0; i < n; i += BATCH_ROWS)

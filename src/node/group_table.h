@@ -17,13 +17,13 @@
 extern uint32 *gpusort_groups_find(GpusortGather *gather, uint64 *kept);
 
 /*
- * Asks the table, if there is one, about n new rows whose keys lie side by side: behind[i] says whether row i can be
- * removed, since its group has all the rows that the parent may fetch.  Returns false if there is no table.
+ * Asks the table, which there is, about n new rows whose keys lie side by side: behind[i] says whether row i can be
+ * removed, since its group has all the rows that the parent may fetch.  Returns false if the table cannot say it any more.
  */
 extern bool gpusort_groups_ask(GpusortGather *gather, const uint64 *keys, int n, bool *behind);
 
-/* Bytes of the table */
-extern Size gpusort_groups_table_bytes(const GpusortGather *gather);
+/* Frees the table.  Returns false if there is none. */
+extern bool gpusort_groups_drop_table(GpusortGather *gather);
 
 /* About what part of a key set's rows may the parent fetch, 0 to 1?  Takes 2 ns a row. */
 extern double gpusort_groups_expect(GpusortGather *gather);

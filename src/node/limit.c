@@ -79,6 +79,7 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 	gather->limit.leaves = 1;
 	gather->limit.asks = true;
 	gather->limit.table = NULL;
+	gather->limit.table_bytes = 0;
 	plan_trim(gather, gpusort_groups_bounded(gather) ? 0 : rows);
 }
 

@@ -283,11 +283,11 @@ take_row(GpusortGather *gather, GpusortRoom *room, bool located, int i)
 }
 
 /*
- * Takes rows of the table's page from number i on, unless the bound or their group's rows are before them.  Their keys have been
- * made, n of them from room->next on.  Returns how many it has taken or removed.
+ * Takes rows of the table's page from number i on, and removes those that are behind the bound, or behind enough rows of their
+ * group.  Their keys have been made, n of them from room->next on.  Returns how many it has taken or removed.
  */
 static int
-take_within_bound(GpusortGather *gather, GpusortRoom *room, int i, int n)
+take_or_remove(GpusortGather *gather, GpusortRoom *room, int i, int n)
 {
 	const char *keys = room->next;
 	bool		behind[MaxHeapTuplesPerPage] = {false};
@@ -333,7 +333,7 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 			gpusort_rowkey_encode_rows(gather->rows.key, &page->places, page->attnos, page->constants, page->rows, i, n,
 									   (uint64 *) room->next);
 			if (limit->known || limit->table != NULL)
-				i += take_within_bound(gather, room, i, n);
+				i += take_or_remove(gather, room, i, n);
 			else
 			{
 				n = append_rows(gather, true, i, n);
@@ -396,7 +396,7 @@ finish(GpusortGather *gather)
 static Size
 memory(const GpusortGather *gather, uint64 more)
 {
-	Size		bytes = gather->rows.store.bytes + gpusort_groups_table_bytes(gather);
+	Size		bytes = gather->rows.store.bytes;
 
 	/* this includes a byte for each row that is verified */
 	if (gpusort_rowkey_doubt(gather->rows.key).undecided != 0)

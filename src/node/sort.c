@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/report.h"
+#include "node/group_table.h"
 #include "node/groups.h"
 
 void
@@ -21,7 +22,6 @@ gpusort_gather_begin_set(GpusortGather *gather)
 	MemoryContext old;
 
 	MemoryContextReset(gather->set_cxt);
-	gather->limit.table = NULL;
 	old = MemoryContextSwitchTo(gather->set_cxt);
 	gather->set = gpusort_keyset_begin(&gather->set_spec);
 	if (gather->arena != NULL)
@@ -98,6 +98,7 @@ void
 gpusort_gather_end_set(GpusortGather *gather)
 {
 	finish_sort(gather);
+	gpusort_groups_drop_table(gather);
 	gpusort_keyset_end(gather->set);
 	gather->set = NULL;
 }

@@ -67,8 +67,9 @@ typedef struct GpusortNodeLimit
 	TupleTableSlot *slot;		/* for rows: the bound's row, a copy of its own */
 	uint64		removed;		/* rows removed so far */
 	uint64		dropped;		/* with groups: rows removed from the result */
-	bool		asks;			/* with groups: new rows are looked up in the last trim's table */
-	struct GpusortGroupTable *table;	/* with groups: it, in set_cxt; NULL: none (group_table.c) */
+	bool		asks;			/* with groups: the table of a trim stays, and is asked about new rows */
+	struct GpusortGroupTable *table;	/* the table of the last trim, in set_cxt (group_table.c); NULL: none */
+	Size		table_bytes;	/* what it takes */
 } GpusortNodeLimit;
 
 /* Rows, their keys, and what makes them */
@@ -271,7 +272,7 @@ gpusort_gather_rows(const GpusortGather *gather)
 static inline Size
 gpusort_gather_memory(const GpusortGather *gather, uint64 more)
 {
-	return gpusort_keyset_memory(gather->set, more) + (gather->form->memory ? gather->form->memory(gather, more) : 0);
+	return gpusort_keyset_memory(gather->set, more) + gather->limit.table_bytes + (gather->form->memory ? gather->form->memory(gather, more) : 0);
 }
 
 /* For rows: mean bytes of a row in the store, its place included; 0: there are none. */

@@ -149,7 +149,10 @@ extern void gpusort_spill_merge(GpusortSpill *spill);
  */
 extern bool gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row);
 
-/* Fetches the next words in order, of a spill of single words: *n of them, valid until the next call.  NULL at the end */
+/*
+ * Fetches the next words in order, of a spill of single words: *n of them, valid until the next call; NULL
+ * at the end.  The caller does not call gpusort_spill_next().
+ */
 extern const uint64 *gpusort_spill_next_words(GpusortSpill *spill, uint64 *n);
 
 /* Return the numbers of rows, and of runs with rows, that the caller has written. */

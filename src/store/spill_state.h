@@ -68,8 +68,8 @@ typedef struct GpusortSpillInput
 	uint64		code;			/* the current row's code */
 	void	   *row;			/* the current row */
 	bool		encoded;		/* entry is the current row's: see GpusortSpillKey */
-	uint64	   *entry;			/* in a spill of words: words that were read ahead, */
-	int			nwords;			/* this many, and code is the last one */
+	uint64	   *entry;			/* in a spill of words: the words that were read ahead; code is the last one */
+	int			nwords;			/* their number */
 	uint64	   *before;			/* room for another entry */
 	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is
 								 * in the buffer */
@@ -129,9 +129,9 @@ struct GpusortSpill
 	bool		reclaim;		/* extents are free for reuse once they have been read */
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
-	uint64	   *batch;			/* in a spill of words: the next words in order, */
-	int			batch_words;	/* this many, */
-	int			batch_next;		/* of which those before this one were returned */
+	uint64	   *batch;			/* in a spill of words: the next words in order */
+	int			batch_words;	/* their number */
+	int			batch_next;		/* the first one that was not returned */
 };
 
 /*
