@@ -31,7 +31,7 @@
 #define BATCH_ROWS		16
 #define SORT_BYTES		((Size) 24)
 
-/* Tables stay if they remove one row of REMOVED_PART that they are asked about, and if they take 1 / MEMORY_PART of the limit at most. */
+/* Tables stay if they remove one row of REMOVED_PART that they are asked about, and take 1 / MEMORY_PART of the limit at most. */
 #define REMOVED_PART	8
 #define MEMORY_PART		4
 

@@ -272,7 +272,8 @@ gpusort_gather_rows(const GpusortGather *gather)
 static inline Size
 gpusort_gather_memory(const GpusortGather *gather, uint64 more)
 {
-	return gpusort_keyset_memory(gather->set, more) + gather->limit.table_bytes + (gather->form->memory ? gather->form->memory(gather, more) : 0);
+	return gpusort_keyset_memory(gather->set, more) + gather->limit.table_bytes +
+		(gather->form->memory ? gather->form->memory(gather, more) : 0);
 }
 
 /* For rows: mean bytes of a row in the store, its place included; 0: there are none. */
