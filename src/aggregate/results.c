@@ -278,27 +278,6 @@ gpusort_aggregates_finish(GpusortAggregates *node, Datum *values, bool *nulls)
 	MemoryContextSwitchTo(old);
 }
 
-/* Returns the sorted keys of a small group: in place, or in copy, which has room for them. */
-static const void *
-sort_group(const GpusortType *type, void *keys, uint64 n, void *copy)
-{
-	GpusortSpan span = {.words = keys, .count = n};
-	GpusortCpuInput input = {.spans = &span, .nspans = 1, .key_bytes = type->key_bytes};
-	GpusortCpuOptions options = {.threads = 1};
-	GpusortCpuReport report;
-
-	if (n <= GPUSORT_CPU_FEW_KEYS)
-	{
-		gpusort_cpu_sort_few(keys, n, type->key_bytes);
-		return keys;
-	}
-	if (gpusort_cpu_sort(&input, copy, &options, &report) != GPUSORT_CPU_OK)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-	return copy;
-}
-
 /* Finds what the aggregates need of the sorted keys of a small group. */
 static void
 find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n)
@@ -356,7 +335,6 @@ compute_groups(GpusortAggregates *node, int number, uint32 ngroups, Datum *resul
 	GpusortValues *values = &node->values[number];
 	MemoryContext group_cxt = AllocSetContextCreate(node->cxt, "GpuSort group", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(group_cxt);
-	void	   *copy = MemoryContextAlloc(node->cxt, GPUSORT_LISTS_LARGE * values->lists.type->key_bytes);
 	uint32		group;
 	void	   *keys;
 	uint64		n;
@@ -372,7 +350,10 @@ compute_groups(GpusortAggregates *node, int number, uint32 ngroups, Datum *resul
 		if (keys == NULL)
 			find_large_group(node, number);
 		else
-			find_sorted_keys(node, number, sort_group(values->lists.type, keys, n, copy), n);
+		{
+			gpusort_cpu_sort_few(keys, n, values->lists.type->key_bytes);
+			find_sorted_keys(node, number, keys, n);
+		}
 		for (int i = 0; i < node->naggregates; i++)
 		{
 			GpusortAggregate *aggregate = &node->aggregates[i];
@@ -392,7 +373,6 @@ compute_groups(GpusortAggregates *node, int number, uint32 ngroups, Datum *resul
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(group_cxt);
-	pfree(copy);
 	gpusort_lists_end(&values->lists);
 }
 

@@ -232,12 +232,11 @@ keep_to_possible(GpusortGather *gather)
 		gather->memory_limit = Min(gather->memory_limit, Max(memory, gather->adopted_bytes + GPUSORT_LEAST_MEMORY));
 }
 
-/* Does a trim make room for enough rows?  Another trim soon would cost more than a spilled run. */
+/* Is there room for enough rows?  Another trim soon would cost more than a spilled run. */
 static bool
-relieve(GpusortGather *gather)
+has_room(GpusortGather *gather)
 {
-	return gpusort_limit_relieve(gather) &&
-		rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1);
+	return rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1);
 }
 
 /* Trims, spills or hands over the key set if it has reached a limit. */
@@ -251,11 +250,11 @@ enforce_limit(GpusortGather *gather)
 	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows;
 	if (!too_many && rows_allowed(gather) > 0)
 		return KEEP;
-	if (relieve(gather))
+	if (gpusort_limit_relieve(gather) && has_room(gather))
 		return KEEP;
 	/* the table of the last trim, or of this one, takes the room of rows */
 	if (gpusort_groups_drop_table(gather) && !too_many &&
-		(rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1) || relieve(gather)))
+		(has_room(gather) || (gpusort_limit_relieve(gather) && has_room(gather))))
 		return KEEP;
 	if (gather->spec->random_access && !gather->fed)
 	{

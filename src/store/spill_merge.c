@@ -431,6 +431,22 @@ next_row(GpusortSpill *spill)
 	return &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
 }
 
+bool
+gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
+{
+	GpusortSpillInput *input;
+
+	*row = NULL;
+	if (!spill->has_rows)
+		return next_word(spill, word);
+	input = next_row(spill);
+	if (input == NULL)
+		return false;
+	*word = input->code;
+	*row = input->row;
+	return true;
+}
+
 /*
  * Returns the first of the count neighbouring runs that together have the
  * fewest bytes.
@@ -461,22 +477,14 @@ static void
 merge_to_run(GpusortSpill *spill, int first, int count)
 {
 	GpusortSpillRun   *runs = spill->runs + first;
-	GpusortSpillInput *input;
 	uint64		word;
+	void	   *row;
 
 	spill->reclaim = true;
 	open_runs(spill, runs, count);
 	gpusort_spill_open_output(spill);
-	if (spill->has_rows)
-	{
-		while ((input = next_row(spill)) != NULL)
-			gpusort_spill_put_row(spill, input->code, input->row);
-	}
-	else
-	{
-		while (next_word(spill, &word))
-			gpusort_spill_put_row(spill, word, NULL);
-	}
+	while (gpusort_spill_next(spill, &word, &row))
+		gpusort_spill_put_row(spill, word, row);
 	gpusort_spill_close_output(spill);
 	spill->reclaim = false;
 
@@ -543,22 +551,6 @@ gpusort_spill_merge(GpusortSpill *spill)
 			merge_to_buffers(spill);
 	}
 	open_runs(spill, spill->runs, spill->nruns);
-}
-
-bool
-gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
-{
-	GpusortSpillInput *input;
-
-	*row = NULL;
-	if (!spill->has_rows)
-		return next_word(spill, word);
-	input = next_row(spill);
-	if (input == NULL)
-		return false;
-	*word = input->code;
-	*row = input->row;
-	return true;
 }
 
 const uint64 *
