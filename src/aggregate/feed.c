@@ -128,8 +128,8 @@ static void
 add_page(Feed *feed)
 {
 	uint32		groups[MaxHeapTuplesPerPage] = {0};
-	/* the groups of all processes take a quarter of the limit: the leader's have another one, and keys a half */
-	Size		memory = gpusort_guc_memory_limit(1) / 4 / feed->processes;
+	/* groups take a quarter of the process's limit: in the leader, those of all processes have another one, and keys a half */
+	Size		memory = gpusort_guc_memory_limit(feed->processes) / 4;
 
 	if (!feed->begun)
 	{
