@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 
 #include "aggregate/collect.h"
+#include "aggregate/grouped.h"
 
 /* Groups of a process that there is room for at first */
 #define FIRST_ROOM	256
@@ -46,31 +47,27 @@ add_groups(const GpusortCollector *to, const GpusortChunk *chunk, Process *proce
 
 	for (uint32 i = 0; i < chunk->count; i++)
 	{
-		uint32		hash;
-
 		if (process->ngroups == process->room)
 		{
 			process->room *= 2;
 			process->groups = repalloc_huge(process->groups, process->room * sizeof(uint32));
 		}
 		ExecStoreMinimalTuple(next_row(chunk, &offset), to->row, false);
-		process->groups[process->ngroups++] = gpusort_numbers_find(to->numbers, &page, 0, true, &hash);
+		process->groups[process->ngroups++] = gpusort_numbers_find(to->numbers, &page, 0, true);
 	}
 	ExecClearTuple(to->row);
 }
 
-/* Keeps rows of groups that do not fit. */
+/* Hands on rows of groups that do not fit. */
 static void
-keep_rows(const GpusortCollector *to, const GpusortChunk *chunk, Tuplestorestate **rows)
+put_rows(const GpusortCollector *to, const GpusortChunk *chunk)
 {
 	Size		offset = 0;
 
-	if (*rows == NULL)
-		*rows = tuplestore_begin_heap(false, false, work_mem);
 	for (uint32 i = 0; i < chunk->count; i++)
 	{
 		ExecStoreMinimalTuple(next_row(chunk, &offset), to->row, false);
-		tuplestore_puttupleslot(*rows, to->row);
+		gpusort_grouped_put(to->grouped, to->row);
 	}
 	ExecClearTuple(to->row);
 }
@@ -89,8 +86,7 @@ add_states(const GpusortCollector *to, const GpusortChunk *chunk, Process *proce
 }
 
 uint64
-gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState *gather, int processes,
-				Tuplestorestate **rows)
+gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState *gather, int processes)
 {
 	Process    *all = palloc0(processes * sizeof(Process));
 	uint64		nrows = 0;
@@ -111,7 +107,7 @@ gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState
 				add_groups(to, chunk, process);
 				break;
 			case GPUSORT_CHUNK_ROWS:
-				keep_rows(to, chunk, rows);
+				put_rows(to, chunk);
 				break;
 			case GPUSORT_CHUNK_KEYS:
 				gpusort_aggregates_put(to->aggregates, chunk->values, process->groups,

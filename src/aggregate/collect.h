@@ -9,7 +9,6 @@
 #define GPUSORT_AGGREGATE_COLLECT_H
 
 #include "nodes/execnodes.h"
-#include "utils/tuplestore.h"
 
 #include "aggregate/feed.h"
 #include "aggregate/group_numbers.h"
@@ -22,17 +21,14 @@ typedef struct GpusortCollector
 	GpusortNumbers *numbers;	/* NULL: without groups */
 	GpusortAggregates *aggregates;
 	GpusortStates *others;
-	TupleTableSlot *row;		/* with groups: for rows of the processes' child */
+	TupleTableSlot *row;		/* with groups: for rows of the processes' child, */
+	struct GpusortGrouped *grouped; /* and what gets those of groups that no process had memory for */
 } GpusortCollector;
 
 /*
  * Reads all chunks from a Gather above a feed of this many processes.  The caller has read the first one; NULL: there is
  * none.  Returns the number of rows that the processes have read.
- *
- * With groups, sets *rows to the rows of groups that no process had memory for, which are not added, in the current memory
- * context; NULL: there are none.
  */
-extern uint64 gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState *gather, int processes,
-							  Tuplestorestate **rows);
+extern uint64 gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState *gather, int processes);
 
 #endif							/* GPUSORT_AGGREGATE_COLLECT_H */

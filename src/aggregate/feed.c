@@ -27,8 +27,8 @@
 #include "base/shmem.h"
 #include "guc.h"
 
-/* Bytes of a chunk of states: a quarter of the queue between a worker and the leader */
-#define STATES_BYTES	(16 * 1024)
+/* Bytes of a chunk of rows: a quarter of the queue between a worker and the leader */
+#define ROWS_BYTES	(16 * 1024)
 
 /* Rows that wait to be sent */
 typedef struct Rows
@@ -110,9 +110,7 @@ find_groups(Feed *feed, uint32 *groups)
 {
 	for (int i = 0; i < feed->page.count; i++)
 	{
-		uint32		hash;
-
-		groups[i] = gpusort_numbers_find(feed->numbers, &feed->page, i, false, &hash);
+		groups[i] = gpusort_numbers_find(feed->numbers, &feed->page, i, false);
 		if (groups[i] == feed->ngroups)
 		{
 			append_row(&feed->first_rows, gpusort_page_slot(&feed->page, i));
@@ -129,7 +127,7 @@ add_page(Feed *feed)
 {
 	uint32		groups[MaxHeapTuplesPerPage] = {0};
 	/* groups take a quarter of the process's limit: in the leader, those of all processes have another one, and keys a half */
-	Size		memory = gpusort_guc_memory_limit(feed->processes) / 4;
+	Size		memory = Min(gpusort_guc_memory_limit(feed->processes) / 4, GPUSORT_NUMBERS_MOST_BYTES);
 
 	if (!feed->begun)
 	{
@@ -209,7 +207,7 @@ send_states(Feed *feed)
 	Rows		rows = {0};
 
 	initStringInfo(&rows.data);
-	while (feed->next_group < feed->ngroups && rows.data.len < STATES_BYTES)
+	while (feed->next_group < feed->ngroups && rows.data.len < ROWS_BYTES)
 	{
 		CHECK_FOR_INTERRUPTS();
 		append_row(&rows, gpusort_states_get(feed->others, feed->next_group++));
@@ -219,21 +217,30 @@ send_states(Feed *feed)
 	return feed->slot;
 }
 
+/* Are the rows to be sent?  They are enough, or all have been read. */
+static bool
+are_due(const Feed *feed, const Rows *rows)
+{
+	return rows->data.len >= ROWS_BYTES || (feed->ended && rows->count > 0);
+}
+
 /* Sends what has been gathered, if it is enough or if all has been read.  NULL: nothing is to be sent now. */
 static TupleTableSlot *
 send_chunk(Feed *feed)
 {
-	if (feed->first_rows.count > 0)
+	if (are_due(feed, &feed->first_rows))
 		return send_rows(feed, GPUSORT_CHUNK_GROUPS, &feed->first_rows);
-	if (feed->other_rows.count > 0)
+	if (are_due(feed, &feed->other_rows))
 		return send_rows(feed, GPUSORT_CHUNK_ROWS, &feed->other_rows);
-	while (feed->begun && feed->next_values < feed->nvalues)
+	for (; feed->begun && feed->next_values < feed->nvalues; feed->next_values++)
 	{
-		int			number = feed->next_values++;
-
 		/* at the end each of the values has a chunk, so that the leader knows that there were rows */
-		if (feed->ended || gpusort_aggregates_are_many(feed->aggregates, number))
-			return send_keys(feed, number);
+		if (!feed->ended && !gpusort_aggregates_are_many(feed->aggregates, feed->next_values))
+			continue;
+		/* the leader has to know the groups of keys */
+		if (feed->first_rows.count > 0)
+			return send_rows(feed, GPUSORT_CHUNK_GROUPS, &feed->first_rows);
+		return send_keys(feed, feed->next_values++);
 	}
 	if (feed->ended && feed->nothers > 0 && feed->next_group < feed->ngroups)
 		return send_states(feed);

@@ -272,7 +272,7 @@ find_group(GpusortNumbers *numbers, uint32 hash, bool must)
 }
 
 uint32
-gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, bool must, uint32 *hash)
+gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, bool must)
 {
 	MemoryContext old = CurrentMemoryContext;
 	uint32		number;
@@ -282,8 +282,7 @@ gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, bool mus
 		MemoryContextReset(numbers->call_cxt);
 		MemoryContextSwitchTo(numbers->call_cxt);
 	}
-	*hash = fetch_row(numbers, page, i);
-	number = find_group(numbers, *hash, must);
+	number = find_group(numbers, fetch_row(numbers, page, i), must);
 	MemoryContextSwitchTo(old);
 	if (unlikely(numbers->count == numbers->room))
 		make_room(numbers, 2 * numbers->room);

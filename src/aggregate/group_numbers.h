@@ -15,6 +15,9 @@
 /* There is no memory for another group. */
 #define GPUSORT_NUMBERS_NONE	UINT32_MAX
 
+/* The most memory for groups: the cache has no room for more, and a sort of the further rows takes less than misses. */
+#define GPUSORT_NUMBERS_MOST_BYTES	((Size) 4 * 1024 * 1024)
+
 typedef struct GpusortNumbers GpusortNumbers;
 
 /* The columns that a group's rows have in common, in the order of the columns of an ORDER BY of the groups */
@@ -45,10 +48,9 @@ extern void gpusort_numbers_begin(GpusortNumbers *numbers, Size limit, Size othe
 
 /*
  * Returns the number of the group of row i of a page, from 0 in the order of their first rows, or
- * GPUSORT_NUMBERS_NONE.  Sets *hash to the hash of the group.  Allocates nothing but groups.  must: a new group is added
- * also if there is no memory for it.
+ * GPUSORT_NUMBERS_NONE.  Allocates nothing but groups.  must: a new group is added also if there is no memory for it.
  */
-extern uint32 gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, bool must, uint32 *hash);
+extern uint32 gpusort_numbers_find(GpusortNumbers *numbers, GpusortPage *page, int i, bool must);
 
 /* From now on, there is no memory for another group. */
 extern void gpusort_numbers_close(GpusortNumbers *numbers);

@@ -6,8 +6,9 @@
  * Core sorts all rows by group, and then the values of each group.  Here a hash table numbers the groups, and only keys
  * are kept: the results are as many as the groups, and core's tuplesort puts them in order.
  *
- * If there is no memory for more groups, the rows of all further groups are written to partitions by their hashes, as
- * core's HashAggregate does.  Then these are read one by one, as if each was the table.
+ * If there is no memory for more groups, the rows of all further groups are sorted by them (node/sorter.c).  So each group's
+ * rows come together, and a table has as many groups at a time as there is memory for.  A feed of a parallel query sorts out
+ * rows by its own table: their groups may be in the leader's, which stays until all rows have come in order.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +20,6 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/memutils.h"
 #include "utils/tuplesort.h"
-#include "utils/tuplestore.h"
 
 #include "aggregate/collect.h"
 #include "aggregate/group_numbers.h"
@@ -28,45 +28,70 @@
 #include "aggregate/ordered.h"
 #include "aggregate/values.h"
 #include "guc.h"
+#include "node/sorter.h"
 
-/* Rows are written to this many partitions, by this many bits of their hashes, the highest ones first. */
-#define PARTITION_BITS	6
-#define PARTITIONS		(1 << PARTITION_BITS)
-#define LEVELS			(32 / PARTITION_BITS)
-
-/* Memory of a partition while it is written */
-#define PARTITION_KB	32
-
-/* Rows whose groups did not fit */
-typedef struct Partition
+/* A table of groups, and their aggregates */
+typedef struct Groups
 {
-	Tuplestorestate *rows;
-	int			level;			/* bits of the hashes that they have in common, in PARTITION_BITS */
-} Partition;
+	GpusortNumbers *numbers;
+	GpusortAggregates *aggregates;
+	GpusortOrdered *ordered;
+	GpusortStates *others;
+} Groups;
 
 struct GpusortGrouped
 {
 	MemoryContext cxt;			/* of the query */
 	GpusortGroupColumns columns;
+	double		expected;		/* rows, by the planner's estimate */
 	int			naggregates;	/* that sort */
-	GpusortNumbers *numbers;
-	GpusortAggregates *aggregates;
 	int			nordered;
-	GpusortOrdered *ordered;
 	int			nothers;
-	GpusortStates *others;
-	ExprContext *econtext;		/* of their results */
+	bool		fed;			/* by feeds */
+	Groups		first;			/* of rows as they come, */
+	Groups		later;			/* and of those from the sorter; if there are no feeds, the same as the first ones */
+	ExprContext *econtext;		/* of the results */
 	bool		begun;			/* there is a row */
-	bool		fed;			/* by feeds, which take the half of the memory for groups */
-	int			level;			/* of the rows that are being added */
-	Tuplestorestate *written[PARTITIONS];	/* rows of theirs whose groups do not fit; NULL: none */
-	List	   *partitions;		/* to be read */
+	GpusortSorter *sorter;		/* of rows whose groups do not fit */
+	bool		sorts;			/* there are some */
 	Tuplesortstate *sort;		/* the results; NULL: not yet computed */
-	TupleTableSlot *row;		/* of a partition, or of a feed */
+	TupleTableSlot *row;		/* of a feed */
 	TupleTableSlot *result;
 	TupleTableSlot *sorted;
-	GpusortPage page;			/* this row */
 };
+
+/* Prepares to sort rows by their groups. */
+static GpusortSorter *
+init_sorter(EState *estate, TupleDesc desc, const GpusortGroupColumns *columns)
+{
+	GpusortSortColumn *by = palloc0(columns->n * sizeof(GpusortSortColumn));
+
+	for (int i = 0; i < columns->n; i++)
+		by[i] = (GpusortSortColumn)
+	{
+		.attno = columns->attnos[i],
+			.sort_operator = columns->orders[i],
+			.collation = columns->collations[i],
+			.nulls_first = columns->nulls_first[i],
+			.type = TupleDescAttr(desc, columns->attnos[i] - 1)->atttypid,
+	};
+	return gpusort_sorter_init(estate, desc, by, columns->n, false);
+}
+
+/* shares: of the memory for values, that other ones take */
+static Groups
+init_groups(PlanState *ps, List *own, List *ordered, List *others, const GpusortGroupColumns *columns, int shares)
+{
+	int			sorts;
+	Groups		groups = {
+		.numbers = gpusort_numbers_init(ExecGetResultType(outerPlanState(ps)), columns),
+		.ordered = gpusort_ordered_init(ps, ordered, true, &sorts),
+		.others = gpusort_states_init(ps, others),
+	};
+
+	groups.aggregates = gpusort_aggregates_init(ps, own, true, sorts + shares);
+	return groups;
+}
 
 GpusortGrouped *
 gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, const GpusortGroupColumns *columns)
@@ -74,20 +99,19 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	GpusortGrouped *grouped = palloc0(sizeof(GpusortGrouped));
 	TupleDesc	desc = ExecGetResultType(outerPlanState(ps));
 	List	   *exprs = NIL;
-	int			sorts;
 
 	grouped->cxt = CurrentMemoryContext;
 	grouped->columns = *columns;
+	grouped->expected = outerPlanState(ps)->plan->plan_rows;
 	grouped->naggregates = list_length(own);
-	grouped->numbers = gpusort_numbers_init(desc, columns);
-	/* rows come from the child, and from partitions */
+	grouped->nordered = list_length(ordered);
+	grouped->nothers = list_length(others);
+	grouped->fed = gpusort_aggregate_feed_below(outerPlanState(ps)) > 0;
+	/* rows come from the child, from feeds, and from the sorter */
 	ps->outeropsset = true;
 	ps->outeropsfixed = false;
-	grouped->nordered = list_length(ordered);
-	grouped->ordered = gpusort_ordered_init(ps, ordered, true, &sorts);
-	grouped->aggregates = gpusort_aggregates_init(ps, own, true, sorts);
-	grouped->nothers = list_length(others);
-	grouped->others = gpusort_states_init(ps, others);
+	grouped->first = init_groups(ps, own, ordered, others, columns, 0);
+	grouped->later = grouped->fed ? init_groups(ps, own, ordered, others, columns, list_length(own)) : grouped->first;
 	for (int i = 0; i < columns->n; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, columns->attnos[i] - 1);
@@ -96,6 +120,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 									   attribute->attcollation, 0));
 	}
 	grouped->econtext = ps->ps_ExprContext;
+	grouped->sorter = init_sorter(ps->state, desc, columns);
 	grouped->row = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
 	desc = ExecTypeFromExprList(list_concat(list_concat(list_concat(exprs, own), ordered), others));
 	grouped->result = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsVirtual);
@@ -103,119 +128,98 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	return grouped;
 }
 
-/* The memory for groups */
+/* The memory for groups: another quarter is for the groups of a feed, or for the sorter.  Keys and ordered rows have the half. */
 static Size
-memory_limit(const GpusortGrouped *grouped)
+memory_limit(void)
 {
-	return gpusort_guc_memory_limit(1) / (grouped->fed ? 4 : 2);
+	return Min(gpusort_guc_memory_limit(1) / 4, GPUSORT_NUMBERS_MOST_BYTES);
 }
 
-/* Prepares for the rows of the child or of a partition. */
+/* Prepares for rows of as many groups as fit. */
 static void
-begin_rows(GpusortGrouped *grouped, int level)
+begin_groups(Groups *groups)
 {
-	Size		limit = level < LEVELS ? memory_limit(grouped) : SIZE_MAX;
-
-	grouped->level = level;
-	gpusort_numbers_begin(grouped->numbers, limit, gpusort_aggregates_group_bytes(grouped->aggregates));
-	if (grouped->nordered > 0)
-		gpusort_ordered_begin(grouped->ordered, gpusort_aggregates_memory(grouped->aggregates));
+	gpusort_numbers_begin(groups->numbers, memory_limit(), gpusort_aggregates_group_bytes(groups->aggregates));
+	gpusort_ordered_begin(groups->ordered, gpusort_aggregates_memory(groups->aggregates));
 }
 
-/* Writes a row whose group does not fit. */
+/* Adds rows to their groups, of which there may be new ones. */
 static void
-write_row(GpusortGrouped *grouped, TupleTableSlot *slot, uint32 hash)
+add_to_groups(const GpusortGrouped *grouped, Groups *groups, GpusortPage *page, const uint32 *numbers)
 {
-	Tuplestorestate **partition = &grouped->written[(hash << (grouped->level * PARTITION_BITS)) >> (32 - PARTITION_BITS)];
-
-	if (*partition == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
-
-		*partition = tuplestore_begin_heap(false, false, PARTITION_KB);
-		MemoryContextSwitchTo(old);
-	}
-	tuplestore_puttupleslot(*partition, slot);
-}
-
-static void
-add_rows(GpusortGrouped *grouped, GpusortPage *page)
-{
-	uint32		groups[MaxHeapTuplesPerPage];
-
-	for (int i = 0; i < page->count; i++)
-	{
-		uint32		hash;
-
-		groups[i] = gpusort_numbers_find(grouped->numbers, page, i, false, &hash);
-		if (unlikely(groups[i] == GPUSORT_NUMBERS_NONE))
-			write_row(grouped, gpusort_page_slot(page, i), hash);
-	}
-	gpusort_aggregates_add(grouped->aggregates, page, groups);
-	gpusort_ordered_add(grouped->ordered, page, groups);
+	gpusort_aggregates_add(groups->aggregates, page, numbers);
+	gpusort_ordered_add(groups->ordered, page, numbers);
 	if (grouped->nothers == 0)
 		return;
-	gpusort_states_add(grouped->others, page, groups, gpusort_numbers_count(grouped->numbers));
-	if (grouped->level < LEVELS && gpusort_states_bytes(grouped->others) > memory_limit(grouped))
-		gpusort_numbers_close(grouped->numbers);
+	gpusort_states_add(groups->others, page, numbers, gpusort_numbers_count(groups->numbers));
+	if (gpusort_states_bytes(groups->others) > memory_limit())
+		gpusort_numbers_close(groups->numbers);
+}
+
+void
+gpusort_grouped_put(GpusortGrouped *grouped, TupleTableSlot *slot)
+{
+	if (!grouped->sorts)
+		gpusort_sorter_begin(grouped->sorter, grouped->expected, gpusort_guc_memory_limit(1) / 4);
+	grouped->sorts = true;
+	gpusort_sorter_put(grouped->sorter, slot);
 }
 
 void
 gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page)
 {
-	if (!grouped->begun)
-		begin_rows(grouped, 0);
-	grouped->begun = true;
-	add_rows(grouped, page);
-}
+	uint32		numbers[MaxHeapTuplesPerPage];
 
-/* Adds rows that have been written, and frees them. */
-static void
-read_rows(GpusortGrouped *grouped, Tuplestorestate *rows)
-{
-	grouped->page.count = 1;
-	grouped->page.slot = grouped->row;
-	while (tuplestore_gettupleslot(rows, true, false, grouped->row))
+	if (!grouped->begun)
+		begin_groups(&grouped->first);
+	grouped->begun = true;
+	for (int i = 0; i < page->count; i++)
 	{
-		CHECK_FOR_INTERRUPTS();
-		add_rows(grouped, &grouped->page);
+		numbers[i] = gpusort_numbers_find(grouped->first.numbers, page, i, false);
+		if (unlikely(numbers[i] == GPUSORT_NUMBERS_NONE))
+			gpusort_grouped_put(grouped, gpusort_page_slot(page, i));
 	}
-	ExecClearTuple(grouped->row);
-	tuplestore_end(rows);
+	add_to_groups(grouped, &grouped->first, page, numbers);
 }
 
 uint64
 gpusort_grouped_collect(GpusortGrouped *grouped, PlanState *gather, int processes)
 {
-	GpusortCollector to = {grouped->numbers, grouped->aggregates, grouped->others, grouped->row};
+	Groups	   *groups = &grouped->first;
+	GpusortCollector to = {groups->numbers, groups->aggregates, groups->others, grouped->row, grouped};
 	MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
 	const GpusortChunk *first = gpusort_aggregate_feed_next(gather);
-	Tuplestorestate *rows = NULL;
 	uint64		nrows;
 
-	grouped->fed = true;
 	grouped->begun = first != NULL;
 	if (grouped->begun)
-		begin_rows(grouped, 0);
-	nrows = gpusort_collect(&to, first, gather, processes, &rows);
-	if (rows != NULL)
-		read_rows(grouped, rows);
+		begin_groups(groups);
+	nrows = gpusort_collect(&to, first, gather, processes);
 	MemoryContextSwitchTo(old);
 	return nrows;
 }
 
-/* Computes the results of the groups in memory. */
 static void
-compute(GpusortGrouped *grouped)
+forget_groups(Groups *groups)
+{
+	gpusort_aggregates_forget(groups->aggregates);
+	gpusort_ordered_forget(groups->ordered);
+	gpusort_states_forget(groups->others);
+	gpusort_numbers_end(groups->numbers);
+}
+
+/* Computes the results of a table's groups, and empties it. */
+static void
+compute(GpusortGrouped *grouped, Groups *groups)
 {
 	TupleTableSlot *slot = grouped->result;
-	uint32		ngroups = gpusort_numbers_count(grouped->numbers);
+	uint32		ngroups = gpusort_numbers_count(groups->numbers);
 	int			naggregates = grouped->naggregates;
 	Datum	   *results;
 	bool	   *nulls;
 
-	gpusort_aggregates_finish_groups(grouped->aggregates, ngroups, &results, &nulls);
-	gpusort_ordered_sort(grouped->ordered);
+	gpusort_aggregates_finish_groups(groups->aggregates, ngroups, &results, &nulls);
+	gpusort_ordered_sort(groups->ordered);
 	for (uint32 g = 0; g < ngroups; g++)
 	{
 		int			n = grouped->columns.n;
@@ -223,61 +227,55 @@ compute(GpusortGrouped *grouped)
 		CHECK_FOR_INTERRUPTS();
 		ExecClearTuple(slot);
 		ResetExprContext(grouped->econtext);
-		gpusort_numbers_get(grouped->numbers, g, slot->tts_values, slot->tts_isnull);
+		gpusort_numbers_get(groups->numbers, g, slot->tts_values, slot->tts_isnull);
 		memcpy(slot->tts_values + n, results + (Size) g * naggregates, naggregates * sizeof(Datum));
 		memcpy(slot->tts_isnull + n, nulls + (Size) g * naggregates, naggregates * sizeof(bool));
 		n += naggregates;
-		gpusort_ordered_finish(grouped->ordered, g, grouped->econtext, slot->tts_values + n, slot->tts_isnull + n);
+		gpusort_ordered_finish(groups->ordered, g, grouped->econtext, slot->tts_values + n, slot->tts_isnull + n);
 		n += grouped->nordered;
 		if (grouped->nothers > 0)
-			gpusort_states_finish(grouped->others, g, grouped->econtext, slot->tts_values + n, slot->tts_isnull + n);
+			gpusort_states_finish(groups->others, g, grouped->econtext, slot->tts_values + n, slot->tts_isnull + n);
 		ExecStoreVirtualTuple(slot);
 		tuplesort_puttupleslot(grouped->sort, slot);
 	}
 	ExecClearTuple(slot);
-	gpusort_aggregates_forget(grouped->aggregates);
-	gpusort_ordered_forget(grouped->ordered);
-	gpusort_states_forget(grouped->others);
+	forget_groups(groups);
 }
 
-/* Puts the partitions that have been written in front of those that are to be read. */
+/* Computes the results of the groups whose rows are in the sorter. */
 static void
-collect_partitions(GpusortGrouped *grouped)
+compute_sorted(GpusortGrouped *grouped)
 {
-	for (int i = 0; i < PARTITIONS; i++)
+	Groups	   *later = &grouped->later;
+	GpusortPage page = {.count = 1};
+
+	gpusort_sorter_sort(grouped->sorter);
+	begin_groups(later);
+	for (;;)
 	{
-		Partition  *partition;
+		uint32		number;
 
-		if (grouped->written[i] == NULL)
+		CHECK_FOR_INTERRUPTS();
+		page.slot = gpusort_sorter_next(grouped->sorter);
+		if (TupIsNull(page.slot))
+			break;
+		if (grouped->fed && (number = gpusort_numbers_find(grouped->first.numbers, &page, 0, false)) != GPUSORT_NUMBERS_NONE)
+		{
+			add_to_groups(grouped, &grouped->first, &page, &number);
 			continue;
-		partition = palloc(sizeof(Partition));
-		partition->rows = grouped->written[i];
-		partition->level = grouped->level + 1;
-		grouped->written[i] = NULL;
-		grouped->partitions = lcons(partition, grouped->partitions);
+		}
+		number = gpusort_numbers_find(later->numbers, &page, 0, false);
+		if (unlikely(number == GPUSORT_NUMBERS_NONE))
+		{
+			compute(grouped, later);
+			begin_groups(later);
+			number = gpusort_numbers_find(later->numbers, &page, 0, true);
+		}
+		add_to_groups(grouped, later, &page, &number);
 	}
-}
-
-static void
-end_partition(GpusortGrouped *grouped)
-{
-	Partition  *partition = linitial(grouped->partitions);
-
-	grouped->partitions = list_delete_first(grouped->partitions);
-	tuplestore_end(partition->rows);
-	pfree(partition);
-}
-
-/* Adds the rows of a partition, and frees it. */
-static void
-read_partition(GpusortGrouped *grouped)
-{
-	Partition  *partition = linitial(grouped->partitions);
-
-	grouped->partitions = list_delete_first(grouped->partitions);
-	begin_rows(grouped, partition->level);
-	read_rows(grouped, partition->rows);
-	pfree(partition);
+	compute(grouped, later);
+	gpusort_sorter_end(grouped->sorter);
+	grouped->sorts = false;
 }
 
 void
@@ -292,15 +290,17 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 	grouped->sort = tuplesort_begin_heap(grouped->result->tts_tupleDescriptor, n, attnos, grouped->columns.orders,
 										 grouped->columns.collations, grouped->columns.nulls_first, work_mem, NULL,
 										 TUPLESORT_RANDOMACCESS);
-	while (grouped->begun)
-	{
-		compute(grouped);
-		collect_partitions(grouped);
-		if (grouped->partitions == NIL)
-			break;
-		read_partition(grouped);
-	}
-	gpusort_numbers_end(grouped->numbers);
+	/* no more groups are added where feeds have looked for them */
+	if (grouped->fed)
+		gpusort_numbers_close(grouped->first.numbers);
+	else if (grouped->begun)
+		compute(grouped, &grouped->first);
+	if (grouped->sorts)
+		compute_sorted(grouped);
+	if (grouped->fed && grouped->begun)
+		compute(grouped, &grouped->first);
+	forget_groups(&grouped->first);
+	forget_groups(&grouped->later);
 	tuplesort_performsort(grouped->sort);
 	pfree(attnos);
 	MemoryContextSwitchTo(old);
@@ -330,13 +330,11 @@ gpusort_grouped_forget(GpusortGrouped *grouped)
 {
 	MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
 
-	gpusort_aggregates_forget(grouped->aggregates);
-	gpusort_ordered_forget(grouped->ordered);
-	gpusort_states_forget(grouped->others);
-	collect_partitions(grouped);
-	while (grouped->partitions != NIL)
-		end_partition(grouped);
-	gpusort_numbers_end(grouped->numbers);
+	forget_groups(&grouped->first);
+	forget_groups(&grouped->later);
+	if (grouped->sorts)
+		gpusort_sorter_end(grouped->sorter);
+	grouped->sorts = false;
 	ExecClearTuple(grouped->sorted);
 	if (grouped->sort != NULL)
 		tuplesort_end(grouped->sort);

@@ -171,8 +171,7 @@ collect(AggregateNode *node)
 
 	if (node->grouped != NULL)
 		return gpusort_grouped_collect(node->grouped, outerPlanState(node), node->processes);
-	return gpusort_collect(&to, gpusort_aggregate_feed_next(outerPlanState(node)), outerPlanState(node), node->processes,
-						   NULL);
+	return gpusort_collect(&to, gpusort_aggregate_feed_next(outerPlanState(node)), outerPlanState(node), node->processes);
 }
 
 /* Reads all rows. */
