@@ -16,7 +16,7 @@
 #define GPUSORT_NUMBERS_NONE	UINT32_MAX
 
 /* The most memory for groups: the cache has no room for more, and a sort of the further rows takes less than misses. */
-#define GPUSORT_NUMBERS_MOST_BYTES	((Size) 4 * 1024 * 1024)
+#define GPUSORT_NUMBERS_MOST_BYTES	((Size) 8 * 1024 * 1024)
 
 typedef struct GpusortNumbers GpusortNumbers;
 

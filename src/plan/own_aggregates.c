@@ -92,8 +92,9 @@ gpusort_plan_aggregate_cost(double rows, int columns, int aggregates)
 bool
 gpusort_plan_groups_pay(double rows, double groups, int width)
 {
-	return gpusort_force ||
-		(rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= gpusort_guc_memory_limit(1) / 2.0);
+	double		memory = Min(gpusort_guc_memory_limit(1) / 2.0, 2.0 * GPUSORT_NUMBERS_MOST_BYTES);
+
+	return gpusort_force || (rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= memory);
 }
 
 bool

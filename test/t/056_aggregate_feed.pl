@@ -86,7 +86,7 @@ same_answer('in a cursor', 'BEGIN', "DECLARE c SCROLL CURSOR FOR SELECT few, $me
 
 # ---- memory ----
 
-# the groups of 120000 rows do not fit: rows are sent, and partitions are written
+# the groups of 120000 rows do not fit: rows are sent, and sorted
 answer($session, "SET gpusort.memory_limit = '64kB'", 'SET work_mem = \'64kB\'');
 like(answer($session, "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT many, $median FROM big GROUP BY many"), qr/^  Buffers: .*temp read=\d+ written=\d+/m, 'rows of groups that do not fit are written');
 
