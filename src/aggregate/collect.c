@@ -14,7 +14,6 @@
 #include "miscadmin.h"
 
 #include "aggregate/collect.h"
-#include "aggregate/grouped.h"
 
 /* Groups of a process that there is room for at first */
 #define FIRST_ROOM	256
@@ -67,7 +66,7 @@ put_rows(const GpusortCollector *to, const GpusortChunk *chunk)
 	for (uint32 i = 0; i < chunk->count; i++)
 	{
 		ExecStoreMinimalTuple(next_row(chunk, &offset), to->row, false);
-		gpusort_grouped_put(to->grouped, to->row);
+		to->put(to->arg, to->row);
 	}
 	ExecClearTuple(to->row);
 }

@@ -21,8 +21,10 @@ typedef struct GpusortCollector
 	GpusortNumbers *numbers;	/* NULL: without groups */
 	GpusortAggregates *aggregates;
 	GpusortStates *others;
-	TupleTableSlot *row;		/* with groups: for rows of the processes' child, */
-	struct GpusortGrouped *grouped; /* and what gets those of groups that no process had memory for */
+	TupleTableSlot *row;		/* with groups: for rows of the processes' child */
+	/* Takes the row of a group that its process had no memory for. */
+	void		(*put) (void *arg, TupleTableSlot *row);
+	void	   *arg;
 } GpusortCollector;
 
 /*

@@ -156,9 +156,12 @@ add_to_groups(const GpusortGrouped *grouped, Groups *groups, GpusortPage *page, 
 		gpusort_numbers_close(groups->numbers);
 }
 
-void
-gpusort_grouped_put(GpusortGrouped *grouped, TupleTableSlot *slot)
+/* Puts a row whose group does not fit into the sorter. */
+static void
+put_row(void *arg, TupleTableSlot *slot)
 {
+	GpusortGrouped *grouped = arg;
+
 	if (!grouped->sorts)
 		gpusort_sorter_begin(grouped->sorter, grouped->expected, gpusort_guc_memory_limit(1) / 4);
 	grouped->sorts = true;
@@ -177,7 +180,7 @@ gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page)
 	{
 		numbers[i] = gpusort_numbers_find(grouped->first.numbers, page, i, false);
 		if (unlikely(numbers[i] == GPUSORT_NUMBERS_NONE))
-			gpusort_grouped_put(grouped, gpusort_page_slot(page, i));
+			put_row(grouped, gpusort_page_slot(page, i));
 	}
 	add_to_groups(grouped, &grouped->first, page, numbers);
 }
@@ -186,7 +189,7 @@ uint64
 gpusort_grouped_collect(GpusortGrouped *grouped, PlanState *gather, int processes)
 {
 	Groups	   *groups = &grouped->first;
-	GpusortCollector to = {groups->numbers, groups->aggregates, groups->others, grouped->row, grouped};
+	GpusortCollector to = {groups->numbers, groups->aggregates, groups->others, grouped->row, put_row, grouped};
 	MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
 	const GpusortChunk *first = gpusort_aggregate_feed_next(gather);
 	uint64		nrows;

@@ -25,9 +25,6 @@ extern GpusortGrouped *gpusort_grouped_init(PlanState *ps, List *own, List *orde
 /* Adds all rows of a page of the child. */
 extern void gpusort_grouped_add(GpusortGrouped *grouped, GpusortPage *page);
 
-/* Puts a row of a group that a feed has had no memory for. */
-extern void gpusort_grouped_put(GpusortGrouped *grouped, TupleTableSlot *slot);
-
 /*
  * Adds all rows that the processes of a parallel query have gathered below a Gather.  Returns their number.
  */
