@@ -457,6 +457,8 @@ for rows in 1k 10k 100k 1M; do
     shape $rows "aggregate: groups in order, $memory" "any_int() k, i / 100 a" "SELECT a, $of_group FROM t GROUP BY a" work_mem=$memory
     shape $rows "aggregate: groups by an expression, $memory" "$facts" "SELECT id % 100, $of_group, count(*) FROM t GROUP BY id % 100" work_mem=$memory
     shape $rows "aggregate: groups of one row by an expression, $memory" "$facts" "SELECT id + 1, $of_group, count(*) FROM t GROUP BY id + 1" work_mem=$memory
+    shape $rows "aggregate: groups of five rows by an expression, $memory" "$facts" "SELECT id % $((n / 5)), $of_group, count(*) FROM t GROUP BY 1" work_mem=$memory
+    shape $rows "aggregate: groups of one row by a truncation, $memory" "$facts" "SELECT (id / 1.0)::int, $of_group, count(*) FROM t GROUP BY 1" work_mem=$memory
     shape $rows "aggregate: rows of groups in order, $memory" "$facts" "SELECT a, string_agg(s, ',' ORDER BY k), count(DISTINCT s) FROM t GROUP BY a" work_mem=$memory
     shape $rows "aggregate: rows of groups of 100 in order, $memory" "any_int() k, rnd($((n / 100)))::int a, i id" "SELECT a, array_agg(k ORDER BY k, id), count(*) FROM t GROUP BY a" work_mem=$memory
     shape $rows "aggregate: rows of groups of two in order, $memory" "any_int() k, rnd($((n / 2)))::int a, i id" "SELECT a, array_agg(id ORDER BY k) FROM t GROUP BY a" work_mem=$memory
