@@ -57,7 +57,7 @@ add_groups(const GpusortCollector *to, const GpusortChunk *chunk, Process *proce
 	ExecClearTuple(to->row);
 }
 
-/* Hands on rows of groups that do not fit. */
+/* Hands on rows of groups that did not fit in the process's memory. */
 static void
 put_rows(const GpusortCollector *to, const GpusortChunk *chunk)
 {

@@ -126,7 +126,7 @@ static void
 add_page(Feed *feed)
 {
 	uint32		groups[MaxHeapTuplesPerPage] = {0};
-	/* groups take a quarter of the process's limit: in the leader, those of all processes have another one, and keys a half */
+	/* a quarter of the process's limit; the leader's own table takes the groups of all processes */
 	Size		memory = Min(gpusort_guc_memory_limit(feed->processes) / 4, GPUSORT_NUMBERS_MOST_BYTES);
 
 	if (!feed->begun)
@@ -232,15 +232,17 @@ send_chunk(Feed *feed)
 		return send_rows(feed, GPUSORT_CHUNK_GROUPS, &feed->first_rows);
 	if (are_due(feed, &feed->other_rows))
 		return send_rows(feed, GPUSORT_CHUNK_ROWS, &feed->other_rows);
-	for (; feed->begun && feed->next_values < feed->nvalues; feed->next_values++)
+	while (feed->begun && feed->next_values < feed->nvalues)
 	{
 		/* at the end each of the values has a chunk, so that the leader knows that there were rows */
-		if (!feed->ended && !gpusort_aggregates_are_many(feed->aggregates, feed->next_values))
-			continue;
+		bool		due = feed->ended || gpusort_aggregates_are_many(feed->aggregates, feed->next_values);
+
 		/* the leader has to know the groups of keys */
-		if (feed->first_rows.count > 0)
+		if (due && feed->first_rows.count > 0)
 			return send_rows(feed, GPUSORT_CHUNK_GROUPS, &feed->first_rows);
-		return send_keys(feed, feed->next_values++);
+		feed->next_values++;
+		if (due)
+			return send_keys(feed, feed->next_values - 1);
 	}
 	if (feed->ended && feed->nothers > 0 && feed->next_group < feed->ngroups)
 		return send_states(feed);

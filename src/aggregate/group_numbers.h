@@ -15,7 +15,7 @@
 /* There is no memory for another group. */
 #define GPUSORT_NUMBERS_NONE	UINT32_MAX
 
-/* The most memory for groups: the cache has no room for more, and a sort of the further rows takes less than misses. */
+/* The most memory for groups, or for their states: the cache holds no more, and a sort of other rows takes less than misses. */
 #define GPUSORT_NUMBERS_MOST_BYTES	((Size) 8 * 1024 * 1024)
 
 typedef struct GpusortNumbers GpusortNumbers;

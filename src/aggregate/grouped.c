@@ -7,8 +7,8 @@
  * are kept: the results are as many as the groups, and core's tuplesort puts them in order.
  *
  * If there is no memory for more groups, the rows of all further groups are sorted by them (node/sorter.c).  So each group's
- * rows come together, and a table has as many groups at a time as there is memory for.  A feed of a parallel query sorts out
- * rows by its own table: their groups may be in the leader's, which stays until all rows have come in order.
+ * rows come together, and a table has as many groups at a time as there is memory for.  In a parallel query, the leader's
+ * table may have a group that a worker's has no room for.  So that table stays, and each sorted row is looked up there first.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,7 +49,7 @@ struct GpusortGrouped
 	int			nothers;
 	bool		fed;			/* by feeds */
 	Groups		first;			/* of rows as they come, */
-	Groups		later;			/* and of those from the sorter; if there are no feeds, the same as the first ones */
+	Groups		later;			/* and of those from the sorter; without feeds, it points to the same as first, which is empty then */
 	ExprContext *econtext;		/* of the results */
 	bool		begun;			/* there is a row */
 	GpusortSorter *sorter;		/* of rows whose groups do not fit */
@@ -78,7 +78,7 @@ init_sorter(EState *estate, TupleDesc desc, const GpusortGroupColumns *columns)
 	return gpusort_sorter_init(estate, desc, by, columns->n, false);
 }
 
-/* shares: of the memory for values, that other ones take */
+/* shares: orders and values beside its own that the memory is divided among */
 static Groups
 init_groups(PlanState *ps, List *own, List *ordered, List *others, const GpusortGroupColumns *columns, int shares)
 {
@@ -128,7 +128,10 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	return grouped;
 }
 
-/* The memory for groups: another quarter is for the groups of a feed, or for the sorter.  Keys and ordered rows have the half. */
+/*
+ * The memory for groups, and for their states.  Another quarter of the limit is for the groups of the process's feed, or for the
+ * sorter, and keys and ordered rows have the half.
+ */
 static Size
 memory_limit(void)
 {
@@ -163,7 +166,7 @@ put_row(void *arg, TupleTableSlot *slot)
 	GpusortGrouped *grouped = arg;
 
 	if (!grouped->sorts)
-		gpusort_sorter_begin(grouped->sorter, grouped->expected, gpusort_guc_memory_limit(1) / 4);
+		gpusort_sorter_begin(grouped->sorter, grouped->expected, Max(gpusort_guc_memory_limit(1) / 4, GPUSORT_LEAST_MEMORY));
 	grouped->sorts = true;
 	gpusort_sorter_put(grouped->sorter, slot);
 }
@@ -293,7 +296,7 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 	grouped->sort = tuplesort_begin_heap(grouped->result->tts_tupleDescriptor, n, attnos, grouped->columns.orders,
 										 grouped->columns.collations, grouped->columns.nulls_first, work_mem, NULL,
 										 TUPLESORT_RANDOMACCESS);
-	/* no more groups are added where feeds have looked for them */
+	/* the groups of feeds are complete: of a row from the sorter, none is added to them */
 	if (grouped->fed)
 		gpusort_numbers_close(grouped->first.numbers);
 	else if (grouped->begun)
@@ -302,8 +305,6 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 		compute_sorted(grouped);
 	if (grouped->fed && grouped->begun)
 		compute(grouped, &grouped->first);
-	forget_groups(&grouped->first);
-	forget_groups(&grouped->later);
 	tuplesort_performsort(grouped->sort);
 	pfree(attnos);
 	MemoryContextSwitchTo(old);
