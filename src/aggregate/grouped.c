@@ -48,8 +48,8 @@ struct GpusortGrouped
 	int			nordered;
 	int			nothers;
 	bool		fed;			/* by feeds */
-	Groups		first;			/* of rows as they come, */
-	Groups		later;			/* and of those from the sorter; without feeds, it points to the same as first, which is empty then */
+	Groups		first;			/* of rows as they come */
+	Groups		later;			/* with feeds: of rows from the sorter, for which otherwise the first ones are emptied */
 	ExprContext *econtext;		/* of the results */
 	bool		begun;			/* there is a row */
 	GpusortSorter *sorter;		/* of rows whose groups do not fit */
@@ -111,7 +111,8 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	ps->outeropsset = true;
 	ps->outeropsfixed = false;
 	grouped->first = init_groups(ps, own, ordered, others, columns, 0);
-	grouped->later = grouped->fed ? init_groups(ps, own, ordered, others, columns, list_length(own)) : grouped->first;
+	if (grouped->fed)
+		grouped->later = init_groups(ps, own, ordered, others, columns, list_length(own));
 	for (int i = 0; i < columns->n; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, columns->attnos[i] - 1);
@@ -252,7 +253,7 @@ compute(GpusortGrouped *grouped, Groups *groups)
 static void
 compute_sorted(GpusortGrouped *grouped)
 {
-	Groups	   *later = &grouped->later;
+	Groups	   *later = grouped->fed ? &grouped->later : &grouped->first;
 	GpusortPage page = {.count = 1};
 
 	gpusort_sorter_sort(grouped->sorter);
@@ -335,7 +336,8 @@ gpusort_grouped_forget(GpusortGrouped *grouped)
 	MemoryContext old = MemoryContextSwitchTo(grouped->cxt);
 
 	forget_groups(&grouped->first);
-	forget_groups(&grouped->later);
+	if (grouped->fed)
+		forget_groups(&grouped->later);
 	if (grouped->sorts)
 		gpusort_sorter_end(grouped->sorter);
 	grouped->sorts = false;
