@@ -17,6 +17,13 @@ gpusort_groups_bounded(const GpusortGather *gather)
 	return gather->spec->groups.count != GPUSORT_GROUP_ALL && gather->limit.rows >= 0;
 }
 
+/* Does it fetch one row of those that are equal in all columns of the sort? */
+static inline bool
+gpusort_groups_wants_distinct(const GpusortGather *gather)
+{
+	return gather->limit.rows == 1 && gather->spec->groups.count == GPUSORT_GROUP_ROWS &&
+		gather->spec->groups.columns == gather->spec->ncolumns;
+}
 
 /* The least rows at which groups are trimmed.  A trim of so few pays if it leaves this part of the rows, or less. */
 #define GPUSORT_GROUPS_ROWS		65536

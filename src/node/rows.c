@@ -532,7 +532,13 @@ merged(GpusortResult *result)
 	void	   *stored;
 
 	if (!gpusort_spill_next(result->gather->spill, &none, &stored))
-		elog(ERROR, "the merge of spilled rows has ended too early");
+	{
+		if (!gpusort_groups_wants_distinct(result->gather))
+			elog(ERROR, "the merge of spilled rows has ended too early");
+		result->rows = --result->position;
+		result->at_end = true;
+		return ExecClearTuple(result->slot);
+	}
 	return return_row(result, stored);
 }
 

@@ -182,6 +182,7 @@ gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 		.value_bytes = gather->spec->ncolumns * sizeof(NullableDatum),
 		.bare = gather->spec->bare,
 		.padded = gather->spec->padded,
+		.distinct = gpusort_groups_wants_distinct(gather),
 		.encode = encode_row,
 		.compare = compare_rows,
 		.arg = gather,

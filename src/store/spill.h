@@ -96,6 +96,7 @@ typedef struct GpusortSpillKey
 	Size		value_bytes;	/* of an entry behind its words, a multiple of 8 */
 	bool		bare;			/* the rows are bare */
 	bool		padded;			/* the padding of their tuples' headers is kept, too */
+	bool		distinct;		/* of equal rows, the merge may leave out all but the first one */
 	void		(*encode) (void *arg, const void *row, uint64 *entry);
 	int			(*compare) (void *arg, const uint64 *a, const uint64 *b);
 	void	   *arg;
@@ -144,8 +145,8 @@ extern void gpusort_spill_merge(GpusortSpill *spill);
 /*
  * Fetches the next row in order.  Equal rows come in the order of their runs, and
  * within a run in the order in which they were written.  Returns false at the
- * end.  Sets *row, which is valid until the next call, or *word in a spill of single
- * words.  Raises the errors of temporary files.
+ * end, which may come before all rows if the key is distinct.  Sets *row, which is valid until the next call, or *word in a
+ * spill of single words.  Raises the errors of temporary files.
  */
 extern bool gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row);
 

@@ -412,6 +412,25 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 }
 
 /*
+ * Advances the input whose row was returned, and past rows that equal that one, if these are not wanted.  A row that shares all
+ * parts of its key with the winner before it equals that.
+ */
+static inline void
+move_on(GpusortSpill *spill)
+{
+	int			parts = key_parts(spill);
+	uint64		code;
+
+	do
+	{
+		code = spill->inputs[gpusort_losertree_input(spill->tree.winner)].code;
+		replay(spill);
+	} while (spill->key.distinct && !spill->lossy && spill->tree.winner != gpusort_losertree_ended() &&
+			 (parts > 1 ? gpusort_losertree_shared(spill->tree.winner) == parts :
+			  spill->inputs[gpusort_losertree_input(spill->tree.winner)].code == code));
+}
+
+/*
  * Returns the input whose current row is the next in order, or NULL when every
  * run has ended.  The row stays valid until the next call.
  */
@@ -421,7 +440,7 @@ next_row(GpusortSpill *spill)
 	if (spill->ninputs == 0)
 		return NULL;
 	if (spill->returned)
-		replay(spill);
+		move_on(spill);
 	if (spill->tree.winner == gpusort_losertree_ended())
 	{
 		spill->returned = false;
