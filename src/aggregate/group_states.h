@@ -19,8 +19,8 @@ typedef struct GpusortStates GpusortStates;
 extern bool gpusort_states_accept(const Aggref *aggref);
 
 /*
- * Prepares for such Aggrefs, or for a single one that may sort, which refer to the child of a plan node, in the current
- * memory context, the query's.
+ * Prepares for such Aggrefs, which refer to the child of a plan node, in the current memory context, the query's.  They may
+ * also sort, if the caller does that for them.
  */
 extern GpusortStates *gpusort_states_init(PlanState *ps, List *aggrefs);
 

@@ -6,7 +6,7 @@
  * Core's Agg calls an aggregate for each row, which takes twice as long as the scan of a table, and sorts for each
  * aggregate by itself.  So where an Agg has aggregates that sort, this node takes its place.  It reads the rows itself,
  * and returns one row, or one for each group, in the order in which core sorted the groups.  It also computes core's
- * other aggregates that stand beside them.
+ * other aggregates that stand beside them.  If one order serves all aggregates, a GpuSort below sorts the rows for the node.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,6 +35,7 @@
 #include "aggregate/feed.h"
 #include "aggregate/group_states.h"
 #include "aggregate/grouped.h"
+#include "aggregate/in_order.h"
 #include "aggregate/node.h"
 #include "aggregate/ordered.h"
 #include "aggregate/values.h"
@@ -48,12 +49,14 @@ typedef struct AggregateNode
 	GpusortOrdered *ordered;	/* without groups: those that need rows in order */
 	GpusortStates *others;		/* without groups: core's other aggregates */
 	GpusortGrouped *grouped;	/* with groups */
+	GpusortInOrder *in_order;	/* of rows that come in their order, instead of all these */
 	GpusortGroupColumns columns;	/* theirs */
 	List	   *own;			/* Aggrefs of aggregates that sort keys, */
 	List	   *by_rows;		/* of those that need rows in order, */
-	List	   *rest;			/* and of others */
+	List	   *rest;			/* and of others; if rows come in order: those without DISTINCT */
 	int			processes;		/* of feeds below; 0: this process reads the rows itself */
 	bool		done;			/* all rows have been read */
+	GpusortReport report;		/* of rows that come in order */
 	GpusortPage page;			/* the rows that are being read */
 } AggregateNode;
 
@@ -130,17 +133,18 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	node->processes = gpusort_aggregate_feed_below(outerPlanState(css));
 	foreach(lc, all_of(node))
 		check_permissions(lfirst_node(Aggref, lc)->aggfnoid, node->processes > 0);
-	if (columns == NIL)
+	if (columns != NIL)
+		node->columns = gpusort_group_columns_unpack(columns);
+	if (linitial_int(list_nth(scan->custom_private, 4)))
+		node->in_order = gpusort_in_order_init(&css->ss.ps, node->by_rows, node->rest, &node->columns);
+	else if (columns == NIL)
 	{
 		node->ordered = gpusort_ordered_init(&css->ss.ps, node->by_rows, false, &sorts);
 		node->aggregates = gpusort_aggregates_init(&css->ss.ps, node->own, false, sorts);
 		node->others = gpusort_states_init(&css->ss.ps, node->rest);
 	}
 	else
-	{
-		node->columns = gpusort_group_columns_unpack(columns);
 		node->grouped = gpusort_grouped_init(&css->ss.ps, node->own, node->by_rows, node->rest, &node->columns);
-	}
 }
 
 /* Adds the child's rows. */
@@ -194,6 +198,20 @@ read_rows(AggregateNode *node)
 	node->done = true;
 }
 
+/* The same where rows come in order */
+static bool
+next_in_order(AggregateNode *node, Datum *values, bool *nulls)
+{
+	bool		found = gpusort_in_order_next(node->in_order, values, nulls, &node->report.rows);
+
+	if (!found && !node->done)
+	{
+		gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &node->report);
+		node->done = true;
+	}
+	return found;
+}
+
 /* Fetches the results; with groups, those of the next one.  False at the end. */
 static bool
 next_results(AggregateNode *node, Datum *values, bool *nulls)
@@ -202,6 +220,8 @@ next_results(AggregateNode *node, Datum *values, bool *nulls)
 	int			n = list_length(node->own);
 	bool		first = !node->done;
 
+	if (node->in_order != NULL)
+		return next_in_order(node, values, nulls);
 	if (first)
 		read_rows(node);
 	if (node->grouped != NULL)
@@ -243,7 +263,9 @@ static void
 forget_rows(AggregateNode *node)
 {
 	ExecClearTuple(node->css.ss.ss_ScanTupleSlot);
-	if (node->grouped != NULL)
+	if (node->in_order != NULL)
+		gpusort_in_order_forget(node->in_order);
+	else if (node->grouped != NULL)
 		gpusort_grouped_forget(node->grouped);
 	else
 	{
@@ -252,6 +274,7 @@ forget_rows(AggregateNode *node)
 		gpusort_states_forget(node->others);
 	}
 	node->done = false;
+	node->report = (GpusortReport) {0};
 	node->page.count = 0;
 }
 

@@ -5,7 +5,7 @@
  *
  * The planner has no parallel plan for such aggregates, because they have no partial form.  It would have to pass all
  * rows through a Gather, which costs too much.  So an Agg above a Gather is offered at the price of what aggregate_feed.c
- * will make of it.
+ * will make of it, or parallel.c of a sort that serves all aggregates (presort.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,9 +15,11 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
 #include "optimizer/prep.h"
 #include "optimizer/tlist.h"
 #include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
 
 #include "compat.h"
 #include "guc.h"
@@ -90,6 +92,63 @@ groups_feed(PlannerInfo *root, double rows, int width, const RelOptInfo *grouped
 		(!estimated || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width));
 }
 
+/*
+ * If one sort serves all aggregates of a query, returns one of the rows of a partial path, in all processes, by the groups and
+ * that order; else NULL.  *saving: by how much it makes the aggregates cheaper
+ */
+static Path *
+presort(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows, Cost *saving)
+{
+	const Aggref *in_order = gpusort_plan_query_order(root, rows, saving);
+	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
+	List	   *clauses;
+	GpusortKeyPlan key;
+	ListCell   *lc;
+
+	List	   *columns;
+	int			distinct = 0;
+
+	if (in_order == NULL || list_length(pathkeys) != list_length(root->parse->groupClause))
+		return NULL;
+	columns = gpusort_plan_order_columns(in_order, &clauses);
+	foreach(lc, root->agginfos)
+		distinct += GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc))->aggdistinct != NIL;
+	if (pathkeys == NIL && distinct > 0 && distinct < list_length(root->agginfos) &&
+		gpusort_plan_few_distinct(estimate_num_groups(root, columns, rows, NULL, NULL), rows))
+		return NULL;
+	foreach(lc, columns)
+	{
+		if (!list_member(partial->pathtarget->exprs, lfirst(lc)))
+			return NULL;
+	}
+	foreach(lc, make_pathkeys_for_sortclauses(root, clauses, in_order->args))
+		pathkeys = list_append_unique_ptr(pathkeys, lfirst(lc));
+	if (pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
+		return NULL;
+	return gpusort_plan_parallel_sort(root, grouped, partial, rows, pathkeys, &key);
+}
+
+/*
+ * Returns a Gather of the rows of a partial path, and a Sort above it, if there are groups, at the price of a feed of GpuSort
+ * Aggregate, which needs no such sort.
+ */
+static Path *
+feed(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows)
+{
+	Path	   *path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
+	Cost		cost = partial->total_cost + parallel_setup_cost;
+
+	path->startup_cost = path->total_cost = cost;
+	/* nor, from 16 on, for an aggregate; core's Gather Merge must not seem cheaper */
+	if (root->group_pathkeys != NIL)
+	{
+		cost += gpusort_plan_aggregate_cost(rows, list_length(root->parse->groupClause), list_length(root->agginfos));
+		path = (Path *) create_sort_path(root, grouped, path, root->group_pathkeys, -1);
+		path->startup_cost = path->total_cost = cost;
+	}
+	return path;
+}
+
 /* Returns the Agg that the planner has found for one process; NULL: it has none. */
 static const AggPath *
 find_serial(const RelOptInfo *grouped)
@@ -112,32 +171,30 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 {
 	const AggPath *serial;
 	Path	   *partial = input->partial_pathlist == NIL ? NULL : linitial(input->partial_pathlist);
-	Path	   *path;
+	Path	   *path = NULL;
 	double		rows = input->rows;
+	Cost		saving = 0;
 	AggClauseCosts costs = {0};
 
 	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL ||
-		root->parse->groupingSets != NIL || root->agginfos == NIL)
+		root->parse->groupingSets != NIL || root->agginfos == NIL || (!gpusort_force && rows < LEAST_ROWS) ||
+		(serial = find_serial(grouped)) == NULL)
 		return;
-	if (!gpusort_force && rows < (gpusort_cost_by_pages((Node *) partial) ? LEAST_PAGE_ROWS : LEAST_ROWS))
-		return;
-	serial = find_serial(grouped);
-	if (serial == NULL || !aggregates_feed(root, partial->pathtarget) ||
-		(serial->aggstrategy == AGG_SORTED && !groups_feed(root, rows, partial->pathtarget->width, grouped, serial)))
-		return;
-	path = (Path *) create_gather_path(root, grouped, partial, partial->pathtarget, NULL, &rows);
-	path->startup_cost = path->total_cost = partial->total_cost + parallel_setup_cost;
-	/* the node does not sort rows by groups, nor, from 16 on, for an aggregate; core's Gather Merge must not seem cheaper */
-	if (root->group_pathkeys != NIL)
+	if (aggregates_feed(root, partial->pathtarget))
 	{
-		Cost		cost = path->total_cost + gpusort_plan_aggregate_cost(rows, list_length(serial->groupClause),
-																		  list_length(root->agginfos));
-
-		path = (Path *) create_sort_path(root, grouped, path, root->group_pathkeys, -1);
-		path->startup_cost = path->total_cost = cost;
+		if ((gpusort_force || rows >= LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
+			(serial->aggstrategy == AGG_PLAIN || groups_feed(root, rows, partial->pathtarget->width, grouped, serial)))
+			path = feed(root, grouped, partial, rows);
 	}
+	else
+		path = presort(root, grouped, partial, rows, &saving);
+	if (path == NULL)
+		return;
 	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
 	path = (Path *) create_agg_path(root, grouped, path, grouped->reltarget, serial->aggstrategy, AGGSPLIT_SIMPLE,
 									serial->groupClause, serial->qual, &costs, serial->numGroups);
+	saving = Min(saving, path->startup_cost - partial->total_cost);
+	path->startup_cost -= saving;
+	path->total_cost -= saving;
 	add_path(grouped, path);
 }

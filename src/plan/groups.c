@@ -126,13 +126,15 @@ gpusort_bound_aggregate(const Agg *agg, const Plan *child)
 	return bound_to_one(child, (Columns) {agg->numCols, agg->grpColIdx, agg->grpOperators, agg->grpCollations});
 }
 
-bool
-gpusort_plan_sorts_by_groups(const Sort *sort, const Agg *agg)
+GpusortBound
+gpusort_bound_own(const CustomScan *own)
 {
-	Columns		sorted = sort_columns(&sort->plan);
-	Columns		groups = {agg->numCols, agg->grpColIdx, agg->grpOperators, agg->grpCollations};
+	List	   *distinct = lsecond(own->custom_private);
 
-	return columns_with(&sorted, &groups) == sorted.n && columns_with(&groups, &sorted) == groups.n;
+	if (!linitial_int(list_nth(own->custom_private, 4)) || lthird(own->custom_private) != NIL ||
+		linitial_node(Aggref, distinct)->aggfilter != NULL)
+		return gpusort_unbounded;
+	return bound_to_one(outerPlan(own), sort_columns(outerPlan(own)));
 }
 
 /* Is lag()'s offset, its second argument, a constant that is not negative? */

@@ -15,6 +15,7 @@
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
@@ -42,11 +43,13 @@ typedef struct Parts
 	List	   *ordered;		/* that need rows in order, */
 	List	   *others;			/* and others */
 	bool		shows_order;	/* of the rows, which a Sort below may have made */
+	const Aggref *in_order;		/* a sort below puts the rows in the order of this one, and all others that sort have the same.
+								 * Then ordered are those with DISTINCT.  NULL: the node sorts */
 } Parts;
 
-/* Finds the columns of the groups, in the order of the Sort.  False if the node cannot group by them. */
+/* Finds the columns of the groups, in the order of the Sort.  hashed: each can be hashed.  False if the node cannot group by them. */
 static bool
-find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
+find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
 {
 	int			n = agg->numCols;
 	RegProcedure left;
@@ -72,9 +75,10 @@ find_columns(const Agg *agg, const Sort *sort, GpusortGroupColumns *columns)
 		/* a column may be there twice, as citext and as text */
 		while (j < n && (agg->grpColIdx[j] != attno || agg->grpOperators[j] != equals))
 			j++;
-		if (j == n || agg->grpCollations[j] != sort->collations[i] ||
-			!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||
-			!get_op_hash_functions(agg->grpOperators[j], &left, &right) || left != right)
+		if (j == n || agg->grpCollations[j] != sort->collations[i])
+			return false;
+		if (hashed && (!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||
+					   !get_op_hash_functions(agg->grpOperators[j], &left, &right) || left != right))
 			return false;
 		columns->attnos[i] = attno;
 		columns->equals[i] = agg->grpOperators[j];
@@ -156,6 +160,17 @@ sorts(const Plan *plan)
 	return (IsA(plan, Sort) || IsA(plan, IncrementalSort)) && plan->initPlan == NIL;
 }
 
+/* Does it take less time to sort the rows of an aggregate here than in core? */
+static bool
+ordered_pays(const Plan *child, const Aggref *aggref)
+{
+	Node	   *expr = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
+
+	return gpusort_force ||
+		!gpusort_cost_few_rows(child->plan_rows, child->plan_width, list_length(aggref->args),
+							   gpusort_rowkey_slowest(exprType(expr), exprCollation(expr)));
+}
+
 /*
  * Can the node compute an aggregate whose rows it has to sort, and does that pay?  From PostgreSQL 16 on, they may come in order:
  * then it does not, unless that takes a Sort.
@@ -163,15 +178,8 @@ sorts(const Plan *plan)
 static bool
 is_ordered(const Agg *agg, const Aggref *aggref)
 {
-	const Plan *child = outerPlan(agg);
-	Node	   *expr;
-
-	if (!gpusort_ordered_accept(aggref) || (GPUSORT_AGG_PRESORTED(aggref) && !sorts(child)))
-		return false;
-	expr = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
-	return gpusort_force ||
-		!gpusort_cost_few_rows(child->plan_rows, child->plan_width, list_length(aggref->args),
-							   gpusort_rowkey_slowest(exprType(expr), exprCollation(expr)));
+	return gpusort_ordered_accept(aggref) && (!GPUSORT_AGG_PRESORTED(aggref) || sorts(outerPlan(agg))) &&
+		ordered_pays(outerPlan(agg), aggref);
 }
 
 /* Do all aggregates that sort come in order by one Sort below the Agg?  That is faster, but for DISTINCT. */
@@ -243,21 +251,85 @@ uses_other_columns(Node *node, GpusortGroupColumns *columns)
 	return expression_tree_walker(node, uses_other_columns, columns);
 }
 
+/* Does the node take less time to compute an aggregate without a sort of rows? */
+static bool
+takes_keys(const Agg *agg, const Aggref *aggref)
+{
+	return gpusort_plan_is_own_aggregate(aggref, agg->numCols > 0) &&
+		(agg->numCols == 0 || (IsA(outerPlan(agg), Sort) && groups_pay(agg, outerPlan(agg))));
+}
+
+/*
+ * Are there few distinct values for DISTINCT?  The node drops the others before it sorts, where a sort below needs all rows for
+ * other aggregates.
+ */
+static bool
+drops_most(PlannedStmt *stmt, const Agg *agg, const Parts *parts)
+{
+	double		rows = outerPlan(agg)->plan_rows;
+	double		values = 1;
+	List	   *clauses;
+	ListCell   *lc;
+
+	if (agg->numCols > 0 || parts->ordered == NIL || parts->others == NIL)
+		return false;
+	foreach(lc, gpusort_plan_order_columns(linitial_node(Aggref, parts->ordered), &clauses))
+		values *= gpusort_plan_distinct(stmt, outerPlan(agg), lfirst_node(Var, lc)->varattno, rows);
+	return gpusort_plan_few_distinct(values, rows);
+}
+
+/* Does a sort below an Agg serve all its aggregates, and does that pay?  Then sets parts, but for the columns. */
+static bool
+find_order(PlannedStmt *stmt, const Agg *agg, Parts *parts)
+{
+	List	   *all = gpusort_aggregate_list(agg);
+	const Aggref *in_order = gpusort_plan_agg_order(agg);
+	const Sort *sort = gpusort_plan_sort_below(agg);
+	bool		presorted = true;
+	ListCell   *lc;
+
+	if (!enable_sort || in_order == NULL || !ordered_pays(outerPlan(agg), in_order) || IsA(outerPlan(agg), IncrementalSort) ||
+		(agg->numCols > 0 && (sort == NULL || sort->numCols < agg->numCols)))
+		return false;
+	foreach(lc, all)
+	{
+		Aggref	   *aggref = lfirst_node(Aggref, lc);
+
+		if (takes_keys(agg, aggref) || (GPUSORT_AGG_PRESORTED(aggref) && sort == NULL))
+			return false;
+		presorted &= aggref->aggdistinct == NIL && (aggref->aggorder == NIL || GPUSORT_AGG_PRESORTED(aggref));
+		if (aggref->aggdistinct != NIL)
+			parts->ordered = list_append_unique(parts->ordered, aggref);
+		else
+			parts->others = list_append_unique(parts->others, aggref);
+	}
+	/* core's Agg takes such rows as fast, if it need not find distinct ones */
+	if (presorted || ((sort == NULL || !IsA(outerPlan(sort), Gather)) && drops_most(stmt, agg, parts)))
+		return false;
+	parts->in_order = in_order;
+	return true;
+}
+
 /* Can the node take an Agg's place, and does that pay? */
 static bool
-find_parts(const Agg *agg, Parts *parts)
+find_parts(PlannedStmt *stmt, const Agg *agg, Parts *parts)
 {
 	const Plan *child = outerPlan(agg);
 
 	*parts = (Parts) {.own = NIL};
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
-		(agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED))
+		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return false;
+	if (find_order(stmt, agg, parts))
+		return (agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
+			!uses_other_columns((Node *) agg->plan.targetlist, &parts->columns) &&
+			!uses_other_columns((Node *) agg->plan.qual, &parts->columns);
+	*parts = (Parts) {.own = NIL};
 	if (!find_aggregates(agg, parts))
 		return false;
 	if (agg->aggstrategy == AGG_SORTED &&
-		(agg->numCols == 0 || !IsA(child, Sort) || child->initPlan != NIL || !groups_pay(agg, child) ||
-		 !find_columns(agg, (const Sort *) child, &parts->columns)))
+		(!IsA(child, Sort) || child->initPlan != NIL || !groups_pay(agg, child) ||
+		 !find_columns(agg, (const Sort *) child, true, &parts->columns)))
 		return false;
 	if (uses_other_columns((Node *) agg->plan.targetlist, &parts->columns) ||
 		uses_other_columns((Node *) agg->plan.qual, &parts->columns))
@@ -332,23 +404,31 @@ pack_columns(const GpusortGroupColumns *columns)
 }
 
 Plan *
-gpusort_plan_own_aggregates(Agg *agg)
+gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 {
 	Parts		parts;
 	References	references = {.columns = &parts.columns};
 	CustomScan *scan;
 	Plan	   *plan;
-	Plan	   *child = outerPlan(agg);
+	Plan	   *child;
 	Plan	   *feed;
 	List	   *columns;
 
-	if (!find_parts(agg, &parts))
+	if (!find_parts(stmt, agg, &parts))
 		return NULL;
+	if (parts.in_order != NULL && gpusort_plan_sort_below(agg) == NULL)
+	{
+		agg = gpusort_plan_narrow_input(agg);
+		(void) find_parts(stmt, agg, &parts);
+	}
+	child = outerPlan(agg);
 	/* without groups, rows stay sorted for an aggregate that shows their order */
-	if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
+	if (parts.in_order != NULL)
+		child = gpusort_plan_presort(agg, parts.in_order);
+	else if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
 	columns = pack_columns(&parts.columns);
-	if (parts.ordered == NIL && (feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
+	if (parts.ordered == NIL && parts.in_order == NULL && (feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
 		child = feed;
 	references.aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
 	scan = makeNode(CustomScan);
@@ -362,7 +442,7 @@ gpusort_plan_own_aggregates(Agg *agg)
 		gpusort_plan_aggregate_cost(child->plan_rows, parts.columns.n, list_length(references.aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_scan_tlist = make_slot(&references, child);
-	scan->custom_private = list_make4(parts.own, parts.ordered, parts.others, columns);
+	scan->custom_private = list_make5(parts.own, parts.ordered, parts.others, columns, list_make1_int(parts.in_order != NULL));
 	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return plan;

@@ -35,9 +35,8 @@
 /* add_path() takes costs for the same if they differ by less than this factor, 1.01 */
 #define FUZZ			1.02
 
-/* Plans the key for these pathkeys.  False if gpusort does not support them. */
-static bool
-plan_key(List *pathkeys, GpusortKeyPlan *key)
+bool
+gpusort_plan_key(List *pathkeys, GpusortKeyPlan *key)
 {
 	GpusortSortColumn *columns = palloc(list_length(pathkeys) * sizeof(GpusortSortColumn));
 	int			n = 0;
@@ -115,14 +114,9 @@ offer(PlannerInfo *root, RelOptInfo *rel, Path *path)
 	add_path(rel, path);
 }
 
-/*
- * Returns a Sort above a Gather, which plan/parallel.c will replace by a sort that all
- * processes feed, at that one's cost: no row goes through a queue, the processes share the
- * work of gathering, and the leader returns the rows.  NULL if core's sort costs no more.
- */
-static Path *
-price_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows, List *pathkeys,
-					const GpusortKeyPlan *key)
+Path *
+gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows, List *pathkeys,
+						   const GpusortKeyPlan *key)
 {
 	double		processes = rows / Max(partial->rows, 1);
 	GpusortCostInput input;
@@ -169,7 +163,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	if (gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->sort_pathkeys),
 							  slowest_comparison(root->sort_pathkeys)))
 		return;
-	if (!plan_key(root->sort_pathkeys, &key))
+	if (!gpusort_plan_key(root->sort_pathkeys, &key))
 		return;
 
 	/*
@@ -191,7 +185,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 		return;
 	/* tuple_fraction tells of a LIMIT above the subquery that this sort is in */
 	if (bound.rows < 0 && root->tuple_fraction == 0 &&
-		(path = price_parallel_sort(root, ordered_rel, input, rows, root->sort_pathkeys, &key)) != NULL)
+		(path = gpusort_plan_parallel_sort(root, ordered_rel, input, rows, root->sort_pathkeys, &key)) != NULL)
 		offer(root, ordered_rel, path);
 	path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound);
 	if (path != NULL)
@@ -283,14 +277,14 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	}
 	if (!found || ends_early(root->parse) || is_read_in_part(root) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
-		!returns_columns(root, rel, pathkeys) || !plan_key(pathkeys, &key) ||
+		!returns_columns(root, rel, pathkeys) || !gpusort_plan_key(pathkeys, &key) ||
 		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
 		return;
 	saving = gpusort_plan_presort_saving(root, rel);
 	if (least != NULL && sort->total_cost - saving >= INDEX_MARGIN * least->total_cost)
 		return;
 	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0)
-		shared = price_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
+		shared = gpusort_plan_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
 	if (shared != NULL && shared->total_cost < sort->total_cost)
 		sort = shared;
 	saving = Min(saving, sort->startup_cost - ((SortPath *) sort)->subpath->total_cost);

@@ -145,23 +145,6 @@ sort_groups(Replacement *in, Agg *agg)
 	gpusort_plan_use_sort(agg, sorted, cost);
 }
 
-/* Has a Sort, which will become a GpuSort, sort the rows of an Agg's aggregates that sort. */
-static bool
-presort(Replacement *in, Agg *agg)
-{
-	Agg		   *sorted = gpusort_plan_presort(agg);
-	Plan	   *sort;
-	Cost		cost;
-
-	if (sorted == NULL)
-		return false;
-	sort = IsA(outerPlan(sorted), Sort) ? outerPlan(sorted) : outerPlan(outerPlan(sorted));
-	if (refuse_sort(in->stmt, (Sort *) sort, gpusort_unbounded, &cost) != NULL)
-		return false;
-	gpusort_plan_use_sort(agg, sorted, cost);
-	return true;
-}
-
 /*
  * Replaces the Sorts in a plan, the Aggs with aggregates that sort, and HashAggregates, puts a GpuSort
  * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
@@ -198,13 +181,13 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		}
 	}
 
-	if (IsA(plan, Agg) && !presort(in, (Agg *) plan))
+	if (IsA(plan, Agg))
 	{
-		Plan	   *own = gpusort_plan_own_aggregates((Agg *) plan);
+		Plan	   *own = gpusort_plan_own_aggregates(in->stmt, (Agg *) plan);
 
 		if (own != NULL)
 		{
-			own->lefttree = replace_sorts(in, own->lefttree, gpusort_unbounded);
+			own->lefttree = replace_sorts(in, own->lefttree, gpusort_bound_own((CustomScan *) own));
 			in->saved += Max(plan->total_cost - own->total_cost, 0);
 			return own;
 		}

@@ -104,6 +104,17 @@ extern double gpusort_plan_compared_columns(PlannedStmt *stmt, Sort *sort);
  */
 extern void gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *ordered_rel);
 
+/* Plans the key for these pathkeys.  False if gpusort does not support them. */
+extern bool gpusort_plan_key(List *pathkeys, GpusortKeyPlan *key);
+
+/*
+ * Returns a Sort above a Gather, for a relation with this many rows, which plan/parallel.c will replace by a sort that all
+ * processes feed, at that one's cost: no row goes through a queue, the processes share the
+ * work of gathering, and the leader returns the rows.  NULL if core's sort costs no more.  In paths.c.
+ */
+extern Path *gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, double rows, List *pathkeys,
+										const GpusortKeyPlan *key);
+
 /*
  * Where a path of a table returns rows in the order that the query needs, or by the first columns of it: offers a sort of
  * the cheapest path's rows at GpuSort's cost, unless it costs more than a part of a path in the whole order.  In paths.c.
@@ -124,7 +135,7 @@ extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
 /* ---- own_aggregates.c ---- */
 
 /* Returns a GpuSort Aggregate in place of an Agg and of a Sort below it; NULL if the Agg must stay. */
-extern Plan *gpusort_plan_own_aggregates(Agg *agg);
+extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
 
 /* Does GpuSort Aggregate compute an aggregate as one that sorts?  grouped: for groups */
 extern bool gpusort_plan_is_own_aggregate(const Aggref *aggref, bool grouped);
@@ -183,12 +194,26 @@ extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
 /* ---- presort.c ---- */
 
 /*
- * Returns an Agg above a Sort, or a Gather Merge above one, whose rows come in the order of the aggregates, so that these
- * need not sort; NULL: they do not sort by one order, or core has sorted.
+ * Return one of the aggregates of an Agg, or of a query, that sort, if all of these sort by the same columns of the rows, and
+ * the others may see the rows in that order; else NULL.  Those with DISTINCT have the same FILTER.  *saving: what the
+ * aggregates' own sorts of this many rows would cost, and the planner's costs do not contain.
  */
-extern Agg *gpusort_plan_presort(const Agg *agg);
+extern const Aggref *gpusort_plan_agg_order(const Agg *agg);
+extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving);
 
-/* By how much that makes the aggregates of a query cheaper, if a path of this table is sorted; 0: it will not be done. */
+/* Is it worth while to find this many distinct values of so many rows before they are sorted? */
+extern bool gpusort_plan_few_distinct(double values, double rows);
+
+/* Returns the columns by which an aggregate sorts, without constants, and their clauses; NIL: it sorts by something else. */
+extern List *gpusort_plan_order_columns(const Aggref *aggref, List **clauses);
+
+/* Returns the Sort below an Agg, or below a Gather Merge there; NULL: there is none. */
+extern const Sort *gpusort_plan_sort_below(const Agg *agg);
+
+/* Returns a Sort, or a Gather Merge above one, in place of an Agg's child: by its groups, and by this aggregate's order. */
+extern Plan *gpusort_plan_presort(Agg *agg, const Aggref *aggref);
+
+/* By how much a sort below makes the aggregates of a query cheaper, if a path of this table is sorted; 0: it does not. */
 extern Cost gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel);
 
 /* ---- start.c ---- */
@@ -239,8 +264,8 @@ extern GpusortBound gpusort_bound_unique(const Unique *unique);
 extern GpusortBound gpusort_bound_aggregate(const Agg *agg, const Plan *child);
 extern GpusortBound gpusort_bound_window(const WindowAgg *window);
 
-/* Does a Sort sort by the columns of an Agg's groups and by no others? */
-extern bool gpusort_plan_sorts_by_groups(const Sort *sort, const Agg *agg);
+/* The bound of a GpuSort Aggregate, for its child: if it needs only distinct rows, one of those that are equal. */
+extern GpusortBound gpusort_bound_own(const CustomScan *own);
 
 /*
  * The rows that the groups of a bound keep of a Sort's child, by the statistics of its columns; 0: the bound has no

@@ -3,9 +3,10 @@
  * presort.c
  *		Sorts the rows of an Agg by what its aggregates sort them by.
  *
- * Until PostgreSQL 15, array_agg(x ORDER BY y) puts the rows of each group into a tuplesort of its own.  If all aggregates of
- * an Agg that sort have one order, one sort below the Agg, by the groups and that order, takes a third of the time or less.
- * From PostgreSQL 16 on, the planner does this itself.
+ * Core puts the rows of array_agg(x ORDER BY y) or count(DISTINCT x) into a tuplesort of their own, for each group; from
+ * PostgreSQL 16 on, the planner can also sort them below the Agg, for one of the aggregates.  If all aggregates of an Agg that
+ * sort have one order, one GpuSort below, by the groups and that order, takes a third of the time or less, and all processes of
+ * a parallel query share its work.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,131 +14,175 @@
 
 #include "catalog/pg_aggregate.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 
+#include "aggregate/group_states.h"
+#include "aggregate/ordered.h"
 #include "compat.h"
-#include "guc.h"
 #include "plan/plan.h"
 
 /* What an aggregate's own sorts cost for each row.  In groups of 4 to 1,000,000 rows they took twice to five times that. */
 #define GROUP_SORT_COST		(10 * cpu_operator_cost)
 
-/* Does core sort the rows of an aggregate for nothing but its ORDER BY? */
-static bool
-is_ordered(const Aggref *aggref)
+/* Rows of one value, on average, from which on it takes less time to drop those that repeat another one than to sort them all */
+#define LEAST_REPEATS	10.0
+
+bool
+gpusort_plan_few_distinct(double values, double rows)
 {
-	return aggref->aggkind == AGGKIND_NORMAL && aggref->aggorder != NIL && aggref->aggdistinct == NIL;
+	return rows >= LEAST_REPEATS * values;
 }
 
-/* Returns entry i of an aggregate's ORDER BY if that is a column of the rows, else NULL. */
-static Var *
-order_column(const Aggref *aggref, int i)
+static bool
+sorts(const Aggref *aggref)
 {
-	Expr	   *expr = get_sortgroupclause_tle(list_nth_node(SortGroupClause, aggref->aggorder, i), aggref->args)->expr;
+	return aggref->aggkind == AGGKIND_NORMAL && (aggref->aggorder != NIL || aggref->aggdistinct != NIL);
+}
 
-	return IsA(expr, Var) && ((Var *) expr)->varattno > 0 ? (Var *) expr : NULL;
+List *
+gpusort_plan_order_columns(const Aggref *aggref, List **clauses)
+{
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	*clauses = NIL;
+	foreach(lc, aggref->aggdistinct != NIL ? aggref->aggdistinct : aggref->aggorder)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
+		Expr	   *expr = get_sortgroupclause_tle(clause, aggref->args)->expr;
+
+		if (IsA(expr, Const))
+			continue;
+		if (!IsA(expr, Var) || ((Var *) expr)->varattno <= 0)
+			return NIL;
+		columns = lappend(columns, expr);
+		*clauses = lappend(*clauses, clause);
+	}
+	return columns;
 }
 
 static bool
 same_order(const Aggref *a, const Aggref *b)
 {
-	if (list_length(a->aggorder) != list_length(b->aggorder))
-		return false;
-	for (int i = 0; i < list_length(a->aggorder); i++)
-	{
-		SortGroupClause *x = list_nth_node(SortGroupClause, a->aggorder, i);
-		SortGroupClause *y = list_nth_node(SortGroupClause, b->aggorder, i);
+	List	   *clauses[2];
+	List	   *columns = gpusort_plan_order_columns(a, &clauses[0]);
+	ListCell   *x;
+	ListCell   *y;
 
-		if (x->sortop != y->sortop || x->nulls_first != y->nulls_first || order_column(a, i) == NULL ||
-			!equal(order_column(a, i), order_column(b, i)))
+	if (columns == NIL || !equal(columns, gpusort_plan_order_columns(b, &clauses[1])))
+		return false;
+	forboth(x, clauses[0], y, clauses[1])
+	{
+		if (lfirst_node(SortGroupClause, x)->sortop != lfirst_node(SortGroupClause, y)->sortop ||
+			lfirst_node(SortGroupClause, x)->nulls_first != lfirst_node(SortGroupClause, y)->nulls_first)
 			return false;
 	}
 	return true;
 }
 
 /*
- * Returns one of the aggregates that sort, if all have its order and the others may see the rows in that order, else NULL.
+ * Returns one of the aggregates that sort, if all of these sort by the same columns of the rows, and the others may see the rows
+ * in that order; else NULL.  Those with DISTINCT have the same FILTER.
  */
 static const Aggref *
 common_order(List *aggregates)
 {
 	const Aggref *first = NULL;
+	const Aggref *distinct = NULL;
 	ListCell   *lc;
 
 	foreach(lc, aggregates)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (!is_ordered(aggref))
+		if (!sorts(aggref))
 		{
-			/* GpuSort Aggregate may compute those that sort */
-			if (aggref->aggkind != AGGKIND_NORMAL || aggref->aggdistinct != NIL || !gpusort_aggregate_is_harmless(aggref))
+			/* it may see the rows in that order */
+			if (!gpusort_states_accept(aggref) || !gpusort_aggregate_is_harmless(aggref))
 				return NULL;
 			continue;
 		}
 		first = first == NULL ? aggref : first;
-		if (!same_order(first, aggref) || contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
+		if (!gpusort_ordered_accept(aggref) || !same_order(first, aggref))
+			return NULL;
+		if (aggref->aggdistinct == NIL)
+			continue;
+		distinct = distinct == NULL ? aggref : distinct;
+		if (!equal(distinct->aggfilter, aggref->aggfilter))
 			return NULL;
 	}
 	return first;
 }
 
-Cost
-gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
+const Aggref *
+gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving)
 {
 	List	   *aggregates = NIL;
 	int			sorting = 0;
 	ListCell   *lc;
 
-	/* the rows of the table, in the order of the groups, reach the Agg */
-	if (GPUSORT_CORE_PRESORTS || root->parse->groupClause == NIL || root->parse->groupingSets != NIL ||
-		root->query_pathkeys != root->group_pathkeys ||
-		list_length(root->group_pathkeys) != list_length(root->parse->groupClause) ||
-		!bms_equal(rel->relids, root->all_baserels))
-		return 0;
 	foreach(lc, root->agginfos)
 	{
 		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
 
 		aggregates = lappend(aggregates, aggref);
-		sorting += is_ordered(aggref);
+		sorting += sorts(aggref);
 	}
-	return common_order(aggregates) != NULL ? GROUP_SORT_COST * sorting * rel->rows : 0;
+	*saving = GPUSORT_CORE_PRESORTS ? 0 : GROUP_SORT_COST * sorting * rows;
+	return common_order(aggregates);
 }
 
-/* Adds the columns of an aggregate's ORDER BY to those of a Sort. */
-static void
-add_order(Sort *sort, const Aggref *aggref)
+const Aggref *
+gpusort_plan_agg_order(const Agg *agg)
 {
-	int			first = sort->numCols;
-	int			n = first + list_length(aggref->aggorder);
+	return common_order(gpusort_aggregate_list(agg));
+}
+
+Cost
+gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
+{
+	Cost		saving;
+
+	/* the rows of the table, in the order of the groups, reach the Agg */
+	if (root->parse->groupClause == NIL || root->parse->groupingSets != NIL ||
+		root->query_pathkeys != root->group_pathkeys ||
+		list_length(root->group_pathkeys) != list_length(root->parse->groupClause) ||
+		!bms_equal(rel->relids, root->all_baserels))
+		return 0;
+	return gpusort_plan_query_order(root, rel->rows, &saving) != NULL ? saving : 0;
+}
+
+/* Adds the columns of an aggregate's order to the first n ones of a Sort. */
+static void
+add_order(Sort *sort, int n, const Aggref *aggref)
+{
+	List	   *clauses;
+	List	   *columns = gpusort_plan_order_columns(aggref, &clauses);
+	int			most = n + list_length(columns);
 	Sort		by = *sort;
+	ListCell   *lc;
 
+	sort->sortColIdx = palloc(most * sizeof(AttrNumber));
+	sort->sortOperators = palloc(most * sizeof(Oid));
+	sort->collations = palloc(most * sizeof(Oid));
+	sort->nullsFirst = palloc(most * sizeof(bool));
+	memcpy(sort->sortColIdx, by.sortColIdx, n * sizeof(AttrNumber));
+	memcpy(sort->sortOperators, by.sortOperators, n * sizeof(Oid));
+	memcpy(sort->collations, by.collations, n * sizeof(Oid));
+	memcpy(sort->nullsFirst, by.nullsFirst, n * sizeof(bool));
+	foreach(lc, columns)
+	{
+		SortGroupClause *clause = list_nth_node(SortGroupClause, clauses, foreach_current_index(lc));
+		const Var  *column = lfirst_node(Var, lc);
+
+		sort->sortColIdx[n] = column->varattno;
+		sort->sortOperators[n] = clause->sortop;
+		sort->collations[n] = column->varcollid;
+		sort->nullsFirst[n++] = clause->nulls_first;
+	}
 	sort->numCols = n;
-	sort->sortColIdx = palloc(n * sizeof(AttrNumber));
-	sort->sortOperators = palloc(n * sizeof(Oid));
-	sort->collations = palloc(n * sizeof(Oid));
-	sort->nullsFirst = palloc(n * sizeof(bool));
-	for (int i = 0; i < first; i++)
-	{
-		sort->sortColIdx[i] = by.sortColIdx[i];
-		sort->sortOperators[i] = by.sortOperators[i];
-		sort->collations[i] = by.collations[i];
-		sort->nullsFirst[i] = by.nullsFirst[i];
-	}
-	for (int i = first; i < n; i++)
-	{
-		SortGroupClause *clause = list_nth_node(SortGroupClause, aggref->aggorder, i - first);
-		Var		   *column = order_column(aggref, i - first);
-
-		sort->sortColIdx[i] = column->varattno;
-		sort->sortOperators[i] = clause->sortop;
-		sort->collations[i] = column->varcollid;
-		sort->nullsFirst[i] = clause->nulls_first;
-	}
 }
 
 /* Copies a Gather Merge for a Sort in place of the one below it. */
@@ -156,86 +201,31 @@ merge_sorted(const GatherMerge *gather, Sort *sort)
 	return &copy->plan;
 }
 
-/* Does an aggregate that sorts sort only some of the rows? */
-static bool
-is_filtered(List *aggregates)
+const Sort *
+gpusort_plan_sort_below(const Agg *agg)
 {
-	ListCell   *lc;
+	const Plan *child = outerPlan(agg);
 
-	foreach(lc, aggregates)
-	{
-		if (is_ordered(lfirst_node(Aggref, lc)) && lfirst_node(Aggref, lc)->aggfilter != NULL)
-			return true;
-	}
-	return false;
+	if (IsA(child, GatherMerge) && gpusort_plan_handed_on(child, outerPlan(child)) != NIL)
+		child = outerPlan(child);
+	return IsA(child, Sort) && child->initPlan == NIL ? (const Sort *) child : NULL;
 }
 
-/* Lets aggregates take their rows as they come.  Arguments that they only sorted by go. */
-static Node *
-take_rows_in_order(Node *node, void *context)
+Plan *
+gpusort_plan_presort(Agg *agg, const Aggref *aggref)
 {
-	Aggref	   *aggref = (Aggref *) node;
-	ListCell   *lc;
-
-	if (node == NULL)
-		return NULL;
-	if (!IsA(node, Aggref))
-		return expression_tree_mutator(node, take_rows_in_order, context);
-	if (!is_ordered(aggref))
-		return node;
-	aggref = copyObject(aggref);
-	aggref->aggorder = NIL;
-	foreach(lc, aggref->args)
-	{
-		if (lfirst_node(TargetEntry, lc)->resjunk)
-			aggref->args = foreach_delete_current(aggref->args, lc);
-	}
-	return (Node *) aggref;
-}
-
-Agg *
-gpusort_plan_presort(const Agg *agg)
-{
-	List	   *aggregates;
-	Plan	   *child = outerPlan(agg);
-	GatherMerge *gather = NULL;
+	const Plan *child = outerPlan(agg);
+	const Sort *below = gpusort_plan_sort_below(agg);
 	Sort	   *sort;
-	Agg		   *result;
 
-	if (GPUSORT_CORE_PRESORTS || !enable_sort || (agg->aggstrategy != AGG_PLAIN && agg->aggstrategy != AGG_SORTED) ||
-		agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL)
-		return NULL;
-	aggregates = gpusort_aggregate_list(agg);
-	if (common_order(aggregates) == NULL)
-		return NULL;
-	if (agg->aggstrategy == AGG_PLAIN)
+	if (below == NULL)
 	{
-		/* before anything is copied */
-		if (is_filtered(aggregates) ||
-			(!gpusort_force && gpusort_cost_few_rows(child->plan_rows, child->plan_width, 1, GPUSORT_COMPARISON_FAST)))
-			return NULL;
-		result = gpusort_plan_narrow_input(agg);
-		sort = gpusort_plan_make_sort(result);
+		sort = gpusort_plan_make_sort(agg);
+		add_order(sort, 0, aggref);
+		return &sort->plan;
 	}
-	else
-	{
-		if (IsA(child, GatherMerge))
-		{
-			gather = (GatherMerge *) child;
-			child = outerPlan(gather);
-			if (gpusort_plan_handed_on(&gather->plan, child) == NIL)
-				return NULL;
-		}
-		if (!IsA(child, Sort) || child->initPlan != NIL || !gpusort_plan_sorts_by_groups((Sort *) child, agg))
-			return NULL;
-		result = palloc(sizeof(Agg));
-		*result = *agg;
-		sort = palloc(sizeof(Sort));
-		*sort = *(Sort *) child;
-	}
-	add_order(sort, common_order(gpusort_aggregate_list(result)));
-	outerPlan(result) = gather != NULL ? merge_sorted(gather, sort) : &sort->plan;
-	result->plan.targetlist = (List *) take_rows_in_order((Node *) result->plan.targetlist, NULL);
-	result->plan.qual = (List *) take_rows_in_order((Node *) result->plan.qual, NULL);
-	return result;
+	sort = palloc(sizeof(Sort));
+	*sort = *below;
+	add_order(sort, agg->numCols, aggref);
+	return IsA(child, GatherMerge) ? merge_sorted((const GatherMerge *) child, sort) : &sort->plan;
 }

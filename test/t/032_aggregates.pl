@@ -287,13 +287,21 @@ foreach my $case (
 	[ "SELECT g, array_agg(k ORDER BY n NULLS FIRST) FROM p GROUP BY g", 'g, n NULLS FIRST' ],
 	[ "SELECT g, $ordered, max(k) FROM p GROUP BY g ORDER BY g DESC", 'g DESC, big, k DESC' ],
 	[ "SELECT g, array_agg(c ORDER BY k) FROM indexed GROUP BY g ORDER BY g DESC", 'g DESC, k', 'SET max_parallel_workers_per_gather = 0' ],
-	[ "SELECT g, array_agg(c ORDER BY k) FROM p GROUP BY g ORDER BY 2", 'g, k' ])
+	[ "SELECT g, array_agg(c ORDER BY k) FROM p GROUP BY g ORDER BY 2", 'g, k' ],
+	[ "SELECT count(DISTINCT n), sum(DISTINCT n) FROM p", 'n' ],
+	[ "SELECT g, count(DISTINCT c) FROM p GROUP BY g", 'g, c COLLATE "C"' ],
+	[ "SELECT count(DISTINCT a), count(*) FROM (SELECT nullif(a, ARRAY[1 + g]) AS a FROM p OFFSET 0) q WHERE a IS NULL OR a[1] > 0", 'a' ],
+	[ "SELECT g, count(DISTINCT c), count(*), string_agg(c, ',' ORDER BY c) || array_agg(DISTINCT c)::text, sum(k) FILTER (WHERE k > 0) FROM p GROUP BY g", 'g, c COLLATE "C"' ],
+	[ "SELECT few, string_agg(DISTINCT c, ',' ORDER BY c DESC) FILTER (WHERE k > 0), count(DISTINCT c) FILTER (WHERE k < 0) FROM p GROUP BY few", '' ],
+	[ "SELECT few, string_agg(DISTINCT c, '-' ORDER BY c DESC) FILTER (WHERE k > 0), max(DISTINCT c ORDER BY c DESC) FILTER (WHERE k > 0) FROM p GROUP BY few", 'few, c COLLATE "C" DESC' ],
+	# many groups: keys of each would take more time than one sort
+	[ "SELECT k, count(DISTINCT g), count(*) FROM p GROUP BY k HAVING count(DISTINCT g) > 0", 'k, g' ])
 {
 	my ($query, $order, $settings) = @$case;
 	my $plan = plan_of($query, presorting('on') . ($settings // ''));
 
-	like($plan, qr/^ *(?:->  )?(?:Group)?Aggregate\n(?: +(?:Group Key|Filter): .*\n)* +->  Custom Scan \(GpuSort\)\n +Sort Key: (?:\w+\.)?\Q$order\E\n/m,
-		"sorted below the aggregates: $query");
+	like($plan, qr/^ *(?:->  )?(?:(?:Group)?Aggregate|Custom Scan \(GpuSort Aggregate\))\n(?: +(?:Group Key|Filter|Aggregates): .*\n)* +->  Custom Scan \(GpuSort\)\n +Sort Key: (?:\w+\.)?\Q$order\E\n/m,
+		"sorted below the aggregates: $query") if $order ne '';
 	my @answers = map { $node->safe_psql('postgres', presorting('on') . "SET gpusort.enabled = $_; SELECT count(*), md5(string_agg(s::text, ';')) FROM ($query OFFSET 0) s") } 'on', 'off';
 	is($answers[0], $answers[1], "the aggregates are core's: $query");
 }
@@ -301,6 +309,10 @@ foreach my $more ('array_agg(g)', 'sum(f8)', 'array_agg(k ORDER BY big, k)', 'ar
 {
 	unlike(plan_of("SELECT g, $ordered, $more FROM p GROUP BY g", ''), qr/Sort Key:.*\bbig\b/, "not sorted below the aggregates: $more");
 }
+
+# Few distinct values are found before the sort, but beside another aggregate the sort below has all rows.
+unlike(plan_of('SELECT count(*), count(DISTINCT few) FROM p', presorting('on')), qr/Sort Key/, 'few distinct values beside another aggregate');
+like(plan_of('SELECT count(*), count(DISTINCT n) FROM p', presorting('on')), qr/Sort Key/, 'many distinct values beside another aggregate');
 
 # From 16 on, an index may give an aggregate its rows in order.
 if ($presorts)

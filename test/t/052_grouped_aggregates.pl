@@ -269,7 +269,11 @@ like(answer($session, "EXPLAIN (COSTS OFF) SELECT few + 1, x, $median, count(*) 
 my $own = 'count(DISTINCT v)';
 # the planner's number of groups counts if it can know it
 answer($session, 'SET gpusort.force = off');
-unlike(answer($session, "EXPLAIN SELECT $_, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of one row: $_") foreach 'id', 'id + 1', '(7 - id) - 5';
+foreach my $group ('id', 'id + 1', '(7 - id) - 5')
+{
+	unlike(answer($session, "EXPLAIN SELECT $group, $median FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of one row: $group");
+	like(answer($session, "EXPLAIN SELECT $group, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate\).*\n +Group Key.*\n +Aggregates.*\n.*GpuSort\)/, "groups of one row, in order: $group");
+}
 like(answer($session, "EXPLAIN SELECT $_, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of many rows: $_") foreach 'few', 'few + 1', 'id / 1000', 'id % 100 + 1', 'id - id % 1000';
 answer($session, 'SET gpusort.force = on');
 same_answer('wrong fractions do no harm where no group has values', 'SELECT few, percentile_disc(ARRAY[2]) WITHIN GROUP (ORDER BY nullif(k, k)), count(*) FROM big GROUP BY few ORDER BY few');
