@@ -435,6 +435,9 @@ for rows in 1k 3k 10k 100k 3M; do
   shape $rows 'aggregate: rank' "$facts" 'SELECT rank(0) WITHIN GROUP (ORDER BY k) FROM t'
   shape $rows 'aggregate: percentile_cont, in order' "$facts" 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM t'
   shape $rows 'aggregate: percentile_cont of groups' "$facts" 'SELECT a, percentile_cont(0.5) WITHIN GROUP (ORDER BY k) FROM t GROUP BY a'
+  shape $rows 'aggregate: count(DISTINCT) of uuids' "md5(rnd($((n / 2)))::text)::uuid u" 'SELECT count(DISTINCT u) FROM t'
+  shape $rows 'aggregate: count(DISTINCT) of uuids by groups, beside others' "md5(rnd($((n / 2)))::text)::uuid u, rnd(1000)::int a" 'SELECT a, count(DISTINCT u), count(*), avg(a) FROM t GROUP BY a'
+  shape $rows 'aggregate: few distinct texts beside others' "$facts" 'SELECT count(*), count(DISTINCT s), avg(k) FROM t'
   shape $rows 'aggregate: two orders' "$facts" 'SELECT count(DISTINCT k), count(DISTINCT s) FROM t'
 done
 # ... several, and beside others
@@ -454,6 +457,7 @@ for rows in 1k 10k 100k 1M; do
     shape $rows "aggregate: groups of 100 rows, $memory" "any_int() k, rnd($((n / 100)))::int a" "SELECT a, $of_group FROM t GROUP BY a" work_mem=$memory
     shape $rows "aggregate: groups of two rows, $memory" "any_int() k, rnd($((n / 2)))::int a" "SELECT a, $of_group, count(*) FROM t GROUP BY a" work_mem=$memory
     shape $rows "aggregate: groups of one row, $memory" "$facts" "SELECT id, $of_group, count(*) FROM t GROUP BY id" work_mem=$memory
+    shape $rows "aggregate: count(DISTINCT) of groups of one row, $memory" "$facts" "SELECT id, count(DISTINCT k), count(*) FROM t GROUP BY id" work_mem=$memory
     shape $rows "aggregate: groups in order, $memory" "any_int() k, i / 100 a" "SELECT a, $of_group FROM t GROUP BY a" work_mem=$memory
     shape $rows "aggregate: groups by an expression, $memory" "$facts" "SELECT id % 100, $of_group, count(*) FROM t GROUP BY id % 100" work_mem=$memory
     shape $rows "aggregate: groups of one row by an expression, $memory" "$facts" "SELECT id + 1, $of_group, count(*) FROM t GROUP BY id + 1" work_mem=$memory

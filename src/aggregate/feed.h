@@ -48,8 +48,8 @@ typedef struct GpusortChunk
 StaticAssertDecl(GPUSORT_CHUNK_DATA == MAXALIGN(GPUSORT_CHUNK_DATA), "rows in a chunk are aligned");
 
 /*
- * A plan node below a Gather.  custom_private begins as that of a GpuSort Aggregate; a list of one number follows, the
- * number of processes.
+ * A plan node below a Gather.  custom_private begins with the four lists of a GpuSort Aggregate; a list of one number
+ * follows, the number of processes.
  */
 extern const CustomScanMethods gpusort_aggregate_feed_methods;
 

@@ -25,7 +25,7 @@ typedef struct GpusortGroupColumns
 {
 	int			n;
 	AttrNumber *attnos;			/* in the child */
-	Oid		   *equals;			/* operators of equality, */
+	Oid		   *equals;			/* operators of equality, 0 for the last columns, if the others determine them, */
 	Oid		   *orders;			/* and of the order of the groups */
 	Oid		   *collations;
 	bool	   *nulls_first;

@@ -17,7 +17,6 @@
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
-#include "utils/lsyscache.h"
 
 #include "aggregate/group_states.h"
 #include "aggregate/in_order.h"
@@ -83,8 +82,12 @@ gpusort_in_order_init(PlanState *ps, List *distinct, List *others, const Gpusort
 	ps->outeropsfixed = false;
 	if (columns->n > 0)
 	{
+		int			n = columns->n;
+
+		while (!OidIsValid(columns->equals[n - 1]))
+			n--;
 		in_order->first = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
-		in_order->same_group = execTuplesMatchPrepare(desc, columns->n, columns->attnos, columns->equals, columns->collations, ps);
+		in_order->same_group = execTuplesMatchPrepare(desc, n, columns->attnos, columns->equals, columns->collations, ps);
 	}
 	if (distinct != NIL)
 	{
@@ -132,12 +135,17 @@ is_distinct(GpusortInOrder *in_order)
 static void
 begin_group(GpusortInOrder *in_order)
 {
-	gpusort_states_forget(in_order->distinct);
-	gpusort_states_forget(in_order->others);
-	gpusort_states_begin(in_order->distinct, 1);
-	gpusort_states_begin(in_order->others, 1);
-	if (in_order->last != NULL)
+	if (in_order->nothers > 0)
+	{
+		gpusort_states_forget(in_order->others);
+		gpusort_states_begin(in_order->others, 1);
+	}
+	if (in_order->ndistinct > 0)
+	{
+		gpusort_states_forget(in_order->distinct);
+		gpusort_states_begin(in_order->distinct, 1);
 		ExecClearTuple(in_order->last);
+	}
 	if (in_order->first != NULL)
 		ExecCopySlot(in_order->first, in_order->next);
 }

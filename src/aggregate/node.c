@@ -49,14 +49,14 @@ typedef struct AggregateNode
 	GpusortOrdered *ordered;	/* without groups: those that need rows in order */
 	GpusortStates *others;		/* without groups: core's other aggregates */
 	GpusortGrouped *grouped;	/* with groups */
-	GpusortInOrder *in_order;	/* of rows that come in their order, instead of all these */
 	GpusortGroupColumns columns;	/* theirs */
+	GpusortInOrder *in_order;	/* of rows that come in their order, instead of all these */
 	List	   *own;			/* Aggrefs of aggregates that sort keys, */
 	List	   *by_rows;		/* of those that need rows in order, */
 	List	   *rest;			/* and of others; if rows come in order: those without DISTINCT */
 	int			processes;		/* of feeds below; 0: this process reads the rows itself */
 	bool		done;			/* all rows have been read */
-	GpusortReport report;		/* of rows that come in order */
+	GpusortReport report;		/* of rows that come in order, so far */
 	GpusortPage page;			/* the rows that are being read */
 } AggregateNode;
 
@@ -198,20 +198,6 @@ read_rows(AggregateNode *node)
 	node->done = true;
 }
 
-/* The same where rows come in order */
-static bool
-next_in_order(AggregateNode *node, Datum *values, bool *nulls)
-{
-	bool		found = gpusort_in_order_next(node->in_order, values, nulls, &node->report.rows);
-
-	if (!found && !node->done)
-	{
-		gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &node->report);
-		node->done = true;
-	}
-	return found;
-}
-
 /* Fetches the results; with groups, those of the next one.  False at the end. */
 static bool
 next_results(AggregateNode *node, Datum *values, bool *nulls)
@@ -221,7 +207,7 @@ next_results(AggregateNode *node, Datum *values, bool *nulls)
 	bool		first = !node->done;
 
 	if (node->in_order != NULL)
-		return next_in_order(node, values, nulls);
+		return gpusort_in_order_next(node->in_order, values, nulls, &node->report.rows);
 	if (first)
 		read_rows(node);
 	if (node->grouped != NULL)
@@ -264,7 +250,11 @@ forget_rows(AggregateNode *node)
 {
 	ExecClearTuple(node->css.ss.ss_ScanTupleSlot);
 	if (node->in_order != NULL)
+	{
 		gpusort_in_order_forget(node->in_order);
+		if (node->report.rows > 0)
+			gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &node->report);
+	}
 	else if (node->grouped != NULL)
 		gpusort_grouped_forget(node->grouped);
 	else
@@ -315,6 +305,8 @@ explain_node(CustomScanState *css, List *ancestors, ExplainState *es)
 	{
 		TargetEntry *entry = get_tle_by_resno(outerPlan(css->ss.ps.plan)->targetlist, node->columns.attnos[i]);
 
+		if (!OidIsValid(node->columns.equals[i]))
+			break;
 		texts = lappend(texts, deparse_expression((Node *) makeVarFromTargetEntry(OUTER_VAR, entry),
 												  context, qualified, true));
 	}

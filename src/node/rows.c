@@ -535,6 +535,7 @@ merged(GpusortResult *result)
 	{
 		if (!gpusort_groups_wants_distinct(result->gather))
 			elog(ERROR, "the merge of spilled rows has ended too early");
+		/* until now the number of rows that were written */
 		result->rows = --result->position;
 		result->at_end = true;
 		return ExecClearTuple(result->slot);

@@ -40,7 +40,7 @@ uses_other(Node *node, List *groups)
 }
 
 /*
- * Can all aggregates of a query be fed, from rows with these columns, and does one of them sort?
+ * Can all aggregates of a query be fed, from rows with these columns?
  *
  * From 16 on, the planner may sort rows for an aggregate as well.  Two things would keep own_aggregates.c from a feed then:
  * another aggregate that shows the order of rows, and a Gather that computes the expression by which they are sorted.
@@ -48,7 +48,6 @@ uses_other(Node *node, List *groups)
 static bool
 aggregates_feed(PlannerInfo *root, const PathTarget *target)
 {
-	bool		sorts = false;
 	bool		ordered = list_length(root->group_pathkeys) > GPUSORT_GROUP_PATHKEYS(root);
 	ListCell   *lc;
 
@@ -62,17 +61,29 @@ aggregates_feed(PlannerInfo *root, const PathTarget *target)
 		if (ordered && aggref->aggdistinct != NIL &&
 			!list_member(target->exprs, linitial_node(TargetEntry, aggref->args)->expr))
 			return false;
-		sorts |= own;
 	}
-	return sorts;
+	return true;
 }
 
-/* Can groups be numbered, and does that pay? */
+/* Does it pay to number groups, as far as is known?  There may be none. */
 static bool
-groups_feed(PlannerInfo *root, double rows, int width, const RelOptInfo *grouped, const AggPath *serial)
+groups_pay(PlannerInfo *root, double rows, int width, const AggPath *serial)
+{
+	ListCell   *lc;
+
+	foreach(lc, get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist))
+	{
+		if (!gpusort_plan_has_estimate(lfirst(lc)))
+			return true;
+	}
+	return serial->groupClause == NIL || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width);
+}
+
+/* Can groups be numbered? */
+static bool
+groups_feed(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
 {
 	List	   *groups = get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist);
-	bool		estimated = true;
 	ListCell   *lc;
 
 	foreach(lc, serial->groupClause)
@@ -84,12 +95,9 @@ groups_feed(PlannerInfo *root, double rows, int width, const RelOptInfo *grouped
 			!get_op_hash_functions(lfirst_node(SortGroupClause, lc)->eqop, &left, &right) || left != right)
 			return false;
 	}
-	foreach(lc, groups)
-		estimated &= gpusort_plan_has_estimate(lfirst(lc));
 	/* groups that are equal, or the same in all rows, are not sorted by */
 	return GPUSORT_GROUP_PATHKEYS(root) == list_length(groups) && !uses_other((Node *) grouped->reltarget->exprs, groups) &&
-		!uses_other((Node *) serial->qual, groups) &&
-		(!estimated || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width));
+		!uses_other((Node *) serial->qual, groups);
 }
 
 /*
@@ -101,14 +109,13 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows, Cost
 {
 	const Aggref *in_order = gpusort_plan_query_order(root, rows, saving);
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
+	List	   *columns;
 	List	   *clauses;
+	int			distinct = 0;
 	GpusortKeyPlan key;
 	ListCell   *lc;
 
-	List	   *columns;
-	int			distinct = 0;
-
-	if (in_order == NULL || list_length(pathkeys) != list_length(root->parse->groupClause))
+	if (!enable_sort || in_order == NULL || list_length(pathkeys) != list_length(root->parse->groupClause))
 		return NULL;
 	columns = gpusort_plan_order_columns(in_order, &clauses);
 	foreach(lc, root->agginfos)
@@ -174,16 +181,23 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	Path	   *path = NULL;
 	double		rows = input->rows;
 	Cost		saving = 0;
+	bool		pays;
+	bool		own = false;
 	AggClauseCosts costs = {0};
+	ListCell   *lc;
 
 	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL ||
 		root->parse->groupingSets != NIL || root->agginfos == NIL || (!gpusort_force && rows < LEAST_ROWS) ||
 		(serial = find_serial(grouped)) == NULL)
 		return;
-	if (aggregates_feed(root, partial->pathtarget))
+	foreach(lc, root->agginfos)
+		own |= gpusort_plan_is_own_aggregate(GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc)), root->parse->groupClause != NIL);
+	pays = groups_pay(root, rows, partial->pathtarget->width, serial);
+	if (own && pays)
 	{
 		if ((gpusort_force || rows >= LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
-			(serial->aggstrategy == AGG_PLAIN || groups_feed(root, rows, partial->pathtarget->width, grouped, serial)))
+			aggregates_feed(root, partial->pathtarget) &&
+			(serial->aggstrategy == AGG_PLAIN || groups_feed(root, grouped, serial)))
 			path = feed(root, grouped, partial, rows);
 	}
 	else

@@ -5,7 +5,7 @@
  *
  * aggregate/node.c says why.  The node takes the place of the Agg, and of the Sort below it, if there is one:
  * of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
- * Sort, which nodes above may need.
+ * Sort, which nodes above may need.  If one order serves all aggregates (presort.c), a Sort by the groups and that order stays.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,11 +40,10 @@ typedef struct Parts
 {
 	GpusortGroupColumns columns;
 	List	   *own;			/* Aggrefs that sort keys, */
-	List	   *ordered;		/* that need rows in order, */
-	List	   *others;			/* and others */
+	List	   *ordered;		/* that need rows in order, or, with sorted, those with DISTINCT, */
+	List	   *others;			/* and all others */
 	bool		shows_order;	/* of the rows, which a Sort below may have made */
-	const Aggref *in_order;		/* a sort below puts the rows in the order of this one, and all others that sort have the same.
-								 * Then ordered are those with DISTINCT.  NULL: the node sorts */
+	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 } Parts;
 
 /* Finds the columns of the groups, in the order of the Sort.  hashed: each can be hashed.  False if the node cannot group by them. */
@@ -52,16 +51,17 @@ static bool
 find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
 {
 	int			n = agg->numCols;
+	int			room = n + list_length(sort->plan.targetlist);	/* also for add_other_columns() */
 	RegProcedure left;
 	RegProcedure right;
 
 	*columns = (GpusortGroupColumns) {
 		.n = n,
-		.attnos = palloc(n * sizeof(AttrNumber)),
-		.equals = palloc(n * sizeof(Oid)),
-		.orders = sort->sortOperators,
-		.collations = sort->collations,
-		.nulls_first = sort->nullsFirst,
+		.attnos = palloc(room * sizeof(AttrNumber)),
+		.equals = palloc0(room * sizeof(Oid)),
+		.orders = palloc0(room * sizeof(Oid)),
+		.collations = palloc0(room * sizeof(Oid)),
+		.nulls_first = palloc0(room * sizeof(bool)),
 	};
 	if (sort->numCols < n)
 		return false;
@@ -82,6 +82,9 @@ find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns 
 			return false;
 		columns->attnos[i] = attno;
 		columns->equals[i] = agg->grpOperators[j];
+		columns->orders[i] = sort->sortOperators[i];
+		columns->collations[i] = sort->collations[i];
+		columns->nulls_first[i] = sort->nullsFirst[i];
 	}
 	return true;
 }
@@ -122,12 +125,13 @@ gpusort_plan_has_estimate(Node *group)
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
-	/* aggregate_paths.c has decided */
-	if (IsA(outerPlan(child), Gather))
-		return true;
+	const Plan *input = IsA(outerPlan(child), Gather) ? outerPlan(outerPlan(child)) : outerPlan(child);
+
 	for (int i = 0; i < agg->numCols; i++)
 	{
-		if (!gpusort_plan_has_estimate((Node *) get_tle_by_resno(outerPlan(child)->targetlist, agg->grpColIdx[i])->expr))
+		TargetEntry *entry = get_tle_by_resno(input->targetlist, agg->grpColIdx[i]);
+
+		if (entry != NULL && !gpusort_plan_has_estimate((Node *) entry->expr))
 			return true;
 	}
 	return gpusort_plan_groups_pay(child->plan_rows, Max(agg->numGroups, 1), child->plan_width);
@@ -251,6 +255,25 @@ uses_other_columns(Node *node, GpusortGroupColumns *columns)
 	return expression_tree_walker(node, uses_other_columns, columns);
 }
 
+/* Adds the columns that are the same in all rows of a group and are not sorted by.  True if the node cannot compute an expression. */
+static bool
+add_other_columns(Node *node, GpusortGroupColumns *columns)
+{
+	if (node == NULL || IsA(node, Aggref))
+		return false;
+	if (!IsA(node, Var))
+		return IsA(node, GroupingFunc) || expression_tree_walker(node, add_other_columns, columns);
+	for (int i = 0; i < columns->n; i++)
+	{
+		if (columns->attnos[i] == ((Var *) node)->varattno)
+			return false;
+	}
+	if (columns->n == 0)
+		return true;
+	columns->attnos[columns->n++] = ((Var *) node)->varattno;
+	return false;
+}
+
 /* Does the node take less time to compute an aggregate without a sort of rows? */
 static bool
 takes_keys(const Agg *agg, const Aggref *aggref)
@@ -259,33 +282,13 @@ takes_keys(const Agg *agg, const Aggref *aggref)
 		(agg->numCols == 0 || (IsA(outerPlan(agg), Sort) && groups_pay(agg, outerPlan(agg))));
 }
 
-/*
- * Are there few distinct values for DISTINCT?  The node drops the others before it sorts, where a sort below needs all rows for
- * other aggregates.
- */
-static bool
-drops_most(PlannedStmt *stmt, const Agg *agg, const Parts *parts)
-{
-	double		rows = outerPlan(agg)->plan_rows;
-	double		values = 1;
-	List	   *clauses;
-	ListCell   *lc;
-
-	if (agg->numCols > 0 || parts->ordered == NIL || parts->others == NIL)
-		return false;
-	foreach(lc, gpusort_plan_order_columns(linitial_node(Aggref, parts->ordered), &clauses))
-		values *= gpusort_plan_distinct(stmt, outerPlan(agg), lfirst_node(Var, lc)->varattno, rows);
-	return gpusort_plan_few_distinct(values, rows);
-}
-
 /* Does a sort below an Agg serve all its aggregates, and does that pay?  Then sets parts, but for the columns. */
 static bool
-find_order(PlannedStmt *stmt, const Agg *agg, Parts *parts)
+find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 {
 	List	   *all = gpusort_aggregate_list(agg);
 	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
-	bool		presorted = true;
 	ListCell   *lc;
 
 	if (!enable_sort || in_order == NULL || !ordered_pays(outerPlan(agg), in_order) || IsA(outerPlan(agg), IncrementalSort) ||
@@ -295,24 +298,27 @@ find_order(PlannedStmt *stmt, const Agg *agg, Parts *parts)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (takes_keys(agg, aggref) || (GPUSORT_AGG_PRESORTED(aggref) && sort == NULL))
+		if (takes_keys(agg, aggref))
 			return false;
-		presorted &= aggref->aggdistinct == NIL && (aggref->aggorder == NIL || GPUSORT_AGG_PRESORTED(aggref));
 		if (aggref->aggdistinct != NIL)
 			parts->ordered = list_append_unique(parts->ordered, aggref);
 		else
 			parts->others = list_append_unique(parts->others, aggref);
 	}
-	/* core's Agg takes such rows as fast, if it need not find distinct ones */
-	if (presorted || ((sort == NULL || !IsA(outerPlan(sort), Gather)) && drops_most(stmt, agg, parts)))
+	/* core's Agg takes such rows as fast, if it need not find distinct ones, and those of an index without a sort */
+	if (GPUSORT_AGG_PRESORTED(in_order) && (sort == NULL || parts->ordered == NIL))
 		return false;
-	parts->in_order = in_order;
-	return true;
+	/* beside others, a sort below has all rows */
+	if (parts->ordered != NIL && parts->others != NIL && agg->numCols == 0 &&
+		(sort == NULL || !IsA(outerPlan(sort), Gather)) && gpusort_plan_drops_most(stmt, agg, linitial_node(Aggref, parts->ordered)))
+		return false;
+	parts->sorted = gpusort_plan_presort(agg, in_order);
+	return parts->sorted != NULL;
 }
 
 /* Can the node take an Agg's place, and does that pay? */
 static bool
-find_parts(PlannedStmt *stmt, const Agg *agg, Parts *parts)
+find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 {
 	const Plan *child = outerPlan(agg);
 
@@ -322,8 +328,8 @@ find_parts(PlannedStmt *stmt, const Agg *agg, Parts *parts)
 		return false;
 	if (find_order(stmt, agg, parts))
 		return (agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
-			!uses_other_columns((Node *) agg->plan.targetlist, &parts->columns) &&
-			!uses_other_columns((Node *) agg->plan.qual, &parts->columns);
+			!add_other_columns((Node *) agg->plan.targetlist, &parts->columns) &&
+			!add_other_columns((Node *) agg->plan.qual, &parts->columns);
 	*parts = (Parts) {.own = NIL};
 	if (!find_aggregates(agg, parts))
 		return false;
@@ -416,19 +422,19 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 
 	if (!find_parts(stmt, agg, &parts))
 		return NULL;
-	if (parts.in_order != NULL && gpusort_plan_sort_below(agg) == NULL)
+	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
 	{
 		agg = gpusort_plan_narrow_input(agg);
 		(void) find_parts(stmt, agg, &parts);
 	}
 	child = outerPlan(agg);
 	/* without groups, rows stay sorted for an aggregate that shows their order */
-	if (parts.in_order != NULL)
-		child = gpusort_plan_presort(agg, parts.in_order);
+	if (parts.sorted != NULL)
+		child = parts.sorted;
 	else if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
 	columns = pack_columns(&parts.columns);
-	if (parts.ordered == NIL && parts.in_order == NULL && (feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
+	if (parts.ordered == NIL && parts.sorted == NULL && (feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
 		child = feed;
 	references.aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
 	scan = makeNode(CustomScan);
@@ -442,7 +448,7 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 		gpusort_plan_aggregate_cost(child->plan_rows, parts.columns.n, list_length(references.aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_scan_tlist = make_slot(&references, child);
-	scan->custom_private = list_make5(parts.own, parts.ordered, parts.others, columns, list_make1_int(parts.in_order != NULL));
+	scan->custom_private = list_make5(parts.own, parts.ordered, parts.others, columns, list_make1_int(parts.sorted != NULL));
 	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return plan;

@@ -188,6 +188,8 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		if (own != NULL)
 		{
 			own->lefttree = replace_sorts(in, own->lefttree, gpusort_bound_own((CustomScan *) own));
+			own->startup_cost = Max(own->startup_cost, own->lefttree->startup_cost);
+			own->total_cost = Max(own->total_cost, own->lefttree->total_cost);
 			in->saved += Max(plan->total_cost - own->total_cost, 0);
 			return own;
 		}

@@ -188,7 +188,7 @@ extern Sort *gpusort_plan_make_sort(Agg *agg);
 /* The cost of the hash table of a HashAggregate, to be compared with that of a GpuSort. */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
 
-/* Makes an Agg another one above a Sort, or a Gather Merge above one, whose GpuSort has this cost. */
+/* Makes an Agg another one above a Sort, whose GpuSort has this cost. */
 extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
 
 /* ---- presort.c ---- */
@@ -201,8 +201,12 @@ extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
 extern const Aggref *gpusort_plan_agg_order(const Agg *agg);
 extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving);
 
-/* Is it worth while to find this many distinct values of so many rows before they are sorted? */
+/*
+ * Is it worth while to find this many distinct values of so many rows before they are sorted?  The same of an aggregate with
+ * DISTINCT, of an Agg without groups.
+ */
 extern bool gpusort_plan_few_distinct(double values, double rows);
+extern bool gpusort_plan_drops_most(PlannedStmt *stmt, const Agg *agg, const Aggref *aggref);
 
 /* Returns the columns by which an aggregate sorts, without constants, and their clauses; NIL: it sorts by something else. */
 extern List *gpusort_plan_order_columns(const Aggref *aggref, List **clauses);
@@ -210,7 +214,10 @@ extern List *gpusort_plan_order_columns(const Aggref *aggref, List **clauses);
 /* Returns the Sort below an Agg, or below a Gather Merge there; NULL: there is none. */
 extern const Sort *gpusort_plan_sort_below(const Agg *agg);
 
-/* Returns a Sort, or a Gather Merge above one, in place of an Agg's child: by its groups, and by this aggregate's order. */
+/*
+ * Returns a Sort, or a Gather Merge above one, in place of an Agg's child: by its groups, and by this aggregate's order; NULL
+ * if gpusort cannot sort by them.
+ */
 extern Plan *gpusort_plan_presort(Agg *agg, const Aggref *aggref);
 
 /* By how much a sort below makes the aggregates of a query cheaper, if a path of this table is sorted; 0: it does not. */

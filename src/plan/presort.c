@@ -13,10 +13,10 @@
 #include "postgres.h"
 
 #include "catalog/pg_aggregate.h"
-#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
+#include "utils/lsyscache.h"
 
 #include "aggregate/group_states.h"
 #include "aggregate/ordered.h"
@@ -63,6 +63,19 @@ gpusort_plan_order_columns(const Aggref *aggref, List **clauses)
 	return columns;
 }
 
+bool
+gpusort_plan_drops_most(PlannedStmt *stmt, const Agg *agg, const Aggref *aggref)
+{
+	double		rows = outerPlan(agg)->plan_rows;
+	double		values = 1;
+	List	   *clauses;
+	ListCell   *lc;
+
+	foreach(lc, gpusort_plan_order_columns(aggref, &clauses))
+		values *= gpusort_plan_distinct(stmt, outerPlan(agg), lfirst_node(Var, lc)->varattno, rows);
+	return gpusort_plan_few_distinct(values, rows);
+}
+
 static bool
 same_order(const Aggref *a, const Aggref *b)
 {
@@ -84,10 +97,11 @@ same_order(const Aggref *a, const Aggref *b)
 
 /*
  * Returns one of the aggregates that sort, if all of these sort by the same columns of the rows, and the others may see the rows
- * in that order; else NULL.  Those with DISTINCT have the same FILTER.
+ * in that order; else NULL.  Those with DISTINCT have the same FILTER.  Without groups, none has one: the sort would have all
+ * rows for it.
  */
 static const Aggref *
-common_order(List *aggregates)
+common_order(List *aggregates, bool grouped)
 {
 	const Aggref *first = NULL;
 	const Aggref *distinct = NULL;
@@ -105,7 +119,7 @@ common_order(List *aggregates)
 			continue;
 		}
 		first = first == NULL ? aggref : first;
-		if (!gpusort_ordered_accept(aggref) || !same_order(first, aggref))
+		if (!gpusort_ordered_accept(aggref) || !same_order(first, aggref) || (!grouped && aggref->aggfilter != NULL))
 			return NULL;
 		if (aggref->aggdistinct == NIL)
 			continue;
@@ -131,13 +145,13 @@ gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving)
 		sorting += sorts(aggref);
 	}
 	*saving = GPUSORT_CORE_PRESORTS ? 0 : GROUP_SORT_COST * sorting * rows;
-	return common_order(aggregates);
+	return common_order(aggregates, root->parse->groupClause != NIL);
 }
 
 const Aggref *
 gpusort_plan_agg_order(const Agg *agg)
 {
-	return common_order(gpusort_aggregate_list(agg));
+	return common_order(gpusort_aggregate_list(agg), agg->numCols > 0);
 }
 
 Cost
@@ -146,12 +160,25 @@ gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
 	Cost		saving;
 
 	/* the rows of the table, in the order of the groups, reach the Agg */
-	if (root->parse->groupClause == NIL || root->parse->groupingSets != NIL ||
+	if (GPUSORT_CORE_PRESORTS || root->parse->groupClause == NIL || root->parse->groupingSets != NIL ||
 		root->query_pathkeys != root->group_pathkeys ||
 		list_length(root->group_pathkeys) != list_length(root->parse->groupClause) ||
 		!bms_equal(rel->relids, root->all_baserels))
 		return 0;
 	return gpusort_plan_query_order(root, rel->rows, &saving) != NULL ? saving : 0;
+}
+
+/* Is this column among the first n ones of a Sort, in whatever direction? */
+static bool
+is_sorted_by(const Sort *sort, int n, const Var *column, Oid operator)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (sort->sortColIdx[i] == column->varattno && sort->collations[i] == column->varcollid &&
+			get_equality_op_for_ordering_op(sort->sortOperators[i], NULL) == get_equality_op_for_ordering_op(operator, NULL))
+			return true;
+	}
+	return false;
 }
 
 /* Adds the columns of an aggregate's order to the first n ones of a Sort. */
@@ -177,6 +204,8 @@ add_order(Sort *sort, int n, const Aggref *aggref)
 		SortGroupClause *clause = list_nth_node(SortGroupClause, clauses, foreach_current_index(lc));
 		const Var  *column = lfirst_node(Var, lc);
 
+		if (is_sorted_by(sort, n, column, clause->sortop))
+			continue;
 		sort->sortColIdx[n] = column->varattno;
 		sort->sortOperators[n] = clause->sortop;
 		sort->collations[n] = column->varcollid;
@@ -219,13 +248,14 @@ gpusort_plan_presort(Agg *agg, const Aggref *aggref)
 	Sort	   *sort;
 
 	if (below == NULL)
-	{
 		sort = gpusort_plan_make_sort(agg);
-		add_order(sort, 0, aggref);
-		return &sort->plan;
+	else
+	{
+		sort = palloc(sizeof(Sort));
+		*sort = *below;
 	}
-	sort = palloc(sizeof(Sort));
-	*sort = *below;
 	add_order(sort, agg->numCols, aggref);
+	if (gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols).refusal != NULL)
+		return NULL;
 	return IsA(child, GatherMerge) ? merge_sorted((const GatherMerge *) child, sort) : &sort->plan;
 }

@@ -178,8 +178,6 @@ gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost)
 {
 	const Plan *sort = outerPlan(sorted);
 
-	if (!IsA(sort, Sort))
-		sort = outerPlan(sort);
 	*agg = *sorted;
 	agg->plan.startup_cost = outerPlan(sort)->total_cost + cost;
 	agg->plan.total_cost = Max(agg->plan.startup_cost + cpu_tuple_cost * agg->plan.plan_rows, agg->plan.total_cost);

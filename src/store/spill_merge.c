@@ -411,23 +411,26 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 	gpusort_losertree_build(&spill->tree, key_parts(spill) == 1 ? NULL : row_before, spill);
 }
 
-/*
- * Advances the input whose row was returned, and past rows that equal that one, if these are not wanted.  A row that shares all
- * parts of its key with the winner before it equals that.
- */
+static inline uint64
+winner_code(const GpusortSpill *spill)
+{
+	return spill->inputs[gpusort_losertree_input(spill->tree.winner)].code;
+}
+
+/* Advances the input whose row was returned, and past rows that equal that one, if these are not wanted. */
 static inline void
 move_on(GpusortSpill *spill)
 {
 	int			parts = key_parts(spill);
-	uint64		code;
+	uint64		code = winner_code(spill);
 
-	do
-	{
-		code = spill->inputs[gpusort_losertree_input(spill->tree.winner)].code;
+	replay(spill);
+	if (!spill->key.distinct || spill->lossy)
+		return;
+	/* a row that shares all parts of its key with the winner before it equals that */
+	while (spill->tree.winner != gpusort_losertree_ended() &&
+		   (parts > 1 ? gpusort_losertree_shared(spill->tree.winner) == parts : winner_code(spill) == code))
 		replay(spill);
-	} while (spill->key.distinct && !spill->lossy && spill->tree.winner != gpusort_losertree_ended() &&
-			 (parts > 1 ? gpusort_losertree_shared(spill->tree.winner) == parts :
-			  spill->inputs[gpusort_losertree_input(spill->tree.winner)].code == code));
 }
 
 /*

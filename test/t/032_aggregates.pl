@@ -219,6 +219,8 @@ SELECT hashint4(i) AS k, i % 50 AS g, hashint8(i) AS big, (i % 2)::numeric AS fe
 FROM generate_series(1, 100000) i;
 ALTER TABLE p ADD body text DEFAULT 'body';
 VACUUM ANALYZE p;
+CREATE TABLE u AS SELECT id, 'name ' || id AS name, md5(id::text) AS note FROM generate_series(0, 60) id;
+ALTER TABLE u ADD PRIMARY KEY (id);
 CREATE TABLE indexed AS SELECT * FROM p;
 CREATE INDEX ON indexed (n);
 CREATE INDEX ON indexed (g DESC);
@@ -295,7 +297,10 @@ foreach my $case (
 	[ "SELECT few, string_agg(DISTINCT c, ',' ORDER BY c DESC) FILTER (WHERE k > 0), count(DISTINCT c) FILTER (WHERE k < 0) FROM p GROUP BY few", '' ],
 	[ "SELECT few, string_agg(DISTINCT c, '-' ORDER BY c DESC) FILTER (WHERE k > 0), max(DISTINCT c ORDER BY c DESC) FILTER (WHERE k > 0) FROM p GROUP BY few", 'few, c COLLATE "C" DESC' ],
 	# many groups: keys of each would take more time than one sort
-	[ "SELECT k, count(DISTINCT g), count(*) FROM p GROUP BY k HAVING count(DISTINCT g) > 0", 'k, g' ])
+	[ "SELECT k, count(DISTINCT g), count(*) FROM p GROUP BY k HAVING count(DISTINCT g) > 0", 'k, g' ],
+	# a column of the group that is not grouped by, and one that is sorted by twice
+	[ "SELECT u.id, u.name || count(DISTINCT c), u.note FROM p JOIN u ON id = g GROUP BY u.id HAVING u.note <> ''", 'u.id, p.c COLLATE "C"' ],
+	[ "SELECT c, array_agg(k ORDER BY c DESC, big) FROM p GROUP BY c", 'c COLLATE "C", big' ])
 {
 	my ($query, $order, $settings) = @$case;
 	my $plan = plan_of($query, presorting('on') . ($settings // ''));
@@ -313,6 +318,22 @@ foreach my $more ('array_agg(g)', 'sum(f8)', 'array_agg(k ORDER BY big, k)', 'ar
 # Few distinct values are found before the sort, but beside another aggregate the sort below has all rows.
 unlike(plan_of('SELECT count(*), count(DISTINCT few) FROM p', presorting('on')), qr/Sort Key/, 'few distinct values beside another aggregate');
 like(plan_of('SELECT count(*), count(DISTINCT n) FROM p', presorting('on')), qr/Sort Key/, 'many distinct values beside another aggregate');
+
+# All processes feed the sort below.  Where the node takes keys, or there is no such sort, no row goes through a Gather.
+my $feeds = 'SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET min_parallel_table_scan_size = 0;' . presorting('on');
+like(plan_of($_, $feeds), qr/GpuSort Feed/, "all processes sort for: $_")
+  foreach 'SELECT count(DISTINCT n), array_agg(DISTINCT n) FROM p', 'SELECT g, count(DISTINCT c), count(*) FROM p GROUP BY g', 'SELECT k, count(DISTINCT g) FROM p GROUP BY k';
+unlike(plan_of($_, $feeds), qr/Gather/, "one process reads for: $_")
+  foreach "SELECT count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p", "SELECT g, count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p GROUP BY g",
+	'SELECT count(DISTINCT n) FILTER (WHERE k > 0) FROM p', 'SELECT count(*), count(DISTINCT few) FROM p';
+
+# Of rows that are spilled, a merge drops those that repeat another one, also a merge on disk and one that begins again.
+foreach my $distinct ('g', 'big % 5000, g', 'n, few, fixed', 'g, k % 100, big % 3, f8 > 5000', 'c', 'few, icu', 'nullif(big % 20000, 7), -g')
+{
+	my $query = "SELECT count(*), sum(hashtextextended(s::text, 0)::numeric) FROM generate_series(1, 2) again, LATERAL (SELECT DISTINCT $distinct, again FROM p OFFSET 0) s";
+	my @answers = map { $node->safe_psql('postgres', "SET enable_hashagg = off; SET gpusort.force = on; SET work_mem = '64kB'; SET gpusort.enabled = $_; $query; SELECT count(*) FROM (SELECT DISTINCT $distinct FROM p OFFSET 0) s") } 'on', 'off';
+	is($answers[0], $answers[1], "distinct rows of a spill: $distinct");
+}
 
 # From 16 on, an index may give an aggregate its rows in order.
 if ($presorts)
