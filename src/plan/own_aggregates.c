@@ -27,6 +27,7 @@
 #include "base/shmem.h"
 #include "compat.h"
 #include "guc.h"
+#include "plan/group_columns.h"
 #include "plan/plan.h"
 
 /* Rows of a group, on average, from which on a hash table of groups is expected to cost less than a sort */
@@ -45,49 +46,6 @@ typedef struct Parts
 	bool		shows_order;	/* of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 } Parts;
-
-/* Finds the columns of the groups, in the order of the Sort.  hashed: each can be hashed.  False if the node cannot group by them. */
-static bool
-find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
-{
-	int			n = agg->numCols;
-	int			room = n + list_length(sort->plan.targetlist);	/* also for add_other_columns() */
-	RegProcedure left;
-	RegProcedure right;
-
-	*columns = (GpusortGroupColumns) {
-		.n = n,
-		.attnos = palloc(room * sizeof(AttrNumber)),
-		.equals = palloc0(room * sizeof(Oid)),
-		.orders = palloc0(room * sizeof(Oid)),
-		.collations = palloc0(room * sizeof(Oid)),
-		.nulls_first = palloc0(room * sizeof(bool)),
-	};
-	if (sort->numCols < n)
-		return false;
-	for (int i = 0; i < n; i++)
-	{
-		AttrNumber	attno = sort->sortColIdx[i];
-		Oid			equals = get_equality_op_for_ordering_op(sort->sortOperators[i], NULL);
-		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, attno);
-		int			j = 0;
-
-		/* a column may be there twice, as citext and as text */
-		while (j < n && (agg->grpColIdx[j] != attno || agg->grpOperators[j] != equals))
-			j++;
-		if (j == n || agg->grpCollations[j] != sort->collations[i])
-			return false;
-		if (hashed && (!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||
-					   !get_op_hash_functions(agg->grpOperators[j], &left, &right) || left != right))
-			return false;
-		columns->attnos[i] = attno;
-		columns->equals[i] = agg->grpOperators[j];
-		columns->orders[i] = sort->sortOperators[i];
-		columns->collations[i] = sort->collations[i];
-		columns->nulls_first[i] = sort->nullsFirst[i];
-	}
-	return true;
-}
 
 /* A row's group is looked up, and each aggregate does something with the row. */
 Cost
@@ -235,45 +193,6 @@ find_aggregates(const Agg *agg, Parts *parts)
 	return true;
 }
 
-/* Does an expression of an Agg use anything of its child but the columns of the groups, outside of aggregates? */
-static bool
-uses_other_columns(Node *node, GpusortGroupColumns *columns)
-{
-	if (node == NULL || IsA(node, Aggref))
-		return false;
-	if (IsA(node, GroupingFunc))
-		return true;
-	if (IsA(node, Var))
-	{
-		for (int i = 0; i < columns->n; i++)
-		{
-			if (((Var *) node)->varattno == columns->attnos[i])
-				return false;
-		}
-		return true;
-	}
-	return expression_tree_walker(node, uses_other_columns, columns);
-}
-
-/* Adds the columns that are the same in all rows of a group and are not sorted by.  True if the node cannot compute an expression. */
-static bool
-add_other_columns(Node *node, GpusortGroupColumns *columns)
-{
-	if (node == NULL || IsA(node, Aggref))
-		return false;
-	if (!IsA(node, Var))
-		return IsA(node, GroupingFunc) || expression_tree_walker(node, add_other_columns, columns);
-	for (int i = 0; i < columns->n; i++)
-	{
-		if (columns->attnos[i] == ((Var *) node)->varattno)
-			return false;
-	}
-	if (columns->n == 0)
-		return true;
-	columns->attnos[columns->n++] = ((Var *) node)->varattno;
-	return false;
-}
-
 /* Does the node take less time to compute an aggregate without a sort of rows? */
 static bool
 takes_keys(const Agg *agg, const Aggref *aggref)
@@ -327,18 +246,16 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return false;
 	if (find_order(stmt, agg, parts))
-		return (agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
-			!add_other_columns((Node *) agg->plan.targetlist, &parts->columns) &&
-			!add_other_columns((Node *) agg->plan.qual, &parts->columns);
+		return (agg->numCols == 0 || gpusort_group_columns_find(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
+			gpusort_group_columns_add(agg, &parts->columns);
 	*parts = (Parts) {.own = NIL};
 	if (!find_aggregates(agg, parts))
 		return false;
 	if (agg->aggstrategy == AGG_SORTED &&
 		(!IsA(child, Sort) || child->initPlan != NIL || !groups_pay(agg, child) ||
-		 !find_columns(agg, (const Sort *) child, true, &parts->columns)))
+		 !gpusort_group_columns_find(agg, (const Sort *) child, true, &parts->columns)))
 		return false;
-	if (uses_other_columns((Node *) agg->plan.targetlist, &parts->columns) ||
-		uses_other_columns((Node *) agg->plan.qual, &parts->columns))
+	if (!gpusort_group_columns_add(agg, &parts->columns) || parts->columns.n > agg->numCols)
 		return false;
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
@@ -399,16 +316,6 @@ make_slot(const References *references, Plan *child)
 	return targetlist;
 }
 
-/* Packs the columns of the groups for the node; NIL: there are none. */
-static List *
-pack_columns(const GpusortGroupColumns *columns)
-{
-	if (columns->n == 0)
-		return NIL;
-	return lappend(gpusort_plan_order(columns->n, columns->attnos, columns->orders, columns->collations, columns->nulls_first),
-				   gpusort_plan_oids(columns->equals, columns->n));
-}
-
 Plan *
 gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 {
@@ -433,8 +340,9 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 		child = parts.sorted;
 	else if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
-	columns = pack_columns(&parts.columns);
-	if (parts.ordered == NIL && parts.sorted == NULL && (feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
+	columns = gpusort_group_columns_pack(&parts.columns);
+	if (parts.ordered == NIL && parts.sorted == NULL &&
+		(feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
 		child = feed;
 	references.aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
 	scan = makeNode(CustomScan);
