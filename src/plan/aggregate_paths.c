@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -100,6 +101,26 @@ groups_feed(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
 		!uses_other((Node *) serial->qual, groups);
 }
 
+/* Has a partial path compute these expressions as well, for a sort in all processes.  NULL if not all processes can. */
+static Path *
+compute(PlannerInfo *root, Path *partial, List *exprs)
+{
+	PathTarget *target = copy_pathtarget(partial->pathtarget);
+	ListCell   *lc;
+
+	foreach(lc, exprs)
+	{
+		if (list_member(target->exprs, lfirst(lc)))
+			continue;
+		if (!is_parallel_safe(root, lfirst(lc)))
+			return NULL;
+		add_column_to_pathtarget(target, lfirst(lc), 0);
+	}
+	if (list_length(target->exprs) == list_length(partial->pathtarget->exprs))
+		return partial;
+	return (Path *) create_projection_path(root, partial->parent, partial, set_pathtarget_cost_width(root, target));
+}
+
 /*
  * If one sort serves all aggregates of a query, returns one of the rows of a partial path, in all processes, by the groups and
  * that order; else NULL.  *saving: by how much it makes the aggregates cheaper
@@ -107,31 +128,33 @@ groups_feed(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
 static Path *
 presort(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows, Cost *saving)
 {
-	const Aggref *in_order = gpusort_plan_query_order(root, rows, saving);
+	const Aggref *in_order = gpusort_plan_query_order(root, rows, true, saving);
 	List	   *pathkeys = list_truncate(list_copy(root->group_pathkeys), GPUSORT_GROUP_PATHKEYS(root));
 	List	   *columns;
 	List	   *clauses;
 	int			distinct = 0;
 	GpusortKeyPlan key;
+	GpusortCostInput input;
 	ListCell   *lc;
 
 	if (!enable_sort || in_order == NULL || list_length(pathkeys) != list_length(root->parse->groupClause))
 		return NULL;
-	columns = gpusort_plan_order_columns(in_order, &clauses);
+	columns = gpusort_plan_order_columns(in_order, true, &clauses);
 	foreach(lc, root->agginfos)
 		distinct += GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc))->aggdistinct != NIL;
 	if (pathkeys == NIL && distinct > 0 && distinct < list_length(root->agginfos) &&
 		gpusort_plan_few_distinct(estimate_num_groups(root, columns, rows, NULL, NULL), rows))
 		return NULL;
-	foreach(lc, columns)
-	{
-		if (!list_member(partial->pathtarget->exprs, lfirst(lc)))
-			return NULL;
-	}
+	partial = compute(root, partial, columns);
+	if (partial == NULL)
+		return NULL;
 	foreach(lc, make_pathkeys_for_sortclauses(root, clauses, in_order->args))
 		pathkeys = list_append_unique_ptr(pathkeys, lfirst(lc));
 	if (pathkeys == NIL || !gpusort_plan_key(pathkeys, &key))
 		return NULL;
+	input = (GpusortCostInput) {.rows = rows, .width = partial->pathtarget->width, .fetched = -1, .key = &key};
+	if (*saving > 0)
+		*saving = Max(*saving, gpusort_cost_sort(&input));
 	return gpusort_plan_parallel_sort(root, grouped, partial, rows, pathkeys, &key);
 }
 

@@ -195,11 +195,11 @@ extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
 
 /*
  * Return one of the aggregates of an Agg, or of a query, that sort, if all of these sort by the same columns of the rows, and
- * the others may see the rows in that order; else NULL.  Those with DISTINCT have the same FILTER.  *saving: what the
- * aggregates' own sorts of this many rows would cost, and the planner's costs do not contain.
+ * the others may see the rows in that order; else NULL.  Those with DISTINCT have the same FILTER.  any: the columns may be
+ * expressions.  *saving: what the aggregates' own sorts of this many rows would cost, and the planner's costs do not contain.
  */
 extern const Aggref *gpusort_plan_agg_order(const Agg *agg);
-extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving);
+extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, bool any, Cost *saving);
 
 /*
  * Is it worth while to find this many distinct values of so many rows before they are sorted?  The same of an aggregate with
@@ -208,8 +208,11 @@ extern const Aggref *gpusort_plan_query_order(PlannerInfo *root, double rows, Co
 extern bool gpusort_plan_few_distinct(double values, double rows);
 extern bool gpusort_plan_drops_most(PlannedStmt *stmt, const Agg *agg, const Aggref *aggref);
 
-/* Returns the columns by which an aggregate sorts, without constants, and their clauses; NIL: it sorts by something else. */
-extern List *gpusort_plan_order_columns(const Aggref *aggref, List **clauses);
+/*
+ * Returns the columns by which an aggregate sorts, without constants, and their clauses.  any: also expressions; else NIL if it
+ * sorts by one.
+ */
+extern List *gpusort_plan_order_columns(const Aggref *aggref, bool any, List **clauses);
 
 /* Returns the Sort below an Agg, or below a Gather Merge there; NULL: there is none. */
 extern const Sort *gpusort_plan_sort_below(const Agg *agg);

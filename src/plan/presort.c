@@ -42,7 +42,7 @@ sorts(const Aggref *aggref)
 }
 
 List *
-gpusort_plan_order_columns(const Aggref *aggref, List **clauses)
+gpusort_plan_order_columns(const Aggref *aggref, bool any, List **clauses)
 {
 	List	   *columns = NIL;
 	ListCell   *lc;
@@ -55,7 +55,7 @@ gpusort_plan_order_columns(const Aggref *aggref, List **clauses)
 
 		if (IsA(expr, Const))
 			continue;
-		if (!IsA(expr, Var) || ((Var *) expr)->varattno <= 0)
+		if (!any && (!IsA(expr, Var) || ((Var *) expr)->varattno <= 0))
 			return NIL;
 		columns = lappend(columns, expr);
 		*clauses = lappend(*clauses, clause);
@@ -71,20 +71,20 @@ gpusort_plan_drops_most(PlannedStmt *stmt, const Agg *agg, const Aggref *aggref)
 	List	   *clauses;
 	ListCell   *lc;
 
-	foreach(lc, gpusort_plan_order_columns(aggref, &clauses))
+	foreach(lc, gpusort_plan_order_columns(aggref, false, &clauses))
 		values *= gpusort_plan_distinct(stmt, outerPlan(agg), lfirst_node(Var, lc)->varattno, rows);
 	return gpusort_plan_few_distinct(values, rows);
 }
 
 static bool
-same_order(const Aggref *a, const Aggref *b)
+same_order(const Aggref *a, const Aggref *b, bool any)
 {
 	List	   *clauses[2];
-	List	   *columns = gpusort_plan_order_columns(a, &clauses[0]);
+	List	   *columns = gpusort_plan_order_columns(a, any, &clauses[0]);
 	ListCell   *x;
 	ListCell   *y;
 
-	if (columns == NIL || !equal(columns, gpusort_plan_order_columns(b, &clauses[1])))
+	if (columns == NIL || !equal(columns, gpusort_plan_order_columns(b, any, &clauses[1])))
 		return false;
 	forboth(x, clauses[0], y, clauses[1])
 	{
@@ -101,7 +101,7 @@ same_order(const Aggref *a, const Aggref *b)
  * rows for it.
  */
 static const Aggref *
-common_order(List *aggregates, bool grouped)
+common_order(List *aggregates, bool any, bool grouped)
 {
 	const Aggref *first = NULL;
 	const Aggref *distinct = NULL;
@@ -119,7 +119,7 @@ common_order(List *aggregates, bool grouped)
 			continue;
 		}
 		first = first == NULL ? aggref : first;
-		if (!gpusort_ordered_accept(aggref) || !same_order(first, aggref) || (!grouped && aggref->aggfilter != NULL))
+		if (!gpusort_ordered_accept(aggref) || !same_order(first, aggref, any) || (!grouped && aggref->aggfilter != NULL))
 			return NULL;
 		if (aggref->aggdistinct == NIL)
 			continue;
@@ -131,7 +131,7 @@ common_order(List *aggregates, bool grouped)
 }
 
 const Aggref *
-gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving)
+gpusort_plan_query_order(PlannerInfo *root, double rows, bool any, Cost *saving)
 {
 	List	   *aggregates = NIL;
 	int			sorting = 0;
@@ -145,13 +145,13 @@ gpusort_plan_query_order(PlannerInfo *root, double rows, Cost *saving)
 		sorting += sorts(aggref);
 	}
 	*saving = GPUSORT_CORE_PRESORTS ? 0 : GROUP_SORT_COST * sorting * rows;
-	return common_order(aggregates, root->parse->groupClause != NIL);
+	return common_order(aggregates, any, root->parse->groupClause != NIL);
 }
 
 const Aggref *
 gpusort_plan_agg_order(const Agg *agg)
 {
-	return common_order(gpusort_aggregate_list(agg), agg->numCols > 0);
+	return common_order(gpusort_aggregate_list(agg), false, agg->numCols > 0);
 }
 
 Cost
@@ -165,7 +165,7 @@ gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel)
 		list_length(root->group_pathkeys) != list_length(root->parse->groupClause) ||
 		!bms_equal(rel->relids, root->all_baserels))
 		return 0;
-	return gpusort_plan_query_order(root, rel->rows, &saving) != NULL ? saving : 0;
+	return gpusort_plan_query_order(root, rel->rows, false, &saving) != NULL ? saving : 0;
 }
 
 /* Is this column among the first n ones of a Sort, in whatever direction? */
@@ -186,7 +186,7 @@ static void
 add_order(Sort *sort, int n, const Aggref *aggref)
 {
 	List	   *clauses;
-	List	   *columns = gpusort_plan_order_columns(aggref, &clauses);
+	List	   *columns = gpusort_plan_order_columns(aggref, false, &clauses);
 	int			most = n + list_length(columns);
 	Sort		by = *sort;
 	ListCell   *lc;

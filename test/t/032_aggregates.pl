@@ -321,8 +321,20 @@ like(plan_of('SELECT count(*), count(DISTINCT n) FROM p', presorting('on')), qr/
 
 # All processes feed the sort below.  Where the node takes keys, or there is no such sort, no row goes through a Gather.
 my $feeds = 'SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET min_parallel_table_scan_size = 0;' . presorting('on');
-like(plan_of($_, $feeds), qr/GpuSort Feed/, "all processes sort for: $_")
-  foreach 'SELECT count(DISTINCT n), array_agg(DISTINCT n) FROM p', 'SELECT g, count(DISTINCT c), count(*) FROM p GROUP BY g', 'SELECT k, count(DISTINCT g) FROM p GROUP BY k';
+foreach my $query (
+	'SELECT count(DISTINCT n), array_agg(DISTINCT n) FROM p',
+	'SELECT g, count(DISTINCT c), count(*) FROM p GROUP BY g',
+	'SELECT k, count(DISTINCT g) FROM p GROUP BY k',
+	# expressions, which the processes compute
+	'SELECT count(DISTINCT upper(c)) FROM p',
+	"SELECT g % 7, string_agg(DISTINCT left(c, 2) || g, ','), count(DISTINCT left(c, 2) || g), sum(k) FROM p GROUP BY 1 HAVING max(k) > 0",
+	"SELECT g, string_agg(c, ',' ORDER BY k + 1, c) FROM p GROUP BY g",
+	"SELECT id, note, array_agg(k ORDER BY -k) FROM p JOIN u ON id = g GROUP BY id")
+{
+	like(plan_of($query, $feeds), qr/GpuSort Feed/, "all processes sort for: $query");
+	my @answers = map { $node->safe_psql('postgres', "$feeds SET gpusort.enabled = $_; SELECT count(*), md5(string_agg(s::text, ';' ORDER BY s::text COLLATE \"C\")) FROM ($query OFFSET 0) s") } 'on', 'off';
+	is($answers[0], $answers[1], "and the answer is core's: $query");
+}
 unlike(plan_of($_, $feeds), qr/Gather/, "one process reads for: $_")
   foreach "SELECT count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p", "SELECT g, count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p GROUP BY g",
 	'SELECT count(DISTINCT n) FILTER (WHERE k > 0) FROM p', 'SELECT count(*), count(DISTINCT few) FROM p';
