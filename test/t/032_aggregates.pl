@@ -340,7 +340,9 @@ unlike(plan_of($_, $feeds), qr/Gather/, "one process reads for: $_")
 	'SELECT count(DISTINCT n) FILTER (WHERE k > 0) FROM p', 'SELECT count(*), count(DISTINCT few) FROM p';
 
 # Of rows that are spilled, a merge drops those that repeat another one, also a merge on disk and one that begins again.
-foreach my $distinct ('g', 'big % 5000, g', 'n, few, fixed', 'g, k % 100, big % 3, f8 > 5000', 'c', 'few, icu', 'nullif(big % 20000, 7), -g')
+foreach my $distinct ('g', 'big % 5000, g', 'n, few, fixed', 'g, k % 100, big % 3, f8 > 5000', 'c', 'few, icu', 'nullif(big % 20000, 7), -g',
+	# many words, of which the codes of the merge hold the first one
+	'md5(g::text)::uuid, md5((k % 100)::text)::uuid')
 {
 	my $query = "SELECT count(*), sum(hashtextextended(s::text, 0)::numeric) FROM generate_series(1, 2) again, LATERAL (SELECT DISTINCT $distinct, again FROM p OFFSET 0) s";
 	my @answers = map { $node->safe_psql('postgres', "SET enable_hashagg = off; SET gpusort.force = on; SET work_mem = '64kB'; SET gpusort.enabled = $_; $query; SELECT count(*) FROM (SELECT DISTINCT $distinct FROM p OFFSET 0) s") } 'on', 'off';

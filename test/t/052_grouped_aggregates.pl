@@ -272,7 +272,8 @@ answer($session, 'SET gpusort.force = off');
 foreach my $group ('id', 'id + 1', '(7 - id) - 5')
 {
 	unlike(answer($session, "EXPLAIN SELECT $group, $median FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of one row: $group");
-	like(answer($session, "EXPLAIN SELECT $group, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate\).*\n +Group Key.*\n +Aggregates.*\n.*GpuSort\)/, "groups of one row, in order: $group");
+	like(answer($session, "EXPLAIN SELECT $group, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate\).*\n +Group Key.*\n +Aggregates.*\n.*GpuSort\)/, "groups of one row, in order: $group")
+	  if $group ne 'id';	# an index has them
 }
 like(answer($session, "EXPLAIN SELECT $_, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of many rows: $_") foreach 'few', 'few + 1', 'id / 1000', 'id % 100 + 1', 'id - id % 1000';
 answer($session, 'SET gpusort.force = on');
