@@ -411,25 +411,17 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 	gpusort_losertree_build(&spill->tree, key_parts(spill) == 1 ? NULL : row_before, spill);
 }
 
-static inline uint64
-winner_code(const GpusortSpill *spill)
-{
-	return spill->inputs[gpusort_losertree_input(spill->tree.winner)].code;
-}
-
 /* Advances the input whose row was returned, and past rows that equal that one, if these are not wanted. */
 static inline void
 move_on(GpusortSpill *spill)
 {
 	int			parts = key_parts(spill);
-	uint64		code = winner_code(spill);
 
 	replay(spill);
-	if (!spill->key.distinct || spill->lossy)
+	/* an entry says which parts a row shares with the winner before it, if the code is not the only one */
+	if (!spill->key.distinct || spill->lossy || parts == 1)
 		return;
-	/* a row that shares all parts of its key with the winner before it equals that */
-	while (spill->tree.winner != gpusort_losertree_ended() &&
-		   (parts > 1 ? gpusort_losertree_shared(spill->tree.winner) == parts : winner_code(spill) == code))
+	while (spill->tree.winner != gpusort_losertree_ended() && gpusort_losertree_shared(spill->tree.winner) == parts)
 		replay(spill);
 }
 
