@@ -65,17 +65,23 @@ struct GpusortNumbers
 };
 
 GpusortGroupColumns
+gpusort_group_columns_alloc(int n)
+{
+	return (GpusortGroupColumns) {
+		.n = n,
+		.attnos = palloc0(n * sizeof(AttrNumber)),
+		.equals = palloc0(n * sizeof(Oid)),
+		.orders = palloc0(n * sizeof(Oid)),
+		.collations = palloc0(n * sizeof(Oid)),
+		.nulls_first = palloc0(n * sizeof(bool)),
+	};
+}
+
+GpusortGroupColumns
 gpusort_group_columns_unpack(List *list)
 {
 	int			n = list_length(linitial(list));
-	GpusortGroupColumns columns = {
-		.n = n,
-		.attnos = palloc(n * sizeof(AttrNumber)),
-		.equals = palloc(n * sizeof(Oid)),
-		.orders = palloc(n * sizeof(Oid)),
-		.collations = palloc(n * sizeof(Oid)),
-		.nulls_first = palloc(n * sizeof(bool)),
-	};
+	GpusortGroupColumns columns = gpusort_group_columns_alloc(n);
 
 	for (int i = 0; i < n; i++)
 	{

@@ -31,6 +31,9 @@ typedef struct GpusortGroupColumns
 	bool	   *nulls_first;
 } GpusortGroupColumns;
 
+/* Returns n columns in palloc'ed arrays, all zeros. */
+extern GpusortGroupColumns gpusort_group_columns_alloc(int n);
+
 /* Unpacks a plan's list of attnos, orders, collations, nulls_first and equals, a list each, into palloc'ed arrays. */
 extern GpusortGroupColumns gpusort_group_columns_unpack(List *list);
 

@@ -7,7 +7,8 @@
  * processes of a parallel query.  Then the rows of a group come one after the other, and so do equal values.  Core's
  * transition functions are called for each row, or for each that differs from the one before.  There is one group at a time.
  *
- * Core's Agg does the same from PostgreSQL 16 on.
+ * Core's Agg does the same from PostgreSQL 16 on.  There this is for DISTINCT: the GpuSort knows that it may drop rows that repeat
+ * another one.
  *
  *-------------------------------------------------------------------------
  */

@@ -18,20 +18,14 @@ bool
 gpusort_group_columns_find(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
 {
 	int			n = agg->numCols;
-	int			room = n + list_length(sort->plan.targetlist);	/* also for add_columns() */
 	RegProcedure left;
 	RegProcedure right;
 
-	*columns = (GpusortGroupColumns) {
-		.n = n,
-		.attnos = palloc(room * sizeof(AttrNumber)),
-		.equals = palloc0(room * sizeof(Oid)),
-		.orders = palloc0(room * sizeof(Oid)),
-		.collations = palloc0(room * sizeof(Oid)),
-		.nulls_first = palloc0(room * sizeof(bool)),
-	};
 	if (sort->numCols < n)
 		return false;
+	/* with room for add_columns() */
+	*columns = gpusort_group_columns_alloc(n + list_length(sort->plan.targetlist));
+	columns->n = n;
 	for (int i = 0; i < n; i++)
 	{
 		AttrNumber	attno = sort->sortColIdx[i];
