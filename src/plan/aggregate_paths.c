@@ -204,7 +204,6 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	Path	   *path = NULL;
 	double		rows = input->rows;
 	Cost		saving = 0;
-	bool		pays;
 	bool		own = false;
 	AggClauseCosts costs = {0};
 	ListCell   *lc;
@@ -215,8 +214,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		return;
 	foreach(lc, root->agginfos)
 		own |= gpusort_plan_is_own_aggregate(GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc)), root->parse->groupClause != NIL);
-	pays = groups_pay(root, rows, partial->pathtarget->width, serial);
-	if (own && pays)
+	if (own && groups_pay(root, rows, partial->pathtarget->width, serial))
 	{
 		if ((gpusort_force || rows >= LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
 			aggregates_feed(root, partial->pathtarget) &&

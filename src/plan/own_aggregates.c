@@ -205,7 +205,6 @@ takes_keys(const Agg *agg, const Aggref *aggref)
 static bool
 find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 {
-	List	   *all = gpusort_aggregate_list(agg);
 	const Aggref *in_order = gpusort_plan_agg_order(agg);
 	const Sort *sort = gpusort_plan_sort_below(agg);
 	ListCell   *lc;
@@ -213,7 +212,7 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	if (!enable_sort || in_order == NULL || !ordered_pays(outerPlan(agg), in_order) || IsA(outerPlan(agg), IncrementalSort) ||
 		(agg->numCols > 0 && (sort == NULL || sort->numCols < agg->numCols)))
 		return false;
-	foreach(lc, all)
+	foreach(lc, gpusort_aggregate_list(agg))
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
