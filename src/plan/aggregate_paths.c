@@ -208,7 +208,8 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	AggClauseCosts costs = {0};
 	ListCell   *lc;
 
-	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL ||
+	/* the aggregates of a partition have other columns than the query's */
+	if (!grouped->consider_parallel || IS_OTHER_REL(grouped) || partial == NULL || partial->pathtarget->exprs == NIL ||
 		root->parse->groupingSets != NIL || root->agginfos == NIL || (!gpusort_force && rows < LEAST_ROWS) ||
 		(serial = find_serial(grouped)) == NULL)
 		return;

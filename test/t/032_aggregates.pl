@@ -339,6 +339,21 @@ unlike(plan_of($_, $feeds), qr/Gather/, "one process reads for: $_")
   foreach "SELECT count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p", "SELECT g, count(DISTINCT k), string_agg(c, ',' ORDER BY k) FROM p GROUP BY g",
 	'SELECT count(DISTINCT n) FILTER (WHERE k > 0) FROM p', 'SELECT count(*), count(DISTINCT few) FROM p';
 
+# The planner may aggregate partitions one by one.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE parts (c text, g int, k int) PARTITION BY LIST (g);
+CREATE TABLE even PARTITION OF parts FOR VALUES IN (0, 2, 4, 6);
+CREATE TABLE odd PARTITION OF parts FOR VALUES IN (1, 3, 5, 7);
+INSERT INTO parts SELECT c, g % 8, k FROM p;
+ANALYZE parts;
+SQL
+foreach my $distinct ('c', 'left(c, 2)')
+{
+	my $query = "SELECT g, sum(k), count(DISTINCT $distinct) FROM parts GROUP BY g HAVING avg(k) <> 3 ORDER BY g";
+	my @answers = map { $node->safe_psql('postgres', "$feeds SET enable_partitionwise_aggregate = on; SET enable_hashagg = off; SET gpusort.enabled = $_; $query") } 'on', 'off';
+	is($answers[0], $answers[1], "partitions are aggregated: count(DISTINCT $distinct)");
+}
+
 # Of rows that are spilled, a merge drops those that repeat another one, also a merge on disk and one that begins again.
 foreach my $distinct ('g', 'big % 5000, g', 'n, few, fixed', 'g, k % 100, big % 3, f8 > 5000', 'c', 'few, icu', 'nullif(big % 20000, 7), -g',
 	# many words, of which the codes of the merge hold the first one
