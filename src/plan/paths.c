@@ -8,7 +8,8 @@
  * For the final ORDER BY, the create_upper_paths_hook offers SortPaths over the cheapest input paths once more, at
  * GpuSort's cost.  Beside an index scan in the order that the query needs, mostly for groups, windows or DISTINCT, the
  * set_rel_pathlist_hook offers a SortPath: the index scan often takes several times as long if the table's rows have another
- * order.  Other sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would
+ * order.  It offers one in all processes if the query uses the first rows of each group only: core prefers one process for
+ * narrow rows, all of which it would have to gather.  Other sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would
  * change few plans (docs/design.md, "Tried and left out").  Once a plan is chosen, the planner_hook replaces its sorts as well.
  *
  *-------------------------------------------------------------------------
@@ -212,9 +213,9 @@ returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	return true;
 }
 
-/* Does the run condition of a window function end the query's rows?  The planner does not know that they are read in part. */
+/* Has the query a window function with a run condition, whose window has groups, or has none? */
 static bool
-ends_early(const Query *query)
+has_run_condition(const Query *query, bool groups)
 {
 	ListCell   *lc;
 
@@ -226,7 +227,7 @@ ends_early(const Query *query)
 		if (function == NULL || !IsA(function, WindowFunc))
 			continue;
 		window = list_nth_node(WindowClause, query->windowClause, function->winref - 1);
-		if (window->partitionClause == NIL && GPUSORT_RUN_CONDITION(function, window) != NIL)
+		if ((window->partitionClause != NIL) == groups && GPUSORT_RUN_CONDITION(function, window) != NIL)
 			return true;
 	}
 	return false;
@@ -256,7 +257,8 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	Path	   *sort;
 	Path	   *shared = NULL;
 	Cost		saving;
-	bool		found = false;
+	bool		found = false;	/* an order */
+	bool		bounded;
 	bool		consider_startup = rel->consider_startup;
 	GpusortKeyPlan key;
 	ListCell   *lc;
@@ -275,7 +277,10 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 			least = path;
 		found |= common > 0;
 	}
-	if (!found || ends_early(root->parse) || is_read_in_part(root) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
+	bounded = bms_equal(rel->relids, root->all_baserels) &&
+		(root->parse->hasDistinctOn || has_run_condition(root->parse, true));
+	/* the planner does not know that rows are read in part if a run condition ends them */
+	if ((!found && !bounded) || has_run_condition(root->parse, false) || is_read_in_part(root) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
 		!returns_columns(root, rel, pathkeys) || !gpusort_plan_key(pathkeys, &key) ||
 		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
@@ -287,6 +292,8 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 		shared = gpusort_plan_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
 	if (shared != NULL && shared->total_cost < sort->total_cost)
 		sort = shared;
+	else if (!found)
+		return;
 	saving = Min(saving, sort->startup_cost - ((SortPath *) sort)->subpath->total_cost);
 	sort->startup_cost -= saving;
 	sort->total_cost -= saving;

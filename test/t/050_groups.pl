@@ -289,6 +289,12 @@ like(explained($first, "$parallel; SET gpusort.memory_limit = '64kB'"), qr/^(?!.
 like(explained('SELECT DISTINCT ON (word) word, id FROM g ORDER BY word, r, id', "$parallel; SET gpusort.memory_limit = '64kB'"),
 	qr/Bound per Group: 1\n *Rows Removed by Bound: 9\d{4}\n.*GpuSort Feed/s, 'by strings, too');
 
+# All processes sort, though core would not gather rows that are so narrow.
+foreach my $query ('SELECT DISTINCT ON (few) few, id FROM g ORDER BY few, id', first_rows('few', 'row_number()', 'PARTITION BY few ORDER BY id', 'n <= 3'))
+{
+	like(explained($query, "$parallel; SET parallel_tuple_cost = 0.1"), qr/Bound per Group.*GpuSort Feed/s, 'narrow rows in all processes');
+}
+
 # Trims have made a table of groups, which removes later rows, when values come whose words are those of shorter values.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE late AS SELECT id, few, id % 10 + CASE WHEN id > 80000 THEN (id % 3)::numeric / 1e40 ELSE 0 END AS n FROM g ORDER BY id;
