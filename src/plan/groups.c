@@ -47,7 +47,39 @@ sorted_by(int n, const AttrNumber *attnos, const Oid *operators, const Oid *coll
 	return (Columns) {n, attnos, equals, collations};
 }
 
-/* The columns by which a plan node's rows are sorted; none if they are not known */
+/*
+ * The columns of a Result that hold the columns by which the rows below are sorted.  None if the Result has a volatile function,
+ * which must be called for all rows.
+ */
+static Columns
+projected(const Plan *result, Columns sorted)
+{
+	AttrNumber *attnos = palloc(sorted.n * sizeof(AttrNumber));
+	int			n;
+
+	if (result->qual != NIL || contain_volatile_functions((Node *) result->targetlist))
+		return (Columns) {0};
+	for (n = 0; n < sorted.n; n++)
+	{
+		ListCell   *lc;
+
+		attnos[n] = 0;
+		foreach(lc, result->targetlist)
+		{
+			const TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+			if (IsA(entry->expr, Var) && ((const Var *) entry->expr)->varattno == sorted.attnos[n])
+				attnos[n] = entry->resno;
+		}
+		if (attnos[n] == 0)
+			break;
+	}
+	sorted.n = n;
+	sorted.attnos = attnos;
+	return sorted;
+}
+
+/* The columns by which a plan node's rows are sorted, the first ones at least; none if they are not known */
 static Columns
 sort_columns(const Plan *plan)
 {
@@ -63,6 +95,8 @@ sort_columns(const Plan *plan)
 			return sorted_by(gather->numCols, gather->sortColIdx, gather->sortOperators, gather->collations);
 		case T_MergeAppend:
 			return sorted_by(append->numCols, append->sortColIdx, append->sortOperators, append->collations);
+		case T_Result:
+			return outerPlan(plan) == NULL ? (Columns) {0} : projected(plan, sort_columns(outerPlan(plan)));
 		default:
 			return (Columns) {0};
 	}

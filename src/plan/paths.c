@@ -199,7 +199,7 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	}
 }
 
-/* Does the target list of a table's paths have what these pathkeys sort by? */
+/* Can a table's paths return what these pathkeys sort by? */
 static bool
 returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 {
@@ -208,6 +208,26 @@ returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	foreach(lc, pathkeys)
 	{
 		if (!relation_can_be_sorted_early(root, rel, lfirst_node(PathKey, lc)->pk_eclass, false))
+			return false;
+	}
+	return true;
+}
+
+/* Do they return it without computing anything?  Above a Gather, one process would compute it. */
+static bool
+has_columns(const RelOptInfo *rel, List *pathkeys)
+{
+	ListCell   *lc;
+	ListCell   *member = NULL;
+
+	foreach(lc, pathkeys)
+	{
+		foreach(member, lfirst_node(PathKey, lc)->pk_eclass->ec_members)
+		{
+			if (list_member(rel->reltarget->exprs, lfirst_node(EquivalenceMember, member)->em_expr))
+				break;
+		}
+		if (member == NULL)
 			return false;
 	}
 	return true;
@@ -277,7 +297,8 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 			least = path;
 		found |= common > 0;
 	}
-	bounded = bms_equal(rel->relids, root->all_baserels) &&
+	/* a volatile function of the result is called for all rows */
+	bounded = bms_equal(rel->relids, root->all_baserels) && !contain_volatile_functions((Node *) root->processed_tlist) &&
 		(root->parse->hasDistinctOn || has_run_condition(root->parse, true));
 	/* the planner does not know that rows are read in part if a run condition ends them */
 	if ((!found && !bounded) || has_run_condition(root->parse, false) || is_read_in_part(root) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
@@ -288,7 +309,7 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	saving = gpusort_plan_presort_saving(root, rel);
 	if (least != NULL && sort->total_cost - saving >= INDEX_MARGIN * least->total_cost)
 		return;
-	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0)
+	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0 && has_columns(rel, pathkeys))
 		shared = gpusort_plan_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
 	if (shared != NULL && shared->total_cost < sort->total_cost)
 		sort = shared;

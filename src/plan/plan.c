@@ -149,7 +149,7 @@ sort_groups(Replacement *in, Agg *agg)
  * Replaces the Sorts in a plan, the Aggs with aggregates that sort, and HashAggregates, puts a GpuSort
  * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
  * plan's parent uses.  That of a LIMIT is passed on to the child of those nodes through which
- * ExecSetTupleBound() passes it, and one with groups only where rows are sorted.
+ * ExecSetTupleBound() passes it, and one with groups only where rows are sorted, or through a Result above.
  */
 static Plan *
 replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
@@ -163,7 +163,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 
 	if (plan->lefttree != NULL)
 		plan->lefttree = gpusort_plan_lower_projection(plan->lefttree);
-	if (!IsA(plan, Sort) && !IsA(plan, GatherMerge) && !IsA(plan, MergeAppend) &&
+	if (!IsA(plan, Sort) && !IsA(plan, GatherMerge) && !IsA(plan, MergeAppend) && !IsA(plan, Result) &&
 		bound.groups.count != GPUSORT_GROUP_ALL)
 		bound = gpusort_unbounded;
 	if (bound.rows < 0)
