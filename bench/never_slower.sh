@@ -482,6 +482,9 @@ for rows in 1k 10k 100k 1M 3M; do
     events="rnd($groups)::int device, i::int ts, word(32) s"
     shape $rows "groups: latest of $groups" "$events" "$latest"
     shape $rows "groups: latest of $groups, work_mem 4MB" "$events" "$latest" work_mem=4MB
+    shape $rows "groups: narrow rows, latest of $groups" "$events" 'SELECT DISTINCT ON (device) device, ts FROM t ORDER BY device, ts DESC'
+    shape $rows "groups: narrow rows, top 3 of $groups" "$events" "SELECT count(*) FROM ($top3) c"
+    shape $rows "groups: expressions, latest of $groups" "$events" 'SELECT DISTINCT ON (device) device, ts * 2, upper(s) FROM t ORDER BY device, ts DESC'
     shape $rows "groups: top 3 of $groups" "$events" "$top3"
     shape $rows "groups: top 3 of $groups, work_mem 4MB" "$events" "$top3" work_mem=4MB
   done

@@ -208,8 +208,10 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 	AggClauseCosts costs = {0};
 	ListCell   *lc;
 
-	/* the aggregates of a partition have other columns than the query's */
-	if (!grouped->consider_parallel || IS_OTHER_REL(grouped) || partial == NULL || partial->pathtarget->exprs == NIL ||
+	/* the target list of a partition's aggregates has its own columns, which the query's aggregates do not name */
+	if (IS_OTHER_REL(grouped))
+		return;
+	if (!grouped->consider_parallel || partial == NULL || partial->pathtarget->exprs == NIL ||
 		root->parse->groupingSets != NIL || root->agginfos == NIL || (!gpusort_force && rows < LEAST_ROWS) ||
 		(serial = find_serial(grouped)) == NULL)
 		return;

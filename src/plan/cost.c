@@ -220,7 +220,7 @@ units_of(const GpusortCostInput *input, bool bounded)
 }
 
 bool
-gpusort_cost_few_rows(double rows, int width, int ncolumns, GpusortComparison comparison)
+gpusort_cost_few_rows(double rows, int width, double ncolumns, GpusortComparison comparison)
 {
 	double		setup = comparison == GPUSORT_COMPARISON_CITEXT ? CITEXT_SETUP_OPERATORS :
 		comparison == GPUSORT_COMPARISON_LIBC ? LIBC_SETUP_OPERATORS : SETUP_OPERATORS;

@@ -21,6 +21,7 @@
 #include "catalog/pg_type_d.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -47,18 +48,13 @@ sorted_by(int n, const AttrNumber *attnos, const Oid *operators, const Oid *coll
 	return (Columns) {n, attnos, equals, collations};
 }
 
-/*
- * The columns of a Result that hold the columns by which the rows below are sorted.  None if the Result has a volatile function,
- * which must be called for all rows.
- */
+/* The columns of a Result that hold the columns by which the rows below are sorted, up to the first one that it lacks */
 static Columns
 projected(const Plan *result, Columns sorted)
 {
 	AttrNumber *attnos = palloc(sorted.n * sizeof(AttrNumber));
 	int			n;
 
-	if (result->qual != NIL || contain_volatile_functions((Node *) result->targetlist))
-		return (Columns) {0};
 	for (n = 0; n < sorted.n; n++)
 	{
 		ListCell   *lc;
@@ -68,7 +64,8 @@ projected(const Plan *result, Columns sorted)
 		{
 			const TargetEntry *entry = lfirst_node(TargetEntry, lc);
 
-			if (IsA(entry->expr, Var) && ((const Var *) entry->expr)->varattno == sorted.attnos[n])
+			/* the first of several, as in the planner */
+			if (attnos[n] == 0 && IsA(entry->expr, Var) && ((const Var *) entry->expr)->varattno == sorted.attnos[n])
 				attnos[n] = entry->resno;
 		}
 		if (attnos[n] == 0)
@@ -168,6 +165,7 @@ gpusort_bound_own(const CustomScan *own)
 	if (!linitial_int(list_nth(own->custom_private, 4)) || lthird(own->custom_private) != NIL ||
 		linitial_node(Aggref, distinct)->aggfilter != NULL)
 		return gpusort_unbounded;
+	/* a Sort or a Gather Merge, all of whose columns are known */
 	return bound_to_one(outerPlan(own), sort_columns(outerPlan(own)));
 }
 
@@ -352,6 +350,17 @@ gpusort_bound_window(const WindowAgg *window)
 			return bound;
 	}
 	return gpusort_unbounded;
+}
+
+GpusortBound
+gpusort_bound_projected(const Result *result, GpusortBound bound)
+{
+	Node	   *columns = (Node *) result->plan.targetlist;
+
+	if (bound.groups.count != GPUSORT_GROUP_ALL &&
+		(result->plan.qual != NIL || contain_volatile_functions(columns) || contain_subplans(columns)))
+		return gpusort_unbounded;
+	return bound;
 }
 
 double

@@ -6,10 +6,14 @@
  * Where the cost of a sort decides which plan is chosen, the planner should know GpuSort's cost.
  *
  * For the final ORDER BY, the create_upper_paths_hook offers SortPaths over the cheapest input paths once more, at
- * GpuSort's cost.  Beside an index scan in the order that the query needs, mostly for groups, windows or DISTINCT, the
- * set_rel_pathlist_hook offers a SortPath: the index scan often takes several times as long if the table's rows have another
- * order.  It offers one in all processes if the query uses the first rows of each group only: core prefers one process for
- * narrow rows, all of which it would have to gather.  Other sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would
+ * GpuSort's cost.  The set_rel_pathlist_hook offers a SortPath in two cases, mostly for groups, windows or DISTINCT:
+ *
+ * - Beside an index scan in the order that the query needs.  It often takes several times as long as a sort if the table's rows
+ *	 have another order.
+ * - In all processes, if the query uses the first rows of each group only.  Core sorts narrow rows in one process, since it would
+ *	 have to gather all of them.
+ *
+ * Other sorts there have core's cost: their paths are made by whole functions of the planner, and GpuSort's cost would
  * change few plans (docs/design.md, "Tried and left out").  Once a plan is chosen, the planner_hook replaces its sorts as well.
  *
  *-------------------------------------------------------------------------
@@ -17,6 +21,7 @@
 #include "postgres.h"
 
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -213,29 +218,34 @@ returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	return true;
 }
 
-/* Do they return it without computing anything?  Above a Gather, one process would compute it. */
+/*
+ * Does a table's target list have these columns?  The planner would compute an expression above the Gather, in one process, and
+ * plan/parallel.c would not replace such a sort.
+ */
 static bool
 has_columns(const RelOptInfo *rel, List *pathkeys)
 {
 	ListCell   *lc;
-	ListCell   *member = NULL;
 
 	foreach(lc, pathkeys)
 	{
-		foreach(member, lfirst_node(PathKey, lc)->pk_eclass->ec_members)
+		EquivalenceClass *eclass = lfirst_node(PathKey, lc)->pk_eclass;
+		ListCell   *column;
+
+		foreach(column, rel->reltarget->exprs)
 		{
-			if (list_member(rel->reltarget->exprs, lfirst_node(EquivalenceMember, member)->em_expr))
+			if (find_ec_member_matching_expr(eclass, lfirst(column), rel->relids) != NULL)
 				break;
 		}
-		if (member == NULL)
+		if (column == NULL)
 			return false;
 	}
 	return true;
 }
 
-/* Has the query a window function with a run condition, whose window has groups, or has none? */
+/* Has a window function a run condition?  Looks at windows with PARTITION BY, or at those without. */
 static bool
-has_run_condition(const Query *query, bool groups)
+has_run_condition(const Query *query, bool partitioned)
 {
 	ListCell   *lc;
 
@@ -247,10 +257,24 @@ has_run_condition(const Query *query, bool groups)
 		if (function == NULL || !IsA(function, WindowFunc))
 			continue;
 		window = list_nth_node(WindowClause, query->windowClause, function->winref - 1);
-		if ((window->partitionClause != NIL) == groups && GPUSORT_RUN_CONDITION(function, window) != NIL)
+		if ((window->partitionClause != NIL) == partitioned && GPUSORT_RUN_CONDITION(function, window) != NIL)
 			return true;
 	}
 	return false;
+}
+
+/* Does a query of one table use only the first rows of each group, and do no others matter? */
+static bool
+uses_first_rows(const PlannerInfo *root, const RelOptInfo *rel)
+{
+	Node	   *columns = (Node *) root->processed_tlist;
+
+	if (!bms_equal(rel->relids, root->all_baserels) || root->parse->groupClause != NIL || root->agginfos != NIL)
+		return false;
+	if (root->window_pathkeys != NIL ? !has_run_condition(root->parse, true) : !root->parse->hasDistinctOn)
+		return false;
+	/* these are called for all rows: gpusort_bound_projected() */
+	return !contain_volatile_functions(columns) && !contain_subplans(columns);
 }
 
 /*
@@ -277,8 +301,7 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	Path	   *sort;
 	Path	   *shared = NULL;
 	Cost		saving;
-	bool		found = false;	/* an order */
-	bool		bounded;
+	bool		found = false;	/* a path by the first columns, or all */
 	bool		consider_startup = rel->consider_startup;
 	GpusortKeyPlan key;
 	ListCell   *lc;
@@ -297,11 +320,12 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 			least = path;
 		found |= common > 0;
 	}
-	/* a volatile function of the result is called for all rows */
-	bounded = bms_equal(rel->relids, root->all_baserels) && !contain_volatile_functions((Node *) root->processed_tlist) &&
-		(root->parse->hasDistinctOn || has_run_condition(root->parse, true));
+	/* where all groups are the same, the planner may end the rows by a Limit of its own */
+	if ((root->parse->distinctClause != NIL && root->distinct_pathkeys == NIL) || (!found && !uses_first_rows(root, rel)))
+		return;
 	/* the planner does not know that rows are read in part if a run condition ends them */
-	if ((!found && !bounded) || has_run_condition(root->parse, false) || is_read_in_part(root) || pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
+	if (has_run_condition(root->parse, false) || is_read_in_part(root) ||
+		pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
 		!returns_columns(root, rel, pathkeys) || !gpusort_plan_key(pathkeys, &key) ||
 		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)

@@ -149,7 +149,7 @@ sort_groups(Replacement *in, Agg *agg)
  * Replaces the Sorts in a plan, the Aggs with aggregates that sort, and HashAggregates, puts a GpuSort
  * Start above each MergeAppend that gains by it, and returns the new plan.  bound: how many rows the
  * plan's parent uses.  That of a LIMIT is passed on to the child of those nodes through which
- * ExecSetTupleBound() passes it, and one with groups only where rows are sorted, or through a Result above.
+ * ExecSetTupleBound() passes it.  One with groups is passed on through a Result, and through nodes that merge sorted rows.
  */
 static Plan *
 replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
@@ -210,7 +210,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 			child_bound = gpusort_bound_window((WindowAgg *) plan);
 			break;
 		case T_Result:
-			child_bound = bound;
+			child_bound = gpusort_bound_projected((Result *) plan, bound);
 			break;
 		case T_Gather:
 			in->processes = ((Gather *) plan)->num_workers + 1;

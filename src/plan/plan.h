@@ -60,7 +60,7 @@ extern bool gpusort_cost_by_pages(const Node *node);
  * the types of this many columns are?  comparison: the slowest one that core may use for
  * the first column.  Takes some nanoseconds.
  */
-extern bool gpusort_cost_few_rows(double rows, int width, int ncolumns, GpusortComparison comparison);
+extern bool gpusort_cost_few_rows(double rows, int width, double ncolumns, GpusortComparison comparison);
 
 /* Returns the columns of a Sort of a finished plan in a palloc'ed array of numCols. */
 extern GpusortSortColumn *gpusort_cost_columns(Sort *sort);
@@ -117,7 +117,8 @@ extern Path *gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path
 
 /*
  * Where a path of a table returns rows in the order that the query needs, or by the first columns of it: offers a sort of
- * the cheapest path's rows at GpuSort's cost, unless it costs more than a part of a path in the whole order.  In paths.c.
+ * the cheapest path's rows at GpuSort's cost, unless it costs more than a part of a path in the whole order.  Where a query uses
+ * only the first rows of each group: offers a sort in all processes.  In paths.c.
  */
 extern void gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel);
 
@@ -273,6 +274,12 @@ extern GpusortBound gpusort_bound_gathered(GpusortBound bound);
 extern GpusortBound gpusort_bound_unique(const Unique *unique);
 extern GpusortBound gpusort_bound_aggregate(const Agg *agg, const Plan *child);
 extern GpusortBound gpusort_bound_window(const WindowAgg *window);
+
+/*
+ * The bound of a Result, for its child, from its parent's.  With groups there is none if the Result calls volatile functions or
+ * subqueries, which may have them: they are called for all rows.
+ */
+extern GpusortBound gpusort_bound_projected(const Result *result, GpusortBound bound);
 
 /* The bound of a GpuSort Aggregate, for its child: if it needs only distinct rows, one of those that are equal. */
 extern GpusortBound gpusort_bound_own(const CustomScan *own);

@@ -289,21 +289,31 @@ like(explained($first, "$parallel; SET gpusort.memory_limit = '64kB'"), qr/^(?!.
 like(explained('SELECT DISTINCT ON (word) word, id FROM g ORDER BY word, r, id', "$parallel; SET gpusort.memory_limit = '64kB'"),
 	qr/Bound per Group: 1\n *Rows Removed by Bound: 9\d{4}\n.*GpuSort Feed/s, 'by strings, too');
 
-# All processes sort, though core would not gather rows that are so narrow.  Expressions are computed of the first rows only, but
-# those of groups by all processes, and volatile ones of all rows.
+# All processes sort, though core would not gather rows that are so narrow.  Expressions are computed for the first rows only, but
+# those of groups in one process, and volatile ones and subqueries for all rows.
+$node->safe_psql('postgres', <<'SQL');
+CREATE SEQUENCE calls;
+CREATE TABLE indexed AS SELECT few, id, word::varchar AS name FROM g;
+CREATE INDEX ON indexed (few);
+ANALYZE indexed;
+SQL
 foreach my $query ('SELECT DISTINCT ON (few) few, id FROM g ORDER BY few, id', 'SELECT DISTINCT ON (few) few * 2 AS two, word || id AS name, 1 AS one FROM g ORDER BY few, id',
+	'SELECT DISTINCT ON (few) few, few AS again, id + 1 AS next FROM g ORDER BY few, id', 'SELECT DISTINCT ON (name) name, id FROM indexed ORDER BY name, id',
 	first_rows('few', 'row_number()', 'PARTITION BY few ORDER BY id', 'n <= 3'))
 {
 	like(explained($query, "$parallel; SET parallel_tuple_cost = 0.1"), qr/Bound per Group.*GpuSort Feed/s, 'narrow rows in all processes');
 }
 like(explained('SELECT DISTINCT ON (few % 5) few, id FROM g ORDER BY few % 5, id', "$parallel; SET parallel_tuple_cost = 0.1"),
 	qr/Sort Key: \(\(few % 5\)\), id\n.*Bound per Group: 1\n/s, 'groups by an expression');
-$node->safe_psql('postgres', 'CREATE SEQUENCE calls; CREATE TABLE indexed AS SELECT few, id FROM g; CREATE INDEX ON indexed (few); ANALYZE indexed');
 foreach my $table ('g', 'indexed')
 {
-	is($node->safe_psql('postgres', "$parallel; SET gpusort.force = on; ALTER SEQUENCE calls RESTART; SELECT count(*) FROM (SELECT DISTINCT ON (few) few, nextval('calls') FROM $table OFFSET 0) q; SELECT last_value FROM calls"),
-		"50\n100000", "a volatile function is called for all rows of $table");
+	foreach my $call ("nextval('calls')", "(SELECT nextval('calls') WHERE id > 0)")
+	{
+		is($node->safe_psql('postgres', "$parallel; SET gpusort.force = on; ALTER SEQUENCE calls RESTART; SELECT count(*) FROM (SELECT DISTINCT ON (few) few, $call FROM $table OFFSET 0) q; SELECT last_value FROM calls"),
+			"50\n100000", "$call is called for all rows of $table");
+	}
 }
+explained("SELECT DISTINCT ON (few) few, mid, string_agg(word, ',' ORDER BY id), count(DISTINCT r) FROM g GROUP BY few, mid ORDER BY few, mid", $parallel);
 
 # Trims have made a table of groups, which removes later rows, when values come whose words are those of shorter values.
 $node->safe_psql('postgres', <<'SQL');
