@@ -26,9 +26,8 @@
 #include "guc.h"
 #include "plan/plan.h"
 
-/* With fewer rows, one process takes less time than it takes to start others: it reads a row by pages in 20 to 50 ns. */
+/* With fewer rows, one process takes less time than it takes to start others. */
 #define LEAST_ROWS		100000.0
-#define LEAST_PAGE_ROWS	1000000.0
 
 /* Does an expression use anything but these expressions of groups, outside of aggregates? */
 static bool
@@ -219,7 +218,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		own |= gpusort_plan_is_own_aggregate(GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc)), root->parse->groupClause != NIL);
 	if (own && groups_pay(root, rows, partial->pathtarget->width, serial))
 	{
-		if ((gpusort_force || rows >= LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
+		if ((gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
 			aggregates_feed(root, partial->pathtarget) &&
 			(serial->aggstrategy == AGG_PLAIN || groups_feed(root, grouped, serial)))
 			path = feed(root, grouped, partial, rows);

@@ -30,6 +30,7 @@
 #include "utils/lsyscache.h"
 
 #include "compat.h"
+#include "guc.h"
 #include "plan/plan.h"
 
 /*
@@ -263,12 +264,15 @@ has_run_condition(const Query *query, bool partitioned)
 	return false;
 }
 
-/* Does a query of one table use only the first rows of each group, and do no others matter? */
+/* Does a query of one table use only the first rows of each group, of so many that all processes should find them? */
 static bool
 uses_first_rows(const PlannerInfo *root, const RelOptInfo *rel)
 {
 	Node	   *columns = (Node *) root->processed_tlist;
 
+	if (rel->partial_pathlist == NIL ||
+		(!gpusort_force && rel->rows < GPUSORT_LEAST_PAGE_ROWS && gpusort_cost_by_pages(linitial(rel->partial_pathlist))))
+		return false;
 	if (!bms_equal(rel->relids, root->all_baserels) || root->parse->groupClause != NIL || root->agginfos != NIL)
 		return false;
 	if (root->window_pathkeys != NIL ? !has_run_condition(root->parse, true) : !root->parse->hasDistinctOn)
