@@ -305,13 +305,10 @@ foreach my $query ('SELECT DISTINCT ON (few) few, id FROM g ORDER BY few, id', '
 }
 like(explained('SELECT DISTINCT ON (few % 5) few, id FROM g ORDER BY few % 5, id', "$parallel; SET parallel_tuple_cost = 0.1"),
 	qr/Sort Key: \(\(few % 5\)\), id\n.*Bound per Group: 1\n/s, 'groups by an expression');
-foreach my $table ('g', 'indexed')
+foreach my $call ("nextval('calls')", "(SELECT nextval('calls') WHERE id > 0)")
 {
-	foreach my $call ("nextval('calls')", "(SELECT nextval('calls') WHERE id > 0)")
-	{
-		is($node->safe_psql('postgres', "$parallel; SET gpusort.force = on; ALTER SEQUENCE calls RESTART; SELECT count(*) FROM (SELECT DISTINCT ON (few) few, $call FROM $table OFFSET 0) q; SELECT last_value FROM calls"),
-			"50\n100000", "$call is called for all rows of $table");
-	}
+	is($node->safe_psql('postgres', "$parallel; SET gpusort.force = on; ALTER SEQUENCE calls RESTART; SELECT count(*) FROM (SELECT DISTINCT ON (few) few, $call FROM indexed OFFSET 0) q; SELECT last_value FROM calls"),
+		"50\n100000", "$call is called for all rows");
 }
 explained("SELECT DISTINCT ON (few) few, mid, string_agg(word, ',' ORDER BY id), count(DISTINCT r) FROM g GROUP BY few, mid ORDER BY few, mid", $parallel);
 
