@@ -87,7 +87,7 @@ OBJS = $(call c_objs,src src/base src/key src/run src/store src/scan src/functio
 # OBJS has no C++ and CUDA objects, because PGXS would want LLVM bitcode of each.
 CXX_OBJS = $(patsubst %.cc,%.o,$(call sources,src/cpu/*.cc))
 
-REGRESS = functions aggregate percentile settings errors order_by incremental_sort privileges
+REGRESS = functions aggregate aggregate_all settings errors order_by incremental_sort privileges
 REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=gpusort
 
 # These goals keep the kind of build that the last "make" noted in build/config,

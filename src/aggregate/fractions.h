@@ -13,13 +13,12 @@
 #include "nodes/nodeFuncs.h"
 
 #include "aggregate/node.h"
-#include "functions/percentile.h"
+#include "aggregate/percentile.h"
 
 typedef struct GpusortFractionsState
 {
-	ExprState  *state;			/* NULL: the median */
+	ExprState  *state;			/* NULL: the aggregate has no fractions */
 	bool		several;		/* they are an array */
-	bool		late;			/* without rows nobody looks at them */
 	bool		evaluated;		/* value is set, in this scan of the child */
 	GpusortFractions value;
 } GpusortFractionsState;
@@ -31,25 +30,25 @@ gpusort_fractions_init(GpusortFractionsState *fractions, const Aggref *aggref, P
 
 	fractions->state = ExecInitExpr(expr, ps);
 	fractions->several = expr != NULL && exprType((Node *) expr) == FLOAT8ARRAYOID;
-	/* core looks at a single fraction first, and then whether there are rows */
-	fractions->late = fractions->several || gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_PERCENTILE;
 }
 
-/* Evaluates the fractions, once, in an expression context that has no row.  An array is copied to cxt. */
+/*
+ * Evaluates the fractions, once, in an expression context that has no row.  An array is copied to cxt.  As in core, a
+ * single fraction is evaluated and checked even if there are no rows, and an array is not.
+ */
 static inline void
 gpusort_fractions_evaluate(GpusortFractionsState *fractions, bool has_rows, ExprContext *econtext, MemoryContext cxt)
 {
-	Datum		value = Float8GetDatum(0.5);
-	bool		isnull = false;
+	Datum		value;
+	bool		isnull;
 
 	if (fractions->evaluated)
 		return;
 	fractions->value.null = true;
-	if (fractions->late && !has_rows)
+	if (fractions->state == NULL || (fractions->several && !has_rows))
 		return;
 	fractions->evaluated = true;
-	if (fractions->state != NULL)
-		value = ExecEvalExprSwitchContext(fractions->state, econtext, &isnull);
+	value = ExecEvalExprSwitchContext(fractions->state, econtext, &isnull);
 	gpusort_fractions_set(&fractions->value, value, isnull, fractions->several, cxt);
 }
 

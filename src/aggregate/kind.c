@@ -3,7 +3,7 @@
  * kind.c
  *		Tells what an aggregate computes, and whether GpuSort Aggregate can do it.
  *
- * gpusort's own aggregates are told by their functions, whatever their names, and core's by their numbers.
+ * gpu_sort_agg() is told by its functions, since its number differs from database to database, and core's by their numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,7 +37,7 @@ address_of(Oid function)
 	return info.fn_addr;
 }
 
-/* Tells one of gpusort's own aggregates. */
+/* Is this gpu_sort_agg()? */
 static GpusortAggregateKind
 own_kind(Oid aggregate)
 {
@@ -52,12 +52,8 @@ own_kind(Oid aggregate)
 	transition = address_of(form->aggtransfn);
 	final = address_of(form->aggfinalfn);
 	ReleaseSysCache(tuple);
-	if (transition == gpu_sort_agg_transfn && final == gpu_sort_agg_finalfn)
-		return GPUSORT_AGGREGATE_SORTED;
-	if (transition == gpu_percentiles_transfn && final == gpu_percentiles_finalfn)
-		return GPUSORT_AGGREGATE_PERCENTILE;
-	return (transition == gpu_median_transfn || transition == gpu_percentile_transfn) &&
-		final == gpu_percentile_finalfn ? GPUSORT_AGGREGATE_PERCENTILE : GPUSORT_AGGREGATE_OTHER;
+	return transition == gpu_sort_agg_transfn && final == gpu_sort_agg_finalfn ? GPUSORT_AGGREGATE_SORTED :
+		GPUSORT_AGGREGATE_OTHER;
 }
 
 GpusortAggregateKind
@@ -135,9 +131,7 @@ gpusort_aggregate_argument(const Aggref *aggref)
 Expr *
 gpusort_aggregate_fractions(const Aggref *aggref)
 {
-	if (aggref->aggdirectargs != NIL)
-		return linitial(aggref->aggdirectargs);
-	return list_length(aggref->args) > 1 ? lsecond_node(TargetEntry, aggref->args)->expr : NULL;
+	return aggref->aggdirectargs != NIL ? linitial(aggref->aggdirectargs) : NULL;
 }
 
 /* Is this the type's own order, or its reverse?  Sets *descending. */
@@ -179,8 +173,8 @@ gpusort_aggregate_accepts(const Aggref *aggref)
 	fractions = (Node *) gpusort_aggregate_fractions(aggref);
 	if (contain_var_clause(fractions) || contain_volatile_functions(fractions) || contain_subplans(fractions))
 		return false;
-	if (kind == GPUSORT_AGGREGATE_SORTED || kind == GPUSORT_AGGREGATE_PERCENTILE)
-		return aggref->aggfilter == NULL && list_length(aggref->args) <= 2;
+	if (kind == GPUSORT_AGGREGATE_SORTED)
+		return aggref->aggfilter == NULL;
 	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
 	return list_length(aggref->args) == 1 && list_length(order) == 1 &&
 		!contain_subplans((Node *) aggref->args) && !contain_subplans((Node *) aggref->aggfilter) &&

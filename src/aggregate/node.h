@@ -30,7 +30,6 @@ typedef enum GpusortAggregateKind
 {
 	GPUSORT_AGGREGATE_OTHER,
 	GPUSORT_AGGREGATE_SORTED,	/* gpu_sort_agg() */
-	GPUSORT_AGGREGATE_PERCENTILE,	/* gpu_median(), gpu_percentile() */
 	/* core's: of them the node keeps to gpusort.memory_limit */
 	GPUSORT_AGGREGATE_CONT,		/* percentile_cont() */
 	GPUSORT_AGGREGATE_DISC,		/* percentile_disc() */
@@ -53,7 +52,7 @@ extern Expr *gpusort_aggregate_argument(const Aggref *aggref);
 /* The type of its values; NULL: gpusort has no keys of one word for it. */
 extern const GpusortType *gpusort_aggregate_type(const Expr *argument);
 
-/* The fractions, a double precision or an array of them; NULL: it has none, or is the median. */
+/* The fractions, a double precision or an array of them; NULL: it has none. */
 extern Expr *gpusort_aggregate_fractions(const Aggref *aggref);
 
 /* WITHIN GROUP (ORDER BY ... DESC)? */

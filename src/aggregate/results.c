@@ -38,8 +38,7 @@ evaluate_fractions(GpusortAggregates *node, GpusortAggregate *aggregate, bool ha
 static bool
 is_percentile(const GpusortAggregate *aggregate)
 {
-	return aggregate->kind == GPUSORT_AGGREGATE_PERCENTILE || aggregate->kind == GPUSORT_AGGREGATE_CONT ||
-		aggregate->kind == GPUSORT_AGGREGATE_DISC;
+	return aggregate->kind == GPUSORT_AGGREGATE_CONT || aggregate->kind == GPUSORT_AGGREGATE_DISC;
 }
 
 Size
@@ -70,8 +69,7 @@ gpusort_aggregates_group_bytes(GpusortAggregates *node)
 static void
 find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
 {
-	/* an Agg looks at the fractions of gpusort's own aggregates in each row, also if the value is NULL */
-	evaluate_fractions(node, aggregate, rows > 0 || aggregate->kind == GPUSORT_AGGREGATE_PERCENTILE);
+	evaluate_fractions(node, aggregate, rows > 0);
 	aggregate->nplaces = 0;
 	aggregate->percentiles = (GpusortPercentiles) {
 		.type = node->values[aggregate->values].keys.type,

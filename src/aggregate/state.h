@@ -20,14 +20,13 @@ typedef struct GpusortValues
 {
 	Node	   *expression;		/* in the plan */
 	Node	   *condition;		/* the FILTER; NULL: none */
-	bool		sorted;			/* wanted is an array of them */
-	bool		limited;		/* they keep to gpusort.memory_limit */
+	bool		sorted;			/* wanted is an array of them; else they keep to gpusort.memory_limit */
 	bool		distinct;		/* only their number, without equal ones, is wanted */
 	GpusortRowValue value;		/* the expression, for the executor */
 	ExprState  *filter;			/* NULL: none */
 	GpusortGroup keys;			/* with groups: those of one large group */
 	GpusortLists lists;			/* with groups: all keys */
-	GpusortGroupLimit limit;	/* of keys that are limited; else all zeros */
+	GpusortGroupLimit limit;	/* all zeros if sorted */
 	uint64		nnulls;			/* NULLs, which are only counted */
 } GpusortValues;
 

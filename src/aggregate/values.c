@@ -34,7 +34,6 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 		.expression = (Node *) gpusort_aggregate_argument(aggref),
 		.condition = (Node *) aggref->aggfilter,
 		.sorted = kind == GPUSORT_AGGREGATE_SORTED,
-		.limited = kind >= GPUSORT_AGGREGATE_CONT,
 		.distinct = kind >= GPUSORT_AGGREGATE_COUNT,
 	};
 
@@ -44,7 +43,7 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 		{
 			GpusortValues *values = &node->values[i];
 
-			if (values->sorted == wanted.sorted && values->limited == wanted.limited &&
+			if (values->sorted == wanted.sorted &&
 				equal(values->expression, wanted.expression) && equal(values->condition, wanted.condition))
 			{
 				values->distinct &= wanted.distinct;
@@ -85,7 +84,7 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts)
 	}
 	node->shares = sorts;
 	for (int i = 0; i < node->nvalues; i++)
-		node->shares += node->values[i].limited;
+		node->shares += !node->values[i].sorted;
 	/* groups take the other half */
 	if (grouped)
 		node->shares *= 2;
@@ -107,9 +106,9 @@ begin_gathering(GpusortAggregates *node)
 		GpusortValues *values = &node->values[i];
 
 		/* several percentiles are found one after the other */
-		gpusort_group_begin(&values->keys, values->limited ? gpusort_aggregate_type((Expr *) values->expression) :
-							gpusort_type_get(exprType(values->expression)), node->cxt, !values->sorted);
-		if (values->limited)
+		gpusort_group_begin(&values->keys, values->sorted ? gpusort_type_get(exprType(values->expression)) :
+							gpusort_aggregate_type((Expr *) values->expression), node->cxt, !values->sorted);
+		if (!values->sorted)
 		{
 			values->limit = (GpusortGroupLimit) {
 				.bytes = gpusort_aggregates_memory(node),

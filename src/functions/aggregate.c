@@ -36,12 +36,23 @@ PG_FUNCTION_INFO_V1(gpu_sort_agg_finalfn);
 static SortAggState *
 begin_state(FunctionCallInfo fcinfo)
 {
-	bool		window;
-	MemoryContext cxt = gpusort_group_context(fcinfo, &window);
-	SortAggState *state = MemoryContextAlloc(cxt, sizeof(SortAggState));
+	MemoryContext cxt;
+	int			kind = AggCheckCallContext(fcinfo, &cxt);
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	SortAggState *state;
 
-	gpusort_group_begin(&state->keys, gpusort_group_type(fcinfo), cxt, window);
-	state->elemtype = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	if (!kind)
+		elog(ERROR, "gpusort transition function called in non-aggregate context");
+	if (type == InvalidOid)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("could not determine input data type")));
+	/* fn_extra keeps the type from one group to the next */
+	if (fcinfo->flinfo->fn_extra == NULL)
+		fcinfo->flinfo->fn_extra = (void *) gpusort_type_get(type);
+	state = MemoryContextAlloc(cxt, sizeof(SortAggState));
+	gpusort_group_begin(&state->keys, fcinfo->flinfo->fn_extra, cxt, kind == AGG_CONTEXT_WINDOW);
+	state->elemtype = type;
 	state->nnulls = 0;
 	return state;
 }

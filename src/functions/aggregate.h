@@ -16,11 +16,6 @@
 /* The functions of the aggregates, by which they are told whatever their names */
 extern Datum gpu_sort_agg_transfn(PG_FUNCTION_ARGS);
 extern Datum gpu_sort_agg_finalfn(PG_FUNCTION_ARGS);
-extern Datum gpu_median_transfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentile_transfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentiles_transfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentile_finalfn(PG_FUNCTION_ARGS);
-extern Datum gpu_percentiles_finalfn(PG_FUNCTION_ARGS);
 
 /*
  * Returns the values of a group, sorted, and behind them that many NULLs, in an array in the current memory

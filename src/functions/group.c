@@ -7,43 +7,12 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
-
 #include "functions/group.h"
 #include "functions/group_spill.h"
 
 /* With a limit, a key set grows by this part of its rows, and this many, so that it comes near the limit. */
 #define ROOM_PART	8
 #define ROOM_ROWS	1024
-
-MemoryContext
-gpusort_group_context(FunctionCallInfo fcinfo, bool *window)
-{
-	MemoryContext cxt;
-	int			kind = AggCheckCallContext(fcinfo, &cxt);
-
-	if (!kind)
-		elog(ERROR, "gpusort transition function called in non-aggregate context");
-	*window = (kind == AGG_CONTEXT_WINDOW);
-	return cxt;
-}
-
-const GpusortType *
-gpusort_group_type(FunctionCallInfo fcinfo)
-{
-	/* fn_extra keeps the type from one group to the next */
-	if (fcinfo->flinfo->fn_extra == NULL)
-	{
-		Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 1);
-
-		if (type == InvalidOid)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("could not determine input data type")));
-		fcinfo->flinfo->fn_extra = (void *) gpusort_type_get(type);
-	}
-	return fcinfo->flinfo->fn_extra;
-}
 
 void
 gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext cxt, bool resumable)

@@ -12,23 +12,9 @@
 #ifndef GPUSORT_FUNCTIONS_GROUP_H
 #define GPUSORT_FUNCTIONS_GROUP_H
 
-#include "fmgr.h"
-
 #include "functions/group_keys.h"
 
-/*
- * Returns the memory context of the aggregate that calls a transition function, and
- * sets *window: is it a window aggregate?  Raises an error if no aggregate calls it.
- */
-extern MemoryContext gpusort_group_context(FunctionCallInfo fcinfo, bool *window);
-
-/*
- * Returns the type of argument 1 of a transition function.  Raises an error if gpusort
- * does not sort it.
- */
-extern const GpusortType *gpusort_group_type(FunctionCallInfo fcinfo);
-
-/* Begins to gather values of a type in this memory context. */
+/* Begins to gather values of a type in this memory context.  resumable: some may follow a sort. */
 extern void gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext cxt,
 								 bool resumable);
 

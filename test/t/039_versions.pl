@@ -49,7 +49,7 @@ sub install_other
 my $serial = 'SET max_parallel_workers_per_gather = 0; ' . in_order('SELECT k, word FROM t ORDER BY k');
 my $parallel = 'SET max_parallel_workers_per_gather = 2; ' . in_order('SELECT k, word FROM t ORDER BY k');
 # a plan node of gpusort in a worker, below a Gather that is not gpusort's
-my $percentile = 'SET max_parallel_workers_per_gather = 2; SELECT count(*) FROM t WHERE id::float8 NOT IN (SELECT gpu_median(i) FROM generate_series(1, 200) AS i)';
+my $percentile = 'SET max_parallel_workers_per_gather = 2; SELECT count(*) FROM t WHERE id::float8 NOT IN (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY i) FROM generate_series(1, 200) AS i)';
 my $counters = q(SELECT sum(count) FROM gpusort_stat WHERE kind = 'sort' AND engine <> 'core');
 
 my $old = session($node);

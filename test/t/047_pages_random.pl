@@ -227,7 +227,7 @@ sub make_query
 		sample => "SELECT $targets FROM $from TABLESAMPLE " . pick('SYSTEM', 'BERNOULLI') . '(' . below(101) . ") REPEATABLE (1) $where $order",
 		lateral => "SELECT o, s.* FROM generate_series(1, 3) AS o, LATERAL (SELECT $targets FROM $from WHERE id % 4 <> o $order OFFSET 0) AS s",
 		join => "SELECT x.*, y.id AS other FROM $from JOIN (SELECT * FROM $table->{name} $where) AS y ON x.id = y.id * 2 ORDER BY x.id",
-		aggregate => 'SELECT ' . pick("gpu_sort_agg($of)", "gpu_median($of)", "gpu_median($of), gpu_sort_agg(id)") . " FROM $from $where");
+		aggregate => 'SELECT ' . pick("gpu_sort_agg($of)", "percentile_disc(0.5) WITHIN GROUP (ORDER BY $of)", "count(DISTINCT $of), gpu_sort_agg(id)") . " FROM $from $where");
 	return $queries{$kind};
 }
 

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef GPUSORT_FUNCTIONS_PERCENTILE_H
-#define GPUSORT_FUNCTIONS_PERCENTILE_H
+#ifndef GPUSORT_AGGREGATE_PERCENTILE_H
+#define GPUSORT_AGGREGATE_PERCENTILE_H
 
 #include "utils/array.h"
 
@@ -46,8 +46,7 @@ extern uint64 *gpusort_percentile_places(const GpusortPercentiles *percentiles, 
 
 /*
  * Returns the percentile, or an array of percentiles in the current memory context, given the keys
- * at these places.  A discrete one is a value.  Others are double precision; for dates and timestamps, timestamp,
- * and for timestamps with time zone, timestamptz.
+ * at these places.  A discrete one is a value.  Others are double precision.
  */
 extern Datum gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys);
 
@@ -60,10 +59,4 @@ extern Datum gpusort_percentile_value(const GpusortType *type, uint64 key);
 /* Finds the keys of a group, all in memory, at n places.  The keys stay. */
 extern void gpusort_percentile_select(GpusortGroup *keys, const uint64 *places, int n, uint64 *found);
 
-/*
- * Sets *result to the percentile of the values, which is not discrete.  False if the result is NULL.  The values
- * stay: other percentiles of them may be found afterwards, and values may be added.
- */
-extern bool gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result);
-
-#endif							/* GPUSORT_FUNCTIONS_PERCENTILE_H */
+#endif							/* GPUSORT_AGGREGATE_PERCENTILE_H */

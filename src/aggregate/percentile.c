@@ -5,8 +5,7 @@
  *
  * The results are those of percentile_cont(), to the bit: the same rows are chosen
  * and interpolated by the same operations in double precision.  Only among -0 and 0,
- * which are equal, another one may be chosen: gpusort's keys order them.  Timestamps, for which
- * core has no percentile_cont(), are interpolated in microseconds.
+ * which are equal, another one may be chosen: gpusort's keys order them.
  *
  * A percentile needs two neighbouring keys of the sorted group, and no sort.
  *
@@ -18,14 +17,12 @@
 
 #include "access/tupmacs.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/date.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
-#include "functions/percentile.h"
+#include "aggregate/percentile.h"
 #include "key/scaled.h"
 
 static void
@@ -71,8 +68,8 @@ gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool isnull, boo
 	}
 }
 
-/* The value of a key in the result's type: as core casts the type to it. */
-static Datum
+/* The value of a key as double precision, as core casts its type to it. */
+static float8
 result_value(const GpusortType *type, uint64 key)
 {
 	uint32		key4 = (uint32) key;
@@ -89,53 +86,19 @@ result_value(const GpusortType *type, uint64 key)
 	switch (type->typid)
 	{
 		case INT2OID:
-			return Float8GetDatum((float8) value.i2);
+			return (float8) value.i2;
 		case INT4OID:
-			return Float8GetDatum((float8) value.i4);
+			return (float8) value.i4;
 		case INT8OID:
-			return Float8GetDatum((float8) value.i8);
+			return (float8) value.i8;
 		case FLOAT4OID:
-			return Float8GetDatum((float8) value.f4);
-		case FLOAT8OID:
-			return Float8GetDatum(value.f8);
+			return (float8) value.f4;
 		case NUMERICOID:
-			return DirectFunctionCall1(numeric_float8, gpusort_scaled_value(type, value.i8));
-		case DATEOID:
-			return DirectFunctionCall1(date_timestamp, DateADTGetDatum(value.i4));
+			return DatumGetFloat8(DirectFunctionCall1(numeric_float8, gpusort_scaled_value(type, value.i8)));
 		default:
-			return TimestampGetDatum(value.i8);
+			Assert(type->typid == FLOAT8OID);
+			return value.f8;
 	}
-}
-
-/*
- * Interpolates between two timestamps: to the nearest microsecond if they are less than
- * 285 years apart, which are 2^53 microseconds.  If one is infinite, it is the result.
- */
-static Timestamp
-interpolate_timestamps(Timestamp low, Timestamp high, float8 proportion)
-{
-	int64		difference;
-
-	if (low == high || TIMESTAMP_NOT_FINITE(low))
-	{
-		if (low != high && TIMESTAMP_NOT_FINITE(high))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-					 errmsg("cannot interpolate between infinite timestamps")));
-		return low;
-	}
-	if (TIMESTAMP_NOT_FINITE(high))
-		return high;
-	if (pg_sub_s64_overflow(high, low, &difference))
-	{
-		float8		span = (float8) high - (float8) low;
-
-		/* half of the span fits in 64 bits */
-		if (proportion > 0.5)
-			return high - (int64) rint((1 - proportion) * span);
-		return low + (int64) rint(proportion * span);
-	}
-	return low + (int64) rint(proportion * (float8) difference);
 }
 
 /* The proportion of one fraction, in a function as core's is behind one: see interpolate(). */
@@ -159,16 +122,11 @@ interpolate(const GpusortType *type, float8 fraction, int64 last, uint64 first_k
 {
 	float8		proportion = in_array ? fraction * last - floor(fraction * last) :
 		proportion_of_one(fraction, last, (int64) floor(fraction * last));
-	Datum		low = result_value(type, first_key);
-	Datum		high;
+	float8		low = result_value(type, first_key);
 
 	if (floor(fraction * last) == ceil(fraction * last))
-		return low;
-	high = result_value(type, second_key);
-	if (type->typid == DATEOID || type->typid == TIMESTAMPOID || type->typid == TIMESTAMPTZOID)
-		return TimestampGetDatum(interpolate_timestamps(DatumGetTimestamp(low), DatumGetTimestamp(high), proportion));
-	return Float8GetDatum(DatumGetFloat8(low) +
-						  proportion * (DatumGetFloat8(high) - DatumGetFloat8(low)));
+		return Float8GetDatum(low);
+	return Float8GetDatum(low + proportion * (result_value(type, second_key) - low));
 }
 
 Datum
@@ -179,19 +137,6 @@ gpusort_percentile_value(const GpusortType *type, uint64 key)
 
 	gpusort_type_decode(type, type->key_bytes == 4 ? (void *) &key4 : (void *) &key, 1, false, &value);
 	return gpusort_scaled_is(type) ? gpusort_scaled_value(type, (int64) value) : fetch_att(&value, true, type->value_bytes);
-}
-
-/* The type of a percentile */
-static Oid
-result_type(const GpusortPercentiles *percentiles)
-{
-	Oid			type = percentiles->type->typid;
-
-	if (percentiles->discrete)
-		return percentiles->elemtype;
-	if (type == DATEOID)
-		return TIMESTAMPOID;
-	return type == TIMESTAMPOID || type == TIMESTAMPTZOID ? type : FLOAT8OID;
 }
 
 /* The array of percentiles, whose dimensions are those of the fractions */
@@ -270,7 +215,8 @@ gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *k
 			interpolate(percentiles->type, DatumGetFloat8(values[i]), (int64) percentiles->rows - 1,
 						keys[2 * i], keys[2 * i + 1], several);
 	}
-	return several ? make_array(percentiles->fractions->several, result_type(percentiles), values, nulls) : values[0];
+	return several ? make_array(percentiles->fractions->several, percentiles->discrete ? percentiles->elemtype : FLOAT8OID,
+								values, nulls) : values[0];
 }
 
 /* Interpolates between two intervals, as core's interval_lerp() does. */
@@ -327,23 +273,4 @@ gpusort_percentile_select(GpusortGroup *keys, const uint64 *places, int n, uint6
 	/* from the last one on, so that none is overwritten before */
 	for (int i = n - 1; i >= 0 && narrow; i--)
 		found[i] = ((uint32 *) found)[i];
-}
-
-bool
-gpusort_percentile_find(GpusortGroup *keys, const GpusortFractions *fractions, Datum *result)
-{
-	GpusortPercentiles percentiles = {.type = keys->type, .fractions = fractions, .rows = gpusort_group_rows(keys)};
-	uint64	   *places;
-	uint64	   *found;
-	int			n;
-
-	if (fractions->null || percentiles.rows == 0)
-		return false;
-	places = gpusort_percentile_places(&percentiles, &n);
-	found = palloc(Max(n, 1) * sizeof(uint64));
-	gpusort_percentile_select(keys, places, n, found);
-	*result = gpusort_percentile_result(&percentiles, found);
-	pfree(places);
-	pfree(found);
-	return true;
 }
