@@ -353,6 +353,25 @@ foreach my $type ('float4', 'float8')
 	explained("SELECT count(*) FROM (SELECT x, row_number() OVER (PARTITION BY x) AS n $from", $small);
 }
 
+# An UPDATE that finds its row changed by another session evaluates its subqueries again, for the new row.
+$node->safe_psql('postgres', 'CREATE TABLE account AS SELECT 1 AS id, 11 AS kind, NULL::text AS first, NULL::text AS latest, NULL::bigint AS n');
+my $values = "(SELECT string_agg(q::text, ' ' ORDER BY few) FROM (SELECT DISTINCT ON (few) few, id FROM g WHERE few <> kind ORDER BY few, r, id) q), "
+  . "(SELECT string_agg(q::text, ' ' ORDER BY few, n) FROM (SELECT few, id, row_number() OVER (PARTITION BY few ORDER BY r, id) AS n FROM g WHERE few <> kind) q "
+  . 'WHERE n <= 2), (SELECT count(DISTINCT mid) FROM g WHERE few < kind % 10)';
+my $update = "UPDATE account SET (first, latest, n) = (SELECT $values) WHERE id = 1";
+my ($writer, $waiter) = map { session($node) } 1 .. 2;
+answer($waiter, 'SET gpusort.force = on');
+my $plan = answer($waiter, "EXPLAIN (COSTS OFF) $update");
+like($plan, qr/Unique\n *->  Custom Scan \(GpuSort\).*Run Condition.*Custom Scan \(GpuSort\).*GpuSort Aggregate\)\n *Aggregates: count/s, 'of an UPDATE') or diag($plan);
+answer($writer, 'BEGIN', 'UPDATE account SET kind = 32');
+$waiter->{in} .= "$update;\n";
+$waiter->{psql}->pump_nb;
+ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"), 'the UPDATE waits');
+answer($writer, 'COMMIT');
+is(answer($waiter, 'SELECT kind FROM account') . $waiter->{err}, '32', 'it goes on');
+is(answer($waiter, 'SELECT first, latest, n FROM account'), answer($writer, 'SET gpusort.enabled = off', "SELECT $values FROM account"), 'with the values of the new row');
+leave($_) foreach $writer, $waiter;
+
 # a column that is sorted twice, with different collations; a string behind numbers whose keys hold a part of them;
 # an offset that leads to later rows
 explained(q{SELECT DISTINCT w COLLATE nocase AS a, w COLLATE "C" AS b FROM (SELECT chr(65 + few % 2 * 32) AS w FROM g) x}) if has_icu($node);
