@@ -28,6 +28,9 @@
 #define SMALL_EXTENT_BYTES	((Size) 8 * 1024)
 #define SMALL_EXTENTS		64
 
+/* A block of words takes no more memory than this part of an extent. */
+#define BLOCK_PART			4
+
 /* The memory of a spill is at least this. */
 #define MIN_MEMORY			((Size) 64 * 1024)
 
@@ -77,6 +80,11 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 	spill->maxruns = 64;
 	spill->runs = palloc(spill->maxruns * sizeof(GpusortSpillRun));
 	spill->out_buffer = palloc(extent_bytes);
+	if (key == NULL)
+	{
+		spill->block_words = Min(GPUSORT_SPILL_BLOCK_WORDS, extent_bytes / BLOCK_PART / sizeof(uint64));
+		spill->out_words = palloc(spill->block_words * sizeof(uint64));
+	}
 	MemoryContextSwitchTo(old);
 	return spill;
 }
@@ -250,28 +258,24 @@ static pg_attribute_always_inline Size
 put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
 	char		head[GPUSORT_SPILL_HEAD_BYTES];
-	const char *body = row != NULL ? (const char *) row + spill->unwritten : NULL;
-	Size		body_bytes = row != NULL ? gpusort_row_bytes(row, spill->key.bare) - spill->unwritten : 0;
+	const char *body = (const char *) row + spill->unwritten;
+	Size		body_bytes = gpusort_row_bytes(row, spill->key.bare) - spill->unwritten;
 	bool		fits = sizeof(head) + body_bytes <= spill->out_end - spill->out_next;
 	char	   *begin = likely(fits) ? spill->out_next : head;
-	char	   *out = begin;
+	char	   *out = gpusort_spill_put_number(begin, body_bytes);
 	Size		head_bytes;
 
-	if (row != NULL)
-		out = gpusort_spill_put_number(out, body_bytes);
 	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
 	head_bytes = out - begin;
 	if (unlikely(!fits))
 	{
 		gpusort_spill_put_bytes(spill, head, head_bytes);
-		if (row != NULL)
-			gpusort_spill_put_bytes(spill, body, body_bytes);
+		gpusort_spill_put_bytes(spill, body, body_bytes);
 	}
 	else
 	{
-		if (row != NULL)
-			gpusort_row_copy(out, body, body_bytes);
+		gpusort_row_copy(out, body, body_bytes);
 		spill->out_next = out + body_bytes;
 	}
 	return head_bytes + body_bytes;
@@ -286,6 +290,8 @@ gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row)
 void
 gpusort_spill_close_output(GpusortSpill *spill)
 {
+	if (!spill->has_rows)
+		gpusort_spill_put_block(spill);
 	write_extent(spill, false);
 	spill->out_open = false;
 }
@@ -302,8 +308,11 @@ gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 {
 	Assert(spill->out_open);
 	Assert((row != NULL) == spill->has_rows);
-	spill->bytes += put_row(spill, make_code(spill, words), row);
 	spill->rows++;
+	if (row != NULL)
+		spill->bytes += put_row(spill, make_code(spill, words), row);
+	else
+		gpusort_spill_put_word(spill, words[0]);
 }
 
 void
@@ -318,7 +327,7 @@ gpusort_spill_grow_runs(GpusortSpill *spill, int more)
 void
 gpusort_spill_end_run(GpusortSpill *spill)
 {
-	if (spill->out_next == spill->out_buffer + sizeof(GpusortSpillExtent))
+	if (spill->out_next == spill->out_buffer + sizeof(GpusortSpillExtent) && spill->out_nwords == 0)
 	{
 		/* the run has no rows: write_extent() leaves an empty buffer only before more */
 		Assert(spill->out_extent < 0);

@@ -8,8 +8,7 @@
  * such merge takes only as many runs as it must, so that every later merge uses all buffers
  * (Knuth, The Art of Computer Programming, vol. 3, section 5.4.9).
  *
- * Rows are merged by a loser tree.  Words need none.  Some words of each run are read ahead.  Those that no unread word can
- * precede are a batch, and a vector sort puts it in order.  Of 5 runs, that takes two thirds of the tree's time.
+ * Rows are merged by a loser tree, words by spill_words.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,20 +18,14 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "cpu/cpu.h"
 #include "key/keybits.h"
 #include "store/spill_state.h"
 
 /* A merge needs at least two buffers for its inputs and one for its output. */
 #define MIN_BUFFERS			3
 
-/* Words of each run that are read ahead: at most so many, and one for so many bytes of an extent */
-#define WORDS_AHEAD			256
-#define WORD_EXTENT_BYTES	128
-
-/* The run has lost bytes, or has bytes that were not written. */
-static pg_noinline void
-damaged(const GpusortSpillInput *input, const char *detail)
+pg_noinline void
+gpusort_spill_damaged(const GpusortSpillInput *input, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -50,9 +43,9 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 
 	CHECK_FOR_INTERRUPTS();
 	if (input->extent < 0)
-		damaged(input, "It ends within a row.");
+		gpusort_spill_damaged(input, "It ends within a row.");
 	if (input->extent >= input->file->nextents)
-		damaged(input, "It continues beyond the end of the file.");
+		gpusort_spill_damaged(input, "It continues beyond the end of the file.");
 	got = gpusort_spillfile_read(input->file, input->extent, extent);
 	if (got < sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent) ||
 		extent->used > input->unread)
@@ -109,7 +102,7 @@ complete_row(const GpusortSpill *spill, GpusortSpillInput *input, Size body_byte
 	if (!spill->key.bare)
 		((MinimalTuple) input->row)->t_len = spill->unwritten + body_bytes;
 	else if (unlikely(gpusort_row_bytes(input->row, true) != body_bytes))
-		damaged(input, psprintf("A value in it has %zu bytes instead of %zu.", body_bytes,
+		gpusort_spill_damaged(input, psprintf("A value in it has %zu bytes instead of %zu.", body_bytes,
 								gpusort_row_bytes(input->row, true)));
 }
 
@@ -120,7 +113,7 @@ gather_row(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
 	Size		bytes = spill->unwritten + body_bytes;
 
 	if (body_bytes > input->unread + (input->end - input->next) || bytes > MaxAllocSize)
-		damaged(input, psprintf("A row in it has %zu bytes.", body_bytes));
+		gpusort_spill_damaged(input, psprintf("A row in it has %zu bytes.", body_bytes));
 	input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(bytes, sizeof(uint32)));
 	gpusort_spill_get_bytes(spill, input, (char *) input->row + spill->unwritten, body_bytes);
 	memset(input->row, 0, spill->unwritten);
@@ -160,11 +153,10 @@ gather_head(GpusortSpill *spill, GpusortSpillInput *input)
 	if (input->next == input->end && input->extent < 0)
 	{
 		if (input->unread > 0)
-			damaged(input, "It ends too early.");
+			gpusort_spill_damaged(input, "It ends too early.");
 		return false;
 	}
-	if (spill->has_rows)
-		input->next_bytes = gather_number(spill, input);
+	input->next_bytes = gather_number(spill, input);
 	input->next_code = input->code + gather_number(spill, input);
 	return true;
 }
@@ -244,19 +236,15 @@ advance(GpusortSpill *spill, int i)
 	free_gathered(input);
 	input->code = input->next_code;
 	input->encoded = false;
-	if (spill->has_rows)
-	{
-		if (likely(input->next_bytes <= input->end - input->next))
-			align_row(spill, input, input->next_bytes);
-		else
-			gather_row(spill, input, input->next_bytes);
-	}
+	if (likely(input->next_bytes <= input->end - input->next))
+		align_row(spill, input, input->next_bytes);
+	else
+		gather_row(spill, input, input->next_bytes);
 
 	input->ahead = input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES;
 	if (likely(input->ahead))
 	{
-		if (spill->has_rows)
-			input->next_bytes = gpusort_spill_get_number(&input->next);
+		input->next_bytes = gpusort_spill_get_number(&input->next);
 		input->next_code = input->code + gpusort_spill_get_number(&input->next);
 	}
 	if (unlikely(tied))
@@ -310,74 +298,6 @@ replay(GpusortSpill *spill)
 		gpusort_losertree_replace(&spill->tree, next, NULL, NULL);
 	else
 		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
-}
-
-/* Words of each run that are read ahead, in a spill of words */
-static inline int
-words_ahead(const GpusortSpill *spill)
-{
-	return Min(WORDS_AHEAD, spill->files[0].extent_bytes / WORD_EXTENT_BYTES);
-}
-
-/* Reads an input's words ahead, until there are n of them or its run ends. */
-static void
-read_words(GpusortSpill *spill, GpusortSpillInput *input, int n)
-{
-	while (input->nwords < n)
-	{
-		if (likely(input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES))
-			input->code += gpusort_spill_get_number(&input->next);
-		else if (gather_head(spill, input))
-			input->code = input->next_code;
-		else
-			break;
-		input->entry[input->nwords++] = input->code;
-	}
-}
-
-/* Makes a batch of the next words of all runs.  Returns false at the end of them all. */
-static bool
-next_batch(GpusortSpill *spill)
-{
-	int			ahead = words_ahead(spill);
-	int			sources = 0;	/* runs that give words */
-	uint64		last = PG_UINT64_MAX;	/* an unread word may be less than the words behind this one */
-
-	spill->batch_next = spill->batch_words = 0;
-	for (int i = 0; i < spill->ninputs; i++)
-	{
-		GpusortSpillInput *input = &spill->inputs[i];
-
-		read_words(spill, input, ahead);
-		if (input->nwords == ahead)
-			last = Min(last, input->entry[ahead - 1]);
-	}
-	for (int i = 0; i < spill->ninputs; i++)
-	{
-		GpusortSpillInput *input = &spill->inputs[i];
-		int			n = 0;
-
-		if (input->nwords == 0 || input->entry[0] > last)
-			continue;
-		sources++;
-		while (n < input->nwords && input->entry[n] <= last)
-			spill->batch[spill->batch_words++] = input->entry[n++];
-		input->nwords -= n;
-		memmove(input->entry, input->entry + n, input->nwords * sizeof(uint64));
-	}
-	if (sources > 1)
-		gpusort_cpu_sort_few(spill->batch, spill->batch_words, sizeof(uint64));
-	return spill->batch_words > 0;
-}
-
-/* Returns the next word of a spill of words, or false at the end. */
-static inline bool
-next_word(GpusortSpill *spill, uint64 *word)
-{
-	if (unlikely(spill->batch_next == spill->batch_words) && !next_batch(spill))
-		return false;
-	*word = spill->batch[spill->batch_next++];
-	return true;
 }
 
 void
@@ -452,7 +372,12 @@ gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 
 	*row = NULL;
 	if (!spill->has_rows)
-		return next_word(spill, word);
+	{
+		if (spill->batch_next == spill->batch_words && !gpusort_spill_next_batch(spill))
+			return false;
+		*word = spill->batch[spill->batch_next++];
+		return true;
+	}
 	input = next_row(spill);
 	if (input == NULL)
 		return false;
@@ -498,7 +423,12 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 	open_runs(spill, runs, count);
 	gpusort_spill_open_output(spill);
 	while (gpusort_spill_next(spill, &word, &row))
-		gpusort_spill_put_row(spill, word, row);
+	{
+		if (spill->has_rows)
+			gpusort_spill_put_row(spill, word, row);
+		else
+			gpusort_spill_put_word(spill, word);
+	}
 	gpusort_spill_close_output(spill);
 	spill->reclaim = false;
 
@@ -532,7 +462,7 @@ begin_merge(GpusortSpill *spill)
 	/* a row longer than an extent needs memory beside its buffer; count the mean row */
 	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
 	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) :
-		words_ahead(spill);
+		spill->block_words;
 	Size		each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
 		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
 	uint64	   *entries;
@@ -565,14 +495,4 @@ gpusort_spill_merge(GpusortSpill *spill)
 			merge_to_buffers(spill);
 	}
 	open_runs(spill, spill->runs, spill->nruns);
-}
-
-const uint64 *
-gpusort_spill_next_words(GpusortSpill *spill, uint64 *n)
-{
-	Assert(!spill->has_rows && spill->batch_next == spill->batch_words);
-	if (!next_batch(spill))
-		return NULL;
-	*n = spill->batch_next = spill->batch_words;
-	return spill->batch;
 }

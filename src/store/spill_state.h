@@ -3,8 +3,8 @@
  * spill_state.h
  *		The state of a spill, and the format of its temporary file.
  *
- * store/spill.c writes spilled runs, store/spill_merge.c merges them, and store/spill_shared.c hands
- * those of a parallel worker over to the leader.
+ * store/spill.c writes spilled runs, store/spill_merge.c merges them, store/spill_words.c does both for
+ * single words, and store/spill_shared.c hands the runs of a parallel worker over to the leader.
  *
  * A temporary file consists of extents of equal size.  A run is a chain of extents: each
  * one's header has the number of the next.  Every read and write transfers one extent.
@@ -12,12 +12,11 @@
  *
  * A run's rows are one stream of bytes across its extents:
  *
- *		bytes of the body		number		in a spill of words: absent
+ *		bytes of the body		number
  *		code, as the difference	number
  *			from the code of
  *			the row before
- *		body					bytes		a tuple from t_infomask2 on, or a bare row;
- *											in a spill of words: absent
+ *		body					bytes		a tuple from t_infomask2 on, or a bare row
  *
  * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow
  * the first one as it begins with bits that are set.  Those bits and the next
@@ -27,8 +26,7 @@
  * A row's code has the order of its key, but keys that differ little may share a
  * code.  Where codes are equal, and at the end of an extent, the merge makes the words of a key again.  These and the code
  * are the parts of the loser tree's keys (base/losertree.h).
- * In a spill of words, a word is its own code, and there is no tree.  Since a run is sorted, two or three bytes
- * suffice to tell nearly all keys of a sort apart.
+ * Since a run is sorted, two or three bytes suffice to tell nearly all keys of a sort apart.
  *
  * Almost every row is returned in its buffer.  The body moves down by up to
  * seven bytes there, over what has been read, to where the row is aligned.
@@ -43,6 +41,7 @@
 #include "port/pg_bswap.h"
 
 #include "base/losertree.h"
+#include "compat.h"
 #include "store/spill.h"
 #include "store/spill_file.h"
 
@@ -58,6 +57,9 @@ typedef struct GpusortSpillExtent
 StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
 				 "rows after an extent's header must be aligned");
 
+/* The most words of a block, in a spill of words */
+#define GPUSORT_SPILL_BLOCK_WORDS	256
+
 /* The most bytes of a number, and of a row's two numbers */
 #define GPUSORT_SPILL_NUMBER_BYTES	9
 #define GPUSORT_SPILL_HEAD_BYTES	(2 * GPUSORT_SPILL_NUMBER_BYTES)
@@ -68,7 +70,8 @@ typedef struct GpusortSpillInput
 	uint64		code;			/* the current row's code */
 	void	   *row;			/* the current row */
 	bool		encoded;		/* entry is the current row's: see GpusortSpillKey */
-	uint64	   *entry;			/* in a spill of words: the words that were read ahead; code is the last one */
+	uint64	   *entry;			/* in a spill of words: the words of a block */
+	const uint64 *words;		/* of them, the unread ones */
 	int			nwords;			/* their number */
 	uint64	   *before;			/* room for another entry */
 	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is
@@ -100,8 +103,12 @@ struct GpusortSpill
 	GpusortSpillKey key;
 	bool		lossy;			/* equal words do not imply equal rows */
 	GpusortSpillCode code;
-	uint64		rows;			/* rows that the caller wrote */
-	uint64		bytes;			/* bytes of those rows */
+	uint64		bytes;			/* bytes of the rows that the caller wrote */
+
+	/* words */
+	int			block_words;	/* the most words of a block */
+
+	uint64		rows;			/* rows or words that the caller wrote */
 
 	/* the runs; equal rows are returned in the order of their runs */
 	GpusortSpillRun *runs;
@@ -117,6 +124,8 @@ struct GpusortSpill
 	int64		out_extent;		/* number of the extent that the buffer will become; -1: not chosen
 								 * yet, the run's first */
 	uint64		out_code;		/* code of the run's last row, or 0 */
+	uint64	   *out_words;		/* of words: those that are not in the buffer */
+	int			out_nwords;		/* their number, less than block_words */
 	GpusortSpillRun out_run;
 
 	/* the merge */
@@ -129,7 +138,7 @@ struct GpusortSpill
 	bool		reclaim;		/* extents are free for reuse once they have been read */
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
-	uint64	   *batch;			/* in a spill of words: the next words in order */
+	uint64	   *batch;			/* of words: the next words in order */
 	int			batch_words;	/* their number */
 	int			batch_next;		/* the first one that was not returned */
 };
@@ -193,8 +202,7 @@ gpusort_spill_get_number(char **from)
 extern void gpusort_spill_open_output(GpusortSpill *spill);
 
 /*
- * Appends a row to the open run and returns the bytes that it takes.  row is
- * NULL in a spill of words.  Raises errors of temporary files,
+ * Appends a row to the open run and returns the bytes that it takes.  Raises errors of temporary files,
  * temp_file_limit included.
  */
 extern Size gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
@@ -215,5 +223,25 @@ extern void gpusort_spill_open_input(GpusortSpill *spill, GpusortSpillInput *inp
 
 /* Copies the input's next size bytes to data, from as many extents as needed. */
 extern void gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
+
+/* Raises an error: the run has lost bytes, or has bytes that were not written.  detail: a sentence. */
+GPUSORT_NORETURN extern void gpusort_spill_damaged(const GpusortSpillInput *input, const char *detail);
+
+/* ---- spill_words.c ---- */
+
+/* Writes the words of out_words to the open run, as a block, if there are any. */
+extern void gpusort_spill_put_block(GpusortSpill *spill);
+
+/* Appends a word to the open run.  Raises errors of temporary files, temp_file_limit included. */
+static inline void
+gpusort_spill_put_word(GpusortSpill *spill, uint64 word)
+{
+	spill->out_words[spill->out_nwords++] = word;
+	if (unlikely(spill->out_nwords == spill->block_words))
+		gpusort_spill_put_block(spill);
+}
+
+/* Makes a batch of the next words of all runs, in order.  Returns false at the end of them all. */
+extern bool gpusort_spill_next_batch(GpusortSpill *spill);
 
 #endif							/* GPUSORT_STORE_SPILL_STATE_H */

@@ -177,16 +177,17 @@ is($queries->safe_psql('postgres', $limited), '60000|t', 'so does GpuSort');
 
 # Damaged files: all rows after the first few are lost, or have any length.
 my $file = $queries->data_dir . '/base/pgsql_tmp/pgsql_tmp*.0';
+my $ones = 'for (0 .. 400) { seek($f, 2048 * $_ + 16, 0); print $f chr(255) x 2032 }';
 foreach my $case (
-	[ 'a truncated file', 'truncate($f, 2048 * 60)', qr/ERROR:  extent \d+ of a temporary file is damaged\nDETAIL:  It has 0 bytes/ ],
-	[ 'wrong lengths', 'for (0 .. 400) { seek($f, 2048 * $_ + 16, 0); print $f chr(255) x 2032 }',
-		qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ])
+	[ 'a truncated file', 'k, id', 'truncate($f, 2048 * 60)', qr/ERROR:  extent \d+ of a temporary file is damaged\nDETAIL:  It has 0 bytes/ ],
+	[ 'wrong lengths', 'k, id', $ones, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ],
+	[ 'wrong blocks of words', 'id', $ones, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A block in it has \d+ words of \d+ bytes\. \d+ bytes of it were not read\./ ])
 {
-	my ($name, $damage, $error) = @$case;
+	my ($name, $columns, $damage, $error) = @$case;
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/damage.pl';
 	append_to_file($script, "open(my \$f, '+<', glob('$file')) or die; $damage");
 	($rc, $stdout, $stderr) = $queries->psql('postgres',
-		"SET work_mem = '64kB'; BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT k, id FROM shapes ORDER BY k, id;\n"
+		"SET work_mem = '64kB'; BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT $columns FROM shapes ORDER BY $columns;\n"
 		. "MOVE 10 FROM c;\n\\! perl $script\nMOVE ALL FROM c;");
 	like($stderr, $error, "$name: an error");
 }
