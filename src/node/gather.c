@@ -82,8 +82,12 @@ gpusort_core_begin(GpusortGather *gather, const char *reason)
 	MemoryContextSwitchTo(old);
 }
 
-void
-gpusort_core_hand_over(GpusortGather *gather, const char *reason)
+/*
+ * Begins core's tuplesort and gives it all rows that are kept so far, in the order of
+ * arrival; frees the key set and the store.
+ */
+static void
+hand_over(GpusortGather *gather, const char *reason)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
 
@@ -258,9 +262,9 @@ enforce_limit(GpusortGather *gather)
 		return KEEP;
 	if (gather->spec->random_access && !gather->fed)
 	{
-		gpusort_core_hand_over(gather, too_many ?
-							   "the result is read backward or repeatedly and has too many rows" :
-							   "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
+		hand_over(gather, too_many ?
+				  "the result is read backward or repeatedly and has too many rows" :
+				  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
 		return CORE;
 	}
 	gpusort_gather_spill(gather);

@@ -149,8 +149,9 @@ begin_copies(GpusortDrain *drain, uint64 begin)
 	}
 }
 
-void
-gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
+/* Decides where windows come from, and forgets the window. */
+static void
+begin_drain(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted)
 {
 	GpusortWindow *window = &drain->window;
 
@@ -340,5 +341,5 @@ gpusort_result_rewind(GpusortResult *result)
 {
 	result->position = 0;
 	result->at_end = false;
-	gpusort_drain_begin(&result->drain, result->gather, &result->sorted);
+	begin_drain(&result->drain, result->gather, &result->sorted);
 }

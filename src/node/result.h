@@ -127,12 +127,6 @@ gpusort_result_value(GpusortResult *result, Datum value, bool isnull)
 }
 
 /*
- * Decides where windows come from, and forgets the window.  For a new result, and when the parent
- * rewinds.
- */
-extern void gpusort_drain_begin(GpusortDrain *drain, const GpusortGather *gather, const GpusortSorted *sorted);
-
-/*
  * Fills the window that begins at row i of the block, where the one before ends.  May take
  * some milliseconds.  If the rows lie in sequence, or other sorts have taken all threads, the
  * window stays empty and begins behind rows that it would have had.

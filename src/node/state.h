@@ -331,12 +331,6 @@ extern void gpusort_gather_empty_arena(GpusortGather *gather, GpusortRoom *room)
 /* Begins core's tuplesort.  reason: a static text, or in stats. */
 extern void gpusort_core_begin(GpusortGather *gather, const char *reason);
 
-/*
- * Begins core's tuplesort and gives it all rows that are kept so far, in the order of
- * arrival; frees the key set and the store.
- */
-extern void gpusort_core_hand_over(GpusortGather *gather, const char *reason);
-
 /* Puts the rows of the page from page.next on, and the remaining rows of the child, into core's tuplesort. */
 extern void gpusort_core_read(GpusortGather *gather);
 
