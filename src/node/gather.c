@@ -27,14 +27,6 @@
 /* More memory than is needed must be possible, by this part: sizes of buffers are rounded up. */
 #define POSSIBLE_PART	8
 
-/* The outcome for a key set that may have reached a limit */
-typedef enum Outcome
-{
-	KEEP,						/* it has room */
-	SPILLED,					/* it was written to a temporary file, and there is no run */
-	CORE						/* further rows go to core, which has all others */
-} Outcome;
-
 void
 gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *spec, GpusortNodeStats *stats,
 					EState *estate)
@@ -243,8 +235,8 @@ has_room(GpusortGather *gather)
 	return rows_allowed(gather) >= Max(gpusort_keyset_rows(gather->set) / LEAST_TRIM, 1);
 }
 
-/* Trims, spills or hands over the key set if it has reached a limit. */
-static Outcome
+/* Trims, spills or hands over the key set if it has reached a limit.  False if further rows go to core, which has all others. */
+static bool
 enforce_limit(GpusortGather *gather)
 {
 	bool		too_many;		/* the rows' numbers might not suffice until the next check */
@@ -253,22 +245,23 @@ enforce_limit(GpusortGather *gather)
 		gpusort_limit_trim(gather);
 	too_many = gpusort_keyset_rows(gather->set) > gather->form->max_rows;
 	if (!too_many && rows_allowed(gather) > 0)
-		return KEEP;
+		return true;
 	if (gpusort_limit_relieve(gather) && has_room(gather))
-		return KEEP;
+		return true;
 	/* the table of the last trim, or of this one, takes the room of rows */
 	if (gpusort_groups_drop_table(gather) && !too_many &&
 		(has_room(gather) || (gpusort_limit_relieve(gather) && has_room(gather))))
-		return KEEP;
+		return true;
 	if (gather->spec->random_access && !gather->fed)
 	{
 		hand_over(gather, too_many ?
 				  "the result is read backward or repeatedly and has too many rows" :
 				  "the result is read backward or repeatedly and exceeds gpusort.memory_limit");
-		return CORE;
+		return false;
 	}
 	gpusort_gather_spill(gather);
-	return SPILLED;
+	gpusort_gather_begin_set(gather);
+	return true;
 }
 
 /* Has further keys and rows go to an arena, if a device may sort, so that it can read them there. */
@@ -324,16 +317,8 @@ gpusort_gather_room(GpusortGather *gather, GpusortRoom *room)
 							gpusort_gather_rows(gather), memory, gather->stats->engine);
 	gather->stats->memory = Max(gather->stats->memory, memory);
 	keep_to_possible(gather);
-	switch (enforce_limit(gather))
-	{
-		case CORE:
-			return false;
-		case SPILLED:
-			gpusort_gather_begin_set(gather);
-			break;
-		case KEEP:
-			break;
-	}
+	if (!enforce_limit(gather))
+		return false;
 	use_arena(gather);
 	while (!reserve(gather, room))
 		gpusort_gather_empty_arena(gather, room);
