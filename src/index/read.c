@@ -334,7 +334,7 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 	page = palloc(sizeof(TablePage));
 	scan = table_beginscan_strat(build->heap, SnapshotAny, 0, NULL, true, false);
 	heap_scan = (HeapScanDesc) scan;
-	build->room = (GpusortRoom) {.width = gpusort_spec_width(&build->gather.set_spec)};
+	build->room = (GpusortRoom) {NULL};
 	heap_setscanlimits(scan, begin, end - begin);
 	while (heap_getnext(scan, ForwardScanDirection) != NULL)
 	{
@@ -368,7 +368,6 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 void
 gpusort_index_read_concurrently(GpusortIndexBuild *build)
 {
-	build->room.width = gpusort_spec_width(&build->gather.set_spec);
 	build->tuples = table_index_build_scan(build->heap, build->index, build->info, false, true, take_row, build->core, NULL);
 	end_page(build->core);
 	if (build->gather.set != NULL)

@@ -76,10 +76,7 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 	}
 	/* the first rows are a sample, by which the words of keys are chosen */
 	if (gather->set == NULL && gpusort_rows_sampled(gather))
-	{
 		gpusort_rows_settle(gather, true);
-		room->width = gpusort_spec_width(&gather->set_spec);
-	}
 	for (;;)
 	{
 		if (gather->set != NULL)

@@ -119,14 +119,6 @@ gpusort_core_read(GpusortGather *gather)
 	} while (gpusort_page_next(page, gather->child));
 }
 
-bool
-gpusort_gather_take(GpusortGather *gather, GpusortRoom *room)
-{
-	if (gather->set != NULL)
-		room->width = gpusort_spec_width(&gather->set_spec);
-	return gather->form->take(gather, room);
-}
-
 void
 gpusort_gather_choose(GpusortGather *gather)
 {
@@ -150,7 +142,7 @@ gpusort_gather_read(GpusortGather *gather)
 
 	while (gpusort_page_next(&gather->page, gather->child))
 	{
-		if (gpusort_gather_take(gather, &room))
+		if (gather->form->take(gather, &room))
 			continue;
 		gpusort_core_read(gather);
 		return false;
@@ -295,6 +287,7 @@ reserve(GpusortGather *gather, GpusortRoom *room)
 	Size		memory;
 	size_t		keys;
 
+	room->width = gpusort_spec_width(&gather->set_spec);
 	room->allowed = rows_allowed(gather);
 	memory = gpusort_gather_memory(gather, room->allowed) - gather->rows.store.bytes;
 	room->rest = memory < gather->memory_limit ? gather->memory_limit - memory : 0;

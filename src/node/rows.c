@@ -322,11 +322,12 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 	GpusortPage *page = &gather->page;
 	const GpusortNodeLimit *limit = &gather->limit;
 	bool		located = locate(gather);
+	size_t		width = gpusort_spec_width(&gather->set_spec);
 	int			i = 0;
 
 	while (i < page->count)
 	{
-		int			n = Min(page->count - i, (room->end - room->next) / room->width);
+		int			n = Min(page->count - i, (room->end - room->next) / width);
 
 		if (located && n > 0 && !(limit->known && limit->nwords == 0))
 		{
@@ -337,7 +338,7 @@ take_page(GpusortGather *gather, GpusortRoom *room)
 			else
 			{
 				n = append_rows(gather, true, i, n);
-				room->next += n * room->width;
+				room->next += n * width;
 				i += n;
 			}
 			if (i == page->count)

@@ -73,7 +73,7 @@ gpusort_sorter_put(GpusortSorter *sorter, TupleTableSlot *slot)
 	}
 	gather->page.slot = slot;
 	gather->page.count = 1;
-	if (!gpusort_gather_take(gather, &sorter->room))
+	if (!gather->form->take(gather, &sorter->room))
 		elog(ERROR, "a sort that is read once was left to core");
 }
 

@@ -297,9 +297,6 @@ extern void gpusort_gather_init(GpusortGather *gather, const GpusortSortSpec *sp
  */
 extern void gpusort_gather_begin(GpusortGather *gather, Size memory);
 
-/* Takes the rows of the page.  Returns false if row page.next, and all behind it, must go to core. */
-extern bool gpusort_gather_take(GpusortGather *gather, GpusortRoom *room);
-
 /* After the last row. */
 extern void gpusort_gather_finish(GpusortGather *gather, GpusortRoom *room);
 
