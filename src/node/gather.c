@@ -212,10 +212,8 @@ keep_to_possible(GpusortGather *gather)
 	if (allowed == 0)
 		return;
 	memory = gpusort_gather_memory(gather, 0) - gather->rows.store.spare_bytes;
-	needed = gpusort_keyset_missing(gather->set, more, allowed) +
+	needed = gpusort_keyset_missing(gather->set, more, allowed) + gpusort_gather_tie_bytes(gather, more) +
 		gpusort_gather_row_bytes(gather) * more + gather->rows.store.block_bytes;
-	if (gather->form->memory)
-		needed += gather->form->memory(gather, more) - gather->rows.store.bytes;
 	if (!gpusort_memory_possible(needed / POSSIBLE_PART * (POSSIBLE_PART + 1)))
 		gather->memory_limit = Min(gather->memory_limit, Max(memory, gather->adopted_bytes + GPUSORT_LEAST_MEMORY));
 }

@@ -393,18 +393,6 @@ finish(GpusortGather *gather)
 	gpusort_rows_settle(gather, false);
 }
 
-/* If the keys leave columns undecided, counts every row as tied. */
-static Size
-memory(const GpusortGather *gather, uint64 more)
-{
-	Size		bytes = gather->rows.store.bytes;
-
-	/* this includes a byte for each row that is verified */
-	if (gpusort_rowkey_doubt(gather->rows.key).undecided != 0)
-		bytes += (gpusort_keyset_rows(gather->set) + more) * GPUSORT_TIE_BYTES;
-	return bytes;
-}
-
 static Tuplesortstate *
 begin_core(const GpusortSortSpec *spec, int options)
 {
@@ -562,7 +550,6 @@ const GpusortForm gpusort_rows = {
 	.begin = begin,
 	.take = take_rows,
 	.finish = finish,
-	.memory = memory,
 	.row = row,
 	.begin_core = begin_core,
 	.put_core = tuplesort_puttupleslot,

@@ -203,8 +203,6 @@ typedef struct GpusortForm
 	bool		(*take) (GpusortGather *gather, GpusortRoom *room);
 	/* Optional.  After the last row: begins the key set, if a sample was to come first. */
 	void		(*finish) (GpusortGather *gather);
-	/* Optional.  Bytes for this many more rows, and for those that there are, beside the key set's */
-	Size		(*memory) (const GpusortGather *gather, uint64 more);
 	/* Returns row i of the key set in a slot, which is valid until the next call. */
 	TupleTableSlot *(*row) (GpusortGather *gather, uint32 i);
 
@@ -265,6 +263,15 @@ gpusort_gather_rows(const GpusortGather *gather)
  */
 #define GPUSORT_TIE_BYTES		29
 
+/* If the keys leave columns undecided, counts every row as tied.  This includes a byte for each row that is verified. */
+static inline Size
+gpusort_gather_tie_bytes(const GpusortGather *gather, uint64 more)
+{
+	if (gather->rows.key == NULL || gpusort_rowkey_doubt(gather->rows.key).undecided == 0)
+		return 0;
+	return (gpusort_keyset_rows(gather->set) + more) * GPUSORT_TIE_BYTES;
+}
+
 /*
  * Bytes that the sort holds, plus those that it will need to sort the rows it
  * has gathered and this many more, except the more rows' memory in the store.
@@ -272,8 +279,8 @@ gpusort_gather_rows(const GpusortGather *gather)
 static inline Size
 gpusort_gather_memory(const GpusortGather *gather, uint64 more)
 {
-	return gpusort_keyset_memory(gather->set, more) + gather->limit.table_bytes +
-		(gather->form->memory ? gather->form->memory(gather, more) : 0);
+	return gpusort_keyset_memory(gather->set, more) + gather->limit.table_bytes + gather->rows.store.bytes +
+		gpusort_gather_tie_bytes(gather, more);
 }
 
 /* For rows: mean bytes of a row in the store, its place included; 0: there are none. */
