@@ -89,12 +89,6 @@ stored_row(void *arg, uint32 i)
 	return gather->left;
 }
 
-static TupleTableSlot *
-row(GpusortGather *gather, uint32 i)
-{
-	return stored_row(gather, i);
-}
-
 /* Plans how rows of a scan are copied, and which columns of its table are needed for that and for keys. */
 static void
 meet_scan(GpusortGather *gather)
@@ -550,7 +544,7 @@ const GpusortForm gpusort_rows = {
 	.begin = begin,
 	.take = take_rows,
 	.finish = finish,
-	.row = row,
+	.row = stored_row,
 	.begin_core = begin_core,
 	.put_core = tuplesort_puttupleslot,
 	.get_core = get_core,

@@ -203,8 +203,8 @@ typedef struct GpusortForm
 	bool		(*take) (GpusortGather *gather, GpusortRoom *room);
 	/* Optional.  After the last row: begins the key set, if a sample was to come first. */
 	void		(*finish) (GpusortGather *gather);
-	/* Returns row i of the key set in a slot, which is valid until the next call. */
-	TupleTableSlot *(*row) (GpusortGather *gather, uint32 i);
+	/* Returns row i of the key set of a GpusortGather in a slot, which is valid until the next call. */
+	GpusortSampleRow row;
 
 	/* Begin core's tuplesort, put a row there, and get one. */
 	Tuplesortstate *(*begin_core) (const GpusortSortSpec *spec, int options);

@@ -104,8 +104,9 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 }
 
 static TupleTableSlot *
-row(GpusortGather *gather, uint32 i)
+row(void *arg, uint32 i)
 {
+	GpusortGather *gather = arg;
 	TupleTableSlot *slot = ExecClearTuple(gather->left);
 
 	slot->tts_values[0] = decode(gather->spec, word_of(gather->spec, gpusort_keyset_key(gather->set, i), 0));
