@@ -97,7 +97,7 @@ gpusort_spec_set(GpusortSortSpec *spec, TupleDesc desc, GpusortSortColumn *colum
 	}
 	spec->value_type = find_value_type(spec);
 	spec->form = spec->value_type != NULL ? &gpusort_values : &gpusort_rows;
-	spec->bare = gpusort_row_bare(spec->desc);
+	spec->bare = desc->natts == 1 && GPUSORT_ATTRIBUTE(desc, 0)->attlen == -1;
 }
 
 void

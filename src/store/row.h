@@ -20,13 +20,6 @@
 
 #include "compat.h"
 
-/* Are rows of this descriptor bare? */
-static inline bool
-gpusort_row_bare(TupleDesc desc)
-{
-	return desc->natts == 1 && GPUSORT_ATTRIBUTE(desc, 0)->attlen == -1;
-}
-
 /* Is a bare row the row of NULL? */
 static inline bool
 gpusort_row_is_null(const void *row)
