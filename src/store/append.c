@@ -237,18 +237,6 @@ copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
 	((MinimalTuple) row)->t_len = bytes;
 }
 
-static inline bool
-append_tuple(GpusortRowStore *store, HeapTupleHeader from, Size bytes)
-{
-	MinimalTuple row = gpusort_rowstore_add(store, bytes - MINIMAL_TUPLE_OFFSET);
-
-	if (unlikely(row == NULL))
-		return false;
-	memcpy(row, (char *) from + MINIMAL_TUPLE_OFFSET, bytes - MINIMAL_TUPLE_OFFSET);
-	row->t_len = bytes - MINIMAL_TUPLE_OFFSET;
-	return true;
-}
-
 /* Appends rows as long as they have the size of the block's rows and it has room.  Returns how many. */
 static int
 append_alike(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n)
@@ -364,36 +352,30 @@ copy_bare(GpusortRowStore *store, TupleTableSlot *slot)
 	return true;
 }
 
-/* Returns the heap tuple that the slot points to, or NULL if it has none. */
-static inline HeapTuple
-source_of(TupleTableSlot *slot)
-{
-	if (TTS_IS_BUFFERTUPLE(slot))
-		return ((BufferHeapTupleTableSlot *) slot)->base.tuple;
-	if (TTS_IS_HEAPTUPLE(slot))
-		return ((HeapTupleTableSlot *) slot)->tuple;
-	return NULL;
-}
-
 bool
 gpusort_rowstore_append(GpusortRowStore *store, TupleTableSlot *slot)
 {
-	HeapTuple	source;
+	/* a slot of buffer tuples begins with one of heap tuples */
+	bool		has_heap_tuple = TTS_IS_BUFFERTUPLE(slot) || TTS_IS_HEAPTUPLE(slot);
+	HeapTuple	source = has_heap_tuple ? ((HeapTupleTableSlot *) slot)->tuple : NULL;
 	MinimalTuple from;
-	void	   *row;
-	bool		should_free;
+	MinimalTuple row;
+	Size		bytes;
+	bool		should_free = false;
 
 	if (store->bare)
 		return copy_bare(store, slot);
-	source = source_of(slot);
-	if (source != NULL)
-		return append_tuple(store, source->t_data, source->t_len);
 	if (TTS_IS_VIRTUAL(slot))
 		return form_row(store, slot);
-	from = ExecFetchSlotMinimalTuple(slot, &should_free);
-	row = gpusort_rowstore_add(store, from->t_len);
+	from = source != NULL ? (MinimalTuple) ((char *) source->t_data + MINIMAL_TUPLE_OFFSET) :
+		ExecFetchSlotMinimalTuple(slot, &should_free);
+	bytes = source != NULL ? source->t_len - MINIMAL_TUPLE_OFFSET : from->t_len;
+	row = gpusort_rowstore_add(store, bytes);
 	if (row != NULL)
-		memcpy(row, from, from->t_len);
+	{
+		memcpy(row, from, bytes);
+		row->t_len = bytes;
+	}
 	if (should_free)
 		heap_free_minimal_tuple(from);
 	return row != NULL;
