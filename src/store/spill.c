@@ -205,10 +205,8 @@ gpusort_spill_adapt(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 }
 
 void
-gpusort_spill_open_output(GpusortSpill *spill)
+gpusort_spill_begin_run(GpusortSpill *spill)
 {
-	Assert(!spill->out_open);
-	spill->out_open = true;
 	spill->out_extent = -1;
 	spill->out_run.file = 0;
 	spill->out_run.bytes = 0;
@@ -293,20 +291,11 @@ gpusort_spill_close_output(GpusortSpill *spill)
 	if (!spill->has_rows)
 		gpusort_spill_put_block(spill);
 	write_extent(spill, false);
-	spill->out_open = false;
-}
-
-void
-gpusort_spill_begin_run(GpusortSpill *spill)
-{
-	Assert(spill->buffers == NULL);
-	gpusort_spill_open_output(spill);
 }
 
 void
 gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 {
-	Assert(spill->out_open);
 	Assert((row != NULL) == spill->has_rows);
 	spill->rows++;
 	if (row != NULL)
@@ -328,12 +317,7 @@ void
 gpusort_spill_end_run(GpusortSpill *spill)
 {
 	if (spill->out_next == spill->out_buffer + sizeof(GpusortSpillExtent) && spill->out_nwords == 0)
-	{
-		/* the run has no rows: write_extent() leaves an empty buffer only before more */
-		Assert(spill->out_extent < 0);
-		spill->out_open = false;
-		return;
-	}
+		return;					/* the run has no rows: write_extent() leaves an empty buffer only before more */
 	gpusort_spill_close_output(spill);
 	gpusort_spill_grow_runs(spill, 1);
 	spill->runs[spill->nruns++] = spill->out_run;

@@ -421,7 +421,7 @@ merge_to_run(GpusortSpill *spill, int first, int count)
 
 	spill->reclaim = true;
 	open_runs(spill, runs, count);
-	gpusort_spill_open_output(spill);
+	gpusort_spill_begin_run(spill);
 	while (gpusort_spill_next(spill, &word, &row))
 	{
 		if (spill->has_rows)
@@ -468,7 +468,6 @@ begin_merge(GpusortSpill *spill)
 	uint64	   *entries;
 	Size		most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
 
-	Assert(!spill->out_open);
 	pfree(spill->out_buffer);
 	spill->out_buffer = NULL;
 	spill->nbuffers = Max(1, Min(spill->nruns, (int) most));

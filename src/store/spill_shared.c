@@ -45,7 +45,7 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 	const GpusortSpillFile *file = &spill->files[0];
 
 	Assert(spill->nruns > 0);
-	gpusort_spill_open_output(spill);
+	gpusort_spill_begin_run(spill);
 	gpusort_spill_put_bytes(spill, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
 	gpusort_spill_close_output(spill);
 	*published = (GpusortSpillPublished)

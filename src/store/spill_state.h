@@ -117,7 +117,6 @@ struct GpusortSpill
 	int			nwritten;		/* runs that the caller wrote, without empty ones */
 
 	/* the run being written, if one is open */
-	bool		out_open;
 	char	   *out_buffer;		/* one extent, header included */
 	char	   *out_next;		/* where the next byte goes */
 	char	   *out_end;		/* end of out_buffer */
@@ -197,9 +196,6 @@ gpusort_spill_get_number(char **from)
 }
 
 /* ---- spill.c ---- */
-
-/* Opens a run for writing: one of the caller's, or the result of a merge.  No run may be open. */
-extern void gpusort_spill_open_output(GpusortSpill *spill);
 
 /*
  * Appends a row to the open run and returns the bytes that it takes.  Raises errors of temporary files,
