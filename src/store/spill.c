@@ -252,7 +252,7 @@ gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size)
 	}
 }
 
-static pg_attribute_always_inline Size
+static pg_attribute_always_inline void
 put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
 	char		head[GPUSORT_SPILL_HEAD_BYTES];
@@ -261,14 +261,12 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 	bool		fits = sizeof(head) + body_bytes <= spill->out_end - spill->out_next;
 	char	   *begin = likely(fits) ? spill->out_next : head;
 	char	   *out = gpusort_spill_put_number(begin, body_bytes);
-	Size		head_bytes;
 
 	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
-	head_bytes = out - begin;
 	if (unlikely(!fits))
 	{
-		gpusort_spill_put_bytes(spill, head, head_bytes);
+		gpusort_spill_put_bytes(spill, head, out - head);
 		gpusort_spill_put_bytes(spill, body, body_bytes);
 	}
 	else
@@ -276,13 +274,12 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 		gpusort_row_copy(out, body, body_bytes);
 		spill->out_next = out + body_bytes;
 	}
-	return head_bytes + body_bytes;
 }
 
-Size
+void
 gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
-	return put_row(spill, code, row);
+	put_row(spill, code, row);
 }
 
 void
@@ -299,7 +296,7 @@ gpusort_spill_write(GpusortSpill *spill, const uint64 *words, const void *row)
 	Assert((row != NULL) == spill->has_rows);
 	spill->rows++;
 	if (row != NULL)
-		spill->bytes += put_row(spill, make_code(spill, words), row);
+		put_row(spill, make_code(spill, words), row);
 	else
 		gpusort_spill_put_word(spill, words[0]);
 }

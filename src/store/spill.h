@@ -71,7 +71,6 @@ typedef struct GpusortSpillPublished
 	GpusortSpillRun directory;	/* its bytes describe the runs */
 	bool		lossy;
 	uint64		rows;
-	uint64		bytes;
 	Size		extent_bytes;
 	int64		nextents;
 } GpusortSpillPublished;

@@ -459,14 +459,21 @@ merge_to_buffers(GpusortSpill *spill)
 static void
 begin_merge(GpusortSpill *spill)
 {
-	/* a row longer than an extent needs memory beside its buffer; count the mean row */
-	Size		row = spill->rows > 0 ? spill->bytes / spill->rows : 0;
+	uint64		bytes = 0;
+	Size		row;
+	Size		each;
+	Size		most;
 	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) :
 		spill->block_words;
-	Size		each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
-		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
 	uint64	   *entries;
-	Size		most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
+
+	for (int i = 0; i < spill->nruns; i++)
+		bytes += spill->runs[i].bytes;
+	/* a row longer than an extent needs memory beside its buffer; count the mean row */
+	row = bytes / Max(spill->rows, 1);
+	each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
+		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
+	most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
 
 	pfree(spill->out_buffer);
 	spill->out_buffer = NULL;

@@ -54,7 +54,6 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 			.directory = spill->out_run,
 			.lossy = spill->lossy,
 			.rows = spill->rows,
-			.bytes = spill->bytes,
 			.extent_bytes = file->extent_bytes,
 			.nextents = file->nextents,
 	};
@@ -89,5 +88,4 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	spill->nwritten += published->nruns;
 	spill->lossy |= published->lossy;
 	spill->rows += published->rows;
-	spill->bytes += published->bytes;
 }

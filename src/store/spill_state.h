@@ -103,7 +103,6 @@ struct GpusortSpill
 	GpusortSpillKey key;
 	bool		lossy;			/* equal words do not imply equal rows */
 	GpusortSpillCode code;
-	uint64		bytes;			/* bytes of the rows that the caller wrote */
 
 	/* words */
 	int			block_words;	/* the most words of a block */
@@ -197,11 +196,8 @@ gpusort_spill_get_number(char **from)
 
 /* ---- spill.c ---- */
 
-/*
- * Appends a row to the open run and returns the bytes that it takes.  Raises errors of temporary files,
- * temp_file_limit included.
- */
-extern Size gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
+/* Appends a row to the open run.  Raises errors of temporary files, temp_file_limit included. */
+extern void gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
 
 /* Appends bytes to the open run, over as many extents as they need. */
 extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size);
