@@ -11,6 +11,9 @@
  * cache, and so does a look at a table of their places, which takes as long.  So there is such
  * a table only where rows differ in size: the blocks' directories.
  *
+ * A parallel worker stores rows in an arena and publishes where its blocks are.  The leader
+ * appends these blocks to its own.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -142,8 +145,9 @@ grow_array(GpusortRowStore *store, void *array, int *max, int entries, Size entr
 		repalloc(array, *max * entry_bytes);
 }
 
-GpusortRowBlock *
-gpusort_rowstore_add_block(GpusortRowStore *store, char *rows, Size bytes, bool shared)
+/* Adds a block of that many bytes behind the others, and returns it. */
+static GpusortRowBlock *
+add_block(GpusortRowStore *store, char *rows, Size bytes, bool shared)
 {
 	GpusortRowBlock *block;
 
@@ -156,8 +160,9 @@ gpusort_rowstore_add_block(GpusortRowStore *store, char *rows, Size bytes, bool 
 	return block;
 }
 
-void
-gpusort_rowstore_index_block(GpusortRowStore *store, int number, uint64 rows)
+/* Notes in the index that the rows from the block's first one on, at most this many, may lie in the block. */
+static void
+index_block(GpusortRowStore *store, int number, uint64 rows)
 {
 	uint64		first = store->blocks[number].first;
 	int			begin = (first + GPUSORT_ROW_INDEX_ROWS - 1) >> GPUSORT_ROW_INDEX_BITS;
@@ -179,7 +184,7 @@ fill_block(GpusortRowStore *store, int number, Size bytes)
 	store->end = block->rows + block->bytes;
 	block->first = store->rows;
 	block->stride = store->stride = bytes;
-	gpusort_rowstore_index_block(store, number, block->bytes / MAXIMUM_ALIGNOF);
+	index_block(store, number, block->bytes / MAXIMUM_ALIGNOF);
 	/* a kept block has the number of a row that it had */
 	block[1].first = PG_UINT32_MAX;
 }
@@ -207,7 +212,7 @@ next_block(GpusortRowStore *store, Size bytes)
 
 		if (rows == NULL)
 			return false;
-		gpusort_rowstore_add_block(store, rows, size, store->arena != NULL);
+		add_block(store, rows, size, store->arena != NULL);
 		store->block_bytes = Min(2 * store->block_bytes, store->max_block_bytes);
 	}
 	fill_block(store, next, bytes);
@@ -375,4 +380,62 @@ gpusort_rowstore_look_ahead(const GpusortRowStore *store, const uint32 *order, u
 		fetch_entries(store, order + entries, Min(n - entries, GPUSORT_ROW_STEP));
 	}
 	fetch_rows(store, order + begin, end - begin, bytes);
+}
+
+/* ---- for another process ---- */
+
+/* A block whose memory is at this place of the arena */
+typedef struct SharedBlock
+{
+	GpusortPlace place;
+	GpusortRowBlock block;		/* as the worker has it */
+} SharedBlock;
+
+typedef struct SharedStore
+{
+	uint64		rows;
+	int			nblocks;
+	SharedBlock blocks[FLEXIBLE_ARRAY_MEMBER];
+} SharedStore;
+
+bool
+gpusort_rowstore_publish(GpusortRowStore *store, GpusortPlace *place)
+{
+	int			nblocks = store->block + 1;
+	SharedStore *shared = gpusort_arena_alloc(store->arena, offsetof(SharedStore, blocks) + nblocks * sizeof(SharedBlock));
+
+	if (shared == NULL)
+		return false;
+	shared->rows = store->rows;
+	shared->nblocks = nblocks;
+	for (int i = 0; i < nblocks; i++)
+		shared->blocks[i] = (SharedBlock) {gpusort_arena_place(store->arena, store->blocks[i].rows), store->blocks[i]};
+	*place = gpusort_arena_place(store->arena, shared);
+	return true;
+}
+
+void
+gpusort_rowstore_adopt(GpusortRowStore *store, const GpusortArena *arena, GpusortPlace place)
+{
+	const SharedStore *shared = gpusort_arena_address(arena, place);
+
+	gpusort_rowstore_trim(store, store->spare_bytes);
+	for (int i = 0; i < shared->nblocks; i++)
+	{
+		const GpusortRowBlock *theirs = &shared->blocks[i].block;
+		uint64		behind = i + 1 < shared->nblocks ? shared->blocks[i + 1].block.first : shared->rows;
+		GpusortRowBlock *block;
+
+		CHECK_FOR_INTERRUPTS();
+		block = add_block(store, gpusort_arena_address(arena, shared->blocks[i].place), theirs->bytes, true);
+		block->first = store->rows;
+		block->stride = theirs->stride;
+		store->directed |= theirs->stride == 0;
+		index_block(store, store->nblocks - 1, behind - theirs->first);
+		store->rows += behind - theirs->first;
+	}
+	/* a row that is appended now begins a block of its own */
+	store->block = store->nblocks - 1;
+	store->next = store->end = NULL;
+	gpusort_rowstore_limit(store, store->limit);
 }

@@ -234,16 +234,8 @@ gpusort_rowstore_add(GpusortRowStore *store, Size bytes)
 	return row;
 }
 
-/* Adds a block of that many bytes behind the others, and returns it. */
-extern GpusortRowBlock *gpusort_rowstore_add_block(GpusortRowStore *store, char *rows, Size bytes, bool shared);
-
-/* Notes in the index that the rows from block->first on, at most this many, may lie in the block. */
-extern void gpusort_rowstore_index_block(GpusortRowStore *store, int number, uint64 rows);
-
 /* Describes the store's blocks.  Returns an array in the current memory context, and its length. */
 extern GpusortRowSpan *gpusort_rowstore_spans(const GpusortRowStore *store, int *count);
-
-/* ---- rowstore_shared.c ---- */
 
 /*
  * Writes what gpusort_rowstore_adopt() needs into the store's arena and sets *place to where it
