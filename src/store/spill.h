@@ -168,7 +168,7 @@ extern uint64 gpusort_spill_bytes(const GpusortSpill *spill);
  */
 extern void gpusort_spill_end(GpusortSpill *spill);
 
-/* ---- spill_shared.c ---- */
+/* ---- the spills of several processes ---- */
 
 /*
  * In the leader, inside a transaction: prepares for spills that it merges.  The workers' files are

@@ -10,6 +10,9 @@
  *
  * Rows are merged by a loser tree, words by spill_words.c.
  *
+ * A parallel worker writes its runs to files of a set, and behind them a directory, which is
+ * written as a run is.  The leader reads the directory, and merges the runs with its own.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -300,8 +303,9 @@ replay(GpusortSpill *spill)
 		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
 }
 
-void
-gpusort_spill_open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun *run)
+/* Prepares to read a run into a buffer of one extent. */
+static void
+open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun *run)
 {
 	input->file = &spill->files[run->file];
 	input->next = input->end = input->buffer;
@@ -320,7 +324,7 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 	Assert(count <= spill->nbuffers);
 	spill->ninputs = count;
 	for (int i = 0; i < count; i++)
-		gpusort_spill_open_input(spill, &spill->inputs[i], &runs[i]);
+		open_input(spill, &spill->inputs[i], &runs[i]);
 	spill->returned = false;
 	spill->batch_next = spill->batch_words = 0;
 	if (!spill->has_rows)
@@ -501,4 +505,82 @@ gpusort_spill_merge(GpusortSpill *spill)
 			merge_to_buffers(spill);
 	}
 	open_runs(spill, spill->runs, spill->nruns);
+}
+
+/* ---- the runs of other processes ---- */
+
+/* A callback of a memory context, which is called once: an interrupt would leave files behind. */
+static void
+remove_files(void *arg)
+{
+	HOLD_INTERRUPTS();
+	FileSetDeleteAll(arg);
+	RESUME_INTERRUPTS();
+}
+
+void
+gpusort_spill_share(GpusortSpillShared *shared, MemoryContext cxt)
+{
+	MemoryContextCallback *callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
+	FileSet    *files = MemoryContextAlloc(cxt, sizeof(FileSet));
+
+	FileSetInit(&shared->files);
+	SpinLockInit(&shared->mutex);
+	shared->adapted = false;
+	/* the shared memory may end before the context */
+	*files = shared->files;
+	callback->func = remove_files;
+	callback->arg = files;
+	MemoryContextRegisterResetCallback(cxt, callback);
+}
+
+void
+gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
+{
+	const GpusortSpillFile *file = &spill->files[0];
+
+	Assert(spill->nruns > 0);
+	gpusort_spill_begin_run(spill);
+	gpusort_spill_put_bytes(spill, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
+	gpusort_spill_close_output(spill);
+	*published = (GpusortSpillPublished)
+	{
+		.nruns = spill->nruns,
+			.directory = spill->out_run,
+			.lossy = spill->lossy,
+			.rows = spill->rows,
+			.extent_bytes = file->extent_bytes,
+			.nextents = file->nextents,
+	};
+}
+
+void
+gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published, int worker)
+{
+	GpusortSpillRun directory = published->directory;
+	int			number = spill->nfiles++;
+	GpusortSpillInput input = {.buffer = spill->out_buffer};
+	GpusortSpillFile *file;
+	MemoryContext old = MemoryContextSwitchTo(spill->cxt);
+
+	/* a merge has buffers for its own extents */
+	if (published->extent_bytes > spill->files[0].extent_bytes)
+		elog(ERROR, "the extents of a worker have %zu bytes instead of at most %zu", published->extent_bytes, spill->files[0].extent_bytes);
+	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
+	file = &spill->files[number];
+	gpusort_spillfile_begin(file, published->extent_bytes);
+	gpusort_spillfile_share(file, &spill->shared->files, worker, true);
+	file->nextents = published->nextents;
+	MemoryContextSwitchTo(old);
+
+	gpusort_spill_grow_runs(spill, published->nruns);
+	directory.file = number;
+	open_input(spill, &input, &directory);
+	gpusort_spill_get_bytes(spill, &input, spill->runs + spill->nruns, published->nruns * sizeof(GpusortSpillRun));
+	for (int i = 0; i < published->nruns; i++)
+		spill->runs[spill->nruns + i].file = number;
+	spill->nruns += published->nruns;
+	spill->nwritten += published->nruns;
+	spill->lossy |= published->lossy;
+	spill->rows += published->rows;
 }

@@ -3,8 +3,8 @@
  * spill_state.h
  *		The state of a spill, and the format of its temporary file.
  *
- * store/spill.c writes spilled runs, store/spill_merge.c merges them, store/spill_words.c does both for
- * single words, and store/spill_shared.c hands the runs of a parallel worker over to the leader.
+ * store/spill.c writes spilled runs, store/spill_merge.c merges them, those of parallel workers included, and
+ * store/spill_words.c does both for single words.
  *
  * A temporary file consists of extents of equal size.  A run is a chain of extents: each
  * one's header has the number of the next.  Every read and write transfers one extent.
@@ -209,9 +209,6 @@ extern void gpusort_spill_grow_runs(GpusortSpill *spill, int more);
 extern void gpusort_spill_close_output(GpusortSpill *spill);
 
 /* ---- spill_merge.c ---- */
-
-/* Prepares to read a run into a buffer of one extent. */
-extern void gpusort_spill_open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun *run);
 
 /* Copies the input's next size bytes to data, from as many extents as needed. */
 extern void gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
