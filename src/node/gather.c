@@ -15,7 +15,6 @@
 #include "base/memory.h"
 #include "compat.h"
 #include "guc.h"
-#include "node/group_table.h"
 #include "node/limit.h"
 
 /* A key set is complete when memory is left for less than this part of its rows. */

@@ -21,7 +21,7 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
-#include "node/group_table.h"
+#include "node/groups.h"
 
 /* With more rows of each group, a sort takes less time. */
 #define MOST_LISTED		16

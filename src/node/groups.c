@@ -19,7 +19,6 @@
 #include "miscadmin.h"
 
 #include "node/groups.h"
-#include "node/group_table.h"
 
 /* Rows are taken from a run if this part of them is left, or less. */
 #define RUN_LEFT		0.9

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * groups.h
- *		The first rows of each group of a sort: groups.c.
+ *		The first rows of each group of a sort: groups.c and group_table.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,5 +44,25 @@ extern void gpusort_groups_trim_result(GpusortGather *gather, GpusortSorted *sor
  * that the parent may fetch to the front of the block, in the same order.  Returns their number.
  */
 extern uint64 gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted);
+
+/* ---- group_table.c ---- */
+
+/*
+ * Finds the rows that the parent may fetch in a key set that is not sorted: *kept of them.  Returns their numbers,
+ * in any order, in an array in set_cxt, or NULL if that needs a sort.  The table stays if it removes rows.
+ */
+extern uint32 *gpusort_groups_find(GpusortGather *gather, uint64 *kept);
+
+/*
+ * Asks the table, which there is, about n new rows whose keys lie side by side: behind[i] says whether row i can be
+ * removed, since its group has all the rows that the parent may fetch.  Returns false if the table cannot say it any more.
+ */
+extern bool gpusort_groups_ask(GpusortGather *gather, const uint64 *keys, int n, bool *behind);
+
+/* Frees the table.  Returns false if there is none. */
+extern bool gpusort_groups_drop_table(GpusortGather *gather);
+
+/* About what part of a key set's rows may the parent fetch, 0 to 1?  Takes 2 ns a row. */
+extern double gpusort_groups_expect(GpusortGather *gather);
 
 #endif							/* GPUSORT_NODE_GROUPS_H */

@@ -24,7 +24,6 @@
 #include "port/pg_bitutils.h"
 
 #include "base/memory.h"
-#include "node/group_table.h"
 #include "node/limit.h"
 
 /* The least rows at which a trim is made: fewer would not be worth its fixed costs. */

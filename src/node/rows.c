@@ -18,7 +18,6 @@
 
 #include "base/memory.h"
 #include "compat.h"
-#include "node/group_table.h"
 #include "node/limit.h"
 #include "node/result.h"
 

@@ -13,7 +13,6 @@
 
 #include "base/memory.h"
 #include "base/report.h"
-#include "node/group_table.h"
 #include "node/groups.h"
 
 void
