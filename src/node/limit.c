@@ -130,25 +130,6 @@ gpusort_limit_keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint
 	gpusort_rowstore_keep(&gather->rows.store, order, rows);
 }
 
-/* Gives the key set, whose sort is done, these keys, count of them, in place of its own. */
-static void
-replace_keys(GpusortGather *gather, const char *keys, uint64 count, size_t width)
-{
-	gpusort_gather_empty_set(gather);
-	while (count > 0)
-	{
-		size_t		room;
-		char	   *to = gpusort_keyset_reserve(gather->set, count, &room);
-		size_t		n = Min(room, count);
-
-		CHECK_FOR_INTERRUPTS();
-		memcpy(to, keys, n * width);
-		gpusort_keyset_commit(gather->set, n);
-		keys += n * width;
-		count -= n;
-	}
-}
-
 /* Removes all rows but those that begin the block of sorted: kept rows. */
 static void
 keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint64 kept)
@@ -157,7 +138,18 @@ keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint64 kept)
 	char	   *keys = gpusort_memory_alloc_pages(gather->cxt, kept * width);
 
 	gather->form->keep(gather, sorted, kept, keys);
-	replace_keys(gather, keys, kept, width);
+	gpusort_gather_empty_set(gather);
+	for (uint64 done = 0; done < kept;)
+	{
+		size_t		room;
+		char	   *to = gpusort_keyset_reserve(gather->set, kept - done, &room);
+		size_t		n = Min(room, kept - done);
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(to, keys + done * width, n * width);
+		gpusort_keyset_commit(gather->set, n);
+		done += n;
+	}
 	gpusort_memory_free(keys, kept * width);
 }
 
@@ -206,7 +198,6 @@ void
 gpusort_limit_trim(GpusortGather *gather)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
-
 	bool		pays = gpusort_limit_exceeded(gather);
 
 	if (gpusort_groups_bounded(gather))
