@@ -349,30 +349,10 @@ move_on(GpusortSpill *spill)
 		replay(spill);
 }
 
-/*
- * Returns the input whose current row is the next in order, or NULL when every
- * run has ended.  The row stays valid until the next call.
- */
-static inline GpusortSpillInput *
-next_row(GpusortSpill *spill)
-{
-	if (spill->ninputs == 0)
-		return NULL;
-	if (spill->returned)
-		move_on(spill);
-	if (spill->tree.winner == gpusort_losertree_ended())
-	{
-		spill->returned = false;
-		return NULL;
-	}
-	spill->returned = true;
-	return &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
-}
-
 bool
 gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 {
-	GpusortSpillInput *input;
+	const GpusortSpillInput *input;
 
 	*row = NULL;
 	if (!spill->has_rows)
@@ -382,9 +362,12 @@ gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 		*word = spill->batch[spill->batch_next++];
 		return true;
 	}
-	input = next_row(spill);
-	if (input == NULL)
+	if (spill->returned)
+		move_on(spill);
+	spill->returned = spill->tree.winner != gpusort_losertree_ended();
+	if (!spill->returned)
 		return false;
+	input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
 	*word = input->code;
 	*row = input->row;
 	return true;
