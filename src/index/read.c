@@ -183,7 +183,7 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 
 	if (!build->located || gather->set == NULL)
 		return 0;
-	if (room->next == room->end || gpusort_rowstore_over(store))
+	if (room->next == room->end || store->over)
 		(void) gpusort_rows_room(gather, room);
 	n = Min(page->count - i, (room->end - room->next) / room->width);
 	n = gpusort_columns_fit(&build->columns, &build->places, page->tuples, i, n);

@@ -81,7 +81,7 @@ gpusort_index_add_row(GpusortIndexBuild *build, BlockNumber block, OffsetNumber 
 	{
 		if (gather->set != NULL)
 		{
-			if (unlikely(room->next == room->end || gpusort_rowstore_over(store)))
+			if (unlikely(room->next == room->end || store->over))
 				(void) gpusort_rows_room(gather, room);
 			gpusort_rowkey_encode(gather->rows.key, build->row, (uint64 *) room->next);
 		}

@@ -123,7 +123,7 @@ locate(GpusortGather *gather)
 
 /*
  * Copies rows of the table's page to the store: n of them, from number i on.  located: locate() is true.  Returns how many it has
- * copied: all, unless the arena has no memory, or gpusort_rowstore_over() is true after the first.
+ * copied: all, unless the arena has no memory, or store->over is true after the first.
  */
 static int
 append_rows(GpusortGather *gather, bool located, int i, int n)
@@ -139,7 +139,7 @@ append_rows(GpusortGather *gather, bool located, int i, int n)
 		else if (located)
 			done += gpusort_rowstore_append_columns(store, &gather->rows.columns, &page->places, page->constants, page->rows,
 													 i + done, n - done);
-		if (done == n || (done > 0 && gpusort_rowstore_over(store)))
+		if (done == n || (done > 0 && store->over))
 			break;
 		if (!gpusort_rowstore_append(store, gpusort_page_slot(page, i + done)))
 			break;
@@ -250,7 +250,7 @@ take_row(GpusortGather *gather, GpusortRoom *room, bool located, int i)
 		TupleTableSlot *keys;
 		bool		behind;
 
-		if (unlikely(room->next == room->end || gpusort_rowstore_over(&gather->rows.store)) && !gpusort_rows_room(gather, room))
+		if (unlikely(room->next == room->end || gather->rows.store.over) && !gpusort_rows_room(gather, room))
 			return false;
 		keys = key_columns(gather, i);
 		/* a bound without words needs no key */
@@ -300,7 +300,7 @@ take_or_remove(GpusortGather *gather, GpusortRoom *room, int i, int n)
 			gpusort_limit_count_removed(gather);
 			continue;
 		}
-		if (gpusort_rowstore_over(&gather->rows.store) || append_rows(gather, true, i + row, 1) == 0)
+		if (gather->rows.store.over || append_rows(gather, true, i + row, 1) == 0)
 			return row;
 		memmove(room->next, keys, room->width);
 		room->next += room->width;

@@ -61,7 +61,7 @@ typedef struct GpusortRowStore
 	Size		stride;			/* as in the block; its first row has been added */
 
 	bool		directed;		/* a block has a directory */
-	bool		over;			/* bytes > limit */
+	bool		over;			/* the store takes more bytes than its limit */
 	Size		limit;			/* bytes that the store may take */
 	Size		bytes;			/* all memory of the store */
 	Size		block_bytes;	/* size of the next block to be allocated */
@@ -80,19 +80,12 @@ extern void gpusort_rowstore_reset(GpusortRowStore *store);
 
 /*
  * Sets the bytes that the store may take.  A block is cut to what is left of them.  If not even
- * the next row fits, it gets a block of its own, and gpusort_rowstore_over() tells so.
+ * the next row fits, it gets a block of its own, and store->over tells so.
  */
 extern void gpusort_rowstore_limit(GpusortRowStore *store, Size bytes);
 
 /* Frees blocks that were kept for the next rows, until these bytes are free or no such block is left. */
 extern void gpusort_rowstore_trim(GpusortRowStore *store, Size bytes);
-
-/* Does the store take more bytes than its limit? */
-static inline bool
-gpusort_rowstore_over(const GpusortRowStore *store)
-{
-	return store->over;
-}
 
 /*
  * Copies the slot's row to the end of the store.  Returns false, and has not copied the row,
@@ -132,7 +125,7 @@ extern int	gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *
 								int first, int n);
 
 /*
- * Copies n tuples of a heap page, of that many bytes each.  Returns how many: it stops if gpusort_rowstore_over() is true, or
+ * Copies n tuples of a heap page, of that many bytes each.  Returns how many: it stops if store->over is true, or
  * if the arena has no memory.
  */
 extern int	gpusort_rowstore_append_tuples(GpusortRowStore *store, const HeapTupleHeader *tuples, const uint16 *bytes, int n);

@@ -124,7 +124,7 @@ rowstore_random(PG_FUNCTION_ARGS)
 			tuple = make_row(desc, next, mixed[next]);
 			bytes = tuple->t_len;
 			/* as the caller does when it has more memory */
-			if (gpusort_rowstore_over(&store))
+			if (store.over)
 				gpusort_rowstore_limit(&store, 2 * store.bytes);
 			if (gpusort_rowstore_append_tuples(&store, &tuple->t_data, &bytes, 1) != 1)
 				elog(ERROR, "a row was not appended");
