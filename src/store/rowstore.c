@@ -82,13 +82,6 @@ free_block(GpusortRowStore *store, const GpusortRowBlock *block)
 		gpusort_memory_free(block->rows, block->bytes);
 }
 
-/* Frees the last block's memory and removes the block. */
-static void
-free_last_block(GpusortRowStore *store)
-{
-	free_block(store, &store->blocks[--store->nblocks]);
-}
-
 void
 gpusort_rowstore_trim(GpusortRowStore *store, Size bytes)
 {
@@ -97,7 +90,7 @@ gpusort_rowstore_trim(GpusortRowStore *store, Size bytes)
 	while (store->nblocks > store->block + 1 && store->bytes > wanted)
 	{
 		store->spare_bytes -= store->blocks[store->nblocks - 1].bytes;
-		free_last_block(store);
+		free_block(store, &store->blocks[--store->nblocks]);
 	}
 }
 
@@ -108,7 +101,7 @@ gpusort_rowstore_reset(GpusortRowStore *store)
 
 	/* keep the full blocks only: the memory of the others may be needed elsewhere */
 	while (store->nblocks > Max(store->block, 0))
-		free_last_block(store);
+		free_block(store, &store->blocks[--store->nblocks]);
 	/* of these, free those of an arena, and the ones that are small because the limit left no more */
 	store->spare_bytes = 0;
 	for (int i = 0; i < store->nblocks; i++)
