@@ -168,7 +168,7 @@ init_shared(GpusortIndexBuild *build, ParallelContext *pcxt, Size memory)
 	{
 		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
 		for (int i = 0; i < shared->nparts; i++)
-			gpusort_part_lend(&shared->parts[i].part);
+			gpusort_arena_lend(&shared->parts[i].part.file);
 		gpusort_part_share(&shared->all, &build->gather);
 	}
 	shm_toc_insert(pcxt->toc, KEY_SHARED, shared);

@@ -118,7 +118,7 @@ begin_parts(GpusortFeed *feed)
 	if (shared->query == DSM_HANDLE_INVALID || shared->pass)
 		return;
 	for (int i = 0; i < shared->nparts; i++)
-		gpusort_part_lend(&shared->parts[i].part);
+		gpusort_arena_lend(&shared->parts[i].part.file);
 	gpusort_part_share(&shared->all, feed->sort);
 }
 
@@ -130,7 +130,6 @@ init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	feed->shared = shared;
 	shared->nparts = pcxt->nworkers;
-	memset(shared->parts, 0, shared->nparts * sizeof(Part));
 	shared->query = DSM_HANDLE_INVALID;
 	if (pcxt->seg != NULL)
 	{

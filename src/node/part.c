@@ -29,13 +29,6 @@ gpusort_part_share(GpusortShared *shared, GpusortGather *gather)
 }
 
 void
-gpusort_part_lend(GpusortPart *part)
-{
-	part->done = false;
-	gpusort_arena_lend(&part->file);
-}
-
-void
 gpusort_part_take_back(GpusortPart *part)
 {
 	gpusort_arena_take_back(&part->file, !part->done);

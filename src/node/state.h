@@ -340,11 +340,11 @@ extern void gpusort_core_read(GpusortGather *gather);
 
 /* ---- part.c ---- */
 
-/* In the leader: prepares what all share, before gpusort_part_lend() and before the first row. */
+/*
+ * In the leader: prepares what all share, before the first row.  The part of each worker that will be launched, or launched again,
+ * is zeroed, and gets its file from gpusort_arena_lend().
+ */
 extern void gpusort_part_share(GpusortShared *shared, GpusortGather *gather);
-
-/* In the leader: makes the part of a worker that will be launched, or launched again. */
-extern void gpusort_part_lend(GpusortPart *part);
 
 /* In the leader: frees what it has not adopted.  Raises no error. */
 extern void gpusort_part_take_back(GpusortPart *part);
