@@ -93,7 +93,6 @@ show_sort_key(GpusortNode *node, List *ancestors, ExplainState *es)
 static void
 show_milliseconds(const GpusortNodeStats *stats, double total, ExplainState *es)
 {
-
 	ExplainPropertyFloat("Gather Time", "ms", stats->gather_ms, 3, es);
 	if (stats->copy_in_ms > 0 || stats->copy_out_ms > 0)
 	{
@@ -178,13 +177,9 @@ show_participant(const GpusortParticipant *participant, int number, ExplainState
 		return;
 	}
 	ExplainOpenGroup("Participant", NULL, true, es);
-	if (number < 0)
-		ExplainPropertyText("Process", "Leader", es);
-	else
-	{
-		ExplainPropertyText("Process", "Worker", es);
+	ExplainPropertyText("Process", number < 0 ? "Leader" : "Worker", es);
+	if (number >= 0)
 		ExplainPropertyInteger("Worker Number", NULL, number, es);
-	}
 	ExplainPropertyInteger("Rows", NULL, participant->rows, es);
 	ExplainPropertyInteger("Memory", "kB", memory, es);
 	if (participant->runs > 0)
