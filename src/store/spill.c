@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "key/keybits.h"
@@ -215,43 +214,6 @@ gpusort_spill_begin_run(GpusortSpill *spill)
 	spill->out_end = spill->out_buffer + spill->files[0].extent_bytes;
 }
 
-/* Writes the buffer as an extent.  more: another extent of this run follows. */
-static void
-write_extent(GpusortSpill *spill, bool more)
-{
-	GpusortSpillExtent *extent = (GpusortSpillExtent *) spill->out_buffer;
-
-	CHECK_FOR_INTERRUPTS();
-	if (spill->out_extent < 0)
-		spill->out_extent = spill->out_run.first = gpusort_spillfile_take(&spill->files[0]);
-	extent->next = more ? gpusort_spillfile_take(&spill->files[0]) : -1;
-	extent->used = spill->out_next - spill->out_buffer - sizeof(GpusortSpillExtent);
-	gpusort_spillfile_write(&spill->files[0], spill->out_extent, extent,
-							spill->out_next - spill->out_buffer);
-	spill->out_run.bytes += extent->used;
-	spill->out_extent = extent->next;
-	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
-}
-
-void
-gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size)
-{
-	while (size > 0)
-	{
-		Size		part = Min(size, spill->out_end - spill->out_next);
-
-		if (part == 0)
-		{
-			write_extent(spill, true);
-			continue;
-		}
-		memcpy(spill->out_next, data, part);
-		spill->out_next += part;
-		data = (const char *) data + part;
-		size -= part;
-	}
-}
-
 static pg_attribute_always_inline void
 put_row(GpusortSpill *spill, uint64 code, const void *row)
 {
@@ -287,7 +249,7 @@ gpusort_spill_close_output(GpusortSpill *spill)
 {
 	if (!spill->has_rows)
 		gpusort_spill_put_block(spill);
-	write_extent(spill, false);
+	gpusort_spill_write_extent(spill, false);
 }
 
 void

@@ -4,7 +4,7 @@
  *		The state of a spill, and the format of its temporary file.
  *
  * store/spill.c writes spilled runs, store/spill_merge.c merges them, those of parallel workers included, and
- * store/spill_words.c does both for single words.
+ * store/spill_words.c makes blocks of single words, and merges these.  store/spill_stream.c writes and reads the bytes of all.
  *
  * A temporary file consists of extents of equal size.  A run is a chain of extents: each
  * one's header has the number of the next.  Every read and write transfers one extent.
@@ -199,16 +199,19 @@ gpusort_spill_get_number(char **from)
 /* Appends a row to the open run.  Raises errors of temporary files, temp_file_limit included. */
 extern void gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
 
-/* Appends bytes to the open run, over as many extents as they need. */
-extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size);
-
 /* Makes room in the array for more runs. */
 extern void gpusort_spill_grow_runs(GpusortSpill *spill, int more);
 
 /* Writes the open run's last extent and closes the run, which is then described by out_run. */
 extern void gpusort_spill_close_output(GpusortSpill *spill);
 
-/* ---- spill_merge.c ---- */
+/* ---- spill_stream.c ---- */
+
+/* Writes the buffer as an extent of the open run.  more: another extent of this run follows. */
+extern void gpusort_spill_write_extent(GpusortSpill *spill, bool more);
+
+/* Appends bytes to the open run, over as many extents as they need. */
+extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size);
 
 /* Copies the input's next size bytes to data, from as many extents as needed. */
 extern void gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
