@@ -253,8 +253,8 @@ previous(GpusortResult *result)
 		result->at_end = false;
 	else if (--result->position == 0)
 		return ExecClearTuple(result->slot);
-	if (result->position - 1 - result->first < result->sorted.count)
-		return result->gather->form->at(result, result->position - 1 - result->first);
+	if (result->position - 1 - result->nulls_before < result->sorted.count)
+		return result->gather->form->at(result, result->position - 1 - result->nulls_before);
 	return gpusort_result_value(result, (Datum) 0, true);
 }
 
@@ -329,10 +329,7 @@ gpusort_result_begin(GpusortResult *result)
 	result->ready = true;
 	result->nulls_before = gather->spec->nulls_first[0] ? gather->nulls : 0;
 	result->nulls_after = gather->nulls - result->nulls_before;
-	result->rows = gather->nulls +
-		(gather->spill != NULL ? gpusort_spill_rows(gather->spill) :
-		 result->sorted.count);
-	result->first = result->nulls_before;
+	result->rows = gather->nulls + (gather->spill != NULL ? gpusort_spill_rows(gather->spill) : result->sorted.count);
 	gpusort_result_rewind(result);
 }
 

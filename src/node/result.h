@@ -66,11 +66,10 @@ typedef struct GpusortResult
 	bool		ready;			/* the child has been read to its end */
 	Tuplesortstate *core;		/* returns the rows; NULL: */
 	GpusortSorted sorted;		/* the rows in memory */
-	uint64		first;			/* the first of them */
 	uint64		position;		/* the row that a forward read returns next */
 	bool		at_end;			/* the parent has asked for a row behind the last */
 	uint64		rows;			/* all rows */
-	uint64		nulls_before;	/* the first of them, which are NULL and not in sorted */
+	uint64		nulls_before;	/* the first of them, which are NULL and in front of sorted */
 	uint64		nulls_after;	/* the last of them, likewise */
 	uint64		marked_position;
 	bool		marked_at_end;
@@ -102,8 +101,8 @@ extern TupleTableSlot *gpusort_result_step(GpusortResult *result, bool forward);
 static inline TupleTableSlot *
 gpusort_result_next(GpusortResult *result, bool forward)
 {
-	if (likely(forward && result->position - result->first < result->sorted.count))
-		return result->gather->form->at(result, result->position++ - result->first);
+	if (likely(forward && result->position - result->nulls_before < result->sorted.count))
+		return result->gather->form->at(result, result->position++ - result->nulls_before);
 	return gpusort_result_step(result, forward);
 }
 
