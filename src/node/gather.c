@@ -48,7 +48,6 @@ gpusort_gather_begin(GpusortGather *gather, Size memory)
 	gather->memory_limit = memory;
 	gather->set_cxt = AllocSetContextCreate(gather->cxt, "GpuSort key set", ALLOCSET_DEFAULT_SIZES);
 	gather->store_cxt = AllocSetContextCreate(gather->cxt, "GpuSort rows", ALLOCSET_DEFAULT_SIZES);
-	gather->adopted_cxt = AllocSetContextCreate(gather->cxt, "GpuSort adopted rows", ALLOCSET_SMALL_SIZES);
 	gather->adopted_bytes = 0;
 	/* quiet, because EXPLAIN shows the engine and the reason */
 	gather->set_spec = (GpusortKeySetSpec) {.words = 1, .quiet = true};

@@ -95,7 +95,7 @@ adopt_rows(GpusortGather *gather, GpusortPart *part)
 	if (gather->form->adopt)
 		gather->form->adopt(gather, arena, published);
 	gpusort_keyset_adopt(gather->set, arena, published->keys);
-	gpusort_arena_adopt(arena, gather->adopted_cxt);
+	gpusort_arena_adopt(arena, gather->set_cxt);
 	/* this process may fill as much memory of its own as without these rows */
 	gather->adopted_bytes += gpusort_arena_bytes(arena);
 	gather->memory_limit += gpusort_arena_bytes(arena);

@@ -222,7 +222,6 @@ gpusort_gather_spill(GpusortGather *gather)
 		gather->form->end_spill(gather);
 	if (gather->arena != NULL)
 		gpusort_arena_reset(gather->arena);
-	MemoryContextReset(gather->adopted_cxt);
 	gather->memory_limit -= gather->adopted_bytes;
 	gather->adopted_bytes = 0;
 }

@@ -109,9 +109,8 @@ typedef struct GpusortGather
 	GpusortRows rows;			/* for rows; all zeros for values */
 	GpusortPage page;			/* the rows that are being read */
 	MemoryContext store_cxt;	/* the store's memory, which later runs use again */
-	MemoryContext adopted_cxt;	/* what the key set and the store have adopted from
-								 * workers; reset when a key set is spilled */
-	Size		adopted_bytes;	/* its bytes, by which memory_limit has been raised */
+	Size		adopted_bytes;	/* what the key set and the store have adopted from workers, in set_cxt; memory_limit
+								 * has been raised by it */
 	GpusortSpill *spill;		/* NULL: all rows are in memory */
 	Tuplesortstate *core;		/* NULL: core has not taken over */
 	GpusortArena *arena;		/* has the key set and the store, of a parallel worker, or beyond the first rows
