@@ -121,20 +121,13 @@ key_parts(const GpusortSpill *spill)
 	return spill->code.exact && !spill->lossy ? 1 : 1 + spill->key.words + spill->key.more_words;
 }
 
-/* Returns a part of a key, not the first one, which is the code. */
-static inline uint64
-part_of(const uint64 *entry, int part)
-{
-	return entry[part - 1];
-}
-
 /* Returns how many parts of their keys two rows share, of which the first ones, the code included, are known. */
 static inline int
 shared_parts(const GpusortSpill *spill, const uint64 *a, const uint64 *b, int known)
 {
 	int			parts = key_parts(spill);
 
-	while (known < parts && part_of(a, known) == part_of(b, known))
+	while (known < parts && a[known - 1] == b[known - 1])
 		known++;
 	return known;
 }
@@ -143,7 +136,7 @@ shared_parts(const GpusortSpill *spill, const uint64 *a, const uint64 *b, int kn
 static inline GpusortLoser
 loser(const GpusortSpill *spill, const GpusortSpillInput *input, int shared)
 {
-	return gpusort_losertree_entry(shared, shared < key_parts(spill) ? part_of(input->entry, shared) : 0, input - spill->inputs);
+	return gpusort_losertree_entry(shared, shared < key_parts(spill) ? input->entry[shared - 1] : 0, input - spill->inputs);
 }
 
 /*
@@ -213,7 +206,7 @@ row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
 	bool		before;
 
 	if (shared < parts)
-		before = part_of(left, shared) < part_of(right, shared);
+		before = left[shared - 1] < right[shared - 1];
 	else
 	{
 		if (spill->lossy)
