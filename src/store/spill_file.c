@@ -114,17 +114,9 @@ find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 	return file->files[place];
 }
 
-/* Counts bytes as temporary blocks for EXPLAIN.  The rest, which does not fill a block, stays in *bytes. */
-static inline void
-count_blocks(Size *bytes, int64 *blocks)
-{
-	*blocks += *bytes / BLCKSZ;
-	*bytes %= BLCKSZ;
-}
-
 /*
- * begin_io() and end_io() enclose reads and writes.  If track_io_timing is on, they
- * add the time to *total, for EXPLAIN (BUFFERS).
+ * begin_io() and end_io() enclose reads and writes, and count them as temporary blocks for EXPLAIN (BUFFERS): *rest has the
+ * bytes that do not fill a block yet.  If track_io_timing is on, they add the time to *total.
  */
 static instr_time
 begin_io(void)
@@ -138,10 +130,12 @@ begin_io(void)
 }
 
 static void
-end_io(instr_time begun, instr_time *total)
+end_io(instr_time begun, Size bytes, Size *rest, int64 *blocks, instr_time *total)
 {
 	instr_time	ended;
 
+	*blocks += (*rest + bytes) / BLCKSZ;
+	*rest = (*rest + bytes) % BLCKSZ;
 	if (!track_io_timing)
 		return;
 	INSTR_TIME_SET_CURRENT(ended);
@@ -169,9 +163,7 @@ gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, 
 					 errmsg("could not write to file \"%s\": %m", FilePathName(to))));
 		written += count;
 	}
-	end_io(begun, &pgBufferUsage.temp_blk_write_time);
-	file->written += bytes;
-	count_blocks(&file->written, &pgBufferUsage.temp_blks_written);
+	end_io(begun, bytes, &file->written, &pgBufferUsage.temp_blks_written, &pgBufferUsage.temp_blk_write_time);
 }
 
 Size
@@ -196,9 +188,7 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 			break;
 		got += count;
 	}
-	end_io(begun, &pgBufferUsage.temp_blk_read_time);
-	file->read += got;
-	count_blocks(&file->read, &pgBufferUsage.temp_blks_read);
+	end_io(begun, got, &file->read, &pgBufferUsage.temp_blks_read, &pgBufferUsage.temp_blk_read_time);
 	return got;
 }
 
