@@ -40,22 +40,17 @@ gpusort_strings_begin(GpusortStrings *strings, GpusortGather *gather, int column
 	}
 }
 
-/*
- * Returns the address of the column's value in a row, or NULL if it is NULL.  Sets
- * *present to false if the row is older than the column.
- */
+/* Returns the address of the column's value in a tuple that has the column, or NULL if it is NULL. */
 static const char *
-find_value(const GpusortStrings *strings, void *row, bool *present)
+find_value(const GpusortStrings *strings, MinimalTuple tuple)
 {
 	int			attribute = strings->attribute;
-	MinimalTuple tuple = row;
 	const char *data = (const char *) tuple - MINIMAL_TUPLE_OFFSET + tuple->t_hoff;
 	bool		nulls = (tuple->t_infomask & HEAP_HASNULL) != 0;
 	int			i = nulls ? 0 : strings->fixed;
 	uint32		offset = nulls ? 0 : strings->offset;
 
-	*present = HeapTupleHeaderGetNatts(tuple) > attribute;
-	if (!*present || (nulls && att_isnull(attribute, tuple->t_bits)))
+	if (nulls && att_isnull(attribute, tuple->t_bits))
 		return NULL;
 	for (;; i++)
 	{
@@ -73,21 +68,19 @@ find_value(const GpusortStrings *strings, void *row, bool *present)
 bool
 gpusort_strings_read(const GpusortStrings *strings, uint32 row, GpusortString *string)
 {
-	bool		present;
 	void	   *stored = gpusort_rowstore_row(strings->store, row);
 	const char *value;
 
 	if (strings->store->bare)
-	{
-		present = true;
 		value = gpusort_row_is_null(stored) ? NULL : stored;
-	}
+	else if (HeapTupleHeaderGetNatts((MinimalTuple) stored) <= strings->attribute)
+		return false;
 	else
-		value = find_value(strings, stored, &present);
+		value = find_value(strings, stored);
 	string->bytes = value;
 	string->length = 0;
 	if (value == NULL)
-		return present;
+		return true;
 	if (strings->is_name)
 		string->length = strnlen(value, NAMEDATALEN);
 	else
