@@ -121,7 +121,7 @@ void
 gpusort_gather_choose(GpusortGather *gather)
 {
 	if (gather->set == NULL)
-		gather->form->finish(gather);
+		gather->form->settle(gather, false);
 }
 
 void

@@ -380,12 +380,6 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 	return gather->page.slot != NULL ? take_row(gather, room, false, 0) : take_page(gather, room);
 }
 
-static void
-finish(GpusortGather *gather)
-{
-	gpusort_rows_settle(gather, false);
-}
-
 static Tuplesortstate *
 begin_core(const GpusortSortSpec *spec, int options)
 {
@@ -542,7 +536,7 @@ const GpusortForm gpusort_rows = {
 	.plan = plan,
 	.begin = begin,
 	.take = take_rows,
-	.finish = finish,
+	.settle = gpusort_rows_settle,
 	.row = stored_row,
 	.begin_core = begin_core,
 	.put_core = tuplesort_puttupleslot,

@@ -200,8 +200,8 @@ typedef struct GpusortForm
 	void		(*begin) (GpusortGather *gather);
 	/* Takes the rows of the page.  Returns false if row page.next, and all behind it, must go elsewhere: see gpusort_gather_room(). */
 	bool		(*take) (GpusortGather *gather, GpusortRoom *room);
-	/* Optional.  After the last row: begins the key set, if a sample was to come first. */
-	void		(*finish) (GpusortGather *gather);
+	/* Optional.  Begins the key set, if a sample was to come first: see gpusort_rows_settle(). */
+	void		(*settle) (GpusortGather *gather, bool more);
 	/* Returns row i of the key set of a GpusortGather in a slot, which is valid until the next call. */
 	GpusortSampleRow row;
 
