@@ -72,10 +72,9 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 		extent_bytes *= 2;
 	spill->files = palloc(sizeof(GpusortSpillFile));
 	spill->nfiles = 1;
-	gpusort_spillfile_begin(&spill->files[0], extent_bytes);
 	spill->shared = shared;
-	if (IsParallelWorker() && shared != NULL)
-		gpusort_spillfile_share(&spill->files[0], &shared->files, ParallelWorkerNumber, false);
+	gpusort_spillfile_begin(&spill->files[0], extent_bytes, IsParallelWorker() && shared != NULL ? &shared->files : NULL,
+							ParallelWorkerNumber, false);
 	spill->maxruns = 64;
 	spill->runs = palloc(spill->maxruns * sizeof(GpusortSpillRun));
 	spill->out_buffer = palloc(extent_bytes);

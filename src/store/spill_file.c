@@ -34,25 +34,23 @@
 #define WRITE_BYTES	((Size) 32 * 1024)
 
 void
-gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes)
+gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker, bool readable)
 {
 	memset(file, 0, sizeof(GpusortSpillFile));
 	file->owner = CurrentResourceOwner;
 	file->worker = -1;
+	if (set != NULL)
+	{
+		file->set = *set;
+		file->worker = worker;
+		file->readable = readable;
+	}
 	file->extent_bytes = extent_bytes;
 	file->maxfree = 64;
 	file->free = palloc(file->maxfree * sizeof(int64));
 	file->files = palloc(sizeof(File));
 	(void) GPUSORT_FAULT(SPILL_FILE);
 	PrepareTempTablespaces();
-}
-
-void
-gpusort_spillfile_share(GpusortSpillFile *file, const FileSet *set, int worker, bool readable)
-{
-	file->set = *set;
-	file->worker = worker;
-	file->readable = readable;
 }
 
 int64

@@ -32,11 +32,9 @@ typedef struct GpusortSpillFile
 /*
  * Initialises *file for the current memory context and resource owner, inside a
  * transaction.  Creates no file yet.  extent_bytes: a power of two, up to 1 GB.
+ * set: NULL, or a set of files, which a worker, from number 0, writes, or has written, if this process reads them.
  */
-extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes);
-
-/* Makes them files of a set, which other processes read, or which a worker, from number 0, has written. */
-extern void gpusort_spillfile_share(GpusortSpillFile *file, const FileSet *set, int worker, bool readable);
+extern void gpusort_spillfile_begin(GpusortSpillFile *file, Size extent_bytes, const FileSet *set, int worker, bool readable);
 
 /* Take a free extent and return its number, from 0; and free an extent. */
 extern int64 gpusort_spillfile_take(GpusortSpillFile *file);

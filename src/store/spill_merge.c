@@ -484,8 +484,7 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 		elog(ERROR, "the extents of a worker have %zu bytes instead of at most %zu", published->extent_bytes, spill->files[0].extent_bytes);
 	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
 	file = &spill->files[number];
-	gpusort_spillfile_begin(file, published->extent_bytes);
-	gpusort_spillfile_share(file, &spill->shared->files, worker, true);
+	gpusort_spillfile_begin(file, published->extent_bytes, &spill->shared->files, worker, true);
 	file->nextents = published->nextents;
 	MemoryContextSwitchTo(old);
 
