@@ -9,18 +9,15 @@
  * restore.  It returns minimal tuples, or virtual ones where it keeps values instead of
  * tuples.
  *
- * Until it returns its first row, the node can hand all rows over to core's
- * tuplesort.  It does so in three cases: gpusort.enabled was turned off after the
- * plan was made; EvalPlanQual rechecks a row; the result needs random access and
- * exceeds the memory limit.  Where several processes gather the rows (feed.c), it
- * hands over the sorted rows in the third case, because a Gather cannot be stopped
- * halfway.
+ * Until it returns its first row, the node can hand all rows over to core's tuplesort: if
+ * gpusort.enabled was turned off after the plan was made, if EvalPlanQual rechecks a row, or if the
+ * result needs random access and exceeds the memory limit.  Where several processes gather the rows
+ * (feed.c), it then hands over the sorted rows, because a Gather cannot be stopped halfway.
  *
- * spec.c unpacks the plan, exec.c does one sort after the other.  gather.c reads the
- * child; values.c and rows.c say how rows are kept.  limit.c and bound.c remove rows that
- * a LIMIT does not fetch.  sort.c sorts a key set, or writes it to temporary files; ties.c and
- * verify.c complete its order.  result.c returns rows, which threads copy ahead of that,
- * and explain.c shows the statistics.  sorter.c does the same for rows that are put instead of read, for aggregates.
+ * spec.c unpacks the plan, exec.c does one sort after the other.  gather.c reads the child; values.c and
+ * rows.c say how rows are kept.  limit.c and bound.c remove rows that a LIMIT does not fetch.  sort.c sorts a
+ * key set, or writes it to temporary files; ties.c and verify.c complete its order.  result.c returns rows,
+ * and explain.c shows the statistics.  sorter.c sorts rows that are put instead of read, for aggregates.
  *
  *-------------------------------------------------------------------------
  */

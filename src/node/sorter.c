@@ -3,9 +3,6 @@
  * sorter.c
  *		A sort for other code than a plan node: rows are put, and returned in order.
  *
- * It does what GpuSort does: rows and keys are gathered, spilled beyond the memory that they may use, and sorted by an
- * engine.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

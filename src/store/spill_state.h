@@ -18,19 +18,17 @@
  *			the row before
  *		body					bytes		a tuple from t_infomask2 on, or a bare row
  *
- * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow
- * the first one as it begins with bits that are set.  Those bits and the next
- * one, which is not set, are not part of the number.  The code of the row before
- * a run's first one is 0.
+ * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow the first one as it
+ * begins with bits that are set.  Those bits and the next one, which is not set, are not part of the
+ * number.  The code of the row before a run's first one is 0.
  *
- * A row's code has the order of its key, but keys that differ little may share a
- * code.  Where codes are equal, and at the end of an extent, the merge makes the words of a key again.  These and the code
- * are the parts of the loser tree's keys (base/losertree.h).
- * Since a run is sorted, two or three bytes suffice to tell nearly all keys of a sort apart.
+ * A row's code has the order of its key, but keys that differ little may share a code.  Where codes are
+ * equal, and at the end of an extent, the merge makes the words of a key again.  These and the code are the
+ * parts of the loser tree's keys (base/losertree.h).  Since a run is sorted, two or three bytes suffice to
+ * tell nearly all keys of a sort apart.
  *
- * Almost every row is returned in its buffer.  The body moves down by up to
- * seven bytes there, over what has been read, to where the row is aligned.
- * Only a row that continues in the next extent is copied, to memory of its own.
+ * Almost every row is returned in its buffer.  The body moves down by up to seven bytes there, over what
+ * has been read, to where the row is aligned.  Only a row that continues in the next extent is copied.
  *
  *-------------------------------------------------------------------------
  */
