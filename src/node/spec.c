@@ -70,9 +70,8 @@ find_value_type(GpusortSortSpec *spec)
 	Oid			opcintype;
 	GPUSORT_ORDERING ordering;
 
-	if (spec->desc->natts != 1 || !TupleDescAttr(spec->desc, 0)->attbyval)
-		return NULL;
-	if (!get_ordering_op_properties(spec->operators[0], &opfamily, &opcintype, &ordering))
+	if (spec->desc->natts != 1 || !TupleDescAttr(spec->desc, 0)->attbyval ||
+		!get_ordering_op_properties(spec->operators[0], &opfamily, &opcintype, &ordering))
 		return NULL;
 	spec->descending = (ordering == GPUSORT_ORDERING_DESC);
 	return gpusort_type_find(TupleDescAttr(spec->desc, 0)->atttypid);
