@@ -20,9 +20,6 @@
 bool
 gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attnos, const GpusortConstant *constants, bool bare)
 {
-	Size		end = MAXALIGN(SizeofMinimalTupleHeader);
-	bool		fixed = true;
-
 	plan->count = plan->natts = 0;
 	plan->null_constant = false;
 	plan->bare = bare;
@@ -40,16 +37,9 @@ gpusort_columns_plan(GpusortColumns *plan, TupleDesc to, const AttrNumber *attno
 		plan->columns[i].bytes = bytes;
 		plan->columns[i].mask = gpusort_align(1, to, i) - 1;
 		plan->null_constant |= attnos[i] == 0 && constants[i].bytes == NULL;
-		fixed &= attnos[i] > 0 && bytes > 0 && end < PG_UINT16_MAX - MAXIMUM_ALIGNOF;
-		if (fixed)
-		{
-			plan->columns[i].to = end = gpusort_align(end, to, i);
-			end += bytes;
-		}
 	}
 	if (plan->natts > GPUSORT_PLACES_MAX)
 		return false;
-	plan->fixed_bytes = fixed ? end : 0;
 	plan->count = to->natts;
 	return true;
 }
@@ -157,22 +147,6 @@ form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const Gpus
 	row->tuple.t_hoff = MAXALIGN(SizeofMinimalTupleHeader + (has_null ? BITMAPLEN(plan->count) : 0)) + MINIMAL_TUPLE_OFFSET;
 	HeapTupleHeaderSetNatts(&row->tuple, plan->count);
 	return end;
-}
-
-/*
- * Makes the row of a tuple without NULLs, of plan->fixed_bytes, in its place.  A sort of narrow rows takes 6 % less time than by
- * way of a scratch.
- */
-static inline void
-form_fixed(const GpusortColumns *plan, const GpusortPlaces *places, const HeapTupleHeader *tuples, int i, MinimalTuple row)
-{
-	memset(row, 0, MAXALIGN(plan->fixed_bytes));
-	for (int c = 0; c < plan->count; c++)
-		copy_value((char *) row + plan->columns[c].to,
-				   (const char *) tuples[i] + gpusort_places_at(places, i, plan->columns[c].from), plan->columns[c].bytes);
-	row->t_len = plan->fixed_bytes;
-	row->t_hoff = MAXALIGN(SizeofMinimalTupleHeader) + MINIMAL_TUPLE_OFFSET;
-	HeapTupleHeaderSetNatts(row, plan->count);
 }
 
 /* Adds the slot's row as heap_form_minimal_tuple() would form it, without a copy. */
@@ -293,8 +267,7 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 	for (; i < first + n && !store->over; i++)
 	{
 		const char *from = scratch.bytes;
-		bool		fixed = plan->fixed_bytes > 0 && places->plain;
-		Size		bytes = plan->fixed_bytes;
+		Size		bytes;
 		void	   *row;
 
 		if (plan->bare)
@@ -304,7 +277,7 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 			if (from == NULL)
 				from = (const char *) &null;
 		}
-		else if (!fixed)
+		else
 			bytes = form_columns(plan, places, constants, tuples, i, &scratch);
 		if (unlikely(bytes == 0) || unlikely((row = gpusort_rowstore_add(store, bytes)) == NULL))
 			break;
@@ -313,8 +286,6 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 			memset((char *) row + MAXALIGN(bytes) - MAXIMUM_ALIGNOF, 0, MAXIMUM_ALIGNOF);
 			gpusort_row_copy(row, from, bytes);
 		}
-		else if (fixed)
-			form_fixed(plan, places, tuples, i, row);
 		else
 			copy_words(row, from, bytes);
 	}
