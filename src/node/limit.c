@@ -139,17 +139,7 @@ keep_rows(GpusortGather *gather, const GpusortSorted *sorted, uint64 kept)
 
 	gather->form->keep(gather, sorted, kept, keys);
 	gpusort_gather_empty_set(gather);
-	for (uint64 done = 0; done < kept;)
-	{
-		size_t		room;
-		char	   *to = gpusort_keyset_reserve(gather->set, kept - done, &room);
-		size_t		n = Min(room, kept - done);
-
-		CHECK_FOR_INTERRUPTS();
-		memcpy(to, keys + done * width, n * width);
-		gpusort_keyset_commit(gather->set, n);
-		done += n;
-	}
+	gpusort_keyset_append(gather->set, keys, kept);
 	gpusort_memory_free(keys, kept * width);
 }
 

@@ -10,6 +10,8 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+
 #include "base/arena.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
@@ -241,6 +243,24 @@ gpusort_keyset_commit(GpusortKeySet *set, size_t count)
 	Assert(last->count + count <= last->capacity);
 	last->count += count;
 	set->rows += count;
+}
+
+void
+gpusort_keyset_append(GpusortKeySet *set, const void *keys, uint64_t count)
+{
+	size_t		width = gpusort_spec_width(&set->spec);
+
+	for (uint64 done = 0; done < count;)
+	{
+		size_t		room;
+		void	   *to = gpusort_keyset_reserve(set, count - done, &room);
+		size_t		n = Min(room, count - done);
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(to, (const char *) keys + done * width, n * width);
+		gpusort_keyset_commit(set, n);
+		done += n;
+	}
 }
 
 void

@@ -72,6 +72,9 @@ extern void *gpusort_keyset_reserve(GpusortKeySet *set, size_t most, size_t *roo
 /* Adds the first count keys of the last reservation to the key set.  The reservation ends. */
 extern void gpusort_keyset_commit(GpusortKeySet *set, size_t count);
 
+/* Adds copies of these keys, count of them.  The key set is in no arena of another process. */
+extern void gpusort_keyset_append(GpusortKeySet *set, const void *keys, uint64_t count);
+
 /*
  * Gives an empty key set all its keys at once: count words, which the key set encodes
  * when it reads them.  The key set does not write to words; the caller keeps them
