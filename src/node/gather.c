@@ -280,15 +280,14 @@ static bool
 reserve(GpusortGather *gather, GpusortRoom *room)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
-	Size		memory;
+	uint64		allowed = rows_allowed(gather);
+	Size		memory = gpusort_gather_memory(gather, allowed) - gather->rows.store.bytes;
 	size_t		keys;
 
 	room->width = gpusort_spec_width(&gather->set_spec);
-	room->allowed = rows_allowed(gather);
-	memory = gpusort_gather_memory(gather, room->allowed) - gather->rows.store.bytes;
 	room->rest = memory < gather->memory_limit ? gather->memory_limit - memory : 0;
-	room->begin = room->next = room->end = gpusort_keyset_reserve(gather->set, room->allowed, &keys);
-	keys = Min(keys, Min(Max(rows, GPUSORT_GATHER_LOOK_ROWS), Min(room->allowed, GPUSORT_GATHER_REPORT_ROWS)));
+	room->begin = room->next = room->end = gpusort_keyset_reserve(gather->set, allowed, &keys);
+	keys = Min(keys, Min(Max(rows, GPUSORT_GATHER_LOOK_ROWS), Min(allowed, GPUSORT_GATHER_REPORT_ROWS)));
 	keys = Min(keys, gather->limit.trim_at - rows);
 	room->end += keys * room->width;
 	return keys > 0;

@@ -144,8 +144,7 @@ typedef struct GpusortRoom
 	char	   *end;			/* end of the memory that may be filled */
 	char	   *begin;			/* keys from here to next are not committed yet */
 	size_t		width;			/* bytes of a key */
-	uint64		allowed;		/* rows that the memory limit allows, about */
-	Size		rest;			/* bytes that it leaves for the store, keys of these rows aside */
+	Size		rest;			/* bytes that the memory limit leaves for the store, keys aside */
 } GpusortRoom;
 
 /* The keys and rows of one process, as the process that adopts them sees them */
