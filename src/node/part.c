@@ -45,16 +45,6 @@ gpusort_part_begin(GpusortPart *part, GpusortGather *gather, GpusortShared *shar
 	gather->shared = shared;
 }
 
-/* Publishes rows in the arena.  Returns false if it has no memory for a directory. */
-static bool
-publish_rows(GpusortGather *gather, GpusortPublished *published)
-{
-	published->rows = gpusort_keyset_rows(gather->set);
-	return published->rows == 0 ||
-		(gather->arena != NULL && gpusort_keyset_publish(gather->set, &published->keys) &&
-		 (!gather->form->publish || gather->form->publish(gather, published)));
-}
-
 void
 gpusort_part_publish(GpusortPart *part, GpusortGather *gather)
 {
@@ -62,7 +52,12 @@ gpusort_part_publish(GpusortPart *part, GpusortGather *gather)
 
 	memset(published, 0, sizeof(*published));
 	published->nulls = gather->nulls;
-	if (gather->spill == NULL && publish_rows(gather, published))
+	published->rows = gpusort_keyset_rows(gather->set);
+	/* an arena may have no memory for a directory */
+	if (gather->spill == NULL &&
+		(published->rows == 0 ||
+		 (gather->arena != NULL && gpusort_keyset_publish(gather->set, &published->keys) &&
+		  (!gather->form->publish || gather->form->publish(gather, published)))))
 		gpusort_keyset_end(gather->set);
 	else
 	{
