@@ -182,32 +182,11 @@ form_row(GpusortRowStore *store, TupleTableSlot *slot)
 	return true;
 }
 
-/* A longer row is copied by memcpy(). */
-#define WORDS_BYTES		64
-
-/* Copies a row of that many bytes, rounded up: both places are MAXALIGNed. */
-static inline void
-copy_words(char *row, const char *from, Size bytes)
-{
-	Size		done = 0;
-
-	/* mostly a few words, for which a call of memcpy() would take as long as the copy */
-	if (unlikely(bytes > WORDS_BYTES))
-		memcpy(row, from, MAXALIGN(bytes));
-	else
-	{
-		for (; done + 2 * sizeof(uint64) <= bytes; done += 2 * sizeof(uint64))
-			memcpy(row + done, from + done, 2 * sizeof(uint64));
-		for (; done < bytes; done += sizeof(uint64))
-			memcpy(row + done, from + done, sizeof(uint64));
-	}
-}
-
 /* Copies a tuple of a page, which is MAXALIGNed in its page, too, to a row of that many bytes. */
 static inline void
 copy_page_tuple(char *row, HeapTupleHeader tuple, Size bytes)
 {
-	copy_words(row, (const char *) tuple + MINIMAL_TUPLE_OFFSET, bytes);
+	gpusort_row_copy(row, (const char *) tuple + MINIMAL_TUPLE_OFFSET, MAXALIGN(bytes));
 	((MinimalTuple) row)->t_len = bytes;
 }
 
@@ -287,7 +266,7 @@ gpusort_rowstore_append_columns(GpusortRowStore *store, const GpusortColumns *pl
 			gpusort_row_copy(row, from, bytes);
 		}
 		else
-			copy_words(row, from, bytes);
+			gpusort_row_copy(row, from, MAXALIGN(bytes));
 	}
 	return i - first;
 }
