@@ -63,23 +63,6 @@ gpusort_columns_fit(const GpusortColumns *plan, const GpusortPlaces *places, con
 	return n;
 }
 
-/* Copies a value to its place in a row. */
-static inline void
-copy_value(char *to, const char *from, Size bytes)
-{
-	switch (bytes)
-	{
-		case sizeof(int32):
-			memcpy(to, from, sizeof(int32));
-			break;
-		case sizeof(int64):
-			memcpy(to, from, sizeof(int64));
-			break;
-		default:
-			gpusort_row_copy(to, from, bytes);
-	}
-}
-
 /* A row that is made of columns, before it is known how many bytes it takes */
 typedef union Scratch
 {
@@ -139,7 +122,7 @@ form_columns(const GpusortColumns *plan, const GpusortPlaces *places, const Gpus
 		/* what is between two values is 0, and what is behind the last one */
 		memset(row->bytes + end, 0, MAXIMUM_ALIGNOF);
 		end = begin + bytes;
-		copy_value(row->bytes + begin, from, bytes);
+		gpusort_row_copy(row->bytes + begin, from, bytes);
 	}
 	memset(row->bytes + end, 0, MAXIMUM_ALIGNOF);
 	row->tuple.t_len = end;
