@@ -57,18 +57,7 @@ projected(const Plan *result, Columns sorted)
 
 	for (n = 0; n < sorted.n; n++)
 	{
-		ListCell   *lc;
-
-		attnos[n] = 0;
-		foreach(lc, result->targetlist)
-		{
-			const TargetEntry *entry = lfirst_node(TargetEntry, lc);
-
-			/* the first of several, as in the planner */
-			if (attnos[n] == 0 && IsA(entry->expr, Var) && ((const Var *) entry->expr)->varattno == sorted.attnos[n])
-				attnos[n] = entry->resno;
-		}
-		if (attnos[n] == 0)
+		if ((attnos[n] = gpusort_plan_projected(result, sorted.attnos[n])) == 0)
 			break;
 	}
 	sorted.n = n;

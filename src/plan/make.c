@@ -159,6 +159,21 @@ gpusort_plan_handed_on(const Plan *plan, const Plan *child)
 	return targetlist;
 }
 
+AttrNumber
+gpusort_plan_projected(const Plan *result, AttrNumber attno)
+{
+	ListCell   *lc;
+
+	foreach(lc, result->targetlist)
+	{
+		const TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		if (IsA(entry->expr, Var) && ((const Var *) entry->expr)->varattno == attno)
+			return entry->resno;
+	}
+	return 0;
+}
+
 /* Returns the entries of a target list that these columns of the next node name; NIL if they name anything else. */
 static List *
 named_entries(List *columns, List *targetlist)
@@ -198,15 +213,7 @@ gpusort_plan_lower_projection(Plan *plan)
 	attnos = palloc(sort->numCols * sizeof(AttrNumber));
 	for (int i = 0; i < sort->numCols; i++)
 	{
-		ListCell   *lc;
-
-		attnos[i] = 0;
-		foreach(lc, plan->targetlist)
-		{
-			if (((Var *) lfirst_node(TargetEntry, lc)->expr)->varattno == sort->sortColIdx[i])
-				attnos[i] = foreach_current_index(lc) + 1;
-		}
-		if (attnos[i] == 0)
+		if ((attnos[i] = gpusort_plan_projected(plan, sort->sortColIdx[i])) == 0)
 			return plan;
 	}
 	scan->targetlist = entries;

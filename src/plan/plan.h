@@ -325,6 +325,9 @@ extern bool gpusort_plan_returns_columns(const Plan *plan);
  */
 extern List *gpusort_plan_handed_on(const Plan *plan, const Plan *child);
 
+/* Returns the first column of a Result that is this column of its child; 0: there is none. */
+extern AttrNumber gpusort_plan_projected(const Plan *result, AttrNumber attno);
+
 /*
  * Returns the Sort in place of a Result that only chooses columns of its rows, if the Sort's child can choose them.  Bounds
  * are those of the Sort's parent, and rows are copied once less.
