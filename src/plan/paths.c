@@ -205,26 +205,12 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	}
 }
 
-/* Can a table's paths return what these pathkeys sort by? */
-static bool
-returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
-{
-	ListCell   *lc;
-
-	foreach(lc, pathkeys)
-	{
-		if (!relation_can_be_sorted_early(root, rel, lfirst_node(PathKey, lc)->pk_eclass, false))
-			return false;
-	}
-	return true;
-}
-
 /*
- * Does a table's target list have these columns?  The planner would compute an expression above the Gather, in one process, and
- * plan/parallel.c would not replace such a sort.
+ * Can a table's paths return what these pathkeys sort by?  as_columns: its target list must have it.  The planner would compute
+ * an expression above the Gather, in one process, and plan/parallel.c would not replace such a sort.
  */
 static bool
-has_columns(const RelOptInfo *rel, List *pathkeys)
+returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys, bool as_columns)
 {
 	ListCell   *lc;
 
@@ -238,7 +224,7 @@ has_columns(const RelOptInfo *rel, List *pathkeys)
 			if (find_ec_member_matching_expr(eclass, lfirst(column), rel->relids) != NULL)
 				break;
 		}
-		if (column == NULL)
+		if (column == NULL && (as_columns || !relation_can_be_sorted_early(root, rel, eclass, false)))
 			return false;
 	}
 	return true;
@@ -331,13 +317,14 @@ gpusort_plan_offer_order(PlannerInfo *root, RelOptInfo *rel)
 	if (has_run_condition(root->parse, false) || is_read_in_part(root) ||
 		pathkeys_contained_in(pathkeys, cheapest->pathkeys) ||
 		gpusort_cost_few_rows(cheapest->rows, cheapest->pathtarget->width, list_length(pathkeys), slowest_comparison(pathkeys)) ||
-		!returns_columns(root, rel, pathkeys) || !gpusort_plan_key(pathkeys, &key) ||
+		!returns_columns(root, rel, pathkeys, false) || !gpusort_plan_key(pathkeys, &key) ||
 		(sort = price_sort(root, rel, cheapest, pathkeys, &key, gpusort_unbounded)) == NULL)
 		return;
 	saving = gpusort_plan_presort_saving(root, rel);
 	if (least != NULL && sort->total_cost - saving >= INDEX_MARGIN * least->total_cost)
 		return;
-	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0 && has_columns(rel, pathkeys))
+	if (rel->consider_parallel && rel->partial_pathlist != NIL && root->tuple_fraction == 0 &&
+		returns_columns(root, rel, pathkeys, true))
 		shared = gpusort_plan_parallel_sort(root, rel, linitial(rel->partial_pathlist), cheapest->rows, pathkeys, &key);
 	if (shared != NULL && shared->total_cost < sort->total_cost)
 		sort = shared;
