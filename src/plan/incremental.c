@@ -49,8 +49,9 @@ gpusort_is_cheaper(IncrementalSort *incremental)
 	return cost + child->total_cost < sort->plan.total_cost && cost < gpusort_cost_core_sort(&input);
 }
 
-void
-gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right)
+/* Given whether all rows of a plan will be fetched, as far as is known, tells the same of its left and right child. */
+static void
+pass_down(const Plan *plan, bool fetch_all, bool *left, bool *right)
 {
 	*left = fetch_all;
 	*right = false;
@@ -107,7 +108,7 @@ replace(Plan *plan, bool fetch_all)
 	if (plan == NULL)
 		return NULL;
 	check_stack_depth();
-	gpusort_plan_fetch_all(plan, fetch_all, &left, &right);
+	pass_down(plan, fetch_all, &left, &right);
 
 	switch (nodeTag(plan))
 	{

@@ -25,12 +25,6 @@ extern void gpusort_plan_init(void);
 extern void gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_options);
 
 /*
- * Given whether all rows of a plan will be fetched, as far as is known, tells the same of
- * its left and right child.  In incremental.c.
- */
-extern void gpusort_plan_fetch_all(const Plan *plan, bool fetch_all, bool *left, bool *right);
-
-/*
  * Returns a target list of references to the entries of another one.  varno: OUTER_VAR or
  * INDEX_VAR.
  */
