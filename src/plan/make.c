@@ -92,16 +92,11 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int pr
 											 lcons_int(!bound.unknown_to_core,
 													   list_make5_int(bound.ties, bound.below, (int) bound.groups.count,
 																	  bound.groups.columns, bound.groups.peer_columns))));
+	if (bound.count != NULL)
+		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 	scan->methods = methods;
 	gpusort_plan_mark(scan);
 	return scan;
-}
-
-void
-gpusort_plan_bound(CustomScan *scan, GpusortBound bound)
-{
-	if (bound.count != NULL)
-		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
 }
 
 bool

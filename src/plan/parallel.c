@@ -158,6 +158,7 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 
 	feed = gpusort_plan_make(sort, gather->plan.targetlist, bound, gather->num_workers + 1, &gpusort_feed_methods);
 	feed->flags = 0;
+	feed->custom_exprs = NIL;
 	feed->scan.plan.plan_node_id = feed_id;
 	feed->scan.plan.parallel_aware = feed->scan.plan.parallel_safe = true;
 	feed->scan.plan.initPlan = NIL;
@@ -173,7 +174,6 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 
 	*partial = &outerPlan(feed);
 	scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, gather->num_workers + 1, &gpusort_node_methods);
-	gpusort_plan_bound(scan, bound);
 	plan = &scan->scan.plan;
 	plan->startup_cost = gather->plan.total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;

@@ -113,7 +113,6 @@ make_gpusort(Replacement *in, Sort *sort, GpusortBound bound, Cost cost)
 	CustomScan *scan = gpusort_plan_make(sort, sort->plan.targetlist, bound, in->processes, &gpusort_node_methods);
 	Plan	   *plan = &scan->scan.plan;
 
-	gpusort_plan_bound(scan, bound);
 	plan->startup_cost = outerPlan(sort)->total_cost + cost;
 	plan->total_cost = plan->startup_cost + cpu_operator_cost * plan->plan_rows;
 	in->saved += Max(sort->plan.total_cost - plan->total_cost, 0);

@@ -299,12 +299,10 @@ extern List *gpusort_plan_oids(const Oid *array, int n);
  * plan tree.  targetlist refers to the child's columns.  processes: those that sort, or execute
  * the node, together.  custom_private is a list of five: column numbers, operators, collations,
  * NULLS FIRST flags, and numbers: processes, and the bound's known to core, ties, below and groups.
- * The version of gpusort follows.  read_plan() in node/spec.c unpacks it.  custom_exprs is empty:
- * gpusort_plan_bound() makes it the bound's count and offset.
+ * The version of gpusort follows.  read_plan() in node/spec.c unpacks it.  custom_exprs is the bound's count and offset, or NIL.
  */
 extern CustomScan *gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
 									 const CustomScanMethods *methods);
-extern void gpusort_plan_bound(CustomScan *scan, GpusortBound bound);
 
 /*
  * Does a plan scan a table, and return nothing but columns of it?  Then its target list may be changed.  Those of other nodes
