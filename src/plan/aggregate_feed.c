@@ -30,25 +30,22 @@ is_unsafe_function(Oid function, void *context)
 	return func_parallel(function) != PROPARALLEL_SAFE;
 }
 
-/*
- * Is there something in an aggregate that workers cannot compute?  The planner may have made a Gather for other reasons.  Of
- * the executor's parameters, such as a subquery's result, workers know only those of their part of the plan.
- */
-static bool
-is_unsafe(Node *node, void *context)
+bool
+gpusort_plan_needs_leader(Node *node, void *context)
 {
 	if (node == NULL)
 		return false;
 	if (IsA(node, Param))
-		return ((Param *) node)->paramkind == PARAM_EXEC;
+		return ((Param *) node)->paramkind != PARAM_EXTERN;
 	return IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, NextValueExpr) || IsA(node, CoerceToDomain) ||
-		check_functions_in_node(node, is_unsafe_function, context) || expression_tree_walker(node, is_unsafe, context);
+		check_functions_in_node(node, is_unsafe_function, NULL) ||
+		expression_tree_walker(node, gpusort_plan_needs_leader, NULL);
 }
 
 bool
 gpusort_plan_aggregate_feeds(Aggref *aggref, bool own)
 {
-	if (is_unsafe((Node *) aggref, NULL))
+	if (gpusort_plan_needs_leader((Node *) aggref, NULL))
 		return false;
 	/* internal states may have all values of a group, in their order */
 	return own || (gpusort_states_accept(aggref) && gpusort_states_can_combine(aggref) &&

@@ -14,11 +14,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_proc.h"
-#include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
-#include "utils/lsyscache.h"
 
 #include "plan/plan.h"
 
@@ -96,29 +93,10 @@ gpusort_bound_child(Limit *limit)
 	return bound;
 }
 
-/* check_functions_in_node() callback */
-static bool
-may_not_run_in_parallel(Oid function, void *context)
-{
-	return func_parallel(function) != PROPARALLEL_SAFE;
-}
-
-/* Can a parallel worker not compute this?  It has the values of external parameters only. */
-static bool
-needs_leader(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, Param) && ((Param *) node)->paramkind != PARAM_EXTERN)
-		return true;
-	return check_functions_in_node(node, may_not_run_in_parallel, NULL) ||
-		expression_tree_walker(node, needs_leader, NULL);
-}
-
 GpusortBound
 gpusort_bound_gathered(GpusortBound bound)
 {
-	if (!needs_leader(bound.count, NULL) && !needs_leader(bound.offset, NULL))
+	if (!gpusort_plan_needs_leader(bound.count, NULL) && !gpusort_plan_needs_leader(bound.offset, NULL))
 		return bound;
 	/* core knows the number of a LIMIT, but no other */
 	if (bound.unknown_to_core)

@@ -160,6 +160,12 @@ extern void gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, 
 
 /* ---- aggregate_feed.c ---- */
 
+/*
+ * Is there something in an expression that workers cannot compute?  Of parameters, they know those of the client, and of the
+ * executor's, such as a subquery's result, only those of their part of the plan.  A walker: context is NULL.
+ */
+extern bool gpusort_plan_needs_leader(Node *node, void *context);
+
 /* Can processes feed an aggregate, one that sorts (own), or one beside it? */
 extern bool gpusort_plan_aggregate_feeds(Aggref *aggref, bool own);
 
