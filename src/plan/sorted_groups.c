@@ -19,11 +19,13 @@
  */
 #include "postgres.h"
 
-#include "nodes/makefuncs.h"
+#include "access/attmap.h"
+#include "access/sysattr.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "rewrite/rewriteManip.h"
 #include "utils/typcache.h"
 
 #include "guc.h"
@@ -32,71 +34,46 @@
 /* A plan has fewer nodes, so that the number of an Agg and this give a number for its Sort. */
 #define NODE_IDS	1000000
 
-/* Collects the input columns that an expression reads. */
-static bool
-collect_columns(Node *node, Bitmapset **columns)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, Var) && ((Var *) node)->varno == OUTER_VAR)
-		*columns = bms_add_member(*columns, ((Var *) node)->varattno);
-	return expression_tree_walker(node, collect_columns, columns);
-}
-
-/* Copies an expression with the input columns' new numbers. */
-static Node *
-renumber(Node *node, AttrNumber *numbers)
-{
-	if (node == NULL)
-		return NULL;
-	if (IsA(node, Var) && ((Var *) node)->varno == OUTER_VAR)
-	{
-		Var		   *var = copyObject((Var *) node);
-
-		var->varattno = numbers[var->varattno];
-		return (Node *) var;
-	}
-	return expression_tree_mutator(node, renumber, numbers);
-}
-
 Agg *
 gpusort_plan_narrow_input(const Agg *agg)
 {
 	Agg		   *narrow = palloc(sizeof(Agg));
 	Plan	   *child = outerPlan(agg);
 	int			n = list_length(child->targetlist);
-	AttrNumber *numbers;
+	AttrMap    *numbers;
 	Bitmapset  *columns = NULL;
 	List	   *targets = NIL;
+	bool		whole_row;
 	ListCell   *lc;
 
 	*narrow = *agg;
-	collect_columns((Node *) agg->plan.targetlist, &columns);
-	collect_columns((Node *) agg->plan.qual, &columns);
+	pull_varattnos((Node *) agg->plan.targetlist, OUTER_VAR, &columns);
+	pull_varattnos((Node *) agg->plan.qual, OUTER_VAR, &columns);
 	for (int i = 0; i < agg->numCols; i++)
-		columns = bms_add_member(columns, agg->grpColIdx[i]);
+		columns = bms_add_member(columns, agg->grpColIdx[i] - FirstLowInvalidHeapAttributeNumber);
 	if (!gpusort_plan_returns_columns(child) || bms_num_members(columns) == n)
 		return narrow;
 
 	child = copyObject(child);
-	numbers = palloc0((n + 1) * sizeof(AttrNumber));
+	numbers = make_attrmap(n);
 	foreach(lc, child->targetlist)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, lc);
 
-		if (!bms_is_member(entry->resno, columns))
+		if (!bms_is_member(entry->resno - FirstLowInvalidHeapAttributeNumber, columns))
 			continue;
 		targets = lappend(targets, entry);
-		numbers[entry->resno] = list_length(targets);
+		numbers->attnums[entry->resno - 1] = list_length(targets);
 		entry->resno = list_length(targets);
 	}
 	child->targetlist = targets;
 	outerPlan(narrow) = child;
-	narrow->plan.targetlist = (List *) renumber((Node *) agg->plan.targetlist, numbers);
-	narrow->plan.qual = (List *) renumber((Node *) agg->plan.qual, numbers);
+	narrow->plan.targetlist = (List *) map_variable_attnos((Node *) agg->plan.targetlist, OUTER_VAR, 0, numbers, InvalidOid,
+														   &whole_row);
+	narrow->plan.qual = (List *) map_variable_attnos((Node *) agg->plan.qual, OUTER_VAR, 0, numbers, InvalidOid, &whole_row);
 	narrow->grpColIdx = palloc(agg->numCols * sizeof(AttrNumber));
 	for (int i = 0; i < agg->numCols; i++)
-		narrow->grpColIdx[i] = numbers[agg->grpColIdx[i]];
+		narrow->grpColIdx[i] = numbers->attnums[agg->grpColIdx[i] - 1];
 	return narrow;
 }
 
