@@ -135,13 +135,16 @@ static void
 sort_groups(Replacement *in, Agg *agg)
 {
 	Agg		   *sorted = gpusort_plan_sort_groups(agg);
+	Plan	   *plan = &agg->plan;
 	Cost		cost;
 
 	if (sorted == NULL ||
 		refuse_sort(in->stmt, (Sort *) outerPlan(sorted), gpusort_bound_aggregate(sorted, outerPlan(sorted)), &cost) != NULL ||
 		(!gpusort_force && cost >= gpusort_plan_hash_cost(in->stmt, agg)))
 		return;
-	gpusort_plan_use_sort(agg, sorted, cost);
+	*agg = *sorted;
+	plan->startup_cost = outerPlan(outerPlan(agg))->total_cost + cost;
+	plan->total_cost = Max(plan->startup_cost + cpu_tuple_cost * plan->plan_rows, plan->total_cost);
 }
 
 /*

@@ -192,9 +192,6 @@ extern Sort *gpusort_plan_make_sort(Agg *agg);
 /* The cost of the hash table of a HashAggregate, to be compared with that of a GpuSort. */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
 
-/* Makes an Agg another one above a Sort, whose GpuSort has this cost. */
-extern void gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost);
-
 /* ---- presort.c ---- */
 
 /*

@@ -149,13 +149,3 @@ gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg)
 	return gpusort_cost_hash(outerPlan(agg)->plan_rows, count_groups(stmt, agg), outerPlan(agg)->plan_width,
 							 gpusort_aggregate_list(agg) != NIL);
 }
-
-void
-gpusort_plan_use_sort(Agg *agg, const Agg *sorted, Cost cost)
-{
-	const Plan *sort = outerPlan(sorted);
-
-	*agg = *sorted;
-	agg->plan.startup_cost = outerPlan(sort)->total_cost + cost;
-	agg->plan.total_cost = Max(agg->plan.startup_cost + cpu_tuple_cost * agg->plan.plan_rows, agg->plan.total_cost);
-}
