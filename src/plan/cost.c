@@ -150,16 +150,11 @@ gpusort_cost_by_pages(const Node *node)
 	return true;
 }
 
-double
-gpusort_cost_row_bytes(int width)
+/* The estimated bytes of a row of this width in memory, without its key */
+static double
+row_bytes(int width)
 {
 	return MAXALIGN(width) + MAXALIGN(SizeofHeapTupleHeader) + 32.0;
-}
-
-static double
-row_bytes(const GpusortCostInput *input)
-{
-	return gpusort_cost_row_bytes(input->width);
 }
 
 /*
@@ -226,7 +221,7 @@ gpusort_cost_few_rows(double rows, int width, double ncolumns, GpusortComparison
 		comparison == GPUSORT_COMPARISON_LIBC ? LIBC_SETUP_OPERATORS : SETUP_OPERATORS;
 
 	return 2.0 * rows * log2(Max(rows, 2)) * ncolumns < setup &&
-		rows * gpusort_cost_row_bytes(width) < work_mem * 1024.0;
+		rows * row_bytes(width) < work_mem * 1024.0;
 }
 
 /* The cost of writing rows to temporary files and reading them again: columns, a short header and a code. */
@@ -244,7 +239,7 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	double		fetched = input->fetched >= 0 ? Min(input->fetched, input->rows) : kept;
 	double		copied = input->rows;
 	Units		units = units_of(input, input->fetched >= 0);
-	double		row = row_bytes(input) + 8.0 * units.words;
+	double		row = row_bytes(input->width) + 8.0 * units.words;
 	bool		bounded = is_bounded(input, row, memory);
 	double		operators = units.setup;
 	double		cost;
@@ -252,7 +247,7 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	if (bounded)
 	{
 		copied = Min(input->rows, Max(entering_rows(input), FIRST_CUT_ROWS));
-		operators += fetched * row_bytes(input) * BYTE_OPERATORS;
+		operators += fetched * row_bytes(input->width) * BYTE_OPERATORS;
 	}
 	operators += input->rows * units.read + copied * units.copy + fetched * FETCH_OPERATORS;
 	cost = cpu_operator_cost * operators;
@@ -281,7 +276,7 @@ gpusort_cost_shared(const GpusortCostInput *input, double processes)
 	Units		units = units_of(input, false);
 	double		each = (units.read + units.copy / 2) / processes + units.copy / 2 + FETCH_OPERATORS;
 	double		cost = cpu_operator_cost * (units.setup + input->rows * each);
-	double		row = row_bytes(input) + 8.0 * units.words;
+	double		row = row_bytes(input->width) + 8.0 * units.words;
 	double		kept = input->kept > 0 ? Min(2 * input->kept * processes, input->rows) : input->rows;
 
 	/* the processes write together, and the leader reads */
@@ -299,7 +294,7 @@ gpusort_cost_core_sort(const GpusortCostInput *input)
 	Path		path;
 
 	gpusort_cost_core(&path, input->rows, input->width);
-	if (input->ties || !is_bounded(input, row_bytes(input), work_mem * 1024.0))
+	if (input->ties || !is_bounded(input, row_bytes(input->width), work_mem * 1024.0))
 		return path.total_cost +
 			2.0 * cpu_operator_cost * input->rows * log2(Max(input->rows, 2)) * (Max(input->compared, 1) - 1);
 	units = units_of(input, true);

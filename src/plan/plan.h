@@ -74,9 +74,6 @@ extern double gpusort_cost_shared(const GpusortCostInput *input, double processe
  */
 extern double gpusort_cost_hash(double rows, double groups, int width, bool aggregates);
 
-/* The estimated bytes of a row of this width in memory, without its key. */
-extern double gpusort_cost_row_bytes(int width);
-
 /*
  * The estimated cost of core's sort, which is a bounded sort if the parent fetches fewer
  * than half of the rows, without ties.  It is comparable with gpusort_cost_sort() only: core's
