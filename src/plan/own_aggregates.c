@@ -20,14 +20,13 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 
+#include "aggregate/group_numbers.h"
 #include "aggregate/group_states.h"
-#include "aggregate/grouped.h"
 #include "aggregate/node.h"
 #include "aggregate/ordered.h"
 #include "base/shmem.h"
 #include "compat.h"
 #include "guc.h"
-#include "plan/group_columns.h"
 #include "plan/plan.h"
 
 /* Rows of a group, on average, from which on a hash table of groups is expected to cost less than a sort */
@@ -237,6 +236,79 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	return parts->sorted != NULL;
 }
 
+/* Finds the columns of the groups, in the order of the Sort.  hashed: all can be hashed.  False if the node cannot group by them. */
+static bool
+find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
+{
+	int			n = agg->numCols;
+	RegProcedure left;
+	RegProcedure right;
+
+	if (sort->numCols < n)
+		return false;
+	/* with room for add_columns() */
+	*columns = gpusort_group_columns_alloc(n + list_length(sort->plan.targetlist));
+	columns->n = n;
+	for (int i = 0; i < n; i++)
+	{
+		AttrNumber	attno = sort->sortColIdx[i];
+		Oid			equals = get_equality_op_for_ordering_op(sort->sortOperators[i], NULL);
+		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, attno);
+		int			j = 0;
+
+		/* a column may be there twice, as citext and as text */
+		while (j < n && (agg->grpColIdx[j] != attno || agg->grpOperators[j] != equals))
+			j++;
+		if (j == n || agg->grpCollations[j] != sort->collations[i])
+			return false;
+		if (hashed && (!op_hashjoinable(agg->grpOperators[j], exprType((Node *) entry->expr)) ||
+					   !get_op_hash_functions(agg->grpOperators[j], &left, &right) || left != right))
+			return false;
+		columns->attnos[i] = attno;
+		columns->equals[i] = agg->grpOperators[j];
+		columns->orders[i] = sort->sortOperators[i];
+		columns->collations[i] = sort->collations[i];
+		columns->nulls_first[i] = sort->nullsFirst[i];
+	}
+	return true;
+}
+
+/* A walker: adds the columns that an expression reads, outside of aggregates.  True if the node cannot compute the expression. */
+static bool
+add_columns(Node *node, GpusortGroupColumns *columns)
+{
+	if (node == NULL || IsA(node, Aggref))
+		return false;
+	if (!IsA(node, Var))
+		return IsA(node, GroupingFunc) || expression_tree_walker(node, add_columns, columns);
+	for (int i = 0; i < columns->n; i++)
+	{
+		if (columns->attnos[i] == ((Var *) node)->varattno)
+			return false;
+	}
+	if (columns->n == 0)
+		return true;
+	columns->attnos[columns->n++] = ((Var *) node)->varattno;
+	return false;
+}
+
+/* Adds those that the Agg's expressions read beside them, and which they determine.  False if the node cannot compute one. */
+static bool
+add_others(const Agg *agg, GpusortGroupColumns *columns)
+{
+	return !add_columns((Node *) agg->plan.targetlist, columns) && !add_columns((Node *) agg->plan.qual, columns);
+}
+
+/* Packs the columns of the groups for the node; NIL: there are none. */
+static List *
+pack_columns(const GpusortGroupColumns *columns)
+{
+	if (columns->n == 0)
+		return NIL;
+	return lappend(gpusort_plan_order(columns->n, columns->attnos, columns->orders, columns->collations, columns->nulls_first),
+				   gpusort_plan_oids(columns->equals, columns->n));
+}
+
 /* Can the node take an Agg's place, and does that pay? */
 static bool
 find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
@@ -248,16 +320,16 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
 		return false;
 	if (find_order(stmt, agg, parts))
-		return (agg->numCols == 0 || gpusort_group_columns_find(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
-			gpusort_group_columns_add(agg, &parts->columns);
+		return (agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
+			add_others(agg, &parts->columns);
 	*parts = (Parts) {.own = NIL};
 	if (!find_aggregates(agg, parts))
 		return false;
 	if (agg->aggstrategy == AGG_SORTED &&
 		(!IsA(child, Sort) || child->initPlan != NIL || !groups_pay(agg, child) ||
-		 !gpusort_group_columns_find(agg, (const Sort *) child, true, &parts->columns)))
+		 !find_columns(agg, (const Sort *) child, true, &parts->columns)))
 		return false;
-	if (!gpusort_group_columns_add(agg, &parts->columns) || parts->columns.n > agg->numCols)
+	if (!add_others(agg, &parts->columns) || parts->columns.n > agg->numCols)
 		return false;
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
@@ -342,7 +414,7 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 		child = parts.sorted;
 	else if (sorts(child) && (agg->aggstrategy == AGG_SORTED || !parts.shows_order))
 		child = outerPlan(child);
-	columns = gpusort_group_columns_pack(&parts.columns);
+	columns = pack_columns(&parts.columns);
 	if (parts.ordered == NIL && parts.sorted == NULL &&
 		(feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
 		child = feed;
