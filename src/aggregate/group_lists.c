@@ -19,7 +19,6 @@
 
 #include "aggregate/group_lists.h"
 #include "base/memory.h"
-#include "functions/group.h"
 
 /* Keys that there is room for at first, and keys that are read at once from a group that does not fit */
 #define FIRST_ROOM	4096

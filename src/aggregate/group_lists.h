@@ -10,7 +10,7 @@
 
 #include "nodes/pg_list.h"
 
-#include "functions/group_keys.h"
+#include "functions/group.h"
 
 /* A group with more keys is left to the key set, which may sort with threads, and selects. */
 #define GPUSORT_LISTS_LARGE	((uint64) 128 * 1024)

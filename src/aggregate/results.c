@@ -20,8 +20,7 @@
 #include "aggregate/state.h"
 #include "cpu/cpu.h"
 #include "functions/aggregate.h"
-#include "functions/group_scan.h"
-#include "functions/group_spill.h"
+#include "functions/group.h"
 #include "store/spill.h"
 
 /* Bytes of a numeric and its chunk of memory */

@@ -20,7 +20,6 @@
 #include "aggregate/group_numbers.h"
 #include "aggregate/state.h"
 #include "functions/group.h"
-#include "functions/group_spill.h"
 #include "functions/result_array.h"
 #include "guc.h"
 #include "key/scaled.h"

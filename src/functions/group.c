@@ -3,16 +3,26 @@
  * group.c
  *		The values of a group as keys, for an aggregate.
  *
+ * Keys beyond the group's limit are written as sorted runs.  Where equal keys are of no use, all but the first are
+ * removed before, and if that leaves half of the keys or less, they stay in memory.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/memory.h"
 #include "functions/group.h"
-#include "functions/group_spill.h"
+#include "store/spill.h"
 
 /* With a limit, a key set grows by this part of its rows, and this many, so that it comes near the limit. */
 #define ROOM_PART	8
 #define ROOM_ROWS	1024
+
+/* Keys that are read between two checks for interrupts */
+#define INTERRUPT_ROWS	65536
 
 void
 gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext cxt, bool resumable)
@@ -71,6 +81,94 @@ more_rows(const GpusortGroup *group)
 	return ROOM_ROWS + gpusort_keyset_rows(group->set) / ROOM_PART;
 }
 
+/* Removes all but the first of equal keys, which are sorted.  Returns how many are left. */
+static uint64
+remove_equal(const GpusortType *type, void *keys, uint64 n)
+{
+	uint64		kept = 0;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		uint64		key = gpusort_group_key(type, keys, i);
+
+		if (i % INTERRUPT_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (kept > 0 && gpusort_group_same(type, gpusort_group_key(type, keys, kept - 1), key))
+			continue;
+		if (type->key_bytes == sizeof(uint32))
+			((uint32 *) keys)[kept++] = (uint32) key;
+		else
+			((uint64 *) keys)[kept++] = key;
+	}
+	return kept;
+}
+
+/* Adds n keys to the key set, which is empty. */
+static void
+put_back(GpusortGroup *group, const char *keys, uint64 n)
+{
+	while (n > 0)
+	{
+		size_t		room;
+		void	   *to = gpusort_keyset_reserve(group->set, n, &room);
+
+		room = Min(room, n);
+		memcpy(to, keys, room * group->type->key_bytes);
+		gpusort_keyset_commit(group->set, room);
+		keys += room * group->type->key_bytes;
+		n -= room;
+	}
+}
+
+static void
+write_run(GpusortGroup *group, const void *keys, uint64 n)
+{
+	GpusortGroupLimit *limit = group->limit;
+
+	if (limit->spill == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(group->cxt);
+
+		limit->spill = gpusort_spill_begin(NULL, limit->bytes, NULL);
+		MemoryContextSwitchTo(old);
+	}
+	gpusort_spill_begin_run(limit->spill);
+	for (uint64 i = 0; i < n; i++)
+	{
+		uint64		key = gpusort_group_key(group->type, keys, i);
+
+		gpusort_spill_write(limit->spill, &key, NULL);
+	}
+	gpusort_spill_end_run(limit->spill);
+}
+
+/* Sorts the key set's keys and removes equal ones.  Writes the others, if all are to be written, or if most are left. */
+static void
+shrink(GpusortGroup *group, bool all)
+{
+	uint64		rows = gpusort_keyset_rows(group->set);
+	void	   *keys = gpusort_keyset_sort(group->set, NULL, NULL, NULL, 0);
+	uint64		kept = group->limit->distinct ? remove_equal(group->type, keys, rows) : rows;
+	Size		bytes = Max(kept, 1) * group->type->key_bytes;
+	char	   *copy = NULL;
+	GpusortReport report;
+
+	if (all || kept > rows / 2)
+		write_run(group, keys, kept);
+	else
+	{
+		copy = gpusort_memory_alloc_pages(group->cxt, bytes);
+		memcpy(copy, keys, bytes);
+	}
+	gpusort_keyset_finish(group->set, &report);
+	gpusort_keyset_empty(group->set);
+	if (copy != NULL)
+	{
+		put_back(group, copy, kept);
+		gpusort_memory_free(copy, bytes);
+	}
+}
+
 void
 gpusort_group_renew(GpusortGroup *group)
 {
@@ -89,7 +187,7 @@ gpusort_group_renew(GpusortGroup *group)
 	if (group->limit != NULL)
 	{
 		if (gpusort_keyset_memory(group->set, more_rows(group)) > group->limit->bytes)
-			gpusort_group_relieve(group);
+			shrink(group, false);
 		most = more_rows(group);
 	}
 	group->begin = gpusort_keyset_reserve(group->set, most, &room);
@@ -132,4 +230,55 @@ gpusort_group_set(GpusortGroup *group)
 		return begin_set(group);
 	commit_keys(group);
 	return group->set;
+}
+
+void
+gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
+{
+	scan->group = group;
+	scan->next = 0;
+	scan->set = gpusort_group_set(group);
+	scan->rows = gpusort_keyset_rows(scan->set);
+	if (group->limit->spill == NULL)
+	{
+		scan->keys = gpusort_keyset_sort(scan->set, NULL, NULL, NULL, 0);
+		return;
+	}
+	if (scan->rows > 0)
+		shrink(group, true);
+	scan->set = NULL;
+	gpusort_spill_merge(group->limit->spill);
+}
+
+const uint64 *
+gpusort_group_next(GpusortGroupScan *scan, uint64 *n)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (scan->set == NULL)
+		return gpusort_spill_next_words(scan->group->limit->spill, n);
+	*n = Min(scan->rows - scan->next, GPUSORT_GROUP_SCAN_KEYS);
+	for (uint64 i = 0; i < *n; i++)
+		scan->words[i] = gpusort_group_key(scan->group->type, scan->keys, scan->next + i);
+	scan->next += *n;
+	return *n > 0 ? scan->words : NULL;
+}
+
+void
+gpusort_group_end_scan(GpusortGroupScan *scan)
+{
+	GpusortReport report;
+
+	if (scan->set == NULL)
+		return;
+	gpusort_keyset_finish(scan->set, &report);
+	if (scan->set != scan->group->set)
+		gpusort_keyset_end(scan->set);
+}
+
+void
+gpusort_group_end_spill(GpusortGroupLimit *limit)
+{
+	if (limit->spill != NULL)
+		gpusort_spill_end(limit->spill);
+	limit->spill = NULL;
 }

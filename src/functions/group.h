@@ -12,7 +12,49 @@
 #ifndef GPUSORT_FUNCTIONS_GROUP_H
 #define GPUSORT_FUNCTIONS_GROUP_H
 
-#include "functions/group_keys.h"
+#include "key/keytype.h"
+#include "run/run.h"
+
+/* How much memory the keys of a group may take, and what becomes of the others */
+typedef struct GpusortGroupLimit
+{
+	Size		bytes;
+	bool		distinct;		/* equal keys may be removed, but the first one */
+	struct GpusortSpill *spill; /* has the other keys; NULL: all are in memory */
+} GpusortGroupLimit;
+
+typedef struct GpusortGroup
+{
+	const GpusortType *type;
+	MemoryContext cxt;
+	GpusortKeySet *set;			/* NULL: all keys are in first_keys */
+	char	   *begin;			/* keys from here to next are not committed to the key set */
+	char	   *next;			/* where the next key goes */
+	char	   *end;			/* end of the memory that next points into */
+	GpusortGroupLimit *limit;	/* the owner's; NULL: there is none */
+	bool		resumable;		/* keys may follow a sort; the key set never uses the GPU */
+	uint64		first_keys[4];	/* the keys of a small group: 4 of 8 bytes or 8 of 4 bytes */
+} GpusortGroup;
+
+/* Key i of an array of keys */
+static inline uint64
+gpusort_group_key(const GpusortType *type, const void *keys, uint64 i)
+{
+	return type->key_bytes == sizeof(uint32) ? ((const uint32 *) keys)[i] : ((const uint64 *) keys)[i];
+}
+
+/* Are the values of two keys equal?  Those of floats may differ in their bits: the rank keys of equal floats are the same. */
+static inline bool
+gpusort_group_same(const GpusortType *type, uint64 key, uint64 other)
+{
+	if (key == other)
+		return true;
+	if (unlikely(type->kind == GPUSORT_KIND_FLOAT4))
+		return gpusort_rank_float4(gpusort_unkey_float4((uint32) key)) == gpusort_rank_float4(gpusort_unkey_float4((uint32) other));
+	if (unlikely(type->kind == GPUSORT_KIND_FLOAT8))
+		return gpusort_rank_float8(gpusort_unkey_float8(key)) == gpusort_rank_float8(gpusort_unkey_float8(other));
+	return false;
+}
 
 /* Begins to gather values of a type in this memory context.  resumable: some may follow a sort. */
 extern void gpusort_group_begin(GpusortGroup *group, const GpusortType *type, MemoryContext cxt,
@@ -60,5 +102,30 @@ extern bool gpusort_group_sort_few(const GpusortGroup *group, uint64 *keys, Gpus
  * current memory context, which the caller ends.
  */
 extern GpusortKeySet *gpusort_group_set(GpusortGroup *group);
+
+/* Keys that are read from memory at a time */
+#define GPUSORT_GROUP_SCAN_KEYS	1024
+
+/* All keys of a group in order */
+typedef struct GpusortGroupScan
+{
+	GpusortGroup *group;
+	GpusortKeySet *set;			/* NULL: keys come from the spill */
+	const void *keys;
+	uint64		rows;
+	uint64		next;
+	uint64		words[GPUSORT_GROUP_SCAN_KEYS];
+} GpusortGroupScan;
+
+/* Begins to read all keys of a group that has a limit, in order; once only if there is a spill. */
+extern void gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan);
+
+/* Returns the next keys, *n of them, valid until the next call, or NULL at the end. */
+extern const uint64 *gpusort_group_next(GpusortGroupScan *scan, uint64 *n);
+
+extern void gpusort_group_end_scan(GpusortGroupScan *scan);
+
+/* Ends the spill, if there is one. */
+extern void gpusort_group_end_spill(GpusortGroupLimit *limit);
 
 #endif							/* GPUSORT_FUNCTIONS_GROUP_H */
