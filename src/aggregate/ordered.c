@@ -210,7 +210,7 @@ init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggr
 	{
 		aggregate->percentiles = (GpusortPercentiles) {
 			.elemtype = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr),
-			.fractions = &aggregate->fractions.value,
+			.fractions = &aggregate->fractions,
 			.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
 		};
 		get_typlenbyval(aggregate->percentiles.elemtype, &aggregate->length, &aggregate->by_value);

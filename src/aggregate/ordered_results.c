@@ -57,7 +57,7 @@ begin_group(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, uint64 
 	if (aggregate->fractions.state != NULL)
 	{
 		gpusort_fractions_evaluate(&aggregate->fractions, rows > 0, econtext, ordered->cxt);
-		if (rows == 0 || aggregate->fractions.value.null)
+		if (rows == 0 || aggregate->fractions.null)
 			return;
 		aggregate->percentiles.rows = rows;
 		aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
@@ -164,7 +164,7 @@ gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econt
 		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)
 			nulls[i] = aggregate->most == 0;
 		else
-			nulls[i] = aggregate->fractions.value.null || aggregate->found == NULL;
+			nulls[i] = aggregate->fractions.null || aggregate->found == NULL;
 		if (nulls[i])
 			values[i] = (Datum) 0;
 		else

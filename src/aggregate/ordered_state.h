@@ -8,10 +8,10 @@
 #ifndef GPUSORT_AGGREGATE_ORDERED_STATE_H
 #define GPUSORT_AGGREGATE_ORDERED_STATE_H
 
-#include "aggregate/fractions.h"
 #include "aggregate/group_states.h"
 #include "aggregate/node.h"
 #include "aggregate/ordered.h"
+#include "aggregate/percentile.h"
 #include "aggregate/row_value.h"
 #include "node/sorter.h"
 
@@ -58,7 +58,7 @@ typedef struct GpusortOrderedAggregate
 	bool		by_value;		/* the value that is wanted */
 	int16		length;
 
-	GpusortFractionsState fractions;	/* of a percentile */
+	GpusortFractions fractions;	/* of a percentile */
 	GpusortPercentiles percentiles;
 	uint64	   *places;			/* where the values are that the group's percentiles need */
 	int			nplaces;

@@ -17,11 +17,14 @@
 
 #include "access/tupmacs.h"
 #include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+#include "aggregate/node.h"
 #include "aggregate/percentile.h"
 #include "key/scaled.h"
 
@@ -54,12 +57,30 @@ copy_fractions(ArrayType *array, MemoryContext cxt)
 }
 
 void
-gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool isnull, bool several, MemoryContext cxt)
+gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps)
 {
-	*fractions = (GpusortFractions) {.null = isnull};
-	if (isnull)
+	Expr	   *expr = gpusort_aggregate_fractions(aggref);
+
+	fractions->state = ExecInitExpr(expr, ps);
+	fractions->is_array = expr != NULL && exprType((Node *) expr) == FLOAT8ARRAYOID;
+}
+
+void
+gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprContext *econtext, MemoryContext cxt)
+{
+	Datum		value;
+
+	if (fractions->evaluated)
 		return;
-	if (several)
+	fractions->null = true;
+	fractions->several = NULL;
+	if (fractions->state == NULL || (fractions->is_array && !has_rows))
+		return;
+	fractions->evaluated = true;
+	value = ExecEvalExprSwitchContext(fractions->state, econtext, &fractions->null);
+	if (fractions->null)
+		return;
+	if (fractions->is_array)
 		fractions->several = copy_fractions(DatumGetArrayTypeP(value), cxt);
 	else
 	{

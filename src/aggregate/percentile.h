@@ -8,24 +8,31 @@
 #ifndef GPUSORT_AGGREGATE_PERCENTILE_H
 #define GPUSORT_AGGREGATE_PERCENTILE_H
 
+#include "nodes/execnodes.h"
 #include "utils/array.h"
 
 #include "functions/group.h"
 
-/* One fraction, or an array of them */
+/* One fraction, or an array of them, which are evaluated once */
 typedef struct GpusortFractions
 {
+	ExprState  *state;			/* NULL: the aggregate has no fractions */
+	bool		is_array;
+	bool		evaluated;		/* what follows is set, in this scan of the child */
 	bool		null;			/* the percentile is NULL, too */
 	float8		one;			/* from 0 to 1, if several is NULL */
 	ArrayType  *several;		/* each from 0 to 1, or NULL */
 } GpusortFractions;
 
+/* Prepares for the fractions of an aggregate, if it has any. */
+extern void gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps);
+
 /*
- * Sets the fractions to a double precision, or to a double precision[] (several), of which
- * it makes a copy in this memory context.  Raises an error if a fraction is not from 0 to 1.
+ * Evaluates the fractions, once, in an expression context that has no row.  An array is copied to cxt.  As in core, a
+ * single fraction is evaluated and checked even if there are no rows, and an array is not.  Raises an error if a fraction is
+ * not from 0 to 1.
  */
-extern void gpusort_fractions_set(GpusortFractions *fractions, Datum value, bool isnull, bool several,
-								  MemoryContext cxt);
+extern void gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprContext *econtext, MemoryContext cxt);
 
 /* Which percentiles, and of what */
 typedef struct GpusortPercentiles

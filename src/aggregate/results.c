@@ -54,7 +54,7 @@ gpusort_aggregates_group_bytes(GpusortAggregates *node)
 		bytes += sizeof(Datum) + sizeof(bool) + GPUSORT_LISTS_GROUP_BYTES;
 		if (!aggregate->by_value)
 			bytes += RESULT_BYTES;
-		if (!aggregate->fractions.several)
+		if (!aggregate->fractions.is_array)
 			continue;
 		/* whether they are right is looked at if a group has values */
 		fractions = ExecEvalExprSwitchContext(aggregate->fractions.state, node->ps->ps_ExprContext, &isnull);
@@ -73,12 +73,12 @@ find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
 	aggregate->percentiles = (GpusortPercentiles) {
 		.type = node->values[aggregate->values].keys.type,
 		.elemtype = exprType(node->values[aggregate->values].expression),
-		.fractions = &aggregate->fractions.value,
+		.fractions = &aggregate->fractions,
 		.rows = rows,
 		.discrete = aggregate->kind == GPUSORT_AGGREGATE_DISC,
 		.descending = aggregate->descending,
 	};
-	if (rows == 0 || aggregate->fractions.value.null)
+	if (rows == 0 || aggregate->fractions.null)
 		return;
 	aggregate->places = gpusort_percentile_places(&aggregate->percentiles, &aggregate->nplaces);
 	aggregate->found = palloc(Max(aggregate->nplaces, 1) * sizeof(uint64));
@@ -246,7 +246,7 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 			return *isnull ? (Datum) 0 :
 				PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
 		default:
-			*isnull = aggregate->fractions.value.null || aggregate->percentiles.rows == 0;
+			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
 	}
 }

@@ -8,10 +8,10 @@
 #ifndef GPUSORT_AGGREGATE_STATE_H
 #define GPUSORT_AGGREGATE_STATE_H
 
-#include "aggregate/fractions.h"
 #include "aggregate/group_lists.h"
 #include "aggregate/group_states.h"
 #include "aggregate/node.h"
+#include "aggregate/percentile.h"
 #include "aggregate/row_value.h"
 #include "aggregate/values.h"
 
@@ -37,7 +37,7 @@ typedef struct GpusortAggregate
 	bool		by_value;		/* of the result's type */
 	int16		length;
 	int			values;			/* index in the node's values */
-	GpusortFractionsState fractions;	/* of a percentile */
+	GpusortFractions fractions;	/* of a percentile */
 	GpusortPercentiles percentiles;
 	uint64	   *places;			/* of the keys that the percentiles need */
 	uint64	   *found;			/* these keys */
