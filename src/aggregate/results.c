@@ -84,26 +84,6 @@ find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
 	aggregate->found = palloc(Max(aggregate->nplaces, 1) * sizeof(uint64));
 }
 
-static int
-compare_places(const void *a, const void *b, void *places)
-{
-	uint64		place = ((const uint64 *) places)[*(const int *) a];
-	uint64		other = ((const uint64 *) places)[*(const int *) b];
-
-	return place < other ? -1 : place > other;
-}
-
-/* Puts the places in the order in which keys will be read. */
-static void
-order_places(GpusortAggregate *aggregate)
-{
-	aggregate->taken = 0;
-	aggregate->ascending = palloc(Max(aggregate->nplaces, 1) * sizeof(int));
-	for (int i = 0; i < aggregate->nplaces; i++)
-		aggregate->ascending[i] = i;
-	qsort_arg(aggregate->ascending, aggregate->nplaces, sizeof(int), compare_places, aggregate->places);
-}
-
 /* Prepares to take a group's keys in order. */
 static void
 begin_keys(GpusortAggregate *aggregate)
@@ -120,13 +100,10 @@ begin_keys(GpusortAggregate *aggregate)
 static void
 take_keys(GpusortAggregate *aggregate, const GpusortType *type, const uint64 *keys, uint64 n, uint64 place, uint64 last)
 {
-	for (; aggregate->taken < aggregate->nplaces; aggregate->taken++)
+	for (int i = 0; i < aggregate->nplaces; i++)
 	{
-		int			i = aggregate->ascending[aggregate->taken];
-
-		if (aggregate->places[i] >= place + n)
-			break;
-		aggregate->found[i] = keys[aggregate->places[i] - place];
+		if (aggregate->places[i] >= place && aggregate->places[i] < place + n)
+			aggregate->found[i] = keys[aggregate->places[i] - place];
 	}
 	if (is_percentile(aggregate))
 		return;
@@ -170,10 +147,7 @@ read_in_order(GpusortAggregates *node, int number)
 	for (int i = 0; i < node->naggregates && spill != NULL; i++)
 	{
 		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
-		{
 			find_places(node, &node->aggregates[i], gpusort_spill_rows(spill));
-			order_places(&node->aggregates[i]);
-		}
 	}
 	for (uint64 place = 0; (next = gpusort_group_next(&scan, &n)) != NULL; place += n)
 	{
@@ -207,7 +181,7 @@ find_keys(GpusortAggregates *node, int number)
 			continue;
 		find_places(node, aggregate, gpusort_group_rows(keys));
 		gpusort_percentile_select(keys, aggregate->places, aggregate->nplaces, aggregate->found);
-		aggregate->nplaces = aggregate->taken = 0;
+		aggregate->nplaces = 0;
 	}
 	if (in_order)
 		read_in_order(node, number);
@@ -296,7 +270,6 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 				aggregate->found[j] = gpusort_group_key(type, keys, aggregate->places[j]);
 			continue;
 		}
-		aggregate->nplaces = aggregate->taken = 0;
 		for (uint64 place = 0; place < n; place += GPUSORT_GROUP_SCAN_KEYS)
 		{
 			uint64		count = Min(n - place, GPUSORT_GROUP_SCAN_KEYS);

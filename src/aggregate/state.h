@@ -42,8 +42,6 @@ typedef struct GpusortAggregate
 	uint64	   *places;			/* of the keys that the percentiles need */
 	uint64	   *found;			/* these keys */
 	int			nplaces;
-	int		   *ascending;		/* while keys are read in order: the numbers of the places, the least first, */
-	int			taken;			/* of which these have their keys */
 	bool		descending;		/* mode() of values in descending order: of several modes, the last one */
 
 	GpusortStates *sum;			/* of distinct values; NULL: no sum is wanted */
