@@ -116,6 +116,23 @@ describe_rows(const Aggref *aggref, bool grouped)
 	return ExecTypeFromExprList(exprs);
 }
 
+/* Prepares to tell whether two rows are equal in these columns. */
+static ExprState *
+compare_rows(PlanState *ps, TupleDesc desc, const GpusortSortColumn *columns, int n)
+{
+	AttrNumber *attnos = palloc(n * sizeof(AttrNumber));
+	Oid		   *equals = palloc(n * sizeof(Oid));
+	Oid		   *collations = palloc(n * sizeof(Oid));
+
+	for (int i = 0; i < n; i++)
+	{
+		attnos[i] = columns[i].attno;
+		equals[i] = get_equality_op_for_ordering_op(columns[i].sort_operator, NULL);
+		collations[i] = columns[i].collation;
+	}
+	return execTuplesMatchPrepare(desc, n, attnos, equals, collations, ps);
+}
+
 static void
 init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 {
@@ -137,20 +154,7 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 		if (attnos[foreach_current_index(lc)] > 0)
 			order->values[order->nvalues++] = gpusort_row_value_init(lfirst_node(TargetEntry, lc)->expr, ordered->ps);
 	}
-	order->attnos = palloc(n * sizeof(AttrNumber));
-	order->equals = palloc(n * sizeof(FmgrInfo));
-	order->collations = palloc(n * sizeof(Oid));
-	foreach(lc, clauses_of(aggref))
-	{
-		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
-		TargetEntry *entry = get_sortgroupclause_tle(clause, aggref->args);
-
-		if (attnos[entry->resno - 1] == 0)
-			continue;
-		order->attnos[order->ncolumns] = attnos[entry->resno - 1];
-		order->collations[order->ncolumns] = exprCollation((Node *) entry->expr);
-		fmgr_info(get_opcode(clause->eqop), &order->equals[order->ncolumns++]);
-	}
+	order->repeats = compare_rows(ordered->ps, desc, columns + first, n - first);
 	order->sorter = gpusort_sorter_init(estate, desc, columns, n, order->distinct);
 	order->slot = ExecStoreAllNullTuple(ExecInitExtraTupleSlot(estate, desc, &TTSOpsVirtual));
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
@@ -245,7 +249,7 @@ gpusort_ordered_init(PlanState *ps, List *aggrefs, bool grouped, int *sorts)
 	ordered->ps = ps;
 	ordered->grouped = grouped;
 	ordered->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort ordered aggregates", ALLOCSET_DEFAULT_SIZES);
-	ordered->row_cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort ordered row", ALLOCSET_SMALL_SIZES);
+	ordered->econtext = CreateExprContext(ps->state);
 	ordered->orders = palloc0(n * sizeof(GpusortOrder));
 	ordered->aggregates = palloc0(n * sizeof(GpusortOrderedAggregate));
 	foreach(lc, aggrefs)

@@ -17,26 +17,13 @@
 
 #include "aggregate/ordered_state.h"
 
-/* Does a row equal the last one in the columns of the order? */
+/* Does the next row equal the last one in the columns of the order? */
 static bool
-repeats(GpusortOrdered *ordered, GpusortOrder *order, TupleTableSlot *slot)
+repeats(GpusortOrdered *ordered, GpusortOrder *order)
 {
-	MemoryContext old = MemoryContextSwitchTo(ordered->row_cxt);
-	bool		equal = true;
-
-	for (int i = 0; i < order->ncolumns && equal; i++)
-	{
-		bool		isnull;
-		bool		last_isnull;
-		Datum		value = slot_getattr(slot, order->attnos[i], &isnull);
-		Datum		last = slot_getattr(order->last, order->attnos[i], &last_isnull);
-
-		equal = isnull == last_isnull &&
-			(isnull || DatumGetBool(FunctionCall2Coll(&order->equals[i], order->collations[i], last, value)));
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(ordered->row_cxt);
-	return equal;
+	ordered->econtext->ecxt_innertuple = order->last;
+	ordered->econtext->ecxt_outertuple = order->next;
+	return ExecQualAndReset(order->repeats, ordered->econtext);
 }
 
 /* Begins a group, in which an aggregate has this many rows. */
@@ -118,7 +105,7 @@ read_group(GpusortOrdered *ordered, int number, uint32 group)
 			return;
 		if (order->compares)
 		{
-			run = place > 0 && repeats(ordered, order, order->next) ? run + 1 : 1;
+			run = place > 0 && repeats(ordered, order) ? run + 1 : 1;
 			if (run == 1)
 				ExecCopySlot(order->last, order->next);
 		}

@@ -22,16 +22,13 @@ typedef struct GpusortOrder
 
 	bool		skips_nulls;	/* rows whose argument is NULL are not wanted, */
 	bool		distinct;		/* nor rows that repeat another one */
-	bool		compares;		/* an aggregate asks whether a row repeats the one before */
+	bool		compares;		/* an aggregate asks whether a row repeats the one before: */
+	ExprState  *repeats;		/* compares it, as outer tuple, with last */
 	bool		counts;			/* an aggregate asks for the number of a group's rows, before it reads them */
 	ExprState  *filter;			/* NULL: none */
 	int			first;			/* columns in front of the arguments: 1 with groups, else 0 */
 	int			nvalues;
 	GpusortRowValue *values;
-	int			ncolumns;		/* of the order, without the group */
-	AttrNumber *attnos;
-	FmgrInfo   *equals;
-	Oid		   *collations;
 
 	GpusortSorter *sorter;
 	TupleTableSlot *slot;		/* a row that is put */
@@ -72,7 +69,7 @@ struct GpusortOrdered
 	PlanState  *ps;
 	bool		grouped;
 	MemoryContext cxt;			/* of one scan of the child */
-	MemoryContext row_cxt;		/* of the comparison of two rows */
+	ExprContext *econtext;		/* of the comparison of two rows */
 	int			norders;
 	GpusortOrder *orders;
 	int			naggregates;
