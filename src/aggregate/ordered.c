@@ -57,15 +57,8 @@ find_columns(const Aggref *aggref, int first, AttrNumber *attnos, int *n)
 
 		if (attnos[entry->resno - 1] == 0)
 			continue;
-		columns[(*n)++] = (GpusortSortColumn)
-		{
-			.attno = attnos[entry->resno - 1],
-				.sort_operator = clause->sortop,
-				.collation = exprCollation((Node *) entry->expr),
-				.nulls_first = clause->nulls_first,
-				.type = exprType((Node *) entry->expr),
-				.row = gpusort_rowkey_row_type(entry->expr),
-		};
+		columns[(*n)++] = gpusort_rowkey_column(attnos[entry->resno - 1], clause->sortop, exprCollation((Node *) entry->expr),
+												clause->nulls_first, entry->expr);
 	}
 	return columns;
 }

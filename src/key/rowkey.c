@@ -18,6 +18,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/uuid.h"
 
 #include "key/keybits.h"
@@ -32,12 +33,20 @@ typedef enum LaterWords
 	LATER_WORDS_ONES			/* must have all bits set that can vary */
 } LaterWords;
 
-TupleDesc
-gpusort_rowkey_row_type(Expr *expr)
+GpusortSortColumn
+gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool nulls_first, Expr *expr)
 {
 	RowExpr    *row = (RowExpr *) expr;
+	bool		is_record = IsA(row, RowExpr) && row->row_typeid == RECORDOID;
 
-	return IsA(row, RowExpr) && row->row_typeid == RECORDOID ? ExecTypeFromExprList(row->args) : NULL;
+	return (GpusortSortColumn) {
+		.attno = attno,
+		.sort_operator = sort_operator,
+		.collation = collation,
+		.nulls_first = nulls_first,
+		.type = exprType((Node *) expr),
+		.row = is_record ? ExecTypeFromExprList(row->args) : NULL,
+	};
 }
 
 /* Are the words of a column of this kind chosen by a sample of the rows? */

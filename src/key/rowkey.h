@@ -35,11 +35,8 @@ typedef struct GpusortSortColumn
 
 typedef struct GpusortRowKey GpusortRowKey;
 
-/*
- * If an expression is ROW(...) of type record, returns the columns of its values in the
- * current memory context, else NULL.
- */
-extern TupleDesc gpusort_rowkey_row_type(Expr *expr);
+/* Makes one, whose values this expression computes.  Allocates in the current memory context. */
+extern GpusortSortColumn gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool nulls_first, Expr *expr);
 
 /* How core compares values of a column, by what takes the time */
 typedef enum GpusortComparison

@@ -26,7 +26,6 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 	List	   *collations = lthird(scan->custom_private);
 	List	   *nulls_first = lfourth(scan->custom_private);
 	List	   *numbers = list_nth(scan->custom_private, 4);
-	TupleDesc	desc = ExecGetResultType(outerPlanState(css));
 	int			n = list_length(attnos);
 	GpusortSortColumn *columns = palloc(n * sizeof(GpusortSortColumn));
 
@@ -34,15 +33,9 @@ read_plan(GpusortSortSpec *spec, CustomScanState *css)
 	{
 		AttrNumber	attno = list_nth_int(attnos, i);
 
-		columns[i] = (GpusortSortColumn)
-		{
-			.attno = attno,
-				.sort_operator = list_nth_oid(operators, i),
-				.collation = list_nth_oid(collations, i),
-				.nulls_first = list_nth_int(nulls_first, i),
-				.type = TupleDescAttr(desc, attno - 1)->atttypid,
-				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(scan)->targetlist, attno)->expr),
-		};
+		columns[i] = gpusort_rowkey_column(attno, list_nth_oid(operators, i), list_nth_oid(collations, i),
+										   list_nth_int(nulls_first, i),
+										   get_tle_by_resno(outerPlan(scan)->targetlist, attno)->expr);
 	}
 	gpusort_spec_set(spec, css->ss.ss_ScanTupleSlot->tts_tupleDescriptor, columns, n);
 	spec->processes = linitial_int(numbers);

@@ -104,19 +104,8 @@ gpusort_cost_columns(Sort *sort)
 	GpusortSortColumn *columns = palloc(sort->numCols * sizeof(GpusortSortColumn));
 
 	for (int i = 0; i < sort->numCols; i++)
-	{
-		TargetEntry *entry = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[i]);
-
-		columns[i] = (GpusortSortColumn)
-		{
-			.attno = sort->sortColIdx[i],
-				.sort_operator = sort->sortOperators[i],
-				.collation = sort->collations[i],
-				.nulls_first = sort->nullsFirst[i],
-				.type = exprType((Node *) entry->expr),
-				.row = gpusort_rowkey_row_type(get_tle_by_resno(outerPlan(sort)->targetlist, sort->sortColIdx[i])->expr),
-		};
-	}
+		columns[i] = gpusort_rowkey_column(sort->sortColIdx[i], sort->sortOperators[i], sort->collations[i], sort->nullsFirst[i],
+										   get_tle_by_resno(outerPlan(sort)->targetlist, sort->sortColIdx[i])->expr);
 	return columns;
 }
 

@@ -57,15 +57,8 @@ gpusort_plan_key(List *pathkeys, GpusortKeyPlan *key)
 
 		if (!OidIsValid(operator))
 			return false;
-		columns[n] = (GpusortSortColumn)
-		{
-			.attno = n + 1,
-				.sort_operator = operator,
-				.collation = pathkey->pk_eclass->ec_collation,
-				.nulls_first = pathkey->pk_nulls_first,
-				.type = exprType((Node *) member->em_expr),
-				.row = gpusort_rowkey_row_type(member->em_expr),
-		};
+		columns[n] = gpusort_rowkey_column(n + 1, operator, pathkey->pk_eclass->ec_collation, pathkey->pk_nulls_first,
+										   member->em_expr);
 		n++;
 	}
 	*key = gpusort_rowkey_plan(columns, n);

@@ -83,12 +83,9 @@ prepare(FunctionCallInfo fcinfo, GpusortSortColumn **columns, int *ncolumns)
 
 		if (entry->resjunk)
 			elog(ERROR, "ORDER BY must name the query's columns: %s", sql);
-		(*columns)[i].attno = sort->sortColIdx[i];
-		(*columns)[i].sort_operator = sort->sortOperators[i];
-		(*columns)[i].collation = sort->collations[i];
-		(*columns)[i].nulls_first = sort->nullsFirst[i];
-		(*columns)[i].type = exprType((Node *) entry->expr);
-		(*columns)[i].row = gpusort_rowkey_row_type(((TargetEntry *) list_nth(outerPlan(sort)->targetlist, sort->sortColIdx[i] - 1))->expr);
+		entry = list_nth(outerPlan(sort)->targetlist, sort->sortColIdx[i] - 1);
+		(*columns)[i] = gpusort_rowkey_column(sort->sortColIdx[i], sort->sortOperators[i], sort->collations[i],
+											  sort->nullsFirst[i], entry->expr);
 	}
 	/* no resource owner tracks a plan that is not saved */
 	ReleaseCachedPlan(cached, NULL);
