@@ -60,24 +60,6 @@ struct GpusortGrouped
 	TupleTableSlot *sorted;
 };
 
-/* Prepares to sort rows by their groups. */
-static GpusortSorter *
-init_sorter(EState *estate, TupleDesc desc, const GpusortGroupColumns *columns)
-{
-	GpusortSortColumn *by = palloc0(columns->n * sizeof(GpusortSortColumn));
-
-	for (int i = 0; i < columns->n; i++)
-		by[i] = (GpusortSortColumn)
-	{
-		.attno = columns->attnos[i],
-			.sort_operator = columns->orders[i],
-			.collation = columns->collations[i],
-			.nulls_first = columns->nulls_first[i],
-			.type = TupleDescAttr(desc, columns->attnos[i] - 1)->atttypid,
-	};
-	return gpusort_sorter_init(estate, desc, by, columns->n, false);
-}
-
 /* shares: orders and values beside its own that the memory is divided among */
 static Groups
 init_groups(PlanState *ps, List *own, List *ordered, List *others, const GpusortGroupColumns *columns, int shares)
@@ -98,6 +80,7 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 {
 	GpusortGrouped *grouped = palloc0(sizeof(GpusortGrouped));
 	TupleDesc	desc = ExecGetResultType(outerPlanState(ps));
+	GpusortSortColumn *by = palloc(columns->n * sizeof(GpusortSortColumn));
 	List	   *exprs = NIL;
 
 	grouped->cxt = CurrentMemoryContext;
@@ -116,12 +99,15 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 	for (int i = 0; i < columns->n; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, columns->attnos[i] - 1);
+		Var		   *column = makeVar(OUTER_VAR, columns->attnos[i], attribute->atttypid, attribute->atttypmod,
+									 attribute->attcollation, 0);
 
-		exprs = lappend(exprs, makeVar(OUTER_VAR, columns->attnos[i], attribute->atttypid, attribute->atttypmod,
-									   attribute->attcollation, 0));
+		exprs = lappend(exprs, column);
+		by[i] = gpusort_rowkey_column(columns->attnos[i], columns->orders[i], columns->collations[i], columns->nulls_first[i],
+									  (Expr *) column);
 	}
 	grouped->econtext = ps->ps_ExprContext;
-	grouped->sorter = init_sorter(ps->state, desc, columns);
+	grouped->sorter = gpusort_sorter_init(ps->state, desc, by, columns->n, false);
 	grouped->row = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
 	desc = ExecTypeFromExprList(list_concat(list_concat(list_concat(exprs, own), ordered), others));
 	grouped->result = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsVirtual);

@@ -35,7 +35,6 @@
 #include "catalog/pg_type.h"
 #include "executor/nodeHash.h"
 #include "miscadmin.h"
-#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
