@@ -64,8 +64,7 @@ init_combination(GpusortStates *states, const GpusortTransition *transition, Gpu
 	fmgr_info(form.aggcombinefn, &step->function);
 	fmgr_info_set_expr((Node *) expr, &step->function);
 	step->call = gpusort_states_make_call(states, &step->function, 2, aggref->inputcollid);
-	combination->packed = aggref->aggtranstype == INTERNALOID;
-	if (!combination->packed)
+	if (aggref->aggtranstype != INTERNALOID)
 		return;
 	build_aggregate_serialfn_expr(form.aggserialfn, &expr);
 	fmgr_info(form.aggserialfn, &combination->pack);
@@ -117,7 +116,7 @@ gpusort_states_get(GpusortStates *states, uint32 group)
 		Datum		value = state->value;
 
 		gpusort_states_set_current(states, states->transitions[t].aggref, t);
-		if (combination->packed && !state->isnull)
+		if (combination->pack_call != NULL && !state->isnull)
 		{
 			combination->pack_call->args[0] = (NullableDatum) {value};
 			combination->pack_call->isnull = false;
@@ -150,7 +149,7 @@ gpusort_states_combine(GpusortStates *states, uint32 group, MinimalTuple row)
 
 		gpusort_states_set_current(states, states->transitions[t].aggref, t);
 		*value = (NullableDatum) {slot->tts_values[t], slot->tts_isnull[t]};
-		if (combination->packed && !value->isnull)
+		if (combination->unpack_call != NULL && !value->isnull)
 		{
 			combination->unpack_call->args[0] = *value;
 			combination->unpack_call->args[1] = (NullableDatum) {.isnull = false};

@@ -36,8 +36,8 @@
 bool
 gpusort_states_accept(const Aggref *aggref)
 {
-	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && aggref->aggorder == NIL && aggref->aggdistinct == NIL && !contain_volatile_functions((Node *) aggref) &&
-		!contain_subplans((Node *) aggref);
+	return aggref->aggkind == AGGKIND_NORMAL && aggref->agglevelsup == 0 && aggref->aggorder == NIL &&
+		aggref->aggdistinct == NIL && !contain_volatile_functions((Node *) aggref) && !contain_subplans((Node *) aggref);
 }
 
 FunctionCallInfo
@@ -113,8 +113,7 @@ add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid 
 		add_transition(states, aggref, aggregate, types);
 	else
 		states->agg->pertrans[final->transition].aggshared = true;
-	final->called = OidIsValid(form->aggfinalfn);
-	if (!final->called)
+	if (!OidIsValid(form->aggfinalfn))
 		return;
 	build_aggregate_finalfn_expr((Oid *) types, nargs, aggref->aggtranstype, aggref->aggtype, aggref->inputcollid,
 								 form->aggfinalfn, &expr);
@@ -326,7 +325,7 @@ gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext
 
 		values[i] = MakeExpandedObjectReadOnly(state->value, state->isnull, transition->length);
 		nulls[i] = state->isnull;
-		if (!final->called)
+		if (final->call == NULL)
 			continue;
 		if (final->function.fn_strict && (nulls[i] || final->call->nargs > 1))
 		{

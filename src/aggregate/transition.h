@@ -42,10 +42,9 @@ typedef struct GpusortTransition
 typedef struct GpusortCombination
 {
 	GpusortTransition step;		/* whose argument is the other state */
-	bool		packed;			/* a state is sent as bytea: */
-	FmgrInfo	pack;
+	FmgrInfo	pack;			/* a state is sent as bytea */
 	FmgrInfo	unpack;
-	FunctionCallInfo pack_call;
+	FunctionCallInfo pack_call; /* NULL: it is sent as it is */
 	FunctionCallInfo unpack_call;
 } GpusortCombination;
 
@@ -54,9 +53,8 @@ typedef struct GpusortFinal
 {
 	Aggref	   *aggref;
 	int			transition;		/* index */
-	bool		called;			/* there is a final function */
 	FmgrInfo	function;
-	FunctionCallInfo call;
+	FunctionCallInfo call;		/* NULL: there is no final function */
 } GpusortFinal;
 
 struct GpusortStates
