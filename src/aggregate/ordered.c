@@ -88,8 +88,8 @@ gpusort_ordered_accept(const Aggref *aggref)
 static bool
 same_order(const Aggref *a, const Aggref *b)
 {
-	return a->aggkind == b->aggkind && (a->aggdistinct == NIL) == (b->aggdistinct == NIL) && equal(a->args, b->args) && equal(clauses_of(a), clauses_of(b)) &&
-		equal(a->aggfilter, b->aggfilter);
+	return a->aggkind == b->aggkind && (a->aggdistinct == NIL) == (b->aggdistinct == NIL) && equal(a->args, b->args) &&
+		equal(clauses_of(a), clauses_of(b)) && equal(a->aggfilter, b->aggfilter);
 }
 
 /* Describes the rows of an order. */
@@ -130,14 +130,13 @@ static void
 init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 {
 	EState	   *estate = ordered->ps->state;
-	TupleDesc	desc = describe_rows(aggref, ordered->grouped);
+	TupleDesc	desc = describe_rows(aggref, ordered->first > 0);
 	AttrNumber *attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
-	int			first = ordered->grouped ? 1 : 0;
 	int			n;
-	GpusortSortColumn *columns = find_columns(aggref, first, attnos, &n);
+	GpusortSortColumn *columns = find_columns(aggref, ordered->first, attnos, &n);
 	ListCell   *lc;
 
-	*order = (GpusortOrder) {.aggref = aggref, .first = first, .distinct = aggref->aggdistinct != NIL};
+	*order = (GpusortOrder) {.aggref = aggref, .distinct = aggref->aggdistinct != NIL};
 	order->skips_nulls = aggref->aggkind == AGGKIND_ORDERED_SET;
 	if (aggref->aggfilter != NULL)
 		order->filter = ExecInitQual(list_make1(aggref->aggfilter), ordered->ps);
@@ -147,7 +146,7 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 		if (attnos[foreach_current_index(lc)] > 0)
 			order->values[order->nvalues++] = gpusort_row_value_init(lfirst_node(TargetEntry, lc)->expr, ordered->ps);
 	}
-	order->repeats = compare_rows(ordered->ps, desc, columns + first, n - first);
+	order->repeats = compare_rows(ordered->ps, desc, columns + ordered->first, n - ordered->first);
 	order->sorter = gpusort_sorter_init(estate, desc, columns, n, order->distinct);
 	order->slot = ExecStoreAllNullTuple(ExecInitExtraTupleSlot(estate, desc, &TTSOpsVirtual));
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
@@ -202,7 +201,7 @@ init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggr
 	order->compares |= order->distinct || aggregate->kind == GPUSORT_AGGREGATE_MODE;
 
 	aggregate->attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
-	(void) find_columns(aggref, order->first, aggregate->attnos, &n);
+	(void) find_columns(aggref, ordered->first, aggregate->attnos, &n);
 	if (aggref->aggkind == AGGKIND_ORDERED_SET)
 	{
 		aggregate->percentiles = (GpusortPercentiles) {
@@ -240,7 +239,7 @@ gpusort_ordered_init(PlanState *ps, List *aggrefs, bool grouped, int *sorts)
 	ListCell   *lc;
 
 	ordered->ps = ps;
-	ordered->grouped = grouped;
+	ordered->first = grouped ? 1 : 0;
 	ordered->cxt = AllocSetContextCreate(CurrentMemoryContext, "GpuSort ordered aggregates", ALLOCSET_DEFAULT_SIZES);
 	ordered->econtext = CreateExprContext(ps->state);
 	ordered->orders = palloc0(n * sizeof(GpusortOrder));
@@ -278,8 +277,8 @@ static void
 add_page(GpusortOrdered *ordered, GpusortOrder *order, GpusortPage *page, const uint32 *groups)
 {
 	ExprContext *econtext = ordered->ps->ps_ExprContext;
-	Datum	   *values = order->slot->tts_values + order->first;
-	bool	   *nulls = order->slot->tts_isnull + order->first;
+	Datum	   *values = order->slot->tts_values + ordered->first;
+	bool	   *nulls = order->slot->tts_isnull + ordered->first;
 
 	for (int i = 0; i < page->count; i++)
 	{
@@ -294,7 +293,7 @@ add_page(GpusortOrdered *ordered, GpusortOrder *order, GpusortPage *page, const 
 			values[column] = gpusort_row_value_get(&order->values[column], econtext, page, i, &nulls[column]);
 		if (order->skips_nulls && nulls[0])
 			continue;
-		if (order->first > 0)
+		if (ordered->first > 0)
 		{
 			order->slot->tts_values[0] = Int32GetDatum((int32) group);
 			order->slot->tts_isnull[0] = false;

@@ -13,7 +13,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
-#include "utils/memutils.h"
 
 #include "aggregate/ordered_state.h"
 
@@ -101,7 +100,7 @@ read_group(GpusortOrdered *ordered, int number, uint32 group)
 		if (order->next == NULL)
 			order->next = gpusort_sorter_next(order->sorter);
 		if (TupIsNull(order->next) ||
-			(ordered->grouped && (uint32) DatumGetInt32(slot_getattr(order->next, 1, &isnull)) != group))
+			(ordered->first > 0 && (uint32) DatumGetInt32(slot_getattr(order->next, 1, &isnull)) != group))
 			return;
 		if (order->compares)
 		{

@@ -26,7 +26,6 @@ typedef struct GpusortOrder
 	ExprState  *repeats;		/* compares it, as outer tuple, with last */
 	bool		counts;			/* an aggregate asks for the number of a group's rows, before it reads them */
 	ExprState  *filter;			/* NULL: none */
-	int			first;			/* columns in front of the arguments: 1 with groups, else 0 */
 	int			nvalues;
 	GpusortRowValue *values;
 
@@ -67,7 +66,7 @@ typedef struct GpusortOrderedAggregate
 struct GpusortOrdered
 {
 	PlanState  *ps;
-	bool		grouped;
+	int			first;			/* columns in front of the arguments: 1, the group's number, or without groups 0 */
 	MemoryContext cxt;			/* of one scan of the child */
 	ExprContext *econtext;		/* of the comparison of two rows */
 	int			norders;
