@@ -17,8 +17,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
-#include "utils/memutils.h"
 #include "utils/tuplesort.h"
 
 #include "aggregate/collect.h"

@@ -17,7 +17,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/tlist.h"
 
 #include "aggregate/group_states.h"
 #include "aggregate/in_order.h"

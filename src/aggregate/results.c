@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "executor/executor.h"
-#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"

@@ -13,7 +13,6 @@
 
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 
 #include "base/shmem.h"

@@ -19,11 +19,9 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/plannodes.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/tlist.h"
 
 #include "base/arena.h"
 #include "guc.h"

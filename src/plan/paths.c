@@ -26,7 +26,6 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
-#include "optimizer/planner.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"

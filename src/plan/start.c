@@ -34,7 +34,6 @@
 #include "foreign/foreign.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
-#include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 
 #include "compat.h"
