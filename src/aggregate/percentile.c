@@ -28,34 +28,6 @@
 #include "aggregate/percentile.h"
 #include "key/scaled.h"
 
-static void
-check_fraction(float8 fraction)
-{
-	if (fraction < 0 || fraction > 1 || isnan(fraction))
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("percentile value %g is not between 0 and 1", fraction)));
-}
-
-/* Copies an array of fractions to a memory context and checks them. */
-static ArrayType *
-copy_fractions(ArrayType *array, MemoryContext cxt)
-{
-	ArrayType  *copy = MemoryContextAlloc(cxt, VARSIZE(array));
-	Datum	   *values;
-	bool	   *nulls;
-	int			n;
-
-	memcpy(copy, array, VARSIZE(array));
-	deconstruct_array(copy, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values, &nulls, &n);
-	for (int i = 0; i < n; i++)
-	{
-		if (!nulls[i])
-			check_fraction(DatumGetFloat8(values[i]));
-	}
-	return copy;
-}
-
 void
 gpusort_fractions_init(GpusortFractions *fractions, const Aggref *aggref, PlanState *ps)
 {
@@ -69,23 +41,41 @@ void
 gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprContext *econtext, MemoryContext cxt)
 {
 	Datum		value;
+	MemoryContext old;
 
 	if (fractions->evaluated)
 		return;
 	fractions->null = true;
-	fractions->several = NULL;
 	if (fractions->state == NULL || (fractions->is_array && !has_rows))
 		return;
 	fractions->evaluated = true;
 	value = ExecEvalExprSwitchContext(fractions->state, econtext, &fractions->null);
 	if (fractions->null)
 		return;
+	old = MemoryContextSwitchTo(cxt);
 	if (fractions->is_array)
-		fractions->several = copy_fractions(DatumGetArrayTypeP(value), cxt);
+	{
+		fractions->array = DatumGetArrayTypePCopy(value);
+		deconstruct_array(fractions->array, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+						  &fractions->values, &fractions->nulls, &fractions->n);
+	}
 	else
 	{
-		fractions->one = DatumGetFloat8(value);
-		check_fraction(fractions->one);
+		fractions->n = 1;
+		fractions->values = palloc(sizeof(Datum));
+		fractions->values[0] = Float8GetDatum(DatumGetFloat8(value));
+		fractions->nulls = palloc0(sizeof(bool));
+	}
+	fractions->results = palloc(fractions->n * sizeof(Datum));
+	MemoryContextSwitchTo(old);
+	for (int i = 0; i < fractions->n; i++)
+	{
+		float8		fraction = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]);
+
+		if (fraction < 0 || fraction > 1 || isnan(fraction))
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+					 errmsg("percentile value %g is not between 0 and 1", fraction)));
 	}
 }
 
@@ -160,53 +150,34 @@ gpusort_percentile_value(const GpusortType *type, uint64 key)
 	return gpusort_scaled_is(type) ? gpusort_scaled_value(type, (int64) value) : fetch_att(&value, true, type->value_bytes);
 }
 
-/* The array of percentiles, whose dimensions are those of the fractions */
+/* Returns the percentiles: one, or an array of this type, whose dimensions are those of the fractions. */
 static Datum
-make_array(ArrayType *fractions, Oid type, Datum *values, bool *nulls)
+pack_results(const GpusortFractions *fractions, Oid type)
 {
+	ArrayType  *array = fractions->array;
 	int16		length;
 	bool		by_value;
 	char		align;
 
-	if (ARR_NDIM(fractions) == 0)
+	if (array == NULL)
+		return fractions->results[0];
+	if (ARR_NDIM(array) == 0)
 		return PointerGetDatum(construct_empty_array(type));
 	get_typlenbyvalalign(type, &length, &by_value, &align);
-	return PointerGetDatum(construct_md_array(values, nulls, ARR_NDIM(fractions), ARR_DIMS(fractions),
-											  ARR_LBOUND(fractions), type, length, by_value, align));
-}
-
-/* Returns the fractions as an array of n.  one has room for a single one. */
-static Datum *
-fractions_of(const GpusortFractions *fractions, Datum *one, bool **nulls, int *n)
-{
-	static bool not_null = false;
-	Datum	   *values = one;
-
-	if (fractions->several != NULL)
-	{
-		deconstruct_array(fractions->several, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-						  &values, nulls, n);
-		return values;
-	}
-	one[0] = Float8GetDatum(fractions->one);
-	*nulls = &not_null;
-	*n = 1;
-	return values;
+	return PointerGetDatum(construct_md_array(fractions->results, fractions->nulls, ARR_NDIM(array), ARR_DIMS(array),
+											  ARR_LBOUND(array), type, length, by_value, align));
 }
 
 uint64 *
 gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n)
 {
+	const GpusortFractions *fractions = percentiles->fractions;
 	int64		last = (int64) percentiles->rows - 1;
-	int			count;
-	bool	   *nulls;
-	Datum		one;
-	Datum	   *values = fractions_of(percentiles->fractions, &one, &nulls, &count);
-	uint64	   *places = palloc(Max(2 * count, 1) * sizeof(uint64));
+	uint64	   *places = palloc(2 * fractions->n * sizeof(uint64));
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < fractions->n; i++)
 	{
-		float8		fraction = nulls[i] ? 0 : DatumGetFloat8(values[i]);
+		float8		fraction = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]);
 		int64		first = (int64) floor(fraction * last);
 		int64		second = (int64) ceil(fraction * last);
 
@@ -215,29 +186,24 @@ gpusort_percentile_places(const GpusortPercentiles *percentiles, int *n)
 		places[2 * i] = percentiles->descending ? last - first : first;
 		places[2 * i + 1] = percentiles->descending ? last - second : second;
 	}
-	*n = 2 * count;
+	*n = 2 * fractions->n;
 	return places;
 }
 
 Datum
 gpusort_percentile_result(const GpusortPercentiles *percentiles, const uint64 *keys)
 {
-	bool		several = percentiles->fractions->several != NULL;
-	int			n;
-	bool	   *nulls;
-	Datum		one;
-	Datum	   *values = fractions_of(percentiles->fractions, &one, &nulls, &n);
+	const GpusortFractions *fractions = percentiles->fractions;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < fractions->n; i++)
 	{
-		if (nulls[i])
+		if (fractions->nulls[i])
 			continue;
-		values[i] = percentiles->discrete ? gpusort_percentile_value(percentiles->type, keys[2 * i]) :
-			interpolate(percentiles->type, DatumGetFloat8(values[i]), (int64) percentiles->rows - 1,
-						keys[2 * i], keys[2 * i + 1], several);
+		fractions->results[i] = percentiles->discrete ? gpusort_percentile_value(percentiles->type, keys[2 * i]) :
+			interpolate(percentiles->type, DatumGetFloat8(fractions->values[i]), (int64) percentiles->rows - 1,
+						keys[2 * i], keys[2 * i + 1], fractions->is_array);
 	}
-	return several ? make_array(percentiles->fractions->several, percentiles->discrete ? percentiles->elemtype : FLOAT8OID,
-								values, nulls) : values[0];
+	return pack_results(fractions, percentiles->discrete ? percentiles->elemtype : FLOAT8OID);
 }
 
 /* Interpolates between two intervals, as core's interval_lerp() does. */
@@ -253,21 +219,17 @@ interpolate_intervals(Datum low, Datum high, float8 proportion)
 Datum
 gpusort_percentile_pack(const GpusortPercentiles *percentiles, const Datum *found)
 {
-	ArrayType  *several = percentiles->fractions->several;
+	const GpusortFractions *fractions = percentiles->fractions;
 	int64		last = (int64) percentiles->rows - 1;
-	int			n;
-	bool	   *nulls;
-	Datum		one;
-	Datum	   *values = fractions_of(percentiles->fractions, &one, &nulls, &n);
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < fractions->n; i++)
 	{
-		float8		place = nulls[i] ? 0 : DatumGetFloat8(values[i]) * last;
+		float8		place = fractions->nulls[i] ? 0 : DatumGetFloat8(fractions->values[i]) * last;
 
-		values[i] = percentiles->discrete || floor(place) == ceil(place) ? found[2 * i] :
+		fractions->results[i] = percentiles->discrete || floor(place) == ceil(place) ? found[2 * i] :
 			interpolate_intervals(found[2 * i], found[2 * i + 1], place - floor(place));
 	}
-	return several != NULL ? make_array(several, percentiles->elemtype, values, nulls) : values[0];
+	return pack_results(fractions, percentiles->elemtype);
 }
 
 void

@@ -20,8 +20,11 @@ typedef struct GpusortFractions
 	bool		is_array;
 	bool		evaluated;		/* what follows is set, in this scan of the child */
 	bool		null;			/* the percentile is NULL, too */
-	float8		one;			/* from 0 to 1, if several is NULL */
-	ArrayType  *several;		/* each from 0 to 1, or NULL */
+	ArrayType  *array;			/* NULL: there is one, */
+	int			n;
+	Datum	   *values;			/* from 0 to 1, */
+	bool	   *nulls;			/* or NULL */
+	Datum	   *results;		/* room for the percentiles */
 } GpusortFractions;
 
 /* Prepares for the fractions of an aggregate, if it has any. */
