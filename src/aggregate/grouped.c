@@ -298,7 +298,7 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 bool
 gpusort_grouped_next(GpusortGrouped *grouped, Datum *values, bool *nulls)
 {
-	int			n = grouped->columns.n + grouped->naggregates + grouped->nordered + grouped->nothers;
+	int			n = grouped->sorted->tts_tupleDescriptor->natts;
 
 	if (!tuplesort_gettupleslot(grouped->sort, true, false, grouped->sorted, NULL))
 		return false;

@@ -108,12 +108,7 @@ read_group(GpusortOrdered *ordered, int number, uint32 group)
 			if (run == 1)
 				ExecCopySlot(order->last, order->next);
 		}
-		if (order->distinct && run > 1)
-		{
-			order->next = NULL;
-			continue;
-		}
-		for (int i = 0; i < ordered->naggregates; i++)
+		for (int i = 0; i < ordered->naggregates && (run <= 1 || !order->distinct); i++)
 		{
 			if (ordered->aggregates[i].order == number)
 				take_row(&ordered->aggregates[i], order->next, place, run, order->last);

@@ -95,11 +95,7 @@ same_order(const Aggref *a, const Aggref *b, bool any)
 	return true;
 }
 
-/*
- * Returns one of the aggregates that sort, if all of these sort by the same columns of the rows, and the others may see the rows
- * in that order; else NULL.  Those with DISTINCT have the same FILTER.  Without groups, none has one: the sort would have all
- * rows for it.
- */
+/* Looks for gpusort_plan_agg_order().  Without groups, no aggregate that sorts has a FILTER: the sort would have all rows for it. */
 static const Aggref *
 common_order(List *aggregates, bool any, bool grouped)
 {
@@ -113,7 +109,6 @@ common_order(List *aggregates, bool any, bool grouped)
 
 		if (!sorts(aggref))
 		{
-			/* it may see the rows in that order */
 			if (!gpusort_states_accept(aggref) || !gpusort_aggregate_is_harmless(aggref))
 				return NULL;
 			continue;
