@@ -85,22 +85,16 @@ gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List 
 	gather = palloc(sizeof(Gather));
 	*gather = *(Gather *) child;
 
-	feed = makeNode(CustomScan);
+	feed = gpusort_plan_scan(partial, partial, targetlist, &gpusort_aggregate_feed_methods);
 	plan = &feed->scan.plan;
-	*plan = *partial;
-	plan->type = T_CustomScan;
 	plan->parallel_aware = false;
 	plan->initPlan = NIL;
 	plan->qual = NIL;
-	plan->lefttree = partial;
 	plan->righttree = NULL;
 	plan->startup_cost = plan->total_cost;
 	/* the Agg is not in the part of the plan that workers execute, within which ids matter */
 	plan->plan_node_id = agg->plan.plan_node_id;
-	feed->custom_scan_tlist = targetlist;
-	plan->targetlist = gpusort_plan_references(INDEX_VAR, targetlist);
 	feed->custom_private = list_make5(aggregates, NIL, others, columns, list_make1_int(gather->num_workers + 1));
-	feed->methods = &gpusort_aggregate_feed_methods;
 	gpusort_plan_mark(feed);
 
 	gather->plan.targetlist = gpusort_plan_references(OUTER_VAR, targetlist);

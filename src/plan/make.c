@@ -73,18 +73,26 @@ gpusort_plan_references(int varno, List *targetlist)
 }
 
 CustomScan *
+gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods)
+{
+	CustomScan *scan = makeNode(CustomScan);
+
+	scan->scan.plan = *plan;
+	scan->scan.plan.type = T_CustomScan;
+	scan->scan.plan.targetlist = gpusort_plan_references(INDEX_VAR, columns);
+	outerPlan(scan) = child;
+	scan->custom_scan_tlist = columns;
+	scan->methods = methods;
+	return scan;
+}
+
+CustomScan *
 gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int processes,
 				  const CustomScanMethods *methods)
 {
-	CustomScan *scan = makeNode(CustomScan);
-	Plan	   *plan = &scan->scan.plan;
+	CustomScan *scan = gpusort_plan_scan(&sort->plan, outerPlan(sort), targetlist, methods);
 
-	*plan = sort->plan;
-	plan->type = T_CustomScan;
-	plan->targetlist = gpusort_plan_references(INDEX_VAR, targetlist);
-	scan->scan.scanrelid = 0;
 	scan->flags = CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
-	scan->custom_scan_tlist = targetlist;
 	scan->custom_private = lappend(gpusort_plan_order(sort->numCols, sort->sortColIdx, sort->sortOperators,
 													  sort->collations, sort->nullsFirst),
 								   lcons_int(processes,
@@ -93,7 +101,6 @@ gpusort_plan_make(const Sort *sort, List *targetlist, GpusortBound bound, int pr
 																	  bound.groups.columns, bound.groups.peer_columns))));
 	if (bound.count != NULL)
 		scan->custom_exprs = list_make2(copyObject(bound.count), copyObject(bound.offset));
-	scan->methods = methods;
 	gpusort_plan_mark(scan);
 	return scan;
 }

@@ -419,19 +419,14 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 		(feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
 		child = feed;
 	references.aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
-	scan = makeNode(CustomScan);
+	scan = gpusort_plan_scan(&agg->plan, child, make_slot(&references, child), &gpusort_aggregate_methods);
 	plan = &scan->scan.plan;
-	*plan = agg->plan;
-	plan->type = T_CustomScan;
-	plan->lefttree = child;
-	plan->targetlist = (List *) refer((Node *) plan->targetlist, &references);
+	plan->targetlist = (List *) refer((Node *) agg->plan.targetlist, &references);
 	plan->qual = (List *) refer((Node *) plan->qual, &references);
 	plan->startup_cost = child->total_cost +
 		gpusort_plan_aggregate_cost(child->plan_rows, parts.columns.n, list_length(references.aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
-	scan->custom_scan_tlist = make_slot(&references, child);
 	scan->custom_private = list_make5(parts.own, parts.ordered, parts.others, columns, list_make1_int(parts.sorted != NULL));
-	scan->methods = &gpusort_aggregate_methods;
 	gpusort_plan_mark(scan);
 	return plan;
 }

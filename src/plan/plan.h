@@ -294,6 +294,9 @@ extern List *gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *oper
 								const bool *nulls_first);
 extern List *gpusort_plan_oids(const Oid *array, int n);
 
+/* Makes a custom scan node in place of a plan node, which returns these columns of its child. */
+extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods);
+
 /*
  * Makes a custom scan node with the columns and the order of a Sort, and its place in the
  * plan tree.  targetlist refers to the child's columns.  processes: those that sort, or execute

@@ -162,13 +162,8 @@ gpusort_plan_start(PlannedStmt *stmt, MergeAppend *merge, bool bounded)
 		if (can_start(stmt, lfirst(lc)))
 			lfirst(lc) = make_append(lfirst(lc));
 	}
-	start = makeNode(CustomScan);
-	start->scan.plan = merge->plan;
-	start->scan.plan.type = T_CustomScan;
+	start = gpusort_plan_scan(&merge->plan, &merge->plan, gpusort_plan_references(OUTER_VAR, merge->plan.targetlist),
+							  &gpusort_start_methods);
 	start->scan.plan.initPlan = NIL;
-	outerPlan(start) = &merge->plan;
-	start->custom_scan_tlist = gpusort_plan_references(OUTER_VAR, merge->plan.targetlist);
-	start->scan.plan.targetlist = gpusort_plan_references(INDEX_VAR, merge->plan.targetlist);
-	start->methods = &gpusort_start_methods;
 	return &start->scan.plan;
 }
