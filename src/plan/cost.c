@@ -136,6 +136,18 @@ gpusort_cost_by_pages(const Node *node)
 	return true;
 }
 
+GpusortCostInput
+gpusort_cost_input(double rows, int width, const void *child, const GpusortKeyPlan *key)
+{
+	return (GpusortCostInput) {
+		.rows = rows,
+		.width = width,
+		.fetched = -1,
+		.key = key,
+		.by_pages = gpusort_cost_by_pages(child),
+	};
+}
+
 /* The estimated bytes of a row of this width in memory, without its key */
 static double
 row_bytes(int width)

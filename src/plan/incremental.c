@@ -32,13 +32,7 @@ gpusort_is_cheaper(IncrementalSort *incremental)
 	Sort	   *sort = &incremental->sort;
 	Plan	   *child = outerPlan(sort);
 	GpusortKeyPlan key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
-	GpusortCostInput input = {
-		.rows = child->plan_rows,
-		.width = child->plan_width,
-		.fetched = -1,
-		.key = &key,
-		.by_pages = gpusort_cost_by_pages((const Node *) child),
-	};
+	GpusortCostInput input = gpusort_cost_input(child->plan_rows, child->plan_width, child, &key);
 	double		cost;
 
 	if (key.refusal != NULL)

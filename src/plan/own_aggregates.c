@@ -236,7 +236,7 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	return parts->sorted != NULL;
 }
 
-/* Finds the columns of the groups, in the order of the Sort.  hashed: all can be hashed.  False if the node cannot group by them. */
+/* Finds the columns of the groups, in the order of the Sort.  hashed: all can be hashed.  False if the node cannot group so. */
 static bool
 find_columns(const Agg *agg, const Sort *sort, bool hashed, GpusortGroupColumns *columns)
 {

@@ -127,7 +127,6 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 	Plan	   *child;
 	GpusortKeyPlan key;
 	GpusortCostInput input;
-	double		kept;
 	Cost		cost;
 	int			feed_id;
 
@@ -138,18 +137,10 @@ gpusort_plan_parallel(PlannedStmt *stmt, Plan *plan, GpusortBound bound, Plan **
 	key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
 	if (key.refusal != NULL)
 		return NULL;
-	kept = gpusort_bound_kept(stmt, outerPlan(sort), key.from, bound);
 	if (!gpusort_plan_feed_pays(gather->plan.plan_rows))
 		return NULL;
-	input = (GpusortCostInput)
-	{
-		.rows = gather->plan.plan_rows,
-			.width = child->plan_width,
-			.fetched = -1,
-			.kept = kept,
-			.key = &key,
-			.by_pages = gpusort_cost_by_pages((const Node *) child),
-	};
+	input = gpusort_cost_input(gather->plan.plan_rows, child->plan_width, child, &key);
+	input.kept = gpusort_bound_kept(stmt, outerPlan(sort), key.from, bound);
 	cost = gpusort_cost_shared(&input, gather->plan.plan_rows / Max(child->plan_rows, 1));
 	if (!gpusort_force && cost >= gpusort_cost_core_sort(&input))
 		return NULL;

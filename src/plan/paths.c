@@ -83,17 +83,14 @@ price_sort(PlannerInfo *root, RelOptInfo *rel, Path *child, List *pathkeys, cons
 		   GpusortBound bound)
 {
 	SortPath   *path = create_sort_path(root, rel, child, pathkeys, -1);
-	GpusortCostInput input = {
-		.rows = child->rows,
-		.width = child->pathtarget->width,
-		.fetched = bound.rows,
-		.ties = bound.ties,
-		.key = key,
-		.by_pages = gpusort_cost_by_pages((const Node *) child),
-	};
-	Cost		cost = gpusort_cost_sort(&input);
-	Cost		saved = path->path.total_cost - child->total_cost - cost;
+	GpusortCostInput input = gpusort_cost_input(child->rows, child->pathtarget->width, child, key);
+	Cost		cost;
+	Cost		saved;
 
+	input.fetched = bound.rows;
+	input.ties = bound.ties;
+	cost = gpusort_cost_sort(&input);
+	saved = path->path.total_cost - child->total_cost - cost;
 	if (saved <= 0 || cost >= gpusort_cost_core_sort(&input))
 		return NULL;
 	path->path.startup_cost -= saved;
@@ -125,14 +122,7 @@ gpusort_plan_parallel_sort(PlannerInfo *root, RelOptInfo *rel, Path *partial, do
 
 	if (!gpusort_plan_feed_pays(rows))
 		return NULL;
-	input = (GpusortCostInput)
-	{
-		.rows = rows,
-			.width = partial->pathtarget->width,
-			.fetched = -1,
-			.key = key,
-			.by_pages = gpusort_cost_by_pages((const Node *) partial),
-	};
+	input = gpusort_cost_input(rows, partial->pathtarget->width, partial, key);
 	cost = gpusort_cost_shared(&input, processes);
 	if (cost >= gpusort_cost_core_sort(&input))
 		return NULL;

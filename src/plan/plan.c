@@ -70,16 +70,10 @@ refuse_sort(PlannedStmt *stmt, Sort *sort, GpusortBound bound, Cost *cost)
 	key = gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols);
 	if (key.refusal != NULL)
 		return key.refusal;
-	input = (GpusortCostInput)
-	{
-		.rows = outerPlan(sort)->plan_rows,
-			.width = outerPlan(sort)->plan_width,
-			.fetched = bound.rows,
-			.ties = bound.ties || bound.unknown_to_core,
-			.kept = gpusort_bound_kept(stmt, outerPlan(sort), gpusort_cost_columns(sort), bound),
-			.key = &key,
-			.by_pages = gpusort_cost_by_pages((const Node *) outerPlan(sort)),
-	};
+	input = gpusort_cost_input(outerPlan(sort)->plan_rows, outerPlan(sort)->plan_width, outerPlan(sort), &key);
+	input.fetched = bound.rows;
+	input.ties = bound.ties || bound.unknown_to_core;
+	input.kept = gpusort_bound_kept(stmt, outerPlan(sort), key.from, bound);
 	*cost = gpusort_cost_sort(&input);
 	if (gpusort_force)
 		return NULL;

@@ -43,6 +43,9 @@ typedef struct GpusortCostInput
 	bool		by_pages;		/* rows are read by pages: gpusort_cost_by_pages() */
 } GpusortCostInput;
 
+/* All rows of a child, which is a plan or a path, are sorted and fetched. */
+extern GpusortCostInput gpusort_cost_input(double rows, int width, const void *child, const GpusortKeyPlan *key);
+
 /*
  * Will the rows of a plan or of a path be read by pages (src/scan/page.c)?  It takes all tables
  * for heaps.

@@ -95,7 +95,7 @@ same_order(const Aggref *a, const Aggref *b, bool any)
 	return true;
 }
 
-/* Looks for gpusort_plan_agg_order().  Without groups, no aggregate that sorts has a FILTER: the sort would have all rows for it. */
+/* Without groups, no aggregate that sorts has a FILTER: the sort would have all rows for it. */
 static const Aggref *
 common_order(List *aggregates, bool any, bool grouped)
 {
