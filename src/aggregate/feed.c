@@ -21,9 +21,6 @@
 #include "miscadmin.h"
 
 #include "aggregate/feed.h"
-#include "aggregate/group_numbers.h"
-#include "aggregate/group_states.h"
-#include "aggregate/values.h"
 #include "base/shmem.h"
 #include "guc.h"
 

@@ -8,7 +8,7 @@
  *				->  GpuSort Aggregate Feed
  *					  ->  a partial plan
  *
- * The feed's rows are chunks of what it has gathered.  See aggregate/feed.c.
+ * The feed's rows are chunks of what it has gathered (feed.c), which the leader collects (collect.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +18,10 @@
 #include "access/htup_details.h"
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
+
+#include "aggregate/group_numbers.h"
+#include "aggregate/group_states.h"
+#include "aggregate/values.h"
 
 typedef enum GpusortChunkKind
 {
@@ -58,5 +62,25 @@ extern int	gpusort_aggregate_feed_below(PlanState *state);
 
 /* Reads the next chunk of all processes from the Gather.  NULL: there are no more.  It is valid until the next call. */
 extern const GpusortChunk *gpusort_aggregate_feed_next(PlanState *gather);
+
+/* ---- collect.c ---- */
+
+/* To which the chunks are added */
+typedef struct GpusortCollector
+{
+	GpusortNumbers *numbers;	/* NULL: without groups */
+	GpusortAggregates *aggregates;
+	GpusortStates *others;
+	TupleTableSlot *row;		/* with groups: for rows of the processes' child */
+	/* Takes the row of a group that its process had no memory for. */
+	void		(*put) (void *arg, TupleTableSlot *row);
+	void	   *arg;
+} GpusortCollector;
+
+/*
+ * Reads all chunks from a Gather above a feed of this many processes.  The caller has read the first one; NULL: there is
+ * none.  Returns the number of rows that the processes have read.
+ */
+extern uint64 gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState *gather, int processes);
 
 #endif							/* GPUSORT_AGGREGATE_FEED_H */

@@ -19,12 +19,9 @@
 #include "nodes/makefuncs.h"
 #include "utils/tuplesort.h"
 
-#include "aggregate/collect.h"
-#include "aggregate/group_numbers.h"
-#include "aggregate/group_states.h"
+#include "aggregate/feed.h"
 #include "aggregate/grouped.h"
 #include "aggregate/ordered.h"
-#include "aggregate/values.h"
 #include "guc.h"
 #include "node/sorter.h"
 

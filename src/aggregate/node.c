@@ -30,14 +30,11 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
-#include "aggregate/collect.h"
 #include "aggregate/feed.h"
-#include "aggregate/group_states.h"
 #include "aggregate/grouped.h"
 #include "aggregate/in_order.h"
 #include "aggregate/node.h"
 #include "aggregate/ordered.h"
-#include "aggregate/values.h"
 #include "base/shmem.h"
 #include "base/stat.h"
 
