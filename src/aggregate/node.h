@@ -8,11 +8,9 @@
 #ifndef GPUSORT_AGGREGATE_NODE_H
 #define GPUSORT_AGGREGATE_NODE_H
 
-#include "fmgr.h"
 #include "nodes/extensible.h"
-#include "utils/array.h"
 
-#include "functions/group.h"
+#include "key/keytype.h"
 
 /*
  * A plan node in place of an Agg.  custom_private begins with three lists of Aggrefs, that gpusort_aggregate_accepts(), that
