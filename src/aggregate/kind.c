@@ -110,20 +110,12 @@ gpusort_aggregate_argument(const Aggref *aggref)
 	/* values and their casts have the same order, and the percentile of the cast is the cast percentile */
 	if (gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_CONT && IsA(expr, FuncExpr))
 	{
-		switch (((FuncExpr *) expr)->funcid)
-		{
-			case F_FLOAT8_INT2:
-			case F_FLOAT8_INT4:
-			case F_FLOAT8_INT8:
-			case F_FLOAT8_FLOAT4:
-				return linitial(((FuncExpr *) expr)->args);
-			case F_FLOAT8_NUMERIC:
-				if (gpusort_aggregate_type(linitial(((FuncExpr *) expr)->args)) != NULL)
-					return linitial(((FuncExpr *) expr)->args);
-				break;
-			default:
-				break;
-		}
+		Oid			cast = ((FuncExpr *) expr)->funcid;
+		List	   *args = ((FuncExpr *) expr)->args;
+
+		if ((cast == F_FLOAT8_INT2 || cast == F_FLOAT8_INT4 || cast == F_FLOAT8_INT8 || cast == F_FLOAT8_FLOAT4 ||
+			 cast == F_FLOAT8_NUMERIC) && gpusort_aggregate_type(linitial(args)) != NULL)
+			return linitial(args);
 	}
 	return expr;
 }
