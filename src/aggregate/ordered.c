@@ -146,7 +146,6 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 		if (attnos[foreach_current_index(lc)] > 0)
 			order->values[order->nvalues++] = gpusort_row_value_init(lfirst_node(TargetEntry, lc)->expr, ordered->ps);
 	}
-	order->repeats = compare_rows(ordered->ps, desc, columns + ordered->first, n - ordered->first);
 	order->sorter = gpusort_sorter_init(estate, desc, columns, n, order->distinct);
 	order->slot = ExecStoreAllNullTuple(ExecInitExtraTupleSlot(estate, desc, &TTSOpsVirtual));
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
@@ -189,6 +188,7 @@ static void
 init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref, List *aggrefs)
 {
 	GpusortOrder *order;
+	GpusortSortColumn *columns;
 	int			n;
 	ListCell   *lc;
 
@@ -198,10 +198,12 @@ init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggr
 	order = &ordered->orders[aggregate->order];
 	if (aggregate->order == ordered->norders)
 		init_order(ordered, &ordered->orders[ordered->norders++], aggref);
-	order->compares |= order->distinct || aggregate->kind == GPUSORT_AGGREGATE_MODE;
 
 	aggregate->attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
-	(void) find_columns(aggref, ordered->first, aggregate->attnos, &n);
+	columns = find_columns(aggref, ordered->first, aggregate->attnos, &n);
+	if (order->repeats == NULL && (order->distinct || aggregate->kind == GPUSORT_AGGREGATE_MODE))
+		order->repeats = compare_rows(ordered->ps, order->slot->tts_tupleDescriptor, columns + ordered->first,
+									  n - ordered->first);
 	if (aggref->aggkind == AGGKIND_ORDERED_SET)
 	{
 		aggregate->percentiles = (GpusortPercentiles) {

@@ -102,7 +102,7 @@ read_group(GpusortOrdered *ordered, int number, uint32 group)
 		if (TupIsNull(order->next) ||
 			(ordered->first > 0 && (uint32) DatumGetInt32(slot_getattr(order->next, 1, &isnull)) != group))
 			return;
-		if (order->compares)
+		if (order->repeats != NULL)
 		{
 			run = place > 0 && repeats(ordered, order) ? run + 1 : 1;
 			if (run == 1)

@@ -22,8 +22,7 @@ typedef struct GpusortOrder
 
 	bool		skips_nulls;	/* rows whose argument is NULL are not wanted, */
 	bool		distinct;		/* nor rows that repeat another one */
-	bool		compares;		/* an aggregate asks whether a row repeats the one before: */
-	ExprState  *repeats;		/* compares it, as outer tuple, with last */
+	ExprState  *repeats;		/* compares a row, as outer tuple, with last; NULL: no aggregate asks */
 	bool		counts;			/* an aggregate asks for the number of a group's rows, before it reads them */
 	ExprState  *filter;			/* NULL: none */
 	int			nvalues;
