@@ -102,23 +102,6 @@ remove_equal(const GpusortType *type, void *keys, uint64 n)
 	return kept;
 }
 
-/* Adds n keys to the key set, which is empty. */
-static void
-put_back(GpusortGroup *group, const char *keys, uint64 n)
-{
-	while (n > 0)
-	{
-		size_t		room;
-		void	   *to = gpusort_keyset_reserve(group->set, n, &room);
-
-		room = Min(room, n);
-		memcpy(to, keys, room * group->type->key_bytes);
-		gpusort_keyset_commit(group->set, room);
-		keys += room * group->type->key_bytes;
-		n -= room;
-	}
-}
-
 static void
 write_run(GpusortGroup *group, const void *keys, uint64 n)
 {
@@ -163,7 +146,7 @@ shrink(GpusortGroup *group, bool all)
 	gpusort_keyset_empty(group->set);
 	if (copy != NULL)
 	{
-		put_back(group, copy, kept);
+		gpusort_keyset_append(group->set, copy, kept);
 		gpusort_memory_free(copy, bytes);
 	}
 }
