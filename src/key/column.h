@@ -62,10 +62,10 @@
  *
  * The column does not decide between such rows, so the words of later columns must not
  * either.  After a prefix, all later words are 0.  Of the two values that share words, the
- * first one to be encoded keeps its exact later words.  Rows with the other value get later
- * words of zeros if that value sorts below the first one, or else of ones (in the bits that
- * vary), so that they sort on their side of the first value.  They tie with each other, and
- * perhaps with a row of the first value.  So a timestamp column with many 'infinity' is exact
+ * outer one keeps its exact later words.  Rows with the inner value get later words of
+ * zeros if that value sorts below the outer one, or else of ones (in the bits that vary),
+ * so that they sort on their side of the outer value.  They tie with each other, and
+ * perhaps with a row of the outer value.  So a timestamp column with many 'infinity' is exact
  * unless the microsecond before 'infinity' occurs as well.
  *
  * The words of a string under libc's rules are a prefix of its key that libc may compare
@@ -122,10 +122,6 @@ typedef enum GpusortRowKind
 } GpusortRowKind;
 
 #define GPUSORT_COLUMN_MAX_WORDS	3
-
-/* The two values of plan "crowded" that share words */
-#define GPUSORT_CROWD_OUTER		1	/* the value whose own words NULL has taken */
-#define GPUSORT_CROWD_INNER		2	/* the value next to it */
 
 typedef struct GpusortEnumRanks GpusortEnumRanks;	/* values.c */
 typedef struct GpusortPacking GpusortPacking;	/* packed.h */
@@ -186,12 +182,7 @@ typedef struct GpusortRowColumn
 		GpusortSupport *support;	/* SUPPORTED */
 	};
 	struct GpusortFew *few;		/* the few values of the last column; NULL: not known */
-
-	/* plan crowded: what the rows encoded so far have shown */
-	uint8		crowd_first;	/* the value encoded first, OUTER or INNER; 0: neither has
-								 * occurred.  OUTER from the beginning if several processes
-								 * make keys */
-	bool		crowd_met;		/* one of the two has occurred, in some process */
+	bool		crowd_met;		/* plan crowded: the inner value has occurred, in some process */
 } GpusortRowColumn;
 
 /* Do even the words of a short value not decide? */

@@ -173,7 +173,7 @@ gpusort_rowkey_encode_entry(GpusortRowKey *key, TupleTableSlot *slot, uint64 *wo
 
 	/*
 	 * Rows with equal words have the same open column.  If that is a string, their values before it are equal: the words of
-	 * a string are neither all zeros nor all ones, as those behind a crowded value are that is not the first one.
+	 * a string are neither all zeros nor all ones, as those behind a crowded value may be.
 	 */
 	if (open >= 0 && open < key->nencoded && key->columns[open].kind == GPUSORT_ROW_TEXT && !key->columns[open].lowered)
 		gpusort_rowstring_tail(&key->columns[open], values[open].value, tail);

@@ -188,21 +188,16 @@ flagged_word(const GpusortRowColumn *column, uint64 bits)
 
 /*
  * The later words of a row with the outer or the inner value of a crowded
- * column.  Only the value that occurs first keeps exact later words.
+ * column.  Only the outer one, which is more frequent, keeps exact later words.
  */
 static pg_noinline LaterWords
 enter_crowd(GpusortRowColumn *column, bool outer)
 {
-	int			which = outer ? GPUSORT_CROWD_OUTER : GPUSORT_CROWD_INNER;
-
-	column->crowd_met = true;
-	if (column->crowd_first == 0)
-		column->crowd_first = which;
-	if (column->crowd_first == which)
+	if (outer)
 		return LATER_WORDS_EXACT;
-
+	column->crowd_met = true;
 	/* NULL has taken the outer value's words: it is on NULL's side of the inner one */
-	return outer == column->nulls_first ? LATER_WORDS_ZEROS : LATER_WORDS_ONES;
+	return column->nulls_first ? LATER_WORDS_ONES : LATER_WORDS_ZEROS;
 }
 
 /* A value of 64 bits in plan "crowded" */
@@ -412,12 +407,4 @@ gpusort_rowkey_keep_no_more(GpusortRowKey *key)
 		if (key->columns[i].few != NULL)
 			gpusort_few_complete(&key->columns[i]);
 	}
-}
-
-void
-gpusort_rowkey_share(GpusortRowKey *key)
-{
-	/* 'infinity' is more frequent than the microsecond before it; see enter_crowd() */
-	for (int i = 0; i < key->nencoded; i++)
-		key->columns[i].crowd_first = GPUSORT_CROWD_OUTER;
 }

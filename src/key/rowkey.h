@@ -81,13 +81,6 @@ extern GpusortKeyPlan gpusort_rowkey_plan(const GpusortSortColumn *columns, int 
 extern GpusortRowKey *gpusort_rowkey_begin(const GpusortKeyPlan *plan);
 
 /*
- * Makes words that do not depend on which row is encoded first, so that those of several
- * processes can be compared, whose keys are made for the same columns: keys that are not settled,
- * or settled by the same sample and keep the same values.  Must be called before any row is encoded.
- */
-extern void gpusort_rowkey_share(GpusortRowKey *key);
-
-/*
  * Does a settled key keep values (key/few.c)?  Then its doubt depends on which values it has met: another process, which
  * meets others, cannot know that words do not decide.  So each process encodes the rows of the sample first, and then
  * has its key keep no other values.
@@ -130,8 +123,9 @@ extern int gpusort_rowkey_bits(const GpusortRowKey *key);
 /*
  * Writes the words of the slot's row, the most significant first.  Leaves nothing allocated.
  *
- * Words can be compared if they are made with one key, before and after a reset, or with
- * keys that are shared: where two values share words, the first one encoded counts.
+ * Words can be compared if they are made with one key, before and after a reset, or by several
+ * processes with keys for the same columns that are not settled, or settled by the same sample and keep
+ * the same values.
  */
 extern void gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words);
 

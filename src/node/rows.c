@@ -68,8 +68,6 @@ begin(GpusortGather *gather)
 	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
 
 	gather->rows.key = gpusort_rowkey_begin(&gather->rows.plan);
-	if (gather->fed)
-		gpusort_rowkey_share(gather->rows.key);
 	MemoryContextSwitchTo(gather->store_cxt);
 	gpusort_rowstore_begin(&gather->rows.store, gather->memory_limit, gather->arena, gather->spec->bare);
 	MemoryContextSwitchTo(old);
