@@ -15,25 +15,6 @@
 #include "key/keybits.h"
 #include "key/tuple.h"
 
-/* Has the column values of a fixed width that encode_fixed() reads? */
-static bool
-has_fixed_values(const GpusortRowColumn *column)
-{
-	switch (column->kind)
-	{
-		case GPUSORT_ROW_BYTE:
-		case GPUSORT_ROW_INT2:
-		case GPUSORT_ROW_INT4:
-		case GPUSORT_ROW_FLOAT4:
-		case GPUSORT_ROW_FLOAT8:
-		case GPUSORT_ROW_INT8:
-		case GPUSORT_ROW_UUID:
-			return true;
-		default:
-			return false;
-	}
-}
-
 /* For each row: reads bits, a value at the offset from rows[i], and sets the word. */
 #define ENCODE_LOOP(type, word) \
 	do { \
@@ -66,12 +47,12 @@ encode_uuids(const GpusortRowColumn *column, int offset, const char *const *rows
 }
 
 /*
- * Writes the column's word of each row.  offset: of the value, from rows[i].  Returns false if a
- * value shares its word with another one (plan "crowded").
+ * Writes the column's words of each row.  offset: of the value, from rows[i].  Returns false if the column's kind has no
+ * loop here, or if a value shares its word with another one (plan "crowded").
  */
 static bool
-encode_column(const GpusortRowColumn *column, int offset, const char *const *rows, int n,
-			  uint64 *words, int stride)
+encode_fixed(const GpusortRowColumn *column, int offset, const char *const *rows, int n,
+			 uint64 *words, int stride)
 {
 	const uint64 flip = column->masks.flip[0];
 	const uint64 base = column->masks.base;
@@ -95,19 +76,15 @@ encode_column(const GpusortRowColumn *column, int offset, const char *const *row
 		case GPUSORT_ROW_FLOAT8:
 			ENCODE_LOOP(uint64, gpusort_column_float8(column, bits));
 			break;
-		default:
+		case GPUSORT_ROW_INT8:
 			ENCODE_LOOP(uint64, (crowded |= (bits ^ flip ^ null) <= 1, bits ^ flip));
 			break;
+		case GPUSORT_ROW_UUID:
+			return encode_uuids(column, offset, rows, n, words, stride);
+		default:
+			return false;
 	}
 	return !crowded;
-}
-
-/* The same for the column's values of any plain kind */
-static bool
-encode_fixed(const GpusortRowColumn *column, int offset, const char *const *rows, int n, uint64 *words, int stride)
-{
-	return column->kind == GPUSORT_ROW_UUID ? encode_uuids(column, offset, rows, n, words, stride) :
-		encode_column(column, offset, rows, n, words, stride);
 }
 
 void
@@ -125,7 +102,7 @@ gpusort_rowkey_encode_rows(GpusortRowKey *key, const GpusortPlaces *places, cons
 		GpusortRowColumn *column = &key->columns[i];
 		int			c = (attnos != NULL ? attnos[column->attribute] : column->attribute + 1) - 1;
 		const GpusortConstant *constant = c < 0 ? &constants[column->attribute] : NULL;
-		bool		fixed = has_fixed_values(column) && places->plain && !any_filled && constant == NULL;
+		bool		fixed = places->plain && !any_filled && constant == NULL;
 		bool		done = false;
 
 		if (fixed && gpusort_places_agree(places, c))
