@@ -4,7 +4,7 @@
  *		Collations of libc: their locales, and weights that propose an order.
  *
  * Some locales order by bytes, as "C" does: C.UTF-8 of glibc 2.35 and later, and
- * all locales of musl.  probe() finds them.  For all others, strxfrm() makes weights.
+ * all locales of musl.  For all others, strxfrm() makes weights.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,68 +23,9 @@
 /* All locales that gpusort_libc_find() has opened */
 static GpusortLibc *locales;
 
-/* The probe compares this many pairs of random strings, of up to this many characters. */
-#define PROBE_STRINGS	2000
-#define PROBE_CHARS		6
-
-/* Does a locale order two strings by their bytes? */
-static inline bool
-by_bytes(locale_t locale, const char *a, const char *b)
-{
-	int			order = strcoll_l(a, b, locale);
-	int			bytes = strcmp(a, b);
-
-	return (order < 0) == (bytes < 0) && (order > 0) == (bytes > 0);
-}
-
-/* Writes a random string of at least one character: of code points in UTF-8, else of bytes. */
-static void
-random_string(uint32 *seed, char *string)
-{
-	int			chars = 1 + (*seed >> 8) % PROBE_CHARS;
-
-	for (int i = 0; i < chars; i++)
-	{
-		int			bits;
-		int			code;
-
-		*seed = *seed * 1664525 + 1013904223;
-		/* as many of 7 bits as of 11, 16 and 20 */
-		bits = "\007\007\013\020\024"[(*seed >> 28) % 5];
-		code = 1 + (*seed >> 4) % ((1 << bits) - 1);
-		if (GetDatabaseEncoding() != PG_UTF8)
-			*string++ = 1 + code % 255;
-		else if (code < 0xd800 || code >= 0xe000)
-		{
-			unicode_to_utf8(code, (unsigned char *) string);
-			string += pg_utf_mblen((unsigned char *) string);
-		}
-	}
-	*string = '\0';
-}
-
-static bool
-random_strings_by_bytes(locale_t locale)
-{
-	char		strings[2][PROBE_CHARS * MAX_MULTIBYTE_CHAR_LEN + 1];
-	uint32		seed = 1;
-
-	for (int i = 0; i < PROBE_STRINGS; i++)
-	{
-		random_string(&seed, strings[0]);
-		random_string(&seed, strings[1]);
-		/* a common first byte makes later ones decide */
-		if (i % 2 == 0)
-			strings[1][0] = strings[0][0];
-		if (!by_bytes(locale, strings[0], strings[1]))
-			return false;
-	}
-	return true;
-}
-
 /* Does a locale order strings by their bytes? */
 static bool
-probe(locale_t locale)
+orders_by_bytes(locale_t locale)
 {
 #ifdef __GLIBC__
 	/* a number in place of a pointer: in its first four bytes */
@@ -94,11 +35,12 @@ probe(locale_t locale)
 		uint32		number;
 	}			rules = {.pointer = nl_langinfo_l(_NL_COLLATE_NRULES, locale)};
 
-	/* with rules, strcoll() is not strcmp(), even if no string below shows it */
-	if (rules.number != 0)
-		return false;
+	/* without rules, strcoll() is strcmp() */
+	return rules.number == 0;
+#else
+	/* either it is strcmp() in all locales, as in musl, or rules put small letters in front */
+	return strcoll_l("a", "B", locale) > 0;
 #endif
-	return random_strings_by_bytes(locale);
 }
 
 GpusortLibc *
@@ -137,7 +79,7 @@ gpusort_libc_find(const char *collate, const char *ctype)
 				 errmsg("out of memory")));
 	}
 	libc->locale = locale;
-	libc->by_bytes = probe(locale);
+	libc->by_bytes = orders_by_bytes(locale);
 	libc->next = locales;
 	locales = libc;
 	return libc;
