@@ -11,7 +11,9 @@
  *
  * lower() of PostgreSQL decodes the string, allocates memory three times, and asks
  * libc or ICU about each letter: 0.2 to 0.6 us for a string of 32 bytes.  Most strings
- * have only ASCII letters, whose small letters are asked for once.
+ * have only ASCII letters, whose small letters are asked for once.  They do not depend on
+ * neighbours that are ASCII, too: Unicode's rules about neighbours are for Greek letters and
+ * combining marks.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,45 +30,9 @@
 static uint8 small[256];
 static bool small_known;
 
-/*
- * Does each letter of the table have its small letter beside each other one?  lower() is
- * asked for one string in which each two letters are neighbours, in either order.
- */
-static bool
-pairs_agree(const uint8 *table)
-{
-	char	   *pairs = palloc(ASCII * (ASCII + 2));
-	int			n = 0;
-	char	   *lowered;
-	bool		agree;
-
-	for (int a = 1; a < ASCII; a++)
-	{
-		if (table[a] == 0)
-			continue;
-		for (int b = a; b < ASCII; b++)
-		{
-			if (table[b] == 0)
-				continue;
-			pairs[n++] = a;
-			pairs[n++] = b;
-		}
-		pairs[n++] = a;
-	}
-	lowered = str_tolower(pairs, n, DEFAULT_COLLATION_OID);
-	agree = strlen(lowered) == n;
-	for (int i = 0; i < n && agree; i++)
-		agree = (uint8) lowered[i] == table[(uint8) pairs[i]];
-	pfree(lowered);
-	pfree(pairs);
-	return agree;
-}
-
 const uint8 *
 gpusort_citext_ascii(void)
 {
-	uint8		table[256] = {0};
-
 	if (small_known)
 		return small;
 	for (int c = 1; c < ASCII; c++)
@@ -75,11 +41,9 @@ gpusort_citext_ascii(void)
 		char	   *lowered = str_tolower(&letter, 1, DEFAULT_COLLATION_OID);
 
 		if ((uint8) lowered[0] < ASCII && lowered[0] != '\0' && lowered[1] == '\0')
-			table[c] = lowered[0];
+			small[c] = lowered[0];
 		pfree(lowered);
 	}
-	if (pairs_agree(table))
-		memcpy(small, table, sizeof(small));
 	small_known = true;
 	return small;
 }
