@@ -64,20 +64,9 @@ gpusort_libc_find(const char *collate, const char *ctype)
 		freelocale(part);
 		return NULL;
 	}
-	libc = MemoryContextAllocExtended(TopMemoryContext, sizeof(GpusortLibc),
-									  MCXT_ALLOC_ZERO | MCXT_ALLOC_NO_OOM);
-	if (libc != NULL)
-	{
-		libc->collate = strdup(collate);
-		libc->ctype = strdup(ctype);
-	}
-	if (libc == NULL || libc->collate == NULL || libc->ctype == NULL)
-	{
-		freelocale(locale);
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-	}
+	libc = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortLibc));
+	libc->collate = MemoryContextStrdup(TopMemoryContext, collate);
+	libc->ctype = MemoryContextStrdup(TopMemoryContext, ctype);
 	libc->locale = locale;
 	libc->by_bytes = orders_by_bytes(locale);
 	libc->next = locales;
