@@ -355,6 +355,22 @@ gpusort_load_be16(const void *pointer)
 	return pg_ntoh16(word);
 }
 
+/* Appends the lower n bits of a number, 1 to 64, whose other bits are 0, behind the used bits of words, whose other bits are 0. */
+static inline void
+gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
+{
+	uint64	   *word = &words[used / 64];
+	int			room = 64 - used % 64;	/* bits left in this word */
+
+	if (likely(n <= room))
+		word[0] |= number << (room - n);
+	else
+	{
+		word[0] |= number >> (n - room);
+		word[1] |= number << (64 - (n - room));
+	}
+}
+
 /* The 48 bits of a macaddr and of a tid */
 static inline uint64
 gpusort_macaddr_bits(const macaddr *address)

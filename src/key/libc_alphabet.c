@@ -26,6 +26,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
+#include "key/column.h"
 #include "key/libc.h"
 
 /* Letters in the tables: of one byte, or of two bytes in UTF-8 */
@@ -351,22 +352,6 @@ find_codes(GpusortLibcAlphabet *alphabet, int number)
 	codes->known = true;
 }
 
-/* Appends a code behind the used bits of head. */
-static inline void
-append(uint64 *head, int used, int bits, uint64 code)
-{
-	int			room = 64 - used % 64;
-
-	head += used / 64;
-	if (likely(bits <= room))
-		head[0] |= code << (room - bits);
-	else
-	{
-		head[0] |= code >> (bits - room);
-		head[1] |= code << (64 - (bits - room));
-	}
-}
-
 bool
 gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *weights, int n,
 							  uint64 *head, int room)
@@ -380,7 +365,7 @@ gpusort_libc_alphabet_weights(const GpusortLibcAlphabet *alphabet, const uint8 *
 		weight = next_weight(&weights, end);
 		if (weight == 0)
 			break;
-		append(head, used, alphabet->bits, code_of(alphabet, weight, &ends));
+		gpusort_append_bits(head, used, code_of(alphabet, weight, &ends), alphabet->bits);
 	}
 	return !ends;
 }
@@ -425,7 +410,7 @@ gpusort_libc_alphabet_encode(GpusortLibcAlphabet *alphabet, const char *data, Si
 		if (unlikely(letter->other))
 			return encode_by_libc(alphabet, data, length, head, room);
 		for (int i = 0; i < letter->count && used + bits <= room; i++, used += bits)
-			append(head, used, bits, letter->codes[i]);
+			gpusort_append_bits(head, used, letter->codes[i], bits);
 		if (unlikely(letter->ends))
 			return false;
 		before = number;

@@ -47,18 +47,7 @@ static inline void
 put(Bits *bits, uint64 number, int n)
 {
 	if (likely(bits->used < bits->most))
-	{
-		uint64	   *word = &bits->words[bits->used / 64];
-		int			room = 64 - bits->used % 64;	/* bits left in this word */
-
-		if (n <= room)
-			word[0] |= number << (room - n);
-		else
-		{
-			word[0] |= number >> (n - room);
-			word[1] = number << (64 - (n - room));
-		}
-	}
+		gpusort_append_bits(bits->words, bits->used, number, n);
 	bits->used += n;
 }
 

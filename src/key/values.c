@@ -224,20 +224,11 @@ gpusort_rownumeric_encode(const GpusortRowColumn *column, Datum value, uint64 *w
 /* The first bits of word 0 that the address does not use: NULL's flag and the family */
 #define FLAG_BITS		2
 
-/* Appends the lower n bits of a number, 1 to 32, to the bits written so far, *used of them. */
+/* Appends the lower n bits of a number to the bits written so far, *used of them. */
 static inline void
 put_bits(uint64 *words, int *used, uint64 bits, int n)
 {
-	int			room = 64 - *used % 64; /* bits left in the current word */
-	uint64	   *word = &words[*used / 64];
-
-	if (n <= room)
-		word[0] |= bits << (room - n);
-	else
-	{
-		word[0] |= bits >> (n - room);
-		word[1] |= bits << (64 - (n - room));
-	}
+	gpusort_append_bits(words, *used, bits, n);
 	*used += n;
 }
 
