@@ -202,6 +202,18 @@ gpusort_column_float8(const GpusortRowColumn *column, uint64 bits)
 	return (Min(rank, PG_UINT64_MAX - 2) + 1) ^ column->masks.flip[0];
 }
 
+/*
+ * Sets the words of a value in plan "flag" to place and the first bits of head.  In front of these, shift bits are left:
+ * 1 for NULL's flag, or 3 if place, 0 to 2, says whether the value sorts before, among or after those with the prefix.
+ */
+static inline void
+gpusort_column_set_words(const GpusortRowColumn *column, uint64 place, int shift, const uint64 *head, uint64 *words)
+{
+	words[0] = ((place << 61 | head[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
+	for (int i = 1; i < column->words; i++)
+		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
+}
+
 /* Gives a column a third word, before any row is encoded.  bits: those that can vary. */
 static inline void
 gpusort_column_widen(GpusortRowColumn *column, int bits)

@@ -92,7 +92,5 @@ gpusort_rowlibc_words(const GpusortRowColumn *column, const char *data, Size len
 		place = make_head_after_prefix(column, data, length, head, room);
 	else
 		make_head(column, data, length, head, room);
-	words[0] = ((place << 61 | head[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
-	for (int i = 1; i < column->words; i++)
-		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
+	gpusort_column_set_words(column, place, shift, head, words);
 }

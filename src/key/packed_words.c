@@ -163,10 +163,7 @@ gpusort_rowpacked_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 		room -= 2;
 		length = pack_behind_prefix(column, value, room, bits, &place);
 	}
-	words[0] = ((place << 61 | bits[0] >> shift) ^ column->masks.flip[0]) | column->masks.base;
-	words[1] = (bits[0] << (64 - shift) | bits[1] >> shift) ^ column->masks.flip[1];
-	if (column->words > 2)
-		words[2] = (bits[1] << (64 - shift) | bits[2] >> shift) ^ column->masks.flip[2];
+	gpusort_column_set_words(column, place, shift, bits, words);
 	return length <= room;
 }
 

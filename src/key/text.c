@@ -173,15 +173,6 @@ gpusort_rowicu_begin(GpusortRowColumn *column, const GpusortSortColumn *from)
 	column->icu.abbreviation = ssup;
 }
 
-/* Makes the column's words of 128 bits.  The first bit is left for NULL's flag, so the last bit is lost. */
-static inline void
-set_words(const GpusortRowColumn *column, const uint64 *head, uint64 *words)
-{
-	words[0] = ((head[0] >> 1) ^ column->masks.flip[0]) | column->masks.base;
-	if (column->words > 1)
-		words[1] = (head[0] << 63 | head[1] >> 1) ^ column->masks.flip[1];
-}
-
 /* Returns PostgreSQL's abbreviated key of a value, in the upper bits. */
 static inline uint64
 abbreviate(SortSupport ssup, Datum value)
@@ -205,7 +196,7 @@ encode_weights(const GpusortRowColumn *column, const char *data, Size length, ui
 		head[0] = abbreviate(column->icu.abbreviation, PointerGetDatum(string));
 		pfree(string);
 	}
-	set_words(column, head, words);
+	gpusort_column_set_words(column, 0, 1, head, words);
 }
 
 /*
@@ -267,7 +258,7 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	{
 		uint64		head[2] = {abbreviate(column->icu.abbreviation, value)};
 
-		set_words(column, head, words);
+		gpusort_column_set_words(column, 0, 1, head, words);
 		return false;
 	}
 	if (unlikely(gpusort_varlena_remote(datum)))
