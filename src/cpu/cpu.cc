@@ -24,31 +24,9 @@ struct KeyElements
 
 	Key			min;
 
-	Elem
-	operator()(Key distance, size_t position) const
-	{
-		(void) position;
-		return distance + min;
-	}
-
-	bool
-	defer(Elem *elems, size_t n, size_t position) const
-	{
-		(void) elems;
-		(void) n;
-		(void) position;
-		return false;
-	}
-
-	void
-	finish(Elem *elems, size_t n, size_t position, Crew *crew, int thread) const
-	{
-		(void) elems;
-		(void) n;
-		(void) position;
-		(void) crew;
-		(void) thread;
-	}
+	Elem operator()(Key distance, size_t) const { return distance + min; }
+	bool defer(Elem *, size_t, size_t) const { return false; }
+	void finish(Elem *, size_t, size_t, int) const {}
 };
 
 /* Encodes the input into out, in reverse order if reverse. */

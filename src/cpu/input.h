@@ -253,14 +253,13 @@ struct Input : Rows<typename Encoding::Key, 1>
 
 	/*
 	 * Calls use(f), where f(row) is the number made of at most 64 bits of the
-	 * row's key from bit begin on; the rows agree in the bits before.  A key of
-	 * one word has no more than 64 bits, so f always returns the whole distance.
+	 * row's key from a bit on.  A key of one word has no more than 64 bits, so f
+	 * always returns the whole distance.
 	 */
 	template <typename Use>
 	void
-	with_bits(int begin, Use use) const
+	with_bits(int, Use use) const
 	{
-		(void) begin;
 		use(Distance{key_of, min, Key(max - min), bits});
 	}
 };

@@ -362,9 +362,8 @@ struct RowElements
 	}
 
 	void
-	finish(Elem *elems, size_t n, size_t position, Crew *crew, int thread) const
+	finish(Elem *elems, size_t n, size_t position, int thread) const
 	{
-		(void) crew;
 		sort->mark(elems, n, begin + position);
 		refine_ties(sort, elems, n, begin + position, bits, thread);
 		store(elems, n, position);

@@ -232,7 +232,7 @@ struct Partition
 				/* with a shift of 0, a bin's elements have equal distances and are in order */
 				if (n > 1 && shift > 0)
 					sort_range(out + start[bin], n, crew, thread);
-				elements.finish(out + start[bin], n, start[bin], crew, thread);
+				elements.finish(out + start[bin], n, start[bin], thread);
 			}
 		});
 	}
