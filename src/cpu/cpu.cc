@@ -176,9 +176,3 @@ gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads)
 		return (2 * n + (refined < n ? refined : n)) * sizeof(uint64_t);
 	return n <= LARGEST_BIN ? 0 : n * key_bytes;
 }
-
-const char *
-gpusort_cpu_target(void)
-{
-	return gpusort_vqsort_target();
-}

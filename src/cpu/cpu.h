@@ -132,7 +132,7 @@ extern GpusortCpuStatus gpusort_cpu_select(const GpusortCpuInput *input, uint64_
  */
 extern size_t gpusort_cpu_scratch(uint64_t n, int key_bytes, bool rows, int threads);
 
-/* The name of the instruction set that VQSort uses, such as "AVX3".  A static string. */
+/* Returns the instructions that VQSort uses, such as "AVX2"; "scalar" on an x86 processor without SSE4. */
 extern const char *gpusort_cpu_target(void);
 
 #ifdef __cplusplus

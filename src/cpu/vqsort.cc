@@ -75,6 +75,7 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 
+#include "cpu/cpu.h"
 #include "cpu/vqsort.h"
 
 #if HWY_MAJOR == 1 && HWY_MINOR == 0
@@ -158,7 +159,7 @@ gpusort_vqsort(uint64_t *words, size_t n)
 }
 
 const char *
-gpusort_vqsort_target(void)
+gpusort_cpu_target(void)
 {
 	return target().name;
 }

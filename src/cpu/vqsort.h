@@ -18,10 +18,4 @@
 extern void gpusort_vqsort(uint32_t *words, size_t n);
 extern void gpusort_vqsort(uint64_t *words, size_t n);
 
-/*
- * Returns the instructions that are used, such as "AVX2"; "scalar" on an x86 processor
- * without SSE4.
- */
-extern const char *gpusort_vqsort_target(void);
-
 #endif							/* GPUSORT_CPU_VQSORT_H */
