@@ -174,32 +174,6 @@ put_field(Bits *bits, const GpusortRowColumn *column, Datum value)
 	}
 }
 
-bool
-gpusort_packed_field(GpusortRowKind kind)
-{
-	switch (kind)
-	{
-		case GPUSORT_ROW_BYTE:
-		case GPUSORT_ROW_INT2:
-		case GPUSORT_ROW_INT4:
-		case GPUSORT_ROW_FLOAT4:
-		case GPUSORT_ROW_ENUM:
-		case GPUSORT_ROW_MACADDR:
-		case GPUSORT_ROW_TID:
-		case GPUSORT_ROW_FLOAT8:
-		case GPUSORT_ROW_INT8:
-		case GPUSORT_ROW_MACADDR8:
-		case GPUSORT_ROW_UUID:
-		case GPUSORT_ROW_INTERVAL:
-		case GPUSORT_ROW_TIMETZ:
-		case GPUSORT_ROW_TEXT:
-		case GPUSORT_ROW_NAME:
-			return true;
-		default:
-			return false;
-	}
-}
-
 /* Appends a field of fixed width that is stored at any address. */
 static inline void
 put_stored(Bits *bits, const GpusortField *field, const char *stored)

@@ -79,7 +79,12 @@ struct GpusortPacking
 extern GpusortPacking *gpusort_packed_plan(Oid compare, Oid type, TupleDesc row);
 
 /* Can a column of this kind be a field? */
-extern bool gpusort_packed_field(GpusortRowKind kind);
+static inline bool
+gpusort_packed_field(GpusortRowKind kind)
+{
+	return kind < GPUSORT_ROW_ABBREVIATED && kind != GPUSORT_ROW_NUMERIC && kind != GPUSORT_ROW_INET &&
+		kind != GPUSORT_ROW_PACKED;
+}
 
 /*
  * Writes the first bits of a value, at least most of them if there are, to words,
