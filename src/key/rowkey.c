@@ -49,20 +49,10 @@ gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool n
 	};
 }
 
-/* Are the words of a column of this kind chosen by a sample of the rows? */
-static bool
-is_sampled(GpusortRowKind kind)
-{
-	return kind == GPUSORT_ROW_TEXT || kind == GPUSORT_ROW_INET || kind == GPUSORT_ROW_PACKED ||
-		kind == GPUSORT_ROW_ABBREVIATED || kind == GPUSORT_ROW_LIBC || kind == GPUSORT_ROW_SUPPORTED;
-}
-
 /* Gives a column words, behind those that the plan has. */
 static void
 plan_words(GpusortKeyPlan *plan, GpusortRowColumn *column)
 {
-	GpusortRowKind kind = column->kind;
-
 	/* a column that is always a prefix can do with its first word */
 	if (gpusort_column_is_prefix(column) && plan->words == GPUSORT_MAX_WORDS - 1)
 	{
@@ -74,8 +64,7 @@ plan_words(GpusortKeyPlan *plan, GpusortRowColumn *column)
 								 plan->ncolumns, GPUSORT_MAX_WORDS);
 	plan->nencoded++;
 	plan->words += column->words;
-	plan->strings |= kind == GPUSORT_ROW_NAME ||
-		(is_sampled(kind) && kind != GPUSORT_ROW_INET && kind != GPUSORT_ROW_PACKED);
+	plan->strings |= column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_NAME || gpusort_column_is_prefix(column);
 }
 
 /* Columns after the first one whose words never decide have no words. */
@@ -391,20 +380,14 @@ gpusort_rowkey_encode_column(GpusortRowColumn *column, Datum value, bool isnull,
 bool
 gpusort_rowkey_keeps_values(const GpusortRowKey *key)
 {
-	for (int i = 0; i < key->nencoded; i++)
-	{
-		if (key->columns[i].few != NULL)
-			return true;
-	}
-	return false;
+	return key->columns[key->ncolumns - 1].few != NULL;
 }
 
 void
 gpusort_rowkey_keep_no_more(GpusortRowKey *key)
 {
-	for (int i = 0; i < key->nencoded; i++)
-	{
-		if (key->columns[i].few != NULL)
-			gpusort_few_complete(&key->columns[i]);
-	}
+	GpusortRowColumn *last = &key->columns[key->ncolumns - 1];
+
+	if (last->few != NULL)
+		gpusort_few_complete(last);
 }
