@@ -118,9 +118,8 @@ gpusort_icu_next(GpusortIcuReader *reader)
 	return 0;
 }
 
-/* Does for a text of n units what gpusort_icu_weights() does for a character. */
-static int
-read_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
+int
+gpusort_icu_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
 {
 	int			count = 0;
 	uint32		weight;
@@ -139,14 +138,6 @@ sort_key_lead(const GpusortIcuReader *reader, const uint16 *text, int32 n)
 
 	ucol_getSortKey(reader->collator, text, n, key, sizeof(key));
 	return key[0];
-}
-
-int
-gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint32 *weights)
-{
-	uint16		text = character;
-
-	return read_weights(reader, &text, 1, weights);
 }
 
 /* Begins a range, unless the last one has the same shift.  False if the array is full. */
@@ -202,7 +193,7 @@ read_reordering(GpusortIcuReader *reader)
 		uint32		start;
 		int			place;
 
-		if (U_FAILURE(status) || length == 0 || read_weights(reader, text, length + 1, weights) != 1)
+		if (U_FAILURE(status) || length == 0 || gpusort_icu_weights(reader, text, length + 1, weights) != 1)
 			continue;
 		start = (weights[0] >> 16) << 8 | sort_key_lead(reader, text, length + 1);
 		for (place = nstarts++; place > 0 && starts[place - 1] > start; place--)
@@ -221,13 +212,12 @@ read_reordering(GpusortIcuReader *reader)
 		return false;
 
 	/* check the ranges with every 97th character */
-	for (uint32 character = 0x20; character < 0xD800; character += 97)
+	for (uint16 character = 0x20; character < 0xD800; character += 97)
 	{
 		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
-		uint16		text = character;
 
-		if (gpusort_icu_weights(reader, character, weights) > 0 &&
-			weights[0] >> 24 != sort_key_lead(reader, &text, 1))
+		if (gpusort_icu_weights(reader, &character, 1, weights) > 0 &&
+			weights[0] >> 24 != sort_key_lead(reader, &character, 1))
 			return false;
 	}
 	return true;

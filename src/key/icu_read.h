@@ -76,11 +76,11 @@ extern void gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int3
 extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
 
 /*
- * Stores the weights of a character of 16 bits that stands alone.  Returns their
+ * Stores the weights of n UTF-16 units of text.  Returns their
  * number, or GPUSORT_ICU_WEIGHTS + 1 if there are more than GPUSORT_ICU_WEIGHTS.
  * The array has room for GPUSORT_ICU_WEIGHTS + 1 weights.  Raises ICU's errors.
  */
-extern int	gpusort_icu_weights(GpusortIcuReader *reader, uint32 character, uint32 *weights);
+extern int	gpusort_icu_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights);
 
 /*
  * Is a character of a kind whose weights may depend on its neighbors, whatever the

@@ -19,7 +19,7 @@
 
 /* Asks ICU for the weights of a character of 16 bits. */
 static GpusortIcuChar
-describe_char(GpusortIcuTable *table, uint32 character)
+describe_char(GpusortIcuTable *table, uint16 character)
 {
 	GpusortIcuChar result = {0};
 	uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
@@ -27,7 +27,7 @@ describe_char(GpusortIcuTable *table, uint32 character)
 
 	if (gpusort_icu_interacts(table->reader, character) ||
 		(table->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
-		(count = gpusort_icu_weights(table->reader, character, weights)) > GPUSORT_ICU_WEIGHTS)
+		(count = gpusort_icu_weights(table->reader, &character, 1, weights)) > GPUSORT_ICU_WEIGHTS)
 	{
 		result.flags = GPUSORT_ICU_CONTEXT;
 		return result;
