@@ -25,14 +25,6 @@
 #include "key/packed.h"
 #include "key/column.h"
 
-/* The words of the columns after one that has been encoded */
-typedef enum LaterWords
-{
-	LATER_WORDS_EXACT,			/* are those of the row's values */
-	LATER_WORDS_ZEROS,			/* must all be 0 */
-	LATER_WORDS_ONES			/* must have all bits set that can vary */
-} LaterWords;
-
 GpusortSortColumn
 gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool nulls_first, Expr *expr)
 {
@@ -176,33 +168,30 @@ flagged_word(const GpusortRowColumn *column, uint64 bits)
 }
 
 /*
- * The later words of a row with the outer or the inner value of a crowded
- * column.  Only the outer one, which is more frequent, keeps exact later words.
+ * Do the words of the outer or the inner value of a crowded column decide?
+ * Those of the outer one do, which is more frequent.
  */
-static pg_noinline LaterWords
+static pg_noinline bool
 enter_crowd(GpusortRowColumn *column, bool outer)
 {
-	if (outer)
-		return LATER_WORDS_EXACT;
-	column->crowd_met = true;
-	/* NULL has taken the outer value's words: it is on NULL's side of the inner one */
-	return column->nulls_first ? LATER_WORDS_ONES : LATER_WORDS_ZEROS;
+	column->crowd_met |= !outer;
+	return outer;
 }
 
 /* A value of 64 bits in plan "crowded" */
-static inline LaterWords
+static inline bool
 encode_crowded_word(GpusortRowColumn *column, uint64 bits, uint64 *words)
 {
 	bits ^= column->masks.flip[0];
 	words[0] = bits;
 	if (likely((bits ^ column->masks.null[0]) > 1))
-		return LATER_WORDS_EXACT;
+		return true;
 	words[0] = column->masks.null[0] ^ 1;
 	return enter_crowd(column, bits == column->masks.null[0]);
 }
 
 /* A value of 128 bits, big-endian, in plan "crowded" */
-static inline LaterWords
+static inline bool
 encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64 *words)
 {
 	uint64		next = gpusort_load_be64(bytes + 8) ^ column->masks.flip[1];
@@ -210,16 +199,16 @@ encode_crowded_pair(GpusortRowColumn *column, const unsigned char *bytes, uint64
 	words[0] = gpusort_load_be64(bytes) ^ column->masks.flip[0];
 	words[1] = next;
 	if (likely(words[0] != column->masks.null[0] || (next ^ column->masks.null[1]) > 1))
-		return LATER_WORDS_EXACT;
+		return true;
 	words[1] = column->masks.null[1] ^ 1;
 	return enter_crowd(column, next == column->masks.null[1]);
 }
 
-/* Writes the words of a value that is not NULL.  Returns the words that later columns must have. */
-static pg_attribute_always_inline LaterWords
+/* Writes the words of a value that is not NULL.  Returns false if they do not decide. */
+static pg_attribute_always_inline bool
 encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 {
-	bool		whole = true;	/* false: the words do not decide */
+	bool		whole = true;
 
 	switch (column->kind)
 	{
@@ -284,7 +273,7 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 				gpusort_few_encode(column, value, words);
 			break;
 	}
-	return likely(whole) ? LATER_WORDS_EXACT : LATER_WORDS_ZEROS;
+	return whole;
 }
 
 /* Writes the words of a NULL. */
@@ -300,10 +289,10 @@ encode_null(const GpusortRowColumn *column, uint64 *words)
  * columns must not decide either.
  */
 static pg_noinline void
-fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end,
-				 LaterWords later)
+fill_later_words(GpusortRowKey *key, GpusortRowColumn *column, uint64 *words, uint64 *end)
 {
-	bool		ones = later == LATER_WORDS_ONES;
+	/* NULL has taken the outer value's words, so that the inner one is on the other side of it */
+	bool		ones = column->crowd_met && column->nulls_first;
 
 	key->undecided |= (uint32) 1 << (column - key->columns);
 	for (words += column->words, column++; words < end; words += column->words, column++)
@@ -323,17 +312,14 @@ gpusort_rowkey_encode(GpusortRowKey *key, TupleTableSlot *slot, uint64 *words)
 
 	for (; words < end; words += column->words, column++)
 	{
-		LaterWords	later;
-
 		if (slot->tts_isnull[column->attribute])
 		{
 			encode_null(column, words);
 			continue;
 		}
-		later = encode_value(column, slot->tts_values[column->attribute], words);
-		if (unlikely(later != LATER_WORDS_EXACT))
+		if (unlikely(!encode_value(column, slot->tts_values[column->attribute], words)))
 		{
-			fill_later_words(key, column, words, end, later);
+			fill_later_words(key, column, words, end);
 			return;
 		}
 	}
@@ -349,8 +335,6 @@ gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, c
 
 	for (int row = 0; row < n; row++, words += key->words, end += key->words)
 	{
-		LaterWords	later;
-
 		if (unlikely(filled[row]))
 			continue;
 		if (values[row] == NULL)
@@ -358,10 +342,9 @@ gpusort_rowkey_encode_values(GpusortRowKey *key, int i, int bytes, bool byval, c
 			encode_null(column, words);
 			continue;
 		}
-		later = encode_value(column, fetch_att(values[row], byval, bytes), words);
-		if (unlikely(later != LATER_WORDS_EXACT))
+		if (unlikely(!encode_value(column, fetch_att(values[row], byval, bytes), words)))
 		{
-			fill_later_words(key, column, words, end, later);
+			fill_later_words(key, column, words, end);
 			any = filled[row] = true;
 		}
 	}
