@@ -26,7 +26,7 @@
 
 /*
  * Defines a function that lowers *min and raises *max to include the keys of n
- * words.  The key of a word is key_of(word) ^ flip.
+ * words.  The key of a word is key_of(word) ^ flip; key_of may be empty.
  */
 #define GPUSORT_SCAN_RANGE(name, word_t, key_of) \
 	GPUSORT_CLONES __attribute__((unused)) static void \
@@ -44,8 +44,8 @@
 		*max = high; \
 	}
 
-GPUSORT_SCAN_RANGE(gpusort_scan_words, uint32_t, gpusort_key_word4)
-GPUSORT_SCAN_RANGE(gpusort_scan_words, uint64_t, gpusort_key_word8)
+GPUSORT_SCAN_RANGE(gpusort_scan_words, uint32_t, )
+GPUSORT_SCAN_RANGE(gpusort_scan_words, uint64_t, )
 GPUSORT_SCAN_RANGE(gpusort_scan_floats, uint32_t, gpusort_key_float4)
 GPUSORT_SCAN_RANGE(gpusort_scan_floats, uint64_t, gpusort_key_float8)
 GPUSORT_SCAN_RANGE(gpusort_scan_ranks, uint32_t, gpusort_rank_float4)

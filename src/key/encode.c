@@ -28,9 +28,9 @@ gpusort_encode(const GpusortEncoding *encoding, int key_bytes,
 	{
 		case GPUSORT_ENCODING_WORD:
 			if (key_bytes == 4)
-				ENCODE_LOOP(uint32_t, gpusort_key_word4);
+				ENCODE_LOOP(uint32_t, );
 			else
-				ENCODE_LOOP(uint64_t, gpusort_key_word8);
+				ENCODE_LOOP(uint64_t, );
 			break;
 		case GPUSORT_ENCODING_FLOAT:
 			if (key_bytes == 4)

@@ -142,19 +142,6 @@ gpusort_rank_float8(uint64_t bits)
 	return gpusort_key_float8(bits);
 }
 
-/* Words that need no map, for loops over any of these functions */
-static inline uint32_t
-gpusort_key_word4(uint32_t word)
-{
-	return word;
-}
-
-static inline uint64_t
-gpusort_key_word8(uint64_t word)
-{
-	return word;
-}
-
 /*
  * The encoding of stored values as keys: one of the maps above, then an
  * exclusive-or with flip.  flip is the sign bit for integers and 0 for floats,
