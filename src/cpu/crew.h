@@ -97,24 +97,6 @@ struct Crew
 	}
 };
 
-/* A thread's argument: the work, and the thread's number. */
-template <typename Work>
-struct Share
-{
-	Work	   *work;
-	int			thread;
-};
-
-template <typename Work>
-void *
-run_share(void *arg)
-{
-	Share<Work> *share = static_cast<Share<Work> *>(arg);
-
-	(*share->work) (share->thread);
-	return NULL;
-}
-
 /*
  * Calls work(0) to work(threads - 1), each in its own thread, and returns when
  * all calls have returned.  work(0), and the work of threads that cannot be
@@ -125,8 +107,12 @@ template <typename Work>
 void
 in_parallel(int threads, Work work)
 {
+	struct Share
+	{
+		Work	   *work;
+		int			thread;
+	}			shares[MAX_THREADS];
 	pthread_t	ids[MAX_THREADS];
-	Share<Work> shares[MAX_THREADS];
 	bool		made[MAX_THREADS] = {false};
 	sigset_t	all;
 	sigset_t	old;
@@ -138,7 +124,12 @@ in_parallel(int threads, Work work)
 		for (int i = 1; i < threads; i++)
 		{
 			shares[i] = {&work, i};
-			made[i] = pthread_create(&ids[i], NULL, run_share<Work>, &shares[i]) == 0;
+			made[i] = pthread_create(&ids[i], NULL, [](void *arg) -> void * {
+				Share	   *share = static_cast<Share *>(arg);
+
+				(*share->work) (share->thread);
+				return NULL;
+			}, &shares[i]) == 0;
 		}
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 	}
