@@ -95,7 +95,7 @@ sort_keys(const GpusortCpuInput &described, void *result,
 
 /* Calls sort(e), where e has the type of the encoding for keys of this type. */
 template <typename Key, typename Sort>
-GpusortCpuStatus
+auto
 with_kind(GpusortEncodingKind kind, Sort sort)
 {
 	switch (kind)
@@ -111,7 +111,7 @@ with_kind(GpusortEncodingKind kind, Sort sort)
 
 /* Calls sort(e), where e has the type of the input's encoding and width. */
 template <typename Sort>
-GpusortCpuStatus
+auto
 with_encoding(const GpusortCpuInput *input, Sort sort)
 {
 	return input->key_bytes == 4 ? with_kind<uint32_t>(input->encoding.kind, sort) :
@@ -145,15 +145,11 @@ gpusort_cpu_argsort(const GpusortCpuInput *input, uint32_t *rows, uint8_t *ties,
 bool
 gpusort_cpu_in_order(const GpusortCpuInput *input, const GpusortCpuOptions *options)
 {
-	bool		in_order = false;
-
 	if (input->words > 1)
 		return gpusort_cpu_in_order_words(input, options);
-	(void) with_encoding(input, [&](auto encoding) {
-		in_order = is_in_order(Input<decltype(encoding)>(*input), options);
-		return GPUSORT_CPU_OK;
+	return with_encoding(input, [&](auto encoding) {
+		return is_in_order(Input<decltype(encoding)>(*input), options);
 	});
-	return in_order;
 }
 
 void
