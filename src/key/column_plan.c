@@ -10,13 +10,9 @@
  * may be another one that is binary coercible to it: a domain, varchar, cidr or
  * regclass.
  *
- * Texts are encoded in one of three ways.  Under the C and POSIX collations, other
- * locales of libc that order by bytes, the builtin provider, and in the pattern_ops
- * families, texts compare by their bytes.  Under an ICU collation, the words are
- * made of primary weights or of PostgreSQL's abbreviated keys, which are the first bytes of ICU's sort key
- * (key/text.c).  Under any other collation of libc, the words are made by
- * strxfrm().  PostgreSQL does not trust these (varlena.c, varstr_sortsupport), so
- * the sorted rows are verified (key/libc_text.c).
+ * Texts compare by their bytes under the C and POSIX collations, other locales of libc
+ * that order by bytes, the builtin provider, and in the pattern_ops families.  Others
+ * compare by ICU (key/text.c) or by libc (key/libc_text.c).
  *
  * Arrays, ranges and rows compare by the default operator classes of their elements,
  * bounds and columns.  So these are resolved as if they were columns.
@@ -192,10 +188,6 @@ collation_comparer(Oid collation, GpusortLibc **libc)
 		if (*libc != NULL && (*libc)->by_bytes)
 			comparer = COMPARER_BYTES;
 	}
-	if (collate != NULL)
-		pfree(collate);
-	if (ctype != NULL)
-		pfree(ctype);
 	return comparer;
 }
 
