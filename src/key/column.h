@@ -31,28 +31,8 @@
  *				for timestamps and NULLS LAST, 'infinity' and the microsecond
  *				before it.
  *
- *	type								plan		bits of the words that vary
- *
- *	bool								flag		2
- *	"char"								flag		9
- *	int2								flag		17
- *	int4, date, oid, float4, enum		flag		33
- *	macaddr, tid						flag		49
- *	float8								code		64
- *	int8, time, timestamp, timestamptz,
- *	money, xid8, pg_lsn, macaddr8		crowded		64
- *	interval							flag		38 + 37
- *	timetz								flag		54 + 32
- *	numeric								flag		64 + 64
- *	inet								flag		64 + 64 (+ 58)
- *	text and bpchar under ICU			flag		64 + 64 (a prefix)
- *	array, range, row, bit, varbit		flag		64 + 64 (+ 64)
- *	text, bpchar and name under libc	flag		64 + 64 (+ 64) (a proposal)
- *	text, varchar, bpchar, bytea, name	code		64 + 64
- *	citext, of its small letters		as text
- *	types of extensions that have
- *	abbreviated keys					flag		64 (a prefix)
- *	uuid								crowded		64 + 64
+ * row_types[] in key/column_plan.c has the plan of each type.  Texts under ICU and under libc, and types of
+ * extensions that have abbreviated keys, have plan "flag" and always a prefix.
  *
  * Rows with equal words can still have different values in a column: where the words
  * hold only a prefix of a long value, and where two values of a crowded column share
