@@ -319,7 +319,7 @@ gpusort_varlena_remote(const void *pointer)
 	return VARATT_IS_COMPRESSED(pointer) || VARATT_IS_EXTERNAL(pointer);
 }
 
-/* Load 8, 4 or 2 bytes from any address; the first byte is the most significant. */
+/* Load 8 or 4 bytes from any address; the first byte is the most significant. */
 static inline uint64
 gpusort_load_be64(const void *pointer)
 {
@@ -336,15 +336,6 @@ gpusort_load_be32(const void *pointer)
 
 	memcpy(&word, pointer, sizeof(word));
 	return pg_ntoh32(word);
-}
-
-static inline uint16
-gpusort_load_be16(const void *pointer)
-{
-	uint16		word;
-
-	memcpy(&word, pointer, sizeof(word));
-	return pg_ntoh16(word);
 }
 
 /* Appends the lower n bits of a number, 1 to 64, whose other bits are 0, behind the used bits of words, whose other bits are 0. */
@@ -367,9 +358,7 @@ gpusort_append_bits(uint64 *words, Size used, uint64 number, int n)
 static inline uint64
 gpusort_macaddr_bits(const macaddr *address)
 {
-	const unsigned char *bytes = (const unsigned char *) address;
-
-	return (uint64) gpusort_load_be32(bytes) << 16 | gpusort_load_be16(bytes + 4);
+	return (uint64) gpusort_load_be32(address) << 16 | address->e << 8 | address->f;
 }
 
 static inline uint64
