@@ -129,6 +129,7 @@ typedef struct GpusortRowColumn
 								 * 1 to 63; other plans: 0 */
 	bool		descending;
 	bool		nulls_first;
+	bool		is_name;		/* strings: name, which is no varlena */
 	bool		blank_padded;	/* strings: bpchar, whose trailing blanks do not count */
 	bool		lowered;		/* strings: citext, made small first (key/citext.c) */
 	GpusortComparison comparison;	/* how core compares */
@@ -157,7 +158,6 @@ typedef struct GpusortRowColumn
 			struct GpusortLibcAlphabet *alphabet;	/* makes words from codes; NULL: they are
 													 * made from strxfrm()'s weights */
 			struct GpusortLibcPrefix *prefix;	/* bytes that most strings begin with; or NULL */
-			bool		is_name;	/* the type is name */
 		}			libc;		/* LIBC */
 		GpusortSupport *support;	/* SUPPORTED */
 	};
@@ -224,7 +224,6 @@ extern void gpusort_rowtype_begin(const GpusortSortColumn *from, GpusortRowColum
  * not decide: they hold only a prefix of the value.
  */
 extern bool gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
-extern bool gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *words);
 
 /* Writes the GPUSORT_TAIL_WORDS that order strings of kind TEXT by their bytes after those that are in their words. */
 extern void gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *words);

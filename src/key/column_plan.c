@@ -382,6 +382,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->words = type->words;
 	column->bits = type->bits;
 	column->width = type->width;
+	column->is_name = opcintype == NAMEOID;
 	column->blank_padded = opcintype == BPCHAROID;
 	column->lowered = lowered;
 	column->comparison = lowered ? GPUSORT_COMPARISON_CITEXT :
@@ -389,10 +390,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	if (type->kind == GPUSORT_ROW_PACKED)
 		column->bytes.packing = packing;
 	else if (type->kind == GPUSORT_ROW_LIBC)
-	{
 		column->libc.locale = libc;
-		column->libc.is_name = opcintype == NAMEOID;
-	}
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;
 

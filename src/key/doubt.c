@@ -123,7 +123,7 @@ gpusort_rowkey_order(const GpusortRowKey *key, int number)
 			.by_bytes = column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_PACKED,
 			.made = column->kind == GPUSORT_ROW_PACKED || column->lowered,
 			.libc = column->kind == GPUSORT_ROW_LIBC ? column->libc.locale : NULL,
-			.is_name = column->kind == GPUSORT_ROW_LIBC && column->libc.is_name,
+			.is_name = column->kind == GPUSORT_ROW_LIBC && column->is_name,
 			.blank_padded = column->blank_padded,
 			.lowered = column->lowered,
 	};

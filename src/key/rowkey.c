@@ -244,13 +244,11 @@ encode_value(GpusortRowColumn *column, Datum value, uint64 *words)
 		case GPUSORT_ROW_UUID:
 			return encode_crowded_pair(column, DatumGetUUIDP(value)->data, words);
 		case GPUSORT_ROW_TEXT:
+		case GPUSORT_ROW_NAME:
 		case GPUSORT_ROW_ABBREVIATED:
 		case GPUSORT_ROW_LIBC:
 			whole = column->few == NULL ? gpusort_rowstring_encode(column, value, words) :
 				gpusort_few_encode(column, value, words);
-			break;
-		case GPUSORT_ROW_NAME:
-			whole = gpusort_rowname_encode(column, value, words);
 			break;
 		case GPUSORT_ROW_NUMERIC:
 			whole = gpusort_rownumeric_encode(column, value, words);

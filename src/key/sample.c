@@ -55,7 +55,7 @@ is_string(const GpusortRowColumn *column)
 {
 	return column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_PACKED ||
 		column->kind == GPUSORT_ROW_ABBREVIATED ||
-		(column->kind == GPUSORT_ROW_LIBC && !column->libc.is_name);
+		(column->kind == GPUSORT_ROW_LIBC && !column->is_name);
 }
 
 bool
@@ -267,7 +267,7 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			gpusort_column_widen(column, 64);
 			spare--;
 		}
-		else if (column->kind == GPUSORT_ROW_LIBC && !column->libc.is_name)
+		else if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
 			gpusort_sample_choose_weights(&sample, column, lasting, &spare);
 		else if (column->kind == GPUSORT_ROW_SUPPORTED)
 			gpusort_sample_choose_support(&sample, column);

@@ -130,8 +130,8 @@ encode_text(const GpusortRowColumn *column, const char *data, Size length, uint6
 }
 
 /* Encodes name, which has NAMEDATALEN bytes, padded with zeros, and no length. */
-bool
-gpusort_rowname_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
+static bool
+encode_name(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
 	const char *data = NameStr(*DatumGetName(value));
 	Size		length = strnlen(data, NAMEDATALEN);
@@ -241,7 +241,7 @@ gpusort_rowstring_tail(const GpusortRowColumn *column, Datum value, uint64 *word
 		pfree(datum);
 }
 
-/* Encodes kinds TEXT, ABBREVIATED and LIBC.  Returns true if the words decide. */
+/* Encodes kinds TEXT, NAME, ABBREVIATED and LIBC.  Returns true if the words decide. */
 bool
 gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *words)
 {
@@ -252,8 +252,8 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	Size		length;
 	bool		whole = false;
 
-	if (column->kind == GPUSORT_ROW_LIBC && column->libc.is_name)
-		return gpusort_rowname_encode(column, value, words);
+	if (unlikely(column->is_name))
+		return encode_name(column, value, words);
 	if (column->kind == GPUSORT_ROW_ABBREVIATED && column->icu.tables == NULL && !column->lowered)
 	{
 		uint64		head[2] = {abbreviate(column->icu.abbreviation, value)};
