@@ -45,17 +45,6 @@ copy_keys(const In &input, typename In::Key *out, bool reverse, Crew *crew)
 	});
 }
 
-/* Sorts a few keys in place. */
-template <typename Key>
-void
-sort_few(Key *keys, size_t n)
-{
-	if (n <= GPUSORT_CPU_FEW_KEYS)
-		insertion_sort(keys, n);
-	else
-		gpusort_vqsort(keys, n);
-}
-
 /* gpusort_cpu_sort() for one encoding and width. */
 template <typename Encoding>
 GpusortCpuStatus

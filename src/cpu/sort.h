@@ -65,6 +65,17 @@ insertion_sort(Elem *elems, size_t n)
 	}
 }
 
+/* Sorts elements that fit in the cache. */
+template <typename Elem>
+void
+sort_few(Elem *elems, size_t n)
+{
+	if (n <= GPUSORT_CPU_FEW_KEYS)
+		insertion_sort(elems, n);
+	else
+		gpusort_vqsort(elems, n);
+}
+
 /*
  * Partitions elems, whose smallest is min, by their leading bits after shift:
  * bin b becomes the range from start[b] to start[b + 1].  False if there is no
@@ -108,14 +119,9 @@ sort_range(Elem *elems, size_t n, Crew *crew, int thread)
 	size_t		start[BINS + 1];
 	int			shift;
 
-	if (n <= GPUSORT_CPU_FEW_KEYS)
-	{
-		insertion_sort(elems, n);
-		return;
-	}
 	if (n <= LARGEST_BIN)
 	{
-		gpusort_vqsort(elems, n);
+		sort_few(elems, n);
 		return;
 	}
 
