@@ -88,34 +88,25 @@ hash_column(GpusortSample *sample, GpusortRowColumn *column)
 	}
 }
 
+#define ST_SORT sort_hashes
+#define ST_ELEMENT_TYPE uint64
+#define ST_COMPARE(a, b) (*(a) < *(b) ? -1 : *(a) > *(b))
+#define ST_SCOPE static
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
 /* Returns the number of rows whose hash value another row has, too. */
 static uint32
 count_tied(const GpusortSample *sample)
 {
-	uint32		slots = 4;
-	uint32	   *table;			/* 1 + number of a row; 0: empty */
-	bool	   *counted = palloc0(sample->n * sizeof(bool));
+	uint64	   *sorted = palloc(sample->n * sizeof(uint64));
 	uint32		tied = 0;
 
-	while (slots < 2 * sample->n)
-		slots *= 2;
-	table = palloc0(slots * sizeof(uint32));
+	memcpy(sorted, sample->hashes, sample->n * sizeof(uint64));
+	sort_hashes(sorted, sample->n);
 	for (uint32 i = 0; i < sample->n; i++)
-	{
-		uint32		slot = (sample->hashes[i] >> 32) & (slots - 1);
-
-		while (table[slot] != 0 && sample->hashes[table[slot] - 1] != sample->hashes[i])
-			slot = (slot + 1) & (slots - 1);
-		if (table[slot] == 0)
-			table[slot] = i + 1;
-		else
-		{
-			tied += counted[table[slot] - 1] ? 1 : 2;
-			counted[table[slot] - 1] = true;
-		}
-	}
-	pfree(table);
-	pfree(counted);
+		tied += (i > 0 && sorted[i - 1] == sorted[i]) || (i + 1 < sample->n && sorted[i] == sorted[i + 1]);
+	pfree(sorted);
 	return tied;
 }
 
