@@ -55,25 +55,20 @@ describe_char(GpusortIcuTable *table, uint16 character)
 	return result;
 }
 
-static void
-fill_page(GpusortIcuTable *table, int page, GpusortIcuChar *chars)
+void
+gpusort_icutable_make_page(GpusortIcuTable *table, int page)
 {
+	GpusortIcuChar *chars = MemoryContextAlloc(table->cxt, GPUSORT_ICU_PAGE_CHARS * sizeof(GpusortIcuChar));
+
 	for (int i = 0; i < GPUSORT_ICU_PAGE_CHARS; i++)
 		chars[i] = describe_char(table, page * GPUSORT_ICU_PAGE_CHARS + i);
 	table->pages[page] = chars;
 }
 
 void
-gpusort_icutable_make_page(GpusortIcuTable *table, int page)
-{
-	fill_page(table, page, MemoryContextAlloc(table->cxt, GPUSORT_ICU_PAGE_CHARS * sizeof(GpusortIcuChar)));
-}
-
-void
 gpusort_icutable_begin(GpusortIcuTable *table, GpusortIcuReader *reader, MemoryContext cxt)
 {
 	uint8	   *bits = MemoryContextAllocZero(cxt, 2 * CHAR_BITS_BYTES);
-	GpusortIcuChar *ascii;
 
 	memset(table, 0, sizeof(GpusortIcuTable));
 	table->reader = reader;
@@ -85,9 +80,7 @@ gpusort_icutable_begin(GpusortIcuTable *table, GpusortIcuReader *reader, MemoryC
 		table->jamo_contract |= table->firsts[jamo / 8] != 0 || table->laters[jamo / 8] != 0;
 	table->max_expansions = 256;
 	table->expansions = MemoryContextAlloc(cxt, table->max_expansions * sizeof(GpusortIcuChar));
-	ascii = MemoryContextAlloc(cxt, 2 * GPUSORT_ICU_PAGE_CHARS * sizeof(GpusortIcuChar));
-	fill_page(table, 0, ascii);
-	fill_page(table, 1, ascii + GPUSORT_ICU_PAGE_CHARS);
+	gpusort_icutable_make_page(table, 0);
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

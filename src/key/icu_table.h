@@ -46,8 +46,8 @@ typedef struct GpusortIcuChar
 	uint16		flags;
 } GpusortIcuChar;
 
-/* The tables hold characters of 16 bits, in pages that are made when needed. */
-#define GPUSORT_ICU_PAGE_CHARS	64
+/* The tables hold characters of 16 bits, in pages that are made when needed.  The first one is ASCII. */
+#define GPUSORT_ICU_PAGE_CHARS	128
 #define GPUSORT_ICU_PAGES		(0x10000 / GPUSORT_ICU_PAGE_CHARS)
 
 typedef struct GpusortIcuTable
@@ -61,9 +61,7 @@ typedef struct GpusortIcuTable
 	GpusortIcuChar *expansions; /* the weights of characters with GPUSORT_ICU_SEVERAL */
 	uint32		nexpansions;	/* weights in use */
 	uint32		max_expansions; /* weights allocated */
-	GpusortIcuChar *pages[GPUSORT_ICU_PAGES];	/* GPUSORT_ICU_PAGE_CHARS characters
-												 * each, or NULL; the first two, ASCII,
-												 * are one array */
+	GpusortIcuChar *pages[GPUSORT_ICU_PAGES];	/* GPUSORT_ICU_PAGE_CHARS characters each, or NULL */
 } GpusortIcuTable;
 
 /*
