@@ -11,9 +11,6 @@
 #define GPUSORT_CPU_COLLATE_H
 
 #include <locale.h>
-#ifdef LOCALE_T_IN_XLOCALE
-#include <xlocale.h>
-#endif
 
 #include "cpu/cpu.h"
 

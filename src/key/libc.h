@@ -9,9 +9,6 @@
 #define GPUSORT_KEY_LIBC_H
 
 #include <locale.h>
-#ifdef LOCALE_T_IN_XLOCALE
-#include <xlocale.h>
-#endif
 
 /* The most bytes of a prefix that words can skip */
 #define GPUSORT_LIBC_PREFIX_BYTES	256
