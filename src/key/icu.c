@@ -382,7 +382,7 @@ find_cut(GpusortIcu *icu, GpusortIcuPrefix *prefix)
 
 /*
  * Reads the head of a string after the prefix's weights, or the head of all its
- * weights if it lacks the prefix.  Returns whether it sorts before (-1) or after (1)
+ * weights if it lacks the prefix, into bytes, which are 0.  Returns whether it sorts before (-1) or after (1)
  * the strings that have the prefix, or is one of them (0).
  */
 static int
@@ -392,6 +392,7 @@ head_after_prefix(GpusortIcu *icu, GpusortIcuPrefix *prefix, const unsigned char
 	const unsigned char *begin = at;
 	uint8		room[GPUSORT_ICU_PREFIX_BYTES + GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES];
 	Head		head = {.bytes = room};
+	Head		whole = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = bytes};
 	int			skipped = 0;
 	int			order;
 
@@ -412,16 +413,7 @@ head_after_prefix(GpusortIcu *icu, GpusortIcuPrefix *prefix, const unsigned char
 		memcpy(bytes, room + prefix->nweights - skipped, GPUSORT_ICU_HEAD_BYTES);
 		return 0;
 	}
-	if (skipped == 0)
-		memcpy(bytes, room, GPUSORT_ICU_HEAD_BYTES);
-	else
-	{
-		uint8		whole[GPUSORT_ICU_HEAD_BYTES + CUT_OFF_BYTES] = {0};
-		Head		own = {.want = GPUSORT_ICU_HEAD_BYTES, .bytes = whole};
-
-		read_head(icu, &own, begin, end);
-		memcpy(bytes, whole, GPUSORT_ICU_HEAD_BYTES);
-	}
+	read_head(icu, &whole, begin, end);
 	return order < 0 ? -1 : 1;
 }
 
