@@ -71,11 +71,8 @@ make_head_after_prefix(const GpusortRowColumn *column, const char *data, Size le
 											 Max(size - prefix->nweights, 0), head, room);
 	}
 	else
-	{
-		memcpy(head, weights + prefix->nweights, column->words * sizeof(uint64));
 		for (int i = 0; i < column->words; i++)
-			head[i] = pg_ntoh64(head[i]);
-	}
+			head[i] = gpusort_load_be64(weights + prefix->nweights + sizeof(uint64) * i);
 	return order < 0 ? 0 : order > 0 ? 2 : 1;
 }
 
