@@ -191,36 +191,22 @@ collation_comparer(Oid collation, GpusortLibc **libc)
 	return comparer;
 }
 
-/*
- * Does libc compare texts under the database's default collation?  A session reads that
- * once: the locale of a database never changes.
- */
-static bool
-default_is_libc(void)
-{
-	static bool known = false;
-	static bool is_libc;
-
-	if (!known)
-	{
-		char	   *collate;
-		char	   *ctype;
-
-		is_libc = read_collation(DEFAULT_COLLATION_OID, &collate, &ctype) == COMPARER_LIBC;
-		known = true;
-	}
-	return is_libc;
-}
-
 GpusortComparison
 gpusort_rowkey_slowest(Oid type, Oid collation)
 {
+	/* the locale of a database never changes */
+	static int	default_comparer = -1;
+	char	   *collate;
+	char	   *ctype;
+
 	if (!OidIsValid(collation))
 		return GPUSORT_COMPARISON_FAST;
 	/* it may be citext */
 	if (type >= FirstNormalObjectId)
 		return GPUSORT_COMPARISON_CITEXT;
-	if (collation == C_COLLATION_OID || (collation == DEFAULT_COLLATION_OID && !default_is_libc()))
+	if (collation == DEFAULT_COLLATION_OID && default_comparer < 0)
+		default_comparer = read_collation(collation, &collate, &ctype);
+	if (collation == C_COLLATION_OID || (collation == DEFAULT_COLLATION_OID && default_comparer != COMPARER_LIBC))
 		return GPUSORT_COMPARISON_FAST;
 	return GPUSORT_COMPARISON_LIBC;
 }
