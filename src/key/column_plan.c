@@ -174,23 +174,6 @@ read_collation(Oid collation, char **collate, char **ctype)
 	return comparer;
 }
 
-/* Under libc, sets *libc, or leaves it NULL if the system lacks the locale. */
-static Comparer
-collation_comparer(Oid collation, GpusortLibc **libc)
-{
-	char	   *collate;
-	char	   *ctype;
-	Comparer	comparer = read_collation(collation, &collate, &ctype);
-
-	if (comparer == COMPARER_LIBC && collate != NULL && ctype != NULL)
-	{
-		*libc = gpusort_libc_find(collate, ctype);
-		if (*libc != NULL && (*libc)->by_bytes)
-			comparer = COMPARER_BYTES;
-	}
-	return comparer;
-}
-
 GpusortComparison
 gpusort_rowkey_slowest(Oid type, Oid collation)
 {
@@ -220,6 +203,10 @@ gpusort_rowkey_slowest(Oid type, Oid collation)
 static const char *
 resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, GpusortLibc **libc)
 {
+	char	   *collate;
+	char	   *ctype;
+	Comparer	comparer;
+
 	/* bytea has no collation, and the pattern_ops families ignore theirs */
 	if ((*type)->typid == BYTEAOID ||
 		opfamily == TEXT_PATTERN_BTREE_FAM_OID ||
@@ -227,18 +214,18 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 		return NULL;
 	if (!OidIsValid(collation))
 		return psprintf("the collation of column %d is not determined", place);
-	switch (collation_comparer(collation, libc))
+	comparer = read_collation(collation, &collate, &ctype);
+	if (comparer == COMPARER_LIBC && collate != NULL && ctype != NULL)
+		*libc = gpusort_libc_find(collate, ctype);
+	if (comparer == COMPARER_BYTES || (*libc != NULL && (*libc)->by_bytes))
+		return NULL;
+	if (comparer == COMPARER_ICU)
 	{
-		case COMPARER_BYTES:
-			return NULL;
-		case COMPARER_ICU:
-			/* PostgreSQL has no abbreviated keys for name (varlena.c) */
-			if ((*type)->kind == GPUSORT_ROW_NAME)
-				return psprintf("column %d of type name compares by ICU", place);
-			*type = gpusort_icu_possible() ? &icu_type : &abbreviated_type;
-			return NULL;
-		case COMPARER_LIBC:
-			break;
+		/* PostgreSQL has no abbreviated keys for name (varlena.c) */
+		if ((*type)->kind == GPUSORT_ROW_NAME)
+			return psprintf("column %d of type name compares by ICU", place);
+		*type = gpusort_icu_possible() ? &icu_type : &abbreviated_type;
+		return NULL;
 	}
 	/* core raises an error about a locale that cannot be opened */
 	if (*libc == NULL)
