@@ -3,9 +3,7 @@
  * encode.c
  *		Encodes arrays of stored values as keys.
  *
- * There is one tight loop for each kind and width.  The compiler vectorises
- * them (the Makefile asks for -O3 here), so that they run about as fast as
- * memcpy().
+ * There is one tight loop for each kind and width, which the compiler vectorises (the Makefile asks for -O3 here).
  *
  *-------------------------------------------------------------------------
  */

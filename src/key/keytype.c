@@ -3,8 +3,7 @@
  * keytype.c
  *		The types whose values gpusort sorts, and the decoding of their keys.
  *
- * There is one tight loop for each kind of key.  The compiler vectorises them
- * (the Makefile asks for -O3 here), so that they run about as fast as memcpy().
+ * There is one tight loop for each kind of key, as in key/encode.c.
  *
  *-------------------------------------------------------------------------
  */
