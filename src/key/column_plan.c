@@ -300,7 +300,6 @@ const char *
 gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColumn *column)
 {
 	const RowType *type = NULL;
-	GpusortPacking *packing = NULL;
 	const char *refusal;
 	GpusortLibc *libc = NULL;
 	bool		lowered = false;
@@ -342,14 +341,15 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 			return refusal;
 	}
 
+	memset(column, 0, sizeof(*column));
 	if (type->kind == GPUSORT_ROW_PACKED)
 	{
-		packing = resolve_packing(from, get_opfamily_proc(opfamily, opcintype, opcintype, BTORDER_PROC));
-		if (packing == NULL)
+		column->bytes.packing = resolve_packing(from, get_opfamily_proc(opfamily, opcintype, opcintype, BTORDER_PROC));
+		if (column->bytes.packing == NULL)
 			return unsupported(from->type);
 	}
-
-	memset(column, 0, sizeof(*column));
+	else if (type->kind == GPUSORT_ROW_LIBC)
+		column->libc.locale = libc;
 	column->kind = type->kind;
 	column->attribute = from->attno - 1;
 	column->words = type->words;
@@ -360,10 +360,6 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	column->lowered = lowered;
 	column->comparison = lowered ? GPUSORT_COMPARISON_CITEXT :
 		libc != NULL ? GPUSORT_COMPARISON_LIBC : GPUSORT_COMPARISON_FAST;
-	if (type->kind == GPUSORT_ROW_PACKED)
-		column->bytes.packing = packing;
-	else if (type->kind == GPUSORT_ROW_LIBC)
-		column->libc.locale = libc;
 	column->descending = ordering == GPUSORT_ORDERING_DESC;
 	column->nulls_first = from->nulls_first;
 
