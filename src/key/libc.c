@@ -3,8 +3,8 @@
  * libc.c
  *		Collations of libc: their locales, and weights that propose an order.
  *
- * Some locales order by bytes, as "C" does: C.UTF-8 of glibc 2.35 and later, and
- * all locales of musl.  For all others, strxfrm() makes weights.
+ * Some locales order by bytes, as "C" does: C.UTF-8 of glibc 2.35 and later.  For all
+ * others, strxfrm() makes weights.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,8 +38,8 @@ orders_by_bytes(locale_t locale)
 	/* without rules, strcoll() is strcmp() */
 	return rules.number == 0;
 #else
-	/* either it is strcmp() in all locales, as in musl, or rules put small letters in front */
-	return strcoll_l("a", "B", locale) > 0;
+	/* in musl, the weights of strxfrm() are the bytes */
+	return false;
 #endif
 }
 
@@ -48,29 +48,28 @@ gpusort_libc_find(const char *collate, const char *ctype)
 {
 	GpusortLibc *libc;
 	locale_t	part;
-	locale_t	locale;
 
 	for (libc = locales; libc != NULL; libc = libc->next)
 	{
 		if (strcmp(libc->collate, collate) == 0 && strcmp(libc->ctype, ctype) == 0)
-			return libc;
+			return libc->locale != (locale_t) 0 ? libc : NULL;
 	}
+	/* with its memory first, so that no locale is lost if there is none */
+	libc = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortLibc));
+	libc->collate = MemoryContextStrdup(TopMemoryContext, collate);
+	libc->ctype = MemoryContextStrdup(TopMemoryContext, ctype);
+	libc->next = locales;
+	locales = libc;
 	part = newlocale(LC_COLLATE_MASK, collate, (locale_t) 0);
 	if (part == (locale_t) 0)
 		return NULL;
-	locale = newlocale(LC_CTYPE_MASK, ctype, part);
-	if (locale == (locale_t) 0)
+	libc->locale = newlocale(LC_CTYPE_MASK, ctype, part);
+	if (libc->locale == (locale_t) 0)
 	{
 		freelocale(part);
 		return NULL;
 	}
-	libc = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortLibc));
-	libc->collate = MemoryContextStrdup(TopMemoryContext, collate);
-	libc->ctype = MemoryContextStrdup(TopMemoryContext, ctype);
-	libc->locale = locale;
-	libc->by_bytes = orders_by_bytes(locale);
-	libc->next = locales;
-	locales = libc;
+	libc->by_bytes = orders_by_bytes(libc->locale);
 	return libc;
 }
 
