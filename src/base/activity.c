@@ -54,15 +54,12 @@ typedef struct ActivitySlot
 	 * no meaning while the slot has no owner.
 	 */
 	pg_atomic_uint64 owner;
-	pg_atomic_uint64 started;	/* TimestampTz */
-	pg_atomic_uint64 rows;		/* rows done in this phase */
-	pg_atomic_uint64 bytes;		/* bytes done in this phase */
-	pg_atomic_uint64 engine;	/* up to 8 characters, padded with zeros */
-	pg_atomic_uint64 estimated_rows;	/* as in GpusortActivitySort */
-	pg_atomic_uint32 leader;
-	pg_atomic_uint32 number;
-	pg_atomic_uint32 phase;		/* GpusortPhase */
-	uint32		unused;
+	GpusortActivitySort sort;
+	TimestampTz started;
+	uint64		rows;			/* rows done in this phase */
+	uint64		bytes;			/* bytes done in this phase */
+	uint64		engine;			/* up to 8 characters, padded with zeros */
+	uint64		phase;			/* GpusortPhase */
 } ActivitySlot;
 
 StaticAssertDecl(sizeof(ActivitySlot) == 64, "a slot must be a cache line");
@@ -82,20 +79,8 @@ gpusort_activity_preload(void)
 static void
 init_shared(void *made)
 {
-	ActivitySlot *slot = made;
-
-	for (int i = 0; i < SLOTS; i++, slot++)
-	{
-		pg_atomic_init_u64(&slot->owner, OWNER_NONE);
-		pg_atomic_init_u64(&slot->started, 0);
-		pg_atomic_init_u64(&slot->rows, 0);
-		pg_atomic_init_u64(&slot->bytes, 0);
-		pg_atomic_init_u64(&slot->engine, 0);
-		pg_atomic_init_u64(&slot->estimated_rows, 0);
-		pg_atomic_init_u32(&slot->leader, 0);
-		pg_atomic_init_u32(&slot->number, 0);
-		pg_atomic_init_u32(&slot->phase, GPUSORT_PHASE_GATHERING);
-	}
+	for (int i = 0; i < SLOTS; i++)
+		pg_atomic_init_u64(&((ActivitySlot *) made)[i].owner, OWNER_NONE);
 }
 
 static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("sorts"), SLOTS * sizeof(ActivitySlot), init_shared};
@@ -170,10 +155,8 @@ take_slot(const GpusortActivity *activity)
 			continue;
 		if (pg_atomic_compare_exchange_u64(&slot->owner, &owner, OWNER_CLAIMING))
 		{
-			pg_atomic_write_u64(&slot->started, (uint64) activity->started_at);
-			pg_atomic_write_u64(&slot->estimated_rows, activity->sort.estimated_rows);
-			pg_atomic_write_u32(&slot->leader, (uint32) activity->sort.leader);
-			pg_atomic_write_u32(&slot->number, activity->sort.number);
+			slot->started = activity->started_at;
+			slot->sort = activity->sort;
 			return slot - slots + 1;
 		}
 	}
@@ -259,7 +242,7 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 {
 	bool		claimed = false;
 	ActivitySlot *slot;
-	uint64		name = 0;
+	uint64		name = 0;		/* written at once, so that no reader sees a part of it */
 
 	if (activity->slot == 0)
 	{
@@ -270,10 +253,10 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 	slot = &slots[activity->slot - 1];
 	if (engine != NULL)
 		memcpy(&name, engine, strnlen(engine, sizeof(name)));
-	pg_atomic_write_u64(&slot->rows, rows);
-	pg_atomic_write_u64(&slot->bytes, bytes);
-	pg_atomic_write_u64(&slot->engine, name);
-	pg_atomic_write_u32(&slot->phase, phase);
+	slot->rows = rows;
+	slot->bytes = bytes;
+	slot->engine = name;
+	slot->phase = phase;
 	if (claimed)
 	{
 		pg_write_barrier();
@@ -282,9 +265,9 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 }
 
 static const char *
-phase_name(uint32 phase)
+phase_name(GpusortPhase phase)
 {
-	switch ((GpusortPhase) phase)
+	switch (phase)
 	{
 		case GPUSORT_PHASE_GATHERING:
 			return "gathering";
@@ -315,42 +298,34 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	PGPROC	   *proc = find_owner(owner);
 	Oid			role;
 	char		engine[sizeof(uint64) + 1] = {0};
-	uint64		name;
-	uint32		phase;
-	uint64		rows;
-	uint64		estimated_rows;
+	ActivitySlot copy;
 	int			pid = (int) (uint32) owner;
-	int			leader;
 	int			i = 0;
 
 	if (proc == NULL)
 		return;
 	role = proc->roleId;
 	pg_read_barrier();
-	leader = (int) pg_atomic_read_u32(&slot->leader);
-	values[i++] = Int32GetDatum(pid);
-	nulls[i] = leader == pid;
-	values[i++] = Int32GetDatum(leader);
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u32(&slot->number));
-	phase = pg_atomic_read_u32(&slot->phase);
-	values[i++] = CStringGetTextDatum(phase_name(phase));
-	rows = pg_atomic_read_u64(&slot->rows);
-	values[i++] = Int64GetDatum((int64) rows);
-	values[i++] = Int64GetDatum((int64) pg_atomic_read_u64(&slot->bytes));
-	name = pg_atomic_read_u64(&slot->engine);
-	memcpy(engine, &name, sizeof(name));
-	nulls[i] = engine[0] == '\0';
-	values[i++] = CStringGetTextDatum(engine);
-	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&slot->started));
-	estimated_rows = pg_atomic_read_u64(&slot->estimated_rows);
-	values[i++] = Int64GetDatum((int64) estimated_rows);
-	nulls[i] = phase != GPUSORT_PHASE_GATHERING || estimated_rows == 0;
-	values[i++] = Float8GetDatum(100.0 * rows / Max(estimated_rows, 1));
-	Assert(i == lengthof(values));
+	copy = *slot;
 	pg_read_barrier();
 	if (pg_atomic_read_u64(&slot->owner) != owner)
 		return;					/* the sort has ended meanwhile */
 
+	memcpy(engine, &copy.engine, sizeof(copy.engine));
+	values[i++] = Int32GetDatum(pid);
+	nulls[i] = copy.sort.leader == pid;
+	values[i++] = Int32GetDatum(copy.sort.leader);
+	values[i++] = Int64GetDatum((int64) copy.sort.number);
+	values[i++] = CStringGetTextDatum(phase_name((GpusortPhase) copy.phase));
+	values[i++] = Int64GetDatum((int64) copy.rows);
+	values[i++] = Int64GetDatum((int64) copy.bytes);
+	nulls[i] = engine[0] == '\0';
+	values[i++] = CStringGetTextDatum(engine);
+	values[i++] = TimestampTzGetDatum(copy.started);
+	values[i++] = Int64GetDatum((int64) copy.sort.estimated_rows);
+	nulls[i] = copy.phase != GPUSORT_PHASE_GATHERING || copy.sort.estimated_rows == 0;
+	values[i++] = Float8GetDatum(100.0 * copy.rows / Max(copy.sort.estimated_rows, 1));
+	Assert(i == lengthof(values));
 	if (!gpusort_activity_is_visible(role))
 		memset(nulls + 1, true, sizeof(nulls) - sizeof(nulls[0]));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
