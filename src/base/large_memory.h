@@ -86,7 +86,7 @@ extern void gpusort_large_keep(size_t bytes, unsigned age_ms);
 extern size_t gpusort_large_kept(void);
 extern int	gpusort_large_kept_shared(void);
 
-/* Unmaps all kept buffers. */
+/* Unmaps all kept buffers, for work that goes on with other memory. */
 extern void gpusort_large_give_back(void);
 
 #ifdef __cplusplus

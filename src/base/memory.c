@@ -112,12 +112,6 @@ gpusort_memory_keep(Size bytes)
 	gpusort_large_keep(bytes, KEPT_MS);
 }
 
-void
-gpusort_memory_give_back(void)
-{
-	gpusort_large_give_back();
-}
-
 static bool
 try_to_map(Size bytes)
 {

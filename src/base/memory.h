@@ -38,7 +38,4 @@ extern void gpusort_memory_keep(Size bytes);
  */
 extern bool gpusort_memory_possible(Size bytes);
 
-/* Unmaps all kept buffers, for a sort that continues with other memory. */
-extern void gpusort_memory_give_back(void);
-
 #endif							/* GPUSORT_BASE_MEMORY_H */

@@ -16,7 +16,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "base/memory.h"
+#include "base/large_memory.h"
 #include "index/words.h"
 #include "node/limit.h"
 
@@ -196,5 +196,5 @@ gpusort_index_end(GpusortIndexBuild *build)
 
 	ExecResetTupleTable(estate->es_tupleTable, false);
 	FreeExecutorState(estate);
-	gpusort_memory_give_back();
+	gpusort_large_give_back();
 }

@@ -27,8 +27,8 @@
 #include "utils/rel.h"
 
 #include "base/arena.h"
+#include "base/large_memory.h"
 #include "base/library.h"
-#include "base/memory.h"
 #include "base/shmem.h"
 #include "guc.h"
 #include "index/index.h"
@@ -196,7 +196,7 @@ end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 	if (!part->part.done)
 	{
 		gpusort_part_take_back(&part->part);
-		gpusort_memory_give_back();
+		gpusort_large_give_back();
 		gather->memory_limit += memory;
 		gpusort_index_read_blocks(build, part->begin, part->end);
 		return;
@@ -204,7 +204,7 @@ end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 	adopted = gpusort_part_adopt(&part->part, gather, worker);
 	/* the leader gets what the worker has not used */
 	if (adopted == 0)
-		gpusort_memory_give_back();
+		gpusort_large_give_back();
 	gather->memory_limit += memory - Min(memory, adopted);
 	build->tuples += part->tuples;
 	build->rows += part->rows;

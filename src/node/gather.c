@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/large_memory.h"
 #include "base/memory.h"
 #include "compat.h"
 #include "guc.h"
@@ -99,7 +100,7 @@ hand_over(GpusortGather *gather, const char *reason)
 	gather->set = NULL;
 	MemoryContextReset(gather->set_cxt);
 	MemoryContextReset(gather->store_cxt);
-	gpusort_memory_give_back();
+	gpusort_large_give_back();
 }
 
 void

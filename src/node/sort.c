@@ -11,7 +11,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "base/memory.h"
+#include "base/large_memory.h"
 #include "base/report.h"
 #include "node/groups.h"
 
@@ -256,7 +256,7 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 		gather->arena = gather->rows.store.arena = NULL;
 		MemoryContextDelete(gather->arena_cxt);
 	}
-	gpusort_memory_give_back();
+	gpusort_large_give_back();
 	stats->disk = Max(stats->disk, gpusort_spill_bytes(gather->spill));
 	stats->runs = Max(stats->runs, gpusort_spill_runs(gather->spill));
 	gpusort_activity_report(&gather->activity, GPUSORT_PHASE_MERGING, gpusort_spill_rows(gather->spill),
