@@ -34,13 +34,8 @@ gpusort_report_keep(const GpusortReport *report)
 }
 
 const GpusortReport *
-gpusort_report_last(void)
+gpusort_report_last(Oid *user)
 {
+	*user = last_user;
 	return &last_sort;
-}
-
-Oid
-gpusort_report_user(void)
-{
-	return last_user;
 }

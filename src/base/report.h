@@ -56,12 +56,9 @@ typedef struct GpusortReport
 extern void gpusort_report_keep(const GpusortReport *report);
 
 /*
- * The report of the session's last sort; static, overwritten by the next
- * gpusort_report_keep().  Its engine is NULL before the session's first sort.
+ * The report of the session's last sort; static, overwritten by the next gpusort_report_keep().  Its
+ * engine is NULL before the session's first sort.  *user: for whom the sort was done.
  */
-extern const GpusortReport *gpusort_report_last(void);
-
-/* The user for whom the last sort was done; InvalidOid before the first sort. */
-extern Oid	gpusort_report_user(void);
+extern const GpusortReport *gpusort_report_last(Oid *user);
 
 #endif							/* GPUSORT_BASE_REPORT_H */

@@ -117,13 +117,14 @@ gpusort_last_sort(PG_FUNCTION_ARGS)
 	TupleDesc	tupdesc;
 	Datum		values[18];
 	bool		nulls[18] = {0};
-	const GpusortReport *last = gpusort_report_last();
+	Oid			user;
+	const GpusortReport *last = gpusort_report_last(&user);
 	bool		device = last->copy_in_bytes > 0;
 	int			i = 0;
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	if (last->engine == NULL || !gpusort_activity_is_visible(gpusort_report_user()))
+	if (last->engine == NULL || !gpusort_activity_is_visible(user))
 		PG_RETURN_NULL();
 
 	values[i++] = Int64GetDatum((int64) last->rows);
