@@ -176,6 +176,15 @@ end_held(void *arg)
 	end_lending(&arena->buffer, arena->dropped);
 }
 
+/* Has the arena's file held until the current memory context is reset. */
+static void
+hold(GpusortArena *arena)
+{
+	arena->callback.func = end_held;
+	arena->callback.arg = arena;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
+}
+
 GpusortArena *
 gpusort_arena_make(bool ahead)
 {
@@ -191,9 +200,7 @@ gpusort_arena_make(bool ahead)
 	arena->buffer = arena->own.buffer;
 	arena->ahead = ahead;
 	gpusort_page_maker_begin(&arena->maker, arena->buffer.fd, arena->buffer.mem, arena->buffer.bytes);
-	arena->callback.func = end_held;
-	arena->callback.arg = arena;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
+	hold(arena);
 	return arena;
 }
 
@@ -233,24 +240,17 @@ gpusort_arena_find(const void *mem, GpusortFileName *name, GpusortPlace *place)
 }
 
 GpusortArena *
-gpusort_arena_read(GpusortArenaFile *file)
+gpusort_arena_adopt(GpusortArenaFile *file)
 {
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
 
 	Assert(file->lent);
+	file->lent = false;
 	arena->file = file;
 	arena->buffer = file->buffer;
 	arena->used = file->used;
+	hold(arena);
 	return arena;
-}
-
-void
-gpusort_arena_adopt(GpusortArena *arena, MemoryContext cxt)
-{
-	arena->file->lent = false;
-	arena->callback.func = end_held;
-	arena->callback.arg = arena;
-	MemoryContextRegisterResetCallback(cxt, &arena->callback);
 }
 
 int

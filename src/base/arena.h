@@ -100,14 +100,11 @@ extern void *gpusort_arena_alloc(GpusortArena *arena, Size bytes);
 /* In the process that fills it: frees all that has been allocated. */
 extern void gpusort_arena_reset(GpusortArena *arena);
 
-/* In the leader: makes what the worker has filled accessible, by an arena in the current memory context. */
-extern GpusortArena *gpusort_arena_read(GpusortArenaFile *file);
-
 /*
- * In the leader: takes over what the worker has filled, until this memory context is reset,
- * which must happen before the arena's is.  Then the session keeps the file for its next query.
+ * In the leader: takes over what the worker has filled, until the current memory context is reset.
+ * Then the session keeps the file for its next query.
  */
-extern void gpusort_arena_adopt(GpusortArena *arena, MemoryContext cxt);
+extern GpusortArena *gpusort_arena_adopt(GpusortArenaFile *file);
 
 /* The place of an address in memory that gpusort_arena_alloc() has returned. */
 extern GpusortPlace gpusort_arena_place(const GpusortArena *arena, const void *address);

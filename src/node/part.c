@@ -78,19 +78,20 @@ static Size
 adopt_rows(GpusortGather *gather, GpusortPart *part)
 {
 	const GpusortPublished *published = &part->published;
-	MemoryContext old = MemoryContextSwitchTo(gather->cxt);
-	GpusortArena *arena = gpusort_arena_read(&part->file);
+	MemoryContext old;
+	GpusortArena *arena;
 
-	MemoryContextSwitchTo(old);
 	if (gpusort_keyset_rows(gather->set) + published->rows > gather->form->max_rows)
 	{
 		gpusort_gather_spill(gather);
 		gpusort_gather_begin_set(gather);
 	}
+	old = MemoryContextSwitchTo(gather->set_cxt);
+	arena = gpusort_arena_adopt(&part->file);
+	MemoryContextSwitchTo(old);
 	if (gather->form->adopt)
 		gather->form->adopt(gather, arena, published);
 	gpusort_keyset_adopt(gather->set, arena, published->keys);
-	gpusort_arena_adopt(arena, gather->set_cxt);
 	/* this process may fill as much memory of its own as without these rows */
 	gather->adopted_bytes += gpusort_arena_bytes(arena);
 	gather->memory_limit += gpusort_arena_bytes(arena);
