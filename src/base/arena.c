@@ -43,10 +43,9 @@
 struct GpusortArena
 {
 	MemoryContextCallback callback;
-	GpusortArenaFile *file;
-	GpusortArenaFile own;		/* if the process has made the file for itself, file points here */
+	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
+	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
-	Size		used;			/* bytes allocated */
 	bool		dropped;		/* the file is not kept */
 	bool		ahead;			/* a thread may make pages before they are allocated */
 	GpusortPageMaker maker;		/* in the process that fills it */
@@ -248,7 +247,6 @@ gpusort_arena_adopt(GpusortArenaFile *file)
 	file->lent = false;
 	arena->file = file;
 	arena->buffer = file->buffer;
-	arena->used = file->used;
 	hold(arena);
 	return arena;
 }
@@ -318,7 +316,7 @@ gpusort_arena_begin(GpusortArenaFile *file)
 static inline Size
 ahead_bytes(const GpusortArena *arena)
 {
-	return arena->ahead && arena->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
+	return arena->ahead && arena->file->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
 }
 
 /* Has pages made, so that the arena has this many bytes at least.  Returns false if there is no memory. */
@@ -342,22 +340,20 @@ void *
 gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 {
 	GpusortSharedBuffer *buffer = &arena->buffer;
-	void	   *mem;
+	Size		used = arena->file->used;
 
 	bytes = MAXALIGN(bytes);
-	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_ARENA_BYTES - arena->used ||
-		(arena->used + bytes + ahead_bytes(arena) > buffer->bytes && !make_pages(arena, arena->used + bytes)))
+	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_ARENA_BYTES - used ||
+		(used + bytes + ahead_bytes(arena) > buffer->bytes && !make_pages(arena, used + bytes)))
 		return NULL;
-	mem = buffer->mem + arena->used;
-	arena->used += bytes;
-	arena->file->used = arena->used;
-	return mem;
+	arena->file->used += bytes;
+	return buffer->mem + used;
 }
 
 void
 gpusort_arena_reset(GpusortArena *arena)
 {
-	arena->used = arena->file->used = 0;
+	arena->file->used = 0;
 }
 
 bool
@@ -400,5 +396,5 @@ gpusort_arena_address(const GpusortArena *arena, GpusortPlace place)
 Size
 gpusort_arena_bytes(const GpusortArena *arena)
 {
-	return arena->used;
+	return arena->file->used;
 }
