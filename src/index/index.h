@@ -125,8 +125,7 @@ extern void gpusort_index_read(GpusortIndexBuild *build, int workers, Size memor
 /* ---- load.c ---- */
 
 /*
- * Writes the index with all rows, which are sorted: those of the block and the blocks behind it,
- * or of gather's spill.  Raises core's error if a unique index has two rows with the same key.
+ * Writes the index with all rows, which are sorted: those of the block, or of gather's spill.  Raises core's error if a unique index has two rows with the same key.
  */
 extern void gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted);
 

@@ -40,7 +40,6 @@ typedef struct Loader
 	int			leaves;			/* of the batch, at most: few at first, since a small index takes no more */
 	GpusortWindow windows[2];
 	int			reading;		/* this window is read, the other one filled */
-	bool		windowed;		/* they are used */
 	GpusortFillStop stop;		/* why the filler has stopped */
 	bool		failed;			/* writing has raised an error */
 } Loader;
@@ -84,23 +83,17 @@ fetch(void *arg, size_t begin, size_t end)
 
 /* ---- windows ---- */
 
-/* Begins the windows of a new block. */
+/* Begins with empty windows, behind which all rows are still to come; or, if none are used, with all rows. */
 static void
 begin_windows(Loader *loader)
 {
 	GpusortFiller *filler = loader->filler;
 	const GpusortGather *gather = &filler->build->gather;
-	Size		row_bytes;
+	Size		row_bytes = gpusort_gather_row_bytes(gather);
 
-	filler->next = 0;
-	filler->end = filler->sorted->count;
 	filler->window = &loader->windows[loader->reading];
-	loader->windowed = false;
-	if (filler->build->words != NULL || gather->spill != NULL || filler->end == 0)
-		return;
-	row_bytes = gpusort_gather_row_bytes(gather);
-	loader->windowed = gpusort_window_pays(gather, row_bytes);
-	if (!loader->windowed)
+	filler->end = filler->sorted->count;
+	if (filler->build->words != NULL || filler->end == 0 || !gpusort_window_pays(gather, row_bytes))
 		return;
 	filler->end = 0;
 	for (int i = 0; i < 2; i++)
@@ -109,11 +102,9 @@ begin_windows(Loader *loader)
 
 		window->gather = gather;
 		window->sorted = filler->sorted;
-		window->begin = window->count = 0;
 		window->row_bytes = row_bytes;
-		if (window->max_count == 0)
-			gpusort_window_init(window, Max(Min(WINDOW_ROWS, WINDOW_BYTES / row_bytes) / GPUSORT_WINDOW_PART, 1) * GPUSORT_WINDOW_PART,
-								WINDOW_BYTES);
+		gpusort_window_init(window, Max(Min(WINDOW_ROWS, WINDOW_BYTES / row_bytes) / GPUSORT_WINDOW_PART, 1) * GPUSORT_WINDOW_PART,
+							WINDOW_BYTES);
 	}
 }
 
@@ -125,7 +116,7 @@ move_window(Loader *loader)
 	uint64		begin = loader->filler->end;
 	uint64		left = loader->filler->sorted->count - begin;
 
-	if (!loader->windowed || left == 0 || window->begin + window->count > begin)
+	if (left == 0 || window->begin + window->count > begin)
 		return 0;
 	return gpusort_window_move(window, begin, Min(left, window->max_count)) ? window->count : 0;
 }
@@ -138,7 +129,7 @@ skip_window(GpusortWindow *window)
 	window->count = 0;
 }
 
-/* The rows of a window are in leaves: reads the other one.  Returns false at the end of the block. */
+/* The rows of a window are in leaves: reads the other one.  Returns false at the end of the block, or if there is none. */
 static bool
 turn_window(Loader *loader)
 {
@@ -187,17 +178,6 @@ run_round(Loader *loader)
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, filler->rows);
 }
 
-/* Gets the rows behind those that are in leaves.  Returns false if there are none. */
-static bool
-next_rows(Loader *loader)
-{
-	GpusortGather *gather = &loader->filler->build->gather;
-
-	if (gather->spill != NULL)
-		return false;
-	return turn_window(loader);
-}
-
 void
 gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 {
@@ -210,7 +190,7 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 	begin_windows(loader);
 	do
 		run_round(loader);
-	while (loader->stop != GPUSORT_FILL_ROWS || next_rows(loader));
+	while (loader->stop != GPUSORT_FILL_ROWS || turn_window(loader));
 	gpusort_tree_write(loader->tree, &loader->batches[1 - loader->filling]);
 	last = &loader->batches[loader->filling];
 	gpusort_tree_prepare(loader->tree, last, 1);
