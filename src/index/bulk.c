@@ -32,8 +32,6 @@ struct GpusortBulk
 	BlockNumber numbers[XLR_MAX_BLOCK_ID];	/* of the waiting pages */
 	char	   *pages[XLR_MAX_BLOCK_ID];
 	char	   *free;			/* the memory of pages that are written: each begins with the address of the next one */
-	char	   *memory;			/* for pages that have no other: */
-	int			nmemory;
 	MemoryContext cxt;
 	PGAlignedBlock zeros;
 };
@@ -52,22 +50,12 @@ gpusort_bulk_begin(Relation relation)
 Page
 gpusort_bulk_page(GpusortBulk *bulk)
 {
-	if (bulk->free != NULL)
-	{
-		char	   *page = bulk->free;
+	char	   *page = bulk->free;
 
-		bulk->free = *(char **) page;
-		return page;
-	}
-	if (bulk->nmemory == 0)
-	{
-		bulk->nmemory = XLR_MAX_BLOCK_ID;
-		bulk->memory = MemoryContextAlloc(bulk->cxt, bulk->nmemory * BLCKSZ + ALIGNMENT);
-		bulk->memory = (char *) TYPEALIGN(ALIGNMENT, bulk->memory);
-	}
-	bulk->nmemory--;
-	bulk->memory += BLCKSZ;
-	return bulk->memory - BLCKSZ;
+	if (page == NULL)
+		return (Page) TYPEALIGN(ALIGNMENT, MemoryContextAlloc(bulk->cxt, BLCKSZ + ALIGNMENT));
+	bulk->free = *(char **) page;
+	return page;
 }
 
 static void
