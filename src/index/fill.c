@@ -329,14 +329,15 @@ gpusort_fill(GpusortFiller *filler, GpusortLeafBatch *batch, bool in_thread)
 }
 
 GpusortFiller *
-gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted *sorted, bool equal_image)
+gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted *sorted)
 {
 	GpusortFiller *filler = palloc0(sizeof(GpusortFiller));
 
 	filler->build = build;
 	filler->sorted = sorted;
 	filler->leaf.full = BTGetTargetPageFreeSpace(build->index);
-	filler->deduplicates = equal_image && !build->info->ii_Unique && BTGetDeduplicateItems(build->index);
+	filler->deduplicates = !build->info->ii_Unique && BTGetDeduplicateItems(build->index) &&
+		_bt_allequalimage(build->index, false);
 	filler->key = filler->unique.key = PG_UINT64_MAX;	/* no word has it */
 	return filler;
 }

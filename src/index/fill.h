@@ -45,8 +45,8 @@ typedef enum GpusortFillStop
 	GPUSORT_FILL_CORE			/* the next row needs one of core's functions */
 } GpusortFillStop;
 
-/* Begins in the current memory context.  equal_image: gpusort_tree_is_equal_image() */
-extern GpusortFiller *gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted *sorted, bool equal_image);
+/* Begins in the current memory context. */
+extern GpusortFiller *gpusort_fill_begin(GpusortIndexBuild *build, GpusortSorted *sorted);
 
 /*
  * Adds rows to the batch's leaves.  In a thread, it calls nothing of PostgreSQL's that has side

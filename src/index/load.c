@@ -185,7 +185,7 @@ gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted)
 	GpusortLeafBatch *last;
 
 	loader->tree = gpusort_tree_begin(build->heap, build->index);
-	loader->filler = gpusort_fill_begin(build, sorted, gpusort_tree_is_equal_image(loader->tree));
+	loader->filler = gpusort_fill_begin(build, sorted);
 	loader->leaves = FIRST_LEAVES;
 	begin_windows(loader);
 	do

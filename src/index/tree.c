@@ -222,12 +222,6 @@ gpusort_tree_begin(Relation heap, Relation index)
 	return tree;
 }
 
-bool
-gpusort_tree_is_equal_image(const GpusortTree *tree)
-{
-	return tree->inskey->allequalimage;
-}
-
 void
 gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch, int pages)
 {

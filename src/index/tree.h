@@ -17,9 +17,6 @@ typedef struct GpusortTree GpusortTree;
 /* Begins an empty btree in the current memory context. */
 extern GpusortTree *gpusort_tree_begin(Relation heap, Relation index);
 
-/* Are equal keys equal bit by bit, so that core would put them into posting lists? */
-extern bool gpusort_tree_is_equal_image(const GpusortTree *tree);
-
 /* Gives a batch that many free pages, GPUSORT_BATCH_LEAVES at most, unless it has more. */
 extern void gpusort_tree_prepare(GpusortTree *tree, GpusortLeafBatch *batch, int pages);
 
