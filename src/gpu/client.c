@@ -41,7 +41,6 @@ struct GpusortClient
 	GpusortRequest *request;	/* NULL: none, or released */
 	uint32		serial;			/* of the request: the word of its state without the state */
 	GpusortArena *arena;		/* file 0 of the request */
-	uint64		rows;
 	GpusortReturned returned;	/* where the service writes */
 	uint32		fetched;		/* windows handed out */
 	uint64		fetched_rows;	/* rows in these */
@@ -262,7 +261,6 @@ gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortCli
 	old = MemoryContextSwitchTo(cxt);
 	client = palloc0(sizeof(GpusortClient));
 	client->cxt = cxt;
-	client->rows = spec->rows;
 	client->arena = gpusort_arena_make(false);
 	MemoryContextSwitchTo(old);
 	if (client->arena == NULL)
