@@ -23,7 +23,7 @@
 /* How a value becomes a word, and back */
 typedef struct GpusortIndexWords
 {
-	const GpusortType *type;	/* NULL: rows are no words */
+	const GpusortType *type;
 	uint64		flip;			/* all ones for descending order */
 	bool		nulls_first;
 } GpusortIndexWords;

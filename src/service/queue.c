@@ -78,8 +78,6 @@ is_active(GpusortJob *job)
 				moved = true;
 			}
 			break;
-		case GPUSORT_REQUEST_SORTED:
-			break;
 		case GPUSORT_REQUEST_LEFT:
 			gpusort_job_end(job);
 			(void) gpusort_request_change(request, GPUSORT_REQUEST_LEFT, GPUSORT_REQUEST_FREE);
