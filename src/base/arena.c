@@ -18,6 +18,7 @@
 #endif
 #include <unistd.h>
 
+#include "lib/ilist.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "utils/memutils.h"
@@ -43,6 +44,8 @@
 struct GpusortArena
 {
 	MemoryContextCallback callback;
+	dlist_node	node;			/* in held_arenas */
+	GpusortFileName name;		/* of the file, while it is held */
 	GpusortArenaFile *file;		/* in shared memory, which may be gone once the arena is adopted, or: */
 	GpusortArenaFile own;		/* if the process has made it for itself */
 	GpusortSharedBuffer buffer; /* in this process; mem is NULL if there is no memory */
@@ -51,17 +54,10 @@ struct GpusortArena
 	GpusortPageMaker maker;		/* in the process that fills it */
 };
 
-/* The files of this process that are lent, adopted or its own now, by their memory here */
-typedef struct LentFile
-{
-	const char *mem;
-	GpusortFileName name;
-} LentFile;
+/* The arenas of files that this process has made, for itself or adopted */
+static dlist_head held_arenas = DLIST_STATIC_INIT(held_arenas);
 
-static LentFile *lent_files = NULL;
-static int	max_files = 0;		/* entries in the array */
-
-static int	files_lent = 0; /* entries in use */
+static int	files_lent = 0;		/* files of this process that are lent, adopted or its own now */
 static int	files_counted = 0;	/* files of which fd.c knows; more than are open if kept ones have aged */
 
 /* Lets fd.c count the files that are open now.  Returns false if these are too many. */
@@ -84,41 +80,10 @@ count_files(void)
 	return true;
 }
 
-/* Notes a file of this process, or forgets it.  Noting raises no error: it returns false if there is no memory. */
-static bool
-note_file(const GpusortArenaFile *file)
-{
-	if (files_lent == max_files)
-	{
-		int			max = Max(2 * max_files, 16);
-		LentFile   *files = realloc(lent_files, max * sizeof(LentFile));
-
-		if (files == NULL)
-			return false;
-		lent_files = files;
-		max_files = max;
-	}
-	lent_files[files_lent++] = (LentFile) {.mem = file->buffer.mem, .name = file->name};
-	return true;
-}
-
-static void
-forget_file(const GpusortSharedBuffer *buffer)
-{
-	for (int i = 0; i < files_lent; i++)
-	{
-		if (lent_files[i].mem == buffer->mem)
-		{
-			lent_files[i] = lent_files[--files_lent];
-			return;
-		}
-	}
-}
-
 static void
 end_lending(GpusortSharedBuffer *buffer, bool drop)
 {
-	forget_file(buffer);
+	files_lent--;
 	if (drop)
 		gpusort_large_drop(buffer);
 	else
@@ -134,18 +99,19 @@ gpusort_arena_lend(GpusortArenaFile *file)
 	file->used = 0;
 	if (GPUSORT_FAULT(ARENA) || !gpusort_large_share(&file->buffer))
 		return;
-	if (fstat(file->buffer.fd, &status) == 0)
+	files_lent++;
+	if (fstat(file->buffer.fd, &status) != 0 || !count_files())
 	{
-		file->name = (GpusortFileName) {
-			.pid = MyProcPid,
-			.fd = file->buffer.fd,
-			.device = status.st_dev,
-			.inode = status.st_ino,
-		};
-		file->lent = note_file(file) && count_files();
-	}
-	if (!file->lent)
 		end_lending(&file->buffer, false);
+		return;
+	}
+	file->name = (GpusortFileName) {
+		.pid = MyProcPid,
+		.fd = file->buffer.fd,
+		.device = status.st_dev,
+		.inode = status.st_ino,
+	};
+	file->lent = true;
 }
 
 void
@@ -160,7 +126,7 @@ gpusort_arena_take_back(GpusortArenaFile *file, bool used)
 		return;
 	}
 	/* the worker must not find its pages gone */
-	forget_file(&file->buffer);
+	files_lent--;
 	gpusort_large_leave(&file->buffer);
 }
 
@@ -170,6 +136,7 @@ end_held(void *arg)
 {
 	GpusortArena *arena = arg;
 
+	dlist_delete(&arena->node);
 	if (gpusort_arena_is_own(arena))
 		arena->buffer.bytes = gpusort_page_maker_end(&arena->maker);
 	end_lending(&arena->buffer, arena->dropped);
@@ -179,6 +146,8 @@ end_held(void *arg)
 static void
 hold(GpusortArena *arena)
 {
+	arena->name = arena->file->name;
+	dlist_push_head(&held_arenas, &arena->node);
 	arena->callback.func = end_held;
 	arena->callback.arg = arena;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &arena->callback);
@@ -225,15 +194,16 @@ gpusort_arena_drop(GpusortArena *arena)
 bool
 gpusort_arena_find(const void *mem, GpusortFileName *name, GpusortPlace *place)
 {
-	for (int i = 0; i < files_lent; i++)
-	{
-		Size		offset = (const char *) mem - lent_files[i].mem;
+	dlist_iter	iter;
 
-		if ((const char *) mem < lent_files[i].mem || offset >= GPUSORT_ARENA_BYTES)
-			continue;
-		*name = lent_files[i].name;
-		*place = offset;
-		return true;
+	dlist_foreach(iter, &held_arenas)
+	{
+		const GpusortArena *arena = dlist_container(GpusortArena, node, iter.cur);
+
+		*name = arena->name;
+		*place = gpusort_arena_place(arena, mem);
+		if (*place < GPUSORT_ARENA_BYTES)
+			return true;
 	}
 	return false;
 }
