@@ -240,16 +240,11 @@ void
 gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 						uint64 rows, uint64 bytes, const char *engine)
 {
-	bool		claimed = false;
 	ActivitySlot *slot;
 	uint64		name = 0;		/* written at once, so that no reader sees a part of it */
 
-	if (activity->slot == 0)
-	{
-		claimed = claim(activity);
-		if (!claimed)
-			return;
-	}
+	if (activity->slot == 0 && !claim(activity))
+		return;
 	slot = &slots[activity->slot - 1];
 	if (engine != NULL)
 		memcpy(&name, engine, strnlen(engine, sizeof(name)));
@@ -257,11 +252,9 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 	slot->bytes = bytes;
 	slot->engine = name;
 	slot->phase = phase;
-	if (claimed)
-	{
-		pg_write_barrier();
-		pg_atomic_write_u64(&slot->owner, owner_of(MyProc, MyProcPid));
-	}
+	/* after the first report, that is the owner already */
+	pg_write_barrier();
+	pg_atomic_write_u64(&slot->owner, owner_of(MyProc, MyProcPid));
 }
 
 static const char *
