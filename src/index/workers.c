@@ -40,8 +40,6 @@
 /* Keys of the shared memory's parts */
 #define KEY_SHARED		UINT64CONST(1)
 #define KEY_QUERY		UINT64CONST(2)
-#define KEY_BUFFERS		UINT64CONST(3)
-#define KEY_WAL			UINT64CONST(4)
 
 /* A worker's range, and what it has read */
 typedef struct Part
@@ -51,6 +49,8 @@ typedef struct Part
 	double		tuples;			/* as in GpusortIndexBuild */
 	double		rows;
 	bool		broken;			/* there are broken HOT chains */
+	BufferUsage buffers;
+	WalUsage	wal;
 	GpusortPart part;
 } Part;
 
@@ -116,8 +116,7 @@ void
 gpusort_index_worker(dsm_segment *segment, shm_toc *toc)
 {
 	Shared	   *shared = shm_toc_lookup(toc, KEY_SHARED, false);
-	BufferUsage *buffers = shm_toc_lookup(toc, KEY_BUFFERS, false);
-	WalUsage   *wal = shm_toc_lookup(toc, KEY_WAL, false);
+	Part	   *part = &shared->parts[ParallelWorkerNumber];
 	Relation	heap;
 	Relation	index;
 
@@ -128,8 +127,8 @@ gpusort_index_worker(dsm_segment *segment, shm_toc *toc)
 	heap = table_open(shared->heap, ShareLock);
 	index = index_open(shared->index, AccessExclusiveLock);
 	InstrStartParallelQuery();
-	read_part(shared, &shared->parts[ParallelWorkerNumber], heap, index);
-	InstrEndParallelQuery(&buffers[ParallelWorkerNumber], &wal[ParallelWorkerNumber]);
+	read_part(shared, part, heap, index);
+	InstrEndParallelQuery(&part->buffers, &part->wal);
 	index_close(index, AccessExclusiveLock);
 	table_close(heap, ShareLock);
 }
@@ -175,16 +174,6 @@ init_shared(GpusortIndexBuild *build, ParallelContext *pcxt, Size memory)
 	return shared;
 }
 
-/* Allocates an array of this many bytes in the shared memory. */
-static void *
-add_array(ParallelContext *pcxt, uint64 key, Size bytes)
-{
-	void	   *array = memset(shm_toc_allocate(pcxt->toc, bytes), 0, bytes);
-
-	shm_toc_insert(pcxt->toc, key, array);
-	return array;
-}
-
 /* Adds the rows of a worker, or reads its range.  memory: bytes that the worker could use. */
 static void
 end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
@@ -218,22 +207,17 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
 	Size		query_bytes = debug_query_string != NULL ? strlen(debug_query_string) + 1 : 0;
 	ParallelContext *pcxt;
 	Shared	   *shared;
-	BufferUsage *buffers;
-	WalUsage   *wal;
 
 	EnterParallelMode();
 	pcxt = CreateParallelContext(gpusort_library_name(MAXPGPATH), "gpusort_index_worker", workers);
 	shm_toc_estimate_chunk(&pcxt->estimator, offsetof(Shared, parts) + workers * sizeof(Part));
-	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(BufferUsage));
-	shm_toc_estimate_chunk(&pcxt->estimator, workers * sizeof(WalUsage));
 	shm_toc_estimate_chunk(&pcxt->estimator, query_bytes);
-	shm_toc_estimate_keys(&pcxt->estimator, 4);
+	shm_toc_estimate_keys(&pcxt->estimator, 2);
 	InitializeParallelDSM(pcxt);
 	shared = init_shared(build, pcxt, memory);
-	buffers = add_array(pcxt, KEY_BUFFERS, workers * sizeof(BufferUsage));
-	wal = add_array(pcxt, KEY_WAL, workers * sizeof(WalUsage));
 	if (query_bytes > 0)
-		memcpy(add_array(pcxt, KEY_QUERY, query_bytes), debug_query_string, query_bytes);
+		shm_toc_insert(pcxt->toc, KEY_QUERY,
+					   memcpy(shm_toc_allocate(pcxt->toc, query_bytes), debug_query_string, query_bytes));
 	LaunchParallelWorkers(pcxt);
 	build->workers = pcxt->nworkers_launched;
 	/* without shared memory there are no parts */
@@ -245,7 +229,7 @@ read_with_workers(GpusortIndexBuild *build, int workers, Size memory)
 		end_part(build, &shared->parts[i], i, memory);
 	build->gather.shared = NULL;
 	for (int i = 0; i < pcxt->nworkers_launched; i++)
-		InstrAccumParallelQuery(&buffers[i], &wal[i]);
+		InstrAccumParallelQuery(&shared->parts[i].buffers, &shared->parts[i].wal);
 	DestroyParallelContext(pcxt);
 	ExitParallelMode();
 }
