@@ -41,7 +41,7 @@ struct GpusortClient
 	GpusortRequest *request;	/* NULL: none, or released */
 	uint32		serial;			/* of the request: the word of its state without the state */
 	GpusortArena *arena;		/* file 0 of the request */
-	GpusortReturned returned;	/* where the service writes */
+	GpusortLists lists;			/* where the service writes */
 	uint32		fetched;		/* windows handed out */
 	uint64		fetched_rows;	/* rows in these */
 	double		wait_ms;		/* that this process has waited for windows */
@@ -279,7 +279,7 @@ gpusort_client_sort(MemoryContext cxt, const GpusortClientSpec *spec, GpusortCli
 	client->request = take_request(spec, &client->serial);
 	if (client->request == NULL)
 		return "All request slots of the GPU service are in use.";
-	if (!gpusort_lists_write(client->arena, spec, client->request, &client->returned))
+	if (!gpusort_lists_write(client->arena, spec, client->request, &client->lists))
 		return no_memory;
 	reason = submit(client);
 	if (reason == NULL)
@@ -296,13 +296,13 @@ gpusort_client_returns_rows(const GpusortClient *client)
 void *
 gpusort_client_result(const GpusortClient *client)
 {
-	return client->returned.result;
+	return gpusort_arena_address(client->arena, client->lists.result);
 }
 
 const uint8 *
 gpusort_client_ties(const GpusortClient *client)
 {
-	return client->returned.ties;
+	return gpusort_arena_address(client->arena, client->lists.ties);
 }
 
 /* Waits for a window that is not fetched yet.  Returns false if none will come. */
@@ -356,14 +356,15 @@ gpusort_client_fetch(GpusortClient *client, GpusortRowWindow *window)
 	}
 	pg_read_barrier();
 	next = &request->ring[client->fetched % GPUSORT_RING];
-	window->rows = client->returned.windows + client->fetched % GPUSORT_RING * client->returned.window_bytes;
+	window->rows = gpusort_arena_address(client->arena, client->lists.windows +
+										 client->fetched % GPUSORT_RING * client->lists.window_bytes);
 	window->first = next->first;
 	window->count = next->count;
 	window->bytes = next->bytes;
 	client->fetched++;
 	client->fetched_rows += next->count;
 	settle(client);
-	return window->first + window->count == client->fetched_rows && window->bytes <= client->returned.window_bytes;
+	return window->first + window->count == client->fetched_rows && window->bytes <= client->lists.window_bytes;
 }
 
 void

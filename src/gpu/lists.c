@@ -165,25 +165,17 @@ list_rows(Lists *lists, const GpusortClientSpec *spec)
 
 /* Allocates memory for the result. */
 static bool
-list_result(Lists *lists, const GpusortClientSpec *spec, GpusortReturned *returned)
+list_result(Lists *lists, const GpusortClientSpec *spec)
 {
-	returned->result = allocate(lists, spec->rows * (spec->positions ? sizeof(uint32) : spec->key_bytes),
-							  &lists->head.result);
-	if (returned->result == NULL)
+	GpusortLists *head = &lists->head;
+
+	if (allocate(lists, spec->rows * (spec->positions ? sizeof(uint32) : spec->key_bytes), &head->result) == NULL ||
+		(spec->ties && allocate(lists, spec->rows, &head->ties) == NULL))
 		return false;
-	if (spec->ties)
-	{
-		returned->ties = allocate(lists, spec->rows, &lists->head.ties);
-		if (returned->ties == NULL)
-			return false;
-	}
-	if (spec->nrow_spans > 0)
-	{
-		returned->window_bytes = MAXALIGN_DOWN(Min(WINDOW_BYTES, spec->rows * WINDOW_ROW_BYTES));
-		returned->windows = allocate(lists, GPUSORT_RING * returned->window_bytes, &lists->head.windows);
-		lists->head.window_bytes = returned->window_bytes;
-	}
-	return spec->nrow_spans == 0 || returned->windows != NULL;
+	if (spec->nrow_spans == 0)
+		return true;
+	head->window_bytes = MAXALIGN_DOWN(Min(WINDOW_BYTES, spec->rows * WINDOW_ROW_BYTES));
+	return allocate(lists, GPUSORT_RING * head->window_bytes, &head->windows) != NULL;
 }
 
 /* Writes the lists to the request's file, and their place to the request. */
@@ -208,8 +200,7 @@ write_lists(Lists *lists, GpusortRequest *request)
 }
 
 bool
-gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortRequest *request,
-					GpusortReturned *returned)
+gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortRequest *request, GpusortLists *head)
 {
 	Lists		lists = {.arena = arena, .max_files = 16};
 	bool		written;
@@ -218,8 +209,9 @@ gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortR
 	lists.keys = palloc0(spec->nkeys * sizeof(GpusortListedKeys) + 1);
 	lists.rows = palloc0(spec->nrow_spans * sizeof(GpusortListedRows) + 1);
 	/* first this: the request's file has number 0 */
-	written = list_result(&lists, spec, returned) && list_keys(&lists, spec) && list_rows(&lists, spec) &&
+	written = list_result(&lists, spec) && list_keys(&lists, spec) && list_rows(&lists, spec) &&
 		write_lists(&lists, request);
+	*head = lists.head;
 	pfree(lists.files);
 	pfree(lists.keys);
 	pfree(lists.rows);

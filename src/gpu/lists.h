@@ -54,21 +54,12 @@ typedef struct GpusortLists
 	uint64		window_bytes;
 } GpusortLists;
 
-/* Where the service writes, as addresses in the backend */
-typedef struct GpusortReturned
-{
-	void	   *result;
-	uint8	   *ties;			/* NULL: not wanted */
-	char	   *windows;		/* NULL: rows stay where they are */
-	uint64		window_bytes;
-} GpusortReturned;
-
 /*
  * In a backend: allocates memory for the result in this arena, the request's own, writes the lists
- * there, and fills in the request's places and *returned.  Returns false if there is no memory.  Copying
+ * there, and fills in *head and the request's places.  Returns false if there is no memory.  Copying
  * can be interrupted.
  */
 extern bool gpusort_lists_write(GpusortArena *arena, const GpusortClientSpec *spec, GpusortRequest *request,
-								GpusortReturned *returned);
+								GpusortLists *head);
 
 #endif							/* GPUSORT_GPU_LISTS_H */
