@@ -148,26 +148,32 @@ search_reasons(const Stat *stat, const Reason *wanted, uint32 first, uint32 nrea
 	return first;
 }
 
-/* Finds a reason in the table, or adds it. */
+/* Finds a reason in the table, or adds it.  Returns NULL if there is no shared memory. */
 static Reason *
-find_reason(Stat *stat, const Reason *wanted)
+find_reason(GpusortStatKind kind, int engine, const char *reason)
 {
-	uint32		nreasons = pg_atomic_read_u32(&stat->nreasons);
+	Reason		wanted = {.kind = kind, .engine = engine};
+	Stat	   *stat = attach();
+	uint32		nreasons;
 	uint32		i;
 
+	if (stat == NULL)
+		return NULL;
+	copy_reason(reason, wanted.text);
+	nreasons = pg_atomic_read_u32(&stat->nreasons);
 	pg_read_barrier();
-	i = search_reasons(stat, wanted, 0, nreasons);
+	i = search_reasons(stat, &wanted, 0, nreasons);
 	if (i < nreasons || nreasons == REASONS)
 		return &stat->reasons[Min(i, REASONS - 1)];
 	SpinLockAcquire(&stat->lock);
 	i = nreasons;
 	nreasons = pg_atomic_read_u32(&stat->nreasons);
-	i = search_reasons(stat, wanted, i, nreasons);
+	i = search_reasons(stat, &wanted, i, nreasons);
 	if (i == nreasons && i < REASONS)
 	{
-		stat->reasons[i].kind = wanted->kind;
-		stat->reasons[i].engine = wanted->engine;
-		strlcpy(stat->reasons[i].text, i < REASONS - 1 ? wanted->text : "all other reasons", REASON_BYTES);
+		stat->reasons[i].kind = kind;
+		stat->reasons[i].engine = engine;
+		strlcpy(stat->reasons[i].text, i < REASONS - 1 ? wanted.text : "all other reasons", REASON_BYTES);
 		pg_write_barrier();
 		pg_atomic_write_u32(&stat->nreasons, nreasons + 1);
 	}
@@ -175,31 +181,10 @@ find_reason(Stat *stat, const Reason *wanted)
 	return &stat->reasons[Min(i, REASONS - 1)];
 }
 
-/* Returns the place of a reason, which may be that of the last call, or NULL if there is no shared memory. */
-static Reason *
-place_of_reason(GpusortStatKind kind, int engine, const char *reason)
-{
-	static char last[256];
-	static Reason *place = NULL;
-	Stat	   *stat = attach();
-
-	if (stat == NULL)
-		return NULL;
-	if (place == NULL || place->kind != kind || place->engine != engine || strncmp(reason, last, sizeof(last) - 1) != 0)
-	{
-		Reason		wanted = {.kind = kind, .engine = engine};
-
-		copy_reason(reason, wanted.text);
-		place = find_reason(stat, &wanted);
-		strlcpy(last, reason, sizeof(last));
-	}
-	return place;
-}
-
 void
 gpusort_stat_reason(GpusortStatKind kind, const char *engine, const char *reason)
 {
-	Reason	   *place = place_of_reason(kind, engine_number(engine), reason);
+	Reason	   *place = find_reason(kind, engine_number(engine), reason);
 
 	if (place != NULL)
 		pg_atomic_fetch_add_u64(&place->count, 1);
@@ -209,7 +194,7 @@ bool
 gpusort_stat_first_warning(const char *reason)
 {
 	static bool warned = false;
-	Reason	   *place = place_of_reason(GPUSORT_STAT_FUNCTION, CPU, reason);
+	Reason	   *place = find_reason(GPUSORT_STAT_FUNCTION, CPU, reason);
 	bool		first = place != NULL ? pg_atomic_exchange_u32(&place->warned, 1) == 0 : !warned;
 
 	warned = true;
