@@ -26,6 +26,15 @@
  */
 #define FEW_BYTES		((uint64) 4 * 1024 * 1024)
 
+static GpusortCudaError err;	/* of the device's last call */
+
+/* Makes a call of the device that copies or sorts this many bytes, watched.  Ends the service if the device may be lost. */
+#define CALL(status, bytes, call) \
+	do { \
+		GPUSORT_WATCHED(bytes, status = gpusort_cuda->call); \
+		gpusort_service_check(status, &err); \
+	} while (0)
+
 static void
 close_lane(GpusortJob *job)
 {
@@ -128,15 +137,13 @@ static bool
 upload(GpusortJob *job, GpusortCudaPart part, uint64 offset, uint32 number, GpusortPlace place, uint64 bytes)
 {
 	const GpusortServiceFile *file = job->in.files[number];
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
 	while (bytes > 0)
 	{
 		uint64		piece = gpusort_file_piece(file, place, bytes);
 
-		GPUSORT_WATCHED(piece, status = gpusort_cuda->upload(job->lane, part, offset, file->mem + place, piece, &err));
-		gpusort_service_check(status, &err);
+		CALL(status, piece, upload(job->lane, part, offset, file->mem + place, piece, &err));
 		if (status != GPUSORT_CUDA_OK)
 			return false;
 		job->uploads++;
@@ -150,11 +157,9 @@ upload(GpusortJob *job, GpusortCudaPart part, uint64 offset, uint32 number, Gpus
 static bool
 reserve(GpusortJob *job, GpusortCudaPart part, uint64 bytes)
 {
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(0, status = gpusort_cuda->reserve(job->lane, part, bytes, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, 0, reserve(job->lane, part, bytes, &err));
 	return status == GPUSORT_CUDA_OK;
 }
 
@@ -200,11 +205,9 @@ upload_rows(GpusortJob *job)
 bool
 gpusort_job_upload(GpusortJob *job)
 {
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(0, status = gpusort_cuda->lane_open(gpusort_service_device, &job->lane, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, 0, lane_open(gpusort_service_device, &job->lane, &err));
 	job->stage = GPUSORT_JOB_UPLOADS;
 	if (status == GPUSORT_CUDA_OK && upload_keys(job) && upload_rows(job))
 		return true;
@@ -215,13 +218,11 @@ gpusort_job_upload(GpusortJob *job)
 bool
 gpusort_job_is_uploaded(GpusortJob *job)
 {
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
 	if (gpusort_input_key_bytes(job->request) + job->in.row_bytes <= FEW_BYTES)
 		return true;
-	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, 0, uploaded(job->lane, &err));
 	return status == GPUSORT_CUDA_OK;
 }
 
@@ -239,11 +240,9 @@ sort_on_device(GpusortJob *job)
 		.algorithm = (GpusortAlgorithm) request->algorithm,
 	};
 	GpusortCudaReport report;
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(gpusort_input_key_bytes(job->request), status = gpusort_cuda->sort(job->lane, &sort, &report, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, gpusort_input_key_bytes(job->request), sort(job->lane, &sort, &report, &err));
 	if (status == GPUSORT_CUDA_UNSORTED)
 		ereport(LOG,
 				(errmsg("gpusort found the device's result out of order"),
@@ -263,16 +262,13 @@ download(GpusortJob *job, GpusortCudaPart part, GpusortPlace place, uint64 bytes
 {
 	const GpusortServiceFile *file = job->in.files[0];
 	uint64		offset = 0;
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
 	while (offset < bytes)
 	{
 		uint64		piece = gpusort_file_piece(file, place + offset, bytes - offset);
 
-		GPUSORT_WATCHED(piece, status = gpusort_cuda->download(job->lane, part, offset, file->mem + place + offset,
-															   piece, &err));
-		gpusort_service_check(status, &err);
+		CALL(status, piece, download(job->lane, part, offset, file->mem + place + offset, piece, &err));
 		if (status != GPUSORT_CUDA_OK)
 			return false;
 		job->downloads++;
@@ -285,12 +281,10 @@ download(GpusortJob *job, GpusortCudaPart part, GpusortPlace place, uint64 bytes
 static bool
 return_result(GpusortJob *job)
 {
-	GpusortCudaError err;
 	GpusortCudaStatus status = GPUSORT_CUDA_OK;
 
 	if (job->in.lists.ties != 0)
-		GPUSORT_WATCHED(gpusort_input_key_bytes(job->request), status = gpusort_cuda->mark_ties(job->lane, &err));
-	gpusort_service_check(status, &err);
+		CALL(status, gpusort_input_key_bytes(job->request), mark_ties(job->lane, &err));
 	if (status != GPUSORT_CUDA_OK || !download(job, GPUSORT_CUDA_RESULT, job->in.lists.result, gpusort_input_result_bytes(job->request)) ||
 		(job->in.lists.ties != 0 && !download(job, GPUSORT_CUDA_TIES, job->in.lists.ties, job->request->rows)))
 		return false;
@@ -304,7 +298,6 @@ arrange(GpusortJob *job)
 {
 	GpusortCudaRowBlock *blocks = MemoryContextAllocHuge(job->cxt, job->in.lists.nrows * sizeof(GpusortCudaRowBlock));
 	uint64		offset = 0;
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
 	for (uint32 i = 0; i < job->in.lists.nrows; i++)
@@ -320,10 +313,8 @@ arrange(GpusortJob *job)
 		};
 		offset += rows->bytes + MAXALIGN(rows->directory_bytes);
 	}
-	GPUSORT_WATCHED(gpusort_input_key_bytes(job->request) + job->in.row_bytes,
-					status = gpusort_cuda->arrange(job->lane, blocks, job->in.lists.nrows, job->in.lists.window_bytes,
-												   &job->nwindows, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, gpusort_input_key_bytes(job->request) + job->in.row_bytes,
+		 arrange(job->lane, blocks, job->in.lists.nrows, job->in.lists.window_bytes, &job->nwindows, &err));
 	/* a session that has left the request uses its memory for something else */
 	if (status == GPUSORT_CUDA_UNSORTED && gpusort_request_state(job->request) != GPUSORT_REQUEST_LEFT)
 		ereport(LOG,
@@ -379,11 +370,9 @@ queue_window(GpusortJob *job)
 {
 	int			slot = job->queued % GPUSORT_RING;
 	GpusortCudaWindow window;
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
-	GPUSORT_WATCHED(job->in.lists.window_bytes, status = gpusort_cuda->gather(job->lane, job->queued, &window, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, job->in.lists.window_bytes, gather(job->lane, job->queued, &window, &err));
 	if (status != GPUSORT_CUDA_OK || window.bytes > job->in.lists.window_bytes ||
 		!download(job, GPUSORT_CUDA_WINDOW, job->in.lists.windows + slot * job->in.lists.window_bytes, window.bytes))
 		return false;
@@ -441,13 +430,11 @@ void
 gpusort_job_return(GpusortJob *job)
 {
 	uint64		finished;
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
 	if (job->stage < GPUSORT_JOB_RESULT)
 		return;
-	GPUSORT_WATCHED(0, status = gpusort_cuda->downloaded(job->lane, &finished, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, 0, downloaded(job->lane, &finished, &err));
 	if (job->stage == GPUSORT_JOB_RESULT && finished >= job->result_done)
 		publish_result(job);
 	if (job->stage != GPUSORT_JOB_WINDOWS)
@@ -467,12 +454,10 @@ gpusort_job_return(GpusortJob *job)
 bool
 gpusort_job_copies(GpusortJob *job)
 {
-	GpusortCudaError err;
 	GpusortCudaStatus status;
 
 	if (job->stage != GPUSORT_JOB_UPLOADS)
 		return job->stage == GPUSORT_JOB_RESULT || (job->stage == GPUSORT_JOB_WINDOWS && job->queued > job->sent);
-	GPUSORT_WATCHED(0, status = gpusort_cuda->uploaded(job->lane, &err));
-	gpusort_service_check(status, &err);
+	CALL(status, 0, uploaded(job->lane, &err));
 	return status == GPUSORT_CUDA_BUSY;
 }
