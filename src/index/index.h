@@ -50,8 +50,7 @@ typedef struct GpusortIndexBuild
 	struct CorePage *core;		/* the rows of a page that core has read */
 	AttrNumber *attnos;			/* the table's column of each of the index's; NULL: rows must be evaluated */
 	GpusortColumns columns;		/* how these are copied; count 0: not one by one */
-	GpusortPlaces places;		/* where they lie in the tuples of a page, */
-	bool		located;		/* if they have been found */
+	GpusortPlaces places;		/* where they lie in the tuples of a page */
 	int			workers;		/* launched, in the leader */
 	double		tuples;			/* live tuples of the table */
 	double		rows;			/* of the index */

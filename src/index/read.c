@@ -155,7 +155,7 @@ add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 {
 	int			begin = i;
 
-	for (; build->located && i < page->count; i++)
+	for (; build->columns.count > 0 && i < page->count; i++)
 	{
 		int			column = build->attnos[0] - 1;
 		uint16		place = gpusort_places_at(&build->places, i, column);
@@ -181,7 +181,7 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 	uint64		first;
 	int			n;
 
-	if (!build->located || gather->set == NULL)
+	if (build->columns.count == 0 || gather->set == NULL)
 		return 0;
 	if (room->next == room->end || store->over)
 		(void) gpusort_rows_room(gather, room);
@@ -210,8 +210,7 @@ locate(GpusortIndexBuild *build, const TablePage *page)
 			!gpusort_places_cover(&build->places, build->columns.natts))
 			build->columns.count = 0;
 	}
-	build->located = build->columns.count > 0;
-	if (build->located)
+	if (build->columns.count > 0)
 		gpusort_places_find(&build->places, page->tuples, page->count);
 }
 
@@ -361,8 +360,7 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, end);
 	table_endscan(scan);
 	pfree(page);
-	if (build->gather.set != NULL)
-		gpusort_gather_commit(&build->gather, &build->room);
+	gpusort_gather_commit(&build->gather, &build->room);
 }
 
 void
@@ -370,8 +368,7 @@ gpusort_index_read_concurrently(GpusortIndexBuild *build)
 {
 	build->tuples = table_index_build_scan(build->heap, build->index, build->info, false, true, take_row, build->core, NULL);
 	end_page(build->core);
-	if (build->gather.set != NULL)
-		gpusort_gather_commit(&build->gather, &build->room);
+	gpusort_gather_commit(&build->gather, &build->room);
 }
 
 void
