@@ -59,6 +59,7 @@ make_control(void *made)
 	GpusortControl *control = made;
 	int			nrequests = wanted_requests();
 
+	/* zero is what pg_atomic_init_u64() would write */
 	memset(control, 0, sizeof(*control));
 	while ((control->requests = ShmemAllocNoError(nrequests * sizeof(GpusortRequest))) == NULL)
 	{
@@ -66,24 +67,9 @@ make_control(void *made)
 		if (nrequests < FEWEST_REQUESTS)
 			return;
 	}
-	control->nrequests = nrequests;
-	pg_atomic_init_u64(&control->next_sequence, 0);
-	pg_atomic_init_u64(&control->seen_sequence, 0);
-	pg_atomic_init_u32(&control->unsorted, 0);
-	pg_atomic_init_u32(&control->pace_us, 0);
-	pg_atomic_init_u64(&control->heartbeat, 1);
-	pg_atomic_init_u32(&control->step_ms, 0);
-	pg_atomic_init_u64(&control->given_up_at, 0);
-	pg_atomic_init_u32(&control->service_state, GPUSORT_SERVICE_DOWN);
-	pg_atomic_init_u32(&control->service_pid, 0);
-	pg_atomic_init_u32(&control->used, 0);
 	memset(control->requests, 0, nrequests * sizeof(GpusortRequest));
-	for (int i = 0; i < nrequests; i++)
-	{
-		pg_atomic_init_u32(&control->requests[i].state, GPUSORT_REQUEST_FREE);
-		pg_atomic_init_u32(&control->requests[i].ready, 0);
-		pg_atomic_init_u32(&control->requests[i].consumed, 0);
-	}
+	control->nrequests = nrequests;
+	pg_atomic_init_u64(&control->heartbeat, 1);
 }
 
 bool

@@ -27,7 +27,7 @@
 
 typedef enum GpusortServiceState
 {
-	GPUSORT_SERVICE_DOWN,		/* no service */
+	GPUSORT_SERVICE_DOWN,		/* no service; 0, as a new control block has it */
 	GPUSORT_SERVICE_STARTING,	/* registered, or opening the device */
 	GPUSORT_SERVICE_READY,		/* serves requests */
 	GPUSORT_SERVICE_ENDING		/* fails the requests that it has, and ends */
@@ -48,7 +48,7 @@ typedef enum GpusortServiceState
  */
 typedef enum GpusortRequestState
 {
-	GPUSORT_REQUEST_FREE,
+	GPUSORT_REQUEST_FREE,		/* 0, likewise */
 	GPUSORT_REQUEST_FILLING,	/* a backend fills the slot in */
 	GPUSORT_REQUEST_SUBMITTED,	/* the service is to sort */
 	GPUSORT_REQUEST_SORTED,		/* the result is there; rows may still come */

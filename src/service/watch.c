@@ -125,9 +125,6 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 	sigset_t	all;
 	sigset_t	old;
 
-	pg_atomic_init_u64(&all_looks, 0);
-	pg_atomic_init_u64(&call, 0);
-	pg_atomic_init_u32(&call_patience_ms, 0);
 	on_hang = hangs;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
