@@ -331,7 +331,6 @@ gpusort_job_sort(GpusortJob *job)
 	GpusortCudaStatus status = sort_on_device(job);
 
 	job->stage = GPUSORT_JOB_RESULT;
-	job->nwindows = job->queued = job->sent = 0;
 	if (status == GPUSORT_CUDA_UNSORTED)
 	{
 		gpusort_job_fail(job, "The device's result was out of order.");
