@@ -362,9 +362,3 @@ gpusort_arena_address(const GpusortArena *arena, GpusortPlace place)
 {
 	return arena->buffer.mem + place;
 }
-
-Size
-gpusort_arena_bytes(const GpusortArena *arena)
-{
-	return arena->file->used;
-}

@@ -112,7 +112,4 @@ extern GpusortPlace gpusort_arena_place(const GpusortArena *arena, const void *a
 /* The address of a place in this process. */
 extern void *gpusort_arena_address(const GpusortArena *arena, GpusortPlace place);
 
-/* Bytes that have been allocated. */
-extern Size gpusort_arena_bytes(const GpusortArena *arena);
-
 #endif							/* GPUSORT_BASE_ARENA_H */

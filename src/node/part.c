@@ -93,9 +93,9 @@ adopt_rows(GpusortGather *gather, GpusortPart *part)
 		gather->form->adopt(gather, arena, published);
 	gpusort_keyset_adopt(gather->set, arena, published->keys);
 	/* this process may fill as much memory of its own as without these rows */
-	gather->adopted_bytes += gpusort_arena_bytes(arena);
-	gather->memory_limit += gpusort_arena_bytes(arena);
-	return gpusort_arena_bytes(arena);
+	gather->adopted_bytes += part->file.used;
+	gather->memory_limit += part->file.used;
+	return part->file.used;
 }
 
 Size
