@@ -31,7 +31,11 @@
 /* Huge pages that are made by one call, between two looks at the clock */
 #define COLLAPSE_PAGES	8
 
-#ifdef MADV_HUGEPAGE
+/* Systems other than Linux have no such pages: size_is_known() is false there. */
+#ifndef MADV_HUGEPAGE
+#define MADV_HUGEPAGE	0
+#define MADV_NOHUGEPAGE	0
+#endif
 
 /* The C library of Linux 6.1's time does not know it yet. */
 #ifndef MADV_COLLAPSE
@@ -50,7 +54,7 @@ size_is_known(void)
 {
 	size_t		page = (size_t) sysconf(_SC_PAGESIZE);
 
-	return page * (page / 8) == GPUSORT_HUGE_PAGE;
+	return MADV_HUGEPAGE != 0 && page * (page / 8) == GPUSORT_HUGE_PAGE;
 }
 
 /* Touches a huge page, unless they were slow lately.  Returns whether it was fast. */
@@ -106,23 +110,3 @@ gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
 	}
 	return true;
 }
-
-#else
-
-bool
-gpusort_huge_pages_collapse(void *mem, size_t bytes, int64_t *ns)
-{
-	(void) mem;
-	(void) bytes;
-	(void) ns;
-	return false;
-}
-
-void
-gpusort_huge_pages_ask(void *mem, size_t bytes)
-{
-	(void) mem;
-	(void) bytes;
-}
-
-#endif
