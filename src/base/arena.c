@@ -202,7 +202,7 @@ gpusort_arena_find(const void *mem, GpusortFileName *name, GpusortPlace *place)
 
 		*name = arena->name;
 		*place = gpusort_arena_place(arena, mem);
-		if (*place < GPUSORT_ARENA_BYTES)
+		if (*place < GPUSORT_SHARED_BYTES)
 			return true;
 	}
 	return false;
@@ -299,8 +299,8 @@ make_pages(GpusortArena *arena, Size bytes)
 
 	if (ahead == 0)
 		end = Max(bytes, buffer->bytes + Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES));
-	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_ARENA_BYTES);
-	buffer->bytes = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_ARENA_BYTES));
+	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_SHARED_BYTES);
+	buffer->bytes = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_SHARED_BYTES));
 	/* the file may have pages of an earlier query beyond */
 	arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
 	return buffer->bytes >= bytes;
@@ -313,7 +313,7 @@ gpusort_arena_alloc(GpusortArena *arena, Size bytes)
 	Size		used = arena->file->used;
 
 	bytes = MAXALIGN(bytes);
-	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_ARENA_BYTES - used ||
+	if (GPUSORT_FAULT(ARENA) || buffer->mem == NULL || bytes > GPUSORT_SHARED_BYTES - used ||
 		(used + bytes + ahead_bytes(arena) > buffer->bytes && !make_pages(arena, used + bytes)))
 		return NULL;
 	arena->file->used += bytes;

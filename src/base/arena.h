@@ -16,9 +16,6 @@
 
 #include "base/large_memory.h"
 
-/* The most bytes of an arena */
-#define GPUSORT_ARENA_BYTES		((Size) GPUSORT_SHARED_BYTES)
-
 /* The name of a file for another process */
 typedef struct GpusortFileName
 {

@@ -26,7 +26,7 @@ extern "C"
 /* Bytes of the smallest buffer; callers use malloc() or palloc() for less. */
 #define GPUSORT_LARGE_BYTES		GPUSORT_HUGE_PAGE
 
-/* Bytes of addresses of a shared buffer */
+/* Bytes of addresses of a shared buffer, and so the most bytes of an arena (base/arena.h) */
 #define GPUSORT_SHARED_BYTES	((size_t) 32 * 1024 * 1024 * 1024)
 
 /*

@@ -29,10 +29,10 @@ check_lists(GpusortJobInput *in, const GpusortRequest *request, const GpusortLis
 	const GpusortLists *lists = &in->lists;
 	uint64		keys = 0;
 
-	if (lists->nfiles == 0 || lists->window_bytes > GPUSORT_ARENA_BYTES || request->rows > PG_UINT64_MAX / 1024)
+	if (lists->nfiles == 0 || lists->window_bytes > GPUSORT_SHARED_BYTES || request->rows > PG_UINT64_MAX / 1024)
 		return false;
 	for (uint32 i = 0; i < lists->nfiles; i++)
-		if (files[i].bytes > GPUSORT_ARENA_BYTES)
+		if (files[i].bytes > GPUSORT_SHARED_BYTES)
 			return false;
 	for (uint32 i = 0; i < lists->nkeys; i++)
 	{
