@@ -23,7 +23,7 @@
 void
 gpusort_part_share(GpusortShared *shared, GpusortGather *gather)
 {
-	gpusort_spill_share(&shared->spill, gather->cxt);
+	gpusort_spill_share(&shared->spill, gather->memory_limit, gather->cxt);
 	pg_atomic_init_u32(&shared->sample, 0);
 	gather->shared = shared;
 }

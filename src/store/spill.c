@@ -43,6 +43,17 @@
 #define GAP_BITS			17
 #define MAX_GAP_BITS		28
 
+Size
+gpusort_spill_extent(Size memory)
+{
+	Size		bytes = MIN_EXTENT_BYTES;
+	Size		most = Max(memory / GPUSORT_SPILL_MAX_INPUTS, Min(memory / SMALL_EXTENTS, SMALL_EXTENT_BYTES));
+
+	while (bytes * 2 <= Min(most, MAX_EXTENT_BYTES))
+		bytes *= 2;
+	return bytes;
+}
+
 GpusortSpill *
 gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared *shared)
 {
@@ -50,11 +61,11 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 	GpusortSpill *spill = palloc0(sizeof(GpusortSpill));
-	Size		extent_bytes = MIN_EXTENT_BYTES;
-	Size		most;
+	Size		extent_bytes;
 
 	spill->cxt = cxt;
 	spill->memory = Max(memory, MIN_MEMORY);
+	extent_bytes = shared != NULL ? shared->extent_bytes : gpusort_spill_extent(spill->memory);
 	if (key != NULL)
 	{
 		Assert(key->words >= 1 && key->words <= GPUSORT_MAX_WORDS);
@@ -67,9 +78,6 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 	spill->code.fields[0].bits = 64;
 	spill->code.exact = key == NULL || key->words == 1;
 
-	most = Max(spill->memory / GPUSORT_SPILL_MAX_INPUTS, Min(spill->memory / SMALL_EXTENTS, SMALL_EXTENT_BYTES));
-	while (extent_bytes * 2 <= Min(most, MAX_EXTENT_BYTES))
-		extent_bytes *= 2;
 	spill->files = palloc(sizeof(GpusortSpillFile));
 	spill->nfiles = 1;
 	spill->shared = shared;

@@ -52,6 +52,7 @@ typedef struct GpusortSpillCode
 typedef struct GpusortSpillShared
 {
 	FileSet		files;			/* of the workers */
+	Size		extent_bytes;	/* of all files */
 	slock_t		mutex;			/* protects: */
 	bool		adapted;
 	GpusortSpillCode code;
@@ -71,7 +72,6 @@ typedef struct GpusortSpillPublished
 	GpusortSpillRun directory;	/* its bytes describe the runs */
 	bool		lossy;
 	uint64		rows;
-	Size		extent_bytes;
 	int64		nextents;
 } GpusortSpillPublished;
 
@@ -105,8 +105,7 @@ typedef struct GpusortSpillKey
  * Begins a spill, inside a transaction.  key, which the call copies, is NULL for single words.
  * memory: bytes that writing may use, and then merging; less than 64 kB counts as 64 kB.  The
  * merge needs more for rows that are larger than a buffer: one for each run.  shared: NULL, or
- * the leader merges the spills of several processes.  Their keys are the same, and the leader has
- * at least as much memory as a worker.
+ * the leader merges the spills of several processes.  Their keys are the same.
  */
 extern GpusortSpill *gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared *shared);
 
@@ -172,9 +171,9 @@ extern void gpusort_spill_end(GpusortSpill *spill);
 
 /*
  * In the leader, inside a transaction: prepares for spills that it merges.  The workers' files are
- * removed when the memory context is reset, and no worker may run any more then.
+ * removed when the memory context is reset, and no worker may run any more then.  memory: bytes that each process may use.
  */
-extern void gpusort_spill_share(GpusortSpillShared *shared, MemoryContext cxt);
+extern void gpusort_spill_share(GpusortSpillShared *shared, Size memory, MemoryContext cxt);
 
 /* In a worker: describes the runs, of which there is one at least, for the leader.  No other run may follow. */
 extern void gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published);

@@ -435,13 +435,14 @@ remove_files(void *arg)
 }
 
 void
-gpusort_spill_share(GpusortSpillShared *shared, MemoryContext cxt)
+gpusort_spill_share(GpusortSpillShared *shared, Size memory, MemoryContext cxt)
 {
 	MemoryContextCallback *callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
 	FileSet    *files = MemoryContextAlloc(cxt, sizeof(FileSet));
 
 	FileSetInit(&shared->files);
 	SpinLockInit(&shared->mutex);
+	shared->extent_bytes = gpusort_spill_extent(memory);
 	shared->adapted = false;
 	/* the shared memory may end before the context */
 	*files = shared->files;
@@ -453,8 +454,6 @@ gpusort_spill_share(GpusortSpillShared *shared, MemoryContext cxt)
 void
 gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 {
-	const GpusortSpillFile *file = &spill->files[0];
-
 	Assert(spill->nruns > 0);
 	gpusort_spill_begin_run(spill);
 	gpusort_spill_put_bytes(spill, spill->runs, spill->nruns * sizeof(GpusortSpillRun));
@@ -465,8 +464,7 @@ gpusort_spill_publish(GpusortSpill *spill, GpusortSpillPublished *published)
 			.directory = spill->out_run,
 			.lossy = spill->lossy,
 			.rows = spill->rows,
-			.extent_bytes = file->extent_bytes,
-			.nextents = file->nextents,
+			.nextents = spill->files[0].nextents,
 	};
 }
 
@@ -479,12 +477,9 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	GpusortSpillFile *file;
 	MemoryContext old = MemoryContextSwitchTo(spill->cxt);
 
-	/* a merge has buffers for its own extents */
-	if (published->extent_bytes > spill->files[0].extent_bytes)
-		elog(ERROR, "the extents of a worker have %zu bytes instead of at most %zu", published->extent_bytes, spill->files[0].extent_bytes);
 	spill->files = repalloc(spill->files, spill->nfiles * sizeof(GpusortSpillFile));
 	file = &spill->files[number];
-	gpusort_spillfile_begin(file, published->extent_bytes, &spill->shared->files, worker, true);
+	gpusort_spillfile_begin(file, spill->shared->extent_bytes, &spill->shared->files, worker, true);
 	file->nextents = published->nextents;
 	MemoryContextSwitchTo(old);
 

@@ -194,6 +194,9 @@ gpusort_spill_get_number(char **from)
 
 /* ---- spill.c ---- */
 
+/* The size of an extent, for a spill that may use this memory */
+extern Size gpusort_spill_extent(Size memory);
+
 /* Appends a row to the open run.  Raises errors of temporary files, temp_file_limit included. */
 extern void gpusort_spill_put_row(GpusortSpill *spill, uint64 code, const void *row);
 
