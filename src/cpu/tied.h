@@ -42,9 +42,9 @@ typedef struct GpusortTieInput
 	/*
 	 * All are called by any thread, with arg, and change nothing.  tied says whether
 	 * the rows at a place and the one before it have equal words.  If they are not marked, it
-	 * is called for each place, in ascending order by each thread, and before any row is moved.  string returns false if the row's string is longer than
-	 * GPUSORT_STRING_BYTES or cannot be read by a thread; then the caller must sort
-	 * the group.  If string is NULL, the caller must sort all groups.  prefetch
+	 * is called for each place, in ascending order by each thread, and before any row is moved.
+	 * string returns false if the row's string is longer than GPUSORT_STRING_BYTES or cannot be
+	 * read by a thread; then the caller must sort the group.  If string is NULL, the caller must sort all groups.  prefetch
 	 * announces that a row's string will be wanted soon.
 	 */
 	bool		(*tied) (void *arg, size_t place);

@@ -124,7 +124,8 @@ extern void gpusort_index_read(GpusortIndexBuild *build, int workers, Size memor
 /* ---- load.c ---- */
 
 /*
- * Writes the index with all rows, which are sorted: those of the block, or of gather's spill.  Raises core's error if a unique index has two rows with the same key.
+ * Writes the index with all rows, which are sorted: those of the block, or of gather's spill.  Raises core's error if a
+ * unique index has two rows with the same key.
  */
 extern void gpusort_index_load(GpusortIndexBuild *build, GpusortSorted *sorted);
 
