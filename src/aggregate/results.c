@@ -215,7 +215,7 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 			*isnull = aggregate->most == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
 		case GPUSORT_AGGREGATE_SORTED:
-			*isnull = !rows;
+			*isnull = !rows || gpusort_group_rows(&values->keys) + values->nnulls == 0;
 			return *isnull ? (Datum) 0 :
 				PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
 		default:

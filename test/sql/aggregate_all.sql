@@ -112,6 +112,8 @@ SELECT pg_typeof(gpu_sort_agg(g::small)), gpu_sort_agg(g::small) FROM numbers WH
 SELECT gpu_sort_agg(i4) FROM numbers WHERE i < 0;
 SELECT gpu_sort_agg(NULL::int) FROM numbers WHERE i < 3;
 SELECT gpu_sort_agg(g), count(DISTINCT g), gpu_sort_agg(g), gpu_sort_agg(-g) FROM numbers WHERE i < 5;
+SELECT gpu_sort_agg(g) FILTER (WHERE i < 4), gpu_sort_agg(NULL::int) FILTER (WHERE i < 3), gpu_sort_agg(g) FILTER (WHERE i < 0) FROM numbers;
+SELECT gpu_sort_agg(i4::numeric) FILTER (WHERE i < 0) FROM numbers;
 SELECT gpu_sort_agg(i4::numeric) FROM numbers WHERE i < 0;
 SELECT gpu_sort_agg(i4::numeric) FROM numbers;
 DROP DOMAIN small;
