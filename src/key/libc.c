@@ -43,33 +43,43 @@ orders_by_bytes(locale_t locale)
 #endif
 }
 
+/* Opens the locale of two.  Returns 0 if the system lacks one of them. */
+static locale_t
+open_locale(const char *collate, const char *ctype)
+{
+	locale_t	part = newlocale(LC_COLLATE_MASK, collate, (locale_t) 0);
+	locale_t	locale = part != (locale_t) 0 ? newlocale(LC_CTYPE_MASK, ctype, part) : part;
+
+	if (locale == (locale_t) 0 && part != (locale_t) 0)
+		freelocale(part);
+	return locale;
+}
+
 GpusortLibc *
 gpusort_libc_find(const char *collate, const char *ctype)
 {
 	GpusortLibc *libc;
-	locale_t	part;
 
 	for (libc = locales; libc != NULL; libc = libc->next)
 	{
 		if (strcmp(libc->collate, collate) == 0 && strcmp(libc->ctype, ctype) == 0)
-			return libc->locale != (locale_t) 0 ? libc : NULL;
+			return libc;
 	}
-	/* with its memory first, so that no locale is lost if there is none */
+	/* memory first, so that no locale is lost if there is none */
 	libc = MemoryContextAllocZero(TopMemoryContext, sizeof(GpusortLibc));
 	libc->collate = MemoryContextStrdup(TopMemoryContext, collate);
 	libc->ctype = MemoryContextStrdup(TopMemoryContext, ctype);
-	libc->next = locales;
-	locales = libc;
-	part = newlocale(LC_COLLATE_MASK, collate, (locale_t) 0);
-	if (part == (locale_t) 0)
-		return NULL;
-	libc->locale = newlocale(LC_CTYPE_MASK, ctype, part);
+	libc->locale = open_locale(collate, ctype);
 	if (libc->locale == (locale_t) 0)
 	{
-		freelocale(part);
+		pfree(libc->collate);
+		pfree(libc->ctype);
+		pfree(libc);
 		return NULL;
 	}
 	libc->by_bytes = orders_by_bytes(libc->locale);
+	libc->next = locales;
+	locales = libc;
 	return libc;
 }
 
