@@ -129,8 +129,11 @@ gpusort_spill_next_batch(GpusortSpill *spill)
 	for (int i = 0; i < spill->ninputs; i++)
 	{
 		GpusortSpillInput *input = &spill->inputs[i];
-		int			count = input->nwords > 0 ? count_words(input->words, input->nwords, last) : 0;
+		int			count;
 
+		if (input->nwords == 0)
+			continue;
+		count = count_words(input->words, input->nwords, last);
 		memcpy(spill->batch + spill->batch_words, input->words, count * sizeof(uint64));
 		spill->batch_words += count;
 		input->words += count;
