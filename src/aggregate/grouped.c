@@ -202,11 +202,8 @@ compute(GpusortGrouped *grouped, Groups *groups)
 {
 	TupleTableSlot *slot = grouped->result;
 	uint32		ngroups = gpusort_numbers_count(groups->numbers);
-	int			naggregates = grouped->naggregates;
-	Datum	   *results;
-	bool	   *nulls;
 
-	gpusort_aggregates_finish_groups(groups->aggregates, ngroups, &results, &nulls);
+	gpusort_aggregates_begin_groups(groups->aggregates, ngroups);
 	gpusort_ordered_sort(groups->ordered);
 	for (uint32 g = 0; g < ngroups; g++)
 	{
@@ -216,9 +213,8 @@ compute(GpusortGrouped *grouped, Groups *groups)
 		ExecClearTuple(slot);
 		ResetExprContext(grouped->econtext);
 		gpusort_numbers_get(groups->numbers, g, slot->tts_values, slot->tts_isnull);
-		memcpy(slot->tts_values + n, results + (Size) g * naggregates, naggregates * sizeof(Datum));
-		memcpy(slot->tts_isnull + n, nulls + (Size) g * naggregates, naggregates * sizeof(bool));
-		n += naggregates;
+		gpusort_aggregates_finish_group(groups->aggregates, g, slot->tts_values + n, slot->tts_isnull + n);
+		n += grouped->naggregates;
 		gpusort_ordered_finish(groups->ordered, g, grouped->econtext, slot->tts_values + n, slot->tts_isnull + n);
 		n += grouped->nordered;
 		if (grouped->nothers > 0)

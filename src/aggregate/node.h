@@ -28,7 +28,7 @@ typedef enum GpusortAggregateKind
 {
 	GPUSORT_AGGREGATE_OTHER,
 	GPUSORT_AGGREGATE_SORTED,	/* gpu_sort_agg() */
-	/* core's: of them the node keeps to gpusort.memory_limit */
+	/* core's */
 	GPUSORT_AGGREGATE_CONT,		/* percentile_cont() */
 	GPUSORT_AGGREGATE_DISC,		/* percentile_disc() */
 	GPUSORT_AGGREGATE_MODE,		/* mode() */

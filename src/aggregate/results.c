@@ -16,14 +16,13 @@
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
+#include "aggregate/group_numbers.h"
 #include "aggregate/state.h"
 #include "cpu/cpu.h"
 #include "functions/aggregate.h"
 #include "functions/group.h"
+#include "functions/result_array.h"
 #include "store/spill.h"
-
-/* Bytes of a numeric and its chunk of memory */
-#define RESULT_BYTES	32
 
 /* Evaluates the fractions, once.  has_rows: of the aggregate's values, there is one at least */
 static void
@@ -40,27 +39,9 @@ is_percentile(const GpusortAggregate *aggregate)
 }
 
 Size
-gpusort_aggregates_group_bytes(GpusortAggregates *node)
+gpusort_aggregates_group_bytes(const GpusortAggregates *node)
 {
-	Size		bytes = 0;
-
-	for (int i = 0; i < node->naggregates; i++)
-	{
-		GpusortAggregate *aggregate = &node->aggregates[i];
-		Datum		fractions;
-		bool		isnull;
-
-		bytes += sizeof(Datum) + sizeof(bool) + GPUSORT_LISTS_GROUP_BYTES;
-		if (!aggregate->by_value)
-			bytes += RESULT_BYTES;
-		if (!aggregate->fractions.is_array)
-			continue;
-		/* whether they are right is looked at if a group has values */
-		fractions = ExecEvalExprSwitchContext(aggregate->fractions.state, node->ps->ps_ExprContext, &isnull);
-		if (!isnull)
-			bytes += VARSIZE(DatumGetArrayTypeP(fractions));
-	}
-	return bytes;
+	return node->nvalues * (GPUSORT_LISTS_GROUP_BYTES + sizeof(uint64));
 }
 
 /* Finds the places of the keys that a percentile needs: none if the result is NULL. */
@@ -198,9 +179,27 @@ sum_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *i
 	return *isnull ? value : datumCopy(value, aggregate->by_value, aggregate->length);
 }
 
-/* Returns the result of an aggregate, in the current memory context.  rows: there were some */
+/* Returns an array of all values, also of those that are NULL. */
 static Datum
-result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool rows, bool *isnull)
+array_of(const GpusortAggregates *node, GpusortValues *values, bool *isnull)
+{
+	const GpusortType *type = values->keys.type;
+	ArrayType  *array;
+	char	   *to;
+
+	*isnull = values->rows + values->nnulls == 0;
+	if (*isnull)
+		return (Datum) 0;
+	if (!node->grouped || values->keys.set != NULL)
+		return PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
+	array = gpusort_array_build(exprType(values->expression), type->value_bytes, values->rows, values->nnulls, false, &to);
+	gpusort_type_decode(type, values->group_keys, values->rows, false, to);
+	return PointerGetDatum(array);
+}
+
+/* Returns the result of an aggregate, in the current memory context. */
+static Datum
+result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *isnull)
 {
 	GpusortValues *values = &node->values[aggregate->values];
 
@@ -215,12 +214,32 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 			*isnull = aggregate->most == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
 		case GPUSORT_AGGREGATE_SORTED:
-			*isnull = !rows || gpusort_group_rows(&values->keys) + values->nnulls == 0;
-			return *isnull ? (Datum) 0 :
-				PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
+			return array_of(node, values, isnull);
 		default:
 			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
+	}
+}
+
+/* Begins to compute the results of a group, or of all rows. */
+static void
+begin_results(GpusortAggregates *node)
+{
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		begin_keys(&node->aggregates[i]);
+		node->aggregates[i].percentiles.rows = 0;
+	}
+}
+
+/* Fractions may be errors also where there are no values. */
+static void
+check_fractions(GpusortAggregates *node)
+{
+	for (int i = 0; i < node->naggregates; i++)
+	{
+		if (is_percentile(&node->aggregates[i]))
+			evaluate_fractions(node, &node->aggregates[i], false);
 	}
 }
 
@@ -229,22 +248,19 @@ gpusort_aggregates_finish(GpusortAggregates *node, Datum *values, bool *nulls)
 {
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
-	for (int i = 0; i < node->naggregates; i++)
+	begin_results(node);
+	if (!node->begun)
+		check_fractions(node);
+	for (int i = 0; i < node->nvalues; i++)
 	{
-		GpusortAggregate *aggregate = &node->aggregates[i];
+		GpusortValues *values = &node->values[i];
 
-		begin_keys(aggregate);
-		aggregate->percentiles.rows = 0;
-		if (!node->begun && is_percentile(aggregate))
-			evaluate_fractions(node, aggregate, false);
-	}
-	for (int i = 0; i < node->nvalues && node->begun; i++)
-	{
-		if (!node->values[i].sorted)
+		values->rows = node->begun ? gpusort_group_rows(&values->keys) : 0;
+		if (node->begun && !values->sorted)
 			find_keys(node, i);
 	}
 	for (int i = 0; i < node->naggregates; i++)
-		values[i] = result_of(node, &node->aggregates[i], node->begun, &nulls[i]);
+		values[i] = result_of(node, &node->aggregates[i], &nulls[i]);
 	MemoryContextSwitchTo(old);
 }
 
@@ -260,7 +276,7 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 		GpusortAggregate *aggregate = &node->aggregates[i];
 		uint64		last = 0;
 
-		if (aggregate->values != number)
+		if (aggregate->values != number || aggregate->kind == GPUSORT_AGGREGATE_SORTED)
 			continue;
 		if (is_percentile(aggregate))
 		{
@@ -281,88 +297,75 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 	}
 }
 
-/* Finds what the aggregates need of a large group. */
+/* Finds what the aggregates need of a large group.  An array of its keys takes memory in any case. */
 static void
 find_large_group(GpusortAggregates *node, int number)
 {
 	GpusortValues *values = &node->values[number];
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
-	gpusort_group_begin(&values->keys, values->lists.type, node->cxt, true);
+	values->limit.bytes = values->sorted ? SIZE_MAX : gpusort_aggregates_memory(node);
 	values->keys.limit = &values->limit;
 	gpusort_lists_copy(&values->lists, &values->keys);
 	MemoryContextSwitchTo(old);
 	find_keys(node, number);
-	if (values->keys.set != NULL)
-		gpusort_keyset_end(values->keys.set);
 }
 
-/* Sets the results of the aggregates that need these values, for all groups. */
+/* Goes on to the next group that has keys. */
 static void
-compute_groups(GpusortAggregates *node, int number, uint32 ngroups, Datum *results, bool *nulls)
+next_group(GpusortAggregates *node, GpusortValues *values)
 {
-	GpusortValues *values = &node->values[number];
-	MemoryContext group_cxt = AllocSetContextCreate(node->cxt, "GpuSort group", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(group_cxt);
-	uint32		group;
-	void	   *keys;
-	uint64		n;
-
-	gpusort_lists_begin_scan(&values->lists, ngroups);
-	while (gpusort_lists_next(&values->lists, &group, &keys, &n))
+	if (values->keys.set != NULL)
 	{
-		for (int i = 0; i < node->naggregates; i++)
-		{
-			if (node->aggregates[i].values == number)
-				begin_keys(&node->aggregates[i]);
-		}
-		if (keys == NULL)
-			find_large_group(node, number);
-		else
-		{
-			gpusort_cpu_sort_few(keys, n, values->lists.type->key_bytes);
-			find_sorted_keys(node, number, keys, n);
-		}
-		for (int i = 0; i < node->naggregates; i++)
-		{
-			GpusortAggregate *aggregate = &node->aggregates[i];
-			Size		place = (Size) group * node->naggregates + i;
-
-			if (aggregate->values != number)
-				continue;
-			results[place] = result_of(node, aggregate, true, &nulls[place]);
-			if (!nulls[place] && !aggregate->by_value)
-			{
-				MemoryContextSwitchTo(node->cxt);
-				results[place] = datumCopy(results[place], false, aggregate->length);
-				MemoryContextSwitchTo(group_cxt);
-			}
-		}
-		MemoryContextReset(group_cxt);
+		gpusort_keyset_end(values->keys.set);
+		gpusort_group_begin(&values->keys, values->lists.type, node->cxt, true);
 	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(group_cxt);
-	gpusort_lists_end(&values->lists);
+	if (!gpusort_lists_next(&values->lists, &values->group, &values->group_keys, &values->group_rows))
+		values->group = GPUSORT_NUMBERS_NONE;
 }
 
 void
-gpusort_aggregates_finish_groups(GpusortAggregates *node, uint32 ngroups, Datum **results, bool **nulls)
+gpusort_aggregates_begin_groups(GpusortAggregates *node, uint32 ngroups)
 {
-	Size		n = (Size) ngroups * node->naggregates;
-
-	*results = MemoryContextAllocHuge(node->cxt, Max(n, 1) * sizeof(Datum));
-	*nulls = MemoryContextAllocHuge(node->cxt, Max(n, 1) * sizeof(bool));
-	/* of groups without values */
-	for (Size i = 0; i < n; i++)
-	{
-		(*results)[i] = Int64GetDatum(0);
-		(*nulls)[i] = node->aggregates[i % node->naggregates].kind != GPUSORT_AGGREGATE_COUNT;
-	}
-	for (int i = 0; i < node->naggregates && ngroups > 0; i++)
-	{
-		if (is_percentile(&node->aggregates[i]))
-			evaluate_fractions(node, &node->aggregates[i], false);
-	}
+	node->group_cxt = AllocSetContextCreate(node->cxt, "GpuSort group", ALLOCSET_DEFAULT_SIZES);
+	if (ngroups > 0)
+		check_fractions(node);
 	for (int i = 0; i < node->nvalues && node->begun; i++)
-		compute_groups(node, i, ngroups, *results, *nulls);
+	{
+		gpusort_lists_begin_scan(&node->values[i].lists, ngroups);
+		next_group(node, &node->values[i]);
+	}
+}
+
+void
+gpusort_aggregates_finish_group(GpusortAggregates *node, uint32 group, Datum *results, bool *nulls)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->group_cxt);
+
+	MemoryContextReset(node->group_cxt);
+	begin_results(node);
+	for (int i = 0; i < node->nvalues; i++)
+	{
+		GpusortValues *values = &node->values[i];
+
+		values->nnulls = group < values->nulls_room ? values->nulls[group] : 0;
+		values->rows = values->group == group ? values->group_rows : 0;
+		if (values->rows == 0)
+			continue;
+		if (values->group_keys == NULL)
+			find_large_group(node, i);
+		else
+		{
+			gpusort_cpu_sort_few(values->group_keys, values->rows, values->lists.type->key_bytes);
+			find_sorted_keys(node, i, values->group_keys, values->rows);
+		}
+	}
+	for (int i = 0; i < node->naggregates; i++)
+		results[i] = result_of(node, &node->aggregates[i], &nulls[i]);
+	for (int i = 0; i < node->nvalues; i++)
+	{
+		if (node->values[i].group == group)
+			next_group(node, &node->values[i]);
+	}
+	MemoryContextSwitchTo(old);
 }

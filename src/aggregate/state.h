@@ -20,14 +20,22 @@ typedef struct GpusortValues
 {
 	Node	   *expression;		/* in the plan */
 	Node	   *condition;		/* the FILTER; NULL: none */
-	bool		sorted;			/* wanted is an array of them; else they keep to gpusort.memory_limit */
+	bool		sorted;			/* an array of them is wanted, for which memory has no limit */
 	bool		distinct;		/* only their number, without equal ones, is wanted */
 	GpusortRowValue value;		/* the expression, for the executor */
 	ExprState  *filter;			/* NULL: none */
 	GpusortGroup keys;			/* with groups: those of one large group */
-	GpusortLists lists;			/* with groups: all keys */
 	GpusortGroupLimit limit;	/* all zeros if sorted */
-	uint64		nnulls;			/* NULLs, which are only counted */
+	uint64		rows;			/* keys whose results are being computed, */
+	uint64		nnulls;			/* and NULLs, which are only counted */
+
+	/* with groups */
+	GpusortLists lists;			/* all keys */
+	uint64	   *nulls;			/* if sorted: NULLs of each group */
+	uint32		nulls_room;
+	uint32		group;			/* the next one that has keys, or GPUSORT_NUMBERS_NONE: */
+	void	   *group_keys;		/* NULL: they are too many */
+	uint64		group_rows;
 } GpusortValues;
 
 /* One aggregate */
@@ -56,6 +64,7 @@ struct GpusortAggregates
 {
 	PlanState  *ps;				/* whose expressions these are */
 	MemoryContext cxt;			/* of one scan of the child */
+	MemoryContext group_cxt;	/* of a group's results */
 	GpusortValues *values;
 	int			nvalues;
 	GpusortAggregate *aggregates;

@@ -4,7 +4,7 @@
  *		Gathers the values of aggregates that sort.
  *
  * The values of each expression are gathered once, whatever aggregates need them.  Values beyond gpusort.memory_limit are
- * spilled.  gpusort's own aggregates promise no limit, and keep all values in memory.
+ * spilled.  An array of all values has to be in memory, so that without groups the values are, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,9 +41,10 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 		{
 			GpusortValues *values = &node->values[i];
 
-			if (values->sorted == wanted.sorted &&
+			if ((node->grouped || values->sorted == wanted.sorted) &&
 				equal(values->expression, wanted.expression) && equal(values->condition, wanted.condition))
 			{
+				values->sorted |= wanted.sorted;
 				values->distinct &= wanted.distinct;
 				return i;
 			}
@@ -82,7 +83,7 @@ gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts)
 	}
 	node->shares = sorts;
 	for (int i = 0; i < node->nvalues; i++)
-		node->shares += !node->values[i].sorted;
+		node->shares += node->grouped || !node->values[i].sorted;
 	/* groups take the other half */
 	if (grouped)
 		node->shares *= 2;
@@ -102,11 +103,12 @@ begin_gathering(GpusortAggregates *node)
 	for (int i = 0; i < node->nvalues; i++)
 	{
 		GpusortValues *values = &node->values[i];
+		bool		limited = node->grouped || !values->sorted;
 
 		/* several percentiles are found one after the other */
 		gpusort_group_begin(&values->keys, values->sorted ? gpusort_type_get(exprType(values->expression)) :
-							gpusort_aggregate_type((Expr *) values->expression), node->cxt, !values->sorted);
-		if (!values->sorted)
+							gpusort_aggregate_type((Expr *) values->expression), node->cxt, limited);
+		if (limited)
 		{
 			values->limit = (GpusortGroupLimit) {
 				.bytes = gpusort_aggregates_memory(node),
@@ -116,7 +118,8 @@ begin_gathering(GpusortAggregates *node)
 		}
 		if (node->grouped)
 			gpusort_lists_begin(&values->lists, values->keys.type, node->cxt, values->limit.bytes);
-		values->nnulls = 0;
+		values->nulls = NULL;
+		values->nulls_room = 0;
 	}
 }
 
@@ -137,6 +140,22 @@ get_value(GpusortAggregates *node, GpusortValues *values, int i, bool *isnull)
 	if (gpusort_scaled_is(values->keys.type) && !*isnull)
 		value = Int64GetDatum(gpusort_scaled_from(values->keys.type, value));
 	return value;
+}
+
+/* Counts a NULL of a group. */
+static void
+add_null(GpusortAggregates *node, GpusortValues *values, uint32 group)
+{
+	if (group >= values->nulls_room)
+	{
+		uint32		room = Max(2 * values->nulls_room, group + 256);
+		Size		bytes = (Size) room * sizeof(uint64);
+
+		values->nulls = values->nulls == NULL ? MemoryContextAllocHuge(node->cxt, bytes) : repalloc_huge(values->nulls, bytes);
+		memset(values->nulls + values->nulls_room, 0, (Size) (room - values->nulls_room) * sizeof(uint64));
+		values->nulls_room = room;
+	}
+	values->nulls[group]++;
 }
 
 /* Raises an error if an array of the values would be too long. */
@@ -181,10 +200,14 @@ add_page_to_lists(GpusortAggregates *node, GpusortValues *values, const uint32 *
 		if (groups[i] == GPUSORT_NUMBERS_NONE || !gpusort_row_passes(values->filter, node->ps->ps_ExprContext, node->page, i))
 			continue;
 		value = get_value(node, values, i, &isnull);
-		if (unlikely(isnull))
-			values->nnulls++;
-		else
+		if (!isnull)
 			gpusort_lists_add(&values->lists, groups[i], value);
+		else
+		{
+			values->nnulls++;
+			if (values->sorted)
+				add_null(node, values, groups[i]);
+		}
 	}
 }
 
@@ -257,6 +280,7 @@ gpusort_aggregates_forget(GpusortAggregates *node)
 	{
 		gpusort_group_end_spill(&node->values[i].limit);
 		gpusort_lists_end(&node->values[i].lists);
+		node->values[i].nnulls = 0;
 	}
 	for (int i = 0; i < node->naggregates; i++)
 	{

@@ -26,7 +26,7 @@ typedef struct GpusortKeys
 
 /*
  * Prepares for Aggrefs that gpusort_aggregate_accepts() and that refer to the child of a plan node, in the
- * current memory context, the query's.  grouped: they are computed for each of several groups, and are core's.
+ * current memory context, the query's.  grouped: they are computed for each of several groups.
  * sorts: the number of other sorts, with which they share gpusort.memory_limit.
  */
 extern GpusortAggregates *gpusort_aggregates_init(PlanState *ps, List *aggrefs, bool grouped, int sorts);
@@ -34,8 +34,8 @@ extern GpusortAggregates *gpusort_aggregates_init(PlanState *ps, List *aggrefs, 
 /* The bytes of memory that each of the sorts may use. */
 extern Size gpusort_aggregates_memory(const GpusortAggregates *aggregates);
 
-/* With groups: returns the bytes that the results of a group and its place in lists take. */
-extern Size gpusort_aggregates_group_bytes(GpusortAggregates *aggregates);
+/* With groups: returns the bytes that a group's place in lists takes. */
+extern Size gpusort_aggregates_group_bytes(const GpusortAggregates *aggregates);
 
 /* Adds all rows of a page of the child.  groups: NULL, or row i belongs to group groups[i], or to none of them. */
 extern void gpusort_aggregates_add(GpusortAggregates *aggregates, GpusortPage *page, const uint32 *groups);
@@ -58,11 +58,11 @@ extern void gpusort_aggregates_put(GpusortAggregates *aggregates, int number, co
 /* After the last row: computes the results, in the order of the Aggrefs, which live until gpusort_aggregates_forget(). */
 extern void gpusort_aggregates_finish(GpusortAggregates *aggregates, Datum *values, bool *nulls);
 
-/*
- * The same for this many groups.  *results and *nulls point to arrays then: those of a group are side by side, in the order
- * of the Aggrefs.
- */
-extern void gpusort_aggregates_finish_groups(GpusortAggregates *aggregates, uint32 ngroups, Datum **results, bool **nulls);
+/* With groups, after the last row: begins to compute the results of this many. */
+extern void gpusort_aggregates_begin_groups(GpusortAggregates *aggregates, uint32 ngroups);
+
+/* Computes the results of a group: of each once, from number 0 on.  They live until the next call. */
+extern void gpusort_aggregates_finish_group(GpusortAggregates *aggregates, uint32 group, Datum *values, bool *nulls);
 
 /* Forgets all rows and results. */
 extern void gpusort_aggregates_forget(GpusortAggregates *aggregates);

@@ -21,6 +21,7 @@
 
 #include "aggregate/feed.h"
 #include "aggregate/group_states.h"
+#include "aggregate/node.h"
 #include "base/shmem.h"
 #include "plan/plan.h"
 
@@ -43,24 +44,26 @@ gpusort_plan_needs_leader(Node *node, void *context)
 }
 
 bool
-gpusort_plan_aggregate_feeds(Aggref *aggref, bool own)
+gpusort_plan_aggregate_feeds(Aggref *aggref, bool grouped)
 {
-	if (gpusort_plan_needs_leader((Node *) aggref, NULL))
+	/* a feed does not tell the NULLs of each group */
+	if (gpusort_plan_needs_leader((Node *) aggref, NULL) ||
+		(grouped && gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_SORTED))
 		return false;
 	/* internal states may have all values of a group, in their order */
-	return own || (gpusort_states_accept(aggref) && gpusort_states_can_combine(aggref) &&
+	return gpusort_aggregate_accepts(aggref) || (gpusort_states_accept(aggref) && gpusort_states_can_combine(aggref) &&
 				   (aggref->aggtranstype != INTERNALOID || gpusort_aggregate_is_harmless(aggref)));
 }
 
 /* Do all these feed? */
 static bool
-all_feed(List *aggrefs, bool own)
+all_feed(List *aggrefs, bool grouped)
 {
 	ListCell   *lc;
 
 	foreach(lc, aggrefs)
 	{
-		if (!gpusort_plan_aggregate_feeds(lfirst_node(Aggref, lc), own))
+		if (!gpusort_plan_aggregate_feeds(lfirst_node(Aggref, lc), grouped))
 			return false;
 	}
 	return true;
@@ -76,7 +79,7 @@ gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List 
 	List	   *targetlist;
 
 	if (!IsA(child, Gather) || ((Gather *) child)->num_workers == 0 || ((Gather *) child)->single_copy ||
-		((Gather *) child)->invisible || !all_feed(aggregates, true) || !all_feed(others, false))
+		((Gather *) child)->invisible || !all_feed(aggregates, columns != NIL) || !all_feed(others, columns != NIL))
 		return NULL;
 	partial = outerPlan(child);
 	targetlist = gpusort_plan_handed_on(child, partial);

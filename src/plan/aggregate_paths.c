@@ -22,6 +22,7 @@
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
+#include "aggregate/node.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"
@@ -54,9 +55,9 @@ aggregates_feed(PlannerInfo *root, const PathTarget *target)
 	foreach(lc, root->agginfos)
 	{
 		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
-		bool		own = gpusort_plan_is_own_aggregate(aggref, root->parse->groupClause != NIL);
+		bool		own = gpusort_aggregate_accepts(aggref);
 
-		if (!gpusort_plan_aggregate_feeds(aggref, own) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
+		if (!gpusort_plan_aggregate_feeds(aggref, root->parse->groupClause != NIL) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
 			return false;
 		if (ordered && aggref->aggdistinct != NIL &&
 			!list_member(target->exprs, linitial_node(TargetEntry, aggref->args)->expr))
@@ -215,7 +216,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		(serial = find_serial(grouped)) == NULL)
 		return;
 	foreach(lc, root->agginfos)
-		own |= gpusort_plan_is_own_aggregate(GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc)), root->parse->groupClause != NIL);
+		own |= gpusort_aggregate_accepts(GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc)));
 	if (own && groups_pay(root, rows, partial->pathtarget->width, serial))
 	{
 		if ((gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&

@@ -106,14 +106,6 @@ states_fit(Aggref *aggref, double bytes)
 		gpusort_aggregate_is_harmless(aggref) || bytes <= gpusort_guc_memory_limit(1) / 2.0;
 }
 
-/* gpusort's own aggregates keep to no limit of memory, and stay where there are groups. */
-bool
-gpusort_plan_is_own_aggregate(const Aggref *aggref, bool grouped)
-{
-	return gpusort_aggregate_accepts(aggref) &&
-		(!grouped || gpusort_aggregate_kind(aggref) >= GPUSORT_AGGREGATE_CONT);
-}
-
 /* Is it a Sort whose child can take its place?  It hands on all columns. */
 static bool
 sorts(const Plan *plan)
@@ -174,7 +166,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (gpusort_plan_is_own_aggregate(aggref, agg->numCols > 0))
+		if (gpusort_aggregate_accepts(aggref))
 			parts->own = list_append_unique(parts->own, aggref);
 		else if (is_ordered(agg, aggref))
 			parts->ordered = list_append_unique(parts->ordered, aggref);
@@ -199,7 +191,7 @@ find_aggregates(const Agg *agg, Parts *parts)
 static bool
 takes_keys(const Agg *agg, const Aggref *aggref)
 {
-	return gpusort_plan_is_own_aggregate(aggref, agg->numCols > 0) &&
+	return gpusort_aggregate_accepts(aggref) &&
 		(agg->numCols == 0 || (IsA(outerPlan(agg), Sort) && groups_pay(agg, outerPlan(agg))));
 }
 
@@ -390,6 +382,19 @@ make_slot(const References *references, Plan *child)
 	return targetlist;
 }
 
+static bool
+has_own(const Agg *agg)
+{
+	ListCell   *lc;
+
+	foreach(lc, gpusort_aggregate_list(agg))
+	{
+		if (gpusort_aggregate_accepts(lfirst_node(Aggref, lc)))
+			return true;
+	}
+	return false;
+}
+
 Plan *
 gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 {
@@ -401,7 +406,10 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	Plan	   *feed;
 	List	   *columns;
 
-	if (!find_parts(stmt, agg, &parts))
+	/* gpu_sort_agg(), which sorts by itself, may be in a HashAggregate */
+	if (agg->aggstrategy == AGG_HASHED && has_own(agg))
+		agg = gpusort_plan_sort_groups(agg);
+	if (agg == NULL || !find_parts(stmt, agg, &parts))
 		return NULL;
 	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
 	{

@@ -135,9 +135,6 @@ extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
 /* Returns a GpuSort Aggregate in place of an Agg and of a Sort below it; NULL if the Agg must stay. */
 extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
 
-/* Does GpuSort Aggregate compute an aggregate as one that sorts?  grouped: for groups */
-extern bool gpusort_plan_is_own_aggregate(const Aggref *aggref, bool grouped);
-
 /*
  * Does the planner's number of groups by this expression count?  For a day of a timestamp, it takes each value of the
  * column for a group.  Then groups are numbered in any case: where that is wrong, it costs less than it saves elsewhere.
@@ -166,8 +163,8 @@ extern void gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, 
  */
 extern bool gpusort_plan_needs_leader(Node *node, void *context);
 
-/* Can processes feed an aggregate, one that sorts (own), or one beside it? */
-extern bool gpusort_plan_aggregate_feeds(Aggref *aggref, bool own);
+/* Can processes feed an aggregate, one that sorts or one beside it, of all rows or of groups? */
+extern bool gpusort_plan_aggregate_feeds(Aggref *aggref, bool grouped);
 
 /*
  * If the child of an Agg is a Gather whose processes can feed these aggregates, as they are in a GpuSort Aggregate's

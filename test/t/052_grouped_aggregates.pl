@@ -2,7 +2,7 @@
 #
 # The queries are random: one to three columns of groups (types of all kinds that hash, NULLs, values that are equal but
 # differ, expressions, collations), from one group to as many as rows; percentile_cont(), percentile_disc(), mode(),
-# count(DISTINCT) and sum(DISTINCT), others with DISTINCT or ORDER BY, one to six in a query, with FILTER, DESC and arrays of
+# count(DISTINCT), sum(DISTINCT) and gpu_sort_agg(), others with DISTINCT or ORDER BY, one to six in a query, with FILTER, DESC and arrays of
 # fractions; and beside them other aggregates, which the node computes, too.  With HAVING, ORDER BY and LIMIT, over tables, partitions and
 # joins, in subqueries that are rescanned, cursors and prepared statements.  Statistics are often of an empty table, and
 # memory limits so low that rows of groups are written to partitions, and keys to runs.  Answers are compared as in
@@ -91,6 +91,7 @@ sub make_own
 	# there is no percentile_cont() of dates, and no percentile between two infinities
 	my ($cont) = directions(pick('i4', 'i2', 'm', 'least(abs(f8), 1e300)', 'i8', 's'));
 	return make_ordered($one, $several) . filter($way) if chance(35);
+	return "gpu_sort_agg($v)" . filter($way) if chance(10) && $v ne 'm';
 	return pick(("count(DISTINCT $v)") x 3, (map { "$_(DISTINCT " . pick('i2', 'i4', 'i8', 'f4', 'm', 's') . ')' } 'sum', 'avg'), ("mode() WITHIN GROUP (ORDER BY $by)") x 3,
 		map({ ("percentile_disc($_) WITHIN GROUP (ORDER BY $by)", "percentile_cont($_) WITHIN GROUP (ORDER BY $cont)") } $one, $one, $several)) . filter($way);
 }
@@ -255,6 +256,19 @@ foreach my $query (
 	is(answer($session, 'SET gpusort.enabled = on', "SET gpusort.memory_limit = '$_'", $query), $core, "groups of all sizes, $_") foreach '64kB', '1MB', '1GB';
 }
 
+# arrays of all values, NULLs at the end
+my $arrays = 'SELECT few, %1$s = array_agg(nullif(v, 5) ORDER BY nullif(v, 5)), %2$s = array_agg(k ORDER BY k) FILTER (WHERE v > 990), %3$s = array_agg(nullif(v, v) ORDER BY v), count(DISTINCT k), '
+  . "$median FROM big GROUP BY few ORDER BY few";
+my @sorted = ('gpu_sort_agg(nullif(v, 5))', 'gpu_sort_agg(k) FILTER (WHERE v > 990)', 'gpu_sort_agg(nullif(v, v))');
+my @unsorted = map { s/gpu_sort_agg\((.*?\)?)\)/array_agg($1 ORDER BY $1)/r } @sorted;
+my ($gpusort, $core) = map { my @list = @$_; $arrays =~ s/%(\d)\$s/$list[$1 - 1]/gr } \@sorted, \@unsorted;
+foreach my $limit ('64kB', '1MB', '1GB')
+{
+	like(answer($session, 'SET gpusort.enabled = on', "SET gpusort.memory_limit = '$limit'", "EXPLAIN $gpusort"), qr/GpuSort Aggregate/, "arrays of groups, $limit: plan");
+	is(answer($session, $gpusort), answer($session, 'SET gpusort.enabled = off', $core), "arrays of groups, $limit");
+}
+like(answer($session, 'SET gpusort.enabled = on', 'EXPLAIN SELECT few, gpu_sort_agg(v) FROM big GROUP BY few'), qr/^Custom Scan \(GpuSort Aggregate/, 'the node also takes the place of a HashAggregate');
+
 same_answer('groups whose hashes are equal, and that do not fit in memory together', "SET gpusort.memory_limit = '64kB'",
 	'SELECT x, count(DISTINCT v), sum(v), cardinality(array_agg(x)), mode() WITHIN GROUP (ORDER BY v) FROM collide GROUP BY x ORDER BY x');
 # core's hash functions return integers whose Datum is another one
@@ -275,6 +289,7 @@ foreach my $group ('id', 'id + 1', '(7 - id) - 5')
 	like(answer($session, "EXPLAIN SELECT $group, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate\).*\n +Group Key.*\n +Aggregates.*\n.*GpuSort\)/, "groups of one row, in order: $group")
 	  if $group ne 'id';	# an index has them
 }
+unlike(answer($session, 'EXPLAIN SELECT id, gpu_sort_agg(v) FROM big GROUP BY id'), qr/GpuSort Aggregate/, 'groups of one row of a HashAggregate');
 like(answer($session, "EXPLAIN SELECT $_, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of many rows: $_") foreach 'few', 'few + 1', 'id / 1000', 'id % 100 + 1', 'id - id % 1000';
 answer($session, 'SET gpusort.force = on');
 same_answer('wrong fractions do no harm where no group has values', 'SELECT few, percentile_disc(ARRAY[2]) WITHIN GROUP (ORDER BY nullif(k, k)), count(*) FROM big GROUP BY few ORDER BY few');
@@ -367,6 +382,7 @@ foreach my $case (
 }
 
 leave($session);
-unlike(slurp_file($node->logfile), qr/WARNING/, 'no resource is leaked');
+# gpu_sort_agg() warns where there is no device
+unlike(slurp_file($node->logfile), qr/WARNING:  (?!gpusort sorts on the CPU)/, 'no resource is leaked');
 $node->stop;
 done_testing();
