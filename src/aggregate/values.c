@@ -41,10 +41,9 @@ find_values(GpusortAggregates *node, const Aggref *aggref)
 		{
 			GpusortValues *values = &node->values[i];
 
-			if ((node->grouped || values->sorted == wanted.sorted) &&
+			if (values->sorted == wanted.sorted &&
 				equal(values->expression, wanted.expression) && equal(values->condition, wanted.condition))
 			{
-				values->sorted |= wanted.sorted;
 				values->distinct &= wanted.distinct;
 				return i;
 			}

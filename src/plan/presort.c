@@ -12,7 +12,9 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "catalog/pg_aggregate.h"
+#include "catalog/pg_type.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
@@ -95,6 +97,17 @@ same_order(const Aggref *a, const Aggref *b, bool any)
 	return true;
 }
 
+/*
+ * Does an aggregate's result depend on the order of rows by its rounding only, as a sum of floats?  Core's own sort by groups
+ * leaves the rows of a group in any order.
+ */
+static bool
+rounds(const Aggref *aggref)
+{
+	return aggref->aggfnoid < FirstGenbkiObjectId &&
+		(aggref->aggtranstype == FLOAT4OID || aggref->aggtranstype == FLOAT8OID || aggref->aggtranstype == FLOAT8ARRAYOID);
+}
+
 /* Without groups, no aggregate that sorts has a FILTER: the sort would have all rows for it. */
 static const Aggref *
 common_order(List *aggregates, bool any, bool grouped)
@@ -109,7 +122,7 @@ common_order(List *aggregates, bool any, bool grouped)
 
 		if (!sorts(aggref))
 		{
-			if (!gpusort_states_accept(aggref) || !gpusort_aggregate_is_harmless(aggref))
+			if (!gpusort_states_accept(aggref) || (!gpusort_aggregate_is_harmless(aggref) && !(grouped && rounds(aggref))))
 				return NULL;
 			continue;
 		}

@@ -310,10 +310,14 @@ foreach my $case (
 	my @answers = map { $node->safe_psql('postgres', presorting('on') . "SET gpusort.enabled = $_; SELECT count(*), md5(string_agg(s::text, ';')) FROM ($query OFFSET 0) s") } 'on', 'off';
 	is($answers[0], $answers[1], "the aggregates are core's: $query");
 }
-foreach my $more ('array_agg(g)', 'sum(f8)', 'array_agg(k ORDER BY big, k)', 'array_agg(k ORDER BY big + 1)', 'array_agg(DISTINCT k)', $median, "string_agg(c, ',' ORDER BY big DESC, k DESC)")
+foreach my $more ('array_agg(g)', 'first_of(g)', 'array_agg(k ORDER BY big, k)', 'array_agg(k ORDER BY big + 1)', 'array_agg(DISTINCT k)', $median, "string_agg(c, ',' ORDER BY big DESC, k DESC)")
 {
 	unlike(plan_of("SELECT g, $ordered, $more FROM p GROUP BY g", ''), qr/Sort Key:.*\bbig\b/, "not sorted below the aggregates: $more");
 }
+
+# the order of a group's rows shows in a sum of floats by its rounding only
+like(plan_of("SELECT g, $ordered, avg(f8) FROM p GROUP BY g", ''), qr/Sort Key: g, big, k DESC/, 'sorted below the aggregates: avg(f8)');
+unlike(plan_of("SELECT $ordered, avg(f8) FROM p", ''), qr/Sort Key: big, k DESC/, 'without groups, the sum is that of the rows as they are');
 
 # Few distinct values are found before the sort, but beside another aggregate the sort below has all rows.
 unlike(plan_of('SELECT count(*), count(DISTINCT few) FROM p', presorting('on')), qr/Sort Key/, 'few distinct values beside another aggregate');

@@ -35,7 +35,7 @@ my $plan = "EXPLAIN (COSTS OFF)";
 my $fed = qr/Custom Scan \(GpuSort Aggregate\).*->  Gather\n.*->  Custom Scan \(GpuSort Aggregate Feed\)\n +->  Parallel Seq Scan/s;
 like(answer($session, "$plan $_"), $fed, "fed: $_")
   foreach "SELECT $median FROM big", "SELECT few, $median, count(*), avg(n), max(x) FROM big GROUP BY few HAVING count(DISTINCT v) > 2", 'SELECT id / 7, count(DISTINCT v), avg(v) FROM big GROUP BY 1',
-  'SELECT gpu_sort_agg(k) FROM big', 'SELECT sum(DISTINCT v) FILTER (WHERE k > 0) + 1 FROM big WHERE v < 500';
+  'SELECT gpu_sort_agg(k) FROM big', 'SELECT gpu_sort_agg(k), count(DISTINCT k) FROM big', 'SELECT sum(DISTINCT v) FILTER (WHERE k > 0) + 1 FROM big WHERE v < 500';
 unlike(answer($session, "$plan $_"), qr/Aggregate Feed/, "not fed: $_")
   foreach 'SELECT count(DISTINCT k), own_sum(v) FROM big', 'SELECT count(DISTINCT k), array_agg(x ORDER BY x) FROM big', 'SELECT count(DISTINCT unsafe(k)) FROM big',
   'SELECT count(DISTINCT k) FILTER (WHERE v > (SELECT 500)) FROM big', 'SELECT few, percentile_disc((SELECT ARRAY[0.1, 0.9])) WITHIN GROUP (ORDER BY v) FROM big GROUP BY few', 'SELECT count(DISTINCT k + (SELECT 3)) FROM big', 'SELECT count(*), sum(v) FROM big',
