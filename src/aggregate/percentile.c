@@ -46,12 +46,13 @@ gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprConte
 	if (fractions->evaluated)
 		return;
 	fractions->null = true;
-	if (fractions->state == NULL || (fractions->is_array && !has_rows))
+	if (fractions->state == NULL)
 		return;
-	fractions->evaluated = true;
 	value = ExecEvalExprSwitchContext(fractions->state, econtext, &fractions->null);
+	fractions->null |= fractions->is_array && !has_rows;
 	if (fractions->null)
 		return;
+	fractions->evaluated = true;
 	old = MemoryContextSwitchTo(cxt);
 	if (fractions->is_array)
 	{

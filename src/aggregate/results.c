@@ -181,7 +181,7 @@ sum_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *i
 
 /* Returns an array of all values, also of those that are NULL. */
 static Datum
-array_of(const GpusortAggregates *node, GpusortValues *values, bool *isnull)
+array_of(GpusortValues *values, bool *isnull)
 {
 	const GpusortType *type = values->keys.type;
 	ArrayType  *array;
@@ -190,7 +190,7 @@ array_of(const GpusortAggregates *node, GpusortValues *values, bool *isnull)
 	*isnull = values->rows + values->nnulls == 0;
 	if (*isnull)
 		return (Datum) 0;
-	if (!node->grouped || values->keys.set != NULL)
+	if (values->rows > 0 && values->group_keys == NULL)
 		return PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
 	array = gpusort_array_build(exprType(values->expression), type->value_bytes, values->rows, values->nnulls, false, &to);
 	gpusort_type_decode(type, values->group_keys, values->rows, false, to);
@@ -214,7 +214,7 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 			*isnull = aggregate->most == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
 		case GPUSORT_AGGREGATE_SORTED:
-			return array_of(node, values, isnull);
+			return array_of(values, isnull);
 		default:
 			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
@@ -276,7 +276,7 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 		GpusortAggregate *aggregate = &node->aggregates[i];
 		uint64		last = 0;
 
-		if (aggregate->values != number || aggregate->kind == GPUSORT_AGGREGATE_SORTED)
+		if (aggregate->values != number)
 			continue;
 		if (is_percentile(aggregate))
 		{
@@ -297,18 +297,21 @@ find_sorted_keys(GpusortAggregates *node, int number, const void *keys, uint64 n
 	}
 }
 
-/* Finds what the aggregates need of a large group.  An array of its keys takes memory in any case. */
+/* Finds what the aggregates need of a large group.  Memory for an array has no limit. */
 static void
 find_large_group(GpusortAggregates *node, int number)
 {
 	GpusortValues *values = &node->values[number];
 	MemoryContext old = MemoryContextSwitchTo(node->cxt);
 
-	values->limit.bytes = values->sorted ? SIZE_MAX : gpusort_aggregates_memory(node);
-	values->keys.limit = &values->limit;
+	if (values->sorted)
+		gpusort_array_check_size(values->lists.type->value_bytes, values->rows, values->nnulls);
+	gpusort_group_begin(&values->keys, values->lists.type, node->cxt, !values->sorted);
+	values->keys.limit = values->sorted ? NULL : &values->limit;
 	gpusort_lists_copy(&values->lists, &values->keys);
 	MemoryContextSwitchTo(old);
-	find_keys(node, number);
+	if (!values->sorted)
+		find_keys(node, number);
 }
 
 /* Goes on to the next group that has keys. */
@@ -316,10 +319,8 @@ static void
 next_group(GpusortAggregates *node, GpusortValues *values)
 {
 	if (values->keys.set != NULL)
-	{
 		gpusort_keyset_end(values->keys.set);
-		gpusort_group_begin(&values->keys, values->lists.type, node->cxt, true);
-	}
+	values->keys.set = NULL;
 	if (!gpusort_lists_next(&values->lists, &values->group, &values->group_keys, &values->group_rows))
 		values->group = GPUSORT_NUMBERS_NONE;
 }
@@ -357,7 +358,8 @@ gpusort_aggregates_finish_group(GpusortAggregates *node, uint32 group, Datum *re
 		else
 		{
 			gpusort_cpu_sort_few(values->group_keys, values->rows, values->lists.type->key_bytes);
-			find_sorted_keys(node, i, values->group_keys, values->rows);
+			if (!values->sorted)
+				find_sorted_keys(node, i, values->group_keys, values->rows);
 		}
 	}
 	for (int i = 0; i < node->naggregates; i++)

@@ -20,12 +20,12 @@ typedef struct GpusortValues
 {
 	Node	   *expression;		/* in the plan */
 	Node	   *condition;		/* the FILTER; NULL: none */
-	bool		sorted;			/* an array of them is wanted, for which memory has no limit */
+	bool		sorted;			/* an array of them is wanted, whose group's keys are in memory without a limit */
 	bool		distinct;		/* only their number, without equal ones, is wanted */
 	GpusortRowValue value;		/* the expression, for the executor */
 	ExprState  *filter;			/* NULL: none */
 	GpusortGroup keys;			/* with groups: those of one large group */
-	GpusortGroupLimit limit;	/* all zeros if sorted */
+	GpusortGroupLimit limit;	/* without groups, all zeros if sorted */
 	uint64		rows;			/* keys whose results are being computed, */
 	uint64		nnulls;			/* and NULLs, which are only counted */
 
@@ -34,7 +34,7 @@ typedef struct GpusortValues
 	uint64	   *nulls;			/* if sorted: NULLs of each group */
 	uint32		nulls_room;
 	uint32		group;			/* the next one that has keys, or GPUSORT_NUMBERS_NONE: */
-	void	   *group_keys;		/* NULL: they are too many */
+	void	   *group_keys;		/* NULL: they are too many, or there are no groups */
 	uint64		group_rows;
 } GpusortValues;
 

@@ -46,13 +46,14 @@ gpusort_plan_needs_leader(Node *node, void *context)
 bool
 gpusort_plan_aggregate_feeds(Aggref *aggref, bool grouped)
 {
-	/* a feed does not tell the NULLs of each group */
-	if (gpusort_plan_needs_leader((Node *) aggref, NULL) ||
-		(grouped && gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_SORTED))
+	if (gpusort_plan_needs_leader((Node *) aggref, NULL))
 		return false;
+	/* a feed does not tell the NULLs of each group */
+	if (gpusort_aggregate_accepts(aggref))
+		return !grouped || gpusort_aggregate_kind(aggref) != GPUSORT_AGGREGATE_SORTED;
 	/* internal states may have all values of a group, in their order */
-	return gpusort_aggregate_accepts(aggref) || (gpusort_states_accept(aggref) && gpusort_states_can_combine(aggref) &&
-				   (aggref->aggtranstype != INTERNALOID || gpusort_aggregate_is_harmless(aggref)));
+	return gpusort_states_accept(aggref) && gpusort_states_can_combine(aggref) &&
+		(aggref->aggtranstype != INTERNALOID || gpusort_aggregate_is_harmless(aggref));
 }
 
 /* Do all these feed? */

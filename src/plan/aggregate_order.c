@@ -3,10 +3,9 @@
  * aggregate_order.c
  *		Which aggregates do not show the order of their input.
  *
- * A Sort below an Agg changes the order of the input of all its aggregates.  It shows
- * in the result of an aggregate that depends on that order, such as array_agg(), or
- * sum() of floating-point numbers.  Nothing in the catalogs says which aggregates
- * these are, so this file lists those of PostgreSQL's own that ignore the order.
+ * A Sort below an Agg changes the order of the input of all its aggregates.  It shows in the result of an aggregate that
+ * depends on that order, such as array_agg(), or sum() of floating-point numbers, whose rounding presort.c lets differ by groups.
+ * Nothing in the catalogs says which aggregates these are, so this file lists those of PostgreSQL's own that ignore the order.
  *
  *-------------------------------------------------------------------------
  */

@@ -50,6 +50,7 @@ static bool
 aggregates_feed(PlannerInfo *root, const PathTarget *target)
 {
 	bool		ordered = list_length(root->group_pathkeys) > GPUSORT_GROUP_PATHKEYS(root);
+	bool		grouped = root->parse->groupClause != NIL;
 	ListCell   *lc;
 
 	foreach(lc, root->agginfos)
@@ -57,7 +58,7 @@ aggregates_feed(PlannerInfo *root, const PathTarget *target)
 		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
 		bool		own = gpusort_aggregate_accepts(aggref);
 
-		if (!gpusort_plan_aggregate_feeds(aggref, root->parse->groupClause != NIL) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
+		if (!gpusort_plan_aggregate_feeds(aggref, grouped) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
 			return false;
 		if (ordered && aggref->aggdistinct != NIL &&
 			!list_member(target->exprs, linitial_node(TargetEntry, aggref->args)->expr))

@@ -3,8 +3,8 @@
  * own_aggregates.c
  *		Has GpuSort Aggregate compute the aggregates of an Agg, if some of them sort.
  *
- * aggregate/node.c says why.  The node takes the place of the Agg, and of the Sort below it, if there is one:
- * of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
+ * aggregate/node.c says why.  The node takes the place of the Agg, also of a HashAggregate, and of the Sort below it, if there is
+ * one: of the rows by their groups, or, from PostgreSQL 16 on, by an aggregate's values.  The groups come in the order of the
  * Sort, which nodes above may need.  If one order serves all aggregates (presort.c), a Sort by the groups and that order stays.
  *
  *-------------------------------------------------------------------------
@@ -382,6 +382,7 @@ make_slot(const References *references, Plan *child)
 	return targetlist;
 }
 
+/* Is there an aggregate that sorts keys?  A HashAggregate has only gpu_sort_agg(). */
 static bool
 has_own(const Agg *agg)
 {
@@ -406,7 +407,6 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	Plan	   *feed;
 	List	   *columns;
 
-	/* gpu_sort_agg(), which sorts by itself, may be in a HashAggregate */
 	if (agg->aggstrategy == AGG_HASHED && has_own(agg))
 		agg = gpusort_plan_sort_groups(agg);
 	if (agg == NULL || !find_parts(stmt, agg, &parts))

@@ -98,7 +98,7 @@ same_order(const Aggref *a, const Aggref *b, bool any)
 }
 
 /*
- * Does an aggregate's result depend on the order of rows by its rounding only, as a sum of floats?  Core's own sort by groups
+ * Does an aggregate's result depend on the order of rows little, as the rounding of a sum of floats?  Core's own sort by groups
  * leaves the rows of a group in any order.
  */
 static bool
@@ -248,6 +248,27 @@ gpusort_plan_sort_below(const Agg *agg)
 	return IsA(child, Sort) && child->initPlan == NIL ? (const Sort *) child : NULL;
 }
 
+static bool
+shows_order(const Agg *agg)
+{
+	ListCell   *lc;
+
+	foreach(lc, gpusort_aggregate_list(agg))
+	{
+		if (!gpusort_aggregate_is_harmless(lfirst_node(Aggref, lc)))
+			return true;
+	}
+	return false;
+}
+
+/* Do the columns of a Sort begin with those of another one? */
+static bool
+begins_with(const Sort *sort, const Sort *other)
+{
+	return other->numCols <= sort->numCols &&
+		memcmp(sort->sortColIdx, other->sortColIdx, other->numCols * sizeof(AttrNumber)) == 0;
+}
+
 Plan *
 gpusort_plan_presort(Agg *agg, const Aggref *aggref)
 {
@@ -263,6 +284,9 @@ gpusort_plan_presort(Agg *agg, const Aggref *aggref)
 		*sort = *below;
 	}
 	add_order(sort, agg->numCols, aggref);
+	/* a subquery may have sorted the rows of a group for an aggregate that shows their order */
+	if (below != NULL && !begins_with(sort, below) && shows_order(agg))
+		return NULL;
 	if (gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols).refusal != NULL)
 		return NULL;
 	return IsA(child, GatherMerge) ? merge_sorted((const GatherMerge *) child, sort) : &sort->plan;

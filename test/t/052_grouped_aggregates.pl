@@ -293,10 +293,12 @@ unlike(answer($session, 'EXPLAIN SELECT id, gpu_sort_agg(v) FROM big GROUP BY id
 like(answer($session, "EXPLAIN SELECT $_, $own FROM big GROUP BY 1"), qr/GpuSort Aggregate/, "groups of many rows: $_") foreach 'few', 'few + 1', 'id / 1000', 'id % 100 + 1', 'id - id % 1000';
 answer($session, 'SET gpusort.force = on');
 same_answer('wrong fractions do no harm where no group has values', 'SELECT few, percentile_disc(ARRAY[2]) WITHIN GROUP (ORDER BY nullif(k, k)), count(*) FROM big GROUP BY few ORDER BY few');
+same_answer('an error in the array of fractions is one in any case', "SELECT attempt('SELECT few, percentile_disc(ARRAY[1 / (SELECT 0)::float8]) WITHIN GROUP (ORDER BY nullif(k, k)) FROM big GROUP BY few')");
 same_answer('but a single one does', "SELECT attempt('SELECT few, percentile_disc(2) WITHIN GROUP (ORDER BY nullif(k, k)), count(*) FROM big GROUP BY few')");
 foreach my $query (
 	(map { "SELECT few, $own, $_ FROM big GROUP BY few ORDER BY few" }  'percentile_cont(few / 100.0) WITHIN GROUP (ORDER BY v)',
 		'count(DISTINCT to_jsonb(x))', 'rank(5) WITHIN GROUP (ORDER BY v)', 'count(random() >= 0)', 'sum((SELECT v))', 'GROUPING(few)', 'count(DISTINCT (SELECT v))'),
+	"SELECT few, count(DISTINCT x), sum((CASE v % 3 WHEN 0 THEN 1e300 WHEN 1 THEN -1e300 ELSE 1 END)::float8) FROM (SELECT * FROM big ORDER BY few, v, k) q GROUP BY few ORDER BY few",
 	"SELECT few, $own FROM big GROUP BY GROUPING SETS ((few), ()) ORDER BY few",
 	"SELECT few, x, $own FROM big WHERE id < 999 GROUP BY ROLLUP (few, x) ORDER BY few, x",
 	"SELECT id, k, $own FROM big WHERE id < 99 GROUP BY id ORDER BY id",
