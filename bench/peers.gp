@@ -5,7 +5,7 @@
 if (!exists("csv")) csv = "bench/peers.csv"
 if (!exists("svg")) svg = "bench/peers.svg"
 if (!exists("machine")) machine = "2 cores, no GPU"
-set terminal svg size 900,400 font "sans-serif,12" background "white"
+set terminal svg size 1150,400 font "sans-serif,12" background "white"
 set output svg
 set datafile separator ","
 set grid ytics lc rgb "#dddddd"

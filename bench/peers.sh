@@ -196,9 +196,9 @@ query '* by a and k' 'SELECT * FROM t ORDER BY a, k'
 query '* by ts and id' 'SELECT * FROM u ORDER BY ts, id'
 query '* by txt (C)' 'SELECT * FROM u ORDER BY txt'
 query '* by num' 'SELECT * FROM u ORDER BY num'
-query '* by k, half of the rows' 'SELECT * FROM t WHERE a < 500 ORDER BY k'
-query 'id and k of 12 columns, by k' 'SELECT id, k FROM w ORDER BY k'
-query '* by k, 8 partitions' 'SELECT * FROM h ORDER BY k'
+query 'half of * by k' 'SELECT * FROM t WHERE a < 500 ORDER BY k'
+query '2 of 12 columns' 'SELECT id, k FROM w ORDER BY k'
+query '8 partitions' 'SELECT * FROM h ORDER BY k'
 
 bench <<'SQL'
 CREATE VIEW medians AS
