@@ -325,7 +325,8 @@ extern AttrNumber gpusort_plan_projected(const Plan *result, AttrNumber attno);
 
 /*
  * Returns the Sort in place of a Result that only chooses columns of its rows, if the Sort's child can choose them.  Bounds
- * are those of the Sort's parent, and rows are copied once less.
+ * are those of the Sort's parent, and rows are copied once less: row_number() over 6 million rows takes 0.85 to 0.9 of the time,
+ * and of the first row of each group 0.7.
  */
 extern Plan *gpusort_plan_lower_projection(Plan *plan);
 
