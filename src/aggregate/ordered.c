@@ -259,22 +259,6 @@ gpusort_ordered_begin(GpusortOrdered *ordered, Size memory)
 		gpusort_sorter_begin(ordered->orders[i].sorter, outerPlanState(ordered->ps)->plan->plan_rows, memory);
 }
 
-/* Counts a row of a group. */
-static void
-count_row(GpusortOrdered *ordered, GpusortOrder *order, uint32 group)
-{
-	if (unlikely(group >= order->ngroups))
-	{
-		uint32		n = Max(2 * order->ngroups, group + 256);
-		Size		bytes = (Size) n * sizeof(uint64);
-
-		order->rows = order->rows == NULL ? MemoryContextAllocHuge(ordered->cxt, bytes) : repalloc_huge(order->rows, bytes);
-		memset(order->rows + order->ngroups, 0, (Size) (n - order->ngroups) * sizeof(uint64));
-		order->ngroups = n;
-	}
-	order->rows[group]++;
-}
-
 static void
 add_page(GpusortOrdered *ordered, GpusortOrder *order, GpusortPage *page, const uint32 *groups)
 {
@@ -301,7 +285,7 @@ add_page(GpusortOrdered *ordered, GpusortOrder *order, GpusortPage *page, const 
 			order->slot->tts_isnull[0] = false;
 		}
 		if (order->counts)
-			count_row(ordered, order, group);
+			gpusort_counts_add(&order->rows, ordered->cxt, group);
 		gpusort_sorter_put(order->sorter, order->slot);
 	}
 }
@@ -330,8 +314,7 @@ gpusort_ordered_forget(GpusortOrdered *ordered)
 		ExecClearTuple(order->last);
 		gpusort_sorter_end(order->sorter);
 		order->next = NULL;
-		order->rows = NULL;
-		order->ngroups = 0;
+		order->rows = (GpusortCounts) {0};
 	}
 	for (int i = 0; i < ordered->naggregates; i++)
 	{

@@ -126,7 +126,7 @@ gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econt
 	{
 		const GpusortOrder *order = &ordered->orders[ordered->aggregates[i].order];
 
-		begin_group(ordered, &ordered->aggregates[i], group < order->ngroups ? order->rows[group] : 0, econtext);
+		begin_group(ordered, &ordered->aggregates[i], gpusort_counts_of(&order->rows, group), econtext);
 	}
 	for (int i = 0; i < ordered->norders; i++)
 		read_group(ordered, i, group);

@@ -8,6 +8,7 @@
 #ifndef GPUSORT_AGGREGATE_ORDERED_STATE_H
 #define GPUSORT_AGGREGATE_ORDERED_STATE_H
 
+#include "aggregate/group_counts.h"
 #include "aggregate/group_states.h"
 #include "aggregate/node.h"
 #include "aggregate/ordered.h"
@@ -32,8 +33,7 @@ typedef struct GpusortOrder
 	TupleTableSlot *slot;		/* a row that is put */
 	TupleTableSlot *next;		/* the next row in order; NULL: it has to be read */
 	TupleTableSlot *last;		/* the last row that did not repeat the one before */
-	uint64	   *rows;			/* of each group, if they are counted */
-	uint32		ngroups;		/* that rows has room for */
+	GpusortCounts rows;			/* of each group, if they are counted */
 } GpusortOrder;
 
 typedef struct GpusortOrderedAggregate

@@ -349,7 +349,7 @@ gpusort_aggregates_finish_group(GpusortAggregates *node, uint32 group, Datum *re
 	{
 		GpusortValues *values = &node->values[i];
 
-		values->nnulls = group < values->nulls_room ? values->nulls[group] : 0;
+		values->nnulls = gpusort_counts_of(&values->nulls, group);
 		values->rows = values->group == group ? values->group_rows : 0;
 		if (values->rows == 0)
 			continue;

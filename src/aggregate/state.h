@@ -8,6 +8,7 @@
 #ifndef GPUSORT_AGGREGATE_STATE_H
 #define GPUSORT_AGGREGATE_STATE_H
 
+#include "aggregate/group_counts.h"
 #include "aggregate/group_lists.h"
 #include "aggregate/group_states.h"
 #include "aggregate/node.h"
@@ -31,8 +32,7 @@ typedef struct GpusortValues
 
 	/* with groups */
 	GpusortLists lists;			/* all keys */
-	uint64	   *nulls;			/* if sorted: NULLs of each group */
-	uint32		nulls_room;
+	GpusortCounts nulls;		/* if sorted: of each group */
 	uint32		group;			/* the next one that has keys, or GPUSORT_NUMBERS_NONE: */
 	void	   *group_keys;		/* NULL: they are too many, or there are no groups */
 	uint64		group_rows;

@@ -117,8 +117,7 @@ begin_gathering(GpusortAggregates *node)
 		}
 		if (node->grouped)
 			gpusort_lists_begin(&values->lists, values->keys.type, node->cxt, values->limit.bytes);
-		values->nulls = NULL;
-		values->nulls_room = 0;
+		values->nulls = (GpusortCounts) {0};
 	}
 }
 
@@ -139,22 +138,6 @@ get_value(GpusortAggregates *node, GpusortValues *values, int i, bool *isnull)
 	if (gpusort_scaled_is(values->keys.type) && !*isnull)
 		value = Int64GetDatum(gpusort_scaled_from(values->keys.type, value));
 	return value;
-}
-
-/* Counts a NULL of a group. */
-static void
-add_null(GpusortAggregates *node, GpusortValues *values, uint32 group)
-{
-	if (group >= values->nulls_room)
-	{
-		uint32		room = Max(2 * values->nulls_room, group + 256);
-		Size		bytes = (Size) room * sizeof(uint64);
-
-		values->nulls = values->nulls == NULL ? MemoryContextAllocHuge(node->cxt, bytes) : repalloc_huge(values->nulls, bytes);
-		memset(values->nulls + values->nulls_room, 0, (Size) (room - values->nulls_room) * sizeof(uint64));
-		values->nulls_room = room;
-	}
-	values->nulls[group]++;
 }
 
 /* Raises an error if an array of the values would be too long. */
@@ -205,7 +188,7 @@ add_page_to_lists(GpusortAggregates *node, GpusortValues *values, const uint32 *
 		{
 			values->nnulls++;
 			if (values->sorted)
-				add_null(node, values, groups[i]);
+				gpusort_counts_add(&values->nulls, node->cxt, groups[i]);
 		}
 	}
 }
