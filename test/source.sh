@@ -80,6 +80,8 @@ build_assert_server() {
   rm -rf "$root" "$work/assert"
   mkdir -p "$root" "$work/assert"
   (
+    # PostgreSQL's make generates headers only if no other make calls it
+    unset MAKELEVEL MAKEFLAGS
     cd "$work/assert" &&
       CFLAGS="-O1 -g -fno-omit-frame-pointer" "$source/configure" --prefix="$root" --enable-cassert --enable-debug \
         --enable-tap-tests --with-icu --without-readline --without-llvm &&
