@@ -49,10 +49,14 @@ gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprConte
 	if (fractions->state == NULL)
 		return;
 	value = ExecEvalExprSwitchContext(fractions->state, econtext, &fractions->null);
-	fractions->null |= fractions->is_array && !has_rows;
+	if (fractions->is_array && !has_rows)
+	{
+		fractions->null = true;
+		return;
+	}
+	fractions->evaluated = true;
 	if (fractions->null)
 		return;
-	fractions->evaluated = true;
 	old = MemoryContextSwitchTo(cxt);
 	if (fractions->is_array)
 	{

@@ -64,18 +64,6 @@ find_places(GpusortAggregates *node, GpusortAggregate *aggregate, uint64 rows)
 	aggregate->found = palloc(Max(aggregate->nplaces, 1) * sizeof(uint64));
 }
 
-/* Prepares to take a group's keys in order. */
-static void
-begin_keys(GpusortAggregate *aggregate)
-{
-	aggregate->count = aggregate->most = 0;
-	if (aggregate->sum != NULL)
-	{
-		gpusort_states_forget(aggregate->sum);
-		gpusort_states_begin(aggregate->sum, 1);
-	}
-}
-
 /* Takes the next n keys in order, the first of which is at this place, behind the key last. */
 static void
 take_keys(GpusortAggregate *aggregate, const GpusortType *type, const uint64 *keys, uint64 n, uint64 place, uint64 last)
@@ -227,8 +215,13 @@ begin_results(GpusortAggregates *node)
 {
 	for (int i = 0; i < node->naggregates; i++)
 	{
-		begin_keys(&node->aggregates[i]);
-		node->aggregates[i].percentiles.rows = 0;
+		GpusortAggregate *aggregate = &node->aggregates[i];
+
+		aggregate->count = aggregate->most = aggregate->percentiles.rows = 0;
+		if (aggregate->sum == NULL)
+			continue;
+		gpusort_states_forget(aggregate->sum);
+		gpusort_states_begin(aggregate->sum, 1);
 	}
 }
 

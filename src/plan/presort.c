@@ -266,7 +266,8 @@ static bool
 begins_with(const Sort *sort, const Sort *other)
 {
 	return other->numCols <= sort->numCols &&
-		memcmp(sort->sortColIdx, other->sortColIdx, other->numCols * sizeof(AttrNumber)) == 0;
+		memcmp(sort->sortColIdx, other->sortColIdx, other->numCols * sizeof(AttrNumber)) == 0 &&
+		memcmp(sort->sortOperators, other->sortOperators, other->numCols * sizeof(Oid)) == 0;
 }
 
 Plan *
