@@ -55,7 +55,7 @@ aggregates_feed(PlannerInfo *root, const PathTarget *target)
 
 	foreach(lc, root->agginfos)
 	{
-		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
+		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
 		bool		own = gpusort_aggregate_accepts(aggref);
 
 		if (!gpusort_plan_aggregate_feeds(aggref, grouped) || (ordered && !own && !gpusort_aggregate_is_harmless(aggref)))
@@ -142,7 +142,7 @@ presort(PlannerInfo *root, RelOptInfo *grouped, Path *partial, double rows, Cost
 		return NULL;
 	columns = gpusort_plan_order_columns(in_order, true, &clauses);
 	foreach(lc, root->agginfos)
-		distinct += GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc))->aggdistinct != NIL;
+		distinct += GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc))->aggdistinct != NIL;
 	if (pathkeys == NIL && distinct > 0 && distinct < list_length(root->agginfos) &&
 		gpusort_plan_few_distinct(estimate_num_groups(root, columns, rows, NULL, NULL), rows))
 		return NULL;
@@ -217,7 +217,7 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		(serial = find_serial(grouped)) == NULL)
 		return;
 	foreach(lc, root->agginfos)
-		own |= gpusort_aggregate_accepts(GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc)));
+		own |= gpusort_aggregate_accepts(GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc)));
 	if (own && groups_pay(root, rows, partial->pathtarget->width, serial))
 	{
 		if ((gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&

@@ -147,7 +147,7 @@ gpusort_plan_query_order(PlannerInfo *root, double rows, bool any, Cost *saving)
 
 	foreach(lc, root->agginfos)
 	{
-		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF(lfirst_node(AggInfo, lc));
+		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));
 
 		aggregates = lappend(aggregates, aggref);
 		sorting += sorts(aggref);
