@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/huge_page.h"
+#include "base/thread.h"
 
 /*
  * Mostly a huge page takes less than FAST_HUGE_NS nanoseconds, and saves more.  But on a virtual machine that
@@ -35,8 +36,6 @@
 
 /* Signals have to wait for a step to end. */
 #define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
-
-#define STACK_BYTES		(256 * 1024)
 
 void
 gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made)
@@ -126,25 +125,14 @@ make_ahead(void *arg)
 	return NULL;
 }
 
-/* Starts the thread, with all signals blocked.  Returns false if that fails. */
+/* Starts the thread.  Returns false if that fails. */
 static bool
 start_thread(GpusortPageMaker *maker)
 {
-	pthread_attr_t attributes;
-	sigset_t	all;
-	sigset_t	old;
-
-	if (pthread_attr_init(&attributes) != 0)
-		return false;
-	(void) pthread_attr_setstacksize(&attributes, STACK_BYTES);
 	pthread_mutex_init(&maker->lock, NULL);
 	pthread_cond_init(&maker->changed, NULL);
 	maker->wanted = maker->made;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	maker->threaded = pthread_create(&maker->thread, &attributes, make_ahead, maker) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attributes);
+	maker->threaded = gpusort_thread_start(&maker->thread, make_ahead, maker) == 0;
 	return maker->threaded;
 }
 

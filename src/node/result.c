@@ -264,6 +264,10 @@ next_elsewhere(GpusortResult *result)
 {
 	if (result->position == result->rows)
 	{
+		const GpusortGather *gather = result->gather;
+
+		if (gather->spill != NULL && gpusort_spill_has_thread(gather->spill))
+			gather->stats->return_threads = 2;
 		result->at_end = true;
 		return ExecClearTuple(result->slot);
 	}

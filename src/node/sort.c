@@ -14,6 +14,7 @@
 #include "base/large_memory.h"
 #include "base/report.h"
 #include "node/groups.h"
+#include "run/cpu_options.h"
 
 void
 gpusort_gather_begin_set(GpusortGather *gather)
@@ -189,6 +190,8 @@ gpusort_spill_begin_rows(GpusortGather *gather, const GpusortSorted *sorted)
 	GpusortSpill *spill = gpusort_spill_begin(&key, gather->memory_limit,
 												 gather->shared != NULL ? &gather->shared->spill : NULL);
 
+	if (gather->rows.doubt.undecided != 0 || gather->rows.doubt.proposed >= 0)
+		gpusort_spill_set_lossy(spill);
 	for (int i = 0; i < 2 * pairs; i++)
 		keys[i] = merge_key(gather, words, order[i / 2 * (sorted->count - 1) / pairs + i % 2]);
 	gpusort_spill_adapt(spill, keys, pairs);
@@ -263,5 +266,5 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 							gpusort_spill_bytes(gather->spill), stats->engine);
 	if (gather->rows.key != NULL)
 		gpusort_rowkey_stop_proposing(gather->rows.key);
-	gpusort_spill_merge(gather->spill);
+	gpusort_spill_merge(gather->spill, gpusort_cpu_thread_take(gpusort_spill_rows(gather->spill), gather->cxt));
 }

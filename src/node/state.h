@@ -45,7 +45,7 @@ typedef struct GpusortNodeStats
 	double		arrange_ms;		/* time in which the device has found the places of rows in order */
 	double		copy_out_ms;	/* time of copies from the device */
 	double		wait_ms;		/* time in which rows in order were waited for */
-	int			return_threads; /* threads that copied rows, the most at a time; 0: none did */
+	int			return_threads; /* threads that copied or merged rows, the most at a time; 0: none did */
 } GpusortNodeStats;
 
 /*

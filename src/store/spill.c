@@ -71,6 +71,7 @@ gpusort_spill_begin(const GpusortSpillKey *key, Size memory, GpusortSpillShared 
 		Assert(key->words >= 1 && key->words <= GPUSORT_MAX_WORDS);
 		spill->has_rows = true;
 		spill->unwritten = key->bare ? 0 : key->padded ? offsetof(MinimalTupleData, mt_padding) : MINIMAL_TUPLE_DATA_OFFSET;
+		spill->keeps_header = spill->unwritten == MINIMAL_TUPLE_DATA_OFFSET;
 		spill->key = *key;
 	}
 	/* until gpusort_spill_adapt() is called, the code is the first word */
@@ -189,6 +190,9 @@ choose_code(GpusortSpill *spill, const uint64 *const *keys, int pairs)
 								 bit_length(numbers[ngaps - 1 - ngaps / 10]) - MAX_GAP_BITS));
 	}
 	pfree(numbers);
+	/* then a thread can merge, and the bytes that a longer code takes are those of the header */
+	if (spill->key.words == 1 && spill->keeps_header && !spill->lossy)
+		code->shift = 0;
 	code->exact = spill->key.words == 1 && code->shift == 0;
 }
 
@@ -217,6 +221,7 @@ gpusort_spill_begin_run(GpusortSpill *spill)
 	spill->out_run.file = 0;
 	spill->out_run.bytes = 0;
 	spill->out_code = 0;
+	memset(spill->out_header, 0, sizeof(spill->out_header));
 	spill->out_next = spill->out_buffer + sizeof(GpusortSpillExtent);
 	spill->out_end = spill->out_buffer + spill->files[0].extent_bytes;
 }
@@ -229,8 +234,20 @@ put_row(GpusortSpill *spill, uint64 code, const void *row)
 	Size		body_bytes = gpusort_row_bytes(row, spill->key.bare) - spill->unwritten;
 	bool		fits = sizeof(head) + body_bytes <= spill->out_end - spill->out_next;
 	char	   *begin = likely(fits) ? spill->out_next : head;
-	char	   *out = gpusort_spill_put_number(begin, body_bytes);
+	char	   *out;
+	bool		same = false;
 
+	if (spill->keeps_header)
+	{
+		same = memcmp(spill->out_header, body, GPUSORT_SPILL_HEADER_BYTES) == 0;
+		memcpy(spill->out_header, body, GPUSORT_SPILL_HEADER_BYTES);
+	}
+	if (likely(same))
+	{
+		body += GPUSORT_SPILL_HEADER_BYTES;
+		body_bytes -= GPUSORT_SPILL_HEADER_BYTES;
+	}
+	out = gpusort_spill_put_number(begin, body_bytes << 1 | same);
 	out = gpusort_spill_put_number(out, code - spill->out_code);
 	spill->out_code = code;
 	if (unlikely(!fits))
@@ -307,6 +324,12 @@ int
 gpusort_spill_runs(const GpusortSpill *spill)
 {
 	return spill->nwritten;
+}
+
+bool
+gpusort_spill_has_thread(const GpusortSpill *spill)
+{
+	return spill->in_thread;
 }
 
 uint64

@@ -77,7 +77,7 @@ typedef struct GpusortSpillPublished
 
 /*
  * The keys of rows.  Both functions are called with arg and may raise errors.  The merge makes an
- * entry for each row that it may have to compare by more than its code, once.  The row stays in its
+ * entry for each row that it may have to compare by more than its code.  The row stays in its
  * place as long as compare may be called.
  *
  * encode makes the entry: the row's key, in words that compare with those of all other
@@ -136,9 +136,10 @@ extern void gpusort_spill_set_lossy(GpusortSpill *spill);
 /*
  * Prepares the merge; after that, no row can be written.  If there are more runs
  * than buffers, merges some of them into longer runs first.  Another call starts
- * again from the first row.  Raises the errors of temporary files.
+ * again from the first row.  may_thread: a thread may merge, while the caller hands on rows.  Raises the errors of temporary
+ * files.
  */
-extern void gpusort_spill_merge(GpusortSpill *spill);
+extern void gpusort_spill_merge(GpusortSpill *spill, bool may_thread);
 
 /*
  * Fetches the next row in order.  Equal rows come in the order of their runs, and
@@ -157,6 +158,9 @@ extern const uint64 *gpusort_spill_next_words(GpusortSpill *spill, uint64 *n);
 /* Return the numbers of rows, and of runs with rows, that the caller has written. */
 extern uint64 gpusort_spill_rows(const GpusortSpill *spill);
 extern int	gpusort_spill_runs(const GpusortSpill *spill);
+
+/* Has a thread merged since the merge began? */
+extern bool gpusort_spill_has_thread(const GpusortSpill *spill);
 
 /* Returns the size of the temporary files in bytes, rounded up to whole extents. */
 extern uint64 gpusort_spill_bytes(const GpusortSpill *spill);

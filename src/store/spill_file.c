@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "commands/tablespace.h"
 #include "executor/instrument.h"
@@ -90,12 +91,21 @@ open_file(GpusortSpillFile *file)
 	return result;
 }
 
+/* Returns the number of the file that an extent is in, and its offset there. */
+static inline int
+place_extent(const GpusortSpillFile *file, int64 extent, off_t *offset)
+{
+	int64		extents = FILE_BYTES / file->extent_bytes;	/* extents in a file */
+
+	*offset = (off_t) (extent % extents) * file->extent_bytes;
+	return extent / extents;
+}
+
 /* Returns the file that an extent is in, creating it if needed, and its offset there. */
 static File
 find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 {
-	int64		extents = FILE_BYTES / file->extent_bytes;	/* extents in a file */
-	int			place = extent / extents;
+	int			place = place_extent(file, extent, offset);
 
 	while (file->nfiles <= place)
 	{
@@ -108,7 +118,6 @@ find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
 		CurrentResourceOwner = old;
 		file->nfiles++;
 	}
-	*offset = (off_t) (extent % extents) * file->extent_bytes;
 	return file->files[place];
 }
 
@@ -198,6 +207,80 @@ gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent)
 
 	/* it is a hint, and may fail */
 	(void) FilePrefetch(from, offset, file->extent_bytes, WAIT_EVENT_BUFFILE_READ);
+}
+
+bool
+gpusort_spillfile_open_ahead(GpusortSpillFile *file)
+{
+	off_t		offset;
+
+	if (file->nextents == 0)
+		return true;
+	(void) find_extent(file, file->nextents - 1, &offset);
+	if (file->fds == NULL)
+		file->fds = MemoryContextAlloc(GetMemoryChunkContext(file->files), file->nfiles * sizeof(int));
+	while (file->nfds < file->nfiles)
+	{
+		if (!AcquireExternalFD())
+			return false;
+		file->fds[file->nfds] = BasicOpenFile(FilePathName(file->files[file->nfds]), O_RDONLY | O_CLOEXEC | PG_BINARY);
+		if (file->fds[file->nfds] < 0)
+		{
+			ReleaseExternalFD();
+			return false;
+		}
+		file->nfds++;
+	}
+	return true;
+}
+
+void
+gpusort_spillfile_close_ahead(GpusortSpillFile *file)
+{
+	while (file->nfds > 0)
+	{
+		(void) close(file->fds[--file->nfds]);
+		ReleaseExternalFD();
+	}
+}
+
+ssize_t
+gpusort_spillfile_read_ahead(const GpusortSpillFile *file, int64 extent, void *data)
+{
+	off_t		offset;
+	int			fd = file->fds[place_extent(file, extent, &offset)];
+	Size		got = 0;
+
+	while (got < file->extent_bytes)
+	{
+		ssize_t		count = pread(fd, (char *) data + got, file->extent_bytes - got, offset + got);
+
+		if (count < 0 && errno == EINTR)
+			continue;
+		if (count < 0)
+			return -1;
+		if (count == 0)
+			break;
+		got += count;
+	}
+	return got;
+}
+
+void
+gpusort_spillfile_prefetch_ahead(const GpusortSpillFile *file, int64 extent)
+{
+	off_t		offset;
+	int			fd = file->fds[place_extent(file, extent, &offset)];
+
+	(void) posix_fadvise(fd, offset, file->extent_bytes, POSIX_FADV_WILLNEED);
+}
+
+void
+gpusort_spillfile_count_read(GpusortSpillFile *file, Size bytes)
+{
+	file->read += bytes;
+	pgBufferUsage.temp_blks_read += file->read / BLCKSZ;
+	file->read %= BLCKSZ;
 }
 
 void

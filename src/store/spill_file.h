@@ -25,6 +25,8 @@ typedef struct GpusortSpillFile
 	int			maxfree;		/* entries allocated */
 	File	   *files;			/* each has 1 GB of extents; the last may have less */
 	int			nfiles;
+	int		   *fds;			/* their descriptors for a thread, as many as nfds */
+	int			nfds;
 	Size		written;		/* bytes written and read that are not counted as blocks yet */
 	Size		read;
 } GpusortSpillFile;
@@ -51,6 +53,23 @@ extern Size gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *d
 
 /* Lets the system begin to read an extent. */
 extern void gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent);
+
+/*
+ * Open descriptors of all extents that have been written, so that a thread reads them; and close them.
+ * Opening returns false if the process may not have so many; close then, too.
+ */
+extern bool gpusort_spillfile_open_ahead(GpusortSpillFile *file);
+extern void gpusort_spillfile_close_ahead(GpusortSpillFile *file);
+
+/*
+ * The same as gpusort_spillfile_read() and gpusort_spillfile_prefetch(), in the thread.  Reading raises no error, but returns -1
+ * and sets errno.
+ */
+extern ssize_t gpusort_spillfile_read_ahead(const GpusortSpillFile *file, int64 extent, void *data);
+extern void gpusort_spillfile_prefetch_ahead(const GpusortSpillFile *file, int64 extent);
+
+/* Counts bytes that a thread has read, for EXPLAIN. */
+extern void gpusort_spillfile_count_read(GpusortSpillFile *file, Size bytes);
 
 /* Closes the files, which removes them, unless they are those of a set. */
 extern void gpusort_spillfile_end(GpusortSpillFile *file);

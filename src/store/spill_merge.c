@@ -8,7 +8,7 @@
  * such merge takes only as many runs as it must, so that every later merge uses all buffers
  * (Knuth, The Art of Computer Programming, vol. 3, section 5.4.9).
  *
- * Rows are merged by a loser tree, words by spill_words.c.
+ * Rows are merged by spill_rows.c, words by spill_words.c.
  *
  * A parallel worker writes its runs to files of a set, and behind them a directory, which is
  * written as a run is.  The leader reads the directory, and merges the runs with its own.
@@ -26,215 +26,13 @@
 /* A merge needs at least two buffers for its inputs and one for its output. */
 #define MIN_BUFFERS			3
 
-/* Reads a number that may continue in the next extent. */
-static uint64
-gather_number(GpusortSpill *spill, GpusortSpillInput *input)
-{
-	char		bytes[GPUSORT_SPILL_NUMBER_BYTES] = {0};
-	char	   *from = bytes;
+/* A batch of rows gets this part of the memory, within these limits. */
+#define BATCH_PART			64
+#define MIN_BATCH_BYTES		((Size) 2 * 1024)
+#define MAX_BATCH_BYTES		((Size) 128 * 1024)
 
-	gpusort_spill_get_bytes(spill, input, bytes, 1);
-	gpusort_spill_get_bytes(spill, input, bytes + 1, gpusort_spill_number_bytes(bytes[0]) - 1);
-	return gpusort_spill_get_number(&from);
-}
-
-/* Sets the length of the input's current row, of which the body has been read.  A bare row begins with its length. */
-static inline void
-complete_row(const GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
-{
-	if (!spill->key.bare)
-		((MinimalTuple) input->row)->t_len = spill->unwritten + body_bytes;
-	else if (unlikely(gpusort_row_bytes(input->row, true) != body_bytes))
-		gpusort_spill_damaged(input, psprintf("A value in it has %zu bytes instead of %zu.", body_bytes,
-								gpusort_row_bytes(input->row, true)));
-}
-
-/* Copies the next row's body, which may continue in other extents, into memory of its own. */
-static pg_noinline void
-gather_row(GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
-{
-	Size		bytes = spill->unwritten + body_bytes;
-
-	if (body_bytes > input->unread + (input->end - input->next) || bytes > MaxAllocSize)
-		gpusort_spill_damaged(input, psprintf("A row in it has %zu bytes.", body_bytes));
-	input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(bytes, sizeof(uint32)));
-	gpusort_spill_get_bytes(spill, input, (char *) input->row + spill->unwritten, body_bytes);
-	memset(input->row, 0, spill->unwritten);
-	complete_row(spill, input, body_bytes);
-}
-
-static inline void
-free_gathered(GpusortSpillInput *input)
-{
-	if (unlikely(input->gathered != NULL))
-		pfree(input->gathered);
-	input->gathered = NULL;
-}
-
-/* Makes the row whose body comes next, complete in the buffer, the current one. */
-static inline void
-align_row(const GpusortSpill *spill, GpusortSpillInput *input, Size body_bytes)
-{
-	char	   *from = input->next;
-
-	/* an extent's header is before every body: more bytes than a tuple has before its own */
-	char	   *to = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, from - spill->unwritten);
-
-	gpusort_row_copy(to + spill->unwritten, from, body_bytes);
-	input->next += body_bytes;
-	input->row = to;
-	complete_row(spill, input, body_bytes);
-}
-
-/*
- * Reads the next row's numbers, which may continue in the next extent.  Returns
- * false at the end of the run.
- */
-static pg_noinline bool
-gather_head(GpusortSpill *spill, GpusortSpillInput *input)
-{
-	if (input->next == input->end && input->extent < 0)
-	{
-		if (input->unread > 0)
-			gpusort_spill_damaged(input, "It ends too early.");
-		return false;
-	}
-	input->next_bytes = gather_number(spill, input);
-	input->next_code = input->code + gather_number(spill, input);
-	return true;
-}
-
-/* Makes the entry of an input's current row, if it is not made, and returns it. */
-static inline const uint64 *
-row_entry(const GpusortSpill *spill, GpusortSpillInput *input)
-{
-	if (!input->encoded)
-		spill->key.encode(spill->key.arg, input->row, input->entry);
-	input->encoded = true;
-	return input->entry;
-}
-
-/* The parts of a row's key in the loser tree: its code, and if that does not decide, the words of its entry. */
-static inline int
-key_parts(const GpusortSpill *spill)
-{
-	return spill->code.exact && !spill->lossy ? 1 : 1 + spill->key.words + spill->key.more_words;
-}
-
-/* Returns how many parts of their keys two rows share, of which the first ones, the code included, are known. */
-static inline int
-shared_parts(const GpusortSpill *spill, const uint64 *a, const uint64 *b, int known)
-{
-	int			parts = key_parts(spill);
-
-	while (known < parts && a[known - 1] == b[known - 1])
-		known++;
-	return known;
-}
-
-/* Returns the loser tree's entry of an input's current row, which shares these parts of its key, the code included. */
-static inline GpusortLoser
-loser(const GpusortSpill *spill, const GpusortSpillInput *input, int shared)
-{
-	return gpusort_losertree_entry(shared, shared < key_parts(spill) ? input->entry[shared - 1] : 0, input - spill->inputs);
-}
-
-/*
- * Makes the next row of input number i, whose current row has been returned, its current row, and returns its entry
- * for the loser tree.  Also reads the numbers of the row after it: the next call can then return its entry sooner.
- */
-static pg_attribute_always_inline GpusortLoser
-advance(GpusortSpill *spill, int i)
-{
-	GpusortSpillInput *input = &spill->inputs[i];
-	bool		by_entries = input->row != NULL && key_parts(spill) > 1;
-	bool		tied;
-
-	if (unlikely(!input->ahead))
-	{
-		/* the next extent will overwrite the row */
-		if (by_entries)
-			(void) row_entry(spill, input);
-		if (!gather_head(spill, input))
-		{
-			free_gathered(input);
-			return gpusort_losertree_ended();
-		}
-	}
-	tied = by_entries && input->next_code == input->code;
-	if (unlikely(tied))
-	{
-		uint64	   *swap = input->before;
-
-		input->before = unconstify(uint64 *, row_entry(spill, input));
-		input->entry = swap;
-	}
-	free_gathered(input);
-	input->code = input->next_code;
-	input->encoded = false;
-	if (likely(input->next_bytes <= input->end - input->next))
-		align_row(spill, input, input->next_bytes);
-	else
-		gather_row(spill, input, input->next_bytes);
-
-	input->ahead = input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES;
-	if (likely(input->ahead))
-	{
-		input->next_bytes = gpusort_spill_get_number(&input->next);
-		input->next_code = input->code + gpusort_spill_get_number(&input->next);
-	}
-	if (unlikely(tied))
-		return loser(spill, input, shared_parts(spill, input->before, row_entry(spill, input), 1));
-	return gpusort_losertree_entry(0, input->code, i);
-}
-
-/*
- * Compares the rows of two inputs whose entries in the loser tree have the same key.  They share the parts that the entries
- * say, and the next one, which is in the entries; or all parts.  Equal rows keep the order of their runs.
- */
-static bool
-row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
-{
-	const GpusortSpill *spill = arg;
-	GpusortSpillInput *x = &spill->inputs[gpusort_losertree_input(*a)];
-	GpusortSpillInput *y = &spill->inputs[gpusort_losertree_input(*b)];
-	const uint64 *left = row_entry(spill, x);
-	const uint64 *right = row_entry(spill, y);
-	int			parts = key_parts(spill);
-	int			shared = shared_parts(spill, left, right, Min(gpusort_losertree_shared(*a) + 1, parts));
-	int			order = 0;
-	bool		before;
-
-	if (shared < parts)
-		before = left[shared - 1] < right[shared - 1];
-	else
-	{
-		if (spill->lossy)
-			order = spill->key.compare(spill->key.arg, left, right);
-		before = order < 0 || (order == 0 && x < y);
-	}
-	if (before)
-		*b = loser(spill, y, shared);
-	else
-		*a = loser(spill, x, shared);
-	return before;
-}
-
-/*
- * Advances the input whose row was returned and finds the next winner.  If the
- * code is the whole order, rows with equal codes are in the order of their runs,
- * which is how the tree orders them without a callback.
- */
-static inline void
-replay(GpusortSpill *spill)
-{
-	GpusortLoser next = advance(spill, gpusort_losertree_input(spill->tree.winner));
-
-	if (key_parts(spill) == 1)
-		gpusort_losertree_replace(&spill->tree, next, NULL, NULL);
-	else
-		gpusort_losertree_replace(&spill->tree, next, row_before, spill);
-}
+/* The batches that the backend fills before a thread does */
+#define FILLED_ALONE		4
 
 /* Prepares to read a run into a buffer of one extent. */
 static void
@@ -245,8 +43,9 @@ open_input(GpusortSpill *spill, GpusortSpillInput *input, const GpusortSpillRun 
 	input->extent = run->first;
 	input->unread = run->bytes;
 	input->code = 0;
-	input->row = NULL;
-	input->ahead = false;
+	input->ended = input->encoded = false;
+	input->gathered = NULL;
+	memset(input->header, 0, sizeof(input->header));
 	input->nwords = 0;
 }
 
@@ -258,51 +57,65 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 	spill->ninputs = count;
 	for (int i = 0; i < count; i++)
 		open_input(spill, &spill->inputs[i], &runs[i]);
-	spill->returned = false;
 	spill->batch_next = spill->batch_words = 0;
 	if (!spill->has_rows)
 		return;
-	gpusort_losertree_init(&spill->tree, count, spill->nodes);
-	for (int i = 0; i < count; i++)
-		gpusort_losertree_set(&spill->tree, i, advance(spill, i));
-	gpusort_losertree_build(&spill->tree, key_parts(spill) == 1 ? NULL : row_before, spill);
+	gpusort_spill_open_rows(spill);
+	spill->batch = &spill->batches[0];
+	spill->next_item = spill->batch->end = spill->batch->data;
+	spill->batch->stop = GPUSORT_SPILL_FULL;
+	spill->batch->needed = 0;
+	spill->nfilled = 0;
 }
 
-/* Advances the input whose row was returned, and past rows that equal that one, if these are not wanted. */
-static inline void
-move_on(GpusortSpill *spill)
+/* Has the next rows in spill->batch.  Returns false if there are none. */
+static bool
+next_batch(GpusortSpill *spill)
 {
-	int			parts = key_parts(spill);
+	do
+	{
+		GpusortSpillBatch *batch = spill->batch;
 
-	replay(spill);
-	/* an entry says which parts a row shares with the winner before it, if the code is not the only one */
-	if (!spill->key.distinct || spill->lossy || parts == 1)
-		return;
-	while (spill->tree.winner != gpusort_losertree_ended() && gpusort_losertree_shared(spill->tree.winner) == parts)
-		replay(spill);
+		if (batch->stop == GPUSORT_SPILL_ENDED)
+			return false;
+		if (batch->stop == GPUSORT_SPILL_FAILED)
+			gpusort_spill_raise(spill);
+		/* a row that is longer than the whole batch */
+		if (batch->end == batch->data && batch->needed > batch->bytes)
+			gpusort_spill_size_batch(spill, batch, batch->needed);
+		if (spill->may_thread && spill->nfilled == FILLED_ALONE && !spill->in_thread)
+			spill->may_thread = gpusort_spill_start_ahead(spill);
+		if (spill->in_thread)
+			spill->batch = gpusort_spill_next_ahead(spill);
+		else
+		{
+			gpusort_spill_fill(spill, batch);
+			spill->nfilled++;
+		}
+		spill->next_item = spill->batch->data;
+	} while (spill->batch->end == spill->batch->data);
+	return true;
 }
 
 bool
 gpusort_spill_next(GpusortSpill *spill, uint64 *word, void **row)
 {
-	const GpusortSpillInput *input;
+	GpusortSpillItem *item;
 
 	*row = NULL;
 	if (!spill->has_rows)
 	{
 		if (spill->batch_next == spill->batch_words && !gpusort_spill_next_batch(spill))
 			return false;
-		*word = spill->batch[spill->batch_next++];
+		*word = spill->next_words[spill->batch_next++];
 		return true;
 	}
-	if (spill->returned)
-		move_on(spill);
-	spill->returned = spill->tree.winner != gpusort_losertree_ended();
-	if (!spill->returned)
+	if (unlikely(spill->next_item == spill->batch->end) && !next_batch(spill))
 		return false;
-	input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
-	*word = input->code;
-	*row = input->row;
+	item = (GpusortSpillItem *) spill->next_item;
+	spill->next_item += item->bytes;
+	*word = item->code;
+	*row = item + 1;
 	return true;
 }
 
@@ -377,15 +190,17 @@ merge_to_buffers(GpusortSpill *spill)
 
 /* Frees the output buffer and allocates the merge's buffers, inputs and tree. */
 static void
-begin_merge(GpusortSpill *spill)
+begin_merge(GpusortSpill *spill, bool may_thread)
 {
 	uint64		bytes = 0;
 	Size		row;
 	Size		each;
 	Size		most;
+	Size		batches;
 	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) :
 		spill->block_words;
 	uint64	   *entries;
+	Size		batch = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
 
 	for (int i = 0; i < spill->nruns; i++)
 		bytes += spill->runs[i].bytes;
@@ -393,7 +208,8 @@ begin_merge(GpusortSpill *spill)
 	row = bytes / Max(spill->rows, 1);
 	each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
 		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
-	most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, spill->memory / each));
+	batches = spill->has_rows ? batch * (may_thread ? GPUSORT_SPILL_BATCHES : 1) : 0;
+	most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - batches) / each));
 
 	pfree(spill->out_buffer);
 	spill->out_buffer = NULL;
@@ -401,25 +217,32 @@ begin_merge(GpusortSpill *spill)
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
 	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->files[0].extent_bytes);
+	if (spill->has_rows)
+		gpusort_spill_size_batch(spill, &spill->batches[0], batch);
 	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
-	spill->batch = entries + spill->nbuffers * words;
+	spill->next_words = entries + spill->nbuffers * words;
 	for (int i = 0; i < spill->nbuffers; i++)
 	{
 		spill->inputs[i].buffer = spill->buffers + i * spill->files[0].extent_bytes;
 		spill->inputs[i].entry = entries + i * words;
-		spill->inputs[i].before = spill->batch + i * words;
+		spill->inputs[i].before = spill->next_words + i * words;
 	}
 }
 
 void
-gpusort_spill_merge(GpusortSpill *spill)
+gpusort_spill_merge(GpusortSpill *spill, bool may_thread)
 {
+	/* a row's words may need PostgreSQL's functions */
+	may_thread = may_thread && spill->has_rows && gpusort_spill_parts(spill) == 1;
+	gpusort_spill_stop_ahead(spill);
+	spill->in_thread = spill->may_thread = false;
 	if (spill->buffers == NULL)
 	{
-		begin_merge(spill);
+		begin_merge(spill, may_thread);
 		if (spill->nruns > spill->nbuffers)
 			merge_to_buffers(spill);
 	}
+	spill->may_thread = may_thread;
 	open_runs(spill, spill->runs, spill->nruns);
 }
 
@@ -486,7 +309,8 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	gpusort_spill_grow_runs(spill, published->nruns);
 	directory.file = number;
 	open_input(spill, &input, &directory);
-	gpusort_spill_get_bytes(spill, &input, spill->runs + spill->nruns, published->nruns * sizeof(GpusortSpillRun));
+	if (!gpusort_spill_get_bytes(spill, &input, spill->runs + spill->nruns, published->nruns * sizeof(GpusortSpillRun)))
+		gpusort_spill_raise(spill);
 	for (int i = 0; i < published->nruns; i++)
 		spill->runs[spill->nruns + i].file = number;
 	spill->nruns += published->nruns;

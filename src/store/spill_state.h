@@ -3,8 +3,9 @@
  * spill_state.h
  *		The state of a spill, and the format of its temporary file.
  *
- * store/spill.c writes spilled runs, store/spill_merge.c merges them, those of parallel workers included, and
- * store/spill_words.c makes blocks of single words, and merges these.  store/spill_stream.c writes and reads the bytes of all.
+ * store/spill.c writes spilled runs, store/spill_merge.c merges them, those of parallel workers included:
+ * rows by spill_rows.c, perhaps in a thread of spill_ahead.c, and words by spill_words.c, which also makes their blocks.
+ * store/spill_stream.c writes and reads the bytes of all.
  *
  * A temporary file consists of extents of equal size.  A run is a chain of extents: each
  * one's header has the number of the next.  Every read and write transfers one extent.
@@ -12,23 +13,23 @@
  *
  * A run's rows are one stream of bytes across its extents:
  *
- *		bytes of the body		number
+ *		bytes of the body, times 2,	number
+ *			plus 1 if it lacks the header
  *		code, as the difference	number
  *			from the code of
  *			the row before
  *		body					bytes		a tuple from t_infomask2 on, or a bare row
+ *
+ * The header of a tuple's body are its first 6 bytes, mostly those of all rows.  If it is that of the run's row before, or all
+ * zeros in its first row, the body lacks it.  Bare rows, and tuples whose padding is kept, have none.
  *
  * A number takes 1 to 9 bytes, the most significant first.  As many bytes follow the first one as it
  * begins with bits that are set.  Those bits and the next one, which is not set, are not part of the
  * number.  The code of the row before a run's first one is 0.
  *
  * A row's code has the order of its key, but keys that differ little may share a code.  Where codes are
- * equal, and at the end of an extent, the merge makes the words of a key again.  These and the code are the
- * parts of the loser tree's keys (base/losertree.h).  Since a run is sorted, two or three bytes suffice to
- * tell nearly all keys of a sort apart.
- *
- * Almost every row is returned in its buffer.  The body moves down by up to seven bytes there, over what
- * has been read, to where the row is aligned.  Only a row that continues in the next extent is copied.
+ * equal, the merge makes the words of a key again.  These and the code are the parts of the loser tree's keys
+ * (base/losertree.h).  Since a run is sorted, two or three bytes suffice to tell nearly all keys of a sort apart.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,6 +59,9 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 /* The most words of a block, in a spill of words */
 #define GPUSORT_SPILL_BLOCK_WORDS	256
 
+/* Bytes of a tuple's header: those from t_infomask2 to where the data begin, if it has no NULLs */
+#define GPUSORT_SPILL_HEADER_BYTES	6
+
 /* The most bytes of a number, and of a row's two numbers */
 #define GPUSORT_SPILL_NUMBER_BYTES	9
 #define GPUSORT_SPILL_HEAD_BYTES	(2 * GPUSORT_SPILL_NUMBER_BYTES)
@@ -65,19 +69,20 @@ StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExten
 /* A run being merged. */
 typedef struct GpusortSpillInput
 {
-	uint64		code;			/* the current row's code */
-	void	   *row;			/* the current row */
-	bool		encoded;		/* entry is the current row's: see GpusortSpillKey */
-	uint64	   *entry;			/* in a spill of words: the words of a block */
+	/* of rows: the current row, whose body comes next, unless it is encoded */
+	bool		ended;			/* there is none */
+	uint64		code;			/* its code */
+	uint64		body_bytes;		/* bytes of its body that come next */
+	Size		above;			/* bytes of the row above these */
+	char		header[GPUSORT_SPILL_HEADER_BYTES]; /* of the last row that has one */
+	bool		encoded;		/* entry is the row's (see GpusortSpillKey), and these are set: */
+	char	   *row;			/* the aligned row */
+	char	   *gathered;		/* the same if it is not in the buffer, to be pfree'd; else NULL */
+	uint64	   *before;			/* room for the entry of the row before */
+
+	uint64	   *entry;			/* of words: the words of a block */
 	const uint64 *words;		/* of them, the unread ones */
 	int			nwords;			/* their number */
-	uint64	   *before;			/* room for another entry */
-	void	   *gathered;		/* a copy of the current row, to be pfree'd; NULL if the row is
-								 * in the buffer */
-
-	bool		ahead;			/* the numbers of the next row have been read */
-	Size		next_bytes;		/* they are: the bytes of its body */
-	uint64		next_code;		/* and its code */
 
 	GpusortSpillFile *file;		/* that the run is in */
 	char	   *buffer;			/* one extent */
@@ -86,6 +91,46 @@ typedef struct GpusortSpillInput
 	int64		extent;			/* number of the extent to read next, or -1 */
 	uint64		unread;			/* bytes of the run that are not in the buffer yet */
 } GpusortSpillInput;
+
+/* A row of a batch, which follows, aligned. */
+typedef struct GpusortSpillItem
+{
+	uint64		code;
+	Size		bytes;			/* of this and the row, a multiple of MAXIMUM_ALIGNOF */
+} GpusortSpillItem;
+
+/* Why a batch has no more rows */
+typedef enum GpusortSpillStop
+{
+	GPUSORT_SPILL_FULL,			/* the next row needs more room */
+	GPUSORT_SPILL_ENDED,		/* all runs have ended */
+	GPUSORT_SPILL_FAILED		/* there is an error to raise */
+} GpusortSpillStop;
+
+/* Rows in order */
+typedef struct GpusortSpillBatch
+{
+	char	   *data;			/* items, one behind the other; allocated in the spill's context */
+	Size		bytes;			/* room for them */
+	char	   *end;			/* behind the last one */
+	GpusortSpillStop stop;
+	Size		needed;			/* if it is full: the bytes of the next item */
+	Size		read;			/* bytes of the files that a thread has read for it */
+} GpusortSpillBatch;
+
+/* Batches of a merge with a thread; one without has one. */
+#define GPUSORT_SPILL_BATCHES	4
+
+/* What gpusort_spill_raise() raises */
+typedef struct GpusortSpillFailure
+{
+	const GpusortSpillInput *input;
+	int			error;			/* an errno: its next extent could not be read; or 0: */
+	bool		in_extent;		/* that extent is damaged; else the run is */
+	char		detail[96];		/* a sentence */
+} GpusortSpillFailure;
+
+typedef struct GpusortSpillAhead GpusortSpillAhead;
 
 struct GpusortSpill
 {
@@ -98,6 +143,7 @@ struct GpusortSpill
 	/* rows */
 	bool		has_rows;		/* it is not of words, and these are set: */
 	Size		unwritten;		/* bytes at a row's begin that are not part of its body */
+	bool		keeps_header;	/* a body lacks a header that repeats */
 	GpusortSpillKey key;
 	bool		lossy;			/* equal words do not imply equal rows */
 	GpusortSpillCode code;
@@ -120,6 +166,7 @@ struct GpusortSpill
 	int64		out_extent;		/* number of the extent that the buffer will become; -1: not chosen
 								 * yet, the run's first */
 	uint64		out_code;		/* code of the run's last row, or 0 */
+	char		out_header[GPUSORT_SPILL_HEADER_BYTES]; /* of its last row, or zeros */
 	uint64	   *out_words;		/* of words: those that are not in the buffer */
 	int			out_nwords;		/* their number, less than block_words */
 	GpusortSpillRun out_run;
@@ -130,11 +177,24 @@ struct GpusortSpill
 	GpusortSpillInput *inputs;	/* nbuffers inputs, one for each buffer; the entries of all are
 								 * one array */
 	int			ninputs;		/* runs being merged */
-	bool		returned;		/* the winner's row was returned, so its input must advance */
 	bool		reclaim;		/* extents are free for reuse once they have been read */
+	GpusortSpillFailure failure;
+
+	/* the merge of rows */
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
-	uint64	   *batch;			/* of words: the next words in order */
+	bool		merged;			/* the tree has had a winner before this one */
+	GpusortSpillBatch batches[GPUSORT_SPILL_BATCHES];
+	GpusortSpillBatch *batch;	/* the one whose rows are returned */
+	char	   *next_item;		/* the first one of it that was not returned */
+	bool		may_thread;		/* a thread may merge */
+	int			nfilled;		/* batches that the backend has filled */
+	GpusortSpillAhead *ahead;	/* spill_ahead.c's, or NULL: there was no thread yet */
+	bool		in_thread;		/* a thread has merged since the merge began */
+	Size		read_bytes;		/* bytes that the thread has read, and is to count */
+
+	/* the merge of words */
+	uint64	   *next_words;		/* the next words in order */
 	int			batch_words;	/* their number */
 	int			batch_next;		/* the first one that was not returned */
 };
@@ -214,11 +274,52 @@ extern void gpusort_spill_write_extent(GpusortSpill *spill, bool more);
 /* Appends bytes to the open run, over as many extents as they need. */
 extern void gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size);
 
-/* Copies the input's next size bytes to data, from as many extents as needed. */
-extern void gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
+/*
+ * Copies the input's next size bytes to data, from as many extents as needed.  Returns false if they cannot be read: then
+ * gpusort_spill_raise() has an error to raise.
+ */
+extern bool gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
 
-/* Raises an error: the run has lost bytes, or has bytes that were not written.  detail: a sentence. */
-GPUSORT_NORETURN extern void gpusort_spill_damaged(const GpusortSpillInput *input, const char *detail);
+/*
+ * Prepares the error that the input's run has lost bytes, or has bytes that were not written, and returns false.  The
+ * arguments make a sentence about it.  Any thread may call it.
+ */
+extern bool gpusort_spill_fail(GpusortSpill *spill, const GpusortSpillInput *input, const char *format,...) pg_attribute_printf(3, 4);
+
+/* Raises the error of the last call that has returned false. */
+GPUSORT_NORETURN extern void gpusort_spill_raise(const GpusortSpill *spill);
+
+/* ---- spill_rows.c ---- */
+
+/* The parts of a row's key in the loser tree: its code, and if that does not decide, the words of its entry. */
+static inline int
+gpusort_spill_parts(const GpusortSpill *spill)
+{
+	return spill->code.exact && !spill->lossy ? 1 : 1 + spill->key.words + spill->key.more_words;
+}
+
+/* Begins to merge the rows of the inputs. */
+extern void gpusort_spill_open_rows(GpusortSpill *spill);
+
+/*
+ * Fills a batch with the next rows, and says in it why it has no more.  If keys have one part, it raises no error and uses
+ * nothing of PostgreSQL's, but those of reading temporary files unless spill->in_thread is set.
+ */
+extern void gpusort_spill_fill(GpusortSpill *spill, GpusortSpillBatch *batch);
+
+/* Gives a batch room for this many bytes. */
+extern void gpusort_spill_size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes);
+
+/* ---- spill_ahead.c ---- */
+
+/* Starts the thread, if that is possible.  It fills batches from the first one on. */
+extern bool gpusort_spill_start_ahead(GpusortSpill *spill);
+
+/* Waits for the thread's next batch.  The one before, if there is one, goes back to the thread. */
+extern GpusortSpillBatch *gpusort_spill_next_ahead(GpusortSpill *spill);
+
+/* Ends the thread, if there is one.  Raises no error. */
+extern void gpusort_spill_stop_ahead(GpusortSpill *spill);
 
 /* ---- spill_words.c ---- */
 

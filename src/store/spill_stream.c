@@ -47,35 +47,68 @@ gpusort_spill_put_bytes(GpusortSpill *spill, const void *data, Size size)
 	}
 }
 
-pg_noinline void
-gpusort_spill_damaged(const GpusortSpillInput *input, const char *detail)
+pg_noinline bool
+gpusort_spill_fail(GpusortSpill *spill, const GpusortSpillInput *input, const char *format,...)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("a sorted run in a temporary file is damaged"),
-			 errdetail("%s " UINT64_FORMAT " bytes of it were not read.", detail,
-					   input->unread + (input->end - input->next))));
+	va_list		args;
+
+	spill->failure.input = input;
+	va_start(args, format);
+	vsnprintf(spill->failure.detail, sizeof(spill->failure.detail), format, args);
+	va_end(args);
+	return false;
 }
 
-/* Reads the input's next extent into its buffer. */
-static void
+void
+gpusort_spill_raise(const GpusortSpill *spill)
+{
+	const GpusortSpillFailure *failure = &spill->failure;
+
+	if (failure->error != 0)
+	{
+		errno = failure->error;
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read extent " INT64_FORMAT " of a temporary file: %m", failure->input->extent)));
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 failure->in_extent ?
+			 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", failure->input->extent) :
+			 errmsg("a sorted run in a temporary file is damaged"),
+			 failure->in_extent ? errdetail("%s", failure->detail) :
+			 errdetail("%s " UINT64_FORMAT " bytes of it were not read.", failure->detail,
+					   failure->input->unread + (failure->input->end - failure->input->next))));
+}
+
+/* Reads the input's next extent into its buffer.  Returns false if it cannot be read. */
+static bool
 read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	GpusortSpillExtent *extent = (GpusortSpillExtent *) input->buffer;
-	Size		got;
+	ssize_t		got;
 
-	CHECK_FOR_INTERRUPTS();
 	if (input->extent < 0)
-		gpusort_spill_damaged(input, "It ends within a row.");
+		return gpusort_spill_fail(spill, input, "It ends within a row.");
 	if (input->extent >= input->file->nextents)
-		gpusort_spill_damaged(input, "It continues beyond the end of the file.");
-	got = gpusort_spillfile_read(input->file, input->extent, extent);
-	if (got < sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent) ||
+		return gpusort_spill_fail(spill, input, "It continues beyond the end of the file.");
+	if (spill->in_thread)
+		got = gpusort_spillfile_read_ahead(input->file, input->extent, extent);
+	else
+	{
+		CHECK_FOR_INTERRUPTS();
+		got = gpusort_spillfile_read(input->file, input->extent, extent);
+	}
+	if (got < 0)
+		spill->failure.error = errno;
+	else
+		spill->read_bytes += got;
+	if (got < (ssize_t) sizeof(GpusortSpillExtent) || extent->used <= 0 || extent->used > got - sizeof(GpusortSpillExtent) ||
 		extent->used > input->unread)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("extent " INT64_FORMAT " of a temporary file is damaged", input->extent),
-				 errdetail("It has %zu bytes.", got)));
+	{
+		spill->failure.in_extent = true;
+		return gpusort_spill_fail(spill, input, "It has %zd bytes.", got);
+	}
 	if (spill->reclaim && !input->file->readable)
 		gpusort_spillfile_give(input->file, input->extent);
 	input->next = (char *) (extent + 1);
@@ -83,11 +116,16 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 	input->extent = extent->next;
 	input->unread -= extent->used;
 	/* the system sees reads of many runs by turns, and does not read ahead by itself */
-	if (extent->next >= 0 && extent->next < input->file->nextents)
+	if (extent->next < 0 || extent->next >= input->file->nextents)
+		return true;
+	if (spill->in_thread)
+		gpusort_spillfile_prefetch_ahead(input->file, extent->next);
+	else
 		gpusort_spillfile_prefetch(input->file, extent->next);
+	return true;
 }
 
-void
+bool
 gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
 {
 	while (size > 0)
@@ -96,7 +134,8 @@ gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *dat
 
 		if (part == 0)
 		{
-			read_extent(spill, input);
+			if (!read_extent(spill, input))
+				return false;
 			continue;
 		}
 		memcpy(data, input->next, part);
@@ -104,4 +143,5 @@ gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *dat
 		data = (char *) data + part;
 		size -= part;
 	}
+	return true;
 }

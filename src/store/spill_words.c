@@ -73,10 +73,11 @@ read_block(GpusortSpill *spill, GpusortSpillInput *input)
 	const char *from = differences.bytes;
 	int			shift;
 
-	gpusort_spill_get_bytes(spill, input, &head, sizeof(head));
-	if (head.words < 1 || head.words > spill->block_words || head.bytes < 1 || head.bytes > sizeof(uint64))
-		gpusort_spill_damaged(input, psprintf("A block in it has %u words of %u bytes.", head.words, head.bytes));
-	gpusort_spill_get_bytes(spill, input, differences.bytes, head.words * head.bytes);
+	if (!gpusort_spill_get_bytes(spill, input, &head, sizeof(head)) ||
+		((head.words < 1 || head.words > spill->block_words || head.bytes < 1 || head.bytes > sizeof(uint64)) &&
+		 !gpusort_spill_fail(spill, input, "A block in it has %u words of %u bytes.", head.words, head.bytes)) ||
+		!gpusort_spill_get_bytes(spill, input, differences.bytes, head.words * head.bytes))
+		gpusort_spill_raise(spill);
 	shift = 64 - 8 * head.bytes;
 	for (int i = 0; i < head.words; i++)
 	{
@@ -134,14 +135,14 @@ gpusort_spill_next_batch(GpusortSpill *spill)
 		if (input->nwords == 0)
 			continue;
 		count = count_words(input->words, input->nwords, last);
-		memcpy(spill->batch + spill->batch_words, input->words, count * sizeof(uint64));
+		memcpy(spill->next_words + spill->batch_words, input->words, count * sizeof(uint64));
 		spill->batch_words += count;
 		input->words += count;
 		input->nwords -= count;
 		sources += count > 0;
 	}
 	if (sources > 1)
-		gpusort_cpu_sort_few(spill->batch, spill->batch_words, sizeof(uint64));
+		gpusort_cpu_sort_few(spill->next_words, spill->batch_words, sizeof(uint64));
 	return spill->batch_words > 0;
 }
 
@@ -152,5 +153,5 @@ gpusort_spill_next_words(GpusortSpill *spill, uint64 *n)
 	if (!gpusort_spill_next_batch(spill))
 		return NULL;
 	*n = spill->batch_next = spill->batch_words;
-	return spill->batch;
+	return spill->next_words;
 }

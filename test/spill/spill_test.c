@@ -52,6 +52,9 @@ typedef struct TupleStart
 	uint64		place;			/* the position in the spilled run, from 0 */
 } TupleStart;
 
+/* Bytes of the body, hidden and run, that a row lacks if they are those of the row before */
+#define HEADER_BYTES	6
+
 /* The words of a spill's rows */
 typedef enum WordKind
 {
@@ -202,7 +205,7 @@ find_run(const Check *check, uint64 word)
 
 /* Merges the spilled runs and checks every row.  expected is a buffer for the longest tuple. */
 static void
-check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
+check_merge(Check *check, GpusortSpill *spill, TupleStart *expected, bool may_thread)
 {
 	uint64		word;
 	void	   *tuple;
@@ -210,7 +213,7 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected)
 	int			last_run = 0;
 	uint64		count = 0;
 
-	gpusort_spill_merge(spill);
+	gpusort_spill_merge(spill, may_thread);
 	memset(check->returned, 0, check->nruns * sizeof(uint64));
 	while (gpusort_spill_next(spill, &word, &tuple))
 	{
@@ -300,13 +303,14 @@ adapt(const Check *check, GpusortSpill *spill, int run)
  * spill_check(rows bigint, words integer, kind text, tuple_bytes_max integer,
  *		runs integer, memory_kb integer, seed bigint, lossy boolean) returns text
  *
- * Writes spilled runs that have this many rows together, and merges them twice.  Raises an
+ * Writes spilled runs that have this many rows together, and merges them three times, with a
+ * thread if the keys allow one, without one, and with it again.  Raises an
  * error if a row is missing, changed, out of order or not stable, or if rows, runs
  * or bytes are counted wrongly.  kind: "few", "wide" or "late" (WordKind), then
  * perhaps " adapted" and " bare".  Returns the number of runs that were not empty; whether the
  * file, merges included, took much more than the tuples, 5 bytes for each tuple or 8
  * for each word, and one extent per run; whether the comparator was called; and
- * whether most rows were encoded, some or none.
+ * whether most rows were encoded, some or none; and whether a thread merged.
  */
 Datum
 spill_check(PG_FUNCTION_ARGS)
@@ -322,6 +326,8 @@ spill_check(PG_FUNCTION_ARGS)
 	GpusortSpill *spill;
 	int			filled = 0;
 	uint64		bytes = 0;
+	uint64		headers = 0;	/* of them, bytes that a run may lack */
+	bool		threaded;
 	char	   *result;
 
 	check.words = PG_GETARG_INT32(1);
@@ -369,26 +375,30 @@ spill_check(PG_FUNCTION_ARGS)
 			{
 				fill_tuple(&check, run, i, tuple);
 				bytes += gpusort_row_bytes(tuple, check.bare) - (check.bare ? 0 : MINIMAL_TUPLE_DATA_OFFSET);
+				headers += check.bare ? 0 : HEADER_BYTES;
 			}
 			gpusort_spill_write(spill, check.rows[run][i].words,
 								check.tuple_bytes_max > 0 ? tuple : NULL);
 		}
 		gpusort_spill_end_run(spill);
 	}
-	if (gpusort_spill_bytes(spill) < bytes)
+	if (gpusort_spill_bytes(spill) < bytes - headers)
 		elog(ERROR, "fewer bytes than were written");
 	if (gpusort_spill_rows(spill) != rows || gpusort_spill_runs(spill) != filled)
 		elog(ERROR, "rows or runs were not counted right");
 
-	check_merge(&check, spill, tuple);
-	check_merge(&check, spill, tuple);
+	check_merge(&check, spill, tuple, true);
+	threaded = gpusort_spill_has_thread(spill);
+	check_merge(&check, spill, tuple, false);
+	check_merge(&check, spill, tuple, true);
 	/* a merge on disk frees extents as it reads them, except the first of each input */
 	bytes += rows * (check.tuple_bytes_max > 0 ? 5 : sizeof(uint64));
-	result = psprintf("%d runs, %s, %s, %s", filled,
+	result = psprintf("%d runs, %s, %s, %s%s", filled,
 					  gpusort_spill_bytes(spill) <= bytes + bytes / 20 + filled * extent ? "no waste" : "waste",
 					  check.compared > 0 ? "compared" : "not compared",
 					  check.encoded > rows ? "most encoded" :
-					  check.encoded > 0 ? "some encoded" : "none encoded");
+					  check.encoded > 0 ? "some encoded" : "none encoded",
+					  threaded ? ", by a thread" : "");
 	gpusort_spill_end(spill);
 	PG_RETURN_TEXT_P(cstring_to_text(result));
 }
@@ -419,7 +429,7 @@ spill_cancel(PG_FUNCTION_ARGS)
 	}
 	if (strcmp(step, "merge") == 0)
 		kill(MyProcPid, SIGINT);
-	gpusort_spill_merge(spill);
+	gpusort_spill_merge(spill, false);
 	for (int i = 0; gpusort_spill_next(spill, &word, &tuple); i++)
 	{
 		if (i == 500000 && strcmp(step, "next") == 0)
@@ -488,7 +498,7 @@ spill_bench(PG_FUNCTION_ARGS)
 		gpusort_spill_end_run(spill);
 	}
 	INSTR_TIME_SET_CURRENT(written);
-	gpusort_spill_merge(spill);
+	gpusort_spill_merge(spill, false);
 	while (gpusort_spill_next(spill, &word, &got))
 		;
 	INSTR_TIME_SET_CURRENT(merged);

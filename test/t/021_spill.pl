@@ -42,10 +42,10 @@ foreach my $case (
 	[ 20000, 1, 'few', 0, 1, 64, 'f', '1 runs, no waste, not compared, none encoded', 'one run of words' ],
 	[ 20000, 1, 'few', 0, 3, 64, 'f', '2 runs, no waste, not compared, none encoded', 'words' ],
 	[ 20000, 1, 'wide', 0, 40, 64, 'f', '39 runs, no waste, not compared, none encoded', 'wide words, more runs than buffers' ],
-	[ 20000, 1, 'few', 60, 4, 64, 'f', '3 runs, no waste, not compared, none encoded', 'tuples' ],
+	[ 20000, 1, 'few', 60, 4, 64, 'f', '3 runs, no waste, not compared, none encoded, by a thread', 'tuples' ],
 	[ 20000, 1, 'few', 60, 1, 64, 't', '1 runs, no waste, not compared, most encoded', 'one run of tuples with equal words' ],
 	[ 20000, 1, 'few', 60, 4, 64, 't', '3 runs, no waste, compared, most encoded', 'tuples, lossy words' ],
-	[ 20000, 1, 'wide', 60, 4, 64, 'f', '3 runs, waste, not compared, none encoded', 'tuples, wide words, not adapted' ],
+	[ 20000, 1, 'wide', 60, 4, 64, 'f', '3 runs, no waste, not compared, none encoded, by a thread', 'tuples, wide words, not adapted' ],
 	[ 20000, 1, 'wide adapted', 60, 4, 64, 't', '3 runs, no waste, compared, some encoded', 'tuples, wide words, lossy, adapted' ],
 	[ 20000, 16, 'few', 60, 40, 64, 't', '39 runs, no waste, not compared, most encoded', 'the most words, more runs than buffers' ],
 	[ 20000, 16, 'wide adapted', 60, 40, 64, 'f', '39 runs, no waste, not compared, some encoded', 'the most words, wide, adapted' ],
@@ -58,13 +58,13 @@ foreach my $case (
 	[ 20000, 2, 'few', 200, 1000, 16384, 't', 'R runs, no waste, compared, most encoded', 'more runs than are merged at once' ],
 	[ 100000, 1, 'few', 100, 1000, 64, 't', '999 runs, no waste, compared, most encoded', '1000 runs in 64 kB' ],
 	[ 100000, 2, 'wide adapted', 100, 1000, 64, 'f', '999 runs, no waste, not compared, some encoded', '1000 runs in 64 kB, adapted' ],
-	[ 500, 1, 'few', 100, 1000, 64, 'f', 'R runs, no waste, not compared, none encoded', 'runs of one row and of none' ],
+	[ 500, 1, 'few', 100, 1000, 64, 'f', 'R runs, no waste, not compared, none encoded, by a thread', 'runs of one row and of none' ],
 	[ 3000, 2, 'few', 50000, 10, 64, 't', '9 runs, no waste, compared, most encoded', 'tuples longer than an extent' ],
-	[ 300, 1, 'few', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded', 'tuples longer than all memory' ],
+	[ 300, 1, 'few', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded, by a thread', 'tuples longer than all memory' ],
 	[ 20000, 1, 'few bare', 60, 4, 64, 't', '3 runs, no waste, compared, most encoded', 'bare rows, lossy words' ],
 	[ 20000, 2, 'late adapted bare', 100, 100, 64, 't', '99 runs, no waste, compared, some encoded', 'bare rows, more runs than buffers' ],
 	[ 3000, 2, 'few bare', 50000, 10, 64, 't', '9 runs, no waste, compared, most encoded', 'bare rows longer than an extent' ],
-	[ 300, 1, 'few bare', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded', 'bare rows longer than all memory' ],
+	[ 300, 1, 'few bare', 5000000, 10, 64, 'f', '9 runs, no waste, not compared, none encoded, by a thread', 'bare rows longer than all memory' ],
 	[ 2000, 1, 'few', 2060, 34, 64, 't', '33 runs, no waste, compared, most encoded', 'tuples about as long as an extent' ],
 	[ 20000, 1, 'few', 60, 40, 0, 't', '39 runs, no waste, compared, most encoded', 'no memory' ])
 {
@@ -170,6 +170,70 @@ foreach my $memory ('64kB', '128kB')
 	}
 }
 
+# A thread merges, if one integer is the key and the sort may have two threads.
+my $processors = `getconf _NPROCESSORS_ONLN`;
+my $one_key = 'SELECT k, id, repeat(chr(97 + id % 26), 30) AS pad FROM numbers ORDER BY k';
+my $used = q{SELECT substring(detail FROM '(\d+) of \d+ extra threads') FROM gpusort_status() WHERE engine = 'cpu'};
+$queries->safe_psql('postgres', <<'SQL');
+ALTER SYSTEM SET max_parallel_workers_per_gather = 1;
+ALTER SYSTEM SET min_parallel_table_scan_size = '1GB';
+ALTER SYSTEM SET work_mem = '512kB';
+SELECT pg_reload_conf();
+CREATE EXTENSION IF NOT EXISTS gpusort;
+CREATE TABLE numbers AS SELECT i AS id, hashint4(i) % 100000 AS k FROM generate_series(1, 300000) AS i;
+VACUUM ANALYZE numbers;
+SQL
+SKIP:
+{
+	skip 'one processor: every sort has one thread', 1 if $processors < 2;
+	my $explain = "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) $one_key";
+	like($queries->safe_psql('postgres', $explain), qr/Runs: .*Return Threads: 2\n/s, 'EXPLAIN shows that a thread merged');
+	my ($read, $wrote) = $queries->safe_psql('postgres', $explain) =~ /temp read=(\d+) written=(\d+)/;
+	cmp_ok($read, '>=', $wrote, 'and counts what it has read');
+	unlike($queries->safe_psql('postgres', "$explain, id"), qr/Return Threads/, 'none merges by two keys');
+	unlike($queries->safe_psql('postgres', "SET max_parallel_workers_per_gather = 0; $explain"), qr/Return Threads/, 'nor with one thread');
+	unlike($queries->safe_psql('postgres', "$explain LIMIT 4"), qr/Return Threads/, 'nor for the first rows');
+
+	my $digest = "SELECT count(*), sum(hashtextextended(s::text, place)::numeric) FROM (SELECT s, row_number() OVER () AS place FROM ($one_key, id OFFSET 0) AS s) AS s";
+	$digest =~ s/, id OFFSET 0/ OFFSET 0/;
+	is( $queries->safe_psql('postgres', $digest),
+		$queries->safe_psql('postgres', 'SET max_parallel_workers_per_gather = 0; ' . $digest),
+		'a thread returns the rows that the backend returns');
+
+	# a session that ends its sorts in all ways
+	my $session = session($queries);
+	my $pid = answer($session, 'SELECT pg_backend_pid()');
+	my $declare = "BEGIN; DECLARE c NO SCROLL CURSOR FOR $one_key";
+	my $open_files = sub { return scalar grep { (readlink($_) // '') =~ /pgsql_tmp/ } glob("/proc/$pid/fd/*") };
+	my $threads = sub { return scalar(() = glob("/proc/$pid/task/*")) };
+	answer($session, $declare);
+	answer($session, 'MOVE 5000 FROM c');
+	is($threads->(), 2, 'a cursor is open: the backend has a thread');
+	is(ask($queries, $used), 1, 'which counts');
+	is(answer($session, 'SAVEPOINT s; MOVE 1000 FROM c; ROLLBACK TO s; MOVE ALL FROM c; SELECT 1'), 1, 'a subtransaction ends in between');
+	answer($session, 'COMMIT');
+	is($threads->() + $open_files->(), 1, 'the query has ended: no thread and no file is left');
+	foreach my $end ('CLOSE c', 'ROLLBACK', 'SELECT 1 / 0')
+	{
+		answer($session, 'ROLLBACK');
+		answer($session, $declare);
+		answer($session, 'MOVE 5000 FROM c');
+		is($threads->(), 2, "before $end: a thread");
+		answer($session, $end);
+		answer($session, 'ROLLBACK') if $end =~ /^SELECT/;
+		is($threads->() + $open_files->(), 1, "after $end: no thread and no file is left");
+		is(ask($queries, $used), 0, "after $end: none counts");
+	}
+	answer($session, 'ROLLBACK');
+	answer($session, $declare);
+	answer($session, 'MOVE 5000 FROM c');
+	ask($queries, "SELECT pg_terminate_backend($pid)");
+	ok(poll($queries, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"), 'a session with a thread is ended');
+	is(ask($queries, $used), 0, 'none counts');
+	is(ask($queries, 'SELECT count(*) FROM pg_ls_tmpdir()'), 0, 'and no file is left');
+	end_session($queries);
+}
+
 # a limit that lets core's sort pass
 my $limited = "SET work_mem = '256kB'; SET temp_file_limit = '2600kB'; " . in_order('SELECT u AS k, v FROM shapes ORDER BY u, v');
 is($queries->safe_psql('postgres', "SET gpusort.enabled = off; $limited"), '60000|t', 'core sorts within temp_file_limit');
@@ -177,17 +241,22 @@ is($queries->safe_psql('postgres', $limited), '60000|t', 'so does GpuSort');
 
 # Damaged files: all rows after the first few are lost, or have any length.
 my $file = $queries->data_dir . '/base/pgsql_tmp/pgsql_tmp*.0';
+my $longer = 'for (100 .. 2000) { seek($f, 8192 * $_ + 16, 0); print $f chr(255) x 8176 }';
 my $ones = 'for (0 .. 400) { seek($f, 2048 * $_ + 16, 0); print $f chr(255) x 2032 }';
 foreach my $case (
 	[ 'a truncated file', 'k, id', 'truncate($f, 2048 * 60)', qr/ERROR:  extent \d+ of a temporary file is damaged\nDETAIL:  It has 0 bytes/ ],
 	[ 'wrong lengths', 'k, id', $ones, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ],
+	[ 'a truncated file, a thread', 'k, id, pad', 'truncate($f, 8192 * 60)', qr/ERROR:  extent \d+ of a temporary file is damaged\nDETAIL:  It has 0 bytes/ ],
+	[ 'wrong lengths, a thread', 'k, id, pad', $longer, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ],
 	[ 'wrong blocks of words', 'id', $ones, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A block in it has \d+ words of \d+ bytes\. \d+ bytes of it were not read\./ ])
 {
 	my ($name, $columns, $damage, $error) = @$case;
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/damage.pl';
 	append_to_file($script, "open(my \$f, '+<', glob('$file')) or die; $damage");
+	my $query = $name =~ /thread/ ? $one_key : "SELECT $columns FROM shapes ORDER BY $columns";
+	my $memory = $name =~ /thread/ ? '512kB' : '64kB';
 	($rc, $stdout, $stderr) = $queries->psql('postgres',
-		"SET work_mem = '64kB'; BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT $columns FROM shapes ORDER BY $columns;\n"
+		"SET work_mem = '$memory'; BEGIN; DECLARE c NO SCROLL CURSOR FOR $query;\n"
 		. "MOVE 10 FROM c;\n\\! perl $script\nMOVE ALL FROM c;");
 	like($stderr, $error, "$name: an error");
 }

@@ -1,0 +1,316 @@
+/*-------------------------------------------------------------------------
+ *
+ * spill_rows.c
+ *		Merges spilled runs of rows, one batch of rows after the other.
+ *
+ * A loser tree finds the next row.  Its body is copied from its run's buffer to the batch, where it is
+ * aligned: a buffer is then free for the next extent as soon as its last row has been copied, and a row
+ * that continues in the next extent needs no memory of its own.
+ *
+ * If codes do not decide, the words of a row's key are made from the row.  It must be aligned for that,
+ * before it is copied: it moves down in its buffer, by up to seven bytes, over what has been read.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "base/memory.h"
+#include "store/spill_state.h"
+
+/* Reads a number that may continue in the next extent.  Returns false if the run cannot be read. */
+static bool
+gather_number(GpusortSpill *spill, GpusortSpillInput *input, uint64 *number)
+{
+	char		bytes[GPUSORT_SPILL_NUMBER_BYTES] = {0};
+	char	   *from = bytes;
+
+	if (!gpusort_spill_get_bytes(spill, input, bytes, 1) ||
+		!gpusort_spill_get_bytes(spill, input, bytes + 1, gpusort_spill_number_bytes(bytes[0]) - 1))
+		return false;
+	*number = gpusort_spill_get_number(&from);
+	return true;
+}
+
+/* Sets how the body of the input's next row comes, by its number in the run. */
+static pg_attribute_always_inline void
+set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
+{
+	input->body_bytes = number >> 1;
+	input->above = spill->unwritten + (number & 1 ? GPUSORT_SPILL_HEADER_BYTES : 0);
+}
+
+/* Reads the next row's numbers, which may continue in the next extent, or finds the end of the run. */
+static pg_noinline bool
+gather_head(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	uint64		number;
+	uint64		difference;
+
+	input->ended = input->next == input->end && input->extent < 0;
+	if (input->ended)
+		return input->unread == 0 || gpusort_spill_fail(spill, input, "It ends too early.");
+	if (!gather_number(spill, input, &number) || !gather_number(spill, input, &difference))
+		return false;
+	set_body(spill, input, number);
+	input->code += difference;
+	return true;
+}
+
+/* Reads the numbers of the input's next row, which is its current one then, or finds the end of the run. */
+static pg_attribute_always_inline bool
+read_head(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	if (likely(input->end - input->next >= GPUSORT_SPILL_HEAD_BYTES))
+	{
+		set_body(spill, input, gpusort_spill_get_number(&input->next));
+		input->code += gpusort_spill_get_number(&input->next);
+	}
+	else if (!gather_head(spill, input))
+		return false;
+	/* its turn comes after rows of many other runs */
+	__builtin_prefetch(input->next + input->body_bytes);
+	if (likely(input->body_bytes <= input->end - input->next) || input->ended)
+		return true;
+	return (input->body_bytes <= input->unread + (input->end - input->next) &&
+			input->body_bytes <= MaxAllocSize - input->above) ||
+		gpusort_spill_fail(spill, input, "A row in it has " UINT64_FORMAT " bytes.", input->body_bytes);
+}
+
+/* Completes a row, of which the bytes that come in the run have been copied: its length, and its header. */
+static pg_attribute_always_inline bool
+complete_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
+{
+	Size		bytes = input->above + input->body_bytes;
+
+	if (spill->keeps_header)
+	{
+		if (likely(input->above != spill->unwritten))
+			memcpy(row + spill->unwritten, input->header, GPUSORT_SPILL_HEADER_BYTES);
+		else
+			memcpy(input->header, row + spill->unwritten, GPUSORT_SPILL_HEADER_BYTES);
+	}
+	if (!spill->key.bare)
+		((MinimalTuple) row)->t_len = bytes;
+	else if (unlikely(gpusort_row_bytes(row, true) != bytes))
+		return gpusort_spill_fail(spill, input, "A value in it has %zu bytes instead of %zu.", bytes, gpusort_row_bytes(row, true));
+	return true;
+}
+
+/* Aligns the input's current row, in the buffer or, if it continues in the next extent, in memory of its own. */
+static pg_noinline void
+align_row(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	if (input->body_bytes <= input->end - input->next)
+	{
+		/* an extent's header is before every body: more bytes than a tuple has before its own */
+		input->row = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, input->next - input->above);
+		gpusort_row_copy(input->row + input->above, input->next, input->body_bytes);
+		input->next += input->body_bytes;
+	}
+	else
+	{
+		input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(input->above + input->body_bytes, sizeof(uint32)));
+		if (!gpusort_spill_get_bytes(spill, input, input->row + input->above, input->body_bytes))
+			gpusort_spill_raise(spill);
+	}
+	if (!complete_row(spill, input, input->row))
+		gpusort_spill_raise(spill);
+}
+
+/* Makes the entry of the input's current row, if it is not made, and returns it. */
+static inline uint64 *
+row_entry(GpusortSpill *spill, GpusortSpillInput *input)
+{
+	if (!input->encoded)
+	{
+		align_row(spill, input);
+		spill->key.encode(spill->key.arg, input->row, input->entry);
+		input->encoded = true;
+	}
+	return input->entry;
+}
+
+/* Returns how many parts of their keys two rows share, of which the first ones, the code included, are known. */
+static inline int
+shared_parts(const GpusortSpill *spill, const uint64 *a, const uint64 *b, int known)
+{
+	int			parts = gpusort_spill_parts(spill);
+
+	while (known < parts && a[known - 1] == b[known - 1])
+		known++;
+	return known;
+}
+
+/* Returns the loser tree's entry of an input's current row, which shares these parts of its key, the code included. */
+static inline GpusortLoser
+loser(const GpusortSpill *spill, const GpusortSpillInput *input, int shared)
+{
+	return gpusort_losertree_entry(shared, shared < gpusort_spill_parts(spill) ? input->entry[shared - 1] : 0,
+								   input - spill->inputs);
+}
+
+/*
+ * Compares the rows of two inputs whose entries in the loser tree have the same key.  They share the parts that the entries
+ * say, and the next one, which is in the entries; or all parts.  Equal rows keep the order of their runs.
+ */
+static bool
+row_before(void *arg, GpusortLoser *a, GpusortLoser *b)
+{
+	GpusortSpill *spill = arg;
+	GpusortSpillInput *x = &spill->inputs[gpusort_losertree_input(*a)];
+	GpusortSpillInput *y = &spill->inputs[gpusort_losertree_input(*b)];
+	const uint64 *left = row_entry(spill, x);
+	const uint64 *right = row_entry(spill, y);
+	int			parts = gpusort_spill_parts(spill);
+	int			shared = shared_parts(spill, left, right, Min(gpusort_losertree_shared(*a) + 1, parts));
+	int			order = 0;
+	bool		before;
+
+	if (shared < parts)
+		before = left[shared - 1] < right[shared - 1];
+	else
+	{
+		if (spill->lossy)
+			order = spill->key.compare(spill->key.arg, left, right);
+		before = order < 0 || (order == 0 && x < y);
+	}
+	if (before)
+		*b = loser(spill, y, shared);
+	else
+		*a = loser(spill, x, shared);
+	return before;
+}
+
+/* Copies the bytes of the input's current row that come next to their place in row. */
+static pg_attribute_always_inline bool
+copy_body(GpusortSpill *spill, GpusortSpillInput *input, char *row)
+{
+	if (likely(input->body_bytes <= input->end - input->next))
+	{
+		gpusort_row_copy(row + input->above, input->next, input->body_bytes);
+		input->next += input->body_bytes;
+		return true;
+	}
+	return gpusort_spill_get_bytes(spill, input, row + input->above, input->body_bytes);
+}
+
+/*
+ * Copies the input's current row, and makes the next one of its run the current one: *entry is that one's for the loser
+ * tree.  by_entries: the code is not the only part of a key.
+ */
+static pg_attribute_always_inline bool
+take_row(GpusortSpill *spill, GpusortSpillInput *input, char *row, bool by_entries, GpusortLoser *entry)
+{
+	uint64		code = input->code;
+
+	if (by_entries && input->encoded)
+	{
+		memcpy(row, input->row, input->above + input->body_bytes);
+		if (unlikely(input->gathered != NULL))
+			pfree(input->gathered);
+		input->gathered = NULL;
+	}
+	else if (unlikely(!copy_body(spill, input, row)) || unlikely(!complete_row(spill, input, row)))
+		return false;
+	if (unlikely(!read_head(spill, input)))
+		return false;
+	if (unlikely(input->ended))
+		*entry = gpusort_losertree_ended();
+	else if (by_entries && input->code == code)
+	{
+		uint64	   *before = input->entry;
+
+		/* the row may have moved, but its words are the same */
+		if (!input->encoded)
+			spill->key.encode(spill->key.arg, row, before);
+		input->entry = input->before;
+		input->before = before;
+		input->encoded = false;
+		*entry = loser(spill, input, shared_parts(spill, before, row_entry(spill, input), 1));
+	}
+	else
+	{
+		input->encoded = false;
+		*entry = gpusort_losertree_entry(0, input->code, input - spill->inputs);
+	}
+	return true;
+}
+
+/* Is the tree's winner equal to the winner before it, as far as entries say that? */
+static inline bool
+repeats(const GpusortSpill *spill)
+{
+	return spill->merged && spill->key.distinct && !spill->lossy &&
+		gpusort_losertree_shared(spill->tree.winner) == gpusort_spill_parts(spill);
+}
+
+static pg_attribute_always_inline GpusortSpillStop
+fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
+{
+	GpusortSpillStop stop = GPUSORT_SPILL_ENDED;
+	char	   *to = batch->data;
+
+	while (spill->tree.winner != gpusort_losertree_ended())
+	{
+		GpusortSpillInput *input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
+		GpusortSpillItem *item = (GpusortSpillItem *) to;
+		Size		bytes = sizeof(GpusortSpillItem) + MAXALIGN(input->above + input->body_bytes);
+		bool		wanted = !by_entries || !repeats(spill);
+		GpusortLoser next;
+
+		if (unlikely(bytes > batch->bytes - (to - batch->data)))
+		{
+			batch->needed = bytes;
+			stop = GPUSORT_SPILL_FULL;
+			break;
+		}
+		item->code = input->code;
+		item->bytes = bytes;
+		if (unlikely(!take_row(spill, input, (char *) (item + 1), by_entries, &next)))
+		{
+			stop = GPUSORT_SPILL_FAILED;
+			break;
+		}
+		gpusort_losertree_replace(&spill->tree, next, by_entries ? row_before : NULL, spill);
+		if (by_entries)
+			spill->merged = true;
+		if (wanted)
+			to += bytes;
+	}
+	batch->end = to;
+	return stop;
+}
+
+void
+gpusort_spill_fill(GpusortSpill *spill, GpusortSpillBatch *batch)
+{
+	batch->stop = gpusort_spill_parts(spill) == 1 ? fill(spill, batch, false) : fill(spill, batch, true);
+}
+
+void
+gpusort_spill_size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes)
+{
+	if (batch->data != NULL)
+		pfree(batch->data);
+	batch->data = batch->end = NULL;
+	batch->data = batch->end = gpusort_memory_alloc(spill->cxt, bytes);
+	batch->bytes = bytes;
+}
+
+void
+gpusort_spill_open_rows(GpusortSpill *spill)
+{
+	bool		exact = gpusort_spill_parts(spill) == 1;
+
+	gpusort_losertree_init(&spill->tree, spill->ninputs, spill->nodes);
+	for (int i = 0; i < spill->ninputs; i++)
+	{
+		if (!read_head(spill, &spill->inputs[i]))
+			gpusort_spill_raise(spill);
+		gpusort_losertree_set(&spill->tree, i, gpusort_losertree_entry(0, spill->inputs[i].code, i));
+	}
+	gpusort_losertree_build(&spill->tree, exact ? NULL : row_before, spill);
+	spill->merged = false;
+}
