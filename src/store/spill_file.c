@@ -173,29 +173,33 @@ gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, 
 	end_io(begun, bytes, &file->written, &pgBufferUsage.temp_blks_written, &pgBufferUsage.temp_blk_write_time);
 }
 
-Size
+ssize_t
 gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 {
+	bool		in_thread = file->nfds > 0;
 	off_t		offset;
-	File		from = find_extent(file, extent, &offset);
+	int			place = in_thread ? place_extent(file, extent, &offset) : 0;
+	File		from = in_thread ? -1 : find_extent(file, extent, &offset);
 	Size		got = 0;
 	instr_time	begun = begin_io();
 
-	(void) GPUSORT_FAULT(SPILL_READ);
+	if (!in_thread)
+		(void) GPUSORT_FAULT(SPILL_READ);
 	while (got < file->extent_bytes)
 	{
-		int			count = FileRead(from, (char *) data + got, file->extent_bytes - got,
-									 offset + got, WAIT_EVENT_BUFFILE_READ);
+		char	   *to = (char *) data + got;
+		Size		left = file->extent_bytes - got;
+		ssize_t		count = in_thread ? pread(file->fds[place], to, left, offset + got) :
+			FileRead(from, to, left, offset + got, WAIT_EVENT_BUFFILE_READ);
 
 		if (count < 0)
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not read file \"%s\": %m", FilePathName(from))));
+			return -1;
 		if (count == 0)
 			break;
 		got += count;
 	}
-	end_io(begun, got, &file->read, &pgBufferUsage.temp_blks_read, &pgBufferUsage.temp_blk_read_time);
+	if (!in_thread)
+		end_io(begun, got, &file->read, &pgBufferUsage.temp_blks_read, &pgBufferUsage.temp_blk_read_time);
 	return got;
 }
 
@@ -203,10 +207,12 @@ void
 gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent)
 {
 	off_t		offset;
-	File		from = find_extent(file, extent, &offset);
 
 	/* it is a hint, and may fail */
-	(void) FilePrefetch(from, offset, file->extent_bytes, WAIT_EVENT_BUFFILE_READ);
+	if (file->nfds > 0)
+		(void) posix_fadvise(file->fds[place_extent(file, extent, &offset)], offset, file->extent_bytes, POSIX_FADV_WILLNEED);
+	else
+		(void) FilePrefetch(find_extent(file, extent, &offset), offset, file->extent_bytes, WAIT_EVENT_BUFFILE_READ);
 }
 
 bool
@@ -242,37 +248,6 @@ gpusort_spillfile_close_ahead(GpusortSpillFile *file)
 		(void) close(file->fds[--file->nfds]);
 		ReleaseExternalFD();
 	}
-}
-
-ssize_t
-gpusort_spillfile_read_ahead(const GpusortSpillFile *file, int64 extent, void *data)
-{
-	off_t		offset;
-	int			fd = file->fds[place_extent(file, extent, &offset)];
-	Size		got = 0;
-
-	while (got < file->extent_bytes)
-	{
-		ssize_t		count = pread(fd, (char *) data + got, file->extent_bytes - got, offset + got);
-
-		if (count < 0 && errno == EINTR)
-			continue;
-		if (count < 0)
-			return -1;
-		if (count == 0)
-			break;
-		got += count;
-	}
-	return got;
-}
-
-void
-gpusort_spillfile_prefetch_ahead(const GpusortSpillFile *file, int64 extent)
-{
-	off_t		offset;
-	int			fd = file->fds[place_extent(file, extent, &offset)];
-
-	(void) posix_fadvise(fd, offset, file->extent_bytes, POSIX_FADV_WILLNEED);
 }
 
 void

@@ -45,28 +45,21 @@ extern void gpusort_spillfile_give(GpusortSpillFile *file, int64 extent);
 /*
  * Write the first bytes of an extent, and read an extent into data, which has
  * room for extent_bytes.  Reading returns how many bytes it has read: fewer than
- * extent_bytes at the end of a file.  Both raise the errors of file access, and
- * writing that of temp_file_limit.
+ * extent_bytes at the end of a file, and -1, with errno, if that fails.  Writing raises the errors of file access, and
+ * that of temp_file_limit.
  */
 extern void gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, Size bytes);
-extern Size gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data);
+extern ssize_t gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data);
 
 /* Lets the system begin to read an extent. */
 extern void gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent);
 
 /*
- * Open descriptors of all extents that have been written, so that a thread reads them; and close them.
- * Opening returns false if the process may not have so many; close then, too.
+ * Open descriptors of all extents that have been written, so that a thread may read and prefetch them, and no other; and close
+ * them.  Opening returns false if the process may not have so many; close then, too.
  */
 extern bool gpusort_spillfile_open_ahead(GpusortSpillFile *file);
 extern void gpusort_spillfile_close_ahead(GpusortSpillFile *file);
-
-/*
- * The same as gpusort_spillfile_read() and gpusort_spillfile_prefetch(), in the thread.  Reading raises no error, but returns -1
- * and sets errno.
- */
-extern ssize_t gpusort_spillfile_read_ahead(const GpusortSpillFile *file, int64 extent, void *data);
-extern void gpusort_spillfile_prefetch_ahead(const GpusortSpillFile *file, int64 extent);
 
 /* Counts bytes that a thread has read, for EXPLAIN. */
 extern void gpusort_spillfile_count_read(GpusortSpillFile *file, Size bytes);

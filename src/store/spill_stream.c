@@ -92,13 +92,9 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 		return gpusort_spill_fail(spill, input, "It ends within a row.");
 	if (input->extent >= input->file->nextents)
 		return gpusort_spill_fail(spill, input, "It continues beyond the end of the file.");
-	if (spill->in_thread)
-		got = gpusort_spillfile_read_ahead(input->file, input->extent, extent);
-	else
-	{
+	if (!spill->in_thread)
 		CHECK_FOR_INTERRUPTS();
-		got = gpusort_spillfile_read(input->file, input->extent, extent);
-	}
+	got = gpusort_spillfile_read(input->file, input->extent, extent);
 	if (got < 0)
 		spill->failure.error = errno;
 	else
@@ -116,11 +112,7 @@ read_extent(GpusortSpill *spill, GpusortSpillInput *input)
 	input->extent = extent->next;
 	input->unread -= extent->used;
 	/* the system sees reads of many runs by turns, and does not read ahead by itself */
-	if (extent->next < 0 || extent->next >= input->file->nextents)
-		return true;
-	if (spill->in_thread)
-		gpusort_spillfile_prefetch_ahead(input->file, extent->next);
-	else
+	if (extent->next >= 0 && extent->next < input->file->nextents)
 		gpusort_spillfile_prefetch(input->file, extent->next);
 	return true;
 }
