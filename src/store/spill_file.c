@@ -101,12 +101,10 @@ place_extent(const GpusortSpillFile *file, int64 extent, off_t *offset)
 	return extent / extents;
 }
 
-/* Returns the file that an extent is in, creating it if needed, and its offset there. */
+/* Returns the file with this number, creating it if needed. */
 static File
-find_extent(GpusortSpillFile *file, int64 extent, off_t *offset)
+open_place(GpusortSpillFile *file, int place)
 {
-	int			place = place_extent(file, extent, offset);
-
 	while (file->nfiles <= place)
 	{
 		ResourceOwner old = CurrentResourceOwner;
@@ -153,7 +151,8 @@ void
 gpusort_spillfile_write(GpusortSpillFile *file, int64 extent, const void *data, Size bytes)
 {
 	off_t		offset;
-	File		to = find_extent(file, extent, &offset);
+	int			place = place_extent(file, extent, &offset);
+	File		to = open_place(file, place);
 	Size		written = 0;
 	instr_time	begun = begin_io();
 
@@ -178,8 +177,8 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 {
 	bool		in_thread = file->nfds > 0;
 	off_t		offset;
-	int			place = in_thread ? place_extent(file, extent, &offset) : 0;
-	File		from = in_thread ? -1 : find_extent(file, extent, &offset);
+	int			place = place_extent(file, extent, &offset);
+	File		from = in_thread ? -1 : open_place(file, place);
 	Size		got = 0;
 	instr_time	begun = begin_io();
 
@@ -207,12 +206,13 @@ void
 gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent)
 {
 	off_t		offset;
+	int			place = place_extent(file, extent, &offset);
 
 	/* it is a hint, and may fail */
 	if (file->nfds > 0)
-		(void) posix_fadvise(file->fds[place_extent(file, extent, &offset)], offset, file->extent_bytes, POSIX_FADV_WILLNEED);
+		(void) posix_fadvise(file->fds[place], offset, file->extent_bytes, POSIX_FADV_WILLNEED);
 	else
-		(void) FilePrefetch(find_extent(file, extent, &offset), offset, file->extent_bytes, WAIT_EVENT_BUFFILE_READ);
+		(void) FilePrefetch(open_place(file, place), offset, file->extent_bytes, WAIT_EVENT_BUFFILE_READ);
 }
 
 bool
@@ -222,7 +222,7 @@ gpusort_spillfile_open_ahead(GpusortSpillFile *file)
 
 	if (file->nextents == 0)
 		return true;
-	(void) find_extent(file, file->nextents - 1, &offset);
+	(void) open_place(file, place_extent(file, file->nextents - 1, &offset));
 	if (file->fds == NULL)
 		file->fds = MemoryContextAlloc(GetMemoryChunkContext(file->files), file->nfiles * sizeof(int));
 	while (file->nfds < file->nfiles)
