@@ -295,7 +295,8 @@ gpusort_spill_size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size byt
 	if (batch->data != NULL)
 		pfree(batch->data);
 	batch->data = batch->end = NULL;
-	batch->data = batch->end = gpusort_memory_alloc(spill->cxt, bytes);
+	/* a damaged run may have a value with fewer bytes than its length takes, which is read to see that */
+	batch->data = batch->end = gpusort_memory_alloc(spill->cxt, bytes + sizeof(uint64));
 	batch->bytes = bytes;
 }
 
