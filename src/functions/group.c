@@ -229,7 +229,7 @@ gpusort_group_begin_scan(GpusortGroup *group, GpusortGroupScan *scan)
 	if (scan->rows > 0)
 		shrink(group, true);
 	scan->set = NULL;
-	gpusort_spill_merge(group->limit->spill, false);
+	gpusort_spill_merge(group->limit->spill, NULL);
 }
 
 const uint64 *

@@ -10,7 +10,7 @@
  * since are fetched from the store.
  *
  * The backend fills a window when it comes to the end of the one before, as one of the
- * threads; no thread works while the backend does anything else.  (The load of an index
+ * threads; no such thread works while the backend does anything else.  (The load of an index
  * has windows of its own: index/load.c.)  The first rows come
  * from the store, and windows grow, so that a LIMIT or a cursor pays for few rows that it
  * does not fetch.
@@ -264,10 +264,6 @@ next_elsewhere(GpusortResult *result)
 {
 	if (result->position == result->rows)
 	{
-		const GpusortGather *gather = result->gather;
-
-		if (gather->spill != NULL && gpusort_spill_has_thread(gather->spill))
-			gather->stats->return_threads = 2;
 		result->at_end = true;
 		return ExecClearTuple(result->slot);
 	}

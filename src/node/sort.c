@@ -66,6 +66,8 @@ gpusort_sort_stats(const GpusortGather *gather, GpusortNodeStats *stats)
 	GpusortReport report;
 
 	*stats = *gather->stats;
+	if (gather->spill != NULL && gpusort_spill_has_thread(gather->spill))
+		stats->return_threads = Max(stats->return_threads, 2);
 	if (!gather->sorted)
 		return;
 	gpusort_keyset_report(gather->set, &report);
@@ -232,6 +234,7 @@ gpusort_gather_spill(GpusortGather *gather)
 void
 gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 {
+	static const GpusortSpillThreads threads = {gpusort_cpu_thread_take, gpusort_cpu_thread_give};
 	GpusortNodeStats *stats = gather->stats;
 	instr_time	now;
 
@@ -266,5 +269,5 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 							gpusort_spill_bytes(gather->spill), stats->engine);
 	if (gather->rows.key != NULL)
 		gpusort_rowkey_stop_proposing(gather->rows.key);
-	gpusort_spill_merge(gather->spill, gpusort_cpu_thread_take(gpusort_spill_rows(gather->spill), gather->cxt));
+	gpusort_spill_merge(gather->spill, &threads);
 }

@@ -165,46 +165,36 @@ take_threads(int wanted)
 
 /* A callback of a memory context */
 static void
-subtract_one(void *arg)
+end_build(void *arg)
 {
-	pg_atomic_fetch_sub_u32(arg, 1);
-}
-
-/* Makes a callback that subtracts one from a count when the memory context, in which it must be registered, is reset. */
-static MemoryContextCallback *
-make_callback(pg_atomic_uint32 *count, MemoryContext cxt)
-{
-	MemoryContextCallback *callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
-
-	callback->func = subtract_one;
-	callback->arg = count;
-	return callback;
+	pg_atomic_fetch_sub_u32(&((Used *) arg)->builds, 1);
 }
 
 void
 gpusort_cpu_build_begin(MemoryContext cxt)
 {
 	Used	   *used = attach();
+	MemoryContextCallback *callback;
 
 	if (used == NULL)
 		return;
-	MemoryContextRegisterResetCallback(cxt, make_callback(&used->builds, cxt));
+	callback = MemoryContextAlloc(cxt, sizeof(MemoryContextCallback));
+	callback->func = end_build;
+	callback->arg = used;
+	MemoryContextRegisterResetCallback(cxt, callback);
 	pg_atomic_fetch_add_u32(&used->builds, 1);
 }
 
 bool
-gpusort_cpu_thread_take(uint64 rows, MemoryContext cxt)
+gpusort_cpu_thread_take(uint64 rows)
 {
-	Used	   *used = gpusort_cpu_threads_most(rows) > 1 ? attach() : NULL;
-	MemoryContextCallback *callback;
+	return gpusort_cpu_threads_most(rows) > 1 && take_threads(1) > 0;
+}
 
-	if (used == NULL)
-		return false;
-	callback = make_callback(&used->threads, cxt);
-	if (take_threads(1) == 0)
-		return false;
-	MemoryContextRegisterResetCallback(cxt, callback);
-	return true;
+void
+gpusort_cpu_thread_give(void)
+{
+	pg_atomic_sub_fetch_u32(&((Used *) shmem.mem)->threads, 1);
 }
 
 int

@@ -23,10 +23,11 @@ extern GpusortCpuOptions gpusort_cpu_options_take(uint64 rows);
 extern void gpusort_cpu_options_give(const GpusortCpuOptions *options);
 
 /*
- * May a sort of this many rows have a thread of its own beside the backend?  If so, it counts as those of calls do, until the
- * memory context is reset.
+ * May a sort of this many rows have a thread that works beside the backend?  If so, it counts as those of calls do, until
+ * it is given back, for which a memory context's callback must care.
  */
-extern bool gpusort_cpu_thread_take(uint64 rows, MemoryContext cxt);
+extern bool gpusort_cpu_thread_take(uint64 rows);
+extern void gpusort_cpu_thread_give(void);
 
 /* The most threads that a sort of this many rows may get, the backend's own one included. */
 extern int	gpusort_cpu_threads_most(uint64 rows);

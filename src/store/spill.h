@@ -102,6 +102,16 @@ typedef struct GpusortSpillKey
 } GpusortSpillKey;
 
 /*
+ * How a merge gets a thread, if it can use one: take returns whether it may have one for this many rows, and give gives it
+ * back.  Neither raises an error.
+ */
+typedef struct GpusortSpillThreads
+{
+	bool		(*take) (uint64 rows);
+	void		(*give) (void);
+} GpusortSpillThreads;
+
+/*
  * Begins a spill, inside a transaction.  key, which the call copies, is NULL for single words.
  * memory: bytes that writing may use, and then merging; less than 64 kB counts as 64 kB.  The
  * merge needs more for rows that are larger than a buffer: one for each run.  shared: NULL, or
@@ -136,10 +146,10 @@ extern void gpusort_spill_set_lossy(GpusortSpill *spill);
 /*
  * Prepares the merge; after that, no row can be written.  If there are more runs
  * than buffers, merges some of them into longer runs first.  Another call starts
- * again from the first row.  may_thread: a thread may merge, while the caller hands on rows.  Raises the errors of temporary
+ * again from the first row.  threads: NULL, or a thread may merge, while the caller hands on rows.  Raises the errors of temporary
  * files.
  */
-extern void gpusort_spill_merge(GpusortSpill *spill, bool may_thread);
+extern void gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads);
 
 /*
  * Fetches the next row in order.  Equal rows come in the order of their runs, and

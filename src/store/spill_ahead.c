@@ -8,20 +8,17 @@
  * is an error that the backend raises when it comes to that place.  Keys that only PostgreSQL's functions can
  * compare, those of which the code is not the whole order, are merged by the backend.
  *
- * The backend merges the first rows, so that a LIMIT starts no thread.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "utils/memutils.h"
 #include "utils/wait_event.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "compat.h"
 #include "store/spill_state.h"
@@ -32,23 +29,21 @@
 /* The backend looks for interrupts after each such time that it waits. */
 #define WAIT_NS			10000000
 
-/* Batch i of those that the thread has ever filled is number i % GPUSORT_SPILL_BATCHES of the spill's. */
+/* Batch i, of all that have ever been filled, is number i % GPUSORT_SPILL_BATCHES of the spill's. */
 struct GpusortSpillAhead
 {
 	GpusortSpill *spill;
-	MemoryContextCallback callback;
-	bool		running;		/* there is a thread, and its files are open */
+	bool		running;		/* there is a thread */
 	pthread_t	thread;
 	pthread_mutex_t lock;
 	pthread_cond_t filled;		/* the backend waits for it */
 	pthread_cond_t freed;		/* the thread waits for it */
+	uint32		event;			/* for which the backend waits */
 
 	/* protected by lock */
 	bool		stop;			/* the thread must end */
-	uint64		nfilled;		/* batches that the thread has filled */
-	uint64		nfreed;			/* batches of these that the backend has given back */
-
-	bool		taken;			/* the backend has the batch behind these; not protected */
+	uint64		nfilled;		/* batches that have been filled */
+	uint64		nfreed;			/* batches of these that the backend has given back: it has the next one */
 };
 
 /* The thread */
@@ -82,101 +77,78 @@ merge_ahead(void *arg)
 	return NULL;
 }
 
-static void
-close_files(GpusortSpill *spill)
-{
-	for (int i = 0; i < spill->nfiles; i++)
-		gpusort_spillfile_close_ahead(&spill->files[i]);
-}
-
 void
 gpusort_spill_stop_ahead(GpusortSpill *spill)
 {
 	GpusortSpillAhead *ahead = spill->ahead;
 
-	if (ahead == NULL || !ahead->running)
+	if (ahead == NULL)
 		return;
-	pthread_mutex_lock(&ahead->lock);
-	ahead->stop = true;
-	pthread_cond_signal(&ahead->freed);
-	pthread_mutex_unlock(&ahead->lock);
-	pthread_join(ahead->thread, NULL);
-	pthread_cond_destroy(&ahead->freed);
-	pthread_cond_destroy(&ahead->filled);
-	pthread_mutex_destroy(&ahead->lock);
-	close_files(spill);
-	ahead->running = false;
+	if (ahead->running)
+	{
+		pthread_mutex_lock(&ahead->lock);
+		ahead->stop = true;
+		pthread_cond_signal(&ahead->freed);
+		pthread_mutex_unlock(&ahead->lock);
+		pthread_join(ahead->thread, NULL);
+		pthread_cond_destroy(&ahead->freed);
+		pthread_cond_destroy(&ahead->filled);
+		pthread_mutex_destroy(&ahead->lock);
+		ahead->running = false;
+		spill->threads->give();
+	}
+	for (int i = 0; i < spill->nfiles; i++)
+		gpusort_spillfile_close_ahead(&spill->files[i]);
 }
 
-/* A callback of the spill's memory context, whose memory the thread uses */
-static void
-stop_at_reset(void *arg)
-{
-	gpusort_spill_stop_ahead(arg);
-}
-
-/* Opens the files for the thread.  Returns false if the process may not have more descriptors. */
+/* Opens the files, and starts the thread, which counts.  Returns false if one of these fails. */
 static bool
-open_files(GpusortSpill *spill)
+start(GpusortSpillAhead *ahead)
 {
+	GpusortSpill *spill = ahead->spill;
+	pthread_condattr_t monotonic;
+
 	for (int i = 0; i < spill->nfiles; i++)
 	{
 		if (!gpusort_spillfile_open_ahead(&spill->files[i]))
 			return false;
 	}
-	return true;
+	if (!spill->threads->take(spill->rows))
+		return false;
+	pthread_mutex_init(&ahead->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&ahead->filled, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&ahead->freed, NULL);
+	spill->read_bytes = 0;
+	spill->in_thread = true;
+	ahead->running = gpusort_thread_start(&ahead->thread, merge_ahead, ahead) == 0;
+	if (ahead->running)
+		return true;
+	spill->in_thread = false;
+	spill->threads->give();
+	return false;
 }
 
 bool
 gpusort_spill_start_ahead(GpusortSpill *spill)
 {
-	GpusortSpillAhead *ahead = spill->ahead;
-
-	if (ahead == NULL)
-	{
-		ahead = spill->ahead = MemoryContextAllocZero(spill->cxt, sizeof(GpusortSpillAhead));
-		ahead->spill = spill;
-		for (int i = 1; i < GPUSORT_SPILL_BATCHES; i++)
-			gpusort_spill_size_batch(spill, &spill->batches[i], spill->batches[0].bytes);
-		ahead->callback.func = stop_at_reset;
-		ahead->callback.arg = spill;
-		/* called before the memory is freed, since it is registered behind all other callbacks */
-		MemoryContextRegisterResetCallback(spill->cxt, &ahead->callback);
-	}
-	ahead->stop = false;
-	ahead->nfilled = ahead->nfreed = 0;
-	ahead->taken = false;
-	pthread_mutex_init(&ahead->lock, NULL);
-	pthread_cond_init(&ahead->filled, NULL);
-	pthread_cond_init(&ahead->freed, NULL);
-	spill->read_bytes = 0;
-	spill->in_thread = open_files(spill);
-	ahead->running = spill->in_thread && gpusort_thread_start(&ahead->thread, merge_ahead, ahead) == 0;
-	if (!ahead->running)
-	{
-		spill->in_thread = false;
-		close_files(spill);
-	}
-	return ahead->running;
-}
-
-/* Waits until the thread has filled a batch that the backend has not handed on.  The lock is held. */
-static void
-wait_for_batch(GpusortSpillAhead *ahead)
-{
 	static uint32 event = 0;
-	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += WAIT_NS;
-	if (until.tv_nsec >= 1000000000)
+	if (spill->ahead == NULL)
+		spill->ahead = MemoryContextAlloc(spill->cxt, sizeof(GpusortSpillAhead));
+	/* the backend has the first batch */
+	*spill->ahead = (GpusortSpillAhead)
 	{
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	pgstat_report_wait_start(gpusort_wait_event(event, "GpusortMerge"));
-	(void) pthread_cond_timedwait(&ahead->filled, &ahead->lock, &until);
-	pgstat_report_wait_end();
+		.spill = spill,
+			.event = gpusort_wait_event(event, "GpusortMerge"),
+			.nfilled = 1,
+	};
+	if (start(spill->ahead))
+		return true;
+	gpusort_spill_stop_ahead(spill);
+	return false;
 }
 
 GpusortSpillBatch *
@@ -184,26 +156,26 @@ gpusort_spill_next_ahead(GpusortSpill *spill)
 {
 	GpusortSpillAhead *ahead = spill->ahead;
 	GpusortSpillBatch *batch;
-	bool		filled = false;
 
 	pthread_mutex_lock(&ahead->lock);
-	if (ahead->taken)
-		ahead->nfreed++;
-	ahead->taken = false;
+	ahead->nfreed++;
 	if (GPUSORT_SPILL_BATCHES - (ahead->nfilled - ahead->nfreed) >= WAKE_FREE)
 		pthread_cond_signal(&ahead->freed);
-	batch = &spill->batches[ahead->nfreed % GPUSORT_SPILL_BATCHES];
-	while (!filled)
+	while (ahead->nfilled == ahead->nfreed)
 	{
-		if (ahead->nfilled == ahead->nfreed)
-			wait_for_batch(ahead);
-		filled = ahead->nfilled > ahead->nfreed;
+		uint64		until = gpusort_clock_ns() + WAIT_NS;
+		struct timespec time = {until / 1000000000, until % 1000000000};
+
+		pgstat_report_wait_start(ahead->event);
+		(void) pthread_cond_timedwait(&ahead->filled, &ahead->lock, &time);
+		pgstat_report_wait_end();
 		pthread_mutex_unlock(&ahead->lock);
 		CHECK_FOR_INTERRUPTS();
 		pthread_mutex_lock(&ahead->lock);
 	}
-	ahead->taken = true;
+	batch = &spill->batches[ahead->nfreed % GPUSORT_SPILL_BATCHES];
 	pthread_mutex_unlock(&ahead->lock);
+	CHECK_FOR_INTERRUPTS();
 	gpusort_spillfile_count_read(&spill->files[0], batch->read);
 	return batch;
 }

@@ -180,10 +180,13 @@ gpusort_spillfile_read(GpusortSpillFile *file, int64 extent, void *data)
 	int			place = place_extent(file, extent, &offset);
 	File		from = in_thread ? -1 : open_place(file, place);
 	Size		got = 0;
-	instr_time	begun = begin_io();
+	instr_time	begun;
 
 	if (!in_thread)
+	{
+		begun = begin_io();
 		(void) GPUSORT_FAULT(SPILL_READ);
+	}
 	while (got < file->extent_bytes)
 	{
 		char	   *to = (char *) data + got;

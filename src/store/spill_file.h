@@ -61,7 +61,7 @@ extern void gpusort_spillfile_prefetch(GpusortSpillFile *file, int64 extent);
 extern bool gpusort_spillfile_open_ahead(GpusortSpillFile *file);
 extern void gpusort_spillfile_close_ahead(GpusortSpillFile *file);
 
-/* Counts bytes that a thread has read, for EXPLAIN. */
+/* Counts bytes that a thread has read, for EXPLAIN.  The time is not counted: the query does not wait. */
 extern void gpusort_spillfile_count_read(GpusortSpillFile *file, Size bytes);
 
 /* Closes the files, which removes them, unless they are those of a set. */

@@ -26,13 +26,10 @@
 /* A merge needs at least two buffers for its inputs and one for its output. */
 #define MIN_BUFFERS			3
 
-/* A batch of rows gets this part of the memory, within these limits. */
+/* A batch of rows gets this part of the memory, within these limits.  The first batches are smaller. */
 #define BATCH_PART			64
 #define MIN_BATCH_BYTES		((Size) 2 * 1024)
 #define MAX_BATCH_BYTES		((Size) 128 * 1024)
-
-/* The batches that the backend fills before a thread does */
-#define FILLED_ALONE		4
 
 /* Prepares to read a run into a buffer of one extent. */
 static void
@@ -62,39 +59,37 @@ open_runs(GpusortSpill *spill, const GpusortSpillRun *runs, int count)
 		return;
 	gpusort_spill_open_rows(spill);
 	spill->batch = &spill->batches[0];
-	spill->next_item = spill->batch->end = spill->batch->data;
+	spill->next_item = spill->batch->end = NULL;
 	spill->batch->stop = GPUSORT_SPILL_FULL;
-	spill->batch->needed = 0;
-	spill->nfilled = 0;
+	spill->batch_bytes = Min(MIN_BATCH_BYTES, spill->batch_bytes_max);
 }
 
 /* Has the next rows in spill->batch.  Returns false if there are none. */
 static bool
 next_batch(GpusortSpill *spill)
 {
-	do
-	{
-		GpusortSpillBatch *batch = spill->batch;
+	GpusortSpillBatch *batch = spill->batch;
 
-		if (batch->stop == GPUSORT_SPILL_ENDED)
-			return false;
-		if (batch->stop == GPUSORT_SPILL_FAILED)
-			gpusort_spill_raise(spill);
-		/* a row that is longer than the whole batch */
-		if (batch->end == batch->data && batch->needed > batch->bytes)
-			gpusort_spill_size_batch(spill, batch, batch->needed);
-		if (spill->may_thread && spill->nfilled == FILLED_ALONE && !spill->in_thread)
-			spill->may_thread = gpusort_spill_start_ahead(spill);
-		if (spill->in_thread)
-			spill->batch = gpusort_spill_next_ahead(spill);
-		else
-		{
-			gpusort_spill_fill(spill, batch);
-			spill->nfilled++;
-		}
-		spill->next_item = spill->batch->data;
-	} while (spill->batch->end == spill->batch->data);
-	return true;
+	if (batch->stop == GPUSORT_SPILL_FAILED)
+		gpusort_spill_raise(spill);
+	if (batch->stop == GPUSORT_SPILL_ENDED)
+		return false;
+	if (spill->threads != NULL && !spill->in_thread && batch->end != NULL && spill->batch_bytes == spill->batch_bytes_max &&
+		!gpusort_spill_start_ahead(spill))
+		spill->threads = NULL;
+	if (spill->in_thread)
+	{
+		spill->batch = gpusort_spill_next_ahead(spill);
+		if (spill->batch->stop != GPUSORT_SPILL_FULL)
+			gpusort_spill_stop_ahead(spill);
+	}
+	else
+	{
+		gpusort_spill_fill(spill, batch);
+		spill->batch_bytes = Min(2 * spill->batch_bytes, spill->batch_bytes_max);
+	}
+	spill->next_item = spill->batch->data;
+	return spill->batch->end > spill->batch->data || next_batch(spill);
 }
 
 bool
@@ -188,6 +183,17 @@ merge_to_buffers(GpusortSpill *spill)
 	spill->out_buffer = NULL;
 }
 
+/* A callback of the spill's memory context, whose memory a thread may use */
+static void
+end_merge(void *arg)
+{
+	GpusortSpill *spill = arg;
+
+	gpusort_spill_stop_ahead(spill);
+	for (int i = 0; i < GPUSORT_SPILL_BATCHES; i++)
+		free(spill->batches[i].data);
+}
+
 /* Frees the output buffer and allocates the merge's buffers, inputs and tree. */
 static void
 begin_merge(GpusortSpill *spill, bool may_thread)
@@ -200,7 +206,7 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	Size		words = spill->has_rows ? spill->key.words + spill->key.more_words + spill->key.value_bytes / sizeof(uint64) :
 		spill->block_words;
 	uint64	   *entries;
-	Size		batch = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
+	MemoryContextCallback *callback;
 
 	for (int i = 0; i < spill->nruns; i++)
 		bytes += spill->runs[i].bytes;
@@ -208,8 +214,14 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	row = bytes / Max(spill->rows, 1);
 	each = spill->files[0].extent_bytes + (row > spill->files[0].extent_bytes ? row : 0) +
 		sizeof(GpusortSpillInput) + 2 * (sizeof(GpusortLoser) + words * sizeof(uint64));
-	batches = spill->has_rows ? batch * (may_thread ? GPUSORT_SPILL_BATCHES : 1) : 0;
+	spill->batch_bytes_max = Max(MIN_BATCH_BYTES, Min(spill->memory / BATCH_PART, MAX_BATCH_BYTES));
+	batches = spill->has_rows ? spill->batch_bytes_max * (may_thread ? GPUSORT_SPILL_BATCHES : 1) : 0;
 	most = Max(MIN_BUFFERS, Min(GPUSORT_SPILL_MAX_INPUTS, (spill->memory - batches) / each));
+
+	callback = MemoryContextAlloc(spill->cxt, sizeof(MemoryContextCallback));
+	callback->func = end_merge;
+	callback->arg = spill;
+	MemoryContextRegisterResetCallback(spill->cxt, callback);
 
 	pfree(spill->out_buffer);
 	spill->out_buffer = NULL;
@@ -217,8 +229,6 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 	spill->inputs = MemoryContextAllocZero(spill->cxt, spill->nbuffers * sizeof(GpusortSpillInput));
 	spill->nodes = MemoryContextAlloc(spill->cxt, gpusort_losertree_nodes(spill->nbuffers) * sizeof(GpusortLoser));
 	spill->buffers = gpusort_memory_alloc(spill->cxt, spill->nbuffers * spill->files[0].extent_bytes);
-	if (spill->has_rows)
-		gpusort_spill_size_batch(spill, &spill->batches[0], batch);
 	entries = MemoryContextAlloc(spill->cxt, Max(1, 2 * spill->nbuffers * words) * sizeof(uint64));
 	spill->next_words = entries + spill->nbuffers * words;
 	for (int i = 0; i < spill->nbuffers; i++)
@@ -230,19 +240,21 @@ begin_merge(GpusortSpill *spill, bool may_thread)
 }
 
 void
-gpusort_spill_merge(GpusortSpill *spill, bool may_thread)
+gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads)
 {
 	/* a row's words may need PostgreSQL's functions */
-	may_thread = may_thread && spill->has_rows && gpusort_spill_parts(spill) == 1;
+	if (!spill->has_rows || gpusort_spill_parts(spill) > 1)
+		threads = NULL;
 	gpusort_spill_stop_ahead(spill);
-	spill->in_thread = spill->may_thread = false;
+	spill->in_thread = false;
+	spill->threads = NULL;
 	if (spill->buffers == NULL)
 	{
-		begin_merge(spill, may_thread);
+		begin_merge(spill, threads != NULL);
 		if (spill->nruns > spill->nbuffers)
 			merge_to_buffers(spill);
 	}
-	spill->may_thread = may_thread;
+	spill->threads = threads;
 	open_runs(spill, spill->runs, spill->nruns);
 }
 
@@ -309,8 +321,7 @@ gpusort_spill_adopt(GpusortSpill *spill, const GpusortSpillPublished *published,
 	gpusort_spill_grow_runs(spill, published->nruns);
 	directory.file = number;
 	open_input(spill, &input, &directory);
-	if (!gpusort_spill_get_bytes(spill, &input, spill->runs + spill->nruns, published->nruns * sizeof(GpusortSpillRun)))
-		gpusort_spill_raise(spill);
+	gpusort_spill_get_or_raise(spill, &input, spill->runs + spill->nruns, published->nruns * sizeof(GpusortSpillRun));
 	for (int i = 0; i < published->nruns; i++)
 		spill->runs[spill->nruns + i].file = number;
 	spill->nruns += published->nruns;

@@ -16,7 +16,6 @@
 
 #include "utils/memutils.h"
 
-#include "base/memory.h"
 #include "store/spill_state.h"
 
 /* Reads a number that may continue in the next extent.  Returns false if the run cannot be read. */
@@ -38,7 +37,7 @@ static pg_attribute_always_inline void
 set_body(const GpusortSpill *spill, GpusortSpillInput *input, uint64 number)
 {
 	input->body_bytes = number >> 1;
-	input->above = spill->unwritten + (number & 1 ? GPUSORT_SPILL_HEADER_BYTES : 0);
+	input->above = spill->unwritten + (spill->keeps_header && (number & 1) ? GPUSORT_SPILL_HEADER_BYTES : 0);
 }
 
 /* Reads the next row's numbers, which may continue in the next extent, or finds the end of the run. */
@@ -84,6 +83,8 @@ complete_row(GpusortSpill *spill, GpusortSpillInput *input, char *row)
 {
 	Size		bytes = input->above + input->body_bytes;
 
+	if (unlikely(bytes < (spill->key.bare ? 1 : MINIMAL_TUPLE_DATA_OFFSET + GPUSORT_SPILL_HEADER_BYTES)))
+		return gpusort_spill_fail(spill, input, "A row in it has %zu bytes.", bytes);
 	if (spill->keeps_header)
 	{
 		if (likely(input->above != spill->unwritten))
@@ -104,7 +105,7 @@ align_row(GpusortSpill *spill, GpusortSpillInput *input)
 {
 	if (input->body_bytes <= input->end - input->next)
 	{
-		/* an extent's header is before every body: more bytes than a tuple has before its own */
+		/* an extent's header is before every body: as many bytes as a tuple has before its data */
 		input->row = (char *) TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, input->next - input->above);
 		gpusort_row_copy(input->row + input->above, input->next, input->body_bytes);
 		input->next += input->body_bytes;
@@ -112,8 +113,7 @@ align_row(GpusortSpill *spill, GpusortSpillInput *input)
 	else
 	{
 		input->row = input->gathered = MemoryContextAlloc(spill->cxt, Max(input->above + input->body_bytes, sizeof(uint32)));
-		if (!gpusort_spill_get_bytes(spill, input, input->row + input->above, input->body_bytes))
-			gpusort_spill_raise(spill);
+		gpusort_spill_get_or_raise(spill, input, input->row + input->above, input->body_bytes);
 	}
 	if (!complete_row(spill, input, input->row))
 		gpusort_spill_raise(spill);
@@ -246,26 +246,48 @@ repeats(const GpusortSpill *spill)
 		gpusort_losertree_shared(spill->tree.winner) == gpusort_spill_parts(spill);
 }
 
+/* Gives a batch room for this many bytes.  Returns false if there is no memory. */
+static bool
+size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes)
+{
+	free(batch->data);
+	batch->data = malloc(bytes);
+	batch->bytes = batch->data != NULL ? bytes : 0;
+	spill->failure.no_memory = batch->data == NULL;
+	return batch->data != NULL || gpusort_spill_fail(spill, NULL, "A batch of rows needs %zu bytes.", bytes);
+}
+
 static pg_attribute_always_inline GpusortSpillStop
 fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 {
 	GpusortSpillStop stop = GPUSORT_SPILL_ENDED;
-	char	   *to = batch->data;
+	char	   *to;
 
+	batch->end = NULL;
+	if (batch->bytes != spill->batch_bytes && !size_batch(spill, batch, spill->batch_bytes))
+		return GPUSORT_SPILL_FAILED;
+	to = batch->data;
 	while (spill->tree.winner != gpusort_losertree_ended())
 	{
 		GpusortSpillInput *input = &spill->inputs[gpusort_losertree_input(spill->tree.winner)];
-		GpusortSpillItem *item = (GpusortSpillItem *) to;
 		Size		bytes = sizeof(GpusortSpillItem) + MAXALIGN(input->above + input->body_bytes);
 		bool		wanted = !by_entries || !repeats(spill);
+		GpusortSpillItem *item;
 		GpusortLoser next;
 
 		if (unlikely(bytes > batch->bytes - (to - batch->data)))
 		{
-			batch->needed = bytes;
-			stop = GPUSORT_SPILL_FULL;
-			break;
+			if (to > batch->data)
+			{
+				stop = GPUSORT_SPILL_FULL;
+				break;
+			}
+			/* a row that is longer than a batch has one of its own */
+			if (!size_batch(spill, batch, bytes))
+				return GPUSORT_SPILL_FAILED;
+			to = batch->data;
 		}
+		item = (GpusortSpillItem *) to;
 		item->code = input->code;
 		item->bytes = bytes;
 		if (unlikely(!take_row(spill, input, (char *) (item + 1), by_entries, &next)))
@@ -290,17 +312,6 @@ gpusort_spill_fill(GpusortSpill *spill, GpusortSpillBatch *batch)
 }
 
 void
-gpusort_spill_size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes)
-{
-	if (batch->data != NULL)
-		pfree(batch->data);
-	batch->data = batch->end = NULL;
-	/* a damaged run may have a value with fewer bytes than its length takes, which is read to see that */
-	batch->data = batch->end = gpusort_memory_alloc(spill->cxt, bytes + sizeof(uint64));
-	batch->bytes = bytes;
-}
-
-void
 gpusort_spill_open_rows(GpusortSpill *spill)
 {
 	bool		exact = gpusort_spill_parts(spill) == 1;
@@ -310,7 +321,8 @@ gpusort_spill_open_rows(GpusortSpill *spill)
 	{
 		if (!read_head(spill, &spill->inputs[i]))
 			gpusort_spill_raise(spill);
-		gpusort_losertree_set(&spill->tree, i, gpusort_losertree_entry(0, spill->inputs[i].code, i));
+		gpusort_losertree_set(&spill->tree, i, spill->inputs[i].ended ? gpusort_losertree_ended() :
+							  gpusort_losertree_entry(0, spill->inputs[i].code, i));
 	}
 	gpusort_losertree_build(&spill->tree, exact ? NULL : row_before, spill);
 	spill->merged = false;

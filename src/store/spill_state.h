@@ -55,6 +55,7 @@ typedef struct GpusortSpillExtent
 
 StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
 				 "rows after an extent's header must be aligned");
+StaticAssertDecl(sizeof(GpusortSpillExtent) >= MINIMAL_TUPLE_DATA_OFFSET + 6, "a row without its header must find room for it");
 
 /* The most words of a block, in a spill of words */
 #define GPUSORT_SPILL_BLOCK_WORDS	256
@@ -110,11 +111,10 @@ typedef enum GpusortSpillStop
 /* Rows in order */
 typedef struct GpusortSpillBatch
 {
-	char	   *data;			/* items, one behind the other; allocated in the spill's context */
-	Size		bytes;			/* room for them */
+	char	   *data;			/* items, one behind the other; from malloc() */
+	Size		bytes;			/* room for them; 0: data is NULL */
 	char	   *end;			/* behind the last one */
 	GpusortSpillStop stop;
-	Size		needed;			/* if it is full: the bytes of the next item */
 	Size		read;			/* bytes of the files that a thread has read for it */
 } GpusortSpillBatch;
 
@@ -124,6 +124,7 @@ typedef struct GpusortSpillBatch
 /* What gpusort_spill_raise() raises */
 typedef struct GpusortSpillFailure
 {
+	bool		no_memory;		/* memory is missing, or if not: */
 	const GpusortSpillInput *input;
 	int			error;			/* an errno: its next extent could not be read; or 0: */
 	bool		in_extent;		/* that extent is damaged; else the run is */
@@ -185,10 +186,11 @@ struct GpusortSpill
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
 	bool		merged;			/* the tree has had a winner before this one */
 	GpusortSpillBatch batches[GPUSORT_SPILL_BATCHES];
+	Size		batch_bytes;	/* of the next batch: the first ones are small, for queries that read a few rows */
+	Size		batch_bytes_max;
 	GpusortSpillBatch *batch;	/* the one whose rows are returned */
 	char	   *next_item;		/* the first one of it that was not returned */
-	bool		may_thread;		/* a thread may merge */
-	int			nfilled;		/* batches that the backend has filled */
+	const GpusortSpillThreads *threads; /* NULL: no thread may merge */
 	GpusortSpillAhead *ahead;	/* spill_ahead.c's, or NULL: there was no thread yet */
 	bool		in_thread;		/* a thread has merged since the merge began */
 	Size		read_bytes;		/* bytes that the thread has read, and is to count */
@@ -289,6 +291,14 @@ extern bool gpusort_spill_fail(GpusortSpill *spill, const GpusortSpillInput *inp
 /* Raises the error of the last call that has returned false. */
 GPUSORT_NORETURN extern void gpusort_spill_raise(const GpusortSpill *spill);
 
+/* The same, which raises the error itself */
+static inline void
+gpusort_spill_get_or_raise(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
+{
+	if (!gpusort_spill_get_bytes(spill, input, data, size))
+		gpusort_spill_raise(spill);
+}
+
 /* ---- spill_rows.c ---- */
 
 /* The parts of a row's key in the loser tree: its code, and if that does not decide, the words of its entry. */
@@ -307,15 +317,12 @@ extern void gpusort_spill_open_rows(GpusortSpill *spill);
  */
 extern void gpusort_spill_fill(GpusortSpill *spill, GpusortSpillBatch *batch);
 
-/* Gives a batch room for this many bytes. */
-extern void gpusort_spill_size_batch(GpusortSpill *spill, GpusortSpillBatch *batch, Size bytes);
-
 /* ---- spill_ahead.c ---- */
 
-/* Starts the thread, if that is possible.  It fills batches from the first one on. */
+/* Starts the thread, if that is possible.  It fills the batches behind the first one, which the backend has. */
 extern bool gpusort_spill_start_ahead(GpusortSpill *spill);
 
-/* Waits for the thread's next batch.  The one before, if there is one, goes back to the thread. */
+/* Waits for the thread's next batch.  The one before goes back to the thread. */
 extern GpusortSpillBatch *gpusort_spill_next_ahead(GpusortSpill *spill);
 
 /* Ends the thread, if there is one.  Raises no error. */

@@ -64,6 +64,11 @@ gpusort_spill_raise(const GpusortSpill *spill)
 {
 	const GpusortSpillFailure *failure = &spill->failure;
 
+	if (failure->no_memory)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("%s", failure->detail)));
 	if (failure->error != 0)
 	{
 		errno = failure->error;

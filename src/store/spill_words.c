@@ -73,11 +73,13 @@ read_block(GpusortSpill *spill, GpusortSpillInput *input)
 	const char *from = differences.bytes;
 	int			shift;
 
-	if (!gpusort_spill_get_bytes(spill, input, &head, sizeof(head)) ||
-		((head.words < 1 || head.words > spill->block_words || head.bytes < 1 || head.bytes > sizeof(uint64)) &&
-		 !gpusort_spill_fail(spill, input, "A block in it has %u words of %u bytes.", head.words, head.bytes)) ||
-		!gpusort_spill_get_bytes(spill, input, differences.bytes, head.words * head.bytes))
+	gpusort_spill_get_or_raise(spill, input, &head, sizeof(head));
+	if (head.words < 1 || head.words > spill->block_words || head.bytes < 1 || head.bytes > sizeof(uint64))
+	{
+		gpusort_spill_fail(spill, input, "A block in it has %u words of %u bytes.", head.words, head.bytes);
 		gpusort_spill_raise(spill);
+	}
+	gpusort_spill_get_or_raise(spill, input, differences.bytes, head.words * head.bytes);
 	shift = 64 - 8 * head.bytes;
 	for (int i = 0; i < head.words; i++)
 	{

@@ -203,6 +203,19 @@ find_run(const Check *check, uint64 word)
 	return -1;					/* keep compiler quiet */
 }
 
+static bool
+take_thread(uint64 rows)
+{
+	return true;
+}
+
+static void
+give_thread(void)
+{
+}
+
+static const GpusortSpillThreads threads = {take_thread, give_thread};
+
 /* Merges the spilled runs and checks every row.  expected is a buffer for the longest tuple. */
 static void
 check_merge(Check *check, GpusortSpill *spill, TupleStart *expected, bool may_thread)
@@ -213,7 +226,7 @@ check_merge(Check *check, GpusortSpill *spill, TupleStart *expected, bool may_th
 	int			last_run = 0;
 	uint64		count = 0;
 
-	gpusort_spill_merge(spill, may_thread);
+	gpusort_spill_merge(spill, may_thread ? &threads : NULL);
 	memset(check->returned, 0, check->nruns * sizeof(uint64));
 	while (gpusort_spill_next(spill, &word, &tuple))
 	{
@@ -429,7 +442,7 @@ spill_cancel(PG_FUNCTION_ARGS)
 	}
 	if (strcmp(step, "merge") == 0)
 		kill(MyProcPid, SIGINT);
-	gpusort_spill_merge(spill, false);
+	gpusort_spill_merge(spill, NULL);
 	for (int i = 0; gpusort_spill_next(spill, &word, &tuple); i++)
 	{
 		if (i == 500000 && strcmp(step, "next") == 0)
@@ -498,7 +511,7 @@ spill_bench(PG_FUNCTION_ARGS)
 		gpusort_spill_end_run(spill);
 	}
 	INSTR_TIME_SET_CURRENT(written);
-	gpusort_spill_merge(spill, false);
+	gpusort_spill_merge(spill, NULL);
 	while (gpusort_spill_next(spill, &word, &got))
 		;
 	INSTR_TIME_SET_CURRENT(merged);

@@ -194,8 +194,7 @@ SKIP:
 	unlike($queries->safe_psql('postgres', "SET max_parallel_workers_per_gather = 0; $explain"), qr/Return Threads/, 'nor with one thread');
 	unlike($queries->safe_psql('postgres', "$explain LIMIT 4"), qr/Return Threads/, 'nor for the first rows');
 
-	my $digest = "SELECT count(*), sum(hashtextextended(s::text, place)::numeric) FROM (SELECT s, row_number() OVER () AS place FROM ($one_key, id OFFSET 0) AS s) AS s";
-	$digest =~ s/, id OFFSET 0/ OFFSET 0/;
+	my $digest = "SELECT count(*), sum(hashtextextended(s::text, place)::numeric) FROM (SELECT s, row_number() OVER () AS place FROM ($one_key OFFSET 0) AS s) AS s";
 	is( $queries->safe_psql('postgres', $digest),
 		$queries->safe_psql('postgres', 'SET max_parallel_workers_per_gather = 0; ' . $digest),
 		'a thread returns the rows that the backend returns');
@@ -211,8 +210,14 @@ SKIP:
 	is($threads->(), 2, 'a cursor is open: the backend has a thread');
 	is(ask($queries, $used), 1, 'which counts');
 	is(answer($session, 'SAVEPOINT s; MOVE 1000 FROM c; ROLLBACK TO s; MOVE ALL FROM c; SELECT 1'), 1, 'a subtransaction ends in between');
+	is($threads->(), 1, 'all rows have been fetched: the thread has ended');
+	is(ask($queries, $used), 0, 'and does not count');
 	answer($session, 'COMMIT');
-	is($threads->() + $open_files->(), 1, 'the query has ended: no thread and no file is left');
+	is($open_files->(), 0, 'the query has ended: no file is left');
+	answer($session, "BEGIN; DECLARE c NO SCROLL CURSOR FOR $one_key, id");
+	answer($session, 'MOVE 5000 FROM c');
+	is($threads->(), 1, 'a cursor with two keys has no thread');
+	is(ask($queries, $used), 0, 'and none counts');
 	foreach my $end ('CLOSE c', 'ROLLBACK', 'SELECT 1 / 0')
 	{
 		answer($session, 'ROLLBACK');
@@ -241,6 +246,7 @@ is($queries->safe_psql('postgres', $limited), '60000|t', 'so does GpuSort');
 
 # Damaged files: all rows after the first few are lost, or have any length.
 my $file = $queries->data_dir . '/base/pgsql_tmp/pgsql_tmp*.0';
+my $zeros = 'for (20 .. 400) { seek($f, 2048 * $_ + 16, 0); print $f chr(0) x 2032 }';
 my $longer = 'for (100 .. 2000) { seek($f, 8192 * $_ + 16, 0); print $f chr(255) x 8176 }';
 my $ones = 'for (0 .. 400) { seek($f, 2048 * $_ + 16, 0); print $f chr(255) x 2032 }';
 foreach my $case (
@@ -248,6 +254,8 @@ foreach my $case (
 	[ 'wrong lengths', 'k, id', $ones, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ],
 	[ 'a truncated file, a thread', 'k, id, pad', 'truncate($f, 8192 * 60)', qr/ERROR:  extent \d+ of a temporary file is damaged\nDETAIL:  It has 0 bytes/ ],
 	[ 'wrong lengths, a thread', 'k, id, pad', $longer, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has \d+ bytes\. \d+ bytes of it were not read\./ ],
+	[ 'zeros', 'k, id', $zeros, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has 10 bytes\./ ],
+	[ 'zeros, a thread', 'k, id, pad', $zeros =~ s/2048/8192/gr =~ s/2032/8176/r, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A row in it has 10 bytes\./ ],
 	[ 'wrong blocks of words', 'id', $ones, qr/ERROR:  a sorted run in a temporary file is damaged\nDETAIL:  A block in it has \d+ words of \d+ bytes\. \d+ bytes of it were not read\./ ])
 {
 	my ($name, $columns, $damage, $error) = @$case;
