@@ -18,41 +18,19 @@
 #include "base/shmem.h"
 #include "plan/plan.h"
 
-static List *
-integers(const AttrNumber *array, int n)
-{
-	List	   *list = NIL;
-
-	for (int i = 0; i < n; i++)
-		list = lappend_int(list, array[i]);
-	return list;
-}
-
-List *
-gpusort_plan_oids(const Oid *array, int n)
-{
-	List	   *list = NIL;
-
-	for (int i = 0; i < n; i++)
-		list = lappend_oid(list, array[i]);
-	return list;
-}
-
-static List *
-booleans(const bool *array, int n)
-{
-	List	   *list = NIL;
-
-	for (int i = 0; i < n; i++)
-		list = lappend_int(list, array[i]);
-	return list;
-}
-
 List *
 gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations, const bool *nulls_first)
 {
-	return list_make4(integers(attnos, n), gpusort_plan_oids(operators, n), gpusort_plan_oids(collations, n),
-					  booleans(nulls_first, n));
+	List	   *order[4] = {NIL};
+
+	for (int i = 0; i < n; i++)
+	{
+		order[0] = lappend_int(order[0], attnos[i]);
+		order[1] = lappend_oid(order[1], operators[i]);
+		order[2] = lappend_oid(order[2], collations[i]);
+		order[3] = lappend_int(order[3], nulls_first[i]);
+	}
+	return list_make4(order[0], order[1], order[2], order[3]);
 }
 
 List *

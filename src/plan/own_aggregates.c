@@ -295,10 +295,14 @@ add_others(const Agg *agg, GpusortGroupColumns *columns)
 static List *
 pack_columns(const GpusortGroupColumns *columns)
 {
+	List	   *equals = NIL;
+
 	if (columns->n == 0)
 		return NIL;
+	for (int i = 0; i < columns->n; i++)
+		equals = lappend_oid(equals, columns->equals[i]);
 	return lappend(gpusort_plan_order(columns->n, columns->attnos, columns->orders, columns->collations, columns->nulls_first),
-				   gpusort_plan_oids(columns->equals, columns->n));
+				   equals);
 }
 
 /* Can the node take an Agg's place, and does that pay? */

@@ -289,10 +289,9 @@ extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSo
 
 /* ---- make.c ---- */
 
-/* Packs the columns of an order into a list of four lists, for custom_private, and Oids into one. */
+/* Packs the columns of an order into a list of four lists, for custom_private. */
 extern List *gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations,
 								const bool *nulls_first);
-extern List *gpusort_plan_oids(const Oid *array, int n);
 
 /* Makes a custom scan node in place of a plan node, which returns these columns of its child. */
 extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods);
