@@ -45,6 +45,11 @@ gpusort_aggregate_list(const Agg *agg)
 	return aggregates;
 }
 
+/* The cases of an aggregate function of each of these types, and of min() and max() of a type */
+#define OF_INTEGERS(name)	case name##_INT2: case name##_INT4: case name##_INT8
+#define OF_EXACT(name)		OF_INTEGERS(name): case name##_NUMERIC
+#define ENDS_OF(type)		case F_MIN_##type: case F_MAX_##type
+
 /*
  * Is an aggregate's result the same in whatever order its input comes?  Equal
  * values of some types differ, such as 1.0 and 1.00, and min() returns one of them.
@@ -59,82 +64,37 @@ ignores_order(Aggref *aggref)
 		case F_BOOL_AND:
 		case F_BOOL_OR:
 		case F_EVERY:
-		case F_BIT_AND_INT2:
-		case F_BIT_AND_INT4:
-		case F_BIT_AND_INT8:
-		case F_BIT_OR_INT2:
-		case F_BIT_OR_INT4:
-		case F_BIT_OR_INT8:
-		case F_BIT_XOR_INT2:
-		case F_BIT_XOR_INT4:
-		case F_BIT_XOR_INT8:
+		OF_INTEGERS(F_BIT_AND):
+		OF_INTEGERS(F_BIT_OR):
+		OF_INTEGERS(F_BIT_XOR):
 			return true;
 
 			/* sums of integers and of numerics are exact */
-		case F_SUM_INT2:
-		case F_SUM_INT4:
-		case F_SUM_INT8:
-		case F_SUM_NUMERIC:
-		case F_AVG_INT2:
-		case F_AVG_INT4:
-		case F_AVG_INT8:
-		case F_AVG_NUMERIC:
-		case F_VARIANCE_INT2:
-		case F_VARIANCE_INT4:
-		case F_VARIANCE_INT8:
-		case F_VARIANCE_NUMERIC:
-		case F_VAR_SAMP_INT2:
-		case F_VAR_SAMP_INT4:
-		case F_VAR_SAMP_INT8:
-		case F_VAR_SAMP_NUMERIC:
-		case F_VAR_POP_INT2:
-		case F_VAR_POP_INT4:
-		case F_VAR_POP_INT8:
-		case F_VAR_POP_NUMERIC:
-		case F_STDDEV_INT2:
-		case F_STDDEV_INT4:
-		case F_STDDEV_INT8:
-		case F_STDDEV_NUMERIC:
-		case F_STDDEV_SAMP_INT2:
-		case F_STDDEV_SAMP_INT4:
-		case F_STDDEV_SAMP_INT8:
-		case F_STDDEV_SAMP_NUMERIC:
-		case F_STDDEV_POP_INT2:
-		case F_STDDEV_POP_INT4:
-		case F_STDDEV_POP_INT8:
-		case F_STDDEV_POP_NUMERIC:
+		OF_EXACT(F_SUM):
+		OF_EXACT(F_AVG):
+		OF_EXACT(F_VARIANCE):
+		OF_EXACT(F_VAR_SAMP):
+		OF_EXACT(F_VAR_POP):
+		OF_EXACT(F_STDDEV):
+		OF_EXACT(F_STDDEV_SAMP):
+		OF_EXACT(F_STDDEV_POP):
 			return true;
 
-		case F_MIN_INT2:
-		case F_MAX_INT2:
-		case F_MIN_INT4:
-		case F_MAX_INT4:
-		case F_MIN_INT8:
-		case F_MAX_INT8:
-		case F_MIN_OID:
-		case F_MAX_OID:
-		case F_MIN_MONEY:
-		case F_MAX_MONEY:
-		case F_MIN_DATE:
-		case F_MAX_DATE:
-		case F_MIN_TIME:
-		case F_MAX_TIME:
-		case F_MIN_TIMETZ:
-		case F_MAX_TIMETZ:
-		case F_MIN_TIMESTAMP:
-		case F_MAX_TIMESTAMP:
-		case F_MIN_TIMESTAMPTZ:
-		case F_MAX_TIMESTAMPTZ:
-		case F_MIN_INET:
-		case F_MAX_INET:
-		case F_MIN_ANYENUM:
-		case F_MAX_ANYENUM:
+		OF_INTEGERS(F_MIN):
+		OF_INTEGERS(F_MAX):
+		ENDS_OF(OID):
+		ENDS_OF(MONEY):
+		ENDS_OF(DATE):
+		ENDS_OF(TIME):
+		ENDS_OF(TIMETZ):
+		ENDS_OF(TIMESTAMP):
+		ENDS_OF(TIMESTAMPTZ):
+		ENDS_OF(INET):
+		ENDS_OF(ANYENUM):
 			return true;
-		case F_MIN_TEXT:
-		case F_MAX_TEXT:
+		ENDS_OF(TEXT):
 			return get_collation_isdeterministic(aggref->inputcollid);
-		case F_MIN_NUMERIC:
-		case F_MAX_NUMERIC:
+		ENDS_OF(NUMERIC):
 			/* with a fixed scale, equal numerics have equal digits */
 			return exprTypmod((Node *) linitial_node(TargetEntry, aggref->args)->expr) >= 0;
 
