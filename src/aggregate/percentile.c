@@ -84,36 +84,37 @@ gpusort_fractions_evaluate(GpusortFractions *fractions, bool has_rows, ExprConte
 	}
 }
 
+Datum
+gpusort_percentile_value(const GpusortType *type, uint64 key)
+{
+	uint32		key4 = (uint32) key;
+	uint64		value;
+
+	gpusort_type_decode(type, type->key_bytes == 4 ? (void *) &key4 : (void *) &key, 1, false, &value);
+	return gpusort_scaled_is(type) ? gpusort_scaled_value(type, (int64) value) : fetch_att(&value, true, type->value_bytes);
+}
+
 /* The value of a key as double precision, as core casts its type to it. */
 static float8
 result_value(const GpusortType *type, uint64 key)
 {
-	uint32		key4 = (uint32) key;
-	union
-	{
-		int16		i2;
-		int32		i4;
-		int64		i8;
-		float4		f4;
-		float8		f8;
-	}			value;
+	Datum		value = gpusort_percentile_value(type, key);
 
-	gpusort_type_decode(type, type->key_bytes == 4 ? (void *) &key4 : (void *) &key, 1, false, &value);
 	switch (type->typid)
 	{
 		case INT2OID:
-			return (float8) value.i2;
+			return (float8) DatumGetInt16(value);
 		case INT4OID:
-			return (float8) value.i4;
+			return (float8) DatumGetInt32(value);
 		case INT8OID:
-			return (float8) value.i8;
+			return (float8) DatumGetInt64(value);
 		case FLOAT4OID:
-			return (float8) value.f4;
+			return (float8) DatumGetFloat4(value);
 		case NUMERICOID:
-			return DatumGetFloat8(DirectFunctionCall1(numeric_float8, gpusort_scaled_value(type, value.i8)));
+			return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value));
 		default:
 			Assert(type->typid == FLOAT8OID);
-			return value.f8;
+			return DatumGetFloat8(value);
 	}
 }
 
@@ -143,16 +144,6 @@ interpolate(const GpusortType *type, float8 fraction, int64 last, uint64 first_k
 	if (floor(fraction * last) == ceil(fraction * last))
 		return Float8GetDatum(low);
 	return Float8GetDatum(low + proportion * (result_value(type, second_key) - low));
-}
-
-Datum
-gpusort_percentile_value(const GpusortType *type, uint64 key)
-{
-	uint32		key4 = (uint32) key;
-	uint64		value;
-
-	gpusort_type_decode(type, type->key_bytes == 4 ? (void *) &key4 : (void *) &key, 1, false, &value);
-	return gpusort_scaled_is(type) ? gpusort_scaled_value(type, (int64) value) : fetch_att(&value, true, type->value_bytes);
 }
 
 /* Returns the percentiles: one, or an array of this type, whose dimensions are those of the fractions. */
