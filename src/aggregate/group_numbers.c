@@ -130,7 +130,6 @@ gpusort_numbers_init(TupleDesc desc, const GpusortGroupColumns *by)
 static void
 make_room(GpusortNumbers *numbers, uint32 room)
 {
-	MemoryContext old = MemoryContextSwitchTo(numbers->cxt);
 	Slot	   *slots = MemoryContextAllocHuge(numbers->cxt, (Size) room * SLOTS_PER_GROUP * sizeof(Slot));
 	uint32		mask = room * SLOTS_PER_GROUP - 1;
 	uint32		old_room = numbers->room;
@@ -160,7 +159,6 @@ make_room(GpusortNumbers *numbers, uint32 room)
 		pfree(numbers->slots);
 	numbers->slots = slots;
 	numbers->room = room;
-	MemoryContextSwitchTo(old);
 }
 
 void
