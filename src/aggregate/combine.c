@@ -61,19 +61,13 @@ init_combination(GpusortStates *states, const GpusortTransition *transition, Gpu
 	};
 	build_aggregate_transfn_expr(&aggref->aggtranstype, 1, 0, false, aggref->aggtranstype, aggref->inputcollid,
 								 form.aggcombinefn, InvalidOid, &expr, NULL);
-	fmgr_info(form.aggcombinefn, &step->function);
-	fmgr_info_set_expr((Node *) expr, &step->function);
-	step->call = gpusort_states_make_call(states, &step->function, 2, aggref->inputcollid);
+	step->call = gpusort_states_make_call(states, &step->function, form.aggcombinefn, expr, 2, aggref->inputcollid);
 	if (aggref->aggtranstype != INTERNALOID)
 		return;
 	build_aggregate_serialfn_expr(form.aggserialfn, &expr);
-	fmgr_info(form.aggserialfn, &combination->pack);
-	fmgr_info_set_expr((Node *) expr, &combination->pack);
-	combination->pack_call = gpusort_states_make_call(states, &combination->pack, 1, InvalidOid);
+	combination->pack_call = gpusort_states_make_call(states, &combination->pack, form.aggserialfn, expr, 1, InvalidOid);
 	build_aggregate_deserialfn_expr(form.aggdeserialfn, &expr);
-	fmgr_info(form.aggdeserialfn, &combination->unpack);
-	fmgr_info_set_expr((Node *) expr, &combination->unpack);
-	combination->unpack_call = gpusort_states_make_call(states, &combination->unpack, 2, InvalidOid);
+	combination->unpack_call = gpusort_states_make_call(states, &combination->unpack, form.aggdeserialfn, expr, 2, InvalidOid);
 }
 
 /* Prepares to send states or to receive them. */

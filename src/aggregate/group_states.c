@@ -41,10 +41,12 @@ gpusort_states_accept(const Aggref *aggref)
 }
 
 FunctionCallInfo
-gpusort_states_make_call(GpusortStates *states, FmgrInfo *function, int nargs, Oid collation)
+gpusort_states_make_call(GpusortStates *states, FmgrInfo *function, Oid oid, Expr *expr, int nargs, Oid collation)
 {
 	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(nargs));
 
+	fmgr_info(oid, function);
+	fmgr_info_set_expr((Node *) expr, function);
 	InitFunctionCallInfoData(*call, function, nargs, collation, (Node *) states->agg, NULL);
 	return call;
 }
@@ -89,9 +91,8 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 	}
 	build_aggregate_transfn_expr((Oid *) types, transition->nargs, 0, aggref->aggvariadic, aggref->aggtranstype,
 								 aggref->inputcollid, function, InvalidOid, &expr, NULL);
-	fmgr_info(function, &transition->function);
-	fmgr_info_set_expr((Node *) expr, &transition->function);
-	transition->call = gpusort_states_make_call(states, &transition->function, transition->nargs + 1, aggref->inputcollid);
+	transition->call = gpusort_states_make_call(states, &transition->function, function, expr, transition->nargs + 1,
+												aggref->inputcollid);
 	get_typlenbyval(aggref->aggtranstype, &transition->length, &transition->by_value);
 	set_initial(transition, aggregate, aggref->aggtranstype);
 	states->grow |= !transition->by_value || aggref->aggtranstype == INTERNALOID;
@@ -117,9 +118,7 @@ add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid 
 		return;
 	build_aggregate_finalfn_expr((Oid *) types, nargs, aggref->aggtranstype, aggref->aggtype, aggref->inputcollid,
 								 form->aggfinalfn, &expr);
-	fmgr_info(form->aggfinalfn, &final->function);
-	fmgr_info_set_expr((Node *) expr, &final->function);
-	final->call = gpusort_states_make_call(states, &final->function, nargs, aggref->inputcollid);
+	final->call = gpusort_states_make_call(states, &final->function, form->aggfinalfn, expr, nargs, aggref->inputcollid);
 	/* the other arguments only tell their types */
 	for (int i = 1; i < nargs; i++)
 		final->call->args[i] = (NullableDatum) {.isnull = true};

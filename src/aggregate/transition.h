@@ -74,8 +74,9 @@ struct GpusortStates
 	GpusortState *states;			/* that of transition t of group g is at g * ntransitions + t */
 };
 
-/* Makes a call of a function with this many arguments. */
-extern FunctionCallInfo gpusort_states_make_call(GpusortStates *states, FmgrInfo *function, int nargs, Oid collation);
+/* Looks up a function and makes a call of it with this many arguments.  expr tells their types. */
+extern FunctionCallInfo gpusort_states_make_call(GpusortStates *states, FmgrInfo *function, Oid oid, Expr *expr, int nargs,
+												 Oid collation);
 
 /* Calls a transition's function for a state, with the arguments in the call from 1 on. */
 extern void gpusort_states_step(GpusortStates *states, GpusortTransition *transition, GpusortState *state);
