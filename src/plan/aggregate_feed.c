@@ -56,20 +56,6 @@ gpusort_plan_aggregate_feeds(Aggref *aggref, bool grouped)
 		(aggref->aggtranstype != INTERNALOID || gpusort_aggregate_is_harmless(aggref));
 }
 
-/* Do all these feed? */
-static bool
-all_feed(List *aggrefs, bool grouped)
-{
-	ListCell   *lc;
-
-	foreach(lc, aggrefs)
-	{
-		if (!gpusort_plan_aggregate_feeds(lfirst_node(Aggref, lc), grouped))
-			return false;
-	}
-	return true;
-}
-
 Plan *
 gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List *others, List *columns)
 {
@@ -78,10 +64,16 @@ gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List 
 	Plan	   *partial;
 	Plan	   *plan;
 	List	   *targetlist;
+	ListCell   *lc;
 
 	if (!IsA(child, Gather) || ((Gather *) child)->num_workers == 0 || ((Gather *) child)->single_copy ||
-		((Gather *) child)->invisible || !all_feed(aggregates, columns != NIL) || !all_feed(others, columns != NIL))
+		((Gather *) child)->invisible)
 		return NULL;
+	foreach(lc, list_concat_copy(aggregates, others))
+	{
+		if (!gpusort_plan_aggregate_feeds(lfirst_node(Aggref, lc), columns != NIL))
+			return NULL;
+	}
 	partial = outerPlan(child);
 	targetlist = gpusort_plan_handed_on(child, partial);
 	if (targetlist == NIL)
