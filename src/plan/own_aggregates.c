@@ -216,6 +216,7 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 			parts->ordered = list_append_unique(parts->ordered, aggref);
 		else
 			parts->others = list_append_unique(parts->others, aggref);
+		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
 	}
 	/* core's Agg takes such rows as fast, if it need not find distinct ones, and those of an index without a sort */
 	if (GPUSORT_AGG_PRESORTED(in_order) && (sort == NULL || parts->ordered == NIL))
@@ -224,7 +225,7 @@ find_order(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	if (parts->ordered != NIL && parts->others != NIL && agg->numCols == 0 &&
 		(sort == NULL || !IsA(outerPlan(sort), Gather)) && gpusort_plan_drops_most(stmt, agg, linitial_node(Aggref, parts->ordered)))
 		return false;
-	parts->sorted = gpusort_plan_presort(agg, in_order);
+	parts->sorted = gpusort_plan_presort(agg, in_order, parts->shows_order);
 	return parts->sorted != NULL;
 }
 

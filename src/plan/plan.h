@@ -217,9 +217,9 @@ extern const Sort *gpusort_plan_sort_below(const Agg *agg);
 
 /*
  * Returns a Sort, or a Gather Merge above one, in place of an Agg's child: by its groups, and by this aggregate's order; NULL
- * if gpusort cannot sort by them.
+ * if gpusort cannot sort by them.  shows_order: an aggregate shows the order of the rows.
  */
-extern Plan *gpusort_plan_presort(Agg *agg, const Aggref *aggref);
+extern Plan *gpusort_plan_presort(Agg *agg, const Aggref *aggref, bool shows_order);
 
 /* By how much a sort below makes the aggregates of a query cheaper, if a path of this table is sorted; 0: it does not. */
 extern Cost gpusort_plan_presort_saving(PlannerInfo *root, RelOptInfo *rel);

@@ -248,19 +248,6 @@ gpusort_plan_sort_below(const Agg *agg)
 	return IsA(child, Sort) && child->initPlan == NIL ? (const Sort *) child : NULL;
 }
 
-static bool
-shows_order(const Agg *agg)
-{
-	ListCell   *lc;
-
-	foreach(lc, gpusort_aggregate_list(agg))
-	{
-		if (!gpusort_aggregate_is_harmless(lfirst_node(Aggref, lc)))
-			return true;
-	}
-	return false;
-}
-
 /* Do the columns of a Sort begin with those of another one? */
 static bool
 begins_with(const Sort *sort, const Sort *other)
@@ -271,7 +258,7 @@ begins_with(const Sort *sort, const Sort *other)
 }
 
 Plan *
-gpusort_plan_presort(Agg *agg, const Aggref *aggref)
+gpusort_plan_presort(Agg *agg, const Aggref *aggref, bool shows_order)
 {
 	const Plan *child = outerPlan(agg);
 	const Sort *below = gpusort_plan_sort_below(agg);
@@ -286,7 +273,7 @@ gpusort_plan_presort(Agg *agg, const Aggref *aggref)
 	}
 	add_order(sort, agg->numCols, aggref);
 	/* a subquery may have sorted the rows of a group for an aggregate that shows their order */
-	if (below != NULL && !begins_with(sort, below) && shows_order(agg))
+	if (below != NULL && !begins_with(sort, below) && shows_order)
 		return NULL;
 	if (gpusort_rowkey_plan(gpusort_cost_columns(sort), sort->numCols).refusal != NULL)
 		return NULL;
