@@ -138,47 +138,35 @@ is_ordered(const Agg *agg, const Aggref *aggref)
 		ordered_pays(outerPlan(agg), aggref);
 }
 
-/* Do all aggregates that sort come in order by one Sort below the Agg?  That is faster, but for DISTINCT. */
-static bool
-is_presorted(const Parts *parts)
-{
-	ListCell   *lc;
-
-	foreach(lc, parts->ordered)
-	{
-		const Aggref *aggref = lfirst_node(Aggref, lc);
-
-		if (!GPUSORT_AGG_PRESORTED(aggref) || aggref->aggdistinct != NIL)
-			return false;
-	}
-	return parts->own == NIL;
-}
-
 /* Finds the Aggrefs, each once.  False if none needs the node, which is known first, or if it cannot compute one. */
 static bool
 find_aggregates(const Agg *agg, Parts *parts)
 {
-	List	   *all = gpusort_aggregate_list(agg);
+	List	   *others = NIL;
 	double		bytes = outerPlan(agg)->plan_rows * outerPlan(agg)->plan_width;
+	bool		presorted = true;	/* all that sort come in order by one Sort below: that is faster, but for DISTINCT */
 	ListCell   *lc;
 
-	foreach(lc, all)
+	foreach(lc, gpusort_aggregate_list(agg))
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
 		if (gpusort_aggregate_accepts(aggref))
 			parts->own = list_append_unique(parts->own, aggref);
 		else if (is_ordered(agg, aggref))
+		{
 			parts->ordered = list_append_unique(parts->ordered, aggref);
+			presorted &= GPUSORT_AGG_PRESORTED(aggref) && aggref->aggdistinct == NIL;
+		}
+		else
+			others = lappend(others, aggref);
 	}
-	if (is_presorted(parts))
+	if (presorted && parts->own == NIL)
 		return false;
-	foreach(lc, all)
+	foreach(lc, others)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (list_member(parts->own, aggref) || list_member(parts->ordered, aggref))
-			continue;
 		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !states_fit(aggref, bytes)))
 			return false;
 		parts->others = list_append_unique(parts->others, aggref);
