@@ -375,20 +375,6 @@ make_slot(const References *references, Plan *child)
 	return targetlist;
 }
 
-/* Is there an aggregate that sorts keys?  A HashAggregate has only gpu_sort_agg(). */
-static bool
-has_own(const Agg *agg)
-{
-	ListCell   *lc;
-
-	foreach(lc, gpusort_aggregate_list(agg))
-	{
-		if (gpusort_aggregate_accepts(lfirst_node(Aggref, lc)))
-			return true;
-	}
-	return false;
-}
-
 Plan *
 gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 {
@@ -400,9 +386,7 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	Plan	   *feed;
 	List	   *columns;
 
-	if (agg->aggstrategy == AGG_HASHED && has_own(agg))
-		agg = gpusort_plan_sort_groups(agg);
-	if (agg == NULL || !find_parts(stmt, agg, &parts))
+	if (!find_parts(stmt, agg, &parts))
 		return NULL;
 	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
 	{

@@ -124,11 +124,10 @@ replace_in_list(Replacement *in, List *plans, GpusortBound bound)
 		lfirst(lc) = replace_sorts(in, lfirst(lc), bound);
 }
 
-/* Makes a HashAggregate a GroupAggregate above a Sort, if that will become a GpuSort which costs less. */
+/* Makes a HashAggregate the GroupAggregate above a Sort that could take its place, if that will become a GpuSort which costs less. */
 static void
-sort_groups(Replacement *in, Agg *agg)
+sort_groups(Replacement *in, Agg *agg, const Agg *sorted)
 {
-	Agg		   *sorted = gpusort_plan_sort_groups(agg);
 	Plan	   *plan = &agg->plan;
 	Cost		cost;
 
@@ -179,7 +178,8 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 
 	if (IsA(plan, Agg))
 	{
-		Plan	   *own = gpusort_plan_own_aggregates(in->stmt, (Agg *) plan);
+		Agg		   *sorted = gpusort_plan_sort_groups((Agg *) plan);
+		Plan	   *own = gpusort_plan_own_aggregates(in->stmt, sorted != NULL ? sorted : (Agg *) plan);
 
 		if (own != NULL)
 		{
@@ -189,7 +189,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 			in->saved += Max(plan->total_cost - own->total_cost, 0);
 			return own;
 		}
-		sort_groups(in, (Agg *) plan);
+		sort_groups(in, (Agg *) plan, sorted);
 	}
 	switch (nodeTag(plan))
 	{

@@ -132,7 +132,10 @@ extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
 
 /* ---- own_aggregates.c ---- */
 
-/* Returns a GpuSort Aggregate in place of an Agg and of a Sort below it; NULL if the Agg must stay. */
+/*
+ * Returns a GpuSort Aggregate in place of an Agg, of a HashAggregate as gpusort_plan_sort_groups() makes it, and of a Sort below
+ * it; NULL if the Agg must stay.
+ */
 extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
 
 /*
