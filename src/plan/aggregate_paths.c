@@ -67,20 +67,6 @@ aggregates_feed(PlannerInfo *root, const PathTarget *target)
 	return true;
 }
 
-/* Does it pay to number groups, as far as is known?  There may be none. */
-static bool
-groups_pay(PlannerInfo *root, double rows, int width, const AggPath *serial)
-{
-	ListCell   *lc;
-
-	foreach(lc, get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist))
-	{
-		if (!gpusort_plan_has_estimate(lfirst(lc)))
-			return true;
-	}
-	return serial->groupClause == NIL || gpusort_plan_groups_pay(rows, Max(serial->numGroups, 1), width);
-}
-
 /* Can groups be numbered? */
 static bool
 groups_feed(PlannerInfo *root, const RelOptInfo *grouped, const AggPath *serial)
@@ -218,7 +204,9 @@ gpusort_plan_offer_aggregates(PlannerInfo *root, RelOptInfo *input, RelOptInfo *
 		return;
 	foreach(lc, root->agginfos)
 		own |= gpusort_aggregate_accepts(GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc)));
-	if (own && groups_pay(root, rows, partial->pathtarget->width, serial))
+	if (own && (serial->groupClause == NIL ||
+				gpusort_plan_groups_pay(get_sortgrouplist_exprs(serial->groupClause, root->processed_tlist), rows,
+										serial->numGroups, partial->pathtarget->width)))
 	{
 		if ((gpusort_force || rows >= GPUSORT_LEAST_PAGE_ROWS || !gpusort_cost_by_pages((Node *) partial)) &&
 			aggregates_feed(root, partial->pathtarget) &&

@@ -53,16 +53,9 @@ gpusort_plan_aggregate_cost(double rows, int columns, int aggregates)
 	return cpu_operator_cost * rows * (columns + aggregates);
 }
 
-bool
-gpusort_plan_groups_pay(double rows, double groups, int width)
-{
-	double		memory = Min(gpusort_guc_memory_limit(1) / 2.0, 2.0 * GPUSORT_NUMBERS_MOST_BYTES);
-
-	return gpusort_force || (rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= memory);
-}
-
-bool
-gpusort_plan_has_estimate(Node *group)
+/* Does the planner's number of groups by this expression count? */
+static bool
+has_estimate(Node *group)
 {
 	/* a column plus or minus a constant has as many values as the column */
 	while (IsA(group, OpExpr) && ((OpExpr *) group)->opno < FirstNormalObjectId)
@@ -78,20 +71,36 @@ gpusort_plan_has_estimate(Node *group)
 	return IsA(group, Var);
 }
 
-/* Does it pay to number the groups of an Agg, instead of sorting its rows by them? */
+bool
+gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width)
+{
+	double		memory = Min(gpusort_guc_memory_limit(1) / 2.0, 2.0 * GPUSORT_NUMBERS_MOST_BYTES);
+	ListCell   *lc;
+
+	foreach(lc, exprs)
+	{
+		if (!has_estimate(lfirst(lc)))
+			return true;
+	}
+	groups = Max(groups, 1);
+	return gpusort_force || (rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= memory);
+}
+
+/* The same of the groups of an Agg */
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {
 	const Plan *input = IsA(outerPlan(child), Gather) ? outerPlan(outerPlan(child)) : outerPlan(child);
+	List	   *exprs = NIL;
 
 	for (int i = 0; i < agg->numCols; i++)
 	{
 		TargetEntry *entry = get_tle_by_resno(input->targetlist, agg->grpColIdx[i]);
 
-		if (entry != NULL && !gpusort_plan_has_estimate((Node *) entry->expr))
-			return true;
+		if (entry != NULL)
+			exprs = lappend(exprs, entry->expr);
 	}
-	return gpusort_plan_groups_pay(child->plan_rows, Max(agg->numGroups, 1), child->plan_width);
+	return gpusort_plan_groups_pay(exprs, child->plan_rows, agg->numGroups, child->plan_width);
 }
 
 /*

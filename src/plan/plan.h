@@ -139,13 +139,11 @@ extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
 extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
 
 /*
- * Does the planner's number of groups by this expression count?  For a day of a timestamp, it takes each value of the
- * column for a group.  Then groups are numbered in any case: where that is wrong, it costs less than it saves elsewhere.
+ * Does it pay to number groups by these expressions, instead of sorting rows of this width by them?  A hash table is expected to
+ * cost less, or the planner's number of groups does not count.  For a day of a timestamp, it takes each value of the column for
+ * a group.  Then groups are numbered in any case: where that is wrong, it costs less than it saves elsewhere.
  */
-extern bool gpusort_plan_has_estimate(Node *group);
-
-/* Is a hash table of this many groups of rows of this width expected to cost less than a sort? */
-extern bool gpusort_plan_groups_pay(double rows, double groups, int width);
+extern bool gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width);
 
 /* The cost of a GpuSort Aggregate of this many rows, without its child. */
 extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates);
