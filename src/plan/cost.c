@@ -32,7 +32,6 @@
 #include <math.h>
 
 #include "access/htup_details.h"
-#include "executor/nodeHash.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -70,16 +69,6 @@
 
 /* The same, for a comparison in core's bounded heap */
 #define HEAP_OPERATORS		3.0
-
-/*
- * A hash table of groups: per row if the table fits in the processor's cache, if it does not, and more if it does not
- * fit in memory; bytes of a group, beside its columns; and bytes of the cache.
- */
-#define HASH_OPERATORS			8.0
-#define HASH_MISS_OPERATORS		22.0
-#define HASH_SPILL_OPERATORS	25.0
-#define HASH_GROUP_BYTES		64.0
-#define HASH_CACHE_BYTES		(4.0 * 1024 * 1024)
 
 /*
  * The same if core compares by strcoll() or citext, whose time makes these units longer:
@@ -253,19 +242,6 @@ gpusort_cost_sort(const GpusortCostInput *input)
 	if (!bounded && input->rows * row > memory && (kept == input->rows || 2 * kept * row > memory))
 		cost += spill_cost(input);
 	return cost;
-}
-
-double
-gpusort_cost_hash(double rows, double groups, int width, bool aggregates)
-{
-	double		bytes = groups * (width + HASH_GROUP_BYTES);
-	double		operators = HASH_OPERATORS;
-
-	if (bytes > HASH_CACHE_BYTES)
-		operators = HASH_MISS_OPERATORS + (bytes > get_hash_memory_limit() ? HASH_SPILL_OPERATORS : 0);
-	else if (aggregates)
-		return 0;
-	return cpu_operator_cost * operators * rows;
 }
 
 double

@@ -72,12 +72,6 @@ extern double gpusort_cost_sort(const GpusortCostInput *input);
 extern double gpusort_cost_shared(const GpusortCostInput *input, double processes);
 
 /*
- * The estimated cost of a hash table of this many groups of rows of this width.  0 if a sort cannot cost less: the
- * table fits in the processor's cache, and there are aggregates, for which all rows would be sorted.
- */
-extern double gpusort_cost_hash(double rows, double groups, int width, bool aggregates);
-
-/*
  * The estimated cost of core's sort, which is a bounded sort if the parent fetches fewer
  * than half of the rows, without ties.  It is comparable with gpusort_cost_sort() only: core's
  * own estimate of a bounded sort is larger.
@@ -187,7 +181,10 @@ extern Agg *gpusort_plan_narrow_input(const Agg *agg);
 /* Makes a Sort of an Agg's input by the columns of the groups.  NULL if a type has no order, or another equality. */
 extern Sort *gpusort_plan_make_sort(Agg *agg);
 
-/* The cost of the hash table of a HashAggregate, to be compared with that of a GpuSort. */
+/*
+ * The estimated cost of the hash table of a HashAggregate, to be compared with that of a GpuSort.  0 if a sort cannot cost less:
+ * the table fits in the processor's cache, and there are aggregates, for which all rows would be sorted.
+ */
 extern Cost gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg);
 
 /* ---- presort.c ---- */

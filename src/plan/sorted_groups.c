@@ -21,6 +21,8 @@
 
 #include "access/attmap.h"
 #include "access/sysattr.h"
+#include "executor/nodeHash.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -33,6 +35,16 @@
 
 /* A plan has fewer nodes, so that the number of an Agg and this give a number for its Sort. */
 #define NODE_IDS	1000000
+
+/*
+ * A hash table of groups: per row if the table fits in the processor's cache, if it does not, and more if it does not
+ * fit in memory; bytes of a group, beside its columns; and bytes of the cache.
+ */
+#define HASH_OPERATORS			8.0
+#define HASH_MISS_OPERATORS		22.0
+#define HASH_SPILL_OPERATORS	25.0
+#define HASH_GROUP_BYTES		64.0
+#define HASH_CACHE_BYTES		(4.0 * 1024 * 1024)
 
 Agg *
 gpusort_plan_narrow_input(const Agg *agg)
@@ -143,9 +155,15 @@ gpusort_plan_sort_groups(const Agg *agg)
 	return sorted;
 }
 
-double
+Cost
 gpusort_plan_hash_cost(PlannedStmt *stmt, const Agg *agg)
 {
-	return gpusort_cost_hash(outerPlan(agg)->plan_rows, count_groups(stmt, agg), outerPlan(agg)->plan_width,
-							 gpusort_aggregate_list(agg) != NIL);
+	double		bytes = count_groups(stmt, agg) * (outerPlan(agg)->plan_width + HASH_GROUP_BYTES);
+	double		operators = HASH_OPERATORS;
+
+	if (bytes > HASH_CACHE_BYTES)
+		operators = HASH_MISS_OPERATORS + (bytes > get_hash_memory_limit() ? HASH_SPILL_OPERATORS : 0);
+	else if (gpusort_aggregate_list(agg) != NIL)
+		return 0;
+	return cpu_operator_cost * operators * outerPlan(agg)->plan_rows;
 }
