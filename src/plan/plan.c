@@ -124,7 +124,7 @@ replace_in_list(Replacement *in, List *plans, GpusortBound bound)
 		lfirst(lc) = replace_sorts(in, lfirst(lc), bound);
 }
 
-/* Makes a HashAggregate the GroupAggregate above a Sort that could take its place, if that will become a GpuSort which costs less. */
+/* Makes a HashAggregate the GroupAggregate that could take its place, if the Sort below will become a GpuSort which costs less. */
 static void
 sort_groups(Replacement *in, Agg *agg, const Agg *sorted)
 {
@@ -288,12 +288,10 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	{
 		Replacement replacement = {.stmt = result, .processes = 1};
 		Cost		cost = result->planTree->total_cost;
-		ListCell   *lc;
 
 		gpusort_plan_replace_incremental(result, cursor_options);
 		result->planTree = replace_sorts(&replacement, result->planTree, gpusort_unbounded);
-		foreach(lc, result->subplans)
-			lfirst(lc) = replace_sorts(&replacement, lfirst(lc), gpusort_unbounded);
+		replace_in_list(&replacement, result->subplans, gpusort_unbounded);
 		/* the cost of a plan that is not read to its end may have a part of what is saved only */
 		if (replacement.saved > 0 && replacement.saved < cost)
 			choose_jit(result, cost - replacement.saved);
