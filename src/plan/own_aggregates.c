@@ -329,57 +329,42 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
 }
 
-/* The target list that an Agg's expressions will refer to */
-typedef struct References
-{
-	const GpusortGroupColumns *columns;
-	List	   *aggrefs;		/* entries of the target list behind the columns of the groups */
-} References;
-
-/* Replaces Aggrefs and columns of groups by references to the node's slot. */
+/* Replaces Aggrefs and columns of groups by references to the node's slot, whose target list this is. */
 static Node *
-refer(Node *node, References *in)
+refer(Node *node, List *slot)
 {
-	AttrNumber	attno = 0;
 	ListCell   *lc;
 
 	if (node == NULL)
 		return NULL;
-	if (IsA(node, Var))
+	if (!IsA(node, Var) && !IsA(node, Aggref))
+		return expression_tree_mutator(node, refer, slot);
+	foreach(lc, slot)
 	{
-		while (in->columns->attnos[attno] != ((Var *) node)->varattno)
-			attno++;
+		const TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		if (IsA(node, Var) ? IsA(entry->expr, Var) && ((Var *) entry->expr)->varattno == ((Var *) node)->varattno :
+			equal(entry->expr, node))
+			return (Node *) makeVar(INDEX_VAR, entry->resno, exprType(node), exprTypmod(node), exprCollation(node), 0);
 	}
-	else if (IsA(node, Aggref))
-	{
-		attno = in->columns->n;
-		foreach(lc, in->aggrefs)
-		{
-			if (equal(lfirst(lc), node))
-				break;
-			attno++;
-		}
-	}
-	else
-		return expression_tree_mutator(node, refer, in);
-	return (Node *) makeVar(INDEX_VAR, attno + 1, exprType(node), exprTypmod(node), exprCollation(node), 0);
+	elog(ERROR, "expression not found in the target list of a GpuSort Aggregate");
 }
 
 /* The target list of the node's slot: the columns of the groups, which are the child's, and the Aggrefs */
 static List *
-make_slot(const References *references, Plan *child)
+make_slot(const GpusortGroupColumns *columns, List *aggrefs, Plan *child)
 {
 	List	   *targetlist = NIL;
 	ListCell   *lc;
 
-	for (int i = 0; i < references->columns->n; i++)
+	for (int i = 0; i < columns->n; i++)
 	{
-		TargetEntry *entry = get_tle_by_resno(child->targetlist, references->columns->attnos[i]);
+		TargetEntry *entry = get_tle_by_resno(child->targetlist, columns->attnos[i]);
 
 		targetlist = lappend(targetlist, makeTargetEntry((Expr *) makeVarFromTargetEntry(OUTER_VAR, entry),
 														 i + 1, NULL, false));
 	}
-	foreach(lc, references->aggrefs)
+	foreach(lc, aggrefs)
 		targetlist = lappend(targetlist, makeTargetEntry(lfirst(lc), list_length(targetlist) + 1, NULL, false));
 	return targetlist;
 }
@@ -388,12 +373,12 @@ Plan *
 gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 {
 	Parts		parts;
-	References	references = {.columns = &parts.columns};
 	CustomScan *scan;
 	Plan	   *plan;
 	Plan	   *child;
 	Plan	   *feed;
 	List	   *columns;
+	List	   *aggrefs;
 
 	if (!find_parts(stmt, agg, &parts))
 		return NULL;
@@ -412,13 +397,13 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	if (parts.ordered == NIL && parts.sorted == NULL &&
 		(feed = gpusort_plan_aggregate_feed(agg, child, parts.own, parts.others, columns)) != NULL)
 		child = feed;
-	references.aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
-	scan = gpusort_plan_scan(&agg->plan, child, make_slot(&references, child), &gpusort_aggregate_methods);
+	aggrefs = list_concat(list_concat_copy(parts.own, parts.ordered), parts.others);
+	scan = gpusort_plan_scan(&agg->plan, child, make_slot(&parts.columns, aggrefs, child), &gpusort_aggregate_methods);
 	plan = &scan->scan.plan;
-	plan->targetlist = (List *) refer((Node *) agg->plan.targetlist, &references);
-	plan->qual = (List *) refer((Node *) plan->qual, &references);
+	plan->targetlist = (List *) refer((Node *) agg->plan.targetlist, scan->custom_scan_tlist);
+	plan->qual = (List *) refer((Node *) plan->qual, scan->custom_scan_tlist);
 	plan->startup_cost = child->total_cost +
-		gpusort_plan_aggregate_cost(child->plan_rows, parts.columns.n, list_length(references.aggrefs));
+		gpusort_plan_aggregate_cost(child->plan_rows, parts.columns.n, list_length(aggrefs));
 	plan->total_cost = plan->startup_cost + cpu_tuple_cost * plan->plan_rows;
 	scan->custom_private = list_make5(parts.own, parts.ordered, parts.others, columns, list_make1_int(parts.sorted != NULL));
 	gpusort_plan_mark(scan);
