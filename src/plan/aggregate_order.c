@@ -21,27 +21,18 @@
 
 #include "plan/plan.h"
 
-/* A walker: it never stops early. */
-static bool
-collect(Node *node, List **aggregates)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, Aggref))
-	{
-		*aggregates = lappend(*aggregates, node);
-		return false;
-	}
-	return expression_tree_walker(node, collect, aggregates);
-}
-
 List *
 gpusort_aggregate_list(const Agg *agg)
 {
+	List	   *parts = list_make2(agg->plan.targetlist, agg->plan.qual);
 	List	   *aggregates = NIL;
+	ListCell   *lc;
 
-	collect((Node *) agg->plan.targetlist, &aggregates);
-	collect((Node *) agg->plan.qual, &aggregates);
+	foreach(lc, pull_var_clause((Node *) parts, PVC_INCLUDE_AGGREGATES))
+	{
+		if (IsA(lfirst(lc), Aggref))
+			aggregates = lappend(aggregates, lfirst(lc));
+	}
 	return aggregates;
 }
 
