@@ -16,10 +16,10 @@
 
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "optimizer/optimizer.h"
 
 #include "aggregate/group_states.h"
 #include "aggregate/in_order.h"
+#include "aggregate/ordered.h"
 
 struct GpusortInOrder
 {
@@ -39,32 +39,6 @@ struct GpusortInOrder
 	bool		begun;			/* next is set */
 	bool		done;
 };
-
-/* Prepares to compare rows by the columns of DISTINCT. */
-static ExprState *
-init_repeats(PlanState *ps, TupleDesc desc, const Aggref *aggref)
-{
-	int			n = list_length(aggref->aggdistinct);
-	AttrNumber *attnos = palloc(n * sizeof(AttrNumber));
-	Oid		   *equals = palloc(n * sizeof(Oid));
-	Oid		   *collations = palloc(n * sizeof(Oid));
-	int			used = 0;
-	ListCell   *lc;
-
-	foreach(lc, aggref->aggdistinct)
-	{
-		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
-		Expr	   *expr = get_sortgroupclause_tle(clause, aggref->args)->expr;
-
-		/* constants are equal */
-		if (!IsA(expr, Var))
-			continue;
-		attnos[used] = ((Var *) expr)->varattno;
-		collations[used] = ((Var *) expr)->varcollid;
-		equals[used++] = clause->eqop;
-	}
-	return execTuplesMatchPrepare(desc, used, attnos, equals, collations, ps);
-}
 
 GpusortInOrder *
 gpusort_in_order_init(PlanState *ps, List *distinct, List *others, const GpusortGroupColumns *columns)
@@ -94,7 +68,7 @@ gpusort_in_order_init(PlanState *ps, List *distinct, List *others, const Gpusort
 		Aggref	   *aggref = linitial_node(Aggref, distinct);
 
 		in_order->last = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
-		in_order->repeats = init_repeats(ps, desc, aggref);
+		in_order->repeats = gpusort_ordered_compare(aggref, NULL, desc, ps);
 		if (aggref->aggfilter != NULL)
 			in_order->filter = ExecInitQual(list_make1(aggref->aggfilter), ps);
 	}

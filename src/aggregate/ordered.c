@@ -35,18 +35,19 @@ clauses_of(const Aggref *aggref)
 
 /*
  * Finds the columns by which an aggregate sorts, in rows of this many columns and its arguments that are no constants.
- * Constants decide nothing.  attnos, one for each argument: its column, or 0.
+ * Constants decide nothing.  *attnos, one for each argument: its column, or 0.
  */
 static GpusortSortColumn *
-find_columns(const Aggref *aggref, int first, AttrNumber *attnos, int *n)
+find_columns(const Aggref *aggref, int first, AttrNumber **attnos, int *n)
 {
 	List	   *clauses = clauses_of(aggref);
 	GpusortSortColumn *columns = palloc((1 + list_length(clauses)) * sizeof(GpusortSortColumn));
 	AttrNumber	attno = first;
 	ListCell   *lc;
 
+	*attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
 	foreach(lc, aggref->args)
-		attnos[foreach_current_index(lc)] = IsA(lfirst_node(TargetEntry, lc)->expr, Const) ? 0 : ++attno;
+		(*attnos)[foreach_current_index(lc)] = IsA(lfirst_node(TargetEntry, lc)->expr, Const) ? 0 : ++attno;
 	*n = 0;
 	if (first > 0)
 		columns[(*n)++] = (GpusortSortColumn) {.attno = 1, .sort_operator = Int4LessOperator, .type = INT4OID};
@@ -55,10 +56,9 @@ find_columns(const Aggref *aggref, int first, AttrNumber *attnos, int *n)
 		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
 		TargetEntry *entry = get_sortgroupclause_tle(clause, aggref->args);
 
-		if (attnos[entry->resno - 1] == 0)
-			continue;
-		columns[(*n)++] = gpusort_rowkey_column(attnos[entry->resno - 1], clause->sortop, exprCollation((Node *) entry->expr),
-												clause->nulls_first, entry->expr);
+		if (!IsA(entry->expr, Const))
+			columns[(*n)++] = gpusort_rowkey_column((*attnos)[entry->resno - 1], clause->sortop,
+													exprCollation((Node *) entry->expr), clause->nulls_first, entry->expr);
 	}
 	return columns;
 }
@@ -79,8 +79,7 @@ gpusort_ordered_accept(const Aggref *aggref)
 		 (kind == GPUSORT_AGGREGATE_CONT && exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr) != INTERVALOID) ||
 		 contain_var_clause((Node *) aggref->aggdirectargs)))
 		return false;
-	attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
-	columns = find_columns(aggref, 0, attnos, &n);
+	columns = find_columns(aggref, 0, &attnos, &n);
 	return n > 0 && gpusort_rowkey_plan(columns, n).refusal == NULL;
 }
 
@@ -92,60 +91,59 @@ same_order(const Aggref *a, const Aggref *b)
 		equal(clauses_of(a), clauses_of(b)) && equal(a->aggfilter, b->aggfilter);
 }
 
-/* Describes the rows of an order. */
-static TupleDesc
-describe_rows(const Aggref *aggref, bool grouped)
+ExprState *
+gpusort_ordered_compare(const Aggref *aggref, const AttrNumber *attnos, TupleDesc desc, PlanState *ps)
 {
-	List	   *exprs = NIL;
+	List	   *clauses = clauses_of(aggref);
+	AttrNumber *by = palloc(list_length(clauses) * sizeof(AttrNumber));
+	Oid		   *equals = palloc(list_length(clauses) * sizeof(Oid));
+	Oid		   *collations = palloc(list_length(clauses) * sizeof(Oid));
+	int			n = 0;
 	ListCell   *lc;
 
-	if (grouped)
-		exprs = list_make1(makeConst(INT4OID, -1, InvalidOid, sizeof(int32), (Datum) 0, false, true));
-	foreach(lc, aggref->args)
+	foreach(lc, clauses)
 	{
-		if (!IsA(lfirst_node(TargetEntry, lc)->expr, Const))
-			exprs = lappend(exprs, lfirst_node(TargetEntry, lc)->expr);
-	}
-	return ExecTypeFromExprList(exprs);
-}
+		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
+		TargetEntry *entry = get_sortgroupclause_tle(clause, aggref->args);
 
-/* Prepares to tell whether two rows are equal in these columns. */
-static ExprState *
-compare_rows(PlanState *ps, TupleDesc desc, const GpusortSortColumn *columns, int n)
-{
-	AttrNumber *attnos = palloc(n * sizeof(AttrNumber));
-	Oid		   *equals = palloc(n * sizeof(Oid));
-	Oid		   *collations = palloc(n * sizeof(Oid));
-
-	for (int i = 0; i < n; i++)
-	{
-		attnos[i] = columns[i].attno;
-		equals[i] = get_equality_op_for_ordering_op(columns[i].sort_operator, NULL);
-		collations[i] = columns[i].collation;
+		/* constants are equal */
+		if (IsA(entry->expr, Const))
+			continue;
+		by[n] = attnos != NULL ? attnos[entry->resno - 1] : ((Var *) entry->expr)->varattno;
+		collations[n] = exprCollation((Node *) entry->expr);
+		equals[n++] = clause->eqop;
 	}
-	return execTuplesMatchPrepare(desc, n, attnos, equals, collations, ps);
+	return execTuplesMatchPrepare(desc, n, by, equals, collations, ps);
 }
 
 static void
 init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 {
 	EState	   *estate = ordered->ps->state;
-	TupleDesc	desc = describe_rows(aggref, ordered->first > 0);
-	AttrNumber *attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
+	List	   *exprs = NIL;
+	TupleDesc	desc;
+	GpusortSortColumn *columns;
 	int			n;
-	GpusortSortColumn *columns = find_columns(aggref, ordered->first, attnos, &n);
 	ListCell   *lc;
 
 	*order = (GpusortOrder) {.aggref = aggref, .distinct = aggref->aggdistinct != NIL};
+	columns = find_columns(aggref, ordered->first, &order->attnos, &n);
 	order->skips_nulls = aggref->aggkind == AGGKIND_ORDERED_SET;
 	if (aggref->aggfilter != NULL)
 		order->filter = ExecInitQual(list_make1(aggref->aggfilter), ordered->ps);
 	order->values = palloc(list_length(aggref->args) * sizeof(GpusortRowValue));
+	if (ordered->first > 0)
+		exprs = list_make1(makeConst(INT4OID, -1, InvalidOid, sizeof(int32), (Datum) 0, false, true));
 	foreach(lc, aggref->args)
 	{
-		if (attnos[foreach_current_index(lc)] > 0)
-			order->values[order->nvalues++] = gpusort_row_value_init(lfirst_node(TargetEntry, lc)->expr, ordered->ps);
+		Expr	   *expr = lfirst_node(TargetEntry, lc)->expr;
+
+		if (IsA(expr, Const))
+			continue;
+		exprs = lappend(exprs, expr);
+		order->values[order->nvalues++] = gpusort_row_value_init(expr, ordered->ps);
 	}
+	desc = ExecTypeFromExprList(exprs);
 	order->sorter = gpusort_sorter_init(estate, desc, columns, n, order->distinct);
 	order->slot = ExecStoreAllNullTuple(ExecInitExtraTupleSlot(estate, desc, &TTSOpsVirtual));
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
@@ -188,8 +186,6 @@ static void
 init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref, List *aggrefs)
 {
 	GpusortOrder *order;
-	GpusortSortColumn *columns;
-	int			n;
 	ListCell   *lc;
 
 	aggregate->kind = gpusort_aggregate_kind(aggref);
@@ -199,11 +195,8 @@ init_aggregate(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggr
 	if (aggregate->order == ordered->norders)
 		init_order(ordered, &ordered->orders[ordered->norders++], aggref);
 
-	aggregate->attnos = palloc(list_length(aggref->args) * sizeof(AttrNumber));
-	columns = find_columns(aggref, ordered->first, aggregate->attnos, &n);
 	if (order->repeats == NULL && (order->distinct || aggregate->kind == GPUSORT_AGGREGATE_MODE))
-		order->repeats = compare_rows(ordered->ps, order->slot->tts_tupleDescriptor, columns + ordered->first,
-									  n - ordered->first);
+		order->repeats = gpusort_ordered_compare(aggref, order->attnos, order->slot->tts_tupleDescriptor, ordered->ps);
 	if (aggref->aggkind == AGGKIND_ORDERED_SET)
 	{
 		aggregate->percentiles = (GpusortPercentiles) {

@@ -26,6 +26,12 @@ extern bool gpusort_ordered_accept(const Aggref *aggref);
  */
 extern GpusortOrdered *gpusort_ordered_init(PlanState *ps, List *aggrefs, bool grouped, int *sorts);
 
+/*
+ * Prepares to tell whether two rows of a plan node are equal in the columns by which an aggregate sorts.  attnos, one for each
+ * argument: its column in these rows; NULL: all that it sorts by are columns of the child, or constants.
+ */
+extern ExprState *gpusort_ordered_compare(const Aggref *aggref, const AttrNumber *attnos, TupleDesc desc, PlanState *ps);
+
 /* Begins a sort for each order, which may use this many bytes of memory. */
 extern void gpusort_ordered_begin(GpusortOrdered *ordered, Size memory);
 

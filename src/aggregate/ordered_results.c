@@ -51,10 +51,12 @@ begin_group(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, uint64 
 	aggregate->found = palloc0(Max(aggregate->nplaces, 1) * sizeof(Datum));
 }
 
-/* Takes a row at this place of its group, the run-th one of equal rows, of which last is the first. */
+/* Takes the next row, at this place of its group, the run-th one of equal rows, of which last is the first. */
 static void
-take_row(GpusortOrderedAggregate *aggregate, TupleTableSlot *slot, uint64 place, uint64 run, TupleTableSlot *last)
+take_row(const GpusortOrder *order, GpusortOrderedAggregate *aggregate, uint64 place, uint64 run)
 {
+	TupleTableSlot *slot = order->next;
+	const AttrNumber *attnos = order->attnos;
 	bool		isnull;
 
 	if (aggregate->states != NULL)
@@ -63,8 +65,8 @@ take_row(GpusortOrderedAggregate *aggregate, TupleTableSlot *slot, uint64 place,
 			return;
 		for (int i = 0; i < aggregate->nargs; i++)
 		{
-			if (aggregate->attnos[i] > 0)
-				aggregate->args[i].value = slot_getattr(slot, aggregate->attnos[i], &aggregate->args[i].isnull);
+			if (attnos[i] > 0)
+				aggregate->args[i].value = slot_getattr(slot, attnos[i], &aggregate->args[i].isnull);
 		}
 		gpusort_states_advance(aggregate->states, aggregate->args);
 		return;
@@ -72,7 +74,7 @@ take_row(GpusortOrderedAggregate *aggregate, TupleTableSlot *slot, uint64 place,
 	for (int i = 0; i < aggregate->nplaces; i++)
 	{
 		if (aggregate->places[i] == place)
-			aggregate->found[i] = datumCopy(slot_getattr(slot, aggregate->attnos[0], &isnull), aggregate->by_value, aggregate->length);
+			aggregate->found[i] = datumCopy(slot_getattr(slot, attnos[0], &isnull), aggregate->by_value, aggregate->length);
 	}
 	if (aggregate->kind != GPUSORT_AGGREGATE_MODE)
 		return;
@@ -81,7 +83,7 @@ take_row(GpusortOrderedAggregate *aggregate, TupleTableSlot *slot, uint64 place,
 		return;
 	aggregate->most = run;
 	if (!aggregate->leads)
-		aggregate->found[0] = datumCopy(slot_getattr(last, aggregate->attnos[0], &isnull), aggregate->by_value, aggregate->length);
+		aggregate->found[0] = datumCopy(slot_getattr(order->last, attnos[0], &isnull), aggregate->by_value, aggregate->length);
 	aggregate->leads = true;
 }
 
@@ -111,7 +113,7 @@ read_group(GpusortOrdered *ordered, int number, uint32 group)
 		for (int i = 0; i < ordered->naggregates && (run <= 1 || !order->distinct); i++)
 		{
 			if (ordered->aggregates[i].order == number)
-				take_row(&ordered->aggregates[i], order->next, place, run, order->last);
+				take_row(order, &ordered->aggregates[i], place, run);
 		}
 		order->next = NULL;
 	}

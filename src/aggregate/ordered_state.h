@@ -20,6 +20,7 @@
 typedef struct GpusortOrder
 {
 	const Aggref *aggref;		/* the first one */
+	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
 
 	bool		skips_nulls;	/* rows whose argument is NULL are not wanted, */
 	bool		distinct;		/* nor rows that repeat another one */
@@ -40,7 +41,6 @@ typedef struct GpusortOrderedAggregate
 {
 	GpusortAggregateKind kind;	/* CONT, DISC, MODE, or another one: the aggregate's function is called */
 	int			order;			/* index */
-	AttrNumber *attnos;			/* of the arguments, in the order's rows; 0: a constant */
 	NullableDatum *args;
 	int			nargs;
 	GpusortStates *states;		/* NULL: the values come from the rows */
