@@ -154,29 +154,20 @@ static void
 init_states(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, Aggref *aggref, List *aggrefs)
 {
 	List	   *sharing = NIL;
-	int			first_one = -1;
 	ListCell   *lc;
 
 	foreach(lc, aggrefs)
 	{
 		if (lfirst_node(Aggref, lc)->aggtransno != aggref->aggtransno)
 			continue;
-		if (first_one < 0)
-			first_one = foreach_current_index(lc);
+		if (sharing == NIL)
+			aggregate->leader = &ordered->aggregates[foreach_current_index(lc)];
 		if (lfirst(lc) == aggref)
 			aggregate->result = list_length(sharing);
 		sharing = lappend(sharing, lfirst(lc));
 	}
-	aggregate->shares = aggregate->result > 0;
-	if (aggregate->shares)
-	{
-		const GpusortOrderedAggregate *first = &ordered->aggregates[first_one];
-
-		aggregate->states = first->states;
-		aggregate->results = first->results;
-		aggregate->nulls = first->nulls;
+	if (aggregate->leader != aggregate)
 		return;
-	}
 	aggregate->states = gpusort_states_init(ordered->ps, sharing);
 	aggregate->results = palloc(list_length(sharing) * sizeof(Datum));
 	aggregate->nulls = palloc(list_length(sharing) * sizeof(bool));
@@ -312,7 +303,7 @@ gpusort_ordered_forget(GpusortOrdered *ordered)
 	for (int i = 0; i < ordered->naggregates; i++)
 	{
 		ordered->aggregates[i].fractions.evaluated = false;
-		if (ordered->aggregates[i].states != NULL && !ordered->aggregates[i].shares)
+		if (ordered->aggregates[i].states != NULL)
 			gpusort_states_forget(ordered->aggregates[i].states);
 	}
 	MemoryContextReset(ordered->cxt);

@@ -34,12 +34,11 @@ begin_group(GpusortOrdered *ordered, GpusortOrderedAggregate *aggregate, uint64 
 	aggregate->found = NULL;
 	if (aggregate->states != NULL)
 	{
-		if (aggregate->shares)
-			return;
 		gpusort_states_forget(aggregate->states);
 		gpusort_states_begin(aggregate->states, 1);
-		return;
 	}
+	if (aggregate->leader != NULL)
+		return;
 	if (aggregate->fractions.state != NULL)
 	{
 		gpusort_fractions_evaluate(&aggregate->fractions, rows > 0, econtext, ordered->cxt);
@@ -61,16 +60,15 @@ take_row(const GpusortOrder *order, GpusortOrderedAggregate *aggregate, uint64 p
 
 	if (aggregate->states != NULL)
 	{
-		if (aggregate->shares)
-			return;
 		for (int i = 0; i < aggregate->nargs; i++)
 		{
 			if (attnos[i] > 0)
 				aggregate->args[i].value = slot_getattr(slot, attnos[i], &aggregate->args[i].isnull);
 		}
 		gpusort_states_advance(aggregate->states, aggregate->args);
-		return;
 	}
+	if (aggregate->leader != NULL)
+		return;
 	for (int i = 0; i < aggregate->nplaces; i++)
 	{
 		if (aggregate->places[i] == place)
@@ -137,11 +135,11 @@ gpusort_ordered_finish(GpusortOrdered *ordered, uint32 group, ExprContext *econt
 		GpusortOrderedAggregate    *aggregate = &ordered->aggregates[i];
 
 		if (aggregate->states != NULL)
+			gpusort_states_finish(aggregate->states, 0, econtext, aggregate->results, aggregate->nulls);
+		if (aggregate->leader != NULL)
 		{
-			if (!aggregate->shares)
-				gpusort_states_finish(aggregate->states, 0, econtext, aggregate->results, aggregate->nulls);
-			values[i] = aggregate->results[aggregate->result];
-			nulls[i] = aggregate->nulls[aggregate->result];
+			values[i] = aggregate->leader->results[aggregate->result];
+			nulls[i] = aggregate->leader->nulls[aggregate->result];
 			continue;
 		}
 		if (aggregate->kind == GPUSORT_AGGREGATE_MODE)

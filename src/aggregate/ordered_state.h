@@ -43,13 +43,16 @@ typedef struct GpusortOrderedAggregate
 	int			order;			/* index */
 	NullableDatum *args;
 	int			nargs;
-	GpusortStates *states;		/* NULL: the values come from the rows */
-	bool		shares;			/* they are those of an aggregate in front of this one */
-	int			result;			/* the aggregate's own among theirs, which are these: */
+	/* the first of those that share its state, which computes the results of all; NULL: the values come from the rows */
+	struct GpusortOrderedAggregate *leader;
+	int			result;			/* the aggregate's own among these */
+
+	/* of a leader; else NULL */
+	GpusortStates *states;
 	Datum	   *results;
 	bool	   *nulls;
 
-	/* without states */
+	/* without a leader */
 	bool		by_value;		/* the value that is wanted */
 	int16		length;
 
