@@ -10,36 +10,21 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "parser/parse_agg.h"
 #include "utils/expandeddatum.h"
-#include "utils/syscache.h"
 
 #include "aggregate/group_states.h"
+#include "aggregate/node.h"
 #include "aggregate/transition.h"
 #include "compat.h"
-
-/* Finds an aggregate's functions that combine states, pack and unpack them. */
-static void
-find_functions(const Aggref *aggref, FormData_pg_aggregate *form)
-{
-	HeapTuple	aggregate = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
-
-	if (!HeapTupleIsValid(aggregate))
-		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
-	*form = *(Form_pg_aggregate) GETSTRUCT(aggregate);
-	ReleaseSysCache(aggregate);
-}
 
 bool
 gpusort_states_can_combine(const Aggref *aggref)
 {
-	FormData_pg_aggregate form;
+	FormData_pg_aggregate form = gpusort_aggregate_form(aggref->aggfnoid);
 
-	find_functions(aggref, &form);
 	return OidIsValid(form.aggcombinefn) &&
 		(aggref->aggtranstype != INTERNALOID || (OidIsValid(form.aggserialfn) && OidIsValid(form.aggdeserialfn)));
 }
@@ -49,10 +34,9 @@ init_combination(GpusortStates *states, const GpusortTransition *transition, Gpu
 {
 	Aggref	   *aggref = transition->aggref;
 	GpusortTransition *step = &combination->step;
-	FormData_pg_aggregate form;
+	FormData_pg_aggregate form = gpusort_aggregate_form(aggref->aggfnoid);
 	Expr	   *expr;
 
-	find_functions(aggref, &form);
 	*step = (GpusortTransition) {
 		.aggref = aggref,
 		.nargs = 1,

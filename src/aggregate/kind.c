@@ -11,7 +11,6 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
-#include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -37,23 +36,27 @@ address_of(Oid function)
 	return info.fn_addr;
 }
 
+FormData_pg_aggregate
+gpusort_aggregate_form(Oid aggregate)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	FormData_pg_aggregate form;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggregate);
+	form = *(Form_pg_aggregate) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+	return form;
+}
+
 /* Is this gpu_sort_agg()? */
 static GpusortAggregateKind
 own_kind(Oid aggregate)
 {
-	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
-	Form_pg_aggregate form;
-	PGFunction	transition;
-	PGFunction	final;
+	FormData_pg_aggregate form = gpusort_aggregate_form(aggregate);
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for aggregate %u", aggregate);
-	form = (Form_pg_aggregate) GETSTRUCT(tuple);
-	transition = address_of(form->aggtransfn);
-	final = address_of(form->aggfinalfn);
-	ReleaseSysCache(tuple);
-	return transition == gpu_sort_agg_transfn && final == gpu_sort_agg_finalfn ? GPUSORT_AGGREGATE_SORTED :
-		GPUSORT_AGGREGATE_OTHER;
+	return address_of(form.aggtransfn) == gpu_sort_agg_transfn && address_of(form.aggfinalfn) == gpu_sort_agg_finalfn ?
+		GPUSORT_AGGREGATE_SORTED : GPUSORT_AGGREGATE_OTHER;
 }
 
 GpusortAggregateKind

@@ -18,7 +18,6 @@
 #include GPUSORT_EXPLAIN_FORMAT_H
 #include "access/htup_details.h"
 #include "catalog/objectaccess.h"
-#include "catalog/pg_aggregate.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
@@ -84,26 +83,23 @@ check_function(Oid function, Oid user, ObjectType kind)
 static void
 check_permissions(Oid aggregate, bool split)
 {
-	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	FormData_pg_aggregate form = gpusort_aggregate_form(aggregate);
 	HeapTuple	proc = SearchSysCache1(PROCOID, ObjectIdGetDatum(aggregate));
-	Form_pg_aggregate form;
 	Oid			owner;
 
-	if (!HeapTupleIsValid(tuple) || !HeapTupleIsValid(proc))
+	if (!HeapTupleIsValid(proc))
 		elog(ERROR, "cache lookup failed for aggregate %u", aggregate);
-	form = (Form_pg_aggregate) GETSTRUCT(tuple);
 	owner = ((Form_pg_proc) GETSTRUCT(proc))->proowner;
 	check_function(aggregate, GetUserId(), OBJECT_AGGREGATE);
-	check_function(form->aggtransfn, owner, OBJECT_FUNCTION);
-	check_function(form->aggfinalfn, owner, OBJECT_FUNCTION);
+	check_function(form.aggtransfn, owner, OBJECT_FUNCTION);
+	check_function(form.aggfinalfn, owner, OBJECT_FUNCTION);
 	if (split)
 	{
-		check_function(form->aggcombinefn, owner, OBJECT_FUNCTION);
-		check_function(form->aggserialfn, owner, OBJECT_FUNCTION);
-		check_function(form->aggdeserialfn, owner, OBJECT_FUNCTION);
+		check_function(form.aggcombinefn, owner, OBJECT_FUNCTION);
+		check_function(form.aggserialfn, owner, OBJECT_FUNCTION);
+		check_function(form.aggdeserialfn, owner, OBJECT_FUNCTION);
 	}
 	ReleaseSysCache(proc);
-	ReleaseSysCache(tuple);
 }
 
 /* All Aggrefs, in the order of the node's slot */

@@ -8,6 +8,7 @@
 #ifndef GPUSORT_AGGREGATE_NODE_H
 #define GPUSORT_AGGREGATE_NODE_H
 
+#include "catalog/pg_aggregate.h"
 #include "nodes/extensible.h"
 
 #include "key/keytype.h"
@@ -37,6 +38,9 @@ typedef enum GpusortAggregateKind
 } GpusortAggregateKind;
 
 extern GpusortAggregateKind gpusort_aggregate_kind(const Aggref *aggref);
+
+/* Returns the columns of an aggregate in pg_aggregate that have no variable length. */
+extern FormData_pg_aggregate gpusort_aggregate_form(Oid aggregate);
 
 /*
  * Can the node execute this aggregate, of a type that gpusort sorts, in its own order or the reverse?  Its
