@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -29,12 +28,6 @@
 #include "guc.h"
 #include "plan/plan.h"
 
-/* Rows of a group, on average, from which on a hash table of groups is expected to cost less than a sort */
-#define LEAST_GROUP_ROWS	4.0
-
-/* Bytes that a group takes, without its columns */
-#define GROUP_BYTES	128.0
-
 /* The parts of an Agg that the node takes */
 typedef struct Parts
 {
@@ -46,47 +39,7 @@ typedef struct Parts
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
 } Parts;
 
-/* A row's group is looked up, and each aggregate does something with the row. */
-Cost
-gpusort_plan_aggregate_cost(double rows, int columns, int aggregates)
-{
-	return cpu_operator_cost * rows * (columns + aggregates);
-}
-
-/* Does the planner's number of groups by this expression count? */
-static bool
-has_estimate(Node *group)
-{
-	/* a column plus or minus a constant has as many values as the column */
-	while (IsA(group, OpExpr) && ((OpExpr *) group)->opno < FirstNormalObjectId)
-	{
-		OpExpr	   *op = (OpExpr *) group;
-		char	   *name = get_opname(op->opno);
-
-		if (list_length(op->args) != 2 || (strcmp(name, "+") != 0 && strcmp(name, "-") != 0) ||
-			IsA(linitial(op->args), Const) == IsA(lsecond(op->args), Const))
-			return false;
-		group = IsA(linitial(op->args), Const) ? lsecond(op->args) : linitial(op->args);
-	}
-	return IsA(group, Var);
-}
-
-bool
-gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width)
-{
-	double		memory = Min(gpusort_guc_memory_limit(1) / 2.0, 2.0 * GPUSORT_NUMBERS_MOST_BYTES);
-	ListCell   *lc;
-
-	foreach(lc, exprs)
-	{
-		if (!has_estimate(lfirst(lc)))
-			return true;
-	}
-	groups = Max(groups, 1);
-	return gpusort_force || (rows >= LEAST_GROUP_ROWS * groups && groups * (GROUP_BYTES + width) <= memory);
-}
-
-/* The same of the groups of an Agg */
+/* Does it pay to number the groups of an Agg, instead of sorting its rows by them? */
 static bool
 groups_pay(const Agg *agg, const Plan *child)
 {

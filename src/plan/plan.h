@@ -78,6 +78,16 @@ extern double gpusort_cost_shared(const GpusortCostInput *input, double processe
  */
 extern double gpusort_cost_core_sort(const GpusortCostInput *input);
 
+/*
+ * Does it pay to number groups by these expressions, instead of sorting rows of this width by them?  A hash table is expected to
+ * cost less, or the planner's number of groups does not count.  For a day of a timestamp, it takes each value of the column for
+ * a group.  Then groups are numbered in any case: where that is wrong, it costs less than it saves elsewhere.
+ */
+extern bool gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width);
+
+/* The cost of a GpuSort Aggregate of this many rows, without its child. */
+extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates);
+
 /* ---- statistics.c ---- */
 
 /* Returns the number of distinct values in a column of a plan, by the statistics, or "unknown". */
@@ -131,16 +141,6 @@ extern bool gpusort_aggregate_is_harmless(Aggref *aggref);
  * it; NULL if the Agg must stay.
  */
 extern Plan *gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg);
-
-/*
- * Does it pay to number groups by these expressions, instead of sorting rows of this width by them?  A hash table is expected to
- * cost less, or the planner's number of groups does not count.  For a day of a timestamp, it takes each value of the column for
- * a group.  Then groups are numbered in any case: where that is wrong, it costs less than it saves elsewhere.
- */
-extern bool gpusort_plan_groups_pay(List *exprs, double rows, double groups, int width);
-
-/* The cost of a GpuSort Aggregate of this many rows, without its child. */
-extern Cost gpusort_plan_aggregate_cost(double rows, int columns, int aggregates);
 
 /* ---- aggregate_paths.c ---- */
 
