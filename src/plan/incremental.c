@@ -78,17 +78,6 @@ pass_down(const Plan *plan, bool fetch_all, bool *left, bool *right)
 	}
 }
 
-static Plan *replace(Plan *plan, bool fetch_all);
-
-static void
-replace_in_list(List *plans, bool fetch_all)
-{
-	ListCell   *lc;
-
-	foreach(lc, plans)
-		lfirst(lc) = replace(lfirst(lc), fetch_all);
-}
-
 /*
  * Replaces the IncrementalSorts in a plan and returns the new plan.  fetch_all: all
  * rows of the plan will be fetched, as far as is known.
@@ -98,26 +87,17 @@ replace(Plan *plan, bool fetch_all)
 {
 	bool		left;
 	bool		right;
+	ListCell   *lc;
 
 	if (plan == NULL)
 		return NULL;
 	check_stack_depth();
 	pass_down(plan, fetch_all, &left, &right);
 
-	switch (nodeTag(plan))
-	{
-		case T_Append:
-			replace_in_list(((Append *) plan)->appendplans, fetch_all);
-			break;
-		case T_MergeAppend:
-			replace_in_list(((MergeAppend *) plan)->mergeplans, fetch_all);
-			break;
-		case T_SubqueryScan:
-			((SubqueryScan *) plan)->subplan = replace(((SubqueryScan *) plan)->subplan, fetch_all);
-			break;
-		default:
-			break;
-	}
+	foreach(lc, gpusort_plan_appended(plan))
+		lfirst(lc) = replace(lfirst(lc), fetch_all);
+	if (IsA(plan, SubqueryScan))
+		((SubqueryScan *) plan)->subplan = replace(((SubqueryScan *) plan)->subplan, fetch_all);
 	plan->lefttree = replace(plan->lefttree, left);
 	plan->righttree = replace(plan->righttree, right);
 
@@ -135,7 +115,10 @@ replace(Plan *plan, bool fetch_all)
 void
 gpusort_plan_replace_incremental(PlannedStmt *statement, int cursor_options)
 {
+	ListCell   *lc;
+
 	statement->planTree = replace(statement->planTree, (cursor_options & CURSOR_OPT_FAST_PLAN) == 0);
 	/* an EXISTS or a CTE may be read in part */
-	replace_in_list(statement->subplans, false);
+	foreach(lc, statement->subplans)
+		lfirst(lc) = replace(lfirst(lc), false);
 }

@@ -50,6 +50,14 @@ gpusort_plan_references(int varno, List *targetlist)
 	return references;
 }
 
+List *
+gpusort_plan_appended(const Plan *plan)
+{
+	if (IsA(plan, Append))
+		return ((const Append *) plan)->appendplans;
+	return IsA(plan, MergeAppend) ? ((const MergeAppend *) plan)->mergeplans : NIL;
+}
+
 CustomScan *
 gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods)
 {

@@ -113,17 +113,6 @@ make_gpusort(Replacement *in, Sort *sort, GpusortBound bound, Cost cost)
 	return plan;
 }
 
-static Plan *replace_sorts(Replacement *in, Plan *plan, GpusortBound bound);
-
-static void
-replace_in_list(Replacement *in, List *plans, GpusortBound bound)
-{
-	ListCell   *lc;
-
-	foreach(lc, plans)
-		lfirst(lc) = replace_sorts(in, lfirst(lc), bound);
-}
-
 /* Makes a HashAggregate the GroupAggregate that could take its place, if the Sort below will become a GpuSort which costs less. */
 static void
 sort_groups(Replacement *in, Agg *agg, const Agg *sorted)
@@ -151,6 +140,7 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 {
 	GpusortBound child_bound = gpusort_unbounded;
 	int			processes = in->processes;
+	ListCell   *lc;
 
 	if (plan == NULL)
 		return NULL;
@@ -191,6 +181,8 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		}
 		sort_groups(in, (Agg *) plan, sorted);
 	}
+	foreach(lc, gpusort_plan_appended(plan))
+		lfirst(lc) = replace_sorts(in, lfirst(lc), bound);
 	switch (nodeTag(plan))
 	{
 		case T_Limit:
@@ -215,12 +207,6 @@ replace_sorts(Replacement *in, Plan *plan, GpusortBound bound)
 		case T_GatherMerge:
 			in->processes = ((GatherMerge *) plan)->num_workers + 1;
 			child_bound = gpusort_bound_gathered(bound);
-			break;
-		case T_Append:
-			replace_in_list(in, ((Append *) plan)->appendplans, bound);
-			break;
-		case T_MergeAppend:
-			replace_in_list(in, ((MergeAppend *) plan)->mergeplans, bound);
 			break;
 		case T_SubqueryScan:
 			((SubqueryScan *) plan)->subplan =
@@ -288,10 +274,12 @@ plan_statement(Query *parse, const char *query_string, int cursor_options,
 	{
 		Replacement replacement = {.stmt = result, .processes = 1};
 		Cost		cost = result->planTree->total_cost;
+		ListCell   *lc;
 
 		gpusort_plan_replace_incremental(result, cursor_options);
 		result->planTree = replace_sorts(&replacement, result->planTree, gpusort_unbounded);
-		replace_in_list(&replacement, result->subplans, gpusort_unbounded);
+		foreach(lc, result->subplans)
+			lfirst(lc) = replace_sorts(&replacement, lfirst(lc), gpusort_unbounded);
 		/* the cost of a plan that is not read to its end may have a part of what is saved only */
 		if (replacement.saved > 0 && replacement.saved < cost)
 			choose_jit(result, cost - replacement.saved);

@@ -291,6 +291,9 @@ extern double gpusort_bound_kept(PlannedStmt *stmt, Plan *child, const GpusortSo
 extern List *gpusort_plan_order(int n, const AttrNumber *attnos, const Oid *operators, const Oid *collations,
 								const bool *nulls_first);
 
+/* Returns the children of an Append or of a MergeAppend; NIL: the plan is another node. */
+extern List *gpusort_plan_appended(const Plan *plan);
+
 /* Makes a custom scan node in place of a plan node, which returns these columns of its child. */
 extern CustomScan *gpusort_plan_scan(const Plan *plan, Plan *child, List *columns, const CustomScanMethods *methods);
 
