@@ -20,7 +20,6 @@
 #include "postgres.h"
 
 #include "catalog/pg_collation.h"
-#include "utils/builtins.h"
 #include "utils/formatting.h"
 
 #include "key/citext.h"

@@ -23,7 +23,6 @@
 
 #include "access/htup_details.h"
 #include "access/nbtree.h"
-#include "access/stratnum.h"
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_database.h"
@@ -37,10 +36,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "compat.h"
-#include "key/column.h"
 #include "key/icu.h"
-#include "key/keybits.h"
 #include "key/libc.h"
 #include "key/packed.h"
 

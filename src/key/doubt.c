@@ -18,7 +18,6 @@
 #include "utils/builtins.h"
 
 #include "key/citext.h"
-#include "key/keybits.h"
 #include "key/libc.h"
 #include "key/column.h"
 

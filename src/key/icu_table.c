@@ -13,8 +13,6 @@
 
 #ifdef GPUSORT_HAVE_ICU
 
-#include "utils/memutils.h"
-
 #define CHAR_BITS_BYTES	(0x10000 / 8)
 
 /* Asks ICU for the weights of a character of 16 bits. */

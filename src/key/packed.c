@@ -22,7 +22,6 @@
 #include "utils/uuid.h"
 #include "utils/varbit.h"
 
-#include "key/keybits.h"
 #include "key/packed.h"
 
 /* Bytes of a string in each part of its packing */

@@ -10,10 +10,7 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
 #include "key/column.h"
-#include "key/keybits.h"
-#include "key/tuple.h"
 
 /* For each row: reads bits, a value at the offset from rows[i], and sets the word. */
 #define ENCODE_LOOP(type, word) \

@@ -21,9 +21,7 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/uuid.h"
 
-#include "key/keybits.h"
 #include "key/packed.h"
-#include "key/column.h"
 
 GpusortSortColumn
 gpusort_rowkey_column(AttrNumber attno, Oid sort_operator, Oid collation, bool nulls_first, Expr *expr)

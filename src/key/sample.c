@@ -34,7 +34,6 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "key/keybits.h"
 #include "key/packed.h"
 #include "key/sample_state.h"
 

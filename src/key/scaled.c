@@ -13,7 +13,6 @@
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 
-#include "compat.h"
 #include "key/column.h"
 #include "key/numeric_format.h"
 #include "key/scaled.h"

@@ -22,7 +22,6 @@
 
 #include "key/column.h"
 #include "key/numeric_format.h"
-#include "key/keybits.h"
 
 /*
  * PostgreSQL compares intervals by the sum of the time and of 30 * months + days

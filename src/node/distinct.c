@@ -16,7 +16,6 @@
 #include "miscadmin.h"
 
 #include "base/memory.h"
-#include "compat.h"
 #include "node/ties.h"
 
 /*

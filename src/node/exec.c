@@ -9,9 +9,7 @@
 
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
-#include "base/memory.h"
 #include "base/shmem.h"
 #include "base/stat.h"
 #include "guc.h"

@@ -22,7 +22,6 @@
 #include "access/parallel.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
 #include "base/shmem.h"
 #include "guc.h"

@@ -12,9 +12,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "base/large_memory.h"
 #include "base/memory.h"
-#include "compat.h"
 #include "guc.h"
 #include "node/limit.h"
 

@@ -17,7 +17,6 @@
 
 #include "port/atomics.h"
 
-#include "base/arena.h"
 #include "node/state.h"
 
 void

@@ -17,7 +17,6 @@
 #include "utils/memutils.h"
 
 #include "base/memory.h"
-#include "compat.h"
 #include "node/limit.h"
 #include "node/result.h"
 

@@ -9,7 +9,6 @@
 
 #include "executor/executor.h"
 
-#include "compat.h"
 #include "node/limit.h"
 #include "node/sorter.h"
 

@@ -11,9 +11,7 @@
 #include "nodes/extensible.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
-#include "compat.h"
 #include "node/state.h"
 
 /* Unpacks custom_private, which plan/make.c has packed. */

@@ -13,7 +13,6 @@
 
 #include "access/tupmacs.h"
 
-#include "compat.h"
 #include "node/ties.h"
 
 void

@@ -10,8 +10,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
-#include "compat.h"
-#include "key/keybits.h"
 #include "node/limit.h"
 #include "node/result.h"
 

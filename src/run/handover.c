@@ -12,12 +12,10 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "miscadmin.h"
 
 #include "base/arena.h"
 #include "base/stat.h"
 #include "guc.h"
-#include "key/keybits.h"
 #include "run/cpu_options.h"
 #include "run/state.h"
 

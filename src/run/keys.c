@@ -14,7 +14,6 @@
 
 #include "base/arena.h"
 #include "base/memory.h"
-#include "cpu/cpu.h"
 #include "guc.h"
 #include "run/cpu_options.h"
 #include "run/state.h"

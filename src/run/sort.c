@@ -16,7 +16,6 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "compat.h"
-#include "cpu/cpu.h"
 #include "run/cpu_options.h"
 #include "run/state.h"
 
