@@ -15,13 +15,12 @@
 #include "base/large_memory.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #ifndef __has_feature
 #define __has_feature(feature) 0
@@ -40,9 +39,6 @@
 
 /* The thread looks at the kept buffers this often, or more often. */
 #define LOOK_MS			250
-
-/* The thread's stack, which includes the libraries' thread-local storage */
-#define STACK_BYTES		(256 * 1024)
 
 typedef struct KeptBuffer
 {
@@ -210,26 +206,16 @@ age_all(void *arg)
 	return NULL;
 }
 
-/* Starts the thread, with all signals blocked.  Returns false if that fails. */
+/* Starts the thread.  Returns false if that fails. */
 static bool
 begin_ageing(void)
 {
-	pthread_attr_t attributes;
 	pthread_t	thread;
-	sigset_t	all;
-	sigset_t	old;
-	bool		made;
 
-	if (pthread_attr_init(&attributes) != 0)
+	if (gpusort_thread_start(&thread, age_all, NULL) != 0)
 		return false;
-	(void) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	(void) pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	made = pthread_create(&thread, &attributes, age_all, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attributes);
-	return made;
+	(void) pthread_detach(thread);
+	return true;
 }
 
 /* Keeps a buffer or unmaps it. */

@@ -11,11 +11,12 @@
 #include <pthread.h>
 #include <signal.h>
 
+/* These include the libraries' thread-local storage. */
 #define GPUSORT_THREAD_STACK_BYTES	(256 * 1024)
 
 /*
  * Starts a thread with all signals blocked, since the backend handles them, and with a small stack.
- * Returns 0 or an error as pthread_create() does.  The caller joins the thread.
+ * Returns 0 or an error as pthread_create() does.  The caller joins or detaches the thread.
  */
 static inline int
 gpusort_thread_start(pthread_t *thread, void *(*work) (void *), void *arg)
