@@ -39,6 +39,9 @@
 /* Age in microseconds from which a sort is shown; users cannot look at shorter ones. */
 #define SHOWN_AFTER_US	1000000
 
+/* By GpusortPhase */
+static const char *const phases[] = {"gathering", "sorting", "merging", "returning"};
+
 /* The largest estimate that is shown, below 2^63; the planner's may be 1e100. */
 #define MOST_ROWS		1e18
 
@@ -257,23 +260,6 @@ gpusort_activity_report(GpusortActivity *activity, GpusortPhase phase,
 	pg_atomic_write_u64(&slot->owner, owner_of(MyProc, MyProcPid));
 }
 
-static const char *
-phase_name(GpusortPhase phase)
-{
-	switch (phase)
-	{
-		case GPUSORT_PHASE_GATHERING:
-			return "gathering";
-		case GPUSORT_PHASE_SORTING:
-			return "sorting";
-		case GPUSORT_PHASE_MERGING:
-			return "merging";
-		case GPUSORT_PHASE_RETURNING:
-			return "returning";
-	}
-	return "unknown";
-}
-
 bool
 gpusort_activity_is_visible(Oid role)
 {
@@ -309,7 +295,7 @@ put_activity(ReturnSetInfo *rsinfo, ActivitySlot *slot)
 	nulls[i] = copy.sort.leader == pid;
 	values[i++] = Int32GetDatum(copy.sort.leader);
 	values[i++] = Int64GetDatum((int64) copy.sort.number);
-	values[i++] = CStringGetTextDatum(phase_name((GpusortPhase) copy.phase));
+	values[i++] = CStringGetTextDatum(phases[copy.phase]);
 	values[i++] = Int64GetDatum((int64) copy.rows);
 	values[i++] = Int64GetDatum((int64) copy.bytes);
 	nulls[i] = engine[0] == '\0';
