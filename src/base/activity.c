@@ -93,8 +93,7 @@ static ActivitySlot *slots = NULL;	/* NULL until attached */
 static bool
 attach(void)
 {
-	if (slots == NULL && gpusort_shmem_attach(&shmem))
-		slots = shmem.mem;
+	slots = gpusort_shmem_attach(&shmem);
 	return slots != NULL;
 }
 

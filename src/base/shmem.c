@@ -42,14 +42,14 @@ gpusort_shmem_request(Size size)
 	requested += CACHELINEALIGN(size);
 }
 
-bool
+void *
 gpusort_shmem_attach(GpusortShmem *shared)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	bool		found;
 
 	if (shared->mem != NULL || shared->refusal != NULL)
-		return shared->mem != NULL;
+		return shared->mem;
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	PG_TRY();
 	{
@@ -76,7 +76,7 @@ gpusort_shmem_attach(GpusortShmem *shared)
 	PG_END_TRY();
 	if (LWLockHeldByMe(AddinShmemInitLock))
 		LWLockRelease(AddinShmemInitLock);
-	return shared->mem != NULL;
+	return shared->mem;
 }
 
 void

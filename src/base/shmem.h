@@ -29,10 +29,10 @@ typedef struct GpusortShmem
 extern void gpusort_shmem_request(Size size);
 
 /*
- * Attaches a structure; the first process to do so makes it.  If there is no memory, it
- * raises no error and returns false now and later.  The caller must hold no LWLock.
+ * Attaches a structure and returns it; the first process to do so makes it.  If there is no memory, it
+ * raises no error and returns NULL now and later.  The caller must hold no LWLock.
  */
-extern bool gpusort_shmem_attach(GpusortShmem *shared);
+extern void *gpusort_shmem_attach(GpusortShmem *shared);
 
 /* Writes this library's version into a plan node, behind what custom_private has. */
 extern void gpusort_plan_mark(CustomScan *scan);

@@ -89,13 +89,6 @@ init_stat(void *made)
 
 static GpusortShmem shmem = {GPUSORT_SHMEM_NAME("stat"), sizeof(Stat), init_stat};
 
-/* Returns NULL if nothing can be counted. */
-static Stat *
-attach(void)
-{
-	return gpusort_shmem_attach(&shmem) ? shmem.mem : NULL;
-}
-
 void
 gpusort_stat_preload(void)
 {
@@ -153,7 +146,7 @@ static Reason *
 find_reason(GpusortStatKind kind, int engine, const char *reason)
 {
 	Reason		wanted = {.kind = kind, .engine = engine};
-	Stat	   *stat = attach();
+	Stat	   *stat = gpusort_shmem_attach(&shmem);
 	uint32		nreasons;
 	uint32		i;
 
@@ -225,7 +218,7 @@ gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 		[WAIT] = nanoseconds(report->wait_ms),
 	};
 	int			engine = engine_number(report->engine);
-	Stat	   *stat = attach();
+	Stat	   *stat = gpusort_shmem_attach(&shmem);
 
 	for (int i = 0; stat != NULL && i < FIELDS; i++)
 	{
@@ -244,7 +237,7 @@ gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 static Stat *
 begin_list(FunctionCallInfo fcinfo)
 {
-	Stat	   *stat = attach();
+	Stat	   *stat = gpusort_shmem_attach(&shmem);
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (stat == NULL)
@@ -316,7 +309,7 @@ gpusort_stat_reason_list(PG_FUNCTION_ARGS)
 Datum
 gpusort_stat_reset(PG_FUNCTION_ARGS)
 {
-	Stat	   *stat = attach();
+	Stat	   *stat = gpusort_shmem_attach(&shmem);
 	pg_atomic_uint64 *counters = stat != NULL ? &stat->counters[0][0][0] : NULL;
 
 	for (int i = 0; stat != NULL && i < KINDS * lengthof(engines) * FIELDS; i++)
