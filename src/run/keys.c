@@ -6,6 +6,10 @@
  * Keys never move while a key set grows: each new block is as large as all previous
  * blocks together, up to BLOCK_BYTES, unless the caller wants a smaller one.
  *
+ * A parallel worker gathers keys in an arena and publishes where they are.  The
+ * leader appends these blocks to its own key set.  The engines sort them where they
+ * are.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -25,8 +29,9 @@
 
 StaticAssertDecl(sizeof(GpusortKeySet) <= 256, "a key set of a few keys must fit an allocation of 256 bytes");
 
-void
-gpusort_keyset_add_block(GpusortKeySet *set, char *keys, size_t bytes, bool local)
+/* Lists an empty block of the given bytes at keys.  local: the key set allocated this memory for itself. */
+static void
+list_block(GpusortKeySet *set, char *keys, size_t bytes, bool local)
 {
 	GpusortKeySetBlock *block;
 
@@ -66,7 +71,7 @@ gpusort_keyset_begin(const GpusortKeySetSpec *spec)
 	set->log_maxblocks = GPUSORT_RUN_LOG_INLINE_BLOCKS;
 	if (width <= GPUSORT_RUN_INLINE_BYTES &&
 		spec->expected_rows * width <= GPUSORT_RUN_INLINE_BYTES)
-		gpusort_keyset_add_block(set, (char *) set->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
+		list_block(set, (char *) set->inline_keys, GPUSORT_RUN_INLINE_BYTES, true);
 	INSTR_TIME_SET_CURRENT(set->begun);
 	gpusort_memory_keep(gpusort_guc_memory_limit(1));
 	return set;
@@ -158,24 +163,6 @@ gpusort_keyset_missing(const GpusortKeySet *set, uint64_t more, size_t most)
 	return bytes;
 }
 
-static void
-free_blocks(GpusortKeySet *set)
-{
-	for (int i = 0; i < set->nblocks + set->nspare; i++)
-	{
-		GpusortKeySetBlock *block = &set->blocks[i];
-
-		if (!block->local || block->keys == (char *) set->inline_keys)
-			continue;
-		if (set->spec.counted)
-			pfree(block->keys);
-		else
-			gpusort_memory_free(block->keys, block->capacity * gpusort_spec_width(&set->spec));
-	}
-	if (set->blocks != set->inline_blocks)
-		pfree(set->blocks);
-}
-
 /*
  * Adds a block.  It is for all rows that are still expected, or
  * as large as all blocks before.  It has room for at most this many keys, and for one at
@@ -204,7 +191,7 @@ add_block(GpusortKeySet *set, size_t most)
 	if (keys == NULL)
 		keys = set->spec.counted ? gpusort_memory_alloc(set->cxt, bytes) :
 			gpusort_memory_alloc_pages(set->cxt, bytes);
-	gpusort_keyset_add_block(set, keys, bytes, set->arena == NULL);
+	list_block(set, keys, bytes, set->arena == NULL);
 	set->local_bytes += bytes;
 	return true;
 }
@@ -228,7 +215,7 @@ gpusort_keyset_lend(GpusortKeySet *set, const void *words, size_t count,
 {
 	Assert(set->rows == 0 && set->spec.words <= 1);
 	set->nblocks = 0;
-	gpusort_keyset_add_block(set, (char *) words, count * set->spec.key_bytes, false);
+	list_block(set, (char *) words, count * set->spec.key_bytes, false);
 	set->blocks[0].count = count;
 	set->rows = count;
 	set->encoding = *encoding;
@@ -281,6 +268,77 @@ gpusort_keyset_end(GpusortKeySet *set)
 
 	if (set->result != NULL)
 		gpusort_keyset_finish(set, &report);
-	free_blocks(set);
+	for (int i = 0; i < set->nblocks + set->nspare; i++)
+	{
+		GpusortKeySetBlock *block = &set->blocks[i];
+
+		if (!block->local || block->keys == (char *) set->inline_keys)
+			continue;
+		if (set->spec.counted)
+			pfree(block->keys);
+		else
+			gpusort_memory_free(block->keys, block->capacity * gpusort_spec_width(&set->spec));
+	}
+	if (set->blocks != set->inline_blocks)
+		pfree(set->blocks);
 	pfree(set);
+}
+
+/* The directory that a key set's owner publishes: where its keys are in its arena. */
+typedef struct SharedKeys
+{
+	int			nblocks;
+	struct
+	{
+		GpusortPlace keys;
+		uint64		count;
+		Size		bytes;			/* of the block, which may have unused room */
+	}			blocks[FLEXIBLE_ARRAY_MEMBER];
+} SharedKeys;
+
+void
+gpusort_keyset_share(GpusortKeySet *set, GpusortArena *arena)
+{
+	set->arena = arena;
+	if (gpusort_arena_is_own(arena))
+		return;
+	Assert(set->rows == 0);
+	set->nblocks = 0;
+	set->declined = true;
+}
+
+bool
+gpusort_keyset_publish(GpusortKeySet *set, uint64_t *place)
+{
+	SharedKeys *shared = gpusort_arena_alloc(set->arena, offsetof(SharedKeys, blocks) +
+											 set->nblocks * sizeof(shared->blocks[0]));
+
+	if (shared == NULL)
+		return false;
+	shared->nblocks = set->nblocks;
+	for (int i = 0; i < set->nblocks; i++)
+	{
+		shared->blocks[i].keys = gpusort_arena_place(set->arena, set->blocks[i].keys);
+		shared->blocks[i].count = set->blocks[i].count;
+		shared->blocks[i].bytes = set->blocks[i].capacity * gpusort_spec_width(&set->spec);
+	}
+	*place = gpusort_arena_place(set->arena, shared);
+	return true;
+}
+
+void
+gpusort_keyset_adopt(GpusortKeySet *set, const GpusortArena *arena, uint64_t place)
+{
+	const SharedKeys *shared = gpusort_arena_address(arena, place);
+
+	for (int i = 0; i < shared->nblocks; i++)
+	{
+		uint64		count = shared->blocks[i].count;
+
+		list_block(set, gpusort_arena_address(arena, shared->blocks[i].keys),
+							  count * gpusort_spec_width(&set->spec), false);
+		set->blocks[set->nblocks - 1].count = count;
+		set->rows += count;
+		set->local_bytes += shared->blocks[i].bytes;
+	}
 }

@@ -86,9 +86,6 @@ gpusort_keyset_result_width(const GpusortKeySet *set)
 	return set->spec.rows ? sizeof(uint32) : set->spec.key_bytes;
 }
 
-/* Adds an empty block of the given bytes at keys.  local: the key set allocated this memory for itself. */
-extern void gpusort_keyset_add_block(GpusortKeySet *set, char *keys, size_t bytes, bool local);
-
 /* ---- handover.c ---- */
 
 /* Is the device to sort a key set of this many rows, by gpusort.min_rows? */
