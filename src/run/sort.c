@@ -113,10 +113,8 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortR
 	}
 	else
 	{
-		result->own = (out == NULL);
-		if (result->own)
-			out = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
-		result->data = out;
+		if (out == NULL)
+			out = result->data = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 		sort_on_cpu(set, &input, out, ties);
 	}
 	if (keys != inline_spans)
@@ -197,7 +195,7 @@ gpusort_keyset_finish(GpusortKeySet *set, GpusortReport *report)
 	gpusort_keyset_report(set, report);
 	if (result->client != NULL)
 		gpusort_client_end(result->client);
-	if (result->own)
+	if (result->data != NULL)
 		gpusort_memory_free(result->data, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 	pfree(result);
 	set->result = NULL;

@@ -33,8 +33,7 @@ typedef struct GpusortKeySetBlock
 typedef struct GpusortKeySetResult
 {
 	GpusortClient *client;		/* NULL: the CPU engine has sorted */
-	void	   *data;			/* the CPU engine's result: the caller's memory, or */
-	bool		own;			/* allocated by gpusort_memory_alloc_pages() */
+	void	   *data;			/* the CPU engine's result, if it is not in the caller's memory; else NULL */
 	instr_time	sort_begun;
 	instr_time	sort_done;
 	GpusortReport report;		/* the engine fills in its part; complete when the key set is
