@@ -101,12 +101,8 @@ gpusort_libc_clip(const char *data, Size length, int limit)
 	return pg_database_encoding_max_length() == 1 ? limit : pg_mbcliplen(data, length, limit);
 }
 
-/*
- * Sets bytes to the first n bytes of the key of the first taken bytes of a string, or of
- * the key's first level only, and zeros behind them.  Returns their number.
- */
-static int
-make_key(locale_t locale, const char *data, int taken, bool first_level, uint8 *bytes, int n)
+int
+gpusort_libc_key(const GpusortLibc *libc, const char *data, int taken, bool first_level, uint8 *bytes, int n)
 {
 	char		string[GPUSORT_LIBC_STRING_BYTES + 1];
 	char		key[KEY_BYTES];
@@ -116,7 +112,7 @@ make_key(locale_t locale, const char *data, int taken, bool first_level, uint8 *
 	Assert(taken <= GPUSORT_LIBC_STRING_BYTES);
 	memcpy(string, data, taken);
 	string[taken] = '\0';
-	size = strxfrm_l(key, string, KEY_BYTES, locale);
+	size = strxfrm_l(key, string, KEY_BYTES, libc->locale);
 	if (size >= KEY_BYTES)
 		size = 0;
 	if (first_level && (separator = memchr(key, GPUSORT_LIBC_SEPARATOR, size)) != NULL)
@@ -135,15 +131,9 @@ gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size length, uin
 	{
 		int			taken = gpusort_libc_clip(data, length, Min(most, GPUSORT_LIBC_STRING_BYTES));
 		bool		whole = taken == length;
-		int			size = make_key(libc->locale, data, taken, !whole, bytes, n);
+		int			size = gpusort_libc_key(libc, data, taken, !whole, bytes, n);
 
 		if (whole || size == n || most >= GPUSORT_LIBC_STRING_BYTES)
 			return size;
 	}
-}
-
-int
-gpusort_libc_first_level(const GpusortLibc *libc, const char *data, int length, uint8 *bytes, int n)
-{
-	return make_key(libc->locale, data, length, true, bytes, n);
 }

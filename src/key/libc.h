@@ -66,12 +66,10 @@ extern int gpusort_libc_weights(const GpusortLibc *libc, const char *data, Size 
 								uint8 *bytes, int n);
 
 /*
- * Sets bytes to the first n bytes of the weights of the first level of a string,
- * which has at most GPUSORT_LIBC_STRING_BYTES, and zeros behind them.  Returns their
- * number.
+ * The same for all of a string, which has at most GPUSORT_LIBC_STRING_BYTES.  first_level: only for its weights of the first level,
+ * which may be fewer.
  */
-extern int gpusort_libc_first_level(const GpusortLibc *libc, const char *data, int length,
-									uint8 *bytes, int n);
+extern int gpusort_libc_key(const GpusortLibc *libc, const char *data, int length, bool first_level, uint8 *bytes, int n);
 
 /*
  * Returns the number of bytes, at most limit, of the whole characters at the

@@ -160,7 +160,7 @@ look_up(GpusortLibc *libc, int number)
 
 	if (letter->known)
 		return letter;
-	end = bytes + gpusort_libc_first_level(libc, string, put_letter(number, string), bytes, sizeof(bytes));
+	end = bytes + gpusort_libc_key(libc, string, put_letter(number, string), true, bytes, sizeof(bytes));
 	while ((weight = next_weight(&at, end)) != 0)
 	{
 		if (letter->count == LETTER_WEIGHTS)
@@ -186,7 +186,7 @@ compare_pair(GpusortLibc *libc, int a, int b)
 	int			length = put_letter(a, string);
 
 	length += put_letter(b, string + length);
-	end = bytes + gpusort_libc_first_level(libc, string, length, bytes, sizeof(bytes));
+	end = bytes + gpusort_libc_key(libc, string, length, true, bytes, sizeof(bytes));
 	for (int i = 0; i < 2; i++)
 	{
 		if (letters[i]->other)
@@ -307,7 +307,7 @@ gpusort_libc_alphabet_add(GpusortLibcAlphabet *alphabet, const char *data, Size 
 
 	if (add_letters(alphabet, data, taken))
 		return;
-	end = bytes + gpusort_libc_first_level(alphabet->libc, data, taken, bytes, sizeof(bytes));
+	end = bytes + gpusort_libc_key(alphabet->libc, data, taken, true, bytes, sizeof(bytes));
 	while ((weight = next_weight(&at, end)) != 0)
 		add_weight(alphabet, weight);
 }

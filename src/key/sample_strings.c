@@ -245,7 +245,7 @@ choose_libc_prefix(GpusortRowColumn *column, const SampledString *strings, int c
 	prefix->length = bytes;
 	prefix->string = memcpy(prefix + 1, middle->bytes, bytes);
 	prefix->weights = (uint8 *) prefix->string + bytes;
-	prefix->nweights = gpusort_libc_first_level(column->libc.locale, prefix->string, bytes, prefix->weights, room);
+	prefix->nweights = gpusort_libc_key(column->libc.locale, prefix->string, bytes, true, prefix->weights, room);
 	column->libc.prefix = prefix;
 	return bytes;
 }
