@@ -91,18 +91,14 @@ estimate_shared(CustomScanState *css, ParallelContext *pcxt)
 	return offsetof(Shared, parts) + pcxt->nworkers * sizeof(Part);
 }
 
+/* In the leader: also a callback of the query's shared memory */
 static void
-take_back_files(Shared *shared)
+take_back_files(dsm_segment *segment, Datum arg)
 {
+	Shared	   *shared = (Shared *) DatumGetPointer(arg);
+
 	for (int i = 0; i < shared->nparts; i++)
 		gpusort_part_take_back(&shared->parts[i].part);
-}
-
-/* In the leader: a callback of the query's shared memory */
-static void
-leave_shared(dsm_segment *segment, Datum arg)
-{
-	take_back_files((Shared *) DatumGetPointer(arg));
 }
 
 static void
@@ -132,7 +128,7 @@ init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 	shared->query = DSM_HANDLE_INVALID;
 	if (pcxt->seg != NULL)
 	{
-		on_dsm_detach(pcxt->seg, leave_shared, PointerGetDatum(shared));
+		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
 		shared->query = dsm_segment_handle(pcxt->seg);
 	}
 	begin_parts(feed);
@@ -145,7 +141,7 @@ reinit_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 	GpusortFeed *feed = (GpusortFeed *) css;
 
 	feed->shared = coordinate;
-	take_back_files(feed->shared);
+	take_back_files(NULL, PointerGetDatum(feed->shared));
 	begin_parts(feed);
 }
 
