@@ -129,22 +129,6 @@ encode_text(const GpusortRowColumn *column, const char *data, Size length, uint6
 	return length <= HEAD_BYTES;
 }
 
-/* Encodes name, which has NAMEDATALEN bytes, padded with zeros, and no length. */
-static bool
-encode_name(const GpusortRowColumn *column, Datum value, uint64 *words)
-{
-	const char *data = NameStr(*DatumGetName(value));
-	Size		length = strnlen(data, NAMEDATALEN);
-
-	if (column->kind == GPUSORT_ROW_LIBC)
-	{
-		gpusort_rowlibc_words(column, data, length, words);
-		return false;
-	}
-	encode_bytes(column, data, length, words);
-	return length <= HEAD_BYTES;
-}
-
 /*
  * Prepares column, whose kind is GPUSORT_ROW_ABBREVIATED, to encode values under
  * from's collation: sets column->icu.tables, or else column->icu.abbreviation, allocated in
@@ -252,8 +236,6 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 	Size		length;
 	bool		whole = false;
 
-	if (unlikely(column->is_name))
-		return encode_name(column, value, words);
 	if (column->kind == GPUSORT_ROW_ABBREVIATED && column->icu.tables == NULL && !column->lowered)
 	{
 		uint64		head[2] = {abbreviate(column->icu.abbreviation, value)};
@@ -261,20 +243,29 @@ gpusort_rowstring_encode(const GpusortRowColumn *column, Datum value, uint64 *wo
 		gpusort_column_set_words(column, 0, 1, head, words);
 		return false;
 	}
-	if (unlikely(gpusort_varlena_remote(datum)))
+	if (unlikely(column->is_name))
 	{
-		Size		most = bytes_to_fetch(column);
-
-		datum = copy = most > 0 ? detoast_attr_slice(datum, 0, most) : pg_detoast_datum_packed(datum);
+		/* it has NAMEDATALEN bytes, padded with zeros, and no length */
+		data = NameStr(*DatumGetName(value));
+		length = strnlen(data, NAMEDATALEN);
 	}
-	data = VARDATA_ANY(datum);
-	length = VARSIZE_ANY_EXHDR(datum);
-	if (column->blank_padded)
-		length = bpchartruelen(data, length);
-	if (unlikely(column->lowered))
-		data = gpusort_citext_lower(data, length, room, sizeof(room), &length);
+	else
+	{
+		if (unlikely(gpusort_varlena_remote(datum)))
+		{
+			Size		most = bytes_to_fetch(column);
 
-	if (column->kind == GPUSORT_ROW_TEXT)
+			datum = copy = most > 0 ? detoast_attr_slice(datum, 0, most) : pg_detoast_datum_packed(datum);
+		}
+		data = VARDATA_ANY(datum);
+		length = VARSIZE_ANY_EXHDR(datum);
+		if (column->blank_padded)
+			length = bpchartruelen(data, length);
+		if (unlikely(column->lowered))
+			data = gpusort_citext_lower(data, length, room, sizeof(room), &length);
+	}
+
+	if (column->kind == GPUSORT_ROW_TEXT || column->kind == GPUSORT_ROW_NAME)
 		whole = encode_text(column, data, length, words);
 	else if (column->kind == GPUSORT_ROW_LIBC)
 		gpusort_rowlibc_words(column, data, length, words);
