@@ -329,8 +329,7 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	if (opfamily >= FirstNormalObjectId && !lowered && type != &supported_type)
 		return psprintf("the operator family of column %d is not built in", place);
 
-	if (type->typid == TEXTOID || type->typid == BPCHAROID ||
-		type->typid == BYTEAOID || type->typid == NAMEOID)
+	if (type->kind == GPUSORT_ROW_TEXT || type->kind == GPUSORT_ROW_NAME)
 	{
 		refusal = resolve_text(&type, opfamily, from->collation, place, &libc);
 		if (refusal != NULL)
