@@ -194,10 +194,11 @@ gpusort_column_set_words(const GpusortRowColumn *column, uint64 place, int shift
 		words[i] = (head[i - 1] << (64 - shift) | head[i] >> shift) ^ column->masks.flip[i];
 }
 
-/* Gives a column a third word, before any row is encoded.  bits: those that can vary. */
+/* Gives a column a third word, which is taken from *spare, before any row is encoded.  bits: those that can vary. */
 static inline void
-gpusort_column_widen(GpusortRowColumn *column, int bits)
+gpusort_column_widen(GpusortRowColumn *column, int bits, int *spare)
 {
+	(*spare)--;
 	column->words = 3;
 	column->bits += bits;
 	column->masks.greatest[2] = PG_UINT64_MAX >> (64 - bits);

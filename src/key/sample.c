@@ -253,10 +253,7 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 			break;
 		}
 		if (column->kind == GPUSORT_ROW_PACKED && spare > 0 && fits_third_word(&sample, column))
-		{
-			gpusort_column_widen(column, 64);
-			spare--;
-		}
+			gpusort_column_widen(column, 64, &spare);
 		else if (column->kind == GPUSORT_ROW_LIBC && !column->is_name)
 			gpusort_sample_choose_weights(&sample, column, lasting, &spare);
 		else if (column->kind == GPUSORT_ROW_SUPPORTED)
@@ -264,10 +261,7 @@ gpusort_rowkey_settle(GpusortRowKey *key, GpusortSampleRow row, void *arg, uint3
 		else if (is_string(column))
 			gpusort_sample_choose_prefix(&sample, column, lasting);
 		else if (column->kind == GPUSORT_ROW_INET && spare > 0 && has_ipv6(&sample, column))
-		{
-			gpusort_column_widen(column, GPUSORT_INET_THIRD_BITS);
-			spare--;
-		}
+			gpusort_column_widen(column, GPUSORT_INET_THIRD_BITS, &spare);
 		if (sample.hashes != NULL && i + 1 < key->nencoded)
 			hash_column(&sample, column);
 	}

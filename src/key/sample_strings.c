@@ -315,8 +315,5 @@ gpusort_sample_choose_weights(const GpusortSample *sample, GpusortRowColumn *col
 	skip = choose_libc_prefix(column, strings, count, lasting);
 	column->libc.alphabet = make_alphabet(sample, column, skip, lasting);
 	if (*spare > 0 && column->words == 2 && wants_third_word(sample, column, strings, count, skip))
-	{
-		gpusort_column_widen(column, 64);
-		(*spare)--;
-	}
+		gpusort_column_widen(column, 64, spare);
 }
