@@ -39,7 +39,7 @@ typedef struct Part
 /* In the query's shared memory */
 typedef struct Shared
 {
-	dsm_handle	query;			/* the segment that this is in; invalid if there are no workers */
+	bool		workers;		/* there are some: this is in a segment */
 	bool		pass;			/* return all rows: core sorts */
 	GpusortActivitySort sort;	/* for gpusort_activity */
 	int64		limit_rows;		/* of each group; -1: all */
@@ -110,7 +110,7 @@ begin_parts(GpusortFeed *feed)
 	shared->sort = feed->sort->activity.sort;
 	shared->limit_rows = feed->sort->limit.rows;
 	memset(shared->parts, 0, shared->nparts * sizeof(Part));
-	if (shared->query == DSM_HANDLE_INVALID || shared->pass)
+	if (!shared->workers || shared->pass)
 		return;
 	for (int i = 0; i < shared->nparts; i++)
 		gpusort_arena_lend(&shared->parts[i].part.file);
@@ -125,12 +125,9 @@ init_shared(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	feed->shared = shared;
 	shared->nparts = pcxt->nworkers;
-	shared->query = DSM_HANDLE_INVALID;
-	if (pcxt->seg != NULL)
-	{
+	shared->workers = pcxt->seg != NULL;
+	if (shared->workers)
 		on_dsm_detach(pcxt->seg, take_back_files, PointerGetDatum(shared));
-		shared->query = dsm_segment_handle(pcxt->seg);
-	}
 	begin_parts(feed);
 }
 
