@@ -257,7 +257,6 @@ GpusortArena *
 gpusort_arena_begin(GpusortArenaFile *file)
 {
 	GpusortArena *arena = palloc0(sizeof(GpusortArena));
-	void	   *mem = NULL;
 	int			fd;
 
 	arena->file = file;
@@ -267,18 +266,16 @@ gpusort_arena_begin(GpusortArenaFile *file)
 	if (!file->lent || GPUSORT_FAULT(MAP) || !AcquireExternalFD())
 		return arena;
 	fd = gpusort_arena_open(&file->name);
-	if (fd >= 0)
-		mem = gpusort_large_map(fd);
-	if (mem != NULL)
+	arena->buffer.mem = fd >= 0 ? gpusort_large_map(fd) : NULL;
+	arena->buffer.fd = fd;
+	if (arena->buffer.mem != NULL)
+		gpusort_page_maker_begin(&arena->maker, fd, arena->buffer.mem, 0);
+	else
 	{
-		arena->buffer.mem = mem;
-		arena->buffer.fd = fd;
-		gpusort_page_maker_begin(&arena->maker, fd, mem, 0);
-		return arena;
+		if (fd >= 0)
+			close(fd);
+		ReleaseExternalFD();
 	}
-	if (fd >= 0)
-		close(fd);
-	ReleaseExternalFD();
 	return arena;
 }
 
