@@ -40,10 +40,10 @@
 #include "key/libc.h"
 #include "key/packed.h"
 
-/* The encoding of a type.  key/column.h explains the fields and the plans. */
+/* The encoding of some types.  key/column.h explains the fields and the plans. */
 typedef struct RowType
 {
-	Oid			typid;			/* input type of the sort operator */
+	Oid			typids[5];		/* input types of the sort operator */
 	GpusortRowKind kind;
 	uint8		words;
 	uint8		width;			/* plan flag: bits of the value in the first word; else 0 */
@@ -52,56 +52,56 @@ typedef struct RowType
 } RowType;
 
 static const RowType row_types[] = {
-	{BOOLOID, GPUSORT_ROW_BYTE, 1, 1, 2, 0},
-	{CHAROID, GPUSORT_ROW_BYTE, 1, 8, 9, 0},
-	{INT2OID, GPUSORT_ROW_INT2, 1, 16, 17, UINT64_C(0x8000)},
-	{INT4OID, GPUSORT_ROW_INT4, 1, 32, 33, GPUSORT_SIGN32},
-	{DATEOID, GPUSORT_ROW_INT4, 1, 32, 33, GPUSORT_SIGN32},
-	{OIDOID, GPUSORT_ROW_INT4, 1, 32, 33, 0},
-	{FLOAT4OID, GPUSORT_ROW_FLOAT4, 1, 32, 33, 0},
-	{ANYENUMOID, GPUSORT_ROW_ENUM, 1, 32, 33, 0},
-	{MACADDROID, GPUSORT_ROW_MACADDR, 1, 48, 49, 0},
-	{TIDOID, GPUSORT_ROW_TID, 1, 48, 49, 0},
-	{FLOAT8OID, GPUSORT_ROW_FLOAT8, 1, 0, 64, 0},
-	{INT8OID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
-	{TIMEOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
-	{TIMESTAMPOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
-	{TIMESTAMPTZOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
-	{CASHOID, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
-	{XID8OID, GPUSORT_ROW_INT8, 1, 0, 64, 0},
-	{PG_LSNOID, GPUSORT_ROW_INT8, 1, 0, 64, 0},
-	{MACADDR8OID, GPUSORT_ROW_MACADDR8, 1, 0, 64, 0},
-	{UUIDOID, GPUSORT_ROW_UUID, 2, 0, 128, 0},
-	{TEXTOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
-	{BYTEAOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
-	{BPCHAROID, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
-	{NAMEOID, GPUSORT_ROW_NAME, 2, 0, 128, 0},
-	{NUMERICOID, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0},
-	{INTERVALOID, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
-	{TIMETZOID, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0},
-	{INETOID, GPUSORT_ROW_INET, 2, 63, 128, 0},
-	{ANYARRAYOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
-	{ANYRANGEOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
-	{RECORDOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
-	{BITOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
-	{VARBITOID, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
+	{{BOOLOID}, GPUSORT_ROW_BYTE, 1, 1, 2, 0},
+	{{CHAROID}, GPUSORT_ROW_BYTE, 1, 8, 9, 0},
+	{{INT2OID}, GPUSORT_ROW_INT2, 1, 16, 17, UINT64_C(0x8000)},
+	{{INT4OID, DATEOID}, GPUSORT_ROW_INT4, 1, 32, 33, GPUSORT_SIGN32},
+	{{OIDOID}, GPUSORT_ROW_INT4, 1, 32, 33, 0},
+	{{FLOAT4OID}, GPUSORT_ROW_FLOAT4, 1, 32, 33, 0},
+	{{ANYENUMOID}, GPUSORT_ROW_ENUM, 1, 32, 33, 0},
+	{{MACADDROID}, GPUSORT_ROW_MACADDR, 1, 48, 49, 0},
+	{{TIDOID}, GPUSORT_ROW_TID, 1, 48, 49, 0},
+	{{FLOAT8OID}, GPUSORT_ROW_FLOAT8, 1, 0, 64, 0},
+	{{INT8OID, TIMEOID, TIMESTAMPOID, TIMESTAMPTZOID, CASHOID}, GPUSORT_ROW_INT8, 1, 0, 64, GPUSORT_SIGN64},
+	{{XID8OID, PG_LSNOID}, GPUSORT_ROW_INT8, 1, 0, 64, 0},
+	{{MACADDR8OID}, GPUSORT_ROW_MACADDR8, 1, 0, 64, 0},
+	{{UUIDOID}, GPUSORT_ROW_UUID, 2, 0, 128, 0},
+	{{TEXTOID, BYTEAOID, BPCHAROID}, GPUSORT_ROW_TEXT, 2, 0, 128, 0},
+	{{NAMEOID}, GPUSORT_ROW_NAME, 2, 0, 128, 0},
+	{{NUMERICOID}, GPUSORT_ROW_NUMERIC, 2, 63, 128, 0},
+	{{INTERVALOID}, GPUSORT_ROW_INTERVAL, 2, 37, 75, 0},
+	{{TIMETZOID}, GPUSORT_ROW_TIMETZ, 2, 53, 86, 0},
+	{{INETOID}, GPUSORT_ROW_INET, 2, 63, 128, 0},
+	{{ANYARRAYOID, ANYRANGEOID, RECORDOID, BITOID, VARBITOID}, GPUSORT_ROW_PACKED, 2, 63, 128, 0},
 };
-
-/* citext that compares by bytes, in small letters */
-static const RowType citext_type = {TEXTOID, GPUSORT_ROW_TEXT, 2, 0, 128, 0};
 
 /*
  * text and bpchar under ICU: 127 bits of weights or, where there can be no
  * weights, the first 63 bits of an abbreviated key
  */
-static const RowType icu_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
-static const RowType abbreviated_type = {TEXTOID, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
+static const RowType icu_type = {{0}, GPUSORT_ROW_ABBREVIATED, 2, 63, 128, 0};
+static const RowType abbreviated_type = {{0}, GPUSORT_ROW_ABBREVIATED, 1, 63, 64, 0};
 
 /* The first 63 bits of an abbreviated key of another type */
-static const RowType supported_type = {InvalidOid, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0};
+static const RowType supported_type = {{0}, GPUSORT_ROW_SUPPORTED, 1, 63, 64, 0};
 
 /* text, bpchar and name under libc */
-static const RowType libc_type = {TEXTOID, GPUSORT_ROW_LIBC, 2, 63, 128, 0};
+static const RowType libc_type = {{0}, GPUSORT_ROW_LIBC, 2, 63, 128, 0};
+
+/* Returns the encoding of an input type, or NULL. */
+static const RowType *
+find_type(Oid typid)
+{
+	for (int i = 0; i < lengthof(row_types); i++)
+	{
+		for (int j = 0; j < lengthof(row_types[i].typids); j++)
+		{
+			if (row_types[i].typids[j] == typid)
+				return &row_types[i];
+		}
+	}
+	return NULL;
+}
 
 /* How a collation compares texts */
 typedef enum Comparer
@@ -203,10 +203,8 @@ resolve_text(const RowType **type, Oid opfamily, Oid collation, int place, Gpuso
 	char	   *ctype;
 	Comparer	comparer;
 
-	/* bytea has no collation, and the pattern_ops families ignore theirs */
-	if ((*type)->typid == BYTEAOID ||
-		opfamily == TEXT_PATTERN_BTREE_FAM_OID ||
-		opfamily == BPCHAR_PATTERN_BTREE_FAM_OID)
+	/* the pattern_ops families ignore their collations */
+	if (opfamily == TEXT_PATTERN_BTREE_FAM_OID || opfamily == BPCHAR_PATTERN_BTREE_FAM_OID)
 		return NULL;
 	if (!OidIsValid(collation))
 		return psprintf("the collation of column %d is not determined", place);
@@ -295,7 +293,7 @@ unsupported(Oid type)
 const char *
 gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColumn *column)
 {
-	const RowType *type = NULL;
+	const RowType *type;
 	const char *refusal;
 	GpusortLibc *libc = NULL;
 	bool		lowered = false;
@@ -311,14 +309,11 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 		return psprintf("operator %u of column %d is not a btree ordering operator",
 						from->sort_operator, place);
 
-	for (int i = 0; i < lengthof(row_types) && type == NULL; i++)
-	{
-		if (row_types[i].typid == opcintype)
-			type = &row_types[i];
-	}
+	type = find_type(opcintype);
 	if (type == NULL && compares_as_citext(opfamily, opcintype))
 	{
-		type = &citext_type;
+		/* in small letters, it is a text */
+		type = find_type(TEXTOID);
 		lowered = true;
 	}
 	/* initdb assigns the OIDs of PostgreSQL's own families, which are below this */
@@ -329,7 +324,8 @@ gpusort_rowtype_resolve(const GpusortSortColumn *from, int place, GpusortRowColu
 	if (opfamily >= FirstNormalObjectId && !lowered && type != &supported_type)
 		return psprintf("the operator family of column %d is not built in", place);
 
-	if (type->kind == GPUSORT_ROW_TEXT || type->kind == GPUSORT_ROW_NAME)
+	/* bytea has no collation */
+	if ((type->kind == GPUSORT_ROW_TEXT && opcintype != BYTEAOID) || type->kind == GPUSORT_ROW_NAME)
 	{
 		refusal = resolve_text(&type, opfamily, from->collation, place, &libc);
 		if (refusal != NULL)
