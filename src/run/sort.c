@@ -149,42 +149,29 @@ milliseconds(instr_time begin, instr_time end)
 	return INSTR_TIME_GET_MILLISEC(end);
 }
 
-/* Returns the current time, or the begin of the key set if it is too small to be timed. */
-static instr_time
-time_of_report(const GpusortKeySet *set)
-{
-	instr_time	now = set->begun;
-
-	if (set->rows >= MIN_TIMED_ROWS)
-		INSTR_TIME_SET_CURRENT(now);
-	return now;
-}
-
-/* Adds to the engine's part of a report the sizes and times that the key set knows. */
-static void
-complete_report(const GpusortKeySet *set, instr_time now, GpusortReport *report)
+void
+gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report)
 {
 	const GpusortKeySetResult *result = set->result;
+	instr_time	now = set->begun;
 
+	/* a key set that is too small to be timed ends when it has begun */
+	if (set->rows >= MIN_TIMED_ROWS)
+		INSTR_TIME_SET_CURRENT(now);
+	if (result->client != NULL)
+		gpusort_client_report(result->client, report);
+	else
+	{
+		*report = result->report;
+		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
+	}
 	report->rows = set->rows;
 	report->key_type = set->spec.key_type;
 	report->gather_bytes = set->rows * gpusort_spec_width(&set->spec);
 	report->gather_ms = milliseconds(set->begun, result->sort_begun);
 	report->return_ms = milliseconds(result->sort_done, now);
 	report->total_ms = milliseconds(set->begun, now);
-	if (result->client == NULL)
-		report->kernels_ms = milliseconds(result->sort_begun, result->sort_done);
 	report->reason = set->reason;
-}
-
-void
-gpusort_keyset_report(const GpusortKeySet *set, GpusortReport *report)
-{
-	if (set->result->client != NULL)
-		gpusort_client_report(set->result->client, report);
-	else
-		*report = set->result->report;
-	complete_report(set, time_of_report(set), report);
 }
 
 void
