@@ -131,15 +131,6 @@ gpusort_verify_with_first(GpusortGather *gather, uint32 *order, uint64 rows, uin
 	compare_strings(&verification, verdicts);
 }
 
-/* Does row a come before row b? */
-static bool
-comes_before(Verification *verification, uint32 a, uint32 b)
-{
-	CHECK_FOR_INTERRUPTS();
-	verification->units -= COMPARISON_UNITS;
-	return gpusort_ties_compare_rows(verification->gather, a, b, 0) < 0;
-}
-
 /*
  * Returns how many of the n rows, which are in order, come before a row.  Looks from
  * the first row on, or from the last one on if from_end, by steps that double.
@@ -155,8 +146,11 @@ rows_before(Verification *verification, const uint32 *rows, uint64 n, uint32 row
 	{
 		uint64		steps = Min(step, (high - low + 1) / 2);
 		uint64		probe = from_end ? high - steps : low + steps - 1;
-		bool		before = comes_before(verification, rows[probe], row);
+		bool		before;
 
+		CHECK_FOR_INTERRUPTS();
+		verification->units -= COMPARISON_UNITS;
+		before = gpusort_ties_compare_rows(verification->gather, rows[probe], row, 0) < 0;
 		if (before)
 			low = probe + 1;
 		else
