@@ -66,18 +66,6 @@ removes(GpusortGather *gather, const void *key)
 	return true;
 }
 
-/* Makes the key of a value.  Returns false if there is no room for it: see gpusort_gather_room(). */
-static pg_attribute_always_inline bool
-take_value(GpusortGather *gather, GpusortRoom *room, GpusortKind kind, uint64 flip, Datum value)
-{
-	if (unlikely(room->next == room->end) && !gpusort_gather_room(gather, room))
-		return false;
-	gpusort_type_store_key(kind, value, flip, room->next);
-	if (!gather->limit.known || !removes(gather, room->next))
-		room->next += room->width;
-	return true;
-}
-
 static bool
 take_rows(GpusortGather *gather, GpusortRoom *room)
 {
@@ -91,12 +79,18 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 		Datum		value = gpusort_page_value(page, i, 1, &isnull);
 
 		if (unlikely(isnull))
+		{
 			gather->nulls++;
-		else if (unlikely(!take_value(gather, room, kind, flip, value)))
+			continue;
+		}
+		if (unlikely(room->next == room->end) && !gpusort_gather_room(gather, room))
 		{
 			page->next = i;
 			return false;
 		}
+		gpusort_type_store_key(kind, value, flip, room->next);
+		if (!gather->limit.known || !removes(gather, room->next))
+			room->next += room->width;
 	}
 	return true;
 }
