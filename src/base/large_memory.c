@@ -206,22 +206,11 @@ age_all(void *arg)
 	return NULL;
 }
 
-/* Starts the thread.  Returns false if that fails. */
-static bool
-begin_ageing(void)
-{
-	pthread_t	thread;
-
-	if (gpusort_thread_start(&thread, age_all, NULL) != 0)
-		return false;
-	(void) pthread_detach(thread);
-	return true;
-}
-
 /* Keeps a buffer or unmaps it. */
 static void
 put(KeptBuffer buffer)
 {
+	pthread_t	thread;
 	bool		is_kept = false;
 
 	buffer.freed = gpusort_clock_ms();
@@ -229,8 +218,8 @@ put(KeptBuffer buffer)
 	if (buffer.size > 0 && buffer.size <= kept_limit)
 	{
 		shrink(kept_limit - buffer.size, MAX_KEPT - 1);
-		if (!ageing)
-			ageing = begin_ageing();
+		if (!ageing && gpusort_thread_start(&thread, age_all, NULL) == 0)
+			ageing = pthread_detach(thread) == 0;
 		is_kept = ageing;
 	}
 	if (is_kept)
