@@ -83,17 +83,6 @@ gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int32 n)
 	read_element(reader);
 }
 
-/* Applies reordering to a weight. */
-static inline uint32
-reorder(const GpusortIcuReader *reader, uint32 primary)
-{
-	int			range = reader->nranges - 1;
-
-	while (primary >> 16 < reader->ranges[range].start)
-		range--;
-	return primary + ((uint32) reader->ranges[range].shift << 24);
-}
-
 /*
  * An element holds the upper half of a weight.  If the lower half is not zero,
  * the next element holds it.  Such a second element has both bits of 0xC0 set,
@@ -113,7 +102,13 @@ gpusort_icu_next(GpusortIcuReader *reader)
 			read_element(reader);
 		}
 		if (primary > reader->ignored || primary >> 24 == LEAD_SEPARATOR)
-			return reorder(reader, primary);
+		{
+			int			range = reader->nranges - 1;
+
+			while (primary >> 16 < reader->ranges[range].start)
+				range--;
+			return primary + ((uint32) reader->ranges[range].shift << 24);
+		}
 	}
 	return 0;
 }
