@@ -25,7 +25,6 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
-#include "key/citext.h"
 #include "key/icu.h"
 #include "key/libc.h"
 #include "key/packed.h"

@@ -33,7 +33,6 @@
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
-#include "key/citext.h"
 #include "key/column.h"
 #include "key/icu.h"
 #include "key/libc.h"

@@ -24,7 +24,6 @@
 
 #include "base/memory.h"
 #include "cpu/collate.h"
-#include "key/citext.h"
 #include "key/libc.h"
 #include "node/ties.h"
 #include "run/cpu_options.h"
