@@ -71,14 +71,7 @@ plan_trim(GpusortGather *gather, uint64 rows)
 void
 gpusort_limit_begin(GpusortGather *gather, int64 rows)
 {
-	gather->limit.rows = rows;
-	gather->limit.known = false;
-	gather->limit.removed = gather->limit.dropped = 0;
-	gather->limit.kept = 0;
-	gather->limit.leaves = 1;
-	gather->limit.asks = true;
-	gather->limit.table = NULL;
-	gather->limit.table_bytes = 0;
+	gather->limit = (GpusortNodeLimit) {.rows = rows, .leaves = 1, .asks = true, .slot = gather->limit.slot};
 	plan_trim(gather, gpusort_groups_bounded(gather) ? 0 : rows);
 }
 
