@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * stat.c
- *		Counters of all processes, for the views gpusort_stat and gpusort_stat_reasons.
+ *		Counters of all processes, for the views gpusort_stat and gpusort_stat_reasons, and
+ *		the report of a session's last sort, for gpusort_last_sort().
  *
  * A sort adds its figures once, by atomic additions to the counters of its kind and engine.
  *
@@ -16,6 +17,7 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
@@ -227,6 +229,35 @@ gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 	}
 	if (report->reason != NULL)
 		gpusort_stat_reason(kind, report->engine, report->reason);
+}
+
+/* All zero, with a NULL engine, before the session's first sort. */
+static GpusortReport last_sort;
+static char last_reason[256];	/* last_sort.reason points here, or is NULL */
+
+/*
+ * The user for whom the sort was done.  This may be another user than the
+ * session's: a SECURITY DEFINER function and SET ROLE change the current user.
+ */
+static Oid	last_user;
+
+void
+gpusort_report_keep(const GpusortReport *report)
+{
+	last_sort = *report;
+	last_user = GetUserId();
+	if (report->reason != NULL)
+	{
+		strlcpy(last_reason, report->reason, sizeof(last_reason));
+		last_sort.reason = last_reason;
+	}
+}
+
+const GpusortReport *
+gpusort_report_last(Oid *user)
+{
+	*user = last_user;
+	return &last_sort;
 }
 
 /*
