@@ -38,9 +38,6 @@
 /* About so many rows are in the groups of a sample. */
 #define SAMPLE_ROWS		4096
 
-/* Rows between two checks for interrupts */
-#define INTERRUPT_ROWS	4096
-
 /* The words of a key, and how many are in an entry of the table */
 typedef struct Layout
 {
@@ -391,7 +388,7 @@ gpusort_groups_expect(GpusortGather *gather)
 	{
 		const char *keys = gpusort_keyset_keys(gather->set, row, &count);
 
-		count = Min(count, INTERRUPT_ROWS);
+		count = Min(count, GPUSORT_GROUPS_INTERRUPT_ROWS);
 		CHECK_FOR_INTERRUPTS();
 		for (uint64 i = 0; i < count; i++)
 		{

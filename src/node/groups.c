@@ -23,9 +23,6 @@
 /* Rows are taken from a run if this part of them is left, or less. */
 #define RUN_LEFT		0.9
 
-/* Rows between two checks for interrupts */
-#define INTERRUPT_ROWS	4096
-
 /* The means to tell whether two rows are equal in the first columns of the sort */
 typedef struct Equality
 {
@@ -88,7 +85,7 @@ gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted)
 		const uint32 *key = gather->form->key_at(gather, sorted, i);
 		bool		peer = false;
 
-		if (i % INTERRUPT_ROWS == 0)
+		if (i % GPUSORT_GROUPS_INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (i == 0 || !equals_last(gather, sorted, i, last, key, &same_group))
 			rows = count = 0;

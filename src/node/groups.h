@@ -25,6 +25,9 @@ gpusort_groups_wants_distinct(const GpusortGather *gather)
 		gather->spec->groups.columns == gather->spec->ncolumns;
 }
 
+/* Rows between two checks for interrupts */
+#define GPUSORT_GROUPS_INTERRUPT_ROWS	4096
+
 /* The least rows at which groups are trimmed.  A trim of so few pays if it leaves this part of the rows, or less. */
 #define GPUSORT_GROUPS_ROWS		65536
 #define GPUSORT_GROUPS_FEW		0.5
