@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * icu_read.c
- *		Reading primary weights and contractions of a collation from ICU, for the tables
- *		of characters (key/icu_table.h) and for strings.
+ *		Reading primary weights and contractions of a collation from ICU.
  *
  * ICU's collation elements contain the primary weights of a string, but without
  * two settings of the collation, which this file applies:
@@ -24,7 +23,7 @@
  */
 #include "postgres.h"
 
-#include "key/icu_table.h"
+#include "key/icu_read.h"
 
 #ifdef GPUSORT_HAVE_ICU
 
@@ -114,13 +113,8 @@ gpusort_icu_next(GpusortIcuReader *reader)
 	return 0;
 }
 
-/*
- * Stores the weights of n UTF-16 units of text.  Returns their
- * number, or GPUSORT_ICU_WEIGHTS + 1 if there are more than GPUSORT_ICU_WEIGHTS.
- * The array has room for GPUSORT_ICU_WEIGHTS + 1 weights.  Raises ICU's errors.
- */
-static int
-read_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
+int
+gpusort_icu_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights)
 {
 	int			count = 0;
 	uint32		weight;
@@ -194,7 +188,7 @@ read_reordering(GpusortIcuReader *reader)
 		uint32		start;
 		int			place;
 
-		if (U_FAILURE(status) || length == 0 || read_weights(reader, text, length + 1, weights) != 1)
+		if (U_FAILURE(status) || length == 0 || gpusort_icu_weights(reader, text, length + 1, weights) != 1)
 			continue;
 		start = (weights[0] >> 16) << 8 | sort_key_lead(reader, text, length + 1);
 		for (place = nstarts++; place > 0 && starts[place - 1] > start; place--)
@@ -217,7 +211,7 @@ read_reordering(GpusortIcuReader *reader)
 	{
 		uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
 
-		if (read_weights(reader, &character, 1, weights) > 0 &&
+		if (gpusort_icu_weights(reader, &character, 1, weights) > 0 &&
 			weights[0] >> 24 != sort_key_lead(reader, &character, 1))
 			return false;
 	}
@@ -277,17 +271,8 @@ set_bit(uint8 *bits, uint16 character)
 	bits[character / 8] |= 1 << character % 8;
 }
 
-/*
- * Marks the UTF-16 units of the collation's contractions.  A contraction here is
- * a string that has weights of its own, or a character whose weights depend on
- * the one before, with that one.  Sets the bit of each unit that is first in a
- * contraction, and the bit of each that comes later in one.  A first unit is not
- * marked if gpusort_icu_interacts() is true of it or the second one.
- *
- * Each bit map has 8 kB, which the caller has zeroed.  Raises ICU's errors.
- */
-static void
-read_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters)
+void
+gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters)
 {
 	UErrorCode	status = U_ZERO_ERROR;
 	USet	   *set = uset_openEmpty();
@@ -321,74 +306,6 @@ read_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters)
 	}
 	uset_close(set);
 	check_status(status);
-}
-
-#define CHAR_BITS_BYTES	(0x10000 / 8)
-
-/* Asks ICU for the weights of a character of 16 bits. */
-static GpusortIcuChar
-describe_char(GpusortIcuTable *table, uint16 character)
-{
-	GpusortIcuChar result = {0};
-	uint32		weights[GPUSORT_ICU_WEIGHTS + 1];
-	int			count;
-
-	if (gpusort_icu_interacts(table->reader, character) ||
-		(table->jamo_contract && character >= 0xAC00 && character < 0xD7A4) ||
-		(count = read_weights(table->reader, &character, 1, weights)) > GPUSORT_ICU_WEIGHTS)
-	{
-		result.flags = GPUSORT_ICU_CONTEXT;
-		return result;
-	}
-	if (count == 1)
-		result = gpusort_icutable_one_weight(weights[0]);
-	else
-	{
-		if (table->nexpansions + count > table->max_expansions)
-		{
-			/* twice the room is enough: count is less than the first allocation */
-			table->expansions = repalloc(table->expansions, table->max_expansions * 2 * sizeof(GpusortIcuChar));
-			table->max_expansions *= 2;
-		}
-		result.weight = table->nexpansions;
-		result.count = count;
-		result.flags = GPUSORT_ICU_SEVERAL;
-		for (int i = 0; i < count; i++)
-			table->expansions[table->nexpansions++] = gpusort_icutable_one_weight(weights[i]);
-	}
-	if (gpusort_icutable_has_bit(table->firsts, character))
-		result.flags |= GPUSORT_ICU_FIRST;
-	if (gpusort_icutable_has_bit(table->laters, character))
-		result.flags |= GPUSORT_ICU_LATER;
-	return result;
-}
-
-void
-gpusort_icutable_make_page(GpusortIcuTable *table, int page)
-{
-	GpusortIcuChar *chars = MemoryContextAlloc(table->cxt, GPUSORT_ICU_PAGE_CHARS * sizeof(GpusortIcuChar));
-
-	for (int i = 0; i < GPUSORT_ICU_PAGE_CHARS; i++)
-		chars[i] = describe_char(table, page * GPUSORT_ICU_PAGE_CHARS + i);
-	table->pages[page] = chars;
-}
-
-void
-gpusort_icutable_begin(GpusortIcuTable *table, GpusortIcuReader *reader, MemoryContext cxt)
-{
-	uint8	   *bits = MemoryContextAllocZero(cxt, 2 * CHAR_BITS_BYTES);
-
-	memset(table, 0, sizeof(GpusortIcuTable));
-	table->reader = reader;
-	table->cxt = cxt;
-	table->firsts = bits;
-	table->laters = bits + CHAR_BITS_BYTES;
-	read_contractions(reader, table->firsts, table->laters);
-	for (int jamo = 0x1100; jamo < 0x1200; jamo += 8)
-		table->jamo_contract |= table->firsts[jamo / 8] != 0 || table->laters[jamo / 8] != 0;
-	table->max_expansions = 256;
-	table->expansions = MemoryContextAlloc(cxt, table->max_expansions * sizeof(GpusortIcuChar));
-	gpusort_icutable_make_page(table, 0);
 }
 
 #endif							/* GPUSORT_HAVE_ICU */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * icu_read.h
- *		Reading primary weights of a collation from ICU.
+ *		Reading primary weights and contractions of a collation from ICU.
  *
  * key/icu.c says what primary weights are.
  *
@@ -51,7 +51,7 @@ typedef struct GpusortIcuReader
 } GpusortIcuReader;
 
 /*
- * Most weights of a character in the tables.  The longest in ICU 72 are
+ * Most weights that gpusort_icu_weights() returns.  The longest in ICU 72 are
  * 18; a character with more than 32 is read by ICU each time.
  */
 #define GPUSORT_ICU_WEIGHTS		32
@@ -76,12 +76,30 @@ extern void gpusort_icu_start(GpusortIcuReader *reader, const uint16 *text, int3
 extern uint32 gpusort_icu_next(GpusortIcuReader *reader);
 
 /*
+ * Stores the weights of n UTF-16 units of text.  Returns their
+ * number, or GPUSORT_ICU_WEIGHTS + 1 if there are more than GPUSORT_ICU_WEIGHTS.
+ * The array has room for GPUSORT_ICU_WEIGHTS + 1 weights.  Raises ICU's errors.
+ */
+extern int	gpusort_icu_weights(GpusortIcuReader *reader, const uint16 *text, int32 n, uint32 *weights);
+
+/*
  * Is a character of a kind whose weights may depend on its neighbors, whatever the
  * contractions are?  That is a character that combines or is reordered with the one
  * before it, one half of a surrogate pair, one of the noncharacters that begin
  * CLDR's special strings (U+FDD0 to U+FDEF), or in a numeric collation a digit.
  */
 extern bool gpusort_icu_interacts(const GpusortIcuReader *reader, uint32 character);
+
+/*
+ * Marks the UTF-16 units of the collation's contractions.  A contraction here is
+ * a string that has weights of its own, or a character whose weights depend on
+ * the one before, with that one.  Sets the bit of each unit that is first in a
+ * contraction, and the bit of each that comes later in one.  A first unit is not
+ * marked if gpusort_icu_interacts() is true of it or the second one.
+ *
+ * Each bit map has 8 kB, which the caller has zeroed.  Raises ICU's errors.
+ */
+extern void gpusort_icu_contractions(const GpusortIcuReader *reader, uint8 *firsts, uint8 *laters);
 
 #endif							/* GPUSORT_HAVE_ICU */
 

@@ -291,13 +291,8 @@ extern bool gpusort_spill_fail(GpusortSpill *spill, const GpusortSpillInput *inp
 /* Raises the error of the last call that has returned false. */
 GPUSORT_NORETURN extern void gpusort_spill_raise(const GpusortSpill *spill);
 
-/* The same, which raises the error itself */
-static inline void
-gpusort_spill_get_or_raise(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
-{
-	if (!gpusort_spill_get_bytes(spill, input, data, size))
-		gpusort_spill_raise(spill);
-}
+/* gpusort_spill_get_bytes(), which raises the error itself */
+extern void gpusort_spill_get_or_raise(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size);
 
 /* ---- spill_rows.c ---- */
 
@@ -334,13 +329,7 @@ extern void gpusort_spill_stop_ahead(GpusortSpill *spill);
 extern void gpusort_spill_put_block(GpusortSpill *spill);
 
 /* Appends a word to the open run.  Raises errors of temporary files, temp_file_limit included. */
-static inline void
-gpusort_spill_put_word(GpusortSpill *spill, uint64 word)
-{
-	spill->out_words[spill->out_nwords++] = word;
-	if (unlikely(spill->out_nwords == spill->block_words))
-		gpusort_spill_put_block(spill);
-}
+extern void gpusort_spill_put_word(GpusortSpill *spill, uint64 word);
 
 /* Makes a batch of the next words of all runs, in order.  Returns false at the end of them all. */
 extern bool gpusort_spill_next_batch(GpusortSpill *spill);

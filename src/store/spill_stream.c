@@ -142,3 +142,10 @@ gpusort_spill_get_bytes(GpusortSpill *spill, GpusortSpillInput *input, void *dat
 	}
 	return true;
 }
+
+void
+gpusort_spill_get_or_raise(GpusortSpill *spill, GpusortSpillInput *input, void *data, Size size)
+{
+	if (!gpusort_spill_get_bytes(spill, input, data, size))
+		gpusort_spill_raise(spill);
+}

@@ -57,6 +57,14 @@ gpusort_spill_put_block(GpusortSpill *spill)
 	spill->out_nwords = 0;
 }
 
+void
+gpusort_spill_put_word(GpusortSpill *spill, uint64 word)
+{
+	spill->out_words[spill->out_nwords++] = word;
+	if (unlikely(spill->out_nwords == spill->block_words))
+		gpusort_spill_put_block(spill);
+}
+
 /* Are there words of the run behind those that have been read? */
 static inline bool
 has_more(const GpusortSpillInput *input)
