@@ -55,13 +55,15 @@ typedef struct GpusortSpillExtent
 
 StaticAssertDecl(sizeof(GpusortSpillExtent) == MAXALIGN(sizeof(GpusortSpillExtent)),
 				 "rows after an extent's header must be aligned");
-StaticAssertDecl(sizeof(GpusortSpillExtent) >= MINIMAL_TUPLE_DATA_OFFSET + 6, "a row without its header must find room for it");
 
 /* The most words of a block, in a spill of words */
 #define GPUSORT_SPILL_BLOCK_WORDS	256
 
 /* Bytes of a tuple's header: those from t_infomask2 to where the data begin, if it has no NULLs */
 #define GPUSORT_SPILL_HEADER_BYTES	6
+
+StaticAssertDecl(sizeof(GpusortSpillExtent) >= MINIMAL_TUPLE_DATA_OFFSET + GPUSORT_SPILL_HEADER_BYTES,
+				 "a row without its header must find room for it");
 
 /* The most bytes of a number, and of a row's two numbers */
 #define GPUSORT_SPILL_NUMBER_BYTES	9
