@@ -364,9 +364,9 @@ foreach my $query ('SELECT few, count(*) FROM big GROUP BY few', 'SELECT few, v,
 }
 
 # GpuSort is stable: aggregates that show the order of rows show that of the table.
-foreach my $query ((map { "SELECT k, count(*), $_ AS a FROM big GROUP BY k" } 'array_agg(v)', "string_agg(x, ',')", "string_agg(pad::bytea, '')", 'json_agg(v)', 'jsonb_agg(v)', 'json_object_agg(id, v)', 'own_sum(v)', 'own_max(v)', 'own_list(v)',
-			'sum(v) + own_sum(v)', 'array_agg(v) FILTER (WHERE v > 3)', 'sum(v / 7.0::float8)'),
-	'SELECT k, own_list(id) AS a FROM big GROUP BY k HAVING own_sum(v) > 3')
+foreach my $query ((map { "SELECT v AS k, count(*), $_ AS a FROM big GROUP BY v" } 'array_agg(id)', "string_agg(x, ',')", "string_agg(pad::bytea, '')", 'json_agg(id)', 'jsonb_agg(id)', 'json_object_agg(id, few)', 'own_sum(id)', 'own_max(id)', 'own_list(id)',
+			'sum(few) + own_sum(id)', 'array_agg(id) FILTER (WHERE few > 3)', 'sum(id / 7.0::float8)'),
+	'SELECT v AS k, own_list(id) AS a FROM big GROUP BY v HAVING own_sum(id) > 3')
 {
 	my ($off, $on) = plans($query, 'on');
 	like($on, qr/GroupAggregate.*GpuSort/s, "sorted: $query") or diag("$off\n$on");
