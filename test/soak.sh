@@ -167,11 +167,14 @@ is_ours() {
   [ -n "$(find "$tree/src" "$tree/test/fault" -name "$file" -exec grep -qE "^$function\(" {} \; -print)" ]
 }
 
-# core_raises TEXT STATEMENT: true if the statement raises this error with gpusort.enabled off, too.
-# It reads all rows: a random sample may have none that raise it.
+# core_raises TEXT PLACE STATEMENT: true if a function of core raises this error that the statement
+# calls itself, as SQLsmith calls those of aggregates, with values that no aggregate gives them; or if
+# the statement raises it with gpusort.enabled off, too.  It reads all rows then: a random sample may
+# have none that raise it.
 core_raises() {
   local answer statement
-  statement=$(sed -E 's/ tablesample (system|bernoulli) \([0-9.]+\)//g' <<<"$2")
+  [[ $3 != *"pg_catalog.${2%%,*}("* ]] || return 0
+  statement=$(sed -E 's/ tablesample (system|bernoulli) \([0-9.]+\)//g' <<<"$3")
   answer=$(PGOPTIONS="-c gpusort.enabled=off -c statement_timeout=30s" psql -qXAt -U smith -d smith \
     -c BEGIN -c "$statement" -c ROLLBACK 2>&1 | sed -E 's/"[^"]*"/"..."/g; s/[0-9]+/N/g') || true
   [[ $answer = *"ERROR:  $1"* ]]
@@ -185,7 +188,8 @@ judge_errors() {
   errors_of "$work/smith-on" | sort -t $'\t' -k 1,3 >"$work/errors-on"
   while IFS=$'\t' read -r code text place statement; do
     [[ $code = XX* ]] || continue
-    if is_ours "$place" || { ! cut -f 2 "$work/errors-off" | grep -qxF "$text" && ! core_raises "$text" "$statement"; }; then
+    # grep ends before it has read all
+    if is_ours "$place" || { ! grep -qxF "$text" <(cut -f 2 "$work/errors-off") && ! core_raises "$text" "$place" "$statement"; }; then
       [ "$text" = "$seen" ] || printf 'not ok: %s: an error with gpusort only: %s\n%s\n%s\n' "$1" "$text" "$place" "$statement"
       seen=$text
       n=$((n + 1))
