@@ -165,7 +165,7 @@ static uint64
 rows_allowed(GpusortGather *gather)
 {
 	uint64		rows = gpusort_keyset_rows(gather->set);
-	uint64		allowed = GPUSORT_GATHER_LOOK_ROWS;
+	uint64		allowed = Max(gather->set_spec.expected_rows, GPUSORT_GATHER_LOOK_ROWS);
 	Size		memory = gpusort_gather_memory(gather, 0);
 	Size		used = memory - gather->rows.store.spare_bytes;
 	Size		left;
