@@ -149,18 +149,18 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	/* there is no estimate of a LIMIT that is not known */
 	if (bound.rows >= 0 && !bound.constant)
 		return;
-	if (gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->sort_pathkeys),
-							  slowest_comparison(root->sort_pathkeys)))
-		return;
-	if (!gpusort_plan_key(root->sort_pathkeys, &key))
-		return;
 
 	/*
-	 * If the cheapest path is sorted, core has added it to ordered_rel as it is, and add_path()
+	 * First of all: if the cheapest path is sorted, core has added it to ordered_rel as it is, and add_path()
 	 * may have freed it for another one.  Its memory still says that it is sorted, or
 	 * is in use by something that is no path of input_rel, or by a partial one.
 	 */
 	if (input->parent != input_rel || input->parallel_workers > 0)
+		return;
+	if (gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->sort_pathkeys),
+							  slowest_comparison(root->sort_pathkeys)))
+		return;
+	if (!gpusort_plan_key(root->sort_pathkeys, &key))
 		return;
 	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
 		(path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)

@@ -119,7 +119,7 @@ sub compare
 	my ($plan) = answer($session, "EXPLAIN (COSTS OFF) $sequence");
 	my $messages = $session->{err};
 	$session->{err} = '';
-	$session = session($node) if !$session->{psql}->pumpable && $node->poll_query_until('postgres', undef, '');
+	die "the session has ended: $messages\n$sequence" if !$session->{psql}->pumpable;
 	return ($core =~ /^\d+\|-?\d*$/ && $core eq $ours && $messages eq '' ? '' : "core: $core\nGpuSort: $ours\n$messages\n", $plan);
 }
 
