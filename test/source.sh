@@ -87,7 +87,7 @@ build_assert_server() {
         --enable-tap-tests --with-icu --without-readline --without-llvm &&
       make -s -j"$(nproc)" &&
       make -s install &&
-      make -s -C contrib/citext install
+      for extension in amcheck citext postgres_fdw; do make -s -C contrib/$extension install || exit 1; done
   ) >"$work/assert.log" 2>&1 || { tail -20 "$work/assert.log"; return 1; }
   rm -rf "$work/assert"
   touch "$root/made"

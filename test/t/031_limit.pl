@@ -203,7 +203,7 @@ like(explained("SELECT $_ FROM t ORDER BY f FETCH FIRST 10 ROWS WITH TIES"),
 # the prepared statement's plan is made before the LIMIT is known
 foreach my $n (5, 5000)
 {
-	like($node->safe_psql('postgres', "SET gpusort.force = on; SET plan_cache_mode = force_generic_plan; PREPARE p (int) AS SELECT id, r FROM t ORDER BY r LIMIT \$1; "
+	like($node->safe_psql('postgres', "SET gpusort.force = on; SET max_parallel_workers_per_gather = 0; SET plan_cache_mode = force_generic_plan; PREPARE p (int) AS SELECT id, r FROM t ORDER BY r LIMIT \$1; "
 			  . "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE p ($n)"),
 		qr/Bound: $n\n/, "LIMIT \$1 of $n: the bound is the parameter's value");
 }
