@@ -140,6 +140,8 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 	Path	   *input = input_rel->cheapest_total_path;
 	Path	   *path;
 	double		rows;
+	int			width;
+	bool		sorted;
 	GpusortKeyPlan key;
 
 	/* root->limit_tuples is unset above grouping and set operations */
@@ -151,24 +153,25 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 		return;
 
 	/*
-	 * First of all: if the cheapest path is sorted, core has added it to ordered_rel as it is, and add_path()
+	 * If the cheapest path is sorted, core has added it to ordered_rel as it is, and add_path()
 	 * may have freed it for another one.  Its memory still says that it is sorted, or
-	 * is in use by something that is no path of input_rel, or by a partial one.
+	 * is in use by something that is no path of input_rel, or by a partial one.  The next allocation may
+	 * use it, so a sorted path is not read behind this.
 	 */
 	if (input->parent != input_rel || input->parallel_workers > 0)
 		return;
-	if (gpusort_cost_few_rows(input->rows, input->pathtarget->width, list_length(root->sort_pathkeys),
-							  slowest_comparison(root->sort_pathkeys)))
+	sorted = pathkeys_contained_in(root->sort_pathkeys, input->pathkeys);
+	rows = input->rows;
+	width = input->pathtarget->width;
+	if (gpusort_cost_few_rows(rows, width, list_length(root->sort_pathkeys), slowest_comparison(root->sort_pathkeys)))
 		return;
 	if (!gpusort_plan_key(root->sort_pathkeys, &key))
 		return;
-	if (!pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) &&
-		(path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
+	if (!sorted && (path = price_sort(root, ordered_rel, input, root->sort_pathkeys, &key, bound)) != NULL)
 		offer(root, ordered_rel, path);
 
 	if (!ordered_rel->consider_parallel || input_rel->partial_pathlist == NIL)
 		return;
-	rows = input->rows;
 	input = linitial(input_rel->partial_pathlist);
 	if (pathkeys_contained_in(root->sort_pathkeys, input->pathkeys))
 		return;
