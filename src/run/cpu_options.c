@@ -7,9 +7,9 @@
  * sort gets no more threads than core would give the query processes, and all
  * sorts of the cluster together get at most max_parallel_workers threads, and no
  * more than max_worker_processes, beside the backends' own ones.  The count lies in
- * shared memory; no error is raised while an engine's threads are taken, and a merge's thread is given back
- * by a callback, so it stays right.  A sort
- * gets what is left and never waits.  Core's own parallel workers are not counted,
+ * shared memory; no error is raised while an engine's threads are taken, and a merge's
+ * thread is given back by a callback, so it stays right.  A sort gets what is left and
+ * never waits.  Core's own parallel workers are not counted,
  * because core does not publish their number.
  *
  * Index builds are counted as well, because a restore runs several at a time: threads that take the
