@@ -15,6 +15,7 @@
 #include "storage/bufmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/typcache.h"
 
 #include "base/large_memory.h"
 #include "index/words.h"
@@ -128,14 +129,21 @@ static void
 plan_words(GpusortIndexBuild *build)
 {
 	GpusortSortSpec *spec = &build->spec;
-	const GpusortType *type = gpusort_type_find(TupleDescAttr(spec->desc, 0)->atttypid);
+	Oid			type_id = build->index->rd_opcintype[0];
+	const GpusortType *type = gpusort_type_find(type_id);
+	bool		descending = (build->index->rd_indoption[0] & INDOPTION_DESC) != 0;
+	TypeCacheEntry *entry;
 
 	if (spec->desc->natts != 1 || type == NULL || (type->kind != GPUSORT_KIND_INT2 && type->kind != GPUSORT_KIND_INT4) ||
 		RelationGetNumberOfBlocks(build->heap) >= 1 << GPUSORT_WORD_BLOCK_BITS || build->info->ii_Concurrent)
 		return;
+	/* a user's operator class may order the type in another way */
+	entry = lookup_type_cache(type_id, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
+	if (spec->operators[0] != (descending ? entry->gt_opr : entry->lt_opr))
+		return;
 	build->words = palloc(sizeof(GpusortIndexWords));
 	build->words->type = type;
-	build->words->flip = (build->index->rd_indoption[0] & INDOPTION_DESC) != 0 ? PG_UINT64_MAX : 0;
+	build->words->flip = descending ? PG_UINT64_MAX : 0;
 	build->words->nulls_first = spec->nulls_first[0];
 	spec->value_type = &word_type;
 	spec->form = build->gather.form = &gpusort_values;
