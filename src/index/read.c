@@ -293,8 +293,17 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool aliv
 static void
 read_by_core(GpusortIndexBuild *build, CorePage *page, BlockNumber block, BlockNumber blocks)
 {
-	build->tuples += table_index_build_range_scan(build->heap, build->index, build->info, false, false, false,
+	IndexInfo  *info = build->info;
+	List	   *expressions = info->ii_ExpressionsState;
+	ExprState  *predicate = info->ii_PredicateState;
+
+	/* core prepares expressions in its own estate, and forgets them; those of this file's pages stay prepared */
+	info->ii_ExpressionsState = NIL;
+	info->ii_PredicateState = NULL;
+	build->tuples += table_index_build_range_scan(build->heap, build->index, info, false, false, false,
 												  block, blocks, take_row, page, NULL);
+	info->ii_ExpressionsState = expressions;
+	info->ii_PredicateState = predicate;
 	end_page(page);
 }
 

@@ -108,6 +108,18 @@ SQL
 
 my $little = 'SET maintenance_work_mem = 1024;';
 
+# users' operator classes, and a type that is stored as another one
+$node->safe_psql('postgres', <<'SQL');
+CREATE DOMAIN whole AS int;
+CREATE FUNCTION reversed(int, int) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS 'SELECT btint4cmp($2, $1)';
+CREATE FUNCTION reversed(date, date) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS 'SELECT date_cmp($2, $1)';
+CREATE OPERATOR CLASS reversed_int FOR TYPE int USING btree AS OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <,
+  FUNCTION 1 reversed(int, int);
+CREATE OPERATOR CLASS reversed_date FOR TYPE date USING btree AS OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <,
+  FUNCTION 1 reversed(date, date);
+SQL
+same("kinds ($_)") foreach 'k reversed_int', 'k reversed_int DESC', 'd reversed_date', 'k reversed_int, id', 'k oid_ops', 'k oid_ops DESC', 'k oid_ops, id', '(k::whole)';
+
 # ---- types, directions and options ----
 
 foreach my $column (qw(id k few i2 b f4 f8 ts d iv c u num txt bp by arr bits ip r n nm), 'txt COLLATE "C"', 'txt text_pattern_ops',
@@ -355,6 +367,27 @@ SKIP:
 	like($node->safe_psql('postgres', 'CREATE INDEX left_to_core ON kinds (js); SELECT rows, key_type, engine, reason FROM gpusort_last_sort()'),
 		qr/^0\|index\|core\|.*jsonb/, 'gpusort_last_sort() shows why core has built an index');
 	is($node->safe_psql('postgres', $counters), join('|', $builds + 1, $by_core + 1, $rows + 20000), 'gpusort_stat counts builds');
+}
+
+# Pages that gpusort reads and pages that core reads take turns.  The function of the index sees how much memory the session has.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION measured(id int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	IF id % 500 = 100 THEN
+		RAISE NOTICE 'bytes: %', (SELECT sum(total_bytes) FROM pg_backend_memory_contexts);
+	END IF;
+	RETURN id;
+END $$;
+CREATE TABLE turns (id int, k int, pad text) WITH (fillfactor = 50);
+INSERT INTO turns SELECT i, i, repeat('x', 1800) FROM generate_series(1, 4000) i;
+UPDATE turns SET pad = pad || 'y' WHERE ((ctid::text::point)[0])::int % 2 = 0 AND (ctid::text::point)[1] = 1;
+SQL
+{
+	my (undef, undef, $notices) = $node->psql('postgres', 'CREATE INDEX ON turns ((k + 1), (k * 2), abs(k), (k % 7), measured(k))');
+	my @bytes = $notices =~ /bytes: (\d+)/g;
+
+	cmp_ok(@bytes, '>=', 6, 'the memory of a build is measured');
+	cmp_ok($bytes[-1], '<', $bytes[0] + 2_000_000, "memory does not grow with the pages that core reads: @bytes");
 }
 
 # ---- errors ----
