@@ -38,6 +38,12 @@ gpusort_places_cover(GpusortPlaces *places, int natts)
 {
 	if (natts > GPUSORT_PLACES_MAX)
 		return false;
+	/* nothing changes in this case: places that have been found stay */
+	for (int c = places->natts; c < natts; c++)
+	{
+		if (GPUSORT_ATTRIBUTE(places->desc, c)->attlen < -1)
+			return false;
+	}
 	for (; places->natts < natts; places->natts++)
 	{
 		int			c = places->natts;
@@ -45,8 +51,6 @@ gpusort_places_cover(GpusortPlaces *places, int natts)
 		int			mask = gpusort_align(1, places->desc, c) - 1;
 		int			aligned = (places->begin + mask) & ~mask;
 
-		if (bytes < -1)
-			return false;
 		places->columns[c].bytes = bytes;
 		places->columns[c].mask = mask;
 		if (places->first < c)

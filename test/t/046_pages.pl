@@ -63,7 +63,7 @@ CREATE TYPE cs;
 CREATE FUNCTION cs_in(cstring) RETURNS cs IMMUTABLE STRICT LANGUAGE internal AS 'unknownin';
 CREATE FUNCTION cs_out(cs) RETURNS cstring IMMUTABLE STRICT LANGUAGE internal AS 'unknownout';
 CREATE TYPE cs (INPUT = cs_in, OUTPUT = cs_out, INTERNALLENGTH = -2, ALIGNMENT = char);
-CREATE TABLE strange AS SELECT i AS id, left(md5(i::text), i % 20)::cs AS c, md5(i::text) AS v, h(i) AS k FROM generate_series(1, 5000) i;
+CREATE TABLE strange AS SELECT i AS id, repeat('t', i % 5) AS t, h(i) AS k, md5(i::text) AS v, left(md5(i::text), i % 20)::cs AS c, -i AS late FROM generate_series(1, 5000) i;
 -- three wide rows a page, and values out of line
 CREATE TABLE wide (k int, v text, t text);
 ALTER TABLE wide ALTER v SET STORAGE PLAIN, ALTER t SET STORAGE EXTERNAL;
@@ -144,7 +144,8 @@ my @queries = (
 	'SELECT * FROM (SELECT id, \'t\' || repeat(\'o\', 200) AS tag, 1.5 AS n FROM torn UNION ALL SELECT id, NULL, 1.25 FROM narrow UNION ALL SELECT y::int8, x, k FROM aged) AS u ORDER BY n DESC, tag COLLATE "C" NULLS FIRST, id',
 	# 19rc1 itself crashes when it reads such values
 	($node->safe_psql('postgres', 'SHOW server_version_num') < 190000
-		? ('SELECT c, v, k FROM strange ORDER BY k, id', 'SELECT * FROM strange WHERE k > 0 ORDER BY v COLLATE "C"', 'SELECT id FROM strange ORDER BY id') : ()),
+		? ('SELECT c, v, k FROM strange ORDER BY k, id', 'SELECT * FROM strange WHERE k > 0 ORDER BY v COLLATE "C"', 'SELECT id FROM strange ORDER BY id',
+			'SELECT count(DISTINCT k), percentile_disc(0.5) WITHIN GROUP (ORDER BY late), max(k), max(t), min(v) FROM strange') : ()),
 	'SELECT n.id, md5(s::text) FROM (SELECT id FROM narrow LIMIT 4) n, LATERAL (SELECT k, \'x\'::text AS c1, \'x\'::text AS c2, \'x\'::text AS c3, \'x\'::text AS c4, \'x\'::text AS c5, \'x\'::text AS c6, \'x\'::text AS c7, \'x\'::text AS c8, \'x\'::text AS c9, \'x\'::text AS c10, \'x\'::text AS c11, \'x\'::text AS c12, \'x\'::text AS c13, \'x\'::text AS c14, \'x\'::text AS c15, \'x\'::text AS c16, \'x\'::text AS c17, \'x\'::text AS c18, \'x\'::text AS c19, \'x\'::text AS c20, \'x\'::text AS c21, \'x\'::text AS c22, \'x\'::text AS c23, \'x\'::text AS c24, \'x\'::text AS c25, \'x\'::text AS c26, \'x\'::text AS c27, \'x\'::text AS c28, \'x\'::text AS c29, \'x\'::text AS c30 FROM torn WHERE torn.k > n.id % 3 UNION ALL SELECT k + 0, \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\', \'y\' FROM narrow WHERE narrow.k > n.id % 3 ORDER BY k OFFSET 0) s',
 	'SELECT * FROM (SELECT \'a\'::text AS tag FROM torn UNION ALL SELECT v FROM torn UNION ALL SELECT NULL FROM narrow) AS u ORDER BY tag COLLATE "C"',
 	'SELECT * FROM (SELECT \'a\'::text AS tag, id FROM torn UNION ALL SELECT v, id FROM torn) AS u ORDER BY tag COLLATE "C", id LIMIT 300',
