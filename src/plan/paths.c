@@ -192,7 +192,8 @@ gpusort_plan_offer_paths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *o
 
 /*
  * Can a table's paths return what these pathkeys sort by?  as_columns: its target list must have it.  The planner would compute
- * an expression above the Gather, in one process, and plan/parallel.c would not replace such a sort.
+ * an expression above the Gather, in one process, and plan/parallel.c would not replace such a sort.  Nor is an expression
+ * computed below a join, for rows that the join removes, or in a worker, if it is not safe there.
  */
 static bool
 returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys, bool as_columns)
@@ -209,7 +210,8 @@ returns_columns(PlannerInfo *root, RelOptInfo *rel, List *pathkeys, bool as_colu
 			if (find_ec_member_matching_expr(eclass, lfirst(column), rel->relids) != NULL)
 				break;
 		}
-		if (column == NULL && (as_columns || !relation_can_be_sorted_early(root, rel, eclass, false)))
+		if (column == NULL && (as_columns || !bms_equal(rel->relids, root->all_baserels) ||
+							   !relation_can_be_sorted_early(root, rel, eclass, true)))
 			return false;
 	}
 	return true;

@@ -133,6 +133,32 @@ foreach my $case (
 		"$limit|t", "LIMIT $limit of $n rows in $memory: the order is right");
 }
 
+# A key that is an expression is not computed below a join, for rows that the join removes, nor in a worker, if it is not safe there.
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION costly(int, int) RETURNS bool LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10000 AS 'BEGIN RETURN true; END';
+CREATE TABLE outer_rows AS SELECT i / 4 AS k, i AS v FROM generate_series(1, 100000) i;
+CREATE INDEX ON outer_rows (k);
+ALTER TABLE outer_rows SET (parallel_workers = 4);
+CREATE TABLE inner_rows AS SELECT hashint4(i) % 25000 AS k, i % 100 AS x, repeat('x', 20) AS pad FROM generate_series(1, 50000) i;
+CREATE INDEX ON inner_rows (k);
+ALTER TABLE inner_rows SET (parallel_workers = 0);
+CREATE TABLE padded AS SELECT i AS k, repeat('x', 100) AS pad FROM generate_series(-25000, 25000) i;
+CREATE UNIQUE INDEX ON padded (k);
+VACUUM ANALYZE outer_rows, inner_rows, padded;
+SQL
+{
+	my $settings = "SET work_mem = '64kB'; SET effective_cache_size = '640kB'; CREATE TEMP TABLE places AS SELECT i AS x, -i AS y FROM generate_series(0, 99) i; ANALYZE places;";
+
+	foreach my $query (
+		'SET max_parallel_workers_per_gather = 4; SELECT count(*) FROM (SELECT i.k, i.x FROM outer_rows o JOIN inner_rows i ON o.k = i.k AND costly(o.v, i.x) ORDER BY i.k, (SELECT y FROM places p WHERE p.x = i.x) OFFSET 0) s',
+		'SET max_parallel_workers_per_gather = 0; SELECT count(*) FROM (SELECT i.k, p.pad, 100 / i.x FROM inner_rows i JOIN padded p ON i.k = p.k AND i.x <> length(p.pad) - 100 ORDER BY i.k, 100 / i.x OFFSET 0) s')
+	{
+		my ($core, $ours) = map { $node->safe_psql('postgres', "SET gpusort.enabled = $_; $settings $query") } 'off', 'on';
+
+		is($ours, $core, $query =~ s/.*ORDER BY (.*) OFFSET.*/$1/r . ': an expression is computed where core computes it');
+	}
+}
+
 # a cursor that outlives the subtransaction in which it began to spill
 is($node->safe_psql('postgres', q(
 SET gpusort.memory_limit = '2MB';
