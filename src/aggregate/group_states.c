@@ -20,6 +20,7 @@
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_agg.h"
+#include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/expandeddatum.h"
@@ -95,6 +96,12 @@ add_transition(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const
 												aggref->inputcollid);
 	get_typlenbyval(aggref->aggtranstype, &transition->length, &transition->by_value);
 	set_initial(transition, aggregate, aggref->aggtranstype);
+	/* CREATE AGGREGATE checks this, too, but the function may have become strict since */
+	if (transition->function.fn_strict && transition->initial_null &&
+		(transition->nargs == 0 || !IsBinaryCoercible(types[0], aggref->aggtranstype)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+				 errmsg("aggregate %u needs to have compatible input type and transition type", aggref->aggfnoid)));
 	states->grow |= !transition->by_value || aggref->aggtranstype == INTERNALOID;
 }
 
@@ -118,6 +125,7 @@ add_final(GpusortStates *states, Aggref *aggref, HeapTuple aggregate, const Oid 
 		return;
 	build_aggregate_finalfn_expr((Oid *) types, nargs, aggref->aggtranstype, aggref->aggtype, aggref->inputcollid,
 								 form->aggfinalfn, &expr);
+	final->length = get_typlen(aggref->aggtype);
 	final->call = gpusort_states_make_call(states, &final->function, form->aggfinalfn, expr, nargs, aggref->inputcollid);
 	/* the other arguments only tell their types */
 	for (int i = 1; i < nargs; i++)
@@ -287,6 +295,7 @@ gpusort_states_add(GpusortStates *states, GpusortPage *page, const uint32 *group
 		gpusort_states_begin(states, ngroups);
 	for (int t = 0; t < states->ntransitions; t++)
 		add_page(states, t, page, groups);
+	states->rows += page->count;
 	MemoryContextSwitchTo(old);
 }
 
@@ -305,10 +314,17 @@ gpusort_states_advance(GpusortStates *states, const NullableDatum *args)
 }
 
 Size
-gpusort_states_bytes(const GpusortStates *states)
+gpusort_states_bytes(GpusortStates *states)
 {
-	return states->grow ? MemoryContextMemAllocated(state_cxt(states), true) :
-		(Size) states->room * states->ntransitions * sizeof(GpusortState);
+	if (!states->grow)
+		return (Size) states->room * states->ntransitions * sizeof(GpusortState);
+	/* a state may have a memory context of its own: the time for all of them is divided among as many rows */
+	if (states->rows >= states->measured_at + states->ngroups)
+	{
+		states->bytes = MemoryContextMemAllocated(state_cxt(states), true);
+		states->measured_at = states->rows;
+	}
+	return states->bytes;
 }
 
 void
@@ -337,6 +353,8 @@ gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext
 		final->call->isnull = false;
 		values[i] = FunctionCallInvoke(final->call);
 		nulls[i] = final->call->isnull;
+		/* several expressions may use the result */
+		values[i] = MakeExpandedObjectReadOnly(values[i], nulls[i], final->length);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -347,5 +365,6 @@ gpusort_states_forget(GpusortStates *states)
 	ReScanExprContext(states->agg->curaggcontext);
 	ReScanExprContext(states->agg->tmpcontext);
 	states->ngroups = states->room = 0;
+	states->rows = states->measured_at = states->bytes = 0;
 	states->states = NULL;
 }

@@ -45,8 +45,8 @@ extern void gpusort_states_combine(GpusortStates *states, uint32 group, MinimalT
 /* Advances the only aggregate, of which there is one group, by a row's arguments. */
 extern void gpusort_states_advance(GpusortStates *states, const NullableDatum *args);
 
-/* The bytes that the states take. */
-extern Size gpusort_states_bytes(const GpusortStates *states);
+/* The bytes that the states take, or took before at most as many rows were added as there are groups. */
+extern Size gpusort_states_bytes(GpusortStates *states);
 
 /* Computes the results of a group, in the order of the Aggrefs, once.  They live until the expression context is reset. */
 extern void gpusort_states_finish(GpusortStates *states, uint32 group, ExprContext *econtext, Datum *values, bool *nulls);

@@ -161,6 +161,7 @@ gpusort_aggregate_accepts(const Aggref *aggref)
 	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
 	Node	   *fractions;
 	List	   *order;
+	Oid			type;
 	bool		descending;
 
 	if (kind == GPUSORT_AGGREGATE_OTHER || aggref->agglevelsup > 0)
@@ -174,8 +175,12 @@ gpusort_aggregate_accepts(const Aggref *aggref)
 			(gpusort_type_find(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)) != NULL &&
 			 !contain_subplans((Node *) aggref->aggfilter));
 	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
-	return list_length(aggref->args) == 1 && list_length(order) == 1 &&
-		!contain_subplans((Node *) aggref->args) && !contain_subplans((Node *) aggref->aggfilter) &&
-		gpusort_aggregate_type(gpusort_aggregate_argument(aggref)) != NULL &&
-		has_default_order(linitial(order), exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr), &descending);
+	type = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr);
+	if (list_length(aggref->args) != 1 || list_length(order) != 1 ||
+		contain_subplans((Node *) aggref->args) || contain_subplans((Node *) aggref->aggfilter) ||
+		gpusort_aggregate_type(gpusort_aggregate_argument(aggref)) == NULL ||
+		!has_default_order(linitial(order), type, &descending))
+		return false;
+	/* values are added in ascending order, in which a sum may be rounded in another way than in descending order */
+	return !(descending && kind == GPUSORT_AGGREGATE_SUM && (type == FLOAT4OID || type == FLOAT8OID));
 }

@@ -50,6 +50,7 @@ typedef struct AggregateNode
 	List	   *by_rows;		/* of those that need rows in order, */
 	List	   *rest;			/* and of others; if rows come in order: those without DISTINCT */
 	int			processes;		/* of feeds below; 0: this process reads the rows itself */
+	bool		rewinds;		/* with groups: another scan may return the same results */
 	bool		done;			/* all rows have been read */
 	GpusortReport report;		/* of rows that come in order, so far */
 	GpusortPage page;			/* the rows that are being read */
@@ -119,6 +120,8 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 	ListCell   *lc;
 
 	outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
+	/* as in core's Sort: without the flag, parameters may change of which chgParam does not tell */
+	node->rewinds = (eflags & EXEC_FLAG_REWIND) != 0;
 	node->own = linitial(scan->custom_private);
 	node->by_rows = lsecond(scan->custom_private);
 	node->rest = lthird(scan->custom_private);
@@ -266,7 +269,7 @@ rescan_node(CustomScanState *css)
 	AggregateNode *node = (AggregateNode *) css;
 	PlanState  *child = outerPlanState(css);
 
-	if (node->grouped != NULL && node->done && css->ss.ps.chgParam == NULL && child->chgParam == NULL)
+	if (node->grouped != NULL && node->rewinds && node->done && css->ss.ps.chgParam == NULL && child->chgParam == NULL)
 	{
 		gpusort_grouped_rewind(node->grouped);
 		return;

@@ -55,6 +55,7 @@ typedef struct GpusortFinal
 	int			transition;		/* index */
 	FmgrInfo	function;
 	FunctionCallInfo call;		/* NULL: there is no final function */
+	int16		length;			/* of its result's type */
 } GpusortFinal;
 
 struct GpusortStates
@@ -69,6 +70,9 @@ struct GpusortStates
 	TupleTableSlot *sent;		/* states of a group for another process, */
 	TupleTableSlot *received;	/* and from one */
 	bool		grow;			/* states are of types of variable length, or internal */
+	uint64		rows;			/* that have been added, */
+	uint64		measured_at;	/* when that many were, */
+	Size		bytes;			/* states that grow took these bytes */
 	uint32		ngroups;
 	uint32		room;			/* groups that there is room for */
 	GpusortState *states;			/* that of transition t of group g is at g * ntransitions + t */

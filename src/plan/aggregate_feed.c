@@ -67,7 +67,7 @@ gpusort_plan_aggregate_feed(const Agg *agg, Plan *child, List *aggregates, List 
 	ListCell   *lc;
 
 	if (!IsA(child, Gather) || ((Gather *) child)->num_workers == 0 || ((Gather *) child)->single_copy ||
-		((Gather *) child)->invisible)
+		((Gather *) child)->invisible || list_length(others) > MaxTupleAttributeNumber)
 		return NULL;
 	foreach(lc, list_concat_copy(aggregates, others))
 	{

@@ -53,6 +53,9 @@ aggregates_feed(PlannerInfo *root, const PathTarget *target)
 	bool		grouped = root->parse->groupClause != NIL;
 	ListCell   *lc;
 
+	/* a feed sends states in tuples */
+	if (list_length(root->agginfos) + list_length(root->parse->groupClause) > MaxTupleAttributeNumber)
+		return false;
 	foreach(lc, root->agginfos)
 	{
 		Aggref	   *aggref = GPUSORT_AGGINFO_AGGREF((AggInfo *) lfirst(lc));

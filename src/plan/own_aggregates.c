@@ -278,6 +278,10 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 		return false;
 	if (!add_others(agg, &parts->columns) || parts->columns.n > agg->numCols)
 		return false;
+	/* a group's results are a tuple */
+	if (agg->numCols + list_length(parts->own) + list_length(parts->ordered) + list_length(parts->others) >
+		MaxTupleAttributeNumber)
+		return false;
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
 	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
 }

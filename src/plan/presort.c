@@ -254,7 +254,8 @@ begins_with(const Sort *sort, const Sort *other)
 {
 	return other->numCols <= sort->numCols &&
 		memcmp(sort->sortColIdx, other->sortColIdx, other->numCols * sizeof(AttrNumber)) == 0 &&
-		memcmp(sort->sortOperators, other->sortOperators, other->numCols * sizeof(Oid)) == 0;
+		memcmp(sort->sortOperators, other->sortOperators, other->numCols * sizeof(Oid)) == 0 &&
+		memcmp(sort->nullsFirst, other->nullsFirst, other->numCols * sizeof(bool)) == 0;
 }
 
 Plan *

@@ -366,6 +366,52 @@ foreach my $query ($wide, $narrow, "SELECT * FROM ($narrow) q ORDER BY 2")
 }
 cmp_ok($cancelled, '>=', 6, "$cancelled queries were cancelled");
 
+# ---- own functions ----
+
+answer($session, <<'SQL');
+RESET gpusort.memory_limit;
+CREATE FUNCTION joined(text, int) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce($1, '') || '.' || $2 $$;
+CREATE AGGREGATE joined(int) (SFUNC = joined, STYPE = text);
+CREATE FUNCTION finished(a int[]) RETURNS int[] LANGUAGE plpgsql AS 'BEGIN a[2] := 7; RETURN a; END';
+CREATE AGGREGATE finished(int) (SFUNC = array_append, STYPE = int[], INITCOND = '{}', FINALFUNC = finished);
+CREATE FUNCTION changed(a int[]) RETURNS int[] LANGUAGE plpgsql AS 'BEGIN a[1] := coalesce(a[1], 0) + 100; RETURN a; END';
+CREATE FUNCTION made(n int) RETURNS int[] LANGUAGE plpgsql AS 'DECLARE a int[]; BEGIN FOR i IN 1 .. n LOOP a[i] := -i; END LOOP; RETURN a; END';
+SQL
+foreach my $rest ('FROM (SELECT * FROM big WHERE id < 9 OFFSET 0) q', 'FROM big WHERE id < 400 GROUP BY few')
+{
+	same_answer("an array that a function changes is used twice $rest", "SELECT changed(finished($_)), made(5), finished($_), made(6), changed(finished($_)), count(DISTINCT v) $rest")
+	  foreach 'id ORDER BY id DESC', $rest =~ /GROUP/ ? () : 'id';
+	same_answer("floats are added in the order of the query $rest", "SELECT sum(DISTINCT f / 7 ORDER BY f / 7 DESC), avg(DISTINCT f / 7 ORDER BY f / 7 DESC), sum(DISTINCT v ORDER BY v DESC) $rest");
+	same_answer("an aggregate of users $rest", "SELECT joined(v::int ORDER BY id), count(DISTINCT v) $rest");
+}
+answer($session, 'ALTER FUNCTION joined(text, int) STRICT');
+foreach my $query ('joined(v::int), count(DISTINCT v) FROM (SELECT * FROM big WHERE id < 9 OFFSET 0) q', 'joined(v::int ORDER BY v) FROM big WHERE id < 9', 'few, joined(v::int), count(DISTINCT v) FROM big GROUP BY few')
+{
+	$session->{err} = '';
+	both_answers("SELECT $query");
+	like($session->{err}, qr/\A(?:ERROR:  aggregate \d+ needs to have compatible input type and transition type\n){2}\z/, "the function of an aggregate has become strict: $query");
+}
+
+# ---- more aggregates than a tuple has columns ----
+
+foreach my $workers (0, 2)
+{
+	my $many = join ', ', map { "max(v + $_) + min(v + $_) + sum(id + $_)" } 1 .. 600;
+	my @parallel = ('SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0', 'SET min_parallel_table_scan_size = 0', "SET max_parallel_workers_per_gather = $workers");
+
+	same_answer("many aggregates, $workers workers $_", @parallel, "SELECT md5(r::text) FROM (SELECT count(DISTINCT v), $many FROM big WHERE id < 3000 $_) r")
+	  foreach '', 'GROUP BY few ORDER BY few';
+	answer($session, map { /(\w+) =/ ? "RESET $1" : () } @parallel);
+}
+
+# ---- scans that are repeated ----
+
+same_answer('a window has a condition that changes from scan to scan', <<"SQL");
+SELECT n, (SELECT sum(rows) FROM (SELECT few, count(*) AS rows, $median AS m
+	FROM (SELECT id, k, f, n, v, few, row_number() OVER (PARTITION BY v ORDER BY k) AS place FROM big WHERE id < 20000) w WHERE place <= n.n GROUP BY few) q WHERE m IS NOT NULL)
+FROM generate_series(1, 4) n
+SQL
+
 # ---- permissions ----
 
 foreach my $case (
