@@ -93,11 +93,16 @@ smith_settings=("shared_preload_libraries = 'gpusort'" "gpusort.force = on" "gpu
 # Cancels queries of SQLsmith, and parallel workers, by chance or after a second, until it is
 # ended.  The queries by which SQLsmith reads the catalogs when it starts stay.
 cancel_queries() {
+  local client
+  # otherwise psql would go on
+  trap 'kill "$client" 2>/dev/null; exit' TERM
   while :; do
-    psql -qXAt >/dev/null 2>&1 <<'SQL' || true
+    psql -qXAt >/dev/null 2>&1 <<'SQL' &
 SELECT pg_cancel_backend(pid) FROM pg_stat_activity
   WHERE usename = 'smith' AND state = 'active' AND query ~ '(ref|subq)_[0-9]' AND (random() < 0.2 OR query_start < now() - interval '1 s') \watch 0.2
 SQL
+    client=$!
+    wait "$client" || true
     # the server restarts
     sleep 0.2
   done
