@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -59,13 +60,15 @@ groups_pay(const Agg *agg, const Plan *child)
 /*
  * Do the states of an aggregate fit in memory for all groups at once?  bytes: of all rows.  Core has the states of one group
  * at a time.  States with all values of a group, as array_agg() has, are internal.  Some small ones are, too, but their
- * aggregates are harmless.
+ * aggregates are harmless.  Those of users' aggregates may be of any type of variable length.
  */
 static bool
 states_fit(Aggref *aggref, double bytes)
 {
-	return (aggref->aggtranstype != INTERNALOID && aggref->aggtranstype != XMLOID) ||
-		gpusort_aggregate_is_harmless(aggref) || bytes <= gpusort_guc_memory_limit(1) / 2.0;
+	bool		grow = aggref->aggtranstype == INTERNALOID || aggref->aggtranstype == XMLOID ||
+		(aggref->aggfnoid >= FirstNormalObjectId && get_typlen(aggref->aggtranstype) < 0);
+
+	return !grow || gpusort_aggregate_is_harmless(aggref) || bytes <= gpusort_guc_memory_limit(1) / 2.0;
 }
 
 /* Is it a Sort whose child can take its place?  It hands on all columns. */

@@ -297,7 +297,7 @@ same_answer('an error in the array of fractions is one in any case', "SELECT att
 same_answer('but a single one does', "SELECT attempt('SELECT few, percentile_disc(2) WITHIN GROUP (ORDER BY nullif(k, k)), count(*) FROM big GROUP BY few')");
 foreach my $query (
 	(map { "SELECT few, $own, $_ FROM big GROUP BY few ORDER BY few" }  'percentile_cont(few / 100.0) WITHIN GROUP (ORDER BY v)',
-		'count(DISTINCT to_jsonb(x))', 'rank(5) WITHIN GROUP (ORDER BY v)', 'count(random() >= 0)', 'sum((SELECT v))', 'GROUPING(few)', 'count(DISTINCT (SELECT v))'),
+		'cardinality(own_list(id))', 'count(DISTINCT to_jsonb(x))', 'rank(5) WITHIN GROUP (ORDER BY v)', 'count(random() >= 0)', 'sum((SELECT v))', 'GROUPING(few)', 'count(DISTINCT (SELECT v))'),
 	"SELECT few, count(DISTINCT x), sum((CASE v % 3 WHEN 0 THEN 1e300 WHEN 1 THEN -1e300 ELSE 1 END)::float8) FROM (SELECT * FROM big ORDER BY few, v, k) q GROUP BY few ORDER BY few",
 	"SELECT few, $own FROM big GROUP BY GROUPING SETS ((few), ()) ORDER BY few",
 	"SELECT few, x, $own FROM big WHERE id < 999 GROUP BY ROLLUP (few, x) ORDER BY few, x",
