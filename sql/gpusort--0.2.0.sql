@@ -172,6 +172,8 @@ CREATE FUNCTION gpusort_stat_list(
   OUT kind text,
   OUT engine text,
   OUT count bigint,
+  OUT checked bigint,
+  OUT failures bigint,
   OUT rows bigint,
   OUT bytes bigint,
   OUT disk_bytes bigint,
@@ -192,12 +194,12 @@ COMMENT ON FUNCTION gpusort_stat_list() IS
 'the rows of the view gpusort_stat';
 
 CREATE VIEW gpusort_stat AS
-  SELECT s.kind, s.engine, s.count, s.rows, s.bytes, s.disk_bytes, s.runs, s.workers,
-    s.gather_ms, s.copy_in_ms, s.sort_ms, s.arrange_ms, s.copy_out_ms, s.wait_ms, s.stats_reset
+  SELECT s.kind, s.engine, s.count, s.checked, s.failures, s.rows, s.bytes, s.disk_bytes, s.runs,
+    s.workers, s.gather_ms, s.copy_in_ms, s.sort_ms, s.arrange_ms, s.copy_out_ms, s.wait_ms, s.stats_reset
   FROM gpusort_stat_list() s;
 
 COMMENT ON VIEW gpusort_stat IS
-'sums over all users since stats_reset, for each kind of work (sort: GpuSort, index: builds of btree indexes, function: gpu_sort() and others, aggregate: GpuSort Aggregate) and each engine that did it: how often, rows, bytes of memory at the peak, bytes and sorted runs in temporary files, parallel workers that gathered rows, and the milliseconds of each stage; NULL where it is not known';
+'sums over all users since stats_reset, for each kind of work (sort: GpuSort, index: builds of btree indexes, function: gpu_sort() and others, aggregate: GpuSort Aggregate) and each engine that did it: how often, how many results gpusort.verify has checked, and how many it has found wrong, rows, bytes of memory at the peak, bytes and sorted runs in temporary files, parallel workers that gathered rows, and the milliseconds of each stage; NULL where it is not known';
 
 CREATE FUNCTION gpusort_stat_reason_list(
   OUT kind text,

@@ -24,6 +24,7 @@
 bool		gpusort_enabled = true;
 bool		gpusort_force = false;
 bool		gpusort_index_builds = true;
+bool		gpusort_verify = false;
 int			gpusort_memory_limit = -1;
 int			gpusort_max_memory_limit = -1;
 int			gpusort_engine_choice = GPUSORT_ENGINE_AUTO;
@@ -81,6 +82,14 @@ gpusort_guc_define(void)
 							 &gpusort_index_builds,
 							 true,
 							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("gpusort.verify",
+							 "Checks each result of gpusort while it is returned.",
+							 "A result that is out of order, or that has other rows than came in, is an error.",
+							 &gpusort_verify,
+							 false,
+							 PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpusort.memory_limit",

@@ -18,6 +18,7 @@ typedef enum GpusortEngineChoice
 extern bool gpusort_enabled;
 extern bool gpusort_force;
 extern bool gpusort_index_builds;
+extern bool gpusort_verify;
 extern int	gpusort_memory_limit;	/* kB; -1: work_mem times hash_mem_multiplier */
 extern int	gpusort_max_memory_limit;	/* kB, the administrator's bound; -1: none */
 extern int	gpusort_engine_choice;	/* GpusortEngineChoice */

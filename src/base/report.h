@@ -45,6 +45,7 @@ typedef struct GpusortReport
 	uint64_t	disk;			/* bytes of temporary files */
 	int			runs;			/* spilled ones */
 	int			workers;		/* that have gathered rows */
+	bool		checked;		/* the result has been checked (gpusort.verify) */
 	const char *reason;			/* why the GPU did not sort; NULL if it did or was not
 								 * asked for; valid until the run ends */
 } GpusortReport;

@@ -41,6 +41,8 @@ static const char *const engines[] = {"core", "cpu", "cuda"};
 typedef enum Field
 {
 	COUNT,
+	CHECKED,
+	FAILURES,
 	ROWS,
 	BYTES,
 	DISK_BYTES,
@@ -207,6 +209,7 @@ gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 {
 	const uint64 more[FIELDS] = {
 		[COUNT] = 1,
+		[CHECKED] = report->checked,
 		[ROWS] = report->rows,
 		[BYTES] = Max(report->memory, report->gather_bytes),
 		[DISK_BYTES] = report->disk,
@@ -229,6 +232,15 @@ gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 	}
 	if (report->reason != NULL)
 		gpusort_stat_reason(kind, report->engine, report->reason);
+}
+
+void
+gpusort_stat_count_failure(GpusortStatKind kind, const char *engine)
+{
+	Stat	   *stat = gpusort_shmem_attach(&shmem);
+
+	if (stat != NULL)
+		pg_atomic_fetch_add_u64(&stat->counters[kind][engine_number(engine)][FAILURES], 1);
 }
 
 /* All zero, with a NULL engine, before the session's first sort. */

@@ -25,6 +25,9 @@ typedef enum GpusortStatKind
 /* Counts a sort and, if its report has one, its reason.  The report's engine may be "core"; NULL counts as the CPU. */
 extern void gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report);
 
+/* Counts a result that a check of gpusort.verify has found wrong: its sort does not end. */
+extern void gpusort_stat_count_failure(GpusortStatKind kind, const char *engine);
+
 /* Counts a reason alone: why the engine, and no better one, does the work. */
 extern void gpusort_stat_reason(GpusortStatKind kind, const char *engine, const char *reason);
 

@@ -41,7 +41,7 @@ sub added
 
 is($node->safe_psql('postgres', q(SELECT attrelid::regclass, string_agg(attname, ' ') FROM (SELECT * FROM pg_attribute ORDER BY attrelid, attnum) a
 	WHERE attrelid IN ('gpusort_stat'::regclass, 'gpusort_stat_reasons'::regclass) GROUP BY 1)), <<'RESULT' =~ s/\n$//r, 'the columns of the views');
-gpusort_stat|kind engine count rows bytes disk_bytes runs workers gather_ms copy_in_ms sort_ms arrange_ms copy_out_ms wait_ms stats_reset
+gpusort_stat|kind engine count checked failures rows bytes disk_bytes runs workers gather_ms copy_in_ms sort_ms arrange_ms copy_out_ms wait_ms stats_reset
 gpusort_stat_reasons|kind engine reason count
 RESULT
 is($node->safe_psql('postgres', 'SELECT gpusort_stat_reset(); SELECT kind, engine, count, rows, disk_bytes, wait_ms FROM gpusort_stat'), "\n" . <<'RESULT' =~ s/\n$//r,
