@@ -97,6 +97,8 @@ run_regress_on_standin() {
   start_cluster "${server_settings[@]}"
   run_regress "regress, stand-in device" "-c gpusort.engine=cuda -c gpusort.min_rows=0" \
     -C "$standin" -f "$source/Makefile"
+  run_regress "regress, stand-in device, verified" "-c gpusort.engine=cuda -c gpusort.min_rows=0 -c gpusort.verify=on" \
+    -C "$standin" -f "$source/Makefile"
 }
 
 # on_standin COMMAND...: runs tests on the build with the stand-in.
@@ -155,10 +157,10 @@ for file in "$tree"/test/t/*.pl; do
   esac
 done
 
-# with the stand-in device, too
+# with the stand-in device, too, and each result verified
 start on_standin run_file "$tree"/test/t/013*.pl
 start on_standin run_file "$tree"/test/t/041*.pl
-export SETTINGS="gpusort.engine=cuda"
+export SETTINGS="gpusort.engine=cuda gpusort.verify=on"
 CASES=150 start on_standin run_file "$tree"/test/t/020*.pl
 CASES=100 SETTINGS="$SETTINGS gpusort.min_rows=0" start on_standin run_file "$tree"/test/t/031*.pl
 CASES=40 start on_standin run_file "$tree"/test/t/034*.pl

@@ -75,7 +75,7 @@ soak_queries() {
         [ "$engine" = cpu ] || name+=", stand-in device"
         new_seed
         echo "$1: SEED=$seed CASES=40 $name"
-        SEED=$seed CASES=40 SETTINGS="gpusort.engine=$engine" run_tap "$1: $name" "$file"
+        SEED=$seed CASES=40 SETTINGS="gpusort.engine=$engine gpusort.verify=on" run_tap "$1: $name" "$file"
         check_reports "$1: $name"
       done
     done
@@ -84,7 +84,7 @@ soak_queries() {
 
 # ---- SQLsmith ----
 
-smith_settings=("shared_preload_libraries = 'gpusort'" "gpusort.force = on" "gpusort.min_rows = 0"
+smith_settings=("shared_preload_libraries = 'gpusort'" "gpusort.force = on" "gpusort.verify = on" "gpusort.min_rows = 0"
   "gpusort.memory_limit = 64kB" "work_mem = 64kB" "max_worker_processes = 20" "max_parallel_workers = 16"
   "max_parallel_workers_per_gather = 2" "parallel_setup_cost = 0" "parallel_tuple_cost = 0"
   "min_parallel_table_scan_size = 0" "min_parallel_index_scan_size = 0"

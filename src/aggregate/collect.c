@@ -115,6 +115,8 @@ gpusort_collect(const GpusortCollector *to, const GpusortChunk *first, PlanState
 										   .nnulls = chunk->nnulls,
 										   .groups = groups,
 										   .keys = to->numbers == NULL ? groups : groups + chunk->count,
+										   .checked = chunk->checked,
+										   .sum = chunk->sum,
 									   });
 				break;
 			case GPUSORT_CHUNK_STATES:

@@ -192,6 +192,8 @@ send_keys(Feed *feed, int number)
 
 	chunk->values = number;
 	chunk->nnulls = keys.nnulls;
+	chunk->checked = keys.checked;
+	chunk->sum = keys.sum;
 	if (feed->numbers != NULL)
 		appendBinaryStringInfo(&feed->chunk, (char *) keys.groups, keys.count * sizeof(uint32));
 	appendBinaryStringInfo(&feed->chunk, keys.keys, keys.count * keys.key_bytes);

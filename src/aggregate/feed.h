@@ -43,6 +43,8 @@ typedef struct GpusortChunk
 	uint64		nnulls;			/* of keys: values that are NULL */
 	uint32		count;			/* of rows or keys */
 	int			values;			/* of keys: their index */
+	bool		checked;		/* of keys, as in GpusortKeys */
+	uint64		sum;
 	char		data[FLEXIBLE_ARRAY_MEMBER];
 } GpusortChunk;
 

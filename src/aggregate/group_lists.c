@@ -344,7 +344,7 @@ gpusort_lists_next(GpusortLists *lists, uint32 *group, void **keys, uint64 *coun
 }
 
 void
-gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to)
+gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to, GpusortCheckKeys *check)
 {
 	uint64		count = lists->counts[lists->next - 1];
 	int			key_bytes = lists->type->key_bytes;
@@ -353,6 +353,8 @@ gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to)
 
 	if (lists->sorted != NULL)
 	{
+		if (check != NULL)
+			gpusort_check_keys_add(check, &check->wanted, lists->sorted + (lists->offset - count) * key_bytes, count);
 		gpusort_group_add_keys(to, lists->sorted + (lists->offset - count) * key_bytes, count);
 		return;
 	}
@@ -370,6 +372,8 @@ gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to)
 
 			CHECK_FOR_INTERRUPTS();
 			read_file(lists, piece, (Size) n * key_bytes);
+			if (check != NULL)
+				gpusort_check_keys_add(check, &check->wanted, piece, n);
 			gpusort_group_add_keys(to, piece, n);
 			left -= n;
 		}

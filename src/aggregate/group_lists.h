@@ -10,6 +10,7 @@
 
 #include "nodes/pg_list.h"
 
+#include "functions/check.h"
 #include "functions/group.h"
 
 /* A group with more keys is left to the key set, which may sort with threads, and selects. */
@@ -81,8 +82,11 @@ extern void gpusort_lists_begin_scan(GpusortLists *lists, uint32 ngroups);
  */
 extern bool gpusort_lists_next(GpusortLists *lists, uint32 *group, void **keys, uint64 *count);
 
-/* Adds the keys of the group that gpusort_lists_next() returned last to the keys of another one. */
-extern void gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to);
+/*
+ * Adds the keys of the group that gpusort_lists_next() returned last to the keys of another one.  check: NULL, or they are
+ * those that are wanted
+ */
+extern void gpusort_lists_copy(GpusortLists *lists, GpusortGroup *to, GpusortCheckKeys *check);
 
 /* Frees everything, if it has begun. */
 extern void gpusort_lists_end(GpusortLists *lists);

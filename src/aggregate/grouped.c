@@ -22,6 +22,7 @@
 #include "aggregate/feed.h"
 #include "aggregate/grouped.h"
 #include "aggregate/ordered.h"
+#include "base/check.h"
 #include "guc.h"
 #include "node/sorter.h"
 
@@ -53,6 +54,13 @@ struct GpusortGrouped
 	TupleTableSlot *row;		/* of a feed */
 	TupleTableSlot *result;
 	TupleTableSlot *sorted;
+
+	/* of gpusort.verify: the groups that are returned are in order, and none is there twice */
+	bool		checked;
+	PlanState  *ps;
+	GpusortCheckOrder order;
+	GpusortCheckRow last;
+	uint64		returned;
 };
 
 /* shares: orders and values beside its own that the memory is divided among */
@@ -102,7 +110,8 @@ gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others, cons
 									  (Expr *) column);
 	}
 	grouped->econtext = ps->ps_ExprContext;
-	grouped->sorter = gpusort_sorter_init(ps->state, desc, by, columns->n, false);
+	grouped->ps = ps;
+	grouped->sorter = gpusort_sorter_init(ps, desc, by, columns->n, false);
 	grouped->row = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsMinimalTuple);
 	desc = ExecTypeFromExprList(list_concat(list_concat(list_concat(exprs, own), ordered), others));
 	grouped->result = ExecInitExtraTupleSlot(ps->state, desc, &TTSOpsVirtual);
@@ -223,6 +232,7 @@ compute(GpusortGrouped *grouped, Groups *groups)
 		tuplesort_puttupleslot(grouped->sort, slot);
 	}
 	ExecClearTuple(slot);
+	gpusort_aggregates_end_groups(groups->aggregates);
 	forget_groups(groups);
 }
 
@@ -284,8 +294,36 @@ gpusort_grouped_finish(GpusortGrouped *grouped)
 	if (grouped->fed && grouped->begun)
 		compute(grouped, &grouped->first);
 	tuplesort_performsort(grouped->sort);
+	grouped->checked = gpusort_verify;
+	if (grouped->checked && grouped->order.keys == NULL)
+	{
+		gpusort_check_order_init(&grouped->order, n, attnos, grouped->columns.orders, grouped->columns.collations,
+								 grouped->columns.nulls_first);
+		gpusort_check_row_init(&grouped->last, &grouped->order);
+	}
+	grouped->last.known = false;
+	grouped->returned = 0;
 	pfree(attnos);
 	MemoryContextSwitchTo(old);
+}
+
+/* Checks that the group that is to be returned is behind the one before. */
+static void
+check_next(GpusortGrouped *grouped)
+{
+	GpusortCheckSubject subject = {GPUSORT_STAT_AGGREGATE, "GpuSort Aggregate", NULL, grouped->ps};
+	int			column;
+	int			order = -1;
+
+	if (grouped->last.known)
+		order = gpusort_check_row_compare(&grouped->last, &grouped->order, grouped->order.n, grouped->sorted, &column);
+	if (order > 0)
+		gpusort_check_fail_order(&subject, grouped->returned, column);
+	if (order == 0)
+		gpusort_check_fail(&subject, psprintf("Groups " UINT64_FORMAT " and " UINT64_FORMAT " of the result are the same group.",
+											  grouped->returned, grouped->returned + 1));
+	gpusort_check_row_keep(&grouped->last, &grouped->order, grouped->sorted);
+	grouped->returned++;
 }
 
 bool
@@ -295,6 +333,8 @@ gpusort_grouped_next(GpusortGrouped *grouped, Datum *values, bool *nulls)
 
 	if (!tuplesort_gettupleslot(grouped->sort, true, false, grouped->sorted, NULL))
 		return false;
+	if (unlikely(grouped->checked))
+		check_next(grouped);
 	slot_getallattrs(grouped->sorted);
 	memcpy(values, grouped->sorted->tts_values, n * sizeof(Datum));
 	memcpy(nulls, grouped->sorted->tts_isnull, n * sizeof(bool));
@@ -305,6 +345,8 @@ void
 gpusort_grouped_rewind(GpusortGrouped *grouped)
 {
 	tuplesort_rescan(grouped->sort);
+	grouped->last.known = false;
+	grouped->returned = 0;
 }
 
 void

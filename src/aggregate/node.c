@@ -36,6 +36,7 @@
 #include "aggregate/ordered.h"
 #include "base/shmem.h"
 #include "base/stat.h"
+#include "guc.h"
 
 typedef struct AggregateNode
 {
@@ -189,6 +190,7 @@ read_rows(AggregateNode *node)
 		read_pages(node, &report);
 	if (node->grouped != NULL)
 		gpusort_grouped_finish(node->grouped);
+	report.checked = gpusort_verify;
 	gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &report);
 	node->done = true;
 }
@@ -247,6 +249,7 @@ forget_rows(AggregateNode *node)
 	if (node->in_order != NULL)
 	{
 		gpusort_in_order_forget(node->in_order);
+		node->report.checked = gpusort_verify;
 		if (node->report.rows > 0)
 			gpusort_stat_count(GPUSORT_STAT_AGGREGATE, &node->report);
 	}

@@ -144,7 +144,7 @@ init_order(GpusortOrdered *ordered, GpusortOrder *order, const Aggref *aggref)
 		order->values[order->nvalues++] = gpusort_row_value_init(expr, ordered->ps);
 	}
 	desc = ExecTypeFromExprList(exprs);
-	order->sorter = gpusort_sorter_init(estate, desc, columns, n, order->distinct);
+	order->sorter = gpusort_sorter_init(ordered->ps, desc, columns, n, order->distinct);
 	order->slot = ExecStoreAllNullTuple(ExecInitExtraTupleSlot(estate, desc, &TTSOpsVirtual));
 	order->last = ExecInitExtraTupleSlot(estate, desc, &TTSOpsMinimalTuple);
 }

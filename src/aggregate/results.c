@@ -18,6 +18,7 @@
 
 #include "aggregate/group_numbers.h"
 #include "aggregate/state.h"
+#include "base/fault.h"
 #include "cpu/cpu.h"
 #include "functions/aggregate.h"
 #include "functions/group.h"
@@ -109,6 +110,7 @@ read_in_order(GpusortAggregates *node, int number)
 	const uint64 *next;
 	uint64		n;
 	uint64		last = 0;
+	GpusortCheckKeys *check = &node->values[number].check;
 
 	gpusort_group_begin_scan(keys, &scan);
 	spill = node->values[number].limit.spill;
@@ -117,8 +119,12 @@ read_in_order(GpusortAggregates *node, int number)
 		if (node->aggregates[i].values == number && is_percentile(&node->aggregates[i]))
 			find_places(node, &node->aggregates[i], gpusort_spill_rows(spill));
 	}
+	if (node->checked)
+		gpusort_check_keys_begin_read(check);
 	for (uint64 place = 0; (next = gpusort_group_next(&scan, &n)) != NULL; place += n)
 	{
+		if (node->checked)
+			gpusort_check_words_read(check, next, n);
 		for (int i = 0; i < node->naggregates; i++)
 		{
 			if (node->aggregates[i].values == number)
@@ -126,6 +132,8 @@ read_in_order(GpusortAggregates *node, int number)
 		}
 		last = next[n - 1];
 	}
+	if (node->checked)
+		gpusort_check_keys_end_read(check);
 	gpusort_group_end_scan(&scan);
 	gpusort_group_end_spill(keys->limit);
 }
@@ -149,6 +157,8 @@ find_keys(GpusortAggregates *node, int number)
 			continue;
 		find_places(node, aggregate, gpusort_group_rows(keys));
 		gpusort_percentile_select(keys, aggregate->places, aggregate->nplaces, aggregate->found);
+		for (int j = 0; j < aggregate->nplaces && node->checked; j++)
+			gpusort_check_select(&node->values[number].check, keys, aggregate->places[j], aggregate->found[j]);
 		aggregate->nplaces = 0;
 	}
 	if (in_order)
@@ -169,7 +179,7 @@ sum_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool *i
 
 /* Returns an array of all values, also of those that are NULL. */
 static Datum
-array_of(GpusortValues *values, bool *isnull)
+array_of(const GpusortAggregates *node, GpusortValues *values, bool *isnull)
 {
 	const GpusortType *type = values->keys.type;
 	ArrayType  *array;
@@ -179,9 +189,12 @@ array_of(GpusortValues *values, bool *isnull)
 	if (*isnull)
 		return (Datum) 0;
 	if (values->rows > 0 && values->group_keys == NULL)
-		return PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls));
+		return PointerGetDatum(gpusort_group_array(&values->keys, exprType(values->expression), values->nnulls,
+												   node->checked ? &values->check : NULL));
 	array = gpusort_array_build(exprType(values->expression), type->value_bytes, values->rows, values->nnulls, false, &to);
 	gpusort_type_decode(type, values->group_keys, values->rows, false, to);
+	if (node->checked && values->rows > 0)
+		gpusort_check_values(&values->check, to, values->rows);
 	return PointerGetDatum(array);
 }
 
@@ -202,7 +215,7 @@ result_of(const GpusortAggregates *node, const GpusortAggregate *aggregate, bool
 			*isnull = aggregate->most == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_value(values->keys.type, aggregate->mode);
 		case GPUSORT_AGGREGATE_SORTED:
-			return array_of(values, isnull);
+			return array_of(node, values, isnull);
 		default:
 			*isnull = aggregate->fractions.null || aggregate->percentiles.rows == 0;
 			return *isnull ? (Datum) 0 : gpusort_percentile_result(&aggregate->percentiles, aggregate->found);
@@ -249,6 +262,7 @@ gpusort_aggregates_finish(GpusortAggregates *node, Datum *values, bool *nulls)
 		GpusortValues *values = &node->values[i];
 
 		values->rows = node->begun ? gpusort_group_rows(&values->keys) : 0;
+		values->check.wanted = values->check.in;
 		if (node->begun && !values->sorted)
 			find_keys(node, i);
 	}
@@ -301,8 +315,9 @@ find_large_group(GpusortAggregates *node, int number)
 		gpusort_array_check_size(values->lists.type->value_bytes, values->rows, values->nnulls);
 	gpusort_group_begin(&values->keys, values->lists.type, node->cxt, !values->sorted);
 	values->keys.limit = values->sorted ? NULL : &values->limit;
-	gpusort_lists_copy(&values->lists, &values->keys);
+	gpusort_lists_copy(&values->lists, &values->keys, node->checked ? &values->check : NULL);
 	MemoryContextSwitchTo(old);
+	gpusort_checksum_join(&values->check.out, &values->check.wanted);
 	if (!values->sorted)
 		find_keys(node, number);
 }
@@ -331,6 +346,23 @@ gpusort_aggregates_begin_groups(GpusortAggregates *node, uint32 ngroups)
 	}
 }
 
+/* Checks the sorted keys of a small group, which begin the reading of its results. */
+static void
+check_group(GpusortCheckKeys *check, const void *keys, uint64 n)
+{
+	gpusort_check_keys_begin_read(check);
+	gpusort_check_keys_read(check, keys, n);
+	check->wanted = check->read;
+	gpusort_checksum_join(&check->out, &check->read);
+}
+
+void
+gpusort_aggregates_end_groups(GpusortAggregates *node)
+{
+	for (int i = 0; i < node->nvalues && node->begun && node->checked; i++)
+		gpusort_check_keys_end(&node->values[i].check);
+}
+
 void
 gpusort_aggregates_finish_group(GpusortAggregates *node, uint32 group, Datum *results, bool *nulls)
 {
@@ -346,11 +378,16 @@ gpusort_aggregates_finish_group(GpusortAggregates *node, uint32 group, Datum *re
 		values->rows = values->group == group ? values->group_rows : 0;
 		if (values->rows == 0)
 			continue;
+		values->check.group = group;
+		values->check.wanted = values->check.dropped = (GpusortChecksum) {0};
 		if (values->group_keys == NULL)
 			find_large_group(node, i);
 		else
 		{
 			gpusort_cpu_sort_few(values->group_keys, values->rows, values->lists.type->key_bytes);
+			GPUSORT_FAULT_BREAK(GROUP, values->group_keys, values->lists.type->key_bytes, &values->rows);
+			if (node->checked)
+				check_group(&values->check, values->group_keys, values->rows);
 			if (!values->sorted)
 				find_sorted_keys(node, i, values->group_keys, values->rows);
 		}

@@ -15,6 +15,7 @@
 #include "aggregate/percentile.h"
 #include "aggregate/row_value.h"
 #include "aggregate/values.h"
+#include "functions/check.h"
 
 /* The keys that one or several aggregates need: the values of an expression in rows that pass a filter */
 typedef struct GpusortValues
@@ -26,6 +27,7 @@ typedef struct GpusortValues
 	GpusortRowValue value;		/* the expression, for the executor */
 	ExprState  *filter;			/* NULL: none */
 	GpusortGroup keys;			/* with groups: those of one large group */
+	GpusortCheckKeys check;		/* if the node's result is checked */
 	GpusortGroupLimit limit;	/* without groups, all zeros if sorted */
 	uint64		rows;			/* keys whose results are being computed, */
 	uint64		nnulls;			/* and NULLs, which are only counted */
@@ -71,6 +73,7 @@ struct GpusortAggregates
 	int			naggregates;
 	GpusortPage *page;			/* the rows that are being added */
 	bool		begun;			/* rows have been added */
+	bool		checked;		/* gpusort.verify was on when rows began to be added */
 	bool		grouped;
 	int			shares;			/* of gpusort.memory_limit */
 };

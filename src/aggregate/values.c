@@ -99,6 +99,7 @@ gpusort_aggregates_memory(const GpusortAggregates *node)
 static void
 begin_gathering(GpusortAggregates *node)
 {
+	node->checked = gpusort_verify;
 	for (int i = 0; i < node->nvalues; i++)
 	{
 		GpusortValues *values = &node->values[i];
@@ -107,11 +108,14 @@ begin_gathering(GpusortAggregates *node)
 		/* several percentiles are found one after the other */
 		gpusort_group_begin(&values->keys, values->sorted ? gpusort_type_get(exprType(values->expression)) :
 							gpusort_aggregate_type((Expr *) values->expression), node->cxt, limited);
+		if (node->checked)
+			gpusort_check_keys_begin(&values->check, values->keys.type, false, GPUSORT_STAT_AGGREGATE, "GpuSort Aggregate", node->ps);
 		if (limited)
 		{
 			values->limit = (GpusortGroupLimit) {
 				.bytes = gpusort_aggregates_memory(node),
 				.distinct = values->distinct,
+				.check = node->checked ? &values->check : NULL,
 			};
 			values->keys.limit = &values->limit;
 		}
@@ -164,7 +168,11 @@ add_page(GpusortAggregates *node, GpusortValues *values)
 		if (unlikely(isnull))
 			values->nnulls++;
 		else
+		{
+			if (unlikely(node->checked))
+				gpusort_check_value(&values->check, value, 0);
 			gpusort_group_add(&values->keys, value);
+		}
 	}
 	check_size(values);
 }
@@ -183,7 +191,11 @@ add_page_to_lists(GpusortAggregates *node, GpusortValues *values, const uint32 *
 			continue;
 		value = get_value(node, values, i, &isnull);
 		if (!isnull)
+		{
+			if (unlikely(node->checked))
+				gpusort_check_value(&values->check, value, groups[i]);
 			gpusort_lists_add(&values->lists, groups[i], value);
+		}
 		else
 		{
 			values->nnulls++;
@@ -232,11 +244,32 @@ gpusort_aggregates_take(GpusortAggregates *node, int number)
 		.groups = values->lists.groups,
 		.keys = values->lists.keys,
 		.key_bytes = values->lists.type->key_bytes,
+		.checked = node->checked,
+		.sum = values->check.in.sum,
 	};
 
+	values->check.in = (GpusortChecksum) {0};
 	values->lists.count = 0;
 	values->nnulls = 0;
 	return keys;
+}
+
+/* Checks keys that another process has gathered, and adds them to those that come in. */
+static void
+check_keys(GpusortAggregates *node, GpusortCheckKeys *check, const uint32 *groups, const GpusortKeys *keys)
+{
+	GpusortChecksum sent = {keys->count, keys->sum};
+	GpusortChecksum come = {0};
+
+	for (uint32 i = 0; i < keys->count; i++)
+	{
+		Datum		value = gpusort_check_value_of(check, gpusort_group_key(check->type, keys->keys, i));
+
+		gpusort_checksum_add(&come, gpusort_check_value_hash(check, value, node->grouped ? keys->groups[i] : 0));
+		gpusort_check_value(check, value, node->grouped ? groups[keys->groups[i]] : 0);
+	}
+	if (keys->checked && !gpusort_checksum_equal(&sent, &come))
+		gpusort_check_fail_rows(&check->subject, &sent, &come);
 }
 
 void
@@ -248,6 +281,8 @@ gpusort_aggregates_put(GpusortAggregates *node, int number, const uint32 *groups
 		begin_gathering(node);
 	node->begun = true;
 	values->nnulls += keys.nnulls;
+	if (node->checked)
+		check_keys(node, &values->check, groups, &keys);
 	if (node->grouped)
 		gpusort_lists_add_keys(&values->lists, groups, keys.groups, keys.keys, keys.count);
 	else

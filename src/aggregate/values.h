@@ -22,6 +22,8 @@ typedef struct GpusortKeys
 	const uint32 *groups;		/* the numbers of their groups */
 	const void *keys;
 	int			key_bytes;
+	bool		checked;		/* there is, by gpusort.verify, */
+	uint64		sum;			/* the sum of the hashes of values and numbers of groups */
 } GpusortKeys;
 
 /*
@@ -63,6 +65,9 @@ extern void gpusort_aggregates_begin_groups(GpusortAggregates *aggregates, uint3
 
 /* Computes the results of a group: of each once, from number 0 on.  They live until the next call. */
 extern void gpusort_aggregates_finish_group(GpusortAggregates *aggregates, uint32 group, Datum *values, bool *nulls);
+
+/* With groups: these were all of them.  Checks that they had all values, if gpusort.verify is on. */
+extern void gpusort_aggregates_end_groups(GpusortAggregates *aggregates);
 
 /* Forgets all rows and results. */
 extern void gpusort_aggregates_forget(GpusortAggregates *aggregates);

@@ -215,7 +215,7 @@ gpusort_check_row_compare(const GpusortCheckRow *row, const GpusortCheckOrder *o
 		Datum		value = slot_getattr(slot, order->keys[i].ssup_attno, &isnull);
 
 		result = ApplySortComparator(row->values[i], row->isnull[i], value, isnull, &order->keys[i]);
-		*column = i;
+		*column = result != 0 ? i : i + 1;
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(order->cxt);
@@ -258,8 +258,8 @@ gpusort_check_fail(const GpusortCheckSubject *subject, const char *detail)
 			 errdetail("%s", detail),
 			 subject->kind == GPUSORT_STAT_INDEX ?
 			 errhint("No such index is left. Have core build it, with gpusort.index_build = off, and report this.") :
-			 errhint("Nothing wrong has been returned. Have core sort, with gpusort.enabled = off, and report this "
-					 "with the plan in the server's log.")));
+			 errhint("Do not use rows that a cursor has returned before. Have core sort, with gpusort.enabled = off, "
+					 "and report this with the plan in the server's log.")));
 }
 
 void

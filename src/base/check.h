@@ -111,7 +111,7 @@ extern void gpusort_check_row_copy(GpusortCheckRow *to, const GpusortCheckRow *f
 								   TupleDesc desc);
 
 /*
- * Compares a row with the one in the slot, by the first n columns of the order.  *column: the one, from 0, that decides.
+ * Compares a row with the one in the slot, by the first n columns of the order.  *column: the one, from 0, that decides; n: all are equal.
  */
 extern int	gpusort_check_row_compare(const GpusortCheckRow *row, const GpusortCheckOrder *order, int n,
 									  TupleTableSlot *slot, int *column);

@@ -21,12 +21,15 @@
 #include "functions/aggregate.h"
 #include "functions/group.h"
 #include "functions/result_array.h"
+#include "guc.h"
 
 typedef struct SortAggState
 {
 	GpusortGroup keys;
 	Oid			elemtype;		/* type of the values: the keys' type, or a domain over it */
+	bool		checked;		/* gpusort.verify was on when the group began */
 	uint64		nnulls;			/* NULLs, which are only counted */
+	uint64		sum;			/* if it is checked: of the hashes of the other values */
 } SortAggState;
 
 PG_FUNCTION_INFO_V1(gpu_sort_agg_transfn);
@@ -54,6 +57,8 @@ begin_state(FunctionCallInfo fcinfo)
 	gpusort_group_begin(&state->keys, fcinfo->flinfo->fn_extra, cxt, kind == AGG_CONTEXT_WINDOW);
 	state->elemtype = type;
 	state->nnulls = 0;
+	state->checked = gpusort_verify;
+	state->sum = 0;
 	return state;
 }
 
@@ -82,6 +87,8 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 								 gpusort_keyset_rows(state->keys.set), state->nnulls);
 	}
 	gpusort_group_add(&state->keys, PG_GETARG_DATUM(1));
+	if (unlikely(state->checked))
+		state->sum += gpusort_check_hash_value(0, PG_GETARG_DATUM(1), false, true, state->keys.type->value_bytes);
 	PG_RETURN_POINTER(state);
 }
 
@@ -90,7 +97,7 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
  * if gpusort.min_rows sends even these keys to the GPU.
  */
 static ArrayType *
-sort_first_keys(const GpusortGroup *keys, Oid elemtype, uint64 nnulls)
+sort_first_keys(const GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCheckKeys *check)
 {
 	size_t		count = gpusort_group_few(keys);
 	uint64		sorted[lengthof(keys->first_keys)];
@@ -100,17 +107,20 @@ sort_first_keys(const GpusortGroup *keys, Oid elemtype, uint64 nnulls)
 
 	if (!gpusort_group_sort_few(keys, sorted, &report))
 		return NULL;
-	gpusort_report_keep(&report);
-	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 	result = gpusort_array_build(elemtype, keys->type->value_bytes, count, nnulls, false, &values);
 	gpusort_type_decode(keys->type, sorted, count, false, values);
+	if (check != NULL)
+		gpusort_check_values(check, values, count);
+	report.checked = check != NULL;
+	gpusort_report_keep(&report);
+	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 	return result;
 }
 
 ArrayType *
-gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls)
+gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCheckKeys *check)
 {
-	ArrayType  *result = keys->set == NULL ? sort_first_keys(keys, elemtype, nnulls) : NULL;
+	ArrayType  *result = keys->set == NULL ? sort_first_keys(keys, elemtype, nnulls, check) : NULL;
 	GpusortKeySet *set;
 	char	   *values;
 
@@ -118,7 +128,7 @@ gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls)
 		return result;
 	set = gpusort_group_set(keys);
 	result = gpusort_array_build(elemtype, keys->type->value_bytes, gpusort_keyset_rows(set), nnulls, false, &values);
-	gpusort_array_fill(set, keys->type, false, values);
+	gpusort_array_fill(set, keys->type, false, values, check);
 	if (set != keys->set)
 		gpusort_keyset_end(set);
 	return result;
@@ -129,9 +139,15 @@ Datum
 gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 {
 	SortAggState *state;
+	GpusortCheckKeys check;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	state = (SortAggState *) PG_GETARG_POINTER(0);
-	PG_RETURN_ARRAYTYPE_P(gpusort_group_array(&state->keys, state->elemtype, state->nnulls));
+	if (state->checked)
+	{
+		gpusort_check_keys_begin(&check, state->keys.type, false, GPUSORT_STAT_FUNCTION, "gpu_sort_agg()", NULL);
+		check.wanted = (GpusortChecksum) {gpusort_group_rows(&state->keys), state->sum};
+	}
+	PG_RETURN_ARRAYTYPE_P(gpusort_group_array(&state->keys, state->elemtype, state->nnulls, state->checked ? &check : NULL));
 }

@@ -11,6 +11,7 @@
 #include "fmgr.h"
 #include "utils/array.h"
 
+#include "functions/check.h"
 #include "functions/group.h"
 
 /* The functions of the aggregates, by which they are told whatever their names */
@@ -20,7 +21,8 @@ extern Datum gpu_sort_agg_finalfn(PG_FUNCTION_ARGS);
 /*
  * Returns the values of a group, sorted, and behind them that many NULLs, in an array in the current memory
  * context.  elemtype: the keys' type, or a domain over it.  The keys stay.
+ * check: of gpusort.verify, which knows the values that are wanted; NULL: it is off
  */
-extern ArrayType *gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls);
+extern ArrayType *gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortCheckKeys *check);
 
 #endif							/* GPUSORT_FUNCTIONS_AGGREGATE_H */

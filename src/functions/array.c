@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "access/tupmacs.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -23,6 +24,7 @@
 #include "base/memory.h"
 #include "base/stat.h"
 #include "functions/result_array.h"
+#include "guc.h"
 
 /* Values encoded between two checks for interrupts. */
 #define ENCODE_ROWS		((size_t) 4 * 1024 * 1024)
@@ -138,6 +140,26 @@ gather(const ArrayInput *input, bool rank)
 	return set;
 }
 
+/* Returns value i, NULLs not counted, of the argument array. */
+static inline Datum
+value_at(const ArrayInput *input, uint64 i)
+{
+	return fetch_att(input->values + i * input->type->value_bytes, true, input->type->value_bytes);
+}
+
+/* Begins to check a result: hashes all values. */
+static void
+begin_check(GpusortCheckKeys *check, const ArrayInput *input, const char *name)
+{
+	gpusort_check_keys_begin(check, input->type, input->descending, GPUSORT_STAT_FUNCTION, name, NULL);
+	for (uint64 i = 0; i < input->nitems - input->nnulls; i++)
+	{
+		if (i % POSITION_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		gpusort_checksum_add(&check->wanted, gpusort_check_value_hash(check, value_at(input, i), 0));
+	}
+}
+
 /* gpu_sort(anyarray [, descending boolean [, nulls_first boolean]]) returns anyarray */
 Datum
 gpu_sort(PG_FUNCTION_ARGS)
@@ -146,16 +168,19 @@ gpu_sort(PG_FUNCTION_ARGS)
 	GpusortKeySet *set;
 	ArrayType  *result;
 	char	   *values;
+	GpusortCheckKeys check;
 
 	read_arguments(fcinfo, &input);
 	if (input.nitems == 0)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(input.elemtype));
 
+	if (gpusort_verify)
+		begin_check(&check, &input, "gpu_sort()");
 	set = gather(&input, false);
 	result = gpusort_array_build(input.elemtype, input.type->value_bytes,
 								 input.nitems - input.nnulls, input.nnulls,
 								 input.nulls_first, &values);
-	gpusort_array_fill(set, input.type, input.descending, values);
+	gpusort_array_fill(set, input.type, input.descending, values, gpusort_verify ? &check : NULL);
 	gpusort_keyset_end(set);
 	PG_RETURN_ARRAYTYPE_P(result);
 }
@@ -200,6 +225,45 @@ number_rows(const uint32 *rows, size_t count, const int32 *value_positions, int3
 	}
 }
 
+/*
+ * Checks positions, those of NULLs included: each occurs once, NULLs are where they belong, and the values at the others are
+ * in order.  engine: which has sorted
+ */
+static void
+check_positions(const ArrayInput *input, const int32 *positions, const char *engine)
+{
+	uint64		nvalues = input->nitems - input->nnulls;
+	uint64		first = input->nulls_first ? input->nnulls : 0;
+	uint32	   *numbers = gpusort_memory_alloc(CurrentMemoryContext, input->nitems * sizeof(uint32));
+	uint32		number = 0;
+	char	   *values = gpusort_memory_alloc(CurrentMemoryContext, Max(nvalues, 1) * input->type->value_bytes);
+	GpusortCheckKeys check;
+
+	begin_check(&check, input, "gpu_argsort()");
+	check.subject.engine = engine;
+	/* by position: the number of its value among values, or UINT32_MAX */
+	for (uint64 i = 0; i < input->nitems; i++)
+		numbers[i] = input->nulls == NULL || (input->nulls[i / 8] & (1 << (i % 8))) != 0 ? number++ : PG_UINT32_MAX;
+	for (uint64 i = 0; i < input->nitems; i++)
+	{
+		bool		is_value = i >= first && i < first + nvalues;
+		uint32		at = positions[i] >= 1 && positions[i] <= input->nitems ? numbers[positions[i] - 1] : 0;
+
+		if (i % POSITION_ROWS == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (positions[i] < 1 || positions[i] > input->nitems || (at != PG_UINT32_MAX) != is_value)
+			gpusort_check_fail(&check.subject,
+							   psprintf("Element " UINT64_FORMAT " of the result is position %d, which is no position of a %s.",
+										i + 1, positions[i], is_value ? "value" : "NULL"));
+		if (is_value)
+			memcpy(values + (i - first) * input->type->value_bytes, input->values + (Size) at * input->type->value_bytes,
+				   input->type->value_bytes);
+	}
+	gpusort_check_values(&check, values, nvalues);
+	pfree(numbers);
+	pfree(values);
+}
+
 /* gpu_argsort(anyarray [, descending boolean [, nulls_first boolean]]) returns integer[] */
 Datum
 gpu_argsort(PG_FUNCTION_ARGS)
@@ -231,7 +295,10 @@ gpu_argsort(PG_FUNCTION_ARGS)
 	}
 
 	number_rows(gpusort_keyset_sort(set, positions, NULL, NULL, 0), gpusort_keyset_rows(set), value_positions, positions);
+	if (gpusort_verify)
+		check_positions(&input, (int32 *) data, gpusort_keyset_engine(set));
 	gpusort_keyset_finish(set, &report);
+	report.checked = gpusort_verify;
 	gpusort_report_keep(&report);
 	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 	gpusort_keyset_end(set);

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 
 #include "base/memory.h"
+#include "functions/check.h"
 #include "functions/group.h"
 #include "store/spill.h"
 
@@ -82,8 +83,10 @@ more_rows(const GpusortGroup *group)
 
 /* Removes all but the first of equal keys, which are sorted.  Returns how many are left. */
 static uint64
-remove_equal(const GpusortType *type, void *keys, uint64 n)
+remove_equal(const GpusortGroup *group, void *keys, uint64 n)
 {
+	const GpusortType *type = group->type;
+	GpusortCheckKeys *check = group->limit->check;
 	uint64		kept = 0;
 
 	for (uint64 i = 0; i < n; i++)
@@ -93,7 +96,11 @@ remove_equal(const GpusortType *type, void *keys, uint64 n)
 		if (i % INTERRUPT_ROWS == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (kept > 0 && gpusort_group_same(type, gpusort_group_key(type, keys, kept - 1), key))
+		{
+			if (check != NULL)
+				gpusort_check_keys_drop(check, key, gpusort_group_key(type, keys, kept - 1));
 			continue;
+		}
 		if (type->key_bytes == sizeof(uint32))
 			((uint32 *) keys)[kept++] = (uint32) key;
 		else
@@ -130,7 +137,7 @@ shrink(GpusortGroup *group, bool all)
 {
 	uint64		rows = gpusort_keyset_rows(group->set);
 	void	   *keys = gpusort_keyset_sort(group->set, NULL, NULL, NULL, 0);
-	uint64		kept = group->limit->distinct ? remove_equal(group->type, keys, rows) : rows;
+	uint64		kept = group->limit->distinct ? remove_equal(group, keys, rows) : rows;
 	Size		bytes = Max(kept, 1) * group->type->key_bytes;
 	char	   *copy = NULL;
 	GpusortReport report;

@@ -20,6 +20,7 @@ typedef struct GpusortGroupLimit
 {
 	Size		bytes;
 	bool		distinct;		/* equal keys may be removed, but the first one */
+	struct GpusortCheckKeys *check; /* of gpusort.verify; NULL: it is off */
 	struct GpusortSpill *spill; /* has the other keys; NULL: all are in memory */
 } GpusortGroupLimit;
 

@@ -73,8 +73,9 @@ gpusort_array_build(Oid elemtype, int value_bytes, uint64 nvalues,
 
 void
 gpusort_array_fill(GpusortKeySet *set, const GpusortType *type, bool descending,
-				   char *values)
+				   char *values, GpusortCheckKeys *check)
 {
+	char	   *first = values;
 	const char *keys = gpusort_keyset_sort(set, type->value_bytes == type->key_bytes ? values : NULL, NULL, NULL, 0);
 	uint64		left = gpusort_keyset_rows(set);
 	GpusortReport report;
@@ -89,7 +90,13 @@ gpusort_array_fill(GpusortKeySet *set, const GpusortType *type, bool descending,
 		left -= count;
 		CHECK_FOR_INTERRUPTS();
 	}
+	if (check != NULL)
+	{
+		check->subject.engine = gpusort_keyset_engine(set);
+		gpusort_check_values(check, first, gpusort_keyset_rows(set));
+	}
 	gpusort_keyset_finish(set, &report);
+	report.checked = check != NULL;
 	gpusort_report_keep(&report);
 	gpusort_stat_count(GPUSORT_STAT_FUNCTION, &report);
 }

@@ -14,6 +14,7 @@
 #include "utils/array.h"
 
 #include "key/keytype.h"
+#include "functions/check.h"
 #include "run/run.h"
 
 /*
@@ -32,10 +33,10 @@ extern void gpusort_array_check_size(int value_bytes, uint64 nvalues, uint64 nnu
 
 /*
  * Sorts the key set's keys and decodes them to values, which has room for all of
- * them.  Finishes the sort and keeps its report for gpusort_last_sort(); the
- * caller ends the key set.
+ * them.  Checks them, unless check is NULL.  Finishes the sort and keeps its report for
+ * gpusort_last_sort(); the caller ends the key set.
  */
 extern void gpusort_array_fill(GpusortKeySet *set, const GpusortType *type,
-							   bool descending, char *values);
+							   bool descending, char *values, GpusortCheckKeys *check);
 
 #endif							/* GPUSORT_FUNCTIONS_RESULT_ARRAY_H */

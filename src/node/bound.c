@@ -167,6 +167,13 @@ gpusort_bound_select(GpusortGather *gather, const GpusortSorted *sorted)
 	gather->limit.known = true;
 	for (; gather->spec->limit_ties && kept < rows && gather->form->equals_bound(gather, sorted, kept); kept++)
 		CHECK_FOR_INTERRUPTS();
+	if (gather->check.on && kept > 0)
+		gpusort_check_set_bound(gather, gather->form->element(gather, sorted, gather->limit.rows - 1));
+	for (uint64 i = kept; gather->check.on && i < rows; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		gpusort_check_drop(gather, gather->form->element(gather, sorted, i));
+	}
 	ExecClearTuple(gather->left);
 	ExecClearTuple(gather->right);
 	return kept;

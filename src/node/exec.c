@@ -119,6 +119,7 @@ count_sort(GpusortNode *node)
 	gpusort_sort_stats(&node->gather, &stats);
 	add_times(report, &stats, 1);
 	report->engine = stats.core_reason != NULL ? "core" : stats.engine;
+	report->checked = node->gather.check.on;
 	report->reason = stats.core_reason != NULL ? stats.core_reason : stats.distrust_reason;
 	if (report->reason == NULL && stats.engine_reason[0] != '\0')
 		report->reason = stats.engine_reason;
@@ -149,6 +150,7 @@ sort_node(GpusortNode *node)
 	gather->fed = node->feed != NULL;
 	gather->arena = NULL;
 	gpusort_limit_begin(gather, gpusort_spec_limit(&node->spec, node->css.ss.ps.ps_ExprContext));
+	gpusort_check_begin(gather, gpusort_verify, GPUSORT_STAT_SORT, "GpuSort", &node->css.ss.ps);
 	gather->travels = !node->spec.random_access && (gather->limit.rows < 0 || gpusort_groups_bounded(gather));
 	INSTR_TIME_SET_CURRENT(gather->begun);
 	gpusort_activity_begin(&gather->activity, gather->cxt, node->css.ss.ps.plan->plan_rows);
@@ -205,6 +207,7 @@ exec_node(CustomScanState *css)
 	GpusortNode *node = (GpusortNode *) css;
 	EState	   *estate = css->ss.ps.state;
 	ScanDirection direction = estate->es_direction;
+	TupleTableSlot *slot;
 
 	if (unlikely(!node->result.ready))
 	{
@@ -213,7 +216,10 @@ exec_node(CustomScanState *css)
 		sort_node(node);
 		estate->es_direction = direction;
 	}
-	return gpusort_result_next(&node->result, ScanDirectionIsForward(direction));
+	slot = gpusort_result_next(&node->result, ScanDirectionIsForward(direction));
+	if (unlikely(node->gather.check.on))
+		gpusort_check_return(&node->gather, slot, ScanDirectionIsForward(direction));
+	return slot;
 }
 
 /* Counts and frees the sort.  The next exec_node() reads the child again and sorts anew. */
@@ -242,6 +248,7 @@ rescan_node(CustomScanState *css)
 	if (!node->result.ready)
 		return;
 	ExecClearTuple(node->result.slot);
+	gpusort_check_rewind(&node->gather.check);
 	if (child->chgParam != NULL || !node->spec.random_access ||
 		gpusort_spec_limit(&node->spec, css->ss.ps.ps_ExprContext) != node->gather.limit.rows)
 	{
@@ -261,6 +268,8 @@ mark_node(CustomScanState *css)
 {
 	GpusortNode *node = (GpusortNode *) css;
 
+	if (node->gather.check.on)
+		gpusort_check_mark(&node->gather.check, node->spec.desc);
 	if (node->result.core != NULL)
 		tuplesort_markpos(node->result.core);
 	else
@@ -275,6 +284,8 @@ restore_node(CustomScanState *css)
 {
 	GpusortNode *node = (GpusortNode *) css;
 
+	if (node->gather.check.on)
+		gpusort_check_restore(&node->gather.check, node->spec.desc);
 	if (node->result.core != NULL)
 		tuplesort_restorepos(node->result.core);
 	else

@@ -41,6 +41,7 @@ typedef struct Shared
 {
 	bool		workers;		/* there are some: this is in a segment */
 	bool		pass;			/* return all rows: core sorts */
+	bool		checks;			/* the sort is checked */
 	GpusortActivitySort sort;	/* for gpusort_activity */
 	int64		limit_rows;		/* of each group; -1: all */
 	GpusortShared all;
@@ -107,6 +108,7 @@ begin_parts(GpusortFeed *feed)
 	Shared	   *shared = feed->shared;
 
 	shared->pass = feed->pass;
+	shared->checks = feed->sort->check.on;
 	shared->sort = feed->sort->activity.sort;
 	shared->limit_rows = feed->sort->limit.rows;
 	memset(shared->parts, 0, shared->nparts * sizeof(Part));
@@ -188,6 +190,7 @@ gather_part(GpusortFeed *feed)
 	gather->child = outerPlanState(feed);
 	gather->expected = gather->child->plan->plan_rows * feed->spec.processes;
 	gpusort_limit_begin(gather, feed->shared->limit_rows);
+	gpusort_check_begin(gather, feed->shared->checks, GPUSORT_STAT_SORT, "GpuSort Feed", &feed->css.ss.ps);
 	gpusort_part_begin(&part->part, gather, &feed->shared->all);
 
 	INSTR_TIME_SET_CURRENT(gather->begun);

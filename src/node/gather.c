@@ -66,6 +66,7 @@ gpusort_core_begin(GpusortGather *gather, const char *reason)
 	if (bounded)
 		options |= TUPLESORT_ALLOWBOUNDED;
 	gather->core = gather->form->begin_core(gather->spec, options);
+	gather->check.bounded = bounded;
 	if (bounded)
 		tuplesort_set_bound(gather->core, gather->limit.rows);
 	MemoryContextSwitchTo(old);
@@ -101,6 +102,17 @@ hand_over(GpusortGather *gather, const char *reason)
 	gpusort_large_give_back();
 }
 
+/* Reads the next rows of the child. */
+static bool
+next_page(GpusortGather *gather)
+{
+	bool		more = gpusort_page_next(&gather->page, gather->child);
+
+	if (unlikely(gather->check.on))
+		gpusort_check_page(gather);
+	return more;
+}
+
 void
 gpusort_core_read(GpusortGather *gather)
 {
@@ -113,7 +125,7 @@ gpusort_core_read(GpusortGather *gather)
 			CHECK_FOR_INTERRUPTS();
 			gather->form->put_core(gather->core, gpusort_page_slot(page, i));
 		}
-	} while (gpusort_page_next(page, gather->child));
+	} while (next_page(gather));
 }
 
 void
@@ -137,7 +149,7 @@ gpusort_gather_read(GpusortGather *gather)
 {
 	GpusortRoom room = {NULL};
 
-	while (gpusort_page_next(&gather->page, gather->child))
+	while (next_page(gather))
 	{
 		if (gather->form->take(gather, &room))
 			continue;

@@ -203,6 +203,16 @@ list_rows(const Table *table, Layout layout, uint32 *numbers)
 	return n;
 }
 
+/* A bsearch() comparator: of a row's number in an entry, and of an array of numbers */
+static int
+compare_numbers(const void *a, const void *b)
+{
+	uint32		number = (uint32) *(const uint64 *) a;
+	uint32		other = *(const uint32 *) b;
+
+	return number < other ? -1 : number > other;
+}
+
 /* Does a hash table find the first rows of the key set's groups? */
 static bool
 is_listed(const GpusortGather *gather)
@@ -261,6 +271,80 @@ gpusort_groups_drop_table(GpusortGather *gather)
 	return true;
 }
 
+/*
+ * Checks that the table has N rows of the group of this row, before it or equal to it.  slot: it has the row, or is NULL, and the
+ * row has this number in the key set.
+ */
+static TupleTableSlot *
+check_behind(GpusortGather *gather, const Table *table, Layout layout, const uint64 *key, TupleTableSlot *slot, uint32 row)
+{
+	GpusortCheck *check = &gather->check;
+	const uint64 *entry = find_entry(table, layout, key, hash_of(key, layout));
+	int			column = 0;
+
+	if (entry[0] != layout.most)
+		gpusort_check_sort_failed(gather,
+								  psprintf("A row was removed whose group has " UINT64_FORMAT " rows, of which the first %u are wanted.",
+										   entry[0], layout.most));
+	gpusort_check_row_keep(&check->group_row, &check->order,
+						   gather->form->row(gather, (uint32) entry[layout.group_words + layout.row_words * layout.most]));
+	if (slot == NULL)
+		slot = gather->form->row(gather, row);
+	if (gpusort_check_row_compare(&check->group_row, &check->order, check->order.n, slot, &column) > 0 ||
+		column < gather->spec->groups.columns)
+		gpusort_check_sort_failed(gather,
+								  psprintf("A row was removed that is not behind row %u of its group: they differ by column %d of the order.",
+										   layout.most, column + 1));
+	return slot;
+}
+
+void
+gpusort_groups_check_behind(GpusortGather *gather, const uint64 *key, TupleTableSlot *slot)
+{
+	(void) check_behind(gather, gather->limit.table, layout_of(gather), key, slot, 0);
+}
+
+/* Checks the rows that the table does not list, which will be removed: all but n of these numbers. */
+static void
+check_unlisted(GpusortGather *gather, const Table *table, Layout layout, const uint32 *numbers, uint64 n)
+{
+	uint32		rows = (uint32) gpusort_keyset_rows(gather->set);
+	bool	   *listed = MemoryContextAllocExtended(gather->set_cxt, rows, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+
+	for (uint64 i = 0; i < n; i++)
+		listed[numbers[i]] = true;
+	for (uint32 row = 0; row < rows; row++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!listed[row])
+			gpusort_check_drop(gather, check_behind(gather, table, layout, gpusort_keyset_key(gather->set, row), NULL, row));
+	}
+	pfree(listed);
+}
+
+void
+gpusort_groups_renumber(GpusortGather *gather, const uint32 *kept, uint32 n)
+{
+	const Table *table = gather->limit.table;
+	Layout		layout;
+
+	if (table == NULL)
+		return;
+	layout = layout_of(gather);
+	for (uint32 i = 0; i <= table->mask; i++)
+	{
+		uint64	   *entry = entry_at(table, layout, i);
+
+		for (uint64 k = 1; k <= entry[0]; k++)
+		{
+			uint64	   *number = entry + layout.group_words + layout.row_words * k;
+			const uint32 *place = bsearch(number, kept, n, sizeof(uint32), compare_numbers);
+
+			*number = place != NULL ? place - kept : 0;
+		}
+	}
+}
+
 uint32 *
 gpusort_groups_find(GpusortGather *gather, uint64 *kept)
 {
@@ -302,6 +386,8 @@ gpusort_groups_find(GpusortGather *gather, uint64 *kept)
 	{
 		numbers = gpusort_memory_alloc(gather->set_cxt, rows * sizeof(uint32));
 		*kept = list_rows(&table, layout, numbers);
+		if (gather->check.on)
+			check_unlisted(gather, &table, layout, numbers, *kept);
 	}
 	if (row == rows && gather->limit.asks && table_bytes(&table, layout) <= gather->memory_limit / MEMORY_PART)
 	{

@@ -97,6 +97,8 @@ gpusort_groups_select(GpusortGather *gather, const GpusortSorted *sorted)
 			count += !peer;
 		else if (!peer)
 			count = rows;
+		if (unlikely(gather->check.on))
+			gpusort_check_group(gather, gather->form->element(gather, sorted, i), i == 0, count <= (uint64) gather->limit.rows);
 		if (count > (uint64) gather->limit.rows)
 			continue;
 		/* the next row is compared with element i, in front of which this one is */

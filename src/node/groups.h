@@ -62,6 +62,12 @@ extern uint32 *gpusort_groups_find(GpusortGather *gather, uint64 *kept);
  */
 extern bool gpusort_groups_ask(GpusortGather *gather, const uint64 *keys, int n, bool *behind);
 
+/* Checks that there are N rows of the group of this row, which has this key, before it or equal to it in the table. */
+extern void gpusort_groups_check_behind(GpusortGather *gather, const uint64 *key, TupleTableSlot *slot);
+
+/* For that check: the key set has kept the rows with these numbers, in ascending order, which have the numbers 0 to n - 1 now. */
+extern void gpusort_groups_renumber(GpusortGather *gather, const uint32 *kept, uint32 n);
+
 /* Frees the table.  Returns false if there is none. */
 extern bool gpusort_groups_drop_table(GpusortGather *gather);
 

@@ -76,8 +76,16 @@ gpusort_limit_begin(GpusortGather *gather, int64 rows)
 }
 
 void
-gpusort_limit_count_removed(GpusortGather *gather)
+gpusort_limit_count_removed(GpusortGather *gather, const void *key, int i)
 {
+	if (unlikely(gather->check.on))
+	{
+		TupleTableSlot *slot = gpusort_page_slot(&gather->page, i);
+
+		if (gather->limit.table != NULL)
+			gpusort_groups_check_behind(gather, key, slot);
+		gpusort_check_drop(gather, slot);
+	}
 	if (unlikely(++gather->limit.removed % INTERRUPT_ROWS == 0))
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -153,7 +161,11 @@ trim_groups(GpusortGather *gather)
 		sorted = (GpusortSorted) {.block = found, .count = kept};
 	keep_rows(gather, &sorted, kept);
 	if (found != NULL)
+	{
+		if (gather->check.on)
+			gpusort_groups_renumber(gather, found, kept);
 		pfree(found);
+	}
 	return kept;
 }
 

@@ -34,8 +34,8 @@ extern void gpusort_limit_trim(GpusortGather *gather);
  */
 extern bool gpusort_limit_relieve(GpusortGather *gather);
 
-/* Counts a row that is removed; reports and checks for interrupts now and then. */
-extern void gpusort_limit_count_removed(GpusortGather *gather);
+/* Counts row i of the page, which has this key, as removed; reports and checks for interrupts now and then. */
+extern void gpusort_limit_count_removed(GpusortGather *gather, const void *key, int i);
 
 /* ---- bound.c ---- */
 

@@ -68,6 +68,8 @@ gpusort_part_publish(GpusortPart *part, GpusortGather *gather)
 	}
 	gather->set = NULL;
 	published->removed = gather->limit.removed;
+	published->in = gather->check.in;
+	published->dropped = gather->check.dropped;
 	pg_write_barrier();
 	part->done = true;
 }
@@ -105,6 +107,8 @@ gpusort_part_adopt(GpusortPart *part, GpusortGather *gather, int worker)
 	gpusort_gather_choose(gather);
 	gather->nulls += published->nulls;
 	gather->limit.removed += published->removed;
+	gpusort_checksum_join(&gather->check.in, &published->in);
+	gpusort_checksum_join(&gather->check.dropped, &published->dropped);
 	if (published->rows > 0)
 		return adopt_rows(gather, part);
 	gpusort_part_take_back(part);

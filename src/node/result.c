@@ -25,6 +25,7 @@
 
 #include "executor/executor.h"
 
+#include "base/fault.h"
 #include "base/memory.h"
 #include "compat.h"
 #include "cpu/share.h"
@@ -214,7 +215,10 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 	if (drain->travels)
 	{
 		if (fill_from_device(drain, i))
+		{
+			GPUSORT_FAULT_BREAK(WINDOW, window->rows, sizeof(void *), &(uint64) {window->count});
 			return;
+		}
 		/* the rows in the store are as good */
 		drain->travels = false;
 		begin_copies(drain, i);
@@ -232,6 +236,7 @@ gpusort_drain_fill(GpusortDrain *drain, uint64 i)
 	{
 		gpusort_share(window->count, GPUSORT_WINDOW_PART, gpusort_window_fill, window, &options);
 		stats->return_threads = Max(stats->return_threads, options.threads);
+		GPUSORT_FAULT_BREAK(WINDOW, window->rows, sizeof(void *), &(uint64) {window->count});
 	}
 	else
 	{

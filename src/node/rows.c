@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/fault.h"
 #include "base/memory.h"
 #include "node/limit.h"
 #include "node/result.h"
@@ -221,15 +222,15 @@ gpusort_rows_room(GpusortGather *gather, GpusortRoom *room)
 	return true;
 }
 
-/* There is a bound: is the row behind it that has this key and these sort columns?  Then counts it as removed. */
+/* There is a bound: is row i of the page behind it, which has this key and these sort columns?  Then counts it as removed. */
 static inline bool
-removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *keys)
+removes(GpusortGather *gather, const uint64 *words, TupleTableSlot *keys, int i)
 {
 	int			order = gpusort_limit_compare(&gather->limit, words);
 
 	if (order < 0 || (order == 0 && !gpusort_bound_is_behind(gather, keys)))
 		return false;
-	gpusort_limit_count_removed(gather);
+	gpusort_limit_count_removed(gather, words, i);
 	return true;
 }
 
@@ -251,14 +252,14 @@ take_row(GpusortGather *gather, GpusortRoom *room, bool located, int i)
 			return false;
 		keys = key_columns(gather, i);
 		/* a bound without words needs no key */
-		if (limit->known && limit->nwords == 0 && removes(gather, NULL, keys))
+		if (limit->known && limit->nwords == 0 && removes(gather, NULL, keys, i))
 			return true;
 		gpusort_rowkey_encode(gather->rows.key, keys, (uint64 *) room->next);
-		if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, keys))
+		if (limit->known && limit->nwords > 0 && removes(gather, (uint64 *) room->next, keys, i))
 			return true;
 		if (limit->table != NULL && gpusort_groups_ask(gather, (uint64 *) room->next, 1, &behind) && behind)
 		{
-			gpusort_limit_count_removed(gather);
+			gpusort_limit_count_removed(gather, room->next, i);
 			return true;
 		}
 		/* a bare row is the key column */
@@ -294,7 +295,7 @@ take_or_remove(GpusortGather *gather, GpusortRoom *room, int i, int n)
 		}
 		if (behind[row])
 		{
-			gpusort_limit_count_removed(gather);
+			gpusort_limit_count_removed(gather, keys, i + row);
 			continue;
 		}
 		if (gather->rows.store.over || append_rows(gather, true, i + row, 1) == 0)
@@ -423,6 +424,12 @@ sort(GpusortGather *gather, bool travels, GpusortSorted *sorted)
 	gpusort_sort_words(gather, ties, spans, nspans, sorted);
 	if (spans != NULL)
 		pfree(spans);
+	if (sorted->count > 0)
+	{
+		void	   *first pg_attribute_unused() = gpusort_rowstore_row(&gather->rows.store, *(const uint32 *) sorted->block);
+
+		GPUSORT_FAULT_BREAK(ROW, first, gpusort_row_bytes(first, gather->spec->bare), &(uint64) {1});
+	}
 	sorted->row_bytes = Min(gpusort_gather_row_bytes(gather), MOST_ROW_BYTES);
 	if (!undecided && !proposed)
 		return;
@@ -455,6 +462,12 @@ static const void *
 key_at(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
 {
 	return gpusort_keyset_key(gather->set, ((const uint32 *) sorted->block)[i]);
+}
+
+static TupleTableSlot *
+element(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
+{
+	return stored_row(gather, ((const uint32 *) sorted->block)[i]);
 }
 
 static void
@@ -503,6 +516,7 @@ merged(GpusortResult *result)
 {
 	uint64		none;
 	void	   *stored;
+	uint64		n = 1;
 
 	if (!gpusort_spill_next(result->gather->spill, &none, &stored))
 	{
@@ -513,7 +527,8 @@ merged(GpusortResult *result)
 		result->at_end = true;
 		return ExecClearTuple(result->slot);
 	}
-	return return_row(result, stored);
+	GPUSORT_FAULT_BREAK(MERGED, stored, gpusort_row_bytes(stored, result->gather->rows.store.bare), &n);
+	return n == 0 ? gpusort_result_step(result, true) : return_row(result, stored);
 }
 
 static void
@@ -542,6 +557,7 @@ const GpusortForm gpusort_rows = {
 	.adopt = adopt,
 	.sort = sort,
 	.key_at = key_at,
+	.element = element,
 	.set_bound = gpusort_bound_set_row,
 	.equals_bound = gpusort_bound_equals_row,
 	.keep = gpusort_limit_keep_rows,

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/fault.h"
 #include "base/large_memory.h"
 #include "base/report.h"
 #include "node/groups.h"
@@ -87,6 +88,8 @@ gpusort_sort_words(GpusortGather *gather, uint8 *ties, const GpusortRowSpan *spa
 	};
 	sorted->travels = nspans > 0 && gpusort_keyset_returns_rows(gather->set);
 	gather->sorted = true;
+	if (gather->check.on)
+		gpusort_check_words(gather, sorted);
 }
 
 void
@@ -247,6 +250,10 @@ gpusort_gather_end(GpusortGather *gather, GpusortSorted *sorted)
 	{
 		gather->form->sort(gather, gather->travels, sorted);
 		gpusort_groups_trim_result(gather, sorted);
+		GPUSORT_FAULT_BREAK(RESULT, unconstify(void *, sorted->block),
+							gather->set_spec.rows ? sizeof(uint32) : gather->set_spec.key_bytes, &sorted->count);
+		if (gather->check.on)
+			gpusort_check_sorted(gather, sorted);
 		gpusort_activity_report(&gather->activity, GPUSORT_PHASE_RETURNING, gpusort_gather_rows(gather), stats->memory,
 								gather->sorted ? gpusort_keyset_engine(gather->set) : stats->engine);
 		return;

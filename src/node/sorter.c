@@ -9,6 +9,7 @@
 
 #include "executor/executor.h"
 
+#include "guc.h"
 #include "node/limit.h"
 #include "node/sorter.h"
 
@@ -19,13 +20,16 @@ struct GpusortSorter
 	GpusortGather gather;
 	GpusortRoom room;
 	GpusortResult result;
+	PlanState  *ps;
 };
 
 GpusortSorter *
-gpusort_sorter_init(EState *estate, TupleDesc desc, GpusortSortColumn *columns, int n, bool distinct)
+gpusort_sorter_init(PlanState *ps, TupleDesc desc, GpusortSortColumn *columns, int n, bool distinct)
 {
 	GpusortSorter *sorter = palloc0(sizeof(GpusortSorter));
+	EState	   *estate = ps->state;
 
+	sorter->ps = ps;
 	gpusort_spec_set(&sorter->spec, desc, columns, n);
 	if (distinct)
 		sorter->spec.groups = (GpusortGroups) {.count = GPUSORT_GROUP_ROWS, .columns = n};
@@ -45,6 +49,7 @@ gpusort_sorter_begin(GpusortSorter *sorter, double expected, Size memory)
 	gather->expected = expected;
 	gather->arena = NULL;
 	gather->travels = true;
+	gpusort_check_begin(gather, gpusort_verify, GPUSORT_STAT_AGGREGATE, "GpuSort Aggregate", sorter->ps);
 	sorter->room = (GpusortRoom) {NULL};
 	gpusort_limit_begin(gather, sorter->spec.groups.count == GPUSORT_GROUP_ALL ? -1 : 1);
 	INSTR_TIME_SET_CURRENT(gather->begun);
@@ -62,6 +67,8 @@ gpusort_sorter_put(GpusortSorter *sorter, TupleTableSlot *slot)
 {
 	GpusortGather *gather = &sorter->gather;
 
+	if (unlikely(gather->check.on))
+		gpusort_check_row(gather, slot);
 	if (gather->core != NULL)
 	{
 		gather->form->put_core(gather->core, slot);
@@ -96,7 +103,11 @@ gpusort_sorter_sort(GpusortSorter *sorter)
 TupleTableSlot *
 gpusort_sorter_next(GpusortSorter *sorter)
 {
-	return gpusort_result_next(&sorter->result, true);
+	TupleTableSlot *slot = gpusort_result_next(&sorter->result, true);
+
+	if (unlikely(sorter->gather.check.on))
+		gpusort_check_return(&sorter->gather, slot, true);
+	return slot;
 }
 
 void

@@ -16,7 +16,7 @@ typedef struct GpusortSorter GpusortSorter;
  * Prepares to sort rows of this kind by these columns, in the current memory context, the query's.  columns stay the
  * caller's.  distinct: of rows that are equal in all of these, some may be left out, but one.
  */
-extern GpusortSorter *gpusort_sorter_init(EState *estate, TupleDesc desc, GpusortSortColumn *columns, int n, bool distinct);
+extern GpusortSorter *gpusort_sorter_init(PlanState *ps, TupleDesc desc, GpusortSortColumn *columns, int n, bool distinct);
 
 /* Begins a sort of about this many rows, which may use this many bytes of memory; further rows are spilled. */
 extern void gpusort_sorter_begin(GpusortSorter *sorter, double expected, Size memory);

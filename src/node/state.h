@@ -13,6 +13,7 @@
 #include "utils/tuplesort.h"
 
 #include "base/activity.h"
+#include "node/check.h"
 #include "node/spec.h"
 #include "run/run.h"
 #include "scan/page.h"
@@ -119,6 +120,7 @@ typedef struct GpusortGather
 	struct GpusortShared *shared;	/* with the other processes that gather; NULL: there are none */
 	GpusortActivity activity;
 	instr_time	begun;			/* when the first row was asked for */
+	GpusortCheck check;			/* gpusort.verify */
 
 	/* slots of minimal tuples, or virtual ones for values and bare rows */
 	TupleTableSlot *keys;		/* sort columns of a row being read; other columns are NULL; always
@@ -153,6 +155,8 @@ typedef struct GpusortPublished
 	uint64		rows;			/* in the arena */
 	uint64		removed;		/* by the limit of groups */
 	uint64		nulls;			/* of values: NULLs, which are only counted */
+	GpusortChecksum in;			/* if the sort is checked: all rows, */
+	GpusortChecksum dropped;	/* and those of them that were removed */
 	GpusortPlace keys;
 	GpusortPlace store;			/* for rows */
 	GpusortDoubt doubt;			/* for rows */
@@ -219,6 +223,8 @@ typedef struct GpusortForm
 
 	/* Returns the key of element i of the block. */
 	const void *(*key_at) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
+	/* Returns element i of the block in a slot, which is valid until the next call. */
+	TupleTableSlot *(*element) (GpusortGather *gather, const GpusortSorted *sorted, uint64 i);
 
 	/* Makes the N-th row of the key set, which is sorted by words into one block, the bound of the LIMIT. */
 	void		(*set_bound) (GpusortGather *gather, const GpusortSorted *sorted);

@@ -10,6 +10,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 
+#include "base/fault.h"
 #include "node/limit.h"
 #include "node/result.h"
 
@@ -53,16 +54,16 @@ begin(GpusortGather *gather)
 	gpusort_gather_begin_set(gather);
 }
 
-/* There is a bound: is this key behind it?  Then counts it as removed. */
+/* There is a bound: is this key, of row i of the page, behind it?  Then counts it as removed. */
 static inline bool
-removes(GpusortGather *gather, const void *key)
+removes(GpusortGather *gather, const void *key, int i)
 {
 	uint64		bound = gather->limit.words[0];
 	uint64		word = word_of(gather->spec, key, 0);
 
 	if (word < bound || (word == bound && gather->spec->limit_ties))
 		return false;
-	gpusort_limit_count_removed(gather);
+	gpusort_limit_count_removed(gather, key, i);
 	return true;
 }
 
@@ -89,7 +90,7 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 			return false;
 		}
 		gpusort_type_store_key(kind, value, flip, room->next);
-		if (!gather->limit.known || !removes(gather, room->next))
+		if (!gather->limit.known || !removes(gather, room->next, i))
 			room->next += room->width;
 	}
 	return true;
@@ -130,6 +131,16 @@ static const void *
 key_at(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
 {
 	return (const char *) sorted->block + i * gather->spec->value_type->key_bytes;
+}
+
+static TupleTableSlot *
+element(GpusortGather *gather, const GpusortSorted *sorted, uint64 i)
+{
+	TupleTableSlot *slot = ExecClearTuple(gather->left);
+
+	slot->tts_values[0] = decode(gather->spec, word_of(gather->spec, sorted->block, i));
+	slot->tts_isnull[0] = false;
+	return ExecStoreVirtualTuple(slot);
 }
 
 static void
@@ -180,9 +191,13 @@ merged(GpusortResult *result)
 {
 	uint64		word;
 	void	   *none;
+	uint64		n = 1;
 
 	if (!gpusort_spill_next(result->gather->spill, &word, &none))
 		elog(ERROR, "the merge of spilled values has ended too early");
+	GPUSORT_FAULT_BREAK(MERGED, &word, sizeof(word), &n);
+	if (n == 0)
+		return gpusort_result_step(result, true);
 	return gpusort_result_value(result, decode(result->gather->spec, word), false);
 }
 
@@ -205,6 +220,7 @@ const GpusortForm gpusort_values = {
 	.get_core = get_core,
 	.sort = sort,
 	.key_at = key_at,
+	.element = element,
 	.set_bound = set_bound,
 	.equals_bound = equals_bound,
 	.keep = keep,

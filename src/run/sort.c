@@ -117,6 +117,7 @@ gpusort_keyset_sort(GpusortKeySet *set, void *out, uint8_t *ties, const GpusortR
 			out = result->data = gpusort_memory_alloc_pages(set->cxt, Max(set->rows, 1) * gpusort_keyset_result_width(set));
 		sort_on_cpu(set, &input, out, ties);
 	}
+	GPUSORT_FAULT_BREAK(SORTED, out, gpusort_keyset_result_width(set), &(uint64_t) {set->rows});
 	if (keys != inline_spans)
 		pfree(keys);
 	if (set->rows >= MIN_TIMED_ROWS)
@@ -249,6 +250,7 @@ gpusort_keyset_select(const GpusortKeySet *set, const uint64_t *places, size_t n
 	} while (status == GPUSORT_CPU_CANCELLED);
 	if (status == GPUSORT_CPU_NO_MEMORY)
 		raise_no_memory(set->rows, set->spec.key_bytes);
+	GPUSORT_FAULT_BREAK(SELECTED, found, set->spec.key_bytes, &(uint64_t) {nplaces});
 	pfree(left);
 	pfree(spans);
 }

@@ -326,6 +326,12 @@ gpusort_spill_runs(const GpusortSpill *spill)
 	return spill->nwritten;
 }
 
+uint64
+gpusort_spill_repeated(const GpusortSpill *spill)
+{
+	return spill->repeated;
+}
+
 bool
 gpusort_spill_has_thread(const GpusortSpill *spill)
 {

@@ -169,6 +169,9 @@ extern const uint64 *gpusort_spill_next_words(GpusortSpill *spill, uint64 *n);
 extern uint64 gpusort_spill_rows(const GpusortSpill *spill);
 extern int	gpusort_spill_runs(const GpusortSpill *spill);
 
+/* Returns the number of rows that the merge has left out, since they are equal to the one before: final at its end. */
+extern uint64 gpusort_spill_repeated(const GpusortSpill *spill);
+
 /* Has a thread merged since the merge began? */
 extern bool gpusort_spill_has_thread(const GpusortSpill *spill);
 

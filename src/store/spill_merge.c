@@ -253,7 +253,9 @@ gpusort_spill_merge(GpusortSpill *spill, const GpusortSpillThreads *threads)
 		begin_merge(spill, threads != NULL);
 		if (spill->nruns > spill->nbuffers)
 			merge_to_buffers(spill);
+		spill->repeated_early = spill->repeated;
 	}
+	spill->repeated = spill->repeated_early;
 	spill->threads = threads;
 	open_runs(spill, spill->runs, spill->nruns);
 }

@@ -300,6 +300,8 @@ fill(GpusortSpill *spill, GpusortSpillBatch *batch, bool by_entries)
 			spill->merged = true;
 		if (wanted)
 			to += bytes;
+		else
+			spill->repeated++;
 	}
 	batch->end = to;
 	return stop;

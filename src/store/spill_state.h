@@ -187,6 +187,8 @@ struct GpusortSpill
 	GpusortLoserTree tree;
 	GpusortLoser *nodes;		/* the tree's, for nbuffers inputs */
 	bool		merged;			/* the tree has had a winner before this one */
+	uint64		repeated;		/* rows that merges have left out, */
+	uint64		repeated_early; /* and those of them that were left out of longer runs */
 	GpusortSpillBatch batches[GPUSORT_SPILL_BATCHES];
 	Size		batch_bytes;	/* of the next batch: the first ones are small, for queries that read a few rows */
 	Size		batch_bytes_max;

@@ -41,6 +41,13 @@ const GpusortFaultSiteInfo gpusort_fault_sites[GPUSORT_FAULT_SITES] = {
 	[GPUSORT_FAULT_SPILL_FILE] = {"spill_file", GPUSORT_FAULT_RAISES},
 	[GPUSORT_FAULT_SPILL_WRITE] = {"spill_write", GPUSORT_FAULT_RAISES},
 	[GPUSORT_FAULT_SPILL_READ] = {"spill_read", GPUSORT_FAULT_RAISES},
+	[GPUSORT_FAULT_SORTED] = {"sorted", GPUSORT_FAULT_BREAKS},
+	[GPUSORT_FAULT_SELECTED] = {"selected", GPUSORT_FAULT_BREAKS},
+	[GPUSORT_FAULT_RESULT] = {"result", GPUSORT_FAULT_BREAKS},
+	[GPUSORT_FAULT_ROW] = {"row", GPUSORT_FAULT_BREAKS},
+	[GPUSORT_FAULT_WINDOW] = {"window", GPUSORT_FAULT_BREAKS},
+	[GPUSORT_FAULT_MERGED] = {"merged", GPUSORT_FAULT_BREAKS},
+	[GPUSORT_FAULT_GROUP] = {"group", GPUSORT_FAULT_BREAKS},
 	[GPUSORT_FAULT_MAP] = {"map", GPUSORT_FAULT_REFUSES},
 	[GPUSORT_FAULT_OPEN] = {"open", GPUSORT_FAULT_RETURNS},
 	[GPUSORT_FAULT_REGISTER] = {"register", GPUSORT_FAULT_RETURNS},
@@ -111,6 +118,28 @@ gpusort_fault_pass(GpusortFaultSite site)
 				(errcode(plan->sqlstate),
 				 errmsg("gpusort.fault: %s failed", gpusort_fault_sites[site].name)));
 	return plan->status;
+}
+
+void
+gpusort_fault_break(GpusortFaultSite site, void *elements, size_t width, uint64_t *n)
+{
+	int			way = gpusort_fault_pass(site);
+	char	   *first = elements;
+
+	for (size_t i = 0; way == GPUSORT_FAULT_BREAK_ORDER && *n > 1 && i < width; i++)
+	{
+		char	   *last = first + (*n - 1) * width + i;
+		char		byte = first[i];
+
+		first[i] = *last;
+		*last = byte;
+	}
+	if (way == GPUSORT_FAULT_BREAK_BIT && *n > 0)
+		first[width == sizeof(uint32_t) || width == sizeof(uint64_t) ? 0 : width - 1] ^= 1;
+	if (way == GPUSORT_FAULT_BREAK_DROPPED && *n > 0)
+		memmove(first, first + width, --*n * width);
+	if (way == GPUSORT_FAULT_BREAK_TWICE && *n > 1)
+		memcpy(first + width, first, width);
 }
 
 static void

@@ -12,6 +12,8 @@
 #define GPUSORT_TEST_FAULT_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* The sites where a fault can be injected.  gpusort_fault_sites[] has their names. */
 typedef enum GpusortFaultSite
@@ -27,6 +29,14 @@ typedef enum GpusortFaultSite
 	GPUSORT_FAULT_SPILL_FILE,	/* creating a temporary file */
 	GPUSORT_FAULT_SPILL_WRITE,	/* writing an extent */
 	GPUSORT_FAULT_SPILL_READ,	/* reading an extent */
+	/* sites in a backend that break a result (gpusort.verify) */
+	GPUSORT_FAULT_SORTED,		/* of an engine: row numbers or keys */
+	GPUSORT_FAULT_SELECTED,		/* keys that are found without a sort */
+	GPUSORT_FAULT_RESULT,		/* of a sort in memory, complete */
+	GPUSORT_FAULT_ROW,			/* the bytes of its first row */
+	GPUSORT_FAULT_WINDOW,		/* rows that are copied ahead, or have come from the device */
+	GPUSORT_FAULT_MERGED,		/* a row or a value of the merge of spilled runs */
+	GPUSORT_FAULT_GROUP,		/* keys of a small group of aggregates */
 	/* sites in a backend and in the service */
 	GPUSORT_FAULT_MAP,			/* mapping a file of another process */
 	/* sites in the stand-in device */
@@ -54,6 +64,17 @@ typedef enum GpusortFaultSite
 #define GPUSORT_FAULT_REFUSES		1	/* the call reports that it got nothing */
 #define GPUSORT_FAULT_RAISES		2	/* the call raises an error with any SQLSTATE */
 #define GPUSORT_FAULT_RETURNS		4	/* the call returns a status of the device */
+#define GPUSORT_FAULT_BREAKS		8	/* the result is wrong, in one of these ways: */
+
+typedef enum GpusortFaultBreak
+{
+	GPUSORT_FAULT_BREAK_NOTHING,
+	GPUSORT_FAULT_BREAK_ORDER,	/* the first element and the last one change places */
+	GPUSORT_FAULT_BREAK_BIT,	/* the first element has another last bit */
+	GPUSORT_FAULT_BREAK_DROPPED,	/* the first element is missing */
+	GPUSORT_FAULT_BREAK_TWICE,	/* the first element comes in place of the second one, too */
+	GPUSORT_FAULT_BREAK_WAYS
+} GpusortFaultBreak;
 
 typedef struct GpusortFaultSiteInfo
 {
@@ -78,6 +99,9 @@ typedef struct GpusortFaultPlan
  * it fails, returns the plan's status, or raises the plan's error.
  */
 extern int	gpusort_fault_pass(GpusortFaultSite site);
+
+/* Passes a site that breaks a result of *n elements, of width bytes. */
+extern void gpusort_fault_break(GpusortFaultSite site, void *elements, size_t width, uint64_t *n);
 
 /*
  * Replaces the plan in shared memory by this process's plan.  A plan for

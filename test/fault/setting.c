@@ -42,6 +42,11 @@ static const struct
 	{"fault", GPUSORT_CUDA_FAULT},
 };
 
+/* By GpusortFaultBreak */
+static const char *const ways[] = {NULL, "order", "bit", "dropped", "twice"};
+
+StaticAssertDecl(lengthof(ways) == GPUSORT_FAULT_BREAK_WAYS, "all ways have names");
+
 static char *fault_setting;
 static char *report_setting;
 
@@ -104,9 +109,14 @@ parse_plan(const char *text, GpusortFaultPlan *plan)
 		return list_sites();
 	if ((fails_by & GPUSORT_FAULT_REFUSES) != 0 && strcmp(code, "refused") == 0)
 		plan->status = 1;
-	else if ((fails_by & GPUSORT_FAULT_RETURNS) != 0)
+	for (int i = 1; (fails_by & GPUSORT_FAULT_BREAKS) != 0 && i < GPUSORT_FAULT_BREAK_WAYS; i++)
+	{
+		if (strcmp(code, ways[i]) == 0)
+			plan->status = i;
+	}
+	if (plan->status == 0 && (fails_by & GPUSORT_FAULT_RETURNS) != 0)
 		plan->status = gpusort_fault_status(code);
-	else if ((fails_by & GPUSORT_FAULT_RAISES) != 0 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && code[5] == '\0')
+	if ((fails_by & GPUSORT_FAULT_RAISES) != 0 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && code[5] == '\0')
 		plan->sqlstate = MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
 	return plan->status == 0 && plan->sqlstate == 0 ? "This site cannot fail with this code." : NULL;
 }

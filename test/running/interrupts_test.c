@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 
 #include "base/stat.h"
+#include "guc.h"
 #include "run/run.h"
 
 PG_MODULE_MAGIC;
@@ -78,6 +79,26 @@ gpusort_report_keep(const GpusortReport *report)
 void
 gpusort_stat_count(GpusortStatKind kind, const GpusortReport *report)
 {
+}
+
+/* Results are not checked, so that none of these is called. */
+bool		gpusort_verify = false;
+
+void
+gpusort_stat_count_failure(GpusortStatKind kind, const char *engine)
+{
+}
+
+const char *
+gpusort_keyset_engine(const GpusortKeySet *set)
+{
+	return NULL;
+}
+
+const void *
+gpusort_keyset_keys(const GpusortKeySet *set, uint64_t row, uint64_t *count)
+{
+	return NULL;
 }
 
 void
