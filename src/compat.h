@@ -89,12 +89,18 @@
 #define gpusort_align(offset, desc, i)		att_align_nominal(offset, TupleDescAttr(desc, i)->attalign)
 #endif
 
-/* 16: t_counts became counts.  Counts rows of a table as returned by a scan. */
+/* 16: t_counts became counts.  Count scans of a table, and its rows as returned by a scan. */
 #if PG_VERSION_NUM >= 160000
+#define gpusort_count_scans(relation, scans) \
+	((void) (pgstat_should_count_relation(relation) && \
+			 ((relation)->pgstat_info->counts.numscans += (scans))))
 #define gpusort_count_returned(relation, rows) \
 	((void) (pgstat_should_count_relation(relation) && \
 			 ((relation)->pgstat_info->counts.tuples_returned += (rows))))
 #else
+#define gpusort_count_scans(relation, scans) \
+	((void) (pgstat_should_count_relation(relation) && \
+			 ((relation)->pgstat_info->t_counts.t_numscans += (scans))))
 #define gpusort_count_returned(relation, rows) \
 	((void) (pgstat_should_count_relation(relation) && \
 			 ((relation)->pgstat_info->t_counts.t_tuples_returned += (rows))))

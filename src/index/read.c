@@ -5,13 +5,13 @@
  *
  * Core's scan reads the table, with its read streams, ring of buffers and statistics.  It returns
  * the first tuple of a page, and this file takes the others from there: it asks
- * HeapTupleSatisfiesVacuum() about all of them under one lock.  If all are live or dead, and
- * none is heap-only, they are read here.  All else is core's: such pages go to
- * table_index_build_range_scan(), which knows HOT chains, tuples that are only recently
- * dead and transactions in progress.  A concurrent build goes there as a whole.
+ * HeapTupleSatisfiesVacuum() about all of them under one lock, and decides by the rules of core's
+ * heapam_index_build_range_scan() which of them the index has.  That function reads a page with
+ * changes of another transaction in progress, for which it may wait.  The table's lock excludes
+ * such transactions, except in system catalogs.  It also reads the table of a concurrent build.
  *
- * Core gives a heap-only tuple the TID of its chain's root, so that the rows of a page come out
- * of order.  They wait until the next page comes, and are sorted.
+ * As in core, a heap-only tuple gets the TID of its chain's root.  So the rows of a page come out of
+ * order, and are put in the order of their TIDs.  Those that core has read wait for that until the next page comes.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +20,7 @@
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "commands/progress.h"
 #include "executor/executor.h"
@@ -34,18 +35,18 @@
 #include "compat.h"
 #include "index/words.h"
 
-/* Pages, at most, that core reads in one go */
-#define CORE_PAGES		256
-
-/* The tuples of a page that are read here */
+/* The tuples of a page that are read here: those that the index has, unless its predicate excludes them */
 typedef struct TablePage
 {
 	Buffer		buffer;
 	BlockNumber block;
+	int			items;			/* all tuples of the page */
+	int			live;			/* those that count for the table's size */
 	int			count;
 	HeapTupleHeader tuples[MaxHeapTuplesPerPage];
 	uint16		bytes[MaxHeapTuplesPerPage];
 	OffsetNumber offsets[MaxHeapTuplesPerPage];
+	uint16		flags[MaxHeapTuplesPerPage];	/* GPUSORT_INDEX_DEAD or 0 */
 } TablePage;
 
 /* The rows of a page that core has read */
@@ -61,44 +62,128 @@ typedef struct CorePage
 
 /* ---- pages that are read here ---- */
 
+/* What a build does with a tuple */
+typedef enum Fate
+{
+	INDEXED,
+	INDEXED_DEAD,				/* unique does not count it */
+	LEFT_OUT,
+	CORES						/* core decides about its page */
+} Fate;
+
+/* A tuple that is dead, but not for all transactions: a chain has it no more if it was updated there. */
+static Fate
+bury(IndexInfo *info, HeapTuple tuple)
+{
+	if (!HeapTupleIsHotUpdated(tuple))
+		return INDEXED_DEAD;
+	/* transactions that see it must not use the index */
+	info->ii_BrokenHotChain = true;
+	return LEFT_OUT;
+}
+
+/* Decides about a tuple as core does.  The buffer is locked. */
+static inline Fate
+decide(IndexInfo *info, HeapTuple tuple, TransactionId oldest, Buffer buffer)
+{
+	switch (HeapTupleSatisfiesVacuum(tuple, oldest, buffer))
+	{
+		case HEAPTUPLE_LIVE:
+			return INDEXED;
+		case HEAPTUPLE_DEAD:
+			return LEFT_OUT;
+		case HEAPTUPLE_RECENTLY_DEAD:
+			return bury(info, tuple);
+		case HEAPTUPLE_INSERT_IN_PROGRESS:
+			return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) ? INDEXED : CORES;
+		case HEAPTUPLE_DELETE_IN_PROGRESS:
+			return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple->t_data)) ? bury(info, tuple) : CORES;
+	}
+	return CORES;
+}
+
+/*
+ * Gives heap-only tuples the TIDs of their chains' roots, and puts the tuples in the order of their TIDs.
+ * Returns false if two have the same, which core adds both.  The buffer is locked.
+ */
+static bool
+find_roots(TablePage *page, Relation heap, Page dp)
+{
+	TablePage  *from = memcpy(palloc(sizeof(TablePage)), page, sizeof(TablePage));
+	OffsetNumber roots[MaxHeapTuplesPerPage];
+	int			at[MaxHeapTuplesPerPage] = {0}; /* by the root's offset: number of the tuple, from 1 */
+	bool		differ = true;
+
+	heap_get_root_tuples(dp, roots);
+	for (int i = 0; i < from->count; i++)
+	{
+		OffsetNumber offset = from->offsets[i];
+		OffsetNumber root = HeapTupleHeaderIsHeapOnly(from->tuples[i]) ? roots[offset - 1] : offset;
+
+		if (!OffsetNumberIsValid(root))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg_internal("failed to find parent tuple for heap-only tuple at (%u,%u) in table \"%s\"",
+									 page->block, offset, RelationGetRelationName(heap))));
+		differ &= at[root - 1] == 0;
+		at[root - 1] = i + 1;
+	}
+	page->count = 0;
+	for (int root = 1; root <= MaxHeapTuplesPerPage; root++)
+	{
+		int			i = at[root - 1] - 1;
+
+		if (i < 0)
+			continue;
+		page->tuples[page->count] = from->tuples[i];
+		page->bytes[page->count] = from->bytes[i];
+		page->flags[page->count] = from->flags[i];
+		page->offsets[page->count++] = root;
+	}
+	pfree(from);
+	return differ;
+}
+
 /* Finds the tuples of a page.  Returns false if core must read it. */
 static bool
-find_tuples(TablePage *page, Relation heap, Buffer buffer, TransactionId oldest)
+find_tuples(TablePage *page, Relation heap, IndexInfo *info, Buffer buffer, TransactionId oldest)
 {
 	Page		dp = BufferGetPage(buffer);
 	bool		readable = true;
+	bool		chains = false;
 	OffsetNumber last;
 
 	page->buffer = buffer;
 	page->block = BufferGetBlockNumber(buffer);
-	page->count = 0;
+	page->items = page->live = page->count = 0;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	last = PageGetMaxOffsetNumber(dp);
 	for (OffsetNumber offset = FirstOffsetNumber; readable && offset <= last; offset++)
 	{
 		ItemId		item = PageGetItemId(dp, offset);
 		HeapTupleData tuple;
+		Fate		fate;
 
 		if (!ItemIdIsNormal(item))
 			continue;
+		page->items++;
 		tuple.t_data = (HeapTupleHeader) PageGetItem(dp, item);
 		tuple.t_len = ItemIdGetLength(item);
 		tuple.t_tableOid = RelationGetRelid(heap);
 		ItemPointerSet(&tuple.t_self, page->block, offset);
-		switch (HeapTupleSatisfiesVacuum(&tuple, oldest, buffer))
-		{
-			case HEAPTUPLE_LIVE:
-				readable = !HeapTupleIsHeapOnly(&tuple);
-				page->tuples[page->count] = tuple.t_data;
-				page->bytes[page->count] = tuple.t_len;
-				page->offsets[page->count++] = offset;
-				break;
-			case HEAPTUPLE_DEAD:
-				break;
-			default:
-				readable = false;
-		}
+		fate = decide(info, &tuple, oldest, buffer);
+		readable = fate != CORES;
+		if (fate == LEFT_OUT)
+			continue;
+		page->live += fate == INDEXED;
+		chains |= HeapTupleIsHeapOnly(&tuple);
+		page->tuples[page->count] = tuple.t_data;
+		page->bytes[page->count] = tuple.t_len;
+		page->flags[page->count] = fate == INDEXED_DEAD ? GPUSORT_INDEX_DEAD : 0;
+		page->offsets[page->count++] = offset;
 	}
+	if (readable && chains)
+		readable = find_roots(page, heap, dp);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	return readable;
 }
@@ -144,7 +229,7 @@ add_tuple(GpusortIndexBuild *build, const TablePage *page, int i)
 		uint16		flags = gpusort_index_settle(build);
 
 		MemoryContextSwitchTo(old);
-		gpusort_index_add_row(build, page->block, page->offsets[i], flags);
+		gpusort_index_add_row(build, page->block, page->offsets[i], flags | page->flags[i]);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -166,7 +251,7 @@ add_words(GpusortIndexBuild *build, const TablePage *page, int i)
 			break;
 		if (!isnull)
 			value = fetchatt(GPUSORT_ATTRIBUTE(build->places.desc, column), (char *) page->tuples[i] + place);
-		gpusort_word_add(build, value, isnull, page->block, page->offsets[i], 0);
+		gpusort_word_add(build, value, isnull, page->block, page->offsets[i], page->flags[i]);
 	}
 	return i - begin;
 }
@@ -193,7 +278,7 @@ add_tuples(GpusortIndexBuild *build, const TablePage *page, int i)
 	first = store->rows;
 	n = gpusort_rowstore_append_columns(store, &build->columns, &build->places, NULL, page->tuples, i, n);
 	for (int row = 0; row < n; row++)
-		gpusort_index_mark_row(store, first + row, page->block, page->offsets[i + row], 0);
+		gpusort_index_mark_row(store, first + row, page->block, page->offsets[i + row], page->flags[i + row]);
 	room->next += n * room->width;
 	build->rows += n;
 	return n;
@@ -219,7 +304,7 @@ add_page(GpusortIndexBuild *build, const TablePage *page)
 {
 	int			n;
 
-	build->tuples += page->count;
+	build->tuples += page->live;
 	locate(build, page);
 	for (int i = 0; i < page->count; i += n)
 	{
@@ -289,9 +374,9 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool aliv
 	page->rows[page->count++] = tuple;
 }
 
-/* Lets core read that many blocks from this one on. */
+/* Lets core read a page, whose first tuple has been counted. */
 static void
-read_by_core(GpusortIndexBuild *build, CorePage *page, BlockNumber block, BlockNumber blocks)
+read_by_core(GpusortIndexBuild *build, CorePage *page, BlockNumber block)
 {
 	IndexInfo  *info = build->info;
 	List	   *expressions = info->ii_ExpressionsState;
@@ -301,7 +386,9 @@ read_by_core(GpusortIndexBuild *build, CorePage *page, BlockNumber block, BlockN
 	info->ii_ExpressionsState = NIL;
 	info->ii_PredicateState = NULL;
 	build->tuples += table_index_build_range_scan(build->heap, build->index, info, false, false, false,
-												  block, blocks, take_row, page, NULL);
+												  block, 1, take_row, page, NULL);
+	gpusort_count_scans(build->heap, -1);
+	gpusort_count_returned(build->heap, -1);
 	info->ii_ExpressionsState = expressions;
 	info->ii_PredicateState = predicate;
 	end_page(page);
@@ -330,18 +417,11 @@ gpusort_index_read_begin(GpusortIndexBuild *build)
 void
 gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumber end)
 {
-	TablePage  *page;
+	TablePage  *page = palloc(sizeof(TablePage));
 	TransactionId oldest = GetOldestNonRemovableTransactionId(build->heap);
-	TableScanDesc scan;
-	HeapScanDesc heap_scan;
-	BlockNumber by_core = 0;	/* core has read the blocks before this one */
-	BlockNumber pages = 1;		/* that core gets next */
+	TableScanDesc scan = table_beginscan_strat(build->heap, SnapshotAny, 0, NULL, true, false);
+	HeapScanDesc heap_scan = (HeapScanDesc) scan;
 
-	if (begin == end)
-		return;
-	page = palloc(sizeof(TablePage));
-	scan = table_beginscan_strat(build->heap, SnapshotAny, 0, NULL, true, false);
-	heap_scan = (HeapScanDesc) scan;
 	build->room = (GpusortRoom) {NULL};
 	heap_setscanlimits(scan, begin, end - begin);
 	while (heap_getnext(scan, ForwardScanDirection) != NULL)
@@ -351,20 +431,13 @@ gpusort_index_read_blocks(GpusortIndexBuild *build, BlockNumber begin, BlockNumb
 		CHECK_FOR_INTERRUPTS();
 		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, block);
 		gpusort_scan_set_offset(heap_scan, PageGetMaxOffsetNumber(BufferGetPage(heap_scan->rs_cbuf)));
-		if (block < by_core)
-			continue;
-		if (find_tuples(page, build->heap, heap_scan->rs_cbuf, oldest))
+		if (!find_tuples(page, build->heap, build->info, heap_scan->rs_cbuf, oldest))
 		{
-			gpusort_count_returned(build->heap, page->count - 1);
-			add_page(build, page);
-			pages = 1;
+			read_by_core(build, build->core, block);
 			continue;
 		}
-		/* where one page is core's, the next ones often are, too */
-		pages = Min(pages, end - block);
-		read_by_core(build, build->core, block, pages);
-		by_core = block + pages;
-		pages = Min(2 * pages, CORE_PAGES);
+		gpusort_count_returned(build->heap, page->items - 1);
+		add_page(build, page);
 	}
 	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, end);
 	table_endscan(scan);

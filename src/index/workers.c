@@ -30,6 +30,7 @@
 #include "base/large_memory.h"
 #include "base/library.h"
 #include "base/shmem.h"
+#include "compat.h"
 #include "guc.h"
 #include "index/index.h"
 #include "run/cpu_options.h"
@@ -188,6 +189,8 @@ end_part(GpusortIndexBuild *build, Part *part, int worker, Size memory)
 		gpusort_large_give_back();
 		gather->memory_limit += memory;
 		gpusort_index_read_blocks(build, part->begin, part->end);
+		/* core's leader would have read this range in its only scan */
+		gpusort_count_scans(build->heap, -1);
 		return;
 	}
 	adopted = gpusort_part_adopt(&part->part, gather, worker);
