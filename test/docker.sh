@@ -51,7 +51,7 @@ end() {
 }
 trap end EXIT
 chown postgres "$data"
-runuser -u postgres -- "$bindir/initdb" -D "$data/pg" -A trust >/dev/null
+runuser -u postgres -- "$bindir/initdb" -D "$data/pg" -A trust -E UTF8 --locale=C.UTF-8 >/dev/null
 runuser -u postgres -- "$bindir/pg_ctl" -D "$data/pg" -w -l "$data/log" \
   -o "-c listen_addresses='' -c unix_socket_directories=$data" start >/dev/null
 cd /

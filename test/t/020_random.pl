@@ -255,7 +255,7 @@ EXCEPTION WHEN OTHERS THEN
 	CREATE COLLATION english FROM "C";
 END $$;
 SQL
-my $node = new_node('random', init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
+my $node = new_node('random', settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
 autovacuum = off
 restart_after_crash = on

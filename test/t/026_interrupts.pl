@@ -13,7 +13,7 @@ use Test::More;
 my $module = built_file('running_test.so');
 
 my $node = PostgreSQL::Test::Cluster->new('interrupts');
-$node->init;
+$node->init(extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ]);
 $node->append_conf('postgresql.conf', "fsync = off\ngpusort.min_rows = 200000\n");
 $node->start;
 $node->safe_psql('postgres', "CREATE FUNCTION argsort_checks(anyarray) RETURNS bigint AS '$module' LANGUAGE C STRICT");

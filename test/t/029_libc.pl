@@ -218,7 +218,7 @@ sub make_query
 # the system has C.UTF-8
 my @second = ('en_US.UTF-8', 'cs_CZ.UTF-8');
 $ENV{LOCPATH} = locales_in_build(@second, grep { !/^C\./ } @locales);
-my $node = new_node('libc', init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
+my $node = new_node('libc', settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
 autovacuum = off
 client_min_messages = warning

@@ -16,7 +16,7 @@ use Test::More;
 
 my $locales = locales_in_build('en_US.UTF-8', 'cs_CZ.UTF-8');
 my $library = built_file('lying.so');
-my $node = new_node('lying', order_by => 1, init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
+my $node = new_node('lying', order_by => 1, settings => <<'CONF');
 gpusort.min_rows = 0
 work_mem = 64MB
 autovacuum = off

@@ -141,7 +141,7 @@ sub make_case
 	return \%case;
 }
 
-my $node = new_node('limit', init => [ extra => [ '-E', 'UTF8', '--locale=C' ] ], settings => <<'CONF');
+my $node = new_node('limit', init => [ extra => [ '--locale=C' ] ], settings => <<'CONF');
 shared_preload_libraries = 'gpusort'
 autovacuum = off
 client_min_messages = warning

@@ -41,7 +41,7 @@ my @databases = (
 	{ name => 'latin1_icu', options => "ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'de'", charset => 'iso-8859-1' });
 
 my $locales = locales_in_build('en_US.UTF-8', 'tr_TR.UTF-8', 'de_DE.ISO-8859-1');
-my $node = new_node('citext', init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ], settings => <<'CONF');
+my $node = new_node('citext', settings => <<'CONF');
 session_preload_libraries = 'gpusort'
 autovacuum = off
 client_min_messages = warning

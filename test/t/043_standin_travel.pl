@@ -14,7 +14,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $locales = make_locales('en_US.UTF-8');
-my $node = new_node('travel', order_by => 1, init => [ extra => [ '-E', 'UTF8', '--locale=C.UTF-8' ] ],
+my $node = new_node('travel', order_by => 1,
 	settings => "gpusort.min_rows = 1000\nsynchronize_seqscans = off\nshared_buffers = 256MB\nwork_mem = 1GB\n");
 my $last = 'SELECT engine, reason FROM gpusort_last_sort()';
 

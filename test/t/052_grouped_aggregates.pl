@@ -178,7 +178,7 @@ sub make_case
 }
 
 my $locales = make_locales('en_US.UTF-8');
-my $node = new_node('grouped_aggregates', init => [ extra => [ '-E', 'UTF8', '--locale=C' ] ],
+my $node = new_node('grouped_aggregates', init => [ extra => [ '--locale=C' ] ],
 	settings => "shared_preload_libraries = 'gpusort'\nautovacuum = off\nrestart_after_crash = on\nclient_min_messages = warning\n");
 {
 	local $ENV{LOCPATH} = $locales // '';

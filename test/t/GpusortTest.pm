@@ -26,7 +26,7 @@ our @EXPORT = qw(
   traced times_traced place_of poll_trace forget_trace hold_device release_device
   ask end_session poll_until poll
   session answer leave in_background late_row hold let_go waits_for
-  child_pids service_pids poll_services shared_files
+  running child_pids service_pids poll_services shared_files
   tables_behind order_number in_order warnings_in nothing_is_held nothing_is_mapped
 );
 
@@ -46,12 +46,15 @@ alarm(10 * $timeout);
 
 # Initialises a server without starting it.  $how{order_by} makes gpusort do every
 # ORDER BY that it can, without parallel workers; $how{settings} are lines for
-# postgresql.conf; $how{init} is a list of arguments for init().
+# postgresql.conf; $how{init} is a list of arguments for init(), whose {extra} may name
+# another encoding and locale than UTF8 and C.UTF-8.
 sub new_node
 {
 	my ($name, %how) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(@{ $how{init} // [] });
+	my %init = @{ $how{init} // [] };
+	# of the same option initdb takes the last one
+	$node->init(%init, extra => [ '-E', 'UTF8', '--locale=C.UTF-8', @{ $init{extra} // [] } ]);
 	# by default the GPU service would measure, and the machine's speed would decide which engine sorts
 	$node->append_conf('postgresql.conf', "fsync = off\njit = off\ngpusort.min_rows = 200000\nstatement_timeout = 10min\n");
 	$node->append_conf('postgresql.conf', <<'CONF') if $how{order_by};
@@ -422,6 +425,14 @@ sub children
 	my ($node) = @_;
 	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
 	return `ps -o pid=,args= --ppid $postmaster`;
+}
+
+# Those of these processes that have not ended.  One that has stays as a zombie until its parent waits for it, which
+# PID 1 of a container may never do for the children of a postmaster that was killed.
+sub running
+{
+	my (@pids) = @_;
+	return grep { `ps -o stat= -p $_` =~ /^[^Z\s]/ } @pids;
 }
 
 sub child_pids
