@@ -169,13 +169,10 @@ gpusort_aggregate_accepts(const Aggref *aggref)
 	fractions = (Node *) gpusort_aggregate_fractions(aggref);
 	if (contain_var_clause(fractions) || contain_volatile_functions(fractions) || contain_subplans(fractions))
 		return false;
-	/* another type is an error if there are rows; with a FILTER, if one passes */
-	if (kind == GPUSORT_AGGREGATE_SORTED)
-		return aggref->aggfilter == NULL ||
-			(gpusort_type_find(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)) != NULL &&
-			 !contain_subplans((Node *) aggref->aggfilter));
-	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
 	type = exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr);
+	if (kind == GPUSORT_AGGREGATE_SORTED)
+		return gpusort_type_find(type) != NULL && !contain_subplans((Node *) aggref->aggfilter);
+	order = kind >= GPUSORT_AGGREGATE_COUNT ? aggref->aggdistinct : aggref->aggorder;
 	if (list_length(aggref->args) != 1 || list_length(order) != 1 ||
 		contain_subplans((Node *) aggref->args) || contain_subplans((Node *) aggref->aggfilter) ||
 		gpusort_aggregate_type(gpusort_aggregate_argument(aggref)) == NULL ||

@@ -4,7 +4,9 @@
  *		gpu_sort_agg(value): array_agg(value ORDER BY value) in one pass.
  *
  * The transition function counts a NULL, or adds a value to the group's keys
- * (group.h).  A small group's state is no larger than array_agg's.
+ * (group.h).  A small group's state is no larger than array_agg's.  Values of a type
+ * without keys, such as numeric, are kept as array_agg() keeps them, and core's tuplesort
+ * sorts them.  So are those of a call with an ORDER BY, which come in that order and keep it.
  *
  * PostgreSQL may call the final function several times for one state: between
  * transitions of a window aggregate, and for another aggregate that shares the
@@ -16,17 +18,32 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/primnodes.h"
+#include "utils/builtins.h"
+#include "utils/tuplesort.h"
+#include "utils/typcache.h"
 
 #include "base/stat.h"
+#include "compat.h"
 #include "functions/aggregate.h"
 #include "functions/group.h"
 #include "functions/result_array.h"
 #include "guc.h"
 
+/* What the groups of a call have in common */
+typedef struct SortAggCall
+{
+	Oid			elemtype;		/* type of the values: the keys' type, or a domain over it */
+	const GpusortType *type;	/* NULL: values are kept in an array */
+	Oid			sortop;			/* by which it is sorted; InvalidOid: by the call's ORDER BY */
+} SortAggCall;
+
 typedef struct SortAggState
 {
+	const SortAggCall *call;
 	GpusortGroup keys;
-	Oid			elemtype;		/* type of the values: the keys' type, or a domain over it */
+	ArrayBuildState *array;		/* of a call without a key type */
 	bool		checked;		/* gpusort.verify was on when the group began */
 	uint64		nnulls;			/* NULLs, which are only counted */
 	uint64		sum;			/* if it is checked: of the hashes of the other values */
@@ -35,30 +52,52 @@ typedef struct SortAggState
 PG_FUNCTION_INFO_V1(gpu_sort_agg_transfn);
 PG_FUNCTION_INFO_V1(gpu_sort_agg_finalfn);
 
+static SortAggCall *
+begin_call(FunctionCallInfo fcinfo)
+{
+	SortAggCall *call = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(SortAggCall));
+	const Aggref *aggref = AggGetAggref(fcinfo);	/* NULL: a window aggregate, which has no ORDER BY */
+
+	call->elemtype = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	if (call->elemtype == InvalidOid)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("could not determine input data type")));
+	if (aggref != NULL && aggref->aggorder != NIL)
+		return call;
+	call->type = gpusort_type_find(call->elemtype);
+	if (call->type == NULL)
+		call->sortop = lookup_type_cache(call->elemtype, TYPECACHE_LT_OPR)->lt_opr;
+	if (call->type == NULL && call->sortop == InvalidOid)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("could not identify an ordering operator for type %s", format_type_be(call->elemtype)),
+				 errhint("Cast the values to a type that has an order, or add an ORDER BY to the call.")));
+	return call;
+}
+
 /* Makes the state of a new group in the aggregate's memory context. */
 static SortAggState *
 begin_state(FunctionCallInfo fcinfo)
 {
 	MemoryContext cxt;
 	int			kind = AggCheckCallContext(fcinfo, &cxt);
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	SortAggCall *call;
 	SortAggState *state;
 
 	if (!kind)
 		elog(ERROR, "gpusort transition function called in non-aggregate context");
-	if (type == InvalidOid)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("could not determine input data type")));
-	/* fn_extra keeps the type from one group to the next */
+	/* fn_extra keeps it from one group to the next */
 	if (fcinfo->flinfo->fn_extra == NULL)
-		fcinfo->flinfo->fn_extra = (void *) gpusort_type_get(type);
-	state = MemoryContextAlloc(cxt, sizeof(SortAggState));
-	gpusort_group_begin(&state->keys, fcinfo->flinfo->fn_extra, cxt, kind == AGG_CONTEXT_WINDOW);
-	state->elemtype = type;
-	state->nnulls = 0;
+		fcinfo->flinfo->fn_extra = begin_call(fcinfo);
+	call = fcinfo->flinfo->fn_extra;
+	state = MemoryContextAllocZero(cxt, sizeof(SortAggState));
+	state->call = call;
 	state->checked = gpusort_verify;
-	state->sum = 0;
+	if (call->type != NULL)
+		gpusort_group_begin(&state->keys, call->type, cxt, kind == AGG_CONTEXT_WINDOW);
+	else
+		state->array = initArrayResult(call->elemtype, cxt, false);
 	return state;
 }
 
@@ -74,6 +113,12 @@ gpu_sort_agg_transfn(PG_FUNCTION_ARGS)
 	else
 		state = begin_state(fcinfo);
 
+	if (unlikely(state->array != NULL))
+	{
+		accumArrayResult(state->array, PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1), PG_ARGISNULL(1),
+						 state->call->elemtype, CurrentMemoryContext);
+		PG_RETURN_POINTER(state);
+	}
 	if (PG_ARGISNULL(1))
 	{
 		state->nnulls++;
@@ -134,6 +179,30 @@ gpusort_group_array(GpusortGroup *keys, Oid elemtype, uint64 nnulls, GpusortChec
 	return result;
 }
 
+/* The values in an array's state as an array, sorted.  The state stays. */
+static Datum
+sort_array(const ArrayBuildState *array, Oid sortop, Oid collation)
+{
+	Tuplesortstate *sort = tuplesort_begin_datum(array->element_type, sortop, collation, false, work_mem, NULL, TUPLESORT_NONE);
+	ArrayBuildState *sorted = initArrayResult(array->element_type, CurrentMemoryContext, false);
+	Datum		value;
+	bool		isnull;
+
+	for (int i = 0; i < array->nelems; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		tuplesort_putdatum(sort, array->dvalues[i], array->dnulls[i]);
+	}
+	tuplesort_performsort(sort);
+	while (gpusort_tuplesort_getdatum(sort, true, &value, &isnull))
+	{
+		CHECK_FOR_INTERRUPTS();
+		accumArrayResult(sorted, value, isnull, array->element_type, CurrentMemoryContext);
+	}
+	tuplesort_end(sort);
+	return makeArrayResult(sorted, CurrentMemoryContext);
+}
+
 /* gpu_sort_agg_finalfn(internal, anynonarray) returns anyarray */
 Datum
 gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
@@ -144,10 +213,15 @@ gpu_sort_agg_finalfn(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	state = (SortAggState *) PG_GETARG_POINTER(0);
-	if (state->checked)
+	if (state->array == NULL && state->checked)
 	{
 		gpusort_check_keys_begin(&check, state->keys.type, false, GPUSORT_STAT_FUNCTION, "gpu_sort_agg()", NULL);
 		check.wanted = (GpusortChecksum) {gpusort_group_rows(&state->keys), state->sum};
 	}
-	PG_RETURN_ARRAYTYPE_P(gpusort_group_array(&state->keys, state->elemtype, state->nnulls, state->checked ? &check : NULL));
+	if (state->array == NULL)
+		PG_RETURN_ARRAYTYPE_P(gpusort_group_array(&state->keys, state->call->elemtype, state->nnulls,
+												  state->checked ? &check : NULL));
+	if (OidIsValid(state->call->sortop))
+		PG_RETURN_DATUM(sort_array(state->array, state->call->sortop, PG_GET_COLLATION()));
+	PG_RETURN_DATUM(makeArrayResult(state->array, CurrentMemoryContext));
 }

@@ -74,9 +74,9 @@ count_bits(const uint8 *bitmap, uint64 n)
 	return count;
 }
 
-/* Reads and checks the arguments; counts the NULLs. */
+/* Reads and checks the arguments of a function of this name; counts the NULLs. */
 static void
-read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
+read_arguments(FunctionCallInfo fcinfo, const char *function, ArrayInput *input)
 {
 	ArrayType  *array = flat_array(fcinfo);
 
@@ -85,7 +85,7 @@ read_arguments(FunctionCallInfo fcinfo, ArrayInput *input)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot sort a multidimensional array"),
 				 errdetail("The array has %d dimensions.", ARR_NDIM(array)),
-				 errhint("To sort the elements of all dimensions as one array, use gpu_sort(ARRAY(SELECT unnest(...))).")));
+				 errhint("To sort the elements of all dimensions as one array, use %s(ARRAY(SELECT unnest(...))).", function)));
 
 	input->elemtype = ARR_ELEMTYPE(array);
 	input->type = gpusort_type_get(input->elemtype);
@@ -170,7 +170,7 @@ gpu_sort(PG_FUNCTION_ARGS)
 	char	   *values;
 	GpusortCheckKeys check;
 
-	read_arguments(fcinfo, &input);
+	read_arguments(fcinfo, "gpu_sort", &input);
 	if (input.nitems == 0)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(input.elemtype));
 
@@ -276,7 +276,7 @@ gpu_argsort(PG_FUNCTION_ARGS)
 	int32	   *positions;
 	int32	   *value_positions = NULL;
 
-	read_arguments(fcinfo, &input);
+	read_arguments(fcinfo, "gpu_argsort", &input);
 	if (input.nitems == 0)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(INT4OID));
 

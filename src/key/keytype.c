@@ -51,7 +51,7 @@ gpusort_type_get(Oid typid)
 			 errmsg("gpusort cannot sort values of type %s", format_type_be(typid)),
 			 errdetail("Supported types are smallint, integer, bigint, real, double precision, "
 					   "date, timestamp without time zone, and timestamp with time zone."),
-			 errhint("Cast the values to a supported type, or use ORDER BY.")));
+			 errhint("Cast the elements to a supported type, or use ARRAY(SELECT unnest(...) ORDER BY 1).")));
 }
 
 GpusortEncoding

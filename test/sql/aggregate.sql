@@ -65,6 +65,32 @@ SELECT bool_and(a = (SELECT array_agg(x ORDER BY x) FROM unnest(b) x))
 FROM (SELECT gpu_sort_agg(i2) OVER w a, array_agg(i2) OVER w b
       FROM numbers WHERE g < 20 WINDOW w AS (ORDER BY g, i8)) s;
 
+-- values of types without keys: sorted by their comparator and the collation, also by groups and beside other aggregates
+SELECT gpu_sort_agg(i4 / 7.0::numeric) = array_agg(i4 / 7.0::numeric ORDER BY i4 / 7.0::numeric) n,
+       gpu_sort_agg(i4::text) = array_agg(i4::text ORDER BY i4::text) t,
+       gpu_sort_agg(i4::text COLLATE "C") = array_agg(i4::text COLLATE "C" ORDER BY i4::text COLLATE "C") c,
+       gpu_sort_agg(ROW(i2, i4)) = array_agg(ROW(i2, i4) ORDER BY ROW(i2, i4)) r, count(*)
+FROM numbers;
+SELECT count(*), bool_and(a = b)
+FROM (SELECT g, gpu_sort_agg(i4::numeric) FILTER (WHERE i2 > 0) a, array_agg(i4::numeric ORDER BY i4::numeric) FILTER (WHERE i2 > 0) b
+      FROM numbers GROUP BY g) s;
+SELECT g, gpu_sort_agg(x), gpu_sort_agg(x), min(x), count(DISTINCT i)
+FROM (VALUES (1, 2.50, 1), (1, NULL, 2), (1, 1.5, 3), (2, NULL, 4)) v(g, x, i) GROUP BY g ORDER BY g;
+SELECT gpu_sort_agg(x) FROM (VALUES (1.5)) v(x) WHERE false;
+SELECT i, gpu_sort_agg(x) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)
+FROM (VALUES (1, 5.5), (2, NULL), (3, 2.5), (4, 9.5)) v(i, x);
+
+-- with an ORDER BY of its own
+SELECT gpu_sort_agg(x ORDER BY x DESC) a, gpu_sort_agg(x ORDER BY x NULLS FIRST) b, gpu_sort_agg(x ORDER BY -x, x) c,
+       gpu_sort_agg(x ORDER BY i) d, gpu_sort_agg(DISTINCT x ORDER BY x DESC) e, gpu_sort_agg(DISTINCT x) f, gpu_sort_agg(x) g,
+       gpu_sort_agg(x::numeric ORDER BY x DESC NULLS LAST) h
+FROM (VALUES (1, 5), (2, NULL), (3, 2), (4, 9), (5, 5)) v(i, x);
+SELECT count(*), bool_and(a = b AND c = d)
+FROM (SELECT g, gpu_sort_agg(i4 ORDER BY i4 DESC, i8) a, array_agg(i4 ORDER BY i4 DESC, i8) b,
+             gpu_sort_agg(i8 ORDER BY f8, i8) c, array_agg(i8 ORDER BY f8, i8) d
+      FROM numbers GROUP BY g) s;
+SELECT gpu_sort_agg(i8 ORDER BY i8 DESC) = array_agg(i8 ORDER BY i8 DESC), count(DISTINCT i8) > 0 FROM numbers;
+
 -- in subqueries that are executed repeatedly
 SELECT g, (SELECT gpu_sort_agg(n.i2 / 2500) FROM numbers n WHERE n.g = o.g AND n.i2 IS NOT NULL)
 FROM generate_series(1, 3) o(g);

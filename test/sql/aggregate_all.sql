@@ -115,7 +115,7 @@ SELECT gpu_sort_agg(g), count(DISTINCT g), gpu_sort_agg(g), gpu_sort_agg(-g) FRO
 SELECT gpu_sort_agg(g) FILTER (WHERE i < 4), gpu_sort_agg(NULL::int) FILTER (WHERE i < 3), gpu_sort_agg(g) FILTER (WHERE i < 0) FROM numbers;
 SELECT gpu_sort_agg(i4::numeric) FILTER (WHERE i < 0) FROM numbers;
 SELECT gpu_sort_agg(i4::numeric) FROM numbers WHERE i < 0;
-SELECT gpu_sort_agg(i4::numeric) FROM numbers;
+SELECT gpu_sort_agg(i4::numeric) = array_agg(i4::numeric ORDER BY i4::numeric), count(DISTINCT i4) > 0 FROM numbers;
 DROP DOMAIN small;
 
 -- HAVING; volatile values

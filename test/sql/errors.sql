@@ -4,7 +4,7 @@
 SELECT gpu_sort(ARRAY['b', 'a']);
 SELECT gpu_sort(ARRAY[1.5, 2]::numeric[]);
 SELECT gpu_argsort(ARRAY[true, false]);
-SELECT gpu_sort_agg(x::text) FROM generate_series(1, 3) x;
+SELECT gpu_sort_agg(x::text::json) FROM generate_series(1, 3) x;
 SELECT gpu_sort(ARRAY[[2, 1], [4, 3]]);
 SELECT gpu_argsort(ARRAY[[2, 1], [4, 3]]);
 SELECT gpu_sort('{}'::text[]);
@@ -15,7 +15,7 @@ DECLARE
 BEGIN
   FOREACH query IN ARRAY ARRAY[
     $q$SELECT gpu_sort(ARRAY['a'])$q$,
-    $q$SELECT gpu_sort_agg(x) FROM (VALUES (1.5)) v(x)$q$,
+    $q$SELECT gpu_sort_agg(x) FROM (VALUES ('1'::json)) v(x)$q$,
     $q$SELECT gpu_sort(ARRAY[[1], [2]])$q$,
     $q$SELECT gpu_sort(1)$q$,
     $q$SELECT gpu_sort_agg(ARRAY[1])$q$,
