@@ -16,7 +16,7 @@ typedef struct GpusortGrouped GpusortGrouped;
 
 /*
  * Prepares for Aggrefs that refer to the child of a plan node, in the current memory context, the query's.  own: those
- * that gpusort_aggregate_accepts(), ordered: those that gpusort_ordered_accept(), and others: those that
+ * that gpusort_aggregate_accepts(), ordered: those that gpusort_ordered_refuse() does not refuse, and others: those that
  * gpusort_states_accept().
  */
 extern GpusortGrouped *gpusort_grouped_init(PlanState *ps, List *own, List *ordered, List *others,

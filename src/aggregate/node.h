@@ -15,7 +15,7 @@
 
 /*
  * A plan node in place of an Agg.  custom_private begins with three lists of Aggrefs, that gpusort_aggregate_accepts(), that
- * gpusort_ordered_accept(), and that gpusort_states_accept(); the packed columns of the groups (group_numbers.h), NIL: there
+ * gpusort_ordered_refuse() does not refuse, and that gpusort_states_accept(); the packed columns of the groups (group_numbers.h), NIL: there
  * are none; and a list of one number: do the child's rows come in order?  Then the first list is empty, and the others are
  * those of in_order.h.  All refer to the child.  custom_scan_tlist is the columns of the groups and the Aggrefs in this order.
  * In node.c.

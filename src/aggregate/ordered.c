@@ -63,24 +63,27 @@ find_columns(const Aggref *aggref, int first, AttrNumber **attnos, int *n)
 	return columns;
 }
 
-bool
-gpusort_ordered_accept(const Aggref *aggref)
+const char *
+gpusort_ordered_refuse(const Aggref *aggref)
 {
 	GpusortAggregateKind kind = gpusort_aggregate_kind(aggref);
 	AttrNumber *attnos;
 	GpusortSortColumn *columns;
 	int			n;
 
-	if (aggref->agglevelsup > 0 || clauses_of(aggref) == NIL ||
-		contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
-		return false;
-	if (aggref->aggkind != AGGKIND_NORMAL &&
-		((kind != GPUSORT_AGGREGATE_CONT && kind != GPUSORT_AGGREGATE_DISC && kind != GPUSORT_AGGREGATE_MODE) ||
-		 (kind == GPUSORT_AGGREGATE_CONT && exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr) != INTERVALOID) ||
-		 contain_var_clause((Node *) aggref->aggdirectargs)))
-		return false;
+	if (aggref->agglevelsup > 0 || clauses_of(aggref) == NIL)
+		return "it does not sort";
+	if (contain_volatile_functions((Node *) aggref) || contain_subplans((Node *) aggref))
+		return "an aggregate that sorts calls a volatile function or contains a subquery";
+	if (aggref->aggkind != AGGKIND_NORMAL && kind != GPUSORT_AGGREGATE_CONT && kind != GPUSORT_AGGREGATE_DISC &&
+		kind != GPUSORT_AGGREGATE_MODE)
+		return "an ordered-set aggregate is none of percentile_cont(), percentile_disc() and mode()";
+	if (aggref->aggkind != AGGKIND_NORMAL && contain_var_clause((Node *) aggref->aggdirectargs))
+		return "the fractions of a percentile differ from group to group";
+	if (kind == GPUSORT_AGGREGATE_CONT && exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr) != INTERVALOID)
+		return "percentile_cont() does not sort in its type's own order";
 	columns = find_columns(aggref, 0, &attnos, &n);
-	return n > 0 && gpusort_rowkey_plan(columns, n).refusal == NULL;
+	return n == 0 ? "an aggregate sorts by constants" : gpusort_rowkey_plan(columns, n).refusal;
 }
 
 /* Do two aggregates read the same rows in the same order? */

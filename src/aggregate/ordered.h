@@ -15,10 +15,10 @@
 typedef struct GpusortOrdered GpusortOrdered;
 
 /*
- * Can these functions compute an aggregate?  It has DISTINCT or ORDER BY, or is core's percentile_disc(), percentile_cont() of
- * intervals or mode(), and gpusort sorts its columns.
+ * Returns the reason why these functions cannot compute an aggregate, or NULL: it has DISTINCT or ORDER BY, or is core's
+ * percentile_disc(), percentile_cont() of intervals or mode(), and gpusort sorts its columns.
  */
-extern bool gpusort_ordered_accept(const Aggref *aggref);
+extern const char *gpusort_ordered_refuse(const Aggref *aggref);
 
 /*
  * Prepares for such Aggrefs, which refer to the child of a plan node, in the current memory context, the query's.  Sets

@@ -25,6 +25,7 @@
 #include "aggregate/node.h"
 #include "aggregate/ordered.h"
 #include "base/shmem.h"
+#include "base/stat.h"
 #include "compat.h"
 #include "guc.h"
 #include "plan/plan.h"
@@ -38,7 +39,25 @@ typedef struct Parts
 	List	   *others;			/* and all others */
 	bool		shows_order;	/* of the rows, which a Sort below may have made */
 	Plan	   *sorted;			/* a plan of the rows in the order of all aggregates; NULL: the node sorts */
+	const char *refusal;		/* why the Agg stays core's */
 } Parts;
+
+/* Notes why an Agg stays core's, unless a reason is known, and returns false. */
+static bool
+refuse(Parts *parts, const char *reason)
+{
+	if (parts->refusal == NULL)
+		parts->refusal = reason;
+	return false;
+}
+
+/* Does an aggregate sort inside itself? */
+static bool
+sorts_inside(const Aggref *aggref)
+{
+	return aggref->aggkind != AGGKIND_NORMAL || aggref->aggorder != NIL || aggref->aggdistinct != NIL ||
+		gpusort_aggregate_kind(aggref) == GPUSORT_AGGREGATE_SORTED;
+}
 
 /* Does it pay to number the groups of an Agg, instead of sorting its rows by them? */
 static bool
@@ -93,14 +112,19 @@ ordered_pays(const Plan *child, const Aggref *aggref)
 }
 
 /*
- * Can the node compute an aggregate whose rows it has to sort, and does that pay?  From PostgreSQL 16 on, they may come in order:
- * then it does not, unless that takes a Sort.
+ * Returns the reason why the node cannot compute an aggregate whose rows it has to sort, or why that does not pay, or NULL.
+ * From PostgreSQL 16 on, they may come in order: then it does not, unless that takes a Sort.
  */
-static bool
-is_ordered(const Agg *agg, const Aggref *aggref)
+static const char *
+refuse_ordered(const Agg *agg, const Aggref *aggref)
 {
-	return gpusort_ordered_accept(aggref) && (!GPUSORT_AGG_PRESORTED(aggref) || sorts(outerPlan(agg))) &&
-		ordered_pays(outerPlan(agg), aggref);
+	const char *reason = gpusort_ordered_refuse(aggref);
+
+	if (reason != NULL)
+		return reason;
+	if (GPUSORT_AGG_PRESORTED(aggref) && !sorts(outerPlan(agg)))
+		return "rows come in the order of an aggregate";
+	return ordered_pays(outerPlan(agg), aggref) ? NULL : "core's sort is expected to be faster";
 }
 
 /* Finds the Aggrefs, each once.  False if none needs the node, which is known first, or if it cannot compute one. */
@@ -115,25 +139,32 @@ find_aggregates(const Agg *agg, Parts *parts)
 	foreach(lc, gpusort_aggregate_list(agg))
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
+		const char *reason;
 
 		if (gpusort_aggregate_accepts(aggref))
 			parts->own = list_append_unique(parts->own, aggref);
-		else if (is_ordered(agg, aggref))
+		else if ((reason = refuse_ordered(agg, aggref)) == NULL)
 		{
 			parts->ordered = list_append_unique(parts->ordered, aggref);
 			presorted &= GPUSORT_AGG_PRESORTED(aggref) && aggref->aggdistinct == NIL;
 		}
 		else
+		{
 			others = lappend(others, aggref);
+			if (sorts_inside(aggref))
+				(void) refuse(parts, reason);
+		}
 	}
 	if (presorted && parts->own == NIL)
-		return false;
+		return refuse(parts, "one sort below serves all aggregates");
 	foreach(lc, others)
 	{
 		Aggref	   *aggref = lfirst_node(Aggref, lc);
 
-		if (!gpusort_states_accept(aggref) || (agg->numCols > 0 && !states_fit(aggref, bytes)))
-			return false;
+		if (!gpusort_states_accept(aggref))
+			return refuse(parts, "an aggregate that does not sort calls a volatile function or contains a subquery");
+		if (agg->numCols > 0 && !states_fit(aggref, bytes))
+			return refuse(parts, "the states of an aggregate may not fit in memory for all groups");
 		parts->others = list_append_unique(parts->others, aggref);
 		parts->shows_order |= !gpusort_aggregate_is_harmless(aggref);
 	}
@@ -268,25 +299,49 @@ find_parts(PlannedStmt *stmt, Agg *agg, Parts *parts)
 	*parts = (Parts) {.own = NIL};
 	if (agg->aggsplit != AGGSPLIT_SIMPLE || agg->groupingSets != NIL || agg->chain != NIL ||
 		(agg->aggstrategy == AGG_SORTED ? agg->numCols == 0 : agg->aggstrategy != AGG_PLAIN))
-		return false;
+		return refuse(parts, agg->groupingSets != NIL ? "it has grouping sets" : "it has a hash table or is a part of a parallel one");
 	if (find_order(stmt, agg, parts))
-		return (agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
-			add_others(agg, &parts->columns);
+		return ((agg->numCols == 0 || find_columns(agg, gpusort_plan_sort_below(agg), false, &parts->columns)) &&
+				add_others(agg, &parts->columns)) || refuse(parts, "the target list uses columns beside those of the groups");
 	*parts = (Parts) {.own = NIL};
 	if (!find_aggregates(agg, parts))
 		return false;
-	if (agg->aggstrategy == AGG_SORTED &&
-		(!IsA(child, Sort) || child->initPlan != NIL || !groups_pay(agg, child) ||
-		 !find_columns(agg, (const Sort *) child, true, &parts->columns)))
-		return false;
+	if (agg->aggstrategy == AGG_SORTED)
+	{
+		if (!IsA(child, Sort) || child->initPlan != NIL)
+			return refuse(parts, "rows come in the order of the groups");
+		if (!groups_pay(agg, child))
+			return refuse(parts, "groups are expected to have few rows, or not to fit in memory");
+		if (!find_columns(agg, (const Sort *) child, true, &parts->columns))
+			return refuse(parts, "the columns of the groups cannot be hashed");
+	}
 	if (!add_others(agg, &parts->columns) || parts->columns.n > agg->numCols)
-		return false;
+		return refuse(parts, "the target list uses columns beside those of the groups");
 	/* a group's results are a tuple */
 	if (agg->numCols + list_length(parts->own) + list_length(parts->ordered) + list_length(parts->others) >
 		MaxTupleAttributeNumber)
-		return false;
+		return refuse(parts, "it has too many aggregates");
 	/* a subquery may have sorted the rows for an aggregate: by more than the groups, for the rows of a group */
-	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols;
+	return agg->aggstrategy == AGG_PLAIN || !parts->shows_order || ((const Sort *) child)->numCols == agg->numCols ||
+		refuse(parts, "a subquery sorts the rows for an aggregate");
+}
+
+/* If an aggregate sorts inside itself, says why the Agg stays core's. */
+static void
+report_refusal(const Agg *agg, const Parts *parts)
+{
+	ListCell   *lc;
+
+	foreach(lc, gpusort_aggregate_list(agg))
+	{
+		if (!sorts_inside(lfirst_node(Aggref, lc)))
+			continue;
+		gpusort_stat_reason(GPUSORT_STAT_PLAN, "core", parts->refusal);
+		ereport(DEBUG1,
+				(errmsg_internal("gpusort leaves an aggregation of %.0f rows to core: %s",
+								 outerPlan(agg)->plan_rows, parts->refusal)));
+		return;
+	}
 }
 
 /* Replaces Aggrefs and columns of groups by references to the node's slot, whose target list this is. */
@@ -341,7 +396,10 @@ gpusort_plan_own_aggregates(PlannedStmt *stmt, Agg *agg)
 	List	   *aggrefs;
 
 	if (!find_parts(stmt, agg, &parts))
+	{
+		report_refusal(agg, &parts);
 		return NULL;
+	}
 	if (parts.sorted != NULL && gpusort_plan_sort_below(agg) == NULL)
 	{
 		agg = gpusort_plan_narrow_input(agg);

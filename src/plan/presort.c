@@ -127,7 +127,7 @@ common_order(List *aggregates, bool any, bool grouped)
 			continue;
 		}
 		first = first == NULL ? aggref : first;
-		if (!gpusort_ordered_accept(aggref) || !same_order(first, aggref, any) || (!grouped && aggref->aggfilter != NULL))
+		if (gpusort_ordered_refuse(aggref) != NULL || !same_order(first, aggref, any) || (!grouped && aggref->aggfilter != NULL))
 			return NULL;
 		if (aggref->aggdistinct == NIL)
 			continue;

@@ -210,6 +210,21 @@ SELECT v FROM (VALUES ('{b,a}'::text[]), ('{a}')) AS s (v) ORDER BY v;
 SELECT v FROM (VALUES (ROW(1, 2)), (ROW(1, 1))) AS s (v) ORDER BY v;
 RESET client_min_messages;
 
+-- and why an aggregation stays core's in which an aggregate sorts
+CREATE FUNCTION why(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM gpusort_stat_reset();
+  EXECUTE 'EXPLAIN ' || query;
+  RETURN QUERY SELECT reason FROM gpusort_stat_reasons WHERE kind = 'plan' AND reason !~ '^core''s sort' ORDER BY reason;
+END $$;
+SELECT why($$SELECT rank(3) WITHIN GROUP (ORDER BY k) FROM o$$);
+SELECT why($$SELECT count(DISTINCT k), sum(random()) FROM o$$);
+SELECT why($$SELECT count(DISTINCT ARRAY[k::text]) FROM o$$);
+SELECT why($$SELECT id % 5, count(DISTINCT k) FROM o GROUP BY ROLLUP (1)$$);
+SELECT why($$SELECT percentile_cont(0.1 * (id % 5)) WITHIN GROUP (ORDER BY k) FROM o GROUP BY id % 5$$);
+SELECT why($$SELECT sum(k), count(*) FROM o$$);
+DROP FUNCTION why(text);
+
 -- cursors that move back and forth
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id, k FROM o WHERE id <= 20 ORDER BY k, id;
