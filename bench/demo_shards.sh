@@ -87,6 +87,7 @@ if [ ! -f "$("$PG_CONFIG" --sharedir)/extension/postgres_fdw.control" ]; then
   exit 1
 fi
 say "building"
+use_private_server "$work/server"
 build_and_install "$tree"
 start_cluster "shared_buffers = 128MB" "work_mem = 512MB" "max_parallel_workers_per_gather = 0" "cursor_tuple_fraction = 1.0"
 for n in "${shards[@]}"; do

@@ -47,21 +47,45 @@ server_is_debian() {
   ! have_server || [ "$("$PG_CONFIG" --bindir)" = "/usr/lib/postgresql/$(server_major)/bin" ]
 }
 
+is_installed() {
+  dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
+}
+
 # apt_install PACKAGE...: installs those packages that are missing.
 apt_install() {
   local missing=() package
   for package in "$@"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    is_installed "$package" || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing ${missing[*]}"
   if [ "${sudo[0]:-}" = false ]; then
-    echo "These packages are missing, and installing them needs root: ${missing[*]}" >&2
+    echo "These packages are missing, and installing them needs root or sudo without a password: apt-get install ${missing[*]}" >&2
     return 1
   fi
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -q --no-install-recommends "${missing[@]}" >"$work/apt.log" 2>&1 ||
     { tail -20 "$work/apt.log"; return 1; }
+}
+
+# The file that keeps the server's package from making a cluster, while it is being installed
+no_cluster=/etc/postgresql-common/createcluster.d/gpusort.conf
+
+# install_without_cluster PACKAGE: installs the server's package, which makes and starts a cluster by default.
+install_without_cluster() {
+  apt_install postgresql-common || return 1
+  "${sudo[@]}" mkdir -p "${no_cluster%/*}"
+  echo "create_main_cluster = false" | "${sudo[@]}" tee "$no_cluster" >/dev/null
+  apt_install "$1" || return 1
+  make_clusters_again
+  echo "$1 has no cluster; \"pg_createcluster ${1##*-} main --start\" makes one." >&2
+}
+
+make_clusters_again() {
+  if [ -f "$no_cluster" ]; then
+    "${sudo[@]}" rm -f "$no_cluster"
+    "${sudo[@]}" rmdir --ignore-fail-on-non-empty "${no_cluster%/*}"
+  fi
 }
 
 # install_packages [PACKAGE...]: installs everything that the build needs, the server
@@ -74,15 +98,18 @@ install_packages() {
   fi
   if ! have_server && [ "${sudo[0]:-}" != false ]; then
     "${sudo[@]}" apt-get update -q >/dev/null
-    apt_install postgresql-common || return 1
-    # by default the server package creates and starts a cluster
-    "${sudo[@]}" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' \
-      /etc/postgresql-common/createcluster.conf
   fi
   # package lists may be missing on a machine that has the server already
-  apt-cache show libhwy-dev >/dev/null 2>&1 || "${sudo[@]}" apt-get update -q >/dev/null || true
-  major=$(server_major)
-  ! server_is_debian || packages+=("postgresql-$major" "postgresql-server-dev-$major")
+  apt-cache show libhwy-dev >/dev/null 2>&1 || "${sudo[@]}" apt-get update -q >/dev/null 2>&1 || true
+  major=$(server_major) || true
+  if [ -z "$major" ]; then
+    echo "apt knows no package postgresql; \"apt-get update\" as root gets the lists of packages." >&2
+    return 1
+  fi
+  if server_is_debian; then
+    packages+=("postgresql-$major" "postgresql-server-dev-$major")
+    [ "${sudo[0]:-}" = false ] || is_installed "postgresql-$major" || install_without_cluster "postgresql-$major" || return 1
+  fi
   apt_install "${packages[@]}" || return 1
   have_server || { echo "pg_config of PostgreSQL $major was not found" >&2; return 1; }
 }
@@ -194,6 +221,7 @@ stop_cluster() {
 
 clean_up() {
   local file
+  make_clusters_again
   stop_cluster
   # the servers of TAP tests that a signal has ended
   while read -r file; do
