@@ -98,7 +98,7 @@ extern bool gpusort_rowkey_wants_sample(const GpusortRowKey *key);
  * Returns row i of a sample in a slot, which is valid until the next call.  It is called
  * in a memory context that lives only as long as gpusort_rowkey_settle() runs.
  */
-typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint32 i);
+typedef TupleTableSlot *(*GpusortSampleRow) (void *arg, uint64 i);
 
 /*
  * Chooses the words by a sample of n rows, which row() returns, of about as many rows as

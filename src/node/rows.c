@@ -78,7 +78,7 @@ begin(GpusortGather *gather)
 
 /* Returns row i of the store: also a GpusortSampleRow. */
 static TupleTableSlot *
-stored_row(void *arg, uint32 i)
+stored_row(void *arg, uint64 i)
 {
 	GpusortGather *gather = arg;
 

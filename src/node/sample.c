@@ -56,7 +56,7 @@ typedef struct Sample
 
 /* A GpusortSampleRow */
 static TupleTableSlot *
-sample_row(void *arg, uint32 i)
+sample_row(void *arg, uint64 i)
 {
 	Sample	   *sample = arg;
 

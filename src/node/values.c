@@ -97,7 +97,7 @@ take_rows(GpusortGather *gather, GpusortRoom *room)
 }
 
 static TupleTableSlot *
-row(void *arg, uint32 i)
+row(void *arg, uint64 i)
 {
 	GpusortGather *gather = arg;
 	TupleTableSlot *slot = ExecClearTuple(gather->left);

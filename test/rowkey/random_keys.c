@@ -267,7 +267,7 @@ typedef struct SampleRows
 
 /* Returns row i of the sample in a slot: a GpusortSampleRow. */
 static TupleTableSlot *
-sample_row(void *arg, uint32 i)
+sample_row(void *arg, uint64 i)
 {
 	SampleRows *sample = arg;
 	/* the slot keeps the tuple longer than the caller's context lives */

@@ -223,7 +223,7 @@ encode_rows(GpusortRowKey *key, Rows *rows)
 
 /* Returns row i of the sample in a slot: a GpusortSampleRow.  The rows repeat. */
 static TupleTableSlot *
-sample_row(void *arg, uint32 i)
+sample_row(void *arg, uint64 i)
 {
 	Rows	   *rows = arg;
 
