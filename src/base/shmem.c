@@ -46,6 +46,9 @@ void *
 gpusort_shmem_attach(GpusortShmem *shared)
 {
 	MemoryContext cxt = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	void	   *mem;
 	bool		found;
 
 	if (shared->mem != NULL || shared->refusal != NULL)
@@ -53,16 +56,15 @@ gpusort_shmem_attach(GpusortShmem *shared)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	PG_TRY();
 	{
-		void	   *mem = ShmemInitStruct(shared->name, shared->size, &found);
-
-		if (!found)
-			shared->init(mem);
-		shared->mem = mem;
+		mem = ShmemInitStruct(shared->name, shared->size, &found);
 	}
 	PG_CATCH();
 	{
+		if (geterrcode() != ERRCODE_OUT_OF_MEMORY)
+			PG_RE_THROW();
 		/* the reserve has been used up */
 		shared->refusal = "There is no shared memory left for gpusort; add gpusort to shared_preload_libraries.";
+		mem = NULL;
 		MemoryContextSwitchTo(cxt);
 		FlushErrorState();
 
@@ -72,11 +74,18 @@ gpusort_shmem_attach(GpusortShmem *shared)
 		 * locks.
 		 */
 		LWLockReleaseAll();
+		/* an error sets these to 0 */
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
 	}
 	PG_END_TRY();
-	if (LWLockHeldByMe(AddinShmemInitLock))
-		LWLockRelease(AddinShmemInitLock);
-	return shared->mem;
+	if (mem == NULL)
+		return NULL;
+	if (!found)
+		shared->init(mem);
+	shared->mem = mem;
+	LWLockRelease(AddinShmemInitLock);
+	return mem;
 }
 
 void

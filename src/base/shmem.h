@@ -29,8 +29,8 @@ typedef struct GpusortShmem
 extern void gpusort_shmem_request(Size size);
 
 /*
- * Attaches a structure and returns it; the first process to do so makes it.  If there is no memory, it
- * raises no error and returns NULL now and later.  The caller must hold no LWLock.
+ * Attaches a structure and returns it; the first process to do so makes it.  If there is no shared memory, it
+ * raises no error and returns NULL now and later; it passes on all other errors.  The caller must hold no LWLock.
  */
 extern void *gpusort_shmem_attach(GpusortShmem *shared);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * memory_test.c
- *		A SQL function that tests src/base/memory.c when memory is short.
+ *		SQL functions that test src/base/memory.c, and src/base/shmem.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,8 +16,10 @@
 
 #include "base/large_memory.h"
 #include "base/memory.h"
+#include "base/shmem.h"
 
 PG_FUNCTION_INFO_V1(memory_retry);
+PG_FUNCTION_INFO_V1(shmem_wrong_size);
 
 #define MB	((Size) 1024 * 1024)
 
@@ -73,4 +75,23 @@ memory_retry(PG_FUNCTION_ARGS)
 	PG_END_TRY();
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%zu MB kept before, %zu MB after",
 											  kept / MB, gpusort_large_kept() / MB)));
+}
+
+static void
+init_nothing(void *made)
+{
+}
+
+/*
+ * shmem_wrong_size() returns boolean
+ *
+ * Attaches a structure in shared memory, then one of the same name and another size, which is an error.
+ */
+Datum
+shmem_wrong_size(PG_FUNCTION_ARGS)
+{
+	GpusortShmem right = {GPUSORT_SHMEM_NAME("test"), 8, init_nothing};
+	GpusortShmem wrong = {GPUSORT_SHMEM_NAME("test"), 16, init_nothing};
+
+	PG_RETURN_BOOL(gpusort_shmem_attach(&right) != NULL && gpusort_shmem_attach(&wrong) != NULL);
 }

@@ -15,13 +15,19 @@ my $module = built_file('spill_test.so');
 
 my $node = new_node('memory');
 $node->start;
-$node->safe_psql('postgres', "CREATE FUNCTION memory_retry(keep boolean) RETURNS text AS '$module' LANGUAGE C STRICT");
+$node->safe_psql('postgres', <<"SQL");
+CREATE FUNCTION memory_retry(keep boolean) RETURNS text AS '$module' LANGUAGE C STRICT;
+CREATE FUNCTION shmem_wrong_size() RETURNS boolean AS '$module' LANGUAGE C;
+SQL
 
 my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT memory_retry(false)');
 like($stderr, qr/ERROR:  out of memory/, 'no memory, and no buffer is kept: an error');
 
 ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT memory_retry(true)');
 is("$stdout$stderr", '512 MB kept before, 0 MB after', 'no memory, and a buffer is kept: it is given back, and the allocation succeeds');
+
+($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT shmem_wrong_size()');
+like($stderr, qr/ERROR:  ShmemIndex entry size is wrong/, 'an error about shared memory is not taken for a lack of it');
 
 # ----------------------------------------------------------------
 # The limit
