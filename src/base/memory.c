@@ -9,6 +9,7 @@
 
 #include <sys/mman.h>
 
+#include "lib/ilist.h"
 #include "utils/memutils.h"
 
 #include "base/fault.h"
@@ -22,9 +23,14 @@
 typedef struct OwnedBuffer
 {
 	MemoryContextCallback callback;
-	void	   *mem;			/* NULL: freed before the context */
+	MemoryContext cxt;
+	void	   *mem;			/* NULL: freed before the context; it waits for the context's next buffer */
 	Size		size;			/* bytes, as requested */
+	dlist_node	node;			/* of waiting, if mem is NULL */
 } OwnedBuffer;
+
+/* A callback cannot be taken from its context, so the next buffer of the context gets it. */
+static dlist_head waiting = DLIST_STATIC_INIT(waiting);
 
 void *
 gpusort_memory_alloc(MemoryContext cxt, Size size)
@@ -52,12 +58,8 @@ owner_of(void *mem)
 }
 
 static void
-free_buffer(void *owned)
+free_buffer(OwnedBuffer *buffer)
 {
-	OwnedBuffer *buffer = owned;
-
-	if (buffer->mem == NULL)
-		return;
 #ifdef CLOBBER_FREED_MEMORY
 	memset(buffer->mem, 0x7F, buffer->size);
 #endif
@@ -65,39 +67,77 @@ free_buffer(void *owned)
 	buffer->mem = NULL;
 }
 
+/* A callback of the memory context */
+static void
+end_buffer(void *owned)
+{
+	OwnedBuffer *buffer = owned;
+
+	if (buffer->mem != NULL)
+		free_buffer(buffer);
+	else
+		dlist_delete(&buffer->node);
+}
+
+/* Returns an OwnedBuffer of the memory context, which has no buffer and waits. */
+static OwnedBuffer *
+find_waiting(MemoryContext cxt)
+{
+	OwnedBuffer *buffer;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &waiting)
+	{
+		buffer = dlist_container(OwnedBuffer, node, iter.cur);
+		if (buffer->cxt == cxt)
+			return buffer;
+	}
+	buffer = MemoryContextAlloc(cxt, sizeof(OwnedBuffer));
+	buffer->callback.func = end_buffer;
+	buffer->callback.arg = buffer;
+	buffer->cxt = cxt;
+	buffer->mem = NULL;
+	dlist_push_head(&waiting, &buffer->node);
+	MemoryContextRegisterResetCallback(cxt, &buffer->callback);
+	return buffer;
+}
+
 void *
 gpusort_memory_alloc_pages(MemoryContext cxt, Size size)
 {
 	OwnedBuffer *buffer;
+	void	   *mem;
 
 	if (size < GPUSORT_LARGE_BYTES)
 		return gpusort_memory_alloc(cxt, size);
 	(void) GPUSORT_FAULT(MEMORY);
-	buffer = MemoryContextAlloc(cxt, sizeof(OwnedBuffer));
-	buffer->mem = gpusort_large_alloc(size);
-	buffer->size = size;
-	if (buffer->mem == NULL)
-	{
-		pfree(buffer);
+	buffer = find_waiting(cxt);
+	mem = gpusort_large_alloc(size);
+	if (mem == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
 				 errdetail("Failed on request of size %zu in memory context \"%s\".", size, cxt->name)));
-	}
-	*owner_of(buffer->mem) = buffer;
-	buffer->callback.func = free_buffer;
-	buffer->callback.arg = buffer;
-	MemoryContextRegisterResetCallback(cxt, &buffer->callback);
-	return buffer->mem;
+	dlist_delete(&buffer->node);
+	buffer->mem = mem;
+	buffer->size = size;
+	*owner_of(mem) = buffer;
+	return mem;
 }
 
 void
 gpusort_memory_free(void *mem, Size size)
 {
+	OwnedBuffer *buffer;
+
 	if (size < GPUSORT_LARGE_BYTES)
+	{
 		pfree(mem);
-	else
-		free_buffer(*owner_of(mem));
+		return;
+	}
+	buffer = *owner_of(mem);
+	free_buffer(buffer);
+	dlist_push_head(&waiting, &buffer->node);
 }
 
 void

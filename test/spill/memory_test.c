@@ -13,12 +13,14 @@
 
 #include "fmgr.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
 #include "base/large_memory.h"
 #include "base/memory.h"
 #include "base/shmem.h"
 
 PG_FUNCTION_INFO_V1(memory_retry);
+PG_FUNCTION_INFO_V1(memory_rest);
 PG_FUNCTION_INFO_V1(shmem_wrong_size);
 
 #define MB	((Size) 1024 * 1024)
@@ -75,6 +77,30 @@ memory_retry(PG_FUNCTION_ARGS)
 	PG_END_TRY();
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%zu MB kept before, %zu MB after",
 											  kept / MB, gpusort_large_kept() / MB)));
+}
+
+/*
+ * memory_rest(buffers integer) returns bigint
+ *
+ * Allocates and frees this many buffers, one after the other beside one that stays, in one memory context.
+ * Returns the bytes that the context has in the end.
+ */
+Datum
+memory_rest(PG_FUNCTION_ARGS)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "memory_rest", ALLOCSET_SMALL_SIZES);
+	Size		bytes;
+
+	gpusort_memory_keep(64 * MB);
+	(void) gpusort_memory_alloc_pages(cxt, 8 * MB);
+	for (int i = 0; i < PG_GETARG_INT32(0); i++)
+		gpusort_memory_free(gpusort_memory_alloc_pages(cxt, 8 * MB), 8 * MB);
+	bytes = MemoryContextMemAllocated(cxt, true);
+	MemoryContextReset(cxt);
+	/* of what was freed before the reset, nothing is found any more */
+	gpusort_memory_free(gpusort_memory_alloc_pages(cxt, 8 * MB), 8 * MB);
+	MemoryContextDelete(cxt);
+	PG_RETURN_INT64(bytes);
 }
 
 static void

@@ -17,6 +17,7 @@ my $node = new_node('memory');
 $node->start;
 $node->safe_psql('postgres', <<"SQL");
 CREATE FUNCTION memory_retry(keep boolean) RETURNS text AS '$module' LANGUAGE C STRICT;
+CREATE FUNCTION memory_rest(buffers integer) RETURNS bigint AS '$module' LANGUAGE C STRICT;
 CREATE FUNCTION shmem_wrong_size() RETURNS boolean AS '$module' LANGUAGE C;
 SQL
 
@@ -25,6 +26,8 @@ like($stderr, qr/ERROR:  out of memory/, 'no memory, and no buffer is kept: an e
 
 ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT memory_retry(true)');
 is("$stdout$stderr", '512 MB kept before, 0 MB after', 'no memory, and a buffer is kept: it is given back, and the allocation succeeds');
+
+is($node->safe_psql('postgres', 'SELECT memory_rest(10000) - memory_rest(1)'), 0, 'nothing is left of buffers that are freed before their memory context');
 
 ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT shmem_wrong_size()');
 like($stderr, qr/ERROR:  ShmemIndex entry size is wrong/, 'an error about shared memory is not taken for a lack of it');
