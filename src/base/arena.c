@@ -286,20 +286,25 @@ ahead_bytes(const GpusortArena *arena)
 	return arena->ahead && arena->file->used >= THREAD_BYTES ? AHEAD_BYTES : 0;
 }
 
-/* Has pages made, so that the arena has this many bytes at least.  Returns false if there is no memory. */
+/* Has pages made, so that the arena has this many bytes at least.  Checks for interrupts.  Returns false if there is no memory. */
 static bool
 make_pages(GpusortArena *arena, Size bytes)
 {
 	GpusortSharedBuffer *buffer = &arena->buffer;
 	Size		ahead = 2 * ahead_bytes(arena);
 	Size		end = bytes;
+	bool		made;
 
 	if (ahead == 0)
 		end = Max(bytes, buffer->bytes + Min(Max(FIRST_STEP_BYTES, buffer->bytes / 4), LAST_STEP_BYTES));
 	end = Min(TYPEALIGN(FIRST_STEP_BYTES, end), GPUSORT_SHARED_BYTES);
-	buffer->bytes = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_SHARED_BYTES));
-	/* the file may have pages of an earlier query beyond */
-	arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		made = gpusort_page_maker_need(&arena->maker, end, Min(end + ahead, GPUSORT_SHARED_BYTES), &buffer->bytes);
+		/* the file may have pages of an earlier query beyond */
+		arena->file->buffer.bytes = Max(arena->file->buffer.bytes, buffer->bytes);
+	} while (made && buffer->bytes < end);
 	return buffer->bytes >= bytes;
 }
 

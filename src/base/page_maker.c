@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/huge_page.h"
@@ -34,8 +35,9 @@
 #define HUGE_PART		8
 #define STEP_HUGE_NS	20000000
 
-/* Signals have to wait for a step to end. */
+/* Signals have to wait for a step to end, and a call for one at most, or this long for the thread: 10 ms. */
 #define STEP_BYTES		(8 * GPUSORT_HUGE_PAGE)
+#define WAIT_NS			10000000
 
 void
 gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made)
@@ -129,29 +131,45 @@ make_ahead(void *arg)
 static bool
 start_thread(GpusortPageMaker *maker)
 {
+	pthread_condattr_t monotonic;
+
 	pthread_mutex_init(&maker->lock, NULL);
-	pthread_cond_init(&maker->changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&maker->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	maker->wanted = maker->made;
 	maker->threaded = gpusort_thread_start(&maker->thread, make_ahead, maker) == 0;
 	return maker->threaded;
 }
 
-size_t
-gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead)
+/* Waits until the thread has made more pages, or has failed, but not for long. */
+static void
+wait_for_step(GpusortPageMaker *maker)
 {
-	size_t		made;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += WAIT_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	(void) pthread_cond_timedwait(&maker->changed, &maker->lock, &until);
+}
+
+bool
+gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made)
+{
+	bool		failed;
 
 	if (!maker->threaded && (ahead <= end || !start_thread(maker)))
 	{
-		while (maker->made < end)
-		{
-			size_t		step = end - maker->made < STEP_BYTES ? end - maker->made : STEP_BYTES;
+		size_t		step = end - maker->made < STEP_BYTES ? end - maker->made : STEP_BYTES;
 
-			if (!make_pages(maker, maker->made, maker->made + step))
-				break;
+		failed = !make_pages(maker, maker->made, maker->made + step);
+		if (!failed)
 			maker->made += step;
-		}
-		return maker->made;
+		*made = maker->made;
+		return !failed;
 	}
 	pthread_mutex_lock(&maker->lock);
 	if (maker->wanted < ahead)
@@ -159,11 +177,12 @@ gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead)
 	if (maker->wanted < end)
 		maker->wanted = end;
 	pthread_cond_signal(&maker->changed);
-	while (maker->made < end && !maker->failed)
-		pthread_cond_wait(&maker->changed, &maker->lock);
-	made = maker->made;
+	if (maker->made < end && !maker->failed)
+		wait_for_step(maker);
+	*made = maker->made;
+	failed = maker->failed && maker->made < end;
 	pthread_mutex_unlock(&maker->lock);
-	return made;
+	return !failed;
 }
 
 size_t

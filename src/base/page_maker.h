@@ -39,10 +39,11 @@ typedef struct GpusortPageMaker
 extern void gpusort_page_maker_begin(GpusortPageMaker *maker, int fd, char *mem, size_t made);
 
 /*
- * Makes and maps the pages up to end, a multiple of a huge page, and, if ahead is larger, has a thread
- * go on up to ahead.  Returns how many bytes have pages: less than end if there is no memory.
+ * Makes and maps some of the pages up to end, a multiple of a huge page, or waits for them.  If ahead is larger, a
+ * thread makes them, and goes on up to ahead.  A call takes some ms, after which the caller can be interrupted: it
+ * calls again until *made, the bytes that have pages, has reached end.  Returns false if there is no memory.
  */
-extern size_t gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead);
+extern bool gpusort_page_maker_need(GpusortPageMaker *maker, size_t end, size_t ahead, size_t *made);
 
 /* Ends the thread, if there is one.  Returns how many bytes have pages. */
 extern size_t gpusort_page_maker_end(GpusortPageMaker *maker);

@@ -16,12 +16,13 @@ build/unit/share_test: $(call unit_objects,test/unit/share_test $(large_memory))
 build/unit/large_memory_test: $(call unit_objects,test/unit/large_memory_test $(large_memory))
 build/unit/large_memory_asan_test: $(call unit_objects,$(addprefix asan/,test/unit/large_memory_test $(large_memory)))
 build/unit/huge_page_test: $(call unit_objects,test/unit/huge_page_test src/base/huge_page)
+build/unit/page_maker_test: $(call unit_objects,test/unit/page_maker_test $(addprefix src/base/,page_maker huge_page))
 build/unit/losertree_test: $(call unit_objects,test/unit/losertree_test)
 build/unit/merge_path_test: $(call unit_objects,test/unit/merge_path_test)
 build/unit/word_plan_test: $(call unit_objects,test/unit/word_plan_test)
 
 UNIT_TESTS = $(addprefix build/unit/,keybits_test cpu_test collate_test tied_test share_test large_memory_test large_memory_asan_test \
-	huge_page_test losertree_test merge_path_test word_plan_test)
+	huge_page_test page_maker_test losertree_test merge_path_test word_plan_test)
 
 # This flag applies to the program's objects as well, which are its own.
 build/unit/large_memory_asan_test: UNIT_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover
