@@ -30,6 +30,9 @@ $(eval $(call test_module,running_test,$(call sources,test/running/*.c) \
 	$(patsubst %,src/functions/%.c,array result_array check) $(patsubst %,src/key/%.c,keytype encode) \
 	$(patsubst %,src/base/%.c,memory large_memory huge_page check)))
 
+# What other extensions do: a hook.
+$(eval $(call test_module,extension_test,$(call sources,test/extension/*.c)))
+
 # A clock that a test can set: see test/fakeclock/clock.c.
 build/fakeclock.so: test/fakeclock/clock.c
 	@mkdir -p $(@D)

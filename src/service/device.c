@@ -100,12 +100,12 @@ gpusort_service_hangs(int patience_ms)
 }
 
 /*
- * Ends the service in the watchdog thread, which has written to the log
- * already: the service's own thread is stuck in a device call.
+ * Ends the service from within a device call that does not return, in a signal handler.
+ * The watchdog has written to the log already.
  *
  * exit() would run CUDA's exit handlers, which may wait for the device, so this
- * ends by _exit() after shmem_exit().  An error in shmem_exit() must not jump to
- * PG_exception_stack, which is on the stuck thread's stack.  Exit status 2 tells
+ * ends by _exit() after shmem_exit().  An error in shmem_exit() must not jump out
+ * of the device call, to PG_exception_stack.  Exit status 2 tells
  * the postmaster that the service crashed.  service/watch.c says why running
  * PostgreSQL's code here is safe.
  */

@@ -3,27 +3,25 @@
  * watch.c
  *		The GPU service's watchdog: ends a service whose device hangs.
  *
- * Most CUDA calls wait for the device, and nothing interrupts them.  So a thread looks
- * once a second.  When a call has exceeded its timeout, the thread ends the process in
- * place of the one that is stuck.  A mere _exit() would leave the process's PGPROC in use,
- * which the postmaster takes for a crash: it would end all sessions of the server.  So the
- * watchdog runs shmem_exit().  PostgreSQL's code is not thread-safe, but safe here:
+ * Most CUDA calls wait for the device, and nothing but a signal interrupts them.  So a thread looks
+ * once a second.  When a call has exceeded its timeout, the thread sends a signal to the service's own
+ * thread, whose handler ends the process from within the call.  A mere _exit() would leave the
+ * process's PGPROC in use, which the postmaster takes for a crash: it would end all sessions of the
+ * server.  So the handler runs shmem_exit().  It is the thread that always runs PostgreSQL's code, and
+ * the callbacks of other modules, so these find the stack and the thread-local variables that they
+ * expect.  And it interrupts no code of PostgreSQL:
  *
- *	1.	At any time, one thread at most runs it: the service's own thread between device
- *		calls, or the watchdog after it has taken over during one.  The atomic word
- *		"call" decides.  It is odd during a call, changes with every call, and is
- *		TAKEN_OVER after the watchdog's compare-and-exchange, which is a full barrier.
- *		A device call that returns later finds that, and its thread pauses for good.
- *	2.	PostgreSQL keeps its state in plain variables, not in thread-local ones.
- *	3.	PG_exception_stack points into the stuck thread's stack, so the watchdog's caller
- *		sets its own (service/device.c).
- *	4.	No callback of shmem_exit() in PostgreSQL 15 to 19 calls check_stack_depth(), which
- *		measures the distance from the first thread's stack.  If one did, the caller's
- *		handler would end the process as crashed.
+ *	1.	The atomic word "call" is odd during a device call, changes with every call, and is TAKEN_OVER
+ *		after the watchdog's compare-and-exchange, which is a full barrier.  A device call that returns
+ *		meanwhile finds that, and waits for the signal.
+ *	2.	The handler does nothing in another thread, or unless "call" is TAKEN_OVER.
+ *	3.	It does not jump out of the device call: its caller sets a PG_exception_stack of its own
+ *		(service/device.c).
  *
- * The C library is the exception to 1: the stuck thread, or a thread of the driver, may
- * hold a lock of malloc() or stdio.  So the watchdog first asks the kernel for a SIGALRM
- * and writes to the log by write().  If shmem_exit() blocks, SIGALRM kills the process.
+ * The C library is the exception: the call, or a thread of the driver, may hold a lock of malloc() or
+ * stdio.  So the watchdog writes to the log by write(), and the handler first asks the kernel for a
+ * SIGALRM.  If shmem_exit() blocks, SIGALRM kills the process.  A call that sleeps in the kernel where
+ * no signal wakes it ends the process when it wakes.
  *
  * The thread counts its looks instead of reading a clock, so that time during which the
  * process is stopped does not count.
@@ -46,10 +44,14 @@
 #define LOOK_MS			1000
 #define TAKEN_OVER		PG_UINT64_MAX
 
+/* From the watchdog to the service's own thread.  Background workers ignore it otherwise. */
+#define HANG_SIGNAL		SIGUSR2
+
 static pg_atomic_uint64 all_looks;	/* since the watchdog was started */
 static pg_atomic_uint64 call;	/* see 1. above */
 static pg_atomic_uint32 call_patience_ms;	/* timeout of the present call */
 static void (*on_hang) (int patience_ms) = NULL;	/* NULL: there is no watchdog */
+static pthread_t own_thread;	/* the service's own thread */
 
 uint64
 gpusort_watch_time(void)
@@ -88,6 +90,16 @@ set_alarm(void)
 	alarm(Max(gpusort_watch_patience(0) / 1000, 1));
 }
 
+/* A handler of HANG_SIGNAL */
+static void
+end_call(int signal)
+{
+	if (pg_atomic_read_u64(&call) != TAKEN_OVER || !pthread_equal(pthread_self(), own_thread))
+		return;
+	set_alarm();
+	on_hang((int) pg_atomic_read_u32(&call_patience_ms));
+}
+
 static void *
 watch(void *arg)
 {
@@ -110,22 +122,25 @@ watch(void *arg)
 		if (now % 2 == 1 && looks >= patience_ms / LOOK_MS &&
 			pg_atomic_compare_exchange_u64(&call, &now, TAKEN_OVER))
 		{
-			set_alarm();
 			tell_log(patience_ms);
-			on_hang(patience_ms);
+			pthread_kill(own_thread, HANG_SIGNAL);
+			return NULL;
 		}
 	}
-	return NULL;
 }
 
 void
 gpusort_watch_start(void (*hangs) (int patience_ms))
 {
+	struct sigaction action = {.sa_handler = end_call};
 	pthread_t	thread;
 	sigset_t	all;
 	sigset_t	old;
 
 	on_hang = hangs;
+	own_thread = pthread_self();
+	sigfillset(&action.sa_mask);
+	sigaction(HANG_SIGNAL, &action, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	if (pthread_create(&thread, NULL, watch, NULL) == 0)
@@ -137,6 +152,7 @@ gpusort_watch_start(void (*hangs) (int patience_ms))
 				(errmsg("gpusort service could not start its watchdog"),
 				 errdetail("If the device hangs, the service will hang, too.")));
 	}
+	sigdelset(&old, HANG_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 

@@ -34,8 +34,8 @@ gpusort_watch_patience(uint64 bytes)
 extern uint64 gpusort_watch_time(void);
 
 /*
- * Starts the watchdog thread.  When a device call exceeds its timeout, the thread writes
- * a line to the log and calls hangs(), which must not return.
+ * Starts the watchdog thread, from the service's own one.  When a device call exceeds its timeout, the watchdog
+ * writes a line to the log, and hangs() is called in the service's own thread, from a signal handler.  It must not return.
  */
 extern void gpusort_watch_start(void (*hangs) (int patience_ms));
 

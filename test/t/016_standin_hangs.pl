@@ -168,13 +168,15 @@ restart('', plan => 'unregister:hang');
 }
 
 #
-# The device hangs: the service ends, and no other process does
+# The device hangs: the service ends, and no other process does.  It ends in its own thread, where other modules
+# expect to be called.
 #
+my $module = built_file('extension_test.so');
 foreach my $plan ('sort:hang', 'uploaded:busy')
 {
 	# the service waits for the upload only of 4 MB and more
 	my $rows = $plan eq 'uploaded:busy' ? 1100000 : 10000;
-	restart('', plan => $plan, patience => 5000);
+	restart("shared_preload_libraries = '$module'\nlog_min_messages = debug3", plan => $plan, patience => 5000);
 	my $log = -s $node->logfile;
 	my $session = session($node);
 	my $reason = 'The device did not finish its work within 5 seconds.';
@@ -186,6 +188,8 @@ foreach my $plan ('sort:hang', 'uploaded:busy')
 	like($node->safe_psql('postgres', "SELECT available, detail FROM gpusort_status() WHERE engine = 'cuda'"),
 		qr/^f\|\Q$reason\E/, "$plan: gpusort_status() gives the reason");
 	like(slurp_file($node->logfile, $log), qr/LOG:  gpusort service .*is ending.*\Q$reason\E/s, "$plan: the log gives the reason");
+	my ($thread) = slurp_file($node->logfile, $log) =~ /shmem_exit\(\) runs in (.*)/;
+	is($thread, "the service's first thread", "$plan: which thread ends it");
 	leave($session);
 	nothing_is_held($node, $plan);
 	# the stop would not end if a slot or a lock were left behind
@@ -196,7 +200,7 @@ foreach my $plan ('sort:hang', 'uploaded:busy')
 #
 # The device hangs with a lock that the service needs to end: the kernel ends the service
 #
-restart('restart_after_crash = on', plan => 'sort:stuck', patience => 1000);
+restart("shared_preload_libraries = ''\nlog_min_messages = warning\nrestart_after_crash = on", plan => 'sort:stuck', patience => 1000);
 {
 	my $log = -s $node->logfile;
 	my ($rc, $stdout, $stderr) = $node->psql('postgres', 'SELECT cardinality(gpu_sort_agg(i)) FROM generate_series(1, 10000) AS i',
